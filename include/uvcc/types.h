@@ -1,0 +1,104 @@
+/* uvcc/types.h - errors, hooks and small types that every public header shares.
+ *
+ * Conventions of the whole API
+ *  - A call returns 0 (or a count) on success and a negative uvcc_error otherwise. Unless its
+ *    documentation says "fatal", a failed call has changed nothing.
+ *  - Time is `uint64_t` nanoseconds of any monotonic clock, always the last argument;
+ *    UVCC_NEVER means "no deadline". A clock that steps back is clamped, never asserted.
+ *  - Nothing blocks, nothing calls back except the three hooks below, and a hook must not call
+ *    the library.
+ *  - One owner at a time per object, no locks, no globals. Different objects may live on
+ *    different threads.
+ */
+#ifndef UVCC_TYPES_H
+#define UVCC_TYPES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define UVCC_API __attribute__((visibility("default")))
+#define UVCC_MUST_USE __attribute__((warn_unused_result))
+#else
+#define UVCC_API
+#define UVCC_MUST_USE
+#endif
+
+#define UVCC_PARTIES 3u
+#define UVCC_NEVER UINT64_MAX
+/** Elements of one block: the unit in which vectors are masked, opened, keyed and lifted. */
+#define UVCC_BLOCK_ELEMS 4096u
+/** Bytes of one chunk of a message (wire.md, FRAME). */
+#define UVCC_CHUNK_BYTES (1u << 20)
+/** Greatest payload of one part of a round; part of the program hash. */
+#define UVCC_PART_BYTES (8u << 20)
+
+/** Errors, in classes: -1xx usage (fix the call), -2xx transient (try again later), -3xx peer
+ * (the peer broke the protocol), -4xx device (a compute job failed), -5xx fatal (sticky: the
+ * object only closes now). The list lives in errors.def. */
+typedef enum uvcc_error {
+    UVCC_OK = 0,
+#define UVCC_ERROR(name, code, text) UVCC_ERR_##name = (code),
+#include <uvcc/errors.def>
+#undef UVCC_ERROR
+} uvcc_error;
+
+/** A static sentence for an error code; "unknown error" for anything else. */
+UVCC_API const char *uvcc_error_text(int error);
+/** The name of an error code, such as "USAGE"; "UNKNOWN" for anything else. */
+UVCC_API const char *uvcc_error_name(int error);
+
+/** What a block of memory holds, so that an allocator can place it. */
+typedef enum uvcc_mem_class {
+    UVCC_MEM_STATE = 0, /**< bookkeeping */
+    UVCC_MEM_WIRE = 1,  /**< message bytes; pinned when a GPU is there */
+    UVCC_MEM_SECRET = 2, /**< keys; lock it if you can. The library wipes it before freeing */
+    UVCC_MEM_TENSOR = 3, /**< shares and scratch of compute jobs. Only jobs touch it, so it may
+                              lie on a device; the executor's jobs wipe it where it must be */
+} uvcc_mem_class;
+
+/** Allocator hook. `alloc` returns memory aligned to 64 bytes or NULL; `free` gets the same size
+ * and class back. NULL hooks are refused: the library has no malloc of its own
+ * (uvcc_host_hooks() in <uvcc/host.h> gives the usual ones). */
+typedef struct uvcc_allocator {
+    void *(*alloc)(void *user, size_t bytes, uvcc_mem_class cls);
+    void (*free)(void *user, void *p, size_t bytes, uvcc_mem_class cls);
+    void *user;
+} uvcc_allocator;
+
+/** Random bytes hook: fills `out` with `bytes` bytes fit for keys; 0, or negative if it cannot. */
+typedef struct uvcc_random {
+    int (*fill)(void *user, void *out, size_t bytes);
+    void *user;
+} uvcc_random;
+
+typedef enum uvcc_log_level {
+    UVCC_LOG_ERROR = 0,
+    UVCC_LOG_WARN = 1,
+    UVCC_LOG_INFO = 2,
+    UVCC_LOG_DEBUG = 3,
+} uvcc_log_level;
+
+/** Log hook; may be NULL. No secret ever reaches it. */
+typedef struct uvcc_logger {
+    void (*write)(void *user, uvcc_log_level level, const char *line);
+    void *user;
+} uvcc_logger;
+
+/** A run of bytes that someone else owns. */
+typedef struct uvcc_slice {
+    const uint8_t *data;
+    size_t len;
+} uvcc_slice;
+
+/** Library version, "0.1.0". */
+UVCC_API const char *uvcc_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,2 @@
+/* client.c - to be written */
+typedef int uvcci_not_yet;

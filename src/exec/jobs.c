@@ -1,0 +1,2 @@
+/* jobs.c - to be written */
+typedef int uvcci_not_yet;

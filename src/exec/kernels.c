@@ -1,0 +1,2 @@
+/* kernels.c - to be written */
+typedef int uvcci_not_yet;

@@ -1,0 +1,2 @@
+/* mlp.c - to be written */
+typedef int uvcci_not_yet;

@@ -1,0 +1,2 @@
+/* aes_x86.c - to be written */
+typedef int uvcci_not_yet;

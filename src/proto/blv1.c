@@ -1,0 +1,2 @@
+/* blv1.c - to be written */
+typedef int uvcci_not_yet;

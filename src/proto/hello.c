@@ -1,0 +1,2 @@
+/* hello.c - to be written */
+typedef int uvcci_not_yet;

@@ -1,0 +1,55 @@
+/* ids.h - every derived identifier of wire.md 1. Pure functions. */
+#ifndef UVCCI_IDS_H
+#define UVCCI_IDS_H
+
+#include <stdint.h>
+#include "crypto.h"
+
+enum { UVCCI_PHASE_FWD = 0, UVCCI_PHASE_BWD = 1, UVCCI_PHASE_UPD = 2 };
+enum { UVCCI_BLOCK_IO = 254, UVCCI_BLOCK_ENDS = 255 };
+
+/* Names of opened streams. */
+typedef enum uvcci_stream_name {
+#define UVCCI_STREAM(name) UVCCI_STREAM_##name,
+#include "streams.def"
+#undef UVCCI_STREAM
+    UVCCI_STREAM_COUNT
+} uvcci_stream_name;
+
+void uvcci_sid_rep(const uint8_t sid_job[32], uint32_t replica, uint8_t out[32]);
+void uvcci_sid_sub(const uint8_t sid_rep[32], uint8_t stage, uint16_t tp_rank, uint8_t out[32]);
+uint64_t uvcci_sid_tag(const uint8_t sid_sub[32]);
+uint32_t uvcci_op_id(const uint8_t sid_sub[32], uint32_t step, uint8_t phase, uint16_t mb,
+                     uint16_t k, uint16_t batch, uint16_t attempt);
+uint64_t uvcci_fss_id(const uint8_t sid_sub[32], uint32_t step, uint32_t op_id, uint16_t call,
+                      uint32_t block);
+uint64_t uvcci_stream_id(const uint8_t sid_sub[32], uint32_t step, uint32_t op_id,
+                         uvcci_stream_name name, uint16_t call, uint32_t tile);
+uint64_t uvcci_triple_id(const uint8_t sid_sub[32], uint32_t step, uint32_t op_id, uint32_t tile);
+/* kind: a FRAME kind that has message ids (0x62, 0x64..0x6A); 0 for any other. */
+uint32_t uvcci_msg_id(uint8_t kind, const uint8_t sid_sub[32], uint32_t op_id, uint8_t src,
+                      uint8_t dst, uint16_t chunk_idx, uint16_t chunk_cnt);
+/* Edge of a block: HEAD = P_e, TAIL = P_(e+1), OTHER = P_(e+2). */
+static inline uint8_t uvcci_edge(uint64_t fss_id) { return (uint8_t)(fss_id % 3u); }
+
+/* Keys of a triangle (protocols.md 2). PRK = HKDF-Extract(salt = sid_sub, K_ab);
+ * key = Expand(PRK, "uvcc/" || tag || U8(0) || LE64(step) || LE32(run)). */
+void uvcci_derive_prk(const uint8_t sid_sub[32], const uint8_t k_ab[32], uint8_t prk[32]);
+typedef enum uvcci_tag {
+#define UVCCI_TAG(name) UVCCI_TAG_##name,
+#include "tags.def"
+#undef UVCCI_TAG
+    UVCCI_TAG_COUNT
+} uvcci_tag;
+void uvcci_derive_prg_key(const uint8_t prk[32], uvcci_tag tag, uint64_t step, uint32_t run,
+                          uint8_t key[16]);
+void uvcci_derive_frame_key(const uint8_t prk[32], uint64_t step, uint32_t run, uint8_t src,
+                            uint8_t dst, uint8_t key[32]);
+void uvcci_derive_ctl_key(const uint8_t prk[32], uint32_t run, uint8_t src, uint8_t dst,
+                          uint8_t key[32]);
+void uvcci_derive_leaf_salt(const uint8_t prk[32], uint64_t step, uint32_t run, uint8_t s[32]);
+/* K_ab of HELLO: a < b; n_a, n_b the parties' N. */
+void uvcci_derive_session_key(const uint8_t n_a[32], const uint8_t n_b[32], const uint8_t ikm[32],
+                              const uint8_t sid_job[32], uint32_t run, uint8_t a, uint8_t b,
+                              uint8_t k_ab[32]);
+#endif

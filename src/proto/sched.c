@@ -1,0 +1,2 @@
+/* sched.c - to be written */
+typedef int uvcci_not_yet;

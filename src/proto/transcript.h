@@ -1,0 +1,76 @@
+/* transcript.h - leaves, canonical order, Merkle root, inclusion proofs, replica and global roots
+ * (wire.md 4). A leaf is kept as (row, bytes); arrival order never matters. */
+#ifndef UVCCI_TRANSCRIPT_H
+#define UVCCI_TRANSCRIPT_H
+
+#include "crypto.h"
+
+/* Leaf types: leaves.def makes the enum and the names. */
+typedef enum uvcci_leaf_type {
+#define UVCCI_LEAF(name, code) UVCCI_LEAF_##name = (code),
+#include "leaves.def"
+#undef UVCCI_LEAF
+} uvcci_leaf_type;
+const char *uvcci_leaf_name(uint8_t type);
+
+#define UVCCI_LEAF_MAX_BYTES 160u
+#define UVCCI_ROW_STEP_BEGIN 0u
+#define UVCCI_ROW_ABORT UINT32_MAX
+
+/* Grows in chunks from the allocator (UVCC_MEM_STATE) up to max_leaves. A transcript belongs to one
+ * step of one worker. Row = index of the leaf's row in the op table; STEP_BEGIN has 0 (its type sorts
+ * it first there), ABORT 2^32-1. */
+typedef struct uvcci_transcript uvcci_transcript;
+int uvcci_transcript_new(uvcci_transcript **out, const uvcc_allocator *al, uint32_t max_leaves);
+void uvcci_transcript_free(uvcci_transcript *t);
+int uvcci_transcript_add(uvcci_transcript *t, uint32_t row, const uint8_t *leaf, size_t len);
+uint32_t uvcci_transcript_count(const uvcci_transcript *t);
+void uvcci_transcript_reset(uvcci_transcript *t);
+/* Sorts by (row, leaf bytes: memcmp, shorter first on a common prefix) and computes the root.
+ * May be called again after further leaves. */
+int uvcci_transcript_root(uvcci_transcript *t, uint8_t root[32]);
+/* After _root: leaf i in canonical order (view valid until the next add or reset). */
+int uvcci_transcript_leaf(const uvcci_transcript *t, uint32_t i, uint32_t *row,
+                          const uint8_t **leaf, size_t *len);
+/* After _root: the siblings of leaf i from the bottom; *n_out <= 32; a level where the node moves up
+ * unchanged gives no sibling. */
+int uvcci_transcript_prove(const uvcci_transcript *t, uint32_t i, uint8_t siblings[32][32],
+                           uint32_t *n_out);
+
+/* Merkle: node = H(U8(1) || left || right), a last odd node moves up unchanged, empty =
+ * H("UVCC_EMPTY_V1"). `hashes` (count * 32 bytes) is scratch and is overwritten. */
+void uvcci_merkle_root(uint8_t *hashes, uint32_t count, uint8_t root[32]);
+/* 0 if `siblings` lead from leaf_hash at `index` of `count` leaves to root, else UVCC_ERR_AUTH. */
+int uvcci_merkle_verify(const uint8_t leaf_hash[32], uint32_t index, uint32_t count,
+                        const uint8_t siblings[][32], uint32_t n, const uint8_t root[32]);
+
+void uvcci_replica_root(const uint8_t sid_rep[32], uint32_t epoch, const uint8_t *epoch_roots,
+                        uint32_t count, uint8_t out[32]);
+void uvcci_global_root(const uint8_t sid_job[32], uint32_t epoch, const uint8_t *replica_roots,
+                       uint32_t count, uint8_t out[32]);
+/* Message of an AUDIT signature: "UVCC_AUDIT_SIG_V1" || U8(party) || global_root || policy_hash. */
+#define UVCCI_AUDIT_MSG_BYTES (17u + 1u + 32u + 32u)
+void uvcci_audit_msg(uint8_t party, const uint8_t global_root[32], const uint8_t policy_hash[32],
+                     uint8_t out[UVCCI_AUDIT_MSG_BYTES]);
+
+/* Leaf builders; each returns the leaf's length (<= UVCCI_LEAF_MAX_BYTES). */
+size_t uvcci_leaf_step_begin(uint8_t *out, const uint8_t sid[32], uint32_t step, uint32_t run,
+                             const uint16_t rst[3], const uint8_t h_program[32],
+                             const uint8_t h_shapes[32], const uint8_t h_optable[32]);
+size_t uvcci_leaf_batch(uint8_t *out, uint8_t type, const uint8_t sid[32], uint32_t op_id,
+                        uint8_t src, uint8_t dst, uint32_t msg_id, const uint8_t d[32]);
+size_t uvcci_leaf_open_done(uint8_t *out, const uint8_t sid[32], uint32_t op_id, uint64_t stream,
+                            uint16_t round, const uint8_t d[32]);
+size_t uvcci_leaf_keys_done(uint8_t *out, const uint8_t sid[32], uint32_t op_id, uint8_t src,
+                            uint8_t dst, const uint8_t d[32]);
+size_t uvcci_leaf_component_commit(uint8_t *out, const uint8_t sid[32], uint32_t op_id,
+                                   uint64_t fss_id, uint8_t component, const uint8_t d[32]);
+size_t uvcci_leaf_lift_done(uint8_t *out, const uint8_t sid[32], uint32_t op_id, uint64_t fss_id,
+                            uint32_t q_count);
+size_t uvcci_leaf_abort(uint8_t *out, const uint8_t sid[32], uint32_t step, uint16_t reason);
+size_t uvcci_leaf_triple_consumed(uint8_t *out, const uint8_t sid[32], uint32_t op_id,
+                                  uint64_t triple_id);
+size_t uvcci_leaf_sks_coin(uint8_t *out, const uint8_t sid[32], uint32_t op_id,
+                           const uint8_t seed[32]);
+size_t uvcci_leaf_sks_verdict(uint8_t *out, const uint8_t sid[32], uint32_t op_id, uint8_t ok);
+#endif

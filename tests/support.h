@@ -1,0 +1,44 @@
+/* support.h - what the unit tests share: cmocka's preamble, vectors from JSON, hex, a counting and
+ * failing allocator, a seeded random hook. */
+#ifndef UVCC_TEST_SUPPORT_H
+#define UVCC_TEST_SUPPORT_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+#include <uvcc/types.h>
+
+/* Loads UVCC_VECTORS_DIR/name or fails the test. Caller json_decref()s. */
+#define LOAD_VECTORS(name) test_load_json(UVCC_VECTORS_DIR "/" name)
+json_t *test_load_json(const char *path);
+
+/* Object members; a missing one fails the test. */
+const char *test_str(const json_t *o, const char *key);
+uint64_t test_u64(const json_t *o, const char *key);    /* a JSON integer */
+uint64_t test_hex64(const char *hex);                   /* most significant digit first */
+/* Bytes of a hex string; returns their number. *out is malloc()ed. */
+size_t test_hex(const char *hex, uint8_t **out);
+/* Bytes of a hex string of exactly n bytes. */
+void test_hex_n(const char *hex, uint8_t *out, size_t n);
+
+/* splitmix64: a seeded stream for property tests. */
+uint64_t test_rand(uint64_t *state);
+void test_rand_bytes(uint64_t *state, void *out, size_t n);
+
+/* Allocator that counts live bytes and blocks, and can fail the i-th call from now (0 = never). */
+typedef struct test_alloc {
+    size_t live_bytes, live_blocks, peak_bytes, calls;
+    size_t fail_at;
+} test_alloc;
+uvcc_allocator test_allocator(test_alloc *t);
+/* Random hook over test_rand. */
+uvcc_random test_random(uint64_t *state);
+
+#endif
