@@ -45,12 +45,12 @@ typedef struct uvcci_aead {
 } uvcci_aead;
 int uvcci_aead_init(uvcci_aead *a, uint8_t suite, const uint8_t key[32]);
 void uvcci_aead_free(uvcci_aead *a); /* wipes; safe on a zeroed struct */
-/* out has room for len + 16; in == out is allowed. */
+/* Detached tag, so that a message can be sealed where it stands: in == out is allowed. */
 int uvcci_aead_seal(uvcci_aead *a, uint64_t seq, const void *ad, size_t ad_len, const void *in,
-                    size_t len, void *out);
-/* len counts the tag; out gets len - 16 bytes; UVCC_ERR_AUTH leaves nothing usable in out. */
+                    size_t len, void *out, uint8_t tag[16]);
+/* UVCC_ERR_AUTH leaves nothing usable in out. */
 int uvcci_aead_open(uvcci_aead *a, uint64_t seq, const void *ad, size_t ad_len, const void *in,
-                    size_t len, void *out);
+                    size_t len, const uint8_t tag[16], void *out);
 
 /* XChaCha20-Poly1305 for control frames: 24-byte nonce given apart. */
 int uvcci_xaead_seal(const uint8_t key[32], const uint8_t nonce[24], const void *ad, size_t ad_len,
