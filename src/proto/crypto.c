@@ -1,2 +1,261 @@
-/* crypto.c - to be written */
-typedef int uvcci_not_yet;
+/* crypto.c - the only file that calls libsodium and libcrypto.
+ *
+ * SHA-256 uses libcrypto's low-level calls: they reach SHA-NI without EVP's cost per call, which is
+ * several times the cost of hashing one identifier. Everything secret that this file leaves in its
+ * own variables is wiped. Invariant: a failed call leaves no plaintext in `out`. */
+#define OPENSSL_SUPPRESS_DEPRECATED
+#include "crypto.h"
+
+#include <assert.h>
+#include <limits.h>
+#include <openssl/evp.h>
+#include <openssl/sha.h>
+#include <sodium.h>
+#include <string.h>
+
+#include "bytes.h"
+
+/* --- SHA-256 ---------------------------------------------------------------------------------- */
+
+_Static_assert(sizeof(SHA256_CTX) <= sizeof(uvcci_sha256), "uvcci_sha256 holds a SHA256_CTX");
+_Static_assert(_Alignof(SHA256_CTX) <= _Alignof(uvcci_sha256), "and is aligned like one");
+
+static SHA256_CTX *sha_ctx(uvcci_sha256 *h) { return (SHA256_CTX *)(void *)h->opaque; }
+
+void uvcci_sha256_init(uvcci_sha256 *h) { SHA256_Init(sha_ctx(h)); }
+
+void uvcci_sha256_update(uvcci_sha256 *h, const void *data, size_t len) {
+    SHA256_Update(sha_ctx(h), data, len);
+}
+
+void uvcci_sha256_final(uvcci_sha256 *h, uint8_t out[32]) { SHA256_Final(out, sha_ctx(h)); }
+
+void uvcci_sha256_once(const void *data, size_t len, uint8_t out[32]) {
+    uvcci_sha256 h;
+    uvcci_sha256_init(&h);
+    uvcci_sha256_update(&h, data, len);
+    uvcci_sha256_final(&h, out);
+}
+
+/* --- HMAC and HKDF ---------------------------------------------------------------------------- */
+
+void uvcci_hmac_init(uvcci_hmac *m, const void *key, size_t key_len) {
+    uint8_t pad[64] = {0};
+    if (key_len > sizeof pad)
+        uvcci_sha256_once(key, key_len, pad);
+    else if (key_len != 0)
+        memcpy(pad, key, key_len);
+
+    for (size_t i = 0; i < sizeof pad; i++)
+        pad[i] ^= 0x36;
+    uvcci_sha256_init(&m->inner);
+    uvcci_sha256_update(&m->inner, pad, sizeof pad);
+    for (size_t i = 0; i < sizeof pad; i++)
+        pad[i] ^= 0x36 ^ 0x5c;
+    uvcci_sha256_init(&m->outer);
+    uvcci_sha256_update(&m->outer, pad, sizeof pad);
+    uvcci_wipe(pad, sizeof pad);
+}
+
+void uvcci_hmac_update(uvcci_hmac *m, const void *data, size_t len) {
+    uvcci_sha256_update(&m->inner, data, len);
+}
+
+void uvcci_hmac_final(uvcci_hmac *m, uint8_t out[32]) {
+    uint8_t digest[32];
+    uvcci_sha256_final(&m->inner, digest);
+    uvcci_sha256_update(&m->outer, digest, sizeof digest);
+    uvcci_sha256_final(&m->outer, out);
+    uvcci_wipe(digest, sizeof digest);
+    uvcci_wipe(m, sizeof *m);
+}
+
+void uvcci_hmac_once(const void *key, size_t key_len, const void *data, size_t len,
+                     uint8_t out[32]) {
+    uvcci_hmac m;
+    uvcci_hmac_init(&m, key, key_len);
+    uvcci_hmac_update(&m, data, len);
+    uvcci_hmac_final(&m, out);
+}
+
+void uvcci_hkdf_extract(const void *salt, size_t salt_len, const void *ikm, size_t ikm_len,
+                        uint8_t prk[32]) {
+    uvcci_hmac_once(salt, salt_len, ikm, ikm_len, prk); /* no salt = 32 zeros = an empty key */
+}
+
+int uvcci_hkdf_expand(const uint8_t prk[32], const void *info, size_t info_len, void *out,
+                      size_t out_len) {
+    if (out_len > 255u * 32u)
+        return UVCC_ERR_USAGE;
+
+    uvcci_hmac keyed;
+    uvcci_hmac_init(&keyed, prk, 32);
+    uint8_t t[32];
+    uint8_t *p = out;
+    for (uint8_t i = 1; out_len != 0; i++) {
+        uvcci_hmac m = keyed;
+        if (i > 1)
+            uvcci_hmac_update(&m, t, sizeof t);
+        uvcci_hmac_update(&m, info, info_len);
+        uvcci_hmac_update(&m, &i, 1);
+        uvcci_hmac_final(&m, t);
+        size_t n = out_len < sizeof t ? out_len : sizeof t;
+        memcpy(p, t, n);
+        p += n;
+        out_len -= n;
+    }
+    uvcci_wipe(t, sizeof t);
+    uvcci_wipe(&keyed, sizeof keyed);
+    return 0;
+}
+
+/* --- Sealing ---------------------------------------------------------------------------------- */
+
+/* EVP counts in int, and libsodium aborts the process above 256 GiB. No frame comes near. */
+#define AEAD_MAX_BYTES ((size_t)INT_MAX - UVCCI_TAG_BYTES)
+
+static void frame_nonce(uint64_t seq, uint8_t nonce[12]) {
+    uvcci_st32(nonce, 0);
+    uvcci_st64(nonce + 4, seq);
+}
+
+static EVP_CIPHER_CTX *gcm_new(const uint8_t key[32], int encrypt) {
+    EVP_CIPHER_CTX *c = EVP_CIPHER_CTX_new();
+    if (c != NULL && EVP_CipherInit_ex(c, EVP_aes_256_gcm(), NULL, key, NULL, encrypt) != 1) {
+        EVP_CIPHER_CTX_free(c);
+        c = NULL;
+    }
+    return c;
+}
+
+/* Sets the nonce, then runs the data through. The context keeps the key from call to call. */
+static bool gcm_run(EVP_CIPHER_CTX *c, const uint8_t nonce[12], const void *ad, size_t ad_len,
+                    const void *in, size_t len, void *out) {
+    int n;
+    return EVP_CipherInit_ex(c, NULL, NULL, NULL, nonce, -1) == 1 &&
+           (ad_len == 0 || EVP_CipherUpdate(c, NULL, &n, ad, (int)ad_len) == 1) &&
+           (len == 0 || EVP_CipherUpdate(c, out, &n, in, (int)len) == 1);
+}
+
+static int gcm_seal(EVP_CIPHER_CTX *c, const uint8_t nonce[12], const void *ad, size_t ad_len,
+                    const void *in, size_t len, uint8_t *out) {
+    uint8_t none[1]; /* GCM has no last partial block to write */
+    int n;
+    if (gcm_run(c, nonce, ad, ad_len, in, len, out) && EVP_CipherFinal_ex(c, none, &n) == 1 &&
+        EVP_CIPHER_CTX_ctrl(c, EVP_CTRL_AEAD_GET_TAG, UVCCI_TAG_BYTES, out + len) == 1)
+        return 0;
+    uvcci_wipe(out, len); /* in place, it may be plaintext still */
+    return UVCC_ERR_CRYPTO;
+}
+
+static int gcm_open(EVP_CIPHER_CTX *c, const uint8_t nonce[12], const void *ad, size_t ad_len,
+                    const uint8_t *in, size_t len, void *out) {
+    uint8_t tag[UVCCI_TAG_BYTES], none[1];
+    int n;
+    memcpy(tag, in + len, sizeof tag);
+    int err = UVCC_ERR_CRYPTO;
+    if (gcm_run(c, nonce, ad, ad_len, in, len, out) &&
+        EVP_CIPHER_CTX_ctrl(c, EVP_CTRL_AEAD_SET_TAG, sizeof tag, tag) == 1)
+        err = EVP_CipherFinal_ex(c, none, &n) == 1 ? 0 : UVCC_ERR_AUTH;
+    if (err != 0)
+        uvcci_wipe(out, len); /* GCM decrypts before it knows */
+    return err;
+}
+
+int uvcci_aead_init(uvcci_aead *a, uint8_t suite, const uint8_t key[32]) {
+    uvcci_aead made = {.suite = suite};
+    switch (suite) {
+    case UVCCI_SUITE_CHACHA20_POLY1305:
+        if (sodium_init() < 0) /* picks the vector code of this CPU; idempotent */
+            return UVCC_ERR_CRYPTO;
+        memcpy(made.key, key, sizeof made.key);
+        break;
+    case UVCCI_SUITE_AES256_GCM:
+        made.enc = gcm_new(key, 1);
+        made.dec = gcm_new(key, 0);
+        if (made.enc == NULL || made.dec == NULL) {
+            uvcci_aead_free(&made);
+            return UVCC_ERR_CRYPTO;
+        }
+        break;
+    default:
+        return UVCC_ERR_USAGE;
+    }
+    *a = made;
+    uvcci_wipe(&made, sizeof made);
+    return 0;
+}
+
+void uvcci_aead_free(uvcci_aead *a) {
+    EVP_CIPHER_CTX_free(a->enc); /* wipes; NULL is fine */
+    EVP_CIPHER_CTX_free(a->dec);
+    uvcci_wipe(a, sizeof *a);
+}
+
+int uvcci_aead_seal(uvcci_aead *a, uint64_t seq, const void *ad, size_t ad_len, const void *in,
+                    size_t len, void *out) {
+    if (len > AEAD_MAX_BYTES || ad_len > AEAD_MAX_BYTES)
+        return UVCC_ERR_USAGE;
+    uint8_t nonce[12];
+    frame_nonce(seq, nonce);
+    if (a->suite == UVCCI_SUITE_AES256_GCM)
+        return gcm_seal(a->enc, nonce, ad, ad_len, in, len, out);
+    assert(a->suite == UVCCI_SUITE_CHACHA20_POLY1305);
+    crypto_aead_chacha20poly1305_ietf_encrypt(out, NULL, in, len, ad, ad_len, NULL, nonce, a->key);
+    return 0;
+}
+
+int uvcci_aead_open(uvcci_aead *a, uint64_t seq, const void *ad, size_t ad_len, const void *in,
+                    size_t len, void *out) {
+    if (len > AEAD_MAX_BYTES || ad_len > AEAD_MAX_BYTES)
+        return UVCC_ERR_USAGE;
+    if (len < UVCCI_TAG_BYTES)
+        return UVCC_ERR_AUTH;
+    uint8_t nonce[12];
+    frame_nonce(seq, nonce);
+    if (a->suite == UVCCI_SUITE_AES256_GCM)
+        return gcm_open(a->dec, nonce, ad, ad_len, in, len - UVCCI_TAG_BYTES, out);
+    assert(a->suite == UVCCI_SUITE_CHACHA20_POLY1305);
+    int r = crypto_aead_chacha20poly1305_ietf_decrypt(out, NULL, NULL, in, len, ad, ad_len, nonce,
+                                                      a->key);
+    return r == 0 ? 0 : UVCC_ERR_AUTH;
+}
+
+int uvcci_xaead_seal(const uint8_t key[32], const uint8_t nonce[24], const void *ad, size_t ad_len,
+                     const void *in, size_t len, void *out) {
+    if (len > AEAD_MAX_BYTES || ad_len > AEAD_MAX_BYTES)
+        return UVCC_ERR_USAGE;
+    crypto_aead_xchacha20poly1305_ietf_encrypt(out, NULL, in, len, ad, ad_len, NULL, nonce, key);
+    return 0;
+}
+
+int uvcci_xaead_open(const uint8_t key[32], const uint8_t nonce[24], const void *ad, size_t ad_len,
+                     const void *in, size_t len, void *out) {
+    if (len > AEAD_MAX_BYTES || ad_len > AEAD_MAX_BYTES)
+        return UVCC_ERR_USAGE;
+    if (len < UVCCI_TAG_BYTES)
+        return UVCC_ERR_AUTH;
+    int r = crypto_aead_xchacha20poly1305_ietf_decrypt(out, NULL, NULL, in, len, ad, ad_len, nonce,
+                                                       key);
+    return r == 0 ? 0 : UVCC_ERR_AUTH;
+}
+
+/* --- Signatures and small things -------------------------------------------------------------- */
+
+void uvcci_sign_keypair(const uint8_t seed[32], uint8_t pk[32], uint8_t sk[64]) {
+    crypto_sign_seed_keypair(pk, sk, seed);
+}
+
+void uvcci_sign(const uint8_t sk[64], const void *msg, size_t len, uint8_t sig[64]) {
+    crypto_sign_detached(sig, NULL, msg, len, sk);
+}
+
+int uvcci_sign_verify(const uint8_t pk[32], const void *msg, size_t len, const uint8_t sig[64]) {
+    return crypto_sign_verify_detached(sig, msg, len, pk) == 0 ? 0 : UVCC_ERR_AUTH;
+}
+
+bool uvcci_ct_equal(const void *a, const void *b, size_t len) {
+    return sodium_memcmp(a, b, len) == 0;
+}
+
+void uvcci_wipe(void *p, size_t len) { sodium_memzero(p, len); }

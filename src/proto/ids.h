@@ -37,7 +37,7 @@ static inline uint8_t uvcci_edge(uint64_t fss_id) { return (uint8_t)(fss_id % 3u
 void uvcci_derive_prk(const uint8_t sid_sub[32], const uint8_t k_ab[32], uint8_t prk[32]);
 typedef enum uvcci_tag {
 #define UVCCI_TAG(name) UVCCI_TAG_##name,
-#include "tags.def"
+#include <uvcc/tags.def>
 #undef UVCCI_TAG
     UVCCI_TAG_COUNT
 } uvcci_tag;

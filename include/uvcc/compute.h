@@ -1,0 +1,309 @@
+/* uvcc/compute.h - compute jobs and executors.
+ *
+ * A session never computes on large data itself: uvcc_session_poll_op() hands out jobs, an executor
+ * runs them and gives one completion each, uvcc_session_complete() takes it. A job is a short list of
+ * tasks that run in order (a CUDA executor enqueues them on one stream); different jobs that are out
+ * at the same time are independent.
+ *
+ * Memory: pointers in tasks are addresses in the place where the session's allocator put them. TENSOR
+ * memory is touched by tasks only (never by the session), WIRE and STATE memory is host memory that
+ * the executor may read and write until the job's completion is handed in. Keys and shares pass
+ * through: an executor keeps no copy.
+ *
+ * Notation: party p holds components p ("lo") and p+1 ("hi") of every RSS value. On an edge, HEAD
+ * holds (a, b) = (lo, hi), TAIL (b, c), OTHER (c, a). Pair keys: NEXT is shared with party p+1, PREV
+ * with p-1. So HEAD has HT = NEXT, HO = PREV; TAIL has TO = NEXT, HT = PREV; OTHER has HO = NEXT,
+ * TO = PREV. PRG(pair, tag, lane)[j] is word j at (task.ordinal, call, block.block) of protocols.md 2.
+ */
+#ifndef UVCC_COMPUTE_H
+#define UVCC_COMPUTE_H
+
+#include <stdbool.h>
+#include <uvcc/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum uvcc_prg_tag {
+#define UVCCI_TAG(name) UVCC_TAG_##name,
+#include <uvcc/tags.def>
+#undef UVCCI_TAG
+    UVCC_TAG_COUNT
+} uvcc_prg_tag;
+enum { UVCC_PAIR_NEXT = 0, UVCC_PAIR_PREV = 1, UVCC_PAIR_OWN = 2 };
+
+/** AES-128 keys of one step. Stable while any job that names it is out. */
+typedef struct uvcc_step_keys {
+    uint8_t prg[3][UVCC_TAG_COUNT][16]; /**< [pair][tag] */
+    uint8_t dpf[2][16];                 /**< fixed keys of the DPF's node PRG: left, right */
+} uvcc_step_keys;
+
+typedef enum uvcc_role { UVCC_HEAD = 0, UVCC_TAIL = 1, UVCC_OTHER = 2 } uvcc_role;
+
+/** What a task does. B: works on task.u.vec (blocks), M: on task.u.map, G: on task.u.gemm, H: on
+ * task.u.hash, C: on task.u.copy. Arithmetic is mod 2^64; f = vec.shift, n = vec.bits. `w->`/`->w` are
+ * little-endian wire words. zs = PRG(NEXT, zero, 0) - PRG(PREV, zero, 0). */
+typedef enum uvcc_task_kind {
+    /** B. HEAD (the owner): in[0] = x; lo = PRG(PREV, input, 0), hi = PRG(NEXT, input, 0),
+     * rest = x - lo - hi -> wire_out[0] and wire_out[1]; out[0] = lo, out[1] = hi.
+     * TAIL: out[0] = PRG(PREV, input, 0), out[1] = wire_in[0]. OTHER: out[0] = wire_in[0],
+     * out[1] = PRG(NEXT, input, 0). */
+    UVCC_TASK_INPUT = 1,
+    /** B. Mask of OPEN4 with compact pads. in[0] = z, 3-additive without zero share; t = z + zs.
+     * HEAD: t + (PRG(HO, trunc, 0) << f) -> out[0] and wire_out[0]. TAIL: the same with TO.
+     * OTHER: t + (PRG(OWN, own, 0) mod 2^f) -> wire_out[0] and wire_out[1]. */
+    UVCC_TASK_OPEN4_MASK,
+    /** B. Mask of OPEN on RSS, full pads. in[0] = lo, in[1] = hi. HEAD: lo + PRG(HO, mask, 0) ->
+     * wire_out[0], the same + hi -> out[0]. TAIL: hi + PRG(TO, mask, 0) -> wire_out[0], the same + lo
+     * -> out[0]. OTHER: nothing. */
+    UVCC_TASK_OPEN2_MASK,
+    /** B. HEAD, TAIL: out[0] = in[0] + wire_in[0] (+ wire_in[1] where not NULL) + vec.constant.
+     * in[0] == out[0] allowed. */
+    UVCC_TASK_OPEN_FINISH,
+    /** B. Truncated share before any bit correction (GapSR). in[0] = zh = z + 2^62 + r, m = zh >> 63.
+     * vec.compact: key[0], key[1] = packed f-bit words corr_0, corr_1 (TAIL only; HEAD takes
+     * PRG(HO, trunc, 1 + m) mod 2^f): HEAD: out[0] = (zh >> f) - (PRG(HO, trunc, 0) mod 2^(64-f)) +
+     * (corr_m << (64-f)) - 2^(62-f); TAIL: out[0] = -(PRG(TO, trunc, 0) mod 2^(64-f)) +
+     * (corr_m << (64-f)). Not compact: key[0], key[1] = 64-bit words (TAIL), HEAD PRG(HO, trunc, 1 + m):
+     * HEAD: out[0] = (zh >> f) + word - 2^(62-f); TAIL: out[0] = word. */
+    UVCC_TASK_TRUNC,
+    /** B. Comparison bit, masked. in[0] = xh; x = xh mod 2^n; key[2] = DPF correction words;
+     * share of [x < alpha] = 1 ^ [alpha <= x] (HEAD carries the 1) by uvcci_dpf_prefix; XOR
+     * PRG(HO | TO, mask, 2) bits (bit i of word i/64); packed bits -> out_bits and wire_out[0]. */
+    UVCC_TASK_LESS_MASK,
+    /** B. Subtracts the opened comparison bit (GapARS). v = in_bits ^ wire_in[0]; rho share q =
+     * PRG(HO, select, 0) (HEAD) or key[3] words (TAIL); in[0] = y share: out[0] = y - (v + (1-2v) q) for
+     * HEAD, y - (1-2v) q for TAIL. */
+    UVCC_TASK_TRUNC_EXACT,
+    /** B. ReLU after its bit. in[0] = xh = x + r (64-bit pads), v = in_bits ^ wire_in[0],
+     * w = 1 ^ bit n of xh ^ v (the comparison was on n bits, the value has n + 1); k, kr =
+     * PRG(HO, select, 0), PRG(HO, select, 1) (HEAD) or key[3], key[4] words (TAIL).
+     * out[1] = d share: HEAD w + (1-2w) k, TAIL (1-2w) k. out[0] = d*x share: HEAD w xh -
+     * w PRG(HO, mask, 0) + (1-2w)(k xh - kr); TAIL -w PRG(TO, mask, 0) + (1-2w)(k xh - kr). */
+    UVCC_TASK_RELU,
+    /** B. Sender's half of a lift of the share in[0] = y (protocols.md 4), by vec.lift:
+     * PARALLEL: HEAD: out[0] = a' = PRG(HO, lift, 0), m = y - a' -> wire_out[0], out[1] = m +
+     * PRG(HT, lift, 1). TAIL: out[1] = c' = y - PRG(HT, lift, 1) -> wire_out[0]. OTHER: nothing.
+     * SEQUENTIAL: HEAD: out[0] = a', m -> wire_out[0], out[1] = PRG(HT, lift, 1). TAIL: wire_in[0] = m;
+     * out[0] = b' = PRG(HT, lift, 1), out[1] = c' = m + y - b' -> wire_out[0].
+     * EXCHANGE: HEAD: out[0] = -PRG(HO, lift, 2), out[1] = y + PRG(HO, lift, 2) -> wire_out[0].
+     * TAIL: out[1] = -PRG(TO, lift, 2), out[0] = y + PRG(TO, lift, 2) -> wire_out[0]. */
+    UVCC_TASK_LIFT_MASK,
+    /** B. Receiver's half. PARALLEL: TAIL: out[0] = wire_in[0] + PRG(HT, lift, 1); OTHER: out[0] =
+     * wire_in[0], out[1] = PRG(HO, lift, 0). SEQUENTIAL: OTHER as in PARALLEL. EXCHANGE: HEAD:
+     * out[1] += wire_in[0]; TAIL: out[0] += wire_in[0]; OTHER: out[0] = -PRG(TO, lift, 2), out[1] =
+     * -PRG(HO, lift, 2). */
+    UVCC_TASK_LIFT_FINISH,
+    /** B. t = in[0] + zs -> out[0] (lo) and wire_out[0] (to p-1). */
+    UVCC_TASK_RESHARE_MASK,
+    /** B. out[0] words = wire_in[0] words: any unpacking of 64-bit vectors. */
+    UVCC_TASK_UNPACK,
+    /** B. wire_out[0] words = in[0] words. */
+    UVCC_TASK_PACK,
+    /** B. out[0] = in[0] + in[1] + wire_in[0]: a value opened to all. */
+    UVCC_TASK_OPEN_ALL_FINISH,
+    /** B. OTHER deals the keys of one block by vec.gate: writes HEAD's key stream to out_bytes[0] and
+     * TAIL's to out_bytes[1] (layouts below; either may have length 0). It knows r from the PRGs. */
+    UVCC_TASK_DEAL,
+    /** M. Element-wise on shares, see uvcc_map_op. */
+    UVCC_TASK_MAP,
+    /** G. z = op(x_lo) op(y_lo + y_hi) + op(x_hi) op(y_lo), 3-additive, no zero share. */
+    UVCC_TASK_GEMM,
+    /** H. Digests. */
+    UVCC_TASK_HASH,
+    /** C. Copies between key streams and the blobs of a message. */
+    UVCC_TASK_COPY,
+    /** C, dst only. Zeroes memory. */
+    UVCC_TASK_WIPE,
+    UVCC_TASK_KIND_END
+} uvcc_task_kind;
+
+typedef enum uvcc_lift_kind {
+    UVCC_LIFT_PARALLEL = 0,
+    UVCC_LIFT_SEQUENTIAL = 1,
+    UVCC_LIFT_EXCHANGE = 2,
+} uvcc_lift_kind;
+
+/** Gates whose keys OTHER deals. Key streams, `c` = count, structure of arrays, L = max(n - 7, 0),
+ * tb = ceil(2 L / 8):
+ *   CW(n)  = L levels of c * 16 bytes, then c * 16 bytes final words, then c * tb bytes control bits
+ *            (level l's left bit at 2l, right at 2l + 1, LSB first)
+ *   TRUNC_SR: HEAD: nothing. TAIL: compact: corr_0, corr_1 (each ceil(c f / 8) bytes); not compact:
+ *     w_0, w_1 (each c * 8 bytes).
+ *   TRUNC_ARS: HEAD: CW(f). TAIL: CW(f)'s levels and final words, then rho shares (c * 8), then not
+ *     compact: w_0, w_1 (c * 8 each), then CW's control bits, then compact: corr_0, corr_1.
+ *   RELU (n comparison bits): HEAD: CW(n). TAIL: levels, final words, k (c * 8), kr (c * 8), control
+ *     bits.
+ * uvcc_key_layout() computes the offsets. Values: r of the masks above; alpha = r mod 2^f (trunc) or
+ * r mod 2^n (ReLU); rb = bit 63 of r; compact: carry = [p_h + p_t >= 2^(64-f)], corr_m =
+ * (carry + (1-m) rb) - HEAD's share mod 2^f; not compact: w_m = -(r >> f) + (1-m) rb 2^(64-f) -
+ * HEAD's share; rho = XOR of the two bit pads of LESS_MASK; TRUNC: rho share of TAIL = rho -
+ * PRG(HO, select, 0); RELU: k = rho ^ bit n of r, kr = k * r, minus PRG(HO, select, 0), (.., 1).
+ * DPF roots: words 2j, 2j+1 of PRG(HO, root, 0) (HEAD) and PRG(TO, root, 0) (TAIL). */
+typedef enum uvcc_gate {
+    UVCC_GATE_NONE = 0,
+    UVCC_GATE_TRUNC_SR = 1,
+    UVCC_GATE_TRUNC_ARS = 2,
+    UVCC_GATE_RELU = 3,
+} uvcc_gate;
+
+/** Offsets in the key stream of one block for one receiver; UINT32_MAX where a section is absent. */
+typedef struct uvcc_key_layout {
+    uint32_t levels, leaves, bits; /**< sections of CW */
+    uint32_t words[3];             /**< TRUNC: rho, w_0, w_1; RELU: k, kr, - */
+    uint32_t corr[2];
+    uint32_t total_bytes;
+} uvcc_key_layout;
+/** role HEAD or TAIL. n: comparison bits (TRUNC_ARS: f). */
+UVCC_API void uvcc_key_layout_of(uvcc_gate gate, bool compact, unsigned shift, unsigned bits,
+                                 uint32_t count, uvcc_role role, uvcc_key_layout *out);
+
+/** One block of a vector at this party. Unused members are NULL. */
+typedef struct uvcc_block {
+    uint32_t block; /**< block index: the PRG position */
+    uint32_t count; /**< 1..UVCC_BLOCK_ELEMS */
+    uint8_t role;   /**< this party's role on the block's edge (or in the protocol) */
+    const uint64_t *in[2];
+    uint64_t *out[2];
+    const uint8_t *in_bits;    /**< packed bits kept by LESS_MASK */
+    uint8_t *out_bits;
+    const uint8_t *wire_in[2]; /**< in a received message; any alignment */
+    uint8_t *wire_out[2];      /**< in a message to send; any alignment */
+    const uint8_t *key;        /**< this party's contiguous key stream of the block */
+    uint8_t *out_bytes[2];     /**< DEAL: key streams of HEAD and TAIL */
+} uvcc_block;
+
+typedef enum uvcc_map_op {
+    /** out = x + y, out = x - y, both components, rows * cols elements. */
+    UVCC_MAP_ADD, UVCC_MAP_SUB,
+    /** out[i][j] = x[i][j] + y[j]. */
+    UVCC_MAP_ADD_ROW,
+    /** out[j] = sum over i of x[i][j]; x is rows x cols. */
+    UVCC_MAP_SUM_ROWS,
+    /** out_lo = x_lo (y_lo + y_hi) + x_hi y_lo, 3-additive, no zero share. */
+    UVCC_MAP_MUL,
+    /** out = x. */
+    UVCC_MAP_COPY,
+    /** out = x << shift. */
+    UVCC_MAP_SHL,
+    /** A public value (x[0], this party's host copy) as trivial RSS: component 0 = x. `party` says
+     * which of lo and hi that is. */
+    UVCC_MAP_PUBLIC,
+} uvcc_map_op;
+
+/** An RSS tensor's two components, contiguous row-major. */
+typedef struct uvcc_shares {
+    uint64_t *lo, *hi;
+} uvcc_shares;
+
+typedef enum uvcc_hash_mode {
+    UVCC_HASH_PLAIN = 0,  /**< H(prefix || data) */
+    UVCC_HASH_SALTED = 1, /**< HMAC(key, H(prefix || data)): D of wire.md 4 */
+    UVCC_HASH_HMAC = 2,   /**< HMAC(key, prefix || data) */
+} uvcc_hash_mode;
+typedef struct uvcc_hash_item {
+    uint8_t prefix[32];
+    uint8_t prefix_len;
+    uint8_t mode;
+    uint8_t key[32];
+    const uint8_t *data;
+    size_t len;
+    uint8_t *out; /**< 32 bytes of host memory */
+} uvcc_hash_item;
+
+typedef struct uvcc_copy_item {
+    uint8_t *dst;
+    const uint8_t *src;
+    size_t len;
+} uvcc_copy_item;
+
+typedef struct uvcc_task {
+    uint16_t kind; /**< uvcc_task_kind */
+    uint32_t ordinal;
+    uint16_t call;
+    const uvcc_step_keys *keys; /**< B only */
+    union {
+        struct {
+            const uvcc_block *blocks;
+            uint32_t count;
+            uint8_t shift, bits, lift, gate;
+            bool compact;
+            uint64_t constant;
+        } vec;
+        struct {
+            uint8_t op, shift, party;
+            uint32_t rows, cols;
+            uvcc_shares x, y, out;
+        } map;
+        struct {
+            uint32_t m, n, k; /**< op(x) is m x k, op(y) is k x n */
+            bool trans_x, trans_y;
+            uvcc_shares x, y;
+            uint64_t *z;
+        } gemm;
+        struct {
+            const uvcc_hash_item *items;
+            uint32_t count;
+        } hash;
+        struct {
+            const uvcc_copy_item *items;
+            uint32_t count;
+        } copy;
+    } u;
+} uvcc_task;
+
+typedef struct uvcc_job {
+    uint64_t id;     /**< names the job and its generation */
+    uint64_t cookie; /**< of the session, from its config */
+    const uvcc_task *tasks;
+    uint32_t count;
+} uvcc_job;
+
+typedef struct uvcc_completion {
+    uint64_t id;
+    uint64_t cookie;
+    int status; /**< 0 or UVCC_ERR_JOB */
+} uvcc_completion;
+
+/* ---- executors on the CPU ---- */
+
+typedef enum uvcc_cpu_mode {
+    UVCC_CPU_INLINE = 0,   /**< submit runs the job; its completion waits in the queue */
+    UVCC_CPU_DEFERRED = 1, /**< submit keeps it; poll runs kept jobs in a seeded shuffled order, and
+                                sometimes none, so that completions come late and out of order */
+    UVCC_CPU_THREADS = 2,
+} uvcc_cpu_mode;
+
+typedef struct uvcc_cpu_config {
+    size_t size;
+    uvcc_allocator alloc;
+    uvcc_cpu_mode mode;
+    uint32_t threads;    /**< THREADS: workers; 0: 2 */
+    uint32_t queue_jobs; /**< jobs out at a time, 0: 1024; submit says UVCC_ERR_AGAIN beyond */
+    uint64_t seed;       /**< DEFERRED: the shuffle */
+    uint32_t backend;    /**< 0: the best kernels of this CPU; 1: portable; 2: AVX2; 3: AVX-512 */
+    /** THREADS: called from a worker after it pushed a completion, to wake the host's loop; may be
+     * NULL. Must not call the library. */
+    void (*wake)(void *user);
+    void *wake_user;
+} uvcc_cpu_config;
+
+typedef struct uvcc_cpu uvcc_cpu;
+UVCC_API int uvcc_cpu_new(uvcc_cpu **out, const uvcc_cpu_config *cfg) UVCC_MUST_USE;
+/** Jobs still out are finished first; their completions are dropped. */
+UVCC_API void uvcc_cpu_free(uvcc_cpu *x);
+/** The job and all that it points to stay valid until its completion was polled. */
+UVCC_API int uvcc_cpu_submit(uvcc_cpu *x, const uvcc_job *job);
+/** 1 and the next completion, 0 if none is ready now. */
+UVCC_API int uvcc_cpu_poll(uvcc_cpu *x, uvcc_completion *out);
+/** Jobs submitted whose completion was not polled yet. */
+UVCC_API uint32_t uvcc_cpu_pending(const uvcc_cpu *x);
+/** THREADS: blocks until a completion is ready or nothing is pending (for hosts without a loop of
+ * their own). Other modes: returns at once. */
+UVCC_API void uvcc_cpu_wait(uvcc_cpu *x);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,32 @@
+/* fss.h - the 1-bit DPF on an edge (BGI16 with early termination at 7 levels), batched and in
+ * structure-of-arrays form; comparison by prefix parity (protocols.md 7).
+ *
+ * Node PRG: Matyas-Meyer-Oseas with two fixed keys (left, right). A node is a 128-bit seed with its
+ * lowest bit cleared and a control bit t, which is the lowest bit of the MMO output. Roots: the low
+ * bit is cleared, t = 0 for HEAD and 1 for TAIL. A leaf block is MMO_left(seed) ^ t * final word:
+ * 128 one-bit leaves, leaf i in bit i (LSB of byte 0 first). n <= 7: no levels, one leaf block.
+ * Prefix parity: the share of [alpha <= x] is the XOR, over the levels where x goes right, of
+ * (t of the node ^ t of its right child) - which together is the left child's t - and the parity of
+ * the leaf bits 0..(x mod 128): one AES call per level. */
+#ifndef UVCCI_FSS_H
+#define UVCCI_FSS_H
+
+#include "proto/aes.h"
+#include <uvcc/compute.h>
+
+static inline unsigned uvcci_dpf_levels(unsigned n) { return n > 7 ? n - 7 : 0; }
+
+/* Keys for c points alpha[i] < 2^n with roots root0[i] (HEAD), root1[i] (TAIL), 16 bytes each.
+ * levels: L * c * 16 bytes, leaves: c * 16, bits: c * ceil(2L/8) (see uvcc_gate). */
+void uvcci_dpf_gen(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *alpha,
+                   const uint8_t *root0, const uint8_t *root1, uint8_t *levels, uint8_t *leaves,
+                   uint8_t *bits);
+/* out[i] = this party's share (0 or 1) of [alpha_i <= x[i]]. party1: TAIL. c <= 4096. */
+void uvcci_dpf_prefix(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *x,
+                      const uint8_t *root, bool party1, const uint8_t *levels,
+                      const uint8_t *leaves, const uint8_t *bits, uint8_t *out);
+/* Share of the point function itself at x: XOR of both = [alpha == x]. */
+void uvcci_dpf_point(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *x,
+                     const uint8_t *root, bool party1, const uint8_t *levels,
+                     const uint8_t *leaves, const uint8_t *bits, uint8_t *out);
+#endif

@@ -1,0 +1,24 @@
+/* kernels.h - the CPU's implementation of every task of <uvcc/compute.h>, single-threaded. */
+#ifndef UVCCI_KERNELS_H
+#define UVCCI_KERNELS_H
+
+#include "gemm.h"
+#include "proto/aes.h"
+#include <uvcc/compute.h>
+
+/* A worker's scratch memory and choice of kernels; grows on demand from the allocator. */
+typedef struct uvcci_cpu_worker {
+    uvcc_allocator alloc;
+    uvcci_gemm_backend gemm;
+    uvcci_aes_backend aes;
+    uint64_t *scratch; /* gemm packing */
+    size_t scratch_words;
+    uint8_t *block_scratch; /* block tasks: fixed size, made at init */
+} uvcci_cpu_worker;
+
+/* backend as in uvcc_cpu_config. */
+int uvcci_cpu_worker_init(uvcci_cpu_worker *w, const uvcc_allocator *al, uint32_t backend);
+void uvcci_cpu_worker_free(uvcci_cpu_worker *w); /* wipes scratch */
+/* Runs all tasks of a job in order. 0 or UVCC_ERR_JOB (out of scratch memory, unknown kind). */
+int uvcci_cpu_run(uvcci_cpu_worker *w, const uvcc_job *job);
+#endif
