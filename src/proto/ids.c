@@ -12,8 +12,8 @@
 
 #include "bytes.h"
 
-/* The longest input: the label of a stream id, sid_sub, a 6-byte name and 19 bytes of fields. */
-#define BUF_BYTES 96u
+/* The longest input is that of a RESHARE_BATCH's message id: 26 bytes of label, sid_sub, 10 more. */
+#define BUF_BYTES 68u
 
 typedef struct input {
     uvcci_writer w;

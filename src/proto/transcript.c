@@ -1,2 +1,440 @@
-/* transcript.c - to be written */
-typedef int uvcci_not_yet;
+/* transcript.c - the leaves of one worker's step and their Merkle root (wire.md 4).
+ *
+ * Leaf bytes go into a chain of chunks, never moved; an entry per leaf points at them. States: open
+ * (after new, add, reset) and rooted (after root): in the latter the entries stand in canonical order
+ * and `tree` holds all levels, leaf hashes first, each level directly behind the one below.
+ * Entries and tree double when they are full, so an add costs O(1) amortised; sorting is a bottom-up
+ * merge sort, which finds leaves that came in order cheap. reset keeps the memory for the next step. */
+#include "transcript.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "bytes.h"
+
+#define CHUNK_BYTES (64u << 10)
+#define FIRST_ENTRIES 256u
+
+typedef struct chunk {
+    struct chunk *next;
+    uint32_t used;
+    uint8_t bytes[CHUNK_BYTES - sizeof(struct chunk *) - sizeof(uint64_t)];
+} chunk;
+
+typedef struct entry {
+    const uint8_t *leaf;
+    uint32_t row;
+    uint32_t len;
+} entry;
+
+struct uvcci_transcript {
+    uvcc_allocator al;
+    entry *entries;
+    uint32_t count, cap, max;
+    chunk *first, *last; /* last: the chunk being filled; those behind it are empty */
+    uint8_t (*tree)[32];
+    size_t tree_cap; /* nodes */
+    bool rooted;
+};
+
+/* A full binary tree over n leaves has fewer than 2n nodes, and each of at most 32 levels may round
+ * up by one. Merge sort borrows the same memory: 2n * 32 bytes hold n entries easily. */
+static size_t tree_nodes(uint32_t cap) { return 2 * (size_t)cap + 32; }
+
+static void *take(const uvcc_allocator *al, size_t count, size_t size) {
+    if (count > SIZE_MAX / size)
+        return NULL;
+    return al->alloc(al->user, count * size, UVCC_MEM_STATE);
+}
+
+static void give(const uvcc_allocator *al, void *p, size_t count, size_t size) {
+    if (p != NULL)
+        al->free(al->user, p, count * size, UVCC_MEM_STATE);
+}
+
+const char *uvcci_leaf_name(uint8_t type) {
+    switch (type) {
+#define UVCCI_LEAF(name, code)                                                                     \
+    case code:                                                                                     \
+        return #name;
+#include "leaves.def"
+#undef UVCCI_LEAF
+    default:
+        return "UNKNOWN";
+    }
+}
+
+int uvcci_transcript_new(uvcci_transcript **out, const uvcc_allocator *al, uint32_t max_leaves) {
+    if (out == NULL || al == NULL || al->alloc == NULL || al->free == NULL)
+        return UVCC_ERR_USAGE;
+    uvcci_transcript *t = take(al, 1, sizeof *t);
+    if (t == NULL)
+        return UVCC_ERR_NOMEM;
+    *t = (uvcci_transcript){.al = *al, .max = max_leaves};
+    *out = t;
+    return 0;
+}
+
+void uvcci_transcript_free(uvcci_transcript *t) {
+    if (t == NULL)
+        return;
+    uvcc_allocator al = t->al;
+    for (chunk *c = t->first; c != NULL;) {
+        chunk *next = c->next;
+        give(&al, c, 1, sizeof *c);
+        c = next;
+    }
+    give(&al, t->entries, t->cap, sizeof t->entries[0]);
+    give(&al, t->tree, t->tree_cap, sizeof t->tree[0]);
+    give(&al, t, 1, sizeof *t);
+}
+
+static int reserve_entry(uvcci_transcript *t) {
+    if (t->count < t->cap)
+        return 0;
+    uint32_t cap = t->cap == 0 ? FIRST_ENTRIES : t->cap;
+    cap = cap > t->max / 2 ? t->max : t->cap == 0 ? cap : 2 * cap;
+    entry *entries = take(&t->al, cap, sizeof entries[0]);
+    if (entries == NULL)
+        return UVCC_ERR_NOMEM;
+    if (t->count != 0)
+        memcpy(entries, t->entries, t->count * sizeof entries[0]);
+    give(&t->al, t->entries, t->cap, sizeof entries[0]);
+    t->entries = entries;
+    t->cap = cap;
+    return 0;
+}
+
+/* Makes `last` a chunk with room for len bytes. */
+static int reserve_bytes(uvcci_transcript *t, size_t len) {
+    if (t->last != NULL && len <= sizeof t->last->bytes - t->last->used)
+        return 0;
+    chunk *c = t->last != NULL ? t->last->next : t->first;
+    if (c == NULL) {
+        c = take(&t->al, 1, sizeof *c);
+        if (c == NULL)
+            return UVCC_ERR_NOMEM;
+        c->next = NULL;
+        if (t->last != NULL)
+            t->last->next = c;
+        else
+            t->first = c;
+    }
+    c->used = 0;
+    t->last = c;
+    return 0;
+}
+
+int uvcci_transcript_add(uvcci_transcript *t, uint32_t row, const uint8_t *leaf, size_t len) {
+    if (leaf == NULL || len == 0 || len > UVCCI_LEAF_MAX_BYTES)
+        return UVCC_ERR_USAGE;
+    if (t->count >= t->max)
+        return UVCC_ERR_LIMIT;
+    int rc = reserve_entry(t);
+    if (rc == 0)
+        rc = reserve_bytes(t, len);
+    if (rc != 0)
+        return rc;
+    uint8_t *bytes = t->last->bytes + t->last->used;
+    memcpy(bytes, leaf, len);
+    t->last->used += (uint32_t)len;
+    t->entries[t->count++] = (entry){.leaf = bytes, .row = row, .len = (uint32_t)len};
+    t->rooted = false;
+    return 0;
+}
+
+uint32_t uvcci_transcript_count(const uvcci_transcript *t) { return t->count; }
+
+void uvcci_transcript_reset(uvcci_transcript *t) {
+    t->count = 0;
+    t->last = NULL;
+    t->rooted = false;
+}
+
+static bool in_order(const entry *a, const entry *b) {
+    if (a->row != b->row)
+        return a->row < b->row;
+    int c = memcmp(a->leaf, b->leaf, a->len < b->len ? a->len : b->len);
+    return c != 0 ? c < 0 : a->len <= b->len;
+}
+
+/* Merges src[lo, mid) and src[mid, hi) into dst[lo, hi). */
+static void merge(entry *dst, const entry *src, size_t lo, size_t mid, size_t hi) {
+    if (mid == hi || in_order(&src[mid - 1], &src[mid])) {
+        memcpy(dst + lo, src + lo, (hi - lo) * sizeof *dst);
+        return;
+    }
+    size_t a = lo, b = mid;
+    for (size_t i = lo; i < hi; i++)
+        dst[i] = b == hi || (a < mid && in_order(&src[a], &src[b])) ? src[a++] : src[b++];
+}
+
+static void sort_entries(entry *entries, entry *scratch, size_t n) {
+    entry *from = entries, *to = scratch;
+    for (size_t width = 1; width < n; width *= 2) {
+        for (size_t lo = 0; lo < n; lo += 2 * width) {
+            size_t mid = n - lo < width ? n : lo + width;
+            size_t hi = n - mid < width ? n : mid + width;
+            merge(to, from, lo, mid, hi);
+        }
+        entry *swap = from;
+        from = to;
+        to = swap;
+    }
+    if (from != entries)
+        memcpy(entries, from, n * sizeof *entries);
+}
+
+static void hash_node(const uint8_t left[32], const uint8_t right[32], uint8_t out[32]) {
+    uint8_t buf[65] = {1};
+    memcpy(buf + 1, left, 32);
+    memcpy(buf + 33, right, 32);
+    uvcci_sha256_once(buf, sizeof buf, out);
+}
+
+static uint32_t parents_of(uint32_t n) { return n / 2 + (n & 1u); }
+
+/* The level above n >= 2 nodes. `up` may be `level` itself: node i is read before it is written. */
+static void hash_level(uint8_t (*up)[32], uint8_t (*level)[32], uint32_t n) {
+    for (uint32_t i = 0; i < n / 2; i++)
+        hash_node(level[2 * (size_t)i], level[2 * (size_t)i + 1], up[i]);
+    if (n & 1u)
+        memcpy(up[n / 2], level[n - 1], 32);
+}
+
+static void empty_root(uint8_t root[32]) {
+    static const char label[] = "UVCC_EMPTY_V1";
+    uvcci_sha256_once(label, sizeof label - 1, root);
+}
+
+int uvcci_transcript_root(uvcci_transcript *t, uint8_t root[32]) {
+    uint32_t n = t->count;
+    if (n == 0) {
+        empty_root(root);
+        t->rooted = true;
+        return 0;
+    }
+    size_t nodes = tree_nodes(t->cap);
+    if (t->tree_cap < nodes) {
+        uint8_t(*tree)[32] = take(&t->al, nodes, sizeof tree[0]);
+        if (tree == NULL)
+            return UVCC_ERR_NOMEM;
+        give(&t->al, t->tree, t->tree_cap, sizeof t->tree[0]);
+        t->tree = tree;
+        t->tree_cap = nodes;
+    }
+    sort_entries(t->entries, (entry *)(void *)t->tree, n);
+    for (uint32_t i = 0; i < n; i++)
+        uvcci_sha256_once(t->entries[i].leaf, t->entries[i].len, t->tree[i]);
+    uint8_t(*level)[32] = t->tree;
+    for (; n > 1; n = parents_of(n)) {
+        hash_level(level + n, level, n);
+        level += n;
+    }
+    memcpy(root, level[0], 32);
+    t->rooted = true;
+    return 0;
+}
+
+static int check_rooted(const uvcci_transcript *t, uint32_t i) {
+    if (!t->rooted)
+        return UVCC_ERR_STATE;
+    return i < t->count ? 0 : UVCC_ERR_USAGE;
+}
+
+int uvcci_transcript_leaf(const uvcci_transcript *t, uint32_t i, uint32_t *row,
+                          const uint8_t **leaf, size_t *len) {
+    int rc = check_rooted(t, i);
+    if (rc != 0)
+        return rc;
+    *row = t->entries[i].row;
+    *leaf = t->entries[i].leaf;
+    *len = t->entries[i].len;
+    return 0;
+}
+
+/* Whether node i of a level of n has a sibling: all but a last odd node. */
+static bool has_sibling(uint32_t i, uint32_t n) { return (i ^ 1u) < n; }
+
+int uvcci_transcript_prove(const uvcci_transcript *t, uint32_t i, uint8_t siblings[32][32],
+                           uint32_t *n_out) {
+    int rc = check_rooted(t, i);
+    if (rc != 0)
+        return rc;
+    uint32_t depth = 0;
+    uint8_t(*level)[32] = t->tree;
+    for (uint32_t n = t->count; n > 1; n = parents_of(n)) {
+        if (has_sibling(i, n))
+            memcpy(siblings[depth++], level[i ^ 1u], 32);
+        level += n;
+        i >>= 1;
+    }
+    *n_out = depth;
+    return 0;
+}
+
+void uvcci_merkle_root(uint8_t *hashes, uint32_t count, uint8_t root[32]) {
+    if (count == 0) {
+        empty_root(root);
+        return;
+    }
+    uint8_t(*level)[32] = (uint8_t(*)[32])hashes;
+    for (uint32_t n = count; n > 1; n = parents_of(n))
+        hash_level(level, level, n);
+    memcpy(root, level[0], 32);
+}
+
+int uvcci_merkle_verify(const uint8_t leaf_hash[32], uint32_t index, uint32_t count,
+                        const uint8_t siblings[][32], uint32_t n, const uint8_t root[32]) {
+    if (index >= count)
+        return UVCC_ERR_AUTH;
+    uint8_t node[32];
+    uint32_t used = 0;
+    memcpy(node, leaf_hash, 32);
+    for (uint32_t width = count; width > 1; width = parents_of(width)) {
+        if (has_sibling(index, width)) {
+            if (used == n)
+                return UVCC_ERR_AUTH;
+            const uint8_t *sibling = siblings[used++];
+            if (index & 1u)
+                hash_node(sibling, node, node);
+            else
+                hash_node(node, sibling, node);
+        }
+        index >>= 1;
+    }
+    return used == n && memcmp(node, root, 32) == 0 ? 0 : UVCC_ERR_AUTH;
+}
+
+/* H(label || id || LE32(epoch) || roots): the two upper kinds of root. */
+static void hash_roots(const char *label, const uint8_t id[32], uint32_t epoch,
+                       const uint8_t *roots, uint32_t count, uint8_t out[32]) {
+    uint8_t le[4];
+    uvcci_st32(le, epoch);
+    uvcci_sha256 h;
+    uvcci_sha256_init(&h);
+    uvcci_sha256_update(&h, label, strlen(label));
+    uvcci_sha256_update(&h, id, 32);
+    uvcci_sha256_update(&h, le, sizeof le);
+    uvcci_sha256_update(&h, roots, 32 * (size_t)count);
+    uvcci_sha256_final(&h, out);
+}
+
+void uvcci_replica_root(const uint8_t sid_rep[32], uint32_t epoch, const uint8_t *epoch_roots,
+                        uint32_t count, uint8_t out[32]) {
+    hash_roots("UVCC_REPLICA_ROOT_V1", sid_rep, epoch, epoch_roots, count, out);
+}
+
+void uvcci_global_root(const uint8_t sid_job[32], uint32_t epoch, const uint8_t *replica_roots,
+                       uint32_t count, uint8_t out[32]) {
+    hash_roots("UVCC_GLOBAL_ROOT_V1", sid_job, epoch, replica_roots, count, out);
+}
+
+void uvcci_audit_msg(uint8_t party, const uint8_t global_root[32], const uint8_t policy_hash[32],
+                     uint8_t out[UVCCI_AUDIT_MSG_BYTES]) {
+    static const char label[] = "UVCC_AUDIT_SIG_V1";
+    uvcci_writer w = uvcci_writer_on(out, UVCCI_AUDIT_MSG_BYTES);
+    uvcci_put(&w, label, sizeof label - 1);
+    uvcci_put8(&w, party);
+    uvcci_put(&w, global_root, 32);
+    uvcci_put(&w, policy_hash, 32);
+    assert(!w.bad && w.len == UVCCI_AUDIT_MSG_BYTES);
+}
+
+/* Every leaf: its type, a sid, a LE32 (op id or step), then its own fields. */
+static uvcci_writer begin_leaf(uint8_t *out, uint8_t type, const uint8_t sid[32], uint32_t id) {
+    uvcci_writer w = uvcci_writer_on(out, UVCCI_LEAF_MAX_BYTES);
+    uvcci_put8(&w, type);
+    uvcci_put(&w, sid, 32);
+    uvcci_put32(&w, id);
+    return w;
+}
+
+static size_t end_leaf(const uvcci_writer *w) {
+    assert(!w->bad);
+    return w->len;
+}
+
+size_t uvcci_leaf_step_begin(uint8_t *out, const uint8_t sid[32], uint32_t step, uint32_t run,
+                             const uint16_t rst[3], const uint8_t h_program[32],
+                             const uint8_t h_shapes[32], const uint8_t h_optable[32]) {
+    uvcci_writer w = begin_leaf(out, UVCCI_LEAF_STEP_BEGIN, sid, step);
+    uvcci_put32(&w, run);
+    for (unsigned i = 0; i < 3; i++)
+        uvcci_put16(&w, rst[i]);
+    uvcci_put(&w, h_program, 32);
+    uvcci_put(&w, h_shapes, 32);
+    uvcci_put(&w, h_optable, 32);
+    return end_leaf(&w);
+}
+
+size_t uvcci_leaf_batch(uint8_t *out, uint8_t type, const uint8_t sid[32], uint32_t op_id,
+                        uint8_t src, uint8_t dst, uint32_t msg_id, const uint8_t d[32]) {
+    uvcci_writer w = begin_leaf(out, type, sid, op_id);
+    uvcci_put8(&w, src);
+    uvcci_put8(&w, dst);
+    uvcci_put32(&w, msg_id);
+    uvcci_put(&w, d, 32);
+    return end_leaf(&w);
+}
+
+size_t uvcci_leaf_open_done(uint8_t *out, const uint8_t sid[32], uint32_t op_id, uint64_t stream,
+                            uint16_t round, const uint8_t d[32]) {
+    uvcci_writer w = begin_leaf(out, UVCCI_LEAF_OPEN_DONE, sid, op_id);
+    uvcci_put64(&w, stream);
+    uvcci_put16(&w, round);
+    uvcci_put(&w, d, 32);
+    return end_leaf(&w);
+}
+
+size_t uvcci_leaf_keys_done(uint8_t *out, const uint8_t sid[32], uint32_t op_id, uint8_t src,
+                            uint8_t dst, const uint8_t d[32]) {
+    uvcci_writer w = begin_leaf(out, UVCCI_LEAF_KEYS_DONE, sid, op_id);
+    uvcci_put8(&w, src);
+    uvcci_put8(&w, dst);
+    uvcci_put(&w, d, 32);
+    return end_leaf(&w);
+}
+
+size_t uvcci_leaf_component_commit(uint8_t *out, const uint8_t sid[32], uint32_t op_id,
+                                   uint64_t fss_id, uint8_t component, const uint8_t d[32]) {
+    uvcci_writer w = begin_leaf(out, UVCCI_LEAF_COMPONENT_COMMIT, sid, op_id);
+    uvcci_put64(&w, fss_id);
+    uvcci_put8(&w, component);
+    uvcci_put(&w, d, 32);
+    return end_leaf(&w);
+}
+
+size_t uvcci_leaf_lift_done(uint8_t *out, const uint8_t sid[32], uint32_t op_id, uint64_t fss_id,
+                            uint32_t q_count) {
+    uvcci_writer w = begin_leaf(out, UVCCI_LEAF_LIFT_DONE, sid, op_id);
+    uvcci_put64(&w, fss_id);
+    uvcci_put32(&w, q_count);
+    return end_leaf(&w);
+}
+
+size_t uvcci_leaf_abort(uint8_t *out, const uint8_t sid[32], uint32_t step, uint16_t reason) {
+    uvcci_writer w = begin_leaf(out, UVCCI_LEAF_ABORT, sid, step);
+    uvcci_put16(&w, reason);
+    return end_leaf(&w);
+}
+
+size_t uvcci_leaf_triple_consumed(uint8_t *out, const uint8_t sid[32], uint32_t op_id,
+                                  uint64_t triple_id) {
+    uvcci_writer w = begin_leaf(out, UVCCI_LEAF_TRIPLE_CONSUMED, sid, op_id);
+    uvcci_put64(&w, triple_id);
+    return end_leaf(&w);
+}
+
+size_t uvcci_leaf_sks_coin(uint8_t *out, const uint8_t sid[32], uint32_t op_id,
+                           const uint8_t seed[32]) {
+    uvcci_writer w = begin_leaf(out, UVCCI_LEAF_SKS_COIN, sid, op_id);
+    uvcci_put(&w, seed, 32);
+    return end_leaf(&w);
+}
+
+size_t uvcci_leaf_sks_verdict(uint8_t *out, const uint8_t sid[32], uint32_t op_id, uint8_t ok) {
+    uvcci_writer w = begin_leaf(out, UVCCI_LEAF_SKS_VERDICT, sid, op_id);
+    uvcci_put8(&w, ok);
+    return end_leaf(&w);
+}

@@ -1,0 +1,142 @@
+/* uvcc/program.h - programs are data: tensors, and per entry a list of ops, inputs and outputs.
+ *
+ * A program is built once, by the same calls at every party, finished, and loaded into sessions. Its
+ * hash (H(program), over the canonical encoding) is compared in HELLO and in every STEP. An *entry* is
+ * what one step runs: "train" on a batch, "predict", "reveal". The public shapes in STEP choose the
+ * entry: the one whose inputs have exactly those (id, rows, cols).
+ *
+ * Shapes are rows x cols, row-major; elements are fixed-point integers of `scale` fraction bits, two's
+ * complement in 64 bits. `bits` declares a bound: |value| < 2^bits at its scale. uvcc_program_finish
+ * checks shapes and bounds (bits(A) + bits(B) + ceil(log2 of what is summed) <= 62 for products) and
+ * names the op that breaks one.
+ */
+#ifndef UVCC_PROGRAM_H
+#define UVCC_PROGRAM_H
+
+#include <stdbool.h>
+#include <uvcc/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum uvcc_opcode {
+#define UVCC_OPCODE(name, code, n_in, n_out, implemented, what) UVCC_OP_##name = (code),
+#include <uvcc/opcodes.def>
+#undef UVCC_OPCODE
+} uvcc_opcode;
+UVCC_API const char *uvcc_opcode_name(uint16_t opcode);
+
+typedef enum uvcc_phase { UVCC_FWD = 0, UVCC_BWD = 1, UVCC_UPD = 2 } uvcc_phase;
+
+typedef enum uvcc_lifetime {
+    UVCC_PERSIST = 0, /**< kept from step to step: weights, masters */
+    UVCC_EPOCH = 1,   /**< lives within one step; its buffer is reused after its last read */
+} uvcc_lifetime;
+
+#define UVCC_NO_TENSOR UINT32_MAX
+
+typedef struct uvcc_tensor_desc {
+    const char *name; /**< unique, 1..63 bytes; copied */
+    uint32_t rows, cols;
+    uint8_t bits;     /**< 1..63 */
+    uint8_t scale;    /**< fraction bits */
+    uint8_t lifetime; /**< uvcc_lifetime */
+    uint32_t in_buffer_of; /**< another tensor whose buffer this one uses (a view or an in-place
+                                successor), or UVCC_NO_TENSOR */
+} uvcc_tensor_desc;
+
+#define UVCC_OP_MAX_IN 6u
+#define UVCC_OP_MAX_OUT 4u
+enum { UVCC_OP_TRANS_A = 1, UVCC_OP_TRANS_B = 2 };
+
+/** Truncation of an op: exact (GapARS, floor) or stochastic (GapSR). */
+typedef enum uvcc_truncation { UVCC_TRUNC_EXACT = 0, UVCC_TRUNC_STOCHASTIC = 1 } uvcc_truncation;
+
+typedef struct uvcc_op_desc {
+    const char *name; /**< for errors and logs, may be NULL */
+    uint16_t opcode;
+    uint8_t phase;    /**< uvcc_phase */
+    uint16_t k;       /**< 256 * block + index; unique within the entry and phase, ascending */
+    uint8_t in_count, out_count;
+    uint32_t in[UVCC_OP_MAX_IN], out[UVCC_OP_MAX_OUT]; /**< tensor indices */
+    uint8_t flags;
+    uint8_t shift;      /**< truncation or shift, bits */
+    uint8_t truncation; /**< uvcc_truncation */
+    uint8_t lift;       /**< uvcc_lift_kind of <uvcc/compute.h>, 0: parallel */
+} uvcc_op_desc;
+
+typedef struct uvcc_program uvcc_program;
+
+UVCC_API int uvcc_program_new(uvcc_program **out, const uvcc_allocator *al) UVCC_MUST_USE;
+UVCC_API void uvcc_program_free(uvcc_program *p);
+/** Each returns the new index (>= 0) or an error. */
+UVCC_API int uvcc_program_tensor(uvcc_program *p, const uvcc_tensor_desc *t);
+/** Begins an entry; the ops, inputs and outputs that follow belong to it. */
+UVCC_API int uvcc_program_entry(uvcc_program *p, const char *name);
+/** An op. Ops of an entry come in ascending (phase, k). */
+UVCC_API int uvcc_program_op(uvcc_program *p, const uvcc_op_desc *op);
+/** Tensor `tensor` is given by `owner` (0..2) in each step of the entry, under the public id `id`
+ * (unique in the entry). It becomes an op of its own: phase FWD, block 254, in the order of calls. */
+UVCC_API int uvcc_program_input(uvcc_program *p, uint32_t id, uint32_t tensor, uint8_t owner);
+/** Tensor `tensor` is opened to all at the end of the step, under `id`: phase UPD, block 254. */
+UVCC_API int uvcc_program_output(uvcc_program *p, uint32_t id, uint32_t tensor);
+/** Checks everything, computes dependencies, versions, liveness and the hash; the program is then
+ * immutable and may be shared by sessions of one thread or several. On error `message` (may be NULL)
+ * gets one line that names the op or tensor. */
+UVCC_API int uvcc_program_finish(uvcc_program *p, char *message, size_t message_cap);
+
+UVCC_API void uvcc_program_hash(const uvcc_program *p, uint8_t out[32]);
+UVCC_API uint32_t uvcc_program_tensor_count(const uvcc_program *p);
+/** The descriptor (its name lives with the program); NULL if out of range. */
+UVCC_API const uvcc_tensor_desc *uvcc_program_tensor_at(const uvcc_program *p, uint32_t i);
+/** Index of a tensor by name, or UVCC_ERR_NOT_FOUND. */
+UVCC_API int uvcc_program_find(const uvcc_program *p, const char *name);
+UVCC_API uint32_t uvcc_program_entry_count(const uvcc_program *p);
+UVCC_API const char *uvcc_program_entry_name(const uvcc_program *p, uint32_t entry);
+UVCC_API int uvcc_program_find_entry(const uvcc_program *p, const char *name);
+UVCC_API uint32_t uvcc_program_op_count(const uvcc_program *p, uint32_t entry);
+/** Ops in execution order (phase, k), inputs and outputs included. NULL if out of range. */
+UVCC_API const uvcc_op_desc *uvcc_program_op_at(const uvcc_program *p, uint32_t entry, uint32_t i);
+
+/** An input or output of an entry. */
+typedef struct uvcc_io_desc {
+    uint32_t id, tensor;
+    uint8_t owner; /**< inputs */
+} uvcc_io_desc;
+UVCC_API uint32_t uvcc_program_input_count(const uvcc_program *p, uint32_t entry);
+UVCC_API const uvcc_io_desc *uvcc_program_input_at(const uvcc_program *p, uint32_t entry,
+                                                   uint32_t i);
+UVCC_API uint32_t uvcc_program_output_count(const uvcc_program *p, uint32_t entry);
+UVCC_API const uvcc_io_desc *uvcc_program_output_at(const uvcc_program *p, uint32_t entry,
+                                                    uint32_t i);
+
+/** Lifetime of a buffer within an entry: ops (indices as in uvcc_program_op_at) of its first write and
+ * last read; UINT32_MAX where there is none. `buffer` is a tensor that owns its buffer. */
+typedef struct uvcc_buffer_life {
+    uint32_t first_write, last_read;
+    uint32_t reads; /**< ops that read it or a tensor in it, each counted once */
+} uvcc_buffer_life;
+UVCC_API int uvcc_program_life(const uvcc_program *p, uint32_t entry, uint32_t buffer,
+                               uvcc_buffer_life *out);
+
+/* ---- the plaintext twin ---- */
+
+/** Runs the same program tables in plaintext fixed point: the definition of what a secure run must
+ * give with exact truncation, bit for bit. It fails (UVCC_ERR_BOUND) on a value outside its declared
+ * bound and names the tensor. */
+typedef struct uvcc_reference uvcc_reference;
+UVCC_API int uvcc_reference_new(uvcc_reference **out, const uvcc_program *p,
+                                const uvcc_allocator *al) UVCC_MUST_USE;
+UVCC_API void uvcc_reference_free(uvcc_reference *r);
+/** Sets / reads a tensor (rows * cols elements). PERSIST tensors start as zeros. */
+UVCC_API int uvcc_reference_set(uvcc_reference *r, uint32_t tensor, const int64_t *v);
+UVCC_API const int64_t *uvcc_reference_get(const uvcc_reference *r, uint32_t tensor);
+/** Runs one entry; its inputs must have been set. message as in uvcc_program_finish. */
+UVCC_API int uvcc_reference_step(uvcc_reference *r, uint32_t entry, char *message,
+                                 size_t message_cap);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
