@@ -1,0 +1,30 @@
+/* uvcc/host.h - the usual hooks for hosts on an operating system: malloc, the system's random bytes,
+ * a monotonic clock, and a seeded random source for simulations. The library core uses none of it. */
+#ifndef UVCC_HOST_H
+#define UVCC_HOST_H
+
+#include <uvcc/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** aligned_alloc / free; UVCC_MEM_SECRET blocks are locked if the system lets us. */
+UVCC_API uvcc_allocator uvcc_host_allocator(void);
+/** The operating system's generator (libsodium randombytes). */
+UVCC_API uvcc_random uvcc_host_random(void);
+/** Monotonic nanoseconds. */
+UVCC_API uint64_t uvcc_host_now_ns(void);
+
+/** A deterministic stream for tests and simulations only: AES-CTR under SHA-256 of the seed and a
+ * label. `state` must outlive the hook. */
+typedef struct uvcc_seeded_random {
+    uint8_t key[16];
+    uint64_t counter;
+} uvcc_seeded_random;
+UVCC_API uvcc_random uvcc_seeded(uvcc_seeded_random *state, uint64_t seed, uint32_t label);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,198 @@
+/* uvcc/session.h - one worker of one party in one triangle, sans I/O.
+ *
+ * The loop of every host:
+ *
+ *     now = clock();                                        // once per turn
+ *     for each peer: uvcc_session_feed(s, peer, bytes that came, len, now);
+ *     while (executor gives a completion c) uvcc_session_complete(s, &c, now);
+ *     if (now >= uvcc_session_next_deadline(s)) uvcc_session_on_timer(s, now);
+ *     while (uvcc_session_poll_event(s, &ev) == 1) ...;
+ *     while (uvcc_session_poll_op(s, &job) == 1) submit(executor, job);
+ *     while (uvcc_session_poll_transmit(s, &tx, now) == 1) { n = send(tx.peer, tx.slices);
+ *                                                 uvcc_session_transmit_done(s, tx.peer, tx.id, n, now); }
+ *     arm the timer for uvcc_session_next_deadline(s); wait.
+ *
+ * Life: new -> load_program -> start -> READY -> steps -> close -> CLOSED. Peers are party indices.
+ * Ownership: what poll_* hands out stays valid until the matching done / complete, else until the next
+ * call. Every array that a call takes is copied before it returns.
+ */
+#ifndef UVCC_SESSION_H
+#define UVCC_SESSION_H
+
+#include <stdbool.h>
+#include <uvcc/compute.h>
+#include <uvcc/link.h>
+#include <uvcc/program.h>
+#include <uvcc/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct uvcc_session uvcc_session;
+
+enum { UVCC_SUITE_CHACHA20_POLY1305 = 1, UVCC_SUITE_AES256_GCM = 2, UVCC_SUITES_ALL = 3 };
+
+/** Zero means the default where one is named. Append-only; unknown `flags` are refused. */
+typedef struct uvcc_config {
+    size_t size; /**< sizeof(uvcc_config): set by uvcc_config_default */
+    uint32_t flags;
+    uvcc_allocator alloc;
+    uvcc_random random;
+    uvcc_logger log;
+
+    uint8_t party; /**< 0..2 */
+    uint8_t suites; /**< bit 0: ChaCha20-Poly1305, bit 1: AES-256-GCM; 0: both */
+    uint8_t sid_job[32];
+    uint16_t replicas, stages, tp_ranks;   /**< R, S, T; 0: 1 */
+    uint16_t replica, stage, tp_rank;
+    uint8_t pair_secret[3][32]; /**< provisioned, by peer; the own entry is ignored. Two equal ones
+                                     are refused */
+    uint8_t sign_seed[32];      /**< Ed25519 seed of this party's audit signatures */
+    uint8_t peer_sign_key[3][32]; /**< Ed25519 public keys, by party; all zero: that peer's AUDIT
+                                       signatures are kept but not verified */
+    uint8_t policy_hash[32];
+    uint32_t next_step, next_run; /**< where to resume: 0 and 0 for a new job */
+
+    bool datagram;           /**< links over packets instead of byte streams */
+    bool audit_off;          /**< no leaves, no roots, no AUDIT; nothing else changes */
+    uint32_t frame_bytes, datagram_bytes;      /**< as in uvcc_link_config */
+    uint64_t rx_online_bytes, rx_keys_bytes;   /**< per peer; 0: what the program needs */
+    uint64_t tx_online_bytes, tx_keys_bytes;   /**< per peer; 0: the same */
+    uint64_t keys_ahead_bytes;  /**< keys that this party deals ahead, per peer; 0: 32 MiB; raised to
+                                     the largest op's keys */
+    uint64_t tensor_bytes;      /**< limit of UVCC_MEM_TENSOR memory; 0: none */
+    uint32_t jobs_max;          /**< compute jobs out at a time; 0: 256 */
+    uint32_t leaves_max;        /**< transcript leaves of a step; 0: 2^22 */
+    uint64_t cookie;            /**< stands in this session's jobs and completions */
+    uint64_t rto_initial_ns, rto_min_ns, rto_max_ns, ack_delay_ns, keepalive_ns;
+    uint64_t hello_repeat_ns;   /**< 0: 200 ms */
+} uvcc_config;
+
+/** cfg_size = sizeof *cfg of the caller's header. */
+UVCC_API int uvcc_config_default(uvcc_config *cfg, size_t cfg_size);
+
+UVCC_API int uvcc_session_new(uvcc_session **out, const uvcc_config *cfg) UVCC_MUST_USE;
+/** Frees everything and wipes secrets. Jobs and transmits that are still out lose their memory: close
+ * first, or be sure that no executor works on it any more. */
+UVCC_API void uvcc_session_free(uvcc_session *s);
+/** The program must outlive the session. UVCC_ERR_LIMIT names in the log the receive capacity that the
+ * program needs when the configured one is smaller. */
+UVCC_API int uvcc_session_load_program(uvcc_session *s, const uvcc_program *p);
+/** Begins the handshake. */
+UVCC_API int uvcc_session_start(uvcc_session *s, uint64_t now);
+
+/* ---- input from the world ---- */
+
+/** Bytes (a piece of the stream, or exactly one datagram) from `peer`. All are consumed.
+ * UVCC_ERR_STREAM_BROKEN: close the stream and reconnect. Fatal errors stick: see the event. */
+UVCC_API int uvcc_session_feed(uvcc_session *s, uint8_t peer, const uint8_t *data, size_t len,
+                               uint64_t now);
+/** A byte stream to `peer` is up / gone. Datagram sessions need neither. */
+UVCC_API int uvcc_session_peer_open(uvcc_session *s, uint8_t peer, uint64_t now);
+UVCC_API int uvcc_session_peer_closed(uvcc_session *s, uint8_t peer, uint64_t now);
+UVCC_API int uvcc_session_on_timer(uvcc_session *s, uint64_t now);
+/** One completion per job. A stale or repeated one is counted and ignored. */
+UVCC_API int uvcc_session_complete(uvcc_session *s, const uvcc_completion *c, uint64_t now);
+
+/* ---- output to the world ---- */
+
+/** 1 and *out, 0 if there is nothing to send now. At most one transmit per peer is outstanding. */
+UVCC_API int uvcc_session_poll_transmit(uvcc_session *s, uvcc_transmit *out, uint64_t now);
+/** `bytes` of it went out (fewer on a stream: the rest is offered next). */
+UVCC_API int uvcc_session_transmit_done(uvcc_session *s, uint8_t peer, uint64_t id, size_t bytes,
+                                        uint64_t now);
+/** 1 and the next job to run, else 0. The job stays valid until its completion is handed in. */
+UVCC_API int uvcc_session_poll_op(uvcc_session *s, const uvcc_job **out);
+/** UVCC_NEVER if only input can bring progress. */
+UVCC_API uint64_t uvcc_session_next_deadline(const uvcc_session *s);
+
+typedef enum uvcc_event_kind {
+    UVCC_EVENT_READY = 1,         /**< both handshakes are done; `run`, `step` say where we are */
+    UVCC_EVENT_STEP_STARTED = 2,  /**< all three agreed on `step` */
+    UVCC_EVENT_OUTPUT = 3,        /**< output `id` of `step` is open: uvcc_session_output() */
+    UVCC_EVENT_STEP_FINISHED = 4, /**< `root` is this party's global root of `step` */
+    UVCC_EVENT_AUDIT = 5,         /**< `peer`'s signed `root` of `step` came and was verified */
+    UVCC_EVENT_PEER_BYE = 6,      /**< `peer` is done */
+    UVCC_EVENT_ABORTED = 7,       /**< `reason` (a uvcc_abort_reason), `text`; only close works now */
+    UVCC_EVENT_CLOSED = 8,        /**< the last one: nothing of ours is out any more */
+} uvcc_event_kind;
+
+/** Reasons in BYE and ABORT leaves; aborts.def lists them. */
+typedef enum uvcc_abort_reason {
+#define UVCC_ABORT(name, code, text) UVCC_ABORT_##name = (code),
+#include <uvcc/aborts.def>
+#undef UVCC_ABORT
+} uvcc_abort_reason;
+UVCC_API const char *uvcc_abort_text(uint16_t reason);
+
+typedef struct uvcc_event {
+    uvcc_event_kind kind;
+    uint8_t peer;
+    uint16_t reason;
+    uint32_t run, step, id;
+    uint8_t root[32];
+    uint8_t signature[64]; /**< STEP_FINISHED: ours; AUDIT: the peer's */
+    const char *text;      /**< static, ABORTED: what was wrong; no secret in it */
+} uvcc_event;
+/** 1 and the next event, else 0. Events never get lost; the queue is bounded by the protocol. */
+UVCC_API int uvcc_session_poll_event(uvcc_session *s, uvcc_event *out);
+
+/* ---- work ---- */
+
+/** A public value for a PERSIST tensor before the first step (or between steps), the same at all three
+ * parties: trivial shares. */
+UVCC_API int uvcc_session_set_public(uvcc_session *s, uint32_t tensor, const int64_t *v);
+/** This party's components of a PERSIST tensor, split by a client or from a checkpoint. */
+UVCC_API int uvcc_session_set_shares(uvcc_session *s, uint32_t tensor, const uint64_t *lo,
+                                     const uint64_t *hi);
+/** Agrees to run `entry` as step `step` (the next one: the first unfinished step or the one after it).
+ * P0's agreement proposes it; it starts when all three agree and the step before is finished. Calling
+ * for step m+1 while m runs lets its keys be dealt ahead. UVCC_ERR_AGAIN: too early. */
+UVCC_API int uvcc_session_step(uvcc_session *s, uint32_t step, uint32_t entry, uint64_t now);
+/** This party's private input `id` of `step`: rows * cols values, after uvcc_session_step for it. */
+UVCC_API int uvcc_session_input(uvcc_session *s, uint32_t step, uint32_t id, const int64_t *v,
+                                uint64_t now);
+/** An opened output of the last finished or the running step: rows * cols values, valid until the next
+ * step that opens it starts. NULL if it is not open. */
+UVCC_API const int64_t *uvcc_session_output(const uvcc_session *s, uint32_t step, uint32_t id);
+/** Steps must not be running. Sends BYE, lets acknowledgements drain, then CLOSED. After an abort it
+ * only waits for jobs that are out. */
+UVCC_API int uvcc_session_close(uvcc_session *s, uint64_t now);
+/** Stops now: BYE with the reason to both peers, ABORT leaf, event ABORTED. */
+UVCC_API int uvcc_session_abort(uvcc_session *s, uint16_t reason, uint64_t now);
+
+/* ---- inspection ---- */
+
+typedef struct uvcc_session_stats {
+    uint32_t run, step;          /**< first unfinished step */
+    uint64_t bytes_online, bytes_preprocessing; /**< payload of messages first sent */
+    uint64_t messages;           /**< messages first sent */
+    uint64_t rounds;             /**< sum over finished steps of the longest chain of rounds */
+    uint64_t retransmissions, spurious_retransmissions, frames_refused, frames_duplicate;
+    uint64_t jobs, jobs_stale;
+    uint64_t steps_finished;
+    uint64_t memory_bytes, memory_peak_bytes, tensor_bytes, tensor_peak_bytes;
+    uint64_t leaves;
+} uvcc_session_stats;
+UVCC_API void uvcc_session_get_stats(const uvcc_session *s, uvcc_session_stats *out);
+/** Hash of the whole protocol state except timing: equal inputs give equal digests. */
+UVCC_API void uvcc_session_digest(const uvcc_session *s, uint8_t out[32]);
+/** The global root of the last finished step. UVCC_ERR_STATE before the first, or with the audit off. */
+UVCC_API int uvcc_session_root(const uvcc_session *s, uint8_t root[32]);
+UVCC_API const uint8_t *uvcc_session_public_key(const uvcc_session *s);
+
+/* ---- clients that are no party ---- */
+
+/** Splits n values into the three components of their shares, with randomness from `random`. Give
+ * party p components p and p+1 (mod 3). */
+UVCC_API int uvcc_client_split(const int64_t *v, size_t n, const uvcc_random *random,
+                               uint64_t *c0, uint64_t *c1, uint64_t *c2);
+/** v = c0 + c1 + c2. */
+UVCC_API void uvcc_client_combine(const uint64_t *c0, const uint64_t *c1, const uint64_t *c2,
+                                  size_t n, int64_t *v);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,14 @@
+/* uvcc/uvcc.h - everything. */
+#ifndef UVCC_UVCC_H
+#define UVCC_UVCC_H
+#include <uvcc/blv1.h>
+#include <uvcc/compute.h>
+#include <uvcc/frame.h>
+#include <uvcc/host.h>
+#include <uvcc/link.h>
+#include <uvcc/loopback.h>
+#include <uvcc/mlp.h>
+#include <uvcc/program.h>
+#include <uvcc/session.h>
+#include <uvcc/types.h>
+#endif
