@@ -162,7 +162,7 @@ static void begin_step_key(input *in, const char *label, uint64_t step, uint32_t
 
 static const char *const tag_labels[] = {
 #define UVCCI_TAG(name) "uvcc/" #name,
-#include "tags.def"
+#include <uvcc/tags.def>
 #undef UVCCI_TAG
 };
 

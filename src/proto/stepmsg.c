@@ -1,2 +1,99 @@
-/* stepmsg.c - to be written */
-typedef int uvcci_not_yet;
+/* stepmsg.c - codecs of STEP, AUDIT and BYE.
+ *
+ * Stateless. A decoder checks the whole payload's length first, from the count that it holds where it
+ * has one, so no read after that can fail and nothing is written before. */
+#include "stepmsg.h"
+
+#include <uvcc/types.h>
+
+#include "bytes.h"
+#include "crypto.h"
+
+static int end_encode(const uvcci_writer *w) { return w->bad ? UVCC_ERR_USAGE : (int)w->len; }
+
+static void put_shape(uvcci_writer *w, const uvcci_shape *s) {
+    uvcci_put32(w, s->id);
+    uvcci_put32(w, s->rows);
+    uvcci_put32(w, s->cols);
+}
+
+int uvcci_step_encode(const uvcci_step_msg *m, uint8_t *out, size_t cap) {
+    if (m->shape_count > UVCCI_SHAPES_MAX)
+        return UVCC_ERR_USAGE;
+    uvcci_writer w = uvcci_writer_on(out, cap);
+    uvcci_put32(&w, m->step);
+    uvcci_put(&w, m->h_program, 32);
+    uvcci_put(&w, m->h_optable, 32);
+    uvcci_put16(&w, m->shape_count);
+    for (unsigned i = 0; i < m->shape_count; i++)
+        put_shape(&w, &m->shapes[i]);
+    return end_encode(&w);
+}
+
+int uvcci_step_decode(uvcci_step_msg *m, const uint8_t *in, size_t len) {
+    if (len < UVCCI_STEP_MIN_BYTES)
+        return UVCC_ERR_BATCH;
+    uint16_t n = uvcci_ld16(in + UVCCI_STEP_MIN_BYTES - 2);
+    if (n > UVCCI_SHAPES_MAX || len != UVCCI_STEP_MIN_BYTES + n * (size_t)UVCCI_SHAPE_BYTES)
+        return UVCC_ERR_BATCH;
+    uvcci_reader r = uvcci_reader_on(in, len);
+    m->step = uvcci_get32(&r);
+    uvcci_get(&r, m->h_program, 32);
+    uvcci_get(&r, m->h_optable, 32);
+    m->shape_count = uvcci_get16(&r);
+    for (unsigned i = 0; i < n; i++) {
+        m->shapes[i].id = uvcci_get32(&r);
+        m->shapes[i].rows = uvcci_get32(&r);
+        m->shapes[i].cols = uvcci_get32(&r);
+    }
+    return 0;
+}
+
+void uvcci_shapes_hash(const uvcci_shape *shapes, uint16_t n, uint8_t out[32]) {
+    uint8_t buf[UVCCI_SHAPE_BYTES];
+    uvcci_sha256 h;
+    uvcci_sha256_init(&h);
+    uvcci_st16(buf, n);
+    uvcci_sha256_update(&h, buf, 2);
+    for (unsigned i = 0; i < n; i++) {
+        uvcci_writer w = uvcci_writer_on(buf, sizeof buf);
+        put_shape(&w, &shapes[i]);
+        uvcci_sha256_update(&h, buf, sizeof buf);
+    }
+    uvcci_sha256_final(&h, out);
+}
+
+int uvcci_audit_encode(const uvcci_audit_msg_t *m, uint8_t *out, size_t cap) {
+    if (m->party >= UVCC_PARTIES)
+        return UVCC_ERR_USAGE;
+    uvcci_writer w = uvcci_writer_on(out, cap);
+    uvcci_put8(&w, m->party);
+    uvcci_put32(&w, m->step);
+    uvcci_put(&w, m->global_root, 32);
+    uvcci_put(&w, m->signature, 64);
+    return end_encode(&w);
+}
+
+int uvcci_audit_decode(uvcci_audit_msg_t *m, const uint8_t *in, size_t len) {
+    if (len != UVCCI_AUDIT_BYTES || in[0] >= UVCC_PARTIES)
+        return UVCC_ERR_BATCH;
+    uvcci_reader r = uvcci_reader_on(in, len);
+    m->party = uvcci_get8(&r);
+    m->step = uvcci_get32(&r);
+    uvcci_get(&r, m->global_root, 32);
+    uvcci_get(&r, m->signature, 64);
+    return 0;
+}
+
+int uvcci_bye_encode(uint16_t reason, uint8_t *out, size_t cap) {
+    uvcci_writer w = uvcci_writer_on(out, cap);
+    uvcci_put16(&w, reason);
+    return end_encode(&w);
+}
+
+int uvcci_bye_decode(uint16_t *reason, const uint8_t *in, size_t len) {
+    if (len != UVCCI_BYE_BYTES)
+        return UVCC_ERR_BATCH;
+    *reason = uvcci_ld16(in);
+    return 0;
+}

@@ -18,7 +18,7 @@
 typedef struct chunk {
     struct chunk *next;
     uint32_t used;
-    uint8_t bytes[CHUNK_BYTES - sizeof(struct chunk *) - sizeof(uint64_t)];
+    uint8_t bytes[CHUNK_BYTES - 2 * sizeof(void *)];
 } chunk;
 
 typedef struct entry {
@@ -37,8 +37,8 @@ struct uvcci_transcript {
     bool rooted;
 };
 
-/* A full binary tree over n leaves has fewer than 2n nodes, and each of at most 32 levels may round
- * up by one. Merge sort borrows the same memory: 2n * 32 bytes hold n entries easily. */
+/* A binary tree over n leaves has fewer than 2n nodes, and each of its at most 32 levels may round up
+ * by one. Merge sort borrows the same memory before it is hashed into. */
 static size_t tree_nodes(uint32_t cap) { return 2 * (size_t)cap + 32; }
 
 static void *take(const uvcc_allocator *al, size_t count, size_t size) {
@@ -92,8 +92,9 @@ void uvcci_transcript_free(uvcci_transcript *t) {
 static int reserve_entry(uvcci_transcript *t) {
     if (t->count < t->cap)
         return 0;
-    uint32_t cap = t->cap == 0 ? FIRST_ENTRIES : t->cap;
-    cap = cap > t->max / 2 ? t->max : t->cap == 0 ? cap : 2 * cap;
+    uint32_t cap = t->cap <= t->max / 2 ? 2 * t->cap : t->max;
+    if (cap < FIRST_ENTRIES)
+        cap = t->max < FIRST_ENTRIES ? t->max : FIRST_ENTRIES;
     entry *entries = take(&t->al, cap, sizeof entries[0]);
     if (entries == NULL)
         return UVCC_ERR_NOMEM;
@@ -223,6 +224,7 @@ int uvcci_transcript_root(uvcci_transcript *t, uint8_t root[32]) {
         t->tree = tree;
         t->tree_cap = nodes;
     }
+    static_assert(sizeof(entry) <= sizeof t->tree[0], "the tree is scratch for the sort");
     sort_entries(t->entries, (entry *)(void *)t->tree, n);
     for (uint32_t i = 0; i < n; i++)
         uvcci_sha256_once(t->entries[i].leaf, t->entries[i].len, t->tree[i]);
