@@ -1,0 +1,65 @@
+# shellcheck shell=sh disable=SC2154
+# What scripts/test and scripts/demo share: finding what is missing, configuring, building.
+# POSIX sh, sourced; $root is the checkout.
+
+export LC_ALL=C.UTF-8
+
+say() {
+    printf '%s\n' "$*" >&2
+}
+
+# The Debian packages whose tools or libraries are not there, one per line.
+missing_packages() {
+    command -v cc >/dev/null 2>&1 || printf 'gcc\n'
+    [ -e /usr/include/stdio.h ] || printf 'libc6-dev\n'
+    command -v meson >/dev/null 2>&1 || printf 'meson\n'
+    command -v ninja >/dev/null 2>&1 || printf 'ninja-build\n'
+    command -v pkg-config >/dev/null 2>&1 || printf 'pkg-config\n'
+    for pair in libsodium:libsodium-dev libcrypto:libssl-dev libisal:libisal-dev \
+                cmocka:libcmocka-dev jansson:libjansson-dev; do
+        pkg-config --exists "${pair%%:*}" 2>/dev/null || printf '%s\n' "${pair#*:}"
+    done
+}
+
+# Installs what is missing when root on a system with apt-get, else says what to install and fails.
+need_packages() {
+    missing=$(missing_packages | tr '\n' ' ')
+    missing=${missing% }
+    [ -n "$missing" ] || return 0
+    if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1; then
+        say "Installing: $missing"
+        # shellcheck disable=SC2086 # one word per package
+        if DEBIAN_FRONTEND=noninteractive apt-get -qq update >&2 &&
+           DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends \
+               install $missing >&2 </dev/null; then
+            missing=$(missing_packages | tr '\n' ' ')
+            [ -z "$missing" ] && return 0
+            say "Still missing after the installation: $missing"
+            return 1
+        fi
+        say "The installation failed; the lines above say why."
+        return 1
+    fi
+    say "Missing packages (Debian's names): $missing"
+    say "Install them, then run this again:"
+    say "    sudo apt-get install $missing"
+    return 1
+}
+
+# configure DIR OPTION...: sets up a build directory, or brings an existing one to these options. A
+# directory that an interrupted run left half configured is taken up again.
+configure() {
+    dir=$1
+    shift
+    set -- -Dwerror="$( [ "${CI:-}" = true ] && echo true || echo false )" "$@"
+    stamp=$dir/.uvcc-options
+    if [ -f "$dir/build.ninja" ] && [ -f "$dir/meson-private/coredata.dat" ]; then
+        [ "$(cat "$stamp" 2>/dev/null)" = "$*" ] && return 0
+        meson configure "$dir" "$@" >&2 || return 1
+    elif [ -f "$dir/meson-private/coredata.dat" ]; then
+        meson setup --wipe "$dir" "$root" "$@" >&2 || return 1
+    else
+        meson setup "$dir" "$root" "$@" >&2 || return 1
+    fi
+    printf '%s' "$*" >"$stamp"
+}
