@@ -1,2 +1,253 @@
-/* fss.c - to be written */
-typedef int uvcci_not_yet;
+/* fss.c - the 1-bit DPF on an edge: keys, evaluation, and where the parts of a key stream lie.
+ *
+ * State: none. Points are walked a group at a time and level by level, so that one call encrypts
+ * a whole group and the nodes stay in the first-level cache. A node's control bit is kept as a mask
+ * beside its seed. In gen() alpha is secret: it only ever becomes masks. In the walks x is public
+ * to the edge. Invariant: between levels, seed 0 == seed 1 and t 0 == t 1 off alpha's path. */
+#include "fss.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "proto/bytes.h"
+#include "proto/crypto.h"
+
+enum { GROUP = 256, BLOCK = 16, LEAF_BITS = 7 };
+
+/* 128 bits: a seed or a leaf block. */
+typedef struct node {
+    uint64_t lo, hi;
+} node;
+
+static inline node load(const uint8_t *p) {
+    return (node){uvcci_ld64(p), uvcci_ld64(p + 8)};
+}
+
+static inline void store(uint8_t *p, node x) {
+    uvcci_st64(p, x.lo);
+    uvcci_st64(p + 8, x.hi);
+}
+
+static inline node xor(node a, node b) {
+    return (node){a.lo ^ b.lo, a.hi ^ b.hi};
+}
+
+static inline node and(node a, uint64_t mask) {
+    return (node){a.lo & mask, a.hi & mask};
+}
+
+/* b where the mask is set, else a. */
+static inline node pick(node a, node b, uint64_t mask) {
+    return xor(a, and(xor(a, b), mask));
+}
+
+static inline node seed_of(node x) {
+    return (node){x.lo & ~(uint64_t)1, x.hi};
+}
+
+static inline void mmo(const uvcci_aes *key, const node *in, node *out, size_t n) {
+    uvcci_aes_mmo2(key, key, NULL, (const uint8_t *)in, (uint8_t *)out, n);
+}
+
+static inline unsigned leaf_mask(unsigned n) {
+    return (1u << (n < LEAF_BITS ? n : LEAF_BITS)) - 1;
+}
+
+/* --- Keys ------------------------------------------------------------------------------------- */
+
+typedef struct gen_group {
+    node seed[2][GROUP];
+    node child[2][2][GROUP]; /* [party][left, right] */
+    uint64_t t0[GROUP];      /* control bit of party 0 as a mask; party 1 has the other */
+} gen_group;
+
+static void gen_level(gen_group *g, uint32_t c, const uint64_t *alpha, unsigned l, unsigned shift,
+                      uint8_t *level, uint8_t *bits, unsigned tb) {
+    for (uint32_t i = 0; i < c; i++) {
+        const uint64_t a = alpha[i] >> shift & 1, right = 0 - a;
+        const node left = xor(g->child[0][0][i], g->child[1][0][i]);
+        const node rite = xor(g->child[0][1][i], g->child[1][1][i]);
+        const node cw = seed_of(pick(rite, left, right)); /* makes the lost children equal */
+        const uint64_t t_left = (left.lo & 1) ^ a ^ 1, t_right = (rite.lo & 1) ^ a;
+        const uint64_t t_cw = 0 - ((t_left & ~right) | (t_right & right));
+        store(level + (size_t)i * BLOCK, cw);
+
+        uint8_t *byte = bits + (size_t)i * tb + l / 4;
+        const uint8_t two = (uint8_t)((t_left | t_right << 1) << (2 * l % 8));
+        *byte = l % 4 == 0 ? two : *byte | two;
+
+        const node keep0 = pick(g->child[0][0][i], g->child[0][1][i], right);
+        const node keep1 = pick(g->child[1][0][i], g->child[1][1][i], right);
+        const uint64_t t0 = g->t0[i];
+        g->seed[0][i] = xor(seed_of(keep0), and(cw, t0));
+        g->seed[1][i] = xor(seed_of(keep1), and(cw, ~t0));
+        g->t0[i] = (0 - (keep0.lo & 1)) ^ (t0 & t_cw);
+    }
+}
+
+void uvcci_dpf_gen(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *alpha,
+                   const uint8_t *root0, const uint8_t *root1, uint8_t *levels, uint8_t *leaves,
+                   uint8_t *bits) {
+    assert(n >= 1 && n <= 63);
+    const unsigned depth = uvcci_dpf_levels(n), tb = (2 * depth + 7) / 8;
+    gen_group g;
+    for (uint32_t at = 0; at < c; at += GROUP) {
+        const uint32_t m = c - at < GROUP ? c - at : GROUP;
+        for (uint32_t i = 0; i < m; i++) {
+            g.seed[0][i] = seed_of(load(root0 + (size_t)(at + i) * BLOCK));
+            g.seed[1][i] = seed_of(load(root1 + (size_t)(at + i) * BLOCK));
+            g.t0[i] = 0;
+        }
+        for (unsigned l = 0; l < depth; l++) {
+            for (unsigned p = 0; p < 2; p++) {
+                mmo(&dpf[0], g.seed[p], g.child[p][0], m);
+                mmo(&dpf[1], g.seed[p], g.child[p][1], m);
+            }
+            gen_level(&g, m, alpha + at, l, n - 1 - l, levels + ((size_t)l * c + at) * BLOCK,
+                      bits + (size_t)at * tb, tb);
+        }
+        for (unsigned p = 0; p < 2; p++)
+            mmo(&dpf[0], g.seed[p], g.child[p][0], m);
+        for (uint32_t i = 0; i < m; i++) {
+            const uint64_t a = alpha[at + i] & leaf_mask(n), upper = 0 - (a >> 6);
+            const uint64_t one = (uint64_t)1 << (a & 63);
+            const node point = {one & ~upper, one & upper};
+            store(leaves + (size_t)(at + i) * BLOCK,
+                  xor(xor(g.child[0][0][i], g.child[1][0][i]), point));
+        }
+    }
+    uvcci_wipe(&g, sizeof g);
+}
+
+/* --- Evaluation ------------------------------------------------------------------------------- */
+
+typedef struct walk_group {
+    node seed[GROUP], child[GROUP];
+    uint64_t t[GROUP];   /* control bits as masks */
+    uint64_t acc[GROUP]; /* lowest bit: parity of what lies to the left so far */
+    uint8_t right[64][GROUP / 8];
+} walk_group;
+
+/* out[l] bit i (LSB first) = bit l of x[i], i < 64: a 64 x 64 transposition. */
+static void transpose64(uint64_t x[64]) {
+    uint64_t low = 0x00000000ffffffffu;
+    for (unsigned w = 32; w != 0; w >>= 1, low ^= low << w)
+        for (unsigned i = 0; i < 64; i = ((i | w) + 1) & ~w) {
+            const uint64_t d = (x[i] >> w ^ x[i | w]) & low;
+            x[i] ^= d << w;
+            x[i | w] ^= d;
+        }
+}
+
+/* g->right[l] = bit l of every x, as the selection of a level. */
+static void walk_directions(walk_group *g, uint32_t c, const uint64_t *x, unsigned n) {
+    for (uint32_t at = 0; at < c; at += 64) {
+        uint64_t q[64] = {0};
+        memcpy(q, x + at, (c - at < 64 ? c - at : 64) * sizeof *q);
+        transpose64(q);
+        for (unsigned l = 0; l < n; l++)
+            uvcci_st64(g->right[l] + at / 8, q[l]);
+    }
+}
+
+static void walk_level(walk_group *g, uint32_t c, const uint64_t *x, unsigned l, unsigned shift,
+                       const uint8_t *level, const uint8_t *bits, unsigned tb) {
+    for (uint32_t i = 0; i < c; i++) {
+        const uint64_t right = x[i] >> shift & 1, t = g->t[i];
+        const uint64_t t_cw = bits[(size_t)i * tb + l / 4] >> (2 * l % 8 + right) & 1;
+        const node child = g->child[i];
+        const uint64_t t_child = 0 - ((child.lo & 1) ^ (t & t_cw));
+        g->acc[i] ^= right & (t ^ t_child);
+        g->seed[i] = xor(seed_of(child), and(load(level + (size_t)i * BLOCK), t));
+        g->t[i] = t_child;
+    }
+}
+
+static inline uint8_t parity(uint64_t x) {
+    return (uint8_t)__builtin_parityll(x);
+}
+
+/* prefix: share of [alpha <= x], else of [alpha == x]. */
+static inline void walk(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *x,
+                        const uint8_t *root, bool party1, const uint8_t *levels,
+                        const uint8_t *leaves, const uint8_t *bits, uint8_t *out, bool prefix) {
+    assert(n >= 1 && n <= 63);
+    const unsigned depth = uvcci_dpf_levels(n), tb = (2 * depth + 7) / 8;
+    walk_group g;
+    for (uint32_t at = 0; at < c; at += GROUP) {
+        const uint32_t m = c - at < GROUP ? c - at : GROUP;
+        for (uint32_t i = 0; i < m; i++) {
+            g.seed[i] = seed_of(load(root + (size_t)(at + i) * BLOCK));
+            g.t[i] = party1 ? ~(uint64_t)0 : 0;
+            g.acc[i] = 0;
+        }
+        if (depth != 0)
+            walk_directions(&g, m, x + at, n);
+        for (unsigned l = 0; l < depth; l++) {
+            const unsigned shift = n - 1 - l;
+            uvcci_aes_mmo2(&dpf[0], &dpf[1], g.right[shift], (const uint8_t *)g.seed,
+                           (uint8_t *)g.child, m);
+            walk_level(&g, m, x + at, l, shift, levels + ((size_t)l * c + at) * BLOCK,
+                       bits + (size_t)at * tb, tb);
+        }
+        mmo(&dpf[0], g.seed, g.child, m);
+        for (uint32_t i = 0; i < m; i++) {
+            const node leaf =
+                xor(g.child[i], and(load(leaves + (size_t)(at + i) * BLOCK), g.t[i]));
+            const uint64_t at_leaf = x[at + i] & leaf_mask(n), upper = 0 - (at_leaf >> 6);
+            const uint64_t one = (uint64_t)1 << (at_leaf & 63), to_one = one | (one - 1);
+            const uint64_t lo = prefix ? to_one | upper : one & ~upper;
+            const uint64_t hi = (prefix ? to_one : one) & upper;
+            out[at + i] = parity((leaf.lo & lo) ^ (leaf.hi & hi)) ^ (uint8_t)(g.acc[i] & prefix);
+        }
+    }
+    uvcci_wipe(&g, sizeof g);
+}
+
+void uvcci_dpf_prefix(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *x,
+                      const uint8_t *root, bool party1, const uint8_t *levels,
+                      const uint8_t *leaves, const uint8_t *bits, uint8_t *out) {
+    walk(dpf, n, c, x, root, party1, levels, leaves, bits, out, true);
+}
+
+void uvcci_dpf_point(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *x,
+                     const uint8_t *root, bool party1, const uint8_t *levels,
+                     const uint8_t *leaves, const uint8_t *bits, uint8_t *out) {
+    walk(dpf, n, c, x, root, party1, levels, leaves, bits, out, false);
+}
+
+/* --- Key streams ------------------------------------------------------------------------------ */
+
+static uint32_t place(uvcc_key_layout *k, uint32_t bytes) {
+    const uint32_t at = k->total_bytes;
+    k->total_bytes += bytes;
+    return at;
+}
+
+void uvcc_key_layout_of(uvcc_gate gate, bool compact, unsigned shift, unsigned bits, uint32_t count,
+                        uvcc_role role, uvcc_key_layout *out) {
+    const uint32_t no = UINT32_MAX;
+    *out = (uvcc_key_layout){no, no, no, {no, no, no}, {no, no}, 0};
+    const bool tail = role == UVCC_TAIL, trunc = gate != UVCC_GATE_RELU;
+    const bool dpf = gate == UVCC_GATE_TRUNC_ARS || gate == UVCC_GATE_RELU;
+    const unsigned depth = uvcci_dpf_levels(trunc ? shift : bits);
+    if (gate == UVCC_GATE_NONE)
+        return;
+
+    if (dpf) {
+        out->levels = place(out, depth * count * BLOCK);
+        out->leaves = place(out, count * BLOCK);
+    }
+    if (tail && dpf)
+        out->words[0] = place(out, count * 8);
+    if (tail && gate == UVCC_GATE_RELU)
+        out->words[1] = place(out, count * 8);
+    if (tail && trunc && !compact)
+        for (unsigned m = 0; m < 2; m++)
+            out->words[1 + m] = place(out, count * 8);
+    if (dpf)
+        out->bits = place(out, count * ((2 * depth + 7) / 8));
+    if (tail && trunc && compact)
+        for (unsigned m = 0; m < 2; m++)
+            out->corr[m] = place(out, (count * shift + 7) / 8);
+}

@@ -1,2 +1,192 @@
-/* to be written */
-int main(void) { return 77; }
+/* The DPF: every point and input on small domains, random ones on large, key sizes, back ends. */
+#include "support.h"
+
+#include "exec/fss.h"
+
+enum { MAX = 4096 };
+
+typedef struct fixture {
+    uvcci_aes dpf[2];
+    uint64_t alpha[MAX], x[MAX];
+    uint8_t root[2][MAX * 16];
+    uint8_t levels[56 * MAX * 16], leaves[MAX * 16], bits[14 * MAX];
+    uint8_t share[2][MAX];
+} fixture;
+
+static fixture *new_fixture(uvcci_aes_backend backend, uint64_t *rng) {
+    fixture *f = malloc(sizeof *f + 64);
+    assert_non_null(f);
+    for (unsigned k = 0; k < 2; k++) {
+        uint8_t key[16];
+        test_rand_bytes(rng, key, sizeof key);
+        uvcci_aes_init(&f->dpf[k], key, backend);
+    }
+    test_rand_bytes(rng, f->root, sizeof f->root);
+    return f;
+}
+
+static void gen(fixture *f, unsigned n, uint32_t c) {
+    uvcci_dpf_gen(f->dpf, n, c, f->alpha, f->root[0], f->root[1], f->levels, f->leaves, f->bits);
+}
+
+/* Evaluates x of all points and checks both kinds of result. */
+static void check(fixture *f, unsigned n, uint32_t c) {
+    for (unsigned p = 0; p < 2; p++)
+        uvcci_dpf_prefix(f->dpf, n, c, f->x, f->root[p], p == 1, f->levels, f->leaves, f->bits,
+                         f->share[p]);
+    for (uint32_t i = 0; i < c; i++) {
+        assert_true(f->share[0][i] <= 1 && f->share[1][i] <= 1);
+        assert_int_equal(f->share[0][i] ^ f->share[1][i], f->alpha[i] <= f->x[i]);
+    }
+    for (unsigned p = 0; p < 2; p++)
+        uvcci_dpf_point(f->dpf, n, c, f->x, f->root[p], p == 1, f->levels, f->leaves, f->bits,
+                        f->share[p]);
+    for (uint32_t i = 0; i < c; i++) {
+        assert_true(f->share[0][i] <= 1 && f->share[1][i] <= 1);
+        assert_int_equal(f->share[0][i] ^ f->share[1][i], f->alpha[i] == f->x[i]);
+    }
+}
+
+static void every_point_and_input(void **state) {
+    (void)state;
+    uint64_t rng = 1;
+    fixture *f = new_fixture(UVCCI_AES_AUTO, &rng);
+    for (unsigned n = 1; n <= 10; n++) {
+        const uint32_t size = 1u << n;
+        for (uint32_t i = 0; i < size; i++)
+            f->alpha[i] = i;
+        gen(f, n, size);
+        for (uint32_t d = 0; d < size; d++) { /* every alpha meets every x */
+            for (uint32_t i = 0; i < size; i++)
+                f->x[i] = (i + d) % size;
+            check(f, n, size);
+        }
+    }
+    free(f);
+}
+
+static void large_domains(void **state) {
+    (void)state;
+    static const uint32_t counts[] = {1, 2, 7, 8, 63, 64, 65, 255, 256, 257, 1000, 4096};
+    uint64_t rng = 2;
+    fixture *f = new_fixture(UVCCI_AES_AUTO, &rng);
+    for (unsigned n = 11; n <= 63; n++) {
+        const uint32_t c = counts[n % (sizeof counts / sizeof *counts)];
+        const uint64_t top = ((uint64_t)1 << n) - 1;
+        for (uint32_t i = 0; i < c; i++) {
+            f->alpha[i] = i % 16 == 3 ? 0 : i % 16 == 5 ? top : test_rand(&rng) & top;
+            const uint64_t near = f->alpha[i] + test_rand(&rng) % 5 - 2;
+            f->x[i] = i % 4 == 0 ? f->alpha[i] : (i % 4 == 1 ? near : test_rand(&rng)) & top;
+            if (i % 32 == 7) /* shares all but the last bits */
+                f->x[i] = f->alpha[i] ^ (uint64_t)1 << test_rand(&rng) % n;
+        }
+        gen(f, n, c);
+        check(f, n, c);
+    }
+    free(f);
+}
+
+/* A batch is nothing but its elements side by side. */
+static void batch_equals_single(void **state) {
+    (void)state;
+    enum { C = 300, N = 38, L = N - 7, TB = 8 };
+    uint64_t rng = 3;
+    fixture *f = new_fixture(UVCCI_AES_AUTO, &rng), *g = new_fixture(UVCCI_AES_AUTO, &rng);
+    for (uint32_t i = 0; i < C; i++)
+        f->alpha[i] = test_rand(&rng) >> (64 - N);
+    gen(f, N, C);
+    memcpy(g->dpf, f->dpf, sizeof f->dpf);
+    for (uint32_t i = 0; i < C; i++) {
+        g->alpha[0] = f->alpha[i];
+        for (unsigned p = 0; p < 2; p++)
+            memcpy(g->root[p], f->root[p] + 16 * i, 16);
+        gen(g, N, 1);
+        for (unsigned l = 0; l < L; l++)
+            assert_memory_equal(g->levels + 16 * l, f->levels + 16 * (l * C + i), 16);
+        assert_memory_equal(g->leaves, f->leaves + 16 * i, 16);
+        assert_memory_equal(g->bits, f->bits + TB * i, TB);
+    }
+    free(f);
+    free(g);
+}
+
+static void backends_agree(void **state) {
+    (void)state;
+    enum { C = 77, N = 20 };
+    uint64_t rng = 4;
+    fixture *f = new_fixture(UVCCI_AES_AUTO, &rng);
+    rng = 4;
+    fixture *g = new_fixture(UVCCI_AES_PORTABLE, &rng);
+    for (uint32_t i = 0; i < C; i++) {
+        f->alpha[i] = g->alpha[i] = test_rand(&rng) >> (64 - N);
+        f->x[i] = g->x[i] = test_rand(&rng) >> (64 - N);
+    }
+    gen(f, N, C);
+    gen(g, N, C);
+    assert_memory_equal(f->levels, g->levels, (N - 7) * C * 16);
+    assert_memory_equal(f->leaves, g->leaves, C * 16);
+    assert_memory_equal(f->bits, g->bits, C * 4);
+    check(f, N, C);
+    check(g, N, C);
+    free(f);
+    free(g);
+}
+
+/* What travels is the formula of the protocol, for one element and for many. */
+static void layouts(void **state) {
+    (void)state;
+    uvcc_key_layout k;
+    for (uint32_t c = 1; c <= 4096; c = c * 3 + 1) {
+        for (unsigned n = 8; n <= 63; n++) {
+            const uint32_t dpf = c * (16 * (n - 7) + (2 * (n - 7) + 7) / 8 + 16);
+            uvcc_key_layout_of(UVCC_GATE_RELU, false, 0, n, c, UVCC_HEAD, &k);
+            assert_int_equal(k.total_bytes, dpf);
+            assert_int_equal(k.levels, 0);
+            assert_int_equal(k.leaves, c * 16 * (n - 7));
+            assert_int_equal(k.bits, k.leaves + 16 * c);
+            assert_int_equal(k.words[0], UINT32_MAX);
+            assert_int_equal(k.words[1], UINT32_MAX);
+            uvcc_key_layout_of(UVCC_GATE_RELU, false, 0, n, c, UVCC_TAIL, &k);
+            assert_int_equal(k.total_bytes, dpf + 16 * c);
+            assert_int_equal(k.words[0], k.leaves + 16 * c);
+            assert_int_equal(k.words[1], k.words[0] + 8 * c);
+            assert_int_equal(k.words[2], UINT32_MAX);
+            assert_int_equal(k.bits, k.words[1] + 8 * c);
+
+            uvcc_key_layout_of(UVCC_GATE_TRUNC_ARS, true, n, 0, c, UVCC_HEAD, &k);
+            assert_int_equal(k.total_bytes, dpf);
+            assert_int_equal(k.corr[0], UINT32_MAX);
+            uvcc_key_layout_of(UVCC_GATE_TRUNC_ARS, true, n, 0, c, UVCC_TAIL, &k);
+            assert_int_equal(k.words[0], k.leaves + 16 * c);
+            assert_int_equal(k.words[1], UINT32_MAX);
+            assert_int_equal(k.bits, k.words[0] + 8 * c);
+            assert_int_equal(k.corr[0], k.bits + c * ((2 * (n - 7) + 7) / 8));
+            assert_int_equal(k.corr[1], k.corr[0] + (c * n + 7) / 8);
+            assert_int_equal(k.total_bytes, dpf + 8 * c + 2 * ((c * n + 7) / 8));
+            uvcc_key_layout_of(UVCC_GATE_TRUNC_ARS, false, n, 0, c, UVCC_TAIL, &k);
+            assert_int_equal(k.words[2], k.words[1] + 8 * c);
+            assert_int_equal(k.bits, k.words[2] + 8 * c);
+            assert_int_equal(k.total_bytes, dpf + 24 * c);
+        }
+        uvcc_key_layout_of(UVCC_GATE_TRUNC_SR, true, 16, 0, c, UVCC_HEAD, &k);
+        assert_int_equal(k.total_bytes, 0);
+        uvcc_key_layout_of(UVCC_GATE_TRUNC_SR, true, 16, 0, c, UVCC_TAIL, &k);
+        assert_int_equal(k.corr[0], 0);
+        assert_int_equal(k.total_bytes, 4 * c); /* 4 bytes each at f = 16 */
+        uvcc_key_layout_of(UVCC_GATE_TRUNC_SR, false, 16, 0, c, UVCC_TAIL, &k);
+        assert_int_equal(k.words[0], UINT32_MAX);
+        assert_int_equal(k.words[1], 0);
+        assert_int_equal(k.total_bytes, 16 * c);
+        uvcc_key_layout_of(UVCC_GATE_NONE, false, 16, 0, c, UVCC_TAIL, &k);
+        assert_int_equal(k.total_bytes, 0);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_point_and_input), cmocka_unit_test(large_domains),
+        cmocka_unit_test(batch_equals_single),   cmocka_unit_test(backends_agree),
+        cmocka_unit_test(layouts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
