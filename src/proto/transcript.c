@@ -287,7 +287,7 @@ void uvcci_merkle_root(uint8_t *hashes, uint32_t count, uint8_t root[32]) {
 }
 
 int uvcci_merkle_verify(const uint8_t leaf_hash[32], uint32_t index, uint32_t count,
-                        const uint8_t siblings[][32], uint32_t n, const uint8_t root[32]) {
+                        const uint8_t *siblings, uint32_t n, const uint8_t root[32]) {
     if (index >= count)
         return UVCC_ERR_AUTH;
     uint8_t node[32];
@@ -297,7 +297,7 @@ int uvcci_merkle_verify(const uint8_t leaf_hash[32], uint32_t index, uint32_t co
         if (has_sibling(index, width)) {
             if (used == n)
                 return UVCC_ERR_AUTH;
-            const uint8_t *sibling = siblings[used++];
+            const uint8_t *sibling = siblings + 32 * (size_t)used++;
             if (index & 1u)
                 hash_node(sibling, node, node);
             else

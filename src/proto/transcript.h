@@ -40,9 +40,10 @@ int uvcci_transcript_prove(const uvcci_transcript *t, uint32_t i, uint8_t siblin
 /* Merkle: node = H(U8(1) || left || right), a last odd node moves up unchanged, empty =
  * H("UVCC_EMPTY_V1"). `hashes` (count * 32 bytes) is scratch and is overwritten. */
 void uvcci_merkle_root(uint8_t *hashes, uint32_t count, uint8_t root[32]);
-/* 0 if `siblings` lead from leaf_hash at `index` of `count` leaves to root, else UVCC_ERR_AUTH. */
+/* 0 if the n siblings (n * 32 bytes) lead from leaf_hash at `index` of `count` leaves to root, else
+ * UVCC_ERR_AUTH. */
 int uvcci_merkle_verify(const uint8_t leaf_hash[32], uint32_t index, uint32_t count,
-                        const uint8_t siblings[][32], uint32_t n, const uint8_t root[32]);
+                        const uint8_t *siblings, uint32_t n, const uint8_t root[32]);
 
 void uvcci_replica_root(const uint8_t sid_rep[32], uint32_t epoch, const uint8_t *epoch_roots,
                         uint32_t count, uint8_t out[32]);
