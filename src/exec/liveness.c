@@ -1,2 +1,182 @@
-/* liveness.c - to be written */
-typedef int uvcci_not_yet;
+/* liveness.c - what an entry's ops depend on, and how long its buffers live.
+ *
+ * One walk in program order. For every tensor it keeps the number and the writer of its newest
+ * version, for every buffer the last op that wrote anything in it and the readers since then. A tensor
+ * can be read as long as the last writer of its buffer is its own last writer. */
+#include "program.h"
+
+#include <assert.h>
+
+typedef struct edge {
+    uint32_t from, to;
+} edge;
+
+typedef struct reader { /* a list per buffer */
+    uint32_t op, next;
+} reader;
+
+typedef struct walk {
+    uint32_t *version; /* [tensor] */
+    uint32_t *writer;  /* [tensor]: of the newest version, or UVCCI_NO_OP */
+    uint32_t *holder;  /* [buffer]: last op that wrote in it */
+    uint32_t *readers; /* [buffer]: head of the list of readers since then */
+    uint32_t *stamp;   /* [op]: the op it last got an edge to, so that no edge comes twice */
+    reader *nodes;
+    edge *edges;
+    uint32_t node_count, edge_count;
+    void *mem;
+    size_t mem_bytes;
+} walk;
+
+/* Each read makes at most an edge from its writer and one to the next writer of its buffer; each
+ * write one from the writer before. */
+uint32_t uvcci_edge_bound(const uvcci_op *ops, uint32_t count) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < count; i++)
+        n += 2u * ops[i].desc.in_count + ops[i].desc.out_count;
+    return n;
+}
+
+static int walk_init(walk *w, const uvcc_program *p, const uvcci_entry *e) {
+    size_t tensors = p->tensor_count, edges = uvcci_edge_bound(e->ops, e->op_count);
+    size_t words = 4 * tensors + e->op_count + (2 + 2) * edges;
+    w->mem_bytes = words * sizeof(uint32_t);
+    w->mem = p->alloc.alloc(p->alloc.user, w->mem_bytes, UVCC_MEM_STATE);
+    if (w->mem == NULL)
+        return UVCC_ERR_NOMEM;
+    w->edges = w->mem;
+    w->nodes = (reader *)(w->edges + edges);
+    w->version = (uint32_t *)(w->nodes + edges);
+    w->writer = w->version + tensors;
+    w->holder = w->writer + tensors;
+    w->readers = w->holder + tensors;
+    w->stamp = w->readers + tensors;
+    for (size_t t = 0; t < tensors; t++) {
+        w->version[t] = 0;
+        w->writer[t] = w->holder[t] = w->readers[t] = UVCCI_NO_OP;
+    }
+    for (uint32_t i = 0; i < e->op_count; i++)
+        w->stamp[i] = UVCCI_NO_OP;
+    w->node_count = w->edge_count = 0;
+    return 0;
+}
+
+static void depend(walk *w, uvcci_entry *e, uint32_t from, uint32_t to) {
+    if (from == UVCCI_NO_OP || from == to || w->stamp[from] == to)
+        return;
+    w->stamp[from] = to;
+    w->edges[w->edge_count++] = (edge){from, to};
+    e->ops[to].pred_count++;
+    e->ops[from].succ_count++;
+}
+
+/* Counts op i as a user of the buffer; true the first time. */
+static bool touch(uvcci_entry *e, uint32_t i, uint32_t buffer) {
+    uvcci_op *op = &e->ops[i];
+    for (uint32_t j = 0; j < op->touched_count; j++)
+        if (op->touched[j] == buffer)
+            return false;
+    op->touched[op->touched_count++] = buffer;
+    e->uses[buffer]++;
+    return true;
+}
+
+static int read_inputs(walk *w, const uvcc_program *p, uvcci_entry *e, uint32_t i,
+                       const uvcci_message *m) {
+    uvcci_op *op = &e->ops[i];
+    char label[UVCCI_LABEL_BYTES], other[UVCCI_LABEL_BYTES];
+    for (uint32_t j = 0; j < op->desc.in_count; j++) {
+        uint32_t t = op->desc.in[j];
+        const uvcci_tensor *x = &p->tensors[t];
+        uint32_t b = x->buffer;
+        if (x->desc.lifetime == UVCC_EPOCH && w->version[t] == 0)
+            return uvcci_fail(m, UVCC_ERR_PROGRAM,
+                              "%s reads %s, which nothing before it in entry %s writes; write it "
+                              "first, or make it PERSIST",
+                              uvcci_op_label(op, label), x->name, e->name);
+        if (w->holder[b] != w->writer[t])
+            return uvcci_fail(m, UVCC_ERR_PROGRAM,
+                              "%s reads %s after %s overwrote its buffer; give the two tensors "
+                              "buffers of their own",
+                              uvcci_op_label(op, label), x->name,
+                              uvcci_op_label(&e->ops[w->holder[b]], other));
+        op->in_version[j] = w->version[t];
+        depend(w, e, w->writer[t], i);
+        if (touch(e, i, b)) {
+            e->life[b].reads++;
+            e->life[b].last_read = i;
+            w->nodes[w->node_count] = (reader){i, w->readers[b]};
+            w->readers[b] = w->node_count++;
+        }
+    }
+    return 0;
+}
+
+static void write_outputs(walk *w, const uvcc_program *p, uvcci_entry *e, uint32_t i) {
+    uvcci_op *op = &e->ops[i];
+    for (uint32_t j = 0; j < op->desc.out_count; j++) {
+        uint32_t t = op->desc.out[j], b = p->tensors[t].buffer;
+        if (w->holder[b] != i) { /* else a second view in one buffer */
+            depend(w, e, w->holder[b], i);
+            for (uint32_t n = w->readers[b]; n != UVCCI_NO_OP; n = w->nodes[n].next)
+                depend(w, e, w->nodes[n].op, i);
+            w->readers[b] = UVCCI_NO_OP;
+            w->holder[b] = i;
+            if (e->life[b].first_write == UVCCI_NO_OP)
+                e->life[b].first_write = i;
+            touch(e, i, b);
+        }
+        w->writer[t] = i;
+        op->out_version[j] = ++w->version[t];
+    }
+}
+
+/* Successor lists out of the edges: counts are known, so each op's run starts where the last ended. */
+static void list_successors(walk *w, uvcci_entry *e) {
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < e->op_count; i++) {
+        e->ops[i].succ_first = at;
+        at += e->ops[i].succ_count;
+        w->stamp[i] = e->ops[i].succ_first;
+    }
+    for (uint32_t n = 0; n < w->edge_count; n++)
+        e->succ[w->stamp[w->edges[n].from]++] = w->edges[n].to;
+}
+
+/* Inputs and outputs have k in a block of their own, so three ranges of k per phase, each already in
+ * ascending order, give the order of (phase, k). */
+static void number_ops(uvcci_entry *e) {
+    static const uint32_t bounds[] = {0, UVCCI_IO_BLOCK << 8, (UVCCI_IO_BLOCK + 1) << 8, 1u << 16};
+    uint32_t next = 0;
+    for (uint32_t phase = UVCC_FWD; phase <= UVCC_UPD; phase++)
+        for (uint32_t r = 0; r < 3; r++)
+            for (uint32_t i = 0; i < e->op_count; i++) {
+                const uvcc_op_desc *d = &e->ops[i].desc;
+                if (d->phase != phase || d->k < bounds[r] || d->k >= bounds[r + 1])
+                    continue;
+                e->ops[i].ordinal = next;
+                e->by_ordinal[next++] = i;
+            }
+    assert(next == e->op_count);
+}
+
+int uvcci_program_analyse(const uvcc_program *p, uvcci_entry *e, const uvcci_message *m) {
+    walk w;
+    int err = walk_init(&w, p, e);
+    if (err != 0)
+        return err;
+    number_ops(e);
+    for (uint32_t t = 0; t < p->tensor_count; t++) {
+        e->life[t] = (uvcc_buffer_life){UVCCI_NO_OP, UVCCI_NO_OP, 0};
+        e->uses[t] = 0;
+    }
+    for (uint32_t i = 0; i < e->op_count && err == 0; i++) {
+        err = read_inputs(&w, p, e, i, m);
+        if (err == 0)
+            write_outputs(&w, p, e, i);
+    }
+    if (err == 0)
+        list_successors(&w, e);
+    p->alloc.free(p->alloc.user, w.mem, w.mem_bytes, UVCC_MEM_STATE);
+    return err;
+}

@@ -1,2 +1,830 @@
-/* program.c - to be written */
-typedef int uvcci_not_yet;
+/* program.c - building a program, checking it, and its hash.
+ *
+ * States: being built (calls append to growing arrays and check only what they need to stay inside
+ * them), then finished (checked, immutable, with the tables of program.h per entry). Everything that
+ * depends on meaning is checked in finish, where there is a line to say what is wrong. */
+#include "program.h"
+
+#include "proto/bytes.h"
+#include "proto/crypto.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <uvcc/compute.h>
+
+/* ---- opcodes ---- */
+
+typedef struct opcode_row {
+    uint16_t code;
+    int8_t n_in, n_out;
+    bool implemented;
+    const char *name;
+} opcode_row;
+
+static const opcode_row opcodes[] = {
+#define UVCC_OPCODE(name, code, n_in, n_out, implemented, what)                                    \
+    {code, n_in, n_out, implemented, #name},
+#include <uvcc/opcodes.def>
+#undef UVCC_OPCODE
+};
+
+static const opcode_row *opcode_find(uint16_t code) {
+    for (size_t i = 0; i < sizeof opcodes / sizeof opcodes[0]; i++)
+        if (opcodes[i].code == code)
+            return &opcodes[i];
+    return NULL;
+}
+
+const char *uvcc_opcode_name(uint16_t opcode) {
+    const opcode_row *row = opcode_find(opcode);
+    return row != NULL ? row->name : "UNKNOWN";
+}
+
+/* ---- messages ---- */
+
+static const char *const phase_names[] = {"FWD", "BWD", "UPD"};
+
+int uvcci_fail(const uvcci_message *m, int error, const char *format, ...) {
+    if (m->text == NULL || m->cap == 0)
+        return error;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(m->text, m->cap, format, args);
+    va_end(args);
+    return error;
+}
+
+const char *uvcci_op_label(const uvcci_op *op, char out[UVCCI_LABEL_BYTES]) {
+    const uvcc_op_desc *d = &op->desc;
+    snprintf(out, UVCCI_LABEL_BYTES, "op %s%s(%s, %s k %u)", op->name, op->name[0] ? " " : "",
+             uvcc_opcode_name(d->opcode), d->phase <= UVCC_UPD ? phase_names[d->phase] : "?", d->k);
+    return out;
+}
+
+/* ---- building ---- */
+
+int uvcc_program_new(uvcc_program **out, const uvcc_allocator *al) {
+    if (out == NULL || al == NULL || al->alloc == NULL || al->free == NULL)
+        return UVCC_ERR_USAGE;
+    uvcc_program *p = al->alloc(al->user, sizeof *p, UVCC_MEM_STATE);
+    if (p == NULL)
+        return UVCC_ERR_NOMEM;
+    memset(p, 0, sizeof *p);
+    p->alloc = *al;
+    *out = p;
+    return 0;
+}
+
+static void release(const uvcc_program *p, void *mem, size_t bytes) {
+    if (mem != NULL)
+        p->alloc.free(p->alloc.user, mem, bytes, UVCC_MEM_STATE);
+}
+
+static void drop_tables(uvcc_program *p) {
+    for (uint32_t i = 0; i < p->entry_count; i++) {
+        release(p, p->entries[i].mem, p->entries[i].mem_bytes);
+        p->entries[i].mem = NULL;
+        p->entries[i].op_count = 0;
+    }
+}
+
+static void drop_user_ops(uvcc_program *p) {
+    release(p, p->user_ops, p->user_op_cap * sizeof *p->user_ops);
+    p->user_ops = NULL;
+    p->user_op_cap = 0;
+}
+
+void uvcc_program_free(uvcc_program *p) {
+    if (p == NULL)
+        return;
+    drop_tables(p);
+    drop_user_ops(p);
+    release(p, p->tensors, p->tensor_cap * sizeof *p->tensors);
+    release(p, p->entries, p->entry_cap * sizeof *p->entries);
+    release(p, p->inputs, p->input_cap * sizeof *p->inputs);
+    release(p, p->outputs, p->output_cap * sizeof *p->outputs);
+    uvcc_allocator al = p->alloc;
+    al.free(al.user, p, sizeof *p, UVCC_MEM_STATE);
+}
+
+/* Room for one more item: the array itself, or a larger copy; NULL (and nothing changed) if there is
+ * no memory. The limits above keep every size far below SIZE_MAX. */
+static void *with_room(const uvcc_program *p, void *items, uint32_t count, uint32_t *cap,
+                       size_t size) {
+    if (count < *cap)
+        return items;
+    uint32_t cap_new = *cap == 0 ? 16 : 2 * *cap;
+    void *bigger = p->alloc.alloc(p->alloc.user, cap_new * size, UVCC_MEM_STATE);
+    if (bigger == NULL)
+        return NULL;
+    if (count != 0)
+        memcpy(bigger, items, count * size);
+    release(p, items, *cap * size);
+    *cap = cap_new;
+    return bigger;
+}
+
+/* Copies a name; false if it is too long. NULL gives "". */
+static bool copy_name(char out[UVCCI_NAME_BYTES], const char *name) {
+    size_t len = name == NULL ? 0 : strnlen(name, UVCCI_NAME_BYTES);
+    if (len == UVCCI_NAME_BYTES)
+        return false;
+    memset(out, 0, UVCCI_NAME_BYTES);
+    if (len != 0)
+        memcpy(out, name, len);
+    return true;
+}
+
+static uint32_t hash_name(const char *name) { /* FNV-1a */
+    uint32_t h = 2166136261u;
+    for (; *name != 0; name++)
+        h = (h ^ (uint8_t)*name) * 16777619u;
+    return h;
+}
+
+int uvcc_program_tensor(uvcc_program *p, const uvcc_tensor_desc *t) {
+    uvcci_tensor n = {0};
+    if (p == NULL || t == NULL || t->name == NULL || t->name[0] == 0 || !copy_name(n.name, t->name))
+        return UVCC_ERR_USAGE;
+    if (p->finished)
+        return UVCC_ERR_STATE;
+    if (p->tensor_count == UVCCI_MAX_TENSORS)
+        return UVCC_ERR_LIMIT;
+    uvcci_tensor *room =
+        with_room(p, p->tensors, p->tensor_count, &p->tensor_cap, sizeof *p->tensors);
+    if (room == NULL)
+        return UVCC_ERR_NOMEM;
+    n.desc = *t;
+    n.name_hash = hash_name(n.name);
+    n.elems = (uint64_t)t->rows * t->cols;
+    room[p->tensor_count] = n;
+    bool moved = room != p->tensors;
+    p->tensors = room;
+    for (uint32_t i = moved ? 0 : p->tensor_count; i <= p->tensor_count; i++)
+        room[i].desc.name = room[i].name;
+    return (int)p->tensor_count++;
+}
+
+int uvcc_program_entry(uvcc_program *p, const char *name) {
+    uvcci_entry n = {0};
+    if (p == NULL || name == NULL || name[0] == 0 || !copy_name(n.name, name))
+        return UVCC_ERR_USAGE;
+    if (p->finished)
+        return UVCC_ERR_STATE;
+    if (p->entry_count == UVCCI_MAX_ENTRIES)
+        return UVCC_ERR_LIMIT;
+    uvcci_entry *room =
+        with_room(p, p->entries, p->entry_count, &p->entry_cap, sizeof *p->entries);
+    if (room == NULL)
+        return UVCC_ERR_NOMEM;
+    n.user_first = p->user_op_count;
+    n.input_first = p->input_count;
+    n.output_first = p->output_count;
+    room[p->entry_count] = n;
+    p->entries = room;
+    return (int)p->entry_count++;
+}
+
+/* The entry that is being built. */
+static int open_entry(const uvcc_program *p, uvcci_entry **e) {
+    if (p->finished || p->entry_count == 0)
+        return UVCC_ERR_STATE;
+    *e = &p->entries[p->entry_count - 1];
+    if ((*e)->user_count + (*e)->input_count + (*e)->output_count == UVCCI_MAX_OPS)
+        return UVCC_ERR_LIMIT;
+    return 0;
+}
+
+int uvcc_program_op(uvcc_program *p, const uvcc_op_desc *op) {
+    uvcci_op n = {0};
+    if (p == NULL || op == NULL || op->in_count > UVCC_OP_MAX_IN ||
+        op->out_count > UVCC_OP_MAX_OUT || !copy_name(n.name, op->name))
+        return UVCC_ERR_USAGE;
+    uvcci_entry *e;
+    int err = open_entry(p, &e);
+    if (err != 0)
+        return err;
+    uvcci_op *room =
+        with_room(p, p->user_ops, p->user_op_count, &p->user_op_cap, sizeof *p->user_ops);
+    if (room == NULL)
+        return UVCC_ERR_NOMEM;
+    p->user_ops = room;
+    n.desc = *op;
+    for (uint32_t i = op->in_count; i < UVCC_OP_MAX_IN; i++)
+        n.desc.in[i] = UVCC_NO_TENSOR;
+    for (uint32_t i = op->out_count; i < UVCC_OP_MAX_OUT; i++)
+        n.desc.out[i] = UVCC_NO_TENSOR;
+    room[p->user_op_count++] = n;
+    return (int)e->user_count++;
+}
+
+int uvcc_program_input(uvcc_program *p, uint32_t id, uint32_t tensor, uint8_t owner) {
+    if (p == NULL || owner >= UVCC_PARTIES)
+        return UVCC_ERR_USAGE;
+    uvcci_entry *e;
+    int err = open_entry(p, &e);
+    if (err != 0)
+        return err;
+    if (e->input_count == UVCCI_MAX_IO)
+        return UVCC_ERR_LIMIT;
+    uvcc_io_desc *room =
+        with_room(p, p->inputs, p->input_count, &p->input_cap, sizeof *p->inputs);
+    if (room == NULL)
+        return UVCC_ERR_NOMEM;
+    p->inputs = room;
+    room[p->input_count++] = (uvcc_io_desc){.id = id, .tensor = tensor, .owner = owner};
+    return (int)e->input_count++;
+}
+
+int uvcc_program_output(uvcc_program *p, uint32_t id, uint32_t tensor) {
+    if (p == NULL)
+        return UVCC_ERR_USAGE;
+    uvcci_entry *e;
+    int err = open_entry(p, &e);
+    if (err != 0)
+        return err;
+    if (e->output_count == UVCCI_MAX_IO)
+        return UVCC_ERR_LIMIT;
+    uvcc_io_desc *room =
+        with_room(p, p->outputs, p->output_count, &p->output_cap, sizeof *p->outputs);
+    if (room == NULL)
+        return UVCC_ERR_NOMEM;
+    p->outputs = room;
+    room[p->output_count++] = (uvcc_io_desc){.id = id, .tensor = tensor, .owner = 0};
+    return (int)e->output_count++;
+}
+
+/* ---- checks ---- */
+
+static int check_tensor(uvcc_program *p, uint32_t i, const uvcci_message *m) {
+    uvcci_tensor *t = &p->tensors[i];
+    const uvcc_tensor_desc *d = &t->desc;
+    const int bad = UVCC_ERR_PROGRAM;
+    for (uint32_t j = 0; j < i; j++)
+        if (p->tensors[j].name_hash == t->name_hash && strcmp(p->tensors[j].name, t->name) == 0)
+            return uvcci_fail(m, bad, "two tensors are called %s; names are unique", t->name);
+    if (t->elems == 0 || t->elems > UVCCI_MAX_ELEMS)
+        return uvcci_fail(m, bad, "tensor %s is %u x %u; it needs 1 to 2^40 elements", t->name,
+                          d->rows, d->cols);
+    if (d->bits < 1 || d->bits > 63)
+        return uvcci_fail(m, bad, "tensor %s declares %u bits; 1 to 63 are possible", t->name,
+                          d->bits);
+    if (d->scale > UVCCI_MAX_BITS)
+        return uvcci_fail(m, bad, "tensor %s has scale %u; at most %u is possible", t->name,
+                          d->scale, UVCCI_MAX_BITS);
+    if (d->lifetime != UVCC_PERSIST && d->lifetime != UVCC_EPOCH)
+        return uvcci_fail(m, bad, "tensor %s has the unknown lifetime %u", t->name, d->lifetime);
+    t->buffer = i;
+    if (d->in_buffer_of == UVCC_NO_TENSOR)
+        return 0;
+    if (d->in_buffer_of >= i)
+        return uvcci_fail(m, bad, "tensor %s lies in the buffer of tensor %u; that must be an "
+                          "earlier tensor than its own index, %u",
+                          t->name, d->in_buffer_of, i);
+    const uvcci_tensor *host = &p->tensors[d->in_buffer_of];
+    if (d->lifetime == UVCC_PERSIST || host->desc.lifetime == UVCC_PERSIST)
+        return uvcci_fail(m, bad, "tensor %s shares a buffer with %s; only EPOCH tensors may",
+                          t->name, host->name);
+    t->buffer = host->buffer;
+    if (t->elems > p->tensors[t->buffer].elems)
+        return uvcci_fail(m, bad, "tensor %s (%u x %u) is larger than the buffer of %s that it uses",
+                          t->name, d->rows, d->cols, p->tensors[t->buffer].name);
+    return 0;
+}
+
+static unsigned ceil_log2(uint32_t n) {
+    unsigned bits = 0;
+    while (bits < 32 && (1ull << bits) < n)
+        bits++;
+    return bits;
+}
+
+/* The one op under check, with what its checks need at hand. */
+typedef struct op_check {
+    const uvcc_op_desc *d;
+    const uvcc_tensor_desc *in[UVCC_OP_MAX_IN], *out[UVCC_OP_MAX_OUT];
+    const char *label;
+    const uvcci_message *m;
+} op_check;
+
+static bool same_shape(const uvcc_tensor_desc *a, const uvcc_tensor_desc *b) {
+    return a->rows == b->rows && a->cols == b->cols;
+}
+
+static int want_shape(const op_check *c, const uvcc_tensor_desc *t, uint32_t rows, uint32_t cols) {
+    if (t->rows == rows && t->cols == cols)
+        return 0;
+    return uvcci_fail(c->m, UVCC_ERR_PROGRAM, "%s: %s is %u x %u, but must be %u x %u", c->label,
+                      t->name, t->rows, t->cols, rows, cols);
+}
+
+/* `scale` is what the op gives; it may be negative. */
+static int want_scale(const op_check *c, const uvcc_tensor_desc *t, int scale) {
+    if (t->scale == scale)
+        return 0;
+    return uvcci_fail(c->m, UVCC_ERR_PROGRAM, "%s: %s has scale %u, but must have %d", c->label,
+                      t->name, t->scale, scale);
+}
+
+static int want_bits(const op_check *c, unsigned bits, const char *sum) {
+    if (bits <= UVCCI_MAX_BITS)
+        return 0;
+    return uvcci_fail(c->m, UVCC_ERR_BOUND,
+                      "%s: %s needs %u bits, more than %u; declare fewer bits for its inputs",
+                      c->label, sum, bits, UVCCI_MAX_BITS);
+}
+
+static int check_gemm(const op_check *c) {
+    const uvcc_tensor_desc *a = c->in[0], *b = c->in[1], *z = c->out[0];
+    bool ta = c->d->flags & UVCC_OP_TRANS_A, tb = c->d->flags & UVCC_OP_TRANS_B;
+    uint32_t rows = ta ? a->cols : a->rows, k = ta ? a->rows : a->cols;
+    uint32_t k_b = tb ? b->cols : b->rows, cols = tb ? b->rows : b->cols;
+    if (k != k_b)
+        return uvcci_fail(c->m, UVCC_ERR_PROGRAM,
+                          "%s: op(%s) has %u columns and op(%s) %u rows; they must be equal",
+                          c->label, a->name, k, b->name, k_b);
+    int err = want_shape(c, z, rows, cols);
+    if (err == 0)
+        err = want_scale(c, z, a->scale + b->scale - c->d->shift);
+    if (err == 0)
+        err = want_bits(c, a->bits + b->bits + ceil_log2(k), "bits(A) + bits(B) + log2(K)");
+    return err;
+}
+
+static int check_elem_mul(const op_check *c) {
+    const uvcc_tensor_desc *a = c->in[0], *b = c->in[1], *z = c->out[0];
+    int err = want_shape(c, b, a->rows, a->cols);
+    if (err == 0)
+        err = want_shape(c, z, a->rows, a->cols);
+    if (err == 0)
+        err = want_scale(c, z, a->scale + b->scale - c->d->shift);
+    if (err == 0)
+        err = want_bits(c, a->bits + b->bits, "bits(A) + bits(B)");
+    return err;
+}
+
+/* ADD, SUB, BIAS_ADD: one bit more than the wider input. */
+static int check_sum(const op_check *c) {
+    const uvcc_tensor_desc *a = c->in[0], *b = c->in[1], *z = c->out[0];
+    int err = want_shape(c, b, c->d->opcode == UVCC_OP_BIAS_ADD ? 1 : a->rows, a->cols);
+    if (err == 0)
+        err = want_shape(c, z, a->rows, a->cols);
+    if (err == 0)
+        err = want_scale(c, b, a->scale);
+    if (err == 0)
+        err = want_scale(c, z, a->scale);
+    if (err == 0)
+        err = want_bits(c, a->bits > b->bits ? a->bits : b->bits, "the wider input");
+    return err;
+}
+
+static int check_reduce(const op_check *c) {
+    const uvcc_tensor_desc *x = c->in[0], *z = c->out[0];
+    int err = want_shape(c, z, 1, x->cols);
+    if (err == 0)
+        err = want_scale(c, z, x->scale);
+    if (err == 0)
+        err = want_bits(c, x->bits + ceil_log2(x->rows), "bits + log2(rows)");
+    return err;
+}
+
+static int check_relu(const op_check *c) {
+    const uvcc_tensor_desc *x = c->in[0], *y = c->out[0], *d = c->out[1];
+    int err = want_shape(c, y, x->rows, x->cols);
+    if (err == 0)
+        err = want_shape(c, d, x->rows, x->cols);
+    if (err == 0)
+        err = want_scale(c, y, x->scale);
+    if (err == 0)
+        err = want_scale(c, d, 0);
+    if (err == 0 && d->bits != 1)
+        err = uvcci_fail(c->m, UVCC_ERR_PROGRAM, "%s: %s holds 0 or 1 and must declare 1 bit",
+                         c->label, d->name);
+    if (err == 0)
+        err = want_bits(c, x->bits, "the comparison");
+    return err;
+}
+
+/* TRUNCATE and SHIFT_LEFT. */
+static int check_shift(const op_check *c) {
+    const uvcc_tensor_desc *x = c->in[0], *z = c->out[0];
+    bool left = c->d->opcode == UVCC_OP_SHIFT_LEFT;
+    if (!left && c->d->shift == 0)
+        return uvcci_fail(c->m, UVCC_ERR_PROGRAM, "%s: a truncation by 0 bits; leave the op out",
+                          c->label);
+    int err = want_shape(c, z, x->rows, x->cols);
+    if (err == 0)
+        err = want_scale(c, z, left ? x->scale + c->d->shift : x->scale - c->d->shift);
+    if (err == 0)
+        err = want_bits(c, left ? x->bits + c->d->shift : x->bits,
+                        left ? "bits + shift" : "the truncation");
+    return err;
+}
+
+static int check_meaning(const op_check *c) {
+    switch (c->d->opcode) {
+    case UVCC_OP_GEMM_SS:
+        return check_gemm(c);
+    case UVCC_OP_ELEM_MUL:
+        return check_elem_mul(c);
+    case UVCC_OP_BIAS_ADD:
+    case UVCC_OP_ADD:
+    case UVCC_OP_SUB:
+        return check_sum(c);
+    case UVCC_OP_REDUCE_BIAS_GRAD:
+        return check_reduce(c);
+    case UVCC_OP_RELU:
+        return check_relu(c);
+    case UVCC_OP_TRUNCATE:
+    case UVCC_OP_SHIFT_LEFT:
+        return check_shift(c);
+    default:
+        return 0; /* not implemented: only its place in the program counts */
+    }
+}
+
+/* May an output of this op stand in the buffer of an input, element on element? */
+static bool works_in_place(uint16_t opcode) {
+    return opcode == UVCC_OP_BIAS_ADD || opcode == UVCC_OP_ADD || opcode == UVCC_OP_SUB ||
+           opcode == UVCC_OP_SHIFT_LEFT || opcode == UVCC_OP_TRUNCATE || opcode == UVCC_OP_ELEM_MUL;
+}
+
+static int check_aliases(const uvcc_program *p, const op_check *c, bool implemented) {
+    for (uint32_t o = 0; o < c->d->out_count; o++) {
+        const uvcci_tensor *z = &p->tensors[c->d->out[o]];
+        for (uint32_t i = 0; i < c->d->in_count && implemented; i++) {
+            const uvcci_tensor *x = &p->tensors[c->d->in[i]];
+            if (x->buffer == z->buffer &&
+                !(works_in_place(c->d->opcode) && same_shape(&x->desc, &z->desc)))
+                return uvcci_fail(c->m, UVCC_ERR_PROGRAM,
+                                  "%s cannot write %s in the buffer of its input %s; give it one "
+                                  "of its own",
+                                  c->label, z->name, x->name);
+        }
+        for (uint32_t o2 = 0; o2 < o; o2++) {
+            const uvcci_tensor *y = &p->tensors[c->d->out[o2]];
+            if (c->d->out[o] == c->d->out[o2] || (implemented && y->buffer == z->buffer))
+                return uvcci_fail(c->m, UVCC_ERR_PROGRAM,
+                                  "%s writes %s and %s in one buffer; give each its own", c->label,
+                                  y->name, z->name);
+        }
+    }
+    return 0;
+}
+
+static int check_tensors_of(const uvcc_program *p, op_check *c) {
+    for (uint32_t i = 0; i < c->d->in_count; i++) {
+        if (c->d->in[i] >= p->tensor_count)
+            return uvcci_fail(c->m, UVCC_ERR_PROGRAM, "%s reads tensor %u, which does not exist",
+                              c->label, c->d->in[i]);
+        c->in[i] = &p->tensors[c->d->in[i]].desc;
+    }
+    for (uint32_t i = 0; i < c->d->out_count; i++) {
+        if (c->d->out[i] >= p->tensor_count)
+            return uvcci_fail(c->m, UVCC_ERR_PROGRAM, "%s writes tensor %u, which does not exist",
+                              c->label, c->d->out[i]);
+        c->out[i] = &p->tensors[c->d->out[i]].desc;
+    }
+    return 0;
+}
+
+/* Fields that an opcode does not use must be 0, so that equal programs have equal hashes. */
+static int check_fields(const op_check *c, bool implemented) {
+    const uvcc_op_desc *d = c->d;
+    const int bad = UVCC_ERR_PROGRAM;
+    bool product = d->opcode == UVCC_OP_GEMM_SS || d->opcode == UVCC_OP_ELEM_MUL;
+    bool shifts = product || d->opcode == UVCC_OP_TRUNCATE || d->opcode == UVCC_OP_SHIFT_LEFT;
+    unsigned flags =
+        d->opcode == UVCC_OP_GEMM_SS || !implemented ? UVCC_OP_TRANS_A | UVCC_OP_TRANS_B : 0;
+    if (d->flags & ~flags)
+        return uvcci_fail(c->m, bad, "%s: flags 0x%x are not for this opcode", c->label, d->flags);
+    if (d->shift > UVCCI_MAX_BITS || (d->shift != 0 && implemented && !shifts))
+        return uvcci_fail(c->m, bad, "%s: a shift by %u bits is not possible here", c->label,
+                          d->shift);
+    if (d->truncation > UVCC_TRUNC_STOCHASTIC)
+        return uvcci_fail(c->m, bad, "%s: unknown truncation %u", c->label, d->truncation);
+    if (d->lift > UVCC_LIFT_EXCHANGE)
+        return uvcci_fail(c->m, bad, "%s: unknown lift %u", c->label, d->lift);
+    return 0;
+}
+
+/* before: the entry's op before this one, or NULL. */
+static int check_op(const uvcc_program *p, const uvcci_op *op, const uvcci_op *before,
+                    const uvcci_message *m) {
+    char label[UVCCI_LABEL_BYTES], other[UVCCI_LABEL_BYTES];
+    const uvcc_op_desc *d = &op->desc;
+    op_check c = {.d = d, .label = uvcci_op_label(op, label), .m = m};
+    const int bad = UVCC_ERR_PROGRAM;
+    const opcode_row *row = opcode_find(d->opcode);
+    if (row == NULL)
+        return uvcci_fail(m, bad, "%s: opcode %u is unknown; see opcodes.def", label, d->opcode);
+    if (d->opcode == UVCC_OP_INPUT || d->opcode == UVCC_OP_OUTPUT)
+        return uvcci_fail(m, bad, "%s: use uvcc_program_input and uvcc_program_output", label);
+    if ((row->n_in >= 0 && d->in_count != row->n_in) ||
+        (row->n_out >= 0 && d->out_count != row->n_out))
+        return uvcci_fail(m, bad, "%s has %u inputs and %u outputs; it takes %d and %d (-1: any)",
+                          label, d->in_count, d->out_count, row->n_in, row->n_out);
+    if (d->phase > UVCC_UPD)
+        return uvcci_fail(m, bad, "%s: unknown phase %u", label, d->phase);
+    if (d->k >> 8 == UVCCI_IO_BLOCK)
+        return uvcci_fail(m, bad, "%s: block %u of k is for inputs and outputs", label,
+                          UVCCI_IO_BLOCK);
+    if (before != NULL && (d->phase < before->desc.phase ||
+                           (d->phase == before->desc.phase && d->k <= before->desc.k)))
+        return uvcci_fail(m, bad, "%s does not come after %s; (phase, k) must rise", label,
+                          uvcci_op_label(before, other));
+    int err = check_tensors_of(p, &c);
+    if (err == 0)
+        err = check_fields(&c, row->implemented);
+    if (err == 0)
+        err = check_meaning(&c);
+    if (err == 0)
+        err = check_aliases(p, &c, row->implemented);
+    return err;
+}
+
+static int check_io(const uvcc_program *p, const uvcci_entry *e, const char *what,
+                    const uvcc_io_desc *io, uint32_t count, const uvcci_message *m) {
+    for (uint32_t i = 0; i < count; i++) {
+        if (io[i].tensor >= p->tensor_count)
+            return uvcci_fail(m, UVCC_ERR_PROGRAM,
+                              "entry %s: %s %u is tensor %u, which does not exist", e->name, what,
+                              io[i].id, io[i].tensor);
+        for (uint32_t j = 0; j < i; j++)
+            if (io[i].id == io[j].id || io[i].tensor == io[j].tensor)
+                return uvcci_fail(m, UVCC_ERR_PROGRAM,
+                                  "entry %s: %s %u (%s) comes twice; ids and tensors are unique",
+                                  e->name, what, io[i].id, p->tensors[io[i].tensor].name);
+    }
+    return 0;
+}
+
+/* STEP names an entry by its inputs' ids and shapes, so no two entries may have the same. */
+static bool same_inputs(const uvcc_program *p, const uvcci_entry *a, const uvcci_entry *b) {
+    if (a->input_count != b->input_count)
+        return false;
+    for (uint32_t i = 0; i < a->input_count; i++) {
+        const uvcc_io_desc *x = &p->inputs[a->input_first + i];
+        bool found = false;
+        for (uint32_t j = 0; j < b->input_count && !found; j++) {
+            const uvcc_io_desc *y = &p->inputs[b->input_first + j];
+            found = x->id == y->id &&
+                    same_shape(&p->tensors[x->tensor].desc, &p->tensors[y->tensor].desc);
+        }
+        if (!found)
+            return false;
+    }
+    return true;
+}
+
+static int check_entry(const uvcc_program *p, uint32_t index, const uvcci_message *m) {
+    const uvcci_entry *e = &p->entries[index];
+    int err = check_io(p, e, "input", p->inputs + e->input_first, e->input_count, m);
+    if (err == 0)
+        err = check_io(p, e, "output", p->outputs + e->output_first, e->output_count, m);
+    for (uint32_t i = 0; i < e->user_count && err == 0; i++) {
+        const uvcci_op *op = &p->user_ops[e->user_first + i];
+        err = check_op(p, op, i == 0 ? NULL : op - 1, m);
+    }
+    for (uint32_t i = 0; i < index && err == 0; i++) {
+        const uvcci_entry *other = &p->entries[i];
+        if (strcmp(other->name, e->name) == 0)
+            err = uvcci_fail(m, UVCC_ERR_PROGRAM, "two entries are called %s; names are unique",
+                             e->name);
+        else if (same_inputs(p, e, other))
+            err = uvcci_fail(m, UVCC_ERR_PROGRAM,
+                             "entries %s and %s have inputs of the same ids and shapes; a step "
+                             "could not tell them apart",
+                             other->name, e->name);
+    }
+    return err;
+}
+
+/* ---- tables ---- */
+
+static uvcci_op io_op(const uvcc_program *p, const uvcc_io_desc *io, uint32_t index, bool input) {
+    uvcci_op op = {.io = index};
+    uvcc_op_desc *d = &op.desc;
+    d->opcode = input ? UVCC_OP_INPUT : UVCC_OP_OUTPUT;
+    d->phase = input ? UVCC_FWD : UVCC_UPD;
+    d->k = (uint16_t)(UVCCI_IO_BLOCK << 8 | index);
+    d->in_count = !input;
+    d->out_count = input;
+    for (uint32_t i = 0; i < UVCC_OP_MAX_IN; i++)
+        d->in[i] = UVCC_NO_TENSOR;
+    for (uint32_t i = 0; i < UVCC_OP_MAX_OUT; i++)
+        d->out[i] = UVCC_NO_TENSOR;
+    *(input ? &d->out[0] : &d->in[0]) = io->tensor;
+    memcpy(op.name, p->tensors[io->tensor].name, sizeof op.name);
+    return op;
+}
+
+static int build_tables(uvcc_program *p, uvcci_entry *e, const uvcci_message *m) {
+    const uvcc_io_desc *inputs = p->inputs + e->input_first, *outputs = p->outputs + e->output_first;
+    const uvcci_op *user = p->user_ops + e->user_first;
+    size_t count = e->input_count + e->user_count + e->output_count;
+    size_t edges = uvcci_edge_bound(user, e->user_count) + e->input_count + 2 * e->output_count;
+    size_t bytes = count * (sizeof *e->ops + sizeof *e->by_ordinal) + edges * sizeof *e->succ +
+                   p->tensor_count * (sizeof *e->life + sizeof *e->uses);
+    if (bytes == 0)
+        return 0;
+    e->mem = p->alloc.alloc(p->alloc.user, bytes, UVCC_MEM_STATE);
+    if (e->mem == NULL)
+        return UVCC_ERR_NOMEM;
+    e->mem_bytes = bytes;
+    e->ops = e->mem;
+    e->life = (uvcc_buffer_life *)(e->ops + count);
+    e->uses = (uint32_t *)(e->life + p->tensor_count);
+    e->by_ordinal = e->uses + p->tensor_count;
+    e->succ = e->by_ordinal + count;
+    e->op_count = (uint32_t)count;
+    uvcci_op *op = e->ops;
+    for (uint32_t i = 0; i < e->input_count; i++)
+        *op++ = io_op(p, &inputs[i], i, true);
+    for (uint32_t i = 0; i < e->user_count; i++) {
+        *op = user[i];
+        op++->io = UVCCI_NO_OP;
+    }
+    for (uint32_t i = 0; i < e->output_count; i++)
+        *op++ = io_op(p, &outputs[i], i, false);
+    for (uint32_t i = 0; i < e->op_count; i++)
+        e->ops[i].desc.name = e->ops[i].name[0] != 0 ? e->ops[i].name : NULL;
+    e->inputs = inputs;
+    e->outputs = outputs;
+    return uvcci_program_analyse(p, e, m);
+}
+
+/* ---- hash ---- */
+
+static void hash_op(uvcci_sha256 *h, const uvcc_op_desc *d) {
+    uint8_t buf[64];
+    uvcci_writer w = uvcci_writer_on(buf, sizeof buf);
+    uvcci_put16(&w, d->opcode);
+    uvcci_put8(&w, d->phase);
+    uvcci_put16(&w, d->k);
+    uvcci_put8(&w, d->in_count);
+    uvcci_put8(&w, d->out_count);
+    for (uint32_t i = 0; i < d->in_count; i++)
+        uvcci_put32(&w, d->in[i]);
+    for (uint32_t i = 0; i < d->out_count; i++)
+        uvcci_put32(&w, d->out[i]);
+    uvcci_put8(&w, d->flags);
+    uvcci_put8(&w, d->shift);
+    uvcci_put8(&w, d->truncation);
+    uvcci_put8(&w, d->lift);
+    assert(!w.bad);
+    uvcci_sha256_update(h, buf, w.len);
+}
+
+static void hash_io(uvcci_sha256 *h, const uvcc_io_desc *io) {
+    uint8_t buf[9];
+    uvcci_writer w = uvcci_writer_on(buf, sizeof buf);
+    uvcci_put32(&w, io->id);
+    uvcci_put32(&w, io->tensor);
+    uvcci_put8(&w, io->owner);
+    uvcci_sha256_update(h, buf, w.len);
+}
+
+/* H("UVCC_PROGRAM_V1" || LE32 part_bytes || LE32 tensors || LE32 entries || each tensor: LE32 rows, cols,
+ * in_buffer_of || U8 bits, scale, lifetime || each entry: LE32 inputs, ops, outputs || each input: LE32
+ * id, tensor || U8 owner || each op: LE16 opcode || U8 phase || LE16 k || U8 inputs, outputs || LE32 of
+ * each || U8 flags, shift, truncation, lift || each output as an input, owner 0). Names stay out. */
+static void hash_program(uvcc_program *p) {
+    static const char domain[] = "UVCC_PROGRAM_V1";
+    uint8_t buf[32];
+    uvcci_sha256 h;
+    uvcci_sha256_init(&h);
+    uvcci_sha256_update(&h, domain, sizeof domain - 1);
+    uvcci_writer w = uvcci_writer_on(buf, sizeof buf);
+    uvcci_put32(&w, UVCC_PART_BYTES);
+    uvcci_put32(&w, p->tensor_count);
+    uvcci_put32(&w, p->entry_count);
+    uvcci_sha256_update(&h, buf, w.len);
+    for (uint32_t i = 0; i < p->tensor_count; i++) {
+        const uvcc_tensor_desc *d = &p->tensors[i].desc;
+        w = uvcci_writer_on(buf, sizeof buf);
+        uvcci_put32(&w, d->rows);
+        uvcci_put32(&w, d->cols);
+        uvcci_put32(&w, d->in_buffer_of);
+        uvcci_put8(&w, d->bits);
+        uvcci_put8(&w, d->scale);
+        uvcci_put8(&w, d->lifetime);
+        uvcci_sha256_update(&h, buf, w.len);
+    }
+    for (uint32_t i = 0; i < p->entry_count; i++) {
+        const uvcci_entry *e = &p->entries[i];
+        w = uvcci_writer_on(buf, sizeof buf);
+        uvcci_put32(&w, e->input_count);
+        uvcci_put32(&w, e->user_count);
+        uvcci_put32(&w, e->output_count);
+        uvcci_sha256_update(&h, buf, w.len);
+        for (uint32_t j = 0; j < e->input_count; j++)
+            hash_io(&h, &e->inputs[j]);
+        for (uint32_t j = 0; j < e->user_count; j++)
+            hash_op(&h, &e->ops[e->input_count + j].desc);
+        for (uint32_t j = 0; j < e->output_count; j++)
+            hash_io(&h, &e->outputs[j]);
+    }
+    uvcci_sha256_final(&h, p->hash);
+}
+
+int uvcc_program_finish(uvcc_program *p, char *message, size_t message_cap) {
+    const uvcci_message m = {message, message_cap};
+    if (p == NULL)
+        return uvcci_fail(&m, UVCC_ERR_USAGE, "there is no program");
+    if (p->finished)
+        return uvcci_fail(&m, UVCC_ERR_STATE, "the program is finished already");
+    if (p->entry_count == 0)
+        return uvcci_fail(&m, UVCC_ERR_PROGRAM, "the program has no entry");
+    int err = 0;
+    for (uint32_t i = 0; i < p->tensor_count && err == 0; i++)
+        err = check_tensor(p, i, &m);
+    for (uint32_t i = 0; i < p->entry_count && err == 0; i++)
+        err = check_entry(p, i, &m);
+    for (uint32_t i = 0; i < p->entry_count && err == 0; i++)
+        err = build_tables(p, &p->entries[i], &m);
+    if (err != 0) {
+        drop_tables(p);
+        return err == UVCC_ERR_NOMEM ? uvcci_fail(&m, err, "out of memory") : err;
+    }
+    drop_user_ops(p);
+    hash_program(p);
+    p->finished = true;
+    return uvcci_fail(&m, 0, "%s", "");
+}
+
+/* ---- reading ---- */
+
+void uvcc_program_hash(const uvcc_program *p, uint8_t out[32]) { memcpy(out, p->hash, 32); }
+
+uint32_t uvcc_program_tensor_count(const uvcc_program *p) { return p->tensor_count; }
+
+const uvcc_tensor_desc *uvcc_program_tensor_at(const uvcc_program *p, uint32_t i) {
+    return i < p->tensor_count ? &p->tensors[i].desc : NULL;
+}
+
+int uvcc_program_find(const uvcc_program *p, const char *name) {
+    if (name == NULL)
+        return UVCC_ERR_NOT_FOUND;
+    uint32_t hash = hash_name(name);
+    for (uint32_t i = 0; i < p->tensor_count; i++)
+        if (p->tensors[i].name_hash == hash && strcmp(p->tensors[i].name, name) == 0)
+            return (int)i;
+    return UVCC_ERR_NOT_FOUND;
+}
+
+uint32_t uvcc_program_entry_count(const uvcc_program *p) { return p->entry_count; }
+
+const char *uvcc_program_entry_name(const uvcc_program *p, uint32_t entry) {
+    return entry < p->entry_count ? p->entries[entry].name : NULL;
+}
+
+int uvcc_program_find_entry(const uvcc_program *p, const char *name) {
+    for (uint32_t i = 0; name != NULL && i < p->entry_count; i++)
+        if (strcmp(p->entries[i].name, name) == 0)
+            return (int)i;
+    return UVCC_ERR_NOT_FOUND;
+}
+
+/* Tables are there once the program is finished; before that an entry looks empty. */
+static const uvcci_entry *entry_at(const uvcc_program *p, uint32_t entry) {
+    return p->finished && entry < p->entry_count ? &p->entries[entry] : NULL;
+}
+
+uint32_t uvcc_program_op_count(const uvcc_program *p, uint32_t entry) {
+    const uvcci_entry *e = entry_at(p, entry);
+    return e != NULL ? e->op_count : 0;
+}
+
+const uvcc_op_desc *uvcc_program_op_at(const uvcc_program *p, uint32_t entry, uint32_t i) {
+    return i < uvcc_program_op_count(p, entry) ? &p->entries[entry].ops[i].desc : NULL;
+}
+
+uint32_t uvcc_program_input_count(const uvcc_program *p, uint32_t entry) {
+    const uvcci_entry *e = entry_at(p, entry);
+    return e != NULL ? e->input_count : 0;
+}
+
+const uvcc_io_desc *uvcc_program_input_at(const uvcc_program *p, uint32_t entry, uint32_t i) {
+    return i < uvcc_program_input_count(p, entry) ? &p->entries[entry].inputs[i] : NULL;
+}
+
+uint32_t uvcc_program_output_count(const uvcc_program *p, uint32_t entry) {
+    const uvcci_entry *e = entry_at(p, entry);
+    return e != NULL ? e->output_count : 0;
+}
+
+const uvcc_io_desc *uvcc_program_output_at(const uvcc_program *p, uint32_t entry, uint32_t i) {
+    return i < uvcc_program_output_count(p, entry) ? &p->entries[entry].outputs[i] : NULL;
+}
+
+int uvcc_program_life(const uvcc_program *p, uint32_t entry, uint32_t buffer,
+                      uvcc_buffer_life *out) {
+    const uvcci_entry *e = entry_at(p, entry);
+    if (e == NULL || out == NULL || buffer >= p->tensor_count || p->tensors[buffer].buffer != buffer)
+        return UVCC_ERR_USAGE;
+    *out = e->life[buffer];
+    return 0;
+}
