@@ -1,0 +1,50 @@
+#!/bin/sh
+# install.sh BUILD SOURCE CC RUN: installs into a scratch DESTDIR, then does what a user of the
+# installed library does: takes the flags from pkg-config, compiles examples/embed.c against them,
+# shared and static, and runs it when RUN is 1. Every installed header must compile alone.
+set -eu
+export LC_ALL=C
+build=$1
+source=$2
+cc=$3
+run=$4
+[ "${UVCC_SANITIZED:-}" = 1 ] && { echo "the installed library needs no sanitizer: skipped"; exit 77; }
+
+dest=$(mktemp -d "$build/install-test.XXXXXX")
+trap 'rm -rf "$dest"' EXIT
+meson install -C "$build" --no-rebuild --quiet --destdir "$dest" >"$dest/log" 2>&1 ||
+    { cat "$dest/log"; exit 1; }
+
+pc=$(find "$dest" -name uvcc.pc)
+[ -n "$pc" ] || { echo "no uvcc.pc was installed"; exit 1; }
+prefix=$dest$(sed -n 's/^prefix=//p' "$pc")
+export PKG_CONFIG_PATH="${pc%/*}"
+flags() {
+    pkg-config --define-variable=prefix="$prefix" "$@" uvcc
+}
+libdir=$(flags --variable=libdir)
+includedir=$(flags --variable=includedir)
+
+# Exactly the public headers, and each stands alone.
+(cd "$source/include" && find uvcc -type f | sort) >"$dest/want"
+(cd "$includedir" && find uvcc -type f | sort) >"$dest/have"
+diff "$dest/want" "$dest/have" || { echo "the installed headers are not those of include/"; exit 1; }
+for header in $(grep '\.h$' "$dest/have"); do
+    printf '#include <%s>\nint embedder;\n' "$header" >"$dest/one.c"
+    # shellcheck disable=SC2046 # flags are words
+    $cc -std=c17 -Wall -Wextra -Wpedantic -Werror -fsyntax-only $(flags --cflags) "$dest/one.c"
+done
+
+# The shared library shows the public names and no others.
+nm -D --defined-only "$libdir/libuvcc.so" | awk '{ print $3 }' | grep -v '^uvcc_' >"$dest/extra" || true
+[ ! -s "$dest/extra" ] || { echo "libuvcc.so exports:"; sed 's/^/    /' "$dest/extra"; exit 1; }
+
+# shellcheck disable=SC2046
+$cc -std=c17 $(flags --cflags) "$source/examples/embed.c" -o "$dest/shared" $(flags --libs)
+# shellcheck disable=SC2046
+$cc -std=c17 $(flags --cflags) "$source/examples/embed.c" -o "$dest/static" \
+    $(flags --static --libs | sed 's/-luvcc\>/-l:libuvcc.a/')
+if [ "$run" = 1 ]; then
+    LD_LIBRARY_PATH=$libdir "$dest/shared"
+    "$dest/static"
+fi
