@@ -1,0 +1,261 @@
+/* session.h - the session's insides, shared by session.c (the public calls and the dispatch), step.c
+ * (agreement, step contexts, audit), ops.c (op state machines) and deal.c (keys dealt ahead).
+ *
+ * Data flow: link -> receive (ids, grammar, plan) -> [hash job] -> leaf -> accept -> op; op -> [job] ->
+ * leaf -> link. Two step contexts exist at most: the running step and the next one, whose keys are
+ * dealt while it waits. Everything that can fail for want of memory aborts the session with
+ * UVCC_ABORT_MEMORY; a session never goes on half changed. */
+#ifndef UVCCI_SESSION_H
+#define UVCCI_SESSION_H
+
+#include "arena.h"
+#include "jobs.h"
+#include "plan.h"
+#include "program.h"
+#include "proto/hello.h"
+#include "proto/optable.h"
+#include "proto/stepmsg.h"
+#include "proto/transcript.h"
+#include <uvcc/session.h>
+
+#define UVCCI_EVENTS_MAX 1024u
+
+typedef struct uvcci_step uvcci_step;
+typedef struct uvcci_run uvcci_run;
+
+/* A message that came, from whole to released. */
+typedef struct uvcci_rx {
+    struct uvcci_rx *next;
+    uvcci_run *run;
+    const uvcci_plan_round *round;
+    uint32_t part;
+    uint16_t b;
+    uint8_t peer;
+    uint8_t *data;
+    uint32_t len, msg_id;
+    uint64_t token;
+    uint8_t digest[32];
+    uvcc_task task;
+    uvcc_hash_item item;
+} uvcci_rx;
+
+/* A message being filled. */
+typedef struct uvcci_tx {
+    uvcc_link_msg *msg;
+    uint8_t dst;
+    uint16_t b;
+    uint32_t len;
+    uint8_t digest[32];
+} uvcci_tx;
+
+/* A leaf whose digest a job computes. */
+typedef struct uvcci_pending_leaf {
+    struct uvcci_pending_leaf *next;
+    uint8_t type, src, dst, component;
+    uint16_t round;
+    uint32_t q_count;
+    uint64_t id;
+    uint8_t digest[32];
+} uvcci_pending_leaf;
+
+typedef enum uvcci_stage {
+    UVCCI_STAGE_MASK, /* the local part; sends the first round */
+    UVCCI_STAGE_BIT,  /* after the opening: the masked comparison bit */
+    UVCCI_STAGE_LIFT, /* the edge's share of the result; sends the lift */
+    UVCCI_STAGE_LIFT2, /* second hop of a sequential lift */
+    UVCCI_STAGE_FINISH,
+    UVCCI_STAGE_DONE,
+} uvcci_stage;
+
+/* Messages and TLVs of one sending stage or deal. */
+typedef struct uvcci_batch_out {
+    uvcci_tx *tx;
+    uint32_t count;
+    uint8_t **hole[UVCCI_PLAN_VECS][2]; /* [vec][slot][block] */
+    uint8_t *digest_hole;
+} uvcci_batch_out;
+
+/* One op in one step. */
+struct uvcci_run {
+    uvcci_step *step;
+    const uvcci_op *op;
+    const uvcci_plan *plan;
+    uint32_t index;      /* program order */
+    uint32_t row0;       /* of the op table */
+    uint32_t ordinal, op_id;
+    uint32_t preds_left;
+    uint32_t depth;      /* rounds before this op, then with it */
+    uint8_t stage;       /* uvcci_stage */
+    bool job_out, started, deal_started, deal_done;
+    uvcci_plan_ids ids;
+    /* what comes: per round and peer (0: next, 1: previous party), bit q = part q */
+    uint64_t need[UVCCI_PLAN_ROUNDS][2], got[UVCCI_PLAN_ROUNDS][2];
+    uint64_t key_need[2], key_got[2];
+    uint64_t seen[UVCCI_PLAN_ROUNDS + 1][2]; /* begun, accepted or not; keys last */
+    uvcci_engine *engine[UVCCI_ID_SOURCES + 1]; /* per block, by id source */
+    const uint8_t **rx_at[UVCCI_PLAN_ROUNDS][UVCCI_PLAN_VECS][2]; /* [slot][block] */
+    const uint8_t *rx_digest;
+    uvcci_rx *held[UVCCI_PLAN_ROUNDS + 1]; /* accepted messages by round; keys last */
+    /* working memory */
+    uvcci_bump bump;
+    uvcc_task *tasks;
+    uint32_t task_count;
+    uvcci_batch_out out;
+    uvcci_pending_leaf *leaves;
+    uint64_t *z, *m, *d;
+    uint8_t *bits;
+    uint8_t *keys;
+    size_t key_bytes;
+    const uint8_t **key_at; /* [block] */
+    /* dealing */
+    uvcci_bump deal_bump;
+    uvcci_batch_out deal_out;
+    uint8_t *deal_buf;
+    size_t deal_bytes;
+    uvcci_pending_leaf *deal_leaves;
+};
+
+enum { UVCCI_KEYS_ROUND = UVCCI_PLAN_ROUNDS }; /* index of keys in seen[] and held[] */
+
+/* Step contexts: NONE -> AGREED_HERE (the host asked; STEP sent when allowed) -> RUNNING -> freed. */
+struct uvcci_step {
+    bool active, sent, agreed, running;
+    uint32_t number, entry_index;
+    const uvcci_entry *entry;
+    const uvcci_plan *plans;
+    uvcci_optable table;
+    uvcci_run *runs; /* program order */
+    uint32_t runs_done, deals_done, deal_next;
+    uint64_t *ready; /* bitmap of runs to look at */
+    uint32_t ready_words;
+    uint32_t depth;
+    uint8_t h_optable[32], h_shapes[32];
+    uvcci_step_msg msg;
+    uvcc_step_keys keys;
+    uint8_t salt[3][32]; /* leaf salts by peer's party; own entry unused */
+    uvcci_aes commit_key[2]; /* tag salt: NEXT, PREV */
+    uvcci_transcript *transcript;
+    uint64_t **input;  /* staged values by input index, WIRE pool */
+    int64_t **output;  /* opened values by output index, WIRE pool */
+    uint64_t leaves;
+    uvcci_bump bump;
+};
+
+/* A buffer of tensors: both components. */
+typedef struct uvcci_buffer {
+    uvcc_shares shares;
+    uint32_t uses_left; /* in the running step */
+} uvcci_buffer;
+
+typedef struct uvcci_peer {
+    uvcc_link *link;
+    bool bye;
+    /* STEP and AUDIT that came before we could use them, by step parity */
+    bool step_here[2], audit_here[2];
+    uvcci_step_msg step_msg[2];
+    uvcci_audit_msg_t audit[2];
+} uvcci_peer;
+
+typedef enum uvcci_session_state {
+    UVCCI_SESSION_NEW,
+    UVCCI_SESSION_LOADED,
+    UVCCI_SESSION_HELLO,
+    UVCCI_SESSION_READY,
+    UVCCI_SESSION_CLOSING,
+    UVCCI_SESSION_ABORTED,
+    UVCCI_SESSION_CLOSED,
+} uvcci_session_state;
+
+struct uvcc_session {
+    uvcc_config cfg;
+    uvcci_meter meter;
+    uvcc_allocator alloc; /* metered */
+    uvcci_session_state state;
+    uint64_t now;
+    uint8_t party;
+    uint8_t sid_rep[32], sid_sub[32];
+    uint64_t sid_tag;
+    uint8_t k_own_prk[32];
+    uint8_t sign_pk[32], sign_sk[64];
+    const uvcc_program *program;
+    uint8_t h_program[32];
+    uvcci_plan **plans; /* by entry */
+    uvcci_buffer *buffers; /* by owning tensor */
+    uvcci_hello hello;
+    bool keyed;
+    uint32_t run, step; /* first unfinished step */
+    uvcci_peer peer[3];
+    uvcci_jobs jobs;
+    uvcci_pool tensors, wire;
+    uvcci_step ctx[2]; /* by step parity */
+    bool tx_blocked;   /* someone waits for room in a link */
+    bool deal_waits;
+    uint16_t abort_reason;
+    bool close_wanted;
+    uint64_t close_deadline;
+    uvcc_event events[UVCCI_EVENTS_MAX];
+    uint32_t event_head, event_count;
+    uint8_t last_root[32];
+    bool have_root;
+    uvcc_session_stats stats;
+    uint32_t poll_peer; /* fairness of poll_transmit */
+    uvcci_rx *rx_pending; /* received, hash job out */
+    /* opened outputs of the last finished step */
+    int64_t **last_output;
+    uint32_t last_output_step, last_output_entry;
+};
+
+static inline uint8_t uvcci_next_party(const uvcc_session *s) { return (uint8_t)((s->party + 1u) % 3u); }
+static inline uint8_t uvcci_prev_party(const uvcc_session *s) { return (uint8_t)((s->party + 2u) % 3u); }
+/* 0: the next party, 1: the one before. */
+static inline unsigned uvcci_side(const uvcc_session *s, uint8_t peer) {
+    return peer == uvcci_next_party(s) ? 0 : 1;
+}
+
+/* session.c */
+void uvcci_log(const uvcc_session *s, uvcc_log_level level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void uvcci_abort(uvcc_session *s, uint16_t reason, const char *text);
+bool uvcci_failed(const uvcc_session *s);
+void uvcci_event_push(uvcc_session *s, const uvcc_event *e);
+/* Sends a finished message with its chunk ids. */
+void uvcci_send(uvcc_session *s, uint8_t dst, uvcc_link_msg *msg, uint8_t kind, uint32_t len,
+                uint32_t step, uint32_t op_id, uint64_t order);
+
+/* step.c */
+int uvcci_step_open(uvcc_session *s, uint32_t step, uint32_t entry);
+void uvcci_step_free(uvcc_session *s, uvcci_step *st);
+void uvcci_step_on_step(uvcc_session *s, uint8_t peer, const uint8_t *data, uint32_t len);
+void uvcci_step_on_audit(uvcc_session *s, uint8_t peer, const uint8_t *data, uint32_t len);
+/* Sends what is due, starts and finishes steps. True if anything changed. */
+bool uvcci_step_advance(uvcc_session *s);
+void uvcci_leaf(uvcc_session *s, uvcci_step *st, uint32_t row, const uint8_t *leaf, size_t len);
+uvcci_step *uvcci_step_of(uvcc_session *s, uint32_t step);
+
+/* ops.c */
+void uvcci_run_wake(uvcci_run *r);
+/* Runs every op that can go on. True if anything changed. */
+bool uvcci_ops_advance(uvcc_session *s);
+void uvcci_op_job_done(uvcc_session *s, uvcci_run *r);
+/* A batch came: checks it against the plan. UVCC_ABORT_NONE, or the reason to abort. */
+uint16_t uvcci_op_receive(uvcc_session *s, uint8_t peer, const uvcc_link_rx *m);
+void uvcci_op_rx_hashed(uvcc_session *s, uvcci_rx *rx);
+void uvcci_run_free(uvcc_session *s, uvcci_run *r);
+/* Shared by ops and deals: messages of a round with their holes. 0, UVCC_ERR_AGAIN (no room in a link,
+ * nothing kept) or UVCC_ERR_NOMEM. */
+int uvcci_batch_open(uvcc_session *s, uvcci_run *r, const uvcci_plan_round *round, uvcci_bump *bump,
+                     uvcci_batch_out *out);
+void uvcci_batch_drop(uvcc_session *s, uvcci_batch_out *out);
+/* A pending leaf on a list, in bump memory; NULL without memory. */
+uvcci_pending_leaf *uvcci_leaf_later(uvcci_bump *bump, uvcci_pending_leaf **list, uint8_t type);
+void uvcci_leaves_write(uvcc_session *s, uvcci_run *r, uvcci_pending_leaf *list);
+
+/* deal.c */
+bool uvcci_deal_advance(uvcc_session *s);
+void uvcci_deal_job_done(uvcc_session *s, uvcci_run *r);
+/* Bytes of all key streams of one block set; shared with ops.c: offsets of this op's key streams from
+ * `dealer` to `to`, sorted by fss id. Returns the total. at[block] is SIZE_MAX where there is none. */
+size_t uvcci_key_offsets(const uvcci_run *r, uint8_t dealer, uint8_t to, uvcci_bump *bump,
+                         size_t **at);
+
+#endif
