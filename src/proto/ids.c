@@ -1,9 +1,9 @@
 /* ids.c - the identifiers and keys of wire.md 1 and protocols.md 2.
  *
- * Stateless. An identifier is the front of SHA-256 over a label and fixed-width little-endian fields,
- * gathered in a small buffer; a key is HKDF over an info string built the same way. No field comes
- * from a peer unchecked and none has variable width, so no buffer can overflow: the writers' `bad`
- * flag is an assertion. */
+ * Stateless. An identifier is the front of SHA-256 over a label and fixed-width little-endian
+ * fields, gathered in a small buffer; a key is HKDF over an info string built the same way. No
+ * field comes from a peer unchecked and none has variable width, so no buffer can overflow: the
+ * writers' `bad` flag is an assertion. */
 #include "ids.h"
 
 #include <assert.h>
@@ -12,7 +12,8 @@
 
 #include "bytes.h"
 
-/* The longest input is that of a RESHARE_BATCH's message id: 26 bytes of label, sid_sub, 10 more. */
+/* The longest input is that of a RESHARE_BATCH's message id: 26 bytes of label, sid_sub, 10 more.
+ */
 #define BUF_BYTES 68u
 
 typedef struct input {

@@ -5,8 +5,8 @@
  * function of the set of rows, so all parties get the same table.
  *
  * Invariants after a successful build: rows ascend strictly, b is dense per op, op ids are distinct
- * and non-zero, and index holds exactly them. The index probes linearly and is at most half full, so
- * every search ends. */
+ * and non-zero, and index holds exactly them. The index probes linearly and is at most half full,
+ * so every search ends. */
 #include "optable.h"
 
 #include <assert.h>
@@ -81,8 +81,7 @@ static int give_id(uvcci_optable *t, uint32_t i, const uint8_t sid_sub[32], uint
     uvcci_oprow *row = &t->rows[i];
     for (uint32_t attempt = 0; attempt <= UINT16_MAX; attempt++) {
         row->attempt = (uint16_t)attempt;
-        row->op_id =
-            uvcci_op_id(sid_sub, step, row->phase, row->mb, row->k, row->b, row->attempt);
+        row->op_id = uvcci_op_id(sid_sub, step, row->phase, row->mb, row->k, row->b, row->attempt);
         if (row->op_id == 0)
             continue;
         uint32_t slot = slot_of(t, row->op_id);

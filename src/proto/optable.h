@@ -23,7 +23,9 @@ typedef struct uvcci_optable {
 /* rows come in with phase, mb, k, b in any order, b dense from 0 per op, no duplicates (else
  * UVCC_ERR_USAGE); they are sorted, numbered and given ids. `veto` (may be NULL) may refuse an id
  * (return true), which raises the attempt: the session uses it for collisions of fss or stream ids
- * inside one op, tests use it to force collisions.  */
+ * inside one op, tests use it to force collisions. UVCC_ERR_USAGE also for an index_cap that is no
+ * power of two or too small, UVCC_ERR_LIMIT when a row ran out of attempts. After a failure rows and
+ * index are in no useful order and must not be searched. */
 int uvcci_optable_build(uvcci_optable *t, const uint8_t sid_sub[32], uint32_t step,
                         bool (*veto)(void *user, const uvcci_oprow *row), void *user);
 /* Row of op_id, or NULL. */

@@ -6,7 +6,7 @@
 #include "ids.h"
 
 /* A stage is one byte and a microbatch two wherever ids are made of them. */
-#define MAX_STAGES 256u
+#define MAX_STAGES       256u
 #define MAX_MICROBATCHES 65536u
 
 int uvcci_sched_order(uint32_t stage, uint32_t stages, uint32_t microbatches, uint32_t ahead,

@@ -1,7 +1,7 @@
 /* stepmsg.c - codecs of STEP, AUDIT and BYE.
  *
- * Stateless. A decoder checks the whole payload's length first, from the count that it holds where it
- * has one, so no read after that can fail and nothing is written before. */
+ * Stateless. A decoder checks the whole payload's length first, from the count that it holds where
+ * it has one, so no read after that can fail and nothing is written before. */
 #include "stepmsg.h"
 
 #include <uvcc/types.h>
@@ -9,7 +9,9 @@
 #include "bytes.h"
 #include "crypto.h"
 
-static int end_encode(const uvcci_writer *w) { return w->bad ? UVCC_ERR_USAGE : (int)w->len; }
+static int end_encode(const uvcci_writer *w) {
+    return w->bad ? UVCC_ERR_USAGE : (int)w->len;
+}
 
 static void put_shape(uvcci_writer *w, const uvcci_shape *s) {
     uvcci_put32(w, s->id);

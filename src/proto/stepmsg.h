@@ -8,14 +8,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define UVCCI_SHAPES_MAX 64u
-#define UVCCI_SHAPE_BYTES 12u
+#define UVCCI_SHAPES_MAX     64u
+#define UVCCI_SHAPE_BYTES    12u
 #define UVCCI_STEP_MIN_BYTES (4u + 32u + 32u + 2u)
 #define UVCCI_STEP_MAX_BYTES (UVCCI_STEP_MIN_BYTES + UVCCI_SHAPES_MAX * UVCCI_SHAPE_BYTES)
-#define UVCCI_AUDIT_BYTES (1u + 4u + 32u + 64u)
-#define UVCCI_BYE_BYTES 2u
+#define UVCCI_AUDIT_BYTES    (1u + 4u + 32u + 64u)
+#define UVCCI_BYE_BYTES      2u
 
-/* Public shape of one input tensor of a step; what id, rows and cols may be is the session's rule. */
+/* Public shape of one input tensor of a step; what id, rows and cols may be is the session's rule.
+ */
 typedef struct uvcci_shape {
     uint32_t id, rows, cols;
 } uvcci_shape;

@@ -1,10 +1,11 @@
 /* transcript.c - the leaves of one worker's step and their Merkle root (wire.md 4).
  *
  * Leaf bytes go into a chain of chunks, never moved; an entry per leaf points at them. States: open
- * (after new, add, reset) and rooted (after root): in the latter the entries stand in canonical order
- * and `tree` holds all levels, leaf hashes first, each level directly behind the one below.
- * Entries and tree double when they are full, so an add costs O(1) amortised; sorting is a bottom-up
- * merge sort, which finds leaves that came in order cheap. reset keeps the memory for the next step. */
+ * (after new, add, reset) and rooted (after root): in the latter the entries stand in canonical
+ * order and `tree` holds all levels, leaf hashes first, each level directly behind the one below.
+ * Entries and tree double when they are full, so an add costs O(1) amortised; sorting is a
+ * bottom-up merge sort, which finds leaves that came in order cheap. reset keeps the memory for the
+ * next step. */
 #include "transcript.h"
 
 #include <assert.h>
@@ -12,7 +13,7 @@
 
 #include "bytes.h"
 
-#define CHUNK_BYTES (64u << 10)
+#define CHUNK_BYTES   (64u << 10)
 #define FIRST_ENTRIES 256u
 
 typedef struct chunk {
@@ -37,9 +38,11 @@ struct uvcci_transcript {
     bool rooted;
 };
 
-/* A binary tree over n leaves has fewer than 2n nodes, and each of its at most 32 levels may round up
- * by one. Merge sort borrows the same memory before it is hashed into. */
-static size_t tree_nodes(uint32_t cap) { return 2 * (size_t)cap + 32; }
+/* A binary tree over n leaves has fewer than 2n nodes, and each of its at most 32 levels may round
+ * up by one. Merge sort borrows the same memory before it is hashed into. */
+static size_t tree_nodes(uint32_t cap) {
+    return 2 * (size_t)cap + 32;
+}
 
 static void *take(const uvcc_allocator *al, size_t count, size_t size) {
     if (count > SIZE_MAX / size)
@@ -144,7 +147,9 @@ int uvcci_transcript_add(uvcci_transcript *t, uint32_t row, const uint8_t *leaf,
     return 0;
 }
 
-uint32_t uvcci_transcript_count(const uvcci_transcript *t) { return t->count; }
+uint32_t uvcci_transcript_count(const uvcci_transcript *t) {
+    return t->count;
+}
 
 void uvcci_transcript_reset(uvcci_transcript *t) {
     t->count = 0;
@@ -193,7 +198,9 @@ static void hash_node(const uint8_t left[32], const uint8_t right[32], uint8_t o
     uvcci_sha256_once(buf, sizeof buf, out);
 }
 
-static uint32_t parents_of(uint32_t n) { return n / 2 + (n & 1u); }
+static uint32_t parents_of(uint32_t n) {
+    return n / 2 + (n & 1u);
+}
 
 /* The level above n >= 2 nodes. `up` may be `level` itself: node i is read before it is written. */
 static void hash_level(uint8_t (*up)[32], uint8_t (*level)[32], uint32_t n) {
@@ -256,7 +263,9 @@ int uvcci_transcript_leaf(const uvcci_transcript *t, uint32_t i, uint32_t *row,
 }
 
 /* Whether node i of a level of n has a sibling: all but a last odd node. */
-static bool has_sibling(uint32_t i, uint32_t n) { return (i ^ 1u) < n; }
+static bool has_sibling(uint32_t i, uint32_t n) {
+    return (i ^ 1u) < n;
+}
 
 int uvcci_transcript_prove(const uvcci_transcript *t, uint32_t i, uint8_t siblings[32][32],
                            uint32_t *n_out) {

@@ -2,6 +2,7 @@
 
 #include <uvcc/frame.h>
 
+#include "proto/bytes.h"
 #include "proto/ids.h"
 
 static void sid_of(const json_t *o, const char *key, uint8_t out[32]) {
@@ -10,10 +11,18 @@ static void sid_of(const json_t *o, const char *key, uint8_t out[32]) {
 static uint32_t u32_of(const json_t *o, const char *key) {
     return (uint32_t)test_hex64(test_str(o, key));
 }
-static uint64_t u64_of(const json_t *o, const char *key) { return test_hex64(test_str(o, key)); }
-static uint8_t u8(const json_t *o, const char *key) { return (uint8_t)test_u64(o, key); }
-static uint16_t u16(const json_t *o, const char *key) { return (uint16_t)test_u64(o, key); }
-static uint32_t u32(const json_t *o, const char *key) { return (uint32_t)test_u64(o, key); }
+static uint64_t u64_of(const json_t *o, const char *key) {
+    return test_hex64(test_str(o, key));
+}
+static uint8_t u8(const json_t *o, const char *key) {
+    return (uint8_t)test_u64(o, key);
+}
+static uint16_t u16(const json_t *o, const char *key) {
+    return (uint16_t)test_u64(o, key);
+}
+static uint32_t u32(const json_t *o, const char *key) {
+    return (uint32_t)test_u64(o, key);
+}
 
 /* An array of the vectors that must not be empty. */
 static const json_t *rows(const json_t *o, const char *key) {
@@ -91,14 +100,14 @@ static void vectors_of_ids(void **state) {
     json_t *o;
     json_array_foreach(rows(v, "op_id"), i, o) {
         sid_of(o, "sid_sub", sub);
-        assert_int_equal(uvcci_op_id(sub, u32(o, "step"), u8(o, "phase"), u16(o, "mb"),
-                                     u16(o, "k"), u16(o, "batch"), u16(o, "attempt")),
+        assert_int_equal(uvcci_op_id(sub, u32(o, "step"), u8(o, "phase"), u16(o, "mb"), u16(o, "k"),
+                                     u16(o, "batch"), u16(o, "attempt")),
                          u32_of(o, "u32"));
     }
     json_array_foreach(rows(v, "fss_id"), i, o) {
         sid_of(o, "sid_sub", sub);
-        uint64_t id = uvcci_fss_id(sub, u32(o, "step"), u32_of(o, "op_id"), u16(o, "call"),
-                                   u32(o, "block"));
+        uint64_t id =
+            uvcci_fss_id(sub, u32(o, "step"), u32_of(o, "op_id"), u16(o, "call"), u32(o, "block"));
         assert_true(id == u64_of(o, "u64"));
         assert_int_equal(uvcci_edge(id), test_u64(o, "edge"));
     }
@@ -124,6 +133,22 @@ static void vectors_of_ids(void **state) {
     }
     assert_int_equal(kinds_seen, 0x7F4); /* 0x62 and 0x64..0x6A: every reliable kind */
     json_decref(v);
+}
+
+/* The vectors re-salt only a batch above 0; a first batch gives both fields as well. */
+static void attempt_of_a_first_batch(void **state) {
+    (void)state;
+    uint8_t in[12 + 32 + 13] = "UVCC_OPID_V1", sub[32], hash[32];
+    static const uint8_t fields[] = {9, 0, 0, 0, 1, 3, 0, 5, 1, 0, 0, 2, 0};
+    memset(sub, 0xAB, 32);
+    memcpy(in + 12, sub, 32);
+    memcpy(in + 44, fields, sizeof fields);
+    uvcci_sha256_once(in, sizeof in, hash);
+    assert_int_equal(uvcci_op_id(sub, 9, 1, 3, 0x105, 0, 2), uvcci_ld32(hash));
+    in[53] = 2;
+    in[55] = 0;
+    uvcci_sha256_once(in, sizeof in, hash);
+    assert_int_equal(uvcci_op_id(sub, 9, 1, 3, 0x105, 2, 0), uvcci_ld32(hash));
 }
 
 /* Kinds without message ids have none, whatever their number. */
@@ -201,8 +226,8 @@ static void vectors_of_keys(void **state) {
 static void control_key(void **state) {
     (void)state;
     uint8_t prk[32] = {9}, want[32], got[32];
-    static const uint8_t info[] = {'u', 'v', 'c', 'c', '/', 'c', 't', 'l',
-                                   0,   0x44, 0x33, 0x22, 0x11, 2, 1};
+    static const uint8_t info[] = {'u', 'v',  'c',  'c',  '/',  'c', 't', 'l',
+                                   0,   0x44, 0x33, 0x22, 0x11, 2,   1};
     assert_int_equal(uvcci_hkdf_expand(prk, info, sizeof info, want, 32), 0);
     uvcci_derive_ctl_key(prk, 0x11223344, 2, 1, got);
     assert_memory_equal(got, want, 32);
@@ -212,6 +237,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(vectors_of_sids),
         cmocka_unit_test(vectors_of_ids),
+        cmocka_unit_test(attempt_of_a_first_batch),
         cmocka_unit_test(other_kinds_have_no_msg_id),
         cmocka_unit_test(names_are_hashed),
         cmocka_unit_test(vectors_of_keys),

@@ -77,9 +77,9 @@ static void outside_is_refused(void **state) {
                          UVCC_ERR_USAGE);
     }
     assert_int_equal(rank, 99);
-    assert_int_equal(uvcci_topology_group(&r8s4t2, (uvcci_group)3, (uvcci_coord){0, 0, 0}, members,
-                                          8),
-                     UVCC_ERR_USAGE);
+    assert_int_equal(
+        uvcci_topology_group(&r8s4t2, (uvcci_group)3, (uvcci_coord){0, 0, 0}, members, 8),
+        UVCC_ERR_USAGE);
 }
 
 static void sizes(void **state) {
