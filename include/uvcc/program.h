@@ -61,7 +61,8 @@ typedef struct uvcc_op_desc {
     uint8_t in_count, out_count;
     uint32_t in[UVCC_OP_MAX_IN], out[UVCC_OP_MAX_OUT]; /**< tensor indices */
     uint8_t flags;
-    uint8_t shift;      /**< truncation or shift, bits */
+    uint8_t shift;      /**< truncation or shift, bits. ADD, SUB: the second input counts 2^-shift of
+                             its value (a step size); integers are added as they are */
     uint8_t truncation; /**< uvcc_truncation */
     uint8_t lift;       /**< uvcc_lift_kind of <uvcc/compute.h>, 0: parallel */
 } uvcc_op_desc;

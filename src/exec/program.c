@@ -365,14 +365,15 @@ static int check_elem_mul(const op_check *c) {
     return err;
 }
 
-/* ADD, SUB, BIAS_ADD: one bit more than the wider input. */
+/* ADD, SUB, BIAS_ADD: one bit more than the wider input. With a shift the second input counts 2^-shift
+ * of its value: its integer stands at a scale finer by that. */
 static int check_sum(const op_check *c) {
     const uvcc_tensor_desc *a = c->in[0], *b = c->in[1], *z = c->out[0];
     int err = want_shape(c, b, c->d->opcode == UVCC_OP_BIAS_ADD ? 1 : a->rows, a->cols);
     if (err == 0)
         err = want_shape(c, z, a->rows, a->cols);
     if (err == 0)
-        err = want_scale(c, b, a->scale);
+        err = want_scale(c, b, a->scale - c->d->shift);
     if (err == 0)
         err = want_scale(c, z, a->scale);
     if (err == 0)
@@ -495,7 +496,8 @@ static int check_fields(const op_check *c, bool implemented) {
     const uvcc_op_desc *d = c->d;
     const int bad = UVCC_ERR_PROGRAM;
     bool product = d->opcode == UVCC_OP_GEMM_SS || d->opcode == UVCC_OP_ELEM_MUL;
-    bool shifts = product || d->opcode == UVCC_OP_TRUNCATE || d->opcode == UVCC_OP_SHIFT_LEFT;
+    bool shifts = product || d->opcode == UVCC_OP_TRUNCATE || d->opcode == UVCC_OP_SHIFT_LEFT ||
+                  d->opcode == UVCC_OP_ADD || d->opcode == UVCC_OP_SUB;
     unsigned flags =
         d->opcode == UVCC_OP_GEMM_SS || !implemented ? UVCC_OP_TRANS_A | UVCC_OP_TRANS_B : 0;
     if (d->flags & ~flags)
