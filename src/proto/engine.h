@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <uvcc/blv1.h>
+
 /* Role of a party on an edge e: HEAD = P_e, TAIL = P_(e+1), OTHER = P_(e+2). Protocols without an
  * edge use a fixed one: RESHARE and OPEN_ALL edge 0, INPUT the owner, OPEN_ONE the receiver. */
 typedef enum uvcci_role { UVCCI_HEAD = 0, UVCCI_TAIL = 1, UVCCI_OTHER = 2 } uvcci_role;
@@ -51,15 +53,14 @@ typedef struct uvcci_engine {
     uint8_t local;     /* local share ready */
     uint8_t may_send;  /* flows whose bytes may be built now and were not taken yet */
     uint8_t sent, got;
-    uint8_t parts_left; /* unused by most: DIGEST and OPEN_VEC of one flow count apart */
-    uint8_t done;
 } uvcci_engine;
 
 void uvcci_engine_init(uvcci_engine *e, uvcci_protocol p, uvcci_role role);
 /* The local share is ready. UVCC_ERR_STATE the second time. */
 int uvcci_engine_local(uvcci_engine *e);
 /* A TLV of type `tlv` from role `from` in `hop` came: UVCC_ERR_PROTOCOL if this party expects no such
- * flow or has it already. */
+ * flow or has it already. A flow whose bytes span several TLVs (KEY_BLOB) is one call, when its last
+ * byte is here. It may come before the local share. */
 int uvcci_engine_receive(uvcci_engine *e, uvcci_role from, unsigned hop, uint8_t tlv);
 /* Takes the mask of flows to send now (each flow is handed out once). */
 uint8_t uvcci_engine_take_sends(uvcci_engine *e);
