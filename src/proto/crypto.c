@@ -20,15 +20,21 @@
 _Static_assert(sizeof(SHA256_CTX) <= sizeof(uvcci_sha256), "uvcci_sha256 holds a SHA256_CTX");
 _Static_assert(_Alignof(SHA256_CTX) <= _Alignof(uvcci_sha256), "and is aligned like one");
 
-static SHA256_CTX *sha_ctx(uvcci_sha256 *h) { return (SHA256_CTX *)(void *)h->opaque; }
+static SHA256_CTX *sha_ctx(uvcci_sha256 *h) {
+    return (SHA256_CTX *)(void *)h->opaque;
+}
 
-void uvcci_sha256_init(uvcci_sha256 *h) { SHA256_Init(sha_ctx(h)); }
+void uvcci_sha256_init(uvcci_sha256 *h) {
+    SHA256_Init(sha_ctx(h));
+}
 
 void uvcci_sha256_update(uvcci_sha256 *h, const void *data, size_t len) {
     SHA256_Update(sha_ctx(h), data, len);
 }
 
-void uvcci_sha256_final(uvcci_sha256 *h, uint8_t out[32]) { SHA256_Final(out, sha_ctx(h)); }
+void uvcci_sha256_final(uvcci_sha256 *h, uint8_t out[32]) {
+    SHA256_Final(out, sha_ctx(h));
+}
 
 void uvcci_sha256_once(const void *data, size_t len, uint8_t out[32]) {
     uvcci_sha256 h;
@@ -112,11 +118,17 @@ int uvcci_hkdf_expand(const uint8_t prk[32], const void *info, size_t info_len, 
 /* --- Sealing ---------------------------------------------------------------------------------- */
 
 /* EVP counts in int, and libsodium aborts the process above 256 GiB. No frame comes near. */
-#define AEAD_MAX_BYTES ((size_t)INT_MAX - UVCCI_TAG_BYTES)
+#define AEAD_MAX_BYTES ((size_t)INT_MAX)
 
 static void frame_nonce(uint64_t seq, uint8_t nonce[12]) {
     uvcci_st32(nonce, 0);
     uvcci_st64(nonce + 4, seq);
+}
+
+/* Lets libsodium pick the vector code of this CPU: once per process, then only a lock. It must come
+ * before the first use on any thread, so every way into its ciphers passes here. */
+static bool sodium_ready(void) {
+    return sodium_init() >= 0;
 }
 
 static EVP_CIPHER_CTX *gcm_new(const uint8_t key[32], int encrypt) {
@@ -138,24 +150,24 @@ static bool gcm_run(EVP_CIPHER_CTX *c, const uint8_t nonce[12], const void *ad, 
 }
 
 static int gcm_seal(EVP_CIPHER_CTX *c, const uint8_t nonce[12], const void *ad, size_t ad_len,
-                    const void *in, size_t len, uint8_t *out) {
+                    const void *in, size_t len, void *out, uint8_t tag[16]) {
     uint8_t none[1]; /* GCM has no last partial block to write */
     int n;
     if (gcm_run(c, nonce, ad, ad_len, in, len, out) && EVP_CipherFinal_ex(c, none, &n) == 1 &&
-        EVP_CIPHER_CTX_ctrl(c, EVP_CTRL_AEAD_GET_TAG, UVCCI_TAG_BYTES, out + len) == 1)
+        EVP_CIPHER_CTX_ctrl(c, EVP_CTRL_AEAD_GET_TAG, UVCCI_TAG_BYTES, tag) == 1)
         return 0;
     uvcci_wipe(out, len); /* in place, it may be plaintext still */
     return UVCC_ERR_CRYPTO;
 }
 
 static int gcm_open(EVP_CIPHER_CTX *c, const uint8_t nonce[12], const void *ad, size_t ad_len,
-                    const uint8_t *in, size_t len, void *out) {
-    uint8_t tag[UVCCI_TAG_BYTES], none[1];
+                    const void *in, size_t len, const uint8_t tag[16], void *out) {
+    uint8_t expected[UVCCI_TAG_BYTES], none[1];
     int n;
-    memcpy(tag, in + len, sizeof tag);
+    memcpy(expected, tag, sizeof expected); /* the control call takes no const */
     int err = UVCC_ERR_CRYPTO;
     if (gcm_run(c, nonce, ad, ad_len, in, len, out) &&
-        EVP_CIPHER_CTX_ctrl(c, EVP_CTRL_AEAD_SET_TAG, sizeof tag, tag) == 1)
+        EVP_CIPHER_CTX_ctrl(c, EVP_CTRL_AEAD_SET_TAG, UVCCI_TAG_BYTES, expected) == 1)
         err = EVP_CipherFinal_ex(c, none, &n) == 1 ? 0 : UVCC_ERR_AUTH;
     if (err != 0)
         uvcci_wipe(out, len); /* GCM decrypts before it knows */
@@ -166,7 +178,7 @@ int uvcci_aead_init(uvcci_aead *a, uint8_t suite, const uint8_t key[32]) {
     uvcci_aead made = {.suite = suite};
     switch (suite) {
     case UVCCI_SUITE_CHACHA20_POLY1305:
-        if (sodium_init() < 0) /* picks the vector code of this CPU; idempotent */
+        if (!sodium_ready())
             return UVCC_ERR_CRYPTO;
         memcpy(made.key, key, sizeof made.key);
         break;
@@ -193,31 +205,30 @@ void uvcci_aead_free(uvcci_aead *a) {
 }
 
 int uvcci_aead_seal(uvcci_aead *a, uint64_t seq, const void *ad, size_t ad_len, const void *in,
-                    size_t len, void *out) {
+                    size_t len, void *out, uint8_t tag[16]) {
     if (len > AEAD_MAX_BYTES || ad_len > AEAD_MAX_BYTES)
         return UVCC_ERR_USAGE;
     uint8_t nonce[12];
     frame_nonce(seq, nonce);
     if (a->suite == UVCCI_SUITE_AES256_GCM)
-        return gcm_seal(a->enc, nonce, ad, ad_len, in, len, out);
+        return gcm_seal(a->enc, nonce, ad, ad_len, in, len, out, tag);
     assert(a->suite == UVCCI_SUITE_CHACHA20_POLY1305);
-    crypto_aead_chacha20poly1305_ietf_encrypt(out, NULL, in, len, ad, ad_len, NULL, nonce, a->key);
+    crypto_aead_chacha20poly1305_ietf_encrypt_detached(out, tag, NULL, in, len, ad, ad_len, NULL,
+                                                       nonce, a->key);
     return 0;
 }
 
 int uvcci_aead_open(uvcci_aead *a, uint64_t seq, const void *ad, size_t ad_len, const void *in,
-                    size_t len, void *out) {
+                    size_t len, const uint8_t tag[16], void *out) {
     if (len > AEAD_MAX_BYTES || ad_len > AEAD_MAX_BYTES)
         return UVCC_ERR_USAGE;
-    if (len < UVCCI_TAG_BYTES)
-        return UVCC_ERR_AUTH;
     uint8_t nonce[12];
     frame_nonce(seq, nonce);
     if (a->suite == UVCCI_SUITE_AES256_GCM)
-        return gcm_open(a->dec, nonce, ad, ad_len, in, len - UVCCI_TAG_BYTES, out);
+        return gcm_open(a->dec, nonce, ad, ad_len, in, len, tag, out);
     assert(a->suite == UVCCI_SUITE_CHACHA20_POLY1305);
-    int r = crypto_aead_chacha20poly1305_ietf_decrypt(out, NULL, NULL, in, len, ad, ad_len, nonce,
-                                                      a->key);
+    int r = crypto_aead_chacha20poly1305_ietf_decrypt_detached(out, NULL, in, len, tag, ad, ad_len,
+                                                               nonce, a->key);
     return r == 0 ? 0 : UVCC_ERR_AUTH;
 }
 
@@ -225,6 +236,8 @@ int uvcci_xaead_seal(const uint8_t key[32], const uint8_t nonce[24], const void 
                      const void *in, size_t len, void *out) {
     if (len > AEAD_MAX_BYTES || ad_len > AEAD_MAX_BYTES)
         return UVCC_ERR_USAGE;
+    if (!sodium_ready())
+        return UVCC_ERR_CRYPTO;
     crypto_aead_xchacha20poly1305_ietf_encrypt(out, NULL, in, len, ad, ad_len, NULL, nonce, key);
     return 0;
 }
@@ -235,6 +248,8 @@ int uvcci_xaead_open(const uint8_t key[32], const uint8_t nonce[24], const void 
         return UVCC_ERR_USAGE;
     if (len < UVCCI_TAG_BYTES)
         return UVCC_ERR_AUTH;
+    if (!sodium_ready())
+        return UVCC_ERR_CRYPTO;
     int r = crypto_aead_xchacha20poly1305_ietf_decrypt(out, NULL, NULL, in, len, ad, ad_len, nonce,
                                                        key);
     return r == 0 ? 0 : UVCC_ERR_AUTH;
@@ -258,4 +273,6 @@ bool uvcci_ct_equal(const void *a, const void *b, size_t len) {
     return sodium_memcmp(a, b, len) == 0;
 }
 
-void uvcci_wipe(void *p, size_t len) { sodium_memzero(p, len); }
+void uvcci_wipe(void *p, size_t len) {
+    sodium_memzero(p, len);
+}

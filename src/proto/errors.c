@@ -29,4 +29,6 @@ const char *uvcc_error_name(int error) {
     }
 }
 
-const char *uvcc_version(void) { return UVCC_VERSION; }
+const char *uvcc_version(void) {
+    return UVCC_VERSION;
+}

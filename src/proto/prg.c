@@ -1,2 +1,77 @@
-/* prg.c - to be written */
-typedef int uvcci_not_yet;
+/* prg.c - words of a PRG stream, written, added or subtracted at any place.
+ *
+ * State: none. Two words make a block, so a range may begin and end in the middle of one. fill()
+ * encrypts whole blocks straight into `out`; add() and sub() pass through a buffer that stays in
+ * the first-level cache and is wiped, because the words are pads of secrets. */
+#include "prg.h"
+
+#include <assert.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "bytes.h"
+#include "crypto.h"
+
+#define LANE_SHIFT  40
+#define LANE_BLOCKS ((uint64_t)1 << LANE_SHIFT)
+
+enum { BUFFER_WORDS = 512 };
+
+/* Blocks that hold the words from `first` on. */
+static void blocks(const uvcci_aes *key, uvcci_prg_at at, uint64_t first, uint64_t *out, size_t n) {
+    assert(n == 0 || (first / 2 < LANE_BLOCKS && n <= LANE_BLOCKS - first / 2));
+    uint8_t prefix[10];
+    uvcci_st32(prefix, at.ordinal);
+    uvcci_st16(prefix + 4, at.call);
+    uvcci_st32(prefix + 6, at.block);
+    const uint64_t counter = (uint64_t)at.lane << LANE_SHIFT | first / 2;
+    uvcci_aes_ctr48(key, prefix, counter, (uint8_t *)out, n);
+}
+
+void uvcci_prg_fill(const uvcci_aes *key, uvcci_prg_at at, uint64_t first, uint64_t *out,
+                    size_t count) {
+    uint64_t pair[2] = {0};
+    if (first % 2 != 0 && count != 0) {
+        blocks(key, at, first, pair, 1);
+        *out++ = pair[1];
+        first++;
+        count--;
+    }
+    blocks(key, at, first, out, count / 2);
+    if (count % 2 != 0) {
+        blocks(key, at, first + count - 1, pair, 1);
+        out[count - 1] = pair[0];
+    }
+    uvcci_wipe(pair, sizeof pair);
+}
+
+static inline void accumulate(const uvcci_aes *key, uvcci_prg_at at, uint64_t first, uint64_t *out,
+                              size_t count, bool negate) {
+    uint64_t buf[BUFFER_WORDS];
+    size_t used = 0;
+    while (count != 0) {
+        const size_t skip = first % 2;
+        const size_t n = count < BUFFER_WORDS - skip ? count : BUFFER_WORDS - skip;
+        const size_t n_blocks = (skip + n + 1) / 2;
+        blocks(key, at, first, buf, n_blocks);
+        if (used < n_blocks)
+            used = n_blocks;
+        const uint64_t *word = buf + skip;
+        for (size_t i = 0; i < n; i++)
+            out[i] = negate ? out[i] - word[i] : out[i] + word[i];
+        first += n;
+        out += n;
+        count -= n;
+    }
+    uvcci_wipe(buf, used * 16);
+}
+
+void uvcci_prg_add(const uvcci_aes *key, uvcci_prg_at at, uint64_t first, uint64_t *out,
+                   size_t count) {
+    accumulate(key, at, first, out, count, false);
+}
+
+void uvcci_prg_sub(const uvcci_aes *key, uvcci_prg_at at, uint64_t first, uint64_t *out,
+                   size_t count) {
+    accumulate(key, at, first, out, count, true);
+}
