@@ -1,0 +1,211 @@
+/* drive.c - joins sessions, their executors and a loopback network in one loop on one thread.
+ *
+ * A turn works in passes over everything, in a fixed order, until a pass finds nothing to do at the
+ * present virtual time and no job is out; only then does the clock move. So compute takes no
+ * virtual time, and a run with inline or deferred executors is a pure function of its seeds.
+ *
+ * Nothing is kept between calls: a transmit that a full stream did not take is given back at the
+ * end of the call and offered again.
+ */
+#include <uvcc/loopback.h>
+
+#include <string.h>
+
+typedef struct turn {
+    uvcc_loopback *net;
+    uvcc_session *const *sessions;
+    uvcc_cpu *const *executors;
+    uint32_t count;
+    const uvcc_job *job[UVCC_PARTIES];                  /* polled, not accepted by its executor */
+    bool blocked[UVCC_PARTIES][UVCC_PARTIES];           /* by session and peer */
+    uvcc_transmit transmit[UVCC_PARTIES][UVCC_PARTIES]; /* where blocked */
+} turn;
+
+/* A wrong call is the host's to hear of. Everything else that a session has to say of its peers or
+ * of its own end is in its events. */
+static bool is_usage(int rc) {
+    return rc <= -100 && rc > -200;
+}
+
+/* Hands every event that is due to its session. */
+static int deliver(turn *t, bool *moved) {
+    uvcc_loopback_event ev;
+    while (uvcc_loopback_poll(t->net, &ev) == 1) {
+        *moved = true;
+        if (ev.to >= t->count || ev.from >= UVCC_PARTIES || t->sessions[ev.to] == NULL)
+            continue;
+        uvcc_session *s = t->sessions[ev.to];
+        uint8_t peer = (uint8_t)ev.from;
+        uint64_t now = uvcc_loopback_now(t->net);
+        int rc;
+        switch (ev.kind) {
+        case UVCC_LOOPBACK_OPENED:
+            rc = uvcc_session_peer_open(s, peer, now);
+            break;
+        case UVCC_LOOPBACK_CLOSED:
+            t->blocked[ev.to][peer] = false; /* void since the stream is gone */
+            rc = uvcc_session_peer_closed(s, peer, now);
+            break;
+        default:
+            rc = uvcc_session_feed(s, peer, ev.data, ev.len, now);
+            if (rc == UVCC_ERR_STREAM_BROKEN)
+                rc = uvcc_loopback_disconnect(t->net, ev.from, ev.to);
+            break;
+        }
+        if (is_usage(rc))
+            return rc;
+    }
+    return UVCC_OK;
+}
+
+static int compute(turn *t, uint32_t i, bool *moved) {
+    uvcc_session *s = t->sessions[i];
+    uvcc_cpu *x = t->executors[i];
+    uvcc_completion c;
+    while (uvcc_cpu_poll(x, &c) == 1) {
+        *moved = true;
+        int rc = uvcc_session_complete(s, &c, uvcc_loopback_now(t->net));
+        if (is_usage(rc))
+            return rc;
+    }
+    while (t->job[i] != NULL || uvcc_session_poll_op(s, &t->job[i]) == 1) {
+        int rc = uvcc_cpu_submit(x, t->job[i]);
+        if (rc == UVCC_ERR_AGAIN && uvcc_cpu_pending(x) > 0)
+            return UVCC_OK;
+        if (rc < 0)
+            return rc;
+        *moved = true;
+        t->job[i] = NULL;
+    }
+    return UVCC_OK;
+}
+
+static int send_one(turn *t, uint32_t i, const uvcc_transmit *tx, bool *taken) {
+    size_t n = uvcc_loopback_send(t->net, i, tx->peer, tx->slices, tx->slice_count);
+    *taken = n > 0;
+    if (n == 0)
+        return UVCC_OK;
+    return uvcc_session_transmit_done(t->sessions[i], tx->peer, tx->id, n,
+                                      uvcc_loopback_now(t->net));
+}
+
+static int transmit(turn *t, uint32_t i, bool *moved) {
+    bool taken;
+    int rc;
+    for (uint32_t peer = 0; peer < UVCC_PARTIES; peer++) {
+        if (!t->blocked[i][peer])
+            continue;
+        rc = send_one(t, i, &t->transmit[i][peer], &taken);
+        if (is_usage(rc))
+            return rc;
+        t->blocked[i][peer] = !taken;
+        *moved |= taken;
+    }
+    uvcc_transmit tx;
+    while (uvcc_session_poll_transmit(t->sessions[i], &tx, uvcc_loopback_now(t->net)) == 1) {
+        rc = send_one(t, i, &tx, &taken);
+        if (is_usage(rc))
+            return rc;
+        if (taken) {
+            *moved = true;
+        } else { /* its session offers nothing to this peer until it is done */
+            t->blocked[i][tx.peer] = true;
+            t->transmit[i][tx.peer] = tx;
+        }
+    }
+    return UVCC_OK;
+}
+
+static int pass(turn *t, bool *moved) {
+    int rc = deliver(t, moved);
+    for (uint32_t i = 0; i < t->count && rc == UVCC_OK; i++) {
+        uvcc_session *s = t->sessions[i];
+        if (s == NULL)
+            continue;
+        uint64_t now = uvcc_loopback_now(t->net);
+        if (uvcc_session_next_deadline(s) <= now) {
+            rc = uvcc_session_on_timer(s, now);
+            if (is_usage(rc))
+                return rc;
+            *moved |= uvcc_session_next_deadline(s) > now;
+        }
+        rc = compute(t, i, moved);
+        if (rc == UVCC_OK)
+            rc = transmit(t, i, moved);
+    }
+    return rc;
+}
+
+/* True if jobs are out; for executors with threads, after one more of them is done. */
+static bool wait_for_jobs(const turn *t) {
+    for (uint32_t i = 0; i < t->count; i++) {
+        if (t->sessions[i] != NULL && uvcc_cpu_pending(t->executors[i]) > 0) {
+            uvcc_cpu_wait(t->executors[i]);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* All that can happen at the present time. */
+static int settle(turn *t, bool *happened) {
+    for (;;) {
+        bool moved = false;
+        int rc = pass(t, &moved);
+        *happened |= moved;
+        if (rc < 0)
+            return rc;
+        if (!moved && !wait_for_jobs(t))
+            return UVCC_OK;
+    }
+}
+
+static uint64_t next_time(const turn *t) {
+    uint64_t now = uvcc_loopback_now(t->net), next = uvcc_loopback_next(t->net);
+    for (uint32_t i = 0; i < t->count; i++) {
+        uint64_t d =
+            t->sessions[i] == NULL ? UVCC_NEVER : uvcc_session_next_deadline(t->sessions[i]);
+        if (d > now && d < next) /* one that its timer left in place waits for something else */
+            next = d;
+    }
+    return next;
+}
+
+static void give_back(turn *t) {
+    for (uint32_t i = 0; i < t->count; i++) {
+        for (uint32_t peer = 0; peer < UVCC_PARTIES; peer++) {
+            if (t->blocked[i][peer])
+                (void)uvcc_session_transmit_done(t->sessions[i], (uint8_t)peer,
+                                                 t->transmit[i][peer].id, 0,
+                                                 uvcc_loopback_now(t->net));
+        }
+    }
+}
+
+int uvcc_loopback_drive(uvcc_loopback *n, uvcc_session *const *sessions, uvcc_cpu *const *executors,
+                        uint32_t count) {
+    if (n == NULL || sessions == NULL || executors == NULL || count > UVCC_PARTIES)
+        return UVCC_ERR_USAGE;
+    for (uint32_t i = 0; i < count; i++) {
+        if (sessions[i] != NULL && executors[i] == NULL)
+            return UVCC_ERR_USAGE;
+        /* A completion goes to the session beside its executor, so two cannot share one. */
+        for (uint32_t j = 0; j < i; j++) {
+            if (sessions[i] != NULL && sessions[j] != NULL && executors[i] == executors[j])
+                return UVCC_ERR_USAGE;
+        }
+    }
+    turn t = {.net = n, .sessions = sessions, .executors = executors, .count = count};
+    bool happened = false;
+    int rc = settle(&t, &happened);
+    if (rc == UVCC_OK && !happened) {
+        uint64_t next = next_time(&t);
+        if (next != UVCC_NEVER) {
+            uvcc_loopback_advance(n, next);
+            happened = true;
+            rc = settle(&t, &happened);
+        }
+    }
+    give_back(&t);
+    return rc < 0 ? rc : happened;
+}
