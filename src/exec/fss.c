@@ -28,17 +28,17 @@ static inline void store(uint8_t *p, node x) {
     uvcci_st64(p + 8, x.hi);
 }
 
-static inline node xor(node a, node b) {
+static inline node node_xor(node a, node b) {
     return (node){a.lo ^ b.lo, a.hi ^ b.hi};
 }
 
-static inline node and(node a, uint64_t mask) {
+static inline node node_and(node a, uint64_t mask) {
     return (node){a.lo & mask, a.hi & mask};
 }
 
 /* b where the mask is set, else a. */
 static inline node pick(node a, node b, uint64_t mask) {
-    return xor(a, and(xor(a, b), mask));
+    return node_xor(a, node_and(node_xor(a, b), mask));
 }
 
 static inline node seed_of(node x) {
@@ -65,8 +65,8 @@ static void gen_level(gen_group *g, uint32_t c, const uint64_t *alpha, unsigned 
                       uint8_t *level, uint8_t *bits, unsigned tb) {
     for (uint32_t i = 0; i < c; i++) {
         const uint64_t a = alpha[i] >> shift & 1, right = 0 - a;
-        const node left = xor(g->child[0][0][i], g->child[1][0][i]);
-        const node rite = xor(g->child[0][1][i], g->child[1][1][i]);
+        const node left = node_xor(g->child[0][0][i], g->child[1][0][i]);
+        const node rite = node_xor(g->child[0][1][i], g->child[1][1][i]);
         const node cw = seed_of(pick(rite, left, right)); /* makes the lost children equal */
         const uint64_t t_left = (left.lo & 1) ^ a ^ 1, t_right = (rite.lo & 1) ^ a;
         const uint64_t t_cw = 0 - ((t_left & ~right) | (t_right & right));
@@ -79,8 +79,8 @@ static void gen_level(gen_group *g, uint32_t c, const uint64_t *alpha, unsigned 
         const node keep0 = pick(g->child[0][0][i], g->child[0][1][i], right);
         const node keep1 = pick(g->child[1][0][i], g->child[1][1][i], right);
         const uint64_t t0 = g->t0[i];
-        g->seed[0][i] = xor(seed_of(keep0), and(cw, t0));
-        g->seed[1][i] = xor(seed_of(keep1), and(cw, ~t0));
+        g->seed[0][i] = node_xor(seed_of(keep0), node_and(cw, t0));
+        g->seed[1][i] = node_xor(seed_of(keep1), node_and(cw, ~t0));
         g->t0[i] = (0 - (keep0.lo & 1)) ^ (t0 & t_cw);
     }
 }
@@ -113,7 +113,7 @@ void uvcci_dpf_gen(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_
             const uint64_t one = (uint64_t)1 << (a & 63);
             const node point = {one & ~upper, one & upper};
             store(leaves + (size_t)(at + i) * BLOCK,
-                  xor(xor(g.child[0][0][i], g.child[1][0][i]), point));
+                  node_xor(node_xor(g.child[0][0][i], g.child[1][0][i]), point));
         }
     }
     uvcci_wipe(&g, sizeof g);
@@ -158,7 +158,7 @@ static void walk_level(walk_group *g, uint32_t c, const uint64_t *x, unsigned l,
         const node child = g->child[i];
         const uint64_t t_child = 0 - ((child.lo & 1) ^ (t & t_cw));
         g->acc[i] ^= right & (t ^ t_child);
-        g->seed[i] = xor(seed_of(child), and(load(level + (size_t)i * BLOCK), t));
+        g->seed[i] = node_xor(seed_of(child), node_and(load(level + (size_t)i * BLOCK), t));
         g->t[i] = t_child;
     }
 }
@@ -193,7 +193,7 @@ static inline void walk(const uvcci_aes dpf[2], unsigned n, uint32_t c, const ui
         mmo(&dpf[0], g.seed, g.child, m);
         for (uint32_t i = 0; i < m; i++) {
             const node leaf =
-                xor(g.child[i], and(load(leaves + (size_t)(at + i) * BLOCK), g.t[i]));
+                node_xor(g.child[i], node_and(load(leaves + (size_t)(at + i) * BLOCK), g.t[i]));
             const uint64_t at_leaf = x[at + i] & leaf_mask(n), upper = 0 - (at_leaf >> 6);
             const uint64_t one = (uint64_t)1 << (at_leaf & 63), to_one = one | (one - 1);
             const uint64_t lo = prefix ? to_one | upper : one & ~upper;
@@ -211,8 +211,8 @@ void uvcci_dpf_prefix(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint
 }
 
 void uvcci_dpf_point(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *x,
-                     const uint8_t *root, bool party1, const uint8_t *levels,
-                     const uint8_t *leaves, const uint8_t *bits, uint8_t *out) {
+                     const uint8_t *root, bool party1, const uint8_t *levels, const uint8_t *leaves,
+                     const uint8_t *bits, uint8_t *out) {
     walk(dpf, n, c, x, root, party1, levels, leaves, bits, out, false);
 }
 
