@@ -124,16 +124,18 @@ UVCC_API int uvcc_program_life(const uvcc_program *p, uint32_t entry, uint32_t b
 /* ---- the plaintext twin ---- */
 
 /** Runs the same program tables in plaintext fixed point: the definition of what a secure run must
- * give with exact truncation, bit for bit. It fails (UVCC_ERR_BOUND) on a value outside its declared
- * bound and names the tensor. */
+ * give with exact truncation, bit for bit (stochastic truncations run as exact ones here). It fails
+ * (UVCC_ERR_BOUND) on a value outside its declared bound and names the tensor. */
 typedef struct uvcc_reference uvcc_reference;
 UVCC_API int uvcc_reference_new(uvcc_reference **out, const uvcc_program *p,
                                 const uvcc_allocator *al) UVCC_MUST_USE;
 UVCC_API void uvcc_reference_free(uvcc_reference *r);
-/** Sets / reads a tensor (rows * cols elements). PERSIST tensors start as zeros. */
+/** Sets / reads a tensor (rows * cols elements). PERSIST tensors start as zeros. Every tensor can be
+ * read after a step, in-place predecessors too. set: UVCC_ERR_BOUND outside the declared bits. */
 UVCC_API int uvcc_reference_set(uvcc_reference *r, uint32_t tensor, const int64_t *v);
 UVCC_API const int64_t *uvcc_reference_get(const uvcc_reference *r, uint32_t tensor);
-/** Runs one entry; its inputs must have been set. message as in uvcc_program_finish. */
+/** Runs one entry; its inputs must have been set (else UVCC_ERR_STATE). message as in
+ * uvcc_program_finish. A failed step leaves the tensors as far as it came. */
 UVCC_API int uvcc_reference_step(uvcc_reference *r, uint32_t entry, char *message,
                                  size_t message_cap);
 

@@ -1,2 +1,306 @@
-/* reference.c - to be written */
-typedef int uvcci_not_yet;
+/* reference.c - a program in plaintext fixed point: what a secure run must give.
+ *
+ * Every tensor has memory of its own, so all of them can be looked at after a step; program order and
+ * the checks of finish make that equal to the shared buffers of a session. Arithmetic is mod 2^64,
+ * then floor shifts: truncations are exact, also those that a session runs stochastically. Nothing
+ * here is secret, and nothing is shared with the kernels it is compared with. */
+#include "program.h"
+
+#include <assert.h>
+#include <string.h>
+
+struct uvcc_reference {
+    uvcc_allocator alloc;
+    const uvcc_program *p;
+    int64_t **value; /* [tensor] */
+    bool *given;     /* [tensor]: has been set */
+    int64_t *packed; /* both factors of the largest product, transposed if they have to be */
+    size_t packed_bytes, table_bytes;
+    void *table; /* holds value and given */
+};
+
+static void *take(uvcc_reference *r, size_t bytes) {
+    void *mem = r->alloc.alloc(r->alloc.user, bytes, UVCC_MEM_STATE);
+    if (mem != NULL)
+        memset(mem, 0, bytes);
+    return mem;
+}
+
+static size_t tensor_bytes(const uvcc_program *p, uint32_t t) {
+    return (size_t)p->tensors[t].elems * sizeof(int64_t);
+}
+
+/* Bytes of packed factors that the largest product needs. */
+static size_t packed_bytes(const uvcc_program *p) {
+    size_t most = 0;
+    for (uint32_t e = 0; e < p->entry_count; e++)
+        for (uint32_t i = 0; i < p->entries[e].op_count; i++) {
+            const uvcc_op_desc *d = &p->entries[e].ops[i].desc;
+            if (d->opcode != UVCC_OP_GEMM_SS)
+                continue;
+            size_t need = tensor_bytes(p, d->in[0]) + tensor_bytes(p, d->in[1]);
+            most = need > most ? need : most;
+        }
+    return most;
+}
+
+void uvcc_reference_free(uvcc_reference *r) {
+    if (r == NULL)
+        return;
+    uvcc_allocator al = r->alloc;
+    for (uint32_t t = 0; r->value != NULL && t < r->p->tensor_count; t++)
+        if (r->value[t] != NULL)
+            al.free(al.user, r->value[t], tensor_bytes(r->p, t), UVCC_MEM_STATE);
+    if (r->packed != NULL)
+        al.free(al.user, r->packed, r->packed_bytes, UVCC_MEM_STATE);
+    if (r->table != NULL)
+        al.free(al.user, r->table, r->table_bytes, UVCC_MEM_STATE);
+    al.free(al.user, r, sizeof *r, UVCC_MEM_STATE);
+}
+
+int uvcc_reference_new(uvcc_reference **out, const uvcc_program *p, const uvcc_allocator *al) {
+    if (out == NULL || p == NULL || al == NULL || al->alloc == NULL || al->free == NULL)
+        return UVCC_ERR_USAGE;
+    if (!p->finished)
+        return UVCC_ERR_STATE;
+    uvcc_reference *r = al->alloc(al->user, sizeof *r, UVCC_MEM_STATE);
+    if (r == NULL)
+        return UVCC_ERR_NOMEM;
+    *r = (uvcc_reference){.alloc = *al, .p = p};
+    r->table_bytes = p->tensor_count * (sizeof *r->value + sizeof *r->given);
+    r->packed_bytes = packed_bytes(p);
+    bool ok = r->table_bytes == 0 || (r->table = take(r, r->table_bytes)) != NULL;
+    if (ok && r->table != NULL) {
+        r->value = r->table;
+        r->given = (bool *)(r->value + p->tensor_count);
+    }
+    ok = ok && (r->packed_bytes == 0 || (r->packed = take(r, r->packed_bytes)) != NULL);
+    for (uint32_t t = 0; ok && t < p->tensor_count; t++)
+        ok = (r->value[t] = take(r, tensor_bytes(p, t))) != NULL;
+    if (!ok) {
+        uvcc_reference_free(r);
+        return UVCC_ERR_NOMEM;
+    }
+    *out = r;
+    return 0;
+}
+
+/* Index of the first value outside (-2^bits, 2^bits), or n. */
+static size_t first_outside(const int64_t *v, size_t n, unsigned bits) {
+    const int64_t limit = (int64_t)((1ull << bits) - 1);
+    for (size_t i = 0; i < n; i++)
+        if (v[i] > limit || v[i] < -limit)
+            return i;
+    return n;
+}
+
+int uvcc_reference_set(uvcc_reference *r, uint32_t tensor, const int64_t *v) {
+    if (r == NULL || v == NULL || tensor >= r->p->tensor_count)
+        return UVCC_ERR_USAGE;
+    const uvcci_tensor *t = &r->p->tensors[tensor];
+    if (first_outside(v, t->elems, t->desc.bits) != t->elems)
+        return UVCC_ERR_BOUND;
+    memcpy(r->value[tensor], v, tensor_bytes(r->p, tensor));
+    r->given[tensor] = true;
+    return 0;
+}
+
+const int64_t *uvcc_reference_get(const uvcc_reference *r, uint32_t tensor) {
+    return r != NULL && tensor < r->p->tensor_count ? r->value[tensor] : NULL;
+}
+
+/* ---- ops ---- */
+
+static int64_t floor_shift(int64_t v, unsigned shift) {
+    return v >> shift; /* arithmetic on every compiler this builds with; a test says so */
+}
+
+/* What one op works on. */
+typedef struct call {
+    uvcc_reference *r;
+    const uvcci_op *op;
+    const uvcc_op_desc *d;
+    const uvcc_tensor_desc *desc[2]; /* of the inputs */
+    const int64_t *in[2];
+    int64_t *out[2];
+    size_t elems; /* of out[0] */
+    const uvcci_message *m;
+} call;
+
+/* |z| < 2^62 (protocols.md 6), then floor(z / 2^shift). */
+static int truncate_result(const call *c) {
+    size_t i = first_outside(c->out[0], c->elems, UVCCI_MAX_BITS);
+    if (i != c->elems) {
+        char label[UVCCI_LABEL_BYTES];
+        return uvcci_fail(c->m, UVCC_ERR_BOUND, "%s: element %zu is %lld before its truncation",
+                          uvcci_op_label(c->op, label), i, (long long)c->out[0][i]);
+    }
+    for (i = 0; i < c->elems; i++)
+        c->out[0][i] = floor_shift(c->out[0][i], c->d->shift);
+    return 0;
+}
+
+/* Row-major (cols x rows) of a (rows x cols). */
+static void transpose(const int64_t *in, uint32_t rows, uint32_t cols, int64_t *out) {
+    const uint32_t tile = 16;
+    for (uint32_t i0 = 0; i0 < rows; i0 += tile)
+        for (uint32_t j = 0; j < cols; j++)
+            for (uint32_t i = i0; i < rows && i < i0 + tile; i++)
+                out[(size_t)j * rows + i] = in[(size_t)i * cols + j];
+}
+
+/* z (m x n) = a (m x k) b (k x n) mod 2^64, in panels of b that stay in the cache. */
+static void multiply(const int64_t *a, const int64_t *b, uint32_t m, uint32_t n, uint32_t k,
+                     uint64_t *z) {
+    const uint32_t deep = 64, wide = 256;
+    memset(z, 0, (size_t)m * n * sizeof *z);
+    for (uint32_t j0 = 0; j0 < n; j0 += wide) {
+        const uint32_t width = n - j0 < wide ? n - j0 : wide;
+        for (uint32_t l0 = 0; l0 < k; l0 += deep)
+            for (uint32_t i = 0; i < m; i++)
+                for (uint32_t l = l0; l < k && l < l0 + deep; l++) {
+                    const uint64_t x = (uint64_t)a[(size_t)i * k + l];
+                    const int64_t *row = b + (size_t)l * n + j0;
+                    uint64_t *sum = z + (size_t)i * n + j0;
+                    for (uint32_t j = 0; j < width; j++)
+                        sum[j] += x * (uint64_t)row[j];
+                }
+    }
+}
+
+static int run_gemm(const call *c) {
+    const uvcc_tensor_desc *a = c->desc[0], *b = c->desc[1];
+    const bool ta = c->d->flags & UVCC_OP_TRANS_A, tb = c->d->flags & UVCC_OP_TRANS_B;
+    const int64_t *left = c->in[0], *right = c->in[1];
+    int64_t *room = c->r->packed;
+    if (ta) {
+        transpose(left, a->rows, a->cols, room);
+        left = room;
+        room += (size_t)a->rows * a->cols;
+    }
+    if (tb) {
+        transpose(right, b->rows, b->cols, room);
+        right = room;
+    }
+    multiply(left, right, ta ? a->cols : a->rows, tb ? b->rows : b->cols, ta ? a->rows : a->cols,
+             (uint64_t *)c->out[0]);
+    return truncate_result(c);
+}
+
+static int run_elements(const call *c) {
+    const int64_t *x = c->in[0], *y = c->in[1];
+    uint64_t *z = (uint64_t *)c->out[0];
+    const size_t cols = c->desc[0]->cols;
+    switch (c->d->opcode) {
+    case UVCC_OP_ELEM_MUL:
+        for (size_t i = 0; i < c->elems; i++)
+            z[i] = (uint64_t)x[i] * (uint64_t)y[i];
+        return truncate_result(c);
+    case UVCC_OP_BIAS_ADD:
+        for (size_t i = 0; i < c->elems; i++)
+            z[i] = (uint64_t)x[i] + (uint64_t)y[i % cols];
+        return 0;
+    case UVCC_OP_ADD:
+        for (size_t i = 0; i < c->elems; i++)
+            z[i] = (uint64_t)x[i] + (uint64_t)y[i];
+        return 0;
+    case UVCC_OP_SUB:
+        for (size_t i = 0; i < c->elems; i++)
+            z[i] = (uint64_t)x[i] - (uint64_t)y[i];
+        return 0;
+    case UVCC_OP_SHIFT_LEFT:
+        for (size_t i = 0; i < c->elems; i++)
+            z[i] = (uint64_t)x[i] << c->d->shift;
+        return 0;
+    default:
+        assert(c->d->opcode == UVCC_OP_TRUNCATE);
+        memmove(z, x, c->elems * sizeof *z);
+        return truncate_result(c);
+    }
+}
+
+static int run_reduce(const call *c) {
+    uint64_t *z = (uint64_t *)c->out[0];
+    memset(z, 0, c->elems * sizeof *z);
+    for (size_t i = 0; i < c->desc[0]->rows; i++)
+        for (size_t j = 0; j < c->elems; j++)
+            z[j] += (uint64_t)c->in[0][i * c->elems + j];
+    return 0;
+}
+
+static int run_relu(const call *c) {
+    for (size_t i = 0; i < c->elems; i++) {
+        const int64_t x = c->in[0][i];
+        c->out[0][i] = x >= 0 ? x : 0;
+        c->out[1][i] = x >= 0;
+    }
+    return 0;
+}
+
+static int run_op(const call *c) {
+    char label[UVCCI_LABEL_BYTES];
+    switch (c->d->opcode) {
+    case UVCC_OP_INPUT:
+        if (c->r->given[c->d->out[0]])
+            return 0;
+        return uvcci_fail(c->m, UVCC_ERR_STATE, "%s: its value has not been set",
+                          uvcci_op_label(c->op, label));
+    case UVCC_OP_OUTPUT:
+        return 0;
+    case UVCC_OP_GEMM_SS:
+        return run_gemm(c);
+    case UVCC_OP_ELEM_MUL:
+    case UVCC_OP_BIAS_ADD:
+    case UVCC_OP_ADD:
+    case UVCC_OP_SUB:
+    case UVCC_OP_SHIFT_LEFT:
+    case UVCC_OP_TRUNCATE:
+        return run_elements(c);
+    case UVCC_OP_REDUCE_BIAS_GRAD:
+        return run_reduce(c);
+    case UVCC_OP_RELU:
+        return run_relu(c);
+    default:
+        return uvcci_fail(c->m, UVCC_ERR_PROGRAM, "%s is not implemented",
+                          uvcci_op_label(c->op, label));
+    }
+}
+
+static int check_outputs(const uvcc_reference *r, const uvcci_op *op, const uvcci_message *m) {
+    char label[UVCCI_LABEL_BYTES];
+    for (uint32_t j = 0; j < op->desc.out_count; j++) {
+        const uvcci_tensor *t = &r->p->tensors[op->desc.out[j]];
+        const int64_t *v = r->value[op->desc.out[j]];
+        size_t i = first_outside(v, t->elems, t->desc.bits);
+        if (i != t->elems)
+            return uvcci_fail(m, UVCC_ERR_BOUND,
+                              "%s: element %zu of %s is %lld, outside its %u bits",
+                              uvcci_op_label(op, label), i, t->name, (long long)v[i], t->desc.bits);
+    }
+    return 0;
+}
+
+int uvcc_reference_step(uvcc_reference *r, uint32_t entry, char *message, size_t message_cap) {
+    const uvcci_message m = {message, message_cap};
+    if (r == NULL || entry >= r->p->entry_count)
+        return uvcci_fail(&m, UVCC_ERR_USAGE, "there is no entry %u", entry);
+    const uvcci_entry *e = &r->p->entries[entry];
+    for (uint32_t i = 0; i < e->op_count; i++) {
+        const uvcci_op *op = &e->ops[i];
+        call c = {.r = r, .op = op, .d = &op->desc, .m = &m};
+        for (uint32_t j = 0; j < op->desc.in_count && j < 2; j++) {
+            c.desc[j] = &r->p->tensors[op->desc.in[j]].desc;
+            c.in[j] = r->value[op->desc.in[j]];
+        }
+        for (uint32_t j = 0; j < op->desc.out_count && j < 2; j++)
+            c.out[j] = r->value[op->desc.out[j]];
+        if (op->desc.out_count > 0)
+            c.elems = (size_t)r->p->tensors[op->desc.out[0]].elems;
+        int err = run_op(&c);
+        if (err == 0)
+            err = check_outputs(r, op, &m);
+        if (err != 0)
+            return err;
+    }
+    return uvcci_fail(&m, 0, "%s", "");
+}
