@@ -606,11 +606,12 @@ int uvcc_loopback_new(uvcc_loopback **out, const uvcc_allocator *al, uint32_t no
     *n = (uvcc_loopback){.al = *al, .nodes = nodes, .datagram = datagram};
     size_t links_bytes = (size_t)nodes * nodes * sizeof *n->links;
     n->links = al->alloc(al->user, links_bytes, UVCC_MEM_STATE);
+    if (n->links != NULL)
+        memset(n->links, 0, links_bytes);
     if (n->links == NULL || !heap_reserve(n, 0)) {
         uvcc_loopback_free(n);
         return UVCC_ERR_NOMEM;
     }
-    memset(n->links, 0, links_bytes);
     for (uint32_t from = 0; from < nodes; from++) {
         for (uint32_t to = 0; to < nodes; to++) {
             link *l = &n->links[link_index(n, from, to)];
