@@ -795,7 +795,7 @@ static int reserve(uvcci_cpu_worker *w, size_t words) {
         return 0;
     uint64_t *p = w->alloc.alloc(w->alloc.user, words * sizeof *p, UVCC_MEM_TENSOR);
     if (p == NULL)
-        return UVCC_ERR_JOB;
+        return UVCC_ERR_NOMEM;
     if (w->scratch != NULL) {
         const size_t bytes = w->scratch_words * sizeof *p;
         uvcci_wipe(w->scratch, bytes);
@@ -808,11 +808,11 @@ static int reserve(uvcci_cpu_worker *w, size_t words) {
 
 static int gemm(uvcci_cpu_worker *w, const uvcc_task *t) {
     const uint32_t m = t->u.gemm.m, n = t->u.gemm.n, k = t->u.gemm.k;
-    const int e = reserve(w, uvcci_gemm_scratch_words(m, n, k));
-    if (e == 0)
-        uvcci_gemm_rss(w->gemm, m, n, k, t->u.gemm.x.lo, t->u.gemm.x.hi, t->u.gemm.trans_x,
-                       t->u.gemm.y.lo, t->u.gemm.y.hi, t->u.gemm.trans_y, t->u.gemm.z, w->scratch);
-    return e;
+    if (reserve(w, uvcci_gemm_scratch_words(m, n, k)) != 0)
+        return UVCC_ERR_JOB;
+    uvcci_gemm_rss(w->gemm, m, n, k, t->u.gemm.x.lo, t->u.gemm.x.hi, t->u.gemm.trans_x,
+                   t->u.gemm.y.lo, t->u.gemm.y.hi, t->u.gemm.trans_y, t->u.gemm.z, w->scratch);
+    return 0;
 }
 
 static int run_task(uvcci_cpu_worker *w, const uvcc_task *t) {
@@ -866,6 +866,10 @@ int uvcci_cpu_worker_init(uvcci_cpu_worker *w, const uvcc_allocator *al, uint32_
         .block_scratch = (uint8_t *)s,
     };
     return 0;
+}
+
+int uvcci_cpu_worker_reserve(uvcci_cpu_worker *w) {
+    return reserve(w, uvcci_gemm_scratch_words(UINT32_MAX, UINT32_MAX, UINT32_MAX));
 }
 
 void uvcci_cpu_worker_free(uvcci_cpu_worker *w) {

@@ -18,6 +18,9 @@ typedef struct uvcci_cpu_worker {
 
 /* backend as in uvcc_cpu_config. */
 int uvcci_cpu_worker_init(uvcci_cpu_worker *w, const uvcc_allocator *al, uint32_t backend);
+/* Takes all the memory that any job can need, so that running never calls the allocator: a thread
+ * must not, because the hook belongs to the owner. UVCC_ERR_NOMEM: nothing has changed. */
+int uvcci_cpu_worker_reserve(uvcci_cpu_worker *w);
 void uvcci_cpu_worker_free(uvcci_cpu_worker *w); /* wipes scratch */
 /* Runs all tasks of a job in order. 0 or UVCC_ERR_JOB (out of scratch memory, unknown kind). */
 int uvcci_cpu_run(uvcci_cpu_worker *w, const uvcc_job *job);
