@@ -40,6 +40,7 @@ rows() {
                 cell = shown(arg[column[i] + 0], column[i])
                 out = out (i > 1 ? " | " : "") cell
             }
+            gsub(/`/, "", out)
             print out
         }' "$file"
 }
