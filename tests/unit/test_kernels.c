@@ -1,2 +1,752 @@
-/* to be written */
-int main(void) { return 77; }
+/* Every task: three simulated parties run each protocol with wire bytes passed by hand, and what
+ * they hold afterwards is compared with the plaintext formula, bit for bit. Parties differ in their
+ * back ends, so the back ends are compared with each other all along. */
+#include "support.h"
+
+#include <uvcc/blv1.h>
+
+#include "exec/kernels.h"
+#include "proto/crypto.h"
+#include "proto/prg.h"
+
+enum { ORDINAL = 77, CALL = 5, FIRST_BLOCK = 9, MAX_BLOCKS = 3 };
+enum { H = UVCC_HEAD, T = UVCC_TAIL, O = UVCC_OTHER };
+
+static uint64_t rng;
+
+/* ---- three parties ---- */
+
+typedef struct sim {
+    test_alloc mem;
+    uvcci_cpu_worker worker[3];
+    uvcc_step_keys keys[3];
+    unsigned edge;
+    uint32_t n, blocks;
+    void *owned[256];
+    unsigned owned_count;
+    uvcc_task v; /* parameters of the vec tasks */
+} sim;
+
+static void sim_open(sim *s, unsigned edge, uint32_t n) {
+    memset(s, 0, sizeof *s);
+    const uvcc_allocator al = test_allocator(&s->mem);
+    test_rand_bytes(&rng, s->keys, sizeof s->keys);
+    for (unsigned p = 0; p < 3; p++) {
+        assert_int_equal(uvcci_cpu_worker_init(&s->worker[p], &al, (edge + p) % 4), 0);
+        memcpy(s->keys[(p + 1) % 3].prg[UVCC_PAIR_PREV], s->keys[p].prg[UVCC_PAIR_NEXT],
+               sizeof s->keys[p].prg[0]);
+        memcpy(s->keys[p].dpf, s->keys[0].dpf, sizeof s->keys[0].dpf);
+    }
+    s->edge = edge;
+    s->n = n;
+    s->blocks = (n + UVCC_BLOCK_ELEMS - 1) / UVCC_BLOCK_ELEMS;
+    assert_true(s->blocks <= MAX_BLOCKS);
+}
+
+static void sim_close(sim *s) {
+    for (unsigned p = 0; p < 3; p++)
+        uvcci_cpu_worker_free(&s->worker[p]);
+    for (unsigned i = 0; i < s->owned_count; i++)
+        free(s->owned[i]);
+    assert_int_equal(s->mem.live_blocks, 0);
+}
+
+static void *own(sim *s, size_t bytes) {
+    assert_true(s->owned_count < 256);
+    void *p = malloc(bytes == 0 ? 1 : bytes);
+    assert_non_null(p);
+    memset(p, 0xEE, bytes);
+    return s->owned[s->owned_count++] = p;
+}
+static uint64_t *words(sim *s) {
+    return own(s, (size_t)s->n * 8);
+}
+/* Odd addresses. */
+static uint8_t *wire(sim *s) {
+    return (uint8_t *)own(s, (size_t)s->n * 8 + 1) + 1;
+}
+static uint8_t *bits(sim *s) {
+    return (uint8_t *)own(s, (s->n + 7) / 8 + 1) + 1;
+}
+
+static unsigned party(const sim *s, unsigned role) {
+    return (s->edge + role) % 3;
+}
+
+/* Bases of the whole vector; blocks get their part. `keys` has one stream a block. */
+typedef struct bufs {
+    const uint64_t *in[2];
+    uint64_t *out[2];
+    const uint8_t *in_bits;
+    uint8_t *out_bits;
+    const uint8_t *wire_in[2];
+    uint8_t *wire_out[2];
+    uint8_t *const *keys;
+    uint8_t *const *deal[2];
+} bufs;
+
+static void fill_block(const sim *s, uvcc_task_kind kind, const bufs *b, uint32_t i,
+                       uvcc_block *k) {
+    const size_t at = (size_t)i * UVCC_BLOCK_ELEMS;
+    const size_t left = s->n - at;
+    const size_t in_at = kind == UVCC_TASK_TRUNC_EXACT || kind == UVCC_TASK_RELU ? at / 8 : at * 8;
+    const size_t out_at = kind == UVCC_TASK_LESS_MASK ? at / 8 : at * 8;
+    *k = (uvcc_block){.block = FIRST_BLOCK + i,
+                      .count = (uint32_t)(left < UVCC_BLOCK_ELEMS ? left : UVCC_BLOCK_ELEMS)};
+    for (unsigned j = 0; j < 2; j++) {
+        k->in[j] = b->in[j] == NULL ? NULL : b->in[j] + at;
+        k->out[j] = b->out[j] == NULL ? NULL : b->out[j] + at;
+        k->wire_in[j] = b->wire_in[j] == NULL ? NULL : b->wire_in[j] + in_at;
+        k->wire_out[j] = b->wire_out[j] == NULL ? NULL : b->wire_out[j] + out_at;
+        k->out_bytes[j] = b->deal[j] == NULL ? NULL : b->deal[j][i];
+    }
+    k->in_bits = b->in_bits == NULL ? NULL : b->in_bits + at / 8;
+    k->out_bits = b->out_bits == NULL ? NULL : b->out_bits + at / 8;
+    k->key = b->keys == NULL ? NULL : b->keys[i];
+}
+
+static int run_tasks(sim *s, unsigned p, const uvcc_task *tasks, uint32_t count) {
+    const uvcc_job job = {.id = 1, .tasks = tasks, .count = count};
+    return uvcci_cpu_run(&s->worker[p], &job);
+}
+
+/* One task over all blocks at the party of a role. */
+static void vec(sim *s, unsigned role, uvcc_task_kind kind, bufs b) {
+    uvcc_block blocks[MAX_BLOCKS];
+    for (uint32_t i = 0; i < s->blocks; i++) {
+        fill_block(s, kind, &b, i, &blocks[i]);
+        blocks[i].role = (uint8_t)role;
+    }
+    uvcc_task t = s->v;
+    t.kind = (uint16_t)kind;
+    t.ordinal = ORDINAL;
+    t.call = CALL;
+    t.keys = &s->keys[party(s, role)];
+    t.u.vec.blocks = blocks;
+    t.u.vec.count = s->blocks;
+    assert_int_equal(run_tasks(s, party(s, role), &t, 1), 0);
+}
+
+/* Words of a PRG as the protocol names them. */
+static void stream(const sim *s, unsigned role, unsigned pair, uvcc_prg_tag tag, uint8_t lane,
+                   uint64_t *out) {
+    uvcci_aes key;
+    uvcci_aes_init(&key, s->keys[party(s, role)].prg[pair][tag], UVCCI_AES_PORTABLE);
+    for (uint32_t at = 0; at < s->n; at += UVCC_BLOCK_ELEMS) {
+        const uvcci_prg_at where = {ORDINAL, CALL, FIRST_BLOCK + at / UVCC_BLOCK_ELEMS, lane};
+        const uint32_t left = s->n - at;
+        uvcci_prg_fill(&key, where, 0, out + at, left < UVCC_BLOCK_ELEMS ? left : UVCC_BLOCK_ELEMS);
+    }
+}
+
+/* ---- shares ---- */
+
+/* Components a, b, c of the edge. */
+typedef struct shared {
+    uint64_t *part[3];
+} shared;
+
+static shared share(sim *s, const uint64_t *x) {
+    shared r = {{words(s), words(s), words(s)}};
+    for (uint32_t i = 0; i < s->n; i++) {
+        r.part[0][i] = test_rand(&rng);
+        r.part[1][i] = test_rand(&rng);
+        r.part[2][i] = x[i] - r.part[0][i] - r.part[1][i];
+    }
+    return r;
+}
+
+/* lo and hi of HEAD, TAIL, OTHER. */
+typedef struct held {
+    uint64_t *lo[3], *hi[3];
+} held;
+
+static held new_held(sim *s) {
+    held h;
+    for (unsigned r = 0; r < 3; r++) {
+        h.lo[r] = words(s);
+        h.hi[r] = words(s);
+    }
+    return h;
+}
+
+static void check_rss(const sim *s, const held *h, const uint64_t *want) {
+    for (unsigned r = 0; r < 3; r++)
+        assert_memory_equal(h->hi[r], h->lo[(r + 1) % 3], (size_t)s->n * 8);
+    for (uint32_t i = 0; i < s->n; i++)
+        if (h->lo[0][i] + h->lo[1][i] + h->lo[2][i] != want[i])
+            fail_msg("element %u of %u", i, s->n);
+}
+
+/* ---- values ---- */
+
+static const uint32_t counts[] = {1, 2, 63, 64, 65, 1023, 1025, 4095, 4096, 8195};
+enum { COUNTS = sizeof counts / sizeof *counts };
+
+static int64_t clamp(int64_t x, int64_t lo, int64_t hi) {
+    return x < lo ? lo : x > hi ? hi : x;
+}
+
+/* Values of [-2^n, 2^n): ends, zero, around multiples of 2^f, all over. */
+static uint64_t *values(sim *s, unsigned n, unsigned f) {
+    uint64_t *x = words(s);
+    const int64_t top = (int64_t)(((uint64_t)1 << n) - 1), unit = (int64_t)1 << f;
+    const int64_t special[] = {0,    -1,   1,     top,      -top - 1,  top - 1,
+                               -top, unit, -unit, unit - 1, -unit - 1, -unit + 1};
+    const uint64_t rot = test_rand(&rng); /* so that a count of one meets them all */
+    for (uint32_t i = 0; i < s->n; i++) {
+        const uint64_t r = test_rand(&rng), pick = (i + rot) % 24;
+        int64_t v = (int64_t)(r << (63 - n)) >> (63 - n);
+        if (pick < sizeof special / sizeof *special)
+            v = special[pick];
+        else if (pick % 3 == 0)
+            v = (int64_t)(((uint64_t)v >> f << f) + r % 3 - 1);
+        else if (pick % 3 == 1)
+            v >>= r % n;
+        x[i] = (uint64_t)clamp(v, -top - 1, top);
+    }
+    return x;
+}
+
+static uint64_t floor_shift(uint64_t x, unsigned f) {
+    return (uint64_t)((int64_t)x >> f);
+}
+
+/* ---- the steps of the protocols ---- */
+
+/* Openings to the edge: xh at HEAD and TAIL. */
+static void open4(sim *s, const shared *z, uint64_t *xh[2]) {
+    uint8_t *head = wire(s), *tail = wire(s), *other[2] = {wire(s), wire(s)};
+    vec(s, H, UVCC_TASK_OPEN4_MASK, (bufs){.in = {z->part[0]}, .out = {xh[0]}, .wire_out = {head}});
+    vec(s, T, UVCC_TASK_OPEN4_MASK, (bufs){.in = {z->part[1]}, .out = {xh[1]}, .wire_out = {tail}});
+    vec(s, O, UVCC_TASK_OPEN4_MASK, (bufs){.in = {z->part[2]}, .wire_out = {other[0], other[1]}});
+    vec(s, H, UVCC_TASK_OPEN_FINISH,
+        (bufs){.in = {xh[0]}, .out = {xh[0]}, .wire_in = {tail, other[0]}});
+    vec(s, T, UVCC_TASK_OPEN_FINISH,
+        (bufs){.in = {xh[1]}, .out = {xh[1]}, .wire_in = {head, other[1]}});
+    assert_memory_equal(xh[0], xh[1], (size_t)s->n * 8);
+}
+
+static void open2(sim *s, const shared *x, uint64_t *xh[2]) {
+    uint8_t *head = wire(s), *tail = wire(s);
+    uint64_t *kept[2] = {words(s), words(s)};
+    vec(s, H, UVCC_TASK_OPEN2_MASK,
+        (bufs){.in = {x->part[0], x->part[1]}, .out = {kept[0]}, .wire_out = {head}});
+    vec(s, T, UVCC_TASK_OPEN2_MASK,
+        (bufs){.in = {x->part[1], x->part[2]}, .out = {kept[1]}, .wire_out = {tail}});
+    vec(s, O, UVCC_TASK_OPEN2_MASK, (bufs){.in = {x->part[2], x->part[0]}});
+    vec(s, H, UVCC_TASK_OPEN_FINISH, (bufs){.in = {kept[0]}, .out = {xh[0]}, .wire_in = {tail}});
+    vec(s, T, UVCC_TASK_OPEN_FINISH, (bufs){.in = {kept[1]}, .out = {xh[1]}, .wire_in = {head}});
+    vec(s, O, UVCC_TASK_OPEN_FINISH, (bufs){.keys = NULL});
+    assert_memory_equal(xh[0], xh[1], (size_t)s->n * 8);
+}
+
+typedef struct streams {
+    uint8_t *of[2][MAX_BLOCKS]; /* [HEAD, TAIL] */
+} streams;
+
+/* Key streams of exactly the promised sizes, at odd addresses. */
+static streams deal_keys(sim *s) {
+    streams k;
+    for (unsigned r = 0; r < 2; r++)
+        for (uint32_t i = 0; i < s->blocks; i++) {
+            uvcc_key_layout l;
+            const uint32_t left = s->n - i * UVCC_BLOCK_ELEMS;
+            uvcc_key_layout_of((uvcc_gate)s->v.u.vec.gate, s->v.u.vec.compact, s->v.u.vec.shift,
+                               s->v.u.vec.bits, left < UVCC_BLOCK_ELEMS ? left : UVCC_BLOCK_ELEMS,
+                               r == 0 ? UVCC_HEAD : UVCC_TAIL, &l);
+            k.of[r][i] = (uint8_t *)own(s, l.total_bytes + 1) + 1;
+        }
+    vec(s, O, UVCC_TASK_DEAL, (bufs){.deal = {k.of[0], k.of[1]}});
+    return k;
+}
+
+/* The comparison's bits: kept and received, per role. */
+typedef struct less {
+    uint8_t *kept[2], *sent[2];
+} less;
+
+static less compare(sim *s, uint64_t *xh[2], const streams *k) {
+    less l = {{bits(s), bits(s)}, {bits(s), bits(s)}};
+    for (unsigned r = 0; r < 2; r++) {
+        vec(s, r, UVCC_TASK_LESS_MASK,
+            (bufs){
+                .in = {xh[r]}, .out_bits = l.kept[r], .wire_out = {l.sent[r]}, .keys = k->of[r]});
+        assert_memory_equal(l.kept[r], l.sent[r], (s->n + 7) / 8);
+        if (s->n % 8 != 0)
+            assert_int_equal(l.sent[r][s->n / 8] >> s->n % 8, 0);
+    }
+    vec(s, O, UVCC_TASK_LESS_MASK, (bufs){.keys = NULL});
+    return l;
+}
+
+/* ---- tests ---- */
+
+static void inputs(void **state) {
+    (void)state;
+    for (unsigned c = 0; c < 3 * COUNTS; c++) {
+        sim s;
+        sim_open(&s, c % 3, counts[c / 3]);
+        uint64_t *x = values(&s, 63, 16), *want = words(&s);
+        held h = new_held(&s);
+        uint8_t *to[2] = {wire(&s), wire(&s)};
+        vec(&s, H, UVCC_TASK_INPUT,
+            (bufs){.in = {x}, .out = {h.lo[H], h.hi[H]}, .wire_out = {to[0], to[1]}});
+        vec(&s, T, UVCC_TASK_INPUT, (bufs){.out = {h.lo[T], h.hi[T]}, .wire_in = {to[0]}});
+        vec(&s, O, UVCC_TASK_INPUT, (bufs){.out = {h.lo[O], h.hi[O]}, .wire_in = {to[1]}});
+        check_rss(&s, &h, x);
+        stream(&s, H, UVCC_PAIR_PREV, UVCC_TAG_input, 0, want);
+        assert_memory_equal(h.lo[H], want, (size_t)s.n * 8);
+        stream(&s, H, UVCC_PAIR_NEXT, UVCC_TAG_input, 0, want);
+        assert_memory_equal(h.hi[H], want, (size_t)s.n * 8);
+        sim_close(&s);
+    }
+}
+
+/* Opening, truncation and, for ARS, the correction by the compared bit. */
+static void truncate_once(unsigned edge, uint32_t n, unsigned f, uvcc_gate gate, bool compact) {
+    sim s;
+    sim_open(&s, edge, n);
+    s.v.u.vec.shift = (uint8_t)f;
+    s.v.u.vec.gate = (uint8_t)gate;
+    s.v.u.vec.compact = compact;
+    s.v.u.vec.constant = (uint64_t)1 << 62;
+    uint64_t *z = values(&s, 62, f), *xh[2] = {words(&s), words(&s)};
+    const shared parts = share(&s, z);
+    const streams k = deal_keys(&s);
+    if (compact)
+        open4(&s, &parts, xh);
+    else
+        open2(&s, &parts, xh);
+
+    uint64_t *y[2] = {words(&s), words(&s)}, *r_low = words(&s), *r2 = words(&s);
+    for (unsigned r = 0; r < 3; r++)
+        vec(&s, r, UVCC_TASK_TRUNC,
+            r == O ? (bufs){.keys = NULL} : (bufs){.in = {xh[r]}, .out = {y[r]}, .keys = k.of[r]});
+    if (compact) {
+        stream(&s, O, UVCC_PAIR_OWN, UVCC_TAG_own, 0, r_low);
+    } else {
+        stream(&s, O, UVCC_PAIR_NEXT, UVCC_TAG_mask, 0, r_low);
+        stream(&s, O, UVCC_PAIR_PREV, UVCC_TAG_mask, 0, r2);
+        for (uint32_t i = 0; i < n; i++)
+            r_low[i] += r2[i];
+    }
+    for (uint32_t i = 0; i < n; i++)
+        assert_true(y[0][i] + y[1][i] ==
+                    floor_shift(z[i] + (r_low[i] & (((uint64_t)1 << f) - 1)), f));
+
+    if (gate == UVCC_GATE_TRUNC_ARS) {
+        const less l = compare(&s, xh, &k);
+        for (unsigned r = 0; r < 3; r++)
+            vec(&s, r, UVCC_TASK_TRUNC_EXACT,
+                r == O ? (bufs){.keys = NULL}
+                       : (bufs){.in = {y[r]},
+                                .out = {y[r]},
+                                .in_bits = l.kept[r],
+                                .wire_in = {l.sent[1 - r]},
+                                .keys = k.of[r]});
+        for (uint32_t i = 0; i < n; i++)
+            assert_true(y[0][i] + y[1][i] == floor_shift(z[i], f));
+    }
+    sim_close(&s);
+}
+
+static void truncations(void **state) {
+    (void)state;
+    for (unsigned c = 0; c < COUNTS; c++)
+        for (unsigned edge = 0; edge < 3; edge++)
+            for (unsigned v = 0; v < 4; v++)
+                truncate_once(edge, counts[c], 1 + (7 * c + 3 * edge + v) % 20,
+                              v & 1 ? UVCC_GATE_TRUNC_ARS : UVCC_GATE_TRUNC_SR, v & 2);
+    for (unsigned f = 1; f <= 62; f++)
+        for (unsigned v = 0; v < 4; v++)
+            truncate_once(f % 3, 200, f, v & 1 ? UVCC_GATE_TRUNC_ARS : UVCC_GATE_TRUNC_SR, v & 2);
+}
+
+static void relu_once(unsigned edge, uint32_t count, unsigned n) {
+    sim s;
+    sim_open(&s, edge, count);
+    s.v.u.vec.bits = (uint8_t)n;
+    s.v.u.vec.gate = UVCC_GATE_RELU;
+    uint64_t *x = values(&s, n, n / 2), *xh[2] = {words(&s), words(&s)};
+    const shared parts = share(&s, x);
+    const streams k = deal_keys(&s);
+    open2(&s, &parts, xh);
+    const less l = compare(&s, xh, &k);
+    uint64_t *dx[2] = {words(&s), words(&s)}, *d[2] = {words(&s), words(&s)};
+    for (unsigned r = 0; r < 3; r++)
+        vec(&s, r, UVCC_TASK_RELU,
+            r == O ? (bufs){.keys = NULL}
+                   : (bufs){.in = {xh[r]},
+                            .out = {dx[r], d[r]},
+                            .in_bits = l.kept[r],
+                            .wire_in = {l.sent[1 - r]},
+                            .keys = k.of[r]});
+    for (uint32_t i = 0; i < count; i++) {
+        const uint64_t bit = (int64_t)x[i] >= 0;
+        assert_true(d[0][i] + d[1][i] == bit);
+        assert_true(dx[0][i] + dx[1][i] == bit * x[i]);
+    }
+    sim_close(&s);
+}
+
+static void relus(void **state) {
+    (void)state;
+    for (unsigned n = 1; n <= 63; n++)
+        relu_once(n % 3, 200, n);
+    for (unsigned c = 0; c < COUNTS; c++)
+        relu_once(c % 3, counts[c], 18 + 3 * c);
+}
+
+static void lift_once(unsigned edge, uint32_t n, uvcc_lift_kind kind) {
+    sim s;
+    sim_open(&s, edge, n);
+    s.v.u.vec.lift = (uint8_t)kind;
+    uint64_t *y = values(&s, 63, 10), *y_h = words(&s), *y_t = words(&s);
+    for (uint32_t i = 0; i < n; i++) {
+        y_h[i] = test_rand(&rng);
+        y_t[i] = y[i] - y_h[i];
+    }
+    held h = new_held(&s);
+    uint8_t *head = wire(&s), *tail = wire(&s);
+    vec(&s, H, UVCC_TASK_LIFT_MASK,
+        (bufs){.in = {y_h}, .out = {h.lo[H], h.hi[H]}, .wire_out = {head}});
+    vec(&s, T, UVCC_TASK_LIFT_MASK,
+        (bufs){.in = {y_t},
+               .out = {h.lo[T], h.hi[T]},
+               .wire_in = {kind == UVCC_LIFT_SEQUENTIAL ? head : NULL},
+               .wire_out = {tail}});
+    vec(&s, O, UVCC_TASK_LIFT_MASK, (bufs){.keys = NULL});
+    vec(&s, H, UVCC_TASK_LIFT_FINISH,
+        (bufs){.out = {h.lo[H], h.hi[H]}, .wire_in = {kind == UVCC_LIFT_EXCHANGE ? tail : NULL}});
+    vec(&s, T, UVCC_TASK_LIFT_FINISH,
+        (bufs){.out = {h.lo[T], h.hi[T]}, .wire_in = {kind == UVCC_LIFT_SEQUENTIAL ? NULL : head}});
+    vec(&s, O, UVCC_TASK_LIFT_FINISH,
+        (bufs){.out = {h.lo[O], h.hi[O]}, .wire_in = {kind == UVCC_LIFT_EXCHANGE ? NULL : tail}});
+    check_rss(&s, &h, y);
+    sim_close(&s);
+}
+
+static void lifts(void **state) {
+    (void)state;
+    for (unsigned c = 0; c < 3 * COUNTS; c++)
+        for (unsigned kind = 0; kind < 3; kind++)
+            lift_once(c % 3, counts[c / 3], (uvcc_lift_kind)kind);
+}
+
+/* z_p reshared: z is RSS afterwards. */
+static held reshare(sim *s, uint64_t *const z[3]) {
+    held h = new_held(s);
+    uint8_t *to[3];
+    for (unsigned r = 0; r < 3; r++) {
+        to[r] = wire(s);
+        vec(s, r, UVCC_TASK_RESHARE_MASK,
+            (bufs){.in = {z[r]}, .out = {h.lo[r]}, .wire_out = {to[r]}});
+    }
+    for (unsigned r = 0; r < 3; r++)
+        vec(s, r, UVCC_TASK_UNPACK, (bufs){.out = {h.hi[r]}, .wire_in = {to[(r + 1) % 3]}});
+    return h;
+}
+
+static void reshares(void **state) {
+    (void)state;
+    for (unsigned c = 0; c < COUNTS; c++) {
+        sim s;
+        sim_open(&s, c % 3, counts[c]);
+        uint64_t *x = values(&s, 63, 3);
+        shared parts = share(&s, x);
+        const held h = reshare(&s, parts.part);
+        check_rss(&s, &h, x);
+        if (s.n > 8) /* the pad really changes the component */
+            assert_memory_not_equal(h.lo[0], parts.part[0], (size_t)s.n * 8);
+
+        /* And opened to all. */
+        for (unsigned r = 0; r < 3; r++) {
+            uint8_t *to = wire(&s);
+            uint64_t *got = words(&s);
+            vec(&s, (r + 2) % 3, UVCC_TASK_PACK,
+                (bufs){.in = {h.lo[(r + 2) % 3]}, .wire_out = {to}});
+            vec(&s, r, UVCC_TASK_OPEN_ALL_FINISH,
+                (bufs){.in = {h.lo[r], h.hi[r]}, .out = {got}, .wire_in = {to}});
+            assert_memory_equal(got, x, (size_t)s.n * 8);
+        }
+        sim_close(&s);
+    }
+}
+
+static uvcc_shares both(const shared *x, unsigned r) {
+    return (uvcc_shares){x->part[r], x->part[(r + 1) % 3]};
+}
+
+static void map_task(sim *s, unsigned r, uvcc_task t) {
+    t.kind = UVCC_TASK_MAP;
+    assert_int_equal(run_tasks(s, party(s, r), &t, 1), 0);
+}
+
+static void products(void **state) {
+    (void)state;
+    enum { N = 5000, R = 50, C = 100 };
+    for (unsigned e = 0; e < 3; e++) {
+        sim s;
+        sim_open(&s, e, N);
+        uint64_t *x = values(&s, 63, 3), *y = values(&s, 63, 3), *want = words(&s);
+        const shared xs = share(&s, x), ys = share(&s, y);
+        uint64_t *z[3] = {words(&s), words(&s), words(&s)};
+        for (uint32_t i = 0; i < N; i++)
+            want[i] = x[i] * y[i];
+        for (unsigned r = 0; r < 3; r++) {
+            uvcc_task t = {.u.map = {.op = UVCC_MAP_MUL, .rows = R, .cols = C}};
+            t.u.map.x = both(&xs, r);
+            t.u.map.y = both(&ys, r);
+            t.u.map.out = (uvcc_shares){z[r], NULL};
+            map_task(&s, r, t);
+        }
+        const held h = reshare(&s, z);
+        check_rss(&s, &h, want);
+
+        /* x is 100 x 50 or its transpose, y 50 x 50 inside its first 2500 words. */
+        for (unsigned v = 0; v < 4; v++) {
+            memset(want, 0, N * 8);
+            for (uint32_t i = 0; i < C; i++)
+                for (uint32_t j = 0; j < R; j++)
+                    for (uint32_t p = 0; p < R; p++)
+                        want[i * R + j] += (v & 1 ? x[p * C + i] : x[i * R + p]) *
+                                           (v & 2 ? y[j * R + p] : y[p * R + j]);
+            for (unsigned r = 0; r < 3; r++) {
+                uvcc_task t = {.kind = UVCC_TASK_GEMM, .u.gemm = {.m = C, .n = R, .k = R}};
+                t.u.gemm.trans_x = v & 1;
+                t.u.gemm.trans_y = v & 2;
+                t.u.gemm.x = both(&xs, r);
+                t.u.gemm.y = both(&ys, r);
+                t.u.gemm.z = z[r];
+                assert_int_equal(run_tasks(&s, party(&s, r), &t, 1), 0);
+            }
+            const held g = reshare(&s, z);
+            check_rss(&s, &g, want);
+        }
+        sim_close(&s);
+    }
+}
+
+static void maps(void **state) {
+    (void)state;
+    enum { N = 60, R = 5, C = 12 };
+    sim s;
+    sim_open(&s, 0, N);
+    uint64_t *x = values(&s, 63, 3), *y = values(&s, 63, 3);
+    const shared xs = share(&s, x), ys = share(&s, y);
+    for (unsigned op = UVCC_MAP_ADD; op <= UVCC_MAP_PUBLIC; op++) {
+        if (op == UVCC_MAP_MUL)
+            continue;
+        held h = new_held(&s);
+        for (unsigned r = 0; r < 3; r++) {
+            uvcc_task t = {.u.map = {.op = (uint8_t)op, .rows = R, .cols = C, .shift = 7}};
+            t.u.map.party = (uint8_t)r; /* edge 0: the role is the party */
+            t.u.map.x = op == UVCC_MAP_PUBLIC ? (uvcc_shares){x, NULL} : both(&xs, r);
+            t.u.map.y = both(&ys, r);
+            t.u.map.out = (uvcc_shares){h.lo[r], h.hi[r]};
+            map_task(&s, r, t);
+        }
+        uint64_t want[N] = {0};
+        for (unsigned i = 0; i < N; i++) {
+            const uint64_t v[] = {[UVCC_MAP_ADD] = x[i] + y[i],
+                                  [UVCC_MAP_SUB] = x[i] - y[i],
+                                  [UVCC_MAP_ADD_ROW] = x[i] + y[i % C],
+                                  [UVCC_MAP_SUM_ROWS] = 0,
+                                  [UVCC_MAP_COPY] = x[i],
+                                  [UVCC_MAP_SHL] = x[i] << 7,
+                                  [UVCC_MAP_PUBLIC] = x[i]};
+            if (op == UVCC_MAP_SUM_ROWS)
+                want[i % C] += x[i];
+            else
+                want[i] = v[op];
+        }
+        if (op == UVCC_MAP_SUM_ROWS) /* untouched words, made to add up */
+            for (unsigned r = 0; r < 3; r++) {
+                memset(h.lo[r] + C, 0, (N - C) * 8);
+                memset(h.hi[r] + C, 0, (N - C) * 8);
+            }
+        check_rss(&s, &h, want);
+        if (op == UVCC_MAP_PUBLIC)
+            for (unsigned i = 0; i < N; i++)
+                assert_true(h.lo[0][i] == x[i] && h.lo[1][i] == 0 && h.lo[2][i] == 0);
+    }
+
+    /* In place, and on one component only. */
+    uint64_t *sum = words(&s);
+    memcpy(sum, x, N * 8);
+    uvcc_task t = {.u.map = {.op = UVCC_MAP_ADD, .rows = R, .cols = C}};
+    t.u.map.x = t.u.map.out = (uvcc_shares){sum, NULL};
+    t.u.map.y = (uvcc_shares){y, NULL};
+    map_task(&s, 0, t);
+    for (unsigned i = 0; i < N; i++)
+        assert_true(sum[i] == x[i] + y[i]);
+    sim_close(&s);
+}
+
+static void hashes_and_copies(void **state) {
+    (void)state;
+    sim s;
+    sim_open(&s, 0, 1);
+    uint8_t data[1000], joined[1032], digest[3][32], want[32];
+    uvcc_hash_item items[3];
+    test_rand_bytes(&rng, data, sizeof data);
+    memset(items, 0, sizeof items);
+    for (unsigned m = 0; m < 3; m++) {
+        items[m].mode = (uint8_t)m;
+        items[m].prefix_len = (uint8_t)(16 * m);
+        test_rand_bytes(&rng, items[m].prefix, 32);
+        test_rand_bytes(&rng, items[m].key, 32);
+        items[m].data = data;
+        items[m].len = sizeof data - m;
+        items[m].out = digest[m];
+    }
+    uvcc_task t = {.kind = UVCC_TASK_HASH};
+    t.u.hash.items = items;
+    t.u.hash.count = 3;
+    assert_int_equal(run_tasks(&s, 0, &t, 1), 0);
+    for (unsigned m = 0; m < 3; m++) {
+        const size_t len = 16 * m + sizeof data - m;
+        memcpy(joined, items[m].prefix, 16 * m);
+        memcpy(joined + 16 * m, data, sizeof data - m);
+        if (m == UVCC_HASH_HMAC)
+            uvcci_hmac_once(items[m].key, 32, joined, len, want);
+        else
+            uvcci_sha256_once(joined, len, want);
+        if (m == UVCC_HASH_SALTED)
+            uvcci_hmac_once(items[m].key, 32, want, 32, want);
+        assert_memory_equal(digest[m], want, 32);
+    }
+
+    uint8_t to[64], from[64];
+    test_rand_bytes(&rng, from, sizeof from);
+    memset(to, 0, sizeof to);
+    const uvcc_copy_item copies[] = {{to + 1, from, 20}, {NULL, NULL, 0}, {to + 30, from + 20, 7}};
+    const uvcc_copy_item wipes[] = {{to + 2, NULL, 3}, {NULL, NULL, 0}};
+    uvcc_task two[2] = {{.kind = UVCC_TASK_COPY}, {.kind = UVCC_TASK_WIPE}};
+    two[0].u.copy.items = copies;
+    two[0].u.copy.count = 3;
+    two[1].u.copy.items = wipes;
+    two[1].u.copy.count = 2;
+    assert_int_equal(run_tasks(&s, 0, two, 2), 0);
+    memcpy(joined, from, 20);
+    memset(joined + 1, 0, 3);
+    assert_memory_equal(to + 1, joined, 20);
+    assert_memory_equal(to + 30, from + 20, 7);
+    assert_int_equal(to[0] | to[21] | to[29] | to[37], 0);
+    sim_close(&s);
+}
+
+static void bad_tasks(void **state) {
+    (void)state;
+    sim s;
+    sim_open(&s, 0, 1);
+    uint64_t w[2] = {1, 2}, z[2] = {0};
+    uint8_t wire_bytes[32] = {0};
+    uvcc_block block = {.count = 1, .in = {w, w}, .out = {z, z}, .wire_out = {wire_bytes}};
+    uvcc_task t = {.kind = UVCC_TASK_PACK, .keys = &s.keys[0]};
+    t.u.vec.blocks = &block;
+    t.u.vec.count = 1;
+    assert_int_equal(run_tasks(&s, 0, &t, 1), 0);
+
+    block.count = 0;
+    assert_int_equal(run_tasks(&s, 0, &t, 1), UVCC_ERR_JOB);
+    block.count = UVCC_BLOCK_ELEMS + 1;
+    assert_int_equal(run_tasks(&s, 0, &t, 1), UVCC_ERR_JOB);
+    block.count = 1;
+    block.role = 3;
+    assert_int_equal(run_tasks(&s, 0, &t, 1), UVCC_ERR_JOB);
+    block.role = 0;
+
+    static const struct {
+        uint16_t kind;
+        uint8_t gate, shift, bits;
+    } bad[] = {
+        {0, 0, 16, 16},
+        {UVCC_TASK_KIND_END, 0, 16, 16},
+        {UINT16_MAX, 0, 16, 16},
+        {UVCC_TASK_OPEN4_MASK, 0, 0, 0},
+        {UVCC_TASK_TRUNC, UVCC_GATE_TRUNC_SR, 63, 0},
+        {UVCC_TASK_RELU, UVCC_GATE_RELU, 0, 0},
+        {UVCC_TASK_RELU, UVCC_GATE_RELU, 0, 64},
+        {UVCC_TASK_LESS_MASK, UVCC_GATE_TRUNC_SR, 16, 16},
+        {UVCC_TASK_LESS_MASK, UVCC_GATE_RELU, 16, 64},
+        {UVCC_TASK_DEAL, UVCC_GATE_NONE, 16, 16},
+        {UVCC_TASK_DEAL, UVCC_GATE_TRUNC_ARS, 0, 16},
+        {UVCC_TASK_DEAL, 4, 16, 16},
+    };
+    for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++) {
+        uvcc_task b = t;
+        b.kind = bad[i].kind;
+        b.u.vec.gate = bad[i].gate;
+        b.u.vec.shift = bad[i].shift;
+        b.u.vec.bits = bad[i].bits;
+        z[0] = 0;
+        uvcc_task list[2] = {b, {.kind = UVCC_TASK_UNPACK}};
+        assert_int_equal(run_tasks(&s, 0, list, 2), UVCC_ERR_JOB); /* and the second never runs */
+    }
+    uvcc_task map = {.kind = UVCC_TASK_MAP, .u.map = {.op = 99, .rows = 1, .cols = 1}};
+    map.u.map.x = map.u.map.y = map.u.map.out = (uvcc_shares){w, w};
+    assert_int_equal(run_tasks(&s, 0, &map, 1), UVCC_ERR_JOB);
+    sim_close(&s);
+}
+
+static void out_of_memory(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    const uvcc_allocator al = test_allocator(&mem);
+    uvcci_cpu_worker w;
+    mem.fail_at = 1;
+    assert_int_equal(uvcci_cpu_worker_init(&w, &al, 0), UVCC_ERR_NOMEM);
+    assert_int_equal(uvcci_cpu_worker_init(&w, &al, 4), UVCC_ERR_CONFIG);
+    assert_int_equal(uvcci_cpu_worker_init(&w, &al, 0), 0);
+    uint64_t x[4] = {1, 2, 3, 4}, z[4];
+    uvcc_task t = {.kind = UVCC_TASK_GEMM, .u.gemm = {.m = 2, .n = 2, .k = 2}};
+    t.u.gemm.x = t.u.gemm.y = (uvcc_shares){x, x};
+    t.u.gemm.z = z;
+    const uvcc_job job = {.tasks = &t, .count = 1};
+    mem.fail_at = 1;
+    assert_int_equal(uvcci_cpu_run(&w, &job), UVCC_ERR_JOB);
+    assert_int_equal(uvcci_cpu_run(&w, &job), 0); /* the worker is still good */
+    assert_true(z[0] == 3 * 7 && z[3] == 3 * 22);
+    mem.fail_at = 1;
+    assert_int_equal(uvcci_cpu_worker_reserve(&w), UVCC_ERR_NOMEM);
+    assert_int_equal(uvcci_cpu_worker_reserve(&w), 0);
+    mem.fail_at = 1; /* nothing asks for memory after that */
+    assert_int_equal(uvcci_cpu_run(&w, &job), 0);
+    assert_int_equal(mem.fail_at, 1);
+    uvcci_cpu_worker_free(&w);
+    assert_int_equal(mem.live_blocks, 0);
+    uvcci_cpu_worker_free(&w); /* twice is fine */
+}
+
+/* A job that finds another step's keys where the last job's were must use them. */
+static void keys_in_reused_memory(void **state) {
+    (void)state;
+    sim s;
+    sim_open(&s, 0, 100);
+    uint64_t *z = values(&s, 63, 3), *first = words(&s), *second = words(&s);
+    vec(&s, H, UVCC_TASK_RESHARE_MASK, (bufs){.in = {z}, .out = {first}, .wire_out = {wire(&s)}});
+    test_rand_bytes(&rng, &s.keys[0], sizeof s.keys[0]);
+    vec(&s, H, UVCC_TASK_RESHARE_MASK, (bufs){.in = {z}, .out = {second}, .wire_out = {wire(&s)}});
+    assert_memory_not_equal(first, second, 800);
+    sim_close(&s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(inputs),
+        cmocka_unit_test(truncations),
+        cmocka_unit_test(relus),
+        cmocka_unit_test(lifts),
+        cmocka_unit_test(reshares),
+        cmocka_unit_test(products),
+        cmocka_unit_test(maps),
+        cmocka_unit_test(hashes_and_copies),
+        cmocka_unit_test(bad_tasks),
+        cmocka_unit_test(out_of_memory),
+        cmocka_unit_test(keys_in_reused_memory),
+    };
+    rng = 20240601;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
