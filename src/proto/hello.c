@@ -1,2 +1,330 @@
-/* hello.c - to be written */
-typedef int uvcci_not_yet;
+/* hello.c - the handshake of one party with both peers.
+ *
+ * States per peer: WAIT1 -> WAIT2 -> WAIT3 -> DONE (hello.h); both peers leave WAIT1 together, when
+ * the second HELLO 1 comes. Invariants: a state never falls; keys and expected payloads are derived
+ * once; an input makes at most three payloads due, and the chain HELLO 1 -> 2 -> 3 -> nothing (with
+ * HELLO 1 -> 1 only every second time) ends, so answers never feed each other. */
+#include "hello.h"
+
+#include <assert.h>
+
+#include "bytes.h"
+#include "ids.h"
+
+enum { HELLO1 = 1, HELLO2 = 2, HELLO3 = 3 };
+#define BIT(hello) (1u << (hello))
+enum { BACKOFF_MAX = 32 };
+enum {
+    SUITES_KNOWN = 1 << (UVCCI_SUITE_CHACHA20_POLY1305 - 1) | 1 << (UVCCI_SUITE_AES256_GCM - 1)
+};
+
+/* HELLO 1. */
+enum {
+    AT_SUITES = 1,
+    AT_PARTY = 2,
+    AT_RESERVED = 3,
+    AT_SID_JOB = 4,
+    AT_TOPOLOGY = 36,
+    AT_POSITION = 42,
+    AT_PROGRAM = 48,
+    AT_NEXT_STEP = 80,
+    AT_NEXT_RUN = 84,
+    AT_N = 88,
+    AT_EPHEMERAL = 120,
+};
+
+static uint8_t other_peer(const uvcci_hello *h, uint8_t peer) {
+    return (uint8_t)(3 - h->cfg.party - peer);
+}
+
+static void write_hello1(uvcci_hello *h) {
+    const uvcci_hello_config *c = &h->cfg;
+    uvcci_writer w = uvcci_writer_on(h->hello1, sizeof h->hello1);
+    uvcci_put8(&w, HELLO1);
+    uvcci_put8(&w, c->suites);
+    uvcci_put8(&w, c->party);
+    uvcci_put8(&w, 0);
+    uvcci_put(&w, c->sid_job, 32);
+    uvcci_put16(&w, c->r);
+    uvcci_put16(&w, c->s);
+    uvcci_put16(&w, c->t);
+    uvcci_put16(&w, c->replica);
+    uvcci_put16(&w, c->stage);
+    uvcci_put16(&w, c->tp);
+    uvcci_put(&w, c->h_program, 32);
+    uvcci_put32(&w, c->next_step);
+    uvcci_put32(&w, c->next_run);
+    uvcci_put(&w, c->n, 32);
+    assert(!w.bad && w.len == AT_EPHEMERAL); /* the rest stays zero: provisioned */
+}
+
+/* ---- repetition ---- */
+
+/* What may not have reached the peer yet. */
+static uint8_t unconfirmed(const uvcci_hello_peer *p) {
+    static const uint8_t by_state[] = {
+        [UVCCI_HELLO_WAIT1] = BIT(HELLO1),
+        [UVCCI_HELLO_WAIT2] = BIT(HELLO1) | BIT(HELLO2),
+        [UVCCI_HELLO_WAIT3] = BIT(HELLO2) | BIT(HELLO3),
+        [UVCCI_HELLO_DONE] = BIT(HELLO3),
+    };
+    return p->reached ? 0 : by_state[p->state];
+}
+
+static void set_timer(uvcci_hello_peer *p, uint64_t repeat_ns, uint64_t now) {
+    p->repeat_ns = repeat_ns;
+    p->next_repeat = now > UVCC_NEVER - repeat_ns ? UVCC_NEVER : now + repeat_ns;
+}
+
+static void advance(uvcci_hello *h, uvcci_hello_peer *p, uvcci_hello_state state, uint64_t now) {
+    p->state = state;
+    set_timer(p, h->cfg.repeat_ns, now);
+}
+
+/* ---- agreement ---- */
+
+static const char *hello1_fault(const uvcci_hello *h, uint8_t peer, const uint8_t *in) {
+    static const uint8_t zero[32];
+    if (in[AT_RESERVED] != 0)
+        return "version";
+    if (memcmp(in + AT_SID_JOB, h->hello1 + AT_SID_JOB, 32) != 0)
+        return "sid_job";
+    if (memcmp(in + AT_TOPOLOGY, h->hello1 + AT_TOPOLOGY, 6) != 0)
+        return "topology";
+    if (memcmp(in + AT_POSITION, h->hello1 + AT_POSITION, 6) != 0)
+        return "position";
+    if (memcmp(in + AT_PROGRAM, h->hello1 + AT_PROGRAM, 32) != 0)
+        return "program";
+    if (memcmp(in + AT_EPHEMERAL, zero, 32) != 0)
+        return "key exchange";
+    if (uvcci_ld32(in + AT_NEXT_RUN) >= UVCCI_RUN_LIMIT)
+        return "run";
+    const uint8_t *third = h->peer[other_peer(h, peer)].hello1;
+    uint8_t common = h->cfg.suites & in[AT_SUITES];
+    if (third[0] != 0)
+        common &= third[AT_SUITES];
+    return common == 0 ? "suites" : NULL;
+}
+
+static void hash_in_order(bool first, const uint8_t *mine, const uint8_t *theirs, size_t len,
+                          uint8_t out[32]) {
+    uvcci_sha256 s;
+    uvcci_sha256_init(&s);
+    uvcci_sha256_update(&s, first ? mine : theirs, len);
+    uvcci_sha256_update(&s, first ? theirs : mine, len);
+    uvcci_sha256_final(&s, out);
+}
+
+static void derive(uvcci_hello *h, uint8_t peer, uint64_t now) {
+    uvcci_hello_peer *p = &h->peer[peer];
+    uint8_t me = h->cfg.party, k_ab[32];
+    bool first = me < peer;
+    const uint8_t *their_n = p->hello1 + AT_N;
+    uvcci_derive_session_key(first ? h->cfg.n : their_n, first ? their_n : h->cfg.n,
+                             h->cfg.secret[peer], h->cfg.sid_job, h->run, first ? me : peer,
+                             first ? peer : me, k_ab);
+    uvcci_derive_prk(h->cfg.sid_sub, k_ab, p->prk);
+    uvcci_wipe(k_ab, sizeof k_ab);
+
+    uint8_t *m = p->hello2;
+    m[0] = HELLO2;
+    m[1] = h->suite;
+    uvcci_st16(m + 2, 0);
+    uvcci_st32(m + 4, h->run);
+    uvcci_st32(m + 8, h->step);
+    hash_in_order(first, h->hello1, p->hello1, UVCCI_HELLO1_BYTES, m + 12);
+    memset(m + 44, 0, UVCCI_HELLO2_BYTES - 44); /* no signature: provisioned */
+
+    p->hello3[0] = HELLO3;
+    hash_in_order(first, m, m, UVCCI_HELLO2_BYTES, p->hello3 + 1);
+    p->pending |= BIT(HELLO2);
+    advance(h, p, UVCCI_HELLO_WAIT2, now);
+}
+
+/* Both HELLO 1 are here: the greatest run, the least step, the highest suite of all three. */
+static void agree(uvcci_hello *h, uint64_t now) {
+    uint8_t common = h->cfg.suites;
+    h->run = h->cfg.next_run;
+    h->step = h->cfg.next_step;
+    for (uint8_t i = 1; i < UVCC_PARTIES; i++) {
+        const uint8_t *m = h->peer[(h->cfg.party + i) % UVCC_PARTIES].hello1;
+        uint32_t step = uvcci_ld32(m + AT_NEXT_STEP), run = uvcci_ld32(m + AT_NEXT_RUN);
+        common &= m[AT_SUITES];
+        if (run > h->run)
+            h->run = run;
+        if (step < h->step)
+            h->step = step;
+    }
+    bool second = (common & BIT(UVCCI_SUITE_AES256_GCM - 1)) != 0;
+    h->suite = second ? UVCCI_SUITE_AES256_GCM : UVCCI_SUITE_CHACHA20_POLY1305;
+    h->agreed = true;
+    for (uint8_t i = 1; i < UVCC_PARTIES; i++)
+        derive(h, (uint8_t)((h->cfg.party + i) % UVCC_PARTIES), now);
+}
+
+/* ---- input ---- */
+
+static int input_hello1(uvcci_hello *h, uint8_t peer, const uint8_t *in, uint64_t now) {
+    uvcci_hello_peer *p = &h->peer[peer];
+    if (in[AT_PARTY] != peer) { /* ours, reflected, or from another link */
+        h->ignored++;
+        return 0;
+    }
+    if (memcmp(in, p->hello1, UVCCI_HELLO1_BYTES) == 0) {
+        /* The peer lacks our HELLO 2, or even our HELLO 1; see the invariant above. */
+        h->ignored++;
+        if (h->agreed) {
+            p->pending |= p->answer1 ? BIT(HELLO1) | BIT(HELLO2) : BIT(HELLO2);
+            p->answer1 = !p->answer1;
+        }
+        return 0;
+    }
+    if (h->agreed) {
+        h->other_n++;
+        return 0;
+    }
+    const char *fault = hello1_fault(h, peer, in);
+    if (fault != NULL) {
+        h->field = fault;
+        return UVCC_ERR_MISMATCH;
+    }
+    memcpy(p->hello1, in, UVCCI_HELLO1_BYTES);
+    p->pending |= BIT(HELLO1); /* it has just started: our first one may have met nobody */
+    if (h->peer[other_peer(h, peer)].hello1[0] != 0)
+        agree(h, now);
+    return 0;
+}
+
+static int input_hello2(uvcci_hello *h, uvcci_hello_peer *p, const uint8_t *in, uint64_t now) {
+    if (!h->agreed) {
+        h->ignored++;
+        return 0;
+    }
+    if (memcmp(in, p->hello2, UVCCI_HELLO2_BYTES) != 0)
+        return UVCC_ERR_AUTH;
+    if (p->state == UVCCI_HELLO_WAIT2) {
+        p->pending &= (uint8_t)~BIT(HELLO1);
+        advance(h, p, UVCCI_HELLO_WAIT3, now);
+    } else {
+        h->ignored++;
+    }
+    p->pending |= BIT(HELLO3); /* or again: the peer repeats HELLO 2 until HELLO 3 comes */
+    return 0;
+}
+
+static int input_hello3(uvcci_hello *h, uvcci_hello_peer *p, const uint8_t *in, uint64_t now) {
+    if (p->state < UVCCI_HELLO_WAIT3) {
+        h->ignored++;
+        return 0;
+    }
+    if (!uvcci_ct_equal(in, p->hello3, UVCCI_HELLO3_BYTES))
+        return UVCC_ERR_AUTH;
+    if (p->state == UVCCI_HELLO_WAIT3) {
+        p->pending &= BIT(HELLO3);
+        advance(h, p, UVCCI_HELLO_DONE, now);
+    } else {
+        h->ignored++;
+    }
+    return 0;
+}
+
+int uvcci_hello_input(uvcci_hello *h, uint8_t peer, const uint8_t *payload, size_t len, bool sealed,
+                      uint64_t now) {
+    assert(peer < UVCC_PARTIES && peer != h->cfg.party);
+    uvcci_hello_peer *p = &h->peer[peer];
+    uint8_t kind = len == 0 ? 0 : payload[0];
+    if (kind == HELLO1 && len == UVCCI_HELLO1_BYTES && !sealed)
+        return input_hello1(h, peer, payload, now);
+    if (kind == HELLO2 && len == UVCCI_HELLO2_BYTES && !sealed)
+        return input_hello2(h, p, payload, now);
+    if (kind == HELLO3 && len == UVCCI_HELLO3_BYTES && sealed)
+        return input_hello3(h, p, payload, now);
+    h->ignored++;
+    return 0;
+}
+
+void uvcci_hello_peer_passed(uvcci_hello *h, uint8_t peer) {
+    if (h->agreed)
+        h->peer[peer].reached = true;
+}
+
+/* ---- life, output ---- */
+
+int uvcci_hello_init(uvcci_hello *h, const uvcci_hello_config *cfg, uint64_t now) {
+    if (cfg->party >= UVCC_PARTIES || cfg->suites == 0 || (cfg->suites & ~SUITES_KNOWN) != 0 ||
+        cfg->next_run >= UVCCI_RUN_LIMIT || cfg->repeat_ns == 0 ||
+        cfg->repeat_ns > UVCC_NEVER / BACKOFF_MAX)
+        return UVCC_ERR_CONFIG;
+    uint8_t a = (uint8_t)((cfg->party + 1) % UVCC_PARTIES),
+            b = (uint8_t)((cfg->party + 2) % UVCC_PARTIES);
+    if (uvcci_ct_equal(cfg->secret[a], cfg->secret[b], 32))
+        return UVCC_ERR_CONFIG;
+    assert(cfg != &h->cfg);
+    memset(h, 0, sizeof *h);
+    h->cfg = *cfg;
+    write_hello1(h);
+    uvcci_hello_nudge(h, a, now);
+    uvcci_hello_nudge(h, b, now);
+    return 0;
+}
+
+void uvcci_hello_wipe(uvcci_hello *h) {
+    uvcci_wipe(h, sizeof *h);
+}
+
+void uvcci_hello_nudge(uvcci_hello *h, uint8_t peer, uint64_t now) {
+    uvcci_hello_peer *p = &h->peer[peer];
+    p->pending |= unconfirmed(p);
+    set_timer(p, h->cfg.repeat_ns, now);
+}
+
+size_t uvcci_hello_poll(uvcci_hello *h, uint8_t peer, uint8_t out[UVCCI_HELLO1_BYTES], bool *sealed,
+                        uint64_t now) {
+    uvcci_hello_peer *p = &h->peer[peer];
+    if (now >= p->next_repeat) {
+        p->pending |= unconfirmed(p);
+        bool longest = p->repeat_ns / BACKOFF_MAX >= h->cfg.repeat_ns;
+        set_timer(p, longest ? p->repeat_ns : 2 * p->repeat_ns, now);
+    }
+    *sealed = false;
+    if ((p->pending & BIT(HELLO1)) != 0) {
+        p->pending &= (uint8_t)~BIT(HELLO1);
+        memcpy(out, h->hello1, UVCCI_HELLO1_BYTES);
+        return UVCCI_HELLO1_BYTES;
+    }
+    if ((p->pending & BIT(HELLO2)) != 0) {
+        p->pending &= (uint8_t)~BIT(HELLO2);
+        memcpy(out, p->hello2, UVCCI_HELLO2_BYTES);
+        return UVCCI_HELLO2_BYTES;
+    }
+    if ((p->pending & BIT(HELLO3)) != 0) {
+        p->pending &= (uint8_t)~BIT(HELLO3);
+        memcpy(out, p->hello3, UVCCI_HELLO3_BYTES);
+        *sealed = true;
+        return UVCCI_HELLO3_BYTES;
+    }
+    return 0;
+}
+
+uint64_t uvcci_hello_deadline(const uvcci_hello *h) {
+    uint64_t at = UVCC_NEVER;
+    for (uint8_t i = 1; i < UVCC_PARTIES; i++) {
+        const uvcci_hello_peer *p = &h->peer[(h->cfg.party + i) % UVCC_PARTIES];
+        if (p->pending != 0)
+            return 0;
+        if (unconfirmed(p) != 0 && p->next_repeat < at)
+            at = p->next_repeat;
+    }
+    return at;
+}
+
+bool uvcci_hello_keyed(const uvcci_hello *h, uint8_t peer) {
+    return h->peer[peer].state >= UVCCI_HELLO_WAIT2;
+}
+
+bool uvcci_hello_done(const uvcci_hello *h) {
+    for (uint8_t i = 1; i < UVCC_PARTIES; i++)
+        if (h->peer[(h->cfg.party + i) % UVCC_PARTIES].state != UVCCI_HELLO_DONE)
+            return false;
+    return true;
+}
