@@ -1,2 +1,759 @@
-/* to be written */
-int main(void) { return 77; }
+#include "support.h"
+
+#include <uvcc/program.h>
+
+#include "exec/program.h"
+
+static uvcc_program *new_program(test_alloc *counts) {
+    const uvcc_allocator al = test_allocator(counts);
+    uvcc_program *p = NULL;
+    assert_int_equal(uvcc_program_new(&p, &al), 0);
+    return p;
+}
+
+/* ---- the pinned transformer block ---- */
+
+static uint16_t opcode_of(const char *name) {
+#define UVCC_OPCODE(op, code, n_in, n_out, implemented, what)                                      \
+    if (strcmp(name, #op) == 0)                                                                    \
+        return code;
+#include <uvcc/opcodes.def>
+#undef UVCC_OPCODE
+    fail_msg("no opcode %s", name);
+    return 0;
+}
+
+enum { TOKENS = 8, WIDTH = 16, INNER = 32 };
+
+typedef struct block_tensor {
+    const char *name, *host;
+    uint32_t rows, cols;
+} block_tensor;
+
+/* X, gradients of X and the like are TOKENS x WIDTH; everything at scale 8, 20 bits. */
+static const block_tensor block_tensors[] = {
+    {"X_IN", NULL, TOKENS, WIDTH},      {"INV_RMS1", NULL, TOKENS, 1},
+    {"XN1", NULL, TOKENS, WIDTH},       {"TQKV", NULL, TOKENS, 3 * WIDTH},
+    {"Q", "TQKV", TOKENS, WIDTH},       {"K", "TQKV", TOKENS, WIDTH},
+    {"V", "TQKV", TOKENS, WIDTH},       {"S", NULL, TOKENS, TOKENS},
+    {"SSCALED", "S", TOKENS, TOKENS},   {"P", "SSCALED", TOKENS, TOKENS},
+    {"O", NULL, TOKENS, WIDTH},         {"Y", NULL, TOKENS, WIDTH},
+    {"X1", "Y", TOKENS, WIDTH},         {"INV_RMS2", NULL, TOKENS, 1},
+    {"XN2", NULL, TOKENS, WIDTH},       {"H", NULL, TOKENS, INNER},
+    {"H1", "H", TOKENS, INNER},         {"G", NULL, TOKENS, INNER},
+    {"Z", NULL, TOKENS, WIDTH},         {"Z1", "Z", TOKENS, WIDTH},
+    {"X_OUT", "Z1", TOKENS, WIDTH},     {"DX_OUT", NULL, TOKENS, WIDTH},
+    {"DZ1", NULL, TOKENS, WIDTH},       {"DG", NULL, TOKENS, INNER},
+    {"DH1", NULL, TOKENS, INNER},       {"DXN2", NULL, TOKENS, WIDTH},
+    {"DX1", NULL, TOKENS, WIDTH},       {"DY", NULL, TOKENS, WIDTH},
+    {"DO", NULL, TOKENS, WIDTH},        {"DP", NULL, TOKENS, TOKENS},
+    {"DV", NULL, TOKENS, WIDTH},        {"DSCALED", NULL, TOKENS, TOKENS},
+    {"DS", NULL, TOKENS, TOKENS},       {"DQ", NULL, TOKENS, WIDTH},
+    {"DK", NULL, TOKENS, WIDTH},        {"DTQKV", NULL, TOKENS, 3 * WIDTH},
+    {"DXN1", NULL, TOKENS, WIDTH},      {"DX_IN", NULL, TOKENS, WIDTH},
+    {"DW_QKV", NULL, WIDTH, 3 * WIDTH}, {"DB_QKV", NULL, 1, 3 * WIDTH},
+    {"DW_O", NULL, WIDTH, WIDTH},       {"DB_O", NULL, 1, WIDTH},
+    {"DW1", NULL, WIDTH, INNER},        {"DB1_G", NULL, 1, INNER},
+    {"DW2", NULL, INNER, WIDTH},        {"DB2_G", NULL, 1, WIDTH},
+    {"DGAMMA1", NULL, 1, WIDTH},        {"DGAMMA2", NULL, 1, WIDTH},
+};
+static const block_tensor block_weights[] = {
+    {"GAMMA1", NULL, 1, WIDTH},    {"W_QKV", NULL, WIDTH, 3 * WIDTH}, {"B_QKV", NULL, 1, 3 * WIDTH},
+    {"W_O", NULL, WIDTH, WIDTH},   {"B_O", NULL, 1, WIDTH},           {"GAMMA2", NULL, 1, WIDTH},
+    {"W1", NULL, WIDTH, INNER},    {"B1", NULL, 1, INNER},            {"W2", NULL, INNER, WIDTH},
+    {"B2", NULL, 1, WIDTH},
+};
+
+static void add_block_tensors(uvcc_program *p, const block_tensor *t, size_t n, uint8_t lifetime) {
+    for (size_t i = 0; i < n; i++) {
+        uint32_t host = UVCC_NO_TENSOR;
+        if (t[i].host != NULL)
+            host = (uint32_t)uvcc_program_find(p, t[i].host);
+        assert_true(uvcc_program_tensor(p, &(uvcc_tensor_desc){.name = t[i].name,
+                                                               .rows = t[i].rows,
+                                                               .cols = t[i].cols,
+                                                               .bits = 20,
+                                                               .scale = 8,
+                                                               .lifetime = lifetime,
+                                                               .in_buffer_of = host}) >= 0);
+    }
+}
+
+static uint8_t add_names(const uvcc_program *p, const json_t *names, uint32_t *out) {
+    uint8_t n = (uint8_t)json_array_size(names);
+    for (uint8_t i = 0; i < n; i++) {
+        int t = uvcc_program_find(p, json_string_value(json_array_get(names, i)));
+        assert_true(t >= 0);
+        out[i] = (uint32_t)t;
+    }
+    return n;
+}
+
+static void add_block_op(uvcc_program *p, const json_t *j) {
+    uvcc_op_desc d = {.name = test_str(j, "name"),
+                      .opcode = opcode_of(test_str(j, "op")),
+                      .phase = strcmp(test_str(j, "phase"), "FWD") == 0 ? UVCC_FWD : UVCC_BWD,
+                      .k = (uint16_t)test_u64(j, "k")};
+    d.in_count = add_names(p, json_object_get(j, "in"), d.in);
+    d.out_count = add_names(p, json_object_get(j, "out"), d.out);
+    if (d.opcode == UVCC_OP_RMSNORM_BWD) /* it accumulates: its output is an input too */
+        d.in[d.in_count++] = d.out[0];
+    if (d.opcode == UVCC_OP_GEMM_SS) {
+        d.flags = (json_is_true(json_object_get(j, "transA")) ? UVCC_OP_TRANS_A : 0) |
+                  (json_is_true(json_object_get(j, "transB")) ? UVCC_OP_TRANS_B : 0);
+    }
+    if (d.opcode == UVCC_OP_GEMM_SS || d.opcode == UVCC_OP_ELEM_MUL)
+        d.shift = 8;
+    assert_true(uvcc_program_op(p, &d) >= 0);
+}
+
+static uvcc_program *build_block(test_alloc *counts, bool sks) {
+    uvcc_program *p = new_program(counts);
+    add_block_tensors(p, block_tensors, sizeof block_tensors / sizeof block_tensors[0], UVCC_EPOCH);
+    add_block_tensors(p, block_weights, sizeof block_weights / sizeof block_weights[0],
+                      UVCC_PERSIST);
+    assert_int_equal(uvcc_program_entry(p, "block"), 0);
+    json_t *v = LOAD_VECTORS("stage_program.json");
+    const json_t *ops = json_object_get(v, "ops");
+    assert_int_equal(json_array_size(ops), 51);
+    for (size_t i = 0; i < json_array_size(ops); i++) {
+        const json_t *j = json_array_get(ops, i);
+        if (sks || strcmp(test_str(j, "op"), "SKS_GEMM_CHECK") != 0)
+            add_block_op(p, j);
+    }
+    char message[256];
+    if (uvcc_program_finish(p, message, sizeof message) != 0)
+        fail_msg("%s", message);
+    json_decref(v);
+    return p;
+}
+
+static const uvcci_op *op_of_k(const uvcc_program *p, uint32_t k) {
+    for (uint32_t i = 0; i < p->entries[0].op_count; i++)
+        if (p->entries[0].ops[i].desc.k == k)
+            return &p->entries[0].ops[i];
+    fail_msg("no op with k %u", k);
+    return NULL;
+}
+
+static uint32_t life_k(const uvcc_program *p, const char *buffer, bool first) {
+    uvcc_buffer_life life;
+    assert_int_equal(uvcc_program_life(p, 0, (uint32_t)uvcc_program_find(p, buffer), &life), 0);
+    return uvcc_program_op_at(p, 0, first ? life.first_write : life.last_read)->k;
+}
+
+/* The table of program.md: buffer by its first tensor, k of first write and last read. */
+static void test_block_lives(void **state) {
+    (void)state;
+    static const struct {
+        const char *buffer;
+        uint32_t first, last, reads;
+    } table[] = {
+        {"X_IN", 0, 125, 3},      {"INV_RMS1", 1, 125, 1},    {"XN1", 1, 123, 2},
+        {"TQKV", 2, 120, 7},      {"S", 6, 117, 5},           {"O", 9, 113, 2},
+        {"Y", 10, 110, 5},        {"INV_RMS2", 14, 110, 1},   {"XN2", 14, 108, 2},
+        {"H", 15, 105, 3},        {"G", 18, 103, 2},          {"Z", 19, 23, 3},
+        {"DX_OUT", 100, 101, 1},  {"DZ1", 101, 104, 3},       {"DG", 104, 106, 1},
+        {"DH1", 105, 109, 4},     {"DXN2", 109, 110, 1},      {"DX1", 101, 111, 2},
+        {"DY", 111, 114, 3},      {"DO", 114, 116, 2},        {"DP", 115, 117, 1},
+        {"DV", 116, 121, 1},      {"DSCALED", 117, 118, 1},   {"DS", 118, 120, 2},
+        {"DQ", 119, 121, 1},      {"DK", 120, 121, 1},        {"DTQKV", 121, 124, 3},
+        {"DXN1", 124, 125, 1},    {"DX_IN", 111, 126, 2},
+    };
+    test_alloc counts = {0};
+    uvcc_program *p = build_block(&counts, false);
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        uvcc_buffer_life life;
+        const uint32_t buffer = (uint32_t)uvcc_program_find(p, table[i].buffer);
+        assert_int_equal(uvcc_program_life(p, 0, buffer, &life), 0);
+        if (life_k(p, table[i].buffer, true) != table[i].first ||
+            life_k(p, table[i].buffer, false) != table[i].last || life.reads != table[i].reads)
+            fail_msg("%s: %u to %u, %u reads", table[i].buffer, life_k(p, table[i].buffer, true),
+                     life_k(p, table[i].buffer, false), life.reads);
+    }
+    uvcc_buffer_life life; /* weights are read, never written; gradients written, never read */
+    assert_int_equal(uvcc_program_life(p, 0, (uint32_t)uvcc_program_find(p, "W1"), &life), 0);
+    assert_int_equal(life.first_write, UINT32_MAX);
+    assert_int_equal(life.reads, 2);
+    const uint32_t dw1 = (uint32_t)uvcc_program_find(p, "DW1");
+    assert_int_equal(uvcc_program_life(p, 0, dw1, &life), 0);
+    assert_int_equal(life.last_read, UINT32_MAX);
+    assert_int_equal(life.reads, 0);
+    assert_int_equal(p->entries[0].uses[dw1], 1);
+    /* Q lies in TQKV's buffer, P in S's through SSCALED */
+    assert_int_equal(p->tensors[uvcc_program_find(p, "P")].buffer, uvcc_program_find(p, "S"));
+    assert_int_equal(uvcc_program_life(p, 0, (uint32_t)uvcc_program_find(p, "Q"), &life),
+                     UVCC_ERR_USAGE);
+    uvcc_program_free(p);
+    assert_int_equal(counts.live_blocks, 0);
+}
+
+static bool has_pred(const uvcc_program *p, uint32_t k, uint32_t pred_k) {
+    const uvcci_op *from = op_of_k(p, pred_k);
+    const uint32_t to = (uint32_t)(op_of_k(p, k) - p->entries[0].ops);
+    for (uint32_t i = 0; i < from->succ_count; i++)
+        if (p->entries[0].succ[from->succ_first + i] == to)
+            return true;
+    return false;
+}
+
+static void test_block_versions(void **state) {
+    (void)state;
+    static const struct {
+        const char *tensor;
+        uint32_t k;
+        bool out;
+        uint32_t at, version;
+    } table[] = {
+        {"TQKV", 2, true, 0, 1},    {"TQKV", 3, false, 2, 1},   {"TQKV", 4, false, 0, 1},
+        {"TQKV", 4, true, 0, 2},    {"TQKV", 5, false, 0, 2},   {"Y", 10, true, 0, 1},
+        {"Y", 11, false, 2, 1},     {"Y", 12, false, 0, 1},     {"Y", 12, true, 0, 2},
+        {"Y", 13, false, 1, 2},     {"DX1", 101, true, 0, 1},   {"DX1", 110, false, 4, 1},
+        {"DX1", 110, true, 0, 2},   {"DX1", 111, false, 0, 2},  {"DH1", 105, true, 0, 1},
+        {"DH1", 106, false, 1, 1},  {"DH1", 106, true, 0, 2},   {"DH1", 108, false, 1, 2},
+        {"DX_IN", 111, true, 0, 1}, {"DX_IN", 125, false, 4, 1}, {"DX_IN", 125, true, 0, 2},
+        {"DX_IN", 126, false, 0, 2}, {"W_QKV", 124, false, 1, 0},
+    };
+    test_alloc counts = {0};
+    uvcc_program *p = build_block(&counts, true);
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        const uvcci_op *op = op_of_k(p, table[i].k);
+        const uint32_t t = (uint32_t)uvcc_program_find(p, table[i].tensor);
+        assert_int_equal(table[i].out ? op->desc.out[table[i].at] : op->desc.in[table[i].at], t);
+        assert_int_equal(
+            table[i].out ? op->out_version[table[i].at] : op->in_version[table[i].at],
+            table[i].version);
+    }
+    assert_int_equal(op_of_k(p, 0)->pred_count, 0);
+    assert_true(has_pred(p, 4, 2));      /* reads what 2 wrote */
+    assert_true(has_pred(p, 4, 3));      /* overwrites what 3 reads */
+    assert_true(has_pred(p, 17, 16));    /* H1 over H, which the check reads */
+    assert_true(has_pred(p, 7, 6));      /* SSCALED over S */
+    assert_true(has_pred(p, 22, 13));    /* X1 */
+    assert_false(has_pred(p, 126, 111)); /* only the last version counts */
+    assert_true(has_pred(p, 126, 125));
+    assert_false(has_pred(p, 103, 102));
+    assert_int_equal(op_of_k(p, 22)->pred_count, 2);
+    uvcc_program_free(p);
+}
+
+/* What any execution that respects the dependencies needs: edges go forward, none comes twice, the
+ * counts agree, and whoever touches a buffer after its writer is ordered with it. */
+static void test_block_dependencies(void **state) {
+    (void)state;
+    test_alloc counts = {0};
+    uvcc_program *p = build_block(&counts, true);
+    const uvcci_entry *e = &p->entries[0];
+    enum { MAX = 64 };
+    assert_true(e->op_count <= MAX);
+    static bool before[MAX][MAX]; /* transitive */
+    uint32_t preds[MAX] = {0};
+    memset(before, 0, sizeof before);
+    for (uint32_t i = e->op_count; i-- > 0;)
+        for (uint32_t s = 0; s < e->ops[i].succ_count; s++) {
+            const uint32_t to = e->succ[e->ops[i].succ_first + s];
+            assert_true(to > i && to < e->op_count);
+            preds[to]++;
+            before[i][to] = true;
+            for (uint32_t n = 0; n < e->op_count; n++)
+                before[i][n] |= before[to][n];
+        }
+    for (uint32_t i = 0; i < e->op_count; i++) {
+        assert_int_equal(preds[i], e->ops[i].pred_count);
+        for (uint32_t j = 0; j < i; j++)
+            for (uint32_t o = 0; o < e->ops[i].desc.out_count; o++) /* i writes what j touches */
+                for (uint32_t t = 0; t < e->ops[j].touched_count; t++)
+                    if (e->ops[j].touched[t] == p->tensors[e->ops[i].desc.out[o]].buffer)
+                        assert_true(before[j][i]);
+    }
+    uvcc_program_free(p);
+}
+
+/* ---- a small program to vary ---- */
+
+enum { A, B, C, D, E, M, TENSORS }; /* tensors */
+
+typedef struct small {
+    uvcc_tensor_desc t[TENSORS];
+    uvcc_op_desc op[5];
+    uint32_t ops, inputs, outputs;
+    struct {
+        uint32_t id, tensor;
+        uint8_t owner;
+    } in[3], out[2];
+    const char *entry, *second; /* second: an entry with the same ops, or NULL */
+    bool second_differs;
+} small;
+
+static uvcc_tensor_desc matrix(const char *name, uint32_t rows, uint32_t cols, uint8_t bits,
+                               uint8_t scale, uint8_t lifetime) {
+    return (uvcc_tensor_desc){name, rows, cols, bits, scale, lifetime, UVCC_NO_TENSOR};
+}
+
+/* C = A B >> 8; C += bias M (in place); D, E = relu C; M = M - M. */
+static small base(void) {
+    return (small){
+        .t = {matrix("A", 4, 3, 20, 8, UVCC_EPOCH), matrix("B", 3, 5, 20, 8, UVCC_EPOCH),
+              matrix("C", 4, 5, 20, 8, UVCC_EPOCH), matrix("D", 4, 5, 20, 8, UVCC_EPOCH),
+              matrix("E", 4, 5, 1, 0, UVCC_EPOCH), matrix("M", 1, 5, 20, 8, UVCC_PERSIST)},
+        .op = {{.name = "product", .opcode = UVCC_OP_GEMM_SS, .k = 0, .in_count = 2, .in = {A, B},
+                .out_count = 1, .out = {C}, .shift = 8},
+               {.name = "bias", .opcode = UVCC_OP_BIAS_ADD, .k = 1, .in_count = 2, .in = {C, M},
+                .out_count = 1, .out = {C}},
+               {.name = "relu", .opcode = UVCC_OP_RELU, .k = 2, .in_count = 1, .in = {C},
+                .out_count = 2, .out = {D, E}},
+               {.name = "update", .opcode = UVCC_OP_SUB, .phase = UVCC_UPD, .k = 0, .in_count = 2,
+                .in = {M, M}, .out_count = 1, .out = {M}},
+               {.opcode = UVCC_OP_REDUCE_BIAS_GRAD, .phase = UVCC_UPD, .k = 255 << 8, .in_count = 1,
+                .in = {D}, .out_count = 1, .out = {M}}},
+        .ops = 5,
+        .inputs = 2,
+        .in = {{7, A, 0}, {8, B, 1}},
+        .outputs = 1,
+        .out = {{9, D, 0}},
+        .entry = "go",
+    };
+}
+
+static int build_small(uvcc_program *p, const small *s, char *message, size_t cap) {
+    int err = 0;
+    for (uint32_t i = 0; i < TENSORS && err >= 0; i++)
+        err = uvcc_program_tensor(p, &s->t[i]);
+    for (uint32_t e = 0; e < (s->second ? 2 : 1) && err >= 0; e++) {
+        err = uvcc_program_entry(p, e == 0 ? s->entry : s->second);
+        for (uint32_t i = 0; i < s->inputs && err >= 0; i++)
+            err = uvcc_program_input(p, s->in[i].id + (e && s->second_differs), s->in[i].tensor,
+                                     s->in[i].owner);
+        for (uint32_t i = 0; i < s->ops && err >= 0; i++)
+            err = uvcc_program_op(p, &s->op[i]);
+        for (uint32_t i = 0; i < s->outputs && err >= 0; i++)
+            err = uvcc_program_output(p, s->out[i].id, s->out[i].tensor);
+    }
+    return err < 0 ? err : uvcc_program_finish(p, message, cap);
+}
+
+static void test_small(void **state) {
+    (void)state;
+    test_alloc counts = {0};
+    uvcc_program *p = new_program(&counts);
+    small s = base();
+    s.second = "again";
+    s.second_differs = true;
+    char message[256] = "x";
+    assert_int_equal(uvcc_program_op_count(p, 0), 0);
+    assert_int_equal(build_small(p, &s, message, sizeof message), 0);
+    assert_string_equal(message, "");
+    assert_int_equal(uvcc_program_tensor_count(p), TENSORS);
+    assert_string_equal(uvcc_program_tensor_at(p, B)->name, "B");
+    assert_null(uvcc_program_tensor_at(p, TENSORS));
+    assert_int_equal(uvcc_program_find(p, "E"), E);
+    assert_int_equal(uvcc_program_find(p, "none"), UVCC_ERR_NOT_FOUND);
+    assert_int_equal(uvcc_program_entry_count(p), 2);
+    assert_int_equal(uvcc_program_find_entry(p, "again"), 1);
+    assert_int_equal(uvcc_program_find_entry(p, "never"), UVCC_ERR_NOT_FOUND);
+    assert_string_equal(uvcc_program_entry_name(p, 0), "go");
+    assert_null(uvcc_program_entry_name(p, 2));
+    assert_int_equal(uvcc_program_input_count(p, 1), 2);
+    assert_int_equal(uvcc_program_input_at(p, 1, 0)->id, 8);
+    assert_null(uvcc_program_input_at(p, 1, 2));
+    assert_int_equal(uvcc_program_output_count(p, 0), 1);
+    assert_int_equal(uvcc_program_output_at(p, 0, 0)->tensor, D);
+    assert_null(uvcc_program_output_at(p, 2, 0));
+    assert_string_equal(uvcc_opcode_name(UVCC_OP_RELU), "RELU");
+    assert_string_equal(uvcc_opcode_name(999), "UNKNOWN");
+
+    /* program order: inputs, ops, outputs; ordinals: inputs after the FWD ops, the output between
+     * the UPD ops of block 0 and of block 255 */
+    static const uint16_t codes[] = {UVCC_OP_INPUT,    UVCC_OP_INPUT, UVCC_OP_GEMM_SS,
+                                     UVCC_OP_BIAS_ADD, UVCC_OP_RELU,  UVCC_OP_SUB,
+                                     UVCC_OP_REDUCE_BIAS_GRAD, UVCC_OP_OUTPUT};
+    static const uint32_t ordinals[] = {3, 4, 0, 1, 2, 5, 7, 6};
+    assert_int_equal(uvcc_program_op_count(p, 0), 8);
+    for (uint32_t i = 0; i < 8; i++) {
+        const uvcci_op *op = &p->entries[0].ops[i];
+        assert_int_equal(uvcc_program_op_at(p, 0, i)->opcode, codes[i]);
+        assert_int_equal(op->ordinal, ordinals[i]);
+        assert_int_equal(p->entries[0].by_ordinal[op->ordinal], i);
+    }
+    assert_null(uvcc_program_op_at(p, 0, 8));
+    const uvcci_op *ops = p->entries[0].ops;
+    assert_int_equal(ops[1].desc.k, 254 << 8 | 1);
+    assert_int_equal(ops[1].io, 1);
+    assert_int_equal(ops[2].pred_count, 2);
+    assert_string_equal(ops[2].desc.name, "product");
+    assert_null(ops[6].desc.name);
+    /* M: version 0 is read by the bias and by its own update, then overwritten twice */
+    assert_int_equal(ops[3].in_version[1], 0);
+    assert_int_equal(ops[5].in_version[0], 0);
+    assert_int_equal(ops[5].out_version[0], 1);
+    assert_int_equal(ops[5].pred_count, 1); /* the bias has to have read M */
+    assert_int_equal(ops[6].out_version[0], 2);
+    assert_int_equal(ops[6].pred_count, 2); /* D, and the older M */
+    assert_int_equal(p->entries[0].uses[M], 3);
+    assert_int_equal(p->entries[0].uses[C], 3);
+
+    assert_int_equal(uvcc_program_finish(p, message, sizeof message), UVCC_ERR_STATE);
+    assert_int_equal(uvcc_program_tensor(p, &s.t[0]), UVCC_ERR_STATE);
+    assert_int_equal(uvcc_program_entry(p, "late"), UVCC_ERR_STATE);
+    assert_int_equal(uvcc_program_op(p, &s.op[0]), UVCC_ERR_STATE);
+    assert_int_equal(uvcc_program_input(p, 1, A, 0), UVCC_ERR_STATE);
+    assert_int_equal(uvcc_program_output(p, 1, A), UVCC_ERR_STATE);
+    uvcc_program_free(p);
+    assert_int_equal(counts.live_blocks, 0);
+}
+
+/* ---- errors ---- */
+
+static void refused(const small *s, int error, const char *part) {
+    test_alloc counts = {0};
+    uvcc_program *p = new_program(&counts);
+    char message[256] = "";
+    const int err = build_small(p, s, message, sizeof message);
+    if (err != error || strstr(message, part) == NULL)
+        fail_msg("%d '%s', not %d '%s'", err, message, error, part);
+    assert_int_equal(uvcc_program_op_count(p, 0), 0);
+    /* the line is cut to fit, and may be left away */
+    char tight[8];
+    memset(tight, 'x', sizeof tight);
+    assert_int_equal(uvcc_program_finish(p, tight, 5), error);
+    assert_memory_equal(tight, message, 4);
+    assert_memory_equal(tight + 4, "\0xxx", 4);
+    assert_int_equal(uvcc_program_finish(p, NULL, 0), error);
+    uvcc_program_free(p);
+    assert_int_equal(counts.live_blocks, 0);
+}
+
+#define REFUSED(error, part, ...)                                                                  \
+    do {                                                                                           \
+        small s = base();                                                                          \
+        __VA_ARGS__;                                                                               \
+        refused(&s, error, part);                                                                  \
+    } while (0)
+#define WRONG(part, ...) REFUSED(UVCC_ERR_PROGRAM, part, __VA_ARGS__)
+#define BOUND(part, ...) REFUSED(UVCC_ERR_BOUND, part, __VA_ARGS__)
+
+static void test_bad_tensors(void **state) {
+    (void)state;
+    WRONG("two tensors are called A", s.t[D].name = "A");
+    WRONG("tensor A is 0 x 3", s.t[A].rows = 0);
+    WRONG("2^40 elements", s.t[A].rows = s.t[A].cols = 1u << 31);
+    WRONG("tensor B declares 0 bits", s.t[B].bits = 0);
+    WRONG("tensor B declares 64 bits", s.t[B].bits = 64);
+    WRONG("tensor C has scale 63", s.t[C].scale = 63);
+    WRONG("unknown lifetime 2", s.t[C].lifetime = 2);
+    WRONG("tensor B lies in the buffer of tensor 1", s.t[B].in_buffer_of = B);
+    WRONG("tensor B lies in the buffer of tensor 99", s.t[B].in_buffer_of = 99);
+    WRONG("tensor M shares a buffer with E", s.t[M].in_buffer_of = E);
+    WRONG("tensor D (4 x 5) is larger than the buffer of A", s.t[D].in_buffer_of = A);
+}
+
+static void test_bad_ops(void **state) {
+    (void)state;
+    WRONG("opcode 77 is unknown", s.op[0].opcode = 77);
+    WRONG("use uvcc_program_input", s.op[0].opcode = UVCC_OP_INPUT);
+    WRONG("op relu (RELU, FWD k 2) has 1 inputs and 1 outputs; it takes 1 and 2",
+          s.op[2].out_count = 1);
+    WRONG("unknown phase 3", s.op[4].phase = 3);
+    WRONG("block 254", s.op[4].k = 254 << 8);
+    WRONG("op relu (RELU, FWD k 1) does not come after op bias (BIAS_ADD, FWD k 1)", s.op[2].k = 1);
+    WRONG("op update (SUB, FWD k 0) does not come after", s.op[3].phase = UVCC_FWD);
+    WRONG("does not come after", s.op[0].phase = UVCC_BWD);
+    WRONG("op product (GEMM_SS, FWD k 0) reads tensor 99", s.op[0].in[1] = 99);
+    WRONG("writes tensor 6, which does not exist", s.op[0].out[0] = TENSORS);
+    WRONG("flags 0x4", s.op[0].flags = 4);
+    WRONG("flags 0x1 are not for this opcode", s.op[1].flags = 1);
+    WRONG("shift by 1 bits", s.op[2].shift = 1);
+    WRONG("shift by 63 bits", s.op[0].shift = 63);
+    WRONG("unknown truncation 2", s.op[0].truncation = 2);
+    WRONG("unknown lift 3", s.op[0].lift = 3);
+    WRONG("op product (GEMM_SS, FWD k 0): op(A) has 4 columns", s.op[0].flags = UVCC_OP_TRANS_A);
+    WRONG("op(B) 5 rows", s.op[0].flags = UVCC_OP_TRANS_B);
+    WRONG("op(A) has 3 columns and op(B) 2 rows", s.t[B].rows = 2);
+    WRONG("op product (GEMM_SS, FWD k 0): C is 5 x 4, but must be 4 x 5",
+          (s.t[C].rows = 5, s.t[C].cols = 4));
+    WRONG("op product (GEMM_SS, FWD k 0): C has scale 8, but must have 9", s.op[0].shift = 7);
+    WRONG("C has scale 8, but must have -1", (s.op[0].shift = 9, s.t[A].scale = 0));
+    BOUND("op product (GEMM_SS, FWD k 0): bits(A) + bits(B) + log2(K) needs 63 bits",
+          s.t[A].bits = 41);
+    WRONG("op bias (BIAS_ADD, FWD k 1): M is 2 x 5, but must be 1 x 5", s.t[M].rows = 2);
+    WRONG("op bias (BIAS_ADD, FWD k 1): M has scale 7, but must have 8", s.t[M].scale = 7);
+    WRONG("op relu (RELU, FWD k 2): D is 4 x 6", s.t[D].cols = 6);
+    WRONG("op relu (RELU, FWD k 2): E has scale 8, but must have 0", s.t[E].scale = 8);
+    WRONG("E holds 0 or 1", s.t[E].bits = 2);
+    BOUND("op relu (RELU, FWD k 2): the comparison needs 63 bits",
+          (s.t[C].bits = 63, s.op[1] = s.op[2], s.ops = 2));
+    BOUND("op bias (BIAS_ADD, FWD k 1): the wider input needs 63 bits", s.t[M].bits = 63);
+    BOUND("bits + log2(rows) needs 63 bits", s.t[D].bits = 61);
+    WRONG("M is 1 x 5, but must be 1 x 4",
+          (s.op[4].in[0] = A, s.t[A].rows = 3, s.t[A].cols = 4, s.op[0].flags = UVCC_OP_TRANS_A));
+}
+
+static uvcc_op_desc shift_op(uvcc_opcode code, uint8_t shift) {
+    return (uvcc_op_desc){.name = "shift", .opcode = (uint16_t)code, .in_count = 1, .in = {C},
+                          .out_count = 1, .out = {D}, .k = 2, .shift = shift};
+}
+
+static void test_bad_elements(void **state) {
+    (void)state;
+    WRONG("a truncation by 0 bits", s.op[2] = shift_op(UVCC_OP_TRUNCATE, 0));
+    WRONG("D has scale 8, but must have 5", s.op[2] = shift_op(UVCC_OP_TRUNCATE, 3));
+    WRONG("D has scale 8, but must have 11", s.op[2] = shift_op(UVCC_OP_SHIFT_LEFT, 3));
+    WRONG("D is 4 x 6", (s.op[2] = shift_op(UVCC_OP_SHIFT_LEFT, 0), s.t[D].cols = 6));
+    BOUND("the truncation needs 63 bits",
+          (s.op[1] = shift_op(UVCC_OP_TRUNCATE, 3), s.t[D].scale = 5, s.t[C].bits = 63));
+    BOUND("bits + shift needs 63 bits",
+          (s.op[1] = shift_op(UVCC_OP_SHIFT_LEFT, 43), s.t[D].scale = 51));
+    const uvcc_op_desc mul = {.name = "mul", .opcode = UVCC_OP_ELEM_MUL, .in_count = 2,
+                              .in = {C, C}, .out_count = 1, .out = {D}, .k = 2, .shift = 8};
+    WRONG("op mul (ELEM_MUL, FWD k 2): E has scale 0, but must have 8",
+          (s.op[2] = mul, s.op[2].out[0] = E));
+    WRONG("D is 4 x 6", (s.op[2] = mul, s.t[D].cols = 6));
+    WRONG("A is 4 x 3, but must be 4 x 5", (s.op[2] = mul, s.op[2].in[1] = A));
+    BOUND("bits(A) + bits(B) needs 64 bits", (s.op[1] = mul, s.op[1].k = 1, s.t[C].bits = 32));
+    /* a SUB with a shift: the second input's scale is lower by it */
+    WRONG("C has scale 8, but must have 5", (s.op[2] = mul, s.op[2].opcode = UVCC_OP_SUB,
+                                             s.op[2].shift = 3));
+}
+
+static void test_bad_buffers(void **state) {
+    (void)state;
+    WRONG("op product (GEMM_SS, FWD k 0) cannot write C in the buffer of its input B",
+          (s.t[B].rows = 4, s.t[A].cols = 4, s.t[C].in_buffer_of = B));
+    WRONG("op relu (RELU, FWD k 2) cannot write D in the buffer of its input C",
+          s.t[D].in_buffer_of = C);
+    WRONG("op relu (RELU, FWD k 2) writes D and E in one buffer", s.t[E].in_buffer_of = D);
+    WRONG("writes D and D in one buffer", s.op[2].out[1] = D; s.t[D].scale = s.t[D].bits = 1;
+          s.op[2].opcode = UVCC_OP_VIEW_SPLIT_QKV; s.op[2].out_count = 3; s.op[2].out[2] = E);
+    /* BIAS_ADD works in place, but not over its one row */
+    WRONG("op bias (BIAS_ADD, FWD k 2) cannot write D in the buffer of its input E",
+          s.t[E] = matrix("E", 1, 5, 20, 8, UVCC_EPOCH); s.t[E].in_buffer_of = D;
+          s.op[2] = s.op[1]; s.op[2].k = 2; s.op[2].in[1] = E; s.op[2].out[0] = D;
+          s.op[1].opcode = UVCC_OP_REDUCE_BIAS_GRAD; s.op[1].in_count = 1; s.op[1].out[0] = E);
+    WRONG("op relu (RELU, FWD k 2) reads C, which nothing before it in entry go writes",
+          (s.op[0] = s.op[2], s.op[0].k = 2, s.ops = 1));
+    WRONG("op D (OUTPUT, UPD k 65024) reads D, which nothing before it", s.ops = 2);
+    /* C in the buffer of B is fine for a new op, but then B is gone */
+    WRONG("op relu (RELU, FWD k 2) reads B after op bias (BIAS_ADD, FWD k 1) overwrote its buffer",
+          s.t[C].in_buffer_of = B; s.t[C].rows = 3; s.t[D].rows = s.t[E].rows = 3;
+          s.op[0] = (uvcc_op_desc){.name = "copy", .opcode = UVCC_OP_SHIFT_LEFT, .in_count = 1,
+                                   .in = {B}, .out_count = 1, .out = {C}};
+          s.op[2].in[0] = B);
+}
+
+static void test_bad_entries(void **state) {
+    (void)state;
+    WRONG("input 8 (B) comes twice", s.in[0].id = 8);
+    WRONG("input 8 (A) comes twice", s.in[1].tensor = A);
+    WRONG("output 10 (D) comes twice", (s.outputs = 2, s.out[1].id = 10, s.out[1].tensor = D));
+    WRONG("entry go: input 7 is tensor 50", s.in[0].tensor = 50);
+    WRONG("entry go: output 9 is tensor 50", s.out[0].tensor = 50);
+    WRONG("two entries are called go", (s.second = "go", s.second_differs = true));
+    WRONG("entries go and other have inputs of the same ids and shapes", s.second = "other");
+    test_alloc counts = {0};
+    uvcc_program *p = new_program(&counts);
+    char message[64];
+    assert_int_equal(uvcc_program_finish(p, message, sizeof message), UVCC_ERR_PROGRAM);
+    assert_string_equal(message, "the program has no entry");
+    uvcc_program_free(p);
+}
+
+static void test_bad_calls(void **state) {
+    (void)state;
+    test_alloc counts = {0};
+    const uvcc_allocator al = test_allocator(&counts), none = {0};
+    uvcc_program *p = new_program(&counts), *q = NULL;
+    char long_name[65];
+    memset(long_name, 'n', 64);
+    long_name[64] = 0;
+    assert_int_equal(uvcc_program_new(NULL, &al), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_program_new(&q, NULL), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_program_new(&q, &none), UVCC_ERR_USAGE);
+    small s = base();
+    assert_int_equal(uvcc_program_op(p, &s.op[0]), UVCC_ERR_STATE); /* no entry yet */
+    assert_int_equal(uvcc_program_input(p, 1, A, 0), UVCC_ERR_STATE);
+    assert_int_equal(uvcc_program_output(p, 1, A), UVCC_ERR_STATE);
+    s.t[A].name = long_name;
+    assert_int_equal(uvcc_program_tensor(p, &s.t[A]), UVCC_ERR_USAGE);
+    s.t[A].name = long_name + 1; /* 63 bytes */
+    assert_int_equal(uvcc_program_tensor(p, &s.t[A]), 0);
+    s.t[A].name = "";
+    assert_int_equal(uvcc_program_tensor(p, &s.t[A]), UVCC_ERR_USAGE);
+    s.t[A].name = NULL;
+    assert_int_equal(uvcc_program_tensor(p, &s.t[A]), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_program_tensor(p, NULL), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_program_entry(p, NULL), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_program_entry(p, ""), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_program_entry(p, long_name), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_program_entry(p, "go"), 0);
+    assert_int_equal(uvcc_program_op(p, NULL), UVCC_ERR_USAGE);
+    s.op[0].in_count = UVCC_OP_MAX_IN + 1;
+    assert_int_equal(uvcc_program_op(p, &s.op[0]), UVCC_ERR_USAGE);
+    s.op[0].in_count = 2;
+    s.op[0].out_count = UVCC_OP_MAX_OUT + 1;
+    assert_int_equal(uvcc_program_op(p, &s.op[0]), UVCC_ERR_USAGE);
+    s.op[0].out_count = 1;
+    s.op[0].name = long_name;
+    assert_int_equal(uvcc_program_op(p, &s.op[0]), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_program_input(p, 1, A, 3), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_program_finish(NULL, NULL, 0), UVCC_ERR_USAGE);
+    uvcc_program_free(p);
+    uvcc_program_free(NULL);
+    assert_int_equal(counts.live_blocks, 0);
+}
+
+static void test_limits(void **state) {
+    (void)state;
+    test_alloc counts = {0};
+    uvcc_program *p = new_program(&counts);
+    char name[16];
+    for (uint32_t i = 0; i <= UVCCI_MAX_TENSORS; i++) {
+        snprintf(name, sizeof name, "t%u", i);
+        const uvcc_tensor_desc t = matrix(name, 1, 1, 20, 8, UVCC_PERSIST);
+        const int r = uvcc_program_tensor(p, &t);
+        assert_int_equal(r, i < UVCCI_MAX_TENSORS ? (int)i : UVCC_ERR_LIMIT);
+    }
+    uvcc_program_entry(p, "e0");
+    for (uint32_t i = 0; i <= UVCCI_MAX_IO; i++) {
+        assert_int_equal(uvcc_program_input(p, i, i, 0), i < UVCCI_MAX_IO ? (int)i : UVCC_ERR_LIMIT);
+        assert_int_equal(uvcc_program_output(p, i, i), i < UVCCI_MAX_IO ? (int)i : UVCC_ERR_LIMIT);
+    }
+    /* k is 16 bits: over three phases more ops can be named than an entry holds */
+    const uint32_t most = UVCCI_MAX_OPS - 2 * UVCCI_MAX_IO;
+    for (uint32_t i = 0; i <= most; i++) {
+        const uvcc_op_desc d = {.opcode = UVCC_OP_ADD, .phase = (uint8_t)(i / 60000),
+                                .k = (uint16_t)(i % 60000), .in_count = 2, .in = {1, 2},
+                                .out_count = 1, .out = {3}};
+        assert_int_equal(uvcc_program_op(p, &d), i < most ? (int)i : UVCC_ERR_LIMIT);
+    }
+    char message[256];
+    if (uvcc_program_finish(p, message, sizeof message) != 0)
+        fail_msg("%s", message);
+    assert_int_equal(uvcc_program_op_count(p, 0), UVCCI_MAX_OPS);
+    uvcc_program_free(p);
+
+    p = new_program(&counts);
+    for (uint32_t i = 0; i <= UVCCI_MAX_ENTRIES; i++)
+        assert_int_equal(uvcc_program_entry(p, "e"),
+                         i < UVCCI_MAX_ENTRIES ? (int)i : UVCC_ERR_LIMIT);
+    uvcc_program_free(p);
+    assert_int_equal(counts.live_blocks, 0);
+}
+
+/* ---- hash ---- */
+
+static void hash_of(const small *s, uint8_t out[32]) {
+    test_alloc counts = {0};
+    uvcc_program *p = new_program(&counts);
+    char message[256];
+    if (build_small(p, s, message, sizeof message) != 0)
+        fail_msg("%s", message);
+    uvcc_program_hash(p, out);
+    uvcc_program_free(p);
+}
+
+static void test_hash(void **state) {
+    (void)state;
+    enum { MAX = 40 };
+    uint8_t hash[MAX][32], same[32];
+    unsigned n = 0;
+    small s = base();
+    hash_of(&s, hash[n++]);
+
+    s = base(); /* the same calls; names and unused places do not count */
+    s.t[A].name = "other";
+    s.op[0].name = NULL;
+    s.entry = "gone";
+    s.op[0].in[4] = 3;
+    s.op[0].out[2] = 1;
+    hash_of(&s, same);
+    assert_memory_equal(same, hash[0], 32);
+
+#define DIFFERS(...)                                                                               \
+    do {                                                                                           \
+        s = base();                                                                                \
+        __VA_ARGS__;                                                                               \
+        assert_true(n < MAX);                                                                      \
+        hash_of(&s, hash[n++]);                                                                    \
+    } while (0)
+    DIFFERS(s.t[A].rows = s.t[C].rows = s.t[D].rows = s.t[E].rows = 6);
+    DIFFERS(s.t[A].cols = s.t[B].rows = 7);
+    DIFFERS(s.t[A].bits = 21);
+    DIFFERS((s.t[A].scale = 9, s.t[B].scale = 7));
+    DIFFERS(s.t[D].lifetime = UVCC_PERSIST);
+    DIFFERS((s.t[D].in_buffer_of = A, s.t[A].cols = 5, s.t[B].rows = 5));
+    DIFFERS((s.t[A].cols = 5, s.t[B].rows = 5));
+    DIFFERS(s.op[3].opcode = UVCC_OP_ADD);
+    DIFFERS(s.op[2].phase = UVCC_BWD);
+    DIFFERS(s.op[2].k = 3);
+    DIFFERS(s.op[2].k = 258);
+    DIFFERS((s.t[A].cols = s.t[B].rows = 5, s.t[A].rows = 5, s.t[B].cols = 5, s.t[M].cols = 5,
+             s.t[C].rows = s.t[D].rows = s.t[E].rows = 5));
+    DIFFERS((s.t[A].cols = s.t[B].rows = 5, s.t[A].rows = 5, s.t[B].cols = 5, s.t[M].cols = 5,
+             s.t[C].rows = s.t[D].rows = s.t[E].rows = 5, s.op[0].flags = UVCC_OP_TRANS_A));
+    DIFFERS((s.t[A].cols = s.t[B].rows = 5, s.t[A].rows = 5, s.t[B].cols = 5, s.t[M].cols = 5,
+             s.t[C].rows = s.t[D].rows = s.t[E].rows = 5, s.op[0].in[1] = A));
+    DIFFERS((s.op[0].shift = 7, s.t[B].scale = 7));
+    DIFFERS(s.op[0].truncation = UVCC_TRUNC_STOCHASTIC);
+    DIFFERS(s.op[0].lift = 1);
+    DIFFERS(s.op[3].out[0] = M; s.op[1].out[0] = D; s.op[2].in[0] = D; s.op[2].out[0] = C);
+    DIFFERS(s.ops = 4);
+    DIFFERS(s.in[0].id = 6);
+    DIFFERS(s.in[0].owner = 2);
+    DIFFERS((s.in[0].id = 8, s.in[1].id = 7));
+    DIFFERS((s.in[0].tensor = B, s.in[1].tensor = A));
+    DIFFERS((s.inputs = 3, s.in[2].id = 1, s.in[2].tensor = E));
+    DIFFERS(s.out[0].id = 10);
+    DIFFERS(s.out[0].tensor = C);
+    DIFFERS(s.outputs = 0);
+    DIFFERS((s.second = "two", s.second_differs = true));
+    DIFFERS((s.op[4].opcode = UVCC_OP_RMSNORM_BWD, s.op[4].in_count = 1));
+    DIFFERS((s.op[4].opcode = UVCC_OP_RMSNORM_BWD, s.op[4].in_count = 2, s.op[4].in[1] = M));
+    DIFFERS((s.op[4].opcode = UVCC_OP_RMSNORM_BWD, s.op[4].out_count = 0));
+    for (unsigned i = 0; i < n; i++)
+        for (unsigned j = 0; j < i; j++)
+            if (memcmp(hash[i], hash[j], 32) == 0)
+                fail_msg("hashes %u and %u are equal", i, j);
+}
+
+/* ---- memory ---- */
+
+static void test_no_memory(void **state) {
+    (void)state;
+    const small s = base();
+    unsigned retried = 0;
+    for (size_t i = 1;; i++) {
+        test_alloc counts = {.fail_at = i};
+        const uvcc_allocator al = test_allocator(&counts);
+        uvcc_program *p = NULL;
+        int err = uvcc_program_new(&p, &al);
+        if (err == 0)
+            err = build_small(p, &s, NULL, 0);
+        const bool done = err == 0;
+        if (!done) {
+            assert_int_equal(err, UVCC_ERR_NOMEM);
+            /* a finish that found no memory can be tried again */
+            if (p != NULL && p->entry_count == 1 && p->entries[0].output_count == 1) {
+                assert_int_equal(uvcc_program_finish(p, NULL, 0), 0);
+                retried++;
+            }
+        }
+        uvcc_program_free(p);
+        assert_int_equal(counts.live_blocks, 0);
+        if (done)
+            break;
+    }
+    assert_int_equal(retried, 2);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_block_lives),  cmocka_unit_test(test_block_versions),
+        cmocka_unit_test(test_block_dependencies), cmocka_unit_test(test_small),
+        cmocka_unit_test(test_bad_tensors),  cmocka_unit_test(test_bad_ops),
+        cmocka_unit_test(test_bad_elements), cmocka_unit_test(test_bad_buffers),
+        cmocka_unit_test(test_bad_entries),  cmocka_unit_test(test_bad_calls),
+        cmocka_unit_test(test_limits),       cmocka_unit_test(test_hash),
+        cmocka_unit_test(test_no_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
