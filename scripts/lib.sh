@@ -30,7 +30,7 @@ need_packages() {
         say "Installing: $missing"
         # shellcheck disable=SC2086 # one word per package
         if DEBIAN_FRONTEND=noninteractive apt-get -qq update >&2 &&
-           DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends \
+           DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o Dpkg::Use-Pty=0 --no-install-recommends \
                install $missing >&2 </dev/null; then
             missing=$(missing_packages | tr '\n' ' ')
             [ -z "$missing" ] && return 0
