@@ -116,6 +116,8 @@ typedef enum uvcc_task_kind {
     UVCC_TASK_COPY,
     /** C, dst only. Zeroes memory. */
     UVCC_TASK_WIPE,
+    /** B. out_bits = in_bits ^ wire_in[0], ceil(count / 8) bytes: an opened comparison bit, packed. */
+    UVCC_TASK_OPEN_BITS,
     UVCC_TASK_KIND_END
 } uvcc_task_kind;
 

@@ -1,2 +1,949 @@
-/* session.c - to be written */
-typedef int uvcci_not_yet;
+/* session.c - the public object: configuration, handshake, dispatch between links, steps, ops and jobs,
+ * events, closing. A dispatcher: what a thing means is decided elsewhere.
+ *
+ * Every input call ends in pump(), which carries what came to where it belongs until nothing moves. */
+#include "session.h"
+
+#include "proto/bytes.h"
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- log, events, abort ---- */
+
+void uvcci_log(const uvcc_session *s, uvcc_log_level level, const char *format, ...) {
+    if (s->cfg.log.write == NULL)
+        return;
+    char line[256];
+    va_list ap;
+    va_start(ap, format);
+    (void)vsnprintf(line, sizeof line, format, ap);
+    va_end(ap);
+    s->cfg.log.write(s->cfg.log.user, level, line);
+}
+
+const char *uvcc_abort_text(uint16_t reason) {
+    switch (reason) {
+#define UVCC_ABORT(name, code, text)                                                               \
+    case code:                                                                                     \
+        return text;
+#include <uvcc/aborts.def>
+#undef UVCC_ABORT
+    default:
+        return "unknown reason";
+    }
+}
+
+void uvcci_event_push(uvcc_session *s, const uvcc_event *e) {
+    assert(s->event_count < s->event_cap);
+    s->events[(s->event_head + s->event_count++) % s->event_cap] = *e;
+}
+
+bool uvcci_failed(const uvcc_session *s) {
+    return s->state == UVCCI_SESSION_ABORTED || s->state == UVCCI_SESSION_CLOSED;
+}
+
+static void send_bye(uvcc_session *s, uint16_t reason) {
+    uint8_t bytes[UVCCI_BYE_BYTES];
+    int n = uvcci_bye_encode(reason, bytes, sizeof bytes);
+    assert(n == (int)UVCCI_BYE_BYTES);
+    (void)n;
+    for (uint8_t p = 0; p < 3; p++) {
+        uvcc_link_msg *m;
+        if (p == s->party || uvcc_link_msg_new(s->peer[p].link, UVCC_FRAME_BYE, sizeof bytes, &m) != 0)
+            continue; /* the peer will see the silence */
+        memcpy(uvcc_link_msg_data(m), bytes, sizeof bytes);
+        uvcci_send(s, p, m, UVCC_FRAME_BYE, sizeof bytes, s->step, 0, 0);
+    }
+}
+
+void uvcci_abort(uvcc_session *s, uint16_t reason, const char *text) {
+    if (uvcci_failed(s))
+        return;
+    bool linked = s->state == UVCCI_SESSION_READY || s->state == UVCCI_SESSION_CLOSING;
+    uvcci_step *st = &s->ctx[s->step & 1];
+    if (st->active && st->running) {
+        uint8_t leaf[UVCCI_LEAF_MAX_BYTES];
+        s->state = UVCCI_SESSION_ABORTED; /* a full transcript cannot abort twice */
+        uvcci_leaf(s, st, UVCCI_ROW_ABORT, leaf,
+                   uvcci_leaf_abort(leaf, s->sid_sub, st->number, reason));
+    }
+    s->state = UVCCI_SESSION_ABORTED;
+    s->abort_reason = reason;
+    uvcci_jobs_cancel_queued(&s->jobs);
+    if (linked)
+        send_bye(s, reason);
+    uvcci_log(s, UVCC_LOG_ERROR, "party %u: aborted in step %u: %s", s->party, s->step, text);
+    uvcci_event_push(s, &(uvcc_event){.kind = UVCC_EVENT_ABORTED,
+                                      .reason = reason,
+                                      .run = s->run,
+                                      .step = s->step,
+                                      .text = text});
+}
+
+void uvcci_send(uvcc_session *s, uint8_t dst, uvcc_link_msg *msg, uint8_t kind, uint32_t len,
+                uint32_t step, uint32_t op_id, uint64_t order) {
+    uint32_t ids[UVCC_MSG_MAX_CHUNKS];
+    uint16_t chunks = (uint16_t)(len == 0 ? 1 : (len + UVCC_CHUNK_BYTES - 1) / UVCC_CHUNK_BYTES);
+    for (uint16_t i = 0; i < chunks; i++)
+        ids[i] = uvcci_msg_id(kind, s->sid_sub, op_id, s->party, dst, i, chunks);
+    if (uvcc_link_send(s->peer[dst].link, msg, step, op_id, ids, order, s->now) != 0) {
+        uvcc_link_msg_drop(s->peer[dst].link, msg);
+        uvcci_abort(s, UVCC_ABORT_MEMORY, "a link could not take a message");
+    }
+}
+
+/* ---- configuration and life ---- */
+
+int uvcc_config_default(uvcc_config *cfg, size_t cfg_size) {
+    if (cfg == NULL || cfg_size < sizeof(size_t) || cfg_size > sizeof *cfg)
+        return UVCC_ERR_USAGE;
+    memset(cfg, 0, cfg_size);
+    cfg->size = cfg_size;
+    return 0;
+}
+
+static int config_take(uvcc_session *s, const uvcc_config *in) {
+    uvcc_config *c = &s->cfg;
+    memcpy(c, in, in->size);
+    if (c->flags != 0 || c->party > 2 || c->suites > UVCC_SUITES_ALL ||
+        c->alloc.alloc == NULL || c->alloc.free == NULL || c->random.fill == NULL)
+        return UVCC_ERR_CONFIG;
+    uint16_t *ones[] = {&c->replicas, &c->stages, &c->tp_ranks};
+    for (unsigned i = 0; i < 3; i++)
+        if (*ones[i] == 0)
+            *ones[i] = 1;
+    if (c->replica >= c->replicas || c->stage >= c->stages || c->tp_rank >= c->tp_ranks ||
+        c->stages > 256)
+        return UVCC_ERR_CONFIG;
+    if (c->suites == 0)
+        c->suites = UVCC_SUITES_ALL;
+    if (c->jobs_max == 0)
+        c->jobs_max = 256;
+    if (c->leaves_max == 0)
+        c->leaves_max = 1u << 22;
+    if (c->keys_ahead_bytes == 0)
+        c->keys_ahead_bytes = 32ull << 20;
+    if (c->hello_repeat_ns == 0)
+        c->hello_repeat_ns = 200000000ull;
+    return c->jobs_max < 4 ? UVCC_ERR_CONFIG : 0;
+}
+
+int uvcc_session_new(uvcc_session **out, const uvcc_config *cfg) {
+    if (out == NULL || cfg == NULL || cfg->size > sizeof *cfg ||
+        cfg->size < offsetof(uvcc_config, datagram))
+        return UVCC_ERR_USAGE;
+    if (cfg->alloc.alloc == NULL || cfg->alloc.free == NULL)
+        return UVCC_ERR_CONFIG;
+    uvcc_session *s = cfg->alloc.alloc(cfg->alloc.user, sizeof *s, UVCC_MEM_SECRET);
+    if (s == NULL)
+        return UVCC_ERR_NOMEM;
+    memset(s, 0, sizeof *s);
+    s->meter.base = cfg->alloc;
+    s->alloc = uvcci_metered(&s->meter);
+    int rc = config_take(s, cfg);
+    if (rc == 0)
+        rc = uvcci_jobs_init(&s->jobs, &s->alloc, s->cfg.jobs_max, s->cfg.cookie);
+    uint8_t k_own[32];
+    if (rc == 0 && s->cfg.random.fill(s->cfg.random.user, k_own, sizeof k_own) != 0)
+        rc = UVCC_ERR_RANDOM;
+    if (rc != 0) {
+        uvcc_session_free(s);
+        return rc;
+    }
+    s->party = s->cfg.party;
+    s->close_deadline = UVCC_NEVER;
+    uvcci_pool_init(&s->tensors, &s->alloc, UVCC_MEM_TENSOR, s->cfg.tensor_bytes);
+    uvcci_pool_init(&s->wire, &s->alloc, UVCC_MEM_WIRE, 0);
+    uvcci_sid_rep(s->cfg.sid_job, s->cfg.replica, s->sid_rep);
+    uvcci_sid_sub(s->sid_rep, (uint8_t)s->cfg.stage, s->cfg.tp_rank, s->sid_sub);
+    s->sid_tag = uvcci_sid_tag(s->sid_sub);
+    uvcci_derive_prk(s->sid_sub, k_own, s->k_own_prk);
+    uvcci_wipe(k_own, sizeof k_own);
+    uvcci_sign_keypair(s->cfg.sign_seed, s->sign_pk, s->sign_sk);
+    *out = s;
+    return 0;
+}
+
+static void free_array(uvcc_session *s, void *p, size_t bytes) {
+    if (p != NULL)
+        s->alloc.free(s->alloc.user, p, bytes, UVCC_MEM_STATE);
+}
+
+static void free_rx_list(uvcc_session *s, uvcci_rx *list) {
+    while (list != NULL) {
+        uvcci_rx *next = list->next;
+        (void)uvcc_link_release(s->peer[list->peer].link, list->token, s->now);
+        free_array(s, list, sizeof *list);
+        list = next;
+    }
+}
+
+static void set_free(uvcc_session *s, uvcci_set *set) {
+    uvcci_pool_give(&s->wire, set->staged, set->bytes);
+    free_array(s, set, sizeof *set);
+}
+
+void uvcc_session_free(uvcc_session *s) {
+    if (s == NULL)
+        return;
+    for (unsigned i = 0; i < 2; i++)
+        uvcci_step_free(s, &s->ctx[i]);
+    free_rx_list(s, s->rx_pending);
+    free_rx_list(s, s->rx_out);
+    while (s->sets != NULL) {
+        uvcci_set *next = s->sets->next;
+        set_free(s, s->sets);
+        s->sets = next;
+    }
+    if (s->program != NULL) {
+        const uvcc_program *p = s->program;
+        uvcci_outputs_free(s);
+        for (uint32_t i = 0; s->buffers != NULL && i < p->tensor_count; i++) {
+            uvcci_pool_give(&s->tensors, s->buffers[i].shares.lo, p->tensors[i].elems * 8);
+            uvcci_pool_give(&s->tensors, s->buffers[i].shares.hi, p->tensors[i].elems * 8);
+        }
+        free_array(s, s->buffers, p->tensor_count * sizeof s->buffers[0]);
+        for (uint32_t e = 0; s->plans != NULL && e < p->entry_count; e++)
+            free_array(s, s->plans[e], p->entries[e].op_count * sizeof s->plans[e][0]);
+        free_array(s, s->plans, p->entry_count * sizeof s->plans[0]);
+    }
+    free_array(s, s->events, s->event_cap * sizeof s->events[0]);
+    for (unsigned p = 0; p < 3; p++)
+        if (s->peer[p].link != NULL)
+            uvcc_link_free(s->peer[p].link);
+    if (s->tensors.alloc != NULL) {
+        uvcci_pool_drain(&s->tensors);
+        uvcci_pool_drain(&s->wire);
+    }
+    uvcci_jobs_free(&s->jobs, &s->alloc);
+    uvcci_hello_wipe(&s->hello);
+    uvcc_allocator base = s->meter.base;
+    uvcci_wipe(s, sizeof *s);
+    base.free(base.user, s, sizeof *s, UVCC_MEM_SECRET);
+}
+
+/* ---- loading a program ---- */
+
+typedef struct needs {
+    uint64_t online_bytes, key_bytes; /* of the largest entry; of the largest op */
+    uint64_t messages;
+    uint32_t outputs;
+} needs;
+
+static int make_plans(uvcc_session *s, const uvcc_program *p, needs *n) {
+    s->plans = s->alloc.alloc(s->alloc.user, p->entry_count * sizeof s->plans[0], UVCC_MEM_STATE);
+    if (s->plans == NULL)
+        return UVCC_ERR_NOMEM;
+    memset(s->plans, 0, p->entry_count * sizeof s->plans[0]);
+    for (uint32_t e = 0; e < p->entry_count; e++) {
+        const uvcci_entry *entry = &p->entries[e];
+        s->plans[e] = s->alloc.alloc(s->alloc.user, entry->op_count * sizeof s->plans[e][0],
+                                     UVCC_MEM_STATE);
+        if (s->plans[e] == NULL)
+            return UVCC_ERR_NOMEM;
+        uint64_t bytes = 0, messages = 0;
+        for (uint32_t i = 0; i < entry->op_count; i++) {
+            uvcci_plan *plan = &s->plans[e][i];
+            int rc = uvcci_plan_make(plan, p, entry, &entry->ops[i]);
+            if (rc != 0) {
+                char label[128];
+                uvcci_log(s, UVCC_LOG_ERROR,
+                          "entry %s, op %s: this version cannot run it, or it is too large",
+                          entry->name, uvcci_op_label(&entry->ops[i], label));
+                return rc;
+            }
+            bytes += plan->online_bytes_max;
+            messages += plan->messages_max + plan->keys.parts;
+            if (plan->key_bytes_max > n->key_bytes)
+                n->key_bytes = plan->key_bytes_max;
+        }
+        if (bytes > n->online_bytes)
+            n->online_bytes = bytes;
+        if (messages > n->messages)
+            n->messages = messages;
+        if (entry->output_count > n->outputs)
+            n->outputs = entry->output_count;
+    }
+    return 0;
+}
+
+static uint64_t at_least(uint64_t value, uint64_t least) { return value < least ? least : value; }
+
+/* A configured capacity below what the program needs is refused; 0 takes the default. */
+static int capacity(const uvcc_session *s, const char *name, uint64_t configured, uint64_t needed,
+                    uint64_t usual, uint64_t *out) {
+    if (configured != 0 && configured < needed) {
+        uvcci_log(s, UVCC_LOG_ERROR, "%s is %llu, this program needs at least %llu", name,
+                  (unsigned long long)configured, (unsigned long long)needed);
+        return UVCC_ERR_LIMIT;
+    }
+    *out = configured != 0 ? configured : at_least(usual, needed);
+    return 0;
+}
+
+static int make_links(uvcc_session *s, const needs *n) {
+    uvcc_link_config c;
+    uvcc_link_config_default(&c);
+    c.alloc = s->alloc;
+    c.random = s->cfg.random;
+    c.me = s->party;
+    c.datagram = s->cfg.datagram;
+    c.sid_tag = s->sid_tag;
+    c.frame_bytes = s->cfg.frame_bytes;
+    c.datagram_bytes = s->cfg.datagram_bytes;
+    c.rto_initial_ns = s->cfg.rto_initial_ns;
+    c.rto_min_ns = s->cfg.rto_min_ns;
+    c.rto_max_ns = s->cfg.rto_max_ns;
+    c.ack_delay_ns = s->cfg.ack_delay_ns;
+    c.keepalive_ns = s->cfg.keepalive_ns;
+    c.rx_messages_max = (uint32_t)at_least(2 * n->messages + 64, 1024);
+    /* Two steps of online messages may be outstanding, and STEP, AUDIT and BYE. */
+    uint64_t online = 2 * n->online_bytes + 65536;
+    int rc = capacity(s, "rx_online_bytes", s->cfg.rx_online_bytes, online, 4u << 20,
+                      &c.rx_online_bytes);
+    if (rc == 0)
+        rc = capacity(s, "tx_online_bytes", s->cfg.tx_online_bytes, online, 4u << 20,
+                      &c.tx_online_bytes);
+    if (rc == 0)
+        rc = capacity(s, "rx_keys_bytes", s->cfg.rx_keys_bytes, n->key_bytes, 32u << 20,
+                      &c.rx_keys_bytes);
+    if (rc == 0)
+        rc = capacity(s, "tx_keys_bytes", s->cfg.tx_keys_bytes, n->key_bytes,
+                      s->cfg.keys_ahead_bytes, &c.tx_keys_bytes);
+    for (uint8_t p = 0; rc == 0 && p < 3; p++) {
+        c.peer = p;
+        if (p != s->party)
+            rc = uvcc_link_new(&s->peer[p].link, &c);
+    }
+    return rc;
+}
+
+int uvcc_session_load_program(uvcc_session *s, const uvcc_program *p) {
+    if (s == NULL || p == NULL || !p->finished)
+        return UVCC_ERR_USAGE;
+    if (s->state != UVCCI_SESSION_NEW || s->program != NULL)
+        return UVCC_ERR_STATE;
+    for (uint32_t e = 0; e < p->entry_count; e++)
+        if (p->entries[e].input_count > UVCCI_SHAPES_MAX) {
+            uvcci_log(s, UVCC_LOG_ERROR, "entry %s has more than %u inputs", p->entries[e].name,
+                      UVCCI_SHAPES_MAX);
+            return UVCC_ERR_PROGRAM;
+        }
+    s->program = p; /* a failed load leaves a session that can only be freed */
+    uvcc_program_hash(p, s->h_program);
+    needs n = {0};
+    int rc = make_plans(s, p, &n);
+    if (rc != 0)
+        return rc;
+    s->event_cap = 64 + 2 * n.outputs;
+    s->events = s->alloc.alloc(s->alloc.user, s->event_cap * sizeof s->events[0], UVCC_MEM_STATE);
+    s->buffers =
+        s->alloc.alloc(s->alloc.user, p->tensor_count * sizeof s->buffers[0], UVCC_MEM_STATE);
+    if (s->buffers != NULL)
+        memset(s->buffers, 0, p->tensor_count * sizeof s->buffers[0]);
+    if (s->events == NULL || s->buffers == NULL)
+        return UVCC_ERR_NOMEM;
+    for (uint32_t i = 0; i < p->tensor_count; i++) {
+        const uvcci_tensor *t = &p->tensors[i];
+        if (t->desc.lifetime != UVCC_PERSIST || t->buffer != i)
+            continue;
+        s->buffers[i].shares.lo = uvcci_pool_take(&s->tensors, t->elems * 8);
+        s->buffers[i].shares.hi = uvcci_pool_take(&s->tensors, t->elems * 8);
+        if (s->buffers[i].shares.lo == NULL || s->buffers[i].shares.hi == NULL)
+            return UVCC_ERR_NOMEM;
+    }
+    rc = make_links(s, &n);
+    if (rc == 0)
+        s->state = UVCCI_SESSION_LOADED;
+    return rc;
+}
+
+/* ---- handshake ---- */
+
+int uvcc_session_start(uvcc_session *s, uint64_t now) {
+    if (s == NULL || s->state != UVCCI_SESSION_LOADED)
+        return UVCC_ERR_STATE;
+    uvcci_hello_config c = {.party = s->party,
+                            .suites = s->cfg.suites,
+                            .r = s->cfg.replicas,
+                            .s = s->cfg.stages,
+                            .t = s->cfg.tp_ranks,
+                            .replica = s->cfg.replica,
+                            .stage = s->cfg.stage,
+                            .tp = s->cfg.tp_rank,
+                            .next_step = s->cfg.next_step,
+                            .next_run = s->cfg.next_run,
+                            .repeat_ns = s->cfg.hello_repeat_ns};
+    memcpy(c.sid_job, s->cfg.sid_job, 32);
+    memcpy(c.sid_sub, s->sid_sub, 32);
+    memcpy(c.h_program, s->h_program, 32);
+    memcpy(c.secret, s->cfg.pair_secret, sizeof c.secret);
+    if (s->cfg.random.fill(s->cfg.random.user, c.n, 32) != 0)
+        return UVCC_ERR_RANDOM;
+    s->now = now;
+    int rc = uvcci_hello_init(&s->hello, &c, now);
+    uvcci_wipe(&c, sizeof c);
+    if (rc == 0)
+        s->state = UVCCI_SESSION_HELLO;
+    return rc;
+}
+
+static bool pump_hello(uvcc_session *s) {
+    bool any = false;
+    for (uint8_t p = 0; p < 3; p++) {
+        if (p == s->party)
+            continue;
+        uint8_t payload[256];
+        bool sealed;
+        size_t n;
+        while ((n = uvcc_link_poll_hello(s->peer[p].link, payload, &sealed)) != 0) {
+            any = true;
+            int rc = uvcci_hello_input(&s->hello, p, payload, n, sealed, s->now);
+            if (rc == UVCC_ERR_MISMATCH) {
+                uvcci_log(s, UVCC_LOG_ERROR, "party %u: party %u differs in %s", s->party, p,
+                          s->hello.field);
+                uvcci_abort(s, UVCC_ABORT_HELLO, s->hello.field);
+                return true;
+            }
+        }
+        if (uvcc_link_heard(s->peer[p].link))
+            uvcci_hello_peer_passed(&s->hello, p);
+    }
+    if (s->hello.agreed && !s->keyed) {
+        s->keyed = any = true;
+        s->run = s->hello.run;
+        s->step = s->hello.step;
+        for (uint8_t p = 0; p < 3; p++) {
+            uvcc_link *l = s->peer[p].link;
+            if (p != s->party &&
+                (uvcc_link_set_run(l, s->run) != 0 || uvcc_link_set_step(l, s->step) != 0 ||
+                 uvcc_link_set_keys(l, s->hello.suite, s->hello.peer[p].prk) != 0)) {
+                uvcci_abort(s, UVCC_ABORT_CRYPTO, "a link could not be keyed");
+                return true;
+            }
+        }
+    }
+    if (s->state == UVCCI_SESSION_HELLO && uvcci_hello_done(&s->hello)) {
+        s->state = UVCCI_SESSION_READY;
+        for (uint8_t p = 0; p < 3; p++)
+            if (p != s->party && uvcc_link_start(s->peer[p].link, s->now) != 0)
+                uvcci_abort(s, UVCC_ABORT_MEMORY, "a link could not start");
+        uvcci_event_push(
+            s, &(uvcc_event){.kind = UVCC_EVENT_READY, .run = s->run, .step = s->step});
+        any = true;
+    }
+    return any;
+}
+
+/* ---- dispatch ---- */
+
+static void on_message(uvcc_session *s, uint8_t peer, const uvcc_link_rx *m) {
+    static const char *const texts[] = {
+        [UVCC_ABORT_BATCH] = "a batch is malformed",
+        [UVCC_ABORT_UNKNOWN_OP] = "a message names no op of its step",
+        [UVCC_ABORT_PLAN] = "a batch is not what the program says it must be",
+        [UVCC_ABORT_MEMORY] = "no memory for a received message"};
+    uvcc_link *l = s->peer[peer].link;
+    for (uint16_t i = 0; i < m->chunk_cnt; i++)
+        if (m->msg_ids[i] != uvcci_msg_id(m->kind, s->sid_sub, m->op_id, peer, s->party, i,
+                                          m->chunk_cnt)) {
+            uvcci_abort(s, UVCC_ABORT_MSG_ID, "a message id is not that of its place");
+            return;
+        }
+    uint16_t reason;
+    switch (m->kind) {
+    case UVCC_FRAME_STEP:
+        uvcci_step_on_step(s, peer, m->data, m->len);
+        break;
+    case UVCC_FRAME_AUDIT:
+        uvcci_step_on_audit(s, peer, m->data, m->len);
+        break;
+    case UVCC_FRAME_BYE:
+        if (uvcci_bye_decode(&reason, m->data, m->len) != 0)
+            uvcci_abort(s, UVCC_ABORT_BATCH, "a BYE message is malformed");
+        else if (reason != UVCC_ABORT_NONE)
+            uvcci_abort(s, UVCC_ABORT_PEER, uvcc_abort_text(reason));
+        else if (!s->peer[peer].bye) {
+            s->peer[peer].bye = true;
+            uvcci_event_push(s, &(uvcc_event){.kind = UVCC_EVENT_PEER_BYE,
+                                              .peer = peer,
+                                              .run = s->run,
+                                              .step = s->step});
+        }
+        break;
+    default: /* batches: accepted and released by their op */
+        reason = uvcci_op_receive(s, peer, m);
+        if (reason != UVCC_ABORT_NONE)
+            uvcci_abort(s, reason, texts[reason]);
+        return;
+    }
+    if (!uvcci_failed(s) || m->kind == UVCC_FRAME_BYE)
+        (void)uvcc_link_accept(l, m->token, s->now);
+    (void)uvcc_link_release(l, m->token, s->now);
+}
+
+static bool pump_messages(uvcc_session *s) {
+    bool any = false;
+    for (uint8_t p = 0; p < 3; p++) {
+        uvcc_link_rx m;
+        if (p == s->party)
+            continue;
+        while (!uvcci_failed(s) && uvcc_link_poll_message(s->peer[p].link, &m) == 1) {
+            any = true;
+            on_message(s, p, &m);
+        }
+        const char *why = uvcc_link_violation(s->peer[p].link);
+        if (why != NULL)
+            uvcci_abort(s, UVCC_ABORT_FRAME, why);
+    }
+    return any;
+}
+
+static void pump_rx_jobs(uvcc_session *s) {
+    while (s->rx_pending != NULL && !uvcci_jobs_full(&s->jobs)) {
+        uvcci_rx *rx = s->rx_pending;
+        s->rx_pending = rx->next;
+        rx->next = s->rx_out;
+        s->rx_out = rx;
+        uvcci_jobs_push(&s->jobs, &rx->task, 1, UVCCI_JOB_RX, rx);
+    }
+}
+
+static bool drained(const uvcc_session *s, bool with_bye) {
+    for (uint8_t p = 0; p < 3; p++)
+        if (p != s->party &&
+            (!uvcc_link_drained(s->peer[p].link) || (with_bye && !s->peer[p].bye)))
+            return false;
+    return true;
+}
+
+static void pump_close(uvcc_session *s) {
+    if (s->close_deadline == UVCC_NEVER || s->state == UVCCI_SESSION_CLOSED || s->jobs.out != 0)
+        return;
+    bool quiet = s->state == UVCCI_SESSION_CLOSING ? drained(s, true)
+                                                   : s->state != UVCCI_SESSION_ABORTED ||
+                                                         s->peer[uvcci_next_party(s)].link == NULL ||
+                                                         drained(s, false);
+    if (!quiet && s->now < s->close_deadline)
+        return;
+    s->state = UVCCI_SESSION_CLOSED;
+    s->close_deadline = UVCC_NEVER;
+    uvcci_event_push(s, &(uvcc_event){.kind = UVCC_EVENT_CLOSED, .run = s->run, .step = s->step});
+}
+
+static void pump(uvcc_session *s) {
+    bool any = s->state >= UVCCI_SESSION_HELLO;
+    while (any && !uvcci_failed(s)) {
+        any = pump_hello(s);
+        if (s->state != UVCCI_SESSION_READY && s->state != UVCCI_SESSION_CLOSING)
+            break;
+        any |= pump_messages(s);
+        if (uvcci_failed(s))
+            break;
+        pump_rx_jobs(s); /* first: they are what others wait for */
+        any |= uvcci_step_advance(s);
+        any |= uvcci_deal_advance(s);
+        any |= uvcci_ops_advance(s);
+    }
+    pump_close(s);
+}
+
+static void set_now(uvcc_session *s, uint64_t now) {
+    if (now > s->now)
+        s->now = now;
+}
+
+static bool peer_ok(const uvcc_session *s, uint8_t peer) {
+    return s != NULL && peer < 3 && peer != s->party && s->peer[peer].link != NULL &&
+           s->state >= UVCCI_SESSION_HELLO;
+}
+
+int uvcc_session_feed(uvcc_session *s, uint8_t peer, const uint8_t *data, size_t len,
+                      uint64_t now) {
+    if (!peer_ok(s, peer) || (data == NULL && len != 0))
+        return UVCC_ERR_USAGE;
+    set_now(s, now);
+    int rc = uvcc_link_feed(s->peer[peer].link, data, len, s->now);
+    pump(s);
+    return rc == UVCC_ERR_STREAM_BROKEN ? rc : 0;
+}
+
+int uvcc_session_peer_open(uvcc_session *s, uint8_t peer, uint64_t now) {
+    if (!peer_ok(s, peer))
+        return UVCC_ERR_USAGE;
+    set_now(s, now);
+    uvcc_link_stream_opened(s->peer[peer].link, s->now);
+    s->hello_waits[peer] = false;
+    uvcci_hello_nudge(&s->hello, peer, s->now);
+    pump(s);
+    return 0;
+}
+
+int uvcc_session_peer_closed(uvcc_session *s, uint8_t peer, uint64_t now) {
+    if (!peer_ok(s, peer))
+        return UVCC_ERR_USAGE;
+    set_now(s, now);
+    uvcc_link_stream_closed(s->peer[peer].link, s->now);
+    pump(s);
+    return 0;
+}
+
+int uvcc_session_on_timer(uvcc_session *s, uint64_t now) {
+    if (s == NULL)
+        return UVCC_ERR_USAGE;
+    set_now(s, now);
+    for (uint8_t p = 0; p < 3; p++)
+        if (peer_ok(s, p))
+            uvcc_link_on_timer(s->peer[p].link, s->now);
+    pump(s);
+    return 0;
+}
+
+static void rx_hashed(uvcc_session *s, uvcci_rx *rx) {
+    uvcci_rx **at = &s->rx_out;
+    while (*at != rx)
+        at = &(*at)->next;
+    *at = rx->next;
+    if (!uvcci_failed(s)) {
+        uvcci_op_rx_hashed(s, rx);
+        return;
+    }
+    rx->next = NULL;
+    free_rx_list(s, rx);
+}
+
+static void set_done(uvcc_session *s, uvcci_set *set) {
+    uvcci_set **at = &s->sets;
+    while (*at != set)
+        at = &(*at)->next;
+    *at = set->next;
+    set_free(s, set);
+}
+
+int uvcc_session_complete(uvcc_session *s, const uvcc_completion *c, uint64_t now) {
+    if (s == NULL || c == NULL)
+        return UVCC_ERR_USAGE;
+    set_now(s, now);
+    uvcci_job_owner owner;
+    void *who;
+    if (c->cookie != s->cfg.cookie) {
+        s->jobs.stale++;
+        return 0;
+    }
+    if (!uvcci_jobs_take(&s->jobs, c, &owner, &who))
+        return 0;
+    if (c->status != 0)
+        uvcci_abort(s, UVCC_ABORT_JOB, "a compute job failed");
+    if (owner == UVCCI_JOB_RX)
+        rx_hashed(s, who);
+    else if (owner == UVCCI_JOB_SET)
+        set_done(s, who);
+    else if (uvcci_failed(s))
+        ; /* its memory goes with the session */
+    else if (owner == UVCCI_JOB_OP)
+        uvcci_op_job_done(s, who);
+    else
+        uvcci_deal_job_done(s, who);
+    pump(s);
+    return 0;
+}
+
+/* ---- outputs ---- */
+
+int uvcc_session_poll_transmit(uvcc_session *s, uvcc_transmit *out, uint64_t now) {
+    if (s == NULL || out == NULL || s->state < UVCCI_SESSION_HELLO)
+        return 0;
+    set_now(s, now);
+    for (unsigned i = 0; i < 3; i++) {
+        uint8_t p = (uint8_t)((s->poll_peer + i) % 3u);
+        if (!peer_ok(s, p))
+            continue;
+        uint8_t payload[UVCCI_HELLO1_BYTES];
+        bool sealed;
+        size_t n;
+        if (!s->hello_waits[p] &&
+            (n = uvcci_hello_poll(&s->hello, p, payload, &sealed, s->now)) != 0)
+            s->hello_waits[p] = uvcc_link_send_hello(s->peer[p].link, payload, n, sealed) == 0;
+        if (uvcc_link_poll_transmit(s->peer[p].link, out, s->now) == 1) {
+            s->hello_waits[p] = false;
+            s->poll_peer = (p + 1u) % 3u;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+int uvcc_session_transmit_done(uvcc_session *s, uint8_t peer, uint64_t id, size_t bytes,
+                               uint64_t now) {
+    if (!peer_ok(s, peer))
+        return UVCC_ERR_USAGE;
+    set_now(s, now);
+    return uvcc_link_transmit_done(s->peer[peer].link, id, bytes, s->now);
+}
+
+int uvcc_session_poll_op(uvcc_session *s, const uvcc_job **out) {
+    if (s == NULL || out == NULL || uvcci_failed(s))
+        return 0;
+    return uvcci_jobs_poll(&s->jobs, out);
+}
+
+uint64_t uvcc_session_next_deadline(const uvcc_session *s) {
+    if (s == NULL || s->state < UVCCI_SESSION_HELLO)
+        return UVCC_NEVER;
+    uint64_t at = s->close_deadline;
+    if (s->state == UVCCI_SESSION_HELLO) {
+        uint64_t hello = uvcci_hello_deadline(&s->hello);
+        at = hello < at ? hello : at;
+    }
+    for (uint8_t p = 0; p < 3; p++) {
+        if (!peer_ok(s, p))
+            continue;
+        uint64_t link = uvcc_link_next_deadline(s->peer[p].link);
+        at = link < at ? link : at;
+    }
+    return at;
+}
+
+int uvcc_session_poll_event(uvcc_session *s, uvcc_event *out) {
+    if (s == NULL || out == NULL || s->event_count == 0)
+        return 0;
+    *out = s->events[s->event_head];
+    s->event_head = (s->event_head + 1) % s->event_cap;
+    s->event_count--;
+    return 1;
+}
+
+/* ---- work ---- */
+
+static int set_tensor(uvcc_session *s, uint32_t tensor, const void *a, const void *b) {
+    if (s == NULL || a == NULL || s->program == NULL || tensor >= s->program->tensor_count)
+        return UVCC_ERR_USAGE;
+    const uvcci_tensor *t = &s->program->tensors[tensor];
+    if (t->desc.lifetime != UVCC_PERSIST)
+        return UVCC_ERR_USAGE;
+    if (uvcci_failed(s))
+        return UVCC_ERR_ABORTED;
+    if (s->state == UVCCI_SESSION_NEW || s->ctx[s->step & 1].running)
+        return UVCC_ERR_STATE;
+    if (uvcci_jobs_full(&s->jobs))
+        return UVCC_ERR_AGAIN;
+    size_t n = t->elems * 8;
+    uvcci_set *set = s->alloc.alloc(s->alloc.user, sizeof *set, UVCC_MEM_STATE);
+    if (set == NULL)
+        return UVCC_ERR_NOMEM;
+    memset(set, 0, sizeof *set);
+    set->bytes = b != NULL ? 2 * n : n;
+    set->staged = uvcci_pool_take(&s->wire, set->bytes);
+    if (set->staged == NULL) {
+        free_array(s, set, sizeof *set);
+        return UVCC_ERR_NOMEM;
+    }
+    memcpy(set->staged, a, n);
+    const uvcc_shares *to = &s->buffers[t->buffer].shares;
+    if (b != NULL) {
+        memcpy(set->staged + t->elems, b, n);
+        set->items[0] = (uvcc_copy_item){
+            .dst = (uint8_t *)to->lo, .src = (const uint8_t *)set->staged, .len = n};
+        set->items[1] = (uvcc_copy_item){
+            .dst = (uint8_t *)to->hi, .src = (const uint8_t *)(set->staged + t->elems), .len = n};
+        set->task = (uvcc_task){.kind = UVCC_TASK_COPY,
+                                .u.copy = {.items = set->items, .count = 2}};
+    } else {
+        set->task = (uvcc_task){.kind = UVCC_TASK_MAP,
+                                .u.map = {.op = UVCC_MAP_PUBLIC,
+                                          .party = s->party,
+                                          .rows = t->desc.rows,
+                                          .cols = t->desc.cols,
+                                          .x = {.lo = set->staged},
+                                          .out = *to}};
+    }
+    set->next = s->sets;
+    s->sets = set;
+    uvcci_jobs_push(&s->jobs, &set->task, 1, UVCCI_JOB_SET, set);
+    return 0;
+}
+
+int uvcc_session_set_public(uvcc_session *s, uint32_t tensor, const int64_t *v) {
+    return set_tensor(s, tensor, v, NULL);
+}
+
+int uvcc_session_set_shares(uvcc_session *s, uint32_t tensor, const uint64_t *lo,
+                            const uint64_t *hi) {
+    return hi == NULL ? UVCC_ERR_USAGE : set_tensor(s, tensor, lo, hi);
+}
+
+int uvcc_session_step(uvcc_session *s, uint32_t step, uint32_t entry, uint64_t now) {
+    if (s == NULL || s->program == NULL || entry >= s->program->entry_count)
+        return UVCC_ERR_USAGE;
+    set_now(s, now);
+    if (uvcci_failed(s))
+        return UVCC_ERR_ABORTED;
+    if (s->state != UVCCI_SESSION_READY)
+        return UVCC_ERR_STATE;
+    if (step < s->step || uvcci_step_of(s, step) != NULL)
+        return UVCC_ERR_USAGE;
+    /* In order, at most one ahead, and with room for the step's events. */
+    if (step > s->step + 1 || (step == s->step + 1 && uvcci_step_of(s, s->step) == NULL) ||
+        s->event_count + 32 + s->program->entries[entry].output_count > s->event_cap)
+        return UVCC_ERR_AGAIN;
+    int rc = uvcci_step_open(s, step, entry);
+    if (rc == 0)
+        pump(s);
+    return rc;
+}
+
+int uvcc_session_input(uvcc_session *s, uint32_t step, uint32_t id, const int64_t *v,
+                       uint64_t now) {
+    if (s == NULL || v == NULL || s->program == NULL)
+        return UVCC_ERR_USAGE;
+    set_now(s, now);
+    if (uvcci_failed(s))
+        return UVCC_ERR_ABORTED;
+    uvcci_step *st = uvcci_step_of(s, step);
+    if (st == NULL)
+        return UVCC_ERR_STATE;
+    for (uint32_t i = 0; i < st->entry->input_count; i++) {
+        const uvcc_io_desc *io = &st->entry->inputs[i];
+        if (io->id != id)
+            continue;
+        if (io->owner != s->party)
+            return UVCC_ERR_USAGE;
+        if (st->input[i] != NULL)
+            return UVCC_ERR_STATE;
+        size_t bytes = s->program->tensors[io->tensor].elems * 8;
+        st->input[i] = uvcci_pool_take(&s->wire, bytes);
+        if (st->input[i] == NULL)
+            return UVCC_ERR_NOMEM;
+        memcpy(st->input[i], v, bytes);
+        for (uint32_t k = 0; k < st->entry->op_count; k++)
+            if (st->runs[k].op->desc.opcode == UVCC_OP_INPUT && st->runs[k].op->io == i)
+                uvcci_run_wake(&st->runs[k]);
+        pump(s);
+        return 0;
+    }
+    return UVCC_ERR_NOT_FOUND;
+}
+
+const int64_t *uvcc_session_output(const uvcc_session *s, uint32_t step, uint32_t id) {
+    if (s == NULL || s->program == NULL)
+        return NULL;
+    if (s->last_output != NULL && s->last_output_step == step) {
+        const uvcci_entry *e = &s->program->entries[s->last_output_entry];
+        for (uint32_t i = 0; i < e->output_count; i++)
+            if (e->outputs[i].id == id)
+                return s->last_output[i];
+        return NULL;
+    }
+    const uvcci_step *st = &s->ctx[step & 1];
+    if (!st->active || st->number != step || !st->running)
+        return NULL;
+    for (uint32_t k = 0; k < st->entry->op_count; k++) {
+        const uvcci_run *r = &st->runs[k];
+        if (r->op->desc.opcode == UVCC_OP_OUTPUT && r->stage == UVCCI_STAGE_DONE &&
+            st->entry->outputs[r->op->io].id == id)
+            return st->output[r->op->io];
+    }
+    return NULL;
+}
+
+int uvcc_session_close(uvcc_session *s, uint64_t now) {
+    if (s == NULL)
+        return UVCC_ERR_USAGE;
+    set_now(s, now);
+    if (s->state == UVCCI_SESSION_CLOSED)
+        return UVCC_ERR_CLOSED;
+    if (s->close_deadline != UVCC_NEVER)
+        return UVCC_ERR_STATE;
+    if (s->state == UVCCI_SESSION_READY) {
+        if (s->ctx[0].active || s->ctx[1].active)
+            return UVCC_ERR_STATE;
+        s->state = UVCCI_SESSION_CLOSING;
+        send_bye(s, UVCC_ABORT_NONE);
+    }
+    if (s->events == NULL) { /* nothing loaded: nobody can be told */
+        s->state = UVCCI_SESSION_CLOSED;
+        return 0;
+    }
+    s->close_deadline = s->now + UVCCI_CLOSE_NS;
+    pump(s);
+    return 0;
+}
+
+int uvcc_session_abort(uvcc_session *s, uint16_t reason, uint64_t now) {
+    if (s == NULL || reason == UVCC_ABORT_NONE)
+        return UVCC_ERR_USAGE;
+    set_now(s, now);
+    if (uvcci_failed(s) || s->events == NULL)
+        return UVCC_ERR_STATE;
+    uvcci_abort(s, reason, uvcc_abort_text(reason));
+    pump(s);
+    return 0;
+}
+
+/* ---- inspection ---- */
+
+void uvcc_session_get_stats(const uvcc_session *s, uvcc_session_stats *out) {
+    *out = s->stats;
+    out->run = s->run;
+    out->step = s->step;
+    for (uint8_t p = 0; p < 3; p++) {
+        if (s->peer[p].link == NULL)
+            continue;
+        uvcc_link_stats l;
+        uvcc_link_get_stats(s->peer[p].link, &l);
+        out->bytes_online += l.payload_online_tx;
+        out->bytes_preprocessing += l.payload_keys_tx;
+        out->messages += l.messages_tx;
+        out->retransmissions += l.retransmissions;
+        out->spurious_retransmissions += l.spurious;
+        out->frames_refused += l.refused + l.foreign + l.stale_run;
+        out->frames_duplicate += l.duplicates;
+    }
+    out->jobs = s->jobs.handed;
+    out->jobs_stale = s->jobs.stale;
+    out->memory_bytes = s->meter.bytes;
+    out->memory_peak_bytes = s->meter.peak_bytes;
+    out->tensor_bytes = s->tensors.used_bytes;
+    out->tensor_peak_bytes = s->tensors.peak_bytes;
+}
+
+void uvcc_session_digest(const uvcc_session *s, uint8_t out[32]) {
+    uvcci_sha256 h;
+    uint8_t d[32];
+    uvcci_sha256_init(&h);
+    const uint64_t head[] = {(uint64_t)s->state, s->run,          s->step,      s->abort_reason,
+                             s->jobs.handed,     s->stats.rounds, s->event_count};
+    uvcci_sha256_update(&h, head, sizeof head);
+    uvcci_sha256_update(&h, s->last_root, 32);
+    for (uint8_t p = 0; p < 3; p++)
+        if (s->peer[p].link != NULL) {
+            uvcc_link_digest(s->peer[p].link, d);
+            uvcci_sha256_update(&h, d, 32);
+        }
+    for (unsigned c = 0; c < 2; c++) {
+        const uvcci_step *st = &s->ctx[c];
+        if (!st->active)
+            continue;
+        const uint64_t step[] = {st->number, st->entry_index, st->sent, st->agreed, st->running,
+                                 st->leaves, st->deals_done};
+        uvcci_sha256_update(&h, step, sizeof step);
+        for (uint32_t i = 0; i < st->entry->op_count; i++) {
+            const uvcci_run *r = &st->runs[i];
+            uvcci_sha256_update(&h, &r->stage, 1);
+            uvcci_sha256_update(&h, r->got, sizeof r->got);
+            uvcci_sha256_update(&h, r->key_got, sizeof r->key_got);
+        }
+    }
+    uvcci_sha256_final(&h, out);
+}
+
+int uvcc_session_root(const uvcc_session *s, uint8_t root[32]) {
+    if (s == NULL || !s->have_root)
+        return UVCC_ERR_STATE;
+    memcpy(root, s->last_root, 32);
+    return 0;
+}
+
+const uint8_t *uvcc_session_public_key(const uvcc_session *s) { return s->sign_pk; }

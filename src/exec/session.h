@@ -12,13 +12,14 @@
 #include "jobs.h"
 #include "plan.h"
 #include "program.h"
+#include "proto/aes.h"
 #include "proto/hello.h"
 #include "proto/optable.h"
 #include "proto/stepmsg.h"
 #include "proto/transcript.h"
 #include <uvcc/session.h>
 
-#define UVCCI_EVENTS_MAX 1024u
+#define UVCCI_CLOSE_NS 3000000000ull /* how long close waits for peers */
 
 typedef struct uvcci_step uvcci_step;
 typedef struct uvcci_run uvcci_run;
@@ -67,10 +68,19 @@ typedef enum uvcci_stage {
     UVCCI_STAGE_DONE,
 } uvcci_stage;
 
+/* A piece of a key stream in a message. */
+typedef struct uvcci_blob {
+    uint8_t dst;
+    uint32_t block, offset, len;
+    uint8_t *at;
+} uvcci_blob;
+
 /* Messages and TLVs of one sending stage or deal. */
 typedef struct uvcci_batch_out {
     uvcci_tx *tx;
     uint32_t count;
+    uvcci_blob *blobs;
+    uint32_t blob_count;
     uint8_t **hole[UVCCI_PLAN_VECS][2]; /* [vec][slot][block] */
     uint8_t *digest_hole;
 } uvcci_batch_out;
@@ -141,6 +151,15 @@ struct uvcci_step {
     uvcci_bump bump;
 };
 
+/* A host's value on its way into a PERSIST tensor. */
+typedef struct uvcci_set {
+    struct uvcci_set *next;
+    uvcc_task task;
+    uvcc_copy_item items[2];
+    uint64_t *staged; /* WIRE pool: one or two vectors */
+    size_t bytes;
+} uvcci_set;
+
 /* A buffer of tensors: both components. */
 typedef struct uvcci_buffer {
     uvcc_shares shares;
@@ -188,18 +207,18 @@ struct uvcc_session {
     uvcci_jobs jobs;
     uvcci_pool tensors, wire;
     uvcci_step ctx[2]; /* by step parity */
-    bool tx_blocked;   /* someone waits for room in a link */
-    bool deal_waits;
+    bool hello_waits[3]; /* a HELLO is in the link, not transmitted yet */
     uint16_t abort_reason;
-    bool close_wanted;
-    uint64_t close_deadline;
-    uvcc_event events[UVCCI_EVENTS_MAX];
-    uint32_t event_head, event_count;
+    uint64_t close_deadline; /* UVCC_NEVER while open */
+    uvcc_event *events; /* ring */
+    uint32_t event_cap, event_head, event_count;
     uint8_t last_root[32];
     bool have_root;
     uvcc_session_stats stats;
     uint32_t poll_peer; /* fairness of poll_transmit */
-    uvcci_rx *rx_pending; /* received, hash job out */
+    uvcci_rx *rx_pending; /* received, waiting for a hash job */
+    uvcci_rx *rx_out;     /* their hash job is out */
+    uvcci_set *sets;      /* PERSIST tensors being set by the host */
     /* opened outputs of the last finished step */
     int64_t **last_output;
     uint32_t last_output_step, last_output_entry;
@@ -225,6 +244,7 @@ void uvcci_send(uvcc_session *s, uint8_t dst, uvcc_link_msg *msg, uint8_t kind, 
 /* step.c */
 int uvcci_step_open(uvcc_session *s, uint32_t step, uint32_t entry);
 void uvcci_step_free(uvcc_session *s, uvcci_step *st);
+void uvcci_outputs_free(uvcc_session *s);
 void uvcci_step_on_step(uvcc_session *s, uint8_t peer, const uint8_t *data, uint32_t len);
 void uvcci_step_on_audit(uvcc_session *s, uint8_t peer, const uint8_t *data, uint32_t len);
 /* Sends what is due, starts and finishes steps. True if anything changed. */
