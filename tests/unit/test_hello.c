@@ -217,6 +217,7 @@ static void layout(void **state) {
     uint8_t out[UVCCI_HELLO1_BYTES], want[UVCCI_HELLO1_BYTES], h1[3][UVCCI_HELLO1_BYTES];
     bool sealed = true;
     for (uint8_t p = 0; p < 3; p++) {
+        assert_int_equal(uvcci_hello_poll(&n.h[p], (uint8_t)((p + 2) % 3), out, &sealed, 0), 152);
         assert_int_equal(uvcci_hello_poll(&n.h[p], (uint8_t)((p + 1) % 3), out, &sealed, 0), 152);
         assert_false(sealed);
         const uvcci_hello_config *c = &n.cfg[p];
