@@ -1,8 +1,8 @@
 /* liveness.c - what an entry's ops depend on, and how long its buffers live.
  *
  * One walk in program order. For every tensor it keeps the number and the writer of its newest
- * version, for every buffer the last op that wrote anything in it and the readers since then. A tensor
- * can be read as long as the last writer of its buffer is its own last writer. */
+ * version, for every buffer the last op that wrote anything in it and the readers since then. A
+ * tensor can be read as long as the last writer of its buffer is its own last writer. */
 #include "program.h"
 
 #include <assert.h>
@@ -131,7 +131,8 @@ static void write_outputs(walk *w, const uvcc_program *p, uvcci_entry *e, uint32
     }
 }
 
-/* Successor lists out of the edges: counts are known, so each op's run starts where the last ended. */
+/* Successor lists out of the edges: counts are known, so each op's run starts where the last ended.
+ */
 static void list_successors(walk *w, uvcci_entry *e) {
     uint32_t at = 0;
     for (uint32_t i = 0; i < e->op_count; i++) {
@@ -143,8 +144,8 @@ static void list_successors(walk *w, uvcci_entry *e) {
         e->succ[w->stamp[w->edges[n].from]++] = w->edges[n].to;
 }
 
-/* Inputs and outputs have k in a block of their own, so three ranges of k per phase, each already in
- * ascending order, give the order of (phase, k). */
+/* Inputs and outputs have k in a block of their own, so three ranges of k per phase, each already
+ * in ascending order, give the order of (phase, k). */
 static void number_ops(uvcci_entry *e) {
     static const uint32_t bounds[] = {0, UVCCI_IO_BLOCK << 8, (UVCCI_IO_BLOCK + 1) << 8, 1u << 16};
     uint32_t next = 0;

@@ -17,7 +17,9 @@
 
 /* ---- shapes and numbers ---- */
 
-uint32_t uvcc_mlp_layers(const uvcc_mlp_config *cfg) { return cfg->hidden_count + 1; }
+uint32_t uvcc_mlp_layers(const uvcc_mlp_config *cfg) {
+    return cfg->hidden_count + 1;
+}
 
 void uvcc_mlp_shape(const uvcc_mlp_config *cfg, uint32_t l, uint32_t *in, uint32_t *out) {
     *in = l == 0 ? cfg->features : cfg->hidden[l - 1];
@@ -137,8 +139,8 @@ static int want(unsigned bits, uint32_t layer, const char *what, const char *low
 
 static int check_bounds(const uvcc_mlp_config *c, const widths *w, const uvcci_message *m) {
     unsigned batch = ceil_log2(c->batch);
-    int err = want(w->master, 0, "master weights",
-                   "frac_bits, lr_shift, batch or weight_range_bits", m);
+    int err =
+        want(w->master, 0, "master weights", "frac_bits, lr_shift, batch or weight_range_bits", m);
     for (uint32_t l = 0; l < uvcc_mlp_layers(c) && err == 0; l++) {
         uint32_t in, out;
         uvcc_mlp_shape(c, l, &in, &out);
@@ -320,8 +322,8 @@ static void add_train(builder *b) {
     }
 }
 
-/* Its output is revealed, so all its truncations are exact. Rows to predict are scaled by the training
- * rows and may pass 1, so they get the range of activations. */
+/* Its output is revealed, so all its truncations are exact. Rows to predict are scaled by the
+ * training rows and may pass 1, so they get the range of activations. */
 static void add_predict(builder *b) {
     static const char *const names[] = {"PZ", "PA", "PD"};
     const uvcc_mlp_config *c = b->c;

@@ -1,8 +1,8 @@
 /* program.c - building a program, checking it, and its hash.
  *
  * States: being built (calls append to growing arrays and check only what they need to stay inside
- * them), then finished (checked, immutable, with the tables of program.h per entry). Everything that
- * depends on meaning is checked in finish, where there is a line to say what is wrong. */
+ * them), then finished (checked, immutable, with the tables of program.h per entry). Everything
+ * that depends on meaning is checked in finish, where there is a line to say what is wrong. */
 #include "program.h"
 
 #include "proto/bytes.h"
@@ -109,8 +109,8 @@ void uvcc_program_free(uvcc_program *p) {
     al.free(al.user, p, sizeof *p, UVCC_MEM_STATE);
 }
 
-/* Room for one more item: the array itself, or a larger copy; NULL (and nothing changed) if there is
- * no memory. The limits above keep every size far below SIZE_MAX. */
+/* Room for one more item: the array itself, or a larger copy; NULL (and nothing changed) if there
+ * is no memory. The limits above keep every size far below SIZE_MAX. */
 static void *with_room(const uvcc_program *p, void *items, uint32_t count, uint32_t *cap,
                        size_t size) {
     if (count < *cap)
@@ -175,8 +175,7 @@ int uvcc_program_entry(uvcc_program *p, const char *name) {
         return UVCC_ERR_STATE;
     if (p->entry_count == UVCCI_MAX_ENTRIES)
         return UVCC_ERR_LIMIT;
-    uvcci_entry *room =
-        with_room(p, p->entries, p->entry_count, &p->entry_cap, sizeof *p->entries);
+    uvcci_entry *room = with_room(p, p->entries, p->entry_count, &p->entry_cap, sizeof *p->entries);
     if (room == NULL)
         return UVCC_ERR_NOMEM;
     n.user_first = p->user_op_count;
@@ -229,8 +228,7 @@ int uvcc_program_input(uvcc_program *p, uint32_t id, uint32_t tensor, uint8_t ow
         return err;
     if (e->input_count == UVCCI_MAX_IO)
         return UVCC_ERR_LIMIT;
-    uvcc_io_desc *room =
-        with_room(p, p->inputs, p->input_count, &p->input_cap, sizeof *p->inputs);
+    uvcc_io_desc *room = with_room(p, p->inputs, p->input_count, &p->input_cap, sizeof *p->inputs);
     if (room == NULL)
         return UVCC_ERR_NOMEM;
     p->inputs = room;
@@ -280,7 +278,8 @@ static int check_tensor(uvcc_program *p, uint32_t i, const uvcci_message *m) {
     if (d->in_buffer_of == UVCC_NO_TENSOR)
         return 0;
     if (d->in_buffer_of >= i)
-        return uvcci_fail(m, bad, "tensor %s lies in the buffer of tensor %u; that must be an "
+        return uvcci_fail(m, bad,
+                          "tensor %s lies in the buffer of tensor %u; that must be an "
                           "earlier tensor than its own index, %u",
                           t->name, d->in_buffer_of, i);
     const uvcci_tensor *host = &p->tensors[d->in_buffer_of];
@@ -289,7 +288,8 @@ static int check_tensor(uvcc_program *p, uint32_t i, const uvcci_message *m) {
                           t->name, host->name);
     t->buffer = host->buffer;
     if (t->elems > p->tensors[t->buffer].elems)
-        return uvcci_fail(m, bad, "tensor %s (%u x %u) is larger than the buffer of %s that it uses",
+        return uvcci_fail(m, bad,
+                          "tensor %s (%u x %u) is larger than the buffer of %s that it uses",
                           t->name, d->rows, d->cols, p->tensors[t->buffer].name);
     return 0;
 }
@@ -365,8 +365,8 @@ static int check_elem_mul(const op_check *c) {
     return err;
 }
 
-/* ADD, SUB, BIAS_ADD: one bit more than the wider input. With a shift the second input counts 2^-shift
- * of its value: its integer stands at a scale finer by that. */
+/* ADD, SUB, BIAS_ADD: one bit more than the wider input. With a shift the second input counts
+ * 2^-shift of its value: its integer stands at a scale finer by that. */
 static int check_sum(const op_check *c) {
     const uvcc_tensor_desc *a = c->in[0], *b = c->in[1], *z = c->out[0];
     int err = want_shape(c, b, c->d->opcode == UVCC_OP_BIAS_ADD ? 1 : a->rows, a->cols);
@@ -624,7 +624,8 @@ static uvcci_op io_op(const uvcc_program *p, const uvcc_io_desc *io, uint32_t in
 }
 
 static int build_tables(uvcc_program *p, uvcci_entry *e, const uvcci_message *m) {
-    const uvcc_io_desc *inputs = p->inputs + e->input_first, *outputs = p->outputs + e->output_first;
+    const uvcc_io_desc *inputs = p->inputs + e->input_first,
+                       *outputs = p->outputs + e->output_first;
     const uvcci_op *user = p->user_ops + e->user_first;
     size_t count = e->input_count + e->user_count + e->output_count;
     size_t edges = uvcci_edge_bound(user, e->user_count) + e->input_count + 2 * e->output_count;
@@ -689,10 +690,11 @@ static void hash_io(uvcci_sha256 *h, const uvcc_io_desc *io) {
     uvcci_sha256_update(h, buf, w.len);
 }
 
-/* H("UVCC_PROGRAM_V1" || LE32 part_bytes || LE32 tensors || LE32 entries || each tensor: LE32 rows, cols,
- * in_buffer_of || U8 bits, scale, lifetime || each entry: LE32 inputs, ops, outputs || each input: LE32
- * id, tensor || U8 owner || each op: LE16 opcode || U8 phase || LE16 k || U8 inputs, outputs || LE32 of
- * each || U8 flags, shift, truncation, lift || each output as an input, owner 0). Names stay out. */
+/* H("UVCC_PROGRAM_V1" || LE32 part_bytes || LE32 tensors || LE32 entries || each tensor: LE32 rows,
+ * cols, in_buffer_of || U8 bits, scale, lifetime || each entry: LE32 inputs, ops, outputs || each
+ * input: LE32 id, tensor || U8 owner || each op: LE16 opcode || U8 phase || LE16 k || U8 inputs,
+ * outputs || LE32 of each || U8 flags, shift, truncation, lift || each output as an input, owner
+ * 0). Names stay out. */
 static void hash_program(uvcc_program *p) {
     static const char domain[] = "UVCC_PROGRAM_V1";
     uint8_t buf[32];
@@ -759,9 +761,13 @@ int uvcc_program_finish(uvcc_program *p, char *message, size_t message_cap) {
 
 /* ---- reading ---- */
 
-void uvcc_program_hash(const uvcc_program *p, uint8_t out[32]) { memcpy(out, p->hash, 32); }
+void uvcc_program_hash(const uvcc_program *p, uint8_t out[32]) {
+    memcpy(out, p->hash, 32);
+}
 
-uint32_t uvcc_program_tensor_count(const uvcc_program *p) { return p->tensor_count; }
+uint32_t uvcc_program_tensor_count(const uvcc_program *p) {
+    return p->tensor_count;
+}
 
 const uvcc_tensor_desc *uvcc_program_tensor_at(const uvcc_program *p, uint32_t i) {
     return i < p->tensor_count ? &p->tensors[i].desc : NULL;
@@ -777,7 +783,9 @@ int uvcc_program_find(const uvcc_program *p, const char *name) {
     return UVCC_ERR_NOT_FOUND;
 }
 
-uint32_t uvcc_program_entry_count(const uvcc_program *p) { return p->entry_count; }
+uint32_t uvcc_program_entry_count(const uvcc_program *p) {
+    return p->entry_count;
+}
 
 const char *uvcc_program_entry_name(const uvcc_program *p, uint32_t entry) {
     return entry < p->entry_count ? p->entries[entry].name : NULL;
@@ -825,7 +833,8 @@ const uvcc_io_desc *uvcc_program_output_at(const uvcc_program *p, uint32_t entry
 int uvcc_program_life(const uvcc_program *p, uint32_t entry, uint32_t buffer,
                       uvcc_buffer_life *out) {
     const uvcci_entry *e = entry_at(p, entry);
-    if (e == NULL || out == NULL || buffer >= p->tensor_count || p->tensors[buffer].buffer != buffer)
+    if (e == NULL || out == NULL || buffer >= p->tensor_count ||
+        p->tensors[buffer].buffer != buffer)
         return UVCC_ERR_USAGE;
     *out = e->life[buffer];
     return 0;

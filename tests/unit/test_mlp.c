@@ -135,8 +135,9 @@ static void train_run(const json_t *csv, const json_t *j) {
         uint32_t order[MAX_ROWS];
         uvcc_mlp_order(t.seed, e, n, order);
         for (uint32_t i = 0; e == 0 && i < n; i++)
-            assert_int_equal(json_integer_value(json_array_get(json_object_get(j, "order_epoch0"), i)),
-                             order[i]);
+            assert_int_equal(
+                json_integer_value(json_array_get(json_object_get(j, "order_epoch0"), i)),
+                order[i]);
         for (uint32_t at = 0; at + batch <= n; at += batch, steps++) {
             int64_t x[MAX_ROWS * 8], y[MAX_ROWS * 8] = {0};
             for (uint32_t i = 0; i < batch; i++) {
@@ -192,8 +193,8 @@ static void test_order_permutes(void **state) {
 
 static void test_initial_weights_range(void **state) {
     (void)state;
-    uvcc_mlp_config c = {.features = 30, .classes = 40, .hidden_count = 1, .hidden = {50},
-                         .frac_bits = 16};
+    uvcc_mlp_config c = {
+        .features = 30, .classes = 40, .hidden_count = 1, .hidden = {50}, .frac_bits = 16};
     static int64_t w[50 * 40];
     uvcc_mlp_initial_weights(&c, 1, 1, w);
     const int64_t limit = (int64_t)floor(ldexp(sqrt(6.0 / 90), 16));
@@ -209,8 +210,14 @@ static void test_initial_weights_range(void **state) {
 /* ---- options ---- */
 
 static uvcc_mlp_config mnist(void) {
-    return (uvcc_mlp_config){.features = 784, .classes = 10, .hidden_count = 2, .hidden = {128, 64},
-                             .batch = 128, .predict_rows = 100, .lr_shift = 5, .frac_bits = 16,
+    return (uvcc_mlp_config){.features = 784,
+                             .classes = 10,
+                             .hidden_count = 2,
+                             .hidden = {128, 64},
+                             .batch = 128,
+                             .predict_rows = 100,
+                             .lr_shift = 5,
+                             .frac_bits = 16,
                              .y_owner = 1};
 }
 
@@ -271,7 +278,8 @@ static void test_entries(void **state) {
     uvcc_mlp_config c = mnist();
     uvcc_program *p = build(&c, &al);
     assert_int_equal(uvcc_program_entry_count(p), 3);
-    const int train = uvcc_program_find_entry(p, "train"), reveal = uvcc_program_find_entry(p, "reveal");
+    const int train = uvcc_program_find_entry(p, "train"),
+              reveal = uvcc_program_find_entry(p, "reveal");
     assert_int_equal(uvcc_program_input_count(p, (uint32_t)train), 2);
     assert_int_equal(uvcc_program_input_at(p, (uint32_t)train, 1)->owner, 1);
     assert_int_equal(uvcc_program_output_count(p, (uint32_t)reveal), 6);
@@ -290,8 +298,8 @@ static void test_entries(void **state) {
     assert_int_equal(counts.live_blocks, 0);
 }
 
-/* Training follows the chosen truncation; what is revealed is exact, and opened weights are made from
- * the masters, not from rounded ones. */
+/* Training follows the chosen truncation; what is revealed is exact, and opened weights are made
+ * from the masters, not from rounded ones. */
 static void test_stochastic(void **state) {
     (void)state;
     test_alloc counts = {0};
@@ -324,8 +332,8 @@ static void test_no_master_shift(void **state) {
     (void)state;
     test_alloc counts = {0};
     const uvcc_allocator al = test_allocator(&counts);
-    uvcc_mlp_config c = {.features = 1, .classes = 1, .hidden_count = 1, .hidden = {1}, .batch = 1,
-                         .frac_bits = 8};
+    uvcc_mlp_config c = {
+        .features = 1, .classes = 1, .hidden_count = 1, .hidden = {1}, .batch = 1, .frac_bits = 8};
     uvcc_program *p = build(&c, &al);
     uvcc_reference *r;
     assert_int_equal(uvcc_reference_new(&r, p, &al), 0);
@@ -349,8 +357,14 @@ static void test_predict(void **state) {
     (void)state;
     test_alloc counts = {0};
     const uvcc_allocator al = test_allocator(&counts);
-    uvcc_mlp_config c = {.features = 5, .classes = 3, .hidden_count = 1, .hidden = {7}, .batch = 4,
-                         .predict_rows = 4, .frac_bits = 16, .lr_shift = 3};
+    uvcc_mlp_config c = {.features = 5,
+                         .classes = 3,
+                         .hidden_count = 1,
+                         .hidden = {7},
+                         .batch = 4,
+                         .predict_rows = 4,
+                         .frac_bits = 16,
+                         .lr_shift = 3};
     uvcc_program *p = build(&c, &al);
     uvcc_reference *r;
     assert_int_equal(uvcc_reference_new(&r, p, &al), 0);
@@ -398,10 +412,14 @@ static void test_no_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_vectors),        cmocka_unit_test(test_order_permutes),
-        cmocka_unit_test(test_initial_weights_range), cmocka_unit_test(test_bad_options),
-        cmocka_unit_test(test_entries),        cmocka_unit_test(test_stochastic),
-        cmocka_unit_test(test_no_master_shift), cmocka_unit_test(test_predict),
+        cmocka_unit_test(test_vectors),
+        cmocka_unit_test(test_order_permutes),
+        cmocka_unit_test(test_initial_weights_range),
+        cmocka_unit_test(test_bad_options),
+        cmocka_unit_test(test_entries),
+        cmocka_unit_test(test_stochastic),
+        cmocka_unit_test(test_no_master_shift),
+        cmocka_unit_test(test_predict),
         cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

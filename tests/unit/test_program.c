@@ -58,10 +58,11 @@ static const block_tensor block_tensors[] = {
     {"DGAMMA1", NULL, 1, WIDTH},        {"DGAMMA2", NULL, 1, WIDTH},
 };
 static const block_tensor block_weights[] = {
-    {"GAMMA1", NULL, 1, WIDTH},    {"W_QKV", NULL, WIDTH, 3 * WIDTH}, {"B_QKV", NULL, 1, 3 * WIDTH},
-    {"W_O", NULL, WIDTH, WIDTH},   {"B_O", NULL, 1, WIDTH},           {"GAMMA2", NULL, 1, WIDTH},
-    {"W1", NULL, WIDTH, INNER},    {"B1", NULL, 1, INNER},            {"W2", NULL, INNER, WIDTH},
-    {"B2", NULL, 1, WIDTH},
+    {"GAMMA1", NULL, 1, WIDTH},    {"W_QKV", NULL, WIDTH, 3 * WIDTH},
+    {"B_QKV", NULL, 1, 3 * WIDTH}, {"W_O", NULL, WIDTH, WIDTH},
+    {"B_O", NULL, 1, WIDTH},       {"GAMMA2", NULL, 1, WIDTH},
+    {"W1", NULL, WIDTH, INNER},    {"B1", NULL, 1, INNER},
+    {"W2", NULL, INNER, WIDTH},    {"B2", NULL, 1, WIDTH},
 };
 
 static void add_block_tensors(uvcc_program *p, const block_tensor *t, size_t n, uint8_t lifetime) {
@@ -149,16 +150,16 @@ static void test_block_lives(void **state) {
         const char *buffer;
         uint32_t first, last, reads;
     } table[] = {
-        {"X_IN", 0, 125, 3},      {"INV_RMS1", 1, 125, 1},    {"XN1", 1, 123, 2},
-        {"TQKV", 2, 120, 7},      {"S", 6, 117, 5},           {"O", 9, 113, 2},
-        {"Y", 10, 110, 5},        {"INV_RMS2", 14, 110, 1},   {"XN2", 14, 108, 2},
-        {"H", 15, 105, 3},        {"G", 18, 103, 2},          {"Z", 19, 23, 3},
-        {"DX_OUT", 100, 101, 1},  {"DZ1", 101, 104, 3},       {"DG", 104, 106, 1},
-        {"DH1", 105, 109, 4},     {"DXN2", 109, 110, 1},      {"DX1", 101, 111, 2},
-        {"DY", 111, 114, 3},      {"DO", 114, 116, 2},        {"DP", 115, 117, 1},
-        {"DV", 116, 121, 1},      {"DSCALED", 117, 118, 1},   {"DS", 118, 120, 2},
-        {"DQ", 119, 121, 1},      {"DK", 120, 121, 1},        {"DTQKV", 121, 124, 3},
-        {"DXN1", 124, 125, 1},    {"DX_IN", 111, 126, 2},
+        {"X_IN", 0, 125, 3},     {"INV_RMS1", 1, 125, 1},  {"XN1", 1, 123, 2},
+        {"TQKV", 2, 120, 7},     {"S", 6, 117, 5},         {"O", 9, 113, 2},
+        {"Y", 10, 110, 5},       {"INV_RMS2", 14, 110, 1}, {"XN2", 14, 108, 2},
+        {"H", 15, 105, 3},       {"G", 18, 103, 2},        {"Z", 19, 23, 3},
+        {"DX_OUT", 100, 101, 1}, {"DZ1", 101, 104, 3},     {"DG", 104, 106, 1},
+        {"DH1", 105, 109, 4},    {"DXN2", 109, 110, 1},    {"DX1", 101, 111, 2},
+        {"DY", 111, 114, 3},     {"DO", 114, 116, 2},      {"DP", 115, 117, 1},
+        {"DV", 116, 121, 1},     {"DSCALED", 117, 118, 1}, {"DS", 118, 120, 2},
+        {"DQ", 119, 121, 1},     {"DK", 120, 121, 1},      {"DTQKV", 121, 124, 3},
+        {"DXN1", 124, 125, 1},   {"DX_IN", 111, 126, 2},
     };
     test_alloc counts = {0};
     uvcc_program *p = build_block(&counts, false);
@@ -205,13 +206,13 @@ static void test_block_versions(void **state) {
         bool out;
         uint32_t at, version;
     } table[] = {
-        {"TQKV", 2, true, 0, 1},    {"TQKV", 3, false, 2, 1},   {"TQKV", 4, false, 0, 1},
-        {"TQKV", 4, true, 0, 2},    {"TQKV", 5, false, 0, 2},   {"Y", 10, true, 0, 1},
-        {"Y", 11, false, 2, 1},     {"Y", 12, false, 0, 1},     {"Y", 12, true, 0, 2},
-        {"Y", 13, false, 1, 2},     {"DX1", 101, true, 0, 1},   {"DX1", 110, false, 4, 1},
-        {"DX1", 110, true, 0, 2},   {"DX1", 111, false, 0, 2},  {"DH1", 105, true, 0, 1},
-        {"DH1", 106, false, 1, 1},  {"DH1", 106, true, 0, 2},   {"DH1", 108, false, 1, 2},
-        {"DX_IN", 111, true, 0, 1}, {"DX_IN", 125, false, 4, 1}, {"DX_IN", 125, true, 0, 2},
+        {"TQKV", 2, true, 0, 1},     {"TQKV", 3, false, 2, 1},    {"TQKV", 4, false, 0, 1},
+        {"TQKV", 4, true, 0, 2},     {"TQKV", 5, false, 0, 2},    {"Y", 10, true, 0, 1},
+        {"Y", 11, false, 2, 1},      {"Y", 12, false, 0, 1},      {"Y", 12, true, 0, 2},
+        {"Y", 13, false, 1, 2},      {"DX1", 101, true, 0, 1},    {"DX1", 110, false, 4, 1},
+        {"DX1", 110, true, 0, 2},    {"DX1", 111, false, 0, 2},   {"DH1", 105, true, 0, 1},
+        {"DH1", 106, false, 1, 1},   {"DH1", 106, true, 0, 2},    {"DH1", 108, false, 1, 2},
+        {"DX_IN", 111, true, 0, 1},  {"DX_IN", 125, false, 4, 1}, {"DX_IN", 125, true, 0, 2},
         {"DX_IN", 126, false, 0, 2}, {"W_QKV", 124, false, 1, 0},
     };
     test_alloc counts = {0};
@@ -220,9 +221,8 @@ static void test_block_versions(void **state) {
         const uvcci_op *op = op_of_k(p, table[i].k);
         const uint32_t t = (uint32_t)uvcc_program_find(p, table[i].tensor);
         assert_int_equal(table[i].out ? op->desc.out[table[i].at] : op->desc.in[table[i].at], t);
-        assert_int_equal(
-            table[i].out ? op->out_version[table[i].at] : op->in_version[table[i].at],
-            table[i].version);
+        assert_int_equal(table[i].out ? op->out_version[table[i].at] : op->in_version[table[i].at],
+                         table[i].version);
     }
     assert_int_equal(op_of_k(p, 0)->pred_count, 0);
     assert_true(has_pred(p, 4, 2));      /* reads what 2 wrote */
@@ -296,16 +296,43 @@ static small base(void) {
         .t = {matrix("A", 4, 3, 20, 8, UVCC_EPOCH), matrix("B", 3, 5, 20, 8, UVCC_EPOCH),
               matrix("C", 4, 5, 20, 8, UVCC_EPOCH), matrix("D", 4, 5, 20, 8, UVCC_EPOCH),
               matrix("E", 4, 5, 1, 0, UVCC_EPOCH), matrix("M", 1, 5, 20, 8, UVCC_PERSIST)},
-        .op = {{.name = "product", .opcode = UVCC_OP_GEMM_SS, .k = 0, .in_count = 2, .in = {A, B},
-                .out_count = 1, .out = {C}, .shift = 8},
-               {.name = "bias", .opcode = UVCC_OP_BIAS_ADD, .k = 1, .in_count = 2, .in = {C, M},
-                .out_count = 1, .out = {C}},
-               {.name = "relu", .opcode = UVCC_OP_RELU, .k = 2, .in_count = 1, .in = {C},
-                .out_count = 2, .out = {D, E}},
-               {.name = "update", .opcode = UVCC_OP_SUB, .phase = UVCC_UPD, .k = 0, .in_count = 2,
-                .in = {M, M}, .out_count = 1, .out = {M}},
-               {.opcode = UVCC_OP_REDUCE_BIAS_GRAD, .phase = UVCC_UPD, .k = 255 << 8, .in_count = 1,
-                .in = {D}, .out_count = 1, .out = {M}}},
+        .op = {{.name = "product",
+                .opcode = UVCC_OP_GEMM_SS,
+                .k = 0,
+                .in_count = 2,
+                .in = {A, B},
+                .out_count = 1,
+                .out = {C},
+                .shift = 8},
+               {.name = "bias",
+                .opcode = UVCC_OP_BIAS_ADD,
+                .k = 1,
+                .in_count = 2,
+                .in = {C, M},
+                .out_count = 1,
+                .out = {C}},
+               {.name = "relu",
+                .opcode = UVCC_OP_RELU,
+                .k = 2,
+                .in_count = 1,
+                .in = {C},
+                .out_count = 2,
+                .out = {D, E}},
+               {.name = "update",
+                .opcode = UVCC_OP_SUB,
+                .phase = UVCC_UPD,
+                .k = 0,
+                .in_count = 2,
+                .in = {M, M},
+                .out_count = 1,
+                .out = {M}},
+               {.opcode = UVCC_OP_REDUCE_BIAS_GRAD,
+                .phase = UVCC_UPD,
+                .k = 255 << 8,
+                .in_count = 1,
+                .in = {D},
+                .out_count = 1,
+                .out = {M}}},
         .ops = 5,
         .inputs = 2,
         .in = {{7, A, 0}, {8, B, 1}},
@@ -364,9 +391,9 @@ static void test_small(void **state) {
 
     /* program order: inputs, ops, outputs; ordinals: inputs after the FWD ops, the output between
      * the UPD ops of block 0 and of block 255 */
-    static const uint16_t codes[] = {UVCC_OP_INPUT,    UVCC_OP_INPUT, UVCC_OP_GEMM_SS,
-                                     UVCC_OP_BIAS_ADD, UVCC_OP_RELU,  UVCC_OP_SUB,
-                                     UVCC_OP_REDUCE_BIAS_GRAD, UVCC_OP_OUTPUT};
+    static const uint16_t codes[] = {
+        UVCC_OP_INPUT, UVCC_OP_INPUT, UVCC_OP_GEMM_SS,          UVCC_OP_BIAS_ADD,
+        UVCC_OP_RELU,  UVCC_OP_SUB,   UVCC_OP_REDUCE_BIAS_GRAD, UVCC_OP_OUTPUT};
     static const uint32_t ordinals[] = {3, 4, 0, 1, 2, 5, 7, 6};
     assert_int_equal(uvcc_program_op_count(p, 0), 8);
     for (uint32_t i = 0; i < 8; i++) {
@@ -489,8 +516,14 @@ static void test_bad_ops(void **state) {
 }
 
 static uvcc_op_desc shift_op(uvcc_opcode code, uint8_t shift) {
-    return (uvcc_op_desc){.name = "shift", .opcode = (uint16_t)code, .in_count = 1, .in = {C},
-                          .out_count = 1, .out = {D}, .k = 2, .shift = shift};
+    return (uvcc_op_desc){.name = "shift",
+                          .opcode = (uint16_t)code,
+                          .in_count = 1,
+                          .in = {C},
+                          .out_count = 1,
+                          .out = {D},
+                          .k = 2,
+                          .shift = shift};
 }
 
 static void test_bad_elements(void **state) {
@@ -503,16 +536,22 @@ static void test_bad_elements(void **state) {
           (s.op[1] = shift_op(UVCC_OP_TRUNCATE, 3), s.t[D].scale = 5, s.t[C].bits = 63));
     BOUND("bits + shift needs 63 bits",
           (s.op[1] = shift_op(UVCC_OP_SHIFT_LEFT, 43), s.t[D].scale = 51));
-    const uvcc_op_desc mul = {.name = "mul", .opcode = UVCC_OP_ELEM_MUL, .in_count = 2,
-                              .in = {C, C}, .out_count = 1, .out = {D}, .k = 2, .shift = 8};
+    const uvcc_op_desc mul = {.name = "mul",
+                              .opcode = UVCC_OP_ELEM_MUL,
+                              .in_count = 2,
+                              .in = {C, C},
+                              .out_count = 1,
+                              .out = {D},
+                              .k = 2,
+                              .shift = 8};
     WRONG("op mul (ELEM_MUL, FWD k 2): E has scale 0, but must have 8",
           (s.op[2] = mul, s.op[2].out[0] = E));
     WRONG("D is 4 x 6", (s.op[2] = mul, s.t[D].cols = 6));
     WRONG("A is 4 x 3, but must be 4 x 5", (s.op[2] = mul, s.op[2].in[1] = A));
     BOUND("bits(A) + bits(B) needs 64 bits", (s.op[1] = mul, s.op[1].k = 1, s.t[C].bits = 32));
     /* a SUB with a shift: the second input's scale is lower by it */
-    WRONG("C has scale 8, but must have 5", (s.op[2] = mul, s.op[2].opcode = UVCC_OP_SUB,
-                                             s.op[2].shift = 3));
+    WRONG("C has scale 8, but must have 5",
+          (s.op[2] = mul, s.op[2].opcode = UVCC_OP_SUB, s.op[2].shift = 3));
 }
 
 static void test_bad_buffers(void **state) {
@@ -526,17 +565,23 @@ static void test_bad_buffers(void **state) {
           s.op[2].opcode = UVCC_OP_VIEW_SPLIT_QKV; s.op[2].out_count = 3; s.op[2].out[2] = E);
     /* BIAS_ADD works in place, but not over its one row */
     WRONG("op bias (BIAS_ADD, FWD k 2) cannot write D in the buffer of its input E",
-          s.t[E] = matrix("E", 1, 5, 20, 8, UVCC_EPOCH); s.t[E].in_buffer_of = D;
-          s.op[2] = s.op[1]; s.op[2].k = 2; s.op[2].in[1] = E; s.op[2].out[0] = D;
-          s.op[1].opcode = UVCC_OP_REDUCE_BIAS_GRAD; s.op[1].in_count = 1; s.op[1].out[0] = E);
+          s.t[E] = matrix("E", 1, 5, 20, 8, UVCC_EPOCH);
+          s.t[E].in_buffer_of = D; s.op[2] = s.op[1]; s.op[2].k = 2; s.op[2].in[1] = E;
+          s.op[2].out[0] = D; s.op[1].opcode = UVCC_OP_REDUCE_BIAS_GRAD; s.op[1].in_count = 1;
+          s.op[1].out[0] = E);
     WRONG("op relu (RELU, FWD k 2) reads C, which nothing before it in entry go writes",
           (s.op[0] = s.op[2], s.op[0].k = 2, s.ops = 1));
     WRONG("op D (OUTPUT, UPD k 65024) reads D, which nothing before it", s.ops = 2);
     /* C in the buffer of B is fine for a new op, but then B is gone */
     WRONG("op relu (RELU, FWD k 2) reads B after op bias (BIAS_ADD, FWD k 1) overwrote its buffer",
-          s.t[C].in_buffer_of = B; s.t[C].rows = 3; s.t[D].rows = s.t[E].rows = 3;
-          s.op[0] = (uvcc_op_desc){.name = "copy", .opcode = UVCC_OP_SHIFT_LEFT, .in_count = 1,
-                                   .in = {B}, .out_count = 1, .out = {C}};
+          s.t[C].in_buffer_of = B;
+          s.t[C].rows = 3; s.t[D].rows = s.t[E].rows = 3;
+          s.op[0] = (uvcc_op_desc){.name = "copy",
+                                   .opcode = UVCC_OP_SHIFT_LEFT,
+                                   .in_count = 1,
+                                   .in = {B},
+                                   .out_count = 1,
+                                   .out = {C}};
           s.op[2].in[0] = B);
 }
 
@@ -614,15 +659,20 @@ static void test_limits(void **state) {
     }
     uvcc_program_entry(p, "e0");
     for (uint32_t i = 0; i <= UVCCI_MAX_IO; i++) {
-        assert_int_equal(uvcc_program_input(p, i, i, 0), i < UVCCI_MAX_IO ? (int)i : UVCC_ERR_LIMIT);
+        assert_int_equal(uvcc_program_input(p, i, i, 0),
+                         i < UVCCI_MAX_IO ? (int)i : UVCC_ERR_LIMIT);
         assert_int_equal(uvcc_program_output(p, i, i), i < UVCCI_MAX_IO ? (int)i : UVCC_ERR_LIMIT);
     }
     /* k is 16 bits: over three phases more ops can be named than an entry holds */
     const uint32_t most = UVCCI_MAX_OPS - 2 * UVCCI_MAX_IO;
     for (uint32_t i = 0; i <= most; i++) {
-        const uvcc_op_desc d = {.opcode = UVCC_OP_ADD, .phase = (uint8_t)(i / 60000),
-                                .k = (uint16_t)(i % 60000), .in_count = 2, .in = {1, 2},
-                                .out_count = 1, .out = {3}};
+        const uvcc_op_desc d = {.opcode = UVCC_OP_ADD,
+                                .phase = (uint8_t)(i / 60000),
+                                .k = (uint16_t)(i % 60000),
+                                .in_count = 2,
+                                .in = {1, 2},
+                                .out_count = 1,
+                                .out = {3}};
         assert_int_equal(uvcc_program_op(p, &d), i < most ? (int)i : UVCC_ERR_LIMIT);
     }
     char message[256];
@@ -747,12 +797,18 @@ static void test_no_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_block_lives),  cmocka_unit_test(test_block_versions),
-        cmocka_unit_test(test_block_dependencies), cmocka_unit_test(test_small),
-        cmocka_unit_test(test_bad_tensors),  cmocka_unit_test(test_bad_ops),
-        cmocka_unit_test(test_bad_elements), cmocka_unit_test(test_bad_buffers),
-        cmocka_unit_test(test_bad_entries),  cmocka_unit_test(test_bad_calls),
-        cmocka_unit_test(test_limits),       cmocka_unit_test(test_hash),
+        cmocka_unit_test(test_block_lives),
+        cmocka_unit_test(test_block_versions),
+        cmocka_unit_test(test_block_dependencies),
+        cmocka_unit_test(test_small),
+        cmocka_unit_test(test_bad_tensors),
+        cmocka_unit_test(test_bad_ops),
+        cmocka_unit_test(test_bad_elements),
+        cmocka_unit_test(test_bad_buffers),
+        cmocka_unit_test(test_bad_entries),
+        cmocka_unit_test(test_bad_calls),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_hash),
         cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,2 +1,415 @@
-/* to be written */
-int main(void) { return 77; }
+#include "support.h"
+
+#include <uvcc/program.h>
+
+static int64_t slow_floor(int64_t v, unsigned shift) { /* floor(v / 2^shift) without >> */
+    const int64_t d = (int64_t)1 << shift;
+    int64_t q = v / d;
+    return v % d < 0 ? q - 1 : q;
+}
+
+/* A program of one op: inputs are the op's inputs, given by id = index. */
+typedef struct one {
+    test_alloc counts;
+    uvcc_program *p;
+    uvcc_reference *r;
+    char message[256];
+} one;
+
+static uint32_t add(one *o, const char *name, uint32_t rows, uint32_t cols, uint8_t bits,
+                    uint8_t scale) {
+    int t = uvcc_program_tensor(o->p, &(uvcc_tensor_desc){.name = name,
+                                                          .rows = rows,
+                                                          .cols = cols,
+                                                          .bits = bits,
+                                                          .scale = scale,
+                                                          .lifetime = UVCC_EPOCH,
+                                                          .in_buffer_of = UVCC_NO_TENSOR});
+    assert_true(t >= 0);
+    return (uint32_t)t;
+}
+
+static void open_one(one *o) {
+    memset(o, 0, sizeof *o);
+    const uvcc_allocator al = test_allocator(&o->counts);
+    assert_int_equal(uvcc_program_new(&o->p, &al), 0);
+}
+
+static void start(one *o, const uvcc_op_desc *d) {
+    assert_int_equal(uvcc_program_entry(o->p, "one"), 0);
+    for (uint8_t i = 0; i < d->in_count; i++)
+        if (i == 0 || d->in[i] != d->in[0])
+            assert_true(uvcc_program_input(o->p, i, d->in[i], 0) >= 0);
+    assert_true(uvcc_program_op(o->p, d) >= 0);
+    assert_true(uvcc_program_output(o->p, 1, d->out[0]) >= 0);
+    if (uvcc_program_finish(o->p, o->message, sizeof o->message) != 0)
+        fail_msg("%s", o->message);
+    const uvcc_allocator al = test_allocator(&o->counts);
+    assert_int_equal(uvcc_reference_new(&o->r, o->p, &al), 0);
+}
+
+static int step(one *o) {
+    return uvcc_reference_step(o->r, 0, o->message, sizeof o->message);
+}
+
+static void run(one *o) {
+    if (step(o) != 0)
+        fail_msg("%s", o->message);
+    assert_string_equal(o->message, "");
+}
+
+static void close_one(one *o) {
+    uvcc_reference_free(o->r);
+    uvcc_program_free(o->p);
+    assert_int_equal(o->counts.live_blocks, 0);
+}
+
+/* Into (-2^bits, 2^bits). */
+static void fill(uint64_t *seed, int64_t *v, size_t n, unsigned bits) {
+    const int64_t limit = (int64_t)1 << bits;
+    for (size_t i = 0; i < n; i++) {
+        v[i] = (int64_t)(test_rand(seed) >> (63 - bits)) - limit;
+        if (v[i] == -limit)
+            v[i] = 0;
+    }
+}
+
+static void set(one *o, uint32_t t, const int64_t *v) {
+    assert_int_equal(uvcc_reference_set(o->r, t, v), 0);
+}
+
+/* ---- products ---- */
+
+/* All transposes, sizes beyond a panel of the blocked loop, truncated and whole. */
+static void test_gemm(void **state) {
+    (void)state;
+    static const uint32_t sizes[][3] = {{1, 1, 1}, {3, 5, 2}, {17, 300, 70}, {64, 16, 129}};
+    uint64_t seed = 1;
+    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
+        for (uint8_t flags = 0; flags < 4; flags++)
+            for (uint8_t shift = 0; shift <= 16; shift += 16) {
+                const uint32_t m = sizes[s][0], n = sizes[s][1], k = sizes[s][2];
+                const bool ta = flags & UVCC_OP_TRANS_A, tb = flags & UVCC_OP_TRANS_B;
+                one o;
+                open_one(&o);
+                const uint32_t a = add(&o, "A", ta ? k : m, ta ? m : k, 24, 16);
+                const uint32_t b = add(&o, "B", tb ? n : k, tb ? k : n, 24, 16);
+                const uint32_t c = add(&o, "C", m, n, 60, (uint8_t)(32 - shift));
+                start(&o, &(uvcc_op_desc){.opcode = UVCC_OP_GEMM_SS,
+                                          .in_count = 2,
+                                          .in = {a, b},
+                                          .out_count = 1,
+                                          .out = {c},
+                                          .flags = flags,
+                                          .shift = shift});
+                int64_t *x = malloc(((size_t)m * k + (size_t)k * n) * 8), *y = x + (size_t)m * k;
+                fill(&seed, x, (size_t)m * k, 24);
+                fill(&seed, y, (size_t)k * n, 24);
+                set(&o, a, x);
+                set(&o, b, y);
+                run(&o);
+                const int64_t *z = uvcc_reference_get(o.r, c);
+                for (uint32_t i = 0; i < m; i++)
+                    for (uint32_t j = 0; j < n; j++) {
+                        int64_t sum = 0;
+                        for (uint32_t l = 0; l < k; l++)
+                            sum += x[ta ? l * m + i : i * k + l] * y[tb ? j * k + l : l * n + j];
+                        assert_int_equal(z[i * n + j], slow_floor(sum, shift));
+                    }
+                free(x);
+                close_one(&o);
+            }
+}
+
+/* A A^T of one tensor: both factors are packed out of the same memory. */
+static void test_gemm_square(void **state) {
+    (void)state;
+    one o;
+    open_one(&o);
+    const uint32_t a = add(&o, "A", 2, 3, 10, 4), c = add(&o, "C", 2, 2, 20, 4);
+    start(&o, &(uvcc_op_desc){.opcode = UVCC_OP_GEMM_SS,
+                              .in_count = 2,
+                              .in = {a, a},
+                              .out_count = 1,
+                              .out = {c},
+                              .flags = UVCC_OP_TRANS_B,
+                              .shift = 4});
+    set(&o, a, (const int64_t[]){16, 32, -16, 1, 0, -8});
+    run(&o);
+    const int64_t *z = uvcc_reference_get(o.r, c);
+    const int64_t want[] = {96, 9, 9, 4};
+    assert_memory_equal(z, want, sizeof want);
+    close_one(&o);
+}
+
+/* ---- element by element ---- */
+
+static void elementwise(uvcc_opcode code, uint8_t shift, uint8_t scale_out, const int64_t *want) {
+    static const int64_t x[] = {100, -100, 7, -7, 0, 1}, y[] = {3, 3, -2, -2, 5, -1};
+    const bool unary = code == UVCC_OP_TRUNCATE || code == UVCC_OP_SHIFT_LEFT;
+    const bool row = code == UVCC_OP_BIAS_ADD;
+    for (int in_place = 0; in_place < 2; in_place++) {
+        one o;
+        open_one(&o);
+        const uint32_t a = add(&o, "A", 2, 3, 20, 8), b = add(&o, "B", row ? 1 : 2, 3, 20, 8);
+        const uint32_t c = in_place && scale_out == 8 ? a : add(&o, "C", 2, 3, 40, scale_out);
+        start(&o, &(uvcc_op_desc){.opcode = (uint16_t)code,
+                                  .in_count = unary ? 1 : 2,
+                                  .in = {a, b},
+                                  .out_count = 1,
+                                  .out = {c},
+                                  .shift = shift});
+        set(&o, a, x);
+        set(&o, b, y);
+        run(&o);
+        assert_memory_equal(uvcc_reference_get(o.r, c), want, sizeof x);
+        close_one(&o);
+    }
+}
+
+static void test_elements(void **state) {
+    (void)state;
+    elementwise(UVCC_OP_ADD, 0, 8, (const int64_t[]){103, -97, 5, -9, 5, 0});
+    elementwise(UVCC_OP_SUB, 0, 8, (const int64_t[]){97, -103, 9, -5, -5, 2});
+    elementwise(UVCC_OP_BIAS_ADD, 0, 8, (const int64_t[]){103, -97, 5, -4, 3, -1});
+    elementwise(UVCC_OP_ELEM_MUL, 0, 16, (const int64_t[]){300, -300, -14, 14, 0, -1});
+    elementwise(UVCC_OP_ELEM_MUL, 8, 8, (const int64_t[]){1, -2, -1, 0, 0, -1});
+    elementwise(UVCC_OP_TRUNCATE, 3, 5, (const int64_t[]){12, -13, 0, -1, 0, 0});
+    elementwise(UVCC_OP_SHIFT_LEFT, 3, 11, (const int64_t[]){800, -800, 56, -56, 0, 8});
+    elementwise(UVCC_OP_SHIFT_LEFT, 0, 8, (const int64_t[]){100, -100, 7, -7, 0, 1});
+}
+
+/* A step of 2^-s: B's integer is taken from A's, whose scale is finer by s. */
+static void test_sub_with_shift(void **state) {
+    (void)state;
+    one o;
+    open_one(&o);
+    const uint32_t a = add(&o, "A", 1, 1, 20, 11), b = add(&o, "B", 1, 1, 20, 8);
+    start(&o, &(uvcc_op_desc){.opcode = UVCC_OP_SUB,
+                              .in_count = 2,
+                              .in = {a, b},
+                              .out_count = 1,
+                              .out = {a},
+                              .shift = 3});
+    set(&o, a, (const int64_t[]){2048}); /* 1 */
+    set(&o, b, (const int64_t[]){256});  /* 1 */
+    run(&o);
+    assert_int_equal(*uvcc_reference_get(o.r, a), 2048 - 256); /* 1 - 1/8 */
+    close_one(&o);
+}
+
+static void test_reduce(void **state) {
+    (void)state;
+    one o;
+    open_one(&o);
+    const uint32_t a = add(&o, "A", 3, 2, 20, 8), c = add(&o, "C", 1, 2, 22, 8);
+    start(&o, &(uvcc_op_desc){.opcode = UVCC_OP_REDUCE_BIAS_GRAD,
+                              .in_count = 1,
+                              .in = {a},
+                              .out_count = 1,
+                              .out = {c}});
+    set(&o, a, (const int64_t[]){1, 20, -3, 40, 5, -100});
+    run(&o);
+    run(&o); /* sums do not pile up from step to step */
+    assert_int_equal(uvcc_reference_get(o.r, c)[0], 3);
+    assert_int_equal(uvcc_reference_get(o.r, c)[1], -40);
+    close_one(&o);
+}
+
+static void test_relu(void **state) {
+    (void)state;
+    one o;
+    open_one(&o);
+    const uint32_t a = add(&o, "A", 1, 5, 20, 8), y = add(&o, "Y", 1, 5, 20, 8),
+                   d = add(&o, "D", 1, 5, 1, 0);
+    start(&o, &(uvcc_op_desc){
+                  .opcode = UVCC_OP_RELU, .in_count = 1, .in = {a}, .out_count = 2, .out = {y, d}});
+    const int64_t x[] = {0, 1, -1, (1 << 20) - 1, -(1 << 20) + 1};
+    const int64_t want[] = {0, 1, 0, (1 << 20) - 1, 0}, want_d[] = {1, 1, 0, 1, 0};
+    set(&o, a, x);
+    run(&o);
+    assert_memory_equal(uvcc_reference_get(o.r, y), want, sizeof want);
+    assert_memory_equal(uvcc_reference_get(o.r, d), want_d, sizeof want_d);
+    close_one(&o);
+}
+
+/* ---- bounds and errors ---- */
+
+static void test_set(void **state) {
+    (void)state;
+    one o;
+    open_one(&o);
+    const uint32_t a = add(&o, "A", 1, 2, 4, 0), b = add(&o, "B", 1, 2, 63, 0),
+                   c = add(&o, "C", 1, 2, 4, 0);
+    start(&o,
+          &(uvcc_op_desc){
+              .opcode = UVCC_OP_SHIFT_LEFT, .in_count = 1, .in = {a}, .out_count = 1, .out = {c}});
+    assert_int_equal(uvcc_reference_set(o.r, a, (const int64_t[]){15, -15}), 0);
+    assert_int_equal(uvcc_reference_set(o.r, a, (const int64_t[]){0, 16}), UVCC_ERR_BOUND);
+    assert_int_equal(uvcc_reference_set(o.r, a, (const int64_t[]){-16, 0}), UVCC_ERR_BOUND);
+    assert_int_equal(uvcc_reference_get(o.r, a)[0], 15); /* unchanged */
+    assert_int_equal(uvcc_reference_set(o.r, b, (const int64_t[]){INT64_MAX, -INT64_MAX}), 0);
+    assert_int_equal(uvcc_reference_set(o.r, b, (const int64_t[]){INT64_MIN, 0}), UVCC_ERR_BOUND);
+    assert_int_equal(uvcc_reference_set(o.r, 3, (const int64_t[]){0, 0}), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_reference_set(o.r, a, NULL), UVCC_ERR_USAGE);
+    assert_null(uvcc_reference_get(o.r, 3));
+    assert_int_equal(uvcc_reference_step(o.r, 1, o.message, sizeof o.message), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_reference_step(NULL, 0, NULL, 0), UVCC_ERR_USAGE);
+    close_one(&o);
+}
+
+static void test_unset_input(void **state) {
+    (void)state;
+    one o;
+    open_one(&o);
+    const uint32_t a = add(&o, "A", 1, 1, 4, 0), c = add(&o, "C", 1, 1, 4, 0);
+    start(&o,
+          &(uvcc_op_desc){
+              .opcode = UVCC_OP_SHIFT_LEFT, .in_count = 1, .in = {a}, .out_count = 1, .out = {c}});
+    assert_int_equal(step(&o), UVCC_ERR_STATE);
+    assert_string_equal(o.message, "op A (INPUT, FWD k 65024): its value has not been set");
+    set(&o, a, (const int64_t[]){3});
+    run(&o);
+    close_one(&o);
+}
+
+static void test_bounds(void **state) {
+    (void)state;
+    one o;
+    open_one(&o);
+    const uint32_t a = add(&o, "A", 1, 2, 10, 0), c = add(&o, "C", 1, 2, 10, 0);
+    start(&o, &(uvcc_op_desc){.name = "twice",
+                              .opcode = UVCC_OP_ADD,
+                              .in_count = 2,
+                              .in = {a, a},
+                              .out_count = 1,
+                              .out = {c}});
+    set(&o, a, (const int64_t[]){511, -511});
+    run(&o);
+    set(&o, a, (const int64_t[]){0, -512});
+    assert_int_equal(step(&o), UVCC_ERR_BOUND);
+    assert_string_equal(o.message,
+                        "op twice (ADD, FWD k 0): element 1 of C is -1024, outside its 10 bits");
+    set(&o, a, (const int64_t[]){512, 0});
+    assert_int_equal(uvcc_reference_step(o.r, 0, NULL, 0), UVCC_ERR_BOUND);
+    close_one(&o);
+}
+
+/* A declared bound of A that finish accepts cannot pass 2^62; one element at the edge of it. */
+static void test_widest_product(void **state) {
+    (void)state;
+    one o;
+    open_one(&o);
+    const uint32_t a = add(&o, "A", 1, 2, 31, 31), b = add(&o, "B", 2, 1, 30, 30),
+                   c = add(&o, "C", 1, 1, 63, 51);
+    start(&o, &(uvcc_op_desc){.opcode = UVCC_OP_GEMM_SS,
+                              .in_count = 2,
+                              .in = {a, b},
+                              .out_count = 1,
+                              .out = {c},
+                              .shift = 10});
+    const int64_t x = -((1ll << 31) - 1), y = (1ll << 30) - 1;
+    set(&o, a, (const int64_t[]){x, x});
+    set(&o, b, (const int64_t[]){y, y});
+    run(&o);
+    assert_int_equal(*uvcc_reference_get(o.r, c), slow_floor(2 * x * y, 10));
+    close_one(&o);
+}
+
+static void test_not_implemented(void **state) {
+    (void)state;
+    one o;
+    open_one(&o);
+    const uint32_t a = add(&o, "A", 1, 2, 10, 0), c = add(&o, "C", 1, 2, 10, 0);
+    start(&o, &(uvcc_op_desc){.name = "soft",
+                              .opcode = UVCC_OP_SOFTMAX_APPROX_FWD,
+                              .in_count = 1,
+                              .in = {a},
+                              .out_count = 1,
+                              .out = {c}});
+    set(&o, a, (const int64_t[]){0, 0});
+    assert_int_equal(step(&o), UVCC_ERR_PROGRAM);
+    assert_string_equal(o.message, "op soft (SOFTMAX_APPROX_FWD, FWD k 0) is not implemented");
+    close_one(&o);
+}
+
+/* PERSIST tensors start as zeros and keep their value from step to step. */
+static void test_persist(void **state) {
+    (void)state;
+    one o;
+    open_one(&o);
+    const uint32_t x = add(&o, "X", 1, 1, 10, 0);
+    const int m = uvcc_program_tensor(o.p, &(uvcc_tensor_desc){.name = "M",
+                                                               .rows = 1,
+                                                               .cols = 1,
+                                                               .bits = 10,
+                                                               .lifetime = UVCC_PERSIST,
+                                                               .in_buffer_of = UVCC_NO_TENSOR});
+    assert_int_equal(uvcc_program_entry(o.p, "go"), 0);
+    assert_int_equal(uvcc_program_input(o.p, 1, x, 0), 0);
+    assert_int_equal(uvcc_program_op(o.p, &(uvcc_op_desc){.opcode = UVCC_OP_ADD,
+                                                          .in_count = 2,
+                                                          .in = {(uint32_t)m, x},
+                                                          .out_count = 1,
+                                                          .out = {(uint32_t)m}}),
+                     0);
+    const uvcc_allocator al = test_allocator(&o.counts);
+    assert_int_equal(uvcc_reference_new(&o.r, o.p, &al), UVCC_ERR_STATE); /* not finished */
+    assert_int_equal(uvcc_program_finish(o.p, NULL, 0), 0);
+    assert_int_equal(uvcc_reference_new(NULL, o.p, &al), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_reference_new(&o.r, NULL, &al), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_reference_new(&o.r, o.p, &al), 0);
+    set(&o, x, (const int64_t[]){5});
+    run(&o);
+    run(&o);
+    assert_int_equal(*uvcc_reference_get(o.r, (uint32_t)m), 10);
+    close_one(&o);
+}
+
+static void test_no_memory(void **state) {
+    (void)state;
+    one o;
+    open_one(&o);
+    const uint32_t a = add(&o, "A", 2, 2, 10, 4), c = add(&o, "C", 2, 2, 20, 4);
+    start(&o, &(uvcc_op_desc){.opcode = UVCC_OP_GEMM_SS,
+                              .in_count = 2,
+                              .in = {a, a},
+                              .out_count = 1,
+                              .out = {c},
+                              .shift = 4});
+    const size_t before = o.counts.live_blocks;
+    const uvcc_allocator al = test_allocator(&o.counts);
+    for (size_t i = 1; i <= 5; i++) { /* the object, its table, packed factors, two tensors */
+        uvcc_reference *r = NULL;
+        o.counts.fail_at = i;
+        assert_int_equal(uvcc_reference_new(&r, o.p, &al), UVCC_ERR_NOMEM);
+        assert_null(r);
+        assert_int_equal(o.counts.live_blocks, before);
+    }
+    uvcc_reference *r = NULL;
+    o.counts.fail_at = 6;
+    assert_int_equal(uvcc_reference_new(&r, o.p, &al), 0);
+    o.counts.fail_at = 0;
+    uvcc_reference_free(r);
+    uvcc_reference_free(NULL);
+    close_one(&o);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gemm),
+        cmocka_unit_test(test_gemm_square),
+        cmocka_unit_test(test_elements),
+        cmocka_unit_test(test_sub_with_shift),
+        cmocka_unit_test(test_reduce),
+        cmocka_unit_test(test_relu),
+        cmocka_unit_test(test_set),
+        cmocka_unit_test(test_unset_input),
+        cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_widest_product),
+        cmocka_unit_test(test_not_implemented),
+        cmocka_unit_test(test_persist),
+        cmocka_unit_test(test_no_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
