@@ -1,0 +1,33 @@
+/* csv.h - reads a table of numbers with a column of labels, row by row and strictly. */
+#ifndef UVCC_TOOLS_CSV_H
+#define UVCC_TOOLS_CSV_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define CSV_LABEL_MAX   4095u
+#define CSV_COLUMNS_MAX 65536u
+#define CSV_ROWS_MAX    (1u << 26)
+#define CSV_LINE_MAX    ((size_t)16 << 20) /* bytes */
+
+typedef struct csv_table {
+    uint32_t rows, features;
+    double *value;         /* rows * features, finite */
+    uint32_t *label;       /* rows, 0..CSV_LABEL_MAX */
+    uint32_t label_column; /* from 0, among the file's features + 1 */
+    uint32_t first_line;   /* of row 0, from 1; one line per row */
+} csv_table;
+
+/* Fields are separated by commas; spaces around them and CRLF are accepted, quotes are not. A first
+ * row in which no field is a number is a header. `label` names the label's column by its number
+ * from 1 or by its header; NULL: the last. Returns 0, or -1 and in message one line
+ * FILE:ROW:COLUMN: what is wrong; what to do. */
+int csv_read(csv_table *out, const char *path, const char *label, char *message,
+             size_t message_cap);
+void csv_free(csv_table *t);
+
+/* Place in the file of a feature: its line and its column, from 1. */
+uint32_t csv_line(const csv_table *t, uint32_t row);
+uint32_t csv_column(const csv_table *t, uint32_t feature);
+
+#endif

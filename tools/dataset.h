@@ -1,0 +1,25 @@
+/* dataset.h - a table as fixed-point rows to train on and rows held out (docs/training.md, Data).
+ */
+#ifndef UVCC_TOOLS_DATASET_H
+#define UVCC_TOOLS_DATASET_H
+
+#include "csv.h"
+
+typedef struct dataset_part {
+    uint32_t rows;
+    int64_t *x;      /* rows * features */
+    uint32_t *label; /* rows */
+} dataset_part;
+
+typedef struct dataset {
+    uint32_t features, classes;
+    dataset_part train, test;
+} dataset;
+
+/* range_bits: |x| < 2^(frac_bits + range_bits) must hold in held-out rows; training rows are at
+ * most 1. Returns 0, or -1 and one line in message. */
+int dataset_build(dataset *out, const csv_table *t, const char *path, unsigned frac_bits,
+                  unsigned range_bits, char *message, size_t message_cap);
+void dataset_free(dataset *d);
+
+#endif

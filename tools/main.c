@@ -1,0 +1,35 @@
+/* main.c - the command `uvcc`. */
+#include <stdio.h>
+#include <string.h>
+#include <uvcc/types.h>
+
+#include "train.h"
+
+static void usage(FILE *to) {
+    (void)fputs(
+        "Usage: uvcc COMMAND [OPTION...]\n"
+        "\n"
+        "  uvcc train      three parties train a network on a CSV file; see uvcc train --help\n"
+        "  uvcc --version  show the version\n"
+        "  uvcc --help     show this\n",
+        to);
+}
+
+int main(int argc, char **argv) {
+    const char *word = argc > 1 ? argv[1] : "";
+    if (strcmp(word, "train") == 0)
+        return train_main(argc - 2, argv + 2);
+    if (strcmp(word, "--version") == 0) {
+        (void)printf("uvcc %s\n", uvcc_version());
+        return EXIT_DONE;
+    }
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+        usage(stdout);
+        return EXIT_DONE;
+    }
+    if (*word == '\0')
+        (void)fputs("uvcc: no command is given; see uvcc --help\n", stderr);
+    else
+        (void)fprintf(stderr, "uvcc: there is no command '%s'; see uvcc --help\n", word);
+    return EXIT_BAD_INPUT;
+}

@@ -1,0 +1,28 @@
+/* options.h - the options of `uvcc train`. */
+#ifndef UVCC_TOOLS_OPTIONS_H
+#define UVCC_TOOLS_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <uvcc/mlp.h>
+
+typedef struct train_options {
+    const char *data, *label, *json; /* NULL: not given */
+    uint32_t hidden[UVCC_MLP_MAX_LAYERS], hidden_count;
+    uint32_t epochs, batch, lr_shift, frac_bits;
+    uint64_t seed, compute_seed, fault_seed;
+    uint32_t truncation; /* uvcc_truncation */
+    uint32_t compute;    /* uvcc_cpu_mode */
+    double drop, duplicate, reorder, corrupt;
+    bool progress, help;
+} train_options;
+
+/* Reads the words after `uvcc train`. Returns 0, or -1 and one line in message. With help set,
+ * nothing else has been checked. */
+int options_parse(train_options *out, int argc, char *const *argv, char *message,
+                  size_t message_cap);
+void options_print_help(FILE *to);
+
+#endif
