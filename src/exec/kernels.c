@@ -371,6 +371,11 @@ static void less_mask(const chunk *c) {
     memcpy(b->wire_out[0], b->out_bits, bytes);
 }
 
+static void open_bits(const chunk *c) {
+    for (uint32_t i = 0; i < (c->n + 7) / 8; i++)
+        c->b->out_bits[i] = (uint8_t)(c->b->in_bits[i] ^ c->b->wire_in[0][i]);
+}
+
 static void trunc_exact(const chunk *c) {
     if (c->b->role == UVCC_OTHER)
         return;
@@ -753,6 +758,7 @@ static const vec_kernel vec_kernels[UVCC_TASK_KIND_END] = {
     [UVCC_TASK_PACK] = {pack, false},
     [UVCC_TASK_OPEN_ALL_FINISH] = {open_all_finish, false},
     [UVCC_TASK_DEAL] = {deal, true},
+    [UVCC_TASK_OPEN_BITS] = {open_bits, true},
 };
 
 /* Whether the numbers of a task are within what its formulas allow. */
