@@ -1,0 +1,118 @@
+#include "triangle.h"
+
+void triangle_open(triangle *t, const uvcc_program *p, const triangle_options *opt) {
+    memset(t, 0, sizeof *t);
+    if (opt != NULL)
+        t->opt = *opt;
+    uvcc_allocator al = test_allocator(&t->mem);
+    assert_int_equal(uvcc_loopback_new(&t->net, &al, 3, t->opt.datagram, t->opt.seed + 77), 0);
+    if (t->opt.faulty)
+        assert_int_equal(uvcc_loopback_set_all_faults(t->net, &t->opt.faults), 0);
+    uint8_t sign_key[3][32];
+    for (uint8_t i = 0; i < 3; i++) {
+        uvcc_config c;
+        assert_int_equal(uvcc_config_default(&c, sizeof c), 0);
+        c.alloc = al;
+        c.random = uvcc_seeded(&t->rnd[i], t->opt.seed, i);
+        c.party = i;
+        c.suites = t->opt.suites;
+        c.datagram = t->opt.datagram;
+        c.audit_off = t->opt.audit_off;
+        c.cookie = 100u + i;
+        for (unsigned k = 0; k < 32; k++)
+            c.sid_job[k] = (uint8_t)k;
+        memset(c.sign_seed, 0x40 + i, 32);
+        for (uint8_t q = 0; q < 3; q++)
+            if (q != i) /* by pair, the same at both ends */
+                memset(c.pair_secret[q], 0x11 * (i + q), 32);
+        if (t->opt.tweak != NULL)
+            t->opt.tweak(&c);
+        assert_int_equal(uvcc_session_new(&t->s[i], &c), 0);
+        memcpy(sign_key[i], uvcc_session_public_key(t->s[i]), 32);
+        assert_int_equal(uvcc_session_load_program(t->s[i], p), 0);
+        assert_int_equal(uvcc_session_start(t->s[i], 0), 0);
+        uvcc_cpu_config x = {.size = sizeof x,
+                             .alloc = al,
+                             .mode = t->opt.mode,
+                             .seed = t->opt.compute_seed + i};
+        assert_int_equal(uvcc_cpu_new(&t->cpu[i], &x), 0);
+    }
+}
+
+bool triangle_turn(triangle *t) {
+    int rc = uvcc_loopback_drive(t->net, t->s, t->cpu, 3);
+    assert_true(rc >= 0);
+    for (unsigned i = 0; i < 3; i++) {
+        uvcc_event e;
+        while (t->s[i] != NULL && uvcc_session_poll_event(t->s[i], &e) == 1)
+            switch (e.kind) {
+            case UVCC_EVENT_READY:
+                t->ready[i] = true;
+                break;
+            case UVCC_EVENT_STEP_STARTED:
+                t->started[i]++;
+                break;
+            case UVCC_EVENT_STEP_FINISHED:
+                t->finished[i]++;
+                memcpy(t->root[i], e.root, 32);
+                break;
+            case UVCC_EVENT_AUDIT:
+                t->audits[i]++;
+                break;
+            case UVCC_EVENT_ABORTED:
+                t->aborted[i] = e.reason;
+                t->abort_text[i] = e.text;
+                break;
+            case UVCC_EVENT_CLOSED:
+                assert_false(t->closed[i]);
+                t->closed[i] = true;
+                break;
+            default:
+                break;
+            }
+    }
+    return rc == 1;
+}
+
+static void no_abort(const triangle *t) {
+    for (unsigned i = 0; i < 3; i++)
+        if (t->aborted[i] != 0)
+            fail_msg("party %u aborted: %s", i, t->abort_text[i]);
+}
+
+void triangle_ready(triangle *t) {
+    while (!t->ready[0] || !t->ready[1] || !t->ready[2]) {
+        if (!triangle_turn(t))
+            fail_msg("stuck in the handshake");
+        no_abort(t);
+    }
+}
+
+void triangle_finish(triangle *t, uint32_t steps) {
+    while (t->finished[0] < steps || t->finished[1] < steps || t->finished[2] < steps) {
+        if (!triangle_turn(t))
+            fail_msg("stuck with %u %u %u of %u steps finished", t->finished[0], t->finished[1],
+                     t->finished[2], steps);
+        no_abort(t);
+    }
+}
+
+void triangle_close(triangle *t) {
+    uint64_t now = uvcc_loopback_now(t->net);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(uvcc_session_close(t->s[i], now), 0);
+    while (!t->closed[0] || !t->closed[1] || !t->closed[2])
+        if (!triangle_turn(t))
+            fail_msg("stuck in close");
+}
+
+void triangle_free(triangle *t) {
+    for (unsigned i = 0; i < 3; i++) {
+        if (t->cpu[i] != NULL)
+            uvcc_cpu_free(t->cpu[i]);
+        uvcc_session_free(t->s[i]);
+    }
+    uvcc_loopback_free(t->net);
+    assert_int_equal(t->mem.live_blocks, 0);
+    assert_int_equal(t->mem.live_bytes, 0);
+}
