@@ -4,6 +4,7 @@
 #include <uvcc/mlp.h>
 
 #include "proto/crypto.h"
+#include "proto/prg.h"
 
 #define MAX_ROWS 64u
 
@@ -205,6 +206,28 @@ static void test_initial_weights_range(void **state) {
     }
     assert_true(low >= -limit && low < -limit * 9 / 10);
     assert_true(high <= limit && high > limit * 9 / 10);
+}
+
+__extension__ typedef unsigned __int128 wide;
+
+/* Limits beyond 32 bits, where the high half of the product needs all its carries. */
+static void test_initial_weights_wide(void **state) {
+    (void)state;
+    enum { N = 600 };
+    uvcc_mlp_config c = {
+        .features = 20, .classes = 3, .hidden_count = 1, .hidden = {30}, .frac_bits = 50};
+    static int64_t w[N];
+    static uint64_t word[N];
+    uint8_t label[9 + 8 + 4] = "uvcc/init", digest[32];
+    label[9] = 77; /* LE64(seed) || LE32(layer 0) */
+    uvcci_sha256_once(label, sizeof label, digest);
+    uvcci_aes key;
+    uvcci_aes_init(&key, digest, UVCCI_AES_PORTABLE);
+    uvcci_prg_fill(&key, (uvcci_prg_at){0}, 0, word, N);
+    uvcc_mlp_initial_weights(&c, 77, 0, w);
+    const int64_t limit = (int64_t)floor(ldexp(sqrt(6.0 / 50), 50));
+    for (unsigned i = 0; i < N; i++)
+        assert_int_equal(w[i], (int64_t)((wide)word[i] * (2 * (uint64_t)limit + 1) >> 64) - limit);
 }
 
 /* ---- options ---- */
@@ -415,6 +438,7 @@ int main(void) {
         cmocka_unit_test(test_vectors),
         cmocka_unit_test(test_order_permutes),
         cmocka_unit_test(test_initial_weights_range),
+        cmocka_unit_test(test_initial_weights_wide),
         cmocka_unit_test(test_bad_options),
         cmocka_unit_test(test_entries),
         cmocka_unit_test(test_stochastic),
