@@ -1,0 +1,544 @@
+/* test_tool.c - the command `uvcc` as a user runs it: argv[1] is the binary. */
+#include "support.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define WORDS_MAX 40u
+#define FILE_NAME "t.csv"
+
+static const char *tool;
+static char dir[] = "/tmp/uvcc_tool_XXXXXX"; /* the tests run inside it */
+
+typedef struct outcome {
+    int status; /* exit status, or -1 */
+    char *out, *err;
+} outcome;
+
+static void forget(outcome *o) {
+    free(o->out);
+    free(o->err);
+}
+
+static char *read_all(const char *path) {
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    size_t len = 0, room = 4096;
+    char *text = malloc(room);
+    assert_non_null(text);
+    for (size_t n; (n = fread(text + len, 1, room - len - 1, f)) > 0;) {
+        len += n;
+        if (len + 1 == room) {
+            text = realloc(text, room *= 2);
+            assert_non_null(text);
+        }
+    }
+    text[len] = '\0';
+    fclose(f);
+    return text;
+}
+
+static void write_file(const char *path, const char *text, size_t len) {
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(text, 1, len, f), len);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* Starts the tool with words separated by blanks. */
+static pid_t start(const char *words) {
+    char text[1024];
+    char *argv[WORDS_MAX + 2] = {strdup(tool)};
+    assert_true(strlen(words) < sizeof text);
+    strcpy(text, words);
+    unsigned n = 1;
+    for (char *w = strtok(text, " "); w != NULL; w = strtok(NULL, " ")) {
+        assert_true(n <= WORDS_MAX);
+        argv[n++] = w;
+    }
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        int out = open("stdout", O_WRONLY | O_CREAT | O_TRUNC, 0600);
+        int err = open("stderr", O_WRONLY | O_CREAT | O_TRUNC, 0600);
+        if (out < 0 || err < 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0)
+            _exit(126);
+        execv(tool, argv);
+        _exit(127);
+    }
+    free(argv[0]);
+    return pid;
+}
+
+static outcome finish(pid_t pid) {
+    outcome o;
+    int status;
+    while (waitpid(pid, &status, 0) < 0)
+        assert_int_equal(errno, EINTR);
+    o.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    o.out = read_all("stdout");
+    o.err = read_all("stderr");
+    return o;
+}
+
+static outcome run_tool(const char *words) {
+    return finish(start(words));
+}
+
+static unsigned lines(const char *text) {
+    unsigned n = 0;
+    for (; *text != '\0'; text++)
+        n += *text == '\n';
+    return n;
+}
+
+/* Exit status 2, nothing on standard output, one line on standard error with `part` in it. */
+static void refused(const char *words, const char *part) {
+    outcome o = run_tool(words);
+    if (o.status != 2 || *o.out != '\0' || lines(o.err) != 1 || strstr(o.err, part) == NULL ||
+        o.err[strlen(o.err) - 1] != '\n')
+        fail_msg("uvcc %s\n  status %d, wanted '%s' and got\n  %s%s", words, o.status, part, o.err,
+                 o.out);
+    forget(&o);
+}
+
+/* A run that must succeed; its JSON. */
+static json_t *results(const char *words) {
+    char all[1024];
+    snprintf(all, sizeof all, "train --json - %s", words);
+    outcome o = run_tool(all);
+    if (o.status != 0)
+        fail_msg("uvcc %s\n  status %d\n  %s", all, o.status, o.err);
+    json_error_t e;
+    json_t *j = json_loads(o.out, 0, &e);
+    if (j == NULL)
+        fail_msg("uvcc %s: not JSON: %s\n%s", all, e.text, o.out);
+    forget(&o);
+    return j;
+}
+
+static void same(const json_t *a, const json_t *b, const char *key, const char *words) {
+    if (!json_equal(json_object_get(a, key), json_object_get(b, key))) {
+        char *x = json_dumps(json_object_get(a, key), JSON_ENCODE_ANY);
+        char *y = json_dumps(json_object_get(b, key), JSON_ENCODE_ANY);
+        fail_msg("%s: %s differs: %s and %s", words, key, x, y);
+    }
+}
+
+/* All but time_s and, where the network may differ, retransmissions. */
+static void same_results(const json_t *a, const json_t *b, bool same_network, const char *words) {
+    static const char *const keys[] = {
+        "test_accuracy",   "reference_test_accuracy",
+        "reference_equal", "weights_sha256",
+        "global_root",     "steps",
+        "bytes_online",    "bytes_preprocessing",
+        "messages",        "rounds",
+    };
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        same(a, b, keys[i], words);
+    if (same_network)
+        same(a, b, "retransmissions", words);
+    assert_int_equal(json_object_size(b), sizeof keys / sizeof keys[0] + 2);
+    assert_true(json_is_real(json_object_get(b, "time_s")));
+}
+
+static void shows_help_and_version(void **state) {
+    (void)state;
+    outcome o = run_tool("--version");
+    assert_int_equal(o.status, 0);
+    assert_int_equal(lines(o.out), 1);
+    assert_int_equal(strncmp(o.out, "uvcc ", 5), 0);
+    assert_string_equal(o.err, "");
+    forget(&o);
+    o = run_tool("--help");
+    assert_int_equal(o.status, 0);
+    assert_non_null(strstr(o.out, "uvcc train"));
+    forget(&o);
+    o = run_tool("train --help");
+    assert_int_equal(o.status, 0);
+    static const char *const options[] = {
+        "data",      "label",        "hidden",     "epochs",  "batch",    "lr-shift",
+        "frac-bits", "seed",         "compute",    "drop",    "corrupt",  "truncation",
+        "json",      "compute-seed", "fault-seed", "reorder", "progress", "duplicate"};
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
+        char word[32];
+        snprintf(word, sizeof word, "--%s", options[i]);
+        if (strstr(o.out, word) == NULL)
+            fail_msg("the help lacks %s", word);
+    }
+    forget(&o);
+}
+
+static void refuses_bad_options(void **state) {
+    (void)state;
+    write_file(FILE_NAME, "1,2,0\n3,4,1\n1,2,0\n3,4,1\n5,6,1\n", 30);
+    static const char *const cases[][2] = {
+        {"", "no command"},
+        {"fly", "'fly'"},
+        {"train", "--data FILE is missing"},
+        {"train --data", "--data needs a value"},
+        {"train --data=", "--data"},
+        {"train --dat t.csv", "no option --dat"},
+        {"train --bogus=1 --data t.csv", "no option --bogus"},
+        {"train t.csv", "'t.csv'"},
+        {"train --", "'--'"},
+        {"train --data t.csv --epochs 0", "--epochs 0"},
+        {"train --data t.csv --epochs -1", "from 1 to 10000"},
+        {"train --data t.csv --epochs 10001", "from 1 to 10000"},
+        {"train --data t.csv --epochs 1e2", "--epochs 1e2"},
+        {"train --data t.csv --epochs 18446744073709551617", "from 1 to 10000"},
+        {"train --data t.csv --batch 12", "power of two, such as 8 or 16"},
+        {"train --data t.csv --batch 0", "--batch 0"},
+        {"train --data t.csv --batch 8", "4 rows to train on"},
+        {"train --data t.csv --hidden 0", "--hidden 0"},
+        {"train --data t.csv --hidden 4097", "from 1 to 4096"},
+        {"train --data t.csv --hidden 5,", "--hidden 5,"},
+        {"train --data t.csv --hidden 1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1", "at most 15"},
+        {"train --data t.csv --lr-shift 21", "from 0 to 20"},
+        {"train --data t.csv --frac-bits 3", "from 4 to 24"},
+        {"train --data t.csv --frac-bits 25", "from 4 to 24"},
+        {"train --data t.csv --batch 4 --frac-bits 24 --hidden 4096", "--frac-bits"},
+        {"train --data t.csv --seed -1", "--seed -1"},
+        {"train --data t.csv --seed 18446744073709551616", "2^64"},
+        {"train --data t.csv --truncation up", "ars|sr"},
+        {"train --data t.csv --compute gpu", "inline|deferred|threads"},
+        {"train --data t.csv --drop 1", "less than 1"},
+        {"train --data t.csv --drop -0.1", "less than 1"},
+        {"train --data t.csv --drop nan", "--drop nan"},
+        {"train --data t.csv --corrupt 0x1p-3", "--corrupt 0x1p-3"},
+        {"train --data t.csv --drop=", "--drop"},
+        {"train --data t.csv --progress=yes", "--progress takes no value"},
+        {"train --data t.csv --batch 4 --json no/such/place.json", "--json no/such/place.json"},
+        {"train --data t.csv --batch 4 --json .", "--json .: is a directory"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        refused(cases[i][0], cases[i][1]);
+}
+
+#define ROWS5 "1,2,0\n3,4,1\n1,2,0\n3,4,1\n5,6,1\n"
+
+static void refuses_bad_files(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *words, *part;
+    } cases[] = {
+        {"", "", "t.csv: the file is empty"},
+        {"\n\n", "", "t.csv: the file is empty"},
+        {"a,b,c\n", "", "t.csv:1:1: no rows follow the header"},
+        {"1,2,0\n3,4\n", "", "t.csv:2:3: the row ends after 2 of 3 columns"},
+        {"1,2,0\n3,4,1,9\n", "", "t.csv:2:4: the row has more"},
+        {"1,2,0\n3,,1\n", "", "t.csv:2:2: the field is empty"},
+        {"1,2,0\n3,abc,1\n", "", "t.csv:2:2: 'abc' is not a number"},
+        {"1,2,0\n3,nan,1\n", "", "t.csv:2:2: 'nan'"},
+        {"1,2,0\n-Inf,4,1\n", "", "t.csv:2:1: '-Inf'"},
+        {"nan,nan,nan\n", "", "t.csv:1:1: 'nan'"},
+        {"1,2,0\n3,NA,1\n", "", "t.csv:2:2: 'NA'"},
+        {"1,2,0\n3,0x10,1\n", "", "t.csv:2:2: '0x10' is not a number"},
+        {"1,2,0\n3,1e999,1\n", "", "t.csv:2:2: '1e999' is too large"},
+        {"1,2,0\n3,1e,1\n", "", "t.csv:2:2"},
+        {"1,2,0\n3,.,1\n", "", "t.csv:2:2"},
+        {"1,2,0\n3,1 2,1\n", "", "t.csv:2:2"},
+        {"1,b,0\n3,4,1\n", "", "t.csv:1:2: 'b' is not a number"},
+        {"1,2,0\n3,\"4\",1\n", "", "t.csv:2:2: quoted fields"},
+        {"1;2;0\n3;4;1\n", "", "separate the columns with commas"},
+        {"1\t2\t0\n", "", "separate the columns with commas"},
+        {"1,2,0\n3;4,1,1\n", "", "t.csv:2:1: '3;4' is not a number; separate"},
+        {"5\n6\n", "", "t.csv:1:1: there is one column"},
+        {"1,2,0\n\n3,4,1\n", "", "t.csv:2:1: the line is empty"},
+        {"1,2,0\n3,4,-1\n", "", "t.csv:2:3: label '-1'"},
+        {"1,2,0\n3,4,1.5\n", "", "t.csv:2:3: label '1.5'"},
+        {"1,2,0\n3,4,4096\n", "", "t.csv:2:3: label '4096'"},
+        {"1,2,0\n3,4,cat\n", "", "t.csv:2:3: 'cat' is not a number"},
+        {"1,2,0\n3,4,\n", "", "t.csv:2:3: the field is empty"},
+        {"1,2,0\n3,4,1\n", "", "t.csv: 2 rows are too few"},
+        {ROWS5, "--label 0", "columns 1 to 3"},
+        {ROWS5, "--label 4", "columns 1 to 3"},
+        {ROWS5, "--label 99999999999999999999", "columns 1 to 3"},
+        {ROWS5, "--label cls", "no header line"},
+        {"a,b,c\n" ROWS5, "--label d", "no column has that name"},
+        {"a,b,a\n" ROWS5, "--label a", "two columns are named a"},
+        {"a,b,c\n1,2.5,0\n", "--label b", "t.csv:2:2: label '2.5'"},
+        {"1,2,0\n3,4,1\n1,2,0\n3,4,1\n5,1e9,1\n", "", "t.csv:5:2: this held-out value"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char words[128];
+        write_file(FILE_NAME, cases[i].text, strlen(cases[i].text));
+        snprintf(words, sizeof words, "train --data t.csv --batch 2 %s", cases[i].words);
+        refused(words, cases[i].part);
+    }
+    write_file(FILE_NAME, "1,2,0\n3,\0004,1\n", 13);
+    refused("train --data t.csv", "t.csv:2:2: '?4' is not a number");
+    refused("train --data none.csv", "none.csv: cannot be opened: No such file");
+    refused("train --data .", ".: cannot be read: Is a directory");
+    refused("train --data /dev/zero", "/dev/zero:1: the line is longer than 16 MiB");
+}
+
+/* Numbers that leave their range stop the run with the option to change. */
+static void refuses_to_diverge(void **state) {
+    (void)state;
+    static char text[20000];
+    size_t len = 0;
+    for (unsigned i = 0; i < 60; i++) {
+        for (unsigned j = 0; j < 60; j++)
+            len += (size_t)snprintf(text + len, sizeof text - len, "%d,", i % 2 != 0 ? 9 : -9);
+        len += (size_t)snprintf(text + len, sizeof text - len, "%u\n", i % 2);
+    }
+    write_file(FILE_NAME, text, len);
+    refused("train --data t.csv --batch 8 --hidden 64 --lr-shift 0 --epochs 50", "--lr-shift");
+}
+
+/* The CSV of mlp.json, with what stands before each line's end. */
+static void write_vector_csv(const json_t *vectors, const char *first, const char *end) {
+    FILE *f = fopen(FILE_NAME, "wb");
+    assert_non_null(f);
+    fputs(first, f);
+    size_t i;
+    json_t *line;
+    json_array_foreach(json_object_get(vectors, "csv"), i, line)
+        fprintf(f, "%s%s", json_string_value(line), end);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void vector_words(const json_t *run, char *words, size_t room) {
+    int n = snprintf(words, room,
+                     "--data %s --epochs %u --batch %u --lr-shift %u --seed %u "
+                     "--frac-bits %u --hidden ",
+                     FILE_NAME, (unsigned)test_u64(run, "epochs"), (unsigned)test_u64(run, "batch"),
+                     (unsigned)test_u64(run, "lr_shift"), (unsigned)test_u64(run, "seed"),
+                     (unsigned)test_u64(run, "frac_bits"));
+    size_t i;
+    json_t *units;
+    json_array_foreach(json_object_get(run, "hidden"), i, units) n += snprintf(
+        words + n, room - (size_t)n, "%s%d", i > 0 ? "," : "", (int)json_integer_value(units));
+}
+
+static void check_vector(const json_t *run, const json_t *j) {
+    assert_string_equal(test_str(j, "weights_sha256"), test_str(run, "weights_sha256"));
+    assert_true(json_is_true(json_object_get(j, "reference_equal")));
+    assert_int_equal(test_u64(j, "steps"), test_u64(run, "steps"));
+    same(j, j, "test_accuracy", "");
+    assert_true(json_equal(json_object_get(j, "test_accuracy"),
+                           json_object_get(j, "reference_test_accuracy")));
+    const json_t *roots = json_object_get(j, "global_root");
+    assert_int_equal(json_array_size(roots), 3);
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(strlen(json_string_value(json_array_get(roots, i))), 64);
+    assert_true(test_u64(j, "bytes_online") > 0 && test_u64(j, "bytes_preprocessing") > 0);
+    assert_true(test_u64(j, "messages") > 0 && test_u64(j, "rounds") > 0);
+}
+
+/* The vectors' runs, under every way to compute and with faults, give the vectors' weights and the
+ * same of everything that neither depends on time nor on the network. */
+static void vectors_however_it_runs(void **state) {
+    (void)state;
+    json_t *vectors = LOAD_VECTORS("mlp.json");
+    static const struct {
+        const char *words;
+        bool same_network;
+    } ways[] = {
+        {"", true},
+        {"--compute deferred --compute-seed 1", true},
+        {"--compute deferred --compute-seed 7", true},
+        {"--compute deferred --compute-seed 123456789", true},
+        {"--compute threads", true},
+        {"--drop 0.2 --duplicate 0.1 --reorder 0.3 --corrupt 0.01 --fault-seed 1", false},
+        {"--drop 0.2 --duplicate 0.1 --reorder 0.3 --corrupt 0.01 --fault-seed 2", false},
+        {"--drop 0.2 --duplicate 0.1 --reorder 0.3 --corrupt 0.01 --fault-seed 3 "
+         "--compute deferred",
+         false},
+        {"--corrupt 0.3", false},
+        {"--duplicate 0.9", false},
+    };
+    size_t i;
+    json_t *run;
+    json_array_foreach(json_object_get(vectors, "runs"), i, run) {
+        char base[256];
+        write_vector_csv(vectors, "", "\n");
+        vector_words(run, base, sizeof base);
+        json_t *first = results(base);
+        check_vector(run, first);
+        assert_int_equal(test_u64(first, "retransmissions"), 0);
+        for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++) {
+            char words[512];
+            snprintf(words, sizeof words, "%s %s", base, ways[w].words);
+            json_t *j = results(words);
+            same_results(first, j, ways[w].same_network, words);
+            json_decref(j);
+        }
+        json_decref(first);
+    }
+    json_decref(vectors);
+}
+
+/* The same faults twice: the same to the last packet. */
+static void repeats(void **state) {
+    (void)state;
+    json_t *vectors = LOAD_VECTORS("mlp.json");
+    write_vector_csv(vectors, "", "\n");
+    static const char *const words[] = {
+        "--data t.csv --hidden 6,5,4 --batch 2 --truncation sr",
+        "--data t.csv --hidden 3 --batch 4 --drop 0.3 --reorder 0.3 --compute deferred",
+    };
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        json_t *a = results(words[i]), *b = results(words[i]);
+        same_results(a, b, true, words[i]);
+        json_decref(a);
+        json_decref(b);
+    }
+    json_t *a = results("--data t.csv --hidden 3 --batch 4 --seed 5");
+    json_t *b = results("--data t.csv --hidden 3 --batch 4 --seed 6");
+    assert_false(
+        json_equal(json_object_get(a, "weights_sha256"), json_object_get(b, "weights_sha256")));
+    json_decref(a);
+    json_decref(b);
+    json_decref(vectors);
+}
+
+/* Line ends, a header, a byte order mark, where the label stands: the same table. */
+static void reads_what_csv_files_look_like(void **state) {
+    (void)state;
+    json_t *vectors = LOAD_VECTORS("mlp.json");
+    const json_t *run = json_array_get(json_object_get(vectors, "runs"), 1);
+    static const struct {
+        const char *first, *end, *words;
+    } kinds[] = {
+        {"", "\r\n", ""},
+        {"", "\n\n", NULL}, /* blank lines between rows are refused */
+        {"w,x,y,z,class\n", "\n", "--label class"},
+        {"w,x,y,z,class\r\n", "\r\n", "--label 5"},
+        {"\xEF\xBB\xBF", " \n", ""},
+    };
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        char base[256], words[512];
+        write_vector_csv(vectors, kinds[i].first, kinds[i].end);
+        vector_words(run, base, sizeof base);
+        if (kinds[i].words == NULL) {
+            snprintf(words, sizeof words, "train %s", base);
+            refused(words, "t.csv:2:1: the line is empty");
+            continue;
+        }
+        snprintf(words, sizeof words, "%s %s", base, kinds[i].words);
+        json_t *j = results(words);
+        check_vector(run, j);
+        json_decref(j);
+    }
+    /* The label first, no newline at the end. */
+    FILE *f = fopen(FILE_NAME, "wb");
+    assert_non_null(f);
+    size_t i;
+    json_t *line;
+    json_array_foreach(json_object_get(vectors, "csv"), i, line) {
+        const char *text = json_string_value(line), *comma = strrchr(text, ',');
+        fprintf(f, "%s%s.0, %.*s", i > 0 ? "\n" : "", comma + 1, (int)(comma - text), text);
+    }
+    assert_int_equal(fclose(f), 0);
+    char base[256], words[512];
+    vector_words(run, base, sizeof base);
+    snprintf(words, sizeof words, "%s --label 1", base);
+    json_t *j = results(words);
+    check_vector(run, j);
+    json_decref(j);
+    json_decref(vectors);
+}
+
+static void writes_json_whole_or_not(void **state) {
+    (void)state;
+    json_t *vectors = LOAD_VECTORS("mlp.json");
+    write_vector_csv(vectors, "", "\n");
+    assert_int_equal(mkdir("out", 0700), 0);
+    write_file("out/r.json", "old", 3);
+    outcome o = run_tool("train --data t.csv --hidden 3 --batch 4 --json out/r.json --progress");
+    assert_int_equal(o.status, 0);
+    assert_non_null(strstr(o.out, "test accuracy"));
+    assert_non_null(strstr(o.err, "reference loss"));
+    assert_int_equal(lines(o.err), 5); /* one per epoch */
+    forget(&o);
+    json_t *j = test_load_json("out/r.json");
+    json_t *again = results("--data t.csv --hidden 3 --batch 4");
+    same_results(j, again, true, "file and standard output");
+    json_decref(j);
+    json_decref(again);
+
+    write_file("out/r.json", "old", 3);
+    o = run_tool("train --data t.csv --hidden 3 --batch 4096 --json out/r.json");
+    assert_int_equal(o.status, 2);
+    forget(&o);
+    char *old = read_all("out/r.json");
+    assert_string_equal(old, "old");
+    free(old);
+    assert_int_equal(unlink("out/r.json"), 0);
+    assert_int_equal(rmdir("out"), 0); /* so nothing else was left in it */
+    json_decref(vectors);
+}
+
+static void stops_when_interrupted(void **state) {
+    (void)state;
+    json_t *vectors = LOAD_VECTORS("mlp.json");
+    write_vector_csv(vectors, "", "\n");
+    pid_t pid = start("train --data t.csv --hidden 64 --batch 2 --epochs 10000 --progress");
+    /* It is running once its first epochs show. */
+    for (bool running = false; !running;) {
+        struct stat st;
+        assert_int_equal(waitpid(pid, NULL, WNOHANG), 0);
+        running = stat("stderr", &st) == 0 && st.st_size > 0;
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    assert_int_equal(kill(pid, SIGINT), 0);
+    outcome o = finish(pid);
+    assert_int_equal(o.status, 130);
+    assert_non_null(strstr(o.err, "interrupted in step"));
+    assert_string_equal(o.out, "");
+    forget(&o);
+    json_decref(vectors);
+}
+
+static void learns_the_digits(void **state) {
+    (void)state;
+    json_t *j = results("--data " UVCC_DATA_DIR "/digits.csv --epochs 2");
+    assert_true(json_is_true(json_object_get(j, "reference_equal")));
+    assert_true(json_real_value(json_object_get(j, "test_accuracy")) >= 0.85);
+    json_decref(j);
+    j = results("--data " UVCC_DATA_DIR "/digits.csv --epochs 2 --truncation sr");
+    assert_true(json_real_value(json_object_get(j, "test_accuracy")) >= 0.85);
+    json_decref(j);
+}
+
+static int enter(void **state) {
+    (void)state;
+    return mkdtemp(dir) == NULL || chdir(dir) != 0;
+}
+
+static int leave(void **state) {
+    (void)state;
+    (void)unlink(FILE_NAME);
+    (void)unlink("stdout");
+    (void)unlink("stderr");
+    return chdir("/") != 0 || rmdir(dir) != 0;
+}
+
+int main(int argc, char **argv) {
+    if (argc != 2 || *argv[1] != '/') {
+        fprintf(stderr, "usage: test_tool ABSOLUTE_PATH_OF_UVCC\n");
+        return 2;
+    }
+    tool = argv[1];
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shows_help_and_version),
+        cmocka_unit_test(refuses_bad_options),
+        cmocka_unit_test(refuses_bad_files),
+        cmocka_unit_test(refuses_to_diverge),
+        cmocka_unit_test(vectors_however_it_runs),
+        cmocka_unit_test(repeats),
+        cmocka_unit_test(reads_what_csv_files_look_like),
+        cmocka_unit_test(writes_json_whole_or_not),
+        cmocka_unit_test(stops_when_interrupted),
+        cmocka_unit_test(learns_the_digits),
+    };
+    return cmocka_run_group_tests(tests, enter, leave);
+}
