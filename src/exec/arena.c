@@ -42,6 +42,7 @@ static unsigned size_class(size_t bytes, size_t *rounded) {
                 return c + q;
             }
         }
+    *rounded = SIZE_MAX;
     return UVCCI_POOL_CLASSES;
 }
 

@@ -1,2 +1,589 @@
-/* to be written */
-int main(void) { return 77; }
+/* Sessions end to end over the loopback: every op against plaintext, faults, executors, lifts, audit,
+ * disagreement, memory. */
+#include "triangle.h"
+
+/* ---- small programs ---- */
+
+typedef struct shape {
+    uint32_t rows, cols;
+} shape;
+
+static uint32_t tensor(uvcc_program *p, const char *name, shape s, uint8_t bits, uint8_t scale,
+                       uint8_t lifetime) {
+    uvcc_tensor_desc d = {.name = name,
+                          .rows = s.rows,
+                          .cols = s.cols,
+                          .bits = bits,
+                          .scale = scale,
+                          .lifetime = lifetime,
+                          .in_buffer_of = UVCC_NO_TENSOR};
+    int rc = uvcc_program_tensor(p, &d);
+    assert_true(rc >= 0);
+    return (uint32_t)rc;
+}
+
+static void finish(uvcc_program *p) {
+    char why[256] = "";
+    if (uvcc_program_finish(p, why, sizeof why) != 0)
+        fail_msg("%s", why);
+}
+
+/* X (P0) times W (P1), truncated, ReLU; the product, the ReLU and its bit are opened. */
+enum { IN_X = 1, IN_W = 2, OUT_Z = 10, OUT_A = 11, OUT_D = 12 };
+
+static uvcc_program *relu_program(test_alloc *mem, uint32_t m, uint32_t k, uint32_t n, uint8_t trunc,
+                                  uint8_t lift) {
+    uvcc_allocator al = test_allocator(mem);
+    uvcc_program *p;
+    assert_int_equal(uvcc_program_new(&p, &al), 0);
+    uint32_t x = tensor(p, "X", (shape){m, k}, 20, 12, UVCC_EPOCH);
+    uint32_t w = tensor(p, "W", (shape){k, n}, 20, 12, UVCC_EPOCH);
+    uint32_t z = tensor(p, "Z", (shape){m, n}, 36, 12, UVCC_EPOCH);
+    uint32_t a = tensor(p, "A", (shape){m, n}, 36, 12, UVCC_EPOCH);
+    uint32_t d = tensor(p, "D", (shape){m, n}, 1, 0, UVCC_EPOCH);
+    assert_true(uvcc_program_entry(p, "run") >= 0);
+    assert_true(uvcc_program_input(p, IN_X, x, 0) >= 0);
+    assert_true(uvcc_program_input(p, IN_W, w, 1) >= 0);
+    uvcc_op_desc g = {.name = "product",
+                      .opcode = UVCC_OP_GEMM_SS,
+                      .k = 0,
+                      .in_count = 2,
+                      .out_count = 1,
+                      .in = {x, w},
+                      .out = {z},
+                      .shift = 12,
+                      .truncation = trunc,
+                      .lift = lift};
+    assert_true(uvcc_program_op(p, &g) >= 0);
+    uvcc_op_desc r = {.name = "relu",
+                      .opcode = UVCC_OP_RELU,
+                      .k = 1,
+                      .in_count = 1,
+                      .out_count = 2,
+                      .in = {z},
+                      .out = {a, d},
+                      .lift = lift};
+    assert_true(uvcc_program_op(p, &r) >= 0);
+    assert_true(uvcc_program_output(p, OUT_Z, z) >= 0);
+    assert_true(uvcc_program_output(p, OUT_A, a) >= 0);
+    assert_true(uvcc_program_output(p, OUT_D, d) >= 0);
+    finish(p);
+    return p;
+}
+
+static void random_values(uint64_t seed, int64_t *v, size_t n, unsigned bits) {
+    for (size_t i = 0; i < n; i++)
+        v[i] = (int64_t)(test_rand(&seed) >> (63 - bits)) - (1ll << bits);
+}
+
+static void relu_run(const triangle_options *opt, uint32_t m, uint32_t k, uint32_t n, uint8_t trunc,
+                     uint8_t lift, uint32_t steps, uint8_t root[3][32], uvcc_session_stats *st) {
+    test_alloc mem = {0};
+    uvcc_program *p = relu_program(&mem, m, k, n, trunc, lift);
+    triangle t;
+    triangle_open(&t, p, opt);
+    triangle_ready(&t);
+    int64_t *x = malloc(sizeof *x * m * k), *w = malloc(sizeof *w * k * n);
+    for (uint32_t step = 0; step < steps; step++) {
+        random_values(step + 5, x, (size_t)m * k, 19);
+        random_values(step + 6, w, (size_t)k * n, 19);
+        for (unsigned i = 0; i < 3; i++)
+            assert_int_equal(uvcc_session_step(t.s[i], step, 0, 0), 0);
+        assert_int_equal(uvcc_session_input(t.s[0], step, IN_X, x, 0), 0);
+        assert_int_equal(uvcc_session_input(t.s[1], step, IN_W, w, 0), 0);
+        triangle_finish(&t, step + 1);
+        for (unsigned i = 0; i < 3; i++) {
+            const int64_t *z = uvcc_session_output(t.s[i], step, OUT_Z);
+            const int64_t *a = uvcc_session_output(t.s[i], step, OUT_A);
+            const int64_t *d = uvcc_session_output(t.s[i], step, OUT_D);
+            assert_non_null(z);
+            assert_non_null(a);
+            assert_non_null(d);
+            for (uint32_t r = 0; r < m; r++)
+                for (uint32_t c = 0; c < n; c++) {
+                    int64_t sum = 0;
+                    for (uint32_t q = 0; q < k; q++)
+                        sum += x[r * k + q] * w[q * n + c];
+                    int64_t want = sum >> 12, got = z[r * n + c];
+                    if (trunc == UVCC_TRUNC_EXACT)
+                        assert_int_equal(got, want);
+                    else
+                        assert_true(got == want || got == want + 1);
+                    assert_int_equal(d[r * n + c], got >= 0);
+                    assert_int_equal(a[r * n + c], got >= 0 ? got : 0);
+                }
+        }
+    }
+    triangle_close(&t);
+    if (root != NULL)
+        memcpy(root, t.root, sizeof t.root);
+    if (st != NULL) {
+        uvcc_session_get_stats(t.s[0], st);
+        assert_int_equal(t.audits[0], opt != NULL && opt->audit_off ? 0 : 2 * steps);
+    }
+    free(x);
+    free(w);
+    triangle_free(&t);
+    uvcc_program_free(p);
+    assert_int_equal(mem.live_blocks, 0);
+}
+
+static void test_product_and_relu(void **state) {
+    (void)state;
+    for (uint8_t trunc = 0; trunc < 2; trunc++)
+        for (uint8_t lift = 0; lift < 3; lift++)
+            relu_run(&(triangle_options){.seed = 1}, 9, 7, 5, trunc, lift, 3, NULL, NULL);
+}
+
+
+/* Tiles, executors and suites change when things happen, never what. */
+static void test_same_roots_everywhere(void **state) {
+    (void)state;
+    uint8_t want[3][32], got[3][32];
+    uvcc_session_stats a, b;
+    relu_run(&(triangle_options){.seed = 9}, 40, 6, 110, UVCC_TRUNC_EXACT, 0, 2, want, &a);
+    for (unsigned i = 0; i < 3; i++)
+        for (unsigned k = 0; k < i; k++)
+            assert_memory_not_equal(want[i], want[k], 32);
+    uvcc_fault_config bad = {
+        .drop = 0.2, .duplicate = 0.1, .reorder = 0.3, .corrupt = 0.01, .truncate = 0.01};
+    uvcc_fault_config rough = {.split = 0.5, .coalesce = 0.2, .partial = 0.3, .disconnect = 0.01};
+    const triangle_options runs[] = {
+        {.seed = 9, .mode = UVCC_CPU_DEFERRED, .compute_seed = 1},
+        {.seed = 9, .mode = UVCC_CPU_DEFERRED, .compute_seed = 2},
+        {.seed = 9, .mode = UVCC_CPU_THREADS},
+        {.seed = 9, .datagram = true},
+        {.seed = 9, .datagram = true, .faulty = true, .faults = bad},
+        {.seed = 9, .faulty = true, .faults = rough},
+        {.seed = 9,
+         .datagram = true,
+         .faulty = true,
+         .faults = bad,
+         .mode = UVCC_CPU_DEFERRED,
+         .compute_seed = 3},
+    };
+    for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
+        relu_run(&runs[i], 40, 6, 110, UVCC_TRUNC_EXACT, 0, 2, got, &b);
+        assert_memory_equal(got, want, sizeof want);
+        assert_int_equal(a.bytes_online, b.bytes_online);
+        assert_int_equal(a.bytes_preprocessing, b.bytes_preprocessing);
+        assert_int_equal(a.messages, b.messages);
+        assert_int_equal(a.rounds, b.rounds);
+        assert_int_equal(a.leaves, b.leaves);
+    }
+    /* Other pads, other roots. */
+    relu_run(&(triangle_options){.seed = 10}, 40, 6, 110, UVCC_TRUNC_EXACT, 0, 2, got, NULL);
+    assert_memory_not_equal(got, want, sizeof want);
+    relu_run(&(triangle_options){.seed = 9, .audit_off = true}, 40, 6, 110, UVCC_TRUNC_EXACT, 0, 2,
+             NULL, &b);
+    assert_int_equal(b.leaves, 0);
+    for (uint8_t suite = 1; suite <= 2; suite++) /* roots know nothing of the seal */
+        relu_run(&(triangle_options){.seed = 9, .suites = suite}, 40, 6, 110, UVCC_TRUNC_EXACT, 0,
+                 2, got, NULL);
+}
+
+/* ---- random programs against the reference ---- */
+
+typedef struct value {
+    uint32_t tensor, rows, cols;
+    unsigned bits;
+} value;
+
+enum { SCALE = 6, VALUES_MAX = 24 };
+
+typedef struct random_program {
+    uvcc_program *p;
+    value v[VALUES_MAX];
+    unsigned count;
+    uint64_t rnd;
+    uint16_t k;
+} random_program;
+
+static unsigned pick(random_program *r, unsigned n) { return (unsigned)(test_rand(&r->rnd) % n); }
+
+static value *new_value(random_program *r, uint32_t rows, uint32_t cols, unsigned bits) {
+    char name[16];
+    snprintf(name, sizeof name, "t%u", r->count);
+    value *v = &r->v[r->count++];
+    *v = (value){.rows = rows, .cols = cols, .bits = bits};
+    v->tensor = tensor(r->p, name, (shape){rows, cols}, (uint8_t)bits, SCALE, UVCC_EPOCH);
+    return v;
+}
+
+static void add_op(random_program *r, uint16_t opcode, const value *a, const value *b, value *out,
+                   uint8_t shift, uint8_t flags) {
+    uvcc_op_desc d = {.opcode = opcode,
+                      .k = r->k++,
+                      .in_count = b != NULL ? 2 : 1,
+                      .out_count = 1,
+                      .in = {a->tensor, b != NULL ? b->tensor : UVCC_NO_TENSOR},
+                      .out = {out->tensor},
+                      .shift = shift,
+                      .flags = flags,
+                      .lift = (uint8_t)(shift != 0 && opcode != UVCC_OP_SHIFT_LEFT ? pick(r, 3) : 0)};
+    assert_true(uvcc_program_op(r->p, &d) >= 0);
+}
+
+static unsigned log2_up(uint32_t n) {
+    unsigned b = 0;
+    while ((1ull << b) < n)
+        b++;
+    return b;
+}
+
+static void grow(random_program *r) {
+    value a = r->v[pick(r, r->count)], b = r->v[pick(r, r->count)];
+    unsigned wide = (a.bits > b.bits ? a.bits : b.bits) + 1;
+    bool same = a.rows == b.rows && a.cols == b.cols;
+    switch (pick(r, 6)) {
+    case 0: /* any of the four transposes that fits */
+        for (uint8_t f = 0; f < 4; f++) {
+            uint32_t m = f & UVCC_OP_TRANS_A ? a.cols : a.rows, k = f & UVCC_OP_TRANS_A ? a.rows : a.cols;
+            uint32_t k2 = f & UVCC_OP_TRANS_B ? b.cols : b.rows, n = f & UVCC_OP_TRANS_B ? b.rows : b.cols;
+            unsigned bits = a.bits + b.bits + log2_up(k);
+            if (k != k2 || bits > 45 || a.tensor == b.tensor)
+                continue;
+            add_op(r, UVCC_OP_GEMM_SS, &a, &b, new_value(r, m, n, bits - SCALE + 1), SCALE, f);
+            return;
+        }
+        break;
+    case 1:
+        if (same && a.bits + b.bits < 45)
+            add_op(r, UVCC_OP_ELEM_MUL, &a, &b, new_value(r, a.rows, a.cols, a.bits + b.bits - SCALE + 1),
+                   SCALE, 0);
+        break;
+    case 2:
+        if (same && wide < 45)
+            add_op(r, pick(r, 2) ? UVCC_OP_ADD : UVCC_OP_SUB, &a, &b,
+                   new_value(r, a.rows, a.cols, wide), 0, 0);
+        break;
+    case 3:
+        if (b.rows == 1 && a.cols == b.cols && wide < 45)
+            add_op(r, UVCC_OP_BIAS_ADD, &a, &b, new_value(r, a.rows, a.cols, wide), 0, 0);
+        break;
+    case 4:
+        if (a.bits + log2_up(a.rows) < 45)
+            add_op(r, UVCC_OP_REDUCE_BIAS_GRAD, &a, NULL,
+                   new_value(r, 1, a.cols, a.bits + log2_up(a.rows)), 0, 0);
+        break;
+    default: {
+        value *y = new_value(r, a.rows, a.cols, a.bits), d = {0};
+        char name[16];
+        snprintf(name, sizeof name, "d%u", r->count);
+        d.tensor = tensor(r->p, name, (shape){a.rows, a.cols}, 1, 0, UVCC_EPOCH);
+        uvcc_op_desc op = {.opcode = UVCC_OP_RELU,
+                           .k = r->k++,
+                           .in_count = 1,
+                           .out_count = 2,
+                           .in = {a.tensor},
+                           .out = {y->tensor, d.tensor},
+                           .lift = (uint8_t)pick(r, 3)};
+        assert_true(uvcc_program_op(r->p, &op) >= 0);
+        break;
+    }
+    }
+}
+
+static void one_random_program(uint64_t seed) {
+    test_alloc mem = {0};
+    uvcc_allocator al = test_allocator(&mem);
+    random_program r = {.rnd = seed};
+    assert_int_equal(uvcc_program_new(&r.p, &al), 0);
+    assert_true(uvcc_program_entry(r.p, "run") >= 0);
+    uint32_t dim[3] = {1, 1 + pick(&r, 8), 1 + pick(&r, seed % 5 == 0 ? 90 : 12)};
+    for (unsigned i = 0; i < 5; i++) {
+        value *v = new_value(&r, dim[pick(&r, 3)], dim[pick(&r, 3)], 8 + pick(&r, 5));
+        assert_true(uvcc_program_input(r.p, 1 + i, v->tensor, (uint8_t)pick(&r, 3)) >= 0);
+    }
+    while (r.k < 12 && r.count < VALUES_MAX - 1 && test_rand(&r.rnd) % 40 != 0)
+        grow(&r);
+    for (unsigned i = 0; i < r.count; i++)
+        assert_true(uvcc_program_output(r.p, 100 + i, r.v[i].tensor) >= 0);
+    finish(r.p);
+
+    uvcc_reference *ref;
+    assert_int_equal(uvcc_reference_new(&ref, r.p, &al), 0);
+    triangle t;
+    triangle_open(&t, r.p,
+                  &(triangle_options){.seed = seed,
+                                      .datagram = seed % 2 != 0,
+                                      .mode = seed % 3 == 0 ? UVCC_CPU_DEFERRED : UVCC_CPU_INLINE,
+                                      .compute_seed = seed});
+    triangle_ready(&t);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(uvcc_session_step(t.s[i], 0, 0, 0), 0);
+    for (unsigned i = 0; i < 5; i++) {
+        size_t n = (size_t)r.v[i].rows * r.v[i].cols;
+        int64_t *v = malloc(n * sizeof *v);
+        random_values(seed * 31 + i, v, n, r.v[i].bits);
+        assert_int_equal(uvcc_reference_set(ref, r.v[i].tensor, v), 0);
+        uint8_t owner = uvcc_program_input_at(r.p, 0, i)->owner;
+        assert_int_equal(uvcc_session_input(t.s[owner], 0, 1 + i, v, 0), 0);
+        free(v);
+    }
+    char why[256];
+    if (uvcc_reference_step(ref, 0, why, sizeof why) != 0)
+        fail_msg("seed %llu: %s", (unsigned long long)seed, why);
+    triangle_finish(&t, 1);
+    for (unsigned i = 0; i < r.count; i++)
+        for (unsigned p = 0; p < 3; p++) {
+            const int64_t *got = uvcc_session_output(t.s[p], 0, 100 + i);
+            const int64_t *want = uvcc_reference_get(ref, r.v[i].tensor);
+            if (memcmp(got, want, (size_t)r.v[i].rows * r.v[i].cols * sizeof *got) != 0)
+                fail_msg("seed %llu: tensor t%u differs at party %u", (unsigned long long)seed, i,
+                         p);
+        }
+    triangle_close(&t);
+    triangle_free(&t);
+    uvcc_reference_free(ref);
+    uvcc_program_free(r.p);
+    assert_int_equal(mem.live_blocks, 0);
+}
+
+static void test_random_programs(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 60; seed++)
+        one_random_program(seed);
+}
+
+/* ---- rounds of several parts ---- */
+
+static void one_op_large(uint16_t opcode, uint32_t n, uint8_t shift, uint8_t truncation) {
+    test_alloc mem = {0};
+    uvcc_allocator al = test_allocator(&mem);
+    uvcc_program *p;
+    assert_int_equal(uvcc_program_new(&p, &al), 0);
+    uint32_t x = tensor(p, "x", (shape){1, n}, 20, 10, UVCC_EPOCH);
+    uint32_t scale = opcode == UVCC_OP_ELEM_MUL ? 20u - shift : 10u - shift;
+    uint32_t y = tensor(p, "y", (shape){1, n}, 41, (uint8_t)scale, UVCC_EPOCH);
+    assert_true(uvcc_program_entry(p, "run") >= 0);
+    assert_true(uvcc_program_input(p, 1, x, 2) >= 0);
+    uvcc_op_desc d = {.opcode = opcode,
+                      .in_count = opcode == UVCC_OP_TRUNCATE ? 1 : 2,
+                      .out_count = 1,
+                      .in = {x, opcode == UVCC_OP_TRUNCATE ? UVCC_NO_TENSOR : x},
+                      .out = {y},
+                      .shift = shift,
+                      .truncation = truncation};
+    assert_true(uvcc_program_op(p, &d) >= 0);
+    assert_true(uvcc_program_output(p, 2, y) >= 0);
+    finish(p);
+    triangle t;
+    triangle_open(&t, p, &(triangle_options){.seed = n});
+    triangle_ready(&t);
+    int64_t *v = malloc(n * sizeof *v);
+    random_values(n, v, n, 19);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(uvcc_session_step(t.s[i], 0, 0, 0), 0);
+    assert_int_equal(uvcc_session_input(t.s[2], 0, 1, v, 0), 0);
+    triangle_finish(&t, 1);
+    const int64_t *got = uvcc_session_output(t.s[1], 0, 2);
+    for (uint32_t i = 0; i < n; i++) {
+        int64_t want = (opcode == UVCC_OP_ELEM_MUL ? v[i] * v[i] : v[i]) >> shift;
+        if (got[i] != want && (truncation == UVCC_TRUNC_EXACT || got[i] != want + 1))
+            fail_msg("element %u: %lld, not %lld", i, (long long)got[i], (long long)want);
+    }
+    free(v);
+    triangle_close(&t);
+    triangle_free(&t);
+    uvcc_program_free(p);
+}
+
+static void test_large(void **state) {
+    (void)state;
+    one_op_large(UVCC_OP_ELEM_MUL, 50000, 10, UVCC_TRUNC_EXACT); /* keys in two parts */
+    one_op_large(UVCC_OP_TRUNCATE, 50000, 3, UVCC_TRUNC_EXACT);
+    one_op_large(UVCC_OP_TRUNCATE, 20000, 9, UVCC_TRUNC_STOCHASTIC);
+    one_op_large(UVCC_OP_ELEM_MUL, 1050000, 0, UVCC_TRUNC_EXACT); /* every round in two parts */
+}
+
+/* ---- what must be refused ---- */
+
+static void other_secret(uvcc_config *c) {
+    if (c->party == 2)
+        memset(c->pair_secret[0], 0x77, 32);
+}
+static void other_topology(uvcc_config *c) {
+    if (c->party == 1)
+        c->stages = 2;
+}
+static void other_job(uvcc_config *c) {
+    if (c->party == 1)
+        c->sid_job[3] ^= 1;
+}
+
+static void test_wrong_peers(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    uvcc_program *p = relu_program(&mem, 2, 2, 2, 0, 0);
+    void (*const tweaks[])(uvcc_config *) = {other_secret, other_topology, other_job};
+    for (unsigned k = 0; k < 3; k++) {
+        triangle t;
+        triangle_open(&t, p, &(triangle_options){.seed = 3, .tweak = tweaks[k]});
+        for (unsigned i = 0; i < 2000 && triangle_turn(&t); i++)
+            ;
+        assert_false(t.ready[0] && t.ready[1] && t.ready[2]);
+        if (k == 1) {
+            assert_int_equal(t.aborted[0], UVCC_ABORT_HELLO);
+            assert_string_equal(t.abort_text[0], "topology");
+        }
+        triangle_free(&t);
+    }
+    uvcc_program_free(p);
+}
+
+static void test_step_disagreement(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    uvcc_allocator al = test_allocator(&mem);
+    uvcc_program *p;
+    assert_int_equal(uvcc_program_new(&p, &al), 0);
+    uint32_t x = tensor(p, "x", (shape){1, 3}, 20, 10, UVCC_EPOCH);
+    uint32_t y = tensor(p, "y", (shape){2, 3}, 20, 10, UVCC_EPOCH);
+    assert_true(uvcc_program_entry(p, "one") >= 0);
+    assert_true(uvcc_program_input(p, 1, x, 0) >= 0);
+    assert_true(uvcc_program_output(p, 2, x) >= 0);
+    assert_true(uvcc_program_entry(p, "two") >= 0);
+    assert_true(uvcc_program_input(p, 1, y, 0) >= 0);
+    assert_true(uvcc_program_output(p, 2, y) >= 0);
+    finish(p);
+    triangle t;
+    triangle_open(&t, p, &(triangle_options){.seed = 4});
+    assert_int_equal(uvcc_session_step(t.s[0], 0, 0, 0), UVCC_ERR_STATE);
+    triangle_ready(&t);
+    assert_int_equal(uvcc_session_step(t.s[0], 2, 0, 0), UVCC_ERR_AGAIN);
+    assert_int_equal(uvcc_session_step(t.s[0], 1, 0, 0), UVCC_ERR_AGAIN);
+    assert_int_equal(uvcc_session_step(t.s[0], 0, 7, 0), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_session_step(t.s[0], 0, 0, 0), 0);
+    assert_int_equal(uvcc_session_step(t.s[0], 0, 0, 0), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_session_step(t.s[1], 0, 1, 0), 0);
+    assert_int_equal(uvcc_session_step(t.s[2], 0, 0, 0), 0);
+    assert_int_equal(uvcc_session_close(t.s[0], 0), UVCC_ERR_STATE);
+    while (t.aborted[0] == 0 || t.aborted[1] == 0 || t.aborted[2] == 0)
+        assert_true(triangle_turn(&t));
+    assert_true(t.aborted[0] == UVCC_ABORT_STEP || t.aborted[0] == UVCC_ABORT_PEER);
+    assert_int_equal(uvcc_session_step(t.s[0], 0, 0, 0), UVCC_ERR_ABORTED);
+    triangle_close(&t);
+    triangle_free(&t);
+    uvcc_program_free(p);
+}
+
+static void test_inputs_refused(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    uvcc_program *p = relu_program(&mem, 2, 2, 2, 0, 0);
+    triangle t;
+    int64_t v[4] = {1, 2, 3, 4};
+    triangle_open(&t, p, &(triangle_options){.seed = 5});
+    assert_int_equal(uvcc_session_input(t.s[0], 0, IN_X, v, 0), UVCC_ERR_STATE);
+    triangle_ready(&t);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(uvcc_session_step(t.s[i], 0, 0, 0), 0);
+    while (t.started[0] == 0)
+        assert_true(triangle_turn(&t));
+    assert_int_equal(uvcc_session_input(t.s[0], 0, IN_W, v, 0), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_session_input(t.s[0], 0, 99, v, 0), UVCC_ERR_NOT_FOUND);
+    assert_int_equal(uvcc_session_input(t.s[0], 0, IN_X, v, 0), 0);
+    assert_int_equal(uvcc_session_input(t.s[0], 0, IN_X, v, 0), UVCC_ERR_STATE);
+    assert_null(uvcc_session_output(t.s[0], 0, OUT_Z));
+    /* A stale and a foreign completion change nothing. */
+    uvcc_completion c = {.id = 1ull << 40, .cookie = 100};
+    assert_int_equal(uvcc_session_complete(t.s[0], &c, 0), 0);
+    c.cookie = 5;
+    assert_int_equal(uvcc_session_complete(t.s[0], &c, 0), 0);
+    uvcc_session_stats st;
+    uvcc_session_get_stats(t.s[0], &st);
+    assert_int_equal(st.jobs_stale, 2);
+    /* A failed job aborts all three. */
+    const uvcc_job *job;
+    assert_int_equal(uvcc_session_poll_op(t.s[0], &job), 1);
+    c = (uvcc_completion){.id = job->id, .cookie = job->cookie, .status = UVCC_ERR_JOB};
+    assert_int_equal(uvcc_session_complete(t.s[0], &c, 0), 0);
+    while (t.aborted[0] == 0 || t.aborted[1] == 0 || t.aborted[2] == 0)
+        assert_true(triangle_turn(&t));
+    assert_int_equal(t.aborted[0], UVCC_ABORT_JOB);
+    assert_int_equal(t.aborted[1], UVCC_ABORT_PEER);
+    triangle_close(&t);
+    triangle_free(&t);
+    uvcc_program_free(p);
+}
+
+static void small_rx(uvcc_config *c) { c->rx_online_bytes = 1000; }
+
+static void test_capacity_refused(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    uvcc_program *p = relu_program(&mem, 20, 20, 20, 0, 0);
+    uvcc_config c;
+    uint64_t seed = 1;
+    assert_int_equal(uvcc_config_default(&c, sizeof c), 0);
+    uvcc_session *s;
+    assert_int_equal(uvcc_session_new(&s, &c), UVCC_ERR_CONFIG);
+    c.alloc = test_allocator(&mem);
+    c.random = test_random(&seed);
+    c.flags = 1;
+    assert_int_equal(uvcc_session_new(&s, &c), UVCC_ERR_CONFIG);
+    c.flags = 0;
+    small_rx(&c);
+    assert_int_equal(uvcc_session_new(&s, &c), 0);
+    assert_int_equal(uvcc_session_load_program(s, p), UVCC_ERR_LIMIT);
+    uvcc_session_free(s);
+    uvcc_program_free(p);
+    assert_int_equal(mem.live_blocks, 0);
+}
+
+/* Every allocation of a whole run fails once: the session says so and nothing leaks. */
+static void test_allocation_failures(void **state) {
+    (void)state;
+    test_alloc pm = {0};
+    uvcc_program *p = relu_program(&pm, 3, 2, 4, 0, 0);
+    int64_t x[6] = {1, -2, 3, 4, -5, 6}, w[8] = {7, 8, -9, 1, 2, 3, -4, 5};
+    for (size_t i = 1;; i += i < 400 ? 1 : 17) {
+        test_alloc mem = {0};
+        uvcc_allocator al = test_allocator(&mem);
+        triangle t;
+        triangle_open(&t, p, &(triangle_options){.seed = 6});
+        (void)al;
+        triangle_ready(&t);
+        t.mem.fail_at = i;
+        bool failed = false;
+        for (unsigned k = 0; k < 3; k++)
+            failed |= uvcc_session_step(t.s[k], 0, 0, 0) != 0;
+        if (!failed) {
+            failed |= uvcc_session_input(t.s[0], 0, IN_X, x, 0) != 0;
+            failed |= uvcc_session_input(t.s[1], 0, IN_W, w, 0) != 0;
+        }
+        for (unsigned k = 0; !failed && k < 20000 && t.finished[0] + t.finished[1] + t.finished[2] < 3;
+             k++) {
+            int rc = uvcc_loopback_drive(t.net, t.s, t.cpu, 3);
+            failed |= rc <= 0;
+            uvcc_event e;
+            for (unsigned q = 0; q < 3; q++)
+                while (uvcc_session_poll_event(t.s[q], &e) == 1) {
+                    t.finished[q] += e.kind == UVCC_EVENT_STEP_FINISHED;
+                    failed |= e.kind == UVCC_EVENT_ABORTED;
+                }
+        }
+        bool hit = t.mem.fail_at == 0;
+        t.mem.fail_at = 0;
+        triangle_free(&t);
+        if (!hit) /* the whole run needs fewer allocations */
+            break;
+    }
+    uvcc_program_free(p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_product_and_relu),
+        cmocka_unit_test(test_same_roots_everywhere),
+        cmocka_unit_test(test_random_programs),
+        cmocka_unit_test(test_large),
+        cmocka_unit_test(test_wrong_peers),
+        cmocka_unit_test(test_step_disagreement),
+        cmocka_unit_test(test_inputs_refused),
+        cmocka_unit_test(test_capacity_refused),
+        cmocka_unit_test(test_allocation_failures),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
