@@ -1,2 +1,340 @@
-/* link.c - to be written */
-typedef int uvcci_not_yet;
+/* link.c - a reliable message link to one peer: its life, its keys, its clock. Messages out stand in
+ * link_tx.c, frames in in link_rx.c, records in link_pool.c.
+ *
+ * States: made -> set_run -> (set_keys) -> started. HELLO frames flow in all of them, ACK, PING and
+ * data only once started; a stream link sends only between stream_opened and stream_closed.
+ *
+ * Invariants: every byte of memory is taken through uvcci_link_alloc and counted; a failed call has
+ * changed nothing; l->now never falls. */
+#include <assert.h>
+#include <string.h>
+
+#include "bytes.h"
+#include "ids.h"
+#include "link_impl.h"
+
+#define MS UINT64_C(1000000)
+/* Caches of an idle link go back after this time. */
+#define TRIM_NS (100 * MS)
+#define RTO_MOST_NS (3600000 * MS)
+#define RUN_MAX ((1u << 24) - 1u)
+#define PACKET_MIN_BYTES 256u
+#define FRAME_MAX_BYTES (UVCC_FRAME_HEADER_BYTES + UVCC_CHUNK_BYTES + UVCC_FRAME_SEAL_BYTES)
+#define FRAME_MIN_BYTES 256u
+
+void *uvcci_link_alloc(uvcc_link *l, size_t bytes, uvcc_mem_class cls) {
+    void *p = l->cfg.alloc.alloc(l->cfg.alloc.user, bytes, cls);
+    if (p == NULL)
+        return NULL;
+    l->stats.memory_bytes += bytes;
+    if (l->trim_at == UVCC_NEVER)
+        l->trim_at = uvcci_later(l->now, TRIM_NS);
+    return p;
+}
+
+void uvcci_link_give(uvcc_link *l, void *p, size_t bytes, uvcc_mem_class cls) {
+    if (p == NULL)
+        return;
+    assert(l->stats.memory_bytes >= bytes);
+    l->stats.memory_bytes -= bytes;
+    l->cfg.alloc.free(l->cfg.alloc.user, p, bytes, cls);
+}
+
+void uvcci_link_tick(uvcc_link *l, uint64_t now) {
+    if (now < l->raw_now) {
+        l->skew += l->raw_now - now;
+        l->stats.clock_back++;
+    }
+    l->raw_now = now;
+    uint64_t t = uvcci_later(now, l->skew);
+    if (t > l->now)
+        l->now = t;
+}
+
+bool uvcci_link_stepless(uint8_t kind) {
+    return kind == UVCC_FRAME_STEP || kind == UVCC_FRAME_AUDIT || kind == UVCC_FRAME_BYE;
+}
+
+/* ---- configuration ---- */
+
+void uvcc_link_config_default(uvcc_link_config *cfg) {
+    memset(cfg, 0, sizeof *cfg);
+    cfg->size = sizeof *cfg;
+}
+
+static void set_default(uint64_t *v, uint64_t value) {
+    if (*v == 0)
+        *v = value;
+}
+
+static void set_default32(uint32_t *v, uint32_t value) {
+    if (*v == 0)
+        *v = value;
+}
+
+static bool resolve(uvcc_link_config *c) {
+    const uint64_t bytes = UINT64_C(32) << 20;
+    set_default32(&c->frame_bytes, 64u << 10);
+    set_default32(&c->datagram_bytes, UVCCI_PACKET_BYTES);
+    set_default(&c->tx_online_bytes, bytes);
+    set_default(&c->tx_keys_bytes, bytes);
+    set_default(&c->rx_online_bytes, bytes);
+    set_default(&c->rx_keys_bytes, bytes);
+    set_default32(&c->rx_messages_max, 4096);
+    set_default32(&c->rx_ranges_max, 4096);
+    set_default(&c->rto_initial_ns, 200 * MS);
+    set_default(&c->rto_min_ns, MS);
+    set_default(&c->rto_max_ns, 2000 * MS);
+    set_default(&c->ack_delay_ns, MS / 5);
+    set_default(&c->keepalive_ns, 10000 * MS);
+
+    const uint64_t most = UINT64_C(1) << 40; /* so that no sum of limits can wrap */
+    return c->alloc.alloc != NULL && c->alloc.free != NULL && c->random.fill != NULL &&
+           c->me < UVCC_PARTIES && c->peer < UVCC_PARTIES && c->me != c->peer &&
+           c->frame_bytes >= FRAME_MIN_BYTES && c->frame_bytes <= FRAME_MAX_BYTES &&
+           c->datagram_bytes >= PACKET_MIN_BYTES && c->datagram_bytes <= UVCCI_PACKET_MAX_BYTES &&
+           c->tx_online_bytes <= most && c->tx_keys_bytes <= most && c->rx_online_bytes <= most &&
+           c->rx_keys_bytes <= most && c->rx_messages_max <= 1u << 20 &&
+           c->rx_ranges_max <= 1u << 20 && c->rto_min_ns <= c->rto_max_ns &&
+           c->rto_initial_ns <= c->rto_max_ns && c->rto_max_ns <= RTO_MOST_NS &&
+           c->ack_delay_ns <= RTO_MOST_NS;
+}
+
+int uvcc_link_new(uvcc_link **out, const uvcc_link_config *cfg) {
+    if (out == NULL || cfg == NULL)
+        return UVCC_ERR_USAGE;
+    if (cfg->size != sizeof *cfg)
+        return UVCC_ERR_CONFIG;
+    uvcc_link_config c = *cfg;
+    if (!resolve(&c))
+        return UVCC_ERR_CONFIG;
+    uint64_t secret[2];
+    if (c.random.fill(c.random.user, secret, sizeof secret) != 0)
+        return UVCC_ERR_RANDOM;
+    uvcc_link *l = c.alloc.alloc(c.alloc.user, sizeof *l, UVCC_MEM_STATE);
+    if (l == NULL)
+        return UVCC_ERR_NOMEM;
+    memset(l, 0, sizeof *l);
+    l->cfg = c;
+    l->stats.memory_bytes = sizeof *l;
+    l->hash_mul = secret[0] | 1;
+    l->hash_kind = secret[1] | 1;
+    l->trim_at = UVCC_NEVER;
+    uvcci_tx_init(l);
+    uvcci_rx_init(l);
+    *out = l;
+    return 0;
+}
+
+static void keys_free(uvcc_link *l) {
+    if (l->keys == NULL)
+        return;
+    for (size_t i = 0; i < 3; i++) {
+        uvcci_aead_free(&l->keys->tx[i].aead);
+        uvcci_aead_free(&l->keys->rx[i].aead);
+    }
+    uvcci_wipe(l->keys, sizeof *l->keys);
+    uvcci_link_give(l, l->keys, sizeof *l->keys, UVCC_MEM_SECRET);
+    l->keys = NULL;
+}
+
+void uvcc_link_free(uvcc_link *l) {
+    if (l == NULL)
+        return;
+    uvcci_tx_free(l);
+    uvcci_rx_free(l);
+    keys_free(l);
+    uvcci_link_give(l, l->hello_out, sizeof *l->hello_out, UVCC_MEM_STATE);
+    uvcci_link_give(l, l->hello_in, sizeof *l->hello_in, UVCC_MEM_STATE);
+    assert(l->stats.memory_bytes == sizeof *l);
+    uvcc_allocator a = l->cfg.alloc;
+    uvcci_wipe(l, sizeof *l);
+    a.free(a.user, l, sizeof *l, UVCC_MEM_STATE);
+}
+
+uint64_t uvcc_link_memory_bound(const uvcc_link *l) {
+    return sizeof *l + sizeof(uvcci_link_keys) + 2 * sizeof(uvcci_hello_box) +
+           sizeof(uvcci_hello_queue) + uvcci_tx_bound(l) + uvcci_rx_bound(l);
+}
+
+/* ---- run, keys, step ---- */
+
+int uvcc_link_set_run(uvcc_link *l, uint32_t run) {
+    if (run > RUN_MAX)
+        return UVCC_ERR_USAGE;
+    if (l->have_run)
+        return UVCC_ERR_STATE;
+    l->run = run;
+    l->have_run = true;
+    l->tx.cum = l->rx.cum = l->rx.top = (uint64_t)run << 40;
+    l->tx.next = l->tx.cum + 1;
+    return 0;
+}
+
+int uvcc_link_set_keys(uvcc_link *l, uint8_t suite, const uint8_t prk[32]) {
+    if (prk == NULL || (suite != UVCCI_SUITE_CHACHA20_POLY1305 && suite != UVCCI_SUITE_AES256_GCM))
+        return UVCC_ERR_USAGE;
+    if (!l->have_run || l->started || l->keys != NULL)
+        return UVCC_ERR_STATE;
+    uvcci_link_keys *k = uvcci_link_alloc(l, sizeof *k, UVCC_MEM_SECRET);
+    if (k == NULL)
+        return UVCC_ERR_NOMEM;
+    memset(k, 0, sizeof *k);
+    k->suite = suite;
+    memcpy(k->prk, prk, sizeof k->prk);
+    uvcci_derive_ctl_key(prk, l->run, l->cfg.me, l->cfg.peer, k->ctl_tx);
+    uvcci_derive_ctl_key(prk, l->run, l->cfg.peer, l->cfg.me, k->ctl_rx);
+    l->keys = k;
+    return 0;
+}
+
+uvcci_aead *uvcci_link_key_of(uvcc_link *l, uint32_t step, bool tx) {
+    uvcci_link_key *k = tx ? &l->keys->tx[step % 3] : &l->keys->rx[step % 3];
+    if (k->valid && k->step == step)
+        return &k->aead;
+    uvcci_aead_free(&k->aead);
+    k->valid = false;
+    uint8_t src = tx ? l->cfg.me : l->cfg.peer, dst = tx ? l->cfg.peer : l->cfg.me, key[32];
+    uvcci_derive_frame_key(l->keys->prk, step, l->run, src, dst, key);
+    k->valid = uvcci_aead_init(&k->aead, l->keys->suite, key) == 0;
+    k->step = step;
+    uvcci_wipe(key, sizeof key);
+    return k->valid ? &k->aead : NULL;
+}
+
+static void key_expire(uvcci_link_key *k, uint32_t step) {
+    if (k->valid && k->step + UINT64_C(1) < step) {
+        uvcci_aead_free(&k->aead);
+        k->valid = false;
+    }
+}
+
+int uvcc_link_set_step(uvcc_link *l, uint32_t step) {
+    if (step < l->step)
+        return UVCC_ERR_USAGE;
+    l->step = step;
+    for (size_t i = 0; l->keys != NULL && i < 3; i++) {
+        key_expire(&l->keys->tx[i], step);
+        key_expire(&l->keys->rx[i], step);
+    }
+    return 0;
+}
+
+int uvcc_link_start(uvcc_link *l, uint64_t now) {
+    if (!l->have_run || l->started)
+        return UVCC_ERR_STATE;
+    uvcci_link_tick(l, now);
+    l->started = true;
+    l->rx.ack_at = l->now;
+    l->tx.alive_at = uvcci_later(l->now, l->cfg.keepalive_ns);
+    return 0;
+}
+
+/* ---- HELLO ---- */
+
+int uvcc_link_send_hello(uvcc_link *l, const uint8_t *payload, size_t len, bool sealed) {
+    if (payload == NULL || len == 0 || len > UVCCI_HELLO_MAX_BYTES)
+        return UVCC_ERR_USAGE;
+    if (sealed && l->keys == NULL)
+        return UVCC_ERR_STATE;
+    if (l->hello_out == NULL) {
+        l->hello_out = uvcci_link_alloc(l, sizeof *l->hello_out, UVCC_MEM_STATE);
+        if (l->hello_out == NULL)
+            return UVCC_ERR_NOMEM;
+    }
+    l->hello_out->len = (uint16_t)len;
+    l->hello_out->sealed = sealed;
+    memcpy(l->hello_out->payload, payload, len);
+    return 0;
+}
+
+size_t uvcc_link_poll_hello(uvcc_link *l, uint8_t out[256], bool *sealed) {
+    uvcci_hello_queue *q = l->hello_in;
+    if (q == NULL || q->count == 0)
+        return 0;
+    const uvcci_hello_box *b = &q->box[q->first];
+    size_t len = b->len;
+    memcpy(out, b->payload, len);
+    *sealed = b->sealed;
+    q->first = (q->first + 1) % UVCCI_HELLO_QUEUE;
+    if (--q->count == 0) {
+        uvcci_link_give(l, q, sizeof *q, UVCC_MEM_STATE);
+        l->hello_in = NULL;
+    }
+    return len;
+}
+
+bool uvcc_link_heard(const uvcc_link *l) { return l->heard; }
+const char *uvcc_link_violation(const uvcc_link *l) { return l->violation; }
+
+/* ---- streams and time ---- */
+
+void uvcc_link_stream_opened(uvcc_link *l, uint64_t now) {
+    if (l->cfg.datagram)
+        return;
+    uvcci_link_tick(l, now);
+    uvcci_rx_stream_reset(l);
+    uvcci_tx_stream_reset(l);
+    l->stream_up = true;
+    l->rx.ack_at = l->now;
+    if (l->tx.unacked != 0)
+        l->tx.resume_at = uvcci_later(l->now, l->cfg.rto_initial_ns);
+}
+
+void uvcc_link_stream_closed(uvcc_link *l, uint64_t now) {
+    if (l->cfg.datagram)
+        return;
+    uvcci_link_tick(l, now);
+    uvcci_rx_stream_reset(l);
+    uvcci_tx_stream_reset(l);
+    l->stream_up = false;
+}
+
+/* Nothing is on its way in or out; what memory is left holds caches. */
+static bool quiet(const uvcc_link *l) {
+    return l->tx.pool.live == 0 && l->tx.unacked == 0 && !l->tx.outstanding && uvcci_rx_quiet(l);
+}
+
+uint64_t uvcc_link_next_deadline(const uvcc_link *l) {
+    uint64_t t = l->tx.retry_at;
+    if (l->cfg.datagram || l->stream_up) {
+        if (l->started)
+            t = uvcci_min64(t, uvcci_min64(l->rx.ack_at, uvcci_tx_deadline(l)));
+    }
+    t = uvcci_min64(t, l->trim_at);
+    if (t == UVCC_NEVER)
+        return UVCC_NEVER;
+    return t > l->skew ? t - l->skew : 0;
+}
+
+void uvcc_link_on_timer(uvcc_link *l, uint64_t now) {
+    uvcci_link_tick(l, now);
+    if (l->started && (l->cfg.datagram || l->stream_up))
+        uvcci_tx_on_timer(l);
+    if (l->now < l->trim_at)
+        return;
+    l->trim_at = UVCC_NEVER;
+    if (quiet(l)) {
+        uvcci_tx_trim(l);
+        uvcci_rx_trim(l);
+    } else {
+        l->trim_at = uvcci_later(l->now, TRIM_NS);
+    }
+}
+
+void uvcc_link_get_stats(const uvcc_link *l, uvcc_link_stats *out) { *out = l->stats; }
+
+void uvcc_link_digest(const uvcc_link *l, uint8_t out[32]) {
+    uvcci_sha256 h;
+    uvcci_sha256_init(&h);
+    uint8_t b[16];
+    uvcci_st32(b, l->run);
+    uvcci_st32(b + 4, l->step);
+    uvcci_st32(b + 8, (uint32_t)l->have_run | (uint32_t)l->started << 1 |
+                          (uint32_t)(l->keys != NULL) << 2 | (uint32_t)l->heard << 3);
+    uvcci_st32(b + 12, l->violation != NULL);
+    uvcci_sha256_update(&h, b, sizeof b);
+    uvcci_tx_digest(l, &h);
+    uvcci_rx_digest(l, &h);
+    uvcci_sha256_final(&h, out);
+}

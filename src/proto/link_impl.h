@@ -1,0 +1,312 @@
+/* link_impl.h - what the files of the link share: link.c (lifecycle, keys, time), link_pool.c
+ * (records), link_tx.c (messages out, loss detection), link_rx.c (frames in, reassembly, ACK).
+ *
+ * Two clocks: `now` of the caller, and l->now, which is the same but never steps back: when the
+ * caller's clock does, the difference goes into l->skew and time runs on from where it was. */
+#ifndef UVCCI_LINK_IMPL_H
+#define UVCCI_LINK_IMPL_H
+
+#include <uvcc/link.h>
+
+#include "crypto.h"
+
+/* A sender's seqs stay within this distance of the cumulative ack. */
+#define UVCCI_WINDOW 65536u
+#define UVCCI_ACK_RANGES_MAX 32u
+#define UVCCI_ACK_FIXED_BYTES 38u
+/* Datagram frames before the path is known to carry more. */
+#define UVCCI_PACKET_BYTES 1232u
+/* Greatest UDP payload; control frames are never longer. */
+#define UVCCI_PACKET_MAX_BYTES 65507u
+#define UVCCI_HELLO_MAX_BYTES 256u
+#define UVCCI_MSG_OVERHEAD_BYTES 64u /* what a message costs beside its bytes, in credit */
+
+/* ---- records: messages live in slabs of equal objects ---- */
+
+#define UVCCI_SLAB_OBJECTS 21u
+#define UVCCI_OBJECT_BYTES 192u
+#define UVCCI_INLINE_AT 128u /* a short message's bytes stand in its record */
+#define UVCCI_INLINE_BYTES (UVCCI_OBJECT_BYTES - UVCCI_INLINE_AT)
+
+typedef struct uvcci_slab {
+    struct uvcci_slab *prev, *next; /* slabs with room */
+    uint32_t index;                 /* in the pool's table */
+    uint32_t free;                  /* bit i: object i is free */
+    uint8_t pad[64 - 2 * sizeof(void *) - 8];
+    uint8_t objects[UVCCI_SLAB_OBJECTS][UVCCI_OBJECT_BYTES];
+} uvcci_slab;
+
+/* Head of every object. */
+typedef struct uvcci_object {
+    uvcci_slab *slab;
+    uint32_t generation, at; /* together the token; at = slab index * 32 + object */
+} uvcci_object;
+
+typedef struct uvcci_pool {
+    uvcci_slab *room;
+    uintptr_t *table;   /* slab pointer, or (next free index << 1) | 1 */
+    uint32_t table_cap, table_free;
+    uint32_t slabs, live;
+    uint32_t generation;
+} uvcci_pool;
+
+static inline uint64_t uvcci_object_token(const uvcci_object *o) {
+    return (uint64_t)o->generation << 32 | o->at;
+}
+
+/* ---- sending ---- */
+
+struct uvcc_link_msg {
+    uvcci_object object;
+    uint8_t *data;
+    struct uvcc_link_msg *next;           /* queue, begun stack or zombies */
+    struct uvcc_link_msg *child, *sibling; /* heap */
+    uint64_t order, serial;
+    uint32_t len, step, op_id;
+    uint32_t cut;    /* bytes cut into frames */
+    uint32_t frames; /* frames cut and not acknowledged */
+    uint8_t kind, cls, state;
+    uint32_t msg_ids[UVCC_MSG_MAX_CHUNKS];
+};
+
+/* One frame between its first transmission and its acknowledgement. Links are (seq mod 2^16) + 1. */
+typedef struct uvcci_tx_frame {
+    uvcc_link_msg *msg;
+    uint64_t sent_ns; /* last transmission */
+    uint64_t ack;     /* as last sent, unsealed */
+    uint8_t tag[UVCCI_TAG_BYTES];
+    uint32_t xmit; /* number of the last transmission */
+    uint32_t offset;
+    uint32_t len : 24, where : 2, resent : 1;
+    uint32_t crc; /* of the frame as last sent */
+    uint32_t prev, next;
+} uvcci_tx_frame;
+
+enum { UVCCI_NOWHERE = 0, UVCCI_IN_SENT = 1, UVCCI_IN_LOST = 2 };
+
+#define UVCCI_BLOCK_FRAMES 64u
+typedef struct uvcci_tx_block {
+    uvcci_tx_frame frame[UVCCI_BLOCK_FRAMES];
+    uint64_t acked; /* bit i: frame i is acknowledged or never was */
+} uvcci_tx_block;
+
+typedef struct uvcci_seq_list {
+    uint32_t first, last;
+} uvcci_seq_list;
+
+/* Bytes of one poll_transmit: headers, tags and short payloads stand in `bytes`, long payloads are
+ * slices of their messages. */
+#define UVCCI_SCRATCH_SLICES 64u
+typedef struct uvcci_scratch {
+    size_t cap, used;      /* of bytes */
+    size_t total;          /* bytes on offer and not yet taken */
+    uint32_t first, count; /* slices */
+    bool has_ack;
+    uvcc_slice slices[UVCCI_SCRATCH_SLICES];
+    uint8_t bytes[];
+} uvcci_scratch;
+
+#define UVCCI_RING_INLINE 4u
+
+typedef struct uvcci_tx_class {
+    uvcc_link_msg *first, *last; /* waiting, orders not falling */
+    uvcc_link_msg *heap;         /* waiting, came with a lower order than `last` */
+    uvcc_link_msg *begun;        /* partly cut; each was more urgent than the one below */
+    uvcci_seq_list lost;
+    uint64_t held;           /* of the tx limit */
+    uint64_t credit, begun_bytes; /* absolute: granted, taken */
+} uvcci_tx_class;
+
+typedef struct uvcci_tx {
+    uvcci_pool pool;
+    uvcci_tx_class cls[2];
+    uvcci_tx_block **ring, *ring_inline[UVCCI_RING_INLINE];
+    uint32_t ring_cap;
+    uint32_t unacked;    /* frames */
+    uint32_t undone;     /* messages sent and not wholly acknowledged */
+    uint64_t cum, next;  /* seqs */
+    uint64_t serial;
+    uvcci_seq_list sent; /* in order of transmission (datagrams) */
+    uint32_t xmit, rack_xmit;
+    uint64_t rack_rtt, min_rtt;
+    uint64_t rto_base, rto_at, loss_at;
+    uint64_t resume_at;  /* a reopened stream waits until then for the peer's ACK */
+    uint64_t ping_at, ping_wait;
+    uint64_t alive_at, retry_at;
+    uint64_t probe_at;
+    uint32_t probe_high, probe_bytes, packet_bytes;
+    uint8_t probe_tries, backoff, reorder_eighths;
+    bool rack_valid, outstanding, pinging;
+    int fatal;
+    uint64_t ack_counter; /* greatest seen */
+    uint64_t transmit_id;
+    uvcci_scratch *scratch;
+    uvcc_link_msg *zombies; /* done, but the outstanding transmit may point into them */
+} uvcci_tx;
+
+/* ---- receiving ---- */
+
+typedef struct uvcci_range {
+    uint32_t first, end;
+} uvcci_range;
+
+typedef struct uvcci_rx_msg {
+    uvcci_object object;
+    uint8_t *data;
+    struct uvcci_rx_msg *next; /* bucket or ready queue */
+    uint64_t done_seq;         /* the frame that completed it */
+    uint32_t step, op_id, len, got;
+    uint8_t kind, cls, state;
+    bool tabled;
+    uint16_t chunk_cnt, ids_known;
+    uint32_t msg_ids[UVCC_MSG_MAX_CHUNKS];
+    uint32_t range_cnt, range_cap; /* cap 0: `one` */
+    union {
+        uvcci_range one;
+        uvcci_range *many;
+    } ranges; /* ascending, disjoint, not touching */
+} uvcci_rx_msg;
+
+enum { UVCCI_MSG_OPEN = 0, UVCCI_MSG_READY = 1, UVCCI_MSG_OFFERED = 2, UVCCI_MSG_ACCEPTED = 3 };
+
+_Static_assert(sizeof(struct uvcc_link_msg) <= UVCCI_INLINE_AT, "the record leaves its inline part");
+_Static_assert(sizeof(uvcci_rx_msg) <= UVCCI_INLINE_AT, "the record leaves its inline part");
+_Static_assert(sizeof(uvcci_tx_frame) == 64, "one cache line");
+_Static_assert(sizeof(uvcci_slab) == 4096, "one page");
+
+/* What came of a frame whose header is here and whose payload is not yet (streams). */
+typedef struct uvcci_rx_partial {
+    uvcc_frame_header h;
+    uint32_t header_got, got, crc;
+    uint8_t mode;
+    bool created;
+    uvcci_rx_msg *msg; /* PLACE */
+    uint8_t *to;       /* PLACE: into the message; GATHER: a buffer of payload_len bytes */
+    uint8_t header[UVCC_FRAME_HEADER_BYTES];
+    uint8_t tag[UVCCI_TAG_BYTES];
+} uvcci_rx_partial;
+
+#define UVCCI_WINDOW_INLINE 4u
+#define UVCCI_FRESH 8u
+
+typedef struct uvcci_rx {
+    uvcci_pool pool;
+    uvcci_rx_msg **table;
+    uint32_t table_cap, table_live; /* messages of several frames in reassembly */
+    uint32_t range_caps;            /* of all of them */
+    uint32_t window_words;
+    uint64_t *seen, *ackable; /* rings of bits for (cum, cum + 64 * words] */
+    uint64_t window_inline[2 * UVCCI_WINDOW_INLINE];
+    uint64_t cum, top;        /* top: greatest seen */
+    uint64_t sack_cursor;
+    uint64_t fresh[UVCCI_FRESH][2]; /* runs of seqs lately received out of order: a ring */
+    uint32_t fresh_at;
+    uint32_t noted;          /* bytes that want an ACK */
+    uint64_t ack_at, ack_counter;
+    uint64_t released[2], admitted[2], granted[2]; /* absolute, by class */
+    uint32_t ping_bytes;
+    bool broken;
+    uvcci_rx_msg *ready_first, *ready_last;
+    uvcci_rx_partial in;
+} uvcci_rx;
+
+/* ---- the link ---- */
+
+typedef struct uvcci_link_key {
+    uint32_t step;
+    bool valid;
+    uvcci_aead aead;
+} uvcci_link_key;
+
+typedef struct uvcci_link_keys {
+    uint8_t prk[32], ctl_tx[32], ctl_rx[32];
+    uint8_t suite;
+    uvcci_link_key tx[3], rx[3]; /* by step mod 3; derived at first use */
+} uvcci_link_keys;
+
+#define UVCCI_HELLO_QUEUE 4u
+typedef struct uvcci_hello_box {
+    uint16_t len;
+    bool sealed;
+    uint8_t payload[UVCCI_HELLO_MAX_BYTES];
+} uvcci_hello_box;
+typedef struct uvcci_hello_queue {
+    uint32_t first, count;
+    uvcci_hello_box box[UVCCI_HELLO_QUEUE];
+} uvcci_hello_queue;
+
+struct uvcc_link {
+    uvcc_link_config cfg;
+    uvcc_link_stats stats;
+    uint64_t raw_now, skew, now;
+    uint64_t hash_mul, hash_kind; /* a secret choice of hash: peers pick the ids */
+    uint64_t trim_at;             /* idle since a while: caches go back then */
+    uint32_t run, step;
+    bool have_run, started, stream_up, heard;
+    const char *violation;
+    uvcci_link_keys *keys;
+    uvcci_hello_box *hello_out;
+    uvcci_hello_queue *hello_in;
+    uvcci_tx tx;
+    uvcci_rx rx;
+};
+
+/* link.c */
+void *uvcci_link_alloc(uvcc_link *l, size_t bytes, uvcc_mem_class cls);
+void uvcci_link_give(uvcc_link *l, void *p, size_t bytes, uvcc_mem_class cls);
+void uvcci_link_tick(uvcc_link *l, uint64_t now);
+/* The key of a step, derived at first use; NULL if it cannot be. */
+uvcci_aead *uvcci_link_key_of(uvcc_link *l, uint32_t step, bool tx);
+bool uvcci_link_stepless(uint8_t kind); /* STEP, AUDIT, BYE */
+static inline uint64_t uvcci_later(uint64_t t, uint64_t by) {
+    if (by == UVCC_NEVER)
+        return UVCC_NEVER;
+    return t >= UVCC_NEVER - 1 - by ? UVCC_NEVER - 1 : t + by;
+}
+static inline uint64_t uvcci_min64(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static inline uint64_t uvcci_max64(uint64_t a, uint64_t b) { return a > b ? a : b; }
+static inline uint64_t uvcci_msg_cost(uint32_t len) {
+    return (uint64_t)len + UVCCI_MSG_OVERHEAD_BYTES;
+}
+
+/* link_pool.c */
+void *uvcci_pool_take(uvcc_link *l, uvcci_pool *p);
+void uvcci_pool_give(uvcc_link *l, uvcci_pool *p, void *object);
+void *uvcci_pool_find(const uvcci_pool *p, uint64_t token);
+/* The first live object at or after *at (begin with 0), NULL at the end. */
+void *uvcci_pool_each(const uvcci_pool *p, uint32_t *at);
+/* Gives back what no object needs. */
+void uvcci_pool_trim(uvcc_link *l, uvcci_pool *p);
+uint64_t uvcci_pool_bound(uint64_t objects);
+
+/* link_tx.c */
+typedef struct uvcci_ack {
+    uint64_t counter, cum, credit[2];
+    uint32_t ping_bytes, range_cnt;
+    uint64_t range[UVCCI_ACK_RANGES_MAX][2];
+} uvcci_ack;
+void uvcci_tx_init(uvcc_link *l);
+void uvcci_tx_free(uvcc_link *l);
+bool uvcci_tx_cum_valid(const uvcc_link *l, uint64_t seq);
+bool uvcci_tx_ack_valid(const uvcc_link *l, const uvcci_ack *a);
+void uvcci_tx_cum(uvcc_link *l, uint64_t seq);
+void uvcci_tx_ack(uvcc_link *l, const uvcci_ack *a);
+void uvcci_tx_stream_reset(uvcc_link *l);
+void uvcci_tx_on_timer(uvcc_link *l);
+uint64_t uvcci_tx_deadline(const uvcc_link *l);
+void uvcci_tx_trim(uvcc_link *l);
+uint64_t uvcci_tx_bound(const uvcc_link *l);
+void uvcci_tx_digest(const uvcc_link *l, uvcci_sha256 *h);
+
+/* link_rx.c */
+void uvcci_rx_init(uvcc_link *l);
+void uvcci_rx_free(uvcc_link *l);
+void uvcci_rx_stream_reset(uvcc_link *l);
+/* Writes an ACK's payload with at most max_ranges ranges; returns its length. The ACK will be sent. */
+size_t uvcci_rx_write_ack(uvcc_link *l, uint8_t *out, uint32_t max_ranges);
+bool uvcci_rx_quiet(const uvcc_link *l);
+void uvcci_rx_trim(uvcc_link *l);
+uint64_t uvcci_rx_bound(const uvcc_link *l);
+void uvcci_rx_digest(const uvcc_link *l, uvcci_sha256 *h);
+
+#endif
