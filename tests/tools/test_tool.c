@@ -62,6 +62,7 @@ static pid_t start(const char *words) {
         assert_true(n <= WORDS_MAX);
         argv[n++] = w;
     }
+    (void)unlink("stderr"); /* what is there from now on comes from this run */
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
