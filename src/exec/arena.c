@@ -26,15 +26,15 @@ uvcc_allocator uvcci_metered(uvcci_meter *m) {
     return (uvcc_allocator){.alloc = metered_alloc, .free = metered_free, .user = m};
 }
 
-struct uvcci_pool_free {
-    struct uvcci_pool_free *next;
+struct uvcci_arena_free {
+    struct uvcci_arena_free *next;
     void *mem;
 };
 
 /* Sizes 256, 320, 384, 448, 512, 640, ...: four steps to a doubling, at most 25% waste. */
 static unsigned size_class(size_t bytes, size_t *rounded) {
     size_t base = 256;
-    for (unsigned c = 0; c < UVCCI_POOL_CLASSES; c += 4, base *= 2)
+    for (unsigned c = 0; c < UVCCI_ARENA_CLASSES; c += 4, base *= 2)
         for (unsigned q = 0; q < 4; q++) {
             size_t size = base + q * (base / 4);
             if (bytes <= size) {
@@ -43,10 +43,10 @@ static unsigned size_class(size_t bytes, size_t *rounded) {
             }
         }
     *rounded = SIZE_MAX;
-    return UVCCI_POOL_CLASSES;
+    return UVCCI_ARENA_CLASSES;
 }
 
-void uvcci_pool_init(uvcci_pool *p, const uvcc_allocator *al, uvcc_mem_class cls,
+void uvcci_arena_init(uvcci_arena *p, const uvcc_allocator *al, uvcc_mem_class cls,
                      uint64_t limit_bytes) {
     memset(p, 0, sizeof *p);
     p->alloc = al;
@@ -54,20 +54,20 @@ void uvcci_pool_init(uvcci_pool *p, const uvcc_allocator *al, uvcc_mem_class cls
     p->limit_bytes = limit_bytes;
 }
 
-void *uvcci_pool_take(uvcci_pool *p, size_t bytes) {
+void *uvcci_arena_take(uvcci_arena *p, size_t bytes) {
     size_t size;
     unsigned c = size_class(bytes, &size);
-    if (c == UVCCI_POOL_CLASSES)
+    if (c == UVCCI_ARENA_CLASSES)
         return NULL;
     void *mem = NULL;
-    struct uvcci_pool_free *f = p->free[c];
+    struct uvcci_arena_free *f = p->free[c];
     if (f != NULL) {
         p->free[c] = f->next;
         mem = f->mem;
         p->alloc->free(p->alloc->user, f, sizeof *f, UVCC_MEM_STATE);
     } else {
         if (p->limit_bytes != 0 && p->held_bytes + size > p->limit_bytes) {
-            uvcci_pool_drain(p); /* blocks of other sizes may be in the way */
+            uvcci_arena_drain(p); /* blocks of other sizes may be in the way */
             if (p->held_bytes + size > p->limit_bytes)
                 return NULL;
         }
@@ -82,13 +82,13 @@ void *uvcci_pool_take(uvcci_pool *p, size_t bytes) {
     return mem;
 }
 
-void uvcci_pool_give(uvcci_pool *p, void *mem, size_t bytes) {
+void uvcci_arena_give(uvcci_arena *p, void *mem, size_t bytes) {
     if (mem == NULL)
         return;
     size_t size;
     unsigned c = size_class(bytes, &size);
     p->used_bytes -= size;
-    struct uvcci_pool_free *f = p->alloc->alloc(p->alloc->user, sizeof *f, UVCC_MEM_STATE);
+    struct uvcci_arena_free *f = p->alloc->alloc(p->alloc->user, sizeof *f, UVCC_MEM_STATE);
     if (f == NULL) { /* no record, no reuse */
         p->alloc->free(p->alloc->user, mem, size, p->cls);
         p->held_bytes -= size;
@@ -99,12 +99,12 @@ void uvcci_pool_give(uvcci_pool *p, void *mem, size_t bytes) {
     p->free[c] = f;
 }
 
-void uvcci_pool_drain(uvcci_pool *p) {
+void uvcci_arena_drain(uvcci_arena *p) {
     size_t base = 256;
-    for (unsigned c = 0; c < UVCCI_POOL_CLASSES; c++) {
+    for (unsigned c = 0; c < UVCCI_ARENA_CLASSES; c++) {
         size_t size = base + (c % 4) * (base / 4);
         while (p->free[c] != NULL) {
-            struct uvcci_pool_free *f = p->free[c];
+            struct uvcci_arena_free *f = p->free[c];
             p->free[c] = f->next;
             p->alloc->free(p->alloc->user, f->mem, size, p->cls);
             p->alloc->free(p->alloc->user, f, sizeof *f, UVCC_MEM_STATE);

@@ -1,6 +1,6 @@
 /* arena.h - where the session's memory comes from.
  *
- * pool: TENSOR and WIRE memory by lifetime (PERSIST, EPOCH, INFLIGHT), with one limit; freed blocks are
+ * arena: TENSOR and WIRE memory by lifetime (PERSIST, EPOCH, INFLIGHT), with one limit; freed blocks are
  * kept by size and reused, so a training loop stops allocating after its first step.
  * bump: many small pieces that die together (an op's tasks, a step's tables). */
 #ifndef UVCCI_ARENA_H
@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <uvcc/types.h>
 
-#define UVCCI_POOL_CLASSES 160u
+#define UVCCI_ARENA_CLASSES 160u
 
 /* Counts what goes through an allocator. */
 typedef struct uvcci_meter {
@@ -19,24 +19,24 @@ typedef struct uvcci_meter {
 /* An allocator that draws on m->base and counts in m; m must stay where it is. */
 uvcc_allocator uvcci_metered(uvcci_meter *m);
 
-typedef struct uvcci_pool {
+typedef struct uvcci_arena {
     const uvcc_allocator *alloc;
     uvcc_mem_class cls;
     uint64_t limit_bytes; /* 0: none */
     uint64_t used_bytes;  /* handed out */
     uint64_t held_bytes;  /* handed out and kept for reuse */
     uint64_t peak_bytes;  /* of used_bytes */
-    struct uvcci_pool_free *free[UVCCI_POOL_CLASSES]; /* records of kept blocks */
-} uvcci_pool;
+    struct uvcci_arena_free *free[UVCCI_ARENA_CLASSES]; /* records of kept blocks */
+} uvcci_arena;
 
-void uvcci_pool_init(uvcci_pool *p, const uvcc_allocator *al, uvcc_mem_class cls,
+void uvcci_arena_init(uvcci_arena *p, const uvcc_allocator *al, uvcc_mem_class cls,
                      uint64_t limit_bytes);
 /* 64-byte aligned, contents undefined; NULL at the limit or when the allocator fails. bytes may be 0. */
-void *uvcci_pool_take(uvcci_pool *p, size_t bytes);
+void *uvcci_arena_take(uvcci_arena *p, size_t bytes);
 /* With the same number of bytes. NULL is allowed. */
-void uvcci_pool_give(uvcci_pool *p, void *mem, size_t bytes);
+void uvcci_arena_give(uvcci_arena *p, void *mem, size_t bytes);
 /* Returns kept blocks to the allocator. */
-void uvcci_pool_drain(uvcci_pool *p);
+void uvcci_arena_drain(uvcci_arena *p);
 
 typedef struct uvcci_bump {
     const uvcc_allocator *alloc;

@@ -73,7 +73,7 @@ static int deal_build(uvcc_session *s, uvcci_run *r, uvcc_task **tasks, uint32_t
             return UVCC_ERR_NOMEM;
     }
     r->deal_bytes = total[0] + total[1];
-    r->deal_buf = uvcci_pool_take(&s->tensors, r->deal_bytes);
+    r->deal_buf = uvcci_arena_take(&s->tensors, r->deal_bytes);
     uvcc_block *blocks = uvcci_bump_take(bump, plan->blocks * sizeof *blocks);
     uvcc_copy_item *copies =
         uvcci_bump_take(bump, r->deal_out.blob_count * sizeof *copies + sizeof *copies);
@@ -134,7 +134,7 @@ static int deal_build(uvcc_session *s, uvcci_run *r, uvcc_task **tasks, uint32_t
 }
 
 static void deal_free(uvcc_session *s, uvcci_run *r) {
-    uvcci_pool_give(&s->tensors, r->deal_buf, r->deal_bytes);
+    uvcci_arena_give(&s->tensors, r->deal_buf, r->deal_bytes);
     r->deal_buf = NULL;
     r->deal_leaves = NULL;
     memset(&r->deal_out, 0, sizeof r->deal_out);

@@ -12,6 +12,15 @@
 #include "proto/bytes.h"
 #include "proto/crypto.h"
 
+#define INLINE static inline __attribute__((always_inline))
+
+/* The loops over a group are compiled a second time for the CPUs that have the VAES-512 backend. */
+#if defined(__x86_64__) && defined(__GNUC__)
+#define WIDE __attribute__((target("avx512f")))
+#else
+#define WIDE
+#endif
+
 enum { GROUP = 256, BLOCK = 16, LEAF_BITS = 7 };
 
 /* 128 bits: a seed or a leaf block. */
@@ -19,37 +28,41 @@ typedef struct node {
     uint64_t lo, hi;
 } node;
 
-static inline node load(const uint8_t *p) {
+INLINE node load(const uint8_t *p) {
     return (node){uvcci_ld64(p), uvcci_ld64(p + 8)};
 }
 
-static inline void store(uint8_t *p, node x) {
+INLINE void store(uint8_t *p, node x) {
     uvcci_st64(p, x.lo);
     uvcci_st64(p + 8, x.hi);
 }
 
-static inline node node_xor(node a, node b) {
+INLINE node node_xor(node a, node b) {
     return (node){a.lo ^ b.lo, a.hi ^ b.hi};
 }
 
-static inline node node_and(node a, uint64_t mask) {
+INLINE node node_and(node a, uint64_t mask) {
     return (node){a.lo & mask, a.hi & mask};
 }
 
 /* b where the mask is set, else a. */
-static inline node pick(node a, node b, uint64_t mask) {
+INLINE node node_pick(node a, node b, uint64_t mask) {
     return node_xor(a, node_and(node_xor(a, b), mask));
 }
 
-static inline node seed_of(node x) {
+INLINE node seed_of(node x) {
     return (node){x.lo & ~(uint64_t)1, x.hi};
 }
 
-static inline void mmo(const uvcci_aes *key, const node *in, node *out, size_t n) {
+INLINE void mmo(const uvcci_aes *key, const node *in, node *out, size_t n) {
     uvcci_aes_mmo2(key, key, NULL, (const uint8_t *)in, (uint8_t *)out, n);
 }
 
-static inline unsigned leaf_mask(unsigned n) {
+INLINE bool is_wide(const uvcci_aes dpf[2]) {
+    return dpf[0].backend == UVCCI_AES_VAES;
+}
+
+INLINE unsigned leaf_mask(unsigned n) {
     return (1u << (n < LEAF_BITS ? n : LEAF_BITS)) - 1;
 }
 
@@ -59,35 +72,32 @@ typedef struct gen_group {
     node seed[2][GROUP];
     node child[2][2][GROUP]; /* [party][left, right] */
     uint64_t t0[GROUP];      /* control bit of party 0 as a mask; party 1 has the other */
+    uint64_t control[GROUP]; /* control bits of four levels, a byte of the key */
 } gen_group;
 
-static void gen_level(gen_group *g, uint32_t c, const uint64_t *alpha, unsigned l, unsigned shift,
-                      uint8_t *level, uint8_t *bits, unsigned tb) {
+INLINE void gen_level(gen_group *g, uint32_t c, const uint64_t *alpha, unsigned shift, unsigned two,
+                      uint8_t *level) {
     for (uint32_t i = 0; i < c; i++) {
-        const uint64_t a = alpha[i] >> shift & 1, right = 0 - a;
+        const uint64_t a = alpha[i] >> shift & 1, right = 0 - a, t0 = g->t0[i];
         const node left = node_xor(g->child[0][0][i], g->child[1][0][i]);
         const node rite = node_xor(g->child[0][1][i], g->child[1][1][i]);
-        const node cw = seed_of(pick(rite, left, right)); /* makes the lost children equal */
+        const node cw = seed_of(node_pick(rite, left, right)); /* makes the lost children equal */
         const uint64_t t_left = (left.lo & 1) ^ a ^ 1, t_right = (rite.lo & 1) ^ a;
         const uint64_t t_cw = 0 - ((t_left & ~right) | (t_right & right));
         store(level + (size_t)i * BLOCK, cw);
+        g->control[i] |= (t_left | t_right << 1) << two;
 
-        uint8_t *byte = bits + (size_t)i * tb + l / 4;
-        const uint8_t two = (uint8_t)((t_left | t_right << 1) << (2 * l % 8));
-        *byte = l % 4 == 0 ? two : *byte | two;
-
-        const node keep0 = pick(g->child[0][0][i], g->child[0][1][i], right);
-        const node keep1 = pick(g->child[1][0][i], g->child[1][1][i], right);
-        const uint64_t t0 = g->t0[i];
+        const node keep0 = node_pick(g->child[0][0][i], g->child[0][1][i], right);
+        const node keep1 = node_pick(g->child[1][0][i], g->child[1][1][i], right);
         g->seed[0][i] = node_xor(seed_of(keep0), node_and(cw, t0));
         g->seed[1][i] = node_xor(seed_of(keep1), node_and(cw, ~t0));
         g->t0[i] = (0 - (keep0.lo & 1)) ^ (t0 & t_cw);
     }
 }
 
-void uvcci_dpf_gen(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *alpha,
-                   const uint8_t *root0, const uint8_t *root1, uint8_t *levels, uint8_t *leaves,
-                   uint8_t *bits) {
+INLINE void gen(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *alpha,
+                const uint8_t *root0, const uint8_t *root1, uint8_t *levels, uint8_t *leaves,
+                uint8_t *bits) {
     assert(n >= 1 && n <= 63);
     const unsigned depth = uvcci_dpf_levels(n), tb = (2 * depth + 7) / 8;
     gen_group g;
@@ -96,15 +106,20 @@ void uvcci_dpf_gen(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_
         for (uint32_t i = 0; i < m; i++) {
             g.seed[0][i] = seed_of(load(root0 + (size_t)(at + i) * BLOCK));
             g.seed[1][i] = seed_of(load(root1 + (size_t)(at + i) * BLOCK));
-            g.t0[i] = 0;
+            g.t0[i] = g.control[i] = 0;
         }
         for (unsigned l = 0; l < depth; l++) {
             for (unsigned p = 0; p < 2; p++) {
                 mmo(&dpf[0], g.seed[p], g.child[p][0], m);
                 mmo(&dpf[1], g.seed[p], g.child[p][1], m);
             }
-            gen_level(&g, m, alpha + at, l, n - 1 - l, levels + ((size_t)l * c + at) * BLOCK,
-                      bits + (size_t)at * tb, tb);
+            gen_level(&g, m, alpha + at, n - 1 - l, 2 * l % 8,
+                      levels + ((size_t)l * c + at) * BLOCK);
+            if (l % 4 == 3 || l + 1 == depth)
+                for (uint32_t i = 0; i < m; i++) {
+                    bits[(size_t)(at + i) * tb + l / 4] = (uint8_t)g.control[i];
+                    g.control[i] = 0;
+                }
         }
         for (unsigned p = 0; p < 2; p++)
             mmo(&dpf[0], g.seed[p], g.child[p][0], m);
@@ -119,12 +134,28 @@ void uvcci_dpf_gen(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_
     uvcci_wipe(&g, sizeof g);
 }
 
+WIDE static void gen_wide(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *alpha,
+                          const uint8_t *root0, const uint8_t *root1, uint8_t *levels,
+                          uint8_t *leaves, uint8_t *bits) {
+    gen(dpf, n, c, alpha, root0, root1, levels, leaves, bits);
+}
+
+void uvcci_dpf_gen(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *alpha,
+                   const uint8_t *root0, const uint8_t *root1, uint8_t *levels, uint8_t *leaves,
+                   uint8_t *bits) {
+    if (is_wide(dpf))
+        gen_wide(dpf, n, c, alpha, root0, root1, levels, leaves, bits);
+    else
+        gen(dpf, n, c, alpha, root0, root1, levels, leaves, bits);
+}
+
 /* --- Evaluation ------------------------------------------------------------------------------- */
 
 typedef struct walk_group {
     node seed[GROUP], child[GROUP];
-    uint64_t t[GROUP];   /* control bits as masks */
-    uint64_t acc[GROUP]; /* lowest bit: parity of what lies to the left so far */
+    uint64_t t[GROUP];       /* control bits as masks */
+    uint64_t acc[GROUP];     /* parity of what lies to the left so far, as a mask */
+    uint64_t control[GROUP]; /* control bits of four levels */
     uint8_t right[64][GROUP / 8];
 } walk_group;
 
@@ -150,27 +181,32 @@ static void walk_directions(walk_group *g, uint32_t c, const uint64_t *x, unsign
     }
 }
 
-static void walk_level(walk_group *g, uint32_t c, const uint64_t *x, unsigned l, unsigned shift,
+INLINE void walk_level(walk_group *g, uint32_t c, const uint64_t *x, unsigned l, unsigned shift,
                        const uint8_t *level, const uint8_t *bits, unsigned tb) {
+    if (l % 4 == 0) /* a byte of control bits lasts four levels */
+        for (uint32_t i = 0; i < c; i++)
+            g->control[i] = bits[(size_t)i * tb + l / 4];
+    for (uint32_t i = 0; i < c; i++)
+        g->seed[i] =
+            node_xor(seed_of(g->child[i]), node_and(load(level + (size_t)i * BLOCK), g->t[i]));
     for (uint32_t i = 0; i < c; i++) {
-        const uint64_t right = x[i] >> shift & 1, t = g->t[i];
-        const uint64_t t_cw = bits[(size_t)i * tb + l / 4] >> (2 * l % 8 + right) & 1;
-        const node child = g->child[i];
-        const uint64_t t_child = 0 - ((child.lo & 1) ^ (t & t_cw));
+        const uint64_t right = 0 - (x[i] >> shift & 1), t = g->t[i];
+        const uint64_t both = g->control[i] >> 2 * l % 8;
+        const uint64_t t_cw = (both & ~right) | (both >> 1 & right);
+        const uint64_t t_child = 0 - ((g->child[i].lo ^ (t & t_cw)) & 1);
         g->acc[i] ^= right & (t ^ t_child);
-        g->seed[i] = node_xor(seed_of(child), node_and(load(level + (size_t)i * BLOCK), t));
         g->t[i] = t_child;
     }
 }
 
-static inline uint8_t parity(uint64_t x) {
+INLINE uint8_t parity(uint64_t x) {
     return (uint8_t)__builtin_parityll(x);
 }
 
 /* prefix: share of [alpha <= x], else of [alpha == x]. */
-static inline void walk(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *x,
-                        const uint8_t *root, bool party1, const uint8_t *levels,
-                        const uint8_t *leaves, const uint8_t *bits, uint8_t *out, bool prefix) {
+INLINE void walk(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *x,
+                 const uint8_t *root, bool party1, const uint8_t *levels, const uint8_t *leaves,
+                 const uint8_t *bits, uint8_t *out, bool prefix) {
     assert(n >= 1 && n <= 63);
     const unsigned depth = uvcci_dpf_levels(n), tb = (2 * depth + 7) / 8;
     walk_group g;
@@ -204,10 +240,19 @@ static inline void walk(const uvcci_aes dpf[2], unsigned n, uint32_t c, const ui
     uvcci_wipe(&g, sizeof g);
 }
 
+WIDE static void prefix_wide(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *x,
+                             const uint8_t *root, bool party1, const uint8_t *levels,
+                             const uint8_t *leaves, const uint8_t *bits, uint8_t *out) {
+    walk(dpf, n, c, x, root, party1, levels, leaves, bits, out, true);
+}
+
 void uvcci_dpf_prefix(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *x,
                       const uint8_t *root, bool party1, const uint8_t *levels,
                       const uint8_t *leaves, const uint8_t *bits, uint8_t *out) {
-    walk(dpf, n, c, x, root, party1, levels, leaves, bits, out, true);
+    if (is_wide(dpf))
+        prefix_wide(dpf, n, c, x, root, party1, levels, leaves, bits, out);
+    else
+        walk(dpf, n, c, x, root, party1, levels, leaves, bits, out, true);
 }
 
 void uvcci_dpf_point(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *x,

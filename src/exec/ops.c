@@ -356,19 +356,19 @@ static bool ensure_buffer(uvcc_session *s, uint32_t tensor) {
     size_t bytes = s->program->tensors[owner].elems * 8;
     if (buf->shares.lo != NULL)
         return true;
-    buf->shares.lo = uvcci_pool_take(&s->tensors, bytes);
-    buf->shares.hi = uvcci_pool_take(&s->tensors, bytes);
+    buf->shares.lo = uvcci_arena_take(&s->tensors, bytes);
+    buf->shares.hi = uvcci_arena_take(&s->tensors, bytes);
     if (buf->shares.lo != NULL && buf->shares.hi != NULL)
         return true;
-    uvcci_pool_give(&s->tensors, buf->shares.lo, bytes);
-    uvcci_pool_give(&s->tensors, buf->shares.hi, bytes);
+    uvcci_arena_give(&s->tensors, buf->shares.lo, bytes);
+    uvcci_arena_give(&s->tensors, buf->shares.hi, bytes);
     buf->shares = (uvcc_shares){0};
     return false;
 }
 
 static bool take_words(uvcc_session *s, uvcci_run *r, uint64_t **p) {
     if (*p == NULL)
-        *p = uvcci_pool_take(&s->tensors, r->plan->elems * 8);
+        *p = uvcci_arena_take(&s->tensors, r->plan->elems * 8);
     return *p != NULL;
 }
 
@@ -383,11 +383,11 @@ static uint8_t *opened_bits(const uvcci_run *r) {
 
 static void free_scratch(uvcc_session *s, uvcci_run *r) {
     size_t words = r->plan->elems * 8;
-    uvcci_pool_give(&s->tensors, r->z, words);
-    uvcci_pool_give(&s->tensors, r->m, words);
-    uvcci_pool_give(&s->tensors, r->d, words);
-    uvcci_pool_give(&s->tensors, r->bits, bits_bytes(r));
-    uvcci_pool_give(&s->tensors, r->keys, r->key_bytes);
+    uvcci_arena_give(&s->tensors, r->z, words);
+    uvcci_arena_give(&s->tensors, r->m, words);
+    uvcci_arena_give(&s->tensors, r->d, words);
+    uvcci_arena_give(&s->tensors, r->bits, bits_bytes(r));
+    uvcci_arena_give(&s->tensors, r->keys, r->key_bytes);
     r->z = r->m = r->d = NULL;
     r->bits = r->keys = NULL;
 }
@@ -630,7 +630,7 @@ static bool build_keys(builder *b, hash_list *h) {
         return false;
     if (r->key_bytes == 0)
         return true;
-    r->keys = uvcci_pool_take(&s->tensors, r->key_bytes);
+    r->keys = uvcci_arena_take(&s->tensors, r->key_bytes);
     if (r->keys == NULL)
         return false;
     for (uint32_t i = 0; i < r->plan->blocks; i++)
@@ -700,7 +700,7 @@ static bool build_bit(builder *b) {
     if (!build_keys(b, &h))
         return false;
     build_open_finish(b, &h);
-    r->bits = uvcci_pool_take(&b->s->tensors, bits_bytes(r));
+    r->bits = uvcci_arena_take(&b->s->tensors, bits_bytes(r));
     if (r->bits == NULL)
         return false;
     uvcc_block *k = add_blocks(b, UVCC_TASK_LESS_MASK, 0, ROLE_EDGE, &n);
@@ -945,8 +945,8 @@ static void run_done(uvcc_session *s, uvcci_run *r) {
         uvcci_buffer *buf = &s->buffers[owner];
         const uvcci_tensor *t = &s->program->tensors[owner];
         if (--buf->uses_left == 0 && t->desc.lifetime == UVCC_EPOCH) {
-            uvcci_pool_give(&s->tensors, buf->shares.lo, t->elems * 8);
-            uvcci_pool_give(&s->tensors, buf->shares.hi, t->elems * 8);
+            uvcci_arena_give(&s->tensors, buf->shares.lo, t->elems * 8);
+            uvcci_arena_give(&s->tensors, buf->shares.hi, t->elems * 8);
             buf->shares = (uvcc_shares){0};
         }
     }
@@ -1211,7 +1211,7 @@ void uvcci_run_free(uvcc_session *s, uvcci_run *r) {
     for (int i = 0; i <= UVCCI_KEYS_ROUND; i++)
         release_round(s, r, i);
     free_scratch(s, r);
-    uvcci_pool_give(&s->tensors, r->deal_buf, r->deal_bytes);
+    uvcci_arena_give(&s->tensors, r->deal_buf, r->deal_bytes);
     r->deal_buf = NULL;
     uvcci_bump_reset(&r->bump);
     uvcci_bump_reset(&r->deal_bump);

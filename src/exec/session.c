@@ -154,8 +154,8 @@ int uvcc_session_new(uvcc_session **out, const uvcc_config *cfg) {
     }
     s->party = s->cfg.party;
     s->close_deadline = UVCC_NEVER;
-    uvcci_pool_init(&s->tensors, &s->alloc, UVCC_MEM_TENSOR, s->cfg.tensor_bytes);
-    uvcci_pool_init(&s->wire, &s->alloc, UVCC_MEM_WIRE, 0);
+    uvcci_arena_init(&s->tensors, &s->alloc, UVCC_MEM_TENSOR, s->cfg.tensor_bytes);
+    uvcci_arena_init(&s->wire, &s->alloc, UVCC_MEM_WIRE, 0);
     uvcci_sid_rep(s->cfg.sid_job, s->cfg.replica, s->sid_rep);
     uvcci_sid_sub(s->sid_rep, (uint8_t)s->cfg.stage, s->cfg.tp_rank, s->sid_sub);
     s->sid_tag = uvcci_sid_tag(s->sid_sub);
@@ -181,7 +181,7 @@ static void free_rx_list(uvcc_session *s, uvcci_rx *list) {
 }
 
 static void set_free(uvcc_session *s, uvcci_set *set) {
-    uvcci_pool_give(&s->wire, set->staged, set->bytes);
+    uvcci_arena_give(&s->wire, set->staged, set->bytes);
     free_array(s, set, sizeof *set);
 }
 
@@ -201,8 +201,8 @@ void uvcc_session_free(uvcc_session *s) {
         const uvcc_program *p = s->program;
         uvcci_outputs_free(s);
         for (uint32_t i = 0; s->buffers != NULL && i < p->tensor_count; i++) {
-            uvcci_pool_give(&s->tensors, s->buffers[i].shares.lo, p->tensors[i].elems * 8);
-            uvcci_pool_give(&s->tensors, s->buffers[i].shares.hi, p->tensors[i].elems * 8);
+            uvcci_arena_give(&s->tensors, s->buffers[i].shares.lo, p->tensors[i].elems * 8);
+            uvcci_arena_give(&s->tensors, s->buffers[i].shares.hi, p->tensors[i].elems * 8);
         }
         free_array(s, s->buffers, p->tensor_count * sizeof s->buffers[0]);
         for (uint32_t e = 0; s->plans != NULL && e < p->entry_count; e++)
@@ -214,8 +214,8 @@ void uvcc_session_free(uvcc_session *s) {
         if (s->peer[p].link != NULL)
             uvcc_link_free(s->peer[p].link);
     if (s->tensors.alloc != NULL) {
-        uvcci_pool_drain(&s->tensors);
-        uvcci_pool_drain(&s->wire);
+        uvcci_arena_drain(&s->tensors);
+        uvcci_arena_drain(&s->wire);
     }
     uvcci_jobs_free(&s->jobs, &s->alloc);
     uvcci_hello_wipe(&s->hello);
@@ -349,8 +349,8 @@ int uvcc_session_load_program(uvcc_session *s, const uvcc_program *p) {
         const uvcci_tensor *t = &p->tensors[i];
         if (t->desc.lifetime != UVCC_PERSIST || t->buffer != i)
             continue;
-        s->buffers[i].shares.lo = uvcci_pool_take(&s->tensors, t->elems * 8);
-        s->buffers[i].shares.hi = uvcci_pool_take(&s->tensors, t->elems * 8);
+        s->buffers[i].shares.lo = uvcci_arena_take(&s->tensors, t->elems * 8);
+        s->buffers[i].shares.hi = uvcci_arena_take(&s->tensors, t->elems * 8);
         if (s->buffers[i].shares.lo == NULL || s->buffers[i].shares.hi == NULL)
             return UVCC_ERR_NOMEM;
     }
@@ -735,7 +735,7 @@ static int set_tensor(uvcc_session *s, uint32_t tensor, const void *a, const voi
         return UVCC_ERR_NOMEM;
     memset(set, 0, sizeof *set);
     set->bytes = b != NULL ? 2 * n : n;
-    set->staged = uvcci_pool_take(&s->wire, set->bytes);
+    set->staged = uvcci_arena_take(&s->wire, set->bytes);
     if (set->staged == NULL) {
         free_array(s, set, sizeof *set);
         return UVCC_ERR_NOMEM;
@@ -813,7 +813,7 @@ int uvcc_session_input(uvcc_session *s, uint32_t step, uint32_t id, const int64_
         if (st->input[i] != NULL)
             return UVCC_ERR_STATE;
         size_t bytes = s->program->tensors[io->tensor].elems * 8;
-        st->input[i] = uvcci_pool_take(&s->wire, bytes);
+        st->input[i] = uvcci_arena_take(&s->wire, bytes);
         if (st->input[i] == NULL)
             return UVCC_ERR_NOMEM;
         memcpy(st->input[i], v, bytes);

@@ -205,7 +205,7 @@ struct uvcc_session {
     uint32_t run, step; /* first unfinished step */
     uvcci_peer peer[3];
     uvcci_jobs jobs;
-    uvcci_pool tensors, wire;
+    uvcci_arena tensors, wire;
     uvcci_step ctx[2]; /* by step parity */
     bool hello_waits[3]; /* a HELLO is in the link, not transmitted yet */
     uint16_t abort_reason;

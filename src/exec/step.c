@@ -188,7 +188,7 @@ int uvcci_step_open(uvcc_session *s, uint32_t step, uint32_t entry) {
         ok = run_tables(s, st, r);
     }
     for (uint32_t i = 0; ok && i < e->output_count; i++)
-        ok = (st->output[i] = uvcci_pool_take(
+        ok = (st->output[i] = uvcci_arena_take(
                   &s->wire, s->program->tensors[e->outputs[i].tensor].elems * 8)) != NULL;
     int rc = ok ? 0 : UVCC_ERR_NOMEM;
     if (rc == 0 && !s->cfg.audit_off)
@@ -211,10 +211,10 @@ void uvcci_step_free(uvcc_session *s, uvcci_step *st) {
         if (st->runs[i].step != NULL)
             uvcci_run_free(s, &st->runs[i]);
     for (uint32_t i = 0; st->input != NULL && i < st->entry->input_count; i++)
-        uvcci_pool_give(&s->wire, st->input[i],
+        uvcci_arena_give(&s->wire, st->input[i],
                         s->program->tensors[st->entry->inputs[i].tensor].elems * 8);
     for (uint32_t i = 0; st->output != NULL && i < st->entry->output_count; i++)
-        uvcci_pool_give(&s->wire, st->output[i],
+        uvcci_arena_give(&s->wire, st->output[i],
                         s->program->tensors[st->entry->outputs[i].tensor].elems * 8);
     if (st->transcript != NULL)
         uvcci_transcript_free(st->transcript);
@@ -334,7 +334,7 @@ void uvcci_outputs_free(uvcc_session *s) {
         return;
     const uvcci_entry *e = &s->program->entries[s->last_output_entry];
     for (uint32_t i = 0; i < e->output_count; i++)
-        uvcci_pool_give(&s->wire, s->last_output[i],
+        uvcci_arena_give(&s->wire, s->last_output[i],
                         s->program->tensors[e->outputs[i].tensor].elems * 8);
     s->alloc.free(s->alloc.user, s->last_output, (e->output_count + 1u) * sizeof(int64_t *),
                   UVCC_MEM_STATE);

@@ -7,20 +7,20 @@ static void test_pool_reuses(void **state) {
     (void)state;
     test_alloc mem = {0};
     uvcc_allocator al = test_allocator(&mem);
-    uvcci_pool p;
-    uvcci_pool_init(&p, &al, UVCC_MEM_TENSOR, 0);
-    void *a = uvcci_pool_take(&p, 1000);
+    uvcci_arena p;
+    uvcci_arena_init(&p, &al, UVCC_MEM_TENSOR, 0);
+    void *a = uvcci_arena_take(&p, 1000);
     assert_non_null(a);
     assert_int_equal((uintptr_t)a % 64, 0);
-    uvcci_pool_give(&p, a, 1000);
+    uvcci_arena_give(&p, a, 1000);
     assert_int_equal(p.used_bytes, 0);
-    assert_ptr_equal(uvcci_pool_take(&p, 1000), a); /* the same size class: the same block */
-    void *b = uvcci_pool_take(&p, 5000);
+    assert_ptr_equal(uvcci_arena_take(&p, 1000), a); /* the same size class: the same block */
+    void *b = uvcci_arena_take(&p, 5000);
     assert_true(p.peak_bytes >= 6000 && p.used_bytes == p.peak_bytes);
-    uvcci_pool_give(&p, a, 1000);
-    uvcci_pool_give(&p, b, 5000);
-    uvcci_pool_give(&p, NULL, 7);
-    uvcci_pool_drain(&p);
+    uvcci_arena_give(&p, a, 1000);
+    uvcci_arena_give(&p, b, 5000);
+    uvcci_arena_give(&p, NULL, 7);
+    uvcci_arena_drain(&p);
     assert_int_equal(p.held_bytes, 0);
     assert_int_equal(mem.live_blocks, 0);
 }
@@ -29,35 +29,35 @@ static void test_pool_limit(void **state) {
     (void)state;
     test_alloc mem = {0};
     uvcc_allocator al = test_allocator(&mem);
-    uvcci_pool p;
-    uvcci_pool_init(&p, &al, UVCC_MEM_TENSOR, 4096);
-    void *a = uvcci_pool_take(&p, 3000);
+    uvcci_arena p;
+    uvcci_arena_init(&p, &al, UVCC_MEM_TENSOR, 4096);
+    void *a = uvcci_arena_take(&p, 3000);
     assert_non_null(a);
-    assert_null(uvcci_pool_take(&p, 3000));
-    uvcci_pool_give(&p, a, 3000);
-    void *b = uvcci_pool_take(&p, 4000); /* the kept block of another size makes room */
+    assert_null(uvcci_arena_take(&p, 3000));
+    uvcci_arena_give(&p, a, 3000);
+    void *b = uvcci_arena_take(&p, 4000); /* the kept block of another size makes room */
     assert_non_null(b);
     assert_true(p.held_bytes <= 4096);
-    uvcci_pool_give(&p, b, 4000);
-    uvcci_pool_drain(&p);
+    uvcci_arena_give(&p, b, 4000);
+    uvcci_arena_drain(&p);
     assert_int_equal(mem.live_blocks, 0);
-    assert_null(uvcci_pool_take(&p, SIZE_MAX));
+    assert_null(uvcci_arena_take(&p, SIZE_MAX));
 }
 
 static void test_every_size(void **state) {
     (void)state;
     test_alloc mem = {0};
     uvcc_allocator al = test_allocator(&mem);
-    uvcci_pool p;
-    uvcci_pool_init(&p, &al, UVCC_MEM_WIRE, 0);
+    uvcci_arena p;
+    uvcci_arena_init(&p, &al, UVCC_MEM_WIRE, 0);
     for (size_t n = 0; n < 5000; n += 13) {
-        uint8_t *a = uvcci_pool_take(&p, n);
+        uint8_t *a = uvcci_arena_take(&p, n);
         assert_non_null(a);
         memset(a, 1, n); /* a class that is too small shows under the sanitizer */
         assert_true(p.used_bytes >= n && p.used_bytes <= n + n / 4 + 256);
-        uvcci_pool_give(&p, a, n);
+        uvcci_arena_give(&p, a, n);
     }
-    uvcci_pool_drain(&p);
+    uvcci_arena_drain(&p);
     assert_int_equal(mem.live_blocks, 0);
 }
 
@@ -66,14 +66,14 @@ static void test_pool_without_memory(void **state) {
     for (size_t i = 1; i < 6; i++) {
         test_alloc mem = {.fail_at = i};
         uvcc_allocator al = test_allocator(&mem);
-        uvcci_pool p;
-        uvcci_pool_init(&p, &al, UVCC_MEM_TENSOR, 0);
-        void *a = uvcci_pool_take(&p, 100);
-        uvcci_pool_give(&p, a, 100); /* the record may fail: then the block goes back at once */
-        a = uvcci_pool_take(&p, 100);
-        uvcci_pool_give(&p, a, 100);
+        uvcci_arena p;
+        uvcci_arena_init(&p, &al, UVCC_MEM_TENSOR, 0);
+        void *a = uvcci_arena_take(&p, 100);
+        uvcci_arena_give(&p, a, 100); /* the record may fail: then the block goes back at once */
+        a = uvcci_arena_take(&p, 100);
+        uvcci_arena_give(&p, a, 100);
         assert_int_equal(p.used_bytes, 0);
-        uvcci_pool_drain(&p);
+        uvcci_arena_drain(&p);
         assert_int_equal(mem.live_blocks, 0);
     }
 }
