@@ -60,7 +60,8 @@ static void write_hello1(uvcci_hello *h) {
 
 /* ---- repetition ---- */
 
-/* What may not have reached the peer yet. */
+/* What may not have reached the peer yet. One that is past the handshake may still owe us its HELLO 3,
+ * lost or overtaken by its first sealed frames: our HELLO 2, repeated, makes it answer. */
 static uint8_t unconfirmed(const uvcci_hello_peer *p) {
     static const uint8_t by_state[] = {
         [UVCCI_HELLO_WAIT1] = BIT(HELLO1),
@@ -68,7 +69,7 @@ static uint8_t unconfirmed(const uvcci_hello_peer *p) {
         [UVCCI_HELLO_WAIT3] = BIT(HELLO2) | BIT(HELLO3),
         [UVCCI_HELLO_DONE] = BIT(HELLO3),
     };
-    return p->reached ? 0 : by_state[p->state];
+    return p->reached && p->state == UVCCI_HELLO_DONE ? 0 : by_state[p->state];
 }
 
 static void set_timer(uvcci_hello_peer *p, uint64_t repeat_ns, uint64_t now) {

@@ -636,6 +636,29 @@ static void back_off(void **state) {
 }
 
 /* What repeats in each state, and what ends it. */
+/* The peer's HELLO 3 was lost, or came before its HELLO 2, and its first sealed frame is here: we go on
+ * asking, or we would wait for ever. */
+static void asks_one_that_passed(void **state) {
+    (void)state;
+    net n;
+    to_wait2(&n);
+    uvcci_hello *h = &n.h[0];
+    uint8_t out[152];
+    bool sealed;
+    assert_int_equal(uvcci_hello_input(h, 1, n.h[1].peer[0].hello2, 108, false, 0), 0);
+    uvcci_hello_peer_passed(h, 1);
+    while (uvcci_hello_poll(h, 1, out, &sealed, 0) != 0) {
+    }
+    for (uint64_t now = REPEAT; now < 100 * REPEAT; now *= 2) {
+        assert_int_not_equal(uvcci_hello_deadline(h), UVCC_NEVER);
+        assert_int_equal(uvcci_hello_poll(h, 1, out, &sealed, 2 * now), 108);
+        assert_int_equal(uvcci_hello_poll(h, 1, out, &sealed, 2 * now), 33);
+        assert_int_equal(uvcci_hello_poll(h, 1, out, &sealed, 2 * now), 0);
+    }
+    assert_int_equal(uvcci_hello_input(h, 1, n.h[1].peer[0].hello3, 33, true, 300 * REPEAT), 0);
+    assert_int_equal(uvcci_hello_poll(h, 1, out, &sealed, 10000 * REPEAT), 0);
+}
+
 static void repeats_until_passed(void **state) {
     (void)state;
     net n;
@@ -700,6 +723,7 @@ int main(void) {
         cmocka_unit_test(restart_in_the_middle),
         cmocka_unit_test(wrong_secret),
         cmocka_unit_test(back_off),
+        cmocka_unit_test(asks_one_that_passed),
         cmocka_unit_test(repeats_until_passed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
