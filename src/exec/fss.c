@@ -79,10 +79,11 @@ INLINE void gen_level(gen_group *g, uint32_t c, const uint64_t *alpha, unsigned 
                       uint8_t *level) {
     for (uint32_t i = 0; i < c; i++) {
         const uint64_t a = alpha[i] >> shift & 1, right = 0 - a, t0 = g->t0[i];
-        const node left = node_xor(g->child[0][0][i], g->child[1][0][i]);
-        const node rite = node_xor(g->child[0][1][i], g->child[1][1][i]);
-        const node cw = seed_of(node_pick(rite, left, right)); /* makes the lost children equal */
-        const uint64_t t_left = (left.lo & 1) ^ a ^ 1, t_right = (rite.lo & 1) ^ a;
+        const node left_sum = node_xor(g->child[0][0][i], g->child[1][0][i]);
+        const node right_sum = node_xor(g->child[0][1][i], g->child[1][1][i]);
+        const node cw =
+            seed_of(node_pick(right_sum, left_sum, right)); /* makes the lost children equal */
+        const uint64_t t_left = (left_sum.lo & 1) ^ a ^ 1, t_right = (right_sum.lo & 1) ^ a;
         const uint64_t t_cw = 0 - ((t_left & ~right) | (t_right & right));
         store(level + (size_t)i * BLOCK, cw);
         g->control[i] |= (t_left | t_right << 1) << two;
