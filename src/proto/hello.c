@@ -60,8 +60,8 @@ static void write_hello1(uvcci_hello *h) {
 
 /* ---- repetition ---- */
 
-/* What may not have reached the peer yet. One that is past the handshake may still owe us its HELLO 3,
- * lost or overtaken by its first sealed frames: our HELLO 2, repeated, makes it answer. */
+/* What may not have reached the peer yet. One that is past the handshake may still owe us its
+ * HELLO 3, lost or overtaken by its first sealed frames: our HELLO 2, repeated, makes it answer. */
 static uint8_t unconfirmed(const uvcci_hello_peer *p) {
     static const uint8_t by_state[] = {
         [UVCCI_HELLO_WAIT1] = BIT(HELLO1),
