@@ -108,8 +108,8 @@ int uvcc_link_new(uvcc_link **out, const uvcc_link_config *cfg) {
     uvcc_link_config c = *cfg;
     if (!resolve(&c))
         return UVCC_ERR_CONFIG;
-    uint64_t secret[2];
-    if (c.random.fill(c.random.user, secret, sizeof secret) != 0)
+    uint64_t secret;
+    if (c.random.fill(c.random.user, &secret, sizeof secret) != 0)
         return UVCC_ERR_RANDOM;
     uvcc_link *l = c.alloc.alloc(c.alloc.user, sizeof *l, UVCC_MEM_STATE);
     if (l == NULL)
@@ -117,8 +117,7 @@ int uvcc_link_new(uvcc_link **out, const uvcc_link_config *cfg) {
     memset(l, 0, sizeof *l);
     l->cfg = c;
     l->stats.memory_bytes = sizeof *l;
-    l->hash_mul = secret[0] | 1;
-    l->hash_kind = secret[1] | 1;
+    l->hash_mul = secret | 1;
     l->trim_at = UVCC_NEVER;
     uvcci_tx_init(l);
     uvcci_rx_init(l);
@@ -126,13 +125,23 @@ int uvcc_link_new(uvcc_link **out, const uvcc_link_config *cfg) {
     return 0;
 }
 
+static void step_keys_free(uvcc_link *l) {
+    uvcci_step_keys *s = l->keys != NULL ? l->keys->steps : NULL;
+    if (s == NULL)
+        return;
+    for (size_t i = 0; i < 3; i++) {
+        uvcci_aead_free(&s->tx[i].aead);
+        uvcci_aead_free(&s->rx[i].aead);
+    }
+    uvcci_wipe(s, sizeof *s);
+    uvcci_link_give(l, s, sizeof *s, UVCC_MEM_SECRET);
+    l->keys->steps = NULL;
+}
+
 static void keys_free(uvcc_link *l) {
     if (l->keys == NULL)
         return;
-    for (size_t i = 0; i < 3; i++) {
-        uvcci_aead_free(&l->keys->tx[i].aead);
-        uvcci_aead_free(&l->keys->rx[i].aead);
-    }
+    step_keys_free(l);
     uvcci_wipe(l->keys, sizeof *l->keys);
     uvcci_link_give(l, l->keys, sizeof *l->keys, UVCC_MEM_SECRET);
     l->keys = NULL;
@@ -143,6 +152,7 @@ void uvcc_link_free(uvcc_link *l) {
         return;
     uvcci_tx_free(l);
     uvcci_rx_free(l);
+    uvcci_data_trim(l);
     keys_free(l);
     uvcci_link_give(l, l->hello_out, sizeof *l->hello_out, UVCC_MEM_STATE);
     uvcci_link_give(l, l->hello_in, sizeof *l->hello_in, UVCC_MEM_STATE);
@@ -153,8 +163,8 @@ void uvcc_link_free(uvcc_link *l) {
 }
 
 uint64_t uvcc_link_memory_bound(const uvcc_link *l) {
-    return sizeof *l + sizeof(uvcci_link_keys) + 2 * sizeof(uvcci_hello_box) +
-           sizeof(uvcci_hello_queue) + uvcci_tx_bound(l) + uvcci_rx_bound(l);
+    return sizeof *l + sizeof(uvcci_link_keys) + sizeof(uvcci_step_keys) + sizeof(uvcci_spares) +
+           sizeof(uvcci_hello_box) + sizeof(uvcci_hello_queue) + uvcci_data_bound(l) + uvcci_tx_bound(l) + uvcci_rx_bound(l);
 }
 
 /* ---- run, keys, step ---- */
@@ -189,7 +199,15 @@ int uvcc_link_set_keys(uvcc_link *l, uint8_t suite, const uint8_t prk[32]) {
 }
 
 uvcci_aead *uvcci_link_key_of(uvcc_link *l, uint32_t step, bool tx) {
-    uvcci_link_key *k = tx ? &l->keys->tx[step % 3] : &l->keys->rx[step % 3];
+    uvcci_step_keys *s = l->keys->steps;
+    if (s == NULL) {
+        s = uvcci_link_alloc(l, sizeof *s, UVCC_MEM_SECRET);
+        if (s == NULL)
+            return NULL;
+        memset(s, 0, sizeof *s);
+        l->keys->steps = s;
+    }
+    uvcci_link_key *k = tx ? &s->tx[step % 3] : &s->rx[step % 3];
     if (k->valid && k->step == step)
         return &k->aead;
     uvcci_aead_free(&k->aead);
@@ -213,9 +231,9 @@ int uvcc_link_set_step(uvcc_link *l, uint32_t step) {
     if (step < l->step)
         return UVCC_ERR_USAGE;
     l->step = step;
-    for (size_t i = 0; l->keys != NULL && i < 3; i++) {
-        key_expire(&l->keys->tx[i], step);
-        key_expire(&l->keys->rx[i], step);
+    for (size_t i = 0; l->keys != NULL && l->keys->steps != NULL && i < 3; i++) {
+        key_expire(&l->keys->steps->tx[i], step);
+        key_expire(&l->keys->steps->rx[i], step);
     }
     return 0;
 }
@@ -317,6 +335,8 @@ void uvcc_link_on_timer(uvcc_link *l, uint64_t now) {
     if (quiet(l)) {
         uvcci_tx_trim(l);
         uvcci_rx_trim(l);
+        uvcci_data_trim(l);
+        step_keys_free(l);
     } else {
         l->trim_at = uvcci_later(l->now, TRIM_NS);
     }

@@ -106,8 +106,6 @@ typedef struct uvcci_scratch {
     uint8_t bytes[];
 } uvcci_scratch;
 
-#define UVCCI_RING_INLINE 4u
-
 typedef struct uvcci_tx_class {
     uvcc_link_msg *first, *last; /* waiting, orders not falling */
     uvcc_link_msg *heap;         /* waiting, came with a lower order than `last` */
@@ -120,7 +118,7 @@ typedef struct uvcci_tx_class {
 typedef struct uvcci_tx {
     uvcci_pool pool;
     uvcci_tx_class cls[2];
-    uvcci_tx_block **ring, *ring_inline[UVCCI_RING_INLINE];
+    uvcci_tx_block **ring;
     uint32_t ring_cap;
     uint32_t unacked;    /* frames */
     uint32_t undone;     /* messages sent and not wholly acknowledged */
@@ -186,28 +184,29 @@ typedef struct uvcci_rx_partial {
     uint8_t tag[UVCCI_TAG_BYTES];
 } uvcci_rx_partial;
 
-#define UVCCI_WINDOW_INLINE 4u
+/* The seqs above the cumulative one: two rings of `words` words, bits for (cum, cum + 64 * words]. */
 #define UVCCI_FRESH 8u
+typedef struct uvcci_rx_window {
+    uint64_t fresh[UVCCI_FRESH][2]; /* runs of seqs lately received out of order: a ring */
+    uint32_t fresh_at, words;
+    uint64_t bits[]; /* seen, then ackable */
+} uvcci_rx_window;
 
 typedef struct uvcci_rx {
     uvcci_pool pool;
     uvcci_rx_msg **table;
     uint32_t table_cap, table_live; /* messages of several frames in reassembly */
     uint32_t range_caps;            /* of all of them */
-    uint32_t window_words;
-    uint64_t *seen, *ackable; /* rings of bits for (cum, cum + 64 * words] */
-    uint64_t window_inline[2 * UVCCI_WINDOW_INLINE];
+    uvcci_rx_window *window;  /* NULL: nothing above cum */
     uint64_t cum, top;        /* top: greatest seen */
     uint64_t sack_cursor;
-    uint64_t fresh[UVCCI_FRESH][2]; /* runs of seqs lately received out of order: a ring */
-    uint32_t fresh_at;
-    uint32_t noted;          /* bytes that want an ACK */
+    uint32_t noted;           /* bytes that want an ACK */
     uint64_t ack_at, ack_counter;
     uint64_t released[2], admitted[2], granted[2]; /* absolute, by class */
     uint32_t ping_bytes;
     bool broken;
     uvcci_rx_msg *ready_first, *ready_last;
-    uvcci_rx_partial in;
+    uvcci_rx_partial *in; /* made at need, then kept until the link is idle */
 } uvcci_rx;
 
 /* ---- the link ---- */
@@ -221,8 +220,22 @@ typedef struct uvcci_link_key {
 typedef struct uvcci_link_keys {
     uint8_t prk[32], ctl_tx[32], ctl_rx[32];
     uint8_t suite;
-    uvcci_link_key tx[3], rx[3]; /* by step mod 3; derived at first use */
+    struct uvcci_step_keys *steps; /* NULL: none derived */
 } uvcci_link_keys;
+typedef struct uvcci_step_keys {
+    uvcci_link_key tx[3], rx[3]; /* by step mod 3; derived at first use */
+} uvcci_step_keys;
+
+/* Message buffers lately given back, for messages of the same length: a fresh megabyte costs more in
+ * page faults than in anything that the link does with it. */
+#define UVCCI_SPARES 8u
+#define UVCCI_SPARE_MIN_BYTES 2048u
+typedef struct uvcci_spares {
+    uint32_t oldest;
+    uint32_t len[UVCCI_SPARES];
+    uint8_t *data[UVCCI_SPARES];
+    uint64_t bytes;
+} uvcci_spares;
 
 #define UVCCI_HELLO_QUEUE 4u
 typedef struct uvcci_hello_box {
@@ -239,8 +252,10 @@ struct uvcc_link {
     uvcc_link_config cfg;
     uvcc_link_stats stats;
     uint64_t raw_now, skew, now;
-    uint64_t hash_mul, hash_kind; /* a secret choice of hash: peers pick the ids */
-    uint64_t trim_at;             /* idle since a while: caches go back then */
+    uint64_t hash_mul; /* a secret choice of hash: peers pick the ids */
+    uint64_t trim_at;  /* caches go back then if the link is idle */
+    uint64_t data_bytes; /* of message buffers in use */
+    uvcci_spares *spares;
     uint32_t run, step;
     bool have_run, started, stream_up, heard;
     const char *violation;
@@ -278,6 +293,11 @@ void *uvcci_pool_each(const uvcci_pool *p, uint32_t *at);
 /* Gives back what no object needs. */
 void uvcci_pool_trim(uvcc_link *l, uvcci_pool *p);
 uint64_t uvcci_pool_bound(uint64_t objects);
+/* A message's bytes: in its record if they fit, else a buffer. NULL without memory. */
+uint8_t *uvcci_data_take(uvcc_link *l, void *record, uint32_t len);
+void uvcci_data_give(uvcc_link *l, uint8_t *data, uint32_t len);
+void uvcci_data_trim(uvcc_link *l);
+uint64_t uvcci_data_bound(const uvcc_link *l);
 
 /* link_tx.c */
 typedef struct uvcci_ack {

@@ -1,10 +1,12 @@
-/* link_pool.c - records of messages: slabs of 21 objects of 192 bytes.
+/* link_pool.c - records of messages (slabs of 21 objects of 192 bytes) and their buffers.
  *
  * Invariants: a new slab is taken only when every slab is full, so slabs <= peak objects / 21 + 1;
  * `room` lists exactly the slabs with a free object; a slab that empties goes back unless it is the
  * only one with room (so a link that hovers at a slab's edge does not call the allocator each time).
- * A token names an object as long as it lives and nothing afterwards. */
+ * A token names an object as long as it lives and nothing afterwards. Buffers in use and spare ones
+ * together stay within the config's four limits. */
 #include <assert.h>
+#include <string.h>
 
 #include "link_impl.h"
 
@@ -144,4 +146,78 @@ void uvcci_pool_trim(uvcc_link *l, uvcci_pool *p) {
 uint64_t uvcci_pool_bound(uint64_t objects) {
     uint64_t slabs = objects / UVCCI_SLAB_OBJECTS + 2;
     return slabs * sizeof(uvcci_slab) + (3 * slabs + 2 * TABLE_MIN) * sizeof(uintptr_t);
+}
+
+/* ---- buffers ---- */
+
+uint64_t uvcci_data_bound(const uvcc_link *l) {
+    return l->cfg.tx_online_bytes + l->cfg.tx_keys_bytes + l->cfg.rx_online_bytes +
+           l->cfg.rx_keys_bytes;
+}
+
+static void spare_free(uvcc_link *l, uint32_t i) {
+    uvcci_spares *s = l->spares;
+    uvcci_link_give(l, s->data[i], s->len[i], UVCC_MEM_WIRE);
+    s->bytes -= s->len[i];
+    s->data[i] = NULL;
+    s->len[i] = 0;
+}
+
+static uint8_t *spare_take(uvcc_link *l, uint32_t len) {
+    uvcci_spares *s = l->spares;
+    for (uint32_t i = 0; i < UVCCI_SPARES; i++) {
+        if (s->len[i] != len)
+            continue;
+        uint8_t *data = s->data[i];
+        s->bytes -= len;
+        s->data[i] = NULL;
+        s->len[i] = 0;
+        return data;
+    }
+    for (uint32_t i = 0; s->bytes + l->data_bytes + len > uvcci_data_bound(l) && i < UVCCI_SPARES; i++)
+        spare_free(l, i);
+    return NULL;
+}
+
+uint8_t *uvcci_data_take(uvcc_link *l, void *record, uint32_t len) {
+    if (len <= UVCCI_INLINE_BYTES)
+        return (uint8_t *)record + UVCCI_INLINE_AT;
+    uint8_t *data = NULL;
+    if (l->spares != NULL)
+        data = spare_take(l, len);
+    if (data == NULL)
+        data = uvcci_link_alloc(l, len, UVCC_MEM_WIRE);
+    if (data != NULL)
+        l->data_bytes += len;
+    return data;
+}
+
+void uvcci_data_give(uvcc_link *l, uint8_t *data, uint32_t len) {
+    if (len <= UVCCI_INLINE_BYTES)
+        return;
+    l->data_bytes -= len;
+    if (l->spares == NULL && len >= UVCCI_SPARE_MIN_BYTES) {
+        l->spares = uvcci_link_alloc(l, sizeof *l->spares, UVCC_MEM_STATE);
+        if (l->spares != NULL)
+            memset(l->spares, 0, sizeof *l->spares);
+    }
+    if (l->spares == NULL || len < UVCCI_SPARE_MIN_BYTES) {
+        uvcci_link_give(l, data, len, UVCC_MEM_WIRE);
+        return;
+    }
+    uvcci_spares *s = l->spares;
+    uint32_t i = s->oldest++ % UVCCI_SPARES;
+    spare_free(l, i);
+    s->data[i] = data;
+    s->len[i] = len;
+    s->bytes += len;
+}
+
+void uvcci_data_trim(uvcc_link *l) {
+    if (l->spares == NULL)
+        return;
+    for (uint32_t i = 0; i < UVCCI_SPARES; i++)
+        spare_free(l, i);
+    uvcci_link_give(l, l->spares, sizeof *l->spares, UVCC_MEM_STATE);
+    l->spares = NULL;
 }

@@ -25,6 +25,7 @@
 #define STREAM_ACK_BYTES (256u << 10)
 #define DATAGRAM_ACK_PACKETS 8u
 #define ACK_SCAN_WORDS 128u
+#define WINDOW_MIN_WORDS 4u
 #define TABLE_MIN 16u
 #define RANGES_MIN 4u
 #define RANGE_CAPS_MAX (4u * UVCCI_WINDOW)
@@ -65,22 +66,24 @@ static void ack_note(uvcc_link *l, uint64_t bytes) {
 
 /* ---- the window of seqs ---- */
 
-static bool bit_get(const uint64_t *ring, uint32_t words, uint64_t seq) {
-    return (ring[seq / 64 & (words - 1)] >> seq % 64 & 1) != 0;
+static uint64_t *seen_word(uvcci_rx_window *w, uint64_t seq) {
+    return &w->bits[seq / 64 & (w->words - 1)];
 }
-
-static void bit_set(uint64_t *ring, uint32_t words, uint64_t seq) {
-    ring[seq / 64 & (words - 1)] |= UINT64_C(1) << seq % 64;
+static uint64_t *ackable_word(uvcci_rx_window *w, uint64_t seq) {
+    return &w->bits[w->words + (seq / 64 & (w->words - 1))];
 }
+static uint64_t bit_of(uint64_t seq) { return UINT64_C(1) << seq % 64; }
 
 static bool seen(const uvcc_link *l, uint64_t seq) {
-    uint64_t ahead = seq - l->rx.cum;
-    return ahead <= (uint64_t)l->rx.window_words * 64 && bit_get(l->rx.seen, l->rx.window_words, seq);
+    uvcci_rx_window *w = l->rx.window;
+    return w != NULL && seq - l->rx.cum <= (uint64_t)w->words * 64 &&
+           (*seen_word(w, seq) & bit_of(seq)) != 0;
 }
 
+/* Moves one ring of bits; `first` is the seq of the first one. */
 static void ring_move(uint64_t *to, uint32_t to_words, const uint64_t *from, uint32_t words,
                       uint64_t first) {
-    uint64_t group = first / 64, low = (UINT64_C(1) << first % 64) - 1;
+    uint64_t group = first / 64, low = bit_of(first) - 1;
     for (uint32_t i = 0; i < words; i++) {
         uint64_t v = from[(group + i) & (words - 1)];
         if (i == 0) { /* its low bits are those of the last seqs of the ring */
@@ -91,49 +94,50 @@ static void ring_move(uint64_t *to, uint32_t to_words, const uint64_t *from, uin
     }
 }
 
-static void window_release(uvcc_link *l) {
-    if (l->rx.seen != l->rx.window_inline)
-        uvcci_link_give(l, l->rx.seen, 2 * (size_t)l->rx.window_words * sizeof(uint64_t),
-                        UVCC_MEM_STATE);
+static size_t window_bytes(uint32_t words) {
+    return sizeof(uvcci_rx_window) + 2 * (size_t)words * sizeof(uint64_t);
 }
 
-static void window_inline(uvcc_link *l) {
-    memset(l->rx.window_inline, 0, sizeof l->rx.window_inline);
-    l->rx.seen = l->rx.window_inline;
-    l->rx.ackable = l->rx.window_inline + UVCCI_WINDOW_INLINE;
-    l->rx.window_words = UVCCI_WINDOW_INLINE;
+static void window_free(uvcc_link *l) {
+    if (l->rx.window != NULL)
+        uvcci_link_give(l, l->rx.window, window_bytes(l->rx.window->words), UVCC_MEM_STATE);
+    l->rx.window = NULL;
 }
 
 static bool window_reserve(uvcc_link *l, uint64_t seq) {
+    uvcci_rx_window *was = l->rx.window;
     uint64_t ahead = seq - l->rx.cum;
-    uint32_t words = l->rx.window_words;
+    uint32_t words = was == NULL ? WINDOW_MIN_WORDS : was->words;
     assert(ahead != 0 && ahead <= UVCCI_WINDOW);
     while (ahead > (uint64_t)words * 64)
         words *= 2;
-    if (words == l->rx.window_words)
+    if (was != NULL && words == was->words)
         return true;
-    uint64_t *ring = uvcci_link_alloc(l, 2 * (size_t)words * sizeof *ring, UVCC_MEM_STATE);
-    if (ring == NULL)
+    uvcci_rx_window *w = uvcci_link_alloc(l, window_bytes(words), UVCC_MEM_STATE);
+    if (w == NULL)
         return false;
-    memset(ring, 0, 2 * (size_t)words * sizeof *ring);
-    ring_move(ring, words, l->rx.seen, l->rx.window_words, l->rx.cum + 1);
-    ring_move(ring + words, words, l->rx.ackable, l->rx.window_words, l->rx.cum + 1);
-    window_release(l);
-    l->rx.seen = ring;
-    l->rx.ackable = ring + words;
-    l->rx.window_words = words;
+    memset(w, 0, window_bytes(words));
+    w->words = words;
+    if (was != NULL) {
+        memcpy(w->fresh, was->fresh, sizeof w->fresh);
+        w->fresh_at = was->fresh_at;
+        ring_move(w->bits, words, was->bits, was->words, l->rx.cum + 1);
+        ring_move(w->bits + words, words, was->bits + was->words, was->words, l->rx.cum + 1);
+    }
+    window_free(l);
+    l->rx.window = w;
     return true;
 }
 
 /* Remembers a seq received out of order: the latest go into every ACK. */
-static void fresh_add(uvcc_link *l, uint64_t seq) {
-    uint64_t *run = l->rx.fresh[(l->rx.fresh_at - 1) % UVCCI_FRESH];
+static void fresh_add(uvcci_rx_window *w, uint64_t seq) {
+    uint64_t *run = w->fresh[(w->fresh_at - 1) % UVCCI_FRESH];
     if (seq == run[1] + 1) {
         run[1] = seq;
     } else if (seq + 1 == run[0]) {
         run[0] = seq;
     } else {
-        run = l->rx.fresh[l->rx.fresh_at++ % UVCCI_FRESH];
+        run = w->fresh[w->fresh_at++ % UVCCI_FRESH];
         run[0] = run[1] = seq;
     }
 }
@@ -141,24 +145,23 @@ static void fresh_add(uvcc_link *l, uint64_t seq) {
 /* The frame is kept, whatever happens: acknowledge it from now on. */
 static void ackable_set(uvcc_link *l, uint64_t seq) {
     uvcci_rx *r = &l->rx;
-    uint32_t mask = r->window_words - 1;
-    bit_set(r->ackable, r->window_words, seq);
+    *ackable_word(r->window, seq) |= bit_of(seq);
     if (seq != r->cum + 1) {
-        fresh_add(l, seq);
+        fresh_add(r->window, seq);
         return;
     }
     for (;;) {
-        uint64_t next = r->cum + 1, w = next / 64 & mask;
-        uint64_t run = ~(r->ackable[w] >> next % 64);
+        uint64_t next = r->cum + 1, *ackable = ackable_word(r->window, next);
+        uint64_t gaps = ~(*ackable >> next % 64);
         uint32_t left = 64 - (uint32_t)(next % 64);
-        uint32_t n = run == 0 ? 64 : (uint32_t)__builtin_ctzll(run);
+        uint32_t n = gaps == 0 ? 64 : (uint32_t)__builtin_ctzll(gaps);
         if (n > left)
             n = left;
         if (n == 0)
             return;
-        uint64_t bits = (n == 64 ? ~UINT64_C(0) : (UINT64_C(1) << n) - 1) << next % 64;
-        r->ackable[w] &= ~bits;
-        r->seen[w] &= ~bits;
+        uint64_t run = (~UINT64_C(0) >> (64 - n)) << next % 64;
+        *ackable &= ~run;
+        *seen_word(r->window, next) &= ~run;
         r->cum += n;
         if (n < left)
             return;
@@ -196,7 +199,7 @@ static bool run_next(const uvcc_link *l, uint64_t from, uint32_t *words, uint64_
                      uint64_t *last) {
     for (uint64_t s = from; s <= l->rx.top && *words != 0; s = (s / 64 + 1) * 64) {
         --*words;
-        uint64_t w = l->rx.ackable[s / 64 & (l->rx.window_words - 1)] >> s % 64;
+        uint64_t w = *ackable_word(l->rx.window, s) >> s % 64;
         if (w == 0)
             continue;
         uint32_t skip = (uint32_t)__builtin_ctzll(w);
@@ -219,7 +222,7 @@ static void sack_fill(uvcc_link *l, sack *s) {
     if (r->top <= r->cum || s->max == 0)
         return;
     for (uint32_t i = 0; i < UVCCI_FRESH && s->cnt < s->max / 2 + 1; i++) {
-        const uint64_t *run = r->fresh[(r->fresh_at - 1 - i) % UVCCI_FRESH];
+        const uint64_t *run = r->window->fresh[(r->window->fresh_at - 1 - i) % UVCCI_FRESH];
         if (run[1] > r->cum)
             (void)sack_add(s, uvcci_max64(run[0], r->cum + 1), run[1]);
     }
@@ -263,8 +266,8 @@ size_t uvcci_rx_write_ack(uvcc_link *l, uint8_t *out, uint32_t max_ranges) {
 /* ---- messages in reassembly ---- */
 
 static uint32_t bucket_of(const uvcc_link *l, uint8_t kind, uint32_t step, uint32_t op_id) {
-    uint64_t x = ((uint64_t)step << 32 | op_id) * l->hash_mul + kind * l->hash_kind;
-    return (uint32_t)((x ^ x >> 32) * l->hash_kind >> 40) & (l->rx.table_cap - 1);
+    uint64_t x = ((uint64_t)step << 32 | op_id) * l->hash_mul + kind;
+    return (uint32_t)((x ^ x >> 32) * l->hash_mul >> 40) & (l->rx.table_cap - 1);
 }
 
 static uvcci_rx_msg *table_find(const uvcc_link *l, const uvcc_frame_header *h) {
@@ -410,8 +413,7 @@ static void message_free(uvcc_link *l, uvcci_rx_msg *m) {
     if (m->tabled)
         table_remove(l, m);
     ranges_free(l, m);
-    if (m->len > UVCCI_INLINE_BYTES)
-        uvcci_link_give(l, m->data, m->len, UVCC_MEM_WIRE);
+    uvcci_data_give(l, m->data, m->len);
     uvcci_pool_give(l, &l->rx.pool, m);
 }
 
@@ -502,13 +504,10 @@ static uvcci_rx_msg *message_new(uvcc_link *l, const uvcc_frame_header *h) {
     uvcci_rx_msg *m = uvcci_pool_take(l, &l->rx.pool);
     if (m == NULL)
         return NULL;
-    m->data = (uint8_t *)m + UVCCI_INLINE_AT;
-    if (h->msg_len > UVCCI_INLINE_BYTES) {
-        m->data = uvcci_link_alloc(l, h->msg_len, UVCC_MEM_WIRE);
-        if (m->data == NULL) {
-            uvcci_pool_give(l, &l->rx.pool, m);
-            return NULL;
-        }
+    m->data = uvcci_data_take(l, m, h->msg_len);
+    if (m->data == NULL) {
+        uvcci_pool_give(l, &l->rx.pool, m);
+        return NULL;
     }
     m->next = NULL;
     m->step = h->step;
@@ -579,7 +578,7 @@ static void commit(uvcc_link *l, const uvcc_frame_header *h, const place *p) {
     m->got += piece;
     m->msg_ids[h->chunk_idx] = h->msg_id;
     m->ids_known |= (uint16_t)(1u << h->chunk_idx);
-    bit_set(l->rx.seen, l->rx.window_words, h->seq);
+    *seen_word(l->rx.window, h->seq) |= bit_of(h->seq);
     l->rx.top = uvcci_max64(l->rx.top, h->seq);
     if (is_sealed(h))
         l->heard = true;
@@ -816,11 +815,11 @@ static int feed_packet(uvcc_link *l, const uint8_t *data, size_t len) {
 /* ---- streams ---- */
 
 static place partial_place(const uvcc_link *l) {
-    return (place){.msg = l->rx.in.msg, .created = l->rx.in.created};
+    return (place){.msg = l->rx.in->msg, .created = l->rx.in->created};
 }
 
 static void partial_gather_free(uvcc_link *l) {
-    uvcci_rx_partial *in = &l->rx.in;
+    uvcci_rx_partial *in = l->rx.in;
     if (in->mode == MODE_GATHER)
         uvcci_link_give(l, in->to, in->h.payload_len, UVCC_MEM_STATE);
     in->mode = MODE_SKIP;
@@ -829,7 +828,9 @@ static void partial_gather_free(uvcc_link *l) {
 
 /* Forgets the frame that is not whole. */
 static void partial_drop(uvcc_link *l) {
-    uvcci_rx_partial *in = &l->rx.in;
+    uvcci_rx_partial *in = l->rx.in;
+    if (in == NULL)
+        return;
     if (in->header_got == UVCC_FRAME_HEADER_BYTES && in->mode == MODE_PLACE) {
         place p = partial_place(l);
         place_undo(l, &p);
@@ -848,7 +849,7 @@ static int stream_break(uvcc_link *l, int err) {
 
 /* The header is here: decides where the payload goes. */
 static int partial_begin(uvcc_link *l) {
-    uvcci_rx_partial *in = &l->rx.in;
+    uvcci_rx_partial *in = l->rx.in;
     in->got = 0;
     in->crc = uvcci_crc32(0, in->header, 60);
     in->mode = MODE_SKIP;
@@ -885,7 +886,7 @@ static int partial_begin(uvcc_link *l) {
 
 /* Takes n more bytes of the payload. */
 static void partial_add(uvcc_link *l, const uint8_t *data, size_t n) {
-    uvcci_rx_partial *in = &l->rx.in;
+    uvcci_rx_partial *in = l->rx.in;
     size_t body = in->mode == MODE_PLACE ? piece_of(&in->h) : in->h.payload_len;
     while (n != 0) {
         size_t tile = n < TILE_BYTES ? n : TILE_BYTES;
@@ -904,7 +905,7 @@ static void partial_add(uvcc_link *l, const uint8_t *data, size_t n) {
 
 /* The payload is here too. */
 static int partial_end(uvcc_link *l) {
-    uvcci_rx_partial *in = &l->rx.in;
+    uvcci_rx_partial *in = l->rx.in;
     if (in->crc != in->h.crc32)
         return UVCC_ERR_FRAME;
     if (in->mode == MODE_SKIP && in->h.payload_len != 0 && judge_session(l, &in->h) == TAKE) {
@@ -952,11 +953,11 @@ static ptrdiff_t feed_whole(uvcc_link *l, const uint8_t *data, size_t len) {
 }
 
 static int feed_stream(uvcc_link *l, const uint8_t *data, size_t len) {
-    uvcci_rx_partial *in = &l->rx.in;
     if (l->rx.broken)
         return UVCC_ERR_STREAM_BROKEN;
     while (len != 0) {
-        if (in->header_got == 0) {
+        uvcci_rx_partial *in = l->rx.in;
+        if (in == NULL || in->header_got == 0) {
             ptrdiff_t n = feed_whole(l, data, len);
             if (n < 0)
                 return stream_break(l, (int)n);
@@ -965,6 +966,14 @@ static int feed_stream(uvcc_link *l, const uint8_t *data, size_t len) {
                 len -= (size_t)n;
                 continue;
             }
+        }
+        if (in == NULL) {
+            in = uvcci_link_alloc(l, sizeof *in, UVCC_MEM_STATE);
+            if (in == NULL)
+                return stream_break(l, UVCC_ERR_NOMEM);
+            in->header_got = 0;
+            in->mode = MODE_SKIP;
+            l->rx.in = in;
         }
         if (in->header_got < UVCC_FRAME_HEADER_BYTES) {
             size_t n = UVCC_FRAME_HEADER_BYTES - in->header_got;
@@ -1054,7 +1063,6 @@ int uvcc_link_release(uvcc_link *l, uint64_t token, uint64_t now) {
 /* ---- life ---- */
 
 void uvcci_rx_init(uvcc_link *l) {
-    window_inline(l);
     l->rx.ack_at = UVCC_NEVER;
 }
 
@@ -1064,12 +1072,14 @@ void uvcci_rx_stream_reset(uvcc_link *l) {
 }
 
 bool uvcci_rx_quiet(const uvcc_link *l) {
-    return l->rx.pool.live == 0 && l->rx.top == l->rx.cum;
+    return l->rx.pool.live == 0 && l->rx.top <= l->rx.cum &&
+           (l->rx.in == NULL || l->rx.in->header_got == 0);
 }
 
 void uvcci_rx_trim(uvcc_link *l) {
-    window_release(l);
-    window_inline(l);
+    window_free(l);
+    uvcci_link_give(l, l->rx.in, sizeof *l->rx.in, UVCC_MEM_STATE);
+    l->rx.in = NULL;
     uvcci_link_give(l, l->rx.table, l->rx.table_cap * sizeof *l->rx.table, UVCC_MEM_STATE);
     l->rx.table = NULL;
     l->rx.table_cap = 0;
@@ -1090,7 +1100,8 @@ uint64_t uvcci_rx_bound(const uvcc_link *l) {
     uint64_t messages = l->cfg.rx_messages_max + (uint64_t)TABLE_MIN;
     uint64_t ranges = RANGE_CAPS_MAX + RANGE_CAPS_MAX / 2; /* one array is there twice as it grows */
     uint64_t frame = UVCC_CHUNK_BYTES + UVCC_FRAME_SEAL_BYTES;
-    return limit + uvcci_pool_bound(limit / UVCCI_MSG_OVERHEAD_BYTES) + window + window / 2 +
+    return uvcci_pool_bound(limit / UVCCI_MSG_OVERHEAD_BYTES) + window + window / 2 +
+           2 * sizeof(uvcci_rx_window) + sizeof(uvcci_rx_partial) +
            3 * messages * sizeof(uvcci_rx_msg *) + ranges * sizeof(uvcci_range) +
            2 * frame + UVCCI_PACKET_MAX_BYTES;
 }
@@ -1108,8 +1119,8 @@ void uvcci_rx_digest(const uvcc_link *l, uvcci_sha256 *h) {
         digest64(h, r->granted[i]);
     }
     for (uint64_t seq = r->cum + 1; seq <= r->top; seq++)
-        digest64(h, (uint64_t)bit_get(r->seen, r->window_words, seq) << 1 |
-                        bit_get(r->ackable, r->window_words, seq));
+        digest64(h, (uint64_t)seen(l, seq) << 1 |
+                        ((*ackable_word(r->window, seq) & bit_of(seq)) != 0));
     /* Records stand in no meaningful order: a sum of hashes has none. */
     uint64_t sum = 0;
     uint32_t at = 0;

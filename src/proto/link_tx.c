@@ -35,6 +35,7 @@ enum { MSG_NEW = 0, MSG_SENT = 1 };
 #define REORDER_EIGHTHS_MIN 1u
 #define REORDER_EIGHTHS_MAX 8u
 #define TIMEOUT_FRAMES 2u
+#define RING_MIN 16u
 
 /* ---- frames by seq ---- */
 
@@ -89,7 +90,7 @@ static void frame_lose(uvcc_link *l, uint64_t seq, uvcci_tx_frame *f) {
 }
 
 static bool ring_grow(uvcc_link *l) {
-    uint32_t cap = 2 * l->tx.ring_cap;
+    uint32_t cap = l->tx.ring_cap == 0 ? RING_MIN : 2 * l->tx.ring_cap;
     uvcci_tx_block **ring = uvcci_link_alloc(l, cap * sizeof(*ring), UVCC_MEM_STATE);
     if (ring == NULL)
         return false;
@@ -97,8 +98,7 @@ static bool ring_grow(uvcc_link *l) {
     uint64_t first = l->tx.cum / UVCCI_BLOCK_FRAMES;
     for (uint32_t i = 0; i < l->tx.ring_cap; i++)
         ring[(first + i) & (cap - 1)] = l->tx.ring[(first + i) & (l->tx.ring_cap - 1)];
-    if (l->tx.ring != l->tx.ring_inline)
-        uvcci_link_give(l, l->tx.ring, l->tx.ring_cap * sizeof(*ring), UVCC_MEM_STATE);
+    uvcci_link_give(l, l->tx.ring, l->tx.ring_cap * sizeof(*ring), UVCC_MEM_STATE);
     l->tx.ring = ring;
     l->tx.ring_cap = cap;
     return true;
@@ -147,13 +147,10 @@ int uvcc_link_msg_new(uvcc_link *l, uint8_t kind, uint32_t len, uvcc_link_msg **
     uvcc_link_msg *m = uvcci_pool_take(l, &l->tx.pool);
     if (m == NULL)
         return UVCC_ERR_NOMEM;
-    m->data = (uint8_t *)m + UVCCI_INLINE_AT;
-    if (len > UVCCI_INLINE_BYTES) {
-        m->data = uvcci_link_alloc(l, len, UVCC_MEM_WIRE);
-        if (m->data == NULL) {
-            uvcci_pool_give(l, &l->tx.pool, m);
-            return UVCC_ERR_NOMEM;
-        }
+    m->data = uvcci_data_take(l, m, len);
+    if (m->data == NULL) {
+        uvcci_pool_give(l, &l->tx.pool, m);
+        return UVCC_ERR_NOMEM;
     }
     m->len = len;
     m->kind = kind;
@@ -168,8 +165,7 @@ uint8_t *uvcc_link_msg_data(uvcc_link_msg *m) { return m->data; }
 
 static void msg_free(uvcc_link *l, uvcc_link_msg *m) {
     l->tx.cls[m->cls].held -= uvcci_msg_cost(m->len);
-    if (m->len > UVCCI_INLINE_BYTES)
-        uvcci_link_give(l, m->data, m->len, UVCC_MEM_WIRE);
+    uvcci_data_give(l, m->data, m->len);
     uvcci_pool_give(l, &l->tx.pool, m);
 }
 
@@ -1030,8 +1026,6 @@ uint64_t uvcci_tx_deadline(const uvcc_link *l) {
 
 void uvcci_tx_init(uvcc_link *l) {
     uvcci_tx *t = &l->tx;
-    t->ring = t->ring_inline;
-    t->ring_cap = UVCCI_RING_INLINE;
     t->rto_at = t->loss_at = t->resume_at = t->ping_at = t->alive_at = UVCC_NEVER;
     t->retry_at = t->probe_at = UVCC_NEVER;
     t->reorder_eighths = REORDER_EIGHTHS_MIN;
@@ -1043,11 +1037,9 @@ void uvcci_tx_init(uvcc_link *l) {
 static void ring_free(uvcc_link *l) {
     for (uint32_t i = 0; i < l->tx.ring_cap; i++)
         uvcci_link_give(l, l->tx.ring[i], sizeof **l->tx.ring, UVCC_MEM_STATE);
-    if (l->tx.ring != l->tx.ring_inline)
-        uvcci_link_give(l, l->tx.ring, l->tx.ring_cap * sizeof *l->tx.ring, UVCC_MEM_STATE);
-    memset(l->tx.ring_inline, 0, sizeof l->tx.ring_inline);
-    l->tx.ring = l->tx.ring_inline;
-    l->tx.ring_cap = UVCCI_RING_INLINE;
+    uvcci_link_give(l, l->tx.ring, l->tx.ring_cap * sizeof *l->tx.ring, UVCC_MEM_STATE);
+    l->tx.ring = NULL;
+    l->tx.ring_cap = 0;
 }
 
 void uvcci_tx_trim(uvcc_link *l) {
@@ -1074,7 +1066,7 @@ void uvcci_tx_free(uvcc_link *l) {
 uint64_t uvcci_tx_bound(const uvcc_link *l) {
     uint64_t limit = l->cfg.tx_online_bytes + l->cfg.tx_keys_bytes;
     uint64_t blocks = UVCCI_WINDOW / UVCCI_BLOCK_FRAMES + 2;
-    return limit + uvcci_pool_bound(limit / UVCCI_MSG_OVERHEAD_BYTES) +
+    return uvcci_pool_bound(limit / UVCCI_MSG_OVERHEAD_BYTES) +
            blocks * (sizeof(uvcci_tx_block) + 3 * sizeof(uvcci_tx_block *)) +
            2 * sizeof(uvcci_scratch) + SCRATCH_BYTES + 2 * UVCCI_PACKET_MAX_BYTES;
 }
