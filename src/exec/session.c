@@ -693,10 +693,8 @@ uint64_t uvcc_session_next_deadline(const uvcc_session *s) {
     if (s == NULL || s->state < UVCCI_SESSION_HELLO)
         return UVCC_NEVER;
     uint64_t at = s->close_deadline;
-    if (s->state == UVCCI_SESSION_HELLO) {
-        uint64_t hello = uvcci_hello_deadline(&s->hello);
-        at = hello < at ? hello : at;
-    }
+    uint64_t hello = uvcci_hello_deadline(&s->hello); /* a peer may still want our last word */
+    at = hello < at ? hello : at;
     for (uint8_t p = 0; p < 3; p++) {
         if (!peer_ok(s, p))
             continue;
