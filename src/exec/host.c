@@ -63,7 +63,7 @@ uint64_t uvcc_host_now_ns(void) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Each call starts at a fresh word, so what a call gives depends on the sizes of those before it. */
+/* Each call starts at a fresh word: what it gives depends on the sizes of the calls before it. */
 static int seeded_fill(void *user, void *out, size_t bytes) {
     uvcc_seeded_random *s = user;
     uint8_t *p = out;
