@@ -62,23 +62,24 @@ typedef enum uvcc_task_kind {
      * in[0] == out[0] allowed. */
     UVCC_TASK_OPEN_FINISH,
     /** B. Truncated share before any bit correction (GapSR). in[0] = zh = z + 2^62 + r, m = zh >> 63.
-     * vec.compact: key[0], key[1] = packed f-bit words corr_0, corr_1 (TAIL only; HEAD takes
-     * PRG(HO, trunc, 1 + m) mod 2^f): HEAD: out[0] = (zh >> f) - (PRG(HO, trunc, 0) mod 2^(64-f)) +
+     * vec.gate (SR or ARS) and vec.compact say where TAIL's key stream has its words. Compact: packed
+     * f-bit words corr_0, corr_1 (HEAD takes PRG(HO, trunc, 1 + m) mod 2^f): HEAD: out[0] = (zh >> f) - (PRG(HO, trunc, 0) mod 2^(64-f)) +
      * (corr_m << (64-f)) - 2^(62-f); TAIL: out[0] = -(PRG(TO, trunc, 0) mod 2^(64-f)) +
-     * (corr_m << (64-f)). Not compact: key[0], key[1] = 64-bit words (TAIL), HEAD PRG(HO, trunc, 1 + m):
+     * (corr_m << (64-f)). Not compact: 64-bit words w_0, w_1 (TAIL), HEAD PRG(HO, trunc, 1 + m):
      * HEAD: out[0] = (zh >> f) + word - 2^(62-f); TAIL: out[0] = word. */
     UVCC_TASK_TRUNC,
-    /** B. Comparison bit, masked. in[0] = xh; x = xh mod 2^n; key[2] = DPF correction words;
-     * share of [x < alpha] = 1 ^ [alpha <= x] (HEAD carries the 1) by uvcci_dpf_prefix; XOR
-     * PRG(HO | TO, mask, 2) bits (bit i of word i/64); packed bits -> out_bits and wire_out[0]. */
+    /** B. Comparison bit, masked. in[0] = xh; x = xh mod 2^n, n = vec.bits for gate RELU and vec.shift
+     * for TRUNC_ARS; the key stream has the DPF's correction words. Share of [x < alpha] =
+     * 1 ^ [alpha <= x] (HEAD carries the 1) by uvcci_dpf_prefix; XOR PRG(HO | TO, mask, 2) bits (bit i
+     * of word i/64); packed bits -> out_bits and wire_out[0]. */
     UVCC_TASK_LESS_MASK,
     /** B. Subtracts the opened comparison bit (GapARS). v = in_bits ^ wire_in[0]; rho share q =
-     * PRG(HO, select, 0) (HEAD) or key[3] words (TAIL); in[0] = y share: out[0] = y - (v + (1-2v) q) for
-     * HEAD, y - (1-2v) q for TAIL. */
+     * PRG(HO, select, 0) (HEAD) or the key's rho words (TAIL); in[0] = y share: out[0] =
+     * y - (v + (1-2v) q) for HEAD, y - (1-2v) q for TAIL. */
     UVCC_TASK_TRUNC_EXACT,
     /** B. ReLU after its bit. in[0] = xh = x + r (64-bit pads), v = in_bits ^ wire_in[0],
      * w = 1 ^ bit n of xh ^ v (the comparison was on n bits, the value has n + 1); k, kr =
-     * PRG(HO, select, 0), PRG(HO, select, 1) (HEAD) or key[3], key[4] words (TAIL).
+     * PRG(HO, select, 0), PRG(HO, select, 1) (HEAD) or the key's k, kr words (TAIL).
      * out[1] = d share: HEAD w + (1-2w) k, TAIL (1-2w) k. out[0] = d*x share: HEAD w xh -
      * w PRG(HO, mask, 0) + (1-2w)(k xh - kr); TAIL -w PRG(TO, mask, 0) + (1-2w)(k xh - kr). */
     UVCC_TASK_RELU,
@@ -194,7 +195,8 @@ typedef enum uvcc_map_op {
     UVCC_MAP_PUBLIC,
 } uvcc_map_op;
 
-/** An RSS tensor's two components, contiguous row-major. */
+/** An RSS tensor's two components, contiguous row-major. In a map, `hi` may be NULL in x, y and out
+ * together: then only `lo` is worked on (3-additive values). */
 typedef struct uvcc_shares {
     uint64_t *lo, *hi;
 } uvcc_shares;
@@ -279,7 +281,7 @@ typedef enum uvcc_cpu_mode {
 
 typedef struct uvcc_cpu_config {
     size_t size;
-    uvcc_allocator alloc;
+    uvcc_allocator alloc; /**< called from the owner's thread only, in all modes */
     uvcc_cpu_mode mode;
     uint32_t threads;    /**< THREADS: workers; 0: 2 */
     uint32_t queue_jobs; /**< jobs out at a time, 0: 1024; submit says UVCC_ERR_AGAIN beyond */

@@ -6,7 +6,7 @@
 #include "proto/aes.h"
 #include <uvcc/compute.h>
 
-/* A worker's scratch memory and choice of kernels; grows on demand from the allocator. */
+/* A worker's scratch memory and choice of kernels; packing memory grows on demand. */
 typedef struct uvcci_cpu_worker {
     uvcc_allocator alloc;
     uvcci_gemm_backend gemm;

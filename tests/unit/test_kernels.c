@@ -89,7 +89,10 @@ static void fill_block(const sim *s, uvcc_task_kind kind, const bufs *b, uint32_
                        uvcc_block *k) {
     const size_t at = (size_t)i * UVCC_BLOCK_ELEMS;
     const size_t left = s->n - at;
-    const size_t in_at = kind == UVCC_TASK_TRUNC_EXACT || kind == UVCC_TASK_RELU ? at / 8 : at * 8;
+    const size_t in_at =
+        kind == UVCC_TASK_TRUNC_EXACT || kind == UVCC_TASK_RELU || kind == UVCC_TASK_OPEN_BITS
+            ? at / 8
+            : at * 8;
     const size_t out_at = kind == UVCC_TASK_LESS_MASK ? at / 8 : at * 8;
     *k = (uvcc_block){.block = FIRST_BLOCK + i,
                       .count = (uint32_t)(left < UVCC_BLOCK_ELEMS ? left : UVCC_BLOCK_ELEMS)};
@@ -277,6 +280,14 @@ static less compare(sim *s, uint64_t *xh[2], const streams *k) {
             assert_int_equal(l.sent[r][s->n / 8] >> s->n % 8, 0);
     }
     vec(s, O, UVCC_TASK_LESS_MASK, (bufs){.keys = NULL});
+
+    uint8_t *v[2] = {bits(s), bits(s)};
+    for (unsigned r = 0; r < 2; r++)
+        vec(s, r, UVCC_TASK_OPEN_BITS,
+            (bufs){.in_bits = l.kept[r], .out_bits = v[r], .wire_in = {l.sent[1 - r]}});
+    assert_memory_equal(v[0], v[1], (s->n + 7) / 8);
+    for (uint32_t i = 0; i < (s->n + 7) / 8; i++)
+        assert_int_equal(v[0][i], l.kept[0][i] ^ l.kept[1][i]);
     return l;
 }
 
