@@ -255,7 +255,7 @@ int uvcci_xaead_open(const uint8_t key[32], const uint8_t nonce[24], const void 
     return r == 0 ? 0 : UVCC_ERR_AUTH;
 }
 
-/* --- Signatures and small things -------------------------------------------------------------- */
+/* --- Signatures, key exchange, small things --------------------------------------------------- */
 
 void uvcci_sign_keypair(const uint8_t seed[32], uint8_t pk[32], uint8_t sk[64]) {
     crypto_sign_seed_keypair(pk, sk, seed);
@@ -267,6 +267,19 @@ void uvcci_sign(const uint8_t sk[64], const void *msg, size_t len, uint8_t sig[6
 
 int uvcci_sign_verify(const uint8_t pk[32], const void *msg, size_t len, const uint8_t sig[64]) {
     return crypto_sign_verify_detached(sig, msg, len, pk) == 0 ? 0 : UVCC_ERR_AUTH;
+}
+
+int uvcci_x25519_public(const uint8_t sk[32], uint8_t pk[32]) {
+    return sodium_ready() && crypto_scalarmult_base(pk, sk) == 0 ? 0 : UVCC_ERR_CRYPTO;
+}
+
+int uvcci_x25519_shared(const uint8_t sk[32], const uint8_t peer_pk[32], uint8_t out[32]) {
+    int err = UVCC_ERR_CRYPTO;
+    if (sodium_ready()) /* libsodium's -1: the result is all zero */
+        err = crypto_scalarmult(out, sk, peer_pk) == 0 ? 0 : UVCC_ERR_AUTH;
+    if (err != 0)
+        uvcci_wipe(out, 32);
+    return err;
 }
 
 bool uvcci_ct_equal(const void *a, const void *b, size_t len) {

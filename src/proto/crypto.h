@@ -58,10 +58,15 @@ int uvcci_xaead_seal(const uint8_t key[32], const uint8_t nonce[24], const void 
 int uvcci_xaead_open(const uint8_t key[32], const uint8_t nonce[24], const void *ad, size_t ad_len,
                      const void *in, size_t len, void *out);
 
-/* Ed25519. */
+/* Ed25519. sk: the seed, then pk. */
 void uvcci_sign_keypair(const uint8_t seed[32], uint8_t pk[32], uint8_t sk[64]);
 void uvcci_sign(const uint8_t sk[64], const void *msg, size_t len, uint8_t sig[64]);
 int uvcci_sign_verify(const uint8_t pk[32], const void *msg, size_t len, const uint8_t sig[64]);
+
+/* X25519. sk: 32 random bytes. shared: UVCC_ERR_AUTH if the result is all zero (a peer's point of small
+ * order); a failed call leaves zeros in out. */
+int uvcci_x25519_public(const uint8_t sk[32], uint8_t pk[32]);
+int uvcci_x25519_shared(const uint8_t sk[32], const uint8_t peer_pk[32], uint8_t out[32]);
 
 bool uvcci_ct_equal(const void *a, const void *b, size_t len);
 void uvcci_wipe(void *p, size_t len);

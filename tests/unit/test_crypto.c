@@ -443,6 +443,72 @@ static void ed25519_vectors(void **state) {
     }
 }
 
+/* RFC 7748, 5.2 and 6.1. */
+static void x25519_vectors(void **state) {
+    (void)state;
+    static const struct {
+        const char *sk, *pk, *out;
+    } v[] = {
+        {"a546e36bf0527c9d3b16154b82465edd62144c0ac1fc5a18506a2244ba449ac4",
+         "e6db6867583030db3594c1a424b15f7c726624ec26b3353b10a903a6d0ab1c4c",
+         "c3da55379de9c6908e94ea4df28d084f32eccf03491c71f754b4075577a28552"},
+        {"4b66e9d4d1b4673c5ad22691957d6af5c11b6421e0ea01d42ca4169e7918ba0d",
+         "e5210f12786811d3f4b7959d0538ae2c31dbe7106fc03c3efc4cd549c715a493",
+         "95cbde9476e8907d7aade45cb4b873f88b595a68799fa152e6f8f7647aac7957"},
+    };
+    uint8_t sk[2][32], pk[2][32], out[32];
+    for (size_t i = 0; i < COUNT(v); i++) {
+        test_hex_n(v[i].sk, sk[0], 32);
+        test_hex_n(v[i].pk, pk[0], 32);
+        assert_int_equal(uvcci_x25519_shared(sk[0], pk[0], out), 0);
+        check(out, v[i].out);
+    }
+    test_hex_n("5dab087e624a8a4b79e17f8b83800ee66f3bb1292618b6fd1c2f8b27ff88e0eb", sk[1], 32);
+    assert_int_equal(uvcci_x25519_public(sk[1], pk[1]), 0);
+    check(pk[1], "de9edb7d7b7dc1b4d35b61c2ece435373f8343c85b78674dadfc7e146f882b4f");
+    assert_int_equal(uvcci_x25519_public(sk[0], pk[0]), 0);
+    uint8_t other[32];
+    assert_int_equal(uvcci_x25519_shared(sk[0], pk[1], out), 0);
+    assert_int_equal(uvcci_x25519_shared(sk[1], pk[0], other), 0);
+    assert_memory_equal(out, other, 32);
+
+    uint8_t k[32] = {9}, u[32] = {9};
+    for (unsigned i = 1; i <= 1000; i++) {
+        assert_int_equal(uvcci_x25519_shared(k, u, out), 0);
+        memcpy(u, k, 32);
+        memcpy(k, out, 32);
+        if (i == 1)
+            check(k, "422c8e7a6227d7bca1350b3e2bb7279f7897b87bb6854b783c60e80311ae3079");
+    }
+    check(k, "684cf59ba83309552800ef566f2f4d3c1c3887c49360e3875f2eb94d99532c51");
+}
+
+/* Points whose every multiple that X25519 computes is zero, as bytes and with the ignored top bit. */
+static void x25519_small_order(void **state) {
+    (void)state;
+    static const char *const points[] = {
+        "0000000000000000000000000000000000000000000000000000000000000000",
+        "0100000000000000000000000000000000000000000000000000000000000000",
+        "e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800",
+        "5f9c95bca3508c24b1d0b1559c83ef5b04445cc4581c8e86d8224eddd09f1157",
+        "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+        "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+        "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    };
+    static const uint8_t zero[32];
+    uint64_t seed = 5;
+    for (size_t i = 0; i < COUNT(points); i++)
+        for (unsigned turn = 0; turn < 8; turn++) {
+            uint8_t sk[32], pk[32], out[32];
+            test_rand_bytes(&seed, sk, 32);
+            test_hex_n(points[i], pk, 32);
+            pk[31] |= turn % 2 != 0 ? 0x80 : 0;
+            memset(out, 0xAA, 32);
+            assert_int_equal(uvcci_x25519_shared(sk, pk, out), UVCC_ERR_AUTH);
+            assert_memory_equal(out, zero, 32);
+        }
+}
+
 static void equality_and_wiping(void **state) {
     (void)state;
     uint8_t a[33] = {1, 2, 3}, b[33] = {1, 2, 3};
@@ -476,6 +542,8 @@ int main(void) {
         cmocka_unit_test(sealing_misuse),
         cmocka_unit_test(xchacha_vector),
         cmocka_unit_test(ed25519_vectors),
+        cmocka_unit_test(x25519_vectors),
+        cmocka_unit_test(x25519_small_order),
         cmocka_unit_test(equality_and_wiping),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
