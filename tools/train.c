@@ -23,6 +23,7 @@
 
 #define RANGE_BITS       8u /* integer bits of activations: of held-out rows too */
 #define PREDICT_ROWS_MAX 512u
+#define PREDICT_SIZE_MAX (1u << 20) /* rows times units of the widest layer */
 #define MESSAGE_BYTES    512u
 #define FEATURES_OWNER   0u
 #define LABELS_OWNER     1u
@@ -57,12 +58,13 @@ typedef struct run {
     uint32_t prepared;                                           /* steps of the plaintext run */
     batch batch[2];                                              /* of step m at m mod 2 */
     uint32_t *order, order_epoch;                                /* rows of one epoch */
-    double loss_sum; /* of the plaintext run, over this epoch */
-    uint32_t loss_count;
+    double loss[4];                  /* of the plaintext run's step m at m mod 4 */
+    double epoch_loss;               /* sum over the steps of this epoch that party 0 finished */
     uint32_t right, reference_right; /* predictions */
     bool revealed;
     train_result result;
     progress shown;
+    char log[256]; /* the sessions' last error */
 } run;
 
 static volatile sig_atomic_t interrupted;
@@ -114,8 +116,6 @@ static void fill_train_batch(run *r, uint32_t step, batch *b) {
     if (step == 0 || epoch != r->order_epoch) {
         uvcc_mlp_order(r->o->seed, epoch, d->train.rows, r->order);
         r->order_epoch = epoch;
-        r->loss_sum = 0;
-        r->loss_count = 0;
     }
     const uint32_t *row = r->order + (size_t)(step % r->steps_per_epoch) * rows;
     memset(b->y, 0, (size_t)rows * d->classes * sizeof *b->y);
@@ -150,7 +150,7 @@ static uint32_t count_right(const run *r, uint32_t step, const int64_t *outputs)
 }
 
 /* Half the squared error of the batch per row, from the plaintext run's last G. */
-static void note_loss(run *r) {
+static void note_loss(run *r, uint32_t step) {
     char name[16];
     (void)snprintf(name, sizeof name, "G%u", r->mlp.hidden_count);
     int t = uvcc_program_find(r->program, name);
@@ -158,8 +158,7 @@ static void note_loss(run *r) {
     double sum = 0, one = (double)((int64_t)1 << r->o->frac_bits);
     for (size_t i = 0; g != NULL && i < (size_t)r->mlp.batch * r->d->classes; i++)
         sum += (double)g[i] / one * ((double)g[i] / one);
-    r->loss_sum += sum / 2 / r->mlp.batch;
-    r->loss_count++;
+    r->loss[step % 4] = sum / 2 / r->mlp.batch;
 }
 
 static int set_inputs(run *r, uint32_t entry, const batch *b) {
@@ -192,7 +191,7 @@ static int prepare(run *r, uint32_t step) {
     if (rc != 0)
         return failed(r, "the plaintext run", rc);
     if (entry == r->train_entry) {
-        note_loss(r);
+        note_loss(r, step);
     } else if (entry == r->predict_entry) {
         const uvcc_io_desc *out = uvcc_program_output_at(r->program, entry, 0);
         r->reference_right += count_right(r, step, uvcc_reference_get(r->reference, out->tensor));
@@ -230,6 +229,8 @@ static int take_weights(run *r, uint32_t step) {
 /* All parties open the same values; the host of party 0 reads them. */
 static int take_outputs(run *r, uint32_t step) {
     uint32_t entry = entry_of(r, step);
+    if (entry == r->train_entry)
+        r->epoch_loss = (step % r->steps_per_epoch == 0 ? 0 : r->epoch_loss) + r->loss[step % 4];
     if (entry == r->reveal_entry)
         return take_weights(r, step);
     if (entry == r->predict_entry) {
@@ -321,7 +322,7 @@ static void show_progress(run *r) {
         uvcc_session_get_stats(r->party[p].session, &st);
         bytes += st.bytes_online + st.bytes_preprocessing;
     }
-    progress_show(&r->shown, steps, r->loss_count > 0 ? r->loss_sum / r->loss_count : 0, bytes,
+    progress_show(&r->shown, steps, r->epoch_loss / ((steps - 1) % r->steps_per_epoch + 1), bytes,
                   st.rounds);
 }
 
@@ -392,12 +393,11 @@ static int train(run *r) {
 
 /* ---- setting up ---- */
 
-static void write_log(void *user, uvcc_log_level level, const char *line) {
+/* Kept for the message of the call that failed, or of the event that follows. */
+static void keep_log(void *user, uvcc_log_level level, const char *line) {
     run *r = user;
-    if (level != UVCC_LOG_ERROR)
-        return;
-    progress_end(&r->shown);
-    (void)fprintf(stderr, "uvcc train: %s\n", line);
+    if (level == UVCC_LOG_ERROR)
+        (void)snprintf(r->log, sizeof r->log, "%s", line);
 }
 
 static bool faulty(const train_options *o) {
@@ -408,7 +408,7 @@ static void configure(run *r, unsigned p, uvcc_config *cfg) {
     const uint64_t seed = r->o->seed;
     cfg->alloc = r->al;
     cfg->random = uvcc_seeded(&r->party[p].random, seed, p);
-    cfg->log = (uvcc_logger){.write = write_log, .user = r};
+    cfg->log = (uvcc_logger){.write = keep_log, .user = r};
     cfg->party = (uint8_t)p;
     hash_words("uvcc/train/job", seed, 0, cfg->sid_job);
     hash_words("uvcc/train/sign", seed, p, cfg->sign_seed);
@@ -442,6 +442,12 @@ static int start_party(run *r, unsigned p) {
     }
     if (rc == 0)
         rc = uvcc_session_load_program(me->session, r->program);
+    if (rc == UVCC_ERR_PROGRAM || rc == UVCC_ERR_LIMIT)
+        return report_error(
+            EXIT_BAD_INPUT,
+            "a step is too large (%s); give a smaller --hidden or --batch, or fewer "
+            "columns",
+            r->log);
     if (rc != 0)
         return failed(r, "a session cannot begin", rc);
     return EXIT_DONE;
@@ -494,6 +500,16 @@ static int start_network(run *r) {
     return rc == 0 ? EXIT_DONE : failed(r, "the network", rc);
 }
 
+/* Held-out rows are predicted in steps of so many. */
+static uint32_t predict_rows(const train_options *o, const dataset *d) {
+    uint32_t widest = d->features > d->classes ? d->features : d->classes;
+    for (uint32_t l = 0; l < o->hidden_count; l++)
+        widest = o->hidden[l] > widest ? o->hidden[l] : widest;
+    uint32_t rows = PREDICT_SIZE_MAX / widest;
+    rows = rows < PREDICT_ROWS_MAX ? rows : PREDICT_ROWS_MAX;
+    return rows < d->test.rows ? rows : d->test.rows;
+}
+
 static int make_program(run *r) {
     const train_options *o = r->o;
     const dataset *d = r->d;
@@ -503,7 +519,7 @@ static int make_program(run *r) {
         .classes = d->classes,
         .hidden_count = o->hidden_count,
         .batch = o->batch,
-        .predict_rows = d->test.rows < PREDICT_ROWS_MAX ? d->test.rows : PREDICT_ROWS_MAX,
+        .predict_rows = predict_rows(o, d),
         .lr_shift = (uint8_t)o->lr_shift,
         .frac_bits = (uint8_t)o->frac_bits,
         .range_bits = RANGE_BITS,

@@ -205,6 +205,7 @@ static void refuses_bad_options(void **state) {
         {"train --data t.csv --frac-bits 3", "from 4 to 24"},
         {"train --data t.csv --frac-bits 25", "from 4 to 24"},
         {"train --data t.csv --batch 4 --frac-bits 24 --hidden 4096", "--frac-bits"},
+        {"train --data t.csv --batch 4 --hidden 4096,1000", "a step is too large"},
         {"train --data t.csv --seed -1", "--seed -1"},
         {"train --data t.csv --seed 18446744073709551616", "2^64"},
         {"train --data t.csv --truncation up", "ars|sr"},
@@ -499,6 +500,27 @@ static void stops_when_interrupted(void **state) {
     json_decref(vectors);
 }
 
+/* More held-out rows than one step predicts. */
+static void predicts_in_several_steps(void **state) {
+    (void)state;
+    FILE *f = fopen(FILE_NAME, "wb");
+    assert_non_null(f);
+    uint64_t rng = 1;
+    for (unsigned i = 0; i < 2700; i++) {
+        unsigned label = (unsigned)(test_rand(&rng) % 3);
+        for (unsigned j = 0; j < 3; j++)
+            fprintf(f, "%u,", (unsigned)(test_rand(&rng) % 10) + (j == label ? 12 : 0));
+        fprintf(f, "%u\n", label);
+    }
+    assert_int_equal(fclose(f), 0);
+    json_t *j = results("--data t.csv --hidden 6 --epochs 1 --batch 16 --lr-shift 1");
+    assert_true(json_is_true(json_object_get(j, "reference_equal")));
+    assert_true(json_real_value(json_object_get(j, "test_accuracy")) >= 0.9);
+    assert_true(json_equal(json_object_get(j, "test_accuracy"),
+                           json_object_get(j, "reference_test_accuracy")));
+    json_decref(j);
+}
+
 static void learns_the_digits(void **state) {
     (void)state;
     json_t *j = results("--data " UVCC_DATA_DIR "/digits.csv --epochs 2");
@@ -539,6 +561,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(reads_what_csv_files_look_like),
         cmocka_unit_test(writes_json_whole_or_not),
         cmocka_unit_test(stops_when_interrupted),
+        cmocka_unit_test(predicts_in_several_steps),
         cmocka_unit_test(learns_the_digits),
     };
     return cmocka_run_group_tests(tests, enter, leave);
