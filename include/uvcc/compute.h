@@ -62,10 +62,11 @@ typedef enum uvcc_task_kind {
      * in[0] == out[0] allowed. */
     UVCC_TASK_OPEN_FINISH,
     /** B. Truncated share before any bit correction (GapSR). in[0] = zh = z + 2^62 + r, m = zh >> 63.
-     * vec.gate (SR or ARS) and vec.compact say where TAIL's key stream has its words. Compact: packed
-     * f-bit words corr_0, corr_1 (HEAD takes PRG(HO, trunc, 1 + m) mod 2^f): HEAD: out[0] = (zh >> f) - (PRG(HO, trunc, 0) mod 2^(64-f)) +
-     * (corr_m << (64-f)) - 2^(62-f); TAIL: out[0] = -(PRG(TO, trunc, 0) mod 2^(64-f)) +
-     * (corr_m << (64-f)). Not compact: 64-bit words w_0, w_1 (TAIL), HEAD PRG(HO, trunc, 1 + m):
+     * vec.gate (SR or ARS) and vec.compact say where TAIL's key stream has its words.
+     * Compact: packed f-bit words corr_0, corr_1 (HEAD takes PRG(HO, trunc, 1 + m) mod 2^f):
+     * HEAD: out[0] = (zh >> f) - (PRG(HO, trunc, 0) mod 2^(64-f)) + (corr_m << (64-f)) - 2^(62-f);
+     * TAIL: out[0] = -(PRG(TO, trunc, 0) mod 2^(64-f)) + (corr_m << (64-f)).
+     * Not compact: 64-bit words w_0, w_1 (HEAD takes PRG(HO, trunc, 1 + m)):
      * HEAD: out[0] = (zh >> f) + word - 2^(62-f); TAIL: out[0] = word. */
     UVCC_TASK_TRUNC,
     /** B. Comparison bit, masked. in[0] = xh; x = xh mod 2^n, n = vec.bits for gate RELU and vec.shift
