@@ -13,7 +13,7 @@
 #define WORDS_MAX 40u
 #define FILE_NAME "t.csv"
 
-static const char *tool;
+static char tool[4096]; /* absolute, since the tests change the directory */
 static char dir[] = "/tmp/uvcc_tool_XXXXXX"; /* the tests run inside it */
 
 typedef struct outcome {
@@ -546,11 +546,12 @@ static int leave(void **state) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 2 || *argv[1] != '/') {
-        fprintf(stderr, "usage: test_tool ABSOLUTE_PATH_OF_UVCC\n");
+    if (argc != 2 || getcwd(tool, sizeof tool) == NULL) {
+        fprintf(stderr, "usage: test_tool PATH_OF_UVCC\n");
         return 2;
     }
-    tool = argv[1];
+    size_t len = *argv[1] == '/' ? 0 : strlen(tool);
+    snprintf(tool + len, sizeof tool - len, "%s%s", len > 0 ? "/" : "", argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shows_help_and_version),
         cmocka_unit_test(refuses_bad_options),
