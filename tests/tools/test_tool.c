@@ -13,7 +13,7 @@
 #define WORDS_MAX 40u
 #define FILE_NAME "t.csv"
 
-static char tool[4096]; /* absolute, since the tests change the directory */
+static char tool[4096];                      /* absolute, since the tests change the directory */
 static char dir[] = "/tmp/uvcc_tool_XXXXXX"; /* the tests run inside it */
 
 typedef struct outcome {
