@@ -315,7 +315,7 @@ static void one_random_program(uint64_t seed) {
     for (unsigned i = 0; i < 5; i++) {
         size_t n = (size_t)r.v[i].rows * r.v[i].cols;
         int64_t *v = malloc(n * sizeof *v);
-        random_values(seed * 31 + i, v, n, r.v[i].bits);
+        random_values(seed * 31 + i, v, n, r.v[i].bits - 1);
         assert_int_equal(uvcc_reference_set(ref, r.v[i].tensor, v), 0);
         uint8_t owner = uvcc_program_input_at(r.p, 0, i)->owner;
         assert_int_equal(uvcc_session_input(t.s[owner], 0, 1 + i, v, 0), 0);
