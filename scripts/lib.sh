@@ -15,6 +15,8 @@ missing_packages() {
     command -v meson >/dev/null 2>&1 || printf 'meson\n'
     command -v ninja >/dev/null 2>&1 || printf 'ninja-build\n'
     command -v pkg-config >/dev/null 2>&1 || printf 'pkg-config\n'
+    { command -v valgrind >/dev/null 2>&1 && [ -e /usr/include/valgrind/memcheck.h ]; } ||
+        printf 'valgrind\n'
     for pair in libsodium:libsodium-dev libcrypto:libssl-dev libisal:libisal-dev \
                 cmocka:libcmocka-dev jansson:libjansson-dev; do
         pkg-config --exists "${pair%%:*}" 2>/dev/null || printf '%s\n' "${pair#*:}"

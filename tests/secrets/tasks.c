@@ -1,0 +1,566 @@
+/* tasks.c - every kind of task of <uvcc/compute.h>, run by three parties as the protocols do, with
+ * keys and shares secret. What a party puts on the wire is declassified where it is sent, because
+ * it is masked; what it keeps stays secret; what it receives becomes secret again where it is one
+ * of its components. An opened value is public to the two parties of its edge. */
+#include "taint.h"
+
+#include "exec/kernels.h"
+
+enum { H = UVCC_HEAD, T = UVCC_TAIL, O = UVCC_OTHER };
+/* Two chunks, the second one neither of whole bytes of bits nor of whole groups of AES blocks. */
+enum { N = 1101, BYTES = N * 8, BIT_BYTES = (N + 7) / 8, ORDINAL = 77, CALL = 5, BLOCK = 9 };
+
+static uint64_t rng = 2;
+
+/* --- Three parties ---------------------------------------------------------------------------- */
+
+static struct {
+    test_alloc mem;
+    uvcci_cpu_worker worker[3]; /* by role */
+    uvcc_step_keys keys[3];
+    uvcc_task vec; /* parameters of the vector tasks */
+    uint64_t pool[64][N + 1];
+    unsigned used;
+} sim;
+
+static void open_sim(void **state) {
+    const backend *b = backend_of(state);
+    const uvcc_allocator al = test_allocator(&sim.mem);
+    memset(&sim.vec, 0, sizeof sim.vec);
+    sim.used = 0;
+    test_rand_bytes(&rng, sim.keys, sizeof sim.keys);
+    for (unsigned r = 0; r < 3; r++) {
+        assert_int_equal(uvcci_cpu_worker_init(&sim.worker[r], &al, b->cpu), 0);
+        assert_int_equal(sim.worker[r].aes, b->aes);
+        assert_true(sim.worker[r].gemm <= (uvcci_gemm_backend)b->cpu);
+        memcpy(sim.keys[(r + 1) % 3].prg[UVCC_PAIR_PREV], sim.keys[r].prg[UVCC_PAIR_NEXT],
+               sizeof sim.keys[r].prg[0]);
+        memcpy(sim.keys[r].dpf, sim.keys[0].dpf, sizeof sim.keys[0].dpf); /* public */
+    }
+    for (unsigned r = 0; r < 3; r++)
+        taint(sim.keys[r].prg, sizeof sim.keys[r].prg);
+}
+
+static void close_sim(void) {
+    for (unsigned r = 0; r < 3; r++)
+        uvcci_cpu_worker_free(&sim.worker[r]);
+    assert_int_equal(sim.mem.live_blocks, 0);
+}
+
+/* Public bytes, so that what is found to be secret was written by a task. */
+static uint64_t *words(void) {
+    assert_true(sim.used < 64);
+    return memset(sim.pool[sim.used++], 0xEE, sizeof sim.pool[0]);
+}
+static uint8_t *wire(void) { /* of any alignment */
+    return (uint8_t *)words() + 1;
+}
+
+static void job(unsigned role, const uvcc_task *t) {
+    const uvcc_job j = {.id = 1, .tasks = t, .count = 1};
+    assert_int_equal(uvcci_cpu_run(&sim.worker[role], &j), 0);
+}
+
+static void vec(unsigned role, uvcc_task_kind kind, uvcc_block b) {
+    uvcc_task t = sim.vec;
+    t.kind = (uint16_t)kind;
+    t.ordinal = ORDINAL;
+    t.call = CALL;
+    t.keys = &sim.keys[role];
+    b.block = BLOCK;
+    b.count = N;
+    b.role = (uint8_t)role;
+    t.u.vec.blocks = &b;
+    t.u.vec.count = 1;
+    job(role, &t);
+}
+
+/* --- Values and shares ------------------------------------------------------------------------ */
+
+/* Values of [-2^n, 2^n). */
+static uint64_t *values(unsigned n) {
+    uint64_t *x = words();
+    for (uint32_t i = 0; i < N; i++)
+        x[i] = (uint64_t)((int64_t)(test_rand(&rng) << (63 - n)) >> (63 - n));
+    return x;
+}
+
+/* Secret components that add up to x; x itself stays with the test. */
+typedef struct shared {
+    uint64_t *part[3];
+} shared;
+
+static shared share(const uint64_t *x) {
+    const shared s = {{words(), words(), words()}};
+    for (uint32_t i = 0; i < N; i++) {
+        s.part[0][i] = test_rand(&rng);
+        s.part[1][i] = test_rand(&rng);
+        s.part[2][i] = x[i] - s.part[0][i] - s.part[1][i];
+    }
+    for (unsigned c = 0; c < 3; c++)
+        taint(s.part[c], BYTES);
+    return s;
+}
+
+static uvcc_shares held(const shared *s, unsigned role) {
+    return (uvcc_shares){s->part[role], s->part[(role + 1) % 3]};
+}
+
+/* Whether the components of HEAD, TAIL and OTHER are replicated, and add up to x. */
+static void check_rss(uint64_t *const lo[3], uint64_t *const hi[3], const uint64_t *x) {
+    for (unsigned r = 0; r < 3; r++) {
+        look(lo[r], BYTES);
+        look(hi[r], BYTES);
+    }
+    for (unsigned r = 0; r < 3; r++)
+        assert_memory_equal(hi[r], lo[(r + 1) % 3], BYTES);
+    for (uint32_t i = 0; i < N; i++)
+        assert_true(lo[0][i] + lo[1][i] + lo[2][i] == x[i]);
+}
+
+static uint64_t edge_sum(uint64_t *const y[2], uint32_t i) {
+    return y[H][i] + y[T][i];
+}
+
+static void look_at_edge(uint64_t *const y[2]) {
+    for (unsigned r = 0; r < 2; r++) {
+        assert_tainted(y[r], BYTES);
+        look(y[r], BYTES);
+    }
+}
+
+/* --- Inputs, openings, reshares --------------------------------------------------------------- */
+
+static void inputs(void **state) {
+    open_sim(state);
+    uint64_t *x = values(63), *secret = words(), *lo[3], *hi[3];
+    uint8_t *to[2] = {wire(), wire()};
+    for (unsigned r = 0; r < 3; r++) {
+        lo[r] = words();
+        hi[r] = words();
+    }
+    memcpy(secret, x, BYTES);
+    taint(secret, BYTES);
+    vec(H, UVCC_TASK_INPUT,
+        (uvcc_block){.in = {secret}, .out = {lo[H], hi[H]}, .wire_out = {to[0], to[1]}});
+    assert_tainted(lo[H], BYTES);
+    assert_tainted(hi[H], BYTES);
+    for (unsigned i = 0; i < 2; i++)
+        declassify(to[i], BYTES, "x - lo - hi, each receiver lacks one of these two pads");
+    vec(T, UVCC_TASK_INPUT, (uvcc_block){.out = {lo[T], hi[T]}, .wire_in = {to[0]}});
+    vec(O, UVCC_TASK_INPUT, (uvcc_block){.out = {lo[O], hi[O]}, .wire_in = {to[1]}});
+    check_rss(lo, hi, x);
+    close_sim();
+}
+
+/* Openings to the edge: zh at HEAD and TAIL. */
+static void opened(uint64_t *zh[2]) {
+    for (unsigned r = 0; r < 2; r++)
+        declassify(zh[r], BYTES, "x + r is what the edge opens; only OTHER knows r");
+    assert_memory_equal(zh[H], zh[T], BYTES);
+}
+
+static void open4(const shared *z, uint64_t *zh[2]) {
+    uint8_t *head = wire(), *tail = wire(), *other[2] = {wire(), wire()};
+    vec(H, UVCC_TASK_OPEN4_MASK,
+        (uvcc_block){.in = {z->part[0]}, .out = {zh[H]}, .wire_out = {head}});
+    vec(T, UVCC_TASK_OPEN4_MASK,
+        (uvcc_block){.in = {z->part[1]}, .out = {zh[T]}, .wire_out = {tail}});
+    vec(O, UVCC_TASK_OPEN4_MASK,
+        (uvcc_block){.in = {z->part[2]}, .wire_out = {other[0], other[1]}});
+    declassify(head, BYTES,
+               "masked by the zero share, and from bit f on by a pad of HEAD and OTHER");
+    declassify(tail, BYTES,
+               "masked by the zero share, and from bit f on by a pad of TAIL and OTHER");
+    for (unsigned i = 0; i < 2; i++)
+        declassify(other[i], BYTES, "masked by the zero share and OTHER's own r_low");
+    vec(H, UVCC_TASK_OPEN_FINISH,
+        (uvcc_block){.in = {zh[H]}, .out = {zh[H]}, .wire_in = {tail, other[0]}});
+    vec(T, UVCC_TASK_OPEN_FINISH,
+        (uvcc_block){.in = {zh[T]}, .out = {zh[T]}, .wire_in = {head, other[1]}});
+    opened(zh);
+}
+
+static void open2(const shared *x, uint64_t *xh[2]) {
+    uint8_t *head = wire(), *tail = wire();
+    vec(H, UVCC_TASK_OPEN2_MASK,
+        (uvcc_block){.in = {x->part[0], x->part[1]}, .out = {xh[H]}, .wire_out = {head}});
+    vec(T, UVCC_TASK_OPEN2_MASK,
+        (uvcc_block){.in = {x->part[1], x->part[2]}, .out = {xh[T]}, .wire_out = {tail}});
+    vec(O, UVCC_TASK_OPEN2_MASK, (uvcc_block){.in = {x->part[2], x->part[0]}});
+    declassify(head, BYTES, "masked by a pad of HEAD and OTHER");
+    declassify(tail, BYTES, "masked by a pad of TAIL and OTHER");
+    vec(H, UVCC_TASK_OPEN_FINISH, (uvcc_block){.in = {xh[H]}, .out = {xh[H]}, .wire_in = {tail}});
+    vec(T, UVCC_TASK_OPEN_FINISH, (uvcc_block){.in = {xh[T]}, .out = {xh[T]}, .wire_in = {head}});
+    opened(xh);
+}
+
+static void reshares_and_openings_to_all(void **state) {
+    open_sim(state);
+    const uint64_t *x = values(63);
+    const shared z = share(x);
+    uint64_t *lo[3], *hi[3], *all = words();
+    uint8_t *to[3];
+    for (unsigned r = 0; r < 3; r++) {
+        to[r] = wire();
+        lo[r] = words();
+        hi[r] = words();
+        vec(r, UVCC_TASK_RESHARE_MASK,
+            (uvcc_block){.in = {z.part[r]}, .out = {lo[r]}, .wire_out = {to[r]}});
+        assert_tainted(lo[r], BYTES);
+        declassify(to[r], BYTES, "masked by the zero share, of which the receiver knows one pad");
+    }
+    for (unsigned r = 0; r < 3; r++) {
+        vec(r, UVCC_TASK_UNPACK, (uvcc_block){.out = {hi[r]}, .wire_in = {to[(r + 1) % 3]}});
+        taint(hi[r], BYTES); /* from now on a component, as lo is */
+    }
+    uint8_t *reveal = wire();
+    vec(O, UVCC_TASK_PACK, (uvcc_block){.in = {lo[O]}, .wire_out = {reveal}});
+    declassify(reveal, BYTES, "the component that HEAD lacks: the value is opened to it");
+    vec(H, UVCC_TASK_OPEN_ALL_FINISH,
+        (uvcc_block){.in = {lo[H], hi[H]}, .out = {all}, .wire_in = {reveal}});
+    declassify(all, BYTES, "the value is opened to all");
+    assert_memory_equal(all, x, BYTES);
+    check_rss(lo, hi, x);
+    close_sim();
+}
+
+/* --- Gates ------------------------------------------------------------------------------------ */
+
+typedef struct streams {
+    uint8_t *of[2];
+} streams;
+
+/* Key streams stay secret: they go through sealed links to one party each. */
+static streams deal_keys(void) {
+    static uint8_t memory[2][N * 16 * 70];
+    streams k;
+    uvcc_key_layout l[2];
+    for (unsigned r = 0; r < 2; r++) {
+        uvcc_key_layout_of((uvcc_gate)sim.vec.u.vec.gate, sim.vec.u.vec.compact,
+                           sim.vec.u.vec.shift, sim.vec.u.vec.bits, N, (uvcc_role)r, &l[r]);
+        assert_true(l[r].total_bytes < sizeof memory[r]);
+        k.of[r] = memory[r] + 1;
+        memset(k.of[r], 0, l[r].total_bytes);
+    }
+    vec(O, UVCC_TASK_DEAL, (uvcc_block){.out_bytes = {k.of[H], k.of[T]}});
+    for (unsigned r = 0; r < 2; r++)
+        assert_tainted(k.of[r], l[r].total_bytes);
+    return k;
+}
+
+/* The comparison's masked bits, which the two parties of the edge exchange, per role. */
+typedef struct less {
+    uint8_t *kept[2], *sent[2];
+} less;
+
+static less compare(uint64_t *const xh[2], const streams *k) {
+    less l;
+    for (unsigned r = 0; r < 2; r++) {
+        l.kept[r] = wire();
+        l.sent[r] = wire();
+        vec(r, UVCC_TASK_LESS_MASK,
+            (uvcc_block){
+                .in = {xh[r]}, .out_bits = l.kept[r], .wire_out = {l.sent[r]}, .key = k->of[r]});
+        declassify(l.sent[r], BIT_BYTES, "masked by bits that only OTHER knows beside the sender");
+        declassify(l.kept[r], BIT_BYTES, "the same bits as were sent");
+    }
+    uint8_t *v[2] = {wire(), wire()};
+    for (unsigned r = 0; r < 2; r++)
+        vec(r, UVCC_TASK_OPEN_BITS,
+            (uvcc_block){.in_bits = l.kept[r], .out_bits = v[r], .wire_in = {l.sent[1 - r]}});
+    assert_memory_equal(v[H], v[T],
+                        BIT_BYTES); /* the opened bit: known to the edge, masked by rho */
+    return l;
+}
+
+static void truncate_once(unsigned f, uvcc_gate gate, bool compact) {
+    sim.used = 0;
+    sim.vec.u.vec.shift = (uint8_t)f;
+    sim.vec.u.vec.gate = (uint8_t)gate;
+    sim.vec.u.vec.compact = compact;
+    sim.vec.u.vec.constant = (uint64_t)1 << 62;
+    const uint64_t *z = values(62);
+    uint64_t *zh[2] = {words(), words()}, *y[2] = {words(), words()};
+    const shared parts = share(z);
+    const streams k = deal_keys();
+    if (compact)
+        open4(&parts, zh);
+    else
+        open2(&parts, zh);
+    for (unsigned r = 0; r < 2; r++) {
+        vec(r, UVCC_TASK_TRUNC, (uvcc_block){.in = {zh[r]}, .out = {y[r]}, .key = k.of[r]});
+        assert_tainted(y[r], BYTES);
+    }
+    if (gate == UVCC_GATE_TRUNC_ARS) {
+        const less l = compare(zh, &k);
+        for (unsigned r = 0; r < 2; r++)
+            vec(r, UVCC_TASK_TRUNC_EXACT,
+                (uvcc_block){.in = {y[r]},
+                             .out = {y[r]},
+                             .in_bits = l.kept[r],
+                             .wire_in = {l.sent[1 - r]},
+                             .key = k.of[r]});
+    }
+    look_at_edge(y);
+    for (uint32_t i = 0; i < N; i++) {
+        const uint64_t less_floor = edge_sum(y, i) - (uint64_t)((int64_t)z[i] >> f);
+        assert_true(less_floor <= (gate == UVCC_GATE_TRUNC_SR));
+    }
+}
+
+static void truncations(void **state) {
+    open_sim(state);
+    static const unsigned shifts[] = {1, 7, 16, 40};
+    for (unsigned i = 0; i < sizeof shifts / sizeof *shifts; i++)
+        for (unsigned compact = 0; compact < 2; compact++) {
+            truncate_once(shifts[i], UVCC_GATE_TRUNC_SR, compact);
+            truncate_once(shifts[i], UVCC_GATE_TRUNC_ARS, compact);
+        }
+    close_sim();
+}
+
+static void relu_once(unsigned n) {
+    sim.used = 0;
+    sim.vec.u.vec.bits = (uint8_t)n;
+    sim.vec.u.vec.gate = UVCC_GATE_RELU;
+    const uint64_t *x = values(n);
+    uint64_t *xh[2] = {words(), words()}, *dx[2] = {words(), words()}, *d[2] = {words(), words()};
+    const shared parts = share(x);
+    const streams k = deal_keys();
+    open2(&parts, xh);
+    const less l = compare(xh, &k);
+    for (unsigned r = 0; r < 2; r++)
+        vec(r, UVCC_TASK_RELU,
+            (uvcc_block){.in = {xh[r]},
+                         .out = {dx[r], d[r]},
+                         .in_bits = l.kept[r],
+                         .wire_in = {l.sent[1 - r]},
+                         .key = k.of[r]});
+    look_at_edge(dx);
+    look_at_edge(d);
+    for (uint32_t i = 0; i < N; i++) {
+        const uint64_t positive = (int64_t)x[i] >= 0;
+        assert_true(edge_sum(d, i) == positive);
+        assert_true(edge_sum(dx, i) == positive * x[i]);
+    }
+}
+
+static void relus(void **state) {
+    open_sim(state);
+    relu_once(5);
+    relu_once(20);
+    relu_once(63);
+    close_sim();
+}
+
+/* --- Lifts ------------------------------------------------------------------------------------ */
+
+static void lift_once(uvcc_lift_kind kind) {
+    sim.used = 0;
+    sim.vec.u.vec.lift = (uint8_t)kind;
+    const uint64_t *y = values(63);
+    uint64_t *y_h = words(), *y_t = words(), *lo[3], *hi[3];
+    uint8_t *head = wire(), *tail = wire();
+    for (uint32_t i = 0; i < N; i++) {
+        y_h[i] = test_rand(&rng);
+        y_t[i] = y[i] - y_h[i];
+    }
+    taint(y_h, BYTES);
+    taint(y_t, BYTES);
+    for (unsigned r = 0; r < 3; r++) {
+        lo[r] = words();
+        hi[r] = words();
+    }
+    vec(H, UVCC_TASK_LIFT_MASK,
+        (uvcc_block){.in = {y_h}, .out = {lo[H], hi[H]}, .wire_out = {head}});
+    declassify(head, BYTES, "masked by a pad of HEAD and OTHER; TAIL receives it");
+    vec(T, UVCC_TASK_LIFT_MASK,
+        (uvcc_block){.in = {y_t},
+                     .out = {lo[T], hi[T]},
+                     .wire_in = {kind == UVCC_LIFT_SEQUENTIAL ? head : NULL},
+                     .wire_out = {tail}});
+    if (kind == UVCC_LIFT_EXCHANGE)
+        declassify(tail, BYTES, "masked by a pad of TAIL and OTHER; HEAD receives it");
+    else
+        declassify(tail, BYTES, "masked by a pad of HEAD and TAIL; OTHER receives it");
+    vec(O, UVCC_TASK_LIFT_MASK, (uvcc_block){0});
+    vec(H, UVCC_TASK_LIFT_FINISH,
+        (uvcc_block){.out = {lo[H], hi[H]}, .wire_in = {kind == UVCC_LIFT_EXCHANGE ? tail : NULL}});
+    vec(T, UVCC_TASK_LIFT_FINISH,
+        (uvcc_block){.out = {lo[T], hi[T]},
+                     .wire_in = {kind == UVCC_LIFT_SEQUENTIAL ? NULL : head}});
+    vec(O, UVCC_TASK_LIFT_FINISH,
+        (uvcc_block){.out = {lo[O], hi[O]}, .wire_in = {kind == UVCC_LIFT_EXCHANGE ? NULL : tail}});
+    assert_tainted(lo[H], BYTES);
+    assert_tainted(hi[T], BYTES);
+    check_rss(lo, hi, y);
+}
+
+static void lifts(void **state) {
+    open_sim(state);
+    lift_once(UVCC_LIFT_PARALLEL);
+    lift_once(UVCC_LIFT_SEQUENTIAL);
+    lift_once(UVCC_LIFT_EXCHANGE);
+    close_sim();
+}
+
+/* --- Local work on shares --------------------------------------------------------------------- */
+
+/* z of three parties is 3-additive and adds up to `want`, over the first n words. */
+static void check_additive(uint64_t *const z[3], const uint64_t *want, size_t n) {
+    for (unsigned r = 0; r < 3; r++) {
+        assert_tainted(z[r], n * 8);
+        look(z[r], n * 8);
+    }
+    for (size_t i = 0; i < n; i++)
+        assert_true(z[0][i] + z[1][i] + z[2][i] == want[i]);
+}
+
+static void multiply(unsigned m, unsigned n, unsigned k) {
+    for (unsigned v = 0; v < 4; v++) {
+        const bool tx = v & 1, ty = v & 2;
+        sim.used = 0;
+        const uint64_t *x = values(63), *y = values(63);
+        const shared xs = share(x), ys = share(y);
+        uint64_t *z[3] = {words(), words(), words()}, *want = words();
+        for (unsigned i = 0; i < m; i++)
+            for (unsigned j = 0; j < n; j++) {
+                want[i * n + j] = 0;
+                for (unsigned p = 0; p < k; p++)
+                    want[i * n + j] +=
+                        x[tx ? p * m + i : i * k + p] * y[ty ? j * k + p : p * n + j];
+            }
+        for (unsigned r = 0; r < 3; r++) {
+            uvcc_task t = {.kind = UVCC_TASK_GEMM, .u.gemm = {.m = m, .n = n, .k = k}};
+            t.u.gemm.trans_x = tx;
+            t.u.gemm.trans_y = ty;
+            t.u.gemm.x = held(&xs, r);
+            t.u.gemm.y = held(&ys, r);
+            t.u.gemm.z = z[r];
+            job(r, &t);
+        }
+        check_additive(z, want, (size_t)m * n);
+    }
+}
+
+static void matrix_products(void **state) {
+    open_sim(state);
+    multiply(5, 19, 57); /* whole tiles and their edges */
+    multiply(2, 3, 360); /* deeper than a packed panel */
+    close_sim();
+}
+
+static void maps(void **state) {
+    enum { ROWS = 3, COLS = N / 3 };
+    _Static_assert(ROWS * COLS == N, "all words take part");
+    open_sim(state);
+    for (unsigned op = UVCC_MAP_ADD; op < UVCC_MAP_PUBLIC; op++) { /* PUBLIC: nothing is secret */
+        sim.used = 0;
+        const uint64_t *x = values(63), *y = values(63);
+        const shared xs = share(x), ys = share(y);
+        uint64_t *lo[3], *want = words();
+        const size_t n = op == UVCC_MAP_SUM_ROWS ? COLS : N;
+        for (unsigned r = 0; r < 3; r++) {
+            uvcc_task t = {.kind = UVCC_TASK_MAP,
+                           .u.map = {.op = (uint8_t)op, .rows = ROWS, .cols = COLS, .shift = 7}};
+            lo[r] = words();
+            t.u.map.party = (uint8_t)r;
+            t.u.map.x = held(&xs, r);
+            t.u.map.y = held(&ys, r);
+            t.u.map.out = (uvcc_shares){lo[r], op == UVCC_MAP_MUL ? NULL : words()};
+            job(r, &t);
+            if (op != UVCC_MAP_MUL)
+                assert_tainted(t.u.map.out.hi, n * 8);
+        }
+        for (size_t i = 0; i < n; i++)
+            switch (op) {
+            case UVCC_MAP_ADD:
+                want[i] = x[i] + y[i];
+                break;
+            case UVCC_MAP_SUB:
+                want[i] = x[i] - y[i];
+                break;
+            case UVCC_MAP_ADD_ROW:
+                want[i] = x[i] + y[i % COLS];
+                break;
+            case UVCC_MAP_SUM_ROWS:
+                want[i] = x[i] + x[i + COLS] + x[i + (size_t)2 * COLS];
+                break;
+            case UVCC_MAP_MUL:
+                want[i] = x[i] * y[i];
+                break;
+            case UVCC_MAP_COPY:
+                want[i] = x[i];
+                break;
+            default:
+                want[i] = x[i] << 7;
+            }
+        check_additive(lo, want, n);
+    }
+    close_sim();
+}
+
+/* --- Digests, copies -------------------------------------------------------------------------- */
+
+static void hashes(void **state) {
+    open_sim(state);
+    uint8_t data[500], digest[3][32] = {{0}};
+    uvcc_hash_item items[3];
+    memset(items, 0, sizeof items);
+    test_rand_bytes(&rng, data, sizeof data);
+    taint(data, sizeof data);
+    for (unsigned m = 0; m < 3; m++) {
+        items[m] = (uvcc_hash_item){
+            .prefix_len = 32, .mode = (uint8_t)m, .data = data, .len = sizeof data - m};
+        items[m].out = digest[m];
+        taint(items[m].key, sizeof items[m].key);
+    }
+    uvcc_task t = {.kind = UVCC_TASK_HASH};
+    t.u.hash.items = items;
+    t.u.hash.count = 3;
+    job(H, &t);
+    assert_tainted(digest[UVCC_HASH_PLAIN], 32); /* stays with the parties that hold the data */
+    declassify(digest[UVCC_HASH_SALTED], 32, "a leaf of the transcript, under a salt of the pair");
+    declassify(digest[UVCC_HASH_HMAC], 32, "a commitment in the transcript, under a fresh key");
+    close_sim();
+}
+
+static void copies_and_wipes(void **state) {
+    open_sim(state);
+    uint8_t from[100], to[100], zero[100] = {0};
+    memset(to, 0, sizeof to);
+    test_rand_bytes(&rng, from, sizeof from);
+    taint(from, sizeof from);
+    const uvcc_copy_item item = {to, from, sizeof to};
+    uvcc_task t = {.kind = UVCC_TASK_COPY};
+    t.u.copy.items = &item;
+    t.u.copy.count = 1;
+    job(H, &t);
+    assert_tainted(to, sizeof to);
+    t.kind = UVCC_TASK_WIPE;
+    job(H, &t);
+    assert_memory_equal(to, zero, sizeof to); /* reported if any of it were still a secret */
+    close_sim();
+}
+
+int test_tasks(void) {
+    const struct CMUnitTest tests[] = {
+        SECRETS_TEST_ON(inputs, portable),
+        SECRETS_TEST_ON(inputs, avx2),
+        SECRETS_TEST_ON(reshares_and_openings_to_all, portable),
+        SECRETS_TEST_ON(reshares_and_openings_to_all, avx2),
+        SECRETS_TEST_ON(truncations, portable),
+        SECRETS_TEST_ON(truncations, avx2),
+        SECRETS_TEST_ON(relus, portable),
+        SECRETS_TEST_ON(relus, avx2),
+        SECRETS_TEST_ON(lifts, portable),
+        SECRETS_TEST_ON(lifts, avx2),
+        SECRETS_TEST_ON(matrix_products, portable),
+        SECRETS_TEST_ON(matrix_products, avx2),
+        SECRETS_TEST_ON(maps, portable),
+        SECRETS_TEST_ON(hashes, portable),
+        SECRETS_TEST_ON(copies_and_wipes, portable),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
