@@ -1,6 +1,6 @@
 #include "triangle.h"
 
-void triangle_open(triangle *t, const uvcc_program *p, const triangle_options *opt) {
+void triangle_make(triangle *t, const uvcc_program *p, const triangle_options *opt) {
     memset(t, 0, sizeof *t);
     if (opt != NULL)
         t->opt = *opt;
@@ -30,13 +30,22 @@ void triangle_open(triangle *t, const uvcc_program *p, const triangle_options *o
         assert_int_equal(uvcc_session_new(&t->s[i], &c), 0);
         memcpy(sign_key[i], uvcc_session_public_key(t->s[i]), 32);
         assert_int_equal(uvcc_session_load_program(t->s[i], p), 0);
-        assert_int_equal(uvcc_session_start(t->s[i], 0), 0);
         uvcc_cpu_config x = {.size = sizeof x,
                              .alloc = al,
                              .mode = t->opt.mode,
                              .seed = t->opt.compute_seed + i};
         assert_int_equal(uvcc_cpu_new(&t->cpu[i], &x), 0);
     }
+}
+
+void triangle_start(triangle *t) {
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(uvcc_session_start(t->s[i], uvcc_loopback_now(t->net)), 0);
+}
+
+void triangle_open(triangle *t, const uvcc_program *p, const triangle_options *opt) {
+    triangle_make(t, p, opt);
+    triangle_start(t);
 }
 
 bool triangle_turn(triangle *t) {

@@ -32,7 +32,10 @@ typedef struct triangle {
     uint32_t audits[3];
 } triangle;
 
-/* Sessions with the program loaded and started, not driven yet. */
+/* Sessions with the program loaded; triangle_start() starts their handshake. */
+void triangle_make(triangle *t, const uvcc_program *p, const triangle_options *opt);
+void triangle_start(triangle *t);
+/* Both: started, not driven yet. */
 void triangle_open(triangle *t, const uvcc_program *p, const triangle_options *opt);
 /* One turn of the network and all events; false when nothing can happen any more. */
 bool triangle_turn(triangle *t);

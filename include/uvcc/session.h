@@ -67,6 +67,7 @@ typedef struct uvcc_config {
     uint64_t cookie;            /**< stands in this session's jobs and completions */
     uint64_t rto_initial_ns, rto_min_ns, rto_max_ns, ack_delay_ns, keepalive_ns;
     uint64_t hello_repeat_ns;   /**< 0: 200 ms */
+    uint32_t checkpoint_every;  /**< a checkpoint after every so many steps; 0: none */
 } uvcc_config;
 
 /** cfg_size = sizeof *cfg of the caller's header. */
@@ -116,6 +117,7 @@ typedef enum uvcc_event_kind {
     UVCC_EVENT_PEER_BYE = 6,      /**< `peer` is done */
     UVCC_EVENT_ABORTED = 7,       /**< `reason` (a uvcc_abort_reason), `text`; only close works now */
     UVCC_EVENT_CLOSED = 8,        /**< the last one: nothing of ours is out any more */
+    UVCC_EVENT_CHECKPOINT = 9,    /**< a checkpoint that resumes at `step` is ready */
 } uvcc_event_kind;
 
 /** Reasons in BYE and ABORT leaves; aborts.def lists them. */
@@ -141,11 +143,22 @@ UVCC_API int uvcc_session_poll_event(uvcc_session *s, uvcc_event *out);
 /* ---- work ---- */
 
 /** A public value for a PERSIST tensor before the first step (or between steps), the same at all three
- * parties: trivial shares. */
+ * parties: trivial shares. UVCC_ERR_AGAIN: the tensor is being set already, or no job is free. */
 UVCC_API int uvcc_session_set_public(uvcc_session *s, uint32_t tensor, const int64_t *v);
 /** This party's components of a PERSIST tensor, split by a client or from a checkpoint. */
 UVCC_API int uvcc_session_set_shares(uvcc_session *s, uint32_t tensor, const uint64_t *lo,
                                      const uint64_t *hi);
+/** The last checkpoint (checkpoint_every): all PERSIST shares of this party as they stand before step
+ * *step. `*data` is valid until the next CHECKPOINT event. It holds shares: encrypt it at rest, write
+ * it atomically, keep the last two. UVCC_ERR_STATE if there is none. */
+UVCC_API int uvcc_session_checkpoint(const uvcc_session *s, uint32_t *step, const uint8_t **data,
+                                     size_t *len);
+/** Resumes from a checkpoint of this party, program and coordinate: before start (the session then
+ * offers to resume at its step), or after READY when the parties agreed on an earlier step (the
+ * checkpoint must be of exactly that step). config.next_run must be above every run used before.
+ * UVCC_ERR_MISMATCH: it is another party's, program's or step's; UVCC_ERR_AUTH: it is damaged. Without
+ * the checkpoint of the agreed step uvcc_session_step() says UVCC_ERR_STATE. */
+UVCC_API int uvcc_session_resume(uvcc_session *s, const uint8_t *data, size_t len);
 /** Agrees to run `entry` as step `step` (the next one: the first unfinished step or the one after it).
  * P0's agreement proposes it; it starts when all three agree and the step before is finished. Calling
  * for step m+1 while m runs lets its keys be dealt ahead. UVCC_ERR_AGAIN: too early. */

@@ -10,7 +10,8 @@ typedef enum uvcci_job_owner {
     UVCCI_JOB_OP = 1,   /* a stage of an op */
     UVCCI_JOB_DEAL = 2, /* keys of an op */
     UVCCI_JOB_RX = 3,   /* the hash of a received message */
-    UVCCI_JOB_SET = 4,  /* a host's value into a PERSIST tensor */
+    UVCCI_JOB_SET = 4,  /* a host's value into PERSIST tensors */
+    UVCCI_JOB_CHECKPOINT = 5,
 } uvcci_job_owner;
 
 typedef struct uvcci_job_slot {

@@ -154,6 +154,7 @@ int uvcc_session_new(uvcc_session **out, const uvcc_config *cfg) {
     }
     s->party = s->cfg.party;
     s->close_deadline = UVCC_NEVER;
+    s->tensors_at = s->cfg.next_step;
     uvcci_arena_init(&s->tensors, &s->alloc, UVCC_MEM_TENSOR, s->cfg.tensor_bytes);
     uvcci_arena_init(&s->wire, &s->alloc, UVCC_MEM_WIRE, 0);
     uvcci_sid_rep(s->cfg.sid_job, s->cfg.replica, s->sid_rep);
@@ -180,11 +181,6 @@ static void free_rx_list(uvcc_session *s, uvcci_rx *list) {
     }
 }
 
-static void set_free(uvcc_session *s, uvcci_set *set) {
-    uvcci_arena_give(&s->wire, set->staged, set->bytes);
-    free_array(s, set, sizeof *set);
-}
-
 void uvcc_session_free(uvcc_session *s) {
     if (s == NULL)
         return;
@@ -194,12 +190,13 @@ void uvcc_session_free(uvcc_session *s) {
     free_rx_list(s, s->rx_out);
     while (s->sets != NULL) {
         uvcci_set *next = s->sets->next;
-        set_free(s, s->sets);
+        uvcci_set_free(s, s->sets);
         s->sets = next;
     }
     if (s->program != NULL) {
         const uvcc_program *p = s->program;
         uvcci_outputs_free(s);
+        uvcci_checkpoint_free(s);
         for (uint32_t i = 0; s->buffers != NULL && i < p->tensor_count; i++) {
             uvcci_arena_give(&s->tensors, s->buffers[i].shares.lo, p->tensors[i].elems * 8);
             uvcci_arena_give(&s->tensors, s->buffers[i].shares.hi, p->tensors[i].elems * 8);
@@ -250,7 +247,7 @@ static int make_plans(uvcc_session *s, const uvcc_program *p, needs *n) {
             if (rc != 0) {
                 char label[128];
                 uvcci_log(s, UVCC_LOG_ERROR,
-                          "entry %s, op %s: this version cannot run it, or it is too large",
+                          "entry %s, %s: this version cannot run it, or it is too large",
                           entry->name, uvcci_op_label(&entry->ops[i], label));
                 return rc;
             }
@@ -354,7 +351,9 @@ int uvcc_session_load_program(uvcc_session *s, const uvcc_program *p) {
         if (s->buffers[i].shares.lo == NULL || s->buffers[i].shares.hi == NULL)
             return UVCC_ERR_NOMEM;
     }
-    rc = make_links(s, &n);
+    rc = uvcci_checkpoint_init(s);
+    if (rc == 0)
+        rc = make_links(s, &n);
     if (rc == 0)
         s->state = UVCCI_SESSION_LOADED;
     return rc;
@@ -619,7 +618,7 @@ static void set_done(uvcc_session *s, uvcci_set *set) {
     while (*at != set)
         at = &(*at)->next;
     *at = set->next;
-    set_free(s, set);
+    uvcci_set_free(s, set);
 }
 
 int uvcc_session_complete(uvcc_session *s, const uvcc_completion *c, uint64_t now) {
@@ -640,6 +639,8 @@ int uvcc_session_complete(uvcc_session *s, const uvcc_completion *c, uint64_t no
         rx_hashed(s, who);
     else if (owner == UVCCI_JOB_SET)
         set_done(s, who);
+    else if (owner == UVCCI_JOB_CHECKPOINT)
+        uvcci_checkpoint_done(s);
     else if (uvcci_failed(s))
         ; /* its memory goes with the session */
     else if (owner == UVCCI_JOB_OP)
@@ -715,63 +716,6 @@ int uvcc_session_poll_event(uvcc_session *s, uvcc_event *out) {
 
 /* ---- work ---- */
 
-static int set_tensor(uvcc_session *s, uint32_t tensor, const void *a, const void *b) {
-    if (s == NULL || a == NULL || s->program == NULL || tensor >= s->program->tensor_count)
-        return UVCC_ERR_USAGE;
-    const uvcci_tensor *t = &s->program->tensors[tensor];
-    if (t->desc.lifetime != UVCC_PERSIST)
-        return UVCC_ERR_USAGE;
-    if (uvcci_failed(s))
-        return UVCC_ERR_ABORTED;
-    if (s->state == UVCCI_SESSION_NEW || s->ctx[s->step & 1].running)
-        return UVCC_ERR_STATE;
-    if (uvcci_jobs_full(&s->jobs))
-        return UVCC_ERR_AGAIN;
-    size_t n = t->elems * 8;
-    uvcci_set *set = s->alloc.alloc(s->alloc.user, sizeof *set, UVCC_MEM_STATE);
-    if (set == NULL)
-        return UVCC_ERR_NOMEM;
-    memset(set, 0, sizeof *set);
-    set->bytes = b != NULL ? 2 * n : n;
-    set->staged = uvcci_arena_take(&s->wire, set->bytes);
-    if (set->staged == NULL) {
-        free_array(s, set, sizeof *set);
-        return UVCC_ERR_NOMEM;
-    }
-    memcpy(set->staged, a, n);
-    const uvcc_shares *to = &s->buffers[t->buffer].shares;
-    if (b != NULL) {
-        memcpy(set->staged + t->elems, b, n);
-        set->items[0] = (uvcc_copy_item){
-            .dst = (uint8_t *)to->lo, .src = (const uint8_t *)set->staged, .len = n};
-        set->items[1] = (uvcc_copy_item){
-            .dst = (uint8_t *)to->hi, .src = (const uint8_t *)(set->staged + t->elems), .len = n};
-        set->task = (uvcc_task){.kind = UVCC_TASK_COPY,
-                                .u.copy = {.items = set->items, .count = 2}};
-    } else {
-        set->task = (uvcc_task){.kind = UVCC_TASK_MAP,
-                                .u.map = {.op = UVCC_MAP_PUBLIC,
-                                          .party = s->party,
-                                          .rows = t->desc.rows,
-                                          .cols = t->desc.cols,
-                                          .x = {.lo = set->staged},
-                                          .out = *to}};
-    }
-    set->next = s->sets;
-    s->sets = set;
-    uvcci_jobs_push(&s->jobs, &set->task, 1, UVCCI_JOB_SET, set);
-    return 0;
-}
-
-int uvcc_session_set_public(uvcc_session *s, uint32_t tensor, const int64_t *v) {
-    return set_tensor(s, tensor, v, NULL);
-}
-
-int uvcc_session_set_shares(uvcc_session *s, uint32_t tensor, const uint64_t *lo,
-                            const uint64_t *hi) {
-    return hi == NULL ? UVCC_ERR_USAGE : set_tensor(s, tensor, lo, hi);
-}
-
 int uvcc_session_step(uvcc_session *s, uint32_t step, uint32_t entry, uint64_t now) {
     if (s == NULL || s->program == NULL || entry >= s->program->entry_count)
         return UVCC_ERR_USAGE;
@@ -782,11 +726,15 @@ int uvcc_session_step(uvcc_session *s, uint32_t step, uint32_t entry, uint64_t n
         return UVCC_ERR_STATE;
     if (step < s->step || uvcci_step_of(s, step) != NULL)
         return UVCC_ERR_USAGE;
+    if (s->tensors_at != s->step)
+        return UVCC_ERR_STATE; /* the parties resume earlier than our tensors */
     /* In order, at most one ahead, and with room for the step's events. */
     if (step > s->step + 1 || (step == s->step + 1 && uvcci_step_of(s, s->step) == NULL) ||
         s->event_count + 32 + s->program->entries[entry].output_count > s->event_cap)
         return UVCC_ERR_AGAIN;
-    int rc = uvcci_step_open(s, step, entry);
+    int rc = uvcci_zero_unset(s);
+    if (rc == 0)
+        rc = uvcci_step_open(s, step, entry);
     if (rc == 0)
         pump(s);
     return rc;

@@ -151,19 +151,33 @@ struct uvcci_step {
     uvcci_bump bump;
 };
 
-/* A host's value on its way into a PERSIST tensor. */
+/* A host's value on its way into one PERSIST tensor, or a checkpoint's into all. */
 typedef struct uvcci_set {
     struct uvcci_set *next;
     uvcc_task task;
-    uvcc_copy_item items[2];
-    uint64_t *staged; /* WIRE pool: one or two vectors */
+    uvcc_copy_item *items;
+    uint32_t item_count;
+    uint8_t *staged; /* WIRE arena */
     size_t bytes;
 } uvcci_set;
+
+/* The PERSIST shares of a step's beginning, on their way out. */
+typedef struct uvcci_checkpoint {
+    uint8_t *data, *next; /* WIRE arena: the finished one, the one being made */
+    size_t bytes;         /* of either */
+    uint32_t step, next_step;
+    bool wanted, job_out;
+    uvcc_task tasks[2];
+    uvcc_copy_item *items;
+    uint32_t item_count;
+    uvcc_hash_item hash;
+} uvcci_checkpoint;
 
 /* A buffer of tensors: both components. */
 typedef struct uvcci_buffer {
     uvcc_shares shares;
     uint32_t uses_left; /* in the running step */
+    bool set;           /* PERSIST: it has a value */
 } uvcci_buffer;
 
 typedef struct uvcci_peer {
@@ -219,6 +233,8 @@ struct uvcc_session {
     uvcci_rx *rx_pending; /* received, waiting for a hash job */
     uvcci_rx *rx_out;     /* their hash job is out */
     uvcci_set *sets;      /* PERSIST tensors being set by the host */
+    uvcci_checkpoint checkpoint;
+    uint32_t tensors_at;  /* the step that the PERSIST tensors stand before */
     /* opened outputs of the last finished step */
     int64_t **last_output;
     uint32_t last_output_step, last_output_entry;
@@ -269,6 +285,18 @@ void uvcci_batch_drop(uvcc_session *s, uvcci_batch_out *out);
 /* A pending leaf on a list, in bump memory; NULL without memory. */
 uvcci_pending_leaf *uvcci_leaf_later(uvcci_bump *bump, uvcci_pending_leaf **list, uint8_t type);
 void uvcci_leaves_write(uvcc_session *s, uvcci_run *r, uvcci_pending_leaf *list);
+
+/* checkpoint.c */
+int uvcci_checkpoint_init(uvcc_session *s);
+void uvcci_checkpoint_free(uvcc_session *s);
+/* After a step: makes one before s->step if it is due. */
+void uvcci_checkpoint_due(uvcc_session *s);
+/* True while the next step must wait for it. */
+bool uvcci_checkpoint_busy(uvcc_session *s);
+void uvcci_checkpoint_done(uvcc_session *s);
+void uvcci_set_free(uvcc_session *s, uvcci_set *set);
+/* PERSIST tensors that nobody set start as zeros. */
+int uvcci_zero_unset(uvcc_session *s);
 
 /* deal.c */
 bool uvcci_deal_advance(uvcc_session *s);

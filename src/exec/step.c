@@ -417,6 +417,7 @@ static void finish_step(uvcc_session *s, uvcci_step *st) {
     keep_outputs(s, st);
     uvcci_step_free(s, st);
     s->step++;
+    s->tensors_at = s->step;
     for (uint8_t p = 0; p < 3; p++)
         if (p != s->party)
             (void)uvcc_link_set_step(s->peer[p].link, s->step);
@@ -432,6 +433,7 @@ static void finish_step(uvcc_session *s, uvcci_step *st) {
         }
     }
     uvcci_event_push(s, &e);
+    uvcci_checkpoint_due(s);
 }
 
 bool uvcci_step_advance(uvcc_session *s) {
@@ -441,10 +443,13 @@ bool uvcci_step_advance(uvcc_session *s) {
         if (st != NULL)
             any |= advance_agreement(s, st);
     }
-    uvcci_step *st = uvcci_step_of(s, s->step);
-    if (st == NULL || uvcci_failed(s))
+    if (uvcci_failed(s))
         return any;
-    if (st->agreed && !st->running && s->sets == NULL) {
+    bool hold = uvcci_checkpoint_busy(s) || s->sets != NULL;
+    uvcci_step *st = uvcci_step_of(s, s->step);
+    if (st == NULL)
+        return any;
+    if (st->agreed && !st->running && !hold) {
         start_step(s, st);
         any = true;
     }

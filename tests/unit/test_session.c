@@ -573,6 +573,112 @@ static void test_allocation_failures(void **state) {
     uvcc_program_free(p);
 }
 
+/* ---- checkpoints and restart ---- */
+
+enum { RESTART_ELEMS = 5, RESTART_STEPS = 3 };
+
+/* W = W + X, opened. */
+static uvcc_program *sum_program(test_alloc *mem) {
+    uvcc_allocator al = test_allocator(mem);
+    uvcc_program *p;
+    assert_int_equal(uvcc_program_new(&p, &al), 0);
+    uint32_t x = tensor(p, "x", (shape){1, RESTART_ELEMS}, 20, 10, UVCC_EPOCH);
+    uint32_t w = tensor(p, "w", (shape){1, RESTART_ELEMS}, 30, 10, UVCC_PERSIST);
+    assert_true(uvcc_program_entry(p, "run") >= 0);
+    assert_true(uvcc_program_input(p, 1, x, 0) >= 0);
+    uvcc_op_desc d = {.opcode = UVCC_OP_ADD,
+                      .phase = UVCC_UPD,
+                      .in_count = 2,
+                      .out_count = 1,
+                      .in = {w, x},
+                      .out = {w}};
+    assert_true(uvcc_program_op(p, &d) >= 0);
+    assert_true(uvcc_program_output(p, 2, w) >= 0);
+    finish(p);
+    return p;
+}
+
+static uint32_t resume_run;
+static void every_step(uvcc_config *c) {
+    c->checkpoint_every = 1;
+    c->next_run = resume_run;
+}
+
+static void sum_step(triangle *t, uint32_t step, uint32_t done) {
+    int64_t x[RESTART_ELEMS];
+    for (int64_t i = 0; i < RESTART_ELEMS; i++)
+        x[i] = 100 * (step + 1) + i;
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(uvcc_session_step(t->s[i], step, 0, 0), 0);
+    assert_int_equal(uvcc_session_input(t->s[0], step, 1, x, 0), 0);
+    triangle_finish(t, done);
+    const int64_t *w = uvcc_session_output(t->s[1], step, 2);
+    for (int64_t i = 0; i < RESTART_ELEMS; i++)
+        assert_int_equal(w[i], 50 * (int64_t)(step + 1) * (step + 2) + (step + 1) * i);
+}
+
+static void test_restart(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    uvcc_program *p = sum_program(&mem);
+    struct {
+        uint8_t *data;
+        size_t len;
+    } kept[3][RESTART_STEPS + 1] = {0};
+    triangle t;
+    resume_run = 0;
+    triangle_open(&t, p, &(triangle_options){.seed = 21, .tweak = every_step});
+    triangle_ready(&t);
+    for (uint32_t step = 0; step < RESTART_STEPS; step++) {
+        sum_step(&t, step, step + 1);
+        for (unsigned i = 0; i < 3; i++) {
+            uint32_t at;
+            const uint8_t *data;
+            size_t len;
+            while (uvcc_session_checkpoint(t.s[i], &at, &data, &len) != 0 || at != step + 1)
+                assert_true(triangle_turn(&t));
+            kept[i][at].data = malloc(len);
+            kept[i][at].len = len;
+            memcpy(kept[i][at].data, data, len);
+        }
+    }
+    triangle_free(&t); /* all three die without a word */
+
+    /* Party 2 lost its last checkpoint: all resume after the minimum step, under a new run. */
+    resume_run = 2;
+    triangle_make(&t, p, &(triangle_options){.seed = 23, .tweak = every_step});
+    uint8_t *bad = malloc(kept[0][3].len);
+    memcpy(bad, kept[0][3].data, kept[0][3].len);
+    bad[100] ^= 1;
+    assert_int_equal(uvcc_session_resume(t.s[0], bad, kept[0][3].len), UVCC_ERR_AUTH);
+    assert_int_equal(uvcc_session_resume(t.s[0], bad, 50), UVCC_ERR_MISMATCH);
+    free(bad);
+    assert_int_equal(uvcc_session_resume(t.s[0], kept[1][3].data, kept[1][3].len),
+                     UVCC_ERR_MISMATCH);
+    assert_int_equal(uvcc_session_resume(t.s[0], kept[0][3].data, kept[0][3].len), 0);
+    assert_int_equal(uvcc_session_resume(t.s[1], kept[1][3].data, kept[1][3].len), 0);
+    assert_int_equal(uvcc_session_resume(t.s[2], kept[2][2].data, kept[2][2].len), 0);
+    triangle_start(&t);
+    triangle_ready(&t);
+    assert_int_equal(uvcc_session_step(t.s[2], 3, 0, 0), UVCC_ERR_AGAIN);
+    assert_int_equal(uvcc_session_step(t.s[0], 2, 0, 0), UVCC_ERR_STATE);
+    assert_int_equal(uvcc_session_resume(t.s[0], kept[0][3].data, kept[0][3].len),
+                     UVCC_ERR_MISMATCH);
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(uvcc_session_resume(t.s[i], kept[i][2].data, kept[i][2].len), 0);
+    sum_step(&t, 2, 1);
+    sum_step(&t, 3, 2);
+    uvcc_session_stats st;
+    uvcc_session_get_stats(t.s[0], &st);
+    assert_int_equal(st.run, 2);
+    triangle_close(&t);
+    triangle_free(&t);
+    for (unsigned i = 0; i < 3; i++)
+        for (unsigned k = 0; k <= RESTART_STEPS; k++)
+            free(kept[i][k].data);
+    uvcc_program_free(p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_product_and_relu),
@@ -584,6 +690,7 @@ int main(void) {
         cmocka_unit_test(test_inputs_refused),
         cmocka_unit_test(test_capacity_refused),
         cmocka_unit_test(test_allocation_failures),
+        cmocka_unit_test(test_restart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
