@@ -63,8 +63,8 @@ void uvcci_sign_keypair(const uint8_t seed[32], uint8_t pk[32], uint8_t sk[64]);
 void uvcci_sign(const uint8_t sk[64], const void *msg, size_t len, uint8_t sig[64]);
 int uvcci_sign_verify(const uint8_t pk[32], const void *msg, size_t len, const uint8_t sig[64]);
 
-/* X25519. sk: 32 random bytes. shared: UVCC_ERR_AUTH if the result is all zero (a peer's point of small
- * order); a failed call leaves zeros in out. */
+/* X25519. sk: 32 random bytes. shared: UVCC_ERR_AUTH if the result is all zero (a peer's point of
+ * small order); a failed call leaves zeros in out. */
 int uvcci_x25519_public(const uint8_t sk[32], uint8_t pk[32]);
 int uvcci_x25519_shared(const uint8_t sk[32], const uint8_t peer_pk[32], uint8_t out[32]);
 

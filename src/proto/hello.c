@@ -1,9 +1,11 @@
 /* hello.c - the handshake of one party with both peers.
  *
  * States per peer: WAIT1 -> WAIT2 -> WAIT3 -> DONE (hello.h); both peers leave WAIT1 together, when
- * the second HELLO 1 comes. Invariants: a state never falls; keys and expected payloads are derived
- * once; an input makes at most three payloads due, and the chain HELLO 1 -> 2 -> 3 -> nothing (with
- * HELLO 1 -> 1 only every second time) ends, so answers never feed each other. */
+ * the second HELLO 1 comes. Invariants: a state never falls (but in uvcci_hello_again); keys and
+ * expected payloads are derived once; nothing unsigned changes what was signed; an input makes at
+ * most three payloads due, and the chain HELLO 1 -> 2 -> 3 -> nothing (with HELLO 1 -> 1 only every
+ * second time, and 1 -> 1 for one that is not believed) ends, so answers never feed each other. The
+ * ephemeral secret lives until both peers are DONE. */
 #include "hello.h"
 
 #include <assert.h>
@@ -33,11 +35,31 @@ enum {
     AT_EPHEMERAL = 120,
 };
 
+/* HELLO 2. */
+enum {
+    AT_SUITE = 1,
+    AT_ZERO = 2,
+    AT_RUN = 4, /* then the step */
+    AT_HASH = 12,
+    AT_SIGNATURE = 44,
+};
+
+static bool all_zero(const uint8_t *p, size_t n) {
+    uint8_t sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum |= p[i];
+    return sum == 0;
+}
+
+static bool x25519(const uvcci_hello *h) {
+    return h->cfg.exchange == UVCCI_EXCHANGE_X25519;
+}
+
 static uint8_t other_peer(const uvcci_hello *h, uint8_t peer) {
     return (uint8_t)(3 - h->cfg.party - peer);
 }
 
-static void write_hello1(uvcci_hello *h) {
+static int write_hello1(uvcci_hello *h) {
     const uvcci_hello_config *c = &h->cfg;
     uvcci_writer w = uvcci_writer_on(h->hello1, sizeof h->hello1);
     uvcci_put8(&w, HELLO1);
@@ -55,7 +77,8 @@ static void write_hello1(uvcci_hello *h) {
     uvcci_put32(&w, c->next_step);
     uvcci_put32(&w, c->next_run);
     uvcci_put(&w, c->n, 32);
-    assert(!w.bad && w.len == AT_EPHEMERAL); /* the rest stays zero: provisioned */
+    assert(!w.bad && w.len == AT_EPHEMERAL); /* provisioned: the rest stays zero */
+    return x25519(h) ? uvcci_x25519_public(c->ephemeral, h->hello1 + AT_EPHEMERAL) : 0;
 }
 
 /* ---- repetition ---- */
@@ -85,7 +108,6 @@ static void advance(uvcci_hello *h, uvcci_hello_peer *p, uvcci_hello_state state
 /* ---- agreement ---- */
 
 static const char *hello1_fault(const uvcci_hello *h, uint8_t peer, const uint8_t *in) {
-    static const uint8_t zero[32];
     if (in[AT_RESERVED] != 0)
         return "version";
     if (memcmp(in + AT_SID_JOB, h->hello1 + AT_SID_JOB, 32) != 0)
@@ -96,7 +118,7 @@ static const char *hello1_fault(const uvcci_hello *h, uint8_t peer, const uint8_
         return "position";
     if (memcmp(in + AT_PROGRAM, h->hello1 + AT_PROGRAM, 32) != 0)
         return "program";
-    if (memcmp(in + AT_EPHEMERAL, zero, 32) != 0)
+    if (all_zero(in + AT_EPHEMERAL, 32) == x25519(h))
         return "key exchange";
     if (uvcci_ld32(in + AT_NEXT_RUN) >= UVCCI_RUN_LIMIT)
         return "run";
@@ -116,30 +138,75 @@ static void hash_in_order(bool first, const uint8_t *mine, const uint8_t *theirs
     uvcci_sha256_final(&s, out);
 }
 
-static void derive(uvcci_hello *h, uint8_t peer, uint64_t now) {
-    uvcci_hello_peer *p = &h->peer[peer];
-    uint8_t me = h->cfg.party, k_ab[32];
-    bool first = me < peer;
-    const uint8_t *their_n = p->hello1 + AT_N;
-    uvcci_derive_session_key(first ? h->cfg.n : their_n, first ? their_n : h->cfg.n,
-                             h->cfg.secret[peer], h->cfg.sid_job, h->run, first ? me : peer,
-                             first ? peer : me, k_ab);
-    uvcci_derive_prk(h->cfg.sid_sub, k_ab, p->prk);
-    uvcci_wipe(k_ab, sizeof k_ab);
+#define LABEL        "UVCC_HELLO_V1"
+#define SIGNED_BYTES (sizeof LABEL - 1 + 2 * UVCCI_HELLO1_BYTES + 1 + 8 + 64 + 1)
 
+/* What `signer` signs in its HELLO 2 of the pair of us and `peer`, whose HELLO 1 is their1. */
+static void write_signed(const uvcci_hello *h, uint8_t peer, const uint8_t *their1,
+                         const uint8_t *hello2, uint8_t signer, uint8_t out[SIGNED_BYTES]) {
+    uint8_t me = h->cfg.party;
+    bool first = me < peer;
+    uvcci_writer w = uvcci_writer_on(out, SIGNED_BYTES);
+    uvcci_put(&w, LABEL, sizeof LABEL - 1);
+    uvcci_put(&w, first ? h->hello1 : their1, UVCCI_HELLO1_BYTES);
+    uvcci_put(&w, first ? their1 : h->hello1, UVCCI_HELLO1_BYTES);
+    uvcci_put8(&w, hello2[AT_SUITE]);
+    uvcci_put(&w, hello2 + AT_RUN, 8);
+    uvcci_put(&w, h->cfg.identity[first ? me : peer], 32);
+    uvcci_put(&w, h->cfg.identity[first ? peer : me], 32);
+    uvcci_put8(&w, signer);
+    assert(!w.bad && w.len == SIGNED_BYTES);
+}
+
+static void write_hello2(uvcci_hello *h, uint8_t peer) {
+    uvcci_hello_peer *p = &h->peer[peer];
     uint8_t *m = p->hello2;
     m[0] = HELLO2;
-    m[1] = h->suite;
-    uvcci_st16(m + 2, 0);
-    uvcci_st32(m + 4, h->run);
-    uvcci_st32(m + 8, h->step);
-    hash_in_order(first, h->hello1, p->hello1, UVCCI_HELLO1_BYTES, m + 12);
-    memset(m + 44, 0, UVCCI_HELLO2_BYTES - 44); /* no signature: provisioned */
+    m[AT_SUITE] = h->suite;
+    uvcci_st16(m + AT_ZERO, 0);
+    uvcci_st32(m + AT_RUN, h->run);
+    uvcci_st32(m + AT_RUN + 4, h->step);
+    hash_in_order(h->cfg.party < peer, h->hello1, p->hello1, UVCCI_HELLO1_BYTES, m + AT_HASH);
+    if (x25519(h)) {
+        uint8_t text[SIGNED_BYTES];
+        write_signed(h, peer, p->hello1, m, h->cfg.party, text);
+        uvcci_sign(h->cfg.sign_sk, text, sizeof text, m + AT_SIGNATURE);
+    } else {
+        memset(m + AT_SIGNATURE, 0, 64);
+    }
+}
 
+/* The peer's HELLO 2 over our HELLO 1 and `their1`. */
+static bool hello2_verifies(const uvcci_hello *h, uint8_t peer, const uint8_t *their1,
+                            const uint8_t *in) {
+    uint8_t hash[32], text[SIGNED_BYTES];
+    hash_in_order(h->cfg.party < peer, h->hello1, their1, UVCCI_HELLO1_BYTES, hash);
+    if (in[AT_ZERO] != 0 || in[AT_ZERO + 1] != 0 || memcmp(in + AT_HASH, hash, 32) != 0)
+        return false;
+    write_signed(h, peer, their1, in, peer, text);
+    return uvcci_sign_verify(h->cfg.identity[peer], text, sizeof text, in + AT_SIGNATURE) == 0;
+}
+
+/* Keys of the pair and what HELLO 3 says, once both HELLO 2 are known. */
+static int derive(uvcci_hello *h, uint8_t peer, const uint8_t *their2) {
+    uvcci_hello_peer *p = &h->peer[peer];
+    uint8_t me = h->cfg.party, shared[32], k_ab[32];
+    const uint8_t *ikm = h->cfg.secret[peer], *their_n = p->hello1 + AT_N;
+    bool first = me < peer;
+    if (x25519(h)) {
+        int err = uvcci_x25519_shared(h->cfg.ephemeral, p->hello1 + AT_EPHEMERAL, shared);
+        if (err != 0)
+            return err;
+        ikm = shared;
+    }
+    uvcci_derive_session_key(first ? h->cfg.n : their_n, first ? their_n : h->cfg.n, ikm,
+                             h->cfg.sid_job, h->run, first ? me : peer, first ? peer : me, k_ab);
+    uvcci_derive_prk(h->cfg.sid_sub, k_ab, p->prk);
+    uvcci_wipe(k_ab, sizeof k_ab);
+    uvcci_wipe(shared, sizeof shared);
     p->hello3[0] = HELLO3;
-    hash_in_order(first, m, m, UVCCI_HELLO2_BYTES, p->hello3 + 1);
-    p->pending |= BIT(HELLO2);
-    advance(h, p, UVCCI_HELLO_WAIT2, now);
+    hash_in_order(first, p->hello2, their2, UVCCI_HELLO2_BYTES, p->hello3 + 1);
+    return 0;
 }
 
 /* Both HELLO 1 are here: the greatest run, the least step, the highest suite of all three. */
@@ -159,8 +226,15 @@ static void agree(uvcci_hello *h, uint64_t now) {
     bool second = (common & BIT(UVCCI_SUITE_AES256_GCM - 1)) != 0;
     h->suite = second ? UVCCI_SUITE_AES256_GCM : UVCCI_SUITE_CHACHA20_POLY1305;
     h->agreed = true;
-    for (uint8_t i = 1; i < UVCC_PARTIES; i++)
-        derive(h, (uint8_t)((h->cfg.party + i) % UVCC_PARTIES), now);
+    for (uint8_t i = 1; i < UVCC_PARTIES; i++) {
+        uint8_t peer = (uint8_t)((h->cfg.party + i) % UVCC_PARTIES);
+        uvcci_hello_peer *p = &h->peer[peer];
+        write_hello2(h, peer);
+        if (!x25519(h))
+            (void)derive(h, peer, p->hello2); /* provisioned: the same bytes both ways */
+        p->pending |= BIT(HELLO2);
+        advance(h, p, UVCCI_HELLO_WAIT2, now);
+    }
 }
 
 /* ---- input ---- */
@@ -180,11 +254,17 @@ static int input_hello1(uvcci_hello *h, uint8_t peer, const uint8_t *in, uint64_
         }
         return 0;
     }
+    const char *fault = hello1_fault(h, peer, in);
     if (h->agreed) {
         h->other_n++;
+        if (!x25519(h) || p->state < UVCCI_HELLO_WAIT3) {
+            h->stale = true;
+        } else if (fault == NULL) {
+            memcpy(p->other1, in, UVCCI_HELLO1_BYTES);
+            p->pending |= BIT(HELLO1);
+        }
         return 0;
     }
-    const char *fault = hello1_fault(h, peer, in);
     if (fault != NULL) {
         h->field = fault;
         return UVCC_ERR_MISMATCH;
@@ -196,20 +276,46 @@ static int input_hello1(uvcci_hello *h, uint8_t peer, const uint8_t *in, uint64_
     return 0;
 }
 
-static int input_hello2(uvcci_hello *h, uvcci_hello_peer *p, const uint8_t *in, uint64_t now) {
+/* The first HELLO 2 that matches ours. */
+static int take_hello2(uvcci_hello *h, uint8_t peer, const uint8_t *in, uint64_t now) {
+    uvcci_hello_peer *p = &h->peer[peer];
+    size_t same = x25519(h) ? AT_SIGNATURE : UVCCI_HELLO2_BYTES;
+    if (memcmp(in, p->hello2, same) != 0)
+        return UVCC_ERR_AUTH;
+    if (x25519(h)) {
+        if (!hello2_verifies(h, peer, p->hello1, in))
+            return UVCC_ERR_AUTH;
+        int err = derive(h, peer, in);
+        if (err == UVCC_ERR_AUTH) {
+            h->field = "key exchange";
+            return UVCC_ERR_MISMATCH;
+        }
+        if (err != 0)
+            return err;
+    }
+    memcpy(p->their2, in, UVCCI_HELLO2_BYTES);
+    p->pending = (uint8_t)((p->pending & ~BIT(HELLO1)) | BIT(HELLO3));
+    advance(h, p, UVCCI_HELLO_WAIT3, now);
+    return 0;
+}
+
+static int input_hello2(uvcci_hello *h, uint8_t peer, const uint8_t *in, uint64_t now) {
+    uvcci_hello_peer *p = &h->peer[peer];
     if (!h->agreed) {
         h->ignored++;
         return 0;
     }
-    if (memcmp(in, p->hello2, UVCCI_HELLO2_BYTES) != 0)
-        return UVCC_ERR_AUTH;
-    if (p->state == UVCCI_HELLO_WAIT2) {
-        p->pending &= (uint8_t)~BIT(HELLO1);
-        advance(h, p, UVCCI_HELLO_WAIT3, now);
-    } else {
+    if (p->state == UVCCI_HELLO_WAIT2)
+        return take_hello2(h, peer, in, now);
+    if (memcmp(in, p->their2, UVCCI_HELLO2_BYTES) == 0) {
         h->ignored++;
+        p->pending |= BIT(HELLO3); /* again: the peer repeats HELLO 2 until HELLO 3 comes */
+        return 0;
     }
-    p->pending |= BIT(HELLO3); /* or again: the peer repeats HELLO 2 until HELLO 3 comes */
+    if (p->other1[0] == 0 || !hello2_verifies(h, peer, p->other1, in))
+        return UVCC_ERR_AUTH;
+    p->restarted = true;
+    h->stale = true;
     return 0;
 }
 
@@ -223,6 +329,10 @@ static int input_hello3(uvcci_hello *h, uvcci_hello_peer *p, const uint8_t *in, 
     if (p->state == UVCCI_HELLO_WAIT3) {
         p->pending &= BIT(HELLO3);
         advance(h, p, UVCCI_HELLO_DONE, now);
+        if (uvcci_hello_done(h)) { /* nothing needs them any more */
+            uvcci_wipe(h->cfg.ephemeral, sizeof h->cfg.ephemeral);
+            uvcci_wipe(h->cfg.sign_sk, sizeof h->cfg.sign_sk);
+        }
     } else {
         h->ignored++;
     }
@@ -237,7 +347,7 @@ int uvcci_hello_input(uvcci_hello *h, uint8_t peer, const uint8_t *payload, size
     if (kind == HELLO1 && len == UVCCI_HELLO1_BYTES && !sealed)
         return input_hello1(h, peer, payload, now);
     if (kind == HELLO2 && len == UVCCI_HELLO2_BYTES && !sealed)
-        return input_hello2(h, p, payload, now);
+        return input_hello2(h, peer, payload, now);
     if (kind == HELLO3 && len == UVCCI_HELLO3_BYTES && sealed)
         return input_hello3(h, p, payload, now);
     h->ignored++;
@@ -251,6 +361,18 @@ void uvcci_hello_peer_passed(uvcci_hello *h, uint8_t peer) {
 
 /* ---- life, output ---- */
 
+static bool keys_fit(const uvcci_hello_config *c, uint8_t a, uint8_t b) {
+    const uint8_t(*id)[32] = c->identity;
+    if (c->exchange == UVCCI_EXCHANGE_PROVISIONED)
+        return !uvcci_ct_equal(c->secret[a], c->secret[b], 32);
+    if (c->exchange != UVCCI_EXCHANGE_X25519)
+        return false;
+    for (uint8_t i = 0; i < UVCC_PARTIES; i++)
+        if (all_zero(id[i], 32) || memcmp(id[i], id[(i + 1) % UVCC_PARTIES], 32) == 0)
+            return false;
+    return memcmp(id[c->party], c->sign_sk + 32, 32) == 0;
+}
+
 int uvcci_hello_init(uvcci_hello *h, const uvcci_hello_config *cfg, uint64_t now) {
     if (cfg->party >= UVCC_PARTIES || cfg->suites == 0 || (cfg->suites & ~SUITES_KNOWN) != 0 ||
         cfg->next_run >= UVCCI_RUN_LIMIT || cfg->repeat_ns == 0 ||
@@ -258,15 +380,27 @@ int uvcci_hello_init(uvcci_hello *h, const uvcci_hello_config *cfg, uint64_t now
         return UVCC_ERR_CONFIG;
     uint8_t a = (uint8_t)((cfg->party + 1) % UVCC_PARTIES),
             b = (uint8_t)((cfg->party + 2) % UVCC_PARTIES);
-    if (uvcci_ct_equal(cfg->secret[a], cfg->secret[b], 32))
+    if (!keys_fit(cfg, a, b))
         return UVCC_ERR_CONFIG;
     assert(cfg != &h->cfg);
     memset(h, 0, sizeof *h);
     h->cfg = *cfg;
-    write_hello1(h);
+    int err = write_hello1(h);
+    if (err != 0) {
+        uvcci_hello_wipe(h);
+        return err;
+    }
     uvcci_hello_nudge(h, a, now);
     uvcci_hello_nudge(h, b, now);
     return 0;
+}
+
+void uvcci_hello_again(uvcci_hello *h, uint64_t now) {
+    assert(uvcci_hello_stale(h));
+    uvcci_wipe(h->peer, sizeof h->peer);
+    h->agreed = h->stale = false;
+    for (uint8_t i = 1; i < UVCC_PARTIES; i++)
+        uvcci_hello_nudge(h, (uint8_t)((h->cfg.party + i) % UVCC_PARTIES), now);
 }
 
 void uvcci_hello_wipe(uvcci_hello *h) {
@@ -320,7 +454,15 @@ uint64_t uvcci_hello_deadline(const uvcci_hello *h) {
 }
 
 bool uvcci_hello_keyed(const uvcci_hello *h, uint8_t peer) {
-    return h->peer[peer].state >= UVCCI_HELLO_WAIT2;
+    return h->peer[peer].state >= (x25519(h) ? UVCCI_HELLO_WAIT3 : UVCCI_HELLO_WAIT2);
+}
+
+bool uvcci_hello_stale(const uvcci_hello *h) {
+    return h->stale && !uvcci_hello_done(h);
+}
+
+bool uvcci_hello_restarted(const uvcci_hello *h, uint8_t peer) {
+    return h->peer[peer].restarted;
 }
 
 bool uvcci_hello_done(const uvcci_hello *h) {

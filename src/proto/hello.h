@@ -1,15 +1,25 @@
 /* hello.h - the handshake of one party with both peers (wire.md, HELLO): who we are, which keys,
- * where we resume. Provisioned pair secrets; the X25519 exchange comes later. Pure: the session
- * carries payloads between this and the links.
+ * where we resume. Keys come from provisioned pair secrets, or from an X25519 exchange that Ed25519
+ * identities sign. Pure: the session carries payloads between this and the links.
  *
- * States per peer: WAIT1 (not both HELLO 1 here yet) -> WAIT2 (both peers' HELLO 1 here, run, step,
- * suite and keys derived) -> WAIT3 (HELLO 2 matched) -> DONE (HELLO 3 verified).
+ * States per peer: WAIT1 (not both HELLO 1 here yet) -> WAIT2 (both peers' HELLO 1 here: run, step,
+ * suite; provisioned: keys) -> WAIT3 (the peer's HELLO 2 matched; X25519: its signature verified,
+ * and only now there are keys) -> DONE (HELLO 3 verified).
  *
- * Until both HELLO 1 are here a peer's newest one counts. From then on a HELLO 1 with another N
- * changes nothing and is counted in other_n. Before uvcci_hello_done() it means that the peer has
- * restarted (or that an old packet came first) and that this handshake cannot end: the session
- * discards it and its unstarted links and begins again; N may be kept, for nothing but HELLO went out
- * under the keys. */
+ * Until both HELLO 1 are here a peer's newest one counts. From then on another HELLO 1 of a peer is
+ * counted in other_n, and
+ * - X25519, from WAIT3 on: it changes nothing until a HELLO 2 signed over it and our HELLO 1 comes.
+ *   It is kept and answered by our HELLO 1, so that a peer which began anew can sign. Once it did,
+ *   uvcci_hello_restarted() says so; keys and state stay. (A peer that died within this handshake
+ *   can be made to look so by replaying what it signed then: that costs a needless restart.)
+ * - else, before uvcci_hello_done(): it means that the peer began anew, or that an old packet came
+ *   first.
+ * - provisioned, after uvcci_hello_done(): nothing; only a HELLO 3 under keys that no link tries
+ *   would tell.
+ *
+ * Where one of these makes an end impossible, uvcci_hello_stale() says so: discard the links' keys
+ * and call uvcci_hello_again(). Our HELLO 1 stays the same then, so parties that do this because of
+ * each other come to an end. */
 #ifndef UVCCI_HELLO_H
 #define UVCCI_HELLO_H
 
@@ -18,34 +28,46 @@
 #define UVCCI_HELLO1_BYTES 152u
 #define UVCCI_HELLO2_BYTES 108u
 #define UVCCI_HELLO3_BYTES 33u
-#define UVCCI_RUN_LIMIT (1u << 24) /* a run fits above the 40 bits of a seq's counter */
+#define UVCCI_RUN_LIMIT    (1u << 24) /* a run fits above the 40 bits of a seq's counter */
+
+typedef enum uvcci_exchange { UVCCI_EXCHANGE_PROVISIONED, UVCCI_EXCHANGE_X25519 } uvcci_exchange;
 
 typedef struct uvcci_hello_config {
     uint8_t party;
-    uint8_t suites;          /* bit i-1 = suite i */
+    uint8_t suites; /* bit i-1 = suite i */
     uint8_t sid_job[32], sid_sub[32];
     uint16_t r, s, t, replica, stage, tp;
     uint8_t h_program[32];
     uint32_t next_step, next_run;
     uint8_t n[32];           /* fresh random bytes of this (re)start */
-    uint8_t secret[3][32];   /* provisioned, by peer's party index; own entry unused */
+    uvcci_exchange exchange; /* the same at all three */
+    uint8_t secret[3][32];   /* PROVISIONED: by peer's party index; own entry unused */
+    uint8_t ephemeral[32];   /* X25519: secret, fresh random bytes of this (re)start */
+    uint8_t sign_sk[64];     /* X25519: this party's Ed25519 secret key */
+    uint8_t identity[3][32]; /* X25519: Ed25519 public keys by party, own one included */
     uint64_t repeat_ns;      /* first repetition; doubles up to 32 times that */
 } uvcci_hello_config;
 
 typedef enum uvcci_hello_state {
-    UVCCI_HELLO_WAIT1, UVCCI_HELLO_WAIT2, UVCCI_HELLO_WAIT3, UVCCI_HELLO_DONE
+    UVCCI_HELLO_WAIT1,
+    UVCCI_HELLO_WAIT2,
+    UVCCI_HELLO_WAIT3,
+    UVCCI_HELLO_DONE
 } uvcci_hello_state;
 
 typedef struct uvcci_hello_peer {
     uvcci_hello_state state;
     uint8_t hello1[UVCCI_HELLO1_BYTES]; /* theirs; first byte 0 until it is here */
-    uint8_t hello2[UVCCI_HELLO2_BYTES]; /* from WAIT2 on; provisioned: the same bytes both ways */
-    uint8_t hello3[UVCCI_HELLO3_BYTES]; /* from WAIT2 on; the same bytes both ways */
-    uint8_t prk[32];                    /* valid from WAIT2 on */
+    uint8_t hello2[UVCCI_HELLO2_BYTES]; /* ours, from WAIT2 on */
+    uint8_t their2[UVCCI_HELLO2_BYTES]; /* theirs, from WAIT3 on */
+    uint8_t prk[32];                    /* valid once keyed */
+    uint8_t hello3[UVCCI_HELLO3_BYTES]; /* likewise; the same bytes both ways */
+    uint8_t other1[UVCCI_HELLO1_BYTES]; /* X25519: another HELLO 1, not believed; 0...: none */
     uint64_t next_repeat, repeat_ns;
-    uint8_t pending;                    /* bit i: HELLO i goes out at the next poll */
-    bool answer1;                       /* the next known HELLO 1 is answered by HELLO 1 too */
-    bool reached;                       /* the peer is known to be past HELLO 3 */
+    uint8_t pending; /* bit i: HELLO i goes out at the next poll */
+    bool answer1;    /* the next known HELLO 1 is answered by HELLO 1 too */
+    bool reached;    /* the peer is known to be past HELLO 3 */
+    bool restarted;  /* it signed a HELLO 2 over other1 */
 } uvcci_hello_peer;
 
 typedef struct uvcci_hello {
@@ -55,34 +77,43 @@ typedef struct uvcci_hello {
     bool agreed;              /* both HELLO 1 are here: run, step, suite are set */
     uint32_t run, step;
     uint8_t suite;
-    const char *field;        /* on UVCC_ERR_MISMATCH: which field differs */
-    uint64_t ignored;         /* payloads without effect: malformed, untimely, known */
-    uint64_t other_n;         /* HELLO 1 with another N than the one agreed on */
+    const char *field; /* on UVCC_ERR_MISMATCH: which field differs */
+    uint64_t ignored;  /* payloads without effect: malformed, untimely, known */
+    uint64_t other_n;  /* HELLO 1 other than the one agreed on */
+    bool stale;        /* uvcci_hello_stale() unless done */
 } uvcci_hello;
 
-/* UVCC_ERR_CONFIG: equal pair secrets, suites without or with an unknown bit, a party, run or repeat_ns
- * out of range. */
+/* UVCC_ERR_CONFIG: equal pair secrets; a zero identity, two equal ones, or one that is not
+ * sign_sk's; suites without or with an unknown bit; an exchange, party, run or repeat_ns out of
+ * range. UVCC_ERR_CRYPTO. */
 int uvcci_hello_init(uvcci_hello *h, const uvcci_hello_config *cfg, uint64_t now);
 void uvcci_hello_wipe(uvcci_hello *h);
+/* Begins a stale handshake again: forgets what came, keeps our HELLO 1. */
+void uvcci_hello_again(uvcci_hello *h, uint64_t now);
 /* A HELLO payload came from `peer`; sealed: it came in a verified sealed control frame (HELLO 3).
- * 0: taken or ignored (h->ignored counts). UVCC_ERR_MISMATCH: a peer with another version, topology,
- * program, sid or kind of key exchange, no common suite or an impossible run (fatal; h->field names
- * it). UVCC_ERR_AUTH: HELLO 2 or 3 contradicts ours (changes nothing, but is reported). */
+ * 0: taken or ignored (h->ignored counts). UVCC_ERR_MISMATCH: a peer with another version,
+ * topology, program, sid or kind of key exchange, no common suite, an impossible run, or a signed
+ * ephemeral that gives no secret (fatal; h->field names it). UVCC_ERR_AUTH: HELLO 2 or 3
+ * contradicts ours or is not the peer's (changes nothing, but is reported). UVCC_ERR_CRYPTO. */
 int uvcci_hello_input(uvcci_hello *h, uint8_t peer, const uint8_t *payload, size_t len, bool sealed,
                       uint64_t now);
 /* Any other sealed frame of this run came from `peer`: it is past HELLO 3. */
 void uvcci_hello_peer_passed(uvcci_hello *h, uint8_t peer);
 /* The peer's stream was (re)opened: send the present messages again at once. */
 void uvcci_hello_nudge(uvcci_hello *h, uint8_t peer, uint64_t now);
-/* Next payload to send to `peer` (<= 152 bytes): its length, 0 if none. *sealed: as a sealed control
- * frame. Up to three may be due at once, in order; a link holds one HELLO at a time, so poll again
- * when it has been transmitted. */
-size_t uvcci_hello_poll(uvcci_hello *h, uint8_t peer, uint8_t out[UVCCI_HELLO1_BYTES],
-                        bool *sealed, uint64_t now);
+/* Next payload to send to `peer` (<= 152 bytes): its length, 0 if none. *sealed: as a sealed
+ * control frame. Up to three may be due at once, in order; a link holds one HELLO at a time, so
+ * poll again when it has been transmitted. */
+size_t uvcci_hello_poll(uvcci_hello *h, uint8_t peer, uint8_t out[UVCCI_HELLO1_BYTES], bool *sealed,
+                        uint64_t now);
 /* 0 while something is due, UVCC_NEVER when both peers are past. */
 uint64_t uvcci_hello_deadline(const uvcci_hello *h);
-/* Keys of the pair are derived (the link may be keyed): state >= WAIT2. */
+/* Keys of the pair are derived and, with X25519, known to be the peer's: its link may be keyed. */
 bool uvcci_hello_keyed(const uvcci_hello *h, uint8_t peer);
+/* This handshake cannot end any more: uvcci_hello_again(). */
+bool uvcci_hello_stale(const uvcci_hello *h);
+/* The peer proved that it began anew while this handshake or its session lived (X25519 only). */
+bool uvcci_hello_restarted(const uvcci_hello *h, uint8_t peer);
 /* Both peers DONE. */
 bool uvcci_hello_done(const uvcci_hello *h);
 

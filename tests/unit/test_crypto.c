@@ -483,7 +483,8 @@ static void x25519_vectors(void **state) {
     check(k, "684cf59ba83309552800ef566f2f4d3c1c3887c49360e3875f2eb94d99532c51");
 }
 
-/* Points whose every multiple that X25519 computes is zero, as bytes and with the ignored top bit. */
+/* Points whose every multiple that X25519 computes is zero, as bytes and with the ignored top bit.
+ */
 static void x25519_small_order(void **state) {
     (void)state;
     static const char *const points[] = {

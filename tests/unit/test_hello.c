@@ -5,6 +5,7 @@
 #include "proto/ids.h"
 
 enum { REPEAT = 100 };
+static uvcci_exchange kinds[] = {UVCCI_EXCHANGE_PROVISIONED, UVCCI_EXCHANGE_X25519};
 
 static uvcci_hello_config config(uint8_t party, uint64_t seed) {
     uvcci_hello_config c = {.party = party,
@@ -30,6 +31,25 @@ static uvcci_hello_config config(uint8_t party, uint64_t seed) {
     return c;
 }
 
+static void identity(uint8_t party, uint8_t pk[32], uint8_t sk[64]) {
+    uint8_t seed[32];
+    memset(seed, 0x50 + party, 32);
+    uvcci_sign_keypair(seed, pk, sk);
+}
+
+/* The same with the X25519 exchange. */
+static uvcci_hello_config config_x(uint8_t party, uint64_t seed) {
+    uvcci_hello_config c = config(party, seed);
+    c.exchange = UVCCI_EXCHANGE_X25519;
+    memset(c.secret, 0, sizeof c.secret);
+    uint8_t sk[64];
+    for (uint8_t p = 0; p < 3; p++)
+        identity(p, c.identity[p], p == party ? c.sign_sk : sk);
+    seed = seed * 3 + party + 77;
+    test_rand_bytes(&seed, c.ephemeral, 32);
+    return c;
+}
+
 /* ---- a network of three that drops, doubles and reorders ---- */
 
 enum { MSG_MAX = 4096, ACK = 0xAC };
@@ -50,8 +70,10 @@ typedef struct net {
     unsigned loss, dup; /* per cent */
     uint64_t delay;
     uint64_t ack_at[3];
+    uint64_t other_n[3]; /* h.other_n when it last began */
     uint64_t starts[3], started[3];
-    unsigned sent, auth, restarts;
+    unsigned sent, auth, restarts, follows;
+    bool follow; /* live parties begin anew when a peer did */
 } net;
 
 static void push(net *n, uint8_t src, uint8_t dst, const uint8_t *p, size_t len, bool sealed) {
@@ -113,16 +135,41 @@ static void deliver(net *n, const msg *m) {
 
 static void start(net *n, uint8_t p) {
     assert_int_equal(uvcci_hello_init(&n->h[p], &n->cfg[p], n->now), 0);
-    n->ack_at[p] = 0;
+    n->ack_at[p] = n->other_n[p] = 0;
     flush(n, p);
 }
 
-static void open_net(net *n, uint64_t seed) {
+static void open_net_of(net *n, uint64_t seed, uvcci_exchange kind) {
     memset(n, 0, sizeof *n);
     n->seed = seed;
     n->delay = 1;
     for (uint8_t p = 0; p < 3; p++)
-        n->cfg[p] = config(p, seed);
+        n->cfg[p] = kind == UVCCI_EXCHANGE_X25519 ? config_x(p, seed) : config(p, seed);
+}
+
+static void open_net(net *n, uint64_t seed) {
+    open_net_of(n, seed, UVCCI_EXCHANGE_PROVISIONED);
+}
+
+/* A peer of this live party began anew, as far as it can know. */
+static bool met_restart(const net *n, uint8_t p) {
+    const uvcci_hello *h = &n->h[p];
+    if (!uvcci_hello_done(h))
+        return false;
+    if (h->cfg.exchange == UVCCI_EXCHANGE_PROVISIONED)
+        return h->other_n != n->other_n[p];
+    return uvcci_hello_restarted(h, (uint8_t)((h->cfg.party + 1) % 3)) ||
+           uvcci_hello_restarted(h, (uint8_t)((h->cfg.party + 2) % 3));
+}
+
+/* What changes in the config of a party that begins anew. */
+static void renew(net *n, uint8_t p) {
+    uvcci_hello_config *c = &n->cfg[p];
+    test_rand_bytes(&n->seed, c->n, 32);
+    if (c->exchange == UVCCI_EXCHANGE_X25519)
+        test_rand_bytes(&n->seed, c->ephemeral, 32);
+    if (n->h[p].agreed && uvcci_hello_done(&n->h[p]))
+        c->next_run = n->h[p].run + 1;
 }
 
 /* Runs until everyone knows that everyone is done, or `until`. A party that begins again does so as
@@ -143,12 +190,19 @@ static bool run(net *n, uint64_t until) {
                     continue;
                 }
             }
-            if (n->h[p].other_n != 0 && !uvcci_hello_done(&n->h[p])) {
+            if (uvcci_hello_stale(&n->h[p])) {
                 n->restarts++;
+                n->ack_at[p] = 0;
+                n->other_n[p] = n->h[p].other_n;
+                uvcci_hello_again(&n->h[p], n->now);
+            }
+            if (met_restart(n, p)) {
+                if (!n->follow)
+                    return false; /* the session's matter */
+                n->follows++;
+                renew(n, p);
                 start(n, p);
             }
-            if (n->h[p].other_n != 0 && uvcci_hello_done(&n->h[p]))
-                return false; /* a peer of a live session has restarted: the session's matter */
             flush(n, p);
             /* A link's keep-alive once its data phase began. */
             if (uvcci_hello_done(&n->h[p]) && n->now >= n->ack_at[p]) {
@@ -485,15 +539,23 @@ static void another_n(void **state) {
     old[50] ^= 1;
     assert_int_equal(uvcci_hello_input(h, 1, old, 152, false, 0), 0);
     was.other_n = 2;
+    was.stale = true;
     assert_memory_equal(h, &was, sizeof was);
+    /* Beginning again is a start with the same HELLO 1. */
+    assert_true(uvcci_hello_stale(h));
+    uvcci_hello_again(h, 0);
+    uvcci_hello clean;
+    assert_int_equal(uvcci_hello_init(&clean, &n.cfg[0], 0), 0);
+    assert_memory_equal(h->hello1, clean.hello1, 152);
+    assert_memory_equal(h->peer, clean.peer, sizeof h->peer);
+    assert_false(h->agreed || uvcci_hello_stale(h));
 }
 
 /* ---- runs ---- */
 
 static void lossless(void **state) {
-    (void)state;
     net n;
-    open_net(&n, 1);
+    open_net_of(&n, 1, *(const uvcci_exchange *)*state);
     assert_true(run(&n, 2 * REPEAT));
     assert_agreement(&n);
     assert_int_equal(n.auth, 0);
@@ -502,10 +564,9 @@ static void lossless(void **state) {
 }
 
 static void lossy(void **state) {
-    (void)state;
     for (uint64_t seed = 1; seed <= 400; seed++) {
         net n;
-        open_net(&n, seed);
+        open_net_of(&n, seed, *(const uvcci_exchange *)*state);
         n.loss = (unsigned)(test_rand(&n.seed) % 70);
         n.dup = (unsigned)(test_rand(&n.seed) % 50);
         n.delay = 1 + test_rand(&n.seed) % (10 * REPEAT);
@@ -552,11 +613,10 @@ static void lossy(void **state) {
 /* A party dies in the middle and comes back with another N: the others begin again, and all end
  * with the same keys. Its old packets still arrive. */
 static void restart_in_the_middle(void **state) {
-    (void)state;
     unsigned again = 0, ends = 0;
     for (uint64_t seed = 1; seed <= 300; seed++) {
         net n;
-        open_net(&n, seed);
+        open_net_of(&n, seed, *(const uvcci_exchange *)*state);
         n.loss = (unsigned)(test_rand(&n.seed) % 30);
         n.dup = (unsigned)(test_rand(&n.seed) % 30);
         n.delay = 1 + test_rand(&n.seed) % REPEAT;
@@ -568,12 +628,12 @@ static void restart_in_the_middle(void **state) {
             live |= uvcci_hello_done(&n.h[p]);
         if (live)
             continue; /* a live session's restart is the session's matter */
-        n.cfg[who].n[0] ^= 0xFF;
+        renew(&n, who);
         if (n.started[who])
             start(&n, who);
         bool end = run(&n, 100000 * REPEAT);
         for (uint8_t p = 0; p < 3; p++)
-            live |= uvcci_hello_done(&n.h[p]) && n.h[p].other_n != 0;
+            live |= met_restart(&n, p);
         if (live)
             continue; /* its old packets had made a peer live */
         if (!end)
@@ -635,9 +695,8 @@ static void back_off(void **state) {
     assert_int_equal(uvcci_hello_poll(&h, 2, out, &sealed, UINT64_MAX - 4), 0);
 }
 
-/* What repeats in each state, and what ends it. */
-/* The peer's HELLO 3 was lost, or came before its HELLO 2, and its first sealed frame is here: we go on
- * asking, or we would wait for ever. */
+/* The peer's HELLO 3 was lost, or came before its HELLO 2, and its first sealed frame is here: we
+ * go on asking, or we would wait for ever. */
 static void asks_one_that_passed(void **state) {
     (void)state;
     net n;
@@ -659,6 +718,7 @@ static void asks_one_that_passed(void **state) {
     assert_int_equal(uvcci_hello_poll(h, 1, out, &sealed, 10000 * REPEAT), 0);
 }
 
+/* What repeats in each state, and what ends it. */
 static void repeats_until_passed(void **state) {
     (void)state;
     net n;
@@ -708,6 +768,453 @@ static void repeats_until_passed(void **state) {
     assert_int_equal(h->peer[1].state, UVCCI_HELLO_DONE);
 }
 
+/* ---- the X25519 exchange ---- */
+
+/* Bytes from an independent program, both ways of keys: every payload of every pair. */
+static void vectors(void **state) {
+    (void)state;
+    json_t *root = LOAD_VECTORS("hello.json"), *cases = json_object_get(root, "cases"), *c;
+    assert_true(json_array_size(cases) >= 4);
+    size_t at;
+    json_array_foreach(cases, at, c) {
+        bool x = strcmp(test_str(c, "exchange"), "x25519") == 0;
+        uvcci_hello_config base = {.exchange =
+                                       x ? UVCCI_EXCHANGE_X25519 : UVCCI_EXCHANGE_PROVISIONED,
+                                   .repeat_ns = REPEAT};
+        test_hex_n(test_str(c, "sid_job"), base.sid_job, 32);
+        test_hex_n(test_str(c, "sid_sub"), base.sid_sub, 32);
+        test_hex_n(test_str(c, "h_program"), base.h_program, 32);
+        uint16_t *const dims[] = {&base.r, &base.s, &base.t, &base.replica, &base.stage, &base.tp};
+        for (size_t i = 0; i < 6; i++)
+            *dims[i] =
+                (uint16_t)json_integer_value(json_array_get(json_object_get(c, "topology"), i));
+        uint8_t sid_rep[32], sid_sub[32];
+        uvcci_sid_rep(base.sid_job, base.replica, sid_rep);
+        uvcci_sid_sub(sid_rep, (uint8_t)base.stage, base.tp, sid_sub);
+        assert_memory_equal(sid_sub, base.sid_sub, 32);
+
+        json_t *parties = json_object_get(c, "parties"), *pairs = json_object_get(c, "pairs"),
+               *pair;
+        uint8_t h1[3][152], h2[2][108], h3[33], want[32], sk[3][64];
+        for (size_t p = 0; x && p < 3; p++) {
+            uint8_t seed[32];
+            test_hex_n(test_str(json_array_get(parties, p), "identity_seed"), seed, 32);
+            uvcci_sign_keypair(seed, base.identity[p], sk[p]);
+            test_hex_n(test_str(json_array_get(parties, p), "identity"), want, 32);
+            assert_memory_equal(base.identity[p], want, 32);
+        }
+        uvcci_hello h[3];
+        for (uint8_t p = 0; p < 3; p++) {
+            const json_t *o = json_array_get(parties, p);
+            uvcci_hello_config mine = base;
+            mine.party = p;
+            mine.suites = (uint8_t)test_u64(o, "suites");
+            mine.next_step = (uint32_t)test_u64(o, "next_step");
+            mine.next_run = (uint32_t)test_u64(o, "next_run");
+            test_hex_n(test_str(o, "n"), mine.n, 32);
+            if (x) {
+                test_hex_n(test_str(o, "ephemeral"), mine.ephemeral, 32);
+                memcpy(mine.sign_sk, sk[p], 64);
+            }
+            size_t k;
+            json_array_foreach(pairs, k, pair) if (!x) {
+                uint8_t a = (uint8_t)test_u64(pair, "a"), b = (uint8_t)test_u64(pair, "b");
+                if (a == p || b == p)
+                    test_hex_n(test_str(pair, "ikm"), mine.secret[a + b - p], 32);
+            }
+            assert_int_equal(uvcci_hello_init(&h[p], &mine, 0), 0);
+            test_hex_n(test_str(o, "hello1"), h1[p], 152);
+        }
+        uint8_t out[152];
+        bool sealed;
+        for (uint8_t p = 0; p < 3; p++)
+            for (uint8_t q = 0; q < 3; q++) {
+                if (p == q)
+                    continue;
+                assert_int_equal(uvcci_hello_poll(&h[p], q, out, &sealed, 0), 152);
+                assert_memory_equal(out, h1[p], 152);
+                assert_int_equal(uvcci_hello_input(&h[p], q, h1[q], 152, false, 0), 0);
+                if (h[p].agreed) {
+                    assert_int_equal(h[p].run, test_u64(c, "run"));
+                    assert_int_equal(h[p].step, test_u64(c, "step"));
+                    assert_int_equal(h[p].suite, test_u64(c, "suite"));
+                }
+            }
+        size_t k;
+        json_array_foreach(pairs, k, pair) {
+            uint8_t a = (uint8_t)test_u64(pair, "a"), b = (uint8_t)test_u64(pair, "b");
+            uint8_t k_ab[32], ikm[32];
+            test_hex_n(test_str(pair, "hello2_a"), h2[0], 108);
+            test_hex_n(test_str(pair, "hello2_b"), h2[1], 108);
+            test_hex_n(test_str(pair, "hello3"), h3, 33);
+            test_hex_n(test_str(pair, "ikm"), ikm, 32);
+            uvcci_derive_session_key(h1[a] + 88, h1[b] + 88, ikm, base.sid_job,
+                                     (uint32_t)test_u64(c, "run"), a, b, k_ab);
+            test_hex_n(test_str(pair, "k_ab"), want, 32);
+            assert_memory_equal(k_ab, want, 32);
+            test_hex_n(test_str(pair, "prk"), want, 32);
+            for (unsigned turn = 0; turn < 2; turn++) {
+                uvcci_hello *me = &h[turn == 0 ? a : b];
+                uint8_t peer = turn == 0 ? b : a;
+                while (uvcci_hello_poll(me, peer, out, &sealed, 0) == 152)
+                    ;
+                assert_memory_equal(out, h2[turn], 108);
+                assert_true(uvcci_hello_keyed(me, peer) == !x);
+                assert_int_equal(uvcci_hello_input(me, peer, h2[1 - turn], 108, false, 0), 0);
+                assert_true(uvcci_hello_keyed(me, peer));
+                assert_memory_equal(me->peer[peer].prk, want, 32);
+                assert_int_equal(uvcci_hello_poll(me, peer, out, &sealed, 0), 33);
+                assert_true(sealed);
+                assert_memory_equal(out, h3, 33);
+                assert_int_equal(uvcci_hello_input(me, peer, h3, 33, true, 0), 0);
+            }
+        }
+        for (uint8_t p = 0; p < 3; p++)
+            assert_true(uvcci_hello_done(&h[p]));
+    }
+    json_decref(root);
+}
+
+/* HELLO 1 of all delivered; identities and ephemerals as in config_x. */
+static void to_wait2_x(net *n) {
+    open_net_of(n, 1, UVCCI_EXCHANGE_X25519);
+    for (uint8_t p = 0; p < 3; p++)
+        assert_int_equal(uvcci_hello_init(&n->h[p], &n->cfg[p], 0), 0);
+    for (uint8_t p = 0; p < 3; p++)
+        for (uint8_t q = 0; q < 3; q++)
+            if (p != q)
+                assert_int_equal(uvcci_hello_input(&n->h[p], q, n->h[q].hello1, 152, false, 0), 0);
+}
+
+static void refuses_identities(void **state) {
+    (void)state;
+    uvcci_hello h;
+    uvcci_hello_config c = config_x(1, 1);
+    assert_int_equal(uvcci_hello_init(&h, &c, 0), 0);
+#define REFUSED_X(change)                                                                          \
+    do {                                                                                           \
+        c = config_x(1, 1);                                                                        \
+        change;                                                                                    \
+        assert_int_equal(uvcci_hello_init(&h, &c, 0), UVCC_ERR_CONFIG);                            \
+    } while (0)
+    REFUSED_X(c.exchange = (uvcci_exchange)2);
+    for (unsigned p = 0; p < 3; p++) {
+        REFUSED_X(memset(c.identity[p], 0, 32));
+        REFUSED_X(memcpy(c.identity[p], c.identity[(p + 1) % 3], 32));
+    }
+    REFUSED_X(c.identity[1][0] ^= 1); /* not the secret key's */
+    REFUSED_X(memset(c.sign_sk, 0, 64));
+}
+
+/* Every bit of a signed HELLO 2: refused, nothing changes, no keys; then the right one is taken. */
+static void tampered_signed(void **state) {
+    (void)state;
+    net n;
+    to_wait2_x(&n);
+    uvcci_hello *h = &n.h[0], was = *h;
+    uint8_t m[108];
+    const uint8_t *right = n.h[1].peer[0].hello2;
+    for (size_t at = 1; at < 108; at++)
+        for (unsigned bit = 0; bit < 8; bit++) {
+            memcpy(m, right, 108);
+            m[at] ^= (uint8_t)(1u << bit);
+            assert_int_equal(uvcci_hello_input(h, 1, m, 108, false, 0), UVCC_ERR_AUTH);
+            assert_memory_equal(h, &was, sizeof was);
+        }
+    /* Without a signature. Ours, reflected. The peer's to the third, and the third's. */
+    memcpy(m, right, 108);
+    memset(m + 44, 0, 64);
+    const uint8_t *const others[] = {m, h->peer[1].hello2, n.h[1].peer[2].hello2,
+                                     n.h[2].peer[0].hello2, n.h[2].peer[1].hello2};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        assert_int_equal(uvcci_hello_input(h, 1, others[i], 108, false, 0), UVCC_ERR_AUTH);
+        assert_memory_equal(h, &was, sizeof was);
+    }
+    assert_false(uvcci_hello_keyed(h, 1));
+    assert_int_equal(uvcci_hello_input(h, 1, right, 108, false, 0), 0);
+    assert_int_equal(h->peer[1].state, UVCCI_HELLO_WAIT3);
+    assert_true(uvcci_hello_keyed(h, 1) && !uvcci_hello_keyed(h, 2));
+    /* Known: answered by HELLO 3, nothing more. Another: refused. */
+    was = *h;
+    assert_int_equal(uvcci_hello_input(h, 1, right, 108, false, 0), 0);
+    was.ignored++;
+    assert_memory_equal(h, &was, sizeof was);
+    m[107] ^= 1;
+    assert_int_equal(uvcci_hello_input(h, 1, m, 108, false, 0), UVCC_ERR_AUTH);
+    assert_memory_equal(h, &was, sizeof was);
+}
+
+/* A run that cannot end for a and b: a gets no keys with b, and neither is done. */
+static void never_keyed(net *n, uint8_t a, uint8_t b) {
+    assert_false(run(n, 500 * REPEAT));
+    assert_false(uvcci_hello_keyed(&n->h[a], b));
+    assert_false(uvcci_hello_done(&n->h[a]) || uvcci_hello_done(&n->h[b]));
+}
+
+static void wrong_identities(void **state) {
+    (void)state;
+    net n;
+    /* P1 expects another key of P2; P2's signature names its own id, so neither end takes it. */
+    open_net_of(&n, 1, UVCCI_EXCHANGE_X25519);
+    uint8_t sk[64];
+    identity(9, n.cfg[1].identity[2], sk);
+    never_keyed(&n, 1, 2);
+    never_keyed(&n, 2, 1);
+    assert_true(n.auth > 0 && uvcci_hello_done(&n.h[0]));
+    /* P2 is somebody else. */
+    open_net_of(&n, 1, UVCCI_EXCHANGE_X25519);
+    identity(9, n.cfg[2].identity[2], n.cfg[2].sign_sk);
+    never_keyed(&n, 0, 2);
+    never_keyed(&n, 1, 2);
+    /* P0 has the keys of its peers swapped: they may not even answer for each other. */
+    open_net_of(&n, 1, UVCCI_EXCHANGE_X25519);
+    uint8_t swap[32];
+    memcpy(swap, n.cfg[0].identity[1], 32);
+    memcpy(n.cfg[0].identity[1], n.cfg[0].identity[2], 32);
+    memcpy(n.cfg[0].identity[2], swap, 32);
+    never_keyed(&n, 0, 1);
+    never_keyed(&n, 0, 2);
+    /* Right key, signed as another party: P2 with P1's key everywhere but at P1. */
+    open_net_of(&n, 1, UVCCI_EXCHANGE_X25519);
+    uvcci_hello_config *c = &n.cfg[2];
+    memcpy(c->sign_sk, n.cfg[1].sign_sk, 64);
+    memcpy(c->identity[2], n.cfg[1].identity[1], 32);
+    identity(9, c->identity[1], sk);
+    never_keyed(&n, 0, 2);
+    never_keyed(&n, 1, 2);
+}
+
+/* Somebody between P0 and P1 puts an ephemeral of its own into both HELLO 1. */
+static void man_in_the_middle(void **state) {
+    (void)state;
+    net n;
+    open_net_of(&n, 1, UVCCI_EXCHANGE_X25519);
+    uint8_t e[32] = {7}, pk[32], m[2][152];
+    assert_int_equal(uvcci_x25519_public(e, pk), 0);
+    for (uint8_t p = 0; p < 3; p++)
+        assert_int_equal(uvcci_hello_init(&n.h[p], &n.cfg[p], 0), 0);
+    for (uint8_t p = 0; p < 2; p++) {
+        memcpy(m[p], n.h[p].hello1, 152);
+        memcpy(m[p] + 120, pk, 32);
+    }
+    for (uint8_t p = 0; p < 2; p++) {
+        assert_int_equal(uvcci_hello_input(&n.h[p], 2, n.h[2].hello1, 152, false, 0), 0);
+        assert_int_equal(uvcci_hello_input(&n.h[p], (uint8_t)(1 - p), m[1 - p], 152, false, 0), 0);
+    }
+    for (uint8_t p = 0; p < 2; p++) {
+        assert_int_equal(
+            uvcci_hello_input(&n.h[p], (uint8_t)(1 - p), n.h[1 - p].peer[p].hello2, 108, false, 0),
+            UVCC_ERR_AUTH);
+        assert_false(uvcci_hello_keyed(&n.h[p], (uint8_t)(1 - p)));
+        /* The true HELLO 1 comes through: begin again, and all is well. */
+        assert_int_equal(
+            uvcci_hello_input(&n.h[p], (uint8_t)(1 - p), n.h[1 - p].hello1, 152, false, 0), 0);
+        assert_true(uvcci_hello_stale(&n.h[p]));
+    }
+    for (uint8_t p = 0; p < 3; p++)
+        n.started[p] = 1;
+    assert_true(run(&n, 100 * REPEAT));
+    assert_agreement(&n);
+}
+
+/* A peer that is who it says signs an ephemeral that would make the secret zero. */
+static void small_order(void **state) {
+    (void)state;
+    static const char *const points[] = {
+        "0000000000000000000000000000000000000000000000000000000000000080",
+        "0100000000000000000000000000000000000000000000000000000000000000",
+        "e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800",
+        "5f9c95bca3508c24b1d0b1559c83ef5b04445cc4581c8e86d8224eddd09f1157",
+        "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+        "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+        "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    };
+    for (size_t i = 0; i < sizeof points / sizeof *points; i++) {
+        net n;
+        open_net_of(&n, 1, UVCCI_EXCHANGE_X25519);
+        for (uint8_t p = 0; p < 3; p++)
+            assert_int_equal(uvcci_hello_init(&n.h[p], &n.cfg[p], 0), 0);
+        test_hex_n(points[i], n.h[1].hello1 + 120, 32);
+        for (uint8_t p = 0; p < 3; p++)
+            for (uint8_t q = 0; q < 3; q++)
+                if (p != q)
+                    assert_int_equal(uvcci_hello_input(&n.h[p], q, n.h[q].hello1, 152, false, 0),
+                                     0);
+        assert_int_equal(uvcci_hello_input(&n.h[0], 1, n.h[1].peer[0].hello2, 108, false, 0),
+                         UVCC_ERR_MISMATCH);
+        assert_string_equal(n.h[0].field, "key exchange");
+        assert_false(uvcci_hello_keyed(&n.h[0], 1));
+        static const uint8_t zero[32];
+        assert_memory_equal(n.h[0].peer[1].prk, zero, 32);
+    }
+    /* Zero itself is HELLO 1 of a provisioned peer; and the other way round. */
+    uvcci_hello x, p;
+    uvcci_hello_config cx = config_x(0, 1), cp = config(1, 1);
+    assert_int_equal(uvcci_hello_init(&x, &cx, 0), 0);
+    assert_int_equal(uvcci_hello_init(&p, &cp, 0), 0);
+    assert_int_equal(uvcci_hello_input(&x, 1, p.hello1, 152, false, 0), UVCC_ERR_MISMATCH);
+    assert_string_equal(x.field, "key exchange");
+    assert_int_equal(uvcci_hello_input(&p, 0, x.hello1, 152, false, 0), UVCC_ERR_MISMATCH);
+    assert_string_equal(p.field, "key exchange");
+}
+
+static bool holds(const void *in, size_t len, const uint8_t *what, size_t n) {
+    for (size_t i = 0; i + n <= len; i++)
+        if (memcmp((const uint8_t *)in + i, what, n) == 0)
+            return true;
+    return false;
+}
+
+/* The ephemeral secret is there until both peers are DONE, no longer; the X25519 output never. */
+static void forgets_secrets(void **state) {
+    (void)state;
+    net n;
+    to_wait2_x(&n);
+    uvcci_hello *h = &n.h[0];
+    uint8_t shared[2][32];
+    for (uint8_t q = 1; q < 3; q++)
+        assert_int_equal(
+            uvcci_x25519_shared(n.cfg[0].ephemeral, n.h[q].hello1 + 120, shared[q - 1]), 0);
+    for (uint8_t q = 1; q < 3; q++) {
+        assert_true(holds(h, sizeof *h, n.cfg[0].ephemeral, 32));
+        assert_int_equal(uvcci_hello_input(h, q, n.h[q].peer[0].hello2, 108, false, 0), 0);
+        assert_int_equal(uvcci_hello_input(&n.h[q], 0, h->peer[q].hello2, 108, false, 0), 0);
+        assert_int_equal(uvcci_hello_input(h, q, n.h[q].peer[0].hello3, 33, true, 0), 0);
+    }
+    assert_true(uvcci_hello_done(h));
+    assert_false(holds(h, sizeof *h, n.cfg[0].ephemeral, 32));
+    assert_false(holds(h, sizeof *h, n.cfg[0].sign_sk, 32));
+    assert_false(holds(h, sizeof *h, shared[0], 32) || holds(h, sizeof *h, shared[1], 32));
+}
+
+/* ---- a peer of a live party begins anew ---- */
+
+static void live(net *n) {
+    open_net_of(n, 1, UVCCI_EXCHANGE_X25519);
+    assert_true(run(n, 100 * REPEAT));
+}
+
+static void live_verifies_restart(void **state) {
+    (void)state;
+    net n;
+    live(&n);
+    uvcci_hello *h = &n.h[0], was = *h, old1 = n.h[1];
+    uint8_t out[152];
+    bool sealed;
+    renew(&n, 1);
+    uvcci_hello *again = &n.h[1];
+    assert_int_equal(uvcci_hello_init(again, &n.cfg[1], n.now), 0);
+
+    /* Its HELLO 1 is kept, answered by ours each time, and believed by nobody. */
+    for (unsigned turn = 0; turn < 3; turn++) {
+        assert_int_equal(uvcci_hello_input(h, 1, again->hello1, 152, false, n.now), 0);
+        assert_int_equal(uvcci_hello_poll(h, 1, out, &sealed, n.now), 152);
+        assert_memory_equal(out, h->hello1, 152);
+        assert_int_equal(uvcci_hello_poll(h, 1, out, &sealed, n.now), 0);
+    }
+    was.other_n = 3;
+    memcpy(was.peer[1].other1, again->hello1, 152);
+    assert_memory_equal(h, &was, sizeof was);
+    assert_false(uvcci_hello_restarted(h, 1));
+
+    /* It agrees, and signs. */
+    assert_int_equal(uvcci_hello_input(again, 0, out, 152, false, n.now), 0);
+    memcpy(out, h->hello1, 152);
+    assert_int_equal(uvcci_hello_input(again, 0, out, 152, false, n.now), 0);
+    assert_int_equal(uvcci_hello_input(again, 2, n.h[2].hello1, 152, false, n.now), 0);
+    assert_int_equal(again->run, was.run + 1);
+    const uint8_t *right = again->peer[0].hello2;
+
+    /* Everything else is refused: each bit, one for the third, ours. */
+    uint8_t m[108];
+    for (size_t at = 1; at < 108; at++)
+        for (unsigned bit = 0; bit < 8; bit++) {
+            memcpy(m, right, 108);
+            m[at] ^= (uint8_t)(1u << bit);
+            assert_int_equal(uvcci_hello_input(h, 1, m, 108, false, n.now), UVCC_ERR_AUTH);
+        }
+    assert_int_equal(uvcci_hello_input(h, 1, again->peer[2].hello2, 108, false, n.now),
+                     UVCC_ERR_AUTH);
+    assert_int_equal(uvcci_hello_input(h, 1, h->peer[1].hello2, 108, false, n.now), UVCC_ERR_AUTH);
+    assert_memory_equal(h, &was, sizeof was);
+    assert_int_equal(uvcci_hello_input(h, 1, old1.peer[0].hello2, 108, false, n.now), 0);
+    was.ignored++;
+    was.peer[1].pending |= 1u << 3; /* the old one is a known HELLO 2 */
+    assert_memory_equal(h, &was, sizeof was);
+
+    assert_int_equal(uvcci_hello_input(h, 1, right, 108, false, n.now), 0);
+    assert_true(uvcci_hello_restarted(h, 1) && !uvcci_hello_restarted(h, 2));
+    was.peer[1].restarted = was.stale = true;
+    assert_memory_equal(h, &was, sizeof was); /* keys, state, run: as they were */
+    assert_true(uvcci_hello_done(h) && !uvcci_hello_stale(h));
+}
+
+/* HELLO 1 that nobody signs, of other programs, in any number: a live party stays as it was. */
+static void live_ignores_forgeries(void **state) {
+    (void)state;
+    net n;
+    live(&n);
+    uvcci_hello *h = &n.h[0], was = *h;
+    uint64_t seed = 3;
+    uint8_t m[152], hello2[108];
+    for (unsigned i = 0; i < 200; i++) {
+        memcpy(m, n.h[1].hello1, 152);
+        test_rand_bytes(&seed, m + 88, 64);
+        if (i % 3 == 0)
+            m[50] ^= 1; /* another program: not even kept */
+        assert_int_equal(uvcci_hello_input(h, 1, m, 152, false, 0), 0);
+        assert_true((memcmp(h->peer[1].other1, m, 152) == 0) == (i % 3 != 0));
+        test_rand_bytes(&seed, hello2, 108);
+        hello2[0] = 2;
+        assert_int_equal(uvcci_hello_input(h, 1, hello2, 108, false, 0), UVCC_ERR_AUTH);
+        /* Ours over it, reflected. */
+        if (i % 3 != 0) {
+            uvcci_hello mirror;
+            assert_int_equal(uvcci_hello_init(&mirror, &n.cfg[0], 0), 0);
+            assert_int_equal(uvcci_hello_input(&mirror, 1, m, 152, false, 0), 0);
+            assert_int_equal(uvcci_hello_input(&mirror, 2, n.h[2].hello1, 152, false, 0), 0);
+            assert_int_equal(uvcci_hello_input(h, 1, mirror.peer[1].hello2, 108, false, 0),
+                             UVCC_ERR_AUTH);
+        }
+    }
+    was.other_n = 200;
+    memcpy(was.peer[1].other1, h->peer[1].other1, 152);
+    was.peer[1].pending = 1u << 1;
+    assert_memory_equal(h, &was, sizeof was);
+}
+
+/* A party of three live ones begins anew on a bad network: the others find out, do the same, and
+ * all end under the next run. */
+static void restart_of_the_job(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 200; seed++) {
+        net n;
+        open_net_of(&n, seed, UVCCI_EXCHANGE_X25519);
+        assert_true(run(&n, 100 * REPEAT));
+        uint32_t before = n.h[0].run;
+        n.loss = (unsigned)(test_rand(&n.seed) % 50);
+        n.dup = (unsigned)(test_rand(&n.seed) % 30);
+        n.delay = 1 + test_rand(&n.seed) % REPEAT;
+        n.follow = true;
+        uint8_t who = (uint8_t)(seed % 3);
+        renew(&n, who);
+        start(&n, who);
+        if (seed % 5 == 0) { /* two at once */
+            renew(&n, (uint8_t)((who + 1) % 3));
+            start(&n, (uint8_t)((who + 1) % 3));
+        }
+        if (!run(&n, 100000 * REPEAT))
+            fail_msg("seed %d stands still", (int)seed);
+        assert_agreement(&n);
+        assert_true(n.h[0].run > before && n.follows >= 1);
+    }
+}
+
+static struct CMUnitTest of_kind(const char *name, CMUnitTestFunction f, unsigned kind) {
+    return (struct CMUnitTest){.name = name, .test_func = f, .initial_state = &kinds[kind]};
+}
+#define BOTH(f) of_kind(#f " (provisioned)", f, 0), of_kind(#f " (X25519)", f, 1)
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layout),
@@ -718,13 +1225,23 @@ int main(void) {
         cmocka_unit_test(reflection_and_order),
         cmocka_unit_test(tampered),
         cmocka_unit_test(another_n),
-        cmocka_unit_test(lossless),
-        cmocka_unit_test(lossy),
-        cmocka_unit_test(restart_in_the_middle),
+        BOTH(lossless),
+        BOTH(lossy),
+        BOTH(restart_in_the_middle),
         cmocka_unit_test(wrong_secret),
         cmocka_unit_test(back_off),
         cmocka_unit_test(asks_one_that_passed),
         cmocka_unit_test(repeats_until_passed),
+        cmocka_unit_test(vectors),
+        cmocka_unit_test(refuses_identities),
+        cmocka_unit_test(tampered_signed),
+        cmocka_unit_test(wrong_identities),
+        cmocka_unit_test(man_in_the_middle),
+        cmocka_unit_test(small_order),
+        cmocka_unit_test(forgets_secrets),
+        cmocka_unit_test(live_verifies_restart),
+        cmocka_unit_test(live_ignores_forgeries),
+        cmocka_unit_test(restart_of_the_job),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

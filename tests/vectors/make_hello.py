@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""Writes hello.json, the vectors of the handshake (docs/wire.md, section 5), from nothing but hashlib,
+hmac and the package `cryptography`:
+
+    pip install cryptography && python3 make_hello.py > hello.json
+"""
+import hashlib
+import hmac
+import json
+import struct
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+
+
+def sha(*parts):
+    return hashlib.sha256(b"".join(parts)).digest()
+
+
+def mac(key, text):
+    return hmac.new(key, text, hashlib.sha256).digest()
+
+
+def le16(*xs):
+    return struct.pack("<%dH" % len(xs), *xs)
+
+
+def le32(*xs):
+    return struct.pack("<%dI" % len(xs), *xs)
+
+
+def seeded(*words):
+    """32 bytes that stand for random ones."""
+    return sha(b"hello vectors ", " ".join(str(w) for w in words).encode())
+
+
+def case(name, exchange, suites, next_step, next_run):
+    R, S, T, replica, stage, tp = topology = (4, 3, 2, 3, 2, 1)
+    sid_job = seeded("sid_job", name)
+    sid_rep = sha(b"UVCC_SID_REPLICA_V1", sid_job, le32(replica))
+    sid_sub = sha(b"UVCC_SID_SUB_V1", sid_rep, bytes([stage]), le16(tp))
+    h_program = seeded("program", name)
+    signed = exchange == "x25519"
+
+    n = [seeded("n", name, p) for p in range(3)]
+    secret = {(a, b): seeded("secret", name, a, b) for a in range(3) for b in range(a + 1, 3)}
+    ephemeral = [seeded("ephemeral", name, p) for p in range(3)]
+    x_secret = [X25519PrivateKey.from_private_bytes(e) for e in ephemeral]
+    x_public = [k.public_key().public_bytes_raw() for k in x_secret]
+    seed = [seeded("identity", name, p) for p in range(3)]
+    identity = [Ed25519PrivateKey.from_private_bytes(s) for s in seed]
+    ident_public = [k.public_key().public_bytes_raw() for k in identity]
+
+    hello1 = [
+        bytes([1, suites[p], p, 0]) + sid_job + le16(*topology) + h_program
+        + le32(next_step[p], next_run[p]) + n[p] + (x_public[p] if signed else bytes(32))
+        for p in range(3)
+    ]
+    assert all(len(m) == 152 for m in hello1)
+    run, step = max(next_run), min(next_step)
+    suite = max(i for i in (1, 2) if all(s >> (i - 1) & 1 for s in suites))
+
+    pairs = []
+    for a in range(3):
+        for b in range(a + 1, 3):
+            if signed:
+                ikm = x_secret[a].exchange(X25519PublicKey.from_public_bytes(x_public[b]))
+                assert ikm == x_secret[b].exchange(X25519PublicKey.from_public_bytes(x_public[a]))
+            else:
+                ikm = secret[a, b]
+            info = b"uvcc/session" + sid_job + le32(run) + bytes([a, b])
+            k_ab = mac(mac(n[a] + n[b], ikm), info + b"\x01")
+            prk = mac(sid_sub, k_ab)
+            hello2 = []
+            for signer in (a, b):
+                text = (b"UVCC_HELLO_V1" + hello1[a] + hello1[b] + bytes([suite]) + le32(run, step)
+                        + ident_public[a] + ident_public[b] + bytes([signer]))
+                hello2.append(
+                    bytes([2, suite]) + le16(0) + le32(run, step) + sha(hello1[a], hello1[b])
+                    + (identity[signer].sign(text) if signed else bytes(64)))
+            assert all(len(m) == 108 for m in hello2)
+            hello3 = bytes([3]) + sha(*hello2)
+            pairs.append({
+                "a": a, "b": b, "ikm": ikm.hex(), "k_ab": k_ab.hex(), "prk": prk.hex(),
+                "hello2_a": hello2[0].hex(), "hello2_b": hello2[1].hex(), "hello3": hello3.hex(),
+            })
+
+    parties = []
+    for p in range(3):
+        party = {"suites": suites[p], "next_step": next_step[p], "next_run": next_run[p],
+                 "n": n[p].hex()}
+        if signed:
+            party["ephemeral"] = ephemeral[p].hex()
+            party["identity_seed"] = seed[p].hex()
+            party["identity"] = ident_public[p].hex()
+        party["hello1"] = hello1[p].hex()
+        parties.append(party)
+    return {
+        "name": name, "exchange": exchange, "sid_job": sid_job.hex(), "sid_sub": sid_sub.hex(),
+        "topology": list(topology), "h_program": h_program.hex(), "parties": parties, "run": run,
+        "step": step, "suite": suite, "pairs": pairs,
+    }
+
+
+print(json.dumps({"cases": [
+    case("provisioned, first start", "provisioned", [3, 3, 3], [0, 0, 0], [0, 0, 0]),
+    case("provisioned, resumed", "provisioned", [3, 1, 3], [7, 9, 8], [2, 5, 4]),
+    case("x25519, first start", "x25519", [3, 3, 3], [0, 0, 0], [0, 0, 0]),
+    case("x25519, resumed", "x25519", [1, 3, 3], [4294967295, 70000, 70001], [16777215, 3, 4]),
+    case("x25519, one suite", "x25519", [2, 2, 3], [1, 1, 1], [9, 9, 9]),
+]}, indent=1))
