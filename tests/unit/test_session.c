@@ -1,6 +1,11 @@
+/* MAP_ANONYMOUS */
+#define _DEFAULT_SOURCE
 /* Sessions end to end over the loopback: every op against plaintext, faults, executors, lifts, audit,
  * disagreement, memory. */
 #include "triangle.h"
+
+#include "exec/session.h"
+#include <sys/mman.h>
 
 /* ---- small programs ---- */
 
@@ -679,6 +684,158 @@ static void test_restart(void **state) {
     uvcc_program_free(p);
 }
 
+/* ---- equal op ids ---- */
+
+enum { COLLIDING_STEP = 1292385, COLLIDING_OPS = 60 }; /* found by trying steps in order */
+
+static void at_colliding_step(uvcc_config *c) { c->next_step = COLLIDING_STEP; }
+
+/* Two of this step's op ids collide by themselves: one is salted again, at all three parties alike,
+ * and the step runs. */
+static void test_op_id_collision(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    uvcc_allocator al = test_allocator(&mem);
+    uvcc_program *p;
+    assert_int_equal(uvcc_program_new(&p, &al), 0);
+    uint32_t x = tensor(p, "x", (shape){1, 4}, 10, 0, UVCC_EPOCH), last = x;
+    assert_true(uvcc_program_entry(p, "run") >= 0);
+    assert_true(uvcc_program_input(p, 1, x, 0) >= 0);
+    for (unsigned i = 0; i < COLLIDING_OPS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "y%u", i);
+        uint32_t y = tensor(p, name, (shape){1, 4}, 17, 0, UVCC_EPOCH);
+        uvcc_op_desc d = {.opcode = i % 10 == 9 ? UVCC_OP_ADD : UVCC_OP_SUB,
+                          .k = (uint16_t)i,
+                          .in_count = 2,
+                          .out_count = 1,
+                          .in = {last, x},
+                          .out = {y}};
+        if (i % 10 == 0) { /* some that talk */
+            d.opcode = UVCC_OP_ELEM_MUL;
+            d.in[0] = d.in[1] = x;
+        }
+        assert_true(uvcc_program_op(p, &d) >= 0);
+        last = i % 10 == 0 ? x : y;
+    }
+    assert_true(uvcc_program_output(p, 2, last) >= 0);
+    char why[256];
+    if (uvcc_program_finish(p, why, sizeof why) != 0)
+        fail_msg("%s", why);
+    triangle t;
+    triangle_open(&t, p, &(triangle_options){.seed = 31, .tweak = at_colliding_step});
+    triangle_ready(&t);
+    int64_t v[4] = {1, -2, 3, -4};
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(uvcc_session_step(t.s[i], COLLIDING_STEP, 0, 0), 0);
+    unsigned salted = 0;
+    const uvcci_optable *table = &t.s[0]->ctx[COLLIDING_STEP & 1].table;
+    for (uint32_t i = 0; i < table->count; i++)
+        salted += table->rows[i].attempt != 0;
+    assert_int_equal(salted, 1);
+    assert_int_equal(uvcc_session_input(t.s[0], COLLIDING_STEP, 1, v, 0), 0);
+    triangle_finish(&t, 1);
+    const int64_t *out = uvcc_session_output(t.s[2], COLLIDING_STEP, 2);
+    for (unsigned i = 0; i < 4; i++)
+        assert_int_equal(out[i], -6 * v[i]); /* x - x - ... (8 times) + x */
+    triangle_close(&t);
+    triangle_free(&t);
+    uvcc_program_free(p);
+}
+
+/* ---- only jobs touch tensors ---- */
+
+/* TENSOR memory from a region that is closed whenever no job runs. */
+static struct {
+    uint8_t *base;
+    size_t used;
+    uvcc_allocator other;
+} region;
+enum { REGION_BYTES = 64 << 20 };
+
+static void *region_alloc(void *user, size_t bytes, uvcc_mem_class cls) {
+    (void)user;
+    if (cls != UVCC_MEM_TENSOR)
+        return region.other.alloc(region.other.user, bytes, cls);
+    void *p = region.base + region.used;
+    region.used += (bytes + 63) & ~(size_t)63;
+    return region.used <= REGION_BYTES ? p : NULL;
+}
+static void region_free(void *user, void *p, size_t bytes, uvcc_mem_class cls) {
+    (void)user;
+    if (cls != UVCC_MEM_TENSOR)
+        region.other.free(region.other.user, p, bytes, cls);
+}
+static void in_region(uvcc_config *c) {
+    region.other = c->alloc;
+    c->alloc = (uvcc_allocator){.alloc = region_alloc, .free = region_free};
+    c->checkpoint_every = 1;
+}
+
+/* The documented loop by hand, over perfect wires. */
+static bool hand_turn(triangle *t) {
+    bool any = false;
+    for (uint8_t i = 0; i < 3; i++) {
+        const uvcc_job *job;
+        uvcc_completion c;
+        uvcc_transmit tx;
+        while (uvcc_session_poll_op(t->s[i], &job) == 1) {
+            assert_int_equal(mprotect(region.base, REGION_BYTES, PROT_READ | PROT_WRITE), 0);
+            assert_int_equal(uvcc_cpu_submit(t->cpu[i], job), 0);
+            assert_int_equal(mprotect(region.base, REGION_BYTES, PROT_NONE), 0);
+            any = true;
+        }
+        while (uvcc_cpu_poll(t->cpu[i], &c) == 1)
+            assert_int_equal(uvcc_session_complete(t->s[i], &c, 0), 0);
+        while (uvcc_session_poll_transmit(t->s[i], &tx, 0) == 1) {
+            for (uint32_t k = 0; k < tx.slice_count; k++)
+                assert_int_equal(uvcc_session_feed(t->s[tx.peer], i, tx.slices[k].data,
+                                                   tx.slices[k].len, 0),
+                                 0);
+            assert_int_equal(uvcc_session_transmit_done(t->s[i], tx.peer, tx.id, tx.total, 0), 0);
+            any = true;
+        }
+        uvcc_event e;
+        while (uvcc_session_poll_event(t->s[i], &e) == 1)
+            t->finished[i] += e.kind == UVCC_EVENT_STEP_FINISHED;
+    }
+    return any;
+}
+
+static void test_only_jobs_touch_tensors(void **state) {
+    (void)state;
+    region.base = mmap(NULL, REGION_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(region.base != MAP_FAILED);
+    region.used = 0;
+    test_alloc mem = {0};
+    uvcc_program *p = relu_program(&mem, 6, 5, 4, UVCC_TRUNC_EXACT, 0);
+    triangle t;
+    triangle_open(&t, p, &(triangle_options){.seed = 41, .tweak = in_region});
+    for (uint8_t i = 0; i < 3; i++)
+        for (uint8_t q = 0; q < 3; q++)
+            if (q != i)
+                assert_int_equal(uvcc_session_peer_open(t.s[i], q, 0), 0);
+    while (hand_turn(&t))
+        ;
+    int64_t x[30], w[20];
+    random_values(1, x, 30, 18);
+    random_values(2, w, 20, 18);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(uvcc_session_step(t.s[i], 0, 0, 0), 0);
+    assert_int_equal(uvcc_session_input(t.s[0], 0, IN_X, x, 0), 0);
+    assert_int_equal(uvcc_session_input(t.s[1], 0, IN_W, w, 0), 0);
+    while (hand_turn(&t))
+        ;
+    assert_int_equal(t.finished[0] + t.finished[1] + t.finished[2], 3);
+    int64_t sum = 0;
+    for (unsigned k = 0; k < 5; k++)
+        sum += x[k] * w[k * 4];
+    assert_int_equal(uvcc_session_output(t.s[2], 0, OUT_Z)[0], sum >> 12);
+    triangle_free(&t);
+    uvcc_program_free(p);
+    munmap(region.base, REGION_BYTES);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_product_and_relu),
@@ -691,6 +848,8 @@ int main(void) {
         cmocka_unit_test(test_capacity_refused),
         cmocka_unit_test(test_allocation_failures),
         cmocka_unit_test(test_restart),
+        cmocka_unit_test(test_op_id_collision),
+        cmocka_unit_test(test_only_jobs_touch_tensors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
