@@ -1,13 +1,12 @@
 #!/bin/sh
-# install.sh BUILD SOURCE CC RUN: installs into a scratch DESTDIR, then does what a user of the
+# install.sh BUILD SOURCE CC: installs into a scratch DESTDIR, then does what a user of the
 # installed library does: takes the flags from pkg-config, compiles examples/embed.c against them,
-# shared and static, and runs it when RUN is 1. Every installed header must compile alone.
+# shared and static, and runs it. Every installed header must compile alone.
 set -eu
 export LC_ALL=C
 build=$1
 source=$2
 cc=$3
-run=$4
 [ "${UVCC_SANITIZED:-}" = 1 ] && { echo "the installed library needs no sanitizer: skipped"; exit 77; }
 
 dest=$(mktemp -d "$build/install-test.XXXXXX")
@@ -44,7 +43,5 @@ $cc -std=c17 $(flags --cflags) "$source/examples/embed.c" -o "$dest/shared" $(fl
 # shellcheck disable=SC2046
 $cc -std=c17 $(flags --cflags) "$source/examples/embed.c" -o "$dest/static" \
     $(flags --static --libs | sed 's/-luvcc\>/-l:libuvcc.a/')
-if [ "$run" = 1 ]; then
-    LD_LIBRARY_PATH=$libdir "$dest/shared"
-    "$dest/static"
-fi
+LD_LIBRARY_PATH=$libdir "$dest/shared"
+"$dest/static"
