@@ -53,6 +53,8 @@ typedef struct sim_world {
     bool drop_acks, cut_wire;
     uint64_t delay_ns, jitter_ns, ns_per_byte;
     uint64_t packets, dropped, data_sent;
+    uint32_t path_bytes;  /* longer packets vanish; 0: none does */
+    uint64_t close_after, closed_at, close_grows; /* streams end after that many bytes */
 } sim_world;
 
 static inline uint64_t sim_rand(sim_world *w) { return test_rand(&w->rng); }
@@ -229,7 +231,7 @@ static inline void sim_packet_out(sim_world *w, int i, uint8_t *data, size_t len
             sim_insert(to, sent + w->delay_ns, data, len);
         return;
     }
-    if (w->cut_wire || sim_chance(w, w->drop) ||
+    if (w->cut_wire || sim_chance(w, w->drop) || (w->path_bytes != 0 && len > w->path_bytes) ||
         (w->drop_acks && len > 5 && data[5] == UVCC_FRAME_ACK)) {
         w->dropped++;
         return;
@@ -264,8 +266,14 @@ static inline void sim_drain(sim_world *w, int i) {
         assert_int_equal(len, t.total);
         if (!w->datagram && sim_chance(w, w->reorder))
             bytes = sim_rand(w) % (t.total + 1);
+        if (w->close_after != 0) {
+            uint64_t left = w->closed_at + w->close_after - w->data_sent;
+            bytes = bytes < left ? bytes : left; /* cut in mid-frame */
+        }
         if (bytes != 0)
             sim_packet_out(w, i, buf, bytes);
+        if (bytes == 0 && w->close_after != 0)
+            return;
         assert_int_equal(uvcc_link_transmit_done(n->link, t.id, bytes, w->now), 0);
         assert_true(rounds < 200000);
     }
@@ -328,6 +336,14 @@ static inline void sim_take(sim_world *w, int i) {
         sim_settle(w, i, sim_rand(w) % n->held_cnt);
 }
 
+/* Streams: a new connection, at once. */
+static inline void sim_reconnect(sim_world *w) {
+    sim_close(w);
+    sim_open(w);
+    w->closed_at = w->data_sent;
+    w->close_after += w->close_grows;
+}
+
 static inline void sim_deliver(sim_world *w, int i) {
     sim_node *n = &w->node[i];
     sim_packet *p = n->inbox;
@@ -343,6 +359,11 @@ static inline void sim_deliver(sim_world *w, int i) {
         free(copy);
         if (err != 0 && err != UVCC_ERR_NOMEM)
             fail_msg("feed: %d", err);
+        if (err != 0 && !w->datagram) {
+            free(p);
+            sim_reconnect(w);
+            return;
+        }
         at += len;
         if (at != p->len)
             sim_take(w, i);
@@ -378,6 +399,8 @@ static inline bool sim_step(sim_world *w, uint64_t until) {
             sim_deliver(w, i);
         sim_take(w, i);
     }
+    if (w->close_after != 0 && w->data_sent - w->closed_at >= w->close_after)
+        sim_reconnect(w);
     sim_check(w);
     return true;
 }
