@@ -77,6 +77,9 @@ UVCC_API int uvcc_link_set_run(uvcc_link *l, uint32_t run);
  * control key, all derived from prk (wire.md, Sealing). From then on unsealed frames except HELLO are
  * refused. suite 1 or 2. Needs set_run. */
 UVCC_API int uvcc_link_set_keys(uvcc_link *l, uint8_t suite, const uint8_t prk[32]);
+/** Forgets run, step and keys, for a handshake that begins again: before start, and with no message
+ * sent. A HELLO that waits is dropped; a stream stays up. */
+UVCC_API int uvcc_link_reset(uvcc_link *l);
 /** Starts the data phase: the first ACK (with credit) goes out, messages may flow. */
 UVCC_API int uvcc_link_start(uvcc_link *l, uint64_t now);
 /** The first unfinished step: stands in STEP, AUDIT, BYE and control frames; frames of `step` and

@@ -68,6 +68,9 @@ typedef struct uvcc_config {
     uint64_t rto_initial_ns, rto_min_ns, rto_max_ns, ack_delay_ns, keepalive_ns;
     uint64_t hello_repeat_ns;   /**< 0: 200 ms */
     uint32_t checkpoint_every;  /**< a checkpoint after every so many steps; 0: none */
+    bool exchange_x25519;       /**< session keys from an X25519 exchange instead of pair_secret, which
+                                     is ignored: sign_seed is this party's identity and peer_sign_key
+                                     are the peers'; none may be zero. The same at all three */
 } uvcc_config;
 
 /** cfg_size = sizeof *cfg of the caller's header. */
@@ -118,6 +121,9 @@ typedef enum uvcc_event_kind {
     UVCC_EVENT_ABORTED = 7,       /**< `reason` (a uvcc_abort_reason), `text`; only close works now */
     UVCC_EVENT_CLOSED = 8,        /**< the last one: nothing of ours is out any more */
     UVCC_EVENT_CHECKPOINT = 9,    /**< a checkpoint that resumes at `step` is ready */
+    UVCC_EVENT_PEER_RESTARTED = 10, /**< `peer` proved that it began anew (exchange_x25519 only): the
+                                         steps cannot go on. Nothing else has changed; end this session
+                                         and start one with next_run > `run` */
 } uvcc_event_kind;
 
 /** Reasons in BYE and ABORT leaves; aborts.def lists them. */

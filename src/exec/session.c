@@ -117,6 +117,10 @@ static int config_take(uvcc_session *s, const uvcc_config *in) {
     if (c->replica >= c->replicas || c->stage >= c->stages || c->tp_rank >= c->tp_ranks ||
         c->stages > 256)
         return UVCC_ERR_CONFIG;
+    static const uint8_t zero[32];
+    for (uint8_t p = 0; c->exchange_x25519 && p < 3; p++)
+        if (uvcci_ct_equal(p == c->party ? c->sign_seed : c->peer_sign_key[p], zero, 32))
+            return UVCC_ERR_CONFIG;
     if (c->suites == 0)
         c->suites = UVCC_SUITES_ALL;
     if (c->jobs_max == 0)
@@ -378,15 +382,51 @@ int uvcc_session_start(uvcc_session *s, uint64_t now) {
     memcpy(c.sid_job, s->cfg.sid_job, 32);
     memcpy(c.sid_sub, s->sid_sub, 32);
     memcpy(c.h_program, s->h_program, 32);
-    memcpy(c.secret, s->cfg.pair_secret, sizeof c.secret);
-    if (s->cfg.random.fill(s->cfg.random.user, c.n, 32) != 0)
-        return UVCC_ERR_RANDOM;
+    int rc = s->cfg.random.fill(s->cfg.random.user, c.n, 32) != 0 ? UVCC_ERR_RANDOM : 0;
+    if (s->cfg.exchange_x25519) {
+        c.exchange = UVCCI_EXCHANGE_X25519;
+        memcpy(c.sign_sk, s->sign_sk, 64);
+        memcpy(c.identity, s->cfg.peer_sign_key, sizeof c.identity);
+        memcpy(c.identity[s->party], s->sign_pk, 32);
+        if (rc == 0 && s->cfg.random.fill(s->cfg.random.user, c.ephemeral, 32) != 0)
+            rc = UVCC_ERR_RANDOM;
+    } else {
+        memcpy(c.secret, s->cfg.pair_secret, sizeof c.secret);
+    }
     s->now = now;
-    int rc = uvcci_hello_init(&s->hello, &c, now);
+    if (rc == 0)
+        rc = uvcci_hello_init(&s->hello, &c, now);
     uvcci_wipe(&c, sizeof c);
     if (rc == 0)
         s->state = UVCCI_SESSION_HELLO;
     return rc;
+}
+
+/* The handshake begins again, before any session went ready: links lose what it agreed on. */
+static void hello_again(uvcc_session *s) {
+    uvcci_hello_again(&s->hello, s->now);
+    for (uint8_t p = 0; p < 3; p++) {
+        if (p == s->party)
+            continue;
+        int rc = uvcc_link_reset(s->peer[p].link);
+        assert(rc == 0); /* links start when it is done, and nothing is sent before */
+        (void)rc;
+        s->peer[p].keyed = s->hello_waits[p] = false;
+    }
+}
+
+/* A link gets its keys as soon as the handshake vouches for them. */
+static bool key_link(uvcc_session *s, uint8_t p) {
+    uvcc_link *l = s->peer[p].link;
+    if (s->peer[p].keyed || !uvcci_hello_keyed(&s->hello, p))
+        return false;
+    s->peer[p].keyed = true;
+    s->run = s->hello.run;
+    s->step = s->hello.step;
+    if (uvcc_link_set_run(l, s->run) != 0 || uvcc_link_set_step(l, s->step) != 0 ||
+        uvcc_link_set_keys(l, s->hello.suite, s->hello.peer[p].prk) != 0)
+        uvcci_abort(s, UVCC_ABORT_CRYPTO, "a link could not be keyed");
+    return true;
 }
 
 static bool pump_hello(uvcc_session *s) {
@@ -410,20 +450,13 @@ static bool pump_hello(uvcc_session *s) {
         if (uvcc_link_heard(s->peer[p].link))
             uvcci_hello_peer_passed(&s->hello, p);
     }
-    if (s->hello.agreed && !s->keyed) {
-        s->keyed = any = true;
-        s->run = s->hello.run;
-        s->step = s->hello.step;
-        for (uint8_t p = 0; p < 3; p++) {
-            uvcc_link *l = s->peer[p].link;
-            if (p != s->party &&
-                (uvcc_link_set_run(l, s->run) != 0 || uvcc_link_set_step(l, s->step) != 0 ||
-                 uvcc_link_set_keys(l, s->hello.suite, s->hello.peer[p].prk) != 0)) {
-                uvcci_abort(s, UVCC_ABORT_CRYPTO, "a link could not be keyed");
-                return true;
-            }
-        }
+    if (uvcci_hello_stale(&s->hello)) {
+        hello_again(s);
+        any = true;
     }
+    for (uint8_t p = 0; p < 3 && !uvcci_failed(s); p++)
+        if (p != s->party)
+            any |= key_link(s, p);
     if (s->state == UVCCI_SESSION_HELLO && uvcci_hello_done(&s->hello)) {
         s->state = UVCCI_SESSION_READY;
         for (uint8_t p = 0; p < 3; p++)
@@ -433,6 +466,15 @@ static bool pump_hello(uvcc_session *s) {
             s, &(uvcc_event){.kind = UVCC_EVENT_READY, .run = s->run, .step = s->step});
         any = true;
     }
+    for (uint8_t p = 0; p < 3; p++)
+        if (uvcci_hello_done(&s->hello) && uvcci_hello_restarted(&s->hello, p) &&
+            !s->peer[p].restarted) {
+            s->peer[p].restarted = true;
+            uvcci_event_push(s, &(uvcc_event){.kind = UVCC_EVENT_PEER_RESTARTED,
+                                              .peer = p,
+                                              .run = s->run,
+                                              .step = s->step});
+        }
     return any;
 }
 

@@ -182,6 +182,7 @@ typedef struct uvcci_buffer {
 
 typedef struct uvcci_peer {
     uvcc_link *link;
+    bool keyed, restarted; /* the link has keys; the event went out */
     bool bye;
     /* STEP and AUDIT that came before we could use them, by step parity */
     bool step_here[2], audit_here[2];
@@ -215,7 +216,6 @@ struct uvcc_session {
     uvcci_plan **plans; /* by entry */
     uvcci_buffer *buffers; /* by owning tensor */
     uvcci_hello hello;
-    bool keyed;
     uint32_t run, step; /* first unfinished step */
     uvcci_peer peer[3];
     uvcci_jobs jobs;

@@ -198,6 +198,19 @@ int uvcc_link_set_keys(uvcc_link *l, uint8_t suite, const uint8_t prk[32]) {
     return 0;
 }
 
+int uvcc_link_reset(uvcc_link *l) {
+    if (l->started || l->tx.undone != 0)
+        return UVCC_ERR_STATE;
+    keys_free(l);
+    uvcci_link_give(l, l->hello_out, sizeof *l->hello_out, UVCC_MEM_STATE);
+    l->hello_out = NULL;
+    l->have_run = l->heard = false;
+    l->step = 0;
+    /* A peer that was done already may have sent an ACK. */
+    l->tx.ack_counter = l->tx.cls[0].credit = l->tx.cls[1].credit = 0;
+    return 0;
+}
+
 uvcci_aead *uvcci_link_key_of(uvcc_link *l, uint32_t step, bool tx) {
     uvcci_step_keys *s = l->keys->steps;
     if (s == NULL) {
