@@ -150,12 +150,12 @@ int uvcci_zero_unset(uvcc_session *s) {
     return 0;
 }
 
-int uvcc_session_set_public(uvcc_session *s, uint32_t tensor, const int64_t *v) {
+int uvcci_session_set_public(uvcc_session *s, uint32_t tensor, const int64_t *v) {
     return set_tensor(s, tensor, v, NULL);
 }
 
-int uvcc_session_set_shares(uvcc_session *s, uint32_t tensor, const uint64_t *lo,
-                            const uint64_t *hi) {
+int uvcci_session_set_shares(uvcc_session *s, uint32_t tensor, const uint64_t *lo,
+                             const uint64_t *hi) {
     return hi == NULL ? UVCC_ERR_USAGE : set_tensor(s, tensor, lo, hi);
 }
 
@@ -295,7 +295,7 @@ static int check(const uvcc_session *s, const uint8_t *data, size_t len) {
     return 0;
 }
 
-int uvcc_session_resume(uvcc_session *s, const uint8_t *data, size_t len) {
+int uvcci_session_resume(uvcc_session *s, const uint8_t *data, size_t len) {
     if (s == NULL || data == NULL || s->program == NULL)
         return UVCC_ERR_USAGE;
     bool ready = s->state == UVCCI_SESSION_READY;

@@ -134,7 +134,7 @@ static int config_take(uvcc_session *s, const uvcc_config *in) {
     return c->jobs_max < 4 ? UVCC_ERR_CONFIG : 0;
 }
 
-int uvcc_session_new(uvcc_session **out, const uvcc_config *cfg) {
+int uvcci_session_new(uvcc_session **out, const uvcc_config *cfg) {
     if (out == NULL || cfg == NULL || cfg->size > sizeof *cfg ||
         cfg->size < offsetof(uvcc_config, datagram))
         return UVCC_ERR_USAGE;
@@ -153,7 +153,7 @@ int uvcc_session_new(uvcc_session **out, const uvcc_config *cfg) {
     if (rc == 0 && s->cfg.random.fill(s->cfg.random.user, k_own, sizeof k_own) != 0)
         rc = UVCC_ERR_RANDOM;
     if (rc != 0) {
-        uvcc_session_free(s);
+        uvcci_session_free(s);
         return rc;
     }
     s->party = s->cfg.party;
@@ -185,7 +185,7 @@ static void free_rx_list(uvcc_session *s, uvcci_rx *list) {
     }
 }
 
-void uvcc_session_free(uvcc_session *s) {
+void uvcci_session_free(uvcc_session *s) {
     if (s == NULL)
         return;
     for (unsigned i = 0; i < 2; i++)
@@ -321,7 +321,7 @@ static int make_links(uvcc_session *s, const needs *n) {
     return rc;
 }
 
-int uvcc_session_load_program(uvcc_session *s, const uvcc_program *p) {
+int uvcci_session_load_program(uvcc_session *s, const uvcc_program *p) {
     if (s == NULL || p == NULL || !p->finished)
         return UVCC_ERR_USAGE;
     if (s->state != UVCCI_SESSION_NEW || s->program != NULL)
@@ -365,7 +365,7 @@ int uvcc_session_load_program(uvcc_session *s, const uvcc_program *p) {
 
 /* ---- handshake ---- */
 
-int uvcc_session_start(uvcc_session *s, uint64_t now) {
+int uvcci_session_start(uvcc_session *s, uint64_t now) {
     if (s == NULL || s->state != UVCCI_SESSION_LOADED)
         return UVCC_ERR_STATE;
     uvcci_hello_config c = {.party = s->party,
@@ -601,8 +601,8 @@ static bool peer_ok(const uvcc_session *s, uint8_t peer) {
            s->state >= UVCCI_SESSION_HELLO;
 }
 
-int uvcc_session_feed(uvcc_session *s, uint8_t peer, const uint8_t *data, size_t len,
-                      uint64_t now) {
+int uvcci_session_feed(uvcc_session *s, uint8_t peer, const uint8_t *data, size_t len,
+                       uint64_t now) {
     if (!peer_ok(s, peer) || (data == NULL && len != 0))
         return UVCC_ERR_USAGE;
     set_now(s, now);
@@ -611,7 +611,7 @@ int uvcc_session_feed(uvcc_session *s, uint8_t peer, const uint8_t *data, size_t
     return rc == UVCC_ERR_STREAM_BROKEN ? rc : 0;
 }
 
-int uvcc_session_peer_open(uvcc_session *s, uint8_t peer, uint64_t now) {
+int uvcci_session_peer_open(uvcc_session *s, uint8_t peer, uint64_t now) {
     if (!peer_ok(s, peer))
         return UVCC_ERR_USAGE;
     set_now(s, now);
@@ -622,7 +622,7 @@ int uvcc_session_peer_open(uvcc_session *s, uint8_t peer, uint64_t now) {
     return 0;
 }
 
-int uvcc_session_peer_closed(uvcc_session *s, uint8_t peer, uint64_t now) {
+int uvcci_session_peer_closed(uvcc_session *s, uint8_t peer, uint64_t now) {
     if (!peer_ok(s, peer))
         return UVCC_ERR_USAGE;
     set_now(s, now);
@@ -631,7 +631,7 @@ int uvcc_session_peer_closed(uvcc_session *s, uint8_t peer, uint64_t now) {
     return 0;
 }
 
-int uvcc_session_on_timer(uvcc_session *s, uint64_t now) {
+int uvcci_session_on_timer(uvcc_session *s, uint64_t now) {
     if (s == NULL)
         return UVCC_ERR_USAGE;
     set_now(s, now);
@@ -663,7 +663,7 @@ static void set_done(uvcc_session *s, uvcci_set *set) {
     uvcci_set_free(s, set);
 }
 
-int uvcc_session_complete(uvcc_session *s, const uvcc_completion *c, uint64_t now) {
+int uvcci_session_complete(uvcc_session *s, const uvcc_completion *c, uint64_t now) {
     if (s == NULL || c == NULL)
         return UVCC_ERR_USAGE;
     set_now(s, now);
@@ -695,7 +695,7 @@ int uvcc_session_complete(uvcc_session *s, const uvcc_completion *c, uint64_t no
 
 /* ---- outputs ---- */
 
-int uvcc_session_poll_transmit(uvcc_session *s, uvcc_transmit *out, uint64_t now) {
+int uvcci_session_poll_transmit(uvcc_session *s, uvcc_transmit *out, uint64_t now) {
     if (s == NULL || out == NULL || s->state < UVCCI_SESSION_HELLO)
         return 0;
     set_now(s, now);
@@ -718,15 +718,15 @@ int uvcc_session_poll_transmit(uvcc_session *s, uvcc_transmit *out, uint64_t now
     return 0;
 }
 
-int uvcc_session_transmit_done(uvcc_session *s, uint8_t peer, uint64_t id, size_t bytes,
-                               uint64_t now) {
+int uvcci_session_transmit_done(uvcc_session *s, uint8_t peer, uint64_t id, size_t bytes,
+                                uint64_t now) {
     if (!peer_ok(s, peer))
         return UVCC_ERR_USAGE;
     set_now(s, now);
     return uvcc_link_transmit_done(s->peer[peer].link, id, bytes, s->now);
 }
 
-int uvcc_session_poll_op(uvcc_session *s, const uvcc_job **out) {
+int uvcci_session_poll_op(uvcc_session *s, const uvcc_job **out) {
     if (s == NULL || out == NULL || uvcci_failed(s))
         return 0;
     return uvcci_jobs_poll(&s->jobs, out);
@@ -747,7 +747,7 @@ uint64_t uvcc_session_next_deadline(const uvcc_session *s) {
     return at;
 }
 
-int uvcc_session_poll_event(uvcc_session *s, uvcc_event *out) {
+int uvcci_session_poll_event(uvcc_session *s, uvcc_event *out) {
     if (s == NULL || out == NULL || s->event_count == 0)
         return 0;
     *out = s->events[s->event_head];
@@ -758,7 +758,7 @@ int uvcc_session_poll_event(uvcc_session *s, uvcc_event *out) {
 
 /* ---- work ---- */
 
-int uvcc_session_step(uvcc_session *s, uint32_t step, uint32_t entry, uint64_t now) {
+int uvcci_session_step(uvcc_session *s, uint32_t step, uint32_t entry, uint64_t now) {
     if (s == NULL || s->program == NULL || entry >= s->program->entry_count)
         return UVCC_ERR_USAGE;
     set_now(s, now);
@@ -782,8 +782,8 @@ int uvcc_session_step(uvcc_session *s, uint32_t step, uint32_t entry, uint64_t n
     return rc;
 }
 
-int uvcc_session_input(uvcc_session *s, uint32_t step, uint32_t id, const int64_t *v,
-                       uint64_t now) {
+int uvcci_session_input(uvcc_session *s, uint32_t step, uint32_t id, const int64_t *v,
+                        uint64_t now) {
     if (s == NULL || v == NULL || s->program == NULL)
         return UVCC_ERR_USAGE;
     set_now(s, now);
@@ -836,7 +836,7 @@ const int64_t *uvcc_session_output(const uvcc_session *s, uint32_t step, uint32_
     return NULL;
 }
 
-int uvcc_session_close(uvcc_session *s, uint64_t now) {
+int uvcci_session_close(uvcc_session *s, uint64_t now) {
     if (s == NULL)
         return UVCC_ERR_USAGE;
     set_now(s, now);
@@ -859,7 +859,7 @@ int uvcc_session_close(uvcc_session *s, uint64_t now) {
     return 0;
 }
 
-int uvcc_session_abort(uvcc_session *s, uint16_t reason, uint64_t now) {
+int uvcci_session_abort(uvcc_session *s, uint16_t reason, uint64_t now) {
     if (s == NULL || reason == UVCC_ABORT_NONE)
         return UVCC_ERR_USAGE;
     set_now(s, now);

@@ -202,6 +202,7 @@ typedef enum uvcci_session_state {
 
 struct uvcc_session {
     uvcc_config cfg;
+    struct uvcci_recording *recording; /* calls.c; NULL: nothing is recorded */
     uvcci_meter meter;
     uvcc_allocator alloc; /* metered */
     uvcci_session_state state;
@@ -246,6 +247,33 @@ static inline uint8_t uvcci_prev_party(const uvcc_session *s) { return (uint8_t)
 static inline unsigned uvcci_side(const uvcc_session *s, uint8_t peer) {
     return peer == uvcci_next_party(s) ? 0 : 1;
 }
+
+/* The public input calls without their recording; calls.c has the others. session.c and, for those on
+ * tensors, checkpoint.c. */
+int uvcci_session_new(uvcc_session **out, const uvcc_config *cfg);
+void uvcci_session_free(uvcc_session *s);
+int uvcci_session_load_program(uvcc_session *s, const uvcc_program *p);
+int uvcci_session_start(uvcc_session *s, uint64_t now);
+int uvcci_session_feed(uvcc_session *s, uint8_t peer, const uint8_t *data, size_t len,
+                       uint64_t now);
+int uvcci_session_peer_open(uvcc_session *s, uint8_t peer, uint64_t now);
+int uvcci_session_peer_closed(uvcc_session *s, uint8_t peer, uint64_t now);
+int uvcci_session_on_timer(uvcc_session *s, uint64_t now);
+int uvcci_session_complete(uvcc_session *s, const uvcc_completion *c, uint64_t now);
+int uvcci_session_poll_transmit(uvcc_session *s, uvcc_transmit *out, uint64_t now);
+int uvcci_session_transmit_done(uvcc_session *s, uint8_t peer, uint64_t id, size_t bytes,
+                                uint64_t now);
+int uvcci_session_poll_op(uvcc_session *s, const uvcc_job **out);
+int uvcci_session_poll_event(uvcc_session *s, uvcc_event *out);
+int uvcci_session_step(uvcc_session *s, uint32_t step, uint32_t entry, uint64_t now);
+int uvcci_session_input(uvcc_session *s, uint32_t step, uint32_t id, const int64_t *v,
+                        uint64_t now);
+int uvcci_session_set_public(uvcc_session *s, uint32_t tensor, const int64_t *v);
+int uvcci_session_set_shares(uvcc_session *s, uint32_t tensor, const uint64_t *lo,
+                             const uint64_t *hi);
+int uvcci_session_resume(uvcc_session *s, const uint8_t *data, size_t len);
+int uvcci_session_close(uvcc_session *s, uint64_t now);
+int uvcci_session_abort(uvcc_session *s, uint16_t reason, uint64_t now);
 
 /* session.c */
 void uvcci_log(const uvcc_session *s, uvcc_log_level level, const char *format, ...)
