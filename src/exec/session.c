@@ -446,6 +446,7 @@ static bool pump_hello(uvcc_session *s) {
                 uvcci_abort(s, UVCC_ABORT_HELLO, s->hello.field);
                 return true;
             }
+            s->stats.frames_refused += rc == UVCC_ERR_AUTH;
         }
         if (uvcc_link_heard(s->peer[p].link))
             uvcci_hello_peer_passed(&s->hello, p);

@@ -399,8 +399,9 @@ void uvcci_hello_again(uvcci_hello *h, uint64_t now) {
     assert(uvcci_hello_stale(h));
     uvcci_wipe(h->peer, sizeof h->peer);
     h->agreed = h->stale = false;
+    /* Not at once: who forges HELLO 1 must not set the pace. */
     for (uint8_t i = 1; i < UVCC_PARTIES; i++)
-        uvcci_hello_nudge(h, (uint8_t)((h->cfg.party + i) % UVCC_PARTIES), now);
+        set_timer(&h->peer[(h->cfg.party + i) % UVCC_PARTIES], h->cfg.repeat_ns, now);
 }
 
 void uvcci_hello_wipe(uvcci_hello *h) {

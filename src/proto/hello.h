@@ -88,7 +88,8 @@ typedef struct uvcci_hello {
  * range. UVCC_ERR_CRYPTO. */
 int uvcci_hello_init(uvcci_hello *h, const uvcci_hello_config *cfg, uint64_t now);
 void uvcci_hello_wipe(uvcci_hello *h);
-/* Begins a stale handshake again: forgets what came, keeps our HELLO 1. */
+/* Begins a stale handshake again: forgets what came, keeps our HELLO 1, which goes out repeat_ns
+ * later. */
 void uvcci_hello_again(uvcci_hello *h, uint64_t now);
 /* A HELLO payload came from `peer`; sealed: it came in a verified sealed control frame (HELLO 3).
  * 0: taken or ignored (h->ignored counts). UVCC_ERR_MISMATCH: a peer with another version,

@@ -1,0 +1,612 @@
+/* Sessions that agree on keys by X25519: complete ones, wrong and hostile peers, restarts. */
+#include "triangle.h"
+
+#include <uvcc/frame.h>
+
+enum { OUT = 7, ROWS = 3, STATE_ELEMS = ROWS * ROWS };
+#define SECOND 1000000000ull
+
+/* A persistent matrix is opened. */
+static uvcc_program *program(test_alloc *mem) {
+    uvcc_allocator al = test_allocator(mem);
+    uvcc_program *p;
+    assert_int_equal(uvcc_program_new(&p, &al), 0);
+    uvcc_tensor_desc d = {.name = "W",
+                          .rows = ROWS,
+                          .cols = ROWS,
+                          .bits = 20,
+                          .scale = 0,
+                          .lifetime = UVCC_PERSIST,
+                          .in_buffer_of = UVCC_NO_TENSOR};
+    int w = uvcc_program_tensor(p, &d);
+    assert_true(w >= 0);
+    assert_true(uvcc_program_entry(p, "run") >= 0);
+    assert_true(uvcc_program_output(p, OUT, (uint32_t)w) >= 0);
+    char why[256] = "";
+    if (uvcc_program_finish(p, why, sizeof why) != 0)
+        fail_msg("%s", why);
+    return p;
+}
+
+/* ---- three parties whose network is the test's ---- */
+
+typedef struct world world;
+/* May change the packet (its CRC is set afterwards); false drops it. */
+typedef bool (*hook)(world *w, uint8_t from, uint8_t to, uint8_t *bytes, size_t len);
+
+enum { PACKETS_MAX = 20000, PACKET_BYTES = 1300 };
+typedef struct packet {
+    uint64_t at;
+    uint8_t from, to;
+    uint16_t len;
+    uint8_t bytes[PACKET_BYTES];
+} packet;
+
+struct world {
+    test_alloc mem;
+    uvcc_program *p;
+    uvcc_config cfg[3];
+    uvcc_session *s[3];
+    uvcc_cpu *cpu[3];
+    uvcc_seeded_random rnd[3];
+    unsigned born; /* sessions made: every one draws other random bytes */
+    uint64_t now;
+    packet *packet; /* those that were sent */
+    unsigned sent, next;
+    hook hook;
+    bool follow; /* a party that hears of a peer's restart begins anew */
+    bool ready[3];
+    uint16_t aborted[3];
+    const char *text[3];
+    unsigned restarted[3][3]; /* events PEER_RESTARTED, by party and peer */
+};
+
+static void identity_key(const uint8_t seed[32], uint8_t pk[32]) {
+    test_alloc mem = {0};
+    uint64_t random = 1;
+    uvcc_config c;
+    uvcc_session *s;
+    assert_int_equal(uvcc_config_default(&c, sizeof c), 0);
+    c.alloc = test_allocator(&mem);
+    c.random = test_random(&random);
+    memcpy(c.sign_seed, seed, 32);
+    assert_int_equal(uvcc_session_new(&s, &c), 0);
+    memcpy(pk, uvcc_session_public_key(s), 32);
+    uvcc_session_free(s);
+}
+
+static void keys_of(uvcc_config *c) {
+    c->exchange_x25519 = true;
+    memset(c->sign_seed, 0x40 + c->party, 32);
+    for (uint8_t q = 0; q < 3; q++) {
+        uint8_t seed[32];
+        memset(seed, 0x40 + q, 32);
+        identity_key(seed, c->peer_sign_key[q]);
+    }
+    memset(c->peer_sign_key[c->party], 0, 32);
+}
+
+static void world_make(world *w) {
+    memset(w, 0, sizeof *w);
+    w->packet = calloc(PACKETS_MAX, sizeof *w->packet);
+    assert_non_null(w->packet);
+    w->p = program(&w->mem);
+    for (uint8_t i = 0; i < 3; i++) {
+        uvcc_config *c = &w->cfg[i];
+        assert_int_equal(uvcc_config_default(c, sizeof *c), 0);
+        c->alloc = test_allocator(&w->mem);
+        c->party = i;
+        c->datagram = true;
+        memset(c->sid_job, 5, 32);
+        for (uint8_t q = 0; q < 3; q++)
+            memset(c->pair_secret[q], 0x11 * (i + q), 32);
+        keys_of(c);
+        uvcc_cpu_config x = {.size = sizeof x, .alloc = c->alloc, .mode = UVCC_CPU_INLINE};
+        assert_int_equal(uvcc_cpu_new(&w->cpu[i], &x), 0);
+    }
+}
+
+/* A new session of party i, in the place of the one that was there. */
+static void begin(world *w, uint8_t i) {
+    uvcc_session_free(w->s[i]);
+    w->ready[i] = false;
+    uvcc_config *c = &w->cfg[i];
+    c->random = uvcc_seeded(&w->rnd[i], 1000, w->born++);
+    assert_int_equal(uvcc_session_new(&w->s[i], c), 0);
+    assert_int_equal(uvcc_session_load_program(w->s[i], w->p), 0);
+    static const int64_t v[STATE_ELEMS] = {1, -2, 3, -4, 5, -6, 7, -8, 9};
+    assert_int_equal(uvcc_session_set_public(w->s[i], 0, v), 0);
+    assert_int_equal(uvcc_session_start(w->s[i], w->now), 0);
+}
+
+static void world_open(world *w) {
+    for (uint8_t i = 0; i < 3; i++)
+        begin(w, i);
+}
+
+static void world_free(world *w) {
+    for (unsigned i = 0; i < 3; i++) {
+        uvcc_session_free(w->s[i]);
+        uvcc_cpu_free(w->cpu[i]);
+    }
+    uvcc_program_free(w->p);
+    free(w->packet);
+    assert_int_equal(w->mem.live_blocks, 0);
+}
+
+static void fix_crc(uint8_t *bytes, size_t len) {
+    uint32_t crc = uvcc_frame_crc(bytes, bytes + 64, len - 64);
+    for (unsigned i = 0; i < 4; i++)
+        bytes[60 + i] = (uint8_t)(crc >> (8 * i));
+}
+
+/* Fresh random bytes and, as a host does it, a run of its own. */
+static void renew(world *w, uint8_t i) {
+    uvcc_session_stats st;
+    uvcc_session_get_stats(w->s[i], &st);
+    if (w->ready[i])
+        w->cfg[i].next_run = st.run + 1;
+    begin(w, i);
+}
+
+static void serve(world *w, uint8_t i) {
+    const uvcc_job *job;
+    uvcc_completion done;
+    uvcc_event e;
+    uvcc_transmit t;
+    while (uvcc_session_poll_op(w->s[i], &job) == 1) {
+        assert_int_equal(uvcc_cpu_submit(w->cpu[i], job), 0);
+        while (uvcc_cpu_poll(w->cpu[i], &done) == 1)
+            assert_int_equal(uvcc_session_complete(w->s[i], &done, w->now), 0);
+    }
+    bool again = false;
+    while (uvcc_session_poll_event(w->s[i], &e) == 1) {
+        if (e.kind == UVCC_EVENT_READY)
+            w->ready[i] = true;
+        if (e.kind == UVCC_EVENT_ABORTED) {
+            w->aborted[i] = e.reason;
+            w->text[i] = e.text;
+        }
+        if (e.kind == UVCC_EVENT_PEER_RESTARTED) {
+            w->restarted[i][e.peer]++;
+            again = w->follow;
+        }
+    }
+    if (again)
+        renew(w, i);
+    while (uvcc_session_poll_transmit(w->s[i], &t, w->now) == 1) {
+        assert_true(t.total <= PACKET_BYTES && w->sent < PACKETS_MAX);
+        packet *p = &w->packet[w->sent++];
+        *p = (packet){.at = w->now + 1000, .from = i, .to = t.peer};
+        for (uint32_t k = 0; k < t.slice_count; k++) {
+            memcpy(p->bytes + p->len, t.slices[k].data, t.slices[k].len);
+            p->len = (uint16_t)(p->len + t.slices[k].len);
+        }
+        assert_int_equal(uvcc_session_transmit_done(w->s[i], t.peer, t.id, t.total, w->now), 0);
+        if (w->hook != NULL) {
+            if (!w->hook(w, p->from, p->to, p->bytes, p->len))
+                w->sent--;
+            else if (p->bytes[5] == UVCC_FRAME_HELLO)
+                fix_crc(p->bytes, p->len);
+        }
+    }
+}
+
+static void deliver(world *w, uint8_t from, uint8_t to, const uint8_t *bytes, size_t len) {
+    if (w->s[to] != NULL)
+        assert_int_equal(uvcc_session_feed(w->s[to], from, bytes, len, w->now), 0);
+}
+
+static bool all_ready(const world *w) {
+    return w->ready[0] && w->ready[1] && w->ready[2];
+}
+
+/* One moment of the world: what is due at the next time at which anything is. */
+static void turn(world *w) {
+    uint64_t at = UVCC_NEVER;
+    for (uint8_t i = 0; i < 3; i++) {
+        if (w->s[i] == NULL)
+            continue;
+        serve(w, i);
+        uint64_t due = uvcc_session_next_deadline(w->s[i]);
+        at = due < at ? due : at;
+    }
+    if (w->next < w->sent && w->packet[w->next].at < at)
+        at = w->packet[w->next].at;
+    assert_true(at != UVCC_NEVER);
+    w->now = at > w->now ? at : w->now;
+    for (; w->next < w->sent && w->packet[w->next].at <= w->now; w->next++) {
+        const packet *p = &w->packet[w->next];
+        deliver(w, p->from, p->to, p->bytes, p->len);
+    }
+    for (uint8_t i = 0; i < 3; i++)
+        if (w->s[i] != NULL && uvcc_session_next_deadline(w->s[i]) <= w->now)
+            assert_int_equal(uvcc_session_on_timer(w->s[i], w->now), 0);
+}
+
+/* True once all are ready, false when `until` came first. */
+static bool drive(world *w, uint64_t until) {
+    while (w->now < until && !all_ready(w))
+        turn(w);
+    return all_ready(w);
+}
+
+static uint32_t run_of(const world *w, unsigned i) {
+    uvcc_session_stats st;
+    uvcc_session_get_stats(w->s[i], &st);
+    return st.run;
+}
+
+/* A step works, so the keys are the same. */
+static void works(world *w) {
+    for (unsigned i = 0; i < 3; i++) {
+        assert_int_equal(w->aborted[i], 0);
+        assert_int_equal(run_of(w, i), run_of(w, 0));
+        assert_int_equal(uvcc_session_step(w->s[i], 0, 0, w->now), 0);
+    }
+    uint64_t until = w->now + 10 * SECOND;
+    for (unsigned i = 0; i < 3; i++) {
+        const int64_t *v;
+        while ((v = uvcc_session_output(w->s[i], 0, OUT)) == NULL) {
+            assert_true(w->now < until);
+            turn(w);
+        }
+        assert_int_equal(v[8], 9);
+    }
+}
+
+/* ---- complete ---- */
+
+static void tweak_x(uvcc_config *c) {
+    keys_of(c);
+}
+static void tweak_zero_secrets(uvcc_config *c) {
+    keys_of(c);
+    memset(c->pair_secret, 0, sizeof c->pair_secret);
+}
+
+static void completes(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    uvcc_program *p = program(&mem);
+    static const int64_t v[STATE_ELEMS] = {1, -2, 3, -4, 5, -6, 7, -8, 9};
+    for (unsigned i = 0; i < 24; i++) {
+        triangle t;
+        triangle_options opt = {.seed = i,
+                                .datagram = i % 2 != 0,
+                                .suites = (uint8_t)(1 + i / 2 % 3),
+                                .tweak = i % 4 < 2 ? tweak_x : tweak_zero_secrets,
+                                .faulty = i >= 6,
+                                .faults = {.drop = 0.2,
+                                           .duplicate = 0.2,
+                                           .reorder = 0.2,
+                                           .corrupt = i % 2 != 0 ? 0.1 : 0,
+                                           .split = 0.5,
+                                           .coalesce = 0.3,
+                                           .partial = 0.3,
+                                           .disconnect = 0.02}};
+        triangle_make(&t, p, &opt);
+        for (unsigned k = 0; k < 3; k++)
+            assert_int_equal(uvcc_session_set_public(t.s[k], 0, v), 0);
+        triangle_start(&t);
+        triangle_ready(&t);
+        if (!opt.faulty) /* no HELLO had to wait for a timer */
+            assert_true(uvcc_loopback_now(t.net) < 100000000u);
+        for (unsigned k = 0; k < 3; k++)
+            assert_int_equal(uvcc_session_step(t.s[k], 0, 0, 0), 0);
+        triangle_finish(&t, 1);
+        for (unsigned k = 0; k < 3; k++)
+            assert_int_equal(uvcc_session_output(t.s[k], 0, OUT)[1], -2);
+        triangle_close(&t);
+        triangle_free(&t);
+    }
+    uvcc_program_free(p);
+    assert_int_equal(mem.live_blocks, 0);
+}
+
+static void refuses_configs(void **state) {
+    (void)state;
+    world w;
+    world_make(&w);
+    uint64_t random = 1;
+    uvcc_config c;
+    uvcc_session *s;
+    for (unsigned i = 0; i < 5; i++) {
+        c = w.cfg[1];
+        c.random = test_random(&random);
+        if (i == 0)
+            memset(c.sign_seed, 0, 32);
+        else if (i == 1 || i == 2)
+            memset(c.peer_sign_key[i == 1 ? 0 : 2], 0, 32);
+        else if (i == 3)
+            memcpy(c.peer_sign_key[0], c.peer_sign_key[2], 32);
+        else
+            identity_key(c.sign_seed, c.peer_sign_key[2]);
+        int rc = uvcc_session_new(&s, &c);
+        if (i < 3) {
+            assert_int_equal(rc, UVCC_ERR_CONFIG);
+            continue;
+        }
+        assert_int_equal(rc, 0);
+        assert_int_equal(uvcc_session_load_program(s, w.p), 0);
+        assert_int_equal(uvcc_session_start(s, 0), UVCC_ERR_CONFIG);
+        uvcc_session_free(s);
+    }
+    /* None of this matters with provisioned secrets, and a shorter config is a provisioned one. */
+    c = w.cfg[1];
+    c.random = test_random(&random);
+    c.exchange_x25519 = false;
+    memset(c.sign_seed, 0, 32);
+    memset(c.peer_sign_key, 0, sizeof c.peer_sign_key);
+    assert_int_equal(uvcc_session_new(&s, &c), 0);
+    uvcc_session_free(s);
+    c.size = offsetof(uvcc_config, exchange_x25519);
+    c.exchange_x25519 = true;
+    assert_int_equal(uvcc_session_new(&s, &c), 0);
+    uvcc_session_free(s);
+    world_free(&w);
+}
+
+/* ---- wrong peers ---- */
+
+static void never_ready(world *w, unsigned a, unsigned b) {
+    assert_false(drive(w, w->now + 60 * SECOND));
+    assert_false(w->ready[a] || w->ready[b]);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(w->aborted[i], 0);
+}
+
+static void wrong_identity(void **state) {
+    (void)state;
+    for (unsigned i = 0; i < 3; i++) {
+        world w;
+        world_make(&w);
+        uint8_t swap[32];
+        if (i == 0) { /* P0 expects somebody else in P1's place */
+            memset(swap, 0x99, 32);
+            identity_key(swap, w.cfg[0].peer_sign_key[1]);
+        } else if (i == 1) { /* P1 is somebody else */
+            memset(w.cfg[1].sign_seed, 0x99, 32);
+        } else { /* P0 takes its peers for each other */
+            memcpy(swap, w.cfg[0].peer_sign_key[1], 32);
+            memcpy(w.cfg[0].peer_sign_key[1], w.cfg[0].peer_sign_key[2], 32);
+            memcpy(w.cfg[0].peer_sign_key[2], swap, 32);
+        }
+        world_open(&w);
+        never_ready(&w, 0, 1);
+        world_free(&w);
+    }
+}
+
+static void mixed_exchanges(void **state) {
+    (void)state;
+    world w;
+    world_make(&w);
+    w.cfg[1].exchange_x25519 = false;
+    world_open(&w);
+    assert_false(drive(&w, SECOND));
+    for (unsigned i = 0; i < 3; i++) {
+        assert_false(w.ready[i]);
+        if (w.aborted[i] != 0) {
+            assert_int_equal(w.aborted[i], UVCC_ABORT_HELLO);
+            assert_string_equal(w.text[i], "key exchange");
+        }
+    }
+    assert_true(w.aborted[1] != 0 && w.aborted[0] + w.aborted[2] != 0);
+    world_free(&w);
+}
+
+/* ---- a hostile network ---- */
+
+static bool is_hello(const uint8_t *bytes, size_t len, uint8_t which) {
+    return len > 64 && bytes[5] == UVCC_FRAME_HELLO && (bytes[7] & 1) == 0 && bytes[64] == which;
+}
+
+static bool spoil_signature(world *w, uint8_t from, uint8_t to, uint8_t *bytes, size_t len) {
+    if (from == 0 && to == 1 && is_hello(bytes, len, 2))
+        bytes[64 + 44 + w->sent % 64] ^= (uint8_t)(1u << w->sent % 8);
+    return true;
+}
+
+static bool spoil_hello2(world *w, uint8_t from, uint8_t to, uint8_t *bytes, size_t len) {
+    if (from == 0 && to == 1 && is_hello(bytes, len, 2))
+        bytes[64 + 1 + w->sent % 107] ^= 0x10;
+    return true;
+}
+
+static bool other_ephemeral(world *w, uint8_t from, uint8_t to, uint8_t *bytes, size_t len) {
+    (void)w;
+    if (from + to == 1 && is_hello(bytes, len, 1))
+        memset(bytes + 64 + 120, 9, 32);
+    return true;
+}
+
+static bool no_signature(world *w, uint8_t from, uint8_t to, uint8_t *bytes, size_t len) {
+    (void)w;
+    if (from + to == 1 && is_hello(bytes, len, 2))
+        memset(bytes + 64 + 44, 0, 64);
+    return true;
+}
+
+/* While somebody changes HELLO on the way, the pair has no keys; when it stops, all is well. */
+static void tampered(void **state) {
+    (void)state;
+    static const hook hooks[] = {spoil_signature, spoil_hello2, other_ephemeral, no_signature};
+    for (size_t i = 0; i < sizeof hooks / sizeof *hooks; i++) {
+        world w;
+        world_make(&w);
+        w.hook = hooks[i];
+        world_open(&w);
+        never_ready(&w, 1, 1);
+        uvcc_session_stats st;
+        uvcc_session_get_stats(w.s[1], &st);
+        assert_true(st.frames_refused > 5); /* and counted */
+        w.hook = NULL;
+        assert_true(drive(&w, w.now + 60 * SECOND));
+        works(&w);
+        world_free(&w);
+    }
+}
+
+/* Some of what a party sends comes back to it under the peer's name, besides arriving or instead.
+ */
+static bool mirror_only;
+static bool mirror(world *w, uint8_t from, uint8_t to, uint8_t *bytes, size_t len) {
+    uint8_t back[PACKET_BYTES];
+    uint64_t seed = w->sent + w->now;
+    unsigned draw = (unsigned)(test_rand(&seed) % 4);
+    memcpy(back, bytes, len);
+    back[6] = (uint8_t)(to << 4 | from);
+    if (is_hello(back, len, 1) && draw == 0)
+        back[64 + 2] = to; /* and its party corrected */
+    fix_crc(back, len);
+    if (draw < 2)
+        deliver(w, to, from, back, len);
+    return !mirror_only;
+}
+
+static void reflected(void **state) {
+    (void)state;
+    for (unsigned only = 0; only < 2; only++) {
+        world w;
+        world_make(&w);
+        mirror_only = only != 0;
+        w.hook = mirror;
+        world_open(&w);
+        if (mirror_only)
+            never_ready(&w, 0, 1);
+        else
+            (void)drive(&w, w.now + 5 * SECOND);
+        w.hook = NULL;
+        assert_true(drive(&w, w.now + 120 * SECOND));
+        works(&w);
+        world_free(&w);
+    }
+}
+
+/* All that one job said is said again to the next one, with P1 absent, then besides it. */
+static void replayed(void **state) {
+    (void)state;
+    world old, w;
+    world_make(&old);
+    world_open(&old);
+    assert_true(drive(&old, SECOND));
+    works(&old);
+    world_make(&w);
+    w.born = 50;
+    begin(&w, 0);
+    begin(&w, 2);
+    for (unsigned turns = 0; turns < 20; turns++) {
+        for (unsigned i = 0; i < old.sent; i++)
+            if (old.packet[i].to != 1)
+                deliver(&w, old.packet[i].from, old.packet[i].to, old.packet[i].bytes,
+                        old.packet[i].len);
+        turn(&w);
+        assert_false(w.ready[0] || w.ready[2]);
+    }
+    begin(&w, 1);
+    assert_true(drive(&w, w.now + 120 * SECOND));
+    for (unsigned i = 0; i < old.sent; i++)
+        deliver(&w, old.packet[i].from, old.packet[i].to, old.packet[i].bytes, old.packet[i].len);
+    works(&w);
+    for (unsigned i = 0; i < 3; i++)
+        for (unsigned k = 0; k < 3; k++)
+            assert_int_equal(w.restarted[i][k], 0);
+    world_free(&old);
+    world_free(&w);
+}
+
+/* ---- restarts ---- */
+
+static void tells_of_a_restart(void **state) {
+    (void)state;
+    world w;
+    world_make(&w);
+    world_open(&w);
+    assert_true(drive(&w, SECOND));
+    works(&w);
+    renew(&w, 1);
+    uint64_t until = w.now + 20 * SECOND;
+    while (w.now < until)
+        turn(&w);
+    /* Both were told, once, and live on; P1 waits. */
+    for (unsigned i = 0; i < 3; i += 2) {
+        assert_int_equal(w.restarted[i][1], 1);
+        assert_int_equal(w.restarted[i][2 - i], 0);
+        assert_int_equal(w.aborted[i], 0);
+        assert_int_equal(run_of(&w, i), 0);
+        assert_non_null(uvcc_session_output(w.s[i], 0, OUT));
+    }
+    assert_false(w.ready[1]);
+    /* They do the same: all meet in the next run. */
+    renew(&w, 0);
+    renew(&w, 2);
+    assert_true(drive(&w, w.now + 20 * SECOND));
+    assert_int_equal(run_of(&w, 1), 1);
+    works(&w);
+    world_free(&w);
+}
+
+static bool lossy(world *w, uint8_t from, uint8_t to, uint8_t *bytes, size_t len) {
+    (void)from;
+    (void)to;
+    (void)bytes;
+    (void)len;
+    uint64_t seed = w->sent * 1000 + w->now + w->born;
+    return test_rand(&seed) % 100 >= 25;
+}
+
+/* A party dies and comes back after any number of turns of the handshake, or after it. */
+static void restarts_at_any_time(void **state) {
+    (void)state;
+    unsigned during = 0, after = 0;
+    for (unsigned x = 0; x < 2; x++)
+        for (unsigned turns = 0; turns < 60; turns++) {
+            world w;
+            world_make(&w);
+            for (unsigned i = 0; i < 3; i++)
+                w.cfg[i].exchange_x25519 = x != 0;
+            w.follow = true;
+            w.hook = turns % 3 != 0 ? lossy : NULL;
+            w.born = turns * 10;
+            world_open(&w);
+            for (unsigned i = 0; i < turns; i++)
+                turn(&w);
+            uint8_t who = (uint8_t)(turns % 3);
+            bool live = w.ready[0] || w.ready[1] || w.ready[2];
+            if (x == 0 && live) { /* nobody can prove a restart */
+                world_free(&w);
+                continue;
+            }
+            during += !live;
+            after += live;
+            renew(&w, who);
+            bool ends = drive(&w, w.now + 600 * SECOND);
+            bool met = false;
+            for (unsigned i = 0; i < 3; i++)
+                met |= w.ready[i];
+            if (!ends && (x != 0 || !met))
+                fail_msg("x %u turns %u: no end", x, turns);
+            if (ends) {
+                w.hook = NULL;
+                works(&w);
+            }
+            world_free(&w);
+        }
+    assert_true(during > 10 && after > 10);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(completes),
+        cmocka_unit_test(refuses_configs),
+        cmocka_unit_test(wrong_identity),
+        cmocka_unit_test(mixed_exchanges),
+        cmocka_unit_test(tampered),
+        cmocka_unit_test(reflected),
+        cmocka_unit_test(replayed),
+        cmocka_unit_test(tells_of_a_restart),
+        cmocka_unit_test(restarts_at_any_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
