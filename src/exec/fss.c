@@ -66,6 +66,18 @@ INLINE unsigned leaf_mask(unsigned n) {
     return (1u << (n < LEAF_BITS ? n : LEAF_BITS)) - 1;
 }
 
+/* 2^(a mod 64), in which bit j is 1 where all bits of j and a agree. A shift by a would do it as
+ * well, but not all CPUs and compilers shift by a secret in constant time. */
+INLINE uint64_t power_of_two(uint64_t a) {
+    static const uint64_t bit_of_j[6] = {0xaaaaaaaaaaaaaaaau, 0xccccccccccccccccu,
+                                         0xf0f0f0f0f0f0f0f0u, 0xff00ff00ff00ff00u,
+                                         0xffff0000ffff0000u, 0xffffffff00000000u};
+    uint64_t agree = ~(uint64_t)0;
+    for (unsigned i = 0; i < 6; i++)
+        agree &= bit_of_j[i] ^ ((a >> i & 1) - 1);
+    return agree;
+}
+
 /* --- Keys ------------------------------------------------------------------------------------- */
 
 typedef struct gen_group {
@@ -126,7 +138,7 @@ INLINE void gen(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *
             mmo(&dpf[0], g.seed[p], g.child[p][0], m);
         for (uint32_t i = 0; i < m; i++) {
             const uint64_t a = alpha[at + i] & leaf_mask(n), upper = 0 - (a >> 6);
-            const uint64_t one = (uint64_t)1 << (a & 63);
+            const uint64_t one = power_of_two(a);
             const node point = {one & ~upper, one & upper};
             store(leaves + (size_t)(at + i) * BLOCK,
                   node_xor(node_xor(g.child[0][0][i], g.child[1][0][i]), point));

@@ -1,5 +1,5 @@
-/* main.c - the marks of taint.h and the choice of the group: `tests` must pass, `leaks` are planted
- * and must all be reported. Runs under valgrind only, see secrets.sh. */
+/* main.c - the marks of taint.h and the choice of what runs: the tests, or `leaks`, which are
+ * planted and must all be reported, or `nothing`. Runs under valgrind only, see secrets.sh. */
 #include "taint.h"
 
 #include <valgrind/memcheck.h>
@@ -66,6 +66,8 @@ int main(int argc, char **argv) {
         puts("not under valgrind: skipped");
         return SKIPPED;
     }
+    if (argc == 2 && strcmp(argv[1], "nothing") == 0)
+        return 0;
     if (argc == 2 && strcmp(argv[1], "leaks") == 0)
         return test_leaks() == 0 ? 0 : 1;
     return test_primitives() + test_tasks() == 0 ? 0 : 1;

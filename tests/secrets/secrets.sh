@@ -13,15 +13,21 @@ trap 'rm -rf "$work"' EXIT
 memcheck() {
     valgrind --quiet --error-exitcode=1 --error-limit=no --leak-check=no "$@"
 }
-memcheck "$1"
+program=$1
+# An older valgrind stops at the debug information of a newer compiler; names of functions remain.
+if ! memcheck "$program" nothing >/dev/null 2>&1; then
+    objcopy --strip-debug "$1" "$work/program"
+    program=$work/program
+fi
+memcheck "$program"
 
-if memcheck "$1" leaks >"$work/leaks" 2>&1; then
+if memcheck "$program" leaks >"$work/leaks" 2>&1; then
     cat "$work/leaks"
     echo "planted leaks were not reported"
     exit 1
 fi
 for leak in branch index early_exit pad length; do
-    grep -q "at 0x.*: leak_$leak" "$work/leaks" && continue
+    grep -q ": leak_$leak" "$work/leaks" && continue
     cat "$work/leaks"
     echo "the planted leak '$leak' was not reported"
     exit 1
