@@ -33,6 +33,18 @@ typedef struct uvcc_session uvcc_session;
 
 enum { UVCC_SUITE_CHACHA20_POLY1305 = 1, UVCC_SUITE_AES256_GCM = 2, UVCC_SUITES_ALL = 3 };
 
+/** Recorder hook: gets a log of everything that reaches the session, from which <uvcc/record.h> repeats
+ * the run. THE LOG HOLDS THE SESSION'S SECRETS AND SHARES: pair secrets, seeds, random bytes, private
+ * inputs. Keep it as you keep keys: mode 0600, encrypted at rest, destroyed when it is no longer needed.
+ * `write` must keep the bytes in their order; it must not call the library. */
+typedef struct uvcc_recorder {
+    void (*write)(void *user, const uint8_t *bytes, size_t len); /**< NULL: nothing is recorded */
+    void *user;
+    const uint8_t *app; /**< goes into the log's header: what the host needs to rebuild the program;
+                             copied by uvcc_session_new */
+    size_t app_len;
+} uvcc_recorder;
+
 /** Zero means the default where one is named. Append-only; unknown `flags` are refused. */
 typedef struct uvcc_config {
     size_t size; /**< sizeof(uvcc_config): set by uvcc_config_default */
@@ -71,6 +83,7 @@ typedef struct uvcc_config {
     bool exchange_x25519;       /**< session keys from an X25519 exchange instead of pair_secret, which
                                      is ignored: sign_seed is this party's identity and peer_sign_key
                                      are the peers'; none may be zero. The same at all three */
+    uvcc_recorder record;
 } uvcc_config;
 
 /** cfg_size = sizeof *cfg of the caller's header. */
