@@ -1,8 +1,9 @@
 /* primitives.c - what everything secret passes through: AES, the PRG, the DPF, packing, HMAC, HKDF
- * and the keys made with them, sealing, signing, comparing. */
+ * and the keys made with them, sealing, signing, key exchange, comparing, and a client's shares. */
 #include "taint.h"
 
 #include <uvcc/blv1.h>
+#include <uvcc/session.h>
 
 #include "exec/fss.h"
 #include "proto/crypto.h"
@@ -276,6 +277,38 @@ static void signing(void **state) {
     assert_int_equal(uvcci_sign_verify(pk, "message", 7, sig), 0);
 }
 
+static void key_exchange(void **state) {
+    (void)state;
+    uint8_t sk[2][32], pk[2][32] = {{0}}, shared[2][32] = {{0}};
+    for (unsigned i = 0; i < 2; i++) {
+        random_secret(sk[i], sizeof sk[i]);
+        assert_int_equal(public_status(uvcci_x25519_public(sk[i], pk[i])), 0);
+        declassify(pk[i], sizeof pk[i], "the public half goes over the wire");
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(public_status(uvcci_x25519_shared(sk[i], pk[1 - i], shared[i])), 0);
+        assert_tainted(shared[i], sizeof shared[i]);
+        look(shared[i], sizeof shared[i]);
+    }
+    assert_memory_equal(shared[0], shared[1], 32);
+}
+
+static void client(void **state) {
+    (void)state;
+    enum { VALUES = 50 };
+    int64_t v[VALUES], back[VALUES] = {0};
+    uint64_t part[3][VALUES] = {{0}};
+    const uvcc_random hook = test_random(&rng);
+    random_secret(v, sizeof v);
+    assert_int_equal(uvcc_client_split(v, VALUES, &hook, part[0], part[1], part[2]), 0);
+    assert_tainted(part[2], sizeof part[2]); /* the others are random words */
+    uvcc_client_combine(part[0], part[1], part[2], VALUES, back);
+    assert_tainted(back, sizeof back);
+    look(v, sizeof v);
+    look(back, sizeof back);
+    assert_memory_equal(back, v, sizeof v);
+}
+
 static void equality(void **state) {
     (void)state;
     uint8_t a[33], b[33];
@@ -299,6 +332,7 @@ int test_primitives(void) {
         SECRETS_TEST(key_schedule),     SECRETS_TEST(chacha20_poly1305),
         SECRETS_TEST(aes256_gcm),       SECRETS_TEST(xchacha20_poly1305),
         SECRETS_TEST(signing),          SECRETS_TEST(equality),
+        SECRETS_TEST(key_exchange),     SECRETS_TEST(client),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
