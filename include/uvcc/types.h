@@ -55,10 +55,10 @@ UVCC_API const char *uvcc_error_name(int error);
 /** What a block of memory holds, so that an allocator can place it. */
 typedef enum uvcc_mem_class {
     UVCC_MEM_STATE = 0, /**< bookkeeping */
-    UVCC_MEM_WIRE = 1,  /**< message bytes; pinned when a GPU is there */
+    UVCC_MEM_WIRE = 1,  /**< message bytes; pinned when a GPU is there. `free` wipes it */
     UVCC_MEM_SECRET = 2, /**< keys; lock it if you can. The library wipes it before freeing */
     UVCC_MEM_TENSOR = 3, /**< shares and scratch of compute jobs. Only jobs touch it, so it may
-                              lie on a device; the executor's jobs wipe it where it must be */
+                              lie on a device; `free` wipes it, for it alone knows where it is */
 } uvcc_mem_class;
 
 /** Allocator hook. `alloc` returns memory aligned to 64 bytes or NULL; `free` gets the same size

@@ -2,6 +2,8 @@
  * lie on a device), so its records of kept blocks live apart, in STATE memory. */
 #include "arena.h"
 
+#include "proto/crypto.h"
+
 #include <string.h>
 
 static void *metered_alloc(void *user, size_t bytes, uvcc_mem_class cls) {
@@ -150,6 +152,7 @@ void uvcci_bump_reset(uvcci_bump *b) {
     while (b->chunks != NULL) {
         struct uvcci_bump_chunk *c = b->chunks;
         b->chunks = c->next;
+        uvcci_wipe(c->bytes, c->used); /* tasks name salts and keys */
         b->alloc->free(b->alloc->user, c, sizeof *c + c->cap, UVCC_MEM_STATE);
     }
 }

@@ -37,7 +37,9 @@ static void *host_alloc(void *user, size_t bytes, uvcc_mem_class cls) {
 static void host_free(void *user, void *p, size_t bytes, uvcc_mem_class cls) {
     (void)user;
     if (p != NULL && cls == UVCC_MEM_SECRET)
-        (void)sodium_munlock(p, bytes);
+        (void)sodium_munlock(p, bytes); /* wipes too */
+    else if (p != NULL && cls != UVCC_MEM_STATE)
+        uvcci_wipe(p, bytes);
     free(p);
 }
 

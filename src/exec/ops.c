@@ -905,6 +905,7 @@ static void release_round(uvcc_session *s, uvcci_run *r, int round) {
         uvcci_rx *rx = r->held[round];
         r->held[round] = rx->next;
         (void)uvcc_link_release(s->peer[rx->peer].link, rx->token, s->now);
+        uvcci_wipe(&rx->item, sizeof rx->item); /* it held a leaf salt */
         s->alloc.free(s->alloc.user, rx, sizeof *rx, UVCC_MEM_STATE);
     }
 }
