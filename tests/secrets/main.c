@@ -70,5 +70,5 @@ int main(int argc, char **argv) {
         return 0;
     if (argc == 2 && strcmp(argv[1], "leaks") == 0)
         return test_leaks() == 0 ? 0 : 1;
-    return test_primitives() + test_tasks() == 0 ? 0 : 1;
+    return test_primitives() + test_tasks() + test_sessions() == 0 ? 0 : 1;
 }

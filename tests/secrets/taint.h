@@ -40,6 +40,7 @@ const backend *backend_of(void **state);
 /* The groups of main.c. Each returns the number of failed tests. */
 int test_primitives(void);
 int test_tasks(void);
+int test_sessions(void);
 int test_leaks(void);
 
 #endif
