@@ -239,6 +239,29 @@ static void agree(uvcci_hello *h, uint64_t now) {
 
 /* ---- input ---- */
 
+/* The first HELLO 2 that matches ours. */
+static int take_hello2(uvcci_hello *h, uint8_t peer, const uint8_t *in, uint64_t now) {
+    uvcci_hello_peer *p = &h->peer[peer];
+    size_t same = x25519(h) ? AT_SIGNATURE : UVCCI_HELLO2_BYTES;
+    if (memcmp(in, p->hello2, same) != 0)
+        return UVCC_ERR_AUTH;
+    if (x25519(h)) {
+        if (!hello2_verifies(h, peer, p->hello1, in))
+            return UVCC_ERR_AUTH;
+        int err = derive(h, peer, in);
+        if (err == UVCC_ERR_AUTH) {
+            h->field = "key exchange";
+            return UVCC_ERR_MISMATCH;
+        }
+        if (err != 0)
+            return err;
+    }
+    memcpy(p->their2, in, UVCCI_HELLO2_BYTES);
+    p->pending = (uint8_t)((p->pending & ~BIT(HELLO1)) | BIT(HELLO3));
+    advance(h, p, UVCCI_HELLO_WAIT3, now);
+    return 0;
+}
+
 static int input_hello1(uvcci_hello *h, uint8_t peer, const uint8_t *in, uint64_t now) {
     uvcci_hello_peer *p = &h->peer[peer];
     if (in[AT_PARTY] != peer) { /* ours, reflected, or from another link */
@@ -271,38 +294,21 @@ static int input_hello1(uvcci_hello *h, uint8_t peer, const uint8_t *in, uint64_
     }
     memcpy(p->hello1, in, UVCCI_HELLO1_BYTES);
     p->pending |= BIT(HELLO1); /* it has just started: our first one may have met nobody */
-    if (h->peer[other_peer(h, peer)].hello1[0] != 0)
-        agree(h, now);
-    return 0;
-}
-
-/* The first HELLO 2 that matches ours. */
-static int take_hello2(uvcci_hello *h, uint8_t peer, const uint8_t *in, uint64_t now) {
-    uvcci_hello_peer *p = &h->peer[peer];
-    size_t same = x25519(h) ? AT_SIGNATURE : UVCCI_HELLO2_BYTES;
-    if (memcmp(in, p->hello2, same) != 0)
-        return UVCC_ERR_AUTH;
-    if (x25519(h)) {
-        if (!hello2_verifies(h, peer, p->hello1, in))
-            return UVCC_ERR_AUTH;
-        int err = derive(h, peer, in);
-        if (err == UVCC_ERR_AUTH) {
-            h->field = "key exchange";
-            return UVCC_ERR_MISMATCH;
-        }
-        if (err != 0)
-            return err;
-    }
-    memcpy(p->their2, in, UVCCI_HELLO2_BYTES);
-    p->pending = (uint8_t)((p->pending & ~BIT(HELLO1)) | BIT(HELLO3));
-    advance(h, p, UVCCI_HELLO_WAIT3, now);
-    return 0;
+    if (h->peer[other_peer(h, peer)].hello1[0] == 0)
+        return 0;
+    agree(h, now);
+    const uint8_t both[] = {peer, other_peer(h, peer)};
+    int rc = 0;
+    for (unsigned i = 0; i < 2 && rc == 0; i++)
+        if (h->peer[both[i]].early2[0] != 0)
+            rc = take_hello2(h, both[i], h->peer[both[i]].early2, now);
+    return rc;
 }
 
 static int input_hello2(uvcci_hello *h, uint8_t peer, const uint8_t *in, uint64_t now) {
     uvcci_hello_peer *p = &h->peer[peer];
-    if (!h->agreed) {
-        h->ignored++;
+    if (!h->agreed) { /* the other peer's HELLO 1 is late: looked at when it is here */
+        memcpy(p->early2, in, UVCCI_HELLO2_BYTES);
         return 0;
     }
     if (p->state == UVCCI_HELLO_WAIT2)

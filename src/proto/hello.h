@@ -62,6 +62,7 @@ typedef struct uvcci_hello_peer {
     uint8_t their2[UVCCI_HELLO2_BYTES]; /* theirs, from WAIT3 on */
     uint8_t prk[32];                    /* valid once keyed */
     uint8_t hello3[UVCCI_HELLO3_BYTES]; /* likewise; the same bytes both ways */
+    uint8_t early2[UVCCI_HELLO2_BYTES]; /* came before we could tell; 0...: none */
     uint8_t other1[UVCCI_HELLO1_BYTES]; /* X25519: another HELLO 1, not believed; 0...: none */
     uint64_t next_repeat, repeat_ns;
     uint8_t pending; /* bit i: HELLO i goes out at the next poll */

@@ -478,7 +478,8 @@ static void reflection_and_order(void **state) {
     assert_int_equal(uvcci_hello_input(h, 1, n.h[2].peer[0].hello2, 108, false, 0), UVCC_ERR_AUTH);
     assert_memory_equal(h, &was, sizeof was);
 
-    /* HELLO 2 and 3 before both HELLO 1. */
+    /* HELLO 3 before both HELLO 1 is nothing; HELLO 2 is kept, and counts once the other HELLO 1 is
+     * here. */
     uvcci_hello fresh;
     assert_int_equal(uvcci_hello_init(&fresh, &n.cfg[0], 0), 0);
     assert_int_equal(uvcci_hello_input(&fresh, 1, n.h[1].hello1, 152, false, 0), 0);
@@ -486,8 +487,12 @@ static void reflection_and_order(void **state) {
     assert_int_equal(uvcci_hello_input(&fresh, 1, n.h[1].peer[0].hello2, 108, false, 0), 0);
     assert_int_equal(uvcci_hello_input(&fresh, 1, n.h[1].peer[0].hello3, 33, true, 0), 0);
     uvcci_hello_peer_passed(&fresh, 1);
-    before.ignored += 2;
+    before.ignored++;
+    memcpy(before.peer[1].early2, n.h[1].peer[0].hello2, 108);
     assert_memory_equal(&fresh, &before, sizeof before);
+    assert_int_equal(uvcci_hello_input(&fresh, 2, n.h[2].hello1, 152, false, 0), 0);
+    assert_int_equal(fresh.peer[1].state, UVCCI_HELLO_WAIT3);
+    assert_int_equal(fresh.peer[2].state, UVCCI_HELLO_WAIT2);
 }
 
 /* Every bit of HELLO 2 and 3: refused, nothing changes; the right one is still taken afterwards. */
