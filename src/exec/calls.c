@@ -22,6 +22,7 @@ typedef struct uvcci_recording {
     uvcci_sha256 outputs; /* of all that came out */
     bool grown;           /* it did since the last RESULT */
     uint64_t steps;       /* finished at the last RESULT */
+    bool ended;           /* the log is: what freeing does changes nothing any more */
 } uvcci_recording;
 
 static uvcc_slice slice(const void *data, size_t len) {
@@ -44,7 +45,7 @@ static void *record_alloc(void *user, size_t bytes, uvcc_mem_class cls) {
     uvcci_recording *rec = user;
     void *p = rec->alloc.alloc(rec->alloc.user, bytes, cls);
     rec->allocs++;
-    if (p == NULL)
+    if (p == NULL && !rec->ended)
         uvcci_record_put(&rec->writer,
                          &(uvcc_record){.type = UVCC_RECORD_NOMEM, .number = rec->allocs});
     return p;
@@ -143,6 +144,10 @@ static void recording_end(uvcci_recording *rec) {
     output_digest(rec, digest);
     uvcci_record_put(&rec->writer,
                      &(uvcc_record){.type = UVCC_RECORD_END, .data = {slice(digest, 32)}});
+    rec->ended = true;
+}
+
+static void recording_free(uvcci_recording *rec) {
     uvcc_allocator al = rec->alloc;
     uvcci_wipe(rec, sizeof *rec);
     al.free(al.user, rec, sizeof *rec, UVCC_MEM_SECRET);
@@ -175,6 +180,7 @@ int uvcci_session_new_recorded(uvcc_session **out, const uvcc_config *cfg, uvcc_
     uvcci_wipe(&c, sizeof c);
     if (rc != 0) {
         recording_end(rec);
+        recording_free(rec);
         return rc;
     }
     s->recording = rec;
@@ -194,9 +200,11 @@ int uvcc_session_new(uvcc_session **out, const uvcc_config *cfg) {
 
 void uvcc_session_free(uvcc_session *s) {
     uvcci_recording *rec = recording(s);
-    uvcci_session_free(s);
     if (rec != NULL)
         recording_end(rec);
+    uvcci_session_free(s);
+    if (rec != NULL)
+        recording_free(rec);
 }
 
 int uvcc_session_load_program(uvcc_session *s, const uvcc_program *p) {
