@@ -1,7 +1,7 @@
 /* bench_link - what a link costs and how it bears loss. Both ends run on one core, in memory; the
- * medians of interleaved rounds are printed as JSON lines, throughput as a ratio to memcpy of the same
- * size in the same round. Loss is simulated in virtual time: 1 Gbit/s, 1 ms each way, loss on both
- * directions, the sender's socket blocks while its wire is busy. */
+ * medians of interleaved rounds are printed as JSON lines, throughput as a ratio to memcpy of the
+ * same size in the same round. Loss is simulated in virtual time: 1 Gbit/s, 1 ms each way, loss on
+ * both directions, the sender's socket blocks while its wire is busy. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -13,8 +13,8 @@
 #include <uvcc/link.h>
 
 #define ROUNDS 31
-#define SEEDS 8
-#define MS UINT64_C(1000000)
+#define SEEDS  8
+#define MS     UINT64_C(1000000)
 
 static void check(int err, const char *what) {
     if (err < 0) {
@@ -155,9 +155,7 @@ static double time_memcpy(uint32_t len, uint32_t times) {
 }
 
 static void bench_throughput(void) {
-    static const struct {
-        uint32_t len, times;
-    } sizes[] = {{1u << 20, 32}, {64u << 10, 512}};
+    static const struct { uint32_t len, times; } sizes[] = {{1u << 20, 32}, {64u << 10, 512}};
     for (size_t s = 0; s < 2; s++) {
         double cost[3][ROUNDS], ratio[3][ROUNDS], copy[ROUNDS];
         pair p[3];
@@ -177,10 +175,11 @@ static void bench_throughput(void) {
         double c = median(copy, ROUNDS);
         for (uint8_t suite = 0; suite < 3; suite++) {
             double ns = median(cost[suite], ROUNDS);
-            printf("{\"bench\": \"link_message\", \"bytes\": %u, \"suite\": %u, \"gb_per_s\": %.2f, "
-                   "\"memcpy_gb_per_s\": %.2f, \"of_memcpy\": %.3f, \"ns_per_kib\": %.1f}\n",
-                   sizes[s].len, suite, sizes[s].len / ns, sizes[s].len / c,
-                   median(ratio[suite], ROUNDS), ns / (sizes[s].len / 1024.0));
+            printf(
+                "{\"bench\": \"link_message\", \"bytes\": %u, \"suite\": %u, \"gb_per_s\": %.2f, "
+                "\"memcpy_gb_per_s\": %.2f, \"of_memcpy\": %.3f, \"ns_per_kib\": %.1f}\n",
+                sizes[s].len, suite, sizes[s].len / ns, sizes[s].len / c,
+                median(ratio[suite], ROUNDS), ns / (sizes[s].len / 1024.0));
             pair_free(&p[suite]);
         }
     }
@@ -213,7 +212,7 @@ typedef struct wire {
         uint64_t at;
         uint32_t len;
         uint8_t bytes[1232];
-    } *packet; /* ring, in order of arrival */
+    } * packet; /* ring, in order of arrival */
     size_t first, count;
     uint64_t free_at, dropped, sent;
 } wire;
@@ -249,14 +248,17 @@ static void wire_send(wire *w, uvcc_link *from, double loss, uint64_t now) {
 
 static void wire_deliver(wire *w, uvcc_link *to, pair *p) {
     while (w->count != 0 && w->packet[w->first].at <= p->now) {
-        check(uvcc_link_feed(to, w->packet[w->first].bytes, w->packet[w->first].len, p->now), "feed");
+        check(uvcc_link_feed(to, w->packet[w->first].bytes, w->packet[w->first].len, p->now),
+              "feed");
         w->first = (w->first + 1) % PACKETS;
         w->count--;
         take(p, to);
     }
 }
 
-static uint64_t min64(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static uint64_t min64(uint64_t a, uint64_t b) {
+    return a < b ? a : b;
+}
 
 typedef struct loss_result {
     double seconds, spurious;

@@ -12,7 +12,9 @@
  * Memory: everything comes from the allocator of the config and is bounded by it: at most
  * tx_online_bytes + tx_keys_bytes of queued and unacknowledged payload, rx_online_bytes +
  * rx_keys_bytes of messages being received or held by the owner, and bookkeeping in proportion to
- * frames in flight (uvcc_link_memory_bound() says how much in all). An idle link takes about 1 KiB.
+ * frames in flight (uvcc_link_memory_bound() says how much in all). An idle link takes about 1 KiB:
+ * buffers kept for reuse go back 100 ms after the last of them was needed, if on_timer is called.
+ * The cipher contexts of suite 2 are libcrypto's own memory.
  */
 #ifndef UVCC_LINK_H
 #define UVCC_LINK_H
@@ -30,35 +32,36 @@ typedef struct uvcc_link uvcc_link;
 typedef struct uvcc_link_msg uvcc_link_msg;
 
 typedef struct uvcc_link_config {
-    size_t size;                /**< sizeof(uvcc_link_config) */
+    size_t size; /**< sizeof(uvcc_link_config) */
     uvcc_allocator alloc;
-    uvcc_random random;         /**< nonces of sealed control frames */
-    uint8_t me, peer;           /**< party indices */
-    bool datagram;              /**< packets instead of a byte stream */
+    uvcc_random random; /**< nonces of sealed control frames */
+    uint8_t me, peer;   /**< party indices */
+    bool datagram;      /**< packets instead of a byte stream */
     uint64_t sid_tag;
-    uint32_t frame_bytes;       /**< greatest frame (header included) on a stream; 0: 64 KiB */
-    uint32_t datagram_bytes;    /**< greatest packet to try after path probing; 0: 1232 (no probing);
-                                     at most 65,507 */
+    uint32_t frame_bytes;    /**< greatest frame (header included) on a stream; 0: 64 KiB */
+    uint32_t datagram_bytes; /**< greatest packet to try after path probing; 0: 1232 (no probing);
+                                  at most 65,507 */
     uint64_t tx_online_bytes, tx_keys_bytes; /**< 0: 32 MiB each */
     uint64_t rx_online_bytes, rx_keys_bytes; /**< 0: 32 MiB each; the credit we grant */
-    uint32_t rx_messages_max;   /**< messages in reassembly or held, 0: 4096 */
-    uint32_t rx_ranges_max;     /**< gaps of one message in reassembly, 0: 4096 */
-    uint64_t rto_initial_ns;    /**< 0: 200 ms */
-    uint64_t rto_min_ns;        /**< 0: 1 ms */
-    uint64_t rto_max_ns;        /**< 0: 2 s */
-    uint64_t ack_delay_ns;      /**< datagrams: an ack waits at most this long; 0: 200 us */
-    uint64_t keepalive_ns;      /**< a PING after this much silence; 0: 10 s; UVCC_NEVER: none */
+    uint32_t rx_messages_max; /**< messages of several frames in reassembly, 0: 4096. Over it a
+                                   datagram is as if lost; whole messages are bounded by credit */
+    uint32_t rx_ranges_max;   /**< gaps of one message in reassembly, 0: 4096 */
+    uint64_t rto_initial_ns;  /**< 0: 200 ms */
+    uint64_t rto_min_ns;      /**< 0: 1 ms */
+    uint64_t rto_max_ns;      /**< 0: 2 s */
+    uint64_t ack_delay_ns;    /**< datagrams: an ack waits at most this long; 0: 200 us */
+    uint64_t keepalive_ns;    /**< a PING after this much silence; 0: 10 s; UVCC_NEVER: none */
 } uvcc_link_config;
 
 typedef struct uvcc_link_stats {
-    uint64_t frames_tx, frames_rx, bytes_tx, bytes_rx;    /**< all frames, retransmissions included */
-    uint64_t messages_tx, messages_rx;                    /**< first transmissions; accepted */
-    uint64_t payload_online_tx, payload_keys_tx;          /**< msg_len of messages begun */
-    uint64_t retransmissions, spurious;                   /**< frames sent again; ... needlessly */
-    uint64_t duplicates, refused, foreign, stale_run;     /**< frames dropped, by cause */
+    uint64_t frames_tx, frames_rx, bytes_tx, bytes_rx; /**< all frames, retransmissions included */
+    uint64_t messages_tx, messages_rx;                 /**< first transmissions; accepted */
+    uint64_t payload_online_tx, payload_keys_tx;       /**< msg_len of messages begun */
+    uint64_t retransmissions, spurious;                /**< frames sent again; ... needlessly */
+    uint64_t duplicates, refused, foreign, stale_run;  /**< frames dropped, by cause */
     uint64_t acks_tx, acks_rx, pings_tx;
-    uint64_t clock_back;                                  /**< times `now` stepped back */
-    uint64_t memory_bytes;                                /**< taken from the allocator now */
+    uint64_t clock_back;   /**< times `now` stepped back */
+    uint64_t memory_bytes; /**< taken from the allocator now */
     uint64_t srtt_ns, rttvar_ns;
 } uvcc_link_stats;
 
@@ -70,20 +73,21 @@ UVCC_API void uvcc_link_free(uvcc_link *l);
 /** The most memory that this link may ever take, by its config. */
 UVCC_API uint64_t uvcc_link_memory_bound(const uvcc_link *l);
 
-/** Numbers this run's frames: reliable seqs are (run << 40) + 1, + 2, ... Call before the first send
- * or feed of a data frame; once per link. */
+/** Numbers this run's frames: reliable seqs are (run << 40) + 1, + 2, ... Call before the first
+ * send or feed of a data frame; once per link. */
 UVCC_API int uvcc_link_set_run(uvcc_link *l, uint32_t run);
 /** Seals from now on: data frames under keys of (step, run, src, dst), control frames under the
- * control key, all derived from prk (wire.md, Sealing). From then on unsealed frames except HELLO are
- * refused. suite 1 or 2. Needs set_run. */
+ * control key, all derived from prk (wire.md, Sealing). From then on unsealed frames except HELLO
+ * are refused. suite 1 or 2. Needs set_run. */
 UVCC_API int uvcc_link_set_keys(uvcc_link *l, uint8_t suite, const uint8_t prk[32]);
 /** Forgets run, step and keys, for a handshake that begins again: before start, and with no message
  * sent. A HELLO that waits is dropped; a stream stays up. */
 UVCC_API int uvcc_link_reset(uvcc_link *l);
 /** Starts the data phase: the first ACK (with credit) goes out, messages may flow. */
 UVCC_API int uvcc_link_start(uvcc_link *l, uint64_t now);
-/** The first unfinished step: stands in STEP, AUDIT, BYE and control frames; frames of `step` and
- * step + 1 are accepted, of step - 1 for STEP, AUDIT and BYE only; keys of these are held. */
+/** The first unfinished step, never falling: stands in STEP, AUDIT, BYE and control frames; frames
+ * of `step` and step + 1 are accepted, of step - 1 for STEP, AUDIT and BYE only; keys of these are
+ * held. */
 UVCC_API int uvcc_link_set_step(uvcc_link *l, uint32_t step);
 
 /* ---- sending ---- */
@@ -104,14 +108,16 @@ UVCC_API int uvcc_link_send(uvcc_link *l, uvcc_link_msg *m, uint32_t step, uint3
                             const uint32_t *msg_ids, uint64_t order, uint64_t now);
 /** True if a message of len bytes of `kind` would get its buffer now. */
 UVCC_API bool uvcc_link_writable(const uvcc_link *l, uint8_t kind, uint32_t len);
-/** Sends a HELLO payload as a control frame, sealed or not. One may wait; a newer one replaces it. */
+/** Sends a HELLO payload as a control frame, sealed or not. One may wait; a newer one replaces it.
+ */
 UVCC_API int uvcc_link_send_hello(uvcc_link *l, const uint8_t *payload, size_t len, bool sealed);
 /** Nothing queued, nothing unacknowledged. */
 UVCC_API bool uvcc_link_drained(const uvcc_link *l);
 
 /** Bytes to put on the wire. At most one is outstanding per link: poll returns 0 until
- * transmit_done. Slices stay valid until then. On a stream `done` may be called with fewer bytes than
- * `total`: the rest is offered next. A datagram goes whole or is lost (bytes == 0 or total). */
+ * transmit_done. Slices stay valid until then. On a stream `done` may be called with fewer bytes
+ * than `total`: the rest is offered next. A datagram goes whole or is lost (bytes == 0 or total).
+ */
 typedef struct uvcc_transmit {
     uint64_t id;
     uint8_t peer;
@@ -119,18 +125,21 @@ typedef struct uvcc_transmit {
     const uvcc_slice *slices;
     size_t total;
 } uvcc_transmit;
-/** 1 and *out, or 0. */
+/** 1 and *out, or 0; UVCC_ERR_CRYPTO if sealing failed (sticky: the message is lost, abort).
+ * Without memory it returns 0 and the next deadline says when to try again. */
 UVCC_API int uvcc_link_poll_transmit(uvcc_link *l, uvcc_transmit *out, uint64_t now);
 UVCC_API int uvcc_link_transmit_done(uvcc_link *l, uint64_t id, size_t bytes, uint64_t now);
 
 /* ---- receiving ---- */
 
 /** Stream: any run of bytes; datagram: exactly one packet. All bytes are consumed. Only
- * UVCC_ERR_STREAM_BROKEN (streams: close and reconnect) and UVCC_ERR_NOMEM (the frame is dropped as if
- * lost) are ever returned. */
+ * UVCC_ERR_STREAM_BROKEN (streams: close and reconnect) and UVCC_ERR_NOMEM (the frame is dropped as
+ * if lost; since a stream sends nothing twice, close and reconnect there too) are ever returned.
+ * After either, a stream's bytes are refused until uvcc_link_stream_opened. */
 UVCC_API int uvcc_link_feed(uvcc_link *l, const uint8_t *data, size_t len, uint64_t now);
 
-/** A message that is whole. Its bytes are the link's, 64-byte aligned and writable, until release. */
+/** A message that is whole. Its bytes are the link's, 64-byte aligned and writable, until release.
+ */
 typedef struct uvcc_link_rx {
     uint64_t token;
     uint8_t kind;
@@ -144,8 +153,8 @@ typedef struct uvcc_link_rx {
 UVCC_API int uvcc_link_poll_message(uvcc_link *l, uvcc_link_rx *out);
 /** Accepted: only now is its completing frame acknowledged. */
 UVCC_API int uvcc_link_accept(uvcc_link *l, uint64_t token, uint64_t now);
-/** The owner is done with the bytes (accepted or refused): memory goes back, credit rises. A refused
- * message is never acknowledged; its owner aborts. */
+/** The owner is done with the bytes (accepted or refused): memory goes back, credit rises. A
+ * refused message is never acknowledged; its owner aborts. */
 UVCC_API int uvcc_link_release(uvcc_link *l, uint64_t token, uint64_t now);
 /** Next HELLO payload: its length (<= 256) copied to out, 0 if none. *sealed: it came sealed and
  * verified. A small queue; the oldest is dropped when it is full. */

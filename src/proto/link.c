@@ -1,5 +1,5 @@
-/* link.c - a reliable message link to one peer: its life, its keys, its clock. Messages out stand in
- * link_tx.c, frames in in link_rx.c, records in link_pool.c.
+/* link.c - a reliable message link to one peer: its life, its keys, its clock. Messages out stand
+ * in link_tx.c, frames in in link_rx.c, records in link_pool.c.
  *
  * States: made -> set_run -> (set_keys) -> started. HELLO frames flow in all of them, ACK, PING and
  * data only once started; a stream link sends only between stream_opened and stream_closed.
@@ -15,12 +15,12 @@
 
 #define MS UINT64_C(1000000)
 /* Caches of an idle link go back after this time. */
-#define TRIM_NS (100 * MS)
-#define RTO_MOST_NS (3600000 * MS)
-#define RUN_MAX ((1u << 24) - 1u)
+#define TRIM_NS          (100 * MS)
+#define RTO_MOST_NS      (3600000 * MS)
+#define RUN_MAX          ((1u << 24) - 1u)
 #define PACKET_MIN_BYTES 256u
-#define FRAME_MAX_BYTES (UVCC_FRAME_HEADER_BYTES + UVCC_CHUNK_BYTES + UVCC_FRAME_SEAL_BYTES)
-#define FRAME_MIN_BYTES 256u
+#define FRAME_MAX_BYTES  (UVCC_FRAME_HEADER_BYTES + UVCC_CHUNK_BYTES + UVCC_FRAME_SEAL_BYTES)
+#define FRAME_MIN_BYTES  256u
 
 void *uvcci_link_alloc(uvcc_link *l, size_t bytes, uvcc_mem_class cls) {
     void *p = l->cfg.alloc.alloc(l->cfg.alloc.user, bytes, cls);
@@ -41,14 +41,12 @@ void uvcci_link_give(uvcc_link *l, void *p, size_t bytes, uvcc_mem_class cls) {
 }
 
 void uvcci_link_tick(uvcc_link *l, uint64_t now) {
-    if (now < l->raw_now) {
-        l->skew += l->raw_now - now;
+    uint64_t last = l->now - l->skew;
+    if (now < last) {
+        l->skew += last - now;
         l->stats.clock_back++;
     }
-    l->raw_now = now;
-    uint64_t t = uvcci_later(now, l->skew);
-    if (t > l->now)
-        l->now = t;
+    l->now = uvcci_max64(l->now, uvcci_later(now, l->skew));
 }
 
 bool uvcci_link_stepless(uint8_t kind) {
@@ -164,7 +162,8 @@ void uvcc_link_free(uvcc_link *l) {
 
 uint64_t uvcc_link_memory_bound(const uvcc_link *l) {
     return sizeof *l + sizeof(uvcci_link_keys) + sizeof(uvcci_step_keys) + sizeof(uvcci_spares) +
-           sizeof(uvcci_hello_box) + sizeof(uvcci_hello_queue) + uvcci_data_bound(l) + uvcci_tx_bound(l) + uvcci_rx_bound(l);
+           sizeof(uvcci_hello_box) + sizeof(uvcci_hello_queue) + uvcci_data_bound(l) +
+           uvcci_tx_bound(l) + uvcci_rx_bound(l);
 }
 
 /* ---- run, keys, step ---- */
@@ -295,8 +294,12 @@ size_t uvcc_link_poll_hello(uvcc_link *l, uint8_t out[256], bool *sealed) {
     return len;
 }
 
-bool uvcc_link_heard(const uvcc_link *l) { return l->heard; }
-const char *uvcc_link_violation(const uvcc_link *l) { return l->violation; }
+bool uvcc_link_heard(const uvcc_link *l) {
+    return l->heard;
+}
+const char *uvcc_link_violation(const uvcc_link *l) {
+    return l->violation;
+}
 
 /* ---- streams and time ---- */
 
@@ -355,7 +358,9 @@ void uvcc_link_on_timer(uvcc_link *l, uint64_t now) {
     }
 }
 
-void uvcc_link_get_stats(const uvcc_link *l, uvcc_link_stats *out) { *out = l->stats; }
+void uvcc_link_get_stats(const uvcc_link *l, uvcc_link_stats *out) {
+    *out = l->stats;
+}
 
 void uvcc_link_digest(const uvcc_link *l, uint8_t out[32]) {
     uvcci_sha256 h;

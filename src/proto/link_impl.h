@@ -11,21 +11,21 @@
 #include "crypto.h"
 
 /* A sender's seqs stay within this distance of the cumulative ack. */
-#define UVCCI_WINDOW 65536u
-#define UVCCI_ACK_RANGES_MAX 32u
+#define UVCCI_WINDOW          65536u
+#define UVCCI_ACK_RANGES_MAX  32u
 #define UVCCI_ACK_FIXED_BYTES 38u
 /* Datagram frames before the path is known to carry more. */
 #define UVCCI_PACKET_BYTES 1232u
 /* Greatest UDP payload; control frames are never longer. */
-#define UVCCI_PACKET_MAX_BYTES 65507u
-#define UVCCI_HELLO_MAX_BYTES 256u
+#define UVCCI_PACKET_MAX_BYTES   65507u
+#define UVCCI_HELLO_MAX_BYTES    256u
 #define UVCCI_MSG_OVERHEAD_BYTES 64u /* what a message costs beside its bytes, in credit */
 
 /* ---- records: messages live in slabs of equal objects ---- */
 
 #define UVCCI_SLAB_OBJECTS 21u
 #define UVCCI_OBJECT_BYTES 192u
-#define UVCCI_INLINE_AT 128u /* a short message's bytes stand in its record */
+#define UVCCI_INLINE_AT    128u /* a short message's bytes stand in its record */
 #define UVCCI_INLINE_BYTES (UVCCI_OBJECT_BYTES - UVCCI_INLINE_AT)
 
 typedef struct uvcci_slab {
@@ -44,7 +44,7 @@ typedef struct uvcci_object {
 
 typedef struct uvcci_pool {
     uvcci_slab *room;
-    uintptr_t *table;   /* slab pointer, or (next free index << 1) | 1 */
+    uintptr_t *table; /* slab pointer, or (next free index << 1) | 1 */
     uint32_t table_cap, table_free;
     uint32_t slabs, live;
     uint32_t generation;
@@ -59,7 +59,7 @@ static inline uint64_t uvcci_object_token(const uvcci_object *o) {
 struct uvcc_link_msg {
     uvcci_object object;
     uint8_t *data;
-    struct uvcc_link_msg *next;           /* queue, begun stack or zombies */
+    struct uvcc_link_msg *next;            /* queue, begun stack or zombies */
     struct uvcc_link_msg *child, *sibling; /* heap */
     uint64_t order, serial;
     uint32_t len, step, op_id;
@@ -69,7 +69,8 @@ struct uvcc_link_msg {
     uint32_t msg_ids[UVCC_MSG_MAX_CHUNKS];
 };
 
-/* One frame between its first transmission and its acknowledgement. Links are (seq mod 2^16) + 1. */
+/* One frame between its first transmission and its acknowledgement. Links are (seq mod 2^16) + 1.
+ */
 typedef struct uvcci_tx_frame {
     uvcc_link_msg *msg;
     uint64_t sent_ns; /* last transmission */
@@ -77,8 +78,9 @@ typedef struct uvcci_tx_frame {
     uint8_t tag[UVCCI_TAG_BYTES];
     uint32_t xmit; /* number of the last transmission */
     uint32_t offset;
-    uint32_t len : 24, where : 2, resent : 1;
-    uint32_t crc; /* of the frame as last sent */
+    uint32_t len : 24, where : 2;
+    uint32_t resent : 1, probed : 1; /* probed: by a timeout, without sign of loss */
+    uint32_t crc;                    /* of the frame as last sent */
     uint32_t prev, next;
 } uvcci_tx_frame;
 
@@ -111,7 +113,7 @@ typedef struct uvcci_tx_class {
     uvcc_link_msg *heap;         /* waiting, came with a lower order than `last` */
     uvcc_link_msg *begun;        /* partly cut; each was more urgent than the one below */
     uvcci_seq_list lost;
-    uint64_t held;           /* of the tx limit */
+    uint64_t held;                /* of the tx limit */
     uint64_t credit, begun_bytes; /* absolute: granted, taken */
 } uvcci_tx_class;
 
@@ -120,15 +122,15 @@ typedef struct uvcci_tx {
     uvcci_tx_class cls[2];
     uvcci_tx_block **ring;
     uint32_t ring_cap;
-    uint32_t unacked;    /* frames */
-    uint32_t undone;     /* messages sent and not wholly acknowledged */
-    uint64_t cum, next;  /* seqs */
+    uint32_t unacked;   /* frames */
+    uint32_t undone;    /* messages sent and not wholly acknowledged */
+    uint64_t cum, next; /* seqs */
     uint64_t serial;
     uvcci_seq_list sent; /* in order of transmission (datagrams) */
-    uint32_t xmit, rack_xmit;
-    uint64_t rack_rtt, min_rtt;
-    uint64_t rto_base, rto_at, loss_at;
-    uint64_t resume_at;  /* a reopened stream waits until then for the peer's ACK */
+    uint32_t xmit, rack_xmit, maybe_xmit;
+    uint64_t rack_rtt, maybe_rtt, maybe_at, min_rtt;
+    uint64_t rto_base, rto_at, loss_at, timeout_ns; /* timeout_ns: when the last one was */
+    uint64_t resume_at; /* a reopened stream waits until then for the peer's ACK */
     uint64_t ping_at, ping_wait;
     uint64_t alive_at, retry_at;
     uint64_t probe_at;
@@ -167,7 +169,8 @@ typedef struct uvcci_rx_msg {
 
 enum { UVCCI_MSG_OPEN = 0, UVCCI_MSG_READY = 1, UVCCI_MSG_OFFERED = 2, UVCCI_MSG_ACCEPTED = 3 };
 
-_Static_assert(sizeof(struct uvcc_link_msg) <= UVCCI_INLINE_AT, "the record leaves its inline part");
+_Static_assert(sizeof(struct uvcc_link_msg) <= UVCCI_INLINE_AT,
+               "the record leaves its inline part");
 _Static_assert(sizeof(uvcci_rx_msg) <= UVCCI_INLINE_AT, "the record leaves its inline part");
 _Static_assert(sizeof(uvcci_tx_frame) == 64, "one cache line");
 _Static_assert(sizeof(uvcci_slab) == 4096, "one page");
@@ -184,7 +187,8 @@ typedef struct uvcci_rx_partial {
     uint8_t tag[UVCCI_TAG_BYTES];
 } uvcci_rx_partial;
 
-/* The seqs above the cumulative one: two rings of `words` words, bits for (cum, cum + 64 * words]. */
+/* The seqs above the cumulative one: two rings of `words` words, bits for (cum, cum + 64 * words].
+ */
 #define UVCCI_FRESH 8u
 typedef struct uvcci_rx_window {
     uint64_t fresh[UVCCI_FRESH][2]; /* runs of seqs lately received out of order: a ring */
@@ -197,10 +201,10 @@ typedef struct uvcci_rx {
     uvcci_rx_msg **table;
     uint32_t table_cap, table_live; /* messages of several frames in reassembly */
     uint32_t range_caps;            /* of all of them */
-    uvcci_rx_window *window;  /* NULL: nothing above cum */
-    uint64_t cum, top;        /* top: greatest seen */
+    uvcci_rx_window *window;        /* NULL: nothing above cum */
+    uint64_t cum, top;              /* top: greatest seen */
     uint64_t sack_cursor;
-    uint32_t noted;           /* bytes that want an ACK */
+    uint32_t noted; /* bytes that want an ACK */
     uint64_t ack_at, ack_counter;
     uint64_t released[2], admitted[2], granted[2]; /* absolute, by class */
     uint32_t ping_bytes;
@@ -226,9 +230,9 @@ typedef struct uvcci_step_keys {
     uvcci_link_key tx[3], rx[3]; /* by step mod 3; derived at first use */
 } uvcci_step_keys;
 
-/* Message buffers lately given back, for messages of the same length: a fresh megabyte costs more in
- * page faults than in anything that the link does with it. */
-#define UVCCI_SPARES 8u
+/* Message buffers lately given back, for messages of the same length: a fresh megabyte costs more
+ * in page faults than in anything that the link does with it. */
+#define UVCCI_SPARES          8u
 #define UVCCI_SPARE_MIN_BYTES 2048u
 typedef struct uvcci_spares {
     uint32_t oldest;
@@ -251,9 +255,9 @@ typedef struct uvcci_hello_queue {
 struct uvcc_link {
     uvcc_link_config cfg;
     uvcc_link_stats stats;
-    uint64_t raw_now, skew, now;
-    uint64_t hash_mul; /* a secret choice of hash: peers pick the ids */
-    uint64_t trim_at;  /* caches go back then if the link is idle */
+    uint64_t now, skew;  /* skew: what the caller's clock stepped back in all */
+    uint64_t hash_mul;   /* a secret choice of hash: peers pick the ids */
+    uint64_t trim_at;    /* caches go back then if the link is idle */
     uint64_t data_bytes; /* of message buffers in use */
     uvcci_spares *spares;
     uint32_t run, step;
@@ -278,8 +282,12 @@ static inline uint64_t uvcci_later(uint64_t t, uint64_t by) {
         return UVCC_NEVER;
     return t >= UVCC_NEVER - 1 - by ? UVCC_NEVER - 1 : t + by;
 }
-static inline uint64_t uvcci_min64(uint64_t a, uint64_t b) { return a < b ? a : b; }
-static inline uint64_t uvcci_max64(uint64_t a, uint64_t b) { return a > b ? a : b; }
+static inline uint64_t uvcci_min64(uint64_t a, uint64_t b) {
+    return a < b ? a : b;
+}
+static inline uint64_t uvcci_max64(uint64_t a, uint64_t b) {
+    return a > b ? a : b;
+}
 static inline uint64_t uvcci_msg_cost(uint32_t len) {
     return (uint64_t)len + UVCCI_MSG_OVERHEAD_BYTES;
 }
@@ -322,7 +330,8 @@ void uvcci_tx_digest(const uvcc_link *l, uvcci_sha256 *h);
 void uvcci_rx_init(uvcc_link *l);
 void uvcci_rx_free(uvcc_link *l);
 void uvcci_rx_stream_reset(uvcc_link *l);
-/* Writes an ACK's payload with at most max_ranges ranges; returns its length. The ACK will be sent. */
+/* Writes an ACK's payload with at most max_ranges ranges; returns its length. The ACK will be sent.
+ */
 size_t uvcci_rx_write_ack(uvcc_link *l, uint8_t *out, uint32_t max_ranges);
 bool uvcci_rx_quiet(const uvcc_link *l);
 void uvcci_rx_trim(uvcc_link *l);

@@ -2,16 +2,16 @@
  *
  * Invariants: a new slab is taken only when every slab is full, so slabs <= peak objects / 21 + 1;
  * `room` lists exactly the slabs with a free object; a slab that empties goes back unless it is the
- * only one with room (so a link that hovers at a slab's edge does not call the allocator each time).
- * A token names an object as long as it lives and nothing afterwards. Buffers in use and spare ones
- * together stay within the config's four limits. */
+ * only one with room (so a link that hovers at a slab's edge does not call the allocator each
+ * time). A token names an object as long as it lives and nothing afterwards. Buffers in use and
+ * spare ones together stay within the config's four limits. */
 #include <assert.h>
 #include <string.h>
 
 #include "link_impl.h"
 
-#define ALL_FREE ((1u << UVCCI_SLAB_OBJECTS) - 1u)
-#define NO_INDEX UINT32_MAX
+#define ALL_FREE  ((1u << UVCCI_SLAB_OBJECTS) - 1u)
+#define NO_INDEX  UINT32_MAX
 #define TABLE_MIN 8u
 
 static uvcci_slab *slab_at(const uvcci_pool *p, uint32_t index) {
@@ -174,7 +174,8 @@ static uint8_t *spare_take(uvcc_link *l, uint32_t len) {
         s->len[i] = 0;
         return data;
     }
-    for (uint32_t i = 0; s->bytes + l->data_bytes + len > uvcci_data_bound(l) && i < UVCCI_SPARES; i++)
+    for (uint32_t i = 0; s->bytes + l->data_bytes + len > uvcci_data_bound(l) && i < UVCCI_SPARES;
+         i++)
         spare_free(l, i);
     return NULL;
 }

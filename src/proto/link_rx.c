@@ -1,12 +1,15 @@
 /* link_rx.c - frames in: checks, duplicates, reassembly, whole messages, ACK contents.
  *
- * A frame is judged (nothing changes), given a place (memory, credit), filled (copied or opened) and
- * committed; if its CRC or seal fails after it got a place, the place is given back. On a stream the
- * payload of a plain new frame goes straight from the caller's bytes to its place in the message;
- * what is not plain is gathered and judged when it is whole, so nothing is believed unchecked.
+ * A frame is judged (nothing changes), given a place (memory, credit), filled (copied or opened)
+ * and committed; if its CRC or seal fails after it got a place, the place is given back. On a
+ * stream the payload of a plain new frame goes straight from the caller's bytes to its place in the
+ * message; what is not plain is gathered and judged when it is whole, so nothing is believed
+ * unchecked.
  *
- * States of a message: OPEN (in reassembly) -> READY (whole) -> OFFERED (with the owner) -> ACCEPTED
- * -> released. Its completing frame becomes acknowledgeable at acceptance; the others when buffered.
+ * States of a message: OPEN (in reassembly) -> READY (whole) -> OFFERED (with the owner) ->
+ * ACCEPTED
+ * -> released. Its completing frame becomes acknowledgeable at acceptance; the others when
+ * buffered.
  *
  * Invariants: cum < every seq with a `seen` bit <= cum + 2^16; `ackable` is a subset of `seen`;
  * admitted - released <= capacity of the class; the ranges of a message ascend, are disjoint and do
@@ -18,18 +21,19 @@
 #include "crc.h"
 #include "link_impl.h"
 
-/* Frames that hold a place are copied in tiles, so that the CRC finds its bytes in the first cache. */
+/* Frames that hold a place are copied in tiles, so that the CRC finds its bytes in the first cache.
+ */
 #define TILE_BYTES (8u << 10)
 /* A stream's frame up to this is taken at once when all of it is there. */
-#define WHOLE_MAX_BYTES 4096u
-#define STREAM_ACK_BYTES (256u << 10)
+#define WHOLE_MAX_BYTES      4096u
+#define STREAM_ACK_BYTES     (256u << 10)
 #define DATAGRAM_ACK_PACKETS 8u
-#define ACK_SCAN_WORDS 128u
-#define WINDOW_MIN_WORDS 4u
-#define TABLE_MIN 16u
-#define RANGES_MIN 4u
-#define RANGE_CAPS_MAX (4u * UVCCI_WINDOW)
-#define PING_MIN_BYTES 4u
+#define ACK_SCAN_WORDS       128u
+#define WINDOW_MIN_WORDS     4u
+#define TABLE_MIN            16u
+#define RANGES_MIN           4u
+#define RANGE_CAPS_MAX       (4u * UVCCI_WINDOW)
+#define PING_MIN_BYTES       4u
 
 typedef enum verdict {
     TAKE,    /* a new piece */
@@ -44,7 +48,9 @@ typedef enum verdict {
 
 enum { MODE_SKIP = 0, MODE_PLACE = 1, MODE_GATHER = 2 };
 
-static bool is_sealed(const uvcc_frame_header *h) { return (h->flags & UVCC_FRAME_SEALED) != 0; }
+static bool is_sealed(const uvcc_frame_header *h) {
+    return (h->flags & UVCC_FRAME_SEALED) != 0;
+}
 static uint32_t piece_of(const uvcc_frame_header *h) {
     return h->payload_len - (is_sealed(h) ? UVCC_FRAME_SEAL_BYTES : 0);
 }
@@ -57,8 +63,8 @@ static void ack_within(uvcc_link *l, uint64_t delay) {
 
 /* Something of this many bytes wants an ACK: soon, or now if much came. */
 static void ack_note(uvcc_link *l, uint64_t bytes) {
-    uint64_t enough = l->cfg.datagram ? DATAGRAM_ACK_PACKETS * (uint64_t)l->tx.packet_bytes
-                                      : STREAM_ACK_BYTES;
+    uint64_t enough =
+        l->cfg.datagram ? DATAGRAM_ACK_PACKETS * (uint64_t)l->tx.packet_bytes : STREAM_ACK_BYTES;
     uint64_t sum = l->rx.noted + bytes;
     l->rx.noted = sum < enough ? (uint32_t)sum : (uint32_t)enough;
     ack_within(l, sum < enough ? l->cfg.ack_delay_ns : 0);
@@ -72,7 +78,9 @@ static uint64_t *seen_word(uvcci_rx_window *w, uint64_t seq) {
 static uint64_t *ackable_word(uvcci_rx_window *w, uint64_t seq) {
     return &w->bits[w->words + (seq / 64 & (w->words - 1))];
 }
-static uint64_t bit_of(uint64_t seq) { return UINT64_C(1) << seq % 64; }
+static uint64_t bit_of(uint64_t seq) {
+    return UINT64_C(1) << seq % 64;
+}
 
 static bool seen(const uvcc_link *l, uint64_t seq) {
     uvcci_rx_window *w = l->rx.window;
@@ -193,8 +201,8 @@ static bool sack_add(sack *s, uint64_t first, uint64_t last) {
     return true;
 }
 
-/* The next run of ackable seqs at or above `from`, at most to the end of a word, so that the work is
- * bounded by the words looked at. */
+/* The next run of ackable seqs at or above `from`, at most to the end of a word, so that the work
+ * is bounded by the words looked at. */
 static bool run_next(const uvcc_link *l, uint64_t from, uint32_t *words, uint64_t *first,
                      uint64_t *last) {
     for (uint64_t s = from; s <= l->rx.top && *words != 0; s = (s / 64 + 1) * 64) {
@@ -215,16 +223,16 @@ static bool run_next(const uvcc_link *l, uint64_t from, uint32_t *words, uint64_
     return false;
 }
 
-/* The latest arrivals, then a part of the window that moves on from ACK to ACK: all of it is told in
- * the end, in bounded work each time. */
+/* The latest arrivals, then a part of the window that moves on from ACK to ACK: all of it is told
+ * in the end, in bounded work each time. */
 static void sack_fill(uvcc_link *l, sack *s) {
     uvcci_rx *r = &l->rx;
     if (r->top <= r->cum || s->max == 0)
         return;
     for (uint32_t i = 0; i < UVCCI_FRESH && s->cnt < s->max / 2 + 1; i++) {
         const uint64_t *run = r->window->fresh[(r->window->fresh_at - 1 - i) % UVCCI_FRESH];
-        if (run[1] > r->cum)
-            (void)sack_add(s, uvcci_max64(run[0], r->cum + 1), run[1]);
+        if (run[0] > r->cum) /* cum never stops inside a run */
+            (void)sack_add(s, run[0], run[1]);
     }
     uint32_t words = ACK_SCAN_WORDS;
     uint64_t from = r->sack_cursor, first, last;
@@ -360,8 +368,8 @@ static slot slot_of(uvcci_rx_msg *m, uint32_t first, uint32_t end) {
     return s;
 }
 
-/* A range of its own may need a greater array. What is refused here comes again, when retransmissions
- * have closed gaps; no honest window has as many gaps as all arrays can hold. */
+/* A range of its own may need a greater array. What is refused here comes again, when
+ * retransmissions have closed gaps; no honest window has as many gaps as all arrays can hold. */
 static uint32_t ranges_more(const uvcci_rx_msg *m, const slot *s) {
     uint32_t cap = m->range_cap == 0 ? 1 : m->range_cap;
     if (s->left || s->right || m->range_cnt < cap)
@@ -695,7 +703,8 @@ static int take_ack(uvcc_link *l, const uint8_t *p, size_t len, const char **why
     a.credit[1] = uvcci_ld64(p + 24);
     a.ping_bytes = uvcci_ld32(p + 32);
     a.range_cnt = uvcci_ld16(p + 36);
-    if (a.range_cnt > UVCCI_ACK_RANGES_MAX || len != UVCCI_ACK_FIXED_BYTES + 16 * (size_t)a.range_cnt)
+    if (a.range_cnt > UVCCI_ACK_RANGES_MAX ||
+        len != UVCCI_ACK_FIXED_BYTES + 16 * (size_t)a.range_cnt)
         return UVCC_ERR_FRAME;
     for (uint32_t i = 0; i < a.range_cnt; i++) {
         a.range[i][0] = uvcci_ld64(p + UVCCI_ACK_FIXED_BYTES + 16 * i);
@@ -934,8 +943,8 @@ static int partial_end(uvcc_link *l) {
     return 0;
 }
 
-/* A frame that is wholly in the caller's bytes and better taken from there: its length, 0 if it is not
- * such a one, or an error. */
+/* A frame that is wholly in the caller's bytes and better taken from there: its length, 0 if it is
+ * not such a one, or an error. */
 static ptrdiff_t feed_whole(uvcc_link *l, const uint8_t *data, size_t len) {
     if (len < UVCC_FRAME_HEADER_BYTES)
         return 0;
@@ -1098,15 +1107,18 @@ uint64_t uvcci_rx_bound(const uvcc_link *l) {
     uint64_t limit = l->cfg.rx_online_bytes + l->cfg.rx_keys_bytes;
     uint64_t window = 2 * UVCCI_WINDOW / 8;
     uint64_t messages = l->cfg.rx_messages_max + (uint64_t)TABLE_MIN;
-    uint64_t ranges = RANGE_CAPS_MAX + RANGE_CAPS_MAX / 2; /* one array is there twice as it grows */
+    uint64_t ranges =
+        RANGE_CAPS_MAX + RANGE_CAPS_MAX / 2; /* one array is there twice as it grows */
     uint64_t frame = UVCC_CHUNK_BYTES + UVCC_FRAME_SEAL_BYTES;
     return uvcci_pool_bound(limit / UVCCI_MSG_OVERHEAD_BYTES) + window + window / 2 +
            2 * sizeof(uvcci_rx_window) + sizeof(uvcci_rx_partial) +
-           3 * messages * sizeof(uvcci_rx_msg *) + ranges * sizeof(uvcci_range) +
-           2 * frame + UVCCI_PACKET_MAX_BYTES;
+           3 * messages * sizeof(uvcci_rx_msg *) + ranges * sizeof(uvcci_range) + 2 * frame +
+           UVCCI_PACKET_MAX_BYTES;
 }
 
-static void digest64(uvcci_sha256 *h, uint64_t v) { uvcci_sha256_update(h, &v, sizeof v); }
+static void digest64(uvcci_sha256 *h, uint64_t v) {
+    uvcci_sha256_update(h, &v, sizeof v);
+}
 
 void uvcci_rx_digest(const uvcc_link *l, uvcci_sha256 *h) {
     const uvcci_rx *r = &l->rx;

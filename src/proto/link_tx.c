@@ -2,14 +2,15 @@
  *
  * A message waits in its class's queue, is begun when the whole of it fits the credit, is cut into
  * frames one by one, and goes back to the allocator when all frames are acknowledged. A frame lives
- * from its first transmission to its acknowledgement in a ring of blocks; its header is written anew
- * for each transmission, its payload and tag are sealed once.
+ * from its first transmission to its acknowledgement in a ring of blocks; its header is written
+ * anew for each transmission, its payload and tag are sealed once.
  *
- * Loss (datagrams) is told by time and order of transmission, as RACK does: a frame is lost when one
- * sent after it was acknowledged and more than a round trip and an allowance for reordering passed
- * since it was sent. Silence is broken by sending the two oldest frames again, each time after twice
- * the wait. Nothing is ever concluded about congestion: the window is the credit. A late ack always
- * counts, so a timeout below the queueing delay costs a few frames and cannot livelock.
+ * Loss (datagrams) is told by time and order of transmission, as RACK does: a frame is lost when
+ * one sent after it was acknowledged and more than a round trip and an allowance for reordering
+ * passed since it was sent. Silence is broken by sending the two oldest frames again, each time
+ * after twice the wait. Nothing is ever concluded about congestion: the window is the credit. A
+ * late ack always counts, so a timeout below the queueing delay costs a few frames and cannot
+ * livelock.
  *
  * Invariants: a frame is in `sent` or in a `lost` list or (streams) in neither; cum < every
  * unacknowledged seq < next <= cum + 2^16 + 1; begun_bytes <= credit; nothing that the outstanding
@@ -23,19 +24,20 @@
 
 enum { MSG_NEW = 0, MSG_SENT = 1 };
 
-/* A stream's transmit is closed when it holds this much: it bounds what an urgent message waits for. */
+/* A stream's transmit is closed when it holds this much: it bounds what an urgent message waits
+ * for. */
 #define STREAM_TRANSMIT_BYTES (256u << 10)
-#define SCRATCH_BYTES (15u << 10)
+#define SCRATCH_BYTES         (15u << 10)
 /* Payloads up to this are copied next to their headers: one slice for many short frames. */
-#define COPY_MAX_BYTES 128u
-#define RETRY_NS UINT64_C(1000000)
-#define FIRST_PING_NS UINT64_C(10000000)
-#define PROBE_TRIES 3u
-#define PROBE_STEP_BYTES 32u
+#define COPY_MAX_BYTES      128u
+#define RETRY_NS            UINT64_C(1000000)
+#define FIRST_PING_NS       UINT64_C(10000000)
+#define PROBE_TRIES         3u
+#define PROBE_STEP_BYTES    32u
 #define REORDER_EIGHTHS_MIN 1u
 #define REORDER_EIGHTHS_MAX 8u
-#define TIMEOUT_FRAMES 2u
-#define RING_MIN 16u
+#define TIMEOUT_FRAMES      2u
+#define RING_MIN            16u
 
 /* ---- frames by seq ---- */
 
@@ -48,7 +50,9 @@ static uvcci_tx_frame *frame_at(const uvcc_link *l, uint64_t seq) {
 }
 
 /* Links are 16 bits wide: seqs in flight lie within 2^16 of each other. */
-static uint32_t link_of(uint64_t seq) { return (uint32_t)(seq & 0xFFFF) + 1; }
+static uint32_t link_of(uint64_t seq) {
+    return (uint32_t)(seq & 0xFFFF) + 1;
+}
 static uint64_t seq_of(const uvcc_link *l, uint32_t link) {
     uint64_t base = l->tx.cum + 1;
     return base + (uint16_t)(link - 1 - (uint32_t)base);
@@ -87,6 +91,7 @@ static void frame_lose(uvcc_link *l, uint64_t seq, uvcci_tx_frame *f) {
     frame_unlist(l, f);
     list_append(l, &l->tx.cls[f->msg->cls].lost, seq, f);
     f->where = UVCCI_IN_LOST;
+    f->probed = 0;
 }
 
 static bool ring_grow(uvcc_link *l) {
@@ -161,7 +166,9 @@ int uvcc_link_msg_new(uvcc_link *l, uint8_t kind, uint32_t len, uvcc_link_msg **
     return 0;
 }
 
-uint8_t *uvcc_link_msg_data(uvcc_link_msg *m) { return m->data; }
+uint8_t *uvcc_link_msg_data(uvcc_link_msg *m) {
+    return m->data;
+}
 
 static void msg_free(uvcc_link *l, uvcc_link_msg *m) {
     l->tx.cls[m->cls].held -= uvcci_msg_cost(m->len);
@@ -180,7 +187,9 @@ bool uvcc_link_writable(const uvcc_link *l, uint8_t kind, uint32_t len) {
            l->tx.cls[cls].held + uvcci_msg_cost(len) <= tx_limit(l, cls);
 }
 
-bool uvcc_link_drained(const uvcc_link *l) { return l->tx.undone == 0; }
+bool uvcc_link_drained(const uvcc_link *l) {
+    return l->tx.undone == 0;
+}
 
 /* ---- the queue of a class: a list while orders do not fall, a pairing heap for the rest ---- */
 
@@ -250,7 +259,9 @@ static void queue_pop(uvcci_tx_class *q) {
     q->heap = heap;
 }
 
-static uint32_t seal_bytes(const uvcc_link *l) { return l->keys != NULL ? UVCC_FRAME_SEAL_BYTES : 0; }
+static uint32_t seal_bytes(const uvcc_link *l) {
+    return l->keys != NULL ? UVCC_FRAME_SEAL_BYTES : 0;
+}
 
 int uvcc_link_send(uvcc_link *l, uvcc_link_msg *m, uint32_t step, uint32_t op_id,
                    const uint32_t *msg_ids, uint64_t order, uint64_t now) {
@@ -260,7 +271,8 @@ int uvcc_link_send(uvcc_link *l, uvcc_link_msg *m, uint32_t step, uint32_t op_id
         return UVCC_ERR_STATE;
     bool stepless = uvcci_link_stepless(m->kind);
     uint32_t packet = l->cfg.datagram ? l->tx.packet_bytes : UVCCI_PACKET_BYTES;
-    if (stepless && (op_id != 0 || m->len > packet - UVCC_FRAME_HEADER_BYTES - UVCC_FRAME_SEAL_BYTES))
+    if (stepless &&
+        (op_id != 0 || m->len > packet - UVCC_FRAME_HEADER_BYTES - UVCC_FRAME_SEAL_BYTES))
         return UVCC_ERR_USAGE;
     uvcci_link_tick(l, now);
     m->step = stepless ? l->step : step;
@@ -296,7 +308,8 @@ static void message_begin(uvcc_link *l, uvcc_link_msg *m) {
     c->begun = m;
     c->begun_bytes += uvcci_msg_cost(m->len);
     l->stats.messages_tx++;
-    *(m->cls == UVCC_CLASS_KEYS ? &l->stats.payload_keys_tx : &l->stats.payload_online_tx) += m->len;
+    *(m->cls == UVCC_CLASS_KEYS ? &l->stats.payload_keys_tx : &l->stats.payload_online_tx) +=
+        m->len;
 }
 
 static bool blocked(const uvcc_link *l) {
@@ -342,11 +355,10 @@ static void rtt_sample(uvcc_link *l, uint64_t rtt) {
         s->rttvar_ns = s->rttvar_ns - s->rttvar_ns / 4 + error / 4;
         s->srtt_ns = s->srtt_ns - s->srtt_ns / 8 + rtt / 8;
     }
-    l->tx.backoff = 0;
 }
 
-/* Frames sent before the latest acknowledged one are lost once they are late. The list is in order of
- * transmission, so only its head is looked at. */
+/* Frames sent before the latest acknowledged one are lost once they are late. The list is in order
+ * of transmission, so only its head is looked at. */
 static void losses_detect(uvcc_link *l) {
     l->tx.loss_at = UVCC_NEVER;
     if (!l->tx.rack_valid)
@@ -371,7 +383,9 @@ static void losses_detect(uvcc_link *l) {
 /* What one ACK told: gathered over its frames, applied at the end. */
 typedef struct ack_pass {
     bool any, sample;
-    uint64_t rtt;
+    bool probe, original; /* a probed frame; one that was sent once */
+    uint32_t probe_xmit;
+    uint64_t rtt, probe_rtt;
 } ack_pass;
 
 static void message_done(uvcc_link *l, uvcc_link_msg *m) {
@@ -392,27 +406,54 @@ static void zombies_free(uvcc_link *l) {
     }
 }
 
+static void rack_advance(uvcc_link *l, uint32_t xmit, uint64_t rtt) {
+    l->tx.rack_valid = true;
+    l->tx.rack_xmit = xmit;
+    l->tx.rack_rtt = uvcci_min64(rtt, l->cfg.rto_max_ns);
+    l->tx.maybe_at = UVCC_NEVER;
+}
+
+static bool rack_behind(const uvcc_link *l, uint32_t xmit) {
+    return !l->tx.rack_valid || (int32_t)(xmit - l->tx.rack_xmit) > 0;
+}
+
+/* What a datagram frame's acknowledgement says about the transmissions before it. */
+static void frame_timing(uvcc_link *l, const uvcci_tx_frame *f, ack_pass *pass) {
+    uint64_t rtt = l->now - f->sent_ns;
+    if (f->probed) {
+        pass->probe = true;
+        pass->probe_xmit = f->xmit;
+        pass->probe_rtt = rtt;
+        return;
+    }
+    if (!f->resent) {
+        pass->original = true;
+    } else if (rtt < l->tx.min_rtt - l->tx.min_rtt / 4) {
+        /* The first transmission is what was acknowledged. */
+        l->stats.spurious++;
+        if (l->tx.reorder_eighths < REORDER_EIGHTHS_MAX)
+            l->tx.reorder_eighths++;
+        return;
+    }
+    if (!rack_behind(l, f->xmit))
+        return;
+    if (!f->resent && f->sent_ns < l->tx.timeout_ns) {
+        /* There was silence since: the ACK is late, not the path long. */
+        rack_advance(l, f->xmit, l->tx.rack_valid ? l->tx.rack_rtt : l->cfg.rto_initial_ns);
+        return;
+    }
+    rack_advance(l, f->xmit, rtt);
+    l->tx.backoff = 0;
+    pass->sample = !f->resent;
+    pass->rtt = rtt;
+}
+
 static void frame_acked(uvcc_link *l, uvcci_tx_frame *f, ack_pass *pass) {
     pass->any = true;
     l->tx.unacked--;
-    if (l->cfg.datagram) {
-        uint64_t rtt = l->now - f->sent_ns;
-        if (f->resent && rtt < l->tx.min_rtt - l->tx.min_rtt / 4) {
-            /* The first transmission is what was acknowledged. */
-            l->stats.spurious++;
-            if (l->tx.reorder_eighths < REORDER_EIGHTHS_MAX)
-                l->tx.reorder_eighths++;
-        } else if (!l->tx.rack_valid || (int32_t)(f->xmit - l->tx.rack_xmit) > 0) {
-            l->tx.rack_valid = true;
-            l->tx.rack_xmit = f->xmit;
-            l->tx.rack_rtt = uvcci_min64(rtt, l->cfg.rto_max_ns);
-            pass->sample = !f->resent;
-            pass->rtt = rtt;
-        }
-        frame_unlist(l, f);
-    } else if (f->where != UVCCI_NOWHERE) {
-        frame_unlist(l, f);
-    }
+    if (l->cfg.datagram)
+        frame_timing(l, f, pass);
+    frame_unlist(l, f);
     uvcc_link_msg *m = f->msg;
     if (--m->frames == 0 && m->cut == m->len)
         message_done(l, m);
@@ -447,6 +488,16 @@ static void pass_finish(uvcc_link *l, const ack_pass *pass) {
         return;
     if (pass->sample)
         rtt_sample(l, pass->rtt);
+    /* A frame that a timeout sent again tells nothing for sure: its first transmission may have
+     * come through a long queue. If it did, other first transmissions follow; so it counts only
+     * after a while without any. */
+    if (pass->original) {
+        l->tx.maybe_at = UVCC_NEVER;
+    } else if (pass->probe && rack_behind(l, pass->probe_xmit)) {
+        l->tx.maybe_xmit = pass->probe_xmit;
+        l->tx.maybe_rtt = pass->probe_rtt;
+        l->tx.maybe_at = uvcci_later(l->now, uvcci_max64(rto(l), 2 * pass->probe_rtt));
+    }
     l->tx.rto_base = l->now;
     losses_detect(l);
     rto_arm(l);
@@ -584,7 +635,8 @@ static size_t frame_room(const uvcc_link *l) {
 /* ---- control frames ---- */
 
 /* 0, UVCC_ERR_LIMIT if it does not fit this packet, or an error of the random hook. */
-static int emit_control(uvcc_link *l, uint8_t kind, const uint8_t *payload, size_t len, bool sealed) {
+static int emit_control(uvcc_link *l, uint8_t kind, const uint8_t *payload, size_t len,
+                        bool sealed) {
     uvcci_scratch *s = l->tx.scratch;
     size_t body = len + (sealed ? UVCC_FRAME_CTL_SEAL_BYTES : 0);
     size_t total = UVCC_FRAME_HEADER_BYTES + body;
@@ -746,7 +798,8 @@ static void put_frame_body(uvcc_link *l, uvcci_tx_frame *f) {
     l->tx.rto_base = l->now;
 }
 
-/* First transmission: seals the piece where it stands. The frame's fields are set but tag and crc. */
+/* First transmission: seals the piece where it stands. The frame's fields are set but tag and crc.
+ */
 static int emit_first(uvcc_link *l, uint64_t seq, uvcci_tx_frame *f) {
     uint8_t *data = f->msg->data + f->offset, header[UVCC_FRAME_HEADER_BYTES];
     f->ack = l->keys != NULL ? 0 : l->rx.cum;
@@ -791,7 +844,8 @@ static void emit_again(uvcc_link *l, uint64_t seq, uvcci_tx_frame *f) {
     }
 }
 
-/* Bytes of the next piece of m that go into a packet with `room` left, or -1: it waits for the next. */
+/* Bytes of the next piece of m that go into a packet with `room` left, or -1: it waits for the
+ * next. */
 static int64_t piece_bytes(const uvcc_link *l, const uvcc_link_msg *m, size_t room) {
     uint32_t max = payload_max(l), left = m->len - m->cut;
     uint32_t chunk = UVCC_CHUNK_BYTES - m->cut % UVCC_CHUNK_BYTES;
@@ -816,7 +870,7 @@ static int cut(uvcc_link *l, uvcc_link_msg *m, uint32_t len) {
     f->offset = m->cut;
     f->len = len;
     f->where = UVCCI_NOWHERE;
-    f->resent = 0;
+    f->resent = f->probed = 0;
     f->crc = 0;
     int err = emit_first(l, seq, f);
     if (err != 0)
@@ -845,7 +899,8 @@ static int emit_class(uvcc_link *l, uvcci_tx_class *c) {
         if (c->lost.first != 0) {
             uint64_t seq = seq_of(l, c->lost.first);
             uvcci_tx_frame *f = frame_at(l, seq);
-            if (room < UVCC_FRAME_HEADER_BYTES + f->len + seal_bytes(l) && l->tx.scratch->total != 0)
+            if (room < UVCC_FRAME_HEADER_BYTES + f->len + seal_bytes(l) &&
+                l->tx.scratch->total != 0)
                 return 0;
             emit_again(l, seq, f);
             continue;
@@ -873,9 +928,8 @@ static int emit_data(uvcc_link *l) {
         l->tx.ping_wait = 0;
     } else if (l->tx.ping_at == UVCC_NEVER) {
         if (l->tx.ping_wait == 0)
-            l->tx.ping_wait = l->tx.ack_counter == 0
-                                  ? uvcci_min64(FIRST_PING_NS, l->cfg.rto_initial_ns)
-                                  : rto(l);
+            l->tx.ping_wait =
+                l->tx.ack_counter == 0 ? uvcci_min64(FIRST_PING_NS, l->cfg.rto_initial_ns) : rto(l);
         l->tx.ping_at = uvcci_later(l->now, l->tx.ping_wait);
     }
     return more < 0 ? more : 0;
@@ -1004,22 +1058,28 @@ void uvcci_tx_on_timer(uvcc_link *l) {
         resume(l);
     if (!l->cfg.datagram)
         return;
+    if (l->now >= l->tx.maybe_at) {
+        rack_advance(l, l->tx.maybe_xmit, l->tx.maybe_rtt);
+        l->tx.loss_at = l->now;
+    }
     if (l->now >= l->tx.loss_at)
         losses_detect(l);
     if (l->now >= l->tx.rto_at) {
         for (uint32_t i = 0; i < TIMEOUT_FRAMES && l->tx.sent.first != 0; i++) {
             uint64_t seq = seq_of(l, l->tx.sent.first);
             frame_lose(l, seq, frame_at(l, seq));
+            frame_at(l, seq)->probed = 1;
         }
         if (rto(l) << l->tx.backoff < l->cfg.rto_max_ns)
             l->tx.backoff++;
-        l->tx.rto_base = l->now;
+        l->tx.rto_base = l->tx.timeout_ns = l->now;
+        l->tx.min_rtt = 0; /* the path may be another now */
         rto_arm(l);
     }
 }
 
 uint64_t uvcci_tx_deadline(const uvcc_link *l) {
-    uint64_t t = uvcci_min64(l->tx.rto_at, l->tx.loss_at);
+    uint64_t t = uvcci_min64(uvcci_min64(l->tx.rto_at, l->tx.loss_at), l->tx.maybe_at);
     t = uvcci_min64(t, uvcci_min64(l->tx.ping_at, l->tx.alive_at));
     return uvcci_min64(t, uvcci_min64(l->tx.resume_at, l->tx.probe_at));
 }
@@ -1027,7 +1087,7 @@ uint64_t uvcci_tx_deadline(const uvcc_link *l) {
 void uvcci_tx_init(uvcc_link *l) {
     uvcci_tx *t = &l->tx;
     t->rto_at = t->loss_at = t->resume_at = t->ping_at = t->alive_at = UVCC_NEVER;
-    t->retry_at = t->probe_at = UVCC_NEVER;
+    t->retry_at = t->probe_at = t->maybe_at = UVCC_NEVER;
     t->reorder_eighths = REORDER_EIGHTHS_MIN;
     t->probe_high = l->cfg.datagram_bytes;
     t->packet_bytes =
@@ -1046,7 +1106,8 @@ void uvcci_tx_trim(uvcc_link *l) {
     assert(l->tx.unacked == 0 && !l->tx.outstanding);
     ring_free(l);
     if (l->tx.scratch != NULL && l->tx.scratch->total == 0) {
-        uvcci_link_give(l, l->tx.scratch, sizeof *l->tx.scratch + l->tx.scratch->cap, UVCC_MEM_STATE);
+        uvcci_link_give(l, l->tx.scratch, sizeof *l->tx.scratch + l->tx.scratch->cap,
+                        UVCC_MEM_STATE);
         l->tx.scratch = NULL;
     }
     uvcci_pool_trim(l, &l->tx.pool);
@@ -1071,7 +1132,9 @@ uint64_t uvcci_tx_bound(const uvcc_link *l) {
            2 * sizeof(uvcci_scratch) + SCRATCH_BYTES + 2 * UVCCI_PACKET_MAX_BYTES;
 }
 
-static void digest64(uvcci_sha256 *h, uint64_t v) { uvcci_sha256_update(h, &v, sizeof v); }
+static void digest64(uvcci_sha256 *h, uint64_t v) {
+    uvcci_sha256_update(h, &v, sizeof v);
+}
 
 void uvcci_tx_digest(const uvcc_link *l, uvcci_sha256 *h) {
     const uvcci_tx *t = &l->tx;

@@ -1,6 +1,7 @@
-/* link_sim.h - two links in virtual time, joined by a seeded pipe with faults (datagrams) or by byte
- * streams that are cut anew at random. Checks at every step what must always hold: memory within the
- * bound and exactly accounted, nothing delivered twice or changed, deadlines in the future. */
+/* link_sim.h - two links in virtual time, joined by a seeded pipe with faults (datagrams) or by
+ * byte streams that are cut anew at random. Checks at every step what must always hold: memory
+ * within the bound and exactly accounted, nothing delivered twice or changed, deadlines in the
+ * future. */
 #ifndef UVCC_TEST_LINK_SIM_H
 #define UVCC_TEST_LINK_SIM_H
 
@@ -53,11 +54,13 @@ typedef struct sim_world {
     bool drop_acks, cut_wire;
     uint64_t delay_ns, jitter_ns, ns_per_byte;
     uint64_t packets, dropped, data_sent;
-    uint32_t path_bytes;  /* longer packets vanish; 0: none does */
+    uint32_t path_bytes;                          /* longer packets vanish; 0: none does */
     uint64_t close_after, closed_at, close_grows; /* streams end after that many bytes */
 } sim_world;
 
-static inline uint64_t sim_rand(sim_world *w) { return test_rand(&w->rng); }
+static inline uint64_t sim_rand(sim_world *w) {
+    return test_rand(&w->rng);
+}
 static inline bool sim_chance(sim_world *w, uint32_t thousandths) {
     return thousandths != 0 && sim_rand(w) % 1000 < thousandths;
 }
@@ -176,8 +179,11 @@ static inline void sim_queue(sim_world *w, int i, uint8_t kind, uint32_t len, ui
         assert_non_null(more);
         n->out = more;
     }
-    n->out[n->out_cnt] = (sim_message){
-        .kind = kind, .len = len, .step = w->step, .op_id = (uint32_t)n->out_cnt + 1, .order = order};
+    n->out[n->out_cnt] = (sim_message){.kind = kind,
+                                       .len = len,
+                                       .step = w->step,
+                                       .op_id = (uint32_t)n->out_cnt + 1,
+                                       .order = order};
     n->out_cnt++;
 }
 
@@ -187,9 +193,9 @@ static inline void sim_offer(sim_world *w, int i) {
     while (n->out_at < n->out_cnt) {
         sim_message *m = &n->out[n->out_at];
         uvcc_link_msg *msg;
+        bool writable = uvcc_link_writable(n->link, m->kind, m->len);
         int err = uvcc_link_msg_new(n->link, m->kind, m->len, &msg);
-        assert_int_equal(uvcc_link_writable(n->link, m->kind, m->len),
-                         err != UVCC_ERR_AGAIN && err != UVCC_ERR_LIMIT);
+        assert_int_equal(writable, err != UVCC_ERR_AGAIN && err != UVCC_ERR_LIMIT);
         if (err == UVCC_ERR_AGAIN || err == UVCC_ERR_NOMEM)
             return;
         assert_int_equal(err, 0);
@@ -414,7 +420,8 @@ static inline void sim_run_for(sim_world *w, uint64_t ns) {
 static inline bool sim_all_done(const sim_world *w) {
     for (int i = 0; i < 2; i++) {
         const sim_node *n = &w->node[i];
-        if (n->delivered != w->node[1 - i].out_cnt || !uvcc_link_drained(n->link) || n->held_cnt != 0)
+        if (n->delivered != w->node[1 - i].out_cnt || !uvcc_link_drained(n->link) ||
+            n->held_cnt != 0)
             return false;
     }
     return true;
