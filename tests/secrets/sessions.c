@@ -6,6 +6,7 @@
  * functions below that the linker puts in front of the real ones (--wrap). */
 #include "triangle.h"
 
+#include "exec/kernels.h"
 #include "proto/hello.h"
 #include "taint.h"
 
@@ -99,6 +100,35 @@ WRAP(int, uvcci_hello_init, uvcci_hello *h, const uvcci_hello_config *cfg, uint6
     publish(c.n, sizeof c.n);
     const int rc = __real_uvcci_hello_init(h, &c, now);
     uvcci_wipe(&c, sizeof c);
+    return rc;
+}
+
+/* What an opening gives is public to the two parties of its edge, and so are the comparison bits
+ * that they exchange. Tasks of a job run one by one, so that the next one finds it so. */
+static void publish_opened(const uvcc_task *t) {
+    if (t->kind != UVCC_TASK_OPEN_FINISH && t->kind != UVCC_TASK_LESS_MASK)
+        return;
+    for (uint32_t i = 0; i < t->u.vec.count; i++) {
+        const uvcc_block *b = &t->u.vec.blocks[i];
+        if (b->role == UVCC_OTHER)
+            continue;
+        if (t->kind == UVCC_TASK_OPEN_FINISH)
+            publish(b->out[0], (size_t)b->count * 8);
+        else
+            publish(b->out_bits, (b->count + 7) / 8);
+    }
+}
+
+WRAP(int, uvcci_cpu_run, uvcci_cpu_worker *w, const uvcc_job *job) {
+    int rc = 0;
+    for (uint32_t i = 0; i < job->count && rc == 0; i++) {
+        uvcc_job one = *job;
+        one.tasks = &job->tasks[i];
+        one.count = 1;
+        rc = __real_uvcci_cpu_run(w, &one);
+        if (rc == 0)
+            publish_opened(one.tasks);
+    }
     return rc;
 }
 
