@@ -1,9 +1,10 @@
-/* calls.c - the public input calls of a session: each records itself, if there is a recorder, and hands
- * on to the call of the same name in session.c or checkpoint.c.
+/* calls.c - the public input calls of a session: each records itself, if there is a recorder, and
+ * hands on to the call of the same name in session.c or checkpoint.c.
  *
- * A call is written before it is worked on, then come the records of the hooks that it ran, then its
- * result: so a log that a crash cut off names the call that crashed. Calls that are refused for their
- * pointers, and polls of jobs and events that give nothing, change nothing and are not written. */
+ * A call is written before it is worked on, then come the records of the hooks that it ran, then
+ * its result: so a log that a crash cut off names the call that crashed. Calls that are refused for
+ * their pointers, and polls of jobs and events that give nothing, change nothing and are not
+ * written. */
 #include "record.h"
 #include "session.h"
 
@@ -16,7 +17,7 @@ enum { OUT_TRANSMIT = 1, OUT_JOB = 2, OUT_EVENT = 3 };
 
 typedef struct uvcci_recording {
     uvcci_record_writer writer;
-    uvcc_random random;   /* the host's hooks */
+    uvcc_random random; /* the host's hooks */
     uvcc_allocator alloc;
     uint64_t allocs;      /* calls of alloc, the one for this too */
     uvcci_sha256 outputs; /* of all that came out */
@@ -98,7 +99,8 @@ static void output_values(uvcci_recording *rec, const uvcc_session *s, uint32_t 
 }
 
 static void output_event(uvcci_recording *rec, const uvcc_session *s, const uvcc_event *e) {
-    const uint64_t head[] = {OUT_EVENT, (uint64_t)e->kind, e->peer, e->reason, e->run, e->step, e->id};
+    const uint64_t head[] = {OUT_EVENT, (uint64_t)e->kind, e->peer, e->reason,
+                             e->run,    e->step,           e->id};
     output(rec, head, sizeof head);
     output(rec, e->root, sizeof e->root);
     output(rec, e->signature, sizeof e->signature);
@@ -109,32 +111,39 @@ static void output_event(uvcci_recording *rec, const uvcc_session *s, const uvcc
     size_t len;
     if (e->kind == UVCC_EVENT_OUTPUT)
         output_values(rec, s, e->step, e->id);
-    else if (e->kind == UVCC_EVENT_CHECKPOINT && uvcc_session_checkpoint(s, &step, &data, &len) == 0)
+    else if (e->kind == UVCC_EVENT_CHECKPOINT &&
+             uvcc_session_checkpoint(s, &step, &data, &len) == 0)
         output(rec, data + len - 32, 32); /* its own SHA-256 */
 }
 
 /* ---- calls ---- */
 
-static uvcci_recording *recording(const uvcc_session *s) { return s == NULL ? NULL : s->recording; }
+static uvcci_recording *recording(const uvcc_session *s) {
+    return s == NULL ? NULL : s->recording;
+}
 
 /* The call, before it is worked on. */
-static void called(uvcci_recording *rec, uvcc_record r) { uvcci_record_put(&rec->writer, &r); }
+static void called(uvcci_recording *rec, uvcc_record r) {
+    uvcci_record_put(&rec->writer, &r);
+}
 
 /* What it returned. s may be NULL. */
 static int returned(uvcci_recording *rec, const uvcc_session *s, int rc) {
     uint8_t digest[32], state[32];
     output_digest(rec, digest);
-    uvcci_record_put(&rec->writer,
-                     &(uvcc_record){.type = UVCC_RECORD_RESULT,
-                                    .status = rc,
-                                    .data = {slice(digest, rec->grown ? UVCCI_RECORD_DIGEST_BYTES : 0)}});
+    uvcci_record_put(
+        &rec->writer,
+        &(uvcc_record){.type = UVCC_RECORD_RESULT,
+                       .status = rc,
+                       .data = {slice(digest, rec->grown ? UVCCI_RECORD_DIGEST_BYTES : 0)}});
     rec->grown = false;
     if (s != NULL && s->stats.steps_finished != rec->steps) {
         rec->steps = s->stats.steps_finished;
         uvcc_session_digest(s, state);
-        uvcci_record_put(&rec->writer, &(uvcc_record){.type = UVCC_RECORD_STEP_END,
-                                                      .number = rec->steps,
-                                                      .data = {slice(state, 32), slice(digest, 32)}});
+        uvcci_record_put(&rec->writer,
+                         &(uvcc_record){.type = UVCC_RECORD_STEP_END,
+                                        .number = rec->steps,
+                                        .data = {slice(state, 32), slice(digest, 32)}});
     }
     return rc;
 }
@@ -190,8 +199,9 @@ int uvcci_session_new_recorded(uvcc_session **out, const uvcc_config *cfg, uvcc_
 
 int uvcc_session_new(uvcc_session **out, const uvcc_config *cfg) {
     if (out == NULL || cfg == NULL || cfg->size > sizeof *cfg ||
-        cfg->size < offsetof(uvcc_config, record) + sizeof cfg->record || cfg->record.write == NULL ||
-        cfg->alloc.alloc == NULL || cfg->alloc.free == NULL || cfg->random.fill == NULL)
+        cfg->size < offsetof(uvcc_config, record) + sizeof cfg->record ||
+        cfg->record.write == NULL || cfg->alloc.alloc == NULL || cfg->alloc.free == NULL ||
+        cfg->random.fill == NULL)
         return uvcci_session_new(out, cfg);
     if (cfg->record.app == NULL && cfg->record.app_len != 0)
         return UVCC_ERR_USAGE;
@@ -223,12 +233,14 @@ int uvcc_session_start(uvcc_session *s, uint64_t now) {
     return returned(rec, s, uvcci_session_start(s, now));
 }
 
-int uvcc_session_feed(uvcc_session *s, uint8_t peer, const uint8_t *data, size_t len, uint64_t now) {
+int uvcc_session_feed(uvcc_session *s, uint8_t peer, const uint8_t *data, size_t len,
+                      uint64_t now) {
     uvcci_recording *rec = recording(s);
     if (rec == NULL || (data == NULL && len != 0))
         return uvcci_session_feed(s, peer, data, len, now);
-    called(rec, (uvcc_record){
-                    .type = UVCC_RECORD_FEED, .now = now, .peer = peer, .data = {slice(data, len)}});
+    called(rec,
+           (uvcc_record){
+               .type = UVCC_RECORD_FEED, .now = now, .peer = peer, .data = {slice(data, len)}});
     return returned(rec, s, uvcci_session_feed(s, peer, data, len, now));
 }
 
@@ -331,7 +343,8 @@ static size_t input_bytes(uvcc_session *s, uint32_t step, uint32_t id) {
     return 0;
 }
 
-int uvcc_session_input(uvcc_session *s, uint32_t step, uint32_t id, const int64_t *v, uint64_t now) {
+int uvcc_session_input(uvcc_session *s, uint32_t step, uint32_t id, const int64_t *v,
+                       uint64_t now) {
     uvcci_recording *rec = recording(s);
     if (rec == NULL || v == NULL)
         return uvcci_session_input(s, step, id, v, now);

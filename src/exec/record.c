@@ -1,7 +1,8 @@
-/* record.c - the codec of session logs (uvcc/record.h): a writer over a hook and a reader over bytes.
+/* record.c - the codec of session logs (uvcc/record.h): a writer over a hook and a reader over
+ * bytes.
  *
- * One table, records.def, says which fields a type has; both directions walk its letters. The encoding
- * is canonical: a record that the reader takes is the one that the writer makes of it. */
+ * One table, records.def, says which fields a type has; both directions walk its letters. The
+ * encoding is canonical: a record that the reader takes is the one that the writer makes of it. */
 #include "record.h"
 
 #include "proto/bytes.h"
@@ -39,8 +40,12 @@ const char *uvcc_record_fields(uint8_t type) {
 /* ---- numbers ---- */
 
 /* Differences and statuses: small ones of either sign are short. */
-static uint64_t fold(uint64_t v) { return v << 1 ^ (0 - (v >> 63)); }
-static uint64_t unfold(uint64_t v) { return v >> 1 ^ (0 - (v & 1)); }
+static uint64_t fold(uint64_t v) {
+    return v << 1 ^ (0 - (v >> 63));
+}
+static uint64_t unfold(uint64_t v) {
+    return v >> 1 ^ (0 - (v & 1));
+}
 
 static size_t varint_bytes(uint64_t v) {
     size_t n = 1;
@@ -249,8 +254,8 @@ void uvcc_record_reader_init(uvcc_record_reader *r, const uint8_t *log, size_t l
     *r = (uvcc_record_reader){.bytes = log, .len = len};
 }
 
-/* HEADER, then calls: each a record of its own (that of uvcc_session_new is the HEADER), what its hooks
- * did, its RESULT, and maybe STEP_END. */
+/* HEADER, then calls: each a record of its own (that of uvcc_session_new is the HEADER), what its
+ * hooks did, its RESULT, and maybe STEP_END. */
 static bool may_stand(const uvcc_record_reader *r, uint8_t type) {
     switch (type) {
     case UVCC_RECORD_HEADER:
@@ -341,18 +346,47 @@ typedef struct member {
     size_t at, bytes;
     bool boolean;
 } member;
-#define MEMBER(name) {offsetof(uvcc_config, name), sizeof((uvcc_config *)0)->name, false}
-#define BOOLEAN(name) {offsetof(uvcc_config, name), sizeof(bool), true}
-static const member members[] = {
-    MEMBER(flags), MEMBER(party), MEMBER(suites), MEMBER(sid_job), MEMBER(replicas), MEMBER(stages),
-    MEMBER(tp_ranks), MEMBER(replica), MEMBER(stage), MEMBER(tp_rank), MEMBER(pair_secret),
-    MEMBER(sign_seed), MEMBER(peer_sign_key), MEMBER(policy_hash), MEMBER(next_step),
-    MEMBER(next_run), BOOLEAN(datagram), BOOLEAN(audit_off), MEMBER(frame_bytes),
-    MEMBER(datagram_bytes), MEMBER(rx_online_bytes), MEMBER(rx_keys_bytes), MEMBER(tx_online_bytes),
-    MEMBER(tx_keys_bytes), MEMBER(keys_ahead_bytes), MEMBER(tensor_bytes), MEMBER(jobs_max),
-    MEMBER(leaves_max), MEMBER(cookie), MEMBER(rto_initial_ns), MEMBER(rto_min_ns),
-    MEMBER(rto_max_ns), MEMBER(ack_delay_ns), MEMBER(keepalive_ns), MEMBER(hello_repeat_ns),
-    MEMBER(checkpoint_every), BOOLEAN(exchange_x25519)};
+#define MEMBER(name)                                                                               \
+    { offsetof(uvcc_config, name), sizeof((uvcc_config *)0)->name, false }
+#define BOOLEAN(name)                                                                              \
+    { offsetof(uvcc_config, name), sizeof(bool), true }
+static const member members[] = {MEMBER(flags),
+                                 MEMBER(party),
+                                 MEMBER(suites),
+                                 MEMBER(sid_job),
+                                 MEMBER(replicas),
+                                 MEMBER(stages),
+                                 MEMBER(tp_ranks),
+                                 MEMBER(replica),
+                                 MEMBER(stage),
+                                 MEMBER(tp_rank),
+                                 MEMBER(pair_secret),
+                                 MEMBER(sign_seed),
+                                 MEMBER(peer_sign_key),
+                                 MEMBER(policy_hash),
+                                 MEMBER(next_step),
+                                 MEMBER(next_run),
+                                 BOOLEAN(datagram),
+                                 BOOLEAN(audit_off),
+                                 MEMBER(frame_bytes),
+                                 MEMBER(datagram_bytes),
+                                 MEMBER(rx_online_bytes),
+                                 MEMBER(rx_keys_bytes),
+                                 MEMBER(tx_online_bytes),
+                                 MEMBER(tx_keys_bytes),
+                                 MEMBER(keys_ahead_bytes),
+                                 MEMBER(tensor_bytes),
+                                 MEMBER(jobs_max),
+                                 MEMBER(leaves_max),
+                                 MEMBER(cookie),
+                                 MEMBER(rto_initial_ns),
+                                 MEMBER(rto_min_ns),
+                                 MEMBER(rto_max_ns),
+                                 MEMBER(ack_delay_ns),
+                                 MEMBER(keepalive_ns),
+                                 MEMBER(hello_repeat_ns),
+                                 MEMBER(checkpoint_every),
+                                 BOOLEAN(exchange_x25519)};
 enum { MEMBER_COUNT = sizeof members / sizeof members[0] };
 
 size_t uvcci_record_config_bytes(void) {

@@ -1,11 +1,11 @@
 /* replay.c - a log's session again (uvcc_replay in uvcc/record.h).
  *
  * The new session has a recorder too, and what it writes must be the log, byte for byte: the hook
- * compares as the bytes come. One cursor walks the log. The replay reads the next call at it and makes
- * that call; the session's recorder then writes the call, which moves the cursor over it; the random and
- * allocator hooks look at what stands at the cursor and do the same as they did; and the result that
- * the recorder writes is compared in the same way. So nothing that a session does can differ unnoticed,
- * and the first difference has a place.
+ * compares as the bytes come. One cursor walks the log. The replay reads the next call at it and
+ * makes that call; the session's recorder then writes the call, which moves the cursor over it; the
+ * random and allocator hooks look at what stands at the cursor and do the same as they did; and the
+ * result that the recorder writes is compared in the same way. So nothing that a session does can
+ * differ unnoticed, and the first difference has a place.
  *
  * The log is not trusted: it is checked as a whole first, and lengths in it are checked against the
  * program before the session sees them. */
@@ -26,14 +26,14 @@ typedef struct replay {
     const uvcc_replay_options *opt;
     uvcc_replay_result *out;
     uvcc_session *session;
-    uvcc_record_reader at;   /* the record that comes next */
-    uint64_t compared;       /* bytes of the log that were made again */
-    bool differs, stopped;   /* stopped: what is written now is not compared */
-    uvcc_record call;        /* the last call made */
+    uvcc_record_reader at; /* the record that comes next */
+    uint64_t compared;     /* bytes of the log that were made again */
+    bool differs, stopped; /* stopped: what is written now is not compared */
+    uvcc_record call;      /* the last call made */
     uint64_t allocs;
     job *jobs;
     size_t job_count, job_room;
-    uint8_t *values;         /* an input's or a tensor's, aligned */
+    uint8_t *values; /* an input's or a tensor's, aligned */
     size_t values_bytes;
 } replay;
 
@@ -169,8 +169,8 @@ static int run_job(replay *r, const uvcc_job *j) {
     return rc;
 }
 
-/* A job that is out must have been run before the session hears that it is done, whatever became of it
- * in the log: only then does its memory go back. */
+/* A job that is out must have been run before the session hears that it is done, whatever became of
+ * it in the log: only then does its memory go back. */
 static void finish_job(replay *r, uint64_t id) {
     size_t i = 0;
     while (i < r->job_count && r->jobs[i].id != id)
@@ -279,10 +279,8 @@ static bool open_session(replay *r, const uvcc_record *header) {
         return false;
     cfg.alloc = (uvcc_allocator){.alloc = give_memory, .free = take_memory, .user = r};
     cfg.random = (uvcc_random){.fill = give_random, .user = r};
-    cfg.record = (uvcc_recorder){.write = compare,
-                                 .user = r,
-                                 .app = header->data[2].data,
-                                 .app_len = header->data[2].len};
+    cfg.record = (uvcc_recorder){
+        .write = compare, .user = r, .app = header->data[2].data, .app_len = header->data[2].len};
     r->call = *header;
     int rc = uvcci_session_new_recorded(&r->session, &cfg, header->data[0]);
     if (rc == UVCC_ERR_NOMEM && r->compared == 0)

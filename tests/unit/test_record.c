@@ -1,5 +1,5 @@
-/* Logs of sessions: the codec at every cut and flip, replays of runs of every kind, and that what was
- * changed in a log is noticed. */
+/* Logs of sessions: the codec at every cut and flip, replays of runs of every kind, and that what
+ * was changed in a log is noticed. */
 #include "triangle.h"
 
 #include "exec/record.h"
@@ -79,8 +79,8 @@ static bytes rewrite(const bytes *log, uint64_t index, change how) {
 
 enum { ROWS = 4, COLS = 3, UNITS = 2, IN_X = 1, OUT_A = 10, OUT_W = 11 };
 
-static uint32_t tensor(uvcc_program *p, const char *name, uint32_t rows, uint32_t cols, uint8_t bits,
-                       uint8_t scale, uint8_t lifetime) {
+static uint32_t tensor(uvcc_program *p, const char *name, uint32_t rows, uint32_t cols,
+                       uint8_t bits, uint8_t scale, uint8_t lifetime) {
     uvcc_tensor_desc d = {.name = name,
                           .rows = rows,
                           .cols = cols,
@@ -108,7 +108,12 @@ static uvcc_program *make_program(test_alloc *mem, uint8_t v_bits) {
     assert_true(uvcc_program_entry(p, "run") >= 0);
     assert_true(uvcc_program_input(p, IN_X, x, 0) >= 0);
     const uvcc_op_desc ops[] = {
-        {.opcode = UVCC_OP_GEMM_SS, .k = 0, .in_count = 2, .out_count = 1, .in = {x, w}, .out = {z},
+        {.opcode = UVCC_OP_GEMM_SS,
+         .k = 0,
+         .in_count = 2,
+         .out_count = 1,
+         .in = {x, w},
+         .out = {z},
          .shift = 12},
         {.opcode = UVCC_OP_ADD, .k = 1, .in_count = 2, .out_count = 1, .in = {z, v}, .out = {y}},
         {.opcode = UVCC_OP_RELU, .k = 2, .in_count = 1, .out_count = 2, .in = {y}, .out = {a, d}},
@@ -183,8 +188,7 @@ static replayed replay_until(const bytes *log, const uvcc_program *p, uvcc_cpu_m
     uvcc_cpu_config x = {.size = sizeof x, .alloc = al, .mode = mode, .seed = 99, .queue_jobs = 3};
     uvcc_cpu *cpu;
     assert_int_equal(uvcc_cpu_new(&cpu, &x), 0);
-    uvcc_replay_options opt = {
-        .size = sizeof opt, .alloc = al, .executor = cpu, .until = until};
+    uvcc_replay_options opt = {.size = sizeof opt, .alloc = al, .executor = cpu, .until = until};
     replayed r;
     /* Exactly the log's bytes, so that a sanitizer sees a read beyond. */
     uint8_t *exact = malloc(log->len + (log->len == 0));
@@ -278,8 +282,7 @@ static void test_round_trip(void **state) {
             uvcci_record_put(&w, &r);
             size_t head = 8; /* the magic */
             uvcc_record back;
-            assert_int_equal(
-                uvcci_record_decode(out.p + head, out.len - head, 12345, &back), 0);
+            assert_int_equal(uvcci_record_decode(out.p + head, out.len - head, 12345, &back), 0);
             assert_int_equal(back.peer, r.peer);
             assert_int_equal(back.status, r.status);
             assert_int_equal(back.step, r.step);
@@ -448,8 +451,8 @@ static void test_config(void **state) {
     assert_int_equal(covered, len);
     /* The hooks, `size` and the gaps between members are all that is left: whoever adds a member to
      * uvcc_config adds it to members[] in record.c, and here its gap, if any. */
-    size_t hooks = sizeof out.size + sizeof out.alloc + sizeof out.random + sizeof out.log +
-                   sizeof out.record;
+    size_t hooks =
+        sizeof out.size + sizeof out.alloc + sizeof out.random + sizeof out.log + sizeof out.record;
     assert_in_range(sizeof out - hooks - len, 0, 32);
 
     assert_int_equal(uvcc_config_default(&in, sizeof in), 0);
@@ -537,7 +540,9 @@ static void test_until(void **state) {
 
 /* ---- changed logs ---- */
 
-static void flip_data(uvcc_record *r, uint8_t *copy) { copy[r->data[0].len / 2] ^= 1; }
+static void flip_data(uvcc_record *r, uint8_t *copy) {
+    copy[r->data[0].len / 2] ^= 1;
+}
 static void one_less(uvcc_record *r, uint8_t *copy) {
     (void)copy;
     r->number--;
@@ -559,8 +564,8 @@ static void no_time(uvcc_record *r, uint8_t *copy) {
     r->now += 1000000000000;
 }
 
-/* Each n-th record of `type` from `first` on changed in turn: every replay must find a difference, not
- * before it. */
+/* Each n-th record of `type` from `first` on changed in turn: every replay must find a difference,
+ * not before it. */
 static void notices_from(const bytes *log, const uvcc_program *p, uint8_t type, unsigned every,
                          change how, const char *what, uint64_t first) {
     uvcc_record_reader rd;
@@ -568,7 +573,8 @@ static void notices_from(const bytes *log, const uvcc_program *p, uint8_t type, 
     unsigned seen = 0, tried = 0;
     uvcc_record_reader_init(&rd, log->p, log->len);
     while (uvcc_record_next(&rd, &rec) == 1) {
-        if (rec.type != type || rec.index < first || (how == flip_data && rec.data[0].len == 0) || seen++ % every != 0)
+        if (rec.type != type || rec.index < first || (how == flip_data && rec.data[0].len == 0) ||
+            seen++ % every != 0)
             continue;
         tried++;
         bytes other = rewrite(log, rec.index, how);
@@ -590,8 +596,8 @@ static void notices_from(const bytes *log, const uvcc_program *p, uint8_t type, 
     assert_true(tried > 0);
 }
 
-static void notices(const bytes *log, const uvcc_program *p, uint8_t type, unsigned every, change how,
-                    const char *what) {
+static void notices(const bytes *log, const uvcc_program *p, uint8_t type, unsigned every,
+                    change how, const char *what) {
     notices_from(log, p, type, every, how, what, 0);
 }
 
@@ -601,8 +607,8 @@ static void test_changes_are_noticed(void **state) {
     uvcc_program *p = make_program(&mem, 20);
     record_run(p, &(triangle_options){.seed = 1}, 2);
     notices(&logs[0], p, UVCC_RECORD_FEED, 3, flip_data, NULL);
-    /* Random bytes before start() are the party's key to itself, on which here the values of one party
-     * hang, and seeds of hash tables, on which nothing does. */
+    /* Random bytes before start() are the party's key to itself, on which here the values of one
+     * party hang, and seeds of hash tables, on which nothing does. */
     uvcc_record_reader rd;
     uvcc_record rec;
     uvcc_record_reader_init(&rd, logs[0].p, logs[0].len);
@@ -651,7 +657,8 @@ static void test_another_program(void **state) {
 
 /* ---- inputs of every kind ---- */
 
-/* A hostile host: refused calls, wrong completions, times that go back, closed and opened streams. */
+/* A hostile host: refused calls, wrong completions, times that go back, closed and opened streams.
+ */
 static void test_odd_calls(void **state) {
     (void)state;
     test_alloc mem = {0};
@@ -660,10 +667,10 @@ static void test_odd_calls(void **state) {
     for (unsigned seed = 0; seed < 12; seed++) {
         triangle t;
         uint8_t junk[700];
-        int64_t x[ROWS * COLS] = {1, 2, 3}, v[ROWS * UNITS] = {5};
+        int64_t x[ROWS * COLS] = {1, 2, 3}, v[ROWS * COLS] = {5};
         forget_logs();
-        triangle_open(&t, p, &(triangle_options){.seed = seed, .tweak = recorded,
-                                                 .datagram = seed % 3 == 0});
+        triangle_open(
+            &t, p, &(triangle_options){.seed = seed, .tweak = recorded, .datagram = seed % 3 == 0});
         uvcc_session *s = t.s[seed % 3];
         for (unsigned turn = 0; turn < 150; turn++) {
             uint64_t r = test_rand(&rnd);
@@ -706,7 +713,7 @@ static void test_odd_calls(void **state) {
                 (void)uvcc_session_input(s, (uint32_t)(r % 2), 77, x, now);
                 break;
             case 10:
-                (void)uvcc_session_set_public(s, (uint32_t)(r % 4), weights);
+                (void)uvcc_session_set_public(s, (uint32_t)(r % 4), v);
                 break;
             case 11:
                 (void)uvcc_session_set_shares(s, 1, (const uint64_t *)v, (const uint64_t *)v);
@@ -879,10 +886,8 @@ static void test_replay_without_memory(void **state) {
     size_t calls = 0, failed = 0;
     for (size_t i = 0; i == 0 || i <= calls; i += 1 + i / 16) {
         test_alloc m = {.fail_at = i};
-        uvcc_replay_options opt = {.size = sizeof opt,
-                                   .alloc = test_allocator(&m),
-                                   .executor = cpu,
-                                   .until = UVCC_NEVER};
+        uvcc_replay_options opt = {
+            .size = sizeof opt, .alloc = test_allocator(&m), .executor = cpu, .until = UVCC_NEVER};
         uvcc_replay_result r;
         int rc = uvcc_replay(logs[0].p, logs[0].len, p, &opt, &r);
         if (i == 0)
