@@ -184,9 +184,9 @@ typedef struct uvcci_peer {
     uvcc_link *link;
     bool keyed, restarted; /* the link has keys; the event went out */
     bool bye;
-    /* STEP and AUDIT that came before we could use them, by step parity */
-    bool step_here[2], audit_here[2];
-    uvcci_step_msg step_msg[2];
+    /* STEP by step mod 4 and AUDIT by parity, that came before we could use them */
+    bool step_here[4], audit_here[2];
+    uvcci_step_msg step_msg[4];
     uvcci_audit_msg_t audit[2];
 } uvcci_peer;
 

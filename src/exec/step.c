@@ -265,18 +265,20 @@ void uvcci_step_on_step(uvcc_session *s, uint8_t peer, const uint8_t *data, uint
         return;
     }
     uvcci_peer *p = &s->peer[peer];
-    if (m.step < s->step || m.step > s->step + 1 || p->step_here[m.step & 1]) {
+    /* Without AUDITs nothing tells a peer that finished the running step that we did not yet. */
+    uint32_t ahead = s->cfg.audit_off ? 2 : 1;
+    if (m.step < s->step || m.step - s->step > ahead || p->step_here[m.step & 3]) {
         uvcci_abort(s, UVCC_ABORT_STEP, "a peer's STEP is for another step, or came twice");
         return;
     }
-    p->step_here[m.step & 1] = true;
-    p->step_msg[m.step & 1] = m;
+    p->step_here[m.step & 3] = true;
+    p->step_msg[m.step & 3] = m;
 }
 
 /* STEP of this party out, if its time has come; then agreement. */
 static bool advance_agreement(uvcc_session *s, uvcci_step *st) {
     bool any = false;
-    unsigned at = st->number & 1;
+    unsigned at = st->number & 3;
     bool proposed = s->party == 0 || s->peer[0].step_here[at];
     if (!st->sent && proposed && may_send_step(s, st->number)) {
         uint8_t bytes[UVCCI_STEP_MAX_BYTES];
