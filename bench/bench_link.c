@@ -12,6 +12,8 @@
 #include <uvcc/host.h>
 #include <uvcc/link.h>
 
+#include "proto/transcript.h"
+
 #define ROUNDS 31
 #define SEEDS  8
 #define MS     UINT64_C(1000000)
@@ -28,7 +30,18 @@ static void check(int err, const char *what) {
 typedef struct pair {
     uvcc_link *a, *b;
     uint64_t now, received, bytes;
+    uvcci_transcript *sent, *came; /* of both ends; NULL: the audit is off */
 } pair;
+
+/* What an audited session does with a payload at either end: D(payload), the leaf, the transcript. */
+static void audit(uvcci_transcript *t, uint8_t type, const uint8_t *data, uint32_t len) {
+    static const uint8_t sid[32] = {1}, salt[32] = {2};
+    uint8_t h[32], leaf[UVCCI_LEAF_MAX_BYTES];
+    uvcci_sha256_once(data, len, h);
+    uvcci_hmac_once(salt, sizeof salt, h, sizeof h, h);
+    size_t n = uvcci_leaf_batch(leaf, type, sid, 3, 0, 1, 4, h);
+    check(uvcci_transcript_add(t, 5, leaf, n), "transcript_add");
+}
 
 static uvcc_link *link_new(int me, bool datagram, uint8_t suite) {
     uvcc_link_config cfg;
@@ -65,6 +78,8 @@ static void pair_free(pair *p) {
 static void take(pair *p, uvcc_link *l) {
     uvcc_link_rx rx;
     while (uvcc_link_poll_message(l, &rx) == 1) {
+        if (p->came != NULL)
+            audit(p->came, UVCCI_LEAF_OPEN_RECEIVED, rx.data, rx.len);
         check(uvcc_link_accept(l, rx.token, p->now), "accept");
         p->received++;
         p->bytes += rx.len;
@@ -91,6 +106,8 @@ static void send_one(pair *p, uint32_t len, uint32_t op_id, const uint8_t *bytes
     check(uvcc_link_msg_new(p->a, UVCC_FRAME_OPEN_BATCH, len, &m), "msg_new");
     if (bytes != NULL)
         memcpy(uvcc_link_msg_data(m), bytes, len);
+    if (p->sent != NULL)
+        audit(p->sent, UVCCI_LEAF_OPEN_SENT, uvcc_link_msg_data(m), len);
     uint32_t ids[UVCC_MSG_MAX_CHUNKS] = {op_id};
     check(uvcc_link_send(p->a, m, 0, op_id, ids, op_id, p->now), "send");
 }
@@ -182,6 +199,42 @@ static void bench_throughput(void) {
                 median(ratio[suite], ROUNDS), ns / (sizes[s].len / 1024.0));
             pair_free(&p[suite]);
         }
+    }
+}
+
+/* The same messages with both ends' transcripts, as a fraction of what SHA-256 at both ends alone would
+ * allow. */
+static void bench_audited(void) {
+    static const struct { uint32_t len, times; } sizes[] = {{1u << 20, 8}, {64u << 10, 128}};
+    uvcc_allocator al = uvcc_host_allocator();
+    for (size_t s = 0; s < 2; s++) {
+        double cost[ROUNDS], of_hash[ROUNDS];
+        pair p = pair_new(false, 0);
+        check(uvcci_transcript_new(&p.sent, &al, 1u << 20), "transcript_new");
+        check(uvcci_transcript_new(&p.came, &al, 1u << 20), "transcript_new");
+        uint8_t *bytes = malloc(sizes[s].len), h[32];
+        if (bytes == NULL)
+            exit(1);
+        memset(bytes, 3, sizes[s].len);
+        for (int r = -1; r < ROUNDS; r++) {
+            uint64_t t = cpu_ns();
+            for (uint32_t i = 0; i < 2 * sizes[s].times; i++)
+                uvcci_sha256_once(bytes, sizes[s].len, h);
+            double hash = (double)(cpu_ns() - t) / sizes[s].times;
+            double ns = time_messages(&p, sizes[s].len, 1, sizes[s].times, NULL);
+            if (r < 0)
+                continue;
+            cost[r] = ns;
+            of_hash[r] = hash / ns;
+        }
+        double ns = median(cost, ROUNDS);
+        printf("{\"bench\": \"link_audited\", \"bytes\": %u, \"gb_per_s\": %.2f, "
+               "\"of_hash_alone\": %.3f}\n",
+               sizes[s].len, sizes[s].len / ns, median(of_hash, ROUNDS));
+        free(bytes);
+        uvcci_transcript_free(p.sent);
+        uvcci_transcript_free(p.came);
+        pair_free(&p);
     }
 }
 
@@ -329,6 +382,8 @@ int main(int argc, char **argv) {
     const char *only = argc > 1 ? argv[1] : "";
     if (*only == '\0' || strcmp(only, "throughput") == 0)
         bench_throughput();
+    if (*only == '\0' || strcmp(only, "audited") == 0)
+        bench_audited();
     if (*only == '\0' || strcmp(only, "small") == 0)
         bench_small();
     if (*only == '\0' || strcmp(only, "loss") == 0)

@@ -710,7 +710,10 @@ int uvcci_session_poll_transmit(uvcc_session *s, uvcc_transmit *out, uint64_t no
         if (!s->hello_waits[p] &&
             (n = uvcci_hello_poll(&s->hello, p, payload, &sealed, s->now)) != 0)
             s->hello_waits[p] = uvcc_link_send_hello(s->peer[p].link, payload, n, sealed) == 0;
-        if (uvcc_link_poll_transmit(s->peer[p].link, out, s->now) == 1) {
+        int rc = uvcc_link_poll_transmit(s->peer[p].link, out, s->now);
+        if (rc < 0)
+            uvcci_abort(s, UVCC_ABORT_CRYPTO, "a frame could not be sealed");
+        if (rc == 1) {
             s->hello_waits[p] = false;
             s->poll_peer = (p + 1u) % 3u;
             return 1;
