@@ -1,0 +1,53 @@
+/* fuzz_options.c - the options of `uvcc train`: the input is its words, one per line. What is taken is
+ * in range; what is refused is told in one line that fits. */
+#include "common.h"
+
+#include "options.h"
+#include <uvcc/compute.h>
+
+enum { WORDS_MAX = 64 };
+
+static void check_taken(const train_options *o) {
+    FUZZ_CHECK(o->data != NULL && o->data[0] != '\0');
+    FUZZ_CHECK(o->hidden_count >= 1 && o->hidden_count < UVCC_MLP_MAX_LAYERS);
+    for (uint32_t i = 0; i < o->hidden_count; i++)
+        FUZZ_CHECK(o->hidden[i] >= 1 && o->hidden[i] <= 4096);
+    FUZZ_CHECK(o->epochs >= 1 && o->epochs <= 10000);
+    FUZZ_CHECK(o->batch >= 1 && o->batch <= 1u << 20 && (o->batch & (o->batch - 1)) == 0);
+    FUZZ_CHECK(o->lr_shift <= 20 && o->frac_bits >= 4 && o->frac_bits <= 24);
+    FUZZ_CHECK(o->truncation <= UVCC_TRUNC_STOCHASTIC && o->compute <= UVCC_CPU_THREADS);
+    const double rates[] = {o->drop, o->duplicate, o->reorder, o->corrupt};
+    for (int i = 0; i < 4; i++)
+        FUZZ_CHECK(rates[i] >= 0 && rates[i] < 1);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    char *argv[WORDS_MAX + 1] = {0}, message[200];
+    int argc = 0;
+    train_options o;
+    char *text = malloc(size + 1);
+    if (text == NULL)
+        abort();
+    if (size != 0)
+        memcpy(text, data, size);
+    text[size] = '\0';
+    for (char *at = text; at < text + size && argc < WORDS_MAX;) {
+        char *end = memchr(at, '\n', (size_t)(text + size - at));
+        if (end != NULL)
+            *end = '\0';
+        argv[argc++] = at;
+        at = end != NULL ? end + 1 : text + size;
+    }
+    memset(message, 0, sizeof message);
+    memset(&o, 0xA5, sizeof o);
+    int rc = options_parse(&o, argc, argv, message, sizeof message);
+    if (rc == 0 && !o.help)
+        check_taken(&o);
+    if (rc != 0) {
+        size_t len = strnlen(message, sizeof message);
+        FUZZ_CHECK(rc == -1 && len > 0 && len < sizeof message);
+        FUZZ_CHECK(memchr(message, '\n', len) == NULL);
+    }
+    free(text);
+    return 0;
+}

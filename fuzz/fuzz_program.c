@@ -1,0 +1,331 @@
+/* fuzz_program.c - the builder of programs with any descriptors. finish accepts or refuses in one line;
+ * what it accepts has consistent tables, hashes the same when built again, runs in the plaintext
+ * reference without a crash on any values in their bounds (twice: the second step stands on what a
+ * failed one left), and loads into a session or is refused there. */
+#include "common.h"
+
+#include <uvcc/program.h>
+#include <uvcc/session.h>
+
+enum { ACTIONS_MAX = 100, TENSORS_MAX = 64, ELEMS_MAX = 20000 };
+
+typedef struct builder {
+    uvcc_program *p;
+    uvcc_tensor_desc t[TENSORS_MAX];
+    uint32_t tensors;
+    uint16_t k;
+    uint8_t phase;
+} builder;
+
+static void name_of(char out[16], char letter, uint32_t i) {
+    (void)snprintf(out, 16, "%c%u", letter, i);
+}
+
+static int add_tensor(builder *b, uvcc_tensor_desc t) {
+    char name[16];
+    name_of(name, 't', b->tensors);
+    if (t.name == NULL)
+        t.name = name;
+    if (b->tensors == TENSORS_MAX)
+        return UVCC_ERR_LIMIT;
+    int rc = uvcc_program_tensor(b->p, &t);
+    if (rc >= 0) {
+        t.name = NULL;
+        b->t[b->tensors++] = t;
+    }
+    return rc;
+}
+
+static uint32_t pick(const builder *b, fuzz_in *in) {
+    uint8_t i = fuzz_u8(in);
+    return i == 255 ? UVCC_NO_TENSOR : b->tensors == 0 ? i : i % b->tensors;
+}
+
+static uvcc_tensor_desc desc_at(const builder *b, uint32_t i) {
+    static const uvcc_tensor_desc none = {.rows = 1, .cols = 1, .bits = 8};
+    return i < b->tensors ? b->t[i] : none;
+}
+
+static const uint16_t opcodes[] = {
+#define UVCC_OPCODE(name, code, n_in, n_out, implemented, what) code,
+#include <uvcc/opcodes.def>
+#undef UVCC_OPCODE
+    0, 0xFFFF};
+enum { OPCODES = sizeof opcodes / sizeof opcodes[0] };
+
+/* Any op at all. */
+static void op_any(builder *b, fuzz_in *in) {
+    uvcc_op_desc op = {.opcode = opcodes[fuzz_u8(in) % OPCODES]};
+    op.phase = fuzz_u8(in) % 4;
+    op.k = fuzz_u16(in);
+    op.in_count = fuzz_u8(in) % (UVCC_OP_MAX_IN + 2);
+    op.out_count = fuzz_u8(in) % (UVCC_OP_MAX_OUT + 2);
+    for (unsigned i = 0; i < UVCC_OP_MAX_IN; i++)
+        op.in[i] = pick(b, in);
+    for (unsigned i = 0; i < UVCC_OP_MAX_OUT; i++)
+        op.out[i] = pick(b, in);
+    op.flags = fuzz_u8(in);
+    op.shift = fuzz_u8(in);
+    op.truncation = fuzz_u8(in);
+    op.lift = fuzz_u8(in);
+    (void)uvcc_program_op(b->p, &op);
+}
+
+/* An op with outputs made to fit, then perhaps one thing wrong. */
+static void op_fitting(builder *b, fuzz_in *in) {
+    static const uint16_t codes[] = {UVCC_OP_GEMM_SS, UVCC_OP_ELEM_MUL, UVCC_OP_BIAS_ADD,
+                                     UVCC_OP_REDUCE_BIAS_GRAD, UVCC_OP_ADD, UVCC_OP_SUB,
+                                     UVCC_OP_RELU, UVCC_OP_TRUNCATE, UVCC_OP_SHIFT_LEFT,
+                                     UVCC_OP_RESIDUAL_ADD};
+    uint8_t what = fuzz_u8(in), how = fuzz_u8(in), wrong = fuzz_u8(in);
+    uvcc_op_desc op = {.name = how & 1 ? "op" : NULL};
+    op.opcode = codes[what % (sizeof codes / sizeof codes[0])];
+    op.in[0] = pick(b, in);
+    op.in[1] = pick(b, in);
+    uvcc_tensor_desc x = desc_at(b, op.in[0]), y = desc_at(b, op.in[1]);
+    uvcc_tensor_desc z = {.rows = x.rows,
+                          .cols = x.cols,
+                          .bits = x.bits > 61 ? 62 : (uint8_t)(x.bits + 1),
+                          .scale = x.scale,
+                          .lifetime = UVCC_EPOCH,
+                          .in_buffer_of = UVCC_NO_TENSOR};
+    op.in_count = 2;
+    op.out_count = 1;
+    op.shift = what >> 4;
+    if (op.opcode == UVCC_OP_GEMM_SS) {
+        op.flags = how >> 1 & 3;
+        z.rows = op.flags & UVCC_OP_TRANS_A ? x.cols : x.rows;
+        z.cols = op.flags & UVCC_OP_TRANS_B ? y.rows : y.cols;
+    }
+    if (op.opcode == UVCC_OP_GEMM_SS || op.opcode == UVCC_OP_ELEM_MUL) {
+        z.scale = (uint8_t)(x.scale + y.scale - op.shift);
+        z.bits = 40;
+    } else if (op.opcode == UVCC_OP_BIAS_ADD || op.opcode == UVCC_OP_RESIDUAL_ADD) {
+        op.shift = 0;
+    } else if (op.opcode == UVCC_OP_REDUCE_BIAS_GRAD || op.opcode == UVCC_OP_RELU) {
+        op.in_count = 1;
+        op.shift = 0;
+        z.rows = op.opcode == UVCC_OP_RELU ? x.rows : 1;
+        z.bits = x.bits > 57 ? 62 : (uint8_t)(x.bits + 5);
+    } else if (op.opcode == UVCC_OP_TRUNCATE) {
+        op.in_count = 1;
+        z.scale = (uint8_t)(x.scale - op.shift);
+    } else if (op.opcode == UVCC_OP_SHIFT_LEFT) {
+        op.in_count = 1;
+        z.scale = (uint8_t)(x.scale + op.shift);
+        z.bits = (uint8_t)(x.bits + op.shift);
+    }
+    if (how & 8)
+        z.in_buffer_of = op.in[0];
+    op.truncation = how >> 4 & 1;
+    op.lift = (how >> 5) % 3;
+    if (wrong & 1)
+        z.bits = fuzz_u8(in);
+    if (wrong & 2)
+        z.lifetime = UVCC_PERSIST;
+    int rc = wrong & 4 && b->tensors != 0 ? (int)pick(b, in) : add_tensor(b, z);
+    op.out[0] = rc < 0 ? UVCC_NO_TENSOR : (uint32_t)rc;
+    if (op.opcode == UVCC_OP_RELU) {
+        z.bits = 1;
+        z.scale = 0;
+        z.in_buffer_of = UVCC_NO_TENSOR;
+        rc = add_tensor(b, z);
+        op.out[1] = rc < 0 ? UVCC_NO_TENSOR : (uint32_t)rc;
+        op.out_count = 2;
+    }
+    b->k = (uint16_t)(b->k + (wrong & 8 ? fuzz_u16(in) : 1));
+    if (wrong & 16 && b->phase < UVCC_UPD) {
+        b->phase++;
+        b->k = 0;
+    }
+    op.phase = b->phase;
+    op.k = b->k;
+    (void)uvcc_program_op(b->p, &op);
+}
+
+static void action(builder *b, fuzz_in *in) {
+    static const uint8_t bits[] = {20, 8, 1, 30, 62, 63, 36, 12}, scales[] = {12, 0, 8, 16};
+    char name[16];
+    uint8_t op = fuzz_u8(in), more;
+    uvcc_tensor_desc t = {.in_buffer_of = UVCC_NO_TENSOR};
+    switch (op & 7) {
+    case 0: /* any tensor */
+        t.rows = fuzz_u32(in);
+        t.cols = fuzz_u32(in);
+        t.bits = fuzz_u8(in);
+        t.scale = fuzz_u8(in);
+        t.lifetime = fuzz_u8(in);
+        t.in_buffer_of = op & 8 ? fuzz_u32(in) : UVCC_NO_TENSOR;
+        t.name = op & 16 ? "" : op & 32 ? "twice" : NULL;
+        (void)add_tensor(b, t);
+        break;
+    case 1: /* a small one, good as an input */
+        more = fuzz_u8(in);
+        t.rows = 1 + (more & 3);
+        t.cols = 1 + (more >> 2 & 3);
+        t.scale = scales[more >> 4 & 3];
+        t.bits = bits[op >> 5];
+        t.lifetime = op & 8 ? UVCC_PERSIST : UVCC_EPOCH;
+        if (op & 16)
+            t.in_buffer_of = pick(b, in);
+        (void)add_tensor(b, t);
+        if ((op & 8) == 0)
+            (void)uvcc_program_input(b->p, b->tensors, b->tensors - 1, (more >> 6) % 3);
+        break;
+    case 2:
+        name_of(name, op & 128 ? 'e' : 'f', op >> 3);
+        (void)uvcc_program_entry(b->p, op == 2 ? "" : name);
+        b->k = 0;
+        b->phase = 0;
+        break;
+    case 3:
+        op_any(b, in);
+        break;
+    case 4:
+    case 5:
+    case 6:
+        op_fitting(b, in);
+        break;
+    default:
+        more = fuzz_u8(in);
+        if (op & 8)
+            (void)uvcc_program_input(b->p, op >> 4, pick(b, in), more % 4);
+        else
+            (void)uvcc_program_output(b->p, op >> 4 | more, pick(b, in));
+        break;
+    }
+}
+
+/* Builds from the input; returns finish's verdict. */
+static int build(builder *b, fuzz_in in, fuzz_mem *mem, char message[200]) {
+    uvcc_allocator al = fuzz_allocator(mem);
+    memset(b, 0, sizeof *b);
+    int err = uvcc_program_new(&b->p, &al);
+    if (err != 0)
+        return err;
+    for (int i = 0; i < ACTIONS_MAX && in.left != 0; i++)
+        action(b, &in);
+    memset(message, 0, 200);
+    return uvcc_program_finish(b->p, message, 200);
+}
+
+static uint64_t check_tables(const uvcc_program *p) {
+    uint64_t elems = 0;
+    uint32_t tensors = uvcc_program_tensor_count(p);
+    for (uint32_t i = 0; i < tensors; i++) {
+        const uvcc_tensor_desc *t = uvcc_program_tensor_at(p, i);
+        FUZZ_CHECK(uvcc_program_find(p, t->name) == (int)i);
+        elems += (uint64_t)t->rows * t->cols;
+    }
+    FUZZ_CHECK(uvcc_program_tensor_at(p, tensors) == NULL);
+    FUZZ_CHECK(uvcc_program_find(p, "nothing") == UVCC_ERR_NOT_FOUND);
+    for (uint32_t e = 0; e < uvcc_program_entry_count(p); e++) {
+        uint32_t ops = uvcc_program_op_count(p, e);
+        FUZZ_CHECK(uvcc_program_find_entry(p, uvcc_program_entry_name(p, e)) == (int)e);
+        for (uint32_t i = 0; i < ops; i++) {
+            const uvcc_op_desc *d = uvcc_program_op_at(p, e, i);
+            for (unsigned k = 0; k < d->in_count; k++)
+                FUZZ_CHECK(d->in[k] < tensors);
+            for (unsigned k = 0; k < d->out_count; k++)
+                FUZZ_CHECK(d->out[k] < tensors);
+        }
+        FUZZ_CHECK(uvcc_program_op_at(p, e, ops) == NULL);
+        for (uint32_t i = 0; i < uvcc_program_input_count(p, e); i++)
+            FUZZ_CHECK(uvcc_program_input_at(p, e, i)->tensor < tensors);
+        for (uint32_t i = 0; i < uvcc_program_output_count(p, e); i++)
+            FUZZ_CHECK(uvcc_program_output_at(p, e, i)->tensor < tensors);
+        for (uint32_t i = 0; i < tensors; i++) {
+            uvcc_buffer_life life;
+            if (uvcc_program_life(p, e, i, &life) != 0)
+                continue;
+            FUZZ_CHECK(life.first_write == UINT32_MAX || life.first_write < ops);
+            FUZZ_CHECK(life.last_read == UINT32_MAX || life.last_read < ops);
+            FUZZ_CHECK((life.reads == 0) == (life.last_read == UINT32_MAX));
+        }
+    }
+    return elems;
+}
+
+static void run_reference(const uvcc_program *p, uint8_t seed) {
+    static int64_t v[ELEMS_MAX];
+    fuzz_mem mem = {0};
+    uvcc_allocator al = fuzz_allocator(&mem);
+    uvcc_reference *r;
+    uint64_t random = seed;
+    FUZZ_CHECK(uvcc_reference_new(&r, p, &al) == 0);
+    for (uint32_t i = 0; i < uvcc_program_tensor_count(p); i++) {
+        const uvcc_tensor_desc *t = uvcc_program_tensor_at(p, i);
+        for (uint64_t k = 0; k < (uint64_t)t->rows * t->cols; k++) {
+            int64_t most = (int64_t)((UINT64_C(1) << t->bits) - 1);
+            uint64_t x = fuzz_next(&random);
+            v[k] = seed % 3 == 0 ? most : seed % 3 == 1 ? -most : (int64_t)(x % ((uint64_t)most + 1));
+        }
+        FUZZ_CHECK(uvcc_reference_set(r, i, v) == 0);
+    }
+    for (int twice = 0; twice < 2; twice++)
+        for (uint32_t e = 0; e < uvcc_program_entry_count(p); e++) {
+            char message[200] = "";
+            int err = uvcc_reference_step(r, e, message, sizeof message);
+            FUZZ_CHECK(err == 0 || err == UVCC_ERR_BOUND || err == UVCC_ERR_PROGRAM);
+            FUZZ_CHECK((err == 0) == (message[0] == '\0'));
+            for (uint32_t i = 0; i < uvcc_program_output_count(p, e); i++)
+                FUZZ_CHECK(uvcc_reference_get(r, uvcc_program_output_at(p, e, i)->tensor) != NULL);
+        }
+    uvcc_reference_free(r);
+    FUZZ_CHECK(mem.live_blocks == 0);
+}
+
+static void load(const uvcc_program *p) {
+    fuzz_mem mem = {.limit = 256u << 20};
+    fuzz_rng rng = {.state = 1};
+    uvcc_config c;
+    uvcc_session *s;
+    FUZZ_CHECK(uvcc_config_default(&c, sizeof c) == 0);
+    c.alloc = fuzz_allocator(&mem);
+    c.random = fuzz_random(&rng);
+    for (uint8_t q = 0; q < 3; q++)
+        memset(c.pair_secret[q], 0x11 + q, 32);
+    c.checkpoint_every = 1;
+    FUZZ_CHECK(uvcc_session_new(&s, &c) == 0);
+    int err = uvcc_session_load_program(s, p);
+    FUZZ_CHECK(err <= 0 && err > -300);
+    if (err == 0)
+        FUZZ_CHECK(uvcc_session_start(s, 0) == 0);
+    uvcc_session_free(s);
+    FUZZ_CHECK(mem.live_blocks == 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    fuzz_in in = {data, size};
+    static builder one, two;
+    fuzz_mem mem = {0};
+    char message[200], again[200];
+    uint8_t seed = fuzz_u8(&in), fail = fuzz_u8(&in);
+    int err = build(&one, in, &mem, message);
+    FUZZ_CHECK(err == 0 || err == UVCC_ERR_PROGRAM || err == UVCC_ERR_BOUND);
+    FUZZ_CHECK((err == 0) == (message[0] == '\0') && strchr(message, '\n') == NULL);
+    if (err == 0) {
+        uint8_t h1[32], h2[32];
+        FUZZ_CHECK(build(&two, in, &mem, again) == 0);
+        uvcc_program_hash(one.p, h1);
+        uvcc_program_hash(two.p, h2);
+        FUZZ_CHECK(memcmp(h1, h2, sizeof h1) == 0);
+        uvcc_program_free(two.p);
+        FUZZ_CHECK(uvcc_program_finish(one.p, NULL, 0) == UVCC_ERR_STATE);
+        if (check_tables(one.p) <= ELEMS_MAX) {
+            run_reference(one.p, seed);
+            load(one.p);
+        }
+    }
+    uvcc_program_free(one.p);
+    FUZZ_CHECK(mem.live_blocks == 0);
+    if (fail != 0) { /* a failed allocation loses nothing */
+        mem.fail_in = fail;
+        int failed = build(&two, in, &mem, again);
+        FUZZ_CHECK(failed == err || mem.failed != 0);
+        if (two.p != NULL)
+            uvcc_program_free(two.p);
+        FUZZ_CHECK(mem.live_blocks == 0);
+    }
+    return 0;
+}
