@@ -4,6 +4,7 @@
 #include <uvcc/types.h>
 
 #include "keygen.h"
+#include "replay.h"
 #include "train.h"
 
 static void usage(FILE *to) {
@@ -11,6 +12,7 @@ static void usage(FILE *to) {
         "Usage: uvcc COMMAND [OPTION...]\n"
         "\n"
         "  uvcc train      three parties train a network on a CSV file; see uvcc train --help\n"
+        "  uvcc replay     runs a recorded session again; see uvcc replay --help\n"
         "  uvcc keygen     makes key files and shows public keys; see uvcc keygen --help\n"
         "  uvcc --version  show the version\n"
         "  uvcc --help     show this\n",
@@ -21,6 +23,8 @@ int main(int argc, char **argv) {
     const char *word = argc > 1 ? argv[1] : "";
     if (strcmp(word, "train") == 0)
         return train_main(argc - 2, argv + 2);
+    if (strcmp(word, "replay") == 0)
+        return replay_main(argc - 2, argv + 2);
     if (strcmp(word, "keygen") == 0)
         return keygen_main(argc - 2, argv + 2);
     if (strcmp(word, "--version") == 0) {

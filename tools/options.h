@@ -9,14 +9,14 @@
 #include <uvcc/mlp.h>
 
 typedef struct train_options {
-    const char *data, *label, *json; /* NULL: not given */
+    const char *data, *label, *json, *record; /* NULL: not given */
     uint32_t hidden[UVCC_MLP_MAX_LAYERS], hidden_count;
     uint32_t epochs, batch, lr_shift, frac_bits;
     uint64_t seed, compute_seed, fault_seed;
     uint32_t truncation; /* uvcc_truncation */
     uint32_t compute;    /* uvcc_cpu_mode */
     double drop, duplicate, reorder, corrupt;
-    bool progress, help;
+    bool progress, force, help;
 } train_options;
 
 /* Reads the words after `uvcc train`. Returns 0, or -1 and one line in message. With help set,

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,10 +13,16 @@
 #define TERMINAL_EVERY_S 0.1
 #define LINES_EVERY_S    5.0
 
+static const char *command = "train";
+
+void report_command(const char *name) {
+    command = name;
+}
+
 int report_error(int status, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    (void)fputs("uvcc train: ", stderr);
+    (void)fprintf(stderr, "uvcc %s: ", command);
     (void)vfprintf(stderr, format, args);
     (void)fputc('\n', stderr);
     va_end(args);
@@ -130,9 +135,14 @@ static bool finish_file(report_json *j) {
 }
 
 int report_json_write(report_json *j, const train_result *r) {
-    if (j->path == NULL)
+    return j->path == NULL ? EXIT_DONE : report_json_put(j, to_json(r));
+}
+
+int report_json_put(report_json *j, json_t *o) {
+    if (j->path == NULL) {
+        json_decref(o);
         return EXIT_DONE;
-    json_t *o = to_json(r);
+    }
     if (o == NULL)
         return report_error(EXIT_FAILED, "out of memory");
     bool ok = json_dumpf(o, j->file, JSON_INDENT(2)) == 0 && fputc('\n', j->file) != EOF;

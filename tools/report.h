@@ -1,10 +1,15 @@
-/* report.h - what `uvcc train` shows: one line per error, progress, the summary, JSON. */
+/* report.h - what `uvcc train` shows: one line per error, progress, the summary, JSON; `uvcc
+ * replay` uses some of it. */
 #ifndef UVCC_TOOLS_REPORT_H
 #define UVCC_TOOLS_REPORT_H
+
+#include <jansson.h>
 
 #include "options.h"
 #include "train.h"
 
+/* The command that error lines name; "train" at first. */
+void report_command(const char *name);
 /* One line on standard error; returns `status`. */
 int report_error(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -15,6 +20,8 @@ typedef struct report_json report_json;
 report_json *report_json_open(const char *path);
 /* Writes the result; an exit status. */
 int report_json_write(report_json *j, const train_result *r);
+/* Any object, which it takes; NULL: there was no memory for it. */
+int report_json_put(report_json *j, json_t *o);
 /* Also takes away what was not finished. */
 void report_json_close(report_json *j);
 

@@ -20,6 +20,7 @@
 #include "dataset.h"
 #include "options.h"
 #include "report.h"
+#include "uvlog.h"
 
 #define RANGE_BITS       8u /* integer bits of activations: of held-out rows too */
 #define PREDICT_ROWS_MAX 512u
@@ -34,6 +35,7 @@ typedef struct party {
     uvcc_session *session;
     uvcc_cpu *cpu;
     uvcc_seeded_random random;
+    uvlog *log;                       /* NULL: nothing is recorded */
     uint32_t agreed, given, finished; /* steps: agreed to; with inputs handed in; finished */
     bool ready, closed;
     uint8_t root[32];
@@ -61,10 +63,11 @@ typedef struct run {
     double loss[4];                  /* of the plaintext run's step m at m mod 4 */
     double epoch_loss;               /* sum over the steps of this epoch that party 0 finished */
     uint32_t right, reference_right; /* predictions */
-    bool revealed;
+    bool revealed, recorded;         /* recorded: there is something to keep in the logs */
     train_result result;
     progress shown;
     char log[256]; /* the sessions' last error */
+    char *app;     /* what logs say of the program */
 } run;
 
 static volatile sig_atomic_t interrupted;
@@ -422,7 +425,26 @@ static void configure(run *r, unsigned p, uvcc_config *cfg) {
     cfg->datagram = faulty(r->o);
     cfg->datagram_bytes = DATAGRAM_BYTES;
     cfg->cookie = p;
+    if (r->party[p].log != NULL) {
+        cfg->record = uvlog_recorder(r->party[p].log);
+        cfg->record.app = (const uint8_t *)r->app;
+        cfg->record.app_len = strlen(r->app);
+    }
     cfg->keepalive_ns = UVCC_NEVER; /* so that a run that cannot go on is seen as such */
+}
+
+static int start_logs(run *r) {
+    if (r->o->record == NULL)
+        return EXIT_DONE;
+    r->app = uvlog_app_text(r->o, &r->mlp);
+    if (r->app == NULL)
+        return failed(r, "the logs", UVCC_ERR_NOMEM);
+    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
+        r->party[p].log = uvlog_open(r->o->record, p, r->o->force);
+        if (r->party[p].log == NULL)
+            return EXIT_BAD_INPUT;
+    }
+    return EXIT_DONE;
 }
 
 static int start_party(run *r, unsigned p) {
@@ -570,6 +592,8 @@ static int make_program(run *r) {
 
 static int begin(run *r) {
     int status = make_program(r);
+    if (status == EXIT_DONE)
+        status = start_logs(r);
     for (unsigned p = 0; p < UVCC_PARTIES && status == EXIT_DONE; p++)
         status = start_party(r, p);
     if (status == EXIT_DONE)
@@ -599,7 +623,23 @@ static void collect_result(run *r, double time_s) {
     }
 }
 
-static void end(run *r) {
+/* Logs of runs that failed are kept too. */
+static int end_logs(run *r) {
+    bool all = true;
+    int status = EXIT_DONE;
+    for (unsigned p = 0; p < UVCC_PARTIES; p++)
+        all = all && r->party[p].log != NULL && r->recorded;
+    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
+        if (all && status == EXIT_DONE)
+            status = uvlog_finish(r->party[p].log);
+        uvlog_close(r->party[p].log);
+    }
+    free(r->app);
+    return status;
+}
+
+/* An exit status: what is left to do can fail. */
+static int end(run *r) {
     for (unsigned p = 0; p < UVCC_PARTIES; p++) /* jobs that are out end before their memory goes */
         uvcc_cpu_free(r->party[p].cpu);
     for (unsigned p = 0; p < UVCC_PARTIES; p++)
@@ -612,6 +652,7 @@ static void end(run *r) {
         free(r->batch[i].y);
     }
     free(r->order);
+    return end_logs(r);
 }
 
 static int train_on(const train_options *o, const dataset *d, report_json *json) {
@@ -619,6 +660,7 @@ static int train_on(const train_options *o, const dataset *d, report_json *json)
     uint64_t start = uvcc_host_now_ns();
     int status = begin(&r);
     if (status == EXIT_DONE) {
+        r.recorded = true;
         progress_start(&r.shown, o, r.steps_per_epoch);
         status = train(&r);
     }
@@ -629,8 +671,8 @@ static int train_on(const train_options *o, const dataset *d, report_json *json)
     }
     if (status == EXIT_DONE && !r.result.reference_equal && o->truncation == UVCC_TRUNC_EXACT)
         status = report_error(EXIT_FAILED, "the opened weights are not those of the plaintext run");
-    end(&r);
-    return status;
+    int ended = end(&r);
+    return status != EXIT_DONE ? status : ended;
 }
 
 int train_main(int argc, char *const *argv) {

@@ -9,6 +9,7 @@
 #include <uvcc/loopback.h>
 #include <uvcc/mlp.h>
 #include <uvcc/program.h>
+#include <uvcc/record.h>
 #include <uvcc/session.h>
 #include <uvcc/types.h>
 #endif

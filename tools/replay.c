@@ -1,0 +1,351 @@
+/* replay.c - see replay.h. The log is read whole; the program is built from what `uvcc train` put
+ * in its header. */
+#include "replay.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <uvcc/uvcc.h>
+
+#include "report.h"
+#include "train.h"
+#include "uvlog.h"
+
+#define MESSAGE_BYTES 512u
+
+enum { EXIT_EQUAL = 0, EXIT_DIFFERENCE = 1, EXIT_UNUSABLE = 2 };
+
+typedef struct replay_options {
+    const char *file, *json;
+    uint64_t until;
+    uint32_t compute; /* uvcc_cpu_mode */
+    bool print, help;
+} replay_options;
+
+typedef struct log_file {
+    uint8_t *bytes;
+    size_t len;
+} log_file;
+
+/* ---- options ---- */
+
+static void print_help(void) {
+    (void)fputs(
+        "Usage: uvcc replay FILE [OPTION...]\n"
+        "\n"
+        "Runs a session again from its log (uvcc train --record) and compares all that comes "
+        "out with\n"
+        "what came out then.\n"
+        "\n"
+        "A log holds the party's secrets and shares: keep it as you keep keys.\n"
+        "\n"
+        "  --until N       stop after the call that record N belongs to\n"
+        "  --print         list the records, one per line, and run nothing; secrets are shown "
+        "by\n"
+        "                  their lengths only\n"
+        "  --compute inline|deferred|threads\n"
+        "                  when jobs run: at once, late and shuffled, or on threads (inline)\n"
+        "  --json FILE|-   write the outcome as JSON; with -, alone on standard output\n"
+        "  --help          show this\n"
+        "\n"
+        "Exit status: 0 equal, 1 a difference, 2 wrong options or a file that cannot be used.\n",
+        stdout);
+}
+
+static int parse_until(const char *text, uint64_t *out) {
+    uint64_t v = 0;
+    const char *c = text;
+    for (; *c >= '0' && *c <= '9' && v < UINT64_MAX / 100; c++)
+        v = 10 * v + (uint64_t)(*c - '0');
+    if (c == text || *c != '\0')
+        return report_error(EXIT_UNUSABLE, "--until %s: give the number of a record", text);
+    *out = v;
+    return 0;
+}
+
+static int parse_compute(const char *text, uint32_t *out) {
+    static const char *const modes[] = {"inline", "deferred", "threads"};
+    for (uint32_t i = 0; i < 3; i++)
+        if (strcmp(text, modes[i]) == 0) {
+            *out = i;
+            return 0;
+        }
+    return report_error(EXIT_UNUSABLE, "--compute %s: give one of inline|deferred|threads", text);
+}
+
+/* 0 or an exit status after reporting. */
+static int parse(replay_options *o, int argc, char *const *argv) {
+    *o = (replay_options){.until = UVCC_NEVER, .compute = UVCC_CPU_INLINE};
+    for (int i = 0; i < argc; i++) {
+        const char *word = argv[i];
+        if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+            o->help = true;
+            return 0;
+        }
+        if (strcmp(word, "--print") == 0) {
+            o->print = true;
+            continue;
+        }
+        if (strncmp(word, "--", 2) != 0) {
+            if (o->file != NULL)
+                return report_error(EXIT_UNUSABLE, "'%s': one log at a time", word);
+            o->file = word;
+            continue;
+        }
+        size_t len = strcspn(word, "=");
+        const char *value = word[len] == '=' ? word + len + 1 : NULL;
+        bool until = len == 7 && memcmp(word, "--until", len) == 0;
+        bool compute = len == 9 && memcmp(word, "--compute", len) == 0;
+        bool json = len == 6 && memcmp(word, "--json", len) == 0;
+        if (!until && !compute && !json)
+            return report_error(EXIT_UNUSABLE, "there is no option %.*s; see uvcc replay --help",
+                                (int)len, word);
+        if (value == NULL && ++i < argc)
+            value = argv[i];
+        if (value == NULL || *value == '\0')
+            return report_error(EXIT_UNUSABLE, "%.*s needs a value", (int)len, word);
+        int rc = until     ? parse_until(value, &o->until)
+                 : compute ? parse_compute(value, &o->compute)
+                           : 0;
+        if (rc != 0)
+            return rc;
+        if (json)
+            o->json = value;
+    }
+    if (o->file == NULL)
+        return report_error(EXIT_UNUSABLE, "no log is given; see uvcc replay --help");
+    if (o->print && o->json != NULL)
+        return report_error(EXIT_UNUSABLE, "--print has no JSON; leave --json out");
+    return 0;
+}
+
+/* ---- the file ---- */
+
+static int read_log(const char *path, log_file *out) {
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0 || fstat(fd, &st) != 0) {
+        int why = errno;
+        if (fd >= 0)
+            (void)close(fd);
+        return report_error(EXIT_UNUSABLE, "%s: cannot be opened: %s", path, strerror(why));
+    }
+    if (!S_ISREG(st.st_mode)) {
+        (void)close(fd);
+        return report_error(EXIT_UNUSABLE, "%s: is no regular file", path);
+    }
+    size_t room = (size_t)st.st_size + 1; /* one more, to see a file that grows */
+    out->bytes = malloc(room);
+    ssize_t n = out->bytes == NULL ? -1 : 1;
+    while (n > 0 && out->len < room) {
+        n = read(fd, out->bytes + out->len, room - out->len);
+        if (n < 0 && errno == EINTR)
+            n = 1;
+        else if (n > 0)
+            out->len += (size_t)n;
+    }
+    int why = out->bytes == NULL ? ENOMEM : errno;
+    (void)close(fd);
+    if (n < 0)
+        return report_error(EXIT_UNUSABLE, "%s: cannot be read: %s", path, strerror(why));
+    return 0;
+}
+
+static void forget_log(log_file *l) {
+    if (l->bytes != NULL)
+        sodium_memzero(l->bytes, l->len);
+    free(l->bytes);
+}
+
+static int unusable(const char *path, uint64_t record, uint64_t offset, const char *what) {
+    return report_error(EXIT_UNUSABLE, "%s: record %llu at byte %llu: %s", path,
+                        (unsigned long long)record, (unsigned long long)offset, what);
+}
+
+/* ---- records as text ---- */
+
+/* Frames are sealed, so they may be told apart by a hash; a hash of a guessable value would give it
+ * away. */
+static void print_bytes(const uvcc_record *r, unsigned i) {
+    (void)printf(" %zu bytes", r->data[i].len);
+    if (r->type != UVCC_RECORD_FEED || r->data[i].len == 0)
+        return;
+    uint8_t h[crypto_hash_sha256_BYTES];
+    (void)crypto_hash_sha256(h, r->data[i].data, r->data[i].len);
+    (void)printf(" sha256 %02x%02x%02x%02x...", h[0], h[1], h[2], h[3]);
+}
+
+/* Not secret: digests, hashes, the version and the host's bytes of the header. */
+static void print_hash(const uvcc_slice *d) {
+    (void)putchar(' ');
+    for (size_t i = 0; i < d->len; i++)
+        (void)printf("%02x", d->data[i]);
+}
+
+static void print_text(const uvcc_slice *d) {
+    (void)putchar(' ');
+    for (size_t i = 0; i < d->len; i++)
+        (void)putchar(d->data[i] >= ' ' && d->data[i] < 127 ? d->data[i] : '.');
+}
+
+static void print_record(const uvcc_record *r) {
+    unsigned d = 0;
+    (void)printf("%llu @%llu %s", (unsigned long long)r->index, (unsigned long long)r->offset,
+                 uvcc_record_name(r->type));
+    for (const char *f = uvcc_record_fields(r->type); *f != '\0'; f++) {
+        switch (*f) {
+        case 't':
+            (void)printf(" t=%llu", (unsigned long long)r->now);
+            break;
+        case 'p':
+            (void)printf(" peer=%u", r->peer);
+            break;
+        case 'i':
+            (void)printf(" id=%llu", (unsigned long long)r->id);
+            break;
+        case 'n':
+            (void)printf(" n=%llu", (unsigned long long)r->number);
+            break;
+        case 's':
+            (void)printf(" step=%u", r->step);
+            break;
+        case 'e':
+            (void)printf(" entry=%u", r->entry);
+            break;
+        case 'r':
+            (void)printf(" status=%d", r->status);
+            break;
+        default:
+            if (r->type == UVCC_RECORD_HEADER && d != 1)
+                print_text(&r->data[d++]);
+            else if (*f == 'H' || r->type == UVCC_RECORD_RESULT)
+                print_hash(&r->data[d++]);
+            else
+                print_bytes(r, d++);
+            break;
+        }
+    }
+    (void)putchar('\n');
+}
+
+/* As far as the log is good. */
+static int print_log(const replay_options *o, const log_file *l) {
+    uvcc_record_reader rd;
+    uvcc_record r;
+    int rc;
+    uvcc_record_reader_init(&rd, l->bytes, l->len);
+    while ((rc = uvcc_record_next(&rd, &r)) == 1 && r.index <= o->until)
+        print_record(&r);
+    if (fflush(stdout) != 0)
+        return report_error(EXIT_UNUSABLE, "standard output cannot be written: %s",
+                            strerror(errno));
+    if (rc < 0)
+        return unusable(o->file, rd.index, rd.offset, rd.why);
+    if (o->until == UVCC_NEVER && uvcc_record_check(&rd, l->bytes, l->len) != 0)
+        return unusable(o->file, rd.index, rd.offset, rd.why);
+    return EXIT_EQUAL;
+}
+
+/* ---- replaying ---- */
+
+static int show(const replay_options *o, const log_file *l, int rc, const uvcc_replay_result *r,
+                report_json *json) {
+    char digest[65];
+    for (unsigned i = 0; i < 32; i++)
+        (void)snprintf(digest + 2 * i, 3, "%02x", r->digest[i]);
+    bool json_out = o->json != NULL && strcmp(o->json, "-") == 0;
+    (void)fprintf(json_out ? stderr : stdout,
+                  "log              %llu records, %zu bytes\n"
+                  "made again       %llu records, %llu finished steps\n"
+                  "session digest   %s\n",
+                  (unsigned long long)r->records, l->len, (unsigned long long)r->equal,
+                  (unsigned long long)r->steps, digest);
+    json_t *first = rc == 0 ? json_null()
+                            : json_pack("{s:I, s:I, s:s}", "record", (json_int_t)r->record,
+                                        "offset", (json_int_t)r->offset, "what", r->what);
+    json_t *j = json_pack("{s:b, s:I, s:I, s:I, s:I, s:s, s:o}", "equal", rc == 0, "records",
+                          (json_int_t)r->records, "records_equal", (json_int_t)r->equal, "bytes",
+                          (json_int_t)l->len, "steps", (json_int_t)r->steps, "digest", digest,
+                          "first_difference", first);
+    int status = report_json_put(json, j);
+    if (status != EXIT_DONE)
+        return EXIT_UNUSABLE;
+    if (rc == 0)
+        return EXIT_EQUAL;
+    return report_error(EXIT_DIFFERENCE,
+                        "%s: the first difference is at record %llu, byte %llu: %s", o->file,
+                        (unsigned long long)r->record, (unsigned long long)r->offset, r->what);
+}
+
+static int build_program(const replay_options *o, const log_file *l, const uvcc_allocator *al,
+                         uvcc_program **out) {
+    uvcc_record_reader rd;
+    uvcc_record header;
+    char message[MESSAGE_BYTES] = "";
+    uvcc_mlp_config mlp;
+    if (uvcc_record_check(&rd, l->bytes, l->len) != 0)
+        return unusable(o->file, rd.index, rd.offset, rd.why);
+    uvcc_record_reader_init(&rd, l->bytes, l->len);
+    (void)uvcc_record_next(&rd, &header);
+    if (uvlog_app_read(header.data[2].data, header.data[2].len, &mlp, message, sizeof message) != 0)
+        return report_error(EXIT_UNUSABLE, "%s: %s", o->file, message);
+    int rc = uvcc_mlp_program(out, &mlp, al, message, sizeof message);
+    if (rc != 0)
+        return report_error(EXIT_UNUSABLE, "%s: the program cannot be built: %s", o->file,
+                            *message != '\0' ? message : uvcc_error_text(rc));
+    return 0;
+}
+
+static int replay(const replay_options *o, const log_file *l, report_json *json) {
+    uvcc_allocator al = uvcc_host_allocator();
+    uvcc_program *p = NULL;
+    uvcc_cpu *cpu = NULL;
+    uvcc_cpu_config x = {.size = sizeof x, .alloc = al, .mode = (uvcc_cpu_mode)o->compute};
+    int status = build_program(o, l, &al, &p);
+    if (status == 0 && uvcc_cpu_new(&cpu, &x) != 0)
+        status = report_error(EXIT_UNUSABLE, "the executor cannot begin");
+    if (status == 0) {
+        const uvcc_replay_options opt = {
+            .size = sizeof opt, .alloc = al, .executor = cpu, .until = o->until};
+        uvcc_replay_result r;
+        int rc = uvcc_replay(l->bytes, l->len, p, &opt, &r);
+        status = rc >= 0 ? show(o, l, rc, &r, json)
+                 : *r.what != '\0'
+                     ? unusable(o->file, r.record, r.offset, r.what)
+                     : report_error(EXIT_UNUSABLE, "%s: %s", o->file, uvcc_error_text(rc));
+    }
+    uvcc_cpu_free(cpu);
+    uvcc_program_free(p);
+    return status;
+}
+
+int replay_main(int argc, char *const *argv) {
+    replay_options o;
+    report_command("replay");
+    int status = parse(&o, argc, argv);
+    if (status != 0)
+        return status;
+    if (o.help) {
+        print_help();
+        return EXIT_EQUAL;
+    }
+    if (sodium_init() < 0)
+        return report_error(EXIT_UNUSABLE, "libsodium cannot start");
+    log_file l = {0};
+    status = read_log(o.file, &l);
+    if (status == 0 && o.print) {
+        status = print_log(&o, &l);
+    } else if (status == 0) {
+        report_json *json = report_json_open(o.json);
+        status = json == NULL ? EXIT_UNUSABLE : replay(&o, &l, json);
+        report_json_close(json);
+    }
+    forget_log(&l);
+    return status;
+}

@@ -1,0 +1,31 @@
+/* uvlog.h - logs of sessions as files, and what `uvcc train` says of its program in their headers.
+ */
+#ifndef UVCC_TOOLS_UVLOG_H
+#define UVCC_TOOLS_UVLOG_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <uvcc/mlp.h>
+#include <uvcc/session.h>
+
+#include "options.h"
+
+/* DIR/partyN.uvlog, mode 0600, made under another name in the same place, which it keeps if the
+ * process ends early. Errors are reported (report.h). */
+typedef struct uvlog uvlog;
+/* NULL after reporting. The directory is made if there is none. */
+uvlog *uvlog_open(const char *dir, unsigned party, bool force);
+/* The hook; app and app_len are the caller's to set. */
+uvcc_recorder uvlog_recorder(uvlog *l);
+/* The file gets its name; an exit status. */
+int uvlog_finish(uvlog *l);
+/* Takes away what was not finished. */
+void uvlog_close(uvlog *l);
+
+/* JSON text; NULL without memory. free() it. */
+char *uvlog_app_text(const train_options *o, const uvcc_mlp_config *mlp);
+/* The program's configuration out of such text: 0, or -1 and one line in message. */
+int uvlog_app_read(const uint8_t *text, size_t len, uvcc_mlp_config *mlp, char *message,
+                   size_t message_cap);
+
+#endif
