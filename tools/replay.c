@@ -238,9 +238,9 @@ static void print_record(const uvcc_record *r) {
 static int print_log(const replay_options *o, const log_file *l) {
     uvcc_record_reader rd;
     uvcc_record r;
-    int rc;
+    int rc = 0;
     uvcc_record_reader_init(&rd, l->bytes, l->len);
-    while ((rc = uvcc_record_next(&rd, &r)) == 1 && r.index <= o->until)
+    while (rd.index <= o->until && (rc = uvcc_record_next(&rd, &r)) == 1)
         print_record(&r);
     if (fflush(stdout) != 0)
         return report_error(EXIT_UNUSABLE, "standard output cannot be written: %s",
