@@ -1,0 +1,373 @@
+/* compute.c - the executor of a simulated party: jobs run late, in any order, fail, get lost, and
+ * complete more than once. Every job is inspected before it runs: which words of which key stream it
+ * reads, and that digests are salted. */
+#include "world.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- one context, one purpose ---- */
+
+/* Kinds of tasks that may read a lane, as <uvcc/compute.h> tells. Each party reads a place at most
+ * once per kind; a zero share has one use in all. */
+#define KIND(k) (UINT64_C(1) << UVCC_TASK_##k)
+static const struct {
+    uvcc_prg_tag tag;
+    uint8_t lane;
+    bool once; /* one kind per party */
+    uint64_t kinds;
+} purposes[] = {
+    {UVCC_TAG_input, 0, true, KIND(INPUT)},
+    {UVCC_TAG_zero, 0, true, KIND(OPEN4_MASK) | KIND(RESHARE_MASK)},
+    {UVCC_TAG_own, 0, false, KIND(OPEN4_MASK) | KIND(DEAL)},
+    {UVCC_TAG_trunc, 0, false, KIND(OPEN4_MASK) | KIND(TRUNC) | KIND(DEAL)},
+    {UVCC_TAG_trunc, 1, true, KIND(TRUNC) | KIND(DEAL)},
+    {UVCC_TAG_mask, 0, false, KIND(OPEN2_MASK) | KIND(RELU) | KIND(DEAL)},
+    {UVCC_TAG_mask, 2, true, KIND(LESS_MASK) | KIND(DEAL)},
+    {UVCC_TAG_root, 0, true, KIND(LESS_MASK) | KIND(DEAL)},
+    {UVCC_TAG_select, 0, true, KIND(TRUNC_EXACT) | KIND(RELU) | KIND(DEAL)},
+    {UVCC_TAG_lift, 0, true, KIND(LIFT_MASK) | KIND(LIFT_FINISH)},
+    {UVCC_TAG_lift, 1, false, KIND(LIFT_MASK) | KIND(LIFT_FINISH)},
+    {UVCC_TAG_lift, 2, true, KIND(LIFT_MASK) | KIND(LIFT_FINISH)},
+};
+
+static sim_use *use_find(sim_world *w, const uint64_t key[2]) {
+    size_t i = key[0] & (w->use_cap - 1);
+    while (w->uses[i].key[0] != 0 &&
+           (w->uses[i].key[0] != key[0] || w->uses[i].key[1] != key[1]))
+        i = (i + 1) & (w->use_cap - 1);
+    return &w->uses[i];
+}
+
+static bool use_grow(sim_world *w) {
+    if (2 * w->use_count < w->use_cap)
+        return true;
+    sim_use *old = w->uses;
+    size_t cap = w->use_cap;
+    w->use_cap = cap == 0 ? 1024 : 2 * cap;
+    w->uses = calloc(w->use_cap, sizeof *w->uses);
+    if (w->uses == NULL)
+        abort();
+    for (size_t i = 0; i < cap; i++)
+        if (old[i].key[0] != 0)
+            *use_find(w, old[i].key) = old[i];
+    free(old);
+    return true;
+}
+
+static void use(sim_party *p, const uvcc_task *t, const uvcc_block *b, unsigned pair,
+                uvcc_prg_tag tag, uint8_t lane) {
+    sim_world *w = p->w;
+    const uint64_t at[3] = {(uint64_t)t->ordinal << 32 | b->block, (uint64_t)t->call << 32 | lane,
+                            tag};
+    uint64_t key[2];
+    for (unsigned i = 0; i < 2; i++)
+        key[i] = sim_hash(at, sizeof at, sim_hash(t->keys->prg[pair][tag], 16, i + 1));
+    key[0] |= 1;
+    (void)use_grow(w);
+    sim_use *u = use_find(w, key);
+    if (u->key[0] == 0) {
+        w->use_count++;
+        memcpy(u->key, key, sizeof key);
+    }
+    size_t i = 0;
+    while (i < sizeof purposes / sizeof purposes[0] &&
+           (purposes[i].tag != tag || purposes[i].lane != lane))
+        i++;
+    uint64_t kind = UINT64_C(1) << t->kind, before = u->kinds[p->index];
+    u->kinds[p->index] |= kind;
+    if ((before & kind) != 0 || (purposes[i].once && before != 0) ||
+        (purposes[i].kinds & kind) == 0)
+        sim_fail(w,
+                 "a PRG word is used twice: party %u, tag %u, lane %u, ordinal %u, call %u, block %u, "
+                 "task %u",
+                 p->index, tag, lane, t->ordinal, t->call, b->block, t->kind);
+}
+
+static void use_deal(sim_party *p, const uvcc_task *t, const uvcc_block *b) {
+    const unsigned ho = UVCC_PAIR_NEXT, to = UVCC_PAIR_PREV;
+    const uint8_t gate = t->u.vec.gate;
+    if (gate != UVCC_GATE_RELU && t->u.vec.compact) {
+        use(p, t, b, UVCC_PAIR_OWN, UVCC_TAG_own, 0);
+        use(p, t, b, ho, UVCC_TAG_trunc, 0);
+        use(p, t, b, to, UVCC_TAG_trunc, 0);
+    } else {
+        use(p, t, b, ho, UVCC_TAG_mask, 0);
+        use(p, t, b, to, UVCC_TAG_mask, 0);
+    }
+    if (gate != UVCC_GATE_RELU)
+        use(p, t, b, ho, UVCC_TAG_trunc, 1);
+    if (gate == UVCC_GATE_TRUNC_SR)
+        return;
+    use(p, t, b, ho, UVCC_TAG_root, 0);
+    use(p, t, b, to, UVCC_TAG_root, 0);
+    use(p, t, b, ho, UVCC_TAG_mask, 2);
+    use(p, t, b, to, UVCC_TAG_mask, 2);
+    use(p, t, b, ho, UVCC_TAG_select, 0);
+}
+
+static void use_block(sim_party *p, const uvcc_task *t, const uvcc_block *b) {
+    const uvcc_role role = (uvcc_role)b->role;
+    const unsigned other = role == UVCC_HEAD ? UVCC_PAIR_PREV : UVCC_PAIR_NEXT;
+    const unsigned next = UVCC_PAIR_NEXT, prev = UVCC_PAIR_PREV;
+    switch (t->kind) {
+    case UVCC_TASK_INPUT:
+        if (role != UVCC_OTHER)
+            use(p, t, b, prev, UVCC_TAG_input, 0);
+        if (role != UVCC_TAIL)
+            use(p, t, b, next, UVCC_TAG_input, 0);
+        break;
+    case UVCC_TASK_OPEN4_MASK:
+        use(p, t, b, next, UVCC_TAG_zero, 0);
+        use(p, t, b, prev, UVCC_TAG_zero, 0);
+        if (role == UVCC_OTHER)
+            use(p, t, b, UVCC_PAIR_OWN, UVCC_TAG_own, 0);
+        else
+            use(p, t, b, other, UVCC_TAG_trunc, 0);
+        break;
+    case UVCC_TASK_RESHARE_MASK:
+        use(p, t, b, next, UVCC_TAG_zero, 0);
+        use(p, t, b, prev, UVCC_TAG_zero, 0);
+        break;
+    case UVCC_TASK_OPEN2_MASK:
+        if (role != UVCC_OTHER)
+            use(p, t, b, other, UVCC_TAG_mask, 0);
+        break;
+    case UVCC_TASK_TRUNC:
+        if (role == UVCC_HEAD)
+            use(p, t, b, prev, UVCC_TAG_trunc, 1);
+        if (role != UVCC_OTHER && t->u.vec.compact)
+            use(p, t, b, other, UVCC_TAG_trunc, 0);
+        break;
+    case UVCC_TASK_LESS_MASK:
+        if (role == UVCC_OTHER)
+            break;
+        use(p, t, b, other, UVCC_TAG_root, 0);
+        use(p, t, b, other, UVCC_TAG_mask, 2);
+        break;
+    case UVCC_TASK_TRUNC_EXACT:
+        if (role == UVCC_HEAD)
+            use(p, t, b, prev, UVCC_TAG_select, 0);
+        break;
+    case UVCC_TASK_RELU:
+        if (role == UVCC_OTHER)
+            break;
+        use(p, t, b, other, UVCC_TAG_mask, 0);
+        if (role == UVCC_HEAD)
+            use(p, t, b, prev, UVCC_TAG_select, 0);
+        break;
+    case UVCC_TASK_LIFT_MASK:
+        if (role == UVCC_OTHER)
+            break;
+        if (t->u.vec.lift == UVCC_LIFT_EXCHANGE) {
+            use(p, t, b, other, UVCC_TAG_lift, 2);
+            break;
+        }
+        if (role == UVCC_HEAD)
+            use(p, t, b, prev, UVCC_TAG_lift, 0);
+        use(p, t, b, role == UVCC_HEAD ? next : prev, UVCC_TAG_lift, 1);
+        break;
+    case UVCC_TASK_LIFT_FINISH:
+        if (role == UVCC_OTHER && t->u.vec.lift == UVCC_LIFT_EXCHANGE) {
+            use(p, t, b, prev, UVCC_TAG_lift, 2);
+            use(p, t, b, next, UVCC_TAG_lift, 2);
+        } else if (role == UVCC_OTHER) {
+            use(p, t, b, next, UVCC_TAG_lift, 0);
+        } else if (role == UVCC_TAIL && t->u.vec.lift == UVCC_LIFT_PARALLEL) {
+            use(p, t, b, prev, UVCC_TAG_lift, 1);
+        }
+        break;
+    case UVCC_TASK_DEAL:
+        use_deal(p, t, b);
+        break;
+    default:
+        break;
+    }
+}
+
+/* Without salt: a checkpoint's digest, which stays at home; the two copies of an opened component that
+ * are compared; and what is opened to all. */
+static bool may_be_plain(const uvcc_job *job, const uvcc_hash_item *it, bool *leaf) {
+    *leaf = false;
+    if (it->prefix_len >= 13 && memcmp(it->prefix, "UVCC_CHECK_V1", 13) == 0)
+        return true;
+    *leaf = true;
+    for (uint32_t i = 0; i < job->count; i++) {
+        const uvcc_task *t = &job->tasks[i];
+        if (t->kind == UVCC_TASK_OPEN_ALL_FINISH && t->u.vec.count != 0 &&
+            (const uint8_t *)t->u.vec.blocks[0].out[0] == it->data)
+            return true;
+    }
+    *leaf = false; /* last: what is still to be computed may lie where a checkpoint was */
+    return it->len >= 4 && memcmp(it->data, "UVCK", 4) == 0;
+}
+
+static void inspect_hash(sim_party *p, const uvcc_job *job, const uvcc_task *t) {
+    static const uint8_t zero[32];
+    for (uint32_t i = 0; i < t->u.hash.count; i++) {
+        const uvcc_hash_item *it = &t->u.hash.items[i];
+        bool leaf = true;
+        if (it->mode == UVCC_HASH_PLAIN ? !may_be_plain(job, it, &leaf)
+                                        : memcmp(it->key, zero, 32) == 0)
+            sim_fail(p->w, "party %u: a digest of secrets has no salt", p->index);
+        p->hash_items += leaf;
+        p->commit_items += it->mode == UVCC_HASH_HMAC;
+    }
+}
+
+static void inspect(sim_party *p, const uvcc_job *job) {
+    for (uint32_t i = 0; i < job->count; i++) {
+        const uvcc_task *t = &job->tasks[i];
+        if (t->kind == UVCC_TASK_HASH)
+            inspect_hash(p, job, t);
+        else if (t->kind != UVCC_TASK_MAP && t->kind != UVCC_TASK_GEMM &&
+                 t->kind != UVCC_TASK_COPY && t->kind != UVCC_TASK_WIPE)
+            for (uint32_t k = 0; k < t->u.vec.count; k++)
+                use_block(p, t, &t->u.vec.blocks[k]);
+    }
+}
+
+/* ---- jobs ---- */
+
+static void run_job(sim_party *p, sim_held_job *j) {
+    uvcc_completion c;
+    inspect(p, j->job);
+    if (uvcc_cpu_submit(p->cpu, j->job) != 0 || uvcc_cpu_poll(p->cpu, &c) != 1 || c.status != 0)
+        sim_fail(p->w, "party %u: the executor failed", p->index);
+    j->ran = true;
+}
+
+void sim_jobs_take(sim_party *p) {
+    sim_world *w = p->w;
+    const uvcc_job *job;
+    while (uvcc_session_poll_op(p->s, &job) == 1) {
+        if (p->job_count == p->job_cap) {
+            p->job_cap = p->job_cap == 0 ? 32 : 2 * p->job_cap;
+            p->jobs = realloc(p->jobs, p->job_cap * sizeof *p->jobs);
+            if (p->jobs == NULL)
+                abort();
+        }
+        p->handed++;
+        if (p->closed || p->aborted)
+            sim_fail(w, "party %u: a job after the end", p->index);
+        sim_held_job *j = &p->jobs[p->job_count++];
+        const uvcc_task *t = &job->tasks[0];
+        *j = (sim_held_job){.job = job,
+                            .since = sim_now(w),
+                            .due = sim_now(w),
+                            .receives = job->count == 1 && t->kind == UVCC_TASK_HASH &&
+                                        t->u.hash.count == 1 &&
+                                        t->u.hash.items[0].mode == UVCC_HASH_SALTED};
+        if (sim_strikes(w, SIM_JOB_SHUFFLE))
+            j->due += sim_below(&w->r[SIM_JOB_SHUFFLE], 100000);
+        if (sim_strikes(w, SIM_JOB_LATE))
+            j->due += sim_below(&w->r[SIM_JOB_LATE], 30 * SIM_MS);
+        if (sim_strikes(w, SIM_JOB_FAIL))
+            j->fail = true;
+        if (sim_strikes(w, SIM_JOB_LOST)) {
+            j->lost = true;
+            j->due = UVCC_NEVER;
+        }
+        /* Now or when it completes: both are an executor's right. */
+        if (!j->fail && sim_below(&w->compute, 2) == 0)
+            run_job(p, j);
+    }
+}
+
+static void late_add(sim_party *p, const uvcc_completion *c, uint64_t due) {
+    if (p->late_count == p->late_cap) {
+        p->late_cap = p->late_cap == 0 ? 16 : 2 * p->late_cap;
+        p->late = realloc(p->late, p->late_cap * sizeof *p->late);
+        if (p->late == NULL)
+            abort();
+    }
+    p->late[p->late_count++] = (sim_late){*c, due};
+}
+
+static void give(sim_party *p, const uvcc_completion *c) {
+    sim_before_input(p);
+    int rc = uvcc_session_complete(p->s, c, sim_local(p));
+    if (rc != 0)
+        sim_fail(p->w, "party %u: complete says %d", p->index, rc);
+}
+
+/* Completions of jobs that are long done, that never were, or of another session. */
+static void give_stale(sim_party *p, const uvcc_completion *c) {
+    sim_world *w = p->w;
+    uvcc_completion x = *c;
+    switch (sim_below(&w->r[SIM_JOB_STALE], 4)) {
+    case 0:
+        x.id += UINT64_C(1) << 40;
+        break;
+    case 1:
+        x.id ^= UINT64_C(0x80000000);
+        break;
+    case 2:
+        x.cookie ^= 8;
+        break;
+    default:
+        break;
+    }
+    x.status = sim_below(&w->r[SIM_JOB_STALE], 2) == 0 ? 0 : UVCC_ERR_JOB;
+    p->stale++;
+    give(p, &x);
+}
+
+bool sim_jobs_due(sim_party *p) {
+    sim_world *w = p->w;
+    uint64_t now = sim_now(w);
+    bool any = false;
+    /* Jobs that the calls below hand out are for the next round. */
+    for (uint32_t i = 0; i < p->job_count && p->s != NULL;) {
+        if (p->jobs[i].due > now) {
+            i++;
+            continue;
+        }
+        sim_held_job j = p->jobs[i];
+        p->jobs[i] = p->jobs[--p->job_count];
+        uvcc_completion c = {
+            .id = j.job->id, .cookie = j.job->cookie, .status = j.fail ? UVCC_ERR_JOB : 0};
+        if (!j.fail && !j.ran)
+            run_job(p, &j);
+        any = true;
+        p->completed++;
+        sim_trace(w, 10 + p->node, c.id, (uint64_t)(int64_t)c.status);
+        give(p, &c);
+        if (sim_strikes(w, SIM_JOB_TWICE))
+            late_add(p, &c, now + sim_below(&w->r[SIM_JOB_TWICE], 5 * SIM_MS));
+        if (sim_strikes(w, SIM_JOB_STALE))
+            give_stale(p, &c);
+    }
+    for (uint32_t i = 0; i < p->late_count;) {
+        if (p->late[i].due > now) {
+            i++;
+            continue;
+        }
+        uvcc_completion c = p->late[i].c;
+        p->late[i] = p->late[--p->late_count];
+        any = true;
+        p->stale++;
+        give(p, &c);
+    }
+    return any;
+}
+
+uint64_t sim_jobs_next(const sim_party *p) {
+    uint64_t next = UVCC_NEVER;
+    for (uint32_t i = 0; i < p->job_count; i++)
+        next = p->jobs[i].due < next ? p->jobs[i].due : next;
+    for (uint32_t i = 0; i < p->late_count; i++)
+        next = p->late[i].due < next ? p->late[i].due : next;
+    return next;
+}
+
+void sim_jobs_calm(sim_party *p) {
+    for (uint32_t i = 0; i < p->job_count; i++)
+        if (p->jobs[i].due == UVCC_NEVER)
+            p->jobs[i].due = sim_now(p->w);
+}
+
+void sim_jobs_drop(sim_party *p) {
+    p->job_count = p->late_count = 0;
+    p->handed = p->completed = p->stale = p->hash_items = p->commit_items = 0;
+}

@@ -1,0 +1,291 @@
+/* workload.c - small random programs, their inputs, and what the plaintext reference makes of them. */
+#include "sim.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SCALE = 6, VALUES_MAX = 12, BITS_MAX = 45, ACC_BITS = 36 };
+
+typedef struct value {
+    uint32_t tensor, rows, cols;
+    unsigned bits;
+} value;
+
+typedef struct builder {
+    uvcc_program *p;
+    sim_random r;
+    value v[VALUES_MAX];
+    unsigned count;
+    uint16_t k;
+    bool ok, stochastic;
+} builder;
+
+size_t sim_elems(const sim_workload *w, uint32_t tensor) {
+    const uvcc_tensor_desc *t = uvcc_program_tensor_at(w->program, tensor);
+    return (size_t)t->rows * t->cols;
+}
+
+static unsigned pick(builder *b, unsigned n) { return (unsigned)sim_below(&b->r, n); }
+
+static uint32_t tensor(builder *b, const char *name, uint32_t rows, uint32_t cols, unsigned bits,
+                       unsigned scale, uint8_t lifetime) {
+    uvcc_tensor_desc d = {.name = name,
+                          .rows = rows,
+                          .cols = cols,
+                          .bits = (uint8_t)bits,
+                          .scale = (uint8_t)scale,
+                          .lifetime = lifetime,
+                          .in_buffer_of = UVCC_NO_TENSOR};
+    int rc = uvcc_program_tensor(b->p, &d);
+    b->ok &= rc >= 0;
+    return rc >= 0 ? (uint32_t)rc : 0;
+}
+
+static value *new_value(builder *b, uint32_t rows, uint32_t cols, unsigned bits) {
+    char name[16];
+    (void)snprintf(name, sizeof name, "t%u", b->count);
+    value *v = &b->v[b->count++];
+    *v = (value){.rows = rows, .cols = cols, .bits = bits};
+    v->tensor = tensor(b, name, rows, cols, bits, SCALE, UVCC_EPOCH);
+    return v;
+}
+
+static void add_op(builder *b, uint16_t opcode, const value *x, const value *y, uint32_t out,
+                   uint8_t shift, uint8_t flags) {
+    uvcc_op_desc d = {.opcode = opcode,
+                      .k = b->k++,
+                      .in_count = y != NULL ? 2 : 1,
+                      .out_count = 1,
+                      .in = {x->tensor, y != NULL ? y->tensor : UVCC_NO_TENSOR},
+                      .out = {out},
+                      .shift = shift,
+                      .flags = flags};
+    if (shift != 0) {
+        d.lift = (uint8_t)pick(b, 3);
+        d.truncation = b->stochastic && pick(b, 2) == 0 ? UVCC_TRUNC_STOCHASTIC : UVCC_TRUNC_EXACT;
+    }
+    b->ok &= uvcc_program_op(b->p, &d) >= 0;
+}
+
+static unsigned log2_up(uint32_t n) {
+    unsigned bits = 0;
+    while ((UINT64_C(1) << bits) < n)
+        bits++;
+    return bits;
+}
+
+static void grow_product(builder *b, const value *x, const value *y) {
+    for (uint8_t f = 0; f < 4; f++) { /* any of the four transposes that fits */
+        uint32_t m = f & UVCC_OP_TRANS_A ? x->cols : x->rows;
+        uint32_t k = f & UVCC_OP_TRANS_A ? x->rows : x->cols;
+        uint32_t k2 = f & UVCC_OP_TRANS_B ? y->cols : y->rows;
+        uint32_t n = f & UVCC_OP_TRANS_B ? y->rows : y->cols;
+        unsigned bits = x->bits + y->bits + log2_up(k);
+        if (k != k2 || bits > BITS_MAX || x->tensor == y->tensor)
+            continue;
+        value *out = new_value(b, m, n, bits - SCALE + 1);
+        add_op(b, UVCC_OP_GEMM_SS, x, y, out->tensor, SCALE, f);
+        return;
+    }
+}
+
+static void grow_relu(builder *b, const value *x) {
+    char name[16];
+    value *y = new_value(b, x->rows, x->cols, x->bits);
+    (void)snprintf(name, sizeof name, "d%u", b->count);
+    uvcc_op_desc op = {.opcode = UVCC_OP_RELU,
+                       .k = b->k++,
+                       .in_count = 1,
+                       .out_count = 2,
+                       .in = {x->tensor},
+                       .out = {y->tensor, tensor(b, name, x->rows, x->cols, 1, 0, UVCC_EPOCH)},
+                       .lift = (uint8_t)pick(b, 3)};
+    b->ok &= uvcc_program_op(b->p, &op) >= 0;
+}
+
+static void grow(builder *b) {
+    value x = b->v[pick(b, b->count)], y = b->v[pick(b, b->count)], *out;
+    unsigned wide = (x.bits > y.bits ? x.bits : y.bits) + 1;
+    bool same = x.rows == y.rows && x.cols == y.cols;
+    switch (pick(b, 7)) {
+    case 0:
+    case 1:
+        grow_product(b, &x, &y);
+        break;
+    case 2:
+        if (same && x.bits + y.bits < BITS_MAX) {
+            out = new_value(b, x.rows, x.cols, x.bits + y.bits - SCALE + 1);
+            add_op(b, UVCC_OP_ELEM_MUL, &x, &y, out->tensor, SCALE, 0);
+        }
+        break;
+    case 3:
+        if (same && wide < BITS_MAX) {
+            out = new_value(b, x.rows, x.cols, wide);
+            add_op(b, pick(b, 2) != 0 ? UVCC_OP_ADD : UVCC_OP_SUB, &x, &y, out->tensor, 0, 0);
+        }
+        break;
+    case 4:
+        if (x.bits + log2_up(x.rows) < BITS_MAX) {
+            out = new_value(b, 1, x.cols, x.bits + log2_up(x.rows));
+            add_op(b, UVCC_OP_REDUCE_BIAS_GRAD, &x, NULL, out->tensor, 0, 0);
+        }
+        break;
+    default:
+        grow_relu(b, &x);
+        break;
+    }
+}
+
+/* An entry of random ops; a PERSIST sum of one of the inputs carries state from step to step. */
+static void random_program(builder *b) {
+    uint32_t dim[3] = {1, 1 + pick(b, 4), 1 + pick(b, pick(b, 12) == 0 ? 70 : 8)};
+    b->ok &= uvcc_program_entry(b->p, "run") >= 0;
+    for (unsigned i = 0; i < 3; i++) {
+        value *v = new_value(b, dim[pick(b, 3)], dim[pick(b, 3)], 8 + pick(b, 5));
+        b->ok &= uvcc_program_input(b->p, 1 + i, v->tensor, (uint8_t)pick(b, 3)) >= 0;
+    }
+    for (unsigned tries = 3 + pick(b, 10); tries > 0 && b->count < VALUES_MAX - 1; tries--)
+        grow(b);
+    value x = b->v[0];
+    value sum = {.tensor = tensor(b, "sum", x.rows, x.cols, ACC_BITS, SCALE, UVCC_PERSIST)};
+    uvcc_op_desc d = {.opcode = UVCC_OP_ADD,
+                      .phase = UVCC_UPD,
+                      .in_count = 2,
+                      .out_count = 1,
+                      .in = {sum.tensor, x.tensor},
+                      .out = {sum.tensor}};
+    b->ok &= uvcc_program_op(b->p, &d) >= 0;
+    b->ok &= uvcc_program_output(b->p, 99, sum.tensor) >= 0;
+    for (unsigned i = 0; i < b->count; i++)
+        b->ok &= uvcc_program_output(b->p, 100 + i, b->v[i].tensor) >= 0;
+}
+
+static void values(sim_random *r, int64_t *v, size_t n, unsigned bits) {
+    for (size_t i = 0; i < n; i++)
+        v[i] = (int64_t)(sim_next(r) >> (63 - bits)) - (INT64_C(1) << bits);
+}
+
+static bool draw_mlp(sim_workload *w, builder *b, uint64_t seed, const uvcc_allocator *al, char *why,
+                     size_t cap) {
+    uvcc_mlp_config c = {.features = 2 + pick(b, 4),
+                         .classes = 2 + pick(b, 2),
+                         .hidden_count = 1 + pick(b, 2),
+                         .hidden = {2 + pick(b, 4), 3},
+                         .batch = 2u << pick(b, 2),
+                         .lr_shift = 3,
+                         .frac_bits = 8,
+                         .truncation = b->stochastic ? UVCC_TRUNC_STOCHASTIC : UVCC_TRUNC_EXACT,
+                         .lift = (uint8_t)pick(b, 3),
+                         .x_owner = (uint8_t)pick(b, 3),
+                         .y_owner = (uint8_t)pick(b, 3)};
+    if (uvcc_mlp_program(&w->program, &c, al, why, cap) != 0)
+        return false;
+    for (uint32_t i = 0; i < w->steps; i++)
+        w->entry[i] = (uint32_t)uvcc_program_find_entry(w->program,
+                                                        i + 1 < w->steps ? "train" : "reveal");
+    for (uint32_t l = 0; l < uvcc_mlp_layers(&c); l++) {
+        char name[16];
+        for (unsigned k = 0; k < 2; k++) { /* the master first */
+            (void)snprintf(name, sizeof name, "%sW%u", k == 0 ? "M" : "", l);
+            int t = uvcc_program_find(w->program, name);
+            if (t < 0)
+                return false;
+            size_t n = sim_elems(w, (uint32_t)t);
+            int64_t *v = malloc(n * sizeof *v);
+            if (v == NULL)
+                return false;
+            w->initial_tensor[w->initial_count] = (uint32_t)t;
+            w->initial[w->initial_count++] = v;
+            uvcc_mlp_initial_weights(&c, seed, l, v);
+            for (size_t i = 0; k == 0 && i < n; i++)
+                v[i] *= INT64_C(1) << uvcc_mlp_master_shift(&c);
+        }
+    }
+    return true;
+}
+
+/* Inputs of a step, and what the reference makes of them. */
+static bool draw_step(sim_workload *w, uvcc_reference *ref, uint32_t step, sim_random *r, char *why,
+                      size_t cap) {
+    const uvcc_program *p = w->program;
+    uint32_t e = w->entry[step], inputs = uvcc_program_input_count(p, e);
+    uint32_t outputs = uvcc_program_output_count(p, e);
+    w->input[step] = calloc(inputs + 1u, sizeof *w->input[step]);
+    w->output[step] = calloc(outputs + 1u, sizeof *w->output[step]);
+    if (w->input[step] == NULL || w->output[step] == NULL)
+        return false;
+    for (uint32_t i = 0; i < inputs; i++) {
+        const uvcc_io_desc *io = uvcc_program_input_at(p, e, i);
+        unsigned bits = uvcc_program_tensor_at(p, io->tensor)->bits;
+        size_t n = sim_elems(w, io->tensor);
+        int64_t *v = w->input[step][i] = malloc(n * sizeof *v);
+        if (v == NULL)
+            return false;
+        values(r, v, n, bits - 1 < 9 ? bits - 1 : 9);
+        if (uvcc_reference_set(ref, io->tensor, v) != 0)
+            return false;
+    }
+    if (uvcc_reference_step(ref, e, why, cap) != 0)
+        return false;
+    for (uint32_t i = 0; i < outputs; i++) {
+        const uvcc_io_desc *io = uvcc_program_output_at(p, e, i);
+        size_t bytes = sim_elems(w, io->tensor) * sizeof(int64_t);
+        w->output[step][i] = malloc(bytes);
+        if (w->output[step][i] == NULL)
+            return false;
+        memcpy(w->output[step][i], uvcc_reference_get(ref, io->tensor), bytes);
+    }
+    return true;
+}
+
+bool sim_workload_draw(sim_workload *w, uint64_t seed, char *why, size_t cap) {
+    memset(w, 0, sizeof *w);
+    (void)snprintf(why, cap, "out of memory");
+    uvcc_allocator al = uvcc_host_allocator();
+    builder b = {.r = sim_stream(seed, SIM_STREAM_WORKLOAD), .ok = true};
+    bool mlp = pick(&b, 5) == 0;
+    b.stochastic = pick(&b, 5) == 0;
+    w->exact = !b.stochastic;
+    w->steps = 1 + pick(&b, SIM_STEPS_MAX);
+    if (mlp) {
+        if (!draw_mlp(w, &b, seed, &al, why, cap))
+            return false;
+    } else {
+        if (uvcc_program_new(&b.p, &al) != 0)
+            return false;
+        w->program = b.p;
+        random_program(&b);
+        (void)snprintf(why, cap, "a program call was refused");
+        if (!b.ok || uvcc_program_finish(b.p, why, cap) != 0)
+            return false;
+    }
+    uvcc_reference *ref;
+    if (uvcc_reference_new(&ref, w->program, &al) != 0)
+        return false;
+    bool ok = true;
+    for (uint32_t i = 0; i < w->initial_count; i++)
+        ok &= uvcc_reference_set(ref, w->initial_tensor[i], w->initial[i]) == 0;
+    sim_random r = sim_stream(seed, SIM_STREAM_VALUES);
+    for (uint32_t i = 0; ok && i < w->steps; i++)
+        ok = draw_step(w, ref, i, &r, why, cap);
+    uvcc_reference_free(ref);
+    return ok;
+}
+
+void sim_workload_free(sim_workload *w) {
+    for (uint32_t s = 0; s < w->steps; s++) {
+        for (uint32_t i = 0;
+             w->input[s] != NULL && i < uvcc_program_input_count(w->program, w->entry[s]); i++)
+            free(w->input[s][i]);
+        for (uint32_t i = 0;
+             w->output[s] != NULL && i < uvcc_program_output_count(w->program, w->entry[s]); i++)
+            free(w->output[s][i]);
+        free(w->input[s]);
+        free(w->output[s]);
+    }
+    for (uint32_t i = 0; i < w->initial_count; i++)
+        free(w->initial[i]);
+    uvcc_program_free(w->program);
+    memset(w, 0, sizeof *w);
+}

@@ -1,0 +1,154 @@
+/* world.h - a run under way: sessions, clocks, jobs and pipes of one seed. */
+#ifndef UVCC_TOOLS_SIM_WORLD_H
+#define UVCC_TOOLS_SIM_WORLD_H
+
+#include "sim.h"
+
+enum { SIM_NODES = 6, SIM_HISTORY = 16 };
+
+/* What the parties of a run finished with, to be compared with another run. */
+typedef struct sim_record {
+    bool have[3][SIM_STEPS_MAX];
+    uint8_t root[3][SIM_STEPS_MAX][32];
+    uint64_t output_hash[3][SIM_STEPS_MAX];
+    uint64_t frames[3], allocs[3], memory_peak[3], messages;
+} sim_record;
+
+/* An allocator that counts and can fail one call. */
+typedef struct sim_memory {
+    uint64_t live_blocks, live_bytes, calls, fail_at;
+    bool failed;
+} sim_memory;
+
+typedef struct sim_held_job {
+    const uvcc_job *job;
+    uint64_t due, since;
+    bool ran, fail, lost, receives; /* receives: it hashes one received message */
+} sim_held_job;
+
+typedef struct sim_late {
+    uvcc_completion c;
+    uint64_t due;
+} sim_late;
+
+typedef struct sim_slot { /* an outstanding transmit */
+    bool out;
+    uvcc_transmit tx;
+    uint64_t due, hash;
+} sim_slot;
+
+typedef struct sim_bytes {
+    uint8_t *data;
+    size_t len, cap;
+} sim_bytes;
+
+/* One direction between two nodes. */
+typedef struct sim_pipe {
+    sim_bytes part;  /* of the frame that is being written */
+    sim_bytes queue; /* mutated bytes that the stream did not take yet */
+    sim_bytes old[SIM_HISTORY];
+    uint64_t drop_at;         /* when the stream ends because it lost bytes */
+    uint64_t frames, data_at; /* frames written; when the last reliable one was */
+    uint64_t seen_kinds;      /* kinds written in the present step and run */
+    uint32_t seen_step;
+} sim_pipe;
+
+typedef struct sim_checkpoint {
+    uint32_t step; /* 0: none */
+    uint8_t *data;
+    size_t len;
+} sim_checkpoint;
+
+typedef struct sim_world sim_world;
+
+typedef struct sim_party {
+    sim_world *w;
+    uint8_t node, index, triangle;
+    uvcc_session *s; /* NULL: dead */
+    uvcc_cpu *cpu;
+    uvcc_seeded_random random;
+    sim_memory mem;
+    /* the clock: global time plus skew, or standing */
+    uint64_t skew, stands_at, stands_until, latest;
+    uint64_t wake; /* global; UVCC_NEVER */
+    bool early;
+    /* work */
+    sim_held_job *jobs;
+    uint32_t job_count, job_cap;
+    sim_late *late;
+    uint32_t late_count, late_cap;
+    uint64_t handed, completed, stale; /* of this session */
+    uint64_t refused;                  /* frames, before READY: they came before their keys */
+    uint64_t hash_items, commit_items;
+    sim_slot slot[3];
+    bool up[3];
+    /* what the host knows */
+    bool ready, closing, closed, aborted, resumed, initial_set, fresh_ok;
+    uint32_t agreed, finished, given; /* steps of the workload; given: bit per step */
+    uint32_t base;                    /* first step of this session */
+    uint32_t run, greatest_run;
+    sim_checkpoint kept[2]; /* the later one first */
+    uint64_t rebuild_at;
+    /* counts */
+    uint64_t inputs, frames_in, frames_since, frames_most, timers;
+    uint64_t touched;
+} sim_party;
+
+typedef struct sim_use { /* of one PRG position */
+    uint64_t key[2];
+    uint64_t kinds[3];
+} sim_use;
+
+struct sim_world {
+    const sim_plan *plan;
+    const sim_workload *work;
+    const sim_record *clean; /* NULL in the run without faults */
+    sim_record *record;
+    sim_outcome *out;
+    bool verbose, calm;
+    uint64_t faults; /* classes that are on now */
+    uvcc_loopback *net;
+    uint32_t nodes;
+    sim_party party[SIM_NODES];
+    sim_pipe pipe[SIM_NODES][SIM_NODES];
+    sim_random r[SIM_FAULTS], compute;
+    sim_use *uses;
+    size_t use_count, use_cap;
+    uint64_t kill_at, back_ns;
+    uint8_t kill_party;
+    bool killed[2];
+    uint64_t next_clock, next_cut, uncut_at;
+    uint32_t cut_from, cut_to;
+    uint64_t trace;
+};
+
+static inline uint64_t sim_now(const sim_world *w) { return uvcc_loopback_now(w->net); }
+static inline bool sim_on(const sim_world *w, sim_fault f) { return (w->faults & SIM_BIT(f)) != 0; }
+/* Whether a fault happens now; draws in any case. Counts it. */
+bool sim_strikes(sim_world *w, sim_fault f);
+void sim_fail(sim_world *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void sim_trace(sim_world *w, uint64_t a, uint64_t b, uint64_t c);
+uint64_t sim_hash(const void *data, size_t len, uint64_t seed);
+
+/* world.c */
+uint64_t sim_local(const sim_party *p);
+/* After an input: events, the host's part, jobs, transmits. */
+void sim_settle(sim_party *p);
+void sim_before_input(sim_party *p);
+
+/* compute.c */
+void sim_jobs_take(sim_party *p);
+bool sim_jobs_due(sim_party *p); /* true if any completion went in */
+uint64_t sim_jobs_next(const sim_party *p);
+void sim_jobs_calm(sim_party *p);  /* what is lost comes back */
+void sim_jobs_drop(sim_party *p);  /* the session is gone */
+
+/* wire.c */
+/* Bytes of a transmit that the network took; 0 if it takes none now. */
+size_t sim_wire_send(sim_party *p, uint8_t peer, const uvcc_transmit *tx);
+bool sim_wire_flush(sim_party *p); /* hostile bytes that wait; true if any went */
+void sim_wire_reset(sim_world *w, uint32_t a, uint32_t b);
+void sim_wire_free(sim_world *w);
+bool sim_append(sim_bytes *b, const void *data, size_t len);
+
+#endif
