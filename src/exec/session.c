@@ -555,7 +555,7 @@ static void pump_rx_jobs(uvcc_session *s) {
 
 static bool drained(const uvcc_session *s, bool with_bye) {
     for (uint8_t p = 0; p < 3; p++)
-        if (p != s->party &&
+        if (p != s->party && s->peer[p].link != NULL && /* a load that failed may have made one */
             (!uvcc_link_drained(s->peer[p].link) || (with_bye && !s->peer[p].bye)))
             return false;
     return true;
@@ -564,10 +564,9 @@ static bool drained(const uvcc_session *s, bool with_bye) {
 static void pump_close(uvcc_session *s) {
     if (s->close_deadline == UVCC_NEVER || s->state == UVCCI_SESSION_CLOSED || s->jobs.out != 0)
         return;
-    bool quiet = s->state == UVCCI_SESSION_CLOSING ? drained(s, true)
-                                                   : s->state != UVCCI_SESSION_ABORTED ||
-                                                         s->peer[uvcci_next_party(s)].link == NULL ||
-                                                         drained(s, false);
+    bool quiet = s->state == UVCCI_SESSION_CLOSING
+                     ? drained(s, true)
+                     : s->state != UVCCI_SESSION_ABORTED || drained(s, false);
     if (!quiet && s->now < s->close_deadline)
         return;
     s->state = UVCCI_SESSION_CLOSED;

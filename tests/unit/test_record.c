@@ -844,6 +844,8 @@ static void lonely(failing *f, const uvcc_program *p) {
             if (uvcc_session_poll_transmit(s, &tx, now) == 1)
                 (void)uvcc_session_transmit_done(s, tx.peer, tx.id, tx.total, now);
         (void)uvcc_session_feed(s, 1, (const uint8_t *)"x", 1, 20);
+        (void)uvcc_session_abort(s, UVCC_ABORT_MEMORY, 21);
+        (void)uvcc_session_close(s, 22);
         uvcc_session_free(s);
     }
     assert_int_equal(f->mem.live_blocks, 0);
