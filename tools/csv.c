@@ -223,13 +223,14 @@ static int find_label(reader *r, const char *label, const field *header, uint32_
         return 0;
     }
     size_t len = strlen(label);
+    const excerpt shown = show((field){.text = label, .len = len});
     if (len > 0 && digits(label, label + len) == len) {
         unsigned long n = len > 9 ? 0 : strtoul(label, NULL, 10);
         if (n == 0 || n > columns)
             return fail(r, r->number, 0,
                         "--label %s: the file has columns 1 to %u; give one of "
                         "them",
-                        label, columns);
+                        shown.text, columns);
         *out = (uint32_t)n - 1;
         return 0;
     }
@@ -237,21 +238,22 @@ static int find_label(reader *r, const char *label, const field *header, uint32_
         return fail(r, r->number, 0,
                     "--label %s: the file has no header line; give the label's column as a number "
                     "from 1 to %u",
-                    label, columns);
+                    shown.text, columns);
     uint32_t found = columns;
     for (uint32_t i = 0; i < columns; i++) {
         if (header[i].len != len || memcmp(header[i].text, label, len) != 0)
             continue;
         if (found != columns)
             return fail(r, r->number, i + 1,
-                        "two columns are named %s; give the label's column as a number", label);
+                        "two columns are named %s; give the label's column as a number",
+                        shown.text);
         found = i;
     }
     if (found == columns)
         return fail(r, r->number, 0,
                     "--label %s: no column has that name; give a name of the header line or a "
                     "number from 1 to %u",
-                    label, columns);
+                    shown.text, columns);
     *out = found;
     return 0;
 }

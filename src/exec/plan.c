@@ -125,6 +125,8 @@ int uvcci_plan_make(uvcci_plan *plan, const uvcc_program *p, const uvcci_entry *
     memset(plan, 0, sizeof *plan);
     plan->open_round = plan->bit_round = plan->lift_round = -1;
     plan->batches = 1;
+    if (op->desc.in_count + op->desc.out_count == 0) /* no op that is implemented */
+        return UVCC_ERR_PROGRAM;
     uint32_t tensor = op->desc.out_count != 0 ? op->desc.out[0] : op->desc.in[0];
     plan->elems = p->tensors[tensor].elems;
     plan->lift = op->desc.lift;

@@ -581,11 +581,16 @@ static bool same_inputs(const uvcc_program *p, const uvcci_entry *a, const uvcci
     return true;
 }
 
+/* Part of a list; there is none before something was added to it. */
+static const uvcc_io_desc *io_from(const uvcc_io_desc *list, uint32_t first) {
+    return list != NULL ? list + first : NULL;
+}
+
 static int check_entry(const uvcc_program *p, uint32_t index, const uvcci_message *m) {
     const uvcci_entry *e = &p->entries[index];
-    int err = check_io(p, e, "input", p->inputs + e->input_first, e->input_count, m);
+    int err = check_io(p, e, "input", io_from(p->inputs, e->input_first), e->input_count, m);
     if (err == 0)
-        err = check_io(p, e, "output", p->outputs + e->output_first, e->output_count, m);
+        err = check_io(p, e, "output", io_from(p->outputs, e->output_first), e->output_count, m);
     for (uint32_t i = 0; i < e->user_count && err == 0; i++) {
         const uvcci_op *op = &p->user_ops[e->user_first + i];
         err = check_op(p, op, i == 0 ? NULL : op - 1, m);
@@ -624,9 +629,9 @@ static uvcci_op io_op(const uvcc_program *p, const uvcc_io_desc *io, uint32_t in
 }
 
 static int build_tables(uvcc_program *p, uvcci_entry *e, const uvcci_message *m) {
-    const uvcc_io_desc *inputs = p->inputs + e->input_first,
-                       *outputs = p->outputs + e->output_first;
-    const uvcci_op *user = p->user_ops + e->user_first;
+    const uvcc_io_desc *inputs = io_from(p->inputs, e->input_first),
+                       *outputs = io_from(p->outputs, e->output_first);
+    const uvcci_op *user = p->user_ops != NULL ? p->user_ops + e->user_first : NULL;
     size_t count = e->input_count + e->user_count + e->output_count;
     size_t edges = uvcci_edge_bound(user, e->user_count) + e->input_count + 2 * e->output_count;
     size_t bytes = count * (sizeof *e->ops + sizeof *e->by_ordinal) + edges * sizeof *e->succ +

@@ -14,9 +14,10 @@ struct uvcc_reference {
     const uvcc_program *p;
     int64_t **value; /* [tensor] */
     bool *given;     /* [tensor]: has been set */
+    bool *outside;   /* [tensor]: a step failed because a value left its bound */
     int64_t *packed; /* both factors of the largest product, transposed if they have to be */
     size_t packed_bytes, table_bytes;
-    void *table; /* holds value and given */
+    void *table; /* holds value, given and outside */
 };
 
 static void *take(uvcc_reference *r, size_t bytes) {
@@ -67,12 +68,13 @@ int uvcc_reference_new(uvcc_reference **out, const uvcc_program *p, const uvcc_a
     if (r == NULL)
         return UVCC_ERR_NOMEM;
     *r = (uvcc_reference){.alloc = *al, .p = p};
-    r->table_bytes = p->tensor_count * (sizeof *r->value + sizeof *r->given);
+    r->table_bytes = p->tensor_count * (sizeof *r->value + sizeof *r->given + sizeof *r->outside);
     r->packed_bytes = packed_bytes(p);
     bool ok = r->table_bytes == 0 || (r->table = take(r, r->table_bytes)) != NULL;
     if (ok && r->table != NULL) {
         r->value = r->table;
         r->given = (bool *)(r->value + p->tensor_count);
+        r->outside = r->given + p->tensor_count;
     }
     ok = ok && (r->packed_bytes == 0 || (r->packed = take(r, r->packed_bytes)) != NULL);
     for (uint32_t t = 0; ok && t < p->tensor_count; t++)
@@ -102,6 +104,7 @@ int uvcc_reference_set(uvcc_reference *r, uint32_t tensor, const int64_t *v) {
         return UVCC_ERR_BOUND;
     memcpy(r->value[tensor], v, tensor_bytes(r->p, tensor));
     r->given[tensor] = true;
+    r->outside[tensor] = false;
     return 0;
 }
 
@@ -264,18 +267,31 @@ static int run_op(const call *c) {
     }
 }
 
-static int check_outputs(const uvcc_reference *r, const uvcci_op *op, const uvcci_message *m) {
+/* What an earlier step left outside its bound is not worked on: the bounds above count on it. */
+static int check_inputs(const uvcc_reference *r, const uvcci_op *op, const uvcci_message *m) {
     char label[UVCCI_LABEL_BYTES];
+    for (uint32_t j = 0; j < op->desc.in_count; j++)
+        if (r->outside[op->desc.in[j]])
+            return uvcci_fail(m, UVCC_ERR_BOUND,
+                              "%s: %s is outside its bits since a step that failed; set it anew",
+                              uvcci_op_label(op, label), r->p->tensors[op->desc.in[j]].name);
+    return 0;
+}
+
+static int check_outputs(uvcc_reference *r, const uvcci_op *op, const uvcci_message *m) {
+    char label[UVCCI_LABEL_BYTES];
+    int err = 0;
     for (uint32_t j = 0; j < op->desc.out_count; j++) {
         const uvcci_tensor *t = &r->p->tensors[op->desc.out[j]];
         const int64_t *v = r->value[op->desc.out[j]];
         size_t i = first_outside(v, t->elems, t->desc.bits);
-        if (i != t->elems)
-            return uvcci_fail(m, UVCC_ERR_BOUND,
-                              "%s: element %zu of %s is %lld, outside its %u bits",
-                              uvcci_op_label(op, label), i, t->name, (long long)v[i], t->desc.bits);
+        r->outside[op->desc.out[j]] = i != t->elems;
+        if (i != t->elems && err == 0)
+            err = uvcci_fail(m, UVCC_ERR_BOUND,
+                             "%s: element %zu of %s is %lld, outside its %u bits",
+                             uvcci_op_label(op, label), i, t->name, (long long)v[i], t->desc.bits);
     }
-    return 0;
+    return err;
 }
 
 int uvcc_reference_step(uvcc_reference *r, uint32_t entry, char *message, size_t message_cap) {
@@ -294,7 +310,9 @@ int uvcc_reference_step(uvcc_reference *r, uint32_t entry, char *message, size_t
             c.out[j] = r->value[op->desc.out[j]];
         if (op->desc.out_count > 0)
             c.elems = (size_t)r->p->tensors[op->desc.out[0]].elems;
-        int err = run_op(&c);
+        int err = check_inputs(r, op, &m);
+        if (err == 0)
+            err = run_op(&c);
         if (err == 0)
             err = check_outputs(r, op, &m);
         if (err != 0)

@@ -2,6 +2,7 @@
 
 #include <uvcc/program.h>
 
+#include "exec/plan.h"
 #include "exec/program.h"
 
 static uvcc_program *new_program(test_alloc *counts) {
@@ -767,6 +768,31 @@ static void test_hash(void **state) {
 
 /* ---- memory ---- */
 
+/* finish takes ops that no session runs, also one that touches nothing; planning refuses them. */
+static void test_no_plan(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    uvcc_allocator al = test_allocator(&mem);
+    uvcc_program *p;
+    assert_int_equal(uvcc_program_new(&p, &al), 0);
+    uvcc_tensor_desc d = {
+        .name = "A", .rows = 1, .cols = 1, .bits = 8, .in_buffer_of = UVCC_NO_TENSOR};
+    assert_int_equal(uvcc_program_tensor(p, &d), 0);
+    assert_int_equal(uvcc_program_entry(p, "run"), 0);
+    uvcc_op_desc nothing = {.opcode = UVCC_OP_RMSNORM_BWD, .k = 1};
+    uvcc_op_desc soft = {.opcode = UVCC_OP_SEND_PP, .k = 2, .in_count = 1};
+    assert_int_equal(uvcc_program_op(p, &nothing), 0);
+    assert_int_equal(uvcc_program_op(p, &soft), 1);
+    assert_int_equal(uvcc_program_finish(p, NULL, 0), 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        uvcci_plan plan;
+        assert_int_equal(uvcci_plan_make(&plan, p, &p->entries[0], &p->entries[0].ops[i]),
+                         UVCC_ERR_PROGRAM);
+    }
+    uvcc_program_free(p);
+    assert_int_equal(mem.live_blocks, 0);
+}
+
 static void test_no_memory(void **state) {
     (void)state;
     const small s = base();
@@ -809,6 +835,7 @@ int main(void) {
         cmocka_unit_test(test_bad_calls),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_hash),
+        cmocka_unit_test(test_no_plan),
         cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -295,6 +295,45 @@ static void test_bounds(void **state) {
     close_one(&o);
 }
 
+/* A failed step leaves a value outside its bound; the next one does not count on it. */
+static void test_step_after_a_failed_one(void **state) {
+    (void)state;
+    uvcc_program *p;
+    test_alloc mem = {0};
+    uvcc_allocator al = test_allocator(&mem);
+    assert_int_equal(uvcc_program_new(&p, &al), 0);
+    uvcc_tensor_desc d = {.name = "S",
+                          .rows = 1,
+                          .cols = 1,
+                          .bits = 30,
+                          .lifetime = UVCC_PERSIST,
+                          .in_buffer_of = UVCC_NO_TENSOR};
+    uint32_t s = (uint32_t)uvcc_program_tensor(p, &d);
+    assert_true(uvcc_program_entry(p, "square") >= 0);
+    uvcc_op_desc g = {.opcode = UVCC_OP_ELEM_MUL,
+                      .in_count = 2,
+                      .in = {s, s},
+                      .out_count = 1,
+                      .out = {s}};
+    assert_true(uvcc_program_op(p, &g) >= 0);
+    assert_int_equal(uvcc_program_finish(p, NULL, 0), 0);
+    uvcc_reference *r;
+    char why[200];
+    assert_int_equal(uvcc_reference_new(&r, p, &al), 0);
+    const int64_t wide = 1 << 29, narrow = 5;
+    assert_int_equal(uvcc_reference_set(r, s, &wide), 0);
+    assert_int_equal(uvcc_reference_step(r, 0, why, sizeof why), UVCC_ERR_BOUND);
+    assert_int_equal(uvcc_reference_step(r, 0, why, sizeof why), UVCC_ERR_BOUND);
+    assert_string_equal(why, "op (ELEM_MUL, FWD k 0): S is outside its bits since a step that "
+                             "failed; set it anew");
+    assert_int_equal(uvcc_reference_set(r, s, &narrow), 0);
+    assert_int_equal(uvcc_reference_step(r, 0, why, sizeof why), 0);
+    assert_int_equal(*uvcc_reference_get(r, s), 25);
+    uvcc_reference_free(r);
+    uvcc_program_free(p);
+    assert_int_equal(mem.live_blocks, 0);
+}
+
 /* A declared bound of A that finish accepts cannot pass 2^62; one element at the edge of it. */
 static void test_widest_product(void **state) {
     (void)state;
@@ -406,6 +445,7 @@ int main(void) {
         cmocka_unit_test(test_set),
         cmocka_unit_test(test_unset_input),
         cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_step_after_a_failed_one),
         cmocka_unit_test(test_widest_product),
         cmocka_unit_test(test_not_implemented),
         cmocka_unit_test(test_persist),
