@@ -344,15 +344,15 @@ void uvcci_outputs_free(uvcc_session *s) {
 }
 
 /* The opened values outlive the step's context: until the next step that opens any. */
-static void keep_outputs(uvcc_session *s, uvcci_step *st) {
+static bool keep_outputs(uvcc_session *s, uvcci_step *st) {
     if (st->entry->output_count == 0)
-        return;
+        return true;
     uvcci_outputs_free(s);
     size_t bytes = (st->entry->output_count + 1u) * sizeof(int64_t *);
     s->last_output = s->alloc.alloc(s->alloc.user, bytes, UVCC_MEM_STATE);
     if (s->last_output == NULL) {
         uvcci_abort(s, UVCC_ABORT_MEMORY, "no memory to keep outputs");
-        return;
+        return false;
     }
     for (uint32_t i = 0; i < st->entry->output_count; i++) {
         s->last_output[i] = st->output[i];
@@ -360,6 +360,7 @@ static void keep_outputs(uvcc_session *s, uvcci_step *st) {
     }
     s->last_output_step = st->number;
     s->last_output_entry = st->entry_index;
+    return true;
 }
 
 static bool verify_audit(uvcc_session *s, uint8_t peer, const uvcci_audit_msg_t *a) {
@@ -399,12 +400,14 @@ void uvcci_step_on_audit(uvcc_session *s, uint8_t peer, const uint8_t *data, uin
 static void finish_step(uvcc_session *s, uvcci_step *st) {
     uvcc_event e = {.kind = UVCC_EVENT_STEP_FINISHED, .run = s->run, .step = st->number};
     uint32_t number = st->number;
+    uint8_t epoch[32], replica[32];
+    if (!s->cfg.audit_off && uvcci_transcript_root(st->transcript, epoch) != 0) {
+        uvcci_abort(s, UVCC_ABORT_MEMORY, "no memory for the transcript's root");
+        return;
+    }
+    if (!keep_outputs(s, st))
+        return;
     if (!s->cfg.audit_off) {
-        uint8_t epoch[32], replica[32];
-        if (uvcci_transcript_root(st->transcript, epoch) != 0) {
-            uvcci_abort(s, UVCC_ABORT_MEMORY, "no memory for the transcript's root");
-            return;
-        }
         uvcci_replica_root(s->sid_rep, number, epoch, 1, replica);
         uvcci_global_root(s->cfg.sid_job, number, replica, 1, s->last_root);
         s->have_root = true;
@@ -416,13 +419,13 @@ static void finish_step(uvcc_session *s, uvcci_step *st) {
     s->stats.rounds += st->depth;
     s->stats.steps_finished++;
     s->stats.leaves += st->leaves;
-    keep_outputs(s, st);
     uvcci_step_free(s, st);
     s->step++;
     s->tensors_at = s->step;
     for (uint8_t p = 0; p < 3; p++)
         if (p != s->party)
             (void)uvcc_link_set_step(s->peer[p].link, s->step);
+    uvcci_event_push(s, &e); /* the step is finished even if its AUDIT finds no memory */
     if (!s->cfg.audit_off) {
         uvcci_audit_msg_t a = {.party = s->party, .step = number};
         memcpy(a.global_root, e.root, 32);
@@ -434,7 +437,6 @@ static void finish_step(uvcc_session *s, uvcci_step *st) {
             send_small(s, uvcci_prev_party(s), UVCC_FRAME_AUDIT, bytes, (uint32_t)n);
         }
     }
-    uvcci_event_push(s, &e);
     uvcci_checkpoint_due(s);
 }
 
