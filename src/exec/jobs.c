@@ -1,5 +1,6 @@
 /* jobs.c - see jobs.h. An id is generation << 32 | slot. */
 #include "jobs.h"
+#include "proto/mutant.h"
 
 #include <assert.h>
 #include <string.h>
@@ -72,7 +73,8 @@ int uvcci_jobs_poll(uvcci_jobs *j, const uvcc_job **out) {
 
 int uvcci_jobs_take(uvcci_jobs *j, const uvcc_completion *c, uvcci_job_owner *owner, void **who) {
     uint32_t i = (uint32_t)c->id;
-    if (i >= j->cap || j->slots[i].state != 2 || j->slots[i].job.id != c->id) {
+    if (i >= j->cap || j->slots[i].state != 2 ||
+        (j->slots[i].job.id != c->id && !UVCCI_MUTANT(3))) {
         j->stale++;
         return 0;
     }

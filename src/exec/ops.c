@@ -9,6 +9,7 @@
 
 #include "proto/bytes.h"
 #include "proto/prg.h"
+#include "proto/mutant.h"
 #include <assert.h>
 
 enum { ROLE_HEAD = 1, ROLE_TAIL = 2, ROLE_OTHER = 4, ROLE_ALL = 7, ROLE_EDGE = 3 };
@@ -208,7 +209,7 @@ static uvcc_block *add_blocks(builder *b, uint16_t kind, uint16_t call, unsigned
     if (n == 0 || b->failed)
         return NULL;
     uvcc_block *blocks = uvcci_bump_take(&r->bump, n * sizeof *blocks);
-    uvcc_task *t = blocks != NULL ? add_task(b, kind, call) : NULL;
+    uvcc_task *t = blocks != NULL ? add_task(b, kind, UVCCI_MUTANT(7) ? 0 : call) : NULL;
     if (t == NULL) {
         b->failed = true;
         return NULL;
@@ -262,7 +263,7 @@ static void hash_salted(builder *b, hash_list *h, uint8_t peer, const void *data
     uvcc_hash_item *it = add_hash(b, h);
     if (it == NULL)
         return;
-    it->mode = UVCC_HASH_SALTED;
+    it->mode = UVCCI_MUTANT(8) ? UVCC_HASH_PLAIN : UVCC_HASH_SALTED;
     memcpy(it->key, b->r->step->salt[peer], 32);
     it->data = data;
     it->len = len;
@@ -1186,7 +1187,7 @@ void uvcci_op_rx_hashed(uvcc_session *s, uvcci_rx *rx) {
     bool keys = rx->round == &r->plan->keys;
     unsigned index = keys ? UVCCI_KEYS_ROUND : (unsigned)(rx->round - r->plan->rounds);
     unsigned side = uvcci_side(s, rx->peer);
-    if (!keys && audit_on(s)) {
+    if (!keys && audit_on(s) && !UVCCI_MUTANT(12)) {
         uint8_t leaf[UVCCI_LEAF_MAX_BYTES];
         uint32_t row = r->row0 + rx->b;
         size_t n = uvcci_leaf_batch(leaf, (uint8_t)(sent_leaf(rx->round->kind) + 1), s->sid_sub,

@@ -5,6 +5,7 @@
 #include "session.h"
 
 #include "proto/bytes.h"
+#include "proto/mutant.h"
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -562,7 +563,8 @@ static bool drained(const uvcc_session *s, bool with_bye) {
 }
 
 static void pump_close(uvcc_session *s) {
-    if (s->close_deadline == UVCC_NEVER || s->state == UVCCI_SESSION_CLOSED || s->jobs.out != 0)
+    if (s->close_deadline == UVCC_NEVER || s->state == UVCCI_SESSION_CLOSED ||
+        (s->jobs.out != 0 && !UVCCI_MUTANT(13)))
         return;
     bool quiet = s->state == UVCCI_SESSION_CLOSING
                      ? drained(s, true)
@@ -660,7 +662,8 @@ static void set_done(uvcc_session *s, uvcci_set *set) {
     while (*at != set)
         at = &(*at)->next;
     *at = set->next;
-    uvcci_set_free(s, set);
+    if (!UVCCI_MUTANT(15))
+        uvcci_set_free(s, set);
 }
 
 int uvcci_session_complete(uvcc_session *s, const uvcc_completion *c, uint64_t now) {
@@ -742,7 +745,7 @@ uint64_t uvcc_session_next_deadline(const uvcc_session *s) {
     uint64_t hello = uvcci_hello_deadline(&s->hello); /* a peer may still want our last word */
     at = hello < at ? hello : at;
     for (uint8_t p = 0; p < 3; p++) {
-        if (!peer_ok(s, p))
+        if (!peer_ok(s, p) || (UVCCI_MUTANT(14) && p == 2))
             continue;
         uint64_t link = uvcc_link_next_deadline(s->peer[p].link);
         at = link < at ? link : at;

@@ -12,6 +12,7 @@
 
 #include "bytes.h"
 #include "ids.h"
+#include "mutant.h"
 
 enum { HELLO1 = 1, HELLO2 = 2, HELLO3 = 3 };
 #define BIT(hello) (1u << (hello))
@@ -218,7 +219,7 @@ static void agree(uvcci_hello *h, uint64_t now) {
         const uint8_t *m = h->peer[(h->cfg.party + i) % UVCC_PARTIES].hello1;
         uint32_t step = uvcci_ld32(m + AT_NEXT_STEP), run = uvcci_ld32(m + AT_NEXT_RUN);
         common &= m[AT_SUITES];
-        if (run > h->run)
+        if (UVCCI_MUTANT(9) ? run < h->run : run > h->run)
             h->run = run;
         if (step < h->step)
             h->step = step;

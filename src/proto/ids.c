@@ -98,6 +98,7 @@ uint64_t uvcci_fss_id(const uint8_t sid_sub[32], uint32_t step, uint32_t op_id, 
 static const char *const stream_names[] = {
 #define UVCCI_STREAM(name) #name,
 #include "streams.def"
+#include "mutant.h"
 #undef UVCCI_STREAM
 };
 
@@ -171,7 +172,7 @@ void uvcci_derive_prg_key(const uint8_t prk[32], uvcci_tag tag, uint64_t step, u
                           uint8_t key[16]) {
     assert((unsigned)tag < UVCCI_TAG_COUNT);
     input in;
-    begin_step_key(&in, tag_labels[tag], step, run);
+    begin_step_key(&in, tag_labels[tag], step, UVCCI_MUTANT(6) ? 0 : run);
     expand(prk, &in, key, 16);
 }
 

@@ -12,6 +12,7 @@
 #include "bytes.h"
 #include "ids.h"
 #include "link_impl.h"
+#include "mutant.h"
 
 #define MS UINT64_C(1000000)
 /* Caches of an idle link go back after this time. */
@@ -311,7 +312,7 @@ void uvcc_link_stream_opened(uvcc_link *l, uint64_t now) {
     uvcci_tx_stream_reset(l);
     l->stream_up = true;
     l->rx.ack_at = l->now;
-    if (l->tx.unacked != 0)
+    if (l->tx.unacked != 0 && !UVCCI_MUTANT(18))
         l->tx.resume_at = uvcci_later(l->now, l->cfg.rto_initial_ns);
 }
 

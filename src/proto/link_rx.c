@@ -20,6 +20,7 @@
 #include "bytes.h"
 #include "crc.h"
 #include "link_impl.h"
+#include "mutant.h"
 
 /* Frames that hold a place are copied in tiles, so that the CRC finds its bytes in the first cache.
  */
@@ -255,7 +256,7 @@ size_t uvcci_rx_write_ack(uvcc_link *l, uint8_t *out, uint32_t max_ranges) {
     sack s = {.max = max_ranges};
     sack_fill(l, &s);
     uvcci_st64(out, ++r->ack_counter);
-    uvcci_st64(out + 8, r->cum);
+    uvcci_st64(out + 8, r->cum + UVCCI_MUTANT(2));
     for (int c = 0; c < 2; c++) {
         r->granted[c] = r->released[c] + capacity(l, c);
         uvcci_st64(out + 16 + 8 * c, r->granted[c]);
@@ -461,7 +462,7 @@ static verdict judge_session(const uvcc_link *l, const uvcc_frame_header *h) {
         return REPEAT;
     if (h->seq - l->rx.cum > UVCCI_WINDOW)
         return REFUSE;
-    if (seen(l, h->seq))
+    if (!UVCCI_MUTANT(1) && seen(l, h->seq))
         return REPEAT;
     if (!l->started)
         return IGNORE;
@@ -594,6 +595,8 @@ static void commit(uvcc_link *l, const uvcc_frame_header *h, const place *p) {
         uvcci_tx_cum(l, h->ack);
     if (m->got == m->len) {
         message_whole(l, m, h->seq);
+        if (UVCCI_MUTANT(4))
+            ackable_set(l, h->seq);
     } else {
         ackable_set(l, h->seq);
         ack_note(l, UVCC_FRAME_HEADER_BYTES + h->payload_len);
@@ -715,6 +718,8 @@ static int take_ack(uvcc_link *l, const uint8_t *p, size_t len, const char **why
         return UVCC_ERR_FRAME;
     l->stats.acks_rx++;
     uvcci_tx_ack(l, &a);
+    if (UVCCI_MUTANT(17))
+        ack_within(l, l->cfg.ack_delay_ns);
     return 0;
 }
 
@@ -1051,7 +1056,8 @@ int uvcc_link_accept(uvcc_link *l, uint64_t token, uint64_t now) {
     uvcci_link_tick(l, now);
     m->state = UVCCI_MSG_ACCEPTED;
     l->stats.messages_rx++;
-    ackable_set(l, m->done_seq);
+    if (!UVCCI_MUTANT(4))
+        ackable_set(l, m->done_seq);
     ack_note(l, UVCC_FRAME_HEADER_BYTES + uvcci_min64(m->len, l->tx.packet_bytes));
     return 0;
 }

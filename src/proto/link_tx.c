@@ -21,6 +21,7 @@
 #include "bytes.h"
 #include "crc.h"
 #include "link_impl.h"
+#include "mutant.h"
 
 enum { MSG_NEW = 0, MSG_SENT = 1 };
 
@@ -289,7 +290,7 @@ int uvcc_link_send(uvcc_link *l, uvcc_link_msg *m, uint32_t step, uint32_t op_id
 }
 
 static bool fits_credit(const uvcci_tx_class *c, const uvcc_link_msg *m) {
-    return uvcci_msg_cost(m->len) <= c->credit - c->begun_bytes;
+    return UVCCI_MUTANT(5) || uvcci_msg_cost(m->len) <= c->credit - c->begun_bytes;
 }
 
 /* The message of this class whose next piece is to go, NULL if there is none or it must wait. */
@@ -333,7 +334,7 @@ static uint64_t rto(const uvcc_link *l) {
 }
 
 static void rto_arm(uvcc_link *l) {
-    if (l->tx.sent.first == 0) {
+    if (l->tx.sent.first == 0 || (UVCCI_MUTANT(10) && l->tx.backoff != 0)) {
         l->tx.rto_at = UVCC_NEVER;
         return;
     }
@@ -923,7 +924,7 @@ static int emit_data(uvcc_link *l) {
         more = emit_class(l, &l->tx.cls[UVCC_CLASS_KEYS]);
     if (l->cfg.datagram)
         rto_arm(l);
-    if (!blocked(l)) {
+    if (!blocked(l) || UVCCI_MUTANT(11)) {
         l->tx.ping_at = UVCC_NEVER;
         l->tx.ping_wait = 0;
     } else if (l->tx.ping_at == UVCC_NEVER) {
