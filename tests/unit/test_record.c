@@ -519,6 +519,40 @@ static void test_replays(void **state) {
     assert_int_equal(mem.live_blocks, 0);
 }
 
+/* What comes out, and only that, moves the digest of all outputs. */
+static void test_outputs_are_digested(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    uvcc_program *p = make_program(&mem, 20);
+    record_run(p, &(triangle_options){.seed = 1}, 1);
+    uvcc_record_reader rd;
+    uvcc_record r;
+    uint8_t call = 0, last[UVCCI_RECORD_DIGEST_BYTES] = {0};
+    unsigned seen[256] = {0};
+    uvcc_record_reader_init(&rd, logs[1].p, logs[1].len);
+    while (uvcc_record_next(&rd, &r) == 1) {
+        bool out =
+            r.status == 1 && (call == UVCC_RECORD_POLL_OP || call == UVCC_RECORD_POLL_EVENT ||
+                              call == UVCC_RECORD_POLL_TRANSMIT);
+        if (r.type == UVCC_RECORD_RESULT) {
+            assert_int_equal(r.data[0].len, out ? sizeof last : 0);
+            if (out) {
+                assert_memory_not_equal(r.data[0].data, last, sizeof last);
+                memcpy(last, r.data[0].data, sizeof last);
+                seen[call]++;
+            }
+        }
+        if (r.type == UVCC_RECORD_END)
+            assert_memory_equal(r.data[0].data, last, sizeof last);
+        if (r.type >= UVCC_RECORD_LOAD_PROGRAM)
+            call = r.type;
+    }
+    assert_true(seen[UVCC_RECORD_POLL_OP] > 5 && seen[UVCC_RECORD_POLL_EVENT] > 5 &&
+                seen[UVCC_RECORD_POLL_TRANSMIT] > 5);
+    forget_logs();
+    uvcc_program_free(p);
+}
+
 static void test_until(void **state) {
     (void)state;
     test_alloc mem = {0};
@@ -922,6 +956,7 @@ int main(void) {
         cmocka_unit_test(test_grammar),
         cmocka_unit_test(test_config),
         cmocka_unit_test(test_replays),
+        cmocka_unit_test(test_outputs_are_digested),
         cmocka_unit_test(test_until),
         cmocka_unit_test(test_changes_are_noticed),
         cmocka_unit_test(test_another_program),
