@@ -51,6 +51,12 @@ typedef struct uvcc_link_config {
     uint64_t rto_max_ns;      /**< 0: 2 s */
     uint64_t ack_delay_ns;    /**< datagrams: an ack waits at most this long; 0: 200 us */
     uint64_t keepalive_ns;    /**< a PING after this much silence; 0: 10 s; UVCC_NEVER: none */
+    uint32_t suspicious_max;  /**< datagrams: seals that may fail to open per window, of data and of
+                                   control frames each; 0: 4096. One more for each that opens and is
+                                   new. Half of it is for what cheap checks speak against, and for
+                                   frames of other sessions and runs. Over it such frames are dropped,
+                                   with the rest of their packet, before a seal is opened */
+    uint64_t suspicious_window_ns; /**< 0: 1 s; at least suspicious_max, at most an hour */
 } uvcc_link_config;
 
 typedef struct uvcc_link_stats {
@@ -63,6 +69,7 @@ typedef struct uvcc_link_stats {
     uint64_t clock_back;   /**< times `now` stepped back */
     uint64_t memory_bytes; /**< taken from the allocator now */
     uint64_t srtt_ns, rttvar_ns;
+    uint64_t suspicious_dropped; /**< frames over suspicious_max, with the rest of their packets */
 } uvcc_link_stats;
 
 /** Fills *cfg with zeros and its size; the zero values above mean defaults. */

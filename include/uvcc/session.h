@@ -84,6 +84,11 @@ typedef struct uvcc_config {
                                      is ignored: sign_seed is this party's identity and peer_sign_key
                                      are the peers'; none may be zero. The same at all three */
     uvcc_recorder record;
+    uint32_t rx_messages_max;   /**< per peer, as in uvcc_link_config; 0: what the program needs, at
+                                     least 1024. Less than it needs is refused like rx_online_bytes */
+    uint32_t rx_ranges_max;     /**< as in uvcc_link_config */
+    uint32_t suspicious_max;    /**< per peer, as in uvcc_link_config, and so is the next */
+    uint64_t suspicious_window_ns;
 } uvcc_config;
 
 /** cfg_size = sizeof *cfg of the caller's header. */
@@ -206,6 +211,7 @@ typedef struct uvcc_session_stats {
     uint64_t steps_finished;
     uint64_t memory_bytes, memory_peak_bytes, tensor_bytes, tensor_peak_bytes;
     uint64_t leaves;
+    uint64_t suspicious_dropped; /**< frames over suspicious_max: somebody floods a link */
 } uvcc_session_stats;
 UVCC_API void uvcc_session_get_stats(const uvcc_session *s, uvcc_session_stats *out);
 /** Hash of the whole protocol state except timing: equal inputs give equal digests. */

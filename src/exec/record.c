@@ -386,7 +386,11 @@ static const member members[] = {MEMBER(flags),
                                  MEMBER(keepalive_ns),
                                  MEMBER(hello_repeat_ns),
                                  MEMBER(checkpoint_every),
-                                 BOOLEAN(exchange_x25519)};
+                                 BOOLEAN(exchange_x25519),
+                                 MEMBER(rx_messages_max),
+                                 MEMBER(rx_ranges_max),
+                                 MEMBER(suspicious_max),
+                                 MEMBER(suspicious_window_ns)};
 enum { MEMBER_COUNT = sizeof members / sizeof members[0] };
 
 size_t uvcci_record_config_bytes(void) {

@@ -300,10 +300,16 @@ static int make_links(uvcc_session *s, const needs *n) {
     c.rto_max_ns = s->cfg.rto_max_ns;
     c.ack_delay_ns = s->cfg.ack_delay_ns;
     c.keepalive_ns = s->cfg.keepalive_ns;
-    c.rx_messages_max = (uint32_t)at_least(2 * n->messages + 64, 1024);
+    c.rx_ranges_max = s->cfg.rx_ranges_max;
+    c.suspicious_max = s->cfg.suspicious_max;
+    c.suspicious_window_ns = s->cfg.suspicious_window_ns;
     /* Two steps of online messages may be outstanding, and STEP, AUDIT and BYE. */
-    uint64_t online = 2 * n->online_bytes + 65536;
-    int rc = capacity(s, "rx_online_bytes", s->cfg.rx_online_bytes, online, 4u << 20,
+    uint64_t online = 2 * n->online_bytes + 65536, messages;
+    int rc = capacity(s, "rx_messages_max", s->cfg.rx_messages_max, 2 * n->messages + 64, 1024,
+                      &messages);
+    c.rx_messages_max = rc == 0 ? (uint32_t)messages : 0;
+    if (rc == 0)
+        rc = capacity(s, "rx_online_bytes", s->cfg.rx_online_bytes, online, 4u << 20,
                       &c.rx_online_bytes);
     if (rc == 0)
         rc = capacity(s, "tx_online_bytes", s->cfg.tx_online_bytes, online, 4u << 20,
@@ -894,6 +900,7 @@ void uvcc_session_get_stats(const uvcc_session *s, uvcc_session_stats *out) {
         out->spurious_retransmissions += l.spurious;
         out->frames_refused += l.refused + l.foreign + l.stale_run;
         out->frames_duplicate += l.duplicates;
+        out->suspicious_dropped += l.suspicious_dropped;
     }
     out->jobs = s->jobs.handed;
     out->jobs_stale = s->jobs.stale;

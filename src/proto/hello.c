@@ -12,11 +12,13 @@
 
 #include "bytes.h"
 #include "ids.h"
+#include "pace.h"
 #include "mutant.h"
 
 enum { HELLO1 = 1, HELLO2 = 2, HELLO3 = 3 };
 #define BIT(hello) (1u << (hello))
 enum { BACKOFF_MAX = 32 };
+enum { AT_ONCE = 4, FORGED_MAX = 64 }; /* hello.h: what peers and forgers can make us do */
 enum {
     SUITES_KNOWN = 1 << (UVCCI_SUITE_CHACHA20_POLY1305 - 1) | 1 << (UVCCI_SUITE_AES256_GCM - 1)
 };
@@ -178,14 +180,21 @@ static void write_hello2(uvcci_hello *h, uint8_t peer) {
 }
 
 /* The peer's HELLO 2 over our HELLO 1 and `their1`. */
-static bool hello2_verifies(const uvcci_hello *h, uint8_t peer, const uint8_t *their1,
-                            const uint8_t *in) {
+static bool hello2_verifies(uvcci_hello *h, uint8_t peer, const uint8_t *their1, const uint8_t *in,
+                            uint64_t now) {
     uint8_t hash[32], text[SIGNED_BYTES];
     hash_in_order(h->cfg.party < peer, h->hello1, their1, UVCCI_HELLO1_BYTES, hash);
     if (in[AT_ZERO] != 0 || in[AT_ZERO + 1] != 0 || memcmp(in + AT_HASH, hash, 32) != 0)
         return false;
+    /* Anyone who listens can get this far, and a signature is dear. */
+    uint64_t each = h->cfg.repeat_ns / FORGED_MAX;
+    if (!uvcci_pace_has(h->forged[peer], h->cfg.repeat_ns - each, now))
+        return false;
     write_signed(h, peer, their1, in, peer, text);
-    return uvcci_sign_verify(h->cfg.identity[peer], text, sizeof text, in + AT_SIGNATURE) == 0;
+    if (uvcci_sign_verify(h->cfg.identity[peer], text, sizeof text, in + AT_SIGNATURE) == 0)
+        return true;
+    uvcci_pace_spend(&h->forged[peer], each, now);
+    return false;
 }
 
 /* Keys of the pair and what HELLO 3 says, once both HELLO 2 are known. */
@@ -247,7 +256,7 @@ static int take_hello2(uvcci_hello *h, uint8_t peer, const uint8_t *in, uint64_t
     if (memcmp(in, p->hello2, same) != 0)
         return UVCC_ERR_AUTH;
     if (x25519(h)) {
-        if (!hello2_verifies(h, peer, p->hello1, in))
+        if (!hello2_verifies(h, peer, p->hello1, in, now))
             return UVCC_ERR_AUTH;
         int err = derive(h, peer, in);
         if (err == UVCC_ERR_AUTH) {
@@ -319,7 +328,7 @@ static int input_hello2(uvcci_hello *h, uint8_t peer, const uint8_t *in, uint64_
         p->pending |= BIT(HELLO3); /* again: the peer repeats HELLO 2 until HELLO 3 comes */
         return 0;
     }
-    if (p->other1[0] == 0 || !hello2_verifies(h, peer, p->other1, in))
+    if (p->other1[0] == 0 || !hello2_verifies(h, peer, p->other1, in, now))
         return UVCC_ERR_AUTH;
     p->restarted = true;
     h->stale = true;
@@ -418,7 +427,23 @@ void uvcci_hello_wipe(uvcci_hello *h) {
 void uvcci_hello_nudge(uvcci_hello *h, uint8_t peer, uint64_t now) {
     uvcci_hello_peer *p = &h->peer[peer];
     p->pending |= unconfirmed(p);
+    memset(h->sent[peer], 0, sizeof h->sent[peer]);
     set_timer(p, h->cfg.repeat_ns, now);
+}
+
+static uint64_t sent_depth(const uvcci_hello *h) {
+    return (AT_ONCE - 1) * (h->cfg.repeat_ns / AT_ONCE);
+}
+
+/* HELLO `which` is due and its pace lets it go: it counts as sent. */
+static bool goes(uvcci_hello *h, uint8_t peer, unsigned which, uint64_t now) {
+    uvcci_hello_peer *p = &h->peer[peer];
+    uint64_t *sent = &h->sent[peer][which - HELLO1];
+    if ((p->pending & BIT(which)) == 0 || !uvcci_pace_has(*sent, sent_depth(h), now))
+        return false;
+    p->pending &= (uint8_t)~BIT(which);
+    uvcci_pace_spend(sent, h->cfg.repeat_ns / AT_ONCE, now);
+    return true;
 }
 
 size_t uvcci_hello_poll(uvcci_hello *h, uint8_t peer, uint8_t out[UVCCI_HELLO1_BYTES], bool *sealed,
@@ -430,18 +455,15 @@ size_t uvcci_hello_poll(uvcci_hello *h, uint8_t peer, uint8_t out[UVCCI_HELLO1_B
         set_timer(p, longest ? p->repeat_ns : 2 * p->repeat_ns, now);
     }
     *sealed = false;
-    if ((p->pending & BIT(HELLO1)) != 0) {
-        p->pending &= (uint8_t)~BIT(HELLO1);
+    if (goes(h, peer, HELLO1, now)) {
         memcpy(out, h->hello1, UVCCI_HELLO1_BYTES);
         return UVCCI_HELLO1_BYTES;
     }
-    if ((p->pending & BIT(HELLO2)) != 0) {
-        p->pending &= (uint8_t)~BIT(HELLO2);
+    if (goes(h, peer, HELLO2, now)) {
         memcpy(out, p->hello2, UVCCI_HELLO2_BYTES);
         return UVCCI_HELLO2_BYTES;
     }
-    if ((p->pending & BIT(HELLO3)) != 0) {
-        p->pending &= (uint8_t)~BIT(HELLO3);
+    if (goes(h, peer, HELLO3, now)) {
         memcpy(out, p->hello3, UVCCI_HELLO3_BYTES);
         *sealed = true;
         return UVCCI_HELLO3_BYTES;
@@ -452,9 +474,13 @@ size_t uvcci_hello_poll(uvcci_hello *h, uint8_t peer, uint8_t out[UVCCI_HELLO1_B
 uint64_t uvcci_hello_deadline(const uvcci_hello *h) {
     uint64_t at = UVCC_NEVER;
     for (uint8_t i = 1; i < UVCC_PARTIES; i++) {
-        const uvcci_hello_peer *p = &h->peer[(h->cfg.party + i) % UVCC_PARTIES];
-        if (p->pending != 0)
-            return 0;
+        uint8_t peer = (uint8_t)((h->cfg.party + i) % UVCC_PARTIES);
+        const uvcci_hello_peer *p = &h->peer[peer];
+        for (unsigned which = HELLO1; which <= HELLO3; which++) {
+            uint64_t paced = uvcci_pace_at(h->sent[peer][which - HELLO1], sent_depth(h));
+            if ((p->pending & BIT(which)) != 0 && paced < at)
+                at = paced;
+        }
         if (unconfirmed(p) != 0 && p->next_repeat < at)
             at = p->next_repeat;
     }

@@ -17,6 +17,10 @@
  * - provisioned, after uvcci_hello_done(): nothing; only a HELLO 3 under keys that no link tries
  *   would tell.
  *
+ * Whoever replays or forges HELLOs does not set our pace: each of the three goes to a peer four
+ * times at once (again on a new stream), then once per repeat_ns / 4, and what is due meanwhile
+ * waits; of a peer's signatures 64 wrong ones per repeat_ns are looked at.
+ *
  * Where one of these makes an end impossible, uvcci_hello_stale() says so: discard the links' keys
  * and call uvcci_hello_again(). Our HELLO 1 stays the same then, so parties that do this because of
  * each other come to an end. */
@@ -81,6 +85,8 @@ typedef struct uvcci_hello {
     const char *field; /* on UVCC_ERR_MISMATCH: which field differs */
     uint64_t ignored;  /* payloads without effect: malformed, untimely, known */
     uint64_t other_n;  /* HELLO 1 other than the one agreed on */
+    uint64_t sent[3][3]; /* uvcci_pace by peer and HELLO */
+    uint64_t forged[3];  /* uvcci_pace by peer: signatures that did not verify */
     bool stale;        /* uvcci_hello_stale() unless done */
 } uvcci_hello;
 
@@ -108,7 +114,7 @@ void uvcci_hello_nudge(uvcci_hello *h, uint8_t peer, uint64_t now);
  * poll again when it has been transmitted. */
 size_t uvcci_hello_poll(uvcci_hello *h, uint8_t peer, uint8_t out[UVCCI_HELLO1_BYTES], bool *sealed,
                         uint64_t now);
-/* 0 while something is due, UVCC_NEVER when both peers are past. */
+/* Not after now while something is due, UVCC_NEVER when both peers are past. */
 uint64_t uvcci_hello_deadline(const uvcci_hello *h);
 /* Keys of the pair are derived and, with X25519, known to be the peer's: its link may be keyed. */
 bool uvcci_hello_keyed(const uvcci_hello *h, uint8_t peer);

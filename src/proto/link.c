@@ -86,6 +86,8 @@ static bool resolve(uvcc_link_config *c) {
     set_default(&c->rto_max_ns, 2000 * MS);
     set_default(&c->ack_delay_ns, MS / 5);
     set_default(&c->keepalive_ns, 10000 * MS);
+    set_default32(&c->suspicious_max, 4096);
+    set_default(&c->suspicious_window_ns, 1000 * MS);
 
     const uint64_t most = UINT64_C(1) << 40; /* so that no sum of limits can wrap */
     return c->alloc.alloc != NULL && c->alloc.free != NULL && c->random.fill != NULL &&
@@ -96,7 +98,8 @@ static bool resolve(uvcc_link_config *c) {
            c->rx_keys_bytes <= most && c->rx_messages_max <= 1u << 20 &&
            c->rx_ranges_max <= 1u << 20 && c->rto_min_ns <= c->rto_max_ns &&
            c->rto_initial_ns <= c->rto_max_ns && c->rto_max_ns <= RTO_MOST_NS &&
-           c->ack_delay_ns <= RTO_MOST_NS;
+           c->ack_delay_ns <= RTO_MOST_NS && c->suspicious_window_ns >= c->suspicious_max &&
+           c->suspicious_window_ns <= RTO_MOST_NS;
 }
 
 int uvcc_link_new(uvcc_link **out, const uvcc_link_config *cfg) {

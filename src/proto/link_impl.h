@@ -47,7 +47,6 @@ typedef struct uvcci_pool {
     uintptr_t *table; /* slab pointer, or (next free index << 1) | 1 */
     uint32_t table_cap, table_free;
     uint32_t slabs, live;
-    uint32_t generation;
 } uvcci_pool;
 
 static inline uint64_t uvcci_object_token(const uvcci_object *o) {
@@ -123,11 +122,11 @@ typedef struct uvcci_tx {
     uvcci_tx_block **ring;
     uint32_t ring_cap;
     uint32_t unacked;   /* frames */
-    uint32_t undone;    /* messages sent and not wholly acknowledged */
     uint64_t cum, next; /* seqs */
     uint64_t serial;
     uvcci_seq_list sent; /* in order of transmission (datagrams) */
     uint32_t xmit, rack_xmit, maybe_xmit;
+    uint32_t undone; /* messages sent and not wholly acknowledged */
     uint64_t rack_rtt, maybe_rtt, maybe_at, min_rtt;
     uint64_t rto_base, rto_at, loss_at, timeout_ns; /* timeout_ns: when the last one was */
     uint64_t resume_at; /* a reopened stream waits until then for the peer's ACK */
@@ -193,6 +192,7 @@ typedef struct uvcci_rx_partial {
 typedef struct uvcci_rx_window {
     uint64_t fresh[UVCCI_FRESH][2]; /* runs of seqs lately received out of order: a ring */
     uint32_t fresh_at, words;
+    uint64_t sack_cursor;
     uint64_t bits[]; /* seen, then ackable */
 } uvcci_rx_window;
 
@@ -201,10 +201,10 @@ typedef struct uvcci_rx {
     uvcci_rx_msg **table;
     uint32_t table_cap, table_live; /* messages of several frames in reassembly */
     uint32_t range_caps;            /* of all of them */
+    uint32_t noted;                 /* bytes that want an ACK */
     uvcci_rx_window *window;        /* NULL: nothing above cum */
     uint64_t cum, top;              /* top: greatest seen */
-    uint64_t sack_cursor;
-    uint32_t noted; /* bytes that want an ACK */
+    uint64_t suspect[2]; /* uvcci_pace: failed opens of data and of control frames */
     uint64_t ack_at, ack_counter;
     uint64_t released[2], admitted[2], granted[2]; /* absolute, by class */
     uint32_t ping_bytes;
@@ -261,6 +261,7 @@ struct uvcc_link {
     uint64_t data_bytes; /* of message buffers in use */
     uvcci_spares *spares;
     uint32_t run, step;
+    uint32_t generation; /* of the last object that a pool gave out */
     bool have_run, started, stream_up, heard;
     const char *violation;
     uvcci_link_keys *keys;

@@ -89,7 +89,7 @@ void *uvcci_pool_take(uvcc_link *l, uvcci_pool *p) {
     p->live++;
     uvcci_object *o = (uvcci_object *)(void *)s->objects[i];
     o->slab = s;
-    o->generation = ++p->generation;
+    o->generation = ++l->generation;
     o->at = s->index * 32u + i;
     return o;
 }

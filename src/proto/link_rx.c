@@ -20,6 +20,7 @@
 #include "bytes.h"
 #include "crc.h"
 #include "link_impl.h"
+#include "pace.h"
 #include "mutant.h"
 
 /* Frames that hold a place are copied in tiles, so that the CRC finds its bytes in the first cache.
@@ -35,6 +36,8 @@
 #define RANGES_MIN           4u
 #define RANGE_CAPS_MAX       (4u * UVCCI_WINDOW)
 #define PING_MIN_BYTES       4u
+/* A frame this far beyond the greatest seq seen is not what a peer usually sends next. */
+#define NEAR_FRAMES 1024u
 
 typedef enum verdict {
     TAKE,    /* a new piece */
@@ -130,6 +133,7 @@ static bool window_reserve(uvcc_link *l, uint64_t seq) {
     if (was != NULL) {
         memcpy(w->fresh, was->fresh, sizeof w->fresh);
         w->fresh_at = was->fresh_at;
+        w->sack_cursor = was->sack_cursor;
         ring_move(w->bits, words, was->bits, was->words, l->rx.cum + 1);
         ring_move(w->bits + words, words, was->bits + was->words, was->words, l->rx.cum + 1);
     }
@@ -236,7 +240,7 @@ static void sack_fill(uvcc_link *l, sack *s) {
             (void)sack_add(s, run[0], run[1]);
     }
     uint32_t words = ACK_SCAN_WORDS;
-    uint64_t from = r->sack_cursor, first, last;
+    uint64_t from = r->window->sack_cursor, first, last;
     if (from <= r->cum || from > r->top)
         from = r->cum + 1;
     while (run_next(l, from, &words, &first, &last)) {
@@ -244,7 +248,7 @@ static void sack_fill(uvcc_link *l, sack *s) {
             break;
         from = last + 1;
     }
-    r->sack_cursor = words == 0 || s->cnt == s->max ? from : 0;
+    r->window->sack_cursor = words == 0 || s->cnt == s->max ? from : 0;
 }
 
 static uint64_t capacity(const uvcc_link *l, int cls) {
@@ -603,6 +607,35 @@ static void commit(uvcc_link *l, const uvcc_frame_header *h, const place *p) {
     }
 }
 
+/* ---- suspicion ----
+ *
+ * Garbage that looks right costs its opening, which proves it wrong. Opens that fail take from a
+ * bucket, opens of new frames give back: while no more is forged than is new, nothing is dropped.
+ * Data and control frames have one each, so neither starves the other. Half of data's is kept for
+ * frames that cheap checks speak for: who cannot see the seqs in use never gets at it. */
+
+enum { SUSPECT_DATA = 0, SUSPECT_CONTROL = 1 };
+
+static uint64_t suspect_interval(const uvcc_link *l) {
+    return l->cfg.suspicious_window_ns / l->cfg.suspicious_max;
+}
+
+/* False: over the limit, drop the frame. Streams resend nothing and end at the first garbage. */
+static bool suspect_allows(uvcc_link *l, int which, bool likely) {
+    uint64_t depth = l->cfg.suspicious_window_ns - suspect_interval(l);
+    if (uvcci_pace_has(l->rx.suspect[which], likely ? depth : depth / 2, l->now))
+        return true;
+    l->stats.suspicious_dropped++;
+    return false;
+}
+
+static void suspect_note(uvcc_link *l, int which, bool bad) {
+    if (bad)
+        uvcci_pace_spend(&l->rx.suspect[which], suspect_interval(l), l->now);
+    else
+        uvcci_pace_refund(&l->rx.suspect[which], suspect_interval(l));
+}
+
 /* ---- whole frames: CRC checked, payload in memory ---- */
 
 static void violate(uvcc_link *l, const char *why) {
@@ -615,7 +648,9 @@ static int open_piece(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *h
     uvcci_aead *key = uvcci_link_key_of(l, h->step, false);
     if (key == NULL)
         return UVCC_ERR_NOMEM;
-    return uvcci_aead_open(key, h->seq, header, 52, body, piece_of(h), tag, out);
+    int err = uvcci_aead_open(key, h->seq, header, 52, body, piece_of(h), tag, out);
+    suspect_note(l, SUSPECT_DATA, err != 0);
+    return err;
 }
 
 /* A wrong frame is a violation if it is authentic, else just refused. */
@@ -640,6 +675,9 @@ static int take_data(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *he
     const char *why = NULL;
     uvcci_rx_msg *m = table_find(l, h);
     verdict v = judge_message(l, h, m, &why);
+    bool likely = v == TAKE && h->seq <= l->rx.top + NEAR_FRAMES;
+    if (l->cfg.datagram && is_sealed(h) && v != LATER && !suspect_allows(l, SUSPECT_DATA, likely))
+        return UVCC_ERR_LIMIT;
     if (v == WRONG)
         return frame_wrong(l, h, header, payload, why);
     if (v == LATER && l->cfg.datagram) {
@@ -731,7 +769,7 @@ static int take_ping(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *p,
     uint32_t bytes = UVCC_FRAME_HEADER_BYTES + h->payload_len;
     if (bytes > l->rx.ping_bytes)
         l->rx.ping_bytes = bytes;
-    ack_within(l, 0);
+    ack_within(l, l->cfg.ack_delay_ns); /* PINGs can be replayed: their ACKs keep a distance */
     return 0;
 }
 
@@ -746,12 +784,15 @@ static int take_control(uvcc_link *l, const uvcc_frame_header *h, const uint8_t 
         return 0;
     }
     if (sealed) {
+        if ((l->cfg.datagram || hello) && !suspect_allows(l, SUSPECT_CONTROL, true))
+            return hello ? 0 : UVCC_ERR_LIMIT;
         if (len > sizeof stack && (tmp = uvcci_link_alloc(l, len, UVCC_MEM_STATE)) == NULL)
             return UVCC_ERR_NOMEM;
         int err = uvcci_xaead_open(l->keys->ctl_rx, payload, header, 52, payload + 24,
                                    h->payload_len - 24, tmp);
         p = tmp;
         if (err != 0) {
+            suspect_note(l, SUSPECT_CONTROL, true);
             if (tmp != stack)
                 uvcci_link_give(l, tmp, len, UVCC_MEM_STATE);
             l->stats.refused += hello;
@@ -760,6 +801,7 @@ static int take_control(uvcc_link *l, const uvcc_frame_header *h, const uint8_t 
         l->heard = true;
     }
     const char *why = NULL;
+    uint64_t counter = l->tx.ack_counter;
     int err = 0;
     if (hello)
         hello_push(l, p, len, sealed);
@@ -771,12 +813,26 @@ static int take_control(uvcc_link *l, const uvcc_frame_header *h, const uint8_t 
         uvcci_link_give(l, tmp, len, UVCC_MEM_STATE);
     if (err != 0 && sealed)
         violate(l, why);
+    if (sealed && l->tx.ack_counter != counter) /* no replay */
+        suspect_note(l, SUSPECT_CONTROL, false);
     if (err == 0 && !sealed && !hello)
         uvcci_tx_cum(l, h->ack);
     return err;
 }
 
-/* 0: taken or dropped without harm; UVCC_ERR_FRAME: refused; UVCC_ERR_NOMEM: as if lost. */
+/* Another session's or run's. */
+static int frame_stray(uvcc_link *l, uint64_t *stat) {
+    ++*stat;
+    if (!l->cfg.datagram)
+        return 0;
+    if (!suspect_allows(l, SUSPECT_DATA, false))
+        return UVCC_ERR_LIMIT;
+    suspect_note(l, SUSPECT_DATA, true);
+    return 0;
+}
+
+/* 0: taken or dropped without harm; UVCC_ERR_FRAME: refused; UVCC_ERR_LIMIT: over suspicious_max
+ * (datagrams); UVCC_ERR_NOMEM: as if lost. */
 static int frame_take(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *header,
                       const uint8_t *payload) {
     l->stats.frames_rx++;
@@ -789,14 +845,12 @@ static int frame_take(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *h
         break;
     case REPEAT:
         l->stats.duplicates++;
-        ack_note(l, UVCC_FRAME_HEADER_BYTES + h->payload_len);
+        ack_within(l, l->cfg.ack_delay_ns); /* whatever the rate of repetitions is */
         break;
     case FOREIGN:
-        l->stats.foreign++;
-        return 0;
+        return frame_stray(l, &l->stats.foreign);
     case STALE:
-        l->stats.stale_run++;
-        return 0;
+        return frame_stray(l, &l->stats.stale_run);
     case IGNORE:
         l->stats.refused++;
         return 0;
@@ -818,6 +872,8 @@ static int feed_packet(uvcc_link *l, const uint8_t *data, size_t len) {
             l->stats.refused++;
             return 0;
         }
+        if (err == UVCC_ERR_LIMIT)
+            return 0;
         if (err != 0)
             return err;
         data += n;
