@@ -141,7 +141,8 @@ static void deal_free(uvcc_session *s, uvcci_run *r) {
     uvcci_bump_reset(&r->deal_bump);
 }
 
-void uvcci_deal_job_done(uvcc_session *s, uvcci_run *r) {
+/* Sends one op's keys; its job is done. */
+static void deal_send(uvcc_session *s, uvcci_run *r) {
     uvcci_step *st = r->step;
     if (!s->cfg.audit_off)
         uvcci_leaves_write(s, r, r->deal_leaves);
@@ -156,8 +157,29 @@ void uvcci_deal_job_done(uvcc_session *s, uvcci_run *r) {
             return;
     }
     deal_free(s, r);
+    st->deals_sent++;
+}
+
+/* Keys go out in schedule order whatever order their jobs end in: keys of later ops must not use up the
+ * credit that an earlier op's keys need. */
+static void send_in_order(uvcc_session *s) {
+    for (uint32_t k = 0; k < 2; k++) {
+        uvcci_step *st = uvcci_step_of(s, s->step + k);
+        if (st == NULL)
+            return;
+        while (st->deals_sent < st->entry->op_count && st->runs[st->deals_sent].deal_done) {
+            deal_send(s, &st->runs[st->deals_sent]);
+            if (uvcci_failed(s))
+                return;
+        }
+        if (st->deals_sent < st->entry->op_count)
+            return;
+    }
+}
+
+void uvcci_deal_job_done(uvcc_session *s, uvcci_run *r) {
     r->deal_done = true;
-    st->deals_done++;
+    send_in_order(s);
 }
 
 /* Starts deals of one step in program order until room runs out. */
@@ -166,8 +188,7 @@ static bool deal_step(uvcc_session *s, uvcci_step *st) {
     while (st->deal_next < st->entry->op_count && !uvcci_failed(s)) {
         uvcci_run *r = &st->runs[st->deal_next];
         if (!deals_here(s, r)) {
-            r->deal_done = true;
-            st->deals_done++;
+            r->deal_done = true; /* nothing to send, in its turn */
             st->deal_next++;
             any = true;
             continue;
@@ -189,7 +210,6 @@ static bool deal_step(uvcc_session *s, uvcci_step *st) {
             uvcci_abort(s, UVCC_ABORT_MEMORY, "no memory to deal keys");
             return true;
         }
-        r->deal_started = true;
         st->deal_next++;
         uvcci_jobs_push(&s->jobs, tasks, count, UVCCI_JOB_DEAL, r);
         any = true;
@@ -205,7 +225,9 @@ bool uvcci_deal_advance(uvcc_session *s) {
             break;
         any |= deal_step(s, st);
         if (st->deal_next < st->entry->op_count)
-            break; /* keys go out in schedule order */
+            break; /* in schedule order */
     }
+    if (any && !uvcci_failed(s))
+        send_in_order(s);
     return any;
 }

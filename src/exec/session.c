@@ -928,7 +928,7 @@ void uvcc_session_digest(const uvcc_session *s, uint8_t out[32]) {
         if (!st->active)
             continue;
         const uint64_t step[] = {st->number, st->entry_index, st->sent, st->agreed, st->running,
-                                 st->leaves, st->deals_done};
+                                 st->leaves, st->deals_sent};
         uvcci_sha256_update(&h, step, sizeof step);
         for (uint32_t i = 0; i < st->entry->op_count; i++) {
             const uvcci_run *r = &st->runs[i];

@@ -96,7 +96,7 @@ struct uvcci_run {
     uint32_t preds_left;
     uint32_t depth;      /* rounds before this op, then with it */
     uint8_t stage;       /* uvcci_stage */
-    bool job_out, started, deal_started, deal_done;
+    bool job_out, started, deal_done;
     uvcci_plan_ids ids;
     /* what comes: per round and peer (0: next, 1: previous party), bit q = part q */
     uint64_t need[UVCCI_PLAN_ROUNDS][2], got[UVCCI_PLAN_ROUNDS][2];
@@ -135,7 +135,7 @@ struct uvcci_step {
     const uvcci_plan *plans;
     uvcci_optable table;
     uvcci_run *runs; /* program order */
-    uint32_t runs_done, deals_done, deal_next;
+    uint32_t runs_done, deals_sent, deal_next;
     uint64_t *ready; /* bitmap of runs to look at */
     uint32_t ready_words;
     uint32_t depth;

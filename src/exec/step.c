@@ -459,7 +459,7 @@ bool uvcci_step_advance(uvcc_session *s) {
         any = true;
     }
     if (st->running && st->runs_done == st->entry->op_count &&
-        st->deals_done == st->entry->op_count) {
+        st->deals_sent == st->entry->op_count) {
         finish_step(s, st);
         any = true;
     }
