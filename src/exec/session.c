@@ -747,7 +747,8 @@ int uvcci_session_poll_op(uvcc_session *s, const uvcc_job **out) {
 uint64_t uvcc_session_next_deadline(const uvcc_session *s) {
     if (s == NULL || s->state < UVCCI_SESSION_HELLO)
         return UVCC_NEVER;
-    uint64_t at = s->close_deadline;
+    /* While jobs are out only their completions can close it. */
+    uint64_t at = s->jobs.out == 0 ? s->close_deadline : UVCC_NEVER;
     uint64_t hello = uvcci_hello_deadline(&s->hello); /* a peer may still want our last word */
     at = hello < at ? hello : at;
     for (uint8_t p = 0; p < 3; p++) {
