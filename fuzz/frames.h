@@ -195,8 +195,10 @@ static inline size_t fuzz_frame(fuzz_link *f, fuzz_in *in, uint8_t *out) {
             size_t got;
             len = how & 2 ? fuzz_u16(in) : fuzz_u8(in);
             memset(piece, 0, len);
-            if (h.kind == UVCC_FRAME_HELLO || (how & 4) != 0)
-                memcpy(piece, fuzz_take(in, len < 160 ? len : 160, &got), got);
+            if (h.kind == UVCC_FRAME_HELLO || (how & 4) != 0) {
+                const uint8_t *bytes = fuzz_take(in, len < 160 ? len : 160, &got);
+                memcpy(piece, bytes, got);
+            }
         }
         h.msg_len = len;
     } else {

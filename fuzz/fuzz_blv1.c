@@ -25,7 +25,7 @@ static void decode(const uint8_t *in, size_t len) {
         return;
     uint8_t *out = malloc(len);
     uvcc_blv1_reader r;
-    uvcc_blv1_writer w;
+    uvcc_blv1_writer w = {0};
     uvcc_tlv t, last = {0};
     int64_t seen = 0;
     FUZZ_CHECK(out != NULL && uvcc_blv1_begin(&w, out, len) == 0);
@@ -54,7 +54,7 @@ static void encode(fuzz_in *in) {
 #undef UVCC_TLV
         0x7F, 0xFF};
     uvcc_tlv tlvs[TLVS_MAX];
-    uvcc_blv1_writer w;
+    uvcc_blv1_writer w = {0};
     size_t count = 0, bytes = UVCC_BLV1_HEADER_BYTES, room = fuzz_u8(in);
     memset(data, 0, sizeof data);
     while (in->left != 0 && count < TLVS_MAX) {

@@ -1,5 +1,5 @@
 # shellcheck shell=sh disable=SC2154
-# What scripts/test and scripts/demo share: finding what is missing, configuring, building.
+# What the scripts share: finding what is missing, configuring, building.
 # POSIX sh, sourced; $root is the checkout.
 
 export LC_ALL=C.UTF-8
@@ -8,8 +8,17 @@ say() {
     printf '%s\n' "$*" >&2
 }
 
-# The Debian packages whose tools or libraries are not there, one per line.
+# The Debian packages whose tools or libraries are not there, one per line. With $clang_packages=1,
+# those of fuzzing and coverage too.
 missing_packages() {
+    if [ "${clang_packages:-0}" -eq 1 ]; then
+        command -v clang >/dev/null 2>&1 || printf 'clang\n'
+        command -v llvm-cov >/dev/null 2>&1 || printf 'llvm\n'
+        clang_version=$(clang -dumpversion 2>/dev/null)
+        clang_runtime=$(clang -print-resource-dir 2>/dev/null)/lib/linux/libclang_rt.fuzzer-$(uname -m).a
+        [ -e "$clang_runtime" ] || printf 'libclang-rt-%s-dev\n' "${clang_version%%.*}" |
+            sed 's/--/-14-/'
+    fi
     command -v cc >/dev/null 2>&1 || printf 'gcc\n'
     [ -e /usr/include/stdio.h ] || printf 'libc6-dev\n'
     command -v meson >/dev/null 2>&1 || printf 'meson\n'
