@@ -589,6 +589,34 @@ static void beyond_credit(void **state) {
     expect_abort(&f, UVCC_ABORT_FRAME);
 }
 
+/* ---- of our own ---- */
+
+static void few_leaves(uvcc_config *c) {
+    if (c->party == 0)
+        c->leaves_max = 2;
+}
+static void few_jobs(uvcc_config *c) { c->jobs_max = 4; }
+
+static void leaves(void **state) {
+    (void)state;
+    fix f;
+    begin_ready(&f, false, few_leaves);
+    agree(&f, 0);
+    expect_abort(&f, UVCC_ABORT_MEMORY);
+}
+
+static void jobs(void **state) {
+    (void)state;
+    fix f;
+    begin_ready(&f, false, few_jobs);
+    agree(&f, 0);
+    while (f.t.finished[0] == 0) {
+        assert_true(triangle_turn(&f.t));
+        assert_true(f.t.s[0]->jobs.out <= 4);
+    }
+    end(&f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forged_data),
@@ -608,6 +636,8 @@ int main(void) {
         cmocka_unit_test(batch_again),
         cmocka_unit_test(batch_of_the_past),
         cmocka_unit_test(beyond_credit),
+        cmocka_unit_test(leaves),
+        cmocka_unit_test(jobs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
