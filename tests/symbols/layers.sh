@@ -33,13 +33,14 @@ includes src/proto | only 'src/proto: itself, the hooks and pure libraries only'
 includes src/exec | grep -E ':"' | only 'src/exec: itself and src/proto' \
     '"[a-z0-9_]+\.(h|def)"' '"(proto|exec)/[a-z0-9_]+\.(h|def)"'
 
-# Hosts and adapters: public headers, the system, and files that stand beside them.
+# Hosts and adapters: public headers, the system, and files of their own room.
 includes io_adapters tools examples | while IFS=: read -r file line what; do
     case $what in
-    '<proto/'* | '<exec/'* | '"'*/*) ;;
+    '<proto/'* | '<exec/'*) ;;
     '"'*)
-        beside=${what#'"'}
-        [ -e "$(dirname "$file")/${beside%%'"'*}" ] && continue
+        named=${what#'"'}
+        path=$(realpath -m --relative-to=. "$(dirname "$file")/${named%%'"'*}")
+        [ "${path%%/*}" = "${file%%/*}" ] && [ -e "$path" ] && continue
         ;;
     *) continue ;;
     esac
