@@ -18,13 +18,13 @@
 
 #include "../train.h" /* exit statuses */
 
-enum { WORKERS_MAX = 64, SHOWN_MAX = 10, SEED_SECONDS = 120, SWEEP_SECONDS = 1800 };
+enum { WORKERS_MAX = 64, SHOWN_MAX = 10, SEED_SECONDS = 60, SWEEP_SECONDS = 1800 };
 
 typedef struct options {
     uint64_t first, count, without;
     uint32_t workers;
     const char *json, *list;
-    bool verbose, sweep, stop, help;
+    bool verbose, sweep, stop, raw, help;
 } options;
 
 /* ---- one seed ---- */
@@ -159,7 +159,7 @@ static void show_failure(const options *o, uint64_t i, const char *why) {
     sim_plan p;
     sim_plan_draw(&p, seed, without);
     (void)fprintf(stderr, "seed %" PRIu64 ": %s\n", seed, why);
-    if (!o->sweep) {
+    if (!o->sweep && !o->raw) {
         for (unsigned f = 0; f < SIM_FAULTS; f++)
             if ((p.faults & SIM_BIT(f)) != 0 && fails(o, seed, without | SIM_BIT(f)))
                 without |= SIM_BIT(f);
@@ -330,6 +330,7 @@ static void print_help(void) {
         "  --sweep-alloc    no faults but one: every allocation fails once\n"
         "  --list FILE      runs the seeds of a list: lines of a seed and, perhaps, a --without list\n"
         "  --stop           ends at the first failure\n"
+        "  --no-minimise    does not look for the faults that a failure takes\n"
         "  --json FILE      writes the result as JSON; - is the standard output\n"
         "  --verbose        shows events of every session\n"
         "\n"
@@ -375,6 +376,7 @@ static int parse(options *o, int argc, char *const *argv) {
         bool *flag = strcmp(word, "--verbose") == 0       ? &o->verbose
                      : strcmp(word, "--sweep-alloc") == 0 ? &o->sweep
                      : strcmp(word, "--stop") == 0        ? &o->stop
+                     : strcmp(word, "--no-minimise") == 0 ? &o->raw
                                                           : NULL;
         if (flag != NULL) {
             *flag = true;

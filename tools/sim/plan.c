@@ -106,7 +106,8 @@ void sim_plan_draw(sim_plan *p, uint64_t seed, uint64_t without) {
     p->next_run = high ? (1u << 24) - 2 - (uint32_t)sim_below(&r, 2) : (uint32_t)sim_below(&r, 3);
     p->rto_initial_ns = sim_below(&r, 2) == 0 ? 0 : 1 * SIM_MS << sim_below(&r, 6);
     p->rto_max_ns = sim_below(&r, 2) == 0 ? 0 : 500 * SIM_MS;
-    p->keepalive_ns = sim_below(&r, 4) == 0 ? SIM_S : 0;
+    uint64_t alive = sim_below(&r, 4);
+    p->keepalive_ns = alive == 0 ? SIM_S : alive == 1 ? UVCC_NEVER : 0;
     p->calm_at_ns = 100 * SIM_MS << sim_below(&r, 8);
     p->hostile_party = (uint8_t)sim_below(&r, 3);
     p->alloc_party = (uint8_t)sim_below(&r, 3);

@@ -1,0 +1,61 @@
+#!/bin/sh
+# Each planted bug of src/proto/mutant.h is found by `uvcc sim` within its number of seeds, and the
+# same seeds pass without any. Only the files that hold a bug are compiled again.
+# usage: mutants.sh COMPILER SOURCE_DIR UVCC LIBRARY [MUTANT...]
+set -eu
+cc=$1 source=$2 uvcc=$3 library=$4
+shift 4
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+libs="$(pkg-config --libs libsodium libcrypto jansson) -lisal -lm -lpthread"
+
+# number, seeds within which it has to be found, what it is
+table='1 100 a frame that came is taken again
+2 100 an ACK is off by one
+3 300 a stale completion is taken for another job
+4 4000 a message is acknowledged before it is accepted
+5 400 the credit is ignored
+6 600 the run is not in the keys of pads: a restart uses them again
+7 100 the second lift of an op uses the words of the first
+8 100 digests of secrets have no salt
+9 1500 the least run is agreed on, so an old one comes back
+10 200 the retransmission timer is not armed a second time
+11 400 credit whose update was lost is never asked for
+12 100 a received batch has no leaf
+13 800 CLOSED while jobs are out
+14 500 one link has no deadline
+15 100 what a set job staged is not freed
+16 6000 a step starts while its checkpoint is being copied
+17 100 an ACK is acknowledged
+18 100 a new stream does not resend'
+
+fail=0
+echo "$table" >"$work/table"
+while read -r n seeds what; do
+    if [ $# -gt 0 ]; then
+        case " $* " in *" $n "*) ;; *) continue ;; esac
+    fi
+    objects=
+    for file in $(grep -l "UVCCI_MUTANT($n)" "$source"/src/proto/*.c "$source"/src/exec/*.c); do
+        object="$work/$(basename "$file" .c).o"
+        $cc -std=c17 -O1 -w -D_POSIX_C_SOURCE=200809L "-DUVCC_MUTANT=$n" -I"$source/include" \
+            -I"$source/src" -I"$(dirname "$file")" -c "$file" -o "$object"
+        objects="$objects $object"
+    done
+    if [ -z "$objects" ]; then
+        echo "mutant $n is nowhere"
+        fail=1
+        continue
+    fi
+    # shellcheck disable=SC2086
+    $cc "$uvcc".p/*.o $objects "$library" $libs -o "$work/uvcc"
+    rm -f $objects
+    if "$work/uvcc" sim --seeds "$seeds" --stop --no-minimise --json "$work/json" >"$work/out" 2>&1; then
+        echo "mutant $n survived $seeds seeds: $what"
+        fail=1
+    else
+        found=$(sed -n 's/^{"seeds": \([0-9]*\).*/\1/p' "$work/json")
+        echo "mutant $n found after $found seeds ($what): $(sed -n '1s/^seed //p' "$work/out")"
+    fi
+done <"$work/table"
+exit "$fail"
