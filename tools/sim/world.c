@@ -307,6 +307,21 @@ static bool excused(const sim_world *w) {
     return false;
 }
 
+static void note_life(const sim_party *p, uint32_t run) {
+    sim_record *r = p->w->record;
+    uint32_t i = 0;
+    while (i < r->lives && r->life[i].run != run)
+        i++;
+    if (i == SIM_LIVES_MAX)
+        return;
+    if (i == r->lives)
+        r->life[r->lives++] = (sim_life){.run = run, .base = p->base};
+    if (r->life[i].base != p->base)
+        sim_fail(p->w, "the parties of run %u resume at other steps", run);
+    r->life[i].random[p->index] = p->random_name;
+    r->life[i].ready++;
+}
+
 static void on_ready(sim_party *p, const uvcc_event *e) {
     sim_world *w = p->w;
     if (p->ready || (p->greatest_run != UINT32_MAX && e->run <= p->greatest_run))
@@ -315,10 +330,18 @@ static void on_ready(sim_party *p, const uvcc_event *e) {
     uvcc_session_get_stats(p->s, &st);
     p->refused = st.frames_refused;
     p->ready = true;
-    p->run = p->greatest_run = e->run;
+    p->greatest_run = e->run;
     p->base = p->agreed = p->finished = e->step - w->plan->first_step;
     if (p->base > w->work->steps)
         sim_fail(w, "party %u: resumes at step %u", p->index, e->step);
+    /* What comes after this step will be made again: an older copy must not stay beside it. */
+    for (unsigned i = 0; i < 2 && p->kept[0].step > e->step; i++) {
+        free(p->kept[0].data);
+        p->kept[0] = p->kept[1];
+        p->kept[1] = (sim_checkpoint){0};
+    }
+    if (p->triangle == 0)
+        note_life(p, e->run);
 }
 
 static void host_events(sim_party *p) {
@@ -463,10 +486,11 @@ static void config(sim_party *p, uvcc_config *c) {
     const sim_plan *plan = w->plan;
     (void)uvcc_config_default(c, sizeof *c);
     c->alloc = (uvcc_allocator){.alloc = memory_alloc, .free = memory_free, .user = &p->mem};
-    uint32_t life = p->greatest_run == UINT32_MAX || was_on(w, SIM_SAME_RANDOM)
-                        ? 0
-                        : p->greatest_run + 1;
-    c->random = uvcc_seeded(&p->random, plan->seed, 16 * life + p->node);
+    bool first = p->greatest_run == UINT32_MAX;
+    p->random_name = w->again != NULL ? w->again->life[w->life].random[p->index]
+                     : first || was_on(w, SIM_SAME_RANDOM) ? 0
+                                                           : p->greatest_run + 1;
+    c->random = uvcc_seeded(&p->random, plan->seed, 16 * p->random_name + p->node);
     c->party = p->index;
     c->suites = plan->suites;
     c->datagram = plan->datagram;
@@ -477,8 +501,9 @@ static void config(sim_party *p, uvcc_config *c) {
     c->rto_max_ns = plan->rto_max_ns;
     c->keepalive_ns = plan->keepalive_ns;
     c->next_step = plan->first_step;
-    c->next_run = p->greatest_run == UINT32_MAX ? plan->next_run - (plan->next_run != 0 && p->index == 1)
-                                                : p->greatest_run + 1;
+    c->next_run = w->again != NULL ? w->again->life[w->life].run
+                  : first          ? plan->next_run - (plan->next_run != 0 && p->index == 1)
+                                   : p->greatest_run + 1;
     c->cookie = 1000u + 16u * c->next_run + p->node;
     c->checkpoint_every = 1;
     c->exchange_x25519 = plan->exchange;
@@ -634,8 +659,9 @@ static void upset_clock(sim_world *w) {
         } else if (f == SIM_CLOCK_STOP) {
             p->stands_at = sim_local(p);
             p->stands_until = sim_now(w) + ns;
-            if (ns % 2 == 0)
-                p->skew -= ns; /* it goes on where it stood */
+            p->loses = ns % 2 == 0;
+            if (p->loses)
+                p->skew -= ns;
         } else {
             p->skew -= ns;
             w->back_ns += ns;
@@ -698,8 +724,10 @@ static void calm(sim_world *w) {
             if (hostile && !w->plan->datagram && (a == w->plan->hostile_party))
                 (void)uvcc_loopback_disconnect(w->net, a, b); /* what was mutated is under way */
         }
-        if (p->stands_until > sim_now(w))
+        if (p->stands_until > sim_now(w)) {
+            p->skew += p->loses ? p->stands_until - sim_now(w) : 0;
             p->stands_until = sim_now(w);
+        }
         sim_jobs_calm(p);
         for (unsigned q = 0; q < 3; q++)
             p->slot[q].due = 0;
@@ -816,8 +844,25 @@ static uint64_t next_time(const sim_world *w) {
     return next;
 }
 
+/* In a repetition of restarts: all die as soon as all can resume where the next run did. */
+static void next_life(sim_world *w) {
+    if (w->again == NULL || w->life + 1 >= w->again->lives)
+        return;
+    uint32_t base = w->again->life[w->life + 1].base;
+    for (unsigned i = 0; i < 3; i++)
+        if (base != 0 && kept_at(&w->party[i], w->plan->first_step + base) == NULL)
+            return;
+    w->life++;
+    for (unsigned i = 0; i < 3; i++)
+        die(&w->party[i]);
+    for (unsigned i = 0; i < 3; i++)
+        (void)build(&w->party[i],
+                    base == 0 ? NULL : kept_at(&w->party[i], w->plan->first_step + base));
+}
+
 static void script(sim_world *w) {
     uint64_t now = sim_now(w);
+    next_life(w);
     if (!w->calm && w->plan->calm_at_ns <= now)
         calm(w);
     if (w->kill_at <= now)
@@ -856,6 +901,8 @@ static void turn(sim_world *w) {
 }
 
 static bool all_finished(const sim_world *w) {
+    if (w->again != NULL && w->life + 1 < w->again->lives)
+        return false;
     for (uint32_t i = 0; i < w->nodes; i++)
         if (w->party[i].s == NULL || w->party[i].finished < w->work->steps ||
             w->party[i].rebuild_at != UVCC_NEVER || w->party[i].job_count != 0)
@@ -1050,7 +1097,7 @@ static void finish(sim_world *w) {
 }
 
 static void simulate(const sim_plan *plan, const sim_workload *work, const sim_record *clean,
-                     sim_record *record, sim_outcome *out, bool verbose) {
+                     const sim_record *again, sim_record *record, sim_outcome *out, bool verbose) {
     sim_world *w = calloc(1, sizeof *w);
     if (w == NULL)
         abort();
@@ -1058,6 +1105,7 @@ static void simulate(const sim_plan *plan, const sim_workload *work, const sim_r
                      .work = work,
                      .clean = clean,
                      .record = record,
+                     .again = again,
                      .out = out,
                      .verbose = verbose,
                      .faults = plan->faults,
@@ -1105,6 +1153,40 @@ static void simulate(const sim_plan *plan, const sim_workload *work, const sim_r
     free(w);
 }
 
+/* The restarts of a run once more, without faults: the runs that went ready everywhere, one after the
+ * other, from the last that began anew. */
+static void lives_that_count(sim_record *r) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < r->lives; i++) {
+        if (r->life[i].ready < 3)
+            continue;
+        if (r->life[i].base == 0)
+            n = 0;
+        r->life[n++] = r->life[i];
+    }
+    r->lives = n;
+}
+
+static void compare_roots(const sim_record *a, const sim_record *b, uint32_t steps, sim_outcome *out) {
+    for (unsigned p = 0; p < 3; p++)
+        for (uint32_t i = 0; i < steps && !out->failed; i++) {
+            if (a->output_hash[p][i] == b->output_hash[p][i] &&
+                memcmp(a->root[p][i], b->root[p][i], 32) == 0)
+                continue;
+            out->failed = true;
+            (void)snprintf(out->why, sizeof out->why,
+                           "party %u: the root or the outputs of step %u are not those of the same "
+                           "runs without faults",
+                           p, i);
+        }
+}
+
+static void prefix_why(sim_outcome *out, const char *prefix) {
+    char why[sizeof out->why];
+    memcpy(why, out->why, sizeof why);
+    (void)snprintf(out->why, sizeof out->why, "%s: %.180s", prefix, why);
+}
+
 void sim_seed(const sim_plan *plan, sim_outcome *out, bool verbose) {
     *out = (sim_outcome){.faults = plan->faults};
     sim_workload work;
@@ -1118,22 +1200,40 @@ void sim_seed(const sim_plan *plan, sim_outcome *out, bool verbose) {
     still.faults = 0;
     still.link = (uvcc_fault_config){0};
     still.calm_at_ns = 1;
-    sim_record *clean = calloc(2, sizeof *clean), *record = clean + 1;
-    if (clean == NULL)
+    static sim_record clean; /* of the last seed: a sweep has many runs of one */
+    static uint64_t clean_seed, clean_digest;
+    static bool have_clean;
+    sim_record *record = calloc(2, sizeof *record), *again = record + 1;
+    if (record == NULL)
         abort();
-    simulate(&still, &work, NULL, clean, out, verbose);
-    memcpy(out->allocs, clean->allocs, sizeof out->allocs);
+    if (!have_clean || clean_seed != plan->seed) {
+        memset(&clean, 0, sizeof clean);
+        simulate(&still, &work, NULL, NULL, &clean, out, false);
+        clean_digest = out->digest;
+        clean_seed = plan->seed;
+        have_clean = !out->failed;
+    }
+    memcpy(out->allocs, clean.allocs, sizeof out->allocs);
     if (out->failed) {
-        char why[sizeof out->why - 40];
-        (void)memcpy(why, out->why, sizeof why);
-        why[sizeof why - 1] = '\0';
-        (void)snprintf(out->why, sizeof out->why, "without faults: %s", why);
+        prefix_why(out, "without faults");
     } else {
-        uint64_t digest = out->digest;
         out->messages = out->turns = 0;
-        simulate(plan, &work, clean, record, out, verbose);
-        out->digest = sim_mix(out->digest ^ digest);
+        simulate(plan, &work, &clean, NULL, record, out, verbose);
+        out->digest = sim_mix(out->digest ^ clean_digest);
+    }
+    lives_that_count(record);
+    if (!out->failed && out->restarts != 0 && out->aborts == 0 && record->lives != 0) {
+        sim_outcome o = {.faults = 0};
+        still.triangles = 1;
+        simulate(&still, &work, NULL, record, again, &o, false);
+        if (o.failed) {
+            out->failed = true;
+            memcpy(out->why, o.why, sizeof out->why);
+            prefix_why(out, "the same runs without faults");
+        } else {
+            compare_roots(record, again, work.steps, out);
+        }
     }
     sim_workload_free(&work);
-    free(clean);
+    free(record);
 }

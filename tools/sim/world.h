@@ -4,10 +4,19 @@
 
 #include "sim.h"
 
-enum { SIM_NODES = 6, SIM_HISTORY = 16 };
+enum { SIM_NODES = 6, SIM_HISTORY = 16, SIM_LIVES_MAX = 8 };
+
+/* One run (in the sense of HELLO) that went ready at all parties. */
+typedef struct sim_life {
+    uint32_t run, base; /* base: the workload's step where it resumed */
+    uint32_t random[3]; /* what the parties' random streams were named by */
+    uint32_t ready;     /* parties */
+} sim_life;
 
 /* What the parties of a run finished with, to be compared with another run. */
 typedef struct sim_record {
+    sim_life life[SIM_LIVES_MAX];
+    uint32_t lives;
     bool have[3][SIM_STEPS_MAX];
     uint8_t root[3][SIM_STEPS_MAX][32];
     uint64_t output_hash[3][SIM_STEPS_MAX];
@@ -70,6 +79,7 @@ typedef struct sim_party {
     sim_memory mem;
     /* the clock: global time plus skew, or standing */
     uint64_t skew, stands_at, stands_until, latest;
+    bool loses; /* after standing it goes on where it stood */
     uint64_t wake; /* global; UVCC_NEVER */
     bool early;
     /* work */
@@ -86,7 +96,8 @@ typedef struct sim_party {
     bool ready, closing, closed, aborted, resumed, initial_set, fresh_ok;
     uint32_t agreed, finished, given; /* steps of the workload; given: bit per step */
     uint32_t base;                    /* first step of this session */
-    uint32_t run, greatest_run;
+    uint32_t greatest_run; /* UINT32_MAX: none yet */
+    uint32_t random_name;
     sim_checkpoint kept[2]; /* the later one first */
     uint64_t rebuild_at;
     /* counts */
@@ -104,6 +115,8 @@ struct sim_world {
     const sim_workload *work;
     const sim_record *clean; /* NULL in the run without faults */
     sim_record *record;
+    const sim_record *again; /* whose restarts are repeated, without faults; NULL: none */
+    uint32_t life;           /* of `again` */
     sim_outcome *out;
     bool verbose, calm;
     uint64_t faults; /* classes that are on now */
