@@ -749,11 +749,13 @@ uint64_t uvcc_session_next_deadline(const uvcc_session *s) {
         return UVCC_NEVER;
     /* While jobs are out only their completions can close it. */
     uint64_t at = s->jobs.out == 0 ? s->close_deadline : UVCC_NEVER;
-    uint64_t hello = uvcci_hello_deadline(&s->hello); /* a peer may still want our last word */
-    at = hello < at ? hello : at;
     for (uint8_t p = 0; p < 3; p++) {
         if (!peer_ok(s, p) || (UVCCI_MUTANT(14) && p == 2))
             continue;
+        /* A peer may still want our last word. While a HELLO waits in the link, for a stream or for
+         * memory, another is not due. */
+        uint64_t hello = uvcci_hello_peer_deadline(&s->hello, p);
+        at = !s->hello_waits[p] && hello < at ? hello : at;
         uint64_t link = uvcc_link_next_deadline(s->peer[p].link);
         at = link < at ? link : at;
     }

@@ -471,18 +471,22 @@ size_t uvcci_hello_poll(uvcci_hello *h, uint8_t peer, uint8_t out[UVCCI_HELLO1_B
     return 0;
 }
 
+uint64_t uvcci_hello_peer_deadline(const uvcci_hello *h, uint8_t peer) {
+    const uvcci_hello_peer *p = &h->peer[peer];
+    uint64_t at = unconfirmed(p) != 0 ? p->next_repeat : UVCC_NEVER;
+    for (unsigned which = HELLO1; which <= HELLO3; which++) {
+        uint64_t paced = uvcci_pace_at(h->sent[peer][which - HELLO1], sent_depth(h));
+        if ((p->pending & BIT(which)) != 0 && paced < at)
+            at = paced;
+    }
+    return at;
+}
+
 uint64_t uvcci_hello_deadline(const uvcci_hello *h) {
     uint64_t at = UVCC_NEVER;
     for (uint8_t i = 1; i < UVCC_PARTIES; i++) {
-        uint8_t peer = (uint8_t)((h->cfg.party + i) % UVCC_PARTIES);
-        const uvcci_hello_peer *p = &h->peer[peer];
-        for (unsigned which = HELLO1; which <= HELLO3; which++) {
-            uint64_t paced = uvcci_pace_at(h->sent[peer][which - HELLO1], sent_depth(h));
-            if ((p->pending & BIT(which)) != 0 && paced < at)
-                at = paced;
-        }
-        if (unconfirmed(p) != 0 && p->next_repeat < at)
-            at = p->next_repeat;
+        uint64_t one = uvcci_hello_peer_deadline(h, (uint8_t)((h->cfg.party + i) % UVCC_PARTIES));
+        at = one < at ? one : at;
     }
     return at;
 }

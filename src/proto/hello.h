@@ -116,6 +116,7 @@ size_t uvcci_hello_poll(uvcci_hello *h, uint8_t peer, uint8_t out[UVCCI_HELLO1_B
                         uint64_t now);
 /* Not after now while something is due, UVCC_NEVER when both peers are past. */
 uint64_t uvcci_hello_deadline(const uvcci_hello *h);
+uint64_t uvcci_hello_peer_deadline(const uvcci_hello *h, uint8_t peer);
 /* Keys of the pair are derived and, with X25519, known to be the peer's: its link may be keyed. */
 bool uvcci_hello_keyed(const uvcci_hello *h, uint8_t peer);
 /* This handshake cannot end any more: uvcci_hello_again(). */

@@ -340,6 +340,8 @@ uint64_t uvcc_link_next_deadline(const uvcc_link *l) {
             t = uvcci_min64(t, uvcci_min64(l->rx.ack_at, uvcci_tx_deadline(l)));
     }
     t = uvcci_min64(t, l->trim_at);
+    if (l->tx.retry_at != UVCC_NEVER) /* no memory to send what is due */
+        t = l->tx.retry_at;
     if (t == UVCC_NEVER)
         return UVCC_NEVER;
     return t > l->skew ? t - l->skew : 0;
