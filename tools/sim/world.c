@@ -82,7 +82,7 @@ enum { BLOCK_HEAD = 64 };
 static void *memory_alloc(void *user, size_t bytes, uvcc_mem_class cls) {
     sim_memory *m = user;
     if (++m->calls == m->fail_at) {
-        m->failed = true;
+        m->failed = m->lately = true;
         return NULL;
     }
     size_t room = (bytes + 2 * BLOCK_HEAD - 1) & ~(size_t)(BLOCK_HEAD - 1);
@@ -128,8 +128,7 @@ static uint64_t look(sim_party *p) {
 static bool output_waits(const sim_party *p) {
     for (unsigned i = 0; i < 3; i++) {
         const sim_pipe *pipe = &p->w->pipe[p->node][3u * p->triangle + i];
-        if (i != p->index && (p->slot[i].out || pipe->queue.len != 0 ||
-                              (!p->w->plan->datagram && !p->up[i])))
+        if (i != p->index && (p->slot[i].out || pipe->queue.len != 0))
             return true;
     }
     return false;
@@ -144,7 +143,7 @@ static void arm(sim_party *p, bool fired) {
     if (at == UVCC_NEVER)
         return;
     if (at <= p->latest && at <= local) {
-        if (fired && !output_waits(p) && !p->closed)
+        if (fired && !output_waits(p) && !p->closed && !p->mem.lately)
             sim_fail(w, "party %u: the deadline is in the past, and nothing waits to be sent",
                      p->index);
         p->wake = fired ? now + SIM_MS : now;
@@ -442,6 +441,7 @@ static void host_work(sim_party *p) {
 void sim_before_input(sim_party *p) {
     p->inputs++;
     p->frames_since = 0;
+    p->mem.lately = false;
 }
 
 void sim_settle(sim_party *p) {

@@ -27,6 +27,7 @@ typedef struct sim_record {
 typedef struct sim_memory {
     uint64_t live_blocks, live_bytes, calls, fail_at;
     bool failed;
+    bool lately; /* failed since the last input */
 } sim_memory;
 
 typedef struct sim_held_job {
