@@ -67,7 +67,7 @@ static inline const uint8_t *fuzz_take(fuzz_in *in, size_t n, size_t *got) {
 
 /* Bytes in a block of their own, so that a sanitizer sees reads past the end. free() it. */
 static inline uint8_t *fuzz_copy(const uint8_t *data, size_t len) {
-    uint8_t *p = malloc(len == 0 ? 1 : len);
+    uint8_t *p = calloc(len == 0 ? 1 : len, 1);
     if (p == NULL)
         abort();
     if (len != 0)

@@ -192,7 +192,7 @@ static inline size_t fuzz_frame(fuzz_link *f, fuzz_in *in, uint8_t *out) {
         if (h.kind == UVCC_FRAME_ACK) {
             len = fuzz_ack(f, in, piece);
         } else {
-            size_t got;
+            size_t got = 0;
             len = how & 2 ? fuzz_u16(in) : fuzz_u8(in);
             memset(piece, 0, len);
             if (h.kind == UVCC_FRAME_HELLO || (how & 4) != 0) {

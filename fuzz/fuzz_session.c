@@ -591,7 +591,7 @@ static void finish(world *w, bool to_end) {
         (void)uvcc_session_abort(w->at[i].s, UVCC_ABORT_HOST, clock_of(w, i)); /* in a step */
         (void)uvcc_session_close(w->at[i].s, clock_of(w, i));
     }
-    for (uint32_t n = 0; n < 200 && !all_closed(w); n++)
+    for (uint32_t n = 0; n < 3000 && !all_closed(w); n++)
         if (!turn(w))
             advance(w);
     FUZZ_CHECK(all_closed(w));
