@@ -152,8 +152,8 @@ static bool same_word(field f, const char *word) {
         char c = f.text[i];
         if (c >= 'A' && c <= 'Z')
             c = (char)(c - 'A' + 'a');
-        if (c != word[i])
-            return false; /* also where the word ends early */
+        if (word[i] == '\0' || c != word[i]) /* a field may hold NUL bytes */
+            return false;
     }
     return word[f.len] == '\0';
 }
