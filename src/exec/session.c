@@ -616,7 +616,8 @@ int uvcci_session_feed(uvcc_session *s, uint8_t peer, const uint8_t *data, size_
     set_now(s, now);
     int rc = uvcc_link_feed(s->peer[peer].link, data, len, s->now);
     pump(s);
-    return rc == UVCC_ERR_STREAM_BROKEN ? rc : 0;
+    /* A frame that found no memory is lost: datagrams come again, a stream has to begin anew. */
+    return rc != 0 && !s->cfg.datagram ? UVCC_ERR_STREAM_BROKEN : 0;
 }
 
 int uvcci_session_peer_open(uvcc_session *s, uint8_t peer, uint64_t now) {
