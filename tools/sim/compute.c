@@ -1,6 +1,6 @@
 /* compute.c - the executor of a simulated party: jobs run late, in any order, fail, get lost, and
- * complete more than once. Every job is inspected before it runs: which words of which key stream it
- * reads, and that digests are salted. */
+ * complete more than once. Every job is inspected before it runs: which words of which key stream
+ * it reads, and that digests are salted. */
 #include "world.h"
 
 #include <stdlib.h>
@@ -33,8 +33,7 @@ static const struct {
 
 static sim_use *use_find(sim_world *w, const uint64_t key[2]) {
     size_t i = key[0] & (w->use_cap - 1);
-    while (w->uses[i].key[0] != 0 &&
-           (w->uses[i].key[0] != key[0] || w->uses[i].key[1] != key[1]))
+    while (w->uses[i].key[0] != 0 && (w->uses[i].key[0] != key[0] || w->uses[i].key[1] != key[1]))
         i = (i + 1) & (w->use_cap - 1);
     return &w->uses[i];
 }
@@ -78,10 +77,11 @@ static void use(sim_party *p, const uvcc_task *t, const uvcc_block *b, unsigned 
     u->kinds[p->index] |= kind;
     if ((before & kind) != 0 || (purposes[i].once && before != 0) ||
         (purposes[i].kinds & kind) == 0)
-        sim_fail(w,
-                 "a PRG word is used twice: party %u, tag %u, lane %u, ordinal %u, call %u, block %u, "
-                 "task %u",
-                 p->index, tag, lane, t->ordinal, t->call, b->block, t->kind);
+        sim_fail(
+            w,
+            "a PRG word is used twice: party %u, tag %u, lane %u, ordinal %u, call %u, block %u, "
+            "task %u",
+            p->index, tag, lane, t->ordinal, t->call, b->block, t->kind);
 }
 
 static void use_deal(sim_party *p, const uvcc_task *t, const uvcc_block *b) {
@@ -185,8 +185,8 @@ static void use_block(sim_party *p, const uvcc_task *t, const uvcc_block *b) {
     }
 }
 
-/* Without salt: a checkpoint's digest, which stays at home; the two copies of an opened component that
- * are compared; and what is opened to all. */
+/* Without salt: a checkpoint's digest, which stays at home; the two copies of an opened component
+ * that are compared; and what is opened to all. */
 static bool may_be_plain(const uvcc_job *job, const uvcc_hash_item *it, bool *leaf) {
     *leaf = false;
     if (it->prefix_len >= 13 && memcmp(it->prefix, "UVCC_CHECK_V1", 13) == 0)

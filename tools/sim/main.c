@@ -186,7 +186,9 @@ static void failed(const options *o, totals *t, uint64_t i, const char *why) {
 
 /* ---- all seeds ---- */
 
-static double max(double a, double b) { return a > b ? a : b; }
+static double max(double a, double b) {
+    return a > b ? a : b;
+}
 
 static void count(const options *o, totals *t, const note *n) {
     const sim_outcome *x = &n->outcome;
@@ -283,9 +285,9 @@ static bool write_json(const options *o, const totals *t) {
     else
         (void)fputs("null", f);
     (void)fprintf(f,
-                  ", \"seeds_per_s\": %.2f, \"messages\": %" PRIu64 ", \"faults_injected\": %" PRIu64
-                  ", \"restarts\": %" PRIu64 ", \"aborts\": %" PRIu64 ", \"digest\": \"%016" PRIx64
-                  "\"}\n",
+                  ", \"seeds_per_s\": %.2f, \"messages\": %" PRIu64
+                  ", \"faults_injected\": %" PRIu64 ", \"restarts\": %" PRIu64
+                  ", \"aborts\": %" PRIu64 ", \"digest\": \"%016" PRIx64 "\"}\n",
                   t->seconds > 0 ? (double)t->seeds / t->seconds : 0, t->messages, t->injected,
                   t->restarts, t->aborts, t->digest);
     bool ok = fflush(f) == 0 && ferror(f) == 0;
@@ -317,25 +319,26 @@ static int bad(const char *format, const char *word) {
 }
 
 static void print_help(void) {
-    (void)fputs(
-        "Usage: uvcc sim [OPTION...]\n"
-        "\n"
-        "Runs triangles under a virtual clock with faults of every kind, one run per seed, and checks\n"
-        "what may never happen and what must happen in the end.\n"
-        "\n"
-        "  --first-seed S   the first seed (1)\n"
-        "  --seeds N        how many (100)\n"
-        "  --threads N      worker processes (2)\n"
-        "  --without LIST   leaves classes of faults out, separated by commas\n"
-        "  --sweep-alloc    no faults but one: every allocation fails once\n"
-        "  --list FILE      runs the seeds of a list: lines of a seed and, perhaps, a --without list\n"
-        "  --stop           ends at the first failure\n"
-        "  --no-minimise    does not look for the faults that a failure takes\n"
-        "  --json FILE      writes the result as JSON; - is the standard output\n"
-        "  --verbose        shows events of every session\n"
-        "\n"
-        "Classes: ",
-        stdout);
+    (void)fputs("Usage: uvcc sim [OPTION...]\n"
+                "\n"
+                "Runs triangles under a virtual clock with faults of every kind, one run per seed, "
+                "and checks\n"
+                "what may never happen and what must happen in the end.\n"
+                "\n"
+                "  --first-seed S   the first seed (1)\n"
+                "  --seeds N        how many (100)\n"
+                "  --threads N      worker processes (2)\n"
+                "  --without LIST   leaves classes of faults out, separated by commas\n"
+                "  --sweep-alloc    no faults but one: every allocation fails once\n"
+                "  --list FILE      runs the seeds of a list: lines of a seed and, perhaps, a "
+                "--without list\n"
+                "  --stop           ends at the first failure\n"
+                "  --no-minimise    does not look for the faults that a failure takes\n"
+                "  --json FILE      writes the result as JSON; - is the standard output\n"
+                "  --verbose        shows events of every session\n"
+                "\n"
+                "Classes: ",
+                stdout);
     print_words(stdout, SIM_BIT(SIM_FAULTS) - 1);
     (void)fputs("\n", stdout);
 }

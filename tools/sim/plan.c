@@ -19,32 +19,40 @@ sim_random sim_stream(uint64_t seed, unsigned concern) {
     return (sim_random){sim_mix(sim_mix(seed + GOLDEN) + GOLDEN * (concern + 1))};
 }
 
-uint64_t sim_next(sim_random *r) { return sim_mix(r->state += GOLDEN); }
+uint64_t sim_next(sim_random *r) {
+    return sim_mix(r->state += GOLDEN);
+}
 
-uint64_t sim_below(sim_random *r, uint64_t n) { return sim_next(r) % n; }
+uint64_t sim_below(sim_random *r, uint64_t n) {
+    return sim_next(r) % n;
+}
 
-static double unit(sim_random *r) { return (double)(sim_next(r) >> 11) * 0x1p-53; }
+static double unit(sim_random *r) {
+    return (double)(sim_next(r) >> 11) * 0x1p-53;
+}
 
-bool sim_hit(sim_random *r, double rate) { return unit(r) < rate; }
+bool sim_hit(sim_random *r, double rate) {
+    return unit(r) < rate;
+}
 
 /* How often a class is on at all, and its greatest rate. */
 static const struct {
     double on, most;
 } rates[SIM_FAULTS] = {
-    [SIM_DROP] = {2. / 3, 0.4},         [SIM_DUPLICATE] = {2. / 3, 0.4},
-    [SIM_REORDER] = {2. / 3, 0.5},      [SIM_CORRUPT] = {2. / 3, 0.05},
-    [SIM_TRUNCATE] = {2. / 3, 0.05},    [SIM_SPLIT] = {2. / 3, 0.9},
-    [SIM_COALESCE] = {2. / 3, 0.5},     [SIM_JITTER] = {2. / 3, 1},
-    [SIM_BANDWIDTH] = {1. / 3, 1},      [SIM_STALL] = {2. / 3, 0.03},
-    [SIM_DISCONNECT] = {2. / 3, 0.05},  [SIM_PARTIAL] = {2. / 3, 0.8},
-    [SIM_CUT] = {2. / 3, 1},            [SIM_TX_HELD] = {2. / 3, 0.3},
-    [SIM_CLOCK_AHEAD] = {1. / 3, 1},    [SIM_CLOCK_STOP] = {1. / 3, 1},
-    [SIM_CLOCK_BACK] = {1. / 4, 1},     [SIM_TIMER_LATE] = {2. / 3, 0.3},
-    [SIM_TIMER_EARLY] = {2. / 3, 0.3},  [SIM_JOB_LATE] = {2. / 3, 0.3},
-    [SIM_JOB_SHUFFLE] = {2. / 3, 1},    [SIM_JOB_TWICE] = {2. / 3, 0.3},
-    [SIM_JOB_STALE] = {2. / 3, 0.3},    [SIM_JOB_LOST] = {1. / 8, 0.02},
-    [SIM_JOB_FAIL] = {1. / 24, 0.02},   [SIM_ALLOC] = {1. / 10, 1},
-    [SIM_RESTART] = {1. / 4, 1},        [SIM_SAME_RANDOM] = {1. / 2, 1},
+    [SIM_DROP] = {2. / 3, 0.4},        [SIM_DUPLICATE] = {2. / 3, 0.4},
+    [SIM_REORDER] = {2. / 3, 0.5},     [SIM_CORRUPT] = {2. / 3, 0.05},
+    [SIM_TRUNCATE] = {2. / 3, 0.05},   [SIM_SPLIT] = {2. / 3, 0.9},
+    [SIM_COALESCE] = {2. / 3, 0.5},    [SIM_JITTER] = {2. / 3, 1},
+    [SIM_BANDWIDTH] = {1. / 3, 1},     [SIM_STALL] = {2. / 3, 0.03},
+    [SIM_DISCONNECT] = {2. / 3, 0.05}, [SIM_PARTIAL] = {2. / 3, 0.8},
+    [SIM_CUT] = {2. / 3, 1},           [SIM_TX_HELD] = {2. / 3, 0.3},
+    [SIM_CLOCK_AHEAD] = {1. / 3, 1},   [SIM_CLOCK_STOP] = {1. / 3, 1},
+    [SIM_CLOCK_BACK] = {1. / 4, 1},    [SIM_TIMER_LATE] = {2. / 3, 0.3},
+    [SIM_TIMER_EARLY] = {2. / 3, 0.3}, [SIM_JOB_LATE] = {2. / 3, 0.3},
+    [SIM_JOB_SHUFFLE] = {2. / 3, 1},   [SIM_JOB_TWICE] = {2. / 3, 0.3},
+    [SIM_JOB_STALE] = {2. / 3, 0.3},   [SIM_JOB_LOST] = {1. / 8, 0.02},
+    [SIM_JOB_FAIL] = {1. / 24, 0.02},  [SIM_ALLOC] = {1. / 10, 1},
+    [SIM_RESTART] = {1. / 4, 1},       [SIM_SAME_RANDOM] = {1. / 2, 1},
     [SIM_HOSTILE] = {1. / 8, 0.5},
 };
 

@@ -1,10 +1,10 @@
 /* sim.h - `uvcc sim`: whole triangles under a virtual clock with faults of every kind, one run per
  * seed, and what its files share.
  *
- * A run is a pure function of (seed, faults left out): plan.c draws what will happen, workload.c the
- * programs and what they must give, world.c drives the sessions, compute.c runs their jobs, wire.c
- * carries and mutates their bytes, main.c runs many seeds and reports. Every concern has a random
- * stream of its own, so that leaving one fault out changes no other draw. */
+ * A run is a pure function of (seed, faults left out): plan.c draws what will happen, workload.c
+ * the programs and what they must give, world.c drives the sessions, compute.c runs their jobs,
+ * wire.c carries and mutates their bytes, main.c runs many seeds and reports. Every concern has a
+ * random stream of its own, so that leaving one fault out changes no other draw. */
 #ifndef UVCC_TOOLS_SIM_H
 #define UVCC_TOOLS_SIM_H
 
@@ -55,9 +55,8 @@ typedef enum sim_fault {
         SIM_FAULTS
 } sim_fault;
 extern const char *const sim_fault_words[SIM_FAULTS];
-#define SIM_BIT(f) (UINT64_C(1) << (f))
-#define SIM_LINK_FAULTS                                                                            \
-    (SIM_BIT(SIM_CUT + 1) - 1)
+#define SIM_BIT(f)      (UINT64_C(1) << (f))
+#define SIM_LINK_FAULTS (SIM_BIT(SIM_CUT + 1) - 1)
 
 /* ---- random streams ---- */
 
@@ -92,8 +91,8 @@ typedef struct sim_plan {
     uint64_t calm_at_ns; /* when faults end */
     uvcc_fault_config link;
     uint8_t hostile_party, alloc_party;
-    double alloc_place;  /* which call fails, as a part of those of a run without faults */
-    uint64_t alloc_at;   /* or exactly this one; 0: by alloc_place */
+    double alloc_place; /* which call fails, as a part of those of a run without faults */
+    uint64_t alloc_at;  /* or exactly this one; 0: by alloc_place */
 } sim_plan;
 
 /* `without`: classes that are left out. */

@@ -1,6 +1,6 @@
-/* wire.c - from a session's transmits to the network: frames are followed in both kinds of links, and
- * the hostile party's are mutated one by one. A mutant never opens, because links are sealed; what is
- * tried is everything that a network or a peer without the keys can do. */
+/* wire.c - from a session's transmits to the network: frames are followed in both kinds of links,
+ * and the hostile party's are mutated one by one. A mutant never opens, because links are sealed;
+ * what is tried is everything that a network or a peer without the keys can do. */
 #include "world.h"
 
 #include <stdlib.h>
@@ -44,8 +44,8 @@ static void emit(sim_party *p, uint32_t to, const uint8_t *data, size_t len) {
 }
 
 static void crc_again(uint8_t *frame, size_t len) {
-    put32(frame + 60, uvcc_frame_crc(frame, frame + UVCC_FRAME_HEADER_BYTES,
-                                     len - UVCC_FRAME_HEADER_BYTES));
+    put32(frame + 60,
+          uvcc_frame_crc(frame, frame + UVCC_FRAME_HEADER_BYTES, len - UVCC_FRAME_HEADER_BYTES));
 }
 
 static uint32_t interesting(sim_random *r) {
@@ -169,8 +169,8 @@ static void on_frame(sim_party *p, uint32_t to, const uint8_t *frame, size_t len
 static void follow(sim_party *p, uint32_t to, const uint8_t *data, size_t len, bool hostile) {
     sim_bytes *part = &p->w->pipe[p->node][to].part;
     while (len > 0) {
-        size_t want = part->len < UVCC_FRAME_HEADER_BYTES ? UVCC_FRAME_HEADER_BYTES
-                                                          : frame_bytes(part->data);
+        size_t want =
+            part->len < UVCC_FRAME_HEADER_BYTES ? UVCC_FRAME_HEADER_BYTES : frame_bytes(part->data);
         size_t n = want - part->len < len ? want - part->len : len;
         (void)sim_append(part, data, n);
         data += n;
@@ -196,11 +196,13 @@ size_t sim_wire_send(sim_party *p, uint8_t peer, const uvcc_transmit *tx) {
         uvcc_loopback_get_stats(w->net, &before);
         taken = uvcc_loopback_send(w->net, p->node, to, tx->slices, tx->slice_count);
         uvcc_loopback_get_stats(w->net, &after);
-        /* A stream that lost or changed bytes ends: what TCP delivers is right, or nothing comes. */
-        if (!w->plan->datagram && (before.truncated != after.truncated ||
-                                   before.corrupted != after.corrupted) &&
+        /* A stream that lost or changed bytes ends: what TCP delivers is right, or nothing comes.
+         */
+        if (!w->plan->datagram &&
+            (before.truncated != after.truncated || before.corrupted != after.corrupted) &&
             w->pipe[p->node][to].drop_at == UVCC_NEVER)
-            w->pipe[p->node][to].drop_at = sim_now(w) + SIM_MS + sim_below(&w->compute, 300 * SIM_MS);
+            w->pipe[p->node][to].drop_at =
+                sim_now(w) + SIM_MS + sim_below(&w->compute, 300 * SIM_MS);
     }
     size_t left = taken;
     for (uint32_t i = 0; i < tx->slice_count && left > 0; i++) {

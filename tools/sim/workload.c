@@ -1,4 +1,5 @@
-/* workload.c - small random programs, their inputs, and what the plaintext reference makes of them. */
+/* workload.c - small random programs, their inputs, and what the plaintext reference makes of them.
+ */
 #include "sim.h"
 
 #include <stdio.h>
@@ -26,7 +27,9 @@ size_t sim_elems(const sim_workload *w, uint32_t tensor) {
     return (size_t)t->rows * t->cols;
 }
 
-static unsigned pick(builder *b, unsigned n) { return (unsigned)sim_below(&b->r, n); }
+static unsigned pick(builder *b, unsigned n) {
+    return (unsigned)sim_below(&b->r, n);
+}
 
 static uint32_t tensor(builder *b, const char *name, uint32_t rows, uint32_t cols, unsigned bits,
                        unsigned scale, uint8_t lifetime) {
@@ -166,8 +169,8 @@ static void values(sim_random *r, int64_t *v, size_t n, unsigned bits) {
         v[i] = (int64_t)(sim_next(r) >> (63 - bits)) - (INT64_C(1) << bits);
 }
 
-static bool draw_mlp(sim_workload *w, builder *b, uint64_t seed, const uvcc_allocator *al, char *why,
-                     size_t cap) {
+static bool draw_mlp(sim_workload *w, builder *b, uint64_t seed, const uvcc_allocator *al,
+                     char *why, size_t cap) {
     uvcc_mlp_config c = {.features = 2 + pick(b, 4),
                          .classes = 2 + pick(b, 2),
                          .hidden_count = 1 + pick(b, 2),
@@ -182,8 +185,8 @@ static bool draw_mlp(sim_workload *w, builder *b, uint64_t seed, const uvcc_allo
     if (uvcc_mlp_program(&w->program, &c, al, why, cap) != 0)
         return false;
     for (uint32_t i = 0; i < w->steps; i++)
-        w->entry[i] = (uint32_t)uvcc_program_find_entry(w->program,
-                                                        i + 1 < w->steps ? "train" : "reveal");
+        w->entry[i] =
+            (uint32_t)uvcc_program_find_entry(w->program, i + 1 < w->steps ? "train" : "reveal");
     for (uint32_t l = 0; l < uvcc_mlp_layers(&c); l++) {
         char name[16];
         for (unsigned k = 0; k < 2; k++) { /* the master first */

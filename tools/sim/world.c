@@ -2,8 +2,8 @@
  *
  * First with the faults of the plan (safety), then, from calm_at_ns on, without any (liveness: all
  * steps finish and all sessions close within a bound of simulated time). The checkers never stop.
- * A party is a host around one session, as in <uvcc/session.h>: every input is followed by settling,
- * which takes events, goes on with the work, takes jobs and moves transmits. */
+ * A party is a host around one session, as in <uvcc/session.h>: every input is followed by
+ * settling, which takes events, goes on with the work, takes jobs and moves transmits. */
 #include "world.h"
 
 #include <sodium.h>
@@ -12,18 +12,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CLOCK_START   (UINT64_C(86400) * SIM_S)
-#define LIVENESS_NS   (60 * SIM_S)
-#define TOLD_NS       (5 * SIM_S)
-#define QUIET_AFTER   (3 * SIM_S)
-#define QUIET_NS      (25 * SIM_S)
-#define KEEPALIVE_NS  (10 * SIM_S)
-#define INPUTS_MAX    1500000u
-#define MEMORY_SLACK  (1u << 20)
-#define MEMORY_TIMES  4u
-#define FRAMES_TIMES  4u
-#define FRAMES_SLACK  400u
-#define INPUT_FRAMES  400u
+#define CLOCK_START  (UINT64_C(86400) * SIM_S)
+#define LIVENESS_NS  (60 * SIM_S)
+#define TOLD_NS      (5 * SIM_S)
+#define QUIET_AFTER  (3 * SIM_S)
+#define QUIET_NS     (25 * SIM_S)
+#define KEEPALIVE_NS (10 * SIM_S)
+#define INPUTS_MAX   1500000u
+#define MEMORY_SLACK (1u << 20)
+#define MEMORY_TIMES 4u
+#define FRAMES_TIMES 4u
+#define FRAMES_SLACK 400u
+#define INPUT_FRAMES 400u
 
 /* ---- small things ---- */
 
@@ -403,14 +403,14 @@ static void host_input(sim_party *p) {
     sim_world *w = p->w;
     const uvcc_program *prog = w->work->program;
     for (uint32_t i = p->finished; i < p->agreed; i++) {
-        for (uint32_t k = 0;
-             k < uvcc_program_input_count(prog, w->work->entry[i]) && !p->aborted; k++) {
+        for (uint32_t k = 0; k < uvcc_program_input_count(prog, w->work->entry[i]) && !p->aborted;
+             k++) {
             const uvcc_io_desc *io = uvcc_program_input_at(prog, w->work->entry[i], k);
             uint32_t bit = 1u << (8 * (i % 4) + k);
             if (io->owner != p->index || (p->given & bit) != 0)
                 continue;
-            int rc = uvcc_session_input(p->s, w->plan->first_step + i, io->id,
-                                        w->work->input[i][k], look(p));
+            int rc = uvcc_session_input(p->s, w->plan->first_step + i, io->id, w->work->input[i][k],
+                                        look(p));
             if (rc == 0)
                 p->given |= bit;
             else if (rc != UVCC_ERR_NOMEM && rc != UVCC_ERR_ABORTED)
@@ -424,8 +424,8 @@ static void host_work(sim_party *p) {
     if (!p->ready || p->closing || p->aborted || p->closed || !host_tensors(p))
         return;
     while (p->agreed < w->work->steps && (w->plan->ahead || p->agreed == p->finished)) {
-        int rc = uvcc_session_step(p->s, w->plan->first_step + p->agreed,
-                                   w->work->entry[p->agreed], look(p));
+        int rc = uvcc_session_step(p->s, w->plan->first_step + p->agreed, w->work->entry[p->agreed],
+                                   look(p));
         if (rc == UVCC_ERR_AGAIN || rc == UVCC_ERR_NOMEM || rc == UVCC_ERR_ABORTED)
             break;
         if (rc != 0) {
@@ -632,8 +632,8 @@ static void kill_one(sim_world *w) {
         last = p->touched > last ? p->touched : last;
     }
     for (unsigned i = 0; i < 3; i++)
-        w->party[i].rebuild_at = (eager && i == w->kill_party ? now : last) + 1 +
-                                 some_time(r, 10000, 300 * SIM_MS);
+        w->party[i].rebuild_at =
+            (eager && i == w->kill_party ? now : last) + 1 + some_time(r, 10000, 300 * SIM_MS);
     die(&w->party[w->kill_party]);
     w->party[w->kill_party].touched = UVCC_NEVER;
     bool again = sim_below(r, 3) == 0 && w->plan->next_run < 1u << 20;
@@ -820,7 +820,9 @@ static bool party_pass(sim_party *p) {
     return any;
 }
 
-static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static uint64_t least(uint64_t a, uint64_t b) {
+    return a < b ? a : b;
+}
 
 static uint64_t next_time(const sim_world *w) {
     uint64_t now = sim_now(w), next = uvcc_loopback_next(w->net);
@@ -934,7 +936,8 @@ static void check_quiet(sim_world *w) {
     run_for(w, QUIET_NS);
     for (uint32_t a = 0; a < w->nodes; a++)
         for (uint32_t b = 0; b < w->nodes; b++)
-            if (w->pipe[a][b].frames - before[a][b] > 2 * (QUIET_NS / every + (every != UVCC_NEVER)))
+            if (w->pipe[a][b].frames - before[a][b] >
+                2 * (QUIET_NS / every + (every != UVCC_NEVER)))
                 sim_fail(w, "%llu frames from %u to %u with nothing to send",
                          (unsigned long long)(w->pipe[a][b].frames - before[a][b]), a, b);
 }
@@ -987,13 +990,14 @@ static void run(sim_world *w) {
         if (w->calm && w->out->aborts != 0 && now > w->plan->calm_at_ns + TOLD_NS + w->back_ns)
             abort_rest(w);
         if (now > limit + w->back_ns)
-            sim_fail(w,
-                     "not done %llu s after the faults ended: finished %u %u %u of %u, ready %d %d %d, "
-                     "closed %d %d %d",
-                     (unsigned long long)(LIVENESS_NS / SIM_S), w->party[0].finished,
-                     w->party[1].finished, w->party[2].finished, w->work->steps,
-                     w->party[0].ready, w->party[1].ready, w->party[2].ready, w->party[0].closed,
-                     w->party[1].closed, w->party[2].closed);
+            sim_fail(
+                w,
+                "not done %llu s after the faults ended: finished %u %u %u of %u, ready %d %d %d, "
+                "closed %d %d %d",
+                (unsigned long long)(LIVENESS_NS / SIM_S), w->party[0].finished,
+                w->party[1].finished, w->party[2].finished, w->work->steps, w->party[0].ready,
+                w->party[1].ready, w->party[2].ready, w->party[0].closed, w->party[1].closed,
+                w->party[2].closed);
     }
 }
 
@@ -1016,9 +1020,8 @@ static void check_end(sim_party *p) {
     if ((w->plan->faults & harm) == 0 && st.frames_refused != p->refused)
         sim_fail(w, "party %u refused %llu frames that nobody harmed", p->index,
                  (unsigned long long)(st.frames_refused - p->refused));
-    uint64_t leaves = w->plan->audit_off
-                          ? 0
-                          : p->finished - p->base + p->hash_items + p->commit_items / 2;
+    uint64_t leaves =
+        w->plan->audit_off ? 0 : p->finished - p->base + p->hash_items + p->commit_items / 2;
     if (!p->aborted && w->out->aborts == 0 && st.leaves != leaves)
         sim_fail(w, "party %u: %llu leaves, not %llu", p->index, (unsigned long long)st.leaves,
                  (unsigned long long)leaves);
@@ -1142,9 +1145,9 @@ static void simulate(const sim_plan *plan, const sim_workload *work, const sim_r
                          .touched = UVCC_NEVER,
                          .greatest_run = UINT32_MAX};
         if (sim_on(w, SIM_ALLOC) && i == plan->alloc_party)
-            p->mem.fail_at = plan->alloc_at != 0 ? plan->alloc_at
-                                                 : 1 + (uint64_t)(plan->alloc_place *
-                                                                  (double)clean->allocs[i]);
+            p->mem.fail_at = plan->alloc_at != 0
+                                 ? plan->alloc_at
+                                 : 1 + (uint64_t)(plan->alloc_place * (double)clean->allocs[i]);
     }
     for (uint32_t i = 0; i < w->nodes && !out->failed; i++)
         (void)build(&w->party[i], NULL);
@@ -1153,8 +1156,8 @@ static void simulate(const sim_plan *plan, const sim_workload *work, const sim_r
     free(w);
 }
 
-/* The restarts of a run once more, without faults: the runs that went ready everywhere, one after the
- * other, from the last that began anew. */
+/* The restarts of a run once more, without faults: the runs that went ready everywhere, one after
+ * the other, from the last that began anew. */
 static void lives_that_count(sim_record *r) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < r->lives; i++) {
@@ -1167,7 +1170,8 @@ static void lives_that_count(sim_record *r) {
     r->lives = n;
 }
 
-static void compare_roots(const sim_record *a, const sim_record *b, uint32_t steps, sim_outcome *out) {
+static void compare_roots(const sim_record *a, const sim_record *b, uint32_t steps,
+                          sim_outcome *out) {
     for (unsigned p = 0; p < 3; p++)
         for (uint32_t i = 0; i < steps && !out->failed; i++) {
             if (a->output_hash[p][i] == b->output_hash[p][i] &&

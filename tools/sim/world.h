@@ -80,7 +80,7 @@ typedef struct sim_party {
     sim_memory mem;
     /* the clock: global time plus skew, or standing */
     uint64_t skew, stands_at, stands_until, latest;
-    bool loses; /* after standing it goes on where it stood */
+    bool loses;    /* after standing it goes on where it stood */
     uint64_t wake; /* global; UVCC_NEVER */
     bool early;
     /* work */
@@ -97,7 +97,7 @@ typedef struct sim_party {
     bool ready, closing, closed, aborted, resumed, initial_set, fresh_ok;
     uint32_t agreed, finished, given; /* steps of the workload; given: bit per step */
     uint32_t base;                    /* first step of this session */
-    uint32_t greatest_run; /* UINT32_MAX: none yet */
+    uint32_t greatest_run;            /* UINT32_MAX: none yet */
     uint32_t random_name;
     sim_checkpoint kept[2]; /* the later one first */
     uint64_t rebuild_at;
@@ -136,8 +136,12 @@ struct sim_world {
     uint64_t trace;
 };
 
-static inline uint64_t sim_now(const sim_world *w) { return uvcc_loopback_now(w->net); }
-static inline bool sim_on(const sim_world *w, sim_fault f) { return (w->faults & SIM_BIT(f)) != 0; }
+static inline uint64_t sim_now(const sim_world *w) {
+    return uvcc_loopback_now(w->net);
+}
+static inline bool sim_on(const sim_world *w, sim_fault f) {
+    return (w->faults & SIM_BIT(f)) != 0;
+}
 /* Whether a fault happens now; draws in any case. Counts it. */
 bool sim_strikes(sim_world *w, sim_fault f);
 void sim_fail(sim_world *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -154,8 +158,8 @@ void sim_before_input(sim_party *p);
 void sim_jobs_take(sim_party *p);
 bool sim_jobs_due(sim_party *p); /* true if any completion went in */
 uint64_t sim_jobs_next(const sim_party *p);
-void sim_jobs_calm(sim_party *p);  /* what is lost comes back */
-void sim_jobs_drop(sim_party *p);  /* the session is gone */
+void sim_jobs_calm(sim_party *p); /* what is lost comes back */
+void sim_jobs_drop(sim_party *p); /* the session is gone */
 
 /* wire.c */
 /* Bytes of a transmit that the network took; 0 if it takes none now. */
