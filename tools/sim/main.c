@@ -89,7 +89,6 @@ typedef struct totals {
     uint64_t shown;
     double seconds;
     double memory_ratio, frames_ratio, input_frames;
-    uint64_t slowest_turns;
 } totals;
 
 static uint64_t *listed; /* seeds of --list; NULL: first, first + 1, ... */

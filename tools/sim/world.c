@@ -139,7 +139,6 @@ static void arm(sim_party *p, bool fired) {
     sim_world *w = p->w;
     uint64_t now = sim_now(w), local = look(p), at = uvcc_session_next_deadline(p->s);
     p->wake = UVCC_NEVER;
-    p->early = false;
     if (at == UVCC_NEVER)
         return;
     if (at <= p->latest && at <= local) {
@@ -153,7 +152,6 @@ static void arm(sim_party *p, bool fired) {
     uint64_t from = p->stands_until > now ? p->stands_until : now;
     p->wake = wait < UVCC_NEVER - 1 - from ? from + wait : UVCC_NEVER - 1;
     if (sim_strikes(w, SIM_TIMER_EARLY)) {
-        p->early = true;
         p->wake = now + sim_below(&w->r[SIM_TIMER_EARLY], (wait < SIM_S ? wait : SIM_S) + 1) + 1;
     } else if (sim_strikes(w, SIM_TIMER_LATE)) {
         p->wake += some_time(&w->r[SIM_TIMER_LATE], 10000, 100 * SIM_MS);
@@ -628,14 +626,14 @@ static void kill_one(sim_world *w) {
     w->out->injected++;
     for (unsigned i = 0; i < 3; i++) {
         sim_party *p = &w->party[i];
-        p->touched = now + (i == w->kill_party ? 0 : some_time(r, 10000, 300 * SIM_MS)); /* death */
-        last = p->touched > last ? p->touched : last;
+        p->dies_at = now + (i == w->kill_party ? 0 : some_time(r, 10000, 300 * SIM_MS));
+        last = p->dies_at > last ? p->dies_at : last;
     }
     for (unsigned i = 0; i < 3; i++)
         w->party[i].rebuild_at =
             (eager && i == w->kill_party ? now : last) + 1 + some_time(r, 10000, 300 * SIM_MS);
     die(&w->party[w->kill_party]);
-    w->party[w->kill_party].touched = UVCC_NEVER;
+    w->party[w->kill_party].dies_at = UVCC_NEVER;
     bool again = sim_below(r, 3) == 0 && w->plan->next_run < 1u << 20;
     w->kill_party = (uint8_t)sim_below(r, 3);
     w->kill_at = again ? last + SIM_S + some_time(r, SIM_MS, 2 * SIM_S) : UVCC_NEVER;
@@ -781,8 +779,8 @@ static bool deliver(sim_world *w) {
 static bool party_pass(sim_party *p) {
     sim_world *w = p->w;
     uint64_t now = sim_now(w);
-    if (w->out->restarts != 0 && p->touched <= now && p->triangle == 0) {
-        p->touched = UVCC_NEVER;
+    if (p->dies_at <= now) {
+        p->dies_at = UVCC_NEVER;
         die(p);
     }
     if (p->rebuild_at <= now) {
@@ -832,8 +830,7 @@ static uint64_t next_time(const sim_world *w) {
     for (uint32_t i = 0; i < w->nodes; i++) {
         const sim_party *p = &w->party[i];
         next = least(next, p->rebuild_at);
-        if (w->out->restarts != 0 && p->triangle == 0)
-            next = least(next, p->touched);
+        next = least(next, p->dies_at);
         if (p->s == NULL)
             continue;
         next = least(next, least(p->wake, sim_jobs_next(p)));
@@ -1142,7 +1139,7 @@ static void simulate(const sim_plan *plan, const sim_workload *work, const sim_r
                          .skew = CLOCK_START + i * 1000003u,
                          .wake = UVCC_NEVER,
                          .rebuild_at = UVCC_NEVER,
-                         .touched = UVCC_NEVER,
+                         .dies_at = UVCC_NEVER,
                          .greatest_run = UINT32_MAX};
         if (sim_on(w, SIM_ALLOC) && i == plan->alloc_party)
             p->mem.fail_at = plan->alloc_at != 0

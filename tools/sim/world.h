@@ -82,7 +82,6 @@ typedef struct sim_party {
     uint64_t skew, stands_at, stands_until, latest;
     bool loses;    /* after standing it goes on where it stood */
     uint64_t wake; /* global; UVCC_NEVER */
-    bool early;
     /* work */
     sim_held_job *jobs;
     uint32_t job_count, job_cap;
@@ -94,7 +93,7 @@ typedef struct sim_party {
     sim_slot slot[3];
     bool up[3];
     /* what the host knows */
-    bool ready, closing, closed, aborted, resumed, initial_set, fresh_ok;
+    bool ready, closing, closed, aborted, resumed;
     uint32_t agreed, finished, given; /* steps of the workload; given: bit per step */
     uint32_t base;                    /* first step of this session */
     uint32_t greatest_run;            /* UINT32_MAX: none yet */
@@ -103,7 +102,7 @@ typedef struct sim_party {
     uint64_t rebuild_at;
     /* counts */
     uint64_t inputs, frames_in, frames_since, frames_most, timers;
-    uint64_t touched;
+    uint64_t dies_at; /* in a restart */
 } sim_party;
 
 typedef struct sim_use { /* of one PRG position */
@@ -130,7 +129,6 @@ struct sim_world {
     size_t use_count, use_cap;
     uint64_t kill_at, back_ns;
     uint8_t kill_party;
-    bool killed[2];
     uint64_t next_clock, next_cut, uncut_at;
     uint32_t cut_from, cut_to;
     uint64_t trace;
