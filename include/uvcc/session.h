@@ -179,7 +179,9 @@ UVCC_API int uvcc_session_checkpoint(const uvcc_session *s, uint32_t *step, cons
                                      size_t *len);
 /** Resumes from a checkpoint of this party, program and coordinate: before start (the session then
  * offers to resume at its step), or after READY when the parties agreed on an earlier step (the
- * checkpoint must be of exactly that step). config.next_run must be above every run used before.
+ * checkpoint must be of exactly that step). config.next_run must be above every run used before. A host
+ * that resumes at a step discards its checkpoints of later ones: they are of another history, and a
+ * second restart must not mix the two.
  * UVCC_ERR_MISMATCH: it is another party's, program's or step's; UVCC_ERR_AUTH: it is damaged. Without
  * the checkpoint of the agreed step uvcc_session_step() says UVCC_ERR_STATE. */
 UVCC_API int uvcc_session_resume(uvcc_session *s, const uint8_t *data, size_t len);
