@@ -1,5 +1,5 @@
-/* common.h - what the fuzz targets share: a reader over the input's bytes, checks, an allocator that
- * counts and can fail, a seeded random hook that can fail.
+/* common.h - what the fuzz targets share: a reader over the input's bytes, checks, an allocator
+ * that counts and can fail, a seeded random hook that can fail.
  *
  * A target is one file with LLVMFuzzerTestOneInput(). It is a pure function of its input: no clock,
  * no environment, nothing kept from one input to the next but constants. */

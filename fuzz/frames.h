@@ -28,7 +28,9 @@ typedef struct fuzz_link {
     uint64_t seq, ack_counter; /* the hostile peer's */
 } fuzz_link;
 
-static inline void fuzz_keys(uint8_t prk[32]) { memset(prk, 0x42, 32); }
+static inline void fuzz_keys(uint8_t prk[32]) {
+    memset(prk, 0x42, 32);
+}
 
 /* Two bytes of the input choose the link. */
 static inline bool fuzz_link_begin(fuzz_link *f, fuzz_in *in) {
@@ -202,14 +204,15 @@ static inline size_t fuzz_frame(fuzz_link *f, fuzz_in *in, uint8_t *out) {
         }
         h.msg_len = len;
     } else {
-        bool stepless = h.kind == UVCC_FRAME_STEP || h.kind == UVCC_FRAME_AUDIT ||
-                        h.kind == UVCC_FRAME_BYE;
+        bool stepless =
+            h.kind == UVCC_FRAME_STEP || h.kind == UVCC_FRAME_AUDIT || h.kind == UVCC_FRAME_BYE;
         uint8_t s = fuzz_u8(in);
         f->seq += 1;
         h.seq = base + f->seq;
         if (how & 2) { /* behind or ahead, not counted */
             f->seq -= 1;
-            h.seq = base + f->seq + (how & 4 ? (uint64_t)s << (s & 15) : (uint64_t)(int64_t)(int8_t)s);
+            h.seq =
+                base + f->seq + (how & 4 ? (uint64_t)s << (s & 15) : (uint64_t)(int64_t)(int8_t)s);
         }
         static const uint32_t lens[] = {0, 1, 40, 200, 1500, 5000, 66000, (2u << 20) + 5};
         h.op_id = stepless ? 0 : 1 + (what >> 4);
@@ -225,7 +228,8 @@ static inline size_t fuzz_frame(fuzz_link *f, fuzz_in *in, uint8_t *out) {
             h.offset = fuzz_u32(in);
         if (h.offset > h.msg_len && (how & 32) == 0)
             h.offset = 0;
-        uint32_t room = UVCC_CHUNK_BYTES - h.offset % UVCC_CHUNK_BYTES; /* not across a chunk's end */
+        uint32_t room =
+            UVCC_CHUNK_BYTES - h.offset % UVCC_CHUNK_BYTES; /* not across a chunk's end */
         if (len > room)
             len = room;
         if (h.offset <= h.msg_len && len > h.msg_len - h.offset && (how & 32) == 0)
@@ -238,22 +242,48 @@ static inline size_t fuzz_frame(fuzz_link *f, fuzz_in *in, uint8_t *out) {
         for (uint32_t i = 0; i < len; i++)
             piece[i] = fuzz_content(h.op_id, h.offset + i, how >> 7);
     }
-    h.payload_len = len + (!sealed ? 0 : control ? UVCC_FRAME_CTL_SEAL_BYTES : UVCC_FRAME_SEAL_BYTES);
+    h.payload_len = len + (!sealed   ? 0
+                           : control ? UVCC_FRAME_CTL_SEAL_BYTES
+                                     : UVCC_FRAME_SEAL_BYTES);
     if (odd & 16) { /* one field is anything */
         uint32_t v = fuzz_u32(in);
         switch (fuzz_u8(in) % 12) {
-        case 0: h.sid_tag = v; break;
-        case 1: h.src = v & 15; break;
-        case 2: h.dst = v & 15; break;
-        case 3: h.kind = (uint8_t)v; break;
-        case 4: h.seq = (uint64_t)v << 32 | v; break;
-        case 5: h.chunk_idx = (uint16_t)v; break;
-        case 6: h.chunk_cnt = (uint16_t)v; break;
-        case 7: h.msg_len = v; break;
-        case 8: h.offset = v; break;
-        case 9: h.payload_len = v; break;
-        case 10: h.ack = (uint64_t)v << 32 | v; break;
-        default: h.flags = (uint8_t)v; break;
+        case 0:
+            h.sid_tag = v;
+            break;
+        case 1:
+            h.src = v & 15;
+            break;
+        case 2:
+            h.dst = v & 15;
+            break;
+        case 3:
+            h.kind = (uint8_t)v;
+            break;
+        case 4:
+            h.seq = (uint64_t)v << 32 | v;
+            break;
+        case 5:
+            h.chunk_idx = (uint16_t)v;
+            break;
+        case 6:
+            h.chunk_cnt = (uint16_t)v;
+            break;
+        case 7:
+            h.msg_len = v;
+            break;
+        case 8:
+            h.offset = v;
+            break;
+        case 9:
+            h.payload_len = v;
+            break;
+        case 10:
+            h.ack = (uint64_t)v << 32 | v;
+            break;
+        default:
+            h.flags = (uint8_t)v;
+            break;
         }
     }
     return fuzz_seal(f, &h, piece, len, wrong, out);

@@ -1,5 +1,6 @@
-/* fuzz_blv1.c - the batch codec. First byte even: the rest is a payload for the decoder; what it takes
- * encodes to the same bytes. Odd: the rest describes TLVs for the writer; what it takes decodes. */
+/* fuzz_blv1.c - the batch codec. First byte even: the rest is a payload for the decoder; what it
+ * takes encodes to the same bytes. Odd: the rest describes TLVs for the writer; what it takes
+ * decodes. */
 #include "common.h"
 
 #include "proto/bytes.h"

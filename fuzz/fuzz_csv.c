@@ -1,6 +1,6 @@
-/* fuzz_csv.c - the reader of tables and what is made of them. The first byte's low bits are the length
- * of --label, then the label, then the file. What is read holds its promises, and written down again
- * it reads the same; what is refused is told in one line. */
+/* fuzz_csv.c - the reader of tables and what is made of them. The first byte's low bits are the
+ * length of --label, then the label, then the file. What is read holds its promises, and written
+ * down again it reads the same; what is refused is told in one line. */
 #define _GNU_SOURCE /* memfd_create */
 #include "common.h"
 
@@ -74,8 +74,7 @@ static void check_dataset(const csv_table *t) {
         for (uint32_t r = 0; r < parts[k]->rows; r++)
             FUZZ_CHECK(parts[k]->label[r] < d.classes);
         for (size_t i = 0; i < (size_t)parts[k]->rows * d.features; i++)
-            FUZZ_CHECK(llabs(parts[k]->x[i]) <
-                       (k == 0 ? 2LL : 1LL << RANGE_BITS) << FRAC_BITS);
+            FUZZ_CHECK(llabs(parts[k]->x[i]) < (k == 0 ? 2LL : 1LL << RANGE_BITS) << FRAC_BITS);
     }
     dataset_free(&d);
 }

@@ -1,11 +1,12 @@
-/* fuzz_link.c - two links joined by a pipe whose faults the fuzzer chooses packet by packet: deliver,
- * drop, duplicate, reorder, reflect, flip, change a header field under a right CRC (sealed links), cut,
- * join, partial transmits, timers, clocks, reconnections, failing memory and random bytes.
+/* fuzz_link.c - two links joined by a pipe whose faults the fuzzer chooses packet by packet:
+ * deliver, drop, duplicate, reorder, reflect, flip, change a header field under a right CRC (sealed
+ * links), cut, join, partial transmits, timers, clocks, reconnections, failing memory and random
+ * bytes.
  *
  * Checks at every action: what is delivered was sent, once, byte for byte; memory at its bound and
  * exactly accounted; no violation among honest peers; what one input makes a link send is bounded.
- * When the faults end, everything arrives and is acknowledged within a stated time, and then there is
- * quiet but for keep-alive. */
+ * When the faults end, everything arrives and is acknowledged within a stated time, and then there
+ * is quiet but for keep-alive. */
 #include "common.h"
 
 #include "proto/bytes.h"
@@ -54,15 +55,19 @@ typedef struct world {
     node n[2];
     uint64_t now;
     bool datagram, up, hold;
-    bool calm; /* no more faults: a full pipe makes the sender wait */
+    bool calm;  /* no more faults: a full pipe makes the sender wait */
     bool dirty; /* bytes were changed; a stream does not do that, so it must begin anew to go on */
     bool tight; /* receivers with room for two messages in reassembly */
     uint8_t suite, partial;
     uint64_t packets;
 } world;
 
-static uint64_t clock_of(const world *w, int i) { return w->now + w->n[i].clock; }
-static bool faulty(const node *n) { return n->mem.failed + n->rng.failed != 0; }
+static uint64_t clock_of(const world *w, int i) {
+    return w->now + w->n[i].clock;
+}
+static bool faulty(const node *n) {
+    return n->mem.failed + n->rng.failed != 0;
+}
 
 static uint8_t content(int from, uint32_t op_id, uint32_t at) {
     return (uint8_t)(((uint32_t)from * 77 + op_id * 13 + at) ^ at >> 7);
@@ -261,7 +266,8 @@ static void step_up(world *w, int i) {
 
 /* ---- what the pipe does to a packet ---- */
 
-/* The k-th frame of a packet: its place. 0 and *len 0 if the packet is no row of frames any more. */
+/* The k-th frame of a packet: its place. 0 and *len 0 if the packet is no row of frames any more.
+ */
 static size_t frame_at(const packet *p, uint32_t k, size_t *len) {
     size_t at = 0, n = 0;
     for (uint32_t i = 0; i <= k; i++) {
@@ -299,17 +305,17 @@ static void mutate(world *w, int i, fuzz_in *in) {
         if (len == 0 || w->suite == 0 || p->changed)
             break;
         p->data[at + where % 60] ^= value;
-        uvcci_st32(p->data + at + 60, uvcc_frame_crc(p->data + at,
-                                                     p->data + at + UVCC_FRAME_HEADER_BYTES,
-                                                     len - UVCC_FRAME_HEADER_BYTES));
+        uvcci_st32(p->data + at + 60,
+                   uvcc_frame_crc(p->data + at, p->data + at + UVCC_FRAME_HEADER_BYTES,
+                                  len - UVCC_FRAME_HEADER_BYTES));
         break;
     case 3: /* a payload's byte, likewise */
         if (len <= UVCC_FRAME_HEADER_BYTES || w->suite == 0 || p->changed)
             break;
         p->data[at + UVCC_FRAME_HEADER_BYTES + ((size_t)where << 8 | value) % (len - 64)] ^= 1;
-        uvcci_st32(p->data + at + 60, uvcc_frame_crc(p->data + at,
-                                                     p->data + at + UVCC_FRAME_HEADER_BYTES,
-                                                     len - UVCC_FRAME_HEADER_BYTES));
+        uvcci_st32(p->data + at + 60,
+                   uvcc_frame_crc(p->data + at, p->data + at + UVCC_FRAME_HEADER_BYTES,
+                                  len - UVCC_FRAME_HEADER_BYTES));
         break;
     case 4: /* cut */
         if (w->datagram)

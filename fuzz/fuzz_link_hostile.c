@@ -2,8 +2,8 @@
  * grammar in frames.h, with the right keys too. Between them the link's own life goes on: sends,
  * timers, partial transmits, reconnections, jumps of the clock, hooks that fail.
  *
- * Checks: memory at its bound and exactly accounted; a refused frame changes no state; each message is
- * delivered once and only from bytes that frames carried; what is sent in answer to one input is
+ * Checks: memory at its bound and exactly accounted; a refused frame changes no state; each message
+ * is delivered once and only from bytes that frames carried; what is sent in answer to one input is
  * bounded; the deadline is in the future once nothing waits. */
 #include "frames.h"
 
@@ -16,9 +16,9 @@ typedef struct world {
     uint64_t token[HELD_MAX];
     bool accepted[HELD_MAX];
     size_t held;
-    uint32_t sent;          /* messages of ours */
+    uint32_t sent; /* messages of ours */
     uint64_t sent_bytes;
-    bool wild;              /* raw bytes came: what is delivered may be anything */
+    bool wild; /* raw bytes came: what is delivered may be anything */
 } world;
 
 /* All that it has to send; the transmit may end before its end. */
@@ -139,8 +139,13 @@ static void feed_judged(world *w, const uint8_t *data, size_t len) {
 
 static void send_message(world *w, fuzz_in *in) {
     fuzz_link *f = &w->f;
-    static const uint8_t kinds[] = {UVCC_FRAME_STEP, UVCC_FRAME_OPEN_BATCH, UVCC_FRAME_KEYS_BATCH,
-                                    UVCC_FRAME_AUDIT, UVCC_FRAME_BYE, UVCC_FRAME_ACK, 0};
+    static const uint8_t kinds[] = {UVCC_FRAME_STEP,
+                                    UVCC_FRAME_OPEN_BATCH,
+                                    UVCC_FRAME_KEYS_BATCH,
+                                    UVCC_FRAME_AUDIT,
+                                    UVCC_FRAME_BYE,
+                                    UVCC_FRAME_ACK,
+                                    0};
     static const uint32_t lens[] = {0, 10, 70, 1500, 9000, 70000, UVCC_MSG_MAX_BYTES, UINT32_MAX};
     uint8_t what = fuzz_u8(in), more = fuzz_u8(in);
     uint8_t kind = kinds[what % sizeof kinds];

@@ -1,5 +1,5 @@
-/* fuzz_options.c - the options of `uvcc train`: the input is its words, one per line. What is taken is
- * in range; what is refused is told in one line that fits. */
+/* fuzz_options.c - the options of `uvcc train`: the input is its words, one per line. What is taken
+ * is in range; what is refused is told in one line that fits. */
 #include "common.h"
 
 #include "options.h"

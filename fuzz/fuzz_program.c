@@ -1,7 +1,7 @@
-/* fuzz_program.c - the builder of programs with any descriptors. finish accepts or refuses in one line;
- * what it accepts has consistent tables, hashes the same when built again, runs in the plaintext
- * reference without a crash on any values in their bounds (twice: the second step stands on what a
- * failed one left), and loads into a session or is refused there. */
+/* fuzz_program.c - the builder of programs with any descriptors. finish accepts or refuses in one
+ * line; what it accepts has consistent tables, hashes the same when built again, runs in the
+ * plaintext reference without a crash on any values in their bounds (twice: the second step stands
+ * on what a failed one left), and loads into a session or is refused there. */
 #include "common.h"
 
 #include <uvcc/program.h>
@@ -73,10 +73,10 @@ static void op_any(builder *b, fuzz_in *in) {
 
 /* An op with outputs made to fit, then perhaps one thing wrong. */
 static void op_fitting(builder *b, fuzz_in *in) {
-    static const uint16_t codes[] = {UVCC_OP_GEMM_SS, UVCC_OP_ELEM_MUL, UVCC_OP_BIAS_ADD,
-                                     UVCC_OP_REDUCE_BIAS_GRAD, UVCC_OP_ADD, UVCC_OP_SUB,
-                                     UVCC_OP_RELU, UVCC_OP_TRUNCATE, UVCC_OP_SHIFT_LEFT,
-                                     UVCC_OP_RESIDUAL_ADD};
+    static const uint16_t codes[] = {
+        UVCC_OP_GEMM_SS,    UVCC_OP_ELEM_MUL,    UVCC_OP_BIAS_ADD, UVCC_OP_REDUCE_BIAS_GRAD,
+        UVCC_OP_ADD,        UVCC_OP_SUB,         UVCC_OP_RELU,     UVCC_OP_TRUNCATE,
+        UVCC_OP_SHIFT_LEFT, UVCC_OP_RESIDUAL_ADD};
     uint8_t what = fuzz_u8(in), how = fuzz_u8(in), wrong = fuzz_u8(in);
     uvcc_op_desc op = {.name = how & 1 ? "op" : NULL};
     op.opcode = codes[what % (sizeof codes / sizeof codes[0])];
@@ -258,7 +258,9 @@ static void run_reference(const uvcc_program *p, uint8_t seed) {
         for (uint64_t k = 0; k < (uint64_t)t->rows * t->cols; k++) {
             int64_t most = (int64_t)((UINT64_C(1) << t->bits) - 1);
             uint64_t x = fuzz_next(&random);
-            v[k] = seed % 3 == 0 ? most : seed % 3 == 1 ? -most : (int64_t)(x % ((uint64_t)most + 1));
+            v[k] = seed % 3 == 0   ? most
+                   : seed % 3 == 1 ? -most
+                                   : (int64_t)(x % ((uint64_t)most + 1));
         }
         FUZZ_CHECK(uvcc_reference_set(r, i, v) == 0);
     }

@@ -1,11 +1,11 @@
-/* fuzz_session.c - sessions as a program of inputs: three parties whose network, clock, executors and
- * hooks the fuzzer is. Its bytes choose what each session is fed, when timers fire, how much of a
- * transmit goes out, which jobs complete, late, twice, forged or failed, when clocks step back, hooks
- * fail, the host sets, steps, closes or aborts.
+/* fuzz_session.c - sessions as a program of inputs: three parties whose network, clock, executors
+ * and hooks the fuzzer is. Its bytes choose what each session is fed, when timers fire, how much of
+ * a transmit goes out, which jobs complete, late, twice, forged or failed, when clocks step back,
+ * hooks fail, the host sets, steps, closes or aborts.
  *
- * Checks: opened values are right and roots agree whatever happened; nothing comes after CLOSED; the
- * answer to one input is bounded; all memory comes back. Where no hook failed, no job failed, nobody
- * stopped and nobody forged, a run without further faults comes to its end. */
+ * Checks: opened values are right and roots agree whatever happened; nothing comes after CLOSED;
+ * the answer to one input is bounded; all memory comes back. Where no hook failed, no job failed,
+ * nobody stopped and nobody forged, a run without further faults comes to its end. */
 #include "common.h"
 
 #include "proto/bytes.h"
@@ -59,8 +59,8 @@ static int64_t product(unsigned r, unsigned c) {
     return sum >> 12;
 }
 
-static uint32_t tensor(uvcc_program *p, const char *name, uint32_t rows, uint32_t cols, uint8_t bits,
-                       uint8_t scale, uint8_t lifetime) {
+static uint32_t tensor(uvcc_program *p, const char *name, uint32_t rows, uint32_t cols,
+                       uint8_t bits, uint8_t scale, uint8_t lifetime) {
     uvcc_tensor_desc d = {.name = name,
                           .rows = rows,
                           .cols = cols,
@@ -94,12 +94,8 @@ static const uvcc_program *program(void) {
                       .in = {x, w},
                       .out = {z},
                       .shift = 12};
-    uvcc_op_desc r = {.opcode = UVCC_OP_RELU,
-                      .k = 1,
-                      .in_count = 1,
-                      .out_count = 2,
-                      .in = {z},
-                      .out = {a, d}};
+    uvcc_op_desc r = {
+        .opcode = UVCC_OP_RELU, .k = 1, .in_count = 1, .out_count = 2, .in = {z}, .out = {a, d}};
     FUZZ_CHECK(uvcc_program_op(p, &g) >= 0 && uvcc_program_op(p, &r) >= 0);
     FUZZ_CHECK(uvcc_program_output(p, OUT_Z, z) >= 0 && uvcc_program_output(p, OUT_A, a) >= 0 &&
                uvcc_program_output(p, STATE, s) >= 0);
@@ -395,7 +391,8 @@ static void begin(world *w, uint8_t how) {
         FUZZ_CHECK(memcmp(uvcc_session_public_key(a->s), identity[i], 32) == 0);
         FUZZ_CHECK(uvcc_session_load_program(a->s, program()) == 0);
         FUZZ_CHECK(uvcc_session_set_public(a->s, 5, KEPT) == 0);
-        uvcc_cpu_config x = {.size = sizeof x, .alloc = fuzz_allocator(&w->cpu_mem), .mode = UVCC_CPU_INLINE};
+        uvcc_cpu_config x = {
+            .size = sizeof x, .alloc = fuzz_allocator(&w->cpu_mem), .mode = UVCC_CPU_INLINE};
         FUZZ_CHECK(uvcc_cpu_new(&a->cpu, &x) == 0);
     }
     for (uint8_t i = 0; i < 3; i++)
@@ -455,7 +452,8 @@ static void host_call(world *w, uint8_t i, fuzz_in *in) {
     default:
         uvcc_session_get_stats(a->s, &stats);
         FUZZ_CHECK(stats.memory_bytes <= stats.memory_peak_bytes);
-        FUZZ_CHECK(stats.steps_finished == a->finished || a->aborted || stats.steps_finished <= STEPS_MAX);
+        FUZZ_CHECK(stats.steps_finished == a->finished || a->aborted ||
+                   stats.steps_finished <= STEPS_MAX);
         uvcc_session_digest(a->s, digest);
         (void)uvcc_session_root(a->s, digest);
         break;

@@ -1,6 +1,6 @@
-/* fuzz_split.c - a byte stream means the same however it is cut: one link gets it whole, its twin gets
- * it in pieces, and both deliver the same, count the same and answer with the same bytes. The stream
- * is frames of the grammar in frames.h and raw bytes. */
+/* fuzz_split.c - a byte stream means the same however it is cut: one link gets it whole, its twin
+ * gets it in pieces, and both deliver the same, count the same and answer with the same bytes. The
+ * stream is frames of the grammar in frames.h and raw bytes. */
 #include "frames.h"
 
 enum { STREAM_MAX = 400000, FRAMES_MAX = 60, DELIVERED_MAX = 256, OUT_MAX = 1 << 20 };
@@ -84,7 +84,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     pieces.err = 0;
     for (size_t at = 0, n; at < len && pieces.err == 0; at += n) {
         uint64_t r = fuzz_next(&cuts);
-        n = mode == 0 ? 1 : mode == 1 ? 1 + r % 70 : mode == 2 ? 1 + r % 3000 : 1 + r % 17 * (r >> 8 & 511);
+        n = mode == 0   ? 1
+            : mode == 1 ? 1 + r % 70
+            : mode == 2 ? 1 + r % 3000
+                        : 1 + r % 17 * (r >> 8 & 511);
         if (mode == 0 && len > 20000)
             n = 1 + at % 3;
         if (n > len - at)
@@ -104,7 +107,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     uvcc_link_stats a, b;
     uvcc_link_get_stats(whole.f.l, &a);
     uvcc_link_get_stats(pieces.f.l, &b);
-    FUZZ_CHECK(whole.err != 0 || a.frames_rx == b.frames_rx); /* the frame that broke it may count */
+    FUZZ_CHECK(whole.err != 0 ||
+               a.frames_rx == b.frames_rx); /* the frame that broke it may count */
     FUZZ_CHECK(a.duplicates == b.duplicates && a.refused == b.refused && a.foreign == b.foreign &&
                a.stale_run == b.stale_run);
     const char *va = uvcc_link_violation(whole.f.l), *vb = uvcc_link_violation(pieces.f.l);

@@ -1,5 +1,5 @@
-/* fuzz_stepmsg.c - the payloads of STEP, AUDIT and BYE: what decodes encodes to the same bytes, and an
- * encoder takes what its decoder gives, in exactly the room that it needs. */
+/* fuzz_stepmsg.c - the payloads of STEP, AUDIT and BYE: what decodes encodes to the same bytes, and
+ * an encoder takes what its decoder gives, in exactly the room that it needs. */
 #include "common.h"
 
 #include "proto/stepmsg.h"
@@ -45,8 +45,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     audit(data, size);
     bye(data, size);
     if (size >= UVCCI_STEP_MIN_BYTES) { /* shapes as many as there is room for */
-        size_t len = UVCCI_STEP_MIN_BYTES + (size - UVCCI_STEP_MIN_BYTES) / UVCCI_SHAPE_BYTES *
-                                                UVCCI_SHAPE_BYTES;
+        size_t len = UVCCI_STEP_MIN_BYTES +
+                     (size - UVCCI_STEP_MIN_BYTES) / UVCCI_SHAPE_BYTES * UVCCI_SHAPE_BYTES;
         size_t shapes = (len - UVCCI_STEP_MIN_BYTES) / UVCCI_SHAPE_BYTES;
         uint8_t *copy = fuzz_copy(data, len);
         copy[UVCCI_STEP_MIN_BYTES - 2] = (uint8_t)shapes;

@@ -1,8 +1,8 @@
 /* make_corpus.c - writes what fuzzing starts from:
  *
- *     make_corpus VECTORS FUZZ     FUZZ/uvcc.dict and FUZZ/corpus/TARGET/seed-*: from the .def tables,
- *                                  the golden vectors in VECTORS, and traffic recorded here
- *     make_corpus --check DICT     fails if DICT is not what the tables give
+ *     make_corpus VECTORS FUZZ     FUZZ/uvcc.dict and FUZZ/corpus/TARGET/seed-*: from the .def
+ * tables, the golden vectors in VECTORS, and traffic recorded here make_corpus --check DICT fails
+ * if DICT is not what the tables give
  *
  * Inputs that fuzzing found stand beside the seeds under other names and are not touched. */
 #include "common.h"
@@ -100,16 +100,16 @@ static void dictionary(FILE *f) {
 #define UVCC_ABORT(name, code, text) dict_number(f, "abort", #name, code, 2);
 #include <uvcc/aborts.def>
 #undef UVCC_ABORT
-    static const uint64_t sizes[] = {UVCC_CHUNK_BYTES,     UVCC_PART_BYTES, UVCC_MSG_MAX_BYTES,
-                                     UVCC_KEY_BLOB_BYTES,  UVCC_BLOCK_ELEMS, UINT32_MAX,
+    static const uint64_t sizes[] = {UVCC_CHUNK_BYTES,    UVCC_PART_BYTES,  UVCC_MSG_MAX_BYTES,
+                                     UVCC_KEY_BLOB_BYTES, UVCC_BLOCK_ELEMS, UINT32_MAX,
                                      UINT64_C(1) << 31};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         char name[24];
         (void)snprintf(name, sizeof name, "%llu", (unsigned long long)sizes[i]);
         dict_number(f, "size", name, sizes[i], 4);
     }
-    static const char *const words[] = {"nan",  "inf", "1e308", "-0.5", "\xEF\xBB\xBF", "\r\n",
-                                        ",\"a", "4095", "a,b,label\n"};
+    static const char *const words[] = {"nan",  "inf",  "1e308", "-0.5",       "\xEF\xBB\xBF",
+                                        "\r\n", ",\"a", "4095",  "a,b,label\n"};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         char name[24];
         (void)snprintf(name, sizeof name, "csv_%zu", i);
@@ -208,8 +208,8 @@ static uvcc_link *link_new(fuzz_mem *mem, fuzz_rng *rng, int i, bool datagram, u
     c.datagram = datagram;
     c.sid_tag = 0x1122334455667788u;
     memset(prk, 0x42, sizeof prk);
-    if (uvcc_link_new(&l, &c) != 0 || uvcc_link_set_run(l, 3) != 0 || uvcc_link_set_step(l, 5) != 0 ||
-        (suite != 0 && uvcc_link_set_keys(l, suite, prk) != 0) ||
+    if (uvcc_link_new(&l, &c) != 0 || uvcc_link_set_run(l, 3) != 0 ||
+        uvcc_link_set_step(l, 5) != 0 || (suite != 0 && uvcc_link_set_keys(l, suite, prk) != 0) ||
         uvcc_link_start(l, FUZZ_MS) != 0)
         die("a link cannot be made");
     uvcc_link_stream_opened(l, FUZZ_MS);
@@ -252,7 +252,8 @@ static void traffic(bool datagram, uint8_t suite) {
             uvcc_link_on_timer(l[i], now);
             while (uvcc_link_poll_transmit(l[i], &t, now) == 1) {
                 size_t len = 0;
-                for (uint32_t k = 0; k < t.slice_count && len + t.slices[k].len <= sizeof buf; k++) {
+                for (uint32_t k = 0; k < t.slice_count && len + t.slices[k].len <= sizeof buf;
+                     k++) {
                     memcpy(buf + len, t.slices[k].data, t.slices[k].len);
                     len += t.slices[k].len;
                 }
@@ -334,11 +335,13 @@ static void texts(void) {
     seed_text("csv", "nan", 0, "1,2\nnan,1\n");
     seed_text("csv", "overflow", 0, "1e999,2\n");
     seed_text("csv", "empty-line", 0, "1,2\n\n3,4\n");
-    seed_text("options", "all", -1,
-              "--data\nx.csv\n--label\n3\n--hidden\n64,32\n--epochs\n2\n--batch\n8\n--lr-shift\n3\n"
-              "--frac-bits\n12\n--seed\n7\n--truncation\nsr\n--compute\ndeferred\n--compute-seed\n9\n"
-              "--drop\n0.1\n--duplicate\n0.2\n--reorder\n1e-3\n--corrupt\n.5\n--fault-seed\n4\n--json\n-\n"
-              "--progress\n");
+    seed_text(
+        "options", "all", -1,
+        "--data\nx.csv\n--label\n3\n--hidden\n64,32\n--epochs\n2\n--batch\n8\n--lr-shift\n3\n"
+        "--frac-bits\n12\n--seed\n7\n--truncation\nsr\n--compute\ndeferred\n--compute-seed\n9\n"
+        "--drop\n0.1\n--duplicate\n0.2\n--reorder\n1e-3\n--corrupt\n.5\n--fault-seed\n4\n--json\n-"
+        "\n"
+        "--progress\n");
     seed_text("options", "equals", -1, "--data=x\n--batch=16\n--hidden=1,2,3\n");
     seed_text("options", "help", -1, "-h\n");
     seed_text("options", "wrong", -1, "--data=x\n--batch=3\n");
