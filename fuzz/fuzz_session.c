@@ -28,7 +28,7 @@ typedef struct pipe { /* from one party to another, oldest first */
 typedef struct party {
     uvcc_session *s;
     fuzz_rng rng;
-    uint64_t skew, latest; /* what its clock has shown */
+    uint64_t skew; /* of its clock */
     uvcc_cpu *cpu;
     uvcc_completion done[JOBS_MAX], old[OLD_MAX];
     uint32_t done_count, old_count;
@@ -116,11 +116,8 @@ static void pipe_clear(pipe *p) {
         pipe_drop(p, p->count - 1);
 }
 
-static uint64_t clock_of(world *w, unsigned i) {
-    uint64_t t = w->now + w->at[i].skew;
-    if (t > w->at[i].latest)
-        w->at[i].latest = t;
-    return t;
+static uint64_t clock_of(const world *w, unsigned i) {
+    return w->now + w->at[i].skew;
 }
 
 static void stream(world *w, uint8_t i, uint8_t j, bool up) {
@@ -566,7 +563,6 @@ static void finish(world *w, bool to_end) {
     w->mem.fail_in = 0;
     for (uint8_t i = 0; i < 3; i++) {
         w->at[i].rng.fail_in = 0;
-        w->at[i].skew = w->at[i].latest - w->now; /* a clock that went back is set right */
         if (!w->datagram)
             stream(w, i, (uint8_t)((i + 1) % 3), true);
     }

@@ -241,6 +241,10 @@ static int make_plans(uvcc_session *s, const uvcc_program *p, needs *n) {
     memset(s->plans, 0, p->entry_count * sizeof s->plans[0]);
     for (uint32_t e = 0; e < p->entry_count; e++) {
         const uvcci_entry *entry = &p->entries[e];
+        if (entry->op_count == 0) {
+            uvcci_log(s, UVCC_LOG_ERROR, "entry %s has no ops, inputs or outputs", entry->name);
+            return UVCC_ERR_PROGRAM;
+        }
         s->plans[e] = s->alloc.alloc(s->alloc.user, entry->op_count * sizeof s->plans[e][0],
                                      UVCC_MEM_STATE);
         if (s->plans[e] == NULL)
@@ -599,9 +603,19 @@ static void pump(uvcc_session *s) {
     pump_close(s);
 }
 
+/* Time inside never steps back. Where the host's clock does, the step goes into skew and time runs on
+ * from where it was, so that no timer waits until the clock has caught up. It ends at half of NEVER:
+ * adding a wait to it cannot overflow. */
 static void set_now(uvcc_session *s, uint64_t now) {
-    if (now > s->now)
-        s->now = now;
+    const uint64_t end = UVCC_NEVER / 2;
+    now = now < end ? now : end;
+    if (now < s->host_now)
+        s->skew += s->host_now - now;
+    s->skew = s->skew < end ? s->skew : end;
+    s->host_now = now;
+    uint64_t inside = now + s->skew < end ? now + s->skew : end;
+    if (inside > s->now)
+        s->now = inside;
 }
 
 static bool peer_ok(const uvcc_session *s, uint8_t peer) {
@@ -760,7 +774,9 @@ uint64_t uvcc_session_next_deadline(const uvcc_session *s) {
         uint64_t link = uvcc_link_next_deadline(s->peer[p].link);
         at = link < at ? link : at;
     }
-    return at;
+    if (at == UVCC_NEVER)
+        return at;
+    return at > s->skew ? at - s->skew : 0; /* by the host's clock */
 }
 
 int uvcci_session_poll_event(uvcc_session *s, uvcc_event *out) {

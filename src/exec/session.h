@@ -206,7 +206,7 @@ struct uvcc_session {
     uvcci_meter meter;
     uvcc_allocator alloc; /* metered */
     uvcci_session_state state;
-    uint64_t now;
+    uint64_t now, host_now, skew; /* skew: what the host's clock stepped back in all */
     uint8_t party;
     uint8_t sid_rep[32], sid_sub[32];
     uint64_t sid_tag;

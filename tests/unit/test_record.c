@@ -593,9 +593,9 @@ static void cut_data(uvcc_record *r, uint8_t *copy) {
     (void)copy;
     r->data[0].len -= r->data[0].len != 0;
 }
-static void no_time(uvcc_record *r, uint8_t *copy) {
+static void end_of_time(uvcc_record *r, uint8_t *copy) {
     (void)copy;
-    r->now += 1000000000000;
+    r->now = UVCC_NEVER;
 }
 
 /* Each n-th record of `type` from `first` on changed in turn: every replay must find a difference,
@@ -668,7 +668,7 @@ static void test_changes_are_noticed(void **state) {
     notices(&logs[0], p, UVCC_RECORD_COMPLETE, 5, other_number, NULL);
     notices(&logs[0], p, UVCC_RECORD_COMPLETE, 5, fail_status, NULL);
     notices(&logs[0], p, UVCC_RECORD_TRANSMIT_DONE, 5, other_number, NULL);
-    notices(&logs[0], p, UVCC_RECORD_FEED, 5, no_time, NULL);
+    notices(&logs[0], p, UVCC_RECORD_FEED, 5, end_of_time, NULL);
     notices(&logs[0], p, UVCC_RECORD_END, 1, flip_data, NULL);
     forget_logs();
     uvcc_program_free(p);

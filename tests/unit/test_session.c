@@ -537,6 +537,31 @@ static void test_capacity_refused(void **state) {
     assert_int_equal(mem.live_blocks, 0);
 }
 
+/* An entry that runs nothing is refused as such when it is loaded. */
+static void test_empty_program(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    uvcc_allocator al = test_allocator(&mem);
+    uvcc_program *p;
+    assert_int_equal(uvcc_program_new(&p, &al), 0);
+    tensor(p, "x", (shape){1, 1}, 20, 10, UVCC_EPOCH);
+    assert_true(uvcc_program_entry(p, "run") >= 0);
+    finish(p);
+    uvcc_config c;
+    uvcc_session *s;
+    assert_int_equal(uvcc_config_default(&c, sizeof c), 0);
+    c.alloc = al;
+    uint64_t rnd = 1;
+    c.random = test_random(&rnd);
+    memset(c.pair_secret[1], 1, 32);
+    memset(c.pair_secret[2], 2, 32);
+    assert_int_equal(uvcc_session_new(&s, &c), 0);
+    assert_int_equal(uvcc_session_load_program(s, p), UVCC_ERR_PROGRAM);
+    uvcc_session_free(s);
+    uvcc_program_free(p);
+    assert_int_equal(mem.live_blocks, 0);
+}
+
 /* Every allocation of a whole run fails once: the session says so and nothing leaks. */
 static void test_allocation_failures(void **state) {
     (void)state;
@@ -836,6 +861,29 @@ static void test_only_jobs_touch_tensors(void **state) {
     munmap(region.base, REGION_BYTES);
 }
 
+/* A clock that steps back an hour must not keep timers waiting for an hour. */
+static void test_clock_steps_back(void **state) {
+    (void)state;
+    const uint64_t hour = 3600ull * 1000000000u, keepalive = 10ull * 1000000000u;
+    test_alloc mem = {0};
+    uvcc_program *p = relu_program(&mem, 2, 2, 2, 0, 0);
+    triangle t;
+    triangle_open(&t, p, &(triangle_options){.seed = 51, .datagram = true});
+    triangle_ready(&t);
+    uint64_t now = uvcc_loopback_now(t.net) + 2 * hour;
+    uvcc_transmit tx;
+    for (unsigned back = 0; back < 3; back++, now -= hour / 2) {
+        assert_int_equal(uvcc_session_on_timer(t.s[0], now), 0);
+        while (uvcc_session_poll_transmit(t.s[0], &tx, now) == 1)
+            assert_int_equal(
+                uvcc_session_transmit_done(t.s[0], tx.peer, tx.id, tx.total, now), 0);
+        uint64_t at = uvcc_session_next_deadline(t.s[0]);
+        assert_true(at > now && at <= now + keepalive);
+    }
+    triangle_free(&t);
+    uvcc_program_free(p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_product_and_relu),
@@ -850,6 +898,8 @@ int main(void) {
         cmocka_unit_test(test_restart),
         cmocka_unit_test(test_op_id_collision),
         cmocka_unit_test(test_only_jobs_touch_tensors),
+        cmocka_unit_test(test_clock_steps_back),
+        cmocka_unit_test(test_empty_program),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
