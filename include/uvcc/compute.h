@@ -120,6 +120,67 @@ typedef enum uvcc_task_kind {
     UVCC_TASK_WIPE,
     /** B. out_bits = in_bits ^ wire_in[0], ceil(count / 8) bytes: an opened comparison bit, packed. */
     UVCC_TASK_OPEN_BITS,
+
+    /* Steps of functions (uvcc/function.h). All B, with vec.fn. An M value is two vectors at HEAD and
+     * TAIL: xh = x + r, and this party's own part p of the mask, r = p_HEAD + p_TAIL; at OTHER one: r.
+     * A "word" q of a TAIL word section stands at 8 (q count + i) for element i; HEAD takes word
+     * q 4096 + i of PRG(HO, select, lane) instead. W(call, lane, q) is that share: HEAD's from the
+     * PRG at `call`, TAIL's from the section. */
+
+    /** out[0] = the low fn.bits bits of xh: as OPEN2_MASK, but wire_out[0] has fn.bits bits per element,
+     * packed (64: words). out[0] gets what this party knows of the sum (as OPEN2_MASK). */
+    UVCC_TASK_FN_OPEN_MASK,
+    /** out[0] = in[0] + wire_in[0] mod 2^fn.bits (fn.bits bits per element, packed; 64: words);
+     * in[0] == out[0] allowed. out_bits (may be NULL): the same, packed as in OPEN_VEC. */
+    UVCC_TASK_FN_OPEN_FINISH,
+    /** out[0] = HEAD, TAIL: p of an opened value: PRG(HO | TO, mask, 0), fn.exchange: PRG(.., lift, 2);
+     * OTHER: r, the sum of both. At vec's call. */
+    UVCC_TASK_FN_PADS,
+    /** out[0] = in[0] >> fn.shift, unsigned, after taking in[0] mod 2^fn.bits. All roles. */
+    UVCC_TASK_FN_SHIFT,
+    /** in[0] = xh, key: CW(m) with m = fn.bits (root: PRG(HO | TO, root, 0)[2i, 2i+1] at fn.call_key).
+     * For each j < fn.word_count: z = xh - fn.words[j]; share of d_j ^ bit m of r = prefix share of
+     * [alpha <= z mod 2^m] (HEAD: ^ bit m of z). out[0] = the word of these bits (bit j), XOR the low
+     * word_count bits of PRG(HO | TO, mask, 2)[i]; wire_out[0] = the same, packed. */
+    UVCC_TASK_FN_COMPARE,
+    /** out[0] = in[0] ^ wire_in[0], fn.bits bits per element packed; out_bits (may be NULL): the same,
+     * packed. in[0] == out[0] allowed. Gives e_j = d_j ^ k_j. */
+    UVCC_TASK_FN_OPEN_BITS,
+    /** in[0] = xh, in[1] = p, in[2] = e. k_j = W(fn.call_bits, 0, j) from words[0], kr_j =
+     * W(call, 1, j) from words[1]. out[0] = sum over j of fn.words[j] (HEAD: e_j (xh - p) +
+     * (1-2e_j)(k_j xh - kr_j); TAIL: -e_j p + (1-2e_j)(k_j xh - kr_j)). */
+    UVCC_TASK_FN_SELECT,
+    /** in[2] = e, k_j as above. out[0] = sum over j of fn.words[j] (HEAD: e_j + (1-2e_j) k_j; TAIL:
+     * (1-2e_j) k_j). */
+    UVCC_TASK_FN_BITS,
+    /** in[0] = xh, key: CW(m), root as in FN_COMPARE. v = sum over i in [0, fn.entry_count) of
+     * bit[(xh - fn.first - i) mod 2^m] T[i] (TAIL: minus that); T = fn.entries, or with fn.shift = s > 0
+     * T[i] = fn.entries[i] z(fn.words, in[1] mod 2^s) >> 30. out[0] = v + PRG(HO | TO, mask, 1),
+     * wire_out[0] the same. With in[2] (an A share b; shift is 0 then): out[1] = b + PRG(HO | TO,
+     * mask, 0), wire_out[1] the same. */
+    UVCC_TASK_FN_TABLE,
+    /** in[0] = vh, opened; in[1] = bh, opened, or NULL. s = W(call, 2, 0), t = W(call, 2, 1) from
+     * words[0]: out[0] = s vh - t; with in[1]: u = W(call, 2, 2), w = W(call, 2, 3): out[0] =
+     * s vh bh - t bh - u vh + w. */
+    UVCC_TASK_FN_SCALAR,
+    /** out[0] = in[0] + in[1] (an A share; may be NULL) + (HEAD: fn.constant); with in[2]: in[1] = xh,
+     * in[2] = p of an M value: HEAD adds xh - p, TAIL -p. in[0] == out[0] allowed. */
+    UVCC_TASK_FN_ADD,
+    /** OTHER. in[0] = r. A DPF key on m = fn.bits bits for alpha = r mod 2^m, roots as above:
+     * out_bytes[0] and [1] = CW(m), the same for HEAD and TAIL. out[0] (may be NULL) = 1 if HEAD's share
+     * of the leaf alpha is 1, else -1. */
+    UVCC_TASK_FN_DEAL_KEY,
+    /** OTHER. in[0] = r of what was compared. k_j = rho_j ^ bit fn.bits of r, rho = XOR of the masks of
+     * FN_COMPARE, j < fn.word_count. out[0] = the word of these bits; out_words = k_j - W of HEAD at
+     * (call, 0, j). */
+    UVCC_TASK_FN_DEAL_BITS,
+    /** OTHER. in[0] = k, in[1] = r of the selected M: out_words = k_j r - W of HEAD at (call, 1, j). */
+    UVCC_TASK_FN_DEAL_SELECT,
+    /** OTHER. in[0] = sign (1 or -1); fn.shift = s > 0: times z(fn.words + 4, in[1] mod 2^s) >>
+     * fn.constant, in[1] = r of the M that the index was shifted from. rho = sum of PRG(.., mask, 1),
+     * rho_b = sum of PRG(.., mask, 0): out_words = sign, sign rho, and with fn.times: sign rho_b, sign
+     * rho rho_b, less W of HEAD at (call, 2, q). */
+    UVCC_TASK_FN_DEAL_SCALAR,
     UVCC_TASK_KIND_END
 } uvcc_task_kind;
 
@@ -168,7 +229,7 @@ typedef struct uvcc_block {
     uint32_t block; /**< block index: the PRG position */
     uint32_t count; /**< 1..UVCC_BLOCK_ELEMS */
     uint8_t role;   /**< this party's role on the block's edge (or in the protocol) */
-    const uint64_t *in[2];
+    const uint64_t *in[3];
     uint64_t *out[2];
     const uint8_t *in_bits;    /**< packed bits kept by LESS_MASK */
     uint8_t *out_bits;
@@ -176,7 +237,20 @@ typedef struct uvcc_block {
     uint8_t *wire_out[2];      /**< in a message to send; any alignment */
     const uint8_t *key;        /**< this party's contiguous key stream of the block */
     uint8_t *out_bytes[2];     /**< DEAL: key streams of HEAD and TAIL */
+    const uint8_t *words[2];   /**< FN: TAIL's word sections; NULL at HEAD */
+    uint8_t *out_words;        /**< FN: a word section of TAIL, dealt */
 } uvcc_block;
+
+/** What tasks of functions need beside their blocks. */
+typedef struct uvcc_fn_args {
+    uint8_t bits, shift;
+    bool exchange, times;
+    uint16_t call_key, call_bits; /**< calls of the step that owns the key, of the one that owns k */
+    int64_t first, constant;
+    uint32_t entry_count, word_count;
+    const int32_t *entries;
+    const int64_t *words;
+} uvcc_fn_args;
 
 typedef enum uvcc_map_op {
     /** out = x + y, out = x - y, both components, rows * cols elements. */
@@ -194,6 +268,11 @@ typedef enum uvcc_map_op {
     /** A public value (x[0], this party's host copy) as trivial RSS: component 0 = x. `party` says
      * which of lo and hi that is. */
     UVCC_MAP_PUBLIC,
+    /** out[i][j] = x[i][2j] - x[i][2j+1], and = x[i][2j+1]; x is rows x cols, out rows x ceil(cols / 2);
+     * the last column of an odd number is paired with itself. */
+    UVCC_MAP_PAIR_DIFF, UVCC_MAP_PAIR_SECOND,
+    /** out[i][j] = `party` == 0 ? 2j + 1 : 0, rows x cols. */
+    UVCC_MAP_INDEX,
 } uvcc_map_op;
 
 /** An RSS tensor's two components, contiguous row-major. In a map, `hi` may be NULL in x, y and out
@@ -235,6 +314,7 @@ typedef struct uvcc_task {
             uint8_t shift, bits, lift, gate;
             bool compact;
             uint64_t constant;
+            const uvcc_fn_args *fn; /**< FN tasks */
         } vec;
         struct {
             uint8_t op, shift, party;

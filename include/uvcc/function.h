@@ -1,0 +1,110 @@
+/* uvcc/function.h - nonlinear functions as data.
+ *
+ * A function is a list of steps on vectors. Two parties (HEAD and TAIL of an edge) run it on keys and
+ * words that the third (OTHER) deals; the same list defines the function in plaintext. So a new
+ * function is a new list, not a new protocol. A program registers functions (uvcc_program_function)
+ * and runs them by the op FUNCTION; uvcc/nonlinear.h has the functions that a transformer needs.
+ *
+ * Kinds of values while it runs (protocols.md 3, 4, 7):
+ *   M  masked: HEAD and TAIL know x + r, OTHER knows r. Public linear maps of it are free.
+ *   B  bits: HEAD and TAIL know d ^ k, OTHER knows k. Up to 64 of them per element.
+ *   A  additive: x = HEAD's share + TAIL's share.
+ * Rounds: OPEN, COMPARE, TABLE, EXCHANGE and LIFT send one message each; steps that do not wait for
+ * each other share a round.
+ *
+ * Index modes. SHIFT drops bits of the masked value, so it gives floor((x + r_low) / 2^shift) with
+ * r_low = r mod 2^shift: stochastic rounding, a pure function of x and r_low (the *fast* mode).
+ * *Exact* functions have no SHIFT: they take an index that was truncated exactly before.
+ *
+ * Arithmetic is mod 2^64; `width` is the number of columns of a value (the input's, halved by pairs).
+ */
+#ifndef UVCC_FUNCTION_H
+#define UVCC_FUNCTION_H
+
+#include <uvcc/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** What a step does. In plaintext, with x = value of step a, y = value of step b: */
+typedef enum uvcc_fn_kind {
+    /** M: input tensor `io`. Its low `bits` bits are opened (64: all; what is wanted mod 2^64 needs
+     * all). */
+    UVCC_FN_OPEN = 1,
+    /** M: floor(x / 2^shift), fast mode: floor((x + r_low) / 2^shift). For COMPARE and TABLE only. */
+    UVCC_FN_SHIFT,
+    /** M: x[.., 2j] - x[.., 2j + 1]; the last column of an odd width is paired with itself. */
+    UVCC_FN_PAIR_DIFF,
+    /** M: x[.., 2j + 1], or the last column. */
+    UVCC_FN_PAIR_SECOND,
+    /** B: bit j = [x >= words[j]], for |x - words[j]| < 2^bits. word_count 1..64. */
+    UVCC_FN_COMPARE,
+    /** A: entries[x - first] for first <= x < first + entry_count, else 0. The DPF works mod 2^bits:
+     * x must not differ from an argument in the window by 2^bits or more. With b (A): times y. With
+     * shift s > 0 (then b is not A but the M that a is SHIFT of, by s): with lo = (y + r_low) mod 2^s
+     * and z(c, l) = c[0] + (l (c[1] + (l (c[2] + (l c[3] >> s)) >> s)) >> s) on words c, the result
+     * is (entries[..] * z(words, lo) >> 30) * (z(words + 4, r_low) >> constant): a factor that
+     * depends on what the index leaves out. In plaintext exact mode r_low = 0. word_count 8. */
+    UVCC_FN_TABLE,
+    /** A: y * sum over j of words[j] * bit j of x; x is a B, y an M. word_count as x has bits. */
+    UVCC_FN_SELECT,
+    /** A: sum over j of words[j] * bit j of x; x is a B. */
+    UVCC_FN_BITS,
+    /** A: x + y + constant; x is an A, y an A or M or UVCC_FN_NONE. */
+    UVCC_FN_ADD,
+    /** A: 2j + 1 for column j of the width that x (M or A) has. */
+    UVCC_FN_INDEX,
+    /** M: x (A), masked anew, so that steps can go on; output tensor `io` too, unless UVCC_FN_NONE. */
+    UVCC_FN_EXCHANGE,
+    /** Output tensor `io`: x (A). */
+    UVCC_FN_LIFT,
+    UVCC_FN_KIND_END
+} uvcc_fn_kind;
+
+#define UVCC_FN_NONE 255u
+#define UVCC_FN_STEPS_MAX 192u
+#define UVCC_FN_ENTRIES_MAX 65536u
+
+typedef struct uvcc_fn_step {
+    uint8_t kind; /**< uvcc_fn_kind */
+    uint8_t a, b; /**< earlier steps, or UVCC_FN_NONE */
+    uint8_t bits, shift;
+    uint8_t io; /**< index into the op's inputs or outputs, or UVCC_FN_NONE */
+    int64_t first, constant;
+    uint32_t entry_count, word_count;
+    const int32_t *entries;
+    const int64_t *words;
+} uvcc_fn_step;
+
+typedef struct uvcc_function {
+    const char *name; /**< for errors and reports */
+    uint8_t inputs, outputs;
+    uint8_t step_count;
+    const uvcc_fn_step *steps;
+} uvcc_function;
+
+/** What a function costs per element of its first input: counted from the steps, for `cols` columns.
+ * Online bytes are those of payloads, over all parties; key bytes what OTHER sends to both. */
+typedef struct uvcc_fn_cost {
+    uint32_t rounds;
+    double online_bytes, key_bytes;
+} uvcc_fn_cost;
+
+/** Checks a function for inputs of `cols` columns and in_bits[inputs] declared bits; out_bits (may be
+ * NULL) gets the bits that its outputs need. message as in uvcc_program_finish: it names the step. */
+UVCC_API int uvcc_function_check(const uvcc_function *f, uint32_t cols, const uint8_t *in_bits,
+                                 uint8_t *out_bits, char *message, size_t message_cap);
+UVCC_API int uvcc_function_cost(const uvcc_function *f, uint32_t cols, uvcc_fn_cost *out);
+/** Columns of output o for inputs of `cols` columns; 0 if there is no such output. */
+UVCC_API uint32_t uvcc_function_cols(const uvcc_function *f, uint32_t cols, uint8_t output);
+/** The function in plaintext on rows x cols elements: in[inputs], out[outputs]. low: per step, for
+ * each SHIFT (and no other) the r_low of its elements, or NULL: exact mode, all 0. */
+UVCC_API int uvcc_function_eval(const uvcc_function *f, uint32_t rows, uint32_t cols,
+                                const int64_t *const *in, int64_t *const *out,
+                                const uint64_t *const *low, const uvcc_allocator *al);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
