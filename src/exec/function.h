@@ -8,20 +8,20 @@
 
 /* What is known of a step before anything runs. */
 typedef struct uvcci_fn_info {
-    uint8_t value;   /* 'M', 'B', 'A' or 0 (LIFT) */
-    uint8_t stage;   /* rounds that must be over before it can start; a sending step sends in round
-                        `stage` and its value is there in stage + 1 */
-    uint8_t last;    /* last stage that reads its value */
+    uint8_t value; /* 'M', 'B', 'A' or 0 (LIFT) */
+    uint8_t stage; /* rounds that must be over before it can start; a sending step sends in round
+                      `stage` and its value is there in stage + 1 */
+    uint8_t last;  /* last stage that reads its value */
     bool sends;
-    uint32_t width;  /* columns of its value */
-    uint8_t mask;    /* M: the step whose mask it carries after shifts (itself, or what it came from) */
-    uint8_t mod;     /* M: bits that are right: 64, or fewer after a short OPEN or a SHIFT */
-    uint8_t key;     /* COMPARE, TABLE: the step that owns the DPF key (itself or an earlier one with
-                        the same mask and bits) */
-    bool pads;       /* M: its own part of the mask is wanted (SELECT, ADD, or a pair that is) */
-    bool dealer;     /* M: OTHER needs r; B: OTHER needs k */
-    uint32_t words;  /* 64-bit words that TAIL gets per element for this step */
-    uint64_t bound;  /* |value| <= bound for A and M (UINT64_MAX: none known) */
+    uint32_t width; /* columns of its value */
+    uint8_t mask;   /* M: the step whose mask it carries: itself, also after SHIFT and PAIR */
+    uint8_t mod;    /* M: bits that are right: 64, or fewer after a short OPEN or a SHIFT */
+    uint8_t key;    /* COMPARE, TABLE: the step that owns the DPF key (itself or the earliest one
+                       with the same operand and bits) */
+    bool pads;      /* M: its own part of the mask is wanted (SELECT, ADD, or a pair that is) */
+    bool dealer;    /* M: OTHER needs r; B: OTHER needs k */
+    uint32_t words; /* 64-bit words that TAIL gets per element for this step */
+    uint64_t bound; /* |value| <= bound for A and M (UINT64_MAX: none known) */
 } uvcci_fn_info;
 
 typedef struct uvcci_fn_plan {
@@ -30,10 +30,12 @@ typedef struct uvcci_fn_plan {
     uvcci_fn_info step[UVCC_FN_STEPS_MAX];
 } uvcci_fn_plan;
 
-/* Fills the plan for inputs of `cols` columns; the message names the step. in_bits may be NULL: bounds
- * are not checked then. */
+/* Fills the plan for inputs of `cols` columns; the message names the step. in_bits may be NULL:
+ * bounds are not checked then. */
 int uvcci_fn_compile(const uvcc_function *f, uint32_t cols, const uint8_t *in_bits,
                      uvcci_fn_plan *plan, char *message, size_t message_cap);
+/* The step without what its kind does not use: operands and io UVCC_FN_NONE, the rest 0. */
+uvcc_fn_step uvcci_fn_canonical(const uvcc_fn_step *s);
 /* Bytes of CW(n) for c elements. */
 static inline uint32_t uvcci_cw_bytes(unsigned n, uint32_t c) {
     const uint32_t depth = n > 7 ? n - 7 : 0;

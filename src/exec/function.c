@@ -1,0 +1,736 @@
+/* function.c - functions as data: their checks, compiled form, cost and plaintext definition. */
+#include "function.h"
+
+#include "program.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- kinds of steps ---- */
+
+enum {
+    USES_BITS = 1,
+    USES_SHIFT = 2,
+    USES_IO = 4,
+    USES_FIRST = 8,
+    USES_CONSTANT = 16,
+    USES_ENTRIES = 32,
+    USES_WORDS = 64,
+};
+
+typedef struct kind_row {
+    const char *name;
+    const char *a, *b; /* kinds of values that operands may have; NULL: there is no such operand */
+    char value;
+    bool sends;
+    bool b_optional;
+    uint8_t uses;
+} kind_row;
+
+static const kind_row kinds[UVCC_FN_KIND_END] = {
+    [UVCC_FN_OPEN] = {"OPEN", NULL, NULL, 'M', true, false, USES_BITS | USES_IO},
+    [UVCC_FN_SHIFT] = {"SHIFT", "M", NULL, 'M', false, false, USES_SHIFT},
+    [UVCC_FN_PAIR_DIFF] = {"PAIR_DIFF", "M", NULL, 'M', false, false, 0},
+    [UVCC_FN_PAIR_SECOND] = {"PAIR_SECOND", "M", NULL, 'M', false, false, 0},
+    [UVCC_FN_COMPARE] = {"COMPARE", "M", NULL, 'B', true, false, USES_BITS | USES_WORDS},
+    [UVCC_FN_TABLE] = {"TABLE", "M", "A", 'A', true, true,
+                       USES_BITS | USES_SHIFT | USES_FIRST | USES_CONSTANT | USES_ENTRIES |
+                           USES_WORDS},
+    [UVCC_FN_SELECT] = {"SELECT", "B", "M", 'A', false, false, USES_WORDS},
+    [UVCC_FN_BITS] = {"BITS", "B", NULL, 'A', false, false, USES_WORDS},
+    [UVCC_FN_ADD] = {"ADD", "A", "AM", 'A', false, true, USES_CONSTANT},
+    [UVCC_FN_INDEX] = {"INDEX", "MA", NULL, 'A', false, false, 0},
+    [UVCC_FN_EXCHANGE] = {"EXCHANGE", "A", NULL, 'M', true, false, USES_IO},
+    [UVCC_FN_LIFT] = {"LIFT", "A", NULL, 0, true, false, USES_IO},
+};
+
+static const kind_row *row_of(uint8_t kind) {
+    static const kind_row unknown = {.name = "?"};
+    return kind < UVCC_FN_KIND_END && kinds[kind].name != NULL ? &kinds[kind] : &unknown;
+}
+
+uvcc_fn_step uvcci_fn_canonical(const uvcc_fn_step *s) {
+    const kind_row *row = row_of(s->kind);
+    unsigned uses = row->uses;
+    if (s->kind == UVCC_FN_TABLE && s->shift == 0)
+        uses &= ~(unsigned)(USES_WORDS | USES_CONSTANT);
+    return (uvcc_fn_step){
+        .kind = s->kind,
+        .a = row->a != NULL ? s->a : UVCC_FN_NONE,
+        .b = row->b != NULL ? s->b : UVCC_FN_NONE,
+        .bits = uses & USES_BITS ? s->bits : 0,
+        .shift = uses & USES_SHIFT ? s->shift : 0,
+        .io = uses & USES_IO ? s->io : UVCC_FN_NONE,
+        .first = uses & USES_FIRST ? s->first : 0,
+        .constant = uses & USES_CONSTANT ? s->constant : 0,
+        .entry_count = uses & USES_ENTRIES ? s->entry_count : 0,
+        .word_count = uses & USES_WORDS ? s->word_count : 0,
+        .entries = uses & USES_ENTRIES ? s->entries : NULL,
+        .words = uses & USES_WORDS ? s->words : NULL,
+    };
+}
+
+/* ---- bounds ---- */
+
+static uint64_t sat_add(uint64_t x, uint64_t y) {
+    uint64_t z;
+    return __builtin_add_overflow(x, y, &z) ? UINT64_MAX : z;
+}
+
+static uint64_t sat_mul(uint64_t x, uint64_t y) {
+    uint64_t z;
+    return __builtin_mul_overflow(x, y, &z) ? UINT64_MAX : z;
+}
+
+static uint64_t magnitude(int64_t v) {
+    return v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
+}
+
+/* ceil(x / 2^shift): what floors of values up to x, of either sign, stay within. */
+static uint64_t shifted_bound(uint64_t x, unsigned shift) {
+    if (x == UINT64_MAX)
+        return x;
+    return (x >> shift) + ((x & ((1ull << shift) - 1)) != 0);
+}
+
+static uint64_t sum_of_words(const int64_t *words, uint32_t count) {
+    uint64_t sum = 0;
+    for (uint32_t j = 0; j < count; j++)
+        sum = sat_add(sum, magnitude(words[j]));
+    return sum;
+}
+
+static uint64_t most_of_entries(const uvcc_fn_step *s) {
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < s->entry_count; i++) {
+        const uint64_t v = magnitude(s->entries[i]);
+        most = v > most ? v : most;
+    }
+    return most;
+}
+
+/* Smallest n >= 1 with bound < 2^n. */
+static unsigned bits_of(uint64_t bound) {
+    unsigned n = 1;
+    while (n < 64 && bound >> n != 0)
+        n++;
+    return n;
+}
+
+/* ---- compilation ---- */
+
+typedef struct compiler {
+    const uvcc_function *f;
+    const uint8_t *in_bits;
+    uvcci_fn_plan *plan;
+    const uvcci_message *m;
+    unsigned i; /* the step at hand */
+    uvcc_fn_step s;
+    uvcci_fn_info *info;
+    uint32_t opened, written; /* inputs and outputs seen, as bits */
+} compiler;
+
+static const char *name_of(const uvcc_function *f) {
+    return f->name != NULL ? f->name : "(no name)";
+}
+
+static int refuse(const compiler *c, int error, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static int refuse(const compiler *c, int error, const char *format, ...) {
+    char what[192];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    return uvcci_fail(c->m, error, "function %s, step %u (%s): %s", name_of(c->f), c->i,
+                      row_of(c->s.kind)->name, what);
+}
+
+static const char *kind_of_value(char value) {
+    return value == 'M' ? "masked" : value == 'B' ? "bits" : value == 'A' ? "additive" : "none";
+}
+
+/* An operand: an earlier step whose value is of one of `kinds_allowed` (one or two letters). */
+static int check_operand(const compiler *c, char which, uint8_t index, const char *kinds_allowed) {
+    if (index >= c->i)
+        return refuse(c, UVCC_ERR_PROGRAM, "operand %c is step %u; it must be an earlier step",
+                      which, index);
+    const uint8_t kind = c->f->steps[index].kind;
+    const char value = (char)c->plan->step[index].value;
+    if (value == 0 || strchr(kinds_allowed, value) == NULL)
+        return refuse(c, UVCC_ERR_PROGRAM,
+                      "operand %c is step %u (%s), its value is %s; it must be %s%s%s", which,
+                      index, row_of(kind)->name, kind_of_value(value),
+                      kind_of_value(kinds_allowed[0]), kinds_allowed[1] != 0 ? " or " : "",
+                      kinds_allowed[1] != 0 ? kind_of_value(kinds_allowed[1]) : "");
+    if (kind == UVCC_FN_SHIFT && c->s.kind != UVCC_FN_COMPARE && c->s.kind != UVCC_FN_TABLE)
+        return refuse(c, UVCC_ERR_PROGRAM,
+                      "operand %c is step %u (SHIFT), which only COMPARE and TABLE can read", which,
+                      index);
+    return 0;
+}
+
+static int check_operands(const compiler *c) {
+    const kind_row *row = row_of(c->s.kind);
+    int err = row->a != NULL ? check_operand(c, 'a', c->s.a, row->a) : 0;
+    if (err != 0 || row->b == NULL)
+        return err;
+    const bool two_scales = c->s.kind == UVCC_FN_TABLE && c->s.shift != 0;
+    if (c->s.b == UVCC_FN_NONE && row->b_optional && !two_scales)
+        return 0;
+    err = check_operand(c, 'b', c->s.b, two_scales ? "M" : row->b);
+    if (err != 0)
+        return err;
+    const uint32_t wa = c->plan->step[c->s.a].width, wb = c->plan->step[c->s.b].width;
+    if (wa != wb)
+        return refuse(c, UVCC_ERR_PROGRAM, "operand a has %u columns, b %u; they must be equal", wa,
+                      wb);
+    return 0;
+}
+
+/* The masked operand must be right on `bits` bits. */
+static int check_mod(const compiler *c, char which, uint8_t index, unsigned bits) {
+    const unsigned mod = c->plan->step[index].mod;
+    if (mod >= bits)
+        return 0;
+    return refuse(c, UVCC_ERR_PROGRAM, "operand %c has %u bits opened; %u are needed", which, mod,
+                  bits);
+}
+
+static int check_bits(const compiler *c, unsigned most) {
+    if (c->s.bits >= 1 && c->s.bits <= most)
+        return 0;
+    return refuse(c, UVCC_ERR_PROGRAM, "%u bits; 1 to %u are possible", c->s.bits, most);
+}
+
+static int check_words(const compiler *c, uint32_t least, uint32_t most) {
+    if (c->s.word_count != least && least == most)
+        return refuse(c, UVCC_ERR_PROGRAM, "%u words; it takes %u", c->s.word_count, least);
+    if (c->s.word_count < least || c->s.word_count > most)
+        return refuse(c, UVCC_ERR_PROGRAM, "%u words; it takes %u to %u", c->s.word_count, least,
+                      most);
+    if (c->s.words == NULL)
+        return refuse(c, UVCC_ERR_PROGRAM, "its words are missing");
+    return 0;
+}
+
+/* distance: the most that a value of operand a differs from what it is compared with. */
+static int check_distance(const compiler *c, uint64_t distance) {
+    if (c->in_bits == NULL || distance < 1ull << c->s.bits)
+        return 0;
+    return refuse(c, UVCC_ERR_BOUND, "its operand needs %u bits, but %u are declared",
+                  bits_of(distance), c->s.bits);
+}
+
+/* The step that owns the DPF key: same operand, same bits. */
+static uint8_t key_of(const compiler *c) {
+    for (unsigned j = 0; j < c->i; j++) {
+        const uvcc_fn_step *s = &c->f->steps[j];
+        if ((s->kind == UVCC_FN_COMPARE || s->kind == UVCC_FN_TABLE) && s->a == c->s.a &&
+            s->bits == c->s.bits)
+            return (uint8_t)j;
+    }
+    return (uint8_t)c->i;
+}
+
+static int compile_open(compiler *c) {
+    if (c->s.io >= c->f->inputs)
+        return refuse(c, UVCC_ERR_PROGRAM, "there is no input %u", c->s.io);
+    c->opened |= 1u << c->s.io;
+    c->info->mod = c->s.bits;
+    c->info->bound = c->in_bits != NULL ? (1ull << c->in_bits[c->s.io]) - 1 : UINT64_MAX;
+    return check_bits(c, 64);
+}
+
+static int compile_shift(compiler *c, const uvcci_fn_info *a) {
+    if (c->s.shift == 0 || c->s.shift >= a->mod)
+        return refuse(c, UVCC_ERR_PROGRAM, "a shift by %u; its operand has %u bits opened",
+                      c->s.shift, a->mod);
+    c->info->mod = a->mod - c->s.shift;
+    c->info->bound = shifted_bound(a->bound, c->s.shift);
+    return 0;
+}
+
+static void compile_pair(compiler *c, const uvcci_fn_info *a) {
+    c->plan->one_edge = true;
+    c->info->width = a->width / 2 + a->width % 2;
+    c->info->mod = a->mod;
+    c->info->bound = c->s.kind == UVCC_FN_PAIR_DIFF ? sat_mul(2, a->bound) : a->bound;
+}
+
+static int compile_compare(compiler *c, const uvcci_fn_info *a) {
+    int err = check_bits(c, 63);
+    if (err == 0)
+        err = check_words(c, 1, 64);
+    if (err == 0)
+        err = check_mod(c, 'a', c->s.a, c->s.bits + 1u);
+    for (uint32_t j = 0; j < c->s.word_count && err == 0; j++)
+        err = check_distance(c, sat_add(a->bound, magnitude(c->s.words[j])));
+    c->info->key = key_of(c);
+    c->info->words = c->s.word_count;
+    return err;
+}
+
+/* A table whose entries are multiplied by factors of what the shift of its index leaves out. */
+static int compile_factors(compiler *c, uint64_t most) {
+    const uvcc_fn_step *shift = &c->f->steps[c->s.a];
+    if (shift->kind != UVCC_FN_SHIFT || shift->a != c->s.b || shift->shift != c->s.shift)
+        return refuse(c, UVCC_ERR_PROGRAM, "operand a must be the SHIFT of operand b by %u",
+                      c->s.shift);
+    if (c->s.constant < 0 || c->s.constant > 63)
+        return refuse(c, UVCC_ERR_PROGRAM, "its constant is a shift; 0 to 63 are possible");
+    int err = check_words(c, 8, 8);
+    if (err != 0)
+        return err;
+    /* |l c >> s| <= |c| for l < 2^s, so a factor is at most the sum of its words. */
+    const uint64_t z0 = sum_of_words(c->s.words, 4), z1 = sum_of_words(c->s.words + 4, 4);
+    const uint64_t larger = z0 > z1 ? z0 : z1;
+    if (sat_mul(larger, 1ull << c->s.shift) > INT64_MAX || sat_mul(most, z0) > INT64_MAX)
+        return refuse(c, UVCC_ERR_BOUND, "its factors do not fit in 64 bits");
+    c->info->bound =
+        sat_mul(shifted_bound(most * z0, 30), shifted_bound(z1, (unsigned)c->s.constant));
+    return 0;
+}
+
+static int compile_table(compiler *c, const uvcci_fn_info *a) {
+    int err = check_bits(c, 63);
+    if (err != 0)
+        return err;
+    const uint32_t n = c->s.entry_count;
+    if (n < 1 || n > UVCC_FN_ENTRIES_MAX || n > 1ull << c->s.bits)
+        return refuse(c, UVCC_ERR_PROGRAM, "%u entries; 1 to %llu are possible", n,
+                      c->s.bits < 16 ? 1ull << c->s.bits : (unsigned long long)UVCC_FN_ENTRIES_MAX);
+    if (c->s.entries == NULL)
+        return refuse(c, UVCC_ERR_PROGRAM, "its entries are missing");
+    /* the window is first .. last; the farthest that a value in bounds is from one of its ends */
+    const uint64_t below = c->s.first < 0 ? magnitude(c->s.first) : 0;
+    const uint64_t above = c->s.first >= 0 ? sat_add((uint64_t)c->s.first, n - 1)
+                           : below < n     ? n - 1 - below
+                                           : 0;
+    err = check_mod(c, 'a', c->s.a, c->s.bits);
+    if (err == 0)
+        err = check_distance(c, sat_add(a->bound, below > above ? below : above));
+    if (err != 0)
+        return err;
+    const uint64_t most = most_of_entries(&c->s);
+    c->info->key = key_of(c);
+    c->info->words = 2;
+    c->info->bound = most;
+    if (c->s.shift != 0)
+        return compile_factors(c, most);
+    if (c->s.b != UVCC_FN_NONE) {
+        c->info->words = 4;
+        c->info->bound = sat_mul(most, c->plan->step[c->s.b].bound);
+    }
+    return 0;
+}
+
+/* SELECT and BITS: one word per bit. */
+static int compile_weights(compiler *c, const uvcci_fn_info *b) {
+    const uint32_t n = c->plan->step[c->s.a].words;
+    int err = check_words(c, n, n);
+    if (err != 0)
+        return err;
+    c->info->bound = sum_of_words(c->s.words, n);
+    if (b == NULL)
+        return 0;
+    c->info->words = n;
+    c->info->bound = sat_mul(c->info->bound, b->bound);
+    return check_mod(c, 'b', c->s.b, 64);
+}
+
+static int compile_add(compiler *c, const uvcci_fn_info *a) {
+    c->info->bound = sat_add(a->bound, magnitude(c->s.constant));
+    if (c->s.b == UVCC_FN_NONE)
+        return 0;
+    const uvcci_fn_info *b = &c->plan->step[c->s.b];
+    c->info->bound = sat_add(c->info->bound, b->bound);
+    return b->value == 'M' ? check_mod(c, 'b', c->s.b, 64) : 0;
+}
+
+static int compile_output(compiler *c, const uvcci_fn_info *a) {
+    if (c->s.io >= c->f->outputs)
+        return refuse(c, UVCC_ERR_PROGRAM, "there is no output %u", c->s.io);
+    if (c->written & 1u << c->s.io)
+        return refuse(c, UVCC_ERR_PROGRAM, "output %u is written by an earlier step", c->s.io);
+    c->written |= 1u << c->s.io;
+    if (c->in_bits != NULL && bits_of(a->bound) > UVCCI_MAX_BITS)
+        return refuse(c, UVCC_ERR_BOUND, "output %u needs %u bits; at most %u are possible",
+                      c->s.io, bits_of(a->bound), UVCCI_MAX_BITS);
+    return 0;
+}
+
+static int compile_kind(compiler *c) {
+    const uvcci_fn_info *a = c->s.a != UVCC_FN_NONE ? &c->plan->step[c->s.a] : NULL;
+    switch (c->s.kind) {
+    case UVCC_FN_OPEN:
+        return compile_open(c);
+    case UVCC_FN_SHIFT:
+        return compile_shift(c, a);
+    case UVCC_FN_PAIR_DIFF:
+    case UVCC_FN_PAIR_SECOND:
+        compile_pair(c, a);
+        return 0;
+    case UVCC_FN_COMPARE:
+        return compile_compare(c, a);
+    case UVCC_FN_TABLE:
+        return compile_table(c, a);
+    case UVCC_FN_SELECT:
+        return compile_weights(c, &c->plan->step[c->s.b]);
+    case UVCC_FN_BITS:
+        return compile_weights(c, NULL);
+    case UVCC_FN_ADD:
+        return compile_add(c, a);
+    case UVCC_FN_INDEX:
+        c->info->bound = 2ull * a->width - 1;
+        return 0;
+    case UVCC_FN_EXCHANGE:
+        c->info->mod = 64;
+        c->info->bound = a->bound;
+        return c->s.io != UVCC_FN_NONE ? compile_output(c, a) : 0;
+    default:
+        return compile_output(c, a);
+    }
+}
+
+static uint8_t available(const uvcci_fn_info *info) {
+    return (uint8_t)(info->stage + info->sends);
+}
+
+/* The step starts when its operands are there, and they must last until then. */
+static void set_stage(compiler *c) {
+    const uint8_t operands[2] = {c->s.a, c->s.b};
+    for (unsigned o = 0; o < 2; o++)
+        if (operands[o] != UVCC_FN_NONE && available(&c->plan->step[operands[o]]) > c->info->stage)
+            c->info->stage = available(&c->plan->step[operands[o]]);
+    for (unsigned o = 0; o < 2; o++)
+        if (operands[o] != UVCC_FN_NONE && c->plan->step[operands[o]].last < c->info->stage)
+            c->plan->step[operands[o]].last = c->info->stage;
+    c->info->last = available(c->info);
+    if (c->info->sends && c->info->stage >= c->plan->rounds)
+        c->plan->rounds = (uint8_t)(c->info->stage + 1);
+}
+
+static int compile_step(compiler *c, uint32_t cols) {
+    const kind_row *row = row_of(c->s.kind);
+    if (row->uses == 0 && row->a == NULL)
+        return refuse(c, UVCC_ERR_PROGRAM, "kind %u is unknown", c->s.kind);
+    int err = check_operands(c);
+    if (err != 0)
+        return err;
+    *c->info = (uvcci_fn_info){
+        .value = (uint8_t)row->value,
+        .sends = row->sends,
+        .width = c->s.a != UVCC_FN_NONE ? c->plan->step[c->s.a].width : cols,
+        .mask = row->value == 'M' ? (uint8_t)c->i : UVCC_FN_NONE,
+        .key = UVCC_FN_NONE,
+    };
+    set_stage(c);
+    return compile_kind(c);
+}
+
+/* Who needs the masks; readers come after what they read, so from the last step to the first. */
+static void mark_masks(const uvcc_function *f, uvcci_fn_info *info) {
+    for (unsigned i = f->step_count; i-- > 0;) {
+        const uvcc_fn_step s = uvcci_fn_canonical(&f->steps[i]);
+        switch (s.kind) {
+        case UVCC_FN_COMPARE:
+            info[s.a].dealer = true;
+            break;
+        case UVCC_FN_TABLE:
+            info[s.a].dealer = true;
+            if (s.shift != 0)
+                info[s.b].dealer = true;
+            break;
+        case UVCC_FN_SELECT:
+            info[s.a].dealer = info[s.b].dealer = info[s.b].pads = true;
+            break;
+        case UVCC_FN_ADD:
+            if (s.b != UVCC_FN_NONE && info[s.b].value == 'M')
+                info[s.b].pads = true;
+            break;
+        case UVCC_FN_SHIFT:
+        case UVCC_FN_PAIR_DIFF:
+        case UVCC_FN_PAIR_SECOND:
+            info[s.a].dealer |= info[i].dealer;
+            info[s.a].pads |= info[i].pads;
+            break;
+        default:
+            break;
+        }
+    }
+}
+
+static int check_head(const uvcc_function *f, uint32_t cols, const uint8_t *in_bits,
+                      const uvcci_message *m) {
+    if (f == NULL || f->steps == NULL || cols == 0)
+        return uvcci_fail(m, UVCC_ERR_USAGE, "there is no function, or its inputs have no columns");
+    const char *name = name_of(f);
+    if (f->step_count > UVCC_FN_STEPS_MAX)
+        return uvcci_fail(m, UVCC_ERR_LIMIT, "function %s has %u steps; at most %u are possible",
+                          name, f->step_count, UVCC_FN_STEPS_MAX);
+    if (f->inputs < 1 || f->inputs > UVCC_OP_MAX_IN || f->outputs < 1 ||
+        f->outputs > UVCC_OP_MAX_OUT)
+        return uvcci_fail(m, UVCC_ERR_PROGRAM,
+                          "function %s has %u inputs and %u outputs; 1 to %u and 1 to %u are "
+                          "possible",
+                          name, f->inputs, f->outputs, UVCC_OP_MAX_IN, UVCC_OP_MAX_OUT);
+    for (unsigned i = 0; in_bits != NULL && i < f->inputs; i++)
+        if (in_bits[i] < 1 || in_bits[i] > 63)
+            return uvcci_fail(m, UVCC_ERR_PROGRAM,
+                              "function %s: input %u declares %u bits; 1 to 63 are possible", name,
+                              i, in_bits[i]);
+    return 0;
+}
+
+int uvcci_fn_compile(const uvcc_function *f, uint32_t cols, const uint8_t *in_bits,
+                     uvcci_fn_plan *plan, char *message, size_t message_cap) {
+    const uvcci_message m = {message, message_cap};
+    memset(plan, 0, sizeof *plan);
+    int err = check_head(f, cols, in_bits, &m);
+    if (err != 0)
+        return err;
+    compiler c = {.f = f, .in_bits = in_bits, .plan = plan, .m = &m};
+    for (; c.i < f->step_count && err == 0; c.i++) {
+        c.s = uvcci_fn_canonical(&f->steps[c.i]);
+        c.info = &plan->step[c.i];
+        err = compile_step(&c, cols);
+    }
+    if (err != 0)
+        return err;
+    for (unsigned i = 0; i < f->inputs; i++)
+        if (!(c.opened & 1u << i))
+            return uvcci_fail(&m, UVCC_ERR_PROGRAM, "function %s: no step opens input %u",
+                              name_of(f), i);
+    for (unsigned i = 0; i < f->outputs; i++)
+        if (!(c.written & 1u << i))
+            return uvcci_fail(&m, UVCC_ERR_PROGRAM, "function %s: no step writes output %u",
+                              name_of(f), i);
+    mark_masks(f, plan->step);
+    return uvcci_fail(&m, 0, "%s", "");
+}
+
+/* ---- what is known of a function ---- */
+
+/* The output that a step writes, or UVCC_FN_NONE. */
+static uint8_t output_of(const uvcc_fn_step *s) {
+    return s->kind == UVCC_FN_LIFT || s->kind == UVCC_FN_EXCHANGE ? s->io : UVCC_FN_NONE;
+}
+
+int uvcc_function_check(const uvcc_function *f, uint32_t cols, const uint8_t *in_bits,
+                        uint8_t *out_bits, char *message, size_t message_cap) {
+    const uvcci_message m = {message, message_cap};
+    uvcci_fn_plan plan;
+    if (in_bits == NULL)
+        return uvcci_fail(&m, UVCC_ERR_USAGE, "the bits of the inputs are missing");
+    int err = uvcci_fn_compile(f, cols, in_bits, &plan, message, message_cap);
+    for (unsigned i = 0; err == 0 && out_bits != NULL && i < f->step_count; i++)
+        if (output_of(&f->steps[i]) != UVCC_FN_NONE)
+            out_bits[f->steps[i].io] = (uint8_t)bits_of(plan.step[f->steps[i].a].bound);
+    return err;
+}
+
+uint32_t uvcc_function_cols(const uvcc_function *f, uint32_t cols, uint8_t output) {
+    uvcci_fn_plan plan;
+    if (output == UVCC_FN_NONE || uvcci_fn_compile(f, cols, NULL, &plan, NULL, 0) != 0)
+        return 0;
+    for (unsigned i = 0; i < f->step_count; i++)
+        if (output_of(&f->steps[i]) == output)
+            return plan.step[i].width;
+    return 0;
+}
+
+/* Payload bytes that all parties send for one element of the step. */
+static double online_bytes(const uvcc_fn_step *s) {
+    switch (s->kind) {
+    case UVCC_FN_OPEN:
+        return 2 * s->bits / 8.0;
+    case UVCC_FN_COMPARE:
+        return 2 * s->word_count / 8.0;
+    case UVCC_FN_TABLE:
+        return s->shift == 0 && s->b != UVCC_FN_NONE ? 32 : 16;
+    case UVCC_FN_EXCHANGE:
+    case UVCC_FN_LIFT:
+        return 16;
+    default:
+        return 0;
+    }
+}
+
+int uvcc_function_cost(const uvcc_function *f, uint32_t cols, uvcc_fn_cost *out) {
+    uvcci_fn_plan plan;
+    if (out == NULL)
+        return UVCC_ERR_USAGE;
+    int err = uvcci_fn_compile(f, cols, NULL, &plan, NULL, 0);
+    if (err != 0)
+        return err;
+    *out = (uvcc_fn_cost){.rounds = plan.rounds};
+    for (unsigned i = 0; i < f->step_count; i++) {
+        const uvcci_fn_info *info = &plan.step[i];
+        const double weight = (double)info->width / cols;
+        const uint32_t cw = info->key == i ? 2 * uvcci_cw_bytes(f->steps[i].bits, 1) : 0;
+        out->online_bytes += weight * online_bytes(&f->steps[i]);
+        out->key_bytes += weight * (cw + 8.0 * info->words);
+    }
+    return 0;
+}
+
+/* ---- plaintext ---- */
+
+/* Rows that are evaluated together: enough elements to keep the steps' overhead small. */
+enum { BATCH_ELEMS = 1024 };
+
+typedef struct evaluation {
+    const uvcc_function *f;
+    uvcci_fn_plan plan;
+    const int64_t *const *in;
+    int64_t *const *out;
+    const uint64_t *const *low;
+    size_t first, rows;               /* the batch */
+    size_t offset[UVCC_FN_STEPS_MAX]; /* of a step's values in `values` */
+    uint64_t *values;
+} evaluation;
+
+static int64_t floor_shift(uint64_t v, unsigned shift) {
+    return (int64_t)v >> shift; /* arithmetic on every compiler this builds with */
+}
+
+/* z(c, l) of UVCC_FN_TABLE. */
+static uint64_t factor(const int64_t *c, uint64_t l, unsigned s) {
+    uint64_t z = (uint64_t)c[3];
+    for (unsigned j = 3; j-- > 0;)
+        z = (uint64_t)c[j] + (uint64_t)floor_shift(l * z, s);
+    return z;
+}
+
+static uint64_t entry_at(const uvcc_fn_step *s, uint64_t x) {
+    const uint64_t i = x - (uint64_t)s->first;
+    return i < s->entry_count ? (uint64_t)(int64_t)s->entries[i] : 0;
+}
+
+static uint64_t weigh(const uvcc_fn_step *s, uint64_t bits) {
+    uint64_t sum = 0;
+    for (uint32_t j = 0; j < s->word_count; j++)
+        sum += bits >> j & 1 ? (uint64_t)s->words[j] : 0;
+    return sum;
+}
+
+static void eval_pairs(const evaluation *e, const uvcc_fn_step *s, const uint64_t *x, uint64_t *z) {
+    const uint32_t wide = e->plan.step[s->a].width, half = wide / 2 + wide % 2;
+    for (size_t r = 0; r < e->rows; r++)
+        for (uint32_t j = 0; j < half; j++) {
+            const uint64_t *row = x + r * wide;
+            const uint64_t second = row[2 * j + 1 < wide ? 2 * j + 1 : 2 * j];
+            z[r * half + j] = s->kind == UVCC_FN_PAIR_DIFF ? row[2 * j] - second : second;
+        }
+}
+
+/* low: r_low of the SHIFT that x comes from, or NULL. */
+static void eval_table(const uvcc_fn_step *s, const uint64_t *x, const uint64_t *y,
+                       const uint64_t *low, size_t n, uint64_t *z) {
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t entry = entry_at(s, x[i]);
+        if (s->shift == 0) {
+            z[i] = y != NULL ? entry * y[i] : entry;
+            continue;
+        }
+        const uint64_t r_low = low != NULL ? low[i] : 0;
+        const uint64_t lo = (y[i] + r_low) & ((1ull << s->shift) - 1);
+        z[i] = (uint64_t)floor_shift(entry * factor(s->words, lo, s->shift), 30) *
+               (uint64_t)floor_shift(factor(s->words + 4, r_low, s->shift), (unsigned)s->constant);
+    }
+}
+
+static void eval_compare(const uvcc_fn_step *s, const uint64_t *x, size_t n, uint64_t *z) {
+    for (size_t i = 0; i < n; i++) {
+        z[i] = 0;
+        for (uint32_t j = 0; j < s->word_count; j++)
+            z[i] |= (uint64_t)((int64_t)x[i] >= s->words[j]) << j;
+    }
+}
+
+/* r_low of a SHIFT's elements in this batch. */
+static const uint64_t *low_of(const evaluation *e, unsigned step) {
+    return e->low != NULL && e->low[step] != NULL
+               ? e->low[step] + e->first * e->plan.step[step].width
+               : NULL;
+}
+
+static void eval_step(const evaluation *e, unsigned index) {
+    const uvcc_fn_step step = uvcci_fn_canonical(&e->f->steps[index]), *s = &step;
+    const uint32_t width = e->plan.step[index].width;
+    const size_t n = e->rows * width;
+    const uint64_t *x = s->a != UVCC_FN_NONE ? e->values + e->offset[s->a] : NULL;
+    const uint64_t *y = s->b != UVCC_FN_NONE ? e->values + e->offset[s->b] : NULL;
+    uint64_t *z = e->values + e->offset[index];
+    const uint64_t *low;
+    switch (s->kind) {
+    case UVCC_FN_OPEN:
+        memcpy(z, e->in[s->io] + e->first * width, n * sizeof *z);
+        break;
+    case UVCC_FN_SHIFT:
+        low = low_of(e, index);
+        for (size_t i = 0; i < n; i++)
+            z[i] = (uint64_t)floor_shift(x[i] + (low != NULL ? low[i] : 0), s->shift);
+        break;
+    case UVCC_FN_PAIR_DIFF:
+    case UVCC_FN_PAIR_SECOND:
+        eval_pairs(e, s, x, z);
+        break;
+    case UVCC_FN_COMPARE:
+        eval_compare(s, x, n, z);
+        break;
+    case UVCC_FN_TABLE:
+        eval_table(s, x, y, low_of(e, s->a), n, z);
+        break;
+    case UVCC_FN_SELECT:
+        for (size_t i = 0; i < n; i++)
+            z[i] = y[i] * weigh(s, x[i]);
+        break;
+    case UVCC_FN_BITS:
+        for (size_t i = 0; i < n; i++)
+            z[i] = weigh(s, x[i]);
+        break;
+    case UVCC_FN_ADD:
+        for (size_t i = 0; i < n; i++)
+            z[i] = x[i] + (y != NULL ? y[i] : 0) + (uint64_t)s->constant;
+        break;
+    case UVCC_FN_INDEX:
+        for (size_t i = 0; i < n; i++)
+            z[i] = 2 * (i % width) + 1;
+        break;
+    default: /* EXCHANGE, LIFT */
+        memcpy(z, x, n * sizeof *z);
+        if (s->io != UVCC_FN_NONE)
+            memcpy(e->out[s->io] + e->first * width, x, n * sizeof *z);
+    }
+}
+
+int uvcc_function_eval(const uvcc_function *f, uint32_t rows, uint32_t cols,
+                       const int64_t *const *in, int64_t *const *out, const uint64_t *const *low,
+                       const uvcc_allocator *al) {
+    evaluation e = {.f = f, .in = in, .out = out, .low = low};
+    if (in == NULL || out == NULL || al == NULL || al->alloc == NULL || al->free == NULL)
+        return UVCC_ERR_USAGE;
+    int err = uvcci_fn_compile(f, cols, NULL, &e.plan, NULL, 0);
+    if (err != 0 || rows == 0)
+        return err;
+    const size_t batch = cols < BATCH_ELEMS ? BATCH_ELEMS / cols : 1;
+    const size_t most = batch < rows ? batch : rows;
+    size_t elems = 0;
+    for (unsigned i = 0; i < f->step_count; i++) {
+        e.offset[i] = elems;
+        elems += most * e.plan.step[i].width;
+    }
+    e.values = al->alloc(al->user, elems * sizeof *e.values, UVCC_MEM_STATE);
+    if (e.values == NULL)
+        return UVCC_ERR_NOMEM;
+    for (; e.first < rows; e.first += e.rows) {
+        e.rows = rows - e.first < most ? rows - e.first : most;
+        for (unsigned i = 0; i < f->step_count; i++)
+            eval_step(&e, i);
+    }
+    al->free(al->user, e.values, elems * sizeof *e.values, UVCC_MEM_STATE);
+    return 0;
+}
