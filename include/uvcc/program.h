@@ -14,7 +14,7 @@
 #define UVCC_PROGRAM_H
 
 #include <stdbool.h>
-#include <uvcc/types.h>
+#include <uvcc/function.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -65,6 +65,7 @@ typedef struct uvcc_op_desc {
                              its value (a step size); integers are added as they are */
     uint8_t truncation; /**< uvcc_truncation */
     uint8_t lift;       /**< uvcc_lift_kind of <uvcc/compute.h>, 0: parallel */
+    uint16_t function;  /**< FUNCTION: index of the function; others: 0 */
 } uvcc_op_desc;
 
 typedef struct uvcc_program uvcc_program;
@@ -73,6 +74,10 @@ UVCC_API int uvcc_program_new(uvcc_program **out, const uvcc_allocator *al) UVCC
 UVCC_API void uvcc_program_free(uvcc_program *p);
 /** Each returns the new index (>= 0) or an error. */
 UVCC_API int uvcc_program_tensor(uvcc_program *p, const uvcc_tensor_desc *t);
+/** A function that ops of any entry may run (opcode FUNCTION); copied with its steps, entries, words
+ * and name (at most 63 bytes). Ops give it tensors of one shape; its scales are the caller's business.
+ * UVCC_ERR_LIMIT: more than 256 functions, or a step with more entries or words than any may have. */
+UVCC_API int uvcc_program_function(uvcc_program *p, const uvcc_function *f);
 /** Begins an entry; the ops, inputs and outputs that follow belong to it. */
 UVCC_API int uvcc_program_entry(uvcc_program *p, const char *name);
 /** An op. Ops of an entry come in ascending (phase, k). */
@@ -93,6 +98,8 @@ UVCC_API uint32_t uvcc_program_tensor_count(const uvcc_program *p);
 UVCC_API const uvcc_tensor_desc *uvcc_program_tensor_at(const uvcc_program *p, uint32_t i);
 /** Index of a tensor by name, or UVCC_ERR_NOT_FOUND. */
 UVCC_API int uvcc_program_find(const uvcc_program *p, const char *name);
+/** The program's copy of a function; NULL if out of range. */
+UVCC_API const uvcc_function *uvcc_program_function_at(const uvcc_program *p, uint32_t i);
 UVCC_API uint32_t uvcc_program_entry_count(const uvcc_program *p);
 UVCC_API const char *uvcc_program_entry_name(const uvcc_program *p, uint32_t entry);
 UVCC_API int uvcc_program_find_entry(const uvcc_program *p, const char *name);

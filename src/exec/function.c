@@ -71,6 +71,62 @@ uvcc_fn_step uvcci_fn_canonical(const uvcc_fn_step *s) {
     };
 }
 
+/* ---- copies ---- */
+
+enum { WORDS_MAX = 64 };
+
+static int check_copyable(const uvcc_function *f) {
+    if (f->step_count > UVCC_FN_STEPS_MAX)
+        return UVCC_ERR_LIMIT;
+    if ((f->steps == NULL && f->step_count != 0) ||
+        (f->name != NULL && strnlen(f->name, UVCCI_NAME_BYTES) == UVCCI_NAME_BYTES))
+        return UVCC_ERR_USAGE;
+    for (unsigned i = 0; i < f->step_count; i++) {
+        const uvcc_fn_step s = uvcci_fn_canonical(&f->steps[i]);
+        if (s.entry_count > UVCC_FN_ENTRIES_MAX || s.word_count > WORDS_MAX)
+            return UVCC_ERR_LIMIT;
+        if ((s.entry_count != 0 && s.entries == NULL) || (s.word_count != 0 && s.words == NULL))
+            return UVCC_ERR_USAGE;
+    }
+    return 0;
+}
+
+int uvcci_fn_copy(uvcci_function **out, const uvcc_function *f, const uvcc_allocator *al) {
+    int err = check_copyable(f);
+    if (err != 0)
+        return err;
+    const size_t name_bytes = f->name != NULL ? strlen(f->name) + 1 : 0;
+    size_t entries = 0, words = 0;
+    for (unsigned i = 0; i < f->step_count; i++) {
+        const uvcc_fn_step s = uvcci_fn_canonical(&f->steps[i]);
+        entries += s.entry_count;
+        words += s.word_count;
+    }
+    const size_t bytes = sizeof **out + f->step_count * sizeof(uvcc_fn_step) +
+                         words * sizeof(int64_t) + entries * sizeof(int32_t) + name_bytes;
+    uvcci_function *copy = al->alloc(al->user, bytes, UVCC_MEM_STATE);
+    if (copy == NULL)
+        return UVCC_ERR_NOMEM;
+    uvcc_fn_step *step = (uvcc_fn_step *)(copy + 1);
+    int64_t *word = (int64_t *)(step + f->step_count);
+    int32_t *entry = (int32_t *)(word + words);
+    char *name = (char *)(entry + entries);
+    *copy = (uvcci_function){.f = *f, .bytes = bytes};
+    copy->f.steps = step;
+    copy->f.name = name_bytes != 0 ? memcpy(name, f->name, name_bytes) : NULL;
+    for (unsigned i = 0; i < f->step_count; i++, step++) {
+        *step = uvcci_fn_canonical(&f->steps[i]);
+        if (step->word_count != 0)
+            step->words = memcpy(word, step->words, step->word_count * sizeof *word);
+        if (step->entry_count != 0)
+            step->entries = memcpy(entry, step->entries, step->entry_count * sizeof *entry);
+        word += step->word_count;
+        entry += step->entry_count;
+    }
+    *out = copy;
+    return 0;
+}
+
 /* ---- bounds ---- */
 
 static uint64_t sat_add(uint64_t x, uint64_t y) {
@@ -131,7 +187,7 @@ typedef struct compiler {
     uint32_t opened, written; /* inputs and outputs seen, as bits */
 } compiler;
 
-static const char *name_of(const uvcc_function *f) {
+const char *uvcci_fn_name(const uvcc_function *f) {
     return f->name != NULL ? f->name : "(no name)";
 }
 
@@ -143,7 +199,7 @@ static int refuse(const compiler *c, int error, const char *format, ...) {
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
-    return uvcci_fail(c->m, error, "function %s, step %u (%s): %s", name_of(c->f), c->i,
+    return uvcci_fail(c->m, error, "function %s, step %u (%s): %s", uvcci_fn_name(c->f), c->i,
                       row_of(c->s.kind)->name, what);
 }
 
@@ -262,7 +318,7 @@ static void compile_pair(compiler *c, const uvcci_fn_info *a) {
 static int compile_compare(compiler *c, const uvcci_fn_info *a) {
     int err = check_bits(c, 63);
     if (err == 0)
-        err = check_words(c, 1, 64);
+        err = check_words(c, 1, WORDS_MAX);
     if (err == 0)
         err = check_mod(c, 'a', c->s.a, c->s.bits + 1u);
     for (uint32_t j = 0; j < c->s.word_count && err == 0; j++)
@@ -466,7 +522,7 @@ static int check_head(const uvcc_function *f, uint32_t cols, const uint8_t *in_b
                       const uvcci_message *m) {
     if (f == NULL || f->steps == NULL || cols == 0)
         return uvcci_fail(m, UVCC_ERR_USAGE, "there is no function, or its inputs have no columns");
-    const char *name = name_of(f);
+    const char *name = uvcci_fn_name(f);
     if (f->step_count > UVCC_FN_STEPS_MAX)
         return uvcci_fail(m, UVCC_ERR_LIMIT, "function %s has %u steps; at most %u are possible",
                           name, f->step_count, UVCC_FN_STEPS_MAX);
@@ -502,11 +558,11 @@ int uvcci_fn_compile(const uvcc_function *f, uint32_t cols, const uint8_t *in_bi
     for (unsigned i = 0; i < f->inputs; i++)
         if (!(c.opened & 1u << i))
             return uvcci_fail(&m, UVCC_ERR_PROGRAM, "function %s: no step opens input %u",
-                              name_of(f), i);
+                              uvcci_fn_name(f), i);
     for (unsigned i = 0; i < f->outputs; i++)
         if (!(c.written & 1u << i))
             return uvcci_fail(&m, UVCC_ERR_PROGRAM, "function %s: no step writes output %u",
-                              name_of(f), i);
+                              uvcci_fn_name(f), i);
     mark_masks(f, plan->step);
     return uvcci_fail(&m, 0, "%s", "");
 }

@@ -34,8 +34,19 @@ typedef struct uvcci_fn_plan {
  * bounds are not checked then. */
 int uvcci_fn_compile(const uvcc_function *f, uint32_t cols, const uint8_t *in_bits,
                      uvcci_fn_plan *plan, char *message, size_t message_cap);
+/* Its name, for messages. */
+const char *uvcci_fn_name(const uvcc_function *f);
 /* The step without what its kind does not use: operands and io UVCC_FN_NONE, the rest 0. */
 uvcc_fn_step uvcci_fn_canonical(const uvcc_fn_step *s);
+
+/* A copy of a function, in one block of memory with all that it points to. */
+typedef struct uvcci_function {
+    uvcc_function f;
+    size_t bytes;
+} uvcci_function;
+/* A canonical copy. UVCC_ERR_USAGE, UVCC_ERR_LIMIT: what cannot be copied; nothing else is checked. */
+int uvcci_fn_copy(uvcci_function **out, const uvcc_function *f, const uvcc_allocator *al);
+
 /* Bytes of CW(n) for c elements. */
 static inline uint32_t uvcci_cw_bytes(unsigned n, uint32_t c) {
     const uint32_t depth = n > 7 ? n - 7 : 0;

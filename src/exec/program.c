@@ -105,6 +105,9 @@ void uvcc_program_free(uvcc_program *p) {
     release(p, p->entries, p->entry_cap * sizeof *p->entries);
     release(p, p->inputs, p->input_cap * sizeof *p->inputs);
     release(p, p->outputs, p->output_cap * sizeof *p->outputs);
+    for (uint32_t i = 0; i < p->function_count; i++)
+        release(p, p->functions[i], p->functions[i]->bytes);
+    release(p, p->functions, p->function_cap * sizeof *p->functions);
     uvcc_allocator al = p->alloc;
     al.free(al.user, p, sizeof *p, UVCC_MEM_STATE);
 }
@@ -165,6 +168,22 @@ int uvcc_program_tensor(uvcc_program *p, const uvcc_tensor_desc *t) {
     for (uint32_t i = moved ? 0 : p->tensor_count; i <= p->tensor_count; i++)
         room[i].desc.name = room[i].name;
     return (int)p->tensor_count++;
+}
+
+int uvcc_program_function(uvcc_program *p, const uvcc_function *f) {
+    if (p == NULL || f == NULL)
+        return UVCC_ERR_USAGE;
+    if (p->finished)
+        return UVCC_ERR_STATE;
+    if (p->function_count == UVCCI_MAX_FUNCTIONS)
+        return UVCC_ERR_LIMIT;
+    uvcci_function **room =
+        with_room(p, p->functions, p->function_count, &p->function_cap, sizeof *p->functions);
+    if (room == NULL)
+        return UVCC_ERR_NOMEM;
+    p->functions = room;
+    int err = uvcci_fn_copy(&room[p->function_count], f, &p->alloc);
+    return err == 0 ? (int)p->function_count++ : err;
 }
 
 int uvcc_program_entry(uvcc_program *p, const char *name) {
@@ -301,8 +320,15 @@ static unsigned ceil_log2(uint32_t n) {
     return bits;
 }
 
+/* What holds for any input, also of a function that no op runs. */
+static int check_steps(const uvcc_function *f, const uvcci_message *m) {
+    uvcci_fn_plan plan;
+    return uvcci_fn_compile(f, 1, NULL, &plan, m->text, m->cap);
+}
+
 /* The one op under check, with what its checks need at hand. */
 typedef struct op_check {
+    const uvcc_program *p;
     const uvcc_op_desc *d;
     const uvcc_tensor_desc *in[UVCC_OP_MAX_IN], *out[UVCC_OP_MAX_OUT];
     const char *label;
@@ -424,6 +450,35 @@ static int check_shift(const op_check *c) {
     return err;
 }
 
+/* Shapes and bits; a function does not know scales. */
+static int check_function(const op_check *c) {
+    const uvcc_function *f = &c->p->functions[c->d->function]->f;
+    uint8_t in_bits[UVCC_OP_MAX_IN] = {0}, out_bits[UVCC_OP_MAX_OUT] = {0};
+    char text[UVCCI_NAME_BYTES + 256];
+    if (c->d->in_count != f->inputs || c->d->out_count != f->outputs)
+        return uvcci_fail(c->m, UVCC_ERR_PROGRAM,
+                          "%s has %u inputs and %u outputs; function %s takes %u and %u", c->label,
+                          c->d->in_count, c->d->out_count, uvcci_fn_name(f), f->inputs, f->outputs);
+    int err = 0;
+    for (unsigned i = 0; i < f->inputs && err == 0; i++) {
+        in_bits[i] = c->in[i]->bits;
+        err = want_shape(c, c->in[i], c->in[0]->rows, c->in[0]->cols);
+    }
+    if (err != 0)
+        return err;
+    const uint32_t cols = c->in[0]->cols;
+    err = uvcc_function_check(f, cols, in_bits, out_bits, text, sizeof text);
+    if (err != 0)
+        return uvcci_fail(c->m, err, "%s: %s", c->label, text);
+    for (uint8_t o = 0; o < f->outputs && err == 0; o++) {
+        err = want_shape(c, c->out[o], c->in[0]->rows, uvcc_function_cols(f, cols, o));
+        if (err == 0 && c->out[o]->bits < out_bits[o])
+            err = uvcci_fail(c->m, UVCC_ERR_BOUND, "%s: %s declares %u bits, but needs %u",
+                             c->label, c->out[o]->name, c->out[o]->bits, out_bits[o]);
+    }
+    return err;
+}
+
 static int check_meaning(const op_check *c) {
     switch (c->d->opcode) {
     case UVCC_OP_GEMM_SS:
@@ -441,6 +496,8 @@ static int check_meaning(const op_check *c) {
     case UVCC_OP_TRUNCATE:
     case UVCC_OP_SHIFT_LEFT:
         return check_shift(c);
+    case UVCC_OP_FUNCTION:
+        return check_function(c);
     default:
         return 0; /* not implemented: only its place in the program counts */
     }
@@ -509,6 +566,11 @@ static int check_fields(const op_check *c, bool implemented) {
         return uvcci_fail(c->m, bad, "%s: unknown truncation %u", c->label, d->truncation);
     if (d->lift > UVCC_LIFT_EXCHANGE)
         return uvcci_fail(c->m, bad, "%s: unknown lift %u", c->label, d->lift);
+    if (d->opcode != UVCC_OP_FUNCTION && d->function != 0)
+        return uvcci_fail(c->m, bad, "%s: a function is not for this opcode", c->label);
+    if (d->opcode == UVCC_OP_FUNCTION && d->function >= c->p->function_count)
+        return uvcci_fail(c->m, bad, "%s runs function %u, which does not exist", c->label,
+                          d->function);
     return 0;
 }
 
@@ -517,7 +579,7 @@ static int check_op(const uvcc_program *p, const uvcci_op *op, const uvcci_op *b
                     const uvcci_message *m) {
     char label[UVCCI_LABEL_BYTES], other[UVCCI_LABEL_BYTES];
     const uvcc_op_desc *d = &op->desc;
-    op_check c = {.d = d, .label = uvcci_op_label(op, label), .m = m};
+    op_check c = {.p = p, .d = d, .label = uvcci_op_label(op, label), .m = m};
     const int bad = UVCC_ERR_PROGRAM;
     const opcode_row *row = opcode_find(d->opcode);
     if (row == NULL)
@@ -682,8 +744,45 @@ static void hash_op(uvcci_sha256 *h, const uvcc_op_desc *d) {
     uvcci_put8(&w, d->shift);
     uvcci_put8(&w, d->truncation);
     uvcci_put8(&w, d->lift);
+    if (d->opcode == UVCC_OP_FUNCTION)
+        uvcci_put16(&w, d->function);
     assert(!w.bad);
     uvcci_sha256_update(h, buf, w.len);
+}
+
+static void hash_step(uvcci_sha256 *h, const uvcc_fn_step *s) {
+    uint8_t buf[32];
+    uvcci_writer w = uvcci_writer_on(buf, sizeof buf);
+    uvcci_put8(&w, s->kind);
+    uvcci_put8(&w, s->a);
+    uvcci_put8(&w, s->b);
+    uvcci_put8(&w, s->bits);
+    uvcci_put8(&w, s->shift);
+    uvcci_put8(&w, s->io);
+    uvcci_put64(&w, (uint64_t)s->first);
+    uvcci_put64(&w, (uint64_t)s->constant);
+    uvcci_put32(&w, s->entry_count);
+    uvcci_put32(&w, s->word_count);
+    assert(!w.bad);
+    uvcci_sha256_update(h, buf, w.len);
+    uvcci_sha256_update(h, s->entries, s->entry_count * sizeof *s->entries);
+    uvcci_sha256_update(h, s->words, s->word_count * sizeof *s->words);
+}
+
+/* A program without functions hashes as if there were no such thing. */
+static void hash_functions(uvcci_sha256 *h, const uvcc_program *p) {
+    uint8_t buf[4];
+    if (p->function_count == 0)
+        return;
+    uvcci_st32(buf, p->function_count);
+    uvcci_sha256_update(h, buf, 4);
+    for (uint32_t i = 0; i < p->function_count; i++) {
+        const uvcc_function *f = &p->functions[i]->f;
+        const uint8_t head[3] = {f->inputs, f->outputs, f->step_count};
+        uvcci_sha256_update(h, head, sizeof head);
+        for (unsigned j = 0; j < f->step_count; j++)
+            hash_step(h, &f->steps[j]);
+    }
 }
 
 static void hash_io(uvcci_sha256 *h, const uvcc_io_desc *io) {
@@ -698,8 +797,11 @@ static void hash_io(uvcci_sha256 *h, const uvcc_io_desc *io) {
 /* H("UVCC_PROGRAM_V1" || LE32 part_bytes || LE32 tensors || LE32 entries || each tensor: LE32 rows,
  * cols, in_buffer_of || U8 bits, scale, lifetime || each entry: LE32 inputs, ops, outputs || each
  * input: LE32 id, tensor || U8 owner || each op: LE16 opcode || U8 phase || LE16 k || U8 inputs,
- * outputs || LE32 of each || U8 flags, shift, truncation, lift || each output as an input, owner
- * 0). Names stay out. */
+ * outputs || LE32 of each || U8 flags, shift, truncation, lift || FUNCTION: LE16 function || each
+ * output as an input, owner 0 || if there are functions: LE32 functions || each: U8 inputs, outputs,
+ * steps || each step: U8 kind, a, b, bits, shift, io || LE64 first, constant || LE32 entries, words ||
+ * LE32 of each entry || LE64 of each word). What a kind of step does not use is UVCC_FN_NONE (a, b,
+ * io) or 0. Names stay out. */
 static void hash_program(uvcc_program *p) {
     static const char domain[] = "UVCC_PROGRAM_V1";
     uint8_t buf[32];
@@ -736,6 +838,7 @@ static void hash_program(uvcc_program *p) {
         for (uint32_t j = 0; j < e->output_count; j++)
             hash_io(&h, &e->outputs[j]);
     }
+    hash_functions(&h, p);
     uvcci_sha256_final(&h, p->hash);
 }
 
@@ -750,6 +853,8 @@ int uvcc_program_finish(uvcc_program *p, char *message, size_t message_cap) {
     int err = 0;
     for (uint32_t i = 0; i < p->tensor_count && err == 0; i++)
         err = check_tensor(p, i, &m);
+    for (uint32_t i = 0; i < p->function_count && err == 0; i++)
+        err = check_steps(&p->functions[i]->f, &m);
     for (uint32_t i = 0; i < p->entry_count && err == 0; i++)
         err = check_entry(p, i, &m);
     for (uint32_t i = 0; i < p->entry_count && err == 0; i++)
@@ -786,6 +891,10 @@ int uvcc_program_find(const uvcc_program *p, const char *name) {
         if (p->tensors[i].name_hash == hash && strcmp(p->tensors[i].name, name) == 0)
             return (int)i;
     return UVCC_ERR_NOT_FOUND;
+}
+
+const uvcc_function *uvcc_program_function_at(const uvcc_program *p, uint32_t i) {
+    return i < p->function_count ? &p->functions[i]->f : NULL;
 }
 
 uint32_t uvcc_program_entry_count(const uvcc_program *p) {

@@ -17,11 +17,14 @@
 #ifndef UVCCI_PROGRAM_H
 #define UVCCI_PROGRAM_H
 
+#include "function.h"
+
 #include <uvcc/program.h>
 
 #define UVCCI_NAME_BYTES  64u
 #define UVCCI_MAX_TENSORS 16384u
 #define UVCCI_MAX_ENTRIES 64u
+#define UVCCI_MAX_FUNCTIONS 256u
 #define UVCCI_MAX_OPS     65536u /* per entry, inputs and outputs included */
 #define UVCCI_MAX_IO      256u   /* inputs, and outputs, per entry: one block of k each */
 #define UVCCI_IO_BLOCK    254u
@@ -75,7 +78,9 @@ struct uvcc_program {
     uint32_t tensor_count, tensor_cap, entry_count, entry_cap;
     uvcci_op *user_ops; /* of all entries, as they came; only desc and name are set */
     uvcc_io_desc *inputs, *outputs;
+    uvcci_function **functions;
     uint32_t user_op_count, user_op_cap, input_count, input_cap, output_count, output_cap;
+    uint32_t function_count, function_cap;
 };
 
 /* Room for one line; NULL or cap 0 is allowed and drops it. */
