@@ -123,9 +123,9 @@ typedef struct call {
     uvcc_reference *r;
     const uvcci_op *op;
     const uvcc_op_desc *d;
-    const uvcc_tensor_desc *desc[2]; /* of the inputs */
-    const int64_t *in[2];
-    int64_t *out[2];
+    const uvcc_tensor_desc *desc[UVCC_OP_MAX_IN]; /* of the inputs */
+    const int64_t *in[UVCC_OP_MAX_IN];
+    int64_t *out[UVCC_OP_MAX_OUT];
     size_t elems; /* of out[0] */
     const uvcci_message *m;
 } call;
@@ -234,6 +234,14 @@ static void run_relu(const call *c) {
     }
 }
 
+static int run_function(const call *c) {
+    char label[UVCCI_LABEL_BYTES];
+    const uvcc_function *f = &c->r->p->functions[c->d->function]->f;
+    int err = uvcc_function_eval(f, c->desc[0]->rows, c->desc[0]->cols, c->in, c->out, NULL,
+                                 &c->r->alloc);
+    return err == 0 ? 0 : uvcci_fail(c->m, err, "%s: out of memory", uvcci_op_label(c->op, label));
+}
+
 static int run_op(const call *c) {
     char label[UVCCI_LABEL_BYTES];
     switch (c->d->opcode) {
@@ -261,6 +269,8 @@ static int run_op(const call *c) {
     case UVCC_OP_RELU:
         run_relu(c);
         return 0;
+    case UVCC_OP_FUNCTION:
+        return run_function(c);
     default:
         return uvcci_fail(c->m, UVCC_ERR_PROGRAM, "%s is not implemented",
                           uvcci_op_label(c->op, label));
@@ -302,11 +312,11 @@ int uvcc_reference_step(uvcc_reference *r, uint32_t entry, char *message, size_t
     for (uint32_t i = 0; i < e->op_count; i++) {
         const uvcci_op *op = &e->ops[i];
         call c = {.r = r, .op = op, .d = &op->desc, .m = &m};
-        for (uint32_t j = 0; j < op->desc.in_count && j < 2; j++) {
+        for (uint32_t j = 0; j < op->desc.in_count; j++) {
             c.desc[j] = &r->p->tensors[op->desc.in[j]].desc;
             c.in[j] = r->value[op->desc.in[j]];
         }
-        for (uint32_t j = 0; j < op->desc.out_count && j < 2; j++)
+        for (uint32_t j = 0; j < op->desc.out_count; j++)
             c.out[j] = r->value[op->desc.out[j]];
         if (op->desc.out_count > 0)
             c.elems = (size_t)r->p->tensors[op->desc.out[0]].elems;
