@@ -211,6 +211,7 @@ typedef enum uvcc_gate {
     UVCC_GATE_TRUNC_SR = 1,
     UVCC_GATE_TRUNC_ARS = 2,
     UVCC_GATE_RELU = 3,
+    UVCC_GATE_FUNCTION = 4, /**< of a FUNCTION op; its tasks say what is in it */
 } uvcc_gate;
 
 /** Offsets in the key stream of one block for one receiver; UINT32_MAX where a section is absent. */

@@ -11,6 +11,7 @@ typedef struct stream {
     uint64_t fss_id;
     uint32_t block;
     uint32_t bytes;
+    uint8_t group;
 } stream;
 
 static int compare_streams(const void *a, const void *b) {
@@ -18,39 +19,61 @@ static int compare_streams(const void *a, const void *b) {
     return x->fss_id < y->fss_id ? -1 : x->fss_id > y->fss_id;
 }
 
-size_t uvcci_key_offsets(const uvcci_run *r, uint8_t dealer, uint8_t to, uvcci_bump *bump,
-                         size_t **at) {
-    const uvcci_plan *plan = r->plan;
-    stream *list = uvcci_bump_take(bump, plan->blocks * sizeof *list);
-    *at = uvcci_bump_take(bump, plan->blocks * sizeof **at);
-    if (list == NULL || *at == NULL) {
-        *at = NULL;
-        return 0;
+static const uvcci_plan_round *keys_round(const uvcci_run *r, unsigned group) {
+    return &r->plan->rounds[r->plan->round_count + group];
+}
+
+static uint32_t all_blocks(const uvcci_run *r) {
+    uint32_t sum = 0;
+    for (unsigned g = 0; g < r->plan->key_count; g++)
+        sum += keys_round(r, g)->blocks;
+    return sum;
+}
+
+size_t **uvcci_key_table(const uvcci_run *r, uvcci_bump *bump) {
+    size_t **at = uvcci_bump_take(bump, (r->plan->key_count + 1u) * sizeof *at);
+    size_t *cells = uvcci_bump_take(bump, (all_blocks(r) + 1u) * sizeof *cells);
+    if (at == NULL || cells == NULL)
+        return NULL;
+    for (unsigned g = 0; g < r->plan->key_count; g++) {
+        at[g] = cells;
+        for (uint32_t i = 0; i < keys_round(r, g)->blocks; i++)
+            *cells++ = SIZE_MAX;
     }
+    return at;
+}
+
+size_t uvcci_key_offsets(const uvcci_run *r, uint8_t dealer, uint8_t to, uvcci_bump *bump,
+                         size_t base, size_t **at) {
+    const uvcci_plan *plan = r->plan;
+    stream *list = uvcci_bump_take(bump, (all_blocks(r) + 1u) * sizeof *list);
+    if (list == NULL)
+        return SIZE_MAX;
     uint32_t n = 0;
-    for (uint32_t i = 0; i < plan->blocks; i++) {
-        (*at)[i] = SIZE_MAX;
-        uint8_t edge = r->ids.edge[i];
-        uvcci_role role = uvcci_role_of(to, edge);
-        if (uvcci_role_of(dealer, edge) != UVCCI_OTHER || role == UVCCI_OTHER)
-            continue;
-        uvcc_key_layout lay;
-        uvcc_key_layout_of((uvcc_gate)plan->gate, plan->compact, plan->shift, plan->bits,
-                           uvcci_plan_count(plan, i), (uvcc_role)role, &lay);
-        list[n++] = (stream){
-            .fss_id = r->ids.id[UVCCI_ID_FSS0][i], .block = i, .bytes = lay.total_bytes};
+    for (unsigned g = 0; g < plan->key_count; g++) {
+        const uvcci_plan_round *round = keys_round(r, g);
+        for (uint32_t i = 0; i < round->blocks; i++) {
+            uint8_t edge = r->ids.edge[i];
+            uvcci_role role = uvcci_role_of(to, edge);
+            if (uvcci_role_of(dealer, edge) != UVCCI_OTHER || role == UVCCI_OTHER)
+                continue;
+            list[n++] = (stream){.fss_id = r->ids.id[round->vec[0].id][i],
+                                 .block = i,
+                                 .group = (uint8_t)g,
+                                 .bytes = uvcci_plan_key_bytes(plan, round, i, (uvcc_role)role)};
+        }
     }
     qsort(list, n, sizeof list[0], compare_streams);
     size_t total = 0;
     for (uint32_t i = 0; i < n; i++) {
-        (*at)[list[i].block] = total;
+        at[list[i].group][list[i].block] = base + total;
         total += list[i].bytes;
     }
     return total;
 }
 
 static bool deals_here(const uvcc_session *s, const uvcci_run *r) {
-    if (r->plan->keys.vec_count == 0)
+    if (r->plan->key_count == 0)
         return false;
     for (uint32_t i = 0; i < r->plan->blocks; i++)
         if (uvcci_role_of(s->party, r->ids.edge[i]) == UVCCI_OTHER)
@@ -58,86 +81,167 @@ static bool deals_here(const uvcc_session *s, const uvcci_run *r) {
     return false;
 }
 
-/* Builds the deal's tasks. 0, UVCC_ERR_AGAIN or UVCC_ERR_NOMEM. */
-static int deal_build(uvcc_session *s, uvcci_run *r, uvcc_task **tasks, uint32_t *count) {
-    const uvcci_plan *plan = r->plan;
+/* Room and messages of a deal: where its streams and blobs stand. */
+typedef struct deal {
+    uvcci_run *r;
+    uint8_t dst[2];
+    size_t **at[2], total[2]; /* per receiver */
+    uint32_t blobs;
+} deal;
+
+static int deal_open(uvcc_session *s, deal *d) {
+    uvcci_run *r = d->r;
     uvcci_bump *bump = &r->deal_bump;
-    int rc = uvcci_batch_open(s, r, &plan->keys, bump, &r->deal_out);
-    if (rc != 0)
-        return rc;
-    size_t *at[2], total[2];
-    uint8_t dst[2] = {uvcci_next_party(s), uvcci_prev_party(s)};
+    r->deal_out = uvcci_bump_take(bump, r->plan->key_count * sizeof *r->deal_out);
+    if (r->deal_out == NULL)
+        return UVCC_ERR_NOMEM;
+    for (unsigned g = 0; g < r->plan->key_count; g++) {
+        int rc = uvcci_batch_open(s, r, keys_round(r, g), bump, &r->deal_out[g]);
+        if (rc != 0)
+            return rc;
+        d->blobs += r->deal_out[g].blob_count;
+    }
     for (unsigned k = 0; k < 2; k++) {
-        total[k] = uvcci_key_offsets(r, s->party, dst[k], bump, &at[k]);
-        if (at[k] == NULL)
+        d->at[k] = uvcci_key_table(r, bump);
+        d->total[k] = d->at[k] == NULL ? SIZE_MAX
+                                       : uvcci_key_offsets(r, s->party, d->dst[k], bump,
+                                                           k == 0 ? 0 : d->total[0], d->at[k]);
+        if (d->total[k] == SIZE_MAX)
             return UVCC_ERR_NOMEM;
     }
-    r->deal_bytes = total[0] + total[1];
+    r->deal_bytes = d->total[0] + d->total[1];
     r->deal_buf = uvcci_arena_take(&s->tensors, r->deal_bytes);
-    uvcc_block *blocks = uvcci_bump_take(bump, plan->blocks * sizeof *blocks);
-    uvcc_copy_item *copies =
-        uvcci_bump_take(bump, r->deal_out.blob_count * sizeof *copies + sizeof *copies);
-    uvcc_hash_item *hashes = uvcci_bump_take(bump, 2 * sizeof *hashes);
-    *tasks = uvcci_bump_take(bump, 3 * sizeof **tasks);
-    if (r->deal_buf == NULL || blocks == NULL || copies == NULL || hashes == NULL || *tasks == NULL)
-        return UVCC_ERR_NOMEM;
-    uint8_t *base[2] = {r->deal_buf, r->deal_buf + total[0]};
+    return r->deal_buf != NULL ? 0 : UVCC_ERR_NOMEM;
+}
 
+/* Where the streams of HEAD (0) and TAIL (1) of a block go. */
+static uint8_t *stream_at(const uvcc_session *s, const deal *d, unsigned group, uint32_t block,
+                          unsigned tail) {
+    const uvcci_run *r = d->r;
+    uint8_t edge = r->ids.edge[block];
+    if (uvcci_role_of(s->party, edge) != UVCCI_OTHER)
+        return NULL;
+    uvcci_role role = tail != 0 ? UVCCI_TAIL : UVCCI_HEAD;
+    unsigned k = uvcci_party_of(role, edge) == d->dst[0] ? 0 : 1;
+    return r->deal_buf + d->at[k][group][block];
+}
+
+/* The task of a gate that deals whole key streams. */
+static int deal_gate(uvcc_session *s, const deal *d, uvcc_task *t) {
+    uvcci_run *r = d->r;
+    const uvcci_plan *plan = r->plan;
+    uvcc_block *blocks = uvcci_bump_take(&r->deal_bump, plan->blocks * sizeof *blocks);
+    if (blocks == NULL)
+        return UVCC_ERR_NOMEM;
     uint32_t n = 0;
     for (uint32_t i = 0; i < plan->blocks; i++) {
-        uint8_t edge = r->ids.edge[i];
-        if (uvcci_role_of(s->party, edge) != UVCCI_OTHER)
+        if (uvcci_role_of(s->party, r->ids.edge[i]) != UVCCI_OTHER)
             continue;
-        unsigned head = uvcci_party_of(UVCCI_HEAD, edge) == dst[0] ? 0 : 1;
         blocks[n++] = (uvcc_block){
             .block = i,
-            .count = uvcci_plan_count(plan, i),
+            .count = uvcci_block_count(plan->elems, i),
             .role = UVCC_OTHER,
-            .out_bytes = {base[head] + at[head][i], base[1 - head] + at[1 - head][i]}};
+            .out_bytes = {stream_at(s, d, 0, i, 0), stream_at(s, d, 0, i, 1)}};
     }
-    uvcc_task *t = *tasks;
-    t[0] = (uvcc_task){.kind = UVCC_TASK_DEAL, .ordinal = r->ordinal, .keys = &r->step->keys};
-    t[0].u.vec.blocks = blocks;
-    t[0].u.vec.count = n;
-    t[0].u.vec.shift = plan->shift;
-    t[0].u.vec.bits = plan->bits;
-    t[0].u.vec.gate = plan->gate;
-    t[0].u.vec.compact = plan->compact;
-    for (uint32_t i = 0; i < r->deal_out.blob_count; i++) {
-        const uvcci_blob *b = &r->deal_out.blobs[i];
-        unsigned k = b->dst == dst[0] ? 0 : 1;
-        copies[i] = (uvcc_copy_item){
-            .dst = b->at, .src = base[k] + at[k][b->block] + b->offset, .len = b->len};
-    }
-    t[1] = (uvcc_task){.kind = UVCC_TASK_COPY,
-                       .u.copy = {.items = copies, .count = r->deal_out.blob_count}};
-    *count = 2;
-    uint32_t hn = 0;
-    for (unsigned k = 0; k < 2 && !s->cfg.audit_off; k++) {
-        if (total[k] == 0)
-            continue;
-        uvcci_pending_leaf *l =
-            uvcci_leaf_later(bump, &r->deal_leaves, UVCCI_LEAF_KEYS_DONE);
-        if (l == NULL)
-            return UVCC_ERR_NOMEM;
-        l->src = s->party;
-        l->dst = dst[k];
-        hashes[hn] = (uvcc_hash_item){
-            .mode = UVCC_HASH_SALTED, .data = base[k], .len = total[k], .out = l->digest};
-        memcpy(hashes[hn].key, r->step->salt[dst[k]], 32);
-        hn++;
-    }
-    if (hn != 0)
-        t[(*count)++] =
-            (uvcc_task){.kind = UVCC_TASK_HASH, .u.hash = {.items = hashes, .count = hn}};
+    *t = (uvcc_task){.kind = UVCC_TASK_DEAL, .ordinal = r->ordinal, .keys = &r->step->keys};
+    t->u.vec.blocks = blocks;
+    t->u.vec.count = n;
+    t->u.vec.shift = plan->shift;
+    t->u.vec.bits = plan->bits;
+    t->u.vec.gate = plan->gate;
+    t->u.vec.compact = plan->compact;
     return 0;
 }
 
-static void deal_free(uvcc_session *s, uvcci_run *r) {
+/* The tasks of a function, step by step. */
+static int deal_function(uvcc_session *s, const deal *d, uvcc_task *tasks, uint32_t *count) {
+    uvcci_run *r = d->r;
+    uint8_t **keys[2];
+    for (unsigned k = 0; k < 2; k++) {
+        keys[k] = uvcci_bump_take(&r->deal_bump, all_blocks(r) * sizeof *keys[k]);
+        if (keys[k] == NULL)
+            return UVCC_ERR_NOMEM;
+        uint32_t n = 0;
+        for (unsigned g = 0; g < r->plan->key_count; g++)
+            for (uint32_t i = 0; i < keys_round(r, g)->blocks; i++)
+                keys[k][n++] = stream_at(s, d, g, i, k);
+    }
+    return uvcci_function_deal(s, r, keys, tasks, count);
+}
+
+static void deal_copies(const deal *d, uvcc_copy_item *copies) {
+    uint32_t n = 0;
+    for (unsigned g = 0; g < d->r->plan->key_count; g++)
+        for (uint32_t i = 0; i < d->r->deal_out[g].blob_count; i++) {
+            const uvcci_blob *b = &d->r->deal_out[g].blobs[i];
+            unsigned k = b->dst == d->dst[0] ? 0 : 1;
+            copies[n++] = (uvcc_copy_item){
+                .dst = b->at,
+                .src = d->r->deal_buf + d->at[k][g][b->block] + b->offset,
+                .len = b->len};
+        }
+}
+
+/* KEYS_DONE for each receiver. */
+static int deal_hashes(uvcc_session *s, const deal *d, uvcc_task *t, uint32_t *count) {
+    uvcci_run *r = d->r;
+    uvcc_hash_item *items = uvcci_bump_take(&r->deal_bump, 2 * sizeof *items);
+    if (items == NULL)
+        return UVCC_ERR_NOMEM;
+    uint32_t n = 0;
+    for (unsigned k = 0; k < 2; k++) {
+        if (d->total[k] == 0)
+            continue;
+        uvcci_pending_leaf *l =
+            uvcci_leaf_later(&r->deal_bump, &r->deal_leaves, UVCCI_LEAF_KEYS_DONE);
+        if (l == NULL)
+            return UVCC_ERR_NOMEM;
+        l->src = s->party;
+        l->dst = d->dst[k];
+        items[n] = (uvcc_hash_item){.mode = UVCC_HASH_SALTED,
+                                    .data = r->deal_buf + (k == 0 ? 0 : d->total[0]),
+                                    .len = d->total[k],
+                                    .out = l->digest};
+        memcpy(items[n].key, r->step->salt[d->dst[k]], 32);
+        n++;
+    }
+    if (n != 0)
+        t[(*count)++] =
+            (uvcc_task){.kind = UVCC_TASK_HASH, .u.hash = {.items = items, .count = n}};
+    return 0;
+}
+
+/* Builds the deal's tasks. 0, UVCC_ERR_AGAIN or UVCC_ERR_NOMEM. */
+static int deal_build(uvcc_session *s, uvcci_run *r, uvcc_task **tasks, uint32_t *count) {
+    deal d = {.r = r, .dst = {uvcci_next_party(s), uvcci_prev_party(s)}};
+    int rc = deal_open(s, &d);
+    if (rc != 0)
+        return rc;
+    bool function = r->plan->function != NULL;
+    uint32_t most = 2 + (function ? uvcci_function_deal_tasks(r) : 1);
+    uvcc_copy_item *copies = uvcci_bump_take(&r->deal_bump, (d.blobs + 1u) * sizeof *copies);
+    uvcc_task *t = *tasks = uvcci_bump_take(&r->deal_bump, most * sizeof *t);
+    if (copies == NULL || t == NULL)
+        return UVCC_ERR_NOMEM;
+    *count = function ? 0 : 1;
+    rc = function ? deal_function(s, &d, t, count) : deal_gate(s, &d, t);
+    if (rc != 0)
+        return rc;
+    deal_copies(&d, copies);
+    t[(*count)++] =
+        (uvcc_task){.kind = UVCC_TASK_COPY, .u.copy = {.items = copies, .count = d.blobs}};
+    return s->cfg.audit_off ? 0 : deal_hashes(s, &d, t, count);
+}
+
+void uvcci_deal_free(uvcc_session *s, uvcci_run *r) {
+    for (unsigned g = 0; r->deal_out != NULL && g < r->plan->key_count; g++)
+        uvcci_batch_drop(s, &r->deal_out[g]);
     uvcci_arena_give(&s->tensors, r->deal_buf, r->deal_bytes);
+    uvcci_arena_give(&s->tensors, r->deal_words, r->deal_words_bytes);
     r->deal_buf = NULL;
+    r->deal_words = NULL;
     r->deal_leaves = NULL;
-    memset(&r->deal_out, 0, sizeof r->deal_out);
+    r->deal_out = NULL;
     uvcci_bump_reset(&r->deal_bump);
 }
 
@@ -146,17 +250,18 @@ static void deal_send(uvcc_session *s, uvcci_run *r) {
     uvcci_step *st = r->step;
     if (!s->cfg.audit_off)
         uvcci_leaves_write(s, r, r->deal_leaves);
-    for (uint32_t i = 0; i < r->deal_out.count; i++) {
-        uvcci_tx *tx = &r->deal_out.tx[i];
-        uvcc_link_msg *msg = tx->msg;
-        tx->msg = NULL;
-        uvcci_send(s, tx->dst, msg, UVCC_FRAME_KEYS_BATCH, tx->len, st->number,
-                   st->table.rows[r->row0 + tx->b].op_id,
-                   (uint64_t)st->number << 32 | (uint64_t)r->index << 4);
-        if (uvcci_failed(s))
-            return;
-    }
-    deal_free(s, r);
+    for (unsigned g = 0; g < r->plan->key_count; g++)
+        for (uint32_t i = 0; r->deal_out != NULL && i < r->deal_out[g].count; i++) {
+            uvcci_tx *tx = &r->deal_out[g].tx[i];
+            uvcc_link_msg *msg = tx->msg;
+            tx->msg = NULL;
+            uvcci_send(s, tx->dst, msg, UVCC_FRAME_KEYS_BATCH, tx->len, st->number,
+                       st->table.rows[r->row0 + tx->b].op_id,
+                       (uint64_t)st->number << 32 | (uint64_t)r->index << 6);
+            if (uvcci_failed(s))
+                return;
+        }
+    uvcci_deal_free(s, r);
     st->deals_sent++;
 }
 
@@ -203,7 +308,7 @@ static bool deal_step(uvcc_session *s, uvcci_step *st) {
         uint32_t count;
         int rc = deal_build(s, r, &tasks, &count);
         if (rc == UVCC_ERR_AGAIN) {
-            deal_free(s, r);
+            uvcci_deal_free(s, r);
             return any;
         }
         if (rc != 0) {

@@ -439,6 +439,7 @@ static int compile_kind(compiler *c) {
     case UVCC_FN_ADD:
         return compile_add(c, a);
     case UVCC_FN_INDEX:
+        c->plan->one_edge = true;
         c->info->bound = 2ull * a->width - 1;
         return 0;
     case UVCC_FN_EXCHANGE:

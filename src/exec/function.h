@@ -26,7 +26,7 @@ typedef struct uvcci_fn_info {
 
 typedef struct uvcci_fn_plan {
     uint8_t rounds;
-    bool one_edge; /* all blocks on one edge: widths change on the way */
+    bool one_edge; /* all blocks on one edge: widths change on the way, or columns count */
     uvcci_fn_info step[UVCC_FN_STEPS_MAX];
 } uvcci_fn_plan;
 

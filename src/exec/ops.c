@@ -5,18 +5,16 @@
  * completion comes: then leaves are written, the messages go out, the round that it consumed is
  * released. Nothing here looks at a share: tasks do. An op whose job is out, or that waits, holds only
  * INFLIGHT memory. */
-#include "session.h"
+#include "build.h"
 
 #include "proto/bytes.h"
 #include "proto/prg.h"
 #include "proto/mutant.h"
 #include <assert.h>
 
-enum { ROLE_HEAD = 1, ROLE_TAIL = 2, ROLE_OTHER = 4, ROLE_ALL = 7, ROLE_EDGE = 3 };
+typedef uvcci_builder builder;
 
 /* ---- small helpers ---- */
-
-static bool audit_on(const uvcc_session *s) { return !s->cfg.audit_off; }
 
 void uvcci_run_wake(uvcci_run *r) {
     r->step->ready[r->index / 64] |= 1ull << (r->index % 64);
@@ -72,10 +70,6 @@ static uint8_t sent_leaf(uint8_t kind) {
     }
 }
 
-static uvcci_role role_at(const uvcc_session *s, const uvcci_run *r, uint32_t block) {
-    return uvcci_role_of(s->party, r->ids.edge[block]);
-}
-
 /* Which of a role's (at most two) outgoing or incoming buffers a flow uses. */
 static unsigned out_slot(const uvcci_flow *f) {
     if (f->protocol == UVCCI_PROTO_OPEN4 && f->from == UVCCI_OTHER)
@@ -88,7 +82,7 @@ static unsigned in_slot(const uvcci_flow *f) {
 
 /* The engine of a vector's block. */
 static uvcci_engine *engine_at(uvcci_run *r, const uvcci_plan_vec *v, uint32_t block) {
-    return &r->engine[v->id][block];
+    return &(*uvcci_engines_of(r, v))[block];
 }
 
 /* ---- messages ---- */
@@ -132,7 +126,7 @@ int uvcci_batch_open(uvcc_session *s, uvcci_run *r, const uvcci_plan_round *roun
                      uvcci_batch_out *out) {
     const uvcci_plan *plan = r->plan;
     bool keys = round->kind == UVCC_FRAME_KEYS_BATCH;
-    memset(out, 0, sizeof *out);
+    *out = (uvcci_batch_out){.round = round};
     uint32_t list_max = uvcci_plan_tlvs_max(plan, round);
     uvcci_plan_tlv *list = uvcci_bump_take(bump, list_max * sizeof *list);
     out->tx = uvcci_bump_take(bump, 2u * round->parts * sizeof *out->tx);
@@ -141,7 +135,7 @@ int uvcci_batch_open(uvcc_session *s, uvcci_run *r, const uvcci_plan_round *roun
     bool ok = list != NULL && out->tx != NULL && (!keys || out->blobs != NULL);
     for (unsigned v = 0; ok && !keys && v < round->vec_count; v++)
         for (unsigned k = 0; k < 2; k++)
-            ok = ok && (out->hole[v][k] = uvcci_bump_take(bump, plan->blocks *
+            ok = ok && (out->hole[v][k] = uvcci_bump_take(bump, round->blocks *
                                                                     sizeof(uint8_t *))) != NULL;
     if (!ok)
         return UVCC_ERR_NOMEM;
@@ -169,202 +163,11 @@ int uvcci_batch_open(uvcc_session *s, uvcci_run *r, const uvcci_plan_round *roun
     return 0;
 }
 
-/* ---- building jobs ---- */
-
-/* A growing list of hash items, sized by its first call. */
-typedef struct hash_list {
-    uvcc_hash_item *items;
-    uint32_t count, cap;
-} hash_list;
-
-/* What a stage under construction needs; `failed` turns true when bump memory runs out. */
-typedef struct builder {
-    uvcc_session *s;
-    uvcci_run *r;
-    uint32_t task_cap;
-    bool failed;
-} builder;
-
-static uvcc_task *add_task(builder *b, uint16_t kind, uint16_t call) {
-    uvcci_run *r = b->r;
-    if (b->failed || r->task_count == b->task_cap) {
-        b->failed = true;
-        return NULL;
-    }
-    uvcc_task *t = &r->tasks[r->task_count++];
-    *t = (uvcc_task){.kind = kind, .ordinal = r->ordinal, .call = call, .keys = &r->step->keys};
-    return t;
-}
-
-/* A block task over the blocks in which this party has one of the roles; NULL if there is none (or
- * memory ran out). The caller sets the pointers of blocks[0 .. count). */
-static uvcc_block *add_blocks(builder *b, uint16_t kind, uint16_t call, unsigned roles,
-                              uint32_t *count) {
-    uvcci_run *r = b->r;
-    const uvcci_plan *plan = r->plan;
-    *count = 0;
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < plan->blocks; i++)
-        n += (roles >> role_at(b->s, r, i)) & 1u;
-    if (n == 0 || b->failed)
-        return NULL;
-    uvcc_block *blocks = uvcci_bump_take(&r->bump, n * sizeof *blocks);
-    uvcc_task *t = blocks != NULL ? add_task(b, kind, UVCCI_MUTANT(7) ? 0 : call) : NULL;
-    if (t == NULL) {
-        b->failed = true;
-        return NULL;
-    }
-    for (uint32_t i = 0; i < plan->blocks; i++) {
-        uvcci_role role = role_at(b->s, r, i);
-        if (((roles >> role) & 1u) == 0)
-            continue;
-        blocks[(*count)++] = (uvcc_block){
-            .block = i, .count = uvcci_plan_count(plan, i), .role = (uint8_t)role};
-    }
-    t->u.vec.blocks = blocks;
-    t->u.vec.count = n;
-    t->u.vec.shift = plan->shift;
-    t->u.vec.bits = plan->bits;
-    t->u.vec.lift = plan->lift;
-    t->u.vec.gate = plan->gate;
-    t->u.vec.compact = plan->compact;
-    return blocks;
-}
-
-static size_t at_block(const uvcc_block *k) { return (size_t)k->block * UVCC_BLOCK_ELEMS; }
-
-static uvcc_hash_item *add_hash(builder *b, hash_list *h) {
-    if (h->items == NULL) {
-        h->cap = 4 * b->r->plan->blocks + 2 * UVCCI_PLAN_PARTS + 8;
-        h->items = uvcci_bump_take(&b->r->bump, h->cap * sizeof h->items[0]);
-        if (h->items == NULL)
-            b->failed = true;
-    }
-    if (b->failed)
-        return NULL;
-    assert(h->count < h->cap);
-    return &h->items[h->count++];
-}
-
-static void end_hashes(builder *b, hash_list *h) {
-    if (h->count == 0 || b->failed)
-        return;
-    uvcc_task *t = add_task(b, UVCC_TASK_HASH, 0);
-    if (t == NULL)
-        return;
-    t->u.hash.items = h->items;
-    t->u.hash.count = h->count;
-    *h = (hash_list){0};
-}
-
-/* D of the bytes under the leaf salt shared with `peer`. */
-static void hash_salted(builder *b, hash_list *h, uint8_t peer, const void *data, size_t len,
-                        uint8_t *out) {
-    uvcc_hash_item *it = add_hash(b, h);
-    if (it == NULL)
-        return;
-    it->mode = UVCCI_MUTANT(8) ? UVCC_HASH_PLAIN : UVCC_HASH_SALTED;
-    memcpy(it->key, b->r->step->salt[peer], 32);
-    it->data = data;
-    it->len = len;
-    it->out = out;
-}
-
-static uvcci_pending_leaf *leaf_later(builder *b, uint8_t type) {
-    uvcci_pending_leaf *l = uvcci_leaf_later(&b->r->bump, &b->r->leaves, type);
-    if (l == NULL)
-        b->failed = true;
-    return l;
-}
-
-/* D of every payload that this stage sends. */
-static void hash_payloads(builder *b, hash_list *h) {
-    if (!audit_on(b->s))
-        return;
-    for (uint32_t i = 0; i < b->r->out.count; i++) {
-        uvcci_tx *tx = &b->r->out.tx[i];
-        hash_salted(b, h, tx->dst, uvcc_link_msg_data(tx->msg), tx->len, tx->digest);
-    }
-}
-
-/* OPEN_DONE of every block opened to this edge. */
-static void hash_opened(builder *b, hash_list *h, uvcci_id_source id, uint8_t round,
-                        const uint8_t *data, size_t block_stride, unsigned bits) {
-    if (!audit_on(b->s))
-        return;
-    uvcci_run *r = b->r;
-    for (uint32_t i = 0; i < r->plan->blocks; i++) {
-        uvcci_role role = role_at(b->s, r, i);
-        if (role == UVCCI_OTHER)
-            continue;
-        uvcci_pending_leaf *l = leaf_later(b, UVCCI_LEAF_OPEN_DONE);
-        if (l == NULL)
-            return;
-        l->id = r->ids.id[id][i];
-        l->round = round;
-        uint8_t peer = role == UVCCI_HEAD ? uvcci_next_party(b->s) : uvcci_prev_party(b->s);
-        hash_salted(b, h, peer, data + i * block_stride,
-                    ((size_t)uvcci_plan_count(r->plan, i) * bits + 7) / 8, l->digest);
-    }
-}
-
-/* COMPONENT_COMMIT of both components and LIFT_DONE, per block of a lifted vector. */
-static void hash_lifted(builder *b, hash_list *h, uvcci_id_source id, const uvcc_shares *out) {
-    if (!audit_on(b->s))
-        return;
-    uvcci_run *r = b->r;
-    for (uint32_t i = 0; i < r->plan->blocks; i++) {
-        uint32_t count = uvcci_plan_count(r->plan, i);
-        for (unsigned c = 0; c < 2; c++) { /* lo is shared with the previous party, hi with the next */
-            uvcci_pending_leaf *l = leaf_later(b, UVCCI_LEAF_COMPONENT_COMMIT);
-            uvcc_hash_item *it = l != NULL ? add_hash(b, h) : NULL;
-            if (it == NULL)
-                return;
-            l->id = r->ids.id[id][i];
-            l->component = (uint8_t)((b->s->party + c) % 3u);
-            uint64_t salt[4];
-            uvcci_prg_fill(&r->step->commit_key[c == 0 ? UVCC_PAIR_PREV : UVCC_PAIR_NEXT],
-                           (uvcci_prg_at){.ordinal = r->ordinal,
-                                          .call = (uint16_t)id, /* FSS0: call 0, FSS1: call 1 */
-                                          .block = i,
-                                          .lane = 0},
-                           0, salt, 4);
-            it->mode = UVCC_HASH_HMAC;
-            memcpy(it->key, salt, 32);
-            it->data = (const uint8_t *)((c == 0 ? out->lo : out->hi) + (size_t)i * UVCC_BLOCK_ELEMS);
-            it->len = (size_t)count * 8;
-            it->out = l->digest;
-            uvcci_wipe(salt, sizeof salt);
-        }
-        uvcci_pending_leaf *l = leaf_later(b, UVCCI_LEAF_LIFT_DONE);
-        if (l == NULL)
-            return;
-        l->id = r->ids.id[id][i];
-        l->q_count = count;
-    }
-}
-
 /* ---- tensors ---- */
 
-static uvcc_shares *shares_of(uvcc_session *s, uint32_t tensor) {
-    return &s->buffers[s->program->tensors[tensor].buffer].shares;
-}
-
-/* Memory of a tensor's buffer, if it has none yet. */
-static bool ensure_buffer(uvcc_session *s, uint32_t tensor) {
-    uint32_t owner = s->program->tensors[tensor].buffer;
-    uvcci_buffer *buf = &s->buffers[owner];
-    size_t bytes = s->program->tensors[owner].elems * 8;
-    if (buf->shares.lo != NULL)
-        return true;
-    buf->shares.lo = uvcci_arena_take(&s->tensors, bytes);
-    buf->shares.hi = uvcci_arena_take(&s->tensors, bytes);
-    if (buf->shares.lo != NULL && buf->shares.hi != NULL)
-        return true;
-    uvcci_arena_give(&s->tensors, buf->shares.lo, bytes);
-    uvcci_arena_give(&s->tensors, buf->shares.hi, bytes);
-    buf->shares = (uvcc_shares){0};
-    return false;
+static uvcc_block *add_op_blocks(builder *b, uint16_t kind, uint16_t call, unsigned roles,
+                                 uint32_t *count) {
+    return uvcci_add_blocks(b, kind, call, roles, b->r->plan->elems, count);
 }
 
 static bool take_words(uvcc_session *s, uvcci_run *r, uint64_t **p) {
@@ -391,78 +194,23 @@ static void free_scratch(uvcc_session *s, uvcci_run *r) {
     uvcci_arena_give(&s->tensors, r->keys, r->key_bytes);
     r->z = r->m = r->d = NULL;
     r->bits = r->keys = NULL;
+    uvcci_function_free(s, r);
 }
 
 /* ---- the stages ---- */
 
-static bool local_op(const uvcci_run *r) { return r->plan->round_count == 0; }
+/* The round that a gate's stage sends or consumes has the stage's number, or one less. The stage that
+ * reads the keys is the first after the opening. */
+static bool reads_keys(const uvcci_run *r) { return r->plan->key_count != 0 && r->stage == 1; }
 
-static uvcci_stage stage_after(const uvcci_run *r, uvcci_stage stage) {
-    const uvcci_plan *p = r->plan;
-    switch (stage) {
-    case UVCCI_STAGE_MASK:
-        if (local_op(r))
-            return UVCCI_STAGE_DONE;
-        if (p->open_round < 0)
-            return UVCCI_STAGE_FINISH;
-        return p->bit_round >= 0 ? UVCCI_STAGE_BIT : UVCCI_STAGE_LIFT;
-    case UVCCI_STAGE_BIT:
-        return UVCCI_STAGE_LIFT;
-    case UVCCI_STAGE_LIFT:
-        return p->lift == UVCC_LIFT_SEQUENTIAL ? UVCCI_STAGE_LIFT2 : UVCCI_STAGE_FINISH;
-    case UVCCI_STAGE_LIFT2:
-        return UVCCI_STAGE_FINISH;
-    default:
-        return UVCCI_STAGE_DONE;
-    }
-}
-
-/* The round that a stage sends / consumes, or -1. */
-static int round_sent(const uvcci_run *r, uvcci_stage stage) {
-    switch (stage) {
-    case UVCCI_STAGE_MASK:
-        return local_op(r) ? -1 : 0;
-    case UVCCI_STAGE_BIT:
-        return r->plan->bit_round;
-    case UVCCI_STAGE_LIFT:
-        return r->plan->lift_round;
-    case UVCCI_STAGE_LIFT2:
-        return r->plan->lift_round + 1;
-    default:
-        return -1;
-    }
-}
-static int round_needed(const uvcci_run *r, uvcci_stage stage) {
-    const uvcci_plan *p = r->plan;
-    switch (stage) {
-    case UVCCI_STAGE_BIT:
-        return p->open_round;
-    case UVCCI_STAGE_LIFT:
-        return p->bit_round >= 0 ? p->bit_round : p->open_round;
-    case UVCCI_STAGE_LIFT2:
-        return p->lift_round;
-    case UVCCI_STAGE_FINISH:
-        return p->round_count - 1;
-    default:
-        return -1;
-    }
-}
-/* The stage that reads the keys: the first one after the opening. */
-static bool reads_keys(const uvcci_run *r, uvcci_stage stage) {
-    return r->plan->keys.vec_count != 0 && round_needed(r, stage) == r->plan->open_round &&
-           (stage == UVCCI_STAGE_BIT || stage == UVCCI_STAGE_LIFT);
-}
-
-static const uint8_t *rx_at(const uvcci_run *r, int round, unsigned vec, unsigned slot,
-                            uint32_t block) {
-    const uint8_t **at = r->rx_at[round][vec][slot];
-    return at != NULL ? at[block] : NULL;
+static bool finishes(const uvcci_run *r) {
+    return r->plan->stages != 0 && r->stage == r->plan->stages;
 }
 
 /* Local ops and the local part of products: fills out (local op) or z. */
 static void build_map(builder *b, uint8_t op, uint32_t rows, uint32_t cols, const uvcc_shares *x,
                       const uvcc_shares *y, const uvcc_shares *out, uint8_t shift) {
-    uvcc_task *t = add_task(b, UVCC_TASK_MAP, 0);
+    uvcc_task *t = uvcci_add_task(b, UVCC_TASK_MAP, 0);
     if (t == NULL)
         return;
     t->u.map.op = op;
@@ -480,9 +228,9 @@ static void build_local(builder *b) {
     uvcci_run *r = b->r;
     const uvcc_op_desc *d = &r->op->desc;
     const uvcci_tensor *in = &b->s->program->tensors[d->in[0]];
-    const uvcc_shares *x = shares_of(b->s, d->in[0]);
-    const uvcc_shares *y = d->in_count > 1 ? shares_of(b->s, d->in[1]) : NULL;
-    const uvcc_shares *out = shares_of(b->s, d->out[0]);
+    const uvcc_shares *x = uvcci_shares_of(b->s, d->in[0]);
+    const uvcc_shares *y = d->in_count > 1 ? uvcci_shares_of(b->s, d->in[1]) : NULL;
+    const uvcc_shares *out = uvcci_shares_of(b->s, d->out[0]);
     static const struct {
         uint16_t opcode;
         uint8_t map;
@@ -502,13 +250,13 @@ static bool build_product(builder *b) {
     const uvcci_tensor *ts = b->s->program->tensors;
     if (!take_words(b->s, r, &r->z))
         return false;
-    const uvcc_shares *x = shares_of(b->s, d->in[0]), *y = shares_of(b->s, d->in[1]);
+    const uvcc_shares *x = uvcci_shares_of(b->s, d->in[0]), *y = uvcci_shares_of(b->s, d->in[1]);
     if (d->opcode == UVCC_OP_ELEM_MUL) {
         build_map(b, UVCC_MAP_MUL, ts[d->in[0]].desc.rows, ts[d->in[0]].desc.cols, x, y,
                   &(uvcc_shares){.lo = r->z}, 0);
         return true;
     }
-    uvcc_task *t = add_task(b, UVCC_TASK_GEMM, 0);
+    uvcc_task *t = uvcci_add_task(b, UVCC_TASK_GEMM, 0);
     if (t == NULL)
         return false;
     bool ta = (d->flags & UVCC_OP_TRANS_A) != 0;
@@ -523,48 +271,52 @@ static bool build_product(builder *b) {
     return true;
 }
 
+/* The stream of an INPUT or OUTPUT. */
+static uint64_t stream_of(const uvcci_run *r) {
+    return r->ids.id[r->plan->rounds[0].vec[0].id][0];
+}
+
 static bool build_mask(builder *b) {
     uvcc_session *s = b->s;
     uvcci_run *r = b->r;
     const uvcc_op_desc *d = &r->op->desc;
     uint32_t n;
     uvcc_block *k;
-    hash_list h = {0};
     for (unsigned i = 0; i < d->out_count; i++)
-        if (!ensure_buffer(s, d->out[i]))
+        if (!uvcci_ensure_buffer(s, d->out[i]))
             return false;
     switch (d->opcode) {
     case UVCC_OP_INPUT: {
-        const uvcc_shares *out = shares_of(s, d->out[0]);
-        k = add_blocks(b, UVCC_TASK_INPUT, 0, ROLE_HEAD, &n);
+        const uvcc_shares *out = uvcci_shares_of(s, d->out[0]);
+        k = add_op_blocks(b, UVCC_TASK_INPUT, 0, UVCCI_ROLE_HEAD, &n);
         for (uint32_t i = 0; i < n; i++) {
-            k[i].in[0] = r->step->input[r->op->io] + at_block(&k[i]);
-            k[i].out[0] = out->lo + at_block(&k[i]);
-            k[i].out[1] = out->hi + at_block(&k[i]);
-            k[i].wire_out[0] = r->out.hole[0][0][k[i].block];
-            k[i].wire_out[1] = r->out.hole[0][1][k[i].block];
+            k[i].in[0] = r->step->input[r->op->io] + uvcci_at_block(&k[i]);
+            k[i].out[0] = out->lo + uvcci_at_block(&k[i]);
+            k[i].out[1] = out->hi + uvcci_at_block(&k[i]);
+            k[i].wire_out[0] = r->out[0].hole[0][0][k[i].block];
+            k[i].wire_out[1] = r->out[0].hole[0][1][k[i].block];
         }
         break;
     }
     case UVCC_OP_OUTPUT: {
-        const uvcc_shares *in = shares_of(s, d->in[0]);
-        k = add_blocks(b, UVCC_TASK_PACK, 0, ROLE_ALL, &n);
+        const uvcc_shares *in = uvcci_shares_of(s, d->in[0]);
+        k = add_op_blocks(b, UVCC_TASK_PACK, 0, UVCCI_ROLE_ALL, &n);
         for (uint32_t i = 0; i < n; i++) {
-            k[i].in[0] = in->lo + at_block(&k[i]);
-            k[i].wire_out[0] = r->out.hole[0][0][k[i].block];
+            k[i].in[0] = in->lo + uvcci_at_block(&k[i]);
+            k[i].wire_out[0] = r->out[0].hole[0][0][k[i].block];
         }
-        uvcc_hash_item *it = add_hash(b, &h);
+        uvcc_hash_item *it = uvcci_add_hash(b);
         if (it == NULL)
             return false;
         uvcci_writer w = uvcci_writer_on(it->prefix, sizeof it->prefix);
         uvcci_put(&w, "UVCC_CHECK_V1", 13);
-        uvcci_put64(&w, r->ids.id[UVCCI_ID_STREAM0][0]);
+        uvcci_put64(&w, stream_of(r));
         uvcci_put8(&w, s->party);
         it->prefix_len = (uint8_t)w.len;
         it->data = (const uint8_t *)in->hi;
         it->len = r->plan->elems * 8;
-        it->out = r->out.digest_hole;
-        end_hashes(b, &h); /* the payload's hash covers it */
+        it->out = r->out[0].digest_hole;
+        uvcci_end_hashes(b); /* the payload's hash covers it */
         break;
     }
     case UVCC_OP_GEMM_SS:
@@ -572,36 +324,36 @@ static bool build_mask(builder *b) {
         if (!build_product(b))
             return false;
         if (r->plan->open_round < 0) {
-            const uvcc_shares *out = shares_of(s, d->out[0]);
-            k = add_blocks(b, UVCC_TASK_RESHARE_MASK, 0, ROLE_ALL, &n);
+            const uvcc_shares *out = uvcci_shares_of(s, d->out[0]);
+            k = add_op_blocks(b, UVCC_TASK_RESHARE_MASK, 0, UVCCI_ROLE_ALL, &n);
             for (uint32_t i = 0; i < n; i++) {
-                k[i].in[0] = r->z + at_block(&k[i]);
-                k[i].out[0] = out->lo + at_block(&k[i]);
-                k[i].wire_out[0] = r->out.hole[0][0][k[i].block];
+                k[i].in[0] = r->z + uvcci_at_block(&k[i]);
+                k[i].out[0] = out->lo + uvcci_at_block(&k[i]);
+                k[i].wire_out[0] = r->out[0].hole[0][0][k[i].block];
             }
             break;
         }
         if (!take_words(s, r, &r->m))
             return false;
-        k = add_blocks(b, UVCC_TASK_OPEN4_MASK, 0, ROLE_ALL, &n);
+        k = add_op_blocks(b, UVCC_TASK_OPEN4_MASK, 0, UVCCI_ROLE_ALL, &n);
         for (uint32_t i = 0; i < n; i++) {
-            k[i].in[0] = r->z + at_block(&k[i]);
-            k[i].out[0] = r->m + at_block(&k[i]);
-            k[i].wire_out[0] = r->out.hole[0][0][k[i].block];
-            k[i].wire_out[1] = r->out.hole[0][1][k[i].block];
+            k[i].in[0] = r->z + uvcci_at_block(&k[i]);
+            k[i].out[0] = r->m + uvcci_at_block(&k[i]);
+            k[i].wire_out[0] = r->out[0].hole[0][0][k[i].block];
+            k[i].wire_out[1] = r->out[0].hole[0][1][k[i].block];
         }
         break;
     case UVCC_OP_TRUNCATE:
     case UVCC_OP_RELU: {
-        const uvcc_shares *in = shares_of(s, d->in[0]);
+        const uvcc_shares *in = uvcci_shares_of(s, d->in[0]);
         if (!take_words(s, r, &r->z) || !take_words(s, r, &r->m))
             return false;
-        k = add_blocks(b, UVCC_TASK_OPEN2_MASK, 0, ROLE_EDGE, &n);
+        k = add_op_blocks(b, UVCC_TASK_OPEN2_MASK, 0, UVCCI_ROLE_EDGE, &n);
         for (uint32_t i = 0; i < n; i++) {
-            k[i].in[0] = in->lo + at_block(&k[i]);
-            k[i].in[1] = in->hi + at_block(&k[i]);
-            k[i].out[0] = r->m + at_block(&k[i]);
-            k[i].wire_out[0] = r->out.hole[0][0][k[i].block];
+            k[i].in[0] = in->lo + uvcci_at_block(&k[i]);
+            k[i].in[1] = in->hi + uvcci_at_block(&k[i]);
+            k[i].out[0] = r->m + uvcci_at_block(&k[i]);
+            k[i].wire_out[0] = r->out[0].hole[0][0][k[i].block];
         }
         break;
     }
@@ -609,110 +361,47 @@ static bool build_mask(builder *b) {
         build_local(b);
         break;
     }
-    hash_payloads(b, &h);
-    end_hashes(b, &h);
-    return true;
-}
-
-/* Gathers the key streams out of their messages, and KEYS_DONE per dealer. */
-static bool build_keys(builder *b, hash_list *h) {
-    uvcc_session *s = b->s;
-    uvcci_run *r = b->r;
-    size_t *at[2], total[2];
-    for (unsigned side = 0; side < 2; side++) {
-        uint8_t dealer = side == 0 ? uvcci_next_party(s) : uvcci_prev_party(s);
-        total[side] = uvcci_key_offsets(r, dealer, s->party, &r->bump, &at[side]);
-        if (at[side] == NULL)
-            return false;
-    }
-    r->key_bytes = total[0] + total[1];
-    r->key_at = uvcci_bump_take(&r->bump, r->plan->blocks * sizeof r->key_at[0]);
-    if (r->key_at == NULL)
-        return false;
-    if (r->key_bytes == 0)
-        return true;
-    r->keys = uvcci_arena_take(&s->tensors, r->key_bytes);
-    if (r->keys == NULL)
-        return false;
-    for (uint32_t i = 0; i < r->plan->blocks; i++)
-        for (unsigned side = 0; side < 2; side++)
-            if (at[side][i] != SIZE_MAX)
-                r->key_at[i] = r->keys + (side == 0 ? 0 : total[0]) + at[side][i];
-
-    uint32_t blobs = 0;
-    for (const uvcci_rx *m = r->held[UVCCI_KEYS_ROUND]; m != NULL; m = m->next)
-        blobs += uvcci_ld32(m->data + 8); /* tlv_count of a checked batch */
-    uvcc_copy_item *items = uvcci_bump_take(&r->bump, blobs * sizeof *items);
-    uvcc_task *t = items != NULL ? add_task(b, UVCC_TASK_COPY, 0) : NULL;
-    if (t == NULL)
-        return false;
-    uint32_t count = 0;
-    for (const uvcci_rx *m = r->held[UVCCI_KEYS_ROUND]; m != NULL; m = m->next) {
-        uvcc_blv1_reader rd;
-        uvcc_tlv tlv;
-        uvcc_blv1_reader_init(&rd, m->data, m->len);
-        while (uvcc_blv1_next(&rd, &tlv) == 1) {
-            uint32_t block = 0;
-            while (r->ids.id[UVCCI_ID_FSS0][block] != tlv.id)
-                block++; /* it is there: the batch equals the plan */
-            items[count++] = (uvcc_copy_item){
-                .dst = r->keys + (r->key_at[block] - r->keys) + tlv.first,
-                .src = tlv.data,
-                .len = tlv.data_len};
-        }
-    }
-    t->u.copy.items = items;
-    t->u.copy.count = count;
-    for (unsigned side = 0; audit_on(s) && side < 2; side++) {
-        if (total[side] == 0)
-            continue;
-        uint8_t dealer = side == 0 ? uvcci_next_party(s) : uvcci_prev_party(s);
-        uvcci_pending_leaf *l = leaf_later(b, UVCCI_LEAF_KEYS_DONE);
-        if (l == NULL)
-            return false;
-        l->src = dealer;
-        l->dst = s->party;
-        hash_salted(b, h, dealer, r->keys + (side == 0 ? 0 : total[0]), total[side], l->digest);
-    }
+    uvcci_hash_payloads(b);
+    uvcci_end_hashes(b);
     return true;
 }
 
 /* The opened value of every block, into z. */
-static void build_open_finish(builder *b, hash_list *h) {
+static void build_open_finish(builder *b) {
     uvcci_run *r = b->r;
     uint32_t n;
-    uvcc_block *k = add_blocks(b, UVCC_TASK_OPEN_FINISH, 0, ROLE_EDGE, &n);
+    uvcc_block *k = add_op_blocks(b, UVCC_TASK_OPEN_FINISH, 0, UVCCI_ROLE_EDGE, &n);
     for (uint32_t i = 0; i < n; i++) {
-        k[i].in[0] = r->m + at_block(&k[i]);
-        k[i].out[0] = r->z + at_block(&k[i]);
-        k[i].wire_in[0] = rx_at(r, r->plan->open_round, 0, 0, k[i].block);
-        k[i].wire_in[1] = rx_at(r, r->plan->open_round, 0, 1, k[i].block);
+        k[i].in[0] = r->m + uvcci_at_block(&k[i]);
+        k[i].out[0] = r->z + uvcci_at_block(&k[i]);
+        k[i].wire_in[0] = uvcci_rx_at(r, r->plan->open_round, 0, 0, k[i].block);
+        k[i].wire_in[1] = uvcci_rx_at(r, r->plan->open_round, 0, 1, k[i].block);
     }
     if (n != 0 && !b->failed && r->plan->gate != UVCC_GATE_RELU)
         r->tasks[r->task_count - 1].u.vec.constant = 1ull << 62;
-    hash_opened(b, h, UVCCI_ID_STREAM0, (uint8_t)r->plan->open_round, (const uint8_t *)r->z,
-                UVCC_BLOCK_ELEMS * 8, 64);
+    const uvcci_plan_round *open = &r->plan->rounds[r->plan->open_round];
+    uvcci_hash_opened(b, open->vec[0].id, open->stage, r->plan->elems, (const uint8_t *)r->z,
+                      UVCC_BLOCK_ELEMS * 8, 64);
 }
 
 static bool build_bit(builder *b) {
     uvcci_run *r = b->r;
-    hash_list h = {0};
     uint32_t n;
-    if (!build_keys(b, &h))
+    if (!uvcci_build_keys(b))
         return false;
-    build_open_finish(b, &h);
+    build_open_finish(b);
     r->bits = uvcci_arena_take(&b->s->tensors, bits_bytes(r));
     if (r->bits == NULL)
         return false;
-    uvcc_block *k = add_blocks(b, UVCC_TASK_LESS_MASK, 0, ROLE_EDGE, &n);
+    uvcc_block *k = add_op_blocks(b, UVCC_TASK_LESS_MASK, 0, UVCCI_ROLE_EDGE, &n);
     for (uint32_t i = 0; i < n; i++) {
-        k[i].in[0] = r->z + at_block(&k[i]);
-        k[i].key = r->key_at[k[i].block];
+        k[i].in[0] = r->z + uvcci_at_block(&k[i]);
+        k[i].key = uvcci_key_of(r, 0, k[i].block);
         k[i].out_bits = r->bits + (size_t)k[i].block * BITS_STRIDE;
-        k[i].wire_out[0] = r->out.hole[0][0][k[i].block];
+        k[i].wire_out[0] = r->out[0].hole[0][0][k[i].block];
     }
-    hash_payloads(b, &h);
-    end_hashes(b, &h);
+    uvcci_hash_payloads(b);
+    uvcci_end_hashes(b);
     return true;
 }
 
@@ -721,14 +410,14 @@ static void build_lift_mask(builder *b, unsigned vec, unsigned roles, const uint
                             const uvcc_shares *out, int wire_in_round) {
     uvcci_run *r = b->r;
     uint32_t n;
-    uvcc_block *k = add_blocks(b, UVCC_TASK_LIFT_MASK, (uint16_t)vec, roles, &n);
+    uvcc_block *k = add_op_blocks(b, UVCC_TASK_LIFT_MASK, (uint16_t)vec, roles, &n);
     for (uint32_t i = 0; i < n; i++) {
-        k[i].in[0] = y + at_block(&k[i]);
-        k[i].out[0] = out->lo + at_block(&k[i]);
-        k[i].out[1] = out->hi + at_block(&k[i]);
-        k[i].wire_out[0] = r->out.hole[vec][0][k[i].block];
+        k[i].in[0] = y + uvcci_at_block(&k[i]);
+        k[i].out[0] = out->lo + uvcci_at_block(&k[i]);
+        k[i].out[1] = out->hi + uvcci_at_block(&k[i]);
+        k[i].wire_out[0] = r->out[0].hole[vec][0][k[i].block];
         if (wire_in_round >= 0)
-            k[i].wire_in[0] = rx_at(r, wire_in_round, vec, 0, k[i].block);
+            k[i].wire_in[0] = uvcci_rx_at(r, wire_in_round, vec, 0, k[i].block);
     }
 }
 
@@ -743,106 +432,103 @@ static const uint64_t *lift_share(const uvcci_run *r, unsigned vec) {
 static bool build_lift(builder *b) {
     uvcci_run *r = b->r;
     const uvcci_plan *p = r->plan;
-    hash_list h = {0};
     uint32_t n;
     uvcc_block *k;
     if (p->bit_round < 0) {
-        if (!build_keys(b, &h))
+        if (!uvcci_build_keys(b))
             return false;
-        build_open_finish(b, &h);
+        build_open_finish(b);
     } else {
-        k = add_blocks(b, UVCC_TASK_OPEN_BITS, 0, ROLE_EDGE, &n);
+        k = add_op_blocks(b, UVCC_TASK_OPEN_BITS, 0, UVCCI_ROLE_EDGE, &n);
         for (uint32_t i = 0; i < n; i++) {
             k[i].in_bits = r->bits + (size_t)k[i].block * BITS_STRIDE;
-            k[i].wire_in[0] = rx_at(r, p->bit_round, 0, 0, k[i].block);
+            k[i].wire_in[0] = uvcci_rx_at(r, p->bit_round, 0, 0, k[i].block);
             k[i].out_bits = opened_bits(r) + (size_t)k[i].block * BITS_STRIDE;
         }
-        hash_opened(b, &h, UVCCI_ID_STREAM1, (uint8_t)p->bit_round, opened_bits(r), BITS_STRIDE,
-                    1);
+        const uvcci_plan_round *bit = &p->rounds[p->bit_round];
+        uvcci_hash_opened(b, bit->vec[0].id, bit->stage, p->elems, opened_bits(r), BITS_STRIDE, 1);
     }
     if (p->gate != UVCC_GATE_RELU) {
-        k = add_blocks(b, UVCC_TASK_TRUNC, 0, ROLE_EDGE, &n);
+        k = add_op_blocks(b, UVCC_TASK_TRUNC, 0, UVCCI_ROLE_EDGE, &n);
         for (uint32_t i = 0; i < n; i++) {
-            k[i].in[0] = r->z + at_block(&k[i]);
-            k[i].out[0] = r->m + at_block(&k[i]);
-            k[i].key = r->key_at[k[i].block];
+            k[i].in[0] = r->z + uvcci_at_block(&k[i]);
+            k[i].out[0] = r->m + uvcci_at_block(&k[i]);
+            k[i].key = uvcci_key_of(r, 0, k[i].block);
         }
     }
     if (p->bit_round >= 0) {
         bool relu = p->gate == UVCC_GATE_RELU;
         if (relu && !take_words(b->s, r, &r->d))
             return false;
-        k = add_blocks(b, relu ? UVCC_TASK_RELU : UVCC_TASK_TRUNC_EXACT, 0, ROLE_EDGE, &n);
+        k = add_op_blocks(b, relu ? UVCC_TASK_RELU : UVCC_TASK_TRUNC_EXACT, 0, UVCCI_ROLE_EDGE, &n);
         for (uint32_t i = 0; i < n; i++) {
-            k[i].in[0] = (relu ? r->z : r->m) + at_block(&k[i]);
-            k[i].out[0] = (relu ? r->m : r->z) + at_block(&k[i]);
+            k[i].in[0] = (relu ? r->z : r->m) + uvcci_at_block(&k[i]);
+            k[i].out[0] = (relu ? r->m : r->z) + uvcci_at_block(&k[i]);
             if (relu)
-                k[i].out[1] = r->d + at_block(&k[i]);
+                k[i].out[1] = r->d + uvcci_at_block(&k[i]);
             k[i].in_bits = r->bits + (size_t)k[i].block * BITS_STRIDE;
-            k[i].wire_in[0] = rx_at(r, p->bit_round, 0, 0, k[i].block);
-            k[i].key = r->key_at[k[i].block];
+            k[i].wire_in[0] = uvcci_rx_at(r, p->bit_round, 0, 0, k[i].block);
+            k[i].key = uvcci_key_of(r, 0, k[i].block);
         }
     }
-    unsigned roles = p->lift == UVCC_LIFT_SEQUENTIAL ? ROLE_HEAD : ROLE_EDGE;
+    unsigned roles = p->lift == UVCC_LIFT_SEQUENTIAL ? UVCCI_ROLE_HEAD : UVCCI_ROLE_EDGE;
     for (unsigned v = 0; v < lifted(r); v++)
-        build_lift_mask(b, v, roles, lift_share(r, v), shares_of(b->s, r->op->desc.out[v]), -1);
-    hash_payloads(b, &h);
-    end_hashes(b, &h);
+        build_lift_mask(b, v, roles, lift_share(r, v), uvcci_shares_of(b->s, r->op->desc.out[v]), -1);
+    uvcci_hash_payloads(b);
+    uvcci_end_hashes(b);
     return true;
 }
 
 static bool build_lift2(builder *b) {
     uvcci_run *r = b->r;
-    hash_list h = {0};
     for (unsigned v = 0; v < lifted(r); v++)
-        build_lift_mask(b, v, ROLE_TAIL, lift_share(r, v), shares_of(b->s, r->op->desc.out[v]),
+        build_lift_mask(b, v, UVCCI_ROLE_TAIL, lift_share(r, v), uvcci_shares_of(b->s, r->op->desc.out[v]),
                         r->plan->lift_round);
-    hash_payloads(b, &h);
-    end_hashes(b, &h);
+    uvcci_hash_payloads(b);
+    uvcci_end_hashes(b);
     return true;
 }
 
 static bool build_finish_output(builder *b) {
     uvcc_session *s = b->s;
     uvcci_run *r = b->r;
-    hash_list h = {0};
     uint32_t n;
-    const uvcc_shares *in = shares_of(s, r->op->desc.in[0]);
+    const uvcc_shares *in = uvcci_shares_of(s, r->op->desc.in[0]);
     if (!take_words(s, r, &r->z))
         return false;
-    uvcc_block *k = add_blocks(b, UVCC_TASK_UNPACK, 0, ROLE_ALL, &n);
+    uvcc_block *k = add_op_blocks(b, UVCC_TASK_UNPACK, 0, UVCCI_ROLE_ALL, &n);
     for (uint32_t i = 0; i < n; i++) {
-        k[i].wire_in[0] = rx_at(r, 0, 0, 0, k[i].block);
-        k[i].out[0] = r->z + at_block(&k[i]);
+        k[i].wire_in[0] = uvcci_rx_at(r, 0, 0, 0, k[i].block);
+        k[i].out[0] = r->z + uvcci_at_block(&k[i]);
     }
-    k = add_blocks(b, UVCC_TASK_OPEN_ALL_FINISH, 0, ROLE_ALL, &n);
+    k = add_op_blocks(b, UVCC_TASK_OPEN_ALL_FINISH, 0, UVCCI_ROLE_ALL, &n);
     uint64_t *out = (uint64_t *)r->step->output[r->op->io];
     for (uint32_t i = 0; i < n; i++) {
-        k[i].in[0] = in->lo + at_block(&k[i]);
-        k[i].in[1] = in->hi + at_block(&k[i]);
-        k[i].wire_in[0] = rx_at(r, 0, 0, 0, k[i].block);
-        k[i].out[0] = out + at_block(&k[i]);
+        k[i].in[0] = in->lo + uvcci_at_block(&k[i]);
+        k[i].in[1] = in->hi + uvcci_at_block(&k[i]);
+        k[i].wire_in[0] = uvcci_rx_at(r, 0, 0, 0, k[i].block);
+        k[i].out[0] = out + uvcci_at_block(&k[i]);
     }
     /* The component that this party lacks, hashed as its second holder (the next party) hashed it. */
-    uvcci_pending_leaf *l = leaf_later(b, UVCCI_LEAF_OPEN_DONE);
-    uvcc_hash_item *check = add_hash(b, &h), *opened = add_hash(b, &h);
+    uvcci_pending_leaf *l = uvcci_add_leaf(b, UVCCI_LEAF_OPEN_DONE);
+    uvcc_hash_item *check = uvcci_add_hash(b), *opened = uvcci_add_hash(b);
     r->bits = NULL;
     if (l == NULL || check == NULL || opened == NULL)
         return false;
     uvcci_writer w = uvcci_writer_on(check->prefix, sizeof check->prefix);
     uvcci_put(&w, "UVCC_CHECK_V1", 13);
-    uvcci_put64(&w, r->ids.id[UVCCI_ID_STREAM0][0]);
+    uvcci_put64(&w, stream_of(r));
     uvcci_put8(&w, uvcci_next_party(s));
     check->prefix_len = (uint8_t)w.len;
     check->data = (const uint8_t *)r->z;
     check->len = opened->len = r->plan->elems * 8;
-    check->out = r->out.digest_hole = uvcci_bump_take(&r->bump, 32);
-    l->id = r->ids.id[UVCCI_ID_STREAM0][0];
+    check->out = r->out[0].digest_hole = uvcci_bump_take(&r->bump, 32);
+    l->id = stream_of(r);
     opened->data = (const uint8_t *)out;
     opened->out = l->digest;
     if (check->out == NULL)
         return false;
-    end_hashes(b, &h);
+    uvcci_end_hashes(b);
     return true;
 }
 
@@ -851,72 +537,83 @@ static bool build_finish(builder *b) {
     uvcci_run *r = b->r;
     const uvcci_plan *p = r->plan;
     const uvcc_op_desc *d = &r->op->desc;
-    hash_list h = {0};
     uint32_t n;
     uvcc_block *k;
     if (d->opcode == UVCC_OP_OUTPUT)
         return build_finish_output(b);
     if (d->opcode == UVCC_OP_INPUT) {
-        const uvcc_shares *out = shares_of(s, d->out[0]);
-        k = add_blocks(b, UVCC_TASK_INPUT, 0, ROLE_TAIL | ROLE_OTHER, &n);
+        const uvcc_shares *out = uvcci_shares_of(s, d->out[0]);
+        k = add_op_blocks(b, UVCC_TASK_INPUT, 0, UVCCI_ROLE_TAIL | UVCCI_ROLE_OTHER, &n);
         for (uint32_t i = 0; i < n; i++) {
-            k[i].wire_in[0] = rx_at(r, 0, 0, 0, k[i].block);
-            k[i].out[0] = out->lo + at_block(&k[i]);
-            k[i].out[1] = out->hi + at_block(&k[i]);
+            k[i].wire_in[0] = uvcci_rx_at(r, 0, 0, 0, k[i].block);
+            k[i].out[0] = out->lo + uvcci_at_block(&k[i]);
+            k[i].out[1] = out->hi + uvcci_at_block(&k[i]);
         }
         return true;
     }
     if (p->open_round < 0) { /* reshare */
-        const uvcc_shares *out = shares_of(s, d->out[0]);
-        k = add_blocks(b, UVCC_TASK_UNPACK, 0, ROLE_ALL, &n);
+        const uvcc_shares *out = uvcci_shares_of(s, d->out[0]);
+        k = add_op_blocks(b, UVCC_TASK_UNPACK, 0, UVCCI_ROLE_ALL, &n);
         for (uint32_t i = 0; i < n; i++) {
-            k[i].wire_in[0] = rx_at(r, 0, 0, 0, k[i].block);
-            k[i].out[0] = out->hi + at_block(&k[i]);
+            k[i].wire_in[0] = uvcci_rx_at(r, 0, 0, 0, k[i].block);
+            k[i].out[0] = out->hi + uvcci_at_block(&k[i]);
         }
         return true;
     }
-    static const unsigned receivers[] = {[UVCC_LIFT_PARALLEL] = ROLE_TAIL | ROLE_OTHER,
-                                         [UVCC_LIFT_SEQUENTIAL] = ROLE_OTHER,
-                                         [UVCC_LIFT_EXCHANGE] = ROLE_ALL};
+    static const unsigned receivers[] = {[UVCC_LIFT_PARALLEL] = UVCCI_ROLE_TAIL | UVCCI_ROLE_OTHER,
+                                         [UVCC_LIFT_SEQUENTIAL] = UVCCI_ROLE_OTHER,
+                                         [UVCC_LIFT_EXCHANGE] = UVCCI_ROLE_ALL};
     for (unsigned v = 0; v < lifted(r); v++) {
-        const uvcc_shares *out = shares_of(s, d->out[v]);
-        k = add_blocks(b, UVCC_TASK_LIFT_FINISH, (uint16_t)v, receivers[p->lift], &n);
+        const uvcc_shares *out = uvcci_shares_of(s, d->out[v]);
+        k = add_op_blocks(b, UVCC_TASK_LIFT_FINISH, (uint16_t)v, receivers[p->lift], &n);
         for (uint32_t i = 0; i < n; i++) {
-            k[i].out[0] = out->lo + at_block(&k[i]);
-            k[i].out[1] = out->hi + at_block(&k[i]);
-            k[i].wire_in[0] = rx_at(r, p->round_count - 1, v, 0, k[i].block);
+            k[i].out[0] = out->lo + uvcci_at_block(&k[i]);
+            k[i].out[1] = out->hi + uvcci_at_block(&k[i]);
+            k[i].wire_in[0] = uvcci_rx_at(r, p->round_count - 1, v, 0, k[i].block);
         }
-        hash_lifted(b, &h, v == 0 ? UVCCI_ID_FSS0 : UVCCI_ID_FSS1, out);
+        uvcci_hash_lifted(b, p->rounds[p->lift_round].vec[v].id, p->elems, out);
     }
-    end_hashes(b, &h);
+    uvcci_end_hashes(b);
     return true;
 }
 
 /* ---- running ---- */
 
-static bool round_came(const uvcci_run *r, int round) {
-    return round < 0 || (r->got[round][0] == r->need[round][0] &&
-                         r->got[round][1] == r->need[round][1]);
+/* Whether all rounds that stage `stage` sent (keys: all keys) have come from the peers. */
+static bool rounds_came(const uvcci_run *r, unsigned stage, bool keys) {
+    const uvcci_plan *p = r->plan;
+    unsigned first = keys ? p->round_count : 0;
+    unsigned end = keys ? (unsigned)p->round_count + p->key_count : p->round_count;
+    for (unsigned i = first; i < end; i++)
+        for (unsigned side = 0; side < 2; side++)
+            if ((keys || p->rounds[i].stage == stage) &&
+                r->rounds[i].got[side] != r->rounds[i].need[side])
+                return false;
+    return true;
 }
 
-static void release_round(uvcc_session *s, uvcci_run *r, int round) {
-    if (round < 0)
-        return;
-    while (r->held[round] != NULL) {
-        uvcci_rx *rx = r->held[round];
-        r->held[round] = rx->next;
+static void release_round(uvcc_session *s, uvcci_run *r, unsigned round) {
+    uvcci_rx **held = &r->rounds[round].held;
+    while (*held != NULL) {
+        uvcci_rx *rx = *held;
+        *held = rx->next;
         (void)uvcc_link_release(s->peer[rx->peer].link, rx->token, s->now);
         uvcci_wipe(&rx->item, sizeof rx->item); /* it held a leaf salt */
         s->alloc.free(s->alloc.user, rx, sizeof *rx, UVCC_MEM_STATE);
     }
 }
 
+/* The round of a sequential lift's second hop: it sends what came. */
+static bool second_hop(const uvcci_plan_round *round) {
+    return round->vec[0].hop != 0;
+}
+
 /* Tells the engines of a round's vectors that their local share is out. */
-static void engines_sent(uvcci_run *r, int round, bool local) {
-    for (unsigned v = 0; round >= 0 && v < r->plan->rounds[round].vec_count; v++)
-        for (uint32_t i = 0; i < r->plan->blocks; i++) {
-            uvcci_engine *e = engine_at(r, &r->plan->rounds[round].vec[v], i);
-            if (local) {
+static void engines_sent(uvcci_run *r, const uvcci_plan_round *round) {
+    for (unsigned v = 0; v < round->vec_count; v++)
+        for (uint32_t i = 0; i < round->blocks; i++) {
+            uvcci_engine *e = engine_at(r, &round->vec[v], i);
+            if (!second_hop(round)) {
                 int rc = uvcci_engine_local(e);
                 assert(rc == 0);
                 (void)rc;
@@ -925,15 +622,23 @@ static void engines_sent(uvcci_run *r, int round, bool local) {
         }
 }
 
+/* Every engine has sent and got all. */
+static bool engines_done(uvcci_run *r) {
+    for (unsigned i = 0; i < r->plan->round_count; i++)
+        for (unsigned v = 0; v < r->plan->rounds[i].vec_count; v++)
+            for (uint32_t b = 0; b < r->plan->rounds[i].blocks; b++)
+                if (!uvcci_engine_done(engine_at(r, &r->plan->rounds[i].vec[v], b)))
+                    return false;
+    return true;
+}
+
 static void run_done(uvcc_session *s, uvcci_run *r) {
     uvcci_step *st = r->step;
-    for (unsigned e = 0; e <= UVCCI_ID_SOURCES; e++)
-        for (uint32_t i = 0; r->engine[e] != NULL && i < r->plan->blocks; i++)
-            assert(uvcci_engine_done(&r->engine[e][i]));
+    assert(engines_done(r));
     free_scratch(s, r);
     uvcci_bump_reset(&r->bump);
     r->stage = UVCCI_STAGE_DONE;
-    r->depth += r->plan->round_count;
+    r->depth += r->plan->stages;
     if (r->depth > st->depth)
         st->depth = r->depth;
     st->runs_done++;
@@ -961,49 +666,60 @@ static void run_done(uvcc_session *s, uvcci_run *r) {
     }
 }
 
-/* What follows a stage's job: leaves, messages, the consumed round. */
-static void stage_done(uvcc_session *s, uvcci_run *r) {
-    uvcci_stage stage = (uvcci_stage)r->stage;
-    if (r->op->desc.opcode == UVCC_OP_OUTPUT && stage == UVCCI_STAGE_FINISH &&
-        !uvcci_ct_equal(r->out.digest_hole, r->rx_digest, 32)) {
-        uvcci_abort(s, UVCC_ABORT_OPEN_MISMATCH,
-                    "the two holders of an opened component sent different values");
-        return;
-    }
-    if (audit_on(s))
-        uvcci_leaves_write(s, r, r->leaves);
-    r->leaves = NULL;
-    int sent = round_sent(r, stage);
-    for (uint32_t i = 0; sent >= 0 && i < r->out.count; i++) {
-        uvcci_tx *tx = &r->out.tx[i];
+/* Leaves and sends the messages of one round that the stage filled. */
+static void send_round(uvcc_session *s, uvcci_run *r, uvcci_batch_out *out) {
+    const uvcci_plan_round *round = out->round;
+    for (uint32_t i = 0; i < out->count; i++) {
+        uvcci_tx *tx = &out->tx[i];
         uint32_t row = r->row0 + tx->b;
         uint32_t op_id = r->step->table.rows[row].op_id;
-        uint8_t kind = r->plan->rounds[sent].kind;
-        if (audit_on(s)) {
+        if (uvcci_audit_on(s)) {
             uint8_t leaf[UVCCI_LEAF_MAX_BYTES];
             uint16_t chunks = (uint16_t)((tx->len + UVCC_CHUNK_BYTES - 1) / UVCC_CHUNK_BYTES);
-            uint32_t msg_id = uvcci_msg_id(kind, s->sid_sub, op_id, s->party, tx->dst, 0, chunks);
-            size_t n = uvcci_leaf_batch(leaf, sent_leaf(kind), s->sid_sub, op_id, s->party,
+            uint32_t msg_id =
+                uvcci_msg_id(round->kind, s->sid_sub, op_id, s->party, tx->dst, 0, chunks);
+            size_t n = uvcci_leaf_batch(leaf, sent_leaf(round->kind), s->sid_sub, op_id, s->party,
                                         tx->dst, msg_id, tx->digest);
             uvcci_leaf(s, r->step, row, leaf, n);
         }
         uvcc_link_msg *msg = tx->msg;
         tx->msg = NULL;
-        uvcci_send(s, tx->dst, msg, kind, tx->len, r->step->number, op_id,
-                   (uint64_t)r->step->number << 32 | (uint64_t)r->index << 4 | (unsigned)sent);
+        uvcci_send(s, tx->dst, msg, round->kind, tx->len, r->step->number, op_id,
+                   (uint64_t)r->step->number << 32 | (uint64_t)r->index << 6 | round->stage);
         if (uvcci_failed(s))
             return;
     }
-    engines_sent(r, sent, stage != UVCCI_STAGE_LIFT2);
-    memset(&r->out, 0, sizeof r->out);
-    release_round(s, r, round_needed(r, stage));
-    if (reads_keys(r, stage))
-        release_round(s, r, UVCCI_KEYS_ROUND);
-    r->stage = (uint8_t)stage_after(r, stage);
-    if (r->stage == UVCCI_STAGE_DONE)
+    engines_sent(r, round);
+}
+
+/* What follows a stage's job: leaves, messages, the consumed rounds. */
+static void stage_done(uvcc_session *s, uvcci_run *r) {
+    if (r->op->desc.opcode == UVCC_OP_OUTPUT && finishes(r) &&
+        !uvcci_ct_equal(r->out[0].digest_hole, r->rx_digest, 32)) {
+        uvcci_abort(s, UVCC_ABORT_OPEN_MISMATCH,
+                    "the two holders of an opened component sent different values");
+        return;
+    }
+    if (uvcci_audit_on(s))
+        uvcci_leaves_write(s, r, r->leaves);
+    r->leaves = NULL;
+    for (unsigned k = 0; k < UVCCI_STAGE_ROUNDS && r->out[k].round != NULL; k++) {
+        send_round(s, r, &r->out[k]);
+        if (uvcci_failed(s))
+            return;
+    }
+    memset(r->out, 0, sizeof r->out);
+    for (unsigned i = 0; i < r->plan->round_count; i++)
+        if (r->plan->rounds[i].stage + 1u == r->stage)
+            release_round(s, r, i);
+    for (unsigned i = 0; reads_keys(r) && i < r->plan->key_count; i++)
+        release_round(s, r, r->plan->round_count + i);
+    if (r->stage == r->plan->stages) {
         run_done(s, r);
-    else
+    } else {
+        r->stage++;
         uvcci_run_wake(r);
+    }
 }
 
 void uvcci_op_job_done(uvcc_session *s, uvcci_run *r) {
@@ -1013,16 +729,40 @@ void uvcci_op_job_done(uvcc_session *s, uvcci_run *r) {
 
 /* Whether the stage may be built now, apart from memory and room in the links. */
 static bool stage_ready(const uvcc_session *s, const uvcci_run *r) {
-    uvcci_stage stage = (uvcci_stage)r->stage;
-    if (!round_came(r, round_needed(r, stage)))
+    if (r->stage != 0 && !rounds_came(r, r->stage - 1u, false))
         return false;
-    if (reads_keys(r, stage) &&
-        (r->key_got[0] != r->key_need[0] || r->key_got[1] != r->key_need[1]))
+    if (reads_keys(r) && !rounds_came(r, 0, true))
         return false;
-    if (r->op->desc.opcode == UVCC_OP_INPUT && stage == UVCCI_STAGE_MASK &&
-        role_at(s, r, 0) == UVCCI_HEAD && r->step->input[r->op->io] == NULL)
+    if (r->op->desc.opcode == UVCC_OP_INPUT && r->stage == 0 &&
+        uvcci_role_at(s, r, 0) == UVCCI_HEAD && r->step->input[r->op->io] == NULL)
         return false;
     return true;
+}
+
+/* Messages for all rounds that the stage sends. */
+static int open_rounds(uvcc_session *s, uvcci_run *r) {
+    const uvcci_plan *p = r->plan;
+    unsigned n = 0;
+    int rc = 0;
+    for (unsigned i = 0; i < p->round_count && rc == 0; i++)
+        if (p->rounds[i].stage == r->stage)
+            rc = uvcci_batch_open(s, r, &p->rounds[i], &r->bump, &r->out[n++]);
+    for (unsigned k = 0; rc != 0 && k < n; k++)
+        uvcci_batch_drop(s, &r->out[k]);
+    return rc;
+}
+
+static bool build_stage(builder *b) {
+    const uvcci_run *r = b->r;
+    if (r->plan->function != NULL)
+        return uvcci_function_build(b);
+    if (r->stage == 0)
+        return build_mask(b);
+    if (finishes(r))
+        return build_finish(b);
+    if (r->stage == r->plan->bit_round)
+        return build_bit(b);
+    return r->stage == r->plan->lift_round ? build_lift(b) : build_lift2(b);
 }
 
 /* True if the run changed state. */
@@ -1033,27 +773,20 @@ static bool run_advance(uvcc_session *s, uvcci_run *r) {
         uvcci_run_wake(r);
         return false;
     }
-    uvcci_stage stage = (uvcci_stage)r->stage;
-    int sent = round_sent(r, stage);
-    if (sent >= 0) {
-        int rc = uvcci_batch_open(s, r, &r->plan->rounds[sent], &r->bump, &r->out);
-        if (rc == UVCC_ERR_AGAIN) {
-            uvcci_run_wake(r);
-            return false;
-        }
-        if (rc != 0) {
-            uvcci_abort(s, UVCC_ABORT_MEMORY, "no memory for a message");
-            return true;
-        }
+    int rc = open_rounds(s, r);
+    if (rc == UVCC_ERR_AGAIN) {
+        uvcci_run_wake(r);
+        return false;
     }
-    builder b = {.s = s, .r = r, .task_cap = 16};
+    if (rc != 0) {
+        uvcci_abort(s, UVCC_ABORT_MEMORY, "no memory for a message");
+        return true;
+    }
+    unsigned steps = r->plan->function != NULL ? r->plan->function->step_count : 0;
+    builder b = {.s = s, .r = r, .task_cap = 24 + 5 * steps};
     r->task_count = 0;
     r->tasks = uvcci_bump_take(&r->bump, b.task_cap * sizeof r->tasks[0]);
-    static bool (*const build[])(builder *) = {
-        [UVCCI_STAGE_MASK] = build_mask,   [UVCCI_STAGE_BIT] = build_bit,
-        [UVCCI_STAGE_LIFT] = build_lift,   [UVCCI_STAGE_LIFT2] = build_lift2,
-        [UVCCI_STAGE_FINISH] = build_finish};
-    if (r->tasks == NULL || !build[stage](&b) || b.failed) {
+    if (r->tasks == NULL || !build_stage(&b) || b.failed) {
         uvcci_abort(s, UVCC_ABORT_MEMORY, "no memory for a compute job");
         return true;
     }
@@ -1095,12 +828,11 @@ uint16_t uvcci_op_receive(uvcc_session *s, uint8_t peer, const uvcc_link_rx *m) 
     const uvcci_plan_round *round = uvcci_plan_find(r->plan, m->kind, row->b, &part);
     if (round == NULL)
         return UVCC_ABORT_PLAN;
-    bool keys = round == &r->plan->keys;
-    unsigned index = keys ? UVCCI_KEYS_ROUND : (unsigned)(round - r->plan->rounds);
+    bool keys = uvcci_plan_is_keys(r->plan, round);
+    uvcci_run_round *in = &r->rounds[round - r->plan->rounds];
     unsigned side = uvcci_side(s, peer);
     uint64_t bit = 1ull << part;
-    uint64_t need = keys ? r->key_need[side] : r->need[index][side];
-    if ((need & bit) == 0 || (r->seen[index][side] & bit) != 0)
+    if ((in->need[side] & bit) == 0 || (in->seen[side] & bit) != 0)
         return UVCC_ABORT_PLAN;
     if (uvcc_blv1_check(m->data, m->len, NULL) < 0)
         return UVCC_ABORT_BATCH;
@@ -1136,11 +868,11 @@ uint16_t uvcci_op_receive(uvcc_session *s, uint8_t peer, const uvcc_link_rx *m) 
             if (t.type == UVCC_TLV_DIGEST)
                 r->rx_digest = t.data;
             else if (!keys)
-                r->rx_at[index][list[i].vec][in_slot(f)][list[i].block] = t.data;
+                in->at[list[i].vec][in_slot(f)][list[i].block] = t.data;
             /* A digest speaks of the whole stream, so of every block. */
             bool whole = t.type == UVCC_TLV_DIGEST;
             uint32_t first = whole ? 0 : list[i].block;
-            uint32_t end = whole ? r->plan->blocks : list[i].block + 1;
+            uint32_t end = whole ? round->blocks : list[i].block + 1;
             for (uint32_t k = first; !keys && k < end; k++)
                 if (uvcci_engine_receive(engine_at(r, &round->vec[list[i].vec], k),
                                          uvcci_role_of(peer, r->ids.edge[k]), f->hop, t.type) != 0)
@@ -1156,7 +888,7 @@ uint16_t uvcci_op_receive(uvcc_session *s, uint8_t peer, const uvcc_link_rx *m) 
             s->alloc.free(s->alloc.user, rx, sizeof *rx, UVCC_MEM_STATE);
         return reason;
     }
-    r->seen[index][side] |= bit;
+    in->seen[side] |= bit;
     *rx = (uvcci_rx){.run = r,
                      .round = round,
                      .part = part,
@@ -1166,7 +898,7 @@ uint16_t uvcci_op_receive(uvcc_session *s, uint8_t peer, const uvcc_link_rx *m) 
                      .len = m->len,
                      .msg_id = m->msg_ids[0],
                      .token = m->token};
-    if (keys || !audit_on(s)) {
+    if (keys || !uvcci_audit_on(s)) {
         uvcci_op_rx_hashed(s, rx);
         return UVCC_ABORT_NONE;
     }
@@ -1184,10 +916,10 @@ uint16_t uvcci_op_receive(uvcc_session *s, uint8_t peer, const uvcc_link_rx *m) 
 
 void uvcci_op_rx_hashed(uvcc_session *s, uvcci_rx *rx) {
     uvcci_run *r = rx->run;
-    bool keys = rx->round == &r->plan->keys;
-    unsigned index = keys ? UVCCI_KEYS_ROUND : (unsigned)(rx->round - r->plan->rounds);
+    bool keys = uvcci_plan_is_keys(r->plan, rx->round);
+    uvcci_run_round *in = &r->rounds[rx->round - r->plan->rounds];
     unsigned side = uvcci_side(s, rx->peer);
-    if (!keys && audit_on(s) && !UVCCI_MUTANT(12)) {
+    if (!keys && uvcci_audit_on(s) && !UVCCI_MUTANT(12)) {
         uint8_t leaf[UVCCI_LEAF_MAX_BYTES];
         uint32_t row = r->row0 + rx->b;
         size_t n = uvcci_leaf_batch(leaf, (uint8_t)(sent_leaf(rx->round->kind) + 1), s->sid_sub,
@@ -1195,26 +927,22 @@ void uvcci_op_rx_hashed(uvcc_session *s, uvcci_rx *rx) {
                                     rx->digest);
         uvcci_leaf(s, r->step, row, leaf, n);
     }
-    rx->next = r->held[index];
-    r->held[index] = rx;
+    rx->next = in->held;
+    in->held = rx;
     int rc = uvcc_link_accept(s->peer[rx->peer].link, rx->token, s->now);
     assert(rc == 0);
     (void)rc;
-    if (keys)
-        r->key_got[side] |= 1ull << rx->part;
-    else
-        r->got[index][side] |= 1ull << rx->part;
+    in->got[side] |= 1ull << rx->part;
     uvcci_run_wake(r);
 }
 
 void uvcci_run_free(uvcc_session *s, uvcci_run *r) {
-    uvcci_batch_drop(s, &r->out);
-    uvcci_batch_drop(s, &r->deal_out);
-    for (int i = 0; i <= UVCCI_KEYS_ROUND; i++)
+    const unsigned rounds = (unsigned)r->plan->round_count + r->plan->key_count;
+    for (unsigned k = 0; k < UVCCI_STAGE_ROUNDS; k++)
+        uvcci_batch_drop(s, &r->out[k]);
+    for (unsigned i = 0; r->rounds != NULL && i < rounds; i++)
         release_round(s, r, i);
     free_scratch(s, r);
-    uvcci_arena_give(&s->tensors, r->deal_buf, r->deal_bytes);
-    r->deal_buf = NULL;
+    uvcci_deal_free(s, r);
     uvcci_bump_reset(&r->bump);
-    uvcci_bump_reset(&r->deal_bump);
 }

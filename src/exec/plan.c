@@ -29,14 +29,100 @@ static void layout_of(const uvcci_plan *plan, uint32_t count, uvcc_role role,
                        out);
 }
 
+/* ---- keys of functions: a round per width of what they work on ---- */
+
+static bool owns_key(const uvcci_plan *plan, unsigned step) {
+    uint8_t kind = plan->function->steps[step].kind;
+    return (kind == UVCC_FN_COMPARE || kind == UVCC_FN_TABLE) && plan->fn->step[step].key == step;
+}
+
+static bool has_material(const uvcci_plan *plan, unsigned step) {
+    return owns_key(plan, step) || plan->fn->step[step].words != 0;
+}
+
+void uvcci_plan_key_at(const uvcci_plan *plan, unsigned step, uint32_t count, uint32_t *cw,
+                       uint32_t *words) {
+    uint32_t cw_at = 0, words_at = 0;
+    *cw = *words = UINT32_MAX;
+    for (unsigned i = 0; i < plan->function->step_count; i++) {
+        if (plan->fn->step[i].width != plan->fn->step[step].width)
+            continue;
+        if (i == step && owns_key(plan, i))
+            *cw = cw_at;
+        if (i == step && plan->fn->step[i].words != 0)
+            *words = words_at;
+        if (owns_key(plan, i))
+            cw_at += uvcci_cw_bytes(plan->function->steps[i].bits, count);
+        words_at += plan->fn->step[i].words * 8 * count;
+    }
+    if (*words != UINT32_MAX)
+        *words += cw_at;
+}
+
+static uint32_t function_key_bytes(const uvcci_plan *plan, uint8_t step, uint32_t count,
+                                   uvcc_role role) {
+    uint32_t sum = 0;
+    for (unsigned i = 0; i < plan->function->step_count; i++) {
+        if (plan->fn->step[i].width != plan->fn->step[step].width)
+            continue;
+        if (owns_key(plan, i))
+            sum += uvcci_cw_bytes(plan->function->steps[i].bits, count);
+        if (role == UVCC_TAIL)
+            sum += plan->fn->step[i].words * 8 * count;
+    }
+    return sum;
+}
+
+const uvcci_plan_round *uvcci_plan_keys_of(const uvcci_plan *plan, unsigned step) {
+    for (unsigned i = 0; i < plan->key_count; i++) {
+        const uvcci_plan_round *r = &plan->rounds[plan->round_count + i];
+        if (plan->fn->step[r->vec[0].step].width == plan->fn->step[step].width)
+            return r;
+    }
+    return NULL;
+}
+
+const uvcci_plan_round *uvcci_plan_sent_by(const uvcci_plan *plan, unsigned step, unsigned *vec) {
+    for (unsigned i = 0; i < plan->round_count; i++)
+        for (*vec = 0; *vec < plan->rounds[i].vec_count; (*vec)++)
+            if (plan->rounds[i].vec[*vec].step == step)
+                return &plan->rounds[i];
+    return NULL;
+}
+
+static uint32_t key_bytes(const uvcci_plan *plan, const uvcci_plan_round *r, uint32_t count,
+                          uvcc_role role) {
+    if (plan->function != NULL)
+        return function_key_bytes(plan, r->vec[0].step, count, role);
+    uvcc_key_layout l;
+    layout_of(plan, count, role, &l);
+    return l.total_bytes;
+}
+
+uint32_t uvcci_plan_key_bytes(const uvcci_plan *plan, const uvcci_plan_round *r, uint32_t block,
+                              uvcc_role role) {
+    return key_bytes(plan, r, uvcci_block_count(r->elems, block), role);
+}
+
+/* ---- rounds and their parts ---- */
+
+/* A plan in the making. */
+typedef struct draft {
+    uvcci_plan *plan;
+    uvcci_plan_round rounds[UVCCI_PLAN_ROUNDS], keys[UVCCI_PLAN_ROUNDS];
+    uvcci_plan_id id[UVCCI_PLAN_IDS];
+    uint16_t bases[256]; /* batches so far, by kind */
+    bool full;           /* it did not fit into these */
+} draft;
+
 /* Bytes that one block can add to a message of this round, at most. */
 static uint64_t block_bytes_max(const uvcci_plan *plan, const uvcci_plan_round *r) {
     uint64_t sum = 0;
+    uint32_t most = uvcci_block_count(r->elems, 0);
     for (unsigned v = 0; v < r->vec_count; v++) {
         if (r->vec[v].protocol == UVCCI_PROTO_KEYS) {
-            uvcc_key_layout l;
-            layout_of(plan, UVCC_BLOCK_ELEMS, UVCC_TAIL, &l);
-            sum += l.total_bytes + 24ull * (l.total_bytes / UVCC_KEY_BLOB_BYTES + 2);
+            uint32_t bytes = key_bytes(plan, r, most, UVCC_TAIL);
+            sum += bytes + 24ull * (bytes / UVCC_KEY_BLOB_BYTES + 2);
         } else {
             sum += (uint64_t)UVCC_BLOCK_ELEMS / 8 * r->vec[v].bits + 32;
         }
@@ -47,81 +133,290 @@ static uint64_t block_bytes_max(const uvcci_plan *plan, const uvcci_plan_round *
 /* Bytes of a digest TLV, of which a part may carry one more. */
 enum { DIGEST_TLV_BYTES = 4 + 12 + 32 };
 
-/* Fixes kind, parts and batch numbers of a round; `bases` counts batches by kind. */
-static int cut_round(uvcci_plan *plan, uvcci_plan_round *r, uint16_t bases[256]) {
+/* Fixes kind, parts and batch numbers of a round. */
+static int cut_round(draft *d, uvcci_plan_round *r) {
+    uvcci_plan *plan = d->plan;
     r->kind = kind_of(r->vec[0].protocol);
     uint64_t per_block = block_bytes_max(plan, r);
     uint64_t room = UVCC_PART_BYTES - UVCC_BLV1_HEADER_BYTES - DIGEST_TLV_BYTES;
     r->part_blocks = (uint32_t)(room / per_block);
     if (r->part_blocks == 0)
         return UVCC_ERR_PROGRAM;
-    uint32_t parts = (plan->blocks + r->part_blocks - 1) / r->part_blocks;
+    uint32_t parts = (r->blocks + r->part_blocks - 1) / r->part_blocks;
     if (parts > UVCCI_PLAN_PARTS)
         return UVCC_ERR_PROGRAM;
     r->parts = (uint16_t)parts;
-    r->b_base = bases[r->kind];
-    bases[r->kind] = (uint16_t)(bases[r->kind] + parts);
-    if (bases[r->kind] > plan->batches)
-        plan->batches = bases[r->kind];
-    uint64_t total = plan->blocks * per_block;
+    r->b_base = d->bases[r->kind];
+    d->bases[r->kind] = (uint16_t)(d->bases[r->kind] + parts);
+    if (d->bases[r->kind] > plan->batches)
+        plan->batches = d->bases[r->kind];
+    uint64_t total = r->blocks * per_block;
     total += (uint64_t)parts * (UVCC_BLV1_HEADER_BYTES + DIGEST_TLV_BYTES + 64);
-    if (r->kind == UVCC_FRAME_KEYS_BATCH) {
+    if (r->kind == UVCC_FRAME_KEYS_BATCH)
         plan->key_bytes_max += total;
-    } else {
+    else
         plan->online_bytes_max += total;
-        plan->messages_max += parts;
+    plan->messages_max += parts;
+    return 0;
+}
+
+static uvcci_plan_round *begin_round(draft *d, uvcci_plan_round *list, uint8_t *count,
+                                     uint64_t elems, uint8_t stage) {
+    if (d->plan->round_count + d->plan->key_count == UVCCI_PLAN_ROUNDS) {
+        d->full = true;
+        return &list[0];
+    }
+    uvcci_plan_round *r = &list[(*count)++];
+    *r = (uvcci_plan_round){.stage = stage, .elems = elems, .blocks = uvcci_blocks(elems)};
+    return r;
+}
+
+static uvcci_plan_round *add_round(draft *d) {
+    uvcci_plan *plan = d->plan;
+    uint8_t stage = plan->stages++;
+    return begin_round(d, d->rounds, &plan->round_count, plan->elems, stage);
+}
+
+static uint8_t add_id(draft *d, bool fss, uvcci_stream_name stream, uint16_t call, bool per_block,
+                      uint32_t blocks) {
+    if (d->plan->id_count == UVCCI_PLAN_IDS) {
+        d->full = true;
+        return 0;
+    }
+    d->id[d->plan->id_count] = (uvcci_plan_id){.fss = fss,
+                                               .stream = (uint8_t)stream,
+                                               .call = call,
+                                               .per_block = per_block,
+                                               .blocks = blocks};
+    return d->plan->id_count++;
+}
+
+static uvcci_plan_vec *add_vec(draft *d, uvcci_plan_round *r, uvcci_protocol protocol, uint8_t hop,
+                               uint8_t id, uint8_t bits) {
+    if (r->vec_count == UVCCI_PLAN_VECS) {
+        d->full = true;
+        return &r->vec[0];
+    }
+    r->vec[r->vec_count] = (uvcci_plan_vec){
+        .protocol = (uint8_t)protocol, .hop = hop, .id = id, .stream_round = r->stage, .bits = bits};
+    return &r->vec[r->vec_count++];
+}
+
+/* ---- ops ---- */
+
+/* One vector that is not opened to an edge. */
+static void plan_vector(draft *d, uvcci_protocol protocol, uvcci_stream_name stream) {
+    uint8_t id = protocol == UVCCI_PROTO_RESHARE
+                     ? UVCCI_ID_TILE0
+                     : add_id(d, false, stream, 0, false, d->plan->blocks);
+    add_vec(d, add_round(d), protocol, 0, id, 64);
+}
+
+static uint8_t lift_protocol(uint8_t lift) {
+    static const uint8_t protocols[] = {UVCCI_PROTO_LIFT_PARALLEL, UVCCI_PROTO_LIFT_SEQUENTIAL,
+                                        UVCCI_PROTO_LIFT_EXCHANGE};
+    return protocols[lift];
+}
+
+/* Opening to the edge, comparison bit, lift(s): what truncation and ReLU share. */
+static void plan_edge_gate(draft *d, uvcci_protocol open, uvcci_stream_name stream, bool bit,
+                           unsigned lifts) {
+    uvcci_plan *plan = d->plan;
+    uint32_t blocks = plan->blocks;
+    plan->per_block_edge = true;
+    add_id(d, true, stream, 0, true, blocks); /* UVCCI_ID_FSS0 */
+    plan->open_round = (int8_t)plan->round_count;
+    add_vec(d, add_round(d), open, 0, add_id(d, false, stream, 0, true, blocks), 64);
+    if (bit) {
+        plan->bit_round = (int8_t)plan->round_count;
+        add_vec(d, add_round(d), UVCCI_PROTO_OPEN2, 0,
+                add_id(d, false, UVCCI_STREAM_BIT, 0, true, blocks), 1);
+    }
+    uvcci_protocol lift = (uvcci_protocol)lift_protocol(plan->lift);
+    plan->lift_round = (int8_t)plan->round_count;
+    uint8_t second = lifts == 2 ? add_id(d, true, stream, 1, true, blocks) : UVCCI_ID_FSS0;
+    for (uint8_t hop = 0; hop < uvcci_protocol_hops(lift); hop++) {
+        uvcci_plan_round *r = add_round(d);
+        for (unsigned i = 0; i < lifts; i++)
+            add_vec(d, r, lift, hop, i == 0 ? UVCCI_ID_FSS0 : second, 64);
+    }
+    uvcci_plan_round *keys = begin_round(d, d->keys, &plan->key_count, plan->elems, 0);
+    add_vec(d, keys, UVCCI_PROTO_KEYS, 0, UVCCI_ID_FSS0, 8);
+}
+
+/* The round of this stage that takes vectors of such a protocol and length. */
+static uvcci_plan_round *round_for(draft *d, uint8_t stage, uvcci_protocol protocol,
+                                   uint64_t elems) {
+    uvcci_plan *plan = d->plan;
+    unsigned in_stage = 0;
+    for (unsigned i = 0; i < plan->round_count; i++) {
+        uvcci_plan_round *r = &d->rounds[i];
+        if (r->stage != stage)
+            continue;
+        in_stage++;
+        if (r->elems == elems && r->vec_count < UVCCI_PLAN_VECS &&
+            kind_of(r->vec[0].protocol) == kind_of((uint8_t)protocol))
+            return r;
+    }
+    d->full |= in_stage == UVCCI_STAGE_ROUNDS;
+    return begin_round(d, d->rounds, &plan->round_count, elems, stage);
+}
+
+static void add_step_vec(draft *d, unsigned step, uvcci_protocol protocol, bool fss,
+                         uvcci_stream_name stream, uint64_t elems, uint8_t bits) {
+    uint8_t id = add_id(d, fss, stream, (uint16_t)step, true, uvcci_blocks(elems));
+    uvcci_plan_round *r = round_for(d, d->plan->fn->step[step].stage, protocol, elems);
+    add_vec(d, r, protocol, 0, id, bits)->step = (uint8_t)step;
+}
+
+static void plan_step(draft *d, unsigned i, uint64_t elems) {
+    const uvcc_fn_step *s = &d->plan->function->steps[i];
+    switch (s->kind) {
+    case UVCC_FN_OPEN:
+        add_step_vec(d, i, UVCCI_PROTO_OPEN2, false, UVCCI_STREAM_MASK, elems, s->bits);
+        break;
+    case UVCC_FN_COMPARE:
+        add_step_vec(d, i, UVCCI_PROTO_OPEN2, false, UVCCI_STREAM_BIT, elems,
+                     (uint8_t)s->word_count);
+        break;
+    case UVCC_FN_TABLE:
+        add_step_vec(d, i, UVCCI_PROTO_OPEN2, false, UVCCI_STREAM_SCALAR, elems, 64);
+        if (s->b != UVCC_FN_NONE && s->shift == 0)
+            add_step_vec(d, i, UVCCI_PROTO_OPEN2, false, UVCCI_STREAM_MASK, elems, 64);
+        break;
+    case UVCC_FN_EXCHANGE:
+        add_step_vec(d, i, UVCCI_PROTO_LIFT_EXCHANGE, true, UVCCI_STREAM_MASK, elems, 64);
+        break;
+    case UVCC_FN_LIFT:
+        add_step_vec(d, i, (uvcci_protocol)lift_protocol(d->plan->lift), true, UVCCI_STREAM_MASK,
+                     elems, 64);
+        break;
+    default:
+        break;
+    }
+}
+
+/* A round of keys per width, in the order in which the widths come. */
+static void plan_step_keys(draft *d, unsigned i, uint64_t elems) {
+    uvcci_plan *plan = d->plan;
+    if (!has_material(plan, i))
+        return;
+    for (unsigned k = 0; k < plan->key_count; k++)
+        if (d->keys[k].elems == elems)
+            return;
+    uvcci_plan_round *r = begin_round(d, d->keys, &plan->key_count, elems, 0);
+    uint8_t id =
+        add_id(d, true, UVCCI_STREAM_MASK, (uint16_t)i, true, uvcci_blocks(elems));
+    add_vec(d, r, UVCCI_PROTO_KEYS, 0, id, 8)->step = (uint8_t)i;
+}
+
+static int plan_function(draft *d, const uvcc_program *p, const uvcci_op *op,
+                         uvcci_fn_plan *fn) {
+    uvcci_plan *plan = d->plan;
+    const uvcc_tensor_desc *in = &p->tensors[op->desc.in[0]].desc;
+    plan->function = uvcc_program_function_at(p, op->desc.function);
+    plan->fn = fn;
+    plan->gate = UVCC_GATE_FUNCTION;
+    int rc = uvcci_fn_compile(plan->function, in->cols, NULL, fn, NULL, 0);
+    if (rc != 0 || plan->lift == UVCC_LIFT_SEQUENTIAL) /* its second hop has no stage here */
+        return UVCC_ERR_PROGRAM;
+    plan->elems = p->tensors[op->desc.in[0]].elems;
+    plan->blocks = uvcci_blocks(plan->elems);
+    plan->per_block_edge = !fn->one_edge;
+    plan->one_edge = fn->one_edge;
+    plan->stages = fn->rounds;
+    add_id(d, true, UVCCI_STREAM_MASK, 0, true, plan->blocks); /* UVCCI_ID_FSS0 */
+    for (uint8_t stage = 0; stage < fn->rounds; stage++)
+        for (unsigned i = 0; i < plan->function->step_count; i++)
+            if (fn->step[i].sends && fn->step[i].stage == stage)
+                plan_step(d, i, (uint64_t)in->rows * fn->step[i].width);
+    for (unsigned i = 0; i < plan->function->step_count; i++)
+        plan_step_keys(d, i, (uint64_t)in->rows * fn->step[i].width);
+    return 0;
+}
+
+static int plan_op(draft *d, const uvcc_program *p, const uvcci_entry *e, const uvcci_op *op,
+                   uvcci_fn_plan *fn) {
+    uvcci_plan *plan = d->plan;
+    bool exact = op->desc.truncation == UVCC_TRUNC_EXACT;
+    switch (op->desc.opcode) {
+    case UVCC_OP_INPUT:
+        plan->fixed_edge = e->inputs[op->io].owner;
+        plan_vector(d, UVCCI_PROTO_INPUT, UVCCI_STREAM_INPUT);
+        return 0;
+    case UVCC_OP_OUTPUT:
+        plan_vector(d, UVCCI_PROTO_OPEN_ALL, UVCCI_STREAM_OUT);
+        return 0;
+    case UVCC_OP_GEMM_SS:
+    case UVCC_OP_ELEM_MUL:
+        if (op->desc.shift == 0) {
+            plan_vector(d, UVCCI_PROTO_RESHARE, UVCCI_STREAM_MASK);
+            return 0;
+        }
+        plan->compact = true;
+        plan->shift = plan->bits = op->desc.shift;
+        plan->gate = exact ? UVCC_GATE_TRUNC_ARS : UVCC_GATE_TRUNC_SR;
+        plan_edge_gate(d, UVCCI_PROTO_OPEN4, UVCCI_STREAM_TRUNC, exact, 1);
+        return 0;
+    case UVCC_OP_TRUNCATE:
+        plan->shift = plan->bits = op->desc.shift;
+        plan->gate = exact ? UVCC_GATE_TRUNC_ARS : UVCC_GATE_TRUNC_SR;
+        plan_edge_gate(d, UVCCI_PROTO_OPEN2, UVCCI_STREAM_TRUNC, exact, 1);
+        return 0;
+    case UVCC_OP_RELU:
+        /* |x| < 2^bits: x has bits + 1 bits, of which `bits` are compared. */
+        plan->bits = p->tensors[op->desc.in[0]].desc.bits;
+        plan->gate = UVCC_GATE_RELU;
+        plan_edge_gate(d, UVCCI_PROTO_OPEN2, UVCCI_STREAM_MASK, true, 2);
+        return 0;
+    case UVCC_OP_FUNCTION:
+        return plan_function(d, p, op, fn);
+    case UVCC_OP_BIAS_ADD:
+    case UVCC_OP_REDUCE_BIAS_GRAD:
+    case UVCC_OP_ADD:
+    case UVCC_OP_SUB:
+    case UVCC_OP_SHIFT_LEFT:
+        return 0;
+    default:
+        return UVCC_ERR_PROGRAM;
+    }
+}
+
+/* Copies the draft's tables into memory of the plan's own. */
+static int settle(const draft *d, bool function, const uvcc_allocator *al) {
+    uvcci_plan *plan = d->plan;
+    size_t n = (size_t)plan->round_count + plan->key_count;
+    size_t fn_bytes = function ? sizeof *plan->fn : 0;
+    plan->mem_bytes = fn_bytes + n * sizeof *plan->rounds + plan->id_count * sizeof *plan->id;
+    if (plan->mem_bytes == 0)
+        return 0;
+    uint8_t *mem = al->alloc(al->user, plan->mem_bytes, UVCC_MEM_STATE);
+    if (mem == NULL)
+        return UVCC_ERR_NOMEM;
+    plan->mem = mem;
+    plan->rounds = (uvcci_plan_round *)(void *)mem;
+    memcpy(plan->rounds, d->rounds, plan->round_count * sizeof *plan->rounds);
+    memcpy(plan->rounds + plan->round_count, d->keys, plan->key_count * sizeof *plan->rounds);
+    plan->id = (uvcci_plan_id *)(void *)(plan->rounds + n);
+    memcpy(plan->id, d->id, plan->id_count * sizeof *plan->id);
+    if (function) {
+        uvcci_fn_plan *fn = (uvcci_fn_plan *)(void *)(plan->id + plan->id_count);
+        memcpy(fn, plan->fn, sizeof *fn);
+        plan->fn = fn;
     }
     return 0;
 }
 
-static uvcci_plan_round *add_round(uvcci_plan *plan) { return &plan->rounds[plan->round_count++]; }
-
-static void add_vec(uvcci_plan *plan, uvcci_plan_round *r, uvcci_protocol protocol, uint8_t hop,
-                    uvcci_id_source id, uint8_t stream_round, uint8_t bits) {
-    r->vec[r->vec_count++] = (uvcci_plan_vec){.protocol = (uint8_t)protocol,
-                                              .hop = hop,
-                                              .id = (uint8_t)id,
-                                              .stream_round = stream_round,
-                                              .bits = bits};
-    if (id < UVCCI_ID_SOURCES)
-        plan->id_used[id] = true;
-}
-
-static void use_stream(uvcci_plan *plan, uvcci_id_source id, uvcci_stream_name name,
-                       bool per_block) {
-    plan->stream[id - UVCCI_ID_STREAM0] = (uint8_t)name;
-    plan->id_per_block[id] = per_block;
-}
-
-/* Opening to the edge, comparison bit, lift(s): what truncation and ReLU share. */
-static void plan_edge_gate(uvcci_plan *plan, uvcci_protocol open, uvcci_stream_name stream,
-                           bool bit, unsigned lifts) {
-    plan->per_block_edge = true;
-    plan->id_per_block[UVCCI_ID_FSS0] = plan->id_per_block[UVCCI_ID_FSS1] = true;
-    plan->id_used[UVCCI_ID_FSS0] = true;
-    plan->open_round = (int8_t)plan->round_count;
-    use_stream(plan, UVCCI_ID_STREAM0, stream, true);
-    add_vec(plan, add_round(plan), open, 0, UVCCI_ID_STREAM0, plan->open_round & 0xff, 64);
-    if (bit) {
-        plan->bit_round = (int8_t)plan->round_count;
-        use_stream(plan, UVCCI_ID_STREAM1, UVCCI_STREAM_BIT, true);
-        add_vec(plan, add_round(plan), UVCCI_PROTO_OPEN2, 0, UVCCI_ID_STREAM1,
-                (uint8_t)plan->bit_round, 1);
-    }
-    static const uint8_t protocols[] = {UVCCI_PROTO_LIFT_PARALLEL, UVCCI_PROTO_LIFT_SEQUENTIAL,
-                                        UVCCI_PROTO_LIFT_EXCHANGE};
-    uvcci_protocol lift = (uvcci_protocol)protocols[plan->lift];
-    plan->lift_round = (int8_t)plan->round_count;
-    for (uint8_t hop = 0; hop < uvcci_protocol_hops(lift); hop++) {
-        uvcci_plan_round *r = add_round(plan);
-        for (unsigned i = 0; i < lifts; i++)
-            add_vec(plan, r, lift, hop, i == 0 ? UVCCI_ID_FSS0 : UVCCI_ID_FSS1, 0, 64);
-    }
-    add_vec(plan, &plan->keys, UVCCI_PROTO_KEYS, 0, UVCCI_ID_FSS0, 0, 8);
+void uvcci_plan_free(uvcci_plan *plan, const uvcc_allocator *al) {
+    if (plan->mem != NULL)
+        al->free(al->user, plan->mem, plan->mem_bytes, UVCC_MEM_STATE);
+    plan->mem = NULL;
 }
 
 int uvcci_plan_make(uvcci_plan *plan, const uvcc_program *p, const uvcci_entry *e,
-                    const uvcci_op *op) {
+                    const uvcci_op *op, const uvcc_allocator *al) {
+    uvcci_fn_plan fn;
+    draft d = {.plan = plan};
     memset(plan, 0, sizeof *plan);
     plan->open_round = plan->bit_round = plan->lift_round = -1;
     plan->batches = 1;
@@ -130,79 +425,39 @@ int uvcci_plan_make(uvcci_plan *plan, const uvcc_program *p, const uvcci_entry *
     uint32_t tensor = op->desc.out_count != 0 ? op->desc.out[0] : op->desc.in[0];
     plan->elems = p->tensors[tensor].elems;
     plan->lift = op->desc.lift;
-    uint64_t blocks = (plan->elems + UVCC_BLOCK_ELEMS - 1) / UVCC_BLOCK_ELEMS;
-    if (blocks > UINT32_MAX / UVCC_BLOCK_ELEMS || plan->lift > UVCC_LIFT_EXCHANGE)
-        return UVCC_ERR_PROGRAM; /* `first` of a TLV is 32 bits */
-    plan->blocks = (uint32_t)blocks;
-    bool exact = op->desc.truncation == UVCC_TRUNC_EXACT;
-
-    switch (op->desc.opcode) {
-    case UVCC_OP_INPUT:
-        plan->fixed_edge = e->inputs[op->io].owner;
-        use_stream(plan, UVCCI_ID_STREAM0, UVCCI_STREAM_INPUT, false);
-        add_vec(plan, add_round(plan), UVCCI_PROTO_INPUT, 0, UVCCI_ID_STREAM0, 0, 64);
-        break;
-    case UVCC_OP_OUTPUT:
-        use_stream(plan, UVCCI_ID_STREAM0, UVCCI_STREAM_OUT, false);
-        add_vec(plan, add_round(plan), UVCCI_PROTO_OPEN_ALL, 0, UVCCI_ID_STREAM0, 0, 64);
-        break;
-    case UVCC_OP_GEMM_SS:
-    case UVCC_OP_ELEM_MUL:
-        if (op->desc.shift == 0) {
-            add_vec(plan, add_round(plan), UVCCI_PROTO_RESHARE, 0, UVCCI_ID_TILE0, 0, 64);
-            break;
-        }
-        plan->compact = true;
-        plan->shift = plan->bits = op->desc.shift;
-        plan->gate = exact ? UVCC_GATE_TRUNC_ARS : UVCC_GATE_TRUNC_SR;
-        plan_edge_gate(plan, UVCCI_PROTO_OPEN4, UVCCI_STREAM_TRUNC, exact, 1);
-        break;
-    case UVCC_OP_TRUNCATE:
-        plan->shift = plan->bits = op->desc.shift;
-        plan->gate = exact ? UVCC_GATE_TRUNC_ARS : UVCC_GATE_TRUNC_SR;
-        plan_edge_gate(plan, UVCCI_PROTO_OPEN2, UVCCI_STREAM_TRUNC, exact, 1);
-        break;
-    case UVCC_OP_RELU:
-        /* |x| < 2^bits: x has bits + 1 bits, of which `bits` are compared. */
-        plan->bits = p->tensors[op->desc.in[0]].desc.bits;
-        plan->gate = UVCC_GATE_RELU;
-        plan_edge_gate(plan, UVCCI_PROTO_OPEN2, UVCCI_STREAM_MASK, true, 2);
-        break;
-    case UVCC_OP_BIAS_ADD:
-    case UVCC_OP_REDUCE_BIAS_GRAD:
-    case UVCC_OP_ADD:
-    case UVCC_OP_SUB:
-    case UVCC_OP_SHIFT_LEFT:
-        break;
-    default:
+    if (plan->lift > UVCC_LIFT_EXCHANGE)
         return UVCC_ERR_PROGRAM;
-    }
-
-    uint16_t bases[256] = {0};
-    for (unsigned i = 0; i < plan->round_count; i++)
-        if (cut_round(plan, &plan->rounds[i], bases) != 0)
-            return UVCC_ERR_PROGRAM;
-    if (plan->keys.vec_count != 0)
-        return cut_round(plan, &plan->keys, bases);
-    return 0;
+    plan->blocks = uvcci_blocks(plan->elems);
+    int rc = plan_op(&d, p, e, op, &fn);
+    if ((uint64_t)plan->blocks * UVCC_BLOCK_ELEMS > UINT32_MAX) /* `first` of a TLV is 32 bits */
+        rc = UVCC_ERR_PROGRAM;
+    for (unsigned i = 0; rc == 0 && i < plan->round_count; i++)
+        rc = cut_round(&d, &d.rounds[i]);
+    for (unsigned i = 0; rc == 0 && i < plan->key_count; i++)
+        rc = cut_round(&d, &d.keys[i]);
+    if (rc == 0 && d.full)
+        rc = UVCC_ERR_PROGRAM;
+    if (rc == 0)
+        rc = settle(&d, plan->function != NULL, al);
+    return rc;
 }
+
+/* ---- ids ---- */
 
 void uvcci_plan_ids_fill(const uvcci_plan *plan, const uint8_t sid_sub[32], uint32_t step,
                          uint32_t op_id, uvcci_plan_ids *ids) {
-    for (unsigned s = 0; s < UVCCI_ID_SOURCES; s++) {
-        if (!plan->id_used[s])
-            continue;
-        uint32_t n = plan->id_per_block[s] ? plan->blocks : 1;
+    for (unsigned s = 0; s < plan->id_count; s++) {
+        const uvcci_plan_id *d = &plan->id[s];
+        uint32_t n = d->per_block ? d->blocks : 1;
         for (uint32_t b = 0; b < n; b++)
-            ids->id[s][b] =
-                s < UVCCI_ID_STREAM0
-                    ? uvcci_fss_id(sid_sub, step, op_id, (uint16_t)s, b)
-                    : uvcci_stream_id(sid_sub, step, op_id,
-                                      (uvcci_stream_name)plan->stream[s - UVCCI_ID_STREAM0], 0, b);
+            ids->id[s][b] = d->fss ? uvcci_fss_id(sid_sub, step, op_id, d->call, b)
+                                   : uvcci_stream_id(sid_sub, step, op_id,
+                                                     (uvcci_stream_name)d->stream, d->call, b);
     }
     for (uint32_t b = 0; b < plan->blocks; b++)
-        ids->edge[b] =
-            plan->per_block_edge ? uvcci_edge(ids->id[UVCCI_ID_FSS0][b]) : plan->fixed_edge;
+        ids->edge[b] = plan->per_block_edge ? uvcci_edge(ids->id[UVCCI_ID_FSS0][b])
+                       : plan->one_edge     ? uvcci_edge(ids->id[UVCCI_ID_FSS0][0])
+                                            : plan->fixed_edge;
 }
 
 static int compare_words(const void *a, const void *b) {
@@ -214,11 +469,10 @@ bool uvcci_plan_ids_collide(const uvcci_plan *plan, const uvcci_plan_ids *ids) {
     /* Equal ids matter where they would meet in one batch; batches are ranges of at most 512
      * blocks (the parts of openings and lifts are smaller than that). */
     uint64_t seen[512];
-    for (unsigned s = 0; s < UVCCI_ID_SOURCES; s++) {
-        if (!plan->id_used[s] || !plan->id_per_block[s])
-            continue;
-        for (uint32_t first = 0; first < plan->blocks; first += 512) {
-            uint32_t n = plan->blocks - first < 512 ? plan->blocks - first : 512;
+    for (unsigned s = 0; s < plan->id_count; s++) {
+        uint32_t blocks = plan->id[s].per_block ? plan->id[s].blocks : 0;
+        for (uint32_t first = 0; first < blocks; first += 512) {
+            uint32_t n = blocks - first < 512 ? blocks - first : 512;
             memcpy(seen, ids->id[s] + first, n * sizeof seen[0]);
             qsort(seen, n, sizeof seen[0], compare_words);
             for (uint32_t i = 1; i < n; i++)
@@ -229,14 +483,13 @@ bool uvcci_plan_ids_collide(const uvcci_plan *plan, const uvcci_plan_ids *ids) {
     return false;
 }
 
+/* ---- messages ---- */
+
 uint32_t uvcci_plan_tlvs_max(const uvcci_plan *plan, const uvcci_plan_round *r) {
-    uint32_t blocks = plan->blocks < r->part_blocks ? plan->blocks : r->part_blocks;
+    uint32_t blocks = r->blocks < r->part_blocks ? r->blocks : r->part_blocks;
     uint32_t per_block = r->vec_count;
-    if (r->vec[0].protocol == UVCCI_PROTO_KEYS) {
-        uvcc_key_layout l;
-        layout_of(plan, UVCC_BLOCK_ELEMS, UVCC_TAIL, &l);
-        per_block = l.total_bytes / UVCC_KEY_BLOB_BYTES + 1;
-    }
+    if (r->vec[0].protocol == UVCCI_PROTO_KEYS)
+        per_block = uvcci_plan_key_bytes(plan, r, 0, UVCC_TAIL) / UVCC_KEY_BLOB_BYTES + 1;
     return blocks * per_block + 1;
 }
 
@@ -245,19 +498,18 @@ static int compare_tlvs(const void *a, const void *b) {
     return uvcc_tlv_compare(&x->t, &y->t);
 }
 
-static void part_range(const uvcci_plan *plan, const uvcci_plan_round *r, uint32_t part,
-                       uint32_t *first, uint32_t *end) {
+static void part_range(const uvcci_plan_round *r, uint32_t part, uint32_t *first, uint32_t *end) {
     *first = part * r->part_blocks;
-    *end = *first + r->part_blocks < plan->blocks ? *first + r->part_blocks : plan->blocks;
+    *end = *first + r->part_blocks < r->blocks ? *first + r->part_blocks : r->blocks;
 }
 
 /* Calls for every (vector, flow, block) that goes from src to dst in the part. */
 typedef bool (*visit_fn)(void *user, unsigned vec, const uvcci_flow *flow, unsigned flow_index,
                          uint32_t block, uint8_t edge);
-static void visit(const uvcci_plan *plan, const uvcci_plan_ids *ids, const uvcci_plan_round *r,
-                  uint32_t part, uint8_t src, uint8_t dst, visit_fn fn, void *user) {
+static void visit(const uvcci_plan_ids *ids, const uvcci_plan_round *r, uint32_t part, uint8_t src,
+                  uint8_t dst, visit_fn fn, void *user) {
     uint32_t first, end;
-    part_range(plan, r, part, &first, &end);
+    part_range(r, part, &first, &end);
     for (unsigned v = 0; v < r->vec_count; v++) {
         unsigned n;
         const uvcci_flow *flows = uvcci_protocol_flows((uvcci_protocol)r->vec[v].protocol, &n);
@@ -269,7 +521,7 @@ static void visit(const uvcci_plan *plan, const uvcci_plan_ids *ids, const uvcci
                 if (uvcci_party_of((uvcci_role)flows[i].from, edge) != src ||
                     uvcci_party_of((uvcci_role)flows[i].to, edge) != dst)
                     continue;
-                if (flows[i].tlv == UVCC_TLV_DIGEST && b + 1 != plan->blocks)
+                if (flows[i].tlv == UVCC_TLV_DIGEST && b + 1 != r->blocks)
                     continue; /* one digest of the whole stream, with its last part */
                 if (!fn(user, v, &flows[i], i, b, edge))
                     return;
@@ -298,10 +550,11 @@ static bool list_one(void *user, unsigned vec, const uvcci_flow *flow, unsigned 
                      uint32_t block, uint8_t edge) {
     struct lister *l = user;
     const uvcci_plan_vec *pv = &l->r->vec[vec];
-    uint32_t count = uvcci_plan_count(l->plan, block);
-    bool per_block = pv->id < UVCCI_ID_SOURCES && l->plan->id_per_block[pv->id];
+    uint32_t count = uvcci_block_count(l->r->elems, block);
+    bool has_id = pv->id != UVCCI_ID_TILE0;
+    bool per_block = has_id && l->plan->id[pv->id].per_block;
     uvcc_tlv t = {.type = flow->tlv, .bits = pv->bits, .count = count};
-    if (pv->id < UVCCI_ID_SOURCES)
+    if (has_id)
         t.id = l->ids->id[pv->id][per_block ? block : 0];
     switch (flow->tlv) {
     case UVCC_TLV_LIFT_M_U64VEC:
@@ -312,7 +565,7 @@ static bool list_one(void *user, unsigned vec, const uvcci_flow *flow, unsigned 
         t.aux = (uint8_t)((edge + 2u) % 3u);
         break;
     case UVCC_TLV_OPEN_VEC:
-        t.aux = l->plan->per_block_edge ? edge : 0xFF;
+        t.aux = l->plan->per_block_edge || l->plan->one_edge ? edge : 0xFF;
         t.round = pv->stream_round;
         t.first = block * UVCC_BLOCK_ELEMS;
         if (per_block)
@@ -324,13 +577,11 @@ static bool list_one(void *user, unsigned vec, const uvcci_flow *flow, unsigned 
         t.count = 32;
         break;
     case UVCC_TLV_KEY_BLOB: {
-        uvcc_key_layout lay;
-        layout_of(l->plan, count, (uvcc_role)flow->to, &lay);
+        uint32_t total = uvcci_plan_key_bytes(l->plan, l->r, block, (uvcc_role)flow->to);
         t.round = l->plan->gate;
-        for (uint32_t at = 0; at < lay.total_bytes; at += UVCC_KEY_BLOB_BYTES) {
+        for (uint32_t at = 0; at < total; at += UVCC_KEY_BLOB_BYTES) {
             t.first = at;
-            t.count = lay.total_bytes - at < UVCC_KEY_BLOB_BYTES ? lay.total_bytes - at
-                                                                 : UVCC_KEY_BLOB_BYTES;
+            t.count = total - at < UVCC_KEY_BLOB_BYTES ? total - at : UVCC_KEY_BLOB_BYTES;
             list_add(l, vec, flow_index, block, &t);
         }
         return true;
@@ -348,7 +599,7 @@ uint32_t uvcci_plan_list(const uvcci_plan *plan, const uvcci_plan_ids *ids,
                          uvcci_plan_tlv *out, size_t *bytes) {
     struct lister l = {
         .plan = plan, .ids = ids, .r = r, .out = out, .bytes = UVCC_BLV1_HEADER_BYTES};
-    visit(plan, ids, r, part, src, dst, list_one, &l);
+    visit(ids, r, part, src, dst, list_one, &l);
     qsort(out, l.count, sizeof out[0], compare_tlvs);
     *bytes = l.bytes;
     return l.count;
@@ -356,6 +607,7 @@ uint32_t uvcci_plan_list(const uvcci_plan *plan, const uvcci_plan_ids *ids,
 
 struct seeker {
     const uvcci_plan *plan;
+    const uvcci_plan_round *r;
     bool any;
 };
 
@@ -365,32 +617,26 @@ static bool seek_one(void *user, unsigned vec, const uvcci_flow *flow, unsigned 
     (void)vec;
     (void)flow_index;
     (void)edge;
-    if (flow->tlv == UVCC_TLV_KEY_BLOB) {
-        uvcc_key_layout lay;
-        layout_of(k->plan, uvcci_plan_count(k->plan, block), (uvcc_role)flow->to, &lay);
-        k->any = lay.total_bytes != 0;
-    } else {
-        k->any = true;
-    }
+    k->any = flow->tlv != UVCC_TLV_KEY_BLOB ||
+             uvcci_plan_key_bytes(k->plan, k->r, block, (uvcc_role)flow->to) != 0;
     return !k->any;
 }
 
 bool uvcci_plan_any(const uvcci_plan *plan, const uvcci_plan_ids *ids, const uvcci_plan_round *r,
                     uint32_t part, uint8_t src, uint8_t dst) {
-    struct seeker k = {.plan = plan};
-    visit(plan, ids, r, part, src, dst, seek_one, &k);
+    struct seeker k = {.plan = plan, .r = r};
+    visit(ids, r, part, src, dst, seek_one, &k);
     return k.any;
 }
 
 const uvcci_plan_round *uvcci_plan_find(const uvcci_plan *plan, uint8_t kind, uint16_t b,
                                         uint32_t *part) {
-    const uvcci_plan_round *found = NULL;
-    for (unsigned i = 0; i <= plan->round_count; i++) {
-        const uvcci_plan_round *r = i < plan->round_count ? &plan->rounds[i] : &plan->keys;
-        if (r->vec_count != 0 && r->kind == kind && b >= r->b_base && b - r->b_base < r->parts) {
+    for (unsigned i = 0; i < (unsigned)plan->round_count + plan->key_count; i++) {
+        const uvcci_plan_round *r = &plan->rounds[i];
+        if (r->kind == kind && b >= r->b_base && b - r->b_base < r->parts) {
             *part = (uint32_t)(b - r->b_base);
-            found = r;
+            return r;
         }
     }
-    return found;
+    return NULL;
 }

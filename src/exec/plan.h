@@ -9,71 +9,101 @@
 #ifndef UVCCI_PLAN_H
 #define UVCCI_PLAN_H
 
+#include "exec/function.h"
 #include "exec/program.h"
 #include "proto/engine.h"
 #include "proto/ids.h"
 #include <uvcc/blv1.h>
 #include <uvcc/compute.h>
 
-#define UVCCI_PLAN_ROUNDS 5u
-#define UVCCI_PLAN_VECS 2u
-#define UVCCI_PLAN_PARTS 64u /* of a round */
+#define UVCCI_PLAN_ROUNDS 64u /* of an op, rounds of keys included */
+#define UVCCI_PLAN_VECS 4u    /* of a round */
+#define UVCCI_PLAN_IDS 64u    /* of an op */
+#define UVCCI_PLAN_PARTS 64u  /* of a round */
+#define UVCCI_STAGE_ROUNDS 4u /* sent by one stage */
+#define UVCCI_NO_ROUND 255u
 
-/* Where a TLV's id comes from. */
-typedef enum uvcci_id_source {
-    UVCCI_ID_FSS0 = 0,    /* fss_id of call 0, per block; also the block's edge */
-    UVCCI_ID_FSS1 = 1,    /* fss_id of call 1 */
-    UVCCI_ID_STREAM0 = 2, /* first stream name of the op */
-    UVCCI_ID_STREAM1 = 3,
-    UVCCI_ID_SOURCES = 4,
-    UVCCI_ID_TILE0 = 4, /* tile 0 */
-} uvcci_id_source;
+/* Where a TLV's id comes from: an index into uvcci_plan.id, or no id (tile 0). */
+enum { UVCCI_ID_FSS0 = 0 /* fss_id of call 0; where edges are by block, of the blocks' edges too */,
+       UVCCI_ID_TILE0 = 255 };
+typedef struct uvcci_plan_id {
+    uint8_t fss;    /* 1: an fss id; 0: a stream id */
+    uint8_t stream; /* uvcci_stream_name */
+    uint16_t call;
+    bool per_block; /* else one id for the whole vector */
+    uint32_t blocks;
+} uvcci_plan_id;
 
 typedef struct uvcci_plan_vec {
     uint8_t protocol; /* uvcci_protocol */
     uint8_t hop;
-    uint8_t id;       /* uvcci_id_source */
+    uint8_t id;       /* index into uvcci_plan.id, or UVCCI_ID_TILE0 */
     uint8_t stream_round;
     uint8_t bits;
+    uint8_t step;     /* of a function */
 } uvcci_plan_vec;
 
+/* All vectors of a round have the same length and frame kind. */
 typedef struct uvcci_plan_round {
-    uint8_t kind; /* frame kind */
+    uint8_t kind;  /* frame kind */
+    uint8_t stage; /* of the op that sends it */
     uint8_t vec_count;
     uvcci_plan_vec vec[UVCCI_PLAN_VECS];
     uint16_t b_base, parts;
     uint32_t part_blocks; /* blocks per part */
+    uint64_t elems;
+    uint32_t blocks;
 } uvcci_plan_round;
 
+/* A stage is what runs between two rounds of communication: stage s follows round s - 1 and sends the
+ * rounds with stage s. An op without communication has one stage, others have stages + 1. */
 typedef struct uvcci_plan {
     uint64_t elems;
     uint32_t blocks;
-    bool per_block_edge;
-    uint8_t fixed_edge;
-    bool id_used[UVCCI_ID_SOURCES];
-    bool id_per_block[UVCCI_ID_SOURCES];
-    uint8_t stream[2]; /* uvcci_stream_name of STREAM0, STREAM1 */
+    bool per_block_edge; /* each block has the edge of its fss id */
+    bool one_edge;       /* all have that of block 0 */
+    uint8_t fixed_edge;  /* neither */
     uint8_t gate, shift, bits, lift;
     bool compact;
-    uint8_t round_count;
-    int8_t open_round, bit_round, lift_round; /* -1: none; a sequential lift takes two rounds */
-    uvcci_plan_round rounds[UVCCI_PLAN_ROUNDS];
-    uvcci_plan_round keys; /* vec_count 0: none */
-    uint16_t batches;      /* rows of the op in the op table */
+    uint8_t stages; /* that send */
+    int8_t open_round, bit_round, lift_round; /* of gates, -1: none; a sequential lift takes two */
+    uint8_t round_count, key_count; /* rounds[round_count .. + key_count) are keys */
+    uint8_t id_count;
+    uvcci_plan_round *rounds;
+    uvcci_plan_id *id;
+    const uvcc_function *function; /* of FUNCTION ops, with its compiled form */
+    uvcci_fn_plan *fn;
+    void *mem; /* holds rounds, id and fn */
+    size_t mem_bytes;
+    uint16_t batches; /* rows of the op in the op table */
     uint64_t online_bytes_max, key_bytes_max; /* msg_len + 64 over all messages one way, at most */
-    uint32_t messages_max;                    /* online, one way */
+    uint32_t messages_max;                    /* one way, keys included */
 } uvcci_plan;
 
 /* UVCC_ERR_PROGRAM for an op that this version cannot run or that is too large. */
 int uvcci_plan_make(uvcci_plan *plan, const uvcc_program *p, const uvcci_entry *e,
-                    const uvcci_op *op);
+                    const uvcci_op *op, const uvcc_allocator *al);
+void uvcci_plan_free(uvcci_plan *plan, const uvcc_allocator *al);
 
-/* The ids of one op in one step. Arrays of plan->blocks (or 1) words. */
+static inline bool uvcci_plan_is_keys(const uvcci_plan *plan, const uvcci_plan_round *r) {
+    return r >= plan->rounds + plan->round_count;
+}
+/* Bytes of the key stream of one block of a round of keys, for HEAD or TAIL. */
+uint32_t uvcci_plan_key_bytes(const uvcci_plan *plan, const uvcci_plan_round *r, uint32_t block,
+                              uvcc_role role);
+/* Of a FUNCTION op: where in the block's key stream (`count` elements) the step's CW starts, and its
+ * words (TAIL); UINT32_MAX where it has none. */
+void uvcci_plan_key_at(const uvcci_plan *plan, unsigned step, uint32_t count, uint32_t *cw,
+                       uint32_t *words);
+/* The round of keys that holds a step's material, and the round that sends it. */
+const uvcci_plan_round *uvcci_plan_keys_of(const uvcci_plan *plan, unsigned step);
+const uvcci_plan_round *uvcci_plan_sent_by(const uvcci_plan *plan, unsigned step, unsigned *vec);
+
+/* The ids of one op in one step. Arrays of uvcci_plan_id.blocks (or 1) words. */
 typedef struct uvcci_plan_ids {
-    uint64_t *id[UVCCI_ID_SOURCES];
-    uint8_t *edge; /* [blocks] */
+    uint64_t **id; /* [plan->id_count] */
+    uint8_t *edge; /* [plan->blocks] */
 } uvcci_plan_ids;
-/* Words and bytes that fill() needs. */
 void uvcci_plan_ids_fill(const uvcci_plan *plan, const uint8_t sid_sub[32], uint32_t step,
                          uint32_t op_id, uvcci_plan_ids *ids);
 /* Two equal ids within one source: the op id must be drawn again. */
@@ -99,9 +129,13 @@ bool uvcci_plan_any(const uvcci_plan *plan, const uvcci_plan_ids *ids, const uvc
 /* The round of batch b of a frame kind (`*part` filled), or NULL. */
 const uvcci_plan_round *uvcci_plan_find(const uvcci_plan *plan, uint8_t kind, uint16_t b,
                                         uint32_t *part);
-/* Elements of a block. */
-static inline uint32_t uvcci_plan_count(const uvcci_plan *plan, uint32_t block) {
-    uint64_t left = plan->elems - (uint64_t)block * UVCC_BLOCK_ELEMS;
+/* Blocks of a vector, and elements of one of them (0 beyond its end). */
+static inline uint32_t uvcci_blocks(uint64_t elems) {
+    return (uint32_t)((elems + UVCC_BLOCK_ELEMS - 1) / UVCC_BLOCK_ELEMS);
+}
+static inline uint32_t uvcci_block_count(uint64_t elems, uint32_t block) {
+    uint64_t first = (uint64_t)block * UVCC_BLOCK_ELEMS;
+    uint64_t left = elems > first ? elems - first : 0;
     return left < UVCC_BLOCK_ELEMS ? (uint32_t)left : UVCC_BLOCK_ELEMS;
 }
 

@@ -186,6 +186,12 @@ static void free_rx_list(uvcc_session *s, uvcci_rx *list) {
     }
 }
 
+static void free_plans(uvcc_session *s, uvcci_plan *plans, uint32_t count) {
+    for (uint32_t i = 0; plans != NULL && i < count; i++)
+        uvcci_plan_free(&plans[i], &s->alloc);
+    free_array(s, plans, count * sizeof plans[0]);
+}
+
 void uvcci_session_free(uvcc_session *s) {
     if (s == NULL)
         return;
@@ -208,7 +214,7 @@ void uvcci_session_free(uvcc_session *s) {
         }
         free_array(s, s->buffers, p->tensor_count * sizeof s->buffers[0]);
         for (uint32_t e = 0; s->plans != NULL && e < p->entry_count; e++)
-            free_array(s, s->plans[e], p->entries[e].op_count * sizeof s->plans[e][0]);
+            free_plans(s, s->plans[e], p->entries[e].op_count);
         free_array(s, s->plans, p->entry_count * sizeof s->plans[0]);
     }
     free_array(s, s->events, s->event_cap * sizeof s->events[0]);
@@ -249,19 +255,21 @@ static int make_plans(uvcc_session *s, const uvcc_program *p, needs *n) {
                                      UVCC_MEM_STATE);
         if (s->plans[e] == NULL)
             return UVCC_ERR_NOMEM;
+        memset(s->plans[e], 0, entry->op_count * sizeof s->plans[e][0]);
         uint64_t bytes = 0, messages = 0;
         for (uint32_t i = 0; i < entry->op_count; i++) {
             uvcci_plan *plan = &s->plans[e][i];
-            int rc = uvcci_plan_make(plan, p, entry, &entry->ops[i]);
+            int rc = uvcci_plan_make(plan, p, entry, &entry->ops[i], &s->alloc);
             if (rc != 0) {
                 char label[128];
-                uvcci_log(s, UVCC_LOG_ERROR,
-                          "entry %s, %s: this version cannot run it, or it is too large",
-                          entry->name, uvcci_op_label(&entry->ops[i], label));
+                if (rc == UVCC_ERR_PROGRAM)
+                    uvcci_log(s, UVCC_LOG_ERROR,
+                              "entry %s, %s: this version cannot run it, or it is too large",
+                              entry->name, uvcci_op_label(&entry->ops[i], label));
                 return rc;
             }
             bytes += plan->online_bytes_max;
-            messages += plan->messages_max + plan->keys.parts;
+            messages += plan->messages_max;
             if (plan->key_bytes_max > n->key_bytes)
                 n->key_bytes = plan->key_bytes_max;
         }
@@ -953,8 +961,8 @@ void uvcc_session_digest(const uvcc_session *s, uint8_t out[32]) {
         for (uint32_t i = 0; i < st->entry->op_count; i++) {
             const uvcci_run *r = &st->runs[i];
             uvcci_sha256_update(&h, &r->stage, 1);
-            uvcci_sha256_update(&h, r->got, sizeof r->got);
-            uvcci_sha256_update(&h, r->key_got, sizeof r->key_got);
+            for (unsigned k = 0; k < (unsigned)r->plan->round_count + r->plan->key_count; k++)
+                uvcci_sha256_update(&h, r->rounds[k].got, sizeof r->rounds[k].got);
         }
     }
     uvcci_sha256_final(&h, out);

@@ -59,14 +59,7 @@ typedef struct uvcci_pending_leaf {
     uint8_t digest[32];
 } uvcci_pending_leaf;
 
-typedef enum uvcci_stage {
-    UVCCI_STAGE_MASK, /* the local part; sends the first round */
-    UVCCI_STAGE_BIT,  /* after the opening: the masked comparison bit */
-    UVCCI_STAGE_LIFT, /* the edge's share of the result; sends the lift */
-    UVCCI_STAGE_LIFT2, /* second hop of a sequential lift */
-    UVCCI_STAGE_FINISH,
-    UVCCI_STAGE_DONE,
-} uvcci_stage;
+enum { UVCCI_STAGE_DONE = 255 }; /* stages: see uvcci_plan */
 
 /* A piece of a key stream in a message. */
 typedef struct uvcci_blob {
@@ -75,8 +68,9 @@ typedef struct uvcci_blob {
     uint8_t *at;
 } uvcci_blob;
 
-/* Messages and TLVs of one sending stage or deal. */
+/* Messages and TLVs of one round or deal. */
 typedef struct uvcci_batch_out {
+    const uvcci_plan_round *round;
     uvcci_tx *tx;
     uint32_t count;
     uvcci_blob *blobs;
@@ -84,6 +78,24 @@ typedef struct uvcci_batch_out {
     uint8_t **hole[UVCCI_PLAN_VECS][2]; /* [vec][slot][block] */
     uint8_t *digest_hole;
 } uvcci_batch_out;
+
+/* What comes in one round: per peer (0: next, 1: previous party), bit q = part q. */
+typedef struct uvcci_run_round {
+    uint64_t need[2], got[2];
+    uint64_t seen[2]; /* begun, accepted or not */
+    uvcci_rx *held;   /* accepted messages */
+    const uint8_t **at[UVCCI_PLAN_VECS][2]; /* [vec][slot][block]; not of keys */
+} uvcci_run_round;
+
+/* What a step of a function made at this party: vectors of its width, in TENSOR memory. */
+typedef struct uvcci_fn_value {
+    uint64_t *x;      /* M: xh (not of EXCHANGE); B: the word of bits; A: the share */
+    uint64_t *p;      /* M: this party's part of the mask */
+    uint64_t *opened; /* TABLE: vh */
+    uint64_t *times;  /* TABLE: bh */
+    uvcc_shares rss;  /* EXCHANGE without an output tensor */
+    uint8_t *packed;  /* opened bits as they are hashed */
+} uvcci_fn_value;
 
 /* One op in one step. */
 struct uvcci_run {
@@ -95,37 +107,33 @@ struct uvcci_run {
     uint32_t ordinal, op_id;
     uint32_t preds_left;
     uint32_t depth;      /* rounds before this op, then with it */
-    uint8_t stage;       /* uvcci_stage */
+    uint8_t stage;
     bool job_out, started, deal_done;
     uvcci_plan_ids ids;
-    /* what comes: per round and peer (0: next, 1: previous party), bit q = part q */
-    uint64_t need[UVCCI_PLAN_ROUNDS][2], got[UVCCI_PLAN_ROUNDS][2];
-    uint64_t key_need[2], key_got[2];
-    uint64_t seen[UVCCI_PLAN_ROUNDS + 1][2]; /* begun, accepted or not; keys last */
-    uvcci_engine *engine[UVCCI_ID_SOURCES + 1]; /* per block, by id source */
-    const uint8_t **rx_at[UVCCI_PLAN_ROUNDS][UVCCI_PLAN_VECS][2]; /* [slot][block] */
+    uvcci_run_round *rounds; /* as in the plan */
+    uvcci_engine **engine;   /* [id][block]; tile 0 last */
     const uint8_t *rx_digest;
-    uvcci_rx *held[UVCCI_PLAN_ROUNDS + 1]; /* accepted messages by round; keys last */
     /* working memory */
     uvcci_bump bump;
     uvcc_task *tasks;
     uint32_t task_count;
-    uvcci_batch_out out;
+    uvcci_batch_out out[UVCCI_STAGE_ROUNDS];
     uvcci_pending_leaf *leaves;
     uint64_t *z, *m, *d;
     uint8_t *bits;
+    uvcci_fn_value *values; /* of a function, by step */
     uint8_t *keys;
     size_t key_bytes;
-    const uint8_t **key_at; /* [block] */
+    size_t **key_at; /* [round of keys][block]: in `keys`, SIZE_MAX: none */
     /* dealing */
     uvcci_bump deal_bump;
-    uvcci_batch_out deal_out;
+    uvcci_batch_out *deal_out; /* [round of keys] */
     uint8_t *deal_buf;
     size_t deal_bytes;
+    uint64_t *deal_words; /* of a function: masks, bits and signs, by step */
+    size_t deal_words_bytes;
     uvcci_pending_leaf *deal_leaves;
 };
-
-enum { UVCCI_KEYS_ROUND = UVCCI_PLAN_ROUNDS }; /* index of keys in seen[] and held[] */
 
 /* Step contexts: NONE -> AGREED_HERE (the host asked; STEP sent when allowed) -> RUNNING -> freed. */
 struct uvcci_step {
@@ -296,6 +304,11 @@ bool uvcci_step_advance(uvcc_session *s);
 void uvcci_leaf(uvcc_session *s, uvcci_step *st, uint32_t row, const uint8_t *leaf, size_t len);
 uvcci_step *uvcci_step_of(uvcc_session *s, uint32_t step);
 
+/* The engines of a vector's blocks. */
+static inline uvcci_engine **uvcci_engines_of(uvcci_run *r, const uvcci_plan_vec *v) {
+    return &r->engine[v->id == UVCCI_ID_TILE0 ? r->plan->id_count : v->id];
+}
+
 /* ops.c */
 void uvcci_run_wake(uvcci_run *r);
 /* Runs every op that can go on. True if anything changed. */
@@ -328,10 +341,25 @@ int uvcci_zero_unset(uvcc_session *s);
 
 /* deal.c */
 bool uvcci_deal_advance(uvcc_session *s);
+/* Drops what an op's deal holds. */
+void uvcci_deal_free(uvcc_session *s, uvcci_run *r);
 void uvcci_deal_job_done(uvcc_session *s, uvcci_run *r);
-/* Bytes of all key streams of one block set; shared with ops.c: offsets of this op's key streams from
- * `dealer` to `to`, sorted by fss id. Returns the total. at[block] is SIZE_MAX where there is none. */
+/* Shared with ops.c: offsets, from `base`, of this op's key streams from `dealer` to `to`, sorted by
+ * fss id, into at[round of keys][block] (others are left alone). Returns their total, or SIZE_MAX
+ * without memory. */
 size_t uvcci_key_offsets(const uvcci_run *r, uint8_t dealer, uint8_t to, uvcci_bump *bump,
-                         size_t **at);
+                         size_t base, size_t **at);
+/* at[round of keys][block], all SIZE_MAX; NULL without memory. */
+size_t **uvcci_key_table(const uvcci_run *r, uvcci_bump *bump);
+
+/* functions.c: the stages and deals of FUNCTION ops. */
+struct uvcci_builder;
+bool uvcci_function_build(struct uvcci_builder *b);
+void uvcci_function_free(uvcc_session *s, uvcci_run *r);
+/* Tasks of a deal: `tasks` has room for uvcci_function_deal_tasks(). keys[k][round][block]: where the
+ * streams for HEAD (0) and TAIL (1) go; NULL where this party deals none. */
+uint32_t uvcci_function_deal_tasks(const uvcci_run *r);
+int uvcci_function_deal(uvcc_session *s, uvcci_run *r, uint8_t ***keys, uvcc_task *tasks,
+                        uint32_t *count);
 
 #endif

@@ -52,26 +52,30 @@ static bool run_tables(uvcc_session *s, uvcci_step *st, uvcci_run *r) {
     const uvcci_plan *plan = r->plan;
     uvcci_bump_init(&r->bump, &s->alloc);
     uvcci_bump_init(&r->deal_bump, &s->alloc);
-    for (unsigned k = 0; k < UVCCI_ID_SOURCES; k++)
-        if (plan->id_used[k] &&
-            (r->ids.id[k] = uvcci_bump_take(
-                 &st->bump, (plan->id_per_block[k] ? plan->blocks : 1u) * sizeof(uint64_t))) ==
-                NULL)
-            return false;
+    const unsigned rounds = (unsigned)plan->round_count + plan->key_count;
+    r->ids.id = uvcci_bump_take(&st->bump, (plan->id_count + 1u) * sizeof *r->ids.id);
     r->ids.edge = uvcci_bump_take(&st->bump, plan->blocks);
-    if (r->ids.edge == NULL)
+    r->engine = uvcci_bump_take(&st->bump, (plan->id_count + 1u) * sizeof *r->engine);
+    r->rounds = uvcci_bump_take(&st->bump, (rounds + 1) * sizeof *r->rounds);
+    if (r->ids.id == NULL || r->ids.edge == NULL || r->engine == NULL || r->rounds == NULL)
         return false;
+    for (unsigned k = 0; k < plan->id_count; k++) {
+        uint32_t n = plan->id[k].per_block ? plan->id[k].blocks : 1;
+        if ((r->ids.id[k] = uvcci_bump_take(&st->bump, n * sizeof(uint64_t))) == NULL)
+            return false;
+    }
     for (unsigned i = 0; i < plan->round_count; i++)
         for (unsigned v = 0; v < plan->rounds[i].vec_count; v++) {
             const uvcci_plan_vec *pv = &plan->rounds[i].vec[v];
             unsigned slots = pv->protocol == UVCCI_PROTO_OPEN4 ? 2 : 1;
+            const uint32_t blocks = plan->rounds[i].blocks;
             for (unsigned k = 0; k < slots; k++)
-                if ((r->rx_at[i][v][k] =
-                         uvcci_bump_take(&st->bump, plan->blocks * sizeof(uint8_t *))) == NULL)
+                if ((r->rounds[i].at[v][k] =
+                         uvcci_bump_take(&st->bump, blocks * sizeof(uint8_t *))) == NULL)
                     return false;
-            if (r->engine[pv->id] == NULL &&
-                (r->engine[pv->id] = uvcci_bump_take(
-                     &st->bump, plan->blocks * sizeof(uvcci_engine))) == NULL)
+            uvcci_engine **e = uvcci_engines_of(r, pv);
+            if (*e == NULL &&
+                (*e = uvcci_bump_take(&st->bump, blocks * sizeof(uvcci_engine))) == NULL)
                 return false;
         }
     return true;
@@ -82,19 +86,16 @@ static void run_expect(uvcc_session *s, uvcci_run *r) {
     const uvcci_plan *plan = r->plan;
     for (unsigned side = 0; side < 2; side++) {
         uint8_t peer = side == 0 ? uvcci_next_party(s) : uvcci_prev_party(s);
-        for (unsigned i = 0; i < plan->round_count; i++)
+        for (unsigned i = 0; i < (unsigned)plan->round_count + plan->key_count; i++)
             for (uint32_t part = 0; part < plan->rounds[i].parts; part++)
                 if (uvcci_plan_any(plan, &r->ids, &plan->rounds[i], part, peer, s->party))
-                    r->need[i][side] |= 1ull << part;
-        for (uint32_t part = 0; part < plan->keys.parts; part++)
-            if (uvcci_plan_any(plan, &r->ids, &plan->keys, part, peer, s->party))
-                r->key_need[side] |= 1ull << part;
+                    r->rounds[i].need[side] |= 1ull << part;
     }
     for (unsigned i = 0; i < plan->round_count; i++)
         for (unsigned v = 0; v < plan->rounds[i].vec_count; v++) {
             const uvcci_plan_vec *pv = &plan->rounds[i].vec[v];
-            for (uint32_t b = 0; pv->hop == 0 && b < plan->blocks; b++)
-                uvcci_engine_init(&r->engine[pv->id][b], (uvcci_protocol)pv->protocol,
+            for (uint32_t b = 0; pv->hop == 0 && b < plan->rounds[i].blocks; b++)
+                uvcci_engine_init(&(*uvcci_engines_of(r, pv))[b], (uvcci_protocol)pv->protocol,
                                   uvcci_role_of(s->party, r->ids.edge[b]));
         }
 }

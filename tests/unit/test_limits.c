@@ -533,14 +533,13 @@ static void batch_again(void **state) {
     begin_ready(&f, false, NULL);
     agree(&f, 0);
     uvcci_run *r = NULL;
-    unsigned index = 0;
     while (r == NULL) {
         assert_true(triangle_turn(&f.t));
         uvcci_step *st = &f.t.s[0]->ctx[0];
         assert_true(st->active);
         for (uint32_t i = 0; r == NULL && i < st->entry->op_count; i++)
-            for (index = 0; index < UVCCI_PLAN_ROUNDS; index++)
-                if (st->runs[i].seen[index][0] != 0) {
+            for (unsigned k = 0; k < st->runs[i].plan->round_count; k++)
+                if (st->runs[i].rounds[k].seen[0] != 0) {
                     r = &st->runs[i];
                     break;
                 }

@@ -786,7 +786,7 @@ static void test_no_plan(void **state) {
     assert_int_equal(uvcc_program_finish(p, NULL, 0), 0);
     for (uint32_t i = 0; i < 2; i++) {
         uvcci_plan plan;
-        assert_int_equal(uvcci_plan_make(&plan, p, &p->entries[0], &p->entries[0].ops[i]),
+        assert_int_equal(uvcci_plan_make(&plan, p, &p->entries[0], &p->entries[0].ops[i], &al),
                          UVCC_ERR_PROGRAM);
     }
     uvcc_program_free(p);

@@ -1,0 +1,72 @@
+/* build.h - the job of one stage of an op in the making: tasks, blocks, digests, leaves. Shared by
+ * ops.c and functions.c. Whatever cannot be had for want of memory sets `failed`; later calls do
+ * nothing then. */
+#ifndef UVCCI_BUILD_H
+#define UVCCI_BUILD_H
+
+#include "session.h"
+
+enum { UVCCI_ROLE_HEAD = 1, UVCCI_ROLE_TAIL = 2, UVCCI_ROLE_OTHER = 4, UVCCI_ROLE_EDGE = 3,
+       UVCCI_ROLE_ALL = 7 };
+
+/* A list of hash items that becomes tasks. */
+typedef struct uvcci_hash_list {
+    uvcc_hash_item *items;
+    uint32_t count, cap;
+} uvcci_hash_list;
+
+typedef struct uvcci_builder {
+    uvcc_session *s;
+    uvcci_run *r;
+    uint32_t task_cap;
+    uvcci_hash_list hashes;
+    bool failed;
+} uvcci_builder;
+
+static inline bool uvcci_audit_on(const uvcc_session *s) { return !s->cfg.audit_off; }
+static inline uvcci_role uvcci_role_at(const uvcc_session *s, const uvcci_run *r, uint32_t block) {
+    return uvcci_role_of(s->party, r->ids.edge[block]);
+}
+static inline size_t uvcci_at_block(const uvcc_block *k) {
+    return (size_t)k->block * UVCC_BLOCK_ELEMS;
+}
+
+uvcc_task *uvcci_add_task(uvcci_builder *b, uint16_t kind, uint16_t call);
+/* A block task over the blocks, of a vector of `elems`, in which this party has one of the roles; NULL
+ * and *count 0 if there is none (or memory ran out). The caller sets the pointers of blocks[0 ..
+ * count); the task is the last one added. */
+uvcc_block *uvcci_add_blocks(uvcci_builder *b, uint16_t kind, uint16_t call, unsigned roles,
+                             uint64_t elems, uint32_t *count);
+
+/* Digests are computed by tasks added by uvcci_end_hashes() (or earlier): after the tasks that were
+ * added before the call that asked for them. */
+uvcc_hash_item *uvcci_add_hash(uvcci_builder *b);
+void uvcci_end_hashes(uvcci_builder *b);
+/* D of the bytes under the leaf salt shared with `peer`. */
+void uvcci_hash_salted(uvcci_builder *b, uint8_t peer, const void *data, size_t len, uint8_t *out);
+uvcci_pending_leaf *uvcci_add_leaf(uvcci_builder *b, uint8_t type);
+/* D of every payload that this stage sends. */
+void uvcci_hash_payloads(uvcci_builder *b);
+/* OPEN_DONE of every block of a vector that was opened to this edge. */
+void uvcci_hash_opened(uvcci_builder *b, uint8_t id, uint8_t round, uint64_t elems,
+                       const uint8_t *data, size_t block_stride, unsigned bits);
+/* COMPONENT_COMMIT of both components and LIFT_DONE, per block of a lifted vector. */
+void uvcci_hash_lifted(uvcci_builder *b, uint8_t id, uint64_t elems, const uvcc_shares *out);
+
+uvcc_shares *uvcci_shares_of(uvcc_session *s, uint32_t tensor);
+/* Memory of a tensor's buffer, if it has none yet. */
+bool uvcci_ensure_buffer(uvcc_session *s, uint32_t tensor);
+/* Gathers the key streams out of their messages into r->keys, and KEYS_DONE per dealer. */
+bool uvcci_build_keys(uvcci_builder *b);
+/* This party's key stream of a block. */
+static inline const uint8_t *uvcci_key_of(const uvcci_run *r, unsigned round, uint32_t block) {
+    return r->key_at[round][block] == SIZE_MAX ? NULL : r->keys + r->key_at[round][block];
+}
+/* Where round `round`'s message has the block's bytes of a vector. */
+static inline const uint8_t *uvcci_rx_at(const uvcci_run *r, unsigned round, unsigned vec,
+                                         unsigned slot, uint32_t block) {
+    const uint8_t **at = r->rounds[round].at[vec][slot];
+    return at != NULL ? at[block] : NULL;
+}
+
+#endif
