@@ -148,6 +148,9 @@ int uvcci_plan_make(uvcci_plan *plan, const uvcc_program *p, const uvcci_entry *
         break;
     case UVCC_OP_GEMM_SS:
     case UVCC_OP_ELEM_MUL:
+    case UVCC_OP_ROW_MUL:
+    case UVCC_OP_COL_MUL:
+    case UVCC_OP_ROW_DOT:
         if (op->desc.shift == 0) {
             add_vec(plan, add_round(plan), UVCCI_PROTO_RESHARE, 0, UVCCI_ID_TILE0, 0, 64);
             break;
@@ -173,6 +176,13 @@ int uvcci_plan_make(uvcci_plan *plan, const uvcc_program *p, const uvcci_entry *
     case UVCC_OP_ADD:
     case UVCC_OP_SUB:
     case UVCC_OP_SHIFT_LEFT:
+    case UVCC_OP_ROW_SUM:
+    case UVCC_OP_ROW_ADD:
+    case UVCC_OP_ROW_SUB:
+    case UVCC_OP_ROW_RSUB:
+    case UVCC_OP_ADD_PUBLIC:
+    case UVCC_OP_CAUSAL_MASK:
+    case UVCC_OP_SCALE_PUBLIC:
         break;
     default:
         return UVCC_ERR_PROGRAM;
