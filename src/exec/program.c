@@ -404,10 +404,11 @@ static int check_row_dot(const op_check *c) {
     if (err == 0)
         err = want_shape(c, z, a->rows, 1);
     if (err == 0 && (fraction < 0 || fraction > (int)UVCCI_MAX_BITS))
-        err = uvcci_fail(c->m, UVCC_ERR_PROGRAM,
-                         "%s: %s has scale %u, which leaves %d fraction bits for the constant; 0 to "
-                         "%u are possible",
-                         c->label, z->name, z->scale, fraction, UVCCI_MAX_BITS);
+        err =
+            uvcci_fail(c->m, UVCC_ERR_PROGRAM,
+                       "%s: %s has scale %u, which leaves %d fraction bits for the constant; 0 to "
+                       "%u are possible",
+                       c->label, z->name, z->scale, fraction, UVCCI_MAX_BITS);
     if (err == 0)
         err = want_bits(c, a->bits + b->bits + ceil_log2(a->cols) + constant_bits(c->d->constant),
                         "bits(A) + bits(B) + log2(cols) + log2(constant)");

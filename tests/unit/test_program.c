@@ -618,8 +618,7 @@ static void test_bad_rows(void **state) {
     static const uvcc_opcode column[] = {UVCC_OP_ROW_ADD, UVCC_OP_ROW_SUB, UVCC_OP_ROW_RSUB,
                                          UVCC_OP_ROW_MUL};
     for (size_t i = 0; i < sizeof column / sizeof column[0]; i++) {
-        WRONG("): M is 1 x 5, but must be 4 x 1",
-              (s = row_base(column[i], 2), s.op[2].in[1] = M));
+        WRONG("): M is 1 x 5, but must be 4 x 1", (s = row_base(column[i], 2), s.op[2].in[1] = M));
         WRONG("): D is 4 x 6", (s = row_base(column[i], 2), s.t[D].cols = 6));
         WRONG("): a constant is not for this opcode",
               (s = row_base(column[i], 2), s.op[2].constant = 1));
@@ -635,9 +634,9 @@ static void test_bad_rows(void **state) {
           (s = row_base(UVCC_OP_ROW_MUL, 2), s.op[2].shift = 8, s.t[E].bits = 43));
     WRONG("op rows (COL_MUL, FWD k 2): E is 4 x 1, but must be 1 x 5",
           s = row_base(UVCC_OP_COL_MUL, 2));
-    BOUND("op rows (COL_MUL, FWD k 2): bits(A) + bits(B) needs 63 bits",
-          (s = row_base(UVCC_OP_COL_MUL, 2), s.op[2].shift = 8, s.op[2].in[1] = M,
-           s.t[M].bits = 43));
+    BOUND(
+        "op rows (COL_MUL, FWD k 2): bits(A) + bits(B) needs 63 bits",
+        (s = row_base(UVCC_OP_COL_MUL, 2), s.op[2].shift = 8, s.op[2].in[1] = M, s.t[M].bits = 43));
     WRONG("op rows (ROW_DOT, FWD k 2): E is 4 x 1, but must be 4 x 5",
           (s = dot_base(), s.op[2].in[1] = E));
     WRONG("op rows (ROW_DOT, FWD k 2): D is 4 x 5, but must be 4 x 1",
@@ -663,23 +662,25 @@ static void test_bad_constants(void **state) {
           (s = constant_base(UVCC_OP_SCALE_PUBLIC, 5), s.op[2].shift = 3));
     BOUND("op rows (SCALE_PUBLIC, FWD k 2): bits + log2(constant) needs 63 bits",
           s = constant_base(UVCC_OP_SCALE_PUBLIC, (1ll << 42) + 1));
-    BOUND("bits + log2(constant) needs 83 bits", s = constant_base(UVCC_OP_SCALE_PUBLIC, INT64_MIN));
+    BOUND("bits + log2(constant) needs 83 bits",
+          s = constant_base(UVCC_OP_SCALE_PUBLIC, INT64_MIN));
     WRONG("D is 4 x 6", (s = constant_base(UVCC_OP_SCALE_PUBLIC, 1), s.t[D].cols = 6));
     WRONG("op rows (ADD_PUBLIC, FWD k 2): D has scale 9, but must have 8",
           (s = constant_base(UVCC_OP_ADD_PUBLIC, 1), s.t[D].scale = 9));
     WRONG("shift by 3 bits", (s = constant_base(UVCC_OP_ADD_PUBLIC, 1), s.op[2].shift = 3));
     BOUND("op rows (ADD_PUBLIC, FWD k 2): the wider of input and constant needs 63 bits",
           s = constant_base(UVCC_OP_ADD_PUBLIC, -(1ll << 62) - 1));
-    BOUND("the wider of input and constant needs 63 bits",
-          (s = constant_base(UVCC_OP_ADD_PUBLIC, 1), s.t[C].bits = 63, s.op[1] = s.op[2],
-           s.ops = 2));
+    BOUND(
+        "the wider of input and constant needs 63 bits",
+        (s = constant_base(UVCC_OP_ADD_PUBLIC, 1), s.t[C].bits = 63, s.op[1] = s.op[2], s.ops = 2));
     WRONG("op rows (CAUSAL_MASK, FWD k 2): C is 4 x 5; its rows must be a multiple of its columns",
           s = constant_base(UVCC_OP_CAUSAL_MASK, 1));
     WRONG("D is 4 x 3, but must be 4 x 2", (s = mask_base(), s.t[D].cols = 3));
     WRONG("D has scale 9", (s = mask_base(), s.t[D].scale = 9));
     BOUND("op rows (CAUSAL_MASK, FWD k 2): the constant -524288 is outside the 19 bits of D",
           (s = mask_base(), s.t[D].bits = 19));
-    BOUND("the constant 1048576 is outside the 20 bits of D", (s = mask_base(), s.op[2].constant = 1 << 20));
+    BOUND("the constant 1048576 is outside the 20 bits of D",
+          (s = mask_base(), s.op[2].constant = 1 << 20));
 }
 
 /* What may overwrite its first input. */

@@ -211,8 +211,7 @@ static void test_rows(void **state) {
     rowwise(UVCC_OP_ROW_ADD, 4, 1, 0, 0, 8, (const int64_t[]){103, -97, 5, -9, 5, 6, 29, 19});
     rowwise(UVCC_OP_ROW_SUB, 4, 1, 0, 0, 8, (const int64_t[]){97, -103, 9, -5, -5, -4, 31, 21});
     rowwise(UVCC_OP_ROW_RSUB, 4, 1, 0, 0, 8, (const int64_t[]){-97, 103, -9, 5, 5, 4, -31, -21});
-    rowwise(UVCC_OP_ROW_MUL, 4, 1, 0, 0, 16,
-            (const int64_t[]){300, -300, -14, 14, 0, 5, -30, -20});
+    rowwise(UVCC_OP_ROW_MUL, 4, 1, 0, 0, 16, (const int64_t[]){300, -300, -14, 14, 0, 5, -30, -20});
     rowwise(UVCC_OP_ROW_MUL, 4, 1, 2, 0, 14, (const int64_t[]){75, -75, -4, 3, 0, 1, -8, -5});
     rowwise(UVCC_OP_COL_MUL, 1, 2, 0, 0, 16, (const int64_t[]){300, 200, 21, 14, 0, -2, 90, -40});
     rowwise(UVCC_OP_COL_MUL, 1, 2, 3, 0, 13, (const int64_t[]){37, 25, 2, 1, 0, -1, 11, -5});
@@ -226,8 +225,7 @@ static void test_rows(void **state) {
             (const int64_t[]){-300, 300, -21, 21, 0, -3, -90, -60});
     rowwise(UVCC_OP_ADD_PUBLIC, 0, 0, 0, -3, 8,
             (const int64_t[]){97, -103, 4, -10, -3, -2, 27, 17});
-    rowwise(UVCC_OP_CAUSAL_MASK, 0, 0, 0, -9, 8,
-            (const int64_t[]){100, -9, 7, -7, 0, -9, 30, 20});
+    rowwise(UVCC_OP_CAUSAL_MASK, 0, 0, 0, -9, 8, (const int64_t[]){100, -9, 7, -7, 0, -9, 30, 20});
 }
 
 /* A step of 2^-s: B's integer is taken from A's, whose scale is finer by s. */

@@ -227,7 +227,8 @@ static void add_op_with(random_program *r, uint16_t opcode, const value *a, cons
                       .shift = shift,
                       .flags = flags,
                       .constant = constant,
-                      .lift = (uint8_t)(shift != 0 && opcode != UVCC_OP_SHIFT_LEFT ? pick(r, 3) : 0)};
+                      .lift =
+                          (uint8_t)(shift != 0 && opcode != UVCC_OP_SHIFT_LEFT ? pick(r, 3) : 0)};
     assert_true(uvcc_program_op(r->p, &d) >= 0);
     r->drawn[opcode]++;
 }
@@ -248,8 +249,8 @@ static void add_product(random_program *r, uint16_t opcode, const value *a, cons
     }
     char name[16];
     snprintf(name, sizeof name, "w%u", r->count);
-    whole.tensor =
-        tensor(r->p, name, (shape){rows, cols}, (uint8_t)bits, (uint8_t)(SCALE + shift), UVCC_EPOCH);
+    whole.tensor = tensor(r->p, name, (shape){rows, cols}, (uint8_t)bits, (uint8_t)(SCALE + shift),
+                          UVCC_EPOCH);
     add_op_with(r, opcode, a, b, &whole, 0, 0, constant);
     add_op(r, UVCC_OP_TRUNCATE, &whole, NULL, out, shift, 0);
 }
@@ -264,7 +265,8 @@ static unsigned log2_up(uint32_t n) {
 /* Ops with a row or column for the second input, a public constant, or rows that are summed. */
 static void grow_rows(random_program *r, value a, value b) {
     static const uint16_t sums[] = {UVCC_OP_ROW_ADD, UVCC_OP_ROW_SUB, UVCC_OP_ROW_RSUB};
-    static const uint16_t public[] = {UVCC_OP_SCALE_PUBLIC, UVCC_OP_ADD_PUBLIC, UVCC_OP_CAUSAL_MASK};
+    static const uint16_t public[] = {UVCC_OP_SCALE_PUBLIC, UVCC_OP_ADD_PUBLIC,
+                                      UVCC_OP_CAUSAL_MASK};
     const unsigned wide = (a.bits > b.bits ? a.bits : b.bits) + 1, product = a.bits + b.bits;
     const unsigned sum = log2_up(a.cols), fraction = pick(r, 5);
     const bool column = b.rows == a.rows && b.cols == 1, row = b.cols == a.cols && b.rows == 1;
