@@ -647,6 +647,12 @@ static void row_maps(void **state) {
                 want[i] = v[op];
         }
         check_rss(&s, &h, want);
+        for (unsigned i = 0; i < N; i++) { /* component 0 has the constant */
+            if (op == UVCC_MAP_ADD_PUBLIC)
+                assert_true(h.lo[0][i] == xs.part[0][i] + constant);
+            if (op == UVCC_MAP_CAUSAL && i % C > i / C % C)
+                assert_true(h.lo[0][i] == constant && h.lo[1][i] == 0);
+        }
     }
     sim_close(&s);
 }
