@@ -68,7 +68,33 @@ static void op_any(builder *b, fuzz_in *in) {
     op.shift = fuzz_u8(in);
     op.truncation = fuzz_u8(in);
     op.lift = fuzz_u8(in);
+    op.constant = op.flags >> 4;
     (void)uvcc_program_op(b->p, &op);
+}
+
+/* The ops with a row or a column for the second input, with rows that are summed, with a constant.
+ */
+static void fit_rows(uvcc_op_desc *op, const uvcc_tensor_desc *x, const uvcc_tensor_desc *y,
+                     uvcc_tensor_desc *z, fuzz_in *in) {
+    const uint16_t code = op->opcode;
+    const bool product =
+        code == UVCC_OP_ROW_MUL || code == UVCC_OP_COL_MUL || code == UVCC_OP_ROW_DOT;
+    const bool scaled = code == UVCC_OP_SCALE_PUBLIC, narrow = code == UVCC_OP_ROW_SUM;
+    const bool constant = scaled || code == UVCC_OP_ADD_PUBLIC || code == UVCC_OP_CAUSAL_MASK;
+    if (constant || code == UVCC_OP_ROW_DOT)
+        op->constant = (int64_t)((uint64_t)fuzz_u16(in) << fuzz_u8(in) % 50);
+    if (narrow || code == UVCC_OP_ROW_DOT)
+        z->cols = 1;
+    if (!product && !scaled)
+        op->shift = 0;
+    if (constant || narrow) {
+        op->in_count = 1;
+        z->bits = 60;
+        z->scale = (uint8_t)(x->scale + op->shift);
+    } else if (product) {
+        z->scale = (uint8_t)(x->scale + y->scale - op->shift);
+        z->bits = 40;
+    }
 }
 
 /* An op with outputs made to fit, then perhaps one thing wrong. */
@@ -77,9 +103,14 @@ static void op_fitting(builder *b, fuzz_in *in) {
         UVCC_OP_GEMM_SS,    UVCC_OP_ELEM_MUL,    UVCC_OP_BIAS_ADD, UVCC_OP_REDUCE_BIAS_GRAD,
         UVCC_OP_ADD,        UVCC_OP_SUB,         UVCC_OP_RELU,     UVCC_OP_TRUNCATE,
         UVCC_OP_SHIFT_LEFT, UVCC_OP_RESIDUAL_ADD};
+    static const uint16_t row_codes[] = {
+        UVCC_OP_ROW_SUM,     UVCC_OP_ROW_ADD,     UVCC_OP_ROW_SUB, UVCC_OP_ROW_RSUB,
+        UVCC_OP_ROW_MUL,     UVCC_OP_COL_MUL,     UVCC_OP_ROW_DOT, UVCC_OP_ADD_PUBLIC,
+        UVCC_OP_CAUSAL_MASK, UVCC_OP_SCALE_PUBLIC};
     uint8_t what = fuzz_u8(in), how = fuzz_u8(in), wrong = fuzz_u8(in);
     uvcc_op_desc op = {.name = how & 1 ? "op" : NULL};
-    op.opcode = codes[what % (sizeof codes / sizeof codes[0])];
+    _Static_assert(sizeof codes == sizeof row_codes, "one index for both");
+    op.opcode = (wrong & 32 ? row_codes : codes)[what % (sizeof codes / sizeof codes[0])];
     op.in[0] = pick(b, in);
     op.in[1] = pick(b, in);
     uvcc_tensor_desc x = desc_at(b, op.in[0]), y = desc_at(b, op.in[1]);
@@ -115,6 +146,8 @@ static void op_fitting(builder *b, fuzz_in *in) {
         z.scale = (uint8_t)(x.scale + op.shift);
         z.bits = (uint8_t)(x.bits + op.shift);
     }
+    if (wrong & 32)
+        fit_rows(&op, &x, &y, &z, in);
     if (how & 8)
         z.in_buffer_of = op.in[0];
     op.truncation = how >> 4 & 1;

@@ -274,6 +274,21 @@ typedef enum uvcc_map_op {
     UVCC_MAP_PAIR_DIFF, UVCC_MAP_PAIR_SECOND,
     /** out[i][j] = `party` == 0 ? 2j + 1 : 0, rows x cols. */
     UVCC_MAP_INDEX,
+    /** y is a column: out[i][j] = x[i][j] + y[i], x[i][j] - y[i], y[i] - x[i][j]. */
+    UVCC_MAP_ADD_COL, UVCC_MAP_SUB_COL, UVCC_MAP_RSUB_COL,
+    /** out[i] = sum over j of x[i][j]; x is rows x cols. */
+    UVCC_MAP_SUM_COLS,
+    /** As MUL, with a column or a row y: y[i], y[j] for the element (i, j). */
+    UVCC_MAP_MUL_COL, UVCC_MAP_MUL_ROW,
+    /** out[i] = constant * sum over j of x[i][j] y[i][j], 3-additive as MUL; x and y rows x cols. */
+    UVCC_MAP_DOT_ROWS,
+    /** out = constant * x. */
+    UVCC_MAP_SCALE,
+    /** out = x + the public constant: component 0 gets it. */
+    UVCC_MAP_ADD_PUBLIC,
+    /** out[i][j] = x[i][j], but where j > i mod cols the public constant: component 0 gets it, the
+     * others 0. */
+    UVCC_MAP_CAUSAL,
 } uvcc_map_op;
 
 /** An RSS tensor's two components, contiguous row-major. In a map, `hi` may be NULL in x, y and out
@@ -321,6 +336,7 @@ typedef struct uvcc_task {
             uint8_t op, shift, party;
             uint32_t rows, cols;
             uvcc_shares x, y, out;
+            uint64_t constant; /**< SCALE, ADD_PUBLIC, CAUSAL, DOT_ROWS */
         } map;
         struct {
             uint32_t m, n, k; /**< op(x) is m x k, op(y) is k x n */

@@ -62,10 +62,15 @@ typedef struct uvcc_op_desc {
     uint32_t in[UVCC_OP_MAX_IN], out[UVCC_OP_MAX_OUT]; /**< tensor indices */
     uint8_t flags;
     uint8_t shift;      /**< truncation or shift, bits. ADD, SUB: the second input counts 2^-shift of
-                             its value (a step size); integers are added as they are */
+                             its value (a step size); integers are added as they are. SCALE_PUBLIC:
+                             fraction bits of the constant; nothing is truncated */
     uint8_t truncation; /**< uvcc_truncation */
     uint8_t lift;       /**< uvcc_lift_kind of <uvcc/compute.h>, 0: parallel */
     uint16_t function;  /**< FUNCTION: index of the function; others: 0 */
+    /** SCALE_PUBLIC: the factor, not 0. ROW_DOT: the factor of the whole sum before its truncation,
+     * not 0; its fraction bits are out.scale + shift - x.scale - y.scale, in 0..62. ADD_PUBLIC,
+     * CAUSAL_MASK: an integer at the tensor's scale. Other opcodes: 0. */
+    int64_t constant;
 } uvcc_op_desc;
 
 typedef struct uvcc_program uvcc_program;

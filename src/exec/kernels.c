@@ -643,14 +643,74 @@ static void map_sum_rows(const uint64_t *x, uint64_t *z, size_t rows, size_t col
             z[j] += x[j];
 }
 
-static void map_mul(const uvcc_shares *x, const uvcc_shares *y, uint64_t *z, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        z[i] = x->lo[i] * (y->lo[i] + y->hi[i]) + x->hi[i] * y->lo[i];
+/* z = sign_x x + sign_y y with a column y. */
+static void map_add_col(const uint64_t *x, const uint64_t *y, uint64_t *z, size_t rows, size_t cols,
+                        uint64_t sign_x, uint64_t sign_y) {
+    for (size_t i = 0; i < rows; i++, x += cols, z += cols) {
+        const uint64_t add = sign_y * y[i];
+        for (size_t j = 0; j < cols; j++)
+            z[j] = sign_x * x[j] + add;
+    }
 }
 
-/* Operations that treat both components alike. */
-static int map_component(const uvcc_task *t, const uint64_t *x, const uint64_t *y, uint64_t *z) {
+static void map_sum_cols(const uint64_t *x, uint64_t *z, size_t rows, size_t cols) {
+    for (size_t i = 0; i < rows; i++, x += cols) {
+        uint64_t sum = 0;
+        for (size_t j = 0; j < cols; j++)
+            sum += x[j];
+        z[i] = sum;
+    }
+}
+
+static void map_causal(const uint64_t *x, uint64_t *z, size_t rows, size_t cols, uint64_t fill) {
+    for (size_t i = 0; i < rows; i++, x += cols, z += cols)
+        for (size_t j = 0; j < cols; j++)
+            z[j] = j > i % cols ? fill : x[j];
+}
+
+/* Element i of x times element k of y, a third of it. */
+static uint64_t mul_at(const uvcc_shares *x, const uvcc_shares *y, size_t i, size_t k) {
+    return x->lo[i] * (y->lo[k] + y->hi[k]) + x->hi[i] * y->lo[k];
+}
+
+/* Products; false: not one. */
+static bool map_product(const uvcc_task *t) {
+    const uvcc_shares *x = &t->u.map.x, *y = &t->u.map.y;
+    const size_t rows = t->u.map.rows, cols = t->u.map.cols;
+    uint64_t *z = t->u.map.out.lo;
+    switch (t->u.map.op) {
+    case UVCC_MAP_MUL:
+        for (size_t i = 0; i < rows * cols; i++)
+            z[i] = mul_at(x, y, i, i);
+        return true;
+    case UVCC_MAP_MUL_COL:
+        for (size_t i = 0, at = 0; i < rows; i++)
+            for (size_t j = 0; j < cols; j++, at++)
+                z[at] = mul_at(x, y, at, i);
+        return true;
+    case UVCC_MAP_MUL_ROW:
+        for (size_t i = 0, at = 0; i < rows; i++)
+            for (size_t j = 0; j < cols; j++, at++)
+                z[at] = mul_at(x, y, at, j);
+        return true;
+    case UVCC_MAP_DOT_ROWS:
+        for (size_t i = 0, at = 0; i < rows; i++) {
+            uint64_t sum = 0;
+            for (size_t j = 0; j < cols; j++, at++)
+                sum += mul_at(x, y, at, at);
+            z[i] = t->u.map.constant * sum;
+        }
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Operations on component `index` of a value, by itself. */
+static int map_component(const uvcc_task *t, unsigned index, const uint64_t *x, const uint64_t *y,
+                         uint64_t *z) {
     const size_t rows = t->u.map.rows, cols = t->u.map.cols, n = rows * cols;
+    const uint64_t constant = t->u.map.constant, fill = index == 0 ? constant : 0;
     switch (t->u.map.op) {
     case UVCC_MAP_ADD:
         for (size_t i = 0; i < n; i++)
@@ -673,6 +733,29 @@ static int map_component(const uvcc_task *t, const uint64_t *x, const uint64_t *
         for (size_t i = 0; i < n; i++)
             z[i] = x[i] << t->u.map.shift;
         return 0;
+    case UVCC_MAP_ADD_COL:
+        map_add_col(x, y, z, rows, cols, 1, 1);
+        return 0;
+    case UVCC_MAP_SUB_COL:
+        map_add_col(x, y, z, rows, cols, 1, UINT64_MAX);
+        return 0;
+    case UVCC_MAP_RSUB_COL:
+        map_add_col(x, y, z, rows, cols, UINT64_MAX, 1);
+        return 0;
+    case UVCC_MAP_SUM_COLS:
+        map_sum_cols(x, z, rows, cols);
+        return 0;
+    case UVCC_MAP_SCALE:
+        for (size_t i = 0; i < n; i++)
+            z[i] = constant * x[i];
+        return 0;
+    case UVCC_MAP_ADD_PUBLIC:
+        for (size_t i = 0; i < n; i++)
+            z[i] = x[i] + fill;
+        return 0;
+    case UVCC_MAP_CAUSAL:
+        map_causal(x, z, rows, cols, fill);
+        return 0;
     default:
         return UVCC_ERR_JOB;
     }
@@ -681,10 +764,9 @@ static int map_component(const uvcc_task *t, const uint64_t *x, const uint64_t *
 static int map(const uvcc_task *t) {
     const uvcc_shares *x = &t->u.map.x, *y = &t->u.map.y, *z = &t->u.map.out;
     const size_t n = (size_t)t->u.map.rows * t->u.map.cols;
-    if (t->u.map.op == UVCC_MAP_MUL) {
-        map_mul(x, y, z->lo, n);
+    const unsigned lo = t->u.map.party, hi = (lo + 1) % UVCC_PARTIES;
+    if (map_product(t))
         return 0;
-    }
     if (t->u.map.op == UVCC_MAP_PUBLIC) {
         uint64_t *const part[2] = {z->lo, z->hi};
         for (unsigned i = 0; i < 2; i++)
@@ -694,8 +776,8 @@ static int map(const uvcc_task *t) {
                 memset(part[i], 0, n * sizeof *x->lo);
         return 0;
     }
-    const int e = map_component(t, x->lo, y->lo, z->lo);
-    return e != 0 || z->hi == NULL ? e : map_component(t, x->hi, y->hi, z->hi);
+    const int e = map_component(t, lo, x->lo, y->lo, z->lo);
+    return e != 0 || z->hi == NULL ? e : map_component(t, hi, x->hi, y->hi, z->hi);
 }
 
 /* --- Hashes, copies --------------------------------------------------------------------------- */

@@ -222,15 +222,16 @@ static void build_map(builder *b, uint8_t op, uint32_t rows, uint32_t cols, cons
     if (y != NULL)
         t->u.map.y = *y;
     t->u.map.out = *out;
+    t->u.map.constant = (uint64_t)b->r->op->desc.constant;
 }
 
-static void build_local(builder *b) {
+/* The map of an op that has one, into `out`. */
+static void build_local(builder *b, const uvcc_shares *out) {
     uvcci_run *r = b->r;
     const uvcc_op_desc *d = &r->op->desc;
     const uvcci_tensor *in = &b->s->program->tensors[d->in[0]];
     const uvcc_shares *x = uvcci_shares_of(b->s, d->in[0]);
     const uvcc_shares *y = d->in_count > 1 ? uvcci_shares_of(b->s, d->in[1]) : NULL;
-    const uvcc_shares *out = uvcci_shares_of(b->s, d->out[0]);
     static const struct {
         uint16_t opcode;
         uint8_t map;
@@ -238,7 +239,18 @@ static void build_local(builder *b) {
                 {UVCC_OP_REDUCE_BIAS_GRAD, UVCC_MAP_SUM_ROWS},
                 {UVCC_OP_ADD, UVCC_MAP_ADD},
                 {UVCC_OP_SUB, UVCC_MAP_SUB},
-                {UVCC_OP_SHIFT_LEFT, UVCC_MAP_SHL}};
+                {UVCC_OP_SHIFT_LEFT, UVCC_MAP_SHL},
+                {UVCC_OP_ROW_SUM, UVCC_MAP_SUM_COLS},
+                {UVCC_OP_ROW_ADD, UVCC_MAP_ADD_COL},
+                {UVCC_OP_ROW_SUB, UVCC_MAP_SUB_COL},
+                {UVCC_OP_ROW_RSUB, UVCC_MAP_RSUB_COL},
+                {UVCC_OP_SCALE_PUBLIC, UVCC_MAP_SCALE},
+                {UVCC_OP_ADD_PUBLIC, UVCC_MAP_ADD_PUBLIC},
+                {UVCC_OP_CAUSAL_MASK, UVCC_MAP_CAUSAL},
+                {UVCC_OP_ELEM_MUL, UVCC_MAP_MUL},
+                {UVCC_OP_ROW_MUL, UVCC_MAP_MUL_COL},
+                {UVCC_OP_COL_MUL, UVCC_MAP_MUL_ROW},
+                {UVCC_OP_ROW_DOT, UVCC_MAP_DOT_ROWS}};
     for (size_t i = 0; i < sizeof maps / sizeof maps[0]; i++)
         if (maps[i].opcode == d->opcode)
             build_map(b, maps[i].map, in->desc.rows, in->desc.cols, x, y, out, d->shift);
@@ -251,9 +263,8 @@ static bool build_product(builder *b) {
     if (!take_words(b->s, r, &r->z))
         return false;
     const uvcc_shares *x = uvcci_shares_of(b->s, d->in[0]), *y = uvcci_shares_of(b->s, d->in[1]);
-    if (d->opcode == UVCC_OP_ELEM_MUL) {
-        build_map(b, UVCC_MAP_MUL, ts[d->in[0]].desc.rows, ts[d->in[0]].desc.cols, x, y,
-                  &(uvcc_shares){.lo = r->z}, 0);
+    if (d->opcode != UVCC_OP_GEMM_SS) {
+        build_local(b, &(uvcc_shares){.lo = r->z});
         return true;
     }
     uvcc_task *t = uvcci_add_task(b, UVCC_TASK_GEMM, 0);
@@ -321,6 +332,9 @@ static bool build_mask(builder *b) {
     }
     case UVCC_OP_GEMM_SS:
     case UVCC_OP_ELEM_MUL:
+    case UVCC_OP_ROW_MUL:
+    case UVCC_OP_COL_MUL:
+    case UVCC_OP_ROW_DOT:
         if (!build_product(b))
             return false;
         if (r->plan->open_round < 0) {
@@ -358,7 +372,7 @@ static bool build_mask(builder *b) {
         break;
     }
     default:
-        build_local(b);
+        build_local(b, uvcci_shares_of(s, d->out[0]));
         break;
     }
     uvcci_hash_payloads(b);

@@ -349,6 +349,9 @@ static int plan_op(draft *d, const uvcc_program *p, const uvcci_entry *e, const 
         return 0;
     case UVCC_OP_GEMM_SS:
     case UVCC_OP_ELEM_MUL:
+    case UVCC_OP_ROW_MUL:
+    case UVCC_OP_COL_MUL:
+    case UVCC_OP_ROW_DOT:
         if (op->desc.shift == 0) {
             plan_vector(d, UVCCI_PROTO_RESHARE, UVCCI_STREAM_MASK);
             return 0;
@@ -376,6 +379,13 @@ static int plan_op(draft *d, const uvcc_program *p, const uvcci_entry *e, const 
     case UVCC_OP_ADD:
     case UVCC_OP_SUB:
     case UVCC_OP_SHIFT_LEFT:
+    case UVCC_OP_ROW_SUM:
+    case UVCC_OP_ROW_ADD:
+    case UVCC_OP_ROW_SUB:
+    case UVCC_OP_ROW_RSUB:
+    case UVCC_OP_ADD_PUBLIC:
+    case UVCC_OP_CAUSAL_MASK:
+    case UVCC_OP_SCALE_PUBLIC:
         return 0;
     default:
         return UVCC_ERR_PROGRAM;

@@ -313,9 +313,9 @@ static int check_tensor(uvcc_program *p, uint32_t i, const uvcci_message *m) {
     return 0;
 }
 
-static unsigned ceil_log2(uint32_t n) {
+static unsigned ceil_log2(uint64_t n) {
     unsigned bits = 0;
-    while (bits < 32 && (1ull << bits) < n)
+    while (bits < 64 && (1ull << bits) < n)
         bits++;
     return bits;
 }
@@ -324,6 +324,11 @@ static unsigned ceil_log2(uint32_t n) {
 static int check_steps(const uvcc_function *f, const uvcci_message *m) {
     uvcci_fn_plan plan;
     return uvcci_fn_compile(f, 1, NULL, &plan, m->text, m->cap);
+}
+
+/* The smallest k with |c| <= 2^k. */
+static unsigned constant_bits(int64_t c) {
+    return ceil_log2(c < 0 ? 0 - (uint64_t)c : (uint64_t)c);
 }
 
 /* The one op under check, with what its checks need at hand. */
@@ -379,9 +384,27 @@ static int check_gemm(const op_check *c) {
     return err;
 }
 
+/* The second input of an element-wise op: as the first, or one row or column for all. */
+static int want_second(const op_check *c) {
+    const uvcc_tensor_desc *a = c->in[0], *b = c->in[1];
+    switch (c->d->opcode) {
+    case UVCC_OP_BIAS_ADD:
+    case UVCC_OP_COL_MUL:
+        return want_shape(c, b, 1, a->cols);
+    case UVCC_OP_ROW_ADD:
+    case UVCC_OP_ROW_SUB:
+    case UVCC_OP_ROW_RSUB:
+    case UVCC_OP_ROW_MUL:
+        return want_shape(c, b, a->rows, 1);
+    default:
+        return want_shape(c, b, a->rows, a->cols);
+    }
+}
+
+/* ELEM_MUL, ROW_MUL, COL_MUL. */
 static int check_elem_mul(const op_check *c) {
     const uvcc_tensor_desc *a = c->in[0], *b = c->in[1], *z = c->out[0];
-    int err = want_shape(c, b, a->rows, a->cols);
+    int err = want_second(c);
     if (err == 0)
         err = want_shape(c, z, a->rows, a->cols);
     if (err == 0)
@@ -391,11 +414,38 @@ static int check_elem_mul(const op_check *c) {
     return err;
 }
 
-/* ADD, SUB, BIAS_ADD: one bit more than the wider input. With a shift the second input counts
- * 2^-shift of its value: its integer stands at a scale finer by that. */
+static int want_nonzero(const op_check *c) {
+    if (c->d->constant != 0)
+        return 0;
+    return uvcci_fail(c->m, UVCC_ERR_PROGRAM, "%s: its constant is 0, and so would be its output",
+                      c->label);
+}
+
+static int check_row_dot(const op_check *c) {
+    const uvcc_tensor_desc *a = c->in[0], *b = c->in[1], *z = c->out[0];
+    const int fraction = z->scale + c->d->shift - a->scale - b->scale;
+    int err = want_nonzero(c);
+    if (err == 0)
+        err = want_second(c);
+    if (err == 0)
+        err = want_shape(c, z, a->rows, 1);
+    if (err == 0 && (fraction < 0 || fraction > (int)UVCCI_MAX_BITS))
+        err =
+            uvcci_fail(c->m, UVCC_ERR_PROGRAM,
+                       "%s: %s has scale %u, which leaves %d fraction bits for the constant; 0 to "
+                       "%u are possible",
+                       c->label, z->name, z->scale, fraction, UVCCI_MAX_BITS);
+    if (err == 0)
+        err = want_bits(c, a->bits + b->bits + ceil_log2(a->cols) + constant_bits(c->d->constant),
+                        "bits(A) + bits(B) + log2(cols) + log2(constant)");
+    return err;
+}
+
+/* ADD, SUB, BIAS_ADD, ROW_ADD, ROW_SUB, ROW_RSUB: one bit more than the wider input. With a shift
+ * the second input counts 2^-shift of its value: its integer stands at a scale finer by that. */
 static int check_sum(const op_check *c) {
     const uvcc_tensor_desc *a = c->in[0], *b = c->in[1], *z = c->out[0];
-    int err = want_shape(c, b, c->d->opcode == UVCC_OP_BIAS_ADD ? 1 : a->rows, a->cols);
+    int err = want_second(c);
     if (err == 0)
         err = want_shape(c, z, a->rows, a->cols);
     if (err == 0)
@@ -407,13 +457,49 @@ static int check_sum(const op_check *c) {
     return err;
 }
 
+/* REDUCE_BIAS_GRAD and ROW_SUM. */
 static int check_reduce(const op_check *c) {
     const uvcc_tensor_desc *x = c->in[0], *z = c->out[0];
-    int err = want_shape(c, z, 1, x->cols);
+    bool row = c->d->opcode == UVCC_OP_ROW_SUM;
+    int err = want_shape(c, z, row ? x->rows : 1, row ? 1 : x->cols);
     if (err == 0)
         err = want_scale(c, z, x->scale);
     if (err == 0)
-        err = want_bits(c, x->bits + ceil_log2(x->rows), "bits + log2(rows)");
+        err = want_bits(c, x->bits + ceil_log2(row ? x->cols : x->rows),
+                        row ? "bits + log2(cols)" : "bits + log2(rows)");
+    return err;
+}
+
+/* SCALE_PUBLIC and ADD_PUBLIC. */
+static int check_public(const op_check *c) {
+    const uvcc_tensor_desc *x = c->in[0], *z = c->out[0];
+    const unsigned bits = constant_bits(c->d->constant);
+    bool scale = c->d->opcode == UVCC_OP_SCALE_PUBLIC;
+    int err = scale ? want_nonzero(c) : 0;
+    if (err == 0)
+        err = want_shape(c, z, x->rows, x->cols);
+    if (err == 0)
+        err = want_scale(c, z, x->scale + c->d->shift);
+    if (err == 0 && scale)
+        err = want_bits(c, x->bits + bits, "bits + log2(constant)");
+    if (err == 0 && !scale)
+        err = want_bits(c, x->bits > bits ? x->bits : bits, "the wider of input and constant");
+    return err;
+}
+
+static int check_causal_mask(const op_check *c) {
+    const uvcc_tensor_desc *x = c->in[0], *z = c->out[0];
+    if (x->rows % x->cols != 0)
+        return uvcci_fail(c->m, UVCC_ERR_PROGRAM,
+                          "%s: %s is %u x %u; its rows must be a multiple of its columns", c->label,
+                          x->name, x->rows, x->cols);
+    int err = want_shape(c, z, x->rows, x->cols);
+    if (err == 0)
+        err = want_scale(c, z, x->scale);
+    const int64_t limit = (int64_t)((1ull << z->bits) - 1);
+    if (err == 0 && (c->d->constant > limit || c->d->constant < -limit))
+        err = uvcci_fail(c->m, UVCC_ERR_BOUND, "%s: the constant %lld is outside the %u bits of %s",
+                         c->label, (long long)c->d->constant, z->bits, z->name);
     return err;
 }
 
@@ -484,13 +570,26 @@ static int check_meaning(const op_check *c) {
     case UVCC_OP_GEMM_SS:
         return check_gemm(c);
     case UVCC_OP_ELEM_MUL:
+    case UVCC_OP_ROW_MUL:
+    case UVCC_OP_COL_MUL:
         return check_elem_mul(c);
+    case UVCC_OP_ROW_DOT:
+        return check_row_dot(c);
     case UVCC_OP_BIAS_ADD:
     case UVCC_OP_ADD:
     case UVCC_OP_SUB:
+    case UVCC_OP_ROW_ADD:
+    case UVCC_OP_ROW_SUB:
+    case UVCC_OP_ROW_RSUB:
         return check_sum(c);
     case UVCC_OP_REDUCE_BIAS_GRAD:
+    case UVCC_OP_ROW_SUM:
         return check_reduce(c);
+    case UVCC_OP_SCALE_PUBLIC:
+    case UVCC_OP_ADD_PUBLIC:
+        return check_public(c);
+    case UVCC_OP_CAUSAL_MASK:
+        return check_causal_mask(c);
     case UVCC_OP_RELU:
         return check_relu(c);
     case UVCC_OP_TRUNCATE:
@@ -505,8 +604,25 @@ static int check_meaning(const op_check *c) {
 
 /* May an output of this op stand in the buffer of an input, element on element? */
 static bool works_in_place(uint16_t opcode) {
-    return opcode == UVCC_OP_BIAS_ADD || opcode == UVCC_OP_ADD || opcode == UVCC_OP_SUB ||
-           opcode == UVCC_OP_SHIFT_LEFT || opcode == UVCC_OP_TRUNCATE || opcode == UVCC_OP_ELEM_MUL;
+    switch (opcode) {
+    case UVCC_OP_BIAS_ADD:
+    case UVCC_OP_ADD:
+    case UVCC_OP_SUB:
+    case UVCC_OP_SHIFT_LEFT:
+    case UVCC_OP_TRUNCATE:
+    case UVCC_OP_ELEM_MUL:
+    case UVCC_OP_ROW_ADD:
+    case UVCC_OP_ROW_SUB:
+    case UVCC_OP_ROW_RSUB:
+    case UVCC_OP_ROW_MUL:
+    case UVCC_OP_COL_MUL:
+    case UVCC_OP_SCALE_PUBLIC:
+    case UVCC_OP_ADD_PUBLIC:
+    case UVCC_OP_CAUSAL_MASK:
+        return true;
+    default:
+        return false;
+    }
 }
 
 static int check_aliases(const uvcc_program *p, const op_check *c, bool implemented) {
@@ -548,18 +664,38 @@ static int check_tensors_of(const uvcc_program *p, op_check *c) {
     return 0;
 }
 
+static bool uses_shift(uint16_t opcode) {
+    switch (opcode) {
+    case UVCC_OP_GEMM_SS:
+    case UVCC_OP_ELEM_MUL:
+    case UVCC_OP_ROW_MUL:
+    case UVCC_OP_COL_MUL:
+    case UVCC_OP_ROW_DOT:
+    case UVCC_OP_TRUNCATE:
+    case UVCC_OP_SHIFT_LEFT:
+    case UVCC_OP_ADD:
+    case UVCC_OP_SUB:
+    case UVCC_OP_SCALE_PUBLIC:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool uses_constant(uint16_t opcode) {
+    return opcode == UVCC_OP_ROW_DOT || opcode == UVCC_OP_SCALE_PUBLIC ||
+           opcode == UVCC_OP_ADD_PUBLIC || opcode == UVCC_OP_CAUSAL_MASK;
+}
+
 /* Fields that an opcode does not use must be 0, so that equal programs have equal hashes. */
 static int check_fields(const op_check *c, bool implemented) {
     const uvcc_op_desc *d = c->d;
     const int bad = UVCC_ERR_PROGRAM;
-    bool product = d->opcode == UVCC_OP_GEMM_SS || d->opcode == UVCC_OP_ELEM_MUL;
-    bool shifts = product || d->opcode == UVCC_OP_TRUNCATE || d->opcode == UVCC_OP_SHIFT_LEFT ||
-                  d->opcode == UVCC_OP_ADD || d->opcode == UVCC_OP_SUB;
     unsigned flags =
         d->opcode == UVCC_OP_GEMM_SS || !implemented ? UVCC_OP_TRANS_A | UVCC_OP_TRANS_B : 0;
     if (d->flags & ~flags)
         return uvcci_fail(c->m, bad, "%s: flags 0x%x are not for this opcode", c->label, d->flags);
-    if (d->shift > UVCCI_MAX_BITS || (d->shift != 0 && implemented && !shifts))
+    if (d->shift > UVCCI_MAX_BITS || (d->shift != 0 && implemented && !uses_shift(d->opcode)))
         return uvcci_fail(c->m, bad, "%s: a shift by %u bits is not possible here", c->label,
                           d->shift);
     if (d->truncation > UVCC_TRUNC_STOCHASTIC)
@@ -571,6 +707,8 @@ static int check_fields(const op_check *c, bool implemented) {
     if (d->opcode == UVCC_OP_FUNCTION && d->function >= c->p->function_count)
         return uvcci_fail(c->m, bad, "%s runs function %u, which does not exist", c->label,
                           d->function);
+    if (d->constant != 0 && !uses_constant(d->opcode))
+        return uvcci_fail(c->m, bad, "%s: a constant is not for this opcode", c->label);
     return 0;
 }
 
@@ -746,6 +884,8 @@ static void hash_op(uvcci_sha256 *h, const uvcc_op_desc *d) {
     uvcci_put8(&w, d->lift);
     if (d->opcode == UVCC_OP_FUNCTION)
         uvcci_put16(&w, d->function);
+    if (uses_constant(d->opcode))
+        uvcci_put64(&w, (uint64_t)d->constant);
     assert(!w.bad);
     uvcci_sha256_update(h, buf, w.len);
 }
@@ -797,7 +937,8 @@ static void hash_io(uvcci_sha256 *h, const uvcc_io_desc *io) {
 /* H("UVCC_PROGRAM_V1" || LE32 part_bytes || LE32 tensors || LE32 entries || each tensor: LE32 rows,
  * cols, in_buffer_of || U8 bits, scale, lifetime || each entry: LE32 inputs, ops, outputs || each
  * input: LE32 id, tensor || U8 owner || each op: LE16 opcode || U8 phase || LE16 k || U8 inputs,
- * outputs || LE32 of each || U8 flags, shift, truncation, lift || FUNCTION: LE16 function || each
+ * outputs || LE32 of each || U8 flags, shift, truncation, lift || FUNCTION: LE16 function || LE64 constant
+ * of an opcode that has one || each
  * output as an input, owner 0 || if there are functions: LE32 functions || each: U8 inputs, outputs,
  * steps || each step: U8 kind, a, b, bits, shift, io || LE64 first, constant || LE32 entries, words ||
  * LE32 of each entry || LE64 of each word). What a kind of step does not use is UVCC_FN_NONE (a, b,

@@ -218,6 +218,54 @@ static void run_elements(const call *c) {
     }
 }
 
+/* y is one row or one column for all of x. */
+static void run_broadcast(const call *c) {
+    const size_t cols = c->desc[0]->cols;
+    for (size_t i = 0; i < c->elems; i++) {
+        const bool row = c->d->opcode == UVCC_OP_COL_MUL;
+        const uint64_t x = (uint64_t)c->in[0][i], y = (uint64_t)c->in[1][row ? i % cols : i / cols];
+        uint64_t z = x * y;
+        if (c->d->opcode == UVCC_OP_ROW_ADD)
+            z = x + y;
+        else if (c->d->opcode == UVCC_OP_ROW_SUB)
+            z = x - y;
+        else if (c->d->opcode == UVCC_OP_ROW_RSUB)
+            z = y - x;
+        c->out[0][i] = (int64_t)z;
+    }
+    if (c->d->opcode == UVCC_OP_ROW_MUL || c->d->opcode == UVCC_OP_COL_MUL)
+        truncate_result(c);
+}
+
+static void run_public(const call *c) {
+    const uint64_t constant = (uint64_t)c->d->constant;
+    const size_t cols = c->desc[0]->cols;
+    for (size_t i = 0; i < c->elems; i++) {
+        uint64_t z = (uint64_t)c->in[0][i];
+        if (c->d->opcode == UVCC_OP_SCALE_PUBLIC)
+            z *= constant;
+        else if (c->d->opcode == UVCC_OP_ADD_PUBLIC)
+            z += constant;
+        else if (i % cols > i / cols % cols)
+            z = constant;
+        c->out[0][i] = (int64_t)z;
+    }
+}
+
+/* ROW_SUM and ROW_DOT. */
+static void run_rows(const call *c) {
+    const bool dot = c->d->opcode == UVCC_OP_ROW_DOT;
+    const size_t cols = c->desc[0]->cols;
+    for (size_t i = 0; i < c->elems; i++) {
+        uint64_t sum = 0;
+        for (size_t j = i * cols; j < (i + 1) * cols; j++)
+            sum += (uint64_t)c->in[0][j] * (dot ? (uint64_t)c->in[1][j] : 1);
+        c->out[0][i] = (int64_t)(dot ? sum * (uint64_t)c->d->constant : sum);
+    }
+    if (dot)
+        truncate_result(c);
+}
+
 static void run_reduce(const call *c) {
     uint64_t *z = (uint64_t *)c->out[0];
     memset(z, 0, c->elems * sizeof *z);
@@ -262,6 +310,22 @@ static int run_op(const call *c) {
     case UVCC_OP_SHIFT_LEFT:
     case UVCC_OP_TRUNCATE:
         run_elements(c);
+        return 0;
+    case UVCC_OP_ROW_ADD:
+    case UVCC_OP_ROW_SUB:
+    case UVCC_OP_ROW_RSUB:
+    case UVCC_OP_ROW_MUL:
+    case UVCC_OP_COL_MUL:
+        run_broadcast(c);
+        return 0;
+    case UVCC_OP_SCALE_PUBLIC:
+    case UVCC_OP_ADD_PUBLIC:
+    case UVCC_OP_CAUSAL_MASK:
+        run_public(c);
+        return 0;
+    case UVCC_OP_ROW_SUM:
+    case UVCC_OP_ROW_DOT:
+        run_rows(c);
         return 0;
     case UVCC_OP_REDUCE_BIAS_GRAD:
         run_reduce(c);

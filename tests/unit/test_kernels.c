@@ -503,17 +503,28 @@ static void products(void **state) {
         uint64_t *x = values(&s, 63, 3), *y = values(&s, 63, 3), *want = words(&s);
         const shared xs = share(&s, x), ys = share(&s, y);
         uint64_t *z[3] = {words(&s), words(&s), words(&s)};
-        for (uint32_t i = 0; i < N; i++)
-            want[i] = x[i] * y[i];
-        for (unsigned r = 0; r < 3; r++) {
-            uvcc_task t = {.u.map = {.op = UVCC_MAP_MUL, .rows = R, .cols = C}};
-            t.u.map.x = both(&xs, r);
-            t.u.map.y = both(&ys, r);
-            t.u.map.out = (uvcc_shares){z[r], NULL};
-            map_task(&s, r, t);
+        static const uint8_t ops[] = {UVCC_MAP_MUL, UVCC_MAP_MUL_COL, UVCC_MAP_MUL_ROW,
+                                      UVCC_MAP_DOT_ROWS};
+        for (unsigned o = 0; o < sizeof ops; o++) {
+            const bool dot = ops[o] == UVCC_MAP_DOT_ROWS;
+            memset(want, 0, N * 8);
+            for (uint32_t i = 0; i < N; i++)
+                want[dot ? i / C : i] += dot ? 77 * x[i] * y[i]
+                                             : x[i] * y[ops[o] == UVCC_MAP_MUL       ? i
+                                                        : ops[o] == UVCC_MAP_MUL_COL ? i / C
+                                                                                     : i % C];
+            for (unsigned r = 0; r < 3; r++) {
+                uvcc_task t = {
+                    .u.map = {.op = ops[o], .rows = R, .cols = C, .constant = dot ? 77 : 0}};
+                t.u.map.x = both(&xs, r);
+                t.u.map.y = both(&ys, r);
+                t.u.map.out = (uvcc_shares){z[r], NULL};
+                memset(z[r], 0, N * 8);
+                map_task(&s, r, t);
+            }
+            const held h = reshare(&s, z);
+            check_rss(&s, &h, want);
         }
-        const held h = reshare(&s, z);
-        check_rss(&s, &h, want);
 
         /* x is 100 x 50 or its transpose, y 50 x 50 inside its first 2500 words. */
         for (unsigned v = 0; v < 4; v++) {
@@ -592,6 +603,57 @@ static void maps(void **state) {
     map_task(&s, 0, t);
     for (unsigned i = 0; i < N; i++)
         assert_true(sum[i] == x[i] + y[i]);
+    sim_close(&s);
+}
+
+/* A column y, sums of rows and public constants, each also in place. */
+static void row_maps(void **state) {
+    (void)state;
+    enum { N = 50, R = 10, C = 5 };
+    static const uint8_t ops[] = {UVCC_MAP_ADD_COL,  UVCC_MAP_SUB_COL, UVCC_MAP_RSUB_COL,
+                                  UVCC_MAP_SUM_COLS, UVCC_MAP_SCALE,   UVCC_MAP_ADD_PUBLIC,
+                                  UVCC_MAP_CAUSAL};
+    const uint64_t constant = (uint64_t)-123456789;
+    sim s;
+    sim_open(&s, 0, N);
+    uint64_t *x = values(&s, 63, 3), *y = values(&s, 63, 3);
+    const shared xs = share(&s, x), ys = share(&s, y);
+    for (unsigned o = 0; o < 2 * sizeof ops; o++) {
+        const uint8_t op = ops[o / 2];
+        const bool in_place = o % 2 && op != UVCC_MAP_SUM_COLS;
+        held h = new_held(&s);
+        for (unsigned r = 0; r < 3; r++) {
+            uvcc_task t = {.u.map = {.op = op, .rows = R, .cols = C, .constant = constant}};
+            t.u.map.party = (uint8_t)r; /* edge 0: the role is the party */
+            t.u.map.out = (uvcc_shares){h.lo[r], h.hi[r]};
+            t.u.map.x = in_place ? t.u.map.out : both(&xs, r);
+            t.u.map.y = both(&ys, r);
+            memcpy(h.lo[r], in_place ? both(&xs, r).lo : (uint64_t[N]){0}, N * 8);
+            memcpy(h.hi[r], in_place ? both(&xs, r).hi : (uint64_t[N]){0}, N * 8);
+            map_task(&s, r, t);
+        }
+        uint64_t want[N] = {0};
+        for (unsigned i = 0; i < N; i++) {
+            const uint64_t v[] = {[UVCC_MAP_ADD_COL] = x[i] + y[i / C],
+                                  [UVCC_MAP_SUB_COL] = x[i] - y[i / C],
+                                  [UVCC_MAP_RSUB_COL] = y[i / C] - x[i],
+                                  [UVCC_MAP_SUM_COLS] = 0,
+                                  [UVCC_MAP_SCALE] = constant * x[i],
+                                  [UVCC_MAP_ADD_PUBLIC] = x[i] + constant,
+                                  [UVCC_MAP_CAUSAL] = i % C > i / C % C ? constant : x[i]};
+            if (op == UVCC_MAP_SUM_COLS)
+                want[i / C] += x[i];
+            else
+                want[i] = v[op];
+        }
+        check_rss(&s, &h, want);
+        for (unsigned i = 0; i < N; i++) { /* component 0 has the constant */
+            if (op == UVCC_MAP_ADD_PUBLIC)
+                assert_true(h.lo[0][i] == xs.part[0][i] + constant);
+            if (op == UVCC_MAP_CAUSAL && i % C > i / C % C)
+                assert_true(h.lo[0][i] == constant && h.lo[1][i] == 0);
+        }
+    }
     sim_close(&s);
 }
 
@@ -753,6 +815,7 @@ int main(void) {
         cmocka_unit_test(reshares),
         cmocka_unit_test(products),
         cmocka_unit_test(maps),
+        cmocka_unit_test(row_maps),
         cmocka_unit_test(hashes_and_copies),
         cmocka_unit_test(bad_tasks),
         cmocka_unit_test(out_of_memory),

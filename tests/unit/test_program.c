@@ -106,6 +106,8 @@ static void add_block_op(uvcc_program *p, const json_t *j) {
     }
     if (d.opcode == UVCC_OP_GEMM_SS || d.opcode == UVCC_OP_ELEM_MUL)
         d.shift = 8;
+    if (d.opcode == UVCC_OP_SCALE_PUBLIC)
+        d.constant = 1;
     assert_true(uvcc_program_op(p, &d) >= 0);
 }
 
@@ -430,6 +432,16 @@ static void test_small(void **state) {
     assert_int_equal(counts.live_blocks, 0);
 }
 
+static void hash_of(const small *s, uint8_t out[32]) {
+    test_alloc counts = {0};
+    uvcc_program *p = new_program(&counts);
+    char message[256];
+    if (build_small(p, s, message, sizeof message) != 0)
+        fail_msg("%s", message);
+    uvcc_program_hash(p, out);
+    uvcc_program_free(p);
+}
+
 /* ---- errors ---- */
 
 static void refused(const small *s, int error, const char *part) {
@@ -555,8 +567,153 @@ static void test_bad_elements(void **state) {
           (s.op[2] = mul, s.op[2].opcode = UVCC_OP_SUB, s.op[2].shift = 3));
 }
 
+/* The base's product and bias, then D = op(C, E) with a column E. */
+static small row_base(uvcc_opcode code, uint8_t in_count) {
+    small s = base();
+    s.t[E] = matrix("E", 4, 1, 20, 8, UVCC_EPOCH);
+    s.inputs = s.ops = 3;
+    s.in[2].id = 1;
+    s.in[2].tensor = E;
+    s.op[2] = (uvcc_op_desc){.name = "rows",
+                             .opcode = (uint16_t)code,
+                             .k = 2,
+                             .in_count = in_count,
+                             .in = {C, E},
+                             .out_count = 1,
+                             .out = {D}};
+    return s;
+}
+
+/* z[i] = 3 sum_j C[i][j]^2 >> 8. */
+static small dot_base(void) {
+    small s = row_base(UVCC_OP_ROW_DOT, 2);
+    s.op[2].in[1] = C;
+    s.op[2].constant = 3;
+    s.op[2].shift = 8;
+    s.t[D].cols = 1;
+    return s;
+}
+
+static small constant_base(uvcc_opcode code, int64_t constant) {
+    small s = row_base(code, 1);
+    s.op[2].constant = constant;
+    return s;
+}
+
+/* On a C of 4 x 2: two blocks. */
+static small mask_base(void) {
+    small s = constant_base(UVCC_OP_CAUSAL_MASK, -(1 << 19));
+    s.t[B].cols = s.t[C].cols = s.t[D].cols = s.t[M].cols = 2;
+    return s;
+}
+
+static void test_bad_rows(void **state) {
+    (void)state;
+    WRONG("op rows (ROW_SUM, FWD k 2): D is 4 x 5, but must be 4 x 1",
+          s = row_base(UVCC_OP_ROW_SUM, 1));
+    WRONG("D has scale 9, but must have 8",
+          (s = row_base(UVCC_OP_ROW_SUM, 1), s.t[D].cols = 1, s.t[D].scale = 9));
+    BOUND("op rows (ROW_SUM, FWD k 2): bits + log2(cols) needs 63 bits",
+          (s = row_base(UVCC_OP_ROW_SUM, 1), s.t[D].cols = 1, s.t[C].bits = 60));
+    static const uvcc_opcode column[] = {UVCC_OP_ROW_ADD, UVCC_OP_ROW_SUB, UVCC_OP_ROW_RSUB,
+                                         UVCC_OP_ROW_MUL};
+    for (size_t i = 0; i < sizeof column / sizeof column[0]; i++) {
+        WRONG("): M is 1 x 5, but must be 4 x 1", (s = row_base(column[i], 2), s.op[2].in[1] = M));
+        WRONG("): D is 4 x 6", (s = row_base(column[i], 2), s.t[D].cols = 6));
+        WRONG("): a constant is not for this opcode",
+              (s = row_base(column[i], 2), s.op[2].constant = 1));
+    }
+    WRONG("op rows (ROW_ADD, FWD k 2): E has scale 7, but must have 8",
+          (s = row_base(UVCC_OP_ROW_ADD, 2), s.t[E].scale = 7));
+    WRONG("shift by 1 bits", (s = row_base(UVCC_OP_ROW_RSUB, 2), s.op[2].shift = 1));
+    BOUND("op rows (ROW_RSUB, FWD k 2): the wider input needs 63 bits",
+          (s = row_base(UVCC_OP_ROW_RSUB, 2), s.t[E].bits = 63));
+    WRONG("op rows (ROW_MUL, FWD k 2): D has scale 8, but must have 10",
+          (s = row_base(UVCC_OP_ROW_MUL, 2), s.op[2].shift = 6));
+    BOUND("op rows (ROW_MUL, FWD k 2): bits(A) + bits(B) needs 63 bits",
+          (s = row_base(UVCC_OP_ROW_MUL, 2), s.op[2].shift = 8, s.t[E].bits = 43));
+    WRONG("op rows (COL_MUL, FWD k 2): E is 4 x 1, but must be 1 x 5",
+          s = row_base(UVCC_OP_COL_MUL, 2));
+    BOUND(
+        "op rows (COL_MUL, FWD k 2): bits(A) + bits(B) needs 63 bits",
+        (s = row_base(UVCC_OP_COL_MUL, 2), s.op[2].shift = 8, s.op[2].in[1] = M, s.t[M].bits = 43));
+    WRONG("op rows (ROW_DOT, FWD k 2): E is 4 x 1, but must be 4 x 5",
+          (s = dot_base(), s.op[2].in[1] = E));
+    WRONG("op rows (ROW_DOT, FWD k 2): D is 4 x 5, but must be 4 x 1",
+          (s = dot_base(), s.t[D].cols = 5));
+    WRONG("(ROW_DOT, FWD k 2): its constant is 0", (s = dot_base(), s.op[2].constant = 0));
+    WRONG("D has scale 8, which leaves -1 fraction bits for the constant",
+          (s = dot_base(), s.op[2].shift = 7));
+    WRONG("D has scale 62, which leaves 63 fraction bits for the constant",
+          (s = dot_base(), s.op[2].shift = 17, s.t[D].scale = 62));
+    /* 2 * 20 bits, 3 of 5 columns, and 2^19 < c <= 2^20 */
+    BOUND("bits(A) + bits(B) + log2(cols) + log2(constant) needs 63 bits",
+          (s = dot_base(), s.op[2].constant = -(1 << 20)));
+}
+
+static void test_bad_constants(void **state) {
+    (void)state;
+    WRONG("op product (GEMM_SS, FWD k 0): a constant is not for this opcode", s.op[0].constant = 1);
+    WRONG("op (RMSNORM_BWD, UPD k 65280): a constant is not",
+          (s.op[4].opcode = UVCC_OP_RMSNORM_BWD, s.op[4].constant = 1));
+    WRONG("op rows (SCALE_PUBLIC, FWD k 2): its constant is 0",
+          s = constant_base(UVCC_OP_SCALE_PUBLIC, 0));
+    WRONG("op rows (SCALE_PUBLIC, FWD k 2): D has scale 8, but must have 11",
+          (s = constant_base(UVCC_OP_SCALE_PUBLIC, 5), s.op[2].shift = 3));
+    BOUND("op rows (SCALE_PUBLIC, FWD k 2): bits + log2(constant) needs 63 bits",
+          s = constant_base(UVCC_OP_SCALE_PUBLIC, (1ll << 42) + 1));
+    BOUND("bits + log2(constant) needs 83 bits",
+          s = constant_base(UVCC_OP_SCALE_PUBLIC, INT64_MIN));
+    WRONG("D is 4 x 6", (s = constant_base(UVCC_OP_SCALE_PUBLIC, 1), s.t[D].cols = 6));
+    WRONG("op rows (ADD_PUBLIC, FWD k 2): D has scale 9, but must have 8",
+          (s = constant_base(UVCC_OP_ADD_PUBLIC, 1), s.t[D].scale = 9));
+    WRONG("shift by 3 bits", (s = constant_base(UVCC_OP_ADD_PUBLIC, 1), s.op[2].shift = 3));
+    BOUND("op rows (ADD_PUBLIC, FWD k 2): the wider of input and constant needs 63 bits",
+          s = constant_base(UVCC_OP_ADD_PUBLIC, -(1ll << 62) - 1));
+    BOUND(
+        "the wider of input and constant needs 63 bits",
+        (s = constant_base(UVCC_OP_ADD_PUBLIC, 1), s.t[C].bits = 63, s.op[1] = s.op[2], s.ops = 2));
+    WRONG("op rows (CAUSAL_MASK, FWD k 2): C is 4 x 5; its rows must be a multiple of its columns",
+          s = constant_base(UVCC_OP_CAUSAL_MASK, 1));
+    WRONG("D is 4 x 3, but must be 4 x 2", (s = mask_base(), s.t[D].cols = 3));
+    WRONG("D has scale 9", (s = mask_base(), s.t[D].scale = 9));
+    BOUND("op rows (CAUSAL_MASK, FWD k 2): the constant -524288 is outside the 19 bits of D",
+          (s = mask_base(), s.t[D].bits = 19));
+    BOUND("the constant 1048576 is outside the 20 bits of D",
+          (s = mask_base(), s.op[2].constant = 1 << 20));
+}
+
+/* What may overwrite its first input. */
+static void test_rows_in_place(void **state) {
+    (void)state;
+    static const uvcc_opcode codes[] = {UVCC_OP_ROW_ADD, UVCC_OP_ROW_SUB,      UVCC_OP_ROW_RSUB,
+                                        UVCC_OP_ROW_MUL, UVCC_OP_SCALE_PUBLIC, UVCC_OP_ADD_PUBLIC};
+    uint8_t hash[32];
+    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
+        small s = row_base(codes[i], i < 4 ? 2 : 1);
+        s.op[2].constant = i < 4 ? 0 : -7;
+        s.op[2].shift = codes[i] == UVCC_OP_ROW_MUL ? 8 : 0;
+        s.op[2].out[0] = s.out[0].tensor = C;
+        hash_of(&s, hash);
+    }
+    small s = row_base(UVCC_OP_COL_MUL, 2);
+    s.op[2].in[1] = M;
+    s.op[2].shift = 8;
+    s.op[2].out[0] = s.out[0].tensor = C;
+    hash_of(&s, hash);
+    s = mask_base();
+    s.op[2].out[0] = s.out[0].tensor = C;
+    hash_of(&s, hash);
+}
+
 static void test_bad_buffers(void **state) {
     (void)state;
+    WRONG("op rows (ROW_SUM, FWD k 2) cannot write D in the buffer of its input C",
+          (s = row_base(UVCC_OP_ROW_SUM, 1), s.t[D].cols = 1, s.t[D].in_buffer_of = C));
+    WRONG("op rows (ROW_DOT, FWD k 2) cannot write D in the buffer of its input C",
+          (s = dot_base(), s.t[D].in_buffer_of = C));
+    WRONG("op rows (ROW_ADD, FWD k 2) cannot write D in the buffer of its input E",
+          (s = row_base(UVCC_OP_ROW_ADD, 2), s.t[E].in_buffer_of = D));
     WRONG("op product (GEMM_SS, FWD k 0) cannot write C in the buffer of its input B",
           (s.t[B].rows = 4, s.t[A].cols = 4, s.t[C].in_buffer_of = B));
     WRONG("op relu (RELU, FWD k 2) cannot write D in the buffer of its input C",
@@ -692,16 +849,6 @@ static void test_limits(void **state) {
 
 /* ---- hash ---- */
 
-static void hash_of(const small *s, uint8_t out[32]) {
-    test_alloc counts = {0};
-    uvcc_program *p = new_program(&counts);
-    char message[256];
-    if (build_small(p, s, message, sizeof message) != 0)
-        fail_msg("%s", message);
-    uvcc_program_hash(p, out);
-    uvcc_program_free(p);
-}
-
 static void test_hash(void **state) {
     (void)state;
     enum { MAX = 40 };
@@ -709,6 +856,11 @@ static void test_hash(void **state) {
     unsigned n = 0;
     small s = base();
     hash_of(&s, hash[n++]);
+    /* pinned: peers compare it, so what a program hashes to must not change */
+    char hex[65];
+    for (unsigned i = 0; i < 32; i++)
+        snprintf(hex + 2 * i, 3, "%02x", hash[0][i]);
+    assert_string_equal(hex, "c754c667b167ff64f3a9137d5ed719ec1492f23da36d354278b63ac58d00960a");
 
     s = base(); /* the same calls; names and unused places do not count */
     s.t[A].name = "other";
@@ -760,6 +912,14 @@ static void test_hash(void **state) {
     DIFFERS((s.op[4].opcode = UVCC_OP_RMSNORM_BWD, s.op[4].in_count = 1));
     DIFFERS((s.op[4].opcode = UVCC_OP_RMSNORM_BWD, s.op[4].in_count = 2, s.op[4].in[1] = M));
     DIFFERS((s.op[4].opcode = UVCC_OP_RMSNORM_BWD, s.op[4].out_count = 0));
+    DIFFERS(s = constant_base(UVCC_OP_SCALE_PUBLIC, 1));
+    DIFFERS(s = constant_base(UVCC_OP_SCALE_PUBLIC, -1));
+    DIFFERS(s = constant_base(UVCC_OP_ADD_PUBLIC, 1));
+    DIFFERS(s = constant_base(UVCC_OP_ADD_PUBLIC, 1ll << 40));
+    DIFFERS(s = dot_base());
+    DIFFERS((s = dot_base(), s.op[2].constant = 4));
+    DIFFERS(s = mask_base());
+    DIFFERS((s = mask_base(), s.op[2].constant = 0));
     for (unsigned i = 0; i < n; i++)
         for (unsigned j = 0; j < i; j++)
             if (memcmp(hash[i], hash[j], 32) == 0)
@@ -830,6 +990,9 @@ int main(void) {
         cmocka_unit_test(test_bad_tensors),
         cmocka_unit_test(test_bad_ops),
         cmocka_unit_test(test_bad_elements),
+        cmocka_unit_test(test_bad_rows),
+        cmocka_unit_test(test_bad_constants),
+        cmocka_unit_test(test_rows_in_place),
         cmocka_unit_test(test_bad_buffers),
         cmocka_unit_test(test_bad_entries),
         cmocka_unit_test(test_bad_calls),

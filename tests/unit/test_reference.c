@@ -179,6 +179,55 @@ static void test_elements(void **state) {
     elementwise(UVCC_OP_SHIFT_LEFT, 0, 8, (const int64_t[]){100, -100, 7, -7, 0, 1});
 }
 
+/* A is 4 x 2, 20 bits at scale 8; B is `rows` x `cols` at scale 8 or absent (rows 0). */
+static void rowwise(uvcc_opcode code, uint32_t rows, uint32_t cols, uint8_t shift, int64_t constant,
+                    uint8_t scale_out, const int64_t *want) {
+    static const int64_t x[] = {100, -100, 7, -7, 0, 1, 30, 20};
+    static const int64_t y[] = {3, -2, 5, -1, 2, 4, 6, -8};
+    const bool narrow = code == UVCC_OP_ROW_SUM || code == UVCC_OP_ROW_DOT;
+    one o;
+    open_one(&o);
+    const uint32_t a = add(&o, "A", 4, 2, 20, 8),
+                   b = rows != 0 ? add(&o, "B", rows, cols, 20, 8) : UVCC_NO_TENSOR,
+                   c = add(&o, "C", 4, narrow ? 1 : 2, 40, scale_out);
+    start(&o, &(uvcc_op_desc){.opcode = (uint16_t)code,
+                              .in_count = rows != 0 ? 2 : 1,
+                              .in = {a, b},
+                              .out_count = 1,
+                              .out = {c},
+                              .shift = shift,
+                              .constant = constant});
+    set(&o, a, x);
+    if (rows != 0)
+        set(&o, b, y);
+    run(&o);
+    assert_memory_equal(uvcc_reference_get(o.r, c), want, narrow ? 32 : 64);
+    close_one(&o);
+}
+
+static void test_rows(void **state) {
+    (void)state;
+    rowwise(UVCC_OP_ROW_SUM, 0, 0, 0, 0, 8, (const int64_t[]){0, 0, 1, 50});
+    rowwise(UVCC_OP_ROW_ADD, 4, 1, 0, 0, 8, (const int64_t[]){103, -97, 5, -9, 5, 6, 29, 19});
+    rowwise(UVCC_OP_ROW_SUB, 4, 1, 0, 0, 8, (const int64_t[]){97, -103, 9, -5, -5, -4, 31, 21});
+    rowwise(UVCC_OP_ROW_RSUB, 4, 1, 0, 0, 8, (const int64_t[]){-97, 103, -9, 5, 5, 4, -31, -21});
+    rowwise(UVCC_OP_ROW_MUL, 4, 1, 0, 0, 16, (const int64_t[]){300, -300, -14, 14, 0, 5, -30, -20});
+    rowwise(UVCC_OP_ROW_MUL, 4, 1, 2, 0, 14, (const int64_t[]){75, -75, -4, 3, 0, 1, -8, -5});
+    rowwise(UVCC_OP_COL_MUL, 1, 2, 0, 0, 16, (const int64_t[]){300, 200, 21, 14, 0, -2, 90, -40});
+    rowwise(UVCC_OP_COL_MUL, 1, 2, 3, 0, 13, (const int64_t[]){37, 25, 2, 1, 0, -1, 11, -5});
+    /* dots of the rows: 500, 42, 4, 20 */
+    rowwise(UVCC_OP_ROW_DOT, 4, 2, 0, 1, 16, (const int64_t[]){500, 42, 4, 20});
+    rowwise(UVCC_OP_ROW_DOT, 4, 2, 4, -3, 12, (const int64_t[]){-94, -8, -1, -4});
+    rowwise(UVCC_OP_ROW_DOT, 4, 2, 4, -3, 14, (const int64_t[]){-94, -8, -1, -4}); /* -3/4 */
+    rowwise(UVCC_OP_SCALE_PUBLIC, 0, 0, 0, -3, 8,
+            (const int64_t[]){-300, 300, -21, 21, 0, -3, -90, -60});
+    rowwise(UVCC_OP_SCALE_PUBLIC, 0, 0, 2, -3, 10, /* -3/4 */
+            (const int64_t[]){-300, 300, -21, 21, 0, -3, -90, -60});
+    rowwise(UVCC_OP_ADD_PUBLIC, 0, 0, 0, -3, 8,
+            (const int64_t[]){97, -103, 4, -10, -3, -2, 27, 17});
+    rowwise(UVCC_OP_CAUSAL_MASK, 0, 0, 0, -9, 8, (const int64_t[]){100, -9, 7, -7, 0, -9, 30, 20});
+}
+
 /* A step of 2^-s: B's integer is taken from A's, whose scale is finer by s. */
 static void test_sub_with_shift(void **state) {
     (void)state;
@@ -439,6 +488,7 @@ int main(void) {
         cmocka_unit_test(test_gemm),
         cmocka_unit_test(test_gemm_square),
         cmocka_unit_test(test_elements),
+        cmocka_unit_test(test_rows),
         cmocka_unit_test(test_sub_with_shift),
         cmocka_unit_test(test_reduce),
         cmocka_unit_test(test_relu),

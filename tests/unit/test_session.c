@@ -202,6 +202,7 @@ typedef struct random_program {
     unsigned count;
     uint64_t rnd;
     uint16_t k;
+    unsigned *drawn; /* [opcode] */
 } random_program;
 
 static unsigned pick(random_program *r, unsigned n) { return (unsigned)(test_rand(&r->rnd) % n); }
@@ -215,8 +216,8 @@ static value *new_value(random_program *r, uint32_t rows, uint32_t cols, unsigne
     return v;
 }
 
-static void add_op(random_program *r, uint16_t opcode, const value *a, const value *b, value *out,
-                   uint8_t shift, uint8_t flags) {
+static void add_op_with(random_program *r, uint16_t opcode, const value *a, const value *b,
+                        value *out, uint8_t shift, uint8_t flags, int64_t constant) {
     uvcc_op_desc d = {.opcode = opcode,
                       .k = r->k++,
                       .in_count = b != NULL ? 2 : 1,
@@ -225,8 +226,33 @@ static void add_op(random_program *r, uint16_t opcode, const value *a, const val
                       .out = {out->tensor},
                       .shift = shift,
                       .flags = flags,
-                      .lift = (uint8_t)(shift != 0 && opcode != UVCC_OP_SHIFT_LEFT ? pick(r, 3) : 0)};
+                      .constant = constant,
+                      .lift =
+                          (uint8_t)(shift != 0 && opcode != UVCC_OP_SHIFT_LEFT ? pick(r, 3) : 0)};
     assert_true(uvcc_program_op(r->p, &d) >= 0);
+    r->drawn[opcode]++;
+}
+
+static void add_op(random_program *r, uint16_t opcode, const value *a, const value *b, value *out,
+                   uint8_t shift, uint8_t flags) {
+    add_op_with(r, opcode, a, b, out, shift, flags, 0);
+}
+
+/* A product of `bits` bits truncated by `shift`, in one op or reshared and then truncated. */
+static void add_product(random_program *r, uint16_t opcode, const value *a, const value *b,
+                        uint32_t rows, uint32_t cols, unsigned bits, uint8_t shift,
+                        int64_t constant) {
+    value *out = new_value(r, rows, cols, bits - shift + 1), whole = {.rows = rows, .cols = cols};
+    if (pick(r, 4) != 0) {
+        add_op_with(r, opcode, a, b, out, shift, 0, constant);
+        return;
+    }
+    char name[16];
+    snprintf(name, sizeof name, "w%u", r->count);
+    whole.tensor = tensor(r->p, name, (shape){rows, cols}, (uint8_t)bits, (uint8_t)(SCALE + shift),
+                          UVCC_EPOCH);
+    add_op_with(r, opcode, a, b, &whole, 0, 0, constant);
+    add_op(r, UVCC_OP_TRUNCATE, &whole, NULL, out, shift, 0);
 }
 
 static unsigned log2_up(uint32_t n) {
@@ -236,11 +262,53 @@ static unsigned log2_up(uint32_t n) {
     return b;
 }
 
+/* Ops with a row or column for the second input, a public constant, or rows that are summed. */
+static void grow_rows(random_program *r, value a, value b) {
+    static const uint16_t sums[] = {UVCC_OP_ROW_ADD, UVCC_OP_ROW_SUB, UVCC_OP_ROW_RSUB};
+    static const uint16_t public[] = {UVCC_OP_SCALE_PUBLIC, UVCC_OP_ADD_PUBLIC,
+                                      UVCC_OP_CAUSAL_MASK};
+    const unsigned wide = (a.bits > b.bits ? a.bits : b.bits) + 1, product = a.bits + b.bits;
+    const unsigned sum = log2_up(a.cols), fraction = pick(r, 5);
+    const bool column = b.rows == a.rows && b.cols == 1, row = b.cols == a.cols && b.rows == 1;
+    int64_t constant = 1 + pick(r, 200);
+    if (pick(r, 2))
+        constant = -constant;
+    switch (pick(r, 6)) {
+    case 0:
+        if (a.bits + sum < 45)
+            add_op(r, UVCC_OP_ROW_SUM, &a, NULL, new_value(r, a.rows, 1, a.bits + sum), 0, 0);
+        break;
+    case 1:
+        if (column && wide < 45)
+            add_op(r, sums[pick(r, 3)], &a, &b, new_value(r, a.rows, a.cols, wide), 0, 0);
+        break;
+    case 2:
+        if (column && product < 45)
+            add_product(r, UVCC_OP_ROW_MUL, &a, &b, a.rows, a.cols, product, SCALE, 0);
+        break;
+    case 3:
+        if (row && product < 45)
+            add_product(r, UVCC_OP_COL_MUL, &a, &b, a.rows, a.cols, product, SCALE, 0);
+        break;
+    case 4:
+        if (b.rows == a.rows && b.cols == a.cols && product + sum + 8 < 45)
+            add_product(r, UVCC_OP_ROW_DOT, &a, &b, a.rows, 1, product + sum + 8,
+                        (uint8_t)(SCALE + fraction), constant);
+        break;
+    default: {
+        const uint16_t opcode = public[pick(r, 3)];
+        if (a.bits + 8 < 45 && (opcode != UVCC_OP_CAUSAL_MASK || a.rows % a.cols == 0))
+            add_op_with(r, opcode, &a, NULL, new_value(r, a.rows, a.cols, a.bits + 8), 0, 0,
+                        constant);
+    }
+    }
+}
+
 static void grow(random_program *r) {
     value a = r->v[pick(r, r->count)], b = r->v[pick(r, r->count)];
     unsigned wide = (a.bits > b.bits ? a.bits : b.bits) + 1;
     bool same = a.rows == b.rows && a.cols == b.cols;
-    switch (pick(r, 6)) {
+    switch (pick(r, 12)) {
     case 0: /* any of the four transposes that fits */
         for (uint8_t f = 0; f < 4; f++) {
             uint32_t m = f & UVCC_OP_TRANS_A ? a.cols : a.rows, k = f & UVCC_OP_TRANS_A ? a.rows : a.cols;
@@ -254,8 +322,7 @@ static void grow(random_program *r) {
         break;
     case 1:
         if (same && a.bits + b.bits < 45)
-            add_op(r, UVCC_OP_ELEM_MUL, &a, &b, new_value(r, a.rows, a.cols, a.bits + b.bits - SCALE + 1),
-                   SCALE, 0);
+            add_product(r, UVCC_OP_ELEM_MUL, &a, &b, a.rows, a.cols, a.bits + b.bits, SCALE, 0);
         break;
     case 2:
         if (same && wide < 45)
@@ -271,7 +338,7 @@ static void grow(random_program *r) {
             add_op(r, UVCC_OP_REDUCE_BIAS_GRAD, &a, NULL,
                    new_value(r, 1, a.cols, a.bits + log2_up(a.rows)), 0, 0);
         break;
-    default: {
+    case 5: {
         value *y = new_value(r, a.rows, a.cols, a.bits), d = {0};
         char name[16];
         snprintf(name, sizeof name, "d%u", r->count);
@@ -284,15 +351,18 @@ static void grow(random_program *r) {
                            .out = {y->tensor, d.tensor},
                            .lift = (uint8_t)pick(r, 3)};
         assert_true(uvcc_program_op(r->p, &op) >= 0);
+        r->drawn[UVCC_OP_RELU]++;
         break;
     }
+    default:
+        grow_rows(r, a, b);
     }
 }
 
-static void one_random_program(uint64_t seed) {
+static void one_random_program(uint64_t seed, unsigned *drawn) {
     test_alloc mem = {0};
     uvcc_allocator al = test_allocator(&mem);
-    random_program r = {.rnd = seed};
+    random_program r = {.rnd = seed, .drawn = drawn};
     assert_int_equal(uvcc_program_new(&r.p, &al), 0);
     assert_true(uvcc_program_entry(r.p, "run") >= 0);
     uint32_t dim[3] = {1, 1 + pick(&r, 8), 1 + pick(&r, seed % 5 == 0 ? 90 : 12)};
@@ -347,8 +417,17 @@ static void one_random_program(uint64_t seed) {
 
 static void test_random_programs(void **state) {
     (void)state;
+    unsigned drawn[64] = {0};
     for (uint64_t seed = 1; seed <= 60; seed++)
-        one_random_program(seed);
+        one_random_program(seed, drawn);
+    static const uint16_t all[] = {
+#define UVCC_OPCODE(name, code, n_in, n_out, implemented, what) implemented ? code : 0,
+#include <uvcc/opcodes.def>
+#undef UVCC_OPCODE
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (all[i] > UVCC_OP_OUTPUT && all[i] != UVCC_OP_SHIFT_LEFT && drawn[all[i]] == 0)
+            fail_msg("no random program has a %s", uvcc_opcode_name(all[i]));
 }
 
 /* ---- rounds of several parts ---- */
