@@ -602,7 +602,8 @@ static void deal_dpf(const chunk *c, const uvcc_key_layout *k) {
     prg(c, PAIR_HO, UVCC_TAG_root, 0, 0, roots[0], (size_t)b->count * 2);
     prg(c, PAIR_TO, UVCC_TAG_root, 0, 0, roots[1], (size_t)b->count * 2);
     uvcci_dpf_gen(dpf_keys(c), n, b->count, c->s->words, (const uint8_t *)roots[0],
-                  (const uint8_t *)roots[1], tail + k->levels, tail + k->leaves, tail + k->bits);
+                  (const uint8_t *)roots[1], tail + k->levels, tail + k->leaves, tail + k->bits,
+                  NULL);
 
     const uvcc_key_layout h = layout_of(c->t, b, UVCC_HEAD);
     memcpy(head + h.levels, tail + k->levels, h.bits - h.levels); /* levels and leaves */
