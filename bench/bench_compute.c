@@ -189,7 +189,8 @@ static void mask_inputs(int n) {
 }
 
 static uint64_t call_dpf_gen(const variant *v) {
-    uvcci_dpf_gen(dpf, (unsigned)v->a, POINTS, alpha, roots[0], roots[1], levels, leaves, bits);
+    uvcci_dpf_gen(dpf, (unsigned)v->a, POINTS, alpha, roots[0], roots[1], levels, leaves, bits,
+                  NULL);
     return leaves[0];
 }
 

@@ -272,7 +272,7 @@ typedef enum uvcc_map_op {
     /** out[i][j] = x[i][2j] - x[i][2j+1], and = x[i][2j+1]; x is rows x cols, out rows x ceil(cols / 2);
      * the last column of an odd number is paired with itself. */
     UVCC_MAP_PAIR_DIFF, UVCC_MAP_PAIR_SECOND,
-    /** out[i][j] = `party` == 0 ? 2j + 1 : 0, rows x cols. */
+    /** The public values 2j + 1 of column j, rows x cols, as in PUBLIC (`party` 0: in lo). x is unused. */
     UVCC_MAP_INDEX,
     /** y is a column: out[i][j] = x[i][j] + y[i], x[i][j] - y[i], y[i] - x[i][j]. */
     UVCC_MAP_ADD_COL, UVCC_MAP_SUB_COL, UVCC_MAP_RSUB_COL,

@@ -78,6 +78,10 @@ INLINE uint64_t power_of_two(uint64_t a) {
     return agree;
 }
 
+INLINE uint8_t parity(uint64_t x) {
+    return (uint8_t)__builtin_parityll(x);
+}
+
 /* --- Keys ------------------------------------------------------------------------------------- */
 
 typedef struct gen_group {
@@ -110,8 +114,8 @@ INLINE void gen_level(gen_group *g, uint32_t c, const uint64_t *alpha, unsigned 
 
 INLINE void gen(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *alpha,
                 const uint8_t *root0, const uint8_t *root1, uint8_t *levels, uint8_t *leaves,
-                uint8_t *bits) {
-    assert(n >= 1 && n <= 63);
+                uint8_t *bits, uint8_t *sign) {
+    assert(n >= 1 && n <= 64);
     const unsigned depth = uvcci_dpf_levels(n), tb = (2 * depth + 7) / 8;
     gen_group g;
     for (uint32_t at = 0; at < c; at += GROUP) {
@@ -140,8 +144,12 @@ INLINE void gen(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *
             const uint64_t a = alpha[at + i] & leaf_mask(n), upper = 0 - (a >> 6);
             const uint64_t one = power_of_two(a);
             const node point = {one & ~upper, one & upper};
-            store(leaves + (size_t)(at + i) * BLOCK,
-                  node_xor(node_xor(g.child[0][0][i], g.child[1][0][i]), point));
+            const node cw = node_xor(node_xor(g.child[0][0][i], g.child[1][0][i]), point);
+            store(leaves + (size_t)(at + i) * BLOCK, cw);
+            if (sign != NULL) {
+                const node leaf = node_xor(g.child[0][0][i], node_and(cw, g.t0[i]));
+                sign[at + i] = parity((leaf.lo & point.lo) ^ (leaf.hi & point.hi));
+            }
         }
     }
     uvcci_wipe(&g, sizeof g);
@@ -149,17 +157,17 @@ INLINE void gen(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *
 
 WIDE static void gen_wide(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *alpha,
                           const uint8_t *root0, const uint8_t *root1, uint8_t *levels,
-                          uint8_t *leaves, uint8_t *bits) {
-    gen(dpf, n, c, alpha, root0, root1, levels, leaves, bits);
+                          uint8_t *leaves, uint8_t *bits, uint8_t *sign) {
+    gen(dpf, n, c, alpha, root0, root1, levels, leaves, bits, sign);
 }
 
 void uvcci_dpf_gen(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *alpha,
                    const uint8_t *root0, const uint8_t *root1, uint8_t *levels, uint8_t *leaves,
-                   uint8_t *bits) {
+                   uint8_t *bits, uint8_t *sign) {
     if (is_wide(dpf))
-        gen_wide(dpf, n, c, alpha, root0, root1, levels, leaves, bits);
+        gen_wide(dpf, n, c, alpha, root0, root1, levels, leaves, bits, sign);
     else
-        gen(dpf, n, c, alpha, root0, root1, levels, leaves, bits);
+        gen(dpf, n, c, alpha, root0, root1, levels, leaves, bits, sign);
 }
 
 /* --- Evaluation ------------------------------------------------------------------------------- */
@@ -212,15 +220,11 @@ INLINE void walk_level(walk_group *g, uint32_t c, const uint64_t *x, unsigned l,
     }
 }
 
-INLINE uint8_t parity(uint64_t x) {
-    return (uint8_t)__builtin_parityll(x);
-}
-
 /* prefix: share of [alpha <= x], else of [alpha == x]. */
 INLINE void walk(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *x,
                  const uint8_t *root, bool party1, const uint8_t *levels, const uint8_t *leaves,
                  const uint8_t *bits, uint8_t *out, bool prefix) {
-    assert(n >= 1 && n <= 63);
+    assert(n >= 1 && n <= 64);
     const unsigned depth = uvcci_dpf_levels(n), tb = (2 * depth + 7) / 8;
     walk_group g;
     for (uint32_t at = 0; at < c; at += GROUP) {
@@ -272,6 +276,149 @@ void uvcci_dpf_point(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint6
                      const uint8_t *root, bool party1, const uint8_t *levels, const uint8_t *leaves,
                      const uint8_t *bits, uint8_t *out) {
     walk(dpf, n, c, x, root, party1, levels, leaves, bits, out, false);
+}
+
+/* --- Windows ---------------------------------------------------------------------------------- */
+
+/* At least the leaf blocks of one key's longest window. */
+enum { WINDOW_NODES = 640 };
+
+/* Nodes of one level, key after key: of each key those above its window, from left to right. */
+typedef struct window_group {
+    node seed[WINDOW_NODES + 1], child[2][WINDOW_NODES];
+    uint64_t t[2][WINDOW_NODES]; /* control bits as masks, of this level and the next */
+} window_group;
+
+/* Nodes of level l above the leaves first .. first + len - 1 of 2^n. A window that goes on from the
+ * last leaf to the first is that of two trees side by side: it begins with two roots. */
+INLINE uint32_t nodes_above(unsigned n, unsigned l, uint64_t first, uint32_t len) {
+    const unsigned below = n - l;
+    if (below == 64)
+        return first + (len - 1) < first ? 2 : 1;
+    return (uint32_t)(((first & (((uint64_t)1 << below) - 1)) + len - 1) >> below) + 1;
+}
+
+INLINE void window_roots(window_group *g, const uvcci_dpf_keys *k, uint32_t at, uint32_t m,
+                         const uint64_t *first, uint32_t len) {
+    uint32_t to = 0;
+    for (uint32_t i = 0; i < m; i++) {
+        const node root = seed_of(load(k->root + (size_t)(at + i) * BLOCK));
+        for (uint32_t j = nodes_above(k->n, 0, first[i], len); j != 0; j--) {
+            g->seed[to] = root;
+            g->t[0][to++] = k->party1 ? ~(uint64_t)0 : 0;
+        }
+    }
+}
+
+/* From the nodes of level l to those of the next; both children of all of them are there. */
+INLINE uint32_t window_level(window_group *g, const uvcci_dpf_keys *k, uint32_t at, uint32_t m,
+                             const uint64_t *first, uint32_t len, unsigned l) {
+    const unsigned tb = (2 * uvcci_dpf_levels(k->n) + 7) / 8;
+    const uint8_t *cws = k->levels + ((size_t)l * k->c + at) * BLOCK;
+    const uint8_t *control = k->bits + (size_t)at * tb + l / 4;
+    const uint64_t *t = g->t[l & 1];
+    uint64_t *t_next = g->t[~l & 1];
+    uint32_t from = 0, to = 0;
+    for (uint32_t i = 0; i < m; i++) {
+        const node cw = load(cws + (size_t)i * BLOCK);
+        const uint64_t both = (uint64_t)control[(size_t)i * tb] >> 2 * l % 8;
+        const uint64_t t_cw[2] = {both & 1, both >> 1 & 1};
+        const uint32_t begin = first[i] >> (k->n - 1 - l) & 1;
+        const uint32_t end = begin + nodes_above(k->n, l + 1, first[i], len);
+        for (uint32_t j = begin; j < end; j++, to++) {
+            const node child = g->child[j & 1][from + j / 2];
+            const uint64_t mask = t[from + j / 2];
+            g->seed[to] = node_xor(seed_of(child), node_and(cw, mask));
+            t_next[to] = 0 - ((child.lo ^ (mask & t_cw[j & 1])) & 1);
+        }
+        from += (end + 1) / 2;
+    }
+    return to;
+}
+
+/* `len` bits from bit `skip` of x. Reads a word beyond the last that it needs. */
+INLINE void window_bits(const node *x, unsigned skip, uint32_t len, uint64_t *out) {
+    const uint64_t *w = (const uint64_t *)(const void *)x + skip / 64;
+    const uint32_t words = uvcci_dpf_window_words(len);
+    const unsigned s = skip % 64;
+    for (uint32_t j = 0; j < words; j++)
+        out[j] = w[j] >> s | w[j + 1] << 1 << (63 - s);
+    out[words - 1] &= ~(uint64_t)0 >> (64 * words - len);
+}
+
+INLINE void window_leaves(window_group *g, const uvcci_dpf_keys *k, uint32_t at, uint32_t m,
+                          const uint64_t *first, uint32_t len, uint64_t *out) {
+    const unsigned depth = uvcci_dpf_levels(k->n), words = uvcci_dpf_window_words(len);
+    uint32_t from = 0;
+    for (uint32_t i = 0; i < m; i++) {
+        const uint32_t n_blocks = nodes_above(k->n, depth, first[i], len);
+        const node cw = load(k->leaves + (size_t)(at + i) * BLOCK);
+        node *block = g->seed + from;
+        for (uint32_t j = 0; j < n_blocks; j++)
+            block[j] = node_xor(g->child[0][from + j], node_and(cw, g->t[depth & 1][from + j]));
+        if (k->n < LEAF_BITS) { /* two trees in a block */
+            const unsigned leaves = 1u << k->n;
+            block->lo &= ~(uint64_t)0 >> (64 - leaves);
+            block->hi = block->lo;
+            if (leaves < 64)
+                block->lo |= block->lo << leaves;
+        }
+        window_bits(block, first[i] & leaf_mask(k->n), len, out + (size_t)i * words);
+        from += n_blocks;
+    }
+}
+
+INLINE void window(const uvcci_aes dpf[2], const uvcci_dpf_keys *k, uint32_t at, uint32_t m,
+                   const uint64_t *first, uint32_t len, uint64_t *out) {
+    assert(k->n >= 1 && k->n <= 64 && len >= 1 && len <= UVCCI_DPF_WINDOW_MAX);
+    assert(k->n >= 16 || len <= 1u << k->n);
+    const unsigned depth = uvcci_dpf_levels(k->n);
+    const uint32_t group = WINDOW_NODES / ((len + 126) / 128 + 1);
+    window_group g;
+    g.seed[WINDOW_NODES] = (node){0, 0};
+    while (m != 0) {
+        const uint32_t now = m < group ? m : group;
+        uint32_t nodes = 0;
+        for (uint32_t i = 0; i < now; i++)
+            nodes += nodes_above(k->n, 0, first[i], len);
+        window_roots(&g, k, at, now, first, len);
+        for (unsigned l = 0; l < depth; l++) {
+            mmo(&dpf[0], g.seed, g.child[0], nodes);
+            mmo(&dpf[1], g.seed, g.child[1], nodes);
+            nodes = window_level(&g, k, at, now, first, len, l);
+        }
+        mmo(&dpf[0], g.seed, g.child[0], nodes);
+        window_leaves(&g, k, at, now, first, len, out);
+        out += (size_t)now * uvcci_dpf_window_words(len);
+        first += now;
+        at += now;
+        m -= now;
+    }
+    uvcci_wipe(&g, sizeof g);
+}
+
+WIDE static void window_wide(const uvcci_aes dpf[2], const uvcci_dpf_keys *k, uint32_t at,
+                             uint32_t m, const uint64_t *first, uint32_t len, uint64_t *out) {
+    window(dpf, k, at, m, first, len, out);
+}
+
+void uvcci_dpf_window(const uvcci_aes dpf[2], const uvcci_dpf_keys *k, uint32_t at, uint32_t m,
+                      const uint64_t *first, uint32_t len, uint64_t *out) {
+    if (is_wide(dpf))
+        window_wide(dpf, k, at, m, first, len, out);
+    else
+        window(dpf, k, at, m, first, len, out);
+}
+
+void uvcci_dpf_full(const uvcci_aes dpf[2], const uvcci_dpf_keys *k, uint64_t *out) {
+    assert(k->n >= 1 && k->n <= 20);
+    const uint32_t size = 1u << k->n;
+    const uint32_t len = size < UVCCI_DPF_WINDOW_MAX ? size : UVCCI_DPF_WINDOW_MAX;
+    for (uint32_t i = 0; i < k->c; i++)
+        for (uint64_t first = 0; first < size; first += len) {
+            uvcci_dpf_window(dpf, k, i, 1, &first, len, out);
+            out += uvcci_dpf_window_words(len);
+        }
 }
 
 /* --- Key streams ------------------------------------------------------------------------------ */

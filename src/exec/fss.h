@@ -16,11 +16,12 @@
 
 static inline unsigned uvcci_dpf_levels(unsigned n) { return n > 7 ? n - 7 : 0; }
 
-/* Keys for c points alpha[i] < 2^n with roots root0[i] (HEAD), root1[i] (TAIL), 16 bytes each.
- * levels: L * c * 16 bytes, leaves: c * 16, bits: c * ceil(2L/8) (see uvcc_gate). */
+/* Keys for c points alpha[i] < 2^n, n 1..64, with roots root0[i] (HEAD), root1[i] (TAIL), 16 bytes
+ * each. levels: L * c * 16 bytes, leaves: c * 16, bits: c * ceil(2L/8) (see uvcc_gate). sign (may be
+ * NULL): HEAD's shares (0 or 1) of the leaves alpha[i]. */
 void uvcci_dpf_gen(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *alpha,
                    const uint8_t *root0, const uint8_t *root1, uint8_t *levels, uint8_t *leaves,
-                   uint8_t *bits);
+                   uint8_t *bits, uint8_t *sign);
 /* out[i] = this party's share (0 or 1) of [alpha_i <= x[i]]. party1: TAIL. c <= 4096. */
 void uvcci_dpf_prefix(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *x,
                       const uint8_t *root, bool party1, const uint8_t *levels,
@@ -29,4 +30,24 @@ void uvcci_dpf_prefix(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint
 void uvcci_dpf_point(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *x,
                      const uint8_t *root, bool party1, const uint8_t *levels,
                      const uint8_t *leaves, const uint8_t *bits, uint8_t *out);
+
+/* One party's keys of c points. */
+typedef struct uvcci_dpf_keys {
+    unsigned n;
+    uint32_t c;
+    bool party1; /* TAIL */
+    const uint8_t *root, *levels, *leaves, *bits;
+} uvcci_dpf_keys;
+
+#define UVCCI_DPF_WINDOW_MAX 65536u
+/* Words that the bits of a window take per key. */
+static inline uint32_t uvcci_dpf_window_words(uint32_t len) { return (len + 63) / 64; }
+/* Shares of the leaves first[i] .. first[i] + len - 1 mod 2^n of the keys [at, at + m); first is
+ * public, len <= 2^n and <= UVCCI_DPF_WINDOW_MAX. out: uvcci_dpf_window_words(len) words per key, leaf
+ * first[i] + j in bit j, the rest 0. Prefixes are shared: about len / 128 + 1 leaf blocks and as
+ * many inner nodes, plus one path. */
+void uvcci_dpf_window(const uvcci_aes dpf[2], const uvcci_dpf_keys *k, uint32_t at, uint32_t m,
+                      const uint64_t *first, uint32_t len, uint64_t *out);
+/* All 2^n leaves, n <= 20, leaf j in bit j; ceil(2^n / 64) words per key. */
+void uvcci_dpf_full(const uvcci_aes dpf[2], const uvcci_dpf_keys *k, uint64_t *out);
 #endif

@@ -54,4 +54,12 @@ static inline uint32_t uvcci_cw_bytes(unsigned n, uint32_t c) {
 }
 /* CW(n) as FN tasks have it: levels (depth * c * 16), leaves (c * 16), control bits. */
 
+/* z(c, l) of UVCC_FN_TABLE, mod 2^64 with signed shifts; l < 2^s, s <= 63. */
+static inline uint64_t uvcci_fn_factor(const int64_t c[4], uint64_t l, unsigned s) {
+    uint64_t z = (uint64_t)c[3];
+    for (unsigned i = 3; i-- != 0;)
+        z = (uint64_t)c[i] + (uint64_t)((int64_t)(l * z) >> s);
+    return z;
+}
+
 #endif

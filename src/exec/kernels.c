@@ -9,45 +9,15 @@
  * held a step's keys may hold another's afterwards. Invariant: nothing branches or indexes on a
  * share, a pad or a mask; roles, counts, shifts and opened values are public to whoever has them.
  */
-#include "kernels.h"
+#include "kernels_impl.h"
 
 #include <assert.h>
-#include <string.h>
 #include <uvcc/blv1.h>
 
 #include "fss.h"
-#include "proto/bytes.h"
 #include "proto/crypto.h"
-#include "proto/prg.h"
-
-enum { CHUNK = 1024, SLOTS = 6, BLOCK = UVCC_BLOCK_ELEMS };
-_Static_assert(BLOCK % CHUNK == 0 && CHUNK % 64 == 0, "chunks begin at whole bytes and words");
 
 #define BIAS ((uint64_t)1 << 62) /* makes a value in range nonnegative before its opening */
-
-/* AES keys of one step, expanded when first used. */
-typedef struct key_cache {
-    uvcci_aes prg[3][UVCC_TAG_COUNT], dpf[2];
-    const uvcc_step_keys *of; /* NULL: empty */
-    bool have_prg[3][UVCC_TAG_COUNT], have_dpf;
-} key_cache;
-
-typedef struct block_scratch {
-    _Alignas(64) uint64_t slot[SLOTS][CHUNK];
-    uint64_t words[BLOCK];
-    uint64_t roots[2][2 * BLOCK];
-    uint8_t shares[BLOCK];
-    key_cache keys;
-} block_scratch;
-
-/* n elements from `first` of a block. */
-typedef struct chunk {
-    block_scratch *s;
-    const uvcc_task *t;
-    const uvcc_block *b;
-    uint32_t first, n;
-    uvcci_aes_backend aes;
-} chunk;
 
 /* --- Where things are ------------------------------------------------------------------------- */
 
@@ -55,38 +25,9 @@ static inline block_scratch *scratch_of(const uvcci_cpu_worker *w) {
     return (block_scratch *)(void *)w->block_scratch;
 }
 
-static inline const uint64_t *in(const chunk *c, unsigned i) {
-    return c->b->in[i] + c->first;
-}
-static inline uint64_t *out(const chunk *c, unsigned i) {
-    return c->b->out[i] + c->first;
-}
-static inline const uint8_t *wire_in(const chunk *c, unsigned i) {
-    return c->b->wire_in[i] + (size_t)c->first * 8;
-}
-static inline uint8_t *wire_out(const chunk *c, unsigned i) {
-    return c->b->wire_out[i] + (size_t)c->first * 8;
-}
-static inline uint64_t get(const uint8_t *wire, size_t i) {
-    return uvcci_ld64(wire + 8 * i);
-}
-static inline void put(uint8_t *wire, size_t i, uint64_t x) {
-    uvcci_st64(wire + 8 * i, x);
-}
-
-/* What HEAD and TAIL share with OTHER. */
-static inline unsigned pair_other(const chunk *c) {
-    return c->b->role == UVCC_HEAD ? UVCC_PAIR_PREV : UVCC_PAIR_NEXT;
-}
 /* What HEAD and TAIL share with each other. */
 static inline unsigned pair_edge(const chunk *c) {
     return c->b->role == UVCC_HEAD ? UVCC_PAIR_NEXT : UVCC_PAIR_PREV;
-}
-/* The same pairs as OTHER names them. */
-enum { PAIR_HO = UVCC_PAIR_NEXT, PAIR_TO = UVCC_PAIR_PREV };
-
-static inline uint64_t low_bits(unsigned n) {
-    return n >= 64 ? ~(uint64_t)0 : ((uint64_t)1 << n) - 1;
 }
 
 /* Bits of a comparison. */
@@ -125,7 +66,7 @@ static key_cache *keys_of(const chunk *c) {
     return k;
 }
 
-static const uvcci_aes *prg_key(const chunk *c, unsigned pair, uvcc_prg_tag tag) {
+const uvcci_aes *uvcci_kernel_prg_key(const chunk *c, unsigned pair, uvcc_prg_tag tag) {
     key_cache *k = keys_of(c);
     if (!k->have_prg[pair][tag]) {
         key_init(&k->prg[pair][tag], c->t->keys->prg[pair][tag], c->aes);
@@ -134,7 +75,7 @@ static const uvcci_aes *prg_key(const chunk *c, unsigned pair, uvcc_prg_tag tag)
     return &k->prg[pair][tag];
 }
 
-static const uvcci_aes *dpf_keys(const chunk *c) {
+const uvcci_aes *uvcci_kernel_dpf_keys(const chunk *c) {
     key_cache *k = keys_of(c);
     if (!k->have_dpf) {
         for (unsigned i = 0; i < 2; i++)
@@ -142,19 +83,6 @@ static const uvcci_aes *dpf_keys(const chunk *c) {
         k->have_dpf = true;
     }
     return k->dpf;
-}
-
-/* Words [first, first + n) of PRG(pair, tag, lane) of the block. */
-static void prg(const chunk *c, unsigned pair, uvcc_prg_tag tag, uint8_t lane, uint64_t first,
-                uint64_t *dst, size_t n) {
-    const uvcci_prg_at at = {c->t->ordinal, c->t->call, c->b->block, lane};
-    uvcci_prg_fill(prg_key(c, pair, tag), at, first, dst, n);
-}
-
-static const uint64_t *pad(const chunk *c, unsigned slot, unsigned pair, uvcc_prg_tag tag,
-                           uint8_t lane) {
-    prg(c, pair, tag, lane, c->first, c->s->slot[slot], c->n);
-    return c->s->slot[slot];
 }
 
 /* Bit pads of the comparison: as many words as the chunk's bits need. */
@@ -179,11 +107,6 @@ static const uint64_t *bit_masks(const chunk *c, unsigned slot, const uint8_t *a
 static const uint64_t *opened_bits(const chunk *c, unsigned slot) {
     const size_t at = c->first / 8;
     return bit_masks(c, slot, c->b->in_bits + at, c->b->wire_in[0] + at);
-}
-
-/* (1 - 2v) x, v given as a mask. */
-static inline uint64_t flip(uint64_t x, uint64_t v) {
-    return (x ^ v) - v;
 }
 
 /* --- Inputs, openings and reshares ------------------------------------------------------------ */
@@ -358,8 +281,8 @@ static void less_mask(const chunk *c) {
     for (uint32_t i = 0; i < b->count; i++)
         s->words[i] = b->in[0][i] & mask;
     prg(c, pair_other(c), UVCC_TAG_root, 0, 0, s->roots[0], (size_t)b->count * 2);
-    uvcci_dpf_prefix(dpf_keys(c), n, b->count, s->words, (const uint8_t *)s->roots[0], !head,
-                     b->key + k.levels, b->key + k.leaves, b->key + k.bits, s->shares);
+    uvcci_dpf_prefix(uvcci_kernel_dpf_keys(c), n, b->count, s->words, (const uint8_t *)s->roots[0],
+                     !head, b->key + k.levels, b->key + k.leaves, b->key + k.bits, s->shares);
 
     const uint32_t bytes = (b->count + 7) / 8;
     memset(s->shares + b->count, 0, (size_t)bytes * 8 - b->count);
@@ -601,8 +524,9 @@ static void deal_dpf(const chunk *c, const uvcc_key_layout *k) {
     uint8_t *head = b->out_bytes[0], *tail = b->out_bytes[1];
     prg(c, PAIR_HO, UVCC_TAG_root, 0, 0, roots[0], (size_t)b->count * 2);
     prg(c, PAIR_TO, UVCC_TAG_root, 0, 0, roots[1], (size_t)b->count * 2);
-    uvcci_dpf_gen(dpf_keys(c), n, b->count, c->s->words, (const uint8_t *)roots[0],
-                  (const uint8_t *)roots[1], tail + k->levels, tail + k->leaves, tail + k->bits);
+    uvcci_dpf_gen(uvcci_kernel_dpf_keys(c), n, b->count, c->s->words, (const uint8_t *)roots[0],
+                  (const uint8_t *)roots[1], tail + k->levels, tail + k->leaves, tail + k->bits,
+                  NULL);
 
     const uvcc_key_layout h = layout_of(c->t, b, UVCC_HEAD);
     memcpy(head + h.levels, tail + k->levels, h.bits - h.levels); /* levels and leaves */
@@ -706,6 +630,15 @@ static bool map_product(const uvcc_task *t) {
     }
 }
 
+/* From pairs of columns; the last of an odd number of columns is paired with itself. */
+static void map_pairs(const uint64_t *x, uint64_t *z, size_t rows, size_t cols, bool diff) {
+    for (size_t i = 0; i < rows; i++, x += cols)
+        for (size_t j = 0; j < cols; j += 2) {
+            const uint64_t second = x[j + 1 < cols ? j + 1 : j];
+            *z++ = diff ? x[j] - second : second;
+        }
+}
+
 /* Operations on component `index` of a value, by itself. */
 static int map_component(const uvcc_task *t, unsigned index, const uint64_t *x, const uint64_t *y,
                          uint64_t *z) {
@@ -756,9 +689,29 @@ static int map_component(const uvcc_task *t, unsigned index, const uint64_t *x, 
     case UVCC_MAP_CAUSAL:
         map_causal(x, z, rows, cols, fill);
         return 0;
+    case UVCC_MAP_PAIR_DIFF:
+    case UVCC_MAP_PAIR_SECOND:
+        map_pairs(x, z, rows, cols, t->u.map.op == UVCC_MAP_PAIR_DIFF);
+        return 0;
     default:
         return UVCC_ERR_JOB;
     }
+}
+
+/* A public value in component 0. */
+static void map_public(const uvcc_task *t) {
+    const size_t cols = t->u.map.cols, n = t->u.map.rows * cols;
+    uint64_t *const part[2] = {t->u.map.out.lo, t->u.map.out.hi};
+    for (unsigned i = 0; i < 2; i++)
+        if (part[i] == NULL)
+            continue;
+        else if ((t->u.map.party + i) % UVCC_PARTIES != 0)
+            memset(part[i], 0, n * sizeof *part[i]);
+        else if (t->u.map.op == UVCC_MAP_PUBLIC)
+            memmove(part[i], t->u.map.x.lo, n * sizeof *part[i]);
+        else
+            for (size_t j = 0; j < n; j++)
+                part[i][j] = 2 * (j % cols) + 1;
 }
 
 static int map(const uvcc_task *t) {
@@ -774,6 +727,9 @@ static int map(const uvcc_task *t) {
                 memmove(part[i], x->lo, n * sizeof *x->lo);
             else
                 memset(part[i], 0, n * sizeof *x->lo);
+    }
+    if (t->u.map.op == UVCC_MAP_PUBLIC || t->u.map.op == UVCC_MAP_INDEX) {
+        map_public(t);
         return 0;
     }
     const int e = map_component(t, lo, x->lo, y->lo, z->lo);
@@ -819,11 +775,6 @@ static void wipe(const uvcc_task *t) {
 
 /* --- Dispatch --------------------------------------------------------------------------------- */
 
-typedef struct vec_kernel {
-    void (*run)(const chunk *c);
-    bool whole; /* wants a block, not a chunk */
-} vec_kernel;
-
 static const vec_kernel vec_kernels[UVCC_TASK_KIND_END] = {
     [UVCC_TASK_INPUT] = {input, false},
     [UVCC_TASK_OPEN4_MASK] = {open4_mask, false},
@@ -858,25 +809,6 @@ static bool vec_is_sane(const uvcc_task *t) {
     return true;
 }
 
-static int run_vec(uvcci_cpu_worker *w, const uvcc_task *t) {
-    const vec_kernel *k = &vec_kernels[t->kind];
-    if (k->run == NULL || !vec_is_sane(t))
-        return UVCC_ERR_JOB;
-    chunk c = {.s = scratch_of(w), .t = t, .aes = w->aes};
-    for (uint32_t i = 0; i < t->u.vec.count; i++) {
-        c.b = &t->u.vec.blocks[i];
-        const uint32_t count = c.b->count;
-        if (count == 0 || count > BLOCK || c.b->role > UVCC_OTHER)
-            return UVCC_ERR_JOB;
-        const uint32_t step = k->whole ? BLOCK : CHUNK;
-        for (c.first = 0; c.first < count; c.first += step) {
-            c.n = count - c.first < step ? count - c.first : step;
-            k->run(&c);
-        }
-    }
-    return 0;
-}
-
 /* At least `words` words of packing memory. */
 static int reserve(uvcci_cpu_worker *w, size_t words) {
     if (words <= w->scratch_words)
@@ -891,6 +823,30 @@ static int reserve(uvcci_cpu_worker *w, size_t words) {
     }
     w->scratch = p;
     w->scratch_words = words;
+    return 0;
+}
+
+static int run_vec(uvcci_cpu_worker *w, const uvcc_task *t) {
+    const vec_kernel *fn = uvcci_fn_kernel(t->kind), *k = fn != NULL ? fn : &vec_kernels[t->kind];
+    if (k->run == NULL || !(fn != NULL ? uvcci_fn_is_sane(t) : vec_is_sane(t)))
+        return UVCC_ERR_JOB;
+    if (fn != NULL) {
+        if (reserve(w, uvcci_fn_packing_words(t)) != 0)
+            return UVCC_ERR_JOB;
+        uvcci_fn_prepare(t, w->scratch);
+    }
+    chunk c = {.s = scratch_of(w), .packing = w->scratch, .t = t, .aes = w->aes, .simd = w->gemm};
+    for (uint32_t i = 0; i < t->u.vec.count; i++) {
+        c.b = &t->u.vec.blocks[i];
+        const uint32_t count = c.b->count;
+        if (count == 0 || count > BLOCK || c.b->role > UVCC_OTHER)
+            return UVCC_ERR_JOB;
+        const uint32_t step = k->whole ? BLOCK : CHUNK;
+        for (c.first = 0; c.first < count; c.first += step) {
+            c.n = count - c.first < step ? count - c.first : step;
+            k->run(&c);
+        }
+    }
     return 0;
 }
 
@@ -957,7 +913,9 @@ int uvcci_cpu_worker_init(uvcci_cpu_worker *w, const uvcc_allocator *al, uint32_
 }
 
 int uvcci_cpu_worker_reserve(uvcci_cpu_worker *w) {
-    return reserve(w, uvcci_gemm_scratch_words(UINT32_MAX, UINT32_MAX, UINT32_MAX));
+    const size_t gemm_words = uvcci_gemm_scratch_words(UINT32_MAX, UINT32_MAX, UINT32_MAX);
+    const size_t fn_words = uvcci_fn_packing_words_max();
+    return reserve(w, gemm_words > fn_words ? gemm_words : fn_words);
 }
 
 void uvcci_cpu_worker_free(uvcci_cpu_worker *w) {

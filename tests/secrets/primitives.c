@@ -97,7 +97,7 @@ static void dpf_once(const backend *b, unsigned n, uint32_t count) {
     CLEAR(bits);
 
     const unsigned depth = uvcci_dpf_levels(n), bit_bytes = (2 * depth + 7) / 8;
-    uvcci_dpf_gen(dpf, n, count, alpha, root[0], root[1], levels, leaves, bits);
+    uvcci_dpf_gen(dpf, n, count, alpha, root[0], root[1], levels, leaves, bits, NULL);
     assert_tainted(levels, (size_t)depth * count * 16);
     assert_tainted(leaves, (size_t)count * 16);
     assert_tainted(bits, (size_t)count * bit_bytes);

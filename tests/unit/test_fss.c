@@ -3,14 +3,15 @@
 
 #include "exec/fss.h"
 
-enum { MAX = 4096 };
+enum { MAX = 4096, WINDOW_WORDS = 1 << 15 };
 
 typedef struct fixture {
     uvcci_aes dpf[2];
     uint64_t alpha[MAX], x[MAX];
     uint8_t root[2][MAX * 16];
-    uint8_t levels[56 * MAX * 16], leaves[MAX * 16], bits[14 * MAX];
-    uint8_t share[2][MAX];
+    uint8_t levels[57 * MAX * 16], leaves[MAX * 16], bits[15 * MAX];
+    uint8_t share[2][MAX], sign[MAX];
+    uint64_t *window[2];
 } fixture;
 
 static fixture *new_fixture(uvcci_aes_backend backend, uint64_t *rng) {
@@ -22,11 +23,22 @@ static fixture *new_fixture(uvcci_aes_backend backend, uint64_t *rng) {
         uvcci_aes_init(&f->dpf[k], key, backend);
     }
     test_rand_bytes(rng, f->root, sizeof f->root);
+    for (unsigned p = 0; p < 2; p++) {
+        f->window[p] = malloc(WINDOW_WORDS * 8);
+        assert_non_null(f->window[p]);
+    }
     return f;
 }
 
+static void free_fixture(fixture *f) {
+    for (unsigned p = 0; p < 2; p++)
+        free(f->window[p]);
+    free(f);
+}
+
 static void gen(fixture *f, unsigned n, uint32_t c) {
-    uvcci_dpf_gen(f->dpf, n, c, f->alpha, f->root[0], f->root[1], f->levels, f->leaves, f->bits);
+    uvcci_dpf_gen(f->dpf, n, c, f->alpha, f->root[0], f->root[1], f->levels, f->leaves, f->bits,
+                  f->sign);
 }
 
 /* Evaluates x of all points and checks both kinds of result. */
@@ -44,6 +56,41 @@ static void check(fixture *f, unsigned n, uint32_t c) {
     for (uint32_t i = 0; i < c; i++) {
         assert_true(f->share[0][i] <= 1 && f->share[1][i] <= 1);
         assert_int_equal(f->share[0][i] ^ f->share[1][i], f->alpha[i] == f->x[i]);
+        if (f->alpha[i] == f->x[i])
+            assert_int_equal(f->share[0][i], f->sign[i]);
+    }
+}
+
+static uvcci_dpf_keys keys_of(const fixture *f, unsigned n, uint32_t c, unsigned p) {
+    return (uvcci_dpf_keys){n, c, p == 1, f->root[p], f->levels, f->leaves, f->bits};
+}
+
+static unsigned bit_of(const uint64_t *w, uint64_t i) {
+    return w[i / 64] >> i % 64 & 1;
+}
+
+/* Windows of the keys [at, at + m) from f->x. */
+static void check_window(fixture *f, unsigned n, uint32_t c, uint32_t at, uint32_t m,
+                         uint32_t len) {
+    const uint64_t top = n == 64 ? ~(uint64_t)0 : ((uint64_t)1 << n) - 1;
+    const uint32_t words = uvcci_dpf_window_words(len);
+    assert_true(m * words <= WINDOW_WORDS);
+    for (unsigned p = 0; p < 2; p++) {
+        const uvcci_dpf_keys k = keys_of(f, n, c, p);
+        memset(f->window[p], 0xEE, (size_t)m * words * 8);
+        uvcci_dpf_window(f->dpf, &k, at, m, f->x + at, len, f->window[p]);
+    }
+    for (uint32_t i = 0; i < m; i++) {
+        const uint64_t *a = f->window[0] + (size_t)i * words;
+        const uint64_t *b = f->window[1] + (size_t)i * words;
+        const uint64_t hit = (f->alpha[at + i] - f->x[at + i]) & top;
+        for (uint32_t j = 0; j < words; j++)
+            assert_true((a[j] ^ b[j]) ==
+                        (hit / 64 == j && hit < len ? (uint64_t)1 << hit % 64 : 0));
+        if (len % 64 != 0)
+            assert_true((a[words - 1] | b[words - 1]) >> len % 64 == 0);
+        if (hit < len)
+            assert_int_equal(bit_of(a, hit), f->sign[at + i]);
     }
 }
 
@@ -62,7 +109,7 @@ static void every_point_and_input(void **state) {
             check(f, n, size);
         }
     }
-    free(f);
+    free_fixture(f);
 }
 
 static void large_domains(void **state) {
@@ -70,9 +117,9 @@ static void large_domains(void **state) {
     static const uint32_t counts[] = {1, 2, 7, 8, 63, 64, 65, 255, 256, 257, 1000, 4096};
     uint64_t rng = 2;
     fixture *f = new_fixture(UVCCI_AES_AUTO, &rng);
-    for (unsigned n = 11; n <= 63; n++) {
+    for (unsigned n = 11; n <= 64; n++) {
         const uint32_t c = counts[n % (sizeof counts / sizeof *counts)];
-        const uint64_t top = ((uint64_t)1 << n) - 1;
+        const uint64_t top = n == 64 ? ~(uint64_t)0 : ((uint64_t)1 << n) - 1;
         for (uint32_t i = 0; i < c; i++) {
             f->alpha[i] = i % 16 == 3 ? 0 : i % 16 == 5 ? top : test_rand(&rng) & top;
             const uint64_t near = f->alpha[i] + test_rand(&rng) % 5 - 2;
@@ -83,7 +130,7 @@ static void large_domains(void **state) {
         gen(f, n, c);
         check(f, n, c);
     }
-    free(f);
+    free_fixture(f);
 }
 
 /* A batch is nothing but its elements side by side. */
@@ -106,8 +153,88 @@ static void batch_equals_single(void **state) {
         assert_memory_equal(g->leaves, f->leaves + 16 * i, 16);
         assert_memory_equal(g->bits, f->bits + TB * i, TB);
     }
-    free(f);
-    free(g);
+    free_fixture(f);
+    free_fixture(g);
+}
+
+/* Every alpha, every start, all lengths that matter. */
+static void every_window(void **state) {
+    (void)state;
+    uint64_t rng = 5;
+    fixture *f = new_fixture(UVCCI_AES_AUTO, &rng);
+    for (unsigned n = 1; n <= 9; n++) {
+        const uint32_t size = 1u << n;
+        for (uint32_t i = 0; i < size; i++)
+            f->alpha[i] = i;
+        gen(f, n, size);
+        for (uint32_t d = 0; d < size; d++) {
+            for (uint32_t i = 0; i < size; i++)
+                f->x[i] = (i + d) % size;
+            const uint32_t some = 1 + (uint32_t)(test_rand(&rng) % size);
+            check_window(f, n, size, 0, size, size);
+            check_window(f, n, size, d, size - d, some);
+            if (d % 8 == 0)
+                check_window(f, n, size, 0, size, d / 8 + 1);
+        }
+    }
+    free_fixture(f);
+}
+
+static void large_windows(void **state) {
+    (void)state;
+    static const uint32_t lens[] = {1, 63, 64, 65, 127, 128, 129, 1000, 2048, 4097, 65535, 65536};
+    enum { C = 70 };
+    uint64_t rng = 6;
+    fixture *f = new_fixture(UVCCI_AES_AUTO, &rng);
+    for (unsigned n = 10; n <= 64; n += n < 20 || n > 60 ? 1 : 7) {
+        const uint64_t top = n == 64 ? ~(uint64_t)0 : ((uint64_t)1 << n) - 1;
+        for (unsigned l = 0; l < sizeof lens / sizeof *lens; l++) {
+            const uint32_t len = lens[l], m = len > 10000 ? 9 : C - 3;
+            if (n < 16 && len > 1u << n)
+                continue;
+            for (uint32_t i = 0; i < C; i++) {
+                f->alpha[i] = i % 16 == 3 ? 0 : i % 16 == 5 ? top : test_rand(&rng) & top;
+                f->x[i] = f->alpha[i] - test_rand(&rng) % len; /* not reduced */
+                if (i % 4 == 0)
+                    f->x[i] = f->alpha[i] - len + i % 3;
+                else if (i % 4 == 1)
+                    f->x[i] = test_rand(&rng);
+            }
+            gen(f, n, C);
+            check_window(f, n, C, 3, m, len);
+        }
+    }
+    free_fixture(f);
+}
+
+/* All leaves are what the walks to single points give. */
+static void full_domains(void **state) {
+    (void)state;
+    enum { C = 3 };
+    uint64_t rng = 7;
+    fixture *f = new_fixture(UVCCI_AES_AUTO, &rng);
+    uint64_t *out = malloc(sizeof *out * C << 14);
+    assert_non_null(out);
+    for (unsigned n = 1; n <= 20; n += n < 16 ? 1 : 4) {
+        const uint64_t size = (uint64_t)1 << n;
+        for (uint32_t i = 0; i < C; i++)
+            f->alpha[i] = test_rand(&rng) % size;
+        gen(f, n, C);
+        for (unsigned p = 0; p < 2; p++) {
+            const uvcci_dpf_keys k = keys_of(f, n, C, p);
+            uvcci_dpf_full(f->dpf, &k, out);
+            for (uint64_t t = 0; t < 200; t++) {
+                for (uint32_t i = 0; i < C; i++)
+                    f->x[i] = t == 0 ? f->alpha[i] : test_rand(&rng) % size;
+                uvcci_dpf_point(f->dpf, n, C, f->x, f->root[p], p == 1, f->levels, f->leaves,
+                                f->bits, f->share[p]);
+                for (uint32_t i = 0; i < C; i++)
+                    assert_int_equal(bit_of(out + i * ((size + 63) / 64), f->x[i]), f->share[p][i]);
+            }
+        }
+    }
+    free(out);
+    free_fixture(f);
 }
 
 static void backends_agree(void **state) {
@@ -128,8 +255,12 @@ static void backends_agree(void **state) {
     assert_memory_equal(f->bits, g->bits, C * 4);
     check(f, N, C);
     check(g, N, C);
-    free(f);
-    free(g);
+    check_window(f, N, C, 0, C, 1000);
+    check_window(g, N, C, 0, C, 1000);
+    assert_memory_equal(f->window[1], g->window[1], C * 16 * 8);
+    assert_memory_equal(f->sign, g->sign, C);
+    free_fixture(f);
+    free_fixture(g);
 }
 
 /* What travels is the formula of the protocol, for one element and for many. */
@@ -186,7 +317,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_point_and_input), cmocka_unit_test(large_domains),
         cmocka_unit_test(batch_equals_single),   cmocka_unit_test(backends_agree),
-        cmocka_unit_test(layouts),
+        cmocka_unit_test(every_window),          cmocka_unit_test(large_windows),
+        cmocka_unit_test(full_domains),          cmocka_unit_test(layouts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,7 +22,7 @@ typedef struct sim {
     uvcc_step_keys keys[3];
     unsigned edge;
     uint32_t n, blocks;
-    void *owned[256];
+    void *owned[512];
     unsigned owned_count;
     uvcc_task v; /* parameters of the vec tasks */
 } sim;
@@ -52,7 +52,7 @@ static void sim_close(sim *s) {
 }
 
 static void *own(sim *s, size_t bytes) {
-    assert_true(s->owned_count < 256);
+    assert_true(s->owned_count < 512);
     void *p = malloc(bytes == 0 ? 1 : bytes);
     assert_non_null(p);
     memset(p, 0xEE, bytes);
@@ -550,6 +550,40 @@ static void products(void **state) {
     }
 }
 
+/* Pairs of columns and column numbers, for even and odd widths; on a component alone too. */
+static void map_pairs(sim *s, const shared *xs, const uint64_t *x) {
+    enum { R = 5 };
+    for (unsigned op = UVCC_MAP_PAIR_DIFF; op <= UVCC_MAP_INDEX; op++)
+        for (unsigned cols = 1; cols <= 12; cols++) {
+            const bool index = op == UVCC_MAP_INDEX;
+            const unsigned wide = index ? cols : (cols + 1) / 2, n = R * wide;
+            held h = new_held(s);
+            uint64_t *want = words(s);
+            for (unsigned r = 0; r < 3; r++) {
+                for (uint32_t i = n; i < s->n; i++) /* untouched words, made to add up */
+                    h.lo[r][i] = h.hi[r][i] = want[i] = 0;
+                uvcc_task t = {.u.map = {.op = (uint8_t)op, .rows = R, .cols = cols}};
+                t.u.map.party = (uint8_t)r;
+                t.u.map.x = index ? (uvcc_shares){NULL, NULL} : both(xs, r);
+                t.u.map.out = (uvcc_shares){h.lo[r], NULL};
+                map_task(s, r, t);
+                if (index)
+                    assert_int_equal(h.lo[r][n - 1], r == 0 ? 2 * cols - 1 : 0);
+                t.u.map.out.hi = h.hi[r];
+                map_task(s, r, t);
+            }
+            for (unsigned i = 0; i < n; i++) {
+                const unsigned row = i / wide, j = i % wide;
+                const uint64_t *of = x + row * cols;
+                const uint64_t second = of[2 * j + 1 < cols ? 2 * j + 1 : cols - 1];
+                want[i] = index                      ? 2 * j + 1
+                          : op == UVCC_MAP_PAIR_DIFF ? of[2 * j] - second
+                                                     : second;
+            }
+            check_rss(s, &h, want);
+        }
+}
+
 static void maps(void **state) {
     (void)state;
     enum { N = 60, R = 5, C = 12 };
@@ -593,6 +627,8 @@ static void maps(void **state) {
             for (unsigned i = 0; i < N; i++)
                 assert_true(h.lo[0][i] == x[i] && h.lo[1][i] == 0 && h.lo[2][i] == 0);
     }
+
+    map_pairs(&s, &xs, x);
 
     /* In place, and on one component only. */
     uint64_t *sum = words(&s);

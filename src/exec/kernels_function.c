@@ -1,0 +1,470 @@
+/* kernels_function.c - the tasks of functions (uvcc/function.h) on one core.
+ *
+ * As in kernels.c: chunk by chunk, and what evaluates or makes DPF keys takes a block as a whole. A
+ * table is turned around once per task into the worker's packing memory, so that the leaves of a
+ * window and the entries that they select lie in the same order; behind it lie the leaves of some
+ * elements at a time.
+ *
+ * State: none of its own. Invariant: opened values are public to HEAD and TAIL, as are tables,
+ * thresholds and words; masks, leaves and dealt words are secret and become nothing but operands.
+ */
+#include "kernels_impl.h"
+
+#include <uvcc/blv1.h>
+#include <uvcc/function.h>
+
+#include "fss.h"
+#include "function.h"
+#include "table.h"
+
+enum { LEAF_WORDS = 8192, WORD = 64, SCALAR_LANE = 2 };
+
+static inline const uvcc_fn_args *args(const chunk *c) {
+    return c->t->u.vec.fn;
+}
+
+/* Bytes before a chunk where elements have `bits` bits. */
+static inline size_t packed(const chunk *c, unsigned bits) {
+    return (size_t)c->first * bits / 8;
+}
+
+static inline bool is_head(const chunk *c) {
+    return c->b->role == UVCC_HEAD;
+}
+
+/* --- Words that are shared by HEAD and TAIL --------------------------------------------------- */
+
+static const uint64_t *head_words(const chunk *c, unsigned slot, unsigned pair, uint16_t call,
+                                  uint8_t lane, uint32_t q) {
+    prg_of_call(c, call, pair, UVCC_TAG_select, lane, (uint64_t)q * BLOCK + c->first,
+                c->s->slot[slot], c->n);
+    return c->s->slot[slot];
+}
+
+static inline size_t section_at(const chunk *c, uint32_t q) {
+    return ((size_t)q * c->b->count + c->first) * 8;
+}
+
+/* W(call, lane, q); TAIL's from words[section]. */
+static const uint64_t *share_words(const chunk *c, unsigned slot, uint16_t call, uint8_t lane,
+                                   uint32_t q, unsigned section) {
+    if (is_head(c))
+        return head_words(c, slot, pair_other(c), call, lane, q);
+    return memcpy(c->s->slot[slot], c->b->words[section] + section_at(c, q), (size_t)c->n * 8);
+}
+
+/* OTHER: x less HEAD's shares, for TAIL. */
+static void deal_words(const chunk *c, unsigned spare, uint8_t lane, uint32_t q,
+                       const uint64_t *x) {
+    const uint64_t *head = head_words(c, spare, PAIR_HO, c->t->call, lane, q);
+    uint8_t *to = c->b->out_words + section_at(c, q);
+    for (uint32_t i = 0; i < c->n; i++)
+        put(to, i, x[i] - head[i]);
+}
+
+/* OTHER: the sum of HEAD's and TAIL's pads. */
+static const uint64_t *both_pads(const chunk *c, unsigned slot, unsigned spare, uvcc_prg_tag tag,
+                                 uint8_t lane) {
+    uint64_t *r = c->s->slot[slot];
+    const uint64_t *t = pad(c, spare, PAIR_TO, tag, lane);
+    pad(c, slot, PAIR_HO, tag, lane);
+    for (uint32_t i = 0; i < c->n; i++)
+        r[i] += t[i];
+    return r;
+}
+
+/* --- Openings --------------------------------------------------------------------------------- */
+
+static void open_mask(const chunk *c) {
+    if (c->b->role == UVCC_OTHER)
+        return;
+    const unsigned bits = args(c)->bits;
+    const uint64_t *p = pad(c, 0, pair_other(c), UVCC_TAG_mask, 0);
+    const uint64_t *mine = in(c, is_head(c) ? 0 : 1), *common = in(c, is_head(c) ? 1 : 0);
+    uint64_t *kept = out(c, 0), *sum = c->s->slot[1];
+    for (uint32_t i = 0; i < c->n; i++) {
+        sum[i] = mine[i] + p[i];
+        kept[i] = sum[i] + common[i];
+    }
+    uvcc_bits_pack(sum, c->n, bits, c->b->wire_out[0] + packed(c, bits));
+}
+
+/* in[0] and what came, combined and kept, and packed too if out_bits is there. */
+static void combine(const chunk *c, bool add) {
+    if (c->b->role == UVCC_OTHER)
+        return;
+    const unsigned bits = args(c)->bits;
+    const uint64_t *kept = in(c, 0), mask = low_bits(bits);
+    uint64_t *to = out(c, 0), *from = c->s->slot[0];
+    uvcc_bits_unpack(c->b->wire_in[0] + packed(c, bits), c->n, bits, from);
+    for (uint32_t i = 0; i < c->n; i++)
+        to[i] = (add ? kept[i] + from[i] : kept[i] ^ from[i]) & mask;
+    if (c->b->out_bits != NULL)
+        uvcc_bits_pack(to, c->n, bits, c->b->out_bits + packed(c, bits));
+}
+
+static void open_finish(const chunk *c) {
+    combine(c, true);
+}
+
+static void open_bits(const chunk *c) {
+    combine(c, false);
+}
+
+static void pads(const chunk *c) {
+    const uvcc_prg_tag tag = args(c)->exchange ? UVCC_TAG_lift : UVCC_TAG_mask;
+    const uint8_t lane = args(c)->exchange ? 2 : 0;
+    if (c->b->role == UVCC_OTHER)
+        memcpy(out(c, 0), both_pads(c, 0, 1, tag, lane), (size_t)c->n * 8);
+    else
+        prg(c, pair_other(c), tag, lane, c->first, out(c, 0), c->n);
+}
+
+static void shift(const chunk *c) {
+    const uint64_t *x = in(c, 0), mask = low_bits(args(c)->bits);
+    const unsigned s = args(c)->shift;
+    uint64_t *to = out(c, 0);
+    for (uint32_t i = 0; i < c->n; i++)
+        to[i] = (x[i] & mask) >> s;
+}
+
+/* --- Comparisons ------------------------------------------------------------------------------ */
+
+/* This party's key of the block. */
+static uvcci_dpf_keys dpf_keys_of(const chunk *c) {
+    const unsigned n = args(c)->bits;
+    const uint32_t count = c->b->count;
+    const uint8_t *leaves = c->b->key + (size_t)uvcci_dpf_levels(n) * count * 16;
+    uint64_t *roots = c->s->roots[0];
+    prg_of_call(c, args(c)->call_key, pair_other(c), UVCC_TAG_root, 0, 0, roots, (size_t)count * 2);
+    return (uvcci_dpf_keys){.n = n,
+                            .c = count,
+                            .party1 = !is_head(c),
+                            .root = (const uint8_t *)roots,
+                            .levels = c->b->key,
+                            .leaves = leaves,
+                            .bits = leaves + (size_t)count * 16};
+}
+
+static void compare(const chunk *c) {
+    const uvcc_block *b = c->b;
+    if (b->role == UVCC_OTHER)
+        return;
+    const uvcc_fn_args *fn = args(c);
+    const uvcci_dpf_keys k = dpf_keys_of(c);
+    const uint64_t mask = low_bits(k.n), head = is_head(c);
+    uint64_t *z = c->s->words, *d = b->out[0];
+    memset(d, 0, (size_t)b->count * sizeof *d);
+    for (uint32_t j = 0; j < fn->word_count; j++) {
+        const uint64_t threshold = (uint64_t)fn->words[j];
+        for (uint32_t i = 0; i < b->count; i++)
+            z[i] = (b->in[0][i] - threshold) & mask;
+        uvcci_dpf_prefix(uvcci_kernel_dpf_keys(c), k.n, k.c, z, k.root, k.party1, k.levels,
+                         k.leaves, k.bits, c->s->shares);
+        for (uint32_t i = 0; i < b->count; i++) {
+            const uint64_t top = (b->in[0][i] - threshold) >> k.n & head;
+            d[i] |= (c->s->shares[i] ^ top) << j;
+        }
+    }
+    const uint64_t used = low_bits(fn->word_count);
+    prg(c, pair_other(c), UVCC_TAG_mask, 2, 0, z, b->count);
+    for (uint32_t i = 0; i < b->count; i++)
+        d[i] ^= z[i] & used;
+    uvcc_bits_pack(d, b->count, fn->word_count, b->wire_out[0]);
+}
+
+/* Adds words[j] d_j x; xh and p NULL: words[j] d_j. */
+static void add_bit(const chunk *c, uint32_t j, const uint64_t *xh, const uint64_t *p,
+                    uint64_t *sum) {
+    const uvcc_fn_args *fn = args(c);
+    const uint64_t *k = share_words(c, 0, fn->call_bits, 0, j, 0), *e = in(c, 2);
+    const uint64_t factor = (uint64_t)fn->words[j], head = 0 - (uint64_t)is_head(c);
+    if (xh == NULL) {
+        for (uint32_t i = 0; i < c->n; i++) {
+            const uint64_t v = 0 - (e[i] >> j & 1);
+            sum[i] += factor * (flip(k[i], v) - (v & head));
+        }
+        return;
+    }
+    const uint64_t *kr = share_words(c, 1, c->t->call, 1, j, 1);
+    for (uint32_t i = 0; i < c->n; i++) {
+        const uint64_t v = 0 - (e[i] >> j & 1), x = xh[i];
+        sum[i] += factor * ((((x & head) - p[i]) & v) + flip(k[i] * x - kr[i], v));
+    }
+}
+
+static void sum_bits(const chunk *c, const uint64_t *xh, const uint64_t *p) {
+    uint64_t *sum = c->s->slot[2];
+    memset(sum, 0, (size_t)c->n * sizeof *sum);
+    for (uint32_t j = 0; j < args(c)->word_count; j++)
+        if (args(c)->words[j] != 0)
+            add_bit(c, j, xh, p, sum);
+    memcpy(out(c, 0), sum, (size_t)c->n * sizeof *sum);
+}
+
+static void select_bits(const chunk *c) {
+    if (c->b->role != UVCC_OTHER)
+        sum_bits(c, in(c, 0), in(c, 1));
+}
+
+static void weigh_bits(const chunk *c) {
+    if (c->b->role != UVCC_OTHER)
+        sum_bits(c, NULL, NULL);
+}
+
+/* --- Tables ----------------------------------------------------------------------------------- */
+
+static inline size_t table_words(uint32_t entry_count) {
+    return (size_t)uvcci_dpf_window_words(entry_count) * WORD;
+}
+
+/* The window's first leaf selects the last entry. */
+static void turn_around(const uvcc_fn_args *fn, int64_t *table) {
+    for (uint32_t i = 0; i < fn->entry_count; i++)
+        table[i] = fn->entries[fn->entry_count - 1 - i];
+    memset(table + fn->entry_count, 0,
+           (table_words(fn->entry_count) - fn->entry_count) * sizeof *table);
+}
+
+/* out[0] of the elements [at, at + m): the sum of the selected entries. */
+static void table_part(const chunk *c, const uvcci_dpf_keys *k, uint32_t at, uint32_t m) {
+    const uvcc_fn_args *fn = args(c);
+    const int64_t *table = (const int64_t *)(const void *)c->packing;
+    uint64_t *leaves = c->packing + table_words(fn->entry_count);
+    uint64_t *first = c->s->words, *scale = c->s->words + m;
+    const uint64_t last = (uint64_t)fn->first + fn->entry_count - 1;
+    for (uint32_t i = 0; i < m; i++)
+        first[i] = c->b->in[0][at + i] - last;
+    uvcci_dpf_window(uvcci_kernel_dpf_keys(c), k, at, m, first, fn->entry_count, leaves);
+    if (fn->shift != 0)
+        for (uint32_t i = 0; i < m; i++)
+            scale[i] =
+                uvcci_fn_factor(fn->words, c->b->in[1][at + i] & low_bits(fn->shift), fn->shift);
+    uvcci_table_sum(c->simd, table, fn->shift == 0 ? NULL : (const int64_t *)(const void *)scale,
+                    leaves, uvcci_dpf_window_words(fn->entry_count), m, c->b->out[0] + at);
+}
+
+/* to = x (TAIL and `minus`: -x) + pad, also on the wire; to == x allowed. */
+static void mask_table(const chunk *c, unsigned i, const uint64_t *x, uint8_t lane, bool minus) {
+    const uint64_t *p = pad(c, 0, pair_other(c), UVCC_TAG_mask, lane);
+    uint64_t *to = out(c, i);
+    uint8_t *wire = wire_out(c, i);
+    for (uint32_t j = 0; j < c->n; j++) {
+        const uint64_t y = (minus ? 0 - x[j] : x[j]) + p[j];
+        to[j] = y;
+        put(wire, j, y);
+    }
+}
+
+static void table(const chunk *c) {
+    if (c->b->role == UVCC_OTHER)
+        return;
+    const uvcci_dpf_keys k = dpf_keys_of(c);
+    const uint32_t fit = LEAF_WORDS / uvcci_dpf_window_words(args(c)->entry_count);
+    const uint32_t step = fit < BLOCK / 2 ? fit : BLOCK / 2;
+    for (uint32_t at = 0; at < k.c; at += step)
+        table_part(c, &k, at, k.c - at < step ? k.c - at : step);
+
+    chunk part = *c;
+    for (part.first = 0; part.first < k.c; part.first += CHUNK) {
+        part.n = k.c - part.first < CHUNK ? k.c - part.first : CHUNK;
+        mask_table(&part, 0, out(&part, 0), 1, !is_head(c));
+        if (c->b->in[2] != NULL)
+            mask_table(&part, 1, in(&part, 2), 0, false);
+    }
+}
+
+static void scalar(const chunk *c) {
+    if (c->b->role == UVCC_OTHER)
+        return;
+    const uint16_t call = c->t->call;
+    const uint64_t *vh = in(c, 0);
+    const uint64_t *s = share_words(c, 0, call, SCALAR_LANE, 0, 0);
+    const uint64_t *t = share_words(c, 1, call, SCALAR_LANE, 1, 0);
+    uint64_t *to = out(c, 0);
+    if (c->b->in[1] == NULL) {
+        for (uint32_t i = 0; i < c->n; i++)
+            to[i] = s[i] * vh[i] - t[i];
+        return;
+    }
+    const uint64_t *bh = in(c, 1);
+    const uint64_t *u = share_words(c, 2, call, SCALAR_LANE, 2, 0);
+    const uint64_t *w = share_words(c, 3, call, SCALAR_LANE, 3, 0);
+    for (uint32_t i = 0; i < c->n; i++)
+        to[i] = (s[i] * vh[i] - t[i]) * bh[i] - u[i] * vh[i] + w[i];
+}
+
+static void add(const chunk *c) {
+    if (c->b->role == UVCC_OTHER)
+        return;
+    const uint64_t *x = in(c, 0), head = 0 - (uint64_t)is_head(c);
+    const uint64_t constant = (uint64_t)args(c)->constant & head;
+    uint64_t *to = out(c, 0);
+    if (c->b->in[1] == NULL) {
+        for (uint32_t i = 0; i < c->n; i++)
+            to[i] = x[i] + constant;
+    } else if (c->b->in[2] == NULL) {
+        const uint64_t *y = in(c, 1);
+        for (uint32_t i = 0; i < c->n; i++)
+            to[i] = x[i] + y[i] + constant;
+    } else {
+        const uint64_t *yh = in(c, 1), *p = in(c, 2);
+        for (uint32_t i = 0; i < c->n; i++)
+            to[i] = x[i] + (yh[i] & head) - p[i] + constant;
+    }
+}
+
+/* --- Dealing ---------------------------------------------------------------------------------- */
+
+static void deal_key(const chunk *c) {
+    const uvcc_block *b = c->b;
+    const uvcc_fn_args *fn = args(c);
+    uint64_t *alpha = c->s->words, (*roots)[2 * BLOCK] = c->s->roots;
+    for (uint32_t i = 0; i < b->count; i++)
+        alpha[i] = b->in[0][i] & low_bits(fn->bits);
+    prg_of_call(c, fn->call_key, PAIR_HO, UVCC_TAG_root, 0, 0, roots[0], (size_t)b->count * 2);
+    prg_of_call(c, fn->call_key, PAIR_TO, UVCC_TAG_root, 0, 0, roots[1], (size_t)b->count * 2);
+    uint8_t *levels = b->out_bytes[0];
+    uint8_t *leaves = levels + (size_t)uvcci_dpf_levels(fn->bits) * b->count * 16;
+    uvcci_dpf_gen(uvcci_kernel_dpf_keys(c), fn->bits, b->count, alpha, (const uint8_t *)roots[0],
+                  (const uint8_t *)roots[1], levels, leaves, leaves + (size_t)b->count * 16,
+                  c->s->shares);
+    memcpy(b->out_bytes[1], levels, uvcci_cw_bytes(fn->bits, b->count));
+    if (b->out[0] != NULL)
+        for (uint32_t i = 0; i < b->count; i++)
+            b->out[0][i] = ((uint64_t)c->s->shares[i] << 1) - 1;
+}
+
+static void deal_bits(const chunk *c) {
+    const uvcc_fn_args *fn = args(c);
+    const uint64_t used = low_bits(fn->word_count), *r = in(c, 0);
+    const uint64_t *ho = pad(c, 0, PAIR_HO, UVCC_TAG_mask, 2);
+    const uint64_t *to = pad(c, 1, PAIR_TO, UVCC_TAG_mask, 2);
+    uint64_t *k = out(c, 0), *bit = c->s->slot[2];
+    for (uint32_t i = 0; i < c->n; i++)
+        k[i] = (ho[i] ^ to[i] ^ (0 - (r[i] >> fn->bits & 1))) & used;
+    for (uint32_t j = 0; j < fn->word_count; j++) {
+        for (uint32_t i = 0; i < c->n; i++)
+            bit[i] = k[i] >> j & 1;
+        deal_words(c, 3, 0, j, bit);
+    }
+}
+
+static void deal_select(const chunk *c) {
+    const uint64_t *k = in(c, 0), *r = in(c, 1);
+    uint64_t *kr = c->s->slot[0];
+    for (uint32_t j = 0; j < args(c)->word_count; j++) {
+        for (uint32_t i = 0; i < c->n; i++)
+            kr[i] = r[i] & (0 - (k[i] >> j & 1));
+        deal_words(c, 1, 1, j, kr);
+    }
+}
+
+static void deal_scalar(const chunk *c) {
+    const uvcc_fn_args *fn = args(c);
+    const uint64_t *sign = in(c, 0);
+    uint64_t *s = c->s->slot[0], *x = c->s->slot[1];
+    for (uint32_t i = 0; i < c->n; i++)
+        s[i] = sign[i];
+    if (fn->shift != 0)
+        for (uint32_t i = 0; i < c->n; i++) {
+            const uint64_t low = in(c, 1)[i] & low_bits(fn->shift);
+            const uint64_t z = uvcci_fn_factor(fn->words + 4, low, fn->shift);
+            s[i] *= (uint64_t)((int64_t)z >> fn->constant);
+        }
+    deal_words(c, 5, SCALAR_LANE, 0, s);
+    const uint64_t *rho = both_pads(c, 2, 5, UVCC_TAG_mask, 1);
+    for (uint32_t i = 0; i < c->n; i++)
+        x[i] = s[i] * rho[i];
+    deal_words(c, 5, SCALAR_LANE, 1, x);
+    if (!fn->times)
+        return;
+    const uint64_t *rho_b = both_pads(c, 3, 5, UVCC_TAG_mask, 0);
+    uint64_t *y = c->s->slot[4];
+    for (uint32_t i = 0; i < c->n; i++) {
+        y[i] = s[i] * rho_b[i];
+        x[i] *= rho_b[i];
+    }
+    deal_words(c, 5, SCALAR_LANE, 2, y);
+    deal_words(c, 5, SCALAR_LANE, 3, x);
+}
+
+/* --- Dispatch --------------------------------------------------------------------------------- */
+
+static const vec_kernel kernels[] = {
+    [UVCC_TASK_FN_OPEN_MASK - UVCC_TASK_FN_OPEN_MASK] = {open_mask, false},
+    [UVCC_TASK_FN_OPEN_FINISH - UVCC_TASK_FN_OPEN_MASK] = {open_finish, false},
+    [UVCC_TASK_FN_PADS - UVCC_TASK_FN_OPEN_MASK] = {pads, false},
+    [UVCC_TASK_FN_SHIFT - UVCC_TASK_FN_OPEN_MASK] = {shift, false},
+    [UVCC_TASK_FN_COMPARE - UVCC_TASK_FN_OPEN_MASK] = {compare, true},
+    [UVCC_TASK_FN_OPEN_BITS - UVCC_TASK_FN_OPEN_MASK] = {open_bits, false},
+    [UVCC_TASK_FN_SELECT - UVCC_TASK_FN_OPEN_MASK] = {select_bits, false},
+    [UVCC_TASK_FN_BITS - UVCC_TASK_FN_OPEN_MASK] = {weigh_bits, false},
+    [UVCC_TASK_FN_TABLE - UVCC_TASK_FN_OPEN_MASK] = {table, true},
+    [UVCC_TASK_FN_SCALAR - UVCC_TASK_FN_OPEN_MASK] = {scalar, false},
+    [UVCC_TASK_FN_ADD - UVCC_TASK_FN_OPEN_MASK] = {add, false},
+    [UVCC_TASK_FN_DEAL_KEY - UVCC_TASK_FN_OPEN_MASK] = {deal_key, true},
+    [UVCC_TASK_FN_DEAL_BITS - UVCC_TASK_FN_OPEN_MASK] = {deal_bits, false},
+    [UVCC_TASK_FN_DEAL_SELECT - UVCC_TASK_FN_OPEN_MASK] = {deal_select, false},
+    [UVCC_TASK_FN_DEAL_SCALAR - UVCC_TASK_FN_OPEN_MASK] = {deal_scalar, false},
+};
+
+const vec_kernel *uvcci_fn_kernel(unsigned kind) {
+    const unsigned i = kind - UVCC_TASK_FN_OPEN_MASK;
+    return i < sizeof kernels / sizeof *kernels ? &kernels[i] : NULL;
+}
+
+static bool bits_are_sane(unsigned bits, unsigned most) {
+    return bits >= 1 && bits <= most;
+}
+
+static bool words_are_sane(const uvcc_fn_args *fn) {
+    return fn->words != NULL && bits_are_sane(fn->word_count, WORD);
+}
+
+bool uvcci_fn_is_sane(const uvcc_task *t) {
+    const uvcc_fn_args *fn = t->u.vec.fn;
+    if (fn == NULL)
+        return false;
+    switch (t->kind) {
+    case UVCC_TASK_FN_OPEN_MASK:
+    case UVCC_TASK_FN_OPEN_FINISH:
+    case UVCC_TASK_FN_OPEN_BITS:
+    case UVCC_TASK_FN_DEAL_KEY:
+        return bits_are_sane(fn->bits, 64);
+    case UVCC_TASK_FN_SHIFT:
+        return bits_are_sane(fn->bits, 64) && fn->shift < 64;
+    case UVCC_TASK_FN_COMPARE:
+        return bits_are_sane(fn->bits, 63) && words_are_sane(fn);
+    case UVCC_TASK_FN_SELECT:
+    case UVCC_TASK_FN_BITS:
+        return words_are_sane(fn);
+    case UVCC_TASK_FN_DEAL_BITS:
+        return bits_are_sane(fn->bits, 63) && bits_are_sane(fn->word_count, WORD);
+    case UVCC_TASK_FN_DEAL_SELECT:
+        return bits_are_sane(fn->word_count, WORD);
+    case UVCC_TASK_FN_TABLE:
+        return bits_are_sane(fn->bits, 64) && fn->entries != NULL && fn->entry_count >= 1 &&
+               fn->entry_count <= UVCC_FN_ENTRIES_MAX &&
+               fn->entry_count - 1 <= low_bits(fn->bits) && fn->shift < 64 &&
+               (fn->shift == 0 || fn->words != NULL);
+    case UVCC_TASK_FN_DEAL_SCALAR:
+        return fn->shift < 64 &&
+               (fn->shift == 0 || (fn->words != NULL && fn->constant >= 0 && fn->constant < 64));
+    default:
+        return true;
+    }
+}
+
+size_t uvcci_fn_packing_words(const uvcc_task *t) {
+    return t->kind == UVCC_TASK_FN_TABLE ? table_words(t->u.vec.fn->entry_count) + LEAF_WORDS : 0;
+}
+
+size_t uvcci_fn_packing_words_max(void) {
+    return table_words(UVCC_FN_ENTRIES_MAX) + LEAF_WORDS;
+}
+
+void uvcci_fn_prepare(const uvcc_task *t, uint64_t *packing) {
+    if (t->kind == UVCC_TASK_FN_TABLE)
+        turn_around(t->u.vec.fn, (int64_t *)(void *)packing);
+}
