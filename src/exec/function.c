@@ -502,12 +502,8 @@ static void mark_masks(const uvcc_function *f, uvcci_fn_info *info) {
         const uvcc_fn_step s = uvcci_fn_canonical(&f->steps[i]);
         switch (s.kind) {
         case UVCC_FN_COMPARE:
+        case UVCC_FN_TABLE: /* with a shift: of b too, which a comes from */
             info[s.a].dealer = true;
-            break;
-        case UVCC_FN_TABLE:
-            info[s.a].dealer = true;
-            if (s.shift != 0)
-                info[s.b].dealer = true;
             break;
         case UVCC_FN_SELECT:
             info[s.a].dealer = info[s.b].dealer = info[s.b].pads = true;

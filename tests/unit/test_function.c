@@ -5,7 +5,7 @@
 
 enum { NONE = UVCC_FN_NONE, LEVELS = 7 };
 
-static const int64_t none_of[1] = {0}, once[1] = {1};
+static const int64_t none_of[1] = {0}, once[1] = {1}, twice[1] = {2};
 
 #define FUNCTION(steps_of, n_in, n_out)                                                            \
     {                                                                                              \
@@ -114,12 +114,34 @@ static void test_max_plan(void **state) {
 
     steps[5].constant = 1;
     assert_true(compiled(&f, 128, in_bits).step[6].bound == 3 * ((1ull << 30) - 1) + 1);
+    steps[5].constant = 0;
+    steps[4].words = twice;
+    assert_true(compiled(&f, 128, in_bits).step[6].bound == 5 * ((1ull << 30) - 1));
+    steps[4].words = once;
     f = max_of_row(steps, 3); /* odd widths: 5, 3, 2, 1 */
     plan = compiled(&f, 5, in_bits);
     assert_int_equal(plan.step[1].width, 3);
     assert_int_equal(plan.step[7].width, 2);
     assert_int_equal(plan.step[13].width, 1);
     assert_int_equal(uvcc_function_cols(&f, 9, 0), 2);
+}
+
+/* The difference of one pair and the second of another: no maximum. */
+static void test_two_pairs(void **state) {
+    (void)state;
+    static const uvcc_fn_step steps[] = {
+        {.kind = UVCC_FN_OPEN, .bits = 64},
+        {.kind = UVCC_FN_OPEN, .io = 1, .bits = 64},
+        {.kind = UVCC_FN_PAIR_DIFF, .a = 0},
+        {.kind = UVCC_FN_PAIR_SECOND, .a = 1},
+        {.kind = UVCC_FN_COMPARE, .a = 2, .bits = 40, .word_count = 1, .words = none_of},
+        {.kind = UVCC_FN_SELECT, .a = 4, .b = 2, .word_count = 1, .words = once},
+        {.kind = UVCC_FN_ADD, .a = 5, .b = 3},
+        {.kind = UVCC_FN_LIFT, .a = 6, .io = 0},
+    };
+    const uvcc_function f = FUNCTION(steps, 2, 1);
+    const uint8_t in_bits[2] = {10, 10};
+    assert_true(compiled(&f, 4, in_bits).step[6].bound == 3 * 1023);
 }
 
 static const int32_t ramp[16] = {0, -3, 5, 7, 9, 11, -13, 15, 17, 19, 21, 23, 25, 27, 29, 1 << 30};
@@ -356,7 +378,9 @@ static void test_refused_compare(void **state) {
 
 static void test_refused_tables(void **state) {
     (void)state;
-    static const int64_t wide[8] = {1ll << 59, 0, 0, 0, 1, 0, 0, 0};
+    /* times 2^4, or times an entry, they have more than 63 bits */
+    static const int64_t wide[8] = {0, 0, 0, 0, 1ll << 59, 0, 0, 0};
+    static const int64_t high[8] = {1ll << 33, 0, 0, 0, 1, 0, 0, 0};
     draft d;
     REFUSED(PROGRAM, AT("2 (TABLE)", "0 bits; 1 to 63 are possible"), d.s[2].bits = 0);
     REFUSED(PROGRAM, AT("2 (TABLE)", "0 entries; 1 to 1024 are possible"), d.s[2].entry_count = 0);
@@ -396,6 +420,8 @@ static void test_refused_tables(void **state) {
             (FACTORS, d.s[2].constant = -1));
     REFUSED(BOUND, AT("2 (TABLE)", "its factors do not fit in 64 bits"),
             (FACTORS, d.s[2].words = wide));
+    REFUSED(BOUND, AT("2 (TABLE)", "its factors do not fit in 64 bits"),
+            (FACTORS, d.s[2].words = high));
     start(&d);
     FACTORS;
     assert_int_equal(uvcc_function_check(&d.f, d.cols, d.in_bits, NULL, NULL, 0), 0);
@@ -750,6 +776,9 @@ static void test_program(void **state) {
                               .bits = 30,
                               .entry_count = 16,
                               .entries = entries};
+    steps[6].constant = 9;
+    steps[6].word_count = 1;
+    steps[6].words = words;
     steps[7] = (uvcc_fn_step){.kind = UVCC_FN_LIFT, .a = 6, .io = 2};
     uvcc_function f = {.name = name, .inputs = 1, .outputs = 3, .step_count = 8, .steps = steps};
 
@@ -771,6 +800,8 @@ static void test_program(void **state) {
     assert_int_equal(copy->steps[2].words[0], 1);
     assert_memory_equal(copy->steps[6].entries, ramp, sizeof ramp);
     assert_int_equal(copy->steps[6].io, NONE); /* not used: canonical */
+    assert_int_equal(copy->steps[6].constant, 0);
+    assert_int_equal(copy->steps[6].word_count, 0);
     assert_null(uvcc_program_function_at(p, 256));
     uvcc_program_free(p);
     assert_int_equal(counts.live_blocks, 0);
@@ -981,29 +1012,18 @@ static void test_program_no_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_relu_plan),
-        cmocka_unit_test(test_max_plan),
-        cmocka_unit_test(test_masks),
-        cmocka_unit_test(test_refused_heads),
-        cmocka_unit_test(test_refused_operands),
-        cmocka_unit_test(test_refused_masked),
-        cmocka_unit_test(test_refused_compare),
-        cmocka_unit_test(test_refused_tables),
-        cmocka_unit_test(test_refused_outputs),
-        cmocka_unit_test(test_eval_relu),
-        cmocka_unit_test(test_eval_max),
-        cmocka_unit_test(test_eval_bits),
-        cmocka_unit_test(test_eval_table),
-        cmocka_unit_test(test_eval_shift),
-        cmocka_unit_test(test_eval_pairs),
-        cmocka_unit_test(test_eval_misuse),
-        cmocka_unit_test(test_cost),
-        cmocka_unit_test(test_program),
-        cmocka_unit_test(test_program_misuse),
-        cmocka_unit_test(test_program_refused),
-        cmocka_unit_test(test_program_hash),
-        cmocka_unit_test(test_program_runs),
-        cmocka_unit_test(test_program_no_memory),
+        cmocka_unit_test(test_relu_plan),       cmocka_unit_test(test_max_plan),
+        cmocka_unit_test(test_two_pairs),       cmocka_unit_test(test_masks),
+        cmocka_unit_test(test_refused_heads),   cmocka_unit_test(test_refused_operands),
+        cmocka_unit_test(test_refused_masked),  cmocka_unit_test(test_refused_compare),
+        cmocka_unit_test(test_refused_tables),  cmocka_unit_test(test_refused_outputs),
+        cmocka_unit_test(test_eval_relu),       cmocka_unit_test(test_eval_max),
+        cmocka_unit_test(test_eval_bits),       cmocka_unit_test(test_eval_table),
+        cmocka_unit_test(test_eval_shift),      cmocka_unit_test(test_eval_pairs),
+        cmocka_unit_test(test_eval_misuse),     cmocka_unit_test(test_cost),
+        cmocka_unit_test(test_program),         cmocka_unit_test(test_program_misuse),
+        cmocka_unit_test(test_program_refused), cmocka_unit_test(test_program_hash),
+        cmocka_unit_test(test_program_runs),    cmocka_unit_test(test_program_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
