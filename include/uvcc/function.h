@@ -66,6 +66,7 @@ typedef enum uvcc_fn_kind {
 #define UVCC_FN_STEPS_MAX 192u
 #define UVCC_FN_ENTRIES_MAX 65536u
 
+/** Fields that a kind does not use are ignored. Every input is opened, every output written once. */
 typedef struct uvcc_fn_step {
     uint8_t kind; /**< uvcc_fn_kind */
     uint8_t a, b; /**< earlier steps, or UVCC_FN_NONE */

@@ -396,12 +396,22 @@ static int compile_weights(compiler *c, const uvcci_fn_info *b) {
     return check_mod(c, 'b', c->s.b, 64);
 }
 
+/* second + bit * (first - second): one of a pair, so its bound is theirs and not three times as
+ * much. */
+static bool picks_one_of_pair(const compiler *c) {
+    const uvcc_fn_step *x = &c->f->steps[c->s.a], *y = &c->f->steps[c->s.b];
+    return c->s.constant == 0 && y->kind == UVCC_FN_PAIR_SECOND && x->kind == UVCC_FN_SELECT &&
+           x->word_count == 1 && x->words[0] == 1 && c->f->steps[x->b].kind == UVCC_FN_PAIR_DIFF &&
+           c->f->steps[x->b].a == y->a;
+}
+
 static int compile_add(compiler *c, const uvcci_fn_info *a) {
     c->info->bound = sat_add(a->bound, magnitude(c->s.constant));
     if (c->s.b == UVCC_FN_NONE)
         return 0;
     const uvcci_fn_info *b = &c->plan->step[c->s.b];
-    c->info->bound = sat_add(c->info->bound, b->bound);
+    c->info->bound = picks_one_of_pair(c) ? c->plan->step[c->f->steps[c->s.b].a].bound
+                                          : sat_add(c->info->bound, b->bound);
     return b->value == 'M' ? check_mod(c, 'b', c->s.b, 64) : 0;
 }
 
@@ -493,12 +503,8 @@ static void mark_masks(const uvcc_function *f, uvcci_fn_info *info) {
         const uvcc_fn_step s = uvcci_fn_canonical(&f->steps[i]);
         switch (s.kind) {
         case UVCC_FN_COMPARE:
+        case UVCC_FN_TABLE: /* with a shift: of b too, which a comes from */
             info[s.a].dealer = true;
-            break;
-        case UVCC_FN_TABLE:
-            info[s.a].dealer = true;
-            if (s.shift != 0)
-                info[s.b].dealer = true;
             break;
         case UVCC_FN_SELECT:
             info[s.a].dealer = info[s.b].dealer = info[s.b].pads = true;
