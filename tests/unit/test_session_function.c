@@ -1,0 +1,321 @@
+/* FUNCTION ops in sessions: every kind of step against the plaintext definition, over sizes, lifts,
+ * executors and faults. */
+#include "triangle.h"
+
+#include "exec/session.h"
+
+enum { IN_X = 1, IN_Y = 2, OUT_FIRST = 10 };
+
+static uint32_t tensor(uvcc_program *p, const char *name, uint32_t rows, uint32_t cols, uint8_t bits) {
+    uvcc_tensor_desc d = {.name = name,
+                          .rows = rows,
+                          .cols = cols,
+                          .bits = bits,
+                          .lifetime = UVCC_EPOCH,
+                          .in_buffer_of = UVCC_NO_TENSOR};
+    int rc = uvcc_program_tensor(p, &d);
+    assert_true(rc >= 0);
+    return (uint32_t)rc;
+}
+
+/* One function on one or two inputs of rows x cols, |x| < 2^bits. */
+static uvcc_program *program(test_alloc *mem, const uvcc_function *f, uint32_t rows, uint32_t cols,
+                             uint8_t bits, uint8_t lift) {
+    static const char *const names[] = {"y0", "y1", "y2", "y3"};
+    uvcc_allocator al = test_allocator(mem);
+    uvcc_program *p;
+    uint8_t in_bits[2] = {bits, bits}, out_bits[4];
+    char why[256] = "";
+    if (uvcc_function_check(f, cols, in_bits, out_bits, why, sizeof why) != 0)
+        fail_msg("%s", why);
+    assert_int_equal(uvcc_program_new(&p, &al), 0);
+    int index = uvcc_program_function(p, f);
+    assert_true(index >= 0);
+    uvcc_op_desc d = {.opcode = UVCC_OP_FUNCTION,
+                      .function = (uint16_t)index,
+                      .in_count = f->inputs,
+                      .out_count = f->outputs,
+                      .lift = lift};
+    d.in[0] = tensor(p, "x", rows, cols, bits);
+    if (f->inputs == 2)
+        d.in[1] = tensor(p, "y", rows, cols, bits);
+    for (uint8_t o = 0; o < f->outputs; o++)
+        d.out[o] = tensor(p, names[o], rows, uvcc_function_cols(f, cols, o), out_bits[o]);
+    assert_int_equal(uvcc_program_entry(p, "run"), 0);
+    for (uint8_t i = 0; i < f->inputs; i++)
+        assert_true(uvcc_program_input(p, IN_X + i, d.in[i], i) >= 0);
+    assert_true(uvcc_program_op(p, &d) >= 0);
+    for (uint8_t o = 0; o < f->outputs; o++)
+        assert_true(uvcc_program_output(p, OUT_FIRST + o, d.out[o]) >= 0);
+    if (uvcc_program_finish(p, why, sizeof why) != 0)
+        fail_msg("%s", why);
+    return p;
+}
+
+typedef struct outcome {
+    uint8_t root[3][32];
+    uvcc_session_stats stats;
+} outcome;
+
+/* Runs it once among three parties and compares with the definition. */
+static outcome run(const triangle_options *opt, const uvcc_function *f, uint32_t rows,
+                   uint32_t cols, uint8_t bits, uint8_t lift) {
+    test_alloc mem = {0};
+    uvcc_allocator al = test_allocator(&mem);
+    uvcc_program *p = program(&mem, f, rows, cols, bits, lift);
+    triangle t;
+    outcome out;
+    const size_t n = (size_t)rows * cols;
+    int64_t *x[2], *want[4];
+    uint64_t rnd = 1234 + n;
+    triangle_open(&t, p, opt);
+    triangle_ready(&t);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(uvcc_session_step(t.s[i], 0, 0, 0), 0);
+    for (unsigned i = 0; i < 2; i++) {
+        x[i] = malloc(n * sizeof *x[i]);
+        for (size_t k = 0; k < n; k++) {
+            x[i][k] = (int64_t)(test_rand(&rnd) % ((2ull << bits) - 1)) - (1ll << bits) + 1;
+            if (k % 5 == 3) /* small ones and ties too */
+                x[i][k] %= 7;
+        }
+        if (i < f->inputs)
+            assert_int_equal(uvcc_session_input(t.s[i], 0, IN_X + i, x[i], 0), 0);
+    }
+    for (unsigned o = 0; o < f->outputs; o++)
+        want[o] = malloc((size_t)rows * uvcc_function_cols(f, cols, (uint8_t)o) * sizeof(int64_t));
+    assert_int_equal(uvcc_function_eval(f, rows, cols, (const int64_t *const *)x, want, NULL, &al),
+                     0);
+    triangle_finish(&t, 1);
+    for (unsigned i = 0; i < 3; i++)
+        for (unsigned o = 0; o < f->outputs; o++) {
+            const int64_t *got = uvcc_session_output(t.s[i], 0, OUT_FIRST + o);
+            assert_non_null(got);
+            for (size_t k = 0; k < (size_t)rows * uvcc_function_cols(f, cols, (uint8_t)o); k++)
+                if (got[k] != want[o][k])
+                    fail_msg("%s, output %u, element %zu: %lld, not %lld", f->name, o, k,
+                             (long long)got[k], (long long)want[o][k]);
+        }
+    triangle_close(&t);
+    memcpy(out.root, t.root, sizeof out.root);
+    uvcc_session_get_stats(t.s[0], &out.stats);
+    free(x[0]);
+    free(x[1]);
+    for (unsigned o = 0; o < f->outputs; o++)
+        free(want[o]);
+    triangle_free(&t);
+    uvcc_program_free(p);
+    assert_int_equal(mem.live_blocks, 0);
+    return out;
+}
+
+/* ---- functions that use every kind of step ---- */
+
+#define NO UVCC_FN_NONE
+#define COUNT(a) (uint8_t)(sizeof(a) / sizeof(a)[0])
+
+static const int64_t zero[] = {0}, one[] = {1}, steps3[] = {-100, 5, 900}, weights3[] = {3, -7, 1000};
+static int32_t entries[300];
+
+static const uvcc_fn_step relu_steps[] = {
+    {.kind = UVCC_FN_OPEN, .bits = 64, .io = 0},
+    {.kind = UVCC_FN_COMPARE, .a = 0, .bits = 12, .word_count = 1, .words = zero},
+    {.kind = UVCC_FN_SELECT, .a = 1, .b = 0, .word_count = 1, .words = one},
+    {.kind = UVCC_FN_BITS, .a = 1, .word_count = 1, .words = one},
+    {.kind = UVCC_FN_LIFT, .a = 2, .io = 0},
+    {.kind = UVCC_FN_LIFT, .a = 3, .io = 1},
+};
+static const uvcc_function relu = {"relu", 1, 2, COUNT(relu_steps), relu_steps};
+
+/* Several thresholds, a table on the same key, a sum of all, with the value added and a constant. */
+static const uvcc_fn_step mixed_steps[] = {
+    {.kind = UVCC_FN_OPEN, .bits = 64, .io = 0},
+    {.kind = UVCC_FN_COMPARE, .a = 0, .bits = 13, .word_count = 3, .words = steps3},
+    {.kind = UVCC_FN_TABLE, .a = 0, .b = NO, .bits = 13, .first = -150, .entry_count = 300,
+     .entries = entries},
+    {.kind = UVCC_FN_SELECT, .a = 1, .b = 0, .word_count = 3, .words = weights3},
+    {.kind = UVCC_FN_BITS, .a = 1, .word_count = 3, .words = weights3},
+    {.kind = UVCC_FN_ADD, .a = 2, .b = 3, .constant = 41},
+    {.kind = UVCC_FN_ADD, .a = 5, .b = 0, .constant = -1},
+    {.kind = UVCC_FN_ADD, .a = 4, .b = NO, .constant = 9},
+    {.kind = UVCC_FN_LIFT, .a = 6, .io = 0},
+    {.kind = UVCC_FN_LIFT, .a = 7, .io = 1},
+};
+static const uvcc_function mixed = {"mixed", 1, 2, COUNT(mixed_steps), mixed_steps};
+
+/* A short opening, a table times a share of another input's sign, gone on with after an exchange. */
+static const uvcc_fn_step chain_steps[] = {
+    {.kind = UVCC_FN_OPEN, .bits = 14, .io = 0},
+    {.kind = UVCC_FN_OPEN, .bits = 64, .io = 1},
+    {.kind = UVCC_FN_COMPARE, .a = 1, .bits = 12, .word_count = 1, .words = zero},
+    {.kind = UVCC_FN_SELECT, .a = 2, .b = 1, .word_count = 1, .words = one},
+    {.kind = UVCC_FN_EXCHANGE, .a = 3, .io = 1},
+    {.kind = UVCC_FN_TABLE, .a = 0, .b = 3, .bits = 13, .first = -100, .entry_count = 300,
+     .entries = entries},
+    {.kind = UVCC_FN_COMPARE, .a = 4, .bits = 13, .word_count = 1, .words = steps3 + 2},
+    {.kind = UVCC_FN_SELECT, .a = 6, .b = 4, .word_count = 1, .words = weights3},
+    {.kind = UVCC_FN_ADD, .a = 5, .b = 7},
+    {.kind = UVCC_FN_EXCHANGE, .a = 8, .io = NO},
+    {.kind = UVCC_FN_COMPARE, .a = 9, .bits = 40, .word_count = 1, .words = one},
+    {.kind = UVCC_FN_SELECT, .a = 10, .b = 9, .word_count = 1, .words = one},
+    {.kind = UVCC_FN_LIFT, .a = 11, .io = 0},
+};
+static const uvcc_function chain = {"chain", 2, 2, COUNT(chain_steps), chain_steps};
+
+/* Greatest of each row, and its column. */
+static uvcc_fn_step argmax_steps[UVCC_FN_STEPS_MAX];
+static uvcc_function argmax_of(uint32_t cols) {
+    uint8_t n = 0, v, j = NO;
+    uint8_t bits = 13;
+    argmax_steps[n++] = (uvcc_fn_step){.kind = UVCC_FN_OPEN, .bits = 64, .io = 0};
+    v = 0;
+    for (uint32_t w = cols; w > 1; w = (w + 1) / 2) {
+        bool last = w <= 2;
+        uint8_t d = n;
+        uvcc_fn_step level[] = {
+            {.kind = UVCC_FN_PAIR_DIFF, .a = v},
+            {.kind = UVCC_FN_COMPARE, .a = d, .bits = bits, .word_count = 1, .words = zero},
+            {.kind = UVCC_FN_SELECT, .a = d + 1, .b = d, .word_count = 1, .words = one},
+            {.kind = UVCC_FN_PAIR_SECOND, .a = v},
+            {.kind = UVCC_FN_ADD, .a = d + 2, .b = d + 3},
+            {.kind = UVCC_FN_EXCHANGE, .a = d + 4, .io = last ? 0 : NO},
+        };
+        memcpy(argmax_steps + n, level, sizeof level);
+        n = (uint8_t)(n + 6);
+        v = d + 5;
+        uint8_t e = n;
+        static const int64_t minus[] = {-1};
+        if (j == NO) {
+            uvcc_fn_step first[] = {
+                {.kind = UVCC_FN_INDEX, .a = d},
+                {.kind = UVCC_FN_BITS, .a = d + 1, .word_count = 1, .words = minus},
+                {.kind = UVCC_FN_ADD, .a = e, .b = e + 1},
+                {.kind = UVCC_FN_EXCHANGE, .a = e + 2, .io = last ? 1 : NO},
+            };
+            memcpy(argmax_steps + n, first, sizeof first);
+            n = (uint8_t)(n + 4);
+        } else {
+            uvcc_fn_step next[] = {
+                {.kind = UVCC_FN_PAIR_DIFF, .a = j},
+                {.kind = UVCC_FN_SELECT, .a = d + 1, .b = e, .word_count = 1, .words = one},
+                {.kind = UVCC_FN_PAIR_SECOND, .a = j},
+                {.kind = UVCC_FN_ADD, .a = e + 1, .b = e + 2},
+                {.kind = UVCC_FN_EXCHANGE, .a = e + 3, .io = last ? 1 : NO},
+            };
+            memcpy(argmax_steps + n, next, sizeof next);
+            n = (uint8_t)(n + 5);
+        }
+        j = (uint8_t)(n - 1);
+    }
+    return (uvcc_function){"argmax", 1, 2, n, argmax_steps};
+}
+
+static int make_tables(void **state) {
+    (void)state;
+    for (int i = 0; i < 300; i++)
+        entries[i] = i * i * 77 - 100000;
+    return 0;
+}
+
+/* ---- tests ---- */
+
+static void test_functions(void **state) {
+    (void)state;
+    static const uint32_t shapes[][2] = {{1, 1}, {3, 5}, {1, 4096}, {5, 1000}, {3, 4097}};
+    const uvcc_function *const all[] = {&relu, &mixed, &chain};
+    for (size_t f = 0; f < 3; f++)
+        for (size_t k = 0; k < sizeof shapes / sizeof shapes[0]; k++)
+            (void)run(&(triangle_options){.seed = k + 1}, all[f], shapes[k][0], shapes[k][1], 12,
+                      k % 2 == 0 ? UVCC_LIFT_PARALLEL : UVCC_LIFT_EXCHANGE);
+}
+
+static void test_rows(void **state) {
+    (void)state;
+    static const uint32_t shapes[][2] = {{1, 2}, {7, 3}, {4, 128}, {70, 129}, {2, 4095}};
+    for (size_t k = 0; k < sizeof shapes / sizeof shapes[0]; k++) {
+        uvcc_function f = argmax_of(shapes[k][1]);
+        (void)run(&(triangle_options){.seed = k + 1}, &f, shapes[k][0], shapes[k][1], 12,
+                  UVCC_LIFT_PARALLEL);
+    }
+}
+
+/* Shifts: the result is that of one of the two neighbouring indices, the same at all parties. */
+static void test_stochastic_index(void **state) {
+    (void)state;
+    static const uvcc_fn_step steps[] = {
+        {.kind = UVCC_FN_OPEN, .bits = 64, .io = 0},
+        {.kind = UVCC_FN_SHIFT, .a = 0, .shift = 5},
+        {.kind = UVCC_FN_TABLE, .a = 1, .b = NO, .bits = 9, .first = -150, .entry_count = 300,
+         .entries = entries},
+        {.kind = UVCC_FN_COMPARE, .a = 1, .bits = 9, .word_count = 1, .words = zero},
+        {.kind = UVCC_FN_SELECT, .a = 3, .b = 0, .word_count = 1, .words = one},
+        {.kind = UVCC_FN_LIFT, .a = 2, .io = 0},
+        {.kind = UVCC_FN_LIFT, .a = 4, .io = 1},
+    };
+    static const uvcc_function f = {"index", 1, 2, COUNT(steps), steps};
+    test_alloc mem = {0};
+    enum { N = 9000 };
+    uvcc_program *p = program(&mem, &f, 1, N, 12, UVCC_LIFT_PARALLEL);
+    triangle t;
+    triangle_open(&t, p, &(triangle_options){.seed = 3});
+    triangle_ready(&t);
+    static int64_t x[N];
+    uint64_t rnd = 5;
+    for (int k = 0; k < N; k++)
+        x[k] = (int64_t)(test_rand(&rnd) % 8191) - 4095;
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(uvcc_session_step(t.s[i], 0, 0, 0), 0);
+    assert_int_equal(uvcc_session_input(t.s[0], 0, IN_X, x, 0), 0);
+    triangle_finish(&t, 1);
+    const int64_t *y = uvcc_session_output(t.s[1], 0, OUT_FIRST);
+    const int64_t *z = uvcc_session_output(t.s[1], 0, OUT_FIRST + 1);
+    unsigned up = 0;
+    for (int k = 0; k < N; k++) {
+        int64_t low = x[k] >> 5;
+        bool is[2];
+        for (int c = 0; c < 2; c++) {
+            int64_t i = low + c + 150;
+            is[c] = y[k] == (i >= 0 && i < 300 ? entries[i] : 0) &&
+                    z[k] == (low + c >= 0 ? x[k] : 0);
+        }
+        assert_true(is[0] || is[1]);
+        up += is[1] && !is[0];
+    }
+    assert_true(up > N / 3 && up < 2 * N / 3);
+    triangle_free(&t);
+    uvcc_program_free(p);
+}
+
+/* The same roots whatever the network and the executor do; rounds as the function says. */
+static void test_same_roots(void **state) {
+    (void)state;
+    uvcc_fault_config bad = {.drop = 0.2, .duplicate = 0.1, .reorder = 0.3, .corrupt = 0.01};
+    const triangle_options runs[] = {
+        {.seed = 9, .mode = UVCC_CPU_DEFERRED, .compute_seed = 1},
+        {.seed = 9, .mode = UVCC_CPU_THREADS},
+        {.seed = 9, .datagram = true, .faulty = true, .faults = bad, .mode = UVCC_CPU_DEFERRED},
+        {.seed = 9, .suites = 1},
+    };
+    uvcc_fn_cost cost;
+    const uvcc_function f = argmax_of(9);
+    const outcome want =
+        run(&(triangle_options){.seed = 9}, &f, 700, 9, 12, UVCC_LIFT_PARALLEL);
+    for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
+        const outcome got = run(&runs[i], &f, 700, 9, 12, UVCC_LIFT_PARALLEL);
+        assert_memory_equal(got.root, want.root, sizeof want.root);
+    }
+    assert_int_equal(uvcc_function_cost(&f, 9, &cost), 0);
+    assert_int_equal(want.stats.rounds, cost.rounds + 2); /* the input and the outputs */
+    (void)run(&(triangle_options){.seed = 9, .audit_off = true}, &f, 700, 9, 12,
+              UVCC_LIFT_PARALLEL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_functions),
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_stochastic_index),
+        cmocka_unit_test(test_same_roots),
+    };
+    return cmocka_run_group_tests(tests, make_tables, NULL);
+}
