@@ -1,4 +1,5 @@
-/* bench_compute.c - what one core computes: AES streams, products mod 2^64, DPF keys.
+/* bench_compute.c - what one core computes: AES streams, products mod 2^64, DPF keys, comparisons
+ * without keys.
  *
  * One JSON object per line: the median of rounds in which all variants take turns, so that a slow
  * moment of the machine touches them alike. "check" is a word of the results, so that nothing is
@@ -10,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "exec/circuit.h"
 #include "exec/fss.h"
 #include "exec/gemm.h"
 #include "proto/prg.h"
@@ -230,9 +232,82 @@ static void bench_dpf(void) {
         free(all[i]);
 }
 
+/* --- Comparisons without keys ----------------------------------------------------------------- */
+
+static uvcci_circuit_scratch *circuit_scratch;
+static uvcci_aes circuit_key[2];
+static uint64_t *circuit_x[2], *circuit_state, *circuit_out[2];
+static uint8_t *circuit_wire[4];
+
+static void circuit_task(const variant *v, uvcc_task_kind kind, unsigned level, unsigned gate) {
+    const bool select = kind >= UVCC_TASK_BOOL_SELECT_MASK;
+    const uvcc_block block = {
+        .count = POINTS,
+        .role = (uint8_t)v->b,
+        .in = {circuit_x[0], circuit_x[1], circuit_state},
+        .out = {select ? circuit_out[0] : circuit_state, circuit_out[1]},
+        .wire_in = {circuit_wire[0], circuit_wire[1]},
+        .wire_out = {circuit_wire[2], circuit_wire[3]},
+    };
+    uvcc_task t = {.kind = (uint16_t)kind, .call = (uint16_t)level};
+    t.u.vec.bits = (uint8_t)v->a;
+    t.u.vec.shift = (uint8_t)level;
+    t.u.vec.gate = (uint8_t)gate;
+    const uvcci_circuit_job j = {.task = &t,
+                                 .block = &block,
+                                 .key = {&circuit_key[0], &circuit_key[1]},
+                                 .scratch = circuit_scratch};
+    uvcci_circuit_run(&j);
+}
+
+/* All tasks of a role for one block; the product is wanted. */
+static uint64_t call_circuit(const variant *v) {
+    circuit_task(v, UVCC_TASK_BOOL_SHARE, 0, 0);
+    circuit_task(v, UVCC_TASK_BOOL_JOIN, 0, 0);
+    for (unsigned l = 1; l <= uvcci_circuit_plan_of((unsigned)v->a).levels; l++) {
+        circuit_task(v, UVCC_TASK_BOOL_MERGE, l, 0);
+        circuit_task(v, UVCC_TASK_BOOL_RECEIVE, l, 0);
+    }
+    circuit_task(v, UVCC_TASK_BOOL_SELECT_MASK, 0, UVCC_BOOL_PRODUCT);
+    circuit_task(v, UVCC_TASK_BOOL_SELECT_FINISH, 0, UVCC_BOOL_PRODUCT);
+    return circuit_out[0][0];
+}
+
+static void bench_circuit(void) {
+    static const char *const roles[] = {"head", "tail", "other"};
+    static const int sizes[] = {31, 63};
+    for (unsigned i = 0; i < 2; i++) {
+        uvcci_aes_init(&circuit_key[i],
+                       (const uint8_t *)(i ? "key of prev pair" : "key of next pair"),
+                       UVCCI_AES_AUTO);
+        circuit_x[i] = memory(POINTS * 8);
+        circuit_out[i] = memory(POINTS * 8);
+    }
+    for (unsigned i = 0; i < 4; i++) /* more than M planes or two words an element */
+        circuit_wire[i] = memory(256 * UVCCI_PLANE_WORDS * 8);
+    circuit_state = memory(64 * UVCCI_PLANE_WORDS * 8);
+    circuit_scratch = memory(sizeof *circuit_scratch);
+    variant v[6] = {0};
+    for (unsigned i = 0; i < 6; i++) {
+        snprintf(v[i].name, sizeof v[i].name, "circuit/%s/%d_bits", roles[i % 3], sizes[i / 3]);
+        v[i].unit = "M/s";
+        v[i].work = 1e-6 * POINTS;
+        v[i].call = call_circuit;
+        v[i].a = sizes[i / 3];
+        v[i].b = (int)(i % 3);
+    }
+    measure(v, 6);
+    void *all[] = {circuit_x[0],    circuit_x[1],    circuit_out[0],  circuit_out[1],
+                   circuit_wire[0], circuit_wire[1], circuit_wire[2], circuit_wire[3],
+                   circuit_state,   circuit_scratch};
+    for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+}
+
 int main(void) {
     bench_aes();
     bench_dpf();
+    bench_circuit();
     bench_gemm();
     return 0;
 }

@@ -181,6 +181,56 @@ typedef enum uvcc_task_kind {
      * rho_b = sum of PRG(.., mask, 0): out_words = sign, sign rho, and with fn.times: sign rho_b, sign
      * rho rho_b, less W of HEAD at (call, 2, q). */
     UVCC_TASK_FN_DEAL_SCALAR,
+
+    /* Comparison without keys (protocols.md 7, end): x = u + c with u = a + b known to HEAD and c to
+     * TAIL and OTHER; |x| < 2^m or x = -2^m, m = vec.bits in 1..63. All B, whole blocks. A plane is
+     * one bit of every element: w = ceil(count / 64) words, element i in bit i mod 64 of word i / 64;
+     * excess bits mean nothing. A boolean RSS value is (lo, hi) like an arithmetic one, with XOR.
+     * The bits below m form G groups (BOOL_SHARE); the state of G groups has S = 2 G - 1 planes a
+     * component: plane 0 is g of group 0, planes 2j-1 and 2j are g and p of group j > 0 (g: the group
+     * makes a carry, p: it passes one on). out[0] of a task is the state: 2 S w words, S planes lo,
+     * then S planes hi. Calls: one a round. B(pair, k) is plane k of PRG(pair, zero, 3), words
+     * [w k, w k + w); A(pair, k)[i] is its word 4096 k + i. Messages are planes (or words) one after
+     * the other; uvcci_circuit_message_words() says how many.
+     *
+     * Levels L = max(0, ceil(log2(ceil(m / 4)))), G = 2^L, group j has the bits [j m / G, (j + 1) m / G),
+     * that is k <= 4 of them. For a subset s of them and a word x, x_s = AND of its bits in s. With
+     * s' = the bits of the group above s's lowest that are not in s:
+     *   g = XOR over nonempty s of u_s c_(lowest of s) c_(s'),
+     *   p = XOR over all s of u_s c_(group less s).
+     * Subsets are numbered by bits, lowest first; M = sum over groups of 2^k - 1. */
+
+    /** Round 0. in[0] = lo, in[1] = hi of x. HEAD: for subset s >= 1 of group j, as plane t = s - 1 +
+     * the subsets of the groups before: u_s ^ B(HO, t) ^ B(HT, t) -> wire_out[0] (to TAIL) and
+     * wire_out[1] (to OTHER), M planes each. TAIL: hi planes of g and p with c's AND products and
+     * B(HT, t) for u_s (nothing for the empty s), ^ B(TO, S + plane) -> state lo and wire_out[0].
+     * OTHER: the same with B(HO, t), ^ B(TO, plane) -> state hi and wire_out[0]. Both to HEAD. */
+    UVCC_TASK_BOOL_SHARE,
+    /** Round 0's end, at its call. HEAD: wire_in[0] (from OTHER) -> state lo, wire_in[1] (from TAIL)
+     * -> state hi. TAIL: g and p with wire_in[0] for u_s, the empty s included, ^ B(TO, plane) ^
+     * B(TO, S + plane) -> state hi. OTHER: the same -> state lo. in as in BOOL_SHARE. */
+    UVCC_TASK_BOOL_JOIN,
+    /** Round l = vec.shift in 1..L: G / 2^l groups out of pairs. XOR zs = B(NEXT, plane) ^ B(PREV,
+     * plane): g'_j = g_(2j+1) ^ p_(2j+1) g_2j, p'_j = p_(2j+1) p_2j, lo = own part of them (x y =
+     * x_lo (y_lo ^ y_hi) ^ x_hi y_lo) ^ zs -> state lo and wire_out[0], to p-1. In round L HEAD's
+     * wire_out[0] may be NULL: nobody needs its part. S stays that of round 0. */
+    UVCC_TASK_BOOL_MERGE,
+    /** Round l's end. wire_in[0] -> state hi. In round L OTHER has no message (NULL: nothing). */
+    UVCC_TASK_BOOL_RECEIVE,
+    /** Round L + 1. in[0], in[1] = x, in[2] = state. d = [x >= 0] = q ^ v: HEAD has q = 1 ^ lo ^ hi ^
+     * bit m of u, TAIL v = hi ^ bit m of c, OTHER v = lo ^ bit m of c. vec.gate: UVCC_BOOL_* wanted.
+     * HEAD: e_0 = q u - A(HO, 0) - A(HT, 0) (PRODUCT only), e_1 = q - A(HO, 1) - A(HT, 1), count words
+     * each -> wire_out[0] (to TAIL) and wire_out[1] (to OTHER).
+     * TAIL: PRODUCT: (1-2v) (A(HT, 0) + A(HT, 1) c) + v b + A(TO, 1) -> out[0], wire_out[0];
+     * BIT: (1-2v) A(HT, 1) + A(TO, 3) -> out[1], wire_out[1]. OTHER: the same with HO, a, A(TO, 0) and
+     * A(TO, 2). So out has TAIL's lo, OTHER's hi of d x and d. Both to HEAD. */
+    UVCC_TASK_BOOL_SELECT_MASK,
+    /** Round L + 1's end, at its call. vec.gate is one of UVCC_BOOL_*; out[0], out[1] = lo, hi of its
+     * value. HEAD: wire_in[0] (from OTHER) -> out[0], wire_in[1] (from TAIL) -> out[1].
+     * TAIL and OTHER, in as in SELECT_MASK: PRODUCT: wire_in[0] = e_0, wire_in[1] = e_1: (1-2v)
+     * (e_0 + e_1 c) + v c - A(TO, 0) - A(TO, 1); BIT: wire_in[0] = e_1: (1-2v) e_1 + v - A(TO, 2) -
+     * A(TO, 3) -> TAIL's out[1], OTHER's out[0]. */
+    UVCC_TASK_BOOL_SELECT_FINISH,
     UVCC_TASK_KIND_END
 } uvcc_task_kind;
 
@@ -189,6 +239,9 @@ typedef enum uvcc_lift_kind {
     UVCC_LIFT_SEQUENTIAL = 1,
     UVCC_LIFT_EXCHANGE = 2,
 } uvcc_lift_kind;
+
+/** What BOOL_SELECT makes, one or both. */
+enum { UVCC_BOOL_BIT = 1 /**< d */, UVCC_BOOL_PRODUCT = 2 /**< d x */ };
 
 /** Gates whose keys OTHER deals. Key streams, `c` = count, structure of arrays, L = max(n - 7, 0),
  * tb = ceil(2 L / 8):

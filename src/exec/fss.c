@@ -11,6 +11,7 @@
 
 #include "proto/bytes.h"
 #include "proto/crypto.h"
+#include "transpose.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -180,23 +181,12 @@ typedef struct walk_group {
     uint8_t right[64][GROUP / 8];
 } walk_group;
 
-/* out[l] bit i (LSB first) = bit l of x[i], i < 64: a 64 x 64 transposition. */
-static void transpose64(uint64_t x[64]) {
-    uint64_t low = 0x00000000ffffffffu;
-    for (unsigned w = 32; w != 0; w >>= 1, low ^= low << w)
-        for (unsigned i = 0; i < 64; i = ((i | w) + 1) & ~w) {
-            const uint64_t d = (x[i] >> w ^ x[i | w]) & low;
-            x[i] ^= d << w;
-            x[i | w] ^= d;
-        }
-}
-
 /* g->right[l] = bit l of every x, as the selection of a level. */
 static void walk_directions(walk_group *g, uint32_t c, const uint64_t *x, unsigned n) {
     for (uint32_t at = 0; at < c; at += 64) {
         uint64_t q[64] = {0};
         memcpy(q, x + at, (c - at < 64 ? c - at : 64) * sizeof *q);
-        transpose64(q);
+        uvcci_transpose64(q, 1);
         for (unsigned l = 0; l < n; l++)
             uvcci_st64(g->right[l] + at / 8, q[l]);
     }

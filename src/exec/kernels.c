@@ -551,6 +551,19 @@ static void deal(const chunk *c) {
         deal_dpf(c, &k);
 }
 
+/* --- Comparison without keys ------------------------------------------------------------------ */
+
+static void circuit(const chunk *c) {
+    const uvcci_circuit_job j = {
+        .task = c->t,
+        .block = c->b,
+        .key = {[UVCC_PAIR_NEXT] = uvcci_kernel_prg_key(c, UVCC_PAIR_NEXT, UVCC_TAG_zero),
+                [UVCC_PAIR_PREV] = uvcci_kernel_prg_key(c, UVCC_PAIR_PREV, UVCC_TAG_zero)},
+        .scratch = &c->s->circuit,
+    };
+    uvcci_circuit_run(&j);
+}
+
 /* --- Element-wise work on shares -------------------------------------------------------------- */
 
 static void map_add_row(const uint64_t *x, const uint64_t *y, uint64_t *z, size_t rows,
@@ -792,12 +805,20 @@ static const vec_kernel vec_kernels[UVCC_TASK_KIND_END] = {
     [UVCC_TASK_OPEN_ALL_FINISH] = {open_all_finish, false},
     [UVCC_TASK_DEAL] = {deal, true},
     [UVCC_TASK_OPEN_BITS] = {open_bits, true},
+    [UVCC_TASK_BOOL_SHARE] = {circuit, true},
+    [UVCC_TASK_BOOL_JOIN] = {circuit, true},
+    [UVCC_TASK_BOOL_MERGE] = {circuit, true},
+    [UVCC_TASK_BOOL_RECEIVE] = {circuit, true},
+    [UVCC_TASK_BOOL_SELECT_MASK] = {circuit, true},
+    [UVCC_TASK_BOOL_SELECT_FINISH] = {circuit, true},
 };
 
 /* Whether the numbers of a task are within what its formulas allow. */
 static bool vec_is_sane(const uvcc_task *t) {
     const unsigned f = t->u.vec.shift, n = t->u.vec.bits, gate = t->u.vec.gate;
     const bool uses_gate = t->kind == UVCC_TASK_DEAL || t->kind == UVCC_TASK_LESS_MASK;
+    if (t->kind >= UVCC_TASK_BOOL_SHARE && t->kind <= UVCC_TASK_BOOL_SELECT_FINISH)
+        return uvcci_circuit_is_sane(t);
     if (t->kind == UVCC_TASK_TRUNC || t->kind == UVCC_TASK_OPEN4_MASK)
         return f >= 1 && f <= 62;
     if (t->kind == UVCC_TASK_RELU || (uses_gate && gate == UVCC_GATE_RELU))

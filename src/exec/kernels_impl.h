@@ -3,6 +3,7 @@
 #ifndef UVCCI_KERNELS_IMPL_H
 #define UVCCI_KERNELS_IMPL_H
 
+#include "circuit.h"
 #include "kernels.h"
 
 #include <string.h>
@@ -25,6 +26,7 @@ typedef struct block_scratch {
     uint64_t words[BLOCK];
     uint64_t roots[2][2 * BLOCK];
     uint8_t shares[BLOCK];
+    uvcci_circuit_scratch circuit;
     key_cache keys;
 } block_scratch;
 

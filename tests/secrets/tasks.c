@@ -4,6 +4,7 @@
  * of its components. An opened value is public to the two parties of its edge. */
 #include "taint.h"
 
+#include "exec/circuit.h"
 #include "exec/kernels.h"
 
 enum { H = UVCC_HEAD, T = UVCC_TAIL, O = UVCC_OTHER };
@@ -405,6 +406,129 @@ static void lifts(void **state) {
     close_sim();
 }
 
+/* --- Comparison without keys ------------------------------------------------------------------ */
+
+/* A BOOL task of a round; memory is that of the role. */
+typedef struct bool_party {
+    const uint64_t *lo, *hi; /* of x */
+    uint64_t *state;
+} bool_party;
+
+static void bool_task(const bool_party *p, unsigned role, uvcc_task_kind kind, unsigned round,
+                      unsigned gate, uvcc_block b) {
+    b.in[0] = p[role].lo;
+    b.in[1] = p[role].hi;
+    b.in[2] = p[role].state;
+    if (b.out[0] == NULL)
+        b.out[0] = p[role].state;
+    sim.vec.u.vec.shift = (uint8_t)round;
+    sim.vec.u.vec.gate = (uint8_t)gate;
+    vec(role, kind, b);
+}
+
+/* HEAD's message to both others, theirs to HEAD, of `from_head` and `to_head` bytes. */
+typedef struct bool_round {
+    uint8_t head[2][BYTES * 8], other[3][BYTES * 8];
+} bool_round;
+
+static void bool_sent(bool_round *m, size_t from_head, size_t to_head) {
+    declassify(m->head[0], from_head, "masked by pads of HEAD and OTHER; TAIL receives it");
+    declassify(m->head[1], from_head, "masked by pads of HEAD and TAIL; OTHER receives it");
+    for (unsigned r = T; r <= O; r++)
+        declassify(m->other[r], to_head, "masked by pads of TAIL and OTHER; HEAD receives it");
+}
+
+static void bool_levels(const bool_party *p, const uvcci_circuit_plan *plan, bool_round *m) {
+    for (unsigned l = 1; l <= plan->levels; l++) {
+        for (unsigned r = 0; r < 3; r++) {
+            const unsigned to = (r + 2) % 3;
+            const size_t bytes =
+                8 * (size_t)uvcci_circuit_message_words(plan, 0, l, (uvcc_role)r, (uvcc_role)to, N);
+            bool_task(p, r, UVCC_TASK_BOOL_MERGE, l, 0,
+                      (uvcc_block){.wire_out = {bytes == 0 ? NULL : m->other[r]}});
+            if (bytes != 0)
+                declassify(m->other[r], bytes,
+                           "masked by the zero share, of which the receiver knows one pad");
+        }
+        for (unsigned r = 0; r < 3; r++)
+            bool_task(p, r, UVCC_TASK_BOOL_RECEIVE, l, 0,
+                      (uvcc_block){
+                          .wire_in = {l == plan->levels && r == O ? NULL : m->other[(r + 1) % 3]}});
+    }
+}
+
+static void circuit_once(unsigned bits) {
+    static bool_round m;
+    static uint64_t state[3][2 * 31 * ((N + 63) / 64)];
+    sim.used = 0;
+    sim.vec.u.vec.bits = (uint8_t)bits;
+    const uvcci_circuit_plan plan = uvcci_circuit_plan_of(bits);
+    assert_true(uvcci_circuit_state_words(&plan, N) * 8 <= sizeof state[0]);
+    const uint64_t *x = values(bits);
+    const shared xs = share(x);
+    uint64_t *dx[2][3], *d[2][3], *want = words(), *one = words();
+    bool_party p[3];
+    for (unsigned r = 0; r < 3; r++) {
+        p[r] = (bool_party){xs.part[r], xs.part[(r + 1) % 3], state[r]};
+        for (unsigned i = 0; i < 2; i++) {
+            dx[i][r] = words();
+            d[i][r] = words();
+        }
+    }
+    for (unsigned r = 0; r < 3; r++)
+        bool_task(
+            p, r, UVCC_TASK_BOOL_SHARE, 0, 0,
+            (uvcc_block){.wire_out = {r == H ? m.head[0] : m.other[r], r == H ? m.head[1] : NULL}});
+    bool_sent(&m, 8 * (size_t)uvcci_circuit_message_words(&plan, 0, 0, UVCC_HEAD, UVCC_TAIL, N),
+              8 * (size_t)uvcci_circuit_message_words(&plan, 0, 0, UVCC_TAIL, UVCC_HEAD, N));
+    bool_task(p, H, UVCC_TASK_BOOL_JOIN, 0, 0, (uvcc_block){.wire_in = {m.other[O], m.other[T]}});
+    bool_task(p, T, UVCC_TASK_BOOL_JOIN, 0, 0, (uvcc_block){.wire_in = {m.head[0]}});
+    bool_task(p, O, UVCC_TASK_BOOL_JOIN, 0, 0, (uvcc_block){.wire_in = {m.head[1]}});
+    for (unsigned r = 0; r < 3; r++)
+        taint(state[r], sizeof state[r]); /* components, also those that came by wire */
+    bool_levels(p, &plan, &m);
+
+    const unsigned both = UVCC_BOOL_BIT | UVCC_BOOL_PRODUCT;
+    bool_task(p, H, UVCC_TASK_BOOL_SELECT_MASK, 0, both,
+              (uvcc_block){.wire_out = {m.head[0], m.head[1]}});
+    for (unsigned r = T; r <= O; r++)
+        bool_task(p, r, UVCC_TASK_BOOL_SELECT_MASK, 0, both,
+                  (uvcc_block){.out = {dx[r == O][r], d[r == O][r]},
+                               .wire_out = {m.other[r], m.other[r] + BYTES}});
+    bool_sent(&m, 2 * BYTES, 2 * BYTES);
+    for (unsigned product = 0; product < 2; product++) {
+        uint64_t *(*v)[3] = product ? dx : d;
+        const size_t skip = product ? 0 : BYTES;
+        const unsigned gate = product ? UVCC_BOOL_PRODUCT : UVCC_BOOL_BIT;
+        bool_task(p, H, UVCC_TASK_BOOL_SELECT_FINISH, 0, gate,
+                  (uvcc_block){.out = {v[0][H], v[1][H]},
+                               .wire_in = {m.other[O] + skip, m.other[T] + skip}});
+        taint(v[0][H], BYTES);
+        taint(v[1][H], BYTES);
+        for (unsigned r = T; r <= O; r++) {
+            bool_task(p, r, UVCC_TASK_BOOL_SELECT_FINISH, 0, gate,
+                      (uvcc_block){.out = {v[0][r], v[1][r]},
+                                   .wire_in = {m.head[r == O] + skip, m.head[r == O] + BYTES}});
+            assert_tainted(v[0][r], BYTES);
+            assert_tainted(v[1][r], BYTES);
+        }
+        for (uint32_t i = 0; i < N; i++) {
+            const uint64_t bit = (int64_t)x[i] >= 0;
+            want[i] = bit * x[i];
+            one[i] = bit;
+        }
+        check_rss(v[0], v[1], product ? want : one);
+    }
+}
+
+static void circuits(void **state) {
+    open_sim(state);
+    circuit_once(3);
+    circuit_once(20);
+    circuit_once(63);
+    close_sim();
+}
+
 /* --- Local work on shares --------------------------------------------------------------------- */
 
 /* z of three parties is 3-additive and adds up to `want`, over the first n words. */
@@ -556,6 +680,8 @@ int test_tasks(void) {
         SECRETS_TEST_ON(relus, avx2),
         SECRETS_TEST_ON(lifts, portable),
         SECRETS_TEST_ON(lifts, avx2),
+        SECRETS_TEST_ON(circuits, portable),
+        SECRETS_TEST_ON(circuits, avx2),
         SECRETS_TEST_ON(matrix_products, portable),
         SECRETS_TEST_ON(matrix_products, avx2),
         SECRETS_TEST_ON(maps, portable),

@@ -304,11 +304,51 @@ static void grow_rows(random_program *r, value a, value b) {
     }
 }
 
+/* x where it is at least a threshold, else a table's value or 0, plus x. */
+static void grow_function(random_program *r, value a) {
+    static const int32_t entries[] = {5, -77, 1 << 20, 3};
+    const int64_t threshold = (int64_t)pick(r, 16) - 8, one = 1;
+    const uint8_t bits = (uint8_t)(a.bits + 1);
+    const uvcc_fn_step steps[] = {
+        {.kind = UVCC_FN_OPEN, .bits = 64},
+        {.kind = UVCC_FN_COMPARE, .a = 0, .bits = bits, .word_count = 1, .words = &threshold},
+        {.kind = UVCC_FN_TABLE,
+         .a = 0,
+         .b = UVCC_FN_NONE,
+         .bits = bits,
+         .first = -2,
+         .entry_count = 4,
+         .entries = entries},
+        {.kind = UVCC_FN_SELECT, .a = 1, .b = 0, .word_count = 1, .words = &one},
+        {.kind = UVCC_FN_ADD, .a = 2, .b = 3},
+        {.kind = UVCC_FN_ADD, .a = 4, .b = 0},
+        {.kind = pick(r, 2) ? UVCC_FN_LIFT : UVCC_FN_EXCHANGE, .a = 5},
+    };
+    const uvcc_function f = {.name = "random", .inputs = 1, .outputs = 1, .step_count = 7,
+                             .steps = steps};
+    const uint8_t in_bits = (uint8_t)a.bits;
+    uint8_t out_bits;
+    assert_int_equal(uvcc_function_check(&f, a.cols, &in_bits, &out_bits, NULL, 0), 0);
+    if (out_bits >= 45)
+        return;
+    int index = uvcc_program_function(r->p, &f);
+    assert_true(index >= 0);
+    uvcc_op_desc op = {.opcode = UVCC_OP_FUNCTION,
+                       .function = (uint16_t)index,
+                       .k = r->k++,
+                       .in_count = 1,
+                       .out_count = 1,
+                       .in = {a.tensor},
+                       .out = {new_value(r, a.rows, a.cols, out_bits)->tensor}};
+    assert_true(uvcc_program_op(r->p, &op) >= 0);
+    r->drawn[UVCC_OP_FUNCTION]++;
+}
+
 static void grow(random_program *r) {
     value a = r->v[pick(r, r->count)], b = r->v[pick(r, r->count)];
     unsigned wide = (a.bits > b.bits ? a.bits : b.bits) + 1;
     bool same = a.rows == b.rows && a.cols == b.cols;
-    switch (pick(r, 12)) {
+    switch (pick(r, 13)) {
     case 0: /* any of the four transposes that fits */
         for (uint8_t f = 0; f < 4; f++) {
             uint32_t m = f & UVCC_OP_TRANS_A ? a.cols : a.rows, k = f & UVCC_OP_TRANS_A ? a.rows : a.cols;
@@ -354,6 +394,9 @@ static void grow(random_program *r) {
         r->drawn[UVCC_OP_RELU]++;
         break;
     }
+    case 6:
+        grow_function(r, a);
+        break;
     default:
         grow_rows(r, a, b);
     }
