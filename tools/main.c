@@ -4,6 +4,7 @@
 #include <uvcc/types.h>
 
 #include "keygen.h"
+#include "nonlinear.h"
 #include "replay.h"
 #include "sim/sim.h"
 #include "train.h"
@@ -15,6 +16,7 @@ static void usage(FILE *to) {
         "  uvcc train      three parties train a network on a CSV file; see uvcc train --help\n"
         "  uvcc replay     runs a recorded session again; see uvcc replay --help\n"
         "  uvcc keygen     makes key files and shows public keys; see uvcc keygen --help\n"
+        "  uvcc nonlinear  measures the nonlinear functions; see uvcc nonlinear --help\n"
         "  uvcc sim        runs simulated triangles with faults; see uvcc sim --help\n"
         "  uvcc --version  show the version\n"
         "  uvcc --help     show this\n",
@@ -29,6 +31,8 @@ int main(int argc, char **argv) {
         return replay_main(argc - 2, argv + 2);
     if (strcmp(word, "keygen") == 0)
         return keygen_main(argc - 2, argv + 2);
+    if (strcmp(word, "nonlinear") == 0)
+        return nonlinear_main(argc - 2, argv + 2);
     if (strcmp(word, "sim") == 0)
         return sim_main(argc - 2, argv + 2);
     if (strcmp(word, "--version") == 0) {

@@ -20,6 +20,7 @@
 #include "dataset.h"
 #include "options.h"
 #include "report.h"
+#include "seeded.h"
 #include "uvlog.h"
 
 #define RANGE_BITS       8u /* integer bits of activations: of held-out rows too */
@@ -81,19 +82,6 @@ static void on_interrupt(int number) {
 static int failed(run *r, const char *what, int rc) {
     progress_end(&r->shown);
     return report_error(EXIT_FAILED, "%s: %s", what, uvcc_error_text(rc));
-}
-
-static void hash_words(const char *label, uint64_t seed, uint32_t number, uint8_t out[32]) {
-    uint8_t tail[12];
-    for (unsigned i = 0; i < 8; i++)
-        tail[i] = (uint8_t)(seed >> (8 * i));
-    for (unsigned i = 0; i < 4; i++)
-        tail[8 + i] = (uint8_t)(number >> (8 * i));
-    crypto_hash_sha256_state h;
-    (void)crypto_hash_sha256_init(&h);
-    (void)crypto_hash_sha256_update(&h, (const uint8_t *)label, strlen(label));
-    (void)crypto_hash_sha256_update(&h, tail, sizeof tail);
-    (void)crypto_hash_sha256_final(&h, out);
 }
 
 static uint32_t argmax(const int64_t *v, uint32_t n) {
@@ -413,15 +401,7 @@ static void configure(run *r, unsigned p, uvcc_config *cfg) {
     cfg->random = uvcc_seeded(&r->party[p].random, seed, p);
     cfg->log = (uvcc_logger){.write = keep_log, .user = r};
     cfg->party = (uint8_t)p;
-    hash_words("uvcc/train/job", seed, 0, cfg->sid_job);
-    hash_words("uvcc/train/sign", seed, p, cfg->sign_seed);
-    for (unsigned q = 0; q < UVCC_PARTIES; q++) {
-        uint8_t sign_seed[32], secret_key[crypto_sign_SECRETKEYBYTES];
-        hash_words("uvcc/train/sign", seed, q, sign_seed);
-        (void)crypto_sign_seed_keypair(cfg->peer_sign_key[q], secret_key, sign_seed);
-        if (q != p) /* pairs {0,1}, {1,2}, {0,2} are 1, 3, 2 */
-            hash_words("uvcc/train/pair", seed, p + q, cfg->pair_secret[q]);
-    }
+    seeded_identity(cfg, "train", seed, p);
     cfg->datagram = faulty(r->o);
     cfg->datagram_bytes = DATAGRAM_BYTES;
     cfg->cookie = p;

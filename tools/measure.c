@@ -1,0 +1,621 @@
+/* measure.c - see measure.h.
+ *
+ * The program has an entry that only takes and opens tensors of the same shapes, one that runs the
+ * function on batches, and for functions of rows one for each of some other widths. A step of the
+ * first is subtracted from each step of the second. */
+#include "measure.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <uvcc/uvcc.h>
+
+#include "measure_real.h"
+#include "report.h"
+#include "seeded.h"
+
+enum {
+    OUTPUTS_MAX = 2,
+    OTHER_WIDTH_ELEMENTS = 2048,
+    ENTRY_WITHOUT = 0,
+    ENTRY_WITH = 1,
+    ENTRIES_MAX = 8,
+    MESSAGE_BYTES = 512,
+};
+static const uint32_t other_widths[] = {1, 2, 3, 17, 1000, 4096};
+_Static_assert(ENTRY_WITH + 1 + sizeof other_widths / sizeof other_widths[0] <= ENTRIES_MAX,
+               "entries");
+
+const char *const measure_checks[] = {"reference", "candidates", "bound"};
+
+typedef struct party {
+    uvcc_session *session;
+    uvcc_cpu *cpu;
+    uvcc_seeded_random random;
+    uint32_t finished; /* steps */
+    bool ready;
+} party;
+
+typedef struct entry {
+    measure_shape shape;
+    uint32_t in[MEASURE_INPUTS_MAX], out[OUTPUTS_MAX];
+} entry;
+
+typedef struct run {
+    const measure_job *job;
+    const uvcc_nonlinear_info *info;
+    uvcc_allocator al;
+    uvcc_program *program;
+    uvcc_reference *reference;
+    uvcc_loopback *net;
+    party party[UVCC_PARTIES];
+    entry entry[ENTRIES_MAX];
+    unsigned entries, outputs;
+    uint32_t steps; /* finished by all */
+    uint64_t random;
+    size_t room;                      /* elements of the largest shape */
+    int64_t *list;                    /* all inputs of an element function */
+    int64_t *in[MEASURE_INPUTS_MAX];  /* of a step */
+    int64_t *candidate[OUTPUTS_MAX];  /* a candidate's outputs */
+    bool *matched;                    /* outputs that were a candidate, of one tensor */
+    uint64_t *low[UVCC_FN_STEPS_MAX]; /* of the SHIFTs of the function */
+    double *want, *bound;
+    uvcc_nonlinear_fn fn; /* MEASURE_CANDIDATES: of the current entry */
+    uint64_t counted;     /* errors */
+    double error_sum;
+    char log[256]; /* the sessions' last error */
+    measure_result result;
+} run;
+
+static int failed(const run *r, const char *what, int rc) {
+    return report_error(EXIT_FAILED, "%s: %s: %s%s%s", r->info->name, what, uvcc_error_text(rc),
+                        *r->log != '\0' ? ": " : "", r->log);
+}
+
+/* ---- the program ---- */
+
+static size_t elements(measure_shape s) {
+    return (size_t)s.rows * s.cols;
+}
+
+static int tensor(run *r, const char *kind, unsigned number, uvcc_tensor_desc d) {
+    char name[32];
+    (void)snprintf(name, sizeof name, "%s%u", kind, number);
+    d.name = name;
+    d.lifetime = UVCC_EPOCH;
+    d.in_buffer_of = UVCC_NO_TENSOR;
+    return uvcc_program_tensor(r->program, &d);
+}
+
+static int add_inputs(run *r, unsigned number) {
+    entry *e = &r->entry[number];
+    for (unsigned i = 0; i < r->info->inputs; i++) {
+        const measure_shape s = measure_shape_of(r->job->what, i, e->shape);
+        const int rc = tensor(r, "x", 10 * number + i,
+                              (uvcc_tensor_desc){.rows = s.rows,
+                                                 .cols = s.cols,
+                                                 .bits = measure_bits(r->job->what, i),
+                                                 .scale = MEASURE_SCALE});
+        if (rc < 0)
+            return rc;
+        e->in[i] = (uint32_t)rc;
+        const int err = uvcc_program_input(r->program, 10 * number + i, e->in[i], (uint8_t)i);
+        if (err < 0)
+            return err;
+    }
+    return 0;
+}
+
+static int add_outputs(run *r, unsigned number) {
+    for (unsigned i = 0; i < r->outputs; i++) {
+        const int rc = uvcc_program_output(r->program, 10 * number + i, r->entry[number].out[i]);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* What is opened instead has the outputs' shapes and needs no message. */
+static int add_without(run *r, const uvcc_tensor_desc *out) {
+    entry *e = &r->entry[ENTRY_WITHOUT];
+    for (unsigned i = 0; i < r->outputs; i++)
+        e->out[i] = e->in[0];
+    if (r->info->form != UVCC_NL_ROW)
+        return 0;
+    uvcc_tensor_desc sum = out[0];
+    sum.bits = 63;
+    sum.scale = MEASURE_SCALE;
+    const int rc = tensor(r, "sum", 0, sum);
+    e->out[0] = (uint32_t)rc;
+    return rc < 0 ? rc
+                  : uvcc_program_op(r->program, &(uvcc_op_desc){.opcode = UVCC_OP_ROW_SUM,
+                                                                .in_count = 1,
+                                                                .out_count = 1,
+                                                                .in = {e->in[0]},
+                                                                .out = {e->out[0]}});
+}
+
+static int add_with(run *r, unsigned number, uvcc_tensor_desc *out) {
+    entry *e = &r->entry[number];
+    const uvcc_nonlinear_options o = measure_options(r->job->what, r->job->exact, e->shape.cols);
+    char prefix[16];
+    (void)snprintf(prefix, sizeof prefix, "t%u", number);
+    for (unsigned i = 0; i < r->outputs; i++) {
+        const int rc = tensor(r, "y", 10 * number + i, out[i]);
+        if (rc < 0)
+            return rc;
+        e->out[i] = (uint32_t)rc;
+    }
+    uvcc_emit emit = {.program = r->program, .prefix = prefix, .alloc = &r->al};
+    return uvcc_emit_nonlinear(&emit, r->job->what, &o, e->in, e->out);
+}
+
+static int add_entry(run *r, unsigned number) {
+    entry *e = &r->entry[number];
+    char name[16];
+    uvcc_tensor_desc in[MEASURE_INPUTS_MAX], out[OUTPUTS_MAX];
+    (void)snprintf(name, sizeof name, "entry%u", number);
+    int rc = uvcc_program_entry(r->program, name);
+    if (rc >= 0)
+        rc = add_inputs(r, number);
+    if (rc < 0)
+        return rc;
+    for (unsigned i = 0; i < r->info->inputs; i++)
+        in[i] = *uvcc_program_tensor_at(r->program, e->in[i]);
+    const uvcc_nonlinear_options o = measure_options(r->job->what, r->job->exact, e->shape.cols);
+    rc = uvcc_nonlinear_output(r->job->what, &o, in, out);
+    if (rc < 0)
+        return rc;
+    r->outputs = (unsigned)rc;
+    rc = number == ENTRY_WITHOUT ? add_without(r, out) : add_with(r, number, out);
+    return rc < 0 ? rc : add_outputs(r, number);
+}
+
+static int make_program(run *r) {
+    const bool rows = r->info->form != UVCC_NL_ELEMENT;
+    const uint64_t whole = (r->job->inputs + MEASURE_COLS - 1) / MEASURE_COLS;
+    const uint32_t batch = MEASURE_BATCH / MEASURE_COLS;
+    const measure_shape main = {whole < batch ? (uint32_t)whole : batch, MEASURE_COLS};
+    char message[MESSAGE_BYTES] = "";
+    r->entry[ENTRY_WITHOUT].shape = r->entry[ENTRY_WITH].shape = main;
+    r->entries = ENTRY_WITH + 1;
+    for (unsigned i = 0; rows && i < sizeof other_widths / sizeof other_widths[0]; i++) {
+        const uint32_t w = other_widths[i], fit = OTHER_WIDTH_ELEMENTS / w;
+        r->entry[r->entries++].shape = (measure_shape){fit > 2 ? fit : 2, w};
+    }
+    int rc = uvcc_program_new(&r->program, &r->al);
+    for (unsigned i = 0; i < r->entries && rc >= 0; i++) {
+        rc = add_entry(r, i);
+        if (elements(r->entry[i].shape) > r->room)
+            r->room = elements(r->entry[i].shape);
+    }
+    if (rc >= 0)
+        rc = uvcc_program_finish(r->program, message, sizeof message);
+    if (rc >= 0)
+        rc = uvcc_reference_new(&r->reference, r->program, &r->al);
+    (void)snprintf(r->log, sizeof r->log, "%s", message);
+    return rc < 0 ? failed(r, "the program", rc) : EXIT_DONE;
+}
+
+/* ---- sessions ---- */
+
+static void keep_log(void *user, uvcc_log_level level, const char *line) {
+    run *r = user;
+    if (level == UVCC_LOG_ERROR)
+        (void)snprintf(r->log, sizeof r->log, "%s", line);
+}
+
+static int start_party(run *r, unsigned p) {
+    party *me = &r->party[p];
+    const uvcc_cpu_config cpu = {
+        .size = sizeof cpu, .alloc = r->al, .mode = (uvcc_cpu_mode)r->job->compute, .seed = p};
+    uvcc_config cfg;
+    int rc = uvcc_cpu_new(&me->cpu, &cpu);
+    if (rc == 0)
+        rc = uvcc_config_default(&cfg, sizeof cfg);
+    if (rc != 0)
+        return rc;
+    cfg.alloc = r->al;
+    cfg.random = uvcc_seeded(&me->random, r->job->seed, p);
+    cfg.log = (uvcc_logger){.write = keep_log, .user = r};
+    cfg.party = (uint8_t)p;
+    seeded_identity(&cfg, "nonlinear", r->job->seed, p);
+    cfg.cookie = p;
+    cfg.keepalive_ns = UVCC_NEVER; /* so that a run that cannot go on is seen as such */
+    rc = uvcc_session_new(&me->session, &cfg);
+    return rc != 0 ? rc : uvcc_session_load_program(me->session, r->program);
+}
+
+static int start(run *r) {
+    int rc = uvcc_loopback_new(&r->net, &r->al, UVCC_PARTIES, false, r->job->seed);
+    for (unsigned p = 0; p < UVCC_PARTIES && rc == 0; p++)
+        rc = start_party(r, p);
+    for (unsigned p = 0; p < UVCC_PARTIES && rc == 0; p++)
+        rc = uvcc_session_start(r->party[p].session, uvcc_loopback_now(r->net));
+    return rc == 0 ? EXIT_DONE : failed(r, "the sessions", rc);
+}
+
+static int take_events(run *r, unsigned p) {
+    party *me = &r->party[p];
+    uvcc_event e;
+    while (uvcc_session_poll_event(me->session, &e) == 1) {
+        if (e.kind == UVCC_EVENT_READY)
+            me->ready = true;
+        else if (e.kind == UVCC_EVENT_STEP_FINISHED)
+            me->finished = e.step + 1;
+        else if (e.kind == UVCC_EVENT_ABORTED)
+            return report_error(EXIT_FAILED, "%s: party %u stopped: %s%s%s", r->info->name, p,
+                                uvcc_abort_text(e.reason), e.text != NULL ? ": " : "",
+                                e.text != NULL ? e.text : "");
+    }
+    return EXIT_DONE;
+}
+
+static int drive(run *r) {
+    uvcc_session *sessions[UVCC_PARTIES];
+    uvcc_cpu *cpus[UVCC_PARTIES];
+    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
+        sessions[p] = r->party[p].session;
+        cpus[p] = r->party[p].cpu;
+    }
+    const int rc = uvcc_loopback_drive(r->net, sessions, cpus, UVCC_PARTIES);
+    if (rc < 0)
+        return failed(r, "the parties cannot go on", rc);
+    return rc > 0 ? EXIT_DONE
+                  : report_error(EXIT_FAILED, "%s: the parties wait for each other for ever",
+                                 r->info->name);
+}
+
+/* Input i is party i's. Agreed: uvcc_session_step took the step; given: the input too. */
+static int give(run *r, unsigned p, unsigned number, bool *agreed, bool *given) {
+    const uint64_t now = uvcc_loopback_now(r->net);
+    uvcc_session *s = r->party[p].session;
+    int rc = 0;
+    if (!*agreed)
+        rc = uvcc_session_step(s, r->steps, number, now);
+    *agreed |= rc == 0;
+    if (*agreed && !*given) {
+        rc = p < r->info->inputs ? uvcc_session_input(s, r->steps, 10 * number + p, r->in[p], now)
+                                 : 0;
+        *given = rc == 0;
+    }
+    return rc == 0 || rc == UVCC_ERR_AGAIN ? EXIT_DONE : failed(r, "a step was refused", rc);
+}
+
+/* One step of an entry with r->in. */
+static int step(run *r, unsigned number) {
+    bool agreed[UVCC_PARTIES] = {false}, given[UVCC_PARTIES] = {false};
+    int status = EXIT_DONE;
+    for (;;) {
+        unsigned finished = 0;
+        for (unsigned p = 0; p < UVCC_PARTIES && status == EXIT_DONE; p++) {
+            status = take_events(r, p);
+            if (status == EXIT_DONE && r->party[p].ready && !given[p])
+                status = give(r, p, number, &agreed[p], &given[p]);
+            finished += r->party[p].finished > r->steps;
+        }
+        if (status != EXIT_DONE || finished == UVCC_PARTIES)
+            break;
+        if (*r->job->stop != 0)
+            return report_error(EXIT_INTERRUPTED, "%s: interrupted", r->info->name);
+        status = drive(r);
+    }
+    r->steps++;
+    return status;
+}
+
+/* ---- comparing ---- */
+
+static const int64_t *opened(const run *r, unsigned p, unsigned number, unsigned output) {
+    return uvcc_session_output(r->party[p].session, r->steps - 1, 10 * number + output);
+}
+
+static size_t output_elements(const run *r, unsigned number) {
+    const measure_shape s = r->entry[number].shape;
+    return r->info->form == UVCC_NL_ROW ? s.rows : elements(s);
+}
+
+/* All parties open the same. */
+static bool parties_agree(const run *r, unsigned number) {
+    const size_t bytes = output_elements(r, number) * sizeof(int64_t);
+    bool same = true;
+    for (unsigned o = 0; o < r->outputs; o++) {
+        for (unsigned p = 1; p < UVCC_PARTIES; p++)
+            same = same && memcmp(opened(r, 0, number, o), opened(r, p, number, o), bytes) == 0;
+    }
+    return same;
+}
+
+static int compare_reference(run *r, unsigned number) {
+    const entry *e = &r->entry[number];
+    char message[MESSAGE_BYTES] = "";
+    int rc = 0;
+    for (unsigned i = 0; i < r->info->inputs && rc == 0; i++)
+        rc = uvcc_reference_set(r->reference, e->in[i], r->in[i]);
+    if (rc == 0)
+        rc = uvcc_reference_step(r->reference, number, message, sizeof message);
+    if (rc != 0) {
+        (void)snprintf(r->log, sizeof r->log, "%s", message);
+        return failed(r, "the plaintext run", rc);
+    }
+    for (unsigned o = 0; o < r->outputs; o++) {
+        const int64_t *plain = uvcc_reference_get(r->reference, e->out[o]);
+        const size_t bytes = output_elements(r, number) * sizeof *plain;
+        r->result.secure_equal &= memcmp(opened(r, 0, number, o), plain, bytes) == 0;
+    }
+    return EXIT_DONE;
+}
+
+/* Every SHIFT rounds its index down or up: candidate number c takes bit i of c for SHIFT i. Returns
+ * how many SHIFTs there are. */
+static unsigned set_low(run *r, unsigned c, size_t count) {
+    const uvcc_function *f = &r->fn.function;
+    unsigned shifts = 0;
+    for (unsigned i = 0; i < f->step_count; i++) {
+        if (f->steps[i].kind != UVCC_FN_SHIFT)
+            continue;
+        const uint64_t low = c >> shifts & 1 ? (1ull << f->steps[i].shift) - 1 : 0;
+        for (size_t j = 0; j < count && r->low[i] != NULL; j++)
+            r->low[i][j] = low;
+        shifts++;
+    }
+    return shifts;
+}
+
+/* An element's outputs must all be of one candidate. */
+static int compare_candidates(run *r, unsigned number) {
+    const measure_shape s = r->entry[number].shape;
+    const size_t in_count = elements(s), count = output_elements(r, number);
+    const unsigned candidates = 1u << set_low(r, 0, 0);
+    memset(r->matched, 0, count * sizeof *r->matched);
+    for (unsigned c = 0; c < candidates; c++) {
+        (void)set_low(r, c, in_count);
+        const int64_t *const in[] = {r->in[0]};
+        const int rc = uvcc_function_eval(&r->fn.function, s.rows, s.cols, in, r->candidate,
+                                          (const uint64_t *const *)r->low, &r->al);
+        if (rc != 0)
+            return failed(r, "the function in plaintext", rc);
+        for (size_t i = 0; i < count; i++) {
+            bool same = true;
+            for (unsigned o = 0; o < r->outputs; o++)
+                same = same && opened(r, 0, number, o)[i] == r->candidate[o][i];
+            r->matched[i] |= same;
+        }
+    }
+    for (size_t i = 0; i < count; i++)
+        r->result.secure_equal &= r->matched[i];
+    return EXIT_DONE;
+}
+
+static void plot_point(measure_plot *p, double x, double y, double error) {
+    const double at =
+        p->log ? log(x / p->from) / log(p->to / p->from) : (x - p->from) / (p->to - p->from);
+    if (!(at >= 0 && at < 1))
+        return;
+    struct measure_column *c = &p->column[(unsigned)(at * MEASURE_COLUMNS)];
+    if (!c->used) {
+        c->x = x;
+        c->y = y;
+    }
+    c->used = true;
+    c->error = error > c->error ? error : c->error;
+}
+
+static void note_errors(run *r, unsigned number) {
+    const measure_job *job = r->job;
+    const entry *e = &r->entry[number];
+    const int64_t *y = opened(r, 0, number, 0);
+    const int scale = uvcc_program_tensor_at(r->program, e->out[0])->scale;
+    const bool relative = measure_relative(job->what);
+    measure_real(job->what, job->exact, e->shape, r->in, r->want, r->bound);
+    for (size_t i = 0; i < output_elements(r, number); i++) {
+        if (r->bound[i] < 0)
+            continue;
+        const double have = ldexp((double)y[i], -scale), want = r->want[i];
+        const double error = fabs(have - want) / (relative ? fabs(want) : 1);
+        const double part = error == 0 ? 0 : error / r->bound[i];
+        measure_result *out = &r->result;
+        out->max_error = error > out->max_error ? error : out->max_error;
+        out->of_bound = part > out->of_bound ? part : out->of_bound;
+        r->error_sum += error;
+        r->counted++;
+        if (job->plot != NULL)
+            plot_point(job->plot,
+                       r->info->form == UVCC_NL_ELEMENT ? ldexp((double)r->in[0][i], -MEASURE_SCALE)
+                                                        : want,
+                       have, error);
+    }
+}
+
+static int compare(run *r, unsigned number) {
+    int status = EXIT_DONE;
+    r->result.secure_equal &= parties_agree(r, number);
+    if (r->result.check == MEASURE_REFERENCE)
+        status = compare_reference(r, number);
+    else if (r->result.check == MEASURE_CANDIDATES)
+        status = compare_candidates(r, number);
+    note_errors(r, number);
+    return status;
+}
+
+/* ---- a run ---- */
+
+static measure_check check_of(const measure_job *job) {
+    if (job->exact)
+        return MEASURE_REFERENCE;
+    const bool block = uvcc_nonlinear_at(job->what)->form == UVCC_NL_BLOCK;
+    return block || job->what == UVCC_NL_EXP ? MEASURE_BOUND : MEASURE_CANDIDATES;
+}
+
+/* The function of an entry, as its op has it; its SHIFTs are those of every width. */
+static int build_function(run *r, unsigned number) {
+    if (r->result.check != MEASURE_CANDIDATES)
+        return EXIT_DONE;
+    const uvcc_nonlinear_options o =
+        measure_options(r->job->what, false, r->entry[number].shape.cols);
+    uvcc_nonlinear_free(&r->fn);
+    const int rc = uvcc_nonlinear_build(&r->fn, r->job->what, &o, &r->al);
+    for (unsigned i = 0; rc == 0 && i < r->fn.function.step_count; i++) {
+        if (r->fn.function.steps[i].kind != UVCC_FN_SHIFT || r->low[i] != NULL)
+            continue;
+        r->low[i] = malloc(r->room * sizeof *r->low[i]);
+        if (r->low[i] == NULL)
+            return failed(r, "the function", UVCC_ERR_NOMEM);
+    }
+    return rc == 0 ? EXIT_DONE : failed(r, "the function", rc);
+}
+
+static int make_room(run *r, uint64_t total) {
+    bool ok = true;
+    for (unsigned i = 0; i < r->info->inputs; i++)
+        ok = (r->in[i] = calloc(r->room, sizeof *r->in[i])) != NULL && ok;
+    for (unsigned o = 0; o < r->outputs; o++)
+        ok = (r->candidate[o] = malloc(r->room * sizeof *r->candidate[o])) != NULL && ok;
+    r->matched = malloc(r->room * sizeof *r->matched);
+    r->want = malloc(r->room * sizeof *r->want);
+    r->bound = malloc(r->room * sizeof *r->bound);
+    if (r->info->form == UVCC_NL_ELEMENT) {
+        r->list = malloc(total * sizeof *r->list);
+        if (r->list != NULL)
+            measure_elements(r->job->what, &r->random, r->list, total);
+        ok = ok && r->list != NULL;
+    }
+    ok = ok && r->matched != NULL && r->want != NULL && r->bound != NULL;
+    return ok ? EXIT_DONE : failed(r, "the inputs", UVCC_ERR_NOMEM);
+}
+
+static void fill(run *r, unsigned number, uint64_t batch) {
+    const measure_shape s = r->entry[number].shape;
+    if (r->list != NULL)
+        memcpy(r->in[0], r->list + batch * elements(s), elements(s) * sizeof *r->list);
+    else
+        measure_rows(r->job->what, &r->random, s, r->in);
+}
+
+/* What the links of all parties carried so far. */
+typedef struct traffic {
+    uint64_t rounds, online, keys;
+} traffic;
+
+static traffic traffic_of(const run *r) {
+    traffic t = {0};
+    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
+        uvcc_session_stats st;
+        uvcc_session_get_stats(r->party[p].session, &st);
+        t.rounds = st.rounds > t.rounds ? st.rounds : t.rounds;
+        t.online += st.bytes_online;
+        t.keys += st.bytes_preprocessing;
+    }
+    return t;
+}
+
+/* What a step with the function has more of than one without. */
+static uint64_t per_step(const traffic at[3], uint64_t batches, size_t member) {
+    uint64_t v[3];
+    for (unsigned i = 0; i < 3; i++)
+        memcpy(&v[i], (const char *)&at[i] + member, sizeof v[i]);
+    return (v[2] - v[1]) / batches - (v[1] - v[0]);
+}
+
+static int run_widths(run *r) {
+    int status = EXIT_DONE;
+    for (unsigned i = ENTRY_WITH + 1; i < r->entries && status == EXIT_DONE; i++) {
+        fill(r, i, 0);
+        status = build_function(r, i);
+        if (status == EXIT_DONE)
+            status = step(r, i);
+        if (status == EXIT_DONE)
+            status = compare(r, i);
+        r->result.inputs += elements(r->entry[i].shape);
+    }
+    return status;
+}
+
+static int run_batches(run *r, uint64_t batches, uint64_t *time_ns) {
+    const size_t size = elements(r->entry[ENTRY_WITH].shape);
+    int status = build_function(r, ENTRY_WITH);
+    for (uint64_t i = 0; i < batches && status == EXIT_DONE; i++) {
+        fill(r, ENTRY_WITH, i);
+        const uint64_t from = uvcc_host_now_ns();
+        status = step(r, ENTRY_WITH);
+        *time_ns += uvcc_host_now_ns() - from;
+        if (status == EXIT_DONE)
+            status = compare(r, ENTRY_WITH);
+        r->job->progress(r->job->user, (i + 1) * size, batches * size);
+    }
+    return status;
+}
+
+static int run_all(run *r) {
+    const size_t size = elements(r->entry[ENTRY_WITH].shape);
+    const uint64_t batches = (r->job->inputs + size - 1) / size;
+    uint64_t time_ns = 0;
+    int status = make_room(r, batches * size);
+    if (status != EXIT_DONE)
+        return status;
+    r->result.inputs = batches * size;
+    traffic at[3] = {{0}}; /* after the handshake, a step without, those with the function */
+    fill(r, ENTRY_WITHOUT, 0);
+    for (unsigned i = 0; i < 2 && status == EXIT_DONE; i++) {
+        status = step(r, ENTRY_WITHOUT);
+        at[i] = traffic_of(r);
+    }
+    if (status == EXIT_DONE)
+        status = run_batches(r, batches, &time_ns);
+    at[2] = traffic_of(r);
+    if (status == EXIT_DONE)
+        status = run_widths(r);
+    measure_result *out = &r->result;
+    const double count = (double)(batches * size);
+    out->rounds = per_step(at, batches, offsetof(traffic, rounds));
+    out->online_bytes = (double)per_step(at, batches, offsetof(traffic, online)) / (double)size;
+    out->key_bytes = (double)per_step(at, batches, offsetof(traffic, keys)) / (double)size;
+    out->per_s = count / ((double)time_ns * 1e-9);
+    out->mean_error = r->counted != 0 ? r->error_sum / (double)r->counted : 0;
+    if (out->check == MEASURE_BOUND)
+        out->secure_equal &= out->of_bound <= 1;
+    return status;
+}
+
+static void end(run *r) {
+    for (unsigned p = 0; p < UVCC_PARTIES; p++) /* jobs that are out end before their memory goes */
+        uvcc_cpu_free(r->party[p].cpu);
+    for (unsigned p = 0; p < UVCC_PARTIES; p++)
+        uvcc_session_free(r->party[p].session);
+    uvcc_loopback_free(r->net);
+    uvcc_reference_free(r->reference);
+    uvcc_program_free(r->program);
+    uvcc_nonlinear_free(&r->fn);
+    for (unsigned i = 0; i < MEASURE_INPUTS_MAX; i++)
+        free(r->in[i]);
+    for (unsigned i = 0; i < OUTPUTS_MAX; i++)
+        free(r->candidate[i]);
+    for (unsigned i = 0; i < UVCC_FN_STEPS_MAX; i++)
+        free(r->low[i]);
+    free(r->list);
+    free(r->matched);
+    free(r->want);
+    free(r->bound);
+}
+
+int measure(const measure_job *job, measure_result *out) {
+    run *r = calloc(1, sizeof *r);
+    if (r == NULL)
+        return report_error(EXIT_FAILED, "out of memory");
+    *r = (run){.job = job,
+               .info = uvcc_nonlinear_at(job->what),
+               .al = uvcc_host_allocator(),
+               .random = job->seed,
+               .result = {.check = check_of(job), .secure_equal = true}};
+    int status = make_program(r);
+    if (status == EXIT_DONE)
+        status = start(r);
+    if (status == EXIT_DONE)
+        status = run_all(r);
+    *out = r->result;
+    end(r);
+    free(r);
+    return status;
+}

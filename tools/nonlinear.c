@@ -1,0 +1,486 @@
+/* nonlinear.c - see nonlinear.h: options, the list of functions, and what is printed of them. */
+#include "nonlinear.h"
+
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <uvcc/compute.h>
+
+#include "measure.h"
+#include "measure_real.h"
+#include "report.h"
+#include "svg.h"
+
+#define INPUTS       (1u << 20)
+#define INPUTS_QUICK (1u << 14)
+#define INPUTS_MAX   (1u << 28)
+#define PATH_BYTES   4096u
+#define COLOUR_REAL  "#888888"
+
+enum { FAST, EXACT, MODES };
+static const char *const modes[] = {"fast", "exact"};
+static const char *const colours[] = {"#d1600e", "#1560bd"};
+static const char *const computes[] = {"inline", "deferred", "threads", NULL};
+_Static_assert(UVCC_CPU_INLINE == 0 && UVCC_CPU_DEFERRED == 1 && UVCC_CPU_THREADS == 2,
+               "order of computes[]");
+
+/* In the order of reports, with what their plots show: of the input, for functions of rows of the
+ * real value. */
+static const struct subject {
+    uvcc_nonlinear what;
+    double from, to;
+    bool log;
+} subjects[] = {
+    {UVCC_NL_SIGN, -8, 8, false},
+    {UVCC_NL_RELU, -8, 8, false},
+    {UVCC_NL_MAX, -512, 512, false},
+    {UVCC_NL_ARGMAX, 0, MEASURE_COLS, false},
+    {UVCC_NL_EXP, 0, 16, false},
+    {UVCC_NL_RECIPROCAL, 0.0625, 4096, true},
+    {UVCC_NL_RSQRT, 0.0009765625, 4096, true},
+    {UVCC_NL_GELU, -8, 8, false},
+    {UVCC_NL_GELU_TANH, -8, 8, false},
+    {UVCC_NL_SILU, -16, 16, false},
+    {UVCC_NL_SIGMOID, -16, 16, false},
+    {UVCC_NL_TANH, -8, 8, false},
+    {UVCC_NL_GELU_DERIVATIVE, -8, 8, false},
+    {UVCC_NL_SILU_DERIVATIVE, -16, 16, false},
+    {UVCC_NL_SOFTMAX, 0, 1, false},
+    {UVCC_NL_RMSNORM, -8, 8, false},
+    {UVCC_NL_LAYERNORM, -8, 8, false},
+    {UVCC_NL_CROSS_ENTROPY_GRADIENT, -1, 1, false},
+};
+enum { SUBJECTS = sizeof subjects / sizeof subjects[0] };
+
+typedef struct nonlinear_options {
+    bool wanted[SUBJECTS], mode[MODES];
+    const char *json, *plot;
+    uint64_t inputs, seed;
+    uint32_t compute;
+    bool table, progress, help;
+} nonlinear_options;
+
+static volatile sig_atomic_t interrupted;
+static void on_interrupt(int number) {
+    (void)number;
+    interrupted = 1;
+}
+
+static const char *name_of(unsigned subject) {
+    return uvcc_nonlinear_at(subjects[subject].what)->name;
+}
+
+/* ---- options ---- */
+
+static void print_help(void) {
+    (void)puts(
+        "Usage: uvcc nonlinear [NAME...] [OPTION...]\n"
+        "\n"
+        "Measures the nonlinear functions (all, or those named) among three parties in this one\n"
+        "process that talk over sealed links: the distance from the real function over its range,\n"
+        "rounds, bytes and speed. Exact functions must open what the plaintext run gives, bit for\n"
+        "bit. Fast ones round the index at random: they must open what one of the two possible\n"
+        "roundings gives, or for exp and compositions what the error's bound allows.\n"
+        "\n"
+        "Errors of reciprocal and rsqrt are relative. Rounds and bytes are the difference to a\n"
+        "step that only takes and opens the values, bytes of all parties per input element.\n"
+        "\n"
+        "Options (defaults in parentheses):\n"
+        "  --exact, --fast        only this index mode (both)\n"
+        "  --inputs N             inputs per function, up to whole rows of 128 (1048576)\n"
+        "  --quick                16384 inputs\n"
+        "  --seed N               of random inputs, keys and masks (1)\n"
+        "  --compute inline|deferred|threads\n"
+        "                         when jobs run: at once, late and shuffled, or on threads "
+        "(inline)\n"
+        "  --json FILE|-          write the results as JSON; with -, alone on standard output\n"
+        "  --plot DIR             write DIR/NAME.svg: the function above, the error below\n"
+        "  --table                print the table of docs/nonlinear.md instead\n"
+        "  --progress             show progress even where standard error is no terminal\n"
+        "  --help                 show this\n"
+        "\n"
+        "Names:");
+    for (unsigned i = 0; i < SUBJECTS; i++)
+        (void)printf("  %s\n", name_of(i));
+    (void)puts("\nExit status: 0 done, 1 a function is not what it should be or the run failed, "
+               "2 wrong\noptions, 130 interrupted.");
+}
+
+static int want(nonlinear_options *o, const char *name) {
+    char names[512];
+    size_t len = 0;
+    for (unsigned i = 0; i < SUBJECTS; i++) {
+        if (strcmp(name, name_of(i)) == 0) {
+            o->wanted[i] = true;
+            return EXIT_DONE;
+        }
+        len += (size_t)snprintf(names + len, sizeof names - len, "%s%s", i > 0 ? ", " : "",
+                                name_of(i));
+    }
+    return report_error(EXIT_BAD_INPUT, "there is no function '%s'; there are %s", name, names);
+}
+
+static bool parse_number(const char *text, uint64_t *out) {
+    char *end;
+    errno = 0;
+    const unsigned long long v = strtoull(text, &end, 10);
+    *out = v;
+    return *text >= '0' && *text <= '9' && *end == '\0' && errno == 0;
+}
+
+static int parse_compute(const char *text, uint32_t *out) {
+    for (uint32_t i = 0; computes[i] != NULL; i++) {
+        if (strcmp(text, computes[i]) == 0) {
+            *out = i;
+            return EXIT_DONE;
+        }
+    }
+    return report_error(EXIT_BAD_INPUT, "--compute %s: give one of inline|deferred|threads", text);
+}
+
+static int parse_valued(nonlinear_options *o, const char *name, const char *value) {
+    if (strcmp(name, "json") == 0) {
+        o->json = value;
+    } else if (strcmp(name, "plot") == 0) {
+        o->plot = value;
+    } else if (strcmp(name, "compute") == 0) {
+        return parse_compute(value, &o->compute);
+    } else if (strcmp(name, "seed") == 0) {
+        if (!parse_number(value, &o->seed))
+            return report_error(EXIT_BAD_INPUT, "--seed %s: give a whole number from 0 to 2^64 - 1",
+                                value);
+    } else if (!parse_number(value, &o->inputs) || o->inputs == 0 || o->inputs > INPUTS_MAX) {
+        return report_error(EXIT_BAD_INPUT, "--inputs %s: give a whole number from 1 to %u", value,
+                            INPUTS_MAX);
+    }
+    return EXIT_DONE;
+}
+
+static bool *flag_of(nonlinear_options *o, const char *name, bool *quick) {
+    return strcmp(name, "exact") == 0      ? &o->mode[EXACT]
+           : strcmp(name, "fast") == 0     ? &o->mode[FAST]
+           : strcmp(name, "quick") == 0    ? quick
+           : strcmp(name, "table") == 0    ? &o->table
+           : strcmp(name, "progress") == 0 ? &o->progress
+           : strcmp(name, "help") == 0     ? &o->help
+                                           : NULL;
+}
+
+/* Takes one option; *i is at its word. */
+static int parse_option(nonlinear_options *o, int argc, char *const *argv, int *i, bool *quick) {
+    static const char *const valued[] = {"json", "plot", "compute", "seed", "inputs"};
+    const char *word = strcmp(argv[*i], "-h") == 0 ? "--help" : argv[*i];
+    const size_t len = strcspn(word, "=");
+    const char *value = word[len] == '=' ? word + len + 1 : NULL;
+    bool *flag = value == NULL ? flag_of(o, word + 2, quick) : NULL;
+    if (flag != NULL) {
+        *flag = true;
+        return EXIT_DONE;
+    }
+    for (unsigned k = 0; k < sizeof valued / sizeof valued[0]; k++) {
+        if (strlen(valued[k]) != len - 2 || memcmp(valued[k], word + 2, len - 2) != 0)
+            continue;
+        if (value == NULL && *i + 1 < argc)
+            value = argv[++*i];
+        if (value == NULL || *value == '\0')
+            return report_error(EXIT_BAD_INPUT, "--%s needs a value", valued[k]);
+        return parse_valued(o, valued[k], value);
+    }
+    return report_error(EXIT_BAD_INPUT, "there is no option %s; see uvcc nonlinear --help", word);
+}
+
+static int parse(nonlinear_options *o, int argc, char *const *argv) {
+    bool quick = false, all = true;
+    *o = (nonlinear_options){.seed = 1};
+    for (int i = 0; i < argc && !o->help; i++) {
+        const bool option = argv[i][0] == '-';
+        const int status = option ? parse_option(o, argc, argv, &i, &quick) : want(o, argv[i]);
+        if (status != EXIT_DONE)
+            return status;
+    }
+    for (unsigned i = 0; i < SUBJECTS; i++)
+        all = all && !o->wanted[i];
+    for (unsigned i = 0; i < SUBJECTS && all; i++)
+        o->wanted[i] = true;
+    if (!o->mode[FAST] && !o->mode[EXACT])
+        o->mode[FAST] = o->mode[EXACT] = true;
+    if (o->inputs == 0)
+        o->inputs = quick ? INPUTS_QUICK : INPUTS;
+    if (o->table && o->json != NULL && strcmp(o->json, "-") == 0)
+        return report_error(EXIT_BAD_INPUT, "--table and --json - both want standard output");
+    return EXIT_DONE;
+}
+
+/* ---- output ---- */
+
+static FILE *output_of(const nonlinear_options *o) {
+    return o->json != NULL && strcmp(o->json, "-") == 0 ? stderr : stdout;
+}
+
+static void print_head(const nonlinear_options *o) {
+    if (o->table)
+        (void)puts("| function | mode | max error | mean error | rounds | online B | key B |\n"
+                   "|---|---|---|---|---|---|---|");
+    else
+        (void)fprintf(output_of(o), "%-23s %-5s %9s %9s %9s %6s %9s %9s %10s  %s\n", "function",
+                      "mode", "inputs", "max err", "mean err", "rounds", "online B", "key B",
+                      "per s", "equal");
+}
+
+static const char *verdict(const measure_result *r) {
+    return !r->secure_equal                 ? "NO"
+           : r->check == MEASURE_REFERENCE  ? "bit for bit"
+           : r->check == MEASURE_CANDIDATES ? "to a rounding"
+                                            : "within bound";
+}
+
+static void print_result(const nonlinear_options *o, unsigned subject, unsigned mode,
+                         const measure_result *r) {
+    if (o->table)
+        (void)printf("| `%s` | %s | %.2g | %.2g | %llu | %.2f | %.2f |\n", name_of(subject),
+                     modes[mode], r->max_error, r->mean_error, (unsigned long long)r->rounds,
+                     r->online_bytes, r->key_bytes);
+    else
+        (void)fprintf(output_of(o), "%-23s %-5s %9llu %9.2e %9.2e %6llu %9.2f %9.2f %10.0f  %s\n",
+                      name_of(subject), modes[mode], (unsigned long long)r->inputs, r->max_error,
+                      r->mean_error, (unsigned long long)r->rounds, r->online_bytes, r->key_bytes,
+                      r->per_s, verdict(r));
+    (void)fflush(output_of(o));
+}
+
+/* NULL without memory. */
+static json_t *to_json(unsigned subject, unsigned mode, const measure_result *r) {
+    return json_pack("{s:s, s:s, s:I, s:f, s:f, s:f, s:b, s:s, s:I, s:f, s:f, s:f}", "function",
+                     name_of(subject), "mode", modes[mode], "inputs", (json_int_t)r->inputs,
+                     "max_error", r->max_error, "mean_error", r->mean_error, "of_bound",
+                     r->of_bound, "secure_equal", (int)r->secure_equal, "compared_with",
+                     measure_checks[r->check], "rounds", (json_int_t)r->rounds, "online_bytes",
+                     r->online_bytes, "key_bytes", r->key_bytes, "per_s", r->per_s);
+}
+
+/* ---- progress ---- */
+
+typedef struct shown {
+    const char *name, *mode;
+    bool on, terminal, open;
+} shown;
+
+static void show_progress(void *user, uint64_t done, uint64_t of) {
+    shown *s = user;
+    if (!s->on || (!s->terminal && done != of))
+        return;
+    (void)fprintf(stderr, "%s%s %s: %llu of %llu inputs%s", s->terminal ? "\r\033[K" : "", s->name,
+                  s->mode, (unsigned long long)done, (unsigned long long)of,
+                  s->terminal ? "" : "\n");
+    (void)fflush(stderr);
+    s->open = s->terminal;
+}
+
+static void hide_progress(shown *s) {
+    if (s->open)
+        (void)fputs("\r\033[K", stderr);
+    s->open = false;
+}
+
+/* ---- plots ---- */
+
+enum { PLOT_POINTS = MEASURE_COLUMNS };
+typedef struct plot_points {
+    double x[PLOT_POINTS], y[PLOT_POINTS], error[PLOT_POINTS];
+    size_t count;
+} plot_points;
+
+static void points_of(const measure_plot *p, plot_points *out) {
+    out->count = 0;
+    for (unsigned i = 0; i < MEASURE_COLUMNS; i++) {
+        if (!p->column[i].used)
+            continue;
+        out->x[out->count] = p->column[i].x;
+        out->y[out->count] = p->column[i].y;
+        out->error[out->count++] = p->column[i].error;
+    }
+}
+
+static void real_points(const struct subject *s, plot_points *out) {
+    const bool element = uvcc_nonlinear_at(s->what)->form == UVCC_NL_ELEMENT;
+    for (unsigned i = 0; i < PLOT_POINTS; i++) {
+        const double t = (double)i / (PLOT_POINTS - 1);
+        const double x =
+            s->log ? s->from * pow(s->to / s->from, t) : s->from + (s->to - s->from) * t;
+        out->x[i] = x;
+        out->y[i] = element ? measure_real_at(s->what, x) : x;
+    }
+    out->count = PLOT_POINTS;
+}
+
+static void widen(svg_axis *a, const double *v, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        a->from = v[i] < a->from ? v[i] : a->from;
+        a->to = v[i] > a->to ? v[i] : a->to;
+    }
+}
+
+/* Some room above and below; something even where all is 0. */
+static void finish_axis(svg_axis *a) {
+    const double room = (a->to - a->from) * 0.05;
+    if (a->log)
+        return;
+    if (a->from < 0)
+        a->from -= room;
+    a->to += room;
+    if (a->to <= a->from)
+        a->to = a->from + 1;
+}
+
+static int write_plot(const nonlinear_options *o, unsigned subject, const measure_plot *plots) {
+    static const char *const names[] = {"fast: opened", "exact: opened"};
+    static const char *const errors[] = {"fast", "exact"};
+    const struct subject *s = &subjects[subject];
+    const bool element = uvcc_nonlinear_at(s->what)->form == UVCC_NL_ELEMENT;
+    const char *x = element ? "x" : "real value";
+    plot_points *points = calloc(MODES + 1, sizeof *points), *real = &points[MODES];
+    if (points == NULL)
+        return report_error(EXIT_FAILED, "out of memory");
+    svg_series value[MODES + 1], error[MODES];
+    svg_panel panel[2] = {{.x = {x, s->from, s->to, s->log}, .series = value, .count = 1},
+                          {.x = {x, s->from, s->to, s->log}, .series = error}};
+    real_points(s, real);
+    value[0] = (svg_series){"real", COLOUR_REAL, real->x, real->y, real->count, true};
+    panel[0].y = (svg_axis){element ? name_of(subject) : "opened", real->y[0], real->y[0], s->log};
+    panel[1].y = (svg_axis){measure_relative(s->what) ? "relative error" : "error", 0, 0, false};
+    widen(&panel[0].y, real->y, real->count);
+    for (unsigned m = 0; m < MODES; m++) {
+        if (!o->mode[m])
+            continue;
+        plot_points *p = &points[m];
+        points_of(&plots[m], p);
+        widen(&panel[0].y, p->y, p->count);
+        widen(&panel[1].y, p->error, p->count);
+        value[panel[0].count++] = (svg_series){names[m], colours[m], p->x, p->y, p->count, false};
+        error[panel[1].count++] =
+            (svg_series){errors[m], colours[m], p->x, p->error, p->count, false};
+    }
+    finish_axis(&panel[0].y);
+    finish_axis(&panel[1].y);
+    char path[PATH_BYTES], title[256];
+    (void)snprintf(title, sizeof title, "%s: %s", name_of(subject),
+                   uvcc_nonlinear_at(s->what)->what);
+    const int len = snprintf(path, sizeof path, "%s/%s.svg", o->plot, name_of(subject));
+    errno = ENAMETOOLONG;
+    const bool ok = len < (int)sizeof path && svg_write(path, title, panel, 2) == 0;
+    free(points);
+    return ok ? EXIT_DONE
+              : report_error(EXIT_FAILED, "--plot %s: cannot be written: %s", path,
+                             strerror(errno));
+}
+
+/* Known before the measuring. */
+static int check_plot(const nonlinear_options *o) {
+    struct stat st;
+    if (o->plot == NULL)
+        return EXIT_DONE;
+    if (mkdir(o->plot, 0777) != 0 && errno != EEXIST)
+        return report_error(EXIT_BAD_INPUT, "--plot %s: cannot be made: %s", o->plot,
+                            strerror(errno));
+    if (stat(o->plot, &st) != 0 || !S_ISDIR(st.st_mode))
+        return report_error(EXIT_BAD_INPUT, "--plot %s: is no directory", o->plot);
+    if (access(o->plot, W_OK | X_OK) != 0)
+        return report_error(EXIT_BAD_INPUT, "--plot %s: cannot be written: %s", o->plot,
+                            strerror(errno));
+    return EXIT_DONE;
+}
+
+/* ---- the run ---- */
+
+typedef struct state {
+    const nonlinear_options *o;
+    json_t *list;
+    measure_plot *plots; /* by mode */
+    shown shown;
+    unsigned wrong; /* results */
+} state;
+
+static int measure_mode(state *s, unsigned subject, unsigned mode) {
+    const nonlinear_options *o = s->o;
+    const struct subject *what = &subjects[subject];
+    s->shown.name = name_of(subject);
+    s->shown.mode = modes[mode];
+    s->plots[mode] = (measure_plot){.from = what->from, .to = what->to, .log = what->log};
+    const measure_job job = {.what = what->what,
+                             .exact = mode == EXACT,
+                             .inputs = o->inputs,
+                             .seed = o->seed,
+                             .compute = o->compute,
+                             .plot = o->plot != NULL ? &s->plots[mode] : NULL,
+                             .stop = &interrupted,
+                             .progress = show_progress,
+                             .user = &s->shown};
+    measure_result r;
+    const int status = measure(&job, &r);
+    hide_progress(&s->shown);
+    if (status != EXIT_DONE)
+        return status;
+    print_result(o, subject, mode, &r);
+    if (!r.secure_equal || r.of_bound > 1) {
+        s->wrong++;
+        (void)report_error(EXIT_FAILED, "%s, %s: %s", name_of(subject), modes[mode],
+                           r.secure_equal ? "an error is above its bound"
+                                          : "the opened values are not what they should be");
+    }
+    return json_array_append_new(s->list, to_json(subject, mode, &r)) == 0
+               ? EXIT_DONE
+               : report_error(EXIT_FAILED, "out of memory");
+}
+
+static int measure_all(state *s, report_json *json) {
+    int status = EXIT_DONE;
+    print_head(s->o);
+    for (unsigned i = 0; i < SUBJECTS && status == EXIT_DONE; i++) {
+        for (unsigned m = 0; m < MODES && s->o->wanted[i] && status == EXIT_DONE; m++) {
+            if (s->o->mode[m])
+                status = measure_mode(s, i, m);
+        }
+        if (status == EXIT_DONE && s->o->wanted[i] && s->o->plot != NULL)
+            status = write_plot(s->o, i, s->plots);
+    }
+    if (status == EXIT_DONE)
+        status = report_json_put(json, json_pack("{s:O}", "functions", s->list));
+    return status == EXIT_DONE && s->wrong != 0 ? EXIT_FAILED : status;
+}
+
+int nonlinear_main(int argc, char *const *argv) {
+    nonlinear_options o;
+    report_command("nonlinear");
+    int status = parse(&o, argc, argv);
+    if (status != EXIT_DONE)
+        return status;
+    if (o.help) {
+        print_help();
+        return EXIT_DONE;
+    }
+    status = check_plot(&o);
+    if (status != EXIT_DONE)
+        return status;
+    if (sodium_init() < 0)
+        return report_error(EXIT_FAILED, "libsodium cannot start");
+    const struct sigaction on_signal = {.sa_handler = on_interrupt};
+    (void)sigaction(SIGINT, &on_signal, NULL);
+    report_json *json = report_json_open(o.json);
+    if (json == NULL)
+        return EXIT_BAD_INPUT;
+    state s = {.o = &o, .list = json_array(), .plots = calloc(MODES, sizeof *s.plots)};
+    s.shown.terminal = isatty(STDERR_FILENO) == 1;
+    s.shown.on = s.shown.terminal || o.progress;
+    status = s.list != NULL && s.plots != NULL ? measure_all(&s, json)
+                                               : report_error(EXIT_FAILED, "out of memory");
+    json_decref(s.list);
+    free(s.plots);
+    report_json_close(json);
+    return status;
+}

@@ -1,0 +1,33 @@
+/* seeded.c - see seeded.h. */
+#include "seeded.h"
+
+#include <sodium.h>
+#include <string.h>
+
+static void hash_words(const char *command, const char *what, uint64_t seed, uint32_t number,
+                       uint8_t out[32]) {
+    const char *const label[] = {"uvcc/", command, "/", what};
+    uint8_t tail[12];
+    for (unsigned i = 0; i < 8; i++)
+        tail[i] = (uint8_t)(seed >> (8 * i));
+    for (unsigned i = 0; i < 4; i++)
+        tail[8 + i] = (uint8_t)(number >> (8 * i));
+    crypto_hash_sha256_state h;
+    (void)crypto_hash_sha256_init(&h);
+    for (unsigned i = 0; i < sizeof label / sizeof label[0]; i++)
+        (void)crypto_hash_sha256_update(&h, (const uint8_t *)label[i], strlen(label[i]));
+    (void)crypto_hash_sha256_update(&h, tail, sizeof tail);
+    (void)crypto_hash_sha256_final(&h, out);
+}
+
+void seeded_identity(uvcc_config *cfg, const char *command, uint64_t seed, unsigned p) {
+    hash_words(command, "job", seed, 0, cfg->sid_job);
+    hash_words(command, "sign", seed, p, cfg->sign_seed);
+    for (unsigned q = 0; q < UVCC_PARTIES; q++) {
+        uint8_t sign_seed[32], secret_key[crypto_sign_SECRETKEYBYTES];
+        hash_words(command, "sign", seed, q, sign_seed);
+        (void)crypto_sign_seed_keypair(cfg->peer_sign_key[q], secret_key, sign_seed);
+        if (q != p) /* pairs {0,1}, {1,2}, {0,2} are 1, 3, 2 */
+            hash_words(command, "pair", seed, p + q, cfg->pair_secret[q]);
+    }
+}

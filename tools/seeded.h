@@ -1,0 +1,10 @@
+/* seeded.h - keys of simulated parties that follow from a seed, so that a run can be repeated. */
+#ifndef UVCC_TOOLS_SEEDED_H
+#define UVCC_TOOLS_SEEDED_H
+
+#include <uvcc/uvcc.h>
+
+/* sid_job, sign_seed, peer_sign_key and pair_secret of party p in a run of `command`. */
+void seeded_identity(uvcc_config *cfg, const char *command, uint64_t seed, unsigned p);
+
+#endif

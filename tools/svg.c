@@ -1,0 +1,144 @@
+/* svg.c - see svg.h. */
+#include "svg.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+
+enum { WIDTH = 760, PANEL = 300, LEFT = 80, RIGHT = 20, TOP = 40, BOTTOM = 50, LINE = 18 };
+
+/* What XML does not take as it is. */
+static void put_text(FILE *f, const char *text) {
+    for (; *text != '\0'; text++) {
+        if (*text == '<')
+            (void)fputs("&lt;", f);
+        else if (*text == '>')
+            (void)fputs("&gt;", f);
+        else if (*text == '&')
+            (void)fputs("&amp;", f);
+        else
+            (void)fputc(*text, f);
+    }
+}
+
+/* From 0 to 1 along the axis. */
+static double along(const svg_axis *a, double v) {
+    return a->log ? log(v / a->from) / log(a->to / a->from) : (v - a->from) / (a->to - a->from);
+}
+
+static double x_of(const svg_panel *p, double v) {
+    return LEFT + along(&p->x, v) * (WIDTH - LEFT - RIGHT);
+}
+
+static double y_of(const svg_panel *p, double top, double v) {
+    return top + (1 - along(&p->y, v)) * (PANEL - BOTTOM);
+}
+
+static void put_tick(FILE *f, const svg_panel *p, double top, double v, bool horizontal) {
+    const double bottom = top + PANEL - BOTTOM;
+    if (horizontal) {
+        const double x = x_of(p, v);
+        (void)fprintf(f,
+                      "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#ddd\"/>"
+                      "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%g</text>\n",
+                      x, top, x, bottom, x, bottom + LINE, v);
+    } else {
+        const double y = y_of(p, top, v);
+        (void)fprintf(f,
+                      "<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" stroke=\"#ddd\"/>"
+                      "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%g</text>\n",
+                      LEFT, y, WIDTH - RIGHT, y, LEFT - 6, y + 4, v);
+    }
+}
+
+/* Four to ten round numbers; powers of 2 on a logarithmic axis. */
+static void put_ticks(FILE *f, const svg_panel *p, double top, bool horizontal) {
+    const svg_axis *a = horizontal ? &p->x : &p->y;
+    if (a->log) {
+        const double low = ceil(log2(a->from) - 1e-9), high = log2(a->to) + 1e-9;
+        const double every = ceil((high - low) / 9);
+        for (double e = low; e <= high; e += every)
+            put_tick(f, p, top, exp2(e), horizontal);
+        return;
+    }
+    const double power = pow(10, floor(log10((a->to - a->from) / 4)));
+    const double part = (a->to - a->from) / 4 / power;
+    const double every = power * (part >= 5 ? 5 : part >= 2 ? 2 : 1);
+    for (double i = ceil(a->from / every - 1e-9); i * every <= a->to + every * 1e-9; i++)
+        put_tick(f, p, top, i * every, horizontal);
+}
+
+static bool shown(const svg_panel *p, double x, double y) {
+    const double u = along(&p->x, x), v = along(&p->y, y);
+    return u >= -1e-9 && u <= 1 + 1e-9 && v >= -1e-9 && v <= 1 + 1e-9;
+}
+
+static void put_series(FILE *f, const svg_panel *p, double top, const svg_series *s) {
+    if (s->line)
+        (void)fprintf(f, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\" points=\"",
+                      s->colour);
+    else
+        (void)fprintf(f, "<g fill=\"%s\">\n", s->colour);
+    for (size_t i = 0; i < s->count; i++) {
+        if (!shown(p, s->x[i], s->y[i]))
+            continue;
+        const double x = x_of(p, s->x[i]), y = y_of(p, top, s->y[i]);
+        (void)fprintf(f, s->line ? "%.1f,%.1f " : "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"1.6\"/>\n",
+                      x, y);
+    }
+    (void)fputs(s->line ? "\"/>\n" : "</g>\n", f);
+}
+
+static void put_legend(FILE *f, const svg_panel *p, double top) {
+    for (unsigned i = 0; i < p->count; i++) {
+        const double y = top + LINE * (i + 1);
+        (void)fprintf(f,
+                      "<rect x=\"%d\" y=\"%.1f\" width=\"12\" height=\"4\" fill=\"%s\"/>"
+                      "<text x=\"%d\" y=\"%.1f\">",
+                      LEFT + 10, y - 6, p->series[i].colour, LEFT + 28, y);
+        put_text(f, p->series[i].name);
+        (void)fputs("</text>\n", f);
+    }
+}
+
+static void put_panel(FILE *f, const svg_panel *p, double top) {
+    const double middle = top + (PANEL - BOTTOM) / 2.0, bottom = top + PANEL - BOTTOM;
+    put_ticks(f, p, top, true);
+    put_ticks(f, p, top, false);
+    (void)fprintf(f,
+                  "<rect x=\"%d\" y=\"%.1f\" width=\"%d\" height=\"%d\" fill=\"none\" "
+                  "stroke=\"#444\"/>\n<text x=\"%d\" y=\"%.1f\" text-anchor=\"middle\">",
+                  LEFT, top, WIDTH - LEFT - RIGHT, PANEL - BOTTOM, (WIDTH + LEFT - RIGHT) / 2,
+                  bottom + 2 * LINE);
+    put_text(f, p->x.label);
+    (void)fprintf(f,
+                  "</text>\n<text x=\"16\" y=\"%.1f\" text-anchor=\"middle\" "
+                  "transform=\"rotate(-90 16 %.1f)\">",
+                  middle, middle);
+    put_text(f, p->y.label);
+    (void)fputs("</text>\n", f);
+    for (unsigned i = 0; i < p->count; i++)
+        put_series(f, p, top, &p->series[i]);
+    put_legend(f, p, top);
+}
+
+int svg_write(const char *path, const char *title, const svg_panel *panels, unsigned count) {
+    FILE *f = fopen(path, "w");
+    if (f == NULL)
+        return -1;
+    const unsigned height = TOP + count * (PANEL + 10);
+    (void)fprintf(f,
+                  "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+                  "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%u\" "
+                  "viewBox=\"0 0 %d %u\" font-family=\"sans-serif\" font-size=\"12\">\n"
+                  "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n"
+                  "<text x=\"%d\" y=\"24\" font-size=\"15\">",
+                  WIDTH, height, WIDTH, height, LEFT);
+    put_text(f, title);
+    (void)fputs("</text>\n", f);
+    for (unsigned i = 0; i < count; i++)
+        put_panel(f, &panels[i], TOP + i * (PANEL + 10));
+    (void)fputs("</svg>\n", f);
+    const bool bad = ferror(f) != 0;
+    return fclose(f) != 0 || bad ? -1 : 0;
+}
