@@ -139,9 +139,10 @@ typedef enum uvcc_task_kind {
     /** out[0] = in[0] >> fn.shift, unsigned, after taking in[0] mod 2^fn.bits. All roles. */
     UVCC_TASK_FN_SHIFT,
     /** in[0] = xh, key: CW(m) with m = fn.bits, 1..63; at least m + 1 bits of xh are right (root:
-     * PRG(HO | TO, root, 0)[2i, 2i+1] at fn.call_key). For each j < fn.word_count: z = xh - fn.words[j]; share of d_j ^ bit m of r = prefix share of
-     * [alpha <= z mod 2^m] (HEAD: ^ bit m of z). out[0] = the word of these bits (bit j), XOR the low
-     * word_count bits of PRG(HO | TO, mask, 2)[i]; wire_out[0] = the same, packed. */
+     * PRG(HO | TO, root, 0)[2i, 2i+1] at fn.call_key). For each j < fn.word_count:
+     * z = xh - fn.words[j]; share of d_j ^ bit m of r = prefix share of [alpha <= z mod 2^m] (HEAD: ^
+     * bit m of z). out[0] = the word of these bits (bit j), XOR the low word_count bits of PRG(HO | TO,
+     * mask, 2)[i]; wire_out[0] = the same, packed. */
     UVCC_TASK_FN_COMPARE,
     /** out[0] = in[0] ^ wire_in[0], fn.bits bits per element packed (the word_count of FN_COMPARE);
      * out_bits (may be NULL): the same, packed. in[0] == out[0] allowed. Gives e_j = d_j ^ k_j. */
@@ -156,8 +157,8 @@ typedef enum uvcc_task_kind {
     /** in[0] = xh, key: CW(m), m 1..64, fn.entry_count <= 2^m, root as in FN_COMPARE. v = sum over i in
      * [0, fn.entry_count) of bit[(xh - fn.first - i) mod 2^m] T[i] (TAIL: minus that); T = fn.entries,
      * or with fn.shift = s > 0 T[i] = fn.entries[i] z(fn.words, in[1] mod 2^s) >> 30. out[0] = v +
-     * PRG(HO | TO, mask, 1), wire_out[0] the same. With in[2] (an A share b; shift is 0 then): out[1] = b + PRG(HO | TO,
-     * mask, 0), wire_out[1] the same. */
+     * PRG(HO | TO, mask, 1), wire_out[0] the same. With in[2] (an A share b; shift is 0
+     * then): out[1] = b + PRG(HO | TO, mask, 0), wire_out[1] the same. */
     UVCC_TASK_FN_TABLE,
     /** in[0] = vh, opened; in[1] = bh, opened, or NULL. s = W(call, 2, 0), t = W(call, 2, 1) from
      * words[0]: out[0] = s vh - t; with in[1]: u = W(call, 2, 2), w = W(call, 2, 3): out[0] =
