@@ -159,7 +159,7 @@ static void bench_gemm(void) {
         gemm_x = memory(bytes);
         gemm_y = memory(bytes);
         gemm_z = memory(bytes);
-        gemm_scratch = memory(uvcci_gemm_scratch_words(m, m, m) * 8);
+        gemm_scratch = memory(uvcci_gemm_scratch_words(UVCCI_GEMM_AUTO, m, m, m) * 8);
         variant v[MAX_VARIANTS] = {0};
         unsigned n = 0;
         gemm_variant(&v[n++], "naive", call_naive, 0, size, 1);

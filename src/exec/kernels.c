@@ -814,9 +814,10 @@ static int reserve(uvcci_cpu_worker *w, size_t words) {
 
 static int gemm(uvcci_cpu_worker *w, const uvcc_task *t) {
     const uint32_t m = t->u.gemm.m, n = t->u.gemm.n, k = t->u.gemm.k;
-    if (reserve(w, uvcci_gemm_scratch_words(m, n, k)) != 0)
+    const uvcci_gemm_backend b = w->gemm_by_shape ? uvcci_gemm_pick(w->gemm, m, n, k) : w->gemm;
+    if (reserve(w, uvcci_gemm_scratch_words(b, m, n, k)) != 0)
         return UVCC_ERR_JOB;
-    uvcci_gemm_rss(w->gemm, m, n, k, t->u.gemm.x.lo, t->u.gemm.x.hi, t->u.gemm.trans_x,
+    uvcci_gemm_rss(b, m, n, k, t->u.gemm.x.lo, t->u.gemm.x.hi, t->u.gemm.trans_x,
                    t->u.gemm.y.lo, t->u.gemm.y.hi, t->u.gemm.trans_y, t->u.gemm.z, w->scratch);
     return 0;
 }
@@ -853,7 +854,7 @@ int uvcci_cpu_run(uvcci_cpu_worker *w, const uvcc_job *job) {
 
 int uvcci_cpu_worker_init(uvcci_cpu_worker *w, const uvcc_allocator *al, uint32_t backend) {
     static const uvcci_aes_backend aes[] = {UVCCI_AES_AUTO, UVCCI_AES_PORTABLE, UVCCI_AES_NI,
-                                            UVCCI_AES_VAES};
+                                            UVCCI_AES_VAES, UVCCI_AES_VAES};
     if (backend >= sizeof aes / sizeof *aes)
         return UVCC_ERR_CONFIG;
     block_scratch *s = al->alloc(al->user, sizeof *s, UVCC_MEM_SECRET);
@@ -869,13 +870,14 @@ int uvcci_cpu_worker_init(uvcci_cpu_worker *w, const uvcc_allocator *al, uint32_
         .aes = any || aes[backend] > best_aes ? best_aes : aes[backend],
         .gemm = any || (uvcci_gemm_backend)backend > best_gemm ? best_gemm
                                                                : (uvcci_gemm_backend)backend,
+        .gemm_by_shape = any,
         .block_scratch = (uint8_t *)s,
     };
     return 0;
 }
 
 int uvcci_cpu_worker_reserve(uvcci_cpu_worker *w) {
-    return reserve(w, uvcci_gemm_scratch_words(UINT32_MAX, UINT32_MAX, UINT32_MAX));
+    return reserve(w, uvcci_gemm_scratch_words(w->gemm, UINT32_MAX, UINT32_MAX, UINT32_MAX));
 }
 
 void uvcci_cpu_worker_free(uvcci_cpu_worker *w) {
