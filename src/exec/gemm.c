@@ -200,12 +200,12 @@ static void vector_product(const uvcci_gemm_micro *u, size_t m, size_t n, size_t
     const uvcci_gemm_side v = m == 1 ? x : y, s = m == 1 ? y : x;
     if (!accumulate)
         memset(z, 0, m * n * sizeof *z);
+    if (v.add == NULL) {
+        times_vector(u, m * n, 0, k, v.src, s.src, s, z);
+        return;
+    }
     for (size_t p = 0; p < k; p += KC) {
         const size_t depth = uvcci_gemm_min(KC, k - p);
-        if (v.add == NULL) {
-            times_vector(u, m * n, p, depth, v.src + p, s.src, s, z);
-            continue;
-        }
         for (size_t i = 0; i < depth; i++)
             scratch[i] = v.src[p + i] + v.add[p + i];
         times_vector(u, m * n, p, depth, scratch, s.src, s, z);

@@ -45,18 +45,13 @@ __attribute__((target("avx512f,avx512dq"))) static void avx512_run(size_t depth,
 
 #define AVX512 __attribute__((target("avx512f,avx512dq")))
 
-/* The first `left` words of eight. */
-static inline __mmask8 z_mask(size_t left) {
-    return (__mmask8)(left < Z_LANES ? (1u << left) - 1 : 0xff);
-}
-
 /* z (n words) += v y over `depth` rows; depth is a constant where this is inlined. */
 AVX512 static inline __attribute__((always_inline)) void avx512_add_rows(int depth, size_t n,
                                                                          const uint64_t *v,
                                                                          const uint64_t *y,
                                                                          size_t ldy, uint64_t *z) {
     for (size_t j = 0; j < n; j += Z_LANES) {
-        const __mmask8 which = z_mask(n - j);
+        const __mmask8 which = (__mmask8)(n - j < Z_LANES ? (1u << (n - j)) - 1 : 0xff);
         __m512i sum = _mm512_maskz_loadu_epi64(which, z + j);
         UNROLL for (int p = 0; p < depth; p++) {
             const __m512i row = _mm512_maskz_loadu_epi64(which, y + (size_t)p * ldy + j);
@@ -77,16 +72,27 @@ AVX512 static void avx512_rows(size_t depth, size_t n, const uint64_t *v, const 
         avx512_add_rows(1, n, v + p, y + p * ldy, ldy, z);
 }
 
+/* Not _mm512_reduce_add_epi64: some headers add in C, where signed overflow is undefined. */
+AVX512 static inline uint64_t sum_of(__m512i v) {
+    uint64_t word[Z_LANES], sum = 0;
+    _mm512_storeu_si512(word, v);
+    for (int i = 0; i < Z_LANES; i++)
+        sum += word[i];
+    return sum;
+}
+
 AVX512 static void avx512_dots(size_t depth, size_t n, const uint64_t *v, const uint64_t *y,
                                size_t ldy, uint64_t *z) {
     for (size_t j = 0; j < n; j++, y += ldy) {
         __m512i sum = _mm512_setzero_si512();
-        for (size_t p = 0; p < depth; p += Z_LANES) {
-            const __mmask8 which = z_mask(depth - p);
-            sum = _mm512_add_epi64(sum, _mm512_mullo_epi64(_mm512_maskz_loadu_epi64(which, v + p),
-                                                           _mm512_maskz_loadu_epi64(which, y + p)));
-        }
-        z[j] += (uint64_t)_mm512_reduce_add_epi64(sum);
+        size_t p = 0;
+        for (; p + Z_LANES <= depth; p += Z_LANES)
+            sum = _mm512_add_epi64(
+                sum, _mm512_mullo_epi64(_mm512_loadu_si512(v + p), _mm512_loadu_si512(y + p)));
+        const __mmask8 left = (__mmask8)((1u << (depth - p)) - 1);
+        sum = _mm512_add_epi64(sum, _mm512_mullo_epi64(_mm512_maskz_loadu_epi64(left, v + p),
+                                                       _mm512_maskz_loadu_epi64(left, y + p)));
+        z[j] += sum_of(sum);
     }
 }
 

@@ -863,13 +863,12 @@ int uvcci_cpu_worker_init(uvcci_cpu_worker *w, const uvcc_allocator *al, uint32_
     memset(&s->keys, 0, sizeof s->keys);
 
     const uvcci_aes_backend best_aes = uvcci_aes_best();
-    const uvcci_gemm_backend best_gemm = uvcci_gemm_best();
+    const uvcci_gemm_backend gemm = (uvcci_gemm_backend)backend;
     const bool any = backend == 0;
     *w = (uvcci_cpu_worker){
         .alloc = *al,
         .aes = any || aes[backend] > best_aes ? best_aes : aes[backend],
-        .gemm = any || (uvcci_gemm_backend)backend > best_gemm ? best_gemm
-                                                               : (uvcci_gemm_backend)backend,
+        .gemm = any || gemm == UVCCI_GEMM_AMX ? uvcci_gemm_best() : gemm,
         .gemm_by_shape = any,
         .block_scratch = (uint8_t *)s,
     };
