@@ -817,8 +817,8 @@ static int gemm(uvcci_cpu_worker *w, const uvcc_task *t) {
     const uvcci_gemm_backend b = w->gemm_by_shape ? uvcci_gemm_pick(w->gemm, m, n, k) : w->gemm;
     if (reserve(w, uvcci_gemm_scratch_words(b, m, n, k)) != 0)
         return UVCC_ERR_JOB;
-    uvcci_gemm_rss(b, m, n, k, t->u.gemm.x.lo, t->u.gemm.x.hi, t->u.gemm.trans_x,
-                   t->u.gemm.y.lo, t->u.gemm.y.hi, t->u.gemm.trans_y, t->u.gemm.z, w->scratch);
+    uvcci_gemm_rss(b, m, n, k, t->u.gemm.x.lo, t->u.gemm.x.hi, t->u.gemm.trans_x, t->u.gemm.y.lo,
+                   t->u.gemm.y.hi, t->u.gemm.trans_y, t->u.gemm.z, w->scratch);
     return 0;
 }
 
