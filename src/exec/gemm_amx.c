@@ -10,9 +10,9 @@
 
 #if UVCCI_GEMM_HAS_AMX
 
+#include <assert.h>
 #include <cpuid.h>
 #include <immintrin.h>
-#include <stdalign.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -55,6 +55,7 @@ static const struct {
     uint16_t row_bytes[16];
     uint8_t rows[16];
 } tile_config = {1, 0, {0}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
+static_assert(sizeof tile_config == 64, "what ldtilecfg reads");
 
 AMX static void begin(void) {
     _tile_loadconfig(&tile_config);
