@@ -438,7 +438,10 @@ typedef struct uvcc_cpu_config {
     uint32_t threads;    /**< THREADS: workers; 0: 2 */
     uint32_t queue_jobs; /**< jobs out at a time, 0: 1024; submit says UVCC_ERR_AGAIN beyond */
     uint64_t seed;       /**< DEFERRED: the shuffle */
-    uint32_t backend;    /**< 0: the best kernels of this CPU; 1: portable; 2: AVX2; 3: AVX-512 */
+    /** 0: the best kernels of this CPU for each task; 1: portable; 2: AVX2; 3: AVX-512; 4: AMX for
+     * all matrix products, else as 3. Where the CPU has less, its best below. On a CPU with AMX, 0
+     * and 4 ask Linux to let the process use it (ARCH_REQ_XCOMP_PERM). */
+    uint32_t backend;
     /** THREADS: called from a worker after it pushed a completion, to wake the host's loop; may be
      * NULL. Must not call the library. */
     void (*wake)(void *user);
