@@ -166,7 +166,9 @@ static void report(uvcc_nonlinear what, const char *mode, const errors *e,
 static void assert_bound(uvcc_nonlinear what, const errors *e, bool exact) {
     const double bound = uvcc_nonlinear_at(what)->bound;
     const bool none = exact && (what == UVCC_NL_RELU || what == UVCC_NL_SIGN);
-    if (e->most > (none ? 0 : bound))
+    /* values at the middle of the cells: half as far */
+    const bool half = exact && (what == UVCC_NL_SIGMOID || what == UVCC_NL_TANH);
+    if (e->most > (none ? 0 : half ? 0.51 * bound : bound))
         fail_msg("%s: error %g, more than %g", uvcc_nonlinear_at(what)->name, e->most, bound);
 }
 
@@ -812,6 +814,9 @@ static void softmax_case(unsigned rows, unsigned cols, bool exact, bool causal) 
     one n = one_of(UVCC_NL_SOFTMAX, &o, &in, 0);
     int64_t *x = malloc(sizeof *x * rows * cols);
     fill_rows(x, rows, cols, &seed);
+    for (size_t i = 0; i < (size_t)rows * cols && causal; i++)
+        if (i / cols % 5 == 3) /* what is masked is still below the least that there can be */
+            x[i] = 1 - (1 << 22);
     assert_int_equal(uvcc_reference_set(n.r, n.in[0], x), 0);
     one_run(&n);
     const int64_t *y = uvcc_reference_get(n.r, n.out[0]);
