@@ -88,7 +88,7 @@ typedef struct uvcc_nonlinear_options {
     bool derivative;    /**< GELU, GELU_TANH, SILU: their derivative is a second output */
     bool causal;        /**< SOFTMAX, CROSS_ENTROPY_GRADIENT: element j of row i counts only for
                              j <= i mod cols; rows must be a multiple of cols */
-    uint32_t cols;      /**< ROW: columns, at least 1 */
+    uint32_t cols;      /**< ROW: columns, 1 to 65536 */
     double gain;        /**< RSQRT, RSQRT_TABLE: factor in (1/2, 1]; 0: 1 */
     double epsilon;     /**< norms: added to the mean square or variance; 0: none */
 } uvcc_nonlinear_options;
