@@ -33,9 +33,9 @@
  *    x, and for the mean gamma / sqrt(variance) units. Below the range the factor stops at 32
  *    (2^-10).
  *
- * Scales of outputs: SIGN, ARGMAX and the second of RELU 0; EXP 36, in exact mode 18; RECIPROCAL 27;
- * RSQRT 22; all others f, where SOFTMAX and the norms give whatever scale their output tensor has. Bits
- * are those that uvcc_function_check derives, so a few more than the values have.
+ * Scales of outputs: SIGN, ARGMAX and the second of RELU 0; EXP 36, in exact mode 18; RECIPROCAL
+ * 27; RSQRT 22; all others f, where SOFTMAX and the norms give whatever scale their output tensor
+ * has. Bits are those that uvcc_function_check derives, so a few more than the values have.
  *
  * Entries are part of the program's hash: parties whose libm rounds one differently part in HELLO.
  */
@@ -127,7 +127,7 @@ typedef struct uvcc_emit {
     uvcc_program *program;
     uint8_t phase;      /**< uvcc_phase */
     uint16_t k;         /**< k of the next op; each op takes one */
-    const char *prefix; /**< of names of temporary tensors: at most 40 bytes, unique in the program */
+    const char *prefix; /**< of names of temporaries: at most 40 bytes, unique in the program */
     uint32_t temporaries; /**< temporary tensors made so far; begin with 0 */
     const uvcc_allocator *alloc; /**< for tables while they are copied */
 } uvcc_emit;
