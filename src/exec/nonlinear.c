@@ -1,0 +1,771 @@
+/* nonlinear.c - the functions of a transformer as lists of steps with their tables.
+ *
+ * A function is built twice by the same code: first without memory, to count steps, words and
+ * entries and to learn the bits of its outputs, then into one block. The builder bounds every value
+ * as uvcc_function_check does, so the bits of comparisons and tables are the fewest that pass it.
+ */
+#include "nonlinear.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+/* ---- the list ---- */
+
+static const uvcc_nonlinear_info list[UVCC_NL_COUNT] = {
+#define UVCC_NONLINEAR(NAME, name, inputs, outputs, form, index_bits, bound, relative, low, high,  \
+                       what)                                                                       \
+    {name, what, UVCC_NL_##form, inputs, outputs, index_bits, relative, bound, low, high},
+#include <uvcc/nonlinear.def>
+#undef UVCC_NONLINEAR
+};
+
+const uvcc_nonlinear_info *uvcc_nonlinear_at(uvcc_nonlinear what) {
+    return (unsigned)what < UVCC_NL_COUNT ? &list[what] : NULL;
+}
+
+int uvcc_nonlinear_find(const char *name) {
+    for (unsigned i = 0; name != NULL && i < UVCC_NL_COUNT; i++)
+        if (strcmp(list[i].name, name) == 0)
+            return (int)i;
+    return UVCC_ERR_NOT_FOUND;
+}
+
+/* ---- the builder ---- */
+
+enum { WORDS_MAX = 64 };
+
+typedef struct builder {
+    uvcc_nonlinear_options o; /* with its defaults filled in */
+    uvcc_nonlinear what;
+    uvcc_fn_step *steps; /* NULL, as words and entries are, while their room is counted */
+    int64_t *words;
+    int32_t *entries;
+    uint32_t step_count, word_count, entry_count;
+    uint64_t bound[UVCC_FN_STEPS_MAX]; /* |value| <= bound */
+    uint8_t out_bits[UVCCI_NL_OUT_MAX];
+} builder;
+
+static uint64_t sat_add(uint64_t x, uint64_t y) {
+    uint64_t z;
+    return __builtin_add_overflow(x, y, &z) ? UINT64_MAX : z;
+}
+
+static uint64_t sat_mul(uint64_t x, uint64_t y) {
+    uint64_t z;
+    return __builtin_mul_overflow(x, y, &z) ? UINT64_MAX : z;
+}
+
+static uint64_t magnitude(int64_t v) {
+    return v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
+}
+
+/* Smallest n >= 1 with bound < 2^n. */
+static uint8_t bits_of(uint64_t bound) {
+    uint8_t n = 1;
+    while (n < 64 && bound >> n != 0)
+        n++;
+    return n;
+}
+
+static uint64_t all_below(unsigned bits) {
+    return (1ull << bits) - 1;
+}
+
+/* What floors of values up to x, of either sign, stay within. */
+static uint64_t shifted_bound(uint64_t x, unsigned shift) {
+    return (x >> shift) + ((x & all_below(shift)) != 0);
+}
+
+static uint8_t put(builder *b, uvcc_fn_step s, uint64_t bound) {
+    assert(b->step_count < UVCC_FN_STEPS_MAX);
+    b->bound[b->step_count] = bound;
+    if (b->steps != NULL)
+        b->steps[b->step_count] = s;
+    return (uint8_t)b->step_count++;
+}
+
+static const int64_t *put_words(builder *b, const int64_t *words, uint32_t count) {
+    const uint32_t at = b->word_count;
+    b->word_count += count;
+    if (b->words == NULL)
+        return NULL;
+    memcpy(b->words + at, words, count * sizeof *words);
+    return b->words + at;
+}
+
+static uint64_t sum_of(const int64_t *words, uint32_t count) {
+    uint64_t sum = 0;
+    for (uint32_t j = 0; j < count; j++)
+        sum = sat_add(sum, magnitude(words[j]));
+    return sum;
+}
+
+/* declared: bits of the input; opened: how many low bits are wanted. */
+static uint8_t open(builder *b, uint8_t io, unsigned declared, unsigned opened) {
+    const uint8_t bits = opened < 64 ? (uint8_t)opened : 64;
+    return put(
+        b,
+        (uvcc_fn_step){
+            .kind = UVCC_FN_OPEN, .a = UVCC_FN_NONE, .b = UVCC_FN_NONE, .bits = bits, .io = io},
+        all_below(declared));
+}
+
+static uint8_t one_operand(builder *b, uvcc_fn_kind kind, uint8_t a, uint64_t bound) {
+    return put(b,
+               (uvcc_fn_step){.kind = (uint8_t)kind, .a = a, .b = UVCC_FN_NONE, .io = UVCC_FN_NONE},
+               bound);
+}
+
+static uint8_t shift(builder *b, uint8_t a, unsigned by) {
+    if (by == 0)
+        return a;
+    return put(b,
+               (uvcc_fn_step){.kind = UVCC_FN_SHIFT,
+                              .a = a,
+                              .b = UVCC_FN_NONE,
+                              .shift = (uint8_t)by,
+                              .io = UVCC_FN_NONE},
+               shifted_bound(b->bound[a], by));
+}
+
+static uint8_t compare(builder *b, uint8_t a, uint8_t bits, const int64_t *words, uint32_t count) {
+    return put(b,
+               (uvcc_fn_step){.kind = UVCC_FN_COMPARE,
+                              .a = a,
+                              .b = UVCC_FN_NONE,
+                              .bits = bits,
+                              .io = UVCC_FN_NONE,
+                              .word_count = count,
+                              .words = put_words(b, words, count)},
+               UINT64_MAX);
+}
+
+/* SELECT of the M step y, or BITS where that is UVCC_FN_NONE. */
+static uint8_t weigh(builder *b, uint8_t bits, uint8_t y, const int64_t *words, uint32_t count) {
+    const uint64_t sum = sum_of(words, count);
+    return put(b,
+               (uvcc_fn_step){.kind = y != UVCC_FN_NONE ? UVCC_FN_SELECT : UVCC_FN_BITS,
+                              .a = bits,
+                              .b = y,
+                              .io = UVCC_FN_NONE,
+                              .word_count = count,
+                              .words = put_words(b, words, count)},
+               y != UVCC_FN_NONE ? sat_mul(sum, b->bound[y]) : sum);
+}
+
+static uint8_t add(builder *b, uint8_t x, uint8_t y, int64_t constant) {
+    return put(
+        b,
+        (uvcc_fn_step){
+            .kind = UVCC_FN_ADD, .a = x, .b = y, .io = UVCC_FN_NONE, .constant = constant},
+        sat_add(sat_add(b->bound[x], magnitude(constant)), y != UVCC_FN_NONE ? b->bound[y] : 0));
+}
+
+static uint8_t exchange(builder *b, uint8_t a) {
+    return one_operand(b, UVCC_FN_EXCHANGE, a, b->bound[a]);
+}
+
+static void lift(builder *b, uint8_t a, uint8_t io) {
+    b->out_bits[io] = bits_of(b->bound[a]);
+    put(b, (uvcc_fn_step){.kind = UVCC_FN_LIFT, .a = a, .b = UVCC_FN_NONE, .io = io}, 0);
+}
+
+/* ---- real functions ---- */
+
+/* With s the function that multiplies x in GELU and its like: 1 - s(a) and s'(a), a >= 0. */
+typedef struct gate {
+    long double tail, slope;
+} gate;
+
+static gate logistic_gate(long double a) {
+    const long double tail = 1 / (1 + expl(a));
+    return (gate){tail, tail * (1 - tail)};
+}
+
+static gate gate_of(uvcc_nonlinear what, long double a) {
+    const long double pi = acosl(-1);
+    if (what == UVCC_NL_GELU || what == UVCC_NL_GELU_DERIVATIVE)
+        return (gate){erfcl(a / sqrtl(2)) / 2, expl(-a * a / 2) / sqrtl(2 * pi)};
+    if (what == UVCC_NL_GELU_TANH || what == UVCC_NL_GELU_TANH_DERIVATIVE) {
+        const long double c = 2 * sqrtl(2 / pi), k = 0.044715L;
+        gate g = logistic_gate(c * (a + k * a * a * a));
+        g.slope *= c * (1 + 3 * k * a * a);
+        return g;
+    }
+    return logistic_gate(what == UVCC_NL_TANH ? 2 * a : a);
+}
+
+bool uvcci_nonlinear_multiplies_x(uvcc_nonlinear what) {
+    return what == UVCC_NL_GELU || what == UVCC_NL_GELU_TANH || what == UVCC_NL_SILU;
+}
+
+static uvcc_nonlinear derivative_of(uvcc_nonlinear what) {
+    return what == UVCC_NL_GELU        ? UVCC_NL_GELU_DERIVATIVE
+           : what == UVCC_NL_GELU_TANH ? UVCC_NL_GELU_TANH_DERIVATIVE
+                                       : UVCC_NL_SILU_DERIVATIVE;
+}
+
+/* What is left of a function when its asymptote, x [x >= 0] or a step at 0, is taken off. */
+static long double rest(uvcc_nonlinear what, long double x) {
+    const long double a = fabsl(x), sign = x >= 0 ? 1 : -1;
+    const gate g = gate_of(what, a);
+    switch (what) {
+    case UVCC_NL_GELU:
+    case UVCC_NL_GELU_TANH:
+    case UVCC_NL_SILU:
+        return -a * g.tail;
+    case UVCC_NL_SIGMOID:
+        return -sign * g.tail;
+    case UVCC_NL_TANH:
+        return -2 * sign * g.tail;
+    default: /* derivatives */
+        return sign * (a * g.slope - g.tail);
+    }
+}
+
+/* A table's value at a point. */
+typedef struct curve {
+    uvcc_nonlinear what;
+    long double gain;
+} curve;
+
+static long double value_at(const curve *c, long double x) {
+    switch (c->what) {
+    case UVCC_NL_EXP:
+    case UVCC_NL_EXP_HIGH:
+    case UVCC_NL_EXP_LOW:
+        return expl(-x);
+    case UVCC_NL_RECIPROCAL:
+    case UVCC_NL_RECIPROCAL_TABLE:
+        return 1 / x;
+    case UVCC_NL_RSQRT:
+    case UVCC_NL_RSQRT_TABLE:
+        return c->gain / sqrtl(x);
+    default:
+        return rest(c->what, x);
+    }
+}
+
+/* ---- tables ---- */
+
+typedef struct window {
+    int64_t first;
+    uint32_t count;
+    uint8_t index_bits, scale; /* fraction bits of the index and of the entries */
+    bool middle;               /* entries are values at the middle of the cells */
+    uint8_t raise;             /* units added to entries whose product is floored */
+} window;
+
+static uint64_t farthest(const window *w) {
+    const uint64_t low = magnitude(w->first), high = magnitude(w->first + (int64_t)w->count - 1);
+    return low > high ? low : high;
+}
+
+/* Bits of a DPF for values up to reach: every distance to an argument, and every entry, fits. */
+static uint8_t table_bits(uint64_t reach, const window *w) {
+    const uint8_t distance = bits_of(sat_add(reach, farthest(w))), entries = bits_of(w->count - 1);
+    return distance > entries ? distance : entries;
+}
+
+/* Puts the entries and gives the greatest. */
+static const int32_t *put_entries(builder *b, const window *w, const curve *c, uint64_t *most) {
+    int32_t *entries = b->entries != NULL ? b->entries + b->entry_count : NULL;
+    b->entry_count += w->count;
+    *most = 0;
+    for (uint32_t i = 0; i < w->count; i++) {
+        const long double index = (long double)(w->first + (int64_t)i) + (w->middle ? 0.5L : 0);
+        const long double exact = ldexpl(value_at(c, ldexpl(index, -w->index_bits)), w->scale);
+        const int64_t v = llroundl(exact) + w->raise;
+        if (entries != NULL)
+            entries[i] = (int32_t)v;
+        *most = magnitude(v) > *most ? magnitude(v) : *most;
+    }
+    return entries;
+}
+
+/* TABLE on the index step a, times the A step y unless that is UVCC_FN_NONE. */
+static uint8_t table(builder *b, uint8_t a, uint8_t y, uint8_t bits, const window *w,
+                     const curve *c) {
+    uint64_t most;
+    const int32_t *entries = put_entries(b, w, c, &most);
+    return put(b,
+               (uvcc_fn_step){.kind = UVCC_FN_TABLE,
+                              .a = a,
+                              .b = y,
+                              .bits = bits,
+                              .io = UVCC_FN_NONE,
+                              .first = w->first,
+                              .entry_count = w->count,
+                              .entries = entries},
+               y != UVCC_FN_NONE ? sat_mul(most, b->bound[y]) : most);
+}
+
+/* Half the width, in cells, of the window outside which |rest| is below half the error bound. */
+static uint32_t half_window(uvcc_nonlinear what, unsigned index_bits) {
+    const long double enough = list[what].bound / 2;
+    unsigned k = 16 * 64;
+    while (k > 0 && fabsl(rest(what, (long double)(k - 1) / 16)) < enough)
+        k--;
+    return k << (index_bits - 4);
+}
+
+/* ---- element by element ---- */
+
+static const int64_t zero[1] = {0}, one[1] = {1};
+
+/* Bits that an exact index of the input has. */
+unsigned uvcci_nonlinear_index_bits(const uvcc_nonlinear_options *o) {
+    const unsigned drop = o->scale - o->index_bits;
+    if (drop == 0)
+        return o->in_bits;
+    return o->in_bits > drop ? o->in_bits - drop + 1u : 1;
+}
+
+/* SIGN and RELU. */
+static void build_sign(builder *b) {
+    const uvcc_nonlinear_options *o = &b->o;
+    const unsigned drop = o->exact ? 0 : o->scale - o->index_bits;
+    const uint8_t bits = bits_of(shifted_bound(all_below(o->in_bits), drop));
+    const bool relu = b->what == UVCC_NL_RELU;
+    const uint8_t x = open(b, 0, o->in_bits, relu ? 64 : drop + bits + 1u);
+    const uint8_t d = compare(b, shift(b, x, drop), bits, zero, 1);
+    if (relu)
+        lift(b, weigh(b, d, x, one, 1), 0);
+    lift(b, weigh(b, d, UVCC_FN_NONE, one, 1), relu);
+}
+
+/* Table + x d, or table + a step at 0. */
+static uint8_t with_asymptote(builder *b, uvcc_nonlinear what, uint8_t t, uint8_t d, uint8_t x) {
+    const int64_t unit = 1ll << b->o.scale, height = what == UVCC_NL_TANH ? 2 * unit : unit;
+    if (uvcci_nonlinear_multiplies_x(what))
+        return add(b, t, weigh(b, d, x, one, 1), 0);
+    return add(b, t, weigh(b, d, UVCC_FN_NONE, &height, 1), what == UVCC_NL_TANH ? -unit : 0);
+}
+
+/* GELU and its like, derivatives, SIGMOID, TANH: one key for the comparison and all tables. */
+static void build_window(builder *b) {
+    const uvcc_nonlinear_options *o = &b->o;
+    const bool whole = uvcci_nonlinear_multiplies_x(b->what), two = whole && o->derivative;
+    const uvcc_nonlinear tables[2] = {b->what, two ? derivative_of(b->what) : b->what};
+    const unsigned drop = o->scale - o->index_bits;
+    const uint64_t reach = o->exact ? all_below(uvcci_nonlinear_index_bits(o))
+                                    : shifted_bound(all_below(o->in_bits), drop);
+    window w[2];
+    uint8_t bits = 0;
+    for (unsigned i = 0; i <= two; i++) {
+        const uint32_t half = half_window(tables[i], o->index_bits);
+        w[i] = (window){-(int64_t)half, 2 * half, o->index_bits, o->scale, .middle = o->exact};
+        const uint8_t wanted = table_bits(reach, &w[i]);
+        bits = wanted > bits ? wanted : bits;
+    }
+    uint8_t x = UVCC_FN_NONE, index;
+    if (!o->exact) {
+        x = open(b, 0, o->in_bits, whole ? 64 : drop + bits + 1u);
+        index = shift(b, x, drop);
+    } else {
+        if (whole)
+            x = open(b, 0, o->in_bits, 64);
+        index = open(b, whole, uvcci_nonlinear_index_bits(o), bits + 1u);
+    }
+    const uint8_t d = compare(b, index, bits, zero, 1);
+    for (unsigned i = 0; i <= two; i++) {
+        const curve c = {tables[i], 1};
+        const uint8_t t = table(b, index, UVCC_FN_NONE, bits, &w[i], &c);
+        lift(b, with_asymptote(b, tables[i], t, d, x), (uint8_t)i);
+    }
+}
+
+/* ---- exp ---- */
+
+/* EXP_SCALE is that of both factors of the result and of exact results. Tables and the first cubic
+ * have 24 bits, so with the 30 that a table drops their product has 18; HALF_UNIT makes its floor a
+ * rounding to the nearest. */
+enum { EXP_SCALE = 18, EXP_WINDOW = 13, ENTRY_SCALE = 24, DROPPED = 30, DEALT_SCALE = 30 };
+enum { HALF_UNIT = 1 << (DROPPED - ENTRY_SCALE - 1) };
+
+/* exp(c v) on [0, 1] as a cubic in v: its Taylor polynomial at 1/2 (error (c/2)^4 / 24). */
+static void exp_cubic(long double c, int scale, int64_t out[4]) {
+    const long double e = expl(c / 2), c2 = c * c, c3 = c2 * c;
+    const long double coefficient[4] = {1 - c / 2 + c2 / 8 - c3 / 48, c - c2 / 2 + c3 / 8,
+                                        c2 / 2 - c3 / 4, c3 / 6};
+    for (unsigned i = 0; i < 4; i++)
+        out[i] = llroundl(ldexpl(e * coefficient[i], scale));
+}
+
+static window exp_window(const builder *b) {
+    const uint32_t count = (EXP_WINDOW << b->o.index_bits) + 1;
+    return (window){0, count, b->o.index_bits, ENTRY_SCALE, .raise = HALF_UNIT};
+}
+
+/* exp(-t) = exp(-index u) exp(-low) exp(r_low): index u + low - r_low = t. */
+static void build_exp(builder *b) {
+    const uvcc_nonlinear_options *o = &b->o;
+    const unsigned drop = o->scale - o->index_bits;
+    const long double cell = ldexpl(1, -o->index_bits);
+    const window w = exp_window(b);
+    const curve c = {UVCC_NL_EXP, 1};
+    const uint8_t bits = table_bits(shifted_bound(all_below(o->in_bits), drop), &w);
+    int64_t factors[8];
+    uint64_t most;
+    exp_cubic(-cell, ENTRY_SCALE, factors);
+    exp_cubic(cell, DEALT_SCALE, factors + 4);
+    /* rounds the dealt factor to the nearest */
+    factors[4] += 1ll << (DEALT_SCALE - EXP_SCALE - 1);
+    const uint8_t x = open(b, 0, o->in_bits, drop + bits);
+    const uint8_t index = shift(b, x, drop);
+    const int32_t *entries = put_entries(b, &w, &c, &most);
+    const uint64_t inner = shifted_bound(most * sum_of(factors, 4), DROPPED);
+    const uint64_t outer = shifted_bound(sum_of(factors + 4, 4), DEALT_SCALE - EXP_SCALE);
+    const uint8_t t = put(b,
+                          (uvcc_fn_step){.kind = UVCC_FN_TABLE,
+                                         .a = index,
+                                         .b = x,
+                                         .bits = bits,
+                                         .shift = (uint8_t)drop,
+                                         .io = UVCC_FN_NONE,
+                                         .constant = DEALT_SCALE - EXP_SCALE,
+                                         .entry_count = w.count,
+                                         .word_count = 8,
+                                         .entries = entries,
+                                         .words = put_words(b, factors, 8)},
+                          inner * outer);
+    lift(b, t, 0);
+}
+
+/* A table on the index itself: EXP_HIGH, EXP_LOW and the tables of mantissas. */
+static void build_index_table(builder *b, unsigned in_bits, const window *w) {
+    const curve c = {b->what, b->o.gain};
+    const uint8_t bits = table_bits(all_below(in_bits), w);
+    const uint8_t index = open(b, 0, in_bits, bits);
+    lift(b, table(b, index, UVCC_FN_NONE, bits, w, &c), 0);
+}
+
+static void build_exp_part(builder *b) {
+    const uvcc_nonlinear_options *o = &b->o;
+    const unsigned drop = o->scale - o->index_bits;
+    window w = exp_window(b);
+    if (b->what == UVCC_NL_EXP_LOW)
+        w = (window){0, 1u << drop, o->scale, ENTRY_SCALE, .raise = 0};
+    const unsigned high_bits = o->in_bits > drop ? o->in_bits - drop : 1;
+    build_index_table(b, b->what == UVCC_NL_EXP_LOW ? drop : high_bits, &w);
+}
+
+/* ---- reciprocal and rsqrt ---- */
+
+/* A range cut into groups of octaves: group k is [2^(low + step k), 2^(low + step (k + 1))). Its
+ * values times 2^(step (groups - 1 - k)) lie in the top group, from 2^top on. */
+typedef struct octaves {
+    unsigned low, step, groups, top;
+    uint8_t entry_scale;
+} octaves;
+
+enum { RECIPROCAL_LOW = 4, RSQRT_LOW = 10, MARGIN_BITS = 6 };
+
+static bool is_rsqrt(uvcc_nonlinear what) {
+    return what == UVCC_NL_RSQRT || what == UVCC_NL_RSQRT_NORMALISE || what == UVCC_NL_RSQRT_TABLE;
+}
+
+/* The least real value is 2^-RECIPROCAL_LOW or 2^-RSQRT_LOW, the greatest 2^12. */
+static octaves octaves_of(const builder *b) {
+    octaves v = {b->o.scale - RECIPROCAL_LOW, 1, 16, 0, 16};
+    if (is_rsqrt(b->what))
+        v = (octaves){b->o.scale - RSQRT_LOW, 2, 11, 0, 17};
+    v.top = v.low + v.step * (v.groups - 1);
+    return v;
+}
+
+/* Outputs of a normalisation, A steps: the value in the top group, and 2^(groups - 1 - k). */
+typedef struct normal {
+    uint8_t value, power;
+} normal;
+
+/* Bit k says x >= start of group k, the last one x >= end of the range; weights telescope. Below
+ * the range the value is 2^top with the greatest power, above it is the end - 1 with power 1. */
+static normal normalise(builder *b, const octaves *v, unsigned drop) {
+    const unsigned n = v->groups, end = v->top + v->step;
+    int64_t from[WORDS_MAX], move[WORDS_MAX], clamp[WORDS_MAX] = {0}, power[WORDS_MAX] = {0};
+    for (unsigned k = 0; k <= n; k++) {
+        from[k] = 1ll << (v->low + v->step * k - drop);
+        const int64_t here = k < n ? 1ll << (v->step * (n - 1 - k)) : 0;
+        move[k] = here - (k == 0 ? 0 : 1ll << (v->step * (n - k)));
+        if (k != 0 && k != n)
+            power[k] = -(1ll << (n - 1 - k));
+    }
+    clamp[0] = -(1ll << v->top);
+    clamp[n] = (1ll << end) - 1;
+    const uint64_t reach = shifted_bound(all_below(b->o.in_bits), drop) + (uint64_t)from[n];
+    const uint8_t x = open(b, 0, b->o.in_bits, 64);
+    const uint8_t d = compare(b, shift(b, x, drop), bits_of(reach), from, n + 1);
+    const uint8_t moved = weigh(b, d, x, move, n + 1);
+    normal out;
+    out.value = add(b, moved, weigh(b, d, UVCC_FN_NONE, clamp, n + 1), 1ll << v->top);
+    out.power = add(b, weigh(b, d, UVCC_FN_NONE, power, n + 1), UVCC_FN_NONE, 1ll << (n - 1));
+    return out;
+}
+
+/* Mantissas. Fast mode compares rounded values and rounds again, so it goes over the ends a little.
+ */
+static window mantissas(const builder *b, const octaves *v, bool fast) {
+    const int64_t first = 1ll << b->o.index_bits, last = first << v->step;
+    const int64_t below = fast ? (first >> MARGIN_BITS) + 2 : 0;
+    const uint32_t count = (uint32_t)(last - first + below + fast);
+    return (window){first - below, count, b->o.index_bits, v->entry_scale, .middle = !fast};
+}
+
+static void build_inverse(builder *b) {
+    const octaves v = octaves_of(b);
+    const window w = mantissas(b, &v, true);
+    const curve c = {b->what, b->o.gain};
+    const normal n = normalise(b, &v, v.low > MARGIN_BITS ? v.low - MARGIN_BITS : 0);
+    const uint8_t index = shift(b, exchange(b, n.value), v.top - b->o.index_bits);
+    const uint8_t bits = table_bits(b->bound[index], &w);
+    lift(b, table(b, index, n.power, bits, &w, &c), 0);
+}
+
+static void build_normalise(builder *b) {
+    const octaves v = octaves_of(b);
+    const normal n = normalise(b, &v, 0);
+    lift(b, n.value, 0);
+    lift(b, n.power, 1);
+}
+
+static void build_mantissa_table(builder *b) {
+    const octaves v = octaves_of(b);
+    const window w = mantissas(b, &v, false);
+    build_index_table(b, b->o.index_bits + v.step, &w);
+}
+
+/* ---- rows ---- */
+
+static unsigned levels_of(uint32_t cols) {
+    unsigned levels = 1;
+    while (levels < 32 && 1ull << levels < cols)
+        levels++;
+    return levels;
+}
+
+/* second + d (first - second) of adjacent pairs: one of the two, so their bound is its. */
+static uint8_t winner(builder *b, uint8_t d, uint8_t diff, uint8_t value) {
+    const uint8_t second = one_operand(b, UVCC_FN_PAIR_SECOND, value, b->bound[value]);
+    const uint8_t one_of_two = add(b, weigh(b, d, diff, one, 1), second, 0);
+    b->bound[one_of_two] = b->bound[value];
+    return one_of_two;
+}
+
+static uint8_t pair_diff(builder *b, uint8_t value) {
+    return one_operand(b, UVCC_FN_PAIR_DIFF, value, 2 * b->bound[value]);
+}
+
+/* MAX and ARGMAX: a tree; ties go to the first of a pair, so to the lowest index. */
+static void build_tree(builder *b) {
+    static const int64_t minus_one[1] = {-1};
+    const bool arg = b->what == UVCC_NL_ARGMAX;
+    const unsigned levels = levels_of(b->o.cols);
+    uint8_t value = open(b, 0, b->o.in_bits, 64), index = UVCC_FN_NONE;
+    for (unsigned l = 0; l < levels; l++) {
+        const bool last = l + 1 == levels;
+        const uint8_t diff = pair_diff(b, value);
+        const uint8_t d = compare(b, diff, bits_of(b->bound[diff]), zero, 1);
+        if (arg) {
+            if (l == 0) {
+                const uint64_t most = 2ull * (b->o.cols / 2 + b->o.cols % 2) - 1;
+                const uint8_t odd = one_operand(b, UVCC_FN_INDEX, diff, most);
+                index = add(b, odd, weigh(b, d, UVCC_FN_NONE, minus_one, 1), 0);
+            } else {
+                index = winner(b, d, pair_diff(b, index), index);
+            }
+            if (!last)
+                index = exchange(b, index);
+        }
+        if (!last)
+            value = exchange(b, winner(b, d, diff, value));
+        else if (!arg)
+            index = winner(b, d, diff, value);
+    }
+    lift(b, index, 0);
+}
+
+/* ---- options, bits, memory ---- */
+
+/* Tables of at most 65536 entries; what is dropped from the input to the index, if it is. */
+static bool check_index_bits(const builder *b) {
+    const unsigned index = b->o.index_bits, drop = b->o.scale - index;
+    switch (b->what) {
+    case UVCC_NL_RECIPROCAL:
+    case UVCC_NL_RECIPROCAL_TABLE:
+        return index >= 4 && index <= 15;
+    case UVCC_NL_RSQRT:
+    case UVCC_NL_RSQRT_TABLE:
+        return index >= 4 && index <= 14;
+    case UVCC_NL_EXP:
+        return index >= 4 && index <= 12 && index < b->o.scale && drop <= 30;
+    case UVCC_NL_EXP_HIGH:
+    case UVCC_NL_EXP_LOW:
+        return index >= 4 && index <= 12 && index < b->o.scale && drop <= 16;
+    default:
+        return list[b->what].index_bits == 0 || (index >= 4 && index <= 12 && index <= b->o.scale);
+    }
+}
+
+static bool check_options(const builder *b) {
+    const uvcc_nonlinear_options *o = &b->o;
+    const bool composed =
+        b->what == UVCC_NL_EXP || b->what == UVCC_NL_RECIPROCAL || b->what == UVCC_NL_RSQRT;
+    if (o->size != sizeof *o || o->scale > UVCCI_NL_SCALE_MAX || o->in_bits > UVCCI_NL_BITS_MAX ||
+        (composed && o->exact) || !check_index_bits(b))
+        return false;
+    if (is_rsqrt(b->what))
+        return o->scale >= RSQRT_LOW && o->gain > 0.5 && o->gain <= 1;
+    if (b->what == UVCC_NL_RECIPROCAL || b->what == UVCC_NL_RECIPROCAL_NORMALISE)
+        return o->scale >= RECIPROCAL_LOW;
+    if (list[b->what].form == UVCC_NL_ROW)
+        return o->cols != 0 && o->cols <= 1u << 16;
+    return true;
+}
+
+int uvcci_nonlinear_options(uvcc_nonlinear what, const uvcc_nonlinear_options *given,
+                            uvcc_nonlinear_options *out) {
+    if ((unsigned)what >= UVCC_NL_COUNT || (given != NULL && given->size != sizeof *given))
+        return UVCC_ERR_USAGE;
+    *out = given != NULL ? *given : (uvcc_nonlinear_options){.size = sizeof *out};
+    if (out->scale == 0)
+        out->scale = 16;
+    if (out->in_bits == 0)
+        out->in_bits = out->scale + 9;
+    if (out->index_bits == 0)
+        out->index_bits = list[what].index_bits;
+    if (out->gain == 0)
+        out->gain = 1;
+    return 0;
+}
+
+static void build(builder *b) {
+    switch (b->what) {
+    case UVCC_NL_SIGN:
+    case UVCC_NL_RELU:
+        build_sign(b);
+        break;
+    case UVCC_NL_EXP:
+        build_exp(b);
+        break;
+    case UVCC_NL_EXP_HIGH:
+    case UVCC_NL_EXP_LOW:
+        build_exp_part(b);
+        break;
+    case UVCC_NL_RECIPROCAL:
+    case UVCC_NL_RSQRT:
+        build_inverse(b);
+        break;
+    case UVCC_NL_RECIPROCAL_NORMALISE:
+    case UVCC_NL_RSQRT_NORMALISE:
+        build_normalise(b);
+        break;
+    case UVCC_NL_RECIPROCAL_TABLE:
+    case UVCC_NL_RSQRT_TABLE:
+        build_mantissa_table(b);
+        break;
+    case UVCC_NL_MAX:
+    case UVCC_NL_ARGMAX:
+        build_tree(b);
+        break;
+    default:
+        build_window(b);
+    }
+}
+
+/* Counts: everything but memory is then set. */
+static int begin(builder *b, uvcc_nonlinear what, const uvcc_nonlinear_options *options) {
+    memset(b, 0, sizeof *b);
+    b->what = what;
+    int err = uvcci_nonlinear_options(what, options, &b->o);
+    if (err != 0 || list[what].form == UVCC_NL_BLOCK || !check_options(b))
+        return UVCC_ERR_USAGE;
+    build(b);
+    return 0;
+}
+
+static uint8_t scale_of(const builder *b, unsigned output) {
+    const octaves v = octaves_of(b);
+    switch (b->what) {
+    case UVCC_NL_SIGN:
+    case UVCC_NL_ARGMAX:
+        return 0;
+    case UVCC_NL_RELU:
+        return output == 0 ? b->o.scale : 0;
+    case UVCC_NL_EXP:
+        return 2 * EXP_SCALE;
+    case UVCC_NL_EXP_HIGH:
+    case UVCC_NL_EXP_LOW:
+        return ENTRY_SCALE;
+    case UVCC_NL_RECIPROCAL_NORMALISE:
+    case UVCC_NL_RSQRT_NORMALISE:
+        return output == 0 ? (uint8_t)v.top : 0;
+    case UVCC_NL_RECIPROCAL:
+    case UVCC_NL_RECIPROCAL_TABLE:
+        return (uint8_t)(v.entry_scale + v.groups - 1 - RECIPROCAL_LOW);
+    case UVCC_NL_RSQRT:
+    case UVCC_NL_RSQRT_TABLE:
+        return (uint8_t)(v.entry_scale + v.groups - 1 - RSQRT_LOW / 2);
+    default:
+        return b->o.scale;
+    }
+}
+
+static uint8_t inputs_of(const builder *b) {
+    return 1 + (b->o.exact && uvcci_nonlinear_multiplies_x(b->what));
+}
+
+static uint8_t outputs_of(const builder *b) {
+    return list[b->what].outputs + (uvcci_nonlinear_multiplies_x(b->what) && b->o.derivative);
+}
+
+int uvcc_nonlinear_build(uvcc_nonlinear_fn *out, uvcc_nonlinear what,
+                         const uvcc_nonlinear_options *options, const uvcc_allocator *al) {
+    builder b;
+    if (out == NULL || al == NULL || al->alloc == NULL || al->free == NULL)
+        return UVCC_ERR_USAGE;
+    int err = begin(&b, what, options);
+    if (err != 0)
+        return err;
+    const size_t bytes = b.step_count * sizeof *b.steps + b.word_count * sizeof *b.words +
+                         b.entry_count * sizeof *b.entries;
+    void *mem = al->alloc(al->user, bytes, UVCC_MEM_STATE);
+    if (mem == NULL)
+        return UVCC_ERR_NOMEM;
+    b.steps = mem;
+    b.words = (int64_t *)(b.steps + b.step_count);
+    b.entries = (int32_t *)(b.words + b.word_count);
+    b.step_count = b.word_count = b.entry_count = 0;
+    build(&b);
+    *out = (uvcc_nonlinear_fn){.alloc = *al, .mem = mem, .mem_bytes = bytes};
+    out->function = (uvcc_function){
+        .name = list[what].name,
+        .inputs = inputs_of(&b),
+        .outputs = outputs_of(&b),
+        .step_count = (uint8_t)b.step_count,
+        .steps = b.steps,
+    };
+    return 0;
+}
+
+void uvcc_nonlinear_free(uvcc_nonlinear_fn *fn) {
+    if (fn == NULL || fn->mem == NULL)
+        return;
+    fn->alloc.free(fn->alloc.user, fn->mem, fn->mem_bytes, UVCC_MEM_STATE);
+    *fn = (uvcc_nonlinear_fn){0};
+}
+
+int uvcci_nonlinear_shape(uvcc_nonlinear what, const uvcc_nonlinear_options *options,
+                          uvcci_nl_shape *out) {
+    builder b;
+    int err = begin(&b, what, options);
+    if (err != 0)
+        return err;
+    *out = (uvcci_nl_shape){.inputs = inputs_of(&b), .outputs = outputs_of(&b)};
+    for (unsigned o = 0; o < out->outputs; o++) {
+        out->bits[o] = b.out_bits[o];
+        out->scale[o] = scale_of(&b, o);
+    }
+    return 0;
+}

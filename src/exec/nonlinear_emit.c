@@ -1,0 +1,491 @@
+/* nonlinear_emit.c - functions and compositions as ops of a program.
+ *
+ * An emission keeps its first error and does nothing after it, so a composition reads as a list.
+ * Values between ops are temporary tensors; equal functions are registered once. */
+#include "nonlinear.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- emission ---- */
+
+typedef struct emission {
+    uvcc_emit *e;
+    uvcc_nonlinear_options o; /* as given: 0 is the default */
+    int err;
+} emission;
+
+static uvcc_tensor_desc desc(const emission *m, uint32_t tensor) {
+    const uvcc_tensor_desc *d = uvcc_program_tensor_at(m->e->program, tensor);
+    return d != NULL ? *d : (uvcc_tensor_desc){.rows = 1, .cols = 1, .bits = 1};
+}
+
+static void note(emission *m, int result) {
+    if (m->err == 0 && result < 0)
+        m->err = result;
+}
+
+static uint32_t temporary(emission *m, uint32_t rows, uint32_t cols, unsigned bits,
+                          unsigned scale) {
+    char name[64];
+    snprintf(name, sizeof name, "%s.%u", m->e->prefix, m->e->temporaries++);
+    const uvcc_tensor_desc d = {
+        .name = name,
+        .rows = rows,
+        .cols = cols,
+        .bits = (uint8_t)(bits < 63 ? bits : 63),
+        .scale = (uint8_t)scale,
+        .lifetime = UVCC_EPOCH,
+        .in_buffer_of = UVCC_NO_TENSOR,
+    };
+    const int index = m->err == 0 ? uvcc_program_tensor(m->e->program, &d) : 0;
+    note(m, index);
+    return index >= 0 ? (uint32_t)index : 0;
+}
+
+static uint32_t temporary_like(emission *m, const uvcc_tensor_desc *d) {
+    return temporary(m, d->rows, d->cols, d->bits, d->scale);
+}
+
+static void put(emission *m, uvcc_op_desc op) {
+    op.phase = m->e->phase;
+    op.k = m->e->k;
+    if (m->err != 0)
+        return;
+    note(m, uvcc_program_op(m->e->program, &op));
+    m->e->k++;
+}
+
+static uint8_t truncation(const emission *m) {
+    return m->o.exact ? UVCC_TRUNC_EXACT : UVCC_TRUNC_STOCHASTIC;
+}
+
+/* A local op. */
+static void local(emission *m, uint16_t opcode, uint32_t x, uint32_t y, uint32_t z, uint8_t shift,
+                  int64_t constant) {
+    put(m, (uvcc_op_desc){.opcode = opcode,
+                          .in_count = y != UVCC_NO_TENSOR ? 2 : 1,
+                          .out_count = 1,
+                          .in = {x, y},
+                          .out = {z},
+                          .shift = shift,
+                          .constant = constant});
+}
+
+/* A product to tensor z, whose scale tells how much is truncated. fraction: bits of the constant.
+ */
+static void product(emission *m, uint16_t opcode, uint32_t x, uint32_t y, uint32_t z,
+                    unsigned fraction, int64_t constant) {
+    const int shift = desc(m, x).scale + desc(m, y).scale + (int)fraction - desc(m, z).scale;
+    if (shift < 0 || shift > 62) {
+        note(m, UVCC_ERR_USAGE);
+        return;
+    }
+    put(m, (uvcc_op_desc){.opcode = opcode,
+                          .in_count = 2,
+                          .out_count = 1,
+                          .in = {x, y},
+                          .out = {z},
+                          .shift = (uint8_t)shift,
+                          .truncation = shift != 0 ? truncation(m) : 0,
+                          .constant = constant});
+}
+
+static void truncate_to(emission *m, uint32_t x, uint32_t z, unsigned shift, uint8_t mode) {
+    put(m, (uvcc_op_desc){.opcode = UVCC_OP_TRUNCATE,
+                          .in_count = 1,
+                          .out_count = 1,
+                          .in = {x},
+                          .out = {z},
+                          .shift = (uint8_t)shift,
+                          .truncation = mode});
+}
+
+/* ---- functions ---- */
+
+static bool same_bytes(const void *a, const void *b, size_t bytes) {
+    return bytes == 0 || memcmp(a, b, bytes) == 0;
+}
+
+/* The builder sets every field of a step as the program keeps it, so steps can be compared. */
+static bool same_step(const uvcc_fn_step *s, const uvcc_fn_step *t) {
+    return s->kind == t->kind && s->a == t->a && s->b == t->b && s->bits == t->bits &&
+           s->shift == t->shift && s->io == t->io && s->first == t->first &&
+           s->constant == t->constant && s->entry_count == t->entry_count &&
+           s->word_count == t->word_count &&
+           same_bytes(s->entries, t->entries, s->entry_count * sizeof *s->entries) &&
+           same_bytes(s->words, t->words, s->word_count * sizeof *s->words);
+}
+
+static bool same_function(const uvcc_function *f, const uvcc_function *g) {
+    bool same =
+        f->inputs == g->inputs && f->outputs == g->outputs && f->step_count == g->step_count;
+    for (unsigned i = 0; i < f->step_count && same; i++)
+        same = same_step(&f->steps[i], &g->steps[i]);
+    return same;
+}
+
+/* Index of the function in the program, which gets it if it has none like it. */
+static int registered(uvcc_program *p, const uvcc_function *f) {
+    const uvcc_function *g;
+    for (uint32_t i = 0; (g = uvcc_program_function_at(p, i)) != NULL; i++)
+        if (same_function(f, g))
+            return (int)i;
+    return uvcc_program_function(p, f);
+}
+
+/* The op FUNCTION on in[] with complete options. */
+static void function(emission *m, uvcc_nonlinear what, const uvcc_nonlinear_options *o,
+                     const uint32_t *in, const uint32_t *out) {
+    uvcc_nonlinear_fn fn;
+    if (m->err != 0)
+        return;
+    note(m, uvcc_nonlinear_build(&fn, what, o, m->e->alloc));
+    if (m->err != 0)
+        return;
+    const int index = registered(m->e->program, &fn.function);
+    uvcc_op_desc op = {
+        .name = fn.function.name,
+        .opcode = UVCC_OP_FUNCTION,
+        .in_count = fn.function.inputs,
+        .out_count = fn.function.outputs,
+        .function = (uint16_t)(index >= 0 ? index : 0),
+    };
+    memcpy(op.in, in, op.in_count * sizeof *in);
+    memcpy(op.out, out, op.out_count * sizeof *out);
+    note(m, index);
+    put(m, op);
+    uvcc_nonlinear_free(&fn);
+}
+
+/* Complete options for input tensor x. */
+static uvcc_nonlinear_options options_for(emission *m, uvcc_nonlinear what, uint32_t x) {
+    const uvcc_tensor_desc d = desc(m, x);
+    uvcc_nonlinear_options o = m->o;
+    o.scale = d.scale;
+    o.in_bits = d.bits;
+    o.cols = d.cols;
+    note(m, uvcci_nonlinear_options(what, &o, &o));
+    return o;
+}
+
+/* ---- exact functions ---- */
+
+static bool has_index(uvcc_nonlinear what) {
+    return what == UVCC_NL_SIGMOID || what == UVCC_NL_TANH || what == UVCC_NL_GELU_DERIVATIVE ||
+           what == UVCC_NL_GELU_TANH_DERIVATIVE || what == UVCC_NL_SILU_DERIVATIVE ||
+           uvcci_nonlinear_multiplies_x(what);
+}
+
+/* x truncated exactly to the index's scale, then the function. */
+static void emit_indexed(emission *m, uvcc_nonlinear what, uint32_t x, const uint32_t *out) {
+    const uvcc_nonlinear_options o = options_for(m, what, x);
+    const uvcc_tensor_desc d = desc(m, x);
+    uint32_t in[2] = {x, x};
+    const bool whole = uvcci_nonlinear_multiplies_x(what);
+    if (o.index_bits > o.scale) {
+        note(m, UVCC_ERR_USAGE);
+        return;
+    }
+    if (o.scale > o.index_bits) {
+        in[whole] = temporary(m, d.rows, d.cols, uvcci_nonlinear_index_bits(&o), o.index_bits);
+        truncate_to(m, x, in[whole], o.scale - o.index_bits, UVCC_TRUNC_EXACT);
+    }
+    function(m, what, &o, in, out);
+}
+
+/* A part's outputs as new temporaries. */
+static void part(emission *m, uvcc_nonlinear what, const uvcc_nonlinear_options *o, uint32_t in,
+                 uint32_t *out) {
+    const uvcc_tensor_desc d = desc(m, in);
+    uvcci_nl_shape s = {0};
+    note(m, uvcci_nonlinear_shape(what, o, &s));
+    for (unsigned i = 0; i < s.outputs; i++)
+        out[i] = temporary(m, d.rows, d.cols, s.bits[i], s.scale[i]);
+    function(m, what, o, &in, out);
+}
+
+/* exp(-t) = exp(-high) exp(-low), high the multiple of a cell. */
+static void emit_exp_exact(emission *m, uint32_t t, uint32_t out) {
+    uvcc_nonlinear_options o = options_for(m, UVCC_NL_EXP, t);
+    const uvcc_tensor_desc d = desc(m, t);
+    const unsigned drop = o.scale - o.index_bits;
+    uint32_t factor[2];
+    if (o.index_bits >= o.scale || d.bits <= drop) {
+        note(m, UVCC_ERR_USAGE);
+        return;
+    }
+    const uint32_t high = temporary(m, d.rows, d.cols, d.bits - drop, o.index_bits);
+    const uint32_t low = temporary(m, d.rows, d.cols, d.bits, d.scale);
+    const uint32_t rest = temporary(m, d.rows, d.cols, drop, d.scale);
+    truncate_to(m, t, high, drop, UVCC_TRUNC_EXACT);
+    local(m, UVCC_OP_SHIFT_LEFT, high, UVCC_NO_TENSOR, low, (uint8_t)drop, 0);
+    local(m, UVCC_OP_SUB, t, low, rest, 0, 0);
+    part(m, UVCC_NL_EXP_HIGH, &o, high, &factor[0]);
+    part(m, UVCC_NL_EXP_LOW, &o, rest, &factor[1]);
+    product(m, UVCC_OP_ELEM_MUL, factor[0], factor[1], out, 0, 0);
+}
+
+/* The mantissa's inverse from a table, times the power of 2. */
+static void emit_inverse_exact(emission *m, uvcc_nonlinear what, uint32_t x, uint32_t out) {
+    const bool rsqrt = what == UVCC_NL_RSQRT;
+    const uvcc_nonlinear_options o = options_for(m, what, x);
+    uint32_t normal[2] = {0}, inverse = 0;
+    part(m, rsqrt ? UVCC_NL_RSQRT_NORMALISE : UVCC_NL_RECIPROCAL_NORMALISE, &o, x, normal);
+    const uvcc_tensor_desc d = desc(m, normal[0]);
+    if (m->err != 0 || d.scale < o.index_bits) {
+        note(m, UVCC_ERR_USAGE);
+        return;
+    }
+    uint32_t index = normal[0];
+    if (d.scale > o.index_bits) {
+        index = temporary(m, d.rows, d.cols, o.index_bits + (rsqrt ? 2u : 1u), o.index_bits);
+        truncate_to(m, normal[0], index, d.scale - o.index_bits, UVCC_TRUNC_EXACT);
+    }
+    part(m, rsqrt ? UVCC_NL_RSQRT_TABLE : UVCC_NL_RECIPROCAL_TABLE, &o, index, &inverse);
+    product(m, UVCC_OP_ELEM_MUL, inverse, normal[1], out, 0, 0);
+}
+
+/* Anything but a BLOCK. */
+static void emit_function(emission *m, uvcc_nonlinear what, uint32_t x, const uint32_t *out) {
+    if (m->o.exact && what == UVCC_NL_EXP) {
+        emit_exp_exact(m, x, out[0]);
+    } else if (m->o.exact && (what == UVCC_NL_RECIPROCAL || what == UVCC_NL_RSQRT)) {
+        emit_inverse_exact(m, what, x, out[0]);
+    } else if (m->o.exact && has_index(what)) {
+        emit_indexed(m, what, x, out);
+    } else {
+        const uvcc_nonlinear_options o = options_for(m, what, x);
+        function(m, what, &o, &x, out);
+    }
+}
+
+/* A function of x in a new temporary. */
+static uint32_t apply(emission *m, uvcc_nonlinear what, uint32_t x) {
+    const uvcc_tensor_desc d = desc(m, x);
+    uvcc_tensor_desc z = d;
+    note(m, uvcc_nonlinear_output(what, &m->o, &d, &z));
+    const uint32_t out = temporary_like(m, &z);
+    emit_function(m, what, x, &out);
+    return out;
+}
+
+/* ---- compositions ---- */
+
+static unsigned ceil_log2(uint32_t n) {
+    unsigned bits = 0;
+    while (bits < 32 && (1ull << bits) < n)
+        bits++;
+    return bits;
+}
+
+static unsigned bits_of(uint64_t v) {
+    unsigned n = 1;
+    while (n < 64 && v >> n != 0)
+        n++;
+    return n;
+}
+
+enum { EXP_ZERO_FROM = 14, PROBABILITY_SCALE = 18, PROBABILITY_BITS = 19 };
+
+/* Masked elements lie so far below any other that their exp is 0. */
+static uint32_t mask_causally(emission *m, uint32_t x) {
+    const uvcc_tensor_desc d = desc(m, x);
+    const uint64_t far = (1ull << d.bits) + ((uint64_t)EXP_ZERO_FROM << d.scale);
+    const uint32_t masked = temporary(m, d.rows, d.cols, bits_of(far), d.scale);
+    local(m, UVCC_OP_CAUSAL_MASK, x, UVCC_NO_TENSOR, masked, 0, -(int64_t)far);
+    return masked;
+}
+
+/* exp(max - x), then each row times the reciprocal of its sum. */
+static void emit_softmax(emission *m, uint32_t x, uint32_t out) {
+    if (m->o.causal)
+        x = mask_causally(m, x);
+    const uvcc_tensor_desc d = desc(m, x);
+    const uint32_t max = apply(m, UVCC_NL_MAX, x);
+    const uint32_t t = temporary(m, d.rows, d.cols, d.bits + 1u, d.scale);
+    local(m, UVCC_OP_ROW_RSUB, x, max, t, 0, 0);
+    uint32_t e = apply(m, UVCC_NL_EXP, t);
+    const unsigned drop = desc(m, e).scale - PROBABILITY_SCALE;
+    if (m->err == 0 && drop != 0) {
+        const uint32_t wide = e;
+        e = temporary(m, d.rows, d.cols, PROBABILITY_BITS, PROBABILITY_SCALE);
+        truncate_to(m, wide, e, drop, UVCC_TRUNC_STOCHASTIC);
+    }
+    const uint32_t sum =
+        temporary(m, d.rows, 1, PROBABILITY_BITS + ceil_log2(d.cols), PROBABILITY_SCALE);
+    local(m, UVCC_OP_ROW_SUM, e, UVCC_NO_TENSOR, sum, 0, 0);
+    product(m, UVCC_OP_ROW_MUL, e, apply(m, UVCC_NL_RECIPROCAL, sum), out, 0, 0);
+}
+
+static void emit_cross_entropy(emission *m, const uint32_t *in, uint32_t out) {
+    const uvcc_tensor_desc z = desc(m, out);
+    const uint32_t p = temporary(m, z.rows, z.cols, z.scale + 1u, z.scale);
+    emit_softmax(m, in[0], p);
+    local(m, UVCC_OP_SUB, p, in[1], out, 0, 0);
+}
+
+/* x - mean of its row. 1 / cols has so many bits that its error is below a unit of the mean. */
+static uint32_t centre(emission *m, uint32_t x) {
+    const uvcc_tensor_desc d = desc(m, x);
+    const unsigned e = ceil_log2(d.cols), sum_bits = d.bits + e;
+    const unsigned fine = sum_bits < 37 ? 24 : 61 - (sum_bits < 61 ? sum_bits : 60);
+    const unsigned fraction = fine + e;
+    const int64_t inverse = llroundl(ldexpl(1.0L / d.cols, (int)fraction));
+    const uint32_t sum = temporary(m, d.rows, 1, sum_bits, d.scale);
+    const uint32_t scaled =
+        temporary(m, d.rows, 1, sum_bits + bits_of((uint64_t)inverse), d.scale + fraction);
+    const uint32_t mean = temporary(m, d.rows, 1, d.bits + 1u, d.scale);
+    const uint32_t centred = temporary(m, d.rows, d.cols, d.bits + 1u, d.scale);
+    local(m, UVCC_OP_ROW_SUM, x, UVCC_NO_TENSOR, sum, 0, 0);
+    local(m, UVCC_OP_SCALE_PUBLIC, sum, UVCC_NO_TENSOR, scaled, (uint8_t)fraction, inverse);
+    truncate_to(m, scaled, mean, fraction, truncation(m));
+    local(m, UVCC_OP_ROW_SUB, x, mean, centred, 0, 0);
+    return centred;
+}
+
+/* Bits of x / sqrt(mean(x^2)), which is at most sqrt(cols). */
+static unsigned normed_bits(const uvcc_tensor_desc *x) {
+    return x->scale + (ceil_log2(x->cols) + 1) / 2 + 2u;
+}
+
+enum { MEAN_SCALE_MAX = 24, MEAN_BITS_MAX = 38, NORM_LOW = 10 };
+
+/* x / sqrt(mean(x^2) + epsilon) by v = sum(x^2) / 2^e, 2^e the power of 2 from cols on: the root of
+ * cols / 2^e is the gain of the table. */
+static uint32_t normed(emission *m, uint32_t x) {
+    const uvcc_tensor_desc d = desc(m, x);
+    const unsigned e = ceil_log2(d.cols);
+    const double part_of = ldexp(d.cols, -(int)e);
+    const int spare = 2 * (d.bits - d.scale); /* integer bits of a square */
+    const int scale =
+        spare + MEAN_SCALE_MAX <= MEAN_BITS_MAX ? MEAN_SCALE_MAX : MEAN_BITS_MAX - spare;
+    if (scale < NORM_LOW || scale + spare < 1 || m->o.epsilon < 0 || m->o.epsilon > 1) {
+        note(m, UVCC_ERR_USAGE);
+        return x;
+    }
+    const int64_t epsilon = llround(ldexp(m->o.epsilon * part_of, scale));
+    const uint32_t square = temporary(m, d.rows, 1, (unsigned)(scale + spare), (unsigned)scale);
+    const uint32_t y = temporary(m, d.rows, d.cols, normed_bits(&d), d.scale);
+    uint32_t v = square;
+    product(m, UVCC_OP_ROW_DOT, x, x, square, e, 1);
+    if (epsilon != 0) {
+        v = temporary(m, d.rows, 1, (unsigned)(scale + spare) + 1, (unsigned)scale);
+        local(m, UVCC_OP_ADD_PUBLIC, square, UVCC_NO_TENSOR, v, 0, epsilon);
+    }
+    const double gain = m->o.gain;
+    m->o.gain = sqrt(part_of);
+    const uint32_t inverse = apply(m, UVCC_NL_RSQRT, v);
+    m->o.gain = gain;
+    product(m, UVCC_OP_ROW_MUL, x, inverse, y, 0, 0);
+    return y;
+}
+
+static void emit_layernorm(emission *m, const uint32_t *in, uint32_t out) {
+    const uvcc_tensor_desc z = desc(m, out);
+    const uint32_t scaled = temporary_like(m, &z);
+    product(m, UVCC_OP_COL_MUL, normed(m, centre(m, in[0])), in[1], scaled, 0, 0);
+    local(m, UVCC_OP_BIAS_ADD, scaled, in[2], out, 0, 0);
+}
+
+/* ---- public ---- */
+
+static int block_bits(uvcc_nonlinear what, const uvcc_tensor_desc *in) {
+    int bits = in->scale + 1;
+    if (what == UVCC_NL_CROSS_ENTROPY_GRADIENT)
+        return bits + 1;
+    if (what == UVCC_NL_SOFTMAX)
+        return bits;
+    bits = (int)normed_bits(in) + in[1].bits - in[1].scale;
+    if (what == UVCC_NL_LAYERNORM)
+        bits = (bits > in[2].bits ? bits : in[2].bits) + 1;
+    return bits < 1 ? 1 : bits < 62 ? bits : 62;
+}
+
+/* Bits and scale of RECIPROCAL and RSQRT in exact mode: those of a product of two parts. */
+static int inverse_shape(uvcc_nonlinear what, const uvcc_nonlinear_options *o,
+                         uvcci_nl_shape *out) {
+    const bool rsqrt = what == UVCC_NL_RSQRT;
+    uvcci_nl_shape normal;
+    int err = uvcci_nonlinear_shape(rsqrt ? UVCC_NL_RSQRT_NORMALISE : UVCC_NL_RECIPROCAL_NORMALISE,
+                                    o, &normal);
+    if (err == 0)
+        err = uvcci_nonlinear_shape(rsqrt ? UVCC_NL_RSQRT_TABLE : UVCC_NL_RECIPROCAL_TABLE, o, out);
+    if (err == 0)
+        out->bits[0] += normal.bits[1];
+    return err;
+}
+
+int uvcc_nonlinear_output(uvcc_nonlinear what, const uvcc_nonlinear_options *options,
+                          const uvcc_tensor_desc *in, uvcc_tensor_desc *out) {
+    const uvcc_nonlinear_info *info = uvcc_nonlinear_at(what);
+    uvcc_nonlinear_options o = {.size = sizeof o};
+    if (info == NULL || in == NULL || out == NULL)
+        return UVCC_ERR_USAGE;
+    if (options != NULL)
+        o = *options;
+    o.scale = in->scale;
+    o.in_bits = in->bits;
+    o.cols = in->cols;
+    int err = uvcci_nonlinear_options(what, &o, &o);
+    uvcci_nl_shape s = {.outputs = 1, .bits = {0}, .scale = {in->scale}};
+    if (err == 0 && info->form == UVCC_NL_BLOCK)
+        s.bits[0] = (uint8_t)block_bits(what, in);
+    else if (err == 0 && o.exact && what == UVCC_NL_EXP)
+        s = (uvcci_nl_shape){1, 1, {PROBABILITY_BITS}, {PROBABILITY_SCALE}};
+    else if (err == 0 && o.exact && (what == UVCC_NL_RECIPROCAL || what == UVCC_NL_RSQRT))
+        err = inverse_shape(what, &o, &s);
+    else if (err == 0)
+        err = uvcci_nonlinear_shape(what, &o, &s);
+    if (err != 0)
+        return err;
+    for (unsigned i = 0; i < s.outputs; i++)
+        out[i] = (uvcc_tensor_desc){
+            .rows = in->rows,
+            .cols = info->form == UVCC_NL_ROW ? 1 : in->cols,
+            .bits = s.bits[i],
+            .scale = s.scale[i],
+            .lifetime = UVCC_EPOCH,
+            .in_buffer_of = UVCC_NO_TENSOR,
+        };
+    return s.outputs;
+}
+
+int uvcc_emit_nonlinear(uvcc_emit *emit, uvcc_nonlinear what, const uvcc_nonlinear_options *options,
+                        const uint32_t *in, const uint32_t *out) {
+    if (emit == NULL || emit->program == NULL || emit->prefix == NULL || emit->alloc == NULL ||
+        in == NULL || out == NULL || strnlen(emit->prefix, 41) > 40)
+        return UVCC_ERR_USAGE;
+    emission m = {.e = emit, .o = {.size = sizeof m.o}};
+    if (options != NULL)
+        m.o = *options;
+    const uvcc_nonlinear_info *info = uvcc_nonlinear_at(what);
+    if (info == NULL || m.o.size != sizeof m.o)
+        return UVCC_ERR_USAGE;
+    for (unsigned i = 0; i < info->inputs; i++)
+        if (uvcc_program_tensor_at(emit->program, in[i]) == NULL)
+            return UVCC_ERR_USAGE;
+    for (unsigned i = 0; i < info->outputs; i++)
+        if (uvcc_program_tensor_at(emit->program, out[i]) == NULL)
+            return UVCC_ERR_USAGE;
+    if (info->form == UVCC_NL_BLOCK) /* the defaults of its parts */
+        m.o.index_bits = 0;
+    switch (what) {
+    case UVCC_NL_SOFTMAX:
+        emit_softmax(&m, in[0], out[0]);
+        break;
+    case UVCC_NL_CROSS_ENTROPY_GRADIENT:
+        emit_cross_entropy(&m, in, out[0]);
+        break;
+    case UVCC_NL_RMSNORM:
+        product(&m, UVCC_OP_COL_MUL, normed(&m, in[0]), in[1], out[0], 0, 0);
+        break;
+    case UVCC_NL_LAYERNORM:
+        emit_layernorm(&m, in, out[0]);
+        break;
+    default:
+        emit_function(&m, what, in[0], out);
+    }
+    return m.err;
+}
