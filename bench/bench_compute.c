@@ -143,37 +143,86 @@ static uint64_t call_gemm_rss(const variant *v) {
     return gemm_z[n + 1];
 }
 
-static void gemm_variant(variant *v, const char *name, uint64_t (*call)(const variant *), int b,
-                         int n, double products) {
-    snprintf(v->name, sizeof v->name, "gemm_u64/%s/%d", name, n);
+/* One row times a matrix, which lies by rows or transposed. */
+static uint64_t call_row(const variant *v) {
+    const uint32_t n = (uint32_t)v->b;
+    uvcci_gemm((uvcci_gemm_backend)v->a, 1, n, n, gemm_x, false, gemm_y, false, gemm_z, false,
+               gemm_scratch);
+    return gemm_z[1];
+}
+
+static uint64_t call_row_trans(const variant *v) {
+    const uint32_t n = (uint32_t)v->b;
+    uvcci_gemm((uvcci_gemm_backend)v->a, 1, n, n, gemm_x, false, gemm_y, true, gemm_z, false,
+               gemm_scratch);
+    return gemm_z[1];
+}
+
+static uint64_t call_row_rss(const variant *v) {
+    const uint32_t n = (uint32_t)v->b;
+    uvcci_gemm_rss((uvcci_gemm_backend)v->a, 1, n, n, gemm_x, gemm_y, false, gemm_y, gemm_x, false,
+                   gemm_z, gemm_scratch);
+    return gemm_z[1];
+}
+
+static const char *const gemm_names[] = {"", "portable", "avx2", "avx512", "amx"};
+
+static void gemm_variant(variant *v, const char *kind, const char *name,
+                         uint64_t (*call)(const variant *), int b, int n, double gmacs) {
+    snprintf(v->name, sizeof v->name, "%s/%s/%d", kind, name, n);
     v->unit = "GMAC/s";
-    v->work = products * 1e-9 * n * n * n;
+    v->work = gmacs;
     v->call = call;
     v->a = b;
     v->b = n;
 }
 
+static void new_operands(int size) {
+    const uint32_t m = (uint32_t)size;
+    const size_t bytes = (size_t)m * m * 8;
+    gemm_x = memory(bytes);
+    gemm_y = memory(bytes);
+    gemm_z = memory(bytes);
+    gemm_scratch = memory(uvcci_gemm_scratch_words(UVCCI_GEMM_AUTO, m, m, m) * 8);
+}
+
+static void free_operands(void) {
+    free(gemm_x);
+    free(gemm_y);
+    free(gemm_z);
+    free(gemm_scratch);
+}
+
 static void bench_gemm(void) {
-    static const char *const names[] = {"", "portable", "avx2", "avx512"};
     for (int size = 512; size <= 1024; size *= 2) {
-        const uint32_t m = (uint32_t)size;
-        const size_t bytes = (size_t)m * m * 8;
-        gemm_x = memory(bytes);
-        gemm_y = memory(bytes);
-        gemm_z = memory(bytes);
-        gemm_scratch = memory(uvcci_gemm_scratch_words(m, m, m) * 8);
+        const double gmacs = 1e-9 * size * size * size;
         variant v[MAX_VARIANTS] = {0};
         unsigned n = 0;
-        gemm_variant(&v[n++], "naive", call_naive, 0, size, 1);
+        new_operands(size);
+        gemm_variant(&v[n++], "gemm_u64", "naive", call_naive, 0, size, gmacs);
         for (int b = UVCCI_GEMM_PORTABLE; b <= (int)uvcci_gemm_best(); b++)
-            gemm_variant(&v[n++], names[b], call_gemm, b, size, 1);
-        gemm_variant(&v[n++], "rss_best", call_gemm_rss, UVCCI_GEMM_AUTO, size, 2);
+            gemm_variant(&v[n++], "gemm_u64", gemm_names[b], call_gemm, b, size, gmacs);
+        gemm_variant(&v[n++], "gemm_u64", "rss_best", call_gemm_rss, UVCCI_GEMM_AUTO, size,
+                     2 * gmacs);
         measure(v, n);
-        free(gemm_x);
-        free(gemm_y);
-        free(gemm_z);
-        free(gemm_scratch);
+        free_operands();
     }
+}
+
+/* [1 x n] times [n x n]. */
+static void bench_row(void) {
+    const int size = 1024, best = (int)uvcci_gemm_best();
+    const double gmacs = 1e-9 * size * size;
+    variant v[MAX_VARIANTS] = {0};
+    unsigned n = 0;
+    new_operands(size);
+    for (int b = UVCCI_GEMM_PORTABLE; b <= best && b <= UVCCI_GEMM_AVX512; b++) {
+        gemm_variant(&v[n++], "row_u64", gemm_names[b], call_row, b, size, gmacs);
+        gemm_variant(&v[n++], "row_u64_trans", gemm_names[b], call_row_trans, b, size, gmacs);
+    }
+    gemm_variant(&v[n++], "row_u64", "rss_best", call_row_rss, UVCCI_GEMM_AUTO, size, 2 * gmacs);
+    measure(v, n);
+    free_operands();
 }
 
 /* --- DPF -------------------------------------------------------------------------------------- */
@@ -304,10 +353,19 @@ static void bench_circuit(void) {
         free(all[i]);
 }
 
-int main(void) {
-    bench_aes();
-    bench_dpf();
-    bench_circuit();
-    bench_gemm();
+/* With arguments: only those of aes, dpf, circuit, gemm. */
+int main(int argc, char **argv) {
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } parts[] = {{"aes", bench_aes}, {"dpf", bench_dpf}, {"circuit", bench_circuit},
+                 {"gemm", bench_gemm}, {"gemm", bench_row}};
+    for (unsigned i = 0; i < sizeof parts / sizeof *parts; i++) {
+        bool wanted = argc == 1;
+        for (int a = 1; a < argc; a++)
+            wanted |= strcmp(argv[a], parts[i].name) == 0;
+        if (wanted)
+            parts[i].run();
+    }
     return 0;
 }

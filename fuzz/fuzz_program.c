@@ -4,6 +4,8 @@
  * on what a failed one left), and loads into a session or is refused there. */
 #include "common.h"
 
+#include <string.h>
+#include <uvcc/function.h>
 #include <uvcc/program.h>
 #include <uvcc/session.h>
 
@@ -176,6 +178,74 @@ static void op_fitting(builder *b, fuzz_in *in) {
     (void)uvcc_program_op(b->p, &op);
 }
 
+/* A function of one input: a list that works, with steps of it changed. */
+static void op_function(builder *b, fuzz_in *in) {
+    enum { STEPS = 12 };
+    static const int64_t words[8] = {0, 1, -1, 5, -300, 1 << 20, INT64_MIN, 7};
+    static const int32_t entries[4] = {-9, 4, 1000000, 3};
+    uint8_t changes = fuzz_u8(in), more = fuzz_u8(in);
+    uvcc_op_desc op = {.opcode = UVCC_OP_FUNCTION, .in_count = 1, .phase = b->phase};
+    op.in[0] = pick(b, in);
+    const uvcc_tensor_desc x = desc_at(b, op.in[0]);
+    const uint8_t bits = (uint8_t)(x.bits + 1), next = more & 1 ? UVCC_FN_EXCHANGE : UVCC_FN_LIFT;
+    uvcc_fn_step s[STEPS] = {
+        {.kind = UVCC_FN_OPEN, .bits = 64},
+        {.kind = UVCC_FN_COMPARE, .bits = bits, .word_count = 1 + (more >> 1 & 1), .words = words},
+        {.kind = UVCC_FN_SELECT, .a = 1, .word_count = 1 + (more >> 1 & 1), .words = words},
+        {.kind = UVCC_FN_TABLE, .b = UVCC_FN_NONE, .bits = bits, .entry_count = 4, .entries = entries},
+        {.kind = UVCC_FN_ADD, .a = 2, .b = 3},
+        {.kind = next, .a = 4},
+    };
+    uint8_t count = 6;
+    if (more & 4) { /* the greater of two columns */
+        s[3] = (uvcc_fn_step){.kind = UVCC_FN_PAIR_SECOND};
+        s[1] = (uvcc_fn_step){.kind = UVCC_FN_PAIR_DIFF};
+        s[2] = (uvcc_fn_step){
+            .kind = UVCC_FN_COMPARE, .a = 1, .bits = bits, .word_count = 1, .words = words};
+        s[4] = (uvcc_fn_step){
+            .kind = UVCC_FN_SELECT, .a = 2, .b = 1, .word_count = 1, .words = words + 1};
+        s[5] = (uvcc_fn_step){.kind = UVCC_FN_ADD, .a = 4, .b = 3};
+        s[6] = (uvcc_fn_step){.kind = next, .a = 5};
+        count = 7;
+    }
+    for (; changes != 0; changes &= (uint8_t)(changes - 1)) {
+        uvcc_fn_step *one = &s[fuzz_u8(in) % STEPS];
+        uint8_t how = fuzz_u8(in), value = fuzz_u8(in);
+        uint8_t *const fields[] = {&one->kind, &one->a, &one->b, &one->bits, &one->shift, &one->io};
+        if (how % 8 < 6)
+            *fields[how % 8] = how & 8 ? value : value % 16;
+        else if (how % 8 == 6)
+            *one = (uvcc_fn_step){.kind = value % 16,
+                                  .a = value >> 4,
+                                  .b = how & 8 ? how >> 4 : UVCC_FN_NONE,
+                                  .bits = 20,
+                                  .word_count = 1 + (how >> 4) % 8,
+                                  .words = words,
+                                  .entry_count = 4,
+                                  .entries = entries};
+        else
+            one->first = one->constant = (int64_t)((uint64_t)value << (how >> 3));
+    }
+    if (more & 8)
+        count = more >> 4;
+    const uvcc_function f = {
+        .name = "f", .inputs = 1, .outputs = 1, .step_count = count % STEPS, .steps = s};
+    uint8_t in_bits[1] = {x.bits}, out_bits[1] = {20};
+    int index = uvcc_program_function(b->p, &f);
+    (void)uvcc_function_check(&f, x.cols, in_bits, out_bits, NULL, 0);
+    uvcc_tensor_desc z = {.rows = x.rows,
+                          .cols = uvcc_function_cols(&f, x.cols, 0),
+                          .bits = out_bits[0],
+                          .lifetime = UVCC_EPOCH,
+                          .in_buffer_of = UVCC_NO_TENSOR};
+    int rc = add_tensor(b, z);
+    op.out[0] = rc < 0 ? UVCC_NO_TENSOR : (uint32_t)rc;
+    op.out_count = 1;
+    op.function = index < 0 ? 0 : (uint16_t)index;
+    op.k = ++b->k;
+    (void)uvcc_program_op(b->p, &op);
+}
+
 static void action(builder *b, fuzz_in *in) {
     static const uint8_t bits[] = {20, 8, 1, 30, 62, 63, 36, 12}, scales[] = {12, 0, 8, 16};
     char name[16];
@@ -212,7 +282,10 @@ static void action(builder *b, fuzz_in *in) {
         b->phase = 0;
         break;
     case 3:
-        op_any(b, in);
+        if (op & 128)
+            op_function(b, in);
+        else
+            op_any(b, in);
         break;
     case 4:
     case 5:

@@ -138,13 +138,14 @@ typedef enum uvcc_task_kind {
     UVCC_TASK_FN_PADS,
     /** out[0] = in[0] >> fn.shift, unsigned, after taking in[0] mod 2^fn.bits. All roles. */
     UVCC_TASK_FN_SHIFT,
-    /** in[0] = xh, key: CW(m) with m = fn.bits (root: PRG(HO | TO, root, 0)[2i, 2i+1] at fn.call_key).
-     * For each j < fn.word_count: z = xh - fn.words[j]; share of d_j ^ bit m of r = prefix share of
-     * [alpha <= z mod 2^m] (HEAD: ^ bit m of z). out[0] = the word of these bits (bit j), XOR the low
-     * word_count bits of PRG(HO | TO, mask, 2)[i]; wire_out[0] = the same, packed. */
+    /** in[0] = xh, key: CW(m) with m = fn.bits, 1..63; at least m + 1 bits of xh are right (root:
+     * PRG(HO | TO, root, 0)[2i, 2i+1] at fn.call_key). For each j < fn.word_count:
+     * z = xh - fn.words[j]; share of d_j ^ bit m of r = prefix share of [alpha <= z mod 2^m] (HEAD: ^
+     * bit m of z). out[0] = the word of these bits (bit j), XOR the low word_count bits of PRG(HO | TO,
+     * mask, 2)[i]; wire_out[0] = the same, packed. */
     UVCC_TASK_FN_COMPARE,
-    /** out[0] = in[0] ^ wire_in[0], fn.bits bits per element packed; out_bits (may be NULL): the same,
-     * packed. in[0] == out[0] allowed. Gives e_j = d_j ^ k_j. */
+    /** out[0] = in[0] ^ wire_in[0], fn.bits bits per element packed (the word_count of FN_COMPARE);
+     * out_bits (may be NULL): the same, packed. in[0] == out[0] allowed. Gives e_j = d_j ^ k_j. */
     UVCC_TASK_FN_OPEN_BITS,
     /** in[0] = xh, in[1] = p, in[2] = e. k_j = W(fn.call_bits, 0, j) from words[0], kr_j =
      * W(call, 1, j) from words[1]. out[0] = sum over j of fn.words[j] (HEAD: e_j (xh - p) +
@@ -153,11 +154,11 @@ typedef enum uvcc_task_kind {
     /** in[2] = e, k_j as above. out[0] = sum over j of fn.words[j] (HEAD: e_j + (1-2e_j) k_j; TAIL:
      * (1-2e_j) k_j). */
     UVCC_TASK_FN_BITS,
-    /** in[0] = xh, key: CW(m), root as in FN_COMPARE. v = sum over i in [0, fn.entry_count) of
-     * bit[(xh - fn.first - i) mod 2^m] T[i] (TAIL: minus that); T = fn.entries, or with fn.shift = s > 0
-     * T[i] = fn.entries[i] z(fn.words, in[1] mod 2^s) >> 30. out[0] = v + PRG(HO | TO, mask, 1),
-     * wire_out[0] the same. With in[2] (an A share b; shift is 0 then): out[1] = b + PRG(HO | TO,
-     * mask, 0), wire_out[1] the same. */
+    /** in[0] = xh, key: CW(m), m 1..64, fn.entry_count <= 2^m, root as in FN_COMPARE. v = sum over i in
+     * [0, fn.entry_count) of bit[(xh - fn.first - i) mod 2^m] T[i] (TAIL: minus that); T = fn.entries,
+     * or with fn.shift = s > 0 T[i] = fn.entries[i] z(fn.words, in[1] mod 2^s) >> 30. out[0] = v +
+     * PRG(HO | TO, mask, 1), wire_out[0] the same. With in[2] (an A share b; shift is 0
+     * then): out[1] = b + PRG(HO | TO, mask, 0), wire_out[1] the same. */
     UVCC_TASK_FN_TABLE,
     /** in[0] = vh, opened; in[1] = bh, opened, or NULL. s = W(call, 2, 0), t = W(call, 2, 1) from
      * words[0]: out[0] = s vh - t; with in[1]: u = W(call, 2, 2), w = W(call, 2, 3): out[0] =
@@ -166,7 +167,7 @@ typedef enum uvcc_task_kind {
     /** out[0] = in[0] + in[1] (an A share; may be NULL) + (HEAD: fn.constant); with in[2]: in[1] = xh,
      * in[2] = p of an M value: HEAD adds xh - p, TAIL -p. in[0] == out[0] allowed. */
     UVCC_TASK_FN_ADD,
-    /** OTHER. in[0] = r. A DPF key on m = fn.bits bits for alpha = r mod 2^m, roots as above:
+    /** OTHER. in[0] = r. A DPF key on m = fn.bits bits for alpha = r mod 2^m, roots at fn.call_key:
      * out_bytes[0] and [1] = CW(m), the same for HEAD and TAIL. out[0] (may be NULL) = 1 if HEAD's share
      * of the leaf alpha is 1, else -1. */
     UVCC_TASK_FN_DEAL_KEY,
@@ -325,7 +326,7 @@ typedef enum uvcc_map_op {
     /** out[i][j] = x[i][2j] - x[i][2j+1], and = x[i][2j+1]; x is rows x cols, out rows x ceil(cols / 2);
      * the last column of an odd number is paired with itself. */
     UVCC_MAP_PAIR_DIFF, UVCC_MAP_PAIR_SECOND,
-    /** The public values 2j + 1 of column j, rows x cols, as in PUBLIC (`party` 0: in lo). x is unused. */
+    /** The public values 2j + 1 of column j, rows x cols, as in PUBLIC (`party` 0: in lo); x is unused. */
     UVCC_MAP_INDEX,
     /** y is a column: out[i][j] = x[i][j] + y[i], x[i][j] - y[i], y[i] - x[i][j]. */
     UVCC_MAP_ADD_COL, UVCC_MAP_SUB_COL, UVCC_MAP_RSUB_COL,
@@ -437,7 +438,10 @@ typedef struct uvcc_cpu_config {
     uint32_t threads;    /**< THREADS: workers; 0: 2 */
     uint32_t queue_jobs; /**< jobs out at a time, 0: 1024; submit says UVCC_ERR_AGAIN beyond */
     uint64_t seed;       /**< DEFERRED: the shuffle */
-    uint32_t backend;    /**< 0: the best kernels of this CPU; 1: portable; 2: AVX2; 3: AVX-512 */
+    /** 0: the best kernels of this CPU for each task; 1: portable; 2: AVX2; 3: AVX-512; 4: AMX for
+     * all matrix products, else as 3. Where the CPU has less, its best below. On a CPU with AMX, 0
+     * and 4 ask Linux to let the process use it (ARCH_REQ_XCOMP_PERM). */
+    uint32_t backend;
     /** THREADS: called from a worker after it pushed a completion, to wake the host's loop; may be
      * NULL. Must not call the library. */
     void (*wake)(void *user);

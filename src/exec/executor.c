@@ -193,7 +193,7 @@ static int config_read(uvcc_cpu_config *cfg, const uvcc_cpu_config *from) {
         cfg->threads = DEFAULT_THREADS;
     if (cfg->queue_jobs == 0)
         cfg->queue_jobs = DEFAULT_JOBS;
-    return cfg->threads > MAX_THREADS || cfg->queue_jobs > MAX_JOBS || cfg->backend > 3
+    return cfg->threads > MAX_THREADS || cfg->queue_jobs > MAX_JOBS || cfg->backend > 4
                ? UVCC_ERR_CONFIG
                : 0;
 }

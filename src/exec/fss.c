@@ -1,4 +1,5 @@
-/* fss.c - the 1-bit DPF on an edge: keys, evaluation, and where the parts of a key stream lie.
+/* fss.c - the 1-bit DPF and the DCF on an edge: keys, evaluation, and where the parts of a key
+ * stream lie.
  *
  * State: none. Points are walked a group at a time and level by level, so that one call encrypts
  * a whole group and the nodes stay in the first-level cache. A node's control bit is kept as a mask
@@ -113,6 +114,30 @@ INLINE void gen_level(gen_group *g, uint32_t c, const uint64_t *alpha, unsigned 
     }
 }
 
+INLINE void gen_roots(gen_group *g, uint32_t c, const uint8_t *root0, const uint8_t *root1) {
+    for (uint32_t i = 0; i < c; i++) {
+        g->seed[0][i] = seed_of(load(root0 + (size_t)i * BLOCK));
+        g->seed[1][i] = seed_of(load(root1 + (size_t)i * BLOCK));
+        g->t0[i] = g->control[i] = 0;
+    }
+}
+
+/* From level l of `depth` to the next. */
+INLINE void gen_children(const uvcci_aes dpf[2], gen_group *g, uint32_t c, const uint64_t *alpha,
+                         unsigned n, unsigned depth, unsigned l, uint8_t *level, uint8_t *bits) {
+    const unsigned tb = (2 * depth + 7) / 8;
+    for (unsigned p = 0; p < 2; p++) {
+        mmo(&dpf[0], g->seed[p], g->child[p][0], c);
+        mmo(&dpf[1], g->seed[p], g->child[p][1], c);
+    }
+    gen_level(g, c, alpha, n - 1 - l, 2 * l % 8, level);
+    if (l % 4 == 3 || l + 1 == depth)
+        for (uint32_t i = 0; i < c; i++) {
+            bits[(size_t)i * tb + l / 4] = (uint8_t)g->control[i];
+            g->control[i] = 0;
+        }
+}
+
 INLINE void gen(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *alpha,
                 const uint8_t *root0, const uint8_t *root1, uint8_t *levels, uint8_t *leaves,
                 uint8_t *bits, uint8_t *sign) {
@@ -121,24 +146,10 @@ INLINE void gen(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *
     gen_group g;
     for (uint32_t at = 0; at < c; at += GROUP) {
         const uint32_t m = c - at < GROUP ? c - at : GROUP;
-        for (uint32_t i = 0; i < m; i++) {
-            g.seed[0][i] = seed_of(load(root0 + (size_t)(at + i) * BLOCK));
-            g.seed[1][i] = seed_of(load(root1 + (size_t)(at + i) * BLOCK));
-            g.t0[i] = g.control[i] = 0;
-        }
-        for (unsigned l = 0; l < depth; l++) {
-            for (unsigned p = 0; p < 2; p++) {
-                mmo(&dpf[0], g.seed[p], g.child[p][0], m);
-                mmo(&dpf[1], g.seed[p], g.child[p][1], m);
-            }
-            gen_level(&g, m, alpha + at, n - 1 - l, 2 * l % 8,
-                      levels + ((size_t)l * c + at) * BLOCK);
-            if (l % 4 == 3 || l + 1 == depth)
-                for (uint32_t i = 0; i < m; i++) {
-                    bits[(size_t)(at + i) * tb + l / 4] = (uint8_t)g.control[i];
-                    g.control[i] = 0;
-                }
-        }
+        gen_roots(&g, m, root0 + (size_t)at * BLOCK, root1 + (size_t)at * BLOCK);
+        for (unsigned l = 0; l < depth; l++)
+            gen_children(dpf, &g, m, alpha + at, n, depth, l, levels + ((size_t)l * c + at) * BLOCK,
+                         bits + (size_t)at * tb);
         for (unsigned p = 0; p < 2; p++)
             mmo(&dpf[0], g.seed[p], g.child[p][0], m);
         for (uint32_t i = 0; i < m; i++) {
@@ -192,6 +203,14 @@ static void walk_directions(walk_group *g, uint32_t c, const uint64_t *x, unsign
     }
 }
 
+INLINE void walk_roots(walk_group *g, uint32_t c, const uint8_t *root, bool party1) {
+    for (uint32_t i = 0; i < c; i++) {
+        g->seed[i] = seed_of(load(root + (size_t)i * BLOCK));
+        g->t[i] = party1 ? ~(uint64_t)0 : 0;
+        g->acc[i] = 0;
+    }
+}
+
 INLINE void walk_level(walk_group *g, uint32_t c, const uint64_t *x, unsigned l, unsigned shift,
                        const uint8_t *level, const uint8_t *bits, unsigned tb) {
     if (l % 4 == 0) /* a byte of control bits lasts four levels */
@@ -219,11 +238,7 @@ INLINE void walk(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t 
     walk_group g;
     for (uint32_t at = 0; at < c; at += GROUP) {
         const uint32_t m = c - at < GROUP ? c - at : GROUP;
-        for (uint32_t i = 0; i < m; i++) {
-            g.seed[i] = seed_of(load(root + (size_t)(at + i) * BLOCK));
-            g.t[i] = party1 ? ~(uint64_t)0 : 0;
-            g.acc[i] = 0;
-        }
+        walk_roots(&g, m, root + (size_t)at * BLOCK, party1);
         if (depth != 0)
             walk_directions(&g, m, x + at, n);
         for (unsigned l = 0; l < depth; l++) {
@@ -409,6 +424,144 @@ void uvcci_dpf_full(const uvcci_aes dpf[2], const uvcci_dpf_keys *k, uint64_t *o
             uvcci_dpf_window(dpf, k, i, 1, &first, len, out);
             out += uvcci_dpf_window_words(len);
         }
+}
+
+/* --- Comparison with a payload ---------------------------------------------------------------- */
+
+enum { VALUES = UVCCI_DCF_WORDS_MAX / 2 };
+
+/* Values of the nodes: pairs of words. in: memory for as many nodes. */
+INLINE void node_values(const uvcci_aes *left, const uvcci_aes *right, const uint8_t *sel,
+                        const node *seed, node *in, node v[VALUES][GROUP], uint32_t c, unsigned w) {
+    for (unsigned k = 0; k < (w + 1) / 2; k++) {
+        for (uint32_t i = 0; i < c; i++)
+            in[i] = node_xor(seed[i], (node){2 * k + 1, 0});
+        uvcci_aes_mmo2(left, right, sel, (const uint8_t *)in, (uint8_t *)v[k], c);
+    }
+}
+
+/* Word j of the values. */
+INLINE uint64_t value(node v[VALUES][GROUP], unsigned j, uint32_t i) {
+    return j % 2 == 0 ? v[j / 2][i].lo : v[j / 2][i].hi;
+}
+
+/* x, or -x where the mask is set. */
+INLINE uint64_t negate(uint64_t x, uint64_t mask) {
+    return (x ^ mask) - mask;
+}
+
+typedef struct dcf_key {
+    uint8_t *levels, *values, *finals, *bits;
+} dcf_key;
+
+static dcf_key dcf_sections(unsigned n, unsigned w, uint32_t c, uint8_t *key) {
+    uint8_t *values = key + (size_t)n * c * BLOCK, *finals = values + (size_t)n * c * w * 8;
+    return (dcf_key){key, values, finals, finals + (size_t)c * w * 8};
+}
+
+typedef struct dcf_gen_group {
+    gen_group tree;
+    node in[GROUP], v[2][2][VALUES][GROUP];   /* [party][left, right] */
+    uint64_t sum[UVCCI_DCF_WORDS_MAX][GROUP]; /* of both parties' values along alpha's path */
+} dcf_gen_group;
+
+/* Before gen_level(), which moves the control bits on. */
+static void dcf_gen_values(dcf_gen_group *g, uint32_t c, unsigned w, const uint64_t *alpha,
+                           const uint64_t *beta, unsigned shift, uint8_t *cw) {
+    for (uint32_t i = 0; i < c; i++)
+        for (unsigned j = 0; j < w; j++) {
+            const uint64_t right = 0 - (alpha[i] >> shift & 1), t1 = ~g->tree.t0[i];
+            const uint64_t l = value(g->v[0][0], j, i) - value(g->v[1][0], j, i);
+            const uint64_t r = value(g->v[0][1], j, i) - value(g->v[1][1], j, i);
+            const uint64_t keep = l ^ ((l ^ r) & right), lose = l ^ r ^ keep;
+            const uint64_t all_less = beta[(size_t)i * w + j] & right;
+            const uint64_t x = all_less - lose - g->sum[j][i];
+            uvcci_st64(cw + ((size_t)i * w + j) * 8, negate(x, t1));
+            g->sum[j][i] += keep + x;
+        }
+}
+
+static void dcf_gen_finals(dcf_gen_group *g, uint32_t c, unsigned w, uint8_t *finals) {
+    for (uint32_t i = 0; i < c; i++)
+        for (unsigned j = 0; j < w; j++) {
+            const uint64_t d = value(g->v[1][0], j, i) - value(g->v[0][0], j, i) - g->sum[j][i];
+            uvcci_st64(finals + ((size_t)i * w + j) * 8, negate(d, ~g->tree.t0[i]));
+        }
+}
+
+void uvcci_dcf_gen(const uvcci_aes dpf[2], unsigned n, unsigned w, uint32_t c,
+                   const uint64_t *alpha, const uint64_t *beta, const uint8_t *root0,
+                   const uint8_t *root1, uint8_t *key) {
+    assert(n >= 1 && n <= 64 && w >= 1 && w <= UVCCI_DCF_WORDS_MAX);
+    const dcf_key k = dcf_sections(n, w, c, key);
+    dcf_gen_group g;
+    gen_group *tree = &g.tree;
+    for (uint32_t at = 0; at < c; at += GROUP) {
+        const uint32_t m = c - at < GROUP ? c - at : GROUP;
+        gen_roots(tree, m, root0 + (size_t)at * BLOCK, root1 + (size_t)at * BLOCK);
+        memset(g.sum, 0, sizeof g.sum);
+        for (unsigned l = 0; l < n; l++) {
+            for (unsigned p = 0; p < 2; p++)
+                for (unsigned side = 0; side < 2; side++)
+                    node_values(&dpf[side], &dpf[side], NULL, tree->seed[p], g.in, g.v[p][side], m,
+                                w);
+            dcf_gen_values(&g, m, w, alpha + at, beta + (size_t)at * w, n - 1 - l,
+                           k.values + ((size_t)l * c + at) * w * 8);
+            gen_children(dpf, tree, m, alpha + at, n, n, l, k.levels + ((size_t)l * c + at) * BLOCK,
+                         k.bits + (size_t)at * ((2 * n + 7) / 8));
+        }
+        for (unsigned p = 0; p < 2; p++)
+            node_values(&dpf[0], &dpf[0], NULL, tree->seed[p], g.in, g.v[p][0], m, w);
+        dcf_gen_finals(&g, m, w, k.finals + (size_t)at * w * 8);
+    }
+    uvcci_wipe(&g, sizeof g);
+}
+
+typedef struct dcf_walk_group {
+    walk_group tree;
+    node in[GROUP], v[VALUES][GROUP];
+} dcf_walk_group;
+
+/* out += the values of these nodes, corrected where the control bit of those that cw is for is set.
+ */
+static void dcf_add(dcf_walk_group *g, uint32_t c, unsigned w, const uint8_t *cw, bool party1,
+                    uint64_t *out) {
+    const uint64_t minus = 0 - (uint64_t)party1;
+    for (uint32_t i = 0; i < c; i++)
+        for (unsigned j = 0; j < w; j++) {
+            const size_t at = (size_t)i * w + j;
+            const uint64_t x = value(g->v, j, i) + (uvcci_ld64(cw + at * 8) & g->tree.t[i]);
+            out[at] += negate(x, minus);
+        }
+}
+
+void uvcci_dcf_eval(const uvcci_aes dpf[2], unsigned n, unsigned w, uint32_t c, const uint64_t *x,
+                    const uint8_t *root, bool party1, const uint8_t *key, uint64_t *out) {
+    assert(n >= 1 && n <= 64 && w >= 1 && w <= UVCCI_DCF_WORDS_MAX);
+    const size_t values = (size_t)n * c * BLOCK, finals = values + (size_t)n * c * w * 8;
+    const unsigned tb = (2 * n + 7) / 8;
+    dcf_walk_group g;
+    walk_group *tree = &g.tree;
+    memset(out, 0, (size_t)c * w * sizeof *out);
+    for (uint32_t at = 0; at < c; at += GROUP) {
+        const uint32_t m = c - at < GROUP ? c - at : GROUP;
+        uint64_t *to = out + (size_t)at * w;
+        walk_roots(tree, m, root + (size_t)at * BLOCK, party1);
+        walk_directions(tree, m, x + at, n);
+        for (unsigned l = 0; l < n; l++) {
+            const uint8_t *sel = tree->right[n - 1 - l];
+            const size_t cw = (size_t)l * c + at;
+            node_values(&dpf[0], &dpf[1], sel, tree->seed, g.in, g.v, m, w);
+            dcf_add(&g, m, w, key + values + cw * w * 8, party1, to);
+            uvcci_aes_mmo2(&dpf[0], &dpf[1], sel, (const uint8_t *)tree->seed,
+                           (uint8_t *)tree->child, m);
+            walk_level(tree, m, x + at, l, n - 1 - l, key + cw * BLOCK,
+                       key + finals + (size_t)c * w * 8 + (size_t)at * tb, tb);
+        }
+        node_values(&dpf[0], &dpf[0], NULL, tree->seed, g.in, g.v, m, w);
+        dcf_add(&g, m, w, key + finals + (size_t)at * w * 8, party1, to);
+    }
+    uvcci_wipe(&g, sizeof g);
 }
 
 /* --- Key streams ------------------------------------------------------------------------------ */

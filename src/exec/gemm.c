@@ -3,7 +3,8 @@
  * The usual scheme: a KC x NC part of op(y) is packed into panels of nr columns, an MC x KC part of
  * op(x) into panels of mr rows, and a micro-kernel makes one mr x nr tile of z in registers. Panels
  * are padded with zeros, so that only the store of an edge tile is special. A panel of each side
- * fits the first-level cache, the part of op(x) the second.
+ * fits the first-level cache, the part of op(x) the second. Products with a vector have no use for
+ * packing; products by AMX are made in gemm_tiled.c.
  *
  * State: none. Words wrap, so no order of summation changes a result. */
 #include "gemm.h"
@@ -11,17 +12,10 @@
 #include <string.h>
 
 #include "gemm_micro.h"
+#include "gemm_tiled.h"
 
 /* Every mr divides MAX_MR, which divides MC; every nr divides MAX_NR, which divides NC. */
 enum { MC = 192, NC = 768, KC = 256, MAX_MR = 8, MAX_NR = 24 };
-
-static inline size_t min_size(size_t a, size_t b) {
-    return a < b ? a : b;
-}
-
-static inline size_t round_up(size_t x, size_t to) {
-    return (x + to - 1) / to * to;
-}
 
 /* --- Backends --------------------------------------------------------------------------------- */
 
@@ -39,9 +33,27 @@ static void portable_run(size_t depth, const uint64_t *a, const uint64_t *b, uin
             c[i * ldc + j] = acc[i][j] + (accumulate ? c[i * ldc + j] : 0);
 }
 
-static const uvcci_gemm_micro portable = {portable_run, PORTABLE_MR, PORTABLE_NR};
+static void portable_rows(size_t depth, size_t n, const uint64_t *v, const uint64_t *y, size_t ldy,
+                          uint64_t *z) {
+    for (size_t p = 0; p < depth; p++, y += ldy)
+        for (size_t j = 0; j < n; j++)
+            z[j] += v[p] * y[j];
+}
 
-uvcci_gemm_backend uvcci_gemm_best(void) {
+static void portable_dots(size_t depth, size_t n, const uint64_t *v, const uint64_t *y, size_t ldy,
+                          uint64_t *z) {
+    for (size_t j = 0; j < n; j++, y += ldy) {
+        uint64_t sum = 0;
+        for (size_t p = 0; p < depth; p++)
+            sum += v[p] * y[p];
+        z[j] += sum;
+    }
+}
+
+static const uvcci_gemm_micro portable = {portable_run, PORTABLE_MR, PORTABLE_NR, portable_rows,
+                                          portable_dots};
+
+static uvcci_gemm_backend best_vectors(void) {
 #if UVCCI_GEMM_X86
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq"))
         return UVCCI_GEMM_AVX512;
@@ -51,8 +63,28 @@ uvcci_gemm_backend uvcci_gemm_best(void) {
     return UVCCI_GEMM_PORTABLE;
 }
 
+static bool have_amx(void) {
+#if UVCCI_GEMM_HAS_AMX
+    return best_vectors() == UVCCI_GEMM_AVX512 && uvcci_gemm_amx_ready();
+#else
+    return false;
+#endif
+}
+
+uvcci_gemm_backend uvcci_gemm_best(void) {
+    return have_amx() ? UVCCI_GEMM_AMX : best_vectors();
+}
+
+uvcci_gemm_backend uvcci_gemm_pick(uvcci_gemm_backend best, uint32_t m, uint32_t n, uint32_t k) {
+    const double least = 1 << 18, size = (double)m * n * k;
+    const double padded = (double)uvcci_gemm_round_up(m, UVCCI_TILE_LANES) *
+                          (double)uvcci_gemm_round_up(n, UVCCI_TILE_LANES) *
+                          (double)uvcci_gemm_round_up(k, UVCCI_TILE_DEPTH);
+    return best == UVCCI_GEMM_AMX && (size < least || padded > 4 * size) ? UVCCI_GEMM_AVX512 : best;
+}
+
 static const uvcci_gemm_micro *micro_of(uvcci_gemm_backend b) {
-    const uvcci_gemm_backend best = uvcci_gemm_best();
+    const uvcci_gemm_backend best = best_vectors();
     if (b == UVCCI_GEMM_AUTO || b > best)
         b = best;
 #if UVCCI_GEMM_X86
@@ -66,19 +98,13 @@ static const uvcci_gemm_micro *micro_of(uvcci_gemm_backend b) {
 
 /* --- Packing ---------------------------------------------------------------------------------- */
 
-/* One side of a product: the element of lane l (a row of op(x), a column of op(y)) at depth p is
- * src[l * lane + p * step], plus that of `add` where it is given. */
-typedef struct side {
-    const uint64_t *src, *add;
-    size_t lane, step;
-} side;
-
-static side side_of(const uint64_t *src, const uint64_t *add, bool lanes_are_rows, size_t cols) {
-    return (side){src, add, lanes_are_rows ? cols : 1, lanes_are_rows ? 1 : cols};
+static uvcci_gemm_side side_of(const uint64_t *src, const uint64_t *add, bool lanes_are_rows,
+                               size_t cols) {
+    return (uvcci_gemm_side){src, add, lanes_are_rows ? cols : 1, lanes_are_rows ? 1 : cols};
 }
 
-static inline void pack_panel(side s, size_t at, size_t lanes, size_t depth, size_t width,
-                              uint64_t *out, bool add) {
+static inline void pack_panel(uvcci_gemm_side s, size_t at, size_t lanes, size_t depth,
+                              size_t width, uint64_t *out, bool add) {
     if (lanes < width)
         memset(out, 0, depth * width * sizeof *out);
     /* The inner loop follows memory. */
@@ -98,10 +124,10 @@ static inline void pack_panel(side s, size_t at, size_t lanes, size_t depth, siz
 }
 
 /* Lanes [l0, l0 + lanes), depths [p0, p0 + depth), in panels of `width` lanes. */
-static void pack(side s, size_t l0, size_t lanes, size_t p0, size_t depth, size_t width,
+static void pack(uvcci_gemm_side s, size_t l0, size_t lanes, size_t p0, size_t depth, size_t width,
                  uint64_t *out) {
     for (size_t l = 0; l < lanes; l += width, out += depth * width) {
-        const size_t at = (l0 + l) * s.lane + p0 * s.step, n = min_size(width, lanes - l);
+        const size_t at = (l0 + l) * s.lane + p0 * s.step, n = uvcci_gemm_min(width, lanes - l);
         if (s.add != NULL)
             pack_panel(s, at, n, depth, width, out, true);
         else
@@ -111,9 +137,14 @@ static void pack(side s, size_t l0, size_t lanes, size_t p0, size_t depth, size_
 
 /* --- Products --------------------------------------------------------------------------------- */
 
-size_t uvcci_gemm_scratch_words(uint32_t m, uint32_t n, uint32_t k) {
-    const size_t depth = min_size(k, KC);
-    return depth * (round_up(min_size(m, MC), MAX_MR) + round_up(min_size(n, NC), MAX_NR));
+size_t uvcci_gemm_scratch_words(uvcci_gemm_backend b, uint32_t m, uint32_t n, uint32_t k) {
+    const size_t depth = uvcci_gemm_min(k, KC);
+    const size_t words = depth * (uvcci_gemm_round_up(uvcci_gemm_min(m, MC), MAX_MR) +
+                                  uvcci_gemm_round_up(uvcci_gemm_min(n, NC), MAX_NR));
+    if (b != UVCCI_GEMM_AUTO && b != UVCCI_GEMM_AMX)
+        return words;
+    const size_t tiled = uvcci_gemm_tiled_scratch_words(m, n, k);
+    return tiled > words ? tiled : words;
 }
 
 static void tiles(const uvcci_gemm_micro *u, size_t rows, size_t cols, size_t depth,
@@ -123,7 +154,7 @@ static void tiles(const uvcci_gemm_micro *u, size_t rows, size_t cols, size_t de
         for (size_t i = 0; i < rows; i += u->mr) {
             const uint64_t *pa = a + i * depth, *pb = b + j * depth;
             uint64_t *to = z + i * ldz + j;
-            const size_t h = min_size(u->mr, rows - i), w = min_size(u->nr, cols - j);
+            const size_t h = uvcci_gemm_min(u->mr, rows - i), w = uvcci_gemm_min(u->nr, cols - j);
             if (h == u->mr && w == u->nr) {
                 u->run(depth, pa, pb, to, ldz, accumulate);
                 continue;
@@ -135,37 +166,96 @@ static void tiles(const uvcci_gemm_micro *u, size_t rows, size_t cols, size_t de
         }
 }
 
-static void product(const uvcci_gemm_micro *u, size_t m, size_t n, size_t k, side x, side y,
-                    uint64_t *z, bool accumulate, uint64_t *scratch) {
-    uint64_t *a = scratch, *b = scratch + round_up(min_size(m, MC), MAX_MR) * min_size(k, KC);
-    if (k == 0 && !accumulate)
-        memset(z, 0, m * n * sizeof *z);
+static void packed(const uvcci_gemm_micro *u, size_t m, size_t n, size_t k, uvcci_gemm_side x,
+                   uvcci_gemm_side y, uint64_t *z, bool accumulate, uint64_t *scratch) {
+    uint64_t *a = scratch;
+    uint64_t *b = a + uvcci_gemm_round_up(uvcci_gemm_min(m, MC), MAX_MR) * uvcci_gemm_min(k, KC);
     for (size_t j = 0; j < n; j += NC)
         for (size_t p = 0; p < k; p += KC) {
-            const size_t cols = min_size(NC, n - j), depth = min_size(KC, k - p);
+            const size_t cols = uvcci_gemm_min(NC, n - j), depth = uvcci_gemm_min(KC, k - p);
             pack(y, j, cols, p, depth, u->nr, b);
             for (size_t i = 0; i < m; i += MC) {
-                const size_t rows = min_size(MC, m - i);
+                const size_t rows = uvcci_gemm_min(MC, m - i);
                 pack(x, i, rows, p, depth, u->mr, a);
                 tiles(u, rows, cols, depth, a, b, z + i * n + j, n, accumulate || p != 0);
             }
         }
 }
 
+/* z += v times depths [p, p + depth) of n lanes. */
+static void times_vector(const uvcci_gemm_micro *u, size_t n, size_t p, size_t depth,
+                         const uint64_t *v, const uint64_t *lanes, uvcci_gemm_side s, uint64_t *z) {
+    if (s.step == 1)
+        u->dots(depth, n, v, lanes + p, s.lane, z);
+    else
+        u->rows(depth, n, v, lanes + p * s.step, s.step, z);
+}
+
+/* z (m x n) = or += x y where m or n is 1. A vector lies word by word, whether transposed or not.
+ * Where both have a second part, it is the replicated product:
+ * v (s + s') + v' s = (v + v') s + v s'. */
+static void vector_product(const uvcci_gemm_micro *u, size_t m, size_t n, size_t k,
+                           uvcci_gemm_side x, uvcci_gemm_side y, uint64_t *z, bool accumulate,
+                           uint64_t *scratch) {
+    const uvcci_gemm_side v = m == 1 ? x : y, s = m == 1 ? y : x;
+    if (!accumulate)
+        memset(z, 0, m * n * sizeof *z);
+    if (v.add == NULL) {
+        times_vector(u, m * n, 0, k, v.src, s.src, s, z);
+        return;
+    }
+    for (size_t p = 0; p < k; p += KC) {
+        const size_t depth = uvcci_gemm_min(KC, k - p);
+        for (size_t i = 0; i < depth; i++)
+            scratch[i] = v.src[p + i] + v.add[p + i];
+        times_vector(u, m * n, p, depth, scratch, s.src, s, z);
+        times_vector(u, m * n, p, depth, v.src + p, s.add, s, z);
+    }
+}
+
+static void product(uvcci_gemm_backend b, size_t m, size_t n, size_t k, uvcci_gemm_side x,
+                    uvcci_gemm_side y, uint64_t *z, bool accumulate, uint64_t *scratch) {
+    if (k == 0 && !accumulate)
+        memset(z, 0, m * n * sizeof *z);
+#if UVCCI_GEMM_HAS_AMX
+    if (b == UVCCI_GEMM_AMX && k != 0) {
+        uvcci_gemm_tiled(&uvcci_gemm_tile_amx, m, n, k, x, y, z, accumulate, scratch);
+        return;
+    }
+#endif
+    packed(micro_of(b), m, n, k, x, y, z, accumulate, scratch);
+}
+
+/* AMX only where there is AMX. */
+static uvcci_gemm_backend resolve(uvcci_gemm_backend b, uint32_t m, uint32_t n, uint32_t k) {
+    if (b == UVCCI_GEMM_AUTO && uvcci_gemm_pick(UVCCI_GEMM_AMX, m, n, k) == UVCCI_GEMM_AMX)
+        return uvcci_gemm_best();
+    return b == UVCCI_GEMM_AMX && !have_amx() ? UVCCI_GEMM_AVX512 : b;
+}
+
 void uvcci_gemm(uvcci_gemm_backend b, uint32_t m, uint32_t n, uint32_t k, const uint64_t *x,
                 bool trans_x, const uint64_t *y, bool trans_y, uint64_t *z, bool accumulate,
                 uint64_t *scratch) {
-    product(micro_of(b), m, n, k, side_of(x, NULL, !trans_x, trans_x ? m : k),
-            side_of(y, NULL, trans_y, trans_y ? k : n), z, accumulate, scratch);
+    const uvcci_gemm_side sx = side_of(x, NULL, !trans_x, trans_x ? m : k);
+    const uvcci_gemm_side sy = side_of(y, NULL, trans_y, trans_y ? k : n);
+    if (m == 1 || n == 1)
+        vector_product(micro_of(b), m, n, k, sx, sy, z, accumulate, scratch);
+    else
+        product(resolve(b, m, n, k), m, n, k, sx, sy, z, accumulate, scratch);
 }
 
 void uvcci_gemm_rss(uvcci_gemm_backend b, uint32_t m, uint32_t n, uint32_t k, const uint64_t *x_lo,
                     const uint64_t *x_hi, bool trans_x, const uint64_t *y_lo, const uint64_t *y_hi,
                     bool trans_y, uint64_t *z, uint64_t *scratch) {
-    const uvcci_gemm_micro *u = micro_of(b);
     const size_t x_cols = trans_x ? m : k, y_cols = trans_y ? k : n;
-    product(u, m, n, k, side_of(x_lo, NULL, !trans_x, x_cols), side_of(y_lo, y_hi, trans_y, y_cols),
-            z, false, scratch);
-    product(u, m, n, k, side_of(x_hi, NULL, !trans_x, x_cols), side_of(y_lo, NULL, trans_y, y_cols),
+    const uvcci_gemm_side y_sum = side_of(y_lo, y_hi, trans_y, y_cols);
+    if (m == 1 || n == 1) {
+        vector_product(micro_of(b), m, n, k, side_of(x_lo, x_hi, !trans_x, x_cols), y_sum, z, false,
+                       scratch);
+        return;
+    }
+    const uvcci_gemm_backend r = resolve(b, m, n, k);
+    product(r, m, n, k, side_of(x_lo, NULL, !trans_x, x_cols), y_sum, z, false, scratch);
+    product(r, m, n, k, side_of(x_hi, NULL, !trans_x, x_cols), side_of(y_lo, NULL, trans_y, y_cols),
             z, true, scratch);
 }

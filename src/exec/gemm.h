@@ -1,5 +1,7 @@
-/* gemm.h - matrix products mod 2^64: blocked and packed, AVX-512DQ (vpmullq), AVX2 and portable
- * kernels chosen at run time; all give the same words. */
+/* gemm.h - matrix products mod 2^64: blocked and packed, AMX-INT8 (digits), AVX-512DQ (vpmullq),
+ * AVX2 and portable kernels chosen at run time; all give the same words. Products with a vector (m
+ * or n is 1) read the matrix as it lies, on every backend; AMX has no kernel of its own for them.
+ */
 #ifndef UVCCI_GEMM_H
 #define UVCCI_GEMM_H
 
@@ -8,21 +10,32 @@
 #include <stdint.h>
 
 typedef enum uvcci_gemm_backend {
-    UVCCI_GEMM_AUTO = 0, UVCCI_GEMM_PORTABLE = 1, UVCCI_GEMM_AVX2 = 2, UVCCI_GEMM_AVX512 = 3,
+    UVCCI_GEMM_AUTO = 0,
+    UVCCI_GEMM_PORTABLE = 1,
+    UVCCI_GEMM_AVX2 = 2,
+    UVCCI_GEMM_AVX512 = 3,
+    UVCCI_GEMM_AMX = 4,
 } uvcci_gemm_backend;
 
-/* Scratch words that a product of this size needs (for packing). */
-size_t uvcci_gemm_scratch_words(uint32_t m, uint32_t n, uint32_t k);
+/* The best backend of this CPU. Asks the kernel for AMX where the CPU has it, so the process may
+ * use it from then on. */
 uvcci_gemm_backend uvcci_gemm_best(void);
+/* What AUTO takes for a product where `best` is the best backend: `best`, but AVX-512 instead of
+ * AMX for products that are small, or that padding to tiles (16 x 64 by 64 x 16) would make more
+ * than 4 times as large. */
+uvcci_gemm_backend uvcci_gemm_pick(uvcci_gemm_backend best, uint32_t m, uint32_t n, uint32_t k);
+/* Scratch words that a product of this size needs (for packing); AUTO: on any backend. */
+size_t uvcci_gemm_scratch_words(uvcci_gemm_backend b, uint32_t m, uint32_t n, uint32_t k);
 
-/* z (m x n, row-major) = or += op(x) op(y); op(x) is m x k, stored k x m when trans_x; op(y) is k x n,
- * stored n x k when trans_y. scratch: uvcci_gemm_scratch_words() words, 64-byte aligned. */
+/* z (m x n, row-major) = or += op(x) op(y); op(x) is m x k, stored k x m when trans_x; op(y) is k x
+ * n, stored n x k when trans_y. A backend that the CPU lacks falls back to the best there is.
+ * scratch: uvcci_gemm_scratch_words() words, 64-byte aligned. */
 void uvcci_gemm(uvcci_gemm_backend b, uint32_t m, uint32_t n, uint32_t k, const uint64_t *x,
                 bool trans_x, const uint64_t *y, bool trans_y, uint64_t *z, bool accumulate,
                 uint64_t *scratch);
 /* The local part of a replicated product: z = x_lo (y_lo + y_hi) + x_hi y_lo. The sum is made while
  * packing, never stored whole. */
 void uvcci_gemm_rss(uvcci_gemm_backend b, uint32_t m, uint32_t n, uint32_t k, const uint64_t *x_lo,
-                    const uint64_t *x_hi, bool trans_x, const uint64_t *y_lo,
-                    const uint64_t *y_hi, bool trans_y, uint64_t *z, uint64_t *scratch);
+                    const uint64_t *x_hi, bool trans_x, const uint64_t *y_lo, const uint64_t *y_hi,
+                    bool trans_y, uint64_t *z, uint64_t *scratch);
 #endif

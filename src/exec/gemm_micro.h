@@ -1,4 +1,4 @@
-/* gemm_micro.h - what gemm.c asks of a micro-kernel. */
+/* gemm_micro.h - what gemm.c asks of a micro-kernel, and of the kernels for vectors. */
 #ifndef UVCCI_GEMM_MICRO_H
 #define UVCCI_GEMM_MICRO_H
 
@@ -6,13 +6,35 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* c (mr x nr, rows ldc words apart) = or += A B over `depth`: a holds depth columns of mr words,
- * b depth rows of nr words. */
 typedef struct uvcci_gemm_micro {
+    /* c (mr x nr, rows ldc words apart) = or += A B over `depth`: a holds depth columns of mr
+     * words, b depth rows of nr words. */
     void (*run)(size_t depth, const uint64_t *a, const uint64_t *b, uint64_t *c, size_t ldc,
                 bool accumulate);
     uint32_t mr, nr;
+    /* z (n words) += v (depth words) times y as it lies: depth rows of n words, ldy words apart ...
+     */
+    void (*rows)(size_t depth, size_t n, const uint64_t *v, const uint64_t *y, size_t ldy,
+                 uint64_t *z);
+    /* ... or n rows of depth words. */
+    void (*dots)(size_t depth, size_t n, const uint64_t *v, const uint64_t *y, size_t ldy,
+                 uint64_t *z);
 } uvcci_gemm_micro;
+
+/* One side of a product: the element of lane l (a row of op(x), a column of op(y)) at depth p is
+ * src[l * lane + p * step], plus that of `add` where it is given. One of lane and step is 1. */
+typedef struct uvcci_gemm_side {
+    const uint64_t *src, *add;
+    size_t lane, step;
+} uvcci_gemm_side;
+
+static inline size_t uvcci_gemm_min(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+static inline size_t uvcci_gemm_round_up(size_t x, size_t to) {
+    return (x + to - 1) / to * to;
+}
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #define UVCCI_GEMM_X86 1

@@ -1,5 +1,5 @@
-/* gemm_x86.c - micro-kernels for AVX-512DQ and AVX2. Functions carry their own target, so the file
- * needs no compiler flags; gemm.c asks the CPU at run time. */
+/* gemm_x86.c - micro-kernels and kernels for vectors, AVX-512DQ and AVX2. Functions carry their own
+ * target, so the file needs no compiler flags; gemm.c asks the CPU at run time. */
 #include "gemm_micro.h"
 
 #if UVCCI_GEMM_X86
@@ -43,7 +43,60 @@ __attribute__((target("avx512f,avx512dq"))) static void avx512_run(size_t depth,
     }
 }
 
-const uvcci_gemm_micro uvcci_gemm_micro_avx512 = {avx512_run, Z_MR, Z_NR};
+#define AVX512 __attribute__((target("avx512f,avx512dq")))
+
+/* z (n words) += v y over `depth` rows; depth is a constant where this is inlined. */
+AVX512 static inline __attribute__((always_inline)) void avx512_add_rows(int depth, size_t n,
+                                                                         const uint64_t *v,
+                                                                         const uint64_t *y,
+                                                                         size_t ldy, uint64_t *z) {
+    for (size_t j = 0; j < n; j += Z_LANES) {
+        const __mmask8 which = (__mmask8)(n - j < Z_LANES ? (1u << (n - j)) - 1 : 0xff);
+        __m512i sum = _mm512_maskz_loadu_epi64(which, z + j);
+        UNROLL for (int p = 0; p < depth; p++) {
+            const __m512i row = _mm512_maskz_loadu_epi64(which, y + (size_t)p * ldy + j);
+            sum =
+                _mm512_add_epi64(sum, _mm512_mullo_epi64(row, _mm512_set1_epi64((long long)v[p])));
+        }
+        _mm512_mask_storeu_epi64(z + j, which, sum);
+    }
+}
+
+AVX512 static void avx512_rows(size_t depth, size_t n, const uint64_t *v, const uint64_t *y,
+                               size_t ldy, uint64_t *z) {
+    enum { ROWS = 8 };
+    size_t p = 0;
+    for (; p + ROWS <= depth; p += ROWS)
+        avx512_add_rows(ROWS, n, v + p, y + p * ldy, ldy, z);
+    for (; p < depth; p++)
+        avx512_add_rows(1, n, v + p, y + p * ldy, ldy, z);
+}
+
+/* Not _mm512_reduce_add_epi64: some headers add in C, where signed overflow is undefined. */
+AVX512 static inline uint64_t sum_of(__m512i v) {
+    uint64_t word[Z_LANES], sum = 0;
+    _mm512_storeu_si512(word, v);
+    for (int i = 0; i < Z_LANES; i++)
+        sum += word[i];
+    return sum;
+}
+
+AVX512 static void avx512_dots(size_t depth, size_t n, const uint64_t *v, const uint64_t *y,
+                               size_t ldy, uint64_t *z) {
+    for (size_t j = 0; j < n; j++, y += ldy) {
+        __m512i sum = _mm512_setzero_si512();
+        size_t p = 0;
+        for (; p + Z_LANES <= depth; p += Z_LANES)
+            sum = _mm512_add_epi64(
+                sum, _mm512_mullo_epi64(_mm512_loadu_si512(v + p), _mm512_loadu_si512(y + p)));
+        const __mmask8 left = (__mmask8)((1u << (depth - p)) - 1);
+        sum = _mm512_add_epi64(sum, _mm512_mullo_epi64(_mm512_maskz_loadu_epi64(left, v + p),
+                                                       _mm512_maskz_loadu_epi64(left, y + p)));
+        z[j] += sum_of(sum);
+    }
+}
+
+const uvcci_gemm_micro uvcci_gemm_micro_avx512 = {avx512_run, Z_MR, Z_NR, avx512_rows, avx512_dots};
 
 /* --- AVX2: x y = x0 y0 + 2^32 (x1 y0 + x0 y1); the two sums are kept apart till the end ---------
  */
@@ -84,6 +137,59 @@ __attribute__((target("avx2"))) static void avx2_run(size_t depth, const uint64_
     }
 }
 
-const uvcci_gemm_micro uvcci_gemm_micro_avx2 = {avx2_run, Y_MR, Y_NR};
+#define AVX2 __attribute__((target("avx2")))
+
+AVX2 static inline __m256i y_load(const uint64_t *p) {
+    return _mm256_loadu_si256((const __m256i *)(const void *)p);
+}
+
+AVX2 static inline __m256i y_mul(__m256i a, __m256i b) {
+    const __m256i cross = _mm256_add_epi64(_mm256_mul_epu32(_mm256_srli_epi64(a, 32), b),
+                                           _mm256_mul_epu32(a, _mm256_srli_epi64(b, 32)));
+    return _mm256_add_epi64(_mm256_mul_epu32(a, b), _mm256_slli_epi64(cross, 32));
+}
+
+AVX2 static inline __attribute__((always_inline)) void
+avx2_add_rows(int depth, size_t n, const uint64_t *v, const uint64_t *y, size_t ldy, uint64_t *z) {
+    size_t j = 0;
+    for (; j + Y_LANES <= n; j += Y_LANES) {
+        __m256i sum = y_load(z + j);
+        UNROLL for (int p = 0; p < depth; p++) {
+            const __m256i x = _mm256_set1_epi64x((long long)v[p]);
+            sum = _mm256_add_epi64(sum, y_mul(x, y_load(y + (size_t)p * ldy + j)));
+        }
+        _mm256_storeu_si256((__m256i *)(void *)(z + j), sum);
+    }
+    for (; j < n; j++)
+        for (int p = 0; p < depth; p++)
+            z[j] += v[p] * y[(size_t)p * ldy + j];
+}
+
+AVX2 static void avx2_rows(size_t depth, size_t n, const uint64_t *v, const uint64_t *y, size_t ldy,
+                           uint64_t *z) {
+    enum { ROWS = 4 };
+    size_t p = 0;
+    for (; p + ROWS <= depth; p += ROWS)
+        avx2_add_rows(ROWS, n, v + p, y + p * ldy, ldy, z);
+    for (; p < depth; p++)
+        avx2_add_rows(1, n, v + p, y + p * ldy, ldy, z);
+}
+
+AVX2 static void avx2_dots(size_t depth, size_t n, const uint64_t *v, const uint64_t *y, size_t ldy,
+                           uint64_t *z) {
+    for (size_t j = 0; j < n; j++, y += ldy) {
+        __m256i sums = _mm256_setzero_si256();
+        size_t p = 0;
+        for (; p + Y_LANES <= depth; p += Y_LANES)
+            sums = _mm256_add_epi64(sums, y_mul(y_load(v + p), y_load(y + p)));
+        uint64_t of[Y_LANES];
+        _mm256_storeu_si256((__m256i *)(void *)of, sums);
+        for (; p < depth; p++)
+            of[0] += v[p] * y[p];
+        z[j] += of[0] + of[1] + of[2] + of[3];
+    }
+}
+
+const uvcci_gemm_micro uvcci_gemm_micro_avx2 = {avx2_run, Y_MR, Y_NR, avx2_rows, avx2_dots};
 
 #endif

@@ -873,10 +873,11 @@ static int run_vec(uvcci_cpu_worker *w, const uvcc_task *t) {
 
 static int gemm(uvcci_cpu_worker *w, const uvcc_task *t) {
     const uint32_t m = t->u.gemm.m, n = t->u.gemm.n, k = t->u.gemm.k;
-    if (reserve(w, uvcci_gemm_scratch_words(m, n, k)) != 0)
+    const uvcci_gemm_backend b = w->gemm_by_shape ? uvcci_gemm_pick(w->gemm, m, n, k) : w->gemm;
+    if (reserve(w, uvcci_gemm_scratch_words(b, m, n, k)) != 0)
         return UVCC_ERR_JOB;
-    uvcci_gemm_rss(w->gemm, m, n, k, t->u.gemm.x.lo, t->u.gemm.x.hi, t->u.gemm.trans_x,
-                   t->u.gemm.y.lo, t->u.gemm.y.hi, t->u.gemm.trans_y, t->u.gemm.z, w->scratch);
+    uvcci_gemm_rss(b, m, n, k, t->u.gemm.x.lo, t->u.gemm.x.hi, t->u.gemm.trans_x, t->u.gemm.y.lo,
+                   t->u.gemm.y.hi, t->u.gemm.trans_y, t->u.gemm.z, w->scratch);
     return 0;
 }
 
@@ -912,7 +913,7 @@ int uvcci_cpu_run(uvcci_cpu_worker *w, const uvcc_job *job) {
 
 int uvcci_cpu_worker_init(uvcci_cpu_worker *w, const uvcc_allocator *al, uint32_t backend) {
     static const uvcci_aes_backend aes[] = {UVCCI_AES_AUTO, UVCCI_AES_PORTABLE, UVCCI_AES_NI,
-                                            UVCCI_AES_VAES};
+                                            UVCCI_AES_VAES, UVCCI_AES_VAES};
     if (backend >= sizeof aes / sizeof *aes)
         return UVCC_ERR_CONFIG;
     block_scratch *s = al->alloc(al->user, sizeof *s, UVCC_MEM_SECRET);
@@ -921,20 +922,21 @@ int uvcci_cpu_worker_init(uvcci_cpu_worker *w, const uvcc_allocator *al, uint32_
     memset(&s->keys, 0, sizeof s->keys);
 
     const uvcci_aes_backend best_aes = uvcci_aes_best();
-    const uvcci_gemm_backend best_gemm = uvcci_gemm_best();
+    const uvcci_gemm_backend gemm = (uvcci_gemm_backend)backend;
     const bool any = backend == 0;
     *w = (uvcci_cpu_worker){
         .alloc = *al,
         .aes = any || aes[backend] > best_aes ? best_aes : aes[backend],
-        .gemm = any || (uvcci_gemm_backend)backend > best_gemm ? best_gemm
-                                                               : (uvcci_gemm_backend)backend,
+        .gemm = any || gemm == UVCCI_GEMM_AMX ? uvcci_gemm_best() : gemm,
+        .gemm_by_shape = any,
         .block_scratch = (uint8_t *)s,
     };
     return 0;
 }
 
 int uvcci_cpu_worker_reserve(uvcci_cpu_worker *w) {
-    const size_t gemm_words = uvcci_gemm_scratch_words(UINT32_MAX, UINT32_MAX, UINT32_MAX);
+    const size_t gemm_words =
+        uvcci_gemm_scratch_words(w->gemm, UINT32_MAX, UINT32_MAX, UINT32_MAX);
     const size_t fn_words = uvcci_fn_packing_words_max();
     return reserve(w, gemm_words > fn_words ? gemm_words : fn_words);
 }

@@ -10,6 +10,7 @@
 typedef struct uvcci_cpu_worker {
     uvcc_allocator alloc;
     uvcci_gemm_backend gemm;
+    bool gemm_by_shape; /* gemm is the best there is, and each product may take another */
     uvcci_aes_backend aes;
     uint64_t *scratch; /* gemm packing */
     size_t scratch_words;

@@ -17,7 +17,8 @@
 #include "function.h"
 #include "table.h"
 
-enum { LEAF_WORDS = 8192, WORD = 64, SCALAR_LANE = 2 };
+/* Leaves of some elements: enough of them to share a large table, few enough to stay in a cache. */
+enum { LEAF_WORDS = 32768, TABLE_ELEMS = 256, WORD = 64, SCALAR_LANE = 2 };
 
 static inline const uvcc_fn_args *args(const chunk *c) {
     return c->t->u.vec.fn;
@@ -261,7 +262,7 @@ static void table(const chunk *c) {
         return;
     const uvcci_dpf_keys k = dpf_keys_of(c);
     const uint32_t fit = LEAF_WORDS / uvcci_dpf_window_words(args(c)->entry_count);
-    const uint32_t step = fit < BLOCK / 2 ? fit : BLOCK / 2;
+    const uint32_t step = fit < TABLE_ELEMS ? fit : TABLE_ELEMS;
     for (uint32_t at = 0; at < k.c; at += step)
         table_part(c, &k, at, k.c - at < step ? k.c - at : step);
 

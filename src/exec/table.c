@@ -5,15 +5,32 @@
  * loaded once for all of them. */
 #include "table.h"
 
+#include <string.h>
+
 #include "gemm_micro.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum { SCALE_BITS = 30, WORD = 64 };
+/* Entries of a tile stay in the first-level cache. */
+enum { SCALE_BITS = 30, WORD = 64, TILE_WORDS = 32 };
+
+/* Words of bits of some elements, `stride` apart; one tile of them is worked on. */
+typedef struct selection {
+    const uint64_t *bits;
+    uint32_t stride, words;
+} selection;
+
+INLINE const uint64_t *bits_of(const selection *s, uint32_t e) {
+    return s->bits + (size_t)e * s->stride;
+}
+
+INLINE const int64_t *scale_of(const int64_t *scale, uint32_t e) {
+    return scale == NULL ? NULL : scale + e;
+}
 
 /* --- Portable --------------------------------------------------------------------------------- */
 
-static uint64_t portable_sum(const int64_t *table, const int64_t *scale, const uint64_t *bits,
+static uint64_t portable_one(const int64_t *table, const int64_t *scale, const uint64_t *bits,
                              uint32_t words) {
     uint64_t sum = 0;
     for (uint32_t w = 0; w < words; w++, table += WORD)
@@ -24,6 +41,12 @@ static uint64_t portable_sum(const int64_t *table, const int64_t *scale, const u
             sum += x & (0 - (bits[w] >> i & 1));
         }
     return sum;
+}
+
+static void portable_sum(const int64_t *table, const int64_t *scale, const selection *s, uint32_t c,
+                         uint64_t *out) {
+    for (uint32_t e = 0; e < c; e++)
+        out[e] += portable_one(table, scale_of(scale, e), bits_of(s, e), s->words);
 }
 
 #if UVCCI_GEMM_X86
@@ -41,16 +64,16 @@ static uint64_t portable_sum(const int64_t *table, const int64_t *scale, const u
 #define AVX512 __attribute__((target("avx512f,avx512dq")))
 enum { Z_LANES = 8, Z_ELEMS = 4 };
 
-AVX512 INLINE void avx512_group(const int64_t *table, const int64_t *scale, const uint64_t *bits,
-                                uint32_t words, unsigned elems, uint64_t *out) {
+AVX512 INLINE void avx512_group(const int64_t *table, const int64_t *scale, const selection *s,
+                                uint32_t at, unsigned elems, uint64_t *out) {
     __m512i acc[Z_ELEMS], z[Z_ELEMS];
     UNROLL for (unsigned e = 0; e < elems; e++) {
         acc[e] = _mm512_setzero_si512();
-        z[e] = _mm512_set1_epi64(scale == NULL ? 0 : scale[e]);
+        z[e] = _mm512_set1_epi64(scale == NULL ? 0 : scale[at + e]);
     }
-    for (uint32_t w = 0; w < words; w++, table += WORD) {
+    for (uint32_t w = 0; w < s->words; w++, table += WORD) {
         uint64_t mask[Z_ELEMS];
-        UNROLL for (unsigned e = 0; e < elems; e++) mask[e] = bits[(size_t)e * words + w];
+        UNROLL for (unsigned e = 0; e < elems; e++) mask[e] = bits_of(s, at + e)[w];
         UNROLL for (unsigned v = 0; v < WORD / Z_LANES; v++) {
             const __m512i x = _mm512_loadu_si512(table + v * Z_LANES);
             UNROLL for (unsigned e = 0; e < elems; e++) {
@@ -61,19 +84,20 @@ AVX512 INLINE void avx512_group(const int64_t *table, const int64_t *scale, cons
             }
         }
     }
-    UNROLL for (unsigned e = 0; e < elems; e++) out[e] = (uint64_t)_mm512_reduce_add_epi64(acc[e]);
+    UNROLL for (unsigned e = 0; e < elems; e++) out[at + e] +=
+        (uint64_t)_mm512_reduce_add_epi64(acc[e]);
 }
 
-AVX512 static void avx512_sum(const int64_t *table, const int64_t *scale, const uint64_t *bits,
-                              uint32_t words, uint32_t c, uint64_t *out) {
+AVX512 static void avx512_sum(const int64_t *table, const int64_t *scale, const selection *s,
+                              uint32_t c, uint64_t *out) {
     uint32_t e = 0;
-    for (; e + Z_ELEMS <= c; e += Z_ELEMS, bits += (size_t)Z_ELEMS * words)
-        if (scale == NULL)
-            avx512_group(table, NULL, bits, words, Z_ELEMS, out + e);
+    for (; e + Z_ELEMS <= c; e += Z_ELEMS)
+        if (scale == NULL) /* without a multiplication in the loop */
+            avx512_group(table, NULL, s, e, Z_ELEMS, out);
         else
-            avx512_group(table, scale + e, bits, words, Z_ELEMS, out + e);
-    for (; e < c; e++, bits += words)
-        avx512_group(table, scale == NULL ? NULL : scale + e, bits, words, 1, out + e);
+            avx512_group(table, scale, s, e, Z_ELEMS, out);
+    for (; e < c; e++)
+        avx512_group(table, scale, s, e, 1, out);
 }
 
 /* --- AVX2 ------------------------------------------------------------------------------------- */
@@ -110,29 +134,37 @@ AVX2 INLINE uint64_t avx2_one(const int64_t *table, const int64_t *scale, const 
     return lane[0] + lane[1] + lane[2] + lane[3];
 }
 
-AVX2 static void avx2_sum(const int64_t *table, const int64_t *scale, const uint64_t *bits,
-                          uint32_t words, uint32_t c, uint64_t *out) {
-    for (uint32_t e = 0; e < c; e++, bits += words)
-        out[e] = scale == NULL ? avx2_one(table, NULL, bits, words)
-                               : avx2_one(table, scale + e, bits, words);
+AVX2 static void avx2_sum(const int64_t *table, const int64_t *scale, const selection *s,
+                          uint32_t c, uint64_t *out) {
+    for (uint32_t e = 0; e < c; e++)
+        out[e] += scale == NULL ? avx2_one(table, NULL, bits_of(s, e), s->words)
+                                : avx2_one(table, scale + e, bits_of(s, e), s->words);
 }
 
 #endif
 
-void uvcci_table_sum(uvcci_gemm_backend b, const int64_t *table, const int64_t *scale,
-                     const uint64_t *bits, uint32_t words, uint32_t c, uint64_t *out) {
+static void sum_tile(uvcci_gemm_backend b, const int64_t *table, const int64_t *scale,
+                     const selection *s, uint32_t c, uint64_t *out) {
 #if UVCCI_GEMM_X86
     if (b >= UVCCI_GEMM_AVX512) {
-        avx512_sum(table, scale, bits, words, c, out);
+        avx512_sum(table, scale, s, c, out);
         return;
     }
     if (b == UVCCI_GEMM_AVX2) {
-        avx2_sum(table, scale, bits, words, c, out);
+        avx2_sum(table, scale, s, c, out);
         return;
     }
 #else
     (void)b;
 #endif
-    for (uint32_t e = 0; e < c; e++, bits += words)
-        out[e] = portable_sum(table, scale == NULL ? NULL : scale + e, bits, words);
+    portable_sum(table, scale, s, c, out);
+}
+
+void uvcci_table_sum(uvcci_gemm_backend b, const int64_t *table, const int64_t *scale,
+                     const uint64_t *bits, uint32_t words, uint32_t c, uint64_t *out) {
+    memset(out, 0, c * sizeof *out);
+    for (uint32_t w = 0; w < words; w += TILE_WORDS) {
+        const selection s = {bits + w, words, words - w < TILE_WORDS ? words - w : TILE_WORDS};
+        sum_tile(b, table + (size_t)w * WORD, scale, &s, c, out);
+    }
 }

@@ -97,7 +97,10 @@ static void dpf_once(const backend *b, unsigned n, uint32_t count) {
     CLEAR(bits);
 
     const unsigned depth = uvcci_dpf_levels(n), bit_bytes = (2 * depth + 7) / 8;
-    uvcci_dpf_gen(dpf, n, count, alpha, root[0], root[1], levels, leaves, bits, NULL);
+    uint8_t sign[MAX];
+    CLEAR(sign);
+    uvcci_dpf_gen(dpf, n, count, alpha, root[0], root[1], levels, leaves, bits, sign);
+    assert_tainted(sign, count);
     assert_tainted(levels, (size_t)depth * count * 16);
     assert_tainted(leaves, (size_t)count * 16);
     assert_tainted(bits, (size_t)count * bit_bytes);
@@ -117,12 +120,82 @@ static void dpf_once(const backend *b, unsigned n, uint32_t count) {
     }
 }
 
+static void dcf_once(const backend *b, unsigned n, unsigned w) {
+    enum { COUNT = 5, MAX_BYTES = COUNT * 64 * (16 + 8 * UVCCI_DCF_WORDS_MAX + 1) };
+    static uint8_t root[2][COUNT * 16], key[MAX_BYTES];
+    uint64_t alpha[COUNT], plain[COUNT], x[COUNT], out[2][COUNT * UVCCI_DCF_WORDS_MAX];
+    uint64_t beta[COUNT * UVCCI_DCF_WORDS_MAX], payload[COUNT * UVCCI_DCF_WORDS_MAX];
+    uvcci_aes dpf[2];
+    for (unsigned i = 0; i < 2; i++) {
+        uint8_t k[16];
+        random_public(k, sizeof k);
+        uvcci_aes_init(&dpf[i], k, (uvcci_aes_backend)b->aes);
+        random_secret(root[i], sizeof root[i]);
+    }
+    for (uint32_t i = 0; i < COUNT; i++) {
+        plain[i] = alpha[i] = test_rand(&rng) >> (64 - n);
+        x[i] = test_rand(&rng) >> (64 - n);
+    }
+    random_public(payload, sizeof payload);
+    memcpy(beta, payload, sizeof beta);
+    taint(alpha, sizeof alpha);
+    taint(beta, sizeof beta);
+    CLEAR(key);
+    uvcci_dcf_gen(dpf, n, w, COUNT, alpha, beta, root[0], root[1], key);
+    assert_tainted(key, (size_t)COUNT * (16 * n + 8 * w * n + 8 * w));
+    for (unsigned p = 0; p < 2; p++) {
+        CLEAR(out[p]);
+        uvcci_dcf_eval(dpf, n, w, COUNT, x, root[p], p, key, out[p]);
+        assert_tainted(out[p], COUNT * w * 8);
+        look(out[p], COUNT * w * 8);
+    }
+    for (uint32_t i = 0; i < COUNT * w; i++)
+        assert_true(out[0][i] + out[1][i] == (x[i / w] < plain[i / w] ? payload[i] : 0));
+}
+
+static void dcf(void **state) {
+    const backend *b = backend_of(state);
+    dcf_once(b, 6, 1);
+    dcf_once(b, 33, 4);
+    dcf_once(b, 64, 2);
+}
+
+/* The leaves of a DPF as a window of x gives them. */
+static void window_once(const backend *b, unsigned n, uint32_t len) {
+    enum { COUNT = 5, MAX_WORDS = 40 };
+    static uint64_t bits[COUNT * MAX_WORDS], first[COUNT];
+    static uint8_t root[COUNT * 16], levels[57 * COUNT * 16], leaves[COUNT * 16];
+    static uint8_t control[15 * COUNT];
+    uvcci_aes dpf[2];
+    for (unsigned i = 0; i < 2; i++) {
+        uint8_t key[16];
+        random_public(key, sizeof key);
+        uvcci_aes_init(&dpf[i], key, (uvcci_aes_backend)b->aes);
+    }
+    random_secret(root, sizeof root);
+    random_secret(levels, sizeof levels);
+    random_secret(leaves, sizeof leaves);
+    random_secret(control, sizeof control);
+    random_public(first, sizeof first);
+    const uvcci_dpf_keys k = {n, COUNT, true, root, levels, leaves, control};
+    const uint32_t words = uvcci_dpf_window_words(len);
+    assert_true(words <= MAX_WORDS);
+    CLEAR(bits);
+    uvcci_dpf_window(dpf, &k, 0, COUNT, first, len, bits);
+    for (uint32_t i = 0; i < COUNT; i++)
+        assert_tainted(bits + i * words, len / 64 * 8);
+}
+
 static void dpf(void **state) {
     const backend *b = backend_of(state);
     static const unsigned sizes[] = {1, 6, 7, 8, 9, 16, 37, 63};
     for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++)
         dpf_once(b, sizes[i], 3 + i);
     dpf_once(b, 20, 300); /* more than a group */
+    window_once(b, 6, 64);
+    window_once(b, 7, 128);
+    window_once(b, 12, 2048);
+    window_once(b, 63, 1000);
 }
 
 static void packing(void **state) {
@@ -327,6 +400,7 @@ int test_primitives(void) {
     const struct CMUnitTest tests[] = {
         SECRETS_TEST_ON(aes, portable), SECRETS_TEST_ON(aes, avx2),
         SECRETS_TEST_ON(prg, portable), SECRETS_TEST_ON(prg, avx2),
+        SECRETS_TEST_ON(dcf, portable), SECRETS_TEST_ON(dcf, avx2),
         SECRETS_TEST_ON(dpf, portable), SECRETS_TEST_ON(dpf, avx2),
         SECRETS_TEST(packing),          SECRETS_TEST(hmac),
         SECRETS_TEST(key_schedule),     SECRETS_TEST(chacha20_poly1305),

@@ -5,6 +5,7 @@
 #include "taint.h"
 
 #include "exec/circuit.h"
+#include "exec/function.h"
 #include "exec/kernels.h"
 
 enum { H = UVCC_HEAD, T = UVCC_TAIL, O = UVCC_OTHER };
@@ -355,6 +356,199 @@ static void relus(void **state) {
     close_sim();
 }
 
+/* --- Functions -------------------------------------------------------------------------------- */
+
+/* An opened value: public to the edge, its mask secret. */
+typedef struct masked {
+    uint64_t *xh[2], *p[2], *r;
+} masked;
+
+static uvcc_fn_args fn;
+
+/* The low bits of words, the rest of which is 0. */
+static void declassify_low(uint64_t *x, unsigned bits, const char *why) {
+    for (uint32_t i = 0; i < N; i++)
+        declassify(x + i, (bits + 7) / 8, why);
+}
+
+static masked open_value(const uint64_t *x, unsigned bits) {
+    const size_t packed = ((size_t)N * bits + 7) / 8;
+    const shared parts = share(x);
+    masked m = {{words(), words()}, {words(), words()}, words()};
+    uint8_t *sent[2] = {wire(), wire()};
+    fn = (uvcc_fn_args){.bits = (uint8_t)bits};
+    for (unsigned r = 0; r < 2; r++) {
+        vec(r, UVCC_TASK_FN_OPEN_MASK,
+            (uvcc_block){
+                .in = {parts.part[r], parts.part[r + 1]}, .out = {m.xh[r]}, .wire_out = {sent[r]}});
+        declassify(sent[r], packed, "masked by a pad of the sender and OTHER");
+    }
+    for (unsigned r = 0; r < 3; r++) {
+        uint64_t *pads = r == O ? m.r : m.p[r];
+        vec(r, UVCC_TASK_FN_PADS, (uvcc_block){.out = {pads}});
+        assert_tainted(pads, BYTES);
+    }
+    for (unsigned r = 0; r < 2; r++) {
+        vec(r, UVCC_TASK_FN_OPEN_FINISH,
+            (uvcc_block){.in = {m.xh[r]}, .out = {m.xh[r]}, .wire_in = {sent[1 - r]}});
+        declassify_low(m.xh[r], bits, "x + r is what the edge opens; only OTHER knows r");
+    }
+    assert_memory_equal(m.xh[H], m.xh[T], BYTES);
+    return m;
+}
+
+static masked shift_value(const masked *x, unsigned bits, unsigned shift) {
+    const masked m = {{words(), words()}, {NULL, NULL}, words()};
+    fn = (uvcc_fn_args){.bits = (uint8_t)bits, .shift = (uint8_t)shift};
+    for (unsigned r = 0; r < 3; r++)
+        vec(r, UVCC_TASK_FN_SHIFT,
+            (uvcc_block){.in = {r == O ? x->r : x->xh[r]}, .out = {r == O ? m.r : m.xh[r]}});
+    return m;
+}
+
+/* Correction words for r, the same for HEAD and TAIL, who keep them secret. */
+static const uint8_t *deal_point(const masked *x, unsigned bits, uint64_t *sign) {
+    static uint8_t memory[2][N * 16 * 70];
+    const uint32_t n = uvcci_cw_bytes(bits, N);
+    assert_true(n <= sizeof memory[0]);
+    memset(memory, 0, sizeof memory);
+    fn = (uvcc_fn_args){.bits = (uint8_t)bits, .call_key = CALL};
+    vec(O, UVCC_TASK_FN_DEAL_KEY,
+        (uvcc_block){.in = {x->r}, .out = {sign}, .out_bytes = {memory[0], memory[1]}});
+    assert_tainted(memory[0], n);
+    assert_tainted(memory[1], n);
+    if (sign != NULL)
+        assert_tainted(sign, BYTES);
+    return memory[0];
+}
+
+static void compare_and_select(void **state) {
+    enum { BITS = 18, COUNT = 3 };
+    static const int64_t thresholds[COUNT] = {-5, 0, 70000}, weights[COUNT] = {1, -2, 4};
+    static uint8_t sections[2][COUNT * BYTES];
+    open_sim(state);
+    sim.vec.u.vec.fn = &fn;
+    const uint64_t *x = values(BITS - 1), *y = values(63);
+    const masked m = open_value(x, BITS + 1), sel = open_value(y, 64);
+    const uint8_t *key = deal_point(&m, BITS, NULL);
+    fn = (uvcc_fn_args){.bits = BITS,
+                        .call_key = CALL,
+                        .call_bits = CALL,
+                        .word_count = COUNT,
+                        .words = thresholds};
+    uint64_t *k = words(), *e[2] = {words(), words()}, *got[2] = {words(), words()};
+    uint64_t *alone[2] = {words(), words()};
+    uint8_t *sent[2] = {wire(), wire()};
+    vec(O, UVCC_TASK_FN_DEAL_BITS, (uvcc_block){.in = {m.r}, .out = {k}, .out_words = sections[0]});
+    vec(O, UVCC_TASK_FN_DEAL_SELECT, (uvcc_block){.in = {k, sel.r}, .out_words = sections[1]});
+    for (unsigned i = 0; i < 2; i++)
+        assert_tainted(sections[i], COUNT * BYTES);
+    for (unsigned r = 0; r < 2; r++) {
+        vec(r, UVCC_TASK_FN_COMPARE,
+            (uvcc_block){.in = {m.xh[r]}, .out = {e[r]}, .wire_out = {sent[r]}, .key = key});
+        declassify(sent[r], (N * COUNT + 7) / 8, "masked by bits of the sender and OTHER");
+    }
+    fn.bits = COUNT;
+    for (unsigned r = 0; r < 2; r++) {
+        vec(r, UVCC_TASK_FN_OPEN_BITS,
+            (uvcc_block){.in = {e[r]}, .out = {e[r]}, .wire_in = {sent[1 - r]}});
+        declassify_low(e[r], COUNT, "d ^ k is what the edge opens; only OTHER knows k");
+    }
+    assert_memory_equal(e[H], e[T], BYTES);
+    fn.words = weights;
+    for (unsigned r = 0; r < 2; r++) {
+        const uint8_t *at[2] = {r == T ? sections[0] : NULL, r == T ? sections[1] : NULL};
+        vec(r, UVCC_TASK_FN_SELECT,
+            (uvcc_block){
+                .in = {sel.xh[r], sel.p[r], e[r]}, .out = {got[r]}, .words = {at[0], at[1]}});
+        vec(r, UVCC_TASK_FN_BITS,
+            (uvcc_block){.in = {NULL, NULL, e[r]}, .out = {alone[r]}, .words = {at[0]}});
+    }
+    fn.constant = 7;
+    for (unsigned r = 0; r < 2; r++) /* got + x + 7 */
+        vec(r, UVCC_TASK_FN_ADD,
+            (uvcc_block){.in = {got[r], sel.xh[r], sel.p[r]}, .out = {got[r]}});
+    look_at_edge(got);
+    look_at_edge(alone);
+    for (uint32_t i = 0; i < N; i++) {
+        uint64_t want = 0;
+        for (unsigned j = 0; j < COUNT; j++)
+            want += (uint64_t)weights[j] * ((int64_t)x[i] >= thresholds[j]);
+        assert_true(edge_sum(alone, i) == want);
+        assert_true(edge_sum(got, i) == want * y[i] + y[i] + 7);
+    }
+    close_sim();
+}
+
+/* A table on y, or with a shift on y >> shift and times a factor; else times b if that is there. */
+static void look_up(unsigned bits, unsigned shift, bool times) {
+    enum { ENTRIES = 300 };
+    static const int64_t z[8] = {1 << 30, -(1 << 29), 1 << 27, 5, 1 << 30, 1 << 20, 3, 1};
+    static int32_t entries[ENTRIES];
+    static uint8_t section[4 * BYTES];
+    sim.used = 0;
+    for (unsigned i = 0; i < ENTRIES; i++)
+        entries[i] = (int32_t)(uint32_t)test_rand(&rng);
+    const uint64_t *y = values(shift + 9), *b = values(63);
+    const shared bs = share(b);
+    const masked m = open_value(y, 64), x = shift == 0 ? m : shift_value(&m, 64, shift);
+    uint64_t *sign = words(), *v[2] = {words(), words()}, *bh[2] = {words(), words()};
+    uint64_t *got[2] = {words(), words()}, *b_tail = words();
+    for (uint32_t i = 0; i < N; i++)
+        b_tail[i] = bs.part[1][i] + bs.part[2][i];
+    const uint8_t *key = deal_point(&x, bits, sign);
+    uint8_t *sent[2][2] = {{wire(), wire()}, {wire(), wire()}};
+    fn = (uvcc_fn_args){.bits = (uint8_t)bits,
+                        .shift = (uint8_t)shift,
+                        .times = times,
+                        .call_key = CALL,
+                        .first = -100,
+                        .constant = 14,
+                        .entry_count = ENTRIES,
+                        .entries = entries,
+                        .word_count = 8,
+                        .words = z};
+    vec(O, UVCC_TASK_FN_DEAL_SCALAR, (uvcc_block){.in = {sign, m.r}, .out_words = section});
+    assert_tainted(section, (times ? 4 : 2) * BYTES);
+    for (unsigned r = 0; r < 2; r++) {
+        const uint64_t *mine = r == H ? bs.part[0] : b_tail;
+        vec(r, UVCC_TASK_FN_TABLE,
+            (uvcc_block){.in = {x.xh[r], m.xh[r], times ? mine : NULL},
+                         .out = {v[r], times ? bh[r] : NULL},
+                         .wire_out = {sent[r][0], sent[r][1]},
+                         .key = key});
+        for (unsigned i = 0; i < 1 + (unsigned)times; i++)
+            declassify(sent[r][i], BYTES, "masked by a pad of the sender and OTHER");
+    }
+    for (unsigned r = 0; r < 2; r++) {
+        uint64_t *opened[2] = {v[r], bh[r]};
+        for (unsigned i = 0; i < 1 + (unsigned)times; i++) {
+            vec(r, UVCC_TASK_OPEN_FINISH,
+                (uvcc_block){.in = {opened[i]}, .out = {opened[i]}, .wire_in = {sent[1 - r][i]}});
+            declassify(opened[i], BYTES, "opened to the edge under a mask that only OTHER knows");
+        }
+        vec(r, UVCC_TASK_FN_SCALAR,
+            (uvcc_block){.in = {v[r], times ? bh[r] : NULL},
+                         .out = {got[r]},
+                         .words = {r == T ? section : NULL}});
+    }
+    look_at_edge(got);
+    for (uint32_t i = 0; i < N && shift == 0; i++) {
+        const uint64_t at = y[i] + 100;
+        const uint64_t entry = at < ENTRIES ? (uint64_t)(int64_t)entries[at] : 0;
+        assert_true(edge_sum(got, i) == (times ? entry * b[i] : entry));
+    }
+}
+
+static void tables(void **state) {
+    open_sim(state);
+    sim.vec.u.vec.fn = &fn;
+    look_up(12, 0, false);
+    look_up(12, 0, true);
+    look_up(14, 16, false);
+    close_sim();
+}
+
 /* --- Lifts ------------------------------------------------------------------------------------ */
 
 static void lift_once(uvcc_lift_kind kind) {
@@ -678,6 +872,10 @@ int test_tasks(void) {
         SECRETS_TEST_ON(truncations, avx2),
         SECRETS_TEST_ON(relus, portable),
         SECRETS_TEST_ON(relus, avx2),
+        SECRETS_TEST_ON(compare_and_select, portable),
+        SECRETS_TEST_ON(compare_and_select, avx2),
+        SECRETS_TEST_ON(tables, portable),
+        SECRETS_TEST_ON(tables, avx2),
         SECRETS_TEST_ON(lifts, portable),
         SECRETS_TEST_ON(lifts, avx2),
         SECRETS_TEST_ON(circuits, portable),

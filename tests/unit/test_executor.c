@@ -118,7 +118,7 @@ static void run_all(const uvcc_cpu_config *cfg, uint64_t *order) {
 static void inline_mode(void **state) {
     (void)state;
     uint64_t order[JOBS];
-    for (uint32_t backend = 0; backend <= 3; backend++) {
+    for (uint32_t backend = 0; backend <= 4; backend++) {
         uvcc_cpu_config cfg = config(UVCC_CPU_INLINE);
         cfg.backend = backend;
         run_all(&cfg, order);
@@ -262,7 +262,7 @@ static void bad_use(void **state) {
     cfg = config((uvcc_cpu_mode)3);
     assert_int_equal(uvcc_cpu_new(&x, &cfg), UVCC_ERR_CONFIG);
     cfg = config(UVCC_CPU_INLINE);
-    cfg.backend = 4;
+    cfg.backend = 5;
     assert_int_equal(uvcc_cpu_new(&x, &cfg), UVCC_ERR_CONFIG);
     cfg = config(UVCC_CPU_THREADS);
     cfg.threads = 100000;

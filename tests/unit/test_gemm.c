@@ -1,7 +1,100 @@
-/* Products: every backend against the schoolbook loop, odd shapes, transposes, extreme words. */
+/* Products: every backend against the schoolbook loop, odd shapes, transposes, extreme words. Tiles
+ * of bytes are emulated as well, so that all around them is tested on any CPU. */
 #include "support.h"
 
+#include <stdbool.h>
+
 #include "exec/gemm.h"
+#include "exec/gemm_tiled.h"
+#if UVCCI_GEMM_HAS_AMX
+#include <cpuid.h>
+#endif
+
+/* --- Tile operations without a matrix unit ---------------------------------------------------- */
+
+static union {
+    uint8_t byte[16][64];
+    int8_t digit[16][64];
+    uint32_t word[16][16];
+} tile[8];
+static bool configured;
+
+static void emulated_begin(void) {
+    assert_false(configured);
+    configured = true;
+}
+
+static void emulated_end(void) {
+    assert_true(configured);
+    configured = false;
+}
+
+/* What TDPBSSD does. */
+static void emulated_madd(unsigned sum, unsigned a, unsigned b) {
+    for (unsigned i = 0; i < 16; i++)
+        for (unsigned k = 0; k < 16; k++)
+            for (unsigned j = 0; j < 16; j++) {
+                int add = 0;
+                for (unsigned e = 0; e < 4; e++)
+                    add += tile[a].digit[i][4 * k + e] * tile[b].digit[k][4 * j + e];
+                tile[sum].word[i][j] += (uint32_t)add;
+            }
+}
+
+#define TILE_FN
+#define TILE_ZERO(t)         memset(&tile[t], 0, sizeof tile[t])
+#define TILE_LOAD(t, from)   memcpy(&tile[t], from, sizeof tile[t])
+#define TILE_MADD(sum, a, b) emulated_madd(sum, a, b)
+#define TILE_STORE(t, to)    memcpy(to, &tile[t], sizeof tile[t])
+#include "exec/gemm_tile_steps.h"
+
+static void emulated_multiply(size_t steps, const uint8_t *a, const uint8_t *b, int32_t *sums) {
+    assert_true(configured);
+    multiply(steps, a, b, sums);
+}
+
+/* Signed digits one by one, low first, each with its borrow. */
+static void plain_split(const uint64_t *words, bool quads, uint8_t *out) {
+    for (unsigned i = 0; i < 64; i++) {
+        uint64_t x = words[i];
+        for (unsigned d = 0; d < 8; d++) {
+            const int digit = (int)(x & 0xff) - (x & 0x80 ? 256 : 0);
+            out[d * UVCCI_TILE_BYTES + (quads ? i % 16 * 4 + i / 16 : i)] = (uint8_t)digit;
+            x = (x - (uint64_t)(int64_t)digit) >> 8;
+        }
+    }
+}
+
+static void plain_join(const int32_t *sums, size_t rows, size_t cols, uint64_t *z, size_t ldz,
+                       bool accumulate) {
+    for (size_t i = 0; i < rows; i++)
+        for (size_t j = 0; j < cols; j++) {
+            uint64_t w = accumulate ? z[i * ldz + j] : 0;
+            for (unsigned s = 0; s < 8; s++)
+                w += (uint64_t)(int64_t)sums[(s * 16 + i) * 16 + j] << 8 * s;
+            z[i * ldz + j] = w;
+        }
+}
+
+/* The sets of operations that this CPU can run: all emulated; emulated tiles with the packing of
+ * AMX; AMX. */
+static uvcci_gemm_tile_ops tile_sets[3] = {
+    {emulated_begin, emulated_end, plain_split, emulated_multiply, plain_join}};
+static unsigned tile_set_count = 1;
+
+static void add_tile_sets(void) {
+#if UVCCI_GEMM_HAS_AMX
+    if (uvcci_gemm_vbmi_ready()) {
+        tile_sets[tile_set_count] = tile_sets[0];
+        tile_sets[tile_set_count].split = uvcci_gemm_tile_amx.split;
+        tile_sets[tile_set_count++].join = uvcci_gemm_tile_amx.join;
+    }
+    if (uvcci_gemm_amx_ready())
+        tile_sets[tile_set_count++] = uvcci_gemm_tile_amx;
+#endif
+}
+
+/* --- Shapes ----------------------------------------------------------------------------------- */
 
 typedef struct matrix {
     uint64_t *w;
@@ -18,7 +111,10 @@ static uint64_t extreme(uint64_t *rng) {
                                      UINT32_MAX,
                                      (uint64_t)1 << 32,
                                      (uint64_t)UINT32_MAX << 32,
-                                     (uint64_t)1 << 62};
+                                     (uint64_t)1 << 62,
+                                     0x8080808080808080,  /* as digits: */
+                                     0x7f7f7f7f7f7f7f7f,  /* all 127 */
+                                     0x7f7f7f7f7f7f7f80}; /* all -128 */
     const uint64_t r = test_rand(rng);
     return r % 3 == 0 ? words[r / 3 % (sizeof words / sizeof *words)] : test_rand(rng);
 }
@@ -44,13 +140,51 @@ static uint64_t dot(const matrix *x, const matrix *y, uint32_t i, uint32_t j) {
 
 /* Scratch of exactly the promised size, so that a sanitizer sees any word beyond. */
 static uint64_t *new_scratch(uint32_t m, uint32_t n, uint32_t k) {
-    const size_t bytes = uvcci_gemm_scratch_words(m, n, k) * 8;
+    const size_t bytes = uvcci_gemm_scratch_words(UVCCI_GEMM_AUTO, m, n, k) * 8;
     uint64_t *p = NULL;
     assert_int_equal(posix_memalign((void **)&p, 64, bytes + 64), 0);
     return p;
 }
 
-static void check_shape(uint32_t m, uint32_t n, uint32_t k, bool tx, bool ty, uint64_t *rng) {
+static uvcci_gemm_side side_of(const matrix *a, const uint64_t *add, bool lanes_are_rows) {
+    const size_t cols = a->trans ? a->rows : a->cols;
+    const bool along = lanes_are_rows != a->trans;
+    return (uvcci_gemm_side){a->w, add, along ? cols : 1, along ? 1 : cols};
+}
+
+typedef struct product {
+    matrix xl, xh, yl, yh;
+    uint64_t *plain, *rss, *start; /* what is right; what z holds before */
+    uint64_t *z;
+} product;
+
+static void check_tiled(const uvcci_gemm_tile_ops *o, const product *q) {
+    const uint32_t m = q->xl.rows, n = q->yl.cols, k = q->xl.cols;
+    const size_t bytes = (size_t)m * n * 8;
+    uint64_t *scratch = NULL;
+    assert_int_equal(
+        posix_memalign((void **)&scratch, 64, uvcci_gemm_tiled_scratch_words(m, n, k) * 8), 0);
+    const uvcci_gemm_side xl = side_of(&q->xl, NULL, true), xh = side_of(&q->xh, NULL, true);
+    const uvcci_gemm_side yl = side_of(&q->yl, NULL, false);
+    const uvcci_gemm_side sum = side_of(&q->yl, q->yh.w, false);
+
+    memcpy(q->z, q->start, bytes);
+    uvcci_gemm_tiled(o, m, n, k, xl, yl, q->z, false, scratch);
+    assert_memory_equal(q->z, q->plain, bytes);
+    memcpy(q->z, q->start, bytes);
+    uvcci_gemm_tiled(o, m, n, k, xl, yl, q->z, true, scratch);
+    for (size_t e = 0; e < (size_t)m * n; e++)
+        assert_true(q->z[e] == q->start[e] + q->plain[e]);
+    uvcci_gemm_tiled(o, m, n, k, xl, sum, q->z, false, scratch);
+    uvcci_gemm_tiled(o, m, n, k, xh, yl, q->z, true, scratch);
+    assert_memory_equal(q->z, q->rss, bytes);
+    assert_false(configured);
+    free(scratch);
+}
+
+/* Emulation is slow: only where `emulate`. */
+static void check_shape(uint32_t m, uint32_t n, uint32_t k, bool tx, bool ty, bool emulate,
+                        uint64_t *rng) {
     matrix xl = new_matrix(m, k, tx, rng), xh = new_matrix(m, k, tx, rng);
     matrix yl = new_matrix(k, n, ty, rng), yh = new_matrix(k, n, ty, rng);
     uint64_t *plain = malloc((size_t)m * n * 8), *rss = malloc((size_t)m * n * 8);
@@ -63,7 +197,7 @@ static void check_shape(uint32_t m, uint32_t n, uint32_t k, bool tx, bool ty, ui
             rss[e] = plain[e] + dot(&xl, &yh, i, j) + dot(&xh, &yl, i, j);
             start[e] = test_rand(rng);
         }
-    for (int b = UVCCI_GEMM_AUTO; b <= UVCCI_GEMM_AVX512; b++) {
+    for (int b = UVCCI_GEMM_AUTO; b <= UVCCI_GEMM_AMX; b++) {
         const uvcci_gemm_backend backend = (uvcci_gemm_backend)b;
         memcpy(z, start, (size_t)m * n * 8);
         uvcci_gemm(backend, m, n, k, xl.w, tx, yl.w, ty, z, false, scratch);
@@ -76,6 +210,10 @@ static void check_shape(uint32_t m, uint32_t n, uint32_t k, bool tx, bool ty, ui
         uvcci_gemm_rss(backend, m, n, k, xl.w, xh.w, tx, yl.w, yh.w, ty, z, scratch);
         assert_memory_equal(z, rss, (size_t)m * n * 8);
     }
+    const product q = {xl, xh, yl, yh, plain, rss, start, z};
+    for (unsigned t = 0; t < tile_set_count; t++)
+        if (emulate || tile_sets[t].multiply != emulated_multiply)
+            check_tiled(&tile_sets[t], &q);
     uint64_t *all[] = {xl.w, xh.w, yl.w, yh.w, plain, rss, z, start, scratch};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
@@ -87,7 +225,8 @@ static void small_shapes(void **state) {
     enum { N = sizeof sizes / sizeof *sizes };
     uint64_t rng = 1;
     for (unsigned s = 0; s < N * N * N; s++)
-        check_shape(sizes[s % N], sizes[s / N % N], sizes[s / N / N], s & 1, s >> 1 & 1, &rng);
+        check_shape(sizes[s % N], sizes[s / N % N], sizes[s / N / N], s & 1, s >> 1 & 1, s % 9 == 0,
+                    &rng);
 }
 
 /* Around the sizes of the blocks. */
@@ -100,7 +239,98 @@ static void block_edges(void **state) {
     uint64_t rng = 2;
     for (unsigned s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (unsigned t = 0; t < 4; t++)
-            check_shape(shapes[s][0], shapes[s][1], shapes[s][2], t & 1, t >> 1, &rng);
+            check_shape(shapes[s][0], shapes[s][1], shapes[s][2], t & 1, t >> 1, false, &rng);
+}
+
+/* Around the sizes of tiles and of their blocks. */
+static void tile_edges(void **state) {
+    (void)state;
+    static const uint32_t shapes[][3] = {{1, 1, 1},     {1, 40, 70},  {40, 1, 70},   {16, 16, 64},
+                                         {17, 65, 129}, {15, 17, 63}, {127, 3, 65},  {129, 17, 130},
+                                         {18, 513, 3},  {2, 530, 70}, {3, 18, 1023}, {2, 2, 1025},
+                                         {20, 5, 2100}, {33, 47, 192}};
+    uint64_t rng = 3;
+    for (unsigned s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (unsigned t = s % 2; t < 4; t += 2)
+            check_shape(shapes[s][0], shapes[s][1], shapes[s][2], t & 1, t >> 1, true, &rng);
+}
+
+/* One word everywhere: the sums of digits grow as far as they can. */
+static void constant_operands(void **state) {
+    (void)state;
+    static const uint64_t words[] = {0,
+                                     UINT64_MAX,
+                                     (uint64_t)1 << 63,
+                                     INT64_MAX,
+                                     0x8080808080808080,
+                                     0x7f7f7f7f7f7f7f7f,
+                                     0x7f7f7f7f7f7f7f80};
+    enum { N = sizeof words / sizeof *words, M = 3, K = 1100 };
+    uint64_t x[M * K], y[K * M], z[M * M], right[M * M];
+    product q = {{x, false, M, K},
+                 {x, false, M, K},
+                 {y, false, K, M},
+                 {y, false, K, M},
+                 right,
+                 right,
+                 right,
+                 z};
+    for (unsigned c = 0; c < N * N; c++) {
+        if (c % N < c / N)
+            continue;
+        for (unsigned i = 0; i < M * K; i++) {
+            x[i] = words[c % N];
+            y[i] = words[c / N];
+        }
+        uint64_t rss[M * M];
+        for (unsigned i = 0; i < M * M; i++) {
+            right[i] = x[0] * y[0] * K;
+            rss[i] = 3 * right[i];
+        }
+        q.rss = rss;
+        for (unsigned t = 0; t < tile_set_count; t++)
+            check_tiled(&tile_sets[t], &q);
+    }
+}
+
+/* A vector on either side, in all layouts, around the widths of registers. */
+static void vectors(void **state) {
+    (void)state;
+    static const uint32_t sizes[] = {1, 2, 3, 4, 5, 7, 8, 9, 15, 17, 64, 255, 256, 257, 515};
+    enum { N = sizeof sizes / sizeof *sizes };
+    uint64_t rng = 4;
+    for (unsigned s = 0; s < N * N; s++)
+        for (unsigned t = 0; t < 4; t++) {
+            check_shape(1, sizes[s % N], sizes[s / N], t & 1, t >> 1, false, &rng);
+            check_shape(sizes[s % N], 1, sizes[s / N], t & 1, t >> 1, false, &rng);
+        }
+}
+
+static void pick(void **state) {
+    (void)state;
+    assert_int_equal(uvcci_gemm_pick(UVCCI_GEMM_AMX, 128, 768, 768), UVCCI_GEMM_AMX);
+    assert_int_equal(uvcci_gemm_pick(UVCCI_GEMM_AMX, 4, 1024, 1024), UVCCI_GEMM_AMX);
+    assert_int_equal(uvcci_gemm_pick(UVCCI_GEMM_AMX, 3, 1024, 1024), UVCCI_GEMM_AVX512);
+    assert_int_equal(uvcci_gemm_pick(UVCCI_GEMM_AMX, 1024, 1024, 15), UVCCI_GEMM_AVX512);
+    assert_int_equal(uvcci_gemm_pick(UVCCI_GEMM_AMX, 16, 16, 64), UVCCI_GEMM_AVX512);
+    assert_int_equal(uvcci_gemm_pick(UVCCI_GEMM_AMX, UINT32_MAX, UINT32_MAX, UINT32_MAX),
+                     UVCCI_GEMM_AMX);
+    for (int b = UVCCI_GEMM_PORTABLE; b <= UVCCI_GEMM_AVX512; b++)
+        assert_int_equal(uvcci_gemm_pick((uvcci_gemm_backend)b, 128, 768, 768), b);
+}
+
+/* Scratch for any backend does for each. */
+static void scratch_sizes(void **state) {
+    (void)state;
+    static const uint32_t sizes[] = {0, 1, 16, 100, 1000, 5000, UINT32_MAX};
+    enum { N = sizeof sizes / sizeof *sizes };
+    for (unsigned s = 0; s < N * N * N; s++) {
+        const uint32_t m = sizes[s % N], n = sizes[s / N % N], k = sizes[s / N / N];
+        const size_t any = uvcci_gemm_scratch_words(UVCCI_GEMM_AUTO, m, n, k);
+        assert_true(any >= uvcci_gemm_tiled_scratch_words(m, n, k));
+        for (int b = UVCCI_GEMM_PORTABLE; b <= UVCCI_GEMM_AMX; b++)
+            assert_true(any >= uvcci_gemm_scratch_words((uvcci_gemm_backend)b, m, n, k));
+    }
 }
 
 static void empty_depth(void **state) {
@@ -113,11 +343,40 @@ static void empty_depth(void **state) {
         assert_int_equal(z[i], 0);
 }
 
+static const char *why_no_amx(void) {
+#if UVCCI_GEMM_HAS_AMX
+    unsigned a, b, c, d;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d >> 24 & d >> 25 & 1))
+        return "the CPU has no AMX-INT8";
+    return uvcci_gemm_vbmi_ready() ? "the kernel does not permit tiles"
+                                   : "the CPU has no AVX-512 VBMI";
+#else
+    return "not built: no x86-64 Linux";
+#endif
+}
+
+static void print_backends(void) {
+    static const char *const names[] = {"", "portable", "avx2", "avx512", "amx"};
+    const uvcci_gemm_backend best = uvcci_gemm_best();
+    printf("tested:");
+    for (int b = UVCCI_GEMM_PORTABLE; b <= (int)best; b++)
+        printf(" %s", names[b]);
+    printf(tile_set_count > 1 ? " emulated-tiles emulated-tiles+vbmi" : " emulated-tiles");
+    printf("; skipped:");
+    for (int b = (int)best + 1; b <= UVCCI_GEMM_AMX; b++)
+        printf(" %s (%s)", names[b], b == UVCCI_GEMM_AMX ? why_no_amx() : "the CPU lacks it");
+    printf(best == UVCCI_GEMM_AMX ? " none\n" : "\n");
+    fflush(stdout);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(small_shapes),
-        cmocka_unit_test(block_edges),
-        cmocka_unit_test(empty_depth),
+        cmocka_unit_test(small_shapes),      cmocka_unit_test(block_edges),
+        cmocka_unit_test(tile_edges),        cmocka_unit_test(vectors),
+        cmocka_unit_test(constant_operands), cmocka_unit_test(pick),
+        cmocka_unit_test(scratch_sizes),     cmocka_unit_test(empty_depth),
     };
+    add_tile_sets();
+    print_backends();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

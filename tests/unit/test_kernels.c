@@ -807,7 +807,7 @@ static void out_of_memory(void **state) {
     uvcci_cpu_worker w;
     mem.fail_at = 1;
     assert_int_equal(uvcci_cpu_worker_init(&w, &al, 0), UVCC_ERR_NOMEM);
-    assert_int_equal(uvcci_cpu_worker_init(&w, &al, 4), UVCC_ERR_CONFIG);
+    assert_int_equal(uvcci_cpu_worker_init(&w, &al, 5), UVCC_ERR_CONFIG);
     assert_int_equal(uvcci_cpu_worker_init(&w, &al, 0), 0);
     uint64_t x[4] = {1, 2, 3, 4}, z[4];
     uvcc_task t = {.kind = UVCC_TASK_GEMM, .u.gemm = {.m = 2, .n = 2, .k = 2}};
