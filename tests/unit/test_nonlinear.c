@@ -524,20 +524,21 @@ static void test_inverse_ends(void **state) {
         int64_t x;
         double want, relative;
     } cases[] = {
-        {UVCC_NL_RECIPROCAL, 0, 16, 1.2e-4},
-        {UVCC_NL_RECIPROCAL, -5000, 16, 1.2e-4},
-        {UVCC_NL_RECIPROCAL, 1, 16, 1.2e-4},
-        {UVCC_NL_RECIPROCAL, (1 << 12) - 1, 16, 1.0 / 64},
+        {UVCC_NL_RECIPROCAL, 0, 256.0 / 9, 1.2e-4},
+        {UVCC_NL_RECIPROCAL, -5000, 256.0 / 9, 1.2e-4},
+        {UVCC_NL_RECIPROCAL, 1, 256.0 / 9, 1.2e-4},
+        {UVCC_NL_RECIPROCAL, (9 << 8) - 1, 256.0 / 9, 1.0 / 64},
+        {UVCC_NL_RECIPROCAL, 9 << 8, 256.0 / 9, 1.2e-4},
         {UVCC_NL_RECIPROCAL, 1 << 12, 16, 1.2e-4},
         {UVCC_NL_RECIPROCAL, 1 << 28, 1.0 / 4096, 1.2e-4},
-        {UVCC_NL_RECIPROCAL, (1 << 28) + 1, 1.0 / 4096, 1.2e-4},
-        {UVCC_NL_RECIPROCAL, (1ll << 31) - 1, 1.0 / 4096, 1.2e-4},
-        {UVCC_NL_RSQRT, 0, 32, 1.2e-4},
-        {UVCC_NL_RSQRT, -1, 32, 1.2e-4},
-        {UVCC_NL_RSQRT, 63, 32, 1.0 / 64},
-        {UVCC_NL_RSQRT, 64, 32, 1.2e-4},
+        {UVCC_NL_RECIPROCAL, 9ll << 25, 1.0 / 4608, 1.2e-4},
+        {UVCC_NL_RECIPROCAL, (1ll << 31) - 1, 1.0 / 4608, 1.2e-4},
+        {UVCC_NL_RSQRT, 0, sqrt(65536.0 / 72), 1.2e-4},
+        {UVCC_NL_RSQRT, -1, sqrt(65536.0 / 72), 1.2e-4},
+        {UVCC_NL_RSQRT, 71, sqrt(65536.0 / 72), 1.0 / 64},
+        {UVCC_NL_RSQRT, 72, sqrt(65536.0 / 72), 1.2e-4},
         {UVCC_NL_RSQRT, 1 << 28, 1.0 / 64, 1.2e-4},
-        {UVCC_NL_RSQRT, (1ll << 31) - 1, 1.0 / 64, 1.2e-4},
+        {UVCC_NL_RSQRT, (1ll << 31) - 1, 1 / sqrt(4608), 1.2e-4},
     };
     for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const at_point p = evaluate(cases[i].what, 31, cases[i].x);
