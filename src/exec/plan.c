@@ -404,13 +404,13 @@ static int settle(const draft *d, bool function, const uvcc_allocator *al) {
     if (mem == NULL)
         return UVCC_ERR_NOMEM;
     plan->mem = mem;
-    plan->rounds = (uvcci_plan_round *)(void *)mem;
+    plan->rounds = (uvcci_plan_round *)(void *)(mem + fn_bytes);
     memcpy(plan->rounds, d->rounds, plan->round_count * sizeof *plan->rounds);
     memcpy(plan->rounds + plan->round_count, d->keys, plan->key_count * sizeof *plan->rounds);
     plan->id = (uvcci_plan_id *)(void *)(plan->rounds + n);
     memcpy(plan->id, d->id, plan->id_count * sizeof *plan->id);
     if (function) {
-        uvcci_fn_plan *fn = (uvcci_fn_plan *)(void *)(plan->id + plan->id_count);
+        uvcci_fn_plan *fn = (uvcci_fn_plan *)(void *)mem;
         memcpy(fn, plan->fn, sizeof *fn);
         plan->fn = fn;
     }

@@ -1015,10 +1015,10 @@ static void test_sessions(void **state) {
         uvcc_nonlinear what;
         double off; /* in fast mode */
     } cases[] = {
-        {UVCC_NL_RELU, 0},         {UVCC_NL_GELU, 4e-3},    {UVCC_NL_MAX, 0},
-        {UVCC_NL_ARGMAX, 0},       {UVCC_NL_SOFTMAX, 4e-4}, {UVCC_NL_RMSNORM, 4e-3},
-        {UVCC_NL_LAYERNORM, 4e-3}, {UVCC_NL_EXP, 8e-6},     {UVCC_NL_RECIPROCAL, 4e-3},
-        {UVCC_NL_RSQRT, 4e-3},
+        {UVCC_NL_SIGN, 0},       {UVCC_NL_SIGMOID, 1e-3},    {UVCC_NL_RELU, 0},
+        {UVCC_NL_GELU, 4e-3},    {UVCC_NL_MAX, 0},           {UVCC_NL_ARGMAX, 0},
+        {UVCC_NL_SOFTMAX, 4e-4}, {UVCC_NL_RMSNORM, 4e-3},    {UVCC_NL_LAYERNORM, 4e-3},
+        {UVCC_NL_EXP, 8e-6},     {UVCC_NL_RECIPROCAL, 4e-3}, {UVCC_NL_RSQRT, 4e-3},
     };
     const uvcc_tensor_desc in[3] = {input_desc(ROWS, COLS, 22), row_desc("gamma", COLS),
                                     row_desc("beta", COLS)};
