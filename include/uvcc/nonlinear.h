@@ -1,41 +1,44 @@
-/* uvcc/nonlinear.h - the functions that a transformer needs, made of uvcc/function.h steps and of ops.
+/* uvcc/nonlinear.h - the functions that a transformer needs, as steps and ops.
  *
  * Three ways to use it:
- *  - uvcc_nonlinear_build makes one function as steps with its tables, to evaluate, to price or to
- *    register in a program;
+ *  - uvcc_nonlinear_build makes one function as steps with its tables, to evaluate, to price or
+ *    to register in a program;
  *  - uvcc_nonlinear_output says what tensors a function gives for its input tensors;
- *  - uvcc_emit_nonlinear writes everything that a function needs into the entry of a program that is
- *    being built: functions, temporary tensors and ops.
+ *  - uvcc_emit_nonlinear writes everything that a function needs into the entry of a program that
+ *    is being built: functions, temporary tensors and ops.
  *
- * Numbers. Inputs have `scale` = f fraction bits, index cells are u = 2^-index_bits wide. Tables are
- * computed in long double and rounded to the nearest entry, ties away from zero. *Fast* functions take
- * the index floor((x + r_low) / u) inside and hold values at the index points (|x - index u| < u);
- * *exact* ones take the exact index floor(x / u) as a second input and hold values at the middle of the
- * cells. What goes beyond tables:
- *  - GELU, SILU and the like: x [x >= 0] + T(x), T even and 0 outside a window (there the result is
- *    the asymptote 0 or x); derivatives, SIGMOID and TANH: a step function + T(x). The comparison and
- *    the tables share one DPF key.
- *  - EXP, fast: T[index] * exp(-low bits of the opened value) * exp(+r_low), the last factor dealt; cubic
- *    polynomials. Exact: exp(-hi) * exp(-lo) from two tables. Entries have 24 fraction bits and those of
- *    exp(-index u) are 2^-19 higher, which makes the floor of the products a rounding to the nearest.
- *    Exactly 0 from t = 13.0625 on; t < 0 must not occur (the result is 0 below -u).
- *  - RECIPROCAL, RSQRT: one comparison with all octaves moves s = m 2^o to its mantissa m, 9/8 <= m <
- *    9/4 or 9/2 (telescoping weights), one table gives 1 / m, one sum of bits the power of 2. RSQRT
- *    goes by pairs of octaves. The ranges are [9/256, 4608) and [9/8192, 4608); below them they give the
- *    value of their low end, above of their high end. (Within 2^-6 of the low end, fast mode may still
- *    follow the function.)
+ * Numbers. Inputs have `scale` = f fraction bits, index cells are u = 2^-index_bits wide. Tables
+ * are computed in long double and rounded to the nearest entry, ties away from zero. *Fast*
+ * functions take the index floor((x + r_low) / u) inside and hold values at the index points (|x
+ * - index u| < u); *exact* ones take the exact index floor(x / u) as a second input and hold
+ * values at the middle of the cells. What goes beyond tables:
+ *  - GELU, SILU and the like: x [x >= 0] + T(x), T even and 0 outside a window (there the result
+ *    is the asymptote 0 or x); derivatives, SIGMOID and TANH: a step function + T(x). The
+ *    comparison and the tables share one DPF key.
+ *  - EXP, fast: T[index] * exp(-low bits of the opened value) * exp(+r_low), the last factor
+ *    dealt; cubic polynomials. Exact: exp(-hi) * exp(-lo) from two tables. Entries have 24
+ *    fraction bits and those of exp(-index u) are 2^-19 higher, which makes the floor of the
+ *    products a rounding to the nearest. Exactly 0 from t = 13.0625 on; t < 0 must not occur (the
+ *    result is 0 below -u).
+ *  - RECIPROCAL, RSQRT: one comparison with all octaves moves s = m 2^o to its mantissa m, 9/8 <=
+ *    m < 9/4 or 9/2 (telescoping weights), one table gives 1 / m, one sum of bits the power of 2.
+ *    RSQRT goes by pairs of octaves. The ranges are [9/256, 4608) and [9/8192, 4608); below them
+ *    they give the value of their low end, above of their high end. (Within 2^-6 of the low end,
+ *    fast mode may still follow the function.)
  *  - MAX, ARGMAX: a tree over adjacent pairs, an odd last column paired with itself.
- *  - SOFTMAX: exp(max - x) times the reciprocal of its row sum. An element p is off by at most 1.2e-4 p
- *    + 1.6e-5 + 4e-6 cols p + a unit of the output (the 4e-6 are 1e-6 on real rows: roundings cancel),
- *    a row's sum by 1.2e-4 + cols units; masked elements are exactly 0.
- *  - RMSNORM, LAYERNORM: for mean squares (variances) + epsilon from 2^-9 to 2^12, off by at most 1.6e-4
- *    of y (without beta) and the floors on the way: one unit of the output, gamma units of x, and for the
- *    mean gamma / sqrt(variance) units. Below the range the factor stops at 32 (2^-10).
+ *  - SOFTMAX: exp(max - x) times the reciprocal of its row sum. An element p is off by at most
+ *    1.2e-4 p + 1.6e-5 + 4e-6 cols p + a unit of the output (the 4e-6 are 1e-6 on real rows:
+ *    roundings cancel), a row's sum by 1.2e-4 + cols units; masked elements are exactly 0.
+ *  - RMSNORM, LAYERNORM: for mean squares (variances) + epsilon from 2^-9 to 2^12, off by at most
+ *    1.6e-4 of y (without beta) and the floors on the way: one unit of the output, gamma units of
+ *    x, and for the mean gamma / sqrt(variance) units. Below the range the factor stops at 32
+ *    (2^-10).
  *
- * Scales and bits of outputs: SIGN 0 and 1. RELU, GELU, GELU_TANH, SILU: those of x (one bit more for
- * all but RELU), the second output of RELU 0 and 1. Derivatives, SIGMOID, TANH: f and f + 1. EXP: 36 and
- * 37 fast, 18 and 19 exact. RECIPROCAL: 27 and 32. RSQRT: 22 and 28. MAX as x; ARGMAX: 0 and what the
- * index needs. SOFTMAX and the norms: their output tensor says what it wants.
+ * Scales of outputs: SIGN, ARGMAX and the second of RELU 0; EXP 36, in exact mode 18; RECIPROCAL
+ * 27; RSQRT 22; all others f, where SOFTMAX and the norms give whatever scale their output tensor
+ * has. Bits are those that uvcc_function_check derives, so a few more than the values have.
+ *
+ * Entries are part of the program's hash: parties whose libm rounds one differently part in HELLO.
  */
 #ifndef UVCC_NONLINEAR_H
 #define UVCC_NONLINEAR_H
@@ -81,7 +84,7 @@ UVCC_API int uvcc_nonlinear_find(const char *name);
 /** 0 means the default. What a function does not use is ignored. */
 typedef struct uvcc_nonlinear_options {
     size_t size;        /**< sizeof(uvcc_nonlinear_options) */
-    uint8_t scale;      /**< f of the input, at most 48; 0: 16. uvcc_emit_nonlinear takes it from the tensor */
+    uint8_t scale;      /**< f of the input, at most 48; 0: 16. Emitting takes it from the tensor */
     uint8_t in_bits;    /**< declared bits of the input, at most 61; 0: f + 9 */
     uint8_t index_bits; /**< 0: as in nonlinear.def. 4 to min(12, f); EXP below f, and in exact mode
                              at least f - 16; RECIPROCAL (of the mantissa) to 15, RSQRT to 14 */
@@ -89,7 +92,7 @@ typedef struct uvcc_nonlinear_options {
     bool derivative;    /**< GELU, GELU_TANH, SILU: their derivative is a second output */
     bool causal;        /**< SOFTMAX, CROSS_ENTROPY_GRADIENT: element j of row i counts only for
                              j <= i mod cols; rows must be a multiple of cols */
-    uint32_t cols;      /**< ROW: columns, at least 1 */
+    uint32_t cols;      /**< ROW: columns, 1 to 65536 */
     double gain;        /**< RSQRT, RSQRT_TABLE: factor in (1/2, 1]; 0: 1 */
     double epsilon;     /**< norms: added to the mean square or variance; 0: none */
 } uvcc_nonlinear_options;
@@ -102,38 +105,39 @@ typedef struct uvcc_nonlinear_fn {
     size_t mem_bytes;
 } uvcc_nonlinear_fn;
 
-/** Builds the function of `what` (not a BLOCK). Its inputs: x, and in exact mode for GELU, GELU_TANH,
- * SILU, their derivatives, SIGMOID and TANH: GELU, GELU_TANH and SILU x and the index, the others the
- * index alone (scale index_bits, truncated exactly). options may be NULL. Parts: EXP_HIGH takes
- * floor(t / u) and EXP_LOW the rest t mod u; *_NORMALISE give m 2^top and the power of 2, *_TABLE takes
- * that m truncated to index_bits fraction bits.
- * UVCC_ERR_USAGE: no such function or options; EXP, RECIPROCAL and RSQRT in exact mode (they are
- * compositions: see uvcc_emit_nonlinear). UVCC_ERR_NOMEM. */
+/** Builds the function of `what` (not a BLOCK). Its inputs: x, and in exact mode for GELU,
+ * GELU_TANH, SILU, their derivatives, SIGMOID and TANH: GELU, GELU_TANH and SILU x and the index,
+ * the others the index alone (scale index_bits, truncated exactly). options may be NULL. Parts:
+ * EXP_HIGH takes floor(t / u) and EXP_LOW the rest t mod u; *_NORMALISE give m 2^top and the
+ * power of 2, *_TABLE takes that m truncated to index_bits fraction bits. UVCC_ERR_USAGE: no such
+ * function or options; EXP, RECIPROCAL and RSQRT in exact mode (they are compositions: see
+ * uvcc_emit_nonlinear). UVCC_ERR_NOMEM. */
 UVCC_API int uvcc_nonlinear_build(uvcc_nonlinear_fn *out, uvcc_nonlinear what,
                                   const uvcc_nonlinear_options *options,
                                   const uvcc_allocator *al) UVCC_MUST_USE;
 UVCC_API void uvcc_nonlinear_free(uvcc_nonlinear_fn *fn);
 
 /** Tensors of the outputs for input tensors in[]: rows, cols, bits and scale are set, lifetime is
- * EPOCH, in_buffer_of none and name NULL. Returns their number or UVCC_ERR_USAGE. The scale of SOFTMAX
- * and of the norms is a suggestion (f). */
+ * EPOCH, in_buffer_of none and name NULL. Returns their number or UVCC_ERR_USAGE. The scale of
+ * SOFTMAX and of the norms is a suggestion (f). */
 UVCC_API int uvcc_nonlinear_output(uvcc_nonlinear what, const uvcc_nonlinear_options *options,
                                    const uvcc_tensor_desc *in, uvcc_tensor_desc *out);
 
 /** Where ops go: the open entry of a program, in one phase. */
 typedef struct uvcc_emit {
     uvcc_program *program;
-    uint8_t phase;       /**< uvcc_phase */
-    uint16_t k;          /**< k of the next op; each op takes one */
-    const char *prefix;  /**< of the names of temporary tensors, at most 40 bytes; unique per program */
+    uint8_t phase;      /**< uvcc_phase */
+    uint16_t k;         /**< k of the next op; each op takes one */
+    const char *prefix; /**< of names of temporaries: at most 40 bytes, unique in the program */
     uint32_t temporaries; /**< temporary tensors made so far; begin with 0 */
     const uvcc_allocator *alloc; /**< for tables while they are copied */
 } uvcc_emit;
 
-/** Emits `what` on tensors in[] to tensors out[], which must have the shapes of uvcc_nonlinear_output and
- * (all but the scale of BLOCKs) its scales and at least its bits. Temporary tensors are EPOCH. Returns
- * 0, UVCC_ERR_USAGE, what the program's calls return, or UVCC_ERR_NOMEM; after an error the entry may
- * have part of the ops and the program is of no further use. */
+/** Emits `what` on tensors in[] to tensors out[], which must have the shapes of
+ * uvcc_nonlinear_output and (all but the scale of BLOCKs) its scales and at least its bits.
+ * Temporary tensors are EPOCH. Returns 0, UVCC_ERR_USAGE, what the program's calls return, or
+ * UVCC_ERR_NOMEM; after an error the entry may have part of the ops and the program is of no
+ * further use. */
 UVCC_API int uvcc_emit_nonlinear(uvcc_emit *emit, uvcc_nonlinear what,
                                  const uvcc_nonlinear_options *options, const uint32_t *in,
                                  const uint32_t *out);

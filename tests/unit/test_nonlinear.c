@@ -707,6 +707,11 @@ static void test_options(void **state) {
     assert_int_equal(uvcc_nonlinear_build(&f, UVCC_NL_COUNT, &o, &al), UVCC_ERR_USAGE);
     assert_int_equal(uvcc_nonlinear_build(NULL, UVCC_NL_GELU, &o, &al), UVCC_ERR_USAGE);
     assert_int_equal(uvcc_nonlinear_build(&f, UVCC_NL_MAX, &o, &al), UVCC_ERR_USAGE); /* cols */
+    o.cols = (1u << 16) + 1;
+    assert_int_equal(uvcc_nonlinear_build(&f, UVCC_NL_ARGMAX, &o, &al), UVCC_ERR_USAGE);
+    o.cols--;
+    assert_int_equal(uvcc_nonlinear_build(&f, UVCC_NL_ARGMAX, &o, &al), 0);
+    uvcc_nonlinear_free(&f);
     o.index_bits = 17;
     assert_int_equal(uvcc_nonlinear_build(&f, UVCC_NL_GELU, &o, &al), UVCC_ERR_USAGE);
     o.index_bits = 3;
