@@ -33,8 +33,7 @@ static uint8_t gap(void) {
 static uvcc_block *add_blocks(uvcci_builder *b, uint16_t kind, unsigned round, unsigned want,
                               uint32_t *n) {
     uvcci_run *r = b->r;
-    uvcc_block *k =
-        uvcci_add_blocks(b, kind, (uint16_t)round, UVCCI_ROLE_ALL, r->plan->elems, n);
+    uvcc_block *k = uvcci_add_blocks(b, kind, (uint16_t)round, UVCCI_ROLE_ALL, r->plan->elems, n);
     if (k == NULL)
         return NULL;
     uvcc_task *t = &r->tasks[r->task_count - 1];
@@ -82,9 +81,8 @@ static void send_round(uvcci_builder *b, unsigned round) {
 static void finish_value(uvcci_builder *b, unsigned round, unsigned output) {
     uvcci_run *r = b->r;
     uint32_t n;
-    uvcc_block *k =
-        add_blocks(b, UVCC_TASK_BOOL_SELECT_FINISH, round,
-                   output == BIT ? UVCC_BOOL_BIT : UVCC_BOOL_PRODUCT, &n);
+    uvcc_block *k = add_blocks(b, UVCC_TASK_BOOL_SELECT_FINISH, round,
+                               output == BIT ? UVCC_BOOL_BIT : UVCC_BOOL_PRODUCT, &n);
     for (uint32_t i = 0; i < n; i++) {
         const size_t second = (size_t)k[i].count * 8 + gap();
         const size_t skip = output == BIT ? second : 0;

@@ -1,5 +1,5 @@
-/* RELU ops without keys in sessions: against plaintext over sizes, bits and edge values, the same roots
- * over faults and executors, rounds, bytes, what a batch must be. */
+/* RELU ops without keys in sessions: against plaintext over sizes, bits and edge values, the same
+ * roots over faults and executors, rounds, bytes, what a batch must be. */
 #include "triangle.h"
 
 #include "exec/plan.h"
@@ -138,7 +138,8 @@ static void test_same_roots(void **state) {
 
 /* ---- plans ---- */
 
-/* What src sends to dst in a round: words, checked to be canonical, in pieces, within the bounds. */
+/* What src sends to dst in a round: words, checked to be canonical, in pieces, within the bounds.
+ */
 static uint32_t planned_words(const uvcci_plan *plan, const uvcci_plan_ids *ids,
                               const uvcci_plan_round *r, uint8_t src, uint8_t dst) {
     uint32_t words = 0;
@@ -230,6 +231,87 @@ static void test_large(void **state) {
     (void)run(&(triangle_options){.seed = 4}, 700000, 61, 1);
 }
 
+/* ---- pads: every round has a call of its own, which no other round of the op uses ---- */
+
+static void check_task(const uvcc_task *t, unsigned *seen) {
+    const uvcci_circuit_plan shape = uvcci_circuit_plan_of(31);
+    if (t->kind < UVCC_TASK_BOOL_SHARE || t->kind > UVCC_TASK_BOOL_SELECT_FINISH)
+        return;
+    switch (t->kind) {
+    case UVCC_TASK_BOOL_SHARE:
+    case UVCC_TASK_BOOL_JOIN:
+        assert_int_equal(t->call, 0);
+        break;
+    case UVCC_TASK_BOOL_MERGE:
+    case UVCC_TASK_BOOL_RECEIVE:
+        assert_int_equal(t->call, t->u.vec.shift);
+        assert_in_range(t->call, 1, shape.levels);
+        break;
+    default:
+        assert_int_equal(t->call, shape.levels + 1);
+        break;
+    }
+    if (t->kind == UVCC_TASK_BOOL_SHARE || t->kind == UVCC_TASK_BOOL_MERGE ||
+        t->kind == UVCC_TASK_BOOL_SELECT_MASK)
+        assert_int_equal(seen[t->call]++, 0);
+}
+
+/* The documented loop by hand, over perfect wires. */
+static bool hand_turn(triangle *t, unsigned seen[3][ROUNDS_MAX]) {
+    bool any = false;
+    for (uint8_t i = 0; i < 3; i++) {
+        const uvcc_job *job;
+        uvcc_completion c;
+        uvcc_transmit tx;
+        uvcc_event e;
+        while (uvcc_session_poll_op(t->s[i], &job) == 1) {
+            for (uint32_t k = 0; k < job->count; k++)
+                check_task(&job->tasks[k], seen[i]);
+            assert_int_equal(uvcc_cpu_submit(t->cpu[i], job), 0);
+            any = true;
+        }
+        while (uvcc_cpu_poll(t->cpu[i], &c) == 1)
+            assert_int_equal(uvcc_session_complete(t->s[i], &c, 0), 0);
+        while (uvcc_session_poll_transmit(t->s[i], &tx, 0) == 1) {
+            for (uint32_t k = 0; k < tx.slice_count; k++)
+                assert_int_equal(
+                    uvcc_session_feed(t->s[tx.peer], i, tx.slices[k].data, tx.slices[k].len, 0), 0);
+            assert_int_equal(uvcc_session_transmit_done(t->s[i], tx.peer, tx.id, tx.total, 0), 0);
+            any = true;
+        }
+        while (uvcc_session_poll_event(t->s[i], &e) == 1)
+            t->finished[i] += e.kind == UVCC_EVENT_STEP_FINISHED;
+    }
+    return any;
+}
+
+static void test_calls(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    uvcc_program *p = program(&mem, 100, 31);
+    unsigned seen[3][ROUNDS_MAX] = {{0}};
+    triangle t;
+    int64_t x[100];
+    fill(1, x, 100, 31);
+    triangle_open(&t, p, &(triangle_options){.seed = 8});
+    for (uint8_t i = 0; i < 6; i++) /* each to its two peers */
+        assert_int_equal(uvcc_session_peer_open(t.s[i / 2], (i / 2 + 1 + i % 2) % 3, 0), 0);
+    while (hand_turn(&t, seen))
+        ;
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(uvcc_session_step(t.s[i], 0, 0, 0), 0);
+    assert_int_equal(uvcc_session_input(t.s[2], 0, IN_X, x, 0), 0);
+    while (hand_turn(&t, seen))
+        ;
+    for (unsigned i = 0; i < 3; i++) {
+        assert_int_equal(t.finished[i], 1);
+        for (unsigned k = 0; k < ROUNDS_MAX; k++)
+            assert_int_equal(seen[i][k], k < uvcci_circuit_plan_of(31).rounds);
+    }
+    triangle_free(&t);
+    uvcc_program_free(p);
+}
+
 /* An abort in any state leaves no memory behind. */
 static void test_aborts(void **state) {
     (void)state;
@@ -258,9 +340,10 @@ static void test_aborts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plans),  cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_bits),   cmocka_unit_test(test_same_roots),
-        cmocka_unit_test(test_large),  cmocka_unit_test(test_aborts),
+        cmocka_unit_test(test_plans), cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_bits),  cmocka_unit_test(test_same_roots),
+        cmocka_unit_test(test_large), cmocka_unit_test(test_aborts),
+        cmocka_unit_test(test_calls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
