@@ -192,7 +192,8 @@ typedef enum uvcc_task_kind {
      * makes a carry, p: it passes one on). out[0] of a task is the state: 2 S w words, S planes lo,
      * then S planes hi. Calls: one a round. B(pair, k) is plane k of PRG(pair, zero, 3), words
      * [w k, w k + w); A(pair, k)[i] is its word 4096 k + i. Messages are planes (or words) one after
-     * the other; uvcci_circuit_message_words() says how many.
+     * the other; uvcci_circuit_message_words() says how many. They come in pieces with vec.gap bytes
+     * between them that are somebody else's: 4096 words a piece, in the last round e_0 and e_1.
      *
      * Levels L = max(0, ceil(log2(ceil(m / 4)))), G = 2^L, group j has the bits [j m / G, (j + 1) m / G),
      * that is k <= 4 of them. For a subset s of them and a word x, x_s = AND of its bits in s. With
@@ -383,6 +384,7 @@ typedef struct uvcc_task {
             uint32_t count;
             uint8_t shift, bits, lift, gate;
             bool compact;
+            uint8_t gap; /**< BOOL: bytes between the pieces of a message */
             uint64_t constant;
             const uvcc_fn_args *fn; /**< FN tasks */
         } vec;

@@ -20,10 +20,11 @@
  *    fraction bits and those of exp(-index u) are 2^-19 higher, which makes the floor of the
  *    products a rounding to the nearest. Exactly 0 from t = 13.0625 on; t < 0 must not occur (the
  *    result is 0 below -u).
- *  - RECIPROCAL, RSQRT: one comparison with all octaves moves s = m 2^o to its mantissa m
- *    (telescoping weights), one table gives 1 / m, one sum of bits the power of 2. RSQRT goes by
- *    pairs of octaves. Below the range they give the value of its low end, above of its high end.
- *    (Within 2^-6 of the low end, fast mode may still follow the function.)
+ *  - RECIPROCAL, RSQRT: one comparison with all octaves moves s = m 2^o to its mantissa m, 9/8 <=
+ *    m < 9/4 or 9/2 (telescoping weights), one table gives 1 / m, one sum of bits the power of 2.
+ *    RSQRT goes by pairs of octaves. The ranges are [9/256, 4608) and [9/8192, 4608); below them
+ *    they give the value of their low end, above of their high end. (Within 2^-6 of the low end,
+ *    fast mode may still follow the function.)
  *  - MAX, ARGMAX: a tree over adjacent pairs, an odd last column paired with itself.
  *  - SOFTMAX: exp(max - x) times the reciprocal of its row sum. An element p is off by at most
  *    1.2e-4 p + 1.6e-5 + 4e-6 cols p + a unit of the output (the 4e-6 are 1e-6 on real rows:

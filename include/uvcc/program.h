@@ -48,7 +48,11 @@ typedef struct uvcc_tensor_desc {
 
 #define UVCC_OP_MAX_IN 6u
 #define UVCC_OP_MAX_OUT 4u
-enum { UVCC_OP_TRANS_A = 1, UVCC_OP_TRANS_B = 2 };
+enum {
+    UVCC_OP_TRANS_A = 1,
+    UVCC_OP_TRANS_B = 2,
+    UVCC_OP_CIRCUIT = 4, /**< RELU: compare without keys, by a circuit of carries */
+};
 
 /** Truncation of an op: exact (GapARS, floor) or stochastic (GapSR). */
 typedef enum uvcc_truncation { UVCC_TRUNC_EXACT = 0, UVCC_TRUNC_STOCHASTIC = 1 } uvcc_truncation;

@@ -1,5 +1,5 @@
 /* build.h - the job of one stage of an op in the making: tasks, blocks, digests, leaves. Shared by
- * ops.c and functions.c. Whatever cannot be had for want of memory sets `failed`; later calls do
+ * ops.c, functions.c and circuits.c. Whatever cannot be had for want of memory sets `failed`; later calls do
  * nothing then. */
 #ifndef UVCCI_BUILD_H
 #define UVCCI_BUILD_H

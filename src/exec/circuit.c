@@ -80,6 +80,10 @@ uint32_t uvcci_circuit_message_words(const uvcci_circuit_plan *plan, unsigned wa
     return !head && !to_head ? 0 : count * (product + (head ? 1 : bit));
 }
 
+uint32_t uvcci_circuit_piece_words(const uvcci_circuit_plan *plan, unsigned round, uint32_t count) {
+    return round > plan->levels ? count : UVCC_BLOCK_ELEMS;
+}
+
 bool uvcci_circuit_is_sane(const uvcc_task *t) {
     const unsigned m = t->u.vec.bits, level = t->u.vec.shift, want = t->u.vec.gate;
     if (m < 1 || m > 63)
@@ -129,8 +133,26 @@ INLINE void prg(const job *j, unsigned pair, uint64_t first, uint64_t *dst, size
     uvcci_prg_fill(j->key[pair], at, first, dst, n);
 }
 
-INLINE void send(uint8_t *to, size_t word, const uint64_t *from, size_t n) {
-    memcpy(to + 8 * word, from, 8 * n);
+/* Where word `word` of a message in pieces of UVCC_BLOCK_ELEMS words stands, and how many of n words
+ * stand there together. */
+INLINE size_t wire_at(const job *j, size_t word, size_t n, size_t *together) {
+    const size_t piece = word / UVCC_BLOCK_ELEMS, left = (piece + 1) * UVCC_BLOCK_ELEMS - word;
+    *together = n < left ? n : left;
+    return 8 * word + piece * j->task->u.vec.gap;
+}
+
+INLINE void send(const job *j, uint8_t *to, size_t word, const uint64_t *from, size_t n) {
+    for (size_t done = 0, m; done < n; done += m) {
+        const size_t at = wire_at(j, word + done, n - done, &m);
+        memcpy(to + at, from + done, 8 * m);
+    }
+}
+
+INLINE void fetch(const job *j, const uint8_t *from, size_t word, uint64_t *to, size_t n) {
+    for (size_t done = 0, m; done < n; done += m) {
+        const size_t at = wire_at(j, word + done, n - done, &m);
+        memcpy(to + done, from + at, 8 * m);
+    }
 }
 
 /* --- The first round: groups ------------------------------------------------------------------ */
@@ -199,7 +221,7 @@ INLINE void share_head(const job *j, const uvcci_circuit_plan *p) {
         for (unsigned set = 1; set < g.subsets; set++)
             xor_into(s->pad[0] + (size_t)(set - 1) * w, s->product[set], w);
         for (unsigned to = 0; to < 2; to++)
-            send(b->wire_out[to], at, s->pad[0], n);
+            send(j, b->wire_out[to], at, s->pad[0], n);
     }
 }
 
@@ -223,7 +245,7 @@ INLINE void carries(const job *j, const uvcci_circuit_plan *p, bool joining) {
         if (joining) {
             prg(j, pair_tail_other(j), to + (tail ? 0 : (size_t)p->planes * w), s->pad[0], made);
             xor_into(sum, s->pad[0], made);
-            memcpy(s->pad[0], b->wire_in[0] + 8 * from, 8 * n);
+            fetch(j, b->wire_in[0], from, s->pad[0], n);
             if (i != 0)
                 xor_into(sum + w, s->product[g.subsets - 1], w);
         } else {
@@ -232,7 +254,7 @@ INLINE void carries(const job *j, const uvcci_circuit_plan *p, bool joining) {
         xor_carry(s, g, w, s->pad[0], sum, i != 0);
         memcpy(state + to, sum, 8 * made);
         if (!joining)
-            send(b->wire_out[0], to, sum, made);
+            send(j, b->wire_out[0], to, sum, made);
     }
 }
 
@@ -274,7 +296,7 @@ INLINE void merge(const job *j, const uvcci_circuit_plan *p) {
     }
     memcpy(lo, s->pad[0], 8 * n);
     if (b->wire_out[0] != NULL)
-        send(b->wire_out[0], 0, s->pad[0], n);
+        send(j, b->wire_out[0], 0, s->pad[0], n);
 }
 
 INLINE void receive(const job *j, const uvcci_circuit_plan *p) {
@@ -320,22 +342,22 @@ INLINE void select_head(const job *j, const uvcci_circuit_plan *p, uint32_t at, 
     const uvcc_block *b = j->block;
     const uint64_t *q = own_bits(j, p, at, n), *a = b->in[0] + at, *c = b->in[1] + at;
     uint64_t *e = j->scratch->word[2];
-    size_t to = at;
+    size_t skip = 0;
     if (j->task->u.vec.gate & UVCC_BOOL_PRODUCT) {
         const uint64_t *ho = pad(j, 0, UVCC_PAIR_PREV, 0, at, n);
         const uint64_t *ht = pad(j, 1, UVCC_PAIR_NEXT, 0, at, n);
         for (uint32_t i = 0; i < n; i++)
             e[i] = ((a[i] + c[i]) & q[i]) - ho[i] - ht[i];
         for (unsigned k = 0; k < 2; k++)
-            send(b->wire_out[k], to, e, n);
-        to += b->count;
+            send(j, b->wire_out[k], at, e, n);
+        skip = 8 * (size_t)b->count + j->task->u.vec.gap;
     }
     const uint64_t *ho = pad(j, 0, UVCC_PAIR_PREV, 1, at, n);
     const uint64_t *ht = pad(j, 1, UVCC_PAIR_NEXT, 1, at, n);
     for (uint32_t i = 0; i < n; i++)
         e[i] = 0 - q[i] - ho[i] - ht[i];
     for (unsigned k = 0; k < 2; k++)
-        send(b->wire_out[k], to, e, n);
+        send(j, b->wire_out[k] + skip, at, e, n);
 }
 
 INLINE void select_others(const job *j, const uvcci_circuit_plan *p, uint32_t at, uint32_t n) {
@@ -349,14 +371,14 @@ INLINE void select_others(const job *j, const uvcci_circuit_plan *p, uint32_t at
         uint64_t *to = b->out[0] + at;
         for (uint32_t i = 0; i < n; i++)
             to[i] = flip(e0[i] + e1[i] * c[i], v[i]) + (x[i] & v[i]) + r[i];
-        send(b->wire_out[0], at, to, n);
+        send(j, b->wire_out[0], at, to, n);
     }
     if (want & UVCC_BOOL_BIT) {
         const uint64_t *r = pad(j, 2, pair_tail_other(j), 2 + which, at, n);
         uint64_t *to = b->out[1] + at;
         for (uint32_t i = 0; i < n; i++)
             to[i] = flip(e1[i], v[i]) + r[i];
-        send(b->wire_out[1], at, to, n);
+        send(j, b->wire_out[1], at, to, n);
     }
 }
 

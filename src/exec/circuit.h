@@ -38,6 +38,8 @@ uvcci_circuit_plan uvcci_circuit_plan_of(unsigned bits);
  * last round. */
 uint32_t uvcci_circuit_message_words(const uvcci_circuit_plan *plan, unsigned want, unsigned round,
                                      uvcc_role from, uvcc_role to, uint32_t count);
+/* A message is cut into pieces of so many words, the last one shorter. */
+uint32_t uvcci_circuit_piece_words(const uvcci_circuit_plan *plan, unsigned round, uint32_t count);
 /* Words of a block's state. */
 uint32_t uvcci_circuit_state_words(const uvcci_circuit_plan *plan, uint32_t count);
 

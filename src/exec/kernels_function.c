@@ -341,7 +341,7 @@ static void deal_bits(const chunk *c) {
     const uint64_t used = low_bits(fn->word_count), *r = in(c, 0);
     const uint64_t *ho = pad(c, 0, PAIR_HO, UVCC_TAG_mask, 2);
     const uint64_t *to = pad(c, 1, PAIR_TO, UVCC_TAG_mask, 2);
-    uint64_t *k = out(c, 0), *bit = c->s->slot[2];
+    uint64_t *k = c->b->out[0] != NULL ? out(c, 0) : c->s->slot[4], *bit = c->s->slot[2];
     for (uint32_t i = 0; i < c->n; i++)
         k[i] = (ho[i] ^ to[i] ^ (0 - (r[i] >> fn->bits & 1))) & used;
     for (uint32_t j = 0; j < fn->word_count; j++) {

@@ -453,22 +453,24 @@ static void build_exp_part(builder *b) {
 
 /* ---- reciprocal and rsqrt ---- */
 
-/* A range cut into groups of octaves: group k is [2^(low + step k), 2^(low + step (k + 1))). Its
- * values times 2^(step (groups - 1 - k)) lie in the top group, from 2^top on. */
+/* A range cut into groups of octaves: group k is [c 2^(low + step k), c 2^(low + step (k + 1))) with
+ * c = LEAD / 8. Its values times 2^(step (groups - 1 - k)) lie in the top group, and divided by 2^top
+ * they are mantissas m from c on: for the same relative error cells may be c times as wide as with
+ * mantissas from 1 on, which saves a bit of the index. */
 typedef struct octaves {
     unsigned low, step, groups, top;
     uint8_t entry_scale;
 } octaves;
 
-enum { RECIPROCAL_LOW = 4, RSQRT_LOW = 10, MARGIN_BITS = 6 };
+enum { RECIPROCAL_LOW = 5, RSQRT_LOW = 10, MARGIN_BITS = 6, LEAD = 9, LEAD_BITS = 3 };
 
 static bool is_rsqrt(uvcc_nonlinear what) {
     return what == UVCC_NL_RSQRT || what == UVCC_NL_RSQRT_NORMALISE || what == UVCC_NL_RSQRT_TABLE;
 }
 
-/* The least real value is 2^-RECIPROCAL_LOW or 2^-RSQRT_LOW, the greatest 2^12. */
+/* The range begins at c 2^-5 or c 2^-10 and ends above 2^12. */
 static octaves octaves_of(const builder *b) {
-    octaves v = {b->o.scale - RECIPROCAL_LOW, 1, 16, 0, 16};
+    octaves v = {b->o.scale - RECIPROCAL_LOW, 1, 17, 0, 16};
     if (is_rsqrt(b->what))
         v = (octaves){b->o.scale - RSQRT_LOW, 2, 11, 0, 17};
     v.top = v.low + v.step * (v.groups - 1);
@@ -480,26 +482,32 @@ typedef struct normal {
     uint8_t value, power;
 } normal;
 
+/* c 2^e, rounded up. */
+static int64_t lead(unsigned e) {
+    return (((int64_t)LEAD << e) + (1 << LEAD_BITS) - 1) >> LEAD_BITS;
+}
+
 /* Bit k says x >= start of group k, the last one x >= end of the range; weights telescope. Below
- * the range the value is 2^top with the greatest power, above it is the end - 1 with power 1. */
+ * the range the value is the start of the top group with the greatest power, above it is the end - 1
+ * with power 1. */
 static normal normalise(builder *b, const octaves *v, unsigned drop) {
     const unsigned n = v->groups, end = v->top + v->step;
     int64_t from[WORDS_MAX], move[WORDS_MAX], clamp[WORDS_MAX] = {0}, power[WORDS_MAX] = {0};
     for (unsigned k = 0; k <= n; k++) {
-        from[k] = 1ll << (v->low + v->step * k - drop);
+        from[k] = lead(v->low + v->step * k - drop);
         const int64_t here = k < n ? 1ll << (v->step * (n - 1 - k)) : 0;
         move[k] = here - (k == 0 ? 0 : 1ll << (v->step * (n - k)));
         if (k != 0 && k != n)
             power[k] = -(1ll << (n - 1 - k));
     }
-    clamp[0] = -(1ll << v->top);
-    clamp[n] = (1ll << end) - 1;
+    clamp[0] = -lead(v->top);
+    clamp[n] = lead(end) - 1;
     const uint64_t reach = shifted_bound(all_below(b->o.in_bits), drop) + (uint64_t)from[n];
     const uint8_t x = open(b, 0, b->o.in_bits, 64);
     const uint8_t d = compare(b, shift(b, x, drop), bits_of(reach), from, n + 1);
     const uint8_t moved = weigh(b, d, x, move, n + 1);
     normal out;
-    out.value = add(b, moved, weigh(b, d, UVCC_FN_NONE, clamp, n + 1), 1ll << v->top);
+    out.value = add(b, moved, weigh(b, d, UVCC_FN_NONE, clamp, n + 1), lead(v->top));
     out.power = add(b, weigh(b, d, UVCC_FN_NONE, power, n + 1), UVCC_FN_NONE, 1ll << (n - 1));
     return out;
 }
@@ -507,7 +515,7 @@ static normal normalise(builder *b, const octaves *v, unsigned drop) {
 /* Mantissas. Fast mode compares rounded values and rounds again, so it goes over the ends a little.
  */
 static window mantissas(const builder *b, const octaves *v, bool fast) {
-    const int64_t first = 1ll << b->o.index_bits, last = first << v->step;
+    const int64_t first = lead(b->o.index_bits), last = first << v->step;
     const int64_t below = fast ? (first >> MARGIN_BITS) + 2 : 0;
     const uint32_t count = (uint32_t)(last - first + below + fast);
     return (window){first - below, count, b->o.index_bits, v->entry_scale, .middle = !fast};
@@ -533,7 +541,7 @@ static void build_normalise(builder *b) {
 static void build_mantissa_table(builder *b) {
     const octaves v = octaves_of(b);
     const window w = mantissas(b, &v, false);
-    build_index_table(b, b->o.index_bits + v.step, &w);
+    build_index_table(b, b->o.index_bits + v.step + 1, &w);
 }
 
 /* ---- rows ---- */

@@ -240,7 +240,7 @@ static void emit_inverse_exact(emission *m, uvcc_nonlinear what, uint32_t x, uin
     }
     uint32_t index = normal[0];
     if (d.scale > o.index_bits) {
-        index = temporary(m, d.rows, d.cols, o.index_bits + (rsqrt ? 2u : 1u), o.index_bits);
+        index = temporary(m, d.rows, d.cols, o.index_bits + (rsqrt ? 3u : 2u), o.index_bits);
         truncate_to(m, normal[0], index, d.scale - o.index_bits, UVCC_TRUNC_EXACT);
     }
     part(m, rsqrt ? UVCC_NL_RSQRT_TABLE : UVCC_NL_RECIPROCAL_TABLE, &o, index, &inverse);

@@ -74,9 +74,13 @@ static uint8_t sent_leaf(uint8_t kind) {
 static unsigned out_slot(const uvcci_flow *f) {
     if (f->protocol == UVCCI_PROTO_OPEN4 && f->from == UVCCI_OTHER)
         return f->to == UVCCI_HEAD ? 0 : 1;
-    return f->protocol == UVCCI_PROTO_INPUT && f->to == UVCCI_OTHER ? 1 : 0;
+    bool to_both =
+        f->protocol == UVCCI_PROTO_INPUT || f->protocol == UVCCI_PROTO_CIRCUIT_HEAD;
+    return to_both && f->to == UVCCI_OTHER ? 1 : 0;
 }
 static unsigned in_slot(const uvcci_flow *f) {
+    if (f->protocol == UVCCI_PROTO_CIRCUIT_HEAD)
+        return f->from == UVCCI_TAIL ? 1 : 0;
     return f->protocol == UVCCI_PROTO_OPEN4 && f->from == UVCCI_OTHER ? 1 : 0;
 }
 
@@ -115,7 +119,7 @@ static int batch_fill(uvcci_run *r, const uvcci_plan_round *round, uint8_t dst,
                                                          .offset = list[i].t.first,
                                                          .len = list[i].t.count,
                                                          .at = hole};
-        else
+        else if (!list[i].more)
             out->hole[list[i].vec][out_slot(f)][list[i].block] = hole;
     }
     (void)r;
@@ -195,6 +199,7 @@ static void free_scratch(uvcc_session *s, uvcci_run *r) {
     r->z = r->m = r->d = NULL;
     r->bits = r->keys = NULL;
     uvcci_function_free(s, r);
+    uvcci_circuit_free(s, r);
 }
 
 /* ---- the stages ---- */
@@ -770,6 +775,8 @@ static bool build_stage(builder *b) {
     const uvcci_run *r = b->r;
     if (r->plan->function != NULL)
         return uvcci_function_build(b);
+    if (r->plan->keyless)
+        return uvcci_circuit_build(b);
     if (r->stage == 0)
         return build_mask(b);
     if (finishes(r))
@@ -879,6 +886,10 @@ uint16_t uvcci_op_receive(uvcc_session *s, uint8_t peer, const uvcc_link_rx *m) 
             const uvcci_flow *f =
                 &uvcci_protocol_flows((uvcci_protocol)round->vec[list[i].vec].protocol,
                                       &(unsigned){0})[list[i].flow];
+            if (list[i].more) {
+                i++;
+                continue;
+            }
             if (t.type == UVCC_TLV_DIGEST)
                 r->rx_digest = t.data;
             else if (!keys)

@@ -11,6 +11,8 @@ static uint8_t kind_of(uint8_t protocol) {
     case UVCCI_PROTO_INPUT:
         return UVCC_FRAME_INPUT_BATCH;
     case UVCCI_PROTO_RESHARE:
+    case UVCCI_PROTO_CIRCUIT_HEAD:
+    case UVCCI_PROTO_CIRCUIT_TOP:
         return UVCC_FRAME_RESHARE_BATCH;
     case UVCCI_PROTO_KEYS:
         return UVCC_FRAME_KEYS_BATCH;
@@ -115,10 +117,31 @@ typedef struct draft {
     bool full;           /* it did not fit into these */
 } draft;
 
+/* Words of the longest message of a block in a round of a circuit. */
+static uint32_t circuit_words_max(const uvcci_plan *plan, const uvcci_plan_round *r) {
+    uint32_t most = 0;
+    for (unsigned i = 0; i < 9; i++) {
+        uint32_t words =
+            uvcci_circuit_message_words(&plan->circuit, UVCC_BOOL_BIT | UVCC_BOOL_PRODUCT, r->stage,
+                                        (uvcc_role)(i / 3), (uvcc_role)(i % 3),
+                                        uvcci_block_count(r->elems, 0));
+        most = words > most ? words : most;
+    }
+    return most;
+}
+
+static uint32_t circuit_pieces_max(const uvcci_plan *plan, const uvcci_plan_round *r) {
+    uint32_t piece =
+        uvcci_circuit_piece_words(&plan->circuit, r->stage, uvcci_block_count(r->elems, 0));
+    return (circuit_words_max(plan, r) + piece - 1) / piece;
+}
+
 /* Bytes that one block can add to a message of this round, at most. */
 static uint64_t block_bytes_max(const uvcci_plan *plan, const uvcci_plan_round *r) {
     uint64_t sum = 0;
     uint32_t most = uvcci_block_count(r->elems, 0);
+    if (plan->keyless)
+        return circuit_words_max(plan, r) * 8ull + circuit_pieces_max(plan, r) * 24ull;
     for (unsigned v = 0; v < r->vec_count; v++) {
         if (r->vec[v].protocol == UVCCI_PROTO_KEYS) {
             uint32_t bytes = key_bytes(plan, r, most, UVCC_TAIL);
@@ -242,6 +265,21 @@ static void plan_edge_gate(draft *d, uvcci_protocol open, uvcci_stream_name stre
     }
     uvcci_plan_round *keys = begin_round(d, d->keys, &plan->key_count, plan->elems, 0);
     add_vec(d, keys, UVCCI_PROTO_KEYS, 0, UVCCI_ID_FSS0, 8);
+}
+
+static void plan_circuit(draft *d) {
+    uvcci_plan *plan = d->plan;
+    plan->keyless = true;
+    plan->circuit = uvcci_circuit_plan_of(plan->bits);
+    plan->per_block_edge = true;
+    for (unsigned round = 0; round < plan->circuit.rounds; round++) {
+        bool head = round == 0 || round > plan->circuit.levels;
+        uvcci_protocol protocol = head                            ? UVCCI_PROTO_CIRCUIT_HEAD
+                                  : round == plan->circuit.levels ? UVCCI_PROTO_CIRCUIT_TOP
+                                                                  : UVCCI_PROTO_RESHARE;
+        uint8_t id = add_id(d, true, UVCCI_STREAM_MASK, (uint16_t)round, round == 0, plan->blocks);
+        add_vec(d, add_round(d), protocol, 0, id, 64);
+    }
 }
 
 /* The round of this stage that takes vectors of such a protocol and length. */
@@ -369,6 +407,10 @@ static int plan_op(draft *d, const uvcc_program *p, const uvcci_entry *e, const 
     case UVCC_OP_RELU:
         /* |x| < 2^bits: x has bits + 1 bits, of which `bits` are compared. */
         plan->bits = p->tensors[op->desc.in[0]].desc.bits;
+        if ((op->desc.flags & UVCC_OP_CIRCUIT) != 0) {
+            plan_circuit(d);
+            return 0;
+        }
         plan->gate = UVCC_GATE_RELU;
         plan_edge_gate(d, UVCCI_PROTO_OPEN2, UVCCI_STREAM_MASK, true, 2);
         return 0;
@@ -404,13 +446,13 @@ static int settle(const draft *d, bool function, const uvcc_allocator *al) {
     if (mem == NULL)
         return UVCC_ERR_NOMEM;
     plan->mem = mem;
-    plan->rounds = (uvcci_plan_round *)(void *)mem;
+    plan->rounds = (uvcci_plan_round *)(void *)(mem + fn_bytes);
     memcpy(plan->rounds, d->rounds, plan->round_count * sizeof *plan->rounds);
     memcpy(plan->rounds + plan->round_count, d->keys, plan->key_count * sizeof *plan->rounds);
     plan->id = (uvcci_plan_id *)(void *)(plan->rounds + n);
     memcpy(plan->id, d->id, plan->id_count * sizeof *plan->id);
     if (function) {
-        uvcci_fn_plan *fn = (uvcci_fn_plan *)(void *)(plan->id + plan->id_count);
+        uvcci_fn_plan *fn = (uvcci_fn_plan *)(void *)mem;
         memcpy(fn, plan->fn, sizeof *fn);
         plan->fn = fn;
     }
@@ -497,7 +539,7 @@ bool uvcci_plan_ids_collide(const uvcci_plan *plan, const uvcci_plan_ids *ids) {
 
 uint32_t uvcci_plan_tlvs_max(const uvcci_plan *plan, const uvcci_plan_round *r) {
     uint32_t blocks = r->blocks < r->part_blocks ? r->blocks : r->part_blocks;
-    uint32_t per_block = r->vec_count;
+    uint32_t per_block = plan->keyless ? circuit_pieces_max(plan, r) : r->vec_count;
     if (r->vec[0].protocol == UVCCI_PROTO_KEYS)
         per_block = uvcci_plan_key_bytes(plan, r, 0, UVCC_TAIL) / UVCC_KEY_BLOB_BYTES + 1;
     return blocks * per_block + 1;
@@ -556,10 +598,30 @@ static void list_add(struct lister *l, unsigned vec, unsigned flow, uint32_t blo
     l->bytes += uvcc_tlv_bytes(t);
 }
 
+/* The message of a block in a round of a circuit. */
+static void list_pieces(struct lister *l, unsigned vec, const uvcci_flow *flow, unsigned flow_index,
+                        uint32_t block) {
+    const uvcci_circuit_plan *c = &l->plan->circuit;
+    uint32_t count = uvcci_block_count(l->r->elems, block);
+    uint32_t words = uvcci_circuit_message_words(c, UVCC_BOOL_BIT | UVCC_BOOL_PRODUCT, l->r->stage,
+                                                 (uvcc_role)flow->from, (uvcc_role)flow->to, count);
+    uint32_t piece = uvcci_circuit_piece_words(c, l->r->stage, count);
+    uvcc_tlv t = {.type = flow->tlv, .bits = 64, .id = block};
+    for (uint32_t at = 0; at < words; at += piece, t.first += UVCC_BLOCK_ELEMS) {
+        t.count = words - at < piece ? words - at : piece;
+        list_add(l, vec, flow_index, block, &t);
+        l->out[l->count - 1].more = at != 0;
+    }
+}
+
 static bool list_one(void *user, unsigned vec, const uvcci_flow *flow, unsigned flow_index,
                      uint32_t block, uint8_t edge) {
     struct lister *l = user;
     const uvcci_plan_vec *pv = &l->r->vec[vec];
+    if (l->plan->keyless) {
+        list_pieces(l, vec, flow, flow_index, block);
+        return true;
+    }
     uint32_t count = uvcci_block_count(l->r->elems, block);
     bool has_id = pv->id != UVCCI_ID_TILE0;
     bool per_block = has_id && l->plan->id[pv->id].per_block;

@@ -9,6 +9,7 @@
 #ifndef UVCCI_PLAN_H
 #define UVCCI_PLAN_H
 
+#include "exec/circuit.h"
 #include "exec/function.h"
 #include "exec/program.h"
 #include "proto/engine.h"
@@ -22,6 +23,11 @@
 #define UVCCI_PLAN_PARTS 64u  /* of a round */
 #define UVCCI_STAGE_ROUNDS 4u /* sent by one stage */
 #define UVCCI_NO_ROUND 255u
+
+/* An op that compares without keys has a round of one vector per round of its circuit. A block's message
+ * is RESHARE TLVs with the block as their tile, one for each piece of at most 4096 words; piece k has
+ * first = 4096 k. Pieces of one message follow one another in the batch, so one gap lies between them.
+ * Its ids are not sent: the first gives the edges, and each gives a round its engines. */
 
 /* Where a TLV's id comes from: an index into uvcci_plan.id, or no id (tile 0). */
 enum { UVCCI_ID_FSS0 = 0 /* fss_id of call 0; where edges are by block, of the blocks' edges too */,
@@ -71,6 +77,8 @@ typedef struct uvcci_plan {
     uint8_t id_count;
     uvcci_plan_round *rounds;
     uvcci_plan_id *id;
+    bool keyless; /* RELU by a circuit: */
+    uvcci_circuit_plan circuit;
     const uvcc_function *function; /* of FUNCTION ops, with its compiled form */
     uvcci_fn_plan *fn;
     void *mem; /* holds rounds, id and fn */
@@ -114,6 +122,7 @@ typedef struct uvcci_plan_tlv {
     uvcc_tlv t; /* data NULL */
     uint8_t vec;
     uint8_t flow; /* index in the protocol's flows */
+    bool more; /* goes on where the TLV before ends */
     uint32_t block;
 } uvcci_plan_tlv;
 /* Upper bound of the TLVs of a part of `r`. */

@@ -693,6 +693,8 @@ static int check_fields(const op_check *c, bool implemented) {
     const int bad = UVCC_ERR_PROGRAM;
     unsigned flags =
         d->opcode == UVCC_OP_GEMM_SS || !implemented ? UVCC_OP_TRANS_A | UVCC_OP_TRANS_B : 0;
+    if (d->opcode == UVCC_OP_RELU)
+        flags = UVCC_OP_CIRCUIT;
     if (d->flags & ~flags)
         return uvcci_fail(c->m, bad, "%s: flags 0x%x are not for this opcode", c->label, d->flags);
     if (d->shift > UVCCI_MAX_BITS || (d->shift != 0 && implemented && !uses_shift(d->opcode)))

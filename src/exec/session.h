@@ -122,6 +122,7 @@ struct uvcci_run {
     uint64_t *z, *m, *d;
     uint8_t *bits;
     uvcci_fn_value *values; /* of a function, by step */
+    uint64_t *circuit;      /* of a comparison without keys: the blocks' states */
     uint8_t *keys;
     size_t key_bytes;
     size_t **key_at; /* [round of keys][block]: in `keys`, SIZE_MAX: none */
@@ -352,8 +353,12 @@ size_t uvcci_key_offsets(const uvcci_run *r, uint8_t dealer, uint8_t to, uvcci_b
 /* at[round of keys][block], all SIZE_MAX; NULL without memory. */
 size_t **uvcci_key_table(const uvcci_run *r, uvcci_bump *bump);
 
-/* functions.c: the stages and deals of FUNCTION ops. */
+/* circuits.c: the stages of comparisons without keys. */
 struct uvcci_builder;
+bool uvcci_circuit_build(struct uvcci_builder *b);
+void uvcci_circuit_free(uvcc_session *s, uvcci_run *r);
+
+/* functions.c: the stages and deals of FUNCTION ops. */
 bool uvcci_function_build(struct uvcci_builder *b);
 void uvcci_function_free(uvcc_session *s, uvcci_run *r);
 /* Tasks of a deal: `tasks` has room for uvcci_function_deal_tasks(). keys[k][round][block]: where the

@@ -67,7 +67,10 @@ static bool run_tables(uvcc_session *s, uvcci_step *st, uvcci_run *r) {
     for (unsigned i = 0; i < plan->round_count; i++)
         for (unsigned v = 0; v < plan->rounds[i].vec_count; v++) {
             const uvcci_plan_vec *pv = &plan->rounds[i].vec[v];
-            unsigned slots = pv->protocol == UVCCI_PROTO_OPEN4 ? 2 : 1;
+            unsigned slots = pv->protocol == UVCCI_PROTO_OPEN4 ||
+                                     pv->protocol == UVCCI_PROTO_CIRCUIT_HEAD
+                                 ? 2
+                                 : 1;
             const uint32_t blocks = plan->rounds[i].blocks;
             for (unsigned k = 0; k < slots; k++)
                 if ((r->rounds[i].at[v][k] =

@@ -54,6 +54,14 @@ const uvcci_flow uvcci_flows[] = {
     /* Correction words, the same to both, and dealt shares. */
     FLOW(KEYS, O, H, 0, KEY_BLOB, AT_ONCE),
     FLOW(KEYS, O, T, 0, KEY_BLOB, AT_ONCE),
+    /* f(u) less pads of HO and HT, the same to both; the pads times g(c), masked by TO. */
+    FLOW(CIRCUIT_HEAD, H, T, 0, RESHARE_U64VEC, AT_ONCE),
+    FLOW(CIRCUIT_HEAD, H, O, 0, RESHARE_U64VEC, AT_ONCE),
+    FLOW(CIRCUIT_HEAD, T, H, 0, RESHARE_U64VEC, AT_ONCE),
+    FLOW(CIRCUIT_HEAD, O, H, 0, RESHARE_U64VEC, AT_ONCE),
+    /* z_t and z_o: component 0, which OTHER would get, is HEAD's alone from here on. */
+    FLOW(CIRCUIT_TOP, T, H, 0, RESHARE_U64VEC, AT_ONCE),
+    FLOW(CIRCUIT_TOP, O, T, 0, RESHARE_U64VEC, AT_ONCE),
 };
 const unsigned uvcci_flow_count = sizeof uvcci_flows / sizeof *uvcci_flows;
 

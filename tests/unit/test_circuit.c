@@ -59,6 +59,7 @@ typedef struct sim {
     uvcci_circuit_plan plan;
     unsigned want;
     uint32_t n;
+    uint8_t gap; /* between pieces of messages */
     uint64_t *x, *part[3]; /* a, b, c */
     uint64_t *state[3];
     uint64_t *dx[3][2], *d[3][2];       /* lo, hi */
@@ -92,13 +93,14 @@ static uint64_t value(unsigned bits, uint32_t i) {
     return (uint64_t)(i % 16 < 10 ? v >> r % bits : v);
 }
 
-static void sim_open(sim *s, unsigned bits, unsigned want, uint32_t n) {
+static void sim_open(sim *s, unsigned bits, unsigned want, uint32_t n, uint8_t gap) {
     memset(s, 0, sizeof *s);
     const uvcc_allocator al = test_allocator(&s->mem);
     test_rand_bytes(&rng, s->keys, sizeof s->keys);
     s->plan = uvcci_circuit_plan_of(bits);
     s->want = want;
     s->n = n;
+    s->gap = gap;
     s->x = own(s, (size_t)n * 8);
     for (unsigned r = 0; r < 3; r++) {
         assert_int_equal(uvcci_cpu_worker_init(&s->worker[r], &al, (bits + n + r) % 4), 0);
@@ -121,8 +123,10 @@ static void sim_open(sim *s, unsigned bits, unsigned want, uint32_t n) {
     for (unsigned k = 0; k < s->plan.rounds; k++)
         for (unsigned r = 0; r < 9; r++) {
             const size_t words = message_words(s, k, r / 3, r % 3);
+            const uint32_t piece = uvcci_circuit_piece_words(&s->plan, k, n);
             if (words != 0)
-                s->message[k][r / 3][r % 3] = (uint8_t *)own(s, words * 8 + 1) + 1;
+                s->message[k][r / 3][r % 3] =
+                    (uint8_t *)own(s, words * 8 + (words - 1) / piece * gap + 1) + 1;
         }
 }
 
@@ -151,6 +155,7 @@ static void task(sim *s, unsigned role, uvcc_task_kind kind, unsigned round, uns
     t.u.vec.bits = s->plan.bits;
     t.u.vec.shift = (uint8_t)round;
     t.u.vec.gate = (uint8_t)want;
+    t.u.vec.gap = s->gap;
     const uvcc_job job = {.id = 1, .tasks = &t, .count = 1};
     memset(tape.drawn, 0, sizeof tape.drawn);
     tape.keys = &s->keys[role];
@@ -158,6 +163,11 @@ static void task(sim *s, unsigned role, uvcc_task_kind kind, unsigned round, uns
     assert_int_equal(uvcci_cpu_run(&s->worker[role], &job), 0);
     tape.keys = NULL;
     memcpy(s->drawn[role], tape.drawn, sizeof tape.drawn);
+}
+
+/* Where the last round's messages have their second value. */
+static size_t second_piece(const sim *s) {
+    return (size_t)s->n * 8 + s->gap;
 }
 
 /* The sending task of a round. `to` is where its messages go: s->message[round][role] or a copy. */
@@ -178,21 +188,21 @@ static void send_round(sim *s, unsigned role, unsigned round, uint8_t *const to[
         const bool product = s->want & UVCC_BOOL_PRODUCT;
         b.out[0] = s->dx[role][i];
         b.out[1] = s->d[role][i];
-        b.wire_out[1] = to[H] + (product ? (size_t)s->n * 8 : 0);
+        b.wire_out[1] = to[H] + (product ? second_piece(s) : 0);
     }
     task(s, role, last ? UVCC_TASK_BOOL_SELECT_MASK : UVCC_TASK_BOOL_SHARE, round, s->want, b);
 }
 
 static void finish_value(sim *s, unsigned role, unsigned round, unsigned value, uint64_t *out[2]) {
     const bool second = value == UVCC_BOOL_BIT && (s->want & UVCC_BOOL_PRODUCT);
-    const size_t skip = second ? (size_t)s->n * 8 : 0;
+    const size_t skip = second ? second_piece(s) : 0;
     uvcc_block b = {.out = {out[0], out[1]}};
     if (role == H) {
         b.wire_in[0] = s->message[round][O][H] + skip;
         b.wire_in[1] = s->message[round][T][H] + skip;
     } else {
         b.wire_in[0] = s->message[round][H][role] + skip;
-        b.wire_in[1] = value == UVCC_BOOL_PRODUCT ? b.wire_in[0] + (size_t)s->n * 8 : NULL;
+        b.wire_in[1] = value == UVCC_BOOL_PRODUCT ? b.wire_in[0] + second_piece(s) : NULL;
     }
     task(s, role, UVCC_TASK_BOOL_SELECT_FINISH, round, value, b);
 }
@@ -250,14 +260,28 @@ static void check_rss(const sim *s, uint64_t *v[3][2], bool product) {
 
 /* --- Tests ------------------------------------------------------------------------------------ */
 
+/* What lies between pieces is as `own` left it. */
+static void check_gaps(const sim *s) {
+    for (unsigned k = 0; k < s->plan.rounds; k++)
+        for (unsigned r = 0; r < 9; r++) {
+            const size_t words = message_words(s, k, r / 3, r % 3);
+            const size_t piece = uvcci_circuit_piece_words(&s->plan, k, s->n);
+            for (size_t i = 1; i * piece < words; i++)
+                for (unsigned b = 0; b < s->gap; b++)
+                    assert_int_equal(
+                        s->message[k][r / 3][r % 3][i * piece * 8 + (i - 1) * s->gap + b], 0xEE);
+        }
+}
+
 static void compare(unsigned bits, unsigned want, uint32_t n) {
     sim s;
-    sim_open(&s, bits, want, n);
+    sim_open(&s, bits, want, n, (uint8_t)(20 * (n % 2) + bits % 8 / 4));
     run_all(&s);
     if (want & UVCC_BOOL_PRODUCT)
         check_rss(&s, s.dx, true);
     if (want & UVCC_BOOL_BIT)
         check_rss(&s, s.d, false);
+    check_gaps(&s);
     sim_close(&s);
 }
 
@@ -279,7 +303,7 @@ static void messages_are_masked(void **state) {
     static const unsigned sizes[] = {3, 16, 31, 63};
     for (unsigned c = 0; c < sizeof sizes / sizeof *sizes; c++) {
         sim s;
-        sim_open(&s, sizes[c], BOTH, 1000);
+        sim_open(&s, sizes[c], BOTH, 1000, 0);
         for (unsigned k = 0; k < s.plan.rounds; k++) {
             for (unsigned from = 0; from < 3; from++) {
                 sim copy = s;
@@ -355,7 +379,7 @@ static void plans(void **state) {
 static void bad_tasks(void **state) {
     (void)state;
     sim s;
-    sim_open(&s, 16, BOTH, 1);
+    sim_open(&s, 16, BOTH, 1, 0);
     static const struct {
         uvcc_task_kind kind;
         uint8_t bits, level, want;

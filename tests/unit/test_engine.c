@@ -63,6 +63,7 @@ static void costs(void **state) {
         [UVCCI_PROTO_OPEN_ONE] = 1,      [UVCCI_PROTO_RESHARE] = 3,
         [UVCCI_PROTO_LIFT_PARALLEL] = 2, [UVCCI_PROTO_LIFT_SEQUENTIAL] = 2,
         [UVCCI_PROTO_LIFT_EXCHANGE] = 2, [UVCCI_PROTO_KEYS] = 2,
+        [UVCCI_PROTO_CIRCUIT_HEAD] = 4,  [UVCCI_PROTO_CIRCUIT_TOP] = 2,
     };
     for (unsigned p = 0; p < UVCCI_PROTO_COUNT; p++) {
         unsigned n, got = 0;
@@ -222,6 +223,12 @@ static uint64_t build(const sim *s, const uvcci_flow *f) {
         return f->from == H ? s->y[H] - rho(s, H, O) : s->in[0] + s->y[T] - rho(s, H, T);
     case UVCCI_PROTO_LIFT_EXCHANGE:
         return s->y[f->from] + rho(s, f->from, O);
+    case UVCCI_PROTO_CIRCUIT_HEAD: /* f = a + b, g = c */
+        if (f->from == H)
+            return s->x[0] + s->x[1] - rho(s, H, O) - rho(s, H, T);
+        return rho(s, H, f->from) * s->x[2] + (f->from == T ? 1 : UINT64_MAX) * rho(s, T, O);
+    case UVCCI_PROTO_CIRCUIT_TOP:
+        return s->z[f->from];
     default: /* KEYS: the dealer's bytes */
         return s->own;
     }
@@ -338,6 +345,17 @@ static void check(const sim *s, uvcci_protocol p, uint64_t value) {
         EQ(-rho_ho + yh + -rho_to, y);
         break;
     }
+    case UVCCI_PROTO_CIRCUIT_HEAD: { /* HEAD has two components of f g, the others the third */
+        const uint8_t R = UVCC_TLV_RESHARE_U64VEC;
+        uint64_t masked = got(s, p, H, T, 0, R);
+        EQ(masked, got(s, p, H, O, 0, R));
+        EQ(got(s, p, O, H, 0, R) + got(s, p, T, H, 0, R) + masked * c, (a + b) * c);
+        break;
+    }
+    case UVCCI_PROTO_CIRCUIT_TOP:
+        EQ(got(s, p, T, H, 0, UVCC_TLV_RESHARE_U64VEC), s->z[T]);
+        EQ(got(s, p, O, T, 0, UVCC_TLV_RESHARE_U64VEC), s->z[O]);
+        break;
     default:
         EQ(got(s, p, O, H, 0, UVCC_TLV_KEY_BLOB), got(s, p, O, T, 0, UVCC_TLV_KEY_BLOB));
         break;

@@ -524,20 +524,21 @@ static void test_inverse_ends(void **state) {
         int64_t x;
         double want, relative;
     } cases[] = {
-        {UVCC_NL_RECIPROCAL, 0, 16, 1.2e-4},
-        {UVCC_NL_RECIPROCAL, -5000, 16, 1.2e-4},
-        {UVCC_NL_RECIPROCAL, 1, 16, 1.2e-4},
-        {UVCC_NL_RECIPROCAL, (1 << 12) - 1, 16, 1.0 / 64},
+        {UVCC_NL_RECIPROCAL, 0, 256.0 / 9, 1.2e-4},
+        {UVCC_NL_RECIPROCAL, -5000, 256.0 / 9, 1.2e-4},
+        {UVCC_NL_RECIPROCAL, 1, 256.0 / 9, 1.2e-4},
+        {UVCC_NL_RECIPROCAL, (9 << 8) - 1, 256.0 / 9, 1.0 / 64},
+        {UVCC_NL_RECIPROCAL, 9 << 8, 256.0 / 9, 1.2e-4},
         {UVCC_NL_RECIPROCAL, 1 << 12, 16, 1.2e-4},
         {UVCC_NL_RECIPROCAL, 1 << 28, 1.0 / 4096, 1.2e-4},
-        {UVCC_NL_RECIPROCAL, (1 << 28) + 1, 1.0 / 4096, 1.2e-4},
-        {UVCC_NL_RECIPROCAL, (1ll << 31) - 1, 1.0 / 4096, 1.2e-4},
-        {UVCC_NL_RSQRT, 0, 32, 1.2e-4},
-        {UVCC_NL_RSQRT, -1, 32, 1.2e-4},
-        {UVCC_NL_RSQRT, 63, 32, 1.0 / 64},
-        {UVCC_NL_RSQRT, 64, 32, 1.2e-4},
+        {UVCC_NL_RECIPROCAL, 9ll << 25, 1.0 / 4608, 1.2e-4},
+        {UVCC_NL_RECIPROCAL, (1ll << 31) - 1, 1.0 / 4608, 1.2e-4},
+        {UVCC_NL_RSQRT, 0, sqrt(65536.0 / 72), 1.2e-4},
+        {UVCC_NL_RSQRT, -1, sqrt(65536.0 / 72), 1.2e-4},
+        {UVCC_NL_RSQRT, 71, sqrt(65536.0 / 72), 1.0 / 64},
+        {UVCC_NL_RSQRT, 72, sqrt(65536.0 / 72), 1.2e-4},
         {UVCC_NL_RSQRT, 1 << 28, 1.0 / 64, 1.2e-4},
-        {UVCC_NL_RSQRT, (1ll << 31) - 1, 1.0 / 64, 1.2e-4},
+        {UVCC_NL_RSQRT, (1ll << 31) - 1, 1 / sqrt(4608), 1.2e-4},
     };
     for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const at_point p = evaluate(cases[i].what, 31, cases[i].x);
@@ -1019,10 +1020,10 @@ static void test_sessions(void **state) {
         uvcc_nonlinear what;
         double off; /* in fast mode */
     } cases[] = {
-        {UVCC_NL_RELU, 0},         {UVCC_NL_GELU, 4e-3},    {UVCC_NL_MAX, 0},
-        {UVCC_NL_ARGMAX, 0},       {UVCC_NL_SOFTMAX, 4e-4}, {UVCC_NL_RMSNORM, 4e-3},
-        {UVCC_NL_LAYERNORM, 4e-3}, {UVCC_NL_EXP, 8e-6},     {UVCC_NL_RECIPROCAL, 4e-3},
-        {UVCC_NL_RSQRT, 4e-3},
+        {UVCC_NL_SIGN, 0},       {UVCC_NL_SIGMOID, 1e-3},    {UVCC_NL_RELU, 0},
+        {UVCC_NL_GELU, 4e-3},    {UVCC_NL_MAX, 0},           {UVCC_NL_ARGMAX, 0},
+        {UVCC_NL_SOFTMAX, 4e-4}, {UVCC_NL_RMSNORM, 4e-3},    {UVCC_NL_LAYERNORM, 4e-3},
+        {UVCC_NL_EXP, 8e-6},     {UVCC_NL_RECIPROCAL, 4e-3}, {UVCC_NL_RSQRT, 4e-3},
     };
     const uvcc_tensor_desc in[3] = {input_desc(ROWS, COLS, 22), row_desc("gamma", COLS),
                                     row_desc("beta", COLS)};

@@ -502,6 +502,9 @@ static void test_bad_ops(void **state) {
     WRONG("writes tensor 6, which does not exist", s.op[0].out[0] = TENSORS);
     WRONG("flags 0x4", s.op[0].flags = 4);
     WRONG("flags 0x1 are not for this opcode", s.op[1].flags = 1);
+    WRONG("flags 0x4 are not for this opcode", s.op[1].flags = UVCC_OP_CIRCUIT);
+    WRONG("flags 0x1 are not for this opcode", s.op[2].flags = UVCC_OP_TRANS_A);
+    WRONG("flags 0x8 are not for this opcode", s.op[2].flags = 8);
     WRONG("shift by 1 bits", s.op[2].shift = 1);
     WRONG("shift by 63 bits", s.op[0].shift = 63);
     WRONG("unknown truncation 2", s.op[0].truncation = 2);

@@ -390,6 +390,8 @@ static void grow(random_program *r) {
                            .in = {a.tensor},
                            .out = {y->tensor, d.tensor},
                            .lift = (uint8_t)pick(r, 3)};
+        if (pick(r, 2) != 0)
+            op.flags = UVCC_OP_CIRCUIT;
         assert_true(uvcc_program_op(r->p, &op) >= 0);
         r->drawn[UVCC_OP_RELU]++;
         break;

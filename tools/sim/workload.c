@@ -104,6 +104,8 @@ static void grow_relu(builder *b, const value *x) {
                        .in = {x->tensor},
                        .out = {y->tensor, tensor(b, name, x->rows, x->cols, 1, 0, UVCC_EPOCH)},
                        .lift = (uint8_t)pick(b, 3)};
+    if (pick(b, 2) != 0)
+        op.flags = UVCC_OP_CIRCUIT;
     b->ok &= uvcc_program_op(b->p, &op) >= 0;
 }
 
