@@ -117,24 +117,30 @@ static int add_outputs(run *r, unsigned number) {
     return 0;
 }
 
-/* What is opened instead has the outputs' shapes and needs no message. */
+/* What is opened instead: the input and tensors made of it locally, in the outputs' shapes. */
 static int add_without(run *r, const uvcc_tensor_desc *out) {
     entry *e = &r->entry[ENTRY_WITHOUT];
-    for (unsigned i = 0; i < r->outputs; i++)
-        e->out[i] = e->in[0];
-    if (r->info->form != UVCC_NL_ROW)
-        return 0;
-    uvcc_tensor_desc sum = out[0];
-    sum.bits = 63;
-    sum.scale = MEASURE_SCALE;
-    const int rc = tensor(r, "sum", 0, sum);
-    e->out[0] = (uint32_t)rc;
-    return rc < 0 ? rc
-                  : uvcc_program_op(r->program, &(uvcc_op_desc){.opcode = UVCC_OP_ROW_SUM,
-                                                                .in_count = 1,
-                                                                .out_count = 1,
-                                                                .in = {e->in[0]},
-                                                                .out = {e->out[0]}});
+    const bool row = r->info->form == UVCC_NL_ROW;
+    e->out[0] = e->in[0];
+    for (unsigned i = row ? 0 : 1; i < r->outputs; i++) {
+        uvcc_tensor_desc local = out[i];
+        local.bits = 63;
+        local.scale = MEASURE_SCALE;
+        int rc = tensor(r, "local", i, local);
+        e->out[i] = (uint32_t)rc;
+        if (rc >= 0)
+            rc = uvcc_program_op(r->program, &(uvcc_op_desc){
+                                                 .opcode = row ? UVCC_OP_ROW_SUM : UVCC_OP_ADD,
+                                                 .k = (uint16_t)i,
+                                                 .in_count = row ? 1 : 2,
+                                                 .out_count = 1,
+                                                 .in = {e->in[0], row ? 0 : e->in[0]},
+                                                 .out = {e->out[i]},
+                                             });
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
 }
 
 static int add_with(run *r, unsigned number, uvcc_tensor_desc *out) {
