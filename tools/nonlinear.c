@@ -21,7 +21,7 @@
 #define INPUTS_QUICK (1u << 14)
 #define INPUTS_MAX   (1u << 28)
 #define PATH_BYTES   4096u
-#define COLOUR_REAL  "#888888"
+#define COLOUR_REAL  "#000000"
 
 enum { FAST, EXACT, MODES };
 static const char *const modes[] = {"fast", "exact"};

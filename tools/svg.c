@@ -65,7 +65,7 @@ static void put_ticks(FILE *f, const svg_panel *p, double top, bool horizontal) 
     const double part = (a->to - a->from) / 4 / power;
     const double every = power * (part >= 5 ? 5 : part >= 2 ? 2 : 1);
     for (double i = ceil(a->from / every - 1e-9); i * every <= a->to + every * 1e-9; i++)
-        put_tick(f, p, top, i * every, horizontal);
+        put_tick(f, p, top, i == 0 ? 0 : i * every, horizontal);
 }
 
 static bool shown(const svg_panel *p, double x, double y) {
@@ -117,8 +117,10 @@ static void put_panel(FILE *f, const svg_panel *p, double top) {
                   middle, middle);
     put_text(f, p->y.label);
     (void)fputs("</text>\n", f);
-    for (unsigned i = 0; i < p->count; i++)
-        put_series(f, p, top, &p->series[i]);
+    for (unsigned i = 0; i < 2 * p->count; i++) { /* lines over dots */
+        if (p->series[i % p->count].line == (i >= p->count))
+            put_series(f, p, top, &p->series[i % p->count]);
+    }
     put_legend(f, p, top);
 }
 

@@ -1,5 +1,5 @@
 /* test_tool.c - the command `uvcc` as a user runs it: argv[1] is the binary. */
-#include "support.h"
+#include "run_tool.h"
 
 #include "exec/record.h"
 
@@ -12,104 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define WORDS_MAX 40u
 #define FILE_NAME "t.csv"
-
-static char tool[4096];                      /* absolute, since the tests change the directory */
-static char dir[] = "/tmp/uvcc_tool_XXXXXX"; /* the tests run inside it */
-
-typedef struct outcome {
-    int status; /* exit status, or -1 */
-    char *out, *err;
-} outcome;
-
-static void forget(outcome *o) {
-    free(o->out);
-    free(o->err);
-}
-
-static char *read_all(const char *path) {
-    FILE *f = fopen(path, "rb");
-    assert_non_null(f);
-    size_t len = 0, room = 4096;
-    char *text = malloc(room);
-    assert_non_null(text);
-    for (size_t n; (n = fread(text + len, 1, room - len - 1, f)) > 0;) {
-        len += n;
-        if (len + 1 == room) {
-            text = realloc(text, room *= 2);
-            assert_non_null(text);
-        }
-    }
-    text[len] = '\0';
-    fclose(f);
-    return text;
-}
-
-static void write_file(const char *path, const char *text, size_t len) {
-    FILE *f = fopen(path, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(text, 1, len, f), len);
-    assert_int_equal(fclose(f), 0);
-}
-
-/* Starts the tool with words separated by blanks. */
-static pid_t start(const char *words) {
-    char text[1024];
-    char *argv[WORDS_MAX + 2] = {strdup(tool)};
-    assert_true(strlen(words) < sizeof text);
-    strcpy(text, words);
-    unsigned n = 1;
-    for (char *w = strtok(text, " "); w != NULL; w = strtok(NULL, " ")) {
-        assert_true(n <= WORDS_MAX);
-        argv[n++] = w;
-    }
-    (void)unlink("stderr"); /* what is there from now on comes from this run */
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        int out = open("stdout", O_WRONLY | O_CREAT | O_TRUNC, 0600);
-        int err = open("stderr", O_WRONLY | O_CREAT | O_TRUNC, 0600);
-        if (out < 0 || err < 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0)
-            _exit(126);
-        execv(tool, argv);
-        _exit(127);
-    }
-    free(argv[0]);
-    return pid;
-}
-
-static outcome finish(pid_t pid) {
-    outcome o;
-    int status;
-    while (waitpid(pid, &status, 0) < 0)
-        assert_int_equal(errno, EINTR);
-    o.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    o.out = read_all("stdout");
-    o.err = read_all("stderr");
-    return o;
-}
-
-static outcome run_tool(const char *words) {
-    return finish(start(words));
-}
-
-static unsigned lines(const char *text) {
-    unsigned n = 0;
-    for (; *text != '\0'; text++)
-        n += *text == '\n';
-    return n;
-}
-
-/* Exit status 2, nothing on standard output, one line on standard error with `part` in it. */
-static void refused(const char *words, const char *part) {
-    outcome o = run_tool(words);
-    if (o.status != 2 || *o.out != '\0' || lines(o.err) != 1 || strstr(o.err, part) == NULL ||
-        o.err[strlen(o.err) - 1] != '\n')
-        fail_msg("uvcc %s\n  status %d, wanted '%s' and got\n  %s%s", words, o.status, part, o.err,
-                 o.out);
-    forget(&o);
-}
 
 /* A run that must succeed; its JSON. */
 static json_t *results(const char *words) {
@@ -535,21 +438,13 @@ static void learns_the_digits(void **state) {
     json_decref(j);
 }
 
-static int enter(void **state) {
-    (void)state;
-    return mkdtemp(dir) == NULL || chdir(dir) != 0;
-}
-
-static int leave(void **state) {
-    (void)state;
+static int leave_files(void **state) {
     (void)unlink(FILE_NAME);
-    (void)unlink("stdout");
-    (void)unlink("stderr");
     static const char *const keys[] = {"a.key",   "b.key",    "c.key",  "pair.key",
                                        "bad.key", "good.key", "to.key", "pipe.key"};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         (void)unlink(keys[i]);
-    return chdir("/") != 0 || rmdir(dir) != 0;
+    return leave(state);
 }
 
 /* ---- key files ---- */
@@ -985,12 +880,10 @@ static void refuses_replay_options(void **state) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 2 || getcwd(tool, sizeof tool) == NULL) {
+    if (argc != 2 || !find_tool(argv[1])) {
         fprintf(stderr, "usage: test_tool PATH_OF_UVCC\n");
         return 2;
     }
-    size_t len = *argv[1] == '/' ? 0 : strlen(tool);
-    snprintf(tool + len, sizeof tool - len, "%s%s", len > 0 ? "/" : "", argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shows_help_and_version),
         cmocka_unit_test(refuses_bad_options),
@@ -1012,5 +905,5 @@ int main(int argc, char **argv) {
         cmocka_unit_test(prints_records),
         cmocka_unit_test(refuses_replay_options),
     };
-    return cmocka_run_group_tests(tests, enter, leave);
+    return cmocka_run_group_tests(tests, enter, leave_files);
 }

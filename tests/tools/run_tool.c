@@ -1,0 +1,120 @@
+/* run_tool.c - see run_tool.h. */
+#include "run_tool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define WORDS_MAX 40u
+
+static char tool[4096];                      /* absolute, since the tests change the directory */
+static char dir[] = "/tmp/uvcc_tool_XXXXXX"; /* the tests run inside it */
+
+void forget(outcome *o) {
+    free(o->out);
+    free(o->err);
+}
+
+char *read_all(const char *path) {
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    size_t len = 0, room = 4096;
+    char *text = malloc(room);
+    assert_non_null(text);
+    for (size_t n; (n = fread(text + len, 1, room - len - 1, f)) > 0;) {
+        len += n;
+        if (len + 1 == room) {
+            text = realloc(text, room *= 2);
+            assert_non_null(text);
+        }
+    }
+    text[len] = '\0';
+    fclose(f);
+    return text;
+}
+
+void write_file(const char *path, const char *text, size_t len) {
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(text, 1, len, f), len);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* Starts the tool with words separated by blanks. */
+pid_t start(const char *words) {
+    char text[1024];
+    char *argv[WORDS_MAX + 2] = {strdup(tool)};
+    assert_true(strlen(words) < sizeof text);
+    strcpy(text, words);
+    unsigned n = 1;
+    for (char *w = strtok(text, " "); w != NULL; w = strtok(NULL, " ")) {
+        assert_true(n <= WORDS_MAX);
+        argv[n++] = w;
+    }
+    (void)unlink("stderr"); /* what is there from now on comes from this run */
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        int out = open("stdout", O_WRONLY | O_CREAT | O_TRUNC, 0600);
+        int err = open("stderr", O_WRONLY | O_CREAT | O_TRUNC, 0600);
+        if (out < 0 || err < 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0)
+            _exit(126);
+        execv(tool, argv);
+        _exit(127);
+    }
+    free(argv[0]);
+    return pid;
+}
+
+outcome finish(pid_t pid) {
+    outcome o;
+    int status;
+    while (waitpid(pid, &status, 0) < 0)
+        assert_int_equal(errno, EINTR);
+    o.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    o.out = read_all("stdout");
+    o.err = read_all("stderr");
+    return o;
+}
+
+outcome run_tool(const char *words) {
+    return finish(start(words));
+}
+
+unsigned lines(const char *text) {
+    unsigned n = 0;
+    for (; *text != '\0'; text++)
+        n += *text == '\n';
+    return n;
+}
+
+/* Exit status 2, nothing on standard output, one line on standard error with `part` in it. */
+void refused(const char *words, const char *part) {
+    outcome o = run_tool(words);
+    if (o.status != 2 || *o.out != '\0' || lines(o.err) != 1 || strstr(o.err, part) == NULL ||
+        o.err[strlen(o.err) - 1] != '\n')
+        fail_msg("uvcc %s\n  status %d, wanted '%s' and got\n  %s%s", words, o.status, part, o.err,
+                 o.out);
+    forget(&o);
+}
+
+bool find_tool(const char *path) {
+    if (getcwd(tool, sizeof tool) == NULL)
+        return false;
+    const size_t len = *path == '/' ? 0 : strlen(tool);
+    return snprintf(tool + len, sizeof tool - len, "%s%s", len > 0 ? "/" : "", path) <
+           (int)(sizeof tool - len);
+}
+
+int enter(void **state) {
+    (void)state;
+    return mkdtemp(dir) == NULL || chdir(dir) != 0;
+}
+
+int leave(void **state) {
+    (void)state;
+    (void)unlink("stdout");
+    (void)unlink("stderr");
+    return chdir("/") != 0 || rmdir(dir) != 0;
+}

@@ -1,0 +1,35 @@
+/* run_tool.h - running the command `uvcc` as a user does, in a directory of its own. */
+#ifndef UVCC_TESTS_RUN_TOOL_H
+#define UVCC_TESTS_RUN_TOOL_H
+
+#include "support.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+typedef struct outcome {
+    int status; /* exit status, or -1 */
+    char *out, *err;
+} outcome;
+void forget(outcome *o);
+
+/* The binary, before any other call. */
+bool find_tool(const char *path);
+/* cmocka's setup and teardown of a group: a new directory to run in, which must end empty but for
+ * what the tool's runs left on standard output and error. */
+int enter(void **state);
+int leave(void **state);
+
+char *read_all(const char *path);
+void write_file(const char *path, const char *text, size_t len);
+
+/* Starts the tool with words separated by blanks. */
+pid_t start(const char *words);
+outcome finish(pid_t pid);
+outcome run_tool(const char *words);
+
+unsigned lines(const char *text);
+/* Exit status 2, nothing on standard output, one line on standard error with `part` in it. */
+void refused(const char *words, const char *part);
+
+#endif
