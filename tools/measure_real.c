@@ -274,12 +274,9 @@ void measure_rows(uvcc_nonlinear what, uint64_t *random, measure_shape s,
 
 /* ---- real values and bounds ---- */
 
-static bool within(uvcc_nonlinear what, const int64_t *x, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        if (x[i] < lowest(what) || x[i] > highest(what))
-            return false;
-    }
-    return true;
+/* EXP keeps its bound beyond the range. */
+static bool within(uvcc_nonlinear what, int64_t x) {
+    return what == UVCC_NL_EXP || (x >= lowest(what) && x <= highest(what));
 }
 
 /* Fast SIGN is exact on the reduced value, which is not decided within a cell below 0. */
@@ -293,7 +290,7 @@ static void real_elements(uvcc_nonlinear what, bool exact, size_t count, const i
     const double most = exact && what == UVCC_NL_RELU ? 0 : uvcc_nonlinear_at(what)->bound;
     for (size_t i = 0; i < count; i++) {
         want[i] = measure_real_at(what, unit(x[i]));
-        bound[i] = within(what, &x[i], 1) && !undecided(what, exact, x[i]) ? most : -1;
+        bound[i] = within(what, x[i]) && !undecided(what, exact, x[i]) ? most : -1;
     }
 }
 
@@ -331,7 +328,7 @@ static void real_norm(const int64_t *x, const int64_t *gamma, const int64_t *bet
     for (uint32_t j = 0; j < cols; j++)
         square += (unit(x[j]) - mean) * (unit(x[j]) - mean) / cols;
     const double v = square + MEASURE_EPSILON, inverse = 1 / sqrt(v);
-    const bool counts = v >= ldexp(1, -9) && v <= 4096;
+    const bool counts = v >= ldexp(1, -9) && square <= 4096;
     for (uint32_t j = 0; j < cols; j++) {
         const double gain = unit(gamma[j]), y = gain * (unit(x[j]) - mean) * inverse;
         const double floors = 1 + fabs(gain) * (1 + (beta != NULL ? inverse : 0));
@@ -360,8 +357,5 @@ void measure_real(uvcc_nonlinear what, bool exact, measure_shape s,
         else
             real_softmax(x, what == UVCC_NL_SOFTMAX ? NULL : in[1] + i * cols, s.cols,
                          want + i * cols, bound + i * cols);
-        const bool counts = within(what, x, cols);
-        for (size_t j = 0; j < cols && !counts; j++)
-            bound[i * cols + j] = -1;
     }
 }

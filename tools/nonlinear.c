@@ -19,7 +19,7 @@
 
 #define INPUTS       (1u << 20)
 #define INPUTS_QUICK (1u << 14)
-#define INPUTS_MAX   (1u << 28)
+#define INPUTS_MAX   (1u << 24)
 #define PATH_BYTES   4096u
 #define COLOUR_REAL  "#000000"
 
@@ -231,6 +231,7 @@ static void print_head(const nonlinear_options *o) {
         (void)fprintf(output_of(o), "%-23s %-5s %9s %9s %9s %6s %9s %9s %10s  %s\n", "function",
                       "mode", "inputs", "max err", "mean err", "rounds", "online B", "key B",
                       "per s", "equal");
+    (void)fflush(output_of(o));
 }
 
 static const char *verdict(const measure_result *r) {

@@ -52,7 +52,8 @@ pid_t start(const char *words) {
         assert_true(n <= WORDS_MAX);
         argv[n++] = w;
     }
-    (void)unlink("stderr"); /* what is there from now on comes from this run */
+    (void)unlink("stdout"); /* what is there from now on comes from this run */
+    (void)unlink("stderr");
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {

@@ -3,7 +3,10 @@
 #include "run_tool.h"
 
 #include <math.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include <uvcc/nonlinear.h>
 
@@ -278,6 +281,23 @@ static void plots(void **state) {
     assert_int_equal(rmdir("p"), 0);
 }
 
+static void stops_when_interrupted(void **state) {
+    (void)state;
+    pid_t pid = start("nonlinear softmax --inputs 16777216");
+    for (bool running = false; !running;) { /* its table has begun */
+        struct stat st;
+        assert_int_equal(waitpid(pid, NULL, WNOHANG), 0);
+        running = stat("stdout", &st) == 0 && st.st_size > 0;
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    assert_int_equal(kill(pid, SIGINT), 0);
+    outcome o = finish(pid);
+    assert_int_equal(o.status, 130);
+    assert_string_equal(o.err, "uvcc nonlinear: softmax: interrupted\n");
+    assert_int_equal(lines(o.out), 1);
+    forget(&o);
+}
+
 static void refuses_bad_words(void **state) {
     (void)state;
     static const char *const cases[][2] = {
@@ -290,9 +310,9 @@ static void refuses_bad_words(void **state) {
         {"nonlinear --exact=1", "no option --exact=1"},
         {"nonlinear --inputs", "--inputs needs a value"},
         {"nonlinear --inputs=", "--inputs needs a value"},
-        {"nonlinear --inputs 0", "--inputs 0: give a whole number from 1 to 268435456"},
+        {"nonlinear --inputs 0", "--inputs 0: give a whole number from 1 to 16777216"},
         {"nonlinear --inputs -1", "--inputs -1"},
-        {"nonlinear --inputs 268435457", "from 1 to"},
+        {"nonlinear --inputs 16777217", "from 1 to"},
         {"nonlinear --inputs 1e3", "--inputs 1e3"},
         {"nonlinear --seed x", "2^64"},
         {"nonlinear --compute gpu", "inline|deferred|threads"},
@@ -348,6 +368,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(repeats),
         cmocka_unit_test(takes_names_and_modes),
         cmocka_unit_test(plots),
+        cmocka_unit_test(stops_when_interrupted),
         cmocka_unit_test(refuses_bad_words),
         cmocka_unit_test(helps),
     };
