@@ -89,13 +89,17 @@ static void put_series(FILE *f, const svg_panel *p, double top, const svg_series
     (void)fputs(s->line ? "\"/>\n" : "</g>\n", f);
 }
 
+/* At the left, or at the right of what falls. */
 static void put_legend(FILE *f, const svg_panel *p, double top) {
+    const svg_series *s = p->series;
+    const bool falls = p->count != 0 && s->count != 0 && s->y[0] > s->y[s->count - 1];
+    const int left = falls ? WIDTH - RIGHT - 130 : LEFT + 10;
     for (unsigned i = 0; i < p->count; i++) {
         const double y = top + LINE * (i + 1);
         (void)fprintf(f,
                       "<rect x=\"%d\" y=\"%.1f\" width=\"12\" height=\"4\" fill=\"%s\"/>"
                       "<text x=\"%d\" y=\"%.1f\">",
-                      LEFT + 10, y - 6, p->series[i].colour, LEFT + 28, y);
+                      left, y - 6, p->series[i].colour, left + 18, y);
         put_text(f, p->series[i].name);
         (void)fputs("</text>\n", f);
     }
