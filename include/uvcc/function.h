@@ -55,7 +55,9 @@ typedef enum uvcc_fn_kind {
     UVCC_FN_ADD,
     /** A: 2j + 1 for column j of the width that x (M or A) has. */
     UVCC_FN_INDEX,
-    /** M: x (A), masked anew, so that steps can go on; output tensor `io` too, unless UVCC_FN_NONE. */
+    /** M: x (A), masked anew, so that steps can go on; output tensor `io` too, unless UVCC_FN_NONE.
+     * bits > 0 (here and in LIFT): the author knows that |x| < 2^bits, where bounds carried from step
+     * to step do not see it (telescoping sums). uvcc_function_eval checks it, a secure run cannot. */
     UVCC_FN_EXCHANGE,
     /** Output tensor `io`: x (A). */
     UVCC_FN_LIFT,
@@ -100,7 +102,8 @@ UVCC_API int uvcc_function_cost(const uvcc_function *f, uint32_t cols, uvcc_fn_c
 /** Columns of output o for inputs of `cols` columns; 0 if there is no such output. */
 UVCC_API uint32_t uvcc_function_cols(const uvcc_function *f, uint32_t cols, uint8_t output);
 /** The function in plaintext on rows x cols elements: in[inputs], out[outputs]. low: per step, for
- * each SHIFT (and no other) the r_low of its elements, or NULL: exact mode, all 0. */
+ * each SHIFT (and no other) the r_low of its elements, or NULL: exact mode, all 0. UVCC_ERR_BOUND where
+ * a value leaves the bits that EXCHANGE or LIFT declare for it. */
 UVCC_API int uvcc_function_eval(const uvcc_function *f, uint32_t rows, uint32_t cols,
                                 const int64_t *const *in, int64_t *const *out,
                                 const uint64_t *const *low, const uvcc_allocator *al);

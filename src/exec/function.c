@@ -41,8 +41,8 @@ static const kind_row kinds[UVCC_FN_KIND_END] = {
     [UVCC_FN_BITS] = {"BITS", "B", NULL, 'A', false, false, USES_WORDS},
     [UVCC_FN_ADD] = {"ADD", "A", "AM", 'A', false, true, USES_CONSTANT},
     [UVCC_FN_INDEX] = {"INDEX", "MA", NULL, 'A', false, false, 0},
-    [UVCC_FN_EXCHANGE] = {"EXCHANGE", "A", NULL, 'M', true, false, USES_IO},
-    [UVCC_FN_LIFT] = {"LIFT", "A", NULL, 0, true, false, USES_IO},
+    [UVCC_FN_EXCHANGE] = {"EXCHANGE", "A", NULL, 'M', true, false, USES_BITS | USES_IO},
+    [UVCC_FN_LIFT] = {"LIFT", "A", NULL, 0, true, false, USES_BITS | USES_IO},
 };
 
 static const kind_row *row_of(uint8_t kind) {
@@ -415,15 +415,26 @@ static int compile_add(compiler *c, const uvcci_fn_info *a) {
     return b->value == 'M' ? check_mod(c, 'b', c->s.b, 64) : 0;
 }
 
-static int compile_output(compiler *c, const uvcci_fn_info *a) {
+/* The bound of what is lifted: the operand's, or the one that the step declares. */
+static int compile_lifted(compiler *c, const uvcci_fn_info *a) {
+    if (c->s.bits > UVCCI_MAX_BITS)
+        return refuse(c, UVCC_ERR_PROGRAM, "it declares %u bits; at most %u are possible",
+                      c->s.bits, UVCCI_MAX_BITS);
+    c->info->bound = a->bound;
+    if (c->s.bits != 0 && (1ull << c->s.bits) - 1 < a->bound)
+        c->info->bound = (1ull << c->s.bits) - 1;
+    return 0;
+}
+
+static int compile_output(compiler *c) {
     if (c->s.io >= c->f->outputs)
         return refuse(c, UVCC_ERR_PROGRAM, "there is no output %u", c->s.io);
     if (c->written & 1u << c->s.io)
         return refuse(c, UVCC_ERR_PROGRAM, "output %u is written by an earlier step", c->s.io);
     c->written |= 1u << c->s.io;
-    if (c->in_bits != NULL && bits_of(a->bound) > UVCCI_MAX_BITS)
+    if (c->in_bits != NULL && bits_of(c->info->bound) > UVCCI_MAX_BITS)
         return refuse(c, UVCC_ERR_BOUND, "output %u needs %u bits; at most %u are possible",
-                      c->s.io, bits_of(a->bound), UVCCI_MAX_BITS);
+                      c->s.io, bits_of(c->info->bound), UVCCI_MAX_BITS);
     return 0;
 }
 
@@ -452,12 +463,13 @@ static int compile_kind(compiler *c) {
         c->plan->one_edge = true;
         c->info->bound = 2ull * a->width - 1;
         return 0;
-    case UVCC_FN_EXCHANGE:
-        c->info->mod = 64;
-        c->info->bound = a->bound;
-        return c->s.io != UVCC_FN_NONE ? compile_output(c, a) : 0;
-    default:
-        return compile_output(c, a);
+    default: { /* EXCHANGE, LIFT */
+        const bool exchange = c->s.kind == UVCC_FN_EXCHANGE;
+        const int err = compile_lifted(c, a);
+        if (exchange)
+            c->info->mod = 64;
+        return err != 0 || (exchange && c->s.io == UVCC_FN_NONE) ? err : compile_output(c);
+    }
     }
 }
 
@@ -590,7 +602,7 @@ int uvcc_function_check(const uvcc_function *f, uint32_t cols, const uint8_t *in
     int err = uvcci_fn_compile(f, cols, in_bits, &plan, message, message_cap);
     for (unsigned i = 0; err == 0 && out_bits != NULL && i < f->step_count; i++)
         if (output_of(&f->steps[i]) != UVCC_FN_NONE)
-            out_bits[f->steps[i].io] = (uint8_t)bits_of(plan.step[f->steps[i].a].bound);
+            out_bits[f->steps[i].io] = (uint8_t)bits_of(plan.step[i].bound);
     return err;
 }
 
@@ -720,7 +732,19 @@ static const uint64_t *low_of(const evaluation *e, unsigned step) {
                : NULL;
 }
 
-static void eval_step(const evaluation *e, unsigned index) {
+static int eval_lifted(const evaluation *e, const uvcc_fn_step *s, const uint64_t *x, size_t n,
+                       uint64_t *z) {
+    const uint64_t bound = (1ull << s->bits) - 1;
+    for (size_t i = 0; i < n && s->bits != 0; i++)
+        if (x[i] + bound > 2 * bound)
+            return UVCC_ERR_BOUND;
+    memcpy(z, x, n * sizeof *z);
+    if (s->io != UVCC_FN_NONE)
+        memcpy(e->out[s->io] + e->first * (n / e->rows), x, n * sizeof *z);
+    return 0;
+}
+
+static int eval_step(const evaluation *e, unsigned index) {
     const uvcc_fn_step step = uvcci_fn_canonical(&e->f->steps[index]), *s = &step;
     const uint32_t width = e->plan.step[index].width;
     const size_t n = e->rows * width;
@@ -764,10 +788,9 @@ static void eval_step(const evaluation *e, unsigned index) {
             z[i] = 2 * (i % width) + 1;
         break;
     default: /* EXCHANGE, LIFT */
-        memcpy(z, x, n * sizeof *z);
-        if (s->io != UVCC_FN_NONE)
-            memcpy(e->out[s->io] + e->first * width, x, n * sizeof *z);
+        return eval_lifted(e, s, x, n, z);
     }
+    return 0;
 }
 
 int uvcc_function_eval(const uvcc_function *f, uint32_t rows, uint32_t cols,
@@ -789,11 +812,11 @@ int uvcc_function_eval(const uvcc_function *f, uint32_t rows, uint32_t cols,
     e.values = al->alloc(al->user, elems * sizeof *e.values, UVCC_MEM_STATE);
     if (e.values == NULL)
         return UVCC_ERR_NOMEM;
-    for (; e.first < rows; e.first += e.rows) {
+    for (; e.first < rows && err == 0; e.first += e.rows) {
         e.rows = rows - e.first < most ? rows - e.first : most;
-        for (unsigned i = 0; i < f->step_count; i++)
-            eval_step(&e, i);
+        for (unsigned i = 0; i < f->step_count && err == 0; i++)
+            err = eval_step(&e, i);
     }
     al->free(al->user, e.values, elems * sizeof *e.values, UVCC_MEM_STATE);
-    return 0;
+    return err;
 }

@@ -162,13 +162,31 @@ static uint8_t add(builder *b, uint8_t x, uint8_t y, int64_t constant) {
         sat_add(sat_add(b->bound[x], magnitude(constant)), y != UVCC_FN_NONE ? b->bound[y] : 0));
 }
 
-static uint8_t exchange(builder *b, uint8_t a) {
-    return one_operand(b, UVCC_FN_EXCHANGE, a, b->bound[a]);
+/* The value's bound is the carried one or, where bits are known, theirs. */
+static uint64_t known_bound(const builder *b, uint8_t a, unsigned bits) {
+    return bits != 0 && all_below(bits) < b->bound[a] ? all_below(bits) : b->bound[a];
+}
+
+static uint8_t exchange(builder *b, uint8_t a, unsigned bits) {
+    return put(b,
+               (uvcc_fn_step){.kind = UVCC_FN_EXCHANGE,
+                              .a = a,
+                              .b = UVCC_FN_NONE,
+                              .bits = (uint8_t)bits,
+                              .io = UVCC_FN_NONE},
+               known_bound(b, a, bits));
+}
+
+static void lift_known(builder *b, uint8_t a, uint8_t io, unsigned bits) {
+    b->out_bits[io] = bits_of(known_bound(b, a, bits));
+    put(b,
+        (uvcc_fn_step){
+            .kind = UVCC_FN_LIFT, .a = a, .b = UVCC_FN_NONE, .bits = (uint8_t)bits, .io = io},
+        0);
 }
 
 static void lift(builder *b, uint8_t a, uint8_t io) {
-    b->out_bits[io] = bits_of(b->bound[a]);
-    put(b, (uvcc_fn_step){.kind = UVCC_FN_LIFT, .a = a, .b = UVCC_FN_NONE, .io = io}, 0);
+    lift_known(b, a, io, 0);
 }
 
 /* ---- real functions ---- */
@@ -521,12 +539,18 @@ static window mantissas(const builder *b, const octaves *v, bool fast) {
     return (window){first - below, count, b->o.index_bits, v->entry_scale, .middle = !fast};
 }
 
+/* Of the value in the top group; over its end is still below 2^(top + step + 1). */
+static unsigned mantissa_bits(const octaves *v) {
+    return v->top + v->step + 1;
+}
+
 static void build_inverse(builder *b) {
     const octaves v = octaves_of(b);
     const window w = mantissas(b, &v, true);
     const curve c = {b->what, b->o.gain};
     const normal n = normalise(b, &v, v.low > MARGIN_BITS ? v.low - MARGIN_BITS : 0);
-    const uint8_t index = shift(b, exchange(b, n.value), v.top - b->o.index_bits);
+    const uint8_t value = exchange(b, n.value, mantissa_bits(&v));
+    const uint8_t index = shift(b, value, v.top - b->o.index_bits);
     const uint8_t bits = table_bits(b->bound[index], &w);
     lift(b, table(b, index, n.power, bits, &w, &c), 0);
 }
@@ -534,8 +558,8 @@ static void build_inverse(builder *b) {
 static void build_normalise(builder *b) {
     const octaves v = octaves_of(b);
     const normal n = normalise(b, &v, 0);
-    lift(b, n.value, 0);
-    lift(b, n.power, 1);
+    lift_known(b, n.value, 0, mantissa_bits(&v));
+    lift_known(b, n.power, 1, v.groups);
 }
 
 static void build_mantissa_table(builder *b) {
@@ -584,10 +608,10 @@ static void build_tree(builder *b) {
                 index = winner(b, d, pair_diff(b, index), index);
             }
             if (!last)
-                index = exchange(b, index);
+                index = exchange(b, index, 0);
         }
         if (!last)
-            value = exchange(b, winner(b, d, diff, value));
+            value = exchange(b, winner(b, d, diff, value), 0);
         else if (!arg)
             index = winner(b, d, diff, value);
     }

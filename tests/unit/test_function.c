@@ -447,6 +447,45 @@ static void test_refused_outputs(void **state) {
     assert_int_equal(out_bits[1], 3);
 }
 
+/* Bits that EXCHANGE and LIFT declare narrow the bound, and the plaintext checks them. */
+static void test_declared_bits(void **state) {
+    (void)state;
+    draft d;
+    uint8_t out_bits[2];
+    REFUSED(PROGRAM, AT("10 (LIFT)", "it declares 63 bits; at most 62 are possible"),
+            d.s[10].bits = 63);
+    static const int64_t one[1] = {1};
+    uvcc_fn_step s[] = {
+        {.kind = UVCC_FN_OPEN, .bits = 64},
+        {.kind = UVCC_FN_COMPARE, .bits = 21, .word_count = 1, .words = one},
+        {.kind = UVCC_FN_SELECT, .a = 1, .b = 0, .word_count = 1, .words = one},
+        {.kind = UVCC_FN_EXCHANGE, .a = 2, .bits = 10, .io = NONE},
+        {.kind = UVCC_FN_COMPARE, .a = 3, .bits = 11, .word_count = 1, .words = one},
+        {.kind = UVCC_FN_SELECT, .a = 4, .b = 3, .word_count = 1, .words = one},
+        {.kind = UVCC_FN_LIFT, .a = 5, .bits = 60},
+    };
+    const uvcc_function f = {"declared", 1, 1, 7, s};
+    const uint8_t in_bits[1] = {20};
+    assert_int_equal(uvcc_function_check(&f, 1, in_bits, out_bits, NULL, 0), 0);
+    assert_int_equal(out_bits[0], 10); /* not 20, and a wider declaration changes nothing */
+    s[6].bits = 4;
+    assert_int_equal(uvcc_function_check(&f, 1, in_bits, out_bits, NULL, 0), 0);
+    assert_int_equal(out_bits[0], 4);
+    s[3].bits = 0; /* 11 bits are too few without it */
+    assert_int_equal(uvcc_function_check(&f, 1, in_bits, out_bits, NULL, 0), UVCC_ERR_BOUND);
+    s[3].bits = 10;
+    test_alloc mem = {0};
+    const uvcc_allocator al = test_allocator(&mem);
+    const int64_t given[] = {15, 16, 1023, 1024, -5};
+    const int want[] = {0, UVCC_ERR_BOUND, UVCC_ERR_BOUND, UVCC_ERR_BOUND, 0};
+    for (size_t i = 0; i < 5; i++) {
+        const int64_t *const in[1] = {&given[i]};
+        int64_t y, *const out[1] = {&y};
+        assert_int_equal(uvcc_function_eval(&f, 1, 1, in, out, NULL, &al), want[i]);
+    }
+    assert_int_equal(mem.live_blocks, 0);
+}
+
 /* ---- plaintext ---- */
 
 enum { ROWS = 3 };
@@ -1017,6 +1056,7 @@ int main(void) {
         cmocka_unit_test(test_refused_heads),   cmocka_unit_test(test_refused_operands),
         cmocka_unit_test(test_refused_masked),  cmocka_unit_test(test_refused_compare),
         cmocka_unit_test(test_refused_tables),  cmocka_unit_test(test_refused_outputs),
+        cmocka_unit_test(test_declared_bits),
         cmocka_unit_test(test_eval_relu),       cmocka_unit_test(test_eval_max),
         cmocka_unit_test(test_eval_bits),       cmocka_unit_test(test_eval_table),
         cmocka_unit_test(test_eval_shift),      cmocka_unit_test(test_eval_pairs),

@@ -16,19 +16,31 @@ static const struct {
     uint8_t lane;
     bool once; /* one kind per party */
     uint64_t kinds;
+    uint64_t again; /* kinds that may read a place as often as a function's steps share it */
 } purposes[] = {
-    {UVCC_TAG_input, 0, true, KIND(INPUT)},
-    {UVCC_TAG_zero, 0, true, KIND(OPEN4_MASK) | KIND(RESHARE_MASK)},
-    {UVCC_TAG_own, 0, false, KIND(OPEN4_MASK) | KIND(DEAL)},
-    {UVCC_TAG_trunc, 0, false, KIND(OPEN4_MASK) | KIND(TRUNC) | KIND(DEAL)},
-    {UVCC_TAG_trunc, 1, true, KIND(TRUNC) | KIND(DEAL)},
-    {UVCC_TAG_mask, 0, false, KIND(OPEN2_MASK) | KIND(RELU) | KIND(DEAL)},
-    {UVCC_TAG_mask, 2, true, KIND(LESS_MASK) | KIND(DEAL)},
-    {UVCC_TAG_root, 0, true, KIND(LESS_MASK) | KIND(DEAL)},
-    {UVCC_TAG_select, 0, true, KIND(TRUNC_EXACT) | KIND(RELU) | KIND(DEAL)},
-    {UVCC_TAG_lift, 0, true, KIND(LIFT_MASK) | KIND(LIFT_FINISH)},
-    {UVCC_TAG_lift, 1, false, KIND(LIFT_MASK) | KIND(LIFT_FINISH)},
-    {UVCC_TAG_lift, 2, true, KIND(LIFT_MASK) | KIND(LIFT_FINISH)},
+    {UVCC_TAG_input, 0, true, KIND(INPUT), 0},
+    {UVCC_TAG_zero, 0, true, KIND(OPEN4_MASK) | KIND(RESHARE_MASK), 0},
+    {UVCC_TAG_own, 0, false, KIND(OPEN4_MASK) | KIND(DEAL), 0},
+    {UVCC_TAG_trunc, 0, false, KIND(OPEN4_MASK) | KIND(TRUNC) | KIND(DEAL), 0},
+    {UVCC_TAG_trunc, 1, true, KIND(TRUNC) | KIND(DEAL), 0},
+    {UVCC_TAG_zero, 3, true, KIND(BOOL_SHARE) | KIND(BOOL_MERGE) | KIND(BOOL_SELECT_MASK), 0},
+    {UVCC_TAG_mask, 0, false,
+     KIND(OPEN2_MASK) | KIND(RELU) | KIND(DEAL) | KIND(FN_OPEN_MASK) | KIND(FN_PADS) |
+         KIND(FN_TABLE) | KIND(FN_DEAL_SCALAR),
+     0},
+    {UVCC_TAG_mask, 1, true, KIND(FN_TABLE) | KIND(FN_DEAL_SCALAR), 0},
+    {UVCC_TAG_mask, 2, true,
+     KIND(LESS_MASK) | KIND(DEAL) | KIND(FN_COMPARE) | KIND(FN_DEAL_BITS), 0},
+    {UVCC_TAG_root, 0, true, KIND(LESS_MASK) | KIND(DEAL) | KIND(FN_DEAL_KEY),
+     KIND(FN_COMPARE) | KIND(FN_TABLE)},
+    {UVCC_TAG_select, 0, true,
+     KIND(TRUNC_EXACT) | KIND(RELU) | KIND(DEAL) | KIND(FN_DEAL_BITS),
+     KIND(FN_SELECT) | KIND(FN_BITS)},
+    {UVCC_TAG_select, 1, true, KIND(FN_SELECT) | KIND(FN_DEAL_SELECT), 0},
+    {UVCC_TAG_select, 2, true, KIND(FN_SCALAR) | KIND(FN_DEAL_SCALAR), 0},
+    {UVCC_TAG_lift, 0, true, KIND(LIFT_MASK) | KIND(LIFT_FINISH), 0},
+    {UVCC_TAG_lift, 1, false, KIND(LIFT_MASK) | KIND(LIFT_FINISH), 0},
+    {UVCC_TAG_lift, 2, false, KIND(LIFT_MASK) | KIND(LIFT_FINISH) | KIND(FN_PADS), 0},
 };
 
 static sim_use *use_find(sim_world *w, const uint64_t key[2]) {
@@ -54,10 +66,11 @@ static bool use_grow(sim_world *w) {
     return true;
 }
 
-static void use(sim_party *p, const uvcc_task *t, const uvcc_block *b, unsigned pair,
-                uvcc_prg_tag tag, uint8_t lane) {
+/* At another call than the task's own. */
+static void use_at(sim_party *p, const uvcc_task *t, uint16_t call, const uvcc_block *b,
+                   unsigned pair, uvcc_prg_tag tag, uint8_t lane) {
     sim_world *w = p->w;
-    const uint64_t at[3] = {(uint64_t)t->ordinal << 32 | b->block, (uint64_t)t->call << 32 | lane,
+    const uint64_t at[3] = {(uint64_t)t->ordinal << 32 | b->block, (uint64_t)call << 32 | lane,
                             tag};
     uint64_t key[2];
     for (unsigned i = 0; i < 2; i++)
@@ -75,13 +88,84 @@ static void use(sim_party *p, const uvcc_task *t, const uvcc_block *b, unsigned 
         i++;
     uint64_t kind = UINT64_C(1) << t->kind, before = u->kinds[p->index];
     u->kinds[p->index] |= kind;
+    if (i < sizeof purposes / sizeof purposes[0] && (purposes[i].again & kind) != 0 &&
+        (before & ~purposes[i].again) == 0)
+        return;
     if ((before & kind) != 0 || (purposes[i].once && before != 0) ||
         (purposes[i].kinds & kind) == 0)
         sim_fail(
             w,
             "a PRG word is used twice: party %u, tag %u, lane %u, ordinal %u, call %u, block %u, "
             "task %u",
-            p->index, tag, lane, t->ordinal, t->call, b->block, t->kind);
+            p->index, tag, lane, t->ordinal, call, b->block, t->kind);
+}
+
+static void use(sim_party *p, const uvcc_task *t, const uvcc_block *b, unsigned pair,
+                uvcc_prg_tag tag, uint8_t lane) {
+    use_at(p, t, t->call, b, pair, tag, lane);
+}
+
+/* Tasks of functions. */
+static void use_function(sim_party *p, const uvcc_task *t, const uvcc_block *b) {
+    const uvcc_fn_args *fn = t->u.vec.fn;
+    const uvcc_role role = (uvcc_role)b->role;
+    const unsigned other = role == UVCC_HEAD ? UVCC_PAIR_PREV : UVCC_PAIR_NEXT;
+    const unsigned ho = UVCC_PAIR_NEXT, to = UVCC_PAIR_PREV;
+    const bool head = role == UVCC_HEAD;
+    switch (t->kind) {
+    case UVCC_TASK_FN_OPEN_MASK:
+        use(p, t, b, other, UVCC_TAG_mask, 0);
+        break;
+    case UVCC_TASK_FN_PADS:
+        for (unsigned pair = 0; pair < 2; pair++)
+            if (role == UVCC_OTHER || pair == other)
+                use(p, t, b, pair, fn->exchange ? UVCC_TAG_lift : UVCC_TAG_mask,
+                    fn->exchange ? 2 : 0);
+        break;
+    case UVCC_TASK_FN_COMPARE:
+        use_at(p, t, fn->call_key, b, other, UVCC_TAG_root, 0);
+        use(p, t, b, other, UVCC_TAG_mask, 2);
+        break;
+    case UVCC_TASK_FN_TABLE:
+        use_at(p, t, fn->call_key, b, other, UVCC_TAG_root, 0);
+        use(p, t, b, other, UVCC_TAG_mask, 1);
+        if (fn->times)
+            use(p, t, b, other, UVCC_TAG_mask, 0);
+        break;
+    case UVCC_TASK_FN_SELECT:
+    case UVCC_TASK_FN_BITS:
+        if (head)
+            use_at(p, t, fn->call_bits, b, other, UVCC_TAG_select, 0);
+        if (head && t->kind == UVCC_TASK_FN_SELECT)
+            use(p, t, b, other, UVCC_TAG_select, 1);
+        break;
+    case UVCC_TASK_FN_SCALAR:
+        if (head)
+            use(p, t, b, other, UVCC_TAG_select, 2);
+        break;
+    case UVCC_TASK_FN_DEAL_KEY:
+        use_at(p, t, fn->call_key, b, ho, UVCC_TAG_root, 0);
+        use_at(p, t, fn->call_key, b, to, UVCC_TAG_root, 0);
+        break;
+    case UVCC_TASK_FN_DEAL_BITS:
+        use(p, t, b, ho, UVCC_TAG_mask, 2);
+        use(p, t, b, to, UVCC_TAG_mask, 2);
+        use(p, t, b, ho, UVCC_TAG_select, 0);
+        break;
+    case UVCC_TASK_FN_DEAL_SELECT:
+        use(p, t, b, ho, UVCC_TAG_select, 1);
+        break;
+    case UVCC_TASK_FN_DEAL_SCALAR:
+        for (unsigned pair = 0; pair < 2; pair++) {
+            use(p, t, b, pair, UVCC_TAG_mask, 1);
+            if (fn->times)
+                use(p, t, b, pair, UVCC_TAG_mask, 0);
+        }
+        use(p, t, b, ho, UVCC_TAG_select, 2);
+        break;
+    default:
+        break;
+    }
 }
 
 static void use_deal(sim_party *p, const uvcc_task *t, const uvcc_block *b) {
@@ -180,7 +264,15 @@ static void use_block(sim_party *p, const uvcc_task *t, const uvcc_block *b) {
     case UVCC_TASK_DEAL:
         use_deal(p, t, b);
         break;
+    case UVCC_TASK_BOOL_SHARE:
+    case UVCC_TASK_BOOL_MERGE:
+    case UVCC_TASK_BOOL_SELECT_MASK:
+        use(p, t, b, next, UVCC_TAG_zero, 3);
+        use(p, t, b, prev, UVCC_TAG_zero, 3);
+        break;
     default:
+        if (t->u.vec.fn != NULL)
+            use_function(p, t, b);
         break;
     }
 }

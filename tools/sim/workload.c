@@ -109,11 +109,61 @@ static void grow_relu(builder *b, const value *x) {
     b->ok &= uvcc_program_op(b->p, &op) >= 0;
 }
 
+/* A table's value plus x times a bit on one key, and for rows of several columns the greatest. */
+static void grow_function(builder *b, const value *x) {
+    static const int32_t entries[] = {5, -77, 1 << 20, 3};
+    static const int64_t zero[] = {0}, one[] = {1}, far[] = {-3, 40};
+    const uint8_t bits = (uint8_t)(x->bits + 1), next = pick(b, 2) != 0 ? UVCC_FN_LIFT
+                                                                        : UVCC_FN_EXCHANGE;
+    const uvcc_fn_step element[] = {
+        {.kind = UVCC_FN_OPEN, .bits = 64},
+        {.kind = UVCC_FN_COMPARE, .bits = bits, .word_count = 2, .words = far},
+        {.kind = UVCC_FN_TABLE,
+         .b = UVCC_FN_NONE,
+         .bits = bits,
+         .first = -2,
+         .entry_count = 4,
+         .entries = entries},
+        {.kind = UVCC_FN_SELECT, .a = 1, .b = 0, .word_count = 2, .words = far},
+        {.kind = UVCC_FN_ADD, .a = 2, .b = 3},
+        {.kind = UVCC_FN_ADD, .a = 4, .b = 0},
+        {.kind = next, .a = 5},
+    };
+    const uvcc_fn_step pairs[] = {
+        {.kind = UVCC_FN_OPEN, .bits = 64},
+        {.kind = UVCC_FN_PAIR_DIFF},
+        {.kind = UVCC_FN_PAIR_SECOND},
+        {.kind = UVCC_FN_COMPARE, .a = 1, .bits = bits, .word_count = 1, .words = zero},
+        {.kind = UVCC_FN_SELECT, .a = 3, .b = 1, .word_count = 1, .words = one},
+        {.kind = UVCC_FN_ADD, .a = 4, .b = 2},
+        {.kind = next, .a = 5},
+    };
+    const uvcc_function f = {.name = "f",
+                             .inputs = 1,
+                             .outputs = 1,
+                             .step_count = 7,
+                             .steps = x->cols > 1 && pick(b, 2) != 0 ? pairs : element};
+    const uint8_t in_bits = (uint8_t)x->bits;
+    uint8_t out_bits;
+    if (uvcc_function_check(&f, x->cols, &in_bits, &out_bits, NULL, 0) != 0 || out_bits > BITS_MAX)
+        return;
+    const value *out = new_value(b, x->rows, uvcc_function_cols(&f, x->cols, 0), out_bits);
+    const int index = uvcc_program_function(b->p, &f);
+    uvcc_op_desc op = {.opcode = UVCC_OP_FUNCTION,
+                       .function = (uint16_t)(index >= 0 ? index : 0),
+                       .k = b->k++,
+                       .in_count = 1,
+                       .out_count = 1,
+                       .in = {x->tensor},
+                       .out = {out->tensor}};
+    b->ok &= index >= 0 && uvcc_program_op(b->p, &op) >= 0;
+}
+
 static void grow(builder *b) {
     value x = b->v[pick(b, b->count)], y = b->v[pick(b, b->count)], *out;
     unsigned wide = (x.bits > y.bits ? x.bits : y.bits) + 1;
     bool same = x.rows == y.rows && x.cols == y.cols;
-    switch (pick(b, 7)) {
+    switch (pick(b, 8)) {
     case 0:
     case 1:
         grow_product(b, &x, &y);
@@ -135,6 +185,9 @@ static void grow(builder *b) {
             out = new_value(b, 1, x.cols, x.bits + log2_up(x.rows));
             add_op(b, UVCC_OP_REDUCE_BIAS_GRAD, &x, NULL, out->tensor, 0, 0);
         }
+        break;
+    case 5:
+        grow_function(b, &x);
         break;
     default:
         grow_relu(b, &x);

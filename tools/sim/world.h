@@ -101,7 +101,7 @@ typedef struct sim_party {
     sim_checkpoint kept[2]; /* the later one first */
     uint64_t rebuild_at;
     /* counts */
-    uint64_t inputs, frames_in, frames_since, frames_most, timers;
+    uint64_t inputs, frames_in, frames_since, frames_most, timers, reopened;
     uint64_t dies_at; /* in a restart */
 } sim_party;
 
