@@ -313,6 +313,80 @@ void uvcci_dpf_prefix(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint
     uvcci_wipe(&g, sizeof g);
 }
 
+typedef struct many {
+    const uvcci_aes *dpf;
+    const uvcci_dpf_keys *k;
+    const uint64_t *less;
+    unsigned count;
+    uint64_t x[GROUP];
+    uint8_t share[GROUP];
+    uvcci_dpf_nodes end[2]; /* above the first and the last point */
+    walk_group walk;
+} many;
+
+/* How far below the first threshold the others are at least and at most. */
+static void threshold_ends(const uint64_t *less, unsigned count, unsigned n, uint64_t end[2]) {
+    int64_t low = 0, high = 0;
+    for (unsigned j = 1; j < count; j++) {
+        const int64_t d = (int64_t)((less[j] - less[0]) << (64 - n)) >> (64 - n);
+        low = d < low ? d : low;
+        high = d > high ? d : high;
+    }
+    end[0] = less[0] + (uint64_t)high;
+    end[1] = less[0] + (uint64_t)low;
+}
+
+INLINE void points(uint64_t *to, const uint64_t *x, uint64_t less, uint32_t m) {
+    for (uint32_t i = 0; i < m; i++)
+        to[i] = x[i] - less;
+}
+
+/* The nodes of level n - span above the points x, which lie between the ends. */
+static void choose_end(many *g, uint32_t m, unsigned span, const uint64_t *x, uint64_t end) {
+    const unsigned n = g->k->n;
+    for (uint32_t i = 0; i < m; i++) {
+        const uint64_t differ = ((x[i] - end) ^ g->x[i]) << (64 - n) >> (64 - n) >> span;
+        const unsigned e = differ != 0;
+        g->walk.nodes.seed[i] = g->end[e].seed[i];
+        g->walk.nodes.passed[i] = g->end[e].passed[i];
+    }
+}
+
+static void many_group(many *g, const uint64_t *x, uint32_t at, uint32_t m, uint64_t *out) {
+    const unsigned n = g->k->n, depth = uvcci_dpf_levels(n);
+    uint64_t end[2];
+    threshold_ends(g->less, g->count, n, end);
+    /* Two ways at most lead to points less than 2^span apart, down to level n - span. */
+    unsigned span = 0;
+    while (span < n && (end[0] - end[1]) >> span != 0)
+        span++;
+    const unsigned shared = g->count <= 2 ? 0 : n - span < depth ? n - span : depth;
+    walk_begin(g->dpf, &g->walk, g->k, at, m);
+    for (unsigned e = 0; e < 2; e++) {
+        points(g->x, x, end[e], m);
+        walk_roots(&g->walk.nodes, m, g->k->root + (size_t)at * BLOCK, g->k->party1);
+        walk(g->dpf, &g->walk, g->k, at, m, g->x, 0, shared);
+        g->end[e] = g->walk.nodes;
+    }
+    for (unsigned j = 0; j < g->count; j++) {
+        points(g->x, x, g->less[j], m);
+        choose_end(g, m, n - shared, x, end[0]);
+        walk(g->dpf, &g->walk, g->k, at, m, g->x, shared, depth);
+        walk_prefix(g->dpf, &g->walk, g->k, at, m, g->x, g->share);
+        for (uint32_t i = 0; i < m; i++)
+            out[i] = (j == 0 ? 0 : out[i]) | (uint64_t)g->share[i] << j;
+    }
+}
+
+void uvcci_dpf_prefixes(const uvcci_aes dpf[2], const uvcci_dpf_keys *k, const uint64_t *x,
+                        const uint64_t *less, unsigned count, uint64_t *out) {
+    assert(k->n >= 1 && k->n <= 64 && count >= 1 && count <= 64);
+    many g = {.dpf = dpf, .k = k, .less = less, .count = count};
+    for (uint32_t at = 0; at < k->c; at += GROUP)
+        many_group(&g, x + at, at, k->c - at < GROUP ? k->c - at : GROUP, out + at);
+    uvcci_wipe(&g, sizeof g);
+}
+
 void uvcci_dpf_point(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *x,
                      const uint8_t *root, bool party1, const uint8_t *levels, const uint8_t *leaves,
                      const uint8_t *bits, uint8_t *out) {
