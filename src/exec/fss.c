@@ -206,7 +206,7 @@ INLINE uint64_t control_of(node x) {
 /* What is encrypted. */
 INLINE void walk_seeds(walk_group *g, uint32_t c) {
     for (uint32_t i = 0; i < c; i++)
-        g->narrow.seed[i] = seed_of(g->nodes.seed[i]);
+        g->seed[i] = seed_of(g->nodes.seed[i]);
 }
 
 /* From level l to the next, with the children that x selects; `first`: no level came before. */
@@ -227,8 +227,18 @@ INLINE void walk_level(walk_group *g, uint32_t c, const uint64_t *x, unsigned l,
     }
 }
 
+/* Once for all groups. */
+static void walk_begin(const uvcci_aes dpf[2], walk_group *g) {
+#if UVCCI_FSS_X86
+    if (is_wide(dpf))
+        uvcci_dpf_wide_begin(&g->wide, dpf);
+#endif
+    (void)dpf;
+    (void)g;
+}
+
 /* Once for a group, before its walks. */
-static void walk_begin(const uvcci_aes dpf[2], walk_group *g, const uvcci_dpf_keys *k, uint32_t at,
+static void walk_keys(const uvcci_aes dpf[2], walk_group *g, const uvcci_dpf_keys *k, uint32_t at,
                        uint32_t m) {
 #if UVCCI_FSS_X86
     if (is_wide(dpf))
@@ -254,7 +264,7 @@ static void walk(const uvcci_aes dpf[2], walk_group *g, const uvcci_dpf_keys *k,
     for (unsigned l = from; l < to; l++) {
         const unsigned shift = k->n - 1 - l;
         walk_seeds(g, m);
-        uvcci_aes_mmo2(&dpf[0], &dpf[1], g->narrow.right[shift], (const uint8_t *)g->narrow.seed,
+        uvcci_aes_mmo2(&dpf[0], &dpf[1], g->narrow.right[shift], (const uint8_t *)g->seed,
                        (uint8_t *)g->child, m);
         walk_level(g, m, x, l, shift, k->levels + ((size_t)l * k->c + at) * BLOCK,
                    k->bits + (size_t)at * tb, tb, l == from);
@@ -265,7 +275,7 @@ static void walk(const uvcci_aes dpf[2], walk_group *g, const uvcci_dpf_keys *k,
 static void walk_leaves(const uvcci_aes dpf[2], walk_group *g, const uvcci_dpf_keys *k, uint32_t at,
                         uint32_t m) {
     walk_seeds(g, m);
-    mmo(&dpf[0], g->narrow.seed, g->child, m);
+    mmo(&dpf[0], g->seed, g->child, m);
     for (uint32_t i = 0; i < m; i++) {
         const node cw = load(k->leaves + (size_t)(at + i) * BLOCK);
         g->child[i] = node_xor(g->child[i], node_and(cw, control_of(g->nodes.seed[i])));
@@ -304,9 +314,10 @@ void uvcci_dpf_prefix(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint
     assert(n >= 1 && n <= 64);
     const uvcci_dpf_keys k = {n, c, party1, root, levels, leaves, bits};
     walk_group g;
+    walk_begin(dpf, &g);
     for (uint32_t at = 0; at < c; at += GROUP) {
         const uint32_t m = c - at < GROUP ? c - at : GROUP;
-        walk_begin(dpf, &g, &k, at, m);
+        walk_keys(dpf, &g, &k, at, m);
         walk(dpf, &g, &k, at, m, x + at, 0, uvcci_dpf_levels(n));
         walk_prefix(dpf, &g, &k, at, m, x + at, out + at);
     }
@@ -361,7 +372,7 @@ static void many_group(many *g, const uint64_t *x, uint32_t at, uint32_t m, uint
     while (span < n && (end[0] - end[1]) >> span != 0)
         span++;
     const unsigned shared = g->count <= 2 ? 0 : n - span < depth ? n - span : depth;
-    walk_begin(g->dpf, &g->walk, g->k, at, m);
+    walk_keys(g->dpf, &g->walk, g->k, at, m);
     for (unsigned e = 0; e < 2; e++) {
         points(g->x, x, end[e], m);
         walk_roots(&g->walk.nodes, m, g->k->root + (size_t)at * BLOCK, g->k->party1);
@@ -382,6 +393,7 @@ void uvcci_dpf_prefixes(const uvcci_aes dpf[2], const uvcci_dpf_keys *k, const u
                         const uint64_t *less, unsigned count, uint64_t *out) {
     assert(k->n >= 1 && k->n <= 64 && count >= 1 && count <= 64);
     many g = {.dpf = dpf, .k = k, .less = less, .count = count};
+    walk_begin(dpf, &g.walk);
     for (uint32_t at = 0; at < k->c; at += GROUP)
         many_group(&g, x + at, at, k->c - at < GROUP ? k->c - at : GROUP, out + at);
     uvcci_wipe(&g, sizeof g);
@@ -393,9 +405,10 @@ void uvcci_dpf_point(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint6
     assert(n >= 1 && n <= 64);
     const uvcci_dpf_keys k = {n, c, party1, root, levels, leaves, bits};
     walk_group g;
+    walk_begin(dpf, &g);
     for (uint32_t at = 0; at < c; at += GROUP) {
         const uint32_t m = c - at < GROUP ? c - at : GROUP;
-        walk_begin(dpf, &g, &k, at, m);
+        walk_keys(dpf, &g, &k, at, m);
         walk(dpf, &g, &k, at, m, x + at, 0, uvcci_dpf_levels(n));
         walk_point(dpf, &g, &k, at, m, x + at, out + at);
     }
@@ -672,15 +685,15 @@ void uvcci_dcf_eval(const uvcci_aes dpf[2], unsigned n, unsigned w, uint32_t c, 
             const uint8_t *sel = tree->narrow.right[n - 1 - l];
             const size_t cw = (size_t)l * c + at;
             walk_seeds(tree, m);
-            node_values(&dpf[0], &dpf[1], sel, tree->narrow.seed, g.in, g.v, m, w);
+            node_values(&dpf[0], &dpf[1], sel, tree->seed, g.in, g.v, m, w);
             dcf_add(&g, m, w, key + values + cw * w * 8, party1, to);
-            uvcci_aes_mmo2(&dpf[0], &dpf[1], sel, (const uint8_t *)tree->narrow.seed,
+            uvcci_aes_mmo2(&dpf[0], &dpf[1], sel, (const uint8_t *)tree->seed,
                            (uint8_t *)tree->child, m);
             walk_level(tree, m, x + at, l, n - 1 - l, key + cw * BLOCK,
                        key + finals + (size_t)c * w * 8 + (size_t)at * tb, tb, l == 0);
         }
         walk_seeds(tree, m);
-        node_values(&dpf[0], &dpf[0], NULL, tree->narrow.seed, g.in, g.v, m, w);
+        node_values(&dpf[0], &dpf[0], NULL, tree->seed, g.in, g.v, m, w);
         dcf_add(&g, m, w, key + finals + (size_t)at * w * 8, party1, to);
     }
     uvcci_wipe(&g, sizeof g);

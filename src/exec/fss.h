@@ -90,21 +90,21 @@ typedef struct uvcci_dpf_nodes {
     uvcci_dpf_node passed[UVCCI_DPF_GROUP]; /* lowest bit: parity of what lies to the left */
 } uvcci_dpf_nodes;
 
-/* As registers want them: */
 typedef struct uvcci_dpf_wide {
-    _Alignas(64) uvcci_dpf_node x[UVCCI_DPF_GROUP]; /* in both halves */
-    uvcci_dpf_node control[2][UVCCI_DPF_GROUP];     /* of 32 levels each, in the lower half */
+    _Alignas(64) uint8_t round_key[16][11][64]; /* for every choice of left and right in a register */
+    _Alignas(64) uint64_t x[UVCCI_DPF_GROUP];
+    uint64_t control[2][UVCCI_DPF_GROUP]; /* of 32 levels each */
 } uvcci_dpf_wide;
 
 typedef struct uvcci_dpf_narrow {
-    uvcci_dpf_node seed[UVCCI_DPF_GROUP]; /* without the control bit */
     uint64_t control[UVCCI_DPF_GROUP];    /* of four levels */
     uint8_t right[64][UVCCI_DPF_GROUP / 8];
 } uvcci_dpf_narrow;
 
 typedef struct uvcci_dpf_walk {
     uvcci_dpf_nodes nodes;
-    _Alignas(64) uvcci_dpf_node child[UVCCI_DPF_GROUP];
+    _Alignas(64) uvcci_dpf_node seed[UVCCI_DPF_GROUP]; /* without the control bits */
+    uvcci_dpf_node child[UVCCI_DPF_GROUP];
     union {
         uvcci_dpf_wide wide;
         uvcci_dpf_narrow narrow;
@@ -117,6 +117,8 @@ typedef struct uvcci_dpf_walk {
 void uvcci_dpf_wide_gen(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *alpha,
                         const uint8_t *root0, const uint8_t *root1, uint8_t *levels,
                         uint8_t *leaves, uint8_t *bits, uint8_t *sign);
+/* Once for all groups. */
+void uvcci_dpf_wide_begin(uvcci_dpf_wide *w, const uvcci_aes dpf[2]);
 /* Once for a group, before its walks. */
 void uvcci_dpf_wide_keys(uvcci_dpf_wide *w, const uvcci_dpf_keys *k, uint32_t at, uint32_t m);
 /* The nodes of level `from` to those of level `to` above x[m]. */

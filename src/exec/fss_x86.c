@@ -15,8 +15,8 @@
 #include "proto/bytes.h"
 #include "proto/crypto.h"
 
-#define WIDE        __attribute__((target("avx512f,vaes")))
-#define WIDE_INLINE static inline __attribute__((always_inline, target("avx512f,vaes")))
+#define WIDE        __attribute__((target("avx512f,vaes,bmi2")))
+#define WIDE_INLINE static inline __attribute__((always_inline, target("avx512f,vaes,bmi2")))
 
 /* Loops over registers must be unrolled at any -O level, or the registers live in memory. */
 #if defined(__clang__)
@@ -25,7 +25,10 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
-enum { ROUNDS = 10, BLOCK = 16, PER_REG = 4, REGS = 4, CHUNK = PER_REG * REGS };
+enum { ROUNDS = 10, BLOCK = 16, PER_REG = 4, REGS = 8, CHUNK = PER_REG * REGS };
+#ifndef BLENDED
+#define BLENDED 4
+#endif
 enum { LEAF_BITS = 7, CONTROL_LEVELS = 32 /* in one half of a key's control bits */ };
 
 /* Truth tables of ternary logic: the index is a << 2 | b << 1 | c. */
@@ -91,6 +94,21 @@ WIDE_INLINE __mmask8 control_mask(__m512i node) {
 
 /* --- Evaluation ------------------------------------------------------------------------------- */
 
+/* A word of masks: two bits a node, eight registers. Masks are made of its even bits. */
+#define EVEN_BITS 0x5555555555555555u
+
+WIDE void uvcci_dpf_wide_begin(uvcci_dpf_wide *w, const uvcci_aes dpf[2]) {
+    __m512i left[ROUNDS + 1], right[ROUNDS + 1];
+    round_keys(left, &dpf[0]);
+    round_keys(right, &dpf[1]);
+    for (unsigned p = 0; p < 1 << PER_REG; p++) {
+        const __mmask8 k = (__mmask8)(_pdep_u32(p, 0x55) * 3);
+        UNROLL for (unsigned r = 0; r <= ROUNDS; r++) {
+            _mm512_store_si512(w->round_key[p][r], _mm512_mask_blend_epi64(k, left[r], right[r]));
+        }
+    }
+}
+
 WIDE void uvcci_dpf_wide_keys(uvcci_dpf_wide *w, const uvcci_dpf_keys *k, uint32_t at, uint32_t m) {
     const unsigned tb = (2 * uvcci_dpf_levels(k->n) + 7) / 8;
     const size_t end = (size_t)k->c * tb;
@@ -101,63 +119,110 @@ WIDE void uvcci_dpf_wide_keys(uvcci_dpf_wide *w, const uvcci_dpf_keys *k, uint32
             memcpy(both, k->bits + from, sizeof both); /* those of the next keys too: never read */
         else
             memcpy(both, k->bits + from, tb);
-        w->control[0][i].lo = both[0];
-        w->control[1][i].lo = both[1];
+        w->control[0][i] = both[0];
+        w->control[1][i] = both[1];
     }
 }
 
 typedef struct level {
     const uint8_t *cw;
-    __m512i direction, left_bit, right_bit; /* the bit of x, and which control bit to take */
-    const uvcci_dpf_node *control;
+    __m512i direction, left_bit, right_bit; /* the bit of x, and the control bits */
+    const uint64_t *x, *control;
 } level;
 
-/* 16 nodes from i; `count` of the group are there. */
-WIDE_INLINE void walk_chunk(const __m512i left[ROUNDS + 1], const __m512i right[ROUNDS + 1],
-                            const level *v, uvcci_dpf_walk *g, uint32_t i, uint32_t count) {
-    const __m512i one = low_half(1);
-    __m512i s[REGS];
-    __mmask8 goes_right[REGS];
+/* Masks of eight nodes each: where x goes right, and where the control bit of the child that it goes
+ * to is corrected. */
+WIDE_INLINE void directions(const level *v, uint32_t i, uint64_t *right, uint64_t *correct) {
+    uint32_t to_right = 0, corrects = 0;
+    UNROLL for (unsigned j = 0; j < CHUNK / 8; j++) {
+        const __m512i x = _mm512_loadu_si512(v->x + i + 8 * j);
+        const __m512i control = _mm512_loadu_si512(v->control + i + 8 * j);
+        const __mmask8 k = _mm512_test_epi64_mask(x, v->direction);
+        const __m512i bit = _mm512_mask_blend_epi64(k, v->left_bit, v->right_bit);
+        to_right |= (uint32_t)k << 8 * j;
+        corrects |= (uint32_t)_mm512_test_epi64_mask(control, bit) << 8 * j;
+    }
+    *right = to_right;
+    *correct = _pdep_u64(corrects, EVEN_BITS);
+}
+
+/* The masks of register j. */
+WIDE_INLINE __mmask8 mask_of(uint64_t masks, unsigned j) {
+    return (__mmask8)(masks >> 8 * j);
+}
+
+/* The lowest bits of 32 nodes. */
+WIDE_INLINE uint64_t low_bits(uvcci_dpf_node *x) {
+    uint64_t low = 0;
     UNROLL for (unsigned j = 0; j < REGS; j++) {
-        const __m512i x = *reg(g->wide.x + i + j * PER_REG);
-        goes_right[j] = _mm512_test_epi64_mask(x, v->direction);
-        s[j] = add_seed(_mm512_mask_blend_epi64(goes_right[j], left[0], right[0]),
-                        *reg(g->nodes.seed + i + j * PER_REG));
+        low |= (uint64_t)_mm512_test_epi64_mask(*reg(x + j * PER_REG), low_half(1)) << 8 * j;
+    }
+    return low;
+}
+
+WIDE_INLINE void set_low_bits(uvcci_dpf_node *x, uint64_t low) {
+    UNROLL for (unsigned j = 0; j < REGS; j++) {
+        const __m512i y = _mm512_andnot_si512(low_half(1), *reg(x + j * PER_REG));
+        *reg(x + j * PER_REG) = _mm512_mask_or_epi64(y, mask_of(low, j), y, low_half(1));
+    }
+}
+
+/* 32 nodes from i; `count` of the group are there. */
+WIDE_INLINE void walk_chunk(const __m512i left[ROUNDS + 1], const __m512i right[ROUNDS + 1],
+                            const level *v, uvcci_dpf_walk *g, uint32_t i, uint32_t count,
+                            uint64_t *control, uint64_t *passed) {
+    uint64_t to_right, correct, low = 0;
+    directions(v, i, &to_right, &correct);
+    const uint64_t rights = _pdep_u64(to_right, EVEN_BITS), controls = *control * 3;
+    __m512i s[REGS];
+    const __m512i *key[REGS]; /* x is public: its bits may choose what is read */
+    UNROLL for (unsigned j = 0; j < REGS; j++) {
+        key[j] = (const __m512i *)(const void *)g->wide.round_key[to_right >> PER_REG * j & 15];
+        const __m512i k = j < BLENDED ? _mm512_mask_blend_epi64(mask_of(rights * 3, j), left[0],
+                                                                right[0])
+                                      : key[j][0];
+        s[j] = add_seed(k, *reg(g->nodes.seed + i + j * PER_REG));
     }
     UNROLL for (unsigned r = 1; r <= ROUNDS; r++) {
         UNROLL for (unsigned j = 0; j < REGS; j++) {
-            s[j] = aes_round(s[j], _mm512_mask_blend_epi64(goes_right[j], left[r], right[r]), r);
+            const __m512i k = j < BLENDED ? _mm512_mask_blend_epi64(mask_of(rights * 3, j), left[r],
+                                                                    right[r])
+                                          : key[j][r];
+            s[j] = aes_round(s[j], k, r);
         }
     }
     UNROLL for (unsigned j = 0; j < REGS; j++) {
         const uint32_t at = i + j * PER_REG;
-        const __m512i node = *reg(g->nodes.seed + at), passed = *reg(g->nodes.passed + at);
-        const __m512i bit = _mm512_mask_blend_epi64(goes_right[j], v->left_bit, v->right_bit);
-        const __m512i control = _mm512_srlv_epi64(*(const __m512i *)(v->control + at), bit);
-        const __m512i cw = _mm512_ternarylogic_epi64(
-            one, control, load_part(v->cw + (size_t)at * BLOCK, part(count, at)), A_PICKS_B_ELSE_C);
-        __m512i child = add_seed(s[j], node);
-        child = _mm512_mask_xor_epi64(child, control_mask(node), child, cw);
-        *reg(g->nodes.passed + at) =
-            _mm512_mask_ternarylogic_epi64(passed, goes_right[j], node, child, A_XOR_B_XOR_C);
-        *reg(g->nodes.seed + at) = child;
+        const __m512i child = add_seed(s[j], *reg(g->nodes.seed + at));
+        const __m512i cw = load_part(v->cw + (size_t)at * BLOCK, part(count, at));
+        low |= (uint64_t)_mm512_test_epi64_mask(child, low_half(1)) << 8 * j;
+        *reg(g->nodes.seed + at) = _mm512_mask_xor_epi64(child, mask_of(controls, j), child, cw);
     }
+    const uint64_t next = low ^ (*control & correct);
+    *passed ^= rights & (*control ^ next);
+    *control = next;
 }
 
 WIDE void uvcci_dpf_wide_walk(const uvcci_aes dpf[2], uvcci_dpf_walk *g, const uvcci_dpf_keys *k,
                               uint32_t at, uint32_t m, const uint64_t *x, unsigned from,
                               unsigned to) {
     __m512i left[ROUNDS + 1], right[ROUNDS + 1];
+    uint64_t control[UVCCI_DPF_GROUP / CHUNK], passed[UVCCI_DPF_GROUP / CHUNK];
     round_keys(left, &dpf[0]);
     round_keys(right, &dpf[1]);
-    twice(g->wide.x, x, m);
+    memcpy(g->wide.x, x, (size_t)m * sizeof *x);
+    for (uint32_t i = 0; i < m; i += CHUNK) {
+        control[i / CHUNK] = low_bits(g->nodes.seed + i);
+        passed[i / CHUNK] = low_bits(g->nodes.passed + i);
+    }
     const size_t stride = (size_t)k->c * BLOCK;
     for (unsigned l = from; l < to; l++) {
-        const unsigned bit = 2 * (l % CONTROL_LEVELS);
+        const uint64_t bit = (uint64_t)1 << 2 * (l % CONTROL_LEVELS);
         const level v = {.cw = k->levels + (size_t)l * stride + (size_t)at * BLOCK,
                          .direction = _mm512_set1_epi64((long long)((uint64_t)1 << (k->n - 1 - l))),
-                         .left_bit = _mm512_set1_epi64(bit),
-                         .right_bit = _mm512_set1_epi64(bit + 1),
+                         .left_bit = _mm512_set1_epi64((long long)bit),
+                         .right_bit = _mm512_set1_epi64((long long)(bit << 1)),
+                         .x = g->wide.x,
                          .control = g->wide.control[l / CONTROL_LEVELS]};
         uint32_t i = 0;
         for (; i + CHUNK <= m; i += CHUNK) {
@@ -166,10 +231,14 @@ WIDE void uvcci_dpf_wide_walk(const uvcci_aes dpf[2], uvcci_dpf_walk *g, const u
                     _mm_prefetch((const char *)(v.cw + stride + (size_t)i * BLOCK + 64 * j),
                                  _MM_HINT_T0);
                 }
-            walk_chunk(left, right, &v, g, i, i + CHUNK);
+            walk_chunk(left, right, &v, g, i, i + CHUNK, &control[i / CHUNK], &passed[i / CHUNK]);
         }
         if (i < m)
-            walk_chunk(left, right, &v, g, i, m);
+            walk_chunk(left, right, &v, g, i, m, &control[i / CHUNK], &passed[i / CHUNK]);
+    }
+    for (uint32_t i = 0; i < m; i += CHUNK) {
+        set_low_bits(g->nodes.seed + i, control[i / CHUNK]);
+        set_low_bits(g->nodes.passed + i, passed[i / CHUNK]);
     }
 }
 
@@ -177,7 +246,7 @@ WIDE void uvcci_dpf_wide_prefix(const uvcci_aes dpf[2], uvcci_dpf_walk *g, const
                                 uint32_t at, uint32_t m, const uint64_t *x, uint8_t *out) {
     __m512i key[ROUNDS + 1];
     round_keys(key, &dpf[0]);
-    twice(g->wide.x, x, m);
+    twice(g->child, x, m);
     const __m512i leaf = _mm512_set1_epi64((1 << (k->n < LEAF_BITS ? k->n : LEAF_BITS)) - 1);
     const __m512i last = _mm512_set_epi64(127, 63, 127, 63, 127, 63, 127, 63);
     const __m512i zero = _mm512_setzero_si512(), ones = _mm512_set1_epi64(-1);
@@ -192,7 +261,7 @@ WIDE void uvcci_dpf_wide_prefix(const uvcci_aes dpf[2], uvcci_dpf_walk *g, const
         const __m512i cw = load_part(finals + (size_t)i * BLOCK, part(m, i));
         s = _mm512_mask_xor_epi64(s, control_mask(node), s, cw);
         /* The leaves up to x: all ones, less those after it. */
-        const __m512i after = _mm512_sub_epi64(last, _mm512_and_si512(*reg(g->wide.x + i), leaf));
+        const __m512i after = _mm512_sub_epi64(last, _mm512_and_si512(*reg(g->child + i), leaf));
         const __m512i upto = _mm512_srlv_epi64(ones, _mm512_max_epi64(after, zero));
         const __m512i bit = _mm512_and_si512(*reg(g->nodes.passed + i), low_half(1));
         _mm512_store_si512(reg(g->child + i),
