@@ -29,6 +29,7 @@ enum { ROUNDS = 10, BLOCK = 16, PER_REG = 4, REGS = 8, CHUNK = PER_REG * REGS };
 #ifndef BLENDED
 #define BLENDED 4
 #endif
+enum { CHUNKS = UVCCI_DPF_GROUP / CHUNK };
 enum { LEAF_BITS = 7, CONTROL_LEVELS = 32 /* in one half of a key's control bits */ };
 
 /* Truth tables of ternary logic: the index is a << 2 | b << 1 | c. */
@@ -124,26 +125,26 @@ WIDE void uvcci_dpf_wide_keys(uvcci_dpf_wide *w, const uvcci_dpf_keys *k, uint32
     }
 }
 
-typedef struct level {
-    const uint8_t *cw;
-    __m512i direction, left_bit, right_bit; /* the bit of x, and the control bits */
-    const uint64_t *x, *control;
-} level;
+/* Where 32 nodes go: a bit each where x goes right, and a mask where the control bit of the child
+ * that it goes to is corrected. */
+typedef struct turn {
+    uint32_t to_right;
+    uint64_t correct;
+} turn;
 
-/* Masks of eight nodes each: where x goes right, and where the control bit of the child that it goes
- * to is corrected. */
-WIDE_INLINE void directions(const level *v, uint32_t i, uint64_t *right, uint64_t *correct) {
-    uint32_t to_right = 0, corrects = 0;
+WIDE_INLINE turn turn_of(const uint64_t *x, const uint64_t *control, unsigned n, unsigned l) {
+    const __m512i direction = _mm512_set1_epi64((long long)((uint64_t)1 << (n - 1 - l)));
+    const __m512i left_bit = _mm512_set1_epi64((long long)((uint64_t)1 << 2 * (l % CONTROL_LEVELS)));
+    const __m512i right_bit = _mm512_add_epi64(left_bit, left_bit);
+    uint32_t to_right = 0, correct = 0;
     UNROLL for (unsigned j = 0; j < CHUNK / 8; j++) {
-        const __m512i x = _mm512_loadu_si512(v->x + i + 8 * j);
-        const __m512i control = _mm512_loadu_si512(v->control + i + 8 * j);
-        const __mmask8 k = _mm512_test_epi64_mask(x, v->direction);
-        const __m512i bit = _mm512_mask_blend_epi64(k, v->left_bit, v->right_bit);
+        const __mmask8 k = _mm512_test_epi64_mask(_mm512_loadu_si512(x + 8 * j), direction);
+        const __m512i bit = _mm512_mask_blend_epi64(k, left_bit, right_bit);
         to_right |= (uint32_t)k << 8 * j;
-        corrects |= (uint32_t)_mm512_test_epi64_mask(control, bit) << 8 * j;
+        correct |= (uint32_t)_mm512_test_epi64_mask(_mm512_loadu_si512(control + 8 * j), bit)
+                   << 8 * j;
     }
-    *right = to_right;
-    *correct = _pdep_u64(corrects, EVEN_BITS);
+    return (turn){to_right, _pdep_u64(correct, EVEN_BITS)};
 }
 
 /* The masks of register j. */
@@ -167,38 +168,49 @@ WIDE_INLINE void set_low_bits(uvcci_dpf_node *x, uint64_t low) {
     }
 }
 
-/* 32 nodes from i; `count` of the group are there. */
+/* Keeps a mask in its register: compilers take it for an integer and move it there again at every
+ * use. */
+WIDE_INLINE __mmask8 pinned(__mmask8 k) {
+    __asm__("" : "+Yk"(k));
+    return k;
+}
+
+/* `count` of 32 nodes. */
 WIDE_INLINE void walk_chunk(const __m512i left[ROUNDS + 1], const __m512i right[ROUNDS + 1],
-                            const level *v, uvcci_dpf_walk *g, uint32_t i, uint32_t count,
-                            uint64_t *control, uint64_t *passed) {
-    uint64_t to_right, correct, low = 0;
-    directions(v, i, &to_right, &correct);
-    const uint64_t rights = _pdep_u64(to_right, EVEN_BITS), controls = *control * 3;
+                            const uint8_t key[16][ROUNDS + 1][64], turn t, const uint8_t *level,
+                            uvcci_dpf_node *nodes, uint32_t count, uint64_t *control,
+                            uint64_t *passed) {
+    const uint64_t rights = _pdep_u64(t.to_right, EVEN_BITS), controls = *control * 3;
+    uint64_t low = 0;
     __m512i s[REGS];
-    const __m512i *key[REGS]; /* x is public: its bits may choose what is read */
+    __mmask8 mask[BLENDED + 1];
+    const __m512i *picked[REGS]; /* x is public: its bits may choose what is read */
     UNROLL for (unsigned j = 0; j < REGS; j++) {
-        key[j] = (const __m512i *)(const void *)g->wide.round_key[to_right >> PER_REG * j & 15];
-        const __m512i k = j < BLENDED ? _mm512_mask_blend_epi64(mask_of(rights * 3, j), left[0],
-                                                                right[0])
-                                      : key[j][0];
-        s[j] = add_seed(k, *reg(g->nodes.seed + i + j * PER_REG));
+        if (j < BLENDED)
+            mask[j] = pinned(mask_of(rights * 3, j));
+        else
+            picked[j] = (const __m512i *)(const void *)key[t.to_right >> PER_REG * j & 15];
+    }
+    UNROLL for (unsigned j = 0; j < REGS; j++) {
+        const __m512i k =
+            j < BLENDED ? _mm512_mask_blend_epi64(mask[j], left[0], right[0]) : picked[j][0];
+        s[j] = add_seed(k, *reg(nodes + j * PER_REG));
     }
     UNROLL for (unsigned r = 1; r <= ROUNDS; r++) {
         UNROLL for (unsigned j = 0; j < REGS; j++) {
-            const __m512i k = j < BLENDED ? _mm512_mask_blend_epi64(mask_of(rights * 3, j), left[r],
-                                                                    right[r])
-                                          : key[j][r];
+            const __m512i k =
+                j < BLENDED ? _mm512_mask_blend_epi64(mask[j], left[r], right[r]) : picked[j][r];
             s[j] = aes_round(s[j], k, r);
         }
     }
     UNROLL for (unsigned j = 0; j < REGS; j++) {
-        const uint32_t at = i + j * PER_REG;
-        const __m512i child = add_seed(s[j], *reg(g->nodes.seed + at));
-        const __m512i cw = load_part(v->cw + (size_t)at * BLOCK, part(count, at));
+        __m512i *node = reg(nodes + j * PER_REG);
+        const __m512i child = add_seed(s[j], *node);
+        const __m512i cw = load_part(level + j * 64, part(count, j * PER_REG));
         low |= (uint64_t)_mm512_test_epi64_mask(child, low_half(1)) << 8 * j;
-        *reg(g->nodes.seed + at) = _mm512_mask_xor_epi64(child, mask_of(controls, j), child, cw);
+        *node = _mm512_mask_xor_epi64(child, mask_of(controls, j), child, cw);
     }
-    const uint64_t next = low ^ (*control & correct);
+    const uint64_t next = low ^ (*control & t.correct);
     *passed ^= rights & (*control ^ next);
     *control = next;
 }
@@ -207,34 +219,40 @@ WIDE void uvcci_dpf_wide_walk(const uvcci_aes dpf[2], uvcci_dpf_walk *g, const u
                               uint32_t at, uint32_t m, const uint64_t *x, unsigned from,
                               unsigned to) {
     __m512i left[ROUNDS + 1], right[ROUNDS + 1];
-    uint64_t control[UVCCI_DPF_GROUP / CHUNK], passed[UVCCI_DPF_GROUP / CHUNK];
+    uint64_t control[CHUNKS], passed[CHUNKS];
+    turn turns[CHUNKS];
     round_keys(left, &dpf[0]);
     round_keys(right, &dpf[1]);
     memcpy(g->wide.x, x, (size_t)m * sizeof *x);
     for (uint32_t i = 0; i < m; i += CHUNK) {
         control[i / CHUNK] = low_bits(g->nodes.seed + i);
         passed[i / CHUNK] = low_bits(g->nodes.passed + i);
+        turns[i / CHUNK] =
+            turn_of(g->wide.x + i, g->wide.control[from / CONTROL_LEVELS] + i, k->n, from);
     }
-    const size_t stride = (size_t)k->c * BLOCK;
     for (unsigned l = from; l < to; l++) {
-        const uint64_t bit = (uint64_t)1 << 2 * (l % CONTROL_LEVELS);
-        const level v = {.cw = k->levels + (size_t)l * stride + (size_t)at * BLOCK,
-                         .direction = _mm512_set1_epi64((long long)((uint64_t)1 << (k->n - 1 - l))),
-                         .left_bit = _mm512_set1_epi64((long long)bit),
-                         .right_bit = _mm512_set1_epi64((long long)(bit << 1)),
-                         .x = g->wide.x,
-                         .control = g->wide.control[l / CONTROL_LEVELS]};
+        /* Of the next level; the last one is its own. */
+        const unsigned next = l + 1 < to ? l + 1 : l;
+        const uint64_t *next_control = g->wide.control[next / CONTROL_LEVELS];
+        const size_t ahead = (size_t)(next - l) * k->c * BLOCK;
+        const uint8_t *level = k->levels + ((size_t)l * k->c + at) * BLOCK;
         uint32_t i = 0;
         for (; i + CHUNK <= m; i += CHUNK) {
-            if (l + 1 < to)
-                UNROLL for (unsigned j = 0; j < REGS; j++) {
-                    _mm_prefetch((const char *)(v.cw + stride + (size_t)i * BLOCK + 64 * j),
-                                 _MM_HINT_T0);
-                }
-            walk_chunk(left, right, &v, g, i, i + CHUNK, &control[i / CHUNK], &passed[i / CHUNK]);
+            const turn t = turns[i / CHUNK];
+            turns[i / CHUNK] = turn_of(g->wide.x + i, next_control + i, k->n, next);
+            UNROLL for (unsigned j = 0; j < REGS; j++) {
+                _mm_prefetch((const char *)(level + ahead + (size_t)i * BLOCK + 64 * j),
+                             _MM_HINT_T0);
+            }
+            walk_chunk(left, right, g->wide.round_key, t, level + (size_t)i * BLOCK,
+                       g->nodes.seed + i, CHUNK, &control[i / CHUNK], &passed[i / CHUNK]);
         }
-        if (i < m)
-            walk_chunk(left, right, &v, g, i, m, &control[i / CHUNK], &passed[i / CHUNK]);
+        if (i < m) {
+            const turn t = turns[i / CHUNK];
+            turns[i / CHUNK] = turn_of(g->wide.x + i, next_control + i, k->n, next);
+            walk_chunk(left, right, g->wide.round_key, t, level + (size_t)i * BLOCK,
+                       g->nodes.seed + i, m - i, &control[i / CHUNK], &passed[i / CHUNK]);
+        }
     }
     for (uint32_t i = 0; i < m; i += CHUNK) {
         set_low_bits(g->nodes.seed + i, control[i / CHUNK]);
