@@ -24,8 +24,8 @@ enum { MAX_VARIANTS = 20, ROUNDS = 15 };
 typedef struct variant {
     char name[64];
     const char *unit;
-    double work;   /* of one call, in the unit */
-    double blocks; /* of AES in one call; 0: not told */
+    double work;      /* of one call, in the unit */
+    double blocks;    /* of AES in one call; 0: not told */
     unsigned ceiling; /* 1 + the variant that is its ceiling; 0: none */
     uint64_t (*call)(const struct variant *v);
     int a, b;
@@ -173,8 +173,8 @@ VAES static uint64_t call_ceiling_vaes(const variant *v) {
 
 static const char *const aes_names[] = {"", "portable", "aesni", "vaes512"};
 
-/* Adds the ceiling of a backend, and returns what a variant's `ceiling` is to be: 0 if there is none
- * to be had. */
+/* Adds the ceiling of a backend, and returns what a variant's `ceiling` is to be: 0 if there is
+ * none to be had. */
 static unsigned add_ceiling(variant *v, unsigned *n, int backend) {
     if (backend < UVCCI_AES_NI)
         return 0;
@@ -530,8 +530,11 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*run)(void);
-    } parts[] = {{"aes", bench_aes}, {"dpf", bench_dpf}, {"circuit", bench_circuit},
-                 {"gemm", bench_gemm}, {"gemm", bench_row}};
+    } parts[] = {{"aes", bench_aes},
+                 {"dpf", bench_dpf},
+                 {"circuit", bench_circuit},
+                 {"gemm", bench_gemm},
+                 {"gemm", bench_row}};
     for (unsigned i = 0; i < sizeof parts / sizeof *parts; i++) {
         bool wanted = argc == 1;
         for (int a = 1; a < argc; a++)

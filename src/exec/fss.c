@@ -2,9 +2,10 @@
  * stream lie.
  *
  * State: none. Points are walked a group at a time and level by level, so that one call encrypts
- * a whole group and the nodes stay in the first-level cache. A node's control bit is kept as a mask
- * beside its seed. In gen() alpha is secret: it only ever becomes masks. In the walks x is public
- * to the edge. Invariant: between levels, seed 0 == seed 1 and t 0 == t 1 off alpha's path. */
+ * a whole group and the nodes stay in the first-level cache. CPUs with VAES do both in registers
+ * (fss_x86.c). In a walk a node's control bit is the lowest bit of its seed. In gen() alpha is
+ * secret: it only ever becomes masks. In the walks x is public to the edge. Invariant: between
+ * levels, seed 0 == seed 1 and t 0 == t 1 off alpha's path. */
 #include "fss.h"
 
 #include <assert.h>
@@ -16,7 +17,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* The loops over a group are compiled a second time for the CPUs that have the VAES-512 backend. */
+/* The loops over windows are compiled a second time for the CPUs that have the VAES-512 backend. */
 #if defined(__x86_64__) && defined(__GNUC__)
 #define WIDE __attribute__((target("avx512f")))
 #else
@@ -59,7 +60,12 @@ INLINE void mmo(const uvcci_aes *key, const node *in, node *out, size_t n) {
 }
 
 INLINE bool is_wide(const uvcci_aes dpf[2]) {
-    return UVCCI_FSS_X86 && dpf[0].backend == UVCCI_AES_VAES;
+#if UVCCI_FSS_X86
+    return dpf[0].backend == UVCCI_AES_VAES && __builtin_cpu_supports("bmi2");
+#else
+    (void)dpf;
+    return false;
+#endif
 }
 
 INLINE unsigned leaf_mask(unsigned n) {
@@ -239,13 +245,25 @@ static void walk_begin(const uvcci_aes dpf[2], walk_group *g) {
 
 /* Once for a group, before its walks. */
 static void walk_keys(const uvcci_aes dpf[2], walk_group *g, const uvcci_dpf_keys *k, uint32_t at,
-                       uint32_t m) {
+                      uint32_t m) {
 #if UVCCI_FSS_X86
     if (is_wide(dpf))
         uvcci_dpf_wide_keys(&g->wide, k, at, m);
 #endif
+    (void)dpf, (void)g, (void)k, (void)at, (void)m;
+}
+
+/* Before a walk from the roots. */
+static void walk_start(const uvcci_aes dpf[2], uvcci_dpf_nodes *g, const uvcci_dpf_keys *k,
+                       uint32_t at, uint32_t m) {
+#if UVCCI_FSS_X86
+    if (is_wide(dpf)) {
+        uvcci_dpf_wide_roots(g, k, at, m);
+        return;
+    }
+#endif
     (void)dpf;
-    walk_roots(&g->nodes, m, k->root + (size_t)at * BLOCK, k->party1);
+    walk_roots(g, m, k->root + (size_t)at * BLOCK, k->party1);
 }
 
 /* From the nodes of level `from` to those of level `to` above x. */
@@ -318,6 +336,7 @@ void uvcci_dpf_prefix(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint
     for (uint32_t at = 0; at < c; at += GROUP) {
         const uint32_t m = c - at < GROUP ? c - at : GROUP;
         walk_keys(dpf, &g, &k, at, m);
+        walk_start(dpf, &g.nodes, &k, at, m);
         walk(dpf, &g, &k, at, m, x + at, 0, uvcci_dpf_levels(n));
         walk_prefix(dpf, &g, &k, at, m, x + at, out + at);
     }
@@ -375,7 +394,7 @@ static void many_group(many *g, const uint64_t *x, uint32_t at, uint32_t m, uint
     walk_keys(g->dpf, &g->walk, g->k, at, m);
     for (unsigned e = 0; e < 2; e++) {
         points(g->x, x, end[e], m);
-        walk_roots(&g->walk.nodes, m, g->k->root + (size_t)at * BLOCK, g->k->party1);
+        walk_start(g->dpf, &g->walk.nodes, g->k, at, m);
         walk(g->dpf, &g->walk, g->k, at, m, g->x, 0, shared);
         g->end[e] = g->walk.nodes;
     }
@@ -409,6 +428,7 @@ void uvcci_dpf_point(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint6
     for (uint32_t at = 0; at < c; at += GROUP) {
         const uint32_t m = c - at < GROUP ? c - at : GROUP;
         walk_keys(dpf, &g, &k, at, m);
+        walk_start(dpf, &g.nodes, &k, at, m);
         walk(dpf, &g, &k, at, m, x + at, 0, uvcci_dpf_levels(n));
         walk_point(dpf, &g, &k, at, m, x + at, out + at);
     }

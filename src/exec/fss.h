@@ -91,13 +91,14 @@ typedef struct uvcci_dpf_nodes {
 } uvcci_dpf_nodes;
 
 typedef struct uvcci_dpf_wide {
-    _Alignas(64) uint8_t round_key[16][11][64]; /* for every choice of left and right in a register */
+    _Alignas(
+        64) uint8_t round_key[16][11][64]; /* for every choice of left and right in a register */
     _Alignas(64) uint64_t x[UVCCI_DPF_GROUP];
     uint64_t control[2][UVCCI_DPF_GROUP]; /* of 32 levels each */
 } uvcci_dpf_wide;
 
 typedef struct uvcci_dpf_narrow {
-    uint64_t control[UVCCI_DPF_GROUP];    /* of four levels */
+    uint64_t control[UVCCI_DPF_GROUP]; /* of four levels */
     uint8_t right[64][UVCCI_DPF_GROUP / 8];
 } uvcci_dpf_narrow;
 
@@ -119,6 +120,7 @@ void uvcci_dpf_wide_gen(const uvcci_aes dpf[2], unsigned n, uint32_t c, const ui
                         uint8_t *leaves, uint8_t *bits, uint8_t *sign);
 /* Once for all groups. */
 void uvcci_dpf_wide_begin(uvcci_dpf_wide *w, const uvcci_aes dpf[2]);
+void uvcci_dpf_wide_roots(uvcci_dpf_nodes *g, const uvcci_dpf_keys *k, uint32_t at, uint32_t m);
 /* Once for a group, before its walks. */
 void uvcci_dpf_wide_keys(uvcci_dpf_wide *w, const uvcci_dpf_keys *k, uint32_t at, uint32_t m);
 /* The nodes of level `from` to those of level `to` above x[m]. */

@@ -26,9 +26,10 @@
 #endif
 
 enum { ROUNDS = 10, BLOCK = 16, PER_REG = 4, REGS = 8, CHUNK = PER_REG * REGS };
-#ifndef BLENDED
-#define BLENDED 4
-#endif
+/* Registers in flight: of leaf blocks; of nodes, with round keys that are blended from registers.
+ * The other nodes read theirs from memory: so neither the vector units nor the loads are the limit.
+ */
+enum { LEAVES = 4, BLENDED = 5 };
 enum { CHUNKS = UVCCI_DPF_GROUP / CHUNK };
 enum { LEAF_BITS = 7, CONTROL_LEVELS = 32 /* in one half of a key's control bits */ };
 
@@ -110,6 +111,17 @@ WIDE void uvcci_dpf_wide_begin(uvcci_dpf_wide *w, const uvcci_aes dpf[2]) {
     }
 }
 
+WIDE void uvcci_dpf_wide_roots(uvcci_dpf_nodes *g, const uvcci_dpf_keys *k, uint32_t at,
+                               uint32_t m) {
+    const uint8_t *root = k->root + (size_t)at * BLOCK;
+    const __m512i one = low_half(1), control = low_half(k->party1);
+    for (uint32_t i = 0; i < m; i += PER_REG) {
+        const __m512i x = load_part(root + (size_t)i * BLOCK, part(m, i));
+        *reg(g->seed + i) = _mm512_ternarylogic_epi64(one, control, x, A_PICKS_B_ELSE_C);
+        *reg(g->passed + i) = _mm512_setzero_si512();
+    }
+}
+
 WIDE void uvcci_dpf_wide_keys(uvcci_dpf_wide *w, const uvcci_dpf_keys *k, uint32_t at, uint32_t m) {
     const unsigned tb = (2 * uvcci_dpf_levels(k->n) + 7) / 8;
     const size_t end = (size_t)k->c * tb;
@@ -125,16 +137,17 @@ WIDE void uvcci_dpf_wide_keys(uvcci_dpf_wide *w, const uvcci_dpf_keys *k, uint32
     }
 }
 
-/* Where 32 nodes go: a bit each where x goes right, and a mask where the control bit of the child
- * that it goes to is corrected. */
+/* Where 32 nodes go: a bit each where x goes right, masks of that, and masks of where the control
+ * bit of the child that it goes to is corrected. */
 typedef struct turn {
     uint32_t to_right;
-    uint64_t correct;
+    uint64_t rights, correct;
 } turn;
 
 WIDE_INLINE turn turn_of(const uint64_t *x, const uint64_t *control, unsigned n, unsigned l) {
     const __m512i direction = _mm512_set1_epi64((long long)((uint64_t)1 << (n - 1 - l)));
-    const __m512i left_bit = _mm512_set1_epi64((long long)((uint64_t)1 << 2 * (l % CONTROL_LEVELS)));
+    const __m512i left_bit =
+        _mm512_set1_epi64((long long)((uint64_t)1 << 2 * (l % CONTROL_LEVELS)));
     const __m512i right_bit = _mm512_add_epi64(left_bit, left_bit);
     uint32_t to_right = 0, correct = 0;
     UNROLL for (unsigned j = 0; j < CHUNK / 8; j++) {
@@ -144,7 +157,7 @@ WIDE_INLINE turn turn_of(const uint64_t *x, const uint64_t *control, unsigned n,
         correct |= (uint32_t)_mm512_test_epi64_mask(_mm512_loadu_si512(control + 8 * j), bit)
                    << 8 * j;
     }
-    return (turn){to_right, _pdep_u64(correct, EVEN_BITS)};
+    return (turn){to_right, _pdep_u64(to_right, EVEN_BITS), _pdep_u64(correct, EVEN_BITS)};
 }
 
 /* The masks of register j. */
@@ -177,19 +190,19 @@ WIDE_INLINE __mmask8 pinned(__mmask8 k) {
 
 /* `count` of 32 nodes. */
 WIDE_INLINE void walk_chunk(const __m512i left[ROUNDS + 1], const __m512i right[ROUNDS + 1],
-                            const uint8_t key[16][ROUNDS + 1][64], turn t, const uint8_t *level,
+                            const uvcci_dpf_wide *w, turn t, const uint8_t *level,
                             uvcci_dpf_node *nodes, uint32_t count, uint64_t *control,
                             uint64_t *passed) {
-    const uint64_t rights = _pdep_u64(t.to_right, EVEN_BITS), controls = *control * 3;
+    const uint64_t rights = t.rights * 3, controls = *control * 3;
     uint64_t low = 0;
     __m512i s[REGS];
-    __mmask8 mask[BLENDED + 1];
+    __mmask8 mask[BLENDED];
     const __m512i *picked[REGS]; /* x is public: its bits may choose what is read */
     UNROLL for (unsigned j = 0; j < REGS; j++) {
         if (j < BLENDED)
-            mask[j] = pinned(mask_of(rights * 3, j));
+            mask[j] = pinned(mask_of(rights, j));
         else
-            picked[j] = (const __m512i *)(const void *)key[t.to_right >> PER_REG * j & 15];
+            picked[j] = (const __m512i *)(const void *)w->round_key[t.to_right >> PER_REG * j & 15];
     }
     UNROLL for (unsigned j = 0; j < REGS; j++) {
         const __m512i k =
@@ -211,7 +224,7 @@ WIDE_INLINE void walk_chunk(const __m512i left[ROUNDS + 1], const __m512i right[
         *node = _mm512_mask_xor_epi64(child, mask_of(controls, j), child, cw);
     }
     const uint64_t next = low ^ (*control & t.correct);
-    *passed ^= rights & (*control ^ next);
+    *passed ^= t.rights & (*control ^ next);
     *control = next;
 }
 
@@ -244,14 +257,14 @@ WIDE void uvcci_dpf_wide_walk(const uvcci_aes dpf[2], uvcci_dpf_walk *g, const u
                 _mm_prefetch((const char *)(level + ahead + (size_t)i * BLOCK + 64 * j),
                              _MM_HINT_T0);
             }
-            walk_chunk(left, right, g->wide.round_key, t, level + (size_t)i * BLOCK,
-                       g->nodes.seed + i, CHUNK, &control[i / CHUNK], &passed[i / CHUNK]);
+            walk_chunk(left, right, &g->wide, t, level + (size_t)i * BLOCK, g->nodes.seed + i,
+                       CHUNK, &control[i / CHUNK], &passed[i / CHUNK]);
         }
         if (i < m) {
             const turn t = turns[i / CHUNK];
             turns[i / CHUNK] = turn_of(g->wide.x + i, next_control + i, k->n, next);
-            walk_chunk(left, right, g->wide.round_key, t, level + (size_t)i * BLOCK,
-                       g->nodes.seed + i, m - i, &control[i / CHUNK], &passed[i / CHUNK]);
+            walk_chunk(left, right, &g->wide, t, level + (size_t)i * BLOCK, g->nodes.seed + i,
+                       m - i, &control[i / CHUNK], &passed[i / CHUNK]);
         }
     }
     for (uint32_t i = 0; i < m; i += CHUNK) {
@@ -269,21 +282,28 @@ WIDE void uvcci_dpf_wide_prefix(const uvcci_aes dpf[2], uvcci_dpf_walk *g, const
     const __m512i last = _mm512_set_epi64(127, 63, 127, 63, 127, 63, 127, 63);
     const __m512i zero = _mm512_setzero_si512(), ones = _mm512_set1_epi64(-1);
     const uint8_t *finals = k->leaves + (size_t)at * BLOCK;
-    for (uint32_t i = 0; i < m; i += PER_REG) {
-        const __m512i node = *reg(g->nodes.seed + i);
-        __m512i s = add_seed(key[0], node);
-        UNROLL for (unsigned r = 1; r <= ROUNDS; r++) {
-            s = aes_round(s, key[r], r);
+    for (uint32_t i = 0; i < m; i += LEAVES * PER_REG) {
+        __m512i s[LEAVES];
+        UNROLL for (unsigned j = 0; j < LEAVES; j++) {
+            s[j] = add_seed(key[0], *reg(g->nodes.seed + i + j * PER_REG));
         }
-        s = add_seed(s, node);
-        const __m512i cw = load_part(finals + (size_t)i * BLOCK, part(m, i));
-        s = _mm512_mask_xor_epi64(s, control_mask(node), s, cw);
-        /* The leaves up to x: all ones, less those after it. */
-        const __m512i after = _mm512_sub_epi64(last, _mm512_and_si512(*reg(g->child + i), leaf));
-        const __m512i upto = _mm512_srlv_epi64(ones, _mm512_max_epi64(after, zero));
-        const __m512i bit = _mm512_and_si512(*reg(g->nodes.passed + i), low_half(1));
-        _mm512_store_si512(reg(g->child + i),
-                           _mm512_ternarylogic_epi64(bit, s, upto, A_XOR_B_AND_C));
+        UNROLL for (unsigned r = 1; r <= ROUNDS; r++) {
+            UNROLL for (unsigned j = 0; j < LEAVES; j++) {
+                s[j] = aes_round(s[j], key[r], r);
+            }
+        }
+        UNROLL for (unsigned j = 0; j < LEAVES; j++) {
+            const uint32_t to = i + j * PER_REG;
+            const __m512i node = *reg(g->nodes.seed + to), point = *reg(g->child + to);
+            const __m512i cw = load_part(finals + (size_t)to * BLOCK, part(m, to));
+            __m512i block = add_seed(s[j], node);
+            block = _mm512_mask_xor_epi64(block, control_mask(node), block, cw);
+            /* The leaves up to x: all ones, less those after it. */
+            const __m512i after = _mm512_sub_epi64(last, _mm512_and_si512(point, leaf));
+            const __m512i upto = _mm512_srlv_epi64(ones, _mm512_max_epi64(after, zero));
+            const __m512i bit = _mm512_and_si512(*reg(g->nodes.passed + to), low_half(1));
+            *reg(g->child + to) = _mm512_ternarylogic_epi64(bit, block, upto, A_XOR_B_AND_C);
+        }
     }
     for (uint32_t i = 0; i < m; i++)
         out[i] = (uint8_t)__builtin_parityll(g->child[i].lo ^ g->child[i].hi);
