@@ -4,10 +4,12 @@
 #include <uvcc/blv1.h>
 #include <uvcc/compute.h>
 #include <uvcc/frame.h>
+#include <uvcc/function.h>
 #include <uvcc/host.h>
 #include <uvcc/link.h>
 #include <uvcc/loopback.h>
 #include <uvcc/mlp.h>
+#include <uvcc/nonlinear.h>
 #include <uvcc/program.h>
 #include <uvcc/record.h>
 #include <uvcc/session.h>

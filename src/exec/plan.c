@@ -356,7 +356,7 @@ static int plan_function(draft *d, const uvcc_program *p, const uvcci_op *op,
     plan->fn = fn;
     plan->gate = UVCC_GATE_FUNCTION;
     int rc = uvcci_fn_compile(plan->function, in->cols, NULL, fn, NULL, 0);
-    if (rc != 0 || plan->lift == UVCC_LIFT_SEQUENTIAL) /* its second hop has no stage here */
+    if (rc != 0)
         return UVCC_ERR_PROGRAM;
     plan->elems = p->tensors[op->desc.in[0]].elems;
     plan->blocks = uvcci_blocks(plan->elems);

@@ -704,6 +704,9 @@ static int check_fields(const op_check *c, bool implemented) {
         return uvcci_fail(c->m, bad, "%s: unknown truncation %u", c->label, d->truncation);
     if (d->lift > UVCC_LIFT_EXCHANGE)
         return uvcci_fail(c->m, bad, "%s: unknown lift %u", c->label, d->lift);
+    if (d->opcode == UVCC_OP_FUNCTION && d->lift == UVCC_LIFT_SEQUENTIAL)
+        return uvcci_fail(c->m, bad, "%s: a function lifts in one round; no sequential lift here",
+                          c->label);
     if (d->opcode != UVCC_OP_FUNCTION && d->function != 0)
         return uvcci_fail(c->m, bad, "%s: a function is not for this opcode", c->label);
     if (d->opcode == UVCC_OP_FUNCTION && d->function >= c->p->function_count)

@@ -1,6 +1,7 @@
 #include "support.h"
 
 #include "exec/function.h"
+#include <uvcc/compute.h>
 #include <uvcc/program.h>
 
 enum { NONE = UVCC_FN_NONE, LEVELS = 7 };
@@ -911,6 +912,8 @@ static void test_program_refused(void **state) {
                (r.op.opcode = UVCC_OP_RELU, r.op.function = 1, r.functions = 2));
     OP_REFUSED(PROGRAM, OP ": a shift by 1 bits is not possible here", r.op.shift = 1);
     OP_REFUSED(PROGRAM, OP ": flags 0x1 are not for this opcode", r.op.flags = 1);
+    OP_REFUSED(PROGRAM, OP ": a function lifts in one round; no sequential lift here",
+               r.op.lift = UVCC_LIFT_SEQUENTIAL);
     OP_REFUSED(PROGRAM, OP " has 2 inputs and 2 outputs; function t takes 1 and 2",
                r.op.in_count = 2);
     OP_REFUSED(PROGRAM, OP " has 1 inputs and 1 outputs; function t takes 1 and 2",
