@@ -3,7 +3,9 @@
  *
  * One JSON object per line: the median of rounds in which all variants take turns, so that a slow
  * moment of the machine touches them alike. "check" is a word of the results, so that nothing is
- * optimised away. */
+ * optimised away. What is made of AES blocks also tells how many of them per second these are, and
+ * which part of the ceiling: of what the AES instructions do between registers alone in the same
+ * round. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -16,16 +18,18 @@
 #include "exec/gemm.h"
 #include "proto/prg.h"
 
-enum { MAX_VARIANTS = 16, ROUNDS = 15 };
+enum { MAX_VARIANTS = 20, ROUNDS = 15 };
 #define ROUND_SECONDS 0.02
 
 typedef struct variant {
     char name[64];
     const char *unit;
-    double work; /* of one call, in the unit */
+    double work;      /* of one call, in the unit */
+    double blocks;    /* of AES in one call; 0: not told */
+    unsigned ceiling; /* 1 + the variant that is its ceiling; 0: none */
     uint64_t (*call)(const struct variant *v);
     int a, b;
-    double seconds[ROUNDS];
+    double seconds[ROUNDS], fraction[2];
     unsigned repeat;
     uint64_t check;
 } variant;
@@ -48,6 +52,30 @@ static int by_size(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+/* Part of the ceiling: the median and the best of the rounds. */
+static void ceiling_fractions(const variant *v, const variant *ceiling, double out[2]) {
+    double part[ROUNDS];
+    for (unsigned r = 0; r < ROUNDS; r++)
+        part[r] = v->blocks / v->seconds[r] * ceiling->seconds[r] / ceiling->blocks;
+    qsort(part, ROUNDS, sizeof *part, by_size);
+    out[0] = part[ROUNDS / 2];
+    out[1] = part[ROUNDS - 1];
+}
+
+static void print(variant *v) {
+    qsort(v->seconds, ROUNDS, sizeof *v->seconds, by_size);
+    const double median = v->seconds[ROUNDS / 2], best = v->seconds[0];
+    printf("{\"bench\": \"%s\", \"median\": %.4g, \"best\": %.4g, \"unit\": \"%s\", ", v->name,
+           v->work / median, v->work / best, v->unit);
+    if (v->blocks != 0)
+        printf("\"aes_blocks_per_s\": %.4g, \"aes_blocks_per_s_best\": %.4g, ", v->blocks / median,
+               v->blocks / best);
+    if (v->ceiling != 0)
+        printf("\"ceiling_fraction\": %.3f, \"ceiling_fraction_best\": %.3f, ", v->fraction[0],
+               v->fraction[1]);
+    printf("\"rounds\": %d, \"check\": \"%016llx\"}\n", ROUNDS, (unsigned long long)v->check);
+}
+
 static void measure(variant *v, unsigned count) {
     for (unsigned i = 0; i < count; i++) {
         time_calls(&v[i], 1); /* warm */
@@ -57,13 +85,11 @@ static void measure(variant *v, unsigned count) {
     for (unsigned r = 0; r < ROUNDS; r++)
         for (unsigned i = 0; i < count; i++)
             v[i].seconds[r] = time_calls(&v[i], v[i].repeat) / v[i].repeat;
-    for (unsigned i = 0; i < count; i++) {
-        qsort(v[i].seconds, ROUNDS, sizeof *v[i].seconds, by_size);
-        printf("{\"bench\": \"%s\", \"median\": %.4g, \"best\": %.4g, \"unit\": \"%s\", "
-               "\"rounds\": %d, \"check\": \"%016llx\"}\n",
-               v[i].name, v[i].work / v[i].seconds[ROUNDS / 2], v[i].work / v[i].seconds[0],
-               v[i].unit, ROUNDS, (unsigned long long)v[i].check);
-    }
+    for (unsigned i = 0; i < count; i++)
+        if (v[i].ceiling != 0)
+            ceiling_fractions(&v[i], &v[v[i].ceiling - 1], v[i].fraction);
+    for (unsigned i = 0; i < count; i++)
+        print(&v[i]);
     fflush(stdout);
 }
 
@@ -79,9 +105,91 @@ static void *memory(size_t bytes) {
     return p;
 }
 
-/* --- AES-CTR ---------------------------------------------------------------------------------- */
+/* --- The ceiling of AES ----------------------------------------------------------------------- */
 
-enum { STREAM_WORDS = 4096, SHORT_WORDS = 100 };
+enum { IN_FLIGHT = 12, CEILING_CALLS = 1000 };
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
+
+#define NI   __attribute__((target("aes,sse4.1")))
+#define VAES __attribute__((target("avx512f,vaes")))
+#if defined(__clang__)
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+/* Independent encryptions of ten rounds between registers. */
+NI static uint64_t call_ceiling_ni(const variant *v) {
+    (void)v;
+    const __m128i k = _mm_set1_epi32(0x1234567);
+    __m128i s[IN_FLIGHT], sum = k;
+    UNROLL for (int i = 0; i < IN_FLIGHT; i++) {
+        s[i] = _mm_set1_epi32(i);
+    }
+    for (int n = 0; n < CEILING_CALLS; n++) {
+        UNROLL for (int r = 0; r < 9; r++) {
+            UNROLL for (int i = 0; i < IN_FLIGHT; i++) {
+                s[i] = _mm_aesenc_si128(s[i], k);
+            }
+        }
+        UNROLL for (int i = 0; i < IN_FLIGHT; i++) {
+            s[i] = _mm_aesenclast_si128(s[i], k);
+        }
+    }
+    UNROLL for (int i = 0; i < IN_FLIGHT; i++) {
+        sum = _mm_xor_si128(sum, s[i]);
+    }
+    return (uint64_t)_mm_cvtsi128_si64(sum);
+}
+
+VAES static uint64_t call_ceiling_vaes(const variant *v) {
+    (void)v;
+    const __m512i k = _mm512_set1_epi32(0x1234567);
+    __m512i s[IN_FLIGHT], sum = k;
+    UNROLL for (int i = 0; i < IN_FLIGHT; i++) {
+        s[i] = _mm512_set1_epi32(i);
+    }
+    for (int n = 0; n < CEILING_CALLS; n++) {
+        UNROLL for (int r = 0; r < 9; r++) {
+            UNROLL for (int i = 0; i < IN_FLIGHT; i++) {
+                s[i] = _mm512_aesenc_epi128(s[i], k);
+            }
+        }
+        UNROLL for (int i = 0; i < IN_FLIGHT; i++) {
+            s[i] = _mm512_aesenclast_epi128(s[i], k);
+        }
+    }
+    UNROLL for (int i = 0; i < IN_FLIGHT; i++) {
+        sum = _mm512_xor_si512(sum, s[i]);
+    }
+    return (uint64_t)_mm_cvtsi128_si64(_mm512_castsi512_si128(sum));
+}
+#else
+#define call_ceiling_ni   NULL
+#define call_ceiling_vaes NULL
+#endif
+
+static const char *const aes_names[] = {"", "portable", "aesni", "vaes512"};
+
+/* Adds the ceiling of a backend, and returns what a variant's `ceiling` is to be: 0 if there is
+ * none to be had. */
+static unsigned add_ceiling(variant *v, unsigned *n, int backend) {
+    if (backend < UVCCI_AES_NI)
+        return 0;
+    variant *c = &v[(*n)++];
+    snprintf(c->name, sizeof c->name, "aes128_ceiling/%s", aes_names[backend]);
+    c->unit = "GB/s";
+    c->call = backend == UVCCI_AES_NI ? call_ceiling_ni : call_ceiling_vaes;
+    c->blocks = (double)IN_FLIGHT * CEILING_CALLS * (backend == UVCCI_AES_NI ? 1 : 4);
+    c->work = 16e-9 * c->blocks;
+    return *n;
+}
+
+/* --- AES-CTR, Matyas-Meyer-Oseas -------------------------------------------------------------- */
+
+enum { STREAM_WORDS = 2048, LONG_WORDS = 4096, SHORT_WORDS = 100, NODES = 256 };
 static uint64_t *stream;
 static uvcci_aes stream_key[4];
 
@@ -91,21 +199,40 @@ static uint64_t call_stream(const variant *v) {
     return stream[0];
 }
 
+/* b: with either of two keys. */
+static uint64_t call_mmo(const variant *v) {
+    const uvcci_aes *key = &stream_key[v->a];
+    const uint8_t *sel = (const uint8_t *)(stream + 2 * NODES);
+    uvcci_aes_mmo2(key, key, v->b ? sel : NULL, (const uint8_t *)stream, (uint8_t *)stream, NODES);
+    return stream[0];
+}
+
 static void bench_aes(void) {
-    static const char *const names[] = {"", "portable", "aesni", "vaes512"};
     variant v[MAX_VARIANTS] = {0};
     unsigned n = 0;
-    stream = memory(STREAM_WORDS * 8);
+    stream = memory(LONG_WORDS * 8);
     for (int b = UVCCI_AES_PORTABLE; b <= (int)uvcci_aes_best(); b++) {
         uvcci_aes_init(&stream_key[b], (const uint8_t *)"sixteen byte key", (uvcci_aes_backend)b);
-        const int words[] = {STREAM_WORDS, SHORT_WORDS};
-        for (unsigned k = 0; k < 2; k++, n++) {
-            snprintf(v[n].name, sizeof v[n].name, "aes128_ctr/%s/%d_words", names[b], words[k]);
-            v[n].unit = "GB/s";
-            v[n].work = 8e-9 * words[k];
+        const unsigned ceiling = add_ceiling(v, &n, b);
+        const int words[] = {LONG_WORDS, STREAM_WORDS, SHORT_WORDS};
+        for (unsigned k = 0; k < 3; k++, n++) {
+            snprintf(v[n].name, sizeof v[n].name, "aes128_ctr/%s/%d_words", aes_names[b], words[k]);
+            v[n].blocks = words[k] / 2;
             v[n].call = call_stream;
-            v[n].a = b;
             v[n].b = words[k];
+        }
+        for (int two = 0; two < 2; two++, n++) {
+            snprintf(v[n].name, sizeof v[n].name, "aes128_mmo/%s/%s", aes_names[b],
+                     two ? "two_keys" : "one_key");
+            v[n].blocks = NODES;
+            v[n].call = call_mmo;
+            v[n].b = two;
+        }
+        for (unsigned k = n - 5; k < n; k++) {
+            v[k].unit = "GB/s";
+            v[k].work = 16e-9 * v[k].blocks;
+            v[k].a = b;
+            v[k].ceiling = ceiling;
         }
     }
     measure(v, n);
@@ -227,10 +354,11 @@ static void bench_row(void) {
 
 /* --- DPF -------------------------------------------------------------------------------------- */
 
-enum { POINTS = UVCC_BLOCK_ELEMS };
+enum { POINTS = UVCC_BLOCK_ELEMS, WINDOW_LEN = 1000, THRESHOLDS = 16 };
 static uvcci_aes dpf[2];
 static uint64_t *alpha, *inputs;
 static uint8_t *roots[2], *levels, *leaves, *bits, *shares;
+static uint64_t *window, *thresholds;
 
 static void mask_inputs(int n) {
     for (size_t i = 0; i < POINTS; i++) {
@@ -251,6 +379,35 @@ static uint64_t call_dpf_eval(const variant *v) {
     return shares[0];
 }
 
+static uvcci_dpf_keys dpf_keys(const variant *v) {
+    return (uvcci_dpf_keys){(unsigned)v->a, POINTS, false, roots[0], levels, leaves, bits};
+}
+
+static uint64_t call_dpf_window(const variant *v) {
+    const uvcci_dpf_keys k = dpf_keys(v);
+    uvcci_dpf_window(dpf, &k, 0, POINTS, inputs, WINDOW_LEN, window);
+    return window[0];
+}
+
+/* The points less THRESHOLDS powers of two. */
+static uint64_t call_dpf_prefixes(const variant *v) {
+    const uvcci_dpf_keys k = dpf_keys(v);
+    uvcci_dpf_prefixes(dpf, &k, inputs, thresholds, THRESHOLDS, window);
+    return window[0];
+}
+
+/* Both children of the nodes above the windows, and their leaf blocks. */
+static double window_blocks(unsigned n) {
+    double blocks = 0;
+    for (uint32_t i = 0; i < POINTS; i++)
+        for (unsigned below = 7; below <= n; below++) {
+            const uint64_t from = inputs[i] & (((uint64_t)1 << below) - 1);
+            const uint64_t nodes = ((from + WINDOW_LEN - 1) >> below) + 1;
+            blocks += (double)nodes * (below == 7 ? 1 : 2);
+        }
+    return blocks;
+}
+
 static void bench_dpf(void) {
     static const int sizes[] = {16, 24, 38, 63};
     for (unsigned i = 0; i < 2; i++)
@@ -264,19 +421,34 @@ static void bench_dpf(void) {
     leaves = memory(POINTS * 16);
     bits = memory(14 * POINTS);
     shares = memory(POINTS);
+    window = memory((size_t)POINTS * uvcci_dpf_window_words(WINDOW_LEN) * 8);
+    thresholds = memory(THRESHOLDS * 8);
+    for (unsigned j = 0; j < THRESHOLDS; j++)
+        thresholds[j] = (uint64_t)1 << j;
     for (unsigned k = 0; k < sizeof sizes / sizeof *sizes; k++) {
-        variant v[2] = {0};
+        static const char *const names[] = {"gen", "eval", "window_1000", "eval_16_thresholds"};
+        static uint64_t (*const calls[])(const variant *) = {call_dpf_gen, call_dpf_eval,
+                                                             call_dpf_window, call_dpf_prefixes};
+        const int depth = sizes[k] - 7;
+        variant v[5] = {0};
+        unsigned n = 0;
         mask_inputs(sizes[k]);
-        for (unsigned i = 0; i < 2; i++) {
-            snprintf(v[i].name, sizeof v[i].name, "dpf/%s/%d_bits", i ? "eval" : "gen", sizes[k]);
-            v[i].unit = "M/s";
-            v[i].work = 1e-6 * POINTS;
-            v[i].call = i ? call_dpf_eval : call_dpf_gen;
-            v[i].a = sizes[k];
+        const double blocks[] = {POINTS * (4. * depth + 2), POINTS * (depth + 1.),
+                                 window_blocks((unsigned)sizes[k]), 0};
+        const unsigned ceiling = add_ceiling(v, &n, (int)uvcci_aes_best());
+        for (unsigned i = 0; i < 4; i++, n++) {
+            snprintf(v[n].name, sizeof v[n].name, "dpf/%s/%d_bits", names[i], sizes[k]);
+            v[n].unit = "M/s";
+            v[n].work = 1e-6 * POINTS * (i == 3 ? THRESHOLDS : 1);
+            v[n].blocks = blocks[i];
+            v[n].ceiling = blocks[i] == 0 ? 0 : ceiling;
+            v[n].call = calls[i];
+            v[n].a = sizes[k];
         }
-        measure(v, 2);
+        measure(v, n);
     }
-    void *all[] = {alpha, inputs, roots[0], roots[1], levels, leaves, bits, shares};
+    void *all[] = {alpha,  inputs, roots[0], roots[1], levels,
+                   leaves, bits,   shares,   window,   thresholds};
     for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
 }
@@ -358,8 +530,11 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*run)(void);
-    } parts[] = {{"aes", bench_aes}, {"dpf", bench_dpf}, {"circuit", bench_circuit},
-                 {"gemm", bench_gemm}, {"gemm", bench_row}};
+    } parts[] = {{"aes", bench_aes},
+                 {"dpf", bench_dpf},
+                 {"circuit", bench_circuit},
+                 {"gemm", bench_gemm},
+                 {"gemm", bench_row}};
     for (unsigned i = 0; i < sizeof parts / sizeof *parts; i++) {
         bool wanted = argc == 1;
         for (int a = 1; a < argc; a++)

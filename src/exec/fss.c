@@ -2,9 +2,10 @@
  * stream lie.
  *
  * State: none. Points are walked a group at a time and level by level, so that one call encrypts
- * a whole group and the nodes stay in the first-level cache. A node's control bit is kept as a mask
- * beside its seed. In gen() alpha is secret: it only ever becomes masks. In the walks x is public
- * to the edge. Invariant: between levels, seed 0 == seed 1 and t 0 == t 1 off alpha's path. */
+ * a whole group and the nodes stay in the first-level cache. CPUs with VAES do both in registers
+ * (fss_x86.c). In a walk a node's control bit is the lowest bit of its seed. In gen() alpha is
+ * secret: it only ever becomes masks. In the walks x is public to the edge. Invariant: between
+ * levels, seed 0 == seed 1 and t 0 == t 1 off alpha's path. */
 #include "fss.h"
 
 #include <assert.h>
@@ -16,19 +17,17 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* The loops over a group are compiled a second time for the CPUs that have the VAES-512 backend. */
+/* The loops over windows are compiled a second time for the CPUs that have the VAES-512 backend. */
 #if defined(__x86_64__) && defined(__GNUC__)
 #define WIDE __attribute__((target("avx512f")))
 #else
 #define WIDE
 #endif
 
-enum { GROUP = 256, BLOCK = 16, LEAF_BITS = 7 };
+enum { GROUP = UVCCI_DPF_GROUP, BLOCK = 16, LEAF_BITS = 7 };
 
-/* 128 bits: a seed or a leaf block. */
-typedef struct node {
-    uint64_t lo, hi;
-} node;
+typedef uvcci_dpf_node node;
+typedef uvcci_dpf_walk walk_group;
 
 INLINE node load(const uint8_t *p) {
     return (node){uvcci_ld64(p), uvcci_ld64(p + 8)};
@@ -61,7 +60,12 @@ INLINE void mmo(const uvcci_aes *key, const node *in, node *out, size_t n) {
 }
 
 INLINE bool is_wide(const uvcci_aes dpf[2]) {
-    return dpf[0].backend == UVCCI_AES_VAES;
+#if UVCCI_FSS_X86
+    return dpf[0].backend == UVCCI_AES_VAES && __builtin_cpu_supports("bmi2");
+#else
+    (void)dpf;
+    return false;
+#endif
 }
 
 INLINE unsigned leaf_mask(unsigned n) {
@@ -138,10 +142,9 @@ INLINE void gen_children(const uvcci_aes dpf[2], gen_group *g, uint32_t c, const
         }
 }
 
-INLINE void gen(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *alpha,
+static void gen(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *alpha,
                 const uint8_t *root0, const uint8_t *root1, uint8_t *levels, uint8_t *leaves,
                 uint8_t *bits, uint8_t *sign) {
-    assert(n >= 1 && n <= 64);
     const unsigned depth = uvcci_dpf_levels(n), tb = (2 * depth + 7) / 8;
     gen_group g;
     for (uint32_t at = 0; at < c; at += GROUP) {
@@ -167,120 +170,269 @@ INLINE void gen(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *
     uvcci_wipe(&g, sizeof g);
 }
 
-WIDE static void gen_wide(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *alpha,
-                          const uint8_t *root0, const uint8_t *root1, uint8_t *levels,
-                          uint8_t *leaves, uint8_t *bits, uint8_t *sign) {
-    gen(dpf, n, c, alpha, root0, root1, levels, leaves, bits, sign);
-}
-
 void uvcci_dpf_gen(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *alpha,
                    const uint8_t *root0, const uint8_t *root1, uint8_t *levels, uint8_t *leaves,
                    uint8_t *bits, uint8_t *sign) {
-    if (is_wide(dpf))
-        gen_wide(dpf, n, c, alpha, root0, root1, levels, leaves, bits, sign);
-    else
-        gen(dpf, n, c, alpha, root0, root1, levels, leaves, bits, sign);
+    assert(n >= 1 && n <= 64);
+#if UVCCI_FSS_X86
+    if (is_wide(dpf)) {
+        uvcci_dpf_wide_gen(dpf, n, c, alpha, root0, root1, levels, leaves, bits, sign);
+        return;
+    }
+#endif
+    gen(dpf, n, c, alpha, root0, root1, levels, leaves, bits, sign);
 }
 
 /* --- Evaluation ------------------------------------------------------------------------------- */
 
-typedef struct walk_group {
-    node seed[GROUP], child[GROUP];
-    uint64_t t[GROUP];       /* control bits as masks */
-    uint64_t acc[GROUP];     /* parity of what lies to the left so far, as a mask */
-    uint64_t control[GROUP]; /* control bits of four levels */
-    uint8_t right[64][GROUP / 8];
-} walk_group;
-
-/* g->right[l] = bit l of every x, as the selection of a level. */
+/* right[l] = bit l of every x, as the selection of a level. */
 static void walk_directions(walk_group *g, uint32_t c, const uint64_t *x, unsigned n) {
     for (uint32_t at = 0; at < c; at += 64) {
         uint64_t q[64] = {0};
         memcpy(q, x + at, (c - at < 64 ? c - at : 64) * sizeof *q);
         uvcci_transpose64(q, 1);
         for (unsigned l = 0; l < n; l++)
-            uvcci_st64(g->right[l] + at / 8, q[l]);
+            uvcci_st64(g->narrow.right[l] + at / 8, q[l]);
     }
 }
 
-INLINE void walk_roots(walk_group *g, uint32_t c, const uint8_t *root, bool party1) {
+INLINE void walk_roots(uvcci_dpf_nodes *g, uint32_t c, const uint8_t *root, bool party1) {
     for (uint32_t i = 0; i < c; i++) {
         g->seed[i] = seed_of(load(root + (size_t)i * BLOCK));
-        g->t[i] = party1 ? ~(uint64_t)0 : 0;
-        g->acc[i] = 0;
+        g->seed[i].lo |= party1;
+        g->passed[i] = (node){0, 0};
     }
 }
 
-INLINE void walk_level(walk_group *g, uint32_t c, const uint64_t *x, unsigned l, unsigned shift,
-                       const uint8_t *level, const uint8_t *bits, unsigned tb) {
-    if (l % 4 == 0) /* a byte of control bits lasts four levels */
-        for (uint32_t i = 0; i < c; i++)
-            g->control[i] = bits[(size_t)i * tb + l / 4];
+/* The control bit as a mask. */
+INLINE uint64_t control_of(node x) {
+    return 0 - (x.lo & 1);
+}
+
+/* What is encrypted. */
+INLINE void walk_seeds(walk_group *g, uint32_t c) {
     for (uint32_t i = 0; i < c; i++)
-        g->seed[i] =
-            node_xor(seed_of(g->child[i]), node_and(load(level + (size_t)i * BLOCK), g->t[i]));
+        g->seed[i] = seed_of(g->nodes.seed[i]);
+}
+
+/* From level l to the next, with the children that x selects; `first`: no level came before. */
+INLINE void walk_level(walk_group *g, uint32_t c, const uint64_t *x, unsigned l, unsigned shift,
+                       const uint8_t *level, const uint8_t *bits, unsigned tb, bool first) {
+    if (first || l % 4 == 0) /* a byte of control bits lasts four levels */
+        for (uint32_t i = 0; i < c; i++)
+            g->narrow.control[i] = bits[(size_t)i * tb + l / 4];
     for (uint32_t i = 0; i < c; i++) {
-        const uint64_t right = 0 - (x[i] >> shift & 1), t = g->t[i];
-        const uint64_t both = g->control[i] >> 2 * l % 8;
-        const uint64_t t_cw = (both & ~right) | (both >> 1 & right);
-        const uint64_t t_child = 0 - ((g->child[i].lo ^ (t & t_cw)) & 1);
-        g->acc[i] ^= right & (t ^ t_child);
-        g->t[i] = t_child;
+        const uint64_t right = 0 - (x[i] >> shift & 1);
+        const uint64_t both = g->narrow.control[i] >> 2 * l % 8;
+        node cw = seed_of(load(level + (size_t)i * BLOCK));
+        cw.lo |= ((both & ~right) | (both >> 1 & right)) & 1;
+        const node from = g->nodes.seed[i];
+        const node to = node_xor(g->child[i], node_and(cw, control_of(from)));
+        g->nodes.passed[i].lo ^= right & (from.lo ^ to.lo);
+        g->nodes.seed[i] = to;
     }
 }
 
-/* prefix: share of [alpha <= x], else of [alpha == x]. */
-INLINE void walk(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *x,
-                 const uint8_t *root, bool party1, const uint8_t *levels, const uint8_t *leaves,
-                 const uint8_t *bits, uint8_t *out, bool prefix) {
-    assert(n >= 1 && n <= 64);
-    const unsigned depth = uvcci_dpf_levels(n), tb = (2 * depth + 7) / 8;
-    walk_group g;
-    for (uint32_t at = 0; at < c; at += GROUP) {
-        const uint32_t m = c - at < GROUP ? c - at : GROUP;
-        walk_roots(&g, m, root + (size_t)at * BLOCK, party1);
-        if (depth != 0)
-            walk_directions(&g, m, x + at, n);
-        for (unsigned l = 0; l < depth; l++) {
-            const unsigned shift = n - 1 - l;
-            uvcci_aes_mmo2(&dpf[0], &dpf[1], g.right[shift], (const uint8_t *)g.seed,
-                           (uint8_t *)g.child, m);
-            walk_level(&g, m, x + at, l, shift, levels + ((size_t)l * c + at) * BLOCK,
-                       bits + (size_t)at * tb, tb);
-        }
-        mmo(&dpf[0], g.seed, g.child, m);
-        for (uint32_t i = 0; i < m; i++) {
-            const node leaf =
-                node_xor(g.child[i], node_and(load(leaves + (size_t)(at + i) * BLOCK), g.t[i]));
-            const uint64_t at_leaf = x[at + i] & leaf_mask(n), upper = 0 - (at_leaf >> 6);
-            const uint64_t one = (uint64_t)1 << (at_leaf & 63), to_one = one | (one - 1);
-            const uint64_t lo = prefix ? to_one | upper : one & ~upper;
-            const uint64_t hi = (prefix ? to_one : one) & upper;
-            out[at + i] = parity((leaf.lo & lo) ^ (leaf.hi & hi)) ^ (uint8_t)(g.acc[i] & prefix);
-        }
-    }
-    uvcci_wipe(&g, sizeof g);
+/* Once for all groups. */
+static void walk_begin(const uvcci_aes dpf[2], walk_group *g) {
+#if UVCCI_FSS_X86
+    if (is_wide(dpf))
+        uvcci_dpf_wide_begin(&g->wide, dpf);
+#endif
+    (void)dpf;
+    (void)g;
 }
 
-WIDE static void prefix_wide(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *x,
-                             const uint8_t *root, bool party1, const uint8_t *levels,
-                             const uint8_t *leaves, const uint8_t *bits, uint8_t *out) {
-    walk(dpf, n, c, x, root, party1, levels, leaves, bits, out, true);
+/* Once for a group, before its walks. */
+static void walk_keys(const uvcci_aes dpf[2], walk_group *g, const uvcci_dpf_keys *k, uint32_t at,
+                      uint32_t m) {
+#if UVCCI_FSS_X86
+    if (is_wide(dpf))
+        uvcci_dpf_wide_keys(&g->wide, k, at, m);
+#endif
+    (void)dpf, (void)g, (void)k, (void)at, (void)m;
+}
+
+/* Before a walk from the roots. */
+static void walk_start(const uvcci_aes dpf[2], uvcci_dpf_nodes *g, const uvcci_dpf_keys *k,
+                       uint32_t at, uint32_t m) {
+#if UVCCI_FSS_X86
+    if (is_wide(dpf)) {
+        uvcci_dpf_wide_roots(g, k, at, m);
+        return;
+    }
+#endif
+    (void)dpf;
+    walk_roots(g, m, k->root + (size_t)at * BLOCK, k->party1);
+}
+
+/* From the nodes of level `from` to those of level `to` above x. */
+static void walk(const uvcci_aes dpf[2], walk_group *g, const uvcci_dpf_keys *k, uint32_t at,
+                 uint32_t m, const uint64_t *x, unsigned from, unsigned to) {
+    if (from == to)
+        return;
+#if UVCCI_FSS_X86
+    if (is_wide(dpf)) {
+        uvcci_dpf_wide_walk(dpf, g, k, at, m, x, from, to);
+        return;
+    }
+#endif
+    const unsigned tb = (2 * uvcci_dpf_levels(k->n) + 7) / 8;
+    walk_directions(g, m, x, k->n);
+    for (unsigned l = from; l < to; l++) {
+        const unsigned shift = k->n - 1 - l;
+        walk_seeds(g, m);
+        uvcci_aes_mmo2(&dpf[0], &dpf[1], g->narrow.right[shift], (const uint8_t *)g->seed,
+                       (uint8_t *)g->child, m);
+        walk_level(g, m, x, l, shift, k->levels + ((size_t)l * k->c + at) * BLOCK,
+                   k->bits + (size_t)at * tb, tb, l == from);
+    }
+}
+
+/* The leaf blocks above x. */
+static void walk_leaves(const uvcci_aes dpf[2], walk_group *g, const uvcci_dpf_keys *k, uint32_t at,
+                        uint32_t m) {
+    walk_seeds(g, m);
+    mmo(&dpf[0], g->seed, g->child, m);
+    for (uint32_t i = 0; i < m; i++) {
+        const node cw = load(k->leaves + (size_t)(at + i) * BLOCK);
+        g->child[i] = node_xor(g->child[i], node_and(cw, control_of(g->nodes.seed[i])));
+    }
+}
+
+static void walk_prefix(const uvcci_aes dpf[2], walk_group *g, const uvcci_dpf_keys *k, uint32_t at,
+                        uint32_t m, const uint64_t *x, uint8_t *out) {
+#if UVCCI_FSS_X86
+    if (is_wide(dpf)) {
+        uvcci_dpf_wide_prefix(dpf, g, k, at, m, x, out);
+        return;
+    }
+#endif
+    walk_leaves(dpf, g, k, at, m);
+    for (uint32_t i = 0; i < m; i++) {
+        const uint64_t leaf = x[i] & leaf_mask(k->n), upper = 0 - (leaf >> 6);
+        const uint64_t one = (uint64_t)1 << (leaf & 63), to_one = one | (one - 1);
+        const node sum = {g->child[i].lo & (to_one | upper), g->child[i].hi & to_one & upper};
+        out[i] = parity(sum.lo ^ sum.hi ^ (g->nodes.passed[i].lo & 1));
+    }
+}
+
+static void walk_point(const uvcci_aes dpf[2], walk_group *g, const uvcci_dpf_keys *k, uint32_t at,
+                       uint32_t m, const uint64_t *x, uint8_t *out) {
+    walk_leaves(dpf, g, k, at, m);
+    for (uint32_t i = 0; i < m; i++) {
+        const uint64_t leaf = x[i] & leaf_mask(k->n);
+        out[i] = (leaf < 64 ? g->child[i].lo : g->child[i].hi) >> leaf % 64 & 1;
+    }
 }
 
 void uvcci_dpf_prefix(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *x,
                       const uint8_t *root, bool party1, const uint8_t *levels,
                       const uint8_t *leaves, const uint8_t *bits, uint8_t *out) {
-    if (is_wide(dpf))
-        prefix_wide(dpf, n, c, x, root, party1, levels, leaves, bits, out);
-    else
-        walk(dpf, n, c, x, root, party1, levels, leaves, bits, out, true);
+    assert(n >= 1 && n <= 64);
+    const uvcci_dpf_keys k = {n, c, party1, root, levels, leaves, bits};
+    walk_group g;
+    walk_begin(dpf, &g);
+    for (uint32_t at = 0; at < c; at += GROUP) {
+        const uint32_t m = c - at < GROUP ? c - at : GROUP;
+        walk_keys(dpf, &g, &k, at, m);
+        walk_start(dpf, &g.nodes, &k, at, m);
+        walk(dpf, &g, &k, at, m, x + at, 0, uvcci_dpf_levels(n));
+        walk_prefix(dpf, &g, &k, at, m, x + at, out + at);
+    }
+    uvcci_wipe(&g, sizeof g);
+}
+
+typedef struct many {
+    const uvcci_aes *dpf;
+    const uvcci_dpf_keys *k;
+    const uint64_t *less;
+    unsigned count;
+    uint64_t x[GROUP];
+    uint8_t share[GROUP];
+    uvcci_dpf_nodes end[2]; /* above the first and the last point */
+    walk_group walk;
+} many;
+
+/* How far below the first threshold the others are at least and at most. */
+static void threshold_ends(const uint64_t *less, unsigned count, unsigned n, uint64_t end[2]) {
+    int64_t low = 0, high = 0;
+    for (unsigned j = 1; j < count; j++) {
+        const int64_t d = (int64_t)((less[j] - less[0]) << (64 - n)) >> (64 - n);
+        low = d < low ? d : low;
+        high = d > high ? d : high;
+    }
+    end[0] = less[0] + (uint64_t)high;
+    end[1] = less[0] + (uint64_t)low;
+}
+
+INLINE void points(uint64_t *to, const uint64_t *x, uint64_t less, uint32_t m) {
+    for (uint32_t i = 0; i < m; i++)
+        to[i] = x[i] - less;
+}
+
+/* The nodes of level n - span above the points x, which lie between the ends. */
+static void choose_end(many *g, uint32_t m, unsigned span, const uint64_t *x, uint64_t end) {
+    const unsigned n = g->k->n;
+    for (uint32_t i = 0; i < m; i++) {
+        const uint64_t differ = ((x[i] - end) ^ g->x[i]) << (64 - n) >> (64 - n) >> span;
+        const unsigned e = differ != 0;
+        g->walk.nodes.seed[i] = g->end[e].seed[i];
+        g->walk.nodes.passed[i] = g->end[e].passed[i];
+    }
+}
+
+static void many_group(many *g, const uint64_t *x, uint32_t at, uint32_t m, uint64_t *out) {
+    const unsigned n = g->k->n, depth = uvcci_dpf_levels(n);
+    uint64_t end[2];
+    threshold_ends(g->less, g->count, n, end);
+    /* Two ways at most lead to points less than 2^span apart, down to level n - span. */
+    unsigned span = 0;
+    while (span < n && (end[0] - end[1]) >> span != 0)
+        span++;
+    const unsigned shared = g->count <= 2 ? 0 : n - span < depth ? n - span : depth;
+    walk_keys(g->dpf, &g->walk, g->k, at, m);
+    for (unsigned e = 0; e < 2; e++) {
+        points(g->x, x, end[e], m);
+        walk_start(g->dpf, &g->walk.nodes, g->k, at, m);
+        walk(g->dpf, &g->walk, g->k, at, m, g->x, 0, shared);
+        g->end[e] = g->walk.nodes;
+    }
+    for (unsigned j = 0; j < g->count; j++) {
+        points(g->x, x, g->less[j], m);
+        choose_end(g, m, n - shared, x, end[0]);
+        walk(g->dpf, &g->walk, g->k, at, m, g->x, shared, depth);
+        walk_prefix(g->dpf, &g->walk, g->k, at, m, g->x, g->share);
+        for (uint32_t i = 0; i < m; i++)
+            out[i] = (j == 0 ? 0 : out[i]) | (uint64_t)g->share[i] << j;
+    }
+}
+
+void uvcci_dpf_prefixes(const uvcci_aes dpf[2], const uvcci_dpf_keys *k, const uint64_t *x,
+                        const uint64_t *less, unsigned count, uint64_t *out) {
+    assert(k->n >= 1 && k->n <= 64 && count >= 1 && count <= 64);
+    many g = {.dpf = dpf, .k = k, .less = less, .count = count};
+    walk_begin(dpf, &g.walk);
+    for (uint32_t at = 0; at < k->c; at += GROUP)
+        many_group(&g, x + at, at, k->c - at < GROUP ? k->c - at : GROUP, out + at);
+    uvcci_wipe(&g, sizeof g);
 }
 
 void uvcci_dpf_point(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *x,
                      const uint8_t *root, bool party1, const uint8_t *levels, const uint8_t *leaves,
                      const uint8_t *bits, uint8_t *out) {
-    walk(dpf, n, c, x, root, party1, levels, leaves, bits, out, false);
+    assert(n >= 1 && n <= 64);
+    const uvcci_dpf_keys k = {n, c, party1, root, levels, leaves, bits};
+    walk_group g;
+    walk_begin(dpf, &g);
+    for (uint32_t at = 0; at < c; at += GROUP) {
+        const uint32_t m = c - at < GROUP ? c - at : GROUP;
+        walk_keys(dpf, &g, &k, at, m);
+        walk_start(dpf, &g.nodes, &k, at, m);
+        walk(dpf, &g, &k, at, m, x + at, 0, uvcci_dpf_levels(n));
+        walk_point(dpf, &g, &k, at, m, x + at, out + at);
+    }
+    uvcci_wipe(&g, sizeof g);
 }
 
 /* --- Windows ---------------------------------------------------------------------------------- */
@@ -530,7 +682,8 @@ static void dcf_add(dcf_walk_group *g, uint32_t c, unsigned w, const uint8_t *cw
     for (uint32_t i = 0; i < c; i++)
         for (unsigned j = 0; j < w; j++) {
             const size_t at = (size_t)i * w + j;
-            const uint64_t x = value(g->v, j, i) + (uvcci_ld64(cw + at * 8) & g->tree.t[i]);
+            const uint64_t t = control_of(g->tree.nodes.seed[i]);
+            const uint64_t x = value(g->v, j, i) + (uvcci_ld64(cw + at * 8) & t);
             out[at] += negate(x, minus);
         }
 }
@@ -546,18 +699,20 @@ void uvcci_dcf_eval(const uvcci_aes dpf[2], unsigned n, unsigned w, uint32_t c, 
     for (uint32_t at = 0; at < c; at += GROUP) {
         const uint32_t m = c - at < GROUP ? c - at : GROUP;
         uint64_t *to = out + (size_t)at * w;
-        walk_roots(tree, m, root + (size_t)at * BLOCK, party1);
+        walk_roots(&tree->nodes, m, root + (size_t)at * BLOCK, party1);
         walk_directions(tree, m, x + at, n);
         for (unsigned l = 0; l < n; l++) {
-            const uint8_t *sel = tree->right[n - 1 - l];
+            const uint8_t *sel = tree->narrow.right[n - 1 - l];
             const size_t cw = (size_t)l * c + at;
+            walk_seeds(tree, m);
             node_values(&dpf[0], &dpf[1], sel, tree->seed, g.in, g.v, m, w);
             dcf_add(&g, m, w, key + values + cw * w * 8, party1, to);
             uvcci_aes_mmo2(&dpf[0], &dpf[1], sel, (const uint8_t *)tree->seed,
                            (uint8_t *)tree->child, m);
             walk_level(tree, m, x + at, l, n - 1 - l, key + cw * BLOCK,
-                       key + finals + (size_t)c * w * 8 + (size_t)at * tb, tb);
+                       key + finals + (size_t)c * w * 8 + (size_t)at * tb, tb, l == 0);
         }
+        walk_seeds(tree, m);
         node_values(&dpf[0], &dpf[0], NULL, tree->seed, g.in, g.v, m, w);
         dcf_add(&g, m, w, key + finals + (size_t)at * w * 8, party1, to);
     }

@@ -14,11 +14,13 @@
 #include "proto/aes.h"
 #include <uvcc/compute.h>
 
-static inline unsigned uvcci_dpf_levels(unsigned n) { return n > 7 ? n - 7 : 0; }
+static inline unsigned uvcci_dpf_levels(unsigned n) {
+    return n > 7 ? n - 7 : 0;
+}
 
 /* Keys for c points alpha[i] < 2^n, n 1..64, with roots root0[i] (HEAD), root1[i] (TAIL), 16 bytes
- * each. levels: L * c * 16 bytes, leaves: c * 16, bits: c * ceil(2L/8) (see uvcc_gate). sign (may be
- * NULL): HEAD's shares (0 or 1) of the leaves alpha[i]. */
+ * each. levels: L * c * 16 bytes, leaves: c * 16, bits: c * ceil(2L/8) (see uvcc_gate). sign (may
+ * be NULL): HEAD's shares (0 or 1) of the leaves alpha[i]. */
 void uvcci_dpf_gen(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *alpha,
                    const uint8_t *root0, const uint8_t *root1, uint8_t *levels, uint8_t *leaves,
                    uint8_t *bits, uint8_t *sign);
@@ -26,11 +28,6 @@ void uvcci_dpf_gen(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_
 void uvcci_dpf_prefix(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *x,
                       const uint8_t *root, bool party1, const uint8_t *levels,
                       const uint8_t *leaves, const uint8_t *bits, uint8_t *out);
-/* Share of the point function itself at x: XOR of both = [alpha == x]. */
-void uvcci_dpf_point(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *x,
-                     const uint8_t *root, bool party1, const uint8_t *levels,
-                     const uint8_t *leaves, const uint8_t *bits, uint8_t *out);
-
 /* One party's keys of c points. */
 typedef struct uvcci_dpf_keys {
     unsigned n;
@@ -38,24 +35,35 @@ typedef struct uvcci_dpf_keys {
     bool party1; /* TAIL */
     const uint8_t *root, *levels, *leaves, *bits;
 } uvcci_dpf_keys;
+/* Bit j of out[i] = this party's share of [alpha_i <= x[i] - less[j] mod 2^n], j < count <= 64, the
+ * rest 0; the points x[i] - less[j] are public to the edge. Points that lie close together share
+ * the upper part of their paths. */
+void uvcci_dpf_prefixes(const uvcci_aes dpf[2], const uvcci_dpf_keys *k, const uint64_t *x,
+                        const uint64_t *less, unsigned count, uint64_t *out);
+/* Share of the point function itself at x: XOR of both = [alpha == x]. */
+void uvcci_dpf_point(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *x,
+                     const uint8_t *root, bool party1, const uint8_t *levels, const uint8_t *leaves,
+                     const uint8_t *bits, uint8_t *out);
 
 #define UVCCI_DPF_WINDOW_MAX 65536u
 /* Words that the bits of a window take per key. */
-static inline uint32_t uvcci_dpf_window_words(uint32_t len) { return (len + 63) / 64; }
+static inline uint32_t uvcci_dpf_window_words(uint32_t len) {
+    return (len + 63) / 64;
+}
 /* Shares of the leaves first[i] .. first[i] + len - 1 mod 2^n of the keys [at, at + m); first is
- * public, len <= 2^n and <= UVCCI_DPF_WINDOW_MAX. out: uvcci_dpf_window_words(len) words per key, leaf
- * first[i] + j in bit j, the rest 0. Prefixes are shared: about len / 128 + 1 leaf blocks and as
- * many inner nodes, plus one path. */
+ * public, len <= 2^n and <= UVCCI_DPF_WINDOW_MAX. out: uvcci_dpf_window_words(len) words per key,
+ * leaf first[i] + j in bit j, the rest 0. Prefixes are shared: about len / 128 + 1 leaf blocks and
+ * as many inner nodes, plus one path. */
 void uvcci_dpf_window(const uvcci_aes dpf[2], const uvcci_dpf_keys *k, uint32_t at, uint32_t m,
                       const uint64_t *first, uint32_t len, uint64_t *out);
 /* All 2^n leaves, n <= 20, leaf j in bit j; ceil(2^n / 64) words per key. */
 void uvcci_dpf_full(const uvcci_aes dpf[2], const uvcci_dpf_keys *k, uint64_t *out);
 
-/* DCF of BCGGKR21 (figure 3) with payloads of w = 1..4 words of Z_2^64: the shares of both parties add
- * up to beta where x < alpha, else to 0. Children and control bits as in the DPF, but down to a
- * single leaf; words 2k and 2k + 1 of a child's value are MMO_side(seed ^ (2k + 1)), those of a leaf
- * MMO_left. A key of c points is levels (n * c * 16 bytes), values (n * c * w words), final words
- * (c * w words), control bits (c * ceil(2n/8) bytes). */
+/* DCF of BCGGKR21 (figure 3) with payloads of w = 1..4 words of Z_2^64: the shares of both parties
+ * add up to beta where x < alpha, else to 0. Children and control bits as in the DPF, but down to a
+ * single leaf; words 2k and 2k + 1 of a child's value are MMO_side(seed ^ (2k + 1)), those of a
+ * leaf MMO_left. A key of c points is levels (n * c * 16 bytes), values (n * c * w words), final
+ * words (c * w words), control bits (c * ceil(2n/8) bytes). */
 enum { UVCCI_DCF_WORDS_MAX = 4 };
 static inline size_t uvcci_dcf_bytes(unsigned n, unsigned w, uint32_t c) {
     return (size_t)c * (16 * n + 8 * w * n + 8 * w + (2 * n + 7) / 8);
@@ -66,4 +74,62 @@ void uvcci_dcf_gen(const uvcci_aes dpf[2], unsigned n, unsigned w, uint32_t c,
                    const uint8_t *root1, uint8_t *key);
 void uvcci_dcf_eval(const uvcci_aes dpf[2], unsigned n, unsigned w, uint32_t c, const uint64_t *x,
                     const uint8_t *root, bool party1, const uint8_t *key, uint64_t *out);
+
+/* --- For fss*.c only -------------------------------------------------------------------------- */
+
+enum { UVCCI_DPF_GROUP = 256 };
+
+/* 128 bits: a seed or a leaf block. */
+typedef struct uvcci_dpf_node {
+    uint64_t lo, hi;
+} uvcci_dpf_node;
+
+/* Nodes of one level, one per key. */
+typedef struct uvcci_dpf_nodes {
+    _Alignas(64) uvcci_dpf_node seed[UVCCI_DPF_GROUP]; /* the control bit in the lowest bit */
+    uvcci_dpf_node passed[UVCCI_DPF_GROUP]; /* lowest bit: parity of what lies to the left */
+} uvcci_dpf_nodes;
+
+typedef struct uvcci_dpf_wide {
+    _Alignas(
+        64) uint8_t round_key[16][11][64]; /* for every choice of left and right in a register */
+    _Alignas(64) uint64_t x[UVCCI_DPF_GROUP];
+    uint64_t control[2][UVCCI_DPF_GROUP]; /* of 32 levels each */
+} uvcci_dpf_wide;
+
+typedef struct uvcci_dpf_narrow {
+    uint64_t control[UVCCI_DPF_GROUP]; /* of four levels */
+    uint8_t right[64][UVCCI_DPF_GROUP / 8];
+} uvcci_dpf_narrow;
+
+typedef struct uvcci_dpf_walk {
+    uvcci_dpf_nodes nodes;
+    _Alignas(64) uvcci_dpf_node seed[UVCCI_DPF_GROUP]; /* without the control bits */
+    uvcci_dpf_node child[UVCCI_DPF_GROUP];
+    union {
+        uvcci_dpf_wide wide;
+        uvcci_dpf_narrow narrow;
+    };
+} uvcci_dpf_walk;
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#define UVCCI_FSS_X86 1
+/* For CPUs with the VAES-512 backend. The keys [at, at + m) are one group. */
+void uvcci_dpf_wide_gen(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *alpha,
+                        const uint8_t *root0, const uint8_t *root1, uint8_t *levels,
+                        uint8_t *leaves, uint8_t *bits, uint8_t *sign);
+/* Once for all groups. */
+void uvcci_dpf_wide_begin(uvcci_dpf_wide *w, const uvcci_aes dpf[2]);
+void uvcci_dpf_wide_roots(uvcci_dpf_nodes *g, const uvcci_dpf_keys *k, uint32_t at, uint32_t m);
+/* Once for a group, before its walks. */
+void uvcci_dpf_wide_keys(uvcci_dpf_wide *w, const uvcci_dpf_keys *k, uint32_t at, uint32_t m);
+/* The nodes of level `from` to those of level `to` above x[m]. */
+void uvcci_dpf_wide_walk(const uvcci_aes dpf[2], uvcci_dpf_walk *g, const uvcci_dpf_keys *k,
+                         uint32_t at, uint32_t m, const uint64_t *x, unsigned from, unsigned to);
+/* From the nodes above the leaf blocks. */
+void uvcci_dpf_wide_prefix(const uvcci_aes dpf[2], uvcci_dpf_walk *g, const uvcci_dpf_keys *k,
+                           uint32_t at, uint32_t m, const uint64_t *x, uint8_t *out);
+#else
+#define UVCCI_FSS_X86 0
+#endif
 #endif

@@ -153,20 +153,14 @@ static void compare(const chunk *c) {
         return;
     const uvcc_fn_args *fn = args(c);
     const uvcci_dpf_keys k = dpf_keys_of(c);
-    const uint64_t mask = low_bits(k.n), head = is_head(c);
-    uint64_t *z = c->s->words, *d = b->out[0];
-    memset(d, 0, (size_t)b->count * sizeof *d);
-    for (uint32_t j = 0; j < fn->word_count; j++) {
-        const uint64_t threshold = (uint64_t)fn->words[j];
+    const uint64_t head = is_head(c);
+    uint64_t thresholds[WORD], *z = c->s->words, *d = b->out[0];
+    for (uint32_t j = 0; j < fn->word_count; j++)
+        thresholds[j] = (uint64_t)fn->words[j];
+    uvcci_dpf_prefixes(uvcci_kernel_dpf_keys(c), &k, b->in[0], thresholds, fn->word_count, d);
+    for (uint32_t j = 0; j < fn->word_count; j++)
         for (uint32_t i = 0; i < b->count; i++)
-            z[i] = (b->in[0][i] - threshold) & mask;
-        uvcci_dpf_prefix(uvcci_kernel_dpf_keys(c), k.n, k.c, z, k.root, k.party1, k.levels,
-                         k.leaves, k.bits, c->s->shares);
-        for (uint32_t i = 0; i < b->count; i++) {
-            const uint64_t top = (b->in[0][i] - threshold) >> k.n & head;
-            d[i] |= (c->s->shares[i] ^ top) << j;
-        }
-    }
+            d[i] ^= ((b->in[0][i] - thresholds[j]) >> k.n & head) << j;
     const uint64_t used = low_bits(fn->word_count);
     prg(c, pair_other(c), UVCC_TAG_mask, 2, 0, z, b->count);
     for (uint32_t i = 0; i < b->count; i++)

@@ -263,6 +263,111 @@ static void backends_agree(void **state) {
     free_fixture(g);
 }
 
+/* Every backend makes the same keys and shares, whatever is left over of a group. */
+static void backends_agree_on_all_sizes(void **state) {
+    (void)state;
+    static const uint32_t counts[] = {1, 3, 15, 31, 32, 33, 63, 65, 255, 257};
+    uint64_t rng = 10;
+    fixture *f = new_fixture(UVCCI_AES_AUTO, &rng);
+    fixture *g = new_fixture(UVCCI_AES_PORTABLE, &rng);
+    memcpy(g->root, f->root, sizeof f->root);
+    for (unsigned n = 1; n <= 64; n++)
+        for (unsigned backend = UVCCI_AES_NI; backend <= UVCCI_AES_VAES; backend++) {
+            const unsigned depth = uvcci_dpf_levels(n), tb = (2 * depth + 7) / 8;
+            const uint32_t c = counts[(n + backend * 7) % (sizeof counts / sizeof *counts)];
+            const uint64_t top = ~(uint64_t)0 >> (64 - n);
+            for (unsigned k = 0; k < 2; k++) {
+                uint8_t key[16];
+                test_rand_bytes(&rng, key, sizeof key);
+                uvcci_aes_init(&f->dpf[k], key, (uvcci_aes_backend)backend);
+                uvcci_aes_init(&g->dpf[k], key, UVCCI_AES_PORTABLE);
+            }
+            for (uint32_t i = 0; i < c; i++) {
+                g->alpha[i] = f->alpha[i] = test_rand(&rng) & top;
+                f->x[i] = (i % 3 == 0 ? f->alpha[i] + i % 5 - 2 : test_rand(&rng)) & top;
+                g->x[i] = f->x[i];
+            }
+            memset(f->levels + 16 * depth * c, 0xEE, 64);
+            memset(f->leaves + 16 * c, 0xEE, 64);
+            memset(f->bits + tb * c, 0xEE, 64);
+            gen(f, n, c);
+            for (unsigned i = 0; i < 64; i++) {
+                assert_int_equal(f->levels[16 * depth * c + i], 0xEE);
+                assert_int_equal(f->leaves[16 * c + i], 0xEE);
+                assert_int_equal(f->bits[tb * c + i], 0xEE);
+            }
+            gen(g, n, c);
+            assert_memory_equal(f->levels, g->levels, 16 * depth * c);
+            assert_memory_equal(f->leaves, g->leaves, 16 * c);
+            assert_memory_equal(f->bits, g->bits, tb * c);
+            assert_memory_equal(f->sign, g->sign, c);
+            check(f, n, c);
+            for (unsigned p = 0; p < 2; p++) {
+                fixture *const both[] = {f, g};
+                for (unsigned b = 0; b < 2; b++)
+                    uvcci_dpf_prefix(both[b]->dpf, n, c, f->x, f->root[p], p == 1, f->levels,
+                                     f->leaves, f->bits, both[b]->share[p]);
+                assert_memory_equal(f->share[p], g->share[p], c);
+            }
+        }
+    free_fixture(f);
+    free_fixture(g);
+}
+
+static void check_prefixes(fixture *f, unsigned n, uint32_t c, const uint64_t *less,
+                           unsigned count) {
+    const uint64_t top = ~(uint64_t)0 >> (64 - n);
+    for (unsigned p = 0; p < 2; p++) {
+        const uvcci_dpf_keys k = keys_of(f, n, c, p);
+        uint64_t *x = f->window[0], *out = f->window[1];
+        uvcci_dpf_prefixes(f->dpf, &k, f->x, less, count, out);
+        for (unsigned j = 0; j < count; j++) {
+            for (uint32_t i = 0; i < c; i++)
+                x[i] = (f->x[i] - less[j]) & top;
+            uvcci_dpf_prefix(f->dpf, n, c, x, f->root[p], p == 1, f->levels, f->leaves, f->bits,
+                             f->share[p]);
+            for (uint32_t i = 0; i < c; i++)
+                assert_int_equal(out[i] >> j & 1, f->share[p][i]);
+        }
+        for (uint32_t i = 0; count < 64 && i < c; i++)
+            assert_true(out[i] >> count == 0);
+    }
+}
+
+/* Many points of a key, close together or not, are what they are alone. */
+static void many_points_of_a_key(void **state) {
+    (void)state;
+    static const uint32_t counts[] = {1, 31, 33, 255, 257, 300};
+    uint64_t rng = 11, less[64];
+    fixture *f = new_fixture(UVCCI_AES_AUTO, &rng);
+    const uvcci_aes_backend best = f->dpf[0].backend;
+    for (unsigned n = 1; n <= 64; n++)
+        for (unsigned kind = 0; kind < 5; kind++) {
+            static const unsigned sizes[] = {1, 2, 3, 16, 64};
+            const unsigned count = sizes[(n + kind) % 5];
+            const uint32_t c = counts[n % 6];
+            const uint64_t start = test_rand(&rng);
+            for (unsigned j = 0; j < count; j++) {
+                const uint64_t r = test_rand(&rng);
+                less[j] = kind == 0   ? (uint64_t)1 << j % n
+                          : kind == 1 ? start
+                          : kind == 2 ? start - r % 1000
+                          : kind == 3 ? (r % 2 ? 0 - r % 300 : r % 300)
+                                      : r;
+            }
+            for (uint32_t i = 0; i < c; i++) {
+                f->alpha[i] = test_rand(&rng) >> (64 - n);
+                f->x[i] = i % 4 == 0 ? test_rand(&rng) : f->alpha[i] + less[i % count] + i % 3 - 1;
+            }
+            const bool portable = kind == 2 && n % 8 == 0;
+            for (unsigned k = 0; k < 2; k++)
+                f->dpf[k].backend = portable ? UVCCI_AES_PORTABLE : best;
+            gen(f, n, c);
+            check_prefixes(f, n, c, less, count);
+        }
+    free_fixture(f);
+}
+
 /* ---- comparison with a payload ---- */
 
 typedef struct dcf {
@@ -404,11 +509,18 @@ static void layouts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_point_and_input), cmocka_unit_test(large_domains),
-        cmocka_unit_test(batch_equals_single),   cmocka_unit_test(backends_agree),
-        cmocka_unit_test(every_window),          cmocka_unit_test(large_windows),
-        cmocka_unit_test(full_domains),          cmocka_unit_test(every_comparison),
-        cmocka_unit_test(large_comparisons),     cmocka_unit_test(layouts),
+        cmocka_unit_test(every_point_and_input),
+        cmocka_unit_test(large_domains),
+        cmocka_unit_test(batch_equals_single),
+        cmocka_unit_test(backends_agree),
+        cmocka_unit_test(every_window),
+        cmocka_unit_test(large_windows),
+        cmocka_unit_test(full_domains),
+        cmocka_unit_test(every_comparison),
+        cmocka_unit_test(large_comparisons),
+        cmocka_unit_test(layouts),
+        cmocka_unit_test(backends_agree_on_all_sizes),
+        cmocka_unit_test(many_points_of_a_key),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
