@@ -1,6 +1,6 @@
-/* bench_triangle.c - three parties on this machine: sessions over the in-memory network, sealed links,
- * one compute thread each, everything from the first message of a step to its last, preprocessing
- * included. Operands are shares already there; nothing is opened.
+/* bench_triangle.c - three parties on this machine: sessions over the in-memory network, sealed
+ * links, one compute thread each, everything from the first message of a step to its last,
+ * preprocessing included. Operands are shares already there; nothing is opened.
  *
  * One JSON object per line. Each variant runs several steps; the first, which finds cold memory, is
  * left out, the median of the others is given. "bytes" are those of all parties. */
@@ -33,7 +33,7 @@ static void check(int rc, const char *what) {
 
 typedef struct workload {
     const char *name;
-    uint64_t work;     /* elements; multiplications of one product for GEMM */
+    uint64_t work; /* elements; multiplications of one product for GEMM */
     bool audit;
     uvcc_program *p;
 } workload;
@@ -181,8 +181,7 @@ static void open_triangle(triangle *t, const workload *w) {
             check(v != NULL ? uvcc_session_set_public(t->s[i], k, v) : UVCC_ERR_NOMEM, "values");
             free(v);
         }
-        uvcc_cpu_config x = {
-            .size = sizeof x, .alloc = al, .mode = UVCC_CPU_THREADS, .threads = 1};
+        uvcc_cpu_config x = {.size = sizeof x, .alloc = al, .mode = UVCC_CPU_THREADS, .threads = 1};
         check(uvcc_cpu_new(&t->cpu[i], &x), "executor");
         check(uvcc_session_start(t->s[i], 0), "start");
     }
@@ -265,8 +264,10 @@ int main(int argc, char **argv) {
         uint8_t bits;
         uint32_t cols;
     } functions[] = {
-        {"exp/1e5", UVCC_NL_EXP, 23, 1},          {"gelu/1e5", UVCC_NL_GELU, 22, 1},
-        {"reciprocal/1e5", UVCC_NL_RECIPROCAL, 29, 1}, {"rsqrt/1e5", UVCC_NL_RSQRT, 29, 1},
+        {"exp/1e5", UVCC_NL_EXP, 23, 1},
+        {"gelu/1e5", UVCC_NL_GELU, 22, 1},
+        {"reciprocal/1e5", UVCC_NL_RECIPROCAL, 29, 1},
+        {"rsqrt/1e5", UVCC_NL_RSQRT, 29, 1},
         {"softmax/1e5_in_rows_of_128", UVCC_NL_SOFTMAX, 22, 128},
     };
     for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++)

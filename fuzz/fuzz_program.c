@@ -192,7 +192,11 @@ static void op_function(builder *b, fuzz_in *in) {
         {.kind = UVCC_FN_OPEN, .bits = 64},
         {.kind = UVCC_FN_COMPARE, .bits = bits, .word_count = 1 + (more >> 1 & 1), .words = words},
         {.kind = UVCC_FN_SELECT, .a = 1, .word_count = 1 + (more >> 1 & 1), .words = words},
-        {.kind = UVCC_FN_TABLE, .b = UVCC_FN_NONE, .bits = bits, .entry_count = 4, .entries = entries},
+        {.kind = UVCC_FN_TABLE,
+         .b = UVCC_FN_NONE,
+         .bits = bits,
+         .entry_count = 4,
+         .entries = entries},
         {.kind = UVCC_FN_ADD, .a = 2, .b = 3},
         {.kind = next, .a = 4},
     };

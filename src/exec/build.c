@@ -28,8 +28,7 @@ uvcc_block *uvcci_add_blocks(uvcci_builder *b, uint16_t kind, uint16_t call, uns
     if (n == 0 || b->failed)
         return NULL;
     uvcc_block *blocks = uvcci_bump_take(&r->bump, n * sizeof *blocks);
-    uvcc_task *t =
-        blocks != NULL ? uvcci_add_task(b, kind, UVCCI_MUTANT(7) ? 0 : call) : NULL;
+    uvcc_task *t = blocks != NULL ? uvcci_add_task(b, kind, UVCCI_MUTANT(7) ? 0 : call) : NULL;
     if (t == NULL) {
         b->failed = true;
         return NULL;
@@ -38,8 +37,8 @@ uvcc_block *uvcci_add_blocks(uvcci_builder *b, uint16_t kind, uint16_t call, uns
         uvcci_role role = uvcci_role_at(b->s, r, i);
         if (((roles >> role) & 1u) == 0)
             continue;
-        blocks[(*count)++] = (uvcc_block){
-            .block = i, .count = uvcci_block_count(elems, i), .role = (uint8_t)role};
+        blocks[(*count)++] =
+            (uvcc_block){.block = i, .count = uvcci_block_count(elems, i), .role = (uint8_t)role};
     }
     t->u.vec.blocks = blocks;
     t->u.vec.count = n;
@@ -74,8 +73,7 @@ uvcc_hash_item *uvcci_add_hash(uvcci_builder *b) {
     return b->failed ? NULL : &h->items[h->count++];
 }
 
-void uvcci_hash_salted(uvcci_builder *b, uint8_t peer, const void *data, size_t len,
-                       uint8_t *out) {
+void uvcci_hash_salted(uvcci_builder *b, uint8_t peer, const void *data, size_t len, uint8_t *out) {
     uvcc_hash_item *it = uvcci_add_hash(b);
     if (it == NULL)
         return;
@@ -223,8 +221,8 @@ bool uvcci_build_keys(uvcci_builder *b) {
         return false;
     for (unsigned side = 0; side < 2; side++) {
         uint8_t dealer = side == 0 ? uvcci_next_party(s) : uvcci_prev_party(s);
-        total[side] = uvcci_key_offsets(r, dealer, s->party, &r->bump, side == 0 ? 0 : total[0],
-                                        r->key_at);
+        total[side] =
+            uvcci_key_offsets(r, dealer, s->party, &r->bump, side == 0 ? 0 : total[0], r->key_at);
         if (total[side] == SIZE_MAX)
             return false;
     }

@@ -1,13 +1,18 @@
 /* build.h - the job of one stage of an op in the making: tasks, blocks, digests, leaves. Shared by
- * ops.c, functions.c and circuits.c. Whatever cannot be had for want of memory sets `failed`; later calls do
- * nothing then. */
+ * ops.c, functions.c and circuits.c. Whatever cannot be had for want of memory sets `failed`; later
+ * calls do nothing then. */
 #ifndef UVCCI_BUILD_H
 #define UVCCI_BUILD_H
 
 #include "session.h"
 
-enum { UVCCI_ROLE_HEAD = 1, UVCCI_ROLE_TAIL = 2, UVCCI_ROLE_OTHER = 4, UVCCI_ROLE_EDGE = 3,
-       UVCCI_ROLE_ALL = 7 };
+enum {
+    UVCCI_ROLE_HEAD = 1,
+    UVCCI_ROLE_TAIL = 2,
+    UVCCI_ROLE_OTHER = 4,
+    UVCCI_ROLE_EDGE = 3,
+    UVCCI_ROLE_ALL = 7
+};
 
 /* A list of hash items that becomes tasks. */
 typedef struct uvcci_hash_list {
@@ -23,7 +28,9 @@ typedef struct uvcci_builder {
     bool failed;
 } uvcci_builder;
 
-static inline bool uvcci_audit_on(const uvcc_session *s) { return !s->cfg.audit_off; }
+static inline bool uvcci_audit_on(const uvcc_session *s) {
+    return !s->cfg.audit_off;
+}
 static inline uvcci_role uvcci_role_at(const uvcc_session *s, const uvcci_run *r, uint32_t block) {
     return uvcci_role_of(s->party, r->ids.edge[block]);
 }
@@ -32,9 +39,9 @@ static inline size_t uvcci_at_block(const uvcc_block *k) {
 }
 
 uvcc_task *uvcci_add_task(uvcci_builder *b, uint16_t kind, uint16_t call);
-/* A block task over the blocks, of a vector of `elems`, in which this party has one of the roles; NULL
- * and *count 0 if there is none (or memory ran out). The caller sets the pointers of blocks[0 ..
- * count); the task is the last one added. */
+/* A block task over the blocks, of a vector of `elems`, in which this party has one of the roles;
+ * NULL and *count 0 if there is none (or memory ran out). The caller sets the pointers of blocks[0
+ * .. count); the task is the last one added. */
 uvcc_block *uvcci_add_blocks(uvcci_builder *b, uint16_t kind, uint16_t call, unsigned roles,
                              uint64_t elems, uint32_t *count);
 

@@ -1,6 +1,6 @@
-/* deal.c - keys dealt ahead: this party is OTHER on some blocks of a gate and sends their key streams
- * to HEAD and TAIL, in schedule order, as soon as the step is agreed and the links have room. One op's
- * deal is one job: generate, copy into the blobs of the messages, hash. */
+/* deal.c - keys dealt ahead: this party is OTHER on some blocks of a gate and sends their key
+ * streams to HEAD and TAIL, in schedule order, as soon as the step is agreed and the links have
+ * room. One op's deal is one job: generate, copy into the blobs of the messages, hash. */
 #include "session.h"
 
 #include <stdlib.h>
@@ -137,11 +137,11 @@ static int deal_gate(uvcc_session *s, const deal *d, uvcc_task *t) {
     for (uint32_t i = 0; i < plan->blocks; i++) {
         if (uvcci_role_of(s->party, r->ids.edge[i]) != UVCCI_OTHER)
             continue;
-        blocks[n++] = (uvcc_block){
-            .block = i,
-            .count = uvcci_block_count(plan->elems, i),
-            .role = UVCC_OTHER,
-            .out_bytes = {stream_at(s, d, 0, i, 0), stream_at(s, d, 0, i, 1)}};
+        blocks[n++] =
+            (uvcc_block){.block = i,
+                         .count = uvcci_block_count(plan->elems, i),
+                         .role = UVCC_OTHER,
+                         .out_bytes = {stream_at(s, d, 0, i, 0), stream_at(s, d, 0, i, 1)}};
     }
     *t = (uvcc_task){.kind = UVCC_TASK_DEAL, .ordinal = r->ordinal, .keys = &r->step->keys};
     t->u.vec.blocks = blocks;
@@ -175,10 +175,10 @@ static void deal_copies(const deal *d, uvcc_copy_item *copies) {
         for (uint32_t i = 0; i < d->r->deal_out[g].blob_count; i++) {
             const uvcci_blob *b = &d->r->deal_out[g].blobs[i];
             unsigned k = b->dst == d->dst[0] ? 0 : 1;
-            copies[n++] = (uvcc_copy_item){
-                .dst = b->at,
-                .src = d->r->deal_buf + d->at[k][g][b->block] + b->offset,
-                .len = b->len};
+            copies[n++] =
+                (uvcc_copy_item){.dst = b->at,
+                                 .src = d->r->deal_buf + d->at[k][g][b->block] + b->offset,
+                                 .len = b->len};
         }
 }
 
@@ -206,8 +206,7 @@ static int deal_hashes(uvcc_session *s, const deal *d, uvcc_task *t, uint32_t *c
         n++;
     }
     if (n != 0)
-        t[(*count)++] =
-            (uvcc_task){.kind = UVCC_TASK_HASH, .u.hash = {.items = items, .count = n}};
+        t[(*count)++] = (uvcc_task){.kind = UVCC_TASK_HASH, .u.hash = {.items = items, .count = n}};
     return 0;
 }
 
@@ -265,8 +264,8 @@ static void deal_send(uvcc_session *s, uvcci_run *r) {
     st->deals_sent++;
 }
 
-/* Keys go out in schedule order whatever order their jobs end in: keys of later ops must not use up the
- * credit that an earlier op's keys need. */
+/* Keys go out in schedule order whatever order their jobs end in: keys of later ops must not use up
+ * the credit that an earlier op's keys need. */
 static void send_in_order(uvcc_session *s) {
     for (uint32_t k = 0; k < 2; k++) {
         uvcci_step *st = uvcci_step_of(s, s->step + k);
@@ -298,8 +297,9 @@ static bool deal_step(uvcc_session *s, uvcci_step *st) {
             any = true;
             continue;
         }
-        uint32_t most = r->plan->key_bytes_max < UVCC_MSG_MAX_BYTES ? (uint32_t)r->plan->key_bytes_max
-                                                                     : UVCC_MSG_MAX_BYTES;
+        uint32_t most = r->plan->key_bytes_max < UVCC_MSG_MAX_BYTES
+                            ? (uint32_t)r->plan->key_bytes_max
+                            : UVCC_MSG_MAX_BYTES;
         if (uvcci_jobs_full(&s->jobs) ||
             !uvcc_link_writable(s->peer[uvcci_next_party(s)].link, UVCC_FRAME_KEYS_BATCH, most) ||
             !uvcc_link_writable(s->peer[uvcci_prev_party(s)].link, UVCC_FRAME_KEYS_BATCH, most))

@@ -1,8 +1,8 @@
 /* functions.c - FUNCTION ops in a session: the stages of HEAD and TAIL, and what OTHER deals.
  *
- * Both follow the function's steps in their order. A step that sends is taken up twice: in its stage it
- * masks and fills its round's messages, in the next it finishes from what came. At OTHER the steps are
- * followed once, ahead of time, on masks instead of values. */
+ * Both follow the function's steps in their order. A step that sends is taken up twice: in its
+ * stage it masks and fills its round's messages, in the next it finishes from what came. At OTHER
+ * the steps are followed once, ahead of time, on masks instead of values. */
 #include "build.h"
 
 #include <string.h>
@@ -77,7 +77,9 @@ static bool take(const fn_step *f, uint64_t **p) {
     return *p != NULL;
 }
 
-static uvcci_fn_value *value_of(const fn_step *f, unsigned step) { return &f->r->values[step]; }
+static uvcci_fn_value *value_of(const fn_step *f, unsigned step) {
+    return &f->r->values[step];
+}
 
 /* Both components of what an EXCHANGE or LIFT gives. */
 static uvcc_shares *rss_of(const fn_step *f, unsigned step) {
@@ -115,8 +117,10 @@ static uint8_t id_of(const fn_step *f, unsigned nth) {
     return uvcci_plan_sent_by(f->r->plan, f->i, &vec)->vec[vec + nth].id;
 }
 
-/* This party's part of a step's material in the key stream of a block: its CW, or (TAIL) its words. */
-static const uint8_t *material_of(const fn_step *f, unsigned step, const uvcc_block *k, bool words) {
+/* This party's part of a step's material in the key stream of a block: its CW, or (TAIL) its words.
+ */
+static const uint8_t *material_of(const fn_step *f, unsigned step, const uvcc_block *k,
+                                  bool words) {
     const uvcci_plan *p = f->r->plan;
     const uvcci_plan_round *round = uvcci_plan_keys_of(p, step);
     uint32_t cw_at, words_at;
@@ -143,8 +147,7 @@ static uint8_t *packed_at(const fn_step *f, unsigned bits, uint32_t block) {
 }
 
 static void hash_opened(const fn_step *f, unsigned nth, const uint64_t *words, unsigned bits) {
-    const uint8_t *data =
-        bits == 64 ? (const uint8_t *)words : value_of(f, f->i)->packed;
+    const uint8_t *data = bits == 64 ? (const uint8_t *)words : value_of(f, f->i)->packed;
     if (data != NULL)
         uvcci_hash_opened(f->b, id_of(f, nth), f->info->stage, f->elems, data,
                           (size_t)UVCC_BLOCK_ELEMS / 8 * bits, bits);
@@ -218,7 +221,9 @@ static void finish_compare(const fn_step *f) {
     hash_opened(f, 0, v->x, bits);
 }
 
-static bool times(const fn_step *f) { return f->d->b != UVCC_FN_NONE && f->d->shift == 0; }
+static bool times(const fn_step *f) {
+    return f->d->b != UVCC_FN_NONE && f->d->shift == 0;
+}
 
 static void send_table(const fn_step *f) {
     uint32_t n;
@@ -294,8 +299,8 @@ static void send_lift(const fn_step *f) {
 static void finish_lift(const fn_step *f) {
     uint32_t n;
     const uvcc_shares *out = rss_of(f, f->i);
-    unsigned roles = lift_of(f) == UVCC_LIFT_EXCHANGE ? UVCCI_ROLE_ALL
-                                                      : UVCCI_ROLE_TAIL | UVCCI_ROLE_OTHER;
+    unsigned roles =
+        lift_of(f) == UVCC_LIFT_EXCHANGE ? UVCCI_ROLE_ALL : UVCCI_ROLE_TAIL | UVCCI_ROLE_OTHER;
     uvcc_block *k = blocks_of(f, UVCC_TASK_LIFT_FINISH, roles, &n);
     if (n != 0)
         f->r->tasks[f->r->task_count - 1].u.vec.lift = lift_of(f);
@@ -340,8 +345,7 @@ static void build_shift(const fn_step *f) {
 static void build_pairs(const fn_step *f) {
     uvcci_fn_value *v = value_of(f, f->i);
     uint8_t role = (uint8_t)uvcci_role_at(f->s, f->r, 0);
-    uint8_t op =
-        f->d->kind == UVCC_FN_PAIR_DIFF ? UVCC_MAP_PAIR_DIFF : UVCC_MAP_PAIR_SECOND;
+    uint8_t op = f->d->kind == UVCC_FN_PAIR_DIFF ? UVCC_MAP_PAIR_DIFF : UVCC_MAP_PAIR_SECOND;
     uint32_t cols = f->r->plan->fn->step[f->d->a].width;
     if (role == UVCC_OTHER || !take(f, &v->x))
         return;
@@ -540,8 +544,8 @@ static uvcc_block *deal_blocks(fn_deal *d, uint16_t kind, unsigned i, uint32_t *
         return NULL;
     for (uint32_t b = 0; b < uvcci_blocks(elems); b++)
         if (uvcci_role_at(d->s, r, b) == UVCCI_OTHER)
-            k[(*n)++] = (uvcc_block){
-                .block = b, .count = uvcci_block_count(elems, b), .role = UVCC_OTHER};
+            k[(*n)++] =
+                (uvcc_block){.block = b, .count = uvcci_block_count(elems, b), .role = UVCC_OTHER};
     uvcc_task *t = &d->tasks[d->count++];
     *t = (uvcc_task){
         .kind = kind, .ordinal = r->ordinal, .call = (uint16_t)i, .keys = &r->step->keys};
@@ -603,8 +607,8 @@ static void deal_pads(fn_deal *d, unsigned i) {
         k[j].out[0] = d->word[i] + uvcci_at_block(&k[j]);
 }
 
-static void deal_words(fn_deal *d, unsigned i, uint16_t kind, const uint64_t *x,
-                       const uint64_t *y, uint64_t *out) {
+static void deal_words(fn_deal *d, unsigned i, uint16_t kind, const uint64_t *x, const uint64_t *y,
+                       uint64_t *out) {
     uint32_t n;
     uvcc_block *k = deal_blocks(d, kind, i, &n);
     for (uint32_t j = 0; j < n; j++) {

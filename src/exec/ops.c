@@ -1,15 +1,15 @@
 /* ops.c - the ops of a step as state machines.
  *
- * A run walks through stages (session.h). A stage starts when its round has come whole (and its keys),
- * builds one job of several tasks together with the messages that it fills, and ends when the job's
- * completion comes: then leaves are written, the messages go out, the round that it consumed is
- * released. Nothing here looks at a share: tasks do. An op whose job is out, or that waits, holds only
- * INFLIGHT memory. */
+ * A run walks through stages (session.h). A stage starts when its round has come whole (and its
+ * keys), builds one job of several tasks together with the messages that it fills, and ends when
+ * the job's completion comes: then leaves are written, the messages go out, the round that it
+ * consumed is released. Nothing here looks at a share: tasks do. An op whose job is out, or that
+ * waits, holds only INFLIGHT memory. */
 #include "build.h"
 
 #include "proto/bytes.h"
-#include "proto/prg.h"
 #include "proto/mutant.h"
+#include "proto/prg.h"
 #include <assert.h>
 
 typedef uvcci_builder builder;
@@ -74,8 +74,7 @@ static uint8_t sent_leaf(uint8_t kind) {
 static unsigned out_slot(const uvcci_flow *f) {
     if (f->protocol == UVCCI_PROTO_OPEN4 && f->from == UVCCI_OTHER)
         return f->to == UVCCI_HEAD ? 0 : 1;
-    bool to_both =
-        f->protocol == UVCCI_PROTO_INPUT || f->protocol == UVCCI_PROTO_CIRCUIT_HEAD;
+    bool to_both = f->protocol == UVCCI_PROTO_INPUT || f->protocol == UVCCI_PROTO_CIRCUIT_HEAD;
     return to_both && f->to == UVCCI_OTHER ? 1 : 0;
 }
 static unsigned in_slot(const uvcci_flow *f) {
@@ -108,9 +107,8 @@ static int batch_fill(uvcci_run *r, const uvcci_plan_round *round, uint8_t dst,
         uint8_t *hole;
         if (uvcc_blv1_put(&w, &list[i].t, &hole) != 0)
             return UVCC_ERR_LIMIT;
-        const uvcci_flow *f =
-            &uvcci_protocol_flows((uvcci_protocol)round->vec[list[i].vec].protocol,
-                                  &(unsigned){0})[list[i].flow];
+        const uvcci_flow *f = &uvcci_protocol_flows(
+            (uvcci_protocol)round->vec[list[i].vec].protocol, &(unsigned){0})[list[i].flow];
         if (list[i].t.type == UVCC_TLV_DIGEST)
             out->digest_hole = hole;
         else if (list[i].t.type == UVCC_TLV_KEY_BLOB)
@@ -139,8 +137,8 @@ int uvcci_batch_open(uvcc_session *s, uvcci_run *r, const uvcci_plan_round *roun
     bool ok = list != NULL && out->tx != NULL && (!keys || out->blobs != NULL);
     for (unsigned v = 0; ok && !keys && v < round->vec_count; v++)
         for (unsigned k = 0; k < 2; k++)
-            ok = ok && (out->hole[v][k] = uvcci_bump_take(bump, round->blocks *
-                                                                    sizeof(uint8_t *))) != NULL;
+            ok = ok && (out->hole[v][k] =
+                            uvcci_bump_take(bump, round->blocks * sizeof(uint8_t *))) != NULL;
     if (!ok)
         return UVCC_ERR_NOMEM;
     for (uint32_t part = 0; part < round->parts; part++)
@@ -182,7 +180,9 @@ static bool take_words(uvcc_session *s, uvcci_run *r, uint64_t **p) {
 
 enum { BITS_STRIDE = UVCC_BLOCK_ELEMS / 8 };
 
-static size_t bits_bytes(const uvcci_run *r) { return (size_t)r->plan->blocks * BITS_STRIDE * 2; }
+static size_t bits_bytes(const uvcci_run *r) {
+    return (size_t)r->plan->blocks * BITS_STRIDE * 2;
+}
 
 /* Opened bits stand behind this party's masked ones. */
 static uint8_t *opened_bits(const uvcci_run *r) {
@@ -204,9 +204,11 @@ static void free_scratch(uvcc_session *s, uvcci_run *r) {
 
 /* ---- the stages ---- */
 
-/* The round that a gate's stage sends or consumes has the stage's number, or one less. The stage that
- * reads the keys is the first after the opening. */
-static bool reads_keys(const uvcci_run *r) { return r->plan->key_count != 0 && r->stage == 1; }
+/* The round that a gate's stage sends or consumes has the stage's number, or one less. The stage
+ * that reads the keys is the first after the opening. */
+static bool reads_keys(const uvcci_run *r) {
+    return r->plan->key_count != 0 && r->stage == 1;
+}
 
 static bool finishes(const uvcci_run *r) {
     return r->plan->stages != 0 && r->stage == r->plan->stages;
@@ -441,7 +443,9 @@ static void build_lift_mask(builder *b, unsigned vec, unsigned roles, const uint
 }
 
 /* The tensors that a gate lifts: its outputs, with the edge's shares of them. */
-static unsigned lifted(const uvcci_run *r) { return r->plan->gate == UVCC_GATE_RELU ? 2 : 1; }
+static unsigned lifted(const uvcci_run *r) {
+    return r->plan->gate == UVCC_GATE_RELU ? 2 : 1;
+}
 static const uint64_t *lift_share(const uvcci_run *r, unsigned vec) {
     if (r->plan->gate == UVCC_GATE_RELU)
         return vec == 0 ? r->m : r->d;
@@ -492,7 +496,8 @@ static bool build_lift(builder *b) {
     }
     unsigned roles = p->lift == UVCC_LIFT_SEQUENTIAL ? UVCCI_ROLE_HEAD : UVCCI_ROLE_EDGE;
     for (unsigned v = 0; v < lifted(r); v++)
-        build_lift_mask(b, v, roles, lift_share(r, v), uvcci_shares_of(b->s, r->op->desc.out[v]), -1);
+        build_lift_mask(b, v, roles, lift_share(r, v), uvcci_shares_of(b->s, r->op->desc.out[v]),
+                        -1);
     uvcci_hash_payloads(b);
     uvcci_end_hashes(b);
     return true;
@@ -501,8 +506,8 @@ static bool build_lift(builder *b) {
 static bool build_lift2(builder *b) {
     uvcci_run *r = b->r;
     for (unsigned v = 0; v < lifted(r); v++)
-        build_lift_mask(b, v, UVCCI_ROLE_TAIL, lift_share(r, v), uvcci_shares_of(b->s, r->op->desc.out[v]),
-                        r->plan->lift_round);
+        build_lift_mask(b, v, UVCCI_ROLE_TAIL, lift_share(r, v),
+                        uvcci_shares_of(b->s, r->op->desc.out[v]), r->plan->lift_round);
     uvcci_hash_payloads(b);
     uvcci_end_hashes(b);
     return true;
@@ -528,7 +533,8 @@ static bool build_finish_output(builder *b) {
         k[i].wire_in[0] = uvcci_rx_at(r, 0, 0, 0, k[i].block);
         k[i].out[0] = out + uvcci_at_block(&k[i]);
     }
-    /* The component that this party lacks, hashed as its second holder (the next party) hashed it. */
+    /* The component that this party lacks, hashed as its second holder (the next party) hashed it.
+     */
     uvcci_pending_leaf *l = uvcci_add_leaf(b, UVCCI_LEAF_OPEN_DONE);
     uvcc_hash_item *check = uvcci_add_hash(b), *opened = uvcci_add_hash(b);
     r->bits = NULL;
@@ -883,9 +889,8 @@ uint16_t uvcci_op_receive(uvcc_session *s, uint8_t peer, const uvcc_link_rx *m) 
                 reason = UVCC_ABORT_PLAN;
                 break;
             }
-            const uvcci_flow *f =
-                &uvcci_protocol_flows((uvcci_protocol)round->vec[list[i].vec].protocol,
-                                      &(unsigned){0})[list[i].flow];
+            const uvcci_flow *f = &uvcci_protocol_flows(
+                (uvcci_protocol)round->vec[list[i].vec].protocol, &(unsigned){0})[list[i].flow];
             if (list[i].more) {
                 i++;
                 continue;

@@ -121,10 +121,9 @@ typedef struct draft {
 static uint32_t circuit_words_max(const uvcci_plan *plan, const uvcci_plan_round *r) {
     uint32_t most = 0;
     for (unsigned i = 0; i < 9; i++) {
-        uint32_t words =
-            uvcci_circuit_message_words(&plan->circuit, UVCC_BOOL_BIT | UVCC_BOOL_PRODUCT, r->stage,
-                                        (uvcc_role)(i / 3), (uvcc_role)(i % 3),
-                                        uvcci_block_count(r->elems, 0));
+        uint32_t words = uvcci_circuit_message_words(
+            &plan->circuit, UVCC_BOOL_BIT | UVCC_BOOL_PRODUCT, r->stage, (uvcc_role)(i / 3),
+            (uvcc_role)(i % 3), uvcci_block_count(r->elems, 0));
         most = words > most ? words : most;
     }
     return most;
@@ -220,8 +219,11 @@ static uvcci_plan_vec *add_vec(draft *d, uvcci_plan_round *r, uvcci_protocol pro
         d->full = true;
         return &r->vec[0];
     }
-    r->vec[r->vec_count] = (uvcci_plan_vec){
-        .protocol = (uint8_t)protocol, .hop = hop, .id = id, .stream_round = r->stage, .bits = bits};
+    r->vec[r->vec_count] = (uvcci_plan_vec){.protocol = (uint8_t)protocol,
+                                            .hop = hop,
+                                            .id = id,
+                                            .stream_round = r->stage,
+                                            .bits = bits};
     return &r->vec[r->vec_count++];
 }
 
@@ -343,13 +345,11 @@ static void plan_step_keys(draft *d, unsigned i, uint64_t elems) {
         if (d->keys[k].elems == elems)
             return;
     uvcci_plan_round *r = begin_round(d, d->keys, &plan->key_count, elems, 0);
-    uint8_t id =
-        add_id(d, true, UVCCI_STREAM_MASK, (uint16_t)i, true, uvcci_blocks(elems));
+    uint8_t id = add_id(d, true, UVCCI_STREAM_MASK, (uint16_t)i, true, uvcci_blocks(elems));
     add_vec(d, r, UVCCI_PROTO_KEYS, 0, id, 8)->step = (uint8_t)i;
 }
 
-static int plan_function(draft *d, const uvcc_program *p, const uvcci_op *op,
-                         uvcci_fn_plan *fn) {
+static int plan_function(draft *d, const uvcc_program *p, const uvcci_op *op, uvcci_fn_plan *fn) {
     uvcci_plan *plan = d->plan;
     const uvcc_tensor_desc *in = &p->tensors[op->desc.in[0]].desc;
     plan->function = uvcc_program_function_at(p, op->desc.function);
@@ -593,8 +593,8 @@ struct lister {
 
 static void list_add(struct lister *l, unsigned vec, unsigned flow, uint32_t block,
                      const uvcc_tlv *t) {
-    l->out[l->count++] = (uvcci_plan_tlv){
-        .t = *t, .vec = (uint8_t)vec, .flow = (uint8_t)flow, .block = block};
+    l->out[l->count++] =
+        (uvcci_plan_tlv){.t = *t, .vec = (uint8_t)vec, .flow = (uint8_t)flow, .block = block};
     l->bytes += uvcc_tlv_bytes(t);
 }
 

@@ -1,11 +1,11 @@
-/* plan.h - what every op of a program sends, to whom, in which batches: a pure function of the program
- * and its shapes, plus the edges that the step's ids give. The sender builds messages from it, the
- * receiver demands exactly it.
+/* plan.h - what every op of a program sends, to whom, in which batches: a pure function of the
+ * program and its shapes, plus the edges that the step's ids give. The sender builds messages from
+ * it, the receiver demands exactly it.
  *
- * An op's communication is a list of rounds; a round carries one or two vectors, each under a protocol
- * of proto/engine.h. A round is cut into parts by ranges of blocks, so that no part can pass
- * UVCC_PART_BYTES in any direction; part q of a round is batch b = b_base + q of its kind. A direction
- * with no TLV in a part sends no message for it. */
+ * An op's communication is a list of rounds; a round carries one or two vectors, each under a
+ * protocol of proto/engine.h. A round is cut into parts by ranges of blocks, so that no part can
+ * pass UVCC_PART_BYTES in any direction; part q of a round is batch b = b_base + q of its kind. A
+ * direction with no TLV in a part sends no message for it. */
 #ifndef UVCCI_PLAN_H
 #define UVCCI_PLAN_H
 
@@ -17,21 +17,24 @@
 #include <uvcc/blv1.h>
 #include <uvcc/compute.h>
 
-#define UVCCI_PLAN_ROUNDS 64u /* of an op, rounds of keys included */
-#define UVCCI_PLAN_VECS 4u    /* of a round */
-#define UVCCI_PLAN_IDS 64u    /* of an op */
-#define UVCCI_PLAN_PARTS 64u  /* of a round */
-#define UVCCI_STAGE_ROUNDS 4u /* sent by one stage */
-#define UVCCI_NO_ROUND 255u
+#define UVCCI_PLAN_ROUNDS  64u /* of an op, rounds of keys included */
+#define UVCCI_PLAN_VECS    4u  /* of a round */
+#define UVCCI_PLAN_IDS     64u /* of an op */
+#define UVCCI_PLAN_PARTS   64u /* of a round */
+#define UVCCI_STAGE_ROUNDS 4u  /* sent by one stage */
+#define UVCCI_NO_ROUND     255u
 
-/* An op that compares without keys has a round of one vector per round of its circuit. A block's message
- * is RESHARE TLVs with the block as their tile, one for each piece of at most 4096 words; piece k has
- * first = 4096 k. Pieces of one message follow one another in the batch, so one gap lies between them.
- * Its ids are not sent: the first gives the edges, and each gives a round its engines. */
+/* An op that compares without keys has a round of one vector per round of its circuit. A block's
+ * message is RESHARE TLVs with the block as their tile, one for each piece of at most 4096 words;
+ * piece k has first = 4096 k. Pieces of one message follow one another in the batch, so one gap
+ * lies between them. Its ids are not sent: the first gives the edges, and each gives a round its
+ * engines. */
 
 /* Where a TLV's id comes from: an index into uvcci_plan.id, or no id (tile 0). */
-enum { UVCCI_ID_FSS0 = 0 /* fss_id of call 0; where edges are by block, of the blocks' edges too */,
-       UVCCI_ID_TILE0 = 255 };
+enum {
+    UVCCI_ID_FSS0 = 0 /* fss_id of call 0; where edges are by block, of the blocks' edges too */,
+    UVCCI_ID_TILE0 = 255
+};
 typedef struct uvcci_plan_id {
     uint8_t fss;    /* 1: an fss id; 0: a stream id */
     uint8_t stream; /* uvcci_stream_name */
@@ -43,10 +46,10 @@ typedef struct uvcci_plan_id {
 typedef struct uvcci_plan_vec {
     uint8_t protocol; /* uvcci_protocol */
     uint8_t hop;
-    uint8_t id;       /* index into uvcci_plan.id, or UVCCI_ID_TILE0 */
+    uint8_t id; /* index into uvcci_plan.id, or UVCCI_ID_TILE0 */
     uint8_t stream_round;
     uint8_t bits;
-    uint8_t step;     /* of a function */
+    uint8_t step; /* of a function */
 } uvcci_plan_vec;
 
 /* All vectors of a round have the same length and frame kind. */
@@ -61,8 +64,8 @@ typedef struct uvcci_plan_round {
     uint32_t blocks;
 } uvcci_plan_round;
 
-/* A stage is what runs between two rounds of communication: stage s follows round s - 1 and sends the
- * rounds with stage s. An op without communication has one stage, others have stages + 1. */
+/* A stage is what runs between two rounds of communication: stage s follows round s - 1 and sends
+ * the rounds with stage s. An op without communication has one stage, others have stages + 1. */
 typedef struct uvcci_plan {
     uint64_t elems;
     uint32_t blocks;
@@ -71,9 +74,9 @@ typedef struct uvcci_plan {
     uint8_t fixed_edge;  /* neither */
     uint8_t gate, shift, bits, lift;
     bool compact;
-    uint8_t stages; /* that send */
+    uint8_t stages;                           /* that send */
     int8_t open_round, bit_round, lift_round; /* of gates, -1: none; a sequential lift takes two */
-    uint8_t round_count, key_count; /* rounds[round_count .. + key_count) are keys */
+    uint8_t round_count, key_count;           /* rounds[round_count .. + key_count) are keys */
     uint8_t id_count;
     uvcci_plan_round *rounds;
     uvcci_plan_id *id;
@@ -83,7 +86,7 @@ typedef struct uvcci_plan {
     uvcci_fn_plan *fn;
     void *mem; /* holds rounds, id and fn */
     size_t mem_bytes;
-    uint16_t batches; /* rows of the op in the op table */
+    uint16_t batches;                         /* rows of the op in the op table */
     uint64_t online_bytes_max, key_bytes_max; /* msg_len + 64 over all messages one way, at most */
     uint32_t messages_max;                    /* one way, keys included */
 } uvcci_plan;
@@ -99,8 +102,8 @@ static inline bool uvcci_plan_is_keys(const uvcci_plan *plan, const uvcci_plan_r
 /* Bytes of the key stream of one block of a round of keys, for HEAD or TAIL. */
 uint32_t uvcci_plan_key_bytes(const uvcci_plan *plan, const uvcci_plan_round *r, uint32_t block,
                               uvcc_role role);
-/* Of a FUNCTION op: where in the block's key stream (`count` elements) the step's CW starts, and its
- * words (TAIL); UINT32_MAX where it has none. */
+/* Of a FUNCTION op: where in the block's key stream (`count` elements) the step's CW starts, and
+ * its words (TAIL); UINT32_MAX where it has none. */
 void uvcci_plan_key_at(const uvcci_plan *plan, unsigned step, uint32_t count, uint32_t *cw,
                        uint32_t *words);
 /* The round of keys that holds a step's material, and the round that sends it. */
@@ -122,7 +125,7 @@ typedef struct uvcci_plan_tlv {
     uvcc_tlv t; /* data NULL */
     uint8_t vec;
     uint8_t flow; /* index in the protocol's flows */
-    bool more; /* goes on where the TLV before ends */
+    bool more;    /* goes on where the TLV before ends */
     uint32_t block;
 } uvcci_plan_tlv;
 /* Upper bound of the TLVs of a part of `r`. */

@@ -6,7 +6,8 @@
 
 enum { IN_X = 1, IN_Y = 2, OUT_FIRST = 10 };
 
-static uint32_t tensor(uvcc_program *p, const char *name, uint32_t rows, uint32_t cols, uint8_t bits) {
+static uint32_t tensor(uvcc_program *p, const char *name, uint32_t rows, uint32_t cols,
+                       uint8_t bits) {
     uvcc_tensor_desc d = {.name = name,
                           .rows = rows,
                           .cols = cols,
@@ -111,10 +112,11 @@ static outcome run(const triangle_options *opt, const uvcc_function *f, uint32_t
 
 /* ---- functions that use every kind of step ---- */
 
-#define NO UVCC_FN_NONE
+#define NO       UVCC_FN_NONE
 #define COUNT(a) (uint8_t)(sizeof(a) / sizeof(a)[0])
 
-static const int64_t zero[] = {0}, one[] = {1}, steps3[] = {-100, 5, 900}, weights3[] = {3, -7, 1000};
+static const int64_t zero[] = {0}, one[] = {1}, steps3[] = {-100, 5, 900},
+                     weights3[] = {3, -7, 1000};
 static int32_t entries[300];
 
 static const uvcc_fn_step relu_steps[] = {
@@ -127,11 +129,17 @@ static const uvcc_fn_step relu_steps[] = {
 };
 static const uvcc_function relu = {"relu", 1, 2, COUNT(relu_steps), relu_steps};
 
-/* Several thresholds, a table on the same key, a sum of all, with the value added and a constant. */
+/* Several thresholds, a table on the same key, a sum of all, with the value added and a constant.
+ */
 static const uvcc_fn_step mixed_steps[] = {
     {.kind = UVCC_FN_OPEN, .bits = 64, .io = 0},
     {.kind = UVCC_FN_COMPARE, .a = 0, .bits = 13, .word_count = 3, .words = steps3},
-    {.kind = UVCC_FN_TABLE, .a = 0, .b = NO, .bits = 13, .first = -150, .entry_count = 300,
+    {.kind = UVCC_FN_TABLE,
+     .a = 0,
+     .b = NO,
+     .bits = 13,
+     .first = -150,
+     .entry_count = 300,
      .entries = entries},
     {.kind = UVCC_FN_SELECT, .a = 1, .b = 0, .word_count = 3, .words = weights3},
     {.kind = UVCC_FN_BITS, .a = 1, .word_count = 3, .words = weights3},
@@ -143,14 +151,20 @@ static const uvcc_fn_step mixed_steps[] = {
 };
 static const uvcc_function mixed = {"mixed", 1, 2, COUNT(mixed_steps), mixed_steps};
 
-/* A short opening, a table times a share of another input's sign, gone on with after an exchange. */
+/* A short opening, a table times a share of another input's sign, gone on with after an exchange.
+ */
 static const uvcc_fn_step chain_steps[] = {
     {.kind = UVCC_FN_OPEN, .bits = 14, .io = 0},
     {.kind = UVCC_FN_OPEN, .bits = 64, .io = 1},
     {.kind = UVCC_FN_COMPARE, .a = 1, .bits = 12, .word_count = 1, .words = zero},
     {.kind = UVCC_FN_SELECT, .a = 2, .b = 1, .word_count = 1, .words = one},
     {.kind = UVCC_FN_EXCHANGE, .a = 3, .io = 1},
-    {.kind = UVCC_FN_TABLE, .a = 0, .b = 3, .bits = 13, .first = -100, .entry_count = 300,
+    {.kind = UVCC_FN_TABLE,
+     .a = 0,
+     .b = 3,
+     .bits = 13,
+     .first = -100,
+     .entry_count = 300,
      .entries = entries},
     {.kind = UVCC_FN_COMPARE, .a = 4, .bits = 13, .word_count = 1, .words = steps3 + 2},
     {.kind = UVCC_FN_SELECT, .a = 6, .b = 4, .word_count = 1, .words = weights3},
@@ -245,7 +259,12 @@ static void test_stochastic_index(void **state) {
     static const uvcc_fn_step steps[] = {
         {.kind = UVCC_FN_OPEN, .bits = 64, .io = 0},
         {.kind = UVCC_FN_SHIFT, .a = 0, .shift = 5},
-        {.kind = UVCC_FN_TABLE, .a = 1, .b = NO, .bits = 9, .first = -150, .entry_count = 300,
+        {.kind = UVCC_FN_TABLE,
+         .a = 1,
+         .b = NO,
+         .bits = 9,
+         .first = -150,
+         .entry_count = 300,
          .entries = entries},
         {.kind = UVCC_FN_COMPARE, .a = 1, .bits = 9, .word_count = 1, .words = zero},
         {.kind = UVCC_FN_SELECT, .a = 3, .b = 0, .word_count = 1, .words = one},
@@ -275,8 +294,8 @@ static void test_stochastic_index(void **state) {
         bool is[2];
         for (int c = 0; c < 2; c++) {
             int64_t i = low + c + 150;
-            is[c] = y[k] == (i >= 0 && i < 300 ? entries[i] : 0) &&
-                    z[k] == (low + c >= 0 ? x[k] : 0);
+            is[c] =
+                y[k] == (i >= 0 && i < 300 ? entries[i] : 0) && z[k] == (low + c >= 0 ? x[k] : 0);
         }
         assert_true(is[0] || is[1]);
         up += is[1] && !is[0];
@@ -298,8 +317,7 @@ static void test_same_roots(void **state) {
     };
     uvcc_fn_cost cost;
     const uvcc_function f = argmax_of(9);
-    const outcome want =
-        run(&(triangle_options){.seed = 9}, &f, 700, 9, 12, UVCC_LIFT_PARALLEL);
+    const outcome want = run(&(triangle_options){.seed = 9}, &f, 700, 9, 12, UVCC_LIFT_PARALLEL);
     for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
         const outcome got = run(&runs[i], &f, 700, 9, 12, UVCC_LIFT_PARALLEL);
         assert_memory_equal(got.root, want.root, sizeof want.root);

@@ -113,8 +113,8 @@ static void grow_relu(builder *b, const value *x) {
 static void grow_function(builder *b, const value *x) {
     static const int32_t entries[] = {5, -77, 1 << 20, 3};
     static const int64_t zero[] = {0}, one[] = {1}, far[] = {-3, 40};
-    const uint8_t bits = (uint8_t)(x->bits + 1), next = pick(b, 2) != 0 ? UVCC_FN_LIFT
-                                                                        : UVCC_FN_EXCHANGE;
+    const uint8_t bits = (uint8_t)(x->bits + 1),
+                  next = pick(b, 2) != 0 ? UVCC_FN_LIFT : UVCC_FN_EXCHANGE;
     const uvcc_fn_step element[] = {
         {.kind = UVCC_FN_OPEN, .bits = 64},
         {.kind = UVCC_FN_COMPARE, .bits = bits, .word_count = 2, .words = far},
