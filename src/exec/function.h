@@ -47,6 +47,12 @@ typedef struct uvcci_function {
 /* A canonical copy. UVCC_ERR_USAGE, UVCC_ERR_LIMIT: what cannot be copied; nothing else is checked. */
 int uvcci_fn_copy(uvcci_function **out, const uvcc_function *f, const uvcc_allocator *al);
 
+/* Whether a step owns a DPF key: the first COMPARE or TABLE of those that share it. */
+static inline bool uvcci_fn_owns_key(const uvcc_function *f, const uvcci_fn_plan *plan,
+                                     unsigned step) {
+    const uint8_t kind = f->steps[step].kind;
+    return (kind == UVCC_FN_COMPARE || kind == UVCC_FN_TABLE) && plan->step[step].key == step;
+}
 /* Bytes of CW(n) for c elements. */
 static inline uint32_t uvcci_cw_bytes(unsigned n, uint32_t c) {
     const uint32_t depth = n > 7 ? n - 7 : 0;

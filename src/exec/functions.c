@@ -523,9 +523,8 @@ static bool signs_wanted(const uvcci_run *r, unsigned owner) {
     return false;
 }
 
-static bool owns_key(const uvcci_run *r, unsigned i) {
-    uint8_t kind = r->plan->function->steps[i].kind;
-    return (kind == UVCC_FN_COMPARE || kind == UVCC_FN_TABLE) && r->plan->fn->step[i].key == i;
+static bool owns_key(const uvcci_run *r, unsigned step) {
+    return uvcci_fn_owns_key(r->plan->function, r->plan->fn, step);
 }
 
 uint32_t uvcci_function_deal_tasks(const uvcci_run *r) {

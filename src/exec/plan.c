@@ -34,8 +34,7 @@ static void layout_of(const uvcci_plan *plan, uint32_t count, uvcc_role role,
 /* ---- keys of functions: a round per width of what they work on ---- */
 
 static bool owns_key(const uvcci_plan *plan, unsigned step) {
-    uint8_t kind = plan->function->steps[step].kind;
-    return (kind == UVCC_FN_COMPARE || kind == UVCC_FN_TABLE) && plan->fn->step[step].key == step;
+    return uvcci_fn_owns_key(plan->function, plan->fn, step);
 }
 
 static bool has_material(const uvcci_plan *plan, unsigned step) {
