@@ -209,7 +209,7 @@ INLINE uint64_t control_of(node x) {
     return 0 - (x.lo & 1);
 }
 
-/* What is encrypted. */
+/* What is encrypted; walk_level() leaves that of the next level. */
 INLINE void walk_seeds(walk_group *g, uint32_t c) {
     for (uint32_t i = 0; i < c; i++)
         g->seed[i] = seed_of(g->nodes.seed[i]);
@@ -230,6 +230,7 @@ INLINE void walk_level(walk_group *g, uint32_t c, const uint64_t *x, unsigned l,
         const node to = node_xor(g->child[i], node_and(cw, control_of(from)));
         g->nodes.passed[i].lo ^= right & (from.lo ^ to.lo);
         g->nodes.seed[i] = to;
+        g->seed[i] = seed_of(to);
     }
 }
 
@@ -279,9 +280,9 @@ static void walk(const uvcci_aes dpf[2], walk_group *g, const uvcci_dpf_keys *k,
 #endif
     const unsigned tb = (2 * uvcci_dpf_levels(k->n) + 7) / 8;
     walk_directions(g, m, x, k->n);
+    walk_seeds(g, m);
     for (unsigned l = from; l < to; l++) {
         const unsigned shift = k->n - 1 - l;
-        walk_seeds(g, m);
         uvcci_aes_mmo2(&dpf[0], &dpf[1], g->narrow.right[shift], (const uint8_t *)g->seed,
                        (uint8_t *)g->child, m);
         walk_level(g, m, x, l, shift, k->levels + ((size_t)l * k->c + at) * BLOCK,
@@ -746,10 +747,10 @@ void uvcci_dcf_eval(const uvcci_aes dpf[2], unsigned n, unsigned w, uint32_t c, 
         uint64_t *to = out + (size_t)at * w;
         walk_roots(&tree->nodes, m, root + (size_t)at * BLOCK, party1);
         walk_directions(tree, m, x + at, n);
+        walk_seeds(tree, m);
         for (unsigned l = 0; l < n; l++) {
             const uint8_t *sel = tree->narrow.right[n - 1 - l];
             const size_t cw = (size_t)l * c + at;
-            walk_seeds(tree, m);
             node_values(&dpf[0], &dpf[1], sel, tree->seed, g.in, g.v, m, w);
             dcf_add(&g, m, w, key + values + cw * w * 8, party1, to);
             uvcci_aes_mmo2(&dpf[0], &dpf[1], sel, (const uint8_t *)tree->seed,
@@ -757,7 +758,6 @@ void uvcci_dcf_eval(const uvcci_aes dpf[2], unsigned n, unsigned w, uint32_t c, 
             walk_level(tree, m, x + at, l, n - 1 - l, key + cw * BLOCK,
                        key + finals + (size_t)c * w * 8 + (size_t)at * tb, tb, l == 0);
         }
-        walk_seeds(tree, m);
         node_values(&dpf[0], &dpf[0], NULL, tree->seed, g.in, g.v, m, w);
         dcf_add(&g, m, w, key + finals + (size_t)at * w * 8, party1, to);
     }
