@@ -209,7 +209,7 @@ INLINE uint64_t control_of(node x) {
     return 0 - (x.lo & 1);
 }
 
-/* What is encrypted. */
+/* What is encrypted; walk_level() leaves that of the next level. */
 INLINE void walk_seeds(walk_group *g, uint32_t c) {
     for (uint32_t i = 0; i < c; i++)
         g->seed[i] = seed_of(g->nodes.seed[i]);
@@ -230,6 +230,7 @@ INLINE void walk_level(walk_group *g, uint32_t c, const uint64_t *x, unsigned l,
         const node to = node_xor(g->child[i], node_and(cw, control_of(from)));
         g->nodes.passed[i].lo ^= right & (from.lo ^ to.lo);
         g->nodes.seed[i] = to;
+        g->seed[i] = seed_of(to);
     }
 }
 
@@ -279,9 +280,9 @@ static void walk(const uvcci_aes dpf[2], walk_group *g, const uvcci_dpf_keys *k,
 #endif
     const unsigned tb = (2 * uvcci_dpf_levels(k->n) + 7) / 8;
     walk_directions(g, m, x, k->n);
+    walk_seeds(g, m);
     for (unsigned l = from; l < to; l++) {
         const unsigned shift = k->n - 1 - l;
-        walk_seeds(g, m);
         uvcci_aes_mmo2(&dpf[0], &dpf[1], g->narrow.right[shift], (const uint8_t *)g->seed,
                        (uint8_t *)g->child, m);
         walk_level(g, m, x, l, shift, k->levels + ((size_t)l * k->c + at) * BLOCK,
@@ -343,75 +344,120 @@ void uvcci_dpf_prefix(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint
     uvcci_wipe(&g, sizeof g);
 }
 
+enum { WORTH = 8 /* levels of walks that are saved, for two walks more */ };
+
+/* Many points of each key: x less thresholds, which are in ascending order relative to the first.
+ * The points of neighbouring thresholds less than 2^s apart have two nodes at most above them at
+ * level n - s: those above the two ends. */
 typedef struct many {
     const uvcci_aes *dpf;
     const uvcci_dpf_keys *k;
-    const uint64_t *less;
-    unsigned count;
+    unsigned count, index[64];
+    uint64_t less[64], offset[64]; /* from the first threshold given, n bits with their sign */
+    unsigned level;                /* of the ends */
+    uint64_t end_less[2];
+    uvcci_dpf_nodes end[2], next;
     uint64_t x[GROUP];
     uint8_t share[GROUP];
-    uvcci_dpf_nodes end[2]; /* above the first and the last point */
     walk_group walk;
 } many;
 
-/* How far below the first threshold the others are at least and at most. */
-static void threshold_ends(const uint64_t *less, unsigned count, unsigned n, uint64_t end[2]) {
-    int64_t low = 0, high = 0;
-    for (unsigned j = 1; j < count; j++) {
-        const int64_t d = (int64_t)((less[j] - less[0]) << (64 - n)) >> (64 - n);
-        low = d < low ? d : low;
-        high = d > high ? d : high;
+static void many_thresholds(many *g, const uint64_t *less, unsigned count) {
+    const unsigned spare = 64 - g->k->n;
+    g->count = count;
+    for (unsigned j = 0; j < count; j++) {
+        const int64_t d = (int64_t)((less[j] - less[0]) << spare) >> spare;
+        unsigned to = j;
+        for (; to != 0 && (int64_t)g->offset[to - 1] > d; to--) {
+            g->index[to] = g->index[to - 1];
+            g->less[to] = g->less[to - 1];
+            g->offset[to] = g->offset[to - 1];
+        }
+        g->index[to] = j;
+        g->less[to] = less[j];
+        g->offset[to] = (uint64_t)d;
     }
-    end[0] = less[0] + (uint64_t)high;
-    end[1] = less[0] + (uint64_t)low;
 }
 
-INLINE void points(uint64_t *to, const uint64_t *x, uint64_t less, uint32_t m) {
+/* From one of the ends, or from the root, to the nodes of level `to` above x - less. */
+static void many_walk(many *g, const uint64_t *x, uint32_t at, uint32_t m, uint64_t less,
+                      unsigned to) {
+    const unsigned n = g->k->n, level = g->level;
     for (uint32_t i = 0; i < m; i++)
-        to[i] = x[i] - less;
-}
-
-/* The nodes of level n - span above the points x, which lie between the ends. */
-static void choose_end(many *g, uint32_t m, unsigned span, const uint64_t *x, uint64_t end) {
-    const unsigned n = g->k->n;
-    for (uint32_t i = 0; i < m; i++) {
-        const uint64_t differ = ((x[i] - end) ^ g->x[i]) << (64 - n) >> (64 - n) >> span;
-        const unsigned e = differ != 0;
-        g->walk.nodes.seed[i] = g->end[e].seed[i];
-        g->walk.nodes.passed[i] = g->end[e].passed[i];
-    }
-}
-
-static void many_group(many *g, const uint64_t *x, uint32_t at, uint32_t m, uint64_t *out) {
-    const unsigned n = g->k->n, depth = uvcci_dpf_levels(n);
-    uint64_t end[2];
-    threshold_ends(g->less, g->count, n, end);
-    /* Two ways at most lead to points less than 2^span apart, down to level n - span. */
-    unsigned span = 0;
-    while (span < n && (end[0] - end[1]) >> span != 0)
-        span++;
-    const unsigned shared = g->count <= 2 ? 0 : n - span < depth ? n - span : depth;
-    walk_keys(g->dpf, &g->walk, g->k, at, m);
-    for (unsigned e = 0; e < 2; e++) {
-        points(g->x, x, end[e], m);
+        g->x[i] = x[i] - less;
+    if (level == 0)
         walk_start(g->dpf, &g->walk.nodes, g->k, at, m);
-        walk(g->dpf, &g->walk, g->k, at, m, g->x, 0, shared);
-        g->end[e] = g->walk.nodes;
-    }
-    for (unsigned j = 0; j < g->count; j++) {
-        points(g->x, x, g->less[j], m);
-        choose_end(g, m, n - shared, x, end[0]);
-        walk(g->dpf, &g->walk, g->k, at, m, g->x, shared, depth);
+    else
+        for (uint32_t i = 0; i < m; i++) {
+            const uint64_t differ = (x[i] - g->end_less[0]) ^ g->x[i];
+            const uvcci_dpf_nodes *end = &g->end[differ << (64 - n) >> (64 - level) != 0];
+            g->walk.nodes.seed[i] = end->seed[i];
+            g->walk.nodes.passed[i] = end->passed[i];
+        }
+    walk(g->dpf, &g->walk, g->k, at, m, g->x, level, to);
+}
+
+/* The ends become those of the thresholds [first, last], at a lower level. */
+static void many_descend(many *g, const uint64_t *x, uint32_t at, uint32_t m, unsigned first,
+                         unsigned last, unsigned level) {
+    many_walk(g, x, at, m, g->less[last], level);
+    g->next = g->walk.nodes;
+    many_walk(g, x, at, m, g->less[first], level);
+    g->end[1] = g->walk.nodes;
+    g->end[0] = g->next;
+    g->end_less[0] = g->less[last];
+    g->end_less[1] = g->less[first];
+    g->level = level;
+}
+
+static void many_singly(many *g, const uint64_t *x, uint32_t at, uint32_t m, unsigned first,
+                        unsigned last, uint64_t *out) {
+    for (unsigned j = first; j <= last; j++) {
+        many_walk(g, x, at, m, g->less[j], uvcci_dpf_levels(g->k->n));
         walk_prefix(g->dpf, &g->walk, g->k, at, m, g->x, g->share);
         for (uint32_t i = 0; i < m; i++)
-            out[i] = (j == 0 ? 0 : out[i]) | (uint64_t)g->share[i] << j;
+            out[i] |= (uint64_t)g->share[i] << g->index[j];
     }
+}
+
+/* Two walks to the level where the thresholds part; those beyond their widest gap go on alone. */
+static void many_group(many *g, const uint64_t *x, uint32_t at, uint32_t m, uint64_t *out) {
+    const unsigned n = g->k->n, depth = uvcci_dpf_levels(n);
+    unsigned first = 0, last = g->count - 1;
+    walk_keys(g->dpf, &g->walk, g->k, at, m);
+    memset(out, 0, m * sizeof *out);
+    g->level = 0;
+    while (last - first >= 2) {
+        unsigned level = n;
+        while (level != 0 && (g->offset[last] - g->offset[first]) >> (n - level) != 0)
+            level--;
+        level = level < depth ? level : depth;
+        if (level > g->level && (last - first - 1) * (level - g->level) >= WORTH)
+            many_descend(g, x, at, m, first, last, level);
+        if (level == depth)
+            break;
+        unsigned gap = first + 1;
+        for (unsigned j = gap + 1; j <= last; j++)
+            if (g->offset[j] - g->offset[j - 1] > g->offset[gap] - g->offset[gap - 1])
+                gap = j;
+        if (gap - first <= last - gap + 1) {
+            many_singly(g, x, at, m, first, gap - 1, out);
+            first = gap;
+        } else {
+            many_singly(g, x, at, m, gap, last, out);
+            last = gap - 1;
+        }
+    }
+    many_singly(g, x, at, m, first, last, out);
 }
 
 void uvcci_dpf_prefixes(const uvcci_aes dpf[2], const uvcci_dpf_keys *k, const uint64_t *x,
                         const uint64_t *less, unsigned count, uint64_t *out) {
     assert(k->n >= 1 && k->n <= 64 && count >= 1 && count <= 64);
-    many g = {.dpf = dpf, .k = k, .less = less, .count = count};
+    many g;
+    g.dpf = dpf;
+    g.k = k;
+    many_thresholds(&g, less, count);
     walk_begin(dpf, &g.walk);
     for (uint32_t at = 0; at < k->c; at += GROUP)
         many_group(&g, x + at, at, k->c - at < GROUP ? k->c - at : GROUP, out + at);
@@ -701,10 +747,10 @@ void uvcci_dcf_eval(const uvcci_aes dpf[2], unsigned n, unsigned w, uint32_t c, 
         uint64_t *to = out + (size_t)at * w;
         walk_roots(&tree->nodes, m, root + (size_t)at * BLOCK, party1);
         walk_directions(tree, m, x + at, n);
+        walk_seeds(tree, m);
         for (unsigned l = 0; l < n; l++) {
             const uint8_t *sel = tree->narrow.right[n - 1 - l];
             const size_t cw = (size_t)l * c + at;
-            walk_seeds(tree, m);
             node_values(&dpf[0], &dpf[1], sel, tree->seed, g.in, g.v, m, w);
             dcf_add(&g, m, w, key + values + cw * w * 8, party1, to);
             uvcci_aes_mmo2(&dpf[0], &dpf[1], sel, (const uint8_t *)tree->seed,
@@ -712,7 +758,6 @@ void uvcci_dcf_eval(const uvcci_aes dpf[2], unsigned n, unsigned w, uint32_t c, 
             walk_level(tree, m, x + at, l, n - 1 - l, key + cw * BLOCK,
                        key + finals + (size_t)c * w * 8 + (size_t)at * tb, tb, l == 0);
         }
-        walk_seeds(tree, m);
         node_values(&dpf[0], &dpf[0], NULL, tree->seed, g.in, g.v, m, w);
         dcf_add(&g, m, w, key + finals + (size_t)at * w * 8, party1, to);
     }

@@ -271,6 +271,8 @@ WIDE void uvcci_dpf_wide_walk(const uvcci_aes dpf[2], uvcci_dpf_walk *g, const u
         set_low_bits(g->nodes.seed + i, control[i / CHUNK]);
         set_low_bits(g->nodes.passed + i, passed[i / CHUNK]);
     }
+    uvcci_wipe(control, sizeof control);
+    uvcci_wipe(passed, sizeof passed);
 }
 
 WIDE void uvcci_dpf_wide_prefix(const uvcci_aes dpf[2], uvcci_dpf_walk *g, const uvcci_dpf_keys *k,
