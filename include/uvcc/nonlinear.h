@@ -89,7 +89,8 @@ typedef struct uvcc_nonlinear_options {
     uint8_t index_bits; /**< 0: as in nonlinear.def. 4 to min(12, f); EXP below f, and in exact mode
                              at least f - 16; RECIPROCAL (of the mantissa) to 15, RSQRT to 14 */
     bool exact;         /**< index mode, and exact truncations in compositions */
-    bool derivative;    /**< GELU, GELU_TANH, SILU: their derivative is a second output */
+    bool derivative;    /**< RELU (d = [x >= 0]), GELU, GELU_TANH, SILU: the derivative is a second
+                             output */
     bool causal;        /**< SOFTMAX, CROSS_ENTROPY_GRADIENT: element j of row i counts only for
                              j <= i mod cols; rows must be a multiple of cols */
     uint32_t cols;      /**< ROW: columns, 1 to 65536 */

@@ -350,7 +350,8 @@ static void build_sign(builder *b) {
     const uint8_t d = compare(b, shift(b, x, drop), bits, zero, 1);
     if (relu)
         lift(b, weigh(b, d, x, one, 1), 0);
-    lift(b, weigh(b, d, UVCC_FN_NONE, one, 1), relu);
+    if (!relu || o->derivative)
+        lift(b, weigh(b, d, UVCC_FN_NONE, one, 1), relu);
 }
 
 /* Table + x d, or table + a step at 0. */
@@ -749,7 +750,8 @@ static uint8_t inputs_of(const builder *b) {
 }
 
 static uint8_t outputs_of(const builder *b) {
-    return list[b->what].outputs + (uvcci_nonlinear_multiplies_x(b->what) && b->o.derivative);
+    const bool has = b->what == UVCC_NL_RELU || uvcci_nonlinear_multiplies_x(b->what);
+    return list[b->what].outputs + (has && b->o.derivative);
 }
 
 int uvcc_nonlinear_build(uvcc_nonlinear_fn *out, uvcc_nonlinear what,
