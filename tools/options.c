@@ -21,8 +21,10 @@ typedef struct option {
 } option;
 
 static const char *const truncations[] = {"ars", "sr", NULL};
+static const char *const compares[] = {"fss", "circuit", NULL};
 static const char *const computes[] = {"inline", "deferred", "threads", NULL};
 _Static_assert(UVCC_TRUNC_EXACT == 0 && UVCC_TRUNC_STOCHASTIC == 1, "order of truncations[]");
+_Static_assert(UVCC_COMPARE_FSS == 0 && UVCC_COMPARE_CIRCUIT == 1, "order of compares[]");
 _Static_assert(UVCC_CPU_INLINE == 0 && UVCC_CPU_DEFERRED == 1 && UVCC_CPU_THREADS == 2,
                "order of computes[]");
 
@@ -43,6 +45,8 @@ static const option options[] = {
      "of initial weights, order of rows, keys and masks (1)"},
     {"truncation", "ars|sr", CHOICE, AT(truncation), 0, 0, truncations,
      "ars: exact, equal to the plaintext run; sr: stochastic, cheaper (ars)"},
+    {"compare", "fss|circuit", CHOICE, AT(compare), 0, 0, compares,
+     "ReLU's comparison: fss: on dealt keys, fewer rounds; circuit: no keys, fewer bytes (fss)"},
     {"compute", "inline|deferred|threads", CHOICE, AT(compute), 0, 0, computes,
      "when jobs run: at once, late and shuffled, or on threads (inline)"},
     {"compute-seed", "N", SEED, AT(compute_seed), 0, 0, NULL, "of the shuffle of deferred (1)"},

@@ -14,6 +14,7 @@ typedef struct train_options {
     uint32_t epochs, batch, lr_shift, frac_bits;
     uint64_t seed, compute_seed, fault_seed;
     uint32_t truncation; /* uvcc_truncation */
+    uint32_t compare;    /* uvcc_compare */
     uint32_t compute;    /* uvcc_cpu_mode */
     double drop, duplicate, reorder, corrupt;
     bool progress, force, help;

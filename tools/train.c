@@ -526,6 +526,7 @@ static int make_program(run *r) {
         .frac_bits = (uint8_t)o->frac_bits,
         .range_bits = RANGE_BITS,
         .truncation = (uint8_t)o->truncation,
+        .compare = (uint8_t)o->compare,
         .x_owner = FEATURES_OWNER,
         .y_owner = LABELS_OWNER,
     };

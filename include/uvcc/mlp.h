@@ -23,6 +23,7 @@ typedef struct uvcc_mlp_config {
     uint8_t weight_range_bits;                /**< of weights and biases; 0: 4 */
     uint8_t truncation;                       /**< uvcc_truncation, of the products */
     uint8_t lift;                             /**< uvcc_lift_kind */
+    uint8_t compare;                          /**< uvcc_compare, of the ReLUs */
     uint8_t x_owner, y_owner;                 /**< parties that give features and labels */
 } uvcc_mlp_config;
 

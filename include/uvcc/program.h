@@ -57,6 +57,10 @@ enum {
 /** Truncation of an op: exact (GapARS, floor) or stochastic (GapSR). */
 typedef enum uvcc_truncation { UVCC_TRUNC_EXACT = 0, UVCC_TRUNC_STOCHASTIC = 1 } uvcc_truncation;
 
+/** How a comparison is made: on keys that the third party deals (fewer rounds), or by a circuit on shared
+ * bits without keys (far fewer bytes). The same results. */
+typedef enum uvcc_compare { UVCC_COMPARE_FSS = 0, UVCC_COMPARE_CIRCUIT = 1 } uvcc_compare;
+
 typedef struct uvcc_op_desc {
     const char *name; /**< for errors and logs, may be NULL */
     uint16_t opcode;

@@ -124,6 +124,8 @@ static int check_options(const uvcc_mlp_config *c, const uvcci_message *m) {
         return uvcci_fail(m, bad, "frac_bits must be at least 1");
     if (c->truncation > UVCC_TRUNC_STOCHASTIC || c->lift > UVCC_LIFT_EXCHANGE)
         return uvcci_fail(m, bad, "truncation %u or lift %u is unknown", c->truncation, c->lift);
+    if (c->compare > UVCC_COMPARE_CIRCUIT)
+        return uvcci_fail(m, bad, "comparison %u is unknown", c->compare);
     if (c->x_owner >= UVCC_PARTIES || c->y_owner >= UVCC_PARTIES)
         return uvcci_fail(m, bad, "owners are parties 0, 1 or 2");
     return 0;
@@ -275,7 +277,8 @@ static uint32_t forward(builder *b, const char *const names[3], uint32_t rows, u
             return z;
         x = values(b, names[1], l, rows, out, b->w.value);
         sign[l] = tensor(b, names[2], l, rows, out, 1, 0, UVCC_EPOCH, UVCC_NO_TENSOR);
-        op(b, UVCC_OP_RELU, z, UVCC_NO_TENSOR, x, sign[l], 0, 0);
+        op(b, UVCC_OP_RELU, z, UVCC_NO_TENSOR, x, sign[l],
+           b->c->compare == UVCC_COMPARE_CIRCUIT ? UVCC_OP_CIRCUIT : 0, 0);
     }
 }
 

@@ -70,9 +70,9 @@ static void shows_help_and_version(void **state) {
     o = run_tool("train --help");
     assert_int_equal(o.status, 0);
     static const char *const options[] = {
-        "data",      "label",        "hidden",     "epochs",  "batch",    "lr-shift",
-        "frac-bits", "seed",         "compute",    "drop",    "corrupt",  "truncation",
-        "json",      "compute-seed", "fault-seed", "reorder", "progress", "duplicate"};
+        "data",       "label",   "hidden",   "epochs",    "batch",      "lr-shift", "frac-bits",
+        "seed",       "compute", "drop",     "corrupt",   "truncation", "json",     "compute-seed",
+        "fault-seed", "reorder", "progress", "duplicate", "compare"};
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
         char word[32];
         snprintf(word, sizeof word, "--%s", options[i]);
@@ -279,6 +279,13 @@ static void vectors_however_it_runs(void **state) {
             same_results(first, j, ways[w].same_network, words);
             json_decref(j);
         }
+        /* Without keys for comparisons: the same weights by other messages. */
+        char words[512];
+        snprintf(words, sizeof words, "%s --compare circuit", base);
+        json_t *j = results(words);
+        check_vector(run, j);
+        assert_true(test_u64(j, "bytes_preprocessing") < test_u64(first, "bytes_preprocessing"));
+        json_decref(j);
         json_decref(first);
     }
     json_decref(vectors);
@@ -652,8 +659,8 @@ static void records_and_replays(void **state) {
         vector_words(run, base, sizeof base);
         snprintf(words, sizeof words,
                  "%s --drop 0.2 --duplicate 0.1 --reorder 0.3 --corrupt 0.1 --compute deferred "
-                 "--record logs",
-                 base);
+                 "--record logs%s",
+                 base, i == 1 ? " --compare circuit" : "");
         json_t *result = results(words);
         check_vector(run, result);
         json_decref(result);

@@ -275,6 +275,7 @@ static void test_bad_options(void **state) {
     REFUSED(c.frac_bits = 0, UVCC_ERR_CONFIG, "frac_bits");
     REFUSED(c.truncation = 2, UVCC_ERR_CONFIG, "truncation");
     REFUSED(c.lift = 3, UVCC_ERR_CONFIG, "lift");
+    REFUSED(c.compare = 2, UVCC_ERR_CONFIG, "comparison 2 is unknown");
     REFUSED(c.y_owner = 3, UVCC_ERR_CONFIG, "owners");
     REFUSED(c.frac_bits = 20, UVCC_ERR_BOUND, "lower frac_bits, range_bits or batch");
     REFUSED(c.lr_shift = 36, UVCC_ERR_BOUND, "lower frac_bits, lr_shift");
