@@ -204,6 +204,7 @@ static bool transmit(sim_party *p) {
             s->due += some_time(&w->r[SIM_TX_HELD], 1000, 20 * SIM_MS);
             if (sim_below(&w->r[SIM_TX_HELD], 4) == 0) { /* the host could send nothing */
                 s->out = false;
+                w->pipe[p->node][3u * p->triangle + tx.peer].data_at = sim_now(w); /* it tried */
                 if (uvcc_session_transmit_done(p->s, tx.peer, tx.id, 0, look(p)) != 0)
                     sim_fail(w, "party %u: transmit_done of nothing is refused", p->index);
                 any = true;
@@ -575,7 +576,10 @@ static bool build(sim_party *p, const sim_checkpoint *from) {
     p->resumed = true;
     p->rebuild_at = UVCC_NEVER;
     for (uint8_t q = 0; q < 3 && !w->plan->datagram; q++)
-        if (q != p->index && p->up[q])
+        if (q != p->index &&
+            p->missed[q]) /* what came was for nobody: no host has that connection */
+            (void)uvcc_loopback_disconnect(w->net, p->node, 3u * p->triangle + q);
+        else if (q != p->index && p->up[q])
             (void)uvcc_session_peer_open(p->s, q, look(p));
     sim_settle(p);
     return true;
@@ -701,8 +705,10 @@ static void check_held(sim_world *w) {
         for (uint32_t q = 0; q < w->nodes; q++)
             heard = w->pipe[q][i].data_at > heard ? w->pipe[q][i].data_at : heard;
         if (held && now - heard > 2 * rto)
-            sim_fail(w, "party %u did not accept a message yet, but nobody sends it again",
-                     p->index);
+            sim_fail(w,
+                     "party %u did not accept a message yet, but nobody has sent it again for %.2f "
+                     "s; retransmissions are %.2f s apart at most",
+                     p->index, (double)(now - heard) * 1e-9, (double)rto * 1e-9);
     }
 }
 
@@ -748,11 +754,14 @@ static bool deliver(sim_world *w) {
         int rc = 0;
         if (ev.kind != UVCC_LOOPBACK_DATA) {
             p->up[peer] = ev.kind == UVCC_LOOPBACK_OPENED;
+            p->missed[peer] = false;
             sim_wire_reset(w, ev.to, ev.from);
             p->slot[peer].out = false;
         }
-        if (p->s == NULL)
+        if (p->s == NULL) {
+            p->missed[peer] |= ev.kind == UVCC_LOOPBACK_DATA;
             continue;
+        }
         sim_before_input(p);
         if (ev.kind == UVCC_LOOPBACK_OPENED) {
             p->reopened++;
@@ -1045,8 +1054,8 @@ static void check_work(sim_party *p) {
     }
     /* A connection that comes back repeats what was on its way: at most all. */
     uint64_t usual = w->clean->frames[p->index];
-    uint64_t base = usual + p->frames_in + p->timers + FRAMES_SLACK +
-                    p->reopened * usual / FRAMES_TIMES;
+    uint64_t base =
+        usual + p->frames_in + p->timers + FRAMES_SLACK + p->reopened * usual / FRAMES_TIMES;
     double ratio = (double)frames / (double)base;
     if (ratio > w->out->frames_ratio)
         w->out->frames_ratio = ratio;

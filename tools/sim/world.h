@@ -92,6 +92,7 @@ typedef struct sim_party {
     uint64_t hash_items, commit_items;
     sim_slot slot[3];
     bool up[3];
+    bool missed[3]; /* bytes came over that stream while there was no session */
     /* what the host knows */
     bool ready, closing, closed, aborted, resumed;
     uint32_t agreed, finished, given; /* steps of the workload; given: bit per step */
