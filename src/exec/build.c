@@ -4,6 +4,130 @@
 #include "proto/bytes.h"
 #include "proto/mutant.h"
 #include "proto/prg.h"
+#include <assert.h>
+#include <stdlib.h>
+
+/* ---- leaves and messages ---- */
+
+uvcci_pending_leaf *uvcci_leaf_later(uvcci_bump *bump, uvcci_pending_leaf **list, uint8_t type) {
+    uvcci_pending_leaf *l = uvcci_bump_take(bump, sizeof *l);
+    if (l == NULL)
+        return NULL;
+    l->type = type;
+    l->next = *list;
+    *list = l;
+    return l;
+}
+
+void uvcci_leaves_write(uvcc_session *s, uvcci_run *r, uvcci_pending_leaf *list) {
+    for (; list != NULL; list = list->next) {
+        uint8_t leaf[UVCCI_LEAF_MAX_BYTES];
+        size_t n;
+        switch (list->type) {
+        case UVCCI_LEAF_OPEN_DONE:
+            n = uvcci_leaf_open_done(leaf, s->sid_sub, r->op_id, list->id, list->round,
+                                     list->digest);
+            break;
+        case UVCCI_LEAF_KEYS_DONE:
+            n = uvcci_leaf_keys_done(leaf, s->sid_sub, r->op_id, list->src, list->dst,
+                                     list->digest);
+            break;
+        case UVCCI_LEAF_COMPONENT_COMMIT:
+            n = uvcci_leaf_component_commit(leaf, s->sid_sub, r->op_id, list->id, list->component,
+                                            list->digest);
+            break;
+        default:
+            assert(list->type == UVCCI_LEAF_LIFT_DONE);
+            n = uvcci_leaf_lift_done(leaf, s->sid_sub, r->op_id, list->id, list->q_count);
+            break;
+        }
+        uvcci_leaf(s, r->step, r->row0, leaf, n);
+    }
+}
+
+/* Which of a role's (at most two) outgoing buffers a flow uses. */
+static unsigned out_slot(const uvcci_flow *f) {
+    if (f->protocol == UVCCI_PROTO_OPEN4 && f->from == UVCCI_OTHER)
+        return f->to == UVCCI_HEAD ? 0 : 1;
+    bool to_both = f->protocol == UVCCI_PROTO_INPUT || f->protocol == UVCCI_PROTO_CIRCUIT_HEAD;
+    return to_both && f->to == UVCCI_OTHER ? 1 : 0;
+}
+void uvcci_batch_drop(uvcc_session *s, uvcci_batch_out *out) {
+    for (uint32_t i = 0; i < out->count; i++)
+        if (out->tx[i].msg != NULL)
+            uvcc_link_msg_drop(s->peer[out->tx[i].dst].link, out->tx[i].msg);
+    memset(out, 0, sizeof *out);
+}
+
+static int batch_fill(uvcci_run *r, const uvcci_plan_round *round, uint8_t dst,
+                      const uvcci_plan_tlv *list, uint32_t n, uint8_t *bytes, size_t len,
+                      uvcci_batch_out *out) {
+    uvcc_blv1_writer w;
+    if (uvcc_blv1_begin(&w, bytes, len) != 0)
+        return UVCC_ERR_LIMIT;
+    for (uint32_t i = 0; i < n; i++) {
+        uint8_t *hole;
+        if (uvcc_blv1_put(&w, &list[i].t, &hole) != 0)
+            return UVCC_ERR_LIMIT;
+        const uvcci_flow *f = &uvcci_protocol_flows(
+            (uvcci_protocol)round->vec[list[i].vec].protocol, &(unsigned){0})[list[i].flow];
+        if (list[i].t.type == UVCC_TLV_DIGEST)
+            out->digest_hole = hole;
+        else if (list[i].t.type == UVCC_TLV_KEY_BLOB)
+            out->blobs[out->blob_count++] = (uvcci_blob){.dst = dst,
+                                                         .block = list[i].block,
+                                                         .offset = list[i].t.first,
+                                                         .len = list[i].t.count,
+                                                         .at = hole};
+        else if (!list[i].more)
+            out->hole[list[i].vec][out_slot(f)][list[i].block] = hole;
+    }
+    (void)r;
+    return uvcc_blv1_end(&w) == (ptrdiff_t)len ? 0 : UVCC_ERR_LIMIT;
+}
+
+int uvcci_batch_open(uvcc_session *s, uvcci_run *r, const uvcci_plan_round *round, uvcci_bump *bump,
+                     uvcci_batch_out *out) {
+    const uvcci_plan *plan = r->plan;
+    bool keys = round->kind == UVCC_FRAME_KEYS_BATCH;
+    *out = (uvcci_batch_out){.round = round};
+    uint32_t list_max = uvcci_plan_tlvs_max(plan, round);
+    uvcci_plan_tlv *list = uvcci_bump_take(bump, list_max * sizeof *list);
+    out->tx = uvcci_bump_take(bump, 2u * round->parts * sizeof *out->tx);
+    if (keys)
+        out->blobs = uvcci_bump_take(bump, 2u * round->parts * list_max * sizeof *out->blobs);
+    bool ok = list != NULL && out->tx != NULL && (!keys || out->blobs != NULL);
+    for (unsigned v = 0; ok && !keys && v < round->vec_count; v++)
+        for (unsigned k = 0; k < 2; k++)
+            ok = ok && (out->hole[v][k] =
+                            uvcci_bump_take(bump, round->blocks * sizeof(uint8_t *))) != NULL;
+    if (!ok)
+        return UVCC_ERR_NOMEM;
+    for (uint32_t part = 0; part < round->parts; part++)
+        for (unsigned side = 0; side < 2; side++) {
+            uint8_t dst = side == 0 ? uvcci_next_party(s) : uvcci_prev_party(s);
+            size_t len;
+            uint32_t n = uvcci_plan_list(plan, &r->ids, round, part, s->party, dst, list, &len);
+            if (n == 0)
+                continue;
+            uvcci_tx *tx = &out->tx[out->count];
+            int rc = uvcc_link_msg_new(s->peer[dst].link, round->kind, (uint32_t)len, &tx->msg);
+            if (rc == 0) {
+                out->count++;
+                tx->dst = dst;
+                tx->b = (uint16_t)(round->b_base + part);
+                tx->len = (uint32_t)len;
+                rc = batch_fill(r, round, dst, list, n, uvcc_link_msg_data(tx->msg), len, out);
+            }
+            if (rc != 0) {
+                uvcci_batch_drop(s, out);
+                return rc;
+            }
+        }
+    return 0;
+}
+
+/* ---- tasks and digests ---- */
 
 uvcc_task *uvcci_add_task(uvcci_builder *b, uint16_t kind, uint16_t call) {
     uvcci_run *r = b->r;
@@ -160,6 +284,72 @@ void uvcci_hash_lifted(uvcci_builder *b, uint8_t id, uint64_t elems, const uvcc_
 }
 
 /* ---- tensors and keys ---- */
+
+/* One key stream to place: its block and sort key. */
+typedef struct stream {
+    uint64_t fss_id;
+    uint32_t block;
+    uint32_t bytes;
+    uint8_t group;
+} stream;
+
+static int compare_streams(const void *a, const void *b) {
+    const stream *x = a, *y = b;
+    return x->fss_id < y->fss_id ? -1 : x->fss_id > y->fss_id;
+}
+
+const uvcci_plan_round *uvcci_keys_round(const uvcci_run *r, unsigned group) {
+    return &r->plan->rounds[r->plan->round_count + group];
+}
+
+uint32_t uvcci_keys_blocks(const uvcci_run *r) {
+    uint32_t sum = 0;
+    for (unsigned g = 0; g < r->plan->key_count; g++)
+        sum += uvcci_keys_round(r, g)->blocks;
+    return sum;
+}
+
+size_t **uvcci_key_table(const uvcci_run *r, uvcci_bump *bump) {
+    size_t **at = uvcci_bump_take(bump, (r->plan->key_count + 1u) * sizeof *at);
+    size_t *cells = uvcci_bump_take(bump, (uvcci_keys_blocks(r) + 1u) * sizeof *cells);
+    if (at == NULL || cells == NULL)
+        return NULL;
+    for (unsigned g = 0; g < r->plan->key_count; g++) {
+        at[g] = cells;
+        for (uint32_t i = 0; i < uvcci_keys_round(r, g)->blocks; i++)
+            *cells++ = SIZE_MAX;
+    }
+    return at;
+}
+
+size_t uvcci_key_offsets(const uvcci_run *r, uint8_t dealer, uint8_t to, uvcci_bump *bump,
+                         size_t base, size_t **at) {
+    const uvcci_plan *plan = r->plan;
+    stream *list = uvcci_bump_take(bump, (uvcci_keys_blocks(r) + 1u) * sizeof *list);
+    if (list == NULL)
+        return SIZE_MAX;
+    uint32_t n = 0;
+    for (unsigned g = 0; g < plan->key_count; g++) {
+        const uvcci_plan_round *round = uvcci_keys_round(r, g);
+        for (uint32_t i = 0; i < round->blocks; i++) {
+            uint8_t edge = r->ids.edge[i];
+            uvcci_role role = uvcci_role_of(to, edge);
+            if (uvcci_role_of(dealer, edge) != UVCCI_OTHER || role == UVCCI_OTHER)
+                continue;
+            list[n++] = (stream){.fss_id = r->ids.id[round->vec[0].id][i],
+                                 .block = i,
+                                 .group = (uint8_t)g,
+                                 .bytes = uvcci_plan_key_bytes(plan, round, i, (uvcc_role)role)};
+        }
+    }
+    qsort(list, n, sizeof list[0], compare_streams);
+    size_t total = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        at[list[i].group][list[i].block] = base + total;
+        total += list[i].bytes;
+    }
+    return total;
+}
 
 uvcc_shares *uvcci_shares_of(uvcc_session *s, uint32_t tensor) {
     return &s->buffers[s->program->tensors[tensor].buffer].shares;

@@ -38,6 +38,15 @@ static inline size_t uvcci_at_block(const uvcc_block *k) {
     return (size_t)k->block * UVCC_BLOCK_ELEMS;
 }
 
+/* Messages of a round with their holes. 0, UVCC_ERR_AGAIN (no room in a link, nothing kept) or
+ * UVCC_ERR_NOMEM. */
+int uvcci_batch_open(uvcc_session *s, uvcci_run *r, const uvcci_plan_round *round, uvcci_bump *bump,
+                     uvcci_batch_out *out);
+void uvcci_batch_drop(uvcc_session *s, uvcci_batch_out *out);
+/* A pending leaf on a list, in bump memory; NULL without memory. */
+uvcci_pending_leaf *uvcci_leaf_later(uvcci_bump *bump, uvcci_pending_leaf **list, uint8_t type);
+void uvcci_leaves_write(uvcc_session *s, uvcci_run *r, uvcci_pending_leaf *list);
+
 uvcc_task *uvcci_add_task(uvcci_builder *b, uint16_t kind, uint16_t call);
 /* A block task over the blocks, of a vector of `elems`, in which this party has one of the roles;
  * NULL and *count 0 if there is none (or memory ran out). The caller sets the pointers of blocks[0
@@ -63,6 +72,16 @@ void uvcci_hash_lifted(uvcci_builder *b, uint8_t id, uint64_t elems, const uvcc_
 uvcc_shares *uvcci_shares_of(uvcc_session *s, uint32_t tensor);
 /* Memory of a tensor's buffer, if it has none yet. */
 bool uvcci_ensure_buffer(uvcc_session *s, uint32_t tensor);
+/* A round of keys, and the blocks of all of them. */
+const uvcci_plan_round *uvcci_keys_round(const uvcci_run *r, unsigned group);
+uint32_t uvcci_keys_blocks(const uvcci_run *r);
+/* Offsets, from `base`, of this op's key streams from `dealer` to `to`, sorted by fss id, into
+ * at[round of keys][block] (others are left alone). Returns their total, or SIZE_MAX without
+ * memory. */
+size_t uvcci_key_offsets(const uvcci_run *r, uint8_t dealer, uint8_t to, uvcci_bump *bump,
+                         size_t base, size_t **at);
+/* at[round of keys][block], all SIZE_MAX; NULL without memory. */
+size_t **uvcci_key_table(const uvcci_run *r, uvcci_bump *bump);
 /* Gathers the key streams out of their messages into r->keys, and KEYS_DONE per dealer. */
 bool uvcci_build_keys(uvcci_builder *b);
 /* This party's key stream of a block. */
@@ -75,5 +94,28 @@ static inline const uint8_t *uvcci_rx_at(const uvcci_run *r, unsigned round, uns
     const uint8_t **at = r->rounds[round].at[vec][slot];
     return at != NULL ? at[block] : NULL;
 }
+
+/* Whether the present stage is the one after the last round. */
+static inline bool uvcci_finishes(const uvcci_run *r) {
+    return r->plan->stages != 0 && r->stage == r->plan->stages;
+}
+
+/* ---- the present stage of an op; false: no memory. What runs hold goes with _free ---- */
+
+/* gates.c */
+bool uvcci_gate_build(uvcci_builder *b);
+void uvcci_gate_free(uvcc_session *s, uvcci_run *r);
+/* functions.c */
+bool uvcci_function_build(uvcci_builder *b);
+void uvcci_function_free(uvcc_session *s, uvcci_run *r);
+/* Tasks of a deal: `tasks` has room for uvcci_function_deal_tasks(). keys[k]: where the streams for
+ * HEAD (0) and TAIL (1) go, for all blocks of all rounds of keys; NULL where this party deals none.
+ */
+uint32_t uvcci_function_deal_tasks(const uvcci_run *r);
+int uvcci_function_deal(uvcc_session *s, uvcci_run *r, uint8_t ***keys, uvcc_task *tasks,
+                        uint32_t *count);
+/* circuits.c */
+bool uvcci_circuit_build(uvcci_builder *b);
+void uvcci_circuit_free(uvcc_session *s, uvcci_run *r);
 
 #endif

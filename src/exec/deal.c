@@ -1,76 +1,10 @@
 /* deal.c - keys dealt ahead: this party is OTHER on some blocks of a gate and sends their key
  * streams to HEAD and TAIL, in schedule order, as soon as the step is agreed and the links have
  * room. One op's deal is one job: generate, copy into the blobs of the messages, hash. */
-#include "session.h"
+#include "build.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* One key stream to place: its block and sort key. */
-typedef struct stream {
-    uint64_t fss_id;
-    uint32_t block;
-    uint32_t bytes;
-    uint8_t group;
-} stream;
-
-static int compare_streams(const void *a, const void *b) {
-    const stream *x = a, *y = b;
-    return x->fss_id < y->fss_id ? -1 : x->fss_id > y->fss_id;
-}
-
-static const uvcci_plan_round *keys_round(const uvcci_run *r, unsigned group) {
-    return &r->plan->rounds[r->plan->round_count + group];
-}
-
-static uint32_t all_blocks(const uvcci_run *r) {
-    uint32_t sum = 0;
-    for (unsigned g = 0; g < r->plan->key_count; g++)
-        sum += keys_round(r, g)->blocks;
-    return sum;
-}
-
-size_t **uvcci_key_table(const uvcci_run *r, uvcci_bump *bump) {
-    size_t **at = uvcci_bump_take(bump, (r->plan->key_count + 1u) * sizeof *at);
-    size_t *cells = uvcci_bump_take(bump, (all_blocks(r) + 1u) * sizeof *cells);
-    if (at == NULL || cells == NULL)
-        return NULL;
-    for (unsigned g = 0; g < r->plan->key_count; g++) {
-        at[g] = cells;
-        for (uint32_t i = 0; i < keys_round(r, g)->blocks; i++)
-            *cells++ = SIZE_MAX;
-    }
-    return at;
-}
-
-size_t uvcci_key_offsets(const uvcci_run *r, uint8_t dealer, uint8_t to, uvcci_bump *bump,
-                         size_t base, size_t **at) {
-    const uvcci_plan *plan = r->plan;
-    stream *list = uvcci_bump_take(bump, (all_blocks(r) + 1u) * sizeof *list);
-    if (list == NULL)
-        return SIZE_MAX;
-    uint32_t n = 0;
-    for (unsigned g = 0; g < plan->key_count; g++) {
-        const uvcci_plan_round *round = keys_round(r, g);
-        for (uint32_t i = 0; i < round->blocks; i++) {
-            uint8_t edge = r->ids.edge[i];
-            uvcci_role role = uvcci_role_of(to, edge);
-            if (uvcci_role_of(dealer, edge) != UVCCI_OTHER || role == UVCCI_OTHER)
-                continue;
-            list[n++] = (stream){.fss_id = r->ids.id[round->vec[0].id][i],
-                                 .block = i,
-                                 .group = (uint8_t)g,
-                                 .bytes = uvcci_plan_key_bytes(plan, round, i, (uvcc_role)role)};
-        }
-    }
-    qsort(list, n, sizeof list[0], compare_streams);
-    size_t total = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        at[list[i].group][list[i].block] = base + total;
-        total += list[i].bytes;
-    }
-    return total;
-}
 
 static bool deals_here(const uvcc_session *s, const uvcci_run *r) {
     if (r->plan->key_count == 0)
@@ -96,7 +30,7 @@ static int deal_open(uvcc_session *s, deal *d) {
     if (r->deal_out == NULL)
         return UVCC_ERR_NOMEM;
     for (unsigned g = 0; g < r->plan->key_count; g++) {
-        int rc = uvcci_batch_open(s, r, keys_round(r, g), bump, &r->deal_out[g]);
+        int rc = uvcci_batch_open(s, r, uvcci_keys_round(r, g), bump, &r->deal_out[g]);
         if (rc != 0)
             return rc;
         d->blobs += r->deal_out[g].blob_count;
@@ -158,12 +92,12 @@ static int deal_function(uvcc_session *s, const deal *d, uvcc_task *tasks, uint3
     uvcci_run *r = d->r;
     uint8_t **keys[2];
     for (unsigned k = 0; k < 2; k++) {
-        keys[k] = uvcci_bump_take(&r->deal_bump, all_blocks(r) * sizeof *keys[k]);
+        keys[k] = uvcci_bump_take(&r->deal_bump, uvcci_keys_blocks(r) * sizeof *keys[k]);
         if (keys[k] == NULL)
             return UVCC_ERR_NOMEM;
         uint32_t n = 0;
         for (unsigned g = 0; g < r->plan->key_count; g++)
-            for (uint32_t i = 0; i < keys_round(r, g)->blocks; i++)
+            for (uint32_t i = 0; i < uvcci_keys_round(r, g)->blocks; i++)
                 keys[k][n++] = stream_at(s, d, g, i, k);
     }
     return uvcci_function_deal(s, r, keys, tasks, count);

@@ -1,5 +1,6 @@
 /* session.h - the session's insides, shared by session.c (the public calls and the dispatch), step.c
- * (agreement, step contexts, audit), ops.c (op state machines) and deal.c (keys dealt ahead).
+ * (agreement, step contexts, audit), ops.c (running ops), gates.c, functions.c and circuits.c (their
+ * stages) and deal.c (keys dealt ahead).
  *
  * Data flow: link -> receive (ids, grammar, plan) -> [hash job] -> leaf -> accept -> op; op -> [job] ->
  * leaf -> link. Two step contexts exist at most: the running step and the next one, whose keys are
@@ -319,14 +320,6 @@ void uvcci_op_job_done(uvcc_session *s, uvcci_run *r);
 uint16_t uvcci_op_receive(uvcc_session *s, uint8_t peer, const uvcc_link_rx *m);
 void uvcci_op_rx_hashed(uvcc_session *s, uvcci_rx *rx);
 void uvcci_run_free(uvcc_session *s, uvcci_run *r);
-/* Shared by ops and deals: messages of a round with their holes. 0, UVCC_ERR_AGAIN (no room in a link,
- * nothing kept) or UVCC_ERR_NOMEM. */
-int uvcci_batch_open(uvcc_session *s, uvcci_run *r, const uvcci_plan_round *round, uvcci_bump *bump,
-                     uvcci_batch_out *out);
-void uvcci_batch_drop(uvcc_session *s, uvcci_batch_out *out);
-/* A pending leaf on a list, in bump memory; NULL without memory. */
-uvcci_pending_leaf *uvcci_leaf_later(uvcci_bump *bump, uvcci_pending_leaf **list, uint8_t type);
-void uvcci_leaves_write(uvcc_session *s, uvcci_run *r, uvcci_pending_leaf *list);
 
 /* checkpoint.c */
 int uvcci_checkpoint_init(uvcc_session *s);
@@ -345,26 +338,5 @@ bool uvcci_deal_advance(uvcc_session *s);
 /* Drops what an op's deal holds. */
 void uvcci_deal_free(uvcc_session *s, uvcci_run *r);
 void uvcci_deal_job_done(uvcc_session *s, uvcci_run *r);
-/* Shared with ops.c: offsets, from `base`, of this op's key streams from `dealer` to `to`, sorted by
- * fss id, into at[round of keys][block] (others are left alone). Returns their total, or SIZE_MAX
- * without memory. */
-size_t uvcci_key_offsets(const uvcci_run *r, uint8_t dealer, uint8_t to, uvcci_bump *bump,
-                         size_t base, size_t **at);
-/* at[round of keys][block], all SIZE_MAX; NULL without memory. */
-size_t **uvcci_key_table(const uvcci_run *r, uvcci_bump *bump);
-
-/* circuits.c: the stages of comparisons without keys. */
-struct uvcci_builder;
-bool uvcci_circuit_build(struct uvcci_builder *b);
-void uvcci_circuit_free(uvcc_session *s, uvcci_run *r);
-
-/* functions.c: the stages and deals of FUNCTION ops. */
-bool uvcci_function_build(struct uvcci_builder *b);
-void uvcci_function_free(uvcc_session *s, uvcci_run *r);
-/* Tasks of a deal: `tasks` has room for uvcci_function_deal_tasks(). keys[k][round][block]: where the
- * streams for HEAD (0) and TAIL (1) go; NULL where this party deals none. */
-uint32_t uvcci_function_deal_tasks(const uvcci_run *r);
-int uvcci_function_deal(uvcc_session *s, uvcci_run *r, uint8_t ***keys, uvcc_task *tasks,
-                        uint32_t *count);
 
 #endif
