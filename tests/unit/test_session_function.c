@@ -56,6 +56,7 @@ static uvcc_program *program(test_alloc *mem, const uvcc_function *f, uint32_t r
 typedef struct outcome {
     uint8_t root[3][32];
     uvcc_session_stats stats;
+    uint64_t leaves; /* of all parties */
 } outcome;
 
 /* Runs it once among three parties and compares with the definition. */
@@ -99,7 +100,9 @@ static outcome run(const triangle_options *opt, const uvcc_function *f, uint32_t
         }
     triangle_close(&t);
     memcpy(out.root, t.root, sizeof out.root);
-    uvcc_session_get_stats(t.s[0], &out.stats);
+    out.leaves = 0;
+    for (unsigned i = 3; i-- > 0; out.leaves += out.stats.leaves)
+        uvcc_session_get_stats(t.s[i], &out.stats);
     free(x[0]);
     free(x[1]);
     for (unsigned o = 0; o < f->outputs; o++)
@@ -328,12 +331,23 @@ static void test_same_roots(void **state) {
               UVCC_LIFT_PARALLEL);
 }
 
+/* Everything that is sent, opened, lifted and dealt stands in the transcripts, at both ends. */
+static void test_leaves(void **state) {
+    (void)state;
+    const outcome o = run(&(triangle_options){.seed = 2}, &relu, 1, 10, 12, UVCC_LIFT_PARALLEL);
+    const unsigned begin = 3, input = 2 * 2,
+                   opened = 2 * 2 + 2; /* OPEN, COMPARE: each way, and done */
+    const unsigned lifts =
+        2 * 2 + 2 * 3 * 3; /* two values: two messages; commits and done at each */
+    const unsigned keys = 2 + 1 + 1, output = 3 * 2 * 2 + 3;
+    assert_int_equal(o.leaves, begin + input + 2 * opened + lifts + keys + 2 * output);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_functions),
-        cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_stochastic_index),
-        cmocka_unit_test(test_same_roots),
+        cmocka_unit_test(test_functions),        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_stochastic_index), cmocka_unit_test(test_same_roots),
+        cmocka_unit_test(test_leaves),
     };
     return cmocka_run_group_tests(tests, make_tables, NULL);
 }
