@@ -3,6 +3,7 @@
 #include "triangle.h"
 
 #include "exec/session.h"
+#include "proto/prg.h"
 
 enum { IN_X = 1, IN_Y = 2, OUT_FIRST = 10 };
 
@@ -308,6 +309,80 @@ static void test_stochastic_index(void **state) {
     uvcc_program_free(p);
 }
 
+/* What OTHER knows: r mod 2^shift of the values that SHIFT step i shifts, out of its keys. */
+static uint64_t *low_of(const triangle *t, const uvcc_function *f, unsigned i, size_t n) {
+    const uvcci_run *r = t->s[0]->ctx[0].runs;
+    const uint8_t a = f->steps[i].a;
+    const bool opened = f->steps[a].kind == UVCC_FN_OPEN;
+    const unsigned tag = opened ? UVCC_TAG_mask : UVCC_TAG_lift;
+    uint64_t *low = calloc(n, sizeof *low), pad[UVCC_BLOCK_ELEMS];
+    while (r->op->desc.opcode != UVCC_OP_FUNCTION)
+        r++;
+    for (uint32_t b = 0; b < uvcci_blocks(n); b++) {
+        const uint8_t other = uvcci_party_of(UVCCI_OTHER, r->ids.edge[b]);
+        const uint32_t count = uvcci_block_count(n, b);
+        for (unsigned pair = 0; pair < 2; pair++) {
+            uvcci_aes key;
+            uvcci_aes_init(&key, t->s[other]->ctx[0].keys.prg[pair][tag], UVCCI_AES_AUTO);
+            uvcci_prg_fill(&key, (uvcci_prg_at){r->ordinal, a, b, opened ? 0 : 2}, 0, pad, count);
+            for (uint32_t k = 0; k < count; k++)
+                low[b * UVCC_BLOCK_ELEMS + k] += pad[k];
+        }
+    }
+    for (size_t k = 0; k < n; k++)
+        low[k] &= (1ull << f->steps[i].shift) - 1;
+    return low;
+}
+
+/* Fast functions equal the definition bit for bit, given the masks' low bits. */
+static void test_fast_functions(void **state) {
+    (void)state;
+    enum { N = 5000, BITS = 22 };
+    for (unsigned what = 0; what < UVCC_NL_COUNT; what++) {
+        test_alloc mem = {0};
+        const uvcc_allocator al = test_allocator(&mem);
+        const uvcc_nonlinear_options o = {
+            .size = sizeof o, .in_bits = BITS, .cols = N, .derivative = true};
+        uvcc_nonlinear_fn fn;
+        if (uvcc_nonlinear_at((uvcc_nonlinear)what)->form != UVCC_NL_ELEMENT)
+            continue;
+        assert_int_equal(uvcc_nonlinear_build(&fn, (uvcc_nonlinear)what, &o, &al), 0);
+        const uvcc_function *f = &fn.function;
+        uvcc_program *p = program(&mem, f, 1, N, BITS, UVCC_LIFT_PARALLEL);
+        triangle t;
+        triangle_open(&t, p, &(triangle_options){.seed = 7 + what});
+        triangle_ready(&t);
+        for (unsigned i = 0; i < 3; i++)
+            assert_int_equal(uvcc_session_step(t.s[i], 0, 0, 0), 0);
+        uint64_t *low[UVCC_FN_STEPS_MAX] = {0}, rnd = what;
+        for (unsigned i = 0; i < f->step_count; i++)
+            if (f->steps[i].kind == UVCC_FN_SHIFT)
+                low[i] = low_of(&t, f, i, N);
+        int64_t *x = malloc(N * sizeof *x), *want[2];
+        for (int k = 0; k < N; k++) /* small ones too: windows and thresholds lie around 0 */
+            x[k] = (int64_t)(test_rand(&rnd) >> (42 + k % 8)) - (1ll << (21 - k % 8));
+        for (unsigned i = 0; i < 2; i++)
+            want[i] = malloc(N * sizeof *want[i]);
+        const int64_t *const in[1] = {x};
+        assert_int_equal(uvcc_function_eval(f, 1, N, in, want, (const uint64_t *const *)low, &al),
+                         0);
+        assert_int_equal(uvcc_session_input(t.s[0], 0, IN_X, x, 0), 0);
+        triangle_finish(&t, 1);
+        for (uint8_t i = 0; i < f->outputs; i++)
+            if (memcmp(uvcc_session_output(t.s[2], 0, OUT_FIRST + i), want[i], N * sizeof *x) != 0)
+                fail_msg("%s: output %u differs", f->name, i);
+        for (unsigned i = 0; i < f->step_count; i++)
+            free(low[i]);
+        free(x);
+        free(want[0]);
+        free(want[1]);
+        triangle_free(&t);
+        uvcc_program_free(p);
+        uvcc_nonlinear_free(&fn);
+        assert_int_equal(mem.live_blocks, 0);
+    }
+}
+
 /* The same roots whatever the network and the executor do; rounds as the function says. */
 static void test_same_roots(void **state) {
     (void)state;
@@ -347,7 +422,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_functions),        cmocka_unit_test(test_rows),
         cmocka_unit_test(test_stochastic_index), cmocka_unit_test(test_same_roots),
-        cmocka_unit_test(test_leaves),
+        cmocka_unit_test(test_fast_functions),   cmocka_unit_test(test_leaves),
     };
     return cmocka_run_group_tests(tests, make_tables, NULL);
 }
