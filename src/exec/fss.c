@@ -327,21 +327,30 @@ static void walk_point(const uvcci_aes dpf[2], walk_group *g, const uvcci_dpf_ke
     }
 }
 
+typedef void (*walk_end)(const uvcci_aes dpf[2], walk_group *g, const uvcci_dpf_keys *k,
+                         uint32_t at, uint32_t m, const uint64_t *x, uint8_t *out);
+
+/* One point of each key, down to its leaf. */
+static void walk_each(const uvcci_aes dpf[2], const uvcci_dpf_keys *k, const uint64_t *x,
+                      uint8_t *out, walk_end end) {
+    assert(k->n >= 1 && k->n <= 64);
+    walk_group g;
+    walk_begin(dpf, &g);
+    for (uint32_t at = 0; at < k->c; at += GROUP) {
+        const uint32_t m = k->c - at < GROUP ? k->c - at : GROUP;
+        walk_keys(dpf, &g, k, at, m);
+        walk_start(dpf, &g.nodes, k, at, m);
+        walk(dpf, &g, k, at, m, x + at, 0, uvcci_dpf_levels(k->n));
+        end(dpf, &g, k, at, m, x + at, out + at);
+    }
+    uvcci_wipe(&g, sizeof g);
+}
+
 void uvcci_dpf_prefix(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *x,
                       const uint8_t *root, bool party1, const uint8_t *levels,
                       const uint8_t *leaves, const uint8_t *bits, uint8_t *out) {
-    assert(n >= 1 && n <= 64);
     const uvcci_dpf_keys k = {n, c, party1, root, levels, leaves, bits};
-    walk_group g;
-    walk_begin(dpf, &g);
-    for (uint32_t at = 0; at < c; at += GROUP) {
-        const uint32_t m = c - at < GROUP ? c - at : GROUP;
-        walk_keys(dpf, &g, &k, at, m);
-        walk_start(dpf, &g.nodes, &k, at, m);
-        walk(dpf, &g, &k, at, m, x + at, 0, uvcci_dpf_levels(n));
-        walk_prefix(dpf, &g, &k, at, m, x + at, out + at);
-    }
-    uvcci_wipe(&g, sizeof g);
+    walk_each(dpf, &k, x, out, walk_prefix);
 }
 
 enum { WORTH = 8 /* levels of walks that are saved, for two walks more */ };
@@ -467,18 +476,8 @@ void uvcci_dpf_prefixes(const uvcci_aes dpf[2], const uvcci_dpf_keys *k, const u
 void uvcci_dpf_point(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *x,
                      const uint8_t *root, bool party1, const uint8_t *levels, const uint8_t *leaves,
                      const uint8_t *bits, uint8_t *out) {
-    assert(n >= 1 && n <= 64);
     const uvcci_dpf_keys k = {n, c, party1, root, levels, leaves, bits};
-    walk_group g;
-    walk_begin(dpf, &g);
-    for (uint32_t at = 0; at < c; at += GROUP) {
-        const uint32_t m = c - at < GROUP ? c - at : GROUP;
-        walk_keys(dpf, &g, &k, at, m);
-        walk_start(dpf, &g.nodes, &k, at, m);
-        walk(dpf, &g, &k, at, m, x + at, 0, uvcci_dpf_levels(n));
-        walk_point(dpf, &g, &k, at, m, x + at, out + at);
-    }
-    uvcci_wipe(&g, sizeof g);
+    walk_each(dpf, &k, x, out, walk_point);
 }
 
 /* --- Windows ---------------------------------------------------------------------------------- */
