@@ -1,6 +1,7 @@
-/* build.h - the job of one stage of an op in the making: tasks, blocks, digests, leaves. Shared by
- * ops.c, functions.c and circuits.c. Whatever cannot be had for want of memory sets `failed`; later
- * calls do nothing then. */
+/* build.h - what ops and deals are made of: the messages of a round with their holes, leaves, and
+ * the job of one stage in the making: tasks, blocks, digests. op_gates.c, op_functions.c and
+ * op_circuits.c build the stages of their ops with it; ops.c runs them, deal.c deals. Whatever
+ * cannot be had for want of memory sets `failed`; later calls do nothing then. */
 #ifndef UVCCI_BUILD_H
 #define UVCCI_BUILD_H
 
@@ -102,10 +103,10 @@ static inline bool uvcci_finishes(const uvcci_run *r) {
 
 /* ---- the present stage of an op; false: no memory. What runs hold goes with _free ---- */
 
-/* gates.c */
+/* op_gates.c */
 bool uvcci_gate_build(uvcci_builder *b);
 void uvcci_gate_free(uvcc_session *s, uvcci_run *r);
-/* functions.c */
+/* op_functions.c */
 bool uvcci_function_build(uvcci_builder *b);
 void uvcci_function_free(uvcc_session *s, uvcci_run *r);
 /* Tasks of a deal: `tasks` has room for uvcci_function_deal_tasks(). keys[k]: where the streams for
@@ -114,7 +115,7 @@ void uvcci_function_free(uvcc_session *s, uvcci_run *r);
 uint32_t uvcci_function_deal_tasks(const uvcci_run *r);
 int uvcci_function_deal(uvcc_session *s, uvcci_run *r, uint8_t ***keys, uvcc_task *tasks,
                         uint32_t *count);
-/* circuits.c */
+/* op_circuits.c */
 bool uvcci_circuit_build(uvcci_builder *b);
 void uvcci_circuit_free(uvcc_session *s, uvcci_run *r);
 

@@ -1,11 +1,11 @@
-/* session.h - the session's insides, shared by session.c (the public calls and the dispatch), step.c
- * (agreement, step contexts, audit), ops.c (running ops), gates.c, functions.c and circuits.c (their
- * stages) and deal.c (keys dealt ahead).
+/* session.h - the session's insides, shared by session.c (the public calls and the dispatch),
+ * step.c (agreement, step contexts, audit), ops.c (running ops), op_gates.c, op_functions.c and
+ * op_circuits.c (their stages) and deal.c (keys dealt ahead).
  *
- * Data flow: link -> receive (ids, grammar, plan) -> [hash job] -> leaf -> accept -> op; op -> [job] ->
- * leaf -> link. Two step contexts exist at most: the running step and the next one, whose keys are
- * dealt while it waits. Everything that can fail for want of memory aborts the session with
- * UVCC_ABORT_MEMORY; a session never goes on half changed. */
+ * Data flow: link -> receive (ids, grammar, plan) -> [hash job] -> leaf -> accept -> op; op ->
+ * [job] -> leaf -> link. Two step contexts exist at most: the running step and the next one, whose
+ * keys are dealt while it waits. Everything that can fail for want of memory aborts the session
+ * with UVCC_ABORT_MEMORY; a session never goes on half changed. */
 #ifndef UVCCI_SESSION_H
 #define UVCCI_SESSION_H
 
@@ -83,8 +83,8 @@ typedef struct uvcci_batch_out {
 /* What comes in one round: per peer (0: next, 1: previous party), bit q = part q. */
 typedef struct uvcci_run_round {
     uint64_t need[2], got[2];
-    uint64_t seen[2]; /* begun, accepted or not */
-    uvcci_rx *held;   /* accepted messages */
+    uint64_t seen[2];                       /* begun, accepted or not */
+    uvcci_rx *held;                         /* accepted messages */
     const uint8_t **at[UVCCI_PLAN_VECS][2]; /* [vec][slot][block]; not of keys */
 } uvcci_run_round;
 
@@ -103,11 +103,11 @@ struct uvcci_run {
     uvcci_step *step;
     const uvcci_op *op;
     const uvcci_plan *plan;
-    uint32_t index;      /* program order */
-    uint32_t row0;       /* of the op table */
+    uint32_t index; /* program order */
+    uint32_t row0;  /* of the op table */
     uint32_t ordinal, op_id;
     uint32_t preds_left;
-    uint32_t depth;      /* rounds before this op, then with it */
+    uint32_t depth; /* rounds before this op, then with it */
     uint8_t stage;
     bool job_out, started, deal_done;
     uvcci_plan_ids ids;
@@ -137,7 +137,8 @@ struct uvcci_run {
     uvcci_pending_leaf *deal_leaves;
 };
 
-/* Step contexts: NONE -> AGREED_HERE (the host asked; STEP sent when allowed) -> RUNNING -> freed. */
+/* Step contexts: NONE -> AGREED_HERE (the host asked; STEP sent when allowed) -> RUNNING -> freed.
+ */
 struct uvcci_step {
     bool active, sent, agreed, running;
     uint32_t number, entry_index;
@@ -152,11 +153,11 @@ struct uvcci_step {
     uint8_t h_optable[32], h_shapes[32];
     uvcci_step_msg msg;
     uvcc_step_keys keys;
-    uint8_t salt[3][32]; /* leaf salts by peer's party; own entry unused */
+    uint8_t salt[3][32];     /* leaf salts by peer's party; own entry unused */
     uvcci_aes commit_key[2]; /* tag salt: NEXT, PREV */
     uvcci_transcript *transcript;
-    uint64_t **input;  /* staged values by input index, WIRE pool */
-    int64_t **output;  /* opened values by output index, WIRE pool */
+    uint64_t **input; /* staged values by input index, WIRE pool */
+    int64_t **output; /* opened values by output index, WIRE pool */
     uint64_t leaves;
     uvcci_bump bump;
 };
@@ -224,42 +225,46 @@ struct uvcc_session {
     uint8_t sign_pk[32], sign_sk[64];
     const uvcc_program *program;
     uint8_t h_program[32];
-    uvcci_plan **plans; /* by entry */
+    uvcci_plan **plans;    /* by entry */
     uvcci_buffer *buffers; /* by owning tensor */
     uvcci_hello hello;
     uint32_t run, step; /* first unfinished step */
     uvcci_peer peer[3];
     uvcci_jobs jobs;
     uvcci_arena tensors, wire;
-    uvcci_step ctx[2]; /* by step parity */
+    uvcci_step ctx[2];   /* by step parity */
     bool hello_waits[3]; /* a HELLO is in the link, not transmitted yet */
     uint16_t abort_reason;
     uint64_t close_deadline; /* UVCC_NEVER while open */
-    uvcc_event *events; /* ring */
+    uvcc_event *events;      /* ring */
     uint32_t event_cap, event_head, event_count;
     uint8_t last_root[32];
     bool have_root;
     uvcc_session_stats stats;
-    uint32_t poll_peer; /* fairness of poll_transmit */
+    uint32_t poll_peer;   /* fairness of poll_transmit */
     uvcci_rx *rx_pending; /* received, waiting for a hash job */
     uvcci_rx *rx_out;     /* their hash job is out */
     uvcci_set *sets;      /* PERSIST tensors being set by the host */
     uvcci_checkpoint checkpoint;
-    uint32_t tensors_at;  /* the step that the PERSIST tensors stand before */
+    uint32_t tensors_at; /* the step that the PERSIST tensors stand before */
     /* opened outputs of the last finished step */
     int64_t **last_output;
     uint32_t last_output_step, last_output_entry;
 };
 
-static inline uint8_t uvcci_next_party(const uvcc_session *s) { return (uint8_t)((s->party + 1u) % 3u); }
-static inline uint8_t uvcci_prev_party(const uvcc_session *s) { return (uint8_t)((s->party + 2u) % 3u); }
+static inline uint8_t uvcci_next_party(const uvcc_session *s) {
+    return (uint8_t)((s->party + 1u) % 3u);
+}
+static inline uint8_t uvcci_prev_party(const uvcc_session *s) {
+    return (uint8_t)((s->party + 2u) % 3u);
+}
 /* 0: the next party, 1: the one before. */
 static inline unsigned uvcci_side(const uvcc_session *s, uint8_t peer) {
     return peer == uvcci_next_party(s) ? 0 : 1;
 }
 
-/* The public input calls without their recording; calls.c has the others. session.c and, for those on
- * tensors, checkpoint.c. */
+/* The public input calls without their recording; calls.c has the others. session.c and, for those
+ * on tensors, checkpoint.c. */
 int uvcci_session_new(uvcc_session **out, const uvcc_config *cfg);
 void uvcci_session_free(uvcc_session *s);
 int uvcci_session_load_program(uvcc_session *s, const uvcc_program *p);

@@ -1,4 +1,4 @@
-/* functions.c - FUNCTION ops in a session: the stages of HEAD and TAIL, and what OTHER deals.
+/* op_functions.c - FUNCTION ops in a session: the stages of HEAD and TAIL, and what OTHER deals.
  *
  * Both follow the function's steps in their order. A step that sends is taken up twice: in its
  * stage it masks and fills its round's messages, in the next it finishes from what came. At OTHER

@@ -1,4 +1,4 @@
-/* gates.c - ops that are no functions: inputs and outputs, products, truncations, ReLU, local ops,
+/* op_gates.c - ops that are no functions: inputs and outputs, products, truncations, ReLU, local ops,
  * stage by stage. */
 #include "build.h"
 

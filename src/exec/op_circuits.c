@@ -1,4 +1,4 @@
-/* circuits.c - RELU ops without keys in a session: the rounds of circuit.h, stage by stage.
+/* op_circuits.c - RELU ops without keys in a session: the rounds of circuit.h, stage by stage.
  *
  * Stage k finishes round k - 1 from what came and sends round k; the call of a task is its round. A
  * block's state lives from its first stage to the run's end. */
