@@ -41,6 +41,16 @@ typedef struct uvcc_step_keys {
 
 typedef enum uvcc_role { UVCC_HEAD = 0, UVCC_TAIL = 1, UVCC_OTHER = 2 } uvcc_role;
 
+/** Workers of one party that act together (parallel.md): the tensor ranks of a stage of a replica, the
+ * stages of one (replica, rank), the replicas of one (stage, rank), and all workers of a stage. Members
+ * are ordered by local rank. */
+typedef enum uvcc_group {
+    UVCC_GROUP_TP = 0,
+    UVCC_GROUP_PP = 1,
+    UVCC_GROUP_DP = 2,
+    UVCC_GROUP_STAGE = 3,
+} uvcc_group;
+
 /** What a task does. B: works on task.u.vec (blocks), M: on task.u.map, G: on task.u.gemm, H: on
  * task.u.hash, C: on task.u.copy. Arithmetic is mod 2^64; f = vec.shift, n = vec.bits. `w->`/`->w` are
  * little-endian wire words. zs = PRG(NEXT, zero, 0) - PRG(PREV, zero, 0). */

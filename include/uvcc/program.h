@@ -34,6 +34,11 @@ typedef enum uvcc_lifetime {
     UVCC_EPOCH = 1,   /**< lives within one step; its buffer is reused after its last read */
 } uvcc_lifetime;
 
+/** How a tensor is shared. An additive tensor z = z_0 + z_1 + z_2 has at party p the one component z_p and
+ * no zero share: it is what local products give. It is summed (over microbatches, and over workers of a
+ * party), then truncated or reshared; no other op reads it, and none opens it. */
+typedef enum uvcc_sharing { UVCC_REPLICATED = 0, UVCC_ADDITIVE = 1 } uvcc_sharing;
+
 #define UVCC_NO_TENSOR UINT32_MAX
 
 typedef struct uvcc_tensor_desc {
@@ -44,6 +49,7 @@ typedef struct uvcc_tensor_desc {
     uint8_t lifetime; /**< uvcc_lifetime */
     uint32_t in_buffer_of; /**< another tensor whose buffer this one uses (a view or an in-place
                                 successor), or UVCC_NO_TENSOR */
+    uint8_t sharing;       /**< uvcc_sharing; an additive tensor is EPOCH */
 } uvcc_tensor_desc;
 
 #define UVCC_OP_MAX_IN 6u
@@ -52,6 +58,10 @@ enum {
     UVCC_OP_TRANS_A = 1,
     UVCC_OP_TRANS_B = 2,
     UVCC_OP_CIRCUIT = 4, /**< RELU: compare without keys, by a circuit of carries */
+    /** GEMM_SS with `heads`: this operand is stacked, not packed. */
+    UVCC_OP_STACKED_A = 8,
+    UVCC_OP_STACKED_B = 16,
+    UVCC_OP_STACKED_C = 32,
 };
 
 /** Truncation of an op: exact (GapARS, floor) or stochastic (GapSR). */
@@ -79,6 +89,14 @@ typedef struct uvcc_op_desc {
      * not 0; its fraction bits are out.scale + shift - x.scale - y.scale, in 0..62. ADD_PUBLIC,
      * CAUSAL_MASK: an integer at the tensor's scale. Other opcodes: 0. */
     int64_t constant;
+    uint16_t mb;    /**< microbatch: FWD and BWD ops; UPD: 0 */
+    uint8_t group;  /**< collectives: uvcc_group of <uvcc/compute.h>; others: 0 */
+    /** GEMM_SS, attention: one product per (group of rows g < row_groups, head h < heads); 0 and 0: one
+     * product. A *packed* operand has row_groups * r rows and heads * c columns, its block (g, h) the rows
+     * g r.. and columns h c..; a *stacked* one has row_groups * heads * r rows, its block (g, h) the r
+     * rows from (g heads + h) r on. TRANS_A and TRANS_B transpose blocks. */
+    uint16_t heads;
+    uint32_t row_groups;
 } uvcc_op_desc;
 
 typedef struct uvcc_program uvcc_program;
