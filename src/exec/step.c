@@ -135,7 +135,10 @@ static int build_table(uvcc_session *s, uvcci_step *st) {
     for (uint32_t i = 0; i < e->op_count; i++)
         for (uint16_t b = 0; b < st->plans[i].batches; b++)
             st->table.rows[st->table.count++] =
-                (uvcci_oprow){.phase = e->ops[i].desc.phase, .k = e->ops[i].desc.k, .b = b};
+                (uvcci_oprow){.phase = e->ops[i].desc.phase,
+                              .mb = e->ops[i].desc.mb,
+                              .k = e->ops[i].desc.k,
+                              .b = b};
     struct veto v = {.s = s, .st = st};
     int rc = uvcci_optable_build(&st->table, s->sid_sub, st->number, veto_row, &v);
     if (rc != 0)
