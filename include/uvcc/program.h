@@ -175,6 +175,12 @@ typedef struct uvcc_buffer_life {
 UVCC_API int uvcc_program_life(const uvcc_program *p, uint32_t entry, uint32_t buffer,
                                uvcc_buffer_life *out);
 
+/** Bytes of EPOCH buffers that a step of the entry can need at one time at one party, in whatever order
+ * its dependencies and the limit of microbatches in flight let ops run: an upper bound of
+ * uvcc_session_stats.epoch_peak_bytes. Working memory of ops is not in it. Allocates while it runs, with
+ * the square of the ops. UVCC_ERR_LIMIT: more than 32768 ops. */
+UVCC_API int uvcc_program_memory(const uvcc_program *p, uint32_t entry, uint64_t *bytes);
+
 /* ---- the plaintext twin ---- */
 
 /** Runs the same program tables in plaintext fixed point: the definition of what a secure run must

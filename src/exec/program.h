@@ -115,6 +115,11 @@ static inline bool uvcci_is_collective(uint16_t opcode) {
            opcode == UVCC_OP_REDUCE_SCATTER || opcode == UVCC_OP_ALL_GATHER;
 }
 
+/* Whether the op must wait for an earlier microbatch to end. */
+static inline bool uvcci_waits_to_fly(const uvcci_entry *e, const uvcc_op_desc *d) {
+    return e->in_flight != 0 && d->phase != UVCC_UPD && d->mb >= e->in_flight;
+}
+
 /* liveness.c: fills ordinals, versions, dependencies and lives of e, whose ops, by_ordinal, succ,
  * life and uses are allocated (succ for uvcci_edge_bound() words). UVCC_ERR_PROGRAM names a read of
  * what was never written or was overwritten. */

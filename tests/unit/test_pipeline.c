@@ -1,5 +1,5 @@
-/* Microbatches: program order against the schedule's vectors, ordinals, what the loader refuses, the
- * limit of microbatches in flight and the memory that it bounds. */
+/* Microbatches: program order against the schedule's vectors, ordinals, what the loader refuses,
+ * the limit of microbatches in flight and the memory that it bounds. */
 #include "triangle.h"
 
 #include "exec/program.h"
@@ -30,8 +30,8 @@ typedef struct chain {
     uint32_t x[MBS_MAX], y[MBS_MAX], d[MBS_MAX];
 } chain;
 
-/* Per microbatch: X given by P0 -> Y = X + W (exact on all values), D = Y * W, then G (+)= D; in the end
- * W = W - G. With `forward`, only the first two. */
+/* Per microbatch: X given by P0 -> Y = X + W (exact on all values), D = Y * W, then G (+)= D; in
+ * the end W = W - G. With `forward`, only the first two. */
 static uvcc_program *chain_program(test_alloc *mem, chain *c, uint32_t stage, uint32_t stages,
                                    uint32_t mbs, uint32_t ahead, bool forward) {
     const uvcc_allocator al = test_allocator(mem);
@@ -129,7 +129,7 @@ static void test_order_of_vectors(void **state) {
     const char *name;
     json_t *one;
     unsigned cases = 0;
-    json_object_foreach (v, name, one) {
+    json_object_foreach(v, name, one) {
         unsigned stages, mbs;
         if (sscanf(name, "S%uM%u", &stages, &mbs) != 2)
             continue;
@@ -294,11 +294,85 @@ static void test_hash(void **state) {
     }
 }
 
+/* ---- running ---- */
+
+enum { ELEMS = 12 };
+
+/* One step over the loopback; W must come out as in the reference. */
+static uvcc_session_stats run(const uvcc_program *p, const chain *c, uint32_t mbs,
+                              const triangle_options *opt) {
+    test_alloc mem = {0};
+    uvcc_allocator al = test_allocator(&mem);
+    uvcc_reference *ref;
+    char why[256];
+    assert_int_equal(uvcc_reference_new(&ref, p, &al), 0);
+    triangle t;
+    triangle_open(&t, p, opt);
+    triangle_ready(&t);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(uvcc_session_step(t.s[i], 0, 0, uvcc_loopback_now(t.net)), 0);
+    for (uint32_t m = mbs; m-- > 0;) { /* the last one first: order of arrival must not count */
+        int64_t v[ELEMS];
+        uint64_t rnd = 7 + m;
+        for (unsigned i = 0; i < ELEMS; i++)
+            v[i] = (int64_t)(test_rand(&rnd) % 2000) - 1000;
+        assert_int_equal(uvcc_reference_set(ref, c->x[m], v), 0);
+        assert_int_equal(uvcc_session_input(t.s[0], 0, 1 + m, v, uvcc_loopback_now(t.net)), 0);
+    }
+    if (uvcc_reference_step(ref, 0, why, sizeof why) != 0)
+        fail_msg("%s", why);
+    triangle_finish(&t, 1);
+    for (unsigned i = 0; i < 3; i++)
+        assert_memory_equal(uvcc_session_output(t.s[i], 0, 100), uvcc_reference_get(ref, c->w),
+                            ELEMS * sizeof(int64_t));
+    uvcc_session_stats st;
+    uvcc_session_get_stats(t.s[1], &st);
+    assert_int_equal(st.epoch_bytes, 0);
+    triangle_close(&t);
+    triangle_free(&t);
+    uvcc_reference_free(ref);
+    assert_int_equal(mem.live_blocks, 0);
+    return st;
+}
+
+/* Peak memory stays at the computed bound, and the bound goes with the microbatches in flight. */
+static void test_memory(void **state) {
+    (void)state;
+    const uint64_t tensor_bytes = ELEMS * 16;
+    static const struct {
+        uint32_t stage, stages, mbs, ahead;
+        uint32_t
+            live; /* X, Y and D of each in flight, and G: in the place of X 0 if no more X come */
+    } cases[] = {{0, 1, 1, 0, 3},  {0, 1, 6, 0, 4},  {0, 1, 6, 1, 7},  {2, 3, 6, 0, 4},
+                 {0, 3, 6, 0, 10}, {0, 3, 6, 1, 13}, {0, 1, 6, 40, 18}};
+    for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (unsigned mode = 0; mode < 2; mode++) {
+            test_alloc mem = {0};
+            chain c;
+            uvcc_program *p = chain_program(&mem, &c, cases[i].stage, cases[i].stages, cases[i].mbs,
+                                            cases[i].ahead, false);
+            finish(p);
+            uint64_t bound;
+            assert_int_equal(uvcc_program_memory(p, 0, &bound), 0);
+            assert_int_equal(bound, cases[i].live * tensor_bytes);
+            uvcc_session_stats st =
+                run(p, &c, cases[i].mbs,
+                    &(triangle_options){.seed = i,
+                                        .mode = mode == 0 ? UVCC_CPU_INLINE : UVCC_CPU_DEFERRED});
+            assert_true(st.epoch_peak_bytes <= bound);
+            if (cases[i].mbs == 1)
+                assert_int_equal(st.epoch_peak_bytes, bound);
+            uvcc_program_free(p);
+            assert_int_equal(mem.live_blocks, 0);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_order_of_vectors), cmocka_unit_test(test_order_ahead),
         cmocka_unit_test(test_ordinals),         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_reads_too_early),  cmocka_unit_test(test_hash),
+        cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
