@@ -250,6 +250,8 @@ static int open_rounds(uvcc_session *s, uvcci_run *r) {
 static bool build_stage(builder *b) {
     if (b->r->plan->function != NULL)
         return uvcci_function_build(b);
+    if (uvcci_is_collective(b->r->op->desc.opcode))
+        return uvcci_collective_build(b);
     return b->r->plan->keyless ? uvcci_circuit_build(b) : uvcci_gate_build(b);
 }
 
@@ -257,7 +259,7 @@ static bool build_stage(builder *b) {
 static bool run_advance(uvcc_session *s, uvcci_run *r) {
     if (r->job_out || r->stage == UVCCI_STAGE_DONE || r->preds_left != 0 || !stage_ready(s, r))
         return false;
-    if (uvcci_jobs_full(&s->jobs)) {
+    if (uvcci_jobs_full(&s->jobs) && !uvcci_is_collective(r->op->desc.opcode)) {
         uvcci_run_wake(r);
         return false;
     }

@@ -115,6 +115,13 @@ static inline bool uvcci_is_collective(uint16_t opcode) {
            opcode == UVCC_OP_REDUCE_SCATTER || opcode == UVCC_OP_ALL_GATHER;
 }
 
+static inline uint32_t uvcci_collective_count(const uvcci_entry *e) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < e->op_count; i++)
+        n += uvcci_is_collective(e->ops[i].desc.opcode);
+    return n;
+}
+
 /* Whether the op must wait for an earlier microbatch to end. */
 static inline bool uvcci_waits_to_fly(const uvcci_entry *e, const uvcc_op_desc *d) {
     return e->in_flight != 0 && d->phase != UVCC_UPD && d->mb >= e->in_flight;
