@@ -198,6 +198,12 @@ UVCC_API const int64_t *uvcc_reference_get(const uvcc_reference *r, uint32_t ten
  * uvcc_program_finish. A failed step leaves the tensors as far as it came. */
 UVCC_API int uvcc_reference_step(uvcc_reference *r, uint32_t entry, char *message,
                                  size_t message_cap);
+/** The same for all workers of a job together: workers[i] runs its own program as local rank i =
+ * (r S + s) T + t, count = R S T of every program's topology. An op with a collective runs when all its
+ * members are at theirs. UVCC_ERR_STATE if workers wait for one another for ever or disagree on a
+ * collective. */
+UVCC_API int uvcc_reference_step_group(uvcc_reference *const *workers, uint32_t count,
+                                       uint32_t entry, char *message, size_t message_cap);
 
 #ifdef __cplusplus
 }
