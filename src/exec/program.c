@@ -1329,6 +1329,41 @@ static void hash_io(uvcci_sha256 *h, const uvcc_io_desc *io) {
     uvcci_sha256_update(h, buf, w.len);
 }
 
+static bool is_parallel(const uvcc_program *p) {
+    bool any = p->replicas * p->stages * p->tp_ranks != 1;
+    for (uint32_t i = 0; i < p->entry_count; i++)
+        any |= p->entries[i].microbatches > 1 || p->entries[i].stages > 1;
+    return any;
+}
+
+/* One worker with one microbatch hashes as if there were no others: "UVCC_PARALLEL_V1" || LE32
+ * replicas, stages, tp_ranks || each entry: LE32 stage, stages, ahead || each input: LE16 mb || each op:
+ * LE16 mb || U8 group. Here ops stand as they came, in the order of (phase, mb, k). */
+static void hash_parallel(uvcci_sha256 *h, const uvcc_program *p) {
+    static const char domain[] = "UVCC_PARALLEL_V1";
+    uint8_t buf[16];
+    if (!is_parallel(p))
+        return;
+    uvcci_sha256_update(h, domain, sizeof domain - 1);
+    const uint32_t sizes[] = {p->replicas, p->stages, p->tp_ranks};
+    hash_words(h, sizes, 3);
+    for (uint32_t i = 0; i < p->entry_count; i++) {
+        const uvcci_entry *e = &p->entries[i];
+        const uint32_t place[] = {e->stage, e->stages, e->ahead};
+        hash_words(h, place, 3);
+        for (uint32_t j = 0; j < e->input_count; j++) {
+            uvcci_st16(buf, e->inputs[j].mb);
+            uvcci_sha256_update(h, buf, 2);
+        }
+        for (uint32_t j = 0; j < e->user_count; j++) {
+            const uvcc_op_desc *d = &p->user_ops[e->user_first + j].desc;
+            uvcci_st16(buf, d->mb);
+            buf[2] = d->group;
+            uvcci_sha256_update(h, buf, 3);
+        }
+    }
+}
+
 /* Fields that came later, each where it is not 0: a program without any hashes as if there were no
  * such fields. */
 enum { HASH_SHARING = 1, HASH_HEADS = 2 };
@@ -1375,41 +1410,6 @@ static void hash_later_fields(uvcci_sha256 *h, const uvcc_program *p) {
             hash_later_op(&l, i, j, &p->user_ops[p->entries[i].user_first + j].desc);
 }
 
-static bool is_parallel(const uvcc_program *p) {
-    bool any = p->replicas * p->stages * p->tp_ranks != 1;
-    for (uint32_t i = 0; i < p->entry_count; i++)
-        any |= p->entries[i].microbatches > 1 || p->entries[i].stages > 1;
-    return any;
-}
-
-/* One worker with one microbatch hashes as if there were no others: "UVCC_PARALLEL_V1" || LE32
- * replicas, stages, tp_ranks || each entry: LE32 stage, stages, ahead || each input: LE16 mb || each op:
- * LE16 mb || U8 group. Here ops stand as they came, in the order of (phase, mb, k). */
-static void hash_parallel(uvcci_sha256 *h, const uvcc_program *p) {
-    static const char domain[] = "UVCC_PARALLEL_V1";
-    uint8_t buf[16];
-    if (!is_parallel(p))
-        return;
-    uvcci_sha256_update(h, domain, sizeof domain - 1);
-    const uint32_t sizes[] = {p->replicas, p->stages, p->tp_ranks};
-    hash_words(h, sizes, 3);
-    for (uint32_t i = 0; i < p->entry_count; i++) {
-        const uvcci_entry *e = &p->entries[i];
-        const uint32_t place[] = {e->stage, e->stages, e->ahead};
-        hash_words(h, place, 3);
-        for (uint32_t j = 0; j < e->input_count; j++) {
-            uvcci_st16(buf, e->inputs[j].mb);
-            uvcci_sha256_update(h, buf, 2);
-        }
-        for (uint32_t j = 0; j < e->user_count; j++) {
-            const uvcc_op_desc *d = &p->user_ops[e->user_first + j].desc;
-            uvcci_st16(buf, d->mb);
-            buf[2] = d->group;
-            uvcci_sha256_update(h, buf, 3);
-        }
-    }
-}
-
 /* H("UVCC_PROGRAM_V1" || LE32 part_bytes || LE32 tensors || LE32 entries || each tensor: LE32 rows,
  * cols, in_buffer_of || U8 bits, scale, lifetime || each entry: LE32 inputs, ops, outputs || each
  * input: LE32 id, tensor || U8 owner || each op: LE16 opcode || U8 phase || LE16 k || U8 inputs,
@@ -1419,8 +1419,8 @@ static void hash_parallel(uvcci_sha256 *h, const uvcc_program *p) {
  * LE64 first, constant || LE32 entries, words || LE32 of each entry || LE64 of each word || if
  * there are later fields: LE32 2^32 - 1 || each additive tensor: U8 1 || LE32 tensor || U8 sharing
  * || each op with heads, by entry: U8 2 || LE32 entry, op || LE16 heads || LE32 row groups). What a
- * kind of step does not use is UVCC_FN_NONE (a, b, io) or 0. Behind that, unless hash_parallel says nothing,
- * what it says. Names stay out. */
+ * kind of step does not use is UVCC_FN_NONE (a, b, io) or 0. Before the later fields stands, unless
+ * hash_parallel says nothing, what it says. Names stay out. */
 static void hash_program(uvcc_program *p) {
     static const char domain[] = "UVCC_PROGRAM_V1";
     uint8_t buf[32];
@@ -1458,8 +1458,8 @@ static void hash_program(uvcc_program *p) {
             hash_io(&h, &e->outputs[j]);
     }
     hash_functions(&h, p);
-    hash_later_fields(&h, p);
     hash_parallel(&h, p);
+    hash_later_fields(&h, p);
     uvcci_sha256_final(&h, p->hash);
 }
 
