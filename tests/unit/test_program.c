@@ -1112,6 +1112,48 @@ static void test_hash(void **state) {
                 fail_msg("hashes %u and %u are equal", i, j);
 }
 
+/* Each op's blocks count, wherever the order of microbatches puts it among the inputs. */
+static void test_hash_of_microbatches(void **state) {
+    (void)state;
+    uint8_t hash[5][32];
+    for (uint8_t which = 0; which < 5; which++) {
+        test_alloc counts = {0};
+        uvcc_program *p = new_program(&counts);
+        char name[4], message[200];
+        assert_int_equal(uvcc_program_entry(p, "run"), 0);
+        for (uint16_t mb = 0; mb < 2; mb++) {
+            snprintf(name, sizeof name, "x%u", mb);
+            const uvcc_tensor_desc x = matrix(name, 4, 4, 20, 0, UVCC_EPOCH);
+            const int in = uvcc_program_tensor(p, &x);
+            assert_true(in >= 0 && uvcc_program_input_mb(p, mb, (uint32_t)in, 0, mb) >= 0);
+        }
+        for (uint16_t mb = 0; mb < 2; mb++) { /* x x^T, or of 1 or 4 blocks: 4 x 4 */
+            const uint16_t blocks = which == 0              ? 0
+                                    : (which - 1) / 2 == mb ? 1 + (which - 1) % 2
+                                                            : 0;
+            snprintf(name, sizeof name, "z%u", mb);
+            const uvcc_tensor_desc z = matrix(name, 4, 4, 60, 0, UVCC_EPOCH);
+            const int out = uvcc_program_tensor(p, &z);
+            assert_true(out >= 0);
+            assert_true(uvcc_program_op(p, &(uvcc_op_desc){.opcode = UVCC_OP_GEMM_SS,
+                                                           .mb = mb,
+                                                           .in_count = 2,
+                                                           .in = {mb, mb},
+                                                           .out_count = 1,
+                                                           .out = {(uint32_t)out},
+                                                           .flags = UVCC_OP_TRANS_B,
+                                                           .heads = blocks,
+                                                           .row_groups = blocks}) >= 0);
+        }
+        if (uvcc_program_finish(p, message, sizeof message) != 0)
+            fail_msg("%s", message);
+        uvcc_program_hash(p, hash[which]);
+        uvcc_program_free(p);
+        for (unsigned other = 0; other < which; other++)
+            assert_memory_not_equal(hash[other], hash[which], 32);
+    }
+}
+
 /* ---- memory ---- */
 
 /* finish takes ops that no session runs, also one that touches nothing; planning refuses them. */
@@ -1187,6 +1229,7 @@ int main(void) {
         cmocka_unit_test(test_bad_calls),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_hash),
+        cmocka_unit_test(test_hash_of_microbatches),
         cmocka_unit_test(test_no_plan),
         cmocka_unit_test(test_no_memory),
     };
