@@ -730,6 +730,100 @@ static void test_attention(void **state) {
     attention_run(UVCC_TRUNC_STOCHASTIC);
 }
 
+/* Z = X W >> 12 in one op, or in `parts` that are summed and truncated. */
+static uvcc_session_stats product_stats(unsigned parts, uint8_t truncation, uint64_t *z) {
+    enum { M = 70, N = 65, K = 3 };
+    test_alloc mem = {0};
+    uvcc_allocator al = test_allocator(&mem);
+    uvcc_program *p;
+    assert_int_equal(uvcc_program_new(&p, &al), 0);
+    const uint32_t x = tensor(p, "X", (shape){M, K}, 20, 12, UVCC_EPOCH);
+    const uint32_t w = tensor(p, "W", (shape){K, N}, 20, 12, UVCC_EPOCH);
+    const uint32_t out = tensor(p, "Z", (shape){M, N}, 36, 12, UVCC_EPOCH);
+    const int sum = uvcc_program_tensor(p, &(uvcc_tensor_desc){.name = "sum",
+                                                               .rows = M,
+                                                               .cols = N,
+                                                               .bits = 44,
+                                                               .scale = 24,
+                                                               .in_buffer_of = UVCC_NO_TENSOR,
+                                                               .lifetime = UVCC_EPOCH,
+                                                               .sharing = UVCC_ADDITIVE});
+    assert_true(sum >= 0 && uvcc_program_entry(p, "run") >= 0);
+    assert_true(uvcc_program_input(p, IN_X, x, 0) >= 0);
+    assert_true(uvcc_program_input(p, IN_W, w, 1) >= 0);
+    uvcc_op_desc d = {.opcode = parts == 0 ? UVCC_OP_GEMM_SS : UVCC_OP_GEMM_PART,
+                      .in_count = 2,
+                      .in = {x, w, (uint32_t)sum},
+                      .out_count = 1,
+                      .out = {parts == 0 ? out : (uint32_t)sum},
+                      .shift = parts == 0 ? 12 : 0,
+                      .truncation = parts == 0 ? truncation : UVCC_TRUNC_EXACT};
+    for (unsigned i = 0; i == 0 || i < parts; i++, d.k++, d.in_count = 3)
+        assert_true(uvcc_program_op(p, &d) >= 0);
+    d = (uvcc_op_desc){.opcode = UVCC_OP_TRUNCATE,
+                       .k = d.k,
+                       .in_count = 1,
+                       .in = {(uint32_t)sum},
+                       .out_count = 1,
+                       .out = {out},
+                       .shift = 12,
+                       .truncation = truncation};
+    if (parts != 0)
+        assert_true(uvcc_program_op(p, &d) >= 0);
+    assert_true(uvcc_program_output(p, OUT_Z, out) >= 0);
+    finish(p);
+    triangle t;
+    triangle_open(&t, p, &(triangle_options){.seed = 4});
+    triangle_ready(&t);
+    int64_t v[M * K], u[K * N];
+    random_values(1, v, M * K, 19);
+    random_values(2, u, K * N, 19);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(uvcc_session_step(t.s[i], 0, 0, 0), 0);
+    assert_int_equal(uvcc_session_input(t.s[0], 0, IN_X, v, 0), 0);
+    assert_int_equal(uvcc_session_input(t.s[1], 0, IN_W, u, 0), 0);
+    triangle_finish(&t, 1);
+    *z = (uint64_t)uvcc_session_output(t.s[2], 0, OUT_Z)[M * N - 1];
+    uvcc_session_stats st = {0};
+    for (unsigned i = 0; i < 3;
+         i++) { /* blocks have edges drawn from ids: only sums are the same */
+        uvcc_session_stats one;
+        uvcc_session_get_stats(t.s[i], &one);
+        st.rounds = one.rounds;
+        st.epoch_peak_bytes = one.epoch_peak_bytes;
+        st.bytes_online += one.bytes_online;
+        st.bytes_preprocessing += one.bytes_preprocessing;
+    }
+    triangle_close(&t);
+    triangle_free(&t);
+    uvcc_program_free(p);
+    assert_int_equal(mem.live_blocks, 0);
+    return st;
+}
+
+/* A sum of products costs what one product costs, however many there are, and half a tensor of
+ * memory. */
+static void test_sums_cost_one_product(void **state) {
+    (void)state;
+    for (uint8_t truncation = 0; truncation < 2; truncation++) {
+        uint64_t z[3];
+        const uvcc_session_stats one = product_stats(0, truncation, &z[0]);
+        const uvcc_session_stats part = product_stats(1, truncation, &z[1]);
+        const uvcc_session_stats sum = product_stats(4, truncation, &z[2]);
+        assert_in_range(z[1] - z[0] + 1, 0, 2);
+        assert_in_range(z[2] - 4 * z[0] + 4, 0, 9);
+        for (unsigned i = 0; i < 2; i++) {
+            const uvcc_session_stats *more = i == 0 ? &part : &sum;
+            assert_true(more->rounds == one.rounds);
+            assert_in_range(more->bytes_preprocessing, one.bytes_preprocessing * 0.97,
+                            one.bytes_preprocessing * 1.03);
+            assert_in_range(more->bytes_online, one.bytes_online * 0.97, one.bytes_online * 1.03);
+        }
+        assert_int_equal(part.epoch_peak_bytes, 70 * 65 * 8 * 3); /* the sum and Z */
+        assert_int_equal(sum.epoch_peak_bytes, part.epoch_peak_bytes);
+    }
+}
+
 /* ---- rounds of several parts ---- */
 
 static void one_op_large(uint16_t opcode, uint32_t n, uint8_t shift, uint8_t truncation) {
@@ -1300,6 +1394,7 @@ int main(void) {
         cmocka_unit_test(test_same_roots_everywhere),
         cmocka_unit_test(test_random_programs),
         cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_sums_cost_one_product),
         cmocka_unit_test(test_large),
         cmocka_unit_test(test_wrong_peers),
         cmocka_unit_test(test_step_disagreement),
