@@ -6,7 +6,7 @@
 #include "exec/program.h"
 #include "proto/topology.h"
 
-enum { ROWS = 4, COLS = 4, ELEMS = ROWS * COLS, WORKERS_MAX = 8, MBS = 3, OUT_W = 100 };
+enum { ROWS = 4, COLS = 4, ELEMS = ROWS * COLS, WORKERS_MAX = 8, MBS = 6, OUT_W = 100 };
 
 typedef struct shape {
     uint16_t replicas, stages, tp_ranks;
@@ -312,7 +312,7 @@ static void run_job(const shape *s, const triangle_options *opt, uint8_t root[WO
     free(j);
 }
 
-static const shape shapes[] = {{1, 1, 1, 0}, {2, 1, 1, 0}, {1, 2, 1, 0}, {1, 2, 1, 2},
+static const shape shapes[] = {{1, 1, 1, 0}, {2, 1, 1, 0}, {1, 2, 1, 0}, {1, 2, 1, 8},
                                {1, 4, 1, 0}, {1, 1, 2, 1}, {2, 2, 2, 0}};
 enum { SHAPES = sizeof shapes / sizeof shapes[0] };
 
