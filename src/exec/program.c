@@ -346,6 +346,11 @@ static int check_tensor(uvcc_program *p, uint32_t i, const uvcci_message *m) {
                           d->scale, UVCCI_MAX_BITS);
     if (d->lifetime != UVCC_PERSIST && d->lifetime != UVCC_EPOCH)
         return uvcci_fail(m, bad, "tensor %s has the unknown lifetime %u", t->name, d->lifetime);
+    if (d->sharing != UVCC_REPLICATED && d->sharing != UVCC_ADDITIVE)
+        return uvcci_fail(m, bad, "tensor %s has the unknown sharing %u", t->name, d->sharing);
+    if (d->sharing == UVCC_ADDITIVE && d->lifetime == UVCC_PERSIST)
+        return uvcci_fail(m, bad, "tensor %s is additive and PERSIST; only EPOCH tensors may be",
+                          t->name);
     t->buffer = i;
     if (d->in_buffer_of == UVCC_NO_TENSOR)
         return 0;
@@ -357,6 +362,11 @@ static int check_tensor(uvcc_program *p, uint32_t i, const uvcci_message *m) {
     const uvcci_tensor *host = &p->tensors[d->in_buffer_of];
     if (d->lifetime == UVCC_PERSIST || host->desc.lifetime == UVCC_PERSIST)
         return uvcci_fail(m, bad, "tensor %s shares a buffer with %s; only EPOCH tensors may",
+                          t->name, host->name);
+    if (d->sharing != host->desc.sharing)
+        return uvcci_fail(m, bad,
+                          "tensor %s shares a buffer with %s, but one is additive and the other "
+                          "replicated",
                           t->name, host->name);
     t->buffer = host->buffer;
     if (t->elems > p->tensors[t->buffer].elems)
@@ -421,21 +431,73 @@ static int want_bits(const op_check *c, unsigned bits, const char *sum) {
                       c->label, sum, bits, UVCCI_MAX_BITS);
 }
 
+/* An operand of a product with heads can be cut into its blocks. */
+static int want_blocks(const op_check *c, unsigned operand, const uvcc_tensor_desc *t) {
+    const uvcc_op_desc *d = c->d;
+    const uint64_t rows = uvcci_gemm_rows(d, operand, t), cols = uvcci_gemm_cols(d, operand, t);
+    const bool stacked = (d->flags & UVCC_OP_STACKED_A << operand) != 0;
+    if (d->heads == 0 || (rows * d->row_groups * (stacked ? d->heads : 1u) == t->rows &&
+                          cols * (stacked ? 1u : d->heads) == t->cols))
+        return 0;
+    return uvcci_fail(c->m, UVCC_ERR_PROGRAM,
+                      "%s: %s is %u x %u, %s; %u groups of rows and %u heads do not divide it",
+                      c->label, t->name, t->rows, t->cols, stacked ? "stacked" : "packed",
+                      d->row_groups, d->heads);
+}
+
+static int check_gemm_result(const op_check *c, uint64_t rows, uint64_t cols) {
+    const uvcc_tensor_desc *z = c->out[0];
+    const uint64_t z_rows = uvcci_gemm_rows(c->d, 2, z), z_cols = uvcci_gemm_cols(c->d, 2, z);
+    int err = want_blocks(c, 2, z);
+    if (err == 0 && (z_rows != rows || z_cols != cols))
+        err = uvcci_fail(c->m, UVCC_ERR_PROGRAM, "%s: %s%s is %llu x %llu, but must be %llu x %llu",
+                         c->label, c->d->heads != 0 ? "a block of " : "", z->name,
+                         (unsigned long long)z_rows, (unsigned long long)z_cols,
+                         (unsigned long long)rows, (unsigned long long)cols);
+    if (err == 0)
+        err = want_scale(c, z, c->in[0]->scale + c->in[1]->scale - c->d->shift);
+    if (err == 0 && c->d->in_count == 3)
+        err = want_shape(c, c->in[2], z->rows, z->cols);
+    if (err == 0 && c->d->in_count == 3)
+        err = want_scale(c, c->in[2], z->scale);
+    return err;
+}
+
+/* What is summed in one element: K. */
+static uint64_t gemm_depth(const uvcc_op_desc *d, const uvcc_tensor_desc *a) {
+    return d->flags & UVCC_OP_TRANS_A ? uvcci_gemm_rows(d, 0, a) : uvcci_gemm_cols(d, 0, a);
+}
+
 static int check_gemm(const op_check *c) {
-    const uvcc_tensor_desc *a = c->in[0], *b = c->in[1], *z = c->out[0];
-    bool ta = c->d->flags & UVCC_OP_TRANS_A, tb = c->d->flags & UVCC_OP_TRANS_B;
-    uint32_t rows = ta ? a->cols : a->rows, k = ta ? a->rows : a->cols;
-    uint32_t k_b = tb ? b->cols : b->rows, cols = tb ? b->rows : b->cols;
+    const uvcc_op_desc *d = c->d;
+    const uvcc_tensor_desc *a = c->in[0], *b = c->in[1];
+    if (d->opcode == UVCC_OP_GEMM_PART && d->in_count != 2 && d->in_count != 3)
+        return uvcci_fail(c->m, UVCC_ERR_PROGRAM, "%s has %u inputs; it takes 2 or 3", c->label,
+                          d->in_count);
+    int err = want_blocks(c, 0, a);
+    if (err == 0)
+        err = want_blocks(c, 1, b);
+    if (err != 0)
+        return err;
+    const bool ta = d->flags & UVCC_OP_TRANS_A, tb = d->flags & UVCC_OP_TRANS_B;
+    const uint64_t a_rows = uvcci_gemm_rows(d, 0, a), a_cols = uvcci_gemm_cols(d, 0, a);
+    const uint64_t b_rows = uvcci_gemm_rows(d, 1, b), b_cols = uvcci_gemm_cols(d, 1, b);
+    const uint64_t k = gemm_depth(d, a), k_b = tb ? b_cols : b_rows;
     if (k != k_b)
         return uvcci_fail(c->m, UVCC_ERR_PROGRAM,
-                          "%s: op(%s) has %u columns and op(%s) %u rows; they must be equal",
-                          c->label, a->name, k, b->name, k_b);
-    int err = want_shape(c, z, rows, cols);
-    if (err == 0)
-        err = want_scale(c, z, a->scale + b->scale - c->d->shift);
+                          "%s: op(%s) has %llu columns and op(%s) %llu rows; they must be equal",
+                          c->label, a->name, (unsigned long long)k, b->name,
+                          (unsigned long long)k_b);
+    err = check_gemm_result(c, ta ? a_cols : a_rows, tb ? b_rows : b_cols);
     if (err == 0)
         err = want_bits(c, a->bits + b->bits + ceil_log2(k), "bits(A) + bits(B) + log2(K)");
     return err;
+}
+
+static int check_reshare(const op_check *c) {
+    const uvcc_tensor_desc *x = c->in[0], *z = c->out[0];
+    int err = want_shape(c, z, x->rows, x->cols);
+    return err == 0 ? want_scale(c, z, x->scale) : err;
 }
 
 /* The second input of an element-wise op: as the first, or one row or column for all. */
@@ -664,7 +726,10 @@ static int check_group(const op_check *c) {
 static int check_meaning(const op_check *c) {
     switch (c->d->opcode) {
     case UVCC_OP_GEMM_SS:
+    case UVCC_OP_GEMM_PART:
         return check_gemm(c);
+    case UVCC_OP_RESHARE:
+        return check_reshare(c);
     case UVCC_OP_ELEM_MUL:
     case UVCC_OP_ROW_MUL:
     case UVCC_OP_COL_MUL:
@@ -721,6 +786,7 @@ static bool works_in_place(uint16_t opcode) {
     case UVCC_OP_SCALE_PUBLIC:
     case UVCC_OP_ADD_PUBLIC:
     case UVCC_OP_CAUSAL_MASK:
+    case UVCC_OP_GEMM_PART: /* on its third input: the others are replicated */
         return true;
     default:
         return false;
@@ -766,6 +832,57 @@ static int check_tensors_of(const uvcc_program *p, op_check *c) {
     return 0;
 }
 
+/* Which sharing an op takes and gives. */
+enum { ANY_SHARING = 1 << UVCC_REPLICATED | 1 << UVCC_ADDITIVE };
+
+static unsigned sharings_in(const uvcc_op_desc *d, unsigned i) {
+    switch (d->opcode) {
+    case UVCC_OP_GEMM_PART:
+        return i == 2 ? 1 << UVCC_ADDITIVE : 1 << UVCC_REPLICATED;
+    case UVCC_OP_RESHARE:
+        return 1 << UVCC_ADDITIVE;
+    case UVCC_OP_TRUNCATE:
+    case UVCC_OP_REDUCE_SCATTER:
+    case UVCC_OP_ALL_GATHER:
+        return ANY_SHARING;
+    default:
+        return 1 << UVCC_REPLICATED;
+    }
+}
+
+static unsigned sharings_out(const uvcc_op_desc *d) {
+    switch (d->opcode) {
+    case UVCC_OP_GEMM_PART:
+        return 1 << UVCC_ADDITIVE;
+    case UVCC_OP_REDUCE_SCATTER:
+    case UVCC_OP_ALL_GATHER:
+        return ANY_SHARING;
+    default:
+        return 1 << UVCC_REPLICATED;
+    }
+}
+
+static int check_sharing(const op_check *c) {
+    const int bad = UVCC_ERR_PROGRAM;
+    for (unsigned i = 0; i < c->d->in_count; i++) {
+        if (sharings_in(c->d, i) >> c->in[i]->sharing & 1)
+            continue;
+        if (c->in[i]->sharing == UVCC_ADDITIVE)
+            return uvcci_fail(c->m, bad,
+                              "%s cannot read %s, which is additive; RESHARE or TRUNCATE it first",
+                              c->label, c->in[i]->name);
+        return uvcci_fail(c->m, bad, "%s reads %s as additive, but it is replicated", c->label,
+                          c->in[i]->name);
+    }
+    for (unsigned i = 0; i < c->d->out_count; i++) {
+        if (sharings_out(c->d) >> c->out[i]->sharing & 1)
+            continue;
+        return uvcci_fail(c->m, bad, "%s writes %s, which must be %s", c->label, c->out[i]->name,
+                          c->out[i]->sharing == UVCC_ADDITIVE ? "replicated" : "additive");
+    }
+    return 0;
+}
+
 static bool uses_shift(uint16_t opcode) {
     switch (opcode) {
     case UVCC_OP_GEMM_SS:
@@ -793,10 +910,17 @@ static bool uses_constant(uint16_t opcode) {
 static int check_fields(const op_check *c, bool implemented) {
     const uvcc_op_desc *d = c->d;
     const int bad = UVCC_ERR_PROGRAM;
-    unsigned flags =
-        d->opcode == UVCC_OP_GEMM_SS || !implemented ? UVCC_OP_TRANS_A | UVCC_OP_TRANS_B : 0;
+    const bool gemm = d->opcode == UVCC_OP_GEMM_SS || d->opcode == UVCC_OP_GEMM_PART;
+    unsigned flags = gemm || !implemented ? UVCC_OP_TRANS_A | UVCC_OP_TRANS_B : 0;
+    if (gemm && d->heads != 0)
+        flags |= UVCC_OP_STACKED_A | UVCC_OP_STACKED_B | UVCC_OP_STACKED_C;
     if (d->opcode == UVCC_OP_RELU)
         flags = UVCC_OP_CIRCUIT;
+    if (!gemm && (d->heads != 0 || d->row_groups != 0))
+        return uvcci_fail(c->m, bad, "%s: heads and row groups are not for this opcode", c->label);
+    if ((d->heads == 0) != (d->row_groups == 0))
+        return uvcci_fail(c->m, bad, "%s: %u heads and %u row groups; both or neither are 0",
+                          c->label, d->heads, d->row_groups);
     if (d->flags & ~flags)
         return uvcci_fail(c->m, bad, "%s: flags 0x%x are not for this opcode", c->label, d->flags);
     if (d->shift > UVCCI_MAX_BITS || (d->shift != 0 && implemented && !uses_shift(d->opcode)))
@@ -852,10 +976,43 @@ static int check_op(const uvcc_program *p, const uvcci_entry *e, const uvcci_op 
     if (err == 0)
         err = check_fields(&c, row->implemented);
     if (err == 0)
+        err = check_sharing(&c);
+    if (err == 0)
         err = check_meaning(&c);
     if (err == 0)
         err = check_aliases(p, &c, row->implemented);
     return err;
+}
+
+/* What an additive tensor holds is no more than its products together can be: |A| |B| K < 2^a 2^b K
+ * each. So a sum over microbatches, each of which adds to the same tensor, has its bits declared
+ * once.
+ */
+static int check_sums(uvcc_program *p, const uvcci_entry *e, const uvcci_message *m) {
+    char label[UVCCI_LABEL_BYTES];
+    for (uint32_t i = 0; i < p->tensor_count; i++)
+        p->tensors[i].sum_max = 0;
+    for (uint32_t i = 0; i < e->user_count; i++) {
+        const uvcci_op *op = &p->user_ops[e->user_first + i];
+        const uvcc_op_desc *d = &op->desc;
+        if (d->out_count == 0)
+            continue;
+        uvcci_tensor *z = &p->tensors[d->out[0]];
+        const uint64_t limit = 1ull << z->desc.bits;
+        if (d->opcode != UVCC_OP_GEMM_PART) {
+            z->sum_max = limit;
+            continue;
+        }
+        const uvcc_tensor_desc *a = &p->tensors[d->in[0]].desc, *b = &p->tensors[d->in[1]].desc;
+        const uint64_t product = gemm_depth(d, a) << (a->bits + b->bits);
+        z->sum_max = product + (d->in_count == 3 ? p->tensors[d->in[2]].sum_max : 0);
+        if (z->sum_max > limit)
+            return uvcci_fail(m, UVCC_ERR_BOUND,
+                              "%s: %s declares %u bits; the sum of the products in it needs %u",
+                              uvcci_op_label(op, label), z->name, z->desc.bits,
+                              ceil_log2(z->sum_max));
+    }
+    return 0;
 }
 
 static int check_io(const uvcc_program *p, const uvcci_entry *e, const char *what,
@@ -865,6 +1022,11 @@ static int check_io(const uvcc_program *p, const uvcci_entry *e, const char *wha
             return uvcci_fail(m, UVCC_ERR_PROGRAM,
                               "entry %s: %s %u is tensor %u, which does not exist", e->name, what,
                               io[i].id, io[i].tensor);
+        if (p->tensors[io[i].tensor].desc.sharing == UVCC_ADDITIVE)
+            return uvcci_fail(m, UVCC_ERR_PROGRAM,
+                              "entry %s: %s %u is %s, which is additive; inputs and outputs are "
+                              "replicated",
+                              e->name, what, io[i].id, p->tensors[io[i].tensor].name);
         for (uint32_t j = 0; j < i; j++)
             if (io[i].id == io[j].id || io[i].tensor == io[j].tensor)
                 return uvcci_fail(m, UVCC_ERR_PROGRAM,
@@ -953,7 +1115,7 @@ static int check_microbatches(const uvcc_program *p, const uvcci_entry *e, const
     return 0;
 }
 
-static int check_entry(const uvcc_program *p, uint32_t index, const uvcci_message *m) {
+static int check_entry(uvcc_program *p, uint32_t index, const uvcci_message *m) {
     const uvcci_entry *e = &p->entries[index];
     int err = check_io(p, e, "input", io_from(p->inputs, e->input_first), e->input_count, m);
     if (err == 0)
@@ -967,6 +1129,8 @@ static int check_entry(const uvcc_program *p, uint32_t index, const uvcci_messag
                          e->stages, p->stages);
     if (err == 0)
         err = check_microbatches(p, e, m);
+    if (err == 0)
+        err = check_sums(p, e, m);
     for (uint32_t i = 0; i < index && err == 0; i++) {
         const uvcci_entry *other = &p->entries[i];
         if (strcmp(other->name, e->name) == 0)
@@ -1201,15 +1365,63 @@ static void hash_parallel(uvcci_sha256 *h, const uvcc_program *p) {
     }
 }
 
+/* Fields that came later, each where it is not 0: a program without any hashes as if there were no
+ * such fields. */
+enum { HASH_SHARING = 1, HASH_HEADS = 2 };
+
+typedef struct later_fields {
+    uvcci_sha256 *h;
+    bool any;
+} later_fields;
+
+static void hash_later(later_fields *l, const uint8_t *buf, size_t len) {
+    static const uint8_t begin[4] = {0xff, 0xff, 0xff, 0xff};
+    if (!l->any)
+        uvcci_sha256_update(l->h, begin, sizeof begin);
+    l->any = true;
+    uvcci_sha256_update(l->h, buf, len);
+}
+
+static void hash_later_op(later_fields *l, uint32_t entry, uint32_t op, const uvcc_op_desc *d) {
+    uint8_t buf[32];
+    uvcci_writer w = uvcci_writer_on(buf, sizeof buf);
+    if (d->heads == 0)
+        return;
+    uvcci_put8(&w, HASH_HEADS);
+    uvcci_put32(&w, entry);
+    uvcci_put32(&w, op);
+    uvcci_put16(&w, d->heads);
+    uvcci_put32(&w, d->row_groups);
+    hash_later(l, buf, w.len);
+}
+
+static void hash_later_fields(uvcci_sha256 *h, const uvcc_program *p) {
+    later_fields l = {.h = h};
+    uint8_t buf[8];
+    for (uint32_t i = 0; i < p->tensor_count; i++) {
+        uvcci_writer w = uvcci_writer_on(buf, sizeof buf);
+        uvcci_put8(&w, HASH_SHARING);
+        uvcci_put32(&w, i);
+        uvcci_put8(&w, p->tensors[i].desc.sharing);
+        if (p->tensors[i].desc.sharing != UVCC_REPLICATED)
+            hash_later(&l, buf, w.len);
+    }
+    for (uint32_t i = 0; i < p->entry_count; i++)
+        for (uint32_t j = 0; j < p->entries[i].user_count; j++)
+            hash_later_op(&l, i, j, &p->entries[i].ops[p->entries[i].input_count + j].desc);
+}
+
 /* H("UVCC_PROGRAM_V1" || LE32 part_bytes || LE32 tensors || LE32 entries || each tensor: LE32 rows,
  * cols, in_buffer_of || U8 bits, scale, lifetime || each entry: LE32 inputs, ops, outputs || each
  * input: LE32 id, tensor || U8 owner || each op: LE16 opcode || U8 phase || LE16 k || U8 inputs,
- * outputs || LE32 of each || U8 flags, shift, truncation, lift || FUNCTION: LE16 function || LE64 constant
- * of an opcode that has one || each
- * output as an input, owner 0 || if there are functions: LE32 functions || each: U8 inputs, outputs,
- * steps || each step: U8 kind, a, b, bits, shift, io || LE64 first, constant || LE32 entries, words ||
- * LE32 of each entry || LE64 of each word). What a kind of step does not use is UVCC_FN_NONE (a, b,
- * io) or 0. Behind that, unless hash_parallel says nothing, what it says. Names stay out. */
+ * outputs || LE32 of each || U8 flags, shift, truncation, lift || FUNCTION: LE16 function || LE64
+ * constant of an opcode that has one || each output as an input, owner 0 || if there are functions:
+ * LE32 functions || each: U8 inputs, outputs, steps || each step: U8 kind, a, b, bits, shift, io ||
+ * LE64 first, constant || LE32 entries, words || LE32 of each entry || LE64 of each word || if
+ * there are later fields: LE32 2^32 - 1 || each additive tensor: U8 1 || LE32 tensor || U8 sharing
+ * || each op with heads, by entry: U8 2 || LE32 entry, op || LE16 heads || LE32 row groups). What a
+ * kind of step does not use is UVCC_FN_NONE (a, b, io) or 0. Before the later fields stands, unless
+ * hash_parallel says nothing, what it says. Names stay out. */
 static void hash_program(uvcc_program *p) {
     static const char domain[] = "UVCC_PROGRAM_V1";
     uint8_t buf[32];
@@ -1248,6 +1460,7 @@ static void hash_program(uvcc_program *p) {
     }
     hash_functions(&h, p);
     hash_parallel(&h, p);
+    hash_later_fields(&h, p);
     uvcci_sha256_final(&h, p->hash);
 }
 

@@ -14,7 +14,8 @@
  *
  * Buffers: a tensor owns its buffer, or lies in that of another (chains are resolved). uses of a
  * buffer = ops that read or write anything in it; when that many are DONE, an EPOCH buffer goes
- * back to the pool. PERSIST tensors always own their buffers and share them with nobody. */
+ * back to the pool. PERSIST tensors always own their buffers and share them with nobody. Tensors in
+ * one buffer are shared alike, all replicated or all additive. */
 #ifndef UVCCI_PROGRAM_H
 #define UVCCI_PROGRAM_H
 
@@ -40,6 +41,7 @@ typedef struct uvcci_tensor {
     uint32_t buffer;    /* the tensor that owns the memory, this one or another */
     uint32_t name_hash; /* quick reject in searches */
     uint64_t elems;     /* rows * cols */
+    uint64_t sum_max;   /* additive, while an entry is checked: no |value| so far reaches it */
 } uvcci_tensor;
 
 typedef struct uvcci_op {
@@ -91,6 +93,20 @@ struct uvcc_program {
     uint32_t user_op_count, user_op_cap, input_count, input_cap, output_count, output_cap;
     uint32_t function_count, function_cap;
 };
+
+/* Operands of a matrix product: A, B, C. Rows and columns of one block as it is stored: the whole
+ * of an operand where the op has no heads. */
+static inline uint64_t uvcci_gemm_rows(const uvcc_op_desc *d, unsigned operand,
+                                       const uvcc_tensor_desc *t) {
+    const bool stacked = (d->flags & UVCC_OP_STACKED_A << operand) != 0;
+    return d->heads == 0 ? t->rows
+                         : t->rows / ((uint64_t)d->row_groups * (stacked ? d->heads : 1u));
+}
+static inline uint64_t uvcci_gemm_cols(const uvcc_op_desc *d, unsigned operand,
+                                       const uvcc_tensor_desc *t) {
+    const bool stacked = (d->flags & UVCC_OP_STACKED_A << operand) != 0;
+    return d->heads == 0 || stacked ? t->cols : t->cols / d->heads;
+}
 
 /* Room for one line; NULL or cap 0 is allowed and drops it. */
 typedef struct uvcci_message {

@@ -17,7 +17,8 @@ struct uvcc_reference {
     int64_t **value; /* [tensor] */
     bool *given;     /* [tensor]: has been set */
     bool *outside;   /* [tensor]: a step failed because a value left its bound */
-    int64_t *packed; /* both factors of the largest product, transposed if they have to be */
+    int64_t *packed; /* a block of both factors of the largest product, transposed if it has to be,
+                      * and their product */
     size_t packed_bytes, table_bytes;
     void *table; /* holds value, given and outside */
 };
@@ -39,9 +40,10 @@ static size_t packed_bytes(const uvcc_program *p) {
     for (uint32_t e = 0; e < p->entry_count; e++)
         for (uint32_t i = 0; i < p->entries[e].op_count; i++) {
             const uvcc_op_desc *d = &p->entries[e].ops[i].desc;
-            if (d->opcode != UVCC_OP_GEMM_SS)
+            if (d->opcode != UVCC_OP_GEMM_SS && d->opcode != UVCC_OP_GEMM_PART)
                 continue;
-            size_t need = tensor_bytes(p, d->in[0]) + tensor_bytes(p, d->in[1]);
+            size_t need =
+                tensor_bytes(p, d->in[0]) + tensor_bytes(p, d->in[1]) + tensor_bytes(p, d->out[0]);
             most = need > most ? need : most;
         }
     return most;
@@ -135,18 +137,46 @@ typedef struct call {
 /* floor(z / 2^shift). finish and the bounds of the inputs see to |z| < 2^62, what a secure
  * truncation asks for (protocols.md 6). */
 static void truncate_result(const call *c) {
+    if (c->d->shift == 0)
+        return;
     assert(first_outside(c->out[0], c->elems, UVCCI_MAX_BITS) == c->elems);
     for (size_t i = 0; i < c->elems; i++)
         c->out[0][i] = floor_shift(c->out[0][i], c->d->shift);
 }
 
-/* Row-major (cols x rows) of a (rows x cols). */
-static void transpose(const int64_t *in, uint32_t rows, uint32_t cols, int64_t *out) {
-    const uint32_t tile = 16;
-    for (uint32_t i0 = 0; i0 < rows; i0 += tile)
-        for (uint32_t j = 0; j < cols; j++)
-            for (uint32_t i = i0; i < rows && i < i0 + tile; i++)
-                out[(size_t)j * rows + i] = in[(size_t)i * cols + j];
+/* One operand of a product: blocks of rows x cols, the block of (group, head) from `at` on. */
+typedef struct operand {
+    size_t rows, cols, width; /* of a block; of the tensor */
+    size_t group, head;       /* from one group or head to the next, in elements */
+} operand;
+
+static operand operand_of(const uvcc_op_desc *d, unsigned which, const uvcc_tensor_desc *t) {
+    const size_t heads = d->heads == 0 ? 1 : d->heads, groups = d->heads == 0 ? 1 : d->row_groups;
+    operand o = {.width = t->cols, .group = (size_t)t->rows / groups * t->cols};
+    if (d->flags & UVCC_OP_STACKED_A << which) {
+        o.rows = t->rows / groups / heads;
+        o.cols = t->cols;
+        o.head = o.rows * o.width;
+    } else {
+        o.rows = t->rows / groups;
+        o.cols = t->cols / heads;
+        o.head = o.cols;
+    }
+    return o;
+}
+
+/* A block, row by row, or its transpose (cols x rows) likewise. */
+static void take_block(const int64_t *in, const operand *o, bool transposed, int64_t *out) {
+    const size_t tile = 16;
+    if (!transposed) {
+        for (size_t i = 0; i < o->rows; i++)
+            memcpy(out + i * o->cols, in + i * o->width, o->cols * sizeof *out);
+        return;
+    }
+    for (size_t i0 = 0; i0 < o->rows; i0 += tile)
+        for (size_t j = 0; j < o->cols; j++)
+            for (size_t i = i0; i < o->rows && i < i0 + tile; i++)
+                out[j * o->rows + i] = in[i * o->width + j];
 }
 
 /* z (m x n) = a (m x k) b (k x n) mod 2^64, in panels of b that stay in the cache. */
@@ -168,22 +198,27 @@ static void multiply(const int64_t *a, const int64_t *b, uint32_t m, uint32_t n,
     }
 }
 
+/* C[g, h] = op(A[g, h]) op(B[g, h]), to which GEMM_PART adds its third input. */
 static void run_gemm(const call *c) {
-    const uvcc_tensor_desc *a = c->desc[0], *b = c->desc[1];
-    const bool ta = c->d->flags & UVCC_OP_TRANS_A, tb = c->d->flags & UVCC_OP_TRANS_B;
-    const int64_t *left = c->in[0], *right = c->in[1];
-    int64_t *room = c->r->packed;
-    if (ta) {
-        transpose(left, a->rows, a->cols, room);
-        left = room;
-        room += (size_t)a->rows * a->cols;
+    const uvcc_op_desc *d = c->d;
+    const bool ta = d->flags & UVCC_OP_TRANS_A, tb = d->flags & UVCC_OP_TRANS_B;
+    const operand a = operand_of(d, 0, c->desc[0]), b = operand_of(d, 1, c->desc[1]);
+    const operand z = operand_of(d, 2, &c->r->p->tensors[d->out[0]].desc);
+    const size_t heads = d->heads == 0 ? 1 : d->heads, groups = d->heads == 0 ? 1 : d->row_groups;
+    int64_t *left = c->r->packed, *right = left + a.rows * a.cols;
+    uint64_t *sum = (uint64_t *)(right + b.rows * b.cols), *out = (uint64_t *)c->out[0];
+    for (size_t i = 0; i < groups * heads; i++) {
+        const size_t g = i / heads, h = i % heads, at = g * z.group + h * z.head;
+        take_block(c->in[0] + g * a.group + h * a.head, &a, ta, left);
+        take_block(c->in[1] + g * b.group + h * b.head, &b, tb, right);
+        multiply(left, right, (uint32_t)z.rows, (uint32_t)z.cols, (uint32_t)(ta ? a.rows : a.cols),
+                 sum);
+        for (size_t r = 0; r < z.rows; r++)
+            for (size_t q = 0; q < z.cols; q++) {
+                const size_t e = at + r * z.width + q;
+                out[e] = sum[r * z.cols + q] + (d->in_count == 3 ? (uint64_t)c->in[2][e] : 0);
+            }
     }
-    if (tb) {
-        transpose(right, b->rows, b->cols, room);
-        right = room;
-    }
-    multiply(left, right, ta ? a->cols : a->rows, tb ? b->rows : b->cols, ta ? a->rows : a->cols,
-             (uint64_t *)c->out[0]);
     truncate_result(c);
 }
 
@@ -214,7 +249,7 @@ static void run_elements(const call *c) {
             z[i] = (uint64_t)x[i] << c->d->shift;
         break;
     default:
-        assert(c->d->opcode == UVCC_OP_TRUNCATE);
+        assert(c->d->opcode == UVCC_OP_TRUNCATE || c->d->opcode == UVCC_OP_RESHARE);
         memmove(z, x, c->elems * sizeof *z);
         truncate_result(c);
     }
@@ -303,6 +338,7 @@ static int run_op(const call *c) {
     case UVCC_OP_OUTPUT:
         return 0;
     case UVCC_OP_GEMM_SS:
+    case UVCC_OP_GEMM_PART:
         run_gemm(c);
         return 0;
     case UVCC_OP_ELEM_MUL:
@@ -311,6 +347,7 @@ static int run_op(const call *c) {
     case UVCC_OP_SUB:
     case UVCC_OP_SHIFT_LEFT:
     case UVCC_OP_TRUNCATE:
+    case UVCC_OP_RESHARE:
         run_elements(c);
         return 0;
     case UVCC_OP_ROW_ADD:

@@ -292,7 +292,8 @@ typedef struct small {
 
 static uvcc_tensor_desc matrix(const char *name, uint32_t rows, uint32_t cols, uint8_t bits,
                                uint8_t scale, uint8_t lifetime) {
-    return (uvcc_tensor_desc){name, rows, cols, bits, scale, lifetime, UVCC_NO_TENSOR};
+    return (uvcc_tensor_desc){name,  rows,     cols,           bits,
+                              scale, lifetime, UVCC_NO_TENSOR, UVCC_REPLICATED};
 }
 
 /* C = A B >> 8; C += bias M (in place); D, E = relu C; M = M - M. */
