@@ -1408,7 +1408,7 @@ static void hash_later_fields(uvcci_sha256 *h, const uvcc_program *p) {
     }
     for (uint32_t i = 0; i < p->entry_count; i++)
         for (uint32_t j = 0; j < p->entries[i].user_count; j++)
-            hash_later_op(&l, i, j, &p->entries[i].ops[p->entries[i].input_count + j].desc);
+            hash_later_op(&l, i, j, &p->user_ops[p->entries[i].user_first + j].desc);
 }
 
 /* H("UVCC_PROGRAM_V1" || LE32 part_bytes || LE32 tensors || LE32 entries || each tensor: LE32 rows,

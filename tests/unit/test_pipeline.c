@@ -294,6 +294,43 @@ static void test_hash(void **state) {
     }
 }
 
+/* Ops count where they came, not where they stand in program order: heads of either microbatch's. */
+static void test_hash_heads(void **state) {
+    (void)state;
+    uint8_t hash[3][32];
+    for (unsigned i = 0; i < 3; i++) {
+        test_alloc mem = {0};
+        const uvcc_allocator al = test_allocator(&mem);
+        uvcc_program *p = NULL;
+        assert_int_equal(uvcc_program_new(&p, &al), 0);
+        assert_true(uvcc_program_entry(p, "heads") >= 0);
+        for (uint16_t m = 0; m < 2; m++) {
+            uint32_t x = tensor(p, "X", m, 10, UVCC_EPOCH), w = tensor(p, "Y", m, 30, UVCC_PERSIST);
+            int z = uvcc_program_tensor(p, &(uvcc_tensor_desc){.name = m == 0 ? "Z0" : "Z1",
+                                                               .rows = 4,
+                                                               .cols = 4,
+                                                               .bits = 50,
+                                                               .in_buffer_of = UVCC_NO_TENSOR});
+            assert_true(uvcc_program_input_mb(p, m, x, 0, m) >= 0);
+            add_op(p, (uvcc_op_desc){.opcode = UVCC_OP_GEMM_SS,
+                                     .mb = m,
+                                     .flags = UVCC_OP_TRANS_B,
+                                     .in_count = 2,
+                                     .in = {x, w},
+                                     .out_count = 1,
+                                     .out = {(uint32_t)z},
+                                     .heads = i == m,
+                                     .row_groups = i == m});
+        }
+        finish(p);
+        uvcc_program_hash(p, hash[i]);
+        uvcc_program_free(p);
+    }
+    assert_memory_not_equal(hash[0], hash[1], 32);
+    assert_memory_not_equal(hash[0], hash[2], 32);
+    assert_memory_not_equal(hash[1], hash[2], 32);
+}
+
 /* ---- running ---- */
 
 enum { ELEMS = 12 };
@@ -382,6 +419,7 @@ int main(void) {
         cmocka_unit_test(test_order_of_vectors), cmocka_unit_test(test_order_ahead),
         cmocka_unit_test(test_ordinals),         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_reads_too_early),  cmocka_unit_test(test_hash),
+        cmocka_unit_test(test_hash_heads),
         cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
