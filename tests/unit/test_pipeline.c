@@ -294,7 +294,8 @@ static void test_hash(void **state) {
     }
 }
 
-/* Ops count where they came, not where they stand in program order: heads of either microbatch's. */
+/* Ops count where they came, not where they stand in program order: heads of either microbatch's.
+ */
 static void test_hash_heads(void **state) {
     (void)state;
     uint8_t hash[3][32];
@@ -419,8 +420,7 @@ int main(void) {
         cmocka_unit_test(test_order_of_vectors), cmocka_unit_test(test_order_ahead),
         cmocka_unit_test(test_ordinals),         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_reads_too_early),  cmocka_unit_test(test_hash),
-        cmocka_unit_test(test_hash_heads),
-        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_hash_heads),       cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@ typedef struct shape {
 typedef struct maker {
     uvcc_program *p;
     uint16_t mb, k;
-    uint8_t phase;
+    uint8_t phase, sharing; /* of the tensors that follow */
 } maker;
 
 static uint32_t tensor(maker *m, const char *name, uint32_t rows, uint8_t bits, uint8_t scale,
@@ -31,7 +31,8 @@ static uint32_t tensor(maker *m, const char *name, uint32_t rows, uint8_t bits, 
                                                            .bits = bits,
                                                            .scale = scale,
                                                            .lifetime = lifetime,
-                                                           .in_buffer_of = UVCC_NO_TENSOR});
+                                                           .in_buffer_of = UVCC_NO_TENSOR,
+                                                           .sharing = m->sharing});
     assert_true(rc >= 0);
     return (uint32_t)rc;
 }
@@ -54,18 +55,32 @@ static void one_to_one(maker *m, uint16_t opcode, uint32_t in, uint32_t out, uin
                          .group = group});
 }
 
-/* x summed over the group, its slices cut to multiples of 2^cut in their owners' triangles, joined.
- */
-static uint32_t sum_over(maker *m, uint32_t x, uint32_t size, uint8_t group, uint8_t cut) {
-    uint32_t slice = tensor(m, "slice", ROWS / size, 34, 4, UVCC_EPOCH);
-    uint32_t less = tensor(m, "cut", ROWS / size, 34, (uint8_t)(4 - cut), UVCC_EPOCH);
-    uint32_t back = tensor(m, "back", ROWS / size, 34, 4, UVCC_EPOCH);
-    uint32_t whole = tensor(m, "whole", ROWS, 34, 4, UVCC_EPOCH);
+/* x, at scale 4 + more, summed over the group; its slices cut to scale 4 - cut in their owners'
+ * triangles, brought back to scale 4, and joined. */
+static uint32_t sum_over(maker *m, uint32_t x, uint32_t size, uint8_t group, uint8_t more,
+                         uint8_t cut) {
+    m->sharing = uvcc_program_tensor_at(m->p, x)->sharing;
+    uint32_t slice = tensor(m, "slice", ROWS / size, 60, (uint8_t)(4 + more), UVCC_EPOCH);
+    m->sharing = UVCC_REPLICATED;
+    uint32_t less = tensor(m, "cut", ROWS / size, 28, (uint8_t)(4 - cut), UVCC_EPOCH);
+    uint32_t back = tensor(m, "back", ROWS / size, 28, 4, UVCC_EPOCH);
+    uint32_t whole = tensor(m, "whole", ROWS, 28, 4, UVCC_EPOCH);
     one_to_one(m, UVCC_OP_REDUCE_SCATTER, x, slice, 0, group);
-    one_to_one(m, UVCC_OP_TRUNCATE, slice, less, cut, 0);
+    one_to_one(m, UVCC_OP_TRUNCATE, slice, less, (uint8_t)(more + cut), 0);
     one_to_one(m, UVCC_OP_SHIFT_LEFT, less, back, cut, 0);
     one_to_one(m, UVCC_OP_ALL_GATHER, back, whole, 0, group);
     return whole;
+}
+
+/* X W, additive: no message. */
+static uint32_t part(maker *m, uint32_t x, uint32_t w) {
+    m->sharing = UVCC_ADDITIVE;
+    uint32_t z = tensor(m, "part", ROWS, 58, 8, UVCC_EPOCH);
+    m->sharing = UVCC_REPLICATED;
+    op(m,
+       (uvcc_op_desc){
+           .opcode = UVCC_OP_GEMM_PART, .in_count = 2, .in = {x, w}, .out_count = 1, .out = {z}});
+    return z;
 }
 
 static uint32_t product(maker *m, uint32_t x, uint32_t w) {
@@ -79,8 +94,9 @@ static uint32_t product(maker *m, uint32_t x, uint32_t w) {
     return z;
 }
 
-/* Forward: X, given or from the stage before; sum over tensor ranks of X W. Backward the same way
- * back; the gradients of all microbatches and replicas are summed and subtracted from W. */
+/* Forward: X, given or from the stage before; sum over tensor ranks of the matrix product X W.
+ * Backward the same way back; the gradients of all microbatches and replicas are summed and
+ * subtracted from W. */
 static uvcc_program *worker_program(test_alloc *mem, const shape *s, uint32_t stage) {
     const uvcc_allocator al = test_allocator(mem);
     maker m = {0};
@@ -94,12 +110,12 @@ static uvcc_program *worker_program(test_alloc *mem, const shape *s, uint32_t st
     const bool first = stage == 0, last = stage + 1 == s->stages;
     for (m.mb = 0; m.mb < MBS; m.mb++) {
         m.k = 0;
-        x[m.mb] = tensor(&m, "X", ROWS, 34, 4, UVCC_EPOCH);
+        x[m.mb] = tensor(&m, "X", ROWS, 28, 4, UVCC_EPOCH);
         if (first)
             assert_true(uvcc_program_input_mb(m.p, 1 + m.mb, x[m.mb], m.mb % 3, m.mb) >= 0);
         else
             op(&m, (uvcc_op_desc){.opcode = UVCC_OP_RECV_PP, .out_count = 1, .out = {x[m.mb]}});
-        y[m.mb] = sum_over(&m, product(&m, x[m.mb], w), s->tp_ranks, UVCC_GROUP_TP, 1);
+        y[m.mb] = sum_over(&m, part(&m, x[m.mb], w), s->tp_ranks, UVCC_GROUP_TP, 4, 1);
         if (!last)
             op(&m, (uvcc_op_desc){.opcode = UVCC_OP_SEND_PP, .in_count = 1, .in = {y[m.mb]}});
     }
@@ -125,7 +141,7 @@ static uvcc_program *worker_program(test_alloc *mem, const shape *s, uint32_t st
     m.phase = UVCC_UPD;
     m.mb = 0;
     m.k = 0;
-    sum = sum_over(&m, g, s->replicas, UVCC_GROUP_DP, 2);
+    sum = sum_over(&m, g, s->replicas, UVCC_GROUP_DP, 0, 2);
     op(&m, (uvcc_op_desc){
                .opcode = UVCC_OP_SUB, .in_count = 2, .in = {w, sum}, .out_count = 1, .out = {w}});
     assert_true(uvcc_program_output(m.p, OUT_W, w) >= 0);
