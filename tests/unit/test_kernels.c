@@ -836,6 +836,7 @@ static void bad_tasks(void **state) {
     } bad[] = {
         {0, 0, 16, 16},
         {UVCC_TASK_KIND_END, 0, 16, 16},
+        {UVCC_TASK_COLLECTIVE, 0, 16, 16},
         {UINT16_MAX, 0, 16, 16},
         {UVCC_TASK_OPEN4_MASK, 0, 0, 0},
         {UVCC_TASK_TRUNC, UVCC_GATE_TRUNC_SR, 63, 0},
