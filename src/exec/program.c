@@ -1574,3 +1574,14 @@ int uvcc_program_life(const uvcc_program *p, uint32_t entry, uint32_t buffer,
     *out = e->life[buffer];
     return 0;
 }
+
+int uvcc_program_followers(const uvcc_program *p, uint32_t entry, uint32_t i, uint32_t *out,
+                           uint32_t cap) {
+    const uvcci_entry *e = entry_at(p, entry);
+    if (e == NULL || i >= e->op_count || (out == NULL && cap != 0))
+        return UVCC_ERR_USAGE;
+    const uvcci_op *op = &e->ops[i];
+    for (uint32_t n = 0; n < op->succ_count && n < cap; n++)
+        out[n] = e->succ[op->succ_first + n];
+    return (int)op->succ_count;
+}
