@@ -172,7 +172,11 @@ static int fill(uvcc_program *p, const pipe_sizes *s, char *message, size_t cap)
     if (rc == 0)
         rc = add_tensors(p, s, weights, COUNT(weights), UVCC_PERSIST);
     if (rc == 0)
+        rc = uvcc_program_topology(p, 1, 3, 1);
+    if (rc == 0)
         rc = uvcc_program_entry(p, "block");
+    if (rc >= 0) /* it has neighbours on both sides */
+        rc = uvcc_program_pipeline(p, 1, 3, 0);
     for (size_t i = 0; i < COUNT(block_ops) && rc >= 0; i++)
         rc = add_op(p, &block_ops[i]);
     if (rc >= 0)
