@@ -89,8 +89,15 @@ static json_t *to_json(const train_result *r) {
     return NULL;
 }
 
-int report_json_write(report_json *j, const train_result *r) {
-    return j->out == NULL ? EXIT_DONE : report_json_put(j, to_json(r));
+int report_json_write(report_json *j, const train_result *r, json_t *ops) {
+    json_t *o = j->out == NULL ? NULL : to_json(r);
+    if (o == NULL || ops == NULL) {
+        json_decref(ops);
+    } else if (json_object_set_new(o, "ops", ops) != 0) {
+        json_decref(o);
+        o = NULL;
+    }
+    return j->out == NULL ? EXIT_DONE : report_json_put(j, o);
 }
 
 int report_json_put(report_json *j, json_t *o) {
@@ -169,9 +176,12 @@ void progress_end(progress *p) {
 
 /* ---- summary ---- */
 
+FILE *report_stream(const train_options *o) {
+    return o->json != NULL && strcmp(o->json, "-") == 0 ? stderr : stdout;
+}
+
 void report_summary(const train_options *o, const train_result *r) {
-    bool json_out = o->json != NULL && strcmp(o->json, "-") == 0;
-    FILE *to = json_out ? stderr : stdout;
+    FILE *to = report_stream(o);
     (void)fprintf(to, "trained          %u steps of %u rows in %.2f s\n", r->steps, o->batch,
                   r->time_s);
     (void)fprintf(to, "test accuracy    %.4f (%u of %u held-out rows)\n",

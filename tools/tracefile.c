@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "draft.h"
-#include "train.h"
+#include "report.h"
 
 struct tracefile {
     draft *out;
@@ -16,9 +16,10 @@ struct tracefile {
 
 tracefile *tracefile_open(const char *path, int *status) {
     tracefile *t = calloc(1, sizeof *t);
-    *status = EXIT_FAILED;
-    if (t == NULL)
+    if (t == NULL) {
+        *status = report_error(EXIT_FAILED, "out of memory");
         return NULL;
+    }
     t->out = draft_open("trace", path, status);
     if (t->out == NULL) {
         free(t);
@@ -36,12 +37,25 @@ static FILE *next(tracefile *t) {
     return f;
 }
 
+/* Names in quotes; what JSON does not take as it is becomes '_'. */
+static void put_name(FILE *f, const char *name) {
+    (void)fputc('"', f);
+    for (; *name != '\0'; name++) {
+        const bool plain = *name >= ' ' && *name <= '~' && *name != '"' && *name != '\\';
+        (void)fputc(plain ? *name : '_', f);
+    }
+    (void)fputc('"', f);
+}
+
 static void name_it(tracefile *t, const char *what, uint32_t process, uint32_t track,
                     const char *name) {
-    (void)fprintf(next(t),
+    FILE *f = next(t);
+    (void)fprintf(f,
                   "{\"ph\": \"M\", \"name\": \"%s_name\", \"pid\": %" PRIu32 ", \"tid\": %" PRIu32
-                  ", \"args\": {\"name\": \"%s\"}}",
-                  what, process, track, name);
+                  ", \"args\": {\"name\": ",
+                  what, process, track);
+    put_name(f, name);
+    (void)fputs("}}", f);
     (void)fprintf(next(t),
                   "{\"ph\": \"M\", \"name\": \"%s_sort_index\", \"pid\": %" PRIu32
                   ", \"tid\": %" PRIu32 ", \"args\": {\"sort_index\": %" PRIu32 "}}",
@@ -59,10 +73,13 @@ void tracefile_track(tracefile *t, uint32_t process, uint32_t track, const char 
 void tracefile_slice(tracefile *t, uint32_t process, uint32_t track, const char *name,
                      uint64_t start_ns, uint64_t end_ns, const char *args) {
     uint64_t length = end_ns > start_ns ? end_ns - start_ns : 0;
-    (void)fprintf(next(t),
-                  "{\"ph\": \"X\", \"name\": \"%s\", \"pid\": %" PRIu32 ", \"tid\": %" PRIu32
-                  ", \"ts\": %" PRIu64 ".%03u, \"dur\": %" PRIu64 ".%03u, \"args\": {%s}}",
-                  name, process, track, start_ns / 1000, (unsigned)(start_ns % 1000), length / 1000,
+    FILE *f = next(t);
+    (void)fputs("{\"ph\": \"X\", \"name\": ", f);
+    put_name(f, name);
+    (void)fprintf(f,
+                  ", \"pid\": %" PRIu32 ", \"tid\": %" PRIu32 ", \"ts\": %" PRIu64
+                  ".%03u, \"dur\": %" PRIu64 ".%03u, \"args\": {%s}}",
+                  process, track, start_ns / 1000, (unsigned)(start_ns % 1000), length / 1000,
                   (unsigned)(length % 1000), args);
 }
 

@@ -5,7 +5,6 @@
 
 #include <stdint.h>
 
-/* Names are printable ASCII without quotes and backslashes: they are not escaped. */
 typedef struct tracefile tracefile;
 /* `path` of --trace. NULL after reporting the error (report.h), with its exit status in *status. */
 tracefile *tracefile_open(const char *path, int *status);
