@@ -1,8 +1,12 @@
-/* test_pipeline.c - `uvcc pipeline` as a user runs it: argv[1] is the binary. */
+/* test_pipeline.c - `uvcc pipeline` as a user runs it: argv[1] is the binary, argv[2]
+ * bench/results/pipeline.json. */
 #include "run_tool.h"
 #include "trace_check.h"
 
+#include <math.h>
 #include <unistd.h>
+
+static const char *kept; /* results */
 
 static json_t *parsed(const char *text) {
     json_error_t e;
@@ -44,6 +48,38 @@ static void reports(void **state) {
     }
     assert_non_null(strstr(o.err, "M 128, ahead 16\n"));
     json_decref(all);
+    forget(&o);
+}
+
+/* Numbers may differ in their last bits, from compiler to compiler. */
+static void same_values(json_t *a, json_t *b, const char *key) {
+    const char *k;
+    json_t *v;
+    size_t i;
+    if (json_is_real(a)) {
+        if (fabs(json_real_value(a) - json_number_value(b)) > 1e-9)
+            fail_msg("%s: run uvcc pipeline --json bench/results/pipeline.json", key);
+        return;
+    }
+    if (!json_is_object(a) && !json_is_array(a)) {
+        if (!json_equal(a, b))
+            fail_msg("%s: run uvcc pipeline --json bench/results/pipeline.json", key);
+        return;
+    }
+    assert_int_equal(json_object_size(a), json_object_size(b));
+    assert_int_equal(json_array_size(a), json_array_size(b));
+    json_array_foreach(a, i, v) same_values(v, json_array_get(b, i), key);
+    json_object_foreach(a, k, v) same_values(v, json_object_get(b, k), k);
+}
+
+/* The kept results are those of now. */
+static void results_are_current(void **state) {
+    (void)state;
+    outcome o = run_tool("pipeline --json -");
+    json_t *now = parsed(o.out), *then = test_load_json(kept);
+    same_values(now, then, "");
+    json_decref(now);
+    json_decref(then);
     forget(&o);
 }
 
@@ -136,11 +172,13 @@ static void helps(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reports),           cmocka_unit_test(draws_to_width),
-        cmocka_unit_test(writes_a_trace),    cmocka_unit_test(repeats),
-        cmocka_unit_test(refuses_bad_words), cmocka_unit_test(helps),
+        cmocka_unit_test(reports),        cmocka_unit_test(results_are_current),
+        cmocka_unit_test(draws_to_width), cmocka_unit_test(writes_a_trace),
+        cmocka_unit_test(repeats),        cmocka_unit_test(refuses_bad_words),
+        cmocka_unit_test(helps),
     };
-    if (argc != 2 || !find_tool(argv[1]))
+    if (argc != 3 || !find_tool(argv[1]))
         return 1;
+    kept = argv[2];
     return cmocka_run_group_tests(tests, enter, leave);
 }
