@@ -45,6 +45,45 @@ typedef struct uvcc_recorder {
     size_t app_len;
 } uvcc_recorder;
 
+/** What a tracer hears of an op. BEGIN, then for each of its stages JOB_OUT and JOB_DONE (if there is
+ * anything to compute) and SENT (if it sends), between stages WAIT and RESUME, then DONE. Keys of an op
+ * may be dealt before it begins (JOB_OUT, JOB_DONE, SENT), and messages of peers hashed while it waits. */
+typedef enum uvcc_trace_kind {
+    UVCC_TRACE_BEGIN = 1,    /**< its prerequisites are met, its first stage starts */
+    UVCC_TRACE_JOB_OUT = 2,  /**< uvcc_session_poll_op handed out a job of it */
+    UVCC_TRACE_JOB_DONE = 3, /**< the job's completion came */
+    UVCC_TRACE_SENT = 4,     /**< messages of it went to the links: `bytes` */
+    UVCC_TRACE_WAIT = 5,     /**< `stage` is done; the next one needs messages of the peers */
+    UVCC_TRACE_RESUME = 6,   /**< they are here: `stage` starts */
+    UVCC_TRACE_DONE = 7,
+} uvcc_trace_kind;
+
+/** What a job or a message is for. */
+typedef enum uvcc_trace_work {
+    UVCC_TRACE_STAGE = 0, /**< a stage of the op */
+    UVCC_TRACE_KEYS = 1,  /**< its keys, dealt ahead */
+    UVCC_TRACE_HASH = 2,  /**< the hash of a message that came for it; jobs only */
+} uvcc_trace_work;
+
+typedef struct uvcc_op_trace {
+    uvcc_trace_kind kind;
+    uint32_t step, entry;
+    uint32_t op;              /**< index as in uvcc_program_op_at */
+    const uvcc_op_desc *desc; /**< of the program: opcode, name, phase, mb, k */
+    uint8_t stage;            /**< of the op, from 0 */
+    uint8_t work;             /**< uvcc_trace_work: JOB_OUT, JOB_DONE, SENT */
+    uint64_t job;             /**< JOB_OUT, JOB_DONE: the job's id */
+    uint64_t bytes;           /**< SENT: of payload, to both peers */
+    uint64_t now;             /**< the host's time, as the session last heard it */
+} uvcc_op_trace;
+
+/** Tracer hook: hears what runs and waits in a session, and when. All of it is public: it follows from
+ * the program and the arrival of messages. Without one nothing is worked out. */
+typedef struct uvcc_tracer {
+    void (*op)(void *user, const uvcc_op_trace *t); /**< NULL: none; must not call the library */
+    void *user;
+} uvcc_tracer;
+
 /** Zero means the default where one is named. Append-only; unknown `flags` are refused. */
 typedef struct uvcc_config {
     size_t size; /**< sizeof(uvcc_config): set by uvcc_config_default */
@@ -89,6 +128,7 @@ typedef struct uvcc_config {
     uint32_t rx_ranges_max;     /**< as in uvcc_link_config */
     uint32_t suspicious_max;    /**< per peer, as in uvcc_link_config, and so is the next */
     uint64_t suspicious_window_ns;
+    uvcc_tracer trace;
 } uvcc_config;
 
 /** cfg_size = sizeof *cfg of the caller's header. */
