@@ -10,6 +10,7 @@
  *     while (uvcc_session_poll_op(s, &job) == 1) submit(executor, job);
  *     while (uvcc_session_poll_transmit(s, &tx, now) == 1) { n = send(tx.peer, tx.slices);
  *                                                 uvcc_session_transmit_done(s, tx.peer, tx.id, n, now); }
+ *         // job->plane UVCC_PLANE_LOCAL: to this party's other workers instead, see <uvcc/collective.h>
  *     arm the timer for uvcc_session_next_deadline(s); wait.
  *
  * Life: new -> load_program -> start -> READY -> steps -> close -> CLOSED. Peers are party indices.
@@ -113,7 +114,7 @@ typedef struct uvcc_config {
     uint64_t keys_ahead_bytes;  /**< keys that this party deals ahead, per peer; 0: 32 MiB; raised to
                                      the largest op's keys */
     uint64_t tensor_bytes;      /**< limit of UVCC_MEM_TENSOR memory; 0: none */
-    uint32_t jobs_max;          /**< compute jobs out at a time; 0: 256 */
+    uint32_t jobs_max;          /**< compute jobs out at a time, collectives apart; 0: 256 */
     uint32_t leaves_max;        /**< transcript leaves of a step; 0: 2^22 */
     uint64_t cookie;            /**< stands in this session's jobs and completions */
     uint64_t rto_initial_ns, rto_min_ns, rto_max_ns, ack_delay_ns, keepalive_ns;
@@ -139,7 +140,8 @@ UVCC_API int uvcc_session_new(uvcc_session **out, const uvcc_config *cfg) UVCC_M
  * first, or be sure that no executor works on it any more. */
 UVCC_API void uvcc_session_free(uvcc_session *s);
 /** The program must outlive the session. UVCC_ERR_LIMIT names in the log the receive capacity that the
- * program needs when the configured one is smaller. */
+ * program needs when the configured one is smaller. UVCC_ERR_CONFIG: the program is for another topology
+ * or stage, or has collectives and the session is recorded. */
 UVCC_API int uvcc_session_load_program(uvcc_session *s, const uvcc_program *p);
 /** Begins the handshake. */
 UVCC_API int uvcc_session_start(uvcc_session *s, uint64_t now);
