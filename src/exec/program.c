@@ -30,6 +30,11 @@ static const opcode_row opcodes[] = {
 #undef UVCC_OPCODE
 };
 
+bool uvcci_is_product(uint16_t opcode) {
+    return opcode == UVCC_OP_GEMM_SS || opcode == UVCC_OP_ELEM_MUL || opcode == UVCC_OP_ROW_MUL ||
+           opcode == UVCC_OP_COL_MUL || opcode == UVCC_OP_ROW_DOT;
+}
+
 static const opcode_row *opcode_find(uint16_t code) {
     for (size_t i = 0; i < sizeof opcodes / sizeof opcodes[0]; i++)
         if (opcodes[i].code == code)
@@ -695,6 +700,8 @@ static int check_fields(const op_check *c, bool implemented) {
         d->opcode == UVCC_OP_GEMM_SS || !implemented ? UVCC_OP_TRANS_A | UVCC_OP_TRANS_B : 0;
     if (d->opcode == UVCC_OP_RELU)
         flags = UVCC_OP_CIRCUIT;
+    if (uvcci_is_product(d->opcode))
+        flags |= UVCC_OP_BEAVER;
     if (d->flags & ~flags)
         return uvcci_fail(c->m, bad, "%s: flags 0x%x are not for this opcode", c->label, d->flags);
     if (d->shift > UVCCI_MAX_BITS || (d->shift != 0 && implemented && !uses_shift(d->opcode)))

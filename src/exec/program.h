@@ -83,6 +83,9 @@ struct uvcc_program {
     uint32_t function_count, function_cap;
 };
 
+/* Opcodes of products of two secrets, which end in a resharing or a truncation. */
+bool uvcci_is_product(uint16_t opcode);
+
 /* Room for one line; NULL or cap 0 is allowed and drops it. */
 typedef struct uvcci_message {
     char *text;
