@@ -11,6 +11,7 @@
  * and what was opened stays until the last product that reads the version has used it. */
 #include "build.h"
 
+#include "proto/mutant.h"
 #include <string.h>
 
 typedef uvcci_builder builder;
@@ -98,7 +99,7 @@ static uvcc_block *add_mask(builder *b, unsigned operand, uint32_t *n) {
     if (k == NULL)
         return NULL;
     uvcc_task *t = &b->r->tasks[b->r->task_count - 1];
-    t->ordinal = owner->ordinal;
+    t->ordinal = UVCCI_MUTANT(19) ? 0 : owner->ordinal;
     if (owner->beaver->stored != NULL)
         t->keys = &owner->beaver->stored->keys;
     return k;

@@ -64,6 +64,8 @@ static void add_op(builder *b, uint16_t opcode, const value *x, const value *y, 
                       .out = {out},
                       .shift = shift,
                       .flags = flags};
+    if ((opcode == UVCC_OP_GEMM_SS || opcode == UVCC_OP_ELEM_MUL) && pick(b, 2) != 0)
+        d.flags |= UVCC_OP_BEAVER;
     if (shift != 0) {
         d.lift = (uint8_t)pick(b, 3);
         d.truncation = b->stochastic && pick(b, 2) == 0 ? UVCC_TRUNC_STOCHASTIC : UVCC_TRUNC_EXACT;
