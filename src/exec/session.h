@@ -171,6 +171,7 @@ struct uvcci_step {
     const uvcci_plan *plans;
     uvcci_optable table;
     uvcci_run *runs; /* program order */
+    uint32_t *bwd_left; /* [microbatch]: BWD ops that are not done; of an entry with a limit */
     uint32_t runs_done, deals_sent, deal_next, triple_next;
     uint8_t *triples; /* made for the host, WIRE arena: the records of the entry's Beaver products */
     size_t triples_bytes;
@@ -211,7 +212,7 @@ typedef struct uvcci_checkpoint {
     uvcc_hash_item hash;
 } uvcci_checkpoint;
 
-/* A buffer of tensors: both components. */
+/* A buffer of tensors: both components, or lo only of additive ones. */
 typedef struct uvcci_buffer {
     uvcc_shares shares;
     uint32_t uses_left; /* in the running step */
@@ -348,6 +349,13 @@ uvcci_step *uvcci_step_of(uvcc_session *s, uint32_t step);
 /* The engines of a vector's blocks. */
 static inline uvcci_engine **uvcci_engines_of(uvcci_run *r, const uvcci_plan_vec *v) {
     return &r->engine[v->id == UVCCI_ID_TILE0 ? r->plan->id_count : v->id];
+}
+
+/* EPOCH memory taken (+) or given back (-), for the statistics. */
+static inline void uvcci_epoch_count(uvcc_session *s, const uvcc_shares *x, int64_t bytes) {
+    s->stats.epoch_bytes += (uint64_t)bytes * (x->hi != NULL ? 2 : 1);
+    if (s->stats.epoch_bytes > s->stats.epoch_peak_bytes)
+        s->stats.epoch_peak_bytes = s->stats.epoch_bytes;
 }
 
 /* ops.c */

@@ -207,6 +207,7 @@ typedef struct random_program {
     uint64_t rnd;
     uint16_t k;
     unsigned *drawn; /* [opcode] */
+    unsigned blocks; /* products of blocks */
 } random_program;
 
 static unsigned pick(random_program *r, unsigned n) { return (unsigned)(test_rand(&r->rnd) % n); }
@@ -348,21 +349,134 @@ static void grow_function(random_program *r, value a) {
     r->drawn[UVCC_OP_FUNCTION]++;
 }
 
+/* How two values multiply: transposes, and blocks if there are any. */
+typedef struct fit {
+    uint8_t flags;
+    uint16_t heads;
+    uint32_t groups, rows, cols, k;
+} fit;
+
+static bool cut(value *v, uint32_t groups, uint32_t heads, bool stacked, bool transposed) {
+    const uint32_t down = groups * (stacked ? heads : 1), across = stacked ? 1 : heads;
+    if (v->rows % down != 0 || v->cols % across != 0)
+        return false;
+    *v = transposed ? (value){.rows = v->cols / across, .cols = v->rows / down}
+                    : (value){.rows = v->rows / down, .cols = v->cols / across};
+    return true;
+}
+
+/* One of the ways that fit, drawn; with `blocks` of more than one product. */
+static bool fits(random_program *r, value a, value b, bool blocks, fit *f) {
+    enum { WAYS = 4 * 8 * 3 * 3 };
+    const unsigned first = pick(r, WAYS);
+    for (unsigned i = 0; i < WAYS; i++) {
+        const unsigned way = (first + i) % WAYS;
+        const uint32_t h = blocks ? 1 + way / 32 % 3 : 1, g = blocks ? 1 + way / 96 : 1;
+        const uint8_t flags = (uint8_t)(way % 4 | (blocks ? way / 4 % 8 * UVCC_OP_STACKED_A : 0));
+        value x = a, y = b;
+        if (!cut(&x, g, h, flags & UVCC_OP_STACKED_A, flags & UVCC_OP_TRANS_A) ||
+            !cut(&y, g, h, flags & UVCC_OP_STACKED_B, flags & UVCC_OP_TRANS_B) ||
+            x.cols != y.rows || (blocks && g * h == 1))
+            continue;
+        const bool stacked = flags & UVCC_OP_STACKED_C;
+        *f = (fit){.flags = flags,
+                   .heads = blocks ? (uint16_t)h : 0,
+                   .groups = blocks ? g : 0,
+                   .rows = g * (stacked ? h : 1) * x.rows,
+                   .cols = (stacked ? 1 : h) * y.cols,
+                   .k = x.cols};
+        return true;
+    }
+    return false;
+}
+
+static void add_product_op(random_program *r, uint16_t opcode, const value *a, const value *b,
+                           uint32_t c, const fit *f, uint32_t out, uint8_t shift) {
+    uvcc_op_desc d = {.opcode = opcode,
+                      .k = r->k++,
+                      .in_count = c != UVCC_NO_TENSOR ? 3 : 2,
+                      .out_count = 1,
+                      .in = {a->tensor, b->tensor, c},
+                      .out = {out},
+                      .shift = shift,
+                      .flags = f->flags,
+                      .heads = f->heads,
+                      .row_groups = f->groups,
+                      .lift = (uint8_t)(shift != 0 ? pick(r, 3) : 0)};
+    assert_true(uvcc_program_op(r->p, &d) >= 0);
+    r->drawn[opcode]++;
+}
+
+static uint32_t additive(random_program *r, char letter, const fit *f, unsigned bits,
+                         uint32_t in_buffer_of) {
+    char name[16];
+    snprintf(name, sizeof name, "%c%u", letter, r->count);
+    int rc = uvcc_program_tensor(r->p, &(uvcc_tensor_desc){.name = name,
+                                                           .rows = f->rows,
+                                                           .cols = f->cols,
+                                                           .bits = (uint8_t)bits,
+                                                           .scale = 2 * SCALE,
+                                                           .lifetime = UVCC_EPOCH,
+                                                           .in_buffer_of = in_buffer_of,
+                                                           .sharing = UVCC_ADDITIVE});
+    assert_true(rc >= 0);
+    return (uint32_t)rc;
+}
+
+/* An additive product, perhaps added to itself (over itself, in its buffer, or elsewhere), then
+ * truncated as it is, or reshared and then truncated, or both. */
+static void add_parts(random_program *r, const value *a, const value *b, const fit *f,
+                      unsigned bits) {
+    const unsigned how = pick(r, 4);
+    uint32_t part = additive(r, 'p', f, bits, UVCC_NO_TENSOR), sum = part;
+    add_product_op(r, UVCC_OP_GEMM_PART, a, b, UVCC_NO_TENSOR, f, part, 0);
+    if (how == 1)
+        sum = additive(r, 's', f, bits, part);
+    else if (how == 2)
+        sum = additive(r, 's', f, bits, UVCC_NO_TENSOR);
+    if (how != 3)
+        add_product_op(r, UVCC_OP_GEMM_PART, a, b, part, f, sum, 0);
+    const value all = {.tensor = sum};
+    const unsigned end = pick(r, 3);
+    if (end != 0)
+        add_op(r, UVCC_OP_TRUNCATE, &all, NULL, new_value(r, f->rows, f->cols, bits - SCALE + 1),
+               SCALE, 0);
+    if (end != 1 && r->count < VALUES_MAX) {
+        char name[16];
+        snprintf(name, sizeof name, "w%u", r->count);
+        value whole = {.rows = f->rows, .cols = f->cols};
+        whole.tensor =
+            tensor(r->p, name, (shape){f->rows, f->cols}, (uint8_t)bits, 2 * SCALE, UVCC_EPOCH);
+        add_op(r, UVCC_OP_RESHARE, &all, NULL, &whole, 0, 0);
+        add_op(r, UVCC_OP_TRUNCATE, &whole, NULL, new_value(r, f->rows, f->cols, bits - SCALE + 1),
+               SCALE, 0);
+    }
+}
+
+static void grow_gemm(random_program *r, value a, value b) {
+    fit f;
+    if (a.tensor == b.tensor || !fits(r, a, b, pick(r, 2) != 0, &f))
+        return;
+    const unsigned bits = a.bits + b.bits + log2_up(f.k);
+    if (bits > 44)
+        return;
+    if (pick(r, 3) == 0)
+        add_parts(r, &a, &b, &f, bits + 1);
+    else
+        add_product_op(r, UVCC_OP_GEMM_SS, &a, &b, UVCC_NO_TENSOR, &f,
+                       new_value(r, f.rows, f.cols, bits - SCALE + 1)->tensor, SCALE);
+    r->blocks += f.heads != 0;
+}
+
 static void grow(random_program *r) {
     value a = r->v[pick(r, r->count)], b = r->v[pick(r, r->count)];
     unsigned wide = (a.bits > b.bits ? a.bits : b.bits) + 1;
     bool same = a.rows == b.rows && a.cols == b.cols;
-    switch (pick(r, 13)) {
-    case 0: /* any of the four transposes that fits */
-        for (uint8_t f = 0; f < 4; f++) {
-            uint32_t m = f & UVCC_OP_TRANS_A ? a.cols : a.rows, k = f & UVCC_OP_TRANS_A ? a.rows : a.cols;
-            uint32_t k2 = f & UVCC_OP_TRANS_B ? b.cols : b.rows, n = f & UVCC_OP_TRANS_B ? b.rows : b.cols;
-            unsigned bits = a.bits + b.bits + log2_up(k);
-            if (k != k2 || bits > 45 || a.tensor == b.tensor)
-                continue;
-            add_op(r, UVCC_OP_GEMM_SS, &a, &b, new_value(r, m, n, bits - SCALE + 1), SCALE, f);
-            return;
-        }
+    switch (pick(r, 15)) {
+    case 0:
+    case 13:
+    case 14:
+        grow_gemm(r, a, b);
         break;
     case 1:
         if (same && a.bits + b.bits < 45)
@@ -408,7 +522,7 @@ static void grow(random_program *r) {
     }
 }
 
-static void one_random_program(uint64_t seed, unsigned *drawn) {
+static unsigned one_random_program(uint64_t seed, unsigned *drawn) {
     test_alloc mem = {0};
     uvcc_allocator al = test_allocator(&mem);
     random_program r = {.rnd = seed, .drawn = drawn};
@@ -419,7 +533,7 @@ static void one_random_program(uint64_t seed, unsigned *drawn) {
         value *v = new_value(&r, dim[pick(&r, 3)], dim[pick(&r, 3)], 8 + pick(&r, 5));
         assert_true(uvcc_program_input(r.p, 1 + i, v->tensor, (uint8_t)pick(&r, 3)) >= 0);
     }
-    while (r.k < 12 && r.count < VALUES_MAX - 1 && test_rand(&r.rnd) % 40 != 0)
+    while (r.k < 12 && r.count < VALUES_MAX - 2 && test_rand(&r.rnd) % 40 != 0)
         grow(&r);
     for (unsigned i = 0; i < r.count; i++)
         assert_true(uvcc_program_output(r.p, 100 + i, r.v[i].tensor) >= 0);
@@ -462,20 +576,23 @@ static void one_random_program(uint64_t seed, unsigned *drawn) {
     uvcc_reference_free(ref);
     uvcc_program_free(r.p);
     assert_int_equal(mem.live_blocks, 0);
+    return r.blocks;
 }
 
 static void test_random_programs(void **state) {
     (void)state;
-    unsigned drawn[64] = {0};
+    unsigned drawn[64] = {0}, blocks = 0;
     for (uint64_t seed = 1; seed <= 60; seed++)
-        one_random_program(seed, drawn);
+        blocks += one_random_program(seed, drawn);
+    assert_in_range(blocks, 10, 60 * 12);
     static const uint16_t all[] = {
 #define UVCC_OPCODE(name, code, n_in, n_out, implemented, what) implemented ? code : 0,
 #include <uvcc/opcodes.def>
 #undef UVCC_OPCODE
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        if (all[i] > UVCC_OP_OUTPUT && all[i] != UVCC_OP_SHIFT_LEFT && drawn[all[i]] == 0)
+        if (all[i] > UVCC_OP_OUTPUT && all[i] != UVCC_OP_SHIFT_LEFT &&
+            !uvcci_is_collective(all[i]) && drawn[all[i]] == 0)
             fail_msg("no random program has a %s", uvcc_opcode_name(all[i]));
 }
 
@@ -776,6 +893,35 @@ static void sum_step(triangle *t, uint32_t step, uint32_t done) {
         assert_int_equal(w[i], 50 * (int64_t)(step + 1) * (step + 2) + (step + 1) * i);
 }
 
+/* What three checkpoints of one step say of the program's PERSIST tensor: shares of its value there. */
+static void checkpoint_reads(const uint8_t *const data[3], size_t len, uint32_t step,
+                             uint32_t tensor) {
+    uvcc_checkpoint_info info;
+    uint64_t lo[3][RESTART_ELEMS], hi[3][RESTART_ELEMS];
+    for (unsigned i = 0; i < 3; i++) {
+        assert_int_equal(uvcc_checkpoint_read(data[i], len, &info), 0);
+        assert_int_equal(info.party, i);
+        assert_int_equal(info.step, step);
+        assert_int_equal(info.tensors, 1);
+        assert_int_equal(
+            uvcc_checkpoint_tensor(data[i], len, tensor, lo[i], hi[i], RESTART_ELEMS), 0);
+        assert_int_equal(
+            uvcc_checkpoint_tensor(data[i], len, tensor, lo[i], hi[i], RESTART_ELEMS - 1),
+            UVCC_ERR_MISMATCH);
+        assert_int_equal(
+            uvcc_checkpoint_tensor(data[i], len, tensor + 100, lo[i], hi[i], RESTART_ELEMS),
+            UVCC_ERR_NOT_FOUND);
+        assert_int_equal(uvcc_checkpoint_read(data[i], len - 1, &info), UVCC_ERR_AUTH);
+        assert_int_equal(uvcc_checkpoint_read(data[i], 40, &info), UVCC_ERR_MISMATCH);
+    }
+    for (unsigned j = 0; j < RESTART_ELEMS; j++) {
+        assert_int_equal(lo[0][j] + lo[1][j] + lo[2][j],
+                         50 * (uint64_t)step * (step + 1) + step * j);
+        for (unsigned i = 0; i < 3; i++)
+            assert_int_equal(hi[i][j], lo[(i + 1) % 3][j]);
+    }
+}
+
 static void test_restart(void **state) {
     (void)state;
     test_alloc mem = {0};
@@ -801,6 +947,8 @@ static void test_restart(void **state) {
             memcpy(kept[i][at].data, data, len);
         }
     }
+    const uint8_t *third[3] = {kept[0][3].data, kept[1][3].data, kept[2][3].data};
+    checkpoint_reads(third, kept[0][3].len, 3, 1 /* w */);
     triangle_free(&t); /* all three die without a word */
 
     /* Party 2 lost its last checkpoint: all resume after the minimum step, under a new run. */
