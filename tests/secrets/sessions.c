@@ -150,7 +150,7 @@ static uint32_t tensor(uvcc_program *p, const char *name, uint32_t rows, uint32_
 }
 
 static uvcc_program *make_program(const uvcc_allocator *al, uvcc_truncation truncation,
-                                  uint8_t relu_flags) {
+                                  uint8_t gemm_flags, uint8_t relu_flags) {
     uvcc_program *p;
     assert_int_equal(uvcc_program_new(&p, al), 0);
     const uint32_t x = tensor(p, "X", ROWS, INNER, 20, FRAC_BITS);
@@ -167,6 +167,7 @@ static uvcc_program *make_program(const uvcc_allocator *al, uvcc_truncation trun
                                                    .in = {x, w},
                                                    .out_count = 1,
                                                    .out = {z},
+                                                   .flags = gemm_flags,
                                                    .shift = FRAC_BITS,
                                                    .truncation = (uint8_t)truncation}) >= 0);
     assert_true(uvcc_program_op(p, &(uvcc_op_desc){.opcode = UVCC_OP_RELU,
@@ -212,11 +213,11 @@ static void exchanging_config(uvcc_config *c) {
 }
 
 static void relu_of_product(void (*config)(uvcc_config *), uint8_t suite,
-                            uvcc_truncation truncation, uint8_t relu_flags) {
+                            uvcc_truncation truncation, uint8_t gemm_flags, uint8_t relu_flags) {
     in_session = true;
     test_alloc mem = {0};
     const uvcc_allocator al = test_allocator(&mem);
-    uvcc_program *p = make_program(&al, truncation, relu_flags);
+    uvcc_program *p = make_program(&al, truncation, gemm_flags, relu_flags);
     triangle t;
     triangle_open(&t, p, &(triangle_options){.seed = 5, .suites = suite, .tweak = config});
     triangle_ready(&t);
@@ -262,21 +263,26 @@ static void relu_of_product(void (*config)(uvcc_config *), uint8_t suite,
 
 static void provisioned(void **state) {
     (void)state;
-    relu_of_product(secret_config, 1, UVCC_TRUNC_EXACT, 0);
+    relu_of_product(secret_config, 1, UVCC_TRUNC_EXACT, 0, 0);
 }
 
 static void exchanged(void **state) {
     (void)state;
-    relu_of_product(exchanging_config, 2, UVCC_TRUNC_STOCHASTIC, 0);
+    relu_of_product(exchanging_config, 2, UVCC_TRUNC_STOCHASTIC, 0, 0);
 }
 
 static void keyless(void **state) {
     (void)state;
-    relu_of_product(secret_config, 1, UVCC_TRUNC_EXACT, UVCC_OP_CIRCUIT);
+    relu_of_product(secret_config, 1, UVCC_TRUNC_EXACT, 0, UVCC_OP_CIRCUIT);
+}
+
+static void on_triples(void **state) {
+    (void)state;
+    relu_of_product(secret_config, 2, UVCC_TRUNC_EXACT, UVCC_OP_BEAVER, 0);
 }
 
 int test_sessions(void) {
     const struct CMUnitTest tests[] = {SECRETS_TEST(provisioned), SECRETS_TEST(exchanged),
-                                       SECRETS_TEST(keyless)};
+                                       SECRETS_TEST(keyless), SECRETS_TEST(on_triples)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

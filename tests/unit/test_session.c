@@ -399,7 +399,7 @@ static void add_product_op(random_program *r, uint16_t opcode, const value *a, c
                       .in = {a->tensor, b->tensor, c},
                       .out = {out},
                       .shift = shift,
-                      .flags = f->flags,
+                      .flags = uvcci_is_product(opcode) ? f->flags | product_flags : f->flags,
                       .heads = f->heads,
                       .row_groups = f->groups,
                       .lift = (uint8_t)(shift != 0 ? pick(r, 3) : 0)};
