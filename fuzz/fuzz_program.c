@@ -152,6 +152,8 @@ static void op_fitting(builder *b, fuzz_in *in) {
         fit_rows(&op, &x, &y, &z, in);
     if (how & 8)
         z.in_buffer_of = op.in[0];
+    if (wrong & 64)
+        op.flags |= UVCC_OP_BEAVER;
     op.truncation = how >> 4 & 1;
     op.lift = (how >> 5) % 3;
     if (wrong & 1)
