@@ -991,37 +991,6 @@ static int check_op(const uvcc_program *p, const uvcci_entry *e, const uvcci_op 
     return err;
 }
 
-/* What an additive tensor holds is no more than its products together can be: |A| |B| K < 2^a 2^b K
- * each. So a sum over microbatches, each of which adds to the same tensor, has its bits declared
- * once.
- */
-static int check_sums(uvcc_program *p, const uvcci_entry *e, const uvcci_message *m) {
-    char label[UVCCI_LABEL_BYTES];
-    for (uint32_t i = 0; i < p->tensor_count; i++)
-        p->tensors[i].sum_max = 0;
-    for (uint32_t i = 0; i < e->user_count; i++) {
-        const uvcci_op *op = &p->user_ops[e->user_first + i];
-        const uvcc_op_desc *d = &op->desc;
-        if (d->out_count == 0)
-            continue;
-        uvcci_tensor *z = &p->tensors[d->out[0]];
-        const uint64_t limit = 1ull << z->desc.bits;
-        if (d->opcode != UVCC_OP_GEMM_PART) {
-            z->sum_max = limit;
-            continue;
-        }
-        const uvcc_tensor_desc *a = &p->tensors[d->in[0]].desc, *b = &p->tensors[d->in[1]].desc;
-        const uint64_t product = gemm_depth(d, a) << (a->bits + b->bits);
-        z->sum_max = product + (d->in_count == 3 ? p->tensors[d->in[2]].sum_max : 0);
-        if (z->sum_max > limit)
-            return uvcci_fail(m, UVCC_ERR_BOUND,
-                              "%s: %s declares %u bits; the sum of the products in it needs %u",
-                              uvcci_op_label(op, label), z->name, z->desc.bits,
-                              ceil_log2(z->sum_max));
-    }
-    return 0;
-}
-
 static int check_io(const uvcc_program *p, const uvcci_entry *e, const char *what,
                     const uvcc_io_desc *io, uint32_t count, const uvcci_message *m) {
     for (uint32_t i = 0; i < count; i++) {
@@ -1122,7 +1091,7 @@ static int check_microbatches(const uvcc_program *p, const uvcci_entry *e, const
     return 0;
 }
 
-static int check_entry(uvcc_program *p, uint32_t index, const uvcci_message *m) {
+static int check_entry(const uvcc_program *p, uint32_t index, const uvcci_message *m) {
     const uvcci_entry *e = &p->entries[index];
     int err = check_io(p, e, "input", io_from(p->inputs, e->input_first), e->input_count, m);
     if (err == 0)
@@ -1136,8 +1105,6 @@ static int check_entry(uvcc_program *p, uint32_t index, const uvcci_message *m) 
                          e->stages, p->stages);
     if (err == 0)
         err = check_microbatches(p, e, m);
-    if (err == 0)
-        err = check_sums(p, e, m);
     for (uint32_t i = 0; i < index && err == 0; i++) {
         const uvcci_entry *other = &p->entries[i];
         if (strcmp(other->name, e->name) == 0)
@@ -1227,6 +1194,37 @@ static void limit_flight(uvcci_entry *e) {
     e->in_flight = bwd != 0 && most < e->microbatches ? (uint32_t)most : 0;
 }
 
+/* What an additive tensor holds is no more than its products together can be: |A| |B| K < 2^a 2^b K
+ * each. So a sum over microbatches, each of which adds to the same tensor, has its bits declared
+ * once.
+ */
+static int check_sums(uvcc_program *p, const uvcci_entry *e, const uvcci_message *m) {
+    char label[UVCCI_LABEL_BYTES];
+    for (uint32_t i = 0; i < p->tensor_count; i++)
+        p->tensors[i].sum_max = 0;
+    for (uint32_t i = 0; i < e->op_count; i++) {
+        const uvcci_op *op = &e->ops[i];
+        const uvcc_op_desc *d = &op->desc;
+        if (d->out_count == 0)
+            continue;
+        uvcci_tensor *z = &p->tensors[d->out[0]];
+        const uint64_t limit = 1ull << z->desc.bits;
+        if (d->opcode != UVCC_OP_GEMM_PART) {
+            z->sum_max = limit;
+            continue;
+        }
+        const uvcc_tensor_desc *a = &p->tensors[d->in[0]].desc, *b = &p->tensors[d->in[1]].desc;
+        const uint64_t product = gemm_depth(d, a) << (a->bits + b->bits);
+        z->sum_max = product + (d->in_count == 3 ? p->tensors[d->in[2]].sum_max : 0);
+        if (z->sum_max > limit)
+            return uvcci_fail(m, UVCC_ERR_BOUND,
+                              "%s: %s declares %u bits; the sum of the products in it needs %u",
+                              uvcci_op_label(op, label), z->name, z->desc.bits,
+                              ceil_log2(z->sum_max));
+    }
+    return 0;
+}
+
 static int build_tables(uvcc_program *p, uvcci_entry *e, const uvcci_message *m) {
     const uvcc_io_desc *inputs = io_from(p->inputs, e->input_first),
                        *outputs = io_from(p->outputs, e->output_first);
@@ -1256,7 +1254,8 @@ static int build_tables(uvcc_program *p, uvcci_entry *e, const uvcci_message *m)
     for (uint32_t i = 0; i < e->op_count; i++)
         e->ops[i].desc.name = e->ops[i].name[0] != 0 ? e->ops[i].name : NULL;
     limit_flight(e);
-    return uvcci_program_analyse(p, e, m);
+    err = check_sums(p, e, m);
+    return err == 0 ? uvcci_program_analyse(p, e, m) : err;
 }
 
 /* ---- hash ---- */
@@ -1415,7 +1414,7 @@ static void hash_later_fields(uvcci_sha256 *h, const uvcc_program *p) {
     }
     for (uint32_t i = 0; i < p->entry_count; i++)
         for (uint32_t j = 0; j < p->entries[i].user_count; j++)
-            hash_later_op(&l, i, j, &p->entries[i].ops[p->entries[i].input_count + j].desc);
+            hash_later_op(&l, i, j, &p->user_ops[p->entries[i].user_first + j].desc);
 }
 
 /* H("UVCC_PROGRAM_V1" || LE32 part_bytes || LE32 tensors || LE32 entries || each tensor: LE32 rows,

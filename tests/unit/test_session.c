@@ -596,6 +596,238 @@ static void test_random_programs(void **state) {
             fail_msg("no random program has a %s", uvcc_opcode_name(all[i]));
 }
 
+/* ---- the products of attention, forward and backward ---- */
+
+enum { SEQUENCES = 2, HEADS = 3, LENGTH = 40, WIDTH = 16, IN_BITS = 12 };
+enum { IN_Q, IN_K, IN_V, IN_DO, IN_P, IN_DS, ATTENTION_INPUTS };
+
+typedef struct attention_product {
+    const char *name;
+    uint8_t a, b, flags;
+} attention_product;
+
+static const attention_product attention_products[] = {
+    {"QK", IN_Q, IN_K, UVCC_OP_TRANS_B | UVCC_OP_STACKED_C},
+    {"PV", IN_P, IN_V, UVCC_OP_STACKED_A},
+    {"dOV", IN_DO, IN_V, UVCC_OP_TRANS_B | UVCC_OP_STACKED_C},
+    {"PdO", IN_P, IN_DO, UVCC_OP_TRANS_A | UVCC_OP_STACKED_A},
+    {"dSK", IN_DS, IN_K, UVCC_OP_STACKED_A},
+    {"dSQ", IN_DS, IN_Q, UVCC_OP_TRANS_A | UVCC_OP_STACKED_A},
+};
+enum { ATTENTION_PRODUCTS = sizeof attention_products / sizeof attention_products[0] };
+
+static shape attention_shape(bool stacked) {
+    return stacked ? (shape){SEQUENCES * HEADS * LENGTH, LENGTH}
+                   : (shape){SEQUENCES * LENGTH, HEADS * WIDTH};
+}
+
+/* Each product in one op, and, as `twice` as much, summed in a tensor and truncated. */
+static uvcc_program *attention_program(const uvcc_allocator *al, uint8_t truncation) {
+    static const char *const names[] = {"Q", "K", "V", "dO", "P", "dS"};
+    uint32_t in[ATTENTION_INPUTS], out[2 * ATTENTION_PRODUCTS];
+    uvcc_program *p;
+    assert_int_equal(uvcc_program_new(&p, al), 0);
+    assert_true(uvcc_program_entry(p, "attention") >= 0);
+    for (uint8_t i = 0; i < ATTENTION_INPUTS; i++) {
+        in[i] = tensor(p, names[i], attention_shape(i >= IN_P), IN_BITS, SCALE, UVCC_EPOCH);
+        assert_true(uvcc_program_input(p, i, in[i], i % 3) >= 0);
+    }
+    for (uint8_t i = 0; i < ATTENTION_PRODUCTS; i++) {
+        const attention_product *a = &attention_products[i];
+        const shape s = attention_shape(a->flags & UVCC_OP_STACKED_C);
+        char name[16];
+        for (unsigned twice = 0; twice < 2; twice++) {
+            snprintf(name, sizeof name, "%s%s", twice ? "2 " : "", a->name);
+            out[2 * i + twice] = tensor(p, name, s, 36, SCALE, UVCC_EPOCH);
+        }
+        snprintf(name, sizeof name, "sum %s", a->name);
+        const int sum = uvcc_program_tensor(p, &(uvcc_tensor_desc){.name = name,
+                                                                   .rows = s.rows,
+                                                                   .cols = s.cols,
+                                                                   .bits = 2 * IN_BITS + 7,
+                                                                   .scale = 2 * SCALE,
+                                                                   .in_buffer_of = UVCC_NO_TENSOR,
+                                                                   .lifetime = UVCC_EPOCH,
+                                                                   .sharing = UVCC_ADDITIVE});
+        assert_true(sum >= 0);
+        uvcc_op_desc d = {.name = a->name,
+                          .opcode = UVCC_OP_GEMM_SS,
+                          .k = (uint16_t)(4 * i),
+                          .in_count = 2,
+                          .in = {in[a->a], in[a->b], (uint32_t)sum},
+                          .out_count = 1,
+                          .out = {out[2 * i]},
+                          .flags = a->flags,
+                          .shift = SCALE,
+                          .truncation = truncation,
+                          .heads = HEADS,
+                          .row_groups = SEQUENCES};
+        assert_true(uvcc_program_op(p, &d) >= 0);
+        d.opcode = UVCC_OP_GEMM_PART;
+        d.shift = d.truncation = 0;
+        d.out[0] = (uint32_t)sum;
+        for (d.k++; d.in_count <= 3; d.in_count++, d.k++)
+            assert_true(uvcc_program_op(p, &d) >= 0);
+        d = (uvcc_op_desc){.opcode = UVCC_OP_TRUNCATE,
+                           .k = d.k,
+                           .in_count = 1,
+                           .in = {(uint32_t)sum},
+                           .out_count = 1,
+                           .out = {out[2 * i + 1]},
+                           .shift = SCALE,
+                           .truncation = truncation};
+        assert_true(uvcc_program_op(p, &d) >= 0);
+    }
+    for (uint8_t i = 0; i < 2 * ATTENTION_PRODUCTS; i++)
+        assert_true(uvcc_program_output(p, 10 + i, out[i]) >= 0);
+    finish(p);
+    return p;
+}
+
+static void attention_run(uint8_t truncation) {
+    static int64_t v[SEQUENCES * HEADS * LENGTH * LENGTH];
+    test_alloc mem = {0};
+    uvcc_allocator al = test_allocator(&mem);
+    uvcc_program *p = attention_program(&al, truncation);
+    uvcc_reference *ref;
+    assert_int_equal(uvcc_reference_new(&ref, p, &al), 0);
+    triangle t;
+    triangle_open(&t, p, &(triangle_options){.seed = 5 + truncation, .mode = UVCC_CPU_DEFERRED});
+    triangle_ready(&t);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(uvcc_session_step(t.s[i], 0, 0, 0), 0);
+    for (uint8_t i = 0; i < ATTENTION_INPUTS; i++) {
+        const shape s = attention_shape(i >= IN_P);
+        random_values(i + 3u, v, (size_t)s.rows * s.cols, IN_BITS - 1);
+        assert_int_equal(uvcc_session_input(t.s[i % 3], 0, i, v, 0), 0);
+        assert_int_equal(uvcc_reference_set(ref, uvcc_program_input_at(p, 0, i)->tensor, v), 0);
+    }
+    char why[200];
+    if (uvcc_reference_step(ref, 0, why, sizeof why) != 0)
+        fail_msg("%s", why);
+    triangle_finish(&t, 1);
+    unsigned above = 0;
+    for (uint8_t i = 0; i < 2 * ATTENTION_PRODUCTS; i++) {
+        const uint32_t out = uvcc_program_output_at(p, 0, i)->tensor;
+        const uvcc_tensor_desc *d = uvcc_program_tensor_at(p, out);
+        const int64_t *want = uvcc_reference_get(ref, out);
+        const int64_t *got = uvcc_session_output(t.s[i % 3], 0, 10u + i);
+        for (uint32_t e = 0; e < d->rows * d->cols; e++) {
+            const int64_t more = got[e] - want[e];
+            if (more != 0 && (more != 1 || truncation == UVCC_TRUNC_EXACT))
+                fail_msg("%s, element %u: %lld, not %lld", d->name, e, (long long)got[e],
+                         (long long)want[e]);
+            above += more == 1;
+        }
+    }
+    assert_true((above != 0) == (truncation == UVCC_TRUNC_STOCHASTIC));
+    triangle_close(&t);
+    triangle_free(&t);
+    uvcc_reference_free(ref);
+    uvcc_program_free(p);
+    assert_int_equal(mem.live_blocks, 0);
+}
+
+static void test_attention(void **state) {
+    (void)state;
+    attention_run(UVCC_TRUNC_EXACT);
+    attention_run(UVCC_TRUNC_STOCHASTIC);
+}
+
+/* Z = X W >> 12 in one op, or in `parts` that are summed and truncated. */
+static uvcc_session_stats product_stats(unsigned parts, uint8_t truncation, uint64_t *z) {
+    enum { M = 70, N = 65, K = 3 };
+    test_alloc mem = {0};
+    uvcc_allocator al = test_allocator(&mem);
+    uvcc_program *p;
+    assert_int_equal(uvcc_program_new(&p, &al), 0);
+    const uint32_t x = tensor(p, "X", (shape){M, K}, 20, 12, UVCC_EPOCH);
+    const uint32_t w = tensor(p, "W", (shape){K, N}, 20, 12, UVCC_EPOCH);
+    const uint32_t out = tensor(p, "Z", (shape){M, N}, 36, 12, UVCC_EPOCH);
+    const int sum = uvcc_program_tensor(p, &(uvcc_tensor_desc){.name = "sum",
+                                                               .rows = M,
+                                                               .cols = N,
+                                                               .bits = 44,
+                                                               .scale = 24,
+                                                               .in_buffer_of = UVCC_NO_TENSOR,
+                                                               .lifetime = UVCC_EPOCH,
+                                                               .sharing = UVCC_ADDITIVE});
+    assert_true(sum >= 0 && uvcc_program_entry(p, "run") >= 0);
+    assert_true(uvcc_program_input(p, IN_X, x, 0) >= 0);
+    assert_true(uvcc_program_input(p, IN_W, w, 1) >= 0);
+    uvcc_op_desc d = {.opcode = parts == 0 ? UVCC_OP_GEMM_SS : UVCC_OP_GEMM_PART,
+                      .in_count = 2,
+                      .in = {x, w, (uint32_t)sum},
+                      .out_count = 1,
+                      .out = {parts == 0 ? out : (uint32_t)sum},
+                      .shift = parts == 0 ? 12 : 0,
+                      .truncation = parts == 0 ? truncation : UVCC_TRUNC_EXACT};
+    for (unsigned i = 0; i == 0 || i < parts; i++, d.k++, d.in_count = 3)
+        assert_true(uvcc_program_op(p, &d) >= 0);
+    d = (uvcc_op_desc){.opcode = UVCC_OP_TRUNCATE,
+                       .k = d.k,
+                       .in_count = 1,
+                       .in = {(uint32_t)sum},
+                       .out_count = 1,
+                       .out = {out},
+                       .shift = 12,
+                       .truncation = truncation};
+    if (parts != 0)
+        assert_true(uvcc_program_op(p, &d) >= 0);
+    assert_true(uvcc_program_output(p, OUT_Z, out) >= 0);
+    finish(p);
+    triangle t;
+    triangle_open(&t, p, &(triangle_options){.seed = 4});
+    triangle_ready(&t);
+    int64_t v[M * K], u[K * N];
+    random_values(1, v, M * K, 19);
+    random_values(2, u, K * N, 19);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(uvcc_session_step(t.s[i], 0, 0, 0), 0);
+    assert_int_equal(uvcc_session_input(t.s[0], 0, IN_X, v, 0), 0);
+    assert_int_equal(uvcc_session_input(t.s[1], 0, IN_W, u, 0), 0);
+    triangle_finish(&t, 1);
+    *z = (uint64_t)uvcc_session_output(t.s[2], 0, OUT_Z)[M * N - 1];
+    uvcc_session_stats st = {0};
+    for (unsigned i = 0; i < 3;
+         i++) { /* blocks have edges drawn from ids: only sums are the same */
+        uvcc_session_stats one;
+        uvcc_session_get_stats(t.s[i], &one);
+        st.rounds = one.rounds;
+        st.epoch_peak_bytes = one.epoch_peak_bytes;
+        st.bytes_online += one.bytes_online;
+        st.bytes_preprocessing += one.bytes_preprocessing;
+    }
+    triangle_close(&t);
+    triangle_free(&t);
+    uvcc_program_free(p);
+    assert_int_equal(mem.live_blocks, 0);
+    return st;
+}
+
+/* A sum of products costs what one product costs, however many there are, and half a tensor of
+ * memory. */
+static void test_sums_cost_one_product(void **state) {
+    (void)state;
+    for (uint8_t truncation = 0; truncation < 2; truncation++) {
+        uint64_t z[3];
+        const uvcc_session_stats one = product_stats(0, truncation, &z[0]);
+        const uvcc_session_stats part = product_stats(1, truncation, &z[1]);
+        const uvcc_session_stats sum = product_stats(4, truncation, &z[2]);
+        assert_in_range(z[1] - z[0] + 1, 0, 2);
+        assert_in_range(z[2] - 4 * z[0] + 4, 0, 9);
+        for (unsigned i = 0; i < 2; i++) {
+            const uvcc_session_stats *more = i == 0 ? &part : &sum;
+            assert_true(more->rounds == one.rounds);
+            assert_in_range(more->bytes_preprocessing, one.bytes_preprocessing * 0.97,
+                            one.bytes_preprocessing * 1.03);
+            assert_in_range(more->bytes_online, one.bytes_online * 0.97, one.bytes_online * 1.03);
+        }
+        assert_int_equal(part.epoch_peak_bytes, 70 * 65 * 8 * 3); /* the sum and Z */
+        assert_int_equal(sum.epoch_peak_bytes, part.epoch_peak_bytes);
+    }
+}
+
 /* ---- rounds of several parts ---- */
 
 static void one_op_large(uint16_t opcode, uint32_t n, uint8_t shift, uint8_t truncation) {
@@ -1178,6 +1410,8 @@ int main(void) {
         cmocka_unit_test(test_product_and_relu),
         cmocka_unit_test(test_same_roots_everywhere),
         cmocka_unit_test(test_random_programs),
+        cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_sums_cost_one_product),
         cmocka_unit_test(test_large),
         cmocka_unit_test(test_wrong_peers),
         cmocka_unit_test(test_step_disagreement),
