@@ -74,6 +74,10 @@ typedef enum uvcc_truncation { UVCC_TRUNC_EXACT = 0, UVCC_TRUNC_STOCHASTIC = 1 }
  * bits without keys (far fewer bytes). The same results. */
 typedef enum uvcc_compare { UVCC_COMPARE_FSS = 0, UVCC_COMPARE_CIRCUIT = 1 } uvcc_compare;
 
+/** How a product of two secrets is made: natively, or on Beaver triples (UVCC_OP_BEAVER). The same
+ * results. */
+typedef enum uvcc_products { UVCC_PRODUCTS_NATIVE = 0, UVCC_PRODUCTS_BEAVER = 1 } uvcc_products;
+
 typedef struct uvcc_op_desc {
     const char *name; /**< for errors and logs, may be NULL */
     uint16_t opcode;

@@ -330,6 +330,7 @@ static bool draw_mlp(sim_workload *w, builder *b, uint64_t seed, const uvcc_allo
                          .frac_bits = 8,
                          .truncation = b->stochastic ? UVCC_TRUNC_STOCHASTIC : UVCC_TRUNC_EXACT,
                          .lift = (uint8_t)pick(b, 3),
+                         .products = (uint8_t)pick(b, 2),
                          .x_owner = (uint8_t)pick(b, 3),
                          .y_owner = (uint8_t)pick(b, 3)};
     if (uvcc_mlp_program(&w->program, &c, al, why, cap) != 0)
