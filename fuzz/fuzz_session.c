@@ -12,7 +12,17 @@
 #include <uvcc/uvcc.h>
 
 enum { ACTIONS_MAX = 250, PIPE_MAX = 96, JOBS_MAX = 64, OLD_MAX = 8, STEPS_MAX = 3 };
-enum { ROWS = 2, INNER = 3, COLS = 2, IN_X = 1, IN_W = 2, OUT_Z = 10, OUT_A = 11, STATE = 12, OUT_B };
+enum {
+    ROWS = 2,
+    INNER = 3,
+    COLS = 2,
+    IN_X = 1,
+    IN_W = 2,
+    OUT_Z = 10,
+    OUT_A = 11,
+    STATE = 12,
+    OUT_B
+};
 
 typedef struct packet {
     uint8_t *data;
@@ -170,7 +180,9 @@ static void events(world *w, unsigned i) {
             FUZZ_CHECK(v != NULL);
             for (unsigned k = 0; k < ROWS * COLS; k++) {
                 int64_t z = product(k / COLS, k % COLS);
-                FUZZ_CHECK(v[k] == (e.id == OUT_Z || e.id == OUT_B ? z : e.id == OUT_A ? (z > 0 ? z : 0) : KEPT[k]));
+                FUZZ_CHECK(v[k] == (e.id == OUT_Z || e.id == OUT_B ? z
+                                    : e.id == OUT_A                ? (z > 0 ? z : 0)
+                                                                   : KEPT[k]));
             }
             break;
         }

@@ -1,7 +1,7 @@
-/* fuzz_triple.c - stores of triples as a program of inputs: records are made, added, handed out, saved
- * and loaded, in any order, also from old copies, damaged and cut; beside a model that knows what may
- * come out. What was handed out, or is of an older run or step, never does again. Any bytes at all
- * are refused, or are a store that saves to itself. */
+/* fuzz_triple.c - stores of triples as a program of inputs: records are made, added, handed out,
+ * saved and loaded, in any order, also from old copies, damaged and cut; beside a model that knows
+ * what may come out. What was handed out, or is of an older run or step, never does again. Any
+ * bytes at all are refused, or are a store that saves to itself. */
 #include "common.h"
 
 #include "exec/triple.h"
@@ -20,7 +20,7 @@ typedef struct world {
     uvcc_triple_store *st;
     record made[MADE_MAX];
     uint32_t count;
-    uint64_t mark; /* run, step */
+    uint64_t mark;  /* run, step */
     uint8_t *saved; /* an old copy, with what the model said then */
     size_t saved_len;
     uint64_t saved_mark;
@@ -116,8 +116,7 @@ static void save(world *w) {
     free(w->saved);
     w->saved_len = uvcc_triple_store_saved_bytes(w->st);
     w->saved = malloc(w->saved_len);
-    FUZZ_CHECK(w->saved != NULL &&
-               uvcc_triple_store_save(w->st, w->saved, w->saved_len) == 0 &&
+    FUZZ_CHECK(w->saved != NULL && uvcc_triple_store_save(w->st, w->saved, w->saved_len) == 0 &&
                uvcc_triple_store_save(w->st, w->saved, w->saved_len - 1) == UVCC_ERR_LIMIT);
     w->saved_mark = w->mark;
     for (uint32_t i = 0; i < w->count; i++)
@@ -167,8 +166,7 @@ static void any_bytes(const uint8_t *data, size_t size) {
             const size_t len = uvcc_triple_store_saved_bytes(st);
             uint8_t *again = malloc(len);
             FUZZ_CHECK(len == size && again != NULL &&
-                       uvcc_triple_store_save(st, again, len) == 0 &&
-                       memcmp(again, copy, 24) == 0);
+                       uvcc_triple_store_save(st, again, len) == 0 && memcmp(again, copy, 24) == 0);
             free(again);
             uvcc_triple_store_free(st);
         }

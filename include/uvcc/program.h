@@ -62,8 +62,9 @@ enum {
     UVCC_OP_STACKED_A = 8,
     UVCC_OP_STACKED_B = 16,
     UVCC_OP_STACKED_C = 32,
-    /** GEMM_SS, ELEM_MUL, ROW_MUL, COL_MUL, ROW_DOT: with a Beaver triple. Each version of a tensor that
-     * such ops read has one mask in a step and is opened under it once, by the first of them. */
+    /** GEMM_SS, ELEM_MUL, ROW_MUL, COL_MUL, ROW_DOT: with a Beaver triple. Each version of a tensor
+     * that such ops read has one mask in a step and is opened under it once, by the first of them.
+     */
     UVCC_OP_BEAVER = 64,
 };
 

@@ -120,8 +120,8 @@ bool uvcci_build_product(uvcci_builder *b, const uvcc_shares *x, const uvcc_shar
 /* The opening of a replicated vector to the edges, for a gate. */
 bool uvcci_build_open2(uvcci_builder *b, const uvcc_shares *in);
 /* Digests of a round that opens a vector to all: of a component that two hold, as party `src` sends
- * it; and, when it came, of the one that this party lacks, `c`, as its second holder (the next party)
- * sent it, with the OPEN_DONE of `opened`. */
+ * it; and, when it came, of the one that this party lacks, `c`, as its second holder (the next
+ * party) sent it, with the OPEN_DONE of `opened`. */
 bool uvcci_hash_held(uvcci_builder *b, unsigned round, uint8_t src, const uint64_t *data,
                      uint8_t *out);
 bool uvcci_hash_opened_to_all(uvcci_builder *b, unsigned round, const uint64_t *c,

@@ -219,8 +219,7 @@ static void reshare_mask(const chunk *c) {
 /* The mask of a tensor, or the tensor less its mask. */
 static void triple_mask(const chunk *c) {
     static const unsigned pairs[2] = {UVCC_PAIR_PREV, UVCC_PAIR_NEXT};
-    const uvcc_prg_tag tag =
-        c->t->kind == UVCC_TASK_TRIPLE_A ? UVCC_TAG_tripleA : UVCC_TAG_tripleB;
+    const uvcc_prg_tag tag = c->t->kind == UVCC_TASK_TRIPLE_A ? UVCC_TAG_tripleA : UVCC_TAG_tripleB;
     for (unsigned k = 0; k < 2; k++) {
         if (c->b->out[k] == NULL)
             continue;

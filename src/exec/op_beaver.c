@@ -1,14 +1,14 @@
-/* op_beaver.c - products on Beaver triples (protocols.md 6): E = X - A and F = Y - B are opened to all,
- * Z = C + E B + A F + E F.
+/* op_beaver.c - products on Beaver triples (protocols.md 6): E = X - A and F = Y - B are opened to
+ * all, Z = C + E B + A F + E F.
  *
  * Stages of such an op: TRIPLE (A and B from PRGs, C = A B natively, its resharing is sent) and
- * TRIPLE_HERE come before the op may start, in program order, as far ahead as the budget allows, also
- * in the step that waits. A triple that the host gave goes in at TRIPLE_HERE. Stage 0 opens the
- * differences of the masks that the op owns, if any; the product stage computes Z, which is final or
- * goes into a truncation. From there op_gates.c has it.
+ * TRIPLE_HERE come before the op may start, in program order, as far ahead as the budget allows,
+ * also in the step that waits. A triple that the host gave goes in at TRIPLE_HERE. Stage 0 opens
+ * the differences of the masks that the op owns, if any; the product stage computes Z, which is
+ * final or goes into a truncation. From there op_gates.c has it.
  *
- * A mask belongs to a version of a tensor: it is made of words of its owner's ordinal, is opened once,
- * and what was opened stays until the last product that reads the version has used it. */
+ * A mask belongs to a version of a tensor: it is made of words of its owner's ordinal, is opened
+ * once, and what was opened stays until the last product that reads the version has used it. */
 #include "build.h"
 
 #include "proto/mutant.h"
@@ -93,9 +93,8 @@ static uint64_t *difference(const uvcci_run *r, unsigned operand) {
 static uvcc_block *add_mask(builder *b, unsigned operand, uint32_t *n) {
     const uvcci_plan_mask *m = &b->r->plan->beaver.mask[operand];
     const uvcci_run *owner = owner_of(b->r, operand);
-    uvcc_block *k =
-        uvcci_add_blocks(b, m->operand == 0 ? UVCC_TASK_TRIPLE_A : UVCC_TASK_TRIPLE_B,
-                         UVCCI_CALL_TRIPLE, UVCCI_ROLE_ALL, m->elems, n);
+    uvcc_block *k = uvcci_add_blocks(b, m->operand == 0 ? UVCC_TASK_TRIPLE_A : UVCC_TASK_TRIPLE_B,
+                                     UVCCI_CALL_TRIPLE, UVCCI_ROLE_ALL, m->elems, n);
     if (k == NULL)
         return NULL;
     uvcc_task *t = &b->r->tasks[b->r->task_count - 1];
@@ -178,11 +177,9 @@ static bool build_triple_here(builder *b) {
         return false;
     if (v->stored != NULL)
         return build_copies(
-            b,
-            (const uvcc_copy_item[2]){{.dst = (uint8_t *)v->c.lo, .src = v->stored->c, .len = len},
-                                      {.dst = (uint8_t *)v->c.hi,
-                                       .src = v->stored->c + len,
-                                       .len = len}});
+            b, (const uvcc_copy_item[2]){
+                   {.dst = (uint8_t *)v->c.lo, .src = v->stored->c, .len = len},
+                   {.dst = (uint8_t *)v->c.hi, .src = v->stored->c + len, .len = len}});
     uvcc_block *k = uvcci_add_blocks(b, UVCC_TASK_UNPACK, UVCCI_CALL_TRIPLE, UVCCI_ROLE_ALL,
                                      r->plan->elems, &n);
     for (uint32_t i = 0; i < n; i++) {
@@ -267,8 +264,8 @@ static bool build_sum(builder *b, uint8_t op, const uvcc_tensor_desc *shape, uin
     return true;
 }
 
-/* A component of Z. The tasks of products compute x_lo (y_lo + y_hi) + x_hi y_lo: with x = (E, A) and
- * y = (F, B - F) that is E B + A F, with y = (F, B) it is E F more, which component 0 gets. */
+/* A component of Z. The tasks of products compute x_lo (y_lo + y_hi) + x_hi y_lo: with x = (E, A)
+ * and y = (F, B - F) that is E B + A F, with y = (F, B) it is E F more, which component 0 gets. */
 static bool build_component(builder *b, unsigned part, uint64_t *z) {
     uvcci_run *r = b->r;
     uvcci_beaver *v = r->beaver;
@@ -386,8 +383,8 @@ void uvcci_beaver_stage_done(uvcc_session *s, uvcci_run *r) {
 
 /* ---- ahead ---- */
 
-/* In program order. The next one is always let in when none is there, so a budget below its size only
- * means one at a time. */
+/* In program order. The next one is always let in when none is there, so a budget below its size
+ * only means one at a time. */
 static bool admit(uvcc_session *s, uvcci_step *st) {
     bool any = false;
     for (; st->triple_next < st->entry->op_count; st->triple_next++) {

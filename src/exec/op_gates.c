@@ -211,8 +211,7 @@ bool uvcci_hash_opened_to_all(builder *b, unsigned round, const uint64_t *c,
     uvcci_run *r = b->r;
     uint8_t *check = uvcci_bump_take(&r->bump, 32);
     uvcci_pending_leaf *l = uvcci_add_leaf(b, UVCCI_LEAF_OPEN_DONE);
-    if (check == NULL || l == NULL ||
-        !uvcci_hash_held(b, round, uvcci_next_party(b->s), c, check))
+    if (check == NULL || l == NULL || !uvcci_hash_held(b, round, uvcci_next_party(b->s), c, check))
         return false;
     uvcc_hash_item *it = uvcci_add_hash(b);
     if (it == NULL)

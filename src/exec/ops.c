@@ -287,8 +287,7 @@ static void made(uvcci_run *r) {
 
 /* True if the run changed state. */
 static bool run_advance(uvcc_session *s, uvcci_run *r) {
-    if (r->job_out || r->stage == UVCCI_STAGE_DONE ||
-        (!uvcci_before_start(r) && !r->step->running))
+    if (r->job_out || r->stage == UVCCI_STAGE_DONE || (!uvcci_before_start(r) && !r->step->running))
         return false;
     if (s->cfg.triples_only && !uvcci_before_start(r)) {
         made(r);

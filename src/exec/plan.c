@@ -401,8 +401,8 @@ static uvcci_plan_mask mask_of(const uvcc_program *p, const uvcci_entry *e, cons
     return m;
 }
 
-/* The openings, if this op owns a mask, and the round that makes C. Ids come later: the first is the
- * truncation's. */
+/* The openings, if this op owns a mask, and the round that makes C. Ids come later: the first is
+ * the truncation's. */
 static void begin_beaver(draft *d, const uvcc_program *p, const uvcci_entry *e,
                          const uvcci_op *op) {
     uvcci_plan *plan = d->plan;
@@ -437,8 +437,7 @@ static void end_beaver(draft *d) {
 
 /* The opened differences give a replicated product; what is truncated then is truncated as TRUNCATE
  * does it. */
-static void plan_beaver(draft *d, const uvcc_program *p, const uvcci_entry *e,
-                        const uvcci_op *op) {
+static void plan_beaver(draft *d, const uvcc_program *p, const uvcci_entry *e, const uvcci_op *op) {
     uvcci_plan *plan = d->plan;
     const bool exact = op->desc.truncation == UVCC_TRUNC_EXACT;
     begin_beaver(d, p, e, op);
@@ -576,7 +575,8 @@ int uvcci_plan_make(uvcci_plan *plan, const uvcc_program *p, const uvcci_entry *
     for (unsigned k = 0; k < 2; k++) /* masks, also those of operands that others open */
         if (uvcci_blocks(plan->beaver.mask[k].elems) > plan->edge_blocks)
             plan->edge_blocks = uvcci_blocks(plan->beaver.mask[k].elems);
-    if ((uint64_t)plan->edge_blocks * UVCC_BLOCK_ELEMS > UINT32_MAX) /* `first` of a TLV is 32 bits */
+    if ((uint64_t)plan->edge_blocks * UVCC_BLOCK_ELEMS >
+        UINT32_MAX) /* `first` of a TLV is 32 bits */
         rc = UVCC_ERR_PROGRAM;
     for (unsigned i = 0; rc == 0 && i < plan->round_count; i++)
         rc = cut_round(&d, &d.rounds[i]);
@@ -605,7 +605,8 @@ void uvcci_plan_ids_fill(const uvcci_plan *plan, const uint8_t sid_sub[32], uint
         ids->edge[b] = plan->per_block_edge ? uvcci_edge(ids->id[UVCCI_ID_FSS0][b])
                        : plan->one_edge     ? uvcci_edge(ids->id[UVCCI_ID_FSS0][0])
                                             : plan->fixed_edge;
-    /* Vectors that are longer than the op's are opened to all, where an edge only counts parties. */
+    /* Vectors that are longer than the op's are opened to all, where an edge only counts parties.
+     */
     for (uint32_t b = plan->blocks; b < plan->edge_blocks; b++)
         ids->edge[b] = 0;
 }

@@ -64,9 +64,9 @@ typedef struct uvcci_plan_round {
     uint32_t blocks;
 } uvcci_plan_round;
 
-/* A product on a Beaver triple. An operand's mask belongs to a version of a tensor: the first Beaver
- * product in program order that reads the version owns the mask and opens the difference, in its
- * stage 0; the others wait for that. So a product that owns no mask opens nothing. */
+/* A product on a Beaver triple. An operand's mask belongs to a version of a tensor: the first
+ * Beaver product in program order that reads the version owns the mask and opens the difference, in
+ * its stage 0; the others wait for that. So a product that owns no mask opens nothing. */
 typedef struct uvcci_plan_mask {
     uint32_t op;     /* who owns it, index in program order */
     uint8_t operand; /* of that op: 0 is an A and a GEMM_E, 1 a B and a GEMM_F */
@@ -80,7 +80,8 @@ typedef struct uvcci_plan_beaver {
     uint8_t triple_round;  /* C, in stage UVCCI_STAGE_TRIPLE */
     uvcci_plan_mask mask[2];
 } uvcci_plan_beaver;
-/* Triples are made before stage 0, in two stages of their own: C is made and sent, then it is here. */
+/* Triples are made before stage 0, in two stages of their own: C is made and sent, then it is here.
+ */
 enum { UVCCI_STAGE_TRIPLE = 252, UVCCI_STAGE_TRIPLE_HERE = 253 };
 /* Words and streams of a triple: those of the truncation after it, by blocks, have call 0. */
 enum { UVCCI_CALL_TRIPLE = 1 };

@@ -1,7 +1,7 @@
 /* session.h - the session's insides, shared by session.c (the public calls and the dispatch),
  * step.c (agreement, step contexts, audit), ops.c (running ops), op_gates.c, op_functions.c,
- * op_circuits.c and op_beaver.c (their stages), deal.c (keys dealt ahead) and triple.c (triples that
- * the host keeps).
+ * op_circuits.c and op_beaver.c (their stages), deal.c (keys dealt ahead) and triple.c (triples
+ * that the host keeps).
  *
  * Data flow: link -> receive (ids, grammar, plan) -> [hash job] -> leaf -> accept -> op; op ->
  * [job] -> leaf -> link. Two step contexts exist at most: the running step and the next one, whose
@@ -117,7 +117,7 @@ typedef struct uvcci_beaver {
     uvcci_stored_triple *stored; /* the triple comes from here */
     uvcc_shares mask[2];         /* A and B, while C is made; a component, for the product */
     uvcc_shares c;
-    uvcc_shares own[2];   /* X - A, Y - B, where this op opens them; opened, lo is the sum */
+    uvcc_shares own[2]; /* X - A, Y - B, where this op opens them; opened, lo is the sum */
     bool opened[2];
     uint32_t reads_left[2];
     uvcc_shares z; /* the product, where it is truncated then */
@@ -173,7 +173,8 @@ struct uvcci_step {
     uvcci_run *runs; /* program order */
     uint32_t *bwd_left; /* [microbatch]: BWD ops that are not done; of an entry with a limit */
     uint32_t runs_done, deals_sent, deal_next, triple_next;
-    uint8_t *triples; /* made for the host, WIRE arena: the records of the entry's Beaver products */
+    uint8_t
+        *triples; /* made for the host, WIRE arena: the records of the entry's Beaver products */
     size_t triples_bytes;
     uint64_t *ready; /* bitmap of runs to look at */
     uint32_t ready_words;

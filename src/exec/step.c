@@ -90,7 +90,8 @@ static void run_expect(uvcc_session *s, uvcci_run *r) {
     for (unsigned side = 0; side < 2; side++) {
         uint8_t peer = side == 0 ? uvcci_next_party(s) : uvcci_prev_party(s);
         for (unsigned i = 0; i < (unsigned)plan->round_count + plan->key_count; i++)
-            for (uint32_t part = 0; !uvcci_triple_given(r, i) && part < plan->rounds[i].parts; part++)
+            for (uint32_t part = 0; !uvcci_triple_given(r, i) && part < plan->rounds[i].parts;
+                 part++)
                 if (uvcci_plan_any(plan, &r->ids, &plan->rounds[i], part, peer, s->party))
                     r->rounds[i].need[side] |= 1ull << part;
     }

@@ -1,9 +1,10 @@
-/* triple.c - triples that the host keeps, in a session: what it was given (uvcc_session_load_triples)
- * until a step opens and its ops take them, and what it makes where it makes nothing else.
+/* triple.c - triples that the host keeps, in a session: what it was given
+ * (uvcc_session_load_triples) until a step opens and its ops take them, and what it makes where it
+ * makes nothing else.
  *
  * A triple that the host gave is for one (run, step, triple_id). Only a step that is not open yet
- * takes any, and a session runs no step of a run twice: so no triple is used twice, whatever the host
- * loads. */
+ * takes any, and a session runs no step of a run twice: so no triple is used twice, whatever the
+ * host loads. */
 #include "build.h"
 
 #include "proto/bytes.h"
@@ -214,12 +215,11 @@ void uvcci_triples_keep(uvcc_session *s, uvcci_step *st) {
     s->triples_made_bytes = st->triples_bytes;
     s->triples_made_step = st->number;
     st->triples = NULL;
-    uvcci_event_push(
-        s, &(uvcc_event){.kind = UVCC_EVENT_TRIPLES, .run = s->run, .step = st->number});
+    uvcci_event_push(s,
+                     &(uvcc_event){.kind = UVCC_EVENT_TRIPLES, .run = s->run, .step = st->number});
 }
 
-int uvcc_session_triples(const uvcc_session *s, uint32_t *step, const uint8_t **data,
-                         size_t *len) {
+int uvcc_session_triples(const uvcc_session *s, uint32_t *step, const uint8_t **data, size_t *len) {
     if (s == NULL || step == NULL || data == NULL || len == NULL)
         return UVCC_ERR_USAGE;
     if (s->triples_made == NULL)

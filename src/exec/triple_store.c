@@ -226,8 +226,8 @@ static void drop_first(uvcc_triple_store *st) {
     st->count--;
 }
 
-int uvcc_triple_store_take(uvcc_triple_store *st, uint32_t run, uint32_t step,
-                           const uint8_t **data, size_t *len) {
+int uvcc_triple_store_take(uvcc_triple_store *st, uint32_t run, uint32_t step, const uint8_t **data,
+                           size_t *len) {
     if (st == NULL || data == NULL || len == NULL || step == UINT32_MAX)
         return UVCC_ERR_USAGE;
     if (compare_times(run, step, st->run, st->step) < 0)
@@ -245,7 +245,8 @@ int uvcc_triple_store_take(uvcc_triple_store *st, uint32_t run, uint32_t step,
     drop_out(st);
     st->out = handed;
     st->out_bytes = bytes;
-    while (st->list != NULL && compare_times(st->list->info.run, st->list->info.step, run, step) < 0)
+    while (st->list != NULL &&
+           compare_times(st->list->info.run, st->list->info.step, run, step) < 0)
         drop_first(st);
     for (size_t at = 0; at < bytes; drop_first(st)) {
         memcpy(st->out + at, st->list->bytes, st->list->info.bytes);
@@ -297,7 +298,8 @@ int uvcc_triple_store_load(uvcc_triple_store **out, const uvcc_allocator *al, co
     uvcc_triple_store *st;
     if (out == NULL || (data == NULL && len != 0))
         return UVCC_ERR_USAGE;
-    if (len < STORE_HEAD_BYTES + UVCCI_TRIPLE_HASH_BYTES || memcmp(data, start, sizeof start) != 0 ||
+    if (len < STORE_HEAD_BYTES + UVCCI_TRIPLE_HASH_BYTES ||
+        memcmp(data, start, sizeof start) != 0 ||
         uvcci_ld64(data + 16) != len - STORE_HEAD_BYTES - UVCCI_TRIPLE_HASH_BYTES)
         return UVCC_ERR_FRAME;
     if (!hash_follows(data, len - UVCCI_TRIPLE_HASH_BYTES))

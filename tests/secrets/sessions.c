@@ -193,13 +193,13 @@ static uvcc_program *make_program(const uvcc_allocator *al, uvcc_truncation trun
         product != PARTS
             ? -1
             : uvcc_program_tensor(p, &(uvcc_tensor_desc){.name = "P",
-                                                            .rows = ROWS,
-                                                            .cols = COLS,
-                                                            .bits = 44,
-                                                            .scale = 2 * FRAC_BITS,
-                                                            .lifetime = UVCC_EPOCH,
-                                                            .in_buffer_of = UVCC_NO_TENSOR,
-                                                            .sharing = UVCC_ADDITIVE});
+                                                         .rows = ROWS,
+                                                         .cols = COLS,
+                                                         .bits = 44,
+                                                         .scale = 2 * FRAC_BITS,
+                                                         .lifetime = UVCC_EPOCH,
+                                                         .in_buffer_of = UVCC_NO_TENSOR,
+                                                         .sharing = UVCC_ADDITIVE});
     assert_true(part >= 0 || product != PARTS);
     add_product(p, x, w, z, product == PARTS ? (uint32_t)part : UVCC_NO_TENSOR, truncation,
                 product == TRIPLE ? UVCC_OP_BEAVER : 0);

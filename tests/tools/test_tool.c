@@ -72,8 +72,7 @@ static void shows_help_and_version(void **state) {
     static const char *const options[] = {
         "data",       "label",   "hidden",   "epochs",    "batch",      "lr-shift", "frac-bits",
         "seed",       "compute", "drop",     "corrupt",   "truncation", "json",     "compute-seed",
-        "fault-seed", "reorder", "progress", "duplicate", "compare",
-        "products"};
+        "fault-seed", "reorder", "progress", "duplicate", "compare",    "products"};
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
         char word[32];
         snprintf(word, sizeof word, "--%s", options[i]);

@@ -1,4 +1,5 @@
-/* Products on Beaver triples in sessions: results, masks, bytes, triples made ahead, kept and given. */
+/* Products on Beaver triples in sessions: results, masks, bytes, triples made ahead, kept and
+ * given. */
 #include "triangle.h"
 
 #include "exec/build.h"
@@ -108,9 +109,8 @@ static void give_inputs(triangle *t, const uvcc_program *p, uvcc_reference *ref,
         const uvcc_io_desc *io = uvcc_program_input_at(p, 0, i);
         const uvcc_tensor_desc *d = uvcc_program_tensor_at(p, io->tensor);
         int64_t *v = values(7 * step + i, (size_t)d->rows * d->cols);
-        assert_int_equal(uvcc_session_input(t->s[io->owner], step, io->id, v,
-                                            uvcc_loopback_now(t->net)),
-                         0);
+        assert_int_equal(
+            uvcc_session_input(t->s[io->owner], step, io->id, v, uvcc_loopback_now(t->net)), 0);
         assert_int_equal(uvcc_reference_set(ref, io->tensor, v), 0);
         free(v);
     }
@@ -210,7 +210,8 @@ static void test_training(void **state) {
         assert_int_equal(got.stats[1].bytes_online, want.stats[1].bytes_online);
         assert_int_equal(got.stats[1].bytes_preprocessing, want.stats[1].bytes_preprocessing);
     }
-    train(&runs[0], wide, UVCC_OP_BEAVER, 2, NULL); /* vectors of several blocks, of other lengths */
+    train(&runs[0], wide, UVCC_OP_BEAVER, 2,
+          NULL); /* vectors of several blocks, of other lengths */
     train(&(triangle_options){.seed = 2, .audit_off = true}, small, UVCC_OP_BEAVER, 2, NULL);
 }
 
@@ -264,8 +265,8 @@ static void product_bytes(dims d, bool shared, uint8_t flags, uint64_t *online, 
     assert_int_equal(mem.live_blocks, 0);
 }
 
-/* protocols.md 6: what a product costs natively, with both operands opened, and with one of them opened
- * once for 32 microbatches: 8 m n; 8 (m k + k n) and 8 m n; 8 (m k + k n / 32) and 8 m n. */
+/* protocols.md 6: what a product costs natively, with both operands opened, and with one of them
+ * opened once for 32 microbatches: 8 m n; 8 (m k + k n) and 8 m n; 8 (m k + k n / 32) and 8 m n. */
 static void test_bytes(void **state) {
     (void)state;
     const dims d = {32, 64, 256, 32}; /* the table's [2048 x 4096] x [4096 x 16384] over 64 */
@@ -379,8 +380,8 @@ static void observed_open(triangle *t, const uvcc_program *p, observer *o) {
         ;
 }
 
-/* A mask has one key, tag, op, call and block: no two things are ever opened under one, in a step or in
- * the next, and a version of a tensor is opened once however many products read it. */
+/* A mask has one key, tag, op, call and block: no two things are ever opened under one, in a step
+ * or in the next, and a version of a tensor is opened once however many products read it. */
 static void test_masks(void **state) {
     (void)state;
     enum { STEPS = 3 };
@@ -418,8 +419,8 @@ static void test_masks(void **state) {
     assert_int_equal(mem.live_blocks, 0);
 }
 
-/* A party that opens something else than the other holder of the component is noticed before anything
- * is computed from it. */
+/* A party that opens something else than the other holder of the component is noticed before
+ * anything is computed from it. */
 static void test_wrong_opening(void **state) {
     (void)state;
     test_alloc mem = {0};
@@ -445,10 +446,12 @@ static void test_wrong_opening(void **state) {
 /* ---- ahead ---- */
 
 static uint64_t budget;
-static void with_budget(uvcc_config *c) { c->triples_ahead_bytes = budget; }
+static void with_budget(uvcc_config *c) {
+    c->triples_ahead_bytes = budget;
+}
 
-/* Triples of the running step and of the one that waits are made while inputs are missing, in program
- * order and as many as the budget holds, one at least. */
+/* Triples of the running step and of the one that waits are made while inputs are missing, in
+ * program order and as many as the budget holds, one at least. */
 static void test_ahead(void **state) {
     (void)state;
     const dims d = small;
@@ -456,8 +459,8 @@ static void test_ahead(void **state) {
                    step = (d.micro + 1) * y + g + s;
     const struct {
         uint64_t budget, held;
-    } cases[] = {{0, 2 * step}, {2 * step, 2 * step}, {1, y}, {2 * y, 2 * y}, {step + y, step + y},
-                 {d.micro * y + g - 1, d.micro * y}};
+    } cases[] = {{0, 2 * step},  {2 * step, 2 * step}, {1, y},
+                 {2 * y, 2 * y}, {step + y, step + y}, {d.micro * y + g - 1, d.micro * y}};
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
         test_alloc mem = {0};
         uvcc_allocator al = test_allocator(&mem);
@@ -503,7 +506,9 @@ static void maker(uvcc_config *c) {
     c->triples_run = maker_for;
     c->next_run = maker_next_run;
 }
-static void consumer(uvcc_config *c) { c->next_run = consumer_next_run; }
+static void consumer(uvcc_config *c) {
+    c->next_run = consumer_next_run;
+}
 
 /* Stores of the three parties with the triples of steps 0 to MADE_STEPS - 1 of run RUN. */
 static void make_stores(uvcc_triple_store *store[3], const uvcc_allocator *al, dims d,
@@ -590,8 +595,8 @@ static uint64_t preprocessing(const triangle *t) {
 
 /* What a party sends for the triples of a training step. */
 static uint64_t triples_bytes(dims d) {
-    return (d.micro + 1) * reshare_bytes((uint64_t)d.m * d.n) +
-           reshare_bytes((uint64_t)d.k * d.n) + reshare_bytes((uint64_t)d.n * d.n);
+    return (d.micro + 1) * reshare_bytes((uint64_t)d.m * d.n) + reshare_bytes((uint64_t)d.k * d.n) +
+           reshare_bytes((uint64_t)d.n * d.n);
 }
 
 /* A step's triples from the stores to the sessions. */
@@ -604,8 +609,8 @@ static void hand_over(uvcc_triple_store *store[3], consuming *c, uint32_t step) 
     }
 }
 
-/* Kept triples give the same results with nothing but keys sent ahead; the step after them makes its
- * own. */
+/* Kept triples give the same results with nothing but keys sent ahead; the step after them makes
+ * its own. */
 static void test_kept(void **state) {
     (void)state;
     const uvcc_fault_config bad = {
@@ -726,8 +731,8 @@ static void test_never_twice(void **state) {
     assert_int_equal(uvcc_triple_store_take(again, RUN, 0, &data, &len), UVCC_ERR_STATE);
     assert_int_equal(uvcc_triple_store_add(again, step0[0].p, step0[0].len), UVCC_ERR_STATE);
     uvcc_triple_store_free(again);
-    /* An old copy of the store gives them, and the session does not take them: the step is agreed, runs,
-     * is over. */
+    /* An old copy of the store gives them, and the session does not take them: the step is agreed,
+     * runs, is over. */
     assert_int_equal(uvcc_triple_store_load(&again, &al, old.p, old.len), 0);
     assert_int_equal(uvcc_triple_store_take(again, RUN, 0, &data, &len), 0);
     assert_int_equal(len, step0[0].len);
@@ -845,8 +850,8 @@ static void test_unequal(void **state) {
     }
 }
 
-/* Some of a step's triples: the others are made. One whose mask another op owns is of no use without
- * that op's, and is dropped. */
+/* Some of a step's triples: the others are made. One whose mask another op owns is of no use
+ * without that op's, and is dropped. */
 static void test_some(void **state) {
     (void)state;
     test_alloc mem = {0};
@@ -881,20 +886,20 @@ static void test_some(void **state) {
             pos += t.bytes;
         }
     }
-    /* Ops: Y_0 (owns X_0, W), Y_1 (X_1), Y_2 (X_2), G (Y_0; X_0 of op 0), V (W'; X_1 of op 1), S (V). */
+    /* Ops: Y_0 (owns X_0, W), Y_1 (X_1), Y_2 (X_2), G (Y_0; X_0 of op 0), V (W'; X_1 of op 1), S
+     * (V). */
     for (unsigned set = 0; set < 1u << ops; set += 3) {
         consuming c;
         consume_open(&c, small, RUN, NULL);
         for (unsigned i = 0; i < 3; i++)
             for (uint32_t k = 0; k < ops; k++)
                 if ((set >> k & 1) != 0)
-                    assert_int_equal(uvcc_session_load_triples(c.t.s[i], step[i].p + at[k][i],
-                                                               size[k][i]),
-                                     0);
+                    assert_int_equal(
+                        uvcc_session_load_triples(c.t.s[i], step[i].p + at[k][i], size[k][i]), 0);
         agree(&c.t, 0);
         const bool y0 = set & 1, y1 = y0 && (set & 2);
-        const bool used[] = {y0, y1, y0 && (set & 4), y0 && (set & 8), y1 && (set & 16),
-                             (set & 32) != 0};
+        const bool used[] = {
+            y0, y1, y0 && (set & 4), y0 && (set & 8), y1 && (set & 16), (set & 32) != 0};
         uint32_t n = 0;
         for (uint32_t i = 0; i < c.t.s[0]->ctx[0].entry->op_count; i++) {
             const uvcci_run *r = &c.t.s[0]->ctx[0].runs[i];

@@ -335,8 +335,8 @@ static void inspect_hash(sim_party *p, const uvcc_job *job, const uvcc_task *t) 
     }
 }
 
-/* The job of a Beaver product itself takes masks one component at a time. Its op has a leaf without a
- * digest. */
+/* The job of a Beaver product itself takes masks one component at a time. Its op has a leaf without
+ * a digest. */
 static bool consumes_triple(const uvcc_job *job) {
     for (uint32_t i = 0; i < job->count; i++) {
         const uvcc_task *t = &job->tasks[i];
