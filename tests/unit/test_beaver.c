@@ -498,12 +498,12 @@ static void test_ahead(void **state) {
 /* ---- triples that a session of their own makes ---- */
 
 enum { RUN = 3, MADE_STEPS = 2 };
-static uint32_t maker_next_run, maker_for;
+static uint32_t maker_next_run = RUN - 1;
 static uint32_t consumer_next_run;
 
 static void maker(uvcc_config *c) {
     c->triples_only = true;
-    c->triples_run = maker_for;
+    c->triples_run = RUN;
     c->next_run = maker_next_run;
 }
 static void consumer(uvcc_config *c) {
@@ -518,8 +518,6 @@ static void make_stores(uvcc_triple_store *store[3], const uvcc_allocator *al, d
     triangle t;
     triangle_options o = *opt;
     o.tweak = maker;
-    maker_next_run = RUN - 1;
-    maker_for = RUN;
     triangle_open(&t, p, &o);
     triangle_ready(&t);
     for (unsigned i = 0; i < 3; i++)
@@ -920,6 +918,49 @@ static void test_some(void **state) {
     assert_int_equal(mem.live_blocks, 0);
 }
 
+/* Triples of two makers: the second product shares W's mask, and is of another maker than that. */
+static void test_two_makers(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    uvcc_allocator al = test_allocator(&mem);
+    uvcc_triple_store *store[2][3];
+    consuming c;
+    make_stores(store[0], &al, small, &(triangle_options){.seed = 11});
+    maker_next_run = RUN - 2;
+    make_stores(store[1], &al, small, &(triangle_options){.seed = 12});
+    maker_next_run = RUN - 1;
+    consume_open(&c, small, RUN, NULL);
+    for (unsigned i = 0; i < 3; i++)
+        for (unsigned m = 0; m < 2; m++) {
+            const uint8_t *data;
+            size_t len, at = 0;
+            uvcc_triple_info t;
+            assert_int_equal(uvcc_triple_store_take(store[m][i], RUN, 0, &data, &len), 0);
+            while (uvcc_triple_read(data + at, len - at, &t) == 0 && t.ordinal != m)
+                at += t.bytes;
+            assert_int_equal(t.ordinal, m); /* Y_0 of the first maker, Y_1 of the second */
+            assert_int_equal(uvcc_session_load_triples(c.t.s[i], data + at, t.bytes), 0);
+        }
+    agree(&c.t, 0);
+    unsigned used = 0;
+    for (uint32_t i = 0; i < c.t.s[0]->ctx[0].entry->op_count; i++) {
+        const uvcci_run *r = &c.t.s[0]->ctx[0].runs[i];
+        if (r->beaver != NULL && r->beaver->stored != NULL) {
+            used++;
+            assert_int_equal(r->beaver->stored->info.maker_run, RUN - 1);
+        }
+    }
+    assert_int_equal(used, 1);
+    give_inputs(&c.t, c.p, c.ref, 0);
+    triangle_finish(&c.t, 1);
+    check_outputs(&c.t, c.p, c.ref, 0);
+    triangle_close(&c.t);
+    consume_free(&c);
+    free_stores(store[0]);
+    free_stores(store[1]);
+    assert_int_equal(mem.live_blocks, 0);
+}
+
 static void one_makes(uvcc_config *c) {
     c->triples_only = c->party == 1;
 }
@@ -1135,6 +1176,7 @@ int main(void) {
         cmocka_unit_test(test_damage),
         cmocka_unit_test(test_unequal),
         cmocka_unit_test(test_some),
+        cmocka_unit_test(test_two_makers),
         cmocka_unit_test(test_makers_agree),
         cmocka_unit_test(test_leaves),
         cmocka_unit_test(test_replay),
