@@ -17,6 +17,7 @@ typedef struct train_options {
     uint64_t seed, compute_seed, fault_seed;
     uint32_t truncation; /* uvcc_truncation */
     uint32_t compare;    /* uvcc_compare */
+    uint32_t products;   /* uvcc_products */
     uint32_t compute;    /* uvcc_cpu_mode */
     double drop, duplicate, reorder, corrupt;
     bool progress, profile, force, help;

@@ -533,6 +533,7 @@ static int make_program(run *r) {
         .range_bits = RANGE_BITS,
         .truncation = (uint8_t)o->truncation,
         .compare = (uint8_t)o->compare,
+        .products = (uint8_t)o->products,
         .x_owner = FEATURES_OWNER,
         .y_owner = LABELS_OWNER,
     };

@@ -15,5 +15,6 @@
 #include <uvcc/program.h>
 #include <uvcc/record.h>
 #include <uvcc/session.h>
+#include <uvcc/triple.h>
 #include <uvcc/types.h>
 #endif
