@@ -11,8 +11,10 @@
 #include <uvcc/loopback.h>
 #include <uvcc/mlp.h>
 #include <uvcc/nonlinear.h>
+#include <uvcc/pipeline.h>
 #include <uvcc/program.h>
 #include <uvcc/record.h>
 #include <uvcc/session.h>
+#include <uvcc/triple.h>
 #include <uvcc/types.h>
 #endif

@@ -1,9 +1,9 @@
 /* drive.c - joins sessions, their executors and loopback networks in one loop on one thread.
  *
  * A turn works in passes over everything, in a fixed order, until a pass finds nothing to do at the
- * present virtual time and no job is with an executor; only then does the clock move. So compute takes
- * no virtual time, and a run with inline or deferred executors is a pure function of its seeds. Jobs
- * that wait in the local plane wait for other workers: the clock moves for those.
+ * present virtual time and no job is with an executor; only then does the clock move. So compute
+ * takes no virtual time, and a run with inline or deferred executors is a pure function of its
+ * seeds. Jobs that wait in the local plane wait for other workers: the clock moves for those.
  *
  * Nothing is kept between calls: a transmit that a full stream did not take is given back at the
  * end of the call and offered again.

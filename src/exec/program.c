@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <uvcc/compute.h>
+#include <uvcc/pipeline.h>
 
 /* ---- opcodes ---- */
 
@@ -31,6 +32,11 @@ static const opcode_row opcodes[] = {
 #include <uvcc/opcodes.def>
 #undef UVCC_OPCODE
 };
+
+bool uvcci_is_product(uint16_t opcode) {
+    return opcode == UVCC_OP_GEMM_SS || opcode == UVCC_OP_ELEM_MUL || opcode == UVCC_OP_ROW_MUL ||
+           opcode == UVCC_OP_COL_MUL || opcode == UVCC_OP_ROW_DOT;
+}
 
 static const opcode_row *opcode_find(uint16_t code) {
     for (size_t i = 0; i < sizeof opcodes / sizeof opcodes[0]; i++)
@@ -916,6 +922,8 @@ static int check_fields(const op_check *c, bool implemented) {
         flags |= UVCC_OP_STACKED_A | UVCC_OP_STACKED_B | UVCC_OP_STACKED_C;
     if (d->opcode == UVCC_OP_RELU)
         flags = UVCC_OP_CIRCUIT;
+    if (uvcci_is_product(d->opcode))
+        flags |= UVCC_OP_BEAVER;
     if (!gemm && (d->heads != 0 || d->row_groups != 0))
         return uvcci_fail(c->m, bad, "%s: heads and row groups are not for this opcode", c->label);
     if ((d->heads == 0) != (d->row_groups == 0))
@@ -1176,7 +1184,8 @@ static int put_ops(const uvcc_program *p, uvcci_entry *e) {
 
 /* How many microbatches may be in flight, and the BWD ops of each that the next one waits for. */
 static void limit_flight(uvcci_entry *e) {
-    const uint64_t most = (uint64_t)(e->stages - 1 - e->stage) + e->ahead + 1;
+    const uvcc_pipeline at = {e->stage, e->stages, e->microbatches, e->ahead};
+    const uint32_t most = uvcc_pipeline_window(&at);
     uint32_t bwd = 0;
     memset(e->bwd_count, 0, e->microbatches * sizeof *e->bwd_count);
     for (uint32_t i = 0; i < e->op_count; i++)
@@ -1184,7 +1193,7 @@ static void limit_flight(uvcci_entry *e) {
             e->bwd_count[e->ops[i].desc.mb]++;
             bwd++;
         }
-    e->in_flight = bwd != 0 && most < e->microbatches ? (uint32_t)most : 0;
+    e->in_flight = bwd != 0 && most < e->microbatches ? most : 0;
 }
 
 /* What an additive tensor holds is no more than its products together can be: |A| |B| K < 2^a 2^b K
@@ -1573,4 +1582,15 @@ int uvcc_program_life(const uvcc_program *p, uint32_t entry, uint32_t buffer,
         return UVCC_ERR_USAGE;
     *out = e->life[buffer];
     return 0;
+}
+
+int uvcc_program_followers(const uvcc_program *p, uint32_t entry, uint32_t i, uint32_t *out,
+                           uint32_t cap) {
+    const uvcci_entry *e = entry_at(p, entry);
+    if (e == NULL || i >= e->op_count || (out == NULL && cap != 0))
+        return UVCC_ERR_USAGE;
+    const uvcci_op *op = &e->ops[i];
+    for (uint32_t n = 0; n < op->succ_count && n < cap; n++)
+        out[n] = e->succ[op->succ_first + n];
+    return (int)op->succ_count;
 }
