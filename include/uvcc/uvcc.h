@@ -13,5 +13,6 @@
 #include <uvcc/program.h>
 #include <uvcc/record.h>
 #include <uvcc/session.h>
+#include <uvcc/transformer.h>
 #include <uvcc/types.h>
 #endif
