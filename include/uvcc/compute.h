@@ -243,8 +243,21 @@ typedef enum uvcc_task_kind {
      * (e_0 + e_1 c) + v c - A(TO, 0) - A(TO, 1); BIT: wire_in[0] = e_1: (1-2v) e_1 + v - A(TO, 2) -
      * A(TO, 3) -> TAIL's out[1], OTHER's out[0]. */
     UVCC_TASK_BOOL_SELECT_FINISH,
+    /** task.u.collective, the only task of its job, whose plane is UVCC_PLANE_LOCAL: no executor runs
+     * it, <uvcc/collective.h> does. */
+    UVCC_TASK_COLLECTIVE,
     UVCC_TASK_KIND_END
 } uvcc_task_kind;
+
+/** What a collective does with tensors of shares, component by component. The members of a group stand
+ * in the order of their local ranks. */
+typedef enum uvcc_collective_op {
+    UVCC_COLLECTIVE_SEND = 1, /**< `in` goes to the next stage (FWD) or the one before (BWD) */
+    UVCC_COLLECTIVE_RECV = 2, /**< `out` = what the stage before (FWD) or the next one (BWD) sends */
+    /** out = the i-th of the slices, at member i, of the sum of all members' `in` mod 2^64. */
+    UVCC_COLLECTIVE_REDUCE_SCATTER = 3,
+    UVCC_COLLECTIVE_ALL_GATHER = 4, /**< out = all members' `in`, one behind the other */
+} uvcc_collective_op;
 
 typedef enum uvcc_lift_kind {
     UVCC_LIFT_PARALLEL = 0,
@@ -418,14 +431,30 @@ typedef struct uvcc_task {
             const uvcc_copy_item *items;
             uint32_t count;
         } copy;
+        struct {
+            uint8_t op;    /**< uvcc_collective_op */
+            uint8_t group; /**< uvcc_group; SEND, RECV: UVCC_GROUP_PP */
+            uint8_t phase; /**< uvcc_phase */
+            uint16_t mb, k;
+            uint32_t step;
+            uint64_t elems;      /**< of `in` (REDUCE_SCATTER, SEND) or of `out` */
+            uvcc_shares in, out; /**< hi NULL: one component only (additive) */
+        } collective;
     } u;
 } uvcc_task;
+
+/** Where a job runs. */
+typedef enum uvcc_plane {
+    UVCC_PLANE_COMPUTE = 0, /**< an executor */
+    UVCC_PLANE_LOCAL = 1,   /**< the collectives of this party's workers */
+} uvcc_plane;
 
 typedef struct uvcc_job {
     uint64_t id;     /**< names the job and its generation */
     uint64_t cookie; /**< of the session, from its config */
     const uvcc_task *tasks;
     uint32_t count;
+    uint8_t plane; /**< uvcc_plane */
 } uvcc_job;
 
 typedef struct uvcc_completion {

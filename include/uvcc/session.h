@@ -213,6 +213,7 @@ typedef struct uvcc_session_stats {
     uint64_t steps_finished;
     uint64_t memory_bytes, memory_peak_bytes, tensor_bytes, tensor_peak_bytes;
     uint64_t leaves;
+    uint64_t epoch_bytes, epoch_peak_bytes; /**< EPOCH buffers that are live: uvcc_program_memory() */
     uint64_t suspicious_dropped; /**< frames over suspicious_max: somebody floods a link */
 } uvcc_session_stats;
 UVCC_API void uvcc_session_get_stats(const uvcc_session *s, uvcc_session_stats *out);

@@ -2,6 +2,7 @@
 #ifndef UVCC_UVCC_H
 #define UVCC_UVCC_H
 #include <uvcc/blv1.h>
+#include <uvcc/collective.h>
 #include <uvcc/compute.h>
 #include <uvcc/frame.h>
 #include <uvcc/function.h>

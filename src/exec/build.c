@@ -363,8 +363,10 @@ bool uvcci_ensure_buffer(uvcc_session *s, uint32_t tensor) {
         return true;
     buf->shares.lo = uvcci_arena_take(&s->tensors, bytes);
     buf->shares.hi = uvcci_arena_take(&s->tensors, bytes);
-    if (buf->shares.lo != NULL && buf->shares.hi != NULL)
+    if (buf->shares.lo != NULL && buf->shares.hi != NULL) {
+        uvcci_epoch_count(s, &buf->shares, (int64_t)bytes);
         return true;
+    }
     uvcci_arena_give(&s->tensors, buf->shares.lo, bytes);
     uvcci_arena_give(&s->tensors, buf->shares.hi, bytes);
     buf->shares = (uvcc_shares){0};

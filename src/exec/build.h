@@ -118,5 +118,7 @@ int uvcci_function_deal(uvcc_session *s, uvcci_run *r, uint8_t ***keys, uvcc_tas
 /* op_circuits.c */
 bool uvcci_circuit_build(uvcci_builder *b);
 void uvcci_circuit_free(uvcc_session *s, uvcci_run *r);
+/* op_collectives.c */
+bool uvcci_collective_build(uvcci_builder *b);
 
 #endif

@@ -114,6 +114,15 @@ static bool engines_done(uvcci_run *r) {
     return true;
 }
 
+/* The last BWD op of a microbatch is done: another one may start. */
+static void let_fly(uvcci_step *st, uint32_t mb) {
+    for (uint32_t i = 0; i < st->entry->op_count; i++) {
+        const uvcc_op_desc *d = &st->runs[i].op->desc;
+        if (d->mb == mb && uvcci_waits_to_fly(st->entry, d) && --st->runs[i].preds_left == 0)
+            uvcci_run_wake(&st->runs[i]);
+    }
+}
+
 static void run_done(uvcc_session *s, uvcci_run *r) {
     uvcci_step *st = r->step;
     assert(engines_done(r));
@@ -134,11 +143,15 @@ static void run_done(uvcc_session *s, uvcci_run *r) {
         uvcci_buffer *buf = &s->buffers[owner];
         const uvcci_tensor *t = &s->program->tensors[owner];
         if (--buf->uses_left == 0 && t->desc.lifetime == UVCC_EPOCH) {
+            uvcci_epoch_count(s, &buf->shares, -(int64_t)(t->elems * 8));
             uvcci_arena_give(&s->tensors, buf->shares.lo, t->elems * 8);
             uvcci_arena_give(&s->tensors, buf->shares.hi, t->elems * 8);
             buf->shares = (uvcc_shares){0};
         }
     }
+    const uvcc_op_desc *d = &r->op->desc;
+    if (d->phase == UVCC_BWD && st->bwd_left != NULL && --st->bwd_left[d->mb] == 0)
+        let_fly(st, d->mb + st->entry->in_flight);
     for (uint32_t i = 0; i < r->op->succ_count; i++) {
         uvcci_run *next = &st->runs[st->entry->succ[r->op->succ_first + i]];
         if (r->depth > next->depth)
@@ -237,6 +250,8 @@ static int open_rounds(uvcc_session *s, uvcci_run *r) {
 static bool build_stage(builder *b) {
     if (b->r->plan->function != NULL)
         return uvcci_function_build(b);
+    if (uvcci_is_collective(b->r->op->desc.opcode))
+        return uvcci_collective_build(b);
     return b->r->plan->keyless ? uvcci_circuit_build(b) : uvcci_gate_build(b);
 }
 
@@ -244,7 +259,7 @@ static bool build_stage(builder *b) {
 static bool run_advance(uvcc_session *s, uvcci_run *r) {
     if (r->job_out || r->stage == UVCCI_STAGE_DONE || r->preds_left != 0 || !stage_ready(s, r))
         return false;
-    if (uvcci_jobs_full(&s->jobs)) {
+    if (uvcci_jobs_full(&s->jobs) && !uvcci_is_collective(r->op->desc.opcode)) {
         uvcci_run_wake(r);
         return false;
     }

@@ -427,6 +427,10 @@ static int plan_op(draft *d, const uvcc_program *p, const uvcci_entry *e, const 
     case UVCC_OP_ADD_PUBLIC:
     case UVCC_OP_CAUSAL_MASK:
     case UVCC_OP_SCALE_PUBLIC:
+    case UVCC_OP_SEND_PP:
+    case UVCC_OP_RECV_PP:
+    case UVCC_OP_REDUCE_SCATTER:
+    case UVCC_OP_ALL_GATHER:
         return 0;
     default:
         return UVCC_ERR_PROGRAM;

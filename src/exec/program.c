@@ -7,6 +7,8 @@
 
 #include "proto/bytes.h"
 #include "proto/crypto.h"
+#include "proto/sched.h"
+#include "proto/topology.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -58,8 +60,12 @@ int uvcci_fail(const uvcci_message *m, int error, const char *format, ...) {
 
 const char *uvcci_op_label(const uvcci_op *op, char out[UVCCI_LABEL_BYTES]) {
     const uvcc_op_desc *d = &op->desc;
-    snprintf(out, UVCCI_LABEL_BYTES, "op %s%s(%s, %s k %u)", op->name, op->name[0] ? " " : "",
-             uvcc_opcode_name(d->opcode), d->phase <= UVCC_UPD ? phase_names[d->phase] : "?", d->k);
+    char mb[16] = "";
+    if (d->mb != 0)
+        snprintf(mb, sizeof mb, "mb %u ", d->mb);
+    snprintf(out, UVCCI_LABEL_BYTES, "op %s%s(%s, %s %sk %u)", op->name, op->name[0] ? " " : "",
+             uvcc_opcode_name(d->opcode), d->phase <= UVCC_UPD ? phase_names[d->phase] : "?", mb,
+             d->k);
     return out;
 }
 
@@ -73,6 +79,7 @@ int uvcc_program_new(uvcc_program **out, const uvcc_allocator *al) {
         return UVCC_ERR_NOMEM;
     memset(p, 0, sizeof *p);
     p->alloc = *al;
+    p->replicas = p->stages = p->tp_ranks = 1;
     *out = p;
     return 0;
 }
@@ -200,6 +207,7 @@ int uvcc_program_entry(uvcc_program *p, const char *name) {
     n.user_first = p->user_op_count;
     n.input_first = p->input_count;
     n.output_first = p->output_count;
+    n.stages = 1;
     room[p->entry_count] = n;
     p->entries = room;
     return (int)p->entry_count++;
@@ -239,6 +247,11 @@ int uvcc_program_op(uvcc_program *p, const uvcc_op_desc *op) {
 }
 
 int uvcc_program_input(uvcc_program *p, uint32_t id, uint32_t tensor, uint8_t owner) {
+    return uvcc_program_input_mb(p, id, tensor, owner, 0);
+}
+
+int uvcc_program_input_mb(uvcc_program *p, uint32_t id, uint32_t tensor, uint8_t owner,
+                          uint16_t mb) {
     if (p == NULL || owner >= UVCC_PARTIES)
         return UVCC_ERR_USAGE;
     uvcci_entry *e;
@@ -251,7 +264,7 @@ int uvcc_program_input(uvcc_program *p, uint32_t id, uint32_t tensor, uint8_t ow
     if (room == NULL)
         return UVCC_ERR_NOMEM;
     p->inputs = room;
-    room[p->input_count++] = (uvcc_io_desc){.id = id, .tensor = tensor, .owner = owner};
+    room[p->input_count++] = (uvcc_io_desc){.id = id, .tensor = tensor, .owner = owner, .mb = mb};
     return (int)e->input_count++;
 }
 
@@ -271,6 +284,46 @@ int uvcc_program_output(uvcc_program *p, uint32_t id, uint32_t tensor) {
     p->outputs = room;
     room[p->output_count++] = (uvcc_io_desc){.id = id, .tensor = tensor, .owner = 0};
     return (int)e->output_count++;
+}
+
+int uvcc_program_pipeline(uvcc_program *p, uint32_t stage, uint32_t stages, uint32_t ahead) {
+    if (p == NULL || stages == 0 || stages > UVCCI_MAX_STAGES || stage >= stages)
+        return UVCC_ERR_USAGE;
+    uvcci_entry *e;
+    int err = open_entry(p, &e);
+    if (err != 0)
+        return err;
+    e->stage = stage;
+    e->stages = stages;
+    e->ahead = ahead;
+    return 0;
+}
+
+int uvcc_program_topology(uvcc_program *p, uint32_t replicas, uint32_t stages, uint32_t tp_ranks) {
+    if (p == NULL || replicas > UINT16_MAX || stages > UINT16_MAX || tp_ranks > UINT16_MAX)
+        return UVCC_ERR_USAGE;
+    if (p->finished)
+        return UVCC_ERR_STATE;
+    const uvcci_topology t = {(uint16_t)replicas, (uint16_t)stages, (uint16_t)tp_ranks};
+    if (uvcci_topology_check(&t) != 0)
+        return UVCC_ERR_USAGE;
+    p->replicas = replicas;
+    p->stages = stages;
+    p->tp_ranks = tp_ranks;
+    return 0;
+}
+
+uint32_t uvcci_group_size(const uvcc_program *p, uint8_t group) {
+    switch (group) {
+    case UVCC_GROUP_TP:
+        return p->tp_ranks;
+    case UVCC_GROUP_PP:
+        return p->stages;
+    case UVCC_GROUP_DP:
+        return p->replicas;
+    default:
+        return group == UVCC_GROUP_STAGE ? p->replicas * p->tp_ranks : 0;
+    }
 }
 
 /* ---- checks ---- */
@@ -344,6 +397,7 @@ static unsigned constant_bits(int64_t c) {
 /* The one op under check, with what its checks need at hand. */
 typedef struct op_check {
     const uvcc_program *p;
+    const uvcci_entry *e;
     const uvcc_op_desc *d;
     const uvcc_tensor_desc *in[UVCC_OP_MAX_IN], *out[UVCC_OP_MAX_OUT];
     const char *label;
@@ -627,6 +681,48 @@ static int check_function(const op_check *c) {
     return err;
 }
 
+/* SEND_PP and RECV_PP: there must be a neighbour on that side, and one of either in a slot. */
+static int check_neighbour(const op_check *c) {
+    const bool send = c->d->opcode == UVCC_OP_SEND_PP, fwd = c->d->phase == UVCC_FWD;
+    const int bad = UVCC_ERR_PROGRAM;
+    if (c->d->phase == UVCC_UPD)
+        return uvcci_fail(c->m, bad, "%s: stages exchange tensors in FWD and BWD only", c->label);
+    if (send == fwd ? c->e->stage + 1 == c->e->stages : c->e->stage == 0)
+        return uvcci_fail(c->m, bad, "%s: stage %u of %u has no neighbour on that side", c->label,
+                          c->e->stage, c->e->stages);
+    for (uint32_t i = 0; i < c->e->user_count; i++) {
+        const uvcc_op_desc *o = &c->p->user_ops[c->e->user_first + i].desc;
+        if (o != c->d && o->opcode == c->d->opcode && o->phase == c->d->phase && o->mb == c->d->mb)
+            return uvcci_fail(c->m, bad, "%s: a microbatch's phase has one op of this kind",
+                              c->label);
+    }
+    return 0;
+}
+
+/* REDUCE_SCATTER and ALL_GATHER: the whole has as many elements as the group's slices together. */
+static int check_group(const op_check *c) {
+    const uvcc_tensor_desc *x = c->in[0], *z = c->out[0];
+    const bool sum = c->d->opcode == UVCC_OP_REDUCE_SCATTER;
+    const uvcc_tensor_desc *whole = sum ? x : z, *slice = sum ? z : x;
+    const uint32_t size = uvcci_group_size(c->p, c->d->group);
+    const unsigned bits = x->bits + (sum ? ceil_log2(size) : 0);
+    if ((uint64_t)slice->rows * slice->cols * size != (uint64_t)whole->rows * whole->cols)
+        return uvcci_fail(c->m, UVCC_ERR_PROGRAM,
+                          "%s: %s is %u x %u; %u slices of %s, %u x %u, do not make that", c->label,
+                          whole->name, whole->rows, whole->cols, size, slice->name, slice->rows,
+                          slice->cols);
+    if (x->sharing != z->sharing)
+        return uvcci_fail(c->m, UVCC_ERR_PROGRAM, "%s: %s and %s are not shared in the same way",
+                          c->label, x->name, z->name);
+    int err = want_scale(c, z, x->scale);
+    if (err == 0)
+        err = want_bits(c, bits, "bits + log2(group)");
+    if (err == 0 && z->bits < bits)
+        err = uvcci_fail(c->m, UVCC_ERR_BOUND, "%s: %s declares %u bits, but needs %u", c->label,
+                         z->name, z->bits, bits);
+    return err;
+}
+
 static int check_meaning(const op_check *c) {
     switch (c->d->opcode) {
     case UVCC_OP_GEMM_SS:
@@ -662,6 +758,12 @@ static int check_meaning(const op_check *c) {
         return check_shift(c);
     case UVCC_OP_FUNCTION:
         return check_function(c);
+    case UVCC_OP_SEND_PP:
+    case UVCC_OP_RECV_PP:
+        return check_neighbour(c);
+    case UVCC_OP_REDUCE_SCATTER:
+    case UVCC_OP_ALL_GATHER:
+        return check_group(c);
     default:
         return 0; /* not implemented: only its place in the program counts */
     }
@@ -838,15 +940,18 @@ static int check_fields(const op_check *c, bool implemented) {
                           d->function);
     if (d->constant != 0 && !uses_constant(d->opcode))
         return uvcci_fail(c->m, bad, "%s: a constant is not for this opcode", c->label);
+    const bool grouped = d->opcode == UVCC_OP_REDUCE_SCATTER || d->opcode == UVCC_OP_ALL_GATHER;
+    if (d->group > (grouped ? UVCC_GROUP_STAGE : 0))
+        return uvcci_fail(c->m, bad, "%s: group %u is not for this opcode", c->label, d->group);
     return 0;
 }
 
 /* before: the entry's op before this one, or NULL. */
-static int check_op(const uvcc_program *p, const uvcci_op *op, const uvcci_op *before,
-                    const uvcci_message *m) {
+static int check_op(const uvcc_program *p, const uvcci_entry *e, const uvcci_op *op,
+                    const uvcci_op *before, const uvcci_message *m) {
     char label[UVCCI_LABEL_BYTES], other[UVCCI_LABEL_BYTES];
     const uvcc_op_desc *d = &op->desc;
-    op_check c = {.p = p, .d = d, .label = uvcci_op_label(op, label), .m = m};
+    op_check c = {.p = p, .e = e, .d = d, .label = uvcci_op_label(op, label), .m = m};
     const int bad = UVCC_ERR_PROGRAM;
     const opcode_row *row = opcode_find(d->opcode);
     if (row == NULL)
@@ -862,9 +967,10 @@ static int check_op(const uvcc_program *p, const uvcci_op *op, const uvcci_op *b
     if (d->k >> 8 == UVCCI_IO_BLOCK)
         return uvcci_fail(m, bad, "%s: block %u of k is for inputs and outputs", label,
                           UVCCI_IO_BLOCK);
-    if (before != NULL && (d->phase < before->desc.phase ||
-                           (d->phase == before->desc.phase && d->k <= before->desc.k)))
-        return uvcci_fail(m, bad, "%s does not come after %s; (phase, k) must rise", label,
+    if (d->phase == UVCC_UPD && d->mb != 0)
+        return uvcci_fail(m, bad, "%s: an UPD op is of no microbatch but 0", label);
+    if (before != NULL && uvcci_op_key(d) <= uvcci_op_key(&before->desc))
+        return uvcci_fail(m, bad, "%s does not come after %s; (phase, mb, k) must rise", label,
                           uvcci_op_label(before, other));
     int err = check_tensors_of(p, &c);
     if (err == 0)
@@ -953,6 +1059,62 @@ static const uvcc_io_desc *io_from(const uvcc_io_desc *list, uint32_t first) {
     return list != NULL ? list + first : NULL;
 }
 
+/* The op of the entry that comes last in (phase, mb, k) among those of a phase; NULL: none. */
+static const uvcci_op *last_of(const uvcc_program *p, const uvcci_entry *e, uint8_t phase) {
+    const uvcci_op *last = NULL;
+    for (uint32_t i = 0; i < e->user_count; i++)
+        if (p->user_ops[e->user_first + i].desc.phase == phase)
+            last = &p->user_ops[e->user_first + i];
+    return last;
+}
+
+static uint32_t microbatches_of(const uvcc_program *p, const uvcci_entry *e) {
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < e->user_count; i++)
+        if (p->user_ops[e->user_first + i].desc.mb > most)
+            most = p->user_ops[e->user_first + i].desc.mb;
+    for (uint32_t i = 0; i < e->input_count; i++)
+        if (p->inputs[e->input_first + i].mb > most)
+            most = p->inputs[e->input_first + i].mb;
+    return most + 1;
+}
+
+static bool has_input(const uvcc_program *p, const uvcci_entry *e, uint32_t mb) {
+    for (uint32_t i = 0; i < e->input_count; i++)
+        if (p->inputs[e->input_first + i].mb == mb)
+            return true;
+    return false;
+}
+
+/* Slots of several microbatches are all filled: each has FWD ops or inputs, and BWD ops if any has. */
+static int check_microbatches(const uvcc_program *p, const uvcci_entry *e, const uvcci_message *m) {
+    static const char *const wants[] = {"FWD op or input", "BWD op"};
+    const uint32_t count = microbatches_of(p, e);
+    char label[UVCCI_LABEL_BYTES];
+    uint32_t at = 0;
+    for (uint8_t phase = UVCC_FWD; phase <= UVCC_BWD && count > 1; phase++) {
+        const uvcci_op *last = last_of(p, e, phase);
+        if (phase == UVCC_BWD && last == NULL)
+            break;
+        for (uint32_t mb = 0; mb < count; mb++) {
+            bool found = phase == UVCC_FWD && has_input(p, e, mb);
+            for (; at < e->user_count; at++) {
+                const uvcc_op_desc *d = &p->user_ops[e->user_first + at].desc;
+                if (d->phase != phase || d->mb > mb)
+                    break;
+                found |= d->mb == mb;
+            }
+            if (!found)
+                return uvcci_fail(m, UVCC_ERR_PROGRAM,
+                                  "entry %s has %u microbatches, but microbatch %u has no %s%s%s",
+                                  e->name, count, mb, wants[phase],
+                                  last != NULL ? "; another one has " : "",
+                                  last != NULL ? uvcci_op_label(last, label) : "");
+        }
+    }
+    return 0;
+}
+
 static int check_entry(uvcc_program *p, uint32_t index, const uvcci_message *m) {
     const uvcci_entry *e = &p->entries[index];
     int err = check_io(p, e, "input", io_from(p->inputs, e->input_first), e->input_count, m);
@@ -960,10 +1122,15 @@ static int check_entry(uvcc_program *p, uint32_t index, const uvcci_message *m) 
         err = check_io(p, e, "output", io_from(p->outputs, e->output_first), e->output_count, m);
     for (uint32_t i = 0; i < e->user_count && err == 0; i++) {
         const uvcci_op *op = &p->user_ops[e->user_first + i];
-        err = check_op(p, op, i == 0 ? NULL : op - 1, m);
+        err = check_op(p, e, op, i == 0 ? NULL : op - 1, m);
     }
     if (err == 0)
         err = check_sums(p, e, m);
+    if (err == 0 && e->stages != 1 && e->stages != p->stages)
+        err = uvcci_fail(m, UVCC_ERR_PROGRAM, "entry %s is of %u stages, the job has %u", e->name,
+                         e->stages, p->stages);
+    if (err == 0)
+        err = check_microbatches(p, e, m);
     for (uint32_t i = 0; i < index && err == 0; i++) {
         const uvcci_entry *other = &p->entries[i];
         if (strcmp(other->name, e->name) == 0)
@@ -983,6 +1150,7 @@ static int check_entry(uvcc_program *p, uint32_t index, const uvcci_message *m) 
 static uvcci_op io_op(const uvcc_program *p, const uvcc_io_desc *io, uint32_t index, bool input) {
     uvcci_op op = {.io = index};
     uvcc_op_desc *d = &op.desc;
+    d->mb = io->mb;
     d->opcode = input ? UVCC_OP_INPUT : UVCC_OP_OUTPUT;
     d->phase = input ? UVCC_FWD : UVCC_UPD;
     d->k = (uint16_t)(UVCCI_IO_BLOCK << 8 | index);
@@ -997,16 +1165,71 @@ static uvcci_op io_op(const uvcc_program *p, const uvcc_io_desc *io, uint32_t in
     return op;
 }
 
+/* The ops of one slot, from the user ops at *at on. */
+static uvcci_op *put_slot(const uvcc_program *p, const uvcci_entry *e, uvcci_slot slot,
+                          uint32_t *at, uvcci_op *op) {
+    for (uint32_t i = 0; slot.phase == UVCC_FWD && i < e->input_count; i++)
+        if (e->inputs[i].mb == slot.mb)
+            *op++ = io_op(p, &e->inputs[i], i, true);
+    for (; *at < e->user_count; ++*at) {
+        const uvcci_op *user = &p->user_ops[e->user_first + *at];
+        if (user->desc.phase != slot.phase || user->desc.mb != slot.mb)
+            break;
+        *op = *user;
+        op++->io = UVCCI_NO_OP;
+    }
+    return op;
+}
+
+/* Ops in program order. User ops stand in the order of (phase, mb, k), so the FWD slots take theirs one
+ * behind the other, and so do the BWD slots. */
+static int put_ops(const uvcc_program *p, uvcci_entry *e) {
+    const size_t cap = 2 * (size_t)e->microbatches;
+    uvcci_slot *slots = p->alloc.alloc(p->alloc.user, cap * sizeof *slots, UVCC_MEM_STATE);
+    if (slots == NULL)
+        return UVCC_ERR_NOMEM;
+    int n = uvcci_sched_order(e->stage, e->stages, e->microbatches, e->ahead, slots, cap);
+    assert(n == (int)cap);
+    uint32_t at[] = {0, 0, e->user_count};
+    while (at[1] < e->user_count && p->user_ops[e->user_first + at[1]].desc.phase == UVCC_FWD)
+        at[1]++;
+    uvcci_op *op = e->ops;
+    for (int i = 0; i < n; i++)
+        op = put_slot(p, e, slots[i], &at[slots[i].phase], op);
+    for (at[2] = at[1]; at[2] < e->user_count; at[2]++) {
+        *op = p->user_ops[e->user_first + at[2]];
+        op++->io = UVCCI_NO_OP;
+    }
+    for (uint32_t i = 0; i < e->output_count; i++)
+        *op++ = io_op(p, &e->outputs[i], i, false);
+    assert(op == e->ops + e->op_count);
+    release(p, slots, cap * sizeof *slots);
+    return 0;
+}
+
+/* How many microbatches may be in flight, and the BWD ops of each that the next one waits for. */
+static void limit_flight(uvcci_entry *e) {
+    const uint64_t most = (uint64_t)(e->stages - 1 - e->stage) + e->ahead + 1;
+    uint32_t bwd = 0;
+    memset(e->bwd_count, 0, e->microbatches * sizeof *e->bwd_count);
+    for (uint32_t i = 0; i < e->op_count; i++)
+        if (e->ops[i].desc.phase == UVCC_BWD) {
+            e->bwd_count[e->ops[i].desc.mb]++;
+            bwd++;
+        }
+    e->in_flight = bwd != 0 && most < e->microbatches ? (uint32_t)most : 0;
+}
+
 static int build_tables(uvcc_program *p, uvcci_entry *e, const uvcci_message *m) {
     const uvcc_io_desc *inputs = io_from(p->inputs, e->input_first),
                        *outputs = io_from(p->outputs, e->output_first);
     const uvcci_op *user = p->user_ops != NULL ? p->user_ops + e->user_first : NULL;
     size_t count = e->input_count + e->user_count + e->output_count;
     size_t edges = uvcci_edge_bound(user, e->user_count) + e->input_count + 2 * e->output_count;
+    e->microbatches = microbatches_of(p, e);
     size_t bytes = count * (sizeof *e->ops + sizeof *e->by_ordinal) + edges * sizeof *e->succ +
-                   p->tensor_count * (sizeof *e->life + sizeof *e->uses);
-    if (bytes == 0)
-        return 0;
+                   p->tensor_count * (sizeof *e->life + sizeof *e->uses) +
+                   e->microbatches * sizeof *e->bwd_count;
     e->mem = p->alloc.alloc(p->alloc.user, bytes, UVCC_MEM_STATE);
     if (e->mem == NULL)
         return UVCC_ERR_NOMEM;
@@ -1015,21 +1238,17 @@ static int build_tables(uvcc_program *p, uvcci_entry *e, const uvcci_message *m)
     e->life = (uvcc_buffer_life *)(e->ops + count);
     e->uses = (uint32_t *)(e->life + p->tensor_count);
     e->by_ordinal = e->uses + p->tensor_count;
-    e->succ = e->by_ordinal + count;
+    e->bwd_count = e->by_ordinal + count;
+    e->succ = e->bwd_count + e->microbatches;
     e->op_count = (uint32_t)count;
-    uvcci_op *op = e->ops;
-    for (uint32_t i = 0; i < e->input_count; i++)
-        *op++ = io_op(p, &inputs[i], i, true);
-    for (uint32_t i = 0; i < e->user_count; i++) {
-        *op = user[i];
-        op++->io = UVCCI_NO_OP;
-    }
-    for (uint32_t i = 0; i < e->output_count; i++)
-        *op++ = io_op(p, &outputs[i], i, false);
-    for (uint32_t i = 0; i < e->op_count; i++)
-        e->ops[i].desc.name = e->ops[i].name[0] != 0 ? e->ops[i].name : NULL;
     e->inputs = inputs;
     e->outputs = outputs;
+    int err = put_ops(p, e);
+    if (err != 0)
+        return err;
+    for (uint32_t i = 0; i < e->op_count; i++)
+        e->ops[i].desc.name = e->ops[i].name[0] != 0 ? e->ops[i].name : NULL;
+    limit_flight(e);
     return uvcci_program_analyse(p, e, m);
 }
 
@@ -1076,6 +1295,14 @@ static void hash_step(uvcci_sha256 *h, const uvcc_fn_step *s) {
     uvcci_sha256_update(h, buf, w.len);
     uvcci_sha256_update(h, s->entries, s->entry_count * sizeof *s->entries);
     uvcci_sha256_update(h, s->words, s->word_count * sizeof *s->words);
+}
+
+static void hash_words(uvcci_sha256 *h, const uint32_t *words, unsigned count) {
+    uint8_t buf[4];
+    for (unsigned i = 0; i < count; i++) {
+        uvcci_st32(buf, words[i]);
+        uvcci_sha256_update(h, buf, 4);
+    }
 }
 
 /* A program without functions hashes as if there were no such thing. */
@@ -1146,7 +1373,42 @@ static void hash_later_fields(uvcci_sha256 *h, const uvcc_program *p) {
     }
     for (uint32_t i = 0; i < p->entry_count; i++)
         for (uint32_t j = 0; j < p->entries[i].user_count; j++)
-            hash_later_op(&l, i, j, &p->entries[i].ops[p->entries[i].input_count + j].desc);
+            hash_later_op(&l, i, j, &p->user_ops[p->entries[i].user_first + j].desc);
+}
+
+static bool is_parallel(const uvcc_program *p) {
+    bool any = p->replicas * p->stages * p->tp_ranks != 1;
+    for (uint32_t i = 0; i < p->entry_count; i++)
+        any |= p->entries[i].microbatches > 1 || p->entries[i].stages > 1;
+    return any;
+}
+
+/* One worker with one microbatch hashes as if there were no others: "UVCC_PARALLEL_V1" || LE32
+ * replicas, stages, tp_ranks || each entry: LE32 stage, stages, ahead || each input: LE16 mb || each op:
+ * LE16 mb || U8 group. Here ops stand as they came, in the order of (phase, mb, k). */
+static void hash_parallel(uvcci_sha256 *h, const uvcc_program *p) {
+    static const char domain[] = "UVCC_PARALLEL_V1";
+    uint8_t buf[16];
+    if (!is_parallel(p))
+        return;
+    uvcci_sha256_update(h, domain, sizeof domain - 1);
+    const uint32_t sizes[] = {p->replicas, p->stages, p->tp_ranks};
+    hash_words(h, sizes, 3);
+    for (uint32_t i = 0; i < p->entry_count; i++) {
+        const uvcci_entry *e = &p->entries[i];
+        const uint32_t place[] = {e->stage, e->stages, e->ahead};
+        hash_words(h, place, 3);
+        for (uint32_t j = 0; j < e->input_count; j++) {
+            uvcci_st16(buf, e->inputs[j].mb);
+            uvcci_sha256_update(h, buf, 2);
+        }
+        for (uint32_t j = 0; j < e->user_count; j++) {
+            const uvcc_op_desc *d = &p->user_ops[e->user_first + j].desc;
+            uvcci_st16(buf, d->mb);
+            buf[2] = d->group;
+            uvcci_sha256_update(h, buf, 3);
+        }
+    }
 }
 
 /* H("UVCC_PROGRAM_V1" || LE32 part_bytes || LE32 tensors || LE32 entries || each tensor: LE32 rows,
@@ -1158,7 +1420,8 @@ static void hash_later_fields(uvcci_sha256 *h, const uvcc_program *p) {
  * LE64 first, constant || LE32 entries, words || LE32 of each entry || LE64 of each word || if
  * there are later fields: LE32 2^32 - 1 || each additive tensor: U8 1 || LE32 tensor || U8 sharing
  * || each op with heads, by entry: U8 2 || LE32 entry, op || LE16 heads || LE32 row groups). What a
- * kind of step does not use is UVCC_FN_NONE (a, b, io) or 0. Names stay out. */
+ * kind of step does not use is UVCC_FN_NONE (a, b, io) or 0. Behind that, unless hash_parallel says
+ * nothing, what it says. Names stay out. */
 static void hash_program(uvcc_program *p) {
     static const char domain[] = "UVCC_PROGRAM_V1";
     uint8_t buf[32];
@@ -1191,12 +1454,13 @@ static void hash_program(uvcc_program *p) {
         for (uint32_t j = 0; j < e->input_count; j++)
             hash_io(&h, &e->inputs[j]);
         for (uint32_t j = 0; j < e->user_count; j++)
-            hash_op(&h, &e->ops[e->input_count + j].desc);
+            hash_op(&h, &p->user_ops[e->user_first + j].desc);
         for (uint32_t j = 0; j < e->output_count; j++)
             hash_io(&h, &e->outputs[j]);
     }
     hash_functions(&h, p);
     hash_later_fields(&h, p);
+    hash_parallel(&h, p);
     uvcci_sha256_final(&h, p->hash);
 }
 
@@ -1221,8 +1485,8 @@ int uvcc_program_finish(uvcc_program *p, char *message, size_t message_cap) {
         drop_tables(p);
         return err == UVCC_ERR_NOMEM ? uvcci_fail(&m, err, "out of memory") : err;
     }
-    drop_user_ops(p);
     hash_program(p);
+    drop_user_ops(p);
     p->finished = true;
     return uvcci_fail(&m, 0, "%s", "");
 }

@@ -146,6 +146,7 @@ struct uvcci_step {
     const uvcci_plan *plans;
     uvcci_optable table;
     uvcci_run *runs; /* program order */
+    uint32_t *bwd_left; /* [microbatch]: BWD ops that are not done; of an entry with a limit */
     uint32_t runs_done, deals_sent, deal_next;
     uint64_t *ready; /* bitmap of runs to look at */
     uint32_t ready_words;
@@ -314,6 +315,13 @@ uvcci_step *uvcci_step_of(uvcc_session *s, uint32_t step);
 /* The engines of a vector's blocks. */
 static inline uvcci_engine **uvcci_engines_of(uvcci_run *r, const uvcci_plan_vec *v) {
     return &r->engine[v->id == UVCCI_ID_TILE0 ? r->plan->id_count : v->id];
+}
+
+/* EPOCH memory taken (+) or given back (-), for the statistics. */
+static inline void uvcci_epoch_count(uvcc_session *s, const uvcc_shares *x, int64_t bytes) {
+    s->stats.epoch_bytes += (uint64_t)bytes * (x->hi != NULL ? 2 : 1);
+    if (s->stats.epoch_bytes > s->stats.epoch_peak_bytes)
+        s->stats.epoch_peak_bytes = s->stats.epoch_bytes;
 }
 
 /* ops.c */

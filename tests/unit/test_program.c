@@ -116,7 +116,9 @@ static uvcc_program *build_block(test_alloc *counts, bool sks) {
     add_block_tensors(p, block_tensors, sizeof block_tensors / sizeof block_tensors[0], UVCC_EPOCH);
     add_block_tensors(p, block_weights, sizeof block_weights / sizeof block_weights[0],
                       UVCC_PERSIST);
+    assert_int_equal(uvcc_program_topology(p, 1, 3, 1), 0);
     assert_int_equal(uvcc_program_entry(p, "block"), 0);
+    assert_int_equal(uvcc_program_pipeline(p, 1, 3, 0), 0); /* stages on both sides */
     json_t *v = LOAD_VECTORS("stage_program.json");
     const json_t *ops = json_object_get(v, "ops");
     assert_int_equal(json_array_size(ops), 51);
@@ -944,7 +946,7 @@ static void test_no_plan(void **state) {
     assert_int_equal(uvcc_program_tensor(p, &d), 0);
     assert_int_equal(uvcc_program_entry(p, "run"), 0);
     uvcc_op_desc nothing = {.opcode = UVCC_OP_RMSNORM_BWD, .k = 1};
-    uvcc_op_desc soft = {.opcode = UVCC_OP_SEND_PP, .k = 2, .in_count = 1};
+    uvcc_op_desc soft = {.opcode = UVCC_OP_RESIDUAL_SPLIT, .k = 2, .in_count = 1};
     assert_int_equal(uvcc_program_op(p, &nothing), 0);
     assert_int_equal(uvcc_program_op(p, &soft), 1);
     assert_int_equal(uvcc_program_finish(p, NULL, 0), 0);
@@ -982,7 +984,7 @@ static void test_no_memory(void **state) {
         if (done)
             break;
     }
-    assert_int_equal(retried, 2);
+    assert_int_equal(retried, 3);
 }
 
 int main(void) {
