@@ -500,12 +500,25 @@ static int check_reshare(const op_check *c) {
     return err == 0 ? want_scale(c, z, x->scale) : err;
 }
 
-/* The second input of an element-wise op: as the first, or one row or column for all. */
+/* t has `cols` columns and so many rows that `rows` is a multiple of them. */
+static int want_turns(const op_check *c, const uvcc_tensor_desc *t, uint32_t rows, uint32_t cols) {
+    if (t->cols == cols && rows % t->rows == 0)
+        return 0;
+    return uvcci_fail(c->m, UVCC_ERR_PROGRAM,
+                      "%s: %s is %u x %u, but must have %u columns and rows that divide %u",
+                      c->label, t->name, t->rows, t->cols, cols, rows);
+}
+
+/* The second input of an element-wise op: as the first, or a few rows, one column or one value for
+ * all. */
 static int want_second(const op_check *c) {
     const uvcc_tensor_desc *a = c->in[0], *b = c->in[1];
     switch (c->d->opcode) {
     case UVCC_OP_BIAS_ADD:
+        return want_turns(c, b, a->rows, a->cols);
     case UVCC_OP_COL_MUL:
+        if (b->rows == 1 && b->cols == 1 && (uint64_t)a->rows * a->cols <= UINT32_MAX)
+            return 0;
         return want_shape(c, b, 1, a->cols);
     case UVCC_OP_ROW_ADD:
     case UVCC_OP_ROW_SUB:
@@ -577,11 +590,11 @@ static int check_sum(const op_check *c) {
 static int check_reduce(const op_check *c) {
     const uvcc_tensor_desc *x = c->in[0], *z = c->out[0];
     bool row = c->d->opcode == UVCC_OP_ROW_SUM;
-    int err = want_shape(c, z, row ? x->rows : 1, row ? 1 : x->cols);
+    int err = row ? want_shape(c, z, x->rows, 1) : want_turns(c, z, x->rows, x->cols);
     if (err == 0)
         err = want_scale(c, z, x->scale);
     if (err == 0)
-        err = want_bits(c, x->bits + ceil_log2(row ? x->cols : x->rows),
+        err = want_bits(c, x->bits + ceil_log2(row ? x->cols : x->rows / z->rows),
                         row ? "bits + log2(cols)" : "bits + log2(rows)");
     return err;
 }
@@ -1086,7 +1099,8 @@ static bool has_input(const uvcc_program *p, const uvcci_entry *e, uint32_t mb) 
     return false;
 }
 
-/* Slots of several microbatches are all filled: each has FWD ops or inputs, and BWD ops if any has. */
+/* Slots of several microbatches are all filled: each has FWD ops or inputs, and BWD ops if any has.
+ */
 static int check_microbatches(const uvcc_program *p, const uvcci_entry *e, const uvcci_message *m) {
     static const char *const wants[] = {"FWD op or input", "BWD op"};
     const uint32_t count = microbatches_of(p, e);
@@ -1181,8 +1195,8 @@ static uvcci_op *put_slot(const uvcc_program *p, const uvcci_entry *e, uvcci_slo
     return op;
 }
 
-/* Ops in program order. User ops stand in the order of (phase, mb, k), so the FWD slots take theirs one
- * behind the other, and so do the BWD slots. */
+/* Ops in program order. User ops stand in the order of (phase, mb, k), so the FWD slots take theirs
+ * one behind the other, and so do the BWD slots. */
 static int put_ops(const uvcc_program *p, uvcci_entry *e) {
     const size_t cap = 2 * (size_t)e->microbatches;
     uvcci_slot *slots = p->alloc.alloc(p->alloc.user, cap * sizeof *slots, UVCC_MEM_STATE);
@@ -1384,8 +1398,8 @@ static bool is_parallel(const uvcc_program *p) {
 }
 
 /* One worker with one microbatch hashes as if there were no others: "UVCC_PARALLEL_V1" || LE32
- * replicas, stages, tp_ranks || each entry: LE32 stage, stages, ahead || each input: LE16 mb || each op:
- * LE16 mb || U8 group. Here ops stand as they came, in the order of (phase, mb, k). */
+ * replicas, stages, tp_ranks || each entry: LE32 stage, stages, ahead || each input: LE16 mb ||
+ * each op: LE16 mb || U8 group. Here ops stand as they came, in the order of (phase, mb, k). */
 static void hash_parallel(uvcci_sha256 *h, const uvcc_program *p) {
     static const char domain[] = "UVCC_PARALLEL_V1";
     uint8_t buf[16];
