@@ -106,6 +106,7 @@ typedef struct uvcc_nonlinear_options {
                              ln(sum of exp(x)) - x of the one-hot's element */
     double gain;        /**< RSQRT, RSQRT_TABLE: factor in (1/2, 1]; 0: 1 */
     double epsilon;     /**< norms: added to the mean square or variance; 0: none */
+    uint8_t raise;      /**< emitting an ELEMENT function: it is of 2^raise x */
     double limit; /**< CLIP; in fast mode a multiple of 2^-index_bits, else rounded to one; 0: 1 */
 } uvcc_nonlinear_options;
 
@@ -139,6 +140,7 @@ UVCC_API int uvcc_nonlinear_output(uvcc_nonlinear what, const uvcc_nonlinear_opt
 typedef struct uvcc_emit {
     uvcc_program *program;
     uint8_t phase;        /**< uvcc_phase */
+    uint16_t mb;          /**< microbatch */
     uint16_t k;           /**< k of the next op; each op takes one */
     const char *prefix;   /**< of names of temporaries: at most 40 bytes, unique in the program */
     uint32_t temporaries; /**< temporary tensors made so far; begin with 0 */

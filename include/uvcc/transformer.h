@@ -73,15 +73,17 @@ typedef struct uvcc_transformer_config {
                            entries */
 
     uint8_t optimizer;                      /**< uvcc_optimizer */
-    uint8_t momentum_shift, variance_shift; /**< 1..12; 0: 3 and 6 */
+    uint8_t momentum_shift, variance_shift; /**< 1..8; 0: 2 and 4 */
     double learning_rate; /**< the greatest of the schedule, below 1. Gradients are of the mean loss
                                per token */
     uint32_t warmup, steps; /**< rises linearly over `warmup` steps, then falls linearly to
                                `final_rate` times the greatest at step `steps` (0: stays) */
     double final_rate;      /**< 0 to 1 */
     double weight_decay;    /**< of matrices, decoupled: w -= rate weight_decay w; 0: none */
-    double clip; /**< each element of the mean gradient is clipped to [-clip, clip]; 0: not.
-                      ADAMW wants it: see docs/transformer.md */
+    double epsilon; /**< ADAMW: w -= rate m / sqrt(v + epsilon^2); a power of two, 2^-20 to 2^-6;
+                         0: 2^-14 */
+    double clip;    /**< each element of the mean gradient is clipped to [-clip, clip]; 0: not.
+                         ADAMW: above 0, at most 1024 epsilon */
 
     uint8_t frac_bits;  /**< f: 16 */
     uint8_t value_bits; /**< |activation| < 2^value_bits; 0: 7 */
@@ -164,9 +166,9 @@ typedef struct uvcc_transformer_weight {
     char name[32]; /**< of the tensor of forward weights in every program that has it: "E", "L0.WQ"
                     */
     uint32_t rows, cols;
-    uint32_t stage_first, stage_last; /**< stages that have it */
-    uint8_t cut;                      /**< uvcc_transformer_cut */
-    bool decays;                      /**< weight_decay applies */
+    uint32_t stage; /**< the one that has it */
+    uint8_t cut;    /**< uvcc_transformer_cut */
+    bool decays;    /**< weight_decay applies */
 } uvcc_transformer_weight;
 
 UVCC_API uint32_t uvcc_transformer_weight_count(const uvcc_transformer_config *cfg);
@@ -198,10 +200,10 @@ UVCC_API uint64_t uvcc_transformer_parameters(const uvcc_transformer_config *cfg
 UVCC_API void uvcc_transformer_weights_hash(const uvcc_transformer_config *cfg,
                                             const int64_t *weights, uint8_t out[32]);
 
-/** PERSIST tensors to set before the first step: for i = 0, 1, ... the tensor (forward weights,
- * then masters) and its values, from whole weights one after the other as above. `values` (may be
- * NULL) has room for the largest tensor. UVCC_ERR_NOT_FOUND: there is no i-th. All others start as
- * zeros. */
+/** PERSIST tensors to set before the first step: for i = 0, 1, ... the tensor (a forward weight,
+ * its master, the next weight, ...) and its values, from whole weights one after the other as
+ * above. `values` (may be NULL) has room for the largest weight. UVCC_ERR_NOT_FOUND: there is no
+ * i-th. All others start as zeros. */
 UVCC_API int uvcc_transformer_state(const uvcc_transformer_config *cfg,
                                     const uvcc_transformer_worker *w, const uvcc_program *p,
                                     uint32_t i, const int64_t *weights, uint32_t *tensor,

@@ -50,6 +50,7 @@ static uint32_t temporary_like(emission *m, const uvcc_tensor_desc *d) {
 
 static void put(emission *m, uvcc_op_desc op) {
     op.phase = m->e->phase;
+    op.mb = m->e->mb;
     op.k = m->e->k;
     if (m->err != 0)
         return;
@@ -163,7 +164,8 @@ static void function(emission *m, uvcc_nonlinear what, const uvcc_nonlinear_opti
 static uvcc_nonlinear_options options_for(emission *m, uvcc_nonlinear what, uint32_t x) {
     const uvcc_tensor_desc d = desc(m, x);
     uvcc_nonlinear_options o = m->o;
-    o.scale = d.scale;
+    note(m, o.raise <= d.scale ? 0 : UVCC_ERR_USAGE);
+    o.scale = (uint8_t)(d.scale - o.raise);
     o.in_bits = d.bits;
     o.cols = d.cols;
     note(m, uvcci_nonlinear_options(what, &o, &o));
@@ -545,7 +547,9 @@ int uvcc_nonlinear_output(uvcc_nonlinear what, const uvcc_nonlinear_options *opt
         return UVCC_ERR_USAGE;
     if (options != NULL)
         o = *options;
-    o.scale = in->scale;
+    if (o.raise > in->scale)
+        return UVCC_ERR_USAGE;
+    o.scale = in->scale - o.raise;
     o.in_bits = in->bits;
     o.cols = in->cols;
     int err = uvcci_nonlinear_options(what, &o, &o);
