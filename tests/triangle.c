@@ -48,9 +48,7 @@ void triangle_open(triangle *t, const uvcc_program *p, const triangle_options *o
     triangle_start(t);
 }
 
-bool triangle_turn(triangle *t) {
-    int rc = uvcc_loopback_drive(t->net, t->s, t->cpu, 3);
-    assert_true(rc >= 0);
+void triangle_events(triangle *t) {
     for (unsigned i = 0; i < 3; i++) {
         uvcc_event e;
         while (t->s[i] != NULL && uvcc_session_poll_event(t->s[i], &e) == 1)
@@ -80,6 +78,12 @@ bool triangle_turn(triangle *t) {
                 break;
             }
     }
+}
+
+bool triangle_turn(triangle *t) {
+    int rc = uvcc_loopback_drive(t->net, t->s, t->cpu, 3);
+    assert_true(rc >= 0);
+    triangle_events(t);
     return rc == 1;
 }
 

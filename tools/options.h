@@ -8,9 +8,11 @@
 #include <stdio.h>
 #include <uvcc/mlp.h>
 
+#include "flags.h"
+
 typedef struct train_options {
     const char *data, *label, *json, *record; /* NULL: not given */
-    uint32_t hidden[UVCC_MLP_MAX_LAYERS], hidden_count;
+    flag_list hidden;
     uint32_t epochs, batch, lr_shift, frac_bits;
     uint64_t seed, compute_seed, fault_seed;
     uint32_t truncation; /* uvcc_truncation */

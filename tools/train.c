@@ -505,8 +505,8 @@ static int start_network(run *r) {
 /* Held-out rows are predicted in steps of so many. */
 static uint32_t predict_rows(const train_options *o, const dataset *d) {
     uint32_t widest = d->features > d->classes ? d->features : d->classes;
-    for (uint32_t l = 0; l < o->hidden_count; l++)
-        widest = o->hidden[l] > widest ? o->hidden[l] : widest;
+    for (uint32_t l = 0; l < o->hidden.count; l++)
+        widest = o->hidden.v[l] > widest ? o->hidden.v[l] : widest;
     uint32_t rows = PREDICT_SIZE_MAX / widest;
     rows = rows < PREDICT_ROWS_MAX ? rows : PREDICT_ROWS_MAX;
     return rows < d->test.rows ? rows : d->test.rows;
@@ -519,7 +519,7 @@ static int make_program(run *r) {
     r->mlp = (uvcc_mlp_config){
         .features = d->features,
         .classes = d->classes,
-        .hidden_count = o->hidden_count,
+        .hidden_count = o->hidden.count,
         .batch = o->batch,
         .predict_rows = predict_rows(o, d),
         .lr_shift = (uint8_t)o->lr_shift,
@@ -530,7 +530,7 @@ static int make_program(run *r) {
         .x_owner = FEATURES_OWNER,
         .y_owner = LABELS_OWNER,
     };
-    memcpy(r->mlp.hidden, o->hidden, sizeof r->mlp.hidden);
+    memcpy(r->mlp.hidden, o->hidden.v, sizeof o->hidden.v);
     if (o->batch > d->train.rows)
         return report_error(EXIT_BAD_INPUT,
                             "--batch %u: the file has %u rows to train on; give a smaller batch or "

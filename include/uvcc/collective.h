@@ -2,16 +2,16 @@
  * another. Shares move in the clear; nothing of it is a frame, and no other party takes part.
  *
  * A session hands out each collective as a job of its own with plane UVCC_PLANE_LOCAL and one task,
- * UVCC_TASK_COLLECTIVE. The host submits it here under the worker's local rank, (r S + s) T + t, and
- * gives the completion to the session. The job's memory stays the collective's until then.
+ * UVCC_TASK_COLLECTIVE. The host submits it here under the worker's local rank, (r S + s) T + t,
+ * and gives the completion to the session. The job's memory stays the collective's until then.
  *
- * Operations are matched by what they are, not by when they come: SEND and RECV by (step, phase, mb)
- * between neighbours of a PP group, the others by (step, phase, mb, k) within their group. Results do
- * not depend on the order of calls.
+ * Operations are matched by what they are, not by when they come: SEND and RECV by (step, phase,
+ * mb) between neighbours of a PP group, the others by (step, phase, mb, k) within their group.
+ * Results do not depend on the order of calls.
  *
  * Two parts: uvcc_collective, the implementation within one process (all workers of a party in one
- * thread), and uvcc_collective_order, which makes all ranks of a group issue their operations in one
- * order, for transports that need that (NCCL, MPI communicators).
+ * thread), and uvcc_collective_order, which makes all ranks of a group issue their operations in
+ * one order, for transports that need that (NCCL, MPI communicators).
  */
 #ifndef UVCC_COLLECTIVE_H
 #define UVCC_COLLECTIVE_H
@@ -38,13 +38,13 @@ UVCC_API int uvcc_collective_new(uvcc_collective **out,
 UVCC_API void uvcc_collective_free(uvcc_collective *c);
 /** Takes a local job of the worker. It and its memory stay valid until its completion was polled.
  * When the last member's operation comes, it is carried out. If a member's disagrees (another
- * operation, other elements, another sharing), all members' fail: UVCC_ERR_JOB in their completions.
- * UVCC_ERR_USAGE: no such rank or neighbour, or no local job; UVCC_ERR_NOMEM. */
+ * operation, other elements, another sharing), all members' fail: UVCC_ERR_JOB in their
+ * completions. UVCC_ERR_USAGE: no such rank or neighbour, or no local job; UVCC_ERR_NOMEM. */
 UVCC_API int uvcc_collective_submit(uvcc_collective *c, uint32_t local_rank, const uvcc_job *job);
 /** 1 and the worker's next completion, 0 if there is none now. */
 UVCC_API int uvcc_collective_poll(uvcc_collective *c, uint32_t local_rank, uvcc_completion *out);
-/** A worker is gone (its session was aborted): what waits here and whatever comes later fails, for all
- * workers of the party. */
+/** A worker is gone (its session was aborted): what waits here and whatever comes later fails, for
+ * all workers of the party. */
 UVCC_API void uvcc_collective_fail(uvcc_collective *c);
 /** Jobs of the worker whose completion was not polled yet. */
 UVCC_API uint32_t uvcc_collective_pending(const uvcc_collective *c, uint32_t local_rank);
@@ -53,7 +53,8 @@ UVCC_API const char *uvcc_collective_why(const uvcc_collective *c);
 
 /* ---- one order for all ranks ---- */
 
-/** What names an operation in its group, the same at all ranks; op, elems and additive are compared. */
+/** What names an operation in its group, the same at all ranks; op, elems and additive are
+ * compared. */
 typedef struct uvcc_collective_tag {
     uint32_t step;
     uint8_t phase;
@@ -75,17 +76,17 @@ typedef struct uvcc_collective_action {
     uvcc_collective_tag tag;
 } uvcc_collective_action;
 
-/** The order of one group at one of its ranks, a state machine without I/O: rank 0 issues operations as
- * they become ready and sends a token for each; the others issue them in the order of the tokens, each
- * when its own inputs are ready too. Tokens must arrive whole and in order. */
+/** The order of one group at one of its ranks, a state machine without I/O: rank 0 issues
+ * operations as they become ready and sends a token for each; the others issue them in the order of
+ * the tokens, each when its own inputs are ready too. Tokens must arrive whole and in order. */
 typedef struct uvcc_collective_order uvcc_collective_order;
 /** rank: index within the group. */
 UVCC_API int uvcc_collective_order_new(uvcc_collective_order **out, const uvcc_allocator *al,
                                        uint32_t rank) UVCC_MUST_USE;
 UVCC_API void uvcc_collective_order_free(uvcc_collective_order *o);
-/** This rank's inputs of an operation are ready. UVCC_ERR_STATE: the same (step, phase, mb, k) waits
- * already; UVCC_ERR_MISMATCH: the leader's token says other elements, op or sharing (and nothing is
- * issued any more); UVCC_ERR_NOMEM. */
+/** This rank's inputs of an operation are ready. UVCC_ERR_STATE: the same (step, phase, mb, k)
+ * waits already; UVCC_ERR_MISMATCH: the leader's token says other elements, op or sharing (and
+ * nothing is issued any more); UVCC_ERR_NOMEM. */
 UVCC_API int uvcc_collective_order_submit(uvcc_collective_order *o, const uvcc_collective_tag *tag,
                                           uint64_t id);
 /** A token from rank 0 came; errors as in submit, UVCC_ERR_USAGE at rank 0. */

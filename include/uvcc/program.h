@@ -195,7 +195,8 @@ UVCC_API void uvcc_reference_free(uvcc_reference *r);
 UVCC_API int uvcc_reference_set(uvcc_reference *r, uint32_t tensor, const int64_t *v);
 UVCC_API const int64_t *uvcc_reference_get(const uvcc_reference *r, uint32_t tensor);
 /** Runs one entry; its inputs must have been set (else UVCC_ERR_STATE). message as in
- * uvcc_program_finish. A failed step leaves the tensors as far as it came. */
+ * uvcc_program_finish. A failed step leaves the tensors as far as it came. An entry with collectives
+ * needs the other workers (UVCC_ERR_USAGE), unless the job has one. */
 UVCC_API int uvcc_reference_step(uvcc_reference *r, uint32_t entry, char *message,
                                  size_t message_cap);
 /** The same for all workers of a job together: workers[i] runs its own program as local rank i =

@@ -185,6 +185,18 @@ UVCC_API int uvcc_session_checkpoint(const uvcc_session *s, uint32_t *step, cons
  * UVCC_ERR_MISMATCH: it is another party's, program's or step's; UVCC_ERR_AUTH: it is damaged. Without
  * the checkpoint of the agreed step uvcc_session_step() says UVCC_ERR_STATE. */
 UVCC_API int uvcc_session_resume(uvcc_session *s, const uint8_t *data, size_t len);
+/** What a checkpoint is of, and one tensor's shares out of it (`elems` must be its size), without a
+ * session: to go on with another program or another split over workers (uvcc_session_set_shares).
+ * UVCC_ERR_MISMATCH: no checkpoint, or another size; UVCC_ERR_AUTH: it is damaged (_read only: call it
+ * first); UVCC_ERR_NOT_FOUND: it has no such tensor. */
+typedef struct uvcc_checkpoint_info {
+    uint8_t party;
+    uint32_t step, tensors;
+    uint8_t sid_sub[32], program_hash[32];
+} uvcc_checkpoint_info;
+UVCC_API int uvcc_checkpoint_read(const uint8_t *data, size_t len, uvcc_checkpoint_info *info);
+UVCC_API int uvcc_checkpoint_tensor(const uint8_t *data, size_t len, uint32_t tensor, uint64_t *lo,
+                                    uint64_t *hi, uint64_t elems);
 /** Agrees to run `entry` as step `step` (the next one: the first unfinished step or the one after it).
  * P0's agreement proposes it; it starts when all three agree and the step before is finished. Calling
  * for step m+1 while m runs lets its keys be dealt ahead. UVCC_ERR_AGAIN: too early. */

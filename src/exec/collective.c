@@ -1,8 +1,8 @@
 /* collective.c - collectives among workers of one party that live in one thread.
  *
- * Operations that belong together *meet*: a meeting has a place for each member and is held when the
- * last one is there. All that it needs was allocated when its members came, so holding it cannot fail.
- * Values are written in member order, so nothing depends on who came last. */
+ * Operations that belong together *meet*: a meeting has a place for each member and is held when
+ * the last one is there. All that it needs was allocated when its members came, so holding it
+ * cannot fail. Values are written in member order, so nothing depends on who came last. */
 #include <uvcc/collective.h>
 
 #include "proto/topology.h"
@@ -159,9 +159,8 @@ static int find_place(uvcc_collective *c, uint32_t rank, const uvcc_task *t, pla
     if (uvcci_topology_coord(&c->topo, rank, &at) != 0)
         return UVCC_ERR_USAGE;
     const uint8_t op = t->u.collective.op;
-    *p = (place){.phase = t->u.collective.phase,
-                 .mb = t->u.collective.mb,
-                 .step = t->u.collective.step};
+    *p = (place){
+        .phase = t->u.collective.phase, .mb = t->u.collective.mb, .step = t->u.collective.step};
     if (op == UVCC_COLLECTIVE_SEND || op == UVCC_COLLECTIVE_RECV)
         return find_pair(c, at, t, p, index);
     if (op != UVCC_COLLECTIVE_REDUCE_SCATTER && op != UVCC_COLLECTIVE_ALL_GATHER)
@@ -172,7 +171,8 @@ static int find_place(uvcc_collective *c, uint32_t rank, const uvcc_task *t, pla
                                         [UVCC_GROUP_STAGE] = UVCCI_GROUP_STAGE};
     if (t->u.collective.group > UVCC_GROUP_STAGE)
         return UVCC_ERR_USAGE;
-    int size = uvcci_topology_group(&c->topo, kinds[t->u.collective.group], at, c->members, c->count);
+    int size =
+        uvcci_topology_group(&c->topo, kinds[t->u.collective.group], at, c->members, c->count);
     p->group = (uint8_t)(t->u.collective.group | 0x80); /* a PP group is no pair */
     p->k = t->u.collective.k;
     p->first = c->members[0];
@@ -252,8 +252,7 @@ static void reduce_scatter(const meeting *m, unsigned which) {
         memcpy(out, component(&m->member[0]->task->u.collective.in, which) + i * slice,
                slice * sizeof *out);
         for (uint32_t j = 1; j < m->size; j++) {
-            const uint64_t *in =
-                component(&m->member[j]->task->u.collective.in, which) + i * slice;
+            const uint64_t *in = component(&m->member[j]->task->u.collective.in, which) + i * slice;
             for (size_t e = 0; e < slice; e++)
                 out[e] += in[e];
         }
@@ -323,8 +322,7 @@ int uvcc_collective_submit(uvcc_collective *c, uint32_t local_rank, const uvcc_j
 }
 
 int uvcc_collective_poll(uvcc_collective *c, uint32_t local_rank, uvcc_completion *out) {
-    if (c == NULL || out == NULL || local_rank >= c->count ||
-        c->workers[local_rank].first == NULL)
+    if (c == NULL || out == NULL || local_rank >= c->count || c->workers[local_rank].first == NULL)
         return 0;
     worker *w = &c->workers[local_rank];
     visit *v = w->first;

@@ -1,8 +1,8 @@
 /* collective_order.c - one order of collectives at all ranks of a group (uvcc/collective.h).
  *
- * Rank 0 has one list, of what it submitted: from its head come a token and an issue in turn. Another
- * rank has two: tokens in order of arrival, and what it submitted; it issues while the first token's
- * operation was submitted. A rank that disagrees with a token is broken for good. */
+ * Rank 0 has one list, of what it submitted: from its head come a token and an issue in turn.
+ * Another rank has two: tokens in order of arrival, and what it submitted; it issues while the
+ * first token's operation was submitted. A rank that disagrees with a token is broken for good. */
 #include <uvcc/collective.h>
 
 #include <string.h>
@@ -107,8 +107,8 @@ int uvcc_collective_order_poll(uvcc_collective_order *o, uvcc_collective_action 
     }
     if (*at == NULL)
         return 0;
-    *out = (uvcc_collective_action){
-        .kind = UVCC_COLLECTIVE_ISSUE, .id = (*at)->id, .tag = (*at)->tag};
+    *out =
+        (uvcc_collective_action){.kind = UVCC_COLLECTIVE_ISSUE, .id = (*at)->id, .tag = (*at)->tag};
     if (o->rank == 0) {
         o->token_out = !o->token_out;
         if (o->token_out) { /* the token goes first, so that the others can start with us */

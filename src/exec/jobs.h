@@ -30,15 +30,15 @@ typedef struct uvcci_jobs {
     uint64_t cookie, handed, stale;
 } uvcci_jobs;
 
-/* cap jobs of the compute plane, and `local` more of the local plane: those wait for other workers and
- * must not keep this one from computing. */
+/* cap jobs of the compute plane, and `local` more of the local plane: those wait for other workers
+ * and must not keep this one from computing. */
 int uvcci_jobs_init(uvcci_jobs *j, const uvcc_allocator *al, uint32_t cap, uint32_t local,
                     uint64_t cookie);
 void uvcci_jobs_free(uvcci_jobs *j, const uvcc_allocator *al);
 /* No room for one more job of the compute plane. */
 bool uvcci_jobs_full(const uvcci_jobs *j);
-/* The tasks stay the owner's and must outlive the job; a collective's is of the local plane. The table
- * must not be full. */
+/* The tasks stay the owner's and must outlive the job; a collective's is of the local plane. The
+ * table must not be full. */
 void uvcci_jobs_push(uvcci_jobs *j, const uvcc_task *tasks, uint32_t count, uvcci_job_owner owner,
                      void *who);
 /* 1 and the next job, or 0. */

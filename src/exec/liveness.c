@@ -41,7 +41,7 @@ uint32_t uvcci_edge_bound(const uvcci_op *ops, uint32_t count) {
 
 static int walk_init(walk *w, const uvcc_program *p, const uvcci_entry *e) {
     size_t tensors = p->tensor_count, edges = uvcci_edge_bound(e->ops, e->op_count);
-    size_t words = 4 * tensors + e->op_count + (2 + 2) * edges;
+    size_t words = 1 + 4 * tensors + e->op_count + (2 + 2) * edges; /* of an empty entry too */
     w->mem_bytes = e->op_count * sizeof *w->keys + words * sizeof(uint32_t);
     w->mem = p->alloc.alloc(p->alloc.user, w->mem_bytes, UVCC_MEM_STATE);
     if (w->mem == NULL)

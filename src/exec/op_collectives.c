@@ -1,6 +1,6 @@
-/* op_collectives.c - ops that exchange shares with this party's other workers: one job for the local
- * plane, which the host carries to them. Nothing goes to another party, so there are no leaves and no
- * rounds. */
+/* op_collectives.c - ops that exchange shares with this party's other workers: one job for the
+ * local plane, which the host carries to them. Nothing goes to another party, so there are no
+ * leaves and no rounds. */
 #include "build.h"
 
 static uvcc_shares shares_as(uvcc_session *s, uint32_t tensor) {

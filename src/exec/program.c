@@ -997,37 +997,6 @@ static int check_op(const uvcc_program *p, const uvcci_entry *e, const uvcci_op 
     return err;
 }
 
-/* What an additive tensor holds is no more than its products together can be: |A| |B| K < 2^a 2^b K
- * each. So a sum over microbatches, each of which adds to the same tensor, has its bits declared
- * once.
- */
-static int check_sums(uvcc_program *p, const uvcci_entry *e, const uvcci_message *m) {
-    char label[UVCCI_LABEL_BYTES];
-    for (uint32_t i = 0; i < p->tensor_count; i++)
-        p->tensors[i].sum_max = 0;
-    for (uint32_t i = 0; i < e->user_count; i++) {
-        const uvcci_op *op = &p->user_ops[e->user_first + i];
-        const uvcc_op_desc *d = &op->desc;
-        if (d->out_count == 0)
-            continue;
-        uvcci_tensor *z = &p->tensors[d->out[0]];
-        const uint64_t limit = 1ull << z->desc.bits;
-        if (d->opcode != UVCC_OP_GEMM_PART) {
-            z->sum_max = limit;
-            continue;
-        }
-        const uvcc_tensor_desc *a = &p->tensors[d->in[0]].desc, *b = &p->tensors[d->in[1]].desc;
-        const uint64_t product = gemm_depth(d, a) << (a->bits + b->bits);
-        z->sum_max = product + (d->in_count == 3 ? p->tensors[d->in[2]].sum_max : 0);
-        if (z->sum_max > limit)
-            return uvcci_fail(m, UVCC_ERR_BOUND,
-                              "%s: %s declares %u bits; the sum of the products in it needs %u",
-                              uvcci_op_label(op, label), z->name, z->desc.bits,
-                              ceil_log2(z->sum_max));
-    }
-    return 0;
-}
-
 static int check_io(const uvcc_program *p, const uvcci_entry *e, const char *what,
                     const uvcc_io_desc *io, uint32_t count, const uvcci_message *m) {
     for (uint32_t i = 0; i < count; i++) {
@@ -1129,7 +1098,7 @@ static int check_microbatches(const uvcc_program *p, const uvcci_entry *e, const
     return 0;
 }
 
-static int check_entry(uvcc_program *p, uint32_t index, const uvcci_message *m) {
+static int check_entry(const uvcc_program *p, uint32_t index, const uvcci_message *m) {
     const uvcci_entry *e = &p->entries[index];
     int err = check_io(p, e, "input", io_from(p->inputs, e->input_first), e->input_count, m);
     if (err == 0)
@@ -1138,8 +1107,6 @@ static int check_entry(uvcc_program *p, uint32_t index, const uvcci_message *m) 
         const uvcci_op *op = &p->user_ops[e->user_first + i];
         err = check_op(p, e, op, i == 0 ? NULL : op - 1, m);
     }
-    if (err == 0)
-        err = check_sums(p, e, m);
     if (err == 0 && e->stages != 1 && e->stages != p->stages)
         err = uvcci_fail(m, UVCC_ERR_PROGRAM, "entry %s is of %u stages, the job has %u", e->name,
                          e->stages, p->stages);
@@ -1234,6 +1201,37 @@ static void limit_flight(uvcci_entry *e) {
     e->in_flight = bwd != 0 && most < e->microbatches ? (uint32_t)most : 0;
 }
 
+/* What an additive tensor holds is no more than its products together can be: |A| |B| K < 2^a 2^b K
+ * each. So a sum over microbatches, each of which adds to the same tensor, has its bits declared
+ * once.
+ */
+static int check_sums(uvcc_program *p, const uvcci_entry *e, const uvcci_message *m) {
+    char label[UVCCI_LABEL_BYTES];
+    for (uint32_t i = 0; i < p->tensor_count; i++)
+        p->tensors[i].sum_max = 0;
+    for (uint32_t i = 0; i < e->op_count; i++) {
+        const uvcci_op *op = &e->ops[i];
+        const uvcc_op_desc *d = &op->desc;
+        if (d->out_count == 0)
+            continue;
+        uvcci_tensor *z = &p->tensors[d->out[0]];
+        const uint64_t limit = 1ull << z->desc.bits;
+        if (d->opcode != UVCC_OP_GEMM_PART) {
+            z->sum_max = limit;
+            continue;
+        }
+        const uvcc_tensor_desc *a = &p->tensors[d->in[0]].desc, *b = &p->tensors[d->in[1]].desc;
+        const uint64_t product = gemm_depth(d, a) << (a->bits + b->bits);
+        z->sum_max = product + (d->in_count == 3 ? p->tensors[d->in[2]].sum_max : 0);
+        if (z->sum_max > limit)
+            return uvcci_fail(m, UVCC_ERR_BOUND,
+                              "%s: %s declares %u bits; the sum of the products in it needs %u",
+                              uvcci_op_label(op, label), z->name, z->desc.bits,
+                              ceil_log2(z->sum_max));
+    }
+    return 0;
+}
+
 static int build_tables(uvcc_program *p, uvcci_entry *e, const uvcci_message *m) {
     const uvcc_io_desc *inputs = io_from(p->inputs, e->input_first),
                        *outputs = io_from(p->outputs, e->output_first);
@@ -1263,7 +1261,8 @@ static int build_tables(uvcc_program *p, uvcci_entry *e, const uvcci_message *m)
     for (uint32_t i = 0; i < e->op_count; i++)
         e->ops[i].desc.name = e->ops[i].name[0] != 0 ? e->ops[i].name : NULL;
     limit_flight(e);
-    return uvcci_program_analyse(p, e, m);
+    err = check_sums(p, e, m);
+    return err == 0 ? uvcci_program_analyse(p, e, m) : err;
 }
 
 /* ---- hash ---- */
@@ -1344,6 +1343,41 @@ static void hash_io(uvcci_sha256 *h, const uvcc_io_desc *io) {
     uvcci_sha256_update(h, buf, w.len);
 }
 
+static bool is_parallel(const uvcc_program *p) {
+    bool any = p->replicas * p->stages * p->tp_ranks != 1;
+    for (uint32_t i = 0; i < p->entry_count; i++)
+        any |= p->entries[i].microbatches > 1 || p->entries[i].stages > 1;
+    return any;
+}
+
+/* One worker with one microbatch hashes as if there were no others: "UVCC_PARALLEL_V1" || LE32
+ * replicas, stages, tp_ranks || each entry: LE32 stage, stages, ahead || each input: LE16 mb || each op:
+ * LE16 mb || U8 group. Here ops stand as they came, in the order of (phase, mb, k). */
+static void hash_parallel(uvcci_sha256 *h, const uvcc_program *p) {
+    static const char domain[] = "UVCC_PARALLEL_V1";
+    uint8_t buf[16];
+    if (!is_parallel(p))
+        return;
+    uvcci_sha256_update(h, domain, sizeof domain - 1);
+    const uint32_t sizes[] = {p->replicas, p->stages, p->tp_ranks};
+    hash_words(h, sizes, 3);
+    for (uint32_t i = 0; i < p->entry_count; i++) {
+        const uvcci_entry *e = &p->entries[i];
+        const uint32_t place[] = {e->stage, e->stages, e->ahead};
+        hash_words(h, place, 3);
+        for (uint32_t j = 0; j < e->input_count; j++) {
+            uvcci_st16(buf, e->inputs[j].mb);
+            uvcci_sha256_update(h, buf, 2);
+        }
+        for (uint32_t j = 0; j < e->user_count; j++) {
+            const uvcc_op_desc *d = &p->user_ops[e->user_first + j].desc;
+            uvcci_st16(buf, d->mb);
+            buf[2] = d->group;
+            uvcci_sha256_update(h, buf, 3);
+        }
+    }
+}
+
 /* Fields that came later, each where it is not 0: a program without any hashes as if there were no
  * such fields. */
 enum { HASH_SHARING = 1, HASH_HEADS = 2 };
@@ -1390,41 +1424,6 @@ static void hash_later_fields(uvcci_sha256 *h, const uvcc_program *p) {
             hash_later_op(&l, i, j, &p->user_ops[p->entries[i].user_first + j].desc);
 }
 
-static bool is_parallel(const uvcc_program *p) {
-    bool any = p->replicas * p->stages * p->tp_ranks != 1;
-    for (uint32_t i = 0; i < p->entry_count; i++)
-        any |= p->entries[i].microbatches > 1 || p->entries[i].stages > 1;
-    return any;
-}
-
-/* One worker with one microbatch hashes as if there were no others: "UVCC_PARALLEL_V1" || LE32
- * replicas, stages, tp_ranks || each entry: LE32 stage, stages, ahead || each input: LE16 mb ||
- * each op: LE16 mb || U8 group. Here ops stand as they came, in the order of (phase, mb, k). */
-static void hash_parallel(uvcci_sha256 *h, const uvcc_program *p) {
-    static const char domain[] = "UVCC_PARALLEL_V1";
-    uint8_t buf[16];
-    if (!is_parallel(p))
-        return;
-    uvcci_sha256_update(h, domain, sizeof domain - 1);
-    const uint32_t sizes[] = {p->replicas, p->stages, p->tp_ranks};
-    hash_words(h, sizes, 3);
-    for (uint32_t i = 0; i < p->entry_count; i++) {
-        const uvcci_entry *e = &p->entries[i];
-        const uint32_t place[] = {e->stage, e->stages, e->ahead};
-        hash_words(h, place, 3);
-        for (uint32_t j = 0; j < e->input_count; j++) {
-            uvcci_st16(buf, e->inputs[j].mb);
-            uvcci_sha256_update(h, buf, 2);
-        }
-        for (uint32_t j = 0; j < e->user_count; j++) {
-            const uvcc_op_desc *d = &p->user_ops[e->user_first + j].desc;
-            uvcci_st16(buf, d->mb);
-            buf[2] = d->group;
-            uvcci_sha256_update(h, buf, 3);
-        }
-    }
-}
-
 /* H("UVCC_PROGRAM_V1" || LE32 part_bytes || LE32 tensors || LE32 entries || each tensor: LE32 rows,
  * cols, in_buffer_of || U8 bits, scale, lifetime || each entry: LE32 inputs, ops, outputs || each
  * input: LE32 id, tensor || U8 owner || each op: LE16 opcode || U8 phase || LE16 k || U8 inputs,
@@ -1434,8 +1433,8 @@ static void hash_parallel(uvcci_sha256 *h, const uvcc_program *p) {
  * LE64 first, constant || LE32 entries, words || LE32 of each entry || LE64 of each word || if
  * there are later fields: LE32 2^32 - 1 || each additive tensor: U8 1 || LE32 tensor || U8 sharing
  * || each op with heads, by entry: U8 2 || LE32 entry, op || LE16 heads || LE32 row groups). What a
- * kind of step does not use is UVCC_FN_NONE (a, b, io) or 0. Behind that, unless hash_parallel says
- * nothing, what it says. Names stay out. */
+ * kind of step does not use is UVCC_FN_NONE (a, b, io) or 0. Before the later fields stands, unless
+ * hash_parallel says nothing, what it says. Names stay out. */
 static void hash_program(uvcc_program *p) {
     static const char domain[] = "UVCC_PROGRAM_V1";
     uint8_t buf[32];
@@ -1473,8 +1472,8 @@ static void hash_program(uvcc_program *p) {
             hash_io(&h, &e->outputs[j]);
     }
     hash_functions(&h, p);
-    hash_later_fields(&h, p);
     hash_parallel(&h, p);
+    hash_later_fields(&h, p);
     uvcci_sha256_final(&h, p->hash);
 }
 

@@ -623,6 +623,9 @@ static int check_crew(const crew *c) {
             r->p->tp_ranks != c->topo.tp_ranks)
             return uvcci_fail(c->m, UVCC_ERR_USAGE, "the workers' programs differ in topology");
     }
+    const uvcci_entry *e = &c->workers[0]->p->entries[c->entry];
+    if (c->count == 1 && uvcci_collective_count(e) == 0)
+        return 0; /* it needs nobody */
     if (uvcci_topology_workers(&c->topo) != c->count)
         return uvcci_fail(c->m, UVCC_ERR_USAGE, "the program is one of %u workers, not of %u",
                           uvcci_topology_workers(&c->topo), c->count);

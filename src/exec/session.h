@@ -185,7 +185,7 @@ typedef struct uvcci_checkpoint {
     uvcc_hash_item hash;
 } uvcci_checkpoint;
 
-/* A buffer of tensors: both components. */
+/* A buffer of tensors: both components, or lo only of additive ones. */
 typedef struct uvcci_buffer {
     uvcc_shares shares;
     uint32_t uses_left; /* in the running step */
