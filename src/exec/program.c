@@ -1036,6 +1036,17 @@ static bool same_inputs(const uvcc_program *p, const uvcci_entry *a, const uvcci
     return true;
 }
 
+/* Entries without inputs, as stages have that are given nothing, are told apart by the op table. */
+static bool same_numbers(const uvcc_program *p, const uvcci_entry *a, const uvcci_entry *b) {
+    bool same = a->user_count == b->user_count && a->output_count == b->output_count;
+    for (uint32_t i = 0; i < a->user_count && same; i++) {
+        const uvcc_op_desc *x = &p->user_ops[a->user_first + i].desc,
+                           *y = &p->user_ops[b->user_first + i].desc;
+        same = x->phase == y->phase && x->mb == y->mb && x->k == y->k;
+    }
+    return same;
+}
+
 /* Part of a list; there is none before something was added to it. */
 static const uvcc_io_desc *io_from(const uvcc_io_desc *list, uint32_t first) {
     return list != NULL ? list + first : NULL;
@@ -1117,7 +1128,7 @@ static int check_entry(const uvcc_program *p, uint32_t index, const uvcci_messag
         if (strcmp(other->name, e->name) == 0)
             err = uvcci_fail(m, UVCC_ERR_PROGRAM, "two entries are called %s; names are unique",
                              e->name);
-        else if (same_inputs(p, e, other))
+        else if (same_inputs(p, e, other) && (e->input_count != 0 || same_numbers(p, e, other)))
             err = uvcci_fail(m, UVCC_ERR_PROGRAM,
                              "entries %s and %s have inputs of the same ids and shapes; a step "
                              "could not tell them apart",
