@@ -1,5 +1,5 @@
-/* The transformer's programs in plaintext: every split over workers gives the same weights and losses,
- * every block kind loads and learns, options are refused by name. */
+/* The transformer's programs in plaintext: every split over workers gives the same weights and
+ * losses, every block kind loads and learns, options are refused by name. */
 #include "support.h"
 
 #include <math.h>
@@ -37,7 +37,6 @@ static uvcc_transformer_config small(void) {
     return c;
 }
 
-
 static uint64_t whole_weights(job *j) {
     uvcc_transformer_weight w;
     uint64_t at = 0;
@@ -51,7 +50,8 @@ static uint64_t whole_weights(job *j) {
 static void set_state(job *j, uint32_t i) {
     uint32_t tensor;
     for (uint32_t k = 0;
-         uvcc_transformer_state(&j->c, &j->at[i], j->p[i], k, j->weights, &tensor, j->room) == 0; k++)
+         uvcc_transformer_state(&j->c, &j->at[i], j->p[i], k, j->weights, &tensor, j->room) == 0;
+         k++)
         assert_int_equal(uvcc_reference_set(j->r[i], tensor, j->room), 0);
 }
 
@@ -92,7 +92,8 @@ static void job_free(job *j) {
 
 /* A text with something to learn. */
 static void read_text(job *j, uint32_t step, uint32_t sequences) {
-    static const char text[] = "the quick brown fox jumps over the lazy dog, and the dog sleeps on. ";
+    static const char text[] =
+        "the quick brown fox jumps over the lazy dog, and the dog sleeps on. ";
     const uint64_t length = sizeof text - 1;
     for (uint32_t i = 0; i < sequences; i++) {
         const uint64_t from = uvcc_transformer_sequence(&j->c, SEED, step, i, 1000);
