@@ -82,21 +82,24 @@ static uint32_t times(uvcci_tf_builder *b, const char *name, uvcc_opcode opcode,
     return z;
 }
 
-/* The mean over each row of g, or of g y. */
+/* The mean over each row of g, or of g y. By a power of two it takes one op. */
 static uint32_t row_mean(uvcci_tf_builder *b, const char *name, uint32_t g, uint32_t y) {
     const uvcc_tensor_desc d = *uvcci_tf_desc(b, g);
     unsigned fraction;
     const int64_t c = uvcci_tf_inverse(d.cols, &fraction);
     const uint32_t mean = uvcci_tf_gradients(b, name, d.rows, 1, GRADIENT_MORE);
-    if (y != UVCC_NO_TENSOR) {
+    if (y != UVCC_NO_TENSOR && c == 1) {
         uvcci_tf_times(b, UVCC_OP_ROW_DOT, g, y, mean, c, fraction);
         return mean;
     }
     const unsigned bits = d.bits + uvcci_tf_log2(d.cols);
     const uint32_t sum = uvcci_tf_temporary(b, d.rows, 1, bits, d.scale);
-    const uint32_t scaled =
-        uvcci_tf_temporary(b, d.rows, 1, bits + uvcci_tf_log2((uint64_t)c), d.scale + fraction);
-    uvcci_tf_local(b, UVCC_OP_ROW_SUM, g, UVCC_NO_TENSOR, sum);
+    const uint32_t scaled = uvcci_tf_temporary(b, d.rows, 1, bits + uvcci_tf_log2((uint64_t)c),
+                                               d.scale + fraction);
+    if (y != UVCC_NO_TENSOR)
+        uvcci_tf_times(b, UVCC_OP_ROW_DOT, g, y, sum, 1, 0);
+    else
+        uvcci_tf_local(b, UVCC_OP_ROW_SUM, g, UVCC_NO_TENSOR, sum);
     uvcci_tf_scale(b, sum, scaled, c, fraction);
     uvcci_tf_truncate(b, scaled, mean, b->truncation);
     return mean;

@@ -342,7 +342,7 @@ int64_t uvcci_tf_root_inverse(uint32_t n, unsigned *fraction) {
 }
 
 int64_t uvcci_tf_inverse(uint32_t n, unsigned *fraction) {
-    const unsigned e = uvcci_tf_log2(n), fine = (n & (n - 1)) == 0 ? 0 : 11;
+    const unsigned e = uvcci_tf_log2(n), fine = (n & (n - 1)) == 0 ? 0 : 14;
     *fraction = e + fine;
     return llround(ldexp(1.0 / n, (int)*fraction));
 }
