@@ -21,6 +21,7 @@
 #include "options.h"
 #include "report.h"
 #include "seeded.h"
+#include "trace.h"
 #include "uvlog.h"
 
 #define RANGE_BITS       8u /* integer bits of activations: of held-out rows too */
@@ -69,6 +70,7 @@ typedef struct run {
     progress shown;
     char log[256]; /* the sessions' last error */
     char *app;     /* what logs say of the program */
+    trace *trace;  /* NULL: none */
 } run;
 
 static volatile sig_atomic_t interrupted;
@@ -429,19 +431,23 @@ static int start_logs(run *r) {
 
 static int start_party(run *r, unsigned p) {
     party *me = &r->party[p];
+    char name[16];
     uvcc_cpu_config cpu = {.size = sizeof cpu,
                            .alloc = r->al,
                            .mode = (uvcc_cpu_mode)r->o->compute,
                            .seed = UVCC_PARTIES * r->o->compute_seed + p};
-    int rc = uvcc_cpu_new(&me->cpu, &cpu);
+    uvcc_config cfg;
+    int rc = uvcc_config_default(&cfg, sizeof cfg);
+    (void)snprintf(name, sizeof name, "party %u", p);
+    if (rc == 0)
+        configure(r, p, &cfg);
+    if (rc == 0 && r->trace != NULL)
+        trace_hook(r->trace, p, name, &cfg, &cpu);
+    if (rc == 0)
+        rc = uvcc_cpu_new(&me->cpu, &cpu);
     if (rc != 0)
         return failed(r, "the executor", rc);
-    uvcc_config cfg;
-    rc = uvcc_config_default(&cfg, sizeof cfg);
-    if (rc == 0) {
-        configure(r, p, &cfg);
-        rc = uvcc_session_new(&me->session, &cfg);
-    }
+    rc = uvcc_session_new(&me->session, &cfg);
     if (rc == 0)
         rc = uvcc_session_load_program(me->session, r->program);
     if (rc == UVCC_ERR_PROGRAM || rc == UVCC_ERR_LIMIT)
@@ -575,6 +581,8 @@ static int begin(run *r) {
     int status = make_program(r);
     if (status == EXIT_DONE)
         status = start_logs(r);
+    if (status == EXIT_DONE && (r->o->trace != NULL || r->o->profile))
+        r->trace = trace_new(r->o->trace, r->program, UVCC_PARTIES, &status);
     for (unsigned p = 0; p < UVCC_PARTIES && status == EXIT_DONE; p++)
         status = start_party(r, p);
     if (status == EXIT_DONE)
@@ -619,12 +627,29 @@ static int end_logs(run *r) {
     return status;
 }
 
+/* The profile, the trace and the JSON output. */
+static int report_on_ops(run *r, report_json *json) {
+    json_t *ops = NULL;
+    if (r->trace != NULL)
+        trace_other_bytes(r->trace, r->result.bytes_online, r->result.bytes_preprocessing);
+    if (r->o->profile) {
+        trace_print(r->trace, report_stream(r->o));
+        ops = trace_json(r->trace);
+        if (ops == NULL)
+            return report_error(EXIT_FAILED, "out of memory");
+    }
+    const int written = report_json_write(json, &r->result, ops);
+    const int traced = r->trace != NULL ? trace_finish(r->trace) : EXIT_DONE;
+    return written != EXIT_DONE ? written : traced;
+}
+
 /* An exit status: what is left to do can fail. */
 static int end(run *r) {
     for (unsigned p = 0; p < UVCC_PARTIES; p++) /* jobs that are out end before their memory goes */
         uvcc_cpu_free(r->party[p].cpu);
     for (unsigned p = 0; p < UVCC_PARTIES; p++)
         uvcc_session_free(r->party[p].session);
+    trace_free(r->trace);
     uvcc_loopback_free(r->net);
     uvcc_reference_free(r->reference);
     uvcc_program_free(r->program);
@@ -648,7 +673,7 @@ static int train_on(const train_options *o, const dataset *d, report_json *json)
     if (status == EXIT_DONE) {
         collect_result(&r, (double)(uvcc_host_now_ns() - start) * 1e-9);
         report_summary(o, &r.result);
-        status = report_json_write(json, &r.result);
+        status = report_on_ops(&r, json);
     }
     if (status == EXIT_DONE && !r.result.reference_equal && o->truncation == UVCC_TRUNC_EXACT)
         status = report_error(EXIT_FAILED, "the opened weights are not those of the plaintext run");

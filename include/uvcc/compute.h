@@ -502,6 +502,10 @@ typedef struct uvcc_cpu_config {
      * NULL. Must not call the library. */
     void (*wake)(void *user);
     void *wake_user;
+    /** Called by the thread that runs a job right before it runs (`done` false) and right after, so
+     * that a host can time jobs; may be NULL. Must not call the library. */
+    void (*job)(void *user, const uvcc_job *job, bool done);
+    void *job_user;
 } uvcc_cpu_config;
 
 typedef struct uvcc_cpu uvcc_cpu;

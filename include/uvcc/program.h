@@ -174,6 +174,11 @@ typedef struct uvcc_buffer_life {
 } uvcc_buffer_life;
 UVCC_API int uvcc_program_life(const uvcc_program *p, uint32_t entry, uint32_t buffer,
                                uvcc_buffer_life *out);
+/** The ops that may start only when op `i` is done: those that read what it writes, and those that
+ * overwrite what it reads or wrote. Their indices (as in uvcc_program_op_at) go into out, at most
+ * `cap`; returns their number, or UVCC_ERR_USAGE. */
+UVCC_API int uvcc_program_followers(const uvcc_program *p, uint32_t entry, uint32_t i,
+                                    uint32_t *out, uint32_t cap);
 
 /** Bytes of EPOCH buffers that a step of the entry can need at one time at one party, in whatever order
  * its dependencies and the limit of microbatches in flight let ops run: an upper bound of

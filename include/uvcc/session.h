@@ -10,6 +10,7 @@
  *     while (uvcc_session_poll_op(s, &job) == 1) submit(executor, job);
  *     while (uvcc_session_poll_transmit(s, &tx, now) == 1) { n = send(tx.peer, tx.slices);
  *                                                 uvcc_session_transmit_done(s, tx.peer, tx.id, n, now); }
+ *         // job->plane UVCC_PLANE_LOCAL: to this party's other workers instead, see <uvcc/collective.h>
  *     arm the timer for uvcc_session_next_deadline(s); wait.
  *
  * Life: new -> load_program -> start -> READY -> steps -> close -> CLOSED. Peers are party indices.
@@ -45,6 +46,45 @@ typedef struct uvcc_recorder {
     size_t app_len;
 } uvcc_recorder;
 
+/** What a tracer hears of an op. BEGIN, then for each of its stages JOB_OUT and JOB_DONE (if there is
+ * anything to compute) and SENT (if it sends), between stages WAIT and RESUME, then DONE. Keys of an op
+ * may be dealt before it begins (JOB_OUT, JOB_DONE, SENT), and messages of peers hashed while it waits. */
+typedef enum uvcc_trace_kind {
+    UVCC_TRACE_BEGIN = 1,    /**< its prerequisites are met, its first stage starts */
+    UVCC_TRACE_JOB_OUT = 2,  /**< uvcc_session_poll_op handed out a job of it */
+    UVCC_TRACE_JOB_DONE = 3, /**< the job's completion came */
+    UVCC_TRACE_SENT = 4,     /**< messages of it went to the links: `bytes` */
+    UVCC_TRACE_WAIT = 5,     /**< `stage` is done; the next one needs messages of the peers */
+    UVCC_TRACE_RESUME = 6,   /**< they are here: `stage` starts */
+    UVCC_TRACE_DONE = 7,
+} uvcc_trace_kind;
+
+/** What a job or a message is for. */
+typedef enum uvcc_trace_work {
+    UVCC_TRACE_STAGE = 0, /**< a stage of the op */
+    UVCC_TRACE_KEYS = 1,  /**< its keys, dealt ahead */
+    UVCC_TRACE_HASH = 2,  /**< the hash of a message that came for it; jobs only */
+} uvcc_trace_work;
+
+typedef struct uvcc_op_trace {
+    uvcc_trace_kind kind;
+    uint32_t step, entry;
+    uint32_t op;              /**< index as in uvcc_program_op_at */
+    const uvcc_op_desc *desc; /**< of the program: opcode, name, phase, mb, k */
+    uint8_t stage;            /**< of the op, from 0 */
+    uint8_t work;             /**< uvcc_trace_work: JOB_OUT, JOB_DONE, SENT */
+    uint64_t job;             /**< JOB_OUT, JOB_DONE: the job's id */
+    uint64_t bytes;           /**< SENT: of payload, to both peers */
+    uint64_t now;             /**< the host's time, as the session last heard it */
+} uvcc_op_trace;
+
+/** Tracer hook: hears what runs and waits in a session, and when. All of it is public: it follows from
+ * the program and the arrival of messages. Without one nothing is worked out. */
+typedef struct uvcc_tracer {
+    void (*op)(void *user, const uvcc_op_trace *t); /**< NULL: none; must not call the library */
+    void *user;
+} uvcc_tracer;
+
 /** Zero means the default where one is named. Append-only; unknown `flags` are refused. */
 typedef struct uvcc_config {
     size_t size; /**< sizeof(uvcc_config): set by uvcc_config_default */
@@ -74,7 +114,7 @@ typedef struct uvcc_config {
     uint64_t keys_ahead_bytes;  /**< keys that this party deals ahead, per peer; 0: 32 MiB; raised to
                                      the largest op's keys */
     uint64_t tensor_bytes;      /**< limit of UVCC_MEM_TENSOR memory; 0: none */
-    uint32_t jobs_max;          /**< compute jobs out at a time; 0: 256 */
+    uint32_t jobs_max;          /**< compute jobs out at a time, collectives apart; 0: 256 */
     uint32_t leaves_max;        /**< transcript leaves of a step; 0: 2^22 */
     uint64_t cookie;            /**< stands in this session's jobs and completions */
     uint64_t rto_initial_ns, rto_min_ns, rto_max_ns, ack_delay_ns, keepalive_ns;
@@ -89,6 +129,7 @@ typedef struct uvcc_config {
     uint32_t rx_ranges_max;     /**< as in uvcc_link_config */
     uint32_t suspicious_max;    /**< per peer, as in uvcc_link_config, and so is the next */
     uint64_t suspicious_window_ns;
+    uvcc_tracer trace;
 } uvcc_config;
 
 /** cfg_size = sizeof *cfg of the caller's header. */
@@ -99,7 +140,8 @@ UVCC_API int uvcc_session_new(uvcc_session **out, const uvcc_config *cfg) UVCC_M
  * first, or be sure that no executor works on it any more. */
 UVCC_API void uvcc_session_free(uvcc_session *s);
 /** The program must outlive the session. UVCC_ERR_LIMIT names in the log the receive capacity that the
- * program needs when the configured one is smaller. */
+ * program needs when the configured one is smaller. UVCC_ERR_CONFIG: the program is for another topology
+ * or stage, or has collectives and the session is recorded. */
 UVCC_API int uvcc_session_load_program(uvcc_session *s, const uvcc_program *p);
 /** Begins the handshake. */
 UVCC_API int uvcc_session_start(uvcc_session *s, uint64_t now);

@@ -11,6 +11,7 @@
 #include <uvcc/loopback.h>
 #include <uvcc/mlp.h>
 #include <uvcc/nonlinear.h>
+#include <uvcc/pipeline.h>
 #include <uvcc/program.h>
 #include <uvcc/record.h>
 #include <uvcc/session.h>

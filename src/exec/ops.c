@@ -126,6 +126,7 @@ static void let_fly(uvcci_step *st, uint32_t mb) {
 static void run_done(uvcc_session *s, uvcci_run *r) {
     uvcci_step *st = r->step;
     assert(engines_done(r));
+    uvcci_trace_op(s, r, UVCC_TRACE_DONE);
     free_scratch(s, r);
     uvcci_bump_reset(&r->bump);
     r->stage = UVCCI_STAGE_DONE;
@@ -164,6 +165,7 @@ static void run_done(uvcc_session *s, uvcci_run *r) {
 /* Leaves and sends the messages of one round that the stage filled. */
 static void send_round(uvcc_session *s, uvcci_run *r, uvcci_batch_out *out) {
     const uvcci_plan_round *round = out->round;
+    uint64_t bytes = 0;
     for (uint32_t i = 0; i < out->count; i++) {
         uvcci_tx *tx = &out->tx[i];
         uint32_t row = r->row0 + tx->b;
@@ -183,7 +185,9 @@ static void send_round(uvcc_session *s, uvcci_run *r, uvcci_batch_out *out) {
                    (uint64_t)r->step->number << 32 | (uint64_t)r->index << 6 | round->stage);
         if (uvcci_failed(s))
             return;
+        bytes += tx->len;
     }
+    uvcci_trace_sent(s, r, UVCC_TRACE_STAGE, bytes);
     engines_sent(r, round);
 }
 
@@ -212,6 +216,7 @@ static void stage_done(uvcc_session *s, uvcci_run *r) {
     if (r->stage == r->plan->stages) {
         run_done(s, r);
     } else {
+        uvcci_trace_op(s, r, UVCC_TRACE_WAIT);
         r->stage++;
         uvcci_run_wake(r);
     }
@@ -273,6 +278,7 @@ static bool run_advance(uvcc_session *s, uvcci_run *r) {
         return true;
     }
     unsigned steps = r->plan->function != NULL ? r->plan->function->step_count : 0;
+    uvcci_trace_op(s, r, r->stage == 0 ? UVCC_TRACE_BEGIN : UVCC_TRACE_RESUME);
     builder b = {.s = s, .r = r, .task_cap = 24 + 5 * steps};
     r->task_count = 0;
     r->tasks = uvcci_bump_take(&r->bump, b.task_cap * sizeof r->tasks[0]);

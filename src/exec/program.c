@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <uvcc/compute.h>
+#include <uvcc/pipeline.h>
 
 /* ---- opcodes ---- */
 
@@ -1201,7 +1202,8 @@ static int put_ops(const uvcc_program *p, uvcci_entry *e) {
 
 /* How many microbatches may be in flight, and the BWD ops of each that the next one waits for. */
 static void limit_flight(uvcci_entry *e) {
-    const uint64_t most = (uint64_t)(e->stages - 1 - e->stage) + e->ahead + 1;
+    const uvcc_pipeline at = {e->stage, e->stages, e->microbatches, e->ahead};
+    const uint32_t most = uvcc_pipeline_window(&at);
     uint32_t bwd = 0;
     memset(e->bwd_count, 0, e->microbatches * sizeof *e->bwd_count);
     for (uint32_t i = 0; i < e->op_count; i++)
@@ -1209,7 +1211,7 @@ static void limit_flight(uvcci_entry *e) {
             e->bwd_count[e->ops[i].desc.mb]++;
             bwd++;
         }
-    e->in_flight = bwd != 0 && most < e->microbatches ? (uint32_t)most : 0;
+    e->in_flight = bwd != 0 && most < e->microbatches ? most : 0;
 }
 
 /* What an additive tensor holds is no more than its products together can be: |A| |B| K < 2^a 2^b K
@@ -1598,4 +1600,15 @@ int uvcc_program_life(const uvcc_program *p, uint32_t entry, uint32_t buffer,
         return UVCC_ERR_USAGE;
     *out = e->life[buffer];
     return 0;
+}
+
+int uvcc_program_followers(const uvcc_program *p, uint32_t entry, uint32_t i, uint32_t *out,
+                           uint32_t cap) {
+    const uvcci_entry *e = entry_at(p, entry);
+    if (e == NULL || i >= e->op_count || (out == NULL && cap != 0))
+        return UVCC_ERR_USAGE;
+    const uvcci_op *op = &e->ops[i];
+    for (uint32_t n = 0; n < op->succ_count && n < cap; n++)
+        out[n] = e->succ[op->succ_first + n];
+    return (int)op->succ_count;
 }

@@ -751,6 +751,7 @@ int uvcci_session_complete(uvcc_session *s, const uvcc_completion *c, uint64_t n
     }
     if (!uvcci_jobs_take(&s->jobs, c, &owner, &who))
         return 0;
+    uvcci_trace_job(s, UVCC_TRACE_JOB_DONE, c->id, owner, who);
     if (c->status != 0)
         uvcci_abort(s, UVCC_ABORT_JOB,
                     is_collective(owner, who) ? "a collective failed: the workers of this party "
@@ -811,7 +812,12 @@ int uvcci_session_transmit_done(uvcc_session *s, uint8_t peer, uint64_t id, size
 int uvcci_session_poll_op(uvcc_session *s, const uvcc_job **out) {
     if (s == NULL || out == NULL || uvcci_failed(s))
         return 0;
-    return uvcci_jobs_poll(&s->jobs, out);
+    uvcci_job_owner owner;
+    void *who;
+    if (uvcci_jobs_poll(&s->jobs, out, &owner, &who) == 0)
+        return 0;
+    uvcci_trace_job(s, UVCC_TRACE_JOB_OUT, (*out)->id, owner, who);
+    return 1;
 }
 
 uint64_t uvcc_session_next_deadline(const uvcc_session *s) {

@@ -324,6 +324,14 @@ static inline void uvcci_epoch_count(uvcc_session *s, const uvcc_shares *x, int6
         s->stats.epoch_peak_bytes = s->stats.epoch_bytes;
 }
 
+/* trace.c: tells the host's tracer of an op; without a tracer nothing. */
+void uvcci_trace_op(const uvcc_session *s, const uvcci_run *r, uvcc_trace_kind kind);
+void uvcci_trace_sent(const uvcc_session *s, const uvcci_run *r, uvcc_trace_work work,
+                      uint64_t bytes);
+/* A job was handed out, or its completion came. Jobs of no op are not told of. */
+void uvcci_trace_job(const uvcc_session *s, uvcc_trace_kind kind, uint64_t job,
+                     uvcci_job_owner owner, const void *who);
+
 /* ops.c */
 void uvcci_run_wake(uvcci_run *r);
 /* Runs every op that can go on. True if anything changed. */

@@ -195,10 +195,13 @@ static void test_block_lives(void **state) {
 }
 
 static bool has_pred(const uvcc_program *p, uint32_t k, uint32_t pred_k) {
-    const uvcci_op *from = op_of_k(p, pred_k);
+    const uint32_t from = (uint32_t)(op_of_k(p, pred_k) - p->entries[0].ops);
     const uint32_t to = (uint32_t)(op_of_k(p, k) - p->entries[0].ops);
-    for (uint32_t i = 0; i < from->succ_count; i++)
-        if (p->entries[0].succ[from->succ_first + i] == to)
+    uint32_t followers[64];
+    const int n = uvcc_program_followers(p, 0, from, followers, 64);
+    assert_true(n >= 0 && n <= 64);
+    for (int i = 0; i < n; i++)
+        if (followers[i] == to)
             return true;
     return false;
 }
@@ -239,6 +242,14 @@ static void test_block_versions(void **state) {
     assert_true(has_pred(p, 126, 125));
     assert_false(has_pred(p, 103, 102));
     assert_int_equal(op_of_k(p, 22)->pred_count, 2);
+    uint32_t one = UINT32_MAX;
+    assert_true(uvcc_program_followers(p, 0, 0, NULL, 0) > 1); /* X_IN has several readers */
+    assert_int_equal(uvcc_program_followers(p, 0, 0, &one, 1),
+                     uvcc_program_followers(p, 0, 0, NULL, 0));
+    assert_int_equal(one, 1);
+    assert_int_equal(uvcc_program_followers(p, 1, 0, &one, 1), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_program_followers(p, 0, 51, &one, 1), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_program_followers(p, 0, 0, NULL, 1), UVCC_ERR_USAGE);
     uvcc_program_free(p);
 }
 
