@@ -16,5 +16,6 @@
 #include <uvcc/record.h>
 #include <uvcc/session.h>
 #include <uvcc/triple.h>
+#include <uvcc/transformer.h>
 #include <uvcc/types.h>
 #endif
