@@ -18,6 +18,7 @@ typedef struct train_options {
     uint32_t truncation; /* uvcc_truncation */
     uint32_t compare;    /* uvcc_compare */
     uint32_t compute;    /* uvcc_cpu_mode */
+    uint32_t model;      /* the value of --model: mlp */
     double drop, duplicate, reorder, corrupt;
     bool progress, force, help;
 } train_options;
