@@ -35,8 +35,7 @@ static const flag flags[] = {
     {"length", "N", FLAG_COUNT, AT(length), 1, 1000000, NULL, "bytes to sample (200)"},
     {"temperature", "X", FLAG_REAL, AT(temperature), 0, 8, NULL,
      "0: always the likeliest byte; 1: as the model's probabilities say (0.7)"},
-    {"seed", "N", FLAG_SEED, AT(seed), 0, 0, NULL,
-     "of keys and masks; the noise is the system's (1)"},
+    {"seed", "N", FLAG_SEED, AT(seed), 0, 0, NULL, "of of the noise, keys and masks (1)"},
     {"compute", "inline|deferred|threads", FLAG_CHOICE, AT(compute), 0, 0, computes,
      "when jobs run: at once, late and shuffled, or on threads (inline)"},
     {"help", NULL, FLAG_SWITCH, AT(help), 0, 0, NULL, "show this"},
@@ -68,6 +67,8 @@ typedef struct generation {
     job job;
     uint8_t *window; /* context bytes, the first `used` are there */
     uint32_t used;
+    uvcc_seeded_random random_state;
+    uvcc_random random; /* the noise */
     int64_t *input, *noise, *select;
 } generation;
 
@@ -179,8 +180,12 @@ static int load(generation *g, const char *dir, uint32_t step) {
 /* ---- sampling ---- */
 
 /* -log(-log(u)), u uniform in (0, 1). */
-static double gumbel(void) {
-    double u = ((double)randombytes_random() + 0.5) / 4294967296.0;
+static double gumbel(const uvcc_random *random) {
+    uint8_t word[4];
+    random->fill(random->user, word, sizeof word);
+    const uint32_t w =
+        word[0] | (uint32_t)word[1] << 8 | (uint32_t)word[2] << 16 | (uint32_t)word[3] << 24;
+    const double u = ((double)w + 0.5) / 4294967296.0;
     return -log(-log(u));
 }
 
@@ -192,7 +197,7 @@ static const int64_t *give_input(void *user, const job_worker *w, uint32_t id) {
         return g->input;
     }
     for (uint32_t i = 0; i < VOCAB; i++)
-        g->noise[i] = llround(ldexp(g->o->temperature * gumbel(), g->cfg.frac_bits));
+        g->noise[i] = llround(ldexp(g->o->temperature * gumbel(&g->random), g->cfg.frac_bits));
     return g->noise;
 }
 
@@ -263,6 +268,7 @@ static int begin(generation *g, const char *dir) {
 }
 
 static int generate(generation *g, const char *dir) {
+    g->random = uvcc_seeded(&g->random_state, g->o->seed, 0x6e6f6973); /* "nois" */
     int status = begin(g, dir);
     if (status == EXIT_DONE) {
         if (g->o->prompt != NULL)
