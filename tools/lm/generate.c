@@ -35,7 +35,7 @@ static const flag flags[] = {
     {"length", "N", FLAG_COUNT, AT(length), 1, 1000000, NULL, "bytes to sample (200)"},
     {"temperature", "X", FLAG_REAL, AT(temperature), 0, 8, NULL,
      "0: always the likeliest byte; 1: as the model's probabilities say (0.7)"},
-    {"seed", "N", FLAG_SEED, AT(seed), 0, 0, NULL, "of of the noise, keys and masks (1)"},
+    {"seed", "N", FLAG_SEED, AT(seed), 0, 0, NULL, "of the noise, keys and masks (1)"},
     {"compute", "inline|deferred|threads", FLAG_CHOICE, AT(compute), 0, 0, computes,
      "when jobs run: at once, late and shuffled, or on threads (inline)"},
     {"help", NULL, FLAG_SWITCH, AT(help), 0, 0, NULL, "show this"},
@@ -182,7 +182,7 @@ static int load(generation *g, const char *dir, uint32_t step) {
 /* -log(-log(u)), u uniform in (0, 1). */
 static double gumbel(const uvcc_random *random) {
     uint8_t word[4];
-    random->fill(random->user, word, sizeof word);
+    (void)random->fill(random->user, word, sizeof word);
     const uint32_t w =
         word[0] | (uint32_t)word[1] << 8 | (uint32_t)word[2] << 16 | (uint32_t)word[3] << 24;
     const double u = ((double)w + 0.5) / 4294967296.0;
