@@ -9,6 +9,7 @@
 
 #define HIDDEN_UNITS_MAX 4096u
 
+static const char *const models[] = {"mlp", "transformer", NULL};
 static const char *const truncations[] = {"ars", "sr", NULL};
 static const char *const compares[] = {"fss", "circuit", NULL};
 static const char *const products[] = {"native", "beaver", NULL};
@@ -21,6 +22,8 @@ _Static_assert(UVCC_CPU_INLINE == 0 && UVCC_CPU_DEFERRED == 1 && UVCC_CPU_THREAD
 
 #define AT(member) offsetof(train_options, member)
 static const flag options[] = {
+    {"model", "mlp|transformer", FLAG_CHOICE, AT(model), 0, 0, models,
+     "what follows is of mlp; see uvcc train --model transformer --help (mlp)"},
     {"data", "FILE", FLAG_TEXT, AT(data), 0, 0, NULL,
      "CSV file: numbers, a row per line, one column of labels 0..4095. Required"},
     {"label", "COLUMN", FLAG_TEXT, AT(label), 0, 0, NULL,

@@ -19,6 +19,7 @@ typedef struct train_options {
     uint32_t compare;    /* uvcc_compare */
     uint32_t products;   /* uvcc_products */
     uint32_t compute;    /* uvcc_cpu_mode */
+    uint32_t model;      /* the value of --model: mlp */
     double drop, duplicate, reorder, corrupt;
     bool progress, profile, force, help;
 } train_options;

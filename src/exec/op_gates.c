@@ -1,5 +1,5 @@
-/* op_gates.c - ops that are no functions: inputs and outputs, products, truncations, ReLU, local ops,
- * stage by stage. */
+/* op_gates.c - ops that are no functions: inputs and outputs, products, truncations, ReLU, local
+ * ops, stage by stage. */
 #include "build.h"
 
 #include "proto/bytes.h"
@@ -84,9 +84,21 @@ static void build_local(builder *b, const uvcc_shares *x, const uvcc_shares *y,
                 {UVCC_OP_ROW_MUL, UVCC_MAP_MUL_COL},
                 {UVCC_OP_COL_MUL, UVCC_MAP_MUL_ROW},
                 {UVCC_OP_ROW_DOT, UVCC_MAP_DOT_ROWS}};
+    /* A few rows in turn for all of x are one long row, one value for all of x a short one. */
+    uint32_t rows = in->desc.rows, cols = in->desc.cols, turns = 1;
+    if (d->opcode == UVCC_OP_BIAS_ADD)
+        turns = b->s->program->tensors[d->in[1]].desc.rows;
+    else if (d->opcode == UVCC_OP_REDUCE_BIAS_GRAD)
+        turns = b->s->program->tensors[d->out[0]].desc.rows;
+    rows /= turns;
+    cols *= turns;
+    if (d->opcode == UVCC_OP_COL_MUL && b->s->program->tensors[d->in[1]].elems == 1) {
+        rows *= cols;
+        cols = 1;
+    }
     for (size_t i = 0; i < sizeof maps / sizeof maps[0]; i++)
         if (maps[i].opcode == d->opcode)
-            build_map(b, maps[i].map, in->desc.rows, in->desc.cols, x, y, out, d->shift);
+            build_map(b, maps[i].map, rows, cols, x, y, out, d->shift);
 }
 
 static uvcc_gemm_layout layout_of(const uvcc_op_desc *d, unsigned operand,

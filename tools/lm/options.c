@@ -25,7 +25,8 @@ static const flag flags[] = {
     {"dim", "N", FLAG_COUNT, AT(dim), 4, 8192, NULL, "width of the residual stream (64)"},
     {"heads", "N", FLAG_COUNT, AT(heads), 1, 256, NULL, "attention heads; divides --dim (4)"},
     {"hidden", "N", FLAG_COUNT, AT(hidden), 1, 65536, NULL, "units of the MLP (4 times --dim)"},
-    {"context", "N", FLAG_COUNT, AT(context), 2, 4096, NULL, "bytes that a row of attention sees (32)"},
+    {"context", "N", FLAG_COUNT, AT(context), 2, 4096, NULL,
+     "bytes that a row of attention sees (32)"},
     {"block", "gelu|swiglu|gpt2", FLAG_CHOICE, AT(block), 0, 0, blocks,
      "RMSNorm and GeLU; RMSNorm and SwiGLU; LayerNorm and GeLU's tanh form (gelu)"},
     {"batch", "N", FLAG_COUNT, AT(batch), 1, 1u << 16, NULL,
@@ -37,8 +38,10 @@ static const flag flags[] = {
     {"lr", "X", FLAG_REAL, AT(lr), 0, 16, NULL, "learning rate; rounded to what the program holds"},
     {"warmup", "N", FLAG_COUNT, AT(warmup), 0, 1000000, NULL,
      "steps over which the rate rises to --lr"},
-    {"clip", "N", FLAG_COUNT, AT(clip), 0, 64, NULL,
-     "gradients of a step's sum are cut to +-2^N; 0: not at all"},
+    {"clip", "X", FLAG_REAL, AT(clip), 0, 64, NULL,
+     "elements of the mean gradient are cut to [-X, X]; 0: not at all"},
+    {"weight-decay", "X", FLAG_REAL, AT(weight_decay), 0, 1, NULL,
+     "weights shrink by --lr times X a step (0)"},
     {"replicas", "R", FLAG_COUNT, AT(replicas), 1, 64, NULL, "data parallelism (1)"},
     {"stages", "S", FLAG_COUNT, AT(stages), 1, 64, NULL, "pipeline stages; divides --layers (1)"},
     {"tensor", "T", FLAG_COUNT, AT(tensor), 1, 64, NULL, "tensor ranks; divides --heads (1)"},
@@ -58,7 +61,8 @@ static const flag flags[] = {
      "of initial weights, order of windows, keys and masks (1)"},
     {"compute", "inline|deferred|threads", FLAG_CHOICE, AT(compute), 0, 0, computes,
      "when jobs run: at once, late and shuffled, or on threads (inline)"},
-    {"compute-seed", "N", FLAG_SEED, AT(compute_seed), 0, 0, NULL, "of the shuffle of deferred (1)"},
+    {"compute-seed", "N", FLAG_SEED, AT(compute_seed), 0, 0, NULL,
+     "of the shuffle of deferred (1)"},
     {"drop", "P", FLAG_RATE, AT(drop), 0, 0, NULL, "rate of packets lost, 0 <= P < 1 (0)"},
     {"duplicate", "P", FLAG_RATE, AT(duplicate), 0, 0, NULL, "... doubled (0)"},
     {"reorder", "P", FLAG_RATE, AT(reorder), 0, 0, NULL, "... delayed behind later ones (0)"},
@@ -71,8 +75,8 @@ static const flag flags[] = {
      "write what ran and waited, for Perfetto or chrome://tracing"},
     {"audit", "DIR", FLAG_TEXT, AT(audit), 0, 0, NULL, "write bundles for uvcc audit"},
     {"checkpoint", "DIR", FLAG_TEXT, AT(checkpoint), 0, 0, NULL,
-     "keep the parties' shares of the model, each encrypted under its party's key"},
-    {"resume", "DIR", FLAG_TEXT, AT(resume), 0, 0, NULL, "go on from such shares"},
+     "keep the parties' shares after every step, encrypted under their keys; go on from them if "
+     "there are any"},
     {"progress", NULL, FLAG_SWITCH, AT(progress), 0, 0, NULL,
      "show progress even where standard error is no terminal"},
     {"help", NULL, FLAG_SWITCH, AT(help), 0, 0, NULL, "show this"},
@@ -81,23 +85,27 @@ static const flag_set set = {"train --model transformer", flags, sizeof flags / 
                              AT(help)};
 
 void lm_options_print_help(FILE *to) {
-    (void)fputs(
-        "Usage: uvcc train --model transformer [OPTION...]\n"
-        "\n"
-        "Trains a byte-level language model among three parties, each of R x S x T workers, that all\n"
-        "run in this one process and talk over sealed links. Party 0 gives the text. None of them sees\n"
-        "weights or gradients, and the two others nothing of the text; what is opened is the sum of\n"
-        "the losses of each step and, at the end, the weights.\n"
-        "\n"
-        "This is a simulation: all keys and all randomness follow from --seed, so that a run can be\n"
-        "repeated. It protects nothing from anyone who knows the seed.\n"
-        "\n"
-        "Options (defaults in parentheses):\n",
-        to);
+    (void)fputs("Usage: uvcc train --model transformer [OPTION...]\n"
+                "\n"
+                "Trains a byte-level language model among three parties, each of R x S x T "
+                "workers, that all\n"
+                "run in this one process and talk over sealed links. Party 0 gives the text. None "
+                "of them sees\n"
+                "weights or gradients, and the two others nothing of the text; what is opened is "
+                "the sum of\n"
+                "the losses of each step and, at the end, the weights.\n"
+                "\n"
+                "This is a simulation: all keys and all randomness follow from --seed, so that a "
+                "run can be\n"
+                "repeated. It protects nothing from anyone who knows the seed.\n"
+                "\n"
+                "Options (defaults in parentheses):\n",
+                to);
     flags_print(&set, to);
     (void)fputs(
         "\n"
-        "With --truncation ars --index exact the final weights depend on the text, the sizes and the\n"
+        "With --truncation ars --index exact the final weights depend on the text, the sizes and "
+        "the\n"
         "seed alone: not on R, S, T, --products or the network.\n"
         "\n"
         "Exit status: 0 done, 1 the run failed, 2 wrong options or data, 130 interrupted.\n",
