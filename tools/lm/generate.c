@@ -91,7 +91,7 @@ static int gather_worker(generation *g, gathered *to, const uvcc_transformer_wor
     for (uint32_t i = 0; i < uvcc_transformer_weight_count(&g->kept); i++) {
         uvcc_transformer_weight w;
         uvcc_transformer_part part;
-        if (uvcc_transformer_weight_at(&g->kept, i, &w) != 0 || w.stage_first != at->stage ||
+        if (uvcc_transformer_weight_at(&g->kept, i, &w) != 0 || w.stage != at->stage ||
             !uvcc_transformer_part_of(&g->kept, at, i, &part))
             continue;
         const size_t offset = lm_model_offset(&g->kept, i);
@@ -192,7 +192,7 @@ static double gumbel(const uvcc_random *random) {
 static const int64_t *give_input(void *user, const job_worker *w, uint32_t id) {
     generation *g = user;
     (void)w;
-    if (id == UVCC_TRANSFORMER_IN_WINDOW) {
+    if (id == UVCC_TRANSFORMER_IN_PROMPT) {
         uvcc_transformer_one_hot(g->window, g->cfg.context, g->input);
         return g->input;
     }
@@ -224,7 +224,7 @@ static int sample(generation *g) {
             status = job_step(&g->job, "next", &interrupted);
         if (status != EXIT_DONE)
             break;
-        const int64_t *byte = job_output(&g->job, &g->job.worker[0], UVCC_TRANSFORMER_OUT_LOGITS);
+        const int64_t *byte = job_output(&g->job, &g->job.worker[0], UVCC_TRANSFORMER_OUT_NEXT);
         append(g, (uint8_t)*byte);
         (void)fputc((int)*byte, stdout);
         (void)fflush(stdout);

@@ -25,10 +25,11 @@ int lm_model_config(uvcc_transformer_config *cfg, const lm_options *o, char *mes
     cfg->stages = o->stages;
     cfg->tensor_ranks = o->tensor;
     cfg->ahead = o->ahead;
-    cfg->windows = 0;
+    cfg->windows = o->tensor; /* the fewest: for uvcc generate, and a step of "eval" */
     cfg->optimizer = (uint8_t)o->optimizer;
     cfg->learning_rate = o->lr;
-    cfg->warmup = o->warmup;
+    cfg->warmup = o->warmup < o->steps ? o->warmup : o->steps;
+    cfg->final_rate = o->final_rate;
     cfg->steps = o->steps;
     cfg->clip = o->clip;
     cfg->weight_decay = o->weight_decay;

@@ -3,6 +3,7 @@
 #include "options.h"
 
 #include <string.h>
+#include <uvcc/transformer.h>
 #include <uvcc/uvcc.h>
 
 static const char *const models[] = {"mlp", "transformer", NULL};
@@ -26,20 +27,22 @@ static const flag flags[] = {
     {"heads", "N", FLAG_COUNT, AT(heads), 1, 256, NULL, "attention heads; divides --dim (4)"},
     {"hidden", "N", FLAG_COUNT, AT(hidden), 1, 65536, NULL, "units of the MLP (4 times --dim)"},
     {"context", "N", FLAG_COUNT, AT(context), 2, 4096, NULL,
-     "bytes that a row of attention sees (32)"},
+     "bytes that a row of attention sees, a power of two (16)"},
     {"block", "gelu|swiglu|gpt2", FLAG_CHOICE, AT(block), 0, 0, blocks,
      "RMSNorm and GeLU; RMSNorm and SwiGLU; LayerNorm and GeLU's tanh form (gelu)"},
     {"batch", "N", FLAG_COUNT, AT(batch), 1, 1u << 16, NULL,
-     "sequences per step, a power of two (16)"},
+     "sequences per step, a power of two (32)"},
     {"microbatches", "N", FLAG_COUNT, AT(microbatches), 1, 1024, NULL,
      "pieces of a step's batch, a power of two (1)"},
     {"steps", "N", FLAG_COUNT, AT(steps), 1, 100000000, NULL, "training steps (300)"},
     {"optimizer", "sgd|momentum|adamw", FLAG_CHOICE, AT(optimizer), 0, 0, optimizers, "(adamw)"},
-    {"lr", "X", FLAG_REAL, AT(lr), 0, 16, NULL, "learning rate; rounded to what the program holds"},
+    {"lr", "X", FLAG_REAL, AT(lr), 0, 16, NULL, "greatest learning rate of the schedule (0.01)"},
     {"warmup", "N", FLAG_COUNT, AT(warmup), 0, 1000000, NULL,
-     "steps over which the rate rises to --lr"},
+     "steps over which the rate rises to --lr (20)"},
+    {"final-rate", "X", FLAG_REAL, AT(final_rate), 0, 1, NULL,
+     "part of --lr that the rate has fallen to after the last step (0.05)"},
     {"clip", "X", FLAG_REAL, AT(clip), 0, 64, NULL,
-     "elements of the mean gradient are cut to [-X, X]; 0: not at all"},
+     "elements of the mean gradient are cut to [-X, X]; 0: not at all (0.0625)"},
     {"weight-decay", "X", FLAG_REAL, AT(weight_decay), 0, 1, NULL,
      "weights shrink by --lr times X a step (0)"},
     {"replicas", "R", FLAG_COUNT, AT(replicas), 1, 64, NULL, "data parallelism (1)"},
@@ -152,14 +155,23 @@ static int check(const flag_message *m, const lm_options *o) {
 int lm_options_parse(lm_options *out, int argc, char *const *argv, char *message,
                      size_t message_cap) {
     const flag_message m = {message, message_cap};
-    *out = (lm_options){.layers = 1,
-                        .dim = 64,
-                        .heads = 4,
-                        .context = 32,
-                        .batch = 16,
-                        .microbatches = 1,
-                        .steps = 300,
-                        .optimizer = 2,
+    uvcc_transformer_config c;
+    if (uvcc_transformer_default(&c, sizeof c) != 0)
+        return flag_fail(&m, "another version of the library");
+    *out = (lm_options){.layers = c.layers,
+                        .dim = c.dim,
+                        .heads = c.heads,
+                        .context = c.context,
+                        .batch = c.batch,
+                        .microbatches = c.microbatches,
+                        .steps = c.steps,
+                        .block = c.block,
+                        .optimizer = c.optimizer,
+                        .lr = c.learning_rate,
+                        .clip = c.clip,
+                        .weight_decay = c.weight_decay,
+                        .warmup = c.warmup,
+                        .final_rate = c.final_rate,
                         .replicas = 1,
                         .stages = 1,
                         .tensor = 1,

@@ -12,7 +12,7 @@ typedef struct lm_options {
     uint32_t layers, dim, heads, hidden, context;
     uint32_t batch, microbatches, steps;
     uint32_t block, optimizer, products;
-    double lr, clip, weight_decay;
+    double lr, clip, weight_decay, final_rate;
     uint32_t warmup;
     uint32_t replicas, stages, tensor, ahead;
     uint32_t truncation, index, sks;
