@@ -195,12 +195,12 @@ static int drive_triangles(job *j) {
 
 int job_set_public(job *j, job_worker *w, uint32_t tensor, const int64_t *v) {
     int rc = 0;
-    for (unsigned p = 0; p < JOB_PARTIES && rc == 0; p++) {
-        rc = uvcc_session_set_public(w->party[p].session, tensor, v);
-        for (; rc == UVCC_ERR_AGAIN; rc = uvcc_session_set_public(w->party[p].session, tensor, v))
-            if (drive_triangles(j) < 0)
-                break;
-    }
+    for (unsigned p = 0; p < JOB_PARTIES && rc == 0; p++)
+        while ((rc = uvcc_session_set_public(w->party[p].session, tensor, v)) == UVCC_ERR_AGAIN) {
+            int turned = drive_triangles(j); /* what is out must end first */
+            if (turned < 0)
+                return failed("the parties cannot go on", turned);
+        }
     return rc == 0 ? EXIT_DONE : failed("a public value", rc);
 }
 
@@ -262,9 +262,7 @@ static int give_inputs(job *j, job_worker *w, uint32_t entry) {
     return EXIT_DONE;
 }
 
-static int start(job *j, const volatile sig_atomic_t *stop) {
-    if (all(j, is_ready))
-        return EXIT_DONE;
+int job_start(job *j, const volatile sig_atomic_t *stop) {
     int rc = 0;
     for (uint32_t i = 0; i < j->workers && rc == 0; i++)
         for (unsigned p = 0; p < JOB_PARTIES && rc == 0; p++)
@@ -274,7 +272,7 @@ static int start(job *j, const volatile sig_atomic_t *stop) {
 }
 
 int job_step(job *j, const char *entry, const volatile sig_atomic_t *stop) {
-    int status = start(j, stop), rc = 0;
+    int status = EXIT_DONE, rc = 0;
     for (uint32_t i = 0; i < j->workers && status == EXIT_DONE; i++) {
         job_worker *w = &j->worker[i];
         int e = uvcc_program_find_entry(w->program, entry);

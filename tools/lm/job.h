@@ -49,8 +49,10 @@ typedef struct job {
     char log[256]; /* the sessions' last error */
 } job;
 
-/* All three return an exit status after reporting. `first_step`, `run`: 0 for a new job. */
+/* These return an exit status after reporting. `first_step`, `run`: 0 for a new job. */
 int job_open(job *j, uint32_t first_step, uint32_t run);
+/* The handshakes of all triangles. Shares of a checkpoint are given before, public values after it. */
+int job_start(job *j, const volatile sig_atomic_t *stop);
 /* Agrees to a step of the entry, gives the inputs, drives until all workers have finished it. Stops
  * with EXIT_INTERRUPTED between turns once *stop is not 0 (stop may be NULL). */
 int job_step(job *j, const char *entry, const volatile sig_atomic_t *stop);

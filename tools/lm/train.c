@@ -273,8 +273,10 @@ static int begin(lm_run *r) {
     if (status == EXIT_DONE)
         status = job_open(&r->job, r->first, run);
     if (status == EXIT_DONE && r->first != 0)
-        return lm_checkpoint_resume(&r->job, r->o->checkpoint, r->first);
-    return status == EXIT_DONE ? lm_model_set(&r->model, &r->job) : status;
+        status = lm_checkpoint_resume(&r->job, r->o->checkpoint, r->first);
+    if (status == EXIT_DONE)
+        status = job_start(&r->job, &interrupted);
+    return status == EXIT_DONE && r->first == 0 ? lm_model_set(&r->model, &r->job) : status;
 }
 
 static int check(lm_run *r) {
