@@ -175,7 +175,8 @@ typedef struct uvcc_proof {
     bool of_job; /**< up to the root over all workers; else to that of the worker alone */
     uint32_t step;
     const uint8_t *sid_job, *policy_hash;
-    uint32_t index, leaf_count; /**< the leaf's place */
+    uint32_t index, leaf_count; /**< the leaf's place; the number of leaves, like the topology, is what
+                                     the proof says and not what it proves */
     uint8_t leaf[UVCC_LEAF_MAX_BYTES];
     size_t leaf_len;
     const uint8_t *path; /**< path_len siblings of 32 bytes, from the bottom */

@@ -1,0 +1,837 @@
+/* Bundles of real runs, as they are, damaged and forged; proofs; roots over several workers. */
+#include "triangle.h"
+
+#include "proto/bundle.h"
+#include <uvcc/mlp.h>
+
+enum { STEPS_MAX = 6, DAMAGES = 1000 };
+
+/* A file of a party. */
+typedef struct file {
+    uint8_t *bytes;
+    size_t len;
+} file;
+
+typedef struct run {
+    file f[STEPS_MAX][3];
+    uint32_t steps;
+    uvcc_audit_keys keys;
+} run;
+
+static void keep(void *user, unsigned party, uint32_t step, const uint8_t *bytes, size_t len) {
+    run *r = user;
+    file *f = &r->f[step][party];
+    assert_true(step < STEPS_MAX);
+    assert_null(f->bytes);
+    f->bytes = malloc(len);
+    f->len = len;
+    memcpy(f->bytes, bytes, len);
+}
+
+/* Runs an entry per step, on small inputs. */
+static run run_steps(const uvcc_program *p, const char *const *entries, uint32_t steps) {
+    run r = {.steps = steps};
+    triangle t;
+    triangle_options opt = {.on_bundle = keep, .user = &r, .seed = 5};
+    triangle_open(&t, p, &opt);
+    triangle_ready(&t);
+    for (uint32_t m = 0; m < steps; m++) {
+        uint32_t entry = (uint32_t)uvcc_program_find_entry(p, entries[m]);
+        for (unsigned i = 0; i < 3; i++)
+            assert_int_equal(uvcc_session_step(t.s[i], m, entry, 0), 0);
+        for (uint32_t k = 0; k < uvcc_program_input_count(p, entry); k++) {
+            const uvcc_io_desc *io = uvcc_program_input_at(p, entry, k);
+            const uvcc_tensor_desc *d = uvcc_program_tensor_at(p, io->tensor);
+            int64_t *v = calloc((size_t)d->rows * d->cols, sizeof *v);
+            for (size_t e = 0; e < (size_t)d->rows * d->cols; e++)
+                v[e] = (int64_t)(e + m);
+            assert_int_equal(uvcc_session_input(t.s[io->owner], m, io->id, v, 0), 0);
+            free(v);
+        }
+        triangle_finish(&t, m + 1);
+    }
+    triangle_close(&t);
+    r.keys = t.keys;
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(t.bundles[i], steps);
+    triangle_free(&t);
+    return r;
+}
+
+static void run_free(run *r) {
+    for (uint32_t m = 0; m < r->steps; m++)
+        for (unsigned p = 0; p < 3; p++)
+            free(r->f[m][p].bytes);
+}
+
+/* Two training steps, a prediction, a step that opens the weights: every kind of leaf there is. */
+static run train(void) {
+    static const char *const entries[] = {"train", "train", "predict", "reveal"};
+    test_alloc mem = {0};
+    uvcc_allocator al = test_allocator(&mem);
+    uvcc_mlp_config c = {.features = 5,
+                         .classes = 3,
+                         .hidden_count = 1,
+                         .hidden = {4},
+                         .batch = 2,
+                         .predict_rows = 2,
+                         .lr_shift = 2,
+                         .frac_bits = 12,
+                         .x_owner = 0,
+                         .y_owner = 1};
+    uvcc_program *p;
+    assert_int_equal(uvcc_mlp_program(&p, &c, &al, NULL, 0), 0);
+    run r = run_steps(p, entries, 4);
+    uvcc_program_free(p);
+    assert_int_equal(mem.live_blocks, 0);
+    return r;
+}
+
+/* One input, a sum, its opening: small enough to try everything. */
+static run add(void) {
+    static const char *const entries[] = {"run"};
+    test_alloc mem = {0};
+    uvcc_allocator al = test_allocator(&mem);
+    uvcc_program *p;
+    assert_int_equal(uvcc_program_new(&p, &al), 0);
+    uvcc_tensor_desc d = {.name = "X",
+                          .rows = 1,
+                          .cols = 2,
+                          .bits = 20,
+                          .lifetime = UVCC_EPOCH,
+                          .in_buffer_of = UVCC_NO_TENSOR};
+    int x = uvcc_program_tensor(p, &d);
+    d.name = "Y";
+    d.bits = 21;
+    int y = uvcc_program_tensor(p, &d);
+    uvcc_op_desc op = {.opcode = UVCC_OP_ADD,
+                       .in_count = 2,
+                       .out_count = 1,
+                       .in = {(uint32_t)x, (uint32_t)x},
+                       .out = {(uint32_t)y}};
+    assert_int_equal(uvcc_program_entry(p, "run"), 0);
+    assert_int_equal(uvcc_program_input(p, 1, (uint32_t)x, 0), 0);
+    assert_true(uvcc_program_op(p, &op) >= 0);
+    assert_int_equal(uvcc_program_output(p, 2, (uint32_t)y), 0);
+    assert_int_equal(uvcc_program_finish(p, NULL, 0), 0);
+    run r = run_steps(p, entries, 1);
+    uvcc_program_free(p);
+    return r;
+}
+
+/* ---- judging three files ---- */
+
+/* 0, or what is wrong with which file (fault.party). Each is read in a block of its exact size. */
+static int judge(const file f[3], const uvcc_audit_keys *keys, uvcc_audit_fault *fault) {
+    uvcc_bundle b[3];
+    uint8_t *exact[3] = {0};
+    int rc = 0;
+    for (uint8_t p = 0; p < 3 && rc == 0; p++) {
+        exact[p] = malloc(f[p].len != 0 ? f[p].len : 1);
+        memcpy(exact[p], f[p].bytes, f[p].len);
+        rc = uvcc_bundle_decode(&b[p], exact[p], f[p].len, fault);
+        if (rc == 0 && b[p].party != p) {
+            fault->kind = UVCC_FAULT_OTHER_STEP;
+            rc = UVCC_ERR_AUTH;
+        }
+        fault->party = rc != 0 ? p : fault->party;
+    }
+    if (rc == 0)
+        rc = uvcc_bundle_verify(b, keys, fault);
+    for (unsigned p = 0; p < 3; p++)
+        free(exact[p]);
+    return rc;
+}
+
+static void honest_runs(void **state) {
+    (void)state;
+    run r = train();
+    uvcc_audit_fault f;
+    bool seen[256] = {false};
+    for (uint32_t m = 0; m < r.steps; m++) {
+        assert_int_equal(judge(r.f[m], &r.keys, &f), 0);
+        assert_int_equal(f.kind, UVCC_FAULT_NONE);
+        for (unsigned p = 0; p < 3; p++) {
+            uvcc_bundle b;
+            uvcc_leaf_reader at;
+            uvcc_leaf l;
+            uint32_t n = 0;
+            assert_int_equal(uvcc_bundle_decode(&b, r.f[m][p].bytes, r.f[m][p].len, NULL), 0);
+            assert_int_equal(b.step, m);
+            uvcc_leaf_reader_init(&at, &b);
+            while (uvcc_leaf_next(&at, &l) == 1) {
+                uint8_t whole[UVCC_LEAF_MAX_BYTES];
+                assert_int_equal(l.index, n++);
+                assert_int_equal(uvcc_leaf_bytes(&b, &l, whole), l.stored_len + 32);
+                assert_memory_equal(whole + 1, b.sid_sub, 32);
+                seen[l.type] = true;
+            }
+            assert_int_equal(n, b.leaf_count);
+            for (unsigned q = 0; q < 3; q++)
+                assert_non_null(b.audit[q].root);
+        }
+    }
+    static const uint8_t types[] = {UVCC_LEAF_STEP_BEGIN,       UVCC_LEAF_OPEN_SENT,
+                                    UVCC_LEAF_OPEN_RECEIVED,    UVCC_LEAF_OPEN_DONE,
+                                    UVCC_LEAF_SHARE_SENT,       UVCC_LEAF_SHARE_RECEIVED,
+                                    UVCC_LEAF_KEYS_DONE,        UVCC_LEAF_LIFT_SENT,
+                                    UVCC_LEAF_LIFT_RECEIVED,    UVCC_LEAF_LIFT_DONE,
+                                    UVCC_LEAF_COMPONENT_COMMIT};
+    for (size_t i = 0; i < sizeof types; i++)
+        assert_true(seen[types[i]]);
+    run_free(&r);
+}
+
+/* ---- editing ---- */
+
+static file copy_of(const file *f) {
+    file c = {.bytes = malloc(f->len + 512), .len = f->len};
+    memcpy(c.bytes, f->bytes, f->len);
+    return c;
+}
+
+static uvcc_leaf leaf_at(const file *f, uint32_t index) {
+    uvcc_bundle b;
+    uvcc_leaf_reader at;
+    uvcc_leaf l;
+    assert_int_equal(uvcc_bundle_decode(&b, f->bytes, f->len, NULL), 0);
+    uvcc_leaf_reader_init(&at, &b);
+    do
+        assert_int_equal(uvcc_leaf_next(&at, &l), 1);
+    while (l.index != index);
+    return l;
+}
+
+static uint32_t leaf_count(const file *f) {
+    uvcc_bundle b;
+    assert_int_equal(uvcc_bundle_decode(&b, f->bytes, f->len, NULL), 0);
+    return b.leaf_count;
+}
+
+enum { COUNT_AT = UVCCI_HEAD_BYTES + 32 + 4, TAIL = 32 + 3 * 97 + 4 };
+
+static size_t record_bytes(const uvcc_leaf *l) {
+    return 1 + l->stored_len + 4;
+}
+
+static void add_count(file *f, int by) {
+    uvcci_st32(f->bytes + COUNT_AT, uvcci_ld32(f->bytes + COUNT_AT) + (uint32_t)by);
+}
+
+static void remove_leaf(file *f, uint32_t index) {
+    uvcc_leaf l = leaf_at(f, index);
+    size_t n = record_bytes(&l);
+    memmove(f->bytes + l.offset, f->bytes + l.offset + n, f->len - l.offset - n);
+    f->len -= n;
+}
+
+/* In an allocation of copy_of. */
+static void duplicate_leaf(file *f, uint32_t index) {
+    uvcc_leaf l = leaf_at(f, index);
+    size_t n = record_bytes(&l);
+    memmove(f->bytes + l.offset + n, f->bytes + l.offset, f->len - l.offset);
+    f->len += n;
+}
+
+static void swap_leaves(file *f, uint32_t a, uint32_t b) {
+    uint8_t *out = malloc(f->len);
+    uvcc_leaf la = leaf_at(f, a), lb = leaf_at(f, b);
+    size_t na = record_bytes(&la), nb = record_bytes(&lb), between = lb.offset - la.offset - na;
+    uint8_t *at = out;
+    memcpy(at, f->bytes, la.offset);
+    at += la.offset;
+    memcpy(at, f->bytes + lb.offset, nb);
+    at += nb;
+    memcpy(at, f->bytes + la.offset + na, between);
+    at += between;
+    memcpy(at, f->bytes + la.offset, na);
+    at += na;
+    memcpy(at, f->bytes + lb.offset + nb, f->len - lb.offset - nb);
+    memcpy(f->bytes, out, f->len);
+    free(out);
+}
+
+/* The leaf a byte belongs to, or UVCC_NO_LEAF. */
+static uint32_t leaf_of_byte(const file *f, size_t at) {
+    for (uint32_t i = 0, n = leaf_count(f); i < n; i++) {
+        uvcc_leaf l = leaf_at(f, i);
+        if (at >= l.offset && at < l.offset + record_bytes(&l))
+            return i;
+    }
+    return UVCC_NO_LEAF;
+}
+
+/* Whether leaf j of one file is the counterpart of leaf i of another. */
+static bool counterparts(const file *f, uint32_t i, const file *g, uint32_t j) {
+    uvcc_leaf a = leaf_at(f, i), b = leaf_at(g, j);
+    bool batch = uvcci_leaf_is_sent(a.type) || uvcci_leaf_is_received(a.type);
+    uint8_t want = !batch                       ? a.type
+                   : uvcci_leaf_is_sent(a.type) ? (uint8_t)(a.type + 1)
+                                                : (uint8_t)(a.type - 1);
+    return b.type == want && a.stored_len == b.stored_len &&
+           memcmp(a.stored + 1, b.stored + 1, a.stored_len - 1) == 0;
+}
+
+/* ---- random damage ---- */
+
+typedef struct damage {
+    file f[3];
+    unsigned party;
+    uint32_t leaf, second; /* where it is; either must be named. UVCC_NO_LEAF: no leaf */
+    bool forged;           /* the checksums are right */
+    char what[160];
+} damage;
+
+static void damage_byte(damage *d, uint64_t *rnd) {
+    file *f = &d->f[d->party];
+    size_t at = test_rand(rnd) % f->len;
+    d->leaf = leaf_of_byte(f, at);
+    d->second = d->leaf != UVCC_NO_LEAF && d->forged ? d->leaf + 1 : d->leaf;
+    f->bytes[at] ^= (uint8_t)(1 + test_rand(rnd) % 255);
+    snprintf(d->what, sizeof d->what, "byte %zu of %zu", at, f->len);
+}
+
+static void damage_leaves(damage *d, unsigned how, uint64_t *rnd) {
+    static const char *const words[] = {"removed", "doubled", "swapped"};
+    file *f = &d->f[d->party];
+    uint32_t n = leaf_count(f), i = (uint32_t)(test_rand(rnd) % n);
+    d->leaf = d->second = i;
+    if (how == 0) {
+        remove_leaf(f, i);
+    } else if (how == 1) {
+        duplicate_leaf(f, i);
+        d->leaf = d->second = i + 1;
+    } else {
+        i = (uint32_t)(test_rand(rnd) % (n - 1));
+        uint32_t j = i + 1 + (uint32_t)(test_rand(rnd) % (n - 1 - i));
+        swap_leaves(f, i, j);
+        d->leaf = i;
+        d->second = i + 1;
+    }
+    if (d->forged && how < 2)
+        add_count(f, how == 0 ? -1 : 1);
+    snprintf(d->what, sizeof d->what, "leaf %u of %u %s", i, n, words[how]);
+}
+
+static void damage_file(damage *d, const run *r, uint32_t step, uint64_t *rnd) {
+    file *f = &d->f[d->party];
+    d->leaf = d->second = UVCC_NO_LEAF;
+    d->forged = false;
+    if (test_rand(rnd) % 2 == 0) {
+        f->len = test_rand(rnd) % f->len;
+        snprintf(d->what, sizeof d->what, "cut to %zu", f->len);
+        return;
+    }
+    uint32_t other = (step + 1 + (uint32_t)(test_rand(rnd) % (r->steps - 1))) % r->steps;
+    unsigned from = (unsigned)(test_rand(rnd) % 3);
+    free(f->bytes);
+    *f = copy_of(&r->f[other][from]);
+    snprintf(d->what, sizeof d->what, "that of step %u, party %u", other, from);
+}
+
+/* The fault names the damaged leaf, or the counterpart of the one that is gone. */
+static bool leaf_named(const damage *d, const run *r, uint32_t step, const uvcc_audit_fault *f) {
+    if (f->leaf == d->leaf || f->leaf == d->second)
+        return true;
+    return f->kind == UVCC_FAULT_MISSING && f->other < 3 &&
+           counterparts(&r->f[step][d->party], d->leaf, &r->f[step][f->other], f->other_leaf);
+}
+
+static void random_damage(void **state) {
+    (void)state;
+    run r = train();
+    uint64_t rnd = 20;
+    unsigned kinds[32] = {0}, leaves = 0;
+    for (unsigned turn = 0; turn < DAMAGES; turn++) {
+        uint32_t step = (uint32_t)(test_rand(&rnd) % r.steps);
+        damage d = {.party = (unsigned)(test_rand(&rnd) % 3), .forged = test_rand(&rnd) % 2 != 0};
+        uvcc_audit_fault f;
+        for (unsigned p = 0; p < 3; p++)
+            d.f[p] = copy_of(&r.f[step][p]);
+        unsigned how = (unsigned)(test_rand(&rnd) % 8);
+        if (how < 4)
+            damage_byte(&d, &rnd);
+        else if (how < 7)
+            damage_leaves(&d, how - 4, &rnd);
+        else
+            damage_file(&d, &r, step, &rnd);
+        if (d.forged)
+            uvcci_bundle_seal(d.f[d.party].bytes, d.f[d.party].len);
+        if (d.forged && memcmp(d.f[d.party].bytes, r.f[step][d.party].bytes,
+                               r.f[step][d.party].len) == 0) { /* it was a checksum */
+            turn--;
+        } else if (judge(d.f, &r.keys, &f) == 0) {
+            fail_msg("step %u, party %u, %s%s: accepted", step, d.party, d.what,
+                     d.forged ? ", forged" : "");
+        } else if (f.party != d.party) {
+            fail_msg("step %u, party %u, %s%s: party %u is named: %s", step, d.party, d.what,
+                     d.forged ? ", forged" : "", f.party, uvcc_fault_text(f.kind));
+        } else if (d.leaf != UVCC_NO_LEAF && !leaf_named(&d, &r, step, &f)) {
+            fail_msg("step %u, party %u, %s%s: leaf %d is named: %s", step, d.party, d.what,
+                     d.forged ? ", forged" : "", (int)f.leaf, uvcc_fault_text(f.kind));
+        } else {
+            kinds[f.kind]++;
+            leaves += d.leaf != UVCC_NO_LEAF;
+        }
+        for (unsigned p = 0; p < 3; p++)
+            free(d.f[p].bytes);
+    }
+    static const uvcc_fault_kind met[] = {
+        UVCC_FAULT_CUT,   UVCC_FAULT_CHECKSUM, UVCC_FAULT_ORDER,      UVCC_FAULT_TWICE,
+        UVCC_FAULT_OP,    UVCC_FAULT_FIELD,    UVCC_FAULT_OTHER_STEP, UVCC_FAULT_DIFFERS,
+        UVCC_FAULT_TABLE, UVCC_FAULT_MISSING,  UVCC_FAULT_BEGIN};
+    for (size_t i = 0; i < sizeof met / sizeof met[0]; i++)
+        if (kinds[met[i]] == 0)
+            fail_msg("never: %s", uvcc_fault_text(met[i]));
+    assert_true(leaves > DAMAGES / 2);
+    run_free(&r);
+}
+
+/* ---- everything, of a small bundle ---- */
+
+static void cut_and_flipped(void **state) {
+    (void)state;
+    run r = add();
+    const file *whole = r.f[0];
+    uvcc_audit_fault f;
+    assert_int_equal(judge(whole, &r.keys, &f), 0);
+    for (unsigned p = 0; p < 3; p++) {
+        file d[3] = {whole[0], whole[1], whole[2]};
+        d[p] = copy_of(&whole[p]);
+        for (size_t len = 0; len < whole[p].len; len++) {
+            d[p].len = len;
+            assert_int_equal(judge(d, &r.keys, &f), UVCC_ERR_FRAME);
+            assert_int_equal(f.party, p);
+        }
+        d[p].len = whole[p].len + 1;
+        d[p].bytes[whole[p].len] = 0;
+        assert_int_equal(judge(d, &r.keys, &f), UVCC_ERR_FRAME);
+        assert_int_equal(f.kind, UVCC_FAULT_LEFT_OVER);
+        d[p].len = whole[p].len;
+        for (size_t bit = 0; bit < 8 * whole[p].len; bit++) {
+            memcpy(d[p].bytes, whole[p].bytes, whole[p].len);
+            d[p].bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+            assert_int_equal(judge(d, &r.keys, &f), UVCC_ERR_FRAME);
+            assert_int_equal(f.party, p);
+            uvcci_bundle_seal(d[p].bytes, d[p].len);
+            bool sum = memcmp(d[p].bytes, whole[p].bytes, whole[p].len) == 0;
+            if ((judge(d, &r.keys, &f) == 0) != sum)
+                fail_msg("party %u, bit %zu", p, bit);
+            assert_true(sum || f.party == p);
+        }
+        free(d[p].bytes);
+    }
+    run_free(&r);
+}
+
+/* Leaves of another size, checksums good: each is refused for its form or its fields. */
+static void impossible_leaves(void **state) {
+    (void)state;
+    run r = train();
+    static const struct {
+        uint8_t type, at, value; /* of the stored leaf */
+        uvcc_fault_kind kind;
+    } cases[] = {{UVCC_LEAF_OPEN_SENT, 5, 3, UVCC_FAULT_FIELD},
+                 {UVCC_LEAF_OPEN_SENT, 6, 1, UVCC_FAULT_FIELD},
+                 {UVCC_LEAF_OPEN_RECEIVED, 6, 0, UVCC_FAULT_FIELD},
+                 {UVCC_LEAF_SHARE_SENT, 7, 0, UVCC_FAULT_FIELD},
+                 {UVCC_LEAF_KEYS_DONE, 6, 3, UVCC_FAULT_FIELD},
+                 {UVCC_LEAF_COMPONENT_COMMIT, 13, 0, UVCC_FAULT_FIELD},
+                 {UVCC_LEAF_LIFT_DONE, 14, 0xFF, UVCC_FAULT_FIELD},
+                 {UVCC_LEAF_LIFT_DONE, 0, UVCC_LEAF_ABORT, UVCC_FAULT_FORM},
+                 {UVCC_LEAF_OPEN_SENT, 0, UVCC_LEAF_STEP_BEGIN, UVCC_FAULT_FORM},
+                 {UVCC_LEAF_OPEN_SENT, 0, 0x6F, UVCC_FAULT_FORM},
+                 {UVCC_LEAF_OPEN_SENT, 0, 0x7F, UVCC_FAULT_FORM},
+                 {UVCC_LEAF_OPEN_SENT, 4, 0x77, UVCC_FAULT_OP}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        file d = copy_of(&r.f[0][1]);
+        uint32_t k = 0;
+        while (leaf_at(&d, k).type != cases[i].type)
+            k++;
+        size_t at = leaf_at(&d, k).offset + 1 + cases[i].at;
+        if (d.bytes[at] == cases[i].value) /* of party 1 */
+            d.bytes[at] ^= 0x55;
+        else
+            d.bytes[at] = cases[i].value;
+        uvcci_bundle_seal(d.bytes, d.len);
+        uvcc_bundle b;
+        uvcc_audit_fault f;
+        assert_int_equal(uvcc_bundle_decode(&b, d.bytes, d.len, &f), UVCC_ERR_FRAME);
+        if (f.kind != cases[i].kind || f.leaf != k)
+            fail_msg("case %zu: leaf %d: %s", i, (int)f.leaf, uvcc_fault_text(f.kind));
+        free(d.bytes);
+    }
+    run_free(&r);
+}
+
+/* ---- lies that are signed ---- */
+
+static void sign(uint8_t seed_byte, uint8_t party, const uint8_t root[32], uint8_t signature[64]) {
+    static const uint8_t policy[32];
+    uint8_t seed[32], pk[32], sk[64], msg[UVCCI_AUDIT_MSG_BYTES];
+    memset(seed, seed_byte, 32);
+    uvcci_sign_keypair(seed, pk, sk);
+    uvcci_audit_msg(party, root, policy, msg);
+    uvcci_sign(sk, msg, sizeof msg, signature);
+}
+
+/* Signs the leaves as they are now: the party's own lie, which the others do not know of. */
+static void sign_again(file *f, uint8_t party) {
+    uvcc_bundle b;
+    uvcci_merkle m;
+    uint8_t epoch[32], root[32], signature[64];
+    uvcci_bundle_seal(f->bytes, f->len);
+    assert_int_equal(uvcc_bundle_decode(&b, f->bytes, f->len, NULL), 0);
+    uvcci_bundle_root(&b, &m, UVCC_NO_LEAF, epoch);
+    memcpy(f->bytes + f->len - TAIL, epoch, 32);
+    uvcci_worker_root(b.sid_job, b.replica, b.step, epoch, root);
+    sign((uint8_t)(0x40 + party), party, root, signature); /* the seeds of triangle.c */
+    uvcci_bundle_put_audit(f->bytes, f->len, party, root, signature);
+}
+
+/* A party that signs a false transcript is not told apart from the one that it contradicts, but the
+ * leaves are named; and the others hold the root that it signed before. */
+static void signed_lies(void **state) {
+    (void)state;
+    run r = train();
+    static const uint8_t types[] = {UVCC_LEAF_STEP_BEGIN,  UVCC_LEAF_OPEN_SENT,
+                                    UVCC_LEAF_OPEN_DONE,   UVCC_LEAF_SHARE_RECEIVED,
+                                    UVCC_LEAF_KEYS_DONE,   UVCC_LEAF_LIFT_RECEIVED,
+                                    UVCC_LEAF_LIFT_DONE,   UVCC_LEAF_COMPONENT_COMMIT};
+    uvcc_audit_fault f;
+    for (uint8_t p = 0; p < 3; p++)
+        for (size_t i = 0; i < sizeof types; i++)
+            for (unsigned gone = 0; gone < 2; gone++) {
+                file d[3];
+                uint32_t k = 0, at;
+                if (gone && types[i] == UVCC_LEAF_STEP_BEGIN)
+                    continue;
+                for (unsigned q = 0; q < 3; q++)
+                    d[q] = copy_of(&r.f[0][q]);
+                while (leaf_at(&d[p], k).type != types[i])
+                    k++;
+                uvcc_leaf l = leaf_at(&d[p], k);
+                at = types[i] == UVCC_LEAF_STEP_BEGIN ? 47 : (uint32_t)l.stored_len - 1;
+                if (types[i] == UVCC_LEAF_LIFT_DONE)
+                    at = 13;
+                if (gone) {
+                    remove_leaf(&d[p], k);
+                    add_count(&d[p], -1);
+                } else {
+                    d[p].bytes[l.offset + 1 + at] ^= types[i] == UVCC_LEAF_LIFT_DONE ? 4 : 1;
+                }
+                sign_again(&d[p], p);
+                assert_int_equal(judge(d, &r.keys, &f), UVCC_ERR_AUTH);
+                bool named = (f.party == p && f.leaf == k) ||
+                             (f.other == p && f.other_leaf == k) ||
+                             (gone && counterparts(&r.f[0][p], k, &r.f[0][f.party], f.leaf));
+                if (!named || f.kind != (gone ? UVCC_FAULT_NO_COUNTERPART : UVCC_FAULT_DIFFERS))
+                    fail_msg("%s of party %u: party %u, leaf %d, party %u, leaf %d: %s",
+                             uvcc_leaf_name(types[i]), p, f.party, (int)f.leaf, f.other,
+                             (int)f.other_leaf, uvcc_fault_text(f.kind));
+                for (unsigned q = 0; q < 3; q++)
+                    free(d[q].bytes);
+            }
+    run_free(&r);
+}
+
+static void roots_of_peers(void **state) {
+    (void)state;
+    run r = add();
+    uvcc_audit_fault f;
+    file d[3];
+    uint8_t root[32] = {7}, signature[64];
+    for (unsigned p = 0; p < 3; p++)
+        d[p] = copy_of(&r.f[0][p]);
+    sign(0x40, 0, root, signature); /* party 0 signed something else for party 2 */
+    uvcci_bundle_put_audit(d[2].bytes, d[2].len, 0, root, signature);
+    assert_int_equal(judge(d, &r.keys, &f), UVCC_ERR_AUTH);
+    assert_int_equal(f.kind, UVCC_FAULT_TWO_ROOTS);
+    assert_int_equal(f.party, 2);
+    assert_int_equal(f.other, 0);
+    signature[5] ^= 1;
+    uvcci_bundle_put_audit(d[2].bytes, d[2].len, 0, root, signature);
+    assert_int_equal(judge(d, &r.keys, &f), UVCC_ERR_AUTH);
+    assert_int_equal(f.kind, UVCC_FAULT_SIGNATURE);
+    assert_int_equal(f.party, 2);
+    assert_int_equal(f.other, 0);
+    /* A bundle that has not all AUDITs yet is good as far as it goes; the own root must be there. */
+    uint8_t *e = d[2].bytes + d[2].len - TAIL + 32;
+    memset(e, 0, 2 * 97);
+    uvcci_bundle_seal(d[2].bytes, d[2].len);
+    assert_int_equal(judge(d, &r.keys, &f), 0);
+    assert_false(uvcci_bundle_complete(d[2].bytes, d[2].len));
+    memset(e, 0, 3 * 97);
+    uvcci_bundle_seal(d[2].bytes, d[2].len);
+    assert_int_equal(judge(d, &r.keys, &f), UVCC_ERR_FRAME);
+    uvcc_audit_keys other = r.keys;
+    other.key[1][3] ^= 1;
+    assert_int_equal(judge(r.f[0], &other, &f), UVCC_ERR_AUTH);
+    assert_int_equal(f.kind, UVCC_FAULT_SIGNATURE);
+    for (unsigned p = 0; p < 3; p++)
+        free(d[p].bytes);
+    run_free(&r);
+}
+
+/* ---- proofs and roots of jobs ---- */
+
+static void check_proof(const uvcc_bundle *b, uint32_t index, const uvcc_job_root *job,
+                        const uvcc_audit_keys *keys, bool every_bit) {
+    size_t cap = uvcc_proof_max_bytes(job);
+    uint8_t *bytes = malloc(cap), whole[UVCC_LEAF_MAX_BYTES];
+    int64_t len = uvcc_proof_make(b, index, job, bytes, cap);
+    uvcc_proof p;
+    uvcc_audit_fault f;
+    uvcc_leaf l;
+    uvcc_leaf_reader at;
+    uvcc_leaf_reader_init(&at, b);
+    do
+        assert_int_equal(uvcc_leaf_next(&at, &l), 1);
+    while (l.index != index);
+    assert_true(len > 0 && (size_t)len <= cap);
+    assert_int_equal(uvcc_proof_decode(&p, bytes, (size_t)len, &f), 0);
+    assert_int_equal(uvcc_proof_check(&p, keys, &f), 0);
+    assert_int_equal(p.index, index);
+    assert_int_equal(p.of_job, job != NULL);
+    assert_int_equal(p.leaf_len, uvcc_leaf_bytes(b, &l, whole));
+    assert_memory_equal(p.leaf, whole, p.leaf_len);
+    assert_int_equal(uvcc_proof_make(b, index, job, bytes, (size_t)len - 1), UVCC_ERR_LIMIT);
+    assert_int_equal(uvcc_proof_make(b, index, job, bytes, cap), len);
+    for (size_t cut = 0; every_bit && cut < (size_t)len; cut++) {
+        uint8_t *exact = malloc(cut + 1);
+        memcpy(exact, bytes, cut);
+        assert_int_equal(uvcc_proof_decode(&p, exact, cut, &f), UVCC_ERR_FRAME);
+        if (cut >= 4) {
+            uvcci_sum_put(exact, cut);
+            assert_int_equal(uvcc_proof_decode(&p, exact, cut, &f), UVCC_ERR_FRAME);
+        }
+        free(exact);
+    }
+    for (size_t bit = 0; every_bit && bit < 8 * (size_t)len; bit++) {
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        assert_int_equal(uvcc_proof_decode(&p, bytes, (size_t)len, &f), UVCC_ERR_FRAME);
+        uint32_t sum = uvcci_ld32(bytes + len - 4);
+        uvcci_sum_put(bytes, (size_t)len);
+        /* A root does not tell of how many leaves it is, nor of a topology that it is not over. With
+         * one worker the root over all is its own. */
+        bool bound = (bit / 8 < 9 || bit / 8 >= 16) &&
+                     (bit / 8 < UVCCI_HEAD_BYTES + 4 || bit / 8 >= UVCCI_HEAD_BYTES + 8);
+        if (bit / 8 < (size_t)len - 4 && uvcc_proof_decode(&p, bytes, (size_t)len, &f) == 0 &&
+            uvcc_proof_check(&p, keys, &f) == 0 && bound)
+            fail_msg("bit %zu of %lld", bit, (long long)len);
+        uvcci_st32(bytes + len - 4, sum);
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    }
+    free(bytes);
+}
+
+static void proofs(void **state) {
+    (void)state;
+    run small = add(), large = train();
+    for (unsigned p = 0; p < 3; p++) {
+        uvcc_bundle b;
+        assert_int_equal(uvcc_bundle_decode(&b, small.f[0][p].bytes, small.f[0][p].len, NULL), 0);
+        for (uint32_t i = 0; i < b.leaf_count; i++)
+            check_proof(&b, i, NULL, &small.keys, true);
+        uint8_t byte;
+        assert_int_equal(uvcc_proof_make(&b, b.leaf_count, NULL, &byte, 1), UVCC_ERR_USAGE);
+        assert_int_equal(uvcc_bundle_decode(&b, large.f[1][p].bytes, large.f[1][p].len, NULL), 0);
+        for (uint32_t i = 0; i < b.leaf_count; i++)
+            check_proof(&b, i, NULL, &large.keys, false);
+    }
+    run_free(&small);
+    run_free(&large);
+}
+
+/* Roots and siblings from a stream of hashes equal those of the tree. */
+static void streamed_tree(void **state) {
+    (void)state;
+    uint64_t rnd = 3;
+    for (uint32_t n = 0; n <= 130; n++) {
+        uint8_t h[130][32], scratch[130][32], want[32], got[32];
+        uvcci_merkle m;
+        test_rand_bytes(&rnd, h, sizeof h);
+        memcpy(scratch, h, sizeof h);
+        uvcci_merkle_root(scratch[0], n, want);
+        for (uint32_t target = 0; target <= n; target++) {
+            uvcci_merkle_begin(&m, target);
+            for (uint32_t i = 0; i < n; i++)
+                uvcci_merkle_add(&m, h[i]);
+            uvcci_merkle_end(&m, got);
+            assert_memory_equal(got, want, 32);
+            assert_int_equal(target < n ? uvcci_merkle_verify(h[target], target, n, m.sibling[0],
+                                                              m.sibling_count, want)
+                                        : (int)m.sibling_count,
+                             0);
+        }
+    }
+}
+
+/* The vectors' root over two replicas of two stages of two ranks, made without their middle. */
+static void vector_of_job_root(void **state) {
+    (void)state;
+    json_t *v = LOAD_VECTORS("transcript.json"), *ids = LOAD_VECTORS("ids.json");
+    const json_t *o = json_object_get(v, "roots");
+    uint8_t job[32], epochs[8][32], want[32], got[32];
+    uint32_t epoch = (uint32_t)test_u64(o, "epoch");
+    test_hex_n(test_str(ids, "sid_job"), job, 32);
+    test_hex_n(test_str(o, "global_root"), want, 32);
+    for (uint32_t i = 0; i < 8; i++) {
+        uint8_t buf[17] = {'e', 'p', 'o', 'c', 'h'};
+        uvcci_st32(buf + 5, i / 4);
+        uvcci_st32(buf + 9, i / 2 % 2);
+        uvcci_st32(buf + 13, i % 2);
+        uvcci_sha256_once(buf, sizeof buf, epochs[i]);
+    }
+    assert_int_equal(uvcc_audit_global_root(job, epoch, 2, 2, 2, epochs[0], got), 0);
+    assert_memory_equal(got, want, 32);
+    assert_int_equal(uvcc_audit_global_root(job, epoch, 0, 2, 2, epochs[0], got), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_audit_global_root(job, epoch, 1, 257, 2, epochs[0], got),
+                     UVCC_ERR_USAGE);
+    json_decref(v);
+    json_decref(ids);
+}
+
+static uint8_t *encode_job(const uvcc_job_root *j, size_t *len) {
+    uint8_t seed[32];
+    *len = uvcc_job_root_bytes(j->replicas, j->stages, j->tp_ranks);
+    uint8_t *bytes = malloc(*len);
+    memset(seed, 0x40 + j->party, 32);
+    assert_int_equal(uvcc_job_root_encode(j, seed, bytes, *len), 0);
+    assert_int_equal(uvcc_job_root_encode(j, seed, bytes, *len - 1), UVCC_ERR_USAGE);
+    return bytes;
+}
+
+static void job_roots(void **state) {
+    (void)state;
+    run r = add();
+    uvcc_bundle b;
+    uvcc_audit_fault f;
+    size_t len;
+    assert_int_equal(uvcc_bundle_decode(&b, r.f[0][1].bytes, r.f[0][1].len, NULL), 0);
+    uvcc_job_root j = {.party = 1,
+                       .replicas = 1,
+                       .stages = 1,
+                       .tp_ranks = 1,
+                       .step = b.step,
+                       .run = b.run,
+                       .sid_job = b.sid_job,
+                       .policy_hash = b.policy_hash,
+                       .epoch_roots = b.epoch_root},
+                  got;
+    /* With one worker it is what the session signs, to the byte. */
+    uint8_t *bytes = encode_job(&j, &len);
+    assert_int_equal(uvcc_job_root_decode(&got, bytes, len, &f), 0);
+    assert_int_equal(uvcc_job_root_check(&got, &r.keys, &f), 0);
+    assert_memory_equal(got.global.root, b.audit[1].root, 32);
+    assert_memory_equal(got.global.signature, b.audit[1].signature, 64);
+    check_proof(&b, 2, &got, &r.keys, true);
+    for (size_t cut = 0; cut < len; cut++) {
+        uint8_t *exact = malloc(cut + 1);
+        memcpy(exact, bytes, cut);
+        assert_int_equal(uvcc_job_root_decode(&j, exact, cut, &f), UVCC_ERR_FRAME);
+        free(exact);
+    }
+    for (size_t bit = 0; bit < 8 * (len - 4); bit++) {
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        assert_int_equal(uvcc_job_root_decode(&j, bytes, len, &f), UVCC_ERR_FRAME);
+        uvcci_sum_put(bytes, len);
+        if (uvcc_job_root_decode(&j, bytes, len, &f) == 0 && bit / 8 != 58 && bit / 8 != 59 &&
+            bit / 8 != 60 && bit / 8 != 61) /* the run is in no root: the bundles have it */
+            assert_int_equal(uvcc_job_root_check(&j, &r.keys, &f), UVCC_ERR_AUTH);
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        uvcci_sum_put(bytes, len);
+    }
+    free(bytes);
+    run_free(&r);
+}
+
+/* A proof of a worker's leaf up to the root over eight workers. */
+static void proof_of_many_workers(void **state) {
+    (void)state;
+    run r = add();
+    uvcc_bundle b;
+    uint64_t rnd = 9;
+    uint8_t epochs[8][32];
+    size_t len;
+    assert_int_equal(uvcc_bundle_decode(&b, r.f[0][2].bytes, r.f[0][2].len, NULL), 0);
+    test_rand_bytes(&rnd, epochs, sizeof epochs);
+    for (unsigned i = 0; i < 8; i++) {
+        uvcc_bundle worker = b; /* as if it were worker i of (2, 2, 2): its leaves name another */
+        worker.replicas = worker.stages = worker.tp_ranks = 2;
+        worker.replica = (uint16_t)(i / 4);
+        worker.stage = (uint16_t)(i / 2 % 2);
+        worker.tp_rank = (uint16_t)(i % 2);
+        uint8_t sid_rep[32], epoch[32];
+        uvcci_merkle m;
+        uvcci_sid_rep(worker.sid_job, worker.replica, sid_rep);
+        uvcci_sid_sub(sid_rep, (uint8_t)worker.stage, worker.tp_rank, worker.sid_sub);
+        uvcci_bundle_root(&worker, &m, UVCC_NO_LEAF, epoch);
+        worker.epoch_root = epoch;
+        memcpy(epochs[i], epoch, 32);
+        uvcc_job_root j = {.party = 2,
+                           .replicas = 2,
+                           .stages = 2,
+                           .tp_ranks = 2,
+                           .sid_job = b.sid_job,
+                           .policy_hash = b.policy_hash,
+                           .epoch_roots = epochs[0]},
+                      got;
+        uint8_t *bytes = encode_job(&j, &len);
+        assert_int_equal(uvcc_job_root_decode(&got, bytes, len, NULL), 0);
+        assert_int_equal(uvcc_job_root_check(&got, &r.keys, NULL), 0);
+        check_proof(&worker, 0, &got, &r.keys, false); /* others name their op's worker */
+        epochs[i][0] ^= 1;
+        free(bytes);
+        bytes = encode_job(&j, &len);
+        assert_int_equal(uvcc_job_root_decode(&got, bytes, len, NULL), 0);
+        uint8_t proof[4096];
+        assert_int_equal(uvcc_proof_make(&worker, 0, &got, proof, sizeof proof),
+                         UVCC_ERR_MISMATCH);
+        free(bytes);
+    }
+    run_free(&r);
+}
+
+/* ---- sessions ---- */
+
+static void never_without_audit(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    uint64_t rnd = 1;
+    uvcc_config c;
+    uvcc_session *s;
+    assert_int_equal(uvcc_config_default(&c, sizeof c), 0);
+    c.alloc = test_allocator(&mem);
+    c.random = test_random(&rnd);
+    for (unsigned q = 0; q < 3; q++)
+        memset(c.pair_secret[q], 1 + (int)q, 32);
+    c.bundles = c.audit_off = true;
+    assert_int_equal(uvcc_session_new(&s, &c), UVCC_ERR_CONFIG);
+    c.audit_off = false;
+    assert_int_equal(uvcc_session_new(&s, &c), 0);
+    const uint8_t *data;
+    size_t len;
+    assert_int_equal(uvcc_session_bundle(s, 0, &data, &len), UVCC_ERR_NOT_FOUND);
+    assert_int_equal(uvcc_session_bundle(NULL, 0, &data, &len), UVCC_ERR_USAGE);
+    uvcc_session_free(s);
+    assert_int_equal(mem.live_blocks, 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(honest_runs),
+        cmocka_unit_test(random_damage),
+        cmocka_unit_test(cut_and_flipped),
+        cmocka_unit_test(impossible_leaves),
+        cmocka_unit_test(signed_lies),
+        cmocka_unit_test(roots_of_peers),
+        cmocka_unit_test(proofs),
+        cmocka_unit_test(streamed_tree),
+        cmocka_unit_test(vector_of_job_root),
+        cmocka_unit_test(job_roots),
+        cmocka_unit_test(proof_of_many_workers),
+        cmocka_unit_test(never_without_audit),
+    };
+    return cmocka_run_group_tests_name("audit", tests, NULL, NULL);
+}
