@@ -59,6 +59,8 @@ static const option options[] = {
      "write the results as JSON; with -, alone on standard output"},
     {"record", "DIR", TEXT, AT(record), 0, 0, NULL,
      "write each party's log for uvcc replay; it holds all of its secrets"},
+    {"audit", "DIR", TEXT, AT(audit), 0, 0, NULL,
+     "write each step's bundle of each party for uvcc audit; DIR must have none yet"},
     {"force", NULL, FLAG, AT(force), 0, 0, NULL, "--record may replace logs"},
     {"progress", NULL, FLAG, AT(progress), 0, 0, NULL,
      "show progress even where standard error is no terminal"},

@@ -9,7 +9,7 @@
 #include <uvcc/mlp.h>
 
 typedef struct train_options {
-    const char *data, *label, *json, *record; /* NULL: not given */
+    const char *data, *label, *json, *record, *audit; /* NULL: not given */
     uint32_t hidden[UVCC_MLP_MAX_LAYERS], hidden_count;
     uint32_t epochs, batch, lr_shift, frac_bits;
     uint64_t seed, compute_seed, fault_seed;

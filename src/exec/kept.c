@@ -1,8 +1,9 @@
 /* kept.c - bundles of finished steps, kept for the host until it has had them (session.h, bundles).
  *
- * A bundle is made when its step ends, with this party's signed root; the peers' AUDITs go in as they
- * come, some of them before the step ends here. With the last one the host is told. A step may start
- * only when the AUDITs of the one before the last are here, so more than two are incomplete never. */
+ * A bundle is made when its step ends, with this party's signed root; the peers' AUDITs go in as
+ * they come, some of them before the step ends here. With the last one the host is told. A step may
+ * start only when the AUDITs of the one before the last are here, so more than two are incomplete
+ * never. */
 #include "session.h"
 
 #include "proto/bundle.h"
@@ -81,8 +82,7 @@ void uvcci_kept_audit(uvcc_session *s, const uvcci_audit_msg_t *a) {
     if (k->complete || !uvcci_bundle_complete(k->bytes, k->len))
         return;
     k->complete = true;
-    uvcci_event_push(
-        s, &(uvcc_event){.kind = UVCC_EVENT_BUNDLE, .run = s->run, .step = a->step});
+    uvcci_event_push(s, &(uvcc_event){.kind = UVCC_EVENT_BUNDLE, .run = s->run, .step = a->step});
 }
 
 void uvcci_kept_early(uvcc_session *s, uint32_t step) {

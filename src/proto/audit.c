@@ -1,11 +1,11 @@
 /* audit.c - the three parties' bundles of one worker and step against each other.
  *
- * The op tables are equal, and leaves stand by rows: so the three are walked side by side, a row at a
- * time, and within a row a type at a time. In a type leaves ascend, so counterparts are found by
+ * The op tables are equal, and leaves stand by rows: so the three are walked side by side, a row at
+ * a time, and within a row a type at a time. In a type leaves ascend, so counterparts are found by
  * merging; nothing is searched for and nothing is kept but where the types of the row begin.
  *
- * A leaf that differs from its counterpart does not say which of the two is wrong. Where the leaves of
- * one bundle do not give its root, that is the wrong one. */
+ * A leaf that differs from its counterpart does not say which of the two is wrong. Where the leaves
+ * of one bundle do not give its root, that is the wrong one. */
 #include "bundle.h"
 
 #include <uvcc/frame.h>
@@ -245,8 +245,7 @@ static bool same_step(const uvcc_bundle *a, const uvcc_bundle *b) {
     return a->replicas == b->replicas && a->stages == b->stages && a->tp_ranks == b->tp_ranks &&
            a->replica == b->replica && a->stage == b->stage && a->tp_rank == b->tp_rank &&
            a->step == b->step && a->run == b->run && a->row_count == b->row_count &&
-           memcmp(a->sid_job, b->sid_job, 32) == 0 &&
-           memcmp(a->h_program, b->h_program, 32) == 0 &&
+           memcmp(a->sid_job, b->sid_job, 32) == 0 && memcmp(a->h_program, b->h_program, 32) == 0 &&
            memcmp(a->policy_hash, b->policy_hash, 32) == 0 &&
            memcmp(a->rows, b->rows, (size_t)a->row_count * UVCCI_OPROW_BYTES) == 0;
 }
@@ -300,8 +299,8 @@ int uvcc_bundle_verify(const uvcc_bundle b[3], const uvcc_audit_keys *keys,
         any = true;
     }
     match_all(&c);
-    if (any && (c.found <= DISAGREE || alone.kind != UVCC_FAULT_ROOT ||
-                c.fault.party != alone.party)) {
+    if (any &&
+        (c.found <= DISAGREE || alone.kind != UVCC_FAULT_ROOT || c.fault.party != alone.party)) {
         if (fault != NULL)
             *fault = alone;
         return UVCC_ERR_AUTH;

@@ -1,13 +1,13 @@
-/* bundle.c - bundles: a finished step's transcript as bytes; reading them, and what can be checked of
- * one alone.
+/* bundle.c - bundles: a finished step's transcript as bytes; reading them, and what can be checked
+ * of one alone.
  *
  *     head || H(program) || LE32 rows || LE32 leaves || CRC-32 of all before
  *     the rows of the op table || CRC-32 of them
  *     per leaf: U8 n || the leaf without its sid, n bytes || CRC-32 of LE32 index, n and those
  *     epoch_root || per party: U8 here || global_root || signature || CRC-32 of this line
  *
- * Leaves stand in canonical order, so the row of a leaf's op id is found by walking the table beside
- * the leaves. A checksum says which leaf is damaged; it proves nothing. */
+ * Leaves stand in canonical order, so the row of a leaf's op id is found by walking the table
+ * beside the leaves. A checksum says which leaf is damaged; it proves nothing. */
 #include "bundle.h"
 
 #include <assert.h>
@@ -117,7 +117,7 @@ size_t uvcci_leaf_stored(uint8_t type) {
 #define UVCC_LEAF(name, code, bytes, key)                                                          \
     case code:                                                                                     \
         static_assert((bytes) <= UVCC_LEAF_MAX_BYTES, #name);                                      \
-        return (bytes) - SID_BYTES;
+        return (bytes)-SID_BYTES;
 #include <uvcc/leaves.def>
 #undef UVCC_LEAF
     default:
@@ -156,13 +156,12 @@ bool uvcci_leaf_parse(uvcc_leaf *out, const uint8_t *stored, size_t len) {
         return false;
     const uint8_t type = stored[0];
     const bool route = is_batch(type) || type == UVCC_LEAF_KEYS_DONE;
-    const bool digest =
-        route || type == UVCC_LEAF_OPEN_DONE || type == UVCC_LEAF_COMPONENT_COMMIT;
+    const bool digest = route || type == UVCC_LEAF_OPEN_DONE || type == UVCC_LEAF_COMPONENT_COMMIT;
     out->type = type;
     out->stored = stored;
     out->stored_len = len;
-    out->op_id = type == UVCC_LEAF_STEP_BEGIN || type == UVCC_LEAF_ABORT ? 0
-                                                                         : uvcci_ld32(stored + 1);
+    out->op_id =
+        type == UVCC_LEAF_STEP_BEGIN || type == UVCC_LEAF_ABORT ? 0 : uvcci_ld32(stored + 1);
     out->src = route ? stored[5] : UVCC_NO_PARTY;
     out->dst = route ? stored[6] : UVCC_NO_PARTY;
     out->digest = digest ? stored + len - 32 : NULL;
@@ -291,8 +290,8 @@ void uvcc_leaf_hash(const uvcc_bundle *b, const uvcc_leaf *leaf, uint8_t hash[32
 static bool row_good(const uvcc_bundle *b, uint32_t i) {
     uvcci_oprow row, before;
     uvcci_oprow_get(&row, b->rows + (size_t)i * UVCCI_OPROW_BYTES);
-    if (row.op_id == 0 || row.op_id != uvcci_op_id(b->sid_sub, b->step, row.phase, row.mb, row.k,
-                                                   row.b, row.attempt))
+    if (row.op_id == 0 ||
+        row.op_id != uvcci_op_id(b->sid_sub, b->step, row.phase, row.mb, row.k, row.b, row.attempt))
         return false;
     if (i == 0)
         return row.b == 0;
@@ -338,8 +337,7 @@ static uvcc_fault_kind leaf_fault(const uvcc_bundle *b, uvcc_leaf *l, const uvcc
     if (!uvcci_leaf_plausible(b->sid_sub, b->party, l))
         return UVCC_FAULT_FIELD;
     if (l->row != before->row || l->type != before->type)
-        return l->row != before->row || l->type > before->type ? UVCC_FAULT_NONE
-                                                               : UVCC_FAULT_ORDER;
+        return l->row != before->row || l->type > before->type ? UVCC_FAULT_NONE : UVCC_FAULT_ORDER;
     if (memcmp(l->stored, before->stored, uvcci_leaf_key(l->type)) == 0)
         return UVCC_FAULT_TWICE;
     return memcmp(l->stored, before->stored, l->stored_len) > 0 ? UVCC_FAULT_NONE
@@ -491,8 +489,7 @@ int uvcci_root_signed(const uvcc_audit_keys *keys, uint8_t party, const uint8_t 
                       const uint8_t policy_hash[32], const uint8_t signature[64]) {
     uint8_t msg[UVCCI_AUDIT_MSG_BYTES];
     uvcci_audit_msg(party, root, policy_hash, msg);
-    return uvcci_sign_verify(keys->key[party], msg, sizeof msg, signature) == 0 ? 0
-                                                                                : UVCC_ERR_AUTH;
+    return uvcci_sign_verify(keys->key[party], msg, sizeof msg, signature) == 0 ? 0 : UVCC_ERR_AUTH;
 }
 
 int uvcc_bundle_check(const uvcc_bundle *b, const uvcc_audit_keys *keys, uvcc_audit_fault *fault) {

@@ -25,7 +25,8 @@ typedef struct uvcci_head {
 void uvcci_head_put(uvcci_writer *w, const char *magic, const uvcci_head *h);
 /* Whether the magic is there. */
 bool uvcci_head_magic(const uint8_t *bytes, size_t len, const char *magic);
-/* Reads a head that is there as a whole; false if a field is out of range. flags_max: the greatest. */
+/* Reads a head that is there as a whole; false if a field is out of range. flags_max: the greatest.
+ */
 bool uvcci_head_get(uvcci_head *h, const uint8_t *bytes, uint8_t flags_max);
 /* The whole-record checksum of jobs' roots and proofs: CRC-32 of all but itself, at the end. */
 bool uvcci_sum_good(const uint8_t *bytes, size_t len);
@@ -38,7 +39,8 @@ int uvcci_fault_at(uvcc_audit_fault *f, int rc, uvcc_fault_kind kind, uint8_t pa
 int uvcci_fault_leaf(uvcc_audit_fault *f, int rc, uvcc_fault_kind kind, const uvcc_bundle *b,
                      const uvcc_leaf *leaf);
 
-/* What a type stands for in leaves.def: stored bytes (0: no such type) and how many name the leaf. */
+/* What a type stands for in leaves.def: stored bytes (0: no such type) and how many name the leaf.
+ */
 size_t uvcci_leaf_stored(uint8_t type);
 size_t uvcci_leaf_key(uint8_t type);
 bool uvcci_leaf_is_sent(uint8_t type);

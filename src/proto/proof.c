@@ -1,12 +1,13 @@
 /* proof.c - from a leaf to a signed root: roots over all workers of a party, and proofs.
  *
- *     job root  head (r, s, t = 0) || R*S*T epoch roots || global_root || signature || CRC-32 of all
- *     proof     head (flags 1: up to a job root) || LE32 index || LE32 leaves || U8 n || the leaf
- *               without its sid, n bytes || U8 siblings || siblings || epoch roots of the leaf's replica
+ *     job root  head (r, s, t = 0) || R*S*T epoch roots || global_root || signature || CRC-32 of
+ * all proof     head (flags 1: up to a job root) || LE32 index || LE32 leaves || U8 n || the leaf
+ *               without its sid, n bytes || U8 siblings || siblings || epoch roots of the leaf's
+ * replica
  *               || replica roots || signature || CRC-32 of all
  *
- * A proof up to the root of a worker alone has one epoch root and one replica root. Its head's run is 0:
- * only a STEP_BEGIN leaf speaks of the run. */
+ * A proof up to the root of a worker alone has one epoch root and one replica root. Its head's run
+ * is 0: only a STEP_BEGIN leaf speaks of the run. */
 #include "bundle.h"
 
 enum { SUM_BYTES = 4, FLAG_OF_JOB = 1 };
@@ -80,8 +81,7 @@ int uvcc_job_root_encode(const uvcc_job_root *j, const uint8_t sign_seed[32], ui
     uvcci_writer w = uvcci_writer_on(out, len);
     uvcci_head h = head_of_job(j);
     uvcci_head_put(&w, UVCCI_MAGIC_JOB, &h);
-    uvcci_put(&w, j->epoch_roots,
-              (size_t)workers_of(j->replicas, j->stages, j->tp_ranks) * 32);
+    uvcci_put(&w, j->epoch_roots, (size_t)workers_of(j->replicas, j->stages, j->tp_ranks) * 32);
     uvcci_put(&w, root, 32);
     uvcci_put(&w, signature, 64);
     uvcci_sum_put(out, len);
@@ -105,8 +105,8 @@ int uvcc_job_root_decode(uvcc_job_root *out, const uint8_t *bytes, size_t len,
     if (out == NULL || (bytes == NULL && len != 0))
         return UVCC_ERR_USAGE;
     uvcci_head h;
-    int rc = check_record(bytes, len, UVCCI_MAGIC_JOB,
-                          UVCCI_HEAD_BYTES + 32 + 32 + 64 + SUM_BYTES, fault);
+    int rc = check_record(bytes, len, UVCCI_MAGIC_JOB, UVCCI_HEAD_BYTES + 32 + 32 + 64 + SUM_BYTES,
+                          fault);
     if (rc != 0)
         return rc;
     if (!uvcci_head_get(&h, bytes, 0) || h.at[0] != 0 || h.at[1] != 0 || h.at[2] != 0)
@@ -155,8 +155,7 @@ size_t uvcc_proof_max_bytes(const uvcc_job_root *job) {
 }
 
 static bool job_fits(const uvcc_bundle *b, const uvcc_job_root *j) {
-    const size_t at =
-        ((size_t)b->replica * j->stages + b->stage) * j->tp_ranks + b->tp_rank;
+    const size_t at = ((size_t)b->replica * j->stages + b->stage) * j->tp_ranks + b->tp_rank;
     return j->party == b->party && j->replicas == b->replicas && j->stages == b->stages &&
            j->tp_ranks == b->tp_ranks && j->step == b->step && j->run == b->run &&
            memcmp(j->sid_job, b->sid_job, 32) == 0 &&
@@ -175,8 +174,7 @@ static void put_upper(uvcci_writer *w, const uvcc_bundle *b, const uvcc_job_root
         uint8_t sid_rep[32], root[32];
         uvcci_sid_rep(b->sid_job, j == NULL ? b->replica : r, sid_rep);
         uvcci_replica_root(sid_rep, b->step,
-                           j == NULL ? epochs : j->epoch_roots + (size_t)r * each * 32, each,
-                           root);
+                           j == NULL ? epochs : j->epoch_roots + (size_t)r * each * 32, each, root);
         uvcci_put(w, root, 32);
     }
     uvcci_put(w, j == NULL ? b->audit[b->party].signature : j->global.signature, 64);
@@ -219,8 +217,7 @@ int64_t uvcc_proof_make(const uvcc_bundle *b, uint32_t index, const uvcc_job_roo
     return (int64_t)w.len;
 }
 
-int uvcc_proof_decode(uvcc_proof *out, const uint8_t *bytes, size_t len,
-                      uvcc_audit_fault *fault) {
+int uvcc_proof_decode(uvcc_proof *out, const uint8_t *bytes, size_t len, uvcc_audit_fault *fault) {
     if (out == NULL || (bytes == NULL && len != 0))
         return UVCC_ERR_USAGE;
     uvcci_head h;
@@ -288,8 +285,7 @@ int uvcc_proof_check(const uvcc_proof *p, const uvcc_audit_keys *keys, uvcc_audi
         return uvcci_fault_at(fault, UVCC_ERR_AUTH, UVCC_FAULT_PATH, p->party, 0);
     uvcci_sid_rep(p->sid_job, p->replica, sid_rep);
     uvcci_replica_root(sid_rep, p->step, p->epoch_roots, each, replica_root);
-    if (memcmp(replica_root, p->replica_roots + 32 * (size_t)(p->of_job ? p->replica : 0), 32) !=
-        0)
+    if (memcmp(replica_root, p->replica_roots + 32 * (size_t)(p->of_job ? p->replica : 0), 32) != 0)
         return uvcci_fault_at(fault, UVCC_ERR_AUTH, UVCC_FAULT_GLOBAL, p->party, 0);
     uvcci_global_root(p->sid_job, p->step, p->replica_roots, replicas, root);
     if (uvcci_root_signed(keys, p->party, root, p->policy_hash, p->signature) != 0)

@@ -171,12 +171,11 @@ static void honest_runs(void **state) {
                 assert_non_null(b.audit[q].root);
         }
     }
-    static const uint8_t types[] = {UVCC_LEAF_STEP_BEGIN,       UVCC_LEAF_OPEN_SENT,
-                                    UVCC_LEAF_OPEN_RECEIVED,    UVCC_LEAF_OPEN_DONE,
-                                    UVCC_LEAF_SHARE_SENT,       UVCC_LEAF_SHARE_RECEIVED,
-                                    UVCC_LEAF_KEYS_DONE,        UVCC_LEAF_LIFT_SENT,
-                                    UVCC_LEAF_LIFT_RECEIVED,    UVCC_LEAF_LIFT_DONE,
-                                    UVCC_LEAF_COMPONENT_COMMIT};
+    static const uint8_t types[] = {
+        UVCC_LEAF_STEP_BEGIN, UVCC_LEAF_OPEN_SENT,       UVCC_LEAF_OPEN_RECEIVED,
+        UVCC_LEAF_OPEN_DONE,  UVCC_LEAF_SHARE_SENT,      UVCC_LEAF_SHARE_RECEIVED,
+        UVCC_LEAF_KEYS_DONE,  UVCC_LEAF_LIFT_SENT,       UVCC_LEAF_LIFT_RECEIVED,
+        UVCC_LEAF_LIFT_DONE,  UVCC_LEAF_COMPONENT_COMMIT};
     for (size_t i = 0; i < sizeof types; i++)
         assert_true(seen[types[i]]);
     run_free(&r);
@@ -494,10 +493,10 @@ static void sign_again(file *f, uint8_t party) {
 static void signed_lies(void **state) {
     (void)state;
     run r = train();
-    static const uint8_t types[] = {UVCC_LEAF_STEP_BEGIN,  UVCC_LEAF_OPEN_SENT,
-                                    UVCC_LEAF_OPEN_DONE,   UVCC_LEAF_SHARE_RECEIVED,
-                                    UVCC_LEAF_KEYS_DONE,   UVCC_LEAF_LIFT_RECEIVED,
-                                    UVCC_LEAF_LIFT_DONE,   UVCC_LEAF_COMPONENT_COMMIT};
+    static const uint8_t types[] = {UVCC_LEAF_STEP_BEGIN, UVCC_LEAF_OPEN_SENT,
+                                    UVCC_LEAF_OPEN_DONE,  UVCC_LEAF_SHARE_RECEIVED,
+                                    UVCC_LEAF_KEYS_DONE,  UVCC_LEAF_LIFT_RECEIVED,
+                                    UVCC_LEAF_LIFT_DONE,  UVCC_LEAF_COMPONENT_COMMIT};
     uvcc_audit_fault f;
     for (uint8_t p = 0; p < 3; p++)
         for (size_t i = 0; i < sizeof types; i++)
@@ -522,8 +521,7 @@ static void signed_lies(void **state) {
                 }
                 sign_again(&d[p], p);
                 assert_int_equal(judge(d, &r.keys, &f), UVCC_ERR_AUTH);
-                bool named = (f.party == p && f.leaf == k) ||
-                             (f.other == p && f.other_leaf == k) ||
+                bool named = (f.party == p && f.leaf == k) || (f.other == p && f.other_leaf == k) ||
                              (gone && counterparts(&r.f[0][p], k, &r.f[0][f.party], f.leaf));
                 if (!named || f.kind != (gone ? UVCC_FAULT_NO_COUNTERPART : UVCC_FAULT_DIFFERS))
                     fail_msg("%s of party %u: party %u, leaf %d, party %u, leaf %d: %s",
@@ -555,7 +553,8 @@ static void roots_of_peers(void **state) {
     assert_int_equal(f.kind, UVCC_FAULT_SIGNATURE);
     assert_int_equal(f.party, 2);
     assert_int_equal(f.other, 0);
-    /* A bundle that has not all AUDITs yet is good as far as it goes; the own root must be there. */
+    /* A bundle that has not all AUDITs yet is good as far as it goes; the own root must be there.
+     */
     uint8_t *e = d[2].bytes + d[2].len - TAIL + 32;
     memset(e, 0, 2 * 97);
     uvcci_bundle_seal(d[2].bytes, d[2].len);
@@ -612,8 +611,8 @@ static void check_proof(const uvcc_bundle *b, uint32_t index, const uvcc_job_roo
         assert_int_equal(uvcc_proof_decode(&p, bytes, (size_t)len, &f), UVCC_ERR_FRAME);
         uint32_t sum = uvcci_ld32(bytes + len - 4);
         uvcci_sum_put(bytes, (size_t)len);
-        /* A root does not tell of how many leaves it is, nor of a topology that it is not over. With
-         * one worker the root over all is its own. */
+        /* A root does not tell of how many leaves it is, nor of a topology that it is not over.
+         * With one worker the root over all is its own. */
         bool bound = (bit / 8 < 9 || bit / 8 >= 16) &&
                      (bit / 8 < UVCCI_HEAD_BYTES + 4 || bit / 8 >= UVCCI_HEAD_BYTES + 8);
         if (bit / 8 < (size_t)len - 4 && uvcc_proof_decode(&p, bytes, (size_t)len, &f) == 0 &&
@@ -686,8 +685,7 @@ static void vector_of_job_root(void **state) {
     assert_int_equal(uvcc_audit_global_root(job, epoch, 2, 2, 2, epochs[0], got), 0);
     assert_memory_equal(got, want, 32);
     assert_int_equal(uvcc_audit_global_root(job, epoch, 0, 2, 2, epochs[0], got), UVCC_ERR_USAGE);
-    assert_int_equal(uvcc_audit_global_root(job, epoch, 1, 257, 2, epochs[0], got),
-                     UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_audit_global_root(job, epoch, 1, 257, 2, epochs[0], got), UVCC_ERR_USAGE);
     json_decref(v);
     json_decref(ids);
 }
@@ -786,8 +784,7 @@ static void proof_of_many_workers(void **state) {
         bytes = encode_job(&j, &len);
         assert_int_equal(uvcc_job_root_decode(&got, bytes, len, NULL), 0);
         uint8_t proof[4096];
-        assert_int_equal(uvcc_proof_make(&worker, 0, &got, proof, sizeof proof),
-                         UVCC_ERR_MISMATCH);
+        assert_int_equal(uvcc_proof_make(&worker, 0, &got, proof, sizeof proof), UVCC_ERR_MISMATCH);
         free(bytes);
     }
     run_free(&r);
