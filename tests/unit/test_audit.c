@@ -1,27 +1,16 @@
 /* Bundles of real runs, as they are, damaged and forged; proofs; roots over several workers. */
+#include "damage.h"
 #include "triangle.h"
 
 #include "proto/bundle.h"
 #include <uvcc/mlp.h>
 
-enum { STEPS_MAX = 6, DAMAGES = 1000 };
-
-/* A file of a party. */
-typedef struct file {
-    uint8_t *bytes;
-    size_t len;
-} file;
-
-typedef struct run {
-    file f[STEPS_MAX][3];
-    uint32_t steps;
-    uvcc_audit_keys keys;
-} run;
+enum { DAMAGES = 1000, TAIL = 32 + 3 * 97 + 4 };
 
 static void keep(void *user, unsigned party, uint32_t step, const uint8_t *bytes, size_t len) {
-    run *r = user;
+    audit_run *r = user;
     file *f = &r->f[step][party];
-    assert_true(step < STEPS_MAX);
+    assert_true(step < AUDIT_STEPS_MAX);
     assert_null(f->bytes);
     f->bytes = malloc(len);
     f->len = len;
@@ -29,8 +18,8 @@ static void keep(void *user, unsigned party, uint32_t step, const uint8_t *bytes
 }
 
 /* Runs an entry per step, on small inputs. */
-static run run_steps(const uvcc_program *p, const char *const *entries, uint32_t steps) {
-    run r = {.steps = steps};
+static audit_run run_steps(const uvcc_program *p, const char *const *entries, uint32_t steps) {
+    audit_run r = {.steps = steps};
     triangle t;
     triangle_options opt = {.on_bundle = keep, .user = &r, .seed = 5};
     triangle_open(&t, p, &opt);
@@ -58,14 +47,8 @@ static run run_steps(const uvcc_program *p, const char *const *entries, uint32_t
     return r;
 }
 
-static void run_free(run *r) {
-    for (uint32_t m = 0; m < r->steps; m++)
-        for (unsigned p = 0; p < 3; p++)
-            free(r->f[m][p].bytes);
-}
-
 /* Two training steps, a prediction, a step that opens the weights: every kind of leaf there is. */
-static run train(void) {
+static audit_run train(void) {
     static const char *const entries[] = {"train", "train", "predict", "reveal"};
     test_alloc mem = {0};
     uvcc_allocator al = test_allocator(&mem);
@@ -81,14 +64,14 @@ static run train(void) {
                          .y_owner = 1};
     uvcc_program *p;
     assert_int_equal(uvcc_mlp_program(&p, &c, &al, NULL, 0), 0);
-    run r = run_steps(p, entries, 4);
+    audit_run r = run_steps(p, entries, 4);
     uvcc_program_free(p);
     assert_int_equal(mem.live_blocks, 0);
     return r;
 }
 
 /* One input, a sum, its opening: small enough to try everything. */
-static run add(void) {
+static audit_run add(void) {
     static const char *const entries[] = {"run"};
     test_alloc mem = {0};
     uvcc_allocator al = test_allocator(&mem);
@@ -114,7 +97,7 @@ static run add(void) {
     assert_true(uvcc_program_op(p, &op) >= 0);
     assert_int_equal(uvcc_program_output(p, 2, (uint32_t)y), 0);
     assert_int_equal(uvcc_program_finish(p, NULL, 0), 0);
-    run r = run_steps(p, entries, 1);
+    audit_run r = run_steps(p, entries, 1);
     uvcc_program_free(p);
     return r;
 }
@@ -145,7 +128,7 @@ static int judge(const file f[3], const uvcc_audit_keys *keys, uvcc_audit_fault 
 
 static void honest_runs(void **state) {
     (void)state;
-    run r = train();
+    audit_run r = train();
     uvcc_audit_fault f;
     bool seen[256] = {false};
     for (uint32_t m = 0; m < r.steps; m++) {
@@ -178,202 +161,32 @@ static void honest_runs(void **state) {
         UVCC_LEAF_LIFT_DONE,  UVCC_LEAF_COMPONENT_COMMIT};
     for (size_t i = 0; i < sizeof types; i++)
         assert_true(seen[types[i]]);
-    run_free(&r);
-}
-
-/* ---- editing ---- */
-
-static file copy_of(const file *f) {
-    file c = {.bytes = malloc(f->len + 512), .len = f->len};
-    memcpy(c.bytes, f->bytes, f->len);
-    return c;
-}
-
-static uvcc_leaf leaf_at(const file *f, uint32_t index) {
-    uvcc_bundle b;
-    uvcc_leaf_reader at;
-    uvcc_leaf l;
-    assert_int_equal(uvcc_bundle_decode(&b, f->bytes, f->len, NULL), 0);
-    uvcc_leaf_reader_init(&at, &b);
-    do
-        assert_int_equal(uvcc_leaf_next(&at, &l), 1);
-    while (l.index != index);
-    return l;
-}
-
-static uint32_t leaf_count(const file *f) {
-    uvcc_bundle b;
-    assert_int_equal(uvcc_bundle_decode(&b, f->bytes, f->len, NULL), 0);
-    return b.leaf_count;
-}
-
-enum { COUNT_AT = UVCCI_HEAD_BYTES + 32 + 4, TAIL = 32 + 3 * 97 + 4 };
-
-static size_t record_bytes(const uvcc_leaf *l) {
-    return 1 + l->stored_len + 4;
-}
-
-static void add_count(file *f, int by) {
-    uvcci_st32(f->bytes + COUNT_AT, uvcci_ld32(f->bytes + COUNT_AT) + (uint32_t)by);
-}
-
-static void remove_leaf(file *f, uint32_t index) {
-    uvcc_leaf l = leaf_at(f, index);
-    size_t n = record_bytes(&l);
-    memmove(f->bytes + l.offset, f->bytes + l.offset + n, f->len - l.offset - n);
-    f->len -= n;
-}
-
-/* In an allocation of copy_of. */
-static void duplicate_leaf(file *f, uint32_t index) {
-    uvcc_leaf l = leaf_at(f, index);
-    size_t n = record_bytes(&l);
-    memmove(f->bytes + l.offset + n, f->bytes + l.offset, f->len - l.offset);
-    f->len += n;
-}
-
-static void swap_leaves(file *f, uint32_t a, uint32_t b) {
-    uint8_t *out = malloc(f->len);
-    uvcc_leaf la = leaf_at(f, a), lb = leaf_at(f, b);
-    size_t na = record_bytes(&la), nb = record_bytes(&lb), between = lb.offset - la.offset - na;
-    uint8_t *at = out;
-    memcpy(at, f->bytes, la.offset);
-    at += la.offset;
-    memcpy(at, f->bytes + lb.offset, nb);
-    at += nb;
-    memcpy(at, f->bytes + la.offset + na, between);
-    at += between;
-    memcpy(at, f->bytes + la.offset, na);
-    at += na;
-    memcpy(at, f->bytes + lb.offset + nb, f->len - lb.offset - nb);
-    memcpy(f->bytes, out, f->len);
-    free(out);
-}
-
-/* The leaf a byte belongs to, or UVCC_NO_LEAF. */
-static uint32_t leaf_of_byte(const file *f, size_t at) {
-    for (uint32_t i = 0, n = leaf_count(f); i < n; i++) {
-        uvcc_leaf l = leaf_at(f, i);
-        if (at >= l.offset && at < l.offset + record_bytes(&l))
-            return i;
-    }
-    return UVCC_NO_LEAF;
-}
-
-/* Whether leaf j of one file is the counterpart of leaf i of another. */
-static bool counterparts(const file *f, uint32_t i, const file *g, uint32_t j) {
-    uvcc_leaf a = leaf_at(f, i), b = leaf_at(g, j);
-    bool batch = uvcci_leaf_is_sent(a.type) || uvcci_leaf_is_received(a.type);
-    uint8_t want = !batch                       ? a.type
-                   : uvcci_leaf_is_sent(a.type) ? (uint8_t)(a.type + 1)
-                                                : (uint8_t)(a.type - 1);
-    return b.type == want && a.stored_len == b.stored_len &&
-           memcmp(a.stored + 1, b.stored + 1, a.stored_len - 1) == 0;
+    audit_run_free(&r);
 }
 
 /* ---- random damage ---- */
 
-typedef struct damage {
-    file f[3];
-    unsigned party;
-    uint32_t leaf, second; /* where it is; either must be named. UVCC_NO_LEAF: no leaf */
-    bool forged;           /* the checksums are right */
-    char what[160];
-} damage;
-
-static void damage_byte(damage *d, uint64_t *rnd) {
-    file *f = &d->f[d->party];
-    size_t at = test_rand(rnd) % f->len;
-    d->leaf = leaf_of_byte(f, at);
-    d->second = d->leaf != UVCC_NO_LEAF && d->forged ? d->leaf + 1 : d->leaf;
-    f->bytes[at] ^= (uint8_t)(1 + test_rand(rnd) % 255);
-    snprintf(d->what, sizeof d->what, "byte %zu of %zu", at, f->len);
-}
-
-static void damage_leaves(damage *d, unsigned how, uint64_t *rnd) {
-    static const char *const words[] = {"removed", "doubled", "swapped"};
-    file *f = &d->f[d->party];
-    uint32_t n = leaf_count(f), i = (uint32_t)(test_rand(rnd) % n);
-    d->leaf = d->second = i;
-    if (how == 0) {
-        remove_leaf(f, i);
-    } else if (how == 1) {
-        duplicate_leaf(f, i);
-        d->leaf = d->second = i + 1;
-    } else {
-        i = (uint32_t)(test_rand(rnd) % (n - 1));
-        uint32_t j = i + 1 + (uint32_t)(test_rand(rnd) % (n - 1 - i));
-        swap_leaves(f, i, j);
-        d->leaf = i;
-        d->second = i + 1;
-    }
-    if (d->forged && how < 2)
-        add_count(f, how == 0 ? -1 : 1);
-    snprintf(d->what, sizeof d->what, "leaf %u of %u %s", i, n, words[how]);
-}
-
-static void damage_file(damage *d, const run *r, uint32_t step, uint64_t *rnd) {
-    file *f = &d->f[d->party];
-    d->leaf = d->second = UVCC_NO_LEAF;
-    d->forged = false;
-    if (test_rand(rnd) % 2 == 0) {
-        f->len = test_rand(rnd) % f->len;
-        snprintf(d->what, sizeof d->what, "cut to %zu", f->len);
-        return;
-    }
-    uint32_t other = (step + 1 + (uint32_t)(test_rand(rnd) % (r->steps - 1))) % r->steps;
-    unsigned from = (unsigned)(test_rand(rnd) % 3);
-    free(f->bytes);
-    *f = copy_of(&r->f[other][from]);
-    snprintf(d->what, sizeof d->what, "that of step %u, party %u", other, from);
-}
-
-/* The fault names the damaged leaf, or the counterpart of the one that is gone. */
-static bool leaf_named(const damage *d, const run *r, uint32_t step, const uvcc_audit_fault *f) {
-    if (f->leaf == d->leaf || f->leaf == d->second)
-        return true;
-    return f->kind == UVCC_FAULT_MISSING && f->other < 3 &&
-           counterparts(&r->f[step][d->party], d->leaf, &r->f[step][f->other], f->other_leaf);
-}
-
 static void random_damage(void **state) {
     (void)state;
-    run r = train();
+    audit_run r = train();
     uint64_t rnd = 20;
     unsigned kinds[32] = {0}, leaves = 0;
     for (unsigned turn = 0; turn < DAMAGES; turn++) {
-        uint32_t step = (uint32_t)(test_rand(&rnd) % r.steps);
-        damage d = {.party = (unsigned)(test_rand(&rnd) % 3), .forged = test_rand(&rnd) % 2 != 0};
-        uvcc_audit_fault f;
-        for (unsigned p = 0; p < 3; p++)
-            d.f[p] = copy_of(&r.f[step][p]);
-        unsigned how = (unsigned)(test_rand(&rnd) % 8);
-        if (how < 4)
-            damage_byte(&d, &rnd);
-        else if (how < 7)
-            damage_leaves(&d, how - 4, &rnd);
-        else
-            damage_file(&d, &r, step, &rnd);
-        if (d.forged)
-            uvcci_bundle_seal(d.f[d.party].bytes, d.f[d.party].len);
-        if (d.forged && memcmp(d.f[d.party].bytes, r.f[step][d.party].bytes,
-                               r.f[step][d.party].len) == 0) { /* it was a checksum */
-            turn--;
-        } else if (judge(d.f, &r.keys, &f) == 0) {
-            fail_msg("step %u, party %u, %s%s: accepted", step, d.party, d.what,
-                     d.forged ? ", forged" : "");
-        } else if (f.party != d.party) {
-            fail_msg("step %u, party %u, %s%s: party %u is named: %s", step, d.party, d.what,
-                     d.forged ? ", forged" : "", f.party, uvcc_fault_text(f.kind));
-        } else if (d.leaf != UVCC_NO_LEAF && !leaf_named(&d, &r, step, &f)) {
-            fail_msg("step %u, party %u, %s%s: leaf %d is named: %s", step, d.party, d.what,
-                     d.forged ? ", forged" : "", (int)f.leaf, uvcc_fault_text(f.kind));
-        } else {
-            kinds[f.kind]++;
-            leaves += d.leaf != UVCC_NO_LEAF;
-        }
-        for (unsigned p = 0; p < 3; p++)
-            free(d.f[p].bytes);
+        damage d = damage_make(&r, &rnd);
+        file f[3];
+        uvcc_audit_fault fault;
+        memcpy(f, r.f[d.step], sizeof f);
+        f[d.party] = d.f;
+        if (judge(f, &r.keys, &fault) == 0)
+            fail_msg("%s: accepted", d.what);
+        if (fault.party != d.party)
+            fail_msg("%s: party %u is named: %s", d.what, fault.party, uvcc_fault_text(fault.kind));
+        if (d.leaf != UVCC_NO_LEAF && !damage_names_leaf(&d, &r, &fault))
+            fail_msg("%s: leaf %d is named: %s", d.what, (int)fault.leaf,
+                     uvcc_fault_text(fault.kind));
+        kinds[fault.kind]++;
+        leaves += d.leaf != UVCC_NO_LEAF;
+        free(d.f.bytes);
     }
     static const uvcc_fault_kind met[] = {
         UVCC_FAULT_CUT,   UVCC_FAULT_CHECKSUM, UVCC_FAULT_ORDER,      UVCC_FAULT_TWICE,
@@ -383,14 +196,14 @@ static void random_damage(void **state) {
         if (kinds[met[i]] == 0)
             fail_msg("never: %s", uvcc_fault_text(met[i]));
     assert_true(leaves > DAMAGES / 2);
-    run_free(&r);
+    audit_run_free(&r);
 }
 
 /* ---- everything, of a small bundle ---- */
 
 static void cut_and_flipped(void **state) {
     (void)state;
-    run r = add();
+    audit_run r = add();
     const file *whole = r.f[0];
     uvcc_audit_fault f;
     assert_int_equal(judge(whole, &r.keys, &f), 0);
@@ -420,13 +233,13 @@ static void cut_and_flipped(void **state) {
         }
         free(d[p].bytes);
     }
-    run_free(&r);
+    audit_run_free(&r);
 }
 
 /* Leaves of another size, checksums good: each is refused for its form or its fields. */
 static void impossible_leaves(void **state) {
     (void)state;
-    run r = train();
+    audit_run r = train();
     static const struct {
         uint8_t type, at, value; /* of the stored leaf */
         uvcc_fault_kind kind;
@@ -460,7 +273,7 @@ static void impossible_leaves(void **state) {
             fail_msg("case %zu: leaf %d: %s", i, (int)f.leaf, uvcc_fault_text(f.kind));
         free(d.bytes);
     }
-    run_free(&r);
+    audit_run_free(&r);
 }
 
 /* ---- lies that are signed ---- */
@@ -492,7 +305,7 @@ static void sign_again(file *f, uint8_t party) {
  * leaves are named; and the others hold the root that it signed before. */
 static void signed_lies(void **state) {
     (void)state;
-    run r = train();
+    audit_run r = train();
     static const uint8_t types[] = {UVCC_LEAF_STEP_BEGIN, UVCC_LEAF_OPEN_SENT,
                                     UVCC_LEAF_OPEN_DONE,  UVCC_LEAF_SHARE_RECEIVED,
                                     UVCC_LEAF_KEYS_DONE,  UVCC_LEAF_LIFT_RECEIVED,
@@ -530,12 +343,12 @@ static void signed_lies(void **state) {
                 for (unsigned q = 0; q < 3; q++)
                     free(d[q].bytes);
             }
-    run_free(&r);
+    audit_run_free(&r);
 }
 
 static void roots_of_peers(void **state) {
     (void)state;
-    run r = add();
+    audit_run r = add();
     uvcc_audit_fault f;
     file d[3];
     uint8_t root[32] = {7}, signature[64];
@@ -569,7 +382,7 @@ static void roots_of_peers(void **state) {
     assert_int_equal(f.kind, UVCC_FAULT_SIGNATURE);
     for (unsigned p = 0; p < 3; p++)
         free(d[p].bytes);
-    run_free(&r);
+    audit_run_free(&r);
 }
 
 /* ---- proofs and roots of jobs ---- */
@@ -626,7 +439,7 @@ static void check_proof(const uvcc_bundle *b, uint32_t index, const uvcc_job_roo
 
 static void proofs(void **state) {
     (void)state;
-    run small = add(), large = train();
+    audit_run small = add(), large = train();
     for (unsigned p = 0; p < 3; p++) {
         uvcc_bundle b;
         assert_int_equal(uvcc_bundle_decode(&b, small.f[0][p].bytes, small.f[0][p].len, NULL), 0);
@@ -638,8 +451,8 @@ static void proofs(void **state) {
         for (uint32_t i = 0; i < b.leaf_count; i++)
             check_proof(&b, i, NULL, &large.keys, false);
     }
-    run_free(&small);
-    run_free(&large);
+    audit_run_free(&small);
+    audit_run_free(&large);
 }
 
 /* Roots and siblings from a stream of hashes equal those of the tree. */
@@ -702,7 +515,7 @@ static uint8_t *encode_job(const uvcc_job_root *j, size_t *len) {
 
 static void job_roots(void **state) {
     (void)state;
-    run r = add();
+    audit_run r = add();
     uvcc_bundle b;
     uvcc_audit_fault f;
     size_t len;
@@ -741,13 +554,13 @@ static void job_roots(void **state) {
         uvcci_sum_put(bytes, len);
     }
     free(bytes);
-    run_free(&r);
+    audit_run_free(&r);
 }
 
 /* A proof of a worker's leaf up to the root over eight workers. */
 static void proof_of_many_workers(void **state) {
     (void)state;
-    run r = add();
+    audit_run r = add();
     uvcc_bundle b;
     uint64_t rnd = 9;
     uint8_t epochs[8][32];
@@ -787,7 +600,7 @@ static void proof_of_many_workers(void **state) {
         assert_int_equal(uvcc_proof_make(&worker, 0, &got, proof, sizeof proof), UVCC_ERR_MISMATCH);
         free(bytes);
     }
-    run_free(&r);
+    audit_run_free(&r);
 }
 
 /* ---- sessions ---- */
