@@ -91,7 +91,9 @@ bool triangle_turn(triangle *t) {
     assert_true(rc >= 0);
     for (unsigned i = 0; i < 3; i++) {
         uvcc_event e;
-        while (t->s[i] != NULL && uvcc_session_poll_event(t->s[i], &e) == 1)
+        while (t->s[i] != NULL && uvcc_session_poll_event(t->s[i], &e) == 1) {
+            if (t->opt.on_event != NULL)
+                t->opt.on_event(t->opt.user, i, t->s[i], &e);
             switch (e.kind) {
             case UVCC_EVENT_READY:
                 t->ready[i] = true;
@@ -120,6 +122,7 @@ bool triangle_turn(triangle *t) {
             default:
                 break;
             }
+        }
     }
     return rc == 1;
 }

@@ -16,6 +16,8 @@ typedef struct triangle_options {
     void (*tweak)(uvcc_config *cfg); /* last word on each session's config */
     /* Every bundle, when it is complete; may be NULL. */
     void (*on_bundle)(void *user, unsigned party, uint32_t step, const uint8_t *bytes, size_t len);
+    /* Every event, before it is taken; may be NULL. */
+    void (*on_event)(void *user, unsigned party, const uvcc_session *s, const uvcc_event *e);
     void *user;
 } triangle_options;
 

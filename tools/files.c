@@ -79,5 +79,10 @@ int file_write(const char *path, const void *bytes, size_t len) {
 }
 
 int dir_make(const char *path) {
-    return mkdir(path, 0700) == 0 || errno == EEXIST ? 0 : errno;
+    struct stat st;
+    if (mkdir(path, 0700) == 0)
+        return 0;
+    if (errno != EEXIST || stat(path, &st) != 0)
+        return errno;
+    return S_ISDIR(st.st_mode) ? 0 : ENOTDIR;
 }

@@ -366,12 +366,19 @@ static int decode_leaves(uvcc_bundle *b, size_t at, uvcc_audit_fault *f) {
 
 static int decode_tail(uvcc_bundle *b, size_t at, uvcc_audit_fault *f) {
     const uint8_t *p = b->bytes + at;
-    if (b->len - at != TAIL_BYTES)
-        return uvcci_fault_at(f, UVCC_ERR_FRAME,
-                              b->len - at < TAIL_BYTES ? UVCC_FAULT_CUT : UVCC_FAULT_LEFT_OVER,
-                              b->party, b->len - at < TAIL_BYTES ? b->len : at + TAIL_BYTES);
-    if (!uvcci_sum_good(p, TAIL_BYTES))
-        return uvcci_fault_at(f, UVCC_ERR_FRAME, UVCC_FAULT_CHECKSUM, b->party, at);
+    const size_t left = b->len - at;
+    if (left < TAIL_BYTES)
+        return uvcci_fault_at(f, UVCC_ERR_FRAME, UVCC_FAULT_CUT, b->party, b->len);
+    if (!uvcci_sum_good(p, TAIL_BYTES)) {
+        (void)uvcci_fault_at(f, UVCC_ERR_FRAME,
+                             left > TAIL_BYTES ? UVCC_FAULT_LEFT_OVER : UVCC_FAULT_CHECKSUM,
+                             b->party, at);
+        if (f != NULL && left > TAIL_BYTES) /* one leaf too many? */
+            f->leaf = b->leaf_count;
+        return UVCC_ERR_FRAME;
+    }
+    if (left != TAIL_BYTES)
+        return uvcci_fault_at(f, UVCC_ERR_FRAME, UVCC_FAULT_LEFT_OVER, b->party, at + TAIL_BYTES);
     b->epoch_root = p;
     for (unsigned q = 0; q < UVCC_PARTIES; q++) {
         const uint8_t *e = p + 32 + q * AUDIT_BYTES;
