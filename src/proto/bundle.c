@@ -112,11 +112,15 @@ void uvcci_sum_put(uint8_t *bytes, size_t len) {
 
 /* ---- leaves ---- */
 
+#define UVCC_LEAF(name, code, bytes, key)                                                          \
+    static_assert((bytes) <= UVCC_LEAF_MAX_BYTES && (key) <= (bytes)-SID_BYTES, #name);
+#include <uvcc/leaves.def>
+#undef UVCC_LEAF
+
 size_t uvcci_leaf_stored(uint8_t type) {
     switch (type) {
 #define UVCC_LEAF(name, code, bytes, key)                                                          \
     case code:                                                                                     \
-        static_assert((bytes) <= UVCC_LEAF_MAX_BYTES, #name);                                      \
         return (bytes)-SID_BYTES;
 #include <uvcc/leaves.def>
 #undef UVCC_LEAF
