@@ -79,9 +79,8 @@ void uvcci_kept_audit(uvcc_session *s, const uvcci_audit_msg_t *a) {
     if (k == NULL)
         return;
     uvcci_bundle_put_audit(k->bytes, k->len, a->party, a->global_root, a->signature);
-    if (k->complete || !uvcci_bundle_complete(k->bytes, k->len))
+    if (!uvcci_bundle_complete(k->bytes, k->len)) /* each AUDIT comes once */
         return;
-    k->complete = true;
     uvcci_event_push(s, &(uvcc_event){.kind = UVCC_EVENT_BUNDLE, .run = s->run, .step = a->step});
 }
 

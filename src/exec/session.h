@@ -188,8 +188,7 @@ typedef struct uvcci_checkpoint {
 typedef struct uvcci_kept {
     struct uvcci_kept *next;
     uint32_t step;
-    bool complete; /* all three roots are in it: the event went out */
-    bool told;     /* and the host polled it */
+    bool told; /* the host polled the event that says it has all three roots */
     uint8_t *bytes;
     size_t len;
 } uvcci_kept;

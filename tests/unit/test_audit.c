@@ -3,6 +3,7 @@
 #include "triangle.h"
 
 #include "proto/bundle.h"
+#include <uvcc/frame.h>
 #include <uvcc/mlp.h>
 
 enum { DAMAGES = 1000, TAIL = 32 + 3 * 97 + 4 };
@@ -17,11 +18,30 @@ static void keep(void *user, unsigned party, uint32_t step, const uint8_t *bytes
     memcpy(f->bytes, bytes, len);
 }
 
+/* A bundle is there from the step's end, with the own root, until a later step ends. */
+static void bundles_come_and_go(void *user, unsigned party, const uvcc_session *s,
+                                const uvcc_event *e) {
+    const uint8_t *data;
+    size_t len;
+    uvcc_bundle b;
+    (void)user;
+    if (e->kind != UVCC_EVENT_STEP_FINISHED)
+        return;
+    assert_int_equal(uvcc_session_bundle(s, e->step, &data, &len), 0);
+    assert_int_equal(uvcc_bundle_decode(&b, data, len, NULL), 0);
+    assert_memory_equal(b.audit[party].root, e->root, 32);
+    assert_memory_equal(b.audit[party].signature, e->signature, 64);
+    assert_int_equal(uvcc_session_bundle(s, e->step + 1, &data, &len), UVCC_ERR_NOT_FOUND);
+    if (e->step >= 2)
+        assert_int_equal(uvcc_session_bundle(s, e->step - 2, &data, &len), UVCC_ERR_NOT_FOUND);
+}
+
 /* Runs an entry per step, on small inputs. */
 static audit_run run_steps(const uvcc_program *p, const char *const *entries, uint32_t steps) {
     audit_run r = {.steps = steps};
     triangle t;
-    triangle_options opt = {.on_bundle = keep, .user = &r, .seed = 5};
+    triangle_options opt = {
+        .on_bundle = keep, .on_event = bundles_come_and_go, .user = &r, .seed = 5};
     triangle_open(&t, p, &opt);
     triangle_ready(&t);
     for (uint32_t m = 0; m < steps; m++) {
@@ -274,6 +294,134 @@ static void impossible_leaves(void **state) {
         free(d.bytes);
     }
     audit_run_free(&r);
+}
+
+/* ---- bundles made by hand: derived as they should be, and wrong ---- */
+
+enum { HAND_ROWS = 4 };
+
+typedef struct hand {
+    uint8_t sid_job[32], sid_sub[32];
+    uvcci_oprow rows[HAND_ROWS];
+    uint32_t count;
+    uvcci_transcript *t;
+    test_alloc mem;
+} hand;
+
+static void hand_begin(hand *h, const uvcci_oprow *rows, uint32_t count) {
+    memset(h, 0, sizeof *h);
+    uvcc_allocator al = test_allocator(&h->mem);
+    uint8_t sid_rep[32];
+    uvcci_sid_rep(h->sid_job, 0, sid_rep);
+    uvcci_sid_sub(sid_rep, 0, 0, h->sid_sub);
+    h->count = count;
+    for (uint32_t i = 0; i < count; i++) {
+        uvcci_oprow *r = &h->rows[i];
+        *r = rows[i];
+        r->op_id = uvcci_op_id(h->sid_sub, 3, r->phase, r->mb, r->k, r->b, r->attempt);
+    }
+    assert_int_equal(uvcci_transcript_new(&h->t, &al, 100), 0);
+}
+
+static void hand_leaf(hand *h, uint32_t row, const uint8_t *leaf, size_t n) {
+    assert_int_equal(uvcci_transcript_add(h->t, row, leaf, n), 0);
+}
+
+/* Party 1's bundle: decoded, with the fault that is found. */
+static uvcc_audit_fault hand_end(hand *h) {
+    static const uint8_t zero[32];
+    static const uint16_t one[3] = {1, 1, 1};
+    uint8_t leaf[UVCCI_LEAF_MAX_BYTES], h_table[32], epoch[32], signature[64] = {0};
+    uvcci_optable table = {.rows = h->rows, .count = h->count};
+    uvcci_optable_hash(&table, h_table);
+    hand_leaf(h, 0, leaf, uvcci_leaf_step_begin(leaf, h->sid_sub, 3, 0, one, zero, zero, h_table));
+    assert_int_equal(uvcci_transcript_root(h->t, epoch), 0);
+    const uvcci_head head = {
+        .party = 1, .topology = {1, 1, 1}, .sid_job = h->sid_job, .step = 3, .policy_hash = zero};
+    size_t len = uvcci_bundle_bytes(&table, h->t);
+    uint8_t *bytes = malloc(len);
+    uvcci_bundle_encode(&head, zero, &table, h->t, epoch, bytes);
+    uvcci_bundle_put_audit(bytes, len, 1, zero, signature);
+    uvcc_bundle b;
+    uvcc_audit_fault f;
+    (void)uvcc_bundle_decode(&b, bytes, len, &f);
+    free(bytes);
+    uvcci_transcript_free(h->t);
+    assert_int_equal(h->mem.live_blocks, 0);
+    return f;
+}
+
+static void tables_in_order(void **state) {
+    (void)state;
+    static const struct {
+        uvcci_oprow rows[3];
+        int bad; /* -1: none */
+    } cases[] = {
+        {{{.k = 1}, {.k = 1, .b = 1}, {.k = 2}}, -1},
+        {{{.k = 1}, {.k = 1, .b = 1}, {.mb = 1}}, -1},
+        {{{.mb = 3, .k = 9}, {.phase = 1, .mb = 2, .k = 8}, {.phase = 2}}, -1},
+        {{{.k = 1, .attempt = 4}, {.k = 1, .b = 1}, {.k = 2}}, -1},
+        {{{.k = 1, .b = 1}, {.k = 2}, {.k = 3}}, 0},
+        {{{.k = 1}, {.k = 1, .b = 2}, {.k = 2}}, 1},
+        {{{.k = 1}, {.k = 1}, {.k = 2}}, 1},
+        {{{.k = 1}, {.k = 2, .b = 1}, {.k = 3}}, 1},
+        {{{.k = 1}, {.k = 3}, {.k = 2}}, 2},
+        {{{.mb = 1}, {.k = 3}, {.k = 4}}, 1},
+        {{{.phase = 1}, {.mb = 2, .k = 3}, {.mb = 2, .k = 4}}, 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        hand h;
+        hand_begin(&h, cases[i].rows, 3);
+        uvcc_audit_fault f = hand_end(&h);
+        if (f.kind != (cases[i].bad < 0 ? UVCC_FAULT_NONE : UVCC_FAULT_TABLE) ||
+            (cases[i].bad >= 0 && f.row != (uint32_t)cases[i].bad))
+            fail_msg("case %zu: row %d: %s", i, (int)f.row, uvcc_fault_text(f.kind));
+    }
+}
+
+/* An op's leaves stand in its first row; no two of a kind have one name. */
+static void leaves_by_name(void **state) {
+    (void)state;
+    static const uvcci_oprow rows[] = {{.k = 1}, {.k = 1, .b = 1}, {.k = 2}};
+    uint8_t leaf[UVCCI_LEAF_MAX_BYTES], d[2][32] = {{1}, {2}};
+    for (unsigned turn = 0; turn < 8; turn++) {
+        hand h;
+        hand_begin(&h, rows, 3);
+        const uint32_t first = h.rows[0].op_id, second = h.rows[1].op_id;
+        uvcc_fault_kind want = UVCC_FAULT_NONE;
+        for (unsigned i = 0; i < 2; i++) {
+            /* in turns 4 to 7 the name is the same, and the digest is another */
+            const bool same = turn >= 4;
+            size_t n = 0;
+            if (turn % 4 == 0)
+                n = uvcci_leaf_open_done(leaf, h.sid_sub, first, same ? 5 : i, 0, d[i]);
+            else if (turn % 4 == 1)
+                n = uvcci_leaf_keys_done(leaf, h.sid_sub, first, 0, 1, d[same ? i : 0]);
+            else if (turn % 4 == 2)
+                n = uvcci_leaf_component_commit(leaf, h.sid_sub, first, 7,
+                                                (uint8_t)(1 + (same ? 0 : i)), d[i]);
+            else
+                n = uvcci_leaf_batch(
+                    leaf, UVCCI_LEAF_OPEN_SENT, h.sid_sub, second, 1, same ? 0 : (uint8_t)(2 * i),
+                    uvcci_msg_id(UVCC_FRAME_OPEN_BATCH, h.sid_sub, second, 1,
+                                 same ? 0 : (uint8_t)(2 * i), 0, (uint16_t)(1 + 8 * i)),
+                    d[i]);
+            if (!same && turn % 4 == 1 && i == 1)
+                continue;
+            hand_leaf(&h, turn % 4 == 3 ? 1 : 0, leaf, n);
+            want = same && i == 1 ? UVCC_FAULT_TWICE : UVCC_FAULT_NONE;
+        }
+        uvcc_audit_fault f = hand_end(&h);
+        if (f.kind != want)
+            fail_msg("turn %u: leaf %d: %s", turn, (int)f.leaf, uvcc_fault_text(f.kind));
+    }
+    hand h; /* of the second batch's id */
+    hand_begin(&h, rows, 3);
+    hand_leaf(&h, 1, leaf,
+              uvcci_leaf_lift_done(leaf, h.sid_sub, h.rows[1].op_id, 1, UVCC_BLOCK_ELEMS));
+    uvcc_audit_fault f = hand_end(&h);
+    assert_int_equal(f.kind, UVCC_FAULT_OP);
+    assert_int_equal(f.leaf, 1);
 }
 
 /* ---- lies that are signed ---- */
@@ -634,6 +782,8 @@ int main(void) {
         cmocka_unit_test(random_damage),
         cmocka_unit_test(cut_and_flipped),
         cmocka_unit_test(impossible_leaves),
+        cmocka_unit_test(tables_in_order),
+        cmocka_unit_test(leaves_by_name),
         cmocka_unit_test(signed_lies),
         cmocka_unit_test(roots_of_peers),
         cmocka_unit_test(proofs),
