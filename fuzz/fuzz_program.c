@@ -71,6 +71,9 @@ static void op_any(builder *b, fuzz_in *in) {
     op.truncation = fuzz_u8(in);
     op.lift = fuzz_u8(in);
     op.constant = op.flags >> 4;
+    op.heads = op.lift >> 5;
+    op.row_groups = op.lift >> 3 & 3;
+    op.lift &= 7;
     (void)uvcc_program_op(b->p, &op);
 }
 
@@ -99,6 +102,43 @@ static void fit_rows(uvcc_op_desc *op, const uvcc_tensor_desc *x, const uvcc_ten
     }
 }
 
+/* Blocks of the operands, and a result that fits. */
+static void fit_blocks(uvcc_op_desc *op, const uvcc_tensor_desc *x, const uvcc_tensor_desc *y,
+                       uvcc_tensor_desc *z, uint8_t how) {
+    const bool ta = op->flags & UVCC_OP_TRANS_A, tb = op->flags & UVCC_OP_TRANS_B;
+    op->heads = 1 + (how & 1);
+    op->row_groups = 1 + (how >> 1 & 1);
+    op->flags |= (uint8_t)((how >> 2 & 7) * UVCC_OP_STACKED_A);
+    const bool sa = op->flags & UVCC_OP_STACKED_A, sb = op->flags & UVCC_OP_STACKED_B;
+    const uint32_t h = op->heads, g = op->row_groups;
+    const uint32_t m = ta ? x->cols / (sa ? 1 : h) : x->rows / (sa ? g * h : g);
+    const uint32_t n = tb ? y->rows / (sb ? g * h : g) : y->cols / (sb ? 1 : h);
+    const bool sc = op->flags & UVCC_OP_STACKED_C;
+    z->rows = m * g * (sc ? h : 1);
+    z->cols = n * (sc ? 1 : h);
+}
+
+/* An op on additive tensors instead of its twin on replicated ones. */
+static void make_additive(builder *b, uvcc_op_desc *op, const uvcc_tensor_desc *x,
+                          const uvcc_tensor_desc *y, uvcc_tensor_desc *z, fuzz_in *in) {
+    op->shift = 0;
+    if (op->opcode == UVCC_OP_TRUNCATE) {
+        op->opcode = UVCC_OP_RESHARE;
+        z->scale = x->scale;
+        return;
+    }
+    op->opcode = UVCC_OP_GEMM_PART;
+    z->sharing = UVCC_ADDITIVE;
+    z->scale = (uint8_t)(x->scale + y->scale);
+    z->bits = (uint8_t)(x->bits + y->bits + 4);
+    const uint8_t how = fuzz_u8(in);
+    if (how & 1) {
+        op->in_count = 3;
+        op->in[2] = pick(b, in);
+        z->in_buffer_of = how & 2 ? op->in[2] : UVCC_NO_TENSOR;
+    }
+}
+
 /* An op with outputs made to fit, then perhaps one thing wrong. */
 static void op_fitting(builder *b, fuzz_in *in) {
     static const uint16_t codes[] = {
@@ -122,6 +162,8 @@ static void op_fitting(builder *b, fuzz_in *in) {
                           .scale = x.scale,
                           .lifetime = UVCC_EPOCH,
                           .in_buffer_of = UVCC_NO_TENSOR};
+    const bool additive =
+        wrong & 64 && (op.opcode == UVCC_OP_GEMM_SS || op.opcode == UVCC_OP_TRUNCATE);
     op.in_count = 2;
     op.out_count = 1;
     op.shift = what >> 4;
@@ -129,6 +171,8 @@ static void op_fitting(builder *b, fuzz_in *in) {
         op.flags = how >> 1 & 3;
         z.rows = op.flags & UVCC_OP_TRANS_A ? x.cols : x.rows;
         z.cols = op.flags & UVCC_OP_TRANS_B ? y.rows : y.cols;
+        if (wrong & 128)
+            fit_blocks(&op, &x, &y, &z, fuzz_u8(in));
     }
     if (op.opcode == UVCC_OP_GEMM_SS || op.opcode == UVCC_OP_ELEM_MUL) {
         z.scale = (uint8_t)(x.scale + y.scale - op.shift);
@@ -152,13 +196,17 @@ static void op_fitting(builder *b, fuzz_in *in) {
         fit_rows(&op, &x, &y, &z, in);
     if (how & 8)
         z.in_buffer_of = op.in[0];
+    if (additive)
+        make_additive(b, &op, &x, &y, &z, in);
     op.truncation = how >> 4 & 1;
     op.lift = (how >> 5) % 3;
     if (wrong & 1)
         z.bits = fuzz_u8(in);
     if (wrong & 2)
         z.lifetime = UVCC_PERSIST;
-    int rc = wrong & 4 && b->tensors != 0 ? (int)pick(b, in) : add_tensor(b, z);
+    int rc = wrong & 4 && b->tensors != 0  ? (int)pick(b, in)
+             : op.in_count == 3 && how & 8 ? (int)op.in[2]
+                                           : add_tensor(b, z);
     op.out[0] = rc < 0 ? UVCC_NO_TENSOR : (uint32_t)rc;
     if (op.opcode == UVCC_OP_RELU) {
         z.bits = 1;
@@ -263,6 +311,7 @@ static void action(builder *b, fuzz_in *in) {
         t.scale = fuzz_u8(in);
         t.lifetime = fuzz_u8(in);
         t.in_buffer_of = op & 8 ? fuzz_u32(in) : UVCC_NO_TENSOR;
+        t.sharing = op >> 6;
         t.name = op & 16 ? "" : op & 32 ? "twice" : NULL;
         (void)add_tensor(b, t);
         break;

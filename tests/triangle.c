@@ -86,9 +86,7 @@ static void take_bundle(triangle *t, unsigned party, uint32_t step) {
     forget_bundles(t, at);
 }
 
-bool triangle_turn(triangle *t) {
-    int rc = uvcc_loopback_drive(t->net, t->s, t->cpu, 3);
-    assert_true(rc >= 0);
+void triangle_events(triangle *t) {
     for (unsigned i = 0; i < 3; i++) {
         uvcc_event e;
         while (t->s[i] != NULL && uvcc_session_poll_event(t->s[i], &e) == 1) {
@@ -124,6 +122,12 @@ bool triangle_turn(triangle *t) {
             }
         }
     }
+}
+
+bool triangle_turn(triangle *t) {
+    int rc = uvcc_loopback_drive(t->net, t->s, t->cpu, 3);
+    assert_true(rc >= 0);
+    triangle_events(t);
     return rc == 1;
 }
 

@@ -49,6 +49,8 @@ void triangle_make(triangle *t, const uvcc_program *p, const triangle_options *o
 void triangle_start(triangle *t);
 /* Both: started, not driven yet. */
 void triangle_open(triangle *t, const uvcc_program *p, const triangle_options *opt);
+/* All events that wait. */
+void triangle_events(triangle *t);
 /* One turn of the network and all events; false when nothing can happen any more. */
 bool triangle_turn(triangle *t);
 /* Drives until all are READY, all have finished `steps` steps, or all are CLOSED. Fails the test on an

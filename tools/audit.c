@@ -8,99 +8,84 @@
 #include <string.h>
 
 #include "files.h"
+#include "flags.h"
 
-#define LINE_HEX 64u
+#define LINE_HEX      64u
+#define MESSAGE_BYTES 512u
+
+enum { WORDS_MAX = 3 };
 
 typedef struct audit_options {
-    const char *word[3]; /* what is no option */
-    unsigned words;
-    const char *keys, *json, *out, *worker, *run;
+    const char *word[WORDS_MAX]; /* what is no option: the command first */
+    int words;
+    const char *keys, *json, *out, *worker, *run; /* NULL: not given */
     bool unfinished, progress, leaves, help;
 } audit_options;
 
 /* ---- options ---- */
 
+#define AT(member) offsetof(audit_options, member)
+static const flag options[] = {
+    {"keys", "FILE", FLAG_TEXT, AT(keys), 0, 0, NULL,
+     "the parties' public keys (DIR/public-keys). An auditor takes them from the parties, not from "
+     "what is to be checked"},
+    {"json", "FILE|-", FLAG_TEXT, AT(json), 0, 0, NULL,
+     "verify: write the outcome as JSON; with -, alone on standard output"},
+    {"unfinished", NULL, FLAG_SWITCH, AT(unfinished), 0, 0, NULL,
+     "verify: let a run's last step pass if not all parties have it"},
+    {"out", "FILE", FLAG_TEXT, AT(out), 0, 0, NULL,
+     "prove: write the proof there (as hexadecimal to standard output)"},
+    {"worker", "rRsStT", FLAG_TEXT, AT(worker), 0, 0, NULL,
+     "prove: whose leaf: replica, stage, tensor rank (r0s0t0)"},
+    {"run", "N", FLAG_TEXT, AT(run), 0, 0, NULL, "prove: of which run (the last with the step)"},
+    {"leaves", NULL, FLAG_SWITCH, AT(leaves), 0, 0, NULL, "show: list the leaves too"},
+    {"progress", NULL, FLAG_SWITCH, AT(progress), 0, 0, NULL,
+     "show progress even where standard error is no terminal"},
+    {"help", NULL, FLAG_SWITCH, AT(help), 0, 0, NULL, "show this"},
+};
+static const flag_set set = {"audit", options, sizeof options / sizeof options[0], AT(help)};
+
 static void print_help(void) {
     (void)fputs(
-        "Usage: uvcc audit verify DIR [--keys FILE] [--json FILE|-] [--unfinished]\n"
-        "       uvcc audit prove DIR LEAF [--out FILE] [--worker rRsStT] [--run N]\n"
+        "Usage: uvcc audit verify DIR [OPTION...]\n"
+        "       uvcc audit prove DIR LEAF [OPTION...]\n"
         "       uvcc audit check PROOF --keys FILE\n"
         "       uvcc audit show FILE [--leaves]\n"
         "\n"
-        "verify  checks the bundles that uvcc train --audit DIR wrote: each alone, the three\n"
-        "        parties' against each other, and all signatures. It names the first fault: file,\n"
-        "        leaf, and what differs from what.\n"
+        "verify  checks the bundles that uvcc train --audit DIR wrote: each alone, the\n"
+        "        three parties' against each other, and all signatures. It names the first\n"
+        "        fault: file, leaf, and what differs from what.\n"
         "prove   proves that a leaf is under the root that its party signed. LEAF is\n"
-        "        PARTY/STEP/INDEX or the leaf's hash, 64 hexadecimal digits. The proof goes to\n"
-        "        standard output as hexadecimal, or into --out FILE.\n"
+        "        PARTY/STEP/INDEX or the leaf's hash, 64 hexadecimal digits.\n"
         "check   checks such a proof with the public keys alone, and says what it proves.\n"
-        "show    shows what a bundle, a proof or a root over several workers says, unchecked.\n"
+        "show    shows what a bundle, a proof or a root over several workers says, "
+        "unchecked.\n"
         "\n"
-        "  --keys FILE      the parties' public keys (DIR/public-keys). An auditor takes them\n"
-        "                   from the parties, not from the directory that is to be checked\n"
-        "  --json FILE|-    write the outcome as JSON; with -, alone on standard output\n"
-        "  --unfinished     let the last step pass if not all parties have it: the run was cut\n"
-        "                   short\n"
-        "  --out FILE       write the proof there\n"
-        "  --worker rRsStT  whose leaf: replica, stage, tensor rank (r0s0t0)\n"
-        "  --run N          of which run (the last that has the step)\n"
-        "  --leaves         list the leaves too\n"
-        "  --progress       show progress even where standard error is no terminal\n"
-        "  --help           show this\n"
-        "\n"
-        "Exit status: 0 good, 1 a fault was found, 2 wrong options or files that cannot be used.\n",
+        "Options (defaults in parentheses):\n",
         stdout);
-}
-
-static int take_option(audit_options *o, int argc, char *const *argv, int *at) {
-    const char *word = argv[*at];
-    const struct {
-        const char *name;
-        const char **value; /* NULL: a flag */
-        bool *flag;
-    } known[] = {{"--keys", &o->keys, NULL},     {"--json", &o->json, NULL},
-                 {"--out", &o->out, NULL},       {"--worker", &o->worker, NULL},
-                 {"--run", &o->run, NULL},       {"--unfinished", NULL, &o->unfinished},
-                 {"--leaves", NULL, &o->leaves}, {"--progress", NULL, &o->progress},
-                 {"--help", NULL, &o->help}};
-    size_t len = strcspn(word, "=");
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        if (strlen(known[i].name) != len || strncmp(word, known[i].name, len) != 0)
-            continue;
-        if (known[i].flag != NULL) {
-            if (word[len] == '=')
-                return report_error(AUDIT_UNUSABLE, "%s takes no value", known[i].name);
-            *known[i].flag = true;
-            return 0;
-        }
-        const char *value = word[len] == '=' ? word + len + 1 : NULL;
-        if (value == NULL && *at + 1 < argc)
-            value = argv[++*at];
-        if (value == NULL || *value == '\0')
-            return report_error(AUDIT_UNUSABLE, "%s needs a value", known[i].name);
-        *known[i].value = value;
-        return 0;
-    }
-    return report_error(AUDIT_UNUSABLE, "there is no option %.*s; see uvcc audit --help", (int)len,
-                        word);
+    flags_print(&set, stdout);
+    (void)fputs("\n"
+                "Exit status: 0 good, 1 a fault was found, 2 wrong options or files that cannot be "
+                "used.\n",
+                stdout);
 }
 
 static int parse(audit_options *o, int argc, char *const *argv) {
+    char text[MESSAGE_BYTES];
+    const flag_message m = {text, sizeof text};
+    const char **words = malloc(((size_t)argc + 1) * sizeof *words);
     *o = (audit_options){0};
-    for (int i = 0; i < argc; i++) {
-        int status = 0;
-        if (strcmp(argv[i], "-h") == 0)
-            o->help = true;
-        else if (strncmp(argv[i], "--", 2) == 0)
-            status = take_option(o, argc, argv, &i);
-        else if (o->words == sizeof o->word / sizeof o->word[0])
-            status = report_error(AUDIT_UNUSABLE, "'%s' is one word too many", argv[i]);
-        else
-            o->word[o->words++] = argv[i];
-        if (status != 0 || o->help)
-            return status;
-    }
-    return 0;
+    if (words == NULL)
+        return report_error(AUDIT_UNUSABLE, "out of memory");
+    int status = 0;
+    if (flags_parse(&set, o, argc, argv, words, &o->words, &m) != 0)
+        status = report_error(AUDIT_UNUSABLE, "%s", text);
+    else if (o->words > WORDS_MAX && !o->help)
+        status = report_error(AUDIT_UNUSABLE, "'%s' is one word too many", words[WORDS_MAX]);
+    for (int i = 0; i < o->words && i < WORDS_MAX && status == 0; i++)
+        o->word[i] = words[i];
+    free(words);
+    return status;
 }
 
 /* ---- small things ---- */

@@ -6,6 +6,7 @@
 #include "audit.h"
 #include "keygen.h"
 #include "nonlinear.h"
+#include "pipeline/pipeline.h"
 #include "replay.h"
 #include "sim/sim.h"
 #include "train.h"
@@ -19,6 +20,7 @@ static void usage(FILE *to) {
         "  uvcc audit      checks the transcripts of a run; see uvcc audit --help\n"
         "  uvcc keygen     makes key files and shows public keys; see uvcc keygen --help\n"
         "  uvcc nonlinear  measures the nonlinear functions; see uvcc nonlinear --help\n"
+        "  uvcc pipeline   a pipeline of stages in simulated time; see uvcc pipeline --help\n"
         "  uvcc sim        runs simulated triangles with faults; see uvcc sim --help\n"
         "  uvcc --version  show the version\n"
         "  uvcc --help     show this\n",
@@ -37,6 +39,8 @@ int main(int argc, char **argv) {
         return keygen_main(argc - 2, argv + 2);
     if (strcmp(word, "nonlinear") == 0)
         return nonlinear_main(argc - 2, argv + 2);
+    if (strcmp(word, "pipeline") == 0)
+        return pipeline_main(argc - 2, argv + 2);
     if (strcmp(word, "sim") == 0)
         return sim_main(argc - 2, argv + 2);
     if (strcmp(word, "--version") == 0) {

@@ -178,9 +178,9 @@ static int parse_option(nonlinear_options *o, int argc, char *const *argv, int *
     const char *word = strcmp(argv[*i], "-h") == 0 ? "--help" : argv[*i];
     const size_t len = strcspn(word, "=");
     const char *value = word[len] == '=' ? word + len + 1 : NULL;
-    bool *flag = value == NULL ? flag_of(o, word + 2, quick) : NULL;
-    if (flag != NULL) {
-        *flag = true;
+    bool *on = value == NULL ? flag_of(o, word + 2, quick) : NULL;
+    if (on != NULL) {
+        *on = true;
         return EXIT_DONE;
     }
     for (unsigned k = 0; k < sizeof valued / sizeof valued[0]; k++) {

@@ -22,6 +22,7 @@
 #include "options.h"
 #include "report.h"
 #include "seeded.h"
+#include "trace.h"
 #include "uvlog.h"
 
 #define RANGE_BITS       8u /* integer bits of activations: of held-out rows too */
@@ -71,6 +72,7 @@ typedef struct run {
     char log[256]; /* the sessions' last error */
     char *app;     /* what logs say of the program */
     bundles *audit; /* NULL: none are written */
+    trace *trace;  /* NULL: none */
 } run;
 
 static volatile sig_atomic_t interrupted;
@@ -467,19 +469,23 @@ static int end_audit(run *r) {
 
 static int start_party(run *r, unsigned p) {
     party *me = &r->party[p];
+    char name[16];
     uvcc_cpu_config cpu = {.size = sizeof cpu,
                            .alloc = r->al,
                            .mode = (uvcc_cpu_mode)r->o->compute,
                            .seed = UVCC_PARTIES * r->o->compute_seed + p};
-    int rc = uvcc_cpu_new(&me->cpu, &cpu);
+    uvcc_config cfg;
+    int rc = uvcc_config_default(&cfg, sizeof cfg);
+    (void)snprintf(name, sizeof name, "party %u", p);
+    if (rc == 0)
+        configure(r, p, &cfg);
+    if (rc == 0 && r->trace != NULL)
+        trace_hook(r->trace, p, name, &cfg, &cpu);
+    if (rc == 0)
+        rc = uvcc_cpu_new(&me->cpu, &cpu);
     if (rc != 0)
         return failed(r, "the executor", rc);
-    uvcc_config cfg;
-    rc = uvcc_config_default(&cfg, sizeof cfg);
-    if (rc == 0) {
-        configure(r, p, &cfg);
-        rc = uvcc_session_new(&me->session, &cfg);
-    }
+    rc = uvcc_session_new(&me->session, &cfg);
     if (rc == 0)
         rc = uvcc_session_load_program(me->session, r->program);
     if (rc == UVCC_ERR_PROGRAM || rc == UVCC_ERR_LIMIT)
@@ -543,8 +549,8 @@ static int start_network(run *r) {
 /* Held-out rows are predicted in steps of so many. */
 static uint32_t predict_rows(const train_options *o, const dataset *d) {
     uint32_t widest = d->features > d->classes ? d->features : d->classes;
-    for (uint32_t l = 0; l < o->hidden_count; l++)
-        widest = o->hidden[l] > widest ? o->hidden[l] : widest;
+    for (uint32_t l = 0; l < o->hidden.count; l++)
+        widest = o->hidden.v[l] > widest ? o->hidden.v[l] : widest;
     uint32_t rows = PREDICT_SIZE_MAX / widest;
     rows = rows < PREDICT_ROWS_MAX ? rows : PREDICT_ROWS_MAX;
     return rows < d->test.rows ? rows : d->test.rows;
@@ -557,7 +563,7 @@ static int make_program(run *r) {
     r->mlp = (uvcc_mlp_config){
         .features = d->features,
         .classes = d->classes,
-        .hidden_count = o->hidden_count,
+        .hidden_count = o->hidden.count,
         .batch = o->batch,
         .predict_rows = predict_rows(o, d),
         .lr_shift = (uint8_t)o->lr_shift,
@@ -568,7 +574,7 @@ static int make_program(run *r) {
         .x_owner = FEATURES_OWNER,
         .y_owner = LABELS_OWNER,
     };
-    memcpy(r->mlp.hidden, o->hidden, sizeof r->mlp.hidden);
+    memcpy(r->mlp.hidden, o->hidden.v, sizeof o->hidden.v);
     if (o->batch > d->train.rows)
         return report_error(EXIT_BAD_INPUT,
                             "--batch %u: the file has %u rows to train on; give a smaller batch or "
@@ -615,6 +621,8 @@ static int begin(run *r) {
         status = start_logs(r);
     if (status == EXIT_DONE)
         status = start_audit(r);
+    if (status == EXIT_DONE && (r->o->trace != NULL || r->o->profile))
+        r->trace = trace_new(r->o->trace, r->program, UVCC_PARTIES, &status);
     for (unsigned p = 0; p < UVCC_PARTIES && status == EXIT_DONE; p++)
         status = start_party(r, p);
     if (status == EXIT_DONE)
@@ -659,6 +667,22 @@ static int end_logs(run *r) {
     return status;
 }
 
+/* The profile, the trace and the JSON output. */
+static int report_on_ops(run *r, report_json *json) {
+    json_t *ops = NULL;
+    if (r->trace != NULL)
+        trace_other_bytes(r->trace, r->result.bytes_online, r->result.bytes_preprocessing);
+    if (r->o->profile) {
+        trace_print(r->trace, report_stream(r->o));
+        ops = trace_json(r->trace);
+        if (ops == NULL)
+            return report_error(EXIT_FAILED, "out of memory");
+    }
+    const int written = report_json_write(json, &r->result, ops);
+    const int traced = r->trace != NULL ? trace_finish(r->trace) : EXIT_DONE;
+    return written != EXIT_DONE ? written : traced;
+}
+
 /* An exit status: what is left to do can fail. */
 static int end(run *r) {
     int status = end_audit(r);
@@ -666,6 +690,7 @@ static int end(run *r) {
         uvcc_cpu_free(r->party[p].cpu);
     for (unsigned p = 0; p < UVCC_PARTIES; p++)
         uvcc_session_free(r->party[p].session);
+    trace_free(r->trace);
     uvcc_loopback_free(r->net);
     uvcc_reference_free(r->reference);
     uvcc_program_free(r->program);
@@ -690,7 +715,7 @@ static int train_on(const train_options *o, const dataset *d, report_json *json)
     if (status == EXIT_DONE) {
         collect_result(&r, (double)(uvcc_host_now_ns() - start) * 1e-9);
         report_summary(o, &r.result);
-        status = report_json_write(json, &r.result);
+        status = report_on_ops(&r, json);
     }
     if (status == EXIT_DONE && !r.result.reference_equal && o->truncation == UVCC_TRUNC_EXACT)
         status = report_error(EXIT_FAILED, "the opened weights are not those of the plaintext run");

@@ -45,6 +45,45 @@ typedef struct uvcc_recorder {
     size_t app_len;
 } uvcc_recorder;
 
+/** What a tracer hears of an op. BEGIN, then for each of its stages JOB_OUT and JOB_DONE (if there is
+ * anything to compute) and SENT (if it sends), between stages WAIT and RESUME, then DONE. Keys of an op
+ * may be dealt before it begins (JOB_OUT, JOB_DONE, SENT), and messages of peers hashed while it waits. */
+typedef enum uvcc_trace_kind {
+    UVCC_TRACE_BEGIN = 1,    /**< its prerequisites are met, its first stage starts */
+    UVCC_TRACE_JOB_OUT = 2,  /**< uvcc_session_poll_op handed out a job of it */
+    UVCC_TRACE_JOB_DONE = 3, /**< the job's completion came */
+    UVCC_TRACE_SENT = 4,     /**< messages of it went to the links: `bytes` */
+    UVCC_TRACE_WAIT = 5,     /**< `stage` is done; the next one needs messages of the peers */
+    UVCC_TRACE_RESUME = 6,   /**< they are here: `stage` starts */
+    UVCC_TRACE_DONE = 7,
+} uvcc_trace_kind;
+
+/** What a job or a message is for. */
+typedef enum uvcc_trace_work {
+    UVCC_TRACE_STAGE = 0, /**< a stage of the op */
+    UVCC_TRACE_KEYS = 1,  /**< its keys, dealt ahead */
+    UVCC_TRACE_HASH = 2,  /**< the hash of a message that came for it; jobs only */
+} uvcc_trace_work;
+
+typedef struct uvcc_op_trace {
+    uvcc_trace_kind kind;
+    uint32_t step, entry;
+    uint32_t op;              /**< index as in uvcc_program_op_at */
+    const uvcc_op_desc *desc; /**< of the program: opcode, name, phase, mb, k */
+    uint8_t stage;            /**< of the op, from 0 */
+    uint8_t work;             /**< uvcc_trace_work: JOB_OUT, JOB_DONE, SENT */
+    uint64_t job;             /**< JOB_OUT, JOB_DONE: the job's id */
+    uint64_t bytes;           /**< SENT: of payload, to both peers */
+    uint64_t now;             /**< the host's time, as the session last heard it */
+} uvcc_op_trace;
+
+/** Tracer hook: hears what runs and waits in a session, and when. All of it is public: it follows from
+ * the program and the arrival of messages. Without one nothing is worked out. */
+typedef struct uvcc_tracer {
+    void (*op)(void *user, const uvcc_op_trace *t); /**< NULL: none; must not call the library */
+    void *user;
+} uvcc_tracer;
+
 /** Zero means the default where one is named. Append-only; unknown `flags` are refused. */
 typedef struct uvcc_config {
     size_t size; /**< sizeof(uvcc_config): set by uvcc_config_default */
@@ -89,6 +128,7 @@ typedef struct uvcc_config {
     uint32_t rx_ranges_max;     /**< as in uvcc_link_config */
     uint32_t suspicious_max;    /**< per peer, as in uvcc_link_config, and so is the next */
     uint64_t suspicious_window_ns;
+    uvcc_tracer trace;
     bool bundles;               /**< keep each finished step's bundle for the host: BUNDLE events. Not
                                      with audit_off */
 } uvcc_config;
@@ -195,6 +235,18 @@ UVCC_API int uvcc_session_bundle(const uvcc_session *s, uint32_t step, const uin
  * UVCC_ERR_MISMATCH: it is another party's, program's or step's; UVCC_ERR_AUTH: it is damaged. Without
  * the checkpoint of the agreed step uvcc_session_step() says UVCC_ERR_STATE. */
 UVCC_API int uvcc_session_resume(uvcc_session *s, const uint8_t *data, size_t len);
+/** What a checkpoint is of, and one tensor's shares out of it (`elems` must be its size), without a
+ * session: to go on with another program or another split over workers (uvcc_session_set_shares).
+ * UVCC_ERR_MISMATCH: no checkpoint, or another size; UVCC_ERR_AUTH: it is damaged (_read only: call it
+ * first); UVCC_ERR_NOT_FOUND: it has no such tensor. */
+typedef struct uvcc_checkpoint_info {
+    uint8_t party;
+    uint32_t step, tensors;
+    uint8_t sid_sub[32], program_hash[32];
+} uvcc_checkpoint_info;
+UVCC_API int uvcc_checkpoint_read(const uint8_t *data, size_t len, uvcc_checkpoint_info *info);
+UVCC_API int uvcc_checkpoint_tensor(const uint8_t *data, size_t len, uint32_t tensor, uint64_t *lo,
+                                    uint64_t *hi, uint64_t elems);
 /** Agrees to run `entry` as step `step` (the next one: the first unfinished step or the one after it).
  * P0's agreement proposes it; it starts when all three agree and the step before is finished. Calling
  * for step m+1 while m runs lets its keys be dealt ahead. UVCC_ERR_AGAIN: too early. */
@@ -223,6 +275,7 @@ typedef struct uvcc_session_stats {
     uint64_t steps_finished;
     uint64_t memory_bytes, memory_peak_bytes, tensor_bytes, tensor_peak_bytes;
     uint64_t leaves;
+    uint64_t epoch_bytes, epoch_peak_bytes; /**< EPOCH buffers that are live: uvcc_program_memory() */
     uint64_t suspicious_dropped; /**< frames over suspicious_max: somebody floods a link */
 } uvcc_session_stats;
 UVCC_API void uvcc_session_get_stats(const uvcc_session *s, uvcc_session_stats *out);

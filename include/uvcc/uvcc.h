@@ -3,6 +3,7 @@
 #define UVCC_UVCC_H
 #include <uvcc/audit.h>
 #include <uvcc/blv1.h>
+#include <uvcc/collective.h>
 #include <uvcc/compute.h>
 #include <uvcc/frame.h>
 #include <uvcc/function.h>
@@ -11,6 +12,7 @@
 #include <uvcc/loopback.h>
 #include <uvcc/mlp.h>
 #include <uvcc/nonlinear.h>
+#include <uvcc/pipeline.h>
 #include <uvcc/program.h>
 #include <uvcc/record.h>
 #include <uvcc/session.h>

@@ -359,12 +359,16 @@ bool uvcci_ensure_buffer(uvcc_session *s, uint32_t tensor) {
     uint32_t owner = s->program->tensors[tensor].buffer;
     uvcci_buffer *buf = &s->buffers[owner];
     size_t bytes = s->program->tensors[owner].elems * 8;
+    const bool additive = s->program->tensors[owner].desc.sharing == UVCC_ADDITIVE;
     if (buf->shares.lo != NULL)
         return true;
     buf->shares.lo = uvcci_arena_take(&s->tensors, bytes);
-    buf->shares.hi = uvcci_arena_take(&s->tensors, bytes);
-    if (buf->shares.lo != NULL && buf->shares.hi != NULL)
+    if (!additive)
+        buf->shares.hi = uvcci_arena_take(&s->tensors, bytes);
+    if (buf->shares.lo != NULL && (additive || buf->shares.hi != NULL)) {
+        uvcci_epoch_count(s, &buf->shares, (int64_t)bytes);
         return true;
+    }
     uvcci_arena_give(&s->tensors, buf->shares.lo, bytes);
     uvcci_arena_give(&s->tensors, buf->shares.hi, bytes);
     buf->shares = (uvcc_shares){0};

@@ -71,7 +71,7 @@ void uvcci_hash_opened(uvcci_builder *b, uint8_t id, uint8_t round, uint64_t ele
 void uvcci_hash_lifted(uvcci_builder *b, uint8_t id, uint64_t elems, const uvcc_shares *out);
 
 uvcc_shares *uvcci_shares_of(uvcc_session *s, uint32_t tensor);
-/* Memory of a tensor's buffer, if it has none yet. */
+/* Memory of a tensor's buffer, if it has none yet; an additive one has no hi. */
 bool uvcci_ensure_buffer(uvcc_session *s, uint32_t tensor);
 /* A round of keys, and the blocks of all of them. */
 const uvcci_plan_round *uvcci_keys_round(const uvcci_run *r, unsigned group);
@@ -118,5 +118,7 @@ int uvcci_function_deal(uvcc_session *s, uvcci_run *r, uint8_t ***keys, uvcc_tas
 /* op_circuits.c */
 bool uvcci_circuit_build(uvcci_builder *b);
 void uvcci_circuit_free(uvcc_session *s, uvcci_run *r);
+/* op_collectives.c */
+bool uvcci_collective_build(uvcci_builder *b);
 
 #endif

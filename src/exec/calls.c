@@ -223,6 +223,13 @@ int uvcc_session_load_program(uvcc_session *s, const uvcc_program *p) {
     uvcci_recording *rec = recording(s);
     if (rec == NULL || p == NULL || !p->finished)
         return uvcci_session_load_program(s, p);
+    for (uint32_t e = 0; e < p->entry_count; e++)
+        if (uvcci_collective_count(&p->entries[e]) != 0) {
+            uvcci_log(s, UVCC_LOG_ERROR,
+                      "a recorded session runs no collectives: what other workers give is not in "
+                      "its log");
+            return UVCC_ERR_CONFIG;
+        }
     called(rec, (uvcc_record){.type = UVCC_RECORD_LOAD_PROGRAM, .data = {slice(p->hash, 32)}});
     return returned(rec, s, uvcci_session_load_program(s, p));
 }

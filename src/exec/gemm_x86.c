@@ -96,7 +96,78 @@ AVX512 static void avx512_dots(size_t depth, size_t n, const uint64_t *v, const 
     }
 }
 
-const uvcci_gemm_micro uvcci_gemm_micro_avx512 = {avx512_run, Z_MR, Z_NR, avx512_rows, avx512_dots};
+enum { Z_DIRECT_ROWS = 4, Z_DIRECT_REGS = 4 };
+
+/* `rows` rows from i on, `regs` registers of columns from j on, the last one masked; both numbers
+ * are constants where this is inlined. */
+AVX512 static inline __attribute__((always_inline)) void
+avx512_direct_tile(const uvcci_gemm_direct *d, size_t i0, size_t j0, int rows, int regs,
+                   __mmask8 last) {
+    __m512i acc[Z_DIRECT_ROWS][Z_DIRECT_REGS];
+    UNROLL for (int i = 0; i < rows; i++) {
+        UNROLL for (int j = 0; j < regs; j++) acc[i][j] = _mm512_setzero_si512();
+    }
+    const uint64_t *x_lo = d->x_lo + i0 * d->lane, *x_hi = d->x_hi + i0 * d->lane;
+    const uint64_t *y_lo = d->y_lo + j0, *y_hi = d->y_hi + j0;
+    for (size_t p = 0; p < d->depth; p++) {
+        __m512i lo[Z_DIRECT_REGS], hi[Z_DIRECT_REGS];
+        UNROLL for (int j = 0; j < regs; j++) {
+            const __mmask8 which = j + 1 == regs ? last : 0xff;
+            lo[j] = _mm512_maskz_loadu_epi64(which, y_lo + j * Z_LANES);
+            hi[j] = _mm512_maskz_loadu_epi64(which, y_hi + j * Z_LANES);
+        }
+        UNROLL for (int i = 0; i < rows; i++) {
+            const uint64_t own = x_lo[(size_t)i * d->lane];
+            const __m512i x = _mm512_set1_epi64((long long)own);
+            const __m512i both = _mm512_set1_epi64((long long)(own + x_hi[(size_t)i * d->lane]));
+            UNROLL for (int j = 0; j < regs; j++) acc[i][j] =
+                _mm512_add_epi64(acc[i][j], _mm512_add_epi64(_mm512_mullo_epi64(both, lo[j]),
+                                                             _mm512_mullo_epi64(x, hi[j])));
+        }
+        x_lo += d->step;
+        x_hi += d->step;
+        y_lo += d->ldy;
+        y_hi += d->ldy;
+    }
+    UNROLL for (int i = 0; i < rows; i++) {
+        UNROLL for (int j = 0; j < regs; j++) {
+            const __mmask8 which = j + 1 == regs ? last : 0xff;
+            uint64_t *to = d->z + (i0 + (size_t)i) * d->ldz + j0 + (size_t)j * Z_LANES;
+            if (d->accumulate)
+                acc[i][j] = _mm512_add_epi64(acc[i][j], _mm512_maskz_loadu_epi64(which, to));
+            _mm512_mask_storeu_epi64(to, which, acc[i][j]);
+        }
+    }
+}
+
+AVX512 static inline __attribute__((always_inline)) void
+avx512_direct_rows(const uvcci_gemm_direct *d, size_t i, int rows) {
+    enum { COLS = Z_DIRECT_REGS * Z_LANES };
+    size_t j = 0;
+    for (; j + COLS <= d->cols; j += COLS)
+        avx512_direct_tile(d, i, j, rows, Z_DIRECT_REGS, 0xff);
+    const size_t left = d->cols - j;
+    const __mmask8 last = (__mmask8)(0xffu >> (7 - (left + 7) % Z_LANES));
+    if (left > 3 * Z_LANES)
+        avx512_direct_tile(d, i, j, rows, 4, last);
+    else if (left > 2 * Z_LANES)
+        avx512_direct_tile(d, i, j, rows, 3, last);
+    else if (left > Z_LANES)
+        avx512_direct_tile(d, i, j, rows, 2, last);
+    else if (left > 0)
+        avx512_direct_tile(d, i, j, rows, 1, last);
+}
+
+AVX512 static void avx512_direct(const uvcci_gemm_direct *d) {
+    size_t i = 0;
+    for (; i + Z_DIRECT_ROWS <= d->rows; i += Z_DIRECT_ROWS)
+        avx512_direct_rows(d, i, Z_DIRECT_ROWS);
+    for (; i < d->rows; i++)
+        avx512_direct_rows(d, i, 1);
+}
+
+const uvcci_gemm_micro uvcci_gemm_micro_avx512 = {avx512_run,  Z_MR,        Z_NR,
+                                                  avx512_rows, avx512_dots, avx512_direct};
 
 /* --- AVX2: x y = x0 y0 + 2^32 (x1 y0 + x0 y1); the two sums are kept apart till the end ---------
  */
@@ -190,6 +261,81 @@ AVX2 static void avx2_dots(size_t depth, size_t n, const uint64_t *v, const uint
     }
 }
 
-const uvcci_gemm_micro uvcci_gemm_micro_avx2 = {avx2_run, Y_MR, Y_NR, avx2_rows, avx2_dots};
+enum { Y_DIRECT_ROWS = 2, Y_DIRECT_REGS = 2 };
+
+/* As avx512_direct_tile; the lanes of `last` that count are negative. */
+AVX2 static inline __attribute__((always_inline)) void avx2_direct_tile(const uvcci_gemm_direct *d,
+                                                                        size_t i0, size_t j0,
+                                                                        int rows, int regs,
+                                                                        __m256i last) {
+    const __m256i all = _mm256_set1_epi64x(-1);
+    __m256i low[Y_DIRECT_ROWS][Y_DIRECT_REGS], cross[Y_DIRECT_ROWS][Y_DIRECT_REGS];
+    UNROLL for (int i = 0; i < rows; i++) {
+        UNROLL for (int j = 0; j < regs; j++) low[i][j] = cross[i][j] = _mm256_setzero_si256();
+    }
+    for (size_t p = 0; p < d->depth; p++) {
+        const uint64_t *y[2] = {d->y_lo + p * d->ldy + j0, d->y_hi + p * d->ldy + j0};
+        const uint64_t *x_lo = d->x_lo + i0 * d->lane + p * d->step;
+        const uint64_t *x_hi = d->x_hi + i0 * d->lane + p * d->step;
+        UNROLL for (int part = 0; part < 2; part++) {
+            __m256i y0[Y_DIRECT_REGS], y1[Y_DIRECT_REGS];
+            UNROLL for (int j = 0; j < regs; j++) {
+                y0[j] =
+                    _mm256_maskload_epi64((const long long *)(const void *)(y[part] + j * Y_LANES),
+                                          j + 1 == regs ? last : all);
+                y1[j] = _mm256_srli_epi64(y0[j], 32);
+            }
+            UNROLL for (int i = 0; i < rows; i++) {
+                const size_t at = (size_t)i * d->lane;
+                const uint64_t x = x_lo[at] + (part == 0 ? x_hi[at] : 0);
+                const __m256i x0 = _mm256_set1_epi64x((long long)x);
+                const __m256i x1 = _mm256_set1_epi32((int)(x >> 32));
+                UNROLL for (int j = 0; j < regs; j++) {
+                    low[i][j] = _mm256_add_epi64(low[i][j], _mm256_mul_epu32(x0, y0[j]));
+                    cross[i][j] = _mm256_add_epi64(cross[i][j], _mm256_mul_epu32(x1, y0[j]));
+                    cross[i][j] = _mm256_add_epi64(cross[i][j], _mm256_mul_epu32(x0, y1[j]));
+                }
+            }
+        }
+    }
+    UNROLL for (int i = 0; i < rows; i++) {
+        UNROLL for (int j = 0; j < regs; j++) {
+            const __m256i which = j + 1 == regs ? last : all;
+            long long *to =
+                (long long *)(void *)(d->z + (i0 + (size_t)i) * d->ldz + j0 + (size_t)j * Y_LANES);
+            __m256i sum = _mm256_add_epi64(low[i][j], _mm256_slli_epi64(cross[i][j], 32));
+            if (d->accumulate)
+                sum = _mm256_add_epi64(sum, _mm256_maskload_epi64(to, which));
+            _mm256_maskstore_epi64(to, which, sum);
+        }
+    }
+}
+
+AVX2 static inline __attribute__((always_inline)) void avx2_direct_rows(const uvcci_gemm_direct *d,
+                                                                        size_t i, int rows) {
+    enum { COLS = Y_DIRECT_REGS * Y_LANES };
+    const __m256i lanes = _mm256_setr_epi64x(0, 1, 2, 3);
+    size_t j = 0;
+    for (; j < d->cols; j += COLS) {
+        const size_t left = d->cols - j < COLS ? d->cols - j : COLS;
+        const __m256i last =
+            _mm256_cmpgt_epi64(_mm256_set1_epi64x((long long)((left - 1) % Y_LANES) + 1), lanes);
+        if (left > Y_LANES)
+            avx2_direct_tile(d, i, j, rows, 2, last);
+        else
+            avx2_direct_tile(d, i, j, rows, 1, last);
+    }
+}
+
+AVX2 static void avx2_direct(const uvcci_gemm_direct *d) {
+    size_t i = 0;
+    for (; i + Y_DIRECT_ROWS <= d->rows; i += Y_DIRECT_ROWS)
+        avx2_direct_rows(d, i, Y_DIRECT_ROWS);
+    for (; i < d->rows; i++)
+        avx2_direct_rows(d, i, 1);
+}
+
+const uvcci_gemm_micro uvcci_gemm_micro_avx2 = {avx2_run,  Y_MR,      Y_NR,
+                                                avx2_rows, avx2_dots, avx2_direct};
 
 #endif

@@ -91,29 +91,92 @@ static void build_local(builder *b, const uvcc_shares *out) {
             build_map(b, maps[i].map, in->desc.rows, in->desc.cols, x, y, out, d->shift);
 }
 
-static bool build_product(builder *b) {
-    uvcci_run *r = b->r;
-    const uvcc_op_desc *d = &r->op->desc;
+static uvcc_gemm_layout layout_of(const uvcc_op_desc *d, unsigned operand,
+                                  const uvcc_tensor_desc *t) {
+    const uint64_t rows = uvcci_gemm_rows(d, operand, t), cols = uvcci_gemm_cols(d, operand, t);
+    const bool stacked = (d->flags & UVCC_OP_STACKED_A << operand) != 0;
+    return (uvcc_gemm_layout){.ld = t->cols,
+                              .group = t->rows / d->row_groups * (uint64_t)t->cols,
+                              .head = stacked ? rows * t->cols : cols};
+}
+
+/* z = or += the op's product of matrices, or its products of blocks. */
+static bool build_gemm(builder *b, uint64_t *z, bool accumulate) {
+    const uvcc_op_desc *d = &b->r->op->desc;
     const uvcci_tensor *ts = b->s->program->tensors;
-    if (!take_words(b->s, r, &r->z))
-        return false;
-    const uvcc_shares *x = uvcci_shares_of(b->s, d->in[0]), *y = uvcci_shares_of(b->s, d->in[1]);
-    if (d->opcode != UVCC_OP_GEMM_SS) {
-        build_local(b, &(uvcc_shares){.lo = r->z});
-        return true;
-    }
+    const uvcc_tensor_desc *x = &ts[d->in[0]].desc, *y = &ts[d->in[1]].desc,
+                           *out = &ts[d->out[0]].desc;
     uvcc_task *t = uvcci_add_task(b, UVCC_TASK_GEMM, 0);
     if (t == NULL)
         return false;
     bool ta = (d->flags & UVCC_OP_TRANS_A) != 0;
-    t->u.gemm.m = ts[d->out[0]].desc.rows;
-    t->u.gemm.n = ts[d->out[0]].desc.cols;
-    t->u.gemm.k = ta ? ts[d->in[0]].desc.rows : ts[d->in[0]].desc.cols;
+    t->u.gemm.m = (uint32_t)uvcci_gemm_rows(d, 2, out);
+    t->u.gemm.n = (uint32_t)uvcci_gemm_cols(d, 2, out);
+    t->u.gemm.k = (uint32_t)(ta ? uvcci_gemm_rows(d, 0, x) : uvcci_gemm_cols(d, 0, x));
     t->u.gemm.trans_x = ta;
     t->u.gemm.trans_y = (d->flags & UVCC_OP_TRANS_B) != 0;
-    t->u.gemm.x = *x;
-    t->u.gemm.y = *y;
-    t->u.gemm.z = r->z;
+    t->u.gemm.accumulate = accumulate;
+    t->u.gemm.x = *uvcci_shares_of(b->s, d->in[0]);
+    t->u.gemm.y = *uvcci_shares_of(b->s, d->in[1]);
+    t->u.gemm.z = z;
+    if (d->heads == 0)
+        return true;
+    t->u.gemm.groups = d->row_groups;
+    t->u.gemm.heads = d->heads;
+    t->u.gemm.lx = layout_of(d, 0, x);
+    t->u.gemm.ly = layout_of(d, 1, y);
+    t->u.gemm.lz = layout_of(d, 2, out);
+    return true;
+}
+
+/* GEMM_PART: the product is the tensor, perhaps on top of another. */
+static bool build_part(builder *b) {
+    const uvcc_op_desc *d = &b->r->op->desc;
+    const uvcci_tensor *ts = b->s->program->tensors;
+    const uvcc_shares *out = uvcci_shares_of(b->s, d->out[0]);
+    const bool accumulate = d->in_count == 3;
+    if (accumulate && ts[d->in[2]].buffer != ts[d->out[0]].buffer)
+        build_map(b, UVCC_MAP_COPY, ts[d->out[0]].desc.rows, ts[d->out[0]].desc.cols,
+                  uvcci_shares_of(b->s, d->in[2]), NULL, out, 0);
+    return build_gemm(b, out->lo, accumulate);
+}
+
+static bool build_product(builder *b) {
+    uvcci_run *r = b->r;
+    if (!take_words(b->s, r, &r->z))
+        return false;
+    if (r->op->desc.opcode == UVCC_OP_GEMM_SS)
+        return build_gemm(b, r->z, false);
+    build_local(b, &(uvcc_shares){.lo = r->z});
+    return true;
+}
+
+/* RESHARE_MASK of a 3-additive vector. */
+static void build_reshare_mask(builder *b, const uint64_t *z) {
+    uvcci_run *r = b->r;
+    const uvcc_shares *out = uvcci_shares_of(b->s, r->op->desc.out[0]);
+    uint32_t n;
+    uvcc_block *k = add_op_blocks(b, UVCC_TASK_RESHARE_MASK, 0, UVCCI_ROLE_ALL, &n);
+    for (uint32_t i = 0; i < n; i++) {
+        k[i].in[0] = z + uvcci_at_block(&k[i]);
+        k[i].out[0] = out->lo + uvcci_at_block(&k[i]);
+        k[i].wire_out[0] = r->out[0].hole[0][0][k[i].block];
+    }
+}
+
+/* OPEN4_MASK of a 3-additive vector, into m. */
+static bool build_open4_mask(builder *b, const uint64_t *z) {
+    uvcci_run *r = b->r;
+    uint32_t n;
+    if (!take_words(b->s, r, &r->m))
+        return false;
+    uvcc_block *k = add_op_blocks(b, UVCC_TASK_OPEN4_MASK, 0, UVCCI_ROLE_ALL, &n);
+    for (uint32_t i = 0; i < n; i++) {
+        k[i].in[0] = z + uvcci_at_block(&k[i]);
+        k[i].out[0] = r->m + uvcci_at_block(&k[i]);
+        k[i].wire_out[0] = r->out[0].hole[0][0][k[i].block];
+        k[i].wire_out[1] = r->out[0].hole[0][1][k[i].block];
+    }
     return true;
 }
 
@@ -172,30 +235,29 @@ static bool build_mask(builder *b) {
     case UVCC_OP_ROW_DOT:
         if (!build_product(b))
             return false;
-        if (r->plan->open_round < 0) {
-            const uvcc_shares *out = uvcci_shares_of(s, d->out[0]);
-            k = add_op_blocks(b, UVCC_TASK_RESHARE_MASK, 0, UVCCI_ROLE_ALL, &n);
-            for (uint32_t i = 0; i < n; i++) {
-                k[i].in[0] = r->z + uvcci_at_block(&k[i]);
-                k[i].out[0] = out->lo + uvcci_at_block(&k[i]);
-                k[i].wire_out[0] = r->out[0].hole[0][0][k[i].block];
-            }
-            break;
-        }
-        if (!take_words(s, r, &r->m))
+        if (r->plan->open_round < 0)
+            build_reshare_mask(b, r->z);
+        else if (!build_open4_mask(b, r->z))
             return false;
-        k = add_op_blocks(b, UVCC_TASK_OPEN4_MASK, 0, UVCCI_ROLE_ALL, &n);
-        for (uint32_t i = 0; i < n; i++) {
-            k[i].in[0] = r->z + uvcci_at_block(&k[i]);
-            k[i].out[0] = r->m + uvcci_at_block(&k[i]);
-            k[i].wire_out[0] = r->out[0].hole[0][0][k[i].block];
-            k[i].wire_out[1] = r->out[0].hole[0][1][k[i].block];
-        }
+        break;
+    case UVCC_OP_RESHARE:
+        build_reshare_mask(b, uvcci_shares_of(s, d->in[0])->lo);
+        break;
+    case UVCC_OP_GEMM_PART:
+        if (!build_part(b))
+            return false;
         break;
     case UVCC_OP_TRUNCATE:
     case UVCC_OP_RELU: {
         const uvcc_shares *in = uvcci_shares_of(s, d->in[0]);
-        if (!take_words(s, r, &r->z) || !take_words(s, r, &r->m))
+        if (!take_words(s, r, &r->z))
+            return false;
+        if (r->plan->compact) { /* an additive tensor */
+            if (!build_open4_mask(b, in->lo))
+                return false;
+            break;
+        }
+        if (!take_words(s, r, &r->m))
             return false;
         k = add_op_blocks(b, UVCC_TASK_OPEN2_MASK, 0, UVCCI_ROLE_EDGE, &n);
         for (uint32_t i = 0; i < n; i++) {

@@ -114,9 +114,19 @@ static bool engines_done(uvcci_run *r) {
     return true;
 }
 
+/* The last BWD op of a microbatch is done: another one may start. */
+static void let_fly(uvcci_step *st, uint32_t mb) {
+    for (uint32_t i = 0; i < st->entry->op_count; i++) {
+        const uvcc_op_desc *d = &st->runs[i].op->desc;
+        if (d->mb == mb && uvcci_waits_to_fly(st->entry, d) && --st->runs[i].preds_left == 0)
+            uvcci_run_wake(&st->runs[i]);
+    }
+}
+
 static void run_done(uvcc_session *s, uvcci_run *r) {
     uvcci_step *st = r->step;
     assert(engines_done(r));
+    uvcci_trace_op(s, r, UVCC_TRACE_DONE);
     free_scratch(s, r);
     uvcci_bump_reset(&r->bump);
     r->stage = UVCCI_STAGE_DONE;
@@ -134,11 +144,15 @@ static void run_done(uvcc_session *s, uvcci_run *r) {
         uvcci_buffer *buf = &s->buffers[owner];
         const uvcci_tensor *t = &s->program->tensors[owner];
         if (--buf->uses_left == 0 && t->desc.lifetime == UVCC_EPOCH) {
+            uvcci_epoch_count(s, &buf->shares, -(int64_t)(t->elems * 8));
             uvcci_arena_give(&s->tensors, buf->shares.lo, t->elems * 8);
             uvcci_arena_give(&s->tensors, buf->shares.hi, t->elems * 8);
             buf->shares = (uvcc_shares){0};
         }
     }
+    const uvcc_op_desc *d = &r->op->desc;
+    if (d->phase == UVCC_BWD && st->bwd_left != NULL && --st->bwd_left[d->mb] == 0)
+        let_fly(st, d->mb + st->entry->in_flight);
     for (uint32_t i = 0; i < r->op->succ_count; i++) {
         uvcci_run *next = &st->runs[st->entry->succ[r->op->succ_first + i]];
         if (r->depth > next->depth)
@@ -151,6 +165,7 @@ static void run_done(uvcc_session *s, uvcci_run *r) {
 /* Leaves and sends the messages of one round that the stage filled. */
 static void send_round(uvcc_session *s, uvcci_run *r, uvcci_batch_out *out) {
     const uvcci_plan_round *round = out->round;
+    uint64_t bytes = 0;
     for (uint32_t i = 0; i < out->count; i++) {
         uvcci_tx *tx = &out->tx[i];
         uint32_t row = r->row0 + tx->b;
@@ -170,7 +185,9 @@ static void send_round(uvcc_session *s, uvcci_run *r, uvcci_batch_out *out) {
                    (uint64_t)r->step->number << 32 | (uint64_t)r->index << 6 | round->stage);
         if (uvcci_failed(s))
             return;
+        bytes += tx->len;
     }
+    uvcci_trace_sent(s, r, UVCC_TRACE_STAGE, bytes);
     engines_sent(r, round);
 }
 
@@ -199,6 +216,7 @@ static void stage_done(uvcc_session *s, uvcci_run *r) {
     if (r->stage == r->plan->stages) {
         run_done(s, r);
     } else {
+        uvcci_trace_op(s, r, UVCC_TRACE_WAIT);
         r->stage++;
         uvcci_run_wake(r);
     }
@@ -237,6 +255,8 @@ static int open_rounds(uvcc_session *s, uvcci_run *r) {
 static bool build_stage(builder *b) {
     if (b->r->plan->function != NULL)
         return uvcci_function_build(b);
+    if (uvcci_is_collective(b->r->op->desc.opcode))
+        return uvcci_collective_build(b);
     return b->r->plan->keyless ? uvcci_circuit_build(b) : uvcci_gate_build(b);
 }
 
@@ -244,7 +264,7 @@ static bool build_stage(builder *b) {
 static bool run_advance(uvcc_session *s, uvcci_run *r) {
     if (r->job_out || r->stage == UVCCI_STAGE_DONE || r->preds_left != 0 || !stage_ready(s, r))
         return false;
-    if (uvcci_jobs_full(&s->jobs)) {
+    if (uvcci_jobs_full(&s->jobs) && !uvcci_is_collective(r->op->desc.opcode)) {
         uvcci_run_wake(r);
         return false;
     }
@@ -258,6 +278,7 @@ static bool run_advance(uvcc_session *s, uvcci_run *r) {
         return true;
     }
     unsigned steps = r->plan->function != NULL ? r->plan->function->step_count : 0;
+    uvcci_trace_op(s, r, r->stage == 0 ? UVCC_TRACE_BEGIN : UVCC_TRACE_RESUME);
     builder b = {.s = s, .r = r, .task_cap = 24 + 5 * steps};
     r->task_count = 0;
     r->tasks = uvcci_bump_take(&r->bump, b.task_cap * sizeof r->tasks[0]);

@@ -399,9 +399,14 @@ static int plan_op(draft *d, const uvcc_program *p, const uvcci_entry *e, const 
         plan_edge_gate(d, UVCCI_PROTO_OPEN4, UVCCI_STREAM_TRUNC, exact, 1);
         return 0;
     case UVCC_OP_TRUNCATE:
+        plan->compact = p->tensors[op->desc.in[0]].desc.sharing == UVCC_ADDITIVE;
         plan->shift = plan->bits = op->desc.shift;
         plan->gate = exact ? UVCC_GATE_TRUNC_ARS : UVCC_GATE_TRUNC_SR;
-        plan_edge_gate(d, UVCCI_PROTO_OPEN2, UVCCI_STREAM_TRUNC, exact, 1);
+        plan_edge_gate(d, plan->compact ? UVCCI_PROTO_OPEN4 : UVCCI_PROTO_OPEN2, UVCCI_STREAM_TRUNC,
+                       exact, 1);
+        return 0;
+    case UVCC_OP_RESHARE:
+        plan_vector(d, UVCCI_PROTO_RESHARE, UVCCI_STREAM_MASK);
         return 0;
     case UVCC_OP_RELU:
         /* |x| < 2^bits: x has bits + 1 bits, of which `bits` are compared. */
@@ -415,6 +420,7 @@ static int plan_op(draft *d, const uvcc_program *p, const uvcci_entry *e, const 
         return 0;
     case UVCC_OP_FUNCTION:
         return plan_function(d, p, op, fn);
+    case UVCC_OP_GEMM_PART:
     case UVCC_OP_BIAS_ADD:
     case UVCC_OP_REDUCE_BIAS_GRAD:
     case UVCC_OP_ADD:
@@ -427,6 +433,10 @@ static int plan_op(draft *d, const uvcc_program *p, const uvcci_entry *e, const 
     case UVCC_OP_ADD_PUBLIC:
     case UVCC_OP_CAUSAL_MASK:
     case UVCC_OP_SCALE_PUBLIC:
+    case UVCC_OP_SEND_PP:
+    case UVCC_OP_RECV_PP:
+    case UVCC_OP_REDUCE_SCATTER:
+    case UVCC_OP_ALL_GATHER:
         return 0;
     default:
         return UVCC_ERR_PROGRAM;

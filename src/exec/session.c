@@ -149,7 +149,7 @@ int uvcci_session_new(uvcc_session **out, const uvcc_config *cfg) {
     s->alloc = uvcci_metered(&s->meter);
     int rc = config_take(s, cfg);
     if (rc == 0)
-        rc = uvcci_jobs_init(&s->jobs, &s->alloc, s->cfg.jobs_max, s->cfg.cookie);
+        rc = uvcci_jobs_init(&s->jobs, &s->alloc, s->cfg.jobs_max, 0, s->cfg.cookie);
     uint8_t k_own[32];
     if (rc == 0 && s->cfg.random.fill(s->cfg.random.user, k_own, sizeof k_own) != 0)
         rc = UVCC_ERR_RANDOM;
@@ -341,6 +341,40 @@ static int make_links(uvcc_session *s, const needs *n) {
     return rc;
 }
 
+/* The program's topology, unless it is for any one worker, is that of the configuration, and its entries
+ * are for this stage. */
+static int check_place(const uvcc_session *s, const uvcc_program *p) {
+    if (p->replicas * p->stages * p->tp_ranks == 1)
+        return 0;
+    if (p->replicas != s->cfg.replicas || p->stages != s->cfg.stages ||
+        p->tp_ranks != s->cfg.tp_ranks) {
+        uvcci_log(s, UVCC_LOG_ERROR, "the program is for %u x %u x %u workers, not %u x %u x %u",
+                  p->replicas, p->stages, p->tp_ranks, s->cfg.replicas, s->cfg.stages,
+                  s->cfg.tp_ranks);
+        return UVCC_ERR_CONFIG;
+    }
+    for (uint32_t e = 0; e < p->entry_count; e++)
+        if (p->entries[e].stages > 1 && p->entries[e].stage != s->cfg.stage) {
+            uvcci_log(s, UVCC_LOG_ERROR, "entry %s is for stage %u, not %u", p->entries[e].name,
+                      p->entries[e].stage, s->cfg.stage);
+            return UVCC_ERR_CONFIG;
+        }
+    return 0;
+}
+
+/* Room for all collectives of a step at once. */
+static int make_local_jobs(uvcc_session *s, const uvcc_program *p) {
+    uint32_t most = 0;
+    for (uint32_t e = 0; e < p->entry_count; e++) {
+        const uint32_t n = uvcci_collective_count(&p->entries[e]);
+        most = n > most ? n : most;
+    }
+    if (most == 0)
+        return 0;
+    uvcci_jobs_free(&s->jobs, &s->alloc); /* empty: nothing runs before a program is loaded */
+    return uvcci_jobs_init(&s->jobs, &s->alloc, s->cfg.jobs_max, most, s->cfg.cookie);
+}
+
 int uvcci_session_load_program(uvcc_session *s, const uvcc_program *p) {
     if (s == NULL || p == NULL || !p->finished)
         return UVCC_ERR_USAGE;
@@ -352,10 +386,13 @@ int uvcci_session_load_program(uvcc_session *s, const uvcc_program *p) {
                       UVCCI_SHAPES_MAX);
             return UVCC_ERR_PROGRAM;
         }
+    int rc = check_place(s, p);
+    if (rc != 0)
+        return rc;
     s->program = p; /* a failed load leaves a session that can only be freed */
     uvcc_program_hash(p, s->h_program);
     needs n = {0};
-    int rc = make_plans(s, p, &n);
+    rc = make_plans(s, p, &n);
     if (rc != 0)
         return rc;
     s->event_cap = 64 + 2 * n.outputs;
@@ -375,7 +412,9 @@ int uvcci_session_load_program(uvcc_session *s, const uvcc_program *p) {
         if (s->buffers[i].shares.lo == NULL || s->buffers[i].shares.hi == NULL)
             return UVCC_ERR_NOMEM;
     }
-    rc = uvcci_checkpoint_init(s);
+    rc = make_local_jobs(s, p);
+    if (rc == 0)
+        rc = uvcci_checkpoint_init(s);
     if (rc == 0)
         rc = make_links(s, &n);
     if (rc == 0)
@@ -696,6 +735,11 @@ static void set_done(uvcc_session *s, uvcci_set *set) {
         uvcci_set_free(s, set);
 }
 
+static bool is_collective(uvcci_job_owner owner, const void *who) {
+    return owner == UVCCI_JOB_OP &&
+           uvcci_is_collective(((const uvcci_run *)who)->op->desc.opcode);
+}
+
 int uvcci_session_complete(uvcc_session *s, const uvcc_completion *c, uint64_t now) {
     if (s == NULL || c == NULL)
         return UVCC_ERR_USAGE;
@@ -708,8 +752,12 @@ int uvcci_session_complete(uvcc_session *s, const uvcc_completion *c, uint64_t n
     }
     if (!uvcci_jobs_take(&s->jobs, c, &owner, &who))
         return 0;
+    uvcci_trace_job(s, UVCC_TRACE_JOB_DONE, c->id, owner, who);
     if (c->status != 0)
-        uvcci_abort(s, UVCC_ABORT_JOB, "a compute job failed");
+        uvcci_abort(s, UVCC_ABORT_JOB,
+                    is_collective(owner, who) ? "a collective failed: the workers of this party "
+                                                  "disagree, or one of them is gone"
+                                                : "a compute job failed");
     if (owner == UVCCI_JOB_RX)
         rx_hashed(s, who);
     else if (owner == UVCCI_JOB_SET)
@@ -765,7 +813,12 @@ int uvcci_session_transmit_done(uvcc_session *s, uint8_t peer, uint64_t id, size
 int uvcci_session_poll_op(uvcc_session *s, const uvcc_job **out) {
     if (s == NULL || out == NULL || uvcci_failed(s))
         return 0;
-    return uvcci_jobs_poll(&s->jobs, out);
+    uvcci_job_owner owner;
+    void *who;
+    if (uvcci_jobs_poll(&s->jobs, out, &owner, &who) == 0)
+        return 0;
+    uvcci_trace_job(s, UVCC_TRACE_JOB_OUT, (*out)->id, owner, who);
+    return 1;
 }
 
 uint64_t uvcc_session_next_deadline(const uvcc_session *s) {

@@ -146,6 +146,7 @@ struct uvcci_step {
     const uvcci_plan *plans;
     uvcci_optable table;
     uvcci_run *runs; /* program order */
+    uint32_t *bwd_left; /* [microbatch]: BWD ops that are not done; of an entry with a limit */
     uint32_t runs_done, deals_sent, deal_next;
     uint64_t *ready; /* bitmap of runs to look at */
     uint32_t ready_words;
@@ -193,7 +194,7 @@ typedef struct uvcci_kept {
     size_t len;
 } uvcci_kept;
 
-/* A buffer of tensors: both components. */
+/* A buffer of tensors: both components, or lo only of additive ones. */
 typedef struct uvcci_buffer {
     uvcc_shares shares;
     uint32_t uses_left; /* in the running step */
@@ -325,6 +326,21 @@ uvcci_step *uvcci_step_of(uvcc_session *s, uint32_t step);
 static inline uvcci_engine **uvcci_engines_of(uvcci_run *r, const uvcci_plan_vec *v) {
     return &r->engine[v->id == UVCCI_ID_TILE0 ? r->plan->id_count : v->id];
 }
+
+/* EPOCH memory taken (+) or given back (-), for the statistics. */
+static inline void uvcci_epoch_count(uvcc_session *s, const uvcc_shares *x, int64_t bytes) {
+    s->stats.epoch_bytes += (uint64_t)bytes * (x->hi != NULL ? 2 : 1);
+    if (s->stats.epoch_bytes > s->stats.epoch_peak_bytes)
+        s->stats.epoch_peak_bytes = s->stats.epoch_bytes;
+}
+
+/* trace.c: tells the host's tracer of an op; without a tracer nothing. */
+void uvcci_trace_op(const uvcc_session *s, const uvcci_run *r, uvcc_trace_kind kind);
+void uvcci_trace_sent(const uvcc_session *s, const uvcci_run *r, uvcc_trace_work work,
+                      uint64_t bytes);
+/* A job was handed out, or its completion came. Jobs of no op are not told of. */
+void uvcci_trace_job(const uvcc_session *s, uvcc_trace_kind kind, uint64_t job,
+                     uvcci_job_owner owner, const void *who);
 
 /* ops.c */
 void uvcci_run_wake(uvcci_run *r);

@@ -135,7 +135,10 @@ static int build_table(uvcc_session *s, uvcci_step *st) {
     for (uint32_t i = 0; i < e->op_count; i++)
         for (uint16_t b = 0; b < st->plans[i].batches; b++)
             st->table.rows[st->table.count++] =
-                (uvcci_oprow){.phase = e->ops[i].desc.phase, .k = e->ops[i].desc.k, .b = b};
+                (uvcci_oprow){.phase = e->ops[i].desc.phase,
+                              .mb = e->ops[i].desc.mb,
+                              .k = e->ops[i].desc.k,
+                              .b = b};
     struct veto v = {.s = s, .st = st};
     int rc = uvcci_optable_build(&st->table, s->sid_sub, st->number, veto_row, &v);
     if (rc != 0)
@@ -182,19 +185,23 @@ int uvcci_step_open(uvcc_session *s, uint32_t step, uint32_t entry) {
     st->ready = uvcci_bump_take(&st->bump, st->ready_words * sizeof st->ready[0]);
     st->input = uvcci_bump_take(&st->bump, (e->input_count + 1u) * sizeof st->input[0]);
     st->output = uvcci_bump_take(&st->bump, (e->output_count + 1u) * sizeof st->output[0]);
-    bool ok = st->runs != NULL && st->ready != NULL && st->input != NULL && st->output != NULL;
+    if (e->in_flight != 0)
+        st->bwd_left = uvcci_bump_take(&st->bump, e->microbatches * sizeof st->bwd_left[0]);
+    bool ok = (e->in_flight == 0 || st->bwd_left != NULL) && st->runs != NULL && st->ready != NULL && st->input != NULL && st->output != NULL;
     for (uint32_t i = 0; ok && i < e->op_count; i++) {
         uvcci_run *r = &st->runs[i];
         r->step = st;
         r->op = &e->ops[i];
         r->plan = &st->plans[i];
         r->index = i;
-        r->preds_left = e->ops[i].pred_count;
+        r->preds_left = e->ops[i].pred_count + uvcci_waits_to_fly(e, &e->ops[i].desc);
         ok = run_tables(s, st, r);
     }
     for (uint32_t i = 0; ok && i < e->output_count; i++)
         ok = (st->output[i] = uvcci_arena_take(
                   &s->wire, s->program->tensors[e->outputs[i].tensor].elems * 8)) != NULL;
+    if (ok && e->in_flight != 0)
+        memcpy(st->bwd_left, e->bwd_count, e->microbatches * sizeof st->bwd_left[0]);
     int rc = ok ? 0 : UVCC_ERR_NOMEM;
     if (rc == 0 && !s->cfg.audit_off)
         rc = uvcci_transcript_new(&st->transcript, &s->alloc, s->cfg.leaves_max);

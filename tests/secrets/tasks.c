@@ -735,9 +735,12 @@ static void check_additive(uint64_t *const z[3], const uint64_t *want, size_t n)
         assert_true(z[0][i] + z[1][i] + z[2][i] == want[i]);
 }
 
-static void multiply(unsigned m, unsigned n, unsigned k) {
+/* One product, then on top of it the same one in blocks of one row each. With `overlap` rows of x
+ * and y begin one word apart, so that much is multiplied in few words. */
+static void multiply(unsigned m, unsigned n, unsigned k, bool overlap) {
     for (unsigned v = 0; v < 4; v++) {
         const bool tx = v & 1, ty = v & 2;
+        const unsigned ldx = overlap ? 1 : tx ? m : k, ldy = overlap ? 1 : ty ? k : n;
         sim.used = 0;
         const uint64_t *x = values(63), *y = values(63);
         const shared xs = share(x), ys = share(y);
@@ -747,7 +750,7 @@ static void multiply(unsigned m, unsigned n, unsigned k) {
                 want[i * n + j] = 0;
                 for (unsigned p = 0; p < k; p++)
                     want[i * n + j] +=
-                        x[tx ? p * m + i : i * k + p] * y[ty ? j * k + p : p * n + j];
+                        2 * x[tx ? p * ldx + i : i * ldx + p] * y[ty ? j * ldy + p : p * ldy + j];
             }
         for (unsigned r = 0; r < 3; r++) {
             uvcc_task t = {.kind = UVCC_TASK_GEMM, .u.gemm = {.m = m, .n = n, .k = k}};
@@ -756,6 +759,16 @@ static void multiply(unsigned m, unsigned n, unsigned k) {
             t.u.gemm.x = held(&xs, r);
             t.u.gemm.y = held(&ys, r);
             t.u.gemm.z = z[r];
+            t.u.gemm.groups = t.u.gemm.heads = overlap ? 1 : 0;
+            t.u.gemm.lx.ld = ldx;
+            t.u.gemm.ly.ld = ldy;
+            t.u.gemm.lz = (uvcc_gemm_layout){n, n, 0};
+            job(r, &t);
+            t.u.gemm.accumulate = true;
+            t.u.gemm.m = 1;
+            t.u.gemm.groups = m;
+            t.u.gemm.heads = 1;
+            t.u.gemm.lx.group = tx ? 1 : ldx;
             job(r, &t);
         }
         check_additive(z, want, (size_t)m * n);
@@ -764,8 +777,9 @@ static void multiply(unsigned m, unsigned n, unsigned k) {
 
 static void matrix_products(void **state) {
     open_sim(state);
-    multiply(5, 19, 57); /* whole tiles and their edges */
-    multiply(2, 3, 360); /* deeper than a packed panel */
+    multiply(5, 19, 57, false);
+    multiply(2, 3, 360, false);
+    multiply(9, 27, 400, true); /* packed: too large to be made directly, deeper than a panel */
     close_sim();
 }
 

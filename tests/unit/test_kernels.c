@@ -550,6 +550,69 @@ static void products(void **state) {
     }
 }
 
+/* Blocks of wider matrices, laid out in several ways, on every backend; added to what z holds; what
+ * lies between blocks stays. */
+static void block_products(void **state) {
+    (void)state;
+    enum { N = 5000, GROUPS = 3, HEADS = 2, Z_WORDS = 1500 };
+    static const uint32_t sizes[][3] = {{8, 9, 4}, {1, 7, 5}, {6, 1, 8}, {16, 8, 16}, {9, 1, 1}};
+    for (uint32_t backend = 1; backend <= 4; backend++) {
+        sim s;
+        sim_open(&s, 0, N);
+        for (unsigned r = 0; r < 3; r++) {
+            uvcci_cpu_worker_free(&s.worker[r]);
+            const uvcc_allocator al = test_allocator(&s.mem);
+            assert_int_equal(uvcci_cpu_worker_init(&s.worker[r], &al, backend), 0);
+        }
+        uint64_t *x = values(&s, 63, 3), *y = values(&s, 63, 3), *before = values(&s, 63, 3);
+        const shared xs = share(&s, x), ys = share(&s, y);
+        uint64_t *z[3] = {words(&s), words(&s), words(&s)};
+        for (unsigned v = 0; v < 16 * sizeof sizes / sizeof sizes[0]; v++) {
+            const uint32_t m = sizes[v / 16][0], n = sizes[v / 16][1], k = sizes[v / 16][2];
+            const bool tx = v & 1, ty = v & 2, stacked = v & 4, accumulate = v & 8;
+            const uint32_t xr = tx ? k : m, xc = tx ? m : k, yr = ty ? n : k, yc = ty ? k : n;
+            uvcc_task t = {.kind = UVCC_TASK_GEMM,
+                           .u.gemm = {.m = m,
+                                      .n = n,
+                                      .k = k,
+                                      .trans_x = tx,
+                                      .trans_y = ty,
+                                      .accumulate = accumulate,
+                                      .groups = GROUPS,
+                                      .heads = HEADS,
+                                      .lx = {xc * HEADS + 1, (xc * HEADS + 1ull) * xr, xc},
+                                      .ly = {yc, 1ull * HEADS * yr * yc, 1ull * yr * yc},
+                                      .lz = {n * HEADS, 1ull * HEADS * n * m, n}}};
+            if (stacked)
+                t.u.gemm.lz = (uvcc_gemm_layout){n + 2, HEADS * (n + 2ull) * m, (n + 2ull) * m};
+            for (unsigned r = 0; r < 3; r++) {
+                memcpy(z[r], before, Z_WORDS * 8);
+                t.u.gemm.x = both(&xs, r);
+                t.u.gemm.y = both(&ys, r);
+                t.u.gemm.z = z[r];
+                assert_int_equal(run_tasks(&s, party(&s, r), &t, 1), 0);
+            }
+            uint8_t written[Z_WORDS] = {0};
+            const uvcc_gemm_layout *lx = &t.u.gemm.lx, *ly = &t.u.gemm.ly, *lz = &t.u.gemm.lz;
+            for (uint32_t e = 0; e < GROUPS * HEADS * m * n; e++) {
+                const uint32_t g = e / (HEADS * m * n), h = e / (m * n) % HEADS;
+                const uint32_t i = e / n % m, j = e % n;
+                const size_t at = g * lz->group + h * lz->head + i * lz->ld + j;
+                uint64_t want = accumulate ? 3 * before[at] : 0;
+                for (uint32_t p = 0; p < k; p++)
+                    want +=
+                        x[g * lx->group + h * lx->head + (tx ? p * lx->ld + i : i * lx->ld + p)] *
+                        y[g * ly->group + h * ly->head + (ty ? j * ly->ld + p : p * ly->ld + j)];
+                assert_true(z[0][at] + z[1][at] + z[2][at] == want);
+                written[at] = 1;
+            }
+            for (uint32_t i = 0; i < Z_WORDS; i++)
+                assert_true(written[i] || z[1][i] == before[i]);
+        }
+        sim_close(&s);
+    }
+}
+
 /* Pairs of columns and column numbers, for even and odd widths; on a component alone too. */
 static void map_pairs(sim *s, const shared *xs, const uint64_t *x) {
     enum { R = 5 };
@@ -773,6 +836,7 @@ static void bad_tasks(void **state) {
     } bad[] = {
         {0, 0, 16, 16},
         {UVCC_TASK_KIND_END, 0, 16, 16},
+        {UVCC_TASK_COLLECTIVE, 0, 16, 16},
         {UINT16_MAX, 0, 16, 16},
         {UVCC_TASK_OPEN4_MASK, 0, 0, 0},
         {UVCC_TASK_TRUNC, UVCC_GATE_TRUNC_SR, 63, 0},
@@ -850,6 +914,7 @@ int main(void) {
         cmocka_unit_test(lifts),
         cmocka_unit_test(reshares),
         cmocka_unit_test(products),
+        cmocka_unit_test(block_products),
         cmocka_unit_test(maps),
         cmocka_unit_test(row_maps),
         cmocka_unit_test(hashes_and_copies),
