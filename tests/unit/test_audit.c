@@ -91,12 +91,9 @@ static audit_run train(void) {
 }
 
 /* One input, a sum, its opening: small enough to try everything. */
-static audit_run add(void) {
-    static const char *const entries[] = {"run"};
-    test_alloc mem = {0};
-    uvcc_allocator al = test_allocator(&mem);
+static uvcc_program *add_program(const uvcc_allocator *al) {
     uvcc_program *p;
-    assert_int_equal(uvcc_program_new(&p, &al), 0);
+    assert_int_equal(uvcc_program_new(&p, al), 0);
     uvcc_tensor_desc d = {.name = "X",
                           .rows = 1,
                           .cols = 2,
@@ -117,6 +114,14 @@ static audit_run add(void) {
     assert_true(uvcc_program_op(p, &op) >= 0);
     assert_int_equal(uvcc_program_output(p, 2, (uint32_t)y), 0);
     assert_int_equal(uvcc_program_finish(p, NULL, 0), 0);
+    return p;
+}
+
+static audit_run add(void) {
+    static const char *const entries[] = {"run"};
+    test_alloc mem = {0};
+    uvcc_allocator al = test_allocator(&mem);
+    uvcc_program *p = add_program(&al);
     audit_run r = run_steps(p, entries, 1);
     uvcc_program_free(p);
     return r;
@@ -592,7 +597,7 @@ static void proofs(void **state) {
         uvcc_bundle b;
         assert_int_equal(uvcc_bundle_decode(&b, small.f[0][p].bytes, small.f[0][p].len, NULL), 0);
         for (uint32_t i = 0; i < b.leaf_count; i++)
-            check_proof(&b, i, NULL, &small.keys, true);
+            check_proof(&b, i, NULL, &small.keys, i < 2);
         uint8_t byte;
         assert_int_equal(uvcc_proof_make(&b, b.leaf_count, NULL, &byte, 1), UVCC_ERR_USAGE);
         assert_int_equal(uvcc_bundle_decode(&b, large.f[1][p].bytes, large.f[1][p].len, NULL), 0);
@@ -776,6 +781,36 @@ static void never_without_audit(void **state) {
     assert_int_equal(mem.live_blocks, 0);
 }
 
+/* Every allocation of a step fails once: the session aborts or goes on, and nothing leaks. */
+static void without_memory(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    uvcc_allocator al = test_allocator(&mem);
+    uvcc_program *p = add_program(&al);
+    const int64_t v[2] = {1, 2};
+    size_t calls = 1;
+    unsigned bundles = 0;
+    for (size_t n = 0; n <= calls; n++) { /* 0: none fails */
+        triangle t;
+        triangle_open(&t, p, NULL);
+        triangle_ready(&t);
+        t.mem.calls = 0;
+        t.mem.fail_at = n;
+        for (unsigned i = 0; i < 3; i++)
+            (void)uvcc_session_step(t.s[i], 0, 0, 0);
+        (void)uvcc_session_input(t.s[0], 0, 1, v, 0);
+        for (int turn = 0; turn < 100 && triangle_turn(&t);)
+            turn++;
+        calls = n == 0 ? t.mem.calls : calls;
+        for (unsigned i = 0; i < 3; i++)
+            bundles += t.aborted[i] == UVCC_ABORT_MEMORY &&
+                       strstr(t.abort_text[i], "a step's bundle") != NULL;
+        triangle_free(&t);
+    }
+    assert_int_equal(bundles, 6); /* two allocations at each party */
+    uvcc_program_free(p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(honest_runs),
@@ -792,6 +827,7 @@ int main(void) {
         cmocka_unit_test(job_roots),
         cmocka_unit_test(proof_of_many_workers),
         cmocka_unit_test(never_without_audit),
+        cmocka_unit_test(without_memory),
     };
     return cmocka_run_group_tests_name("audit", tests, NULL, NULL);
 }
