@@ -412,6 +412,7 @@ int main(int argc, char **argv) {
     random_programs("split", 128, 18, 300);
     random_programs("session", 256, 31, 120);
     random_programs("program", 8, 1, 300);
+    random_programs("triple", 16, 1, 200);
     texts();
     return 0;
 }

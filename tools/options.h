@@ -17,7 +17,9 @@ typedef struct train_options {
     uint64_t seed, compute_seed, fault_seed;
     uint32_t truncation; /* uvcc_truncation */
     uint32_t compare;    /* uvcc_compare */
+    uint32_t products;   /* uvcc_products */
     uint32_t compute;    /* uvcc_cpu_mode */
+    uint32_t model;      /* the value of --model: mlp */
     double drop, duplicate, reorder, corrupt;
     bool progress, profile, force, help;
 } train_options;

@@ -19,6 +19,7 @@
 
 #include "bundles.h"
 #include "dataset.h"
+#include "lm/train.h"
 #include "options.h"
 #include "report.h"
 #include "seeded.h"
@@ -571,6 +572,7 @@ static int make_program(run *r) {
         .range_bits = RANGE_BITS,
         .truncation = (uint8_t)o->truncation,
         .compare = (uint8_t)o->compare,
+        .products = (uint8_t)o->products,
         .x_owner = FEATURES_OWNER,
         .y_owner = LABELS_OWNER,
     };
@@ -723,7 +725,21 @@ static int train_on(const train_options *o, const dataset *d, report_json *json)
     return status != EXIT_DONE ? status : ended;
 }
 
+/* The words name the model; the perceptron is the default. */
+static bool wants_transformer(int argc, char *const *argv) {
+    bool yes = false;
+    for (int i = 0; i < argc; i++) {
+        if (strcmp(argv[i], "--model") == 0 && i + 1 < argc)
+            yes = strcmp(argv[i + 1], "transformer") == 0;
+        else if (strncmp(argv[i], "--model=", 8) == 0)
+            yes = strcmp(argv[i] + 8, "transformer") == 0;
+    }
+    return yes;
+}
+
 int train_main(int argc, char *const *argv) {
+    if (wants_transformer(argc, argv))
+        return lm_train_main(argc, argv);
     char message[MESSAGE_BYTES];
     train_options o;
     if (options_parse(&o, argc, argv, message, sizeof message) != 0)

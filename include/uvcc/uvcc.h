@@ -16,5 +16,7 @@
 #include <uvcc/program.h>
 #include <uvcc/record.h>
 #include <uvcc/session.h>
+#include <uvcc/transformer.h>
+#include <uvcc/triple.h>
 #include <uvcc/types.h>
 #endif

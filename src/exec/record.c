@@ -391,6 +391,9 @@ static const member members[] = {MEMBER(flags),
                                  MEMBER(rx_ranges_max),
                                  MEMBER(suspicious_max),
                                  MEMBER(suspicious_window_ns),
+                                 MEMBER(triples_ahead_bytes),
+                                 MEMBER(triples_only),
+                                 MEMBER(triples_run),
                                  BOOLEAN(bundles)};
 enum { MEMBER_COUNT = sizeof members / sizeof members[0] };
 
