@@ -14,6 +14,7 @@ typedef struct triangle_options {
     uvcc_fault_config faults;
     bool faulty;
     void (*tweak)(uvcc_config *cfg); /* last word on each session's config */
+    bool unverified; /* bundles are made and not looked at */
     /* Every bundle, when it is complete; may be NULL. */
     void (*on_bundle)(void *user, unsigned party, uint32_t step, const uint8_t *bytes, size_t len);
     /* Every event, before it is taken; may be NULL. */
