@@ -61,13 +61,13 @@ static const struct {
 } members[] = {
 #define MEMBER(m)                                                                                  \
     { #m, offsetof(uvcc_transformer_config, m), sizeof(((uvcc_transformer_config *)0)->m) }
-    MEMBER(context),      MEMBER(dim),        MEMBER(heads),          MEMBER(layers),
-    MEMBER(hidden),       MEMBER(block),      MEMBER(norm),           MEMBER(batch),
-    MEMBER(microbatches), MEMBER(replicas),   MEMBER(stages),         MEMBER(tensor_ranks),
-    MEMBER(ahead),        MEMBER(optimizer),  MEMBER(momentum_shift), MEMBER(variance_shift),
-    MEMBER(frac_bits),    MEMBER(value_bits), MEMBER(gradient_bits),  MEMBER(weight_bits),
-    MEMBER(truncation),   MEMBER(lift),       MEMBER(exact),          MEMBER(products),
-    MEMBER(text_owner),   MEMBER(loss),
+    MEMBER(context),        MEMBER(dim),        MEMBER(heads),      MEMBER(layers),
+    MEMBER(hidden),         MEMBER(block),      MEMBER(norm),       MEMBER(batch),
+    MEMBER(microbatches),   MEMBER(replicas),   MEMBER(stages),     MEMBER(tensor_ranks),
+    MEMBER(ahead),          MEMBER(windows),    MEMBER(optimizer),  MEMBER(momentum_shift),
+    MEMBER(variance_shift), MEMBER(frac_bits),  MEMBER(value_bits), MEMBER(gradient_bits),
+    MEMBER(weight_bits),    MEMBER(truncation), MEMBER(lift),       MEMBER(exact),
+    MEMBER(products),       MEMBER(text_owner), MEMBER(loss),
 #undef MEMBER
 };
 enum { MEMBERS = sizeof members / sizeof members[0] };

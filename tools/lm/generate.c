@@ -264,6 +264,8 @@ static int begin(generation *g, const char *dir) {
                    .al = uvcc_host_allocator(),
                    .hooks = {.user = g, .input = give_input}};
     status = job_open(&g->job, 0, 0);
+    if (status == EXIT_DONE)
+        status = job_start(&g->job, &interrupted);
     return status == EXIT_DONE ? load(g, dir, step) : status;
 }
 

@@ -56,6 +56,18 @@ static void configure(job *j, job_worker *w, unsigned p, uint32_t step, uint32_t
     cfg->keepalive_ns = UVCC_NEVER; /* so that a run that cannot go on is seen as such */
 }
 
+static void hook_trace(job *j, const job_worker *w, unsigned p, uvcc_config *session,
+                       uvcc_cpu_config *cpu) {
+    char name[64];
+    const uint32_t index = rank_of(j, w) * JOB_PARTIES + p;
+    if (j->trace == NULL)
+        return;
+    (void)snprintf(name, sizeof name, "party %u r%u s%u t%u", p, w->at.replica, w->at.stage,
+                   w->at.tensor_rank);
+    trace_hook(j->trace, index, name, session, cpu);
+    trace_program(j->trace, index, w->program);
+}
+
 static int open_party(job *j, job_worker *w, unsigned p, uint32_t step, uint32_t run) {
     job_party *me = &w->party[p];
     uvcc_cpu_config cpu = {.size = sizeof cpu,
@@ -64,13 +76,14 @@ static int open_party(job *j, job_worker *w, unsigned p, uint32_t step, uint32_t
                            .threads = 1,
                            .seed = JOB_PARTIES * j->o->compute_seed + p};
     uvcc_config cfg;
-    int rc = uvcc_cpu_new(&me->cpu, &cpu);
-    if (rc == 0)
-        rc = uvcc_config_default(&cfg, sizeof cfg);
+    int rc = uvcc_config_default(&cfg, sizeof cfg);
     if (rc == 0) {
         configure(j, w, p, step, run, &cfg);
-        rc = uvcc_session_new(&me->session, &cfg);
+        hook_trace(j, w, p, &cfg, &cpu);
+        rc = uvcc_cpu_new(&me->cpu, &cpu);
     }
+    if (rc == 0)
+        rc = uvcc_session_new(&me->session, &cfg);
     if (rc == 0)
         rc = uvcc_session_load_program(me->session, w->program);
     if (rc == UVCC_ERR_PROGRAM || rc == UVCC_ERR_LIMIT)
@@ -85,12 +98,8 @@ static int open_worker(job *j, job_worker *w, uint32_t step, uint32_t run) {
     const lm_options *o = j->o;
     const uvcc_fault_config faults = {
         .drop = o->drop, .duplicate = o->duplicate, .reorder = o->reorder, .corrupt = o->corrupt};
-    char message[MESSAGE_BYTES] = "";
-    int rc = uvcc_transformer_program(&w->program, j->cfg, &w->at, &j->al, message, sizeof message);
-    if (rc != 0)
-        return report_error(rc == UVCC_ERR_NOMEM ? EXIT_FAILED : EXIT_BAD_INPUT,
-                            "the program cannot be made: %s", message);
-    rc = uvcc_loopback_new(&w->net, &j->al, JOB_PARTIES, faulty(o), o->fault_seed + rank_of(j, w));
+    int rc =
+        uvcc_loopback_new(&w->net, &j->al, JOB_PARTIES, faulty(o), o->fault_seed + rank_of(j, w));
     if (rc == 0)
         rc = uvcc_loopback_set_all_faults(w->net, &faults);
     if (rc != 0)
@@ -99,6 +108,15 @@ static int open_worker(job *j, job_worker *w, uint32_t step, uint32_t run) {
     for (unsigned p = 0; p < JOB_PARTIES && status == EXIT_DONE; p++)
         status = open_party(j, w, p, step, run);
     return status;
+}
+
+static int make_program(job *j, job_worker *w) {
+    char message[MESSAGE_BYTES] = "";
+    int rc = uvcc_transformer_program(&w->program, j->cfg, &w->at, &j->al, message, sizeof message);
+    if (rc == 0)
+        return EXIT_DONE;
+    return report_error(rc == UVCC_ERR_NOMEM ? EXIT_FAILED : EXIT_BAD_INPUT,
+                        "the program cannot be made: %s", message);
 }
 
 static int open_planes(job *j) {
@@ -131,8 +149,12 @@ int job_open(job *j, uint32_t first_step, uint32_t run) {
         const uint32_t ranks = c->tensor_ranks;
         j->worker[i].at =
             (uvcc_transformer_worker){i / ranks / c->stages, i / ranks % c->stages, i % ranks};
-        status = open_worker(j, &j->worker[i], first_step, run);
+        status = make_program(j, &j->worker[i]);
     }
+    if (status == EXIT_DONE && (j->o->trace != NULL || j->o->profile))
+        j->trace = trace_new(j->o->trace, j->worker[0].program, j->workers * JOB_PARTIES, &status);
+    for (uint32_t i = 0; i < j->workers && status == EXIT_DONE; i++)
+        status = open_worker(j, &j->worker[i], first_step, run);
     return status;
 }
 
@@ -143,6 +165,8 @@ static int take_events(job *j, job_worker *w, unsigned p) {
     uvcc_event e;
     int status = EXIT_DONE;
     while (status == EXIT_DONE && uvcc_session_poll_event(me->session, &e) == 1) {
+        if (j->hooks.event != NULL)
+            status = j->hooks.event(j->hooks.user, w, p, &e);
         switch (e.kind) {
         case UVCC_EVENT_READY:
             me->ready = true;
@@ -150,8 +174,6 @@ static int take_events(job *j, job_worker *w, unsigned p) {
         case UVCC_EVENT_STEP_FINISHED:
             me->finished = e.step + 1;
             memcpy(me->root, e.root, sizeof me->root);
-            if (j->hooks.finished != NULL)
-                status = j->hooks.finished(j->hooks.user, w, p, e.step);
             break;
         case UVCC_EVENT_ABORTED:
             return report_error(EXIT_FAILED, "party %u, worker r%u s%u t%u stopped: %s%s%s", p,
@@ -195,12 +217,12 @@ static int drive_triangles(job *j) {
 
 int job_set_public(job *j, job_worker *w, uint32_t tensor, const int64_t *v) {
     int rc = 0;
-    for (unsigned p = 0; p < JOB_PARTIES && rc == 0; p++) {
-        rc = uvcc_session_set_public(w->party[p].session, tensor, v);
-        for (; rc == UVCC_ERR_AGAIN; rc = uvcc_session_set_public(w->party[p].session, tensor, v))
-            if (drive_triangles(j) < 0)
-                break;
-    }
+    for (unsigned p = 0; p < JOB_PARTIES && rc == 0; p++)
+        while ((rc = uvcc_session_set_public(w->party[p].session, tensor, v)) == UVCC_ERR_AGAIN) {
+            int turned = drive_triangles(j); /* what is out must end first */
+            if (turned < 0)
+                return failed("the parties cannot go on", turned);
+        }
     return rc == 0 ? EXIT_DONE : failed("a public value", rc);
 }
 
@@ -231,7 +253,7 @@ static bool is_closed(const job *j, const job_party *p) {
     return p->closed;
 }
 static bool has_finished(const job *j, const job_party *p) {
-    return p->finished > j->step;
+    return p->finished > j->step && (j->hooks.waits == NULL || !j->hooks.waits(j->hooks.user));
 }
 static bool has_checkpoint(const job *j, const job_party *p) {
     return p->checkpoint || j->o->checkpoint == NULL;
@@ -262,9 +284,7 @@ static int give_inputs(job *j, job_worker *w, uint32_t entry) {
     return EXIT_DONE;
 }
 
-static int start(job *j, const volatile sig_atomic_t *stop) {
-    if (all(j, is_ready))
-        return EXIT_DONE;
+int job_start(job *j, const volatile sig_atomic_t *stop) {
     int rc = 0;
     for (uint32_t i = 0; i < j->workers && rc == 0; i++)
         for (unsigned p = 0; p < JOB_PARTIES && rc == 0; p++)
@@ -274,7 +294,7 @@ static int start(job *j, const volatile sig_atomic_t *stop) {
 }
 
 int job_step(job *j, const char *entry, const volatile sig_atomic_t *stop) {
-    int status = start(j, stop), rc = 0;
+    int status = EXIT_DONE, rc = 0;
     for (uint32_t i = 0; i < j->workers && status == EXIT_DONE; i++) {
         job_worker *w = &j->worker[i];
         int e = uvcc_program_find_entry(w->program, entry);
@@ -320,6 +340,8 @@ void job_free(job *j) {
         uvcc_loopback_free(j->worker[i].net);
         uvcc_program_free(j->worker[i].program);
     }
+    trace_free(j->trace);
+    j->trace = NULL;
     free(j->worker);
     j->worker = NULL;
 }

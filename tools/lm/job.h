@@ -7,6 +7,7 @@
 #include <uvcc/transformer.h>
 #include <uvcc/uvcc.h>
 
+#include "../trace.h"
 #include "options.h"
 
 enum { JOB_PARTIES = UVCC_PARTIES };
@@ -32,8 +33,11 @@ typedef struct job_hooks {
     /* Party p's value of an input, rows * cols values that stay until the call returns; NULL after
      * an error was reported. Called for the inputs that the party owns. */
     const int64_t *(*input)(void *user, const job_worker *w, uint32_t id);
-    /* A finished step's audit bundle; may be NULL. An exit status. */
-    int (*finished)(void *user, const job_worker *w, unsigned party, uint32_t step);
+    /* Every event; may be NULL. An exit status. */
+    int (*event)(void *user, const job_worker *w, unsigned party, const uvcc_event *e);
+    /* Something other than sessions waits to be done before a step counts as finished; may be NULL.
+     */
+    bool (*waits)(void *user);
 } job_hooks;
 
 typedef struct job {
@@ -46,11 +50,15 @@ typedef struct job {
     uvcc_collective *plane[JOB_PARTIES];
     uint32_t step; /* the next one */
     job_hooks hooks;
+    trace *trace;  /* with --trace or --profile */
     char log[256]; /* the sessions' last error */
 } job;
 
-/* All three return an exit status after reporting. `first_step`, `run`: 0 for a new job. */
+/* These return an exit status after reporting. `first_step`, `run`: 0 for a new job. */
 int job_open(job *j, uint32_t first_step, uint32_t run);
+/* The handshakes of all triangles. Shares of a checkpoint are given before, public values after it.
+ */
+int job_start(job *j, const volatile sig_atomic_t *stop);
 /* Agrees to a step of the entry, gives the inputs, drives until all workers have finished it. Stops
  * with EXIT_INTERRUPTED between turns once *stop is not 0 (stop may be NULL). */
 int job_step(job *j, const char *entry, const volatile sig_atomic_t *stop);

@@ -76,6 +76,8 @@ static const flag flags[] = {
     {"plot", "FILE.svg", FLAG_TEXT, AT(plot), 0, 0, NULL, "draw the loss"},
     {"trace", "FILE", FLAG_TEXT, AT(trace), 0, 0, NULL,
      "write what ran and waited, for Perfetto or chrome://tracing"},
+    {"profile", NULL, FLAG_SWITCH, AT(profile), 0, 0, NULL,
+     "say what each kind of op took and sent; in the JSON too, as ops"},
     {"audit", "DIR", FLAG_TEXT, AT(audit), 0, 0, NULL, "write bundles for uvcc audit"},
     {"checkpoint", "DIR", FLAG_TEXT, AT(checkpoint), 0, 0, NULL,
      "keep the parties' shares after every step, encrypted under their keys; go on from them if "

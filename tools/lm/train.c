@@ -144,13 +144,19 @@ static int reveal(lm_run *r) {
 
 /* ---- results ---- */
 
+/* With --json - the standard output is the JSON's alone. */
+static FILE *output(const lm_run *r) {
+    return r->o->json != NULL && strcmp(r->o->json, "-") == 0 ? stderr : stdout;
+}
+
 static json_t *hex(const uint8_t *bytes, size_t len) {
     char text[2 * 32 + 1];
     (void)sodium_bin2hex(text, sizeof text, bytes, len);
     return json_string(text);
 }
 
-static json_t *to_json(const lm_run *r) {
+/* The profile's rows; takes `ops` (NULL: none). */
+static json_t *to_json(const lm_run *r, json_t *ops) {
     json_t *o = json_object(), *loss = json_array(), *roots = json_array();
     job_totals t;
     int bad = 0;
@@ -179,10 +185,31 @@ static json_t *to_json(const lm_run *r) {
     };
     for (size_t i = 0; i < sizeof members / sizeof members[0]; i++)
         bad |= json_object_set_new(o, members[i].key, members[i].value);
+    if (ops != NULL)
+        bad |= json_object_set_new(o, "ops", ops);
     if (bad == 0)
         return o;
     json_decref(o);
     return NULL;
+}
+
+/* The profile, the trace and the JSON output. */
+static int report_on_ops(lm_run *r, report_json *json) {
+    json_t *ops = NULL;
+    job_totals t;
+    if (r->job.trace == NULL)
+        return report_json_put(json, to_json(r, NULL));
+    job_totals_of(&r->job, &t);
+    trace_other_bytes(r->job.trace, t.bytes_online, t.bytes_preprocessing);
+    if (r->o->profile) {
+        trace_print(r->job.trace, output(r));
+        ops = trace_json(r->job.trace);
+        if (ops == NULL)
+            return report_error(EXIT_FAILED, "out of memory");
+    }
+    const int written = report_json_put(json, to_json(r, ops));
+    const int traced = trace_finish(r->job.trace);
+    return written != EXIT_DONE ? written : traced;
 }
 
 static int plot(const lm_run *r) {
@@ -215,7 +242,7 @@ static double mean_tail(const lm_run *r) {
 }
 
 static void summary(const lm_run *r) {
-    FILE *to = r->o->json != NULL && strcmp(r->o->json, "-") == 0 ? stderr : stdout;
+    FILE *to = output(r);
     job_totals t;
     char text[65];
     job_totals_of(&r->job, &t);
@@ -273,8 +300,10 @@ static int begin(lm_run *r) {
     if (status == EXIT_DONE)
         status = job_open(&r->job, r->first, run);
     if (status == EXIT_DONE && r->first != 0)
-        return lm_checkpoint_resume(&r->job, r->o->checkpoint, r->first);
-    return status == EXIT_DONE ? lm_model_set(&r->model, &r->job) : status;
+        status = lm_checkpoint_resume(&r->job, r->o->checkpoint, r->first);
+    if (status == EXIT_DONE)
+        status = job_start(&r->job, &interrupted);
+    return status == EXIT_DONE && r->first == 0 ? lm_model_set(&r->model, &r->job) : status;
 }
 
 static int check(lm_run *r) {
@@ -298,7 +327,7 @@ static int run(lm_run *r, report_json *json) {
         status = check(r);
     if (status == EXIT_DONE) {
         summary(r);
-        status = report_json_put(json, to_json(r));
+        status = report_on_ops(r, json);
     }
     if (status == EXIT_DONE)
         status = plot(r);
