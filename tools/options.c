@@ -56,6 +56,8 @@ static const flag options[] = {
      "write the results as JSON; with -, alone on standard output"},
     {"record", "DIR", FLAG_TEXT, AT(record), 0, 0, NULL,
      "write each party's log for uvcc replay; it holds all of its secrets"},
+    {"audit", "DIR", FLAG_TEXT, AT(audit), 0, 0, NULL,
+     "write each step's bundle of each party for uvcc audit; DIR must have none yet"},
     {"force", NULL, FLAG_SWITCH, AT(force), 0, 0, NULL, "--record may replace logs"},
     {"trace", "FILE", FLAG_TEXT, AT(trace), 0, 0, NULL,
      "write what ran and waited, for Perfetto (ui.perfetto.dev)"},

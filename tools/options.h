@@ -11,7 +11,7 @@
 #include "flags.h"
 
 typedef struct train_options {
-    const char *data, *label, *json, *record, *trace; /* NULL: not given */
+    const char *data, *label, *json, *record, *audit, *trace; /* NULL: not given */
     flag_list hidden;
     uint32_t epochs, batch, lr_shift, frac_bits;
     uint64_t seed, compute_seed, fault_seed;

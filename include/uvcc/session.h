@@ -138,6 +138,8 @@ typedef struct uvcc_config {
                                The same at all three */
     uint32_t triples_run; /**< triples_only: the run of the session that will use them. The same
                                at all three */
+    bool bundles;               /**< keep each finished step's bundle for the host: BUNDLE events. Not
+                                     with audit_off */
 } uvcc_config;
 
 /** cfg_size = sizeof *cfg of the caller's header. */
@@ -193,6 +195,8 @@ typedef enum uvcc_event_kind {
                                          steps cannot go on. Nothing else has changed; end this session
                                          and start one with next_run > `run` */
     UVCC_EVENT_TRIPLES = 11,      /**< triples_only: those of `step` are made: uvcc_session_triples() */
+    UVCC_EVENT_BUNDLE = 12,       /**< the bundle of `step` has all three signed roots:
+                                       uvcc_session_bundle() */
 } uvcc_event_kind;
 
 /** Reasons in BYE and ABORT leaves; aborts.def lists them. */
@@ -228,6 +232,12 @@ UVCC_API int uvcc_session_set_shares(uvcc_session *s, uint32_t tensor, const uin
  * it atomically, keep the last two. UVCC_ERR_STATE if there is none. */
 UVCC_API int uvcc_session_checkpoint(const uvcc_session *s, uint32_t *step, const uint8_t **data,
                                      size_t *len);
+/** The bundle of a finished step (config.bundles): its leaves, this party's signed root, and the AUDITs of
+ * the peers that came (<uvcc/audit.h>). There from STEP_FINISHED on, with all three roots from BUNDLE on;
+ * valid until, after that event was polled, a later step finishes. A host that stops early writes what is
+ * there. It goes to an auditor and never to another party. UVCC_ERR_NOT_FOUND if it is not here. */
+UVCC_API int uvcc_session_bundle(const uvcc_session *s, uint32_t step, const uint8_t **data,
+                                 size_t *len);
 /** Resumes from a checkpoint of this party, program and coordinate: before start (the session then
  * offers to resume at its step), or after READY when the parties agreed on an earlier step (the
  * checkpoint must be of exactly that step). config.next_run must be above every run used before. A host

@@ -114,6 +114,8 @@ static void output_event(uvcci_recording *rec, const uvcc_session *s, const uvcc
     else if (e->kind == UVCC_EVENT_CHECKPOINT &&
              uvcc_session_checkpoint(s, &step, &data, &len) == 0)
         output(rec, data + len - 32, 32); /* its own SHA-256 */
+    else if (e->kind == UVCC_EVENT_BUNDLE && uvcc_session_bundle(s, e->step, &data, &len) == 0)
+        output(rec, data, len);
     else if (e->kind == UVCC_EVENT_TRIPLES && uvcc_session_triples(s, &step, &data, &len) == 0)
         output(rec, data, len);
 }

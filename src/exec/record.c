@@ -393,7 +393,8 @@ static const member members[] = {MEMBER(flags),
                                  MEMBER(suspicious_window_ns),
                                  MEMBER(triples_ahead_bytes),
                                  MEMBER(triples_only),
-                                 MEMBER(triples_run)};
+                                 MEMBER(triples_run),
+                                 BOOLEAN(bundles)};
 enum { MEMBER_COUNT = sizeof members / sizeof members[0] };
 
 size_t uvcci_record_config_bytes(void) {

@@ -116,7 +116,7 @@ static int config_take(uvcc_session *s, const uvcc_config *in) {
         if (*ones[i] == 0)
             *ones[i] = 1;
     if (c->replica >= c->replicas || c->stage >= c->stages || c->tp_rank >= c->tp_ranks ||
-        c->stages > 256)
+        c->stages > 256 || (c->bundles && c->audit_off))
         return UVCC_ERR_CONFIG;
     static const uint8_t zero[32];
     for (uint8_t p = 0; c->exchange_x25519 && p < 3; p++)
@@ -222,6 +222,7 @@ void uvcci_session_free(uvcc_session *s) {
             free_plans(s, s->plans[e], p->entries[e].op_count);
         free_array(s, s->plans, p->entry_count * sizeof s->plans[0]);
     }
+    uvcci_kept_free(s);
     free_array(s, s->events, s->event_cap * sizeof s->events[0]);
     for (unsigned p = 0; p < 3; p++)
         if (s->peer[p].link != NULL)
@@ -866,6 +867,8 @@ int uvcci_session_poll_event(uvcc_session *s, uvcc_event *out) {
     *out = s->events[s->event_head];
     s->event_head = (s->event_head + 1) % s->event_cap;
     s->event_count--;
+    if (out->kind == UVCC_EVENT_BUNDLE)
+        uvcci_kept_told(s, out->step);
     return 1;
 }
 

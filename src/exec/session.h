@@ -213,6 +213,15 @@ typedef struct uvcci_checkpoint {
     uvcc_hash_item hash;
 } uvcci_checkpoint;
 
+/* A finished step's bundle, for the host. */
+typedef struct uvcci_kept {
+    struct uvcci_kept *next;
+    uint32_t step;
+    bool told; /* the host polled the event that says it has all three roots */
+    uint8_t *bytes;
+    size_t len;
+} uvcci_kept;
+
 /* A buffer of tensors: both components, or lo only of additive ones. */
 typedef struct uvcci_buffer {
     uvcc_shares shares;
@@ -275,6 +284,7 @@ struct uvcc_session {
     uvcci_rx *rx_out;     /* their hash job is out */
     uvcci_set *sets;      /* PERSIST tensors being set by the host */
     uvcci_checkpoint checkpoint;
+    uvcci_kept *kept;    /* bundles, oldest first */
     uint32_t tensors_at; /* the step that the PERSIST tensors stand before */
     uvcci_stored_triple *stored; /* given by the host, for steps that are not open yet */
     uint64_t triples_ahead;      /* bytes of C that are made, or being made, and not used */
@@ -388,6 +398,17 @@ void uvcci_checkpoint_done(uvcc_session *s);
 void uvcci_set_free(uvcc_session *s, uvcci_set *set);
 /* PERSIST tensors that nobody set start as zeros. */
 int uvcci_zero_unset(uvcc_session *s);
+
+/* kept.c */
+/* Keeps the bundle of a step whose transcript is rooted, with this party's signed root; lets those go
+ * that the host has had. False without memory. */
+bool uvcci_kept_add(uvcc_session *s, const uvcci_step *st, const uint8_t epoch_root[32],
+                    const uint8_t root[32], const uint8_t signature[64]);
+/* After STEP_FINISHED: puts in the AUDITs that came before the step ended here. */
+void uvcci_kept_early(uvcc_session *s, uint32_t step);
+void uvcci_kept_audit(uvcc_session *s, const uvcci_audit_msg_t *a);
+void uvcci_kept_told(uvcc_session *s, uint32_t step);
+void uvcci_kept_free(uvcc_session *s);
 
 /* op_beaver.c: the state of a Beaver product in a step; false without memory. Others get none. */
 bool uvcci_beaver_init(uvcci_step *st, uvcci_run *r);

@@ -415,6 +415,7 @@ void uvcci_step_on_audit(uvcc_session *s, uint8_t peer, const uint8_t *data, uin
     memcpy(e.root, a.global_root, 32);
     memcpy(e.signature, a.signature, 64);
     uvcci_event_push(s, &e);
+    uvcci_kept_audit(s, &a);
 }
 
 static void finish_step(uvcc_session *s, uvcci_step *st) {
@@ -436,6 +437,10 @@ static void finish_step(uvcc_session *s, uvcci_step *st) {
         uvcci_sign(s->sign_sk, msg, sizeof msg, e.signature);
         memcpy(e.root, s->last_root, 32);
     }
+    if (s->cfg.bundles && !uvcci_kept_add(s, st, epoch, e.root, e.signature)) {
+        uvcci_abort(s, UVCC_ABORT_MEMORY, "no memory for a step's bundle");
+        return;
+    }
     s->stats.rounds += st->depth;
     s->stats.steps_finished++;
     s->stats.leaves += st->leaves;
@@ -447,6 +452,7 @@ static void finish_step(uvcc_session *s, uvcci_step *st) {
         if (p != s->party)
             (void)uvcc_link_set_step(s->peer[p].link, s->step);
     uvcci_event_push(s, &e); /* the step is finished even if its AUDIT finds no memory */
+    uvcci_kept_early(s, number);
     if (!s->cfg.audit_off) {
         uvcci_audit_msg_t a = {.party = s->party, .step = number};
         memcpy(a.global_root, e.root, 32);
