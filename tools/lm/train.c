@@ -214,6 +214,13 @@ static json_t *hex(const uint8_t *bytes, size_t len) {
     return json_string(text);
 }
 
+static json_t *root_json(const lm_run *r, unsigned party) {
+    uint8_t root[32];
+    if (r->o->transcript != 0)
+        return json_null();
+    return job_root(&r->job, party, root) == EXIT_DONE ? hex(root, sizeof root) : NULL;
+}
+
 /* The profile's rows; takes `ops` (NULL: none). */
 static json_t *to_json(const lm_run *r, json_t *ops) {
     json_t *o = json_object(), *loss = json_array(), *roots = json_array();
@@ -223,7 +230,7 @@ static json_t *to_json(const lm_run *r, json_t *ops) {
     for (uint32_t i = 0; i < r->losses; i++)
         bad |= json_array_append_new(loss, json_real(r->loss[i]));
     for (unsigned p = 0; p < JOB_PARTIES; p++)
-        bad |= json_array_append_new(roots, hex(r->job.worker[0].party[p].root, 32));
+        bad |= json_array_append_new(roots, root_json(r, p));
     const struct {
         const char *key;
         json_t *value;
