@@ -316,7 +316,7 @@ static void check_gradients(const uvcc_transformer_config *c) {
             const size_t e = test_rand(&seed) % count;
             assert_true(fabs(difference(&j, m, at + e) - g[e]) < 1e-7 + 1e-5 * most);
         }
-        const double limit = 0.01 * most + 2e-5, mean_limit = 0.001 * most + 1e-5;
+        const double limit = 0.01 * most + 0x2p-16, mean_limit = 0.001 * most + 0x1p-16;
         if (off > limit || sum / (double)count > mean_limit)
             fail_msg("%s: off by %g, %g on average, of %g", w.name, off, sum / (double)count, most);
         worst = fmax(worst, off / limit);
