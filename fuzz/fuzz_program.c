@@ -122,6 +122,11 @@ static void fit_blocks(uvcc_op_desc *op, const uvcc_tensor_desc *x, const uvcc_t
     z->cols = n * (sc ? 1 : h);
 }
 
+static bool has_triples(uint16_t code) {
+    return code == UVCC_OP_GEMM_SS || code == UVCC_OP_ELEM_MUL || code == UVCC_OP_ROW_MUL ||
+           code == UVCC_OP_COL_MUL || code == UVCC_OP_ROW_DOT;
+}
+
 /* An op on additive tensors instead of its twin on replicated ones. */
 static void make_additive(builder *b, uvcc_op_desc *op, const uvcc_tensor_desc *x,
                           const uvcc_tensor_desc *y, uvcc_tensor_desc *z, fuzz_in *in) {
@@ -202,6 +207,8 @@ static void op_fitting(builder *b, fuzz_in *in) {
         z.in_buffer_of = op.in[0];
     if (additive)
         make_additive(b, &op, &x, &y, &z, in);
+    else if (has_triples(op.opcode) && (wrong & 64 || how & 128))
+        op.flags |= UVCC_OP_BEAVER;
     op.truncation = how >> 4 & 1;
     op.lift = (how >> 5) % 3;
     if (wrong & 1)

@@ -114,7 +114,7 @@ typedef enum uvcc_task_kind {
     UVCC_TASK_UNPACK,
     /** B. wire_out[0] words = in[0] words. */
     UVCC_TASK_PACK,
-    /** B. out[0] = in[0] + in[1] + wire_in[0]: a value opened to all. */
+    /** B. out[0] = in[0] + in[1] + wire_in[0]: a value opened to all. in[0] == out[0] allowed. */
     UVCC_TASK_OPEN_ALL_FINISH,
     /** B. OTHER deals the keys of one block by vec.gate: writes HEAD's key stream to out_bytes[0]
      * and TAIL's to out_bytes[1] (layouts below; either may have length 0). It knows r from the
@@ -250,9 +250,22 @@ typedef enum uvcc_task_kind {
      * e_1 c) + v c - A(TO, 0) - A(TO, 1); BIT: wire_in[0] = e_1: (1-2v) e_1 + v - A(TO, 2) - A(TO,
      * 3) -> TAIL's out[1], OTHER's out[0]. */
     UVCC_TASK_BOOL_SELECT_FINISH,
-    /** task.u.collective, the only task of its job, whose plane is UVCC_PLANE_LOCAL: no executor runs
-     * it, <uvcc/collective.h> does. */
+    /** task.u.collective, the only task of its job, whose plane is UVCC_PLANE_LOCAL: no executor
+     * runs it, <uvcc/collective.h> does. */
     UVCC_TASK_COLLECTIVE,
+
+    /* Beaver triples (protocols.md 6). All B, every role alike. */
+
+    /** The mask A of a tensor, one or both components: A_lo = PRG(PREV, tripleA, 0), A_hi =
+     * PRG(NEXT, tripleA, 0). Without in[0]: out[0] = A_lo, out[1] = A_hi, where not NULL. With
+     * in[0] = lo and in[1] = hi of x: out[0] = lo - A_lo, out[1] = hi - A_hi, wire_out[0] = out[0].
+     */
+    UVCC_TASK_TRIPLE_A,
+    /** The same with the tag tripleB. */
+    UVCC_TASK_TRIPLE_B,
+    /** t = in[0] + PRG(NEXT, zero, 1) - PRG(PREV, zero, 1) -> out[0] (lo of C) and wire_out[0] (to
+     * p-1). in[0] == out[0] allowed. */
+    UVCC_TASK_TRIPLE_C,
     UVCC_TASK_KIND_END
 } uvcc_task_kind;
 

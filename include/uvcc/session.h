@@ -24,6 +24,7 @@
 #include <uvcc/compute.h>
 #include <uvcc/link.h>
 #include <uvcc/program.h>
+#include <uvcc/triple.h>
 #include <uvcc/types.h>
 
 #ifdef __cplusplus
@@ -130,6 +131,15 @@ typedef struct uvcc_config {
     uint32_t suspicious_max;    /**< per peer, as in uvcc_link_config, and so is the next */
     uint64_t suspicious_window_ns;
     uvcc_tracer trace;
+    uint64_t triples_ahead_bytes; /**< products C of triples that are here before their ops can use
+                                     them; 0: 64 MiB. One is let in whatever its size */
+    bool triples_only;    /**< this session makes triples for another and runs nothing: of each
+                               step that it agrees to, the Beaver products' (see <uvcc/triple.h>).
+                               The same at all three */
+    uint32_t triples_run; /**< triples_only: the run of the session that will use them. The same
+                               at all three */
+    bool bundles;               /**< keep each finished step's bundle for the host: BUNDLE events. Not
+                                     with audit_off */
 } uvcc_config;
 
 /** cfg_size = sizeof *cfg of the caller's header. */
@@ -184,6 +194,9 @@ typedef enum uvcc_event_kind {
     UVCC_EVENT_PEER_RESTARTED = 10, /**< `peer` proved that it began anew (exchange_x25519 only): the
                                          steps cannot go on. Nothing else has changed; end this session
                                          and start one with next_run > `run` */
+    UVCC_EVENT_TRIPLES = 11,      /**< triples_only: those of `step` are made: uvcc_session_triples() */
+    UVCC_EVENT_BUNDLE = 12,       /**< the bundle of `step` has all three signed roots:
+                                       uvcc_session_bundle() */
 } uvcc_event_kind;
 
 /** Reasons in BYE and ABORT leaves; aborts.def lists them. */
@@ -202,6 +215,8 @@ typedef struct uvcc_event {
     uint8_t root[32];
     uint8_t signature[64]; /**< STEP_FINISHED: ours; AUDIT: the peer's */
     const char *text;      /**< static, ABORTED: what was wrong; no secret in it */
+    uint8_t epoch_root[32]; /**< STEP_FINISHED: of this worker's leaves; those of all workers of a party
+                                 give its global root (uvcc_audit_global_root) */
 } uvcc_event;
 /** 1 and the next event, else 0. Events never get lost; the queue is bounded by the protocol. */
 UVCC_API int uvcc_session_poll_event(uvcc_session *s, uvcc_event *out);
@@ -219,6 +234,12 @@ UVCC_API int uvcc_session_set_shares(uvcc_session *s, uint32_t tensor, const uin
  * it atomically, keep the last two. UVCC_ERR_STATE if there is none. */
 UVCC_API int uvcc_session_checkpoint(const uvcc_session *s, uint32_t *step, const uint8_t **data,
                                      size_t *len);
+/** The bundle of a finished step (config.bundles): its leaves, this party's signed root, and the AUDITs of
+ * the peers that came (<uvcc/audit.h>). There from STEP_FINISHED on, with all three roots from BUNDLE on;
+ * valid until, after that event was polled, a later step finishes. A host that stops early writes what is
+ * there. It goes to an auditor and never to another party. UVCC_ERR_NOT_FOUND if it is not here. */
+UVCC_API int uvcc_session_bundle(const uvcc_session *s, uint32_t step, const uint8_t **data,
+                                 size_t *len);
 /** Resumes from a checkpoint of this party, program and coordinate: before start (the session then
  * offers to resume at its step), or after READY when the parties agreed on an earlier step (the
  * checkpoint must be of exactly that step). config.next_run must be above every run used before. A host
@@ -227,6 +248,18 @@ UVCC_API int uvcc_session_checkpoint(const uvcc_session *s, uint32_t *step, cons
  * UVCC_ERR_MISMATCH: it is another party's, program's or step's; UVCC_ERR_AUTH: it is damaged. Without
  * the checkpoint of the agreed step uvcc_session_step() says UVCC_ERR_STATE. */
 UVCC_API int uvcc_session_resume(uvcc_session *s, const uint8_t *data, size_t len);
+/** Triples that a triples_only session made for this party, program, coordinate and run: any number
+ * of records (<uvcc/triple.h>) of steps that this session has not agreed to yet, after READY. What
+ * it is not given it makes in the step. All three parties must give the same, else the step aborts
+ * (TRIPLE). On error nothing was taken: UVCC_ERR_FRAME, UVCC_ERR_AUTH: cut or damaged;
+ * UVCC_ERR_MISMATCH: another party's, program's, coordinate's or run's; UVCC_ERR_STATE: the step is
+ * agreed or over, or one of them was given already; UVCC_ERR_NOMEM. */
+UVCC_API int uvcc_session_load_triples(uvcc_session *s, const uint8_t *data, size_t len);
+/** What a triples_only session made of the last finished step: records for a uvcc_triple_store.
+ * `*data` is valid until the next TRIPLES event, and holds shares and keys. A step without Beaver
+ * products gives 0 bytes. UVCC_ERR_STATE if there is none. */
+UVCC_API int uvcc_session_triples(const uvcc_session *s, uint32_t *step, const uint8_t **data,
+                                  size_t *len);
 /** What a checkpoint is of, and one tensor's shares out of it (`elems` must be its size), without a
  * session: to go on with another program or another split over workers (uvcc_session_set_shares).
  * UVCC_ERR_MISMATCH: no checkpoint, or another size; UVCC_ERR_AUTH: it is damaged (_read only: call it

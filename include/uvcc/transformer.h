@@ -13,7 +13,11 @@
  * (last stage) for microbatch m, rows of one-hot vectors of 0 and 1 (uvcc_transformer_one_hot),
  * from `text_owner`; with `loss` the output OUT_LOSS of the last stage. "logits"  IN_WINDOW (first
  * stage): `windows` sequences; OUT_LOGITS (last stage). "eval"    IN_EVAL_TOKENS, IN_EVAL_TARGETS:
- * `windows` sequences; OUT_EVAL_LOSS: as OUT_LOSS. "reveal"  OUT_WEIGHT + i: this worker's part of
+ * `windows` sequences; OUT_EVAL_LOSS: as OUT_LOSS. "next"    IN_PROMPT (first stage): as IN_WINDOW;
+ * IN_NOISE (last stage, every rank): windows x 256 at scale f, |noise| < 32; and the PERSIST tensor
+ * "select" (windows x windows * context, 0 and 1, public) that picks a row for each window: opens as
+ * OUT_NEXT (windows x 1) the place of the greatest sum of logit and noise there, nothing else (last
+ * stage). "reveal"  OUT_WEIGHT + i: this worker's part of
  * global weight i, for every i that it has. Workers of a party hold different rows of an input:
  * uvcc_transformer_rows says which.
  */
@@ -51,8 +55,6 @@ typedef enum uvcc_optimizer {
     UVCC_OPTIMIZER_ADAMW = 2,    /**< decays 1 - 2^-momentum_shift and 1 - 2^-variance_shift */
 } uvcc_optimizer;
 
-typedef enum uvcc_products { UVCC_PRODUCTS_NATIVE = 0, UVCC_PRODUCTS_BEAVER = 1 } uvcc_products;
-
 /** Begin with uvcc_transformer_default. Powers of two: context, batch, microbatches, replicas,
  * tensor_ranks. */
 typedef struct uvcc_transformer_config {
@@ -69,7 +71,7 @@ typedef struct uvcc_transformer_config {
                               multiple of tensor_ranks */
     uint32_t replicas, stages, tensor_ranks; /**< stages divides layers */
     uint32_t ahead;                          /**< as in uvcc_program_pipeline */
-    uint32_t windows; /**< sequences of "logits" and "eval", a multiple of tensor_ranks; 0: no such
+    uint32_t windows; /**< sequences of "logits", "eval" and "next", a multiple of tensor_ranks; 0: no such
                            entries */
 
     uint8_t optimizer;                      /**< uvcc_optimizer */
@@ -109,9 +111,12 @@ enum {
     UVCC_TRANSFORMER_IN_WINDOW = 1,
     UVCC_TRANSFORMER_IN_EVAL_TOKENS = 2,
     UVCC_TRANSFORMER_IN_EVAL_TARGETS = 3,
+    UVCC_TRANSFORMER_IN_PROMPT = 4,
+    UVCC_TRANSFORMER_IN_NOISE = 5,
     UVCC_TRANSFORMER_OUT_LOSS = 1,
     UVCC_TRANSFORMER_OUT_EVAL_LOSS = 2,
     UVCC_TRANSFORMER_OUT_LOGITS = 3,
+    UVCC_TRANSFORMER_OUT_NEXT = 4,
     UVCC_TRANSFORMER_OUT_WEIGHT = 0x100, /* + global weight */
 };
 
@@ -140,7 +145,7 @@ UVCC_API int64_t uvcc_transformer_rate(const uvcc_transformer_config *cfg, uint3
 UVCC_API void uvcc_transformer_rows(const uvcc_transformer_config *cfg,
                                     const uvcc_transformer_worker *w, uint32_t mb, uint32_t *first,
                                     uint32_t *count);
-/** The same for IN_WINDOW, IN_EVAL_TOKENS, IN_EVAL_TARGETS, of windows * context rows; every
+/** The same for IN_WINDOW, IN_PROMPT, IN_EVAL_TOKENS, IN_EVAL_TARGETS, of windows * context rows; every
  * replica has the same. OUT_LOGITS has all of them, at every worker of the last stage. */
 UVCC_API void uvcc_transformer_window_rows(const uvcc_transformer_config *cfg,
                                            const uvcc_transformer_worker *w, uint32_t *first,

@@ -7,7 +7,7 @@
 #include <string.h>
 
 static bool deals_here(const uvcc_session *s, const uvcci_run *r) {
-    if (r->plan->key_count == 0)
+    if (r->plan->key_count == 0 || s->cfg.triples_only)
         return false;
     for (uint32_t i = 0; i < r->plan->blocks; i++)
         if (uvcci_role_of(s->party, r->ids.edge[i]) == UVCCI_OTHER)

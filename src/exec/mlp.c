@@ -100,6 +100,8 @@ static int check_options(const uvcc_mlp_config *c, const uvcci_message *m) {
         return uvcci_fail(m, bad, "truncation %u or lift %u is unknown", c->truncation, c->lift);
     if (c->compare > UVCC_COMPARE_CIRCUIT)
         return uvcci_fail(m, bad, "comparison %u is unknown", c->compare);
+    if (c->products > UVCC_PRODUCTS_BEAVER)
+        return uvcci_fail(m, bad, "products %u are unknown", c->products);
     if (c->x_owner >= UVCC_PARTIES || c->y_owner >= UVCC_PARTIES)
         return uvcci_fail(m, bad, "owners are parties 0, 1 or 2");
     return 0;
@@ -214,6 +216,8 @@ static void op1(builder *b, uvcc_opcode opcode, uint32_t x, uint32_t out, unsign
 
 static void op2(builder *b, uvcc_opcode opcode, uint32_t x, uint32_t y, uint32_t out, uint8_t flags,
                 unsigned shift) {
+    if (opcode == UVCC_OP_GEMM_SS && b->c->products == UVCC_PRODUCTS_BEAVER)
+        flags |= UVCC_OP_BEAVER;
     op(b, opcode, x, y, out, UVCC_NO_TENSOR, flags, shift);
 }
 

@@ -33,6 +33,11 @@ static const opcode_row opcodes[] = {
 #undef UVCC_OPCODE
 };
 
+bool uvcci_is_product(uint16_t opcode) {
+    return opcode == UVCC_OP_GEMM_SS || opcode == UVCC_OP_ELEM_MUL || opcode == UVCC_OP_ROW_MUL ||
+           opcode == UVCC_OP_COL_MUL || opcode == UVCC_OP_ROW_DOT;
+}
+
 static const opcode_row *opcode_find(uint16_t code) {
     for (size_t i = 0; i < sizeof opcodes / sizeof opcodes[0]; i++)
         if (opcodes[i].code == code)
@@ -930,6 +935,8 @@ static int check_fields(const op_check *c, bool implemented) {
         flags |= UVCC_OP_STACKED_A | UVCC_OP_STACKED_B | UVCC_OP_STACKED_C;
     if (d->opcode == UVCC_OP_RELU)
         flags = UVCC_OP_CIRCUIT;
+    if (uvcci_is_product(d->opcode))
+        flags |= UVCC_OP_BEAVER;
     if (!gemm && (d->heads != 0 || d->row_groups != 0))
         return uvcci_fail(c->m, bad, "%s: heads and row groups are not for this opcode", c->label);
     if ((d->heads == 0) != (d->row_groups == 0))

@@ -332,6 +332,9 @@ static void add_weight(uvcci_tf_builder *b, uint32_t i) {
 static void add_persistent(uvcci_tf_builder *b) {
     b->rate = persist(b, "", "rate", 1, 1, UVCC_TRANSFORMER_RATE_BITS + 2,
                       UVCC_TRANSFORMER_RATE_BITS - (unsigned)b->n.unit);
+    b->select = UVCC_NO_TENSOR;
+    if (b->c->windows != 0 && b->last_stage)
+        b->select = persist(b, "", "select", b->c->windows, b->c->windows * b->c->context, 1, 0);
     for (uint32_t i = 0; i < b->weight_count && b->err == 0; i++)
         add_weight(b, i);
 }
@@ -426,6 +429,41 @@ static void add_eval(uvcci_tf_builder *b) {
     b->first_index = 0;
 }
 
+enum { NOISE_BITS = 5 }; /* and fraction bits */
+
+/* The place of the greatest sum of logit and noise in one row per window. */
+static void add_next(uvcci_tf_builder *b) {
+    uvcci_tf_batch *batch = &b->batches[0];
+    static const char *const place[] = {"PLACE"};
+    const uint32_t windows = b->c->windows;
+    uint32_t next = 0;
+    begin(b, "next", 0, windows);
+    snprintf(b->scope, sizeof b->scope, "n.");
+    b->first_index = 2;
+    b->opens_logits = true;
+    batch->tokens = input(b, "TOKENS", UVCC_TRANSFORMER_IN_PROMPT, b->first_stage);
+    const uint32_t own = uvcci_tf_forward(b, batch);
+    if (b->last_stage && b->err == 0) {
+        const uint32_t all = uvcci_tf_all_rows(b, "LA", own);
+        const uvcc_tensor_desc d = *uvcci_tf_desc(b, all);
+        const uint32_t row = uvcci_tf_epoch(b, "ROW", windows, d.cols, d.bits, d.scale);
+        const uint32_t noise =
+            uvcci_tf_epoch(b, "NOISE", windows, d.cols, b->n.f + NOISE_BITS, d.scale);
+        const uint32_t noisy = uvcci_tf_epoch(
+            b, "NOISY", windows, d.cols,
+            (d.bits > b->n.f + NOISE_BITS ? d.bits : b->n.f + NOISE_BITS) + 1u, d.scale);
+        if (b->err == 0)
+            uvcci_tf_note(
+                b, uvcc_program_input(b->p, UVCC_TRANSFORMER_IN_NOISE, noise, b->c->text_owner));
+        uvcci_tf_product(b, b->select, all, row, 0, false);
+        uvcci_tf_local(b, UVCC_OP_ADD, row, noise, noisy);
+        uvcci_tf_function(b, UVCC_NL_ARGMAX, (uvcc_nonlinear_options){0}, &noisy, place, &next);
+        if (b->err == 0)
+            uvcci_tf_note(b, uvcc_program_output(b->p, UVCC_TRANSFORMER_OUT_NEXT, next));
+    }
+    b->first_index = 0;
+}
+
 /* Opens the weights. What was rounded stochastically would tell more than the weight, so with
  * stochastic truncation they are made again from the masters, exactly. */
 static void add_reveal(uvcci_tf_builder *b) {
@@ -472,6 +510,7 @@ static void build(uvcci_tf_builder *b) {
     if (c->windows != 0) {
         add_logits(b);
         add_eval(b);
+        add_next(b);
     }
     add_reveal(b);
 }

@@ -50,9 +50,6 @@ bool uvcci_tf_layer_norm(const uvcc_transformer_config *cfg);
 
 /* ---- numbers ---- */
 
-/* Flag of products with Beaver triples. */
-enum { UVCCI_TF_BEAVER = 64 };
-
 /* Fraction bits of masters over those of weights. */
 enum { UVCCI_TF_FINE_BITS = 14 };
 /* Least mean square that norms count on. */
@@ -137,6 +134,7 @@ typedef struct uvcci_tf_builder {
     char name[48];    /* of a tensor that is being made up */
     char culprit[64]; /* what the first error was about */
 
+    uint32_t select; /* of "next": picks rows; UVCC_NO_TENSOR: none */
     uint32_t rate, loss; /* loss: column of sums of losses, one row per worker of the group */
     uint32_t weight_count;
     uvcci_tf_held *weights;

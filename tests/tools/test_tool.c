@@ -73,7 +73,7 @@ static void shows_help_and_version(void **state) {
     static const char *const options[] = {
         "data",       "label",   "hidden",   "epochs",    "batch",      "lr-shift", "frac-bits",
         "seed",       "compute", "drop",     "corrupt",   "truncation", "json",     "compute-seed",
-        "fault-seed", "reorder", "progress", "duplicate", "compare"};
+        "fault-seed", "reorder", "progress", "duplicate", "compare",    "products"};
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
         char word[32];
         snprintf(word, sizeof word, "--%s", options[i]);
@@ -286,6 +286,11 @@ static void vectors_however_it_runs(void **state) {
         json_t *j = results(words);
         check_vector(run, j);
         assert_true(test_u64(j, "bytes_preprocessing") < test_u64(first, "bytes_preprocessing"));
+        json_decref(j);
+        /* On triples: the same weights. */
+        snprintf(words, sizeof words, "%s --products beaver", base);
+        j = results(words);
+        check_vector(run, j);
         json_decref(j);
         json_decref(first);
     }
@@ -661,7 +666,7 @@ static void records_and_replays(void **state) {
         snprintf(words, sizeof words,
                  "%s --drop 0.2 --duplicate 0.1 --reorder 0.3 --corrupt 0.1 --compute deferred "
                  "--record logs%s",
-                 base, i == 1 ? " --compare circuit" : "");
+                 base, i == 1 ? " --compare circuit --products beaver" : "");
         json_t *result = results(words);
         check_vector(run, result);
         json_decref(result);

@@ -301,7 +301,7 @@ static void test_round_trip(void **state) {
             free(out.p);
         }
     }
-    assert_int_equal(types, 24);
+    assert_int_equal(types, 25);
 }
 
 /* A short log with most types in it. */

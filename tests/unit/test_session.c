@@ -9,6 +9,9 @@
 
 /* ---- small programs ---- */
 
+/* Of products: all tests run natively and on Beaver triples. */
+static uint8_t product_flags;
+
 typedef struct shape {
     uint32_t rows, cols;
 } shape;
@@ -57,6 +60,7 @@ static uvcc_program *relu_program(test_alloc *mem, uint32_t m, uint32_t k, uint3
                       .in = {x, w},
                       .out = {z},
                       .shift = 12,
+                      .flags = product_flags,
                       .truncation = trunc,
                       .lift = lift};
     assert_true(uvcc_program_op(p, &g) >= 0);
@@ -227,7 +231,7 @@ static void add_op_with(random_program *r, uint16_t opcode, const value *a, cons
                       .in = {a->tensor, b != NULL ? b->tensor : UVCC_NO_TENSOR},
                       .out = {out->tensor},
                       .shift = shift,
-                      .flags = flags,
+                      .flags = uvcci_is_product(opcode) ? flags | product_flags : flags,
                       .constant = constant,
                       .lift =
                           (uint8_t)(shift != 0 && opcode != UVCC_OP_SHIFT_LEFT ? pick(r, 3) : 0)};
@@ -396,7 +400,7 @@ static void add_product_op(random_program *r, uint16_t opcode, const value *a, c
                       .in = {a->tensor, b->tensor, c},
                       .out = {out},
                       .shift = shift,
-                      .flags = f->flags,
+                      .flags = uvcci_is_product(opcode) ? f->flags | product_flags : f->flags,
                       .heads = f->heads,
                       .row_groups = f->groups,
                       .lift = (uint8_t)(shift != 0 ? pick(r, 3) : 0)};
@@ -844,6 +848,7 @@ static void one_op_large(uint16_t opcode, uint32_t n, uint8_t shift, uint8_t tru
                       .out_count = 1,
                       .in = {x, opcode == UVCC_OP_TRUNCATE ? UVCC_NO_TENSOR : x},
                       .out = {y},
+                      .flags = uvcci_is_product(opcode) ? product_flags : 0,
                       .shift = shift,
                       .truncation = truncation};
     assert_true(uvcc_program_op(p, &d) >= 0);
@@ -1250,6 +1255,7 @@ static void test_op_id_collision(void **state) {
                           .out = {y}};
         if (i % 10 == 0) { /* some that talk */
             d.opcode = UVCC_OP_ELEM_MUL;
+            d.flags = product_flags;
             d.in[0] = d.in[1] = x;
         }
         assert_true(uvcc_program_op(p, &d) >= 0);
@@ -1394,6 +1400,17 @@ static void test_clock_steps_back(void **state) {
     uvcc_program_free(p);
 }
 
+static int native(void **state) {
+    (void)state;
+    product_flags = 0;
+    return 0;
+}
+static int on_triples(void **state) {
+    (void)state;
+    product_flags = UVCC_OP_BEAVER;
+    return 0;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_product_and_relu),
@@ -1413,5 +1430,7 @@ int main(void) {
         cmocka_unit_test(test_clock_steps_back),
         cmocka_unit_test(test_empty_program),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests_name("native", tests, native, NULL);
+    failed += cmocka_run_group_tests_name("on triples", tests, on_triples, NULL);
+    return failed;
 }
