@@ -49,6 +49,7 @@ static void configure(job *j, job_worker *w, unsigned p, uint32_t step, uint32_t
     cfg->datagram = faulty(j->o);
     cfg->datagram_bytes = DATAGRAM_BYTES;
     cfg->audit_off = j->o->audit == NULL;
+    cfg->bundles = j->o->audit != NULL;
     cfg->cookie = rank_of(j, w) * JOB_PARTIES + p;
     cfg->checkpoint_every = j->o->checkpoint != NULL ? 1 : 0;
     cfg->next_step = step;

@@ -10,7 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../bundles.h"
 #include "../report.h"
+#include "../seeded.h"
 #include "../svg.h"
 #include "checkpoint.h"
 #include "job.h"
@@ -34,6 +36,7 @@ typedef struct lm_run {
     bool checked, equal; /* against the plaintext run */
     double start_s, time_s;
     bool line_open;
+    bundles *audit; /* NULL: none are written */
 } lm_run;
 
 static volatile sig_atomic_t interrupted;
@@ -57,6 +60,57 @@ static const int64_t *give_input(void *user, const job_worker *w, uint32_t id) {
     uvcc_transformer_rows(&r->cfg, &w->at, mb, &first, &count);
     lm_fill_rows(&r->cfg, r->o->seed, r->job.step, &r->text, next, first, count, r->input);
     return r->input;
+}
+
+/* ---- bundles ---- */
+
+static bundle_place place_of(const job_worker *w, unsigned party) {
+    return (bundle_place){.party = (uint8_t)party,
+                          .r = (uint16_t)w->at.replica,
+                          .s = (uint16_t)w->at.stage,
+                          .t = (uint16_t)w->at.tensor_rank};
+}
+
+static int take_event(void *user, const job_worker *w, unsigned party, const uvcc_event *e) {
+    lm_run *r = user;
+    const bundle_place at = place_of(w, party);
+    return bundles_event(r->audit, w->party[party].session, &at, e);
+}
+
+/* A step counts as finished when the peers' signed roots are in its bundles. */
+static bool audit_waits(void *user) {
+    const lm_run *r = user;
+    return bundles_waiting(r->audit) != 0;
+}
+
+static int open_audit(lm_run *r, uint32_t run) {
+    if (r->o->audit == NULL)
+        return EXIT_DONE;
+    bundles_config c = {.dir = r->o->audit,
+                        .replicas = (uint16_t)r->cfg.replicas,
+                        .stages = (uint16_t)r->cfg.stages,
+                        .tp_ranks = (uint16_t)r->cfg.tensor_ranks,
+                        .run = run};
+    seeded_bundles(&c, r->job.command, r->o->seed);
+    r->audit = bundles_open(&c);
+    r->job.hooks.event = take_event;
+    r->job.hooks.waits = audit_waits;
+    return r->audit != NULL ? EXIT_DONE : EXIT_BAD_INPUT;
+}
+
+/* What waits for a peer's root when a run ends early is written as far as it goes. */
+static int close_audit(lm_run *r) {
+    int status = EXIT_DONE;
+    for (uint32_t i = 0; r->audit != NULL && r->job.worker != NULL && i < r->job.workers; i++)
+        for (unsigned p = 0; p < JOB_PARTIES; p++) {
+            const job_worker *w = &r->job.worker[i];
+            const bundle_place at = place_of(w, p);
+            if (w->party[p].session != NULL &&
+                bundles_flush(r->audit, w->party[p].session, &at) != EXIT_DONE)
+                status = EXIT_FAILED;
+        }
+    bundles_close(r->audit);
+    return status;
 }
 
 /* ---- progress ---- */
@@ -298,6 +352,8 @@ static int begin(lm_run *r) {
     if (status == EXIT_DONE && r->o->checkpoint != NULL)
         status = lm_checkpoint_open(r->o->checkpoint, &r->cfg, &r->first, &run);
     if (status == EXIT_DONE)
+        status = open_audit(r, run);
+    if (status == EXIT_DONE)
         status = job_open(&r->job, r->first, run);
     if (status == EXIT_DONE && r->first != 0)
         status = lm_checkpoint_resume(&r->job, r->o->checkpoint, r->first);
@@ -355,10 +411,11 @@ int lm_train_main(int argc, char *const *argv) {
     lm_run r = {.o = &o};
     int status = run(&r, json);
     report_json_close(json);
+    const int audited = close_audit(&r);
     job_free(&r.job);
     lm_model_free(&r.model);
     lm_text_free(&r.text);
     free(r.input);
     free(r.loss);
-    return status;
+    return status != EXIT_DONE ? status : audited;
 }
