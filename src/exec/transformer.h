@@ -50,9 +50,6 @@ bool uvcci_tf_layer_norm(const uvcc_transformer_config *cfg);
 
 /* ---- numbers ---- */
 
-/* Flag of products with Beaver triples. */
-enum { UVCCI_TF_BEAVER = 64 };
-
 /* Fraction bits of masters over those of weights. */
 enum { UVCCI_TF_FINE_BITS = 14 };
 /* Least mean square that norms count on. */

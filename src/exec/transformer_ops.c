@@ -114,22 +114,10 @@ void uvcci_tf_local(uvcci_tf_builder *b, uvcc_opcode opcode, uint32_t x, uint32_
                                   .shift = (uint8_t)shift});
 }
 
-/* A product that is truncated or kept whole; with Beaver triples it comes whole, and the truncation
- * is an op of its own. */
+/* A product that is truncated or kept whole. */
 static void put_product(uvcci_tf_builder *b, uvcc_op_desc op, unsigned shift) {
-    const uvcc_tensor_desc z = *uvcci_tf_desc(b, op.out[0]);
-    if (b->c->products == UVCC_PRODUCTS_BEAVER && op.opcode == UVCC_OP_GEMM_SS) {
-        op.flags |= UVCCI_TF_BEAVER;
-        if (shift != 0) {
-            const uvcc_tensor_desc *x = uvcci_tf_desc(b, op.in[0]), *y = uvcci_tf_desc(b, op.in[1]);
-            const uint32_t out = op.out[0], depth = uvcci_tf_depth(&op, x);
-            op.out[0] = uvcci_tf_temporary(
-                b, z.rows, z.cols, x->bits + y->bits + uvcci_tf_log2(depth), z.scale + shift);
-            uvcci_tf_op(b, op);
-            uvcci_tf_truncate(b, op.out[0], out, b->truncation);
-            return;
-        }
-    }
+    if (b->c->products == UVCC_PRODUCTS_BEAVER && op.opcode == UVCC_OP_GEMM_SS)
+        op.flags |= UVCC_OP_BEAVER;
     op.shift = (uint8_t)shift;
     op.truncation = shift != 0 ? b->truncation : 0;
     op.lift = shift != 0 ? b->c->lift : 0;

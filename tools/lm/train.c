@@ -62,7 +62,7 @@ static const int64_t *give_input(void *user, const job_worker *w, uint32_t id) {
     return r->input;
 }
 
-/* ---- bundles ---- */
+/* ---- audit ---- */
 
 static bundle_place place_of(const job_worker *w, unsigned party) {
     return (bundle_place){.party = (uint8_t)party,
@@ -77,13 +77,11 @@ static int take_event(void *user, const job_worker *w, unsigned party, const uvc
     return bundles_event(r->audit, w->party[party].session, &at, e);
 }
 
-/* A step counts as finished when the peers' signed roots are in its bundles. */
-static bool audit_waits(void *user) {
-    const lm_run *r = user;
-    return bundles_waiting(r->audit) != 0;
+static bool waits_for_audit(void *user) {
+    return bundles_waiting(((lm_run *)user)->audit) != 0;
 }
 
-static int open_audit(lm_run *r, uint32_t run) {
+static int start_audit(lm_run *r, uint32_t run) {
     if (r->o->audit == NULL)
         return EXIT_DONE;
     bundles_config c = {.dir = r->o->audit,
@@ -94,12 +92,12 @@ static int open_audit(lm_run *r, uint32_t run) {
     seeded_bundles(&c, r->job.command, r->o->seed);
     r->audit = bundles_open(&c);
     r->job.hooks.event = take_event;
-    r->job.hooks.waits = audit_waits;
+    r->job.hooks.waits = waits_for_audit;
     return r->audit != NULL ? EXIT_DONE : EXIT_BAD_INPUT;
 }
 
-/* What waits for a peer's root when a run ends early is written as far as it goes. */
-static int close_audit(lm_run *r) {
+/* What waits for a peer's AUDIT when a run ends early is written as far as it goes. */
+static int end_audit(lm_run *r) {
     int status = EXIT_DONE;
     for (uint32_t i = 0; r->audit != NULL && r->job.worker != NULL && i < r->job.workers; i++)
         for (unsigned p = 0; p < JOB_PARTIES; p++) {
@@ -110,6 +108,7 @@ static int close_audit(lm_run *r) {
                 status = EXIT_FAILED;
         }
     bundles_close(r->audit);
+    r->audit = NULL;
     return status;
 }
 
@@ -209,6 +208,13 @@ static json_t *hex(const uint8_t *bytes, size_t len) {
     return json_string(text);
 }
 
+static json_t *root_json(const lm_run *r, unsigned party) {
+    uint8_t root[32];
+    if (r->o->transcript != 0)
+        return json_null();
+    return job_root(&r->job, party, root) == EXIT_DONE ? hex(root, sizeof root) : NULL;
+}
+
 /* The profile's rows; takes `ops` (NULL: none). */
 static json_t *to_json(const lm_run *r, json_t *ops) {
     json_t *o = json_object(), *loss = json_array(), *roots = json_array();
@@ -218,7 +224,7 @@ static json_t *to_json(const lm_run *r, json_t *ops) {
     for (uint32_t i = 0; i < r->losses; i++)
         bad |= json_array_append_new(loss, json_real(r->loss[i]));
     for (unsigned p = 0; p < JOB_PARTIES; p++)
-        bad |= json_array_append_new(roots, hex(r->job.worker[0].party[p].root, 32));
+        bad |= json_array_append_new(roots, root_json(r, p));
     const struct {
         const char *key;
         json_t *value;
@@ -352,7 +358,7 @@ static int begin(lm_run *r) {
     if (status == EXIT_DONE && r->o->checkpoint != NULL)
         status = lm_checkpoint_open(r->o->checkpoint, &r->cfg, &r->first, &run);
     if (status == EXIT_DONE)
-        status = open_audit(r, run);
+        status = start_audit(r, run);
     if (status == EXIT_DONE)
         status = job_open(&r->job, r->first, run);
     if (status == EXIT_DONE && r->first != 0)
@@ -409,13 +415,12 @@ int lm_train_main(int argc, char *const *argv) {
     if (json == NULL)
         return EXIT_BAD_INPUT;
     lm_run r = {.o = &o};
-    int status = run(&r, json);
+    int status = run(&r, json), ended = end_audit(&r);
     report_json_close(json);
-    const int audited = close_audit(&r);
     job_free(&r.job);
     lm_model_free(&r.model);
     lm_text_free(&r.text);
     free(r.input);
     free(r.loss);
-    return status != EXIT_DONE ? status : audited;
+    return status != EXIT_DONE ? status : ended;
 }
