@@ -108,7 +108,7 @@ typedef enum uvcc_task_kind {
      * out[1] += wire_in[0]; TAIL: out[0] += wire_in[0]; OTHER: out[0] = -PRG(TO, lift, 2), out[1] =
      * -PRG(HO, lift, 2). */
     UVCC_TASK_LIFT_FINISH,
-    /** B. t = in[0] + zs -> out[0] (lo) and wire_out[0] (to p-1). */
+    /** B. t = in[0] + zs -> out[0] (lo) and wire_out[0] (to p-1). zs is of lane vec.lane. */
     UVCC_TASK_RESHARE_MASK,
     /** B. out[0] words = wire_in[0] words: any unpacking of 64-bit vectors. */
     UVCC_TASK_UNPACK,
@@ -253,6 +253,16 @@ typedef enum uvcc_task_kind {
     /** task.u.collective, the only task of its job, whose plane is UVCC_PLANE_LOCAL: no executor runs
      * it, <uvcc/collective.h> does. */
     UVCC_TASK_COLLECTIVE,
+
+    /* Of the check of a product. */
+
+    /** B. A random RSS value that each pair of parties shares a component of: out[0] (lo) =
+     * PRG(PREV, tag, 0), out[1] (hi) = PRG(NEXT, tag, 0); tag is tripleA, with vec.gate 1 tripleB. */
+    UVCC_TASK_TRIPLE,
+    /** On task.u.bits, both components: out[a][j] = sum over i < rows of w_ia op(x)[i][j], a < 64: out
+     * is 64 x cols. w_ia = bit a of word i of the PRG with the key `key` at (task.ordinal, call, block
+     * 0, lane `lane`). op(x) is rows x cols, stored cols x rows when trans. The bits are public. */
+    UVCC_TASK_BIT_SUMS,
     UVCC_TASK_KIND_END
 } uvcc_task_kind;
 
@@ -421,6 +431,7 @@ typedef struct uvcc_task {
             uint8_t shift, bits, lift, gate;
             bool compact;
             uint8_t gap; /**< BOOL: bytes between the pieces of a message */
+            uint8_t lane; /**< RESHARE_MASK */
             uint64_t constant;
             const uvcc_fn_args *fn; /**< FN tasks */
         } vec;
@@ -438,6 +449,12 @@ typedef struct uvcc_task {
             uint64_t *z;
             uvcc_gemm_layout lx, ly, lz;
         } gemm;
+        struct {
+            uint32_t rows, cols;
+            bool trans;
+            uint8_t lane, key[16];
+            uvcc_shares x, out;
+        } bits;
         struct {
             const uvcc_hash_item *items;
             uint32_t count;

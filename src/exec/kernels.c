@@ -202,8 +202,8 @@ static void open_all_finish(const chunk *c) {
 }
 
 static void reshare_mask(const chunk *c) {
-    const uint64_t *next = pad(c, 0, UVCC_PAIR_NEXT, UVCC_TAG_zero, 0);
-    const uint64_t *prev = pad(c, 1, UVCC_PAIR_PREV, UVCC_TAG_zero, 0);
+    const uint64_t *next = pad(c, 0, UVCC_PAIR_NEXT, UVCC_TAG_zero, c->t->u.vec.lane);
+    const uint64_t *prev = pad(c, 1, UVCC_PAIR_PREV, UVCC_TAG_zero, c->t->u.vec.lane);
     const uint64_t *z = in(c, 0);
     uint64_t *lo = out(c, 0);
     uint8_t *to = wire_out(c, 0);
@@ -212,6 +212,12 @@ static void reshare_mask(const chunk *c) {
         lo[i] = t;
         put(to, i, t);
     }
+}
+
+static void triple(const chunk *c) {
+    const uvcc_prg_tag tag = c->t->u.vec.gate != 0 ? UVCC_TAG_tripleB : UVCC_TAG_tripleA;
+    prg(c, UVCC_PAIR_PREV, tag, 0, c->first, out(c, 0), c->n);
+    prg(c, UVCC_PAIR_NEXT, tag, 0, c->first, out(c, 1), c->n);
 }
 
 static void unpack(const chunk *c) {
@@ -811,6 +817,7 @@ static const vec_kernel vec_kernels[UVCC_TASK_KIND_END] = {
     [UVCC_TASK_BOOL_RECEIVE] = {circuit, true},
     [UVCC_TASK_BOOL_SELECT_MASK] = {circuit, true},
     [UVCC_TASK_BOOL_SELECT_FINISH] = {circuit, true},
+    [UVCC_TASK_TRIPLE] = {triple, false},
 };
 
 /* Whether the numbers of a task are within what its formulas allow. */
@@ -909,12 +916,21 @@ static int gemm(uvcci_cpu_worker *w, const uvcc_task *t) {
     return 0;
 }
 
+static int bit_sums(uvcci_cpu_worker *w, const uvcc_task *t) {
+    if (t->u.bits.rows == 0 || t->u.bits.cols == 0 || reserve(w, uvcci_bit_sums_words()) != 0)
+        return UVCC_ERR_JOB;
+    uvcci_bit_sums(t, w->gemm, w->aes, w->scratch);
+    return 0;
+}
+
 static int run_task(uvcci_cpu_worker *w, const uvcc_task *t) {
     switch (t->kind) {
     case UVCC_TASK_MAP:
         return map(t);
     case UVCC_TASK_GEMM:
         return gemm(w, t);
+    case UVCC_TASK_BIT_SUMS:
+        return bit_sums(w, t);
     case UVCC_TASK_HASH:
         hash(t);
         return 0;
@@ -965,8 +981,11 @@ int uvcci_cpu_worker_init(uvcci_cpu_worker *w, const uvcc_allocator *al, uint32_
 int uvcci_cpu_worker_reserve(uvcci_cpu_worker *w) {
     const size_t gemm_words =
         uvcci_gemm_scratch_words(w->gemm, UINT32_MAX, UINT32_MAX, UINT32_MAX);
-    const size_t fn_words = uvcci_fn_packing_words_max();
-    return reserve(w, gemm_words > fn_words ? gemm_words : fn_words);
+    const size_t others[] = {uvcci_fn_packing_words_max(), uvcci_bit_sums_words()};
+    size_t most = gemm_words;
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        most = others[i] > most ? others[i] : most;
+    return reserve(w, most);
 }
 
 void uvcci_cpu_worker_free(uvcci_cpu_worker *w) {

@@ -224,7 +224,7 @@ static bool build_mask(builder *b) {
         it->prefix_len = (uint8_t)w.len;
         it->data = (const uint8_t *)in->hi;
         it->len = r->plan->elems * 8;
-        it->out = r->out[0].digest_hole;
+        it->out = r->out[0].digest[0][1];
         uvcci_end_hashes(b); /* the payload's hash covers it */
         break;
     }
@@ -437,7 +437,7 @@ static bool build_finish_output(builder *b) {
     check->prefix_len = (uint8_t)w.len;
     check->data = (const uint8_t *)r->z;
     check->len = opened->len = r->plan->elems * 8;
-    check->out = r->out[0].digest_hole = uvcci_bump_take(&r->bump, 32);
+    check->out = r->out[0].digest[0][1] = uvcci_bump_take(&r->bump, 32);
     l->id = stream_of(r);
     opened->data = (const uint8_t *)out;
     opened->out = l->digest;

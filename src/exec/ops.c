@@ -61,6 +61,11 @@ static void free_scratch(uvcc_session *s, uvcci_run *r) {
     uvcci_circuit_free(s, r);
 }
 
+/* An op that turned out to have nothing to do. */
+static bool skips(const uvcci_run *r) {
+    return r->plan->sks && uvcci_sks_skips(r);
+}
+
 /* Whether all rounds that stage `stage` sent (keys: all keys) have come from the peers. */
 static bool rounds_came(const uvcci_run *r, unsigned stage, bool keys) {
     const uvcci_plan *p = r->plan;
@@ -125,11 +130,13 @@ static void let_fly(uvcci_step *st, uint32_t mb) {
 
 static void run_done(uvcc_session *s, uvcci_run *r) {
     uvcci_step *st = r->step;
-    assert(engines_done(r));
+    assert(skips(r) || engines_done(r));
+    r->depth += skips(r) ? 0 : r->plan->stages;
     free_scratch(s, r);
+    if (r->plan->sks)
+        uvcci_sks_end(s, r);
     uvcci_bump_reset(&r->bump);
     r->stage = UVCCI_STAGE_DONE;
-    r->depth += r->plan->stages;
     if (r->depth > st->depth)
         st->depth = r->depth;
     st->runs_done++;
@@ -190,11 +197,13 @@ static void send_round(uvcc_session *s, uvcci_run *r, uvcci_batch_out *out) {
 /* What follows a stage's job: leaves, messages, the consumed rounds. */
 static void stage_done(uvcc_session *s, uvcci_run *r) {
     if (r->op->desc.opcode == UVCC_OP_OUTPUT && uvcci_finishes(r) &&
-        !uvcci_ct_equal(r->out[0].digest_hole, r->rx_digest, 32)) {
+        !uvcci_ct_equal(r->out[0].digest[0][1], r->rounds[0].digest[0][0], 32)) {
         uvcci_abort(s, UVCC_ABORT_OPEN_MISMATCH,
                     "the two holders of an opened component sent different values");
         return;
     }
+    if (r->plan->sks && !uvcci_sks_done(s, r))
+        return;
     if (uvcci_audit_on(s))
         uvcci_leaves_write(s, r, r->leaves);
     r->leaves = NULL;
@@ -248,6 +257,8 @@ static int open_rounds(uvcc_session *s, uvcci_run *r) {
 }
 
 static bool build_stage(builder *b) {
+    if (b->r->plan->sks)
+        return uvcci_sks_build(b);
     if (b->r->plan->function != NULL)
         return uvcci_function_build(b);
     if (uvcci_is_collective(b->r->op->desc.opcode))
@@ -257,12 +268,21 @@ static bool build_stage(builder *b) {
 
 /* True if the run changed state. */
 static bool run_advance(uvcc_session *s, uvcci_run *r) {
-    if (r->job_out || r->stage == UVCCI_STAGE_DONE || r->preds_left != 0 || !stage_ready(s, r))
+    if (r->job_out || r->stage == UVCCI_STAGE_DONE || r->preds_left != 0)
+        return false;
+    if (skips(r)) {
+        if (uvcci_sks_take(s, r))
+            run_done(s, r);
+        return true;
+    }
+    if (!stage_ready(s, r))
         return false;
     if (uvcci_jobs_full(&s->jobs) && !uvcci_is_collective(r->op->desc.opcode)) {
         uvcci_run_wake(r);
         return false;
     }
+    if (r->plan->sks && !uvcci_sks_take(s, r))
+        return true;
     int rc = open_rounds(s, r);
     if (rc == UVCC_ERR_AGAIN) {
         uvcci_run_wake(r);
@@ -322,7 +342,8 @@ uint16_t uvcci_op_receive(uvcc_session *s, uint8_t peer, const uvcc_link_rx *m) 
     uvcci_run_round *in = &r->rounds[round - r->plan->rounds];
     unsigned side = uvcci_side(s, peer);
     uint64_t bit = 1ull << part;
-    if ((in->need[side] & bit) == 0 || (in->seen[side] & bit) != 0)
+    if ((in->need[side] & bit) == 0 || (in->seen[side] & bit) != 0 ||
+        (r->plan->sks && uvcci_sks_refuses(r, (unsigned)(round - r->plan->rounds))))
         return UVCC_ABORT_PLAN;
     if (uvcc_blv1_check(m->data, m->len, NULL) < 0)
         return UVCC_ABORT_BATCH;
@@ -359,7 +380,7 @@ uint16_t uvcci_op_receive(uvcc_session *s, uint8_t peer, const uvcc_link_rx *m) 
                 continue;
             }
             if (t.type == UVCC_TLV_DIGEST)
-                r->rx_digest = t.data;
+                in->digest[list[i].vec][side] = t.data;
             else if (!keys)
                 in->at[list[i].vec][in_slot(f)][list[i].block] = t.data;
             /* A digest speaks of the whole stream, so of every block. */
@@ -436,6 +457,7 @@ void uvcci_run_free(uvcc_session *s, uvcci_run *r) {
     for (unsigned i = 0; r->rounds != NULL && i < rounds; i++)
         release_round(s, r, i);
     free_scratch(s, r);
+    uvcci_sks_free(s, r);
     uvcci_deal_free(s, r);
     uvcci_bump_reset(&r->bump);
 }

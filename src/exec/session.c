@@ -563,6 +563,8 @@ static void on_message(uvcc_session *s, uint8_t peer, const uvcc_link_rx *m) {
     case UVCC_FRAME_BYE:
         if (uvcci_bye_decode(&reason, m->data, m->len) != 0)
             uvcci_abort(s, UVCC_ABORT_BATCH, "a BYE message is malformed");
+        else if (reason == UVCC_ABORT_SKS) /* final for the step at all three */
+            uvcci_abort(s, reason, "a peer found that the check of a product failed");
         else if (reason != UVCC_ABORT_NONE)
             uvcci_abort(s, UVCC_ABORT_PEER, uvcc_abort_text(reason));
         else if (!s->peer[peer].bye) {
@@ -855,6 +857,11 @@ int uvcci_session_step(uvcc_session *s, uint32_t step, uint32_t entry, uint64_t 
         return UVCC_ERR_STATE;
     if (step < s->step || uvcci_step_of(s, step) != NULL)
         return UVCC_ERR_USAGE;
+    if (s->cfg.sks_refused && step == s->cfg.sks_step && !s->cfg.sks_override) {
+        uvcci_log(s, UVCC_LOG_ERROR, "party %u: the check of a product failed in step %u before",
+                  s->party, step);
+        return UVCC_ERR_REFUSED;
+    }
     if (s->tensors_at != s->step)
         return UVCC_ERR_STATE; /* the parties resume earlier than our tensors */
     /* In order, at most one ahead, and with room for the step's events. */

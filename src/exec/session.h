@@ -1,6 +1,6 @@
 /* session.h - the session's insides, shared by session.c (the public calls and the dispatch),
- * step.c (agreement, step contexts, audit), ops.c (running ops), op_gates.c, op_functions.c and
- * op_circuits.c (their stages) and deal.c (keys dealt ahead).
+ * step.c (agreement, step contexts, audit), ops.c (running ops), op_gates.c, op_functions.c,
+ * op_circuits.c and op_sks.c (their stages) and deal.c (keys dealt ahead).
  *
  * Data flow: link -> receive (ids, grammar, plan) -> [hash job] -> leaf -> accept -> op; op ->
  * [job] -> leaf -> link. Two step contexts exist at most: the running step and the next one, whose
@@ -13,6 +13,7 @@
 #include "jobs.h"
 #include "plan.h"
 #include "program.h"
+#include "sks.h"
 #include "proto/aes.h"
 #include "proto/hello.h"
 #include "proto/optable.h"
@@ -77,7 +78,7 @@ typedef struct uvcci_batch_out {
     uvcci_blob *blobs;
     uint32_t blob_count;
     uint8_t **hole[UVCCI_PLAN_VECS][2]; /* [vec][slot][block] */
-    uint8_t *digest_hole;
+    uint8_t *digest[UVCCI_PLAN_VECS][2]; /* of the whole vector, to the next or previous party */
 } uvcci_batch_out;
 
 /* What comes in one round: per peer (0: next, 1: previous party), bit q = part q. */
@@ -86,6 +87,7 @@ typedef struct uvcci_run_round {
     uint64_t seen[2];                       /* begun, accepted or not */
     uvcci_rx *held;                         /* accepted messages */
     const uint8_t **at[UVCCI_PLAN_VECS][2]; /* [vec][slot][block]; not of keys */
+    const uint8_t *digest[UVCCI_PLAN_VECS][2]; /* of the whole vector, by sender */
 } uvcci_run_round;
 
 /* What a step of a function made at this party: vectors of its width, in TENSOR memory. */
@@ -113,7 +115,6 @@ struct uvcci_run {
     uvcci_plan_ids ids;
     uvcci_run_round *rounds; /* as in the plan */
     uvcci_engine **engine;   /* [id][block]; tile 0 last */
-    const uint8_t *rx_digest;
     /* working memory */
     uvcci_bump bump;
     uvcc_task *tasks;
@@ -124,6 +125,7 @@ struct uvcci_run {
     uint8_t *bits;
     uvcci_fn_value *values; /* of a function, by step */
     uint64_t *circuit;      /* of a comparison without keys: the blocks' states */
+    struct uvcci_sks *sks;  /* of an SKS_START, until its check is done */
     uint8_t *keys;
     size_t key_bytes;
     size_t **key_at; /* [round of keys][block]: in `keys`, SIZE_MAX: none */
