@@ -7,6 +7,7 @@
 #include "triangle.h"
 
 #include "exec/kernels.h"
+#include "proto/coin.h"
 #include "proto/hello.h"
 #include "taint.h"
 
@@ -94,6 +95,13 @@ WRAP(int, uvcci_x25519_public, const uint8_t sk[32], uint8_t pk[32]) {
     return rc;
 }
 
+/* A coin is known to all three once it is open. */
+WRAP(int, uvcci_coin_seed, const uvcci_coin *c, const uint8_t *roots, uint8_t seed[32]) {
+    const int rc = __real_uvcci_coin_seed(c, roots, seed);
+    publish(seed, 32);
+    return rc;
+}
+
 /* N of HELLO 1 is sent in the clear. */
 WRAP(int, uvcci_hello_init, uvcci_hello *h, const uvcci_hello_config *cfg, uint64_t now) {
     uvcci_hello_config c = *cfg;
@@ -174,8 +182,39 @@ static void add_product(uvcc_program *p, uint32_t x, uint32_t w, uint32_t z, uin
         assert_true(uvcc_program_op(p, &t) >= 0);
 }
 
+/* Z = X W, kept whole and checked, then truncated. */
+static void add_checked(uvcc_program *p, uint32_t x, uint32_t w, uint32_t z,
+                        uvcc_truncation truncation) {
+    const uint32_t c = tensor(p, "C", ROWS, COLS, 44, 2 * FRAC_BITS);
+    const uvcc_op_desc whole = {.opcode = UVCC_OP_GEMM_SS,
+                                .in_count = 2,
+                                .in = {x, w},
+                                .out_count = 1,
+                                .out = {c}};
+    const uvcc_op_desc cut = {.opcode = UVCC_OP_TRUNCATE,
+                              .k = 3,
+                              .in_count = 1,
+                              .in = {c},
+                              .out_count = 1,
+                              .out = {z},
+                              .shift = FRAC_BITS,
+                              .truncation = (uint8_t)truncation};
+    uvcc_op_desc check = {.opcode = UVCC_OP_SKS_START,
+                          .k = 1,
+                          .in_count = 3,
+                          .in = {x, w, c},
+                          .constant = 1000};
+    assert_true(uvcc_program_op(p, &whole) >= 0);
+    assert_true(uvcc_program_op(p, &check) >= 0);
+    check.opcode = UVCC_OP_SKS_GEMM_CHECK;
+    check.k = 2;
+    check.constant = 0;
+    assert_true(uvcc_program_op(p, &check) >= 0);
+    assert_true(uvcc_program_op(p, &cut) >= 0);
+}
+
 static uvcc_program *make_program(const uvcc_allocator *al, uvcc_truncation truncation,
-                                  uint8_t relu_flags, bool parts) {
+                                  uint8_t relu_flags, bool parts, bool checked) {
     uvcc_program *p;
     assert_int_equal(uvcc_program_new(&p, al), 0);
     const uint32_t x = tensor(p, "X", ROWS, INNER, 20, FRAC_BITS);
@@ -197,10 +236,13 @@ static uvcc_program *make_program(const uvcc_allocator *al, uvcc_truncation trun
                                                             .in_buffer_of = UVCC_NO_TENSOR,
                                                             .sharing = UVCC_ADDITIVE});
     assert_true(part >= 0 || !parts);
-    add_product(p, x, w, z, parts ? (uint32_t)part : UVCC_NO_TENSOR, truncation);
+    if (checked)
+        add_checked(p, x, w, z, truncation);
+    else
+        add_product(p, x, w, z, parts ? (uint32_t)part : UVCC_NO_TENSOR, truncation);
     assert_true(uvcc_program_op(p, &(uvcc_op_desc){.opcode = UVCC_OP_RELU,
                                                    .flags = relu_flags,
-                                                   .k = 2,
+                                                   .k = 4,
                                                    .in_count = 1,
                                                    .in = {z},
                                                    .out_count = 2,
@@ -241,11 +283,12 @@ static void exchanging_config(uvcc_config *c) {
 }
 
 static void relu_of_product(void (*config)(uvcc_config *), uint8_t suite,
-                            uvcc_truncation truncation, uint8_t relu_flags, bool parts) {
+                            uvcc_truncation truncation, uint8_t relu_flags, bool parts,
+                            bool checked) {
     in_session = true;
     test_alloc mem = {0};
     const uvcc_allocator al = test_allocator(&mem);
-    uvcc_program *p = make_program(&al, truncation, relu_flags, parts);
+    uvcc_program *p = make_program(&al, truncation, relu_flags, parts, checked);
     triangle t;
     triangle_open(&t, p, &(triangle_options){.seed = 5, .suites = suite, .tweak = config});
     triangle_ready(&t);
@@ -291,21 +334,26 @@ static void relu_of_product(void (*config)(uvcc_config *), uint8_t suite,
 
 static void provisioned(void **state) {
     (void)state;
-    relu_of_product(secret_config, 1, UVCC_TRUNC_EXACT, 0, false);
+    relu_of_product(secret_config, 1, UVCC_TRUNC_EXACT, 0, false, false);
 }
 
 static void exchanged(void **state) {
     (void)state;
-    relu_of_product(exchanging_config, 2, UVCC_TRUNC_STOCHASTIC, 0, false);
+    relu_of_product(exchanging_config, 2, UVCC_TRUNC_STOCHASTIC, 0, false, false);
 }
 
 static void keyless(void **state) {
     (void)state;
-    relu_of_product(secret_config, 1, UVCC_TRUNC_EXACT, UVCC_OP_CIRCUIT, true);
+    relu_of_product(secret_config, 1, UVCC_TRUNC_EXACT, UVCC_OP_CIRCUIT, true, false);
+}
+
+static void checked_product(void **state) {
+    (void)state;
+    relu_of_product(secret_config, 1, UVCC_TRUNC_EXACT, 0, false, true);
 }
 
 int test_sessions(void) {
     const struct CMUnitTest tests[] = {SECRETS_TEST(provisioned), SECRETS_TEST(exchanged),
-                                       SECRETS_TEST(keyless)};
+                                       SECRETS_TEST(keyless), SECRETS_TEST(checked_product)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 #include "exec/session.h"
 #include "proto/bytes.h"
 #include "proto/coin.h"
+#include "proto/crypto.h"
 
 enum { IN_A = 1, IN_B = 2, OUT_Y = 10, FRAC = 8, BITS = 20 };
 
@@ -233,8 +234,9 @@ typedef struct hand {
     unsigned kind, done;
     uint64_t error;
     size_t element;
-    bool selected; /* what START's coin said at party 0 */
-    uint8_t seed[32];
+    uint32_t aborted_step[3];
+    uint8_t coin[3][3][32]; /* commitments, shares, roots, by party */
+    unsigned checks;        /* parties that ran the check */
 } hand;
 
 static uvcci_run *run_of(const uvcc_session *s, uint16_t opcode) {
@@ -260,12 +262,14 @@ static void hand_job(hand *h, uint8_t party, const uvcc_job *job) {
     assert_int_equal(uvcc_session_complete(h->t.s[party], &c, 0), 0);
 }
 
-static void hand_event(triangle *t, uint8_t i, const uvcc_event *e) {
+static void hand_event(hand *h, uint8_t i, const uvcc_event *e) {
+    triangle *t = &h->t;
     t->ready[i] |= e->kind == UVCC_EVENT_READY;
     t->finished[i] += e->kind == UVCC_EVENT_STEP_FINISHED;
     if (e->kind == UVCC_EVENT_ABORTED) {
         t->aborted[i] = e->reason;
         t->abort_text[i] = e->text;
+        h->aborted_step[i] = e->step;
     }
 }
 
@@ -290,7 +294,7 @@ static bool hand_turn(hand *h) {
             any = true;
         }
         while (uvcc_session_poll_event(t->s[i], &e) == 1)
-            hand_event(t, i, &e);
+            hand_event(h, i, &e);
     }
     return any;
 }
@@ -339,10 +343,6 @@ enum {
     IN_CHECK,     /* this party's T */
     KINDS
 };
-
-static bool first_task(const uvcc_job *job, uint32_t task, uint16_t kind) {
-    return job->tasks[task].kind == kind && (task == 0 || job->tasks[task - 1].kind != kind);
-}
 
 static void add_wire(uint8_t *at, uint64_t error) {
     uvcci_st64(at, uvcci_ld64(at) + error);
@@ -522,6 +522,7 @@ static void test_lies_are_found(void **state) {
             for (uint8_t to = 0; to < 2; to++) {
                 hand *h = calloc(1, sizeof *h);
                 bool seen = false;
+                unsigned ended = 0;
                 h->kind = kind;
                 h->party = party;
                 /* the root's receiver that holds the component is the previous party; the other
@@ -534,14 +535,18 @@ static void test_lies_are_found(void **state) {
                 hand_step(h, s, 0);
                 assert_int_equal(h->done, 1);
                 for (unsigned i = 0; i < 3; i++) {
-                    assert_int_equal(h->t.finished[i], 0);
+                    /* who gets good verdicts finishes before it hears of the bad one */
+                    assert_true(h->t.finished[i] == 0 || kind == LIE_VERDICT);
+                    ended += h->t.finished[i];
                     assert_int_not_equal(h->t.aborted[i], 0);
+                    if (h->t.aborted[i] == UVCC_ABORT_SKS)
+                        assert_int_equal(h->aborted_step[i], 0);
                     seen |= h->t.aborted[i] == reason[kind];
                     /* a root that only the third party got wrong gives it another seed: what it
                      * opens then is not what its peers hold */
                     seen |= kind == LIE_ROOT && h->t.aborted[i] == UVCC_ABORT_OPEN_MISMATCH;
                 }
-                if (!seen)
+                if (!seen || ended == 3)
                     fail_msg("lie %u of party %u: %s", kind, party, h->t.abort_text[0]);
                 hand_close(h);
                 free(h);
@@ -550,53 +555,92 @@ static void test_lies_are_found(void **state) {
 
 /* ---- sampling ---- */
 
-static void watch_coin(hand *h) {
-    const uvcc_session *s = h->t.s[0];
+static void coin_seed(const hand *h, uint8_t seed[32]) {
+    uvcci_sha256 s;
+    uvcci_sha256_init(&s);
+    uvcci_sha256_update(&s, "UVCC_COIN_SEED_V1", 17);
+    uvcci_sha256_update(&s, h->coin, sizeof h->coin);
+    uvcci_sha256_final(&s, seed);
+}
+
+static void check_coin_leaf(const hand *h, uint8_t party) {
+    const uvcc_session *s = h->t.s[party];
     const uvcci_step *st = &s->ctx[s->step & 1];
-    uint8_t root[32];
-    if (!st->active || !st->running)
-        return;
+    uint8_t root[32], seed[32];
+    unsigned n = 0;
+    coin_seed(h, seed);
     assert_int_equal(uvcci_transcript_root(st->transcript, root), 0);
     for (uint32_t i = 0; i < uvcci_transcript_count(st->transcript); i++) {
         uint32_t row;
         const uint8_t *leaf;
         size_t len;
         assert_int_equal(uvcci_transcript_leaf(st->transcript, i, &row, &leaf, &len), 0);
-        if (leaf[0] == UVCCI_LEAF_SKS_COIN)
-            memcpy(h->seed, leaf + len - 32, 32);
-        h->selected |= leaf[0] == UVCCI_LEAF_SKS_VERDICT;
+        if (leaf[0] != UVCCI_LEAF_SKS_COIN)
+            continue;
+        assert_memory_equal(leaf + len - 32, seed, 32);
+        n++;
+    }
+    assert_int_equal(n, 1);
+}
+
+/* What each party sends for the coin, and whether it goes on to the check. */
+static void watch_coin(hand *h, uint8_t party, const uvcc_job *job, uint32_t task) {
+    const uvcci_run *start = run_of(h->t.s[party], UVCC_OP_SKS_START),
+                    *check = run_of(h->t.s[party], UVCC_OP_SKS_GEMM_CHECK);
+    if (start == NULL || task + 1 != job->count)
+        return;
+    if (job->tasks == start->tasks && start->stage == 0) {
+        memcpy(h->coin[2][party], start->out[1].digest[0][0], 32);
+        memcpy(h->coin[0][party], start->out[1].digest[1][0], 32);
+        for (unsigned vec = 0; vec < 2; vec++)
+            assert_memory_equal(start->out[1].digest[vec][1], start->out[1].digest[vec][0], 32);
+    } else if (job->tasks == start->tasks && start->stage == 1) {
+        memcpy(h->coin[1][party], start->out[0].digest[0][0], 32);
+        assert_memory_equal(start->out[0].digest[0][1], start->out[0].digest[0][0], 32);
+    } else if (job->tasks == check->tasks) {
+        h->checks |= 1u << party;
+        if (check->stage == 0) /* else the step may have ended */
+            check_coin_leaf(h, party);
     }
 }
 
-/* What is checked is what the coin in the transcript says; and nothing is sent for the rest. */
+static bool coin_selects(const hand *h, uint32_t permille) {
+    uint8_t seed[32];
+    coin_seed(h, seed);
+    return uvcci_coin_selects(seed, permille);
+}
+
+/* What is checked is what the coin says; and nothing is sent for the rest. */
 static void test_sampling(void **state) {
     (void)state;
     const shape s = {8, 8, 8, 0};
     hand *h = calloc(1, sizeof *h);
-    uint64_t bytes[2] = {0}, last = 0, sum = 0;
+    uint64_t bytes[2] = {0}, last = 0;
     unsigned count = 0, steps = SANITIZED ? 30 : 200;
-    h->look = watch_coin;
+    h->after = watch_coin;
     hand_open(h, s, 300, 5);
     for (uint32_t step = 0; step < steps; step++) {
-        uvcc_session_stats stats;
-        h->selected = false;
-        memset(h->seed, 0, sizeof h->seed);
+        uint64_t all = 0;
+        h->checks = 0;
         hand_step(h, s, step);
         assert_int_equal(h->t.finished[0], step + 1);
-        assert_int_equal(h->selected, uvcci_coin_selects(h->seed, 300));
-        uvcc_session_get_stats(h->t.s[0], &stats);
-        const uint64_t sent = stats.bytes_online - last;
-        last = stats.bytes_online;
-        assert_true(step < 2 || bytes[h->selected] == 0 || bytes[h->selected] == sent);
-        if (step >= 2)
-            bytes[h->selected] = sent;
-        count += h->selected;
-        sum += stats.rounds;
+        const bool selected = coin_selects(h, 300);
+        assert_int_equal(h->checks, selected ? 7 : 0);
+        for (unsigned i = 0; i < 3; i++) {
+            uvcc_session_stats stats;
+            uvcc_session_get_stats(h->t.s[i], &stats);
+            all += stats.bytes_online;
+        }
+        if (step >= 2) /* from then on each step's STEP and AUDIT are among its bytes */
+            assert_true(bytes[selected] == 0 || bytes[selected] == all - last);
+        bytes[selected] = step >= 2 ? all - last : 0;
+        last = all;
+        count += selected;
     }
-    /* E and F are 512 words each to one party, and the verdict goes to both. */
-    assert_true(bytes[1] > bytes[0] + 2 * 512 * 8 && bytes[1] < bytes[0] + 2 * 512 * 8 + 400);
+    /* As in protocols.md: E and F, a digest of each, the verdicts. */
+    const uint64_t headers = 6 * 16 + 6 * 16, values = 3 * 2 * (64 * 8 * 8 + 24);
+    assert_int_equal(bytes[1] - bytes[0], headers + values + (3 * 2 + 6) * 48);
     assert_in_range(count, steps / 10, steps / 2);
-    assert_true(sum != 0);
     hand_close(h);
     free(h);
 }
@@ -606,12 +650,13 @@ static void test_never_and_always(void **state) {
     const shape s = {8, 8, 8, 0};
     for (int64_t permille = 0; permille <= 1000; permille += 1000) {
         hand *h = calloc(1, sizeof *h);
-        h->look = watch_coin;
+        h->after = watch_coin;
         hand_open(h, s, permille, 5);
         for (uint32_t step = 0; step < 20; step++) {
-            h->selected = false;
+            h->checks = 0;
             hand_step(h, s, step);
-            assert_int_equal(h->selected, permille != 0);
+            assert_int_equal(h->t.finished[2], step + 1);
+            assert_int_equal(h->checks, permille != 0 ? 7 : 0);
         }
         hand_close(h);
         free(h);

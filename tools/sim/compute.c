@@ -23,6 +23,9 @@ static const struct {
     {UVCC_TAG_own, 0, false, KIND(OPEN4_MASK) | KIND(DEAL), 0},
     {UVCC_TAG_trunc, 0, false, KIND(OPEN4_MASK) | KIND(TRUNC) | KIND(DEAL), 0},
     {UVCC_TAG_trunc, 1, true, KIND(TRUNC) | KIND(DEAL), 0},
+    {UVCC_TAG_zero, 2, true, KIND(RESHARE_MASK), 0},
+    {UVCC_TAG_tripleA, 0, true, KIND(TRIPLE), 0},
+    {UVCC_TAG_tripleB, 0, true, KIND(TRIPLE), 0},
     {UVCC_TAG_zero, 3, true, KIND(BOOL_SHARE) | KIND(BOOL_MERGE) | KIND(BOOL_SELECT_MASK), 0},
     {UVCC_TAG_mask, 0, false,
      KIND(OPEN2_MASK) | KIND(RELU) | KIND(DEAL) | KIND(FN_OPEN_MASK) | KIND(FN_PADS) |
@@ -209,8 +212,12 @@ static void use_block(sim_party *p, const uvcc_task *t, const uvcc_block *b) {
             use(p, t, b, other, UVCC_TAG_trunc, 0);
         break;
     case UVCC_TASK_RESHARE_MASK:
-        use(p, t, b, next, UVCC_TAG_zero, 0);
-        use(p, t, b, prev, UVCC_TAG_zero, 0);
+        use(p, t, b, next, UVCC_TAG_zero, t->u.vec.lane);
+        use(p, t, b, prev, UVCC_TAG_zero, t->u.vec.lane);
+        break;
+    case UVCC_TASK_TRIPLE:
+        use(p, t, b, next, t->u.vec.gate != 0 ? UVCC_TAG_tripleB : UVCC_TAG_tripleA, 0);
+        use(p, t, b, prev, t->u.vec.gate != 0 ? UVCC_TAG_tripleB : UVCC_TAG_tripleA, 0);
         break;
     case UVCC_TASK_OPEN2_MASK:
         if (role != UVCC_OTHER)
@@ -293,6 +300,11 @@ static bool may_be_plain(const uvcc_job *job, const uvcc_hash_item *it, bool *le
     return it->len >= 4 && memcmp(it->data, "UVCK", 4) == 0;
 }
 
+/* The first job of a checked product has commitments, but no lift. */
+static bool starts_check(const uvcc_job *job) {
+    return job->tasks[0].kind == UVCC_TASK_TRIPLE;
+}
+
 static void inspect_hash(sim_party *p, const uvcc_job *job, const uvcc_task *t) {
     static const uint8_t zero[32];
     for (uint32_t i = 0; i < t->u.hash.count; i++) {
@@ -301,18 +313,21 @@ static void inspect_hash(sim_party *p, const uvcc_job *job, const uvcc_task *t) 
         if (it->mode == UVCC_HASH_PLAIN ? !may_be_plain(job, it, &leaf)
                                         : memcmp(it->key, zero, 32) == 0)
             sim_fail(p->w, "party %u: a digest of secrets has no salt", p->index);
-        p->hash_items += leaf;
-        p->commit_items += it->mode == UVCC_HASH_HMAC;
+        const bool verdict = it->prefix_len >= 3 && memcmp(it->prefix, "SKS", 3) == 0;
+        p->hash_items += leaf && !verdict;
+        p->verdict_items += verdict;
+        p->commit_items += it->mode == UVCC_HASH_HMAC && !verdict && !starts_check(job);
     }
 }
 
 static void inspect(sim_party *p, const uvcc_job *job) {
+    p->coins += starts_check(job);
     for (uint32_t i = 0; i < job->count; i++) {
         const uvcc_task *t = &job->tasks[i];
         if (t->kind == UVCC_TASK_HASH)
             inspect_hash(p, job, t);
         else if (t->kind != UVCC_TASK_MAP && t->kind != UVCC_TASK_GEMM &&
-                 t->kind != UVCC_TASK_COPY && t->kind != UVCC_TASK_WIPE)
+                 t->kind != UVCC_TASK_BIT_SUMS && t->kind != UVCC_TASK_COPY && t->kind != UVCC_TASK_WIPE)
             for (uint32_t k = 0; k < t->u.vec.count; k++)
                 use_block(p, t, &t->u.vec.blocks[k]);
     }
@@ -461,4 +476,5 @@ void sim_jobs_calm(sim_party *p) {
 void sim_jobs_drop(sim_party *p) {
     p->job_count = p->late_count = 0;
     p->handed = p->completed = p->stale = p->hash_items = p->commit_items = 0;
+    p->verdict_items = p->coins = 0;
 }
