@@ -17,10 +17,6 @@ enum {
     GROUPS = BAND / GROUP
 };
 
-/* The compiler cuts these into what the target has. */
-typedef uint64_t vector __attribute__((vector_size(64), may_alias));
-enum { VECTORS = WIDE * 8 / sizeof(vector) };
-
 typedef struct sums_scratch {
     _Alignas(64) uint64_t sum[SUMS][WIDE];
     uint64_t table[SUBSETS][WIDE];
@@ -52,17 +48,16 @@ static inline __attribute__((always_inline)) void load_row(const view *v, uint32
 }
 
 /* The sums of all subsets of rows i .. i + GROUP. */
-static inline __attribute__((always_inline)) void fill_table(const view *v, uint32_t i,
-                                                             uint32_t j0, uint32_t n,
-                                                             sums_scratch *s) {
+static inline __attribute__((always_inline)) void fill_table(const view *v, uint32_t i, uint32_t j0,
+                                                             uint32_t n, sums_scratch *s) {
     memset(s->table[0], 0, sizeof s->table[0]);
     for (uint32_t g = 0; g < GROUP; g++) {
         load_row(v, i + g, j0, n, s->table[1u << g]);
-        const vector *row = (const vector *)s->table[1u << g];
+        const uint64_t *row = s->table[1u << g];
         for (uint32_t k = 1; k < 1u << g; k++) {
-            const vector *rest = (const vector *)s->table[k];
-            vector *to = (vector *)s->table[(1u << g) + k];
-            for (uint32_t j = 0; j < VECTORS; j++)
+            const uint64_t *rest = s->table[k];
+            uint64_t *restrict to = s->table[(1u << g) + k];
+            for (uint32_t j = 0; j < WIDE; j++)
                 to[j] = row[j] + rest[j];
         }
     }
@@ -71,17 +66,16 @@ static inline __attribute__((always_inline)) void fill_table(const view *v, uint
 static inline __attribute__((always_inline)) void add_group(sums_scratch *s, uint32_t group) {
     const uint8_t *index = s->index[group];
     for (uint32_t a = 0; a < SUMS; a++) {
-        const vector *entry = (const vector *)s->table[index[a]];
-        vector *sum = (vector *)s->sum[a];
-        for (uint32_t j = 0; j < VECTORS; j++)
+        const uint64_t *entry = s->table[index[a]];
+        uint64_t *restrict sum = s->sum[a];
+        for (uint32_t j = 0; j < WIDE; j++)
             sum[j] += entry[j];
     }
 }
 
 /* Rows [i0, i0 + BAND) of columns [j0, j0 + WIDE), added to out. */
-static inline __attribute__((always_inline)) void chunk_sums(const view *v, uint32_t i0,
-                                                             uint32_t j0, uint64_t *out,
-                                                             sums_scratch *s) {
+static inline __attribute__((always_inline)) void
+chunk_sums(const view *v, uint32_t i0, uint32_t j0, uint64_t *out, sums_scratch *s) {
     const uint32_t n = v->cols - j0 < WIDE ? v->cols - j0 : WIDE;
     const uint32_t rows = v->rows - i0 < BAND ? v->rows - i0 : BAND;
     memset(s->sum, 0, sizeof s->sum);
@@ -109,9 +103,8 @@ __attribute__((target("avx2"))) static void chunk_avx2(const view *v, uint32_t i
     chunk_sums(v, i0, j0, out, s);
 }
 
-__attribute__((target("avx512f"))) static void chunk_avx512(const view *v, uint32_t i0,
-                                                            uint32_t j0, uint64_t *out,
-                                                            sums_scratch *s) {
+__attribute__((target("avx512f"))) static void chunk_avx512(const view *v, uint32_t i0, uint32_t j0,
+                                                            uint64_t *out, sums_scratch *s) {
     chunk_sums(v, i0, j0, out, s);
 }
 

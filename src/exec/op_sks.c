@@ -1,8 +1,8 @@
 /* op_sks.c - the stages of SKS_START and SKS_GEMM_CHECK; see sks.h.
  *
  * START, with op(A) rows x inner, op(B) inner x cols, N = 64 inner:
- *   0  the triple X (64 x inner), Y (inner x 64, kept as its transpose), X Y reshared; salted hashes
- *      of this party's components of A, B and C; the root of those of its lo and its commitment.
+ *   0  the triple X (64 x inner), Y (inner x 64, kept as its transpose), X Y reshared; salted
+ * hashes of this party's components of A, B and C; the root of those of its lo and its commitment.
  *   1  the next party's root is compared with that of our hi. Opens the coin.
  *   2  the seed. Selected: E = U^T A - X and F^T = (B V)^T - Y^T in shares, T = U^T C V.
  * CHECK:
@@ -39,9 +39,9 @@ struct uvcci_sks {
     /* TENSOR memory */
     uvcc_shares x, y; /* the triple, T x inner each */
     uvcc_shares xy, t, g;
-    uint64_t *z;                 /* by component */
-    uvcc_shares opened[OPENED];  /* E and F^T, T x inner each; in lo once they are open */
-    uvcc_shares half;            /* (C V)^T, T x rows */
+    uint64_t *z;                /* by component */
+    uvcc_shares opened[OPENED]; /* E and F^T, T x inner each; in lo once they are open */
+    uvcc_shares half;           /* (C V)^T, T x rows */
     void *mem[3];
     size_t mem_bytes[3];
 };
@@ -283,9 +283,8 @@ static void copy_root(uvcci_builder *b) {
         return;
     }
     for (unsigned side = 0; side < 2; side++)
-        items[side] = (uvcc_copy_item){.dst = r->out[ROUND_COMMIT].digest[VEC_ROOT][side],
-                                       .src = r->sks->own[LO],
-                                       .len = 32};
+        items[side] = (uvcc_copy_item){
+            .dst = r->out[ROUND_COMMIT].digest[VEC_ROOT][side], .src = r->sks->own[LO], .len = 32};
     t->u.copy.items = items;
     t->u.copy.count = 2;
 }
@@ -355,8 +354,8 @@ static void build_open(uvcci_builder *b) {
             at[i].in[0] = k->opened[v].lo + uvcci_at_block(&at[i]);
             at[i].wire_out[0] = r->out[0].hole[v][0][at[i].block];
         }
-        hash_check(b, stream_of(r, ROUND_OPEN, v), b->s->party, k->opened[v].hi,
-                   r->plan->elems * 8, r->out[0].digest[v][PREV]);
+        hash_check(b, stream_of(r, ROUND_OPEN, v), b->s->party, k->opened[v].hi, r->plan->elems * 8,
+                   r->out[0].digest[v][PREV]);
     }
     uvcci_end_hashes(b);
 }
@@ -378,8 +377,7 @@ static void finish_open(uvcci_builder *b, unsigned v) {
             at[i].out[0] = (pass == 0 ? o.lo : o.hi) + first;
         }
     }
-    hash_check(b, stream, uvcci_next_party(b->s), o.hi, r->plan->elems * 8,
-               state_of(r)->check[v]);
+    hash_check(b, stream, uvcci_next_party(b->s), o.hi, r->plan->elems * 8, state_of(r)->check[v]);
     uvcci_pending_leaf *l = uvcci_add_leaf(b, UVCCI_LEAF_OPEN_DONE);
     if (l == NULL)
         return;

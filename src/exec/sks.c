@@ -41,8 +41,8 @@ int uvcci_sks_check_start(const uvcci_entry *e, uint32_t i, uint32_t writer,
     const uint8_t transposes = UVCC_OP_TRANS_A | UVCC_OP_TRANS_B;
     bool same = ((made->desc.flags ^ op->desc.flags) & transposes) == 0;
     for (unsigned k = 0; k < 2; k++)
-        same = same && made->desc.in[k] == op->desc.in[k] &&
-               made->in_version[k] == op->in_version[k];
+        same =
+            same && made->desc.in[k] == op->desc.in[k] && made->in_version[k] == op->in_version[k];
     if (!same)
         return uvcci_fail(m, UVCC_ERR_PROGRAM,
                           "%s: %s multiplies other tensors, or they have changed since",

@@ -30,8 +30,8 @@ const uint8_t *uvcci_coin_open(uvcci_coin *c);
 /* A peer's. UVCC_ERR_PROTOCOL: not all have committed, or it is the second one. UVCC_ERR_AUTH: it
  * is not what the peer committed to. */
 int uvcci_coin_on_share(uvcci_coin *c, uint8_t from, const uint8_t share[32]);
-/* H("UVCC_COIN_SEED_V1" || commitments || shares || roots), all by party; roots has 3 x 32 bytes. UVCC_ERR_STATE while a
- * share is missing. */
+/* H("UVCC_COIN_SEED_V1" || commitments || shares || roots), all by party; roots has 3 x 32 bytes.
+ * UVCC_ERR_STATE while a share is missing. */
 int uvcci_coin_seed(const uvcci_coin *c, const uint8_t *roots, uint8_t seed[32]);
 
 /* Whether the seed selects something that is to be selected with probability permille / 1000:

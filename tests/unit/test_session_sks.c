@@ -169,10 +169,9 @@ static outcome honest(const triangle_options *opt, shape s, int64_t permille, ui
 
 static void test_shapes(void **state) {
     (void)state;
-    static const shape shapes[] = {{1, 1, 1, 0},     {8, 8, 8, 0},     {1, 70, 3, 0},
-                                   {65, 5, 1, 0},    {5, 64, 129, 0},  {70, 66, 33, 0},
-                                   {100, 90, 80, 0}, {3, 600, 7, 0},   {520, 6, 5, 0},
-                                   {4, 9, 1030, 0}};
+    static const shape shapes[] = {
+        {1, 1, 1, 0},    {8, 8, 8, 0},     {1, 70, 3, 0},  {65, 5, 1, 0},  {5, 64, 129, 0},
+        {70, 66, 33, 0}, {100, 90, 80, 0}, {3, 600, 7, 0}, {520, 6, 5, 0}, {4, 9, 1030, 0}};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         for (uint8_t flags = 0; flags < 4; flags++) {
             shape s = shapes[i];
@@ -503,19 +502,21 @@ static void lie(hand *h, uint8_t party, const uvcc_job *job, uint32_t task) {
             if (h->kind == LIE_DIGEST_E || h->component == i ||
                 (h->kind >= LIE_OPEN_E && h->kind <= LIE_OPEN_F &&
                  out->tx[i].dst == (party + 1) % 3)) {
-                flip_tlv(uvcc_link_msg_data(out->tx[i].msg), lies[h->kind].type,
-                         lies[h->kind].aux, lies[h->kind].skip);
+                flip_tlv(uvcc_link_msg_data(out->tx[i].msg), lies[h->kind].type, lies[h->kind].aux,
+                         lies[h->kind].skip);
                 h->done++;
             }
 }
 
 static void test_lies_are_found(void **state) {
     (void)state;
-    static const uint16_t reason[LIES] = {
-        [LIE_SHARE] = UVCC_ABORT_COIN,         [LIE_COMMIT] = UVCC_ABORT_COIN,
-        [LIE_ROOT] = UVCC_ABORT_SKS,           [LIE_OPEN_E] = UVCC_ABORT_OPEN_MISMATCH,
-        [LIE_OPEN_F] = UVCC_ABORT_OPEN_MISMATCH, [LIE_DIGEST_E] = UVCC_ABORT_OPEN_MISMATCH,
-        [LIE_VERDICT] = UVCC_ABORT_SKS};
+    static const uint16_t reason[LIES] = {[LIE_SHARE] = UVCC_ABORT_COIN,
+                                          [LIE_COMMIT] = UVCC_ABORT_COIN,
+                                          [LIE_ROOT] = UVCC_ABORT_SKS,
+                                          [LIE_OPEN_E] = UVCC_ABORT_OPEN_MISMATCH,
+                                          [LIE_OPEN_F] = UVCC_ABORT_OPEN_MISMATCH,
+                                          [LIE_DIGEST_E] = UVCC_ABORT_OPEN_MISMATCH,
+                                          [LIE_VERDICT] = UVCC_ABORT_SKS};
     const shape s = {8, 8, 8, 0};
     for (unsigned kind = 0; kind < LIES; kind++)
         for (uint8_t party = 0; party < 3; party++)
@@ -673,8 +674,7 @@ static void watch_buffers(hand *h) {
         if (start == NULL)
             continue;
         const bool before = start->stage != UVCCI_STAGE_DONE && start->stage != 0;
-        const bool between =
-            start->stage == UVCCI_STAGE_DONE && check->stage != UVCCI_STAGE_DONE;
+        const bool between = start->stage == UVCCI_STAGE_DONE && check->stage != UVCCI_STAGE_DONE;
         if (before)
             assert_non_null(h->t.s[i]->buffers[h->g.a].shares.lo);
         if (between)
@@ -915,8 +915,8 @@ static void test_two_checks(void **state) {
     const uvcc_allocator al = test_allocator(&mem);
     program g = begin(&al, (shape){4, 4, 4, 0});
     uint8_t hash[2][32];
-    uvcc_op_desc product = product_op(&g, 0), start[2] = {start_op(&g, 0, 1000),
-                                                          start_op(&g, 0, 1)},
+    uvcc_op_desc product = product_op(&g, 0),
+                 start[2] = {start_op(&g, 0, 1000), start_op(&g, 0, 1)},
                  check[2] = {check_op(&g), check_op(&g)};
     start[1].k = 2;
     check[1].k = 1;
@@ -944,14 +944,21 @@ static void test_two_checks(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_programs),       cmocka_unit_test(test_check_alone),
-        cmocka_unit_test(test_two_checks),     cmocka_unit_test(test_shapes),
-        cmocka_unit_test(test_never_trips),    cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_same_roots),     cmocka_unit_test(test_errors_are_found),
-        cmocka_unit_test(test_lies_are_found), cmocka_unit_test(test_sampling),
+        cmocka_unit_test(test_programs),
+        cmocka_unit_test(test_check_alone),
+        cmocka_unit_test(test_two_checks),
+        cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_never_trips),
+        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_same_roots),
+        cmocka_unit_test(test_errors_are_found),
+        cmocka_unit_test(test_lies_are_found),
+        cmocka_unit_test(test_sampling),
         cmocka_unit_test(test_never_and_always),
-        cmocka_unit_test(test_tensors_go_early), cmocka_unit_test(test_early_messages),
-        cmocka_unit_test(test_aborts),         cmocka_unit_test(test_refusal_and_override),
+        cmocka_unit_test(test_tensors_go_early),
+        cmocka_unit_test(test_early_messages),
+        cmocka_unit_test(test_aborts),
+        cmocka_unit_test(test_refusal_and_override),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,8 +13,7 @@ static void naive(const uint64_t *word, const uint64_t *x, uint32_t rows, uint32
     for (uint32_t i = 0; i < rows; i++)
         for (uint32_t a = 0; a < SUMS; a++)
             for (uint32_t j = 0; (word[i] >> a & 1) != 0 && j < cols; j++)
-                out[(size_t)a * cols + j] +=
-                    x[trans ? (size_t)j * rows + i : (size_t)i * cols + j];
+                out[(size_t)a * cols + j] += x[trans ? (size_t)j * rows + i : (size_t)i * cols + j];
 }
 
 static void check_sums(uvcci_cpu_worker *w, uint32_t rows, uint32_t cols, bool trans, bool both) {
@@ -55,7 +54,8 @@ static void check_sums(uvcci_cpu_worker *w, uint32_t rows, uint32_t cols, bool t
 
 static void sums(void **state) {
     (void)state;
-    static const uint32_t rows[] = {1, 3, 4, 5, 64, 511, 512, 513, 1025}, cols[] = {1, 2, 31, 32, 33, 64, 100};
+    static const uint32_t rows[] = {1, 3, 4, 5, 64, 511, 512, 513, 1025},
+                          cols[] = {1, 2, 31, 32, 33, 64, 100};
     for (uint32_t backend = 0; backend <= 4; backend++) {
         test_alloc mem = {0};
         const uvcc_allocator al = test_allocator(&mem);
@@ -134,10 +134,10 @@ static void triples(void **state) {
         for (unsigned p = 0; p < 3; p++) {
             uint64_t want[N];
             uvcci_aes key;
-            uvcci_aes_init(&key,
-                           keys[p].prg[UVCC_PAIR_PREV][factor == 0 ? UVCC_TAG_tripleA
-                                                                   : UVCC_TAG_tripleB],
-                           UVCCI_AES_AUTO);
+            uvcci_aes_init(
+                &key,
+                keys[p].prg[UVCC_PAIR_PREV][factor == 0 ? UVCC_TAG_tripleA : UVCC_TAG_tripleB],
+                UVCCI_AES_AUTO);
             uvcci_prg_fill(&key, (uvcci_prg_at){.ordinal = ORDINAL, .block = 2}, 0, want, N);
             assert_memory_equal(part[factor][p][0], want, sizeof want);
             assert_memory_equal(part[factor][p][1], part[factor][(p + 1) % 3][0], sizeof want);
