@@ -454,7 +454,7 @@ static void add_checked(random_program *r, const value *a, const value *b, const
                         unsigned bits) {
     static const uint16_t permille[] = {1000, 500, 0};
     char name[16];
-    snprintf(name, sizeof name, "w%u", r->count);
+    snprintf(name, sizeof name, "c%u", r->count);
     const value whole = {.rows = f->rows,
                          .cols = f->cols,
                          .tensor = tensor(r->p, name, (shape){f->rows, f->cols}, (uint8_t)bits,

@@ -246,6 +246,11 @@ static uvcci_run *run_of(const uvcc_session *s, uint16_t opcode) {
     return NULL;
 }
 
+/* The job is the run's; a run that is done may have had its tasks where another's are now. */
+static bool is_of(const uvcc_job *job, const uvcci_run *r) {
+    return r != NULL && r->job_out && job->tasks == r->tasks;
+}
+
 static void hand_job(hand *h, uint8_t party, const uvcc_job *job) {
     uvcc_completion c = {0};
     for (uint32_t i = 0; i < job->count; i++) {
@@ -348,12 +353,12 @@ static void add_wire(uint8_t *at, uint64_t error) {
 }
 
 static bool of_product(const hand *h, uint8_t party, const uvcc_job *job) {
-    return job->tasks == run_of(h->t.s[party], UVCC_OP_GEMM_SS)->tasks;
+    return is_of(job, run_of(h->t.s[party], UVCC_OP_GEMM_SS));
 }
 
 static bool of_start(const hand *h, uint8_t party, const uvcc_job *job, uint8_t stage) {
     const uvcci_run *r = run_of(h->t.s[party], UVCC_OP_SKS_START);
-    return job->tasks == r->tasks && r->stage == stage;
+    return is_of(job, r) && r->stage == stage;
 }
 
 static void spoil(hand *h, uint8_t party, const uvcc_job *job, uint32_t task) {
@@ -494,7 +499,7 @@ static void lie(hand *h, uint8_t party, const uvcc_job *job, uint32_t task) {
     if (party != h->party || h->done != 0 || task + 2 != job->count)
         return;
     const uvcci_run *r = run_of(h->t.s[party], lies[h->kind].opcode);
-    if (r == NULL || job->tasks != r->tasks || r->stage != lies[h->kind].stage)
+    if (!is_of(job, r) || r->stage != lies[h->kind].stage)
         return;
     const uvcci_batch_out *out = &r->out[lies[h->kind].out];
     for (uint32_t i = 0; i < out->count && h->done == 0; i++)
@@ -590,15 +595,15 @@ static void watch_coin(hand *h, uint8_t party, const uvcc_job *job, uint32_t tas
                     *check = run_of(h->t.s[party], UVCC_OP_SKS_GEMM_CHECK);
     if (start == NULL || task + 1 != job->count)
         return;
-    if (job->tasks == start->tasks && start->stage == 0) {
+    if (is_of(job, start) && start->stage == 0) {
         memcpy(h->coin[2][party], start->out[1].digest[0][0], 32);
         memcpy(h->coin[0][party], start->out[1].digest[1][0], 32);
         for (unsigned vec = 0; vec < 2; vec++)
             assert_memory_equal(start->out[1].digest[vec][1], start->out[1].digest[vec][0], 32);
-    } else if (job->tasks == start->tasks && start->stage == 1) {
+    } else if (is_of(job, start) && start->stage == 1) {
         memcpy(h->coin[1][party], start->out[0].digest[0][0], 32);
         assert_memory_equal(start->out[0].digest[0][1], start->out[0].digest[0][0], 32);
-    } else if (job->tasks == check->tasks) {
+    } else if (is_of(job, check)) {
         h->checks |= 1u << party;
         if (check->stage == 0) /* else the step may have ended */
             check_coin_leaf(h, party);
