@@ -35,11 +35,10 @@ typedef struct view {
     uint32_t rows, cols;
 } view;
 
-/* Row i of a chunk of `n` columns from j0; rows beyond the end are zeros. */
+/* Row i of a chunk of `n` columns from j0. What a row beyond the end holds does not count: it has
+ * no bits. Nor do columns beyond n: nobody stores their sums. */
 static inline __attribute__((always_inline)) void load_row(const view *v, uint32_t i, uint32_t j0,
                                                            uint32_t n, uint64_t to[WIDE]) {
-    if (i >= v->rows || n < WIDE)
-        memset(to, 0, WIDE * sizeof *to);
     if (i >= v->rows)
         return;
     const uint64_t *from = v->x + i * v->row + j0 * v->col;

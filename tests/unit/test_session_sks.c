@@ -7,6 +7,7 @@
 #include "proto/bytes.h"
 #include "proto/coin.h"
 #include "proto/crypto.h"
+#include "proto/prg.h"
 
 enum { IN_A = 1, IN_B = 2, OUT_Y = 10, FRAC = 8, BITS = 20 };
 
@@ -669,6 +670,84 @@ static void test_never_and_always(void **state) {
     }
 }
 
+/* ---- what the bits multiply ---- */
+
+enum { M = 9, K = 7, N = 5, T = 64 };
+
+/* START's four sums: U^T A, (B V)^T, (C V)^T, U^T C V; components of all three added up. */
+static uint64_t sums[4][T * M];
+
+static void watch_sums(hand *h, uint8_t party, const uvcc_job *job, uint32_t task) {
+    const uvcc_task *t = &job->tasks[task];
+    watch_coin(h, party, job, task);
+    if (t->kind == UVCC_TASK_RESHARE_MASK)
+        assert_int_equal(t->u.vec.lane, job->tasks[0].kind == UVCC_TASK_TRIPLE ? 2 : 0);
+    if (t->kind != UVCC_TASK_BIT_SUMS)
+        return;
+    assert_true(task < 4 && t->u.bits.cols <= T);
+    const size_t n = (size_t)T * t->u.bits.cols;
+    for (size_t i = 0; i < n && task < 3; i++)
+        sums[task][i] += t->u.bits.out.lo[i];
+    for (size_t i = 0; i < T && task == 3; i++) /* of T x T the first column will do */
+        sums[3][i] += t->u.bits.out.lo[i * T];
+    h->done++;
+}
+
+static uint64_t bit(const uint64_t *word, unsigned i, unsigned column) {
+    return word[i] >> column & 1;
+}
+
+static void test_bit_products(void **state) {
+    (void)state;
+    const shape s = {M, K, N, 0};
+    hand *h = calloc(1, sizeof *h);
+    int64_t a[M * K], b[K * N];
+    uint64_t u[M], v[N], c[M * N] = {0};
+    uint8_t seed[32];
+    memset(sums, 0, sizeof sums);
+    h->after = watch_sums;
+    hand_open(h, s, 1000, 5);
+    const uvcci_op *ops = h->g.p->entries[0].ops;
+    uint32_t ordinal = UINT32_MAX;
+    for (uint32_t i = 0; i < h->g.p->entries[0].op_count; i++)
+        if (ops[i].desc.opcode == UVCC_OP_SKS_START)
+            ordinal = ops[i].ordinal;
+    hand_step(h, s, 0);
+    assert_int_equal(h->done, 12);
+    coin_seed(h, seed);
+    uvcci_aes key;
+    uvcci_aes_init(&key, seed, UVCCI_AES_AUTO);
+    uvcci_prg_fill(&key, (uvcci_prg_at){.ordinal = ordinal, .lane = 0}, 0, u, M);
+    uvcci_prg_fill(&key, (uvcci_prg_at){.ordinal = ordinal, .lane = 1}, 0, v, N);
+    fill(1, a, M * K); /* as hand_step() does */
+    fill(2, b, K * N);
+    for (unsigned i = 0; i < M * N; i++)
+        for (unsigned k = 0; k < K; k++)
+            c[i] += (uint64_t)a[i / N * K + k] * (uint64_t)b[k * N + i % N];
+    for (unsigned column = 0; column < T; column++) {
+        uint64_t ucv = 0;
+        for (unsigned k = 0; k < K; k++) {
+            uint64_t ua = 0, bv = 0;
+            for (unsigned i = 0; i < M; i++)
+                ua += bit(u, i, column) * (uint64_t)a[i * K + k];
+            for (unsigned j = 0; j < N; j++)
+                bv += bit(v, j, column) * (uint64_t)b[k * N + j];
+            assert_true(sums[0][column * K + k] == ua && sums[1][column * K + k] == bv);
+        }
+        for (unsigned i = 0; i < M; i++) {
+            uint64_t cv = 0;
+            for (unsigned j = 0; j < N; j++) {
+                cv += bit(v, j, column) * c[i * N + j];
+                ucv += bit(u, i, column) * c[i * N + j] * bit(v, j, 0);
+            }
+            assert_true(sums[2][column * M + i] == cv);
+        }
+        assert_true(sums[3][column] == ucv);
+    }
+    hand_close(h);
+    free(h);
+}
+
 /* ---- what a START holds ---- */
 
 /* A and B are free as soon as the products of the check are made: the verdict needs no tensor. */
@@ -949,21 +1028,14 @@ static void test_two_checks(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_programs),
-        cmocka_unit_test(test_check_alone),
-        cmocka_unit_test(test_two_checks),
-        cmocka_unit_test(test_shapes),
-        cmocka_unit_test(test_never_trips),
-        cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_same_roots),
-        cmocka_unit_test(test_errors_are_found),
-        cmocka_unit_test(test_lies_are_found),
-        cmocka_unit_test(test_sampling),
-        cmocka_unit_test(test_never_and_always),
-        cmocka_unit_test(test_tensors_go_early),
-        cmocka_unit_test(test_early_messages),
-        cmocka_unit_test(test_aborts),
-        cmocka_unit_test(test_refusal_and_override),
+        cmocka_unit_test(test_programs),         cmocka_unit_test(test_check_alone),
+        cmocka_unit_test(test_two_checks),       cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_never_trips),      cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_same_roots),       cmocka_unit_test(test_errors_are_found),
+        cmocka_unit_test(test_lies_are_found),   cmocka_unit_test(test_bit_products),
+        cmocka_unit_test(test_sampling),         cmocka_unit_test(test_never_and_always),
+        cmocka_unit_test(test_tensors_go_early), cmocka_unit_test(test_early_messages),
+        cmocka_unit_test(test_aborts),           cmocka_unit_test(test_refusal_and_override),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

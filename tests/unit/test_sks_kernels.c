@@ -145,8 +145,55 @@ static void triples(void **state) {
     assert_memory_not_equal(part[0][0][0], part[1][0][0], sizeof part[0][0][0]);
 }
 
+/* Zero shares of a lane: what each adds, and that the three add up to nothing. */
+static void lanes(void **state) {
+    (void)state;
+    enum { N = 1500 };
+    test_alloc mem = {0};
+    const uvcc_allocator al = test_allocator(&mem);
+    static uint64_t in[N], out[3][N], wire[N];
+    static uvcc_step_keys keys[3];
+    uint64_t rng = 9;
+    test_rand_bytes(&rng, in, sizeof in);
+    test_rand_bytes(&rng, keys, sizeof keys);
+    for (unsigned p = 0; p < 3; p++)
+        memcpy(keys[(p + 1) % 3].prg[UVCC_PAIR_PREV], keys[p].prg[UVCC_PAIR_NEXT],
+               sizeof keys[p].prg[0]);
+    for (uint8_t lane = 0; lane < 3; lane++) {
+        for (unsigned p = 0; p < 3; p++) {
+            uint64_t want[N];
+            uvcci_cpu_worker w;
+            uvcci_aes key[2];
+            const uvcci_prg_at at = {.ordinal = ORDINAL, .call = CALL, .block = 1, .lane = lane};
+            for (unsigned pair = 0; pair < 2; pair++)
+                uvcci_aes_init(&key[pair], keys[p].prg[pair][UVCC_TAG_zero], UVCCI_AES_AUTO);
+            uvcci_prg_fill(&key[UVCC_PAIR_NEXT], at, 0, want, N);
+            uvcci_prg_sub(&key[UVCC_PAIR_PREV], at, 0, want, N);
+            uvcc_block b = {.block = 1, .count = N, .role = (uint8_t)p};
+            b.in[0] = in;
+            b.out[0] = out[p];
+            b.wire_out[0] = (uint8_t *)wire;
+            uvcc_task t = {
+                .kind = UVCC_TASK_RESHARE_MASK, .ordinal = ORDINAL, .call = CALL, .keys = &keys[p]};
+            t.u.vec.blocks = &b;
+            t.u.vec.count = 1;
+            t.u.vec.lane = lane;
+            const uvcc_job job = {.tasks = &t, .count = 1};
+            assert_int_equal(uvcci_cpu_worker_init(&w, &al, p), 0);
+            assert_int_equal(uvcci_cpu_run(&w, &job), 0);
+            uvcci_cpu_worker_free(&w);
+            for (unsigned i = 0; i < N; i++)
+                assert_true(out[p][i] == in[i] + want[i]);
+            assert_memory_equal(wire, out[p], sizeof wire);
+        }
+        for (unsigned i = 0; i < N; i++)
+            assert_true(out[0][i] + out[1][i] + out[2][i] == 3 * in[i]);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(sums), cmocka_unit_test(reserved),
-                                       cmocka_unit_test(refused), cmocka_unit_test(triples)};
+                                       cmocka_unit_test(refused), cmocka_unit_test(triples),
+                                       cmocka_unit_test(lanes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
