@@ -21,7 +21,7 @@ enum { IN_A = 1, IN_B = 2, OUT_Y = 10, FRAC = 8, BITS = 20 };
 #ifndef SANITIZED
 #define SANITIZED 0
 #endif
-enum { TRIALS = SANITIZED ? 48 : 1000 };
+enum { TRIALS = SANITIZED ? 126 : 1000 };
 
 /* ---- the program: C = op(A) op(B), checked, Y = C truncated ---- */
 
