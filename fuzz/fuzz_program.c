@@ -17,6 +17,7 @@ typedef struct builder {
     uint32_t tensors;
     uint16_t k;
     uint8_t phase;
+    uint16_t mb;
 } builder;
 
 static void name_of(char out[16], char letter, uint32_t i) {
@@ -70,6 +71,9 @@ static void op_any(builder *b, fuzz_in *in) {
     op.shift = fuzz_u8(in);
     op.truncation = fuzz_u8(in);
     op.lift = fuzz_u8(in);
+    op.mb = op.truncation >> 4;
+    op.group = op.truncation >> 2 & 3;
+    op.truncation &= 3;
     op.constant = op.flags >> 4;
     op.heads = op.lift >> 5;
     op.row_groups = op.lift >> 3 & 3;
@@ -116,6 +120,11 @@ static void fit_blocks(uvcc_op_desc *op, const uvcc_tensor_desc *x, const uvcc_t
     const bool sc = op->flags & UVCC_OP_STACKED_C;
     z->rows = m * g * (sc ? h : 1);
     z->cols = n * (sc ? 1 : h);
+}
+
+static bool has_triples(uint16_t code) {
+    return code == UVCC_OP_GEMM_SS || code == UVCC_OP_ELEM_MUL || code == UVCC_OP_ROW_MUL ||
+           code == UVCC_OP_COL_MUL || code == UVCC_OP_ROW_DOT;
 }
 
 /* An op on additive tensors instead of its twin on replicated ones. */
@@ -224,6 +233,8 @@ static void op_fitting(builder *b, fuzz_in *in) {
         z.in_buffer_of = op.in[0];
     if (additive)
         make_additive(b, &op, &x, &y, &z, in);
+    else if (has_triples(op.opcode) && (wrong & 64 || how & 128))
+        op.flags |= UVCC_OP_BEAVER;
     op.truncation = how >> 4 & 1;
     op.lift = (how >> 5) % 3;
     if (wrong & 1)
@@ -245,8 +256,12 @@ static void op_fitting(builder *b, fuzz_in *in) {
     b->k = (uint16_t)(b->k + (wrong & 8 ? fuzz_u16(in) : 1));
     if (wrong & 16 && b->phase < UVCC_UPD) {
         b->phase++;
+        b->mb = b->k = 0;
+    } else if (wrong & 64 && b->phase < UVCC_UPD) {
+        b->mb++;
         b->k = 0;
     }
+    op.mb = b->mb;
     op.phase = b->phase;
     op.k = b->k;
     (void)uvcc_program_op(b->p, &op);
@@ -359,7 +374,7 @@ static void action(builder *b, fuzz_in *in) {
     case 2:
         name_of(name, op & 128 ? 'e' : 'f', op >> 3);
         (void)uvcc_program_entry(b->p, op == 2 ? "" : name);
-        b->k = 0;
+        b->mb = b->k = 0;
         b->phase = 0;
         break;
     case 3:
@@ -375,8 +390,11 @@ static void action(builder *b, fuzz_in *in) {
         break;
     default:
         more = fuzz_u8(in);
-        if (op & 8)
-            (void)uvcc_program_input(b->p, op >> 4, pick(b, in), more % 4);
+        if (op == 0x87) { /* a stage of a job */
+            (void)uvcc_program_topology(b->p, 1 + (more >> 6), 1 + (more & 3), 1);
+            (void)uvcc_program_pipeline(b->p, more >> 2 & 3, 1 + (more & 3), more >> 4 & 3);
+        } else if (op & 8)
+            (void)uvcc_program_input_mb(b->p, op >> 4, pick(b, in), more % 4, more >> 5);
         else
             (void)uvcc_program_output(b->p, op >> 4 | more, pick(b, in));
         break;
@@ -421,6 +439,8 @@ static uint64_t check_tables(const uvcc_program *p) {
             FUZZ_CHECK(uvcc_program_input_at(p, e, i)->tensor < tensors);
         for (uint32_t i = 0; i < uvcc_program_output_count(p, e); i++)
             FUZZ_CHECK(uvcc_program_output_at(p, e, i)->tensor < tensors);
+        uint64_t bytes;
+        FUZZ_CHECK(uvcc_program_memory(p, e, &bytes) == 0);
         for (uint32_t i = 0; i < tensors; i++) {
             uvcc_buffer_life life;
             if (uvcc_program_life(p, e, i, &life) != 0)
@@ -455,7 +475,8 @@ static void run_reference(const uvcc_program *p, uint8_t seed) {
         for (uint32_t e = 0; e < uvcc_program_entry_count(p); e++) {
             char message[200] = "";
             int err = uvcc_reference_step(r, e, message, sizeof message);
-            FUZZ_CHECK(err == 0 || err == UVCC_ERR_BOUND || err == UVCC_ERR_PROGRAM);
+            FUZZ_CHECK(err == 0 || err == UVCC_ERR_BOUND || err == UVCC_ERR_PROGRAM ||
+                       err == UVCC_ERR_USAGE); /* it needs other workers */
             FUZZ_CHECK((err == 0) == (message[0] == '\0'));
             for (uint32_t i = 0; i < uvcc_program_output_count(p, e); i++)
                 FUZZ_CHECK(uvcc_reference_get(r, uvcc_program_output_at(p, e, i)->tensor) != NULL);

@@ -44,6 +44,8 @@ static const struct subject {
     {UVCC_NL_EXP, 0, 16, false},
     {UVCC_NL_RECIPROCAL, 0.0625, 4096, true},
     {UVCC_NL_RSQRT, 0.00390625, 4096, true},
+    {UVCC_NL_LN, 1, 65535, true},
+    {UVCC_NL_CLIP, -2, 2, false},
     {UVCC_NL_GELU, -8, 8, false},
     {UVCC_NL_GELU_TANH, -8, 8, false},
     {UVCC_NL_SILU, -16, 16, false},

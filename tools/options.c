@@ -9,16 +9,21 @@
 
 #define HIDDEN_UNITS_MAX 4096u
 
+static const char *const models[] = {"mlp", "transformer", NULL};
 static const char *const truncations[] = {"ars", "sr", NULL};
 static const char *const compares[] = {"fss", "circuit", NULL};
+static const char *const products[] = {"native", "beaver", NULL};
 static const char *const computes[] = {"inline", "deferred", "threads", NULL};
 _Static_assert(UVCC_TRUNC_EXACT == 0 && UVCC_TRUNC_STOCHASTIC == 1, "order of truncations[]");
 _Static_assert(UVCC_COMPARE_FSS == 0 && UVCC_COMPARE_CIRCUIT == 1, "order of compares[]");
+_Static_assert(UVCC_PRODUCTS_NATIVE == 0 && UVCC_PRODUCTS_BEAVER == 1, "order of products[]");
 _Static_assert(UVCC_CPU_INLINE == 0 && UVCC_CPU_DEFERRED == 1 && UVCC_CPU_THREADS == 2,
                "order of computes[]");
 
 #define AT(member) offsetof(train_options, member)
 static const flag options[] = {
+    {"model", "mlp|transformer", FLAG_CHOICE, AT(model), 0, 0, models,
+     "what follows is of mlp; see uvcc train --model transformer --help (mlp)"},
     {"data", "FILE", FLAG_TEXT, AT(data), 0, 0, NULL,
      "CSV file: numbers, a row per line, one column of labels 0..4095. Required"},
     {"label", "COLUMN", FLAG_TEXT, AT(label), 0, 0, NULL,
@@ -36,6 +41,8 @@ static const flag options[] = {
      "ars: exact, equal to the plaintext run; sr: stochastic, cheaper (ars)"},
     {"compare", "fss|circuit", FLAG_CHOICE, AT(compare), 0, 0, compares,
      "ReLU's comparison: fss: on dealt keys, fewer rounds; circuit: no keys, fewer bytes (fss)"},
+    {"products", "native|beaver", FLAG_CHOICE, AT(products), 0, 0, products,
+     "matrix products: native, or on triples made ahead: the same weights (native)"},
     {"compute", "inline|deferred|threads", FLAG_CHOICE, AT(compute), 0, 0, computes,
      "when jobs run: at once, late and shuffled, or on threads (inline)"},
     {"compute-seed", "N", FLAG_SEED, AT(compute_seed), 0, 0, NULL,
@@ -49,7 +56,13 @@ static const flag options[] = {
      "write the results as JSON; with -, alone on standard output"},
     {"record", "DIR", FLAG_TEXT, AT(record), 0, 0, NULL,
      "write each party's log for uvcc replay; it holds all of its secrets"},
+    {"audit", "DIR", FLAG_TEXT, AT(audit), 0, 0, NULL,
+     "write each step's bundle of each party for uvcc audit; DIR must have none yet"},
     {"force", NULL, FLAG_SWITCH, AT(force), 0, 0, NULL, "--record may replace logs"},
+    {"trace", "FILE", FLAG_TEXT, AT(trace), 0, 0, NULL,
+     "write what ran and waited, for Perfetto (ui.perfetto.dev)"},
+    {"profile", NULL, FLAG_SWITCH, AT(profile), 0, 0, NULL,
+     "show what each kind of op took: compute, waits, bytes"},
     {"progress", NULL, FLAG_SWITCH, AT(progress), 0, 0, NULL,
      "show progress even where standard error is no terminal"},
     {"help", NULL, FLAG_SWITCH, AT(help), 0, 0, NULL, "show this"},

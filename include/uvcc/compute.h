@@ -108,13 +108,13 @@ typedef enum uvcc_task_kind {
      * out[1] += wire_in[0]; TAIL: out[0] += wire_in[0]; OTHER: out[0] = -PRG(TO, lift, 2), out[1] =
      * -PRG(HO, lift, 2). */
     UVCC_TASK_LIFT_FINISH,
-    /** B. t = in[0] + zs -> out[0] (lo) and wire_out[0] (to p-1). zs is of lane vec.lane. */
+    /** B. t = in[0] + zs -> out[0] (lo) and wire_out[0] (to p-1). */
     UVCC_TASK_RESHARE_MASK,
     /** B. out[0] words = wire_in[0] words: any unpacking of 64-bit vectors. */
     UVCC_TASK_UNPACK,
     /** B. wire_out[0] words = in[0] words. */
     UVCC_TASK_PACK,
-    /** B. out[0] = in[0] + in[1] + wire_in[0]: a value opened to all. */
+    /** B. out[0] = in[0] + in[1] + wire_in[0]: a value opened to all. in[0] == out[0] allowed. */
     UVCC_TASK_OPEN_ALL_FINISH,
     /** B. OTHER deals the keys of one block by vec.gate: writes HEAD's key stream to out_bytes[0]
      * and TAIL's to out_bytes[1] (layouts below; either may have length 0). It knows r from the
@@ -250,16 +250,23 @@ typedef enum uvcc_task_kind {
      * e_1 c) + v c - A(TO, 0) - A(TO, 1); BIT: wire_in[0] = e_1: (1-2v) e_1 + v - A(TO, 2) - A(TO,
      * 3) -> TAIL's out[1], OTHER's out[0]. */
     UVCC_TASK_BOOL_SELECT_FINISH,
-    /** task.u.collective, the only task of its job, whose plane is UVCC_PLANE_LOCAL: no executor runs
-     * it, <uvcc/collective.h> does. */
+    /** task.u.collective, the only task of its job, whose plane is UVCC_PLANE_LOCAL: no executor
+     * runs it, <uvcc/collective.h> does. */
     UVCC_TASK_COLLECTIVE,
 
-    /* Of the check of a product. */
+    /* Beaver triples (protocols.md 6). All B, every role alike. */
 
-    /** B. A random RSS value that each pair of parties shares a component of: out[0] (lo) =
-     * PRG(PREV, tag, 0), out[1] (hi) = PRG(NEXT, tag, 0); tag is tripleA, with vec.gate 1 tripleB. */
-    UVCC_TASK_TRIPLE,
-    /** On task.u.bits, both components: out[a][j] = sum over i < rows of w_ia op(x)[i][j], a < 64: out
+    /** The mask A of a tensor, one or both components: A_lo = PRG(PREV, tripleA, 0), A_hi =
+     * PRG(NEXT, tripleA, 0). Without in[0]: out[0] = A_lo, out[1] = A_hi, where not NULL. With
+     * in[0] = lo and in[1] = hi of x: out[0] = lo - A_lo, out[1] = hi - A_hi, wire_out[0] = out[0].
+     */
+    UVCC_TASK_TRIPLE_A,
+    /** The same with the tag tripleB. */
+    UVCC_TASK_TRIPLE_B,
+    /** t = in[0] + PRG(NEXT, zero, 1) - PRG(PREV, zero, 1) -> out[0] (lo of C) and wire_out[0] (to
+     * p-1). in[0] == out[0] allowed. */
+    UVCC_TASK_TRIPLE_C,
+    /** Of the check of a product, on task.u.bits, both components: out[a][j] = sum over i < rows of w_ia op(x)[i][j], a < 64: out
      * is 64 x cols. w_ia = bit a of word i of the PRG with the key `key` at (task.ordinal, call, block
      * 0, lane `lane`). op(x) is rows x cols, stored cols x rows when trans. The bits are public. */
     UVCC_TASK_BIT_SUMS,
@@ -431,7 +438,6 @@ typedef struct uvcc_task {
             uint8_t shift, bits, lift, gate;
             bool compact;
             uint8_t gap; /**< BOOL: bytes between the pieces of a message */
-            uint8_t lane; /**< RESHARE_MASK */
             uint64_t constant;
             const uvcc_fn_args *fn; /**< FN tasks */
         } vec;
@@ -519,6 +525,10 @@ typedef struct uvcc_cpu_config {
      * NULL. Must not call the library. */
     void (*wake)(void *user);
     void *wake_user;
+    /** Called by the thread that runs a job right before it runs (`done` false) and right after, so
+     * that a host can time jobs; may be NULL. Must not call the library. */
+    void (*job)(void *user, const uvcc_job *job, bool done);
+    void *job_user;
 } uvcc_cpu_config;
 
 typedef struct uvcc_cpu uvcc_cpu;

@@ -62,6 +62,10 @@ enum {
     UVCC_OP_STACKED_A = 8,
     UVCC_OP_STACKED_B = 16,
     UVCC_OP_STACKED_C = 32,
+    /** GEMM_SS, ELEM_MUL, ROW_MUL, COL_MUL, ROW_DOT: with a Beaver triple. Each version of a tensor
+     * that such ops read has one mask in a step and is opened under it once, by the first of them.
+     */
+    UVCC_OP_BEAVER = 64,
 };
 
 /** Truncation of an op: exact (GapARS, floor) or stochastic (GapSR). */
@@ -70,6 +74,10 @@ typedef enum uvcc_truncation { UVCC_TRUNC_EXACT = 0, UVCC_TRUNC_STOCHASTIC = 1 }
 /** How a comparison is made: on keys that the third party deals (fewer rounds), or by a circuit on shared
  * bits without keys (far fewer bytes). The same results. */
 typedef enum uvcc_compare { UVCC_COMPARE_FSS = 0, UVCC_COMPARE_CIRCUIT = 1 } uvcc_compare;
+
+/** How a product of two secrets is made: natively, or on Beaver triples (UVCC_OP_BEAVER). The same
+ * results. */
+typedef enum uvcc_products { UVCC_PRODUCTS_NATIVE = 0, UVCC_PRODUCTS_BEAVER = 1 } uvcc_products;
 
 typedef struct uvcc_op_desc {
     const char *name; /**< for errors and logs, may be NULL */
@@ -175,6 +183,11 @@ typedef struct uvcc_buffer_life {
 } uvcc_buffer_life;
 UVCC_API int uvcc_program_life(const uvcc_program *p, uint32_t entry, uint32_t buffer,
                                uvcc_buffer_life *out);
+/** The ops that may start only when op `i` is done: those that read what it writes, and those that
+ * overwrite what it reads or wrote. Their indices (as in uvcc_program_op_at) go into out, at most
+ * `cap`; returns their number, or UVCC_ERR_USAGE. */
+UVCC_API int uvcc_program_followers(const uvcc_program *p, uint32_t entry, uint32_t i,
+                                    uint32_t *out, uint32_t cap);
 
 /** Bytes of EPOCH buffers that a step of the entry can need at one time at one party, in whatever order
  * its dependencies and the limit of microbatches in flight let ops run: an upper bound of

@@ -36,6 +36,9 @@ void uvcci_leaves_write(uvcc_session *s, uvcci_run *r, uvcci_pending_leaf *list)
             n = uvcci_leaf_component_commit(leaf, s->sid_sub, r->op_id, list->id, list->component,
                                             list->digest);
             break;
+        case UVCCI_LEAF_TRIPLE_CONSUMED:
+            n = uvcci_leaf_triple_consumed(leaf, s->sid_sub, r->op_id, list->id);
+            break;
         default:
             assert(list->type == UVCCI_LEAF_LIFT_DONE);
             n = uvcci_leaf_lift_done(leaf, s->sid_sub, r->op_id, list->id, list->q_count);

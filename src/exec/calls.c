@@ -114,6 +114,10 @@ static void output_event(uvcci_recording *rec, const uvcc_session *s, const uvcc
     else if (e->kind == UVCC_EVENT_CHECKPOINT &&
              uvcc_session_checkpoint(s, &step, &data, &len) == 0)
         output(rec, data + len - 32, 32); /* its own SHA-256 */
+    else if (e->kind == UVCC_EVENT_BUNDLE && uvcc_session_bundle(s, e->step, &data, &len) == 0)
+        output(rec, data, len);
+    else if (e->kind == UVCC_EVENT_TRIPLES && uvcc_session_triples(s, &step, &data, &len) == 0)
+        output(rec, data, len);
 }
 
 /* ---- calls ---- */
@@ -399,6 +403,14 @@ int uvcc_session_resume(uvcc_session *s, const uint8_t *data, size_t len) {
         return uvcci_session_resume(s, data, len);
     called(rec, (uvcc_record){.type = UVCC_RECORD_RESUME, .data = {slice(data, len)}});
     return returned(rec, s, uvcci_session_resume(s, data, len));
+}
+
+int uvcc_session_load_triples(uvcc_session *s, const uint8_t *data, size_t len) {
+    uvcci_recording *rec = recording(s);
+    if (rec == NULL || (data == NULL && len != 0))
+        return uvcci_session_load_triples(s, data, len);
+    called(rec, (uvcc_record){.type = UVCC_RECORD_LOAD_TRIPLES, .data = {slice(data, len)}});
+    return returned(rec, s, uvcci_session_load_triples(s, data, len));
 }
 
 int uvcc_session_close(uvcc_session *s, uint64_t now) {

@@ -63,7 +63,7 @@ void uvcci_jobs_push(uvcci_jobs *j, const uvcc_task *tasks, uint32_t count, uvcc
     j->queued++;
 }
 
-int uvcci_jobs_poll(uvcci_jobs *j, const uvcc_job **out) {
+int uvcci_jobs_poll(uvcci_jobs *j, const uvcc_job **out, uvcci_job_owner *owner, void **who) {
     if (j->queue_head == 0)
         return 0;
     uvcci_job_slot *s = &j->slots[j->queue_head - 1];
@@ -75,6 +75,8 @@ int uvcci_jobs_poll(uvcci_jobs *j, const uvcc_job **out) {
     j->out++;
     j->handed++;
     *out = &s->job;
+    *owner = (uvcci_job_owner)s->owner;
+    *who = s->who;
     return 1;
 }
 

@@ -41,8 +41,8 @@ bool uvcci_jobs_full(const uvcci_jobs *j);
  * table must not be full. */
 void uvcci_jobs_push(uvcci_jobs *j, const uvcc_task *tasks, uint32_t count, uvcci_job_owner owner,
                      void *who);
-/* 1 and the next job, or 0. */
-int uvcci_jobs_poll(uvcci_jobs *j, const uvcc_job **out);
+/* 1 and the next job with its owner, or 0. */
+int uvcci_jobs_poll(uvcci_jobs *j, const uvcc_job **out, uvcci_job_owner *owner, void **who);
 /* Takes a completion: 1 with its owner, 0 if it is stale. */
 int uvcci_jobs_take(uvcci_jobs *j, const uvcc_completion *c, uvcci_job_owner *owner, void **who);
 /* Drops the jobs that were not handed out yet. */

@@ -201,9 +201,11 @@ static void open_all_finish(const chunk *c) {
         to[i] = lo[i] + hi[i] + get(from, i);
 }
 
+/* Of a product that is kept, or of a triple: zero shares have a lane each. */
 static void reshare_mask(const chunk *c) {
-    const uint64_t *next = pad(c, 0, UVCC_PAIR_NEXT, UVCC_TAG_zero, c->t->u.vec.lane);
-    const uint64_t *prev = pad(c, 1, UVCC_PAIR_PREV, UVCC_TAG_zero, c->t->u.vec.lane);
+    const uint8_t lane = c->t->kind == UVCC_TASK_TRIPLE_C ? 1 : 0;
+    const uint64_t *next = pad(c, 0, UVCC_PAIR_NEXT, UVCC_TAG_zero, lane);
+    const uint64_t *prev = pad(c, 1, UVCC_PAIR_PREV, UVCC_TAG_zero, lane);
     const uint64_t *z = in(c, 0);
     uint64_t *lo = out(c, 0);
     uint8_t *to = wire_out(c, 0);
@@ -214,10 +216,24 @@ static void reshare_mask(const chunk *c) {
     }
 }
 
-static void triple(const chunk *c) {
-    const uvcc_prg_tag tag = c->t->u.vec.gate != 0 ? UVCC_TAG_tripleB : UVCC_TAG_tripleA;
-    prg(c, UVCC_PAIR_PREV, tag, 0, c->first, out(c, 0), c->n);
-    prg(c, UVCC_PAIR_NEXT, tag, 0, c->first, out(c, 1), c->n);
+/* The mask of a tensor, or the tensor less its mask. */
+static void triple_mask(const chunk *c) {
+    static const unsigned pairs[2] = {UVCC_PAIR_PREV, UVCC_PAIR_NEXT};
+    const uvcc_prg_tag tag = c->t->kind == UVCC_TASK_TRIPLE_A ? UVCC_TAG_tripleA : UVCC_TAG_tripleB;
+    for (unsigned k = 0; k < 2; k++) {
+        if (c->b->out[k] == NULL)
+            continue;
+        uint64_t *to = out(c, k);
+        if (c->b->in[0] == NULL) {
+            prg(c, pairs[k], tag, 0, c->first, to, c->n);
+            continue;
+        }
+        const uint64_t *mask = pad(c, k, pairs[k], tag, 0), *x = in(c, k);
+        for (uint32_t i = 0; i < c->n; i++)
+            to[i] = x[i] - mask[i];
+    }
+    if (c->b->wire_out[0] != NULL)
+        memcpy(wire_out(c, 0), out(c, 0), (size_t)c->n * 8);
 }
 
 static void unpack(const chunk *c) {
@@ -817,7 +833,9 @@ static const vec_kernel vec_kernels[UVCC_TASK_KIND_END] = {
     [UVCC_TASK_BOOL_RECEIVE] = {circuit, true},
     [UVCC_TASK_BOOL_SELECT_MASK] = {circuit, true},
     [UVCC_TASK_BOOL_SELECT_FINISH] = {circuit, true},
-    [UVCC_TASK_TRIPLE] = {triple, false},
+    [UVCC_TASK_TRIPLE_A] = {triple_mask, false},
+    [UVCC_TASK_TRIPLE_B] = {triple_mask, false},
+    [UVCC_TASK_TRIPLE_C] = {reshare_mask, false},
 };
 
 /* Whether the numbers of a task are within what its formulas allow. */

@@ -260,6 +260,9 @@ static long double value_at(const curve *c, long double x) {
     case UVCC_NL_RSQRT:
     case UVCC_NL_RSQRT_TABLE:
         return c->gain / sqrtl(x);
+    case UVCC_NL_LN:
+    case UVCC_NL_LN_TABLE:
+        return logl(x);
     default:
         return rest(c->what, x);
     }
@@ -352,6 +355,21 @@ static void build_sign(builder *b) {
         lift(b, weigh(b, d, x, one, 1), 0);
     if (!relu || o->derivative)
         lift(b, weigh(b, d, UVCC_FN_NONE, one, 1), relu);
+}
+
+/* CLIP: x ([x >= -limit] - [x >= limit]) + limit ([x >= -limit] + [x >= limit] - 1). */
+static void build_clip(builder *b) {
+    static const int64_t inside[2] = {1, -1};
+    const uvcc_nonlinear_options *o = &b->o;
+    const unsigned drop = o->exact ? 0 : o->scale - o->index_bits;
+    const int64_t cells = llround(ldexp(o->limit, (int)(o->scale - drop)));
+    const int64_t ends[2] = {-cells, cells}, limit[2] = {cells << drop, cells << drop};
+    const uint64_t reach = shifted_bound(all_below(o->in_bits), drop) + (uint64_t)cells;
+    const uint8_t x = open(b, 0, o->in_bits, 64);
+    const uint8_t d = compare(b, shift(b, x, drop), bits_of(reach), ends, 2);
+    const uint8_t y = weigh(b, d, x, inside, 2), at_ends = weigh(b, d, UVCC_FN_NONE, limit, 2);
+    const uint64_t most = (uint64_t)limit[0] + all_below(drop); /* a cell is wholly in or out */
+    lift_known(b, add(b, y, at_ends, -limit[0]), 0, bits_of(most));
 }
 
 /* Table + x d, or table + a step at 0. */
@@ -470,36 +488,53 @@ static void build_exp_part(builder *b) {
     build_index_table(b, b->what == UVCC_NL_EXP_LOW ? drop : high_bits, &w);
 }
 
-/* ---- reciprocal and rsqrt ---- */
+/* ---- reciprocal, rsqrt and ln ---- */
 
-/* A range cut into groups of octaves: group k is [c 2^(low + step k), c 2^(low + step (k + 1))) with
- * c = LEAD / 8. Its values times 2^(step (groups - 1 - k)) lie in the top group, and divided by 2^top
- * they are mantissas m from c on: for the same relative error cells may be c times as wide as with
- * mantissas from 1 on, which saves a bit of the index. */
+/* A range cut into groups of octaves: group k is [c 2^(low + step k), c 2^(low + step (k + 1)))
+ * with c = LEAD / 8. Its values times 2^(step (groups - 1 - k)) lie in the top group, and divided
+ * by 2^top they are mantissas m from c on: for the same relative error cells may be c times as wide
+ * as with mantissas from 1 on, which saves a bit of the index. */
 typedef struct octaves {
     unsigned low, step, groups, top;
     uint8_t entry_scale;
 } octaves;
 
-enum { RECIPROCAL_LOW = 5, RSQRT_LOW = 10, MARGIN_BITS = 6, LEAD = 9, LEAD_BITS = 3 };
+enum { LN_SCALE_MAX = 30, LIMIT_BITS_MAX = 60 };
+enum { RECIPROCAL_LOW = 5, RSQRT_LOW = 10, LN_LOW = 1, MARGIN_BITS = 6, LEAD = 9, LEAD_BITS = 3 };
 
 static bool is_rsqrt(uvcc_nonlinear what) {
     return what == UVCC_NL_RSQRT || what == UVCC_NL_RSQRT_NORMALISE || what == UVCC_NL_RSQRT_TABLE;
 }
 
-/* The range begins at c 2^-5 or c 2^-10 and ends above 2^12. */
+static bool is_ln(uvcc_nonlinear what) {
+    return what == UVCC_NL_LN || what == UVCC_NL_LN_NORMALISE || what == UVCC_NL_LN_TABLE;
+}
+
+/* The range begins at c 2^-5 or c 2^-10 and ends above 2^12; that of ln is from c / 2 to above
+ * 2^16. */
 static octaves octaves_of(const builder *b) {
     octaves v = {b->o.scale - RECIPROCAL_LOW, 1, 17, 0, 16};
     if (is_rsqrt(b->what))
         v = (octaves){b->o.scale - RSQRT_LOW, 2, 11, 0, 17};
+    else if (is_ln(b->what))
+        v = (octaves){b->o.scale - LN_LOW, 1, 17, 0, b->o.scale};
     v.top = v.low + v.step * (v.groups - 1);
     return v;
 }
 
-/* Outputs of a normalisation, A steps: the value in the top group, and 2^(groups - 1 - k). */
+/* Outputs of a normalisation, A steps: the value in the top group, and of its group k what the
+ * result needs: 2^(groups - 1 - k), and for ln the logarithm of the value over its mantissa, (k -
+ * 1) ln 2. */
 typedef struct normal {
-    uint8_t value, power;
+    uint8_t value, group;
 } normal;
+
+/* What the result needs of group k. */
+static int64_t group_value(const builder *b, const octaves *v, unsigned k) {
+    if (is_ln(b->what))
+        return llroundl(ldexpl(((int)k - LN_LOW) * logl(2), b->o.scale));
+    return 1ll << (v->groups - 1 - k);
+}
 
 /* c 2^e, rounded up. */
 static int64_t lead(unsigned e) {
@@ -507,17 +542,17 @@ static int64_t lead(unsigned e) {
 }
 
 /* Bit k says x >= start of group k, the last one x >= end of the range; weights telescope. Below
- * the range the value is the start of the top group with the greatest power, above it is the end - 1
- * with power 1. */
+ * the range the value is the start of the top group with group 0, above it is the end - 1 with the
+ * last group. */
 static normal normalise(builder *b, const octaves *v, unsigned drop) {
     const unsigned n = v->groups, end = v->top + v->step;
-    int64_t from[WORDS_MAX], move[WORDS_MAX], clamp[WORDS_MAX] = {0}, power[WORDS_MAX] = {0};
+    int64_t from[WORDS_MAX], move[WORDS_MAX], clamp[WORDS_MAX] = {0}, group[WORDS_MAX] = {0};
     for (unsigned k = 0; k <= n; k++) {
         from[k] = lead(v->low + v->step * k - drop);
         const int64_t here = k < n ? 1ll << (v->step * (n - 1 - k)) : 0;
         move[k] = here - (k == 0 ? 0 : 1ll << (v->step * (n - k)));
         if (k != 0 && k != n)
-            power[k] = -(1ll << (n - 1 - k));
+            group[k] = group_value(b, v, k) - group_value(b, v, k - 1);
     }
     clamp[0] = -lead(v->top);
     clamp[n] = lead(end) - 1;
@@ -527,7 +562,7 @@ static normal normalise(builder *b, const octaves *v, unsigned drop) {
     const uint8_t moved = weigh(b, d, x, move, n + 1);
     normal out;
     out.value = add(b, moved, weigh(b, d, UVCC_FN_NONE, clamp, n + 1), lead(v->top));
-    out.power = add(b, weigh(b, d, UVCC_FN_NONE, power, n + 1), UVCC_FN_NONE, 1ll << (n - 1));
+    out.group = add(b, weigh(b, d, UVCC_FN_NONE, group, n + 1), UVCC_FN_NONE, group_value(b, v, 0));
     return out;
 }
 
@@ -545,7 +580,7 @@ static unsigned mantissa_bits(const octaves *v) {
     return v->top + v->step + 1;
 }
 
-static void build_inverse(builder *b) {
+static void build_octaves(builder *b) {
     const octaves v = octaves_of(b);
     const window w = mantissas(b, &v, true);
     const curve c = {b->what, b->o.gain};
@@ -553,14 +588,17 @@ static void build_inverse(builder *b) {
     const uint8_t value = exchange(b, n.value, mantissa_bits(&v));
     const uint8_t index = shift(b, value, v.top - b->o.index_bits);
     const uint8_t bits = table_bits(b->bound[index], &w);
-    lift(b, table(b, index, n.power, bits, &w, &c), 0);
+    if (is_ln(b->what))
+        lift(b, add(b, table(b, index, UVCC_FN_NONE, bits, &w, &c), n.group, 0), 0);
+    else
+        lift(b, table(b, index, n.group, bits, &w, &c), 0);
 }
 
 static void build_normalise(builder *b) {
     const octaves v = octaves_of(b);
     const normal n = normalise(b, &v, 0);
     lift_known(b, n.value, 0, mantissa_bits(&v));
-    lift_known(b, n.power, 1, v.groups);
+    lift_known(b, n.group, 1, is_ln(b->what) ? 0 : v.groups);
 }
 
 static void build_mantissa_table(builder *b) {
@@ -627,6 +665,8 @@ static bool check_index_bits(const builder *b) {
     switch (b->what) {
     case UVCC_NL_RECIPROCAL:
     case UVCC_NL_RECIPROCAL_TABLE:
+    case UVCC_NL_LN:
+    case UVCC_NL_LN_TABLE:
         return index >= 4 && index <= 15;
     case UVCC_NL_RSQRT:
     case UVCC_NL_RSQRT_TABLE:
@@ -641,10 +681,14 @@ static bool check_index_bits(const builder *b) {
     }
 }
 
+bool uvcci_nonlinear_composed(uvcc_nonlinear what) {
+    return what == UVCC_NL_EXP || what == UVCC_NL_RECIPROCAL || what == UVCC_NL_RSQRT ||
+           what == UVCC_NL_LN;
+}
+
 static bool check_options(const builder *b) {
     const uvcc_nonlinear_options *o = &b->o;
-    const bool composed =
-        b->what == UVCC_NL_EXP || b->what == UVCC_NL_RECIPROCAL || b->what == UVCC_NL_RSQRT;
+    const bool composed = uvcci_nonlinear_composed(b->what);
     if (o->size != sizeof *o || o->scale > UVCCI_NL_SCALE_MAX || o->in_bits > UVCCI_NL_BITS_MAX ||
         (composed && o->exact) || !check_index_bits(b))
         return false;
@@ -652,6 +696,11 @@ static bool check_options(const builder *b) {
         return o->scale >= RSQRT_LOW && o->gain > 0.5 && o->gain <= 1;
     if (b->what == UVCC_NL_RECIPROCAL || b->what == UVCC_NL_RECIPROCAL_NORMALISE)
         return o->scale >= RECIPROCAL_LOW;
+    if (is_ln(b->what))
+        return o->scale >= MARGIN_BITS && o->scale <= LN_SCALE_MAX;
+    if (b->what == UVCC_NL_CLIP)
+        return o->limit >= ldexp(1, -(int)(o->exact ? o->scale : o->index_bits)) &&
+               o->limit <= ldexp(1, LIMIT_BITS_MAX - o->scale);
     if (list[b->what].form == UVCC_NL_ROW)
         return o->cols != 0 && o->cols <= 1u << 16;
     return true;
@@ -670,6 +719,8 @@ int uvcci_nonlinear_options(uvcc_nonlinear what, const uvcc_nonlinear_options *g
         out->index_bits = list[what].index_bits;
     if (out->gain == 0)
         out->gain = 1;
+    if (out->limit == 0)
+        out->limit = 1;
     return 0;
 }
 
@@ -686,16 +737,22 @@ static void build(builder *b) {
     case UVCC_NL_EXP_LOW:
         build_exp_part(b);
         break;
+    case UVCC_NL_CLIP:
+        build_clip(b);
+        break;
     case UVCC_NL_RECIPROCAL:
     case UVCC_NL_RSQRT:
-        build_inverse(b);
+    case UVCC_NL_LN:
+        build_octaves(b);
         break;
     case UVCC_NL_RECIPROCAL_NORMALISE:
     case UVCC_NL_RSQRT_NORMALISE:
+    case UVCC_NL_LN_NORMALISE:
         build_normalise(b);
         break;
     case UVCC_NL_RECIPROCAL_TABLE:
     case UVCC_NL_RSQRT_TABLE:
+    case UVCC_NL_LN_TABLE:
         build_mantissa_table(b);
         break;
     case UVCC_NL_MAX:
@@ -734,6 +791,8 @@ static uint8_t scale_of(const builder *b, unsigned output) {
     case UVCC_NL_RECIPROCAL_NORMALISE:
     case UVCC_NL_RSQRT_NORMALISE:
         return output == 0 ? (uint8_t)v.top : 0;
+    case UVCC_NL_LN_NORMALISE:
+        return output == 0 ? (uint8_t)v.top : b->o.scale;
     case UVCC_NL_RECIPROCAL:
     case UVCC_NL_RECIPROCAL_TABLE:
         return (uint8_t)(v.entry_scale + v.groups - 1 - RECIPROCAL_LOW);

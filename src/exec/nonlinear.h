@@ -20,6 +20,8 @@ typedef struct uvcci_nl_shape {
 int uvcci_nonlinear_shape(uvcc_nonlinear what, const uvcc_nonlinear_options *options,
                           uvcci_nl_shape *out);
 
+/* EXP and its like: in exact mode a composition. */
+bool uvcci_nonlinear_composed(uvcc_nonlinear what);
 /* Bits of an input's exact index (options complete). */
 unsigned uvcci_nonlinear_index_bits(const uvcc_nonlinear_options *o);
 /* x d + table, and so with x as an input beside the index. */

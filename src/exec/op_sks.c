@@ -21,10 +21,11 @@
 
 enum { T = UVCCI_SKS_T, TT = UVCCI_SKS_TT, TENSORS = 3, NEXT = 0, PREV = 1 };
 enum { LO = 0, HI = 1 }; /* components */
-enum { LANE_OWN_SHARE = 1, LANE_ZERO_SKS = 2, LANE_U = 0, LANE_V = 1 };
+enum { LANE_OWN_SHARE = 1, LANE_U = 0, LANE_V = 1 };
 /* rounds and vectors, as in plan.c */
-enum { ROUND_TRIPLE = 0, ROUND_COMMIT = 1, ROUND_SHARE = 2, ROUND_OPEN = 0, ROUND_VERDICT = 1 };
-enum { VEC_ROOT = 0, VEC_COMMIT = 1, OPENED = 2 };
+enum { ROUND_TRIPLE = 0, ROUND_COMMIT = 1, ROUND_SHARE = 2 };   /* of START */
+enum { ROUND_E = 0, ROUND_F = 1, OPENED = 2, ROUND_VERDICT = 2 }; /* of CHECK */
+enum { VEC_ROOT = 0, VEC_COMMIT = 1 };
 
 struct uvcci_sks {
     uvcci_sks_shape shape;
@@ -34,7 +35,6 @@ struct uvcci_sks {
     uint8_t own[2][32];             /* roots of lo and hi */
     uint8_t roots[3][32];           /* by component, as their first holders sent them */
     uint8_t seed[32];
-    uint8_t check[OPENED][32]; /* what the digests of E and F must be */
     uint8_t expect[2][32];     /* what the peers' digests of Z must be */
     /* TENSOR memory */
     uvcc_shares x, y; /* the triple, T x inner each */
@@ -63,7 +63,8 @@ static struct uvcci_sks *state_of(const uvcci_run *r) {
 
 /* The coin is known, and did not select the product. */
 static bool unselected(const uvcci_run *r) {
-    return start_of(r)->stage == UVCCI_STAGE_DONE && !state_of(r)->selected;
+    const struct uvcci_sks *k = state_of(r); /* none where only triples are made */
+    return start_of(r)->stage == UVCCI_STAGE_DONE && k != NULL && !k->selected;
 }
 
 bool uvcci_sks_skips(const uvcci_run *r) {
@@ -74,7 +75,7 @@ bool uvcci_sks_refuses(const uvcci_run *r, unsigned round) {
     if (starts(r)) /* nobody opens before our commitment is out */
         return round == ROUND_SHARE && r->stage == 0;
     const uvcci_run *start = start_of(r);
-    if (round == ROUND_OPEN) /* it takes our share of the coin */
+    if (round != ROUND_VERDICT) /* they take our share of the coin */
         return start->stage < 2 || unselected(r);
     return r->stage == 0; /* it takes what we open */
 }
@@ -194,22 +195,6 @@ static void hash_item(uvcci_builder *b, const uvcc_hash_item *item) {
         *it = *item;
 }
 
-/* H("UVCC_CHECK_V1" || LE64 stream || U8 src || data): of a component that two parties hold. */
-static void hash_check(uvcci_builder *b, uint64_t stream, uint8_t src, const void *data, size_t len,
-                       uint8_t *out) {
-    uvcc_hash_item it = {.data = data, .len = len, .out = out};
-    uvcci_writer w = uvcci_writer_on(it.prefix, sizeof it.prefix);
-    uvcci_put(&w, "UVCC_CHECK_V1", 13);
-    uvcci_put64(&w, stream);
-    uvcci_put8(&w, src);
-    it.prefix_len = (uint8_t)w.len;
-    hash_item(b, &it);
-}
-
-static uint64_t stream_of(const uvcci_run *r, unsigned round, unsigned vec) {
-    return r->ids.id[r->plan->rounds[round].vec[vec].id][0];
-}
-
 /* ---- START ---- */
 
 static void toss(uvcc_session *s, uvcci_run *r) {
@@ -232,20 +217,17 @@ static void build_triple(uvcci_builder *b) {
     const uvcc_shares factor[2] = {k->x, k->y};
     uint32_t n;
     for (uint8_t i = 0; i < 2; i++) {
-        uvcc_block *at =
-            uvcci_add_blocks(b, UVCC_TASK_TRIPLE, 0, UVCCI_ROLE_ALL, r->plan->elems, &n);
+        uvcc_block *at = uvcci_add_blocks(b, i == 0 ? UVCC_TASK_TRIPLE_A : UVCC_TASK_TRIPLE_B, 0,
+                                          UVCCI_ROLE_ALL, r->plan->elems, &n);
         for (uint32_t j = 0; j < n; j++) {
             at[j].out[0] = factor[i].lo + uvcci_at_block(&at[j]);
             at[j].out[1] = factor[i].hi + uvcci_at_block(&at[j]);
         }
-        if (!b->failed)
-            r->tasks[r->task_count - 1].u.vec.gate = i;
     }
     product(b, k->x, k->y, k->xy.lo);
-    uvcc_block *at = uvcci_add_blocks(b, UVCC_TASK_RESHARE_MASK, 0, UVCCI_ROLE_ALL, TT, &n);
+    uvcc_block *at = uvcci_add_blocks(b, UVCC_TASK_TRIPLE_C, 0, UVCCI_ROLE_ALL, TT, &n);
     if (at == NULL)
         return;
-    r->tasks[r->task_count - 1].u.vec.lane = LANE_ZERO_SKS;
     at->in[0] = at->out[0] = k->xy.lo;
     at->wire_out[0] = r->out[ROUND_TRIPLE].hole[0][0][0];
 }
@@ -266,10 +248,18 @@ static void build_roots(uvcci_builder *b) {
             hash_item(b, &it);
         }
     uvcci_end_hashes(b);
-    const uint64_t stream = stream_of(r, ROUND_COMMIT, VEC_ROOT);
-    for (uint8_t c = 0; c < 2; c++)
-        hash_check(b, stream, (uint8_t)((b->s->party + c) % 3u), k->hashed[c], sizeof k->hashed[c],
-                   k->own[c]);
+    const uint64_t stream = r->ids.id[r->plan->rounds[ROUND_COMMIT].vec[VEC_ROOT].id][0];
+    for (uint8_t c = 0; c < 2; c++) {
+        uvcc_hash_item it = {.data = (const uint8_t *)k->hashed[c],
+                             .len = sizeof k->hashed[c],
+                             .out = k->own[c]};
+        uvcci_writer w = uvcci_writer_on(it.prefix, sizeof it.prefix);
+        uvcci_put(&w, "UVCC_CHECK_V1", 13);
+        uvcci_put64(&w, stream);
+        uvcci_put8(&w, (uint8_t)((b->s->party + c) % 3u));
+        it.prefix_len = (uint8_t)w.len;
+        hash_item(b, &it);
+    }
     uvcci_end_hashes(b);
 }
 
@@ -352,10 +342,10 @@ static void build_open(uvcci_builder *b) {
         uvcc_block *at = uvcci_add_blocks(b, UVCC_TASK_PACK, 0, UVCCI_ROLE_ALL, r->plan->elems, &n);
         for (uint32_t i = 0; i < n; i++) {
             at[i].in[0] = k->opened[v].lo + uvcci_at_block(&at[i]);
-            at[i].wire_out[0] = r->out[0].hole[v][0][at[i].block];
+            at[i].wire_out[0] = r->out[v].hole[0][0][at[i].block];
         }
-        hash_check(b, stream_of(r, ROUND_OPEN, v), b->s->party, k->opened[v].hi, r->plan->elems * 8,
-                   r->out[0].digest[v][PREV]);
+        if (!uvcci_hash_held(b, v, b->s->party, k->opened[v].hi, r->out[v].digest[0][PREV]))
+            b->failed = true;
     }
     uvcci_end_hashes(b);
 }
@@ -364,7 +354,6 @@ static void build_open(uvcci_builder *b) {
 static void finish_open(uvcci_builder *b, unsigned v) {
     uvcci_run *r = b->r;
     const uvcc_shares o = state_of(r)->opened[v];
-    const uint64_t stream = stream_of(r, ROUND_OPEN, v);
     const uint16_t kinds[2] = {UVCC_TASK_OPEN_ALL_FINISH, UVCC_TASK_UNPACK};
     uint32_t n;
     for (unsigned pass = 0; pass < 2; pass++) {
@@ -373,17 +362,12 @@ static void finish_open(uvcci_builder *b, unsigned v) {
             const size_t first = uvcci_at_block(&at[i]);
             at[i].in[0] = o.lo + first;
             at[i].in[1] = o.hi + first;
-            at[i].wire_in[0] = uvcci_rx_at(r, ROUND_OPEN, v, 0, at[i].block);
+            at[i].wire_in[0] = uvcci_rx_at(r, v, 0, 0, at[i].block);
             at[i].out[0] = (pass == 0 ? o.lo : o.hi) + first;
         }
     }
-    hash_check(b, stream, uvcci_next_party(b->s), o.hi, r->plan->elems * 8, state_of(r)->check[v]);
-    uvcci_pending_leaf *l = uvcci_add_leaf(b, UVCCI_LEAF_OPEN_DONE);
-    if (l == NULL)
-        return;
-    l->id = stream;
-    hash_item(b, &(uvcc_hash_item){
-                     .data = (const uint8_t *)o.lo, .len = r->plan->elems * 8, .out = l->digest});
+    if (!uvcci_hash_opened_to_all(b, v, o.hi, o.lo))
+        b->failed = true;
 }
 
 /* One component of E Y + X F, and of E F where it is component 0: as product() of (E, X) and
@@ -516,7 +500,7 @@ bool uvcci_sks_take(uvcc_session *s, uvcci_run *r) {
     if (!starts(r) && r->stage == 2)
         return take_verdicts(s, r);
     for (unsigned side = 0; uvcci_sks_skips(r) && side < 2; side++)
-        if (r->rounds[ROUND_OPEN].seen[side] != 0) {
+        if (r->rounds[ROUND_E].seen[side] != 0 || r->rounds[ROUND_F].seen[side] != 0) {
             uvcci_abort(s, UVCC_ABORT_PLAN, "a peer checks a product that the coin did not select");
             return false;
         }
@@ -553,11 +537,5 @@ bool uvcci_sks_done(uvcc_session *s, uvcci_run *r) {
     }
     if (r->stage == 0)
         leaf_of_triple(s, start_of(r));
-    for (unsigned v = 0; r->stage == 1 && v < OPENED; v++)
-        if (!uvcci_ct_equal(k->check[v], r->rounds[ROUND_OPEN].digest[v][NEXT], 32)) {
-            uvcci_abort(s, UVCC_ABORT_OPEN_MISMATCH,
-                        "the two holders of an opened component sent different values");
-            return false;
-        }
     return true;
 }

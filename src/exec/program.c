@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <uvcc/compute.h>
+#include <uvcc/pipeline.h>
 
 /* ---- opcodes ---- */
 
@@ -32,6 +33,11 @@ static const opcode_row opcodes[] = {
 #include <uvcc/opcodes.def>
 #undef UVCC_OPCODE
 };
+
+bool uvcci_is_product(uint16_t opcode) {
+    return opcode == UVCC_OP_GEMM_SS || opcode == UVCC_OP_ELEM_MUL || opcode == UVCC_OP_ROW_MUL ||
+           opcode == UVCC_OP_COL_MUL || opcode == UVCC_OP_ROW_DOT;
+}
 
 static const opcode_row *opcode_find(uint16_t code) {
     for (size_t i = 0; i < sizeof opcodes / sizeof opcodes[0]; i++)
@@ -501,12 +507,25 @@ static int check_reshare(const op_check *c) {
     return err == 0 ? want_scale(c, z, x->scale) : err;
 }
 
-/* The second input of an element-wise op: as the first, or one row or column for all. */
+/* t has `cols` columns and so many rows that `rows` is a multiple of them. */
+static int want_turns(const op_check *c, const uvcc_tensor_desc *t, uint32_t rows, uint32_t cols) {
+    if (t->cols == cols && rows % t->rows == 0)
+        return 0;
+    return uvcci_fail(c->m, UVCC_ERR_PROGRAM,
+                      "%s: %s is %u x %u, but must have %u columns and rows that divide %u",
+                      c->label, t->name, t->rows, t->cols, cols, rows);
+}
+
+/* The second input of an element-wise op: as the first, or a few rows, one column or one value for
+ * all. */
 static int want_second(const op_check *c) {
     const uvcc_tensor_desc *a = c->in[0], *b = c->in[1];
     switch (c->d->opcode) {
     case UVCC_OP_BIAS_ADD:
+        return want_turns(c, b, a->rows, a->cols);
     case UVCC_OP_COL_MUL:
+        if (b->rows == 1 && b->cols == 1 && (uint64_t)a->rows * a->cols <= UINT32_MAX)
+            return 0;
         return want_shape(c, b, 1, a->cols);
     case UVCC_OP_ROW_ADD:
     case UVCC_OP_ROW_SUB:
@@ -578,11 +597,11 @@ static int check_sum(const op_check *c) {
 static int check_reduce(const op_check *c) {
     const uvcc_tensor_desc *x = c->in[0], *z = c->out[0];
     bool row = c->d->opcode == UVCC_OP_ROW_SUM;
-    int err = want_shape(c, z, row ? x->rows : 1, row ? 1 : x->cols);
+    int err = row ? want_shape(c, z, x->rows, 1) : want_turns(c, z, x->rows, x->cols);
     if (err == 0)
         err = want_scale(c, z, x->scale);
     if (err == 0)
-        err = want_bits(c, x->bits + ceil_log2(row ? x->cols : x->rows),
+        err = want_bits(c, x->bits + ceil_log2(row ? x->cols : x->rows / z->rows),
                         row ? "bits + log2(cols)" : "bits + log2(rows)");
     return err;
 }
@@ -930,6 +949,8 @@ static int check_fields(const op_check *c, bool implemented) {
         flags |= UVCC_OP_STACKED_A | UVCC_OP_STACKED_B | UVCC_OP_STACKED_C;
     if (d->opcode == UVCC_OP_RELU)
         flags = UVCC_OP_CIRCUIT;
+    if (uvcci_is_product(d->opcode))
+        flags |= UVCC_OP_BEAVER;
     if (!gemm && (d->heads != 0 || d->row_groups != 0))
         return uvcci_fail(c->m, bad, "%s: heads and row groups are not for this opcode", c->label);
     if ((d->heads == 0) != (d->row_groups == 0))
@@ -1037,6 +1058,17 @@ static bool same_inputs(const uvcc_program *p, const uvcci_entry *a, const uvcci
     return true;
 }
 
+/* Entries without inputs, as stages have that are given nothing, are told apart by the op table. */
+static bool same_numbers(const uvcc_program *p, const uvcci_entry *a, const uvcci_entry *b) {
+    bool same = a->user_count == b->user_count && a->output_count == b->output_count;
+    for (uint32_t i = 0; i < a->user_count && same; i++) {
+        const uvcc_op_desc *x = &p->user_ops[a->user_first + i].desc,
+                           *y = &p->user_ops[b->user_first + i].desc;
+        same = x->phase == y->phase && x->mb == y->mb && x->k == y->k;
+    }
+    return same;
+}
+
 /* Part of a list; there is none before something was added to it. */
 static const uvcc_io_desc *io_from(const uvcc_io_desc *list, uint32_t first) {
     return list != NULL ? list + first : NULL;
@@ -1069,7 +1101,8 @@ static bool has_input(const uvcc_program *p, const uvcci_entry *e, uint32_t mb) 
     return false;
 }
 
-/* Slots of several microbatches are all filled: each has FWD ops or inputs, and BWD ops if any has. */
+/* Slots of several microbatches are all filled: each has FWD ops or inputs, and BWD ops if any has.
+ */
 static int check_microbatches(const uvcc_program *p, const uvcci_entry *e, const uvcci_message *m) {
     static const char *const wants[] = {"FWD op or input", "BWD op"};
     const uint32_t count = microbatches_of(p, e);
@@ -1117,7 +1150,7 @@ static int check_entry(const uvcc_program *p, uint32_t index, const uvcci_messag
         if (strcmp(other->name, e->name) == 0)
             err = uvcci_fail(m, UVCC_ERR_PROGRAM, "two entries are called %s; names are unique",
                              e->name);
-        else if (same_inputs(p, e, other))
+        else if (same_inputs(p, e, other) && (e->input_count != 0 || same_numbers(p, e, other)))
             err = uvcci_fail(m, UVCC_ERR_PROGRAM,
                              "entries %s and %s have inputs of the same ids and shapes; a step "
                              "could not tell them apart",
@@ -1162,8 +1195,8 @@ static uvcci_op *put_slot(const uvcc_program *p, const uvcci_entry *e, uvcci_slo
     return op;
 }
 
-/* Ops in program order. User ops stand in the order of (phase, mb, k), so the FWD slots take theirs one
- * behind the other, and so do the BWD slots. */
+/* Ops in program order. User ops stand in the order of (phase, mb, k), so the FWD slots take theirs
+ * one behind the other, and so do the BWD slots. */
 static int put_ops(const uvcc_program *p, uvcci_entry *e) {
     const size_t cap = 2 * (size_t)e->microbatches;
     uvcci_slot *slots = p->alloc.alloc(p->alloc.user, cap * sizeof *slots, UVCC_MEM_STATE);
@@ -1190,7 +1223,8 @@ static int put_ops(const uvcc_program *p, uvcci_entry *e) {
 
 /* How many microbatches may be in flight, and the BWD ops of each that the next one waits for. */
 static void limit_flight(uvcci_entry *e) {
-    const uint64_t most = (uint64_t)(e->stages - 1 - e->stage) + e->ahead + 1;
+    const uvcc_pipeline at = {e->stage, e->stages, e->microbatches, e->ahead};
+    const uint32_t most = uvcc_pipeline_window(&at);
     uint32_t bwd = 0;
     memset(e->bwd_count, 0, e->microbatches * sizeof *e->bwd_count);
     for (uint32_t i = 0; i < e->op_count; i++)
@@ -1198,7 +1232,7 @@ static void limit_flight(uvcci_entry *e) {
             e->bwd_count[e->ops[i].desc.mb]++;
             bwd++;
         }
-    e->in_flight = bwd != 0 && most < e->microbatches ? (uint32_t)most : 0;
+    e->in_flight = bwd != 0 && most < e->microbatches ? most : 0;
 }
 
 /* What an additive tensor holds is no more than its products together can be: |A| |B| K < 2^a 2^b K
@@ -1587,4 +1621,15 @@ int uvcc_program_life(const uvcc_program *p, uint32_t entry, uint32_t buffer,
         return UVCC_ERR_USAGE;
     *out = e->life[buffer];
     return 0;
+}
+
+int uvcc_program_followers(const uvcc_program *p, uint32_t entry, uint32_t i, uint32_t *out,
+                           uint32_t cap) {
+    const uvcci_entry *e = entry_at(p, entry);
+    if (e == NULL || i >= e->op_count || (out == NULL && cap != 0))
+        return UVCC_ERR_USAGE;
+    const uvcci_op *op = &e->ops[i];
+    for (uint32_t n = 0; n < op->succ_count && n < cap; n++)
+        out[n] = e->succ[op->succ_first + n];
+    return (int)op->succ_count;
 }

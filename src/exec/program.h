@@ -95,6 +95,9 @@ struct uvcc_program {
     uint32_t function_count, function_cap;
 };
 
+/* Opcodes of products of two secrets, which end in a resharing or a truncation. */
+bool uvcci_is_product(uint16_t opcode);
+
 /* Operands of a matrix product: A, B, C. Rows and columns of one block as it is stored: the whole
  * of an operand where the op has no heads. */
 static inline uint64_t uvcci_gemm_rows(const uvcc_op_desc *d, unsigned operand,

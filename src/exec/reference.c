@@ -234,7 +234,7 @@ static void run_elements(const call *c) {
         break;
     case UVCC_OP_BIAS_ADD:
         for (size_t i = 0; i < c->elems; i++)
-            z[i] = (uint64_t)x[i] + (uint64_t)y[i % cols];
+            z[i] = (uint64_t)x[i] + (uint64_t)y[i % (cols * c->desc[1]->rows)];
         break;
     case UVCC_OP_ADD:
         for (size_t i = 0; i < c->elems; i++)
@@ -255,12 +255,13 @@ static void run_elements(const call *c) {
     }
 }
 
-/* y is one row or one column for all of x. */
+/* y is one row, one column or one value for all of x. */
 static void run_broadcast(const call *c) {
-    const size_t cols = c->desc[0]->cols;
+    const size_t cols = c->desc[0]->cols, row_cols = c->desc[1]->cols;
     for (size_t i = 0; i < c->elems; i++) {
         const bool row = c->d->opcode == UVCC_OP_COL_MUL;
-        const uint64_t x = (uint64_t)c->in[0][i], y = (uint64_t)c->in[1][row ? i % cols : i / cols];
+        const uint64_t x = (uint64_t)c->in[0][i],
+                       y = (uint64_t)c->in[1][row ? i % row_cols : i / cols];
         uint64_t z = x * y;
         if (c->d->opcode == UVCC_OP_ROW_ADD)
             z = x + y;
@@ -306,9 +307,9 @@ static void run_rows(const call *c) {
 static void run_reduce(const call *c) {
     uint64_t *z = (uint64_t *)c->out[0];
     memset(z, 0, c->elems * sizeof *z);
-    for (size_t i = 0; i < c->desc[0]->rows; i++)
-        for (size_t j = 0; j < c->elems; j++)
-            z[j] += (uint64_t)c->in[0][i * c->elems + j];
+    const size_t count = (size_t)c->desc[0]->rows * c->desc[0]->cols;
+    for (size_t i = 0; i < count; i++)
+        z[i % c->elems] += (uint64_t)c->in[0][i];
 }
 
 static void run_relu(const call *c) {
@@ -402,9 +403,9 @@ static int check_outputs(uvcc_reference *r, const uvcci_op *op, const uvcci_mess
         size_t i = first_outside(v, t->elems, t->desc.bits);
         r->outside[op->desc.out[j]] = i != t->elems;
         if (i != t->elems && err == 0)
-            err = uvcci_fail(m, UVCC_ERR_BOUND,
-                             "%s: element %zu of %s is %lld, outside its %u bits",
-                             uvcci_op_label(op, label), i, t->name, (long long)v[i], t->desc.bits);
+            err =
+                uvcci_fail(m, UVCC_ERR_BOUND, "%s: element %zu of %s is %lld, outside its %u bits",
+                           uvcci_op_label(op, label), i, t->name, (long long)v[i], t->desc.bits);
     }
     return err;
 }
@@ -438,8 +439,8 @@ typedef struct letter {
     int64_t values[];
 } letter;
 
-/* All workers in one entry. Each works in program order; a SEND_PP leaves a letter and goes on, other
- * collectives wait. */
+/* All workers in one entry. Each works in program order; a SEND_PP leaves a letter and goes on,
+ * other collectives wait. */
 typedef struct crew {
     uvcc_reference *const *workers;
     uint32_t count, entry;
@@ -496,8 +497,8 @@ static int receive_letter(crew *c, uint32_t worker, const uvcci_op *op) {
     char label[UVCCI_LABEL_BYTES];
     uvcc_reference *r = c->workers[worker];
     letter **at = &c->letters;
-    while (*at != NULL && ((*at)->to != worker || (*at)->phase != op->desc.phase ||
-                           (*at)->mb != op->desc.mb))
+    while (*at != NULL &&
+           ((*at)->to != worker || (*at)->phase != op->desc.phase || (*at)->mb != op->desc.mb))
         at = &(*at)->next;
     if (*at == NULL)
         return 0;

@@ -121,7 +121,7 @@ static int config_take(uvcc_session *s, const uvcc_config *in) {
         if (*ones[i] == 0)
             *ones[i] = 1;
     if (c->replica >= c->replicas || c->stage >= c->stages || c->tp_rank >= c->tp_ranks ||
-        c->stages > 256)
+        c->stages > 256 || (c->bundles && c->audit_off))
         return UVCC_ERR_CONFIG;
     static const uint8_t zero[32];
     for (uint8_t p = 0; c->exchange_x25519 && p < 3; p++)
@@ -137,6 +137,10 @@ static int config_take(uvcc_session *s, const uvcc_config *in) {
         c->keys_ahead_bytes = 32ull << 20;
     if (c->hello_repeat_ns == 0)
         c->hello_repeat_ns = 200000000ull;
+    if (c->triples_ahead_bytes == 0)
+        c->triples_ahead_bytes = 64ull << 20;
+    if (c->triples_only ? c->checkpoint_every != 0 : c->triples_run != 0)
+        return UVCC_ERR_CONFIG;
     return c->jobs_max < 4 ? UVCC_ERR_CONFIG : 0;
 }
 
@@ -209,6 +213,7 @@ void uvcci_session_free(uvcc_session *s) {
         uvcci_set_free(s, s->sets);
         s->sets = next;
     }
+    uvcci_triples_free(s);
     if (s->program != NULL) {
         const uvcc_program *p = s->program;
         uvcci_outputs_free(s);
@@ -222,6 +227,7 @@ void uvcci_session_free(uvcc_session *s) {
             free_plans(s, s->plans[e], p->entries[e].op_count);
         free_array(s, s->plans, p->entry_count * sizeof s->plans[0]);
     }
+    uvcci_kept_free(s);
     free_array(s, s->events, s->event_cap * sizeof s->events[0]);
     for (unsigned p = 0; p < 3; p++)
         if (s->peer[p].link != NULL)
@@ -345,6 +351,17 @@ static int make_links(uvcc_session *s, const needs *n) {
     return rc;
 }
 
+/* What a session that makes triples runs is another program, so that the handshake fails where not
+ * all three do the same. */
+static void hash_maker(uvcc_session *s) {
+    uint8_t text[15 + 32 + 4];
+    uvcci_writer w = uvcci_writer_on(text, sizeof text);
+    uvcci_put(&w, "UVCC_TRIPLES_V1", 15);
+    uvcci_put(&w, s->h_program, 32);
+    uvcci_put32(&w, s->cfg.triples_run);
+    uvcci_sha256_once(text, w.len, s->h_program);
+}
+
 /* The program's topology, unless it is for any one worker, is that of the configuration, and its entries
  * are for this stage. */
 static int check_place(const uvcc_session *s, const uvcc_program *p) {
@@ -395,6 +412,8 @@ int uvcci_session_load_program(uvcc_session *s, const uvcc_program *p) {
         return rc;
     s->program = p; /* a failed load leaves a session that can only be freed */
     uvcc_program_hash(p, s->h_program);
+    if (s->cfg.triples_only)
+        hash_maker(s);
     needs n = {0};
     rc = make_plans(s, p, &n);
     if (rc != 0)
@@ -549,7 +568,8 @@ static void on_message(uvcc_session *s, uint8_t peer, const uvcc_link_rx *m) {
         [UVCC_ABORT_BATCH] = "a batch is malformed",
         [UVCC_ABORT_UNKNOWN_OP] = "a message names no op of its step",
         [UVCC_ABORT_PLAN] = "a batch is not what the program says it must be",
-        [UVCC_ABORT_MEMORY] = "no memory for a received message"};
+        [UVCC_ABORT_MEMORY] = "no memory for a received message",
+        [UVCC_ABORT_TRIPLE] = "a peer makes a triple that was given here"};
     uvcc_link *l = s->peer[peer].link;
     for (uint16_t i = 0; i < m->chunk_cnt; i++)
         if (m->msg_ids[i] != uvcci_msg_id(m->kind, s->sid_sub, m->op_id, peer, s->party, i,
@@ -652,6 +672,7 @@ static void pump(uvcc_session *s) {
         pump_rx_jobs(s); /* first: they are what others wait for */
         any |= uvcci_step_advance(s);
         any |= uvcci_deal_advance(s);
+        any |= uvcci_beaver_advance(s);
         any |= uvcci_ops_advance(s);
     }
     pump_close(s);
@@ -758,6 +779,7 @@ int uvcci_session_complete(uvcc_session *s, const uvcc_completion *c, uint64_t n
     }
     if (!uvcci_jobs_take(&s->jobs, c, &owner, &who))
         return 0;
+    uvcci_trace_job(s, UVCC_TRACE_JOB_DONE, c->id, owner, who);
     if (c->status != 0)
         uvcci_abort(s, UVCC_ABORT_JOB,
                     is_collective(owner, who) ? "a collective failed: the workers of this party "
@@ -818,7 +840,12 @@ int uvcci_session_transmit_done(uvcc_session *s, uint8_t peer, uint64_t id, size
 int uvcci_session_poll_op(uvcc_session *s, const uvcc_job **out) {
     if (s == NULL || out == NULL || uvcci_failed(s))
         return 0;
-    return uvcci_jobs_poll(&s->jobs, out);
+    uvcci_job_owner owner;
+    void *who;
+    if (uvcci_jobs_poll(&s->jobs, out, &owner, &who) == 0)
+        return 0;
+    uvcci_trace_job(s, UVCC_TRACE_JOB_OUT, (*out)->id, owner, who);
+    return 1;
 }
 
 uint64_t uvcc_session_next_deadline(const uvcc_session *s) {
@@ -847,6 +874,8 @@ int uvcci_session_poll_event(uvcc_session *s, uvcc_event *out) {
     *out = s->events[s->event_head];
     s->event_head = (s->event_head + 1) % s->event_cap;
     s->event_count--;
+    if (out->kind == UVCC_EVENT_BUNDLE)
+        uvcci_kept_told(s, out->step);
     return 1;
 }
 
@@ -914,7 +943,7 @@ int uvcci_session_input(uvcc_session *s, uint32_t step, uint32_t id, const int64
 }
 
 const int64_t *uvcc_session_output(const uvcc_session *s, uint32_t step, uint32_t id) {
-    if (s == NULL || s->program == NULL)
+    if (s == NULL || s->program == NULL || s->cfg.triples_only)
         return NULL;
     if (s->last_output != NULL && s->last_output_step == step) {
         const uvcci_entry *e = &s->program->entries[s->last_output_entry];
@@ -989,6 +1018,12 @@ void uvcc_session_get_stats(const uvcc_session *s, uvcc_session_stats *out) {
         out->frames_duplicate += l.duplicates;
         out->suspicious_dropped += l.suspicious_dropped;
     }
+    /* Triples travel with the online class. They are counted when they are queued, so nothing but
+     * what the links have begun counts. */
+    const uint64_t triples =
+        s->triple_bytes < out->bytes_online ? s->triple_bytes : out->bytes_online;
+    out->bytes_online -= triples;
+    out->bytes_preprocessing += triples;
     out->jobs = s->jobs.handed;
     out->jobs_stale = s->jobs.stale;
     out->memory_bytes = s->meter.bytes;

@@ -157,10 +157,13 @@ static uint32_t tensor(uvcc_program *p, const char *name, uint32_t rows, uint32_
     return (uint32_t)i;
 }
 
+typedef enum form { NATIVE, PARTS, TRIPLE, CHECKED } form;
+
 /* With `part` the product is made by GEMM_PART and TRUNCATE, else by GEMM_SS. */
 static void add_product(uvcc_program *p, uint32_t x, uint32_t w, uint32_t z, uint32_t part,
-                        uvcc_truncation truncation) {
+                        uvcc_truncation truncation, uint8_t flags) {
     uvcc_op_desc d = {.opcode = UVCC_OP_GEMM_SS,
+                      .flags = flags,
                       .in_count = 2,
                       .in = {x, w},
                       .out_count = 1,
@@ -214,7 +217,7 @@ static void add_checked(uvcc_program *p, uint32_t x, uint32_t w, uint32_t z,
 }
 
 static uvcc_program *make_program(const uvcc_allocator *al, uvcc_truncation truncation,
-                                  uint8_t relu_flags, bool parts, bool checked) {
+                                  uint8_t relu_flags, form product) {
     uvcc_program *p;
     assert_int_equal(uvcc_program_new(&p, al), 0);
     const uint32_t x = tensor(p, "X", ROWS, INNER, 20, FRAC_BITS);
@@ -226,20 +229,22 @@ static uvcc_program *make_program(const uvcc_allocator *al, uvcc_truncation trun
     assert_true(uvcc_program_input(p, IN_X, x, 0) >= 0);
     assert_true(uvcc_program_input(p, IN_W, w, 1) >= 0);
     const int part =
-        !parts ? -1
-               : uvcc_program_tensor(p, &(uvcc_tensor_desc){.name = "P",
-                                                            .rows = ROWS,
-                                                            .cols = COLS,
-                                                            .bits = 44,
-                                                            .scale = 2 * FRAC_BITS,
-                                                            .lifetime = UVCC_EPOCH,
-                                                            .in_buffer_of = UVCC_NO_TENSOR,
-                                                            .sharing = UVCC_ADDITIVE});
-    assert_true(part >= 0 || !parts);
-    if (checked)
+        product != PARTS
+            ? -1
+            : uvcc_program_tensor(p, &(uvcc_tensor_desc){.name = "P",
+                                                         .rows = ROWS,
+                                                         .cols = COLS,
+                                                         .bits = 44,
+                                                         .scale = 2 * FRAC_BITS,
+                                                         .lifetime = UVCC_EPOCH,
+                                                         .in_buffer_of = UVCC_NO_TENSOR,
+                                                         .sharing = UVCC_ADDITIVE});
+    assert_true(part >= 0 || product != PARTS);
+    if (product == CHECKED)
         add_checked(p, x, w, z, truncation);
     else
-        add_product(p, x, w, z, parts ? (uint32_t)part : UVCC_NO_TENSOR, truncation);
+        add_product(p, x, w, z, product == PARTS ? (uint32_t)part : UVCC_NO_TENSOR, truncation,
+                    product == TRIPLE ? UVCC_OP_BEAVER : 0);
     assert_true(uvcc_program_op(p, &(uvcc_op_desc){.opcode = UVCC_OP_RELU,
                                                    .flags = relu_flags,
                                                    .k = 4,
@@ -283,14 +288,15 @@ static void exchanging_config(uvcc_config *c) {
 }
 
 static void relu_of_product(void (*config)(uvcc_config *), uint8_t suite,
-                            uvcc_truncation truncation, uint8_t relu_flags, bool parts,
-                            bool checked) {
+                            uvcc_truncation truncation, uint8_t relu_flags, form product) {
     in_session = true;
     test_alloc mem = {0};
     const uvcc_allocator al = test_allocator(&mem);
-    uvcc_program *p = make_program(&al, truncation, relu_flags, parts, checked);
+    uvcc_program *p = make_program(&al, truncation, relu_flags, product);
     triangle t;
-    triangle_open(&t, p, &(triangle_options){.seed = 5, .suites = suite, .tweak = config});
+    triangle_open(
+        &t, p,
+        &(triangle_options){.seed = 5, .suites = suite, .unverified = true, .tweak = config});
     triangle_ready(&t);
 
     int64_t x[ROWS * INNER], w[INNER * COLS], want[ROWS * COLS];
@@ -334,26 +340,32 @@ static void relu_of_product(void (*config)(uvcc_config *), uint8_t suite,
 
 static void provisioned(void **state) {
     (void)state;
-    relu_of_product(secret_config, 1, UVCC_TRUNC_EXACT, 0, false, false);
+    relu_of_product(secret_config, 1, UVCC_TRUNC_EXACT, 0, NATIVE);
 }
 
 static void exchanged(void **state) {
     (void)state;
-    relu_of_product(exchanging_config, 2, UVCC_TRUNC_STOCHASTIC, 0, false, false);
+    relu_of_product(exchanging_config, 2, UVCC_TRUNC_STOCHASTIC, 0, NATIVE);
 }
 
 static void keyless(void **state) {
     (void)state;
-    relu_of_product(secret_config, 1, UVCC_TRUNC_EXACT, UVCC_OP_CIRCUIT, true, false);
+    relu_of_product(secret_config, 1, UVCC_TRUNC_EXACT, UVCC_OP_CIRCUIT, PARTS);
+}
+
+static void on_triples(void **state) {
+    (void)state;
+    relu_of_product(secret_config, 2, UVCC_TRUNC_EXACT, 0, TRIPLE);
 }
 
 static void checked_product(void **state) {
     (void)state;
-    relu_of_product(secret_config, 1, UVCC_TRUNC_EXACT, 0, false, true);
+    relu_of_product(secret_config, 1, UVCC_TRUNC_EXACT, 0, CHECKED);
 }
 
 int test_sessions(void) {
     const struct CMUnitTest tests[] = {SECRETS_TEST(provisioned), SECRETS_TEST(exchanged),
-                                       SECRETS_TEST(keyless), SECRETS_TEST(checked_product)};
+                                       SECRETS_TEST(keyless), SECRETS_TEST(on_triples),
+                                       SECRETS_TEST(checked_product)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

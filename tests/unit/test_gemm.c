@@ -262,7 +262,8 @@ static void check_shape(uint32_t m, uint32_t n, uint32_t k, bool tx, bool ty, bo
         uvcci_gemm_rss(backend, &p, scratch);
         for (size_t e = 0; e < (size_t)m * n; e++)
             assert_true(z[e] == start[e] + rss[e]);
-        check_gaps(backend, p, rss, scratch);
+        if ((m + n + k + (uint32_t)b) % 5 == 0) /* each backend has its share of shapes */
+            check_gaps(backend, p, rss, scratch);
     }
     const product q = {xl, xh, yl, yh, plain, rss, start, z};
     for (unsigned t = 0; t < tile_set_count; t++)

@@ -485,6 +485,69 @@ static void reshares(void **state) {
     }
 }
 
+/* A tensor less its mask, the mask alone, both components or one, and what is opened; then C. */
+static void triples(void **state) {
+    (void)state;
+    static const struct {
+        uvcc_task_kind kind;
+        uvcc_prg_tag tag;
+    } masks[] = {{UVCC_TASK_TRIPLE_A, UVCC_TAG_tripleA}, {UVCC_TASK_TRIPLE_B, UVCC_TAG_tripleB}};
+    for (unsigned c = 0; c < 2 * COUNTS; c++) {
+        sim s;
+        sim_open(&s, c % 3, counts[c / 2]);
+        const uvcc_task_kind kind = masks[c % 2].kind;
+        const size_t bytes = (size_t)s.n * 8;
+        uint64_t *x = values(&s, 63, 3), *sum[2] = {words(&s), words(&s)}, *want = words(&s);
+        const shared parts = share(&s, x);
+        held mask = new_held(&s), rest = new_held(&s);
+        memset(sum[0], 0, bytes);
+        memset(sum[1], 0, bytes);
+        for (unsigned r = 0; r < 3; r++) {
+            uint8_t *to = wire(&s);
+            uint64_t *one = words(&s);
+            vec(&s, r, kind, (bufs){.out = {mask.lo[r], mask.hi[r]}});
+            vec(&s, r, kind,
+                (bufs){.in = {parts.part[r], parts.part[(r + 1) % 3]},
+                       .out = {rest.lo[r], rest.hi[r]},
+                       .wire_out = {to}});
+            assert_memory_equal(to, rest.lo[r], bytes);
+            vec(&s, r, kind, (bufs){.out = {one, NULL}});
+            assert_memory_equal(one, mask.lo[r], bytes);
+            vec(&s, r, kind, (bufs){.out = {NULL, one}});
+            assert_memory_equal(one, mask.hi[r], bytes);
+            stream(&s, r, UVCC_PAIR_PREV, masks[c % 2].tag, 0, want);
+            assert_memory_equal(mask.lo[r], want, bytes);
+            for (uint32_t i = 0; i < s.n; i++) {
+                sum[0][i] += mask.lo[r][i];
+                sum[1][i] += rest.lo[r][i];
+                assert_true(rest.lo[r][i] == parts.part[r][i] - mask.lo[r][i]);
+                assert_true(rest.hi[r][i] == parts.part[(r + 1) % 3][i] - mask.hi[r][i]);
+            }
+        }
+        check_rss(&s, &mask, sum[0]);
+        check_rss(&s, &rest, sum[1]);
+
+        /* C is reshared under a lane of its own, in place too. */
+        held z = new_held(&s);
+        uint8_t *to[3];
+        for (unsigned r = 0; r < 3; r++) {
+            to[r] = wire(&s);
+            memcpy(z.lo[r], parts.part[r], bytes);
+            vec(&s, r, UVCC_TASK_TRIPLE_C,
+                (bufs){.in = {z.lo[r]}, .out = {z.lo[r]}, .wire_out = {to[r]}});
+            uint64_t *next = words(&s), *prev = words(&s);
+            stream(&s, r, UVCC_PAIR_NEXT, UVCC_TAG_zero, 1, next);
+            stream(&s, r, UVCC_PAIR_PREV, UVCC_TAG_zero, 1, prev);
+            for (uint32_t i = 0; i < s.n; i++)
+                assert_true(z.lo[r][i] == parts.part[r][i] + next[i] - prev[i]);
+        }
+        for (unsigned r = 0; r < 3; r++)
+            vec(&s, r, UVCC_TASK_UNPACK, (bufs){.out = {z.hi[r]}, .wire_in = {to[(r + 1) % 3]}});
+        check_rss(&s, &z, x);
+        sim_close(&s);
+    }
+}
+
 static uvcc_shares both(const shared *x, unsigned r) {
     return (uvcc_shares){x->part[r], x->part[(r + 1) % 3]};
 }
@@ -913,6 +976,7 @@ int main(void) {
         cmocka_unit_test(relus),
         cmocka_unit_test(lifts),
         cmocka_unit_test(reshares),
+        cmocka_unit_test(triples),
         cmocka_unit_test(products),
         cmocka_unit_test(block_products),
         cmocka_unit_test(maps),

@@ -195,10 +195,13 @@ static void test_block_lives(void **state) {
 }
 
 static bool has_pred(const uvcc_program *p, uint32_t k, uint32_t pred_k) {
-    const uvcci_op *from = op_of_k(p, pred_k);
+    const uint32_t from = (uint32_t)(op_of_k(p, pred_k) - p->entries[0].ops);
     const uint32_t to = (uint32_t)(op_of_k(p, k) - p->entries[0].ops);
-    for (uint32_t i = 0; i < from->succ_count; i++)
-        if (p->entries[0].succ[from->succ_first + i] == to)
+    uint32_t followers[64];
+    const int n = uvcc_program_followers(p, 0, from, followers, 64);
+    assert_true(n >= 0 && n <= 64);
+    for (int i = 0; i < n; i++)
+        if (followers[i] == to)
             return true;
     return false;
 }
@@ -239,6 +242,14 @@ static void test_block_versions(void **state) {
     assert_true(has_pred(p, 126, 125));
     assert_false(has_pred(p, 103, 102));
     assert_int_equal(op_of_k(p, 22)->pred_count, 2);
+    uint32_t one = UINT32_MAX;
+    assert_true(uvcc_program_followers(p, 0, 0, NULL, 0) > 1); /* X_IN has several readers */
+    assert_int_equal(uvcc_program_followers(p, 0, 0, &one, 1),
+                     uvcc_program_followers(p, 0, 0, NULL, 0));
+    assert_int_equal(one, 1);
+    assert_int_equal(uvcc_program_followers(p, 1, 0, &one, 1), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_program_followers(p, 0, 51, &one, 1), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_program_followers(p, 0, 0, NULL, 1), UVCC_ERR_USAGE);
     uvcc_program_free(p);
 }
 
@@ -521,7 +532,8 @@ static void test_bad_ops(void **state) {
     WRONG("C has scale 8, but must have -1", (s.op[0].shift = 9, s.t[A].scale = 0));
     BOUND("op product (GEMM_SS, FWD k 0): bits(A) + bits(B) + log2(K) needs 63 bits",
           s.t[A].bits = 41);
-    WRONG("op bias (BIAS_ADD, FWD k 1): M is 2 x 5, but must be 1 x 5", s.t[M].rows = 2);
+    WRONG("op bias (BIAS_ADD, FWD k 1): M is 3 x 5, but must have 5 columns and rows that divide 4",
+          s.t[M].rows = 3);
     WRONG("op bias (BIAS_ADD, FWD k 1): M has scale 7, but must have 8", s.t[M].scale = 7);
     WRONG("op relu (RELU, FWD k 2): D is 4 x 6", s.t[D].cols = 6);
     WRONG("op relu (RELU, FWD k 2): E has scale 8, but must have 0", s.t[E].scale = 8);
@@ -530,7 +542,7 @@ static void test_bad_ops(void **state) {
           (s.t[C].bits = 63, s.op[1] = s.op[2], s.ops = 2));
     BOUND("op bias (BIAS_ADD, FWD k 1): the wider input needs 63 bits", s.t[M].bits = 63);
     BOUND("bits + log2(rows) needs 63 bits", s.t[D].bits = 61);
-    WRONG("M is 1 x 5, but must be 1 x 4",
+    WRONG("M is 1 x 5, but must have 4 columns and rows that divide 3",
           (s.op[4].in[0] = A, s.t[A].rows = 3, s.t[A].cols = 4, s.op[0].flags = UVCC_OP_TRANS_A));
 }
 
@@ -932,6 +944,34 @@ static void test_bad_entries(void **state) {
     uvcc_program_free(p);
 }
 
+/* A stage in the middle of a pipeline is given nothing: its entries are told apart by their ops. */
+static void test_entries_without_inputs(void **state) {
+    (void)state;
+    for (uint16_t second_k = 0; second_k < 2; second_k++) {
+        test_alloc counts = {0};
+        char message[128] = "";
+        uvcc_program *p = new_program(&counts);
+        const uvcc_tensor_desc w = matrix("W", 2, 2, 20, 8, UVCC_PERSIST);
+        const uvcc_tensor_desc z = matrix("Z", 2, 2, 20, 8, UVCC_EPOCH);
+        assert_int_equal(uvcc_program_tensor(p, &w), 0);
+        assert_int_equal(uvcc_program_tensor(p, &z), 1);
+        uvcc_op_desc op = {.opcode = UVCC_OP_SHIFT_LEFT, .in_count = 1, .out_count = 1, .out = {1}};
+        assert_int_equal(uvcc_program_entry(p, "go"), 0);
+        assert_int_equal(uvcc_program_op(p, &op), 0);
+        assert_int_equal(uvcc_program_entry(p, "other"), 1);
+        op.k = second_k;
+        assert_int_equal(uvcc_program_op(p, &op), 0);
+        const int err = uvcc_program_finish(p, message, sizeof message);
+        assert_int_equal(err, second_k == 0 ? UVCC_ERR_PROGRAM : 0);
+        assert_string_equal(message, second_k != 0 ? ""
+                                                   : "entries go and other have inputs of the same "
+                                                     "ids and shapes; a step could not tell them "
+                                                     "apart");
+        uvcc_program_free(p);
+        assert_int_equal(counts.live_blocks, 0);
+    }
+}
+
 static void test_bad_calls(void **state) {
     (void)state;
     test_alloc counts = {0};
@@ -1226,6 +1266,7 @@ int main(void) {
         cmocka_unit_test(test_rows_in_place),
         cmocka_unit_test(test_bad_buffers),
         cmocka_unit_test(test_bad_entries),
+        cmocka_unit_test(test_entries_without_inputs),
         cmocka_unit_test(test_bad_calls),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_hash),

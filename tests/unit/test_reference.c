@@ -305,6 +305,9 @@ static void test_rows(void **state) {
     rowwise(UVCC_OP_ROW_MUL, 4, 1, 2, 0, 14, (const int64_t[]){75, -75, -4, 3, 0, 1, -8, -5});
     rowwise(UVCC_OP_COL_MUL, 1, 2, 0, 0, 16, (const int64_t[]){300, 200, 21, 14, 0, -2, 90, -40});
     rowwise(UVCC_OP_COL_MUL, 1, 2, 3, 0, 13, (const int64_t[]){37, 25, 2, 1, 0, -1, 11, -5});
+    rowwise(UVCC_OP_COL_MUL, 1, 1, 0, 0, 16, (const int64_t[]){300, -300, 21, -21, 0, 3, 90, 60});
+    /* two rows in turn */
+    rowwise(UVCC_OP_BIAS_ADD, 2, 2, 0, 0, 8, (const int64_t[]){103, -102, 12, -8, 3, -1, 35, 19});
     /* dots of the rows: 500, 42, 4, 20 */
     rowwise(UVCC_OP_ROW_DOT, 4, 2, 0, 1, 16, (const int64_t[]){500, 42, 4, 20});
     rowwise(UVCC_OP_ROW_DOT, 4, 2, 4, -3, 12, (const int64_t[]){-94, -8, -1, -4});
@@ -352,6 +355,18 @@ static void test_reduce(void **state) {
     run(&o); /* sums do not pile up from step to step */
     assert_int_equal(uvcc_reference_get(o.r, c)[0], 3);
     assert_int_equal(uvcc_reference_get(o.r, c)[1], -40);
+    close_one(&o);
+    open_one(&o); /* to two rows: of even and of odd rows */
+    const uint32_t tall = add(&o, "A", 4, 1, 20, 8), two = add(&o, "C", 2, 1, 22, 8);
+    start(&o, &(uvcc_op_desc){.opcode = UVCC_OP_REDUCE_BIAS_GRAD,
+                              .in_count = 1,
+                              .in = {tall},
+                              .out_count = 1,
+                              .out = {two}});
+    set(&o, tall, (const int64_t[]){1, 20, -3, 400});
+    run(&o);
+    assert_int_equal(uvcc_reference_get(o.r, two)[0], -2);
+    assert_int_equal(uvcc_reference_get(o.r, two)[1], 420);
     close_one(&o);
 }
 
@@ -449,11 +464,8 @@ static void test_step_after_a_failed_one(void **state) {
                           .in_buffer_of = UVCC_NO_TENSOR};
     uint32_t s = (uint32_t)uvcc_program_tensor(p, &d);
     assert_true(uvcc_program_entry(p, "square") >= 0);
-    uvcc_op_desc g = {.opcode = UVCC_OP_ELEM_MUL,
-                      .in_count = 2,
-                      .in = {s, s},
-                      .out_count = 1,
-                      .out = {s}};
+    uvcc_op_desc g = {
+        .opcode = UVCC_OP_ELEM_MUL, .in_count = 2, .in = {s, s}, .out_count = 1, .out = {s}};
     assert_true(uvcc_program_op(p, &g) >= 0);
     assert_int_equal(uvcc_program_finish(p, NULL, 0), 0);
     uvcc_reference *r;

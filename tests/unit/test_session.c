@@ -1,13 +1,16 @@
 /* MAP_ANONYMOUS */
 #define _DEFAULT_SOURCE
-/* Sessions end to end over the loopback: every op against plaintext, faults, executors, lifts, audit,
- * disagreement, memory. */
+/* Sessions end to end over the loopback: every op against plaintext, faults, executors, lifts,
+ * audit, disagreement, memory. */
 #include "triangle.h"
 
 #include "exec/session.h"
 #include <sys/mman.h>
 
 /* ---- small programs ---- */
+
+/* Of products: all tests run natively and on Beaver triples. */
+static uint8_t product_flags;
 
 typedef struct shape {
     uint32_t rows, cols;
@@ -36,8 +39,8 @@ static void finish(uvcc_program *p) {
 /* X (P0) times W (P1), truncated, ReLU; the product, the ReLU and its bit are opened. */
 enum { IN_X = 1, IN_W = 2, OUT_Z = 10, OUT_A = 11, OUT_D = 12 };
 
-static uvcc_program *relu_program(test_alloc *mem, uint32_t m, uint32_t k, uint32_t n, uint8_t trunc,
-                                  uint8_t lift) {
+static uvcc_program *relu_program(test_alloc *mem, uint32_t m, uint32_t k, uint32_t n,
+                                  uint8_t trunc, uint8_t lift) {
     uvcc_allocator al = test_allocator(mem);
     uvcc_program *p;
     assert_int_equal(uvcc_program_new(&p, &al), 0);
@@ -57,6 +60,7 @@ static uvcc_program *relu_program(test_alloc *mem, uint32_t m, uint32_t k, uint3
                       .in = {x, w},
                       .out = {z},
                       .shift = 12,
+                      .flags = product_flags,
                       .truncation = trunc,
                       .lift = lift};
     assert_true(uvcc_program_op(p, &g) >= 0);
@@ -140,7 +144,6 @@ static void test_product_and_relu(void **state) {
             relu_run(&(triangle_options){.seed = 1}, 9, 7, 5, trunc, lift, 3, NULL, NULL);
 }
 
-
 /* Tiles, executors and suites change when things happen, never what. */
 static void test_same_roots_everywhere(void **state) {
     (void)state;
@@ -206,7 +209,9 @@ typedef struct random_program {
     unsigned blocks; /* products of blocks */
 } random_program;
 
-static unsigned pick(random_program *r, unsigned n) { return (unsigned)(test_rand(&r->rnd) % n); }
+static unsigned pick(random_program *r, unsigned n) {
+    return (unsigned)(test_rand(&r->rnd) % n);
+}
 
 static value *new_value(random_program *r, uint32_t rows, uint32_t cols, unsigned bits) {
     char name[16];
@@ -226,7 +231,7 @@ static void add_op_with(random_program *r, uint16_t opcode, const value *a, cons
                       .in = {a->tensor, b != NULL ? b->tensor : UVCC_NO_TENSOR},
                       .out = {out->tensor},
                       .shift = shift,
-                      .flags = flags,
+                      .flags = uvcci_is_product(opcode) ? flags | product_flags : flags,
                       .constant = constant,
                       .lift =
                           (uint8_t)(shift != 0 && opcode != UVCC_OP_SHIFT_LEFT ? pick(r, 3) : 0)};
@@ -288,7 +293,7 @@ static void grow_rows(random_program *r, value a, value b) {
             add_product(r, UVCC_OP_ROW_MUL, &a, &b, a.rows, a.cols, product, SCALE, 0);
         break;
     case 3:
-        if (row && product < 45)
+        if ((row || (b.rows == 1 && b.cols == 1)) && product < 45)
             add_product(r, UVCC_OP_COL_MUL, &a, &b, a.rows, a.cols, product, SCALE, 0);
         break;
     case 4:
@@ -325,8 +330,8 @@ static void grow_function(random_program *r, value a) {
         {.kind = UVCC_FN_ADD, .a = 4, .b = 0},
         {.kind = pick(r, 2) ? UVCC_FN_LIFT : UVCC_FN_EXCHANGE, .a = 5},
     };
-    const uvcc_function f = {.name = "random", .inputs = 1, .outputs = 1, .step_count = 7,
-                             .steps = steps};
+    const uvcc_function f = {
+        .name = "random", .inputs = 1, .outputs = 1, .step_count = 7, .steps = steps};
     const uint8_t in_bits = (uint8_t)a.bits;
     uint8_t out_bits;
     assert_int_equal(uvcc_function_check(&f, a.cols, &in_bits, &out_bits, NULL, 0), 0);
@@ -395,7 +400,7 @@ static void add_product_op(random_program *r, uint16_t opcode, const value *a, c
                       .in = {a->tensor, b->tensor, c},
                       .out = {out},
                       .shift = shift,
-                      .flags = f->flags,
+                      .flags = uvcci_is_product(opcode) ? f->flags | product_flags : f->flags,
                       .heads = f->heads,
                       .row_groups = f->groups,
                       .lift = (uint8_t)(shift != 0 ? pick(r, 3) : 0)};
@@ -515,13 +520,15 @@ static void grow(random_program *r) {
                    new_value(r, a.rows, a.cols, wide), 0, 0);
         break;
     case 3:
-        if (b.rows == 1 && a.cols == b.cols && wide < 45)
+        if (a.rows % b.rows == 0 && a.cols == b.cols && wide < 45)
             add_op(r, UVCC_OP_BIAS_ADD, &a, &b, new_value(r, a.rows, a.cols, wide), 0, 0);
         break;
     case 4:
         if (a.bits + log2_up(a.rows) < 45)
             add_op(r, UVCC_OP_REDUCE_BIAS_GRAD, &a, NULL,
-                   new_value(r, 1, a.cols, a.bits + log2_up(a.rows)), 0, 0);
+                   new_value(r, a.rows % 2 == 0 && pick(r, 2) ? a.rows / 2 : 1, a.cols,
+                             a.bits + log2_up(a.rows)),
+                   0, 0);
         break;
     case 5: {
         value *y = new_value(r, a.rows, a.cols, a.bits), d = {0};
@@ -872,6 +879,7 @@ static void one_op_large(uint16_t opcode, uint32_t n, uint8_t shift, uint8_t tru
                       .out_count = 1,
                       .in = {x, opcode == UVCC_OP_TRUNCATE ? UVCC_NO_TENSOR : x},
                       .out = {y},
+                      .flags = uvcci_is_product(opcode) ? product_flags : 0,
                       .shift = shift,
                       .truncation = truncation};
     assert_true(uvcc_program_op(p, &d) >= 0);
@@ -1017,7 +1025,9 @@ static void test_inputs_refused(void **state) {
     uvcc_program_free(p);
 }
 
-static void small_rx(uvcc_config *c) { c->rx_online_bytes = 1000; }
+static void small_rx(uvcc_config *c) {
+    c->rx_online_bytes = 1000;
+}
 
 static void test_capacity_refused(void **state) {
     (void)state;
@@ -1087,8 +1097,8 @@ static void test_allocation_failures(void **state) {
             failed |= uvcc_session_input(t.s[0], 0, IN_X, x, 0) != 0;
             failed |= uvcc_session_input(t.s[1], 0, IN_W, w, 0) != 0;
         }
-        for (unsigned k = 0; !failed && k < 20000 && t.finished[0] + t.finished[1] + t.finished[2] < 3;
-             k++) {
+        for (unsigned k = 0;
+             !failed && k < 20000 && t.finished[0] + t.finished[1] + t.finished[2] < 3; k++) {
             int rc = uvcc_loopback_drive(t.net, t.s, t.cpu, 3);
             failed |= rc <= 0;
             uvcc_event e;
@@ -1151,7 +1161,8 @@ static void sum_step(triangle *t, uint32_t step, uint32_t done) {
         assert_int_equal(w[i], 50 * (int64_t)(step + 1) * (step + 2) + (step + 1) * i);
 }
 
-/* What three checkpoints of one step say of the program's PERSIST tensor: shares of its value there. */
+/* What three checkpoints of one step say of the program's PERSIST tensor: shares of its value
+ * there. */
 static void checkpoint_reads(const uint8_t *const data[3], size_t len, uint32_t step,
                              uint32_t tensor) {
     uvcc_checkpoint_info info;
@@ -1161,8 +1172,8 @@ static void checkpoint_reads(const uint8_t *const data[3], size_t len, uint32_t 
         assert_int_equal(info.party, i);
         assert_int_equal(info.step, step);
         assert_int_equal(info.tensors, 1);
-        assert_int_equal(
-            uvcc_checkpoint_tensor(data[i], len, tensor, lo[i], hi[i], RESTART_ELEMS), 0);
+        assert_int_equal(uvcc_checkpoint_tensor(data[i], len, tensor, lo[i], hi[i], RESTART_ELEMS),
+                         0);
         assert_int_equal(
             uvcc_checkpoint_tensor(data[i], len, tensor, lo[i], hi[i], RESTART_ELEMS - 1),
             UVCC_ERR_MISMATCH);
@@ -1248,7 +1259,9 @@ static void test_restart(void **state) {
 
 enum { COLLIDING_STEP = 1292385, COLLIDING_OPS = 60 }; /* found by trying steps in order */
 
-static void at_colliding_step(uvcc_config *c) { c->next_step = COLLIDING_STEP; }
+static void at_colliding_step(uvcc_config *c) {
+    c->next_step = COLLIDING_STEP;
+}
 
 /* Two of this step's op ids collide by themselves: one is salted again, at all three parties alike,
  * and the step runs. */
@@ -1273,6 +1286,7 @@ static void test_op_id_collision(void **state) {
                           .out = {y}};
         if (i % 10 == 0) { /* some that talk */
             d.opcode = UVCC_OP_ELEM_MUL;
+            d.flags = product_flags;
             d.in[0] = d.in[1] = x;
         }
         assert_true(uvcc_program_op(p, &d) >= 0);
@@ -1349,9 +1363,8 @@ static bool hand_turn(triangle *t) {
             assert_int_equal(uvcc_session_complete(t->s[i], &c, 0), 0);
         while (uvcc_session_poll_transmit(t->s[i], &tx, 0) == 1) {
             for (uint32_t k = 0; k < tx.slice_count; k++)
-                assert_int_equal(uvcc_session_feed(t->s[tx.peer], i, tx.slices[k].data,
-                                                   tx.slices[k].len, 0),
-                                 0);
+                assert_int_equal(
+                    uvcc_session_feed(t->s[tx.peer], i, tx.slices[k].data, tx.slices[k].len, 0), 0);
             assert_int_equal(uvcc_session_transmit_done(t->s[i], tx.peer, tx.id, tx.total, 0), 0);
             any = true;
         }
@@ -1410,13 +1423,23 @@ static void test_clock_steps_back(void **state) {
     for (unsigned back = 0; back < 3; back++, now -= hour / 2) {
         assert_int_equal(uvcc_session_on_timer(t.s[0], now), 0);
         while (uvcc_session_poll_transmit(t.s[0], &tx, now) == 1)
-            assert_int_equal(
-                uvcc_session_transmit_done(t.s[0], tx.peer, tx.id, tx.total, now), 0);
+            assert_int_equal(uvcc_session_transmit_done(t.s[0], tx.peer, tx.id, tx.total, now), 0);
         uint64_t at = uvcc_session_next_deadline(t.s[0]);
         assert_true(at > now && at <= now + keepalive);
     }
     triangle_free(&t);
     uvcc_program_free(p);
+}
+
+static int native(void **state) {
+    (void)state;
+    product_flags = 0;
+    return 0;
+}
+static int on_triples(void **state) {
+    (void)state;
+    product_flags = UVCC_OP_BEAVER;
+    return 0;
 }
 
 int main(void) {
@@ -1438,5 +1461,7 @@ int main(void) {
         cmocka_unit_test(test_clock_steps_back),
         cmocka_unit_test(test_empty_program),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests_name("native", tests, native, NULL);
+    failed += cmocka_run_group_tests_name("on triples", tests, on_triples, NULL);
+    return failed;
 }

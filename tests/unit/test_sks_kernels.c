@@ -1,5 +1,5 @@
 /* The tasks of product checks: sums by bits on every backend against the plain formula, over shapes
- * around the bands and chunks of the kernel; the shared random values of a triple. */
+ * around the bands and chunks of the kernel. */
 #include "support.h"
 
 #include "exec/kernels.h"
@@ -100,100 +100,8 @@ static void refused(void **state) {
     uvcci_cpu_worker_free(&w);
 }
 
-/* Components p of party p and its neighbour before it are equal; X and Y differ. */
-static void triples(void **state) {
-    (void)state;
-    enum { N = 2500 };
-    test_alloc mem = {0};
-    const uvcc_allocator al = test_allocator(&mem);
-    static uint64_t part[2][3][2][N];
-    static uvcc_step_keys keys[3];
-    uint64_t rng = 8;
-    test_rand_bytes(&rng, keys, sizeof keys);
-    for (unsigned p = 0; p < 3; p++)
-        memcpy(keys[(p + 1) % 3].prg[UVCC_PAIR_PREV], keys[p].prg[UVCC_PAIR_NEXT],
-               sizeof keys[p].prg[0]);
-    for (unsigned p = 0; p < 3; p++) {
-        uvcci_cpu_worker w;
-        assert_int_equal(uvcci_cpu_worker_init(&w, &al, p), 0);
-        for (uint8_t factor = 0; factor < 2; factor++) {
-            uvcc_block b = {.block = 2,
-                            .count = N,
-                            .role = (uint8_t)p,
-                            .out = {part[factor][p][0], part[factor][p][1]}};
-            uvcc_task t = {.kind = UVCC_TASK_TRIPLE, .ordinal = ORDINAL, .keys = &keys[p]};
-            t.u.vec.blocks = &b;
-            t.u.vec.count = 1;
-            t.u.vec.gate = factor;
-            const uvcc_job job = {.tasks = &t, .count = 1};
-            assert_int_equal(uvcci_cpu_run(&w, &job), 0);
-        }
-        uvcci_cpu_worker_free(&w);
-    }
-    for (unsigned factor = 0; factor < 2; factor++)
-        for (unsigned p = 0; p < 3; p++) {
-            uint64_t want[N];
-            uvcci_aes key;
-            uvcci_aes_init(
-                &key,
-                keys[p].prg[UVCC_PAIR_PREV][factor == 0 ? UVCC_TAG_tripleA : UVCC_TAG_tripleB],
-                UVCCI_AES_AUTO);
-            uvcci_prg_fill(&key, (uvcci_prg_at){.ordinal = ORDINAL, .block = 2}, 0, want, N);
-            assert_memory_equal(part[factor][p][0], want, sizeof want);
-            assert_memory_equal(part[factor][p][1], part[factor][(p + 1) % 3][0], sizeof want);
-        }
-    assert_memory_not_equal(part[0][0][0], part[1][0][0], sizeof part[0][0][0]);
-}
-
-/* Zero shares of a lane: what each adds, and that the three add up to nothing. */
-static void lanes(void **state) {
-    (void)state;
-    enum { N = 1500 };
-    test_alloc mem = {0};
-    const uvcc_allocator al = test_allocator(&mem);
-    static uint64_t in[N], out[3][N], wire[N];
-    static uvcc_step_keys keys[3];
-    uint64_t rng = 9;
-    test_rand_bytes(&rng, in, sizeof in);
-    test_rand_bytes(&rng, keys, sizeof keys);
-    for (unsigned p = 0; p < 3; p++)
-        memcpy(keys[(p + 1) % 3].prg[UVCC_PAIR_PREV], keys[p].prg[UVCC_PAIR_NEXT],
-               sizeof keys[p].prg[0]);
-    for (uint8_t lane = 0; lane < 3; lane++) {
-        for (unsigned p = 0; p < 3; p++) {
-            uint64_t want[N];
-            uvcci_cpu_worker w;
-            uvcci_aes key[2];
-            const uvcci_prg_at at = {.ordinal = ORDINAL, .call = CALL, .block = 1, .lane = lane};
-            for (unsigned pair = 0; pair < 2; pair++)
-                uvcci_aes_init(&key[pair], keys[p].prg[pair][UVCC_TAG_zero], UVCCI_AES_AUTO);
-            uvcci_prg_fill(&key[UVCC_PAIR_NEXT], at, 0, want, N);
-            uvcci_prg_sub(&key[UVCC_PAIR_PREV], at, 0, want, N);
-            uvcc_block b = {.block = 1, .count = N, .role = (uint8_t)p};
-            b.in[0] = in;
-            b.out[0] = out[p];
-            b.wire_out[0] = (uint8_t *)wire;
-            uvcc_task t = {
-                .kind = UVCC_TASK_RESHARE_MASK, .ordinal = ORDINAL, .call = CALL, .keys = &keys[p]};
-            t.u.vec.blocks = &b;
-            t.u.vec.count = 1;
-            t.u.vec.lane = lane;
-            const uvcc_job job = {.tasks = &t, .count = 1};
-            assert_int_equal(uvcci_cpu_worker_init(&w, &al, p), 0);
-            assert_int_equal(uvcci_cpu_run(&w, &job), 0);
-            uvcci_cpu_worker_free(&w);
-            for (unsigned i = 0; i < N; i++)
-                assert_true(out[p][i] == in[i] + want[i]);
-            assert_memory_equal(wire, out[p], sizeof wire);
-        }
-        for (unsigned i = 0; i < N; i++)
-            assert_true(out[0][i] + out[1][i] + out[2][i] == 3 * in[i]);
-    }
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(sums), cmocka_unit_test(reserved),
-                                       cmocka_unit_test(refused), cmocka_unit_test(triples),
-                                       cmocka_unit_test(lanes)};
+                                       cmocka_unit_test(refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -83,6 +83,9 @@ static uint32_t part(maker *m, uint32_t x, uint32_t w) {
     return z;
 }
 
+/* Of products: native, or on triples. */
+static uint8_t product_flags;
+
 static uint32_t product(maker *m, uint32_t x, uint32_t w) {
     uint32_t z = tensor(m, "product", ROWS, 30, 4, UVCC_EPOCH);
     op(m, (uvcc_op_desc){.opcode = UVCC_OP_ELEM_MUL,
@@ -90,6 +93,7 @@ static uint32_t product(maker *m, uint32_t x, uint32_t w) {
                          .in = {x, w},
                          .out_count = 1,
                          .out = {z},
+                         .flags = product_flags,
                          .shift = 4});
     return z;
 }
@@ -357,6 +361,13 @@ static void test_equal_reference(void **state) {
     }
 }
 
+/* A mask of W serves the products of all microbatches, in their order. */
+static void test_on_triples(void **state) {
+    product_flags = UVCC_OP_BEAVER;
+    test_equal_reference(state);
+    product_flags = 0;
+}
+
 /* ---- what the loader and sessions refuse ---- */
 
 static void refuse(uvcc_op_desc d, uint32_t in_rows, uint32_t out_rows, uint8_t in_bits,
@@ -512,9 +523,9 @@ static void test_worker_gone(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_equal_reference), cmocka_unit_test(test_loader),
-        cmocka_unit_test(test_reference_alone), cmocka_unit_test(test_session_refuses),
-        cmocka_unit_test(test_worker_gone),
+        cmocka_unit_test(test_equal_reference), cmocka_unit_test(test_on_triples),
+        cmocka_unit_test(test_loader),          cmocka_unit_test(test_reference_alone),
+        cmocka_unit_test(test_session_refuses), cmocka_unit_test(test_worker_gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include "options.h"
 
 #include <string.h>
+#include <uvcc/transformer.h>
 #include <uvcc/uvcc.h>
 
 static const char *const models[] = {"mlp", "transformer", NULL};
@@ -25,20 +26,25 @@ static const flag flags[] = {
     {"dim", "N", FLAG_COUNT, AT(dim), 4, 8192, NULL, "width of the residual stream (64)"},
     {"heads", "N", FLAG_COUNT, AT(heads), 1, 256, NULL, "attention heads; divides --dim (4)"},
     {"hidden", "N", FLAG_COUNT, AT(hidden), 1, 65536, NULL, "units of the MLP (4 times --dim)"},
-    {"context", "N", FLAG_COUNT, AT(context), 2, 4096, NULL, "bytes that a row of attention sees (32)"},
+    {"context", "N", FLAG_COUNT, AT(context), 2, 4096, NULL,
+     "bytes that a row of attention sees, a power of two (16)"},
     {"block", "gelu|swiglu|gpt2", FLAG_CHOICE, AT(block), 0, 0, blocks,
      "RMSNorm and GeLU; RMSNorm and SwiGLU; LayerNorm and GeLU's tanh form (gelu)"},
     {"batch", "N", FLAG_COUNT, AT(batch), 1, 1u << 16, NULL,
-     "sequences per step, a power of two (16)"},
+     "sequences per step, a power of two (32)"},
     {"microbatches", "N", FLAG_COUNT, AT(microbatches), 1, 1024, NULL,
      "pieces of a step's batch, a power of two (1)"},
     {"steps", "N", FLAG_COUNT, AT(steps), 1, 100000000, NULL, "training steps (300)"},
     {"optimizer", "sgd|momentum|adamw", FLAG_CHOICE, AT(optimizer), 0, 0, optimizers, "(adamw)"},
-    {"lr", "X", FLAG_REAL, AT(lr), 0, 16, NULL, "learning rate; rounded to what the program holds"},
+    {"lr", "X", FLAG_REAL, AT(lr), 0, 16, NULL, "greatest learning rate of the schedule (0.01)"},
     {"warmup", "N", FLAG_COUNT, AT(warmup), 0, 1000000, NULL,
-     "steps over which the rate rises to --lr"},
-    {"clip", "N", FLAG_COUNT, AT(clip), 0, 64, NULL,
-     "gradients of a step's sum are cut to +-2^N; 0: not at all"},
+     "steps over which the rate rises to --lr (20)"},
+    {"final-rate", "X", FLAG_REAL, AT(final_rate), 0, 1, NULL,
+     "part of --lr that the rate has fallen to after the last step (0.05)"},
+    {"clip", "X", FLAG_REAL, AT(clip), 0, 64, NULL,
+     "elements of the mean gradient are cut to [-X, X]; 0: not at all (0.0625)"},
+    {"weight-decay", "X", FLAG_REAL, AT(weight_decay), 0, 1, NULL,
+     "weights shrink by --lr times X a step (0)"},
     {"replicas", "R", FLAG_COUNT, AT(replicas), 1, 64, NULL, "data parallelism (1)"},
     {"stages", "S", FLAG_COUNT, AT(stages), 1, 64, NULL, "pipeline stages; divides --layers (1)"},
     {"tensor", "T", FLAG_COUNT, AT(tensor), 1, 64, NULL, "tensor ranks; divides --heads (1)"},
@@ -58,7 +64,8 @@ static const flag flags[] = {
      "of initial weights, order of windows, keys and masks (1)"},
     {"compute", "inline|deferred|threads", FLAG_CHOICE, AT(compute), 0, 0, computes,
      "when jobs run: at once, late and shuffled, or on threads (inline)"},
-    {"compute-seed", "N", FLAG_SEED, AT(compute_seed), 0, 0, NULL, "of the shuffle of deferred (1)"},
+    {"compute-seed", "N", FLAG_SEED, AT(compute_seed), 0, 0, NULL,
+     "of the shuffle of deferred (1)"},
     {"drop", "P", FLAG_RATE, AT(drop), 0, 0, NULL, "rate of packets lost, 0 <= P < 1 (0)"},
     {"duplicate", "P", FLAG_RATE, AT(duplicate), 0, 0, NULL, "... doubled (0)"},
     {"reorder", "P", FLAG_RATE, AT(reorder), 0, 0, NULL, "... delayed behind later ones (0)"},
@@ -69,10 +76,12 @@ static const flag flags[] = {
     {"plot", "FILE.svg", FLAG_TEXT, AT(plot), 0, 0, NULL, "draw the loss"},
     {"trace", "FILE", FLAG_TEXT, AT(trace), 0, 0, NULL,
      "write what ran and waited, for Perfetto or chrome://tracing"},
+    {"profile", NULL, FLAG_SWITCH, AT(profile), 0, 0, NULL,
+     "say what each kind of op took and sent; in the JSON too, as ops"},
     {"audit", "DIR", FLAG_TEXT, AT(audit), 0, 0, NULL, "write bundles for uvcc audit"},
     {"checkpoint", "DIR", FLAG_TEXT, AT(checkpoint), 0, 0, NULL,
-     "keep the parties' shares of the model, each encrypted under its party's key"},
-    {"resume", "DIR", FLAG_TEXT, AT(resume), 0, 0, NULL, "go on from such shares"},
+     "keep the parties' shares after every step, encrypted under their keys; go on from them if "
+     "there are any"},
     {"progress", NULL, FLAG_SWITCH, AT(progress), 0, 0, NULL,
      "show progress even where standard error is no terminal"},
     {"help", NULL, FLAG_SWITCH, AT(help), 0, 0, NULL, "show this"},
@@ -81,23 +90,27 @@ static const flag_set set = {"train --model transformer", flags, sizeof flags / 
                              AT(help)};
 
 void lm_options_print_help(FILE *to) {
-    (void)fputs(
-        "Usage: uvcc train --model transformer [OPTION...]\n"
-        "\n"
-        "Trains a byte-level language model among three parties, each of R x S x T workers, that all\n"
-        "run in this one process and talk over sealed links. Party 0 gives the text. None of them sees\n"
-        "weights or gradients, and the two others nothing of the text; what is opened is the sum of\n"
-        "the losses of each step and, at the end, the weights.\n"
-        "\n"
-        "This is a simulation: all keys and all randomness follow from --seed, so that a run can be\n"
-        "repeated. It protects nothing from anyone who knows the seed.\n"
-        "\n"
-        "Options (defaults in parentheses):\n",
-        to);
+    (void)fputs("Usage: uvcc train --model transformer [OPTION...]\n"
+                "\n"
+                "Trains a byte-level language model among three parties, each of R x S x T "
+                "workers, that all\n"
+                "run in this one process and talk over sealed links. Party 0 gives the text. None "
+                "of them sees\n"
+                "weights or gradients, and the two others nothing of the text; what is opened is "
+                "the sum of\n"
+                "the losses of each step and, at the end, the weights.\n"
+                "\n"
+                "This is a simulation: all keys and all randomness follow from --seed, so that a "
+                "run can be\n"
+                "repeated. It protects nothing from anyone who knows the seed.\n"
+                "\n"
+                "Options (defaults in parentheses):\n",
+                to);
     flags_print(&set, to);
     (void)fputs(
         "\n"
-        "With --truncation ars --index exact the final weights depend on the text, the sizes and the\n"
+        "With --truncation ars --index exact the final weights depend on the text, the sizes and "
+        "the\n"
         "seed alone: not on R, S, T, --products or the network.\n"
         "\n"
         "Exit status: 0 done, 1 the run failed, 2 wrong options or data, 130 interrupted.\n",
@@ -144,14 +157,23 @@ static int check(const flag_message *m, const lm_options *o) {
 int lm_options_parse(lm_options *out, int argc, char *const *argv, char *message,
                      size_t message_cap) {
     const flag_message m = {message, message_cap};
-    *out = (lm_options){.layers = 1,
-                        .dim = 64,
-                        .heads = 4,
-                        .context = 32,
-                        .batch = 16,
-                        .microbatches = 1,
-                        .steps = 300,
-                        .optimizer = 2,
+    uvcc_transformer_config c;
+    if (uvcc_transformer_default(&c, sizeof c) != 0)
+        return flag_fail(&m, "another version of the library");
+    *out = (lm_options){.layers = c.layers,
+                        .dim = c.dim,
+                        .heads = c.heads,
+                        .context = c.context,
+                        .batch = c.batch,
+                        .microbatches = c.microbatches,
+                        .steps = c.steps,
+                        .block = c.block,
+                        .optimizer = c.optimizer,
+                        .lr = c.learning_rate,
+                        .clip = c.clip,
+                        .weight_decay = c.weight_decay,
+                        .warmup = c.warmup,
+                        .final_rate = c.final_rate,
                         .replicas = 1,
                         .stages = 1,
                         .tensor = 1,

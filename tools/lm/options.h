@@ -8,19 +8,18 @@ enum { LM_PRODUCTS_NATIVE, LM_PRODUCTS_BEAVER };
 
 typedef struct lm_options {
     const char *text; /* NULL: the built-in corpus */
-    const char *json, *audit, *plot, *trace, *checkpoint, *resume;
+    const char *json, *audit, *plot, *trace, *checkpoint;
     uint32_t layers, dim, heads, hidden, context;
     uint32_t batch, microbatches, steps;
     uint32_t block, optimizer, products;
-    uint32_t clip;
-    double lr;
-    uint32_t warmup, decay_steps;
+    double lr, clip, weight_decay, final_rate;
+    uint32_t warmup;
     uint32_t replicas, stages, tensor, ahead;
     uint32_t truncation, index, sks;
     uint32_t compute;
     uint64_t seed, compute_seed, fault_seed;
     double drop, duplicate, reorder, corrupt;
-    bool check, progress, help;
+    bool check, profile, progress, help;
     uint32_t model; /* the value of --model */
 } lm_options;
 

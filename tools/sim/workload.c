@@ -62,6 +62,12 @@ static void truncated(builder *b, uvcc_op_desc *d) {
     d->truncation = b->stochastic && pick(b, 2) == 0 ? UVCC_TRUNC_STOCHASTIC : UVCC_TRUNC_EXACT;
 }
 
+/* Half of the products of two secrets. */
+static void on_triple(builder *b, uvcc_op_desc *d) {
+    if ((d->opcode == UVCC_OP_GEMM_SS || d->opcode == UVCC_OP_ELEM_MUL) && pick(b, 2) != 0)
+        d->flags |= UVCC_OP_BEAVER;
+}
+
 static void add_op(builder *b, uint16_t opcode, const value *x, const value *y, uint32_t out,
                    uint8_t shift, uint8_t flags) {
     uvcc_op_desc d = {.opcode = opcode,
@@ -72,6 +78,7 @@ static void add_op(builder *b, uint16_t opcode, const value *x, const value *y, 
                       .out = {out},
                       .shift = shift,
                       .flags = flags};
+    on_triple(b, &d);
     if (shift != 0)
         truncated(b, &d);
     b->ok &= uvcc_program_op(b->p, &d) >= 0;
@@ -122,6 +129,7 @@ static void add_product(builder *b, uint16_t opcode, const value *x, const value
                       .flags = p->flags,
                       .heads = p->heads,
                       .row_groups = p->groups};
+    on_triple(b, &d);
     if (shift != 0)
         truncated(b, &d);
     b->ok &= uvcc_program_op(b->p, &d) >= 0;
@@ -355,6 +363,7 @@ static bool draw_mlp(sim_workload *w, builder *b, uint64_t seed, const uvcc_allo
                          .frac_bits = 8,
                          .truncation = b->stochastic ? UVCC_TRUNC_STOCHASTIC : UVCC_TRUNC_EXACT,
                          .lift = (uint8_t)pick(b, 3),
+                         .products = (uint8_t)pick(b, 2),
                          .x_owner = (uint8_t)pick(b, 3),
                          .y_owner = (uint8_t)pick(b, 3)};
     if (uvcc_mlp_program(&w->program, &c, al, why, cap) != 0)
