@@ -221,6 +221,8 @@ typedef struct uvcc_event {
     uint8_t root[32];
     uint8_t signature[64]; /**< STEP_FINISHED: ours; AUDIT: the peer's */
     const char *text;      /**< static, ABORTED: what was wrong; no secret in it */
+    uint8_t epoch_root[32]; /**< STEP_FINISHED: of this worker's leaves; those of all workers of a party
+                                 give its global root (uvcc_audit_global_root) */
 } uvcc_event;
 /** 1 and the next event, else 0. Events never get lost; the queue is bounded by the protocol. */
 UVCC_API int uvcc_session_poll_event(uvcc_session *s, uvcc_event *out);

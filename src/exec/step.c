@@ -442,6 +442,7 @@ static void finish_step(uvcc_session *s, uvcci_step *st) {
         uvcci_audit_msg(s->party, s->last_root, s->cfg.policy_hash, msg);
         uvcci_sign(s->sign_sk, msg, sizeof msg, e.signature);
         memcpy(e.root, s->last_root, 32);
+        memcpy(e.epoch_root, epoch, 32);
     }
     if (s->cfg.bundles && !uvcci_kept_add(s, st, epoch, e.root, e.signature)) {
         uvcci_abort(s, UVCC_ABORT_MEMORY, "no memory for a step's bundle");

@@ -323,7 +323,7 @@ const char *uvcci_tf_sum_name(uvcci_tf_builder *b, const uvcci_tf_held *h) {
 
 int64_t uvcci_tf_root_inverse(uint32_t n, unsigned *fraction) {
     const unsigned e = uvcci_tf_log2(n);
-    *fraction = (e + 1) / 2 + 10;
+    *fraction = (e + 1) / 2 + 8;
     if (e % 2 == 0 && n == 1u << e)
         *fraction = e / 2;
     return llround(ldexp(1 / sqrt(n), (int)*fraction));

@@ -45,23 +45,6 @@ static void write_bytes(const char *path, const file *f) {
     write_file(path, (const char *)f->bytes, f->len);
 }
 
-static void remove_tree(const char *path) {
-    DIR *d = opendir(path);
-    if (d == NULL) {
-        assert_true(unlink(path) == 0 || errno == ENOENT);
-        return;
-    }
-    for (struct dirent *e; (e = readdir(d)) != NULL;) {
-        char below[600];
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-            continue;
-        snprintf(below, sizeof below, "%s/%.255s", path, e->d_name);
-        remove_tree(below);
-    }
-    closedir(d);
-    assert_int_equal(rmdir(path), 0);
-}
-
 static int leave_files(void **state) {
     remove_tree("ev");
     remove_tree("logs");

@@ -117,26 +117,6 @@ static void other_blocks(void **state) {
     unlink("t.txt");
 }
 
-static void remove_kept(const char *dir, unsigned workers) {
-    char path[128];
-    for (unsigned p = 0; p < 3; p++) {
-        for (unsigned w = 0; w < workers; w++)
-            for (unsigned step = 0; step < 4; step++) {
-                snprintf(path, sizeof path, "%s/party-%u/r0-s%u-t0.step-%u", dir, p, w, step);
-                unlink(path);
-            }
-        snprintf(path, sizeof path, "%s/party-%u/key", dir, p);
-        unlink(path);
-        snprintf(path, sizeof path, "%s/party-%u/run", dir, p);
-        unlink(path);
-        snprintf(path, sizeof path, "%s/party-%u", dir, p);
-        rmdir(path);
-    }
-    snprintf(path, sizeof path, "%s/model.json", dir);
-    unlink(path);
-    rmdir(dir);
-}
-
 /* A kept model goes on where it was, can be sampled from, and is refused when it is damaged or not
  * the one that the options speak of. */
 static void keeps(void **state) {
@@ -168,10 +148,31 @@ static void keeps(void **state) {
     write_file("kept/party-2/r0-s0-t0.step-2", "UVCCSEAL damaged", 16);
     refused("generate kept --length 1", "party-2/r0-s0-t0.step-2 is damaged");
     free(share);
-    remove_kept("kept", 2);
+    remove_tree("kept");
     json_decref(whole);
     json_decref(kept);
     json_decref(again);
+    unlink("t.txt");
+}
+
+/* Bundles of all workers, and the root over them that the JSON has. */
+static void leaves_evidence(void **state) {
+    (void)state;
+    write_text();
+    json_t *j = train(SMALL "--stages 2 --replicas 2 --audit ev");
+    const json_t *roots = json_object_get(j, "global_root");
+    assert_int_equal(json_array_size(roots), 3);
+    outcome o = run_tool("audit verify ev");
+    assert_int_equal(o.status, 0);
+    assert_non_null(strstr(o.out, "36 bundles of 12 workers")); /* two steps and the opening */
+    forget(&o);
+    o = run_tool("audit show ev/party-1/job/run-000000/step-00000002.root");
+    assert_non_null(strstr(o.out, json_string_value(json_array_get(roots, 1))));
+    forget(&o);
+    refused(SMALL "--audit ev", "ev");
+    refused(SMALL "--audit ev2 --transcript off", "--audit needs the transcript");
+    remove_tree("ev");
+    json_decref(j);
     unlink("t.txt");
 }
 
@@ -179,10 +180,9 @@ int main(int argc, char **argv) {
     if (argc != 2 || !find_tool(argv[1]))
         return 2;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(refuses),
-        cmocka_unit_test(same_weights),
-        cmocka_unit_test(other_blocks),
-        cmocka_unit_test(keeps),
+        cmocka_unit_test(refuses),         cmocka_unit_test(same_weights),
+        cmocka_unit_test(other_blocks),    cmocka_unit_test(keeps),
+        cmocka_unit_test(leaves_evidence),
     };
     return cmocka_run_group_tests(tests, enter, leave);
 }

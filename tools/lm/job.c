@@ -48,7 +48,7 @@ static void configure(job *j, job_worker *w, unsigned p, uint32_t step, uint32_t
     cfg->tp_rank = (uint16_t)w->at.tensor_rank;
     cfg->datagram = faulty(j->o);
     cfg->datagram_bytes = DATAGRAM_BYTES;
-    cfg->audit_off = j->o->audit == NULL;
+    cfg->audit_off = j->o->transcript != 0;
     cfg->bundles = j->o->audit != NULL;
     cfg->cookie = rank_of(j, w) * JOB_PARTIES + p;
     cfg->checkpoint_every = j->o->checkpoint != NULL ? 1 : 0;
@@ -174,7 +174,7 @@ static int take_events(job *j, job_worker *w, unsigned p) {
             break;
         case UVCC_EVENT_STEP_FINISHED:
             me->finished = e.step + 1;
-            memcpy(me->root, e.root, sizeof me->root);
+            memcpy(me->epoch_root, e.epoch_root, sizeof me->epoch_root);
             break;
         case UVCC_EVENT_ABORTED:
             return report_error(EXIT_FAILED, "party %u, worker r%u s%u t%u stopped: %s%s%s", p,
@@ -345,6 +345,22 @@ void job_free(job *j) {
     j->trace = NULL;
     free(j->worker);
     j->worker = NULL;
+}
+
+int job_root(const job *j, unsigned party, uint8_t root[32]) {
+    const uvcc_transformer_config *c = j->cfg;
+    uvcc_config cfg;
+    uint8_t(*roots)[32] = calloc(j->workers, sizeof *roots);
+    int rc = roots == NULL ? UVCC_ERR_NOMEM : uvcc_config_default(&cfg, sizeof cfg);
+    for (uint32_t i = 0; rc == 0 && i < j->workers; i++)
+        memcpy(roots[i], j->worker[i].party[party].epoch_root, sizeof roots[i]);
+    if (rc == 0) {
+        seeded_identity(&cfg, j->command, j->o->seed, party);
+        rc = uvcc_audit_global_root(cfg.sid_job, j->step - 1, (uint16_t)c->replicas,
+                                    (uint16_t)c->stages, (uint16_t)c->tensor_ranks, roots[0], root);
+    }
+    free(roots);
+    return rc == 0 ? EXIT_DONE : failed("the roots", rc);
 }
 
 void job_totals_of(const job *j, job_totals *out) {

@@ -18,7 +18,7 @@ typedef struct job_party {
     uvcc_seeded_random random;
     uint32_t finished; /* steps */
     bool ready, closed, checkpoint;
-    uint8_t root[32];
+    uint8_t epoch_root[32]; /* of the last step */
 } job_party;
 
 typedef struct job_worker {
@@ -70,6 +70,9 @@ void job_free(job *j);
 int job_set_public(job *j, job_worker *w, uint32_t tensor, const int64_t *v);
 /* An output of the step that was run last, at party 0; NULL if the worker has none. */
 const int64_t *job_output(const job *j, const job_worker *w, uint32_t id);
+
+/* A party's global root of the last step over all its workers. */
+int job_root(const job *j, unsigned party, uint8_t root[32]);
 
 /* Sums over all workers and parties. */
 typedef struct job_totals {

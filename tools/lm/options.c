@@ -12,6 +12,7 @@ static const char *const optimizers[] = {"sgd", "momentum", "adamw", NULL};
 static const char *const products[] = {"native", "beaver", NULL};
 static const char *const truncations[] = {"ars", "sr", NULL};
 static const char *const indices[] = {"fast", "exact", NULL};
+static const char *const switches[] = {"on", "off", NULL};
 static const char *const computes[] = {"inline", "deferred", "threads", NULL};
 _Static_assert(UVCC_TRUNC_EXACT == 0 && UVCC_TRUNC_STOCHASTIC == 1, "order of truncations[]");
 _Static_assert(UVCC_CPU_INLINE == 0 && UVCC_CPU_DEFERRED == 1 && UVCC_CPU_THREADS == 2,
@@ -58,6 +59,8 @@ static const flag flags[] = {
      "how functions find their table entry; exact goes with ars (fast)"},
     {"sks", "PERMILLE", FLAG_COUNT, AT(sks), 0, 1000, NULL,
      "share of the products whose integrity is checked (0)"},
+    {"transcript", "on|off", FLAG_CHOICE, AT(transcript), 0, 0, switches,
+     "hash what is sent and opened into signed roots; off is faster (on)"},
     {"check", NULL, FLAG_SWITCH, AT(check), 0, 0, NULL,
      "run the plaintext reference beside it and compare the weights"},
     {"seed", "N", FLAG_SEED, AT(seed), 0, 0, NULL,
@@ -151,6 +154,8 @@ static int check(const flag_message *m, const lm_options *o) {
                         o->batch, o->microbatches, o->replicas);
     if (bad == 0 && o->index == 1 && o->truncation == UVCC_TRUNC_STOCHASTIC)
         bad = flag_fail(m, "--index exact goes with --truncation ars; give both or neither");
+    if (bad == 0 && o->audit != NULL && o->transcript != 0)
+        bad = flag_fail(m, "--audit needs the transcript; leave out --transcript off");
     return bad;
 }
 

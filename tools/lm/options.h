@@ -15,7 +15,7 @@ typedef struct lm_options {
     double lr, clip, weight_decay, final_rate;
     uint32_t warmup;
     uint32_t replicas, stages, tensor, ahead;
-    uint32_t truncation, index, sks;
+    uint32_t truncation, index, sks, transcript;
     uint32_t compute;
     uint64_t seed, compute_seed, fault_seed;
     double drop, duplicate, reorder, corrupt;

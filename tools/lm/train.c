@@ -214,6 +214,22 @@ static json_t *hex(const uint8_t *bytes, size_t len) {
     return json_string(text);
 }
 
+/* Mean over the last tenth of the steps. */
+static double final_loss(const lm_run *r) {
+    const uint32_t n = (r->losses + 9) / 10;
+    double sum = 0;
+    for (uint32_t i = r->losses - n; i < r->losses; i++)
+        sum += r->loss[i];
+    return n != 0 ? sum / n : NAN;
+}
+
+static json_t *root_json(const lm_run *r, unsigned party) {
+    uint8_t root[32];
+    if (r->o->transcript != 0)
+        return json_null();
+    return job_root(&r->job, party, root) == EXIT_DONE ? hex(root, sizeof root) : NULL;
+}
+
 /* The profile's rows; takes `ops` (NULL: none). */
 static json_t *to_json(const lm_run *r, json_t *ops) {
     json_t *o = json_object(), *loss = json_array(), *roots = json_array();
@@ -223,12 +239,13 @@ static json_t *to_json(const lm_run *r, json_t *ops) {
     for (uint32_t i = 0; i < r->losses; i++)
         bad |= json_array_append_new(loss, json_real(r->loss[i]));
     for (unsigned p = 0; p < JOB_PARTIES; p++)
-        bad |= json_array_append_new(roots, hex(r->job.worker[0].party[p].root, 32));
+        bad |= json_array_append_new(roots, root_json(r, p));
     const struct {
         const char *key;
         json_t *value;
     } members[] = {
         {"loss", loss},
+        {"final_loss", r->losses != 0 ? json_real(final_loss(r)) : json_null()},
         {"parameters", json_integer((json_int_t)uvcc_transformer_parameters(&r->cfg))},
         {"reference_equal", r->checked ? json_boolean(r->equal) : json_null()},
         {"weights_sha256", hex(r->weights_sha256, 32)},
@@ -292,14 +309,6 @@ static int plot(const lm_run *r) {
                    : report_error(EXIT_FAILED, "--plot %s: cannot be written", r->o->plot);
 }
 
-static double mean_tail(const lm_run *r) {
-    const uint32_t n = r->losses < 20 ? r->losses : 20;
-    double sum = 0;
-    for (uint32_t i = r->losses - n; i < r->losses; i++)
-        sum += r->loss[i];
-    return n != 0 ? sum / n : NAN;
-}
-
 static void summary(const lm_run *r) {
     FILE *to = output(r);
     job_totals t;
@@ -313,8 +322,8 @@ static void summary(const lm_run *r) {
                   r->cfg.replicas, r->cfg.stages, r->cfg.tensor_ranks);
     if (r->losses != 0)
         (void)fprintf(to,
-                      "loss             %.4f nats per byte at first, %.4f over the last steps\n",
-                      r->loss[0], mean_tail(r));
+                      "loss             %.4f nats per byte at first, %.4f over the last tenth\n",
+                      r->loss[0], final_loss(r));
     if (r->checked)
         (void)fprintf(to, "plaintext run    weights %s\n",
                       r->equal ? "equal bit for bit"
