@@ -23,7 +23,7 @@ enum { T = UVCCI_SKS_T, TT = UVCCI_SKS_TT, TENSORS = 3, NEXT = 0, PREV = 1 };
 enum { LO = 0, HI = 1 }; /* components */
 enum { LANE_OWN_SHARE = 1, LANE_U = 0, LANE_V = 1 };
 /* rounds and vectors, as in plan.c */
-enum { ROUND_TRIPLE = 0, ROUND_COMMIT = 1, ROUND_SHARE = 2 };   /* of START */
+enum { ROUND_TRIPLE = 0, ROUND_COMMIT = 1, ROUND_SHARE = 2 };     /* of START */
 enum { ROUND_E = 0, ROUND_F = 1, OPENED = 2, ROUND_VERDICT = 2 }; /* of CHECK */
 enum { VEC_ROOT = 0, VEC_COMMIT = 1 };
 
@@ -35,7 +35,7 @@ struct uvcci_sks {
     uint8_t own[2][32];             /* roots of lo and hi */
     uint8_t roots[3][32];           /* by component, as their first holders sent them */
     uint8_t seed[32];
-    uint8_t expect[2][32];     /* what the peers' digests of Z must be */
+    uint8_t expect[2][32]; /* what the peers' digests of Z must be */
     /* TENSOR memory */
     uvcc_shares x, y; /* the triple, T x inner each */
     uvcc_shares xy, t, g;
@@ -250,9 +250,8 @@ static void build_roots(uvcci_builder *b) {
     uvcci_end_hashes(b);
     const uint64_t stream = r->ids.id[r->plan->rounds[ROUND_COMMIT].vec[VEC_ROOT].id][0];
     for (uint8_t c = 0; c < 2; c++) {
-        uvcc_hash_item it = {.data = (const uint8_t *)k->hashed[c],
-                             .len = sizeof k->hashed[c],
-                             .out = k->own[c]};
+        uvcc_hash_item it = {
+            .data = (const uint8_t *)k->hashed[c], .len = sizeof k->hashed[c], .out = k->own[c]};
         uvcci_writer w = uvcci_writer_on(it.prefix, sizeof it.prefix);
         uvcci_put(&w, "UVCC_CHECK_V1", 13);
         uvcci_put64(&w, stream);

@@ -221,7 +221,7 @@ bool uvcci_leaf_plausible(const uint8_t sid_sub[32], uint8_t party, const uvcc_l
         count = uvcci_ld32(l->stored + 13);
         return count >= 1 && count <= UVCC_BLOCK_ELEMS;
     case UVCC_LEAF_SKS_VERDICT:
-        return l->stored[5] <= 1;
+        return l->stored[5] <= UVCCI_SKS_OVERRIDDEN;
     case UVCC_LEAF_ABORT: /* an aborted step has no root, so no bundle */
         return false;
     default:

@@ -848,6 +848,11 @@ static void overridden(uvcc_config *c) {
     c->sks_override = true;
 }
 
+static void overridden_by_one(uvcc_config *c) {
+    if (c->party == 0)
+        overridden(c);
+}
+
 static void run_steps(void (*tweak)(uvcc_config *), uint8_t root[2][32], bool stops) {
     test_alloc mem = {0};
     const uvcc_allocator al = test_allocator(&mem);
@@ -877,10 +882,12 @@ static void run_steps(void (*tweak)(uvcc_config *), uint8_t root[2][32], bool st
 
 static void test_refusal_and_override(void **state) {
     (void)state;
-    uint8_t plain[2][32], stopped[2][32], again[2][32];
+    uint8_t plain[2][32], stopped[2][32], again[2][32], alone[2][32];
     run_steps(NULL, plain, false);
     run_steps(refused, stopped, true);
     run_steps(overridden, again, false);
+    run_steps(overridden_by_one, alone, false); /* the auditor has nothing against that */
+    assert_memory_equal(alone[1], again[1], 32);
     assert_memory_equal(stopped[0], plain[0], 32);
     assert_memory_equal(again[0], plain[0], 32);
     assert_memory_not_equal(again[1], plain[1], 32); /* the override is in it */
