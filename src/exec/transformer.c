@@ -148,6 +148,8 @@ static int check_split(const uvcc_transformer_config *c, const uvcci_message *m)
     if (c->replicas * c->tensor_ranks >
         c->batch / c->replicas / c->microbatches / c->tensor_ranks * c->context)
         return refuse(m, "context", "must be longer for so many replicas and tensor_ranks");
+    if (c->sks > 1000)
+        return refuse(m, "sks", "must be at most 1000");
     if (c->windows % c->tensor_ranks != 0 || c->windows > 1u << 16)
         return refuse(m, "windows", "must be a multiple of tensor_ranks, at most 65536");
     if (c->windows != 0 && c->windows / c->tensor_ranks * c->context < c->tensor_ranks)

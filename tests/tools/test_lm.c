@@ -81,6 +81,8 @@ static void same_weights(void **state) {
         EXACT "--replicas 2",
         EXACT "--stages 2 --ahead 1 --products beaver",
         EXACT "--tensor 2 --compute deferred",
+        EXACT "--stages 2 --sks 500",
+        EXACT "--replicas 2 --products beaver --sks 1000",
         EXACT "--replicas 2 --stages 2 --tensor 2",
         EXACT "--drop 0.1 --reorder 0.2 --duplicate 0.1 --corrupt 0.01",
         SMALL "--truncation ars --index exact --microbatches 4 --products beaver",

@@ -67,7 +67,7 @@ static const struct {
     MEMBER(ahead),          MEMBER(windows),    MEMBER(optimizer),  MEMBER(momentum_shift),
     MEMBER(variance_shift), MEMBER(frac_bits),  MEMBER(value_bits), MEMBER(gradient_bits),
     MEMBER(weight_bits),    MEMBER(truncation), MEMBER(lift),       MEMBER(exact),
-    MEMBER(products),       MEMBER(text_owner), MEMBER(loss),
+    MEMBER(products),       MEMBER(text_owner), MEMBER(loss),       MEMBER(sks),
 #undef MEMBER
 };
 enum { MEMBERS = sizeof members / sizeof members[0] };
@@ -105,7 +105,7 @@ int lm_checkpoint_config(const char *dir, uvcc_transformer_config *cfg) {
     bool ok = json_is_object(o);
     for (unsigned i = 0; i < MEMBERS && ok; i++) {
         const json_t *v = json_object_get(o, members[i].name);
-        const json_int_t most = members[i].bytes == 1 ? UINT8_MAX : UINT32_MAX;
+        const json_int_t most = (json_int_t)(UINT64_MAX >> (64 - 8 * members[i].bytes));
         ok = json_is_integer(v) && json_integer_value(v) >= 0 && json_integer_value(v) <= most;
         if (ok) {
             uint32_t n = (uint32_t)json_integer_value(v);
