@@ -45,7 +45,7 @@ static void refuses(void **state) {
         {TRAIN "--layers 64 --replicas 2 --stages 64", "128 workers"},
         {TRAIN "--text t.txt --json no/such/place.json", "--json no/such/place.json"},
         {"generate", "give one directory"},
-        {"generate no", "no/model.json: No such file"},
+        {"generate no", "no/model.json: cannot be opened"},
         {"generate no --length 0", "--length 0"},
         {"generate no --temperature 9", "--temperature 9"},
     };

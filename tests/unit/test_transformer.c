@@ -249,10 +249,23 @@ static void check_splits(const uvcc_transformer_config *c, unsigned steps) {
     free(want);
 }
 
+/* Beaver triples give what native products give. */
+static void check_products(uvcc_transformer_config c, unsigned steps) {
+    static const split splits[] = {{1, 1, 1, 1, 0}, {2, 1, 2, 2, 0}};
+    int64_t *want = NULL;
+    double losses[8];
+    check_split(c, &splits[0], steps, &want, losses);
+    c.products = UVCC_PRODUCTS_BEAVER;
+    for (unsigned i = 0; i < 2; i++)
+        check_split(c, &splits[i], steps, &want, losses);
+    free(want);
+}
+
 static void test_splits(void **state) {
     (void)state;
     uvcc_transformer_config c = small();
     check_splits(&c, 3);
+    check_products(c, 2);
     c.block = UVCC_BLOCK_SWIGLU;
     c.optimizer = UVCC_OPTIMIZER_MOMENTUM;
     c.learning_rate = 0.5;

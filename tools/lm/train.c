@@ -81,21 +81,15 @@ static bool waits_for_audit(void *user) {
     return bundles_waiting(((lm_run *)user)->audit) != 0;
 }
 
-static int start_audit(lm_run *r) {
+static int start_audit(lm_run *r, uint32_t run) {
     if (r->o->audit == NULL)
         return EXIT_DONE;
     bundles_config c = {.dir = r->o->audit,
                         .replicas = (uint16_t)r->cfg.replicas,
                         .stages = (uint16_t)r->cfg.stages,
-                        .tp_ranks = (uint16_t)r->cfg.tensor_ranks};
-    for (unsigned p = 0; p < JOB_PARTIES; p++) {
-        uvcc_config cfg;
-        if (uvcc_config_default(&cfg, sizeof cfg) != 0)
-            return report_error(EXIT_FAILED, "another version of the library");
-        seeded_identity(&cfg, r->job.command, r->o->seed, p);
-        memcpy(c.sign_seed[p], cfg.sign_seed, sizeof c.sign_seed[p]);
-        memcpy(c.keys.key[p], cfg.peer_sign_key[p], sizeof c.keys.key[p]);
-    }
+                        .tp_ranks = (uint16_t)r->cfg.tensor_ranks,
+                        .run = run};
+    seeded_bundles(&c, r->job.command, r->o->seed);
     r->audit = bundles_open(&c);
     r->job.hooks.event = take_event;
     r->job.hooks.waits = waits_for_audit;
@@ -366,7 +360,7 @@ static int begin(lm_run *r) {
     if (status == EXIT_DONE && r->o->checkpoint != NULL)
         status = lm_checkpoint_open(r->o->checkpoint, &r->cfg, &r->first, &run);
     if (status == EXIT_DONE)
-        status = start_audit(r);
+        status = start_audit(r, run);
     if (status == EXIT_DONE)
         status = job_open(&r->job, r->first, run);
     if (status == EXIT_DONE && r->first != 0)
