@@ -1,8 +1,8 @@
 /* op_sks.c - the stages of SKS_START and SKS_GEMM_CHECK; see sks.h.
  *
- * START, with op(A) rows x inner, op(B) inner x cols, N = 64 inner:
- *   0  the triple X (64 x inner), Y (inner x 64, kept as its transpose), X Y reshared; salted
- * hashes of this party's components of A, B and C; the root of those of its lo and its commitment.
+ * START, with op(A) rows x inner, op(B) inner x cols:
+ *   0  the triple X (64 x inner), Y (inner x 64, kept as its transpose), X Y reshared; hashes of
+ *      this party's components of A, B and C; the root of those of its lo and its commitment.
  *   1  the next party's root is compared with that of our hi. Opens the coin.
  *   2  the seed. Selected: E = U^T A - X and F^T = (B V)^T - Y^T in shares, T = U^T C V.
  * CHECK:

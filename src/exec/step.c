@@ -343,7 +343,7 @@ static void start_step(uvcc_session *s, uvcci_step *st) {
                                      st->h_shapes, st->h_optable);
     uvcci_leaf(s, st, UVCCI_ROW_STEP_BEGIN, leaf, n);
     if (s->cfg.sks_refused && s->cfg.sks_step == st->number) {
-        n = uvcci_leaf_sks_verdict(leaf, s->sid_sub, st->table.rows[0].op_id, UVCCI_SKS_OVERRIDDEN);
+        n = uvcci_leaf_sks_verdict(leaf, s->sid_sub, 0, UVCCI_SKS_OVERRIDDEN);
         uvcci_leaf(s, st, UVCCI_ROW_STEP_BEGIN, leaf, n);
         uvcci_log(s, UVCC_LOG_WARN, "party %u: step %u runs again after a check failed in it",
                   s->party, st->number);

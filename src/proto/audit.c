@@ -167,17 +167,10 @@ static uint8_t odd_one(const uvcc_leaf l[UVCC_PARTIES], unsigned have, uint8_t *
     return UVCC_NO_PARTY;
 }
 
-/* An operator's word, which each party records for itself. */
-static bool is_override(const uvcc_leaf *l) {
-    return l->type == UVCC_LEAF_SKS_VERDICT && l->stored[5] == UVCCI_SKS_OVERRIDDEN;
-}
-
 static void match_group(cross *c, const uvcc_leaf l[UVCC_PARTIES], unsigned have) {
     uint8_t first = 0, against;
     while ((have >> first & 1) == 0)
         first++;
-    if (is_override(&l[first]))
-        return;
     const unsigned want = holders(c, &l[first], have);
     for (uint8_t q = 0; q < UVCC_PARTIES; q++)
         if ((want & ~have) >> q & 1)
