@@ -220,13 +220,8 @@ bool uvcci_leaf_plausible(const uint8_t sid_sub[32], uint8_t party, const uvcc_l
     case UVCC_LEAF_LIFT_DONE:
         count = uvcci_ld32(l->stored + 13);
         return count >= 1 && count <= UVCC_BLOCK_ELEMS;
-<<<<<<< HEAD
     case UVCC_LEAF_SKS_VERDICT: /* a check that failed aborts; 2: of the step, an override */
         return l->stored[5] == (l->op_id == 0 ? 2 : 1);
-=======
-    case UVCC_LEAF_SKS_VERDICT:
-        return l->stored[5] <= UVCCI_SKS_OVERRIDDEN;
->>>>>>> w-sks
     case UVCC_LEAF_ABORT: /* an aborted step has no root, so no bundle */
         return false;
     default:
