@@ -13,8 +13,8 @@ typedef struct uvcci_fn_info {
                       `stage` and its value is there in stage + 1 */
     uint8_t last;  /* last stage that reads its value */
     bool sends;
+    bool index;     /* M: a SHIFT or differences of one: for COMPARE and TABLE */
     uint32_t width; /* columns of its value */
-    uint8_t mask;   /* M: the step whose mask it carries: itself, also after SHIFT and PAIR */
     uint8_t mod;    /* M: bits that are right: 64, or fewer after a short OPEN or a SHIFT */
     uint8_t key;    /* COMPARE, TABLE: the step that owns the DPF key (itself or the earliest one
                        with the same operand and bits) */
@@ -44,7 +44,8 @@ typedef struct uvcci_function {
     uvcc_function f;
     size_t bytes;
 } uvcci_function;
-/* A canonical copy. UVCC_ERR_USAGE, UVCC_ERR_LIMIT: what cannot be copied; nothing else is checked. */
+/* A canonical copy. UVCC_ERR_USAGE, UVCC_ERR_LIMIT: what cannot be copied; nothing else is checked.
+ */
 int uvcci_fn_copy(uvcci_function **out, const uvcc_function *f, const uvcc_allocator *al);
 
 /* Whether a step owns a DPF key: the first COMPARE or TABLE of those that share it. */
@@ -59,6 +60,23 @@ static inline uint32_t uvcci_cw_bytes(unsigned n, uint32_t c) {
     return c * (16 * depth + 16 + (2 * depth + 7) / 8);
 }
 /* CW(n) as FN tasks have it: levels (depth * c * 16), leaves (c * 16), control bits. */
+
+/* Groups of four: six pairs of columns, and the three columns beside the last. Column k is the
+ * greatest where, for j < 3, the bit of pair[j] is not lost[j]; less_last is its pair with the
+ * last. */
+enum { UVCCI_FN_QUAD_PAIRS = 6, UVCCI_FN_QUAD_OTHERS = 3 };
+extern const uint8_t uvcci_fn_quad[UVCCI_FN_QUAD_PAIRS][2];
+typedef struct uvcci_fn_candidate {
+    uint8_t pair[UVCCI_FN_QUAD_OTHERS];
+    bool lost[UVCCI_FN_QUAD_OTHERS];
+    uint8_t less_last;
+} uvcci_fn_candidate;
+extern const uvcci_fn_candidate uvcci_fn_candidates[UVCCI_FN_QUAD_OTHERS];
+/* QUAD_BEST: for each candidate the first 7 of 8 indicators of three bits, and those times r. */
+enum {
+    UVCCI_FN_BEST_ROWS = 7,
+    UVCCI_FN_BEST_WORDS = 2 * UVCCI_FN_BEST_ROWS * UVCCI_FN_QUAD_OTHERS
+};
 
 /* z(c, l) of UVCC_FN_TABLE, mod 2^64 with signed shifts; l < 2^s, s <= 63. */
 static inline uint64_t uvcci_fn_factor(const int64_t c[4], uint64_t l, unsigned s) {

@@ -15,9 +15,8 @@
 #include <uvcc/blv1.h>
 
 #include "fss.h"
+#include "function.h"
 #include "proto/crypto.h"
-
-#define BIAS ((uint64_t)1 << 62) /* makes a value in range nonnegative before its opening */
 
 /* --- Where things are ------------------------------------------------------------------------- */
 
@@ -652,6 +651,25 @@ static void map_pairs(const uint64_t *x, uint64_t *z, size_t rows, size_t cols, 
         }
 }
 
+static void map_quads(const uint64_t *x, uint64_t *z, size_t rows, size_t cols, bool diff) {
+    for (size_t i = 0; i < rows; i++, x += cols)
+        for (size_t j = 0; j < cols; j += 4) {
+            uint64_t of[4];
+            for (size_t k = 0; k < 4; k++)
+                of[k] = x[j + k < cols ? j + k : cols - 1];
+            for (unsigned p = 0; diff && p < UVCCI_FN_QUAD_PAIRS; p++)
+                *z++ = of[uvcci_fn_quad[p][0]] - of[uvcci_fn_quad[p][1]];
+            if (!diff)
+                *z++ = of[3];
+        }
+}
+
+static void map_spread(const uint64_t *x, uint64_t *z, size_t rows, size_t cols) {
+    for (size_t i = 0; i < rows; i++)
+        for (size_t j = 0; j < cols; j++)
+            *z++ = x[i];
+}
+
 /* Operations on component `index` of a value, by itself. */
 static int map_component(const uvcc_task *t, unsigned index, const uint64_t *x, const uint64_t *y,
                          uint64_t *z) {
@@ -705,6 +723,13 @@ static int map_component(const uvcc_task *t, unsigned index, const uint64_t *x, 
     case UVCC_MAP_PAIR_DIFF:
     case UVCC_MAP_PAIR_SECOND:
         map_pairs(x, z, rows, cols, t->u.map.op == UVCC_MAP_PAIR_DIFF);
+        return 0;
+    case UVCC_MAP_QUAD_DIFF:
+    case UVCC_MAP_QUAD_LAST:
+        map_quads(x, z, rows, cols, t->u.map.op == UVCC_MAP_QUAD_DIFF);
+        return 0;
+    case UVCC_MAP_SPREAD:
+        map_spread(x, z, rows, cols);
         return 0;
     default:
         return UVCC_ERR_JOB;
@@ -935,8 +960,7 @@ int uvcci_cpu_worker_init(uvcci_cpu_worker *w, const uvcc_allocator *al, uint32_
 }
 
 int uvcci_cpu_worker_reserve(uvcci_cpu_worker *w) {
-    const size_t gemm_words =
-        uvcci_gemm_scratch_words(w->gemm, UINT32_MAX, UINT32_MAX, UINT32_MAX);
+    const size_t gemm_words = uvcci_gemm_scratch_words(w->gemm, UINT32_MAX, UINT32_MAX, UINT32_MAX);
     const size_t fn_words = uvcci_fn_packing_words_max();
     return reserve(w, gemm_words > fn_words ? gemm_words : fn_words);
 }

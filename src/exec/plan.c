@@ -359,6 +359,11 @@ static int plan_function(draft *d, const uvcc_program *p, const uvcci_op *op, uv
         return UVCC_ERR_PROGRAM;
     plan->elems = p->tensors[op->desc.in[0]].elems;
     plan->blocks = uvcci_blocks(plan->elems);
+    for (unsigned i = 0; i < plan->function->step_count;
+         i++) { /* groups of four have more columns */
+        const uint32_t blocks = uvcci_blocks((uint64_t)in->rows * fn->step[i].width);
+        plan->blocks = blocks > plan->blocks ? blocks : plan->blocks;
+    }
     plan->per_block_edge = !fn->one_edge;
     plan->one_edge = fn->one_edge;
     plan->stages = fn->rounds;
