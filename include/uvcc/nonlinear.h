@@ -26,7 +26,8 @@
  *    they give the value of their low end, above of their high end. (Within 2^-6 of the low end,
  *    fast mode may still follow the function.)
  *  - MAX, ARGMAX: a tree over adjacent pairs, an odd last column paired with itself.
- *  - SOFTMAX: exp(max - x) times the reciprocal of its row sum. An element p is off by at most
+ *  - SOFTMAX: exp(m - x) times the reciprocal of its row sum, m the greatest x, in fast mode one that
+ *    falls short of it by less than 2^-5 log2(cols), plus that. An element p is off by at most
  *    1.2e-4 p + 1.6e-5 + 4e-6 cols p + a unit of the output (the 4e-6 are 1e-6 on real rows:
  *    roundings cancel), a row's sum by 1.2e-4 + cols units; masked elements are exactly 0.
  *  - RMSNORM, LAYERNORM: for mean squares (variances) + epsilon from 2^-9 to 2^12, off by at most
@@ -64,7 +65,7 @@ typedef enum uvcc_nonlinear_form {
     UVCC_NL_ELEMENT, /**< any shape, element by element */
     UVCC_NL_ROW,     /**< rows x cols to rows x 1 */
     UVCC_NL_PART,    /**< a piece of an exact composition, element by element */
-    UVCC_NL_BLOCK,   /**< ops only: there is no uvcc_function of it */
+    UVCC_NL_BLOCK,   /**< ops; of SOFTMAX in fast mode there is a uvcc_function */
 } uvcc_nonlinear_form;
 
 /** A row of nonlinear.def. */
@@ -93,7 +94,10 @@ typedef struct uvcc_nonlinear_options {
                              output */
     bool causal;        /**< SOFTMAX, CROSS_ENTROPY_GRADIENT: element j of row i counts only for
                              j <= i mod cols; rows must be a multiple of cols */
-    uint32_t cols;      /**< ROW: columns, 1 to 65536 */
+    bool shallow;       /**< MAX: groups of four instead of pairs: fewer rounds, more keys */
+    uint8_t out_scale;  /**< SOFTMAX, built: fraction bits of the result, 0: f. Emitting takes it from
+                             the tensor */
+    uint32_t cols;      /**< ROW, SOFTMAX: columns, 1 to 65536 */
     double gain;        /**< RSQRT, RSQRT_TABLE: factor in (1/2, 1]; 0: 1 */
     double epsilon;     /**< norms: added to the mean square or variance; 0: none */
 } uvcc_nonlinear_options;
@@ -106,13 +110,13 @@ typedef struct uvcc_nonlinear_fn {
     size_t mem_bytes;
 } uvcc_nonlinear_fn;
 
-/** Builds the function of `what` (not a BLOCK). Its inputs: x, and in exact mode for GELU,
- * GELU_TANH, SILU, their derivatives, SIGMOID and TANH: GELU, GELU_TANH and SILU x and the index,
- * the others the index alone (scale index_bits, truncated exactly). options may be NULL. Parts:
- * EXP_HIGH takes floor(t / u) and EXP_LOW the rest t mod u; *_NORMALISE give m 2^top and the
- * power of 2, *_TABLE takes that m truncated to index_bits fraction bits. UVCC_ERR_USAGE: no such
- * function or options; EXP, RECIPROCAL and RSQRT in exact mode (they are compositions: see
- * uvcc_emit_nonlinear). UVCC_ERR_NOMEM. */
+/** Builds the function of `what` (of BLOCKs only SOFTMAX, in fast mode, without its mask). Its
+ * inputs: x, and in exact mode for GELU, GELU_TANH, SILU, their derivatives, SIGMOID and TANH:
+ * GELU, GELU_TANH and SILU x and the index, the others the index alone (scale index_bits, truncated
+ * exactly). options may be NULL. Parts: EXP_HIGH takes floor(t / u) and EXP_LOW the rest t mod u;
+ * *_NORMALISE give m 2^top and the power of 2, *_TABLE takes that m truncated to index_bits
+ * fraction bits. UVCC_ERR_USAGE: no such function or options; EXP, RECIPROCAL and RSQRT in exact
+ * mode (they are compositions: see uvcc_emit_nonlinear). UVCC_ERR_NOMEM. */
 UVCC_API int uvcc_nonlinear_build(uvcc_nonlinear_fn *out, uvcc_nonlinear what,
                                   const uvcc_nonlinear_options *options,
                                   const uvcc_allocator *al) UVCC_MUST_USE;

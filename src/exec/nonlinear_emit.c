@@ -298,10 +298,16 @@ static uint32_t mask_causally(emission *m, uint32_t x) {
     return masked;
 }
 
-/* exp(max - x), then each row times the reciprocal of its sum. */
+/* Exact: exp(max - x), then each row times the reciprocal of its sum. */
 static void emit_softmax(emission *m, uint32_t x, uint32_t out) {
     if (m->o.causal)
         x = mask_causally(m, x);
+    if (!m->o.exact) {
+        uvcc_nonlinear_options o = options_for(m, UVCC_NL_SOFTMAX, x);
+        o.out_scale = desc(m, out).scale;
+        function(m, UVCC_NL_SOFTMAX, &o, &x, &out);
+        return;
+    }
     const uvcc_tensor_desc d = desc(m, x);
     const uint32_t max = apply(m, UVCC_NL_MAX, x);
     const uint32_t t = temporary(m, d.rows, d.cols, d.bits + 1u, d.scale);

@@ -35,10 +35,10 @@ static const struct {
     {"tanh", {3, 48, 454}, {6, 70, 510}},
     {"gelu_derivative", {3, 48, 422}, {6, 70, 500}},
     {"silu_derivative", {3, 48, 422}, {6, 70, 500}},
-    {"softmax", {27, 152, 1000}, {37, 234, 2900}},
+    {"softmax", {17, 93, 740}, {37, 234, 2900}},
     {"rmsnorm", {11, 98, 27}, {19, 99, 900}},
     {"layernorm", {13, 98, 28}, {22, 99, 900}},
-    {"cross_entropy_gradient", {27, 152, 1000}, {37, 234, 2900}},
+    {"cross_entropy_gradient", {17, 93, 740}, {37, 234, 2900}},
 };
 enum { FUNCTIONS = sizeof functions / sizeof functions[0] };
 

@@ -186,7 +186,8 @@ static fast fast_of(uvcc_nonlinear what, const uvcc_nonlinear_options *o, size_t
     const uvcc_allocator al = allocator();
     assert_int_equal(uvcc_nonlinear_build(&f.fn, what, o, &al), 0);
     for (unsigned i = 0; i < f.fn.function.step_count; i++)
-        if (f.fn.function.steps[i].kind == UVCC_FN_SHIFT) {
+        if (f.fn.function.steps[i].kind == UVCC_FN_SHIFT ||
+            f.fn.function.steps[i].kind == UVCC_FN_TRUNC) {
             f.low[i] = malloc(elems * sizeof(uint64_t));
             assert_non_null(f.low[i]);
         }
@@ -200,22 +201,29 @@ static void fast_free(fast *f) {
     assert_int_equal(counts.live_blocks, 0);
 }
 
-/* low_of: the r_low of the first SHIFT, if one is. */
-static const uint64_t *fast_run(fast *f, size_t n, const int64_t *x, int64_t *const *out,
-                                unsigned low, uint64_t *seed) {
+/* Rows of `cols`, n elements in all, of which every step has at most twice as many. Gives the r_low
+ * of the first SHIFT, if one is. */
+static const uint64_t *fast_rows(fast *f, size_t n, uint32_t cols, const int64_t *x,
+                                 int64_t *const *out, unsigned low, uint64_t *seed) {
     const uvcc_allocator al = allocator();
     const uint64_t *first = NULL;
     for (unsigned i = 0; i < f->fn.function.step_count; i++) {
         if (f->low[i] == NULL)
             continue;
         const uint64_t mask = (1ull << f->fn.function.steps[i].shift) - 1;
-        for (size_t j = 0; j < n; j++)
+        for (size_t j = 0; j < (cols != 1 ? 2 * n : n); j++)
             f->low[i][j] = low == LOW_ZERO ? 0 : low == LOW_MOST ? mask : test_rand(seed) & mask;
         first = first == NULL ? f->low[i] : first;
     }
     const uint64_t *const *lows = (const uint64_t *const *)f->low;
-    assert_int_equal(uvcc_function_eval(&f->fn.function, (uint32_t)n, 1, &x, out, lows, &al), 0);
+    const uint32_t rows = (uint32_t)(n / cols);
+    assert_int_equal(uvcc_function_eval(&f->fn.function, rows, cols, &x, out, lows, &al), 0);
     return first;
+}
+
+static const uint64_t *fast_run(fast *f, size_t n, const int64_t *x, int64_t *const *out,
+                                unsigned low, uint64_t *seed) {
+    return fast_rows(f, n, 1, x, out, low, seed);
 }
 
 static uvcc_tensor_desc input_desc(unsigned rows, unsigned cols, unsigned bits) {
@@ -600,7 +608,9 @@ static void test_checks(void **state) {
     const uvcc_allocator al = allocator();
     for (unsigned i = 0; i < UVCC_NL_COUNT; i++) {
         const uvcc_nonlinear_info *info = uvcc_nonlinear_at((uvcc_nonlinear)i);
-        const bool composed = i == UVCC_NL_EXP || i == UVCC_NL_RECIPROCAL || i == UVCC_NL_RSQRT;
+        const bool composed = i == UVCC_NL_EXP || i == UVCC_NL_RECIPROCAL || i == UVCC_NL_RSQRT ||
+                              i == UVCC_NL_SOFTMAX;
+        const bool ops_only = info->form == UVCC_NL_BLOCK && i != UVCC_NL_SOFTMAX;
         for (unsigned bits = 13; bits <= 40; bits += 3)
             for (unsigned exact = 0; exact < 2; exact++) {
                 uvcc_nonlinear_options o = options(bits, exact != 0);
@@ -608,7 +618,7 @@ static void test_checks(void **state) {
                 o.cols = 100;
                 o.derivative = true;
                 const int err = uvcc_nonlinear_build(&f, (uvcc_nonlinear)i, &o, &al);
-                if (info->form == UVCC_NL_BLOCK || (composed && exact)) {
+                if (ops_only || (composed && exact)) {
                     assert_int_equal(err, UVCC_ERR_USAGE);
                     continue;
                 }
@@ -692,6 +702,14 @@ static void test_costs(void **state) {
     const uvcc_fn_cost max = cost_of(UVCC_NL_MAX, o);
     assert_int_equal(max.rounds, 15);
     assert_true(max.key_bytes <= 666);
+    o.shallow = true;
+    assert_int_equal(cost_of(UVCC_NL_MAX, o).rounds, 9);
+    o = options(22, false);
+    o.cols = 128;
+    const uvcc_fn_cost softmax = cost_of(UVCC_NL_SOFTMAX, o);
+    assert_true(softmax.rounds <= 17);
+    assert_true(softmax.online_bytes <= 92);
+    assert_true(softmax.key_bytes <= 740);
     assert_int_equal(cost_of(UVCC_NL_ARGMAX, o).rounds, 15);
 }
 
@@ -737,8 +755,8 @@ static void test_max(void **state) {
     (void)state;
     const unsigned widths[] = {1, 2, 3, 5, 7, 8, 127, 128, 129, 1000};
     uint64_t seed = 11;
-    for (unsigned w = 0; w < sizeof widths / sizeof widths[0]; w++) {
-        const unsigned cols = widths[w], rows = 9, bits = 25;
+    for (unsigned w = 0; w < 2 * sizeof widths / sizeof widths[0]; w++) {
+        const unsigned cols = widths[w / 2], rows = 9, bits = 25;
         const uvcc_tensor_desc in = input_desc(rows, cols, bits);
         const uvcc_nonlinear_options o = options(0, false);
         int64_t *x = malloc(sizeof *x * rows * cols);
@@ -751,7 +769,10 @@ static void test_max(void **state) {
             if (x[i] >= 1 << 25)
                 x[i] = (1 << 25) - 1;
         }
-        one max = one_of(UVCC_NL_MAX, &o, &in, 0), arg = one_of(UVCC_NL_ARGMAX, &o, &in, 0);
+        uvcc_nonlinear_options fours = o;
+        fours.shallow = true;
+        one max = one_of(UVCC_NL_MAX, w % 2 ? &fours : &o, &in, 0);
+        one arg = one_of(UVCC_NL_ARGMAX, &o, &in, 0);
         assert_int_equal(max.desc[0].bits, bits);
         assert_int_equal(max.desc[0].cols, 1);
         assert_int_equal(uvcc_reference_set(max.r, max.in[0], x), 0);
@@ -864,6 +885,52 @@ static void test_softmax(void **state) {
         softmax_case(34, 17, exact, true);
         softmax_case(64, 64, exact, true);
     }
+}
+
+/* A fast row as a function: whatever the low bits of the masks are. */
+static void fast_softmax_case(unsigned rows, unsigned cols, unsigned low) {
+    uvcc_nonlinear_options o = options(22, false);
+    const size_t n = (size_t)rows * cols;
+    uint64_t seed = cols + low;
+    o.cols = cols;
+    fast f = fast_of(UVCC_NL_SOFTMAX, &o, 2 * n + 6 * rows);
+    int64_t *x = malloc(sizeof *x * n), *y = malloc(sizeof *y * n);
+    fill_rows(x, rows, cols, &seed);
+    if (cols == 1)
+        for (unsigned i = 0; i < rows; i++)
+            (void)fast_rows(&f, 1, 1, x + i, &(int64_t *){y + i}, low, &seed);
+    else
+        (void)fast_rows(&f, n, cols, x, &y, low, &seed);
+    double worst = 0, worst_sum = 0;
+    for (unsigned i = 0; i < rows; i++) {
+        double sum = 0;
+        for (unsigned j = 0; j < cols; j++) {
+            const double have = ldexp((double)y[i * cols + j], -F);
+            if (cols <= 128 || j % 64 == cols / 2 % 64) {
+                const double want = softmax_at(x + i * cols, cols, j);
+                const double d = fabs(have - want) / softmax_bound(want, cols);
+                worst = d > worst ? d : worst;
+            }
+            sum += have;
+        }
+        const double off = fabs(sum - 1) / (1.2e-4 + cols * ldexp(1, -F));
+        worst_sum = off > worst_sum ? off : worst_sum;
+    }
+    print_message("softmax %ux%u, lows %u: %.2f of its bound, sums %.2f of theirs\n", rows, cols,
+                  low, worst, worst_sum);
+    assert_true(worst <= 1);
+    assert_true(worst_sum <= 1);
+    free(x);
+    free(y);
+    fast_free(&f);
+}
+
+static void test_fast_softmax(void **state) {
+    (void)state;
+    const unsigned widths[] = {1, 2, 3, 5, 17, 128, 1000, 4096};
+    for (unsigned low = 0; low < LOWS; low++)
+        for (unsigned i = 0; i < sizeof widths / sizeof widths[0]; i++)
+            fast_softmax_case(8, widths[i], low);
 }
 
 static void test_cross_entropy(void **state) {
@@ -1072,8 +1139,8 @@ static void test_functions_once(void **state) {
     }
     if (uvcc_program_finish(n.p, text, sizeof text) != 0)
         fail_msg("%s", text);
-    assert_non_null(uvcc_program_function_at(n.p, 2)); /* max, exp, reciprocal */
-    assert_null(uvcc_program_function_at(n.p, 3));
+    assert_non_null(uvcc_program_function_at(n.p, 0));
+    assert_null(uvcc_program_function_at(n.p, 1));
     uvcc_program_free(n.p);
     assert_int_equal(counts.live_blocks, 0);
 }
@@ -1141,15 +1208,25 @@ static int forget_allocations(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_options),       TEST(test_checks),
-        TEST(test_costs),         TEST(test_zero),
-        TEST(test_saturation),    TEST(test_inverse_ends),
-        TEST(test_scales),        TEST(test_gain),
-        TEST(test_max),           TEST(test_softmax),
-        TEST(test_cross_entropy), TEST(test_norms),
-        TEST(test_sessions),      TEST(test_functions_once),
-        TEST(test_emit_refuses),  TEST(test_emit_without_memory),
-        TEST(test_sweeps_fast),   TEST(test_sweeps_exact),
+        TEST(test_options),
+        TEST(test_checks),
+        TEST(test_costs),
+        TEST(test_zero),
+        TEST(test_saturation),
+        TEST(test_inverse_ends),
+        TEST(test_scales),
+        TEST(test_gain),
+        TEST(test_max),
+        TEST(test_softmax),
+        TEST(test_fast_softmax),
+        TEST(test_cross_entropy),
+        TEST(test_norms),
+        TEST(test_sessions),
+        TEST(test_functions_once),
+        TEST(test_emit_refuses),
+        TEST(test_emit_without_memory),
+        TEST(test_sweeps_fast),
+        TEST(test_sweeps_exact),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
