@@ -212,6 +212,13 @@ typedef enum uvcc_task_kind {
     /** OTHER. in[0] = k of the six comparisons, in[1] = r of the six differences. P = the bits k of the
      * candidate's pairs; H_v = [P == v], D_v = H_v r: out_words = these less W of HEAD at (call, 2, ..). */
     UVCC_TASK_FN_DEAL_BEST,
+    /** in[0] = xh, key: the correction words of a ladder with fn.bits levels, fn.shift, fn.first cells and
+     * fn.word_count / (9 fn.first) rungs (src/exec/ladder.h; root: PRG(HO | TO, root, 0)[2i, 2i+1] at
+     * fn.call_key). out[0] = this party's share of the polynomial with coefficients fn.words (HEAD: +
+     * fn.constant). */
+    UVCC_TASK_FN_LADDER,
+    /** OTHER. in[0] = r. out_bytes[0] and [1] = the correction words, the same for HEAD and TAIL. */
+    UVCC_TASK_FN_DEAL_LADDER,
 
     /* Comparison without keys (protocols.md 7, end): x = u + c with u = a + b known to HEAD and c to
      * TAIL and OTHER; |x| < 2^m or x = -2^m, m = vec.bits in 1..63. All B, whole blocks. A plane is

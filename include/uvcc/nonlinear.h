@@ -20,11 +20,13 @@
  *    fraction bits and those of exp(-index u) are 2^-19 higher, which makes the floor of the
  *    products a rounding to the nearest. Exactly 0 from t = 13.0625 on; t < 0 must not occur (the
  *    result is 0 below -u).
- *  - RECIPROCAL, RSQRT: one comparison with all octaves moves s = m 2^o to its mantissa m, 9/8 <=
- *    m < 9/4 or 9/2 (telescoping weights), one table gives 1 / m, one sum of bits the power of 2.
- *    RSQRT goes by pairs of octaves. The ranges are [9/256, 4608) and [9/8192, 4608); below them
- *    they give the value of their low end, above of their high end. (Within 2^-6 of the low end,
- *    fast mode may still follow the function.)
+ *  - RECIPROCAL, RSQRT, fast: a ladder of parabolas over cells that grow with the argument, for inputs
+ *    of at least 8 or 14 fraction bits; index_bits are not used. Exact, and fast for fewer: one
+ *    comparison with all octaves moves s = m 2^o to its mantissa m, 9/8 <= m < 9/4 or 9/2 (telescoping
+ *    weights), one table gives 1 / m, one sum of bits the power of 2. RSQRT goes by pairs of octaves.
+ *    The ranges are [15/256, 15360) and [11/16384, 11264) of ladders, else [9/256, 4608) and [9/8192,
+ *    4608); below them they give the value of their low end, above of their high end. (Within a cell,
+ *    1/15 or 1/11, of the low end fast mode may still follow the function; without a ladder within 2^-6.)
  *  - MAX, ARGMAX: a tree over adjacent pairs, an odd last column paired with itself.
  *  - SOFTMAX: exp(m - x) times the reciprocal of its row sum, m the greatest x, in fast mode one that
  *    falls short of it by less than 2^-5 log2(cols), plus that. An element p is off by at most
@@ -32,8 +34,7 @@
  *    roundings cancel), a row's sum by 1.2e-4 + cols units; masked elements are exactly 0.
  *  - RMSNORM, LAYERNORM: for mean squares (variances) + epsilon from 2^-9 to 2^12, off by at most
  *    1.6e-4 of y (without beta) and the floors on the way: one unit of the output, gamma units of
- *    x, and for the mean gamma / sqrt(variance) units. Below the range the factor stops at 32
- *    (2^-10).
+ *    x, and for the mean gamma / sqrt(variance) units. Below the range the factor stops at about 39.
  *
  * Scales of outputs: SIGN, ARGMAX and the second of RELU 0; EXP 36, in exact mode 18; RECIPROCAL
  * 27; RSQRT 22; all others f, where SOFTMAX and the norms give whatever scale their output tensor

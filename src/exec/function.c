@@ -51,6 +51,8 @@ static const kind_row kinds[UVCC_FN_KIND_END] = {
     [UVCC_FN_ROW_SUM] = {"ROW_SUM", "M", NULL, 'M', false, false, 0},
     [UVCC_FN_MUL] = {"MUL", "M", "M", 'A', false, false, 0},
     [UVCC_FN_TRUNC] = {"TRUNC", "M", NULL, 'A', false, false, USES_SHIFT},
+    [UVCC_FN_LADDER] = {"LADDER", "M", NULL, 'A', false, false,
+                        USES_BITS | USES_SHIFT | USES_FIRST | USES_CONSTANT | USES_WORDS},
 };
 
 static const kind_row *row_of(uint8_t kind) {
@@ -101,7 +103,8 @@ static int check_copyable(const uvcc_function *f) {
         return UVCC_ERR_USAGE;
     for (unsigned i = 0; i < f->step_count; i++) {
         const uvcc_fn_step s = uvcci_fn_canonical(&f->steps[i]);
-        if (s.entry_count > UVCC_FN_ENTRIES_MAX || s.word_count > WORDS_MAX)
+        const uint32_t words_max = s.kind == UVCC_FN_LADDER ? UVCC_FN_WORDS_MAX : WORDS_MAX;
+        if (s.entry_count > UVCC_FN_ENTRIES_MAX || s.word_count > words_max)
             return UVCC_ERR_LIMIT;
         if ((s.entry_count != 0 && s.entries == NULL) || (s.word_count != 0 && s.words == NULL))
             return UVCC_ERR_USAGE;
@@ -398,6 +401,59 @@ static int compile_trunc(compiler *c, const uvcci_fn_info *a) {
     return check_mod(c, 'a', c->s.a, 64);
 }
 
+/* The most that a cell's polynomial can be. */
+static uint64_t ladder_bound(const uvcc_fn_step *s, const uvcci_ladder *l) {
+    const unsigned cells = UVCCI_LADDER_SPAN * l->cells;
+    uint64_t most = 0;
+    for (unsigned k = 0; k < l->rungs; k++)
+        for (unsigned i = 0; i < cells; i++) {
+            const int64_t *w = s->words + (size_t)k * UVCCI_LADDER_WORDS * cells + i;
+            uint64_t sum = magnitude(w[0]);
+            sum = sat_add(sum, sat_mul(magnitude(w[cells]), 1ull << UVCCI_LADDER_BITS));
+            sum = sat_add(sum, sat_mul(magnitude(w[2 * cells]), 1ull << 2 * UVCCI_LADDER_BITS));
+            most = sum > most ? sum : most;
+        }
+    return sat_add(most, magnitude(s->constant));
+}
+
+static int check_ladder(const compiler *c) {
+    int err = check_bits(c, 63);
+    if (err != 0)
+        return err;
+    if (c->s.first < 2 || c->s.first > UVCCI_LADDER_CELLS_MAX)
+        return refuse(c, UVCC_ERR_PROGRAM, "its first cell is %lld; 2 to %u are possible",
+                      (long long)c->s.first, UVCCI_LADDER_CELLS_MAX);
+    const uint32_t rung = UVCCI_LADDER_WORDS * UVCCI_LADDER_SPAN * (uint32_t)c->s.first;
+    const uint32_t rungs = c->s.word_count / rung;
+    if (c->s.word_count % rung != 0 || rungs < 1 || rungs > UVCCI_LADDER_RUNGS_MAX)
+        return refuse(c, UVCC_ERR_PROGRAM, "%u words; it takes %u for each of 1 to %u rungs",
+                      c->s.word_count, rung, UVCCI_LADDER_RUNGS_MAX);
+    if (c->s.words == NULL)
+        return refuse(c, UVCC_ERR_PROGRAM, "its words are missing");
+    if (UVCCI_LADDER_STEP * (rungs - 1) >= c->s.bits)
+        return refuse(c, UVCC_ERR_PROGRAM, "%u bits are too few for %u rungs", c->s.bits, rungs);
+    return check_mod(c, 'a', c->s.a, c->s.shift + c->s.bits);
+}
+
+static int compile_ladder(compiler *c, const uvcci_fn_info *a) {
+    int err = check_ladder(c);
+    if (err != 0)
+        return err;
+    const uvcci_ladder l = uvcci_fn_ladder(c->s.bits, c->s.shift, c->s.first, c->s.word_count);
+    c->info->key = (uint8_t)c->i;
+    c->info->bound = ladder_bound(&c->s, &l);
+    if (c->in_bits == NULL)
+        return 0;
+    const uint64_t most = shifted_bound(a->bound, uvcci_ladder_bits(&l, l.rungs - 1)) + 1;
+    if (most >= 4 * l.cells)
+        return refuse(c, UVCC_ERR_BOUND,
+                      "its operand has indices up to %llu at the last rung; %u are possible",
+                      (unsigned long long)most, 4 * l.cells - 1);
+    if (most + 4 * l.cells > 1ull << (l.depth - UVCCI_LADDER_STEP * (l.rungs - 1)))
+        return refuse(c, UVCC_ERR_BOUND, "%u bits are too few for %u rungs", l.depth, l.rungs);
+    return 0;
+}
+
 static int compile_compare(compiler *c, const uvcci_fn_info *a) {
     int err = check_bits(c, 63);
     if (err == 0)
@@ -559,6 +615,8 @@ static int compile_kind(compiler *c) {
         return compile_mul(c, a, &c->plan->step[c->s.b]);
     case UVCC_FN_TRUNC:
         return compile_trunc(c, a);
+    case UVCC_FN_LADDER:
+        return compile_ladder(c, a);
     case UVCC_FN_INDEX:
         c->plan->one_edge = true;
         c->info->bound = 2ull * a->width - 1;
@@ -625,6 +683,7 @@ static void mark_masks(const uvcc_function *f, uvcci_fn_info *info) {
             info[s.a].dealer = info[s.b].dealer = info[s.a].pads = info[s.b].pads = true;
             break;
         case UVCC_FN_TRUNC:
+        case UVCC_FN_LADDER:
             info[s.a].dealer = true;
             break;
         case UVCC_FN_SUB:
@@ -760,7 +819,7 @@ int uvcc_function_cost(const uvcc_function *f, uint32_t cols, uvcc_fn_cost *out)
     for (unsigned i = 0; i < f->step_count; i++) {
         const uvcci_fn_info *info = &plan.step[i];
         const double weight = (double)info->width / cols;
-        const uint32_t cw = info->key == i ? 2 * uvcci_cw_bytes(f->steps[i].bits, 1) : 0;
+        const uint32_t cw = info->key == i ? 2 * uvcci_fn_key_bytes(&f->steps[i], 1) : 0;
         out->online_bytes += weight * online_bytes(&f->steps[i]);
         out->key_bytes += weight * (cw + 8.0 * info->words);
     }
@@ -879,6 +938,29 @@ static void eval_table(const uvcc_fn_step *s, const uint64_t *x, const uint64_t 
     }
 }
 
+/* low: r_low of the last rung, or NULL. */
+static void eval_ladder(const uvcc_fn_step *s, const uint64_t *x, const uint64_t *low, size_t n,
+                        uint64_t *z) {
+    const uvcci_ladder l = uvcci_fn_ladder(s->bits, s->shift, s->first, s->word_count);
+    const size_t cells = UVCCI_LADDER_SPAN * (size_t)l.cells;
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t r = low != NULL ? low[i] : 0, xh = x[i] + r;
+        z[i] = (uint64_t)s->constant;
+        for (unsigned k = l.rungs; k-- > 0;) {
+            const unsigned shift = uvcci_ladder_bits(&l, k);
+            const int64_t index = floor_shift(xh, shift) - floor_shift(r, shift);
+            if (index < (int64_t)l.cells)
+                continue;
+            const uint64_t at = (uint64_t)index - l.cells;
+            const int64_t *w = s->words + (size_t)k * UVCCI_LADDER_WORDS * cells + at;
+            const uint64_t d = uvcci_ladder_low(xh, shift) - uvcci_ladder_low(r, shift);
+            if (at < cells)
+                z[i] += (uint64_t)w[0] + d * ((uint64_t)w[cells] + d * (uint64_t)w[2 * cells]);
+            break;
+        }
+    }
+}
+
 static void eval_compare(const uvcc_fn_step *s, const uint64_t *x, size_t n, uint64_t *z) {
     for (size_t i = 0; i < n; i++) {
         z[i] = 0;
@@ -887,7 +969,7 @@ static void eval_compare(const uvcc_fn_step *s, const uint64_t *x, size_t n, uin
     }
 }
 
-/* r_low of a SHIFT's or TRUNC's elements in this batch. */
+/* r_low of a step's elements in this batch. */
 static const uint64_t *low_of(const evaluation *e, unsigned step) {
     return e->low != NULL && e->low[step] != NULL
                ? e->low[step] + e->first * e->plan.step[step].width
@@ -946,6 +1028,9 @@ static int eval_step(const evaluation *e, unsigned index) {
     case UVCC_FN_MUL:
         for (size_t i = 0; i < n; i++)
             z[i] = x[i] * y[i];
+        break;
+    case UVCC_FN_LADDER:
+        eval_ladder(s, x, low_of(e, index), n, z);
         break;
     case UVCC_FN_COMPARE:
         eval_compare(s, x, n, z);

@@ -376,6 +376,27 @@ static void best(const chunk *c) {
     memcpy(out(c, 0), sum, (size_t)c->n * sizeof *sum);
 }
 
+/* --- Ladders ---------------------------------------------------------------------------------- */
+
+static uvcci_ladder ladder_of(const uvcc_fn_args *fn) {
+    return uvcci_fn_ladder(fn->bits, fn->shift, fn->first, fn->word_count);
+}
+
+static void ladder(const chunk *c) {
+    const uvcc_block *b = c->b;
+    if (b->role == UVCC_OTHER)
+        return;
+    const uvcc_fn_args *fn = args(c);
+    const uvcci_ladder s = ladder_of(fn);
+    const uint64_t constant = is_head(c) ? (uint64_t)fn->constant : 0;
+    uint64_t *roots = c->s->roots[0];
+    prg_of_call(c, fn->call_key, pair_other(c), UVCC_TAG_root, 0, 0, roots, (size_t)b->count * 2);
+    uvcci_ladder_eval(uvcci_kernel_dpf_keys(c), &s, b->count, b->in[0], (const uint8_t *)roots,
+                      !is_head(c), b->key, fn->words, b->out[0]);
+    for (uint32_t i = 0; i < b->count; i++)
+        b->out[0][i] += constant;
+}
+
 /* --- Dealing ---------------------------------------------------------------------------------- */
 
 static void deal_key(const chunk *c) {
@@ -395,6 +416,17 @@ static void deal_key(const chunk *c) {
     if (b->out[0] != NULL)
         for (uint32_t i = 0; i < b->count; i++)
             b->out[0][i] = ((uint64_t)c->s->shares[i] << 1) - 1;
+}
+
+static void deal_ladder(const chunk *c) {
+    const uvcc_block *b = c->b;
+    const uvcci_ladder s = ladder_of(args(c));
+    uint64_t(*roots)[2 * BLOCK] = c->s->roots;
+    prg_of_call(c, args(c)->call_key, PAIR_HO, UVCC_TAG_root, 0, 0, roots[0], (size_t)b->count * 2);
+    prg_of_call(c, args(c)->call_key, PAIR_TO, UVCC_TAG_root, 0, 0, roots[1], (size_t)b->count * 2);
+    uvcci_ladder_gen(uvcci_kernel_dpf_keys(c), &s, b->count, b->in[0], (const uint8_t *)roots[0],
+                     (const uint8_t *)roots[1], b->out_bytes[0]);
+    memcpy(b->out_bytes[1], b->out_bytes[0], uvcci_ladder_bytes(s.depth, s.rungs, b->count));
 }
 
 static void deal_bits(const chunk *c) {
@@ -517,6 +549,8 @@ static const vec_kernel kernels[] = {
     [UVCC_TASK_FN_DEAL_TRUNC - UVCC_TASK_FN_OPEN_MASK] = {deal_trunc, false},
     [UVCC_TASK_FN_BEST - UVCC_TASK_FN_OPEN_MASK] = {best, false},
     [UVCC_TASK_FN_DEAL_BEST - UVCC_TASK_FN_OPEN_MASK] = {deal_best, false},
+    [UVCC_TASK_FN_LADDER - UVCC_TASK_FN_OPEN_MASK] = {ladder, true},
+    [UVCC_TASK_FN_DEAL_LADDER - UVCC_TASK_FN_OPEN_MASK] = {deal_ladder, true},
 };
 
 const vec_kernel *uvcci_fn_kernel(unsigned kind) {
@@ -526,6 +560,14 @@ const vec_kernel *uvcci_fn_kernel(unsigned kind) {
 
 static bool bits_are_sane(unsigned bits, unsigned most) {
     return bits >= 1 && bits <= most;
+}
+
+static bool ladder_is_sane(const uvcc_fn_args *fn) {
+    if (fn->words == NULL || fn->first < 2 || fn->first > UVCCI_LADDER_CELLS_MAX)
+        return false;
+    const uvcci_ladder s = ladder_of(fn);
+    return s.rungs >= 1 && s.rungs <= UVCCI_LADDER_RUNGS_MAX &&
+           UVCCI_LADDER_STEP * (s.rungs - 1) < s.depth && s.shift + s.depth <= 64;
 }
 
 static bool words_are_sane(const uvcc_fn_args *fn) {
@@ -558,6 +600,9 @@ bool uvcci_fn_is_sane(const uvcc_task *t) {
                fn->entry_count <= UVCC_FN_ENTRIES_MAX &&
                fn->entry_count - 1 <= low_bits(fn->bits) && fn->shift < 64 &&
                (fn->shift == 0 || fn->words != NULL);
+    case UVCC_TASK_FN_LADDER:
+    case UVCC_TASK_FN_DEAL_LADDER:
+        return ladder_is_sane(fn);
     case UVCC_TASK_FN_TRUNC:
     case UVCC_TASK_FN_DEAL_TRUNC:
         return bits_are_sane(fn->shift, 62);

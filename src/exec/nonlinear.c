@@ -6,6 +6,8 @@
  */
 #include "nonlinear.h"
 
+#include "ladder.h"
+
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -575,9 +577,109 @@ static unsigned mantissa_bits(const octaves *v) {
     return v->top + v->step + 1;
 }
 
+/* A ladder for arguments from cells 2^-finest on, over `rungs` pairs of octaves; its words have
+ * `fine` fraction bits, the result has `scale`. */
+typedef struct slope {
+    unsigned cells, finest, rungs, fine, scale;
+} slope;
+
+/* Ranges: from 15/256 to 15360, from 11/16384 to 11264. The cells are so many that a parabola over
+ * two of them is off by about half of what the bound allows, the fraction bits so many that rounded
+ * coefficients are off by less than a tenth of it where values are small. */
+static const slope reciprocal_slope = {15, 8, 9, 50, 27}, rsqrt_slope = {11, 14, 12, 47, 22};
+/* From 15/32 on, where sums of exps are: there is a greatest one, less than exp(-1/2) is not. */
+static const slope sum_slope = {15, 5, 9, 50, 27};
+
+/* The parabola through three Chebyshev points of a cell and the halves beside it, in l that is -L,
+ * 0, L at their ends and the middle, L = 2^UVCCI_LADDER_BITS; what rounding takes from its curve
+ * the constant makes up for on average. */
+static void parabola(const curve *c, const slope *s, long double index, int cell, int64_t out[3]) {
+    const long double reach = 1 << UVCCI_LADDER_BITS, h = sqrtl(3) / 2;
+    long double y[3];
+    for (int i = -1; i <= 1; i++)
+        y[i + 1] = ldexpl(value_at(c, ldexpl(index + i * h, cell)), (int)s->fine);
+    const long double curved = (y[2] + y[0] - 2 * y[1]) / (2 * h * h * reach * reach);
+    out[2] = llroundl(curved);
+    out[1] = llroundl((y[2] - y[0]) / (2 * h * reach));
+    out[0] = llroundl(y[1] + (curved - (long double)out[2]) * reach * reach / 2);
+}
+
+/* The value at cells 2^e. */
+static int64_t slope_value(const slope *s, const curve *c, int e) {
+    return llroundl(ldexpl(value_at(c, ldexpl(s->cells, e)), (int)s->fine));
+}
+
+/* Puts the coefficients, less `base`. Octaves beyond the range have the value of its end. */
+static const int64_t *put_slope(builder *b, const slope *s, const curve *c, unsigned rungs,
+                                int64_t base, uint64_t *most) {
+    const unsigned cells = UVCCI_LADDER_SPAN * s->cells;
+    const int64_t end =
+        slope_value(s, c, (int)(UVCCI_LADDER_STEP * s->rungs) - (int)s->finest) - base;
+    const int64_t *first = NULL;
+    *most = 0;
+    for (unsigned k = 0; k < rungs; k++) {
+        int64_t w[UVCCI_LADDER_WORDS][UVCCI_LADDER_WINDOW] = {{0}};
+        for (unsigned i = 0; i < cells; i++) {
+            int64_t of[UVCCI_LADDER_WORDS] = {end + base, 0, 0};
+            uint64_t sum = magnitude(base);
+            if (k < s->rungs)
+                parabola(c, s, s->cells + i, (int)(UVCCI_LADDER_STEP * k) - (int)s->finest, of);
+            of[0] -= base;
+            for (unsigned j = 0; j < UVCCI_LADDER_WORDS; j++) {
+                w[j][i] = of[j];
+                sum += magnitude(of[j]) << j * UVCCI_LADDER_BITS;
+            }
+            *most = sum > *most ? sum : *most;
+        }
+        for (unsigned j = 0; j < UVCCI_LADDER_WORDS; j++) {
+            const int64_t *at = put_words(b, w[j], cells);
+            first = first == NULL ? at : first;
+        }
+    }
+    return first;
+}
+
+/* The most that an index of the M step x is, with the last rung's cells 2^width wide. */
+static uint64_t indices_at(const builder *b, uint8_t x, unsigned width) {
+    return shifted_bound(b->bound[x], width) + 1;
+}
+
+/* The curve's value at the M step x, which has `scale` fraction bits, at least s->finest. */
+static uint8_t along(builder *b, const slope *s, const curve *c, uint8_t x, unsigned scale) {
+    const unsigned shift = scale - s->finest;
+    unsigned last = 0, top = 1; /* halvings to the last rung, bits of its indices */
+    while (indices_at(b, x, shift + last) >= 4 * s->cells)
+        last += UVCCI_LADDER_STEP;
+    while (1ull << top < indices_at(b, x, shift + last) + 4 * s->cells)
+        top++;
+    const unsigned rungs = last / UVCCI_LADDER_STEP + 1;
+    const int64_t base = slope_value(s, c, -(int)s->finest);
+    uint64_t most;
+    const int64_t *words = put_slope(b, s, c, rungs, base, &most);
+    const uint8_t y =
+        put(b,
+            (uvcc_fn_step){.kind = UVCC_FN_LADDER,
+                           .a = x,
+                           .b = UVCC_FN_NONE,
+                           .bits = (uint8_t)(last + top),
+                           .shift = (uint8_t)shift,
+                           .io = UVCC_FN_NONE,
+                           .first = s->cells,
+                           .constant = base,
+                           .word_count = UVCCI_LADDER_WORDS * UVCCI_LADDER_SPAN * s->cells * rungs,
+                           .words = words},
+            most);
+    /* a cell goes on below the range by its width */
+    const uint8_t known = bits_of((uint64_t)base + (uint64_t)base / (s->cells - 1));
+    return truncate(b, exchange(b, y, known), s->fine - s->scale);
+}
+
 /* RECIPROCAL or RSQRT of the M step x, which has `scale` fraction bits. */
 static uint8_t inverse_of(builder *b, uvcc_nonlinear what, uint8_t x, unsigned scale,
                           unsigned index_bits) {
+    const slope *s = what == UVCC_NL_RSQRT ? &rsqrt_slope : &reciprocal_slope;
+    if (scale >= s->finest) /* else x is too coarse for such cells */
+        return along(b, s, &(curve){what, b->o.gain}, x, scale);
     const octaves v = octaves_at(what, scale);
     const window w = mantissas(index_bits, &v, true);
     const curve c = {what, b->o.gain};
@@ -691,9 +793,9 @@ static void build_softmax(builder *b) {
     const uint8_t t = two_operands(b, UVCC_FN_SUB, tops, x, sat_add(b->bound[tops], b->bound[x]));
     const uint8_t e = exchange(b, exp_of(b, t, SOFTMAX_INDEX, SOFTMAX_DEALT), 0);
     const uint8_t sum = one_operand(b, UVCC_FN_ROW_SUM, e, sat_mul(b->bound[e], o->cols));
-    const unsigned index_bits = list[UVCC_NL_RECIPROCAL].index_bits + 1u; /* one for a whole row */
-    const uint8_t inverse = exchange(
-        b, inverse_of(b, UVCC_NL_RECIPROCAL, sum, EXP_SCALE + SOFTMAX_DEALT, index_bits), 0);
+    const curve c = {UVCC_NL_RECIPROCAL, 1};
+    const uint8_t inverse =
+        exchange(b, along(b, &sum_slope, &c, sum, EXP_SCALE + SOFTMAX_DEALT), 0);
     const uint8_t inverses = two_operands(b, UVCC_FN_SPREAD, inverse, x, b->bound[inverse]);
     const uint8_t p =
         exchange(b, two_operands(b, UVCC_FN_MUL, e, inverses, UINT64_MAX), SOFTMAX_SCALE + 1);

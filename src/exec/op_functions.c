@@ -407,6 +407,19 @@ static void build_trunc(const fn_step *f) {
     }
 }
 
+static void build_ladder(const fn_step *f) {
+    uint32_t n;
+    uvcci_fn_value *v = value_of(f, f->i);
+    if (!take(f, &v->x))
+        return;
+    uvcc_block *k = blocks_of(f, UVCC_TASK_FN_LADDER, UVCCI_ROLE_EDGE, &n);
+    for (uint32_t i = 0; i < n; i++) {
+        k[i].in[0] = masked_of(f, f->d->a, k[i].role) + uvcci_at_block(&k[i]);
+        k[i].key = material_of(f, f->i, &k[i], false);
+        k[i].out[0] = v->x + uvcci_at_block(&k[i]);
+    }
+}
+
 static void build_best(const fn_step *f) {
     uint32_t n;
     uvcci_fn_value *v = value_of(f, f->i);
@@ -492,6 +505,7 @@ static const struct {
     [UVCC_FN_ROW_SUM] = {build_linear, NULL},
     [UVCC_FN_MUL] = {build_mul, NULL},
     [UVCC_FN_TRUNC] = {build_trunc, NULL},
+    [UVCC_FN_LADDER] = {build_ladder, NULL},
     [UVCC_FN_COMPARE] = {send_compare, finish_compare},
     [UVCC_FN_TABLE] = {send_table, finish_table},
     [UVCC_FN_SELECT] = {build_select, NULL},
@@ -647,7 +661,9 @@ static void deal_key(fn_deal *d, unsigned i, unsigned operand) {
     uint32_t n;
     if (!owns_key(d->r, i))
         return;
-    uvcc_block *k = deal_blocks(d, UVCC_TASK_FN_DEAL_KEY, i, &n);
+    const bool ladder = d->r->plan->function->steps[i].kind == UVCC_FN_LADDER;
+    uvcc_block *k =
+        deal_blocks(d, ladder ? UVCC_TASK_FN_DEAL_LADDER : UVCC_TASK_FN_DEAL_KEY, i, &n);
     for (uint32_t j = 0; j < n; j++) {
         k[j].in[0] = d->word[operand] + uvcci_at_block(&k[j]);
         for (unsigned tail = 0; tail < 2; tail++)
@@ -741,6 +757,9 @@ static void deal_step(fn_deal *d, unsigned i) {
         break;
     case UVCC_FN_TRUNC:
         deal_words(d, i, UVCC_TASK_FN_DEAL_TRUNC, d->word[s->a], NULL, NULL);
+        break;
+    case UVCC_FN_LADDER:
+        deal_key(d, i, s->a);
         break;
     case UVCC_FN_COMPARE:
         deal_key(d, i, s->a);

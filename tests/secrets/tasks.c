@@ -575,8 +575,7 @@ static void products_and_groups(void **state) {
     assert_tainted(section, 2 * BYTES);
     for (unsigned i = 0; i < 2; i++)
         vec(i, UVCC_TASK_FN_TRUNC,
-            (uvcc_block){
-                .in = {a.xh[i]}, .out = {got[i]}, .words = {i == T ? section : NULL}});
+            (uvcc_block){.in = {a.xh[i]}, .out = {got[i]}, .words = {i == T ? section : NULL}});
     look_at_edge(got);
     for (uint32_t i = 0; i < N; i++)
         assert_true(edge_sum(got, i) - (uint64_t)((int64_t)x[i] >> 20) <= 1);
@@ -596,11 +595,43 @@ static void products_and_groups(void **state) {
     assert_tainted(section, sizeof section);
     for (unsigned i = 0; i < 2; i++)
         vec(i, UVCC_TASK_FN_BEST,
-            (uvcc_block){
-                .in = {xh, p[i], e}, .out = {got[i]}, .words = {i == T ? section : NULL}});
+            (uvcc_block){.in = {xh, p[i], e}, .out = {got[i]}, .words = {i == T ? section : NULL}});
     look_at_edge(got);
     for (uint32_t i = 0; i < N; i++)
         assert_true(edge_sum(got, i) == i);
+    close_sim();
+}
+
+static void ladders(void **state) {
+    enum { CELLS = 9, RUNGS = 3, BITS = 20, SHIFT = 4, WORDS = 9 * CELLS * RUNGS };
+    static int64_t w[WORDS];
+    static uint8_t key[2][N * (16 * BITS + 24 * RUNGS + 5)];
+    open_sim(state);
+    sim.vec.u.vec.fn = &fn;
+    for (unsigned k = 0; k < RUNGS;
+         k++) /* the argument, about: a sum of cell, and of what is left */
+        for (unsigned i = 0; i < 3 * CELLS; i++) {
+            w[9 * CELLS * k + i] = (int64_t)(CELLS + i) << (2 * k + 12);
+            w[9 * CELLS * k + 3 * CELLS + i] = 1 << 2 * k;
+        }
+    const uint64_t *x = values(11);
+    const masked m = open_value(x, 64);
+    uint64_t *got[2] = {words(), words()};
+    fn = (uvcc_fn_args){.bits = BITS,
+                        .shift = SHIFT,
+                        .first = CELLS,
+                        .call_key = CALL,
+                        .word_count = WORDS,
+                        .words = w};
+    vec(O, UVCC_TASK_FN_DEAL_LADDER, (uvcc_block){.in = {m.r}, .out_bytes = {key[0], key[1]}});
+    for (unsigned i = 0; i < 2; i++)
+        assert_tainted(key[i], sizeof key[i]);
+    for (unsigned i = 0; i < 2; i++)
+        vec(i, UVCC_TASK_FN_LADDER, (uvcc_block){.in = {m.xh[i]}, .out = {got[i]}, .key = key[i]});
+    look_at_edge(got);
+    for (uint32_t i = 0; i < N; i++)
+        if ((int64_t)x[i] >= CELLS << SHIFT)
+            assert_true(edge_sum(got, i) == x[i] << (12 - SHIFT));
     close_sim();
 }
 
@@ -933,6 +964,8 @@ int test_tasks(void) {
         SECRETS_TEST_ON(tables, avx2),
         SECRETS_TEST_ON(products_and_groups, portable),
         SECRETS_TEST_ON(products_and_groups, avx2),
+        SECRETS_TEST_ON(ladders, portable),
+        SECRETS_TEST_ON(ladders, avx2),
         SECRETS_TEST_ON(lifts, portable),
         SECRETS_TEST_ON(lifts, avx2),
         SECRETS_TEST_ON(circuits, portable),

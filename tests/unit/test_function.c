@@ -848,6 +848,113 @@ static void test_refused_quads(void **state) {
                         "are possible");
 }
 
+/* ---- ladders ---- */
+
+enum { LADDER_WORDS = 9 * 3 * 2 };
+static int64_t ladder_words[LADDER_WORDS];
+static const uvcc_fn_step ladder_steps[] = {
+    {.kind = UVCC_FN_OPEN, .bits = 64},
+    {.kind = UVCC_FN_LADDER,
+     .a = 0,
+     .bits = 8,
+     .shift = 2,
+     .first = 3,
+     .constant = 5,
+     .word_count = LADDER_WORDS,
+     .words = ladder_words},
+    {.kind = UVCC_FN_LIFT, .a = 1, .io = 0},
+};
+
+/* Cells of 4 from 12 on, of 16 from 48 on; below there is the constant. */
+static void test_ladder(void **state) {
+    (void)state;
+    const uvcc_function f = FUNCTION(ladder_steps, 1, 1);
+    const uint8_t in_bits[1] = {7};
+    for (unsigned i = 0; i < LADDER_WORDS; i++)
+        ladder_words[i] = (int64_t)i * i - 1000;
+    const uvcci_fn_plan plan = compiled(&f, 3, in_bits);
+    assert_int_equal(plan.rounds, 2);
+    assert_false(plan.one_edge);
+    assert_true(plan.step[1].value == 'A' && !plan.step[1].sends && plan.step[1].key == 1);
+    assert_true(plan.step[0].dealer && !plan.step[0].pads);
+    assert_int_equal(plan.step[1].words, 0);
+    uvcc_fn_cost cost;
+    assert_int_equal(uvcc_function_cost(&f, 3, &cost), 0);
+    assert_true(cost.online_bytes == 32 && cost.key_bytes == 2 * (8 * 16 + 2 * 24 + 2));
+    uint64_t most = 0;
+    for (int64_t x = -127; x <= 127; x++)
+        for (uint64_t r = 0; r < 16; r++) {
+            const uint64_t *low[3] = {[1] = &r};
+            const int64_t coarse = (x + (int64_t)r) >> 4,
+                          fine = ((x + (int64_t)r) >> 2) - (int64_t)(r >> 2);
+            int64_t y, want = 5;
+            eval(&f, 1, 1, &x, NULL, &y, NULL, low);
+            if (coarse >= 3 || fine >= 3) {
+                const bool high = coarse >= 3;
+                const int64_t s = high ? 16 : 4, index = high ? coarse : fine;
+                const int64_t l =
+                    (((x + (int64_t)r) & (s - 1)) - ((int64_t)r & (s - 1))) * (4096 / s);
+                const int64_t *w = ladder_words + (high ? 27 : 0) + index - 3;
+                want += w[0] + l * (w[9] + l * w[18]);
+                assert_int_equal(s * (4096 * index + l), 4096 * x * s / s);
+            }
+            assert_int_equal(y, want);
+            most = (uint64_t)llabs(y) > most ? (uint64_t)llabs(y) : most;
+        }
+    assert_true(plan.step[1].bound >= most);
+}
+
+static void test_refused_ladders(void **state) {
+    (void)state;
+    static const struct {
+        uvcc_fn_step step;
+        int error;
+        const char *want;
+    } cases[] = {
+        {{.bits = 8, .shift = 2, .first = 1, .word_count = 9},
+         UVCC_ERR_PROGRAM,
+         "its first cell is 1; 2 to 16 are possible"},
+        {{.bits = 8, .shift = 2, .first = 17, .word_count = 153},
+         UVCC_ERR_PROGRAM,
+         "its first cell is 17; 2 to 16 are possible"},
+        {{.bits = 8, .shift = 2, .first = 3, .word_count = 53},
+         UVCC_ERR_PROGRAM,
+         "53 words; it takes 27 for each of 1 to 32 rungs"},
+        {{.bits = 8, .shift = 2, .first = 3, .word_count = 0},
+         UVCC_ERR_PROGRAM,
+         "0 words; it takes 27 for each of 1 to 32 rungs"},
+        {{.bits = 0, .shift = 2, .first = 3, .word_count = 54},
+         UVCC_ERR_PROGRAM,
+         "0 bits; 1 to 63 are possible"},
+        {{.bits = 2, .shift = 2, .first = 3, .word_count = 54},
+         UVCC_ERR_PROGRAM,
+         "2 bits are too few for 2 rungs"},
+        {{.bits = 60, .shift = 5, .first = 3, .word_count = 54},
+         UVCC_ERR_PROGRAM,
+         "operand a has 64 bits opened; 65 are needed"},
+        {{.bits = 8, .shift = 2, .first = 3, .word_count = 27},
+         UVCC_ERR_BOUND,
+         "its operand has indices up to 33 at the last rung; 11 are possible"},
+        {{.bits = 6, .shift = 2, .first = 3, .word_count = 54},
+         UVCC_ERR_BOUND,
+         "6 bits are too few for 2 rungs"},
+    };
+    const uint8_t in_bits[1] = {7};
+    uvcc_fn_step steps[3];
+    uvcc_function f = {"t", 1, 1, 3, steps};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char message[256] = "", want[256];
+        memcpy(steps, ladder_steps, sizeof steps);
+        steps[1] = cases[i].step;
+        steps[1].kind = UVCC_FN_LADDER;
+        steps[1].words = ladder_words;
+        snprintf(want, sizeof want, "function t, step 1 (LADDER): %s", cases[i].want);
+        const int err = uvcc_function_check(&f, 9, in_bits, NULL, message, sizeof message);
+        assert_string_equal(message, want);
+        assert_int_equal(err, cases[i].error);
+    }
+}
+
 static void test_eval_misuse(void **state) {
     (void)state;
     test_alloc counts = {.fail_at = 1};
@@ -1228,6 +1335,7 @@ int main(void) {
         cmocka_unit_test(test_eval_table),      cmocka_unit_test(test_eval_shift),
         cmocka_unit_test(test_eval_pairs),      cmocka_unit_test(test_quads_plan),
         cmocka_unit_test(test_eval_quads),      cmocka_unit_test(test_refused_quads),
+        cmocka_unit_test(test_ladder),          cmocka_unit_test(test_refused_ladders),
         cmocka_unit_test(test_eval_misuse),     cmocka_unit_test(test_cost),
         cmocka_unit_test(test_program),         cmocka_unit_test(test_program_misuse),
         cmocka_unit_test(test_program_refused), cmocka_unit_test(test_program_hash),

@@ -688,12 +688,58 @@ static void best_of_four(sim *s) {
     check_additive(s, &y, want);
 }
 
+/* A step of four polynomials: below the ladder, in rungs 0 and 1, by index and by what is left. */
+static void ladder(sim *s) {
+    enum { CELLS = 4, RUNGS = 2, SHIFT = 3, BITS = 9, WORDS = 9 * CELLS * RUNGS };
+    const uvcci_ladder shape = {BITS, RUNGS, SHIFT, CELLS};
+    uint64_t *x = words(s), *want = words(s);
+    int64_t *w = own(s, WORDS * sizeof *w);
+    for (unsigned i = 0; i < WORDS; i++)
+        w[i] = (int64_t)test_rand(&s->rng);
+    for (uint32_t i = 0; i < s->n; i++) /* up to the end of the last rung, negative ones too */
+        x[i] =
+            (uint64_t)(test_rand(&s->rng) % ((4 * CELLS - 1) << (SHIFT + 2))) - (i % 4 == 0) * 300u;
+    const masked m = masked_by_hand(s, x, 1);
+    const additive y = new_additive(s);
+    const uint32_t key_bytes = (uint32_t)uvcci_ladder_bytes(BITS, RUNGS, s->n);
+    uint8_t *cw[2] = {bytes(s, key_bytes), bytes(s, key_bytes)};
+    s->call++;
+    s->fn = (uvcc_fn_args){.bits = BITS,
+                           .shift = SHIFT,
+                           .first = CELLS,
+                           .call_key = s->call,
+                           .constant = -77,
+                           .word_count = WORDS,
+                           .words = w};
+    vec(s, O, UVCC_TASK_FN_DEAL_LADDER, (uvcc_block){.in = {m.r}, .out_bytes = {cw[0], cw[1]}});
+    assert_memory_equal(cw[0], cw[1], key_bytes);
+    for (unsigned r = 0; r < 2; r++)
+        vec(s, r, UVCC_TASK_FN_LADDER,
+            (uvcc_block){.in = {m.xh[r]}, .out = {y.of[r]}, .key = cw[r]});
+    vec(s, O, UVCC_TASK_FN_LADDER, (uvcc_block){0});
+    for (uint32_t i = 0; i < s->n; i++) {
+        want[i] = (uint64_t)-77;
+        for (unsigned k = RUNGS; k-- > 0;) {
+            const unsigned n = uvcci_ladder_bits(&shape, k);
+            const int64_t at = ((int64_t)(x[i] + (m.r[i] & low(n))) >> n) - CELLS;
+            const uint64_t l = uvcci_ladder_low(m.xh[H][i], n) - uvcci_ladder_low(m.r[i], n);
+            if (at < 0)
+                continue;
+            const int64_t *c = w + (size_t)9 * CELLS * k + at;
+            want[i] += (uint64_t)c[0] + l * ((uint64_t)c[3 * CELLS] + l * (uint64_t)c[6 * CELLS]);
+            break;
+        }
+    }
+    check_additive(s, &y, want);
+}
+
 static void some_products(sim *s) {
     static const unsigned shifts[] = {1, 16, 44, 62};
     multiply(s);
     for (unsigned i = 0; i < sizeof shifts / sizeof *shifts; i++)
         truncate_by(s, shifts[i]);
     best_of_four(s);
+    ladder(s);
 }
 
 static void products(void **state) {
@@ -735,6 +781,14 @@ static void bad_numbers(void **state) {
         {UVCC_TASK_FN_DEAL_BITS, {.bits = 9, .word_count = 65}},
         {UVCC_TASK_FN_DEAL_SELECT, {.word_count = 0}},
         {UVCC_TASK_FN_TRUNC, {.shift = 0}},
+        {UVCC_TASK_FN_LADDER, {.bits = 9, .first = 4, .word_count = 36}},
+        {UVCC_TASK_FN_LADDER, {.bits = 9, .first = 1, .word_count = 36, .words = w}},
+        {UVCC_TASK_FN_LADDER, {.bits = 9, .first = 17, .word_count = 153, .words = w}},
+        {UVCC_TASK_FN_LADDER, {.bits = 9, .first = 4, .word_count = 35, .words = w}},
+        {UVCC_TASK_FN_LADDER, {.bits = 2, .first = 4, .word_count = 72, .words = w}},
+        {UVCC_TASK_FN_DEAL_LADDER,
+         {.bits = 60, .shift = 5, .first = 4, .word_count = 36, .words = w}},
+        {UVCC_TASK_FN_DEAL_LADDER, {.bits = 63, .first = 2, .word_count = 18 * 33, .words = w}},
         {UVCC_TASK_FN_DEAL_TRUNC, {.shift = 63}},
         {UVCC_TASK_FN_DEAL_SCALAR, {.shift = 64, .words = w}},
         {UVCC_TASK_FN_DEAL_SCALAR, {.shift = 1}},
