@@ -262,11 +262,32 @@ static uint64_t call_gemm(const variant *v) {
     return gemm_z[n + 1];
 }
 
+static void rss(uvcci_gemm_backend b, uint32_t m, uint32_t n, bool trans_y) {
+    const uvcci_gemm_replicated p = {.m = m,
+                                     .n = n,
+                                     .k = n,
+                                     .trans_y = trans_y,
+                                     .x_lo = gemm_x,
+                                     .x_hi = gemm_y,
+                                     .y_lo = gemm_y,
+                                     .y_hi = gemm_x,
+                                     .z = gemm_z,
+                                     .ldx = n,
+                                     .ldy = n,
+                                     .ldz = n};
+    uvcci_gemm_rss(b, &p, gemm_scratch);
+}
+
 /* The product of shares: counts both of its ring products. */
 static uint64_t call_gemm_rss(const variant *v) {
     const uint32_t n = (uint32_t)v->b;
-    uvcci_gemm_rss((uvcci_gemm_backend)v->a, n, n, n, gemm_x, gemm_y, false, gemm_y, gemm_x, false,
-                   gemm_z, gemm_scratch);
+    rss((uvcci_gemm_backend)v->a, n, n, false);
+    return gemm_z[n + 1];
+}
+
+static uint64_t call_gemm_rss_trans(const variant *v) {
+    const uint32_t n = (uint32_t)v->b;
+    rss((uvcci_gemm_backend)v->a, n, n, true);
     return gemm_z[n + 1];
 }
 
@@ -287,8 +308,7 @@ static uint64_t call_row_trans(const variant *v) {
 
 static uint64_t call_row_rss(const variant *v) {
     const uint32_t n = (uint32_t)v->b;
-    uvcci_gemm_rss((uvcci_gemm_backend)v->a, 1, n, n, gemm_x, gemm_y, false, gemm_y, gemm_x, false,
-                   gemm_z, gemm_scratch);
+    rss((uvcci_gemm_backend)v->a, 1, n, false);
     return gemm_z[1];
 }
 
@@ -331,6 +351,23 @@ static void bench_gemm(void) {
             gemm_variant(&v[n++], "gemm_u64", gemm_names[b], call_gemm, b, size, gmacs);
         gemm_variant(&v[n++], "gemm_u64", "rss_best", call_gemm_rss, UVCCI_GEMM_AUTO, size,
                      2 * gmacs);
+        measure(v, n);
+        free_operands();
+    }
+}
+
+/* Small products of shares, as attention has them. */
+static void bench_small(void) {
+    for (int size = 16; size <= 64; size *= 2) {
+        const double gmacs = 2e-9 * size * size * size;
+        variant v[MAX_VARIANTS] = {0};
+        unsigned n = 0;
+        new_operands(size);
+        for (int b = UVCCI_GEMM_PORTABLE; b <= (int)uvcci_gemm_best(); b++) {
+            gemm_variant(&v[n++], "rss_u64", gemm_names[b], call_gemm_rss, b, size, gmacs);
+            gemm_variant(&v[n++], "rss_u64_trans", gemm_names[b], call_gemm_rss_trans, b, size,
+                         gmacs);
+        }
         measure(v, n);
         free_operands();
     }
@@ -530,11 +567,8 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*run)(void);
-    } parts[] = {{"aes", bench_aes},
-                 {"dpf", bench_dpf},
-                 {"circuit", bench_circuit},
-                 {"gemm", bench_gemm},
-                 {"gemm", bench_row}};
+    } parts[] = {{"aes", bench_aes},   {"dpf", bench_dpf},    {"circuit", bench_circuit},
+                 {"gemm", bench_gemm}, {"gemm", bench_small}, {"gemm", bench_row}};
     for (unsigned i = 0; i < sizeof parts / sizeof *parts; i++) {
         bool wanted = argc == 1;
         for (int a = 1; a < argc; a++)

@@ -9,9 +9,9 @@ enum { WORDS_MAX = 64 };
 
 static void check_taken(const train_options *o) {
     FUZZ_CHECK(o->data != NULL && o->data[0] != '\0');
-    FUZZ_CHECK(o->hidden_count >= 1 && o->hidden_count < UVCC_MLP_MAX_LAYERS);
-    for (uint32_t i = 0; i < o->hidden_count; i++)
-        FUZZ_CHECK(o->hidden[i] >= 1 && o->hidden[i] <= 4096);
+    FUZZ_CHECK(o->hidden.count >= 1 && o->hidden.count < UVCC_MLP_MAX_LAYERS);
+    for (uint32_t i = 0; i < o->hidden.count; i++)
+        FUZZ_CHECK(o->hidden.v[i] >= 1 && o->hidden.v[i] <= 4096);
     FUZZ_CHECK(o->epochs >= 1 && o->epochs <= 10000);
     FUZZ_CHECK(o->batch >= 1 && o->batch <= 1u << 20 && (o->batch & (o->batch - 1)) == 0);
     FUZZ_CHECK(o->lr_shift <= 20 && o->frac_bits >= 4 && o->frac_bits <= 24);

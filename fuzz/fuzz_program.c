@@ -17,6 +17,7 @@ typedef struct builder {
     uint32_t tensors;
     uint16_t k;
     uint8_t phase;
+    uint16_t mb;
 } builder;
 
 static void name_of(char out[16], char letter, uint32_t i) {
@@ -70,7 +71,13 @@ static void op_any(builder *b, fuzz_in *in) {
     op.shift = fuzz_u8(in);
     op.truncation = fuzz_u8(in);
     op.lift = fuzz_u8(in);
+    op.mb = op.truncation >> 4;
+    op.group = op.truncation >> 2 & 3;
+    op.truncation &= 3;
     op.constant = op.flags >> 4;
+    op.heads = op.lift >> 5;
+    op.row_groups = op.lift >> 3 & 3;
+    op.lift &= 7;
     (void)uvcc_program_op(b->p, &op);
 }
 
@@ -99,6 +106,48 @@ static void fit_rows(uvcc_op_desc *op, const uvcc_tensor_desc *x, const uvcc_ten
     }
 }
 
+/* Blocks of the operands, and a result that fits. */
+static void fit_blocks(uvcc_op_desc *op, const uvcc_tensor_desc *x, const uvcc_tensor_desc *y,
+                       uvcc_tensor_desc *z, uint8_t how) {
+    const bool ta = op->flags & UVCC_OP_TRANS_A, tb = op->flags & UVCC_OP_TRANS_B;
+    op->heads = 1 + (how & 1);
+    op->row_groups = 1 + (how >> 1 & 1);
+    op->flags |= (uint8_t)((how >> 2 & 7) * UVCC_OP_STACKED_A);
+    const bool sa = op->flags & UVCC_OP_STACKED_A, sb = op->flags & UVCC_OP_STACKED_B;
+    const uint32_t h = op->heads, g = op->row_groups;
+    const uint32_t m = ta ? x->cols / (sa ? 1 : h) : x->rows / (sa ? g * h : g);
+    const uint32_t n = tb ? y->rows / (sb ? g * h : g) : y->cols / (sb ? 1 : h);
+    const bool sc = op->flags & UVCC_OP_STACKED_C;
+    z->rows = m * g * (sc ? h : 1);
+    z->cols = n * (sc ? 1 : h);
+}
+
+static bool has_triples(uint16_t code) {
+    return code == UVCC_OP_GEMM_SS || code == UVCC_OP_ELEM_MUL || code == UVCC_OP_ROW_MUL ||
+           code == UVCC_OP_COL_MUL || code == UVCC_OP_ROW_DOT;
+}
+
+/* An op on additive tensors instead of its twin on replicated ones. */
+static void make_additive(builder *b, uvcc_op_desc *op, const uvcc_tensor_desc *x,
+                          const uvcc_tensor_desc *y, uvcc_tensor_desc *z, fuzz_in *in) {
+    op->shift = 0;
+    if (op->opcode == UVCC_OP_TRUNCATE) {
+        op->opcode = UVCC_OP_RESHARE;
+        z->scale = x->scale;
+        return;
+    }
+    op->opcode = UVCC_OP_GEMM_PART;
+    z->sharing = UVCC_ADDITIVE;
+    z->scale = (uint8_t)(x->scale + y->scale);
+    z->bits = (uint8_t)(x->bits + y->bits + 4);
+    const uint8_t how = fuzz_u8(in);
+    if (how & 1) {
+        op->in_count = 3;
+        op->in[2] = pick(b, in);
+        z->in_buffer_of = how & 2 ? op->in[2] : UVCC_NO_TENSOR;
+    }
+}
+
 /* An op with outputs made to fit, then perhaps one thing wrong. */
 static void op_fitting(builder *b, fuzz_in *in) {
     static const uint16_t codes[] = {
@@ -122,6 +171,8 @@ static void op_fitting(builder *b, fuzz_in *in) {
                           .scale = x.scale,
                           .lifetime = UVCC_EPOCH,
                           .in_buffer_of = UVCC_NO_TENSOR};
+    const bool additive =
+        wrong & 64 && (op.opcode == UVCC_OP_GEMM_SS || op.opcode == UVCC_OP_TRUNCATE);
     op.in_count = 2;
     op.out_count = 1;
     op.shift = what >> 4;
@@ -129,6 +180,8 @@ static void op_fitting(builder *b, fuzz_in *in) {
         op.flags = how >> 1 & 3;
         z.rows = op.flags & UVCC_OP_TRANS_A ? x.cols : x.rows;
         z.cols = op.flags & UVCC_OP_TRANS_B ? y.rows : y.cols;
+        if (wrong & 128)
+            fit_blocks(&op, &x, &y, &z, fuzz_u8(in));
     }
     if (op.opcode == UVCC_OP_GEMM_SS || op.opcode == UVCC_OP_ELEM_MUL) {
         z.scale = (uint8_t)(x.scale + y.scale - op.shift);
@@ -152,13 +205,19 @@ static void op_fitting(builder *b, fuzz_in *in) {
         fit_rows(&op, &x, &y, &z, in);
     if (how & 8)
         z.in_buffer_of = op.in[0];
+    if (additive)
+        make_additive(b, &op, &x, &y, &z, in);
+    else if (has_triples(op.opcode) && (wrong & 64 || how & 128))
+        op.flags |= UVCC_OP_BEAVER;
     op.truncation = how >> 4 & 1;
     op.lift = (how >> 5) % 3;
     if (wrong & 1)
         z.bits = fuzz_u8(in);
     if (wrong & 2)
         z.lifetime = UVCC_PERSIST;
-    int rc = wrong & 4 && b->tensors != 0 ? (int)pick(b, in) : add_tensor(b, z);
+    int rc = wrong & 4 && b->tensors != 0  ? (int)pick(b, in)
+             : op.in_count == 3 && how & 8 ? (int)op.in[2]
+                                           : add_tensor(b, z);
     op.out[0] = rc < 0 ? UVCC_NO_TENSOR : (uint32_t)rc;
     if (op.opcode == UVCC_OP_RELU) {
         z.bits = 1;
@@ -171,8 +230,12 @@ static void op_fitting(builder *b, fuzz_in *in) {
     b->k = (uint16_t)(b->k + (wrong & 8 ? fuzz_u16(in) : 1));
     if (wrong & 16 && b->phase < UVCC_UPD) {
         b->phase++;
+        b->mb = b->k = 0;
+    } else if (wrong & 64 && b->phase < UVCC_UPD) {
+        b->mb++;
         b->k = 0;
     }
+    op.mb = b->mb;
     op.phase = b->phase;
     op.k = b->k;
     (void)uvcc_program_op(b->p, &op);
@@ -263,6 +326,7 @@ static void action(builder *b, fuzz_in *in) {
         t.scale = fuzz_u8(in);
         t.lifetime = fuzz_u8(in);
         t.in_buffer_of = op & 8 ? fuzz_u32(in) : UVCC_NO_TENSOR;
+        t.sharing = op >> 6;
         t.name = op & 16 ? "" : op & 32 ? "twice" : NULL;
         (void)add_tensor(b, t);
         break;
@@ -282,7 +346,7 @@ static void action(builder *b, fuzz_in *in) {
     case 2:
         name_of(name, op & 128 ? 'e' : 'f', op >> 3);
         (void)uvcc_program_entry(b->p, op == 2 ? "" : name);
-        b->k = 0;
+        b->mb = b->k = 0;
         b->phase = 0;
         break;
     case 3:
@@ -298,8 +362,11 @@ static void action(builder *b, fuzz_in *in) {
         break;
     default:
         more = fuzz_u8(in);
-        if (op & 8)
-            (void)uvcc_program_input(b->p, op >> 4, pick(b, in), more % 4);
+        if (op == 0x87) { /* a stage of a job */
+            (void)uvcc_program_topology(b->p, 1 + (more >> 6), 1 + (more & 3), 1);
+            (void)uvcc_program_pipeline(b->p, more >> 2 & 3, 1 + (more & 3), more >> 4 & 3);
+        } else if (op & 8)
+            (void)uvcc_program_input_mb(b->p, op >> 4, pick(b, in), more % 4, more >> 5);
         else
             (void)uvcc_program_output(b->p, op >> 4 | more, pick(b, in));
         break;
@@ -344,6 +411,8 @@ static uint64_t check_tables(const uvcc_program *p) {
             FUZZ_CHECK(uvcc_program_input_at(p, e, i)->tensor < tensors);
         for (uint32_t i = 0; i < uvcc_program_output_count(p, e); i++)
             FUZZ_CHECK(uvcc_program_output_at(p, e, i)->tensor < tensors);
+        uint64_t bytes;
+        FUZZ_CHECK(uvcc_program_memory(p, e, &bytes) == 0);
         for (uint32_t i = 0; i < tensors; i++) {
             uvcc_buffer_life life;
             if (uvcc_program_life(p, e, i, &life) != 0)
@@ -378,7 +447,8 @@ static void run_reference(const uvcc_program *p, uint8_t seed) {
         for (uint32_t e = 0; e < uvcc_program_entry_count(p); e++) {
             char message[200] = "";
             int err = uvcc_reference_step(r, e, message, sizeof message);
-            FUZZ_CHECK(err == 0 || err == UVCC_ERR_BOUND || err == UVCC_ERR_PROGRAM);
+            FUZZ_CHECK(err == 0 || err == UVCC_ERR_BOUND || err == UVCC_ERR_PROGRAM ||
+                       err == UVCC_ERR_USAGE); /* it needs other workers */
             FUZZ_CHECK((err == 0) == (message[0] == '\0'));
             for (uint32_t i = 0; i < uvcc_program_output_count(p, e); i++)
                 FUZZ_CHECK(uvcc_reference_get(r, uvcc_program_output_at(p, e, i)->tensor) != NULL);

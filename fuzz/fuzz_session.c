@@ -12,7 +12,17 @@
 #include <uvcc/uvcc.h>
 
 enum { ACTIONS_MAX = 250, PIPE_MAX = 96, JOBS_MAX = 64, OLD_MAX = 8, STEPS_MAX = 3 };
-enum { ROWS = 2, INNER = 3, COLS = 2, IN_X = 1, IN_W = 2, OUT_Z = 10, OUT_A = 11, STATE = 12 };
+enum {
+    ROWS = 2,
+    INNER = 3,
+    COLS = 2,
+    IN_X = 1,
+    IN_W = 2,
+    OUT_Z = 10,
+    OUT_A = 11,
+    STATE = 12,
+    OUT_B
+};
 
 typedef struct packet {
     uint8_t *data;
@@ -46,7 +56,8 @@ typedef struct world {
     uint8_t how; /* the config */
 } world;
 
-/* ---- the program: Z = X W truncated, A = relu(Z), both opened; and a kept matrix ---- */
+/* ---- the program: Z = X W truncated, A = relu(Z), B = X W on a triple, all opened; and a kept
+ * matrix ---- */
 
 static const int64_t X[ROWS * INNER] = {4096, -8192, 100, 7, -70000, 12345};
 static const int64_t W[INNER * COLS] = {9000, -1, -4096, 4096, 333, 60000};
@@ -86,6 +97,7 @@ static const uvcc_program *program(void) {
     uint32_t a = tensor(p, "A", ROWS, COLS, 36, 12, UVCC_EPOCH);
     uint32_t d = tensor(p, "D", ROWS, COLS, 1, 0, UVCC_EPOCH);
     uint32_t s = tensor(p, "S", ROWS, COLS, 20, 12, UVCC_PERSIST);
+    uint32_t b = tensor(p, "B", ROWS, COLS, 36, 12, UVCC_EPOCH);
     FUZZ_CHECK(uvcc_program_entry(p, "run") == 0);
     FUZZ_CHECK(uvcc_program_input(p, IN_X, x, 0) >= 0 && uvcc_program_input(p, IN_W, w, 1) >= 0);
     uvcc_op_desc g = {.opcode = UVCC_OP_GEMM_SS,
@@ -96,7 +108,12 @@ static const uvcc_program *program(void) {
                       .shift = 12};
     uvcc_op_desc r = {
         .opcode = UVCC_OP_RELU, .k = 1, .in_count = 1, .out_count = 2, .in = {z}, .out = {a, d}};
-    FUZZ_CHECK(uvcc_program_op(p, &g) >= 0 && uvcc_program_op(p, &r) >= 0);
+    uvcc_op_desc on_triple = g;
+    on_triple.k = 2;
+    on_triple.out[0] = b;
+    on_triple.flags = UVCC_OP_BEAVER;
+    FUZZ_CHECK(uvcc_program_op(p, &g) >= 0 && uvcc_program_op(p, &r) >= 0 &&
+               uvcc_program_op(p, &on_triple) >= 0 && uvcc_program_output(p, OUT_B, b) >= 0);
     FUZZ_CHECK(uvcc_program_output(p, OUT_Z, z) >= 0 && uvcc_program_output(p, OUT_A, a) >= 0 &&
                uvcc_program_output(p, STATE, s) >= 0);
     FUZZ_CHECK(uvcc_program_finish(p, NULL, 0) == 0);
@@ -163,7 +180,9 @@ static void events(world *w, unsigned i) {
             FUZZ_CHECK(v != NULL);
             for (unsigned k = 0; k < ROWS * COLS; k++) {
                 int64_t z = product(k / COLS, k % COLS);
-                FUZZ_CHECK(v[k] == (e.id == OUT_Z ? z : e.id == OUT_A ? (z > 0 ? z : 0) : KEPT[k]));
+                FUZZ_CHECK(v[k] == (e.id == OUT_Z || e.id == OUT_B ? z
+                                    : e.id == OUT_A                ? (z > 0 ? z : 0)
+                                                                   : KEPT[k]));
             }
             break;
         }

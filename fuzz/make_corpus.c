@@ -5,6 +5,7 @@
  * if DICT is not what the tables give
  *
  * Inputs that fuzzing found stand beside the seeds under other names and are not touched. */
+#include "bundles.h"
 #include "common.h"
 
 #include <errno.h>
@@ -83,6 +84,12 @@ static void dict_number(FILE *f, const char *prefix, const char *name, uint64_t 
 static void dictionary(FILE *f) {
     (void)fputs("# Made by fuzz/make_corpus.c from the .def tables.\n", f);
     dict_bytes(f, "magic_frame", "UVF1\x01", 5);
+    dict_bytes(f, "magic_bundle", UVCCI_MAGIC_BUNDLE, 8);
+    dict_bytes(f, "magic_job_root", UVCCI_MAGIC_JOB, 8);
+    dict_bytes(f, "magic_proof", UVCCI_MAGIC_PROOF, 8);
+#define UVCC_LEAF(name, code, bytes, key) dict_number(f, "leaf", #name, code, 1);
+#include <uvcc/leaves.def>
+#undef UVCC_LEAF
     dict_bytes(f, "magic_batch", "BLV1\x01\x00\x00\x00", 8);
 #define UVCC_KIND(name, code, cls, label)                                                          \
     dict_number(f, "kind", #name, code, 1);                                                        \
@@ -323,6 +330,36 @@ static void random_programs(const char *target, unsigned configs, unsigned step,
     }
 }
 
+static void audits(void) {
+    static fuzz_bundles b;
+    uvcc_bundle d;
+    uint8_t out[FUZZ_BUNDLE_BYTES], sign_seed[32];
+    fuzz_bundles_make(&b);
+    for (int p = 0; p < 3; p++) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "bundle-%d", p);
+        seed("audit", name, p % 2, b.bytes[p], b.len[p]);
+    }
+    if (uvcc_bundle_decode(&d, b.bytes[1], b.len[1], NULL) != 0)
+        die("a bundle is refused");
+    const uvcc_job_root j = {.party = 1,
+                             .replicas = 1,
+                             .stages = 1,
+                             .tp_ranks = 1,
+                             .step = d.step,
+                             .run = d.run,
+                             .sid_job = d.sid_job,
+                             .policy_hash = d.policy_hash,
+                             .epoch_roots = d.epoch_root};
+    memset(sign_seed, 2, sizeof sign_seed);
+    if (uvcc_job_root_encode(&j, sign_seed, out, sizeof out) != 0)
+        die("a root cannot be made");
+    seed("audit", "job-root", 1, out, uvcc_job_root_bytes(1, 1, 1));
+    int64_t len = uvcc_proof_make(&d, 3, NULL, out, sizeof out);
+    seed("audit", "proof", 1, out, len > 0 ? (size_t)len : 0);
+    random_programs("audit", 4, 1, 33);
+}
+
 static void texts(void) {
     seed_text("csv", "header", 0, "a,b,label\n1,2.5,0\n-3e2,4,1\n");
     seed_text("csv", "crlf-bom", 0, "\xEF\xBB\xBFx,y\r\n 1 , 2\r\n3,4\r\n\r\n");
@@ -364,6 +401,7 @@ int main(int argc, char **argv) {
     vectors(argv[1], "blv1.json", "blv1", "payload", 0);
     mlp_csv(argv[1]);
     step_messages();
+    audits();
     for (uint8_t suite = 0; suite < 3; suite++) {
         traffic(true, suite);
         traffic(false, suite);
@@ -374,6 +412,7 @@ int main(int argc, char **argv) {
     random_programs("split", 128, 18, 300);
     random_programs("session", 256, 31, 120);
     random_programs("program", 8, 1, 300);
+    random_programs("triple", 16, 1, 200);
     texts();
     return 0;
 }

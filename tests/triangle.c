@@ -8,7 +8,6 @@ void triangle_make(triangle *t, const uvcc_program *p, const triangle_options *o
     assert_int_equal(uvcc_loopback_new(&t->net, &al, 3, t->opt.datagram, t->opt.seed + 77), 0);
     if (t->opt.faulty)
         assert_int_equal(uvcc_loopback_set_all_faults(t->net, &t->opt.faults), 0);
-    uint8_t sign_key[3][32];
     for (uint8_t i = 0; i < 3; i++) {
         uvcc_config c;
         assert_int_equal(uvcc_config_default(&c, sizeof c), 0);
@@ -18,6 +17,7 @@ void triangle_make(triangle *t, const uvcc_program *p, const triangle_options *o
         c.suites = t->opt.suites;
         c.datagram = t->opt.datagram;
         c.audit_off = t->opt.audit_off;
+        c.bundles = !t->opt.audit_off;
         c.cookie = 100u + i;
         for (unsigned k = 0; k < 32; k++)
             c.sid_job[k] = (uint8_t)k;
@@ -28,7 +28,7 @@ void triangle_make(triangle *t, const uvcc_program *p, const triangle_options *o
         if (t->opt.tweak != NULL)
             t->opt.tweak(&c);
         assert_int_equal(uvcc_session_new(&t->s[i], &c), 0);
-        memcpy(sign_key[i], uvcc_session_public_key(t->s[i]), 32);
+        memcpy(t->keys.key[i], uvcc_session_public_key(t->s[i]), 32);
         assert_int_equal(uvcc_session_load_program(t->s[i], p), 0);
         uvcc_cpu_config x = {.size = sizeof x,
                              .alloc = al,
@@ -48,12 +48,52 @@ void triangle_open(triangle *t, const uvcc_program *p, const triangle_options *o
     triangle_start(t);
 }
 
-bool triangle_turn(triangle *t) {
-    int rc = uvcc_loopback_drive(t->net, t->s, t->cpu, 3);
-    assert_true(rc >= 0);
+static void forget_bundles(triangle *t, unsigned at) {
+    for (unsigned i = 0; i < 3; i++) {
+        free(t->bundle[i][at].bytes);
+        t->bundle[i][at].bytes = NULL;
+    }
+}
+
+/* The three bundles of a step must agree. */
+static void take_bundle(triangle *t, unsigned party, uint32_t step) {
+    const unsigned at = step % 4;
+    const uint8_t *bytes;
+    size_t len;
+    assert_int_equal(uvcc_session_bundle(t->s[party], step, &bytes, &len), 0);
+    t->bundles[party]++;
+    if (t->opt.unverified)
+        return;
+    if (t->opt.on_bundle != NULL)
+        t->opt.on_bundle(t->opt.user, party, step, bytes, len);
+    assert_null(t->bundle[party][at].bytes);
+    uint8_t *copy = malloc(len);
+    memcpy(copy, bytes, len);
+    t->bundle[party][at].bytes = copy;
+    t->bundle[party][at].len = len;
+    t->bundle[party][at].step = step;
+    uvcc_bundle b[3];
+    uvcc_audit_fault f;
+    for (unsigned i = 0; i < 3; i++) {
+        if (t->bundle[i][at].bytes == NULL)
+            return;
+        assert_int_equal(t->bundle[i][at].step, step);
+        if (uvcc_bundle_decode(&b[i], t->bundle[i][at].bytes, t->bundle[i][at].len, &f) != 0)
+            fail_msg("party %u, step %u, leaf %d: %s", i, step, (int)f.leaf,
+                     uvcc_fault_text(f.kind));
+    }
+    if (uvcc_bundle_verify(b, &t->keys, &f) != 0)
+        fail_msg("step %u: party %u, leaf %d %s, party %u, leaf %d: %s", step, f.party, (int)f.leaf,
+                 uvcc_leaf_name(f.type), f.other, (int)f.other_leaf, uvcc_fault_text(f.kind));
+    forget_bundles(t, at);
+}
+
+void triangle_events(triangle *t) {
     for (unsigned i = 0; i < 3; i++) {
         uvcc_event e;
-        while (t->s[i] != NULL && uvcc_session_poll_event(t->s[i], &e) == 1)
+        while (t->s[i] != NULL && uvcc_session_poll_event(t->s[i], &e) == 1) {
+            if (t->opt.on_event != NULL)
+                t->opt.on_event(t->opt.user, i, t->s[i], &e);
             switch (e.kind) {
             case UVCC_EVENT_READY:
                 t->ready[i] = true;
@@ -68,6 +108,9 @@ bool triangle_turn(triangle *t) {
             case UVCC_EVENT_AUDIT:
                 t->audits[i]++;
                 break;
+            case UVCC_EVENT_BUNDLE:
+                take_bundle(t, i, e.step);
+                break;
             case UVCC_EVENT_ABORTED:
                 t->aborted[i] = e.reason;
                 t->abort_text[i] = e.text;
@@ -79,7 +122,14 @@ bool triangle_turn(triangle *t) {
             default:
                 break;
             }
+        }
     }
+}
+
+bool triangle_turn(triangle *t) {
+    int rc = uvcc_loopback_drive(t->net, t->s, t->cpu, 3);
+    assert_true(rc >= 0);
+    triangle_events(t);
     return rc == 1;
 }
 
@@ -116,6 +166,8 @@ void triangle_close(triangle *t) {
 }
 
 void triangle_free(triangle *t) {
+    for (unsigned at = 0; at < 4; at++)
+        forget_bundles(t, at);
     for (unsigned i = 0; i < 3; i++) {
         if (t->cpu[i] != NULL)
             uvcc_cpu_free(t->cpu[i]);

@@ -18,10 +18,12 @@
 static const char *const headers[] = {
     [KEYFILE_IDENTITY] = "uvcc identity v1\n",
     [KEYFILE_PAIR] = "uvcc pair secret v1\n",
+    [KEYFILE_STORAGE] = "uvcc storage key v1\n",
 };
 static const char *const names[] = {
     [KEYFILE_IDENTITY] = "an identity",
     [KEYFILE_PAIR] = "a pair secret",
+    [KEYFILE_STORAGE] = "a storage key",
 };
 
 typedef struct says {

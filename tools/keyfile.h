@@ -1,15 +1,15 @@
-/* keyfile.h - key files: an Ed25519 identity, or the secret of a pair of parties, each alone in a
+/* keyfile.h - key files: an Ed25519 identity, the secret of a pair of parties, or the key of what a party keeps, each alone in a
  * file that nobody but its owner can read.
  *
- * Format: two lines, "uvcc identity v1" or "uvcc pair secret v1", then 64 lowercase hexadecimal
- * digits: the identity's seed, or the secret. */
+ * Format: two lines, "uvcc identity v1", "uvcc pair secret v1" or "uvcc storage key v1", then 64 lowercase hexadecimal
+ * digits: the identity's seed, the secret, or the key. */
 #ifndef UVCC_TOOLS_KEYFILE_H
 #define UVCC_TOOLS_KEYFILE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum keyfile_kind { KEYFILE_IDENTITY, KEYFILE_PAIR } keyfile_kind;
+typedef enum keyfile_kind { KEYFILE_IDENTITY, KEYFILE_PAIR, KEYFILE_STORAGE } keyfile_kind;
 
 /* Reads a file of this kind. Refused: a symbolic link, what is no regular file, another owner, a
  * mode other than 0600, anything that is not exactly the format. Returns 0, or -1 and in message

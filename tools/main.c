@@ -3,8 +3,11 @@
 #include <string.h>
 #include <uvcc/types.h>
 
+#include "audit.h"
 #include "keygen.h"
+#include "lm/generate.h"
 #include "nonlinear.h"
+#include "pipeline/pipeline.h"
 #include "replay.h"
 #include "sim/sim.h"
 #include "train.h"
@@ -13,10 +16,13 @@ static void usage(FILE *to) {
     (void)fputs(
         "Usage: uvcc COMMAND [OPTION...]\n"
         "\n"
-        "  uvcc train      three parties train a network on a CSV file; see uvcc train --help\n"
+        "  uvcc train      three parties train a network on a CSV file or a text; see uvcc train --help\n"
+        "  uvcc generate   samples text from a kept language model; see uvcc generate --help\n"
         "  uvcc replay     runs a recorded session again; see uvcc replay --help\n"
+        "  uvcc audit      checks the transcripts of a run; see uvcc audit --help\n"
         "  uvcc keygen     makes key files and shows public keys; see uvcc keygen --help\n"
         "  uvcc nonlinear  measures the nonlinear functions; see uvcc nonlinear --help\n"
+        "  uvcc pipeline   a pipeline of stages in simulated time; see uvcc pipeline --help\n"
         "  uvcc sim        runs simulated triangles with faults; see uvcc sim --help\n"
         "  uvcc --version  show the version\n"
         "  uvcc --help     show this\n",
@@ -27,12 +33,18 @@ int main(int argc, char **argv) {
     const char *word = argc > 1 ? argv[1] : "";
     if (strcmp(word, "train") == 0)
         return train_main(argc - 2, argv + 2);
+    if (strcmp(word, "generate") == 0)
+        return generate_main(argc - 2, argv + 2);
     if (strcmp(word, "replay") == 0)
         return replay_main(argc - 2, argv + 2);
+    if (strcmp(word, "audit") == 0)
+        return audit_main(argc - 2, argv + 2);
     if (strcmp(word, "keygen") == 0)
         return keygen_main(argc - 2, argv + 2);
     if (strcmp(word, "nonlinear") == 0)
         return nonlinear_main(argc - 2, argv + 2);
+    if (strcmp(word, "pipeline") == 0)
+        return pipeline_main(argc - 2, argv + 2);
     if (strcmp(word, "sim") == 0)
         return sim_main(argc - 2, argv + 2);
     if (strcmp(word, "--version") == 0) {

@@ -452,7 +452,8 @@ static measure_check check_of(const measure_job *job) {
     if (job->exact)
         return MEASURE_REFERENCE;
     const bool many = job->what == UVCC_NL_EXP || job->what == UVCC_NL_RECIPROCAL ||
-                      job->what == UVCC_NL_RSQRT; /* values that all bits of the mask decide */
+                      job->what == UVCC_NL_RSQRT ||
+                      job->what == UVCC_NL_LN; /* values that all bits of the mask decide */
     return many || uvcc_nonlinear_at(job->what)->form == UVCC_NL_BLOCK ? MEASURE_BOUND
                                                                        : MEASURE_CANDIDATES;
 }

@@ -53,6 +53,10 @@ double measure_real_at(uvcc_nonlinear what, double x) {
         return 1 / x;
     case UVCC_NL_RSQRT:
         return 1 / sqrt(x);
+    case UVCC_NL_LN:
+        return log(x);
+    case UVCC_NL_CLIP:
+        return fmin(fmax(x, -1), 1);
     default:
         return x;
     }
@@ -60,6 +64,11 @@ double measure_real_at(uvcc_nonlinear what, double x) {
 
 bool measure_relative(uvcc_nonlinear what) {
     return what == UVCC_NL_RECIPROCAL || what == UVCC_NL_RSQRT;
+}
+
+/* Inputs of all octaves count alike. */
+static bool by_octaves(uvcc_nonlinear what) {
+    return measure_relative(what) || what == UVCC_NL_LN;
 }
 
 /* ---- shapes ---- */
@@ -127,7 +136,7 @@ static void around(inputs *s, int64_t x, int64_t reach) {
 static int64_t sweep_at(uvcc_nonlinear what, size_t i, size_t count) {
     const double low = (double)lowest(what), high = (double)highest(what);
     const double t = count > 1 ? (double)i / (double)(count - 1) : 0;
-    return llround(measure_relative(what) ? low * pow(high / low, t) : low + (high - low) * t);
+    return llround(by_octaves(what) ? low * pow(high / low, t) : low + (high - low) * t);
 }
 
 static void take_edges(inputs *s, uvcc_nonlinear what) {
@@ -147,7 +156,7 @@ static void take_knots(inputs *s, uvcc_nonlinear what) {
     const int64_t low = lowest(what), high = highest(what);
     const unsigned index_bits = uvcc_nonlinear_at(what)->index_bits;
     const size_t room = (s->room - s->count) / 3;
-    if (measure_relative(what)) { /* cells of the mantissa */
+    if (by_octaves(what)) { /* cells of the mantissa */
         for (size_t i = 0; i < room; i++) {
             const int64_t x = sweep_at(what, i, room);
             const int width = ilogb((double)x) - (int)index_bits;
@@ -171,7 +180,7 @@ static int64_t random_input(uvcc_nonlinear what, const inputs *s, uint64_t *rand
     const uint64_t kind = measure_random(random) % 16;
     if (kind == 0)
         return random_from(random, s->least, s->most);
-    if (measure_relative(what))
+    if (by_octaves(what))
         return sweep_at(what, measure_random(random) % (1ull << 40), 1ull << 40);
     if (kind < 8)
         return random_from(random, low < -middle ? -middle : low, middle);
@@ -287,7 +296,9 @@ static bool undecided(uvcc_nonlinear what, bool exact, int64_t x) {
 
 static void real_elements(uvcc_nonlinear what, bool exact, size_t count, const int64_t *x,
                           double *want, double *bound) {
-    const double most = exact && what == UVCC_NL_RELU ? 0 : uvcc_nonlinear_at(what)->bound;
+    const double most = exact && (what == UVCC_NL_RELU || what == UVCC_NL_CLIP)
+                            ? 0
+                            : uvcc_nonlinear_at(what)->bound;
     for (size_t i = 0; i < count; i++) {
         want[i] = measure_real_at(what, unit(x[i]));
         bound[i] = within(what, x[i]) && !undecided(what, exact, x[i]) ? most : -1;

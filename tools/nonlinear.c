@@ -44,6 +44,8 @@ static const struct subject {
     {UVCC_NL_EXP, 0, 16, false},
     {UVCC_NL_RECIPROCAL, 0.0625, 4096, true},
     {UVCC_NL_RSQRT, 0.00390625, 4096, true},
+    {UVCC_NL_LN, 1, 65535, true},
+    {UVCC_NL_CLIP, -2, 2, false},
     {UVCC_NL_GELU, -8, 8, false},
     {UVCC_NL_GELU_TANH, -8, 8, false},
     {UVCC_NL_SILU, -16, 16, false},
@@ -178,9 +180,9 @@ static int parse_option(nonlinear_options *o, int argc, char *const *argv, int *
     const char *word = strcmp(argv[*i], "-h") == 0 ? "--help" : argv[*i];
     const size_t len = strcspn(word, "=");
     const char *value = word[len] == '=' ? word + len + 1 : NULL;
-    bool *flag = value == NULL ? flag_of(o, word + 2, quick) : NULL;
-    if (flag != NULL) {
-        *flag = true;
+    bool *on = value == NULL ? flag_of(o, word + 2, quick) : NULL;
+    if (on != NULL) {
+        *on = true;
         return EXIT_DONE;
     }
     for (unsigned k = 0; k < sizeof valued / sizeof valued[0]; k++) {

@@ -8,16 +8,20 @@
 #include <stdio.h>
 #include <uvcc/mlp.h>
 
+#include "flags.h"
+
 typedef struct train_options {
-    const char *data, *label, *json, *record; /* NULL: not given */
-    uint32_t hidden[UVCC_MLP_MAX_LAYERS], hidden_count;
+    const char *data, *label, *json, *record, *audit, *trace; /* NULL: not given */
+    flag_list hidden;
     uint32_t epochs, batch, lr_shift, frac_bits;
     uint64_t seed, compute_seed, fault_seed;
     uint32_t truncation; /* uvcc_truncation */
     uint32_t compare;    /* uvcc_compare */
+    uint32_t products;   /* uvcc_products */
     uint32_t compute;    /* uvcc_cpu_mode */
+    uint32_t model;      /* the value of --model: mlp */
     double drop, duplicate, reorder, corrupt;
-    bool progress, force, help;
+    bool progress, profile, force, help;
 } train_options;
 
 /* Reads the words after `uvcc train`. Returns 0, or -1 and one line in message. With help set,

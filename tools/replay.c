@@ -3,16 +3,14 @@
 #include "replay.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <uvcc/uvcc.h>
 
+#include "files.h"
 #include "report.h"
 #include "train.h"
 #include "uvlog.h"
@@ -126,36 +124,6 @@ static int parse(replay_options *o, int argc, char *const *argv) {
 }
 
 /* ---- the file ---- */
-
-static int read_log(const char *path, log_file *out) {
-    struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0 || fstat(fd, &st) != 0) {
-        int why = errno;
-        if (fd >= 0)
-            (void)close(fd);
-        return report_error(EXIT_UNUSABLE, "%s: cannot be opened: %s", path, strerror(why));
-    }
-    if (!S_ISREG(st.st_mode)) {
-        (void)close(fd);
-        return report_error(EXIT_UNUSABLE, "%s: is no regular file", path);
-    }
-    size_t room = (size_t)st.st_size + 1; /* one more, to see a file that grows */
-    out->bytes = malloc(room);
-    ssize_t n = out->bytes == NULL ? -1 : 1;
-    while (n > 0 && out->len < room) {
-        n = read(fd, out->bytes + out->len, room - out->len);
-        if (n < 0 && errno == EINTR)
-            n = 1;
-        else if (n > 0)
-            out->len += (size_t)n;
-    }
-    int why = out->bytes == NULL ? ENOMEM : errno;
-    (void)close(fd);
-    if (n < 0)
-        return report_error(EXIT_UNUSABLE, "%s: cannot be read: %s", path, strerror(why));
-    return 0;
-}
 
 static void forget_log(log_file *l) {
     if (l->bytes != NULL)
@@ -338,7 +306,7 @@ int replay_main(int argc, char *const *argv) {
     if (sodium_init() < 0)
         return report_error(EXIT_UNUSABLE, "libsodium cannot start");
     log_file l = {0};
-    status = read_log(o.file, &l);
+    status = file_read(o.file, EXIT_UNUSABLE, &l.bytes, &l.len);
     if (status == 0 && o.print) {
         status = print_log(&o, &l);
     } else if (status == 0) {

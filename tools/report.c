@@ -1,14 +1,13 @@
 /* report.c - see report.h. Progress and errors go to standard error; results to standard output. */
 #include "report.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <uvcc/host.h>
+
+#include "draft.h"
 
 #define TERMINAL_EVERY_S 0.1
 #define LINES_EVERY_S    5.0
@@ -32,49 +31,17 @@ int report_error(int status, const char *format, ...) {
 /* ---- JSON ---- */
 
 struct report_json {
-    const char *path; /* NULL: nothing is asked for */
-    char *draft;      /* the other name; NULL on standard output and once it has its own */
-    FILE *file;
+    draft *out; /* NULL: nothing is asked for */
 };
 
 report_json *report_json_open(const char *path) {
+    int status;
     report_json *j = calloc(1, sizeof *j);
     if (j == NULL) {
         (void)report_error(EXIT_FAILED, "out of memory");
         return NULL;
     }
-    j->path = path;
-    if (path == NULL)
-        return j;
-    if (strcmp(path, "-") == 0) {
-        j->file = stdout;
-        return j;
-    }
-    struct stat st;
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
-        (void)report_error(EXIT_BAD_INPUT, "--json %s: is a directory; name a file", path);
-        report_json_close(j);
-        return NULL;
-    }
-    size_t room = strlen(path) + 32;
-    char *draft = malloc(room);
-    int fd = -1;
-    if (draft != NULL) {
-        (void)snprintf(draft, room, "%s.%ld.tmp", path, (long)getpid());
-        fd = open(draft, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    }
-    if (fd < 0) {
-        (void)report_error(EXIT_BAD_INPUT, "--json %s: cannot be written: %s; choose another place",
-                           path, strerror(errno));
-        free(draft);
-        report_json_close(j);
-        return NULL;
-    }
-    j->draft = draft;
-    j->file = fdopen(fd, "w");
-    if (j->file == NULL) {
-        (void)report_error(EXIT_FAILED, "out of memory");
-        (void)close(fd);
+    if (path != NULL && (j->out = draft_open("json", path, &status)) == NULL) {
         report_json_close(j);
         return NULL;
     }
@@ -122,46 +89,39 @@ static json_t *to_json(const train_result *r) {
     return NULL;
 }
 
-/* Flushed to the disk before it gets its name, so the name never stands for half a file. */
-static bool finish_file(report_json *j) {
-    bool ok = fflush(j->file) == 0 && fsync(fileno(j->file)) == 0;
-    ok = fclose(j->file) == 0 && ok;
-    j->file = NULL;
-    if (!ok || rename(j->draft, j->path) != 0)
-        return false;
-    free(j->draft);
-    j->draft = NULL;
-    return true;
-}
-
-int report_json_write(report_json *j, const train_result *r) {
-    return j->path == NULL ? EXIT_DONE : report_json_put(j, to_json(r));
+int report_json_write(report_json *j, const train_result *r, json_t *ops) {
+    json_t *o = j->out == NULL ? NULL : to_json(r);
+    if (o == NULL || ops == NULL) {
+        json_decref(ops);
+    } else if (json_object_set_new(o, "ops", ops) != 0) {
+        json_decref(o);
+        o = NULL;
+    }
+    return j->out == NULL ? EXIT_DONE : report_json_put(j, o);
 }
 
 int report_json_put(report_json *j, json_t *o) {
-    if (j->path == NULL) {
+    if (j->out == NULL) {
         json_decref(o);
         return EXIT_DONE;
     }
     if (o == NULL)
         return report_error(EXIT_FAILED, "out of memory");
-    bool ok = json_dumpf(o, j->file, JSON_INDENT(2)) == 0 && fputc('\n', j->file) != EOF;
+    FILE *to = draft_file(j->out); /* which remembers a write that failed */
+    if (json_dumpf(o, to, JSON_INDENT(2)) == 0)
+        (void)fputc('\n', to);
+    else if (!ferror(to)) {
+        json_decref(o);
+        return report_error(EXIT_FAILED, "out of memory");
+    }
     json_decref(o);
-    ok = ok && (j->draft != NULL ? finish_file(j) : fflush(j->file) == 0);
-    if (!ok)
-        return report_error(EXIT_FAILED, "--json %s: cannot be written: %s", j->path,
-                            strerror(errno));
-    return EXIT_DONE;
+    return draft_finish(j->out);
 }
 
 void report_json_close(report_json *j) {
     if (j == NULL)
         return;
-    if (j->file != NULL && j->file != stdout)
-        (void)fclose(j->file);
-    if (j->draft != NULL)
-        (void)unlink(j->draft);
-    free(j->draft);
+    draft_close(j->out);
     free(j);
 }
 
@@ -216,9 +176,12 @@ void progress_end(progress *p) {
 
 /* ---- summary ---- */
 
+FILE *report_stream(const train_options *o) {
+    return o->json != NULL && strcmp(o->json, "-") == 0 ? stderr : stdout;
+}
+
 void report_summary(const train_options *o, const train_result *r) {
-    bool json_out = o->json != NULL && strcmp(o->json, "-") == 0;
-    FILE *to = json_out ? stderr : stdout;
+    FILE *to = report_stream(o);
     (void)fprintf(to, "trained          %u steps of %u rows in %.2f s\n", r->steps, o->batch,
                   r->time_s);
     (void)fprintf(to, "test accuracy    %.4f (%u of %u held-out rows)\n",

@@ -18,8 +18,9 @@ int report_error(int status, const char *format, ...) __attribute__((format(prin
 typedef struct report_json report_json;
 /* path may be NULL (none) or "-". NULL after reporting the error. */
 report_json *report_json_open(const char *path);
-/* Writes the result; an exit status. */
-int report_json_write(report_json *j, const train_result *r);
+/* Writes the result; an exit status. `ops` is a list that stands in it as "ops", which it takes;
+ * NULL: none. */
+int report_json_write(report_json *j, const train_result *r, json_t *ops);
 /* Any object, which it takes; NULL: there was no memory for it. */
 int report_json_put(report_json *j, json_t *o);
 /* Also takes away what was not finished. */
@@ -37,6 +38,8 @@ void progress_show(progress *p, uint32_t steps, double loss, uint64_t bytes, uin
 /* Ends an open line, so that other text can follow. */
 void progress_end(progress *p);
 
+/* Where the summary goes: standard output, unless the JSON is alone there. */
+FILE *report_stream(const train_options *o);
 void report_summary(const train_options *o, const train_result *r);
 
 #endif

@@ -17,10 +17,13 @@
 #include <string.h>
 #include <uvcc/uvcc.h>
 
+#include "bundles.h"
 #include "dataset.h"
+#include "lm/train.h"
 #include "options.h"
 #include "report.h"
 #include "seeded.h"
+#include "trace.h"
 #include "uvlog.h"
 
 #define RANGE_BITS       8u /* integer bits of activations: of held-out rows too */
@@ -69,6 +72,8 @@ typedef struct run {
     progress shown;
     char log[256]; /* the sessions' last error */
     char *app;     /* what logs say of the program */
+    bundles *audit; /* NULL: none are written */
+    trace *trace;  /* NULL: none */
 } run;
 
 static volatile sig_atomic_t interrupted;
@@ -238,6 +243,10 @@ static int take_events(run *r, uint32_t p) {
     uvcc_event e;
     int status = EXIT_DONE;
     while (status == EXIT_DONE && uvcc_session_poll_event(me->session, &e) == 1) {
+        if (r->audit != NULL)
+            status = bundles_event(r->audit, me->session, &(bundle_place){.party = (uint8_t)p}, &e);
+        if (status != EXIT_DONE)
+            break;
         switch (e.kind) {
         case UVCC_EVENT_READY:
             me->ready = true;
@@ -335,8 +344,9 @@ static int drive(run *r) {
     return EXIT_DONE;
 }
 
+/* Steps, and what the parties say of each other's. */
 static bool all_finished(const run *r) {
-    bool all = true;
+    bool all = r->audit == NULL || bundles_waiting(r->audit) == 0;
     for (unsigned p = 0; p < UVCC_PARTIES; p++)
         all = all && r->party[p].finished == r->steps;
     return all;
@@ -352,8 +362,10 @@ static int train(run *r) {
     while (status == EXIT_DONE && !all_finished(r)) {
         if (interrupted) {
             progress_end(&r->shown);
-            return report_error(EXIT_INTERRUPTED, "interrupted in step %u of %u; nothing is kept",
-                                r->party[0].finished + 1, r->steps);
+            return report_error(EXIT_INTERRUPTED, "interrupted in step %u of %u; %s",
+                                r->party[0].finished + 1, r->steps,
+                                r->audit != NULL ? "the bundles of finished steps are kept"
+                                                 : "nothing is kept");
         }
         for (unsigned p = 0; p < UVCC_PARTIES && status == EXIT_DONE; p++) {
             status = take_events(r, p);
@@ -402,6 +414,7 @@ static void configure(run *r, unsigned p, uvcc_config *cfg) {
     cfg->log = (uvcc_logger){.write = keep_log, .user = r};
     cfg->party = (uint8_t)p;
     seeded_identity(cfg, "train", seed, p);
+    cfg->bundles = r->o->audit != NULL;
     cfg->datagram = faulty(r->o);
     cfg->datagram_bytes = DATAGRAM_BYTES;
     cfg->cookie = p;
@@ -427,21 +440,53 @@ static int start_logs(run *r) {
     return EXIT_DONE;
 }
 
+static int start_audit(run *r) {
+    if (r->o->audit == NULL)
+        return EXIT_DONE;
+    bundles_config c = {.dir = r->o->audit, .replicas = 1, .stages = 1, .tp_ranks = 1};
+    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
+        uvcc_config cfg;
+        if (uvcc_config_default(&cfg, sizeof cfg) != 0)
+            return failed(r, "the bundles", UVCC_ERR_CONFIG);
+        seeded_identity(&cfg, "train", r->o->seed, p);
+        memcpy(c.sign_seed[p], cfg.sign_seed, sizeof c.sign_seed[p]);
+        memcpy(c.keys.key[p], cfg.peer_sign_key[p], sizeof c.keys.key[p]);
+    }
+    r->audit = bundles_open(&c);
+    return r->audit != NULL ? EXIT_DONE : EXIT_BAD_INPUT;
+}
+
+/* What waits for a peer's AUDIT when a run ends early is written as far as it goes. */
+static int end_audit(run *r) {
+    int status = EXIT_DONE;
+    for (unsigned p = 0; r->audit != NULL && p < UVCC_PARTIES; p++)
+        if (r->party[p].session != NULL &&
+            bundles_flush(r->audit, r->party[p].session,
+                          &(bundle_place){.party = (uint8_t)p}) != EXIT_DONE)
+            status = EXIT_FAILED;
+    bundles_close(r->audit);
+    return status;
+}
+
 static int start_party(run *r, unsigned p) {
     party *me = &r->party[p];
+    char name[16];
     uvcc_cpu_config cpu = {.size = sizeof cpu,
                            .alloc = r->al,
                            .mode = (uvcc_cpu_mode)r->o->compute,
                            .seed = UVCC_PARTIES * r->o->compute_seed + p};
-    int rc = uvcc_cpu_new(&me->cpu, &cpu);
+    uvcc_config cfg;
+    int rc = uvcc_config_default(&cfg, sizeof cfg);
+    (void)snprintf(name, sizeof name, "party %u", p);
+    if (rc == 0)
+        configure(r, p, &cfg);
+    if (rc == 0 && r->trace != NULL)
+        trace_hook(r->trace, p, name, &cfg, &cpu);
+    if (rc == 0)
+        rc = uvcc_cpu_new(&me->cpu, &cpu);
     if (rc != 0)
         return failed(r, "the executor", rc);
-    uvcc_config cfg;
-    rc = uvcc_config_default(&cfg, sizeof cfg);
-    if (rc == 0) {
-        configure(r, p, &cfg);
-        rc = uvcc_session_new(&me->session, &cfg);
-    }
+    rc = uvcc_session_new(&me->session, &cfg);
     if (rc == 0)
         rc = uvcc_session_load_program(me->session, r->program);
     if (rc == UVCC_ERR_PROGRAM || rc == UVCC_ERR_LIMIT)
@@ -505,8 +550,8 @@ static int start_network(run *r) {
 /* Held-out rows are predicted in steps of so many. */
 static uint32_t predict_rows(const train_options *o, const dataset *d) {
     uint32_t widest = d->features > d->classes ? d->features : d->classes;
-    for (uint32_t l = 0; l < o->hidden_count; l++)
-        widest = o->hidden[l] > widest ? o->hidden[l] : widest;
+    for (uint32_t l = 0; l < o->hidden.count; l++)
+        widest = o->hidden.v[l] > widest ? o->hidden.v[l] : widest;
     uint32_t rows = PREDICT_SIZE_MAX / widest;
     rows = rows < PREDICT_ROWS_MAX ? rows : PREDICT_ROWS_MAX;
     return rows < d->test.rows ? rows : d->test.rows;
@@ -519,7 +564,7 @@ static int make_program(run *r) {
     r->mlp = (uvcc_mlp_config){
         .features = d->features,
         .classes = d->classes,
-        .hidden_count = o->hidden_count,
+        .hidden_count = o->hidden.count,
         .batch = o->batch,
         .predict_rows = predict_rows(o, d),
         .lr_shift = (uint8_t)o->lr_shift,
@@ -527,10 +572,11 @@ static int make_program(run *r) {
         .range_bits = RANGE_BITS,
         .truncation = (uint8_t)o->truncation,
         .compare = (uint8_t)o->compare,
+        .products = (uint8_t)o->products,
         .x_owner = FEATURES_OWNER,
         .y_owner = LABELS_OWNER,
     };
-    memcpy(r->mlp.hidden, o->hidden, sizeof r->mlp.hidden);
+    memcpy(r->mlp.hidden, o->hidden.v, sizeof o->hidden.v);
     if (o->batch > d->train.rows)
         return report_error(EXIT_BAD_INPUT,
                             "--batch %u: the file has %u rows to train on; give a smaller batch or "
@@ -575,6 +621,10 @@ static int begin(run *r) {
     int status = make_program(r);
     if (status == EXIT_DONE)
         status = start_logs(r);
+    if (status == EXIT_DONE)
+        status = start_audit(r);
+    if (status == EXIT_DONE && (r->o->trace != NULL || r->o->profile))
+        r->trace = trace_new(r->o->trace, r->program, UVCC_PARTIES, &status);
     for (unsigned p = 0; p < UVCC_PARTIES && status == EXIT_DONE; p++)
         status = start_party(r, p);
     if (status == EXIT_DONE)
@@ -619,12 +669,30 @@ static int end_logs(run *r) {
     return status;
 }
 
+/* The profile, the trace and the JSON output. */
+static int report_on_ops(run *r, report_json *json) {
+    json_t *ops = NULL;
+    if (r->trace != NULL)
+        trace_other_bytes(r->trace, r->result.bytes_online, r->result.bytes_preprocessing);
+    if (r->o->profile) {
+        trace_print(r->trace, report_stream(r->o));
+        ops = trace_json(r->trace);
+        if (ops == NULL)
+            return report_error(EXIT_FAILED, "out of memory");
+    }
+    const int written = report_json_write(json, &r->result, ops);
+    const int traced = r->trace != NULL ? trace_finish(r->trace) : EXIT_DONE;
+    return written != EXIT_DONE ? written : traced;
+}
+
 /* An exit status: what is left to do can fail. */
 static int end(run *r) {
+    int status = end_audit(r);
     for (unsigned p = 0; p < UVCC_PARTIES; p++) /* jobs that are out end before their memory goes */
         uvcc_cpu_free(r->party[p].cpu);
     for (unsigned p = 0; p < UVCC_PARTIES; p++)
         uvcc_session_free(r->party[p].session);
+    trace_free(r->trace);
     uvcc_loopback_free(r->net);
     uvcc_reference_free(r->reference);
     uvcc_program_free(r->program);
@@ -633,7 +701,8 @@ static int end(run *r) {
         free(r->batch[i].y);
     }
     free(r->order);
-    return end_logs(r);
+    int logs = end_logs(r);
+    return status != EXIT_DONE ? status : logs;
 }
 
 static int train_on(const train_options *o, const dataset *d, report_json *json) {
@@ -648,7 +717,7 @@ static int train_on(const train_options *o, const dataset *d, report_json *json)
     if (status == EXIT_DONE) {
         collect_result(&r, (double)(uvcc_host_now_ns() - start) * 1e-9);
         report_summary(o, &r.result);
-        status = report_json_write(json, &r.result);
+        status = report_on_ops(&r, json);
     }
     if (status == EXIT_DONE && !r.result.reference_equal && o->truncation == UVCC_TRUNC_EXACT)
         status = report_error(EXIT_FAILED, "the opened weights are not those of the plaintext run");
@@ -656,7 +725,21 @@ static int train_on(const train_options *o, const dataset *d, report_json *json)
     return status != EXIT_DONE ? status : ended;
 }
 
+/* The words name the model; the perceptron is the default. */
+static bool wants_transformer(int argc, char *const *argv) {
+    bool yes = false;
+    for (int i = 0; i < argc; i++) {
+        if (strcmp(argv[i], "--model") == 0 && i + 1 < argc)
+            yes = strcmp(argv[i + 1], "transformer") == 0;
+        else if (strncmp(argv[i], "--model=", 8) == 0)
+            yes = strcmp(argv[i] + 8, "transformer") == 0;
+    }
+    return yes;
+}
+
 int train_main(int argc, char *const *argv) {
+    if (wants_transformer(argc, argv))
+        return lm_train_main(argc, argv);
     char message[MESSAGE_BYTES];
     train_options o;
     if (options_parse(&o, argc, argv, message, sizeof message) != 0)

@@ -149,17 +149,17 @@ char *uvlog_app_text(const train_options *o, const uvcc_mlp_config *mlp) {
     for (uint32_t i = 0; i < mlp->hidden_count; i++)
         bad |= json_array_append_new(hidden, json_integer(mlp->hidden[i]));
     json_t *j = json_pack(
-        "{s:s, s:{s:I, s:I, s:o, s:I, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i},"
+        "{s:s, s:{s:I, s:I, s:o, s:I, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i},"
         " s:{s:s%, s:i, s:s, s:i, s:s, s:f, s:f, s:f, s:f, s:s}}",
         "tool", "uvcc train", "mlp", "features", (json_int_t)mlp->features, "classes",
         (json_int_t)mlp->classes, "hidden", hidden, "batch", (json_int_t)mlp->batch, "predict_rows",
         (json_int_t)mlp->predict_rows, "lr_shift", mlp->lr_shift, "frac_bits", mlp->frac_bits,
         "range_bits", mlp->range_bits, "weight_range_bits", mlp->weight_range_bits, "truncation",
-        mlp->truncation, "lift", mlp->lift, "compare", mlp->compare, "x_owner", mlp->x_owner,
-        "y_owner", mlp->y_owner, "options", "data", o->data, strlen(o->data), "epochs",
-        (int)o->epochs, "seed", seed, "compute", (int)o->compute, "compute_seed", compute_seed,
-        "drop", o->drop, "duplicate", o->duplicate, "reorder", o->reorder, "corrupt", o->corrupt,
-        "fault_seed", fault_seed);
+        mlp->truncation, "lift", mlp->lift, "compare", mlp->compare, "products", mlp->products,
+        "x_owner", mlp->x_owner, "y_owner", mlp->y_owner, "options", "data", o->data,
+        strlen(o->data), "epochs", (int)o->epochs, "seed", seed, "compute", (int)o->compute,
+        "compute_seed", compute_seed, "drop", o->drop, "duplicate", o->duplicate, "reorder",
+        o->reorder, "corrupt", o->corrupt, "fault_seed", fault_seed);
     char *text = j == NULL || bad != 0 ? NULL : json_dumps(j, JSON_COMPACT);
     json_decref(j);
     return text;
@@ -196,6 +196,7 @@ static bool take_mlp(const json_t *o, uvcc_mlp_config *m) {
               take_small(o, "weight_range_bits", &m->weight_range_bits) &&
               take_small(o, "truncation", &m->truncation) && take_small(o, "lift", &m->lift) &&
               (json_object_get(o, "compare") == NULL || take_small(o, "compare", &m->compare)) &&
+              (json_object_get(o, "products") == NULL || take_small(o, "products", &m->products)) &&
               take_small(o, "x_owner", &m->x_owner) && take_small(o, "y_owner", &m->y_owner) &&
               json_is_array(hidden) && json_array_size(hidden) < UVCC_MLP_MAX_LAYERS;
     for (size_t i = 0; ok && i < json_array_size(hidden); i++) {

@@ -65,24 +65,25 @@ typedef enum uvcc_task_kind {
      * OTHER: t + (PRG(OWN, own, 0) mod 2^f) -> wire_out[0] and wire_out[1]. */
     UVCC_TASK_OPEN4_MASK,
     /** B. Mask of OPEN on RSS, full pads. in[0] = lo, in[1] = hi. HEAD: lo + PRG(HO, mask, 0) ->
-     * wire_out[0], the same + hi -> out[0]. TAIL: hi + PRG(TO, mask, 0) -> wire_out[0], the same + lo
+     * wire_out[0], the same + hi -> out[0]. TAIL: hi + PRG(TO, mask, 0) -> wire_out[0], the same +
+     * lo
      * -> out[0]. OTHER: nothing. */
     UVCC_TASK_OPEN2_MASK,
     /** B. HEAD, TAIL: out[0] = in[0] + wire_in[0] (+ wire_in[1] where not NULL) + vec.constant.
      * in[0] == out[0] allowed. */
     UVCC_TASK_OPEN_FINISH,
-    /** B. Truncated share before any bit correction (GapSR). in[0] = zh = z + 2^62 + r, m = zh >> 63.
-     * vec.gate (SR or ARS) and vec.compact say where TAIL's key stream has its words.
+    /** B. Truncated share before any bit correction (GapSR). in[0] = zh = z + 2^62 + r, m = zh
+     * >> 63. vec.gate (SR or ARS) and vec.compact say where TAIL's key stream has its words.
      * Compact: packed f-bit words corr_0, corr_1 (HEAD takes PRG(HO, trunc, 1 + m) mod 2^f):
      * HEAD: out[0] = (zh >> f) - (PRG(HO, trunc, 0) mod 2^(64-f)) + (corr_m << (64-f)) - 2^(62-f);
      * TAIL: out[0] = -(PRG(TO, trunc, 0) mod 2^(64-f)) + (corr_m << (64-f)).
      * Not compact: 64-bit words w_0, w_1 (HEAD takes PRG(HO, trunc, 1 + m)):
      * HEAD: out[0] = (zh >> f) + word - 2^(62-f); TAIL: out[0] = word. */
     UVCC_TASK_TRUNC,
-    /** B. Comparison bit, masked. in[0] = xh; x = xh mod 2^n, n = vec.bits for gate RELU and vec.shift
-     * for TRUNC_ARS; the key stream has the DPF's correction words. Share of [x < alpha] =
-     * 1 ^ [alpha <= x] (HEAD carries the 1) by uvcci_dpf_prefix; XOR PRG(HO | TO, mask, 2) bits (bit i
-     * of word i/64); packed bits -> out_bits and wire_out[0]. */
+    /** B. Comparison bit, masked. in[0] = xh; x = xh mod 2^n, n = vec.bits for gate RELU and
+     * vec.shift for TRUNC_ARS; the key stream has the DPF's correction words. Share of [x < alpha]
+     * = 1 ^ [alpha <= x] (HEAD carries the 1) by uvcci_dpf_prefix; XOR PRG(HO | TO, mask, 2) bits
+     * (bit i of word i/64); packed bits -> out_bits and wire_out[0]. */
     UVCC_TASK_LESS_MASK,
     /** B. Subtracts the opened comparison bit (GapARS). v = in_bits ^ wire_in[0]; rho share q =
      * PRG(HO, select, 0) (HEAD) or the key's rho words (TAIL); in[0] = y share: out[0] =
@@ -97,10 +98,10 @@ typedef enum uvcc_task_kind {
     /** B. Sender's half of a lift of the share in[0] = y (protocols.md 4), by vec.lift:
      * PARALLEL: HEAD: out[0] = a' = PRG(HO, lift, 0), m = y - a' -> wire_out[0], out[1] = m +
      * PRG(HT, lift, 1). TAIL: out[1] = c' = y - PRG(HT, lift, 1) -> wire_out[0]. OTHER: nothing.
-     * SEQUENTIAL: HEAD: out[0] = a', m -> wire_out[0], out[1] = PRG(HT, lift, 1). TAIL: wire_in[0] = m;
-     * out[0] = b' = PRG(HT, lift, 1), out[1] = c' = m + y - b' -> wire_out[0].
-     * EXCHANGE: HEAD: out[0] = -PRG(HO, lift, 2), out[1] = y + PRG(HO, lift, 2) -> wire_out[0].
-     * TAIL: out[1] = -PRG(TO, lift, 2), out[0] = y + PRG(TO, lift, 2) -> wire_out[0]. */
+     * SEQUENTIAL: HEAD: out[0] = a', m -> wire_out[0], out[1] = PRG(HT, lift, 1). TAIL: wire_in[0]
+     * = m; out[0] = b' = PRG(HT, lift, 1), out[1] = c' = m + y - b' -> wire_out[0]. EXCHANGE: HEAD:
+     * out[0] = -PRG(HO, lift, 2), out[1] = y + PRG(HO, lift, 2) -> wire_out[0]. TAIL: out[1] =
+     * -PRG(TO, lift, 2), out[0] = y + PRG(TO, lift, 2) -> wire_out[0]. */
     UVCC_TASK_LIFT_MASK,
     /** B. Receiver's half. PARALLEL: TAIL: out[0] = wire_in[0] + PRG(HT, lift, 1); OTHER: out[0] =
      * wire_in[0], out[1] = PRG(HO, lift, 0). SEQUENTIAL: OTHER as in PARALLEL. EXCHANGE: HEAD:
@@ -113,14 +114,17 @@ typedef enum uvcc_task_kind {
     UVCC_TASK_UNPACK,
     /** B. wire_out[0] words = in[0] words. */
     UVCC_TASK_PACK,
-    /** B. out[0] = in[0] + in[1] + wire_in[0]: a value opened to all. */
+    /** B. out[0] = in[0] + in[1] + wire_in[0]: a value opened to all. in[0] == out[0] allowed. */
     UVCC_TASK_OPEN_ALL_FINISH,
-    /** B. OTHER deals the keys of one block by vec.gate: writes HEAD's key stream to out_bytes[0] and
-     * TAIL's to out_bytes[1] (layouts below; either may have length 0). It knows r from the PRGs. */
+    /** B. OTHER deals the keys of one block by vec.gate: writes HEAD's key stream to out_bytes[0]
+     * and TAIL's to out_bytes[1] (layouts below; either may have length 0). It knows r from the
+     * PRGs. */
     UVCC_TASK_DEAL,
     /** M. Element-wise on shares, see uvcc_map_op. */
     UVCC_TASK_MAP,
-    /** G. z = op(x_lo) op(y_lo + y_hi) + op(x_hi) op(y_lo), 3-additive, no zero share. */
+    /** G. z = op(x_lo) op(y_lo + y_hi) + op(x_hi) op(y_lo), 3-additive, no zero share; with
+     * gemm.accumulate this is added to z. With gemm.groups: one such product per (group g, head h),
+     * of the blocks at words g * group + h * head of the three matrices. */
     UVCC_TASK_GEMM,
     /** H. Digests. */
     UVCC_TASK_HASH,
@@ -128,31 +132,32 @@ typedef enum uvcc_task_kind {
     UVCC_TASK_COPY,
     /** C, dst only. Zeroes memory. */
     UVCC_TASK_WIPE,
-    /** B. out_bits = in_bits ^ wire_in[0], ceil(count / 8) bytes: an opened comparison bit, packed. */
+    /** B. out_bits = in_bits ^ wire_in[0], ceil(count / 8) bytes: an opened comparison bit, packed.
+     */
     UVCC_TASK_OPEN_BITS,
 
-    /* Steps of functions (uvcc/function.h). All B, with vec.fn. An M value is two vectors at HEAD and
-     * TAIL: xh = x + r, and this party's own part p of the mask, r = p_HEAD + p_TAIL; at OTHER one: r.
-     * A "word" q of a TAIL word section stands at 8 (q count + i) for element i; HEAD takes word
-     * q 4096 + i of PRG(HO, select, lane) instead. W(call, lane, q) is that share: HEAD's from the
-     * PRG at `call`, TAIL's from the section. */
+    /* Steps of functions (uvcc/function.h). All B, with vec.fn. An M value is two vectors at HEAD
+     * and TAIL: xh = x + r, and this party's own part p of the mask, r = p_HEAD + p_TAIL; at OTHER
+     * one: r. A "word" q of a TAIL word section stands at 8 (q count + i) for element i; HEAD takes
+     * word q 4096 + i of PRG(HO, select, lane) instead. W(call, lane, q) is that share: HEAD's from
+     * the PRG at `call`, TAIL's from the section. */
 
-    /** out[0] = the low fn.bits bits of xh: as OPEN2_MASK, but wire_out[0] has fn.bits bits per element,
-     * packed (64: words). out[0] gets what this party knows of the sum (as OPEN2_MASK). */
+    /** out[0] = the low fn.bits bits of xh: as OPEN2_MASK, but wire_out[0] has fn.bits bits per
+     * element, packed (64: words). out[0] gets what this party knows of the sum (as OPEN2_MASK). */
     UVCC_TASK_FN_OPEN_MASK,
     /** out[0] = in[0] + wire_in[0] mod 2^fn.bits (fn.bits bits per element, packed; 64: words);
      * in[0] == out[0] allowed. out_bits (may be NULL): the same, packed as in OPEN_VEC. */
     UVCC_TASK_FN_OPEN_FINISH,
-    /** out[0] = HEAD, TAIL: p of an opened value: PRG(HO | TO, mask, 0), fn.exchange: PRG(.., lift, 2);
-     * OTHER: r, the sum of both. At vec's call. */
+    /** out[0] = HEAD, TAIL: p of an opened value: PRG(HO | TO, mask, 0), fn.exchange: PRG(.., lift,
+     * 2); OTHER: r, the sum of both. At vec's call. */
     UVCC_TASK_FN_PADS,
     /** out[0] = in[0] >> fn.shift, unsigned, after taking in[0] mod 2^fn.bits. All roles. */
     UVCC_TASK_FN_SHIFT,
     /** in[0] = xh, key: CW(m) with m = fn.bits, 1..63; at least m + 1 bits of xh are right (root:
      * PRG(HO | TO, root, 0)[2i, 2i+1] at fn.call_key). For each j < fn.word_count:
-     * z = xh - fn.words[j]; share of d_j ^ bit m of r = prefix share of [alpha <= z mod 2^m] (HEAD: ^
-     * bit m of z). out[0] = the word of these bits (bit j), XOR the low word_count bits of PRG(HO | TO,
-     * mask, 2)[i]; wire_out[0] = the same, packed. */
+     * z = xh - fn.words[j]; share of d_j ^ bit m of r = prefix share of [alpha <= z mod 2^m] (HEAD:
+     * ^ bit m of z). out[0] = the word of these bits (bit j), XOR the low word_count bits of PRG(HO
+     * | TO, mask, 2)[i]; wire_out[0] = the same, packed. */
     UVCC_TASK_FN_COMPARE,
     /** out[0] = in[0] ^ wire_in[0], fn.bits bits per element packed (the word_count of FN_COMPARE);
      * out_bits (may be NULL): the same, packed. in[0] == out[0] allowed. Gives e_j = d_j ^ k_j. */
@@ -164,33 +169,34 @@ typedef enum uvcc_task_kind {
     /** in[2] = e, k_j as above. out[0] = sum over j of fn.words[j] (HEAD: e_j + (1-2e_j) k_j; TAIL:
      * (1-2e_j) k_j). */
     UVCC_TASK_FN_BITS,
-    /** in[0] = xh, key: CW(m), m 1..64, fn.entry_count <= 2^m, root as in FN_COMPARE. v = sum over i in
-     * [0, fn.entry_count) of bit[(xh - fn.first - i) mod 2^m] T[i] (TAIL: minus that); T = fn.entries,
-     * or with fn.shift = s > 0 T[i] = fn.entries[i] z(fn.words, in[1] mod 2^s) >> 30. out[0] = v +
-     * PRG(HO | TO, mask, 1), wire_out[0] the same. With in[2] (an A share b; shift is 0
-     * then): out[1] = b + PRG(HO | TO, mask, 0), wire_out[1] the same. */
+    /** in[0] = xh, key: CW(m), m 1..64, fn.entry_count <= 2^m, root as in FN_COMPARE. v = sum over
+     * i in [0, fn.entry_count) of bit[(xh - fn.first - i) mod 2^m] T[i] (TAIL: minus that); T =
+     * fn.entries, or with fn.shift = s > 0 T[i] = fn.entries[i] z(fn.words, in[1] mod 2^s) >> 30.
+     * out[0] = v + PRG(HO | TO, mask, 1), wire_out[0] the same. With in[2] (an A share b; shift is
+     * 0 then): out[1] = b + PRG(HO | TO, mask, 0), wire_out[1] the same. */
     UVCC_TASK_FN_TABLE,
     /** in[0] = vh, opened; in[1] = bh, opened, or NULL. s = W(call, 2, 0), t = W(call, 2, 1) from
      * words[0]: out[0] = s vh - t; with in[1]: u = W(call, 2, 2), w = W(call, 2, 3): out[0] =
      * s vh bh - t bh - u vh + w. */
     UVCC_TASK_FN_SCALAR,
-    /** out[0] = in[0] + in[1] (an A share; may be NULL) + (HEAD: fn.constant); with in[2]: in[1] = xh,
-     * in[2] = p of an M value: HEAD adds xh - p, TAIL -p. in[0] == out[0] allowed. */
+    /** out[0] = in[0] + in[1] (an A share; may be NULL) + (HEAD: fn.constant); with in[2]: in[1] =
+     * xh, in[2] = p of an M value: HEAD adds xh - p, TAIL -p. in[0] == out[0] allowed. */
     UVCC_TASK_FN_ADD,
     /** OTHER. in[0] = r. A DPF key on m = fn.bits bits for alpha = r mod 2^m, roots at fn.call_key:
-     * out_bytes[0] and [1] = CW(m), the same for HEAD and TAIL. out[0] (may be NULL) = 1 if HEAD's share
-     * of the leaf alpha is 1, else -1. */
+     * out_bytes[0] and [1] = CW(m), the same for HEAD and TAIL. out[0] (may be NULL) = 1 if HEAD's
+     * share of the leaf alpha is 1, else -1. */
     UVCC_TASK_FN_DEAL_KEY,
-    /** OTHER. in[0] = r of what was compared. k_j = rho_j ^ bit fn.bits of r, rho = XOR of the masks of
-     * FN_COMPARE, j < fn.word_count. out[0] = the word of these bits; out_words = k_j - W of HEAD at
-     * (call, 0, j). */
+    /** OTHER. in[0] = r of what was compared. k_j = rho_j ^ bit fn.bits of r, rho = XOR of the
+     * masks of FN_COMPARE, j < fn.word_count. out[0] = the word of these bits; out_words = k_j - W
+     * of HEAD at (call, 0, j). */
     UVCC_TASK_FN_DEAL_BITS,
-    /** OTHER. in[0] = k, in[1] = r of the selected M: out_words = k_j r - W of HEAD at (call, 1, j). */
+    /** OTHER. in[0] = k, in[1] = r of the selected M: out_words = k_j r - W of HEAD at (call, 1,
+       j). */
     UVCC_TASK_FN_DEAL_SELECT,
     /** OTHER. in[0] = sign (1 or -1); fn.shift = s > 0: times z(fn.words + 4, in[1] mod 2^s) >>
-     * fn.constant, in[1] = r of the M that the index was shifted from. rho = sum of PRG(.., mask, 1),
-     * rho_b = sum of PRG(.., mask, 0): out_words = sign, sign rho, and with fn.times: sign rho_b, sign
-     * rho rho_b, less W of HEAD at (call, 2, q). */
+     * fn.constant, in[1] = r of the M that the index was shifted from. rho = sum of PRG(.., mask,
+     * 1), rho_b = sum of PRG(.., mask, 0): out_words = sign, sign rho, and with fn.times: sign
+     * rho_b, sign rho rho_b, less W of HEAD at (call, 2, q). */
     UVCC_TASK_FN_DEAL_SCALAR,
     /** in[0] = xh, in[1] = p of x, in[2] = yh, in[3] = p of y. w = W(call, 2, 0) from words[0]: out[0] =
      * (HEAD: xh yh) + w - xh in[3] - yh in[1]. */
@@ -220,32 +226,33 @@ typedef enum uvcc_task_kind {
     /** OTHER. in[0] = r. out_bytes[0] and [1] = the correction words, the same for HEAD and TAIL. */
     UVCC_TASK_FN_DEAL_LADDER,
 
-    /* Comparison without keys (protocols.md 7, end): x = u + c with u = a + b known to HEAD and c to
-     * TAIL and OTHER; |x| < 2^m or x = -2^m, m = vec.bits in 1..63. All B, whole blocks. A plane is
-     * one bit of every element: w = ceil(count / 64) words, element i in bit i mod 64 of word i / 64;
-     * excess bits mean nothing. A boolean RSS value is (lo, hi) like an arithmetic one, with XOR.
-     * The bits below m form G groups (BOOL_SHARE); the state of G groups has S = 2 G - 1 planes a
-     * component: plane 0 is g of group 0, planes 2j-1 and 2j are g and p of group j > 0 (g: the group
-     * makes a carry, p: it passes one on). out[0] of a task is the state: 2 S w words, S planes lo,
-     * then S planes hi. Calls: one a round. B(pair, k) is plane k of PRG(pair, zero, 3), words
-     * [w k, w k + w); A(pair, k)[i] is its word 4096 k + i. Messages are planes (or words) one after
-     * the other; uvcci_circuit_message_words() says how many. They come in pieces with vec.gap bytes
-     * between them that are somebody else's: 4096 words a piece, in the last round e_0 and e_1.
+    /* Comparison without keys (protocols.md 7, end): x = u + c with u = a + b known to HEAD and c
+     * to TAIL and OTHER; |x| < 2^m or x = -2^m, m = vec.bits in 1..63. All B, whole blocks. A plane
+     * is one bit of every element: w = ceil(count / 64) words, element i in bit i mod 64 of word i
+     * / 64; excess bits mean nothing. A boolean RSS value is (lo, hi) like an arithmetic one, with
+     * XOR. The bits below m form G groups (BOOL_SHARE); the state of G groups has S = 2 G - 1
+     * planes a component: plane 0 is g of group 0, planes 2j-1 and 2j are g and p of group j > 0
+     * (g: the group makes a carry, p: it passes one on). out[0] of a task is the state: 2 S w
+     * words, S planes lo, then S planes hi. Calls: one a round. B(pair, k) is plane k of PRG(pair,
+     * zero, 3), words [w k, w k + w); A(pair, k)[i] is its word 4096 k + i. Messages are planes (or
+     * words) one after the other; uvcci_circuit_message_words() says how many. They come in pieces
+     * with vec.gap bytes between them that are somebody else's: 4096 words a piece, in the last
+     * round e_0 and e_1.
      *
-     * Levels L = max(0, ceil(log2(ceil(m / 4)))), G = 2^L, group j has the bits [j m / G, (j + 1) m / G),
-     * that is k <= 4 of them. For a subset s of them and a word x, x_s = AND of its bits in s. With
-     * s' = the bits of the group above s's lowest that are not in s:
-     *   g = XOR over nonempty s of u_s c_(lowest of s) c_(s'),
-     *   p = XOR over all s of u_s c_(group less s).
-     * Subsets are numbered by bits, lowest first; M = sum over groups of 2^k - 1. */
+     * Levels L = max(0, ceil(log2(ceil(m / 4)))), G = 2^L, group j has the bits [j m / G, (j + 1) m
+     * / G), that is k <= 4 of them. For a subset s of them and a word x, x_s = AND of its bits in
+     * s. With s' = the bits of the group above s's lowest that are not in s: g = XOR over nonempty
+     * s of u_s c_(lowest of s) c_(s'), p = XOR over all s of u_s c_(group less s). Subsets are
+     * numbered by bits, lowest first; M = sum over groups of 2^k - 1. */
 
-    /** Round 0. in[0] = lo, in[1] = hi of x. HEAD: for subset s >= 1 of group j, as plane t = s - 1 +
-     * the subsets of the groups before: u_s ^ B(HO, t) ^ B(HT, t) -> wire_out[0] (to TAIL) and
+    /** Round 0. in[0] = lo, in[1] = hi of x. HEAD: for subset s >= 1 of group j, as plane t = s - 1
+     * + the subsets of the groups before: u_s ^ B(HO, t) ^ B(HT, t) -> wire_out[0] (to TAIL) and
      * wire_out[1] (to OTHER), M planes each. TAIL: hi planes of g and p with c's AND products and
      * B(HT, t) for u_s (nothing for the empty s), ^ B(TO, S + plane) -> state lo and wire_out[0].
      * OTHER: the same with B(HO, t), ^ B(TO, plane) -> state hi and wire_out[0]. Both to HEAD. */
     UVCC_TASK_BOOL_SHARE,
-    /** Round 0's end, at its call. HEAD: wire_in[0] (from OTHER) -> state lo, wire_in[1] (from TAIL)
+    /** Round 0's end, at its call. HEAD: wire_in[0] (from OTHER) -> state lo, wire_in[1] (from
+     * TAIL)
      * -> state hi. TAIL: g and p with wire_in[0] for u_s, the empty s included, ^ B(TO, plane) ^
      * B(TO, S + plane) -> state hi. OTHER: the same -> state lo. in as in BOOL_SHARE. */
     UVCC_TASK_BOOL_JOIN,
@@ -256,22 +263,48 @@ typedef enum uvcc_task_kind {
     UVCC_TASK_BOOL_MERGE,
     /** Round l's end. wire_in[0] -> state hi. In round L OTHER has no message (NULL: nothing). */
     UVCC_TASK_BOOL_RECEIVE,
-    /** Round L + 1. in[0], in[1] = x, in[2] = state. d = [x >= 0] = q ^ v: HEAD has q = 1 ^ lo ^ hi ^
-     * bit m of u, TAIL v = hi ^ bit m of c, OTHER v = lo ^ bit m of c. vec.gate: UVCC_BOOL_* wanted.
-     * HEAD: e_0 = q u - A(HO, 0) - A(HT, 0) (PRODUCT only), e_1 = q - A(HO, 1) - A(HT, 1), count words
-     * each -> wire_out[0] (to TAIL) and wire_out[1] (to OTHER).
-     * TAIL: PRODUCT: (1-2v) (A(HT, 0) + A(HT, 1) c) + v b + A(TO, 1) -> out[0], wire_out[0];
-     * BIT: (1-2v) A(HT, 1) + A(TO, 3) -> out[1], wire_out[1]. OTHER: the same with HO, a, A(TO, 0) and
-     * A(TO, 2). So out has TAIL's lo, OTHER's hi of d x and d. Both to HEAD. */
+    /** Round L + 1. in[0], in[1] = x, in[2] = state. d = [x >= 0] = q ^ v: HEAD has q = 1 ^ lo ^ hi
+     * ^ bit m of u, TAIL v = hi ^ bit m of c, OTHER v = lo ^ bit m of c. vec.gate: UVCC_BOOL_*
+     * wanted. HEAD: e_0 = q u - A(HO, 0) - A(HT, 0) (PRODUCT only), e_1 = q - A(HO, 1) - A(HT, 1),
+     * count words each -> wire_out[0] (to TAIL) and wire_out[1] (to OTHER). TAIL: PRODUCT: (1-2v)
+     * (A(HT, 0) + A(HT, 1) c) + v b + A(TO, 1) -> out[0], wire_out[0]; BIT: (1-2v) A(HT, 1) + A(TO,
+     * 3) -> out[1], wire_out[1]. OTHER: the same with HO, a, A(TO, 0) and A(TO, 2). So out has
+     * TAIL's lo, OTHER's hi of d x and d. Both to HEAD. */
     UVCC_TASK_BOOL_SELECT_MASK,
-    /** Round L + 1's end, at its call. vec.gate is one of UVCC_BOOL_*; out[0], out[1] = lo, hi of its
-     * value. HEAD: wire_in[0] (from OTHER) -> out[0], wire_in[1] (from TAIL) -> out[1].
-     * TAIL and OTHER, in as in SELECT_MASK: PRODUCT: wire_in[0] = e_0, wire_in[1] = e_1: (1-2v)
-     * (e_0 + e_1 c) + v c - A(TO, 0) - A(TO, 1); BIT: wire_in[0] = e_1: (1-2v) e_1 + v - A(TO, 2) -
-     * A(TO, 3) -> TAIL's out[1], OTHER's out[0]. */
+    /** Round L + 1's end, at its call. vec.gate is one of UVCC_BOOL_*; out[0], out[1] = lo, hi of
+     * its value. HEAD: wire_in[0] (from OTHER) -> out[0], wire_in[1] (from TAIL) -> out[1]. TAIL
+     * and OTHER, in as in SELECT_MASK: PRODUCT: wire_in[0] = e_0, wire_in[1] = e_1: (1-2v) (e_0 +
+     * e_1 c) + v c - A(TO, 0) - A(TO, 1); BIT: wire_in[0] = e_1: (1-2v) e_1 + v - A(TO, 2) - A(TO,
+     * 3) -> TAIL's out[1], OTHER's out[0]. */
     UVCC_TASK_BOOL_SELECT_FINISH,
+    /** task.u.collective, the only task of its job, whose plane is UVCC_PLANE_LOCAL: no executor
+     * runs it, <uvcc/collective.h> does. */
+    UVCC_TASK_COLLECTIVE,
+
+    /* Beaver triples (protocols.md 6). All B, every role alike. */
+
+    /** The mask A of a tensor, one or both components: A_lo = PRG(PREV, tripleA, 0), A_hi =
+     * PRG(NEXT, tripleA, 0). Without in[0]: out[0] = A_lo, out[1] = A_hi, where not NULL. With
+     * in[0] = lo and in[1] = hi of x: out[0] = lo - A_lo, out[1] = hi - A_hi, wire_out[0] = out[0].
+     */
+    UVCC_TASK_TRIPLE_A,
+    /** The same with the tag tripleB. */
+    UVCC_TASK_TRIPLE_B,
+    /** t = in[0] + PRG(NEXT, zero, 1) - PRG(PREV, zero, 1) -> out[0] (lo of C) and wire_out[0] (to
+     * p-1). in[0] == out[0] allowed. */
+    UVCC_TASK_TRIPLE_C,
     UVCC_TASK_KIND_END
 } uvcc_task_kind;
+
+/** What a collective does with tensors of shares, component by component. The members of a group stand
+ * in the order of their local ranks. */
+typedef enum uvcc_collective_op {
+    UVCC_COLLECTIVE_SEND = 1, /**< `in` goes to the next stage (FWD) or the one before (BWD) */
+    UVCC_COLLECTIVE_RECV = 2, /**< `out` = what the stage before (FWD) or the next one (BWD) sends */
+    /** out = the i-th of the slices, at member i, of the sum of all members' `in` mod 2^64. */
+    UVCC_COLLECTIVE_REDUCE_SCATTER = 3,
+    UVCC_COLLECTIVE_ALL_GATHER = 4, /**< out = all members' `in`, one behind the other */
+} uvcc_collective_op;
 
 typedef enum uvcc_lift_kind {
     UVCC_LIFT_PARALLEL = 0,
@@ -395,6 +428,12 @@ typedef struct uvcc_shares {
     uint64_t *lo, *hi;
 } uvcc_shares;
 
+/** Where the blocks of a matrix stand: rows `ld` words apart, group after group and head after head
+ * `group` and `head` words apart. */
+typedef struct uvcc_gemm_layout {
+    uint64_t ld, group, head;
+} uvcc_gemm_layout;
+
 typedef enum uvcc_hash_mode {
     UVCC_HASH_PLAIN = 0,  /**< H(prefix || data) */
     UVCC_HASH_SALTED = 1, /**< HMAC(key, H(prefix || data)): D of wire.md 4 */
@@ -438,10 +477,12 @@ typedef struct uvcc_task {
             uint64_t constant; /**< SCALE, ADD_PUBLIC, CAUSAL, DOT_ROWS */
         } map;
         struct {
-            uint32_t m, n, k; /**< op(x) is m x k, op(y) is k x n */
-            bool trans_x, trans_y;
+            uint32_t m, n, k; /**< op(x) is m x k, op(y) is k x n: of a block */
+            bool trans_x, trans_y, accumulate;
+            uint32_t groups, heads; /**< 0 and 0: one product, rows without gaps, layouts unused */
             uvcc_shares x, y;
             uint64_t *z;
+            uvcc_gemm_layout lx, ly, lz;
         } gemm;
         struct {
             const uvcc_hash_item *items;
@@ -451,14 +492,30 @@ typedef struct uvcc_task {
             const uvcc_copy_item *items;
             uint32_t count;
         } copy;
+        struct {
+            uint8_t op;    /**< uvcc_collective_op */
+            uint8_t group; /**< uvcc_group; SEND, RECV: UVCC_GROUP_PP */
+            uint8_t phase; /**< uvcc_phase */
+            uint16_t mb, k;
+            uint32_t step;
+            uint64_t elems;      /**< of `in` (REDUCE_SCATTER, SEND) or of `out` */
+            uvcc_shares in, out; /**< hi NULL: one component only (additive) */
+        } collective;
     } u;
 } uvcc_task;
+
+/** Where a job runs. */
+typedef enum uvcc_plane {
+    UVCC_PLANE_COMPUTE = 0, /**< an executor */
+    UVCC_PLANE_LOCAL = 1,   /**< the collectives of this party's workers */
+} uvcc_plane;
 
 typedef struct uvcc_job {
     uint64_t id;     /**< names the job and its generation */
     uint64_t cookie; /**< of the session, from its config */
     const uvcc_task *tasks;
     uint32_t count;
+    uint8_t plane; /**< uvcc_plane */
 } uvcc_job;
 
 typedef struct uvcc_completion {
@@ -491,6 +548,10 @@ typedef struct uvcc_cpu_config {
      * NULL. Must not call the library. */
     void (*wake)(void *user);
     void *wake_user;
+    /** Called by the thread that runs a job right before it runs (`done` false) and right after, so
+     * that a host can time jobs; may be NULL. Must not call the library. */
+    void (*job)(void *user, const uvcc_job *job, bool done);
+    void *job_user;
 } uvcc_cpu_config;
 
 typedef struct uvcc_cpu uvcc_cpu;

@@ -2,7 +2,8 @@
  * pure function of its seeds.
  *
  * It knows nothing of sessions: it carries bytes between numbered nodes. uvcc_loopback_drive() joins
- * it to sessions and executors for the common case.
+ * it to sessions and executors for the common case, uvcc_loopback_drive_all() does for a job of many
+ * workers.
  *
  * Faults are drawn per directed link from streams split per concern (drop, duplicate, ...), so that
  * changing one rate does not change the draws of another.
@@ -10,6 +11,7 @@
 #ifndef UVCC_LOOPBACK_H
 #define UVCC_LOOPBACK_H
 
+#include <uvcc/collective.h>
 #include <uvcc/session.h>
 #include <uvcc/types.h>
 
@@ -90,6 +92,22 @@ UVCC_API void uvcc_loopback_get_stats(const uvcc_loopback *n, uvcc_loopback_stat
  * negative error. NULL sessions are skipped. */
 UVCC_API int uvcc_loopback_drive(uvcc_loopback *n, uvcc_session *const *sessions,
                                  uvcc_cpu *const *executors, uint32_t count);
+
+/** Three sessions with the same replica, stage and tensor rank, over a network of their own. */
+typedef struct uvcc_loopback_triangle {
+    uvcc_loopback *net;
+    uvcc_session *sessions[UVCC_PARTIES];
+    uvcc_cpu *executors[UVCC_PARTIES];
+} uvcc_loopback_triangle;
+#define UVCC_LOOPBACK_TRIANGLES_MAX 64u
+
+/** The same turn for all workers of a job under one clock: triangle i has local rank i at every party, and
+ * collectives[p] is party p's (its workers' local jobs go there and come back). A job that waits there
+ * for other workers is no reason for the clock to stand still. All networks are moved to the latest of
+ * their times. When a session was aborted, its host calls uvcc_collective_fail(), or its party's other
+ * workers may wait for ever. `count` is at most UVCC_LOOPBACK_TRIANGLES_MAX. */
+UVCC_API int uvcc_loopback_drive_all(const uvcc_loopback_triangle *triangles, uint32_t count,
+                                     uvcc_collective *const collectives[UVCC_PARTIES]);
 
 #ifdef __cplusplus
 }

@@ -24,6 +24,7 @@ typedef struct uvcc_mlp_config {
     uint8_t truncation;                       /**< uvcc_truncation, of the products */
     uint8_t lift;                             /**< uvcc_lift_kind */
     uint8_t compare;                          /**< uvcc_compare, of the ReLUs */
+    uint8_t products;                         /**< uvcc_products, of the matrix products */
     uint8_t x_owner, y_owner;                 /**< parties that give features and labels */
 } uvcc_mlp_config;
 

@@ -27,6 +27,10 @@
  *    The ranges are [15/256, 15360) and [11/16384, 11264) of ladders, else [9/256, 4608) and [9/8192,
  *    4608); below them they give the value of their low end, above of their high end. (Within a cell,
  *    1/15 or 1/11, of the low end fast mode may still follow the function; without a ladder within 2^-6.)
+ *  - LN: like RECIPROCAL, in fast mode for [11/32, 90112), else for [9/16, 73728), where one table gives
+ *    ln(m), one sum of bits the multiple of ln 2.
+ *  - CLIP: two comparisons on one key. In fast mode elements within a cell of an end may come out
+ *    as they are or as the end.
  *  - MAX, ARGMAX: a tree over adjacent pairs, an odd last column paired with itself.
  *  - SOFTMAX: exp(m - x) times the reciprocal of its row sum, m the greatest x, in fast mode one that
  *    falls short of it by less than 2^-5 log2(cols), plus that. An element p is off by at most
@@ -37,8 +41,9 @@
  *    x, and for the mean gamma / sqrt(variance) units. Below the range the factor stops at about 39.
  *
  * Scales of outputs: SIGN, ARGMAX and the second of RELU 0; EXP 36, in exact mode 18; RECIPROCAL
- * 27; RSQRT 22; all others f, where SOFTMAX and the norms give whatever scale their output tensor
- * has. Bits are those that uvcc_function_check derives, so a few more than the values have.
+ * 27; RSQRT and the third of norms 22; losses the greater of 18 and f; all others f, where SOFTMAX
+ * and the norms give whatever scale their output tensor has. Bits are those that
+ * uvcc_function_check derives, so a few more than the values have.
  *
  * Entries are part of the program's hash: parties whose libm rounds one differently part in HELLO.
  */
@@ -89,7 +94,8 @@ typedef struct uvcc_nonlinear_options {
     uint8_t scale;      /**< f of the input, at most 48; 0: 16. Emitting takes it from the tensor */
     uint8_t in_bits;    /**< declared bits of the input, at most 61; 0: f + 9 */
     uint8_t index_bits; /**< 0: as in nonlinear.def. 4 to min(12, f); EXP below f, and in exact mode
-                             at least f - 16; RECIPROCAL (of the mantissa) to 15, RSQRT to 14 */
+                             at least f - 16; RECIPROCAL and LN (of the mantissa) to 15, RSQRT to
+                             14 */
     bool exact;         /**< index mode, and exact truncations in compositions */
     bool derivative;    /**< RELU (d = [x >= 0]), GELU, GELU_TANH, SILU: the derivative is a second
                              output */
@@ -99,8 +105,15 @@ typedef struct uvcc_nonlinear_options {
     uint8_t out_scale;  /**< SOFTMAX, built: fraction bits of the result, 0: f. Emitting takes it from
                              the tensor */
     uint32_t cols;      /**< ROW, SOFTMAX: columns, 1 to 65536 */
+    bool saved;         /**< norms: two more outputs, the normalised x (before gamma) and the column
+                             of 1 / sqrt(..) that made it */
+    bool loss;          /**< CROSS_ENTROPY_GRADIENT: a second output, the column of losses in nats,
+                             ln(sum of exp(x)) - x of the one-hot's element. SOFTMAX, built: two more
+                             outputs, the columns of m and of ln(sum of exp(x - m)) */
     double gain;        /**< RSQRT, RSQRT_TABLE: factor in (1/2, 1]; 0: 1 */
     double epsilon;     /**< norms: added to the mean square or variance; 0: none */
+    uint8_t raise;      /**< emitting an ELEMENT function: it is of 2^raise x */
+    double limit; /**< CLIP; in fast mode a multiple of 2^-index_bits, else rounded to one; 0: 1 */
 } uvcc_nonlinear_options;
 
 /** A built function. `function` and all it points to stay valid until uvcc_nonlinear_free. */
@@ -115,9 +128,9 @@ typedef struct uvcc_nonlinear_fn {
  * inputs: x, and in exact mode for GELU, GELU_TANH, SILU, their derivatives, SIGMOID and TANH:
  * GELU, GELU_TANH and SILU x and the index, the others the index alone (scale index_bits, truncated
  * exactly). options may be NULL. Parts: EXP_HIGH takes floor(t / u) and EXP_LOW the rest t mod u;
- * *_NORMALISE give m 2^top and the power of 2, *_TABLE takes that m truncated to index_bits
- * fraction bits. UVCC_ERR_USAGE: no such function or options; EXP, RECIPROCAL and RSQRT in exact
- * mode (they are compositions: see uvcc_emit_nonlinear). UVCC_ERR_NOMEM. */
+ * *_NORMALISE give m 2^top and the power of 2 (LN: the multiple of ln 2), *_TABLE takes that m truncated to index_bits
+ * fraction bits. UVCC_ERR_USAGE: no such function or options; EXP, RECIPROCAL, RSQRT and LN in
+ * exact mode (they are compositions: see uvcc_emit_nonlinear). UVCC_ERR_NOMEM. */
 UVCC_API int uvcc_nonlinear_build(uvcc_nonlinear_fn *out, uvcc_nonlinear what,
                                   const uvcc_nonlinear_options *options,
                                   const uvcc_allocator *al) UVCC_MUST_USE;
@@ -132,9 +145,10 @@ UVCC_API int uvcc_nonlinear_output(uvcc_nonlinear what, const uvcc_nonlinear_opt
 /** Where ops go: the open entry of a program, in one phase. */
 typedef struct uvcc_emit {
     uvcc_program *program;
-    uint8_t phase;      /**< uvcc_phase */
-    uint16_t k;         /**< k of the next op; each op takes one */
-    const char *prefix; /**< of names of temporaries: at most 40 bytes, unique in the program */
+    uint8_t phase;        /**< uvcc_phase */
+    uint16_t mb;          /**< microbatch */
+    uint16_t k;           /**< k of the next op; each op takes one */
+    const char *prefix;   /**< of names of temporaries: at most 40 bytes, unique in the program */
     uint32_t temporaries; /**< temporary tensors made so far; begin with 0 */
     const uvcc_allocator *alloc; /**< for tables while they are copied */
 } uvcc_emit;

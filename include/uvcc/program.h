@@ -62,6 +62,10 @@ enum {
     UVCC_OP_STACKED_A = 8,
     UVCC_OP_STACKED_B = 16,
     UVCC_OP_STACKED_C = 32,
+    /** GEMM_SS, ELEM_MUL, ROW_MUL, COL_MUL, ROW_DOT: with a Beaver triple. Each version of a tensor
+     * that such ops read has one mask in a step and is opened under it once, by the first of them.
+     */
+    UVCC_OP_BEAVER = 64,
 };
 
 /** Truncation of an op: exact (GapARS, floor) or stochastic (GapSR). */
@@ -71,11 +75,15 @@ typedef enum uvcc_truncation { UVCC_TRUNC_EXACT = 0, UVCC_TRUNC_STOCHASTIC = 1 }
  * bits without keys (far fewer bytes). The same results. */
 typedef enum uvcc_compare { UVCC_COMPARE_FSS = 0, UVCC_COMPARE_CIRCUIT = 1 } uvcc_compare;
 
+/** How a product of two secrets is made: natively, or on Beaver triples (UVCC_OP_BEAVER). The same
+ * results. */
+typedef enum uvcc_products { UVCC_PRODUCTS_NATIVE = 0, UVCC_PRODUCTS_BEAVER = 1 } uvcc_products;
+
 typedef struct uvcc_op_desc {
     const char *name; /**< for errors and logs, may be NULL */
     uint16_t opcode;
     uint8_t phase;    /**< uvcc_phase */
-    uint16_t k;       /**< 256 * block + index; unique within the entry and phase, ascending */
+    uint16_t k;       /**< 256 * block + index; unique within the entry, phase and microbatch */
     uint8_t in_count, out_count;
     uint32_t in[UVCC_OP_MAX_IN], out[UVCC_OP_MAX_OUT]; /**< tensor indices */
     uint8_t flags;
@@ -111,13 +119,27 @@ UVCC_API int uvcc_program_tensor(uvcc_program *p, const uvcc_tensor_desc *t);
 UVCC_API int uvcc_program_function(uvcc_program *p, const uvcc_function *f);
 /** Begins an entry; the ops, inputs and outputs that follow belong to it. */
 UVCC_API int uvcc_program_entry(uvcc_program *p, const char *name);
-/** An op. Ops of an entry come in ascending (phase, k). */
+/** An op. Ops of an entry come in ascending (phase, mb, k). */
 UVCC_API int uvcc_program_op(uvcc_program *p, const uvcc_op_desc *op);
 /** Tensor `tensor` is given by `owner` (0..2) in each step of the entry, under the public id `id`
  * (unique in the entry). It becomes an op of its own: phase FWD, block 254, in the order of calls. */
 UVCC_API int uvcc_program_input(uvcc_program *p, uint32_t id, uint32_t tensor, uint8_t owner);
+/** The same for microbatch `mb`: its op comes right before the microbatch's FWD ops. */
+UVCC_API int uvcc_program_input_mb(uvcc_program *p, uint32_t id, uint32_t tensor, uint8_t owner,
+                                   uint16_t mb);
 /** Tensor `tensor` is opened to all at the end of the step, under `id`: phase UPD, block 254. */
 UVCC_API int uvcc_program_output(uvcc_program *p, uint32_t id, uint32_t tensor);
+/** The open entry is that of stage `stage` of `stages` (1..256) in a pipeline, whose microbatches (1 +
+ * the greatest mb of its ops and inputs) run in the 1F1B order with `ahead` more forwards than that
+ * needs: their FWD and BWD ops stand in program order in the slots of that order. Without this call:
+ * 0 of 1, ahead 0. With BWD ops, at most min(microbatches, stages - 1 - stage + ahead) + 1 microbatches
+ * are in flight: ops of microbatch m start when all BWD ops of microbatch m minus that number are done. */
+UVCC_API int uvcc_program_pipeline(uvcc_program *p, uint32_t stage, uint32_t stages,
+                                   uint32_t ahead);
+/** The job's replicas R, stages S and tensor ranks T (1..65535, S at most 256; at most 2^31 - 1
+ * workers): sizes of the groups of collectives. 1, 1, 1 without this call. */
+UVCC_API int uvcc_program_topology(uvcc_program *p, uint32_t replicas, uint32_t stages,
+                                   uint32_t tp_ranks);
 /** Checks everything, computes dependencies, versions, liveness and the hash; the program is then
  * immutable and may be shared by sessions of one thread or several. On error `message` (may be NULL)
  * gets one line that names the op or tensor. */
@@ -135,13 +157,15 @@ UVCC_API uint32_t uvcc_program_entry_count(const uvcc_program *p);
 UVCC_API const char *uvcc_program_entry_name(const uvcc_program *p, uint32_t entry);
 UVCC_API int uvcc_program_find_entry(const uvcc_program *p, const char *name);
 UVCC_API uint32_t uvcc_program_op_count(const uvcc_program *p, uint32_t entry);
-/** Ops in execution order (phase, k), inputs and outputs included. NULL if out of range. */
+/** Ops in program order, inputs and outputs included: the slots of the pipeline (a microbatch's inputs,
+ * then its FWD ops by k; or its BWD ops by k), then the UPD ops, then the outputs. NULL if out of range. */
 UVCC_API const uvcc_op_desc *uvcc_program_op_at(const uvcc_program *p, uint32_t entry, uint32_t i);
 
 /** An input or output of an entry. */
 typedef struct uvcc_io_desc {
     uint32_t id, tensor;
     uint8_t owner; /**< inputs */
+    uint16_t mb;   /**< inputs: their microbatch */
 } uvcc_io_desc;
 UVCC_API uint32_t uvcc_program_input_count(const uvcc_program *p, uint32_t entry);
 UVCC_API const uvcc_io_desc *uvcc_program_input_at(const uvcc_program *p, uint32_t entry,
@@ -158,6 +182,17 @@ typedef struct uvcc_buffer_life {
 } uvcc_buffer_life;
 UVCC_API int uvcc_program_life(const uvcc_program *p, uint32_t entry, uint32_t buffer,
                                uvcc_buffer_life *out);
+/** The ops that may start only when op `i` is done: those that read what it writes, and those that
+ * overwrite what it reads or wrote. Their indices (as in uvcc_program_op_at) go into out, at most
+ * `cap`; returns their number, or UVCC_ERR_USAGE. */
+UVCC_API int uvcc_program_followers(const uvcc_program *p, uint32_t entry, uint32_t i,
+                                    uint32_t *out, uint32_t cap);
+
+/** Bytes of EPOCH buffers that a step of the entry can need at one time at one party, in whatever order
+ * its dependencies and the limit of microbatches in flight let ops run: an upper bound of
+ * uvcc_session_stats.epoch_peak_bytes. Working memory of ops is not in it. Allocates while it runs, with
+ * the square of the ops. UVCC_ERR_LIMIT: more than 32768 ops. */
+UVCC_API int uvcc_program_memory(const uvcc_program *p, uint32_t entry, uint64_t *bytes);
 
 /* ---- the plaintext twin ---- */
 
@@ -173,9 +208,16 @@ UVCC_API void uvcc_reference_free(uvcc_reference *r);
 UVCC_API int uvcc_reference_set(uvcc_reference *r, uint32_t tensor, const int64_t *v);
 UVCC_API const int64_t *uvcc_reference_get(const uvcc_reference *r, uint32_t tensor);
 /** Runs one entry; its inputs must have been set (else UVCC_ERR_STATE). message as in
- * uvcc_program_finish. A failed step leaves the tensors as far as it came. */
+ * uvcc_program_finish. A failed step leaves the tensors as far as it came. An entry with collectives
+ * needs the other workers (UVCC_ERR_USAGE), unless the job has one. */
 UVCC_API int uvcc_reference_step(uvcc_reference *r, uint32_t entry, char *message,
                                  size_t message_cap);
+/** The same for all workers of a job together: workers[i] runs its own program as local rank i =
+ * (r S + s) T + t, count = R S T of every program's topology. An op with a collective runs when all its
+ * members are at theirs. UVCC_ERR_STATE if workers wait for one another for ever or disagree on a
+ * collective. */
+UVCC_API int uvcc_reference_step_group(uvcc_reference *const *workers, uint32_t count,
+                                       uint32_t entry, char *message, size_t message_cap);
 
 #ifdef __cplusplus
 }

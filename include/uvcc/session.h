@@ -10,6 +10,7 @@
  *     while (uvcc_session_poll_op(s, &job) == 1) submit(executor, job);
  *     while (uvcc_session_poll_transmit(s, &tx, now) == 1) { n = send(tx.peer, tx.slices);
  *                                                 uvcc_session_transmit_done(s, tx.peer, tx.id, n, now); }
+ *         // job->plane UVCC_PLANE_LOCAL: to this party's other workers instead, see <uvcc/collective.h>
  *     arm the timer for uvcc_session_next_deadline(s); wait.
  *
  * Life: new -> load_program -> start -> READY -> steps -> close -> CLOSED. Peers are party indices.
@@ -23,6 +24,7 @@
 #include <uvcc/compute.h>
 #include <uvcc/link.h>
 #include <uvcc/program.h>
+#include <uvcc/triple.h>
 #include <uvcc/types.h>
 
 #ifdef __cplusplus
@@ -44,6 +46,45 @@ typedef struct uvcc_recorder {
                              copied by uvcc_session_new */
     size_t app_len;
 } uvcc_recorder;
+
+/** What a tracer hears of an op. BEGIN, then for each of its stages JOB_OUT and JOB_DONE (if there is
+ * anything to compute) and SENT (if it sends), between stages WAIT and RESUME, then DONE. Keys of an op
+ * may be dealt before it begins (JOB_OUT, JOB_DONE, SENT), and messages of peers hashed while it waits. */
+typedef enum uvcc_trace_kind {
+    UVCC_TRACE_BEGIN = 1,    /**< its prerequisites are met, its first stage starts */
+    UVCC_TRACE_JOB_OUT = 2,  /**< uvcc_session_poll_op handed out a job of it */
+    UVCC_TRACE_JOB_DONE = 3, /**< the job's completion came */
+    UVCC_TRACE_SENT = 4,     /**< messages of it went to the links: `bytes` */
+    UVCC_TRACE_WAIT = 5,     /**< `stage` is done; the next one needs messages of the peers */
+    UVCC_TRACE_RESUME = 6,   /**< they are here: `stage` starts */
+    UVCC_TRACE_DONE = 7,
+} uvcc_trace_kind;
+
+/** What a job or a message is for. */
+typedef enum uvcc_trace_work {
+    UVCC_TRACE_STAGE = 0, /**< a stage of the op */
+    UVCC_TRACE_KEYS = 1,  /**< its keys, dealt ahead */
+    UVCC_TRACE_HASH = 2,  /**< the hash of a message that came for it; jobs only */
+} uvcc_trace_work;
+
+typedef struct uvcc_op_trace {
+    uvcc_trace_kind kind;
+    uint32_t step, entry;
+    uint32_t op;              /**< index as in uvcc_program_op_at */
+    const uvcc_op_desc *desc; /**< of the program: opcode, name, phase, mb, k */
+    uint8_t stage;            /**< of the op, from 0 */
+    uint8_t work;             /**< uvcc_trace_work: JOB_OUT, JOB_DONE, SENT */
+    uint64_t job;             /**< JOB_OUT, JOB_DONE: the job's id */
+    uint64_t bytes;           /**< SENT: of payload, to both peers */
+    uint64_t now;             /**< the host's time, as the session last heard it */
+} uvcc_op_trace;
+
+/** Tracer hook: hears what runs and waits in a session, and when. All of it is public: it follows from
+ * the program and the arrival of messages. Without one nothing is worked out. */
+typedef struct uvcc_tracer {
+    void (*op)(void *user, const uvcc_op_trace *t); /**< NULL: none; must not call the library */
+    void *user;
+} uvcc_tracer;
 
 /** Zero means the default where one is named. Append-only; unknown `flags` are refused. */
 typedef struct uvcc_config {
@@ -74,7 +115,7 @@ typedef struct uvcc_config {
     uint64_t keys_ahead_bytes;  /**< keys that this party deals ahead, per peer; 0: 32 MiB; raised to
                                      the largest op's keys */
     uint64_t tensor_bytes;      /**< limit of UVCC_MEM_TENSOR memory; 0: none */
-    uint32_t jobs_max;          /**< compute jobs out at a time; 0: 256 */
+    uint32_t jobs_max;          /**< compute jobs out at a time, collectives apart; 0: 256 */
     uint32_t leaves_max;        /**< transcript leaves of a step; 0: 2^22 */
     uint64_t cookie;            /**< stands in this session's jobs and completions */
     uint64_t rto_initial_ns, rto_min_ns, rto_max_ns, ack_delay_ns, keepalive_ns;
@@ -89,6 +130,16 @@ typedef struct uvcc_config {
     uint32_t rx_ranges_max;     /**< as in uvcc_link_config */
     uint32_t suspicious_max;    /**< per peer, as in uvcc_link_config, and so is the next */
     uint64_t suspicious_window_ns;
+    uvcc_tracer trace;
+    uint64_t triples_ahead_bytes; /**< products C of triples that are here before their ops can use
+                                     them; 0: 64 MiB. One is let in whatever its size */
+    bool triples_only;    /**< this session makes triples for another and runs nothing: of each
+                               step that it agrees to, the Beaver products' (see <uvcc/triple.h>).
+                               The same at all three */
+    uint32_t triples_run; /**< triples_only: the run of the session that will use them. The same
+                               at all three */
+    bool bundles;               /**< keep each finished step's bundle for the host: BUNDLE events. Not
+                                     with audit_off */
 } uvcc_config;
 
 /** cfg_size = sizeof *cfg of the caller's header. */
@@ -99,7 +150,8 @@ UVCC_API int uvcc_session_new(uvcc_session **out, const uvcc_config *cfg) UVCC_M
  * first, or be sure that no executor works on it any more. */
 UVCC_API void uvcc_session_free(uvcc_session *s);
 /** The program must outlive the session. UVCC_ERR_LIMIT names in the log the receive capacity that the
- * program needs when the configured one is smaller. */
+ * program needs when the configured one is smaller. UVCC_ERR_CONFIG: the program is for another topology
+ * or stage, or has collectives and the session is recorded. */
 UVCC_API int uvcc_session_load_program(uvcc_session *s, const uvcc_program *p);
 /** Begins the handshake. */
 UVCC_API int uvcc_session_start(uvcc_session *s, uint64_t now);
@@ -142,6 +194,9 @@ typedef enum uvcc_event_kind {
     UVCC_EVENT_PEER_RESTARTED = 10, /**< `peer` proved that it began anew (exchange_x25519 only): the
                                          steps cannot go on. Nothing else has changed; end this session
                                          and start one with next_run > `run` */
+    UVCC_EVENT_TRIPLES = 11,      /**< triples_only: those of `step` are made: uvcc_session_triples() */
+    UVCC_EVENT_BUNDLE = 12,       /**< the bundle of `step` has all three signed roots:
+                                       uvcc_session_bundle() */
 } uvcc_event_kind;
 
 /** Reasons in BYE and ABORT leaves; aborts.def lists them. */
@@ -160,6 +215,8 @@ typedef struct uvcc_event {
     uint8_t root[32];
     uint8_t signature[64]; /**< STEP_FINISHED: ours; AUDIT: the peer's */
     const char *text;      /**< static, ABORTED: what was wrong; no secret in it */
+    uint8_t epoch_root[32]; /**< STEP_FINISHED: of this worker's leaves; those of all workers of a party
+                                 give its global root (uvcc_audit_global_root) */
 } uvcc_event;
 /** 1 and the next event, else 0. Events never get lost; the queue is bounded by the protocol. */
 UVCC_API int uvcc_session_poll_event(uvcc_session *s, uvcc_event *out);
@@ -177,6 +234,12 @@ UVCC_API int uvcc_session_set_shares(uvcc_session *s, uint32_t tensor, const uin
  * it atomically, keep the last two. UVCC_ERR_STATE if there is none. */
 UVCC_API int uvcc_session_checkpoint(const uvcc_session *s, uint32_t *step, const uint8_t **data,
                                      size_t *len);
+/** The bundle of a finished step (config.bundles): its leaves, this party's signed root, and the AUDITs of
+ * the peers that came (<uvcc/audit.h>). There from STEP_FINISHED on, with all three roots from BUNDLE on;
+ * valid until, after that event was polled, a later step finishes. A host that stops early writes what is
+ * there. It goes to an auditor and never to another party. UVCC_ERR_NOT_FOUND if it is not here. */
+UVCC_API int uvcc_session_bundle(const uvcc_session *s, uint32_t step, const uint8_t **data,
+                                 size_t *len);
 /** Resumes from a checkpoint of this party, program and coordinate: before start (the session then
  * offers to resume at its step), or after READY when the parties agreed on an earlier step (the
  * checkpoint must be of exactly that step). config.next_run must be above every run used before. A host
@@ -185,6 +248,30 @@ UVCC_API int uvcc_session_checkpoint(const uvcc_session *s, uint32_t *step, cons
  * UVCC_ERR_MISMATCH: it is another party's, program's or step's; UVCC_ERR_AUTH: it is damaged. Without
  * the checkpoint of the agreed step uvcc_session_step() says UVCC_ERR_STATE. */
 UVCC_API int uvcc_session_resume(uvcc_session *s, const uint8_t *data, size_t len);
+/** Triples that a triples_only session made for this party, program, coordinate and run: any number
+ * of records (<uvcc/triple.h>) of steps that this session has not agreed to yet, after READY. What
+ * it is not given it makes in the step. All three parties must give the same, else the step aborts
+ * (TRIPLE). On error nothing was taken: UVCC_ERR_FRAME, UVCC_ERR_AUTH: cut or damaged;
+ * UVCC_ERR_MISMATCH: another party's, program's, coordinate's or run's; UVCC_ERR_STATE: the step is
+ * agreed or over, or one of them was given already; UVCC_ERR_NOMEM. */
+UVCC_API int uvcc_session_load_triples(uvcc_session *s, const uint8_t *data, size_t len);
+/** What a triples_only session made of the last finished step: records for a uvcc_triple_store.
+ * `*data` is valid until the next TRIPLES event, and holds shares and keys. A step without Beaver
+ * products gives 0 bytes. UVCC_ERR_STATE if there is none. */
+UVCC_API int uvcc_session_triples(const uvcc_session *s, uint32_t *step, const uint8_t **data,
+                                  size_t *len);
+/** What a checkpoint is of, and one tensor's shares out of it (`elems` must be its size), without a
+ * session: to go on with another program or another split over workers (uvcc_session_set_shares).
+ * UVCC_ERR_MISMATCH: no checkpoint, or another size; UVCC_ERR_AUTH: it is damaged (_read only: call it
+ * first); UVCC_ERR_NOT_FOUND: it has no such tensor. */
+typedef struct uvcc_checkpoint_info {
+    uint8_t party;
+    uint32_t step, tensors;
+    uint8_t sid_sub[32], program_hash[32];
+} uvcc_checkpoint_info;
+UVCC_API int uvcc_checkpoint_read(const uint8_t *data, size_t len, uvcc_checkpoint_info *info);
+UVCC_API int uvcc_checkpoint_tensor(const uint8_t *data, size_t len, uint32_t tensor, uint64_t *lo,
+                                    uint64_t *hi, uint64_t elems);
 /** Agrees to run `entry` as step `step` (the next one: the first unfinished step or the one after it).
  * P0's agreement proposes it; it starts when all three agree and the step before is finished. Calling
  * for step m+1 while m runs lets its keys be dealt ahead. UVCC_ERR_AGAIN: too early. */
@@ -213,6 +300,7 @@ typedef struct uvcc_session_stats {
     uint64_t steps_finished;
     uint64_t memory_bytes, memory_peak_bytes, tensor_bytes, tensor_peak_bytes;
     uint64_t leaves;
+    uint64_t epoch_bytes, epoch_peak_bytes; /**< EPOCH buffers that are live: uvcc_program_memory() */
     uint64_t suspicious_dropped; /**< frames over suspicious_max: somebody floods a link */
 } uvcc_session_stats;
 UVCC_API void uvcc_session_get_stats(const uvcc_session *s, uvcc_session_stats *out);

@@ -5,8 +5,8 @@
  *    documentation says "fatal", a failed call has changed nothing.
  *  - Time is `uint64_t` nanoseconds of any monotonic clock, always the last argument;
  *    UVCC_NEVER means "no deadline". A clock that steps back is clamped, never asserted.
- *  - Nothing blocks, nothing calls back except the hooks below and the recorder of a session, and
- *    a hook must not call the library.
+ *  - Nothing blocks, nothing calls back except the hooks below, the recorder and the tracer of a
+ *    session and those of an executor, and a hook must not call the library.
  *  - One owner at a time per object, no locks, no globals. Different objects may live on
  *    different threads.
  */

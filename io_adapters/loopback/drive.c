@@ -1,8 +1,9 @@
-/* drive.c - joins sessions, their executors and a loopback network in one loop on one thread.
+/* drive.c - joins sessions, their executors and loopback networks in one loop on one thread.
  *
  * A turn works in passes over everything, in a fixed order, until a pass finds nothing to do at the
- * present virtual time and no job is out; only then does the clock move. So compute takes no
- * virtual time, and a run with inline or deferred executors is a pure function of its seeds.
+ * present virtual time and no job is with an executor; only then does the clock move. So compute
+ * takes no virtual time, and a run with inline or deferred executors is a pure function of its
+ * seeds. Jobs that wait in the local plane wait for other workers: the clock moves for those.
  *
  * Nothing is kept between calls: a transmit that a full stream did not take is given back at the
  * end of the call and offered again.
@@ -11,15 +12,24 @@
 
 #include <string.h>
 
+/* A triangle in a turn. */
 typedef struct turn {
     uvcc_loopback *net;
     uvcc_session *const *sessions;
     uvcc_cpu *const *executors;
     uint32_t count;
+    uint32_t rank;                                      /* local rank of its workers */
+    uvcc_collective *const *collectives;                /* by party; NULL: there are none */
     const uvcc_job *job[UVCC_PARTIES];                  /* polled, not accepted by its executor */
     bool blocked[UVCC_PARTIES][UVCC_PARTIES];           /* by session and peer */
     uvcc_transmit transmit[UVCC_PARTIES][UVCC_PARTIES]; /* where blocked */
 } turn;
+
+/* All triangles of a turn. */
+typedef struct job {
+    turn *turns;
+    uint32_t count;
+} job;
 
 /* A wrong call is the host's to hear of. Everything else that a session has to say of its peers or
  * of its own end is in its events. */
@@ -61,15 +71,19 @@ static int deliver(turn *t, bool *moved) {
 static int compute(turn *t, uint32_t i, bool *moved) {
     uvcc_session *s = t->sessions[i];
     uvcc_cpu *x = t->executors[i];
+    uvcc_collective *local = t->collectives != NULL ? t->collectives[i] : NULL;
     uvcc_completion c;
-    while (uvcc_cpu_poll(x, &c) == 1) {
+    while (uvcc_cpu_poll(x, &c) == 1 ||
+           (local != NULL && uvcc_collective_poll(local, t->rank, &c) == 1)) {
         *moved = true;
         int rc = uvcc_session_complete(s, &c, uvcc_loopback_now(t->net));
         if (is_usage(rc))
             return rc;
     }
     while (t->job[i] != NULL || uvcc_session_poll_op(s, &t->job[i]) == 1) {
-        int rc = uvcc_cpu_submit(x, t->job[i]);
+        int rc = t->job[i]->plane == UVCC_PLANE_LOCAL
+                     ? uvcc_collective_submit(local, t->rank, t->job[i])
+                     : uvcc_cpu_submit(x, t->job[i]);
         if (rc == UVCC_ERR_AGAIN && uvcc_cpu_pending(x) > 0)
             return UVCC_OK;
         if (rc < 0)
@@ -148,14 +162,18 @@ static bool wait_for_jobs(const turn *t) {
 }
 
 /* All that can happen at the present time. */
-static int settle(turn *t, bool *happened) {
+static int settle(job *j, bool *happened) {
     for (;;) {
-        bool moved = false;
-        int rc = pass(t, &moved);
+        bool moved = false, waited = false;
+        int rc = UVCC_OK;
+        for (uint32_t k = 0; k < j->count && rc == UVCC_OK; k++)
+            rc = pass(&j->turns[k], &moved);
         *happened |= moved;
         if (rc < 0)
             return rc;
-        if (!moved && !wait_for_jobs(t))
+        for (uint32_t k = 0; k < j->count && !moved && !waited; k++)
+            waited = wait_for_jobs(&j->turns[k]);
+        if (!moved && !waited)
             return UVCC_OK;
     }
 }
@@ -182,30 +200,74 @@ static void give_back(turn *t) {
     }
 }
 
+/* Moves all clocks to `t`. */
+static void advance(job *j, uint64_t t) {
+    for (uint32_t k = 0; k < j->count; k++)
+        uvcc_loopback_advance(j->turns[k].net, t);
+}
+
+static int drive(job *j) {
+    uint64_t now = 0, next = UVCC_NEVER;
+    bool happened = false;
+    for (uint32_t k = 0; k < j->count; k++) {
+        uint64_t t = uvcc_loopback_now(j->turns[k].net);
+        now = t > now ? t : now;
+    }
+    advance(j, now);
+    int rc = settle(j, &happened);
+    for (uint32_t k = 0; k < j->count && rc == UVCC_OK && !happened; k++) {
+        uint64_t t = next_time(&j->turns[k]);
+        next = t < next ? t : next;
+    }
+    if (next != UVCC_NEVER) {
+        advance(j, next);
+        happened = true;
+        rc = settle(j, &happened);
+    }
+    for (uint32_t k = 0; k < j->count; k++)
+        give_back(&j->turns[k]);
+    return rc < 0 ? rc : happened;
+}
+
+/* A completion goes to the session beside its executor, so two cannot share one. */
+static bool executors_ok(const turn *t, uint32_t i, const turn *other, uint32_t end) {
+    for (uint32_t j = 0; j < end; j++)
+        if (t->sessions[i] != NULL && other->sessions[j] != NULL &&
+            t->executors[i] == other->executors[j])
+            return false;
+    return t->sessions[i] == NULL || t->executors[i] != NULL;
+}
+
 int uvcc_loopback_drive(uvcc_loopback *n, uvcc_session *const *sessions, uvcc_cpu *const *executors,
                         uint32_t count) {
     if (n == NULL || sessions == NULL || executors == NULL || count > UVCC_PARTIES)
         return UVCC_ERR_USAGE;
-    for (uint32_t i = 0; i < count; i++) {
-        if (sessions[i] != NULL && executors[i] == NULL)
-            return UVCC_ERR_USAGE;
-        /* A completion goes to the session beside its executor, so two cannot share one. */
-        for (uint32_t j = 0; j < i; j++) {
-            if (sessions[i] != NULL && sessions[j] != NULL && executors[i] == executors[j])
-                return UVCC_ERR_USAGE;
-        }
-    }
     turn t = {.net = n, .sessions = sessions, .executors = executors, .count = count};
-    bool happened = false;
-    int rc = settle(&t, &happened);
-    if (rc == UVCC_OK && !happened) {
-        uint64_t next = next_time(&t);
-        if (next != UVCC_NEVER) {
-            uvcc_loopback_advance(n, next);
-            happened = true;
-            rc = settle(&t, &happened);
-        }
+    for (uint32_t i = 0; i < count; i++)
+        if (!executors_ok(&t, i, &t, i))
+            return UVCC_ERR_USAGE;
+    return drive(&(job){.turns = &t, .count = 1});
+}
+
+int uvcc_loopback_drive_all(const uvcc_loopback_triangle *triangles, uint32_t count,
+                            uvcc_collective *const collectives[UVCC_PARTIES]) {
+    if (triangles == NULL || collectives == NULL || count > UVCC_LOOPBACK_TRIANGLES_MAX)
+        return UVCC_ERR_USAGE;
+    turn turns[UVCC_LOOPBACK_TRIANGLES_MAX];
+    for (uint32_t k = 0; k < count; k++) {
+        turn *t = &turns[k];
+        memset(t, 0, sizeof *t);
+        t->net = triangles[k].net;
+        t->sessions = triangles[k].sessions;
+        t->executors = triangles[k].executors;
+        t->count = UVCC_PARTIES;
+        t->rank = k;
+        t->collectives = collectives;
+        for (uint32_t i = 0; i < UVCC_PARTIES; i++)
+            for (uint32_t other = 0; other <= k; other++)
+                if (t->net == NULL ||
+                    !executors_ok(t, i, &turns[other], other < k ? UVCC_PARTIES : i))
+                    return UVCC_ERR_USAGE;
     }
-    give_back(&t);
-    return rc < 0 ? rc : happened;
+    return drive(&(job){.turns = turns, .count = count});
 }

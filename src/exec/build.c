@@ -36,6 +36,9 @@ void uvcci_leaves_write(uvcc_session *s, uvcci_run *r, uvcci_pending_leaf *list)
             n = uvcci_leaf_component_commit(leaf, s->sid_sub, r->op_id, list->id, list->component,
                                             list->digest);
             break;
+        case UVCCI_LEAF_TRIPLE_CONSUMED:
+            n = uvcci_leaf_triple_consumed(leaf, s->sid_sub, r->op_id, list->id);
+            break;
         default:
             assert(list->type == UVCCI_LEAF_LIFT_DONE);
             n = uvcci_leaf_lift_done(leaf, s->sid_sub, r->op_id, list->id, list->q_count);
@@ -359,12 +362,16 @@ bool uvcci_ensure_buffer(uvcc_session *s, uint32_t tensor) {
     uint32_t owner = s->program->tensors[tensor].buffer;
     uvcci_buffer *buf = &s->buffers[owner];
     size_t bytes = s->program->tensors[owner].elems * 8;
+    const bool additive = s->program->tensors[owner].desc.sharing == UVCC_ADDITIVE;
     if (buf->shares.lo != NULL)
         return true;
     buf->shares.lo = uvcci_arena_take(&s->tensors, bytes);
-    buf->shares.hi = uvcci_arena_take(&s->tensors, bytes);
-    if (buf->shares.lo != NULL && buf->shares.hi != NULL)
+    if (!additive)
+        buf->shares.hi = uvcci_arena_take(&s->tensors, bytes);
+    if (buf->shares.lo != NULL && (additive || buf->shares.hi != NULL)) {
+        uvcci_epoch_count(s, &buf->shares, (int64_t)bytes);
         return true;
+    }
     uvcci_arena_give(&s->tensors, buf->shares.lo, bytes);
     uvcci_arena_give(&s->tensors, buf->shares.hi, bytes);
     buf->shares = (uvcc_shares){0};

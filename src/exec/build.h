@@ -71,7 +71,7 @@ void uvcci_hash_opened(uvcci_builder *b, uint8_t id, uint8_t round, uint64_t ele
 void uvcci_hash_lifted(uvcci_builder *b, uint8_t id, uint64_t elems, const uvcc_shares *out);
 
 uvcc_shares *uvcci_shares_of(uvcc_session *s, uint32_t tensor);
-/* Memory of a tensor's buffer, if it has none yet. */
+/* Memory of a tensor's buffer, if it has none yet; an additive one has no hi. */
 bool uvcci_ensure_buffer(uvcc_session *s, uint32_t tensor);
 /* A round of keys, and the blocks of all of them. */
 const uvcci_plan_round *uvcci_keys_round(const uvcci_run *r, unsigned group);
@@ -115,8 +115,23 @@ void uvcci_function_free(uvcc_session *s, uvcci_run *r);
 uint32_t uvcci_function_deal_tasks(const uvcci_run *r);
 int uvcci_function_deal(uvcc_session *s, uvcci_run *r, uint8_t ***keys, uvcc_task *tasks,
                         uint32_t *count);
+/* What a product op computes, of any shares of its operands: 3-additive, into z. */
+bool uvcci_build_product(uvcci_builder *b, const uvcc_shares *x, const uvcc_shares *y, uint64_t *z);
+/* The opening of a replicated vector to the edges, for a gate. */
+bool uvcci_build_open2(uvcci_builder *b, const uvcc_shares *in);
+/* Digests of a round that opens a vector to all: of a component that two hold, as party `src` sends
+ * it; and, when it came, of the one that this party lacks, `c`, as its second holder (the next
+ * party) sent it, with the OPEN_DONE of `opened`. */
+bool uvcci_hash_held(uvcci_builder *b, unsigned round, uint8_t src, const uint64_t *data,
+                     uint8_t *out);
+bool uvcci_hash_opened_to_all(uvcci_builder *b, unsigned round, const uint64_t *c,
+                              const uint64_t *opened);
+/* op_beaver.c */
+bool uvcci_beaver_build(uvcci_builder *b);
 /* op_circuits.c */
 bool uvcci_circuit_build(uvcci_builder *b);
 void uvcci_circuit_free(uvcc_session *s, uvcci_run *r);
+/* op_collectives.c */
+bool uvcci_collective_build(uvcci_builder *b);
 
 #endif

@@ -114,6 +114,10 @@ static void output_event(uvcci_recording *rec, const uvcc_session *s, const uvcc
     else if (e->kind == UVCC_EVENT_CHECKPOINT &&
              uvcc_session_checkpoint(s, &step, &data, &len) == 0)
         output(rec, data + len - 32, 32); /* its own SHA-256 */
+    else if (e->kind == UVCC_EVENT_BUNDLE && uvcc_session_bundle(s, e->step, &data, &len) == 0)
+        output(rec, data, len);
+    else if (e->kind == UVCC_EVENT_TRIPLES && uvcc_session_triples(s, &step, &data, &len) == 0)
+        output(rec, data, len);
 }
 
 /* ---- calls ---- */
@@ -221,6 +225,13 @@ int uvcc_session_load_program(uvcc_session *s, const uvcc_program *p) {
     uvcci_recording *rec = recording(s);
     if (rec == NULL || p == NULL || !p->finished)
         return uvcci_session_load_program(s, p);
+    for (uint32_t e = 0; e < p->entry_count; e++)
+        if (uvcci_collective_count(&p->entries[e]) != 0) {
+            uvcci_log(s, UVCC_LOG_ERROR,
+                      "a recorded session runs no collectives: what other workers give is not in "
+                      "its log");
+            return UVCC_ERR_CONFIG;
+        }
     called(rec, (uvcc_record){.type = UVCC_RECORD_LOAD_PROGRAM, .data = {slice(p->hash, 32)}});
     return returned(rec, s, uvcci_session_load_program(s, p));
 }
@@ -392,6 +403,14 @@ int uvcc_session_resume(uvcc_session *s, const uint8_t *data, size_t len) {
         return uvcci_session_resume(s, data, len);
     called(rec, (uvcc_record){.type = UVCC_RECORD_RESUME, .data = {slice(data, len)}});
     return returned(rec, s, uvcci_session_resume(s, data, len));
+}
+
+int uvcc_session_load_triples(uvcc_session *s, const uint8_t *data, size_t len) {
+    uvcci_recording *rec = recording(s);
+    if (rec == NULL || (data == NULL && len != 0))
+        return uvcci_session_load_triples(s, data, len);
+    called(rec, (uvcc_record){.type = UVCC_RECORD_LOAD_TRIPLES, .data = {slice(data, len)}});
+    return returned(rec, s, uvcci_session_load_triples(s, data, len));
 }
 
 int uvcc_session_close(uvcc_session *s, uint64_t now) {

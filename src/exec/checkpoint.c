@@ -1,11 +1,12 @@
 /* checkpoint.c - values into and out of PERSIST tensors: what the host sets, checkpoints, resuming.
  *
- * Format, little-endian: "UVCK" || U8 version=1 || U8 party || LE16 0 || sid_sub(32) || H(program)(32) ||
- * LE32 step || LE32 tensor count || per PERSIST tensor in index order: LE32 index || LE32 0 || LE64
- * elements || lo || hi; then SHA-256 of all before. `run` is not in it (a restart has a new one).
+ * Format, little-endian: "UVCK" || U8 version=1 || U8 party || LE16 0 || sid_sub(32) ||
+ * H(program)(32) || LE32 step || LE32 tensor count || per PERSIST tensor in index order: LE32 index
+ * || LE32 0 || LE64 elements || lo || hi; then SHA-256 of all before. `run` is not in it (a restart
+ * has a new one).
  *
- * Shares move by jobs only; a step does not start while a checkpoint of its beginning is being copied
- * or a value is being set. */
+ * Shares move by jobs only; a step does not start while a checkpoint of its beginning is being
+ * copied or a value is being set. */
 #include "session.h"
 
 #include "proto/bytes.h"
@@ -217,8 +218,7 @@ static void start_copy(uvcc_session *s) {
         size_t len = s->program->tensors[i].elems * 8;
         write_tensor_head(s, i, at);
         at += TENSOR_HEAD_BYTES;
-        c->items[n++] =
-            (uvcc_copy_item){.dst = at, .src = (const uint8_t *)from->lo, .len = len};
+        c->items[n++] = (uvcc_copy_item){.dst = at, .src = (const uint8_t *)from->lo, .len = len};
         c->items[n++] =
             (uvcc_copy_item){.dst = at + len, .src = (const uint8_t *)from->hi, .len = len};
         at += 2 * len;
@@ -227,8 +227,7 @@ static void start_copy(uvcc_session *s) {
                                .data = c->next,
                                .len = c->bytes - HASH_BYTES,
                                .out = c->next + c->bytes - HASH_BYTES};
-    c->tasks[0] =
-        (uvcc_task){.kind = UVCC_TASK_COPY, .u.copy = {.items = c->items, .count = n}};
+    c->tasks[0] = (uvcc_task){.kind = UVCC_TASK_COPY, .u.copy = {.items = c->items, .count = n}};
     c->tasks[1] = (uvcc_task){.kind = UVCC_TASK_HASH, .u.hash = {.items = &c->hash, .count = 1}};
     c->wanted = false;
     c->job_out = true;
@@ -236,8 +235,7 @@ static void start_copy(uvcc_session *s) {
 }
 
 void uvcci_checkpoint_due(uvcc_session *s) {
-    s->checkpoint.wanted =
-        s->cfg.checkpoint_every != 0 && s->step % s->cfg.checkpoint_every == 0;
+    s->checkpoint.wanted = s->cfg.checkpoint_every != 0 && s->step % s->cfg.checkpoint_every == 0;
 }
 
 bool uvcci_checkpoint_busy(uvcc_session *s) {
@@ -255,8 +253,8 @@ void uvcci_checkpoint_done(uvcc_session *s) {
     c->data = c->next;
     c->next = old;
     c->step = c->next_step;
-    uvcci_event_push(
-        s, &(uvcc_event){.kind = UVCC_EVENT_CHECKPOINT, .run = s->run, .step = c->step});
+    uvcci_event_push(s,
+                     &(uvcc_event){.kind = UVCC_EVENT_CHECKPOINT, .run = s->run, .step = c->step});
 }
 
 int uvcc_session_checkpoint(const uvcc_session *s, uint32_t *step, const uint8_t **data,
@@ -271,13 +269,62 @@ int uvcc_session_checkpoint(const uvcc_session *s, uint32_t *step, const uint8_t
     return 0;
 }
 
+static bool hash_fits(const uint8_t *data, size_t len) {
+    uint8_t h[32];
+    uvcci_sha256_once(data, len - HASH_BYTES, h);
+    return memcmp(h, data + len - HASH_BYTES, HASH_BYTES) == 0;
+}
+
+int uvcc_checkpoint_read(const uint8_t *data, size_t len, uvcc_checkpoint_info *info) {
+    if (data == NULL || info == NULL)
+        return UVCC_ERR_USAGE;
+    if (len < HEAD_BYTES + HASH_BYTES || memcmp(data, "UVCK", 4) != 0 || data[4] != 1 ||
+        data[5] >= UVCC_PARTIES)
+        return UVCC_ERR_MISMATCH;
+    if (!hash_fits(data, len))
+        return UVCC_ERR_AUTH;
+    *info = (uvcc_checkpoint_info){.party = data[5],
+                                   .step = uvcci_ld32(data + HEAD_BYTES - 8),
+                                   .tensors = uvcci_ld32(data + HEAD_BYTES - 4)};
+    memcpy(info->sid_sub, data + 8, 32);
+    memcpy(info->program_hash, data + 40, 32);
+    return 0;
+}
+
+int uvcc_checkpoint_tensor(const uint8_t *data, size_t len, uint32_t tensor, uint64_t *lo,
+                           uint64_t *hi, uint64_t elems) {
+    if (data == NULL || lo == NULL || hi == NULL)
+        return UVCC_ERR_USAGE;
+    if (len < HEAD_BYTES + HASH_BYTES)
+        return UVCC_ERR_MISMATCH;
+    size_t at = HEAD_BYTES, end = len - HASH_BYTES;
+    while (end - at >= TENSOR_HEAD_BYTES) {
+        uint64_t here = uvcci_ld64(data + at + 8);
+        uint32_t index = uvcci_ld32(data + at);
+        at += TENSOR_HEAD_BYTES;
+        if (here > (end - at) / 16)
+            return UVCC_ERR_MISMATCH;
+        if (index != tensor) {
+            at += 16 * (size_t)here;
+            continue;
+        }
+        if (here != elems)
+            return UVCC_ERR_MISMATCH;
+        for (uint64_t i = 0; i < elems; i++) {
+            lo[i] = uvcci_ld64(data + at + 8 * i);
+            hi[i] = uvcci_ld64(data + at + 8 * (elems + i));
+        }
+        return 0;
+    }
+    return UVCC_ERR_NOT_FOUND;
+}
+
 /* 0 if the bytes are a whole checkpoint of this session's coordinate. */
 static int check(const uvcc_session *s, const uint8_t *data, size_t len) {
-    uint8_t head[HEAD_BYTES], h[32];
+    uint8_t head[HEAD_BYTES];
     if (len != s->checkpoint.bytes)
         return UVCC_ERR_MISMATCH;
-    uvcci_sha256_once(data, len - HASH_BYTES, h);
-    if (memcmp(h, data + len - HASH_BYTES, HASH_BYTES) != 0)
+    if (!hash_fits(data, len))
         return UVCC_ERR_AUTH;
     write_head(s, uvcci_ld32(data + HEAD_BYTES - 8), head);
     if (memcmp(head, data, HEAD_BYTES) != 0)

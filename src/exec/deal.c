@@ -7,7 +7,7 @@
 #include <string.h>
 
 static bool deals_here(const uvcc_session *s, const uvcci_run *r) {
-    if (r->plan->key_count == 0)
+    if (r->plan->key_count == 0 || s->cfg.triples_only)
         return false;
     for (uint32_t i = 0; i < r->plan->blocks; i++)
         if (uvcci_role_of(s->party, r->ids.edge[i]) == UVCCI_OTHER)
@@ -181,6 +181,7 @@ void uvcci_deal_free(uvcc_session *s, uvcci_run *r) {
 /* Sends one op's keys; its job is done. */
 static void deal_send(uvcc_session *s, uvcci_run *r) {
     uvcci_step *st = r->step;
+    uint64_t bytes = 0;
     if (!s->cfg.audit_off)
         uvcci_leaves_write(s, r, r->deal_leaves);
     for (unsigned g = 0; g < r->plan->key_count; g++)
@@ -193,7 +194,9 @@ static void deal_send(uvcc_session *s, uvcci_run *r) {
                        (uint64_t)st->number << 32 | (uint64_t)r->index << 6);
             if (uvcci_failed(s))
                 return;
+            bytes += tx->len;
         }
+    uvcci_trace_sent(s, r, UVCC_TRACE_KEYS, bytes);
     uvcci_deal_free(s, r);
     st->deals_sent++;
 }

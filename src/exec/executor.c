@@ -44,12 +44,17 @@ static void cpu_release(const uvcc_cpu_config *cfg, void *p, size_t bytes) {
     cfg->alloc.free(cfg->alloc.user, p, bytes, UVCC_MEM_STATE);
 }
 
-static uvcc_completion run(uvcci_cpu_worker *w, const uvcc_job *job) {
-    return (uvcc_completion){job->id, job->cookie, uvcci_cpu_run(w, job)};
+static uvcc_completion run(const uvcc_cpu *x, uvcci_cpu_worker *w, const uvcc_job *job) {
+    if (x->cfg.job != NULL)
+        x->cfg.job(x->cfg.job_user, job, false);
+    const uvcc_completion c = {job->id, job->cookie, uvcci_cpu_run(w, job)};
+    if (x->cfg.job != NULL)
+        x->cfg.job(x->cfg.job_user, job, true);
+    return c;
 }
 
 static void deliver(uvcc_cpu *x, uvcci_cpu_worker *w, const uvcc_job *job) {
-    const uvcc_completion c = run(w, job);
+    const uvcc_completion c = run(x, w, job);
     const int e = uvcci_queue_push(&x->done, &c);
     assert(e == 0); /* room for all that may be pending */
     (void)e;
@@ -96,7 +101,7 @@ static int deferred_open(uvcc_cpu *x) {
 
 static void deferred_close(uvcc_cpu *x) {
     while (x->kept_count != 0)
-        run(&x->worker, &x->kept[--x->kept_count]);
+        run(x, &x->worker, &x->kept[--x->kept_count]);
     uvcci_cpu_worker_free(&x->worker);
     cpu_release(&x->cfg, x->kept, x->cfg.queue_jobs * sizeof *x->kept);
 }
@@ -105,7 +110,7 @@ static int deferred_poll(uvcc_cpu *x, uvcc_completion *out) {
     if (x->kept_count == 0 || shuffle_next(x) % 4 == 0)
         return 0;
     uvcc_job *job = &x->kept[shuffle_next(x) % x->kept_count];
-    *out = run(&x->worker, job);
+    *out = run(x, &x->worker, job);
     *job = x->kept[--x->kept_count];
     return 1;
 }

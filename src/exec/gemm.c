@@ -4,7 +4,8 @@
  * op(x) into panels of mr rows, and a micro-kernel makes one mr x nr tile of z in registers. Panels
  * are padded with zeros, so that only the store of an edge tile is special. A panel of each side
  * fits the first-level cache, the part of op(x) the second. Products with a vector have no use for
- * packing; products by AMX are made in gemm_tiled.c.
+ * packing, nor have small replicated ones, which are made in one pass over matrices as they lie;
+ * products by AMX are made in gemm_tiled.c.
  *
  * State: none. Words wrap, so no order of summation changes a result. */
 #include "gemm.h"
@@ -16,6 +17,9 @@
 
 /* Every mr divides MAX_MR, which divides MC; every nr divides MAX_NR, which divides NC. */
 enum { MC = 192, NC = 768, KC = 256, MAX_MR = 8, MAX_NR = 24 };
+
+/* Products up to this size are made directly: operands stay in the first-level cache. */
+enum { DIRECT_MACS = 1 << 16, DIRECT_WORDS = 1 << 12 };
 
 /* --- Backends --------------------------------------------------------------------------------- */
 
@@ -50,8 +54,23 @@ static void portable_dots(size_t depth, size_t n, const uint64_t *v, const uint6
     }
 }
 
-static const uvcci_gemm_micro portable = {portable_run, PORTABLE_MR, PORTABLE_NR, portable_rows,
-                                          portable_dots};
+static void portable_direct(const uvcci_gemm_direct *d) {
+    for (size_t i = 0; i < d->rows; i++) {
+        uint64_t *z = d->z + i * d->ldz;
+        if (!d->accumulate)
+            memset(z, 0, d->cols * sizeof *z);
+        for (size_t p = 0; p < d->depth; p++) {
+            const uint64_t lo = d->x_lo[i * d->lane + p * d->step];
+            const uint64_t hi = d->x_hi[i * d->lane + p * d->step], both = lo + hi;
+            const uint64_t *y_lo = d->y_lo + p * d->ldy, *y_hi = d->y_hi + p * d->ldy;
+            for (size_t j = 0; j < d->cols; j++)
+                z[j] += both * y_lo[j] + lo * y_hi[j];
+        }
+    }
+}
+
+static const uvcci_gemm_micro portable = {portable_run,  PORTABLE_MR,   PORTABLE_NR,
+                                          portable_rows, portable_dots, portable_direct};
 
 static uvcci_gemm_backend best_vectors(void) {
 #if UVCCI_GEMM_X86
@@ -137,10 +156,17 @@ static void pack(uvcci_gemm_side s, size_t l0, size_t lanes, size_t p0, size_t d
 
 /* --- Products --------------------------------------------------------------------------------- */
 
+static bool is_small(size_t m, size_t n, size_t k) {
+    return (double)m * (double)n * (double)k <= DIRECT_MACS &&
+           (double)n * (double)k <= DIRECT_WORDS;
+}
+
 size_t uvcci_gemm_scratch_words(uvcci_gemm_backend b, uint32_t m, uint32_t n, uint32_t k) {
     const size_t depth = uvcci_gemm_min(k, KC);
-    const size_t words = depth * (uvcci_gemm_round_up(uvcci_gemm_min(m, MC), MAX_MR) +
-                                  uvcci_gemm_round_up(uvcci_gemm_min(n, NC), MAX_NR));
+    size_t words = depth * (uvcci_gemm_round_up(uvcci_gemm_min(m, MC), MAX_MR) +
+                            uvcci_gemm_round_up(uvcci_gemm_min(n, NC), MAX_NR));
+    const size_t transposed = 2 * uvcci_gemm_min((size_t)n * k, DIRECT_WORDS);
+    words = transposed > words ? transposed : words;
     if (b != UVCCI_GEMM_AUTO && b != UVCCI_GEMM_AMX)
         return words;
     const size_t tiled = uvcci_gemm_tiled_scratch_words(m, n, k);
@@ -167,7 +193,7 @@ static void tiles(const uvcci_gemm_micro *u, size_t rows, size_t cols, size_t de
 }
 
 static void packed(const uvcci_gemm_micro *u, size_t m, size_t n, size_t k, uvcci_gemm_side x,
-                   uvcci_gemm_side y, uint64_t *z, bool accumulate, uint64_t *scratch) {
+                   uvcci_gemm_side y, uint64_t *z, size_t ldz, bool accumulate, uint64_t *scratch) {
     uint64_t *a = scratch;
     uint64_t *b = a + uvcci_gemm_round_up(uvcci_gemm_min(m, MC), MAX_MR) * uvcci_gemm_min(k, KC);
     for (size_t j = 0; j < n; j += NC)
@@ -177,7 +203,7 @@ static void packed(const uvcci_gemm_micro *u, size_t m, size_t n, size_t k, uvcc
             for (size_t i = 0; i < m; i += MC) {
                 const size_t rows = uvcci_gemm_min(MC, m - i);
                 pack(x, i, rows, p, depth, u->mr, a);
-                tiles(u, rows, cols, depth, a, b, z + i * n + j, n, accumulate || p != 0);
+                tiles(u, rows, cols, depth, a, b, z + i * ldz + j, ldz, accumulate || p != 0);
             }
         }
 }
@@ -191,13 +217,19 @@ static void times_vector(const uvcci_gemm_micro *u, size_t n, size_t p, size_t d
         u->rows(depth, n, v, lanes + p * s.step, s.step, z);
 }
 
-/* z (m x n) = or += x y where m or n is 1. A vector lies word by word, whether transposed or not.
+/* Where m or n is 1 and that side lies word by word, as z does. */
+static bool is_vector(size_t m, size_t n, uvcci_gemm_side x, uvcci_gemm_side y, size_t ldz) {
+    return (m == 1 && x.step == 1) || (n == 1 && y.step == 1 && ldz == 1);
+}
+
+/* z (m x n) = or += x y where is_vector().
  * Where both have a second part, it is the replicated product:
  * v (s + s') + v' s = (v + v') s + v s'. */
 static void vector_product(const uvcci_gemm_micro *u, size_t m, size_t n, size_t k,
                            uvcci_gemm_side x, uvcci_gemm_side y, uint64_t *z, bool accumulate,
                            uint64_t *scratch) {
-    const uvcci_gemm_side v = m == 1 ? x : y, s = m == 1 ? y : x;
+    const bool row = m == 1 && x.step == 1;
+    const uvcci_gemm_side v = row ? x : y, s = row ? y : x;
     if (!accumulate)
         memset(z, 0, m * n * sizeof *z);
     if (v.add == NULL) {
@@ -214,16 +246,17 @@ static void vector_product(const uvcci_gemm_micro *u, size_t m, size_t n, size_t
 }
 
 static void product(uvcci_gemm_backend b, size_t m, size_t n, size_t k, uvcci_gemm_side x,
-                    uvcci_gemm_side y, uint64_t *z, bool accumulate, uint64_t *scratch) {
-    if (k == 0 && !accumulate)
-        memset(z, 0, m * n * sizeof *z);
+                    uvcci_gemm_side y, uint64_t *z, size_t ldz, bool accumulate,
+                    uint64_t *scratch) {
+    for (size_t i = 0; i < m && k == 0 && !accumulate; i++)
+        memset(z + i * ldz, 0, n * sizeof *z);
 #if UVCCI_GEMM_HAS_AMX
     if (b == UVCCI_GEMM_AMX && k != 0) {
-        uvcci_gemm_tiled(&uvcci_gemm_tile_amx, m, n, k, x, y, z, accumulate, scratch);
+        uvcci_gemm_tiled(&uvcci_gemm_tile_amx, m, n, k, x, y, z, ldz, accumulate, scratch);
         return;
     }
 #endif
-    packed(micro_of(b), m, n, k, x, y, z, accumulate, scratch);
+    packed(micro_of(b), m, n, k, x, y, z, ldz, accumulate, scratch);
 }
 
 /* AMX only where there is AMX. */
@@ -238,24 +271,55 @@ void uvcci_gemm(uvcci_gemm_backend b, uint32_t m, uint32_t n, uint32_t k, const 
                 uint64_t *scratch) {
     const uvcci_gemm_side sx = side_of(x, NULL, !trans_x, trans_x ? m : k);
     const uvcci_gemm_side sy = side_of(y, NULL, trans_y, trans_y ? k : n);
-    if (m == 1 || n == 1)
+    if (is_vector(m, n, sx, sy, n))
         vector_product(micro_of(b), m, n, k, sx, sy, z, accumulate, scratch);
     else
-        product(resolve(b, m, n, k), m, n, k, sx, sy, z, accumulate, scratch);
+        product(resolve(b, m, n, k), m, n, k, sx, sy, z, n, accumulate, scratch);
 }
 
-void uvcci_gemm_rss(uvcci_gemm_backend b, uint32_t m, uint32_t n, uint32_t k, const uint64_t *x_lo,
-                    const uint64_t *x_hi, bool trans_x, const uint64_t *y_lo, const uint64_t *y_hi,
-                    bool trans_y, uint64_t *z, uint64_t *scratch) {
-    const size_t x_cols = trans_x ? m : k, y_cols = trans_y ? k : n;
-    const uvcci_gemm_side y_sum = side_of(y_lo, y_hi, trans_y, y_cols);
-    if (m == 1 || n == 1) {
-        vector_product(micro_of(b), m, n, k, side_of(x_lo, x_hi, !trans_x, x_cols), y_sum, z, false,
-                       scratch);
+/* y lies as it is wanted, or its transpose is made in scratch. */
+static void direct_product(const uvcci_gemm_micro *u, const uvcci_gemm_replicated *p,
+                           uint64_t *scratch) {
+    uvcci_gemm_direct d = {.rows = p->m,
+                           .cols = p->n,
+                           .depth = p->k,
+                           .x_lo = p->x_lo,
+                           .x_hi = p->x_hi,
+                           .y_lo = p->y_lo,
+                           .y_hi = p->y_hi,
+                           .lane = p->trans_x ? 1 : p->ldx,
+                           .step = p->trans_x ? p->ldx : 1,
+                           .ldy = p->ldy,
+                           .ldz = p->ldz,
+                           .z = p->z,
+                           .accumulate = p->accumulate};
+    if (p->trans_y) {
+        uint64_t *lo = scratch, *hi = lo + (size_t)p->n * p->k;
+        pack(side_of(p->y_lo, NULL, true, p->ldy), 0, p->n, 0, p->k, p->n, lo);
+        pack(side_of(p->y_hi, NULL, true, p->ldy), 0, p->n, 0, p->k, p->n, hi);
+        d.y_lo = lo;
+        d.y_hi = hi;
+        d.ldy = p->n;
+    }
+    u->direct(&d);
+}
+
+void uvcci_gemm_rss(uvcci_gemm_backend b, const uvcci_gemm_replicated *p, uint64_t *scratch) {
+    const uvcci_gemm_side x_lo = side_of(p->x_lo, NULL, !p->trans_x, p->ldx);
+    const uvcci_gemm_side y_lo = side_of(p->y_lo, NULL, p->trans_y, p->ldy);
+    const uvcci_gemm_side y_sum = side_of(p->y_lo, p->y_hi, p->trans_y, p->ldy);
+    const size_t m = p->m, n = p->n, k = p->k;
+    if (is_vector(m, n, x_lo, y_lo, p->ldz)) {
+        const uvcci_gemm_side x = side_of(p->x_lo, p->x_hi, !p->trans_x, p->ldx);
+        vector_product(micro_of(b), m, n, k, x, y_sum, p->z, p->accumulate, scratch);
         return;
     }
-    const uvcci_gemm_backend r = resolve(b, m, n, k);
-    product(r, m, n, k, side_of(x_lo, NULL, !trans_x, x_cols), y_sum, z, false, scratch);
-    product(r, m, n, k, side_of(x_hi, NULL, !trans_x, x_cols), side_of(y_lo, NULL, trans_y, y_cols),
-            z, true, scratch);
+    if (is_small(m, n, k)) {
+        direct_product(micro_of(b), p, scratch);
+        return;
+    }
+    const uvcci_gemm_side x_hi = side_of(p->x_hi, NULL, !p->trans_x, p->ldx);
+    const uvcci_gemm_backend r = resolve(b, p->m, p->n, p->k);
+    product(r, m, n, k, x_lo, y_sum, p->z, p->ldz, p->accumulate, scratch);
+    product(r, m, n, k, x_hi, y_lo, p->z, p->ldz, true, scratch);
 }

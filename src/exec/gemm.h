@@ -33,9 +33,16 @@ size_t uvcci_gemm_scratch_words(uvcci_gemm_backend b, uint32_t m, uint32_t n, ui
 void uvcci_gemm(uvcci_gemm_backend b, uint32_t m, uint32_t n, uint32_t k, const uint64_t *x,
                 bool trans_x, const uint64_t *y, bool trans_y, uint64_t *z, bool accumulate,
                 uint64_t *scratch);
-/* The local part of a replicated product: z = x_lo (y_lo + y_hi) + x_hi y_lo. The sum is made while
- * packing, never stored whole. */
-void uvcci_gemm_rss(uvcci_gemm_backend b, uint32_t m, uint32_t n, uint32_t k, const uint64_t *x_lo,
-                    const uint64_t *x_hi, bool trans_x, const uint64_t *y_lo, const uint64_t *y_hi,
-                    bool trans_y, uint64_t *z, uint64_t *scratch);
+/* The local part of a replicated product: z = or += op(x_lo) op(y_lo + y_hi) + op(x_hi) op(y_lo),
+ * rows of the stored matrices ld words apart. */
+typedef struct uvcci_gemm_replicated {
+    uint32_t m, n, k;
+    bool trans_x, trans_y, accumulate;
+    const uint64_t *x_lo, *x_hi, *y_lo, *y_hi;
+    uint64_t *z;
+    size_t ldx, ldy, ldz;
+} uvcci_gemm_replicated;
+/* The sum is made while packing, never stored whole. Small products are not packed: those of AMX
+ * too are made with vectors then. scratch as above. */
+void uvcci_gemm_rss(uvcci_gemm_backend b, const uvcci_gemm_replicated *p, uint64_t *scratch);
 #endif

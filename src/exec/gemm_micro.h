@@ -6,6 +6,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* z (rows x cols, rows ldz words apart) = or += x_lo (y_lo + y_hi) + x_hi y_lo. Element (i, p) of x
+ * is word i * lane + p * step; y is `depth` rows of `cols` words, ldy words apart. */
+typedef struct uvcci_gemm_direct {
+    size_t rows, cols, depth;
+    const uint64_t *x_lo, *x_hi, *y_lo, *y_hi;
+    size_t lane, step, ldy, ldz;
+    uint64_t *z;
+    bool accumulate;
+} uvcci_gemm_direct;
+
 typedef struct uvcci_gemm_micro {
     /* c (mr x nr, rows ldc words apart) = or += A B over `depth`: a holds depth columns of mr
      * words, b depth rows of nr words. */
@@ -19,6 +29,8 @@ typedef struct uvcci_gemm_micro {
     /* ... or n rows of depth words. */
     void (*dots)(size_t depth, size_t n, const uint64_t *v, const uint64_t *y, size_t ldy,
                  uint64_t *z);
+    /* The replicated product of matrices as they lie. */
+    void (*direct)(const uvcci_gemm_direct *d);
 } uvcci_gemm_micro;
 
 /* One side of a product: the element of lane l (a row of op(x), a column of op(y)) at depth p is

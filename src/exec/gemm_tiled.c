@@ -108,7 +108,8 @@ static void tiles(const uvcci_gemm_tile_ops *o, size_t rows, size_t cols, size_t
 }
 
 void uvcci_gemm_tiled(const uvcci_gemm_tile_ops *o, size_t m, size_t n, size_t k, uvcci_gemm_side x,
-                      uvcci_gemm_side y, uint64_t *z, bool accumulate, uint64_t *scratch) {
+                      uvcci_gemm_side y, uint64_t *z, size_t ldz, bool accumulate,
+                      uint64_t *scratch) {
     uint8_t *a = (uint8_t *)scratch, *b = (uint8_t *)(scratch + packed_words(m, MC, k));
     o->begin();
     for (size_t j = 0; j < n; j += NC)
@@ -118,7 +119,7 @@ void uvcci_gemm_tiled(const uvcci_gemm_tile_ops *o, size_t m, size_t n, size_t k
             for (size_t i = 0; i < m; i += MC) {
                 const size_t rows = uvcci_gemm_min(MC, m - i);
                 pack(o, x, false, i, rows, p, depth, a);
-                tiles(o, rows, cols, depth, a, b, z + i * n + j, n, accumulate || p != 0);
+                tiles(o, rows, cols, depth, a, b, z + i * ldz + j, ldz, accumulate || p != 0);
             }
         }
     o->end();

@@ -43,9 +43,10 @@ typedef struct uvcci_gemm_tile_ops {
 
 /* Scratch words of a product of this size. */
 size_t uvcci_gemm_tiled_scratch_words(uint32_t m, uint32_t n, uint32_t k);
-/* z (m x n) = or += x y; k > 0. Scratch is aligned to 64 bytes. */
+/* z (m x n, rows ldz words apart) = or += x y; k > 0. Scratch is aligned to 64 bytes. */
 void uvcci_gemm_tiled(const uvcci_gemm_tile_ops *o, size_t m, size_t n, size_t k, uvcci_gemm_side x,
-                      uvcci_gemm_side y, uint64_t *z, bool accumulate, uint64_t *scratch);
+                      uvcci_gemm_side y, uint64_t *z, size_t ldz, bool accumulate,
+                      uint64_t *scratch);
 
 #if defined(__x86_64__) && defined(__GNUC__) && defined(__linux__)
 #define UVCCI_GEMM_HAS_AMX 1

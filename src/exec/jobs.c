@@ -5,13 +5,16 @@
 #include <assert.h>
 #include <string.h>
 
-int uvcci_jobs_init(uvcci_jobs *j, const uvcc_allocator *al, uint32_t cap, uint64_t cookie) {
+int uvcci_jobs_init(uvcci_jobs *j, const uvcc_allocator *al, uint32_t limit, uint32_t local,
+                    uint64_t cookie) {
+    const uint32_t cap = limit + local;
     memset(j, 0, sizeof *j);
     j->slots = al->alloc(al->user, cap * sizeof j->slots[0], UVCC_MEM_STATE);
     if (j->slots == NULL)
         return UVCC_ERR_NOMEM;
     memset(j->slots, 0, cap * sizeof j->slots[0]);
     j->cap = cap;
+    j->limit = limit;
     j->cookie = cookie;
     for (uint32_t i = 0; i < cap; i++)
         j->slots[i].next = i + 1 < cap ? i + 2 : 0;
@@ -25,11 +28,12 @@ void uvcci_jobs_free(uvcci_jobs *j, const uvcc_allocator *al) {
     memset(j, 0, sizeof *j);
 }
 
-bool uvcci_jobs_full(const uvcci_jobs *j) { return j->free_head == 0; }
+bool uvcci_jobs_full(const uvcci_jobs *j) { return j->used == j->limit; }
 
 static void release(uvcci_jobs *j, uvcci_job_slot *s) {
     s->state = 0;
     s->generation++;
+    j->used -= s->job.plane == UVCC_PLANE_COMPUTE;
     s->next = j->free_head;
     j->free_head = (uint32_t)(s - j->slots) + 1;
 }
@@ -43,7 +47,10 @@ void uvcci_jobs_push(uvcci_jobs *j, const uvcc_task *tasks, uint32_t count, uvcc
     s->job = (uvcc_job){.id = (uint64_t)s->generation << 32 | i,
                         .cookie = j->cookie,
                         .tasks = tasks,
-                        .count = count};
+                        .count = count,
+                        .plane = tasks[0].kind == UVCC_TASK_COLLECTIVE ? UVCC_PLANE_LOCAL
+                                                                       : UVCC_PLANE_COMPUTE};
+    j->used += s->job.plane == UVCC_PLANE_COMPUTE;
     s->state = 1;
     s->owner = (uint8_t)owner;
     s->who = who;
@@ -56,7 +63,7 @@ void uvcci_jobs_push(uvcci_jobs *j, const uvcc_task *tasks, uint32_t count, uvcc
     j->queued++;
 }
 
-int uvcci_jobs_poll(uvcci_jobs *j, const uvcc_job **out) {
+int uvcci_jobs_poll(uvcci_jobs *j, const uvcc_job **out, uvcci_job_owner *owner, void **who) {
     if (j->queue_head == 0)
         return 0;
     uvcci_job_slot *s = &j->slots[j->queue_head - 1];
@@ -68,6 +75,8 @@ int uvcci_jobs_poll(uvcci_jobs *j, const uvcc_job **out) {
     j->out++;
     j->handed++;
     *out = &s->job;
+    *owner = (uvcci_job_owner)s->owner;
+    *who = s->who;
     return 1;
 }
 

@@ -26,17 +26,23 @@ typedef struct uvcci_job_slot {
 typedef struct uvcci_jobs {
     uvcci_job_slot *slots;
     uint32_t cap, free_head, queue_head, queue_tail, out, queued;
+    uint32_t limit, used; /* slots for the compute plane, and those that it uses */
     uint64_t cookie, handed, stale;
 } uvcci_jobs;
 
-int uvcci_jobs_init(uvcci_jobs *j, const uvcc_allocator *al, uint32_t cap, uint64_t cookie);
+/* cap jobs of the compute plane, and `local` more of the local plane: those wait for other workers
+ * and must not keep this one from computing. */
+int uvcci_jobs_init(uvcci_jobs *j, const uvcc_allocator *al, uint32_t cap, uint32_t local,
+                    uint64_t cookie);
 void uvcci_jobs_free(uvcci_jobs *j, const uvcc_allocator *al);
+/* No room for one more job of the compute plane. */
 bool uvcci_jobs_full(const uvcci_jobs *j);
-/* The tasks stay the owner's and must outlive the job. The table must not be full. */
+/* The tasks stay the owner's and must outlive the job; a collective's is of the local plane. The
+ * table must not be full. */
 void uvcci_jobs_push(uvcci_jobs *j, const uvcc_task *tasks, uint32_t count, uvcci_job_owner owner,
                      void *who);
-/* 1 and the next job, or 0. */
-int uvcci_jobs_poll(uvcci_jobs *j, const uvcc_job **out);
+/* 1 and the next job with its owner, or 0. */
+int uvcci_jobs_poll(uvcci_jobs *j, const uvcc_job **out, uvcci_job_owner *owner, void **who);
 /* Takes a completion: 1 with its owner, 0 if it is stale. */
 int uvcci_jobs_take(uvcci_jobs *j, const uvcc_completion *c, uvcci_job_owner *owner, void **who);
 /* Drops the jobs that were not handed out yet. */

@@ -200,9 +200,11 @@ static void open_all_finish(const chunk *c) {
         to[i] = lo[i] + hi[i] + get(from, i);
 }
 
+/* Of a product that is kept, or of a triple: zero shares have a lane each. */
 static void reshare_mask(const chunk *c) {
-    const uint64_t *next = pad(c, 0, UVCC_PAIR_NEXT, UVCC_TAG_zero, 0);
-    const uint64_t *prev = pad(c, 1, UVCC_PAIR_PREV, UVCC_TAG_zero, 0);
+    const uint8_t lane = c->t->kind == UVCC_TASK_TRIPLE_C ? 1 : 0;
+    const uint64_t *next = pad(c, 0, UVCC_PAIR_NEXT, UVCC_TAG_zero, lane);
+    const uint64_t *prev = pad(c, 1, UVCC_PAIR_PREV, UVCC_TAG_zero, lane);
     const uint64_t *z = in(c, 0);
     uint64_t *lo = out(c, 0);
     uint8_t *to = wire_out(c, 0);
@@ -211,6 +213,26 @@ static void reshare_mask(const chunk *c) {
         lo[i] = t;
         put(to, i, t);
     }
+}
+
+/* The mask of a tensor, or the tensor less its mask. */
+static void triple_mask(const chunk *c) {
+    static const unsigned pairs[2] = {UVCC_PAIR_PREV, UVCC_PAIR_NEXT};
+    const uvcc_prg_tag tag = c->t->kind == UVCC_TASK_TRIPLE_A ? UVCC_TAG_tripleA : UVCC_TAG_tripleB;
+    for (unsigned k = 0; k < 2; k++) {
+        if (c->b->out[k] == NULL)
+            continue;
+        uint64_t *to = out(c, k);
+        if (c->b->in[0] == NULL) {
+            prg(c, pairs[k], tag, 0, c->first, to, c->n);
+            continue;
+        }
+        const uint64_t *mask = pad(c, k, pairs[k], tag, 0), *x = in(c, k);
+        for (uint32_t i = 0; i < c->n; i++)
+            to[i] = x[i] - mask[i];
+    }
+    if (c->b->wire_out[0] != NULL)
+        memcpy(wire_out(c, 0), out(c, 0), (size_t)c->n * 8);
 }
 
 static void unpack(const chunk *c) {
@@ -836,6 +858,9 @@ static const vec_kernel vec_kernels[UVCC_TASK_KIND_END] = {
     [UVCC_TASK_BOOL_RECEIVE] = {circuit, true},
     [UVCC_TASK_BOOL_SELECT_MASK] = {circuit, true},
     [UVCC_TASK_BOOL_SELECT_FINISH] = {circuit, true},
+    [UVCC_TASK_TRIPLE_A] = {triple_mask, false},
+    [UVCC_TASK_TRIPLE_B] = {triple_mask, false},
+    [UVCC_TASK_TRIPLE_C] = {reshare_mask, false},
 };
 
 /* Whether the numbers of a task are within what its formulas allow. */
@@ -901,8 +926,36 @@ static int gemm(uvcci_cpu_worker *w, const uvcc_task *t) {
     const uvcci_gemm_backend b = w->gemm_by_shape ? uvcci_gemm_pick(w->gemm, m, n, k) : w->gemm;
     if (reserve(w, uvcci_gemm_scratch_words(b, m, n, k)) != 0)
         return UVCC_ERR_JOB;
-    uvcci_gemm_rss(b, m, n, k, t->u.gemm.x.lo, t->u.gemm.x.hi, t->u.gemm.trans_x, t->u.gemm.y.lo,
-                   t->u.gemm.y.hi, t->u.gemm.trans_y, t->u.gemm.z, w->scratch);
+    const uvcc_shares *x = &t->u.gemm.x, *y = &t->u.gemm.y;
+    uvcci_gemm_replicated p = {.m = m,
+                               .n = n,
+                               .k = k,
+                               .trans_x = t->u.gemm.trans_x,
+                               .trans_y = t->u.gemm.trans_y,
+                               .accumulate = t->u.gemm.accumulate,
+                               .ldx = t->u.gemm.trans_x ? m : k,
+                               .ldy = t->u.gemm.trans_y ? k : n,
+                               .ldz = n};
+    const bool blocks = t->u.gemm.groups != 0;
+    const uvcc_gemm_layout none = {0};
+    const uvcc_gemm_layout *lx = blocks ? &t->u.gemm.lx : &none;
+    const uvcc_gemm_layout *ly = blocks ? &t->u.gemm.ly : &none;
+    const uvcc_gemm_layout *lz = blocks ? &t->u.gemm.lz : &none;
+    if (blocks) {
+        p.ldx = lx->ld;
+        p.ldy = ly->ld;
+        p.ldz = lz->ld;
+    }
+    for (uint32_t g = 0; g < (blocks ? t->u.gemm.groups : 1); g++)
+        for (uint32_t h = 0; h < (blocks ? t->u.gemm.heads : 1); h++) {
+            const size_t at_x = g * lx->group + h * lx->head, at_y = g * ly->group + h * ly->head;
+            p.x_lo = x->lo + at_x;
+            p.x_hi = x->hi + at_x;
+            p.y_lo = y->lo + at_y;
+            p.y_hi = y->hi + at_y;
+            p.z = t->u.gemm.z + g * lz->group + h * lz->head;
+            uvcci_gemm_rss(b, &p, w->scratch);
+        }
     return 0;
 }
 

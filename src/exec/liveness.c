@@ -5,7 +5,7 @@
  * tensor can be read as long as the last writer of its buffer is its own last writer. */
 #include "program.h"
 
-#include <assert.h>
+#include <stdlib.h>
 
 typedef struct edge {
     uint32_t from, to;
@@ -23,28 +23,31 @@ typedef struct walk {
     uint32_t *stamp;   /* [op]: the op it last got an edge to, so that no edge comes twice */
     reader *nodes;
     edge *edges;
+    uint64_t *keys; /* [op]: for the sort into ordinals */
     uint32_t node_count, edge_count;
     void *mem;
     size_t mem_bytes;
 } walk;
 
 /* Each read makes at most an edge from its writer and one to the next writer of its buffer; each
- * write one from the writer before. */
+ * write one from the writer before; a RECV_PP one from the SEND_PP before. */
 uint32_t uvcci_edge_bound(const uvcci_op *ops, uint32_t count) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < count; i++)
-        n += 2u * ops[i].desc.in_count + ops[i].desc.out_count;
+        n += 2u * ops[i].desc.in_count + ops[i].desc.out_count +
+             (ops[i].desc.opcode == UVCC_OP_RECV_PP);
     return n;
 }
 
 static int walk_init(walk *w, const uvcc_program *p, const uvcci_entry *e) {
     size_t tensors = p->tensor_count, edges = uvcci_edge_bound(e->ops, e->op_count);
-    size_t words = 4 * tensors + e->op_count + (2 + 2) * edges;
-    w->mem_bytes = words * sizeof(uint32_t);
+    size_t words = 1 + 4 * tensors + e->op_count + (2 + 2) * edges; /* of an empty entry too */
+    w->mem_bytes = e->op_count * sizeof *w->keys + words * sizeof(uint32_t);
     w->mem = p->alloc.alloc(p->alloc.user, w->mem_bytes, UVCC_MEM_STATE);
     if (w->mem == NULL)
         return UVCC_ERR_NOMEM;
-    w->edges = w->mem;
+    w->keys = w->mem;
+    w->edges = (edge *)(w->keys + e->op_count);
     w->nodes = (reader *)(w->edges + edges);
     w->version = (uint32_t *)(w->nodes + edges);
     w->writer = w->version + tensors;
@@ -131,6 +134,19 @@ static void write_outputs(walk *w, const uvcc_program *p, uvcci_entry *e, uint32
     }
 }
 
+/* The gradient of an activation that this stage sends comes after it left: its buffer is not needed
+ * before that. */
+static void await_send(walk *w, uvcci_entry *e, uint32_t i) {
+    const uvcc_op_desc *d = &e->ops[i].desc;
+    if (d->opcode != UVCC_OP_RECV_PP || d->phase != UVCC_BWD)
+        return;
+    for (uint32_t k = 0; k < i; k++) {
+        const uvcc_op_desc *o = &e->ops[k].desc;
+        if (o->opcode == UVCC_OP_SEND_PP && o->phase == UVCC_FWD && o->mb == d->mb)
+            depend(w, e, k, i);
+    }
+}
+
 /* Successor lists out of the edges: counts are known, so each op's run starts where the last ended.
  */
 static void list_successors(walk *w, uvcci_entry *e) {
@@ -144,21 +160,20 @@ static void list_successors(walk *w, uvcci_entry *e) {
         e->succ[w->stamp[w->edges[n].from]++] = w->edges[n].to;
 }
 
-/* Inputs and outputs have k in a block of their own, so three ranges of k per phase, each already
- * in ascending order, give the order of (phase, k). */
-static void number_ops(uvcci_entry *e) {
-    static const uint32_t bounds[] = {0, UVCCI_IO_BLOCK << 8, (UVCCI_IO_BLOCK + 1) << 8, 1u << 16};
-    uint32_t next = 0;
-    for (uint32_t phase = UVCC_FWD; phase <= UVCC_UPD; phase++)
-        for (uint32_t r = 0; r < 3; r++)
-            for (uint32_t i = 0; i < e->op_count; i++) {
-                const uvcc_op_desc *d = &e->ops[i].desc;
-                if (d->phase != phase || d->k < bounds[r] || d->k >= bounds[r + 1])
-                    continue;
-                e->ops[i].ordinal = next;
-                e->by_ordinal[next++] = i;
-            }
-    assert(next == e->op_count);
+static int compare_keys(const void *a, const void *b) {
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* By (phase, mb, k), which no two ops share: below the key stands the op's index, 16 bits. */
+static void number_ops(walk *w, uvcci_entry *e) {
+    for (uint32_t i = 0; i < e->op_count; i++)
+        w->keys[i] = uvcci_op_key(&e->ops[i].desc) << 16 | i;
+    qsort(w->keys, e->op_count, sizeof w->keys[0], compare_keys);
+    for (uint32_t i = 0; i < e->op_count; i++) {
+        e->by_ordinal[i] = (uint32_t)(w->keys[i] & 0xffff);
+        e->ops[e->by_ordinal[i]].ordinal = i;
+    }
 }
 
 int uvcci_program_analyse(const uvcc_program *p, uvcci_entry *e, const uvcci_message *m) {
@@ -166,13 +181,14 @@ int uvcci_program_analyse(const uvcc_program *p, uvcci_entry *e, const uvcci_mes
     int err = walk_init(&w, p, e);
     if (err != 0)
         return err;
-    number_ops(e);
+    number_ops(&w, e);
     for (uint32_t t = 0; t < p->tensor_count; t++) {
         e->life[t] = (uvcc_buffer_life){UVCCI_NO_OP, UVCCI_NO_OP, 0};
         e->uses[t] = 0;
     }
     for (uint32_t i = 0; i < e->op_count && err == 0; i++) {
         err = read_inputs(&w, p, e, i, m);
+        await_send(&w, e, i);
         if (err == 0)
             write_outputs(&w, p, e, i);
     }

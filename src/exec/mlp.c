@@ -3,10 +3,9 @@
  * No state. Per layer l: forward weights W<l>, b<l> and masters MW<l>, Mb<l>, finer by s bits. The
  * bounds that the products need follow from the options alone, so they are checked here first, with
  * a message that names the options; finish checks them again, op by op. */
+#include "draw.h"
 #include "program.h"
 
-#include "proto/bytes.h"
-#include "proto/crypto.h"
 #include "proto/prg.h"
 
 #include <math.h>
@@ -37,52 +36,27 @@ unsigned uvcc_mlp_master_shift(const uvcc_mlp_config *cfg) {
     return cfg->lr_shift + ceil_log2(cfg->batch);
 }
 
-/* floor(a * b / 2^64). */
-static uint64_t mul_high(uint64_t a, uint64_t b) {
-    uint64_t a0 = (uint32_t)a, a1 = a >> 32, b0 = (uint32_t)b, b1 = b >> 32;
-    uint64_t mid = a1 * b0 + (a0 * b0 >> 32); /* cannot overflow */
-    uint64_t mid2 = a0 * b1 + (uint32_t)mid;
-    return a1 * b1 + (mid >> 32) + (mid2 >> 32);
-}
-
-/* PRG key = first 16 bytes of H(label || LE64(seed) || LE32(number)). */
-static void public_key(uvcci_aes *key, const char *label, uint64_t seed, uint32_t number) {
-    uint8_t buf[32], digest[32];
-    uvcci_writer w = uvcci_writer_on(buf, sizeof buf);
-    uvcci_put(&w, label, strlen(label));
-    uvcci_put64(&w, seed);
-    uvcci_put32(&w, number);
-    uvcci_sha256_once(buf, w.len, digest);
-    uvcci_aes_init(key, digest, UVCCI_AES_AUTO);
-}
-
 void uvcc_mlp_initial_weights(const uvcc_mlp_config *cfg, uint64_t seed, uint32_t l, int64_t *w) {
     uint32_t in, out;
     uvcc_mlp_shape(cfg, l, &in, &out);
     int64_t limit = (int64_t)floor(ldexp(sqrt(6.0 / ((double)in + out)), cfg->frac_bits));
     uvcci_aes key;
-    public_key(&key, "uvcc/init", seed, l);
-    uint64_t word[256];
-    const size_t count = (size_t)in * out, room = sizeof word / sizeof word[0];
-    for (size_t at = 0; at < count; at += room) {
-        size_t n = count - at < room ? count - at : room;
-        uvcci_prg_fill(&key, (uvcci_prg_at){0}, at, word, n);
-        for (size_t i = 0; i < n; i++)
-            w[at + i] = (int64_t)mul_high(word[i], 2 * (uint64_t)limit + 1) - limit;
-    }
+    uvcci_draw_key(&key, "uvcc/init", seed, l);
+    uvcci_draw_uniform(&key, limit, w, (size_t)in * out);
 }
 
 void uvcc_mlp_order(uint64_t seed, uint32_t epoch, uint32_t n, uint32_t *order) {
     for (uint32_t i = 0; i < n; i++)
         order[i] = i;
     uvcci_aes key;
-    public_key(&key, "uvcc/order", seed, epoch);
+    uvcci_draw_key(&key, "uvcc/order", seed, epoch);
     uint64_t word[256];
     const uint32_t room = sizeof word / sizeof word[0];
     for (uint32_t drawn = 0; drawn + 1 < n; drawn++) {
         if (drawn % room == 0)
             uvcci_prg_fill(&key, (uvcci_prg_at){0}, drawn, word, room);
-        uint32_t i = n - 1 - drawn, j = (uint32_t)mul_high(word[drawn % room], (uint64_t)i + 1);
+        uint32_t i = n - 1 - drawn,
+                 j = (uint32_t)uvcci_mul_high(word[drawn % room], (uint64_t)i + 1);
         uint32_t t = order[i];
         order[i] = order[j];
         order[j] = t;
@@ -126,6 +100,8 @@ static int check_options(const uvcc_mlp_config *c, const uvcci_message *m) {
         return uvcci_fail(m, bad, "truncation %u or lift %u is unknown", c->truncation, c->lift);
     if (c->compare > UVCC_COMPARE_CIRCUIT)
         return uvcci_fail(m, bad, "comparison %u is unknown", c->compare);
+    if (c->products > UVCC_PRODUCTS_BEAVER)
+        return uvcci_fail(m, bad, "products %u are unknown", c->products);
     if (c->x_owner >= UVCC_PARTIES || c->y_owner >= UVCC_PARTIES)
         return uvcci_fail(m, bad, "owners are parties 0, 1 or 2");
     return 0;
@@ -240,6 +216,8 @@ static void op1(builder *b, uvcc_opcode opcode, uint32_t x, uint32_t out, unsign
 
 static void op2(builder *b, uvcc_opcode opcode, uint32_t x, uint32_t y, uint32_t out, uint8_t flags,
                 unsigned shift) {
+    if (opcode == UVCC_OP_GEMM_SS && b->c->products == UVCC_PRODUCTS_BEAVER)
+        flags |= UVCC_OP_BEAVER;
     op(b, opcode, x, y, out, UVCC_NO_TENSOR, flags, shift);
 }
 

@@ -186,14 +186,18 @@ static uint8_t truncate(builder *b, uint8_t a, unsigned by) {
                shifted_bound(b->bound[a], by));
 }
 
+static uint8_t exchange_to(builder *b, uint8_t a, uint8_t io, unsigned bits) {
+    if (io != UVCC_FN_NONE)
+        b->out_bits[io] = bits_of(known_bound(b, a, bits));
+    return put(
+        b,
+        (uvcc_fn_step){
+            .kind = UVCC_FN_EXCHANGE, .a = a, .b = UVCC_FN_NONE, .bits = (uint8_t)bits, .io = io},
+        known_bound(b, a, bits));
+}
+
 static uint8_t exchange(builder *b, uint8_t a, unsigned bits) {
-    return put(b,
-               (uvcc_fn_step){.kind = UVCC_FN_EXCHANGE,
-                              .a = a,
-                              .b = UVCC_FN_NONE,
-                              .bits = (uint8_t)bits,
-                              .io = UVCC_FN_NONE},
-               known_bound(b, a, bits));
+    return exchange_to(b, a, UVCC_FN_NONE, bits);
 }
 
 static void lift_known(builder *b, uint8_t a, uint8_t io, unsigned bits) {
@@ -279,6 +283,9 @@ static long double value_at(const curve *c, long double x) {
     case UVCC_NL_RSQRT:
     case UVCC_NL_RSQRT_TABLE:
         return c->gain / sqrtl(x);
+    case UVCC_NL_LN:
+    case UVCC_NL_LN_TABLE:
+        return logl(x);
     default:
         return rest(c->what, x);
     }
@@ -371,6 +378,21 @@ static void build_sign(builder *b) {
         lift(b, weigh(b, d, x, one, 1), 0);
     if (!relu || o->derivative)
         lift(b, weigh(b, d, UVCC_FN_NONE, one, 1), relu);
+}
+
+/* CLIP: x ([x >= -limit] - [x >= limit]) + limit ([x >= -limit] + [x >= limit] - 1). */
+static void build_clip(builder *b) {
+    static const int64_t inside[2] = {1, -1};
+    const uvcc_nonlinear_options *o = &b->o;
+    const unsigned drop = o->exact ? 0 : o->scale - o->index_bits;
+    const int64_t cells = llround(ldexp(o->limit, (int)(o->scale - drop)));
+    const int64_t ends[2] = {-cells, cells}, limit[2] = {cells << drop, cells << drop};
+    const uint64_t reach = shifted_bound(all_below(o->in_bits), drop) + (uint64_t)cells;
+    const uint8_t x = open(b, 0, o->in_bits, 64);
+    const uint8_t d = compare(b, shift(b, x, drop), bits_of(reach), ends, 2);
+    const uint8_t y = weigh(b, d, x, inside, 2), at_ends = weigh(b, d, UVCC_FN_NONE, limit, 2);
+    const uint64_t most = (uint64_t)limit[0] + all_below(drop); /* a cell is wholly in or out */
+    lift_known(b, add(b, y, at_ends, -limit[0]), 0, bits_of(most));
 }
 
 /* Table + x d, or table + a step at 0. */
@@ -499,7 +521,7 @@ static void build_exp_part(builder *b) {
     build_index_table(b, b->what == UVCC_NL_EXP_LOW ? drop : high_bits, &w);
 }
 
-/* ---- reciprocal and rsqrt ---- */
+/* ---- reciprocal, rsqrt and ln ---- */
 
 /* A range cut into groups of octaves: group k is [c 2^(low + step k), c 2^(low + step (k + 1)))
  * with c = LEAD / 8. Its values times 2^(step (groups - 1 - k)) lie in the top group, and divided
@@ -510,29 +532,42 @@ typedef struct octaves {
     uint8_t entry_scale;
 } octaves;
 
-enum { RECIPROCAL_LOW = 5, RSQRT_LOW = 10, MARGIN_BITS = 6, LEAD = 9, LEAD_BITS = 3 };
+enum { LN_SCALE_MAX = 30, LIMIT_BITS_MAX = 60 };
+enum { RECIPROCAL_LOW = 5, RSQRT_LOW = 10, LN_LOW = 1, MARGIN_BITS = 6, LEAD = 9, LEAD_BITS = 3 };
 
 static bool is_rsqrt(uvcc_nonlinear what) {
     return what == UVCC_NL_RSQRT || what == UVCC_NL_RSQRT_NORMALISE || what == UVCC_NL_RSQRT_TABLE;
 }
 
-/* The range begins at c 2^-5 or c 2^-10 and ends above 2^12. */
-static octaves octaves_at(uvcc_nonlinear what, unsigned scale) {
-    octaves v = {scale - RECIPROCAL_LOW, 1, 17, 0, 16};
-    if (is_rsqrt(what))
-        v = (octaves){scale - RSQRT_LOW, 2, 11, 0, 17};
+static bool is_ln(uvcc_nonlinear what) {
+    return what == UVCC_NL_LN || what == UVCC_NL_LN_NORMALISE || what == UVCC_NL_LN_TABLE;
+}
+
+/* The range begins at c 2^-5 or c 2^-10 and ends above 2^12; that of ln is from c / 2 to above
+ * 2^16. */
+static octaves octaves_of(const builder *b) {
+    octaves v = {b->o.scale - RECIPROCAL_LOW, 1, 17, 0, 16};
+    if (is_rsqrt(b->what))
+        v = (octaves){b->o.scale - RSQRT_LOW, 2, 11, 0, 17};
+    else if (is_ln(b->what))
+        v = (octaves){b->o.scale - LN_LOW, 1, 17, 0, b->o.scale};
     v.top = v.low + v.step * (v.groups - 1);
     return v;
 }
 
-static octaves octaves_of(const builder *b) {
-    return octaves_at(b->what, b->o.scale);
-}
-
-/* Outputs of a normalisation, A steps: the value in the top group, and 2^(groups - 1 - k). */
+/* Outputs of a normalisation, A steps: the value in the top group, and of its group k what the
+ * result needs: 2^(groups - 1 - k), and for ln the logarithm of the value over its mantissa, (k -
+ * 1) ln 2. */
 typedef struct normal {
-    uint8_t value, power;
+    uint8_t value, group;
 } normal;
+
+/* What the result needs of group k. */
+static int64_t group_value(const builder *b, const octaves *v, unsigned k) {
+    if (is_ln(b->what))
+        return llroundl(ldexpl(((int)k - LN_LOW) * logl(2), b->o.scale));
+    return 1ll << (v->groups - 1 - k);
+}
 
 /* c 2^e, rounded up. */
 static int64_t lead(unsigned e) {
@@ -540,17 +575,17 @@ static int64_t lead(unsigned e) {
 }
 
 /* Bit k says x >= start of group k, the last one x >= end of the range; weights telescope. Below
- * the range the value is the start of the top group with the greatest power, above it is the end -
- * 1 with power 1. */
+ * the range the value is the start of the top group with group 0, above it is the end - 1 with the
+ * last group. */
 static normal normalise(builder *b, uint8_t x, const octaves *v, unsigned drop) {
     const unsigned n = v->groups, end = v->top + v->step;
-    int64_t from[WORDS_MAX], move[WORDS_MAX], clamp[WORDS_MAX] = {0}, power[WORDS_MAX] = {0};
+    int64_t from[WORDS_MAX], move[WORDS_MAX], clamp[WORDS_MAX] = {0}, group[WORDS_MAX] = {0};
     for (unsigned k = 0; k <= n; k++) {
         from[k] = lead(v->low + v->step * k - drop);
         const int64_t here = k < n ? 1ll << (v->step * (n - 1 - k)) : 0;
         move[k] = here - (k == 0 ? 0 : 1ll << (v->step * (n - k)));
         if (k != 0 && k != n)
-            power[k] = -(1ll << (n - 1 - k));
+            group[k] = group_value(b, v, k) - group_value(b, v, k - 1);
     }
     clamp[0] = -lead(v->top);
     clamp[n] = lead(end) - 1;
@@ -559,7 +594,7 @@ static normal normalise(builder *b, uint8_t x, const octaves *v, unsigned drop) 
     const uint8_t moved = weigh(b, d, x, move, n + 1);
     normal out;
     out.value = add(b, moved, weigh(b, d, UVCC_FN_NONE, clamp, n + 1), lead(v->top));
-    out.power = add(b, weigh(b, d, UVCC_FN_NONE, power, n + 1), UVCC_FN_NONE, 1ll << (n - 1));
+    out.group = add(b, weigh(b, d, UVCC_FN_NONE, group, n + 1), UVCC_FN_NONE, group_value(b, v, 0));
     return out;
 }
 
@@ -578,15 +613,16 @@ static unsigned mantissa_bits(const octaves *v) {
 }
 
 /* A ladder for arguments from cells 2^-finest on, over `rungs` pairs of octaves; its words have
- * `fine` fraction bits, the result has `scale`. */
+ * `fine` fraction bits, the result has `scale` (0: that of the argument). */
 typedef struct slope {
     unsigned cells, finest, rungs, fine, scale;
 } slope;
 
-/* Ranges: from 15/256 to 15360, from 11/16384 to 11264. The cells are so many that a parabola over
- * two of them is off by about half of what the bound allows, the fraction bits so many that rounded
- * coefficients are off by less than a tenth of it where values are small. */
+/* Ranges: from 15/256 to 15360, from 11/16384 to 11264, from 11/32 to 90112. The cells are so many
+ * that a parabola over two of them is off by about half of what the bound allows, the fraction bits
+ * so many that rounded coefficients are off by less than a tenth of it where values are small. */
 static const slope reciprocal_slope = {15, 8, 9, 50, 27}, rsqrt_slope = {11, 14, 12, 47, 22};
+static const slope ln_slope = {11, 5, 9, 44, 0};
 /* From 15/32 on, where sums of exps are: there is a greatest one, less than exp(-1/2) is not. */
 static const slope sum_slope = {15, 5, 9, 50, 27};
 
@@ -644,8 +680,10 @@ static uint64_t indices_at(const builder *b, uint8_t x, unsigned width) {
     return shifted_bound(b->bound[x], width) + 1;
 }
 
-/* The curve's value at the M step x, which has `scale` fraction bits, at least s->finest. */
-static uint8_t along(builder *b, const slope *s, const curve *c, uint8_t x, unsigned scale) {
+/* The curve's value at the M step x, which has `scale` fraction bits, at least s->finest; the
+ * result has out_scale of them. */
+static uint8_t along(builder *b, const slope *s, const curve *c, uint8_t x, unsigned scale,
+                     unsigned out_scale) {
     const unsigned shift = scale - s->finest;
     unsigned last = 0, top = 1; /* halvings to the last rung, bits of its indices */
     while (indices_at(b, x, shift + last) >= 4 * s->cells)
@@ -669,37 +707,41 @@ static uint8_t along(builder *b, const slope *s, const curve *c, uint8_t x, unsi
                            .word_count = UVCCI_LADDER_WORDS * UVCCI_LADDER_SPAN * s->cells * rungs,
                            .words = words},
             most);
-    /* a cell goes on below the range by its width */
-    const uint8_t known = bits_of((uint64_t)base + (uint64_t)base / (s->cells - 1));
-    return truncate(b, exchange(b, y, known), s->fine - s->scale);
+    const int64_t end = slope_value(s, c, (int)(UVCCI_LADDER_STEP * s->rungs) - (int)s->finest);
+    const uint64_t far = magnitude(base) > magnitude(end) ? magnitude(base) : magnitude(end);
+    /* a cell goes on below the range by its width, in which no curve here grows by more than that
+     */
+    const uint8_t known = bits_of(far + far / (s->cells - 1));
+    return truncate(b, exchange(b, y, known), s->fine - out_scale);
 }
 
-/* RECIPROCAL or RSQRT of the M step x, which has `scale` fraction bits. */
-static uint8_t inverse_of(builder *b, uvcc_nonlinear what, uint8_t x, unsigned scale,
-                          unsigned index_bits) {
-    const slope *s = what == UVCC_NL_RSQRT ? &rsqrt_slope : &reciprocal_slope;
-    if (scale >= s->finest) /* else x is too coarse for such cells */
-        return along(b, s, &(curve){what, b->o.gain}, x, scale);
-    const octaves v = octaves_at(what, scale);
-    const window w = mantissas(index_bits, &v, true);
-    const curve c = {what, b->o.gain};
+static void build_octaves(builder *b) {
+    const slope *s = is_ln(b->what)      ? &ln_slope
+                     : is_rsqrt(b->what) ? &rsqrt_slope
+                                         : &reciprocal_slope;
+    const octaves v = octaves_of(b);
+    const window w = mantissas(b->o.index_bits, &v, true);
+    const curve c = {b->what, b->o.gain};
+    const uint8_t x = open(b, 0, b->o.in_bits, 64);
+    if (b->o.scale >= s->finest) { /* else x is too coarse for such cells */
+        lift(b, along(b, s, &c, x, b->o.scale, s->scale != 0 ? s->scale : b->o.scale), 0);
+        return;
+    }
     const normal n = normalise(b, x, &v, v.low > MARGIN_BITS ? v.low - MARGIN_BITS : 0);
     const uint8_t value = exchange(b, n.value, mantissa_bits(&v));
-    const uint8_t index = shift(b, value, v.top - index_bits);
+    const uint8_t index = shift(b, value, v.top - b->o.index_bits);
     const uint8_t bits = table_bits(b->bound[index], &w);
-    return table(b, index, n.power, bits, &w, &c);
-}
-
-static void build_inverse(builder *b) {
-    const uint8_t x = open(b, 0, b->o.in_bits, 64);
-    lift(b, inverse_of(b, b->what, x, b->o.scale, b->o.index_bits), 0);
+    if (is_ln(b->what))
+        lift(b, add(b, table(b, index, UVCC_FN_NONE, bits, &w, &c), n.group, 0), 0);
+    else
+        lift(b, table(b, index, n.group, bits, &w, &c), 0);
 }
 
 static void build_normalise(builder *b) {
     const octaves v = octaves_of(b);
     const normal n = normalise(b, open(b, 0, b->o.in_bits, 64), &v, 0);
     lift_known(b, n.value, 0, mantissa_bits(&v));
-    lift_known(b, n.power, 1, v.groups);
+    lift_known(b, n.group, 1, is_ln(b->what) ? 0 : v.groups);
 }
 
 static void build_mantissa_table(builder *b) {
@@ -781,6 +823,11 @@ static void build_shallow_max(builder *b) {
 enum { SOFTMAX_INDEX = 4, SOFTMAX_DEALT = 16, INVERSE_SCALE = 27, COARSE_BITS = 5 };
 enum { SOFTMAX_SCALE = EXP_SCALE + SOFTMAX_DEALT + INVERSE_SCALE };
 
+/* Of ln(sum of exp). */
+static unsigned loss_scale(const uvcc_nonlinear_options *o) {
+    return o->scale > EXP_SCALE ? o->scale : EXP_SCALE;
+}
+
 /* exp(m - x) / sum of exp(m - x), m a little above the greatest x: what it is exactly cancels. */
 static void build_softmax(builder *b) {
     const uvcc_nonlinear_options *o = &b->o;
@@ -788,14 +835,18 @@ static void build_softmax(builder *b) {
     uint64_t slack;
     const uint8_t x = open(b, 0, o->in_bits, 64);
     const uint8_t best = row_best(b, x, drop, &slack);
-    const uint8_t top = exchange(b, add(b, best, UVCC_FN_NONE, (int64_t)slack), 0);
+    const uint8_t top =
+        exchange_to(b, add(b, best, UVCC_FN_NONE, (int64_t)slack), o->loss ? 1 : UVCC_FN_NONE, 0);
     const uint8_t tops = two_operands(b, UVCC_FN_SPREAD, top, x, b->bound[top]);
     const uint8_t t = two_operands(b, UVCC_FN_SUB, tops, x, sat_add(b->bound[tops], b->bound[x]));
     const uint8_t e = exchange(b, exp_of(b, t, SOFTMAX_INDEX, SOFTMAX_DEALT), 0);
     const uint8_t sum = one_operand(b, UVCC_FN_ROW_SUM, e, sat_mul(b->bound[e], o->cols));
-    const curve c = {UVCC_NL_RECIPROCAL, 1};
+    const unsigned scale = EXP_SCALE + SOFTMAX_DEALT;
+    const curve inverse_curve = {UVCC_NL_RECIPROCAL, 1}, ln_curve = {UVCC_NL_LN, 1};
+    if (o->loss)
+        lift(b, along(b, &ln_slope, &ln_curve, sum, scale, loss_scale(o)), 2);
     const uint8_t inverse =
-        exchange(b, along(b, &sum_slope, &c, sum, EXP_SCALE + SOFTMAX_DEALT), 0);
+        exchange(b, along(b, &sum_slope, &inverse_curve, sum, scale, INVERSE_SCALE), 0);
     const uint8_t inverses = two_operands(b, UVCC_FN_SPREAD, inverse, x, b->bound[inverse]);
     const uint8_t p =
         exchange(b, two_operands(b, UVCC_FN_MUL, e, inverses, UINT64_MAX), SOFTMAX_SCALE + 1);
@@ -839,6 +890,8 @@ static bool check_index_bits(const builder *b) {
     switch (b->what) {
     case UVCC_NL_RECIPROCAL:
     case UVCC_NL_RECIPROCAL_TABLE:
+    case UVCC_NL_LN:
+    case UVCC_NL_LN_TABLE:
         return index >= 4 && index <= 15;
     case UVCC_NL_RSQRT:
     case UVCC_NL_RSQRT_TABLE:
@@ -855,10 +908,14 @@ static bool check_index_bits(const builder *b) {
     }
 }
 
+bool uvcci_nonlinear_composed(uvcc_nonlinear what) {
+    return what == UVCC_NL_EXP || what == UVCC_NL_RECIPROCAL || what == UVCC_NL_RSQRT ||
+           what == UVCC_NL_LN;
+}
+
 static bool check_options(const builder *b) {
     const uvcc_nonlinear_options *o = &b->o;
-    const bool composed = b->what == UVCC_NL_EXP || b->what == UVCC_NL_RECIPROCAL ||
-                          b->what == UVCC_NL_RSQRT || b->what == UVCC_NL_SOFTMAX;
+    const bool composed = uvcci_nonlinear_composed(b->what) || b->what == UVCC_NL_SOFTMAX;
     const bool rows = list[b->what].form == UVCC_NL_ROW || b->what == UVCC_NL_SOFTMAX;
     if (o->size != sizeof *o || o->out_scale > UVCCI_NL_SCALE_MAX ||
         o->scale > UVCCI_NL_SCALE_MAX || o->in_bits > UVCCI_NL_BITS_MAX || (composed && o->exact) ||
@@ -868,6 +925,11 @@ static bool check_options(const builder *b) {
         return o->scale >= RSQRT_LOW && o->gain > 0.5 && o->gain <= 1;
     if (b->what == UVCC_NL_RECIPROCAL || b->what == UVCC_NL_RECIPROCAL_NORMALISE)
         return o->scale >= RECIPROCAL_LOW;
+    if (is_ln(b->what))
+        return o->scale >= MARGIN_BITS && o->scale <= LN_SCALE_MAX;
+    if (b->what == UVCC_NL_CLIP)
+        return o->limit >= ldexp(1, -(int)(o->exact ? o->scale : o->index_bits)) &&
+               o->limit <= ldexp(1, LIMIT_BITS_MAX - o->scale);
     if (rows)
         return o->cols != 0 && o->cols <= 1u << 16;
     return true;
@@ -888,6 +950,8 @@ int uvcci_nonlinear_options(uvcc_nonlinear what, const uvcc_nonlinear_options *g
         out->out_scale = out->scale;
     if (out->gain == 0)
         out->gain = 1;
+    if (out->limit == 0)
+        out->limit = 1;
     return 0;
 }
 
@@ -904,16 +968,22 @@ static void build(builder *b) {
     case UVCC_NL_EXP_LOW:
         build_exp_part(b);
         break;
+    case UVCC_NL_CLIP:
+        build_clip(b);
+        break;
     case UVCC_NL_RECIPROCAL:
     case UVCC_NL_RSQRT:
-        build_inverse(b);
+    case UVCC_NL_LN:
+        build_octaves(b);
         break;
     case UVCC_NL_RECIPROCAL_NORMALISE:
     case UVCC_NL_RSQRT_NORMALISE:
+    case UVCC_NL_LN_NORMALISE:
         build_normalise(b);
         break;
     case UVCC_NL_RECIPROCAL_TABLE:
     case UVCC_NL_RSQRT_TABLE:
+    case UVCC_NL_LN_TABLE:
         build_mantissa_table(b);
         break;
     case UVCC_NL_MAX:
@@ -952,7 +1022,7 @@ static uint8_t scale_of(const builder *b, unsigned output) {
     case UVCC_NL_ARGMAX:
         return 0;
     case UVCC_NL_SOFTMAX:
-        return b->o.out_scale;
+        return output == 0 ? b->o.out_scale : output == 1 ? b->o.scale : (uint8_t)loss_scale(&b->o);
     case UVCC_NL_RELU:
         return output == 0 ? b->o.scale : 0;
     case UVCC_NL_EXP:
@@ -963,6 +1033,8 @@ static uint8_t scale_of(const builder *b, unsigned output) {
     case UVCC_NL_RECIPROCAL_NORMALISE:
     case UVCC_NL_RSQRT_NORMALISE:
         return output == 0 ? (uint8_t)v.top : 0;
+    case UVCC_NL_LN_NORMALISE:
+        return output == 0 ? (uint8_t)v.top : b->o.scale;
     case UVCC_NL_RECIPROCAL:
     case UVCC_NL_RECIPROCAL_TABLE:
         return (uint8_t)(v.entry_scale + v.groups - 1 - RECIPROCAL_LOW);
@@ -979,6 +1051,8 @@ static uint8_t inputs_of(const builder *b) {
 }
 
 static uint8_t outputs_of(const builder *b) {
+    if (b->what == UVCC_NL_SOFTMAX && b->o.loss)
+        return UVCCI_NL_OUT_MAX;
     const bool has = b->what == UVCC_NL_RELU || uvcci_nonlinear_multiplies_x(b->what);
     return list[b->what].outputs + (has && b->o.derivative);
 }

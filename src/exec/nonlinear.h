@@ -6,7 +6,7 @@
 
 #define UVCCI_NL_SCALE_MAX 48u
 #define UVCCI_NL_BITS_MAX  61u
-#define UVCCI_NL_OUT_MAX   2u
+#define UVCCI_NL_OUT_MAX   3u
 
 /* Options with their defaults filled in. */
 int uvcci_nonlinear_options(uvcc_nonlinear what, const uvcc_nonlinear_options *given,
@@ -20,6 +20,8 @@ typedef struct uvcci_nl_shape {
 int uvcci_nonlinear_shape(uvcc_nonlinear what, const uvcc_nonlinear_options *options,
                           uvcci_nl_shape *out);
 
+/* EXP and its like: in exact mode a composition. */
+bool uvcci_nonlinear_composed(uvcc_nonlinear what);
 /* Bits of an input's exact index (options complete). */
 unsigned uvcci_nonlinear_index_bits(const uvcc_nonlinear_options *o);
 /* x d + table, and so with x as an input beside the index. */

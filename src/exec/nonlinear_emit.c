@@ -50,6 +50,7 @@ static uint32_t temporary_like(emission *m, const uvcc_tensor_desc *d) {
 
 static void put(emission *m, uvcc_op_desc op) {
     op.phase = m->e->phase;
+    op.mb = m->e->mb;
     op.k = m->e->k;
     if (m->err != 0)
         return;
@@ -163,7 +164,8 @@ static void function(emission *m, uvcc_nonlinear what, const uvcc_nonlinear_opti
 static uvcc_nonlinear_options options_for(emission *m, uvcc_nonlinear what, uint32_t x) {
     const uvcc_tensor_desc d = desc(m, x);
     uvcc_nonlinear_options o = m->o;
-    o.scale = d.scale;
+    note(m, o.raise <= d.scale ? 0 : UVCC_ERR_USAGE);
+    o.scale = (uint8_t)(d.scale - o.raise);
     o.in_bits = d.bits;
     o.cols = d.cols;
     note(m, uvcci_nonlinear_options(what, &o, &o));
@@ -227,12 +229,29 @@ static void emit_exp_exact(emission *m, uint32_t t, uint32_t out) {
     product(m, UVCC_OP_ELEM_MUL, factor[0], factor[1], out, 0, 0);
 }
 
-/* The mantissa's inverse from a table, times the power of 2. */
-static void emit_inverse_exact(emission *m, uvcc_nonlinear what, uint32_t x, uint32_t out) {
-    const bool rsqrt = what == UVCC_NL_RSQRT;
+/* The two parts of RECIPROCAL, RSQRT or LN, and index bits that their mantissas have over those of
+ * the fraction. */
+typedef struct parts {
+    uvcc_nonlinear normalise, table;
+    unsigned whole_bits;
+} parts;
+
+static parts parts_of(uvcc_nonlinear what) {
+    if (what == UVCC_NL_RSQRT)
+        return (parts){UVCC_NL_RSQRT_NORMALISE, UVCC_NL_RSQRT_TABLE, 3};
+    if (what == UVCC_NL_LN)
+        return (parts){UVCC_NL_LN_NORMALISE, UVCC_NL_LN_TABLE, 2};
+    return (parts){UVCC_NL_RECIPROCAL_NORMALISE, UVCC_NL_RECIPROCAL_TABLE, 2};
+}
+
+/* The mantissa's inverse from a table, times the power of 2; or its logarithm, plus that of the
+ * power.
+ */
+static void emit_octaves_exact(emission *m, uvcc_nonlinear what, uint32_t x, uint32_t out) {
+    const parts of = parts_of(what);
     const uvcc_nonlinear_options o = options_for(m, what, x);
-    uint32_t normal[2] = {0}, inverse = 0;
-    part(m, rsqrt ? UVCC_NL_RSQRT_NORMALISE : UVCC_NL_RECIPROCAL_NORMALISE, &o, x, normal);
+    uint32_t normal[2] = {0}, value = 0;
+    part(m, of.normalise, &o, x, normal);
     const uvcc_tensor_desc d = desc(m, normal[0]);
     if (m->err != 0 || d.scale < o.index_bits) {
         note(m, UVCC_ERR_USAGE);
@@ -240,19 +259,22 @@ static void emit_inverse_exact(emission *m, uvcc_nonlinear what, uint32_t x, uin
     }
     uint32_t index = normal[0];
     if (d.scale > o.index_bits) {
-        index = temporary(m, d.rows, d.cols, o.index_bits + (rsqrt ? 3u : 2u), o.index_bits);
+        index = temporary(m, d.rows, d.cols, o.index_bits + of.whole_bits, o.index_bits);
         truncate_to(m, normal[0], index, d.scale - o.index_bits, UVCC_TRUNC_EXACT);
     }
-    part(m, rsqrt ? UVCC_NL_RSQRT_TABLE : UVCC_NL_RECIPROCAL_TABLE, &o, index, &inverse);
-    product(m, UVCC_OP_ELEM_MUL, inverse, normal[1], out, 0, 0);
+    part(m, of.table, &o, index, &value);
+    if (what == UVCC_NL_LN)
+        local(m, UVCC_OP_ADD, value, normal[1], out, 0, 0);
+    else
+        product(m, UVCC_OP_ELEM_MUL, value, normal[1], out, 0, 0);
 }
 
 /* Anything but a BLOCK. */
 static void emit_function(emission *m, uvcc_nonlinear what, uint32_t x, const uint32_t *out) {
     if (m->o.exact && what == UVCC_NL_EXP) {
         emit_exp_exact(m, x, out[0]);
-    } else if (m->o.exact && (what == UVCC_NL_RECIPROCAL || what == UVCC_NL_RSQRT)) {
-        emit_inverse_exact(m, what, x, out[0]);
+    } else if (m->o.exact && uvcci_nonlinear_composed(what)) {
+        emit_octaves_exact(m, what, x, out[0]);
     } else if (m->o.exact && has_index(what)) {
         emit_indexed(m, what, x, out);
     } else {
@@ -298,20 +320,37 @@ static uint32_t mask_causally(emission *m, uint32_t x) {
     return masked;
 }
 
+/* Columns that a softmax has beside its result, where losses are wanted. */
+typedef struct row_values {
+    uint32_t max, ln; /* about the greatest of x; ln(sum of exp(x - max)) */
+} row_values;
+
+/* One function. */
+static row_values emit_fast_softmax(emission *m, uint32_t x, uint32_t out, bool loss) {
+    const uvcc_tensor_desc d = desc(m, x);
+    uvcc_nonlinear_options o = options_for(m, UVCC_NL_SOFTMAX, x);
+    uvcci_nl_shape s = {0};
+    uint32_t outs[UVCCI_NL_OUT_MAX] = {out};
+    o.out_scale = desc(m, out).scale;
+    o.loss = loss;
+    note(m, uvcci_nonlinear_shape(UVCC_NL_SOFTMAX, &o, &s));
+    for (unsigned i = 1; i < s.outputs; i++)
+        outs[i] = temporary(m, d.rows, 1, s.bits[i], s.scale[i]);
+    function(m, UVCC_NL_SOFTMAX, &o, &x, outs);
+    return (row_values){outs[1], outs[2]};
+}
+
 /* Exact: exp(max - x), then each row times the reciprocal of its sum. */
-static void emit_softmax(emission *m, uint32_t x, uint32_t out) {
+static row_values emit_softmax(emission *m, uint32_t x, uint32_t out, bool loss) {
+    row_values row = {0};
     if (m->o.causal)
         x = mask_causally(m, x);
-    if (!m->o.exact) {
-        uvcc_nonlinear_options o = options_for(m, UVCC_NL_SOFTMAX, x);
-        o.out_scale = desc(m, out).scale;
-        function(m, UVCC_NL_SOFTMAX, &o, &x, &out);
-        return;
-    }
+    if (!m->o.exact)
+        return emit_fast_softmax(m, x, out, loss);
     const uvcc_tensor_desc d = desc(m, x);
-    const uint32_t max = apply(m, UVCC_NL_MAX, x);
+    row.max = apply(m, UVCC_NL_MAX, x);
     const uint32_t t = temporary(m, d.rows, d.cols, d.bits + 1u, d.scale);
-    local(m, UVCC_OP_ROW_RSUB, x, max, t, 0, 0);
+    local(m, UVCC_OP_ROW_RSUB, x, row.max, t, 0, 0);
     uint32_t e = apply(m, UVCC_NL_EXP, t);
     const unsigned drop = desc(m, e).scale - PROBABILITY_SCALE;
     if (m->err == 0 && drop != 0) {
@@ -323,13 +362,39 @@ static void emit_softmax(emission *m, uint32_t x, uint32_t out) {
         temporary(m, d.rows, 1, PROBABILITY_BITS + ceil_log2(d.cols), PROBABILITY_SCALE);
     local(m, UVCC_OP_ROW_SUM, e, UVCC_NO_TENSOR, sum, 0, 0);
     product(m, UVCC_OP_ROW_MUL, e, apply(m, UVCC_NL_RECIPROCAL, sum), out, 0, 0);
+    if (loss)
+        row.ln = apply(m, UVCC_NL_LN, sum);
+    return row;
 }
 
-static void emit_cross_entropy(emission *m, const uint32_t *in, uint32_t out) {
-    const uvcc_tensor_desc z = desc(m, out);
+static uint32_t finer(emission *m, uint32_t x, unsigned scale) {
+    const uvcc_tensor_desc d = desc(m, x);
+    if (scale <= d.scale)
+        return x;
+    const uint32_t y = temporary(m, d.rows, d.cols, d.bits + (scale - d.scale), scale);
+    local(m, UVCC_OP_SHIFT_LEFT, x, UVCC_NO_TENSOR, y, (uint8_t)(scale - d.scale), 0);
+    return y;
+}
+
+/* ln(sum of exp(x - max)) + max - x y, y the one-hot. */
+static void emit_losses(emission *m, uint32_t x, uint32_t y, const row_values *row, uint32_t out) {
+    const uvcc_tensor_desc d = desc(m, x);
+    const uint8_t scale = desc(m, out).scale;
+    const uint32_t target = temporary(m, d.rows, 1, d.bits, d.scale);
+    const uint8_t bits = desc(m, row->max).bits;
+    const uint32_t below = temporary(m, d.rows, 1, (bits > d.bits ? bits : d.bits) + 1u, d.scale);
+    product(m, UVCC_OP_ROW_DOT, x, y, target, 0, 1);
+    local(m, UVCC_OP_SUB, row->max, target, below, 0, 0);
+    local(m, UVCC_OP_ADD, finer(m, row->ln, scale), finer(m, below, scale), out, 0, 0);
+}
+
+static void emit_cross_entropy(emission *m, const uint32_t *in, const uint32_t *out) {
+    const uvcc_tensor_desc z = desc(m, out[0]);
     const uint32_t p = temporary(m, z.rows, z.cols, z.scale + 1u, z.scale);
-    emit_softmax(m, in[0], p);
-    local(m, UVCC_OP_SUB, p, in[1], out, 0, 0);
+    const row_values row = emit_softmax(m, in[0], p, m->o.loss);
+    local(m, UVCC_OP_SUB, p, in[1], out[0], 0, 0);
+    if (m->o.loss)
+        emit_losses(m, in[0], in[1], &row, out[1]);
 }
 
 /* x - mean of its row. 1 / cols has so many bits that its error is below a unit of the mean. */
@@ -358,41 +423,98 @@ static unsigned normed_bits(const uvcc_tensor_desc *x) {
 
 enum { MEAN_SCALE_MAX = 24, MEAN_BITS_MAX = 38, NORM_LOW = 10 };
 
-/* x / sqrt(mean(x^2) + epsilon) by v = sum(x^2) / 2^e, 2^e the power of 2 from cols on: the root of
- * cols / 2^e is the gain of the table. */
-static uint32_t normed(emission *m, uint32_t x) {
+/* sum(x^2) / 2^e, 2^e the power of 2 from cols on; false if x has too many bits. */
+static bool mean_square(const uvcc_tensor_desc *x, uvcc_tensor_desc *out) {
+    const int spare = 2 * (x->bits - x->scale); /* integer bits of a square */
+    const int scale =
+        spare + MEAN_SCALE_MAX <= MEAN_BITS_MAX ? MEAN_SCALE_MAX : MEAN_BITS_MAX - spare;
+    *out = (uvcc_tensor_desc){
+        .rows = x->rows, .cols = 1, .bits = (uint8_t)(scale + spare), .scale = (uint8_t)scale};
+    return scale >= NORM_LOW && scale + spare >= 1;
+}
+
+/* Bits and scale of RECIPROCAL and its like in exact mode: those of a product, or sum, of two
+ * parts. */
+static int octaves_shape(uvcc_nonlinear what, const uvcc_nonlinear_options *o,
+                         uvcci_nl_shape *out) {
+    const parts of = parts_of(what);
+    uvcci_nl_shape normal;
+    int err = uvcci_nonlinear_shape(of.normalise, o, &normal);
+    if (err == 0)
+        err = uvcci_nonlinear_shape(of.table, o, out);
+    if (err != 0)
+        return err;
+    if (what != UVCC_NL_LN)
+        out->bits[0] += normal.bits[1];
+    else
+        out->bits[0] = (out->bits[0] > normal.bits[1] ? out->bits[0] : normal.bits[1]) + 1;
+    return 0;
+}
+
+/* Bits and scales of outputs, of anything but a BLOCK. */
+static int function_shape(uvcc_nonlinear what, const uvcc_nonlinear_options *o,
+                          uvcci_nl_shape *out) {
+    if (!o->exact || !uvcci_nonlinear_composed(what))
+        return uvcci_nonlinear_shape(what, o, out);
+    if (what != UVCC_NL_EXP)
+        return octaves_shape(what, o, out);
+    *out = (uvcci_nl_shape){1, 1, {PROBABILITY_BITS}, {PROBABILITY_SCALE}};
+    return 0;
+}
+
+/* What the normalisation multiplies a row by: bits and scale as the table gives them. */
+static int inverse_desc(const uvcc_nonlinear_options *o, const uvcc_tensor_desc *x,
+                        uvcc_tensor_desc *out) {
+    uvcc_nonlinear_options rsqrt = *o;
+    uvcc_tensor_desc v;
+    uvcci_nl_shape s = {0};
+    if (!mean_square(x, &v))
+        return UVCC_ERR_USAGE;
+    rsqrt.scale = v.scale;
+    rsqrt.in_bits = v.bits + (o->epsilon != 0);
+    rsqrt.index_bits = 0;
+    int err = uvcci_nonlinear_options(UVCC_NL_RSQRT, &rsqrt, &rsqrt);
+    if (err == 0)
+        err = function_shape(UVCC_NL_RSQRT, &rsqrt, &s);
+    *out = (uvcc_tensor_desc){.rows = x->rows, .cols = 1, .bits = s.bits[0], .scale = s.scale[0]};
+    return err;
+}
+
+/* y = x / sqrt(mean(x^2) + epsilon) by v = sum(x^2) / 2^e: the root of cols / 2^e is the gain of
+ * the table. out[1] and out[2], if saved, are y and the factor. */
+static uint32_t normed(emission *m, uint32_t x, const uint32_t *out) {
     const uvcc_tensor_desc d = desc(m, x);
     const unsigned e = ceil_log2(d.cols);
     const double part_of = ldexp(d.cols, -(int)e);
-    const int spare = 2 * (d.bits - d.scale); /* integer bits of a square */
-    const int scale =
-        spare + MEAN_SCALE_MAX <= MEAN_BITS_MAX ? MEAN_SCALE_MAX : MEAN_BITS_MAX - spare;
-    if (scale < NORM_LOW || scale + spare < 1 || m->o.epsilon < 0 || m->o.epsilon > 1) {
+    uvcc_tensor_desc square, factor;
+    if (!mean_square(&d, &square) || m->o.epsilon < 0 || m->o.epsilon > 1) {
         note(m, UVCC_ERR_USAGE);
         return x;
     }
-    const int64_t epsilon = llround(ldexp(m->o.epsilon * part_of, scale));
-    const uint32_t square = temporary(m, d.rows, 1, (unsigned)(scale + spare), (unsigned)scale);
-    const uint32_t y = temporary(m, d.rows, d.cols, normed_bits(&d), d.scale);
-    uint32_t v = square;
-    product(m, UVCC_OP_ROW_DOT, x, x, square, e, 1);
+    const int64_t epsilon = llround(ldexp(m->o.epsilon * part_of, square.scale));
+    const uint32_t sum = temporary_like(m, &square);
+    const uint32_t y = m->o.saved ? out[1] : temporary(m, d.rows, d.cols, normed_bits(&d), d.scale);
+    uint32_t v = sum;
+    product(m, UVCC_OP_ROW_DOT, x, x, sum, e, 1);
     if (epsilon != 0) {
-        v = temporary(m, d.rows, 1, (unsigned)(scale + spare) + 1, (unsigned)scale);
-        local(m, UVCC_OP_ADD_PUBLIC, square, UVCC_NO_TENSOR, v, 0, epsilon);
+        v = temporary(m, d.rows, 1, square.bits + 1u, square.scale);
+        local(m, UVCC_OP_ADD_PUBLIC, sum, UVCC_NO_TENSOR, v, 0, epsilon);
     }
     const double gain = m->o.gain;
     m->o.gain = sqrt(part_of);
-    const uint32_t inverse = apply(m, UVCC_NL_RSQRT, v);
+    note(m, inverse_desc(&m->o, &d, &factor));
+    const uint32_t inverse = m->o.saved ? out[2] : temporary_like(m, &factor);
+    emit_function(m, UVCC_NL_RSQRT, v, &inverse);
     m->o.gain = gain;
     product(m, UVCC_OP_ROW_MUL, x, inverse, y, 0, 0);
     return y;
 }
 
-static void emit_layernorm(emission *m, const uint32_t *in, uint32_t out) {
-    const uvcc_tensor_desc z = desc(m, out);
+static void emit_layernorm(emission *m, const uint32_t *in, const uint32_t *out) {
+    const uvcc_tensor_desc z = desc(m, out[0]);
     const uint32_t scaled = temporary_like(m, &z);
-    product(m, UVCC_OP_COL_MUL, normed(m, centre(m, in[0])), in[1], scaled, 0, 0);
-    local(m, UVCC_OP_BIAS_ADD, scaled, in[2], out, 0, 0);
+    product(m, UVCC_OP_COL_MUL, normed(m, centre(m, in[0]), out), in[1], scaled, 0, 0);
+    local(m, UVCC_OP_BIAS_ADD, scaled, in[2], out[0], 0, 0);
 }
 
 /* ---- public ---- */
@@ -409,18 +531,32 @@ static int block_bits(uvcc_nonlinear what, const uvcc_tensor_desc *in) {
     return bits < 1 ? 1 : bits < 62 ? bits : 62;
 }
 
-/* Bits and scale of RECIPROCAL and RSQRT in exact mode: those of a product of two parts. */
-static int inverse_shape(uvcc_nonlinear what, const uvcc_nonlinear_options *o,
-                         uvcci_nl_shape *out) {
-    const bool rsqrt = what == UVCC_NL_RSQRT;
-    uvcci_nl_shape normal;
-    int err = uvcci_nonlinear_shape(rsqrt ? UVCC_NL_RSQRT_NORMALISE : UVCC_NL_RECIPROCAL_NORMALISE,
-                                    o, &normal);
-    if (err == 0)
-        err = uvcci_nonlinear_shape(rsqrt ? UVCC_NL_RSQRT_TABLE : UVCC_NL_RECIPROCAL_TABLE, o, out);
-    if (err == 0)
-        out->bits[0] += normal.bits[1];
-    return err;
+static bool is_norm(uvcc_nonlinear what) {
+    return what == UVCC_NL_RMSNORM || what == UVCC_NL_LAYERNORM;
+}
+
+/* Outputs beside the first that a BLOCK has by its options; returns their number. */
+static int more_outputs(uvcc_nonlinear what, const uvcc_nonlinear_options *o,
+                        const uvcc_tensor_desc *in, uvcc_tensor_desc *out) {
+    uvcc_tensor_desc x = *in;
+    if (what == UVCC_NL_CROSS_ENTROPY_GRADIENT && o->loss) {
+        const uint8_t scale = x.scale > PROBABILITY_SCALE ? x.scale : PROBABILITY_SCALE;
+        out[0] =
+            (uvcc_tensor_desc){.cols = 1, .scale = scale, .bits = x.bits + scale - x.scale + 2};
+        return 1;
+    }
+    if (!is_norm(what) || !o->saved)
+        return 0;
+    x.bits += what == UVCC_NL_LAYERNORM; /* centred */
+    out[0] = (uvcc_tensor_desc){.cols = x.cols, .scale = x.scale, .bits = normed_bits(&x)};
+    const int err = inverse_desc(o, &x, &out[1]);
+    return err != 0 ? err : 2;
+}
+
+static void complete(uvcc_tensor_desc *out, uint32_t rows) {
+    out->rows = rows;
+    out->lifetime = UVCC_EPOCH;
+    out->in_buffer_of = UVCC_NO_TENSOR;
 }
 
 int uvcc_nonlinear_output(uvcc_nonlinear what, const uvcc_nonlinear_options *options,
@@ -431,31 +567,31 @@ int uvcc_nonlinear_output(uvcc_nonlinear what, const uvcc_nonlinear_options *opt
         return UVCC_ERR_USAGE;
     if (options != NULL)
         o = *options;
-    o.scale = in->scale;
+    if (o.raise > in->scale)
+        return UVCC_ERR_USAGE;
+    o.scale = in->scale - o.raise;
     o.in_bits = in->bits;
     o.cols = in->cols;
     int err = uvcci_nonlinear_options(what, &o, &o);
     uvcci_nl_shape s = {.outputs = 1, .bits = {0}, .scale = {in->scale}};
     if (err == 0 && info->form == UVCC_NL_BLOCK)
         s.bits[0] = (uint8_t)block_bits(what, in);
-    else if (err == 0 && o.exact && what == UVCC_NL_EXP)
-        s = (uvcci_nl_shape){1, 1, {PROBABILITY_BITS}, {PROBABILITY_SCALE}};
-    else if (err == 0 && o.exact && (what == UVCC_NL_RECIPROCAL || what == UVCC_NL_RSQRT))
-        err = inverse_shape(what, &o, &s);
     else if (err == 0)
-        err = uvcci_nonlinear_shape(what, &o, &s);
+        err = function_shape(what, &o, &s);
     if (err != 0)
         return err;
     for (unsigned i = 0; i < s.outputs; i++)
         out[i] = (uvcc_tensor_desc){
-            .rows = in->rows,
             .cols = info->form == UVCC_NL_ROW ? 1 : in->cols,
             .bits = s.bits[i],
             .scale = s.scale[i],
-            .lifetime = UVCC_EPOCH,
-            .in_buffer_of = UVCC_NO_TENSOR,
         };
-    return s.outputs;
+    const int more = info->form == UVCC_NL_BLOCK ? more_outputs(what, &o, in, out + 1) : 0;
+    if (more < 0)
+        return more;
+    for (int i = 0; i < s.outputs + more; i++)
+        complete(&out[i], in->rows);
+    return s.outputs + more;
 }
 
 int uvcc_emit_nonlinear(uvcc_emit *emit, uvcc_nonlinear what, const uvcc_nonlinear_options *options,
@@ -472,23 +608,26 @@ int uvcc_emit_nonlinear(uvcc_emit *emit, uvcc_nonlinear what, const uvcc_nonline
     for (unsigned i = 0; i < info->inputs; i++)
         if (uvcc_program_tensor_at(emit->program, in[i]) == NULL)
             return UVCC_ERR_USAGE;
-    for (unsigned i = 0; i < info->outputs; i++)
+    const unsigned more = is_norm(what) && m.o.saved                           ? 2
+                          : what == UVCC_NL_CROSS_ENTROPY_GRADIENT && m.o.loss ? 1
+                                                                               : 0;
+    for (unsigned i = 0; i < info->outputs + more; i++)
         if (uvcc_program_tensor_at(emit->program, out[i]) == NULL)
             return UVCC_ERR_USAGE;
     if (info->form == UVCC_NL_BLOCK) /* the defaults of its parts */
         m.o.index_bits = 0;
     switch (what) {
     case UVCC_NL_SOFTMAX:
-        emit_softmax(&m, in[0], out[0]);
+        (void)emit_softmax(&m, in[0], out[0], false);
         break;
     case UVCC_NL_CROSS_ENTROPY_GRADIENT:
-        emit_cross_entropy(&m, in, out[0]);
+        emit_cross_entropy(&m, in, out);
         break;
     case UVCC_NL_RMSNORM:
-        product(&m, UVCC_OP_COL_MUL, normed(&m, in[0]), in[1], out[0], 0, 0);
+        product(&m, UVCC_OP_COL_MUL, normed(&m, in[0], out), in[1], out[0], 0, 0);
         break;
     case UVCC_NL_LAYERNORM:
-        emit_layernorm(&m, in, out[0]);
+        emit_layernorm(&m, in, out);
         break;
     default:
         emit_function(&m, what, in[0], out);

@@ -1,5 +1,5 @@
-/* op_gates.c - ops that are no functions: inputs and outputs, products, truncations, ReLU, local ops,
- * stage by stage. */
+/* op_gates.c - ops that are no functions: inputs and outputs, products, truncations, ReLU, local
+ * ops, stage by stage. */
 #include "build.h"
 
 #include "proto/bytes.h"
@@ -61,12 +61,10 @@ static void build_map(builder *b, uint8_t op, uint32_t rows, uint32_t cols, cons
 }
 
 /* The map of an op that has one, into `out`. */
-static void build_local(builder *b, const uvcc_shares *out) {
-    uvcci_run *r = b->r;
-    const uvcc_op_desc *d = &r->op->desc;
+static void build_local(builder *b, const uvcc_shares *x, const uvcc_shares *y,
+                        const uvcc_shares *out) {
+    const uvcc_op_desc *d = &b->r->op->desc;
     const uvcci_tensor *in = &b->s->program->tensors[d->in[0]];
-    const uvcc_shares *x = uvcci_shares_of(b->s, d->in[0]);
-    const uvcc_shares *y = d->in_count > 1 ? uvcci_shares_of(b->s, d->in[1]) : NULL;
     static const struct {
         uint16_t opcode;
         uint8_t map;
@@ -86,40 +84,172 @@ static void build_local(builder *b, const uvcc_shares *out) {
                 {UVCC_OP_ROW_MUL, UVCC_MAP_MUL_COL},
                 {UVCC_OP_COL_MUL, UVCC_MAP_MUL_ROW},
                 {UVCC_OP_ROW_DOT, UVCC_MAP_DOT_ROWS}};
+    /* A few rows in turn for all of x are one long row, one value for all of x a short one. */
+    uint32_t rows = in->desc.rows, cols = in->desc.cols, turns = 1;
+    if (d->opcode == UVCC_OP_BIAS_ADD)
+        turns = b->s->program->tensors[d->in[1]].desc.rows;
+    else if (d->opcode == UVCC_OP_REDUCE_BIAS_GRAD)
+        turns = b->s->program->tensors[d->out[0]].desc.rows;
+    rows /= turns;
+    cols *= turns;
+    if (d->opcode == UVCC_OP_COL_MUL && b->s->program->tensors[d->in[1]].elems == 1) {
+        rows *= cols;
+        cols = 1;
+    }
     for (size_t i = 0; i < sizeof maps / sizeof maps[0]; i++)
         if (maps[i].opcode == d->opcode)
-            build_map(b, maps[i].map, in->desc.rows, in->desc.cols, x, y, out, d->shift);
+            build_map(b, maps[i].map, rows, cols, x, y, out, d->shift);
 }
 
-static bool build_product(builder *b) {
-    uvcci_run *r = b->r;
-    const uvcc_op_desc *d = &r->op->desc;
+static uvcc_gemm_layout layout_of(const uvcc_op_desc *d, unsigned operand,
+                                  const uvcc_tensor_desc *t) {
+    const uint64_t rows = uvcci_gemm_rows(d, operand, t), cols = uvcci_gemm_cols(d, operand, t);
+    const bool stacked = (d->flags & UVCC_OP_STACKED_A << operand) != 0;
+    return (uvcc_gemm_layout){.ld = t->cols,
+                              .group = t->rows / d->row_groups * (uint64_t)t->cols,
+                              .head = stacked ? rows * t->cols : cols};
+}
+
+/* z = or += the op's product of matrices, or its products of blocks. */
+static bool build_gemm(builder *b, const uvcc_shares *xs, const uvcc_shares *ys, uint64_t *z,
+                       bool accumulate) {
+    const uvcc_op_desc *d = &b->r->op->desc;
     const uvcci_tensor *ts = b->s->program->tensors;
-    if (!take_words(b->s, r, &r->z))
-        return false;
-    const uvcc_shares *x = uvcci_shares_of(b->s, d->in[0]), *y = uvcci_shares_of(b->s, d->in[1]);
-    if (d->opcode != UVCC_OP_GEMM_SS) {
-        build_local(b, &(uvcc_shares){.lo = r->z});
-        return true;
-    }
+    const uvcc_tensor_desc *x = &ts[d->in[0]].desc, *y = &ts[d->in[1]].desc,
+                           *out = &ts[d->out[0]].desc;
     uvcc_task *t = uvcci_add_task(b, UVCC_TASK_GEMM, 0);
     if (t == NULL)
         return false;
     bool ta = (d->flags & UVCC_OP_TRANS_A) != 0;
-    t->u.gemm.m = ts[d->out[0]].desc.rows;
-    t->u.gemm.n = ts[d->out[0]].desc.cols;
-    t->u.gemm.k = ta ? ts[d->in[0]].desc.rows : ts[d->in[0]].desc.cols;
+    t->u.gemm.m = (uint32_t)uvcci_gemm_rows(d, 2, out);
+    t->u.gemm.n = (uint32_t)uvcci_gemm_cols(d, 2, out);
+    t->u.gemm.k = (uint32_t)(ta ? uvcci_gemm_rows(d, 0, x) : uvcci_gemm_cols(d, 0, x));
     t->u.gemm.trans_x = ta;
     t->u.gemm.trans_y = (d->flags & UVCC_OP_TRANS_B) != 0;
-    t->u.gemm.x = *x;
-    t->u.gemm.y = *y;
-    t->u.gemm.z = r->z;
+    t->u.gemm.accumulate = accumulate;
+    t->u.gemm.x = *xs;
+    t->u.gemm.y = *ys;
+    t->u.gemm.z = z;
+    if (d->heads == 0)
+        return true;
+    t->u.gemm.groups = d->row_groups;
+    t->u.gemm.heads = d->heads;
+    t->u.gemm.lx = layout_of(d, 0, x);
+    t->u.gemm.ly = layout_of(d, 1, y);
+    t->u.gemm.lz = layout_of(d, 2, out);
     return true;
 }
 
-/* The stream of an INPUT or OUTPUT. */
-static uint64_t stream_of(const uvcci_run *r) {
-    return r->ids.id[r->plan->rounds[0].vec[0].id][0];
+/* GEMM_PART: the product is the tensor, perhaps on top of another. */
+static bool build_part(builder *b) {
+    const uvcc_op_desc *d = &b->r->op->desc;
+    const uvcci_tensor *ts = b->s->program->tensors;
+    const uvcc_shares *out = uvcci_shares_of(b->s, d->out[0]);
+    const bool accumulate = d->in_count == 3;
+    if (accumulate && ts[d->in[2]].buffer != ts[d->out[0]].buffer)
+        build_map(b, UVCC_MAP_COPY, ts[d->out[0]].desc.rows, ts[d->out[0]].desc.cols,
+                  uvcci_shares_of(b->s, d->in[2]), NULL, out, 0);
+    return build_gemm(b, uvcci_shares_of(b->s, d->in[0]), uvcci_shares_of(b->s, d->in[1]), out->lo,
+                      accumulate);
+}
+
+bool uvcci_build_product(builder *b, const uvcc_shares *x, const uvcc_shares *y, uint64_t *z) {
+    if (b->r->op->desc.opcode == UVCC_OP_GEMM_SS)
+        return build_gemm(b, x, y, z, false);
+    build_local(b, x, y, &(uvcc_shares){.lo = z});
+    return true;
+}
+
+/* RESHARE_MASK of a 3-additive vector. */
+static void build_reshare_mask(builder *b, const uint64_t *z) {
+    uvcci_run *r = b->r;
+    const uvcc_shares *out = uvcci_shares_of(b->s, r->op->desc.out[0]);
+    uint32_t n;
+    uvcc_block *k = add_op_blocks(b, UVCC_TASK_RESHARE_MASK, 0, UVCCI_ROLE_ALL, &n);
+    for (uint32_t i = 0; i < n; i++) {
+        k[i].in[0] = z + uvcci_at_block(&k[i]);
+        k[i].out[0] = out->lo + uvcci_at_block(&k[i]);
+        k[i].wire_out[0] = r->out[0].hole[0][0][k[i].block];
+    }
+}
+
+/* OPEN4_MASK of a 3-additive vector, into m. */
+static bool build_open4_mask(builder *b, const uint64_t *z) {
+    uvcci_run *r = b->r;
+    uint32_t n;
+    if (!take_words(b->s, r, &r->m))
+        return false;
+    uvcc_block *k = add_op_blocks(b, UVCC_TASK_OPEN4_MASK, 0, UVCCI_ROLE_ALL, &n);
+    for (uint32_t i = 0; i < n; i++) {
+        k[i].in[0] = z + uvcci_at_block(&k[i]);
+        k[i].out[0] = r->m + uvcci_at_block(&k[i]);
+        k[i].wire_out[0] = r->out[0].hole[0][0][k[i].block];
+        k[i].wire_out[1] = r->out[0].hole[0][1][k[i].block];
+    }
+    return true;
+}
+
+static bool build_product(builder *b) {
+    const uvcc_op_desc *d = &b->r->op->desc;
+    return take_words(b->s, b->r, &b->r->z) &&
+           uvcci_build_product(b, uvcci_shares_of(b->s, d->in[0]), uvcci_shares_of(b->s, d->in[1]),
+                               b->r->z);
+}
+
+/* ---- openings to all ---- */
+
+/* The stream of a round's one vector. */
+static uint64_t stream_of(const uvcci_run *r, unsigned round) {
+    return r->ids.id[r->plan->rounds[round].vec[0].id][0];
+}
+
+bool uvcci_hash_held(builder *b, unsigned round, uint8_t src, const uint64_t *data, uint8_t *out) {
+    uvcc_hash_item *it = uvcci_add_hash(b);
+    if (it == NULL)
+        return false;
+    uvcci_writer w = uvcci_writer_on(it->prefix, sizeof it->prefix);
+    uvcci_put(&w, "UVCC_CHECK_V1", 13);
+    uvcci_put64(&w, stream_of(b->r, round));
+    uvcci_put8(&w, src);
+    it->prefix_len = (uint8_t)w.len;
+    it->data = (const uint8_t *)data;
+    it->len = b->r->plan->rounds[round].elems * 8;
+    it->out = out;
+    return true;
+}
+
+bool uvcci_hash_opened_to_all(builder *b, unsigned round, const uint64_t *c,
+                              const uint64_t *opened) {
+    uvcci_run *r = b->r;
+    uint8_t *check = uvcci_bump_take(&r->bump, 32);
+    uvcci_pending_leaf *l = uvcci_add_leaf(b, UVCCI_LEAF_OPEN_DONE);
+    if (check == NULL || l == NULL || !uvcci_hash_held(b, round, uvcci_next_party(b->s), c, check))
+        return false;
+    uvcc_hash_item *it = uvcci_add_hash(b);
+    if (it == NULL)
+        return false;
+    r->rounds[round].check = check;
+    l->id = stream_of(r, round);
+    l->round = r->plan->rounds[round].vec[0].stream_round;
+    it->data = (const uint8_t *)opened;
+    it->len = r->plan->rounds[round].elems * 8;
+    it->out = l->digest;
+    return true;
+}
+
+bool uvcci_build_open2(builder *b, const uvcc_shares *in) {
+    uvcci_run *r = b->r;
+    uint32_t n;
+    if (!take_words(b->s, r, &r->z) || !take_words(b->s, r, &r->m))
+        return false;
+    uvcc_block *k = add_op_blocks(b, UVCC_TASK_OPEN2_MASK, 0, UVCCI_ROLE_EDGE, &n);
+    for (uint32_t i = 0; i < n; i++) {
+        k[i].in[0] = in->lo + uvcci_at_block(&k[i]);
+        k[i].in[1] = in->hi + uvcci_at_block(&k[i]);
+        k[i].out[0] = r->m + uvcci_at_block(&k[i]);
+        k[i].wire_out[0] = r->out[0].hole[0][0][k[i].block];
+    }
+    return true;
 }
 
 static bool build_mask(builder *b) {
@@ -151,17 +281,8 @@ static bool build_mask(builder *b) {
             k[i].in[0] = in->lo + uvcci_at_block(&k[i]);
             k[i].wire_out[0] = r->out[0].hole[0][0][k[i].block];
         }
-        uvcc_hash_item *it = uvcci_add_hash(b);
-        if (it == NULL)
+        if (!uvcci_hash_held(b, 0, s->party, in->hi, r->out[0].digest_hole))
             return false;
-        uvcci_writer w = uvcci_writer_on(it->prefix, sizeof it->prefix);
-        uvcci_put(&w, "UVCC_CHECK_V1", 13);
-        uvcci_put64(&w, stream_of(r));
-        uvcci_put8(&w, s->party);
-        it->prefix_len = (uint8_t)w.len;
-        it->data = (const uint8_t *)in->hi;
-        it->len = r->plan->elems * 8;
-        it->out = r->out[0].digest_hole;
         uvcci_end_hashes(b); /* the payload's hash covers it */
         break;
     }
@@ -172,42 +293,31 @@ static bool build_mask(builder *b) {
     case UVCC_OP_ROW_DOT:
         if (!build_product(b))
             return false;
-        if (r->plan->open_round < 0) {
-            const uvcc_shares *out = uvcci_shares_of(s, d->out[0]);
-            k = add_op_blocks(b, UVCC_TASK_RESHARE_MASK, 0, UVCCI_ROLE_ALL, &n);
-            for (uint32_t i = 0; i < n; i++) {
-                k[i].in[0] = r->z + uvcci_at_block(&k[i]);
-                k[i].out[0] = out->lo + uvcci_at_block(&k[i]);
-                k[i].wire_out[0] = r->out[0].hole[0][0][k[i].block];
-            }
-            break;
-        }
-        if (!take_words(s, r, &r->m))
+        if (r->plan->open_round < 0)
+            build_reshare_mask(b, r->z);
+        else if (!build_open4_mask(b, r->z))
             return false;
-        k = add_op_blocks(b, UVCC_TASK_OPEN4_MASK, 0, UVCCI_ROLE_ALL, &n);
-        for (uint32_t i = 0; i < n; i++) {
-            k[i].in[0] = r->z + uvcci_at_block(&k[i]);
-            k[i].out[0] = r->m + uvcci_at_block(&k[i]);
-            k[i].wire_out[0] = r->out[0].hole[0][0][k[i].block];
-            k[i].wire_out[1] = r->out[0].hole[0][1][k[i].block];
-        }
+        break;
+    case UVCC_OP_RESHARE:
+        build_reshare_mask(b, uvcci_shares_of(s, d->in[0])->lo);
+        break;
+    case UVCC_OP_GEMM_PART:
+        if (!build_part(b))
+            return false;
         break;
     case UVCC_OP_TRUNCATE:
     case UVCC_OP_RELU: {
         const uvcc_shares *in = uvcci_shares_of(s, d->in[0]);
-        if (!take_words(s, r, &r->z) || !take_words(s, r, &r->m))
+        if (!take_words(s, r, &r->z))
             return false;
-        k = add_op_blocks(b, UVCC_TASK_OPEN2_MASK, 0, UVCCI_ROLE_EDGE, &n);
-        for (uint32_t i = 0; i < n; i++) {
-            k[i].in[0] = in->lo + uvcci_at_block(&k[i]);
-            k[i].in[1] = in->hi + uvcci_at_block(&k[i]);
-            k[i].out[0] = r->m + uvcci_at_block(&k[i]);
-            k[i].wire_out[0] = r->out[0].hole[0][0][k[i].block];
-        }
+        if (r->plan->compact ? !build_open4_mask(b, in->lo) : !uvcci_build_open2(b, in))
+            return false;
         break;
     }
     default:
-        build_local(b, uvcci_shares_of(s, d->out[0]));
+        build_local(b, uvcci_shares_of(s, d->in[0]),
+                    d->in_count > 1 ? uvcci_shares_of(s, d->in[1]) : NULL,
+                    uvcci_shares_of(s, d->out[0]));
         break;
     }
     uvcci_hash_payloads(b);
@@ -361,25 +471,8 @@ static bool build_finish_output(builder *b) {
         k[i].wire_in[0] = uvcci_rx_at(r, 0, 0, 0, k[i].block);
         k[i].out[0] = out + uvcci_at_block(&k[i]);
     }
-    /* The component that this party lacks, hashed as its second holder (the next party) hashed it.
-     */
-    uvcci_pending_leaf *l = uvcci_add_leaf(b, UVCCI_LEAF_OPEN_DONE);
-    uvcc_hash_item *check = uvcci_add_hash(b), *opened = uvcci_add_hash(b);
     r->bits = NULL;
-    if (l == NULL || check == NULL || opened == NULL)
-        return false;
-    uvcci_writer w = uvcci_writer_on(check->prefix, sizeof check->prefix);
-    uvcci_put(&w, "UVCC_CHECK_V1", 13);
-    uvcci_put64(&w, stream_of(r));
-    uvcci_put8(&w, uvcci_next_party(s));
-    check->prefix_len = (uint8_t)w.len;
-    check->data = (const uint8_t *)r->z;
-    check->len = opened->len = r->plan->elems * 8;
-    check->out = r->out[0].digest_hole = uvcci_bump_take(&r->bump, 32);
-    l->id = stream_of(r);
-    opened->data = (const uint8_t *)out;
-    opened->out = l->digest;
-    if (check->out == NULL)
+    if (!uvcci_hash_opened_to_all(b, 0, r->z, out))
         return false;
     uvcci_end_hashes(b);
     return true;
@@ -416,18 +509,25 @@ static bool build_finish(builder *b) {
     static const unsigned receivers[] = {[UVCC_LIFT_PARALLEL] = UVCCI_ROLE_TAIL | UVCCI_ROLE_OTHER,
                                          [UVCC_LIFT_SEQUENTIAL] = UVCCI_ROLE_OTHER,
                                          [UVCC_LIFT_EXCHANGE] = UVCCI_ROLE_ALL};
+    const unsigned last_lift =
+        (unsigned)p->lift_round + (p->lift == UVCC_LIFT_SEQUENTIAL ? 1u : 0u);
     for (unsigned v = 0; v < lifted(r); v++) {
         const uvcc_shares *out = uvcci_shares_of(s, d->out[v]);
         k = add_op_blocks(b, UVCC_TASK_LIFT_FINISH, (uint16_t)v, receivers[p->lift], &n);
         for (uint32_t i = 0; i < n; i++) {
             k[i].out[0] = out->lo + uvcci_at_block(&k[i]);
             k[i].out[1] = out->hi + uvcci_at_block(&k[i]);
-            k[i].wire_in[0] = uvcci_rx_at(r, p->round_count - 1, v, 0, k[i].block);
+            k[i].wire_in[0] = uvcci_rx_at(r, last_lift, v, 0, k[i].block);
         }
         uvcci_hash_lifted(b, p->rounds[p->lift_round].vec[v].id, p->elems, out);
     }
     uvcci_end_hashes(b);
     return true;
+}
+
+/* Whether the present stage sends that round of the plan (-1: there is none). */
+static bool sends(const uvcci_run *r, int round) {
+    return round >= 0 && r->plan->rounds[round].stage == r->stage;
 }
 
 bool uvcci_gate_build(builder *b) {
@@ -436,7 +536,7 @@ bool uvcci_gate_build(builder *b) {
         return build_mask(b);
     if (uvcci_finishes(r))
         return build_finish(b);
-    if (r->stage == r->plan->bit_round)
+    if (sends(r, r->plan->bit_round))
         return build_bit(b);
-    return r->stage == r->plan->lift_round ? build_lift(b) : build_lift2(b);
+    return sends(r, r->plan->lift_round) ? build_lift(b) : build_lift2(b);
 }

@@ -48,9 +48,8 @@ static uvcci_engine *engine_at(uvcci_run *r, const uvcci_plan_vec *v, uint32_t b
 
 /* ---- running ---- */
 
-/* The stage that reads the keys is the first after the opening. */
 static bool reads_keys(const uvcci_run *r) {
-    return r->plan->key_count != 0 && r->stage == 1;
+    return r->plan->key_count != 0 && r->stage == r->plan->key_stage;
 }
 
 static void free_scratch(uvcc_session *s, uvcci_run *r) {
@@ -109,14 +108,25 @@ static bool engines_done(uvcci_run *r) {
     for (unsigned i = 0; i < r->plan->round_count; i++)
         for (unsigned v = 0; v < r->plan->rounds[i].vec_count; v++)
             for (uint32_t b = 0; b < r->plan->rounds[i].blocks; b++)
-                if (!uvcci_engine_done(engine_at(r, &r->plan->rounds[i].vec[v], b)))
+                if (!uvcci_triple_given(r, i) &&
+                    !uvcci_engine_done(engine_at(r, &r->plan->rounds[i].vec[v], b)))
                     return false;
     return true;
+}
+
+/* The last BWD op of a microbatch is done: another one may start. */
+static void let_fly(uvcci_step *st, uint32_t mb) {
+    for (uint32_t i = 0; i < st->entry->op_count; i++) {
+        const uvcc_op_desc *d = &st->runs[i].op->desc;
+        if (d->mb == mb && uvcci_waits_to_fly(st->entry, d) && --st->runs[i].preds_left == 0)
+            uvcci_run_wake(&st->runs[i]);
+    }
 }
 
 static void run_done(uvcc_session *s, uvcci_run *r) {
     uvcci_step *st = r->step;
     assert(engines_done(r));
+    uvcci_trace_op(s, r, UVCC_TRACE_DONE);
     free_scratch(s, r);
     uvcci_bump_reset(&r->bump);
     r->stage = UVCCI_STAGE_DONE;
@@ -134,11 +144,15 @@ static void run_done(uvcc_session *s, uvcci_run *r) {
         uvcci_buffer *buf = &s->buffers[owner];
         const uvcci_tensor *t = &s->program->tensors[owner];
         if (--buf->uses_left == 0 && t->desc.lifetime == UVCC_EPOCH) {
+            uvcci_epoch_count(s, &buf->shares, -(int64_t)(t->elems * 8));
             uvcci_arena_give(&s->tensors, buf->shares.lo, t->elems * 8);
             uvcci_arena_give(&s->tensors, buf->shares.hi, t->elems * 8);
             buf->shares = (uvcc_shares){0};
         }
     }
+    const uvcc_op_desc *d = &r->op->desc;
+    if (d->phase == UVCC_BWD && st->bwd_left != NULL && --st->bwd_left[d->mb] == 0)
+        let_fly(st, d->mb + st->entry->in_flight);
     for (uint32_t i = 0; i < r->op->succ_count; i++) {
         uvcci_run *next = &st->runs[st->entry->succ[r->op->succ_first + i]];
         if (r->depth > next->depth)
@@ -151,6 +165,7 @@ static void run_done(uvcc_session *s, uvcci_run *r) {
 /* Leaves and sends the messages of one round that the stage filled. */
 static void send_round(uvcc_session *s, uvcci_run *r, uvcci_batch_out *out) {
     const uvcci_plan_round *round = out->round;
+    uint64_t bytes = 0;
     for (uint32_t i = 0; i < out->count; i++) {
         uvcci_tx *tx = &out->tx[i];
         uint32_t row = r->row0 + tx->b;
@@ -167,17 +182,44 @@ static void send_round(uvcc_session *s, uvcci_run *r, uvcci_batch_out *out) {
         uvcc_link_msg *msg = tx->msg;
         tx->msg = NULL;
         uvcci_send(s, tx->dst, msg, round->kind, tx->len, r->step->number, op_id,
-                   (uint64_t)r->step->number << 32 | (uint64_t)r->index << 6 | round->stage);
+                   (uint64_t)r->step->number << 32 | (uint64_t)r->index << 6 |
+                       (uvcci_before_start(r) ? 0 : round->stage));
+        if (uvcci_before_start(r))
+            s->triple_bytes += tx->len;
         if (uvcci_failed(s))
             return;
+        bytes += tx->len;
     }
+    uvcci_trace_sent(s, r, UVCC_TRACE_STAGE, bytes);
     engines_sent(r, round);
+}
+
+/* The copies of what was opened to all agree. */
+static bool openings_agree(const uvcci_run *r) {
+    for (unsigned i = 0; i < r->plan->round_count; i++) {
+        const uvcci_run_round *in = &r->rounds[i];
+        if (r->plan->rounds[i].stage + 1u == r->stage && in->check != NULL &&
+            !uvcci_ct_equal(in->check, in->digest, 32))
+            return false;
+    }
+    return true;
+}
+
+static void next_stage(uvcc_session *s, uvcci_run *r) {
+    if (r->beaver != NULL)
+        uvcci_beaver_stage_done(s, r);
+    if (r->stage == r->plan->stages) {
+        run_done(s, r);
+        return;
+    }
+    uvcci_trace_op(s, r, UVCC_TRACE_WAIT);
+    r->stage = r->stage == UVCCI_STAGE_TRIPLE_HERE ? 0 : (uint8_t)(r->stage + 1);
+    uvcci_run_wake(r);
 }
 
 /* What follows a stage's job: leaves, messages, the consumed rounds. */
 static void stage_done(uvcc_session *s, uvcci_run *r) {
-    if (r->op->desc.opcode == UVCC_OP_OUTPUT && uvcci_finishes(r) &&
-        !uvcci_ct_equal(r->out[0].digest_hole, r->rx_digest, 32)) {
+    if (!openings_agree(r)) {
         uvcci_abort(s, UVCC_ABORT_OPEN_MISMATCH,
                     "the two holders of an opened component sent different values");
         return;
@@ -196,12 +238,7 @@ static void stage_done(uvcc_session *s, uvcci_run *r) {
             release_round(s, r, i);
     for (unsigned i = 0; reads_keys(r) && i < r->plan->key_count; i++)
         release_round(s, r, r->plan->round_count + i);
-    if (r->stage == r->plan->stages) {
-        run_done(s, r);
-    } else {
-        r->stage++;
-        uvcci_run_wake(r);
-    }
+    next_stage(s, r);
 }
 
 void uvcci_op_job_done(uvcc_session *s, uvcci_run *r) {
@@ -214,6 +251,8 @@ static bool stage_ready(const uvcc_session *s, const uvcci_run *r) {
     if (r->stage != 0 && !rounds_came(r, r->stage - 1u, false))
         return false;
     if (reads_keys(r) && !rounds_came(r, 0, true))
+        return false;
+    if (r->beaver != NULL && !uvcci_beaver_ready(r))
         return false;
     if (r->op->desc.opcode == UVCC_OP_INPUT && r->stage == 0 &&
         uvcci_role_at(s, r, 0) == UVCCI_HEAD && r->step->input[r->op->io] == NULL)
@@ -235,16 +274,33 @@ static int open_rounds(uvcc_session *s, uvcci_run *r) {
 }
 
 static bool build_stage(builder *b) {
+    const uvcci_plan_beaver *v = &b->r->plan->beaver;
+    if (v->on && (uvcci_before_start(b->r) || b->r->stage <= v->product_stage))
+        return uvcci_beaver_build(b);
     if (b->r->plan->function != NULL)
         return uvcci_function_build(b);
+    if (uvcci_is_collective(b->r->op->desc.opcode))
+        return uvcci_collective_build(b);
     return b->r->plan->keyless ? uvcci_circuit_build(b) : uvcci_gate_build(b);
+}
+
+/* Where only triples are made, that is all. */
+static void made(uvcci_run *r) {
+    r->stage = UVCCI_STAGE_DONE;
+    r->step->runs_done++;
 }
 
 /* True if the run changed state. */
 static bool run_advance(uvcc_session *s, uvcci_run *r) {
-    if (r->job_out || r->stage == UVCCI_STAGE_DONE || r->preds_left != 0 || !stage_ready(s, r))
+    if (r->job_out || r->stage == UVCCI_STAGE_DONE || (!uvcci_before_start(r) && !r->step->running))
         return false;
-    if (uvcci_jobs_full(&s->jobs)) {
+    if (s->cfg.triples_only && !uvcci_before_start(r)) {
+        made(r);
+        return true;
+    }
+    if ((r->preds_left != 0 && !uvcci_before_start(r)) || !stage_ready(s, r))
+        return false;
+    if (uvcci_jobs_full(&s->jobs) && !uvcci_is_collective(r->op->desc.opcode)) {
         uvcci_run_wake(r);
         return false;
     }
@@ -258,7 +314,8 @@ static bool run_advance(uvcc_session *s, uvcci_run *r) {
         return true;
     }
     unsigned steps = r->plan->function != NULL ? r->plan->function->step_count : 0;
-    builder b = {.s = s, .r = r, .task_cap = 24 + 5 * steps};
+    uvcci_trace_op(s, r, r->stage == 0 ? UVCC_TRACE_BEGIN : UVCC_TRACE_RESUME);
+    builder b = {.s = s, .r = r, .task_cap = 32 + 5 * steps};
     r->task_count = 0;
     r->tasks = uvcci_bump_take(&r->bump, b.task_cap * sizeof r->tasks[0]);
     if (r->tasks == NULL || !build_stage(&b) || b.failed) {
@@ -274,11 +331,8 @@ static bool run_advance(uvcc_session *s, uvcci_run *r) {
     return true;
 }
 
-bool uvcci_ops_advance(uvcc_session *s) {
-    uvcci_step *st = &s->ctx[s->step & 1];
+static bool step_advance(uvcc_session *s, uvcci_step *st) {
     bool any = false;
-    if (!st->active || !st->running)
-        return false;
     for (uint32_t w = 0; w < st->ready_words; w++) {
         uint64_t bits = st->ready[w];
         st->ready[w] &= ~bits;
@@ -287,6 +341,18 @@ bool uvcci_ops_advance(uvcc_session *s) {
             bits &= bits - 1;
             any |= run_advance(s, &st->runs[w * 64 + i]);
         }
+    }
+    return any;
+}
+
+/* The running step, and triples of the one after it: a step that starts wakes all its runs. */
+bool uvcci_ops_advance(uvcc_session *s) {
+    bool any = false;
+    for (uint32_t k = 0; k < 2 && !uvcci_failed(s); k++) {
+        uvcci_step *st = uvcci_step_of(s, s->step + k);
+        if (st == NULL || !st->agreed)
+            break;
+        any |= step_advance(s, st);
     }
     return any;
 }
@@ -307,6 +373,8 @@ uint16_t uvcci_op_receive(uvcc_session *s, uint8_t peer, const uvcc_link_rx *m) 
     uvcci_run_round *in = &r->rounds[round - r->plan->rounds];
     unsigned side = uvcci_side(s, peer);
     uint64_t bit = 1ull << part;
+    if (uvcci_triple_given(r, (unsigned)(round - r->plan->rounds)))
+        return UVCC_ABORT_TRIPLE;
     if ((in->need[side] & bit) == 0 || (in->seen[side] & bit) != 0)
         return UVCC_ABORT_PLAN;
     if (uvcc_blv1_check(m->data, m->len, NULL) < 0)
@@ -344,7 +412,7 @@ uint16_t uvcci_op_receive(uvcc_session *s, uint8_t peer, const uvcc_link_rx *m) 
                 continue;
             }
             if (t.type == UVCC_TLV_DIGEST)
-                r->rx_digest = t.data;
+                in->digest = t.data;
             else if (!keys)
                 in->at[list[i].vec][in_slot(f)][list[i].block] = t.data;
             /* A digest speaks of the whole stream, so of every block. */
@@ -422,5 +490,7 @@ void uvcci_run_free(uvcc_session *s, uvcci_run *r) {
         release_round(s, r, i);
     free_scratch(s, r);
     uvcci_deal_free(s, r);
+    if (r->beaver != NULL)
+        uvcci_beaver_free(s, r);
     uvcci_bump_reset(&r->bump);
 }

@@ -266,6 +266,7 @@ static void plan_edge_gate(draft *d, uvcci_protocol open, uvcci_stream_name stre
     }
     uvcci_plan_round *keys = begin_round(d, d->keys, &plan->key_count, plan->elems, 0);
     add_vec(d, keys, UVCCI_PROTO_KEYS, 0, UVCCI_ID_FSS0, 8);
+    plan->key_stage = (uint8_t)(d->rounds[plan->open_round].stage + 1);
 }
 
 static void plan_circuit(draft *d) {
@@ -377,6 +378,82 @@ static int plan_function(draft *d, const uvcc_program *p, const uvcci_op *op, uv
     return 0;
 }
 
+/* ---- Beaver products ---- */
+
+static bool on_triple(const uvcci_op *op) {
+    return uvcci_is_product(op->desc.opcode) && (op->desc.flags & UVCC_OP_BEAVER) != 0;
+}
+
+static bool reads_version(const uvcci_op *op, unsigned i, uint32_t tensor, uint32_t version) {
+    return on_triple(op) && op->desc.in[i] == tensor && op->in_version[i] == version;
+}
+
+/* Whose mask an operand has. */
+static uvcci_plan_mask mask_of(const uvcc_program *p, const uvcci_entry *e, const uvcci_op *op,
+                               unsigned operand) {
+    const uint32_t tensor = op->desc.in[operand], version = op->in_version[operand];
+    uvcci_plan_mask m = {.op = UVCCI_NO_OP, .round = -1, .elems = p->tensors[tensor].elems};
+    for (uint32_t i = 0; i < e->op_count; i++)
+        for (uint8_t k = 0; k < 2; k++) {
+            if (!reads_version(&e->ops[i], k, tensor, version))
+                continue;
+            if (m.op == UVCCI_NO_OP) {
+                m.op = i;
+                m.operand = k;
+            }
+            m.reads++;
+        }
+    return m;
+}
+
+/* The openings, if this op owns a mask, and the round that makes C. Ids come later: the first is
+ * the truncation's. */
+static void begin_beaver(draft *d, const uvcc_program *p, const uvcci_entry *e,
+                         const uvcci_op *op) {
+    uvcci_plan *plan = d->plan;
+    uvcci_plan_beaver *v = &plan->beaver;
+    const uint32_t self = (uint32_t)(op - e->ops);
+    v->on = true;
+    for (uint8_t k = 0; k < 2; k++) {
+        v->mask[k] = mask_of(p, e, op, k);
+        if (v->mask[k].op != self || v->mask[k].operand != k)
+            continue;
+        v->mask[k].round = (int8_t)plan->round_count;
+        begin_round(d, d->rounds, &plan->round_count, v->mask[k].elems, 0);
+        plan->stages = 1;
+    }
+    v->product_stage = plan->stages;
+    v->triple_round = plan->round_count;
+    begin_round(d, d->rounds, &plan->round_count, plan->elems, UVCCI_STAGE_TRIPLE);
+}
+
+static void end_beaver(draft *d) {
+    static const uvcci_stream_name streams[2] = {UVCCI_STREAM_GEMM_E, UVCCI_STREAM_GEMM_F};
+    uvcci_plan_beaver *v = &d->plan->beaver;
+    for (uint8_t k = 0; k < 2; k++) {
+        if (v->mask[k].round < 0)
+            continue;
+        uvcci_plan_round *r = &d->rounds[v->mask[k].round];
+        uint8_t id = add_id(d, false, streams[k], UVCCI_CALL_TRIPLE, false, r->blocks);
+        add_vec(d, r, UVCCI_PROTO_OPEN_ALL, 0, id, 64);
+    }
+    add_vec(d, &d->rounds[v->triple_round], UVCCI_PROTO_RESHARE, 0, UVCCI_ID_TILE0, 64);
+}
+
+/* The opened differences give a replicated product; what is truncated then is truncated as TRUNCATE
+ * does it. */
+static void plan_beaver(draft *d, const uvcc_program *p, const uvcci_entry *e, const uvcci_op *op) {
+    uvcci_plan *plan = d->plan;
+    const bool exact = op->desc.truncation == UVCC_TRUNC_EXACT;
+    begin_beaver(d, p, e, op);
+    if (op->desc.shift != 0) {
+        plan->shift = plan->bits = op->desc.shift;
+        plan->gate = exact ? UVCC_GATE_TRUNC_ARS : UVCC_GATE_TRUNC_SR;
+        plan_edge_gate(d, UVCCI_PROTO_OPEN2, UVCCI_STREAM_TRUNC, exact, 1);
+    }
+    end_beaver(d);
+}
+
 static int plan_op(draft *d, const uvcc_program *p, const uvcci_entry *e, const uvcci_op *op,
                    uvcci_fn_plan *fn) {
     uvcci_plan *plan = d->plan;
@@ -394,6 +471,10 @@ static int plan_op(draft *d, const uvcc_program *p, const uvcci_entry *e, const 
     case UVCC_OP_ROW_MUL:
     case UVCC_OP_COL_MUL:
     case UVCC_OP_ROW_DOT:
+        if (on_triple(op)) {
+            plan_beaver(d, p, e, op);
+            return 0;
+        }
         if (op->desc.shift == 0) {
             plan_vector(d, UVCCI_PROTO_RESHARE, UVCCI_STREAM_MASK);
             return 0;
@@ -404,9 +485,14 @@ static int plan_op(draft *d, const uvcc_program *p, const uvcci_entry *e, const 
         plan_edge_gate(d, UVCCI_PROTO_OPEN4, UVCCI_STREAM_TRUNC, exact, 1);
         return 0;
     case UVCC_OP_TRUNCATE:
+        plan->compact = p->tensors[op->desc.in[0]].desc.sharing == UVCC_ADDITIVE;
         plan->shift = plan->bits = op->desc.shift;
         plan->gate = exact ? UVCC_GATE_TRUNC_ARS : UVCC_GATE_TRUNC_SR;
-        plan_edge_gate(d, UVCCI_PROTO_OPEN2, UVCCI_STREAM_TRUNC, exact, 1);
+        plan_edge_gate(d, plan->compact ? UVCCI_PROTO_OPEN4 : UVCCI_PROTO_OPEN2, UVCCI_STREAM_TRUNC,
+                       exact, 1);
+        return 0;
+    case UVCC_OP_RESHARE:
+        plan_vector(d, UVCCI_PROTO_RESHARE, UVCCI_STREAM_MASK);
         return 0;
     case UVCC_OP_RELU:
         /* |x| < 2^bits: x has bits + 1 bits, of which `bits` are compared. */
@@ -420,6 +506,7 @@ static int plan_op(draft *d, const uvcc_program *p, const uvcci_entry *e, const 
         return 0;
     case UVCC_OP_FUNCTION:
         return plan_function(d, p, op, fn);
+    case UVCC_OP_GEMM_PART:
     case UVCC_OP_BIAS_ADD:
     case UVCC_OP_REDUCE_BIAS_GRAD:
     case UVCC_OP_ADD:
@@ -432,6 +519,10 @@ static int plan_op(draft *d, const uvcc_program *p, const uvcci_entry *e, const 
     case UVCC_OP_ADD_PUBLIC:
     case UVCC_OP_CAUSAL_MASK:
     case UVCC_OP_SCALE_PUBLIC:
+    case UVCC_OP_SEND_PP:
+    case UVCC_OP_RECV_PP:
+    case UVCC_OP_REDUCE_SCATTER:
+    case UVCC_OP_ALL_GATHER:
         return 0;
     default:
         return UVCC_ERR_PROGRAM;
@@ -475,7 +566,7 @@ int uvcci_plan_make(uvcci_plan *plan, const uvcc_program *p, const uvcci_entry *
     draft d = {.plan = plan};
     memset(plan, 0, sizeof *plan);
     plan->open_round = plan->bit_round = plan->lift_round = -1;
-    plan->batches = 1;
+    plan->batches = plan->key_stage = 1;
     if (op->desc.in_count + op->desc.out_count == 0) /* no op that is implemented */
         return UVCC_ERR_PROGRAM;
     uint32_t tensor = op->desc.out_count != 0 ? op->desc.out[0] : op->desc.in[0];
@@ -485,7 +576,12 @@ int uvcci_plan_make(uvcci_plan *plan, const uvcc_program *p, const uvcci_entry *
         return UVCC_ERR_PROGRAM;
     plan->blocks = uvcci_blocks(plan->elems);
     int rc = plan_op(&d, p, e, op, &fn);
-    if ((uint64_t)plan->blocks * UVCC_BLOCK_ELEMS > UINT32_MAX) /* `first` of a TLV is 32 bits */
+    plan->edge_blocks = plan->blocks;
+    for (unsigned k = 0; k < 2; k++) /* masks, also those of operands that others open */
+        if (uvcci_blocks(plan->beaver.mask[k].elems) > plan->edge_blocks)
+            plan->edge_blocks = uvcci_blocks(plan->beaver.mask[k].elems);
+    if ((uint64_t)plan->edge_blocks * UVCC_BLOCK_ELEMS >
+        UINT32_MAX) /* `first` of a TLV is 32 bits */
         rc = UVCC_ERR_PROGRAM;
     for (unsigned i = 0; rc == 0 && i < plan->round_count; i++)
         rc = cut_round(&d, &d.rounds[i]);
@@ -514,6 +610,10 @@ void uvcci_plan_ids_fill(const uvcci_plan *plan, const uint8_t sid_sub[32], uint
         ids->edge[b] = plan->per_block_edge ? uvcci_edge(ids->id[UVCCI_ID_FSS0][b])
                        : plan->one_edge     ? uvcci_edge(ids->id[UVCCI_ID_FSS0][0])
                                             : plan->fixed_edge;
+    /* Vectors that are longer than the op's are opened to all, where an edge only counts parties.
+     */
+    for (uint32_t b = plan->blocks; b < plan->edge_blocks; b++)
+        ids->edge[b] = 0;
 }
 
 static int compare_words(const void *a, const void *b) {
@@ -641,7 +741,7 @@ static bool list_one(void *user, unsigned vec, const uvcci_flow *flow, unsigned 
         t.aux = (uint8_t)((edge + 2u) % 3u);
         break;
     case UVCC_TLV_OPEN_VEC:
-        t.aux = l->plan->per_block_edge || l->plan->one_edge ? edge : 0xFF;
+        t.aux = pv->protocol == UVCCI_PROTO_OPEN_ALL ? 0xFF : edge;
         t.round = pv->stream_round;
         t.first = block * UVCC_BLOCK_ELEMS;
         if (per_block)

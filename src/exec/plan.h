@@ -64,6 +64,28 @@ typedef struct uvcci_plan_round {
     uint32_t blocks;
 } uvcci_plan_round;
 
+/* A product on a Beaver triple. An operand's mask belongs to a version of a tensor: the first
+ * Beaver product in program order that reads the version owns the mask and opens the difference, in
+ * its stage 0; the others wait for that. So a product that owns no mask opens nothing. */
+typedef struct uvcci_plan_mask {
+    uint32_t op;     /* who owns it, index in program order */
+    uint8_t operand; /* of that op: 0 is an A and a GEMM_E, 1 a B and a GEMM_F */
+    int8_t round;    /* own: that opens it; else -1 */
+    uint64_t elems;
+    uint32_t reads; /* own: operands of Beaver products that it masks */
+} uvcci_plan_mask;
+typedef struct uvcci_plan_beaver {
+    bool on;
+    uint8_t product_stage; /* the first after the openings */
+    uint8_t triple_round;  /* C, in stage UVCCI_STAGE_TRIPLE */
+    uvcci_plan_mask mask[2];
+} uvcci_plan_beaver;
+/* Triples are made before stage 0, in two stages of their own: C is made and sent, then it is here.
+ */
+enum { UVCCI_STAGE_TRIPLE = 252, UVCCI_STAGE_TRIPLE_HERE = 253 };
+/* Words and streams of a triple: those of the truncation after it, by blocks, have call 0. */
+enum { UVCCI_CALL_TRIPLE = 1 };
+
 /* A stage is what runs between two rounds of communication: stage s follows round s - 1 and sends
  * the rounds with stage s. An op without communication has one stage, others have stages + 1. */
 typedef struct uvcci_plan {
@@ -74,12 +96,15 @@ typedef struct uvcci_plan {
     uint8_t fixed_edge;  /* neither */
     uint8_t gate, shift, bits, lift;
     bool compact;
+    uint32_t edge_blocks;                     /* of the longest vector: blocks or more */
     uint8_t stages;                           /* that send */
+    uint8_t key_stage;                        /* that reads the keys */
     int8_t open_round, bit_round, lift_round; /* of gates, -1: none; a sequential lift takes two */
     uint8_t round_count, key_count;           /* rounds[round_count .. + key_count) are keys */
     uint8_t id_count;
     uvcci_plan_round *rounds;
     uvcci_plan_id *id;
+    uvcci_plan_beaver beaver;
     bool keyless; /* RELU by a circuit: */
     uvcci_circuit_plan circuit;
     const uvcc_function *function; /* of FUNCTION ops, with its compiled form */
@@ -113,7 +138,7 @@ const uvcci_plan_round *uvcci_plan_sent_by(const uvcci_plan *plan, unsigned step
 /* The ids of one op in one step. Arrays of uvcci_plan_id.blocks (or 1) words. */
 typedef struct uvcci_plan_ids {
     uint64_t **id; /* [plan->id_count] */
-    uint8_t *edge; /* [plan->blocks] */
+    uint8_t *edge; /* [plan->edge_blocks] */
 } uvcci_plan_ids;
 void uvcci_plan_ids_fill(const uvcci_plan *plan, const uint8_t sid_sub[32], uint32_t step,
                          uint32_t op_id, uvcci_plan_ids *ids);

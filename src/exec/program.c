@@ -7,12 +7,15 @@
 
 #include "proto/bytes.h"
 #include "proto/crypto.h"
+#include "proto/sched.h"
+#include "proto/topology.h"
 
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <uvcc/compute.h>
+#include <uvcc/pipeline.h>
 
 /* ---- opcodes ---- */
 
@@ -29,6 +32,11 @@ static const opcode_row opcodes[] = {
 #include <uvcc/opcodes.def>
 #undef UVCC_OPCODE
 };
+
+bool uvcci_is_product(uint16_t opcode) {
+    return opcode == UVCC_OP_GEMM_SS || opcode == UVCC_OP_ELEM_MUL || opcode == UVCC_OP_ROW_MUL ||
+           opcode == UVCC_OP_COL_MUL || opcode == UVCC_OP_ROW_DOT;
+}
 
 static const opcode_row *opcode_find(uint16_t code) {
     for (size_t i = 0; i < sizeof opcodes / sizeof opcodes[0]; i++)
@@ -58,8 +66,12 @@ int uvcci_fail(const uvcci_message *m, int error, const char *format, ...) {
 
 const char *uvcci_op_label(const uvcci_op *op, char out[UVCCI_LABEL_BYTES]) {
     const uvcc_op_desc *d = &op->desc;
-    snprintf(out, UVCCI_LABEL_BYTES, "op %s%s(%s, %s k %u)", op->name, op->name[0] ? " " : "",
-             uvcc_opcode_name(d->opcode), d->phase <= UVCC_UPD ? phase_names[d->phase] : "?", d->k);
+    char mb[16] = "";
+    if (d->mb != 0)
+        snprintf(mb, sizeof mb, "mb %u ", d->mb);
+    snprintf(out, UVCCI_LABEL_BYTES, "op %s%s(%s, %s %sk %u)", op->name, op->name[0] ? " " : "",
+             uvcc_opcode_name(d->opcode), d->phase <= UVCC_UPD ? phase_names[d->phase] : "?", mb,
+             d->k);
     return out;
 }
 
@@ -73,6 +85,7 @@ int uvcc_program_new(uvcc_program **out, const uvcc_allocator *al) {
         return UVCC_ERR_NOMEM;
     memset(p, 0, sizeof *p);
     p->alloc = *al;
+    p->replicas = p->stages = p->tp_ranks = 1;
     *out = p;
     return 0;
 }
@@ -200,6 +213,7 @@ int uvcc_program_entry(uvcc_program *p, const char *name) {
     n.user_first = p->user_op_count;
     n.input_first = p->input_count;
     n.output_first = p->output_count;
+    n.stages = 1;
     room[p->entry_count] = n;
     p->entries = room;
     return (int)p->entry_count++;
@@ -239,6 +253,11 @@ int uvcc_program_op(uvcc_program *p, const uvcc_op_desc *op) {
 }
 
 int uvcc_program_input(uvcc_program *p, uint32_t id, uint32_t tensor, uint8_t owner) {
+    return uvcc_program_input_mb(p, id, tensor, owner, 0);
+}
+
+int uvcc_program_input_mb(uvcc_program *p, uint32_t id, uint32_t tensor, uint8_t owner,
+                          uint16_t mb) {
     if (p == NULL || owner >= UVCC_PARTIES)
         return UVCC_ERR_USAGE;
     uvcci_entry *e;
@@ -251,7 +270,7 @@ int uvcc_program_input(uvcc_program *p, uint32_t id, uint32_t tensor, uint8_t ow
     if (room == NULL)
         return UVCC_ERR_NOMEM;
     p->inputs = room;
-    room[p->input_count++] = (uvcc_io_desc){.id = id, .tensor = tensor, .owner = owner};
+    room[p->input_count++] = (uvcc_io_desc){.id = id, .tensor = tensor, .owner = owner, .mb = mb};
     return (int)e->input_count++;
 }
 
@@ -271,6 +290,46 @@ int uvcc_program_output(uvcc_program *p, uint32_t id, uint32_t tensor) {
     p->outputs = room;
     room[p->output_count++] = (uvcc_io_desc){.id = id, .tensor = tensor, .owner = 0};
     return (int)e->output_count++;
+}
+
+int uvcc_program_pipeline(uvcc_program *p, uint32_t stage, uint32_t stages, uint32_t ahead) {
+    if (p == NULL || stages == 0 || stages > UVCCI_MAX_STAGES || stage >= stages)
+        return UVCC_ERR_USAGE;
+    uvcci_entry *e;
+    int err = open_entry(p, &e);
+    if (err != 0)
+        return err;
+    e->stage = stage;
+    e->stages = stages;
+    e->ahead = ahead;
+    return 0;
+}
+
+int uvcc_program_topology(uvcc_program *p, uint32_t replicas, uint32_t stages, uint32_t tp_ranks) {
+    if (p == NULL || replicas > UINT16_MAX || stages > UINT16_MAX || tp_ranks > UINT16_MAX)
+        return UVCC_ERR_USAGE;
+    if (p->finished)
+        return UVCC_ERR_STATE;
+    const uvcci_topology t = {(uint16_t)replicas, (uint16_t)stages, (uint16_t)tp_ranks};
+    if (uvcci_topology_check(&t) != 0)
+        return UVCC_ERR_USAGE;
+    p->replicas = replicas;
+    p->stages = stages;
+    p->tp_ranks = tp_ranks;
+    return 0;
+}
+
+uint32_t uvcci_group_size(const uvcc_program *p, uint8_t group) {
+    switch (group) {
+    case UVCC_GROUP_TP:
+        return p->tp_ranks;
+    case UVCC_GROUP_PP:
+        return p->stages;
+    case UVCC_GROUP_DP:
+        return p->replicas;
+    default:
+        return group == UVCC_GROUP_STAGE ? p->replicas * p->tp_ranks : 0;
+    }
 }
 
 /* ---- checks ---- */
@@ -293,6 +352,11 @@ static int check_tensor(uvcc_program *p, uint32_t i, const uvcci_message *m) {
                           d->scale, UVCCI_MAX_BITS);
     if (d->lifetime != UVCC_PERSIST && d->lifetime != UVCC_EPOCH)
         return uvcci_fail(m, bad, "tensor %s has the unknown lifetime %u", t->name, d->lifetime);
+    if (d->sharing != UVCC_REPLICATED && d->sharing != UVCC_ADDITIVE)
+        return uvcci_fail(m, bad, "tensor %s has the unknown sharing %u", t->name, d->sharing);
+    if (d->sharing == UVCC_ADDITIVE && d->lifetime == UVCC_PERSIST)
+        return uvcci_fail(m, bad, "tensor %s is additive and PERSIST; only EPOCH tensors may be",
+                          t->name);
     t->buffer = i;
     if (d->in_buffer_of == UVCC_NO_TENSOR)
         return 0;
@@ -304,6 +368,11 @@ static int check_tensor(uvcc_program *p, uint32_t i, const uvcci_message *m) {
     const uvcci_tensor *host = &p->tensors[d->in_buffer_of];
     if (d->lifetime == UVCC_PERSIST || host->desc.lifetime == UVCC_PERSIST)
         return uvcci_fail(m, bad, "tensor %s shares a buffer with %s; only EPOCH tensors may",
+                          t->name, host->name);
+    if (d->sharing != host->desc.sharing)
+        return uvcci_fail(m, bad,
+                          "tensor %s shares a buffer with %s, but one is additive and the other "
+                          "replicated",
                           t->name, host->name);
     t->buffer = host->buffer;
     if (t->elems > p->tensors[t->buffer].elems)
@@ -334,6 +403,7 @@ static unsigned constant_bits(int64_t c) {
 /* The one op under check, with what its checks need at hand. */
 typedef struct op_check {
     const uvcc_program *p;
+    const uvcci_entry *e;
     const uvcc_op_desc *d;
     const uvcc_tensor_desc *in[UVCC_OP_MAX_IN], *out[UVCC_OP_MAX_OUT];
     const char *label;
@@ -367,29 +437,94 @@ static int want_bits(const op_check *c, unsigned bits, const char *sum) {
                       c->label, sum, bits, UVCCI_MAX_BITS);
 }
 
+/* An operand of a product with heads can be cut into its blocks. */
+static int want_blocks(const op_check *c, unsigned operand, const uvcc_tensor_desc *t) {
+    const uvcc_op_desc *d = c->d;
+    const uint64_t rows = uvcci_gemm_rows(d, operand, t), cols = uvcci_gemm_cols(d, operand, t);
+    const bool stacked = (d->flags & UVCC_OP_STACKED_A << operand) != 0;
+    if (d->heads == 0 || (rows * d->row_groups * (stacked ? d->heads : 1u) == t->rows &&
+                          cols * (stacked ? 1u : d->heads) == t->cols))
+        return 0;
+    return uvcci_fail(c->m, UVCC_ERR_PROGRAM,
+                      "%s: %s is %u x %u, %s; %u groups of rows and %u heads do not divide it",
+                      c->label, t->name, t->rows, t->cols, stacked ? "stacked" : "packed",
+                      d->row_groups, d->heads);
+}
+
+static int check_gemm_result(const op_check *c, uint64_t rows, uint64_t cols) {
+    const uvcc_tensor_desc *z = c->out[0];
+    const uint64_t z_rows = uvcci_gemm_rows(c->d, 2, z), z_cols = uvcci_gemm_cols(c->d, 2, z);
+    int err = want_blocks(c, 2, z);
+    if (err == 0 && (z_rows != rows || z_cols != cols))
+        err = uvcci_fail(c->m, UVCC_ERR_PROGRAM, "%s: %s%s is %llu x %llu, but must be %llu x %llu",
+                         c->label, c->d->heads != 0 ? "a block of " : "", z->name,
+                         (unsigned long long)z_rows, (unsigned long long)z_cols,
+                         (unsigned long long)rows, (unsigned long long)cols);
+    if (err == 0)
+        err = want_scale(c, z, c->in[0]->scale + c->in[1]->scale - c->d->shift);
+    if (err == 0 && c->d->in_count == 3)
+        err = want_shape(c, c->in[2], z->rows, z->cols);
+    if (err == 0 && c->d->in_count == 3)
+        err = want_scale(c, c->in[2], z->scale);
+    return err;
+}
+
+/* What is summed in one element: K. */
+static uint64_t gemm_depth(const uvcc_op_desc *d, const uvcc_tensor_desc *a) {
+    return d->flags & UVCC_OP_TRANS_A ? uvcci_gemm_rows(d, 0, a) : uvcci_gemm_cols(d, 0, a);
+}
+
 static int check_gemm(const op_check *c) {
-    const uvcc_tensor_desc *a = c->in[0], *b = c->in[1], *z = c->out[0];
-    bool ta = c->d->flags & UVCC_OP_TRANS_A, tb = c->d->flags & UVCC_OP_TRANS_B;
-    uint32_t rows = ta ? a->cols : a->rows, k = ta ? a->rows : a->cols;
-    uint32_t k_b = tb ? b->cols : b->rows, cols = tb ? b->rows : b->cols;
+    const uvcc_op_desc *d = c->d;
+    const uvcc_tensor_desc *a = c->in[0], *b = c->in[1];
+    if (d->opcode == UVCC_OP_GEMM_PART && d->in_count != 2 && d->in_count != 3)
+        return uvcci_fail(c->m, UVCC_ERR_PROGRAM, "%s has %u inputs; it takes 2 or 3", c->label,
+                          d->in_count);
+    int err = want_blocks(c, 0, a);
+    if (err == 0)
+        err = want_blocks(c, 1, b);
+    if (err != 0)
+        return err;
+    const bool ta = d->flags & UVCC_OP_TRANS_A, tb = d->flags & UVCC_OP_TRANS_B;
+    const uint64_t a_rows = uvcci_gemm_rows(d, 0, a), a_cols = uvcci_gemm_cols(d, 0, a);
+    const uint64_t b_rows = uvcci_gemm_rows(d, 1, b), b_cols = uvcci_gemm_cols(d, 1, b);
+    const uint64_t k = gemm_depth(d, a), k_b = tb ? b_cols : b_rows;
     if (k != k_b)
         return uvcci_fail(c->m, UVCC_ERR_PROGRAM,
-                          "%s: op(%s) has %u columns and op(%s) %u rows; they must be equal",
-                          c->label, a->name, k, b->name, k_b);
-    int err = want_shape(c, z, rows, cols);
-    if (err == 0)
-        err = want_scale(c, z, a->scale + b->scale - c->d->shift);
+                          "%s: op(%s) has %llu columns and op(%s) %llu rows; they must be equal",
+                          c->label, a->name, (unsigned long long)k, b->name,
+                          (unsigned long long)k_b);
+    err = check_gemm_result(c, ta ? a_cols : a_rows, tb ? b_rows : b_cols);
     if (err == 0)
         err = want_bits(c, a->bits + b->bits + ceil_log2(k), "bits(A) + bits(B) + log2(K)");
     return err;
 }
 
-/* The second input of an element-wise op: as the first, or one row or column for all. */
+static int check_reshare(const op_check *c) {
+    const uvcc_tensor_desc *x = c->in[0], *z = c->out[0];
+    int err = want_shape(c, z, x->rows, x->cols);
+    return err == 0 ? want_scale(c, z, x->scale) : err;
+}
+
+/* t has `cols` columns and so many rows that `rows` is a multiple of them. */
+static int want_turns(const op_check *c, const uvcc_tensor_desc *t, uint32_t rows, uint32_t cols) {
+    if (t->cols == cols && rows % t->rows == 0)
+        return 0;
+    return uvcci_fail(c->m, UVCC_ERR_PROGRAM,
+                      "%s: %s is %u x %u, but must have %u columns and rows that divide %u",
+                      c->label, t->name, t->rows, t->cols, cols, rows);
+}
+
+/* The second input of an element-wise op: as the first, or a few rows, one column or one value for
+ * all. */
 static int want_second(const op_check *c) {
     const uvcc_tensor_desc *a = c->in[0], *b = c->in[1];
     switch (c->d->opcode) {
     case UVCC_OP_BIAS_ADD:
+        return want_turns(c, b, a->rows, a->cols);
     case UVCC_OP_COL_MUL:
+        if (b->rows == 1 && b->cols == 1 && (uint64_t)a->rows * a->cols <= UINT32_MAX)
+            return 0;
         return want_shape(c, b, 1, a->cols);
     case UVCC_OP_ROW_ADD:
     case UVCC_OP_ROW_SUB:
@@ -461,11 +596,11 @@ static int check_sum(const op_check *c) {
 static int check_reduce(const op_check *c) {
     const uvcc_tensor_desc *x = c->in[0], *z = c->out[0];
     bool row = c->d->opcode == UVCC_OP_ROW_SUM;
-    int err = want_shape(c, z, row ? x->rows : 1, row ? 1 : x->cols);
+    int err = row ? want_shape(c, z, x->rows, 1) : want_turns(c, z, x->rows, x->cols);
     if (err == 0)
         err = want_scale(c, z, x->scale);
     if (err == 0)
-        err = want_bits(c, x->bits + ceil_log2(row ? x->cols : x->rows),
+        err = want_bits(c, x->bits + ceil_log2(row ? x->cols : x->rows / z->rows),
                         row ? "bits + log2(cols)" : "bits + log2(rows)");
     return err;
 }
@@ -565,10 +700,55 @@ static int check_function(const op_check *c) {
     return err;
 }
 
+/* SEND_PP and RECV_PP: there must be a neighbour on that side, and one of either in a slot. */
+static int check_neighbour(const op_check *c) {
+    const bool send = c->d->opcode == UVCC_OP_SEND_PP, fwd = c->d->phase == UVCC_FWD;
+    const int bad = UVCC_ERR_PROGRAM;
+    if (c->d->phase == UVCC_UPD)
+        return uvcci_fail(c->m, bad, "%s: stages exchange tensors in FWD and BWD only", c->label);
+    if (send == fwd ? c->e->stage + 1 == c->e->stages : c->e->stage == 0)
+        return uvcci_fail(c->m, bad, "%s: stage %u of %u has no neighbour on that side", c->label,
+                          c->e->stage, c->e->stages);
+    for (uint32_t i = 0; i < c->e->user_count; i++) {
+        const uvcc_op_desc *o = &c->p->user_ops[c->e->user_first + i].desc;
+        if (o != c->d && o->opcode == c->d->opcode && o->phase == c->d->phase && o->mb == c->d->mb)
+            return uvcci_fail(c->m, bad, "%s: a microbatch's phase has one op of this kind",
+                              c->label);
+    }
+    return 0;
+}
+
+/* REDUCE_SCATTER and ALL_GATHER: the whole has as many elements as the group's slices together. */
+static int check_group(const op_check *c) {
+    const uvcc_tensor_desc *x = c->in[0], *z = c->out[0];
+    const bool sum = c->d->opcode == UVCC_OP_REDUCE_SCATTER;
+    const uvcc_tensor_desc *whole = sum ? x : z, *slice = sum ? z : x;
+    const uint32_t size = uvcci_group_size(c->p, c->d->group);
+    const unsigned bits = x->bits + (sum ? ceil_log2(size) : 0);
+    if ((uint64_t)slice->rows * slice->cols * size != (uint64_t)whole->rows * whole->cols)
+        return uvcci_fail(c->m, UVCC_ERR_PROGRAM,
+                          "%s: %s is %u x %u; %u slices of %s, %u x %u, do not make that", c->label,
+                          whole->name, whole->rows, whole->cols, size, slice->name, slice->rows,
+                          slice->cols);
+    if (x->sharing != z->sharing)
+        return uvcci_fail(c->m, UVCC_ERR_PROGRAM, "%s: %s and %s are not shared in the same way",
+                          c->label, x->name, z->name);
+    int err = want_scale(c, z, x->scale);
+    if (err == 0)
+        err = want_bits(c, bits, "bits + log2(group)");
+    if (err == 0 && z->bits < bits)
+        err = uvcci_fail(c->m, UVCC_ERR_BOUND, "%s: %s declares %u bits, but needs %u", c->label,
+                         z->name, z->bits, bits);
+    return err;
+}
+
 static int check_meaning(const op_check *c) {
     switch (c->d->opcode) {
     case UVCC_OP_GEMM_SS:
+    case UVCC_OP_GEMM_PART:
         return check_gemm(c);
+    case UVCC_OP_RESHARE:
+        return check_reshare(c);
     case UVCC_OP_ELEM_MUL:
     case UVCC_OP_ROW_MUL:
     case UVCC_OP_COL_MUL:
@@ -597,6 +777,12 @@ static int check_meaning(const op_check *c) {
         return check_shift(c);
     case UVCC_OP_FUNCTION:
         return check_function(c);
+    case UVCC_OP_SEND_PP:
+    case UVCC_OP_RECV_PP:
+        return check_neighbour(c);
+    case UVCC_OP_REDUCE_SCATTER:
+    case UVCC_OP_ALL_GATHER:
+        return check_group(c);
     default:
         return 0; /* not implemented: only its place in the program counts */
     }
@@ -619,6 +805,7 @@ static bool works_in_place(uint16_t opcode) {
     case UVCC_OP_SCALE_PUBLIC:
     case UVCC_OP_ADD_PUBLIC:
     case UVCC_OP_CAUSAL_MASK:
+    case UVCC_OP_GEMM_PART: /* on its third input: the others are replicated */
         return true;
     default:
         return false;
@@ -664,6 +851,57 @@ static int check_tensors_of(const uvcc_program *p, op_check *c) {
     return 0;
 }
 
+/* Which sharing an op takes and gives. */
+enum { ANY_SHARING = 1 << UVCC_REPLICATED | 1 << UVCC_ADDITIVE };
+
+static unsigned sharings_in(const uvcc_op_desc *d, unsigned i) {
+    switch (d->opcode) {
+    case UVCC_OP_GEMM_PART:
+        return i == 2 ? 1 << UVCC_ADDITIVE : 1 << UVCC_REPLICATED;
+    case UVCC_OP_RESHARE:
+        return 1 << UVCC_ADDITIVE;
+    case UVCC_OP_TRUNCATE:
+    case UVCC_OP_REDUCE_SCATTER:
+    case UVCC_OP_ALL_GATHER:
+        return ANY_SHARING;
+    default:
+        return 1 << UVCC_REPLICATED;
+    }
+}
+
+static unsigned sharings_out(const uvcc_op_desc *d) {
+    switch (d->opcode) {
+    case UVCC_OP_GEMM_PART:
+        return 1 << UVCC_ADDITIVE;
+    case UVCC_OP_REDUCE_SCATTER:
+    case UVCC_OP_ALL_GATHER:
+        return ANY_SHARING;
+    default:
+        return 1 << UVCC_REPLICATED;
+    }
+}
+
+static int check_sharing(const op_check *c) {
+    const int bad = UVCC_ERR_PROGRAM;
+    for (unsigned i = 0; i < c->d->in_count; i++) {
+        if (sharings_in(c->d, i) >> c->in[i]->sharing & 1)
+            continue;
+        if (c->in[i]->sharing == UVCC_ADDITIVE)
+            return uvcci_fail(c->m, bad,
+                              "%s cannot read %s, which is additive; RESHARE or TRUNCATE it first",
+                              c->label, c->in[i]->name);
+        return uvcci_fail(c->m, bad, "%s reads %s as additive, but it is replicated", c->label,
+                          c->in[i]->name);
+    }
+    for (unsigned i = 0; i < c->d->out_count; i++) {
+        if (sharings_out(c->d) >> c->out[i]->sharing & 1)
+            continue;
+        return uvcci_fail(c->m, bad, "%s writes %s, which must be %s", c->label, c->out[i]->name,
+                          c->out[i]->sharing == UVCC_ADDITIVE ? "replicated" : "additive");
+    }
+    return 0;
+}
+
 static bool uses_shift(uint16_t opcode) {
     switch (opcode) {
     case UVCC_OP_GEMM_SS:
@@ -691,10 +929,19 @@ static bool uses_constant(uint16_t opcode) {
 static int check_fields(const op_check *c, bool implemented) {
     const uvcc_op_desc *d = c->d;
     const int bad = UVCC_ERR_PROGRAM;
-    unsigned flags =
-        d->opcode == UVCC_OP_GEMM_SS || !implemented ? UVCC_OP_TRANS_A | UVCC_OP_TRANS_B : 0;
+    const bool gemm = d->opcode == UVCC_OP_GEMM_SS || d->opcode == UVCC_OP_GEMM_PART;
+    unsigned flags = gemm || !implemented ? UVCC_OP_TRANS_A | UVCC_OP_TRANS_B : 0;
+    if (gemm && d->heads != 0)
+        flags |= UVCC_OP_STACKED_A | UVCC_OP_STACKED_B | UVCC_OP_STACKED_C;
     if (d->opcode == UVCC_OP_RELU)
         flags = UVCC_OP_CIRCUIT;
+    if (uvcci_is_product(d->opcode))
+        flags |= UVCC_OP_BEAVER;
+    if (!gemm && (d->heads != 0 || d->row_groups != 0))
+        return uvcci_fail(c->m, bad, "%s: heads and row groups are not for this opcode", c->label);
+    if ((d->heads == 0) != (d->row_groups == 0))
+        return uvcci_fail(c->m, bad, "%s: %u heads and %u row groups; both or neither are 0",
+                          c->label, d->heads, d->row_groups);
     if (d->flags & ~flags)
         return uvcci_fail(c->m, bad, "%s: flags 0x%x are not for this opcode", c->label, d->flags);
     if (d->shift > UVCCI_MAX_BITS || (d->shift != 0 && implemented && !uses_shift(d->opcode)))
@@ -714,15 +961,18 @@ static int check_fields(const op_check *c, bool implemented) {
                           d->function);
     if (d->constant != 0 && !uses_constant(d->opcode))
         return uvcci_fail(c->m, bad, "%s: a constant is not for this opcode", c->label);
+    const bool grouped = d->opcode == UVCC_OP_REDUCE_SCATTER || d->opcode == UVCC_OP_ALL_GATHER;
+    if (d->group > (grouped ? UVCC_GROUP_STAGE : 0))
+        return uvcci_fail(c->m, bad, "%s: group %u is not for this opcode", c->label, d->group);
     return 0;
 }
 
 /* before: the entry's op before this one, or NULL. */
-static int check_op(const uvcc_program *p, const uvcci_op *op, const uvcci_op *before,
-                    const uvcci_message *m) {
+static int check_op(const uvcc_program *p, const uvcci_entry *e, const uvcci_op *op,
+                    const uvcci_op *before, const uvcci_message *m) {
     char label[UVCCI_LABEL_BYTES], other[UVCCI_LABEL_BYTES];
     const uvcc_op_desc *d = &op->desc;
-    op_check c = {.p = p, .d = d, .label = uvcci_op_label(op, label), .m = m};
+    op_check c = {.p = p, .e = e, .d = d, .label = uvcci_op_label(op, label), .m = m};
     const int bad = UVCC_ERR_PROGRAM;
     const opcode_row *row = opcode_find(d->opcode);
     if (row == NULL)
@@ -738,13 +988,16 @@ static int check_op(const uvcc_program *p, const uvcci_op *op, const uvcci_op *b
     if (d->k >> 8 == UVCCI_IO_BLOCK)
         return uvcci_fail(m, bad, "%s: block %u of k is for inputs and outputs", label,
                           UVCCI_IO_BLOCK);
-    if (before != NULL && (d->phase < before->desc.phase ||
-                           (d->phase == before->desc.phase && d->k <= before->desc.k)))
-        return uvcci_fail(m, bad, "%s does not come after %s; (phase, k) must rise", label,
+    if (d->phase == UVCC_UPD && d->mb != 0)
+        return uvcci_fail(m, bad, "%s: an UPD op is of no microbatch but 0", label);
+    if (before != NULL && uvcci_op_key(d) <= uvcci_op_key(&before->desc))
+        return uvcci_fail(m, bad, "%s does not come after %s; (phase, mb, k) must rise", label,
                           uvcci_op_label(before, other));
     int err = check_tensors_of(p, &c);
     if (err == 0)
         err = check_fields(&c, row->implemented);
+    if (err == 0)
+        err = check_sharing(&c);
     if (err == 0)
         err = check_meaning(&c);
     if (err == 0)
@@ -759,6 +1012,11 @@ static int check_io(const uvcc_program *p, const uvcci_entry *e, const char *wha
             return uvcci_fail(m, UVCC_ERR_PROGRAM,
                               "entry %s: %s %u is tensor %u, which does not exist", e->name, what,
                               io[i].id, io[i].tensor);
+        if (p->tensors[io[i].tensor].desc.sharing == UVCC_ADDITIVE)
+            return uvcci_fail(m, UVCC_ERR_PROGRAM,
+                              "entry %s: %s %u is %s, which is additive; inputs and outputs are "
+                              "replicated",
+                              e->name, what, io[i].id, p->tensors[io[i].tensor].name);
         for (uint32_t j = 0; j < i; j++)
             if (io[i].id == io[j].id || io[i].tensor == io[j].tensor)
                 return uvcci_fail(m, UVCC_ERR_PROGRAM,
@@ -786,9 +1044,77 @@ static bool same_inputs(const uvcc_program *p, const uvcci_entry *a, const uvcci
     return true;
 }
 
+/* Entries without inputs, as stages have that are given nothing, are told apart by the op table. */
+static bool same_numbers(const uvcc_program *p, const uvcci_entry *a, const uvcci_entry *b) {
+    bool same = a->user_count == b->user_count && a->output_count == b->output_count;
+    for (uint32_t i = 0; i < a->user_count && same; i++) {
+        const uvcc_op_desc *x = &p->user_ops[a->user_first + i].desc,
+                           *y = &p->user_ops[b->user_first + i].desc;
+        same = x->phase == y->phase && x->mb == y->mb && x->k == y->k;
+    }
+    return same;
+}
+
 /* Part of a list; there is none before something was added to it. */
 static const uvcc_io_desc *io_from(const uvcc_io_desc *list, uint32_t first) {
     return list != NULL ? list + first : NULL;
+}
+
+/* The op of the entry that comes last in (phase, mb, k) among those of a phase; NULL: none. */
+static const uvcci_op *last_of(const uvcc_program *p, const uvcci_entry *e, uint8_t phase) {
+    const uvcci_op *last = NULL;
+    for (uint32_t i = 0; i < e->user_count; i++)
+        if (p->user_ops[e->user_first + i].desc.phase == phase)
+            last = &p->user_ops[e->user_first + i];
+    return last;
+}
+
+static uint32_t microbatches_of(const uvcc_program *p, const uvcci_entry *e) {
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < e->user_count; i++)
+        if (p->user_ops[e->user_first + i].desc.mb > most)
+            most = p->user_ops[e->user_first + i].desc.mb;
+    for (uint32_t i = 0; i < e->input_count; i++)
+        if (p->inputs[e->input_first + i].mb > most)
+            most = p->inputs[e->input_first + i].mb;
+    return most + 1;
+}
+
+static bool has_input(const uvcc_program *p, const uvcci_entry *e, uint32_t mb) {
+    for (uint32_t i = 0; i < e->input_count; i++)
+        if (p->inputs[e->input_first + i].mb == mb)
+            return true;
+    return false;
+}
+
+/* Slots of several microbatches are all filled: each has FWD ops or inputs, and BWD ops if any has.
+ */
+static int check_microbatches(const uvcc_program *p, const uvcci_entry *e, const uvcci_message *m) {
+    static const char *const wants[] = {"FWD op or input", "BWD op"};
+    const uint32_t count = microbatches_of(p, e);
+    char label[UVCCI_LABEL_BYTES];
+    uint32_t at = 0;
+    for (uint8_t phase = UVCC_FWD; phase <= UVCC_BWD && count > 1; phase++) {
+        const uvcci_op *last = last_of(p, e, phase);
+        if (phase == UVCC_BWD && last == NULL)
+            break;
+        for (uint32_t mb = 0; mb < count; mb++) {
+            bool found = phase == UVCC_FWD && has_input(p, e, mb);
+            for (; at < e->user_count; at++) {
+                const uvcc_op_desc *d = &p->user_ops[e->user_first + at].desc;
+                if (d->phase != phase || d->mb > mb)
+                    break;
+                found |= d->mb == mb;
+            }
+            if (!found)
+                return uvcci_fail(m, UVCC_ERR_PROGRAM,
+                                  "entry %s has %u microbatches, but microbatch %u has no %s%s%s",
+                                  e->name, count, mb, wants[phase],
+                                  last != NULL ? "; another one has " : "",
+                                  last != NULL ? uvcci_op_label(last, label) : "");
+        }
+    }
+    return 0;
 }
 
 static int check_entry(const uvcc_program *p, uint32_t index, const uvcci_message *m) {
@@ -798,14 +1124,19 @@ static int check_entry(const uvcc_program *p, uint32_t index, const uvcci_messag
         err = check_io(p, e, "output", io_from(p->outputs, e->output_first), e->output_count, m);
     for (uint32_t i = 0; i < e->user_count && err == 0; i++) {
         const uvcci_op *op = &p->user_ops[e->user_first + i];
-        err = check_op(p, op, i == 0 ? NULL : op - 1, m);
+        err = check_op(p, e, op, i == 0 ? NULL : op - 1, m);
     }
+    if (err == 0 && e->stages != 1 && e->stages != p->stages)
+        err = uvcci_fail(m, UVCC_ERR_PROGRAM, "entry %s is of %u stages, the job has %u", e->name,
+                         e->stages, p->stages);
+    if (err == 0)
+        err = check_microbatches(p, e, m);
     for (uint32_t i = 0; i < index && err == 0; i++) {
         const uvcci_entry *other = &p->entries[i];
         if (strcmp(other->name, e->name) == 0)
             err = uvcci_fail(m, UVCC_ERR_PROGRAM, "two entries are called %s; names are unique",
                              e->name);
-        else if (same_inputs(p, e, other))
+        else if (same_inputs(p, e, other) && (e->input_count != 0 || same_numbers(p, e, other)))
             err = uvcci_fail(m, UVCC_ERR_PROGRAM,
                              "entries %s and %s have inputs of the same ids and shapes; a step "
                              "could not tell them apart",
@@ -819,6 +1150,7 @@ static int check_entry(const uvcc_program *p, uint32_t index, const uvcci_messag
 static uvcci_op io_op(const uvcc_program *p, const uvcc_io_desc *io, uint32_t index, bool input) {
     uvcci_op op = {.io = index};
     uvcc_op_desc *d = &op.desc;
+    d->mb = io->mb;
     d->opcode = input ? UVCC_OP_INPUT : UVCC_OP_OUTPUT;
     d->phase = input ? UVCC_FWD : UVCC_UPD;
     d->k = (uint16_t)(UVCCI_IO_BLOCK << 8 | index);
@@ -833,16 +1165,103 @@ static uvcci_op io_op(const uvcc_program *p, const uvcc_io_desc *io, uint32_t in
     return op;
 }
 
+/* The ops of one slot, from the user ops at *at on. */
+static uvcci_op *put_slot(const uvcc_program *p, const uvcci_entry *e, uvcci_slot slot,
+                          uint32_t *at, uvcci_op *op) {
+    for (uint32_t i = 0; slot.phase == UVCC_FWD && i < e->input_count; i++)
+        if (e->inputs[i].mb == slot.mb)
+            *op++ = io_op(p, &e->inputs[i], i, true);
+    for (; *at < e->user_count; ++*at) {
+        const uvcci_op *user = &p->user_ops[e->user_first + *at];
+        if (user->desc.phase != slot.phase || user->desc.mb != slot.mb)
+            break;
+        *op = *user;
+        op++->io = UVCCI_NO_OP;
+    }
+    return op;
+}
+
+/* Ops in program order. User ops stand in the order of (phase, mb, k), so the FWD slots take theirs
+ * one behind the other, and so do the BWD slots. */
+static int put_ops(const uvcc_program *p, uvcci_entry *e) {
+    const size_t cap = 2 * (size_t)e->microbatches;
+    uvcci_slot *slots = p->alloc.alloc(p->alloc.user, cap * sizeof *slots, UVCC_MEM_STATE);
+    if (slots == NULL)
+        return UVCC_ERR_NOMEM;
+    int n = uvcci_sched_order(e->stage, e->stages, e->microbatches, e->ahead, slots, cap);
+    assert(n == (int)cap);
+    uint32_t at[] = {0, 0, e->user_count};
+    while (at[1] < e->user_count && p->user_ops[e->user_first + at[1]].desc.phase == UVCC_FWD)
+        at[1]++;
+    uvcci_op *op = e->ops;
+    for (int i = 0; i < n; i++)
+        op = put_slot(p, e, slots[i], &at[slots[i].phase], op);
+    for (at[2] = at[1]; at[2] < e->user_count; at[2]++) {
+        *op = p->user_ops[e->user_first + at[2]];
+        op++->io = UVCCI_NO_OP;
+    }
+    for (uint32_t i = 0; i < e->output_count; i++)
+        *op++ = io_op(p, &e->outputs[i], i, false);
+    assert(op == e->ops + e->op_count);
+    release(p, slots, cap * sizeof *slots);
+    return 0;
+}
+
+/* How many microbatches may be in flight, and the BWD ops of each that the next one waits for. */
+static void limit_flight(uvcci_entry *e) {
+    const uvcc_pipeline at = {e->stage, e->stages, e->microbatches, e->ahead};
+    const uint32_t most = uvcc_pipeline_window(&at);
+    uint32_t bwd = 0;
+    memset(e->bwd_count, 0, e->microbatches * sizeof *e->bwd_count);
+    for (uint32_t i = 0; i < e->op_count; i++)
+        if (e->ops[i].desc.phase == UVCC_BWD) {
+            e->bwd_count[e->ops[i].desc.mb]++;
+            bwd++;
+        }
+    e->in_flight = bwd != 0 && most < e->microbatches ? most : 0;
+}
+
+/* What an additive tensor holds is no more than its products together can be: |A| |B| K < 2^a 2^b K
+ * each. So a sum over microbatches, each of which adds to the same tensor, has its bits declared
+ * once.
+ */
+static int check_sums(uvcc_program *p, const uvcci_entry *e, const uvcci_message *m) {
+    char label[UVCCI_LABEL_BYTES];
+    for (uint32_t i = 0; i < p->tensor_count; i++)
+        p->tensors[i].sum_max = 0;
+    for (uint32_t i = 0; i < e->op_count; i++) {
+        const uvcci_op *op = &e->ops[i];
+        const uvcc_op_desc *d = &op->desc;
+        if (d->out_count == 0)
+            continue;
+        uvcci_tensor *z = &p->tensors[d->out[0]];
+        const uint64_t limit = 1ull << z->desc.bits;
+        if (d->opcode != UVCC_OP_GEMM_PART) {
+            z->sum_max = limit;
+            continue;
+        }
+        const uvcc_tensor_desc *a = &p->tensors[d->in[0]].desc, *b = &p->tensors[d->in[1]].desc;
+        const uint64_t product = gemm_depth(d, a) << (a->bits + b->bits);
+        z->sum_max = product + (d->in_count == 3 ? p->tensors[d->in[2]].sum_max : 0);
+        if (z->sum_max > limit)
+            return uvcci_fail(m, UVCC_ERR_BOUND,
+                              "%s: %s declares %u bits; the sum of the products in it needs %u",
+                              uvcci_op_label(op, label), z->name, z->desc.bits,
+                              ceil_log2(z->sum_max));
+    }
+    return 0;
+}
+
 static int build_tables(uvcc_program *p, uvcci_entry *e, const uvcci_message *m) {
     const uvcc_io_desc *inputs = io_from(p->inputs, e->input_first),
                        *outputs = io_from(p->outputs, e->output_first);
     const uvcci_op *user = p->user_ops != NULL ? p->user_ops + e->user_first : NULL;
     size_t count = e->input_count + e->user_count + e->output_count;
     size_t edges = uvcci_edge_bound(user, e->user_count) + e->input_count + 2 * e->output_count;
+    e->microbatches = microbatches_of(p, e);
     size_t bytes = count * (sizeof *e->ops + sizeof *e->by_ordinal) + edges * sizeof *e->succ +
-                   p->tensor_count * (sizeof *e->life + sizeof *e->uses);
-    if (bytes == 0)
-        return 0;
+                   p->tensor_count * (sizeof *e->life + sizeof *e->uses) +
+                   e->microbatches * sizeof *e->bwd_count;
     e->mem = p->alloc.alloc(p->alloc.user, bytes, UVCC_MEM_STATE);
     if (e->mem == NULL)
         return UVCC_ERR_NOMEM;
@@ -851,22 +1270,19 @@ static int build_tables(uvcc_program *p, uvcci_entry *e, const uvcci_message *m)
     e->life = (uvcc_buffer_life *)(e->ops + count);
     e->uses = (uint32_t *)(e->life + p->tensor_count);
     e->by_ordinal = e->uses + p->tensor_count;
-    e->succ = e->by_ordinal + count;
+    e->bwd_count = e->by_ordinal + count;
+    e->succ = e->bwd_count + e->microbatches;
     e->op_count = (uint32_t)count;
-    uvcci_op *op = e->ops;
-    for (uint32_t i = 0; i < e->input_count; i++)
-        *op++ = io_op(p, &inputs[i], i, true);
-    for (uint32_t i = 0; i < e->user_count; i++) {
-        *op = user[i];
-        op++->io = UVCCI_NO_OP;
-    }
-    for (uint32_t i = 0; i < e->output_count; i++)
-        *op++ = io_op(p, &outputs[i], i, false);
-    for (uint32_t i = 0; i < e->op_count; i++)
-        e->ops[i].desc.name = e->ops[i].name[0] != 0 ? e->ops[i].name : NULL;
     e->inputs = inputs;
     e->outputs = outputs;
-    return uvcci_program_analyse(p, e, m);
+    int err = put_ops(p, e);
+    if (err != 0)
+        return err;
+    for (uint32_t i = 0; i < e->op_count; i++)
+        e->ops[i].desc.name = e->ops[i].name[0] != 0 ? e->ops[i].name : NULL;
+    limit_flight(e);
+    err = check_sums(p, e, m);
+    return err == 0 ? uvcci_program_analyse(p, e, m) : err;
 }
 
 /* ---- hash ---- */
@@ -914,6 +1330,14 @@ static void hash_step(uvcci_sha256 *h, const uvcc_fn_step *s) {
     uvcci_sha256_update(h, s->words, s->word_count * sizeof *s->words);
 }
 
+static void hash_words(uvcci_sha256 *h, const uint32_t *words, unsigned count) {
+    uint8_t buf[4];
+    for (unsigned i = 0; i < count; i++) {
+        uvcci_st32(buf, words[i]);
+        uvcci_sha256_update(h, buf, 4);
+    }
+}
+
 /* A program without functions hashes as if there were no such thing. */
 static void hash_functions(uvcci_sha256 *h, const uvcc_program *p) {
     uint8_t buf[4];
@@ -939,15 +1363,98 @@ static void hash_io(uvcci_sha256 *h, const uvcc_io_desc *io) {
     uvcci_sha256_update(h, buf, w.len);
 }
 
+static bool is_parallel(const uvcc_program *p) {
+    bool any = p->replicas * p->stages * p->tp_ranks != 1;
+    for (uint32_t i = 0; i < p->entry_count; i++)
+        any |= p->entries[i].microbatches > 1 || p->entries[i].stages > 1;
+    return any;
+}
+
+/* One worker with one microbatch hashes as if there were no others: "UVCC_PARALLEL_V1" || LE32
+ * replicas, stages, tp_ranks || each entry: LE32 stage, stages, ahead || each input: LE16 mb || each op:
+ * LE16 mb || U8 group. Here ops stand as they came, in the order of (phase, mb, k). */
+static void hash_parallel(uvcci_sha256 *h, const uvcc_program *p) {
+    static const char domain[] = "UVCC_PARALLEL_V1";
+    uint8_t buf[16];
+    if (!is_parallel(p))
+        return;
+    uvcci_sha256_update(h, domain, sizeof domain - 1);
+    const uint32_t sizes[] = {p->replicas, p->stages, p->tp_ranks};
+    hash_words(h, sizes, 3);
+    for (uint32_t i = 0; i < p->entry_count; i++) {
+        const uvcci_entry *e = &p->entries[i];
+        const uint32_t place[] = {e->stage, e->stages, e->ahead};
+        hash_words(h, place, 3);
+        for (uint32_t j = 0; j < e->input_count; j++) {
+            uvcci_st16(buf, e->inputs[j].mb);
+            uvcci_sha256_update(h, buf, 2);
+        }
+        for (uint32_t j = 0; j < e->user_count; j++) {
+            const uvcc_op_desc *d = &p->user_ops[e->user_first + j].desc;
+            uvcci_st16(buf, d->mb);
+            buf[2] = d->group;
+            uvcci_sha256_update(h, buf, 3);
+        }
+    }
+}
+
+/* Fields that came later, each where it is not 0: a program without any hashes as if there were no
+ * such fields. */
+enum { HASH_SHARING = 1, HASH_HEADS = 2 };
+
+typedef struct later_fields {
+    uvcci_sha256 *h;
+    bool any;
+} later_fields;
+
+static void hash_later(later_fields *l, const uint8_t *buf, size_t len) {
+    static const uint8_t begin[4] = {0xff, 0xff, 0xff, 0xff};
+    if (!l->any)
+        uvcci_sha256_update(l->h, begin, sizeof begin);
+    l->any = true;
+    uvcci_sha256_update(l->h, buf, len);
+}
+
+static void hash_later_op(later_fields *l, uint32_t entry, uint32_t op, const uvcc_op_desc *d) {
+    uint8_t buf[32];
+    uvcci_writer w = uvcci_writer_on(buf, sizeof buf);
+    if (d->heads == 0)
+        return;
+    uvcci_put8(&w, HASH_HEADS);
+    uvcci_put32(&w, entry);
+    uvcci_put32(&w, op);
+    uvcci_put16(&w, d->heads);
+    uvcci_put32(&w, d->row_groups);
+    hash_later(l, buf, w.len);
+}
+
+static void hash_later_fields(uvcci_sha256 *h, const uvcc_program *p) {
+    later_fields l = {.h = h};
+    uint8_t buf[8];
+    for (uint32_t i = 0; i < p->tensor_count; i++) {
+        uvcci_writer w = uvcci_writer_on(buf, sizeof buf);
+        uvcci_put8(&w, HASH_SHARING);
+        uvcci_put32(&w, i);
+        uvcci_put8(&w, p->tensors[i].desc.sharing);
+        if (p->tensors[i].desc.sharing != UVCC_REPLICATED)
+            hash_later(&l, buf, w.len);
+    }
+    for (uint32_t i = 0; i < p->entry_count; i++)
+        for (uint32_t j = 0; j < p->entries[i].user_count; j++)
+            hash_later_op(&l, i, j, &p->user_ops[p->entries[i].user_first + j].desc);
+}
+
 /* H("UVCC_PROGRAM_V1" || LE32 part_bytes || LE32 tensors || LE32 entries || each tensor: LE32 rows,
  * cols, in_buffer_of || U8 bits, scale, lifetime || each entry: LE32 inputs, ops, outputs || each
  * input: LE32 id, tensor || U8 owner || each op: LE16 opcode || U8 phase || LE16 k || U8 inputs,
- * outputs || LE32 of each || U8 flags, shift, truncation, lift || FUNCTION: LE16 function || LE64 constant
- * of an opcode that has one || each
- * output as an input, owner 0 || if there are functions: LE32 functions || each: U8 inputs, outputs,
- * steps || each step: U8 kind, a, b, bits, shift, io || LE64 first, constant || LE32 entries, words ||
- * LE32 of each entry || LE64 of each word). What a kind of step does not use is UVCC_FN_NONE (a, b,
- * io) or 0. Names stay out. */
+ * outputs || LE32 of each || U8 flags, shift, truncation, lift || FUNCTION: LE16 function || LE64
+ * constant of an opcode that has one || each output as an input, owner 0 || if there are functions:
+ * LE32 functions || each: U8 inputs, outputs, steps || each step: U8 kind, a, b, bits, shift, io ||
+ * LE64 first, constant || LE32 entries, words || LE32 of each entry || LE64 of each word || if
+ * there are later fields: LE32 2^32 - 1 || each additive tensor: U8 1 || LE32 tensor || U8 sharing
+ * || each op with heads, by entry: U8 2 || LE32 entry, op || LE16 heads || LE32 row groups). What a
+ * kind of step does not use is UVCC_FN_NONE (a, b, io) or 0. Before the later fields stands, unless
+ * hash_parallel says nothing, what it says. Names stay out. */
 static void hash_program(uvcc_program *p) {
     static const char domain[] = "UVCC_PROGRAM_V1";
     uint8_t buf[32];
@@ -980,11 +1487,13 @@ static void hash_program(uvcc_program *p) {
         for (uint32_t j = 0; j < e->input_count; j++)
             hash_io(&h, &e->inputs[j]);
         for (uint32_t j = 0; j < e->user_count; j++)
-            hash_op(&h, &e->ops[e->input_count + j].desc);
+            hash_op(&h, &p->user_ops[e->user_first + j].desc);
         for (uint32_t j = 0; j < e->output_count; j++)
             hash_io(&h, &e->outputs[j]);
     }
     hash_functions(&h, p);
+    hash_parallel(&h, p);
+    hash_later_fields(&h, p);
     uvcci_sha256_final(&h, p->hash);
 }
 
@@ -1009,8 +1518,8 @@ int uvcc_program_finish(uvcc_program *p, char *message, size_t message_cap) {
         drop_tables(p);
         return err == UVCC_ERR_NOMEM ? uvcci_fail(&m, err, "out of memory") : err;
     }
-    drop_user_ops(p);
     hash_program(p);
+    drop_user_ops(p);
     p->finished = true;
     return uvcci_fail(&m, 0, "%s", "");
 }
@@ -1098,4 +1607,15 @@ int uvcc_program_life(const uvcc_program *p, uint32_t entry, uint32_t buffer,
         return UVCC_ERR_USAGE;
     *out = e->life[buffer];
     return 0;
+}
+
+int uvcc_program_followers(const uvcc_program *p, uint32_t entry, uint32_t i, uint32_t *out,
+                           uint32_t cap) {
+    const uvcci_entry *e = entry_at(p, entry);
+    if (e == NULL || i >= e->op_count || (out == NULL && cap != 0))
+        return UVCC_ERR_USAGE;
+    const uvcci_op *op = &e->ops[i];
+    for (uint32_t n = 0; n < op->succ_count && n < cap; n++)
+        out[n] = e->succ[op->succ_first + n];
+    return (int)op->succ_count;
 }

@@ -390,7 +390,11 @@ static const member members[] = {MEMBER(flags),
                                  MEMBER(rx_messages_max),
                                  MEMBER(rx_ranges_max),
                                  MEMBER(suspicious_max),
-                                 MEMBER(suspicious_window_ns)};
+                                 MEMBER(suspicious_window_ns),
+                                 MEMBER(triples_ahead_bytes),
+                                 MEMBER(triples_only),
+                                 MEMBER(triples_run),
+                                 BOOLEAN(bundles)};
 enum { MEMBER_COUNT = sizeof members / sizeof members[0] };
 
 size_t uvcci_record_config_bytes(void) {

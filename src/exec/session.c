@@ -116,7 +116,7 @@ static int config_take(uvcc_session *s, const uvcc_config *in) {
         if (*ones[i] == 0)
             *ones[i] = 1;
     if (c->replica >= c->replicas || c->stage >= c->stages || c->tp_rank >= c->tp_ranks ||
-        c->stages > 256)
+        c->stages > 256 || (c->bundles && c->audit_off))
         return UVCC_ERR_CONFIG;
     static const uint8_t zero[32];
     for (uint8_t p = 0; c->exchange_x25519 && p < 3; p++)
@@ -132,6 +132,10 @@ static int config_take(uvcc_session *s, const uvcc_config *in) {
         c->keys_ahead_bytes = 32ull << 20;
     if (c->hello_repeat_ns == 0)
         c->hello_repeat_ns = 200000000ull;
+    if (c->triples_ahead_bytes == 0)
+        c->triples_ahead_bytes = 64ull << 20;
+    if (c->triples_only ? c->checkpoint_every != 0 : c->triples_run != 0)
+        return UVCC_ERR_CONFIG;
     return c->jobs_max < 4 ? UVCC_ERR_CONFIG : 0;
 }
 
@@ -149,7 +153,7 @@ int uvcci_session_new(uvcc_session **out, const uvcc_config *cfg) {
     s->alloc = uvcci_metered(&s->meter);
     int rc = config_take(s, cfg);
     if (rc == 0)
-        rc = uvcci_jobs_init(&s->jobs, &s->alloc, s->cfg.jobs_max, s->cfg.cookie);
+        rc = uvcci_jobs_init(&s->jobs, &s->alloc, s->cfg.jobs_max, 0, s->cfg.cookie);
     uint8_t k_own[32];
     if (rc == 0 && s->cfg.random.fill(s->cfg.random.user, k_own, sizeof k_own) != 0)
         rc = UVCC_ERR_RANDOM;
@@ -204,6 +208,7 @@ void uvcci_session_free(uvcc_session *s) {
         uvcci_set_free(s, s->sets);
         s->sets = next;
     }
+    uvcci_triples_free(s);
     if (s->program != NULL) {
         const uvcc_program *p = s->program;
         uvcci_outputs_free(s);
@@ -217,6 +222,7 @@ void uvcci_session_free(uvcc_session *s) {
             free_plans(s, s->plans[e], p->entries[e].op_count);
         free_array(s, s->plans, p->entry_count * sizeof s->plans[0]);
     }
+    uvcci_kept_free(s);
     free_array(s, s->events, s->event_cap * sizeof s->events[0]);
     for (unsigned p = 0; p < 3; p++)
         if (s->peer[p].link != NULL)
@@ -340,6 +346,51 @@ static int make_links(uvcc_session *s, const needs *n) {
     return rc;
 }
 
+/* What a session that makes triples runs is another program, so that the handshake fails where not
+ * all three do the same. */
+static void hash_maker(uvcc_session *s) {
+    uint8_t text[15 + 32 + 4];
+    uvcci_writer w = uvcci_writer_on(text, sizeof text);
+    uvcci_put(&w, "UVCC_TRIPLES_V1", 15);
+    uvcci_put(&w, s->h_program, 32);
+    uvcci_put32(&w, s->cfg.triples_run);
+    uvcci_sha256_once(text, w.len, s->h_program);
+}
+
+/* The program's topology, unless it is for any one worker, is that of the configuration, and its entries
+ * are for this stage. */
+static int check_place(const uvcc_session *s, const uvcc_program *p) {
+    if (p->replicas * p->stages * p->tp_ranks == 1)
+        return 0;
+    if (p->replicas != s->cfg.replicas || p->stages != s->cfg.stages ||
+        p->tp_ranks != s->cfg.tp_ranks) {
+        uvcci_log(s, UVCC_LOG_ERROR, "the program is for %u x %u x %u workers, not %u x %u x %u",
+                  p->replicas, p->stages, p->tp_ranks, s->cfg.replicas, s->cfg.stages,
+                  s->cfg.tp_ranks);
+        return UVCC_ERR_CONFIG;
+    }
+    for (uint32_t e = 0; e < p->entry_count; e++)
+        if (p->entries[e].stages > 1 && p->entries[e].stage != s->cfg.stage) {
+            uvcci_log(s, UVCC_LOG_ERROR, "entry %s is for stage %u, not %u", p->entries[e].name,
+                      p->entries[e].stage, s->cfg.stage);
+            return UVCC_ERR_CONFIG;
+        }
+    return 0;
+}
+
+/* Room for all collectives of a step at once. */
+static int make_local_jobs(uvcc_session *s, const uvcc_program *p) {
+    uint32_t most = 0;
+    for (uint32_t e = 0; e < p->entry_count; e++) {
+        const uint32_t n = uvcci_collective_count(&p->entries[e]);
+        most = n > most ? n : most;
+    }
+    if (most == 0)
+        return 0;
+    uvcci_jobs_free(&s->jobs, &s->alloc); /* empty: nothing runs before a program is loaded */
+    return uvcci_jobs_init(&s->jobs, &s->alloc, s->cfg.jobs_max, most, s->cfg.cookie);
+}
+
 int uvcci_session_load_program(uvcc_session *s, const uvcc_program *p) {
     if (s == NULL || p == NULL || !p->finished)
         return UVCC_ERR_USAGE;
@@ -351,10 +402,15 @@ int uvcci_session_load_program(uvcc_session *s, const uvcc_program *p) {
                       UVCCI_SHAPES_MAX);
             return UVCC_ERR_PROGRAM;
         }
+    int rc = check_place(s, p);
+    if (rc != 0)
+        return rc;
     s->program = p; /* a failed load leaves a session that can only be freed */
     uvcc_program_hash(p, s->h_program);
+    if (s->cfg.triples_only)
+        hash_maker(s);
     needs n = {0};
-    int rc = make_plans(s, p, &n);
+    rc = make_plans(s, p, &n);
     if (rc != 0)
         return rc;
     s->event_cap = 64 + 2 * n.outputs;
@@ -374,7 +430,9 @@ int uvcci_session_load_program(uvcc_session *s, const uvcc_program *p) {
         if (s->buffers[i].shares.lo == NULL || s->buffers[i].shares.hi == NULL)
             return UVCC_ERR_NOMEM;
     }
-    rc = uvcci_checkpoint_init(s);
+    rc = make_local_jobs(s, p);
+    if (rc == 0)
+        rc = uvcci_checkpoint_init(s);
     if (rc == 0)
         rc = make_links(s, &n);
     if (rc == 0)
@@ -505,7 +563,8 @@ static void on_message(uvcc_session *s, uint8_t peer, const uvcc_link_rx *m) {
         [UVCC_ABORT_BATCH] = "a batch is malformed",
         [UVCC_ABORT_UNKNOWN_OP] = "a message names no op of its step",
         [UVCC_ABORT_PLAN] = "a batch is not what the program says it must be",
-        [UVCC_ABORT_MEMORY] = "no memory for a received message"};
+        [UVCC_ABORT_MEMORY] = "no memory for a received message",
+        [UVCC_ABORT_TRIPLE] = "a peer makes a triple that was given here"};
     uvcc_link *l = s->peer[peer].link;
     for (uint16_t i = 0; i < m->chunk_cnt; i++)
         if (m->msg_ids[i] != uvcci_msg_id(m->kind, s->sid_sub, m->op_id, peer, s->party, i,
@@ -606,6 +665,7 @@ static void pump(uvcc_session *s) {
         pump_rx_jobs(s); /* first: they are what others wait for */
         any |= uvcci_step_advance(s);
         any |= uvcci_deal_advance(s);
+        any |= uvcci_beaver_advance(s);
         any |= uvcci_ops_advance(s);
     }
     pump_close(s);
@@ -695,6 +755,11 @@ static void set_done(uvcc_session *s, uvcci_set *set) {
         uvcci_set_free(s, set);
 }
 
+static bool is_collective(uvcci_job_owner owner, const void *who) {
+    return owner == UVCCI_JOB_OP &&
+           uvcci_is_collective(((const uvcci_run *)who)->op->desc.opcode);
+}
+
 int uvcci_session_complete(uvcc_session *s, const uvcc_completion *c, uint64_t now) {
     if (s == NULL || c == NULL)
         return UVCC_ERR_USAGE;
@@ -707,8 +772,12 @@ int uvcci_session_complete(uvcc_session *s, const uvcc_completion *c, uint64_t n
     }
     if (!uvcci_jobs_take(&s->jobs, c, &owner, &who))
         return 0;
+    uvcci_trace_job(s, UVCC_TRACE_JOB_DONE, c->id, owner, who);
     if (c->status != 0)
-        uvcci_abort(s, UVCC_ABORT_JOB, "a compute job failed");
+        uvcci_abort(s, UVCC_ABORT_JOB,
+                    is_collective(owner, who) ? "a collective failed: the workers of this party "
+                                                  "disagree, or one of them is gone"
+                                                : "a compute job failed");
     if (owner == UVCCI_JOB_RX)
         rx_hashed(s, who);
     else if (owner == UVCCI_JOB_SET)
@@ -764,7 +833,12 @@ int uvcci_session_transmit_done(uvcc_session *s, uint8_t peer, uint64_t id, size
 int uvcci_session_poll_op(uvcc_session *s, const uvcc_job **out) {
     if (s == NULL || out == NULL || uvcci_failed(s))
         return 0;
-    return uvcci_jobs_poll(&s->jobs, out);
+    uvcci_job_owner owner;
+    void *who;
+    if (uvcci_jobs_poll(&s->jobs, out, &owner, &who) == 0)
+        return 0;
+    uvcci_trace_job(s, UVCC_TRACE_JOB_OUT, (*out)->id, owner, who);
+    return 1;
 }
 
 uint64_t uvcc_session_next_deadline(const uvcc_session *s) {
@@ -793,6 +867,8 @@ int uvcci_session_poll_event(uvcc_session *s, uvcc_event *out) {
     *out = s->events[s->event_head];
     s->event_head = (s->event_head + 1) % s->event_cap;
     s->event_count--;
+    if (out->kind == UVCC_EVENT_BUNDLE)
+        uvcci_kept_told(s, out->step);
     return 1;
 }
 
@@ -855,7 +931,7 @@ int uvcci_session_input(uvcc_session *s, uint32_t step, uint32_t id, const int64
 }
 
 const int64_t *uvcc_session_output(const uvcc_session *s, uint32_t step, uint32_t id) {
-    if (s == NULL || s->program == NULL)
+    if (s == NULL || s->program == NULL || s->cfg.triples_only)
         return NULL;
     if (s->last_output != NULL && s->last_output_step == step) {
         const uvcci_entry *e = &s->program->entries[s->last_output_entry];
@@ -930,6 +1006,12 @@ void uvcc_session_get_stats(const uvcc_session *s, uvcc_session_stats *out) {
         out->frames_duplicate += l.duplicates;
         out->suspicious_dropped += l.suspicious_dropped;
     }
+    /* Triples travel with the online class. They are counted when they are queued, so nothing but
+     * what the links have begun counts. */
+    const uint64_t triples =
+        s->triple_bytes < out->bytes_online ? s->triple_bytes : out->bytes_online;
+    out->bytes_online -= triples;
+    out->bytes_preprocessing += triples;
     out->jobs = s->jobs.handed;
     out->jobs_stale = s->jobs.stale;
     out->memory_bytes = s->meter.bytes;

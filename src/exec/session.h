@@ -1,6 +1,7 @@
 /* session.h - the session's insides, shared by session.c (the public calls and the dispatch),
- * step.c (agreement, step contexts, audit), ops.c (running ops), op_gates.c, op_functions.c and
- * op_circuits.c (their stages) and deal.c (keys dealt ahead).
+ * step.c (agreement, step contexts, audit), ops.c (running ops), op_gates.c, op_functions.c,
+ * op_circuits.c and op_beaver.c (their stages), deal.c (keys dealt ahead) and triple.c (triples
+ * that the host keeps).
  *
  * Data flow: link -> receive (ids, grammar, plan) -> [hash job] -> leaf -> accept -> op; op ->
  * [job] -> leaf -> link. Two step contexts exist at most: the running step and the next one, whose
@@ -18,6 +19,7 @@
 #include "proto/optable.h"
 #include "proto/stepmsg.h"
 #include "proto/transcript.h"
+#include "triple.h"
 #include <uvcc/session.h>
 
 #define UVCCI_CLOSE_NS 3000000000ull /* how long close waits for peers */
@@ -60,7 +62,7 @@ typedef struct uvcci_pending_leaf {
     uint8_t digest[32];
 } uvcci_pending_leaf;
 
-enum { UVCCI_STAGE_DONE = 255 }; /* stages: see uvcci_plan */
+enum { UVCCI_STAGE_DONE = 255 }; /* stages: see uvcci_plan, UVCCI_STAGE_TRIPLE */
 
 /* A piece of a key stream in a message. */
 typedef struct uvcci_blob {
@@ -84,6 +86,8 @@ typedef struct uvcci_batch_out {
 typedef struct uvcci_run_round {
     uint64_t need[2], got[2];
     uint64_t seen[2];                       /* begun, accepted or not */
+    const uint8_t *digest; /* of an opening to all: that came of the component this party lacks */
+    const uint8_t *check;  /* and that a job of the next stage computes */
     uvcci_rx *held;                         /* accepted messages */
     const uint8_t **at[UVCCI_PLAN_VECS][2]; /* [vec][slot][block]; not of keys */
 } uvcci_run_round;
@@ -97,6 +101,27 @@ typedef struct uvcci_fn_value {
     uvcc_shares rss;  /* EXCHANGE without an output tensor */
     uint8_t *packed;  /* opened bits as they are hashed */
 } uvcci_fn_value;
+
+/* A triple that the host gave: C until the op takes it, and the keys of its masks. */
+typedef struct uvcci_stored_triple {
+    struct uvcci_stored_triple *next;
+    uvcc_triple_info info;
+    uvcc_step_keys keys; /* tags tripleA and tripleB of NEXT and PREV */
+    uint8_t *c;          /* lo, hi; WIRE arena */
+} uvcci_stored_triple;
+
+/* A product on a Beaver triple, beside its run. Vectors are TENSOR memory. */
+typedef struct uvcci_beaver {
+    bool admitted; /* its triple may be made now */
+    uint64_t triple_id;
+    uvcci_stored_triple *stored; /* the triple comes from here */
+    uvcc_shares mask[2];         /* A and B, while C is made; a component, for the product */
+    uvcc_shares c;
+    uvcc_shares own[2]; /* X - A, Y - B, where this op opens them; opened, lo is the sum */
+    bool opened[2];
+    uint32_t reads_left[2];
+    uvcc_shares z; /* the product, where it is truncated then */
+} uvcci_beaver;
 
 /* One op in one step. */
 struct uvcci_run {
@@ -113,7 +138,6 @@ struct uvcci_run {
     uvcci_plan_ids ids;
     uvcci_run_round *rounds; /* as in the plan */
     uvcci_engine **engine;   /* [id][block]; tile 0 last */
-    const uint8_t *rx_digest;
     /* working memory */
     uvcci_bump bump;
     uvcc_task *tasks;
@@ -124,6 +148,7 @@ struct uvcci_run {
     uint8_t *bits;
     uvcci_fn_value *values; /* of a function, by step */
     uint64_t *circuit;      /* of a comparison without keys: the blocks' states */
+    uvcci_beaver *beaver;   /* of a Beaver product, else NULL */
     uint8_t *keys;
     size_t key_bytes;
     size_t **key_at; /* [round of keys][block]: in `keys`, SIZE_MAX: none */
@@ -146,7 +171,11 @@ struct uvcci_step {
     const uvcci_plan *plans;
     uvcci_optable table;
     uvcci_run *runs; /* program order */
-    uint32_t runs_done, deals_sent, deal_next;
+    uint32_t *bwd_left; /* [microbatch]: BWD ops that are not done; of an entry with a limit */
+    uint32_t runs_done, deals_sent, deal_next, triple_next;
+    uint8_t
+        *triples; /* made for the host, WIRE arena: the records of the entry's Beaver products */
+    size_t triples_bytes;
     uint64_t *ready; /* bitmap of runs to look at */
     uint32_t ready_words;
     uint32_t depth;
@@ -184,7 +213,16 @@ typedef struct uvcci_checkpoint {
     uvcc_hash_item hash;
 } uvcci_checkpoint;
 
-/* A buffer of tensors: both components. */
+/* A finished step's bundle, for the host. */
+typedef struct uvcci_kept {
+    struct uvcci_kept *next;
+    uint32_t step;
+    bool told; /* the host polled the event that says it has all three roots */
+    uint8_t *bytes;
+    size_t len;
+} uvcci_kept;
+
+/* A buffer of tensors: both components, or lo only of additive ones. */
 typedef struct uvcci_buffer {
     uvcc_shares shares;
     uint32_t uses_left; /* in the running step */
@@ -246,7 +284,14 @@ struct uvcc_session {
     uvcci_rx *rx_out;     /* their hash job is out */
     uvcci_set *sets;      /* PERSIST tensors being set by the host */
     uvcci_checkpoint checkpoint;
+    uvcci_kept *kept;    /* bundles, oldest first */
     uint32_t tensors_at; /* the step that the PERSIST tensors stand before */
+    uvcci_stored_triple *stored; /* given by the host, for steps that are not open yet */
+    uint64_t triples_ahead;      /* bytes of C that are made, or being made, and not used */
+    uint64_t triple_bytes;       /* payload that made triples */
+    uint8_t *triples_made;       /* of the last finished step of a session that makes them */
+    size_t triples_made_bytes;
+    uint32_t triples_made_step;
     /* opened outputs of the last finished step */
     int64_t **last_output;
     uint32_t last_output_step, last_output_entry;
@@ -287,6 +332,7 @@ int uvcci_session_set_public(uvcc_session *s, uint32_t tensor, const int64_t *v)
 int uvcci_session_set_shares(uvcc_session *s, uint32_t tensor, const uint64_t *lo,
                              const uint64_t *hi);
 int uvcci_session_resume(uvcc_session *s, const uint8_t *data, size_t len);
+int uvcci_session_load_triples(uvcc_session *s, const uint8_t *data, size_t len);
 int uvcci_session_close(uvcc_session *s, uint64_t now);
 int uvcci_session_abort(uvcc_session *s, uint16_t reason, uint64_t now);
 
@@ -316,6 +362,21 @@ static inline uvcci_engine **uvcci_engines_of(uvcci_run *r, const uvcci_plan_vec
     return &r->engine[v->id == UVCCI_ID_TILE0 ? r->plan->id_count : v->id];
 }
 
+/* EPOCH memory taken (+) or given back (-), for the statistics. */
+static inline void uvcci_epoch_count(uvcc_session *s, const uvcc_shares *x, int64_t bytes) {
+    s->stats.epoch_bytes += (uint64_t)bytes * (x->hi != NULL ? 2 : 1);
+    if (s->stats.epoch_bytes > s->stats.epoch_peak_bytes)
+        s->stats.epoch_peak_bytes = s->stats.epoch_bytes;
+}
+
+/* trace.c: tells the host's tracer of an op; without a tracer nothing. */
+void uvcci_trace_op(const uvcc_session *s, const uvcci_run *r, uvcc_trace_kind kind);
+void uvcci_trace_sent(const uvcc_session *s, const uvcci_run *r, uvcc_trace_work work,
+                      uint64_t bytes);
+/* A job was handed out, or its completion came. Jobs of no op are not told of. */
+void uvcci_trace_job(const uvcc_session *s, uvcc_trace_kind kind, uint64_t job,
+                     uvcci_job_owner owner, const void *who);
+
 /* ops.c */
 void uvcci_run_wake(uvcci_run *r);
 /* Runs every op that can go on. True if anything changed. */
@@ -337,6 +398,47 @@ void uvcci_checkpoint_done(uvcc_session *s);
 void uvcci_set_free(uvcc_session *s, uvcci_set *set);
 /* PERSIST tensors that nobody set start as zeros. */
 int uvcci_zero_unset(uvcc_session *s);
+
+/* kept.c */
+/* Keeps the bundle of a step whose transcript is rooted, with this party's signed root; lets those go
+ * that the host has had. False without memory. */
+bool uvcci_kept_add(uvcc_session *s, const uvcci_step *st, const uint8_t epoch_root[32],
+                    const uint8_t root[32], const uint8_t signature[64]);
+/* After STEP_FINISHED: puts in the AUDITs that came before the step ended here. */
+void uvcci_kept_early(uvcc_session *s, uint32_t step);
+void uvcci_kept_audit(uvcc_session *s, const uvcci_audit_msg_t *a);
+void uvcci_kept_told(uvcc_session *s, uint32_t step);
+void uvcci_kept_free(uvcc_session *s);
+
+/* op_beaver.c: the state of a Beaver product in a step; false without memory. Others get none. */
+bool uvcci_beaver_init(uvcci_step *st, uvcci_run *r);
+/* Lets triples be made, in program order, under the budget. True if anything changed. */
+bool uvcci_beaver_advance(uvcc_session *s);
+/* Whether the stage may be built, as far as triples and masks count. */
+bool uvcci_beaver_ready(const uvcci_run *r);
+/* After a stage, its messages sent. */
+void uvcci_beaver_stage_done(uvcc_session *s, uvcci_run *r);
+void uvcci_beaver_free(uvcc_session *s, uvcci_run *r);
+/* Whether a round would make the triple that the host gave. */
+static inline bool uvcci_triple_given(const uvcci_run *r, unsigned round) {
+    return r->beaver != NULL && r->beaver->stored != NULL && round == r->plan->beaver.triple_round;
+}
+/* Between making the triple and stage 0. */
+static inline bool uvcci_before_start(const uvcci_run *r) {
+    return r->stage == UVCCI_STAGE_TRIPLE || r->stage == UVCCI_STAGE_TRIPLE_HERE;
+}
+
+/* triple.c: triples that the host keeps */
+/* Finds what the host gave for a step that opens, drops the rest of it. */
+void uvcci_triples_match(uvcc_session *s, uvcci_step *st);
+void uvcci_stored_free(uvcc_session *s, uvcci_stored_triple *t);
+void uvcci_stored_wipe_c(uvcc_session *s, uvcci_stored_triple *t);
+/* In a session that makes triples: room for the step's, its record of an op ready but for C and the
+ * digest, and the end of the step. */
+int uvcci_triples_room(uvcc_session *s, uvcci_step *st);
+uint8_t *uvcci_triple_record(uvcc_session *s, const uvcci_run *r);
+void uvcci_triples_keep(uvcc_session *s, uvcci_step *st);
+void uvcci_triples_free(uvcc_session *s);
 
 /* deal.c */
 bool uvcci_deal_advance(uvcc_session *s);

@@ -54,7 +54,7 @@ static bool run_tables(uvcc_session *s, uvcci_step *st, uvcci_run *r) {
     uvcci_bump_init(&r->deal_bump, &s->alloc);
     const unsigned rounds = (unsigned)plan->round_count + plan->key_count;
     r->ids.id = uvcci_bump_take(&st->bump, (plan->id_count + 1u) * sizeof *r->ids.id);
-    r->ids.edge = uvcci_bump_take(&st->bump, plan->blocks);
+    r->ids.edge = uvcci_bump_take(&st->bump, plan->edge_blocks);
     r->engine = uvcci_bump_take(&st->bump, (plan->id_count + 1u) * sizeof *r->engine);
     r->rounds = uvcci_bump_take(&st->bump, (rounds + 1) * sizeof *r->rounds);
     if (r->ids.id == NULL || r->ids.edge == NULL || r->engine == NULL || r->rounds == NULL)
@@ -90,7 +90,8 @@ static void run_expect(uvcc_session *s, uvcci_run *r) {
     for (unsigned side = 0; side < 2; side++) {
         uint8_t peer = side == 0 ? uvcci_next_party(s) : uvcci_prev_party(s);
         for (unsigned i = 0; i < (unsigned)plan->round_count + plan->key_count; i++)
-            for (uint32_t part = 0; part < plan->rounds[i].parts; part++)
+            for (uint32_t part = 0; !uvcci_triple_given(r, i) && part < plan->rounds[i].parts;
+                 part++)
                 if (uvcci_plan_any(plan, &r->ids, &plan->rounds[i], part, peer, s->party))
                     r->rounds[i].need[side] |= 1ull << part;
     }
@@ -135,7 +136,10 @@ static int build_table(uvcc_session *s, uvcci_step *st) {
     for (uint32_t i = 0; i < e->op_count; i++)
         for (uint16_t b = 0; b < st->plans[i].batches; b++)
             st->table.rows[st->table.count++] =
-                (uvcci_oprow){.phase = e->ops[i].desc.phase, .k = e->ops[i].desc.k, .b = b};
+                (uvcci_oprow){.phase = e->ops[i].desc.phase,
+                              .mb = e->ops[i].desc.mb,
+                              .k = e->ops[i].desc.k,
+                              .b = b};
     struct veto v = {.s = s, .st = st};
     int rc = uvcci_optable_build(&st->table, s->sid_sub, st->number, veto_row, &v);
     if (rc != 0)
@@ -148,8 +152,12 @@ static int build_table(uvcc_session *s, uvcci_step *st) {
         r->row0 = i;
         r->ordinal = row->ordinal;
         r->op_id = row->op_id;
-        run_expect(s, r);
+        if (r->beaver != NULL)
+            r->beaver->triple_id = uvcci_triple_id(s->sid_sub, st->number, row->op_id, 0);
     }
+    uvcci_triples_match(s, st);
+    for (uint32_t i = 0; i < e->op_count; i++)
+        run_expect(s, &st->runs[i]);
     uvcci_optable_hash(&st->table, st->h_optable);
     return 0;
 }
@@ -182,22 +190,28 @@ int uvcci_step_open(uvcc_session *s, uint32_t step, uint32_t entry) {
     st->ready = uvcci_bump_take(&st->bump, st->ready_words * sizeof st->ready[0]);
     st->input = uvcci_bump_take(&st->bump, (e->input_count + 1u) * sizeof st->input[0]);
     st->output = uvcci_bump_take(&st->bump, (e->output_count + 1u) * sizeof st->output[0]);
-    bool ok = st->runs != NULL && st->ready != NULL && st->input != NULL && st->output != NULL;
+    if (e->in_flight != 0)
+        st->bwd_left = uvcci_bump_take(&st->bump, e->microbatches * sizeof st->bwd_left[0]);
+    bool ok = (e->in_flight == 0 || st->bwd_left != NULL) && st->runs != NULL && st->ready != NULL && st->input != NULL && st->output != NULL;
     for (uint32_t i = 0; ok && i < e->op_count; i++) {
         uvcci_run *r = &st->runs[i];
         r->step = st;
         r->op = &e->ops[i];
         r->plan = &st->plans[i];
         r->index = i;
-        r->preds_left = e->ops[i].pred_count;
-        ok = run_tables(s, st, r);
+        r->preds_left = e->ops[i].pred_count + uvcci_waits_to_fly(e, &e->ops[i].desc);
+        ok = run_tables(s, st, r) && uvcci_beaver_init(st, r);
     }
     for (uint32_t i = 0; ok && i < e->output_count; i++)
         ok = (st->output[i] = uvcci_arena_take(
                   &s->wire, s->program->tensors[e->outputs[i].tensor].elems * 8)) != NULL;
+    if (ok && e->in_flight != 0)
+        memcpy(st->bwd_left, e->bwd_count, e->microbatches * sizeof st->bwd_left[0]);
     int rc = ok ? 0 : UVCC_ERR_NOMEM;
     if (rc == 0 && !s->cfg.audit_off)
         rc = uvcci_transcript_new(&st->transcript, &s->alloc, s->cfg.leaves_max);
+    if (rc == 0)
+        rc = uvcci_triples_room(s, st);
     if (rc == 0)
         rc = build_table(s, st);
     if (rc != 0) {
@@ -221,6 +235,7 @@ void uvcci_step_free(uvcc_session *s, uvcci_step *st) {
     for (uint32_t i = 0; st->output != NULL && i < st->entry->output_count; i++)
         uvcci_arena_give(&s->wire, st->output[i],
                         s->program->tensors[st->entry->outputs[i].tensor].elems * 8);
+    uvcci_arena_give(&s->wire, st->triples, st->triples_bytes);
     if (st->transcript != NULL)
         uvcci_transcript_free(st->transcript);
     uvcci_bump_reset(&st->bump);
@@ -350,7 +365,7 @@ void uvcci_outputs_free(uvcc_session *s) {
 
 /* The opened values outlive the step's context: until the next step that opens any. */
 static bool keep_outputs(uvcc_session *s, uvcci_step *st) {
-    if (st->entry->output_count == 0)
+    if (st->entry->output_count == 0 || s->cfg.triples_only)
         return true;
     uvcci_outputs_free(s);
     size_t bytes = (st->entry->output_count + 1u) * sizeof(int64_t *);
@@ -400,6 +415,7 @@ void uvcci_step_on_audit(uvcc_session *s, uint8_t peer, const uint8_t *data, uin
     memcpy(e.root, a.global_root, 32);
     memcpy(e.signature, a.signature, 64);
     uvcci_event_push(s, &e);
+    uvcci_kept_audit(s, &a);
 }
 
 static void finish_step(uvcc_session *s, uvcci_step *st) {
@@ -420,10 +436,16 @@ static void finish_step(uvcc_session *s, uvcci_step *st) {
         uvcci_audit_msg(s->party, s->last_root, s->cfg.policy_hash, msg);
         uvcci_sign(s->sign_sk, msg, sizeof msg, e.signature);
         memcpy(e.root, s->last_root, 32);
+        memcpy(e.epoch_root, epoch, 32);
+    }
+    if (s->cfg.bundles && !uvcci_kept_add(s, st, epoch, e.root, e.signature)) {
+        uvcci_abort(s, UVCC_ABORT_MEMORY, "no memory for a step's bundle");
+        return;
     }
     s->stats.rounds += st->depth;
     s->stats.steps_finished++;
     s->stats.leaves += st->leaves;
+    uvcci_triples_keep(s, st);
     uvcci_step_free(s, st);
     s->step++;
     s->tensors_at = s->step;
@@ -431,6 +453,7 @@ static void finish_step(uvcc_session *s, uvcci_step *st) {
         if (p != s->party)
             (void)uvcc_link_set_step(s->peer[p].link, s->step);
     uvcci_event_push(s, &e); /* the step is finished even if its AUDIT finds no memory */
+    uvcci_kept_early(s, number);
     if (!s->cfg.audit_off) {
         uvcci_audit_msg_t a = {.party = s->party, .step = number};
         memcpy(a.global_root, e.root, 32);

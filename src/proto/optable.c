@@ -133,20 +133,34 @@ const uvcci_oprow *uvcci_optable_at(const uvcci_optable *t, uint8_t phase, uint1
     return low < t->count && key_of(&t->rows[low]) == key ? &t->rows[low] : NULL;
 }
 
+void uvcci_oprow_put(const uvcci_oprow *row, uint8_t out[UVCCI_OPROW_BYTES]) {
+    uvcci_writer w = uvcci_writer_on(out, UVCCI_OPROW_BYTES);
+    uvcci_put8(&w, row->phase);
+    uvcci_put16(&w, row->mb);
+    uvcci_put16(&w, row->k);
+    uvcci_put16(&w, row->b);
+    uvcci_put16(&w, row->attempt);
+    uvcci_put32(&w, row->op_id);
+    assert(!w.bad && w.len == UVCCI_OPROW_BYTES);
+}
+
+void uvcci_oprow_get(uvcci_oprow *row, const uint8_t in[UVCCI_OPROW_BYTES]) {
+    uvcci_reader r = uvcci_reader_on(in, UVCCI_OPROW_BYTES);
+    *row = (uvcci_oprow){0};
+    row->phase = uvcci_get8(&r);
+    row->mb = uvcci_get16(&r);
+    row->k = uvcci_get16(&r);
+    row->b = uvcci_get16(&r);
+    row->attempt = uvcci_get16(&r);
+    row->op_id = uvcci_get32(&r);
+}
+
 void uvcci_optable_hash(const uvcci_optable *t, uint8_t out[32]) {
     uvcci_sha256 h;
     uvcci_sha256_init(&h);
     for (uint32_t i = 0; i < t->count; i++) {
-        const uvcci_oprow *row = &t->rows[i];
-        uint8_t buf[13];
-        uvcci_writer w = uvcci_writer_on(buf, sizeof buf);
-        uvcci_put8(&w, row->phase);
-        uvcci_put16(&w, row->mb);
-        uvcci_put16(&w, row->k);
-        uvcci_put16(&w, row->b);
-        uvcci_put16(&w, row->attempt);
-        uvcci_put32(&w, row->op_id);
-        assert(!w.bad && w.len == sizeof buf);
+        uint8_t buf[UVCCI_OPROW_BYTES];
+        uvcci_oprow_put(&t->rows[i], buf);
         uvcci_sha256_update(&h, buf, sizeof buf);
     }
     uvcci_sha256_final(&h, out);

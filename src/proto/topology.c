@@ -37,6 +37,17 @@ int uvcci_topology_coord(const uvcci_topology *topo, uint32_t local_rank, uvcci_
     return 0;
 }
 
+/* All workers of a stage: the tensor ranks of each replica in turn. */
+static int stage_group(const uvcci_topology *topo, uvcci_coord at, uint32_t *members, size_t cap) {
+    uint32_t count = (uint32_t)topo->replicas * topo->tp_ranks;
+    if (cap < count)
+        return UVCC_ERR_USAGE;
+    for (uint32_t i = 0; i < count; i++)
+        members[i] = (i / topo->tp_ranks * topo->stages + at.stage) * topo->tp_ranks +
+                     i % topo->tp_ranks;
+    return (int)count;
+}
+
 int uvcci_topology_group(const uvcci_topology *topo, uvcci_group kind, uvcci_coord at,
                          uint32_t *members, size_t cap) {
     uint32_t per_replica = (uint32_t)topo->stages * topo->tp_ranks;
@@ -54,6 +65,8 @@ int uvcci_topology_group(const uvcci_topology *topo, uvcci_group kind, uvcci_coo
     case UVCCI_GROUP_DP:
         own = at.replica, count = topo->replicas, stride = per_replica;
         break;
+    case UVCCI_GROUP_STAGE:
+        return stage_group(topo, at, members, cap);
     default:
         return UVCC_ERR_USAGE;
     }

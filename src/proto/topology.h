@@ -1,7 +1,8 @@
 /* topology.h - workers of one party: coordinates, local ranks, groups, sid_sub (parallel.md).
  *
- * local_rank = r*S*T + s*T + t. A TP group fixes (r, s), a PP group (r, t), a DP group (s, t); the
- * member at index i of a group has t = i, s = i or r = i, so ranks ascend in every group. */
+ * local_rank = r*S*T + s*T + t. A TP group fixes (r, s), a PP group (r, t), a DP group (s, t), a STAGE
+ * group s; the member at index i of a group has t = i, s = i, r = i or r*T + t = i, so ranks ascend in
+ * every group. */
 #ifndef UVCCI_TOPOLOGY_H
 #define UVCCI_TOPOLOGY_H
 
@@ -17,7 +18,12 @@ typedef struct uvcci_coord {
     uint16_t replica, stage, tp_rank;
 } uvcci_coord;
 
-typedef enum uvcci_group { UVCCI_GROUP_TP, UVCCI_GROUP_PP, UVCCI_GROUP_DP } uvcci_group;
+typedef enum uvcci_group {
+    UVCCI_GROUP_TP,
+    UVCCI_GROUP_PP,
+    UVCCI_GROUP_DP,
+    UVCCI_GROUP_STAGE
+} uvcci_group;
 
 /* 0, or UVCC_ERR_CONFIG: a size of 0, more than 256 stages, or more than INT32_MAX workers (ranks
  * are ints to every launcher). The other functions take a topology that passed. */

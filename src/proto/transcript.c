@@ -55,13 +55,13 @@ static void give(const uvcc_allocator *al, void *p, size_t count, size_t size) {
         al->free(al->user, p, count * size, UVCC_MEM_STATE);
 }
 
-const char *uvcci_leaf_name(uint8_t type) {
+const char *uvcc_leaf_name(uint8_t type) {
     switch (type) {
-#define UVCCI_LEAF(name, code)                                                                     \
+#define UVCC_LEAF(name, code, bytes, key)                                                          \
     case code:                                                                                     \
         return #name;
-#include "leaves.def"
-#undef UVCCI_LEAF
+#include <uvcc/leaves.def>
+#undef UVCC_LEAF
     default:
         return "UNKNOWN";
     }
@@ -295,6 +295,44 @@ void uvcci_merkle_root(uint8_t *hashes, uint32_t count, uint8_t root[32]) {
     memcpy(root, level[0], 32);
 }
 
+void uvcci_merkle_begin(uvcci_merkle *m, uint32_t target) {
+    m->depth = m->count = m->sibling_count = 0;
+    m->target = target;
+    m->at = UINT32_MAX;
+}
+
+/* The two upmost subtrees become one. */
+static void merkle_join(uvcci_merkle *m) {
+    uint8_t *left = m->node[m->depth - 2], *right = m->node[m->depth - 1];
+    if (m->at == m->depth - 1 || m->at == m->depth - 2) {
+        assert(m->sibling_count < UVCC_PATH_MAX);
+        memcpy(m->sibling[m->sibling_count++], m->at == m->depth - 1 ? left : right, 32);
+        m->at = m->depth - 2;
+    }
+    hash_node(left, right, left);
+    m->depth--;
+}
+
+void uvcci_merkle_add(uvcci_merkle *m, const uint8_t leaf_hash[32]) {
+    if (m->count == m->target)
+        m->at = m->depth;
+    memcpy(m->node[m->depth++], leaf_hash, 32);
+    m->count++;
+    for (uint32_t n = m->count; (n & 1u) == 0; n >>= 1)
+        merkle_join(m);
+}
+
+/* What is left on the stack are subtrees that fall in size: the last odd nodes of their levels. */
+void uvcci_merkle_end(uvcci_merkle *m, uint8_t root[32]) {
+    if (m->count == 0) {
+        empty_root(root);
+        return;
+    }
+    while (m->depth > 1)
+        merkle_join(m);
+    memcpy(root, m->node[0], 32);
+}
+
 int uvcci_merkle_verify(const uint8_t leaf_hash[32], uint32_t index, uint32_t count,
                         const uint8_t *siblings, uint32_t n, const uint8_t root[32]) {
     if (index >= count)
@@ -317,28 +355,34 @@ int uvcci_merkle_verify(const uint8_t leaf_hash[32], uint32_t index, uint32_t co
     return used == n && memcmp(node, root, 32) == 0 ? 0 : UVCC_ERR_AUTH;
 }
 
-/* H(label || id || LE32(epoch) || roots): the two upper kinds of root. */
-static void hash_roots(const char *label, const uint8_t id[32], uint32_t epoch,
-                       const uint8_t *roots, uint32_t count, uint8_t out[32]) {
+/* H(label || id || LE32(epoch) || roots): the two upper kinds of root, up to the roots. */
+static void begin_roots(uvcci_sha256 *h, const char *label, const uint8_t id[32], uint32_t epoch) {
     uint8_t le[4];
     uvcci_st32(le, epoch);
-    uvcci_sha256 h;
-    uvcci_sha256_init(&h);
-    uvcci_sha256_update(&h, label, strlen(label));
-    uvcci_sha256_update(&h, id, 32);
-    uvcci_sha256_update(&h, le, sizeof le);
-    uvcci_sha256_update(&h, roots, 32 * (size_t)count);
-    uvcci_sha256_final(&h, out);
+    uvcci_sha256_init(h);
+    uvcci_sha256_update(h, label, strlen(label));
+    uvcci_sha256_update(h, id, 32);
+    uvcci_sha256_update(h, le, sizeof le);
 }
 
 void uvcci_replica_root(const uint8_t sid_rep[32], uint32_t epoch, const uint8_t *epoch_roots,
                         uint32_t count, uint8_t out[32]) {
-    hash_roots("UVCC_REPLICA_ROOT_V1", sid_rep, epoch, epoch_roots, count, out);
+    uvcci_sha256 h;
+    begin_roots(&h, "UVCC_REPLICA_ROOT_V1", sid_rep, epoch);
+    uvcci_sha256_update(&h, epoch_roots, 32 * (size_t)count);
+    uvcci_sha256_final(&h, out);
+}
+
+void uvcci_global_root_begin(uvcci_sha256 *h, const uint8_t sid_job[32], uint32_t epoch) {
+    begin_roots(h, "UVCC_GLOBAL_ROOT_V1", sid_job, epoch);
 }
 
 void uvcci_global_root(const uint8_t sid_job[32], uint32_t epoch, const uint8_t *replica_roots,
                        uint32_t count, uint8_t out[32]) {
-    hash_roots("UVCC_GLOBAL_ROOT_V1", sid_job, epoch, replica_roots, count, out);
+    uvcci_sha256 h;
+    uvcci_global_root_begin(&h, sid_job, epoch);
+    uvcci_sha256_update(&h, replica_roots, 32 * (size_t)count);
+    uvcci_sha256_final(&h, out);
 }
 
 void uvcci_audit_msg(uint8_t party, const uint8_t global_root[32], const uint8_t policy_hash[32],

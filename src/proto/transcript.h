@@ -4,16 +4,18 @@
 #define UVCCI_TRANSCRIPT_H
 
 #include "crypto.h"
+#include <uvcc/audit.h>
 
-/* Leaf types: leaves.def makes the enum and the names. */
-typedef enum uvcci_leaf_type {
-#define UVCCI_LEAF(name, code) UVCCI_LEAF_##name = (code),
-#include "leaves.def"
-#undef UVCCI_LEAF
-} uvcci_leaf_type;
-const char *uvcci_leaf_name(uint8_t type);
+/* Leaf types: the public ones under the names of this room. */
+enum {
+#define UVCC_LEAF(name, code, bytes, key) UVCCI_LEAF_##name = (code),
+#include <uvcc/leaves.def>
+#undef UVCC_LEAF
+};
 
-#define UVCCI_LEAF_MAX_BYTES 160u
+#define UVCCI_LEAF_MAX_BYTES UVCC_LEAF_MAX_BYTES
+/* Every leaf begins with its type, the sid and a LE32. */
+#define UVCCI_LEAF_SID_AT 1u
 #define UVCCI_ROW_STEP_BEGIN 0u
 #define UVCCI_ROW_ABORT UINT32_MAX
 
@@ -40,6 +42,18 @@ int uvcci_transcript_prove(const uvcci_transcript *t, uint32_t i, uint8_t siblin
 /* Merkle: node = H(U8(1) || left || right), a last odd node moves up unchanged, empty =
  * H("UVCC_EMPTY_V1"). `hashes` (count * 32 bytes) is scratch and is overwritten. */
 void uvcci_merkle_root(uint8_t *hashes, uint32_t count, uint8_t root[32]);
+/* The same root from leaf hashes that come one by one, and the siblings of one of them on the way.
+ * Whole subtrees wait on a stack, at most one per level. */
+typedef struct uvcci_merkle {
+    uint8_t node[33][32];
+    uint8_t sibling[UVCC_PATH_MAX][32]; /* of the target, from the bottom */
+    uint32_t depth, count, target, sibling_count;
+    uint32_t at; /* where on the stack the target is; UINT32_MAX: not there */
+} uvcci_merkle;
+/* target: the leaf whose siblings are wanted, or UVCC_NO_LEAF. */
+void uvcci_merkle_begin(uvcci_merkle *m, uint32_t target);
+void uvcci_merkle_add(uvcci_merkle *m, const uint8_t leaf_hash[32]);
+void uvcci_merkle_end(uvcci_merkle *m, uint8_t root[32]);
 /* 0 if the n siblings (n * 32 bytes) lead from leaf_hash at `index` of `count` leaves to root, else
  * UVCC_ERR_AUTH. */
 int uvcci_merkle_verify(const uint8_t leaf_hash[32], uint32_t index, uint32_t count,
@@ -49,6 +63,8 @@ void uvcci_replica_root(const uint8_t sid_rep[32], uint32_t epoch, const uint8_t
                         uint32_t count, uint8_t out[32]);
 void uvcci_global_root(const uint8_t sid_job[32], uint32_t epoch, const uint8_t *replica_roots,
                        uint32_t count, uint8_t out[32]);
+/* The same, up to the replica roots: the caller updates with them, in order, and ends it. */
+void uvcci_global_root_begin(uvcci_sha256 *h, const uint8_t sid_job[32], uint32_t epoch);
 /* Message of an AUDIT signature: "UVCC_AUDIT_SIG_V1" || U8(party) || global_root || policy_hash. */
 #define UVCCI_AUDIT_MSG_BYTES (17u + 1u + 32u + 32u)
 void uvcci_audit_msg(uint8_t party, const uint8_t global_root[32], const uint8_t policy_hash[32],

@@ -149,8 +149,36 @@ static uint32_t tensor(uvcc_program *p, const char *name, uint32_t rows, uint32_
     return (uint32_t)i;
 }
 
+typedef enum form { NATIVE, PARTS, TRIPLE } form;
+
+/* With `part` the product is made by GEMM_PART and TRUNCATE, else by GEMM_SS. */
+static void add_product(uvcc_program *p, uint32_t x, uint32_t w, uint32_t z, uint32_t part,
+                        uvcc_truncation truncation, uint8_t flags) {
+    uvcc_op_desc d = {.opcode = UVCC_OP_GEMM_SS,
+                      .flags = flags,
+                      .in_count = 2,
+                      .in = {x, w},
+                      .out_count = 1,
+                      .out = {z},
+                      .shift = FRAC_BITS,
+                      .truncation = (uint8_t)truncation};
+    uvcc_op_desc t = d;
+    if (part != UVCC_NO_TENSOR) {
+        d.opcode = UVCC_OP_GEMM_PART;
+        d.out[0] = part;
+        d.shift = d.truncation = 0;
+        t.opcode = UVCC_OP_TRUNCATE;
+        t.in_count = 1;
+        t.in[0] = part;
+        t.k = 1;
+    }
+    assert_true(uvcc_program_op(p, &d) >= 0);
+    if (part != UVCC_NO_TENSOR)
+        assert_true(uvcc_program_op(p, &t) >= 0);
+}
+
 static uvcc_program *make_program(const uvcc_allocator *al, uvcc_truncation truncation,
-                                  uint8_t relu_flags) {
+                                  uint8_t relu_flags, form product) {
     uvcc_program *p;
     assert_int_equal(uvcc_program_new(&p, al), 0);
     const uint32_t x = tensor(p, "X", ROWS, INNER, 20, FRAC_BITS);
@@ -161,17 +189,23 @@ static uvcc_program *make_program(const uvcc_allocator *al, uvcc_truncation trun
     assert_true(uvcc_program_entry(p, "relu(XW)") >= 0);
     assert_true(uvcc_program_input(p, IN_X, x, 0) >= 0);
     assert_true(uvcc_program_input(p, IN_W, w, 1) >= 0);
-    assert_true(uvcc_program_op(p, &(uvcc_op_desc){.opcode = UVCC_OP_GEMM_SS,
-                                                   .k = 0,
-                                                   .in_count = 2,
-                                                   .in = {x, w},
-                                                   .out_count = 1,
-                                                   .out = {z},
-                                                   .shift = FRAC_BITS,
-                                                   .truncation = (uint8_t)truncation}) >= 0);
+    const int part =
+        product != PARTS
+            ? -1
+            : uvcc_program_tensor(p, &(uvcc_tensor_desc){.name = "P",
+                                                         .rows = ROWS,
+                                                         .cols = COLS,
+                                                         .bits = 44,
+                                                         .scale = 2 * FRAC_BITS,
+                                                         .lifetime = UVCC_EPOCH,
+                                                         .in_buffer_of = UVCC_NO_TENSOR,
+                                                         .sharing = UVCC_ADDITIVE});
+    assert_true(part >= 0 || product != PARTS);
+    add_product(p, x, w, z, product == PARTS ? (uint32_t)part : UVCC_NO_TENSOR, truncation,
+                product == TRIPLE ? UVCC_OP_BEAVER : 0);
     assert_true(uvcc_program_op(p, &(uvcc_op_desc){.opcode = UVCC_OP_RELU,
                                                    .flags = relu_flags,
-                                                   .k = 1,
+                                                   .k = 2,
                                                    .in_count = 1,
                                                    .in = {z},
                                                    .out_count = 2,
@@ -212,13 +246,15 @@ static void exchanging_config(uvcc_config *c) {
 }
 
 static void relu_of_product(void (*config)(uvcc_config *), uint8_t suite,
-                            uvcc_truncation truncation, uint8_t relu_flags) {
+                            uvcc_truncation truncation, uint8_t relu_flags, form product) {
     in_session = true;
     test_alloc mem = {0};
     const uvcc_allocator al = test_allocator(&mem);
-    uvcc_program *p = make_program(&al, truncation, relu_flags);
+    uvcc_program *p = make_program(&al, truncation, relu_flags, product);
     triangle t;
-    triangle_open(&t, p, &(triangle_options){.seed = 5, .suites = suite, .tweak = config});
+    triangle_open(
+        &t, p,
+        &(triangle_options){.seed = 5, .suites = suite, .unverified = true, .tweak = config});
     triangle_ready(&t);
 
     int64_t x[ROWS * INNER], w[INNER * COLS], want[ROWS * COLS];
@@ -262,21 +298,26 @@ static void relu_of_product(void (*config)(uvcc_config *), uint8_t suite,
 
 static void provisioned(void **state) {
     (void)state;
-    relu_of_product(secret_config, 1, UVCC_TRUNC_EXACT, 0);
+    relu_of_product(secret_config, 1, UVCC_TRUNC_EXACT, 0, NATIVE);
 }
 
 static void exchanged(void **state) {
     (void)state;
-    relu_of_product(exchanging_config, 2, UVCC_TRUNC_STOCHASTIC, 0);
+    relu_of_product(exchanging_config, 2, UVCC_TRUNC_STOCHASTIC, 0, NATIVE);
 }
 
 static void keyless(void **state) {
     (void)state;
-    relu_of_product(secret_config, 1, UVCC_TRUNC_EXACT, UVCC_OP_CIRCUIT);
+    relu_of_product(secret_config, 1, UVCC_TRUNC_EXACT, UVCC_OP_CIRCUIT, PARTS);
+}
+
+static void on_triples(void **state) {
+    (void)state;
+    relu_of_product(secret_config, 2, UVCC_TRUNC_EXACT, 0, TRIPLE);
 }
 
 int test_sessions(void) {
     const struct CMUnitTest tests[] = {SECRETS_TEST(provisioned), SECRETS_TEST(exchanged),
-                                       SECRETS_TEST(keyless)};
+                                       SECRETS_TEST(keyless), SECRETS_TEST(on_triples)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -227,6 +227,55 @@ static void reshares_and_openings_to_all(void **state) {
     close_sim();
 }
 
+/* What a Beaver product opens, and its triple's C. */
+static void triples(void **state) {
+    open_sim(state);
+    static const uvcc_task_kind kinds[] = {UVCC_TASK_TRIPLE_A, UVCC_TASK_TRIPLE_B};
+    for (unsigned k = 0; k < 2; k++) {
+        const shared x = share(values(63));
+        uint64_t *lo[3], *hi[3], *mask = words(), *sum = words(), *all[3];
+        uint8_t *to[3];
+        for (unsigned r = 0; r < 3; r++) {
+            to[r] = wire();
+            lo[r] = words();
+            hi[r] = words();
+            vec(r, kinds[k],
+                (uvcc_block){.in = {x.part[r], x.part[(r + 1) % 3]},
+                             .out = {lo[r], hi[r]},
+                             .wire_out = {to[r]}});
+            assert_tainted(lo[r], BYTES);
+            assert_tainted(hi[r], BYTES);
+            declassify(to[r], BYTES, "masked by a component of A that the receiver lacks");
+        }
+        for (unsigned r = 0; r < 3; r++) {
+            all[r] = words();
+            vec(r, UVCC_TASK_OPEN_ALL_FINISH,
+                (uvcc_block){.in = {lo[r], hi[r]}, .out = {all[r]}, .wire_in = {to[(r + 2) % 3]}});
+            declassify(all[r], BYTES, "x less its mask is opened to all");
+            assert_memory_equal(all[r], all[0], BYTES);
+        }
+        memcpy(sum, all[0], BYTES);
+        for (unsigned r = 0; r < 3; r++) {
+            vec(r, kinds[k], (uvcc_block){.out = {mask}});
+            assert_tainted(mask, BYTES);
+            for (uint32_t i = 0; i < N; i++)
+                sum[i] += mask[i] - x.part[r][i];
+        }
+        look(sum, BYTES);
+        for (uint32_t i = 0; i < N; i++)
+            assert_true(sum[i] == 0);
+    }
+    const shared z = share(values(63));
+    for (unsigned r = 0; r < 3; r++) {
+        uint8_t *to = wire();
+        vec(r, UVCC_TASK_TRIPLE_C,
+            (uvcc_block){.in = {z.part[r]}, .out = {z.part[r]}, .wire_out = {to}});
+        assert_tainted(z.part[r], BYTES);
+        declassify(to, BYTES, "masked by the zero share, of which the receiver knows one pad");
+    }
+    close_sim();
+}
+
 /* --- Gates ------------------------------------------------------------------------------------ */
 
 typedef struct streams {
@@ -821,9 +870,12 @@ static void check_additive(uint64_t *const z[3], const uint64_t *want, size_t n)
         assert_true(z[0][i] + z[1][i] + z[2][i] == want[i]);
 }
 
-static void multiply(unsigned m, unsigned n, unsigned k) {
+/* One product, then on top of it the same one in blocks of one row each. With `overlap` rows of x
+ * and y begin one word apart, so that much is multiplied in few words. */
+static void multiply(unsigned m, unsigned n, unsigned k, bool overlap) {
     for (unsigned v = 0; v < 4; v++) {
         const bool tx = v & 1, ty = v & 2;
+        const unsigned ldx = overlap ? 1 : tx ? m : k, ldy = overlap ? 1 : ty ? k : n;
         sim.used = 0;
         const uint64_t *x = values(63), *y = values(63);
         const shared xs = share(x), ys = share(y);
@@ -833,7 +885,7 @@ static void multiply(unsigned m, unsigned n, unsigned k) {
                 want[i * n + j] = 0;
                 for (unsigned p = 0; p < k; p++)
                     want[i * n + j] +=
-                        x[tx ? p * m + i : i * k + p] * y[ty ? j * k + p : p * n + j];
+                        2 * x[tx ? p * ldx + i : i * ldx + p] * y[ty ? j * ldy + p : p * ldy + j];
             }
         for (unsigned r = 0; r < 3; r++) {
             uvcc_task t = {.kind = UVCC_TASK_GEMM, .u.gemm = {.m = m, .n = n, .k = k}};
@@ -842,6 +894,16 @@ static void multiply(unsigned m, unsigned n, unsigned k) {
             t.u.gemm.x = held(&xs, r);
             t.u.gemm.y = held(&ys, r);
             t.u.gemm.z = z[r];
+            t.u.gemm.groups = t.u.gemm.heads = overlap ? 1 : 0;
+            t.u.gemm.lx.ld = ldx;
+            t.u.gemm.ly.ld = ldy;
+            t.u.gemm.lz = (uvcc_gemm_layout){n, n, 0};
+            job(r, &t);
+            t.u.gemm.accumulate = true;
+            t.u.gemm.m = 1;
+            t.u.gemm.groups = m;
+            t.u.gemm.heads = 1;
+            t.u.gemm.lx.group = tx ? 1 : ldx;
             job(r, &t);
         }
         check_additive(z, want, (size_t)m * n);
@@ -850,8 +912,9 @@ static void multiply(unsigned m, unsigned n, unsigned k) {
 
 static void matrix_products(void **state) {
     open_sim(state);
-    multiply(5, 19, 57); /* whole tiles and their edges */
-    multiply(2, 3, 360); /* deeper than a packed panel */
+    multiply(5, 19, 57, false);
+    multiply(2, 3, 360, false);
+    multiply(9, 27, 400, true); /* packed: too large to be made directly, deeper than a panel */
     close_sim();
 }
 
@@ -954,6 +1017,8 @@ int test_tasks(void) {
         SECRETS_TEST_ON(inputs, avx2),
         SECRETS_TEST_ON(reshares_and_openings_to_all, portable),
         SECRETS_TEST_ON(reshares_and_openings_to_all, avx2),
+        SECRETS_TEST_ON(triples, portable),
+        SECRETS_TEST_ON(triples, avx2),
         SECRETS_TEST_ON(truncations, portable),
         SECRETS_TEST_ON(truncations, avx2),
         SECRETS_TEST_ON(relus, portable),

@@ -27,7 +27,8 @@ table='1 100 a frame that came is taken again
 15 100 what a set job staged is not freed
 16 6000 a step starts while its checkpoint is being copied
 17 100 an ACK is acknowledged
-18 100 a new stream does not resend'
+18 100 a new stream does not resend
+19 300 one mask serves two versions of tensors'
 
 fail=0
 echo "$table" >"$work/table"

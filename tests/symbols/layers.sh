@@ -25,8 +25,8 @@ includes include | only 'a public header: public headers only' \
     '<uvcc/[a-z0-9_]+\.(h|def)>' '<std(bool|def|int)\.h>'
 
 includes src/proto | only 'src/proto: itself, the hooks and pure libraries only' \
-    '"[a-z0-9_]+\.(h|def)"' '<uvcc/(types|frame|blv1|link)\.h>' \
-    '<uvcc/(errors|kinds|tlvs|aborts|tags)\.def>' \
+    '"[a-z0-9_]+\.(h|def)"' '<uvcc/(types|frame|blv1|link|pipeline|audit)\.h>' \
+    '<uvcc/(errors|kinds|tlvs|aborts|tags|leaves|faults)\.def>' \
     '<(assert|limits|stdalign|stdbool|stddef|stdint|string)\.h>' \
     '<(sodium|cpuid|[a-z0-9]*intrin|isa-l|crc)\.h>' '<(openssl|isa-l)/[a-z0-9_]+\.h>'
 

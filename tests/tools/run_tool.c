@@ -1,6 +1,7 @@
 /* run_tool.c - see run_tool.h. */
 #include "run_tool.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/wait.h>
@@ -118,4 +119,21 @@ int leave(void **state) {
     (void)unlink("stdout");
     (void)unlink("stderr");
     return chdir("/") != 0 || rmdir(dir) != 0;
+}
+
+void remove_tree(const char *path) {
+    DIR *d = opendir(path);
+    if (d == NULL) {
+        assert_true(unlink(path) == 0 || errno == ENOENT);
+        return;
+    }
+    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+        char below[600];
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+            continue;
+        snprintf(below, sizeof below, "%s/%.255s", path, e->d_name);
+        remove_tree(below);
+    }
+    closedir(d);
+    assert_int_equal(rmdir(path), 0);
 }

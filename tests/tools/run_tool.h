@@ -21,6 +21,8 @@ int enter(void **state);
 int leave(void **state);
 
 char *read_all(const char *path);
+/* A file or a directory with all in it, if it is there. */
+void remove_tree(const char *path);
 void write_file(const char *path, const char *text, size_t len);
 
 /* Starts the tool with words separated by blanks. */

@@ -1,5 +1,6 @@
 /* test_tool.c - the command `uvcc` as a user runs it: argv[1] is the binary. */
 #include "run_tool.h"
+#include "trace_check.h"
 
 #include "exec/record.h"
 
@@ -72,7 +73,7 @@ static void shows_help_and_version(void **state) {
     static const char *const options[] = {
         "data",       "label",   "hidden",   "epochs",    "batch",      "lr-shift", "frac-bits",
         "seed",       "compute", "drop",     "corrupt",   "truncation", "json",     "compute-seed",
-        "fault-seed", "reorder", "progress", "duplicate", "compare"};
+        "fault-seed", "reorder", "progress", "duplicate", "compare",    "products"};
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
         char word[32];
         snprintf(word, sizeof word, "--%s", options[i]);
@@ -285,6 +286,11 @@ static void vectors_however_it_runs(void **state) {
         json_t *j = results(words);
         check_vector(run, j);
         assert_true(test_u64(j, "bytes_preprocessing") < test_u64(first, "bytes_preprocessing"));
+        json_decref(j);
+        /* On triples: the same weights. */
+        snprintf(words, sizeof words, "%s --products beaver", base);
+        j = results(words);
+        check_vector(run, j);
         json_decref(j);
         json_decref(first);
     }
@@ -660,7 +666,7 @@ static void records_and_replays(void **state) {
         snprintf(words, sizeof words,
                  "%s --drop 0.2 --duplicate 0.1 --reorder 0.3 --corrupt 0.1 --compute deferred "
                  "--record logs%s",
-                 base, i == 1 ? " --compare circuit" : "");
+                 base, i == 1 ? " --compare circuit --products beaver" : "");
         json_t *result = results(words);
         check_vector(run, result);
         json_decref(result);
@@ -886,6 +892,73 @@ static void refuses_replay_options(void **state) {
     free(help);
 }
 
+/* The rows of "ops": everything that was sent is some op's or the steps', and shares are whole. */
+static void check_profile(const json_t *j) {
+    const json_t *list = json_object_get(j, "ops");
+    double compute = 0, waits = 0, sent = 0;
+    uint64_t keys = 0, online = 0;
+    assert_true(json_array_size(list) >= 8);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *o = json_array_get(list, i);
+        assert_true(test_u64(o, "count") > 0);
+        compute += json_number_value(json_object_get(o, "compute_share"));
+        waits += json_number_value(json_object_get(o, "wait_share"));
+        sent += json_number_value(json_object_get(o, "bytes_share"));
+        keys += test_u64(o, "bytes_preprocessing");
+        online += test_u64(o, "bytes_online");
+    }
+    assert_int_equal(keys, test_u64(j, "bytes_preprocessing"));
+    assert_true(online < test_u64(j, "bytes_online"));
+    assert_true(compute > 0.999 && compute < 1.001);
+    assert_true(waits > 0.999 && waits < 1.001);
+    assert_true(sent > 0.9 && sent < 1);
+}
+
+static void write_rows(unsigned rows) {
+    static char text[4096];
+    size_t len = 0;
+    for (unsigned i = 0; i < rows; i++)
+        len +=
+            (size_t)snprintf(text + len, sizeof text - len, "%u,%u,%u\n", i % 7, i * 3 % 5, i % 2);
+    write_file(FILE_NAME, text, len);
+}
+
+/* A trace is a file that Perfetto reads; it and the profile change nothing of the run. */
+static void traces_and_profiles(void **state) {
+    (void)state;
+    static const char words[] = "--data t.csv --batch 4 --hidden 5 --epochs 2";
+    write_rows(40);
+    json_t *plain = results(words);
+    static const char *const modes[] = {"inline", "deferred", "threads"};
+    for (size_t i = 0; i < 3; i++) {
+        char all[256];
+        snprintf(all, sizeof all, "%s --compute %s --trace t.json --profile", words, modes[i]);
+        json_t *j = results(all);
+        check_profile(j);
+        json_object_del(j, "ops");
+        same_results(plain, j, false, all);
+        const trace_count n = trace_check("t.json");
+        assert_int_equal(n.processes, 3);
+        assert_true(n.tracks >= 2 * 3);
+        /* Each op of each training step at each party: the first layer's product alone is 2 * 8. */
+        assert_true(trace_slices("t.json", "RELU") >= 3 * 2 * 8);
+        assert_true(trace_slices("t.json", "RELU keys") > 0);
+        assert_true(trace_slices("t.json", "GEMM_SS hash") > 0);
+        assert_true(trace_slices("t.json", "wait") > 0);
+        json_decref(j);
+        assert_int_equal(unlink("t.json"), 0);
+    }
+    json_decref(plain);
+    outcome o = run_tool("train --data t.csv --batch 4 --hidden 5 --epochs 1 --profile");
+    assert_int_equal(o.status, 0);
+    assert_non_null(strstr(o.out, "\nGEMM_SS "));
+    assert_non_null(strstr(o.out, "\nsteps, roots "));
+    forget(&o);
+    refused("train --data t.csv --batch 4 --trace no/such/place", "--trace no/such/place");
+    refused("train --data t.csv --batch 4 --trace .", "--trace .: is a directory");
+    assert_int_equal(unlink(FILE_NAME), 0);
+}
+
 int main(int argc, char **argv) {
     if (argc != 2 || !find_tool(argv[1])) {
         fprintf(stderr, "usage: test_tool PATH_OF_UVCC\n");
@@ -911,6 +984,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(finds_what_differs),
         cmocka_unit_test(prints_records),
         cmocka_unit_test(refuses_replay_options),
+        cmocka_unit_test(traces_and_profiles),
     };
     return cmocka_run_group_tests(tests, enter, leave_files);
 }

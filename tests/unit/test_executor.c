@@ -201,6 +201,51 @@ static void wake_hook(void **state) {
     free(w);
 }
 
+/* Jobs that began and ended, by the thread's own count. */
+typedef struct stopwatch {
+    pthread_mutex_t lock;
+    uint64_t begun, ended; /* bits by id */
+} stopwatch;
+
+static void on_job(void *user, const uvcc_job *job, bool done) {
+    stopwatch *s = user;
+    const uint64_t bit = 1ull << job->id;
+    pthread_mutex_lock(&s->lock);
+    uint64_t *set = done ? &s->ended : &s->begun;
+    assert_int_equal(*set & bit, 0);
+    assert_int_equal((s->begun & bit) != 0, done);
+    *set |= bit;
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Each job is announced right before and right after it runs. */
+static void job_hook(void **state) {
+    (void)state;
+    for (int mode = UVCC_CPU_INLINE; mode <= UVCC_CPU_THREADS; mode++) {
+        stopwatch s = {.lock = PTHREAD_MUTEX_INITIALIZER};
+        uvcc_cpu_config cfg = config((uvcc_cpu_mode)mode);
+        cfg.job = on_job;
+        cfg.job_user = &s;
+        uvcc_cpu *x = NULL;
+        assert_int_equal(uvcc_cpu_new(&x, &cfg), 0);
+        for (unsigned i = 0; i < 10; i++)
+            assert_int_equal(uvcc_cpu_submit(x, &(uvcc_job){.id = i}), 0);
+        uvcc_completion c;
+        for (unsigned got = 0; got < 5;) { /* the rest runs when it is freed */
+            uvcc_cpu_wait(x);
+            if (uvcc_cpu_poll(x, &c) == 0)
+                continue;
+            got++;
+            pthread_mutex_lock(&s.lock);
+            assert_true((s.ended >> c.id & 1) != 0);
+            pthread_mutex_unlock(&s.lock);
+        }
+        uvcc_cpu_free(x);
+        assert_int_equal(s.begun, 1023);
+        assert_int_equal(s.ended, 1023);
+    }
+}
+
 static void bad_jobs(void **state) {
     (void)state;
     for (int mode = UVCC_CPU_INLINE; mode <= UVCC_CPU_THREADS; mode++) {
@@ -387,6 +432,7 @@ int main(void) {
         cmocka_unit_test(deferred_mode),
         cmocka_unit_test(threads_mode),
         cmocka_unit_test(wake_hook),
+        cmocka_unit_test(job_hook),
         cmocka_unit_test(bad_jobs),
         cmocka_unit_test(free_finishes),
         cmocka_unit_test(bad_use),

@@ -1294,8 +1294,10 @@ static void test_program_runs(void **state) {
     assert_int_equal(build(&p, &r, &al, message), 0);
     assert_int_equal(uvcc_reference_new(&ref, p, &al), 0);
     assert_int_equal(uvcc_reference_set(ref, X, x), 0);
-    counts.calls = 0;
-    counts.fail_at = 1;
+    counts.fail_at = 1; /* before any op */
+    assert_int_equal(uvcc_reference_step(ref, 0, message, sizeof message), UVCC_ERR_NOMEM);
+    assert_string_equal(message, "out of memory");
+    counts.fail_at = 2;
     assert_int_equal(uvcc_reference_step(ref, 0, message, sizeof message), UVCC_ERR_NOMEM);
     assert_string_equal(message, OP ": out of memory");
     assert_int_equal(uvcc_reference_step(ref, 0, message, sizeof message), 0);

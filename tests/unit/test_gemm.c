@@ -169,17 +169,62 @@ static void check_tiled(const uvcci_gemm_tile_ops *o, const product *q) {
     const uvcci_gemm_side sum = side_of(&q->yl, q->yh.w, false);
 
     memcpy(q->z, q->start, bytes);
-    uvcci_gemm_tiled(o, m, n, k, xl, yl, q->z, false, scratch);
+    uvcci_gemm_tiled(o, m, n, k, xl, yl, q->z, n, false, scratch);
     assert_memory_equal(q->z, q->plain, bytes);
     memcpy(q->z, q->start, bytes);
-    uvcci_gemm_tiled(o, m, n, k, xl, yl, q->z, true, scratch);
+    uvcci_gemm_tiled(o, m, n, k, xl, yl, q->z, n, true, scratch);
     for (size_t e = 0; e < (size_t)m * n; e++)
         assert_true(q->z[e] == q->start[e] + q->plain[e]);
-    uvcci_gemm_tiled(o, m, n, k, xl, sum, q->z, false, scratch);
-    uvcci_gemm_tiled(o, m, n, k, xh, yl, q->z, true, scratch);
+    uvcci_gemm_tiled(o, m, n, k, xl, sum, q->z, n, false, scratch);
+    uvcci_gemm_tiled(o, m, n, k, xh, yl, q->z, n, true, scratch);
     assert_memory_equal(q->z, q->rss, bytes);
     assert_false(configured);
     free(scratch);
+}
+
+/* A copy with rows `gap` words longer, which hold other words. */
+static uint64_t *with_gaps(const uint64_t *src, size_t rows, size_t cols, size_t gap) {
+    uint64_t *out = malloc((rows * (cols + gap) + 1) * sizeof *out);
+    assert_non_null(out);
+    memset(out, 0x5a, rows * (cols + gap) * sizeof *out);
+    for (size_t i = 0; i < rows; i++)
+        memcpy(out + i * (cols + gap), src + i * cols, cols * sizeof *out);
+    return out;
+}
+
+/* The same product of blocks of wider matrices; what lies between their rows stays. */
+static void check_gaps(uvcci_gemm_backend b, uvcci_gemm_replicated p, const uint64_t *want,
+                       uint64_t *scratch) {
+    enum { GAP_X = 3, GAP_Y = 5, GAP_Z = 2 };
+    const size_t x_rows = p.trans_x ? p.k : p.m, x_cols = p.ldx;
+    const size_t y_rows = p.trans_y ? p.n : p.k, y_cols = p.ldy, ldz = p.n + (size_t)GAP_Z;
+    uint64_t *x_lo = with_gaps(p.x_lo, x_rows, x_cols, GAP_X);
+    uint64_t *x_hi = with_gaps(p.x_hi, x_rows, x_cols, GAP_X);
+    uint64_t *y_lo = with_gaps(p.y_lo, y_rows, y_cols, GAP_Y);
+    uint64_t *y_hi = with_gaps(p.y_hi, y_rows, y_cols, GAP_Y);
+    uint64_t *z = with_gaps(p.z, p.m, p.n, GAP_Z), *start = with_gaps(p.z, p.m, p.n, GAP_Z);
+    p.x_lo = x_lo;
+    p.x_hi = x_hi;
+    p.y_lo = y_lo;
+    p.y_hi = y_hi;
+    p.z = z;
+    p.ldx += GAP_X;
+    p.ldy += GAP_Y;
+    p.ldz = ldz;
+    for (int accumulate = 1; accumulate >= 0; accumulate--) {
+        p.accumulate = accumulate;
+        uvcci_gemm_rss(b, &p, scratch);
+        for (size_t i = 0; i < p.m; i++)
+            for (size_t j = 0; j < ldz; j++) {
+                const uint64_t before = start[i * ldz + j];
+                const uint64_t right =
+                    j < p.n ? want[i * p.n + j] + (accumulate ? before : 0) : before;
+                assert_true(z[i * ldz + j] == right);
+            }
+    }
+    uint64_t *all[] = {x_lo, x_hi, y_lo, y_hi, z, start};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
 }
 
 /* Emulation is slow: only where `emulate`. */
@@ -207,8 +252,18 @@ static void check_shape(uint32_t m, uint32_t n, uint32_t k, bool tx, bool ty, bo
         for (size_t e = 0; e < (size_t)m * n; e++)
             assert_true(z[e] == start[e] + plain[e]);
         memcpy(z, start, (size_t)m * n * 8);
-        uvcci_gemm_rss(backend, m, n, k, xl.w, xh.w, tx, yl.w, yh.w, ty, z, scratch);
+        uvcci_gemm_replicated p = {m, n, k, tx, ty, false, xl.w, xh.w, yl.w, yh.w, z, 0, 0, n};
+        p.ldx = tx ? m : k;
+        p.ldy = ty ? k : n;
+        uvcci_gemm_rss(backend, &p, scratch);
         assert_memory_equal(z, rss, (size_t)m * n * 8);
+        memcpy(z, start, (size_t)m * n * 8);
+        p.accumulate = true;
+        uvcci_gemm_rss(backend, &p, scratch);
+        for (size_t e = 0; e < (size_t)m * n; e++)
+            assert_true(z[e] == start[e] + rss[e]);
+        if ((m + n + k + (uint32_t)b) % 5 == 0) /* each backend has its share of shapes */
+            check_gaps(backend, p, rss, scratch);
     }
     const product q = {xl, xh, yl, yh, plain, rss, start, z};
     for (unsigned t = 0; t < tile_set_count; t++)

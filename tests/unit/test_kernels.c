@@ -485,6 +485,69 @@ static void reshares(void **state) {
     }
 }
 
+/* A tensor less its mask, the mask alone, both components or one, and what is opened; then C. */
+static void triples(void **state) {
+    (void)state;
+    static const struct {
+        uvcc_task_kind kind;
+        uvcc_prg_tag tag;
+    } masks[] = {{UVCC_TASK_TRIPLE_A, UVCC_TAG_tripleA}, {UVCC_TASK_TRIPLE_B, UVCC_TAG_tripleB}};
+    for (unsigned c = 0; c < 2 * COUNTS; c++) {
+        sim s;
+        sim_open(&s, c % 3, counts[c / 2]);
+        const uvcc_task_kind kind = masks[c % 2].kind;
+        const size_t bytes = (size_t)s.n * 8;
+        uint64_t *x = values(&s, 63, 3), *sum[2] = {words(&s), words(&s)}, *want = words(&s);
+        const shared parts = share(&s, x);
+        held mask = new_held(&s), rest = new_held(&s);
+        memset(sum[0], 0, bytes);
+        memset(sum[1], 0, bytes);
+        for (unsigned r = 0; r < 3; r++) {
+            uint8_t *to = wire(&s);
+            uint64_t *one = words(&s);
+            vec(&s, r, kind, (bufs){.out = {mask.lo[r], mask.hi[r]}});
+            vec(&s, r, kind,
+                (bufs){.in = {parts.part[r], parts.part[(r + 1) % 3]},
+                       .out = {rest.lo[r], rest.hi[r]},
+                       .wire_out = {to}});
+            assert_memory_equal(to, rest.lo[r], bytes);
+            vec(&s, r, kind, (bufs){.out = {one, NULL}});
+            assert_memory_equal(one, mask.lo[r], bytes);
+            vec(&s, r, kind, (bufs){.out = {NULL, one}});
+            assert_memory_equal(one, mask.hi[r], bytes);
+            stream(&s, r, UVCC_PAIR_PREV, masks[c % 2].tag, 0, want);
+            assert_memory_equal(mask.lo[r], want, bytes);
+            for (uint32_t i = 0; i < s.n; i++) {
+                sum[0][i] += mask.lo[r][i];
+                sum[1][i] += rest.lo[r][i];
+                assert_true(rest.lo[r][i] == parts.part[r][i] - mask.lo[r][i]);
+                assert_true(rest.hi[r][i] == parts.part[(r + 1) % 3][i] - mask.hi[r][i]);
+            }
+        }
+        check_rss(&s, &mask, sum[0]);
+        check_rss(&s, &rest, sum[1]);
+
+        /* C is reshared under a lane of its own, in place too. */
+        held z = new_held(&s);
+        uint8_t *to[3];
+        for (unsigned r = 0; r < 3; r++) {
+            to[r] = wire(&s);
+            memcpy(z.lo[r], parts.part[r], bytes);
+            vec(&s, r, UVCC_TASK_TRIPLE_C,
+                (bufs){.in = {z.lo[r]}, .out = {z.lo[r]}, .wire_out = {to[r]}});
+            uint64_t *next = words(&s), *prev = words(&s);
+            stream(&s, r, UVCC_PAIR_NEXT, UVCC_TAG_zero, 1, next);
+            stream(&s, r, UVCC_PAIR_PREV, UVCC_TAG_zero, 1, prev);
+            for (uint32_t i = 0; i < s.n; i++)
+                assert_true(z.lo[r][i] == parts.part[r][i] + next[i] - prev[i]);
+        }
+        for (unsigned r = 0; r < 3; r++)
+            vec(&s, r, UVCC_TASK_UNPACK, (bufs){.out = {z.hi[r]}, .wire_in = {to[(r + 1) % 3]}});
+        check_rss(&s, &z, x);
+        sim_close(&s);
+    }
+}
+
 static uvcc_shares both(const shared *x, unsigned r) {
     return (uvcc_shares){x->part[r], x->part[(r + 1) % 3]};
 }
@@ -545,6 +608,69 @@ static void products(void **state) {
             }
             const held g = reshare(&s, z);
             check_rss(&s, &g, want);
+        }
+        sim_close(&s);
+    }
+}
+
+/* Blocks of wider matrices, laid out in several ways, on every backend; added to what z holds; what
+ * lies between blocks stays. */
+static void block_products(void **state) {
+    (void)state;
+    enum { N = 5000, GROUPS = 3, HEADS = 2, Z_WORDS = 1500 };
+    static const uint32_t sizes[][3] = {{8, 9, 4}, {1, 7, 5}, {6, 1, 8}, {16, 8, 16}, {9, 1, 1}};
+    for (uint32_t backend = 1; backend <= 4; backend++) {
+        sim s;
+        sim_open(&s, 0, N);
+        for (unsigned r = 0; r < 3; r++) {
+            uvcci_cpu_worker_free(&s.worker[r]);
+            const uvcc_allocator al = test_allocator(&s.mem);
+            assert_int_equal(uvcci_cpu_worker_init(&s.worker[r], &al, backend), 0);
+        }
+        uint64_t *x = values(&s, 63, 3), *y = values(&s, 63, 3), *before = values(&s, 63, 3);
+        const shared xs = share(&s, x), ys = share(&s, y);
+        uint64_t *z[3] = {words(&s), words(&s), words(&s)};
+        for (unsigned v = 0; v < 16 * sizeof sizes / sizeof sizes[0]; v++) {
+            const uint32_t m = sizes[v / 16][0], n = sizes[v / 16][1], k = sizes[v / 16][2];
+            const bool tx = v & 1, ty = v & 2, stacked = v & 4, accumulate = v & 8;
+            const uint32_t xr = tx ? k : m, xc = tx ? m : k, yr = ty ? n : k, yc = ty ? k : n;
+            uvcc_task t = {.kind = UVCC_TASK_GEMM,
+                           .u.gemm = {.m = m,
+                                      .n = n,
+                                      .k = k,
+                                      .trans_x = tx,
+                                      .trans_y = ty,
+                                      .accumulate = accumulate,
+                                      .groups = GROUPS,
+                                      .heads = HEADS,
+                                      .lx = {xc * HEADS + 1, (xc * HEADS + 1ull) * xr, xc},
+                                      .ly = {yc, 1ull * HEADS * yr * yc, 1ull * yr * yc},
+                                      .lz = {n * HEADS, 1ull * HEADS * n * m, n}}};
+            if (stacked)
+                t.u.gemm.lz = (uvcc_gemm_layout){n + 2, HEADS * (n + 2ull) * m, (n + 2ull) * m};
+            for (unsigned r = 0; r < 3; r++) {
+                memcpy(z[r], before, Z_WORDS * 8);
+                t.u.gemm.x = both(&xs, r);
+                t.u.gemm.y = both(&ys, r);
+                t.u.gemm.z = z[r];
+                assert_int_equal(run_tasks(&s, party(&s, r), &t, 1), 0);
+            }
+            uint8_t written[Z_WORDS] = {0};
+            const uvcc_gemm_layout *lx = &t.u.gemm.lx, *ly = &t.u.gemm.ly, *lz = &t.u.gemm.lz;
+            for (uint32_t e = 0; e < GROUPS * HEADS * m * n; e++) {
+                const uint32_t g = e / (HEADS * m * n), h = e / (m * n) % HEADS;
+                const uint32_t i = e / n % m, j = e % n;
+                const size_t at = g * lz->group + h * lz->head + i * lz->ld + j;
+                uint64_t want = accumulate ? 3 * before[at] : 0;
+                for (uint32_t p = 0; p < k; p++)
+                    want +=
+                        x[g * lx->group + h * lx->head + (tx ? p * lx->ld + i : i * lx->ld + p)] *
+                        y[g * ly->group + h * ly->head + (ty ? j * ly->ld + p : p * ly->ld + j)];
+                assert_true(z[0][at] + z[1][at] + z[2][at] == want);
+                written[at] = 1;
+            }
+            for (uint32_t i = 0; i < Z_WORDS; i++)
+                assert_true(written[i] || z[1][i] == before[i]);
         }
         sim_close(&s);
     }
@@ -809,6 +935,7 @@ static void bad_tasks(void **state) {
     } bad[] = {
         {0, 0, 16, 16},
         {UVCC_TASK_KIND_END, 0, 16, 16},
+        {UVCC_TASK_COLLECTIVE, 0, 16, 16},
         {UINT16_MAX, 0, 16, 16},
         {UVCC_TASK_OPEN4_MASK, 0, 0, 0},
         {UVCC_TASK_TRUNC, UVCC_GATE_TRUNC_SR, 63, 0},
@@ -885,7 +1012,9 @@ int main(void) {
         cmocka_unit_test(relus),
         cmocka_unit_test(lifts),
         cmocka_unit_test(reshares),
+        cmocka_unit_test(triples),
         cmocka_unit_test(products),
+        cmocka_unit_test(block_products),
         cmocka_unit_test(maps),
         cmocka_unit_test(row_maps),
         cmocka_unit_test(hashes_and_copies),

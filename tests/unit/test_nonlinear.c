@@ -73,6 +73,10 @@ static double real(uvcc_nonlinear what, double x) {
         return exp(-x);
     case UVCC_NL_RECIPROCAL:
         return 1 / x;
+    case UVCC_NL_LN:
+        return log(x);
+    case UVCC_NL_CLIP:
+        return fmin(fmax(x, -1), 1);
     default:
         return 1 / sqrt(x);
     }
@@ -113,7 +117,7 @@ static inputs sweep_of(uvcc_nonlinear what) {
     if (high - low < FULL_SWEEP) {
         for (int64_t x = low; x <= high; x++)
             take(&s, x, low, high);
-    } else if (info->relative) {
+    } else if (info->relative || what == UVCC_NL_LN) {
         for (int64_t x = low; x <= high; x += 1 + (x >> 15))
             for (int64_t d = -2; d <= 2; d++)
                 take(&s, x + d, low, high);
@@ -165,7 +169,8 @@ static void report(uvcc_nonlinear what, const char *mode, const errors *e,
 
 static void assert_bound(uvcc_nonlinear what, const errors *e, bool exact) {
     const double bound = uvcc_nonlinear_at(what)->bound;
-    const bool none = exact && (what == UVCC_NL_RELU || what == UVCC_NL_SIGN);
+    const bool none =
+        exact && (what == UVCC_NL_RELU || what == UVCC_NL_SIGN || what == UVCC_NL_CLIP);
     /* values at the middle of the cells: half as far */
     const bool half = exact && (what == UVCC_NL_SIGMOID || what == UVCC_NL_TANH);
     if (e->most > (none ? 0 : half ? 0.51 * bound : bound))
@@ -298,15 +303,15 @@ static void sweep_fast(uvcc_nonlinear what, unsigned index_bits, bool derivative
 typedef struct one {
     uvcc_program *p;
     uvcc_reference *r;
-    uint32_t in[3], out[2];
-    uvcc_tensor_desc desc[2];
+    uint32_t in[3], out[3];
+    uvcc_tensor_desc desc[3];
     unsigned outputs;
 } one;
 
 /* A program of one entry that runs `what` on tensors like in[]. scale: of a BLOCK's output. */
 static one one_of(uvcc_nonlinear what, const uvcc_nonlinear_options *o, const uvcc_tensor_desc *in,
                   unsigned scale) {
-    static const char *const names[] = {"Y0", "Y1"};
+    static const char *const names[] = {"Y0", "Y1", "Y2"};
     const uvcc_nonlinear_info *info = uvcc_nonlinear_at(what);
     const uvcc_allocator al = allocator();
     one n = {0};
@@ -405,6 +410,8 @@ static const uvcc_nonlinear elements[] = {
     UVCC_NL_EXP,
     UVCC_NL_RECIPROCAL,
     UVCC_NL_RSQRT,
+    UVCC_NL_LN,
+    UVCC_NL_CLIP,
 };
 enum { ELEMENTS = sizeof elements / sizeof elements[0] };
 
@@ -530,6 +537,11 @@ static void near(double have, double want, double relative) {
         fail_msg("%g, not %g", have, want);
 }
 
+static void near_by(double have, double want, double off) {
+    if (!(fabs(have - want) <= off))
+        fail_msg("%.9g, not %.9g", have, want);
+}
+
 /* Below the range as its low end, above as its high end; the fast mode's range is not the exact
  * one's. */
 static void test_inverse_ends(void **state) {
@@ -599,6 +611,80 @@ static void test_coarse_inverses(void **state) {
     }
 }
 
+/* Below 9/16 it is ln(9/16), from 73728 on ln(73728). */
+static void test_ln_ends(void **state) {
+    (void)state;
+    const double cases[][3] = {/* x, and what fast and exact mode give the logarithm of */
+                               {0, 0.34375, 0.5625},
+                               {-3, 0.34375, 0.5625},
+                               {0.34375, 0.34375, 0.5625},
+                               {0.5625, 0.5625, 0.5625},
+                               {1, 1, 1},
+                               {2.25, 2.25, 2.25},
+                               {65535.5, 65535.5, 65535.5},
+                               {73728, 73728, 73728},
+                               {90112, 90112, 73728},
+                               {130000, 90112, 73728}};
+    for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const at_point p = evaluate(UVCC_NL_LN, 33, llround(ldexp(cases[i][0], F)));
+        for (unsigned low = 0; low < LOWS; low++)
+            near_by(ldexp((double)p.fast[low][0], -(int)p.scale[0]), log(cases[i][1]), 1.3e-4);
+        near_by(ldexp((double)p.exact[0], -(int)p.exact_scale[0]), log(cases[i][2]), 1.3e-4);
+    }
+}
+
+/* Its ends are where the options say; a limit that the index cannot show is refused. */
+static void test_clip_limits(void **state) {
+    (void)state;
+    const double limits[] = {0.25, 1, 7.5}, xs[] = {-20, -7.5, -1, -0.26, -0.25, 0, 0.2, 0.9, 8};
+    const uvcc_allocator al = allocator();
+    for (unsigned exact = 0; exact < 2; exact++)
+        for (unsigned i = 0; i < sizeof limits / sizeof limits[0]; i++)
+            for (unsigned k = 0; k < sizeof xs / sizeof xs[0]; k++) {
+                uvcc_nonlinear_options o = options(22, exact != 0);
+                uvcc_nonlinear_fn f;
+                o.limit = limits[i];
+                int64_t x = llround(ldexp(xs[k], F)), y;
+                const int64_t *const in[1] = {&x};
+                int64_t *const out[1] = {&y};
+                assert_int_equal(uvcc_nonlinear_build(&f, UVCC_NL_CLIP, &o, &al), 0);
+                assert_int_equal(uvcc_function_eval(&f.function, 1, 1, in, out, NULL, &al), 0);
+                assert_true(ldexp((double)y, -F) ==
+                            fmin(fmax(ldexp((double)x, -F), -limits[i]), limits[i]));
+                uvcc_nonlinear_free(&f);
+            }
+    uvcc_nonlinear_options o = options(22, false);
+    uvcc_nonlinear_fn f;
+    o.limit = 0x1p-9;
+    assert_int_equal(uvcc_nonlinear_build(&f, UVCC_NL_CLIP, &o, &al), UVCC_ERR_USAGE);
+    o.exact = true;
+    assert_int_equal(uvcc_nonlinear_build(&f, UVCC_NL_CLIP, &o, &al), 0);
+    uvcc_nonlinear_free(&f);
+    o.limit = -1;
+    assert_int_equal(uvcc_nonlinear_build(&f, UVCC_NL_CLIP, &o, &al), UVCC_ERR_USAGE);
+}
+
+/* With `raise` the function is of 2^raise times what the tensor says. */
+static void test_raise(void **state) {
+    (void)state;
+    for (unsigned exact = 0; exact < 2; exact++) {
+        uvcc_nonlinear_options o = options(0, exact != 0);
+        uvcc_tensor_desc in = input_desc(1, 2, 30);
+        const int64_t x[2] = {3 << F, 50 << F};
+        in.scale = F + 6;
+        o.raise = 6;
+        one n = one_of(UVCC_NL_RSQRT, &o, &in, 0);
+        assert_int_equal(uvcc_reference_set(n.r, n.in[0], x), 0);
+        one_run(&n);
+        for (unsigned i = 0; i < 2; i++)
+            near(ldexp((double)uvcc_reference_get(n.r, n.out[0])[i], -n.desc[0].scale),
+                 1 / sqrt(ldexp((double)x[i], -F)), 1.2e-4);
+        one_free(&n);
+        o.raise = F + 7;
+        assert_int_equal(uvcc_nonlinear_output(UVCC_NL_RSQRT, &o, &in, n.desc), UVCC_ERR_USAGE);
+    }
+}
+
 /* Other scales of the input give the same functions. */
 static void test_scales(void **state) {
     (void)state;
@@ -652,7 +738,7 @@ static void test_checks(void **state) {
     for (unsigned i = 0; i < UVCC_NL_COUNT; i++) {
         const uvcc_nonlinear_info *info = uvcc_nonlinear_at((uvcc_nonlinear)i);
         const bool composed = i == UVCC_NL_EXP || i == UVCC_NL_RECIPROCAL || i == UVCC_NL_RSQRT ||
-                              i == UVCC_NL_SOFTMAX;
+                              i == UVCC_NL_SOFTMAX || i == UVCC_NL_LN;
         const bool ops_only = info->form == UVCC_NL_BLOCK && i != UVCC_NL_SOFTMAX;
         for (unsigned bits = 13; bits <= 40; bits += 3)
             for (unsigned exact = 0; exact < 2; exact++) {
@@ -670,7 +756,8 @@ static void test_checks(void **state) {
                     const unsigned drop = 16u - info->index_bits;
                     const uint8_t index = (uint8_t)(bits > drop ? bits - drop + 1 : 1);
                     const bool indexed = exact && info->form == UVCC_NL_ELEMENT &&
-                                         i != UVCC_NL_SIGN && i != UVCC_NL_RELU;
+                                         i != UVCC_NL_SIGN && i != UVCC_NL_RELU &&
+                                         i != UVCC_NL_CLIP;
                     const uint8_t in_bits[2] = {
                         indexed && f.function.inputs == 1 ? index : (uint8_t)bits, index};
                     const uvcc_tensor_desc in = input_desc(4, 100, bits);
@@ -731,6 +818,8 @@ static void test_costs(void **state) {
         {UVCC_NL_EXP, 25, 0, 3, false, 390},
         {UVCC_NL_RECIPROCAL, 29, 0, 3, false, 1200},
         {UVCC_NL_RSQRT, 29, 0, 3, false, 1540},
+        {UVCC_NL_LN, 27, 0, 3, false, 1900},
+        {UVCC_NL_CLIP, 25, 0, 3, false, 440},
     };
     for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         uvcc_nonlinear_options o = options(cases[i].bits, false);
@@ -987,12 +1076,13 @@ static void test_cross_entropy(void **state) {
                                      .scale = F,
                                      .lifetime = UVCC_EPOCH,
                                      .in_buffer_of = UVCC_NO_TENSOR}};
-    const uvcc_nonlinear_options o = options(0, true);
+    uvcc_nonlinear_options o = options(0, true);
     int64_t x[ROWS * COLS], hot[ROWS * COLS] = {0};
     uint64_t seed = 5;
     fill_rows(x, ROWS, COLS, &seed);
     for (unsigned i = 0; i < ROWS; i++)
         hot[i * COLS + i] = 1 << F;
+    o.loss = true;
     one n = one_of(UVCC_NL_CROSS_ENTROPY_GRADIENT, &o, in, 0);
     assert_int_equal(uvcc_reference_set(n.r, n.in[0], x), 0);
     assert_int_equal(uvcc_reference_set(n.r, n.in[1], hot), 0);
@@ -1002,6 +1092,11 @@ static void test_cross_entropy(void **state) {
         const double have = ldexp((double)uvcc_reference_get(n.r, n.out[0])[i], -F);
         assert_true(fabs(have - (p - (hot[i] != 0))) <= softmax_bound(p, COLS));
     }
+    /* the logarithm's error, the sum's, and units of both scales */
+    assert_int_equal(n.desc[1].cols, 1);
+    for (unsigned i = 0; i < ROWS; i++)
+        near_by(ldexp((double)uvcc_reference_get(n.r, n.out[1])[i], -n.desc[1].scale),
+                -log(softmax_at(x + i * COLS, COLS, i)), 1.3e-4 + 5e-6 * COLS + ldexp(2, -F));
     one_free(&n);
 }
 
@@ -1046,13 +1141,16 @@ static void norm_case(unsigned cols, bool exact, bool layer) {
         g[j] = g[j] >= 1 << 18 ? 0 : g[j];
         shift[j] = -g[j] / 2;
     }
+    o.saved = true;
     one n = one_of(layer ? UVCC_NL_LAYERNORM : UVCC_NL_RMSNORM, &o, in, 0);
+    assert_int_equal(n.outputs, 3);
     assert_int_equal(uvcc_reference_set(n.r, n.in[0], x), 0);
     assert_int_equal(uvcc_reference_set(n.r, n.in[1], g), 0);
     if (layer)
         assert_int_equal(uvcc_reference_set(n.r, n.in[2], shift), 0);
     one_run(&n);
     const int64_t *y = uvcc_reference_get(n.r, n.out[0]);
+    const int64_t *z = uvcc_reference_get(n.r, n.out[1]), *root = uvcc_reference_get(n.r, n.out[2]);
     double worst = 0, most = 0;
     for (unsigned i = 0; i < ROWS; i++) {
         const double mean = layer ? mean_of(x + i * cols, cols, 0, false) : 0;
@@ -1067,7 +1165,12 @@ static void norm_case(unsigned cols, bool exact, bool layer) {
                 1.6e-4 * fabs(normed) + ldexp(1 + fabs(gain) * (1 + (layer ? inverse : 0)), -F);
             worst = d / b > worst ? d / b : worst;
             most = d > most ? d : most;
+            const double plain = (ldexp((double)x[i * cols + j], -F) - mean) * inverse;
+            near_by(ldexp((double)z[i * cols + j], -F), plain,
+                    1.6e-4 * fabs(plain) + ldexp(1 + (layer ? inverse : 0), -F));
         }
+        assert_int_equal(n.desc[2].scale, 22);
+        near(ldexp((double)root[i], -22), inverse, 1.6e-4 + ldexp(layer ? 1 : 0, -F));
     }
     print_message("%s %ux%u %s: error %.3g (%.2f of its bound)\n", layer ? "layernorm" : "rmsnorm",
                   ROWS, cols, exact ? "exact" : "fast", most, worst);
@@ -1134,6 +1237,7 @@ static void test_sessions(void **state) {
         {UVCC_NL_GELU, 4e-3},    {UVCC_NL_MAX, 0},           {UVCC_NL_ARGMAX, 0},
         {UVCC_NL_SOFTMAX, 4e-4}, {UVCC_NL_RMSNORM, 4e-3},    {UVCC_NL_LAYERNORM, 4e-3},
         {UVCC_NL_EXP, 8e-6},     {UVCC_NL_RECIPROCAL, 4e-3}, {UVCC_NL_RSQRT, 4e-3},
+        {UVCC_NL_LN, 3e-4},      {UVCC_NL_CLIP, 4e-3},
     };
     const uvcc_tensor_desc in[3] = {input_desc(ROWS, COLS, 22), row_desc("gamma", COLS),
                                     row_desc("beta", COLS)};
@@ -1153,7 +1257,7 @@ static void test_sessions(void **state) {
         for (unsigned exact = 0; exact < 2; exact++) {
             const bool least = cases[i].what == UVCC_NL_EXP ||
                                cases[i].what == UVCC_NL_RECIPROCAL ||
-                               cases[i].what == UVCC_NL_RSQRT;
+                               cases[i].what == UVCC_NL_RSQRT || cases[i].what == UVCC_NL_LN;
             const int64_t *const given[3] = {least ? positive : x, gamma, beta};
             secure_case(cases[i].what, exact != 0, in, given, exact ? 0 : cases[i].off);
         }
@@ -1258,6 +1362,9 @@ int main(void) {
         TEST(test_saturation),
         TEST(test_inverse_ends),
         TEST(test_coarse_inverses),
+        TEST(test_ln_ends),
+        TEST(test_clip_limits),
+        TEST(test_raise),
         TEST(test_scales),
         TEST(test_gain),
         TEST(test_max),

@@ -116,7 +116,9 @@ static uvcc_program *build_block(test_alloc *counts, bool sks) {
     add_block_tensors(p, block_tensors, sizeof block_tensors / sizeof block_tensors[0], UVCC_EPOCH);
     add_block_tensors(p, block_weights, sizeof block_weights / sizeof block_weights[0],
                       UVCC_PERSIST);
+    assert_int_equal(uvcc_program_topology(p, 1, 3, 1), 0);
     assert_int_equal(uvcc_program_entry(p, "block"), 0);
+    assert_int_equal(uvcc_program_pipeline(p, 1, 3, 0), 0); /* stages on both sides */
     json_t *v = LOAD_VECTORS("stage_program.json");
     const json_t *ops = json_object_get(v, "ops");
     assert_int_equal(json_array_size(ops), 51);
@@ -193,10 +195,13 @@ static void test_block_lives(void **state) {
 }
 
 static bool has_pred(const uvcc_program *p, uint32_t k, uint32_t pred_k) {
-    const uvcci_op *from = op_of_k(p, pred_k);
+    const uint32_t from = (uint32_t)(op_of_k(p, pred_k) - p->entries[0].ops);
     const uint32_t to = (uint32_t)(op_of_k(p, k) - p->entries[0].ops);
-    for (uint32_t i = 0; i < from->succ_count; i++)
-        if (p->entries[0].succ[from->succ_first + i] == to)
+    uint32_t followers[64];
+    const int n = uvcc_program_followers(p, 0, from, followers, 64);
+    assert_true(n >= 0 && n <= 64);
+    for (int i = 0; i < n; i++)
+        if (followers[i] == to)
             return true;
     return false;
 }
@@ -237,6 +242,14 @@ static void test_block_versions(void **state) {
     assert_true(has_pred(p, 126, 125));
     assert_false(has_pred(p, 103, 102));
     assert_int_equal(op_of_k(p, 22)->pred_count, 2);
+    uint32_t one = UINT32_MAX;
+    assert_true(uvcc_program_followers(p, 0, 0, NULL, 0) > 1); /* X_IN has several readers */
+    assert_int_equal(uvcc_program_followers(p, 0, 0, &one, 1),
+                     uvcc_program_followers(p, 0, 0, NULL, 0));
+    assert_int_equal(one, 1);
+    assert_int_equal(uvcc_program_followers(p, 1, 0, &one, 1), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_program_followers(p, 0, 51, &one, 1), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_program_followers(p, 0, 0, NULL, 1), UVCC_ERR_USAGE);
     uvcc_program_free(p);
 }
 
@@ -290,7 +303,8 @@ typedef struct small {
 
 static uvcc_tensor_desc matrix(const char *name, uint32_t rows, uint32_t cols, uint8_t bits,
                                uint8_t scale, uint8_t lifetime) {
-    return (uvcc_tensor_desc){name, rows, cols, bits, scale, lifetime, UVCC_NO_TENSOR};
+    return (uvcc_tensor_desc){name,  rows,     cols,           bits,
+                              scale, lifetime, UVCC_NO_TENSOR, UVCC_REPLICATED};
 }
 
 /* C = A B >> 8; C += bias M (in place); D, E = relu C; M = M - M. */
@@ -518,7 +532,8 @@ static void test_bad_ops(void **state) {
     WRONG("C has scale 8, but must have -1", (s.op[0].shift = 9, s.t[A].scale = 0));
     BOUND("op product (GEMM_SS, FWD k 0): bits(A) + bits(B) + log2(K) needs 63 bits",
           s.t[A].bits = 41);
-    WRONG("op bias (BIAS_ADD, FWD k 1): M is 2 x 5, but must be 1 x 5", s.t[M].rows = 2);
+    WRONG("op bias (BIAS_ADD, FWD k 1): M is 3 x 5, but must have 5 columns and rows that divide 4",
+          s.t[M].rows = 3);
     WRONG("op bias (BIAS_ADD, FWD k 1): M has scale 7, but must have 8", s.t[M].scale = 7);
     WRONG("op relu (RELU, FWD k 2): D is 4 x 6", s.t[D].cols = 6);
     WRONG("op relu (RELU, FWD k 2): E has scale 8, but must have 0", s.t[E].scale = 8);
@@ -527,7 +542,7 @@ static void test_bad_ops(void **state) {
           (s.t[C].bits = 63, s.op[1] = s.op[2], s.ops = 2));
     BOUND("op bias (BIAS_ADD, FWD k 1): the wider input needs 63 bits", s.t[M].bits = 63);
     BOUND("bits + log2(rows) needs 63 bits", s.t[D].bits = 61);
-    WRONG("M is 1 x 5, but must be 1 x 4",
+    WRONG("M is 1 x 5, but must have 4 columns and rows that divide 3",
           (s.op[4].in[0] = A, s.t[A].rows = 3, s.t[A].cols = 4, s.op[0].flags = UVCC_OP_TRANS_A));
 }
 
@@ -654,6 +669,172 @@ static void test_bad_rows(void **state) {
           (s = dot_base(), s.op[2].constant = -(1 << 20)));
 }
 
+/* C, additive, = A B, += A B, both in one buffer; D = C >> 8. */
+static small part_base(void) {
+    small s = base();
+    s.t[C].sharing = UVCC_ADDITIVE;
+    s.t[C].bits = 43; /* 3 2^40, twice */
+    s.t[C].scale = 16;
+    s.op[0].opcode = s.op[1].opcode = UVCC_OP_GEMM_PART;
+    s.op[0].shift = 0;
+    s.op[1].name = "add";
+    s.op[1].in_count = 3;
+    s.op[1].in[0] = A;
+    s.op[1].in[1] = B;
+    s.op[1].in[2] = C;
+    s.op[2] = (uvcc_op_desc){.name = "end",
+                             .opcode = UVCC_OP_TRUNCATE,
+                             .k = 2,
+                             .in_count = 1,
+                             .in = {C},
+                             .out_count = 1,
+                             .out = {D},
+                             .shift = 8};
+    s.ops = 3;
+    return s;
+}
+
+static small reshare_base(void) {
+    small s = part_base();
+    s.op[2].opcode = UVCC_OP_RESHARE;
+    s.op[2].shift = 0;
+    s.t[D].scale = 16;
+    return s;
+}
+
+static void test_bad_parts(void **state) {
+    (void)state;
+    uint8_t hash[32];
+    small good = part_base();
+    hash_of(&good, hash);
+    good = reshare_base();
+    hash_of(&good, hash);
+    WRONG("tensor C has the unknown sharing 2", s.t[C].sharing = 2);
+    WRONG("tensor C is additive and PERSIST", (s = part_base(), s.t[C].lifetime = UVCC_PERSIST));
+    WRONG("tensor D shares a buffer with C, but one is additive",
+          (s = part_base(), s.t[D].in_buffer_of = C));
+    WRONG("op product (GEMM_PART, FWD k 0) has 1 inputs; it takes 2 or 3",
+          (s = part_base(), s.op[0].in_count = 1));
+    WRONG("op add (GEMM_PART, FWD k 1) has 4 inputs",
+          (s = part_base(), s.op[1].in_count = 4, s.op[1].in[3] = A));
+    WRONG("op product (GEMM_PART, FWD k 0) writes C, which must be additive",
+          (s = part_base(), s.t[C].sharing = UVCC_REPLICATED));
+    WRONG("op product (GEMM_SS, FWD k 0) writes C, which must be replicated",
+          s.t[C].sharing = UVCC_ADDITIVE);
+    WRONG("op add (GEMM_PART, FWD k 1) reads D as additive, but it is replicated",
+          (s = part_base(), s.op[1].in[2] = D));
+    WRONG("op add (GEMM_PART, FWD k 1) cannot read C, which is additive",
+          (s = part_base(), s.op[1].in[0] = C));
+    WRONG("op end (SHIFT_LEFT, FWD k 2) cannot read C, which is additive; RESHARE or TRUNCATE it",
+          (s = part_base(), s.op[2].opcode = UVCC_OP_SHIFT_LEFT));
+    WRONG("op end (VIEW_SPLIT_QKV, FWD k 2) cannot read C",
+          (s = part_base(), s.op[2].opcode = UVCC_OP_VIEW_SPLIT_QKV, s.op[2].shift = 0,
+           s.op[2].out_count = 3, s.op[2].out[1] = E, s.op[2].out[2] = M));
+    WRONG("op end (TRUNCATE, FWD k 2) writes D, which must be replicated",
+          (s = part_base(), s.t[D].sharing = UVCC_ADDITIVE, s.outputs = 0));
+    WRONG("op end (RESHARE, FWD k 2) writes D, which must be replicated",
+          (s = reshare_base(), s.t[D].sharing = UVCC_ADDITIVE, s.outputs = 0));
+    WRONG("op end (RESHARE, FWD k 2) reads A as additive", (s = reshare_base(), s.op[2].in[0] = A));
+    WRONG("op end (RESHARE, FWD k 2): D has scale 15", (s = reshare_base(), s.t[D].scale = 15));
+    WRONG("op end (RESHARE, FWD k 2): D is 4 x 6", (s = reshare_base(), s.t[D].cols = 6));
+    WRONG("op product (GEMM_PART, FWD k 0): a shift by 1 bits",
+          (s = part_base(), s.op[0].shift = 1));
+    WRONG("op product (GEMM_PART, FWD k 0): C is 4 x 6, but must be 4 x 5",
+          (s = part_base(), s.t[C].cols = 6));
+    WRONG("op product (GEMM_PART, FWD k 0): C has scale 15", (s = part_base(), s.t[C].scale = 15));
+    const uvcc_tensor_desc other = {.name = "E",
+                                    .rows = 4,
+                                    .cols = 5,
+                                    .bits = 50,
+                                    .scale = 16,
+                                    .in_buffer_of = UVCC_NO_TENSOR,
+                                    .lifetime = UVCC_EPOCH,
+                                    .sharing = UVCC_ADDITIVE};
+    WRONG("op add (GEMM_PART, FWD k 1): E is 5 x 4, but must be 4 x 5",
+          (s = part_base(), s.t[E] = other, s.t[E].rows = 5, s.t[E].cols = 4, s.op[1].in[2] = E));
+    WRONG("op add (GEMM_PART, FWD k 1): E has scale 17, but must have 16",
+          (s = part_base(), s.t[E] = other, s.t[E].scale = 17, s.op[1].in[2] = E));
+    WRONG("op add (GEMM_PART, FWD k 1) reads E, which nothing before it",
+          (s = part_base(), s.t[E] = other, s.op[1].in[2] = E));
+    WRONG("entry go: output 9 is C, which is additive", (s = part_base(), s.out[0].tensor = C));
+    WRONG("entry go: input 1 is C, which is additive",
+          (s = part_base(), s.inputs = 3, s.in[2].id = 1, s.in[2].tensor = C));
+}
+
+static void test_sums_in_bounds(void **state) {
+    (void)state;
+    BOUND("op product (GEMM_PART, FWD k 0): bits(A) + bits(B) + log2(K) needs 63 bits",
+          (s = part_base(), s.t[A].bits = 41, s.t[C].bits = 63));
+    BOUND("op product (GEMM_PART, FWD k 0): C declares 41 bits; the sum of the products in it "
+          "needs 42",
+          (s = part_base(), s.t[C].bits = 41));
+    BOUND("op add (GEMM_PART, FWD k 1): C declares 42 bits; the sum of the products in it needs 43",
+          (s = part_base(), s.t[C].bits = 42));
+    BOUND("op end (TRUNCATE, FWD k 2): the truncation needs 63 bits",
+          (s = part_base(), s.t[C].bits = 63));
+    /* 4 2^40 fill 42 bits, and five of them 43 */
+    uint8_t hash[32];
+    small s = part_base();
+    s.t[A].cols = s.t[B].rows = 4;
+    s.t[C].bits = 43;
+    hash_of(&s, hash);
+    s.t[C].bits = 42;
+    refused(&s, UVCC_ERR_BOUND, "needs 43");
+    s.op[1].k = 2; /* anew, not on top */
+    s.op[1].in_count = 2;
+    s.op[2].k = 3;
+    hash_of(&s, hash);
+}
+
+/* Two groups of rows and three heads: A 8 x 6 packed, B 12 x 2 stacked, C 8 x 6 packed, of blocks
+ * of 4 x 2 times 2 x 2. */
+static small heads_base(void) {
+    small s = base();
+    s.t[A] = matrix("A", 8, 6, 20, 8, UVCC_EPOCH);
+    s.t[B] = matrix("B", 12, 2, 20, 8, UVCC_EPOCH);
+    s.t[C] = matrix("C", 8, 6, 20, 8, UVCC_EPOCH);
+    s.op[0].flags = UVCC_OP_STACKED_B;
+    s.op[0].heads = 3;
+    s.op[0].row_groups = 2;
+    s.ops = 1;
+    s.out[0].tensor = C;
+    return s;
+}
+
+static void test_bad_heads(void **state) {
+    (void)state;
+    uint8_t hash[32];
+    small good = heads_base();
+    hash_of(&good, hash);
+    good.op[0].opcode = UVCC_OP_GEMM_PART;
+    good.op[0].shift = 0;
+    refused(&good, UVCC_ERR_PROGRAM, "writes C, which must be additive");
+    WRONG("op bias (BIAS_ADD, FWD k 1): heads and row groups are not for this opcode",
+          s.op[1].heads = s.op[1].row_groups = 1);
+    WRONG("op update (SUB, UPD k 0): heads and row groups are not", s.op[3].row_groups = 1);
+    WRONG("op product (GEMM_SS, FWD k 0): 3 heads and 0 row groups",
+          (s = heads_base(), s.op[0].row_groups = 0));
+    WRONG("0 heads and 2 row groups", (s = heads_base(), s.op[0].heads = 0, s.op[0].flags = 0));
+    WRONG("op product (GEMM_SS, FWD k 0): flags 0x8 are not", s.op[0].flags = UVCC_OP_STACKED_A);
+    WRONG("flags 0x14 are not", (s = heads_base(), s.op[0].flags |= UVCC_OP_CIRCUIT));
+    WRONG("op product (GEMM_SS, FWD k 0): A is 8 x 7, packed; 2 groups of rows and 3 heads do not",
+          (s = heads_base(), s.t[A].cols = 7));
+    WRONG("A is 9 x 6, packed", (s = heads_base(), s.t[A].rows = 9));
+    WRONG("B is 14 x 2, stacked", (s = heads_base(), s.t[B].rows = 14));
+    WRONG("C is 7 x 6, packed", (s = heads_base(), s.t[C].rows = 7));
+    WRONG("op(A) has 2 columns and op(B) 4 rows", (s = heads_base(), s.t[B].rows = 24));
+    WRONG("op(A) has 4 columns and op(B) 2 rows",
+          (s = heads_base(), s.op[0].flags |= UVCC_OP_TRANS_A));
+    WRONG("a block of C is 4 x 4, but must be 4 x 2", (s = heads_base(), s.t[C].cols = 12));
+    WRONG("a block of C is 1 x 6, but must be 4 x 2",
+          (s = heads_base(), s.t[C].rows = 6, s.op[0].flags |= UVCC_OP_STACKED_C));
+    /* the depth is that of a block: 2 */
+    BOUND("bits(A) + bits(B) + log2(K) needs 63 bits", (s = heads_base(), s.t[A].bits = 42));
+    good = heads_base();
+    good.t[A].bits = 41;
+    hash_of(&good, hash);
+}
+
 static void test_bad_constants(void **state) {
     (void)state;
     WRONG("op product (GEMM_SS, FWD k 0): a constant is not for this opcode", s.op[0].constant = 1);
@@ -763,6 +944,34 @@ static void test_bad_entries(void **state) {
     uvcc_program_free(p);
 }
 
+/* A stage in the middle of a pipeline is given nothing: its entries are told apart by their ops. */
+static void test_entries_without_inputs(void **state) {
+    (void)state;
+    for (uint16_t second_k = 0; second_k < 2; second_k++) {
+        test_alloc counts = {0};
+        char message[128] = "";
+        uvcc_program *p = new_program(&counts);
+        const uvcc_tensor_desc w = matrix("W", 2, 2, 20, 8, UVCC_PERSIST);
+        const uvcc_tensor_desc z = matrix("Z", 2, 2, 20, 8, UVCC_EPOCH);
+        assert_int_equal(uvcc_program_tensor(p, &w), 0);
+        assert_int_equal(uvcc_program_tensor(p, &z), 1);
+        uvcc_op_desc op = {.opcode = UVCC_OP_SHIFT_LEFT, .in_count = 1, .out_count = 1, .out = {1}};
+        assert_int_equal(uvcc_program_entry(p, "go"), 0);
+        assert_int_equal(uvcc_program_op(p, &op), 0);
+        assert_int_equal(uvcc_program_entry(p, "other"), 1);
+        op.k = second_k;
+        assert_int_equal(uvcc_program_op(p, &op), 0);
+        const int err = uvcc_program_finish(p, message, sizeof message);
+        assert_int_equal(err, second_k == 0 ? UVCC_ERR_PROGRAM : 0);
+        assert_string_equal(message, second_k != 0 ? ""
+                                                   : "entries go and other have inputs of the same "
+                                                     "ids and shapes; a step could not tell them "
+                                                     "apart");
+        uvcc_program_free(p);
+        assert_int_equal(counts.live_blocks, 0);
+    }
+}
+
 static void test_bad_calls(void **state) {
     (void)state;
     test_alloc counts = {0};
@@ -854,7 +1063,7 @@ static void test_limits(void **state) {
 
 static void test_hash(void **state) {
     (void)state;
-    enum { MAX = 40 };
+    enum { MAX = 56 };
     uint8_t hash[MAX][32], same[32];
     unsigned n = 0;
     small s = base();
@@ -923,10 +1132,66 @@ static void test_hash(void **state) {
     DIFFERS((s = dot_base(), s.op[2].constant = 4));
     DIFFERS(s = mask_base());
     DIFFERS((s = mask_base(), s.op[2].constant = 0));
+    DIFFERS(s = part_base());
+    DIFFERS((s = part_base(), s.op[1].in_count = 2));
+    DIFFERS(s = reshare_base());
+    DIFFERS((s.t[E] = part_base().t[C], s.t[E].name = "E", s.ops = 1, s.out[0].tensor = C));
+    DIFFERS((s.t[E] = part_base().t[C], s.t[E].name = "E", s.ops = 1, s.out[0].tensor = C,
+             s.t[E].sharing = UVCC_REPLICATED));
+    DIFFERS(s = heads_base());
+    DIFFERS((s = heads_base(), s.op[0].flags = 0, s.t[B].rows = 4, s.t[B].cols = 6));
+    DIFFERS((s = heads_base(), s.op[0].heads = 2, s.op[0].row_groups = 3, s.t[A].rows = 6,
+             s.t[C].rows = 6, s.t[B].rows = 18, s.t[C].cols = 4));
+    DIFFERS((s = heads_base(), s.op[0].heads = 0, s.op[0].row_groups = 0, s.op[0].flags = 0,
+             s.t[B].rows = 6, s.t[C].cols = 2));
+    DIFFERS((s = heads_base(), s.op[0].heads = 1, s.op[0].row_groups = 1, s.op[0].flags = 0,
+             s.t[B].rows = 6, s.t[C].cols = 2));
     for (unsigned i = 0; i < n; i++)
         for (unsigned j = 0; j < i; j++)
             if (memcmp(hash[i], hash[j], 32) == 0)
                 fail_msg("hashes %u and %u are equal", i, j);
+}
+
+/* Each op's blocks count, wherever the order of microbatches puts it among the inputs. */
+static void test_hash_of_microbatches(void **state) {
+    (void)state;
+    uint8_t hash[5][32];
+    for (uint8_t which = 0; which < 5; which++) {
+        test_alloc counts = {0};
+        uvcc_program *p = new_program(&counts);
+        char name[4], message[200];
+        assert_int_equal(uvcc_program_entry(p, "run"), 0);
+        for (uint16_t mb = 0; mb < 2; mb++) {
+            snprintf(name, sizeof name, "x%u", mb);
+            const uvcc_tensor_desc x = matrix(name, 4, 4, 20, 0, UVCC_EPOCH);
+            const int in = uvcc_program_tensor(p, &x);
+            assert_true(in >= 0 && uvcc_program_input_mb(p, mb, (uint32_t)in, 0, mb) >= 0);
+        }
+        for (uint16_t mb = 0; mb < 2; mb++) { /* x x^T, or of 1 or 4 blocks: 4 x 4 */
+            const uint16_t blocks = which == 0              ? 0
+                                    : (which - 1) / 2 == mb ? 1 + (which - 1) % 2
+                                                            : 0;
+            snprintf(name, sizeof name, "z%u", mb);
+            const uvcc_tensor_desc z = matrix(name, 4, 4, 60, 0, UVCC_EPOCH);
+            const int out = uvcc_program_tensor(p, &z);
+            assert_true(out >= 0);
+            assert_true(uvcc_program_op(p, &(uvcc_op_desc){.opcode = UVCC_OP_GEMM_SS,
+                                                           .mb = mb,
+                                                           .in_count = 2,
+                                                           .in = {mb, mb},
+                                                           .out_count = 1,
+                                                           .out = {(uint32_t)out},
+                                                           .flags = UVCC_OP_TRANS_B,
+                                                           .heads = blocks,
+                                                           .row_groups = blocks}) >= 0);
+        }
+        if (uvcc_program_finish(p, message, sizeof message) != 0)
+            fail_msg("%s", message);
+        uvcc_program_hash(p, hash[which]);
+        uvcc_program_free(p);
+        for (unsigned other = 0; other < which; other++)
+            assert_memory_not_equal(hash[other], hash[which], 32);
+    }
 }
 
 /* ---- memory ---- */
@@ -943,7 +1208,7 @@ static void test_no_plan(void **state) {
     assert_int_equal(uvcc_program_tensor(p, &d), 0);
     assert_int_equal(uvcc_program_entry(p, "run"), 0);
     uvcc_op_desc nothing = {.opcode = UVCC_OP_RMSNORM_BWD, .k = 1};
-    uvcc_op_desc soft = {.opcode = UVCC_OP_SEND_PP, .k = 2, .in_count = 1};
+    uvcc_op_desc soft = {.opcode = UVCC_OP_RESIDUAL_SPLIT, .k = 2, .in_count = 1};
     assert_int_equal(uvcc_program_op(p, &nothing), 0);
     assert_int_equal(uvcc_program_op(p, &soft), 1);
     assert_int_equal(uvcc_program_finish(p, NULL, 0), 0);
@@ -981,7 +1246,7 @@ static void test_no_memory(void **state) {
         if (done)
             break;
     }
-    assert_int_equal(retried, 2);
+    assert_int_equal(retried, 3);
 }
 
 int main(void) {
@@ -994,13 +1259,18 @@ int main(void) {
         cmocka_unit_test(test_bad_ops),
         cmocka_unit_test(test_bad_elements),
         cmocka_unit_test(test_bad_rows),
+        cmocka_unit_test(test_bad_parts),
+        cmocka_unit_test(test_sums_in_bounds),
+        cmocka_unit_test(test_bad_heads),
         cmocka_unit_test(test_bad_constants),
         cmocka_unit_test(test_rows_in_place),
         cmocka_unit_test(test_bad_buffers),
         cmocka_unit_test(test_bad_entries),
+        cmocka_unit_test(test_entries_without_inputs),
         cmocka_unit_test(test_bad_calls),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_hash),
+        cmocka_unit_test(test_hash_of_microbatches),
         cmocka_unit_test(test_no_plan),
         cmocka_unit_test(test_no_memory),
     };

@@ -301,7 +301,7 @@ static void test_round_trip(void **state) {
             free(out.p);
         }
     }
-    assert_int_equal(types, 24);
+    assert_int_equal(types, 25);
 }
 
 /* A short log with most types in it. */
@@ -451,8 +451,8 @@ static void test_config(void **state) {
     assert_int_equal(covered, len);
     /* The hooks, `size` and the gaps between members are all that is left: whoever adds a member to
      * uvcc_config adds it to members[] in record.c, and here its gap, if any. */
-    size_t hooks =
-        sizeof out.size + sizeof out.alloc + sizeof out.random + sizeof out.log + sizeof out.record;
+    size_t hooks = sizeof out.size + sizeof out.alloc + sizeof out.random + sizeof out.log +
+                   sizeof out.record + sizeof out.trace;
     assert_in_range(sizeof out - hooks - len, 0, 32);
 
     assert_int_equal(uvcc_config_default(&in, sizeof in), 0);

@@ -142,6 +142,96 @@ static void test_gemm_square(void **state) {
     close_one(&o);
 }
 
+/* ---- blocks and sums of products ---- */
+
+enum { GROUPS = 2, HEADS = 3, M = 4, N = 5, K = 2, BLOCK_MAX = GROUPS * HEADS * 5 * 5 };
+
+/* Element (i, j) of block (g, h) of an operand whose blocks are rows x cols. */
+static size_t in_block(bool stacked, uint32_t rows, uint32_t cols, uint32_t g, uint32_t h,
+                       uint32_t i, uint32_t j) {
+    return stacked ? ((size_t)(g * HEADS + h) * rows + i) * cols + j
+                   : ((size_t)g * rows + i) * HEADS * cols + (size_t)h * cols + j;
+}
+
+static uint32_t add_blocks(one *o, const char *name, bool stacked, uint32_t rows, uint32_t cols,
+                           uint8_t bits, uint8_t sharing) {
+    int t =
+        uvcc_program_tensor(o->p, &(uvcc_tensor_desc){.name = name,
+                                                      .rows = GROUPS * rows * (stacked ? HEADS : 1),
+                                                      .cols = cols * (stacked ? 1 : HEADS),
+                                                      .bits = bits,
+                                                      .lifetime = UVCC_EPOCH,
+                                                      .in_buffer_of = UVCC_NO_TENSOR,
+                                                      .sharing = sharing});
+    assert_true(t >= 0);
+    return (uint32_t)t;
+}
+
+/* All layouts and transposes, as GEMM_SS and as the sum of two GEMM_PARTs that is reshared. */
+static void test_heads(void **state) {
+    (void)state;
+    uint64_t seed = 8;
+    for (uint8_t flags = 0; flags < 32; flags++) {
+        const bool ta = flags & 1, tb = flags & 2;
+        const bool sa = flags & 4, sb = flags & 8, sc = flags & 16;
+        const uint32_t ar = ta ? K : M, ac = ta ? M : K, br = tb ? N : K, bc = tb ? K : N;
+        one o;
+        open_one(&o);
+        const uint32_t a = add_blocks(&o, "A", sa, ar, ac, 20, UVCC_REPLICATED);
+        const uint32_t b = add_blocks(&o, "B", sb, br, bc, 20, UVCC_REPLICATED);
+        const uint32_t c = add_blocks(&o, "C", sc, M, N, 50, UVCC_REPLICATED);
+        const uint32_t part = add_blocks(&o, "part", sc, M, N, 42, UVCC_ADDITIVE);
+        const uint32_t sum = add_blocks(&o, "sum", sc, M, N, 50, UVCC_REPLICATED);
+        assert_int_equal(uvcc_program_entry(o.p, "one"), 0);
+        assert_true(uvcc_program_input(o.p, 0, a, 0) >= 0);
+        assert_true(uvcc_program_input(o.p, 1, b, 0) >= 0);
+        uvcc_op_desc d = {.opcode = UVCC_OP_GEMM_SS,
+                          .in_count = 2,
+                          .in = {a, b},
+                          .out_count = 1,
+                          .out = {c},
+                          .flags = (uint8_t)((flags & 3) | (flags >> 2) * UVCC_OP_STACKED_A),
+                          .heads = HEADS,
+                          .row_groups = GROUPS};
+        assert_true(uvcc_program_op(o.p, &d) >= 0);
+        d.opcode = UVCC_OP_GEMM_PART;
+        d.out[0] = d.in[2] = part;
+        for (d.k = 1; d.k < 3; d.k++, d.in_count = 3)
+            assert_true(uvcc_program_op(o.p, &d) >= 0);
+        d = (uvcc_op_desc){.opcode = UVCC_OP_RESHARE,
+                           .k = 3,
+                           .in_count = 1,
+                           .in = {part},
+                           .out_count = 1,
+                           .out = {sum}};
+        assert_true(uvcc_program_op(o.p, &d) >= 0);
+        if (uvcc_program_finish(o.p, o.message, sizeof o.message) != 0)
+            fail_msg("%s", o.message);
+        const uvcc_allocator al = test_allocator(&o.counts);
+        assert_int_equal(uvcc_reference_new(&o.r, o.p, &al), 0);
+        int64_t x[BLOCK_MAX], y[BLOCK_MAX];
+        fill(&seed, x, BLOCK_MAX, 20);
+        fill(&seed, y, BLOCK_MAX, 20);
+        set(&o, a, x);
+        set(&o, b, y);
+        run(&o);
+        run(&o); /* sums start anew in each step */
+        for (uint32_t e = 0; e < GROUPS * HEADS * M * N; e++) {
+            const uint32_t g = e / (HEADS * M * N), h = e / (M * N) % HEADS;
+            const uint32_t i = e / N % M, j = e % N;
+            int64_t want = 0;
+            for (uint32_t l = 0; l < K; l++)
+                want += x[in_block(sa, ar, ac, g, h, ta ? l : i, ta ? i : l)] *
+                        y[in_block(sb, br, bc, g, h, tb ? j : l, tb ? l : j)];
+            const size_t at = in_block(sc, M, N, g, h, i, j);
+            assert_int_equal(uvcc_reference_get(o.r, c)[at], want);
+            assert_int_equal(uvcc_reference_get(o.r, part)[at], 2 * want);
+            assert_int_equal(uvcc_reference_get(o.r, sum)[at], 2 * want);
+        }
+        close_one(&o);
+    }
+}
+
 /* ---- element by element ---- */
 
 static void elementwise(uvcc_opcode code, uint8_t shift, uint8_t scale_out, const int64_t *want) {
@@ -215,6 +305,9 @@ static void test_rows(void **state) {
     rowwise(UVCC_OP_ROW_MUL, 4, 1, 2, 0, 14, (const int64_t[]){75, -75, -4, 3, 0, 1, -8, -5});
     rowwise(UVCC_OP_COL_MUL, 1, 2, 0, 0, 16, (const int64_t[]){300, 200, 21, 14, 0, -2, 90, -40});
     rowwise(UVCC_OP_COL_MUL, 1, 2, 3, 0, 13, (const int64_t[]){37, 25, 2, 1, 0, -1, 11, -5});
+    rowwise(UVCC_OP_COL_MUL, 1, 1, 0, 0, 16, (const int64_t[]){300, -300, 21, -21, 0, 3, 90, 60});
+    /* two rows in turn */
+    rowwise(UVCC_OP_BIAS_ADD, 2, 2, 0, 0, 8, (const int64_t[]){103, -102, 12, -8, 3, -1, 35, 19});
     /* dots of the rows: 500, 42, 4, 20 */
     rowwise(UVCC_OP_ROW_DOT, 4, 2, 0, 1, 16, (const int64_t[]){500, 42, 4, 20});
     rowwise(UVCC_OP_ROW_DOT, 4, 2, 4, -3, 12, (const int64_t[]){-94, -8, -1, -4});
@@ -262,6 +355,18 @@ static void test_reduce(void **state) {
     run(&o); /* sums do not pile up from step to step */
     assert_int_equal(uvcc_reference_get(o.r, c)[0], 3);
     assert_int_equal(uvcc_reference_get(o.r, c)[1], -40);
+    close_one(&o);
+    open_one(&o); /* to two rows: of even and of odd rows */
+    const uint32_t tall = add(&o, "A", 4, 1, 20, 8), two = add(&o, "C", 2, 1, 22, 8);
+    start(&o, &(uvcc_op_desc){.opcode = UVCC_OP_REDUCE_BIAS_GRAD,
+                              .in_count = 1,
+                              .in = {tall},
+                              .out_count = 1,
+                              .out = {two}});
+    set(&o, tall, (const int64_t[]){1, 20, -3, 400});
+    run(&o);
+    assert_int_equal(uvcc_reference_get(o.r, two)[0], -2);
+    assert_int_equal(uvcc_reference_get(o.r, two)[1], 420);
     close_one(&o);
 }
 
@@ -359,11 +464,8 @@ static void test_step_after_a_failed_one(void **state) {
                           .in_buffer_of = UVCC_NO_TENSOR};
     uint32_t s = (uint32_t)uvcc_program_tensor(p, &d);
     assert_true(uvcc_program_entry(p, "square") >= 0);
-    uvcc_op_desc g = {.opcode = UVCC_OP_ELEM_MUL,
-                      .in_count = 2,
-                      .in = {s, s},
-                      .out_count = 1,
-                      .out = {s}};
+    uvcc_op_desc g = {
+        .opcode = UVCC_OP_ELEM_MUL, .in_count = 2, .in = {s, s}, .out_count = 1, .out = {s}};
     assert_true(uvcc_program_op(p, &g) >= 0);
     assert_int_equal(uvcc_program_finish(p, NULL, 0), 0);
     uvcc_reference *r;
@@ -487,6 +589,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gemm),
         cmocka_unit_test(test_gemm_square),
+        cmocka_unit_test(test_heads),
         cmocka_unit_test(test_elements),
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_sub_with_shift),

@@ -1,5 +1,8 @@
 #include "support.h"
 
+#include <uvcc/pipeline.h>
+#include <uvcc/program.h>
+
 #include "proto/ids.h"
 #include "proto/sched.h"
 
@@ -138,6 +141,54 @@ static void ahead_bounds_what_is_in_flight(void **state) {
             }
 }
 
+/* The closed form of a slot's place and the limit in flight are those of the order. */
+static void slots_and_windows_are_the_order(void **state) {
+    (void)state;
+    static const uint32_t aheads[] = {0, 1, 3, 16, UINT32_MAX};
+    for (size_t a = 0; a < sizeof aheads / sizeof aheads[0]; a++)
+        for (uint32_t stages = 1; stages <= MAX_S; stages++)
+            for (uint32_t m = 1; m <= 12; m++) {
+                pipeline p;
+                plan(&p, stages, m, aheads[a]);
+                for (uint32_t s = 0; s < stages; s++) {
+                    const uvcc_pipeline at = {s, stages, m, aheads[a]};
+                    uint32_t flying = 0, most = 0;
+                    for (uint32_t i = 0; i < 2 * m; i++) {
+                        const uvcci_slot slot = p.slots[s][i];
+                        assert_int_equal(uvcc_pipeline_slot(&at, slot.phase, slot.mb), i);
+                        flying += slot.phase == UVCCI_PHASE_FWD ? 1u : UINT32_MAX;
+                        most = flying > most ? flying : most;
+                    }
+                    assert_int_equal(uvcc_pipeline_window(&at), most);
+                }
+            }
+    const uvcc_pipeline good = {0, 2, 4, 0};
+    assert_int_equal(uvcc_pipeline_slot(&good, UVCC_UPD, 0), UINT32_MAX);
+    assert_int_equal(uvcc_pipeline_slot(&good, UVCC_FWD, 4), UINT32_MAX);
+    assert_int_equal(uvcc_pipeline_window(&(uvcc_pipeline){2, 2, 4, 0}), 0);
+    assert_int_equal(uvcc_pipeline_window(&(uvcc_pipeline){0, 2, 0, 0}), 0);
+    assert_int_equal(uvcc_pipeline_window(NULL), 0);
+}
+
+/* Ranks, least first. */
+static void ranks_order_ops(void **state) {
+    (void)state;
+    const uint64_t ranks[] = {
+        uvcc_pipeline_rank(true, UVCC_FWD, 0, 9),
+        uvcc_pipeline_rank(true, UVCC_FWD, 0, 0xffff),
+        uvcc_pipeline_rank(true, UVCC_BWD, 0, 0),
+        uvcc_pipeline_rank(true, UVCC_FWD, 1, 0), /* older microbatches first, in either phase */
+        uvcc_pipeline_rank(true, UVCC_BWD, 0xffff, 0xffff),
+        uvcc_pipeline_rank(false, UVCC_FWD, 0, 3),
+        uvcc_pipeline_rank(false, UVCC_BWD, 0, 2),
+        uvcc_pipeline_rank(false, UVCC_FWD, 1, 0),
+        uvcc_pipeline_rank(false, UVCC_UPD, 0, 0),
+        uvcc_pipeline_rank(false, UVCC_UPD, 0, 1),
+    };
+    for (size_t i = 1; i < sizeof ranks / sizeof ranks[0]; i++)
+        assert_true(ranks[i - 1] < ranks[i]);
+}
+
 static void sizes_are_checked(void **state) {
     (void)state;
     uvcci_slot out[8];
@@ -164,6 +215,8 @@ int main(void) {
         cmocka_unit_test(vectors),
         cmocka_unit_test(plain_order_is_ideal),
         cmocka_unit_test(ahead_bounds_what_is_in_flight),
+        cmocka_unit_test(slots_and_windows_are_the_order),
+        cmocka_unit_test(ranks_order_ops),
         cmocka_unit_test(sizes_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

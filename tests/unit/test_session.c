@@ -1,13 +1,16 @@
 /* MAP_ANONYMOUS */
 #define _DEFAULT_SOURCE
-/* Sessions end to end over the loopback: every op against plaintext, faults, executors, lifts, audit,
- * disagreement, memory. */
+/* Sessions end to end over the loopback: every op against plaintext, faults, executors, lifts,
+ * audit, disagreement, memory. */
 #include "triangle.h"
 
 #include "exec/session.h"
 #include <sys/mman.h>
 
 /* ---- small programs ---- */
+
+/* Of products: all tests run natively and on Beaver triples. */
+static uint8_t product_flags;
 
 typedef struct shape {
     uint32_t rows, cols;
@@ -36,8 +39,8 @@ static void finish(uvcc_program *p) {
 /* X (P0) times W (P1), truncated, ReLU; the product, the ReLU and its bit are opened. */
 enum { IN_X = 1, IN_W = 2, OUT_Z = 10, OUT_A = 11, OUT_D = 12 };
 
-static uvcc_program *relu_program(test_alloc *mem, uint32_t m, uint32_t k, uint32_t n, uint8_t trunc,
-                                  uint8_t lift) {
+static uvcc_program *relu_program(test_alloc *mem, uint32_t m, uint32_t k, uint32_t n,
+                                  uint8_t trunc, uint8_t lift) {
     uvcc_allocator al = test_allocator(mem);
     uvcc_program *p;
     assert_int_equal(uvcc_program_new(&p, &al), 0);
@@ -57,6 +60,7 @@ static uvcc_program *relu_program(test_alloc *mem, uint32_t m, uint32_t k, uint3
                       .in = {x, w},
                       .out = {z},
                       .shift = 12,
+                      .flags = product_flags,
                       .truncation = trunc,
                       .lift = lift};
     assert_true(uvcc_program_op(p, &g) >= 0);
@@ -140,7 +144,6 @@ static void test_product_and_relu(void **state) {
             relu_run(&(triangle_options){.seed = 1}, 9, 7, 5, trunc, lift, 3, NULL, NULL);
 }
 
-
 /* Tiles, executors and suites change when things happen, never what. */
 static void test_same_roots_everywhere(void **state) {
     (void)state;
@@ -203,9 +206,12 @@ typedef struct random_program {
     uint64_t rnd;
     uint16_t k;
     unsigned *drawn; /* [opcode] */
+    unsigned blocks; /* products of blocks */
 } random_program;
 
-static unsigned pick(random_program *r, unsigned n) { return (unsigned)(test_rand(&r->rnd) % n); }
+static unsigned pick(random_program *r, unsigned n) {
+    return (unsigned)(test_rand(&r->rnd) % n);
+}
 
 static value *new_value(random_program *r, uint32_t rows, uint32_t cols, unsigned bits) {
     char name[16];
@@ -225,7 +231,7 @@ static void add_op_with(random_program *r, uint16_t opcode, const value *a, cons
                       .in = {a->tensor, b != NULL ? b->tensor : UVCC_NO_TENSOR},
                       .out = {out->tensor},
                       .shift = shift,
-                      .flags = flags,
+                      .flags = uvcci_is_product(opcode) ? flags | product_flags : flags,
                       .constant = constant,
                       .lift =
                           (uint8_t)(shift != 0 && opcode != UVCC_OP_SHIFT_LEFT ? pick(r, 3) : 0)};
@@ -287,7 +293,7 @@ static void grow_rows(random_program *r, value a, value b) {
             add_product(r, UVCC_OP_ROW_MUL, &a, &b, a.rows, a.cols, product, SCALE, 0);
         break;
     case 3:
-        if (row && product < 45)
+        if ((row || (b.rows == 1 && b.cols == 1)) && product < 45)
             add_product(r, UVCC_OP_COL_MUL, &a, &b, a.rows, a.cols, product, SCALE, 0);
         break;
     case 4:
@@ -324,8 +330,8 @@ static void grow_function(random_program *r, value a) {
         {.kind = UVCC_FN_ADD, .a = 4, .b = 0},
         {.kind = pick(r, 2) ? UVCC_FN_LIFT : UVCC_FN_EXCHANGE, .a = 5},
     };
-    const uvcc_function f = {.name = "random", .inputs = 1, .outputs = 1, .step_count = 7,
-                             .steps = steps};
+    const uvcc_function f = {
+        .name = "random", .inputs = 1, .outputs = 1, .step_count = 7, .steps = steps};
     const uint8_t in_bits = (uint8_t)a.bits;
     uint8_t out_bits;
     assert_int_equal(uvcc_function_check(&f, a.cols, &in_bits, &out_bits, NULL, 0), 0);
@@ -344,21 +350,134 @@ static void grow_function(random_program *r, value a) {
     r->drawn[UVCC_OP_FUNCTION]++;
 }
 
+/* How two values multiply: transposes, and blocks if there are any. */
+typedef struct fit {
+    uint8_t flags;
+    uint16_t heads;
+    uint32_t groups, rows, cols, k;
+} fit;
+
+static bool cut(value *v, uint32_t groups, uint32_t heads, bool stacked, bool transposed) {
+    const uint32_t down = groups * (stacked ? heads : 1), across = stacked ? 1 : heads;
+    if (v->rows % down != 0 || v->cols % across != 0)
+        return false;
+    *v = transposed ? (value){.rows = v->cols / across, .cols = v->rows / down}
+                    : (value){.rows = v->rows / down, .cols = v->cols / across};
+    return true;
+}
+
+/* One of the ways that fit, drawn; with `blocks` of more than one product. */
+static bool fits(random_program *r, value a, value b, bool blocks, fit *f) {
+    enum { WAYS = 4 * 8 * 3 * 3 };
+    const unsigned first = pick(r, WAYS);
+    for (unsigned i = 0; i < WAYS; i++) {
+        const unsigned way = (first + i) % WAYS;
+        const uint32_t h = blocks ? 1 + way / 32 % 3 : 1, g = blocks ? 1 + way / 96 : 1;
+        const uint8_t flags = (uint8_t)(way % 4 | (blocks ? way / 4 % 8 * UVCC_OP_STACKED_A : 0));
+        value x = a, y = b;
+        if (!cut(&x, g, h, flags & UVCC_OP_STACKED_A, flags & UVCC_OP_TRANS_A) ||
+            !cut(&y, g, h, flags & UVCC_OP_STACKED_B, flags & UVCC_OP_TRANS_B) ||
+            x.cols != y.rows || (blocks && g * h == 1))
+            continue;
+        const bool stacked = flags & UVCC_OP_STACKED_C;
+        *f = (fit){.flags = flags,
+                   .heads = blocks ? (uint16_t)h : 0,
+                   .groups = blocks ? g : 0,
+                   .rows = g * (stacked ? h : 1) * x.rows,
+                   .cols = (stacked ? 1 : h) * y.cols,
+                   .k = x.cols};
+        return true;
+    }
+    return false;
+}
+
+static void add_product_op(random_program *r, uint16_t opcode, const value *a, const value *b,
+                           uint32_t c, const fit *f, uint32_t out, uint8_t shift) {
+    uvcc_op_desc d = {.opcode = opcode,
+                      .k = r->k++,
+                      .in_count = c != UVCC_NO_TENSOR ? 3 : 2,
+                      .out_count = 1,
+                      .in = {a->tensor, b->tensor, c},
+                      .out = {out},
+                      .shift = shift,
+                      .flags = uvcci_is_product(opcode) ? f->flags | product_flags : f->flags,
+                      .heads = f->heads,
+                      .row_groups = f->groups,
+                      .lift = (uint8_t)(shift != 0 ? pick(r, 3) : 0)};
+    assert_true(uvcc_program_op(r->p, &d) >= 0);
+    r->drawn[opcode]++;
+}
+
+static uint32_t additive(random_program *r, char letter, const fit *f, unsigned bits,
+                         uint32_t in_buffer_of) {
+    char name[16];
+    snprintf(name, sizeof name, "%c%u", letter, r->count);
+    int rc = uvcc_program_tensor(r->p, &(uvcc_tensor_desc){.name = name,
+                                                           .rows = f->rows,
+                                                           .cols = f->cols,
+                                                           .bits = (uint8_t)bits,
+                                                           .scale = 2 * SCALE,
+                                                           .lifetime = UVCC_EPOCH,
+                                                           .in_buffer_of = in_buffer_of,
+                                                           .sharing = UVCC_ADDITIVE});
+    assert_true(rc >= 0);
+    return (uint32_t)rc;
+}
+
+/* An additive product, perhaps added to itself (over itself, in its buffer, or elsewhere), then
+ * truncated as it is, or reshared and then truncated, or both. */
+static void add_parts(random_program *r, const value *a, const value *b, const fit *f,
+                      unsigned bits) {
+    const unsigned how = pick(r, 4);
+    uint32_t part = additive(r, 'p', f, bits, UVCC_NO_TENSOR), sum = part;
+    add_product_op(r, UVCC_OP_GEMM_PART, a, b, UVCC_NO_TENSOR, f, part, 0);
+    if (how == 1)
+        sum = additive(r, 's', f, bits, part);
+    else if (how == 2)
+        sum = additive(r, 's', f, bits, UVCC_NO_TENSOR);
+    if (how != 3)
+        add_product_op(r, UVCC_OP_GEMM_PART, a, b, part, f, sum, 0);
+    const value all = {.tensor = sum};
+    const unsigned end = pick(r, 3);
+    if (end != 0)
+        add_op(r, UVCC_OP_TRUNCATE, &all, NULL, new_value(r, f->rows, f->cols, bits - SCALE + 1),
+               SCALE, 0);
+    if (end != 1 && r->count < VALUES_MAX) {
+        char name[16];
+        snprintf(name, sizeof name, "w%u", r->count);
+        value whole = {.rows = f->rows, .cols = f->cols};
+        whole.tensor =
+            tensor(r->p, name, (shape){f->rows, f->cols}, (uint8_t)bits, 2 * SCALE, UVCC_EPOCH);
+        add_op(r, UVCC_OP_RESHARE, &all, NULL, &whole, 0, 0);
+        add_op(r, UVCC_OP_TRUNCATE, &whole, NULL, new_value(r, f->rows, f->cols, bits - SCALE + 1),
+               SCALE, 0);
+    }
+}
+
+static void grow_gemm(random_program *r, value a, value b) {
+    fit f;
+    if (a.tensor == b.tensor || !fits(r, a, b, pick(r, 2) != 0, &f))
+        return;
+    const unsigned bits = a.bits + b.bits + log2_up(f.k);
+    if (bits > 44)
+        return;
+    if (pick(r, 3) == 0)
+        add_parts(r, &a, &b, &f, bits + 1);
+    else
+        add_product_op(r, UVCC_OP_GEMM_SS, &a, &b, UVCC_NO_TENSOR, &f,
+                       new_value(r, f.rows, f.cols, bits - SCALE + 1)->tensor, SCALE);
+    r->blocks += f.heads != 0;
+}
+
 static void grow(random_program *r) {
     value a = r->v[pick(r, r->count)], b = r->v[pick(r, r->count)];
     unsigned wide = (a.bits > b.bits ? a.bits : b.bits) + 1;
     bool same = a.rows == b.rows && a.cols == b.cols;
-    switch (pick(r, 13)) {
-    case 0: /* any of the four transposes that fits */
-        for (uint8_t f = 0; f < 4; f++) {
-            uint32_t m = f & UVCC_OP_TRANS_A ? a.cols : a.rows, k = f & UVCC_OP_TRANS_A ? a.rows : a.cols;
-            uint32_t k2 = f & UVCC_OP_TRANS_B ? b.cols : b.rows, n = f & UVCC_OP_TRANS_B ? b.rows : b.cols;
-            unsigned bits = a.bits + b.bits + log2_up(k);
-            if (k != k2 || bits > 45 || a.tensor == b.tensor)
-                continue;
-            add_op(r, UVCC_OP_GEMM_SS, &a, &b, new_value(r, m, n, bits - SCALE + 1), SCALE, f);
-            return;
-        }
+    switch (pick(r, 15)) {
+    case 0:
+    case 13:
+    case 14:
+        grow_gemm(r, a, b);
         break;
     case 1:
         if (same && a.bits + b.bits < 45)
@@ -370,13 +489,15 @@ static void grow(random_program *r) {
                    new_value(r, a.rows, a.cols, wide), 0, 0);
         break;
     case 3:
-        if (b.rows == 1 && a.cols == b.cols && wide < 45)
+        if (a.rows % b.rows == 0 && a.cols == b.cols && wide < 45)
             add_op(r, UVCC_OP_BIAS_ADD, &a, &b, new_value(r, a.rows, a.cols, wide), 0, 0);
         break;
     case 4:
         if (a.bits + log2_up(a.rows) < 45)
             add_op(r, UVCC_OP_REDUCE_BIAS_GRAD, &a, NULL,
-                   new_value(r, 1, a.cols, a.bits + log2_up(a.rows)), 0, 0);
+                   new_value(r, a.rows % 2 == 0 && pick(r, 2) ? a.rows / 2 : 1, a.cols,
+                             a.bits + log2_up(a.rows)),
+                   0, 0);
         break;
     case 5: {
         value *y = new_value(r, a.rows, a.cols, a.bits), d = {0};
@@ -404,7 +525,7 @@ static void grow(random_program *r) {
     }
 }
 
-static void one_random_program(uint64_t seed, unsigned *drawn) {
+static unsigned one_random_program(uint64_t seed, unsigned *drawn) {
     test_alloc mem = {0};
     uvcc_allocator al = test_allocator(&mem);
     random_program r = {.rnd = seed, .drawn = drawn};
@@ -415,7 +536,7 @@ static void one_random_program(uint64_t seed, unsigned *drawn) {
         value *v = new_value(&r, dim[pick(&r, 3)], dim[pick(&r, 3)], 8 + pick(&r, 5));
         assert_true(uvcc_program_input(r.p, 1 + i, v->tensor, (uint8_t)pick(&r, 3)) >= 0);
     }
-    while (r.k < 12 && r.count < VALUES_MAX - 1 && test_rand(&r.rnd) % 40 != 0)
+    while (r.k < 12 && r.count < VALUES_MAX - 2 && test_rand(&r.rnd) % 40 != 0)
         grow(&r);
     for (unsigned i = 0; i < r.count; i++)
         assert_true(uvcc_program_output(r.p, 100 + i, r.v[i].tensor) >= 0);
@@ -458,21 +579,256 @@ static void one_random_program(uint64_t seed, unsigned *drawn) {
     uvcc_reference_free(ref);
     uvcc_program_free(r.p);
     assert_int_equal(mem.live_blocks, 0);
+    return r.blocks;
 }
 
 static void test_random_programs(void **state) {
     (void)state;
-    unsigned drawn[64] = {0};
+    unsigned drawn[64] = {0}, blocks = 0;
     for (uint64_t seed = 1; seed <= 60; seed++)
-        one_random_program(seed, drawn);
+        blocks += one_random_program(seed, drawn);
+    assert_in_range(blocks, 10, 60 * 12);
     static const uint16_t all[] = {
 #define UVCC_OPCODE(name, code, n_in, n_out, implemented, what) implemented ? code : 0,
 #include <uvcc/opcodes.def>
 #undef UVCC_OPCODE
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        if (all[i] > UVCC_OP_OUTPUT && all[i] != UVCC_OP_SHIFT_LEFT && drawn[all[i]] == 0)
+        if (all[i] > UVCC_OP_OUTPUT && all[i] != UVCC_OP_SHIFT_LEFT &&
+            !uvcci_is_collective(all[i]) && drawn[all[i]] == 0)
             fail_msg("no random program has a %s", uvcc_opcode_name(all[i]));
+}
+
+/* ---- the products of attention, forward and backward ---- */
+
+enum { SEQUENCES = 2, HEADS = 3, LENGTH = 40, WIDTH = 16, IN_BITS = 12 };
+enum { IN_Q, IN_K, IN_V, IN_DO, IN_P, IN_DS, ATTENTION_INPUTS };
+
+typedef struct attention_product {
+    const char *name;
+    uint8_t a, b, flags;
+} attention_product;
+
+static const attention_product attention_products[] = {
+    {"QK", IN_Q, IN_K, UVCC_OP_TRANS_B | UVCC_OP_STACKED_C},
+    {"PV", IN_P, IN_V, UVCC_OP_STACKED_A},
+    {"dOV", IN_DO, IN_V, UVCC_OP_TRANS_B | UVCC_OP_STACKED_C},
+    {"PdO", IN_P, IN_DO, UVCC_OP_TRANS_A | UVCC_OP_STACKED_A},
+    {"dSK", IN_DS, IN_K, UVCC_OP_STACKED_A},
+    {"dSQ", IN_DS, IN_Q, UVCC_OP_TRANS_A | UVCC_OP_STACKED_A},
+};
+enum { ATTENTION_PRODUCTS = sizeof attention_products / sizeof attention_products[0] };
+
+static shape attention_shape(bool stacked) {
+    return stacked ? (shape){SEQUENCES * HEADS * LENGTH, LENGTH}
+                   : (shape){SEQUENCES * LENGTH, HEADS * WIDTH};
+}
+
+/* Each product in one op, and, as `twice` as much, summed in a tensor and truncated. */
+static uvcc_program *attention_program(const uvcc_allocator *al, uint8_t truncation) {
+    static const char *const names[] = {"Q", "K", "V", "dO", "P", "dS"};
+    uint32_t in[ATTENTION_INPUTS], out[2 * ATTENTION_PRODUCTS];
+    uvcc_program *p;
+    assert_int_equal(uvcc_program_new(&p, al), 0);
+    assert_true(uvcc_program_entry(p, "attention") >= 0);
+    for (uint8_t i = 0; i < ATTENTION_INPUTS; i++) {
+        in[i] = tensor(p, names[i], attention_shape(i >= IN_P), IN_BITS, SCALE, UVCC_EPOCH);
+        assert_true(uvcc_program_input(p, i, in[i], i % 3) >= 0);
+    }
+    for (uint8_t i = 0; i < ATTENTION_PRODUCTS; i++) {
+        const attention_product *a = &attention_products[i];
+        const shape s = attention_shape(a->flags & UVCC_OP_STACKED_C);
+        char name[16];
+        for (unsigned twice = 0; twice < 2; twice++) {
+            snprintf(name, sizeof name, "%s%s", twice ? "2 " : "", a->name);
+            out[2 * i + twice] = tensor(p, name, s, 36, SCALE, UVCC_EPOCH);
+        }
+        snprintf(name, sizeof name, "sum %s", a->name);
+        const int sum = uvcc_program_tensor(p, &(uvcc_tensor_desc){.name = name,
+                                                                   .rows = s.rows,
+                                                                   .cols = s.cols,
+                                                                   .bits = 2 * IN_BITS + 7,
+                                                                   .scale = 2 * SCALE,
+                                                                   .in_buffer_of = UVCC_NO_TENSOR,
+                                                                   .lifetime = UVCC_EPOCH,
+                                                                   .sharing = UVCC_ADDITIVE});
+        assert_true(sum >= 0);
+        uvcc_op_desc d = {.name = a->name,
+                          .opcode = UVCC_OP_GEMM_SS,
+                          .k = (uint16_t)(4 * i),
+                          .in_count = 2,
+                          .in = {in[a->a], in[a->b], (uint32_t)sum},
+                          .out_count = 1,
+                          .out = {out[2 * i]},
+                          .flags = a->flags,
+                          .shift = SCALE,
+                          .truncation = truncation,
+                          .heads = HEADS,
+                          .row_groups = SEQUENCES};
+        assert_true(uvcc_program_op(p, &d) >= 0);
+        d.opcode = UVCC_OP_GEMM_PART;
+        d.shift = d.truncation = 0;
+        d.out[0] = (uint32_t)sum;
+        for (d.k++; d.in_count <= 3; d.in_count++, d.k++)
+            assert_true(uvcc_program_op(p, &d) >= 0);
+        d = (uvcc_op_desc){.opcode = UVCC_OP_TRUNCATE,
+                           .k = d.k,
+                           .in_count = 1,
+                           .in = {(uint32_t)sum},
+                           .out_count = 1,
+                           .out = {out[2 * i + 1]},
+                           .shift = SCALE,
+                           .truncation = truncation};
+        assert_true(uvcc_program_op(p, &d) >= 0);
+    }
+    for (uint8_t i = 0; i < 2 * ATTENTION_PRODUCTS; i++)
+        assert_true(uvcc_program_output(p, 10 + i, out[i]) >= 0);
+    finish(p);
+    return p;
+}
+
+static void attention_run(uint8_t truncation) {
+    static int64_t v[SEQUENCES * HEADS * LENGTH * LENGTH];
+    test_alloc mem = {0};
+    uvcc_allocator al = test_allocator(&mem);
+    uvcc_program *p = attention_program(&al, truncation);
+    uvcc_reference *ref;
+    assert_int_equal(uvcc_reference_new(&ref, p, &al), 0);
+    triangle t;
+    triangle_open(&t, p, &(triangle_options){.seed = 5 + truncation, .mode = UVCC_CPU_DEFERRED});
+    triangle_ready(&t);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(uvcc_session_step(t.s[i], 0, 0, 0), 0);
+    for (uint8_t i = 0; i < ATTENTION_INPUTS; i++) {
+        const shape s = attention_shape(i >= IN_P);
+        random_values(i + 3u, v, (size_t)s.rows * s.cols, IN_BITS - 1);
+        assert_int_equal(uvcc_session_input(t.s[i % 3], 0, i, v, 0), 0);
+        assert_int_equal(uvcc_reference_set(ref, uvcc_program_input_at(p, 0, i)->tensor, v), 0);
+    }
+    char why[200];
+    if (uvcc_reference_step(ref, 0, why, sizeof why) != 0)
+        fail_msg("%s", why);
+    triangle_finish(&t, 1);
+    unsigned above = 0;
+    for (uint8_t i = 0; i < 2 * ATTENTION_PRODUCTS; i++) {
+        const uint32_t out = uvcc_program_output_at(p, 0, i)->tensor;
+        const uvcc_tensor_desc *d = uvcc_program_tensor_at(p, out);
+        const int64_t *want = uvcc_reference_get(ref, out);
+        const int64_t *got = uvcc_session_output(t.s[i % 3], 0, 10u + i);
+        for (uint32_t e = 0; e < d->rows * d->cols; e++) {
+            const int64_t more = got[e] - want[e];
+            if (more != 0 && (more != 1 || truncation == UVCC_TRUNC_EXACT))
+                fail_msg("%s, element %u: %lld, not %lld", d->name, e, (long long)got[e],
+                         (long long)want[e]);
+            above += more == 1;
+        }
+    }
+    assert_true((above != 0) == (truncation == UVCC_TRUNC_STOCHASTIC));
+    triangle_close(&t);
+    triangle_free(&t);
+    uvcc_reference_free(ref);
+    uvcc_program_free(p);
+    assert_int_equal(mem.live_blocks, 0);
+}
+
+static void test_attention(void **state) {
+    (void)state;
+    attention_run(UVCC_TRUNC_EXACT);
+    attention_run(UVCC_TRUNC_STOCHASTIC);
+}
+
+/* Z = X W >> 12 in one op, or in `parts` that are summed and truncated. */
+static uvcc_session_stats product_stats(unsigned parts, uint8_t truncation, uint64_t *z) {
+    enum { M = 70, N = 65, K = 3 };
+    test_alloc mem = {0};
+    uvcc_allocator al = test_allocator(&mem);
+    uvcc_program *p;
+    assert_int_equal(uvcc_program_new(&p, &al), 0);
+    const uint32_t x = tensor(p, "X", (shape){M, K}, 20, 12, UVCC_EPOCH);
+    const uint32_t w = tensor(p, "W", (shape){K, N}, 20, 12, UVCC_EPOCH);
+    const uint32_t out = tensor(p, "Z", (shape){M, N}, 36, 12, UVCC_EPOCH);
+    const int sum = uvcc_program_tensor(p, &(uvcc_tensor_desc){.name = "sum",
+                                                               .rows = M,
+                                                               .cols = N,
+                                                               .bits = 44,
+                                                               .scale = 24,
+                                                               .in_buffer_of = UVCC_NO_TENSOR,
+                                                               .lifetime = UVCC_EPOCH,
+                                                               .sharing = UVCC_ADDITIVE});
+    assert_true(sum >= 0 && uvcc_program_entry(p, "run") >= 0);
+    assert_true(uvcc_program_input(p, IN_X, x, 0) >= 0);
+    assert_true(uvcc_program_input(p, IN_W, w, 1) >= 0);
+    uvcc_op_desc d = {.opcode = parts == 0 ? UVCC_OP_GEMM_SS : UVCC_OP_GEMM_PART,
+                      .in_count = 2,
+                      .in = {x, w, (uint32_t)sum},
+                      .out_count = 1,
+                      .out = {parts == 0 ? out : (uint32_t)sum},
+                      .shift = parts == 0 ? 12 : 0,
+                      .truncation = parts == 0 ? truncation : UVCC_TRUNC_EXACT};
+    for (unsigned i = 0; i == 0 || i < parts; i++, d.k++, d.in_count = 3)
+        assert_true(uvcc_program_op(p, &d) >= 0);
+    d = (uvcc_op_desc){.opcode = UVCC_OP_TRUNCATE,
+                       .k = d.k,
+                       .in_count = 1,
+                       .in = {(uint32_t)sum},
+                       .out_count = 1,
+                       .out = {out},
+                       .shift = 12,
+                       .truncation = truncation};
+    if (parts != 0)
+        assert_true(uvcc_program_op(p, &d) >= 0);
+    assert_true(uvcc_program_output(p, OUT_Z, out) >= 0);
+    finish(p);
+    triangle t;
+    triangle_open(&t, p, &(triangle_options){.seed = 4});
+    triangle_ready(&t);
+    int64_t v[M * K], u[K * N];
+    random_values(1, v, M * K, 19);
+    random_values(2, u, K * N, 19);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(uvcc_session_step(t.s[i], 0, 0, 0), 0);
+    assert_int_equal(uvcc_session_input(t.s[0], 0, IN_X, v, 0), 0);
+    assert_int_equal(uvcc_session_input(t.s[1], 0, IN_W, u, 0), 0);
+    triangle_finish(&t, 1);
+    *z = (uint64_t)uvcc_session_output(t.s[2], 0, OUT_Z)[M * N - 1];
+    uvcc_session_stats st = {0};
+    for (unsigned i = 0; i < 3;
+         i++) { /* blocks have edges drawn from ids: only sums are the same */
+        uvcc_session_stats one;
+        uvcc_session_get_stats(t.s[i], &one);
+        st.rounds = one.rounds;
+        st.epoch_peak_bytes = one.epoch_peak_bytes;
+        st.bytes_online += one.bytes_online;
+        st.bytes_preprocessing += one.bytes_preprocessing;
+    }
+    triangle_close(&t);
+    triangle_free(&t);
+    uvcc_program_free(p);
+    assert_int_equal(mem.live_blocks, 0);
+    return st;
+}
+
+/* A sum of products costs what one product costs, however many there are, and half a tensor of
+ * memory. */
+static void test_sums_cost_one_product(void **state) {
+    (void)state;
+    for (uint8_t truncation = 0; truncation < 2; truncation++) {
+        uint64_t z[3];
+        const uvcc_session_stats one = product_stats(0, truncation, &z[0]);
+        const uvcc_session_stats part = product_stats(1, truncation, &z[1]);
+        const uvcc_session_stats sum = product_stats(4, truncation, &z[2]);
+        assert_in_range(z[1] - z[0] + 1, 0, 2);
+        assert_in_range(z[2] - 4 * z[0] + 4, 0, 9);
+        for (unsigned i = 0; i < 2; i++) {
+            const uvcc_session_stats *more = i == 0 ? &part : &sum;
+            assert_true(more->rounds == one.rounds);
+            assert_in_range(more->bytes_preprocessing, one.bytes_preprocessing * 0.97,
+                            one.bytes_preprocessing * 1.03);
+            assert_in_range(more->bytes_online, one.bytes_online * 0.97, one.bytes_online * 1.03);
+        }
+        assert_int_equal(part.epoch_peak_bytes, 70 * 65 * 8 * 3); /* the sum and Z */
+        assert_int_equal(sum.epoch_peak_bytes, part.epoch_peak_bytes);
+    }
 }
 
 /* ---- rounds of several parts ---- */
@@ -492,6 +848,7 @@ static void one_op_large(uint16_t opcode, uint32_t n, uint8_t shift, uint8_t tru
                       .out_count = 1,
                       .in = {x, opcode == UVCC_OP_TRUNCATE ? UVCC_NO_TENSOR : x},
                       .out = {y},
+                      .flags = uvcci_is_product(opcode) ? product_flags : 0,
                       .shift = shift,
                       .truncation = truncation};
     assert_true(uvcc_program_op(p, &d) >= 0);
@@ -637,7 +994,9 @@ static void test_inputs_refused(void **state) {
     uvcc_program_free(p);
 }
 
-static void small_rx(uvcc_config *c) { c->rx_online_bytes = 1000; }
+static void small_rx(uvcc_config *c) {
+    c->rx_online_bytes = 1000;
+}
 
 static void test_capacity_refused(void **state) {
     (void)state;
@@ -707,8 +1066,8 @@ static void test_allocation_failures(void **state) {
             failed |= uvcc_session_input(t.s[0], 0, IN_X, x, 0) != 0;
             failed |= uvcc_session_input(t.s[1], 0, IN_W, w, 0) != 0;
         }
-        for (unsigned k = 0; !failed && k < 20000 && t.finished[0] + t.finished[1] + t.finished[2] < 3;
-             k++) {
+        for (unsigned k = 0;
+             !failed && k < 20000 && t.finished[0] + t.finished[1] + t.finished[2] < 3; k++) {
             int rc = uvcc_loopback_drive(t.net, t.s, t.cpu, 3);
             failed |= rc <= 0;
             uvcc_event e;
@@ -771,6 +1130,36 @@ static void sum_step(triangle *t, uint32_t step, uint32_t done) {
         assert_int_equal(w[i], 50 * (int64_t)(step + 1) * (step + 2) + (step + 1) * i);
 }
 
+/* What three checkpoints of one step say of the program's PERSIST tensor: shares of its value
+ * there. */
+static void checkpoint_reads(const uint8_t *const data[3], size_t len, uint32_t step,
+                             uint32_t tensor) {
+    uvcc_checkpoint_info info;
+    uint64_t lo[3][RESTART_ELEMS], hi[3][RESTART_ELEMS];
+    for (unsigned i = 0; i < 3; i++) {
+        assert_int_equal(uvcc_checkpoint_read(data[i], len, &info), 0);
+        assert_int_equal(info.party, i);
+        assert_int_equal(info.step, step);
+        assert_int_equal(info.tensors, 1);
+        assert_int_equal(uvcc_checkpoint_tensor(data[i], len, tensor, lo[i], hi[i], RESTART_ELEMS),
+                         0);
+        assert_int_equal(
+            uvcc_checkpoint_tensor(data[i], len, tensor, lo[i], hi[i], RESTART_ELEMS - 1),
+            UVCC_ERR_MISMATCH);
+        assert_int_equal(
+            uvcc_checkpoint_tensor(data[i], len, tensor + 100, lo[i], hi[i], RESTART_ELEMS),
+            UVCC_ERR_NOT_FOUND);
+        assert_int_equal(uvcc_checkpoint_read(data[i], len - 1, &info), UVCC_ERR_AUTH);
+        assert_int_equal(uvcc_checkpoint_read(data[i], 40, &info), UVCC_ERR_MISMATCH);
+    }
+    for (unsigned j = 0; j < RESTART_ELEMS; j++) {
+        assert_int_equal(lo[0][j] + lo[1][j] + lo[2][j],
+                         50 * (uint64_t)step * (step + 1) + step * j);
+        for (unsigned i = 0; i < 3; i++)
+            assert_int_equal(hi[i][j], lo[(i + 1) % 3][j]);
+    }
+}
+
 static void test_restart(void **state) {
     (void)state;
     test_alloc mem = {0};
@@ -796,6 +1185,8 @@ static void test_restart(void **state) {
             memcpy(kept[i][at].data, data, len);
         }
     }
+    const uint8_t *third[3] = {kept[0][3].data, kept[1][3].data, kept[2][3].data};
+    checkpoint_reads(third, kept[0][3].len, 3, 1 /* w */);
     triangle_free(&t); /* all three die without a word */
 
     /* Party 2 lost its last checkpoint: all resume after the minimum step, under a new run. */
@@ -837,7 +1228,9 @@ static void test_restart(void **state) {
 
 enum { COLLIDING_STEP = 1292385, COLLIDING_OPS = 60 }; /* found by trying steps in order */
 
-static void at_colliding_step(uvcc_config *c) { c->next_step = COLLIDING_STEP; }
+static void at_colliding_step(uvcc_config *c) {
+    c->next_step = COLLIDING_STEP;
+}
 
 /* Two of this step's op ids collide by themselves: one is salted again, at all three parties alike,
  * and the step runs. */
@@ -862,6 +1255,7 @@ static void test_op_id_collision(void **state) {
                           .out = {y}};
         if (i % 10 == 0) { /* some that talk */
             d.opcode = UVCC_OP_ELEM_MUL;
+            d.flags = product_flags;
             d.in[0] = d.in[1] = x;
         }
         assert_true(uvcc_program_op(p, &d) >= 0);
@@ -938,9 +1332,8 @@ static bool hand_turn(triangle *t) {
             assert_int_equal(uvcc_session_complete(t->s[i], &c, 0), 0);
         while (uvcc_session_poll_transmit(t->s[i], &tx, 0) == 1) {
             for (uint32_t k = 0; k < tx.slice_count; k++)
-                assert_int_equal(uvcc_session_feed(t->s[tx.peer], i, tx.slices[k].data,
-                                                   tx.slices[k].len, 0),
-                                 0);
+                assert_int_equal(
+                    uvcc_session_feed(t->s[tx.peer], i, tx.slices[k].data, tx.slices[k].len, 0), 0);
             assert_int_equal(uvcc_session_transmit_done(t->s[i], tx.peer, tx.id, tx.total, 0), 0);
             any = true;
         }
@@ -999,8 +1392,7 @@ static void test_clock_steps_back(void **state) {
     for (unsigned back = 0; back < 3; back++, now -= hour / 2) {
         assert_int_equal(uvcc_session_on_timer(t.s[0], now), 0);
         while (uvcc_session_poll_transmit(t.s[0], &tx, now) == 1)
-            assert_int_equal(
-                uvcc_session_transmit_done(t.s[0], tx.peer, tx.id, tx.total, now), 0);
+            assert_int_equal(uvcc_session_transmit_done(t.s[0], tx.peer, tx.id, tx.total, now), 0);
         uint64_t at = uvcc_session_next_deadline(t.s[0]);
         assert_true(at > now && at <= now + keepalive);
     }
@@ -1008,11 +1400,24 @@ static void test_clock_steps_back(void **state) {
     uvcc_program_free(p);
 }
 
+static int native(void **state) {
+    (void)state;
+    product_flags = 0;
+    return 0;
+}
+static int on_triples(void **state) {
+    (void)state;
+    product_flags = UVCC_OP_BEAVER;
+    return 0;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_product_and_relu),
         cmocka_unit_test(test_same_roots_everywhere),
         cmocka_unit_test(test_random_programs),
+        cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_sums_cost_one_product),
         cmocka_unit_test(test_large),
         cmocka_unit_test(test_wrong_peers),
         cmocka_unit_test(test_step_disagreement),
@@ -1025,5 +1430,7 @@ int main(void) {
         cmocka_unit_test(test_clock_steps_back),
         cmocka_unit_test(test_empty_program),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests_name("native", tests, native, NULL);
+    failed += cmocka_run_group_tests_name("on triples", tests, on_triples, NULL);
+    return failed;
 }

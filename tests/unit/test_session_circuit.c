@@ -188,7 +188,7 @@ static void check_plan(uint32_t n, uint8_t bits) {
     assert_int_equal(plan.round_count, shape.rounds);
     const uint8_t sid[32] = {7};
     uint64_t *id[ROUNDS_MAX], *cells = malloc(ROUNDS_MAX * plan.blocks * sizeof *cells);
-    uvcci_plan_ids ids = {.id = id, .edge = malloc(plan.blocks)};
+    uvcci_plan_ids ids = {.id = id, .edge = malloc(plan.edge_blocks)};
     assert_true(plan.id_count <= ROUNDS_MAX);
     for (unsigned k = 0; k < plan.id_count; k++)
         id[k] = cells + k * plan.blocks;

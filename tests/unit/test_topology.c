@@ -45,6 +45,20 @@ static void vectors(void **state) {
     json_decref(v);
 }
 
+/* All workers of a stage: replicas outside, tensor ranks inside. */
+static void stages_have_groups(void **state) {
+    (void)state;
+    uint32_t members[16];
+    for (uint16_t i = 0; i < 16; i++) {
+        const uvcci_coord at = {.replica = i / 2, .stage = 3, .tp_rank = i % 2};
+        assert_int_equal(uvcci_topology_group(&r8s4t2, UVCCI_GROUP_STAGE, at, members, 16), 16);
+        for (uint32_t k = 0; k < 16; k++)
+            assert_int_equal(members[k], (k / 2 * 4 + 3) * 2 + k % 2);
+        assert_int_equal(uvcci_topology_group(&r8s4t2, UVCCI_GROUP_STAGE, at, members, 15),
+                         UVCC_ERR_USAGE);
+    }
+}
+
 static void ranks_and_coordinates_are_inverse(void **state) {
     (void)state;
     for (uint16_t r = 1; r <= 4; r++)
@@ -78,7 +92,7 @@ static void outside_is_refused(void **state) {
     }
     assert_int_equal(rank, 99);
     assert_int_equal(
-        uvcci_topology_group(&r8s4t2, (uvcci_group)3, (uvcci_coord){0, 0, 0}, members, 8),
+        uvcci_topology_group(&r8s4t2, (uvcci_group)4, (uvcci_coord){0, 0, 0}, members, 8),
         UVCC_ERR_USAGE);
 }
 
@@ -135,6 +149,7 @@ static void sid_sub_of_a_coordinate(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(vectors),
+        cmocka_unit_test(stages_have_groups),
         cmocka_unit_test(ranks_and_coordinates_are_inverse),
         cmocka_unit_test(outside_is_refused),
         cmocka_unit_test(sizes),

@@ -565,10 +565,10 @@ static void names(void **state) {
     (void)state;
     for (unsigned type = 0; type < 256; type++) {
         bool known = type >= 0x70 && type <= 0x7E;
-        assert_int_equal(strcmp(uvcci_leaf_name((uint8_t)type), "UNKNOWN") != 0, known);
+        assert_int_equal(strcmp(uvcc_leaf_name((uint8_t)type), "UNKNOWN") != 0, known);
     }
-    assert_string_equal(uvcci_leaf_name(0x70), "STEP_BEGIN");
-    assert_string_equal(uvcci_leaf_name(0x7E), "TRIPLE_CONSUMED");
+    assert_string_equal(uvcc_leaf_name(0x70), "STEP_BEGIN");
+    assert_string_equal(uvcc_leaf_name(0x7E), "TRIPLE_CONSUMED");
 }
 
 int main(void) {

@@ -11,6 +11,9 @@
 /* Kinds of tasks that may read a lane, as <uvcc/compute.h> tells. Each party reads a place at most
  * once per kind; a zero share has one use in all. */
 #define KIND(k) (UINT64_C(1) << UVCC_TASK_##k)
+/* No lane: that something was opened under a mask, whose words are read for other ends too. */
+enum { OPENED_UNDER = 255 };
+_Static_assert(UVCC_TASK_KIND_END <= 64, "kinds are bits of a word");
 static const struct {
     uvcc_prg_tag tag;
     uint8_t lane;
@@ -40,6 +43,11 @@ static const struct {
     {UVCC_TAG_lift, 0, true, KIND(LIFT_MASK) | KIND(LIFT_FINISH), 0},
     {UVCC_TAG_lift, 1, false, KIND(LIFT_MASK) | KIND(LIFT_FINISH), 0},
     {UVCC_TAG_lift, 2, false, KIND(LIFT_MASK) | KIND(LIFT_FINISH) | KIND(FN_PADS), 0},
+    {UVCC_TAG_zero, 1, true, KIND(TRIPLE_C), 0},
+    {UVCC_TAG_tripleA, 0, true, 0, KIND(TRIPLE_A)},
+    {UVCC_TAG_tripleA, OPENED_UNDER, true, KIND(TRIPLE_A), 0},
+    {UVCC_TAG_tripleB, 0, true, 0, KIND(TRIPLE_B)},
+    {UVCC_TAG_tripleB, OPENED_UNDER, true, KIND(TRIPLE_B), 0},
 };
 
 static sim_use *use_find(sim_world *w, const uint64_t key[2]) {
@@ -167,6 +175,17 @@ static void use_function(sim_party *p, const uvcc_task *t, const uvcc_block *b) 
     }
 }
 
+static void use_mask(sim_party *p, const uvcc_task *t, const uvcc_block *b, uvcc_prg_tag tag) {
+    for (unsigned k = 0; k < 2; k++) {
+        const unsigned pair = k == 0 ? UVCC_PAIR_PREV : UVCC_PAIR_NEXT;
+        if (b->out[k] == NULL)
+            continue;
+        use(p, t, b, pair, tag, 0);
+        if (b->in[0] != NULL)
+            use(p, t, b, pair, tag, OPENED_UNDER);
+    }
+}
+
 static void use_deal(sim_party *p, const uvcc_task *t, const uvcc_block *b) {
     const unsigned ho = UVCC_PAIR_NEXT, to = UVCC_PAIR_PREV;
     const uint8_t gate = t->u.vec.gate;
@@ -211,6 +230,16 @@ static void use_block(sim_party *p, const uvcc_task *t, const uvcc_block *b) {
     case UVCC_TASK_RESHARE_MASK:
         use(p, t, b, next, UVCC_TAG_zero, 0);
         use(p, t, b, prev, UVCC_TAG_zero, 0);
+        break;
+    case UVCC_TASK_TRIPLE_A:
+        use_mask(p, t, b, UVCC_TAG_tripleA);
+        break;
+    case UVCC_TASK_TRIPLE_B:
+        use_mask(p, t, b, UVCC_TAG_tripleB);
+        break;
+    case UVCC_TASK_TRIPLE_C:
+        use(p, t, b, next, UVCC_TAG_zero, 1);
+        use(p, t, b, prev, UVCC_TAG_zero, 1);
         break;
     case UVCC_TASK_OPEN2_MASK:
         if (role != UVCC_OTHER)
@@ -306,7 +335,20 @@ static void inspect_hash(sim_party *p, const uvcc_job *job, const uvcc_task *t) 
     }
 }
 
+/* The job of a Beaver product itself takes masks one component at a time. Its op has a leaf without
+ * a digest. */
+static bool consumes_triple(const uvcc_job *job) {
+    for (uint32_t i = 0; i < job->count; i++) {
+        const uvcc_task *t = &job->tasks[i];
+        if ((t->kind == UVCC_TASK_TRIPLE_A || t->kind == UVCC_TASK_TRIPLE_B) &&
+            t->u.vec.blocks[0].out[1] == NULL)
+            return true;
+    }
+    return false;
+}
+
 static void inspect(sim_party *p, const uvcc_job *job) {
+    p->hash_items += consumes_triple(job);
     for (uint32_t i = 0; i < job->count; i++) {
         const uvcc_task *t = &job->tasks[i];
         if (t->kind == UVCC_TASK_HASH)

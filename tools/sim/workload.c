@@ -54,6 +54,17 @@ static value *new_value(builder *b, uint32_t rows, uint32_t cols, unsigned bits)
     return v;
 }
 
+static void truncated(builder *b, uvcc_op_desc *d) {
+    d->lift = (uint8_t)pick(b, 3);
+    d->truncation = b->stochastic && pick(b, 2) == 0 ? UVCC_TRUNC_STOCHASTIC : UVCC_TRUNC_EXACT;
+}
+
+/* Half of the products of two secrets. */
+static void on_triple(builder *b, uvcc_op_desc *d) {
+    if ((d->opcode == UVCC_OP_GEMM_SS || d->opcode == UVCC_OP_ELEM_MUL) && pick(b, 2) != 0)
+        d->flags |= UVCC_OP_BEAVER;
+}
+
 static void add_op(builder *b, uint16_t opcode, const value *x, const value *y, uint32_t out,
                    uint8_t shift, uint8_t flags) {
     uvcc_op_desc d = {.opcode = opcode,
@@ -64,10 +75,9 @@ static void add_op(builder *b, uint16_t opcode, const value *x, const value *y, 
                       .out = {out},
                       .shift = shift,
                       .flags = flags};
-    if (shift != 0) {
-        d.lift = (uint8_t)pick(b, 3);
-        d.truncation = b->stochastic && pick(b, 2) == 0 ? UVCC_TRUNC_STOCHASTIC : UVCC_TRUNC_EXACT;
-    }
+    on_triple(b, &d);
+    if (shift != 0)
+        truncated(b, &d);
     b->ok &= uvcc_program_op(b->p, &d) >= 0;
 }
 
@@ -78,17 +88,102 @@ static unsigned log2_up(uint32_t n) {
     return bits;
 }
 
+/* A product of matrices or of blocks: its shape, and what is summed in an element. */
+typedef struct product {
+    uint8_t flags;
+    uint16_t heads;
+    uint32_t groups, rows, cols, depth;
+} product;
+
+/* Whether x and y multiply with these flags and blocks (heads 0: none). */
+static bool product_fits(const value *x, const value *y, product *p) {
+    const uint32_t g = p->heads == 0 ? 1 : p->groups, h = p->heads == 0 ? 1 : p->heads;
+    const bool ta = p->flags & UVCC_OP_TRANS_A, tb = p->flags & UVCC_OP_TRANS_B;
+    const uint32_t x_across = p->flags & UVCC_OP_STACKED_A ? 1 : h, x_down = g * h / x_across;
+    const uint32_t y_across = p->flags & UVCC_OP_STACKED_B ? 1 : h, y_down = g * h / y_across;
+    if (x->rows % x_down != 0 || x->cols % x_across != 0 || y->rows % y_down != 0 ||
+        y->cols % y_across != 0)
+        return false;
+    const uint32_t xr = x->rows / x_down, xc = x->cols / x_across;
+    const uint32_t yr = y->rows / y_down, yc = y->cols / y_across;
+    const uint32_t m = ta ? xc : xr, n = tb ? yr : yc;
+    const bool stacked = p->flags & UVCC_OP_STACKED_C;
+    p->depth = ta ? xr : xc;
+    p->rows = stacked ? g * h * m : g * m;
+    p->cols = stacked ? n : h * n;
+    return p->depth == (tb ? yc : yr);
+}
+
+static void add_product(builder *b, uint16_t opcode, const value *x, const value *y,
+                        const product *p, uint32_t sum, uint32_t out, uint8_t shift) {
+    uvcc_op_desc d = {.opcode = opcode,
+                      .k = b->k++,
+                      .in_count = sum == UVCC_NO_TENSOR ? 2 : 3,
+                      .out_count = 1,
+                      .in = {x->tensor, y->tensor, sum},
+                      .out = {out},
+                      .shift = shift,
+                      .flags = p->flags,
+                      .heads = p->heads,
+                      .row_groups = p->groups};
+    on_triple(b, &d);
+    if (shift != 0)
+        truncated(b, &d);
+    b->ok &= uvcc_program_op(b->p, &d) >= 0;
+}
+
+/* The product twice into one additive tensor, which is then truncated, or reshared and truncated.
+ */
+static void add_sum(builder *b, const value *x, const value *y, const product *p, unsigned bits) {
+    char name[16];
+    (void)snprintf(name, sizeof name, "s%u", b->count);
+    uvcc_tensor_desc d = {.name = name,
+                          .rows = p->rows,
+                          .cols = p->cols,
+                          .bits = (uint8_t)(bits + 1),
+                          .scale = 2 * SCALE,
+                          .lifetime = UVCC_EPOCH,
+                          .in_buffer_of = UVCC_NO_TENSOR,
+                          .sharing = UVCC_ADDITIVE};
+    int rc = uvcc_program_tensor(b->p, &d);
+    b->ok &= rc >= 0;
+    value sum = {.tensor = rc >= 0 ? (uint32_t)rc : 0};
+    add_product(b, UVCC_OP_GEMM_PART, x, y, p, UVCC_NO_TENSOR, sum.tensor, 0);
+    add_product(b, UVCC_OP_GEMM_PART, x, y, p, sum.tensor, sum.tensor, 0);
+    if (pick(b, 2) != 0) {
+        (void)snprintf(name, sizeof name, "w%u", b->count);
+        value whole = {.tensor =
+                           tensor(b, name, p->rows, p->cols, bits + 1, 2 * SCALE, UVCC_EPOCH)};
+        add_op(b, UVCC_OP_RESHARE, &sum, NULL, whole.tensor, 0, 0);
+        sum = whole;
+    }
+    value *out = new_value(b, p->rows, p->cols, bits - SCALE + 2);
+    add_op(b, UVCC_OP_TRUNCATE, &sum, NULL, out->tensor, SCALE, 0);
+}
+
 static void grow_product(builder *b, const value *x, const value *y) {
-    for (uint8_t f = 0; f < 4; f++) { /* any of the four transposes that fits */
-        uint32_t m = f & UVCC_OP_TRANS_A ? x->cols : x->rows;
-        uint32_t k = f & UVCC_OP_TRANS_A ? x->rows : x->cols;
-        uint32_t k2 = f & UVCC_OP_TRANS_B ? y->cols : y->rows;
-        uint32_t n = f & UVCC_OP_TRANS_B ? y->rows : y->cols;
-        unsigned bits = x->bits + y->bits + log2_up(k);
-        if (k != k2 || bits > BITS_MAX || x->tensor == y->tensor)
+    enum { WAYS = 32 };
+    const unsigned first = pick(b, WAYS);
+    product p = {0};
+    if (pick(b, 2) != 0) {
+        p.heads = (uint16_t)(1 + pick(b, 2));
+        p.groups = 1 + pick(b, 2);
+    }
+    for (unsigned i = 0; i < WAYS; i++) { /* any way that fits */
+        const unsigned way = (first + i) % WAYS;
+        p.flags = (uint8_t)(way % 4 | way / 4 * UVCC_OP_STACKED_A);
+        if (p.heads == 0)
+            p.flags &= UVCC_OP_TRANS_A | UVCC_OP_TRANS_B;
+        if (x->tensor == y->tensor || !product_fits(x, y, &p))
             continue;
-        value *out = new_value(b, m, n, bits - SCALE + 1);
-        add_op(b, UVCC_OP_GEMM_SS, x, y, out->tensor, SCALE, f);
+        const unsigned bits = x->bits + y->bits + log2_up(p.depth);
+        if (bits >= BITS_MAX)
+            continue;
+        if (pick(b, 3) == 0)
+            add_sum(b, x, y, &p, bits);
+        else
+            add_product(b, UVCC_OP_GEMM_SS, x, y, &p, UVCC_NO_TENSOR,
+                        new_value(b, p.rows, p.cols, bits - SCALE + 1)->tensor, SCALE);
         return;
     }
 }
@@ -235,6 +330,7 @@ static bool draw_mlp(sim_workload *w, builder *b, uint64_t seed, const uvcc_allo
                          .frac_bits = 8,
                          .truncation = b->stochastic ? UVCC_TRUNC_STOCHASTIC : UVCC_TRUNC_EXACT,
                          .lift = (uint8_t)pick(b, 3),
+                         .products = (uint8_t)pick(b, 2),
                          .x_owner = (uint8_t)pick(b, 3),
                          .y_owner = (uint8_t)pick(b, 3)};
     if (uvcc_mlp_program(&w->program, &c, al, why, cap) != 0)

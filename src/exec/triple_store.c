@@ -1,0 +1,320 @@
+/* triple_store.c - records of triples, and the store in which a host keeps them (uvcc/triple.h).
+ *
+ * The store is a list of records and a mark: everything before (run, step) was handed out or is of
+ * an older run. The mark never falls, so nothing before it comes in or goes out again, whatever
+ * copy of a record somebody still has. */
+#include "triple.h"
+
+#include "proto/bytes.h"
+#include "proto/crypto.h"
+#include <string.h>
+
+/* ---- records ---- */
+
+void uvcci_triple_head_put(const uvcc_triple_info *t, uint8_t out[UVCCI_TRIPLE_KEYS_AT]) {
+    uvcci_writer w = uvcci_writer_on(out, UVCCI_TRIPLE_KEYS_AT);
+    uvcci_put(&w, "UVTR", 4);
+    uvcci_put8(&w, 1);
+    uvcci_put8(&w, t->party);
+    uvcci_put16(&w, 0);
+    uvcci_put(&w, t->sid_sub, 32);
+    uvcci_put(&w, t->program, 32);
+    uvcci_put32(&w, t->run);
+    uvcci_put32(&w, t->step);
+    uvcci_put32(&w, t->entry);
+    uvcci_put32(&w, t->ordinal);
+    uvcci_put32(&w, t->maker_run);
+    uvcci_put32(&w, 0);
+    uvcci_put64(&w, t->triple_id);
+    for (unsigned i = 0; i < 3; i++) {
+        uvcci_put32(&w, t->rows[i]);
+        uvcci_put32(&w, t->cols[i]);
+    }
+}
+
+/* The head; false if it is none. */
+static bool head_get(const uint8_t *data, uvcc_triple_info *t) {
+    uvcci_reader r = uvcci_reader_on(data, UVCCI_TRIPLE_KEYS_AT);
+    uint8_t magic[5];
+    uvcci_get(&r, magic, sizeof magic);
+    t->party = uvcci_get8(&r);
+    bool good = memcmp(magic, "UVTR\1", sizeof magic) == 0 && t->party < UVCC_PARTIES;
+    good = uvcci_get16(&r) == 0 && good;
+    uvcci_get(&r, t->sid_sub, 32);
+    uvcci_get(&r, t->program, 32);
+    t->run = uvcci_get32(&r);
+    t->step = uvcci_get32(&r);
+    t->entry = uvcci_get32(&r);
+    t->ordinal = uvcci_get32(&r);
+    t->maker_run = uvcci_get32(&r);
+    good = uvcci_get32(&r) == 0 && good;
+    t->triple_id = uvcci_get64(&r);
+    for (unsigned i = 0; i < 3; i++) {
+        t->rows[i] = uvcci_get32(&r);
+        t->cols[i] = uvcci_get32(&r);
+    }
+    return good;
+}
+
+/* Whether SHA-256 of `len` bytes follows them. */
+static bool hash_follows(const uint8_t *data, size_t len) {
+    uint8_t h[32];
+    uvcci_sha256_once(data, len, h);
+    return uvcci_ct_equal(h, data + len, 32);
+}
+
+int uvcc_triple_read(const uint8_t *data, size_t len, uvcc_triple_info *out) {
+    if (out == NULL || (data == NULL && len != 0))
+        return UVCC_ERR_USAGE;
+    memset(out, 0, sizeof *out);
+    if (len < uvcci_triple_bytes(0) || !head_get(data, out))
+        return UVCC_ERR_FRAME;
+    const uint64_t elems = uvcci_triple_elems(out, 2);
+    if (elems == 0 || elems > (len - uvcci_triple_bytes(0)) / 16)
+        return UVCC_ERR_FRAME;
+    out->bytes = uvcci_triple_bytes(elems);
+    return hash_follows(data, out->bytes - UVCCI_TRIPLE_HASH_BYTES) ? 0 : UVCC_ERR_AUTH;
+}
+
+/* ---- the store ---- */
+
+typedef struct kept {
+    struct kept *next;
+    uvcc_triple_info info;
+    uint8_t *bytes; /* SECRET */
+} kept;
+
+struct uvcc_triple_store {
+    uvcc_allocator alloc;
+    uint32_t run, step; /* the mark */
+    kept *list;         /* by run, step and triple_id */
+    uint32_t count;
+    uint8_t *out; /* what was handed out last */
+    size_t out_bytes;
+};
+
+enum { STORE_HEAD_BYTES = 4 + 4 + 4 + 4 + 8 };
+
+int uvcc_triple_store_new(uvcc_triple_store **out, const uvcc_allocator *al) {
+    if (out == NULL || al == NULL || al->alloc == NULL || al->free == NULL)
+        return UVCC_ERR_USAGE;
+    uvcc_triple_store *st = al->alloc(al->user, sizeof *st, UVCC_MEM_STATE);
+    if (st == NULL)
+        return UVCC_ERR_NOMEM;
+    *st = (uvcc_triple_store){.alloc = *al};
+    *out = st;
+    return 0;
+}
+
+static void secret_free(const uvcc_triple_store *st, uint8_t *p, size_t bytes) {
+    if (p == NULL)
+        return;
+    uvcci_wipe(p, bytes);
+    st->alloc.free(st->alloc.user, p, bytes, UVCC_MEM_SECRET);
+}
+
+static void drop(uvcc_triple_store *st, kept **at) {
+    kept *k = *at;
+    *at = k->next;
+    secret_free(st, k->bytes, k->info.bytes);
+    st->alloc.free(st->alloc.user, k, sizeof *k, UVCC_MEM_STATE);
+}
+
+static void drop_all(uvcc_triple_store *st, kept **list) {
+    while (*list != NULL)
+        drop(st, list);
+}
+
+static void drop_out(uvcc_triple_store *st) {
+    secret_free(st, st->out, st->out_bytes);
+    st->out = NULL;
+    st->out_bytes = 0;
+}
+
+void uvcc_triple_store_free(uvcc_triple_store *st) {
+    if (st == NULL)
+        return;
+    drop_all(st, &st->list);
+    drop_out(st);
+    uvcc_allocator al = st->alloc;
+    al.free(al.user, st, sizeof *st, UVCC_MEM_STATE);
+}
+
+static int compare_times(uint32_t run_a, uint32_t step_a, uint32_t run_b, uint32_t step_b) {
+    if (run_a != run_b)
+        return run_a < run_b ? -1 : 1;
+    return step_a < step_b ? -1 : step_a > step_b;
+}
+
+static int compare_infos(const uvcc_triple_info *a, const uvcc_triple_info *b) {
+    int c = compare_times(a->run, a->step, b->run, b->step);
+    if (c != 0)
+        return c;
+    return a->triple_id < b->triple_id ? -1 : a->triple_id > b->triple_id;
+}
+
+static bool same_owner(const uvcc_triple_info *a, const uvcc_triple_info *b) {
+    return a->party == b->party && memcmp(a->sid_sub, b->sid_sub, 32) == 0 &&
+           memcmp(a->program, b->program, 32) == 0;
+}
+
+/* In its place. UVCC_ERR_STATE if it is there. */
+static int insert(kept **list, kept *k) {
+    while (*list != NULL && compare_infos(&(*list)->info, &k->info) < 0)
+        list = &(*list)->next;
+    if (*list != NULL && compare_infos(&(*list)->info, &k->info) == 0)
+        return UVCC_ERR_STATE;
+    k->next = *list;
+    *list = k;
+    return 0;
+}
+
+/* A copy of one record, into a list. */
+static int take_record(uvcc_triple_store *st, const uint8_t *data, const uvcc_triple_info *t,
+                       kept **list) {
+    if (compare_times(t->run, t->step, st->run, st->step) < 0)
+        return UVCC_ERR_STATE;
+    kept *k = st->alloc.alloc(st->alloc.user, sizeof *k, UVCC_MEM_STATE);
+    if (k == NULL)
+        return UVCC_ERR_NOMEM;
+    *k = (kept){.info = *t};
+    k->bytes = st->alloc.alloc(st->alloc.user, t->bytes, UVCC_MEM_SECRET);
+    int rc = k->bytes == NULL ? UVCC_ERR_NOMEM : insert(list, k);
+    if (rc != 0) {
+        drop(st, &k);
+        return rc;
+    }
+    memcpy(k->bytes, data, t->bytes);
+    return 0;
+}
+
+int uvcc_triple_store_add(uvcc_triple_store *st, const uint8_t *data, size_t len) {
+    if (st == NULL || (data == NULL && len != 0))
+        return UVCC_ERR_USAGE;
+    kept *fresh = NULL;
+    int rc = 0;
+    uint32_t n = 0;
+    for (size_t at = 0; rc == 0 && at < len;) {
+        uvcc_triple_info t;
+        rc = uvcc_triple_read(data + at, len - at, &t);
+        const kept *other = st->list != NULL ? st->list : fresh;
+        if (rc == 0 && other != NULL && !same_owner(&t, &other->info))
+            rc = UVCC_ERR_MISMATCH;
+        if (rc == 0)
+            rc = take_record(st, data + at, &t, &fresh);
+        at += t.bytes;
+        n++;
+    }
+    for (const kept *k = fresh; rc == 0 && k != NULL; k = k->next)
+        for (const kept *old = st->list; rc == 0 && old != NULL; old = old->next)
+            rc = compare_infos(&old->info, &k->info) == 0 ? UVCC_ERR_STATE : 0;
+    if (rc != 0) {
+        drop_all(st, &fresh);
+        return rc;
+    }
+    while (fresh != NULL) {
+        kept *k = fresh;
+        fresh = k->next;
+        (void)insert(&st->list, k); /* it is not there */
+    }
+    st->count += n;
+    return 0;
+}
+
+static void drop_first(uvcc_triple_store *st) {
+    drop(st, &st->list);
+    st->count--;
+}
+
+int uvcc_triple_store_take(uvcc_triple_store *st, uint32_t run, uint32_t step, const uint8_t **data,
+                           size_t *len) {
+    if (st == NULL || data == NULL || len == NULL || step == UINT32_MAX)
+        return UVCC_ERR_USAGE;
+    if (compare_times(run, step, st->run, st->step) < 0)
+        return UVCC_ERR_STATE;
+    size_t bytes = 0;
+    for (const kept *k = st->list; k != NULL; k = k->next)
+        if (compare_times(k->info.run, k->info.step, run, step) == 0)
+            bytes += k->info.bytes;
+    uint8_t *handed = NULL;
+    if (bytes != 0) {
+        handed = st->alloc.alloc(st->alloc.user, bytes, UVCC_MEM_SECRET);
+        if (handed == NULL)
+            return UVCC_ERR_NOMEM;
+    }
+    drop_out(st);
+    st->out = handed;
+    st->out_bytes = bytes;
+    while (st->list != NULL &&
+           compare_times(st->list->info.run, st->list->info.step, run, step) < 0)
+        drop_first(st);
+    for (size_t at = 0; at < bytes; drop_first(st)) {
+        memcpy(st->out + at, st->list->bytes, st->list->info.bytes);
+        at += st->list->info.bytes;
+    }
+    st->run = run;
+    st->step = step + 1;
+    *data = st->out;
+    *len = bytes;
+    return bytes != 0 ? 0 : UVCC_ERR_NOT_FOUND;
+}
+
+uint32_t uvcc_triple_store_count(const uvcc_triple_store *st) {
+    return st == NULL ? 0 : st->count;
+}
+
+/* ---- saving ---- */
+
+size_t uvcc_triple_store_saved_bytes(const uvcc_triple_store *st) {
+    size_t bytes = STORE_HEAD_BYTES + UVCCI_TRIPLE_HASH_BYTES;
+    for (const kept *k = st != NULL ? st->list : NULL; k != NULL; k = k->next)
+        bytes += k->info.bytes;
+    return bytes;
+}
+
+int uvcc_triple_store_save(const uvcc_triple_store *st, uint8_t *out, size_t cap) {
+    if (st == NULL || out == NULL)
+        return UVCC_ERR_USAGE;
+    const size_t bytes = uvcc_triple_store_saved_bytes(st);
+    if (cap < bytes)
+        return UVCC_ERR_LIMIT;
+    uvcci_writer w = uvcci_writer_on(out, bytes);
+    uvcci_put(&w, "UVTS", 4);
+    uvcci_put8(&w, 1);
+    uvcci_put8(&w, 0);
+    uvcci_put16(&w, 0);
+    uvcci_put32(&w, st->run);
+    uvcci_put32(&w, st->step);
+    uvcci_put64(&w, bytes - STORE_HEAD_BYTES - UVCCI_TRIPLE_HASH_BYTES);
+    for (const kept *k = st->list; k != NULL; k = k->next)
+        uvcci_put(&w, k->bytes, k->info.bytes);
+    uvcci_sha256_once(out, w.len, out + w.len);
+    return 0;
+}
+
+int uvcc_triple_store_load(uvcc_triple_store **out, const uvcc_allocator *al, const uint8_t *data,
+                           size_t len) {
+    static const uint8_t start[8] = {'U', 'V', 'T', 'S', 1, 0, 0, 0};
+    uvcc_triple_store *st;
+    if (out == NULL || (data == NULL && len != 0))
+        return UVCC_ERR_USAGE;
+    if (len < STORE_HEAD_BYTES + UVCCI_TRIPLE_HASH_BYTES ||
+        memcmp(data, start, sizeof start) != 0 ||
+        uvcci_ld64(data + 16) != len - STORE_HEAD_BYTES - UVCCI_TRIPLE_HASH_BYTES)
+        return UVCC_ERR_FRAME;
+    if (!hash_follows(data, len - UVCCI_TRIPLE_HASH_BYTES))
+        return UVCC_ERR_AUTH;
+    int rc = uvcc_triple_store_new(&st, al);
+    if (rc != 0)
+        return rc;
+    st->run = uvcci_ld32(data + 8);
+    st->step = uvcci_ld32(data + 12);
+    rc = uvcc_triple_store_add(st, data + STORE_HEAD_BYTES,
+                               len - STORE_HEAD_BYTES - UVCCI_TRIPLE_HASH_BYTES);
+    if (rc != 0) { /* no store writes that */
+        uvcc_triple_store_free(st);
+        return rc == UVCC_ERR_NOMEM ? rc : UVCC_ERR_FRAME;
+    }
+    *out = st;
+    return 0;
+}

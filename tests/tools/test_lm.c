@@ -1,0 +1,188 @@
+/* test_lm.c - `uvcc train --model transformer` and `uvcc generate` as a user runs them. */
+#include "run_tool.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TRAIN "train --model transformer "
+#define SMALL                                                                                      \
+    TRAIN "--text t.txt --layers 2 --dim 16 --heads 2 --context 8 --batch 8 --microbatches 2 "     \
+          "--steps 2 "
+#define EXACT SMALL "--truncation ars --index exact "
+
+static void write_text(void) {
+    char text[600];
+    for (size_t i = 0; i < sizeof text; i++)
+        text[i] = "three parties train together, and none of them sees. "[i % 53];
+    write_file("t.txt", text, sizeof text);
+}
+
+static void refuses(void **state) {
+    (void)state;
+    write_text();
+    write_file("short.txt", "short", 5);
+    static const char *const cases[][2] = {
+        {TRAIN "--text no.txt", "no.txt: No such file"},
+        {TRAIN "--text .", "no regular file"},
+        {TRAIN "--text short.txt", "has 5 bytes"},
+        {TRAIN "--dim 0", "--dim 0"},
+        {TRAIN "--dim 18", "does not divide --dim 18"},
+        {TRAIN "--heads 3", "--heads 3 does not divide"},
+        {TRAIN "--stages 2", "--stages 2 does not divide --layers 1"},
+        {TRAIN "--tensor 3", "--tensor 3 does not divide --heads"},
+        {TRAIN "--batch 12", "power of two, such as 8 or 16"},
+        {TRAIN "--batch 2 --microbatches 4", "give a larger batch"},
+        {TRAIN "--context 12", "context"},
+        {TRAIN "--index exact", "--truncation ars"},
+        {TRAIN "--optimizer adam", "sgd|momentum|adamw"},
+        {TRAIN "--lr 17", "--lr 17"},
+        {TRAIN "--lr x", "--lr x"},
+        {TRAIN "--hidden 5,5", "--hidden 5,5"},
+        {TRAIN "--data t.csv", "no option --data"},
+        {TRAIN "--layers 64 --replicas 2 --stages 64", "128 workers"},
+        {TRAIN "--text t.txt --json no/such/place.json", "--json no/such/place.json"},
+        {"generate", "give one directory"},
+        {"generate no", "no/model.json: No such file"},
+        {"generate no --length 0", "--length 0"},
+        {"generate no --temperature 9", "--temperature 9"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        refused(cases[i][0], cases[i][1]);
+    unlink("short.txt");
+    unlink("t.txt");
+}
+
+static json_t *train(const char *words) {
+    char full[512];
+    snprintf(full, sizeof full, "%s --json -", words);
+    outcome o = run_tool(full);
+    if (o.status != 0)
+        fail_msg("%s: status %d: %s", words, o.status, o.err);
+    json_t *j = json_loads(o.out, 0, NULL);
+    assert_non_null(j);
+    forget(&o);
+    return j;
+}
+
+static const char *text_of(const json_t *j, const char *key) {
+    const char *s = json_string_value(json_object_get(j, key));
+    assert_non_null(s);
+    return s;
+}
+
+/* The final weights depend on the sizes, the text and the seed alone; `--check` says that they are
+ * the plaintext run's. */
+static void same_weights(void **state) {
+    (void)state;
+    static const char *const ways[] = {
+        EXACT "--replicas 2",
+        EXACT "--stages 2 --ahead 1 --products beaver",
+        EXACT "--tensor 2 --compute deferred",
+        EXACT "--replicas 2 --stages 2 --tensor 2",
+        EXACT "--drop 0.1 --reorder 0.2 --duplicate 0.1 --corrupt 0.01",
+        SMALL "--truncation ars --index exact --microbatches 4 --products beaver",
+    };
+    write_text();
+    json_t *one = train(EXACT "--check");
+    assert_true(json_is_true(json_object_get(one, "reference_equal")));
+    assert_int_equal(json_array_size(json_object_get(one, "loss")), 2);
+    const double first = json_real_value(json_array_get(json_object_get(one, "loss"), 0));
+    assert_true(first > 5 && first < 6.5); /* about ln 256 */
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        json_t *other = train(ways[i]);
+        assert_string_equal(text_of(other, "weights_sha256"), text_of(one, "weights_sha256"));
+        assert_true(json_equal(json_object_get(other, "loss"), json_object_get(one, "loss")));
+        json_decref(other);
+    }
+    json_t *other = train(EXACT "--seed 2");
+    assert_string_not_equal(text_of(other, "weights_sha256"), text_of(one, "weights_sha256"));
+    json_decref(other);
+    json_decref(one);
+    unlink("t.txt");
+}
+
+static void other_blocks(void **state) {
+    (void)state;
+    static const char *const ways[] = {EXACT "--block swiglu --optimizer momentum --check",
+                                       EXACT "--block gpt2 --optimizer sgd --check"};
+    write_text();
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        json_t *j = train(ways[i]);
+        assert_true(json_is_true(json_object_get(j, "reference_equal")));
+        json_decref(j);
+    }
+    unlink("t.txt");
+}
+
+/* A kept model goes on where it was, can be sampled from, and is refused when it is damaged or not
+ * the one that the options speak of. */
+static void keeps(void **state) {
+    (void)state;
+    write_text();
+    json_t *whole = train(EXACT), *kept = train(EXACT "--stages 2 --checkpoint kept");
+    assert_string_equal(text_of(whole, "weights_sha256"), text_of(kept, "weights_sha256"));
+    json_t *again = train(EXACT "--stages 2 --checkpoint kept"); /* all steps are done */
+    assert_string_equal(text_of(whole, "weights_sha256"), text_of(again, "weights_sha256"));
+    assert_int_equal(json_array_size(json_object_get(again, "loss")), 0);
+    /* without its last step, at one party: both go back to the step before */
+    unlink("kept/party-1/r0-s1-t0.step-2");
+    json_decref(again);
+    again = train(EXACT "--stages 2 --checkpoint kept");
+    assert_string_equal(text_of(whole, "weights_sha256"), text_of(again, "weights_sha256"));
+    assert_int_equal(json_array_size(json_object_get(again, "loss")), 1);
+
+    outcome a = run_tool("generate kept --prompt three --length 6");
+    outcome b = run_tool("generate kept --prompt three --length 6");
+    assert_int_equal(a.status, 0);
+    assert_int_equal(strncmp(a.out, "three", 5), 0);
+    assert_string_equal(a.out, b.out);
+    forget(&a);
+    forget(&b);
+
+    refused(EXACT "--checkpoint kept", "stages 2, not 1");
+    char *share = read_all("kept/party-2/r0-s0-t0.step-2");
+    assert_non_null(share);
+    write_file("kept/party-2/r0-s0-t0.step-2", "UVCCSEAL damaged", 16);
+    refused("generate kept --length 1", "party-2/r0-s0-t0.step-2 is damaged");
+    free(share);
+    remove_tree("kept");
+    json_decref(whole);
+    json_decref(kept);
+    json_decref(again);
+    unlink("t.txt");
+}
+
+/* Bundles of all workers, and the root over them that the JSON has. */
+static void leaves_evidence(void **state) {
+    (void)state;
+    write_text();
+    json_t *j = train(SMALL "--stages 2 --replicas 2 --audit ev");
+    const json_t *roots = json_object_get(j, "global_root");
+    assert_int_equal(json_array_size(roots), 3);
+    outcome o = run_tool("audit verify ev");
+    assert_int_equal(o.status, 0);
+    assert_non_null(strstr(o.out, "36 bundles of 12 workers")); /* two steps and the opening */
+    forget(&o);
+    o = run_tool("audit show ev/party-1/job/run-000000/step-00000002.root");
+    assert_non_null(strstr(o.out, json_string_value(json_array_get(roots, 1))));
+    forget(&o);
+    refused(SMALL "--audit ev", "ev");
+    refused(SMALL "--audit ev2 --transcript off", "--audit needs the transcript");
+    remove_tree("ev");
+    json_decref(j);
+    unlink("t.txt");
+}
+
+int main(int argc, char **argv) {
+    if (argc != 2 || !find_tool(argv[1]))
+        return 2;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(refuses),         cmocka_unit_test(same_weights),
+        cmocka_unit_test(other_blocks),    cmocka_unit_test(keeps),
+        cmocka_unit_test(leaves_evidence),
+    };
+    return cmocka_run_group_tests(tests, enter, leave);
+}

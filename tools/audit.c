@@ -1,0 +1,512 @@
+/* audit.c - `uvcc audit`: the commands, their options, proofs and the texts of files. */
+#include "audit.h"
+
+#include <errno.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "files.h"
+#include "flags.h"
+
+#define LINE_HEX      64u
+#define MESSAGE_BYTES 512u
+
+enum { WORDS_MAX = 3 };
+
+typedef struct audit_options {
+    const char *word[WORDS_MAX]; /* what is no option: the command first */
+    int words;
+    const char *keys, *json, *out, *worker, *run; /* NULL: not given */
+    bool unfinished, progress, leaves, help;
+} audit_options;
+
+/* ---- options ---- */
+
+#define AT(member) offsetof(audit_options, member)
+static const flag options[] = {
+    {"keys", "FILE", FLAG_TEXT, AT(keys), 0, 0, NULL,
+     "the parties' public keys (DIR/public-keys). An auditor takes them from the parties, not from "
+     "what is to be checked"},
+    {"json", "FILE|-", FLAG_TEXT, AT(json), 0, 0, NULL,
+     "verify: write the outcome as JSON; with -, alone on standard output"},
+    {"unfinished", NULL, FLAG_SWITCH, AT(unfinished), 0, 0, NULL,
+     "verify: let a run's last step pass if not all parties have it"},
+    {"out", "FILE", FLAG_TEXT, AT(out), 0, 0, NULL,
+     "prove: write the proof there (as hexadecimal to standard output)"},
+    {"worker", "rRsStT", FLAG_TEXT, AT(worker), 0, 0, NULL,
+     "prove: whose leaf: replica, stage, tensor rank (r0s0t0)"},
+    {"run", "N", FLAG_TEXT, AT(run), 0, 0, NULL, "prove: of which run (the last with the step)"},
+    {"leaves", NULL, FLAG_SWITCH, AT(leaves), 0, 0, NULL, "show: list the leaves too"},
+    {"progress", NULL, FLAG_SWITCH, AT(progress), 0, 0, NULL,
+     "show progress even where standard error is no terminal"},
+    {"help", NULL, FLAG_SWITCH, AT(help), 0, 0, NULL, "show this"},
+};
+static const flag_set set = {"audit", options, sizeof options / sizeof options[0], AT(help)};
+
+static void print_help(void) {
+    (void)fputs(
+        "Usage: uvcc audit verify DIR [OPTION...]\n"
+        "       uvcc audit prove DIR LEAF [OPTION...]\n"
+        "       uvcc audit check PROOF --keys FILE\n"
+        "       uvcc audit show FILE [--leaves]\n"
+        "\n"
+        "verify  checks the bundles that uvcc train --audit DIR wrote: each alone, the\n"
+        "        three parties' against each other, and all signatures. It names the first\n"
+        "        fault: file, leaf, and what differs from what.\n"
+        "prove   proves that a leaf is under the root that its party signed. LEAF is\n"
+        "        PARTY/STEP/INDEX or the leaf's hash, 64 hexadecimal digits.\n"
+        "check   checks such a proof with the public keys alone, and says what it proves.\n"
+        "show    shows what a bundle, a proof or a root over several workers says, "
+        "unchecked.\n"
+        "\n"
+        "Options (defaults in parentheses):\n",
+        stdout);
+    flags_print(&set, stdout);
+    (void)fputs("\n"
+                "Exit status: 0 good, 1 a fault was found, 2 wrong options or files that cannot be "
+                "used.\n",
+                stdout);
+}
+
+static int parse(audit_options *o, int argc, char *const *argv) {
+    char text[MESSAGE_BYTES];
+    const flag_message m = {text, sizeof text};
+    const char **words = malloc(((size_t)argc + 1) * sizeof *words);
+    *o = (audit_options){0};
+    if (words == NULL)
+        return report_error(AUDIT_UNUSABLE, "out of memory");
+    int status = 0;
+    if (flags_parse(&set, o, argc, argv, words, &o->words, &m) != 0)
+        status = report_error(AUDIT_UNUSABLE, "%s", text);
+    else if (o->words > WORDS_MAX && !o->help)
+        status = report_error(AUDIT_UNUSABLE, "'%s' is one word too many", words[WORDS_MAX]);
+    for (int i = 0; i < o->words && i < WORDS_MAX && status == 0; i++)
+        o->word[i] = words[i];
+    free(words);
+    return status;
+}
+
+/* ---- small things ---- */
+
+static void print_hex(const char *name, const uint8_t *bytes, size_t len) {
+    (void)printf("%-16s ", name);
+    for (size_t i = 0; i < len; i++)
+        (void)printf("%02x", bytes[i]);
+    (void)putchar('\n');
+}
+
+static bool parse_count(const char *text, char end, uint32_t *out, const char **rest) {
+    uint64_t v = 0;
+    const char *c = text;
+    for (; *c >= '0' && *c <= '9' && v <= UINT32_MAX; c++)
+        v = 10 * v + (uint64_t)(*c - '0');
+    *out = (uint32_t)v;
+    *rest = *c == '\0' ? c : c + 1;
+    return c != text && v <= UINT32_MAX && *c == end;
+}
+
+static int flushed(void) {
+    return fflush(stdout) == 0
+               ? 0
+               : report_error(AUDIT_UNUSABLE, "standard output cannot be written: %s",
+                              strerror(errno));
+}
+
+static int fault(const char *path, const uvcc_audit_fault *f) {
+    char text[400];
+    audit_fault_text(f, text, sizeof text);
+    return report_error(AUDIT_FAULT, "%s: %s", path, text);
+}
+
+/* ---- leaves as text ---- */
+
+static void print_leaf(const uvcc_leaf *l) {
+    const uint8_t *s = l->stored;
+    (void)printf("%-16s", uvcc_leaf_name(l->type));
+    if (l->type != UVCC_LEAF_STEP_BEGIN)
+        (void)printf(" op %08x", l->op_id);
+    if (l->src != UVCC_NO_PARTY)
+        (void)printf(" %u to %u", l->src, l->dst);
+    const bool batch = l->src != UVCC_NO_PARTY && l->type != UVCC_LEAF_KEYS_DONE;
+    if (batch)
+        (void)printf(" msg %02x%02x%02x%02x", s[10], s[9], s[8], s[7]);
+    if (l->type == UVCC_LEAF_OPEN_DONE || l->type == UVCC_LEAF_COMPONENT_COMMIT ||
+        l->type == UVCC_LEAF_LIFT_DONE) {
+        (void)printf(" id ");
+        for (unsigned i = 0; i < 8; i++)
+            (void)printf("%02x", s[12 - i]);
+    }
+    if (l->type == UVCC_LEAF_COMPONENT_COMMIT)
+        (void)printf(" component %u", s[13]);
+    if (l->digest != NULL) {
+        (void)printf(" digest ");
+        for (unsigned i = 0; i < 32; i++)
+            (void)printf("%02x", l->digest[i]);
+    }
+}
+
+static int show_bundle(const audit_options *o, const uint8_t *bytes, size_t len) {
+    uvcc_bundle b;
+    uvcc_audit_fault f;
+    if (uvcc_bundle_decode(&b, bytes, len, &f) != 0)
+        return fault(o->word[1], &f);
+    (void)printf("bundle           party %u, run %u, step %u, worker r%us%ut%u of %u x %u x %u\n",
+                 b.party, b.run, b.step, b.replica, b.stage, b.tp_rank, b.replicas, b.stages,
+                 b.tp_ranks);
+    print_hex("job", b.sid_job, 32);
+    print_hex("program", b.h_program, 32);
+    print_hex("policy", b.policy_hash, 32);
+    (void)printf("op table         %u rows\nleaves           %u\n", b.row_count, b.leaf_count);
+    print_hex("epoch root", b.epoch_root, 32);
+    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "root of party %u", p);
+        if (b.audit[p].root != NULL)
+            print_hex(name, b.audit[p].root, 32);
+        else
+            (void)printf("%s is not here\n", name);
+    }
+    uvcc_leaf_reader r;
+    uvcc_leaf l;
+    uvcc_leaf_reader_init(&r, &b);
+    while (o->leaves && uvcc_leaf_next(&r, &l) == 1) {
+        uint8_t hash[32];
+        uvcc_leaf_hash(&b, &l, hash);
+        (void)printf("leaf %-6u row %-5u ", l.index, l.row);
+        print_leaf(&l);
+        (void)printf(" hash ");
+        for (unsigned i = 0; i < 32; i++)
+            (void)printf("%02x", hash[i]);
+        (void)putchar('\n');
+    }
+    return flushed();
+}
+
+static int show_job_root(const audit_options *o, const uint8_t *bytes, size_t len) {
+    uvcc_job_root j;
+    uvcc_audit_fault f;
+    if (uvcc_job_root_decode(&j, bytes, len, &f) != 0)
+        return fault(o->word[1], &f);
+    (void)printf("root             party %u, run %u, step %u, %u x %u x %u workers\n", j.party,
+                 j.run, j.step, j.replicas, j.stages, j.tp_ranks);
+    print_hex("job", j.sid_job, 32);
+    print_hex("policy", j.policy_hash, 32);
+    size_t at = 0;
+    for (unsigned r = 0; r < j.replicas; r++)
+        for (unsigned s = 0; s < j.stages; s++)
+            for (unsigned t = 0; t < j.tp_ranks; t++) {
+                char name[32];
+                (void)snprintf(name, sizeof name, "r%us%ut%u", r, s, t);
+                print_hex(name, j.epoch_roots + 32 * at++, 32);
+            }
+    print_hex("global root", j.global.root, 32);
+    return flushed();
+}
+
+static void print_proof(const uvcc_proof *p) {
+    (void)printf("leaf             %s\n", uvcc_leaf_name(p->leaf[0]));
+    print_hex("leaf bytes", p->leaf, p->leaf_len);
+    (void)printf("place            index %u, party %u, step %u, worker r%us%ut%u\n", p->index,
+                 p->party, p->step, p->replica, p->stage, p->tp_rank);
+    print_hex("job", p->sid_job, 32);
+    print_hex("policy", p->policy_hash, 32);
+    (void)printf("under            %s\n",
+                 p->of_job ? "the party's root over all its workers" : "the root of this worker");
+}
+
+/* ---- proofs as files ---- */
+
+static int nibble(uint8_t c) {
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* Hexadecimal lines to bytes, in place; what is neither is left as it is. */
+static void from_hex(uint8_t *bytes, size_t *len) {
+    size_t n = 0;
+    for (size_t i = 0; i < *len; i++)
+        if (bytes[i] != '\n' && bytes[i] != '\r' && nibble(bytes[i]) < 0)
+            return;
+        else
+            n += nibble(bytes[i]) >= 0;
+    if (n == 0 || n % 2 != 0)
+        return;
+    n = 0;
+    for (size_t i = 0; i < *len; i++) {
+        int v = nibble(bytes[i]);
+        if (v < 0)
+            continue;
+        if (n % 2 == 0)
+            bytes[n / 2] = (uint8_t)(v << 4);
+        else
+            bytes[n / 2] |= (uint8_t)v;
+        n++;
+    }
+    *len = n / 2;
+}
+
+static int check(const audit_options *o) {
+    uvcc_audit_keys keys;
+    uvcc_audit_fault f;
+    uvcc_proof p;
+    uint8_t *bytes = NULL;
+    size_t len;
+    if (o->words != 2)
+        return report_error(AUDIT_UNUSABLE, "check: give one PROOF");
+    if (o->keys == NULL)
+        return report_error(AUDIT_UNUSABLE, "check: --keys FILE is missing; name the public keys");
+    int status = bundle_keys_read(o->keys, AUDIT_UNUSABLE, &keys);
+    if (status == 0)
+        status = file_read(o->word[1], AUDIT_UNUSABLE, &bytes, &len);
+    if (status == 0) {
+        from_hex(bytes, &len);
+        if (uvcc_proof_decode(&p, bytes, len, &f) != 0 || uvcc_proof_check(&p, &keys, &f) != 0)
+            status = fault(o->word[1], &f);
+    }
+    if (status == 0) {
+        print_proof(&p);
+        (void)printf("proved           party %u signed a transcript of step %u with this leaf\n",
+                     p.party, p.step);
+        status = flushed();
+    }
+    free(bytes);
+    return status;
+}
+
+static int show(const audit_options *o) {
+    uint8_t *bytes;
+    size_t len;
+    uvcc_proof p;
+    uvcc_audit_fault f;
+    if (o->words != 2)
+        return report_error(AUDIT_UNUSABLE, "show: give one FILE");
+    int status = file_read(o->word[1], AUDIT_UNUSABLE, &bytes, &len);
+    if (status == 0) {
+        from_hex(bytes, &len);
+        if (len >= 7 && memcmp(bytes, "uvccjob", 7) == 0) {
+            status = show_job_root(o, bytes, len);
+        } else if (len < 7 || memcmp(bytes, "uvccprf", 7) != 0) {
+            status = show_bundle(o, bytes, len);
+        } else if (uvcc_proof_decode(&p, bytes, len, &f) != 0) {
+            status = fault(o->word[1], &f);
+        } else {
+            print_proof(&p);
+            status = flushed();
+        }
+    }
+    free(bytes);
+    return status;
+}
+
+/* ---- making proofs ---- */
+
+/* Which leaf: by place, or by hash. */
+typedef struct wanted {
+    bool by_hash, any_run;
+    bundle_place at;
+    uint32_t index;
+    uint8_t hash[32];
+} wanted;
+
+static int parse_leaf(const audit_options *o, wanted *w) {
+    const char *text = o->word[2], *rest;
+    uint32_t party;
+    size_t n = 0;
+    *w = (wanted){.any_run = o->run == NULL};
+    if (o->worker != NULL && !bundle_parse_worker(o->worker, &w->at))
+        return report_error(AUDIT_UNUSABLE, "--worker %s: give a worker such as r0s1t0", o->worker);
+    if (o->run != NULL && !parse_count(o->run, '\0', &w->at.run, &rest))
+        return report_error(AUDIT_UNUSABLE, "--run %s: give the number of a run", o->run);
+    if (strlen(text) == 64 && sodium_hex2bin(w->hash, 32, text, 64, NULL, &n, NULL) == 0 &&
+        n == 32) {
+        w->by_hash = true;
+        return 0;
+    }
+    if (!parse_count(text, '/', &party, &rest) || party >= UVCC_PARTIES ||
+        !parse_count(rest, '/', &w->at.step, &rest) || !parse_count(rest, '\0', &w->index, &rest))
+        return report_error(AUDIT_UNUSABLE,
+                            "%s: give a leaf as PARTY/STEP/INDEX, such as 0/12/3, or its hash",
+                            text);
+    w->at.party = (uint8_t)party;
+    return 0;
+}
+
+/* The index of the leaf with the hash, or UVCC_NO_LEAF. */
+static uint32_t find_hash(const uvcc_bundle *b, const uint8_t hash[32]) {
+    uvcc_leaf_reader r;
+    uvcc_leaf l;
+    uint8_t h[32];
+    uvcc_leaf_reader_init(&r, b);
+    while (uvcc_leaf_next(&r, &l) == 1) {
+        uvcc_leaf_hash(b, &l, h);
+        if (memcmp(h, hash, 32) == 0)
+            return l.index;
+    }
+    return UVCC_NO_LEAF;
+}
+
+/* Whether the wanted leaf may be in a file; runs are tried from the last. */
+static bool candidate(const wanted *w, const bundle_place *e) {
+    if (e->job || (!w->any_run && e->run != w->at.run))
+        return false;
+    return w->by_hash || (e->party == w->at.party && e->step == w->at.step && e->r == w->at.r &&
+                          e->s == w->at.s && e->t == w->at.t);
+}
+
+/* Looks into one file: *found with the bundle, whose bytes the caller frees in any case. */
+static int look_into(const audit_options *o, const bundle_place *e, wanted *w, uint8_t **bytes,
+                     uvcc_bundle *b, bool *found) {
+    size_t len;
+    uvcc_audit_fault f;
+    char *path = audit_path(o->word[1], e);
+    if (path == NULL)
+        return AUDIT_UNUSABLE;
+    int status = file_read(path, AUDIT_UNUSABLE, bytes, &len);
+    if (status == 0 && uvcc_bundle_decode(b, *bytes, len, &f) != 0)
+        status = fault(path, &f);
+    if (status == 0 && w->by_hash)
+        w->index = find_hash(b, w->hash);
+    *found = status == 0 && (!w->by_hash || w->index != UVCC_NO_LEAF);
+    if (*found && w->index >= b->leaf_count)
+        status = report_error(AUDIT_UNUSABLE, "%s: has %u leaves, so no leaf %u", path,
+                              b->leaf_count, w->index);
+    free(path);
+    return status;
+}
+
+static int write_proof(const audit_options *o, const uint8_t *bytes, size_t len) {
+    if (o->out != NULL) {
+        int why = file_write(o->out, bytes, len);
+        return why == 0 ? 0
+                        : report_error(AUDIT_UNUSABLE, "--out %s: cannot be written: %s", o->out,
+                                       strerror(why));
+    }
+    for (size_t i = 0; i < len; i++)
+        (void)printf("%02x%s", bytes[i], i % (LINE_HEX / 2) == LINE_HEX / 2 - 1 ? "\n" : "");
+    (void)putchar('\n');
+    return flushed();
+}
+
+/* Makes the proof, and does not hand out one that does not hold. */
+static int make_proof(const audit_options *o, const uvcc_bundle *b, uint32_t index,
+                      const uvcc_job_root *job, const uvcc_audit_keys *keys) {
+    size_t cap = uvcc_proof_max_bytes(job);
+    uint8_t *bytes = malloc(cap);
+    uvcc_proof p;
+    uvcc_audit_fault f;
+    int status;
+    if (bytes == NULL)
+        return report_error(AUDIT_UNUSABLE, "out of memory");
+    int64_t len = uvcc_proof_make(b, index, job, bytes, cap);
+    if (len == UVCC_ERR_MISMATCH)
+        status = report_error(AUDIT_FAULT, "the root over all workers is not over this bundle");
+    else if (len < 0)
+        status = report_error(AUDIT_UNUSABLE, "%s", uvcc_error_text((int)len));
+    else if (uvcc_proof_decode(&p, bytes, (size_t)len, &f) != 0 ||
+             uvcc_proof_check(&p, keys, &f) != 0)
+        status = fault("the proof", &f);
+    else
+        status = write_proof(o, bytes, (size_t)len);
+    free(bytes);
+    return status;
+}
+
+/* With several workers the proof goes up to the root over all of them. */
+static int prove_in(const audit_options *o, const uvcc_bundle *b, uint32_t index,
+                    const uvcc_audit_keys *keys) {
+    if ((uint64_t)b->replicas * b->stages * b->tp_ranks == 1)
+        return make_proof(o, b, index, NULL, keys);
+    const bundle_place at = {.party = b->party, .job = true, .run = b->run, .step = b->step};
+    uint8_t *bytes;
+    size_t len;
+    uvcc_job_root j;
+    uvcc_audit_fault f;
+    char *path = audit_path(o->word[1], &at);
+    if (path == NULL)
+        return AUDIT_UNUSABLE;
+    int status = file_read(path, AUDIT_UNUSABLE, &bytes, &len);
+    if (status == 0 &&
+        (uvcc_job_root_decode(&j, bytes, len, &f) != 0 || uvcc_job_root_check(&j, keys, &f) != 0))
+        status = fault(path, &f);
+    if (status == 0)
+        status = make_proof(o, b, index, &j, keys);
+    free(path);
+    free(bytes);
+    return status;
+}
+
+static int prove(const audit_options *o) {
+    wanted w;
+    audit_list list;
+    uvcc_audit_keys keys;
+    if (o->words != 3)
+        return report_error(AUDIT_UNUSABLE, "prove: give DIR and LEAF");
+    int status = parse_leaf(o, &w);
+    if (status != 0)
+        return status;
+    size_t room = strlen(o->word[1]) + 16;
+    char *path = malloc(room);
+    if (path == NULL)
+        return report_error(AUDIT_UNUSABLE, "out of memory");
+    (void)snprintf(path, room, "%s/public-keys", o->word[1]);
+    status = audit_list_read(o->word[1], &list);
+    if (status == 0)
+        status = bundle_keys_read(o->keys != NULL ? o->keys : path, AUDIT_UNUSABLE, &keys);
+    free(path);
+    bool found = false;
+    for (size_t i = list.count; i-- > 0 && status == 0 && !found;) {
+        uint8_t *bytes = NULL;
+        uvcc_bundle b;
+        if (!candidate(&w, &list.entries[i]))
+            continue;
+        status = look_into(o, &list.entries[i], &w, &bytes, &b, &found);
+        if (status == 0 && found)
+            status = prove_in(o, &b, w.index, &keys);
+        free(bytes);
+    }
+    audit_list_free(&list);
+    if (status == 0 && !found)
+        status = report_error(AUDIT_UNUSABLE, "%s: no such leaf in %s", o->word[2], o->word[1]);
+    return status;
+}
+
+/* ---- the command ---- */
+
+static int verify(const audit_options *o) {
+    if (o->words != 2)
+        return report_error(AUDIT_UNUSABLE, "verify: give one DIR");
+    return audit_verify(&(verify_options){.dir = o->word[1],
+                                          .keys = o->keys,
+                                          .json = o->json,
+                                          .unfinished = o->unfinished,
+                                          .progress = o->progress});
+}
+
+int audit_main(int argc, char *const *argv) {
+    audit_options o;
+    report_command("audit");
+    int status = parse(&o, argc, argv);
+    if (status != 0)
+        return status;
+    if (o.help) {
+        print_help();
+        return flushed();
+    }
+    if (o.words == 0)
+        return report_error(AUDIT_UNUSABLE,
+                            "give one of verify, prove, check, show; see uvcc audit --help");
+    if (sodium_init() < 0)
+        return report_error(AUDIT_UNUSABLE, "libsodium cannot start");
+    if (strcmp(o.word[0], "verify") == 0)
+        return verify(&o);
+    if (strcmp(o.word[0], "prove") == 0)
+        return prove(&o);
+    if (strcmp(o.word[0], "check") == 0)
+        return check(&o);
+    if (strcmp(o.word[0], "show") == 0)
+        return show(&o);
+    return report_error(AUDIT_UNUSABLE,
+                        "there is no command '%s': give one of verify, prove, check, show",
+                        o.word[0]);
+}

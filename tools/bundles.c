@@ -1,0 +1,334 @@
+/* bundles.c - see bundles.h. A bundle is written once, when the last AUDIT is in it; what waits for
+ * one is remembered, so that a run that ends early can still write it. */
+#include "bundles.h"
+
+#include <errno.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "files.h"
+#include "report.h"
+#include "train.h"
+
+static const char keys_header[] = "uvcc public keys v1\n";
+
+/* A step of a worker that finished and is not written yet. */
+typedef struct waiting {
+    struct waiting *next;
+    bundle_place at;
+} waiting;
+
+/* The epoch roots of a party's workers in a step. */
+typedef struct gathered {
+    struct gathered *next;
+    bundle_place at;
+    size_t count;
+    uint8_t roots[][32];
+} gathered;
+
+struct bundles {
+    bundles_config c;
+    size_t workers;
+    uint32_t waiting_count;
+    waiting *waiting;
+    gathered *gathered;
+};
+
+/* ---- names ---- */
+
+void bundle_name(const bundle_place *at, char out[BUNDLE_NAME_BYTES]) {
+    char worker[32] = "job";
+    if (!at->job)
+        (void)snprintf(worker, sizeof worker, "r%us%ut%u", at->r, at->s, at->t);
+    (void)snprintf(out, BUNDLE_NAME_BYTES, "party-%u/%s/run-%06u/step-%08u.%s", at->party, worker,
+                   at->run, at->step, at->job ? "root" : "bundle");
+}
+
+/* Reads numbers and writes the name again: only that one is right. */
+bool bundle_parse_worker(const char *name, bundle_place *at) {
+    unsigned r, s, t;
+    char again[32];
+    if (sscanf(name, "r%5us%5ut%5u", &r, &s, &t) != 3 || r > UINT16_MAX || s > UINT16_MAX ||
+        t > UINT16_MAX)
+        return false;
+    (void)snprintf(again, sizeof again, "r%us%ut%u", r, s, t);
+    at->r = (uint16_t)r;
+    at->s = (uint16_t)s;
+    at->t = (uint16_t)t;
+    return strcmp(name, again) == 0;
+}
+
+/* A number without sign or blanks, as the names have it. */
+static bool parse_number(const char *digits, uint32_t *out) {
+    uint64_t v = 0;
+    const char *c = digits;
+    for (; *c >= '0' && *c <= '9' && v <= UINT32_MAX; c++)
+        v = 10 * v + (uint64_t)(*c - '0');
+    *out = (uint32_t)v;
+    return c != digits && v <= UINT32_MAX;
+}
+
+bool bundle_parse_run(const char *name, bundle_place *at) {
+    char again[32];
+    if (strncmp(name, "run-", 4) != 0 || !parse_number(name + 4, &at->run))
+        return false;
+    (void)snprintf(again, sizeof again, "run-%06u", at->run);
+    return strcmp(name, again) == 0;
+}
+
+bool bundle_parse_step(const char *name, bundle_place *at) {
+    char again[32];
+    if (strncmp(name, "step-", 5) != 0 || !parse_number(name + 5, &at->step))
+        return false;
+    (void)snprintf(again, sizeof again, "step-%08u.%s", at->step, at->job ? "root" : "bundle");
+    return strcmp(name, again) == 0;
+}
+
+static char *path_of(const char *dir, const char *name) {
+    size_t room = strlen(dir) + strlen(name) + 2;
+    char *path = malloc(room);
+    if (path != NULL)
+        (void)snprintf(path, room, "%s/%s", dir, name);
+    return path;
+}
+
+/* ---- keys ---- */
+
+int bundle_keys_read(const char *path, int status, uvcc_audit_keys *keys) {
+    uint8_t *bytes;
+    size_t len;
+    const size_t head = sizeof keys_header - 1, line = 2 + 64 + 1;
+    int rc = file_read(path, status, &bytes, &len);
+    if (rc != 0) {
+        free(bytes);
+        return rc;
+    }
+    bool ok = len == head + UVCC_PARTIES * line && memcmp(bytes, keys_header, head) == 0;
+    for (unsigned p = 0; ok && p < UVCC_PARTIES; p++) {
+        const char *at = (const char *)bytes + head + p * line;
+        size_t n = 0;
+        ok = at[0] == (char)('0' + p) && at[1] == ' ' && at[line - 1] == '\n' &&
+             sodium_hex2bin(keys->key[p], 32, at + 2, 64, NULL, &n, NULL) == 0 && n == 32;
+    }
+    free(bytes);
+    if (!ok)
+        return report_error(status,
+                            "%s: is no list of public keys: its first line is \"uvcc public keys "
+                            "v1\", then come 0, 1, 2 and their keys",
+                            path);
+    return 0;
+}
+
+static int write_failed(const char *path, int why) {
+    return report_error(EXIT_FAILED, "--audit: %s cannot be written: %s", path, strerror(why));
+}
+
+static int write_keys(const bundles_config *c) {
+    char text[sizeof keys_header + UVCC_PARTIES * 67], hex[65];
+    size_t len = (size_t)snprintf(text, sizeof text, "%s", keys_header);
+    for (unsigned p = 0; p < UVCC_PARTIES; p++)
+        len += (size_t)snprintf(text + len, sizeof text - len, "%u %s\n", p,
+                                sodium_bin2hex(hex, sizeof hex, c->keys.key[p], 32));
+    char *path = path_of(c->dir, "public-keys");
+    int why = path == NULL ? ENOMEM : file_write(path, text, len);
+    int status = why == 0 ? EXIT_DONE : write_failed(path != NULL ? path : c->dir, why);
+    free(path);
+    return status;
+}
+
+/* ---- opening ---- */
+
+static int make_dir(const char *dir) {
+    int why = dir_make(dir);
+    if (why != 0)
+        return report_error(EXIT_BAD_INPUT, "--audit %s: cannot be made: %s; choose another place",
+                            dir, strerror(why));
+    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
+        char name[16];
+        struct stat st;
+        (void)snprintf(name, sizeof name, "party-%u", p);
+        char *path = path_of(dir, name);
+        if (path == NULL)
+            return report_error(EXIT_FAILED, "out of memory");
+        bool there = lstat(path, &st) == 0;
+        free(path);
+        if (there)
+            return report_error(EXIT_BAD_INPUT,
+                                "--audit %s: there are bundles already; give another directory",
+                                dir);
+    }
+    return EXIT_DONE;
+}
+
+bundles *bundles_open(const bundles_config *c) {
+    if (make_dir(c->dir) != EXIT_DONE)
+        return NULL;
+    bundles *b = calloc(1, sizeof *b);
+    if (b == NULL) {
+        (void)report_error(EXIT_FAILED, "out of memory");
+        return NULL;
+    }
+    b->c = *c;
+    b->workers = (size_t)c->replicas * c->stages * c->tp_ranks;
+    if (write_keys(c) != EXIT_DONE) {
+        bundles_close(b);
+        return NULL;
+    }
+    return b;
+}
+
+void bundles_close(bundles *b) {
+    if (b == NULL)
+        return;
+    while (b->waiting != NULL) {
+        waiting *next = b->waiting->next;
+        free(b->waiting);
+        b->waiting = next;
+    }
+    while (b->gathered != NULL) {
+        gathered *next = b->gathered->next;
+        free(b->gathered);
+        b->gathered = next;
+    }
+    sodium_memzero(b, sizeof *b);
+    free(b);
+}
+
+/* ---- writing ---- */
+
+static int write_at(const bundles *b, const bundle_place *at, const uint8_t *bytes, size_t len) {
+    char name[BUNDLE_NAME_BYTES];
+    bundle_name(at, name);
+    char *path = path_of(b->c.dir, name);
+    if (path == NULL)
+        return report_error(EXIT_FAILED, "out of memory");
+    int why = file_write(path, bytes, len);
+    if (why == ENOENT) { /* the first in its directory */
+        why = 0;
+        for (char *c = path + strlen(b->c.dir) + 1; why == 0 && (c = strchr(c, '/')) != NULL;) {
+            *c = '\0';
+            why = dir_make(path);
+            *c++ = '/';
+        }
+        why = why != 0 ? why : file_write(path, bytes, len);
+    }
+    int status = why == 0 ? EXIT_DONE : write_failed(path, why);
+    free(path);
+    return status;
+}
+
+static bool same_place(const bundle_place *a, const bundle_place *b) {
+    return a->party == b->party && a->r == b->r && a->s == b->s && a->t == b->t &&
+           a->run == b->run && a->step == b->step;
+}
+
+static bool forget_waiting(bundles *b, const bundle_place *at) {
+    for (waiting **w = &b->waiting; *w != NULL; w = &(*w)->next)
+        if (same_place(&(*w)->at, at)) {
+            waiting *gone = *w;
+            *w = gone->next;
+            free(gone);
+            b->waiting_count--;
+            return true;
+        }
+    return false;
+}
+
+static int write_bundle(bundles *b, const uvcc_session *s, const bundle_place *at) {
+    const uint8_t *bytes;
+    size_t len;
+    int rc = uvcc_session_bundle(s, at->step, &bytes, &len);
+    if (rc != 0)
+        return report_error(EXIT_FAILED, "a step's bundle: %s", uvcc_error_text(rc));
+    (void)forget_waiting(b, at);
+    return write_at(b, at, bytes, len);
+}
+
+/* ---- roots over all workers ---- */
+
+static int write_job_root(bundles *b, gathered **list, const uvcc_bundle *last) {
+    gathered *g = *list;
+    *list = g->next;
+    const uvcc_job_root j = {.party = g->at.party,
+                             .replicas = b->c.replicas,
+                             .stages = b->c.stages,
+                             .tp_ranks = b->c.tp_ranks,
+                             .step = g->at.step,
+                             .run = g->at.run,
+                             .sid_job = last->sid_job,
+                             .policy_hash = last->policy_hash,
+                             .epoch_roots = g->roots[0]};
+    size_t len = uvcc_job_root_bytes(j.replicas, j.stages, j.tp_ranks);
+    uint8_t *bytes = malloc(len != 0 ? len : 1);
+    int rc = bytes == NULL ? UVCC_ERR_NOMEM
+                           : uvcc_job_root_encode(&j, b->c.sign_seed[j.party], bytes, len);
+    int status =
+        rc == 0 ? write_at(b, &g->at, bytes, len)
+                : report_error(EXIT_FAILED, "a root over all workers: %s", uvcc_error_text(rc));
+    free(bytes);
+    free(g);
+    return status;
+}
+
+/* One more worker of a party has finished a step. */
+static int gather(bundles *b, const uvcc_session *s, const bundle_place *at) {
+    const uint8_t *bytes;
+    size_t len;
+    uvcc_bundle decoded;
+    bundle_place place = {.party = at->party, .job = true, .run = at->run, .step = at->step};
+    if (uvcc_session_bundle(s, at->step, &bytes, &len) != 0 ||
+        uvcc_bundle_decode(&decoded, bytes, len, NULL) != 0)
+        return report_error(EXIT_FAILED, "a step's bundle cannot be read");
+    gathered **g = &b->gathered;
+    while (*g != NULL && !same_place(&(*g)->at, &place))
+        g = &(*g)->next;
+    if (*g == NULL) {
+        *g = calloc(1, sizeof **g + 32 * b->workers);
+        if (*g == NULL)
+            return report_error(EXIT_FAILED, "out of memory");
+        (*g)->at = place;
+    }
+    size_t index = ((size_t)at->r * b->c.stages + at->s) * b->c.tp_ranks + at->t;
+    memcpy((*g)->roots[index], decoded.epoch_root, 32);
+    return ++(*g)->count == b->workers ? write_job_root(b, g, &decoded) : EXIT_DONE;
+}
+
+/* ---- events ---- */
+
+int bundles_event(bundles *b, const uvcc_session *s, const bundle_place *worker,
+                  const uvcc_event *e) {
+    bundle_place at = *worker;
+    at.run = e->run;
+    at.step = e->step;
+    if (e->kind == UVCC_EVENT_BUNDLE)
+        return write_bundle(b, s, &at);
+    if (e->kind != UVCC_EVENT_STEP_FINISHED)
+        return EXIT_DONE;
+    waiting *w = malloc(sizeof *w);
+    if (w == NULL)
+        return report_error(EXIT_FAILED, "out of memory");
+    *w = (waiting){.next = b->waiting, .at = at};
+    b->waiting = w;
+    b->waiting_count++;
+    return b->workers > 1 ? gather(b, s, &at) : EXIT_DONE;
+}
+
+uint32_t bundles_waiting(const bundles *b) {
+    return b->waiting_count;
+}
+
+int bundles_flush(bundles *b, const uvcc_session *s, const bundle_place *worker) {
+    int status = EXIT_DONE;
+    for (waiting *w = b->waiting, *next; w != NULL; w = next) {
+        next = w->next;
+        bundle_place at = *worker;
+        at.run = w->at.run;
+        at.step = w->at.step;
+        if (same_place(&w->at, &at) && write_bundle(b, s, &at) != EXIT_DONE)
+            status = EXIT_FAILED;
+    }
+    return status;
+}

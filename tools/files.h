@@ -1,0 +1,17 @@
+/* files.h - whole files in memory, and files that appear whole or not at all. */
+#ifndef UVCC_TOOLS_FILES_H
+#define UVCC_TOOLS_FILES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Reads a regular file whole; free() *bytes. `status` after reporting (report.h) what is wrong, or
+ * 0. */
+int file_read(const char *path, int status, uint8_t **bytes, size_t *len);
+/* Writes a file of mode 0600 under another name in the same place, flushes it to the disk and gives
+ * it its name, over a file that has it. 0 or errno. */
+int file_write(const char *path, const void *bytes, size_t len);
+/* Makes a directory of mode 0700 if there is none. 0 or errno. */
+int dir_make(const char *path);
+
+#endif

@@ -1,0 +1,321 @@
+/* checkpoint.c - see checkpoint.h. */
+#include "checkpoint.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <jansson.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../keyfile.h"
+#include "../report.h"
+#include "../sealed.h"
+
+#define PATH_BYTES  4096u
+#define LABEL_BYTES 128u
+#define STEPS_KEPT  2u
+#define JSON_MOST   ((size_t)1 << 20)
+
+/* ---- names ---- */
+
+__attribute__((format(printf, 2, 3))) static void path_of(char out[PATH_BYTES], const char *format,
+                                                          ...) {
+    va_list args;
+    va_start(args, format);
+    if (vsnprintf(out, PATH_BYTES, format, args) >= (int)PATH_BYTES)
+        out[0] = '\0'; /* which no call opens */
+    va_end(args);
+}
+
+/* What a worker's file is called, and what its seal says. */
+static void file_of(char out[PATH_BYTES], char label[LABEL_BYTES], const char *dir, unsigned party,
+                    const uvcc_transformer_worker *at, uint32_t step) {
+    path_of(out, "%s/party-%u/r%u-s%u-t%u.step-%u", dir, party, at->replica, at->stage,
+            at->tensor_rank, step);
+    (void)snprintf(label, LABEL_BYTES, "uvcc checkpoint party %u r%u s%u t%u step %u", party,
+                   at->replica, at->stage, at->tensor_rank, step);
+}
+
+static int cannot(const char *path, const char *what) {
+    return report_error(EXIT_FAILED, "%s: %s: %s", path, what, strerror(errno));
+}
+
+static int read_key(const char *dir, unsigned party, uint8_t key[32]) {
+    char path[PATH_BYTES], message[256];
+    path_of(path, "%s/party-%u/key", dir, party);
+    if (keyfile_read(path, KEYFILE_STORAGE, key, message, sizeof message) != 0)
+        return report_error(EXIT_BAD_INPUT, "%s %s", path, message);
+    return EXIT_DONE;
+}
+
+/* ---- the sizes ---- */
+
+static const struct {
+    const char *name;
+    size_t at;
+    unsigned bytes;
+} members[] = {
+#define MEMBER(m)                                                                                  \
+    { #m, offsetof(uvcc_transformer_config, m), sizeof(((uvcc_transformer_config *)0)->m) }
+    MEMBER(context),        MEMBER(dim),        MEMBER(heads),      MEMBER(layers),
+    MEMBER(hidden),         MEMBER(block),      MEMBER(norm),       MEMBER(batch),
+    MEMBER(microbatches),   MEMBER(replicas),   MEMBER(stages),     MEMBER(tensor_ranks),
+    MEMBER(ahead),          MEMBER(windows),    MEMBER(optimizer),  MEMBER(momentum_shift),
+    MEMBER(variance_shift), MEMBER(frac_bits),  MEMBER(value_bits), MEMBER(gradient_bits),
+    MEMBER(weight_bits),    MEMBER(truncation), MEMBER(lift),       MEMBER(exact),
+    MEMBER(products),       MEMBER(text_owner), MEMBER(loss),
+#undef MEMBER
+};
+enum { MEMBERS = sizeof members / sizeof members[0] };
+
+static uint32_t get_member(const uvcc_transformer_config *c, unsigned i) {
+    const uint8_t *at = (const uint8_t *)c + members[i].at;
+    uint32_t v = 0;
+    memcpy(&v, at, members[i].bytes); /* little-endian hosts only, as the library */
+    return v;
+}
+
+static json_t *config_json(const uvcc_transformer_config *c) {
+    json_t *o = json_object();
+    int bad = 0;
+    for (unsigned i = 0; i < MEMBERS; i++)
+        bad |= json_object_set_new(o, members[i].name, json_integer(get_member(c, i)));
+    bad |= json_object_set_new(o, "learning_rate", json_real(c->learning_rate));
+    bad |= json_object_set_new(o, "clip", json_real(c->clip));
+    bad |= json_object_set_new(o, "weight_decay", json_real(c->weight_decay));
+    if (bad == 0)
+        return o;
+    json_decref(o);
+    return NULL;
+}
+
+int lm_checkpoint_config(const char *dir, uvcc_transformer_config *cfg) {
+    char path[PATH_BYTES];
+    uint8_t *text;
+    size_t len;
+    path_of(path, "%s/model.json", dir);
+    if (whole_file_read(path, JSON_MOST, &text, &len) != 0)
+        return report_error(EXIT_BAD_INPUT, "%s: %s; name a directory made by --checkpoint", path,
+                            strerror(errno));
+    json_t *o = json_loadb((const char *)text, len, 0, NULL);
+    free(text);
+    bool ok = json_is_object(o);
+    for (unsigned i = 0; i < MEMBERS && ok; i++) {
+        const json_t *v = json_object_get(o, members[i].name);
+        const json_int_t most = members[i].bytes == 1 ? UINT8_MAX : UINT32_MAX;
+        ok = json_is_integer(v) && json_integer_value(v) >= 0 && json_integer_value(v) <= most;
+        if (ok) {
+            uint32_t n = (uint32_t)json_integer_value(v);
+            memcpy((uint8_t *)cfg + members[i].at, &n, members[i].bytes);
+        }
+    }
+    cfg->learning_rate = json_number_value(json_object_get(o, "learning_rate"));
+    cfg->clip = json_number_value(json_object_get(o, "clip"));
+    cfg->weight_decay = json_number_value(json_object_get(o, "weight_decay"));
+    json_decref(o);
+    char message[256] = "it is no list of a model's sizes";
+    if (!ok || uvcc_transformer_check(cfg, message, sizeof message) != 0)
+        return report_error(EXIT_BAD_INPUT, "%s: %s", path, message);
+    return EXIT_DONE;
+}
+
+/* Writes the sizes, or compares them with those that are there. */
+static int settle_config(const char *dir, const uvcc_transformer_config *cfg) {
+    char path[PATH_BYTES];
+    struct stat st;
+    path_of(path, "%s/model.json", dir);
+    if (stat(path, &st) == 0) {
+        uvcc_transformer_config kept = *cfg;
+        int status = lm_checkpoint_config(dir, &kept);
+        for (unsigned i = 0; i < MEMBERS && status == EXIT_DONE; i++)
+            if (get_member(&kept, i) != get_member(cfg, i))
+                status =
+                    report_error(EXIT_BAD_INPUT,
+                                 "%s has a model with %s %u, not %u; give the same options or "
+                                 "another directory",
+                                 dir, members[i].name, get_member(&kept, i), get_member(cfg, i));
+        return status;
+    }
+    json_t *o = config_json(cfg);
+    char *text = o != NULL ? json_dumps(o, JSON_INDENT(2)) : NULL;
+    json_decref(o);
+    if (text == NULL)
+        return report_error(EXIT_FAILED, "out of memory");
+    int rc = whole_file_write(path, 0644, text, strlen(text));
+    free(text);
+    return rc == 0 ? EXIT_DONE : cannot(path, "cannot be written");
+}
+
+/* ---- which steps are there ---- */
+
+static bool has(const char *dir, unsigned party, const uvcc_transformer_worker *at, uint32_t step) {
+    char path[PATH_BYTES], label[LABEL_BYTES];
+    struct stat st;
+    file_of(path, label, dir, party, at, step);
+    return stat(path, &st) == 0;
+}
+
+static uvcc_transformer_worker worker_at(const uvcc_transformer_config *c, uint32_t i) {
+    return (uvcc_transformer_worker){i / c->tensor_ranks / c->stages,
+                                     i / c->tensor_ranks % c->stages, i % c->tensor_ranks};
+}
+
+static bool all_have(const char *dir, const uvcc_transformer_config *c, uint32_t step) {
+    for (unsigned p = 0; p < JOB_PARTIES; p++)
+        for (uint32_t i = 0; i < c->replicas * c->stages * c->tensor_ranks; i++) {
+            const uvcc_transformer_worker at = worker_at(c, i);
+            if (!has(dir, p, &at, step))
+                return false;
+        }
+    return true;
+}
+
+int lm_checkpoint_last(const char *dir, const uvcc_transformer_config *cfg, uint32_t *step) {
+    char path[PATH_BYTES];
+    *step = 0;
+    path_of(path, "%s/party-0", dir);
+    DIR *d = opendir(path);
+    if (d == NULL)
+        return report_error(EXIT_BAD_INPUT, "%s: %s", path, strerror(errno));
+    struct dirent *e;
+    while ((e = readdir(d)) != NULL) {
+        unsigned long n = 0;
+        char *end = NULL;
+        if (strncmp(e->d_name, "r0-s0-t0.step-", 14) == 0)
+            n = strtoul(e->d_name + 14, &end, 10);
+        if (end != NULL && *end == '\0' && n > *step && n <= UINT32_MAX &&
+            all_have(dir, cfg, (uint32_t)n))
+            *step = (uint32_t)n;
+    }
+    (void)closedir(d);
+    return EXIT_DONE;
+}
+
+/* ---- the run's number ---- */
+
+/* On the disk before anything is sent under it. */
+static int next_run(const char *dir, uint32_t *run) {
+    char path[PATH_BYTES], text[32];
+    *run = 0;
+    for (unsigned p = 0; p < JOB_PARTIES; p++) {
+        uint8_t *bytes;
+        size_t len;
+        path_of(path, "%s/party-%u/run", dir, p);
+        if (whole_file_read(path, sizeof text, &bytes, &len) == 0) {
+            unsigned long last = strtoul((const char *)bytes, NULL, 10);
+            free(bytes);
+            *run = last >= *run ? (uint32_t)last + 1 : *run;
+        } else if (errno != ENOENT) {
+            return cannot(path, "cannot be read");
+        }
+    }
+    int n = snprintf(text, sizeof text, "%u\n", *run);
+    for (unsigned p = 0; p < JOB_PARTIES; p++) {
+        path_of(path, "%s/party-%u/run", dir, p);
+        if (whole_file_write(path, 0600, text, (size_t)n) != 0)
+            return cannot(path, "cannot be written");
+    }
+    return EXIT_DONE;
+}
+
+int lm_checkpoint_open(const char *dir, const uvcc_transformer_config *cfg, uint32_t *step,
+                       uint32_t *run) {
+    char path[PATH_BYTES], message[256];
+    struct stat st;
+    if (mkdir(dir, 0700) != 0 && errno != EEXIST)
+        return cannot(dir, "cannot be made");
+    for (unsigned p = 0; p < JOB_PARTIES; p++) {
+        uint8_t key[32];
+        path_of(path, "%s/party-%u", dir, p);
+        if (mkdir(path, 0700) != 0 && errno != EEXIST)
+            return cannot(path, "cannot be made");
+        path_of(path, "%s/party-%u/key", dir, p);
+        if (stat(path, &st) == 0)
+            continue;
+        randombytes_buf(key, sizeof key);
+        int rc = keyfile_write(path, KEYFILE_STORAGE, key, message, sizeof message);
+        sodium_memzero(key, sizeof key);
+        if (rc != 0)
+            return report_error(EXIT_FAILED, "%s %s", path, message);
+    }
+    int status = settle_config(dir, cfg);
+    if (status == EXIT_DONE)
+        status = lm_checkpoint_last(dir, cfg, step);
+    return status == EXIT_DONE ? next_run(dir, run) : status;
+}
+
+/* ---- shares ---- */
+
+int lm_checkpoint_load(const char *dir, unsigned party, const uvcc_transformer_worker *at,
+                       uint32_t step, uint8_t **bytes, size_t *len) {
+    char path[PATH_BYTES], label[LABEL_BYTES];
+    uint8_t key[32];
+    int status = read_key(dir, party, key);
+    if (status != EXIT_DONE)
+        return status;
+    file_of(path, label, dir, party, at, step);
+    int rc = sealed_read(path, label, key, bytes, len);
+    sodium_memzero(key, sizeof key);
+    if (rc != 0 && errno == EBADMSG)
+        return report_error(EXIT_BAD_INPUT, "%s is damaged, or not sealed with this party's key",
+                            path);
+    return rc == 0 ? EXIT_DONE : cannot(path, "cannot be read");
+}
+
+int lm_checkpoint_resume(job *j, const char *dir, uint32_t step) {
+    int status = EXIT_DONE;
+    for (uint32_t i = 0; i < j->workers && status == EXIT_DONE; i++)
+        for (unsigned p = 0; p < JOB_PARTIES && status == EXIT_DONE; p++) {
+            uint8_t *bytes;
+            size_t len;
+            status = lm_checkpoint_load(dir, p, &j->worker[i].at, step, &bytes, &len);
+            if (status != EXIT_DONE)
+                break;
+            int rc = uvcc_session_resume(j->worker[i].party[p].session, bytes, len);
+            sodium_memzero(bytes, len);
+            free(bytes);
+            if (rc == UVCC_ERR_MISMATCH)
+                status = report_error(EXIT_BAD_INPUT,
+                                      "%s was made with other options or another --seed; give the "
+                                      "same ones",
+                                      dir);
+            else if (rc != 0)
+                status = report_error(EXIT_FAILED, "a checkpoint: %s", uvcc_error_text(rc));
+        }
+    return status;
+}
+
+int lm_checkpoint_write(const job *j, const char *dir) {
+    int status = EXIT_DONE;
+    for (unsigned p = 0; p < JOB_PARTIES && status == EXIT_DONE; p++) {
+        uint8_t key[32];
+        status = read_key(dir, p, key);
+        for (uint32_t i = 0; i < j->workers && status == EXIT_DONE; i++) {
+            char path[PATH_BYTES], label[LABEL_BYTES];
+            const uint8_t *data;
+            uint32_t step;
+            size_t len;
+            int rc = uvcc_session_checkpoint(j->worker[i].party[p].session, &step, &data, &len);
+            if (rc != 0) {
+                status = report_error(EXIT_FAILED, "no checkpoint: %s", uvcc_error_text(rc));
+                break;
+            }
+            file_of(path, label, dir, p, &j->worker[i].at, step);
+            if (sealed_write(path, label, key, data, len) != 0)
+                status = cannot(path, "cannot be written");
+        }
+        sodium_memzero(key, sizeof key);
+    }
+    /* Older ones go when all have the new ones. */
+    for (unsigned p = 0; p < JOB_PARTIES && status == EXIT_DONE && j->step >= STEPS_KEPT; p++)
+        for (uint32_t i = 0; i < j->workers; i++) {
+            char path[PATH_BYTES], label[LABEL_BYTES];
+            file_of(path, label, dir, p, &j->worker[i].at, j->step - STEPS_KEPT);
+            (void)unlink(path);
+        }
+    return status;
+}

@@ -1,0 +1,194 @@
+/* options.c - see options.h. What depends on other options is checked by the program's builder,
+ * which names the numbers. */
+#include "options.h"
+
+#include <string.h>
+#include <uvcc/transformer.h>
+#include <uvcc/uvcc.h>
+
+static const char *const models[] = {"mlp", "transformer", NULL};
+static const char *const blocks[] = {"gelu", "swiglu", "gpt2", NULL};
+static const char *const optimizers[] = {"sgd", "momentum", "adamw", NULL};
+static const char *const products[] = {"native", "beaver", NULL};
+static const char *const truncations[] = {"ars", "sr", NULL};
+static const char *const indices[] = {"fast", "exact", NULL};
+static const char *const switches[] = {"on", "off", NULL};
+static const char *const computes[] = {"inline", "deferred", "threads", NULL};
+_Static_assert(UVCC_TRUNC_EXACT == 0 && UVCC_TRUNC_STOCHASTIC == 1, "order of truncations[]");
+_Static_assert(UVCC_CPU_INLINE == 0 && UVCC_CPU_DEFERRED == 1 && UVCC_CPU_THREADS == 2,
+               "order of computes[]");
+
+#define AT(member) offsetof(lm_options, member)
+static const flag flags[] = {
+    {"model", "mlp|transformer", FLAG_CHOICE, AT(model), 0, 0, models, "this is transformer"},
+    {"text", "FILE", FLAG_TEXT, AT(text), 0, 0, NULL,
+     "bytes to learn from; without it the project's own docs and headers"},
+    {"layers", "N", FLAG_COUNT, AT(layers), 1, 128, NULL, "transformer blocks (1)"},
+    {"dim", "N", FLAG_COUNT, AT(dim), 4, 8192, NULL, "width of the residual stream (64)"},
+    {"heads", "N", FLAG_COUNT, AT(heads), 1, 256, NULL, "attention heads; divides --dim (4)"},
+    {"hidden", "N", FLAG_COUNT, AT(hidden), 1, 65536, NULL, "units of the MLP (4 times --dim)"},
+    {"context", "N", FLAG_COUNT, AT(context), 2, 4096, NULL,
+     "bytes that a row of attention sees, a power of two (16)"},
+    {"block", "gelu|swiglu|gpt2", FLAG_CHOICE, AT(block), 0, 0, blocks,
+     "RMSNorm and GeLU; RMSNorm and SwiGLU; LayerNorm and GeLU's tanh form (gelu)"},
+    {"batch", "N", FLAG_COUNT, AT(batch), 1, 1u << 16, NULL,
+     "sequences per step, a power of two (32)"},
+    {"microbatches", "N", FLAG_COUNT, AT(microbatches), 1, 1024, NULL,
+     "pieces of a step's batch, a power of two (1)"},
+    {"steps", "N", FLAG_COUNT, AT(steps), 1, 100000000, NULL, "training steps (300)"},
+    {"optimizer", "sgd|momentum|adamw", FLAG_CHOICE, AT(optimizer), 0, 0, optimizers, "(adamw)"},
+    {"lr", "X", FLAG_REAL, AT(lr), 0, 16, NULL, "greatest learning rate of the schedule (0.01)"},
+    {"warmup", "N", FLAG_COUNT, AT(warmup), 0, 1000000, NULL,
+     "steps over which the rate rises to --lr (20)"},
+    {"final-rate", "X", FLAG_REAL, AT(final_rate), 0, 1, NULL,
+     "part of --lr that the rate has fallen to after the last step (0.05)"},
+    {"clip", "X", FLAG_REAL, AT(clip), 0, 64, NULL,
+     "elements of the mean gradient are cut to [-X, X]; 0: not at all (0.0625)"},
+    {"weight-decay", "X", FLAG_REAL, AT(weight_decay), 0, 1, NULL,
+     "weights shrink by --lr times X a step (0)"},
+    {"replicas", "R", FLAG_COUNT, AT(replicas), 1, 64, NULL, "data parallelism (1)"},
+    {"stages", "S", FLAG_COUNT, AT(stages), 1, 64, NULL, "pipeline stages; divides --layers (1)"},
+    {"tensor", "T", FLAG_COUNT, AT(tensor), 1, 64, NULL, "tensor ranks; divides --heads (1)"},
+    {"ahead", "A", FLAG_COUNT, AT(ahead), 0, 1024, NULL,
+     "forwards that a stage may run ahead of 1F1B (0)"},
+    {"products", "native|beaver", FLAG_CHOICE, AT(products), 0, 0, products,
+     "replicated products, or Beaver triples (native)"},
+    {"truncation", "ars|sr", FLAG_CHOICE, AT(truncation), 0, 0, truncations,
+     "ars: exact, the same weights however the work is split; sr: stochastic, cheaper (sr)"},
+    {"index", "fast|exact", FLAG_CHOICE, AT(index), 0, 0, indices,
+     "how functions find their table entry; exact goes with ars (fast)"},
+    {"sks", "PERMILLE", FLAG_COUNT, AT(sks), 0, 1000, NULL,
+     "share of the products whose integrity is checked (0)"},
+    {"transcript", "on|off", FLAG_CHOICE, AT(transcript), 0, 0, switches,
+     "hash what is sent and opened into signed roots; off is faster (on)"},
+    {"check", NULL, FLAG_SWITCH, AT(check), 0, 0, NULL,
+     "run the plaintext reference beside it and compare the weights"},
+    {"seed", "N", FLAG_SEED, AT(seed), 0, 0, NULL,
+     "of initial weights, order of windows, keys and masks (1)"},
+    {"compute", "inline|deferred|threads", FLAG_CHOICE, AT(compute), 0, 0, computes,
+     "when jobs run: at once, late and shuffled, or on threads (inline)"},
+    {"compute-seed", "N", FLAG_SEED, AT(compute_seed), 0, 0, NULL,
+     "of the shuffle of deferred (1)"},
+    {"drop", "P", FLAG_RATE, AT(drop), 0, 0, NULL, "rate of packets lost, 0 <= P < 1 (0)"},
+    {"duplicate", "P", FLAG_RATE, AT(duplicate), 0, 0, NULL, "... doubled (0)"},
+    {"reorder", "P", FLAG_RATE, AT(reorder), 0, 0, NULL, "... delayed behind later ones (0)"},
+    {"corrupt", "P", FLAG_RATE, AT(corrupt), 0, 0, NULL, "... with bits flipped (0)"},
+    {"fault-seed", "N", FLAG_SEED, AT(fault_seed), 0, 0, NULL, "of these faults (1)"},
+    {"json", "FILE|-", FLAG_TEXT, AT(json), 0, 0, NULL,
+     "write the results as JSON; with -, alone on standard output"},
+    {"plot", "FILE.svg", FLAG_TEXT, AT(plot), 0, 0, NULL, "draw the loss"},
+    {"trace", "FILE", FLAG_TEXT, AT(trace), 0, 0, NULL,
+     "write what ran and waited, for Perfetto or chrome://tracing"},
+    {"profile", NULL, FLAG_SWITCH, AT(profile), 0, 0, NULL,
+     "say what each kind of op took and sent; in the JSON too, as ops"},
+    {"audit", "DIR", FLAG_TEXT, AT(audit), 0, 0, NULL, "write bundles for uvcc audit"},
+    {"checkpoint", "DIR", FLAG_TEXT, AT(checkpoint), 0, 0, NULL,
+     "keep the parties' shares after every step, encrypted under their keys; go on from them if "
+     "there are any"},
+    {"progress", NULL, FLAG_SWITCH, AT(progress), 0, 0, NULL,
+     "show progress even where standard error is no terminal"},
+    {"help", NULL, FLAG_SWITCH, AT(help), 0, 0, NULL, "show this"},
+};
+static const flag_set set = {"train --model transformer", flags, sizeof flags / sizeof flags[0],
+                             AT(help)};
+
+void lm_options_print_help(FILE *to) {
+    (void)fputs("Usage: uvcc train --model transformer [OPTION...]\n"
+                "\n"
+                "Trains a byte-level language model among three parties, each of R x S x T "
+                "workers, that all\n"
+                "run in this one process and talk over sealed links. Party 0 gives the text. None "
+                "of them sees\n"
+                "weights or gradients, and the two others nothing of the text; what is opened is "
+                "the sum of\n"
+                "the losses of each step and, at the end, the weights.\n"
+                "\n"
+                "This is a simulation: all keys and all randomness follow from --seed, so that a "
+                "run can be\n"
+                "repeated. It protects nothing from anyone who knows the seed.\n"
+                "\n"
+                "Options (defaults in parentheses):\n",
+                to);
+    flags_print(&set, to);
+    (void)fputs(
+        "\n"
+        "With --truncation ars --index exact the final weights depend on the text, the sizes and "
+        "the\n"
+        "seed alone: not on R, S, T, --products or the network.\n"
+        "\n"
+        "Exit status: 0 done, 1 the run failed, 2 wrong options or data, 130 interrupted.\n",
+        to);
+}
+
+static int power_of_two(const flag_message *m, const char *name, uint32_t v) {
+    uint32_t below = 1;
+    if ((v & (v - 1)) == 0)
+        return 0;
+    while (2 * below <= v)
+        below *= 2;
+    return flag_fail(m, "--%s %u: give a power of two, such as %u or %u", name, v, below,
+                     2 * below);
+}
+
+static int divides(const flag_message *m, const char *name, uint32_t v, const char *of,
+                   uint32_t whole) {
+    if (whole % v == 0)
+        return 0;
+    return flag_fail(m, "--%s %u does not divide --%s %u; give one that does", name, v, of, whole);
+}
+
+static int check(const flag_message *m, const lm_options *o) {
+    int bad = power_of_two(m, "batch", o->batch);
+    if (bad == 0)
+        bad = power_of_two(m, "microbatches", o->microbatches);
+    if (bad == 0)
+        bad = divides(m, "heads", o->heads, "dim", o->dim);
+    if (bad == 0)
+        bad = divides(m, "stages", o->stages, "layers", o->layers);
+    if (bad == 0)
+        bad = divides(m, "tensor", o->tensor, "heads", o->heads);
+    if (bad == 0 && o->batch % (o->microbatches * o->replicas) != 0)
+        bad = flag_fail(m,
+                        "--batch %u: %u microbatches times %u replicas do not divide it; give a "
+                        "larger batch",
+                        o->batch, o->microbatches, o->replicas);
+    if (bad == 0 && o->index == 1 && o->truncation == UVCC_TRUNC_STOCHASTIC)
+        bad = flag_fail(m, "--index exact goes with --truncation ars; give both or neither");
+    if (bad == 0 && o->audit != NULL && o->transcript != 0)
+        bad = flag_fail(m, "--audit needs the transcript; leave out --transcript off");
+    return bad;
+}
+
+int lm_options_parse(lm_options *out, int argc, char *const *argv, char *message,
+                     size_t message_cap) {
+    const flag_message m = {message, message_cap};
+    uvcc_transformer_config c;
+    if (uvcc_transformer_default(&c, sizeof c) != 0)
+        return flag_fail(&m, "another version of the library");
+    *out = (lm_options){.layers = c.layers,
+                        .dim = c.dim,
+                        .heads = c.heads,
+                        .context = c.context,
+                        .batch = c.batch,
+                        .microbatches = c.microbatches,
+                        .steps = c.steps,
+                        .block = c.block,
+                        .optimizer = c.optimizer,
+                        .lr = c.learning_rate,
+                        .clip = c.clip,
+                        .weight_decay = c.weight_decay,
+                        .warmup = c.warmup,
+                        .final_rate = c.final_rate,
+                        .replicas = 1,
+                        .stages = 1,
+                        .tensor = 1,
+                        .truncation = UVCC_TRUNC_STOCHASTIC,
+                        .compute = UVCC_CPU_INLINE,
+                        .seed = 1,
+                        .compute_seed = 1,
+                        .fault_seed = 1,
+                        .model = 1};
+    if (flags_parse(&set, out, argc, argv, NULL, NULL, &m) != 0)
+        return -1;
+    return out->help ? 0 : check(&m, out);
+}

@@ -1,0 +1,31 @@
+/* options.h - the options of `uvcc train --model transformer` and `uvcc generate`. */
+#ifndef UVCC_TOOLS_LM_OPTIONS_H
+#define UVCC_TOOLS_LM_OPTIONS_H
+
+#include "../flags.h"
+
+enum { LM_PRODUCTS_NATIVE, LM_PRODUCTS_BEAVER };
+
+typedef struct lm_options {
+    const char *text; /* NULL: the built-in corpus */
+    const char *json, *audit, *plot, *trace, *checkpoint;
+    uint32_t layers, dim, heads, hidden, context;
+    uint32_t batch, microbatches, steps;
+    uint32_t block, optimizer, products;
+    double lr, clip, weight_decay, final_rate;
+    uint32_t warmup;
+    uint32_t replicas, stages, tensor, ahead;
+    uint32_t truncation, index, sks, transcript;
+    uint32_t compute;
+    uint64_t seed, compute_seed, fault_seed;
+    double drop, duplicate, reorder, corrupt;
+    bool check, profile, progress, help;
+    uint32_t model; /* the value of --model */
+} lm_options;
+
+/* As options_parse(). */
+int lm_options_parse(lm_options *out, int argc, char *const *argv, char *message,
+                     size_t message_cap);
+void lm_options_print_help(FILE *to);
+
+#endif

@@ -1,0 +1,434 @@
+/* train.c - see train.h. One step after the other: the rate is set, the text's owner gives the
+ * windows of the step's sequences, all workers run the entry "train", the sum of its losses is
+ * opened. After the last one the weights are opened. */
+#include "train.h"
+
+#include <math.h>
+#include <signal.h>
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../bundles.h"
+#include "../report.h"
+#include "../seeded.h"
+#include "../svg.h"
+#include "checkpoint.h"
+#include "job.h"
+#include "model.h"
+#include "text.h"
+
+#define MESSAGE_BYTES 512u
+#define OWNER         0u
+
+typedef struct lm_run {
+    const lm_options *o;
+    uvcc_transformer_config cfg;
+    lm_text text;
+    job job;
+    lm_model model;  /* whole weights: initial, then the opened ones */
+    int64_t *input;  /* of one worker */
+    double *loss;    /* of every step, nats per byte */
+    uint32_t losses; /* that many of them */
+    uint32_t first;  /* step that this run begins with */
+    uint8_t weights_sha256[32];
+    bool checked, equal; /* against the plaintext run */
+    double start_s, time_s;
+    bool line_open;
+    bundles *audit; /* NULL: none are written */
+} lm_run;
+
+static volatile sig_atomic_t interrupted;
+static void on_interrupt(int number) {
+    (void)number;
+    interrupted = 1;
+}
+
+static double now_s(void) {
+    return (double)uvcc_host_now_ns() * 1e-9;
+}
+
+/* ---- inputs ---- */
+
+/* Rows of one-hot vectors: of tokens, or of the bytes that follow them. */
+static const int64_t *give_input(void *user, const job_worker *w, uint32_t id) {
+    lm_run *r = user;
+    const bool next = id >= UVCC_TRANSFORMER_IN_TARGETS;
+    const uint32_t mb = id - (next ? UVCC_TRANSFORMER_IN_TARGETS : UVCC_TRANSFORMER_IN_TOKENS);
+    uint32_t first, count;
+    uvcc_transformer_rows(&r->cfg, &w->at, mb, &first, &count);
+    lm_fill_rows(&r->cfg, r->o->seed, r->job.step, &r->text, next, first, count, r->input);
+    return r->input;
+}
+
+/* ---- audit ---- */
+
+static bundle_place place_of(const job_worker *w, unsigned party) {
+    return (bundle_place){.party = (uint8_t)party,
+                          .r = (uint16_t)w->at.replica,
+                          .s = (uint16_t)w->at.stage,
+                          .t = (uint16_t)w->at.tensor_rank};
+}
+
+static int take_event(void *user, const job_worker *w, unsigned party, const uvcc_event *e) {
+    lm_run *r = user;
+    const bundle_place at = place_of(w, party);
+    return bundles_event(r->audit, w->party[party].session, &at, e);
+}
+
+static bool waits_for_audit(void *user) {
+    return bundles_waiting(((lm_run *)user)->audit) != 0;
+}
+
+static int start_audit(lm_run *r) {
+    if (r->o->audit == NULL)
+        return EXIT_DONE;
+    bundles_config c = {.dir = r->o->audit,
+                        .replicas = (uint16_t)r->cfg.replicas,
+                        .stages = (uint16_t)r->cfg.stages,
+                        .tp_ranks = (uint16_t)r->cfg.tensor_ranks};
+    for (unsigned p = 0; p < JOB_PARTIES; p++) {
+        uvcc_config cfg;
+        if (uvcc_config_default(&cfg, sizeof cfg) != 0)
+            return report_error(EXIT_FAILED, "another version of the library");
+        seeded_identity(&cfg, r->job.command, r->o->seed, p);
+        memcpy(c.sign_seed[p], cfg.sign_seed, sizeof c.sign_seed[p]);
+        memcpy(c.keys.key[p], cfg.peer_sign_key[p], sizeof c.keys.key[p]);
+    }
+    r->audit = bundles_open(&c);
+    r->job.hooks.event = take_event;
+    r->job.hooks.waits = waits_for_audit;
+    return r->audit != NULL ? EXIT_DONE : EXIT_BAD_INPUT;
+}
+
+/* What waits for a peer's AUDIT when a run ends early is written as far as it goes. */
+static int end_audit(lm_run *r) {
+    int status = EXIT_DONE;
+    for (uint32_t i = 0; r->audit != NULL && r->job.worker != NULL && i < r->job.workers; i++)
+        for (unsigned p = 0; p < JOB_PARTIES; p++) {
+            const job_worker *w = &r->job.worker[i];
+            const bundle_place at = place_of(w, p);
+            if (w->party[p].session != NULL &&
+                bundles_flush(r->audit, w->party[p].session, &at) != EXIT_DONE)
+                status = EXIT_FAILED;
+        }
+    bundles_close(r->audit);
+    r->audit = NULL;
+    return status;
+}
+
+/* ---- progress ---- */
+
+static void show(lm_run *r, double loss) {
+    const bool terminal = isatty(STDERR_FILENO) == 1;
+    if (!terminal && !r->o->progress)
+        return;
+    job_totals t;
+    job_totals_of(&r->job, &t);
+    const uint32_t done = r->job.step - r->first, left = r->o->steps - r->job.step;
+    const double elapsed = now_s() - r->start_s;
+    (void)fprintf(stderr,
+                  "%sstep %u/%u  loss %.4f  %.0f bytes/s  %.1f MB  %llu rounds  %.0f s left%s",
+                  r->line_open ? "\r\033[K" : "", r->job.step, r->o->steps, loss,
+                  (double)done * r->cfg.batch * r->cfg.context / elapsed,
+                  (double)(t.bytes_online + t.bytes_preprocessing) * 1e-6,
+                  (unsigned long long)t.rounds, elapsed / done * left, terminal ? "" : "\n");
+    r->line_open = terminal;
+    (void)fflush(stderr);
+}
+
+static void end_line(lm_run *r) {
+    if (r->line_open)
+        (void)fputc('\n', stderr);
+    r->line_open = false;
+}
+
+/* ---- the steps ---- */
+
+static int set_rate(lm_run *r) {
+    int status = EXIT_DONE;
+    const int64_t rate = uvcc_transformer_rate(&r->cfg, r->job.step);
+    for (uint32_t i = 0; i < r->job.workers && status == EXIT_DONE; i++) {
+        int t = uvcc_program_find(r->job.worker[i].program, "rate");
+        status = job_set_public(&r->job, &r->job.worker[i], (uint32_t)t, &rate);
+    }
+    return status;
+}
+
+/* The opened sum over the batch: every worker of the last stage has it. */
+static double step_loss(const lm_run *r) {
+    for (uint32_t i = 0; i < r->job.workers; i++) {
+        const int64_t *sum = job_output(&r->job, &r->job.worker[i], UVCC_TRANSFORMER_OUT_LOSS);
+        if (sum != NULL)
+            return ldexp((double)*sum, -(int)UVCC_TRANSFORMER_LOSS_BITS) / r->cfg.batch /
+                   r->cfg.context;
+    }
+    return NAN;
+}
+
+static int train(lm_run *r) {
+    int status = EXIT_DONE;
+    while (status == EXIT_DONE && r->job.step < r->o->steps) {
+        status = set_rate(r);
+        if (status == EXIT_DONE)
+            status = job_step(&r->job, "train", &interrupted);
+        if (status != EXIT_DONE)
+            break;
+        r->loss[r->losses] = step_loss(r);
+        show(r, r->loss[r->losses++]);
+        if (r->o->checkpoint != NULL)
+            status = lm_checkpoint_write(&r->job, r->o->checkpoint);
+    }
+    end_line(r);
+    if (status == EXIT_INTERRUPTED && r->o->checkpoint != NULL)
+        return report_error(status,
+                            "interrupted in step %u of %u; the same command goes on from %s",
+                            r->job.step + 1, r->o->steps, r->o->checkpoint);
+    if (status == EXIT_INTERRUPTED)
+        return report_error(status,
+                            "interrupted in step %u of %u; nothing is kept (see --checkpoint)",
+                            r->job.step + 1, r->o->steps);
+    return status;
+}
+
+static int reveal(lm_run *r) {
+    int status = job_step(&r->job, "reveal", NULL);
+    if (status == EXIT_DONE)
+        status = lm_model_gather(&r->model, &r->job);
+    if (status == EXIT_DONE)
+        uvcc_transformer_weights_hash(&r->cfg, r->model.weights, r->weights_sha256);
+    return status;
+}
+
+/* ---- results ---- */
+
+/* With --json - the standard output is the JSON's alone. */
+static FILE *output(const lm_run *r) {
+    return r->o->json != NULL && strcmp(r->o->json, "-") == 0 ? stderr : stdout;
+}
+
+static json_t *hex(const uint8_t *bytes, size_t len) {
+    char text[2 * 32 + 1];
+    (void)sodium_bin2hex(text, sizeof text, bytes, len);
+    return json_string(text);
+}
+
+/* Mean over the last tenth of the steps. */
+static double final_loss(const lm_run *r) {
+    const uint32_t n = (r->losses + 9) / 10;
+    double sum = 0;
+    for (uint32_t i = r->losses - n; i < r->losses; i++)
+        sum += r->loss[i];
+    return n != 0 ? sum / n : NAN;
+}
+
+static json_t *root_json(const lm_run *r, unsigned party) {
+    uint8_t root[32];
+    if (r->o->transcript != 0)
+        return json_null();
+    return job_root(&r->job, party, root) == EXIT_DONE ? hex(root, sizeof root) : NULL;
+}
+
+/* The profile's rows; takes `ops` (NULL: none). */
+static json_t *to_json(const lm_run *r, json_t *ops) {
+    json_t *o = json_object(), *loss = json_array(), *roots = json_array();
+    job_totals t;
+    int bad = 0;
+    job_totals_of(&r->job, &t);
+    for (uint32_t i = 0; i < r->losses; i++)
+        bad |= json_array_append_new(loss, json_real(r->loss[i]));
+    for (unsigned p = 0; p < JOB_PARTIES; p++)
+        bad |= json_array_append_new(roots, root_json(r, p));
+    const struct {
+        const char *key;
+        json_t *value;
+    } members[] = {
+        {"loss", loss},
+        {"final_loss", r->losses != 0 ? json_real(final_loss(r)) : json_null()},
+        {"parameters", json_integer((json_int_t)uvcc_transformer_parameters(&r->cfg))},
+        {"reference_equal", r->checked ? json_boolean(r->equal) : json_null()},
+        {"weights_sha256", hex(r->weights_sha256, 32)},
+        {"global_root", roots},
+        {"steps", json_integer(r->o->steps)},
+        {"bytes_online", json_integer((json_int_t)t.bytes_online)},
+        {"bytes_preprocessing", json_integer((json_int_t)t.bytes_preprocessing)},
+        {"messages", json_integer((json_int_t)t.messages)},
+        {"rounds", json_integer((json_int_t)t.rounds)},
+        {"tensor_peak_bytes", json_integer((json_int_t)t.tensor_peak)},
+        {"time_s", json_real(r->time_s)},
+        {"retransmissions", json_integer((json_int_t)t.retransmissions)},
+    };
+    for (size_t i = 0; i < sizeof members / sizeof members[0]; i++)
+        bad |= json_object_set_new(o, members[i].key, members[i].value);
+    if (ops != NULL)
+        bad |= json_object_set_new(o, "ops", ops);
+    if (bad == 0)
+        return o;
+    json_decref(o);
+    return NULL;
+}
+
+/* The profile, the trace and the JSON output. */
+static int report_on_ops(lm_run *r, report_json *json) {
+    json_t *ops = NULL;
+    job_totals t;
+    if (r->job.trace == NULL)
+        return report_json_put(json, to_json(r, NULL));
+    job_totals_of(&r->job, &t);
+    trace_other_bytes(r->job.trace, t.bytes_online, t.bytes_preprocessing);
+    if (r->o->profile) {
+        trace_print(r->job.trace, output(r));
+        ops = trace_json(r->job.trace);
+        if (ops == NULL)
+            return report_error(EXIT_FAILED, "out of memory");
+    }
+    const int written = report_json_put(json, to_json(r, ops));
+    const int traced = trace_finish(r->job.trace);
+    return written != EXIT_DONE ? written : traced;
+}
+
+static int plot(const lm_run *r) {
+    if (r->o->plot == NULL || r->losses == 0)
+        return EXIT_DONE;
+    double *x = malloc(r->losses * sizeof *x), top = 0;
+    if (x == NULL)
+        return report_error(EXIT_FAILED, "out of memory");
+    for (uint32_t i = 0; i < r->losses; i++) {
+        x[i] = r->first + i + 1;
+        top = r->loss[i] > top ? r->loss[i] : top;
+    }
+    const svg_series series = {"loss", "#1560bd", x, r->loss, r->losses, true};
+    const svg_panel panel = {{"step", r->first, r->first + r->losses, false},
+                             {"nats per byte", 0, ceil(top), false},
+                             &series,
+                             1};
+    int rc = svg_write(r->o->plot, "Loss of each step's batch", &panel, 1);
+    free(x);
+    return rc == 0 ? EXIT_DONE
+                   : report_error(EXIT_FAILED, "--plot %s: cannot be written", r->o->plot);
+}
+
+static void summary(const lm_run *r) {
+    FILE *to = output(r);
+    job_totals t;
+    char text[65];
+    job_totals_of(&r->job, &t);
+    (void)sodium_bin2hex(text, sizeof text, r->weights_sha256, 32);
+    (void)fprintf(to, "trained          %u steps of %u sequences of %u bytes in %.2f s\n",
+                  r->losses, r->cfg.batch, r->cfg.context, r->time_s);
+    (void)fprintf(to, "model            %llu weights, %u workers per party (R %u, S %u, T %u)\n",
+                  (unsigned long long)uvcc_transformer_parameters(&r->cfg), r->job.workers,
+                  r->cfg.replicas, r->cfg.stages, r->cfg.tensor_ranks);
+    if (r->losses != 0)
+        (void)fprintf(to,
+                      "loss             %.4f nats per byte at first, %.4f over the last tenth\n",
+                      r->loss[0], final_loss(r));
+    if (r->checked)
+        (void)fprintf(to, "plaintext run    weights %s\n",
+                      r->equal ? "equal bit for bit"
+                      : r->o->truncation == UVCC_TRUNC_STOCHASTIC || r->o->index == 0
+                          ? "differ in last bits, as stochastic rounding does"
+                          : "DIFFER");
+    (void)fprintf(to, "traffic          %.1f MB online, %.1f MB preprocessing, %llu messages\n",
+                  (double)t.bytes_online * 1e-6, (double)t.bytes_preprocessing * 1e-6,
+                  (unsigned long long)t.messages);
+    (void)fprintf(to, "rounds           %llu, retransmissions %llu\n", (unsigned long long)t.rounds,
+                  (unsigned long long)t.retransmissions);
+    (void)fprintf(to, "tensor memory    %.1f MB at most in one worker\n",
+                  (double)t.tensor_peak * 1e-6);
+    (void)fprintf(to, "weights sha256   %s\n", text);
+    (void)fflush(to);
+}
+
+/* ---- from begin to end ---- */
+
+static int begin(lm_run *r) {
+    char message[MESSAGE_BYTES] = "";
+    int status = lm_model_config(&r->cfg, r->o, message, sizeof message);
+    if (status != EXIT_DONE)
+        return report_error(status, "%s", message);
+    status = lm_text_read(&r->text, r->o->text, (size_t)r->cfg.context + 1);
+    if (status != EXIT_DONE)
+        return status;
+    r->input =
+        malloc((size_t)r->cfg.batch * r->cfg.context * UVCC_TRANSFORMER_VOCAB * sizeof *r->input);
+    r->loss = calloc(r->o->steps, sizeof *r->loss);
+    if (r->input == NULL || r->loss == NULL)
+        return report_error(EXIT_FAILED, "out of memory");
+    r->job = (job){.o = r->o,
+                   .cfg = &r->cfg,
+                   .command = "lm",
+                   .al = uvcc_host_allocator(),
+                   .hooks = {.user = r, .input = give_input}};
+    status = lm_model_init(&r->model, &r->cfg, r->o->seed);
+    uint32_t run = 0;
+    if (status == EXIT_DONE && r->o->checkpoint != NULL)
+        status = lm_checkpoint_open(r->o->checkpoint, &r->cfg, &r->first, &run);
+    if (status == EXIT_DONE)
+        status = start_audit(r);
+    if (status == EXIT_DONE)
+        status = job_open(&r->job, r->first, run);
+    if (status == EXIT_DONE && r->first != 0)
+        status = lm_checkpoint_resume(&r->job, r->o->checkpoint, r->first);
+    if (status == EXIT_DONE)
+        status = job_start(&r->job, &interrupted);
+    return status == EXIT_DONE && r->first == 0 ? lm_model_set(&r->model, &r->job) : status;
+}
+
+static int check(lm_run *r) {
+    if (!r->o->check)
+        return EXIT_DONE;
+    r->checked = true;
+    return lm_model_check(&r->model, r->o, &r->cfg, &r->text, &r->equal);
+}
+
+static int run(lm_run *r, report_json *json) {
+    int status = begin(r);
+    r->start_s = now_s();
+    if (status == EXIT_DONE)
+        status = train(r);
+    if (status == EXIT_DONE)
+        status = reveal(r);
+    r->time_s = now_s() - r->start_s;
+    if (status == EXIT_DONE)
+        status = job_close(&r->job);
+    if (status == EXIT_DONE)
+        status = check(r);
+    if (status == EXIT_DONE) {
+        summary(r);
+        status = report_on_ops(r, json);
+    }
+    if (status == EXIT_DONE)
+        status = plot(r);
+    if (status == EXIT_DONE && r->checked && !r->equal && r->o->index == 1)
+        status = report_error(EXIT_FAILED, "the opened weights are not those of the plaintext run");
+    return status;
+}
+
+int lm_train_main(int argc, char *const *argv) {
+    char message[MESSAGE_BYTES];
+    lm_options o;
+    if (lm_options_parse(&o, argc, argv, message, sizeof message) != 0)
+        return report_error(EXIT_BAD_INPUT, "%s", message);
+    if (o.help) {
+        lm_options_print_help(stdout);
+        return EXIT_DONE;
+    }
+    if (sodium_init() < 0)
+        return report_error(EXIT_FAILED, "libsodium cannot start");
+    struct sigaction on_signal = {.sa_handler = on_interrupt};
+    (void)sigaction(SIGINT, &on_signal, NULL);
+    report_json *json = report_json_open(o.json);
+    if (json == NULL)
+        return EXIT_BAD_INPUT;
+    lm_run r = {.o = &o};
+    int status = run(&r, json), ended = end_audit(&r);
+    report_json_close(json);
+    job_free(&r.job);
+    lm_model_free(&r.model);
+    lm_text_free(&r.text);
+    free(r.input);
+    free(r.loss);
+    return status != EXIT_DONE ? status : ended;
+}

@@ -1,0 +1,352 @@
+/* main.c - `uvcc pipeline`: options, the runs, and what is printed and written of them. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../flags.h"
+#include "../report.h"
+#include "../tracefile.h"
+#include "pipeline.h"
+#include "view.h"
+
+#define MESSAGE_BYTES 512u
+#define TICK_NS       1000u /* in traces: a microsecond */
+
+enum { ORDER_SENDS, ORDER_1F1B };
+static const char *const choices[] = {"block", "random", NULL};
+static const char *const orders[] = {"sends", "1f1b", NULL};
+_Static_assert(PIPE_WAITS_BLOCK == 0 && PIPE_WAITS_RANDOM == 1, "order of choices[]");
+
+typedef struct pipeline_options {
+    flag_list microbatches, ahead;
+    uint32_t stages, op_ticks, wait_factor, choice, order, width;
+    pipe_sizes sizes;
+    double wait_share;
+    uint64_t seed;
+    const char *json, *trace;
+    bool spread, ascii, help;
+} pipeline_options;
+
+#define AT(member) offsetof(pipeline_options, member)
+static const flag options[] = {
+    {"stages", "N", FLAG_COUNT, AT(stages), 1, PIPE_STAGES_MAX, NULL, "stages (4)"},
+    {"microbatches", "N[,N...]", FLAG_LIST, AT(microbatches), 1, 65536, NULL,
+     "microbatches of a step, one run for each number (32,128)"},
+    {"ahead", "N[,N...]", FLAG_LIST, AT(ahead), 0, 65536, NULL,
+     "forwards ahead of what 1F1B needs, one run for each number (0,16)"},
+    {"order", "sends|1f1b", FLAG_CHOICE, AT(order), 0, 0, orders,
+     "among the ops that can run: what a neighbour waits for, then the oldest microbatch; or the "
+     "1F1B order (sends)"},
+    {"op-ticks", "N", FLAG_COUNT, AT(op_ticks), 1, 1000, NULL, "mean compute of an op (4)"},
+    {"spread", NULL, FLAG_SWITCH, AT(spread), 0, 0, NULL,
+     "compute of an op is random around the mean, else all are equal"},
+    {"wait-factor", "N", FLAG_COUNT, AT(wait_factor), 0, 1000, NULL,
+     "a wait for the link takes so many times the mean (10)"},
+    {"waits", "block|random", FLAG_CHOICE, AT(choice), 0, 0, choices,
+     "the ops that wait: those of the block that send messages, 31 of 51; or random ones (block)"},
+    {"wait-share", "P", FLAG_RATE, AT(wait_share), 0, 0, NULL,
+     "with random: the share of ops that wait (0.6)"},
+    {"seed", "N", FLAG_SEED, AT(seed), 0, 0, NULL, "of random waits and compute (1)"},
+    {"dim", "N", FLAG_COUNT, AT(sizes.dim), 1, 65536, NULL, "width of the block, for memory (256)"},
+    {"hidden", "N", FLAG_COUNT, AT(sizes.hidden), 0, 262144, NULL, "its inner width (4 dim)"},
+    {"heads", "N", FLAG_COUNT, AT(sizes.heads), 1, 1024, NULL, "its heads (4)"},
+    {"context", "N", FLAG_COUNT, AT(sizes.context), 1, 65536, NULL, "tokens of a sequence (128)"},
+    {"batch", "N", FLAG_COUNT, AT(sizes.batch), 1, 65536, NULL, "sequences of a microbatch (1)"},
+    {"json", "FILE|-", FLAG_TEXT, AT(json), 0, 0, NULL,
+     "write the results as JSON; with -, alone on standard output"},
+    {"trace", "FILE", FLAG_TEXT, AT(trace), 0, 0, NULL,
+     "write the last run's trace for Perfetto; a tick is a microsecond"},
+    {"width", "N", FLAG_COUNT, AT(width), VIEW_WIDTH_MIN, VIEW_WIDTH_MAX, NULL,
+     "of the picture (the terminal's, or 80)"},
+    {"ascii", NULL, FLAG_SWITCH, AT(ascii), 0, 0, NULL, "the picture in letters"},
+    {"help", NULL, FLAG_SWITCH, AT(help), 0, 0, NULL, "show this"},
+};
+static const flag_set set = {"pipeline", options, sizeof options / sizeof options[0], AT(help)};
+
+static void print_help(void) {
+    (void)fputs(
+        "Usage: uvcc pipeline [OPTION...]\n"
+        "\n"
+        "Runs the microbatches of one training step of a transformer block through the stages of "
+        "a\n"
+        "pipeline, in simulated time. A stage has one compute resource; an op that waits for a "
+        "link\n"
+        "yields to another microbatch in flight. Shows how busy compute is, beside the bound of\n"
+        "docs/pipeline.md, and the memory of the buffers that live at one time. At every tick it "
+        "is\n"
+        "checked that no stage is idle while something in flight can run.\n"
+        "\n"
+        "Options (defaults in parentheses):\n",
+        stdout);
+    flags_print(&set, stdout);
+    (void)fputs("\nExit status: 0 done, 1 the run failed, 2 wrong options.\n", stdout);
+}
+
+static int parse(pipeline_options *o, int argc, char *const *argv) {
+    char message[MESSAGE_BYTES];
+    const flag_message m = {message, sizeof message};
+    *o = (pipeline_options){.microbatches = {2, {32, 128}},
+                            .ahead = {2, {0, 16}},
+                            .stages = 4,
+                            .op_ticks = 4,
+                            .wait_factor = 10,
+                            .wait_share = 0.6,
+                            .seed = 1,
+                            .sizes = {.dim = 256, .heads = 4, .context = 128, .batch = 1}};
+    if (flags_parse(&set, o, argc, argv, NULL, NULL, &m) != 0)
+        return report_error(EXIT_BAD_INPUT, "%s", message);
+    if (o->sizes.hidden == 0)
+        o->sizes.hidden = 4 * o->sizes.dim;
+    return EXIT_DONE;
+}
+
+/* ---- the trace ---- */
+
+enum { TRACK_COMPUTE = 1, TRACK_WAITS = 2 };
+
+typedef struct run_trace {
+    tracefile *file;
+    const pipe_graph *graph;
+    trace_lanes *waits; /* by stage */
+    bool failed;
+} run_trace;
+
+static void trace_slice(void *user, const pipe_slice *s) {
+    run_trace *t = user;
+    const uint64_t start = s->start * TICK_NS, end = s->end * TICK_NS;
+    char args[64];
+    uint32_t track = TRACK_COMPUTE;
+    if (s->waits) {
+        const uint32_t before = t->waits[s->stage].count;
+        const uint32_t lane = trace_lanes_take(&t->waits[s->stage], start, end);
+        if (lane == UINT32_MAX) {
+            t->failed = true;
+            return;
+        }
+        track = TRACK_WAITS + lane;
+        if (lane == before)
+            tracefile_track(t->file, s->stage + 1, track, "waits");
+    }
+    (void)snprintf(args, sizeof args, "\"mb\": %" PRIu32 ", \"k\": %u", s->mb, t->graph->k[s->op]);
+    tracefile_slice(t->file, s->stage + 1, track, t->graph->name[s->op], start, end, args);
+}
+
+static int open_trace(run_trace *t, const pipeline_options *o, const pipe_graph *g) {
+    int status = EXIT_DONE;
+    *t = (run_trace){.graph = g};
+    if (o->trace == NULL)
+        return EXIT_DONE;
+    t->file = tracefile_open(o->trace, &status);
+    if (t->file == NULL)
+        return status;
+    t->waits = calloc(o->stages, sizeof *t->waits);
+    if (t->waits == NULL)
+        return report_error(EXIT_FAILED, "out of memory");
+    for (uint32_t s = 0; s < o->stages; s++) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "stage %" PRIu32, s);
+        tracefile_process(t->file, s + 1, name);
+        tracefile_track(t->file, s + 1, TRACK_COMPUTE, "compute");
+    }
+    return EXIT_DONE;
+}
+
+static int finish_trace(run_trace *t) {
+    if (t->file == NULL)
+        return EXIT_DONE;
+    return t->failed ? report_error(EXIT_FAILED, "out of memory") : tracefile_finish(t->file);
+}
+
+static void close_trace(run_trace *t, uint32_t stages) {
+    for (uint32_t s = 0; t->waits != NULL && s < stages; s++)
+        trace_lanes_free(&t->waits[s]);
+    free(t->waits);
+    tracefile_close(t->file);
+}
+
+/* ---- output ---- */
+
+static json_t *counts(const uint64_t *v, uint32_t n) {
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < n; i++)
+        (void)json_array_append_new(list, json_integer((json_int_t)v[i]));
+    return list;
+}
+
+static json_t *run_json(const pipeline_options *o, uint32_t microbatches, uint32_t ahead,
+                        const pipe_result *r) {
+    uint64_t flying[PIPE_STAGES_MAX];
+    json_t *busy = json_array();
+    for (uint32_t s = 0; s < o->stages; s++) {
+        flying[s] = r->in_flight[s];
+        (void)json_array_append_new(busy, json_real((double)r->busy[s] / (double)r->makespan));
+    }
+    return json_pack(
+        "{s:i, s:i, s:I, s:f, s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o, s:I}",
+        "microbatches", (int)microbatches, "ahead", (int)ahead, "makespan", (json_int_t)r->makespan,
+        "busy_fraction", r->busy_fraction, "busy", busy, "bound", r->bound, "of_bound",
+        r->busy_fraction / r->bound, "bound_no_tail", r->bound_no_tail, "of_bound_no_tail",
+        r->busy_fraction / r->bound_no_tail, "ahead_limit", r->ahead_limit, "compute", r->compute,
+        "chain", r->chain, "tail", r->tail, "in_flight", counts(flying, o->stages), "memory_bytes",
+        counts(r->memory_bytes, o->stages), "microbatch_bytes", (json_int_t)r->microbatch_bytes);
+}
+
+static json_t *head_json(const pipeline_options *o, const pipe_graph *g) {
+    const bool random = o->choice == PIPE_WAITS_RANDOM;
+    const double share =
+        random ? o->wait_share : (double)__builtin_popcountll(g->waits) / (double)g->ops;
+    return json_pack("{s:i, s:i, s:i, s:i, s:s, s:f, s:b, s:s, s:I, s:{s:i, s:i, s:i, s:i, s:i}}",
+                     "stages", (int)o->stages, "ops", (int)g->ops, "op_ticks", (int)o->op_ticks,
+                     "wait_factor", (int)o->wait_factor, "waits", choices[o->choice], "wait_share",
+                     share, "spread", (int)o->spread, "order", orders[o->order], "seed",
+                     (json_int_t)o->seed, "sizes", "dim", (int)o->sizes.dim, "hidden",
+                     (int)o->sizes.hidden, "heads", (int)o->sizes.heads, "context",
+                     (int)o->sizes.context, "batch", (int)o->sizes.batch);
+}
+
+/* Most of all stages. */
+static uint64_t most_bytes(const pipe_result *r, uint32_t stages) {
+    uint64_t most = 0;
+    for (uint32_t s = 0; s < stages; s++)
+        most = r->memory_bytes[s] > most ? r->memory_bytes[s] : most;
+    return most;
+}
+
+static void print_head(FILE *to, const pipeline_options *o, const pipe_graph *g) {
+    (void)fprintf(to,
+                  "%" PRIu32 " stages, %" PRIu32 " ops a microbatch, %" PRIu32
+                  " ticks an op, waits of %" PRIu32 " ticks\n\n",
+                  o->stages, g->ops, o->op_ticks, o->wait_factor * o->op_ticks);
+    (void)fputs("    M  ahead   makespan    busy   bound  of bound  without tail  in flight  "
+                "MB a stage\n",
+                to);
+}
+
+static void print_run(FILE *to, const pipeline_options *o, uint32_t microbatches, uint32_t ahead,
+                      const pipe_result *r) {
+    (void)fprintf(to,
+                  "%5" PRIu32 "  %5" PRIu32 "  %9" PRIu64
+                  "  %5.1f%%  %5.1f%%    %5.1f%%        %5.1f%%  %9" PRIu32 "  %10.1f\n",
+                  microbatches, ahead, r->makespan, 100 * r->busy_fraction, 100 * r->bound,
+                  100 * r->busy_fraction / r->bound, 100 * r->busy_fraction / r->bound_no_tail,
+                  r->in_flight[0], (double)most_bytes(r, o->stages) * 1e-6);
+}
+
+/* ---- runs ---- */
+
+typedef struct runs {
+    const pipeline_options *o;
+    const pipe_graph *graph;
+    run_trace *trace;
+    pipe_result *result; /* one for each */
+    uint32_t count;
+    json_t *list;
+} runs;
+
+static uint32_t microbatches_of(const runs *x, uint32_t i) {
+    return x->o->microbatches.v[i / x->o->ahead.count];
+}
+static uint32_t ahead_of(const runs *x, uint32_t i) {
+    return x->o->ahead.v[i % x->o->ahead.count];
+}
+
+static int run_one(const runs *x, uint32_t i) {
+    const pipeline_options *o = x->o;
+    char message[MESSAGE_BYTES];
+    const bool traced = x->trace->file != NULL && i + 1 == x->count;
+    const pipe_run r = {.graph = x->graph,
+                        .load = {.op_ticks = o->op_ticks,
+                                 .wait_factor = o->wait_factor,
+                                 .wait_share = o->wait_share,
+                                 .choice = o->choice,
+                                 .spread = o->spread,
+                                 .seed = o->seed},
+                        .stages = o->stages,
+                        .microbatches = microbatches_of(x, i),
+                        .ahead = ahead_of(x, i),
+                        .rank = o->order == ORDER_1F1B ? pipe_rank_1f1b : NULL,
+                        .slice = traced ? trace_slice : NULL,
+                        .slice_user = x->trace};
+    if (pipe_simulate(&r, &x->result[i], message, sizeof message) != 0)
+        return report_error(EXIT_FAILED, "%s", message);
+    (void)json_array_append_new(x->list, run_json(o, r.microbatches, r.ahead, &x->result[i]));
+    return EXIT_DONE;
+}
+
+static int run_all(const runs *x, FILE *to, view_style style) {
+    print_head(to, x->o, x->graph);
+    for (uint32_t i = 0; i < x->count; i++) {
+        const int status = run_one(x, i);
+        if (status != EXIT_DONE)
+            return status;
+        print_run(to, x->o, microbatches_of(x, i), ahead_of(x, i), &x->result[i]);
+        (void)fflush(to);
+    }
+    for (uint32_t i = 0; i < x->count; i++) {
+        (void)fprintf(to, "\nM %" PRIu32 ", ahead %" PRIu32 "\n", microbatches_of(x, i),
+                      ahead_of(x, i));
+        view_print(to, style, &x->result[i], x->o->stages);
+    }
+    (void)fputc('\n', to);
+    view_legend(to, style);
+    return finish_trace(x->trace);
+}
+
+static int simulate(const pipeline_options *o, const pipe_graph *g, run_trace *trace,
+                    report_json *json) {
+    const bool quiet = o->json != NULL && strcmp(o->json, "-") == 0;
+    FILE *to = quiet ? stderr : stdout;
+    view_style style = view_style_of(to);
+    style.width = o->width != 0 ? o->width : style.width;
+    style.ascii = style.ascii || o->ascii;
+    runs x = {.o = o, .graph = g, .trace = trace, .list = json_array()};
+    x.count = o->microbatches.count * o->ahead.count;
+    x.result = calloc(x.count, sizeof *x.result);
+    int status = x.result == NULL || x.list == NULL ? report_error(EXIT_FAILED, "out of memory")
+                                                    : run_all(&x, to, style);
+    if (status == EXIT_DONE) {
+        json_t *all = head_json(o, g);
+        if (all != NULL && json_object_set(all, "runs", x.list) != 0) {
+            json_decref(all);
+            all = NULL;
+        }
+        status = report_json_put(json, all);
+    }
+    for (uint32_t i = 0; x.result != NULL && i < x.count; i++)
+        free(x.result[i].doing);
+    free(x.result);
+    json_decref(x.list);
+    return status;
+}
+
+int pipeline_main(int argc, char *const *argv) {
+    pipeline_options o;
+    char message[MESSAGE_BYTES];
+    report_command("pipeline");
+    int status = parse(&o, argc, argv);
+    if (status != EXIT_DONE)
+        return status;
+    if (o.help) {
+        print_help();
+        return EXIT_DONE;
+    }
+    pipe_graph *g = malloc(sizeof *g);
+    if (g == NULL)
+        return report_error(EXIT_FAILED, "out of memory");
+    if (pipe_block_graph(g, &o.sizes, message, sizeof message) != 0) {
+        free(g);
+        return report_error(EXIT_BAD_INPUT, "%s; give a smaller --dim or --context", message);
+    }
+    run_trace trace;
+    report_json *json = report_json_open(o.json);
+    status = json == NULL ? EXIT_BAD_INPUT : open_trace(&trace, &o, g);
+    if (json != NULL) {
+        if (status == EXIT_DONE)
+            status = simulate(&o, g, &trace, json);
+        close_trace(&trace, o.stages);
+    }
+    report_json_close(json);
+    free(g);
+    return status;
+}
