@@ -249,7 +249,8 @@ static void check_splits(const uvcc_transformer_config *c, unsigned steps) {
     free(want);
 }
 
-/* Beaver triples give what native products give. */
+/* Beaver triples, and products that are kept whole to be checked, give what native products give.
+ */
 static void check_products(uvcc_transformer_config c, unsigned steps) {
     static const split splits[] = {{1, 1, 1, 1, 0}, {2, 1, 2, 2, 0}};
     int64_t *want = NULL;
@@ -258,6 +259,9 @@ static void check_products(uvcc_transformer_config c, unsigned steps) {
     c.products = UVCC_PRODUCTS_BEAVER;
     for (unsigned i = 0; i < 2; i++)
         check_split(c, &splits[i], steps, &want, losses);
+    c.products = UVCC_PRODUCTS_NATIVE;
+    c.sks = 500;
+    check_split(c, &splits[1], steps, &want, losses);
     free(want);
 }
 
@@ -568,6 +572,7 @@ static void test_options(void **state) {
     WRONG("products is unknown", c.products = 2);
     WRONG("text_owner must be", c.text_owner = 3);
     WRONG("loss must be", c.loss = 2);
+    WRONG("sks must be at most 1000", c.sks = 1001);
     WIDE("sums of weight gradients need 63 bits, more than 62; lower frac_bits",
          c.gradient_bits = 9;
          c.batch = 1 << 7; c.context = 64);
