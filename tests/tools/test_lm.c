@@ -2,9 +2,11 @@
 #include "run_tool.h"
 
 #include <jansson.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define TRAIN "train --model transformer "
@@ -44,6 +46,7 @@ static void refuses(void **state) {
         {TRAIN "--data t.csv", "no option --data"},
         {TRAIN "--layers 64 --replicas 2 --stages 64", "128 workers"},
         {TRAIN "--text t.txt --json no/such/place.json", "--json no/such/place.json"},
+        {TRAIN "--reveal no --check", "leave out --reveal no"},
         {"generate", "give one directory"},
         {"generate no", "no/model.json: cannot be opened"},
         {"generate no --length 0", "--length 0"},
@@ -73,6 +76,21 @@ static const char *text_of(const json_t *j, const char *key) {
     return s;
 }
 
+/* In hexadecimal digits. */
+static const char *sha256_of(const char *path) {
+    static char text[2 * crypto_hash_sha256_BYTES + 1];
+    uint8_t bytes[4096], digest[crypto_hash_sha256_BYTES];
+    crypto_hash_sha256_state h;
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    crypto_hash_sha256_init(&h);
+    for (size_t n; (n = fread(bytes, 1, sizeof bytes, f)) > 0;)
+        crypto_hash_sha256_update(&h, bytes, n);
+    fclose(f);
+    crypto_hash_sha256_final(&h, digest);
+    return sodium_bin2hex(text, sizeof text, digest, sizeof digest);
+}
+
 /* The final weights depend on the sizes, the text and the seed alone; `--check` says that they are
  * the plaintext run's. */
 static void same_weights(void **state) {
@@ -99,7 +117,14 @@ static void same_weights(void **state) {
         assert_true(json_equal(json_object_get(other, "loss"), json_object_get(one, "loss")));
         json_decref(other);
     }
-    json_t *other = train(EXACT "--seed 2");
+    json_t *other = train(EXACT "--weights w.bin");
+    struct stat st;
+    assert_int_equal(stat("w.bin", &st), 0);
+    assert_int_equal(st.st_size, 8 * json_integer_value(json_object_get(other, "parameters")));
+    assert_string_equal(text_of(other, "weights_sha256"), sha256_of("w.bin"));
+    unlink("w.bin");
+    json_decref(other);
+    other = train(EXACT "--seed 2");
     assert_string_not_equal(text_of(other, "weights_sha256"), text_of(one, "weights_sha256"));
     json_decref(other);
     json_decref(one);
@@ -135,6 +160,11 @@ static void keeps(void **state) {
     again = train(EXACT "--stages 2 --checkpoint kept");
     assert_string_equal(text_of(whole, "weights_sha256"), text_of(again, "weights_sha256"));
     assert_int_equal(json_array_size(json_object_get(again, "loss")), 1);
+
+    /* kept shared: nothing is opened but the losses */
+    json_t *closed = train(EXACT "--stages 2 --checkpoint kept --reveal no");
+    assert_true(json_is_null(json_object_get(closed, "weights_sha256")));
+    json_decref(closed);
 
     outcome a = run_tool("generate kept --prompt three --length 6");
     outcome b = run_tool("generate kept --prompt three --length 6");

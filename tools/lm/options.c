@@ -12,6 +12,7 @@ static const char *const models[] = {"mlp", "transformer", NULL};
 static const char *const blocks[] = {"gelu", "swiglu", "gpt2", NULL};
 static const char *const optimizers[] = {"sgd", "momentum", "adamw", NULL};
 static const char *const indices[] = {"fast", "exact", NULL};
+static const char *const answers[] = {"yes", "no", NULL};
 static const char *const switches[] = {"on", "off", NULL};
 
 #define AT(member) offsetof(lm_options, member)
@@ -55,6 +56,11 @@ static const flag flags[] = {
      "share of the products whose integrity is checked (0)"},
     {"transcript", "on|off", FLAG_CHOICE, AT(transcript), 0, 0, switches,
      "hash what is sent and opened into signed roots; off is faster (on)"},
+    {"reveal", "yes|no", FLAG_CHOICE, AT(reveal), 0, 0, answers,
+     "open the weights at the end; no: they stay shares, see --checkpoint (yes)"},
+    {"weights", "FILE", FLAG_TEXT, AT(weights), 0, 0, NULL,
+     "write the opened weights: 64-bit little-endian integers with 16 fraction bits, one after the "
+     "other in the model's order"},
     {"check", NULL, FLAG_SWITCH, AT(check), 0, 0, NULL,
      "run the plaintext reference beside it and compare the weights"},
     {"seed", "N", FLAG_SEED, AT(seed), 0, 0, NULL,
@@ -130,6 +136,8 @@ static int check(const flag_message *m, const lm_options *o) {
                         o->batch, o->microbatches, o->replicas);
     if (bad == 0 && o->index == 1 && o->truncation == UVCC_TRUNC_STOCHASTIC)
         bad = flag_fail(m, "--index exact goes with --truncation ars; give both or neither");
+    if (bad == 0 && o->reveal != 0 && (o->weights != NULL || o->check))
+        bad = flag_fail(m, "--weights and --check need opened weights; leave out --reveal no");
     if (bad == 0 && o->audit != NULL && o->transcript != 0)
         bad = flag_fail(m, "--audit needs the transcript; leave out --transcript off");
     return bad;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "../bundles.h"
+#include "../files.h"
 #include "../report.h"
 #include "../seeded.h"
 #include "../svg.h"
@@ -186,13 +187,29 @@ static int train(lm_run *r) {
     return status;
 }
 
+static int write_weights(const lm_run *r) {
+    const size_t n = (size_t)uvcc_transformer_parameters(&r->cfg);
+    uint8_t *bytes = malloc(8 * n);
+    if (bytes == NULL)
+        return report_error(EXIT_FAILED, "out of memory");
+    for (size_t i = 0; i < 8 * n; i++)
+        bytes[i] = (uint8_t)((uint64_t)r->model.weights[i / 8] >> (8 * (i % 8)));
+    int why = file_write(r->o->weights, bytes, 8 * n);
+    free(bytes);
+    return why == 0 ? EXIT_DONE
+                    : report_error(EXIT_FAILED, "--weights %s: cannot be written: %s",
+                                   r->o->weights, strerror(why));
+}
+
 static int reveal(lm_run *r) {
+    if (r->o->reveal != 0)
+        return EXIT_DONE;
     int status = job_step(&r->job, "reveal", NULL);
     if (status == EXIT_DONE)
         status = lm_model_gather(&r->model, &r->job);
     if (status == EXIT_DONE)
         uvcc_transformer_weights_hash(&r->cfg, r->model.weights, r->weights_sha256);
-    return status;
+    return status == EXIT_DONE && r->o->weights != NULL ? write_weights(r) : status;
 }
 
 /* ---- results ---- */
@@ -242,7 +259,7 @@ static json_t *to_json(const lm_run *r, json_t *ops) {
         {"final_loss", r->losses != 0 ? json_real(final_loss(r)) : json_null()},
         {"parameters", json_integer((json_int_t)uvcc_transformer_parameters(&r->cfg))},
         {"reference_equal", r->checked ? json_boolean(r->equal) : json_null()},
-        {"weights_sha256", hex(r->weights_sha256, 32)},
+        {"weights_sha256", r->o->reveal == 0 ? hex(r->weights_sha256, 32) : json_null()},
         {"global_root", roots},
         {"steps", json_integer(r->o->steps)},
         {"bytes_online", json_integer((json_int_t)t.bytes_online)},
@@ -331,7 +348,7 @@ static void summary(const lm_run *r) {
                   (unsigned long long)t.retransmissions);
     (void)fprintf(to, "tensor memory    %.1f MB at most in one worker\n",
                   (double)t.tensor_peak * 1e-6);
-    (void)fprintf(to, "weights sha256   %s\n", text);
+    (void)fprintf(to, "weights sha256   %s\n", r->o->reveal == 0 ? text : "not opened");
     (void)fflush(to);
 }
 
