@@ -444,14 +444,7 @@ static int start_audit(run *r) {
     if (r->o->audit == NULL)
         return EXIT_DONE;
     bundles_config c = {.dir = r->o->audit, .replicas = 1, .stages = 1, .tp_ranks = 1};
-    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
-        uvcc_config cfg;
-        if (uvcc_config_default(&cfg, sizeof cfg) != 0)
-            return failed(r, "the bundles", UVCC_ERR_CONFIG);
-        seeded_identity(&cfg, "train", r->o->seed, p);
-        memcpy(c.sign_seed[p], cfg.sign_seed, sizeof c.sign_seed[p]);
-        memcpy(c.keys.key[p], cfg.peer_sign_key[p], sizeof c.keys.key[p]);
-    }
+    seeded_bundles(&c, "train", r->o->seed);
     r->audit = bundles_open(&c);
     return r->audit != NULL ? EXIT_DONE : EXIT_BAD_INPUT;
 }

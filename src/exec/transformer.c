@@ -148,6 +148,8 @@ static int check_split(const uvcc_transformer_config *c, const uvcci_message *m)
     if (c->replicas * c->tensor_ranks >
         c->batch / c->replicas / c->microbatches / c->tensor_ranks * c->context)
         return refuse(m, "context", "must be longer for so many replicas and tensor_ranks");
+    if (c->sks > 1000)
+        return refuse(m, "sks", "must be at most 1000");
     if (c->windows % c->tensor_ranks != 0 || c->windows > 1u << 16)
         return refuse(m, "windows", "must be a multiple of tensor_ranks, at most 65536");
     if (c->windows != 0 && c->windows / c->tensor_ranks * c->context < c->tensor_ranks)
@@ -216,23 +218,30 @@ static int want(unsigned bits, const char *what, const char *options, const uvcc
                       UVCCI_MAX_BITS, options);
 }
 
-/* Bits of what norms give: x / rms is at most sqrt(dim), its gain a weight. */
+/* Bits of what norms give: x / rms is at most sqrt(dim), its gain a weight, and there may be a
+ * shift. */
 static unsigned normed_bits(const uvcc_transformer_config *c, const uvcci_tf_numbers *n) {
-    return n->f + (uvcci_tf_log2(c->dim) + 1) / 2 + 4u + (n->weight - n->f);
+    return (uvcci_tf_log2(c->dim) + 1) / 2 + 3u + n->weight;
+}
+
+static unsigned greater(unsigned a, unsigned b) {
+    return a > b ? a : b;
 }
 
 /* The widest products; finish checks all. */
 static int check_bounds(const uvcc_transformer_config *c, const uvcci_message *m) {
     const uvcci_tf_numbers n = uvcci_tf_numbers_of(c);
-    const unsigned left = normed_bits(c, &n) > n.value ? normed_bits(c, &n) : n.value;
-    const uint32_t widest = n.hidden > 3 * c->dim ? n.hidden : 3 * c->dim;
-    int err = want(left + n.weight + uvcci_tf_log2(widest), "sums of forward products",
-                   "frac_bits, value_bits, weight_bits, dim or hidden", m);
+    const unsigned normed = normed_bits(c, &n), dim = uvcci_tf_log2(c->dim);
+    const unsigned hidden = uvcci_tf_log2(n.hidden), vocab = uvcci_tf_log2(UVCC_TRANSFORMER_VOCAB);
+    int err =
+        want(n.weight + greater(normed + dim, n.value + greater(dim, hidden)),
+             "sums of forward products", "frac_bits, value_bits, weight_bits, dim or hidden", m);
     if (err == 0)
-        err = want(left + n.gradient + n.tokens, "sums of weight gradients",
+        err = want(greater(normed, n.value) + n.gradient + n.tokens, "sums of weight gradients",
                    "frac_bits, value_bits, gradient_bits, weight_bits, batch or context", m);
     if (err == 0)
-        err = want(n.gradient + n.weight + uvcci_tf_log2(widest), "sums of backward products",
+        err = want(n.gradient + n.weight + greater(greater(dim, hidden) + 2, vocab),
+                   "sums of backward products",
                    "frac_bits, gradient_bits, weight_bits, dim or hidden", m);
     if (err == 0 && c->optimizer == UVCC_OPTIMIZER_MOMENTUM)
         err = want(uvcci_tf_momentum_bits(c, &n) + UVCC_TRANSFORMER_RATE_BITS + 3u,
@@ -497,6 +506,8 @@ static void build(uvcci_tf_builder *b) {
     const uvcc_transformer_config *c = b->c;
     uvcci_tf_note(b, uvcc_program_topology(b->p, c->replicas, c->stages, c->tensor_ranks));
     add_persistent(b);
+    if (b->err != 0)
+        return; /* there are weights that nothing is known of */
     add_train(b);
     if (c->windows != 0) {
         add_logits(b);
@@ -531,7 +542,9 @@ int uvcc_transformer_program(uvcc_program **out, const uvcc_transformer_config *
     memset(mem, 0, bytes);
     lay_out(&b, mem);
     err = uvcc_program_new(&b.p, al);
-    if (err == 0) {
+    if (err != 0) {
+        uvcci_fail(&m, err, "out of memory");
+    } else {
         build(&b);
         err = b.err != 0 ? uvcci_fail(&m, b.err, "%s%s%s", b.culprit, b.culprit[0] ? ": " : "",
                                       uvcc_error_text(b.err))

@@ -94,8 +94,8 @@ static uint32_t row_mean(uvcci_tf_builder *b, const char *name, uint32_t g, uint
     }
     const unsigned bits = d.bits + uvcci_tf_log2(d.cols);
     const uint32_t sum = uvcci_tf_temporary(b, d.rows, 1, bits, d.scale);
-    const uint32_t scaled = uvcci_tf_temporary(b, d.rows, 1, bits + uvcci_tf_log2((uint64_t)c),
-                                               d.scale + fraction);
+    const uint32_t scaled =
+        uvcci_tf_temporary(b, d.rows, 1, bits + uvcci_tf_log2((uint64_t)c), d.scale + fraction);
     if (y != UVCC_NO_TENSOR)
         uvcci_tf_times(b, UVCC_OP_ROW_DOT, g, y, sum, 1, 0);
     else
@@ -128,13 +128,36 @@ static uint32_t through_norm(uvcci_tf_builder *b, const uvcci_tf_norm *n, uint32
 
 /* ---- layers ---- */
 
+/* Scores' gradients times the other factor of the scores, over sqrt(head_dim): free of charge for
+ * powers of 4, else the last multiplication. */
+static uint32_t from_scores(uvcci_tf_builder *b, const char *name, uint32_t g, uint32_t x,
+                            uint8_t flags) {
+    const uvcci_tf_numbers *n = &b->n;
+    const uvcc_tensor_desc d = *uvcci_tf_desc(b, x);
+    unsigned fraction;
+    const int64_t factor = uvcci_tf_root_inverse(n->head_dim, &fraction);
+    const uint32_t z = uvcci_tf_gradients(b, name, d.rows, d.cols, 0);
+    if (factor == 1) {
+        const uint32_t t = uvcci_tf_temporary(b, d.rows, d.cols, d.bits, d.scale + fraction);
+        uvcci_tf_scale(b, x, t, 1, fraction);
+        uvcci_tf_product(b, g, t, z, flags, true);
+        return z;
+    }
+    const unsigned bits = n->gradient + (uvcci_tf_log2(n->head_dim) + 1) / 2;
+    const uint32_t t = uvcci_tf_temporary(b, d.rows, d.cols, bits, n->gradient_scale);
+    const uint32_t scaled = uvcci_tf_temporary(
+        b, d.rows, d.cols, bits + uvcci_tf_log2((uint64_t)factor), n->gradient_scale + fraction);
+    uvcci_tf_product(b, g, x, t, flags, true);
+    uvcci_tf_scale(b, t, scaled, factor, fraction);
+    uvcci_tf_truncate(b, scaled, z, b->truncation);
+    return z;
+}
+
 /* Gradients by the layer's Q, K and V from that by its attention's output. */
 static void through_attention(uvcci_tf_builder *b, const uvcci_tf_layer *l, uint32_t go,
                               uint32_t out[3]) {
     const uvcci_tf_numbers *n = &b->n;
     const uint32_t rows = b->rows * n->rank_heads, context = b->c->context;
-    unsigned fraction;
-    const int64_t factor = uvcci_tf_root_inverse(n->head_dim, &fraction);
     const uint32_t gp = uvcci_tf_gradients(b, "DP", rows, context, GRADIENT_MORE);
     uvcci_tf_product(b, go, l->v, gp, UVCC_OP_TRANS_B | UVCC_OP_STACKED_C, true);
     out[2] = uvcci_tf_gradients(b, "DV", b->rows, n->rank_dim, 0);
@@ -145,13 +168,8 @@ static void through_attention(uvcci_tf_builder *b, const uvcci_tf_layer *l, uint
     uvcci_tf_local(b, UVCC_OP_ROW_SUB, gp, dot, gp);
     const uint32_t gs = uvcci_tf_gradients(b, "DS", rows, context, GRADIENT_MORE);
     uvcci_tf_times(b, UVCC_OP_ELEM_MUL, gp, l->p, gs, 0, 0);
-    const uint32_t k = uvcci_tf_epoch(b, "KS", b->rows, n->rank_dim,
-                                      n->value + uvcci_tf_log2((uint64_t)factor), n->f + fraction);
-    uvcci_tf_scale(b, l->k, k, factor, fraction);
-    out[0] = uvcci_tf_gradients(b, "DQ", b->rows, n->rank_dim, 0);
-    uvcci_tf_product(b, gs, k, out[0], UVCC_OP_STACKED_A, true);
-    out[1] = uvcci_tf_gradients(b, "DK", b->rows, n->rank_dim, 0);
-    uvcci_tf_product(b, gs, l->q, out[1], UVCC_OP_TRANS_A | UVCC_OP_STACKED_A, true);
+    out[0] = from_scores(b, "DQ", gs, l->k, UVCC_OP_STACKED_A);
+    out[1] = from_scores(b, "DK", gs, l->q, UVCC_OP_TRANS_A | UVCC_OP_STACKED_A);
 }
 
 /* Gradient by the MLP's input, own rows, from that by its output, all rows. */

@@ -67,12 +67,11 @@ static void attention(uvcci_tf_builder *b, uvcci_tf_layer *l) {
     const uint32_t rows = b->rows * n->rank_heads, context = b->c->context;
     unsigned fraction;
     const int64_t factor = uvcci_tf_root_inverse(n->head_dim, &fraction);
-    const uint32_t q = l->q;
-    l->q = uvcci_tf_epoch(b, "QS", b->rows, n->rank_dim, n->value + uvcci_tf_log2((uint64_t)factor),
-                          n->f + fraction);
-    uvcci_tf_scale(b, q, l->q, factor, fraction);
+    const uint32_t q = uvcci_tf_epoch(b, "QS", b->rows, n->rank_dim,
+                                      n->value + uvcci_tf_log2((uint64_t)factor), n->f + fraction);
+    uvcci_tf_scale(b, l->q, q, factor, fraction);
     uint32_t s = uvcci_tf_values(b, "S", rows, context);
-    uvcci_tf_product(b, l->q, l->k, s, UVCC_OP_TRANS_B | UVCC_OP_STACKED_C, true);
+    uvcci_tf_product(b, q, l->k, s, UVCC_OP_TRANS_B | UVCC_OP_STACKED_C, true);
     l->p = uvcci_tf_epoch(b, names[0], rows, context, n->f + 1u, n->f);
     uvcci_tf_emit(b, UVCC_NL_SOFTMAX, (uvcc_nonlinear_options){.causal = true}, &s, &l->p);
     l->o = uvcci_tf_values(b, "O", b->rows, n->rank_dim);

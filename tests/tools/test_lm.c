@@ -45,7 +45,7 @@ static void refuses(void **state) {
         {TRAIN "--layers 64 --replicas 2 --stages 64", "128 workers"},
         {TRAIN "--text t.txt --json no/such/place.json", "--json no/such/place.json"},
         {"generate", "give one directory"},
-        {"generate no", "no/model.json: No such file"},
+        {"generate no", "no/model.json: cannot be opened"},
         {"generate no --length 0", "--length 0"},
         {"generate no --temperature 9", "--temperature 9"},
     };
@@ -81,6 +81,8 @@ static void same_weights(void **state) {
         EXACT "--replicas 2",
         EXACT "--stages 2 --ahead 1 --products beaver",
         EXACT "--tensor 2 --compute deferred",
+        EXACT "--stages 2 --sks 500",
+        EXACT "--replicas 2 --products beaver --sks 1000",
         EXACT "--replicas 2 --stages 2 --tensor 2",
         EXACT "--drop 0.1 --reorder 0.2 --duplicate 0.1 --corrupt 0.01",
         SMALL "--truncation ars --index exact --microbatches 4 --products beaver",

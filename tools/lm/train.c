@@ -82,21 +82,15 @@ static bool waits_for_audit(void *user) {
     return bundles_waiting(((lm_run *)user)->audit) != 0;
 }
 
-static int start_audit(lm_run *r) {
+static int start_audit(lm_run *r, uint32_t run) {
     if (r->o->audit == NULL)
         return EXIT_DONE;
     bundles_config c = {.dir = r->o->audit,
                         .replicas = (uint16_t)r->cfg.replicas,
                         .stages = (uint16_t)r->cfg.stages,
-                        .tp_ranks = (uint16_t)r->cfg.tensor_ranks};
-    for (unsigned p = 0; p < JOB_PARTIES; p++) {
-        uvcc_config cfg;
-        if (uvcc_config_default(&cfg, sizeof cfg) != 0)
-            return report_error(EXIT_FAILED, "another version of the library");
-        seeded_identity(&cfg, r->job.command, r->o->seed, p);
-        memcpy(c.sign_seed[p], cfg.sign_seed, sizeof c.sign_seed[p]);
-        memcpy(c.keys.key[p], cfg.peer_sign_key[p], sizeof c.keys.key[p]);
-    }
+                        .tp_ranks = (uint16_t)r->cfg.tensor_ranks,
+                        .run = run};
+    seeded_bundles(&c, r->job.command, r->o->seed);
     r->audit = bundles_open(&c);
     r->job.hooks.event = take_event;
     r->job.hooks.waits = waits_for_audit;
@@ -215,6 +209,15 @@ static json_t *hex(const uint8_t *bytes, size_t len) {
     return json_string(text);
 }
 
+/* Mean over the last tenth of the steps. */
+static double final_loss(const lm_run *r) {
+    const uint32_t n = (r->losses + 9) / 10;
+    double sum = 0;
+    for (uint32_t i = r->losses - n; i < r->losses; i++)
+        sum += r->loss[i];
+    return n != 0 ? sum / n : NAN;
+}
+
 static json_t *root_json(const lm_run *r, unsigned party) {
     uint8_t root[32];
     if (r->o->transcript != 0)
@@ -237,6 +240,7 @@ static json_t *to_json(const lm_run *r, json_t *profile) {
         json_t *value;
     } members[] = {
         {"loss", loss},
+        {"final_loss", r->losses != 0 ? json_real(final_loss(r)) : json_null()},
         {"parameters", json_integer((json_int_t)uvcc_transformer_parameters(&r->cfg))},
         {"reference_equal", r->checked ? json_boolean(r->equal) : json_null()},
         {"weights_sha256", hex(r->weights_sha256, 32)},
@@ -306,14 +310,6 @@ static int plot(const lm_run *r) {
                    : report_error(EXIT_FAILED, "--plot %s: cannot be written", r->o->plot);
 }
 
-static double mean_tail(const lm_run *r) {
-    const uint32_t n = r->losses < 20 ? r->losses : 20;
-    double sum = 0;
-    for (uint32_t i = r->losses - n; i < r->losses; i++)
-        sum += r->loss[i];
-    return n != 0 ? sum / n : NAN;
-}
-
 static void show_memory(const lm_run *r, const job_totals *t, FILE *to) {
     (void)fprintf(to, "tensor memory    %.1f MB at most in one worker\n",
                   (double)t->tensor_peak * 1e-6);
@@ -337,8 +333,8 @@ static void summary(const lm_run *r) {
                   r->cfg.replicas, r->cfg.stages, r->cfg.tensor_ranks);
     if (r->losses != 0)
         (void)fprintf(to,
-                      "loss             %.4f nats per byte at first, %.4f over the last steps\n",
-                      r->loss[0], mean_tail(r));
+                      "loss             %.4f nats per byte at first, %.4f over the last tenth\n",
+                      r->loss[0], final_loss(r));
     if (r->checked)
         (void)fprintf(to, "plaintext run    weights %s\n",
                       r->equal ? "equal bit for bit"
@@ -380,7 +376,7 @@ static int begin(lm_run *r) {
     if (status == EXIT_DONE && r->o->checkpoint != NULL)
         status = lm_checkpoint_open(r->o->checkpoint, &r->cfg, &r->first, &run);
     if (status == EXIT_DONE)
-        status = start_audit(r);
+        status = start_audit(r, run);
     if (status == EXIT_DONE)
         status = job_open(&r->job, r->first, run);
     if (status == EXIT_DONE && r->first != 0)
