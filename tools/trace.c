@@ -144,6 +144,7 @@ static void op_ends(worker *w, live_op *o, const uvcc_op_trace *e, uint64_t now)
     const uint32_t k = kind_of(t, w->program, e->desc);
     char args[256];
     t->kinds[k].count++;
+    t->failed |= tally_done(t->ops, w->program, e->entry, e->op) != 0;
     trace_lanes_give(&w->flight, o->lane, now);
     if (t->file != NULL) {
         (void)snprintf(args, sizeof args,
@@ -244,8 +245,7 @@ static void hear(worker *w, const uvcc_op_trace *e) {
             op_resumes(w, o, e, now);
         break;
     case UVCC_TRACE_DONE:
-        w->of->failed |= tally_done(w->of->ops, w->program, e->entry, e->op) != 0;
-        if (o != NULL)
+        if (o != NULL) /* it had something to do */
             op_ends(w, o, e, now);
         break;
     case UVCC_TRACE_JOB_DONE:

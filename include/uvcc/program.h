@@ -196,7 +196,8 @@ UVCC_API int uvcc_program_followers(const uvcc_program *p, uint32_t entry, uint3
 UVCC_API int uvcc_program_memory(const uvcc_program *p, uint32_t entry, uint64_t *bytes);
 
 /** What an op costs in one step, over all three parties, counted from the flows of its protocols
- * (docs/protocols.md): payloads without the headers of frames and TLVs, and without digests. */
+ * (docs/protocols.md): payloads without the headers of frames and TLVs, and without the digests of openings.
+ * Of an SKS_GEMM_CHECK: if its product is selected. */
 typedef struct uvcc_op_cost {
     uint32_t rounds;
     uint32_t messages; /**< at most: which parties send depends on the step's ids */

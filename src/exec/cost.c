@@ -10,8 +10,8 @@
 static uint64_t block_bytes(const uvcci_plan *plan, const uvcci_plan_round *r,
                             const uvcci_plan_vec *v, const uvcci_flow *flow, uint32_t block) {
     const uint32_t count = uvcci_block_count(r->elems, block);
-    if (flow->tlv == UVCC_TLV_DIGEST)
-        return 0;
+    if (flow->tlv == UVCC_TLV_DIGEST) /* of an opening: it only checks that */
+        return v->protocol == UVCCI_PROTO_DIGEST_ALL ? 32 : 0;
     if (flow->tlv == UVCC_TLV_KEY_BLOB)
         return uvcci_plan_key_bytes(plan, r, block, (uvcc_role)flow->to);
     if (plan->keyless)

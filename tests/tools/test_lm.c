@@ -219,9 +219,11 @@ static void tells_costs(void **state) {
                                         "update",
                                         "opening"};
     static const char *const ways[] = {SMALL, SMALL "--products beaver",
-                                       SMALL "--stages 2 --replicas 2 --ahead 1"};
+                                       SMALL "--stages 2 --replicas 2 --ahead 1",
+                                       SMALL "--sks 300"};
     write_text();
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        const bool drawn = i == 3; /* not every product is checked */
         char words[512];
         snprintf(words, sizeof words, "%s --profile", ways[i]);
         json_t *j = train(words);
@@ -232,15 +234,14 @@ static void tells_costs(void **state) {
         assert_int_equal(sum_costs(j, "entries"), formula);
         for (size_t k = 0; k < sizeof parts / sizeof parts[0]; k++)
             (void)part(j, parts[k]);
-        /* layers are alike */
-        assert_int_equal(test_u64(part(j, "layer 0 backward"), "formula_online_bytes"),
-                         test_u64(part(j, "layer 1 backward"), "formula_online_bytes"));
         assert_int_equal(test_u64(part(j, "layer 0 forward"), "rounds"),
                          test_u64(part(j, "layer 1 forward"), "rounds"));
         for (size_t k = 0; k < json_array_size(entries); k++)
             rounds += test_u64(json_array_get(entries, k), "rounds") *
                       test_u64(json_array_get(entries, k), "steps");
-        assert_int_equal(rounds, test_u64(j, "rounds"));
+        assert_true(drawn ? test_u64(j, "rounds") <= rounds : test_u64(j, "rounds") == rounds);
+        assert_true(drawn || test_u64(part(j, "layer 0 backward"), "formula_online_bytes") ==
+                                 test_u64(part(j, "layer 1 backward"), "formula_online_bytes"));
         const uint64_t peak = test_u64(j, "epoch_peak_bytes");
         assert_true(peak > 0 && peak <= test_u64(j, "epoch_bound_bytes"));
         json_decref(j);

@@ -186,6 +186,18 @@ static void agrees_with_function(const uvcc_program *p, const uvcc_op_desc *d,
     assert_true((double)c->preprocessing_bytes < by_steps.key_bytes * elems + 0.5);
 }
 
+/* The check of a product with 4 to 512 inner elements, as docs/protocols.md section 11 has it: a
+ * digest is 32 bytes, and six directions are there. */
+static void check_of_product(const uvcc_op_desc *d, const uvcc_op_cost *c) {
+    const uint64_t opened = c->online_bytes - 6 * 32;
+    assert_int_equal(c->rounds, 2);
+    assert_int_equal(c->preprocessing_bytes, 0);
+    if (d->opcode == UVCC_OP_SKS_START)
+        assert_int_equal(c->online_bytes, 24 * 64 * 64 + 3 * 6 * 32);
+    else
+        assert_true(opened % 3072 == 0 && opened / 3072 >= 4 && opened / 3072 <= 512);
+}
+
 /* Sums over the ops of the entry, each of which was done `steps` times by each party. */
 static uvcc_op_cost check_ops(const uvcc_program *p, uint32_t entry, uint32_t steps) {
     uvcc_op_cost sum = {0};
@@ -198,6 +210,8 @@ static uvcc_op_cost check_ops(const uvcc_program *p, uint32_t entry, uint32_t st
         between(heard.bytes[i][1], steps * c.preprocessing_bytes, steps * c.messages, d);
         if (d->opcode == UVCC_OP_FUNCTION)
             agrees_with_function(p, d, &c);
+        if (d->opcode == UVCC_OP_SKS_START || d->opcode == UVCC_OP_SKS_GEMM_CHECK)
+            check_of_product(d, &c);
         sum.online_bytes += steps * c.online_bytes;
         sum.preprocessing_bytes += steps * c.preprocessing_bytes;
         sum.messages += steps * c.messages;
@@ -281,7 +295,7 @@ static void mlp_sends_the_formula(void **state) {
 
 static void transformer_sends_the_formula(void **state) {
     (void)state;
-    for (unsigned way = 0; way < 3; way++) {
+    for (unsigned way = 0; way < 4; way++) {
         static const uvcc_transformer_worker only = {0};
         const uvcc_allocator al = uvcc_host_allocator();
         uvcc_transformer_config c;
@@ -296,6 +310,7 @@ static void transformer_sends_the_formula(void **state) {
         c.microbatches = 2;
         c.exact = way != 2;
         c.truncation = way == 2 ? UVCC_TRUNC_STOCHASTIC : UVCC_TRUNC_EXACT;
+        c.sks = way == 3 ? 1000 : 0;
         c.products = way == 1 ? UVCC_PRODUCTS_BEAVER : UVCC_PRODUCTS_NATIVE;
         if (uvcc_transformer_program(&p, &c, &only, &al, message, sizeof message) != 0)
             fail_msg("%s", message);
