@@ -451,8 +451,11 @@ static int compare(run *r, unsigned number) {
 static measure_check check_of(const measure_job *job) {
     if (job->exact)
         return MEASURE_REFERENCE;
-    const bool block = uvcc_nonlinear_at(job->what)->form == UVCC_NL_BLOCK;
-    return block || job->what == UVCC_NL_EXP ? MEASURE_BOUND : MEASURE_CANDIDATES;
+    const bool many = job->what == UVCC_NL_EXP || job->what == UVCC_NL_RECIPROCAL ||
+                      job->what == UVCC_NL_RSQRT ||
+                      job->what == UVCC_NL_LN; /* values that all bits of the mask decide */
+    return many || uvcc_nonlinear_at(job->what)->form == UVCC_NL_BLOCK ? MEASURE_BOUND
+                                                                       : MEASURE_CANDIDATES;
 }
 
 /* The function of an entry, as its op has it; its SHIFTs are those of every width. */

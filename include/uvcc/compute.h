@@ -198,6 +198,33 @@ typedef enum uvcc_task_kind {
      * 1), rho_b = sum of PRG(.., mask, 0): out_words = sign, sign rho, and with fn.times: sign
      * rho_b, sign rho rho_b, less W of HEAD at (call, 2, q). */
     UVCC_TASK_FN_DEAL_SCALAR,
+    /** in[0] = xh, in[1] = p of x, in[2] = yh, in[3] = p of y. w = W(call, 2, 0) from words[0]: out[0] =
+     * (HEAD: xh yh) + w - xh in[3] - yh in[1]. */
+    UVCC_TASK_FN_MUL,
+    /** OTHER. in[0], in[1] = r of x and of y: out_words = the product less W of HEAD at (call, 2, 0). */
+    UVCC_TASK_FN_DEAL_MUL,
+    /** in[0] = xh, zh = xh + 2^62, m = zh >> 63, s = fn.shift: w = W(call, 2, m) from words[0]; out[0] =
+     * HEAD: (zh >> s) - 2^(62-s) + w, TAIL: w. */
+    UVCC_TASK_FN_TRUNC,
+    /** OTHER. in[0] = r, rb = r >> 63: out_words = -(r >> s) + (1-m) rb 2^(64-s), m = 0 and 1, less W of
+     * HEAD at (call, 2, m). */
+    UVCC_TASK_FN_DEAL_TRUNC,
+    /** Groups of four columns: in[0] = xh and in[1] = p of six differences, in[2] = the six e of their
+     * comparisons (6i to 6i + 5 for element i). For candidate c < 3 with its pairs: E = the bits not (e
+     * ^ lost) of its three pairs, lowest first; H_v, D_v = W(call, 2, 14 c + v), W(call, 2, 14 c + 7 +
+     * v) from words[0], v < 7. H = H_E and D = D_E, but for E = 7 H = (HEAD: 1) - sum H_v and D = p of
+     * its difference less the last - sum D_v. out[0] = sum over c of H xh - D. */
+    UVCC_TASK_FN_BEST,
+    /** OTHER. in[0] = k of the six comparisons, in[1] = r of the six differences. P = the bits k of the
+     * candidate's pairs; H_v = [P == v], D_v = H_v r: out_words = these less W of HEAD at (call, 2, ..). */
+    UVCC_TASK_FN_DEAL_BEST,
+    /** in[0] = xh, key: the correction words of a ladder with fn.bits levels, fn.shift, fn.first cells and
+     * fn.word_count / (9 fn.first) rungs (src/exec/ladder.h; root: PRG(HO | TO, root, 0)[2i, 2i+1] at
+     * fn.call_key). out[0] = this party's share of the polynomial with coefficients fn.words (HEAD: +
+     * fn.constant). */
+    UVCC_TASK_FN_LADDER,
+    /** OTHER. in[0] = r. out_bytes[0] and [1] = the correction words, the same for HEAD and TAIL. */
+    UVCC_TASK_FN_DEAL_LADDER,
 
     /* Comparison without keys (protocols.md 7, end): x = u + c with u = a + b known to HEAD and c
      * to TAIL and OTHER; |x| < 2^m or x = -2^m, m = vec.bits in 1..63. All B, whole blocks. A plane
@@ -332,7 +359,7 @@ typedef struct uvcc_block {
     uint32_t block; /**< block index: the PRG position */
     uint32_t count; /**< 1..UVCC_BLOCK_ELEMS */
     uint8_t role;   /**< this party's role on the block's edge (or in the protocol) */
-    const uint64_t *in[3];
+    const uint64_t *in[4];
     uint64_t *out[2];
     const uint8_t *in_bits;    /**< packed bits kept by LESS_MASK */
     uint8_t *out_bits;
@@ -391,6 +418,12 @@ typedef enum uvcc_map_op {
     /** out[i][j] = x[i][j], but where j > i mod cols the public constant: component 0 gets it, the
      * others 0. */
     UVCC_MAP_CAUSAL,
+    /** Groups of four columns of x, columns beyond the last being the last; x is rows x cols. QUAD_DIFF:
+     * six columns for a group, the differences of its columns 0 and 1, 0 and 2, 0 and 3, 1 and 2, 1 and
+     * 3, 2 and 3. QUAD_LAST: its column 3. */
+    UVCC_MAP_QUAD_DIFF, UVCC_MAP_QUAD_LAST,
+    /** out[i][j] = x[i]; out is rows x cols. */
+    UVCC_MAP_SPREAD,
 } uvcc_map_op;
 
 /** An RSS tensor's two components, contiguous row-major. In a map, `hi` may be NULL in x, y and out

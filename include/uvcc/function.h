@@ -13,10 +13,11 @@
  * each other share a round.
  *
  * Index modes. SHIFT drops bits of the masked value, so it gives floor((x + r_low) / 2^shift) with
- * r_low = r mod 2^shift: stochastic rounding, a pure function of x and r_low (the *fast* mode).
- * *Exact* functions have no SHIFT: they take an index that was truncated exactly before.
+ * r_low = r mod 2^shift: stochastic rounding, a pure function of x and r_low (the *fast* mode); so
+ * do TRUNC and LADDER. *Exact* functions have none of them: they take an index that was truncated exactly before.
  *
- * Arithmetic is mod 2^64; `width` is the number of columns of a value (the input's, halved by pairs).
+ * Arithmetic is mod 2^64; `width` is the number of columns of a value (the input's, changed by pairs,
+ * groups of four and sums of rows).
  */
 #ifndef UVCC_FUNCTION_H
 #define UVCC_FUNCTION_H
@@ -61,12 +62,43 @@ typedef enum uvcc_fn_kind {
     UVCC_FN_EXCHANGE,
     /** Output tensor `io`: x (A). */
     UVCC_FN_LIFT,
+    /** M: the differences of each group of four columns, six columns for a group: of the columns 0 and
+     * 1, 0 and 2, 0 and 3, 1 and 2, 1 and 3, 2 and 3. Columns beyond the last are the last. x may be
+     * a SHIFT; then COMPARE only may read the differences. */
+    UVCC_FN_QUAD_DIFF,
+    /** M: x[.., 4j + 3], or the last column. */
+    UVCC_FN_QUAD_LAST,
+    /** A: the greatest of each group less its last, by y, the QUAD_DIFF of the values, and x, the
+     * COMPARE (one word, 0) of their QUAD_DIFF or that of their SHIFT: a column for six. The first of
+     * the group that no later one exceeds and that exceeds all earlier ones by these bits; the last if
+     * there is none. */
+    UVCC_FN_QUAD_BEST,
+    /** M: x, a single column, in every column of the width that y (M) has. */
+    UVCC_FN_SPREAD,
+    /** M: x - y, both M. */
+    UVCC_FN_SUB,
+    /** M: the sum of each row of x, a single column. */
+    UVCC_FN_ROW_SUM,
+    /** A: x y, both M. No round: 64 bits of both are opened already. */
+    UVCC_FN_MUL,
+    /** A: floor((x + r_low) / 2^shift) of an M with |x| < 2^62, r_low = r mod 2^shift: stochastic
+     * rounding without a round. shift 1..62. */
+    UVCC_FN_TRUNC,
+    /** A: constant + a table that is finer where x (M) is smaller. n = word_count / (9 first) rungs; the
+     * index of x at rung k is floor(x / 2^s), s = shift + 2k, fast mode: floor((x + r_low) / 2^s) with
+     * r_low = r mod 2^s. x belongs to the highest rung where its index i is `first` or more (less than
+     * 4 first), and adds c0 + c1 l + c2 l^2: c are the words [9 first k + (0, 3, 6) first + i - first],
+     * l = lo - q, lo and q the highest 12 bits of (x + r) mod 2^s and of r_low; so x is about
+     * 2^s (i + l / 2^12). Below the first rung nothing is added. first 2..16, n 1..32; bits: of the
+     * tree, so many that 2^(bits - 2n + 2) holds 4 first and all indices of the last rung. No round. */
+    UVCC_FN_LADDER,
     UVCC_FN_KIND_END
 } uvcc_fn_kind;
 
 #define UVCC_FN_NONE 255u
 #define UVCC_FN_STEPS_MAX 192u
 #define UVCC_FN_ENTRIES_MAX 65536u
+#define UVCC_FN_WORDS_MAX 4096u /**< of a LADDER; others have 64 at most */
 
 /** Fields that a kind does not use are ignored. Every input is opened, every output written once. */
 typedef struct uvcc_fn_step {
@@ -102,7 +134,8 @@ UVCC_API int uvcc_function_cost(const uvcc_function *f, uint32_t cols, uvcc_fn_c
 /** Columns of output o for inputs of `cols` columns; 0 if there is no such output. */
 UVCC_API uint32_t uvcc_function_cols(const uvcc_function *f, uint32_t cols, uint8_t output);
 /** The function in plaintext on rows x cols elements: in[inputs], out[outputs]. low: per step, for
- * each SHIFT (and no other) the r_low of its elements, or NULL: exact mode, all 0. UVCC_ERR_BOUND where
+ * each SHIFT, TRUNC and LADDER (and no other) the r_low of its elements, of a LADDER that of its last rung,
+ * or NULL: exact mode, all 0. UVCC_ERR_BOUND where
  * a value leaves the bits that EXCHANGE or LIFT declare for it. */
 UVCC_API int uvcc_function_eval(const uvcc_function *f, uint32_t rows, uint32_t cols,
                                 const int64_t *const *in, int64_t *const *out,

@@ -43,6 +43,16 @@ static const kind_row kinds[UVCC_FN_KIND_END] = {
     [UVCC_FN_INDEX] = {"INDEX", "MA", NULL, 'A', false, false, 0},
     [UVCC_FN_EXCHANGE] = {"EXCHANGE", "A", NULL, 'M', true, false, USES_BITS | USES_IO},
     [UVCC_FN_LIFT] = {"LIFT", "A", NULL, 0, true, false, USES_BITS | USES_IO},
+    [UVCC_FN_QUAD_DIFF] = {"QUAD_DIFF", "M", NULL, 'M', false, false, 0},
+    [UVCC_FN_QUAD_LAST] = {"QUAD_LAST", "M", NULL, 'M', false, false, 0},
+    [UVCC_FN_QUAD_BEST] = {"QUAD_BEST", "B", "M", 'A', false, false, 0},
+    [UVCC_FN_SPREAD] = {"SPREAD", "M", "M", 'M', false, false, 0},
+    [UVCC_FN_SUB] = {"SUB", "M", "M", 'M', false, false, 0},
+    [UVCC_FN_ROW_SUM] = {"ROW_SUM", "M", NULL, 'M', false, false, 0},
+    [UVCC_FN_MUL] = {"MUL", "M", "M", 'A', false, false, 0},
+    [UVCC_FN_TRUNC] = {"TRUNC", "M", NULL, 'A', false, false, USES_SHIFT},
+    [UVCC_FN_LADDER] = {"LADDER", "M", NULL, 'A', false, false,
+                        USES_BITS | USES_SHIFT | USES_FIRST | USES_CONSTANT | USES_WORDS},
 };
 
 static const kind_row *row_of(uint8_t kind) {
@@ -71,6 +81,16 @@ uvcc_fn_step uvcci_fn_canonical(const uvcc_fn_step *s) {
     };
 }
 
+/* ---- groups of four ---- */
+
+const uint8_t uvcci_fn_quad[UVCCI_FN_QUAD_PAIRS][2] = {{0, 1}, {0, 2}, {0, 3},
+                                                       {1, 2}, {1, 3}, {2, 3}};
+const uvcci_fn_candidate uvcci_fn_candidates[UVCCI_FN_QUAD_OTHERS] = {
+    {{0, 1, 2}, {false, false, false}, 2},
+    {{0, 3, 4}, {true, false, false}, 4},
+    {{1, 3, 5}, {true, true, false}, 5},
+};
+
 /* ---- copies ---- */
 
 enum { WORDS_MAX = 64 };
@@ -83,7 +103,8 @@ static int check_copyable(const uvcc_function *f) {
         return UVCC_ERR_USAGE;
     for (unsigned i = 0; i < f->step_count; i++) {
         const uvcc_fn_step s = uvcci_fn_canonical(&f->steps[i]);
-        if (s.entry_count > UVCC_FN_ENTRIES_MAX || s.word_count > WORDS_MAX)
+        const uint32_t words_max = s.kind == UVCC_FN_LADDER ? UVCC_FN_WORDS_MAX : WORDS_MAX;
+        if (s.entry_count > UVCC_FN_ENTRIES_MAX || s.word_count > words_max)
             return UVCC_ERR_LIMIT;
         if ((s.entry_count != 0 && s.entries == NULL) || (s.word_count != 0 && s.words == NULL))
             return UVCC_ERR_USAGE;
@@ -207,6 +228,10 @@ static const char *kind_of_value(char value) {
     return value == 'M' ? "masked" : value == 'B' ? "bits" : value == 'A' ? "additive" : "none";
 }
 
+static bool reads_an_index(uint8_t kind) {
+    return kind == UVCC_FN_COMPARE || kind == UVCC_FN_TABLE || kind == UVCC_FN_QUAD_DIFF;
+}
+
 /* An operand: an earlier step whose value is of one of `kinds_allowed` (one or two letters). */
 static int check_operand(const compiler *c, char which, uint8_t index, const char *kinds_allowed) {
     if (index >= c->i)
@@ -220,10 +245,10 @@ static int check_operand(const compiler *c, char which, uint8_t index, const cha
                       index, row_of(kind)->name, kind_of_value(value),
                       kind_of_value(kinds_allowed[0]), kinds_allowed[1] != 0 ? " or " : "",
                       kinds_allowed[1] != 0 ? kind_of_value(kinds_allowed[1]) : "");
-    if (kind == UVCC_FN_SHIFT && c->s.kind != UVCC_FN_COMPARE && c->s.kind != UVCC_FN_TABLE)
+    if (c->plan->step[index].index && !reads_an_index(c->s.kind))
         return refuse(c, UVCC_ERR_PROGRAM,
-                      "operand %c is step %u (SHIFT), which only COMPARE and TABLE can read", which,
-                      index);
+                      "operand %c is step %u (%s), which only COMPARE and TABLE can read", which,
+                      index, row_of(kind)->name);
     return 0;
 }
 
@@ -239,6 +264,10 @@ static int check_operands(const compiler *c) {
     if (err != 0)
         return err;
     const uint32_t wa = c->plan->step[c->s.a].width, wb = c->plan->step[c->s.b].width;
+    if (c->s.kind == UVCC_FN_SPREAD)
+        return wa == 1
+                   ? 0
+                   : refuse(c, UVCC_ERR_PROGRAM, "operand a has %u columns; it must have one", wa);
     if (wa != wb)
         return refuse(c, UVCC_ERR_PROGRAM, "operand a has %u columns, b %u; they must be equal", wa,
                       wb);
@@ -303,6 +332,7 @@ static int compile_shift(compiler *c, const uvcci_fn_info *a) {
     if (c->s.shift == 0 || c->s.shift >= a->mod)
         return refuse(c, UVCC_ERR_PROGRAM, "a shift by %u; its operand has %u bits opened",
                       c->s.shift, a->mod);
+    c->info->index = true;
     c->info->mod = a->mod - c->s.shift;
     c->info->bound = shifted_bound(a->bound, c->s.shift);
     return 0;
@@ -313,6 +343,115 @@ static void compile_pair(compiler *c, const uvcci_fn_info *a) {
     c->info->width = a->width / 2 + a->width % 2;
     c->info->mod = a->mod;
     c->info->bound = c->s.kind == UVCC_FN_PAIR_DIFF ? sat_mul(2, a->bound) : a->bound;
+}
+
+static void compile_quads(compiler *c, const uvcci_fn_info *a) {
+    const bool diff = c->s.kind == UVCC_FN_QUAD_DIFF;
+    c->plan->one_edge = true;
+    c->info->index = a->index;
+    c->info->width = (a->width + 3) / 4 * (diff ? UVCCI_FN_QUAD_PAIRS : 1);
+    c->info->mod = a->mod;
+    c->info->bound = diff ? sat_mul(2, a->bound) : a->bound;
+}
+
+static int compile_best(compiler *c, const uvcci_fn_info *b) {
+    const uvcc_fn_step *x = &c->f->steps[c->s.a], *y = &c->f->steps[c->s.b];
+    const uvcc_fn_step *of = &c->f->steps[x->a];
+    if (y->kind != UVCC_FN_QUAD_DIFF || of->kind != UVCC_FN_QUAD_DIFF || x->word_count != 1)
+        return refuse(c, UVCC_ERR_PROGRAM,
+                      "operand a must be a COMPARE of a QUAD_DIFF by one word, b a QUAD_DIFF");
+    c->info->width = b->width / UVCCI_FN_QUAD_PAIRS;
+    c->info->words = UVCCI_FN_BEST_WORDS;
+    c->info->bound = b->bound;
+    return check_mod(c, 'b', c->s.b, 64);
+}
+
+/* Public linear maps of one or two M values. */
+static void compile_linear(compiler *c, const uvcci_fn_info *a) {
+    const uvcci_fn_info *b = c->s.b != UVCC_FN_NONE ? &c->plan->step[c->s.b] : NULL;
+    c->plan->one_edge = true;
+    c->info->mod = a->mod;
+    c->info->bound = a->bound;
+    if (c->s.kind == UVCC_FN_SUB) {
+        c->info->mod = b->mod < a->mod ? b->mod : a->mod;
+        c->info->bound = sat_add(a->bound, b->bound);
+        return;
+    }
+    c->info->width = b != NULL ? b->width : 1;
+    if (c->s.kind == UVCC_FN_ROW_SUM)
+        c->info->bound = sat_mul(a->bound, a->width);
+}
+
+static int compile_mul(compiler *c, const uvcci_fn_info *a, const uvcci_fn_info *b) {
+    const int err = check_mod(c, 'a', c->s.a, 64);
+    c->info->words = 1;
+    c->info->bound = sat_mul(a->bound, b->bound);
+    return err != 0 ? err : check_mod(c, 'b', c->s.b, 64);
+}
+
+static int compile_trunc(compiler *c, const uvcci_fn_info *a) {
+    if (c->s.shift < 1 || c->s.shift > UVCCI_MAX_BITS)
+        return refuse(c, UVCC_ERR_PROGRAM, "a shift by %u; 1 to %u are possible", c->s.shift,
+                      UVCCI_MAX_BITS);
+    if (c->in_bits != NULL && bits_of(a->bound) > UVCCI_MAX_BITS)
+        return refuse(c, UVCC_ERR_BOUND, "its operand needs %u bits; at most %u are possible",
+                      bits_of(a->bound), UVCCI_MAX_BITS);
+    c->info->words = 2;
+    c->info->bound = shifted_bound(a->bound, c->s.shift);
+    return check_mod(c, 'a', c->s.a, 64);
+}
+
+/* The most that a cell's polynomial can be. */
+static uint64_t ladder_bound(const uvcc_fn_step *s, const uvcci_ladder *l) {
+    const unsigned cells = UVCCI_LADDER_SPAN * l->cells;
+    uint64_t most = 0;
+    for (unsigned k = 0; k < l->rungs; k++)
+        for (unsigned i = 0; i < cells; i++) {
+            const int64_t *w = s->words + (size_t)k * UVCCI_LADDER_WORDS * cells + i;
+            uint64_t sum = magnitude(w[0]);
+            sum = sat_add(sum, sat_mul(magnitude(w[cells]), 1ull << UVCCI_LADDER_BITS));
+            sum = sat_add(sum, sat_mul(magnitude(w[2 * cells]), 1ull << 2 * UVCCI_LADDER_BITS));
+            most = sum > most ? sum : most;
+        }
+    return sat_add(most, magnitude(s->constant));
+}
+
+static int check_ladder(const compiler *c) {
+    int err = check_bits(c, 63);
+    if (err != 0)
+        return err;
+    if (c->s.first < 2 || c->s.first > UVCCI_LADDER_CELLS_MAX)
+        return refuse(c, UVCC_ERR_PROGRAM, "its first cell is %lld; 2 to %u are possible",
+                      (long long)c->s.first, UVCCI_LADDER_CELLS_MAX);
+    const uint32_t rung = UVCCI_LADDER_WORDS * UVCCI_LADDER_SPAN * (uint32_t)c->s.first;
+    const uint32_t rungs = c->s.word_count / rung;
+    if (c->s.word_count % rung != 0 || rungs < 1 || rungs > UVCCI_LADDER_RUNGS_MAX)
+        return refuse(c, UVCC_ERR_PROGRAM, "%u words; it takes %u for each of 1 to %u rungs",
+                      c->s.word_count, rung, UVCCI_LADDER_RUNGS_MAX);
+    if (c->s.words == NULL)
+        return refuse(c, UVCC_ERR_PROGRAM, "its words are missing");
+    if (UVCCI_LADDER_STEP * (rungs - 1) >= c->s.bits)
+        return refuse(c, UVCC_ERR_PROGRAM, "%u bits are too few for %u rungs", c->s.bits, rungs);
+    return check_mod(c, 'a', c->s.a, c->s.shift + c->s.bits);
+}
+
+static int compile_ladder(compiler *c, const uvcci_fn_info *a) {
+    int err = check_ladder(c);
+    if (err != 0)
+        return err;
+    const uvcci_ladder l = uvcci_fn_ladder(c->s.bits, c->s.shift, c->s.first, c->s.word_count);
+    c->info->key = (uint8_t)c->i;
+    c->info->bound = ladder_bound(&c->s, &l);
+    if (c->in_bits == NULL)
+        return 0;
+    const uint64_t most = shifted_bound(a->bound, uvcci_ladder_bits(&l, l.rungs - 1)) + 1;
+    if (most >= 4 * l.cells)
+        return refuse(c, UVCC_ERR_BOUND,
+                      "its operand has indices up to %llu at the last rung; %u are possible",
+                      (unsigned long long)most, 4 * l.cells - 1);
+    if (most + 4 * l.cells > 1ull << (l.depth - UVCCI_LADDER_STEP * (l.rungs - 1)))
+        return refuse(c, UVCC_ERR_BOUND, "%u bits are too few for %u rungs", l.depth, l.rungs);
+    return 0;
 }
 
 static int compile_compare(compiler *c, const uvcci_fn_info *a) {
@@ -396,10 +535,12 @@ static int compile_weights(compiler *c, const uvcci_fn_info *b) {
     return check_mod(c, 'b', c->s.b, 64);
 }
 
-/* second + bit * (first - second): one of a pair, so its bound is theirs and not three times as
- * much. */
+/* second + bit * (first - second), or the like of a group of four: one of them, so its bound is
+ * theirs and not three times as much. */
 static bool picks_one_of_pair(const compiler *c) {
     const uvcc_fn_step *x = &c->f->steps[c->s.a], *y = &c->f->steps[c->s.b];
+    if (c->s.constant == 0 && y->kind == UVCC_FN_QUAD_LAST && x->kind == UVCC_FN_QUAD_BEST)
+        return c->f->steps[x->b].a == y->a;
     return c->s.constant == 0 && y->kind == UVCC_FN_PAIR_SECOND && x->kind == UVCC_FN_SELECT &&
            x->word_count == 1 && x->words[0] == 1 && c->f->steps[x->b].kind == UVCC_FN_PAIR_DIFF &&
            c->f->steps[x->b].a == y->a;
@@ -459,6 +600,23 @@ static int compile_kind(compiler *c) {
         return compile_weights(c, NULL);
     case UVCC_FN_ADD:
         return compile_add(c, a);
+    case UVCC_FN_QUAD_DIFF:
+    case UVCC_FN_QUAD_LAST:
+        compile_quads(c, a);
+        return 0;
+    case UVCC_FN_QUAD_BEST:
+        return compile_best(c, &c->plan->step[c->s.b]);
+    case UVCC_FN_SPREAD:
+    case UVCC_FN_SUB:
+    case UVCC_FN_ROW_SUM:
+        compile_linear(c, a);
+        return 0;
+    case UVCC_FN_MUL:
+        return compile_mul(c, a, &c->plan->step[c->s.b]);
+    case UVCC_FN_TRUNC:
+        return compile_trunc(c, a);
+    case UVCC_FN_LADDER:
+        return compile_ladder(c, a);
     case UVCC_FN_INDEX:
         c->plan->one_edge = true;
         c->info->bound = 2ull * a->width - 1;
@@ -502,7 +660,6 @@ static int compile_step(compiler *c, uint32_t cols) {
         .value = (uint8_t)row->value,
         .sends = row->sends,
         .width = c->s.a != UVCC_FN_NONE ? c->plan->step[c->s.a].width : cols,
-        .mask = row->value == 'M' ? (uint8_t)c->i : UVCC_FN_NONE,
         .key = UVCC_FN_NONE,
     };
     set_stage(c);
@@ -519,7 +676,21 @@ static void mark_masks(const uvcc_function *f, uvcci_fn_info *info) {
             info[s.a].dealer = true;
             break;
         case UVCC_FN_SELECT:
+        case UVCC_FN_QUAD_BEST:
             info[s.a].dealer = info[s.b].dealer = info[s.b].pads = true;
+            break;
+        case UVCC_FN_MUL:
+            info[s.a].dealer = info[s.b].dealer = info[s.a].pads = info[s.b].pads = true;
+            break;
+        case UVCC_FN_TRUNC:
+        case UVCC_FN_LADDER:
+            info[s.a].dealer = true;
+            break;
+        case UVCC_FN_SUB:
+            info[s.b].dealer |= info[i].dealer;
+            info[s.b].pads |= info[i].pads;
+            info[s.a].dealer |= info[i].dealer;
+            info[s.a].pads |= info[i].pads;
             break;
         case UVCC_FN_ADD:
             if (s.b != UVCC_FN_NONE && info[s.b].value == 'M')
@@ -528,6 +699,10 @@ static void mark_masks(const uvcc_function *f, uvcci_fn_info *info) {
         case UVCC_FN_SHIFT:
         case UVCC_FN_PAIR_DIFF:
         case UVCC_FN_PAIR_SECOND:
+        case UVCC_FN_QUAD_DIFF:
+        case UVCC_FN_QUAD_LAST:
+        case UVCC_FN_SPREAD:
+        case UVCC_FN_ROW_SUM:
             info[s.a].dealer |= info[i].dealer;
             info[s.a].pads |= info[i].pads;
             break;
@@ -644,7 +819,7 @@ int uvcc_function_cost(const uvcc_function *f, uint32_t cols, uvcc_fn_cost *out)
     for (unsigned i = 0; i < f->step_count; i++) {
         const uvcci_fn_info *info = &plan.step[i];
         const double weight = (double)info->width / cols;
-        const uint32_t cw = info->key == i ? 2 * uvcci_cw_bytes(f->steps[i].bits, 1) : 0;
+        const uint32_t cw = info->key == i ? 2 * uvcci_fn_key_bytes(&f->steps[i], 1) : 0;
         out->online_bytes += weight * online_bytes(&f->steps[i]);
         out->key_bytes += weight * (cw + 8.0 * info->words);
     }
@@ -701,6 +876,52 @@ static void eval_pairs(const evaluation *e, const uvcc_fn_step *s, const uint64_
         }
 }
 
+static void eval_quads(const evaluation *e, const uvcc_fn_step *s, const uint64_t *x, uint64_t *z) {
+    const uint32_t wide = e->plan.step[s->a].width;
+    for (size_t r = 0; r < e->rows; r++, x += wide)
+        for (uint32_t j = 0; j < wide; j += 4) {
+            uint64_t of[4];
+            for (uint32_t k = 0; k < 4; k++)
+                of[k] = x[j + k < wide ? j + k : wide - 1];
+            for (unsigned p = 0; s->kind == UVCC_FN_QUAD_DIFF && p < UVCCI_FN_QUAD_PAIRS; p++)
+                *z++ = of[uvcci_fn_quad[p][0]] - of[uvcci_fn_quad[p][1]];
+            if (s->kind == UVCC_FN_QUAD_LAST)
+                *z++ = of[3];
+        }
+}
+
+static void eval_best(const uint64_t *x, const uint64_t *y, size_t n, uint64_t *z) {
+    for (size_t i = 0; i < n; i++, x += UVCCI_FN_QUAD_PAIRS, y += UVCCI_FN_QUAD_PAIRS) {
+        z[i] = 0;
+        for (unsigned k = 0; k < UVCCI_FN_QUAD_OTHERS; k++) {
+            const uvcci_fn_candidate *c = &uvcci_fn_candidates[k];
+            bool best = true;
+            for (unsigned j = 0; j < UVCCI_FN_QUAD_OTHERS; j++)
+                best &= (x[c->pair[j]] & 1) != c->lost[j];
+            z[i] += best ? y[c->less_last] : 0;
+        }
+    }
+}
+
+static uint64_t sum_of_row(const uint64_t *x, uint32_t width) {
+    uint64_t sum = 0;
+    for (uint32_t j = 0; j < width; j++)
+        sum += x[j];
+    return sum;
+}
+
+static void eval_rows(const evaluation *e, const uvcc_fn_step *s, uint32_t width, const uint64_t *x,
+                      uint64_t *z) {
+    const uint32_t wide = e->plan.step[s->a].width;
+    for (size_t r = 0; r < e->rows; r++) {
+        if (s->kind == UVCC_FN_ROW_SUM)
+            z[r] = sum_of_row(x + r * wide, wide);
+        else
+            for (uint32_t j = 0; j < width; j++)
+                z[r * width + j] = x[r];
+    }
+}
+
 /* low: r_low of the SHIFT that x comes from, or NULL. */
 static void eval_table(const uvcc_fn_step *s, const uint64_t *x, const uint64_t *y,
                        const uint64_t *low, size_t n, uint64_t *z) {
@@ -717,6 +938,29 @@ static void eval_table(const uvcc_fn_step *s, const uint64_t *x, const uint64_t 
     }
 }
 
+/* low: r_low of the last rung, or NULL. */
+static void eval_ladder(const uvcc_fn_step *s, const uint64_t *x, const uint64_t *low, size_t n,
+                        uint64_t *z) {
+    const uvcci_ladder l = uvcci_fn_ladder(s->bits, s->shift, s->first, s->word_count);
+    const size_t cells = UVCCI_LADDER_SPAN * (size_t)l.cells;
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t r = low != NULL ? low[i] : 0, xh = x[i] + r;
+        z[i] = (uint64_t)s->constant;
+        for (unsigned k = l.rungs; k-- > 0;) {
+            const unsigned shift = uvcci_ladder_bits(&l, k);
+            const int64_t index = floor_shift(xh, shift) - floor_shift(r, shift);
+            if (index < (int64_t)l.cells)
+                continue;
+            const uint64_t at = (uint64_t)index - l.cells;
+            const int64_t *w = s->words + (size_t)k * UVCCI_LADDER_WORDS * cells + at;
+            const uint64_t d = uvcci_ladder_low(xh, shift) - uvcci_ladder_low(r, shift);
+            if (at < cells)
+                z[i] += (uint64_t)w[0] + d * ((uint64_t)w[cells] + d * (uint64_t)w[2 * cells]);
+            break;
+        }
+    }
+}
+
 static void eval_compare(const uvcc_fn_step *s, const uint64_t *x, size_t n, uint64_t *z) {
     for (size_t i = 0; i < n; i++) {
         z[i] = 0;
@@ -725,7 +969,7 @@ static void eval_compare(const uvcc_fn_step *s, const uint64_t *x, size_t n, uin
     }
 }
 
-/* r_low of a SHIFT's elements in this batch. */
+/* r_low of a step's elements in this batch. */
 static const uint64_t *low_of(const evaluation *e, unsigned step) {
     return e->low != NULL && e->low[step] != NULL
                ? e->low[step] + e->first * e->plan.step[step].width
@@ -757,6 +1001,7 @@ static int eval_step(const evaluation *e, unsigned index) {
         memcpy(z, e->in[s->io] + e->first * width, n * sizeof *z);
         break;
     case UVCC_FN_SHIFT:
+    case UVCC_FN_TRUNC:
         low = low_of(e, index);
         for (size_t i = 0; i < n; i++)
             z[i] = (uint64_t)floor_shift(x[i] + (low != NULL ? low[i] : 0), s->shift);
@@ -764,6 +1009,28 @@ static int eval_step(const evaluation *e, unsigned index) {
     case UVCC_FN_PAIR_DIFF:
     case UVCC_FN_PAIR_SECOND:
         eval_pairs(e, s, x, z);
+        break;
+    case UVCC_FN_QUAD_DIFF:
+    case UVCC_FN_QUAD_LAST:
+        eval_quads(e, s, x, z);
+        break;
+    case UVCC_FN_QUAD_BEST:
+        eval_best(x, y, n, z);
+        break;
+    case UVCC_FN_SPREAD:
+    case UVCC_FN_ROW_SUM:
+        eval_rows(e, s, width, x, z);
+        break;
+    case UVCC_FN_SUB:
+        for (size_t i = 0; i < n; i++)
+            z[i] = x[i] - y[i];
+        break;
+    case UVCC_FN_MUL:
+        for (size_t i = 0; i < n; i++)
+            z[i] = x[i] * y[i];
+        break;
+    case UVCC_FN_LADDER:
+        eval_ladder(s, x, low_of(e, index), n, z);
         break;
     case UVCC_FN_COMPARE:
         eval_compare(s, x, n, z);

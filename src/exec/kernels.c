@@ -15,9 +15,8 @@
 #include <uvcc/blv1.h>
 
 #include "fss.h"
+#include "function.h"
 #include "proto/crypto.h"
-
-#define BIAS ((uint64_t)1 << 62) /* makes a value in range nonnegative before its opening */
 
 /* --- Where things are ------------------------------------------------------------------------- */
 
@@ -674,6 +673,25 @@ static void map_pairs(const uint64_t *x, uint64_t *z, size_t rows, size_t cols, 
         }
 }
 
+static void map_quads(const uint64_t *x, uint64_t *z, size_t rows, size_t cols, bool diff) {
+    for (size_t i = 0; i < rows; i++, x += cols)
+        for (size_t j = 0; j < cols; j += 4) {
+            uint64_t of[4];
+            for (size_t k = 0; k < 4; k++)
+                of[k] = x[j + k < cols ? j + k : cols - 1];
+            for (unsigned p = 0; diff && p < UVCCI_FN_QUAD_PAIRS; p++)
+                *z++ = of[uvcci_fn_quad[p][0]] - of[uvcci_fn_quad[p][1]];
+            if (!diff)
+                *z++ = of[3];
+        }
+}
+
+static void map_spread(const uint64_t *x, uint64_t *z, size_t rows, size_t cols) {
+    for (size_t i = 0; i < rows; i++)
+        for (size_t j = 0; j < cols; j++)
+            *z++ = x[i];
+}
+
 /* Operations on component `index` of a value, by itself. */
 static int map_component(const uvcc_task *t, unsigned index, const uint64_t *x, const uint64_t *y,
                          uint64_t *z) {
@@ -727,6 +745,13 @@ static int map_component(const uvcc_task *t, unsigned index, const uint64_t *x, 
     case UVCC_MAP_PAIR_DIFF:
     case UVCC_MAP_PAIR_SECOND:
         map_pairs(x, z, rows, cols, t->u.map.op == UVCC_MAP_PAIR_DIFF);
+        return 0;
+    case UVCC_MAP_QUAD_DIFF:
+    case UVCC_MAP_QUAD_LAST:
+        map_quads(x, z, rows, cols, t->u.map.op == UVCC_MAP_QUAD_DIFF);
+        return 0;
+    case UVCC_MAP_SPREAD:
+        map_spread(x, z, rows, cols);
         return 0;
     default:
         return UVCC_ERR_JOB;

@@ -309,6 +309,94 @@ static void add(const chunk *c) {
     }
 }
 
+/* --- Products, truncations, groups of four ---------------------------------------------------- */
+
+static void mul(const chunk *c) {
+    if (c->b->role == UVCC_OTHER)
+        return;
+    const uint64_t *xh = in(c, 0), *p = in(c, 1), *yh = in(c, 2), *q = in(c, 3);
+    const uint64_t *w = share_words(c, 0, c->t->call, SCALAR_LANE, 0, 0);
+    const uint64_t head = 0 - (uint64_t)is_head(c);
+    uint64_t *to = out(c, 0);
+    for (uint32_t i = 0; i < c->n; i++)
+        to[i] = ((xh[i] & head) - p[i]) * yh[i] - xh[i] * q[i] + w[i];
+}
+
+static void trunc_masked(const chunk *c) {
+    if (c->b->role == UVCC_OTHER)
+        return;
+    const uint64_t *xh = in(c, 0), head = 0 - (uint64_t)is_head(c);
+    const uint64_t *w[2] = {share_words(c, 0, c->t->call, SCALAR_LANE, 0, 0),
+                            share_words(c, 1, c->t->call, SCALAR_LANE, 1, 0)};
+    const unsigned s = args(c)->shift;
+    uint64_t *to = out(c, 0);
+    for (uint32_t i = 0; i < c->n; i++) {
+        const uint64_t zh = xh[i] + BIAS, m = 0 - (zh >> 63);
+        to[i] = (((zh >> s) - (BIAS >> s)) & head) + (w[0][i] ^ ((w[0][i] ^ w[1][i]) & m));
+    }
+}
+
+/* The share of one of eight words, of which the last is `whole` less the others; the index comes
+ * from opened bits. */
+static void pick(const chunk *c, uint32_t q, const uint8_t *index, const uint64_t *whole,
+                 uint64_t *to) {
+    for (uint32_t i = 0; i < c->n; i++)
+        to[i] = index[i] == UVCCI_FN_BEST_ROWS ? whole[i] : 0;
+    for (uint32_t v = 0; v < UVCCI_FN_BEST_ROWS; v++) {
+        const uint64_t *w = share_words(c, 0, c->t->call, SCALAR_LANE, q + v, 0);
+        for (uint32_t i = 0; i < c->n; i++)
+            to[i] += w[i] * ((uint64_t)(index[i] == v) - (index[i] == UVCCI_FN_BEST_ROWS));
+    }
+}
+
+static void best(const chunk *c) {
+    if (c->b->role == UVCC_OTHER)
+        return;
+    const size_t first = (size_t)c->first * UVCCI_FN_QUAD_PAIRS;
+    const uint64_t *xh = c->b->in[0] + first, *p = c->b->in[1] + first, *e = c->b->in[2] + first;
+    uint64_t *whole = c->s->slot[1], *h = c->s->slot[2], *d = c->s->slot[3], *sum = c->s->slot[4];
+    uint8_t *index = c->s->shares;
+    memset(sum, 0, (size_t)c->n * sizeof *sum);
+    for (unsigned k = 0; k < UVCCI_FN_QUAD_OTHERS; k++) {
+        const uvcci_fn_candidate *of = &uvcci_fn_candidates[k];
+        for (uint32_t i = 0; i < c->n; i++) {
+            index[i] = 0;
+            for (unsigned j = 0; j < UVCCI_FN_QUAD_OTHERS; j++)
+                index[i] |= (uint8_t)((~e[i * UVCCI_FN_QUAD_PAIRS + of->pair[j]] ^ of->lost[j]) & 1)
+                            << j;
+            whole[i] = is_head(c);
+        }
+        pick(c, 2 * UVCCI_FN_BEST_ROWS * k, index, whole, h);
+        for (uint32_t i = 0; i < c->n; i++)
+            whole[i] = p[i * UVCCI_FN_QUAD_PAIRS + of->less_last];
+        pick(c, 2 * UVCCI_FN_BEST_ROWS * k + UVCCI_FN_BEST_ROWS, index, whole, d);
+        for (uint32_t i = 0; i < c->n; i++)
+            sum[i] += h[i] * xh[i * UVCCI_FN_QUAD_PAIRS + of->less_last] - d[i];
+    }
+    memcpy(out(c, 0), sum, (size_t)c->n * sizeof *sum);
+}
+
+/* --- Ladders ---------------------------------------------------------------------------------- */
+
+static uvcci_ladder ladder_of(const uvcc_fn_args *fn) {
+    return uvcci_fn_ladder(fn->bits, fn->shift, fn->first, fn->word_count);
+}
+
+static void ladder(const chunk *c) {
+    const uvcc_block *b = c->b;
+    if (b->role == UVCC_OTHER)
+        return;
+    const uvcc_fn_args *fn = args(c);
+    const uvcci_ladder s = ladder_of(fn);
+    const uint64_t constant = is_head(c) ? (uint64_t)fn->constant : 0;
+    uint64_t *roots = c->s->roots[0];
+    prg_of_call(c, fn->call_key, pair_other(c), UVCC_TAG_root, 0, 0, roots, (size_t)b->count * 2);
+    uvcci_ladder_eval(uvcci_kernel_dpf_keys(c), &s, b->count, b->in[0], (const uint8_t *)roots,
+                      !is_head(c), b->key, fn->words, b->out[0]);
+    for (uint32_t i = 0; i < b->count; i++)
+        b->out[0][i] += constant;
+}
+
 /* --- Dealing ---------------------------------------------------------------------------------- */
 
 static void deal_key(const chunk *c) {
@@ -328,6 +416,17 @@ static void deal_key(const chunk *c) {
     if (b->out[0] != NULL)
         for (uint32_t i = 0; i < b->count; i++)
             b->out[0][i] = ((uint64_t)c->s->shares[i] << 1) - 1;
+}
+
+static void deal_ladder(const chunk *c) {
+    const uvcc_block *b = c->b;
+    const uvcci_ladder s = ladder_of(args(c));
+    uint64_t(*roots)[2 * BLOCK] = c->s->roots;
+    prg_of_call(c, args(c)->call_key, PAIR_HO, UVCC_TAG_root, 0, 0, roots[0], (size_t)b->count * 2);
+    prg_of_call(c, args(c)->call_key, PAIR_TO, UVCC_TAG_root, 0, 0, roots[1], (size_t)b->count * 2);
+    uvcci_ladder_gen(uvcci_kernel_dpf_keys(c), &s, b->count, b->in[0], (const uint8_t *)roots[0],
+                     (const uint8_t *)roots[1], b->out_bytes[0]);
+    memcpy(b->out_bytes[1], b->out_bytes[0], uvcci_ladder_bytes(s.depth, s.rungs, b->count));
 }
 
 static void deal_bits(const chunk *c) {
@@ -384,6 +483,48 @@ static void deal_scalar(const chunk *c) {
     deal_words(c, 5, SCALAR_LANE, 3, x);
 }
 
+static void deal_mul(const chunk *c) {
+    const uint64_t *x = in(c, 0), *y = in(c, 1);
+    uint64_t *z = c->s->slot[0];
+    for (uint32_t i = 0; i < c->n; i++)
+        z[i] = x[i] * y[i];
+    deal_words(c, 1, SCALAR_LANE, 0, z);
+}
+
+static void deal_trunc(const chunk *c) {
+    const uint64_t *r = in(c, 0);
+    const unsigned s = args(c)->shift;
+    uint64_t *w = c->s->slot[0];
+    for (unsigned m = 0; m < 2; m++) {
+        for (uint32_t i = 0; i < c->n; i++)
+            w[i] = (m == 0 ? r[i] >> 63 << (64 - s) : 0) - (r[i] >> s);
+        deal_words(c, 1, SCALAR_LANE, m, w);
+    }
+}
+
+static void deal_best(const chunk *c) {
+    const size_t first = (size_t)c->first * UVCCI_FN_QUAD_PAIRS;
+    const uint64_t *k = c->b->in[0] + first, *r = c->b->in[1] + first;
+    uint64_t *point = c->s->slot[0], *h = c->s->slot[1], *d = c->s->slot[2];
+    for (unsigned n = 0; n < UVCCI_FN_QUAD_OTHERS; n++) {
+        const uvcci_fn_candidate *of = &uvcci_fn_candidates[n];
+        for (uint32_t i = 0; i < c->n; i++) {
+            point[i] = 0;
+            for (unsigned j = 0; j < UVCCI_FN_QUAD_OTHERS; j++)
+                point[i] |= (k[i * UVCCI_FN_QUAD_PAIRS + of->pair[j]] & 1) << j;
+        }
+        for (uint32_t v = 0; v < UVCCI_FN_BEST_ROWS; v++) {
+            for (uint32_t i = 0; i < c->n; i++) { /* 1 where the three bits are all equal to v's */
+                const uint64_t same = ~(point[i] ^ v);
+                h[i] = same & same >> 1 & same >> 2 & 1;
+                d[i] = r[i * UVCCI_FN_QUAD_PAIRS + of->less_last] & (0 - h[i]);
+            }
+            deal_words(c, 3, SCALAR_LANE, 2 * UVCCI_FN_BEST_ROWS * n + v, h);
+            deal_words(c, 3, SCALAR_LANE, 2 * UVCCI_FN_BEST_ROWS * n + UVCCI_FN_BEST_ROWS + v, d);
+        }
+    }
+}
+
 /* --- Dispatch --------------------------------------------------------------------------------- */
 
 static const vec_kernel kernels[] = {
@@ -402,6 +543,14 @@ static const vec_kernel kernels[] = {
     [UVCC_TASK_FN_DEAL_BITS - UVCC_TASK_FN_OPEN_MASK] = {deal_bits, false},
     [UVCC_TASK_FN_DEAL_SELECT - UVCC_TASK_FN_OPEN_MASK] = {deal_select, false},
     [UVCC_TASK_FN_DEAL_SCALAR - UVCC_TASK_FN_OPEN_MASK] = {deal_scalar, false},
+    [UVCC_TASK_FN_MUL - UVCC_TASK_FN_OPEN_MASK] = {mul, false},
+    [UVCC_TASK_FN_DEAL_MUL - UVCC_TASK_FN_OPEN_MASK] = {deal_mul, false},
+    [UVCC_TASK_FN_TRUNC - UVCC_TASK_FN_OPEN_MASK] = {trunc_masked, false},
+    [UVCC_TASK_FN_DEAL_TRUNC - UVCC_TASK_FN_OPEN_MASK] = {deal_trunc, false},
+    [UVCC_TASK_FN_BEST - UVCC_TASK_FN_OPEN_MASK] = {best, false},
+    [UVCC_TASK_FN_DEAL_BEST - UVCC_TASK_FN_OPEN_MASK] = {deal_best, false},
+    [UVCC_TASK_FN_LADDER - UVCC_TASK_FN_OPEN_MASK] = {ladder, true},
+    [UVCC_TASK_FN_DEAL_LADDER - UVCC_TASK_FN_OPEN_MASK] = {deal_ladder, true},
 };
 
 const vec_kernel *uvcci_fn_kernel(unsigned kind) {
@@ -411,6 +560,14 @@ const vec_kernel *uvcci_fn_kernel(unsigned kind) {
 
 static bool bits_are_sane(unsigned bits, unsigned most) {
     return bits >= 1 && bits <= most;
+}
+
+static bool ladder_is_sane(const uvcc_fn_args *fn) {
+    if (fn->words == NULL || fn->first < 2 || fn->first > UVCCI_LADDER_CELLS_MAX)
+        return false;
+    const uvcci_ladder s = ladder_of(fn);
+    return s.rungs >= 1 && s.rungs <= UVCCI_LADDER_RUNGS_MAX &&
+           UVCCI_LADDER_STEP * (s.rungs - 1) < s.depth && s.shift + s.depth <= 64;
 }
 
 static bool words_are_sane(const uvcc_fn_args *fn) {
@@ -443,6 +600,12 @@ bool uvcci_fn_is_sane(const uvcc_task *t) {
                fn->entry_count <= UVCC_FN_ENTRIES_MAX &&
                fn->entry_count - 1 <= low_bits(fn->bits) && fn->shift < 64 &&
                (fn->shift == 0 || fn->words != NULL);
+    case UVCC_TASK_FN_LADDER:
+    case UVCC_TASK_FN_DEAL_LADDER:
+        return ladder_is_sane(fn);
+    case UVCC_TASK_FN_TRUNC:
+    case UVCC_TASK_FN_DEAL_TRUNC:
+        return bits_are_sane(fn->shift, 62);
     case UVCC_TASK_FN_DEAL_SCALAR:
         return fn->shift < 64 &&
                (fn->shift == 0 || (fn->words != NULL && fn->constant >= 0 && fn->constant < 64));

@@ -11,6 +11,8 @@
 #include "proto/bytes.h"
 #include "proto/prg.h"
 
+#define BIAS ((uint64_t)1 << 62) /* makes a value in range nonnegative before its opening */
+
 enum { CHUNK = 1024, SLOTS = 6, BLOCK = UVCC_BLOCK_ELEMS };
 _Static_assert(BLOCK % CHUNK == 0 && CHUNK % 64 == 0, "chunks begin at whole bytes and words");
 

@@ -6,6 +6,8 @@
  */
 #include "nonlinear.h"
 
+#include "ladder.h"
+
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -167,14 +169,35 @@ static uint64_t known_bound(const builder *b, uint8_t a, unsigned bits) {
     return bits != 0 && all_below(bits) < b->bound[a] ? all_below(bits) : b->bound[a];
 }
 
-static uint8_t exchange(builder *b, uint8_t a, unsigned bits) {
+/* Of two M steps. */
+static uint8_t two_operands(builder *b, uvcc_fn_kind kind, uint8_t x, uint8_t y, uint64_t bound) {
+    return put(b, (uvcc_fn_step){.kind = (uint8_t)kind, .a = x, .b = y, .io = UVCC_FN_NONE}, bound);
+}
+
+static uint8_t truncate(builder *b, uint8_t a, unsigned by) {
+    if (by == 0)
+        return add(b, a, UVCC_FN_NONE, 0);
     return put(b,
-               (uvcc_fn_step){.kind = UVCC_FN_EXCHANGE,
+               (uvcc_fn_step){.kind = UVCC_FN_TRUNC,
                               .a = a,
                               .b = UVCC_FN_NONE,
-                              .bits = (uint8_t)bits,
+                              .shift = (uint8_t)by,
                               .io = UVCC_FN_NONE},
-               known_bound(b, a, bits));
+               shifted_bound(b->bound[a], by));
+}
+
+static uint8_t exchange_to(builder *b, uint8_t a, uint8_t io, unsigned bits) {
+    if (io != UVCC_FN_NONE)
+        b->out_bits[io] = bits_of(known_bound(b, a, bits));
+    return put(
+        b,
+        (uvcc_fn_step){
+            .kind = UVCC_FN_EXCHANGE, .a = a, .b = UVCC_FN_NONE, .bits = (uint8_t)bits, .io = io},
+        known_bound(b, a, bits));
+}
+
+static uint8_t exchange(builder *b, uint8_t a, unsigned bits) {
+    return exchange_to(b, a, UVCC_FN_NONE, bits);
 }
 
 static void lift_known(builder *b, uint8_t a, uint8_t io, unsigned bits) {
@@ -430,44 +453,54 @@ static void exp_cubic(long double c, int scale, int64_t out[4]) {
         out[i] = llroundl(ldexpl(e * coefficient[i], scale));
 }
 
-static window exp_window(const builder *b) {
-    const uint32_t count = (EXP_WINDOW << b->o.index_bits) + 1;
-    return (window){0, count, b->o.index_bits, ENTRY_SCALE, .raise = HALF_UNIT};
+static window exp_window(unsigned index_bits) {
+    const uint32_t count = (EXP_WINDOW << index_bits) + 1;
+    return (window){0, count, (uint8_t)index_bits, ENTRY_SCALE, .raise = HALF_UNIT};
 }
 
-/* exp(-t) = exp(-index u) exp(-low) exp(r_low): index u + low - r_low = t. */
-static void build_exp(builder *b) {
-    const uvcc_nonlinear_options *o = &b->o;
-    const unsigned drop = o->scale - o->index_bits;
-    const long double cell = ldexpl(1, -o->index_bits);
-    const window w = exp_window(b);
+/* Bits of the key of EXP for |t| <= reach. */
+static uint8_t exp_bits(const builder *b, const window *w, uint64_t reach) {
+    return table_bits(shifted_bound(reach, b->o.scale - w->index_bits), w);
+}
+
+/* exp(-t) = exp(-index u) exp(-low) exp(r_low): index u + low - r_low = t. t is the M step x; the
+ * dealt factor has dealt_scale bits, at most EXP_SCALE. */
+static uint8_t exp_of(builder *b, uint8_t x, unsigned index_bits, unsigned dealt_scale) {
+    const unsigned drop = b->o.scale - index_bits;
+    const long double cell = ldexpl(1, -(int)index_bits);
+    const window w = exp_window(index_bits);
     const curve c = {UVCC_NL_EXP, 1};
-    const uint8_t bits = table_bits(shifted_bound(all_below(o->in_bits), drop), &w);
+    const uint8_t bits = exp_bits(b, &w, b->bound[x]);
     int64_t factors[8];
     uint64_t most;
     exp_cubic(-cell, ENTRY_SCALE, factors);
     exp_cubic(cell, DEALT_SCALE, factors + 4);
     /* rounds the dealt factor to the nearest */
-    factors[4] += 1ll << (DEALT_SCALE - EXP_SCALE - 1);
-    const uint8_t x = open(b, 0, o->in_bits, drop + bits);
+    factors[4] += 1ll << (DEALT_SCALE - dealt_scale - 1);
     const uint8_t index = shift(b, x, drop);
     const int32_t *entries = put_entries(b, &w, &c, &most);
     const uint64_t inner = shifted_bound(most * sum_of(factors, 4), DROPPED);
-    const uint64_t outer = shifted_bound(sum_of(factors + 4, 4), DEALT_SCALE - EXP_SCALE);
-    const uint8_t t = put(b,
-                          (uvcc_fn_step){.kind = UVCC_FN_TABLE,
-                                         .a = index,
-                                         .b = x,
-                                         .bits = bits,
-                                         .shift = (uint8_t)drop,
-                                         .io = UVCC_FN_NONE,
-                                         .constant = DEALT_SCALE - EXP_SCALE,
-                                         .entry_count = w.count,
-                                         .word_count = 8,
-                                         .entries = entries,
-                                         .words = put_words(b, factors, 8)},
-                          inner * outer);
-    lift(b, t, 0);
+    const uint64_t outer = shifted_bound(sum_of(factors + 4, 4), DEALT_SCALE - dealt_scale);
+    return put(b,
+               (uvcc_fn_step){.kind = UVCC_FN_TABLE,
+                              .a = index,
+                              .b = x,
+                              .bits = bits,
+                              .shift = (uint8_t)drop,
+                              .io = UVCC_FN_NONE,
+                              .constant = DEALT_SCALE - dealt_scale,
+                              .entry_count = w.count,
+                              .word_count = 8,
+                              .entries = entries,
+                              .words = put_words(b, factors, 8)},
+               inner * outer);
+}
+
+static void build_exp(builder *b) {
+    const window w = exp_window(b->o.index_bits);
+    const unsigned drop = b->o.scale - b->o.index_bits;
+    const uint8_t bits = exp_bits(b, &w, all_below(b->o.in_bits));
+    lift(b, exp_of(b, open(b, 0, b->o.in_bits, drop + bits), b->o.index_bits, EXP_SCALE), 0);
 }
 
 /* A table on the index itself: EXP_HIGH, EXP_LOW and the tables of mantissas. */
@@ -481,7 +514,7 @@ static void build_index_table(builder *b, unsigned in_bits, const window *w) {
 static void build_exp_part(builder *b) {
     const uvcc_nonlinear_options *o = &b->o;
     const unsigned drop = o->scale - o->index_bits;
-    window w = exp_window(b);
+    window w = exp_window(o->index_bits);
     if (b->what == UVCC_NL_EXP_LOW)
         w = (window){0, 1u << drop, o->scale, ENTRY_SCALE, .raise = 0};
     const unsigned high_bits = o->in_bits > drop ? o->in_bits - drop : 1;
@@ -544,7 +577,7 @@ static int64_t lead(unsigned e) {
 /* Bit k says x >= start of group k, the last one x >= end of the range; weights telescope. Below
  * the range the value is the start of the top group with group 0, above it is the end - 1 with the
  * last group. */
-static normal normalise(builder *b, const octaves *v, unsigned drop) {
+static normal normalise(builder *b, uint8_t x, const octaves *v, unsigned drop) {
     const unsigned n = v->groups, end = v->top + v->step;
     int64_t from[WORDS_MAX], move[WORDS_MAX], clamp[WORDS_MAX] = {0}, group[WORDS_MAX] = {0};
     for (unsigned k = 0; k <= n; k++) {
@@ -556,8 +589,7 @@ static normal normalise(builder *b, const octaves *v, unsigned drop) {
     }
     clamp[0] = -lead(v->top);
     clamp[n] = lead(end) - 1;
-    const uint64_t reach = shifted_bound(all_below(b->o.in_bits), drop) + (uint64_t)from[n];
-    const uint8_t x = open(b, 0, b->o.in_bits, 64);
+    const uint64_t reach = shifted_bound(b->bound[x], drop) + (uint64_t)from[n];
     const uint8_t d = compare(b, shift(b, x, drop), bits_of(reach), from, n + 1);
     const uint8_t moved = weigh(b, d, x, move, n + 1);
     normal out;
@@ -568,11 +600,11 @@ static normal normalise(builder *b, const octaves *v, unsigned drop) {
 
 /* Mantissas. Fast mode compares rounded values and rounds again, so it goes over the ends a little.
  */
-static window mantissas(const builder *b, const octaves *v, bool fast) {
-    const int64_t first = lead(b->o.index_bits), last = first << v->step;
+static window mantissas(unsigned index_bits, const octaves *v, bool fast) {
+    const int64_t first = lead(index_bits), last = first << v->step;
     const int64_t below = fast ? (first >> MARGIN_BITS) + 2 : 0;
     const uint32_t count = (uint32_t)(last - first + below + fast);
-    return (window){first - below, count, b->o.index_bits, v->entry_scale, .middle = !fast};
+    return (window){first - below, count, (uint8_t)index_bits, v->entry_scale, .middle = !fast};
 }
 
 /* Of the value in the top group; over its end is still below 2^(top + step + 1). */
@@ -580,11 +612,122 @@ static unsigned mantissa_bits(const octaves *v) {
     return v->top + v->step + 1;
 }
 
+/* A ladder for arguments from cells 2^-finest on, over `rungs` pairs of octaves; its words have
+ * `fine` fraction bits, the result has `scale` (0: that of the argument). */
+typedef struct slope {
+    unsigned cells, finest, rungs, fine, scale;
+} slope;
+
+/* Ranges: from 15/256 to 15360, from 11/16384 to 11264, from 11/32 to 90112. The cells are so many
+ * that a parabola over two of them is off by about half of what the bound allows, the fraction bits
+ * so many that rounded coefficients are off by less than a tenth of it where values are small. */
+static const slope reciprocal_slope = {15, 8, 9, 50, 27}, rsqrt_slope = {11, 14, 12, 47, 22};
+static const slope ln_slope = {11, 5, 9, 44, 0};
+/* From 15/32 on, where sums of exps are: there is a greatest one, less than exp(-1/2) is not. */
+static const slope sum_slope = {15, 5, 9, 50, 27};
+
+/* The parabola through three Chebyshev points of a cell and the halves beside it, in l that is -L,
+ * 0, L at their ends and the middle, L = 2^UVCCI_LADDER_BITS; what rounding takes from its curve
+ * the constant makes up for on average. */
+static void parabola(const curve *c, const slope *s, long double index, int cell, int64_t out[3]) {
+    const long double reach = 1 << UVCCI_LADDER_BITS, h = sqrtl(3) / 2;
+    long double y[3];
+    for (int i = -1; i <= 1; i++)
+        y[i + 1] = ldexpl(value_at(c, ldexpl(index + i * h, cell)), (int)s->fine);
+    const long double curved = (y[2] + y[0] - 2 * y[1]) / (2 * h * h * reach * reach);
+    out[2] = llroundl(curved);
+    out[1] = llroundl((y[2] - y[0]) / (2 * h * reach));
+    out[0] = llroundl(y[1] + (curved - (long double)out[2]) * reach * reach / 2);
+}
+
+/* The value at cells 2^e. */
+static int64_t slope_value(const slope *s, const curve *c, int e) {
+    return llroundl(ldexpl(value_at(c, ldexpl(s->cells, e)), (int)s->fine));
+}
+
+/* Puts the coefficients, less `base`. Octaves beyond the range have the value of its end. */
+static const int64_t *put_slope(builder *b, const slope *s, const curve *c, unsigned rungs,
+                                int64_t base, uint64_t *most) {
+    const unsigned cells = UVCCI_LADDER_SPAN * s->cells;
+    const int64_t end =
+        slope_value(s, c, (int)(UVCCI_LADDER_STEP * s->rungs) - (int)s->finest) - base;
+    const int64_t *first = NULL;
+    *most = 0;
+    for (unsigned k = 0; k < rungs; k++) {
+        int64_t w[UVCCI_LADDER_WORDS][UVCCI_LADDER_WINDOW] = {{0}};
+        for (unsigned i = 0; i < cells; i++) {
+            int64_t of[UVCCI_LADDER_WORDS] = {end + base, 0, 0};
+            uint64_t sum = magnitude(base);
+            if (k < s->rungs)
+                parabola(c, s, s->cells + i, (int)(UVCCI_LADDER_STEP * k) - (int)s->finest, of);
+            of[0] -= base;
+            for (unsigned j = 0; j < UVCCI_LADDER_WORDS; j++) {
+                w[j][i] = of[j];
+                sum += magnitude(of[j]) << j * UVCCI_LADDER_BITS;
+            }
+            *most = sum > *most ? sum : *most;
+        }
+        for (unsigned j = 0; j < UVCCI_LADDER_WORDS; j++) {
+            const int64_t *at = put_words(b, w[j], cells);
+            first = first == NULL ? at : first;
+        }
+    }
+    return first;
+}
+
+/* The most that an index of the M step x is, with the last rung's cells 2^width wide. */
+static uint64_t indices_at(const builder *b, uint8_t x, unsigned width) {
+    return shifted_bound(b->bound[x], width) + 1;
+}
+
+/* The curve's value at the M step x, which has `scale` fraction bits, at least s->finest; the
+ * result has out_scale of them. */
+static uint8_t along(builder *b, const slope *s, const curve *c, uint8_t x, unsigned scale,
+                     unsigned out_scale) {
+    const unsigned shift = scale - s->finest;
+    unsigned last = 0, top = 1; /* halvings to the last rung, bits of its indices */
+    while (indices_at(b, x, shift + last) >= 4 * s->cells)
+        last += UVCCI_LADDER_STEP;
+    while (1ull << top < indices_at(b, x, shift + last) + 4 * s->cells)
+        top++;
+    const unsigned rungs = last / UVCCI_LADDER_STEP + 1;
+    const int64_t base = slope_value(s, c, -(int)s->finest);
+    uint64_t most;
+    const int64_t *words = put_slope(b, s, c, rungs, base, &most);
+    const uint8_t y =
+        put(b,
+            (uvcc_fn_step){.kind = UVCC_FN_LADDER,
+                           .a = x,
+                           .b = UVCC_FN_NONE,
+                           .bits = (uint8_t)(last + top),
+                           .shift = (uint8_t)shift,
+                           .io = UVCC_FN_NONE,
+                           .first = s->cells,
+                           .constant = base,
+                           .word_count = UVCCI_LADDER_WORDS * UVCCI_LADDER_SPAN * s->cells * rungs,
+                           .words = words},
+            most);
+    const int64_t end = slope_value(s, c, (int)(UVCCI_LADDER_STEP * s->rungs) - (int)s->finest);
+    const uint64_t far = magnitude(base) > magnitude(end) ? magnitude(base) : magnitude(end);
+    /* a cell goes on below the range by its width, in which no curve here grows by more than that
+     */
+    const uint8_t known = bits_of(far + far / (s->cells - 1));
+    return truncate(b, exchange(b, y, known), s->fine - out_scale);
+}
+
 static void build_octaves(builder *b) {
+    const slope *s = is_ln(b->what)      ? &ln_slope
+                     : is_rsqrt(b->what) ? &rsqrt_slope
+                                         : &reciprocal_slope;
     const octaves v = octaves_of(b);
-    const window w = mantissas(b, &v, true);
+    const window w = mantissas(b->o.index_bits, &v, true);
     const curve c = {b->what, b->o.gain};
-    const normal n = normalise(b, &v, v.low > MARGIN_BITS ? v.low - MARGIN_BITS : 0);
+    const uint8_t x = open(b, 0, b->o.in_bits, 64);
+    if (b->o.scale >= s->finest) { /* else x is too coarse for such cells */
+        lift(b, along(b, s, &c, x, b->o.scale, s->scale != 0 ? s->scale : b->o.scale), 0);
+        return;
+    }
+    const normal n = normalise(b, x, &v, v.low > MARGIN_BITS ? v.low - MARGIN_BITS : 0);
     const uint8_t value = exchange(b, n.value, mantissa_bits(&v));
     const uint8_t index = shift(b, value, v.top - b->o.index_bits);
     const uint8_t bits = table_bits(b->bound[index], &w);
@@ -596,14 +739,14 @@ static void build_octaves(builder *b) {
 
 static void build_normalise(builder *b) {
     const octaves v = octaves_of(b);
-    const normal n = normalise(b, &v, 0);
+    const normal n = normalise(b, open(b, 0, b->o.in_bits, 64), &v, 0);
     lift_known(b, n.value, 0, mantissa_bits(&v));
     lift_known(b, n.group, 1, is_ln(b->what) ? 0 : v.groups);
 }
 
 static void build_mantissa_table(builder *b) {
     const octaves v = octaves_of(b);
-    const window w = mantissas(b, &v, false);
+    const window w = mantissas(b->o.index_bits, &v, false);
     build_index_table(b, b->o.index_bits + v.step + 1, &w);
 }
 
@@ -626,6 +769,88 @@ static uint8_t winner(builder *b, uint8_t d, uint8_t diff, uint8_t value) {
 
 static uint8_t pair_diff(builder *b, uint8_t value) {
     return one_operand(b, UVCC_FN_PAIR_DIFF, value, 2 * b->bound[value]);
+}
+
+/* One of the columns of each pair that is the greater, or falls short of it by less than 2^drop. */
+static uint8_t pair_best(builder *b, uint8_t value, unsigned drop) {
+    const uint8_t diff = pair_diff(b, value), index = shift(b, diff, drop);
+    return winner(b, compare(b, index, bits_of(b->bound[index]), zero, 1), diff, value);
+}
+
+/* The same of groups of four, all pairs of which are compared; less than 2 2^drop. Values are
+ * shifted before they are compared: the bits of a group then contradict each other no more than
+ * integers do.
+ */
+static uint8_t quad_best(builder *b, uint8_t value, unsigned drop) {
+    const uint8_t diff = one_operand(b, UVCC_FN_QUAD_DIFF, value, 2 * b->bound[value]);
+    const uint8_t short_value = shift(b, value, drop);
+    const uint8_t index =
+        drop == 0 ? diff
+                  : one_operand(b, UVCC_FN_QUAD_DIFF, short_value, 2 * b->bound[short_value]);
+    const uint8_t d = compare(b, index, bits_of(b->bound[index]), zero, 1);
+    const uint8_t best = two_operands(b, UVCC_FN_QUAD_BEST, d, diff, b->bound[diff]);
+    const uint8_t last = one_operand(b, UVCC_FN_QUAD_LAST, value, b->bound[value]);
+    const uint8_t one_of_four = add(b, best, last, 0);
+    b->bound[one_of_four] = b->bound[value];
+    return one_of_four;
+}
+
+/* An element of each row of the M step x that falls short of the greatest by less than *slack (0:
+ * it is the greatest): by a tree of groups of four, where one level of pairs comes first if need
+ * be, since that level has the most comparisons. */
+static uint8_t row_best(builder *b, uint8_t x, unsigned drop, uint64_t *slack) {
+    unsigned levels = levels_of(b->o.cols);
+    uint8_t best = x;
+    *slack = 0;
+    for (uint8_t value = x; levels != 0;) {
+        const unsigned of = levels % 2 != 0 ? 1 : 2;
+        best = of == 1 ? pair_best(b, value, drop) : quad_best(b, value, drop);
+        *slack += drop != 0 ? (uint64_t)of << drop : 0;
+        levels -= of;
+        if (levels != 0)
+            value = exchange(b, best, 0);
+    }
+    return best;
+}
+
+static void build_shallow_max(builder *b) {
+    uint64_t slack;
+    lift(b, row_best(b, open(b, 0, b->o.in_bits, 64), 0, &slack), 0);
+}
+
+/* Fraction bits of exp's index and of its dealt factor, of 1 / sum, and of what is compared to find
+ * the greatest element. A product of exp and 1 / sum is a probability. */
+enum { SOFTMAX_INDEX = 4, SOFTMAX_DEALT = 16, INVERSE_SCALE = 27, COARSE_BITS = 5 };
+enum { SOFTMAX_SCALE = EXP_SCALE + SOFTMAX_DEALT + INVERSE_SCALE };
+
+/* Of ln(sum of exp). */
+static unsigned loss_scale(const uvcc_nonlinear_options *o) {
+    return o->scale > EXP_SCALE ? o->scale : EXP_SCALE;
+}
+
+/* exp(m - x) / sum of exp(m - x), m a little above the greatest x: what it is exactly cancels. */
+static void build_softmax(builder *b) {
+    const uvcc_nonlinear_options *o = &b->o;
+    const unsigned drop = o->scale > COARSE_BITS ? o->scale - COARSE_BITS : 0;
+    uint64_t slack;
+    const uint8_t x = open(b, 0, o->in_bits, 64);
+    const uint8_t best = row_best(b, x, drop, &slack);
+    const uint8_t top =
+        exchange_to(b, add(b, best, UVCC_FN_NONE, (int64_t)slack), o->loss ? 1 : UVCC_FN_NONE, 0);
+    const uint8_t tops = two_operands(b, UVCC_FN_SPREAD, top, x, b->bound[top]);
+    const uint8_t t = two_operands(b, UVCC_FN_SUB, tops, x, sat_add(b->bound[tops], b->bound[x]));
+    const uint8_t e = exchange(b, exp_of(b, t, SOFTMAX_INDEX, SOFTMAX_DEALT), 0);
+    const uint8_t sum = one_operand(b, UVCC_FN_ROW_SUM, e, sat_mul(b->bound[e], o->cols));
+    const unsigned scale = EXP_SCALE + SOFTMAX_DEALT;
+    const curve inverse_curve = {UVCC_NL_RECIPROCAL, 1}, ln_curve = {UVCC_NL_LN, 1};
+    if (o->loss)
+        lift(b, along(b, &ln_slope, &ln_curve, sum, scale, loss_scale(o)), 2);
+    const uint8_t inverse =
+        exchange(b, along(b, &sum_slope, &inverse_curve, sum, scale, INVERSE_SCALE), 0);
+    const uint8_t inverses = two_operands(b, UVCC_FN_SPREAD, inverse, x, b->bound[inverse]);
+    const uint8_t p =
+        exchange(b, two_operands(b, UVCC_FN_MUL, e, inverses, UINT64_MAX), SOFTMAX_SCALE + 1);
+    lift_known(b, truncate(b, p, SOFTMAX_SCALE - o->out_scale), 0, o->out_scale + 1u);
 }
 
 /* MAX and ARGMAX: a tree; ties go to the first of a pair, so to the lowest index. */
@@ -676,6 +901,8 @@ static bool check_index_bits(const builder *b) {
     case UVCC_NL_EXP_HIGH:
     case UVCC_NL_EXP_LOW:
         return index >= 4 && index <= 12 && index < b->o.scale && drop <= 16;
+    case UVCC_NL_SOFTMAX:
+        return b->o.scale > SOFTMAX_INDEX && b->o.scale <= 30;
     default:
         return list[b->what].index_bits == 0 || (index >= 4 && index <= 12 && index <= b->o.scale);
     }
@@ -688,9 +915,11 @@ bool uvcci_nonlinear_composed(uvcc_nonlinear what) {
 
 static bool check_options(const builder *b) {
     const uvcc_nonlinear_options *o = &b->o;
-    const bool composed = uvcci_nonlinear_composed(b->what);
-    if (o->size != sizeof *o || o->scale > UVCCI_NL_SCALE_MAX || o->in_bits > UVCCI_NL_BITS_MAX ||
-        (composed && o->exact) || !check_index_bits(b))
+    const bool composed = uvcci_nonlinear_composed(b->what) || b->what == UVCC_NL_SOFTMAX;
+    const bool rows = list[b->what].form == UVCC_NL_ROW || b->what == UVCC_NL_SOFTMAX;
+    if (o->size != sizeof *o || o->out_scale > UVCCI_NL_SCALE_MAX ||
+        o->scale > UVCCI_NL_SCALE_MAX || o->in_bits > UVCCI_NL_BITS_MAX || (composed && o->exact) ||
+        !check_index_bits(b))
         return false;
     if (is_rsqrt(b->what))
         return o->scale >= RSQRT_LOW && o->gain > 0.5 && o->gain <= 1;
@@ -701,7 +930,7 @@ static bool check_options(const builder *b) {
     if (b->what == UVCC_NL_CLIP)
         return o->limit >= ldexp(1, -(int)(o->exact ? o->scale : o->index_bits)) &&
                o->limit <= ldexp(1, LIMIT_BITS_MAX - o->scale);
-    if (list[b->what].form == UVCC_NL_ROW)
+    if (rows)
         return o->cols != 0 && o->cols <= 1u << 16;
     return true;
 }
@@ -717,6 +946,8 @@ int uvcci_nonlinear_options(uvcc_nonlinear what, const uvcc_nonlinear_options *g
         out->in_bits = out->scale + 9;
     if (out->index_bits == 0)
         out->index_bits = list[what].index_bits;
+    if (out->out_scale == 0)
+        out->out_scale = out->scale;
     if (out->gain == 0)
         out->gain = 1;
     if (out->limit == 0)
@@ -756,8 +987,16 @@ static void build(builder *b) {
         build_mantissa_table(b);
         break;
     case UVCC_NL_MAX:
+        if (b->o.shallow)
+            build_shallow_max(b);
+        else
+            build_tree(b);
+        break;
     case UVCC_NL_ARGMAX:
         build_tree(b);
+        break;
+    case UVCC_NL_SOFTMAX:
+        build_softmax(b);
         break;
     default:
         build_window(b);
@@ -769,7 +1008,8 @@ static int begin(builder *b, uvcc_nonlinear what, const uvcc_nonlinear_options *
     memset(b, 0, sizeof *b);
     b->what = what;
     int err = uvcci_nonlinear_options(what, options, &b->o);
-    if (err != 0 || list[what].form == UVCC_NL_BLOCK || !check_options(b))
+    if (err != 0 || (list[what].form == UVCC_NL_BLOCK && what != UVCC_NL_SOFTMAX) ||
+        !check_options(b))
         return UVCC_ERR_USAGE;
     build(b);
     return 0;
@@ -781,6 +1021,8 @@ static uint8_t scale_of(const builder *b, unsigned output) {
     case UVCC_NL_SIGN:
     case UVCC_NL_ARGMAX:
         return 0;
+    case UVCC_NL_SOFTMAX:
+        return output == 0 ? b->o.out_scale : output == 1 ? b->o.scale : (uint8_t)loss_scale(&b->o);
     case UVCC_NL_RELU:
         return output == 0 ? b->o.scale : 0;
     case UVCC_NL_EXP:
@@ -809,6 +1051,8 @@ static uint8_t inputs_of(const builder *b) {
 }
 
 static uint8_t outputs_of(const builder *b) {
+    if (b->what == UVCC_NL_SOFTMAX && b->o.loss)
+        return UVCCI_NL_OUT_MAX;
     const bool has = b->what == UVCC_NL_RELU || uvcci_nonlinear_multiplies_x(b->what);
     return list[b->what].outputs + (has && b->o.derivative);
 }

@@ -6,7 +6,7 @@
 
 #define UVCCI_NL_SCALE_MAX 48u
 #define UVCCI_NL_BITS_MAX  61u
-#define UVCCI_NL_OUT_MAX   2u
+#define UVCCI_NL_OUT_MAX   3u
 
 /* Options with their defaults filled in. */
 int uvcci_nonlinear_options(uvcc_nonlinear what, const uvcc_nonlinear_options *given,

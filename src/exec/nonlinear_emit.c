@@ -320,16 +320,33 @@ static uint32_t mask_causally(emission *m, uint32_t x) {
     return masked;
 }
 
-/* Columns that a softmax has beside its result. */
+/* Columns that a softmax has beside its result, where losses are wanted. */
 typedef struct row_values {
-    uint32_t max, sum; /* of x; of exp(x - max) */
+    uint32_t max, ln; /* about the greatest of x; ln(sum of exp(x - max)) */
 } row_values;
 
-/* exp(max - x), then each row times the reciprocal of its sum. */
-static row_values emit_softmax(emission *m, uint32_t x, uint32_t out) {
-    row_values row;
+/* One function. */
+static row_values emit_fast_softmax(emission *m, uint32_t x, uint32_t out, bool loss) {
+    const uvcc_tensor_desc d = desc(m, x);
+    uvcc_nonlinear_options o = options_for(m, UVCC_NL_SOFTMAX, x);
+    uvcci_nl_shape s = {0};
+    uint32_t outs[UVCCI_NL_OUT_MAX] = {out};
+    o.out_scale = desc(m, out).scale;
+    o.loss = loss;
+    note(m, uvcci_nonlinear_shape(UVCC_NL_SOFTMAX, &o, &s));
+    for (unsigned i = 1; i < s.outputs; i++)
+        outs[i] = temporary(m, d.rows, 1, s.bits[i], s.scale[i]);
+    function(m, UVCC_NL_SOFTMAX, &o, &x, outs);
+    return (row_values){outs[1], outs[2]};
+}
+
+/* Exact: exp(max - x), then each row times the reciprocal of its sum. */
+static row_values emit_softmax(emission *m, uint32_t x, uint32_t out, bool loss) {
+    row_values row = {0};
     if (m->o.causal)
         x = mask_causally(m, x);
+    if (!m->o.exact)
+        return emit_fast_softmax(m, x, out, loss);
     const uvcc_tensor_desc d = desc(m, x);
     row.max = apply(m, UVCC_NL_MAX, x);
     const uint32_t t = temporary(m, d.rows, d.cols, d.bits + 1u, d.scale);
@@ -341,9 +358,12 @@ static row_values emit_softmax(emission *m, uint32_t x, uint32_t out) {
         e = temporary(m, d.rows, d.cols, PROBABILITY_BITS, PROBABILITY_SCALE);
         truncate_to(m, wide, e, drop, UVCC_TRUNC_STOCHASTIC);
     }
-    row.sum = temporary(m, d.rows, 1, PROBABILITY_BITS + ceil_log2(d.cols), PROBABILITY_SCALE);
-    local(m, UVCC_OP_ROW_SUM, e, UVCC_NO_TENSOR, row.sum, 0, 0);
-    product(m, UVCC_OP_ROW_MUL, e, apply(m, UVCC_NL_RECIPROCAL, row.sum), out, 0, 0);
+    const uint32_t sum =
+        temporary(m, d.rows, 1, PROBABILITY_BITS + ceil_log2(d.cols), PROBABILITY_SCALE);
+    local(m, UVCC_OP_ROW_SUM, e, UVCC_NO_TENSOR, sum, 0, 0);
+    product(m, UVCC_OP_ROW_MUL, e, apply(m, UVCC_NL_RECIPROCAL, sum), out, 0, 0);
+    if (loss)
+        row.ln = apply(m, UVCC_NL_LN, sum);
     return row;
 }
 
@@ -361,17 +381,17 @@ static void emit_losses(emission *m, uint32_t x, uint32_t y, const row_values *r
     const uvcc_tensor_desc d = desc(m, x);
     const uint8_t scale = desc(m, out).scale;
     const uint32_t target = temporary(m, d.rows, 1, d.bits, d.scale);
-    const uint32_t below = temporary(m, d.rows, 1, d.bits + 1u, d.scale);
+    const uint8_t bits = desc(m, row->max).bits;
+    const uint32_t below = temporary(m, d.rows, 1, (bits > d.bits ? bits : d.bits) + 1u, d.scale);
     product(m, UVCC_OP_ROW_DOT, x, y, target, 0, 1);
     local(m, UVCC_OP_SUB, row->max, target, below, 0, 0);
-    const uint32_t ln = finer(m, apply(m, UVCC_NL_LN, row->sum), scale);
-    local(m, UVCC_OP_ADD, ln, finer(m, below, scale), out, 0, 0);
+    local(m, UVCC_OP_ADD, finer(m, row->ln, scale), finer(m, below, scale), out, 0, 0);
 }
 
 static void emit_cross_entropy(emission *m, const uint32_t *in, const uint32_t *out) {
     const uvcc_tensor_desc z = desc(m, out[0]);
     const uint32_t p = temporary(m, z.rows, z.cols, z.scale + 1u, z.scale);
-    const row_values row = emit_softmax(m, in[0], p);
+    const row_values row = emit_softmax(m, in[0], p, m->o.loss);
     local(m, UVCC_OP_SUB, p, in[1], out[0], 0, 0);
     if (m->o.loss)
         emit_losses(m, in[0], in[1], &row, out[1]);
@@ -598,7 +618,7 @@ int uvcc_emit_nonlinear(uvcc_emit *emit, uvcc_nonlinear what, const uvcc_nonline
         m.o.index_bits = 0;
     switch (what) {
     case UVCC_NL_SOFTMAX:
-        emit_softmax(&m, in[0], out[0]);
+        (void)emit_softmax(&m, in[0], out[0], false);
         break;
     case UVCC_NL_CROSS_ENTROPY_GRADIENT:
         emit_cross_entropy(&m, in, out);

@@ -341,17 +341,99 @@ static void build_shift(const fn_step *f) {
     }
 }
 
-/* Pairs cross blocks; the op has one edge then. */
-static void build_pairs(const fn_step *f) {
+/* The map of a public linear step. */
+static uint8_t linear_map(const uvcc_fn_step *d) {
+    static const uint8_t maps[UVCC_FN_KIND_END] = {
+        [UVCC_FN_PAIR_DIFF] = UVCC_MAP_PAIR_DIFF, [UVCC_FN_PAIR_SECOND] = UVCC_MAP_PAIR_SECOND,
+        [UVCC_FN_QUAD_DIFF] = UVCC_MAP_QUAD_DIFF, [UVCC_FN_QUAD_LAST] = UVCC_MAP_QUAD_LAST,
+        [UVCC_FN_SPREAD] = UVCC_MAP_SPREAD,       [UVCC_FN_SUB] = UVCC_MAP_SUB,
+        [UVCC_FN_ROW_SUM] = UVCC_MAP_SUM_COLS};
+    return maps[d->kind];
+}
+
+/* The columns that its map counts: those of its operand, but of its value where that is wider. */
+static uint32_t linear_cols(const uvcci_run *r, unsigned i) {
+    const uvcc_fn_step *d = &r->plan->function->steps[i];
+    return r->plan->fn->step[d->kind == UVCC_FN_SPREAD ? i : d->a].width;
+}
+
+/* Maps take vectors as a whole, across blocks; the op has one edge. */
+static void build_linear(const fn_step *f) {
     uvcci_fn_value *v = value_of(f, f->i);
-    uint8_t role = (uint8_t)uvcci_role_at(f->s, f->r, 0);
-    uint8_t op = f->d->kind == UVCC_FN_PAIR_DIFF ? UVCC_MAP_PAIR_DIFF : UVCC_MAP_PAIR_SECOND;
-    uint32_t cols = f->r->plan->fn->step[f->d->a].width;
+    const uint8_t op = linear_map(f->d);
+    const uint32_t cols = linear_cols(f->r, f->i);
+    const uint8_t role = (uint8_t)uvcci_role_at(f->s, f->r, 0);
+    const bool two = f->d->kind == UVCC_FN_SUB;
+    uvcc_task *t;
     if (role == UVCC_OTHER || !take(f, &v->x))
         return;
-    (void)add_map(f, op, cols, masked_of(f, f->d->a, role), v->x);
-    if (f->info->pads && take(f, &v->p))
-        (void)add_map(f, op, cols, value_of(f, f->d->a)->p, v->p);
+    t = add_map(f, op, cols, masked_of(f, f->d->a, role), v->x);
+    if (t != NULL && two)
+        t->u.map.y.lo = (uint64_t *)(uintptr_t)masked_of(f, f->d->b, role);
+    if (!f->info->pads || !take(f, &v->p))
+        return;
+    t = add_map(f, op, cols, value_of(f, f->d->a)->p, v->p);
+    if (t != NULL && two)
+        t->u.map.y.lo = value_of(f, f->d->b)->p;
+}
+
+static void build_mul(const fn_step *f) {
+    uint32_t n;
+    uvcci_fn_value *v = value_of(f, f->i);
+    if (!take(f, &v->x))
+        return;
+    uvcc_block *k = blocks_of(f, UVCC_TASK_FN_MUL, UVCCI_ROLE_EDGE, &n);
+    for (uint32_t i = 0; i < n; i++) {
+        const uint8_t operand[2] = {f->d->a, f->d->b};
+        for (unsigned o = 0; o < 2; o++) {
+            k[i].in[2 * o] = masked_of(f, operand[o], k[i].role) + uvcci_at_block(&k[i]);
+            k[i].in[2 * o + 1] = value_of(f, operand[o])->p + uvcci_at_block(&k[i]);
+        }
+        k[i].words[0] = material_of(f, f->i, &k[i], true);
+        k[i].out[0] = v->x + uvcci_at_block(&k[i]);
+    }
+}
+
+static void build_trunc(const fn_step *f) {
+    uint32_t n;
+    uvcci_fn_value *v = value_of(f, f->i);
+    if (!take(f, &v->x))
+        return;
+    uvcc_block *k = blocks_of(f, UVCC_TASK_FN_TRUNC, UVCCI_ROLE_EDGE, &n);
+    for (uint32_t i = 0; i < n; i++) {
+        k[i].in[0] = masked_of(f, f->d->a, k[i].role) + uvcci_at_block(&k[i]);
+        k[i].words[0] = material_of(f, f->i, &k[i], true);
+        k[i].out[0] = v->x + uvcci_at_block(&k[i]);
+    }
+}
+
+static void build_ladder(const fn_step *f) {
+    uint32_t n;
+    uvcci_fn_value *v = value_of(f, f->i);
+    if (!take(f, &v->x))
+        return;
+    uvcc_block *k = blocks_of(f, UVCC_TASK_FN_LADDER, UVCCI_ROLE_EDGE, &n);
+    for (uint32_t i = 0; i < n; i++) {
+        k[i].in[0] = masked_of(f, f->d->a, k[i].role) + uvcci_at_block(&k[i]);
+        k[i].key = material_of(f, f->i, &k[i], false);
+        k[i].out[0] = v->x + uvcci_at_block(&k[i]);
+    }
+}
+
+static void build_best(const fn_step *f) {
+    uint32_t n;
+    uvcci_fn_value *v = value_of(f, f->i);
+    if (!take(f, &v->x))
+        return;
+    uvcc_block *k = blocks_of(f, UVCC_TASK_FN_BEST, UVCCI_ROLE_EDGE, &n);
+    for (uint32_t i = 0; i < n; i++) {
+        const size_t at = uvcci_at_block(&k[i]) * UVCCI_FN_QUAD_PAIRS;
+        k[i].in[0] = masked_of(f, f->d->b, k[i].role) + at;
+        k[i].in[1] = value_of(f, f->d->b)->p + at;
+        k[i].in[2] = value_of(f, f->d->a)->x + at;
+        k[i].words[0] = material_of(f, f->i, &k[i], true);
+        k[i].out[0] = v->x + uvcci_at_block(&k[i]);
+    }
 }
 
 static void build_index(const fn_step *f) {
@@ -413,8 +495,17 @@ static const struct {
 } builders[UVCC_FN_KIND_END] = {
     [UVCC_FN_OPEN] = {send_open, finish_open},
     [UVCC_FN_SHIFT] = {build_shift, NULL},
-    [UVCC_FN_PAIR_DIFF] = {build_pairs, NULL},
-    [UVCC_FN_PAIR_SECOND] = {build_pairs, NULL},
+    [UVCC_FN_PAIR_DIFF] = {build_linear, NULL},
+    [UVCC_FN_PAIR_SECOND] = {build_linear, NULL},
+    [UVCC_FN_QUAD_DIFF] = {build_linear, NULL},
+    [UVCC_FN_QUAD_LAST] = {build_linear, NULL},
+    [UVCC_FN_QUAD_BEST] = {build_best, NULL},
+    [UVCC_FN_SPREAD] = {build_linear, NULL},
+    [UVCC_FN_SUB] = {build_linear, NULL},
+    [UVCC_FN_ROW_SUM] = {build_linear, NULL},
+    [UVCC_FN_MUL] = {build_mul, NULL},
+    [UVCC_FN_TRUNC] = {build_trunc, NULL},
+    [UVCC_FN_LADDER] = {build_ladder, NULL},
     [UVCC_FN_COMPARE] = {send_compare, finish_compare},
     [UVCC_FN_TABLE] = {send_table, finish_table},
     [UVCC_FN_SELECT] = {build_select, NULL},
@@ -570,7 +661,9 @@ static void deal_key(fn_deal *d, unsigned i, unsigned operand) {
     uint32_t n;
     if (!owns_key(d->r, i))
         return;
-    uvcc_block *k = deal_blocks(d, UVCC_TASK_FN_DEAL_KEY, i, &n);
+    const bool ladder = d->r->plan->function->steps[i].kind == UVCC_FN_LADDER;
+    uvcc_block *k =
+        deal_blocks(d, ladder ? UVCC_TASK_FN_DEAL_LADDER : UVCC_TASK_FN_DEAL_KEY, i, &n);
     for (uint32_t j = 0; j < n; j++) {
         k[j].in[0] = d->word[operand] + uvcci_at_block(&k[j]);
         for (unsigned tail = 0; tail < 2; tail++)
@@ -589,14 +682,27 @@ static void deal_shift(fn_deal *d, unsigned i, const uvcc_fn_step *s) {
     }
 }
 
-static void deal_pairs(fn_deal *d, unsigned i, const uvcc_fn_step *s) {
+static void deal_linear(fn_deal *d, unsigned i, const uvcc_fn_step *s) {
     uvcc_task *t = &d->tasks[d->count++];
     *t = (uvcc_task){.kind = UVCC_TASK_MAP};
-    t->u.map.op = s->kind == UVCC_FN_PAIR_DIFF ? UVCC_MAP_PAIR_DIFF : UVCC_MAP_PAIR_SECOND;
+    t->u.map.op = linear_map(s);
     t->u.map.rows = rows_of(d->r);
-    t->u.map.cols = d->r->plan->fn->step[s->a].width;
+    t->u.map.cols = linear_cols(d->r, i);
     t->u.map.x.lo = d->word[s->a];
+    if (s->kind == UVCC_FN_SUB)
+        t->u.map.y.lo = d->word[s->b];
     t->u.map.out.lo = d->word[i];
+}
+
+static void deal_best(fn_deal *d, unsigned i, const uvcc_fn_step *s) {
+    uint32_t n;
+    uvcc_block *k = deal_blocks(d, UVCC_TASK_FN_DEAL_BEST, i, &n);
+    for (uint32_t j = 0; j < n; j++) {
+        const size_t at = uvcci_at_block(&k[j]) * UVCCI_FN_QUAD_PAIRS;
+        k[j].in[0] = d->word[s->a] + at;
+        k[j].in[1] = d->word[s->b] + at;
+        k[j].out_words = deal_at(d, i, &k[j], 1, true);
+    }
 }
 
 static void deal_pads(fn_deal *d, unsigned i) {
@@ -635,8 +741,25 @@ static void deal_step(fn_deal *d, unsigned i) {
         break;
     case UVCC_FN_PAIR_DIFF:
     case UVCC_FN_PAIR_SECOND:
+    case UVCC_FN_QUAD_DIFF:
+    case UVCC_FN_QUAD_LAST:
+    case UVCC_FN_SPREAD:
+    case UVCC_FN_SUB:
+    case UVCC_FN_ROW_SUM:
         if (info->dealer)
-            deal_pairs(d, i, s);
+            deal_linear(d, i, s);
+        break;
+    case UVCC_FN_QUAD_BEST:
+        deal_best(d, i, s);
+        break;
+    case UVCC_FN_MUL:
+        deal_words(d, i, UVCC_TASK_FN_DEAL_MUL, d->word[s->a], d->word[s->b], NULL);
+        break;
+    case UVCC_FN_TRUNC:
+        deal_words(d, i, UVCC_TASK_FN_DEAL_TRUNC, d->word[s->a], NULL, NULL);
+        break;
+    case UVCC_FN_LADDER:
+        deal_key(d, i, s->a);
         break;
     case UVCC_FN_COMPARE:
         deal_key(d, i, s->a);

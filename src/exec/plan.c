@@ -54,7 +54,7 @@ void uvcci_plan_key_at(const uvcci_plan *plan, unsigned step, uint32_t count, ui
         if (i == step && plan->fn->step[i].words != 0)
             *words = words_at;
         if (owns_key(plan, i))
-            cw_at += uvcci_cw_bytes(plan->function->steps[i].bits, count);
+            cw_at += uvcci_fn_key_bytes(&plan->function->steps[i], count);
         words_at += plan->fn->step[i].words * 8 * count;
     }
     if (*words != UINT32_MAX)
@@ -68,7 +68,7 @@ static uint32_t function_key_bytes(const uvcci_plan *plan, uint8_t step, uint32_
         if (plan->fn->step[i].width != plan->fn->step[step].width)
             continue;
         if (owns_key(plan, i))
-            sum += uvcci_cw_bytes(plan->function->steps[i].bits, count);
+            sum += uvcci_fn_key_bytes(&plan->function->steps[i], count);
         if (role == UVCC_TAIL)
             sum += plan->fn->step[i].words * 8 * count;
     }
@@ -364,6 +364,11 @@ static int plan_function(draft *d, const uvcc_program *p, const uvcci_op *op, uv
         return UVCC_ERR_PROGRAM;
     plan->elems = p->tensors[op->desc.in[0]].elems;
     plan->blocks = uvcci_blocks(plan->elems);
+    for (unsigned i = 0; i < plan->function->step_count;
+         i++) { /* groups of four have more columns */
+        const uint32_t blocks = uvcci_blocks((uint64_t)in->rows * fn->step[i].width);
+        plan->blocks = blocks > plan->blocks ? blocks : plan->blocks;
+    }
     plan->per_block_edge = !fn->one_edge;
     plan->one_edge = fn->one_edge;
     plan->stages = fn->rounds;

@@ -98,7 +98,7 @@ enum { UVCCI_CALL_TRIPLE = 1 };
  * the rounds with stage s. An op without communication has one stage, others have stages + 1. */
 typedef struct uvcci_plan {
     uint64_t elems;
-    uint32_t blocks;
+    uint32_t blocks;     /* of the longest vector: of a function, perhaps not its input */
     bool per_block_edge; /* each block has the edge of its fss id */
     bool one_edge;       /* all have that of block 0 */
     uint8_t fixed_edge;  /* neither */

@@ -598,6 +598,92 @@ static void tables(void **state) {
     close_sim();
 }
 
+/* Six differences for an element, under masks that are secret as all masks are. */
+static void products_and_groups(void **state) {
+    enum { PAIRS = 6, WORDS = UVCCI_FN_BEST_WORDS };
+    static uint64_t xh[PAIRS * N], p[2][PAIRS * N], r[PAIRS * N], e[PAIRS * N], k[PAIRS * N];
+    static uint8_t section[WORDS * BYTES];
+    open_sim(state);
+    sim.vec.u.vec.fn = &fn;
+    const uint64_t *x = values(60), *y = values(63);
+    const masked a = open_value(x, 64), b = open_value(y, 64);
+    uint64_t *got[2] = {words(), words()};
+    fn = (uvcc_fn_args){.shift = 20};
+    vec(O, UVCC_TASK_FN_DEAL_MUL, (uvcc_block){.in = {a.r, b.r}, .out_words = section});
+    assert_tainted(section, BYTES);
+    for (unsigned i = 0; i < 2; i++)
+        vec(i, UVCC_TASK_FN_MUL,
+            (uvcc_block){.in = {a.xh[i], a.p[i], b.xh[i], b.p[i]},
+                         .out = {got[i]},
+                         .words = {i == T ? section : NULL}});
+    look_at_edge(got);
+    for (uint32_t i = 0; i < N; i++)
+        assert_true(edge_sum(got, i) == x[i] * y[i]);
+
+    vec(O, UVCC_TASK_FN_DEAL_TRUNC, (uvcc_block){.in = {a.r}, .out_words = section});
+    assert_tainted(section, 2 * BYTES);
+    for (unsigned i = 0; i < 2; i++)
+        vec(i, UVCC_TASK_FN_TRUNC,
+            (uvcc_block){.in = {a.xh[i]}, .out = {got[i]}, .words = {i == T ? section : NULL}});
+    look_at_edge(got);
+    for (uint32_t i = 0; i < N; i++)
+        assert_true(edge_sum(got, i) - (uint64_t)((int64_t)x[i] >> 20) <= 1);
+
+    for (uint32_t i = 0; i < PAIRS * N; i++) {
+        p[H][i] = test_rand(&rng);
+        p[T][i] = test_rand(&rng);
+        r[i] = p[H][i] + p[T][i];
+        xh[i] = i / PAIRS + r[i]; /* no difference is negative: the first is the greatest */
+        k[i] = test_rand(&rng) & 1;
+        e[i] = k[i] ^ 1;
+    }
+    taint(p, sizeof p);
+    taint(r, sizeof r);
+    taint(k, sizeof k);
+    vec(O, UVCC_TASK_FN_DEAL_BEST, (uvcc_block){.in = {k, r}, .out_words = section});
+    assert_tainted(section, sizeof section);
+    for (unsigned i = 0; i < 2; i++)
+        vec(i, UVCC_TASK_FN_BEST,
+            (uvcc_block){.in = {xh, p[i], e}, .out = {got[i]}, .words = {i == T ? section : NULL}});
+    look_at_edge(got);
+    for (uint32_t i = 0; i < N; i++)
+        assert_true(edge_sum(got, i) == i);
+    close_sim();
+}
+
+static void ladders(void **state) {
+    enum { CELLS = 9, RUNGS = 3, BITS = 20, SHIFT = 4, WORDS = 9 * CELLS * RUNGS };
+    static int64_t w[WORDS];
+    static uint8_t key[2][N * (16 * BITS + 24 * RUNGS + 5)];
+    open_sim(state);
+    sim.vec.u.vec.fn = &fn;
+    for (unsigned k = 0; k < RUNGS;
+         k++) /* the argument, about: a sum of cell, and of what is left */
+        for (unsigned i = 0; i < 3 * CELLS; i++) {
+            w[9 * CELLS * k + i] = (int64_t)(CELLS + i) << (2 * k + 12);
+            w[9 * CELLS * k + 3 * CELLS + i] = 1 << 2 * k;
+        }
+    const uint64_t *x = values(11);
+    const masked m = open_value(x, 64);
+    uint64_t *got[2] = {words(), words()};
+    fn = (uvcc_fn_args){.bits = BITS,
+                        .shift = SHIFT,
+                        .first = CELLS,
+                        .call_key = CALL,
+                        .word_count = WORDS,
+                        .words = w};
+    vec(O, UVCC_TASK_FN_DEAL_LADDER, (uvcc_block){.in = {m.r}, .out_bytes = {key[0], key[1]}});
+    for (unsigned i = 0; i < 2; i++)
+        assert_tainted(key[i], sizeof key[i]);
+    for (unsigned i = 0; i < 2; i++)
+        vec(i, UVCC_TASK_FN_LADDER, (uvcc_block){.in = {m.xh[i]}, .out = {got[i]}, .key = key[i]});
+    look_at_edge(got);
+    for (uint32_t i = 0; i < N; i++)
+        if ((int64_t)x[i] >= CELLS << SHIFT)
+            assert_true(edge_sum(got, i) == x[i] << (12 - SHIFT));
+    close_sim();
+}
+
 /* --- Lifts ------------------------------------------------------------------------------------ */
 
 static void lift_once(uvcc_lift_kind kind) {
@@ -965,6 +1051,10 @@ int test_tasks(void) {
         SECRETS_TEST_ON(compare_and_select, avx2),
         SECRETS_TEST_ON(tables, portable),
         SECRETS_TEST_ON(tables, avx2),
+        SECRETS_TEST_ON(products_and_groups, portable),
+        SECRETS_TEST_ON(products_and_groups, avx2),
+        SECRETS_TEST_ON(ladders, portable),
+        SECRETS_TEST_ON(ladders, avx2),
         SECRETS_TEST_ON(lifts, portable),
         SECRETS_TEST_ON(lifts, avx2),
         SECRETS_TEST_ON(circuits, portable),

@@ -26,8 +26,10 @@ static const struct {
     {"max", {15, 33, 666}, {15, 33, 666}},
     {"argmax", {15, 49, 666}, {15, 49, 666}},
     {"exp", {3, 48, 390}, {9, 152, 1473}},
-    {"reciprocal", {5, 85, 1900}, {10, 146, 1900}},
-    {"rsqrt", {5, 84, 1900}, {10, 144, 1900}},
+    {"reciprocal", {3, 48.5, 1200}, {10, 146, 1900}},
+    {"rsqrt", {3, 48.5, 1540}, {10, 144, 1900}},
+    {"ln", {3, 48.5, 1200}, {9, 122, 1960}},
+    {"clip", {3, 33, 440}, {3, 33, 690}},
     {"gelu", {3, 49, 422}, {6, 86, 500}},
     {"gelu_tanh", {3, 49, 422}, {6, 86, 500}},
     {"silu", {3, 49, 422}, {6, 86, 500}},
@@ -35,10 +37,10 @@ static const struct {
     {"tanh", {3, 48, 454}, {6, 70, 510}},
     {"gelu_derivative", {3, 48, 422}, {6, 70, 500}},
     {"silu_derivative", {3, 48, 422}, {6, 70, 500}},
-    {"softmax", {27, 152, 1000}, {37, 234, 2900}},
-    {"rmsnorm", {11, 98, 27}, {19, 99, 900}},
-    {"layernorm", {13, 98, 28}, {22, 99, 900}},
-    {"cross_entropy_gradient", {27, 152, 1000}, {37, 234, 2900}},
+    {"softmax", {15, 92, 735}, {37, 234, 2900}},
+    {"rmsnorm", {9, 98, 27}, {19, 99, 900}},
+    {"layernorm", {11, 98, 28}, {22, 99, 900}},
+    {"cross_entropy_gradient", {15, 92, 735}, {37, 234, 2900}},
 };
 enum { FUNCTIONS = sizeof functions / sizeof functions[0] };
 
@@ -102,9 +104,10 @@ static void reports_all(void **state) {
 static const char *check_of(const char *name, bool exact) {
     const uvcc_nonlinear_info *info = uvcc_nonlinear_at((uvcc_nonlinear)uvcc_nonlinear_find(name));
     assert_non_null(info);
-    return exact                                                     ? "reference"
-           : info->form == UVCC_NL_BLOCK || strcmp(name, "exp") == 0 ? "bound"
-                                                                     : "candidates";
+    const bool many = info->form == UVCC_NL_BLOCK || strcmp(name, "exp") == 0 ||
+                      strcmp(name, "reciprocal") == 0 || strcmp(name, "rsqrt") == 0 ||
+                      strcmp(name, "ln") == 0;
+    return exact ? "reference" : many ? "bound" : "candidates";
 }
 
 /* Opened values are right, errors within nonlinear.def's bounds (blocks round besides). */
@@ -120,10 +123,11 @@ static void values_are_right(void **state) {
         assert_true(json_is_true(json_object_get(o, "secure_equal")));
         assert_true(number(o, "of_bound") <= 1);
         assert_true(mean <= most);
-        assert_true(info->bound == 0 ? most == 0 : most > 0 || strcmp(name, "relu") == 0);
+        const bool exactly = strcmp(name, "relu") == 0 || strcmp(name, "clip") == 0;
+        assert_true(info->bound == 0 ? most == 0 : most > 0 || exactly);
         if (info->form != UVCC_NL_BLOCK && most > info->bound)
             fail_msg("%s %s: error %g", name, text(o, "mode"), most);
-        if (strcmp(name, "relu") == 0 && i % 2 != 0)
+        if (exactly && i % 2 != 0)
             assert_true(most == 0);
     }
 }

@@ -74,7 +74,6 @@ static void test_relu_plan(void **state) {
         assert_int_equal(s->width, 5);
         assert_int_equal(s->words, i == 1 || i == 2 ? 1 : 0);
         assert_int_equal(s->key, i == 1 ? 1 : NONE);
-        assert_int_equal(s->mask, i == 0 ? 0 : NONE);
         assert_int_equal(s->dealer, i <= 1);
         assert_int_equal(s->pads, i == 0);
     }
@@ -98,7 +97,6 @@ static void test_max_plan(void **state) {
         assert_int_equal(plan.step[i].width, 64u >> l);
         assert_int_equal(plan.step[i].stage, 2 * l + 1);
         assert_int_equal(plan.step[i].last, 2 * l + 2); /* SELECT reads it after COMPARE */
-        assert_int_equal(plan.step[i].mask, i);
         assert_true(plan.step[i].dealer && plan.step[i].pads);
         assert_true(!plan.step[i + 1].dealer && plan.step[i + 1].pads);
         assert_int_equal(plan.step[i + 5].stage, 2 * l + 2);
@@ -684,6 +682,279 @@ static void test_eval_pairs(void **state) {
     assert_memory_equal(s, second, sizeof s);
 }
 
+/* ---- groups of four, rows and products ---- */
+
+/* The greatest of each group of four by values shifted by 2, times the sum of them, truncated. */
+static const uvcc_fn_step quads[] = {
+    /*  0 */ {.kind = UVCC_FN_OPEN, .bits = 64},
+    /*  1 */ {.kind = UVCC_FN_QUAD_DIFF, .a = 0},
+    /*  2 */ {.kind = UVCC_FN_SHIFT, .a = 0, .shift = 2},
+    /*  3 */ {.kind = UVCC_FN_QUAD_DIFF, .a = 2},
+    /*  4 */ {.kind = UVCC_FN_COMPARE, .a = 3, .bits = 10, .word_count = 1, .words = none_of},
+    /*  5 */ {.kind = UVCC_FN_QUAD_BEST, .a = 4, .b = 1},
+    /*  6 */ {.kind = UVCC_FN_QUAD_LAST, .a = 0},
+    /*  7 */ {.kind = UVCC_FN_ADD, .a = 5, .b = 6},
+    /*  8 */ {.kind = UVCC_FN_EXCHANGE, .a = 7, .io = 0},
+    /*  9 */ {.kind = UVCC_FN_ROW_SUM, .a = 8},
+    /* 10 */ {.kind = UVCC_FN_SPREAD, .a = 9, .b = 8},
+    /* 11 */ {.kind = UVCC_FN_SUB, .a = 10, .b = 8},
+    /* 12 */ {.kind = UVCC_FN_MUL, .a = 11, .b = 8},
+    /* 13 */ {.kind = UVCC_FN_EXCHANGE, .a = 12, .io = NONE},
+    /* 14 */ {.kind = UVCC_FN_TRUNC, .a = 13, .shift = 3},
+    /* 15 */ {.kind = UVCC_FN_LIFT, .a = 14, .io = 1},
+};
+enum { QUAD_STEPS = sizeof quads / sizeof quads[0] };
+
+static void test_quads_plan(void **state) {
+    (void)state;
+    const uint8_t in_bits[1] = {8};
+    const uvcc_function f = FUNCTION(quads, 1, 2);
+    const uvcci_fn_plan plan = compiled(&f, 9, in_bits);
+    const uvcci_fn_info *s = plan.step;
+    static const uint8_t width[] = {9, 18, 9, 18, 18, 3, 3, 3, 3, 1, 3, 3, 3, 3, 3, 3};
+    static const uint8_t stage[] = {0, 1, 1, 1, 1, 2, 1, 2, 2, 3, 3, 3, 3, 3, 4, 4};
+    static const char value[] = "MMMMBAAAMMMMAMA";
+    for (unsigned i = 0; i < QUAD_STEPS; i++) {
+        assert_int_equal(s[i].width, width[i]);
+        assert_int_equal(s[i].stage, stage[i]);
+        if (i != 6 && i != 15)
+            assert_int_equal(s[i].value, value[i]);
+        assert_int_equal(s[i].index, i == 2 || i == 3);
+        assert_int_equal(s[i].words, i == 4    ? 1
+                                     : i == 5  ? UVCCI_FN_BEST_WORDS
+                                     : i == 12 ? 1
+                                     : i == 14 ? 2
+                                               : 0);
+    }
+    assert_int_equal(plan.rounds, 5);
+    assert_true(plan.one_edge);
+    assert_true(s[1].dealer && s[1].pads && s[3].dealer && !s[3].pads && s[4].dealer);
+    assert_true(s[0].dealer && s[0].pads && !s[2].pads);
+    assert_true(s[8].dealer && s[8].pads && s[9].dealer && s[9].pads);
+    assert_true(s[13].dealer && !s[13].pads);
+    assert_true(s[1].bound == 510 && s[3].bound == 128 && s[5].bound == 510);
+    assert_true(s[7].bound == 255); /* one of the four */
+    assert_true(s[9].bound == 765 && s[11].bound == 1020 && s[12].bound == 1020 * 255);
+    assert_true(s[14].bound == 1020 * 255 / 8 + 1);
+    assert_int_equal(uvcc_function_cols(&f, 9, 0), 3);
+    uvcc_fn_cost cost;
+    assert_int_equal(uvcc_function_cost(&f, 8, &cost), 0);
+    assert_true(cost.online_bytes == 16 + 12 / 8.0 / 4 + 3 * 16 / 4.0);
+    assert_true(cost.key_bytes ==
+                12 / 8.0 * (2 * uvcci_cw_bytes(10, 1) + 8) + (42 + 1 + 2) * 8 / 4.0);
+}
+
+static void test_eval_quads(void **state) {
+    (void)state;
+    const uvcc_function f = FUNCTION(quads, 1, 2);
+    static const uint32_t widths[] = {1, 2, 4, 5, 7, 64};
+    uint64_t seed = 3;
+    for (size_t w = 0; w < sizeof widths / sizeof widths[0]; w++) {
+        const uint32_t cols = widths[w], n = (cols + 3) / 4;
+        int64_t x[ROWS * 64], best[ROWS * 16], p[ROWS * 16];
+        uint64_t two[ROWS * 64], three[ROWS * 16];
+        const uint64_t *low[QUAD_STEPS] = {[2] = two, [14] = three};
+        for (uint32_t i = 0; i < ROWS * cols; i++) {
+            x[i] = (int64_t)(test_rand(&seed) % 511) - 255;
+            two[i] = test_rand(&seed) % 4;
+            three[i % (ROWS * n)] = test_rand(&seed) % 8;
+        }
+        eval(&f, ROWS, cols, x, NULL, best, p, low);
+        for (uint32_t r = 0; r < ROWS; r++) {
+            int64_t sum = 0;
+            for (uint32_t q = 0; q < n; q++) {
+                uint32_t at = 4 * q;
+                for (uint32_t j = at; j < 4 * q + 4 && j < cols; j++) /* the first of equal ones */
+                    if ((x[r * cols + j] + (int64_t)two[r * cols + j]) >> 2 >
+                        (x[r * cols + at] + (int64_t)two[r * cols + at]) >> 2)
+                        at = j;
+                assert_int_equal(best[r * n + q], x[r * cols + at]);
+                sum += best[r * n + q];
+            }
+            for (uint32_t q = r * n; q < (r + 1) * n; q++)
+                assert_int_equal(p[q], ((sum - best[q]) * best[q] + (int64_t)three[q]) >> 3);
+        }
+    }
+}
+
+static void test_refused_quads(void **state) {
+    (void)state;
+    static const struct {
+        unsigned step;
+        int error;
+        const char *want;
+        uvcc_fn_step is;
+    } cases[] = {
+        {4,
+         UVCC_ERR_PROGRAM,
+         "function t, step 5 (QUAD_BEST): operand a must be a COMPARE of a QUAD_DIFF by one word, "
+         "b "
+         "a QUAD_DIFF",
+         {.kind = UVCC_FN_COMPARE, .a = 3, .bits = 10, .word_count = 2, .words = pair_words}},
+        {5,
+         UVCC_ERR_PROGRAM,
+         "function t, step 5 (QUAD_BEST): operand b is step 3 (QUAD_DIFF), which only COMPARE and "
+         "TABLE can read",
+         {.kind = UVCC_FN_QUAD_BEST, .a = 4, .b = 3}},
+        {6,
+         UVCC_ERR_PROGRAM,
+         "function t, step 6 (QUAD_LAST): operand a is step 2 (SHIFT), which only COMPARE and "
+         "TABLE "
+         "can read",
+         {.kind = UVCC_FN_QUAD_LAST, .a = 2}},
+        {10,
+         UVCC_ERR_PROGRAM,
+         "function t, step 10 (SPREAD): operand a has 3 columns; it must have one",
+         {.kind = UVCC_FN_SPREAD, .a = 8, .b = 8}},
+        {11,
+         UVCC_ERR_PROGRAM,
+         "function t, step 11 (SUB): operand a has 1 columns, b 3; they must be equal",
+         {.kind = UVCC_FN_SUB, .a = 9, .b = 8}},
+        {0,
+         UVCC_ERR_PROGRAM,
+         "function t, step 5 (QUAD_BEST): operand b has 40 bits opened; 64 are needed",
+         {.kind = UVCC_FN_OPEN, .bits = 40}},
+        {14,
+         UVCC_ERR_PROGRAM,
+         "function t, step 14 (TRUNC): a shift by 0; 1 to 62 are possible",
+         {.kind = UVCC_FN_TRUNC, .a = 13}},
+        {14,
+         UVCC_ERR_PROGRAM,
+         "function t, step 14 (TRUNC): a shift by 63; 1 to 62 are possible",
+         {.kind = UVCC_FN_TRUNC, .a = 13, .shift = 63}},
+    };
+    const uint8_t in_bits[1] = {8};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        uvcc_fn_step steps[QUAD_STEPS];
+        uvcc_function f = {"t", 1, 2, QUAD_STEPS, steps};
+        char message[256] = "";
+        memcpy(steps, quads, sizeof steps);
+        steps[cases[i].step] = cases[i].is;
+        const int err = uvcc_function_check(&f, 9, in_bits, NULL, message, sizeof message);
+        assert_string_equal(message, cases[i].want);
+        assert_int_equal(err, cases[i].error);
+    }
+    /* what is truncated must have 62 bits */
+    uvcc_fn_step steps[QUAD_STEPS];
+    uvcc_function f = {"t", 1, 2, QUAD_STEPS, steps};
+    char message[256] = "";
+    const uint8_t wide[1] = {31};
+    memcpy(steps, quads, sizeof steps);
+    steps[4].bits = 40;
+    assert_int_equal(uvcc_function_check(&f, 9, wide, NULL, message, sizeof message),
+                     UVCC_ERR_BOUND);
+    assert_string_equal(message,
+                        "function t, step 14 (TRUNC): its operand needs 64 bits; at most 62 "
+                        "are possible");
+}
+
+/* ---- ladders ---- */
+
+enum { LADDER_WORDS = 9 * 3 * 2 };
+static int64_t ladder_words[LADDER_WORDS];
+static const uvcc_fn_step ladder_steps[] = {
+    {.kind = UVCC_FN_OPEN, .bits = 64},
+    {.kind = UVCC_FN_LADDER,
+     .a = 0,
+     .bits = 8,
+     .shift = 2,
+     .first = 3,
+     .constant = 5,
+     .word_count = LADDER_WORDS,
+     .words = ladder_words},
+    {.kind = UVCC_FN_LIFT, .a = 1, .io = 0},
+};
+
+/* Cells of 4 from 12 on, of 16 from 48 on; below there is the constant. */
+static void test_ladder(void **state) {
+    (void)state;
+    const uvcc_function f = FUNCTION(ladder_steps, 1, 1);
+    const uint8_t in_bits[1] = {7};
+    for (unsigned i = 0; i < LADDER_WORDS; i++)
+        ladder_words[i] = (int64_t)i * i - 1000;
+    const uvcci_fn_plan plan = compiled(&f, 3, in_bits);
+    assert_int_equal(plan.rounds, 2);
+    assert_false(plan.one_edge);
+    assert_true(plan.step[1].value == 'A' && !plan.step[1].sends && plan.step[1].key == 1);
+    assert_true(plan.step[0].dealer && !plan.step[0].pads);
+    assert_int_equal(plan.step[1].words, 0);
+    uvcc_fn_cost cost;
+    assert_int_equal(uvcc_function_cost(&f, 3, &cost), 0);
+    assert_true(cost.online_bytes == 32 && cost.key_bytes == 2 * (8 * 16 + 2 * 24 + 2));
+    uint64_t most = 0;
+    for (int64_t x = -127; x <= 127; x++)
+        for (uint64_t r = 0; r < 16; r++) {
+            const uint64_t *low[3] = {[1] = &r};
+            const int64_t coarse = (x + (int64_t)r) >> 4,
+                          fine = ((x + (int64_t)r) >> 2) - (int64_t)(r >> 2);
+            int64_t y, want = 5;
+            eval(&f, 1, 1, &x, NULL, &y, NULL, low);
+            if (coarse >= 3 || fine >= 3) {
+                const bool high = coarse >= 3;
+                const int64_t s = high ? 16 : 4, index = high ? coarse : fine;
+                const int64_t l =
+                    (((x + (int64_t)r) & (s - 1)) - ((int64_t)r & (s - 1))) * (4096 / s);
+                const int64_t *w = ladder_words + (high ? 27 : 0) + index - 3;
+                want += w[0] + l * (w[9] + l * w[18]);
+                assert_int_equal(s * (4096 * index + l), 4096 * x * s / s);
+            }
+            assert_int_equal(y, want);
+            most = (uint64_t)llabs(y) > most ? (uint64_t)llabs(y) : most;
+        }
+    assert_true(plan.step[1].bound >= most);
+}
+
+static void test_refused_ladders(void **state) {
+    (void)state;
+    static const struct {
+        uvcc_fn_step step;
+        int error;
+        const char *want;
+    } cases[] = {
+        {{.bits = 8, .shift = 2, .first = 1, .word_count = 9},
+         UVCC_ERR_PROGRAM,
+         "its first cell is 1; 2 to 16 are possible"},
+        {{.bits = 8, .shift = 2, .first = 17, .word_count = 153},
+         UVCC_ERR_PROGRAM,
+         "its first cell is 17; 2 to 16 are possible"},
+        {{.bits = 8, .shift = 2, .first = 3, .word_count = 53},
+         UVCC_ERR_PROGRAM,
+         "53 words; it takes 27 for each of 1 to 32 rungs"},
+        {{.bits = 8, .shift = 2, .first = 3, .word_count = 0},
+         UVCC_ERR_PROGRAM,
+         "0 words; it takes 27 for each of 1 to 32 rungs"},
+        {{.bits = 0, .shift = 2, .first = 3, .word_count = 54},
+         UVCC_ERR_PROGRAM,
+         "0 bits; 1 to 63 are possible"},
+        {{.bits = 2, .shift = 2, .first = 3, .word_count = 54},
+         UVCC_ERR_PROGRAM,
+         "2 bits are too few for 2 rungs"},
+        {{.bits = 60, .shift = 5, .first = 3, .word_count = 54},
+         UVCC_ERR_PROGRAM,
+         "operand a has 64 bits opened; 65 are needed"},
+        {{.bits = 8, .shift = 2, .first = 3, .word_count = 27},
+         UVCC_ERR_BOUND,
+         "its operand has indices up to 33 at the last rung; 11 are possible"},
+        {{.bits = 6, .shift = 2, .first = 3, .word_count = 54},
+         UVCC_ERR_BOUND,
+         "6 bits are too few for 2 rungs"},
+    };
+    const uint8_t in_bits[1] = {7};
+    uvcc_fn_step steps[3];
+    uvcc_function f = {"t", 1, 1, 3, steps};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char message[256] = "", want[256];
+        memcpy(steps, ladder_steps, sizeof steps);
+        steps[1] = cases[i].step;
+        steps[1].kind = UVCC_FN_LADDER;
+        steps[1].words = ladder_words;
+        snprintf(want, sizeof want, "function t, step 1 (LADDER): %s", cases[i].want);
+        const int err = uvcc_function_check(&f, 9, in_bits, NULL, message, sizeof message);
+        assert_string_equal(message, want);
+        assert_int_equal(err, cases[i].error);
+    }
+}
+
 static void test_eval_misuse(void **state) {
     (void)state;
     test_alloc counts = {.fail_at = 1};
@@ -1061,10 +1332,12 @@ int main(void) {
         cmocka_unit_test(test_refused_heads),   cmocka_unit_test(test_refused_operands),
         cmocka_unit_test(test_refused_masked),  cmocka_unit_test(test_refused_compare),
         cmocka_unit_test(test_refused_tables),  cmocka_unit_test(test_refused_outputs),
-        cmocka_unit_test(test_declared_bits),
-        cmocka_unit_test(test_eval_relu),       cmocka_unit_test(test_eval_max),
-        cmocka_unit_test(test_eval_bits),       cmocka_unit_test(test_eval_table),
-        cmocka_unit_test(test_eval_shift),      cmocka_unit_test(test_eval_pairs),
+        cmocka_unit_test(test_declared_bits),   cmocka_unit_test(test_eval_relu),
+        cmocka_unit_test(test_eval_max),        cmocka_unit_test(test_eval_bits),
+        cmocka_unit_test(test_eval_table),      cmocka_unit_test(test_eval_shift),
+        cmocka_unit_test(test_eval_pairs),      cmocka_unit_test(test_quads_plan),
+        cmocka_unit_test(test_eval_quads),      cmocka_unit_test(test_refused_quads),
+        cmocka_unit_test(test_ladder),          cmocka_unit_test(test_refused_ladders),
         cmocka_unit_test(test_eval_misuse),     cmocka_unit_test(test_cost),
         cmocka_unit_test(test_program),         cmocka_unit_test(test_program_misuse),
         cmocka_unit_test(test_program_refused), cmocka_unit_test(test_program_hash),

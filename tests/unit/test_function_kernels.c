@@ -591,6 +591,163 @@ static void tables(void **state) {
     on_all_backends(large_tables, 21, 410);
 }
 
+/* ---- products, truncations, groups of four ---- */
+
+/* x under a mask that was not made by tasks, `times` words for an element. */
+static masked masked_by_hand(sim *s, const uint64_t *x, unsigned times) {
+    const size_t n = (size_t)s->n * times;
+    masked m;
+    uint64_t **part[5] = {&m.xh[H], &m.xh[T], &m.p[H], &m.p[T], &m.r};
+    for (unsigned i = 0; i < 5; i++)
+        *part[i] = own(s, n * 8);
+    for (size_t i = 0; i < n; i++) {
+        m.p[H][i] = test_rand(&s->rng);
+        m.p[T][i] = test_rand(&s->rng);
+        m.r[i] = m.p[H][i] + m.p[T][i];
+        m.xh[H][i] = m.xh[T][i] = x[i] + m.r[i];
+    }
+    return m;
+}
+
+static void multiply(sim *s) {
+    uint64_t *x = words(s), *y = words(s), *want = words(s);
+    for (uint32_t i = 0; i < s->n; i++) {
+        x[i] = test_rand(&s->rng);
+        y[i] = test_rand(&s->rng);
+        want[i] = x[i] * y[i];
+    }
+    const masked a = masked_by_hand(s, x, 1), b = masked_by_hand(s, y, 1);
+    const additive z = new_additive(s);
+    uint8_t *section = bytes(s, (size_t)s->n * 8);
+    s->call++;
+    s->fn = (uvcc_fn_args){0};
+    vec(s, O, UVCC_TASK_FN_DEAL_MUL, (uvcc_block){.in = {a.r, b.r}, .out_words = section});
+    for (unsigned r = 0; r < 2; r++)
+        vec(s, r, UVCC_TASK_FN_MUL,
+            (uvcc_block){.in = {a.xh[r], a.p[r], b.xh[r], b.p[r]},
+                         .out = {z.of[r]},
+                         .words = {r == T ? section : NULL}});
+    vec(s, O, UVCC_TASK_FN_MUL, (uvcc_block){0});
+    check_additive(s, &z, want);
+}
+
+/* floor((x + r_low) / 2^shift), to both ends of the range. */
+static void truncate_by(sim *s, unsigned shift) {
+    uint64_t *x = words(s), *want = words(s);
+    for (uint32_t i = 0; i < s->n; i++)
+        x[i] = (uint64_t)(i % 5 == 0   ? (int64_t)1 << 62
+                          : i % 5 == 1 ? -((int64_t)1 << 62) + 1
+                                       : rand_signed(s, i % 62)) -
+               (i % 5 == 0);
+    const masked m = masked_by_hand(s, x, 1);
+    const additive y = new_additive(s);
+    uint8_t *section = bytes(s, (size_t)s->n * 16);
+    s->call++;
+    s->fn = (uvcc_fn_args){.shift = (uint8_t)shift};
+    vec(s, O, UVCC_TASK_FN_DEAL_TRUNC, (uvcc_block){.in = {m.r}, .out_words = section});
+    for (unsigned r = 0; r < 2; r++)
+        vec(s, r, UVCC_TASK_FN_TRUNC,
+            (uvcc_block){.in = {m.xh[r]}, .out = {y.of[r]}, .words = {r == T ? section : NULL}});
+    vec(s, O, UVCC_TASK_FN_TRUNC, (uvcc_block){0});
+    for (uint32_t i = 0; i < s->n; i++) /* no sum leaves 64 bits: |x| < 2^62, r_low < 2^62 */
+        want[i] = (uint64_t)((int64_t)(x[i] + (m.r[i] & low(shift))) >> shift);
+    check_additive(s, &y, want);
+}
+
+static void best_of_four(sim *s) {
+    enum { PAIRS = 6 };
+    static const unsigned pair[PAIRS][2] = {{0, 1}, {0, 2}, {0, 3}, {1, 2}, {1, 3}, {2, 3}};
+    const size_t n = (size_t)s->n * PAIRS;
+    uint64_t *diff = own(s, n * 8), *e = own(s, n * 8), *k = own(s, n * 8), *want = words(s);
+    for (uint32_t i = 0; i < s->n; i++) {
+        int64_t of[4];
+        unsigned most = 0;
+        for (unsigned j = 0; j < 4; j++) {
+            of[j] = rand_signed(s, i % 2 ? 1 : 50);
+            most = of[j] > of[most] ? j : most;
+        }
+        for (unsigned j = 0; j < PAIRS; j++) {
+            const size_t at = (size_t)i * PAIRS + j;
+            diff[at] = (uint64_t)of[pair[j][0]] - (uint64_t)of[pair[j][1]];
+            k[at] = test_rand(&s->rng) & 1;
+            e[at] = k[at] ^ ((int64_t)diff[at] >= 0);
+        }
+        want[i] = (uint64_t)of[most] - (uint64_t)of[3];
+    }
+    const masked m = masked_by_hand(s, diff, PAIRS);
+    const additive y = new_additive(s);
+    uint8_t *section = bytes(s, (size_t)s->n * 8 * UVCCI_FN_BEST_WORDS);
+    s->call++;
+    s->fn = (uvcc_fn_args){0};
+    vec(s, O, UVCC_TASK_FN_DEAL_BEST, (uvcc_block){.in = {k, m.r}, .out_words = section});
+    for (unsigned r = 0; r < 2; r++)
+        vec(s, r, UVCC_TASK_FN_BEST,
+            (uvcc_block){
+                .in = {m.xh[r], m.p[r], e}, .out = {y.of[r]}, .words = {r == T ? section : NULL}});
+    vec(s, O, UVCC_TASK_FN_BEST, (uvcc_block){0});
+    check_additive(s, &y, want);
+}
+
+/* A step of four polynomials: below the ladder, in rungs 0 and 1, by index and by what is left. */
+static void ladder(sim *s) {
+    enum { CELLS = 4, RUNGS = 2, SHIFT = 3, BITS = 9, WORDS = 9 * CELLS * RUNGS };
+    const uvcci_ladder shape = {BITS, RUNGS, SHIFT, CELLS};
+    uint64_t *x = words(s), *want = words(s);
+    int64_t *w = own(s, WORDS * sizeof *w);
+    for (unsigned i = 0; i < WORDS; i++)
+        w[i] = (int64_t)test_rand(&s->rng);
+    for (uint32_t i = 0; i < s->n; i++) /* up to the end of the last rung, negative ones too */
+        x[i] =
+            (uint64_t)(test_rand(&s->rng) % ((4 * CELLS - 1) << (SHIFT + 2))) - (i % 4 == 0) * 300u;
+    const masked m = masked_by_hand(s, x, 1);
+    const additive y = new_additive(s);
+    const uint32_t key_bytes = (uint32_t)uvcci_ladder_bytes(BITS, RUNGS, s->n);
+    uint8_t *cw[2] = {bytes(s, key_bytes), bytes(s, key_bytes)};
+    s->call++;
+    s->fn = (uvcc_fn_args){.bits = BITS,
+                           .shift = SHIFT,
+                           .first = CELLS,
+                           .call_key = s->call,
+                           .constant = -77,
+                           .word_count = WORDS,
+                           .words = w};
+    vec(s, O, UVCC_TASK_FN_DEAL_LADDER, (uvcc_block){.in = {m.r}, .out_bytes = {cw[0], cw[1]}});
+    assert_memory_equal(cw[0], cw[1], key_bytes);
+    for (unsigned r = 0; r < 2; r++)
+        vec(s, r, UVCC_TASK_FN_LADDER,
+            (uvcc_block){.in = {m.xh[r]}, .out = {y.of[r]}, .key = cw[r]});
+    vec(s, O, UVCC_TASK_FN_LADDER, (uvcc_block){0});
+    for (uint32_t i = 0; i < s->n; i++) {
+        want[i] = (uint64_t)-77;
+        for (unsigned k = RUNGS; k-- > 0;) {
+            const unsigned n = uvcci_ladder_bits(&shape, k);
+            const int64_t at = ((int64_t)(x[i] + (m.r[i] & low(n))) >> n) - CELLS;
+            const uint64_t l = uvcci_ladder_low(m.xh[H][i], n) - uvcci_ladder_low(m.r[i], n);
+            if (at < 0)
+                continue;
+            const int64_t *c = w + (size_t)9 * CELLS * k + at;
+            want[i] += (uint64_t)c[0] + l * ((uint64_t)c[3 * CELLS] + l * (uint64_t)c[6 * CELLS]);
+            break;
+        }
+    }
+    check_additive(s, &y, want);
+}
+
+static void some_products(sim *s) {
+    static const unsigned shifts[] = {1, 16, 44, 62};
+    multiply(s);
+    for (unsigned i = 0; i < sizeof shifts / sizeof *shifts; i++)
+        truncate_by(s, shifts[i]);
+    best_of_four(s);
+    ladder(s);
+}
+
+static void products(void **state) {
+    (void)state;
+    for (unsigned c = 0; c < COUNTS; c++)
+        on_all_backends(some_products, counts[c], 600 + c);
+}
+
 /* ---- numbers that no formula allows ---- */
 
 static void bad_numbers(void **state) {
@@ -623,6 +780,16 @@ static void bad_numbers(void **state) {
         {UVCC_TASK_FN_DEAL_BITS, {.bits = 64, .word_count = 1}},
         {UVCC_TASK_FN_DEAL_BITS, {.bits = 9, .word_count = 65}},
         {UVCC_TASK_FN_DEAL_SELECT, {.word_count = 0}},
+        {UVCC_TASK_FN_TRUNC, {.shift = 0}},
+        {UVCC_TASK_FN_LADDER, {.bits = 9, .first = 4, .word_count = 36}},
+        {UVCC_TASK_FN_LADDER, {.bits = 9, .first = 1, .word_count = 36, .words = w}},
+        {UVCC_TASK_FN_LADDER, {.bits = 9, .first = 17, .word_count = 153, .words = w}},
+        {UVCC_TASK_FN_LADDER, {.bits = 9, .first = 4, .word_count = 35, .words = w}},
+        {UVCC_TASK_FN_LADDER, {.bits = 2, .first = 4, .word_count = 72, .words = w}},
+        {UVCC_TASK_FN_DEAL_LADDER,
+         {.bits = 60, .shift = 5, .first = 4, .word_count = 36, .words = w}},
+        {UVCC_TASK_FN_DEAL_LADDER, {.bits = 63, .first = 2, .word_count = 18 * 33, .words = w}},
+        {UVCC_TASK_FN_DEAL_TRUNC, {.shift = 63}},
         {UVCC_TASK_FN_DEAL_SCALAR, {.shift = 64, .words = w}},
         {UVCC_TASK_FN_DEAL_SCALAR, {.shift = 1}},
         {UVCC_TASK_FN_DEAL_SCALAR, {.shift = 1, .words = w, .constant = 64}},
@@ -674,8 +841,10 @@ static void reserved_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(opens),  cmocka_unit_test(exchanges),   cmocka_unit_test(comparisons),
-        cmocka_unit_test(tables), cmocka_unit_test(bad_numbers), cmocka_unit_test(reserved_memory),
+        cmocka_unit_test(opens),           cmocka_unit_test(exchanges),
+        cmocka_unit_test(comparisons),     cmocka_unit_test(tables),
+        cmocka_unit_test(products),        cmocka_unit_test(bad_numbers),
+        cmocka_unit_test(reserved_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,7 +22,7 @@ typedef struct sim {
     uvcc_step_keys keys[3];
     unsigned edge;
     uint32_t n, blocks;
-    void *owned[512];
+    void *owned[2048];
     unsigned owned_count;
     uvcc_task v; /* parameters of the vec tasks */
 } sim;
@@ -52,7 +52,7 @@ static void sim_close(sim *s) {
 }
 
 static void *own(sim *s, size_t bytes) {
-    assert_true(s->owned_count < 512);
+    assert_true(s->owned_count < 2048);
     void *p = malloc(bytes == 0 ? 1 : bytes);
     assert_non_null(p);
     memset(p, 0xEE, bytes);
@@ -710,6 +710,41 @@ static void map_pairs(sim *s, const shared *xs, const uint64_t *x) {
         }
 }
 
+/* Groups of four columns, and a column in all columns. */
+static void map_quads(sim *s, const shared *xs, const uint64_t *x) {
+    enum { R = 3 };
+    static const unsigned pair[6][2] = {{0, 1}, {0, 2}, {0, 3}, {1, 2}, {1, 3}, {2, 3}};
+    for (unsigned op = UVCC_MAP_QUAD_DIFF; op <= UVCC_MAP_SPREAD; op++)
+        for (unsigned cols = 1; cols <= 10; cols++) {
+            const unsigned quads = (cols + 3) / 4;
+            const unsigned wide = op == UVCC_MAP_SPREAD      ? cols
+                                  : op == UVCC_MAP_QUAD_DIFF ? 6 * quads
+                                                             : quads;
+            held h = new_held(s);
+            uint64_t *want = words(s);
+            for (unsigned r = 0; r < 3; r++) {
+                for (uint32_t i = 0; i < s->n; i++)
+                    h.lo[r][i] = h.hi[r][i] = want[i] = 0;
+                uvcc_task t = {.u.map = {.op = (uint8_t)op, .rows = R, .cols = cols}};
+                t.u.map.x = both(xs, r);
+                t.u.map.out = (uvcc_shares){h.lo[r], h.hi[r]};
+                map_task(s, r, t);
+            }
+            for (unsigned i = 0; i < R * wide; i++) {
+                const unsigned row = i / wide, j = i % wide;
+                uint64_t of[4];
+                for (unsigned k = 0; k < 4; k++) {
+                    const unsigned at = (op == UVCC_MAP_QUAD_DIFF ? j / 6 : j) * 4 + k;
+                    of[k] = x[row * cols + (at < cols ? at : cols - 1)];
+                }
+                want[i] = op == UVCC_MAP_SPREAD      ? x[row]
+                          : op == UVCC_MAP_QUAD_LAST ? of[3]
+                                                     : of[pair[j % 6][0]] - of[pair[j % 6][1]];
+            }
+            check_rss(s, &h, want);
+        }
+}
+
 static void maps(void **state) {
     (void)state;
     enum { N = 60, R = 5, C = 12 };
@@ -755,6 +790,7 @@ static void maps(void **state) {
     }
 
     map_pairs(&s, &xs, x);
+    map_quads(&s, &xs, x);
 
     /* In place, and on one component only. */
     uint64_t *sum = words(&s);

@@ -186,12 +186,19 @@ typedef struct fast {
     uint64_t *low[UVCC_FN_STEPS_MAX];
 } fast;
 
+/* Bits of a step's r_low. */
+static unsigned low_bits(const uvcc_fn_step *s) {
+    if (s->kind == UVCC_FN_LADDER)
+        return s->shift + 2 * (s->word_count / (9 * (uint32_t)s->first) - 1);
+    return s->kind == UVCC_FN_SHIFT || s->kind == UVCC_FN_TRUNC ? s->shift : 0;
+}
+
 static fast fast_of(uvcc_nonlinear what, const uvcc_nonlinear_options *o, size_t elems) {
     fast f = {0};
     const uvcc_allocator al = allocator();
     assert_int_equal(uvcc_nonlinear_build(&f.fn, what, o, &al), 0);
     for (unsigned i = 0; i < f.fn.function.step_count; i++)
-        if (f.fn.function.steps[i].kind == UVCC_FN_SHIFT) {
+        if (low_bits(&f.fn.function.steps[i]) != 0) {
             f.low[i] = malloc(elems * sizeof(uint64_t));
             assert_non_null(f.low[i]);
         }
@@ -205,22 +212,29 @@ static void fast_free(fast *f) {
     assert_int_equal(counts.live_blocks, 0);
 }
 
-/* low_of: the r_low of the first SHIFT, if one is. */
-static const uint64_t *fast_run(fast *f, size_t n, const int64_t *x, int64_t *const *out,
-                                unsigned low, uint64_t *seed) {
+/* Rows of `cols`, n elements in all, of which every step has at most twice as many. Gives the r_low
+ * of the first SHIFT, if one is. */
+static const uint64_t *fast_rows(fast *f, size_t n, uint32_t cols, const int64_t *x,
+                                 int64_t *const *out, unsigned low, uint64_t *seed) {
     const uvcc_allocator al = allocator();
     const uint64_t *first = NULL;
     for (unsigned i = 0; i < f->fn.function.step_count; i++) {
         if (f->low[i] == NULL)
             continue;
-        const uint64_t mask = (1ull << f->fn.function.steps[i].shift) - 1;
-        for (size_t j = 0; j < n; j++)
+        const uint64_t mask = (1ull << low_bits(&f->fn.function.steps[i])) - 1;
+        for (size_t j = 0; j < (cols != 1 ? 2 * n : n); j++)
             f->low[i][j] = low == LOW_ZERO ? 0 : low == LOW_MOST ? mask : test_rand(seed) & mask;
         first = first == NULL ? f->low[i] : first;
     }
     const uint64_t *const *lows = (const uint64_t *const *)f->low;
-    assert_int_equal(uvcc_function_eval(&f->fn.function, (uint32_t)n, 1, &x, out, lows, &al), 0);
+    const uint32_t rows = (uint32_t)(n / cols);
+    assert_int_equal(uvcc_function_eval(&f->fn.function, rows, cols, &x, out, lows, &al), 0);
     return first;
+}
+
+static const uint64_t *fast_run(fast *f, size_t n, const int64_t *x, int64_t *const *out,
+                                unsigned low, uint64_t *seed) {
+    return fast_rows(f, n, 1, x, out, low, seed);
 }
 
 static uvcc_tensor_desc input_desc(unsigned rows, unsigned cols, unsigned bits) {
@@ -528,49 +542,94 @@ static void near_by(double have, double want, double off) {
         fail_msg("%.9g, not %.9g", have, want);
 }
 
-/* Below the range as its low end, above as its high end. */
+/* Below the range as its low end, above as its high end; the fast mode's range is not the exact
+ * one's. */
 static void test_inverse_ends(void **state) {
     (void)state;
+    const double low_fast = sqrt(65536.0 / 44), low_exact = sqrt(65536.0 / 72);
     const struct {
         uvcc_nonlinear what;
         int64_t x;
-        double want, relative;
+        double fast, relative, exact; /* relative: of the fast mode */
     } cases[] = {
-        {UVCC_NL_RECIPROCAL, 0, 256.0 / 9, 1.2e-4},
-        {UVCC_NL_RECIPROCAL, -5000, 256.0 / 9, 1.2e-4},
-        {UVCC_NL_RECIPROCAL, 1, 256.0 / 9, 1.2e-4},
-        {UVCC_NL_RECIPROCAL, (9 << 8) - 1, 256.0 / 9, 1.0 / 64},
-        {UVCC_NL_RECIPROCAL, 9 << 8, 256.0 / 9, 1.2e-4},
-        {UVCC_NL_RECIPROCAL, 1 << 12, 16, 1.2e-4},
-        {UVCC_NL_RECIPROCAL, 1 << 28, 1.0 / 4096, 1.2e-4},
-        {UVCC_NL_RECIPROCAL, 9ll << 25, 1.0 / 4608, 1.2e-4},
-        {UVCC_NL_RECIPROCAL, (1ll << 31) - 1, 1.0 / 4608, 1.2e-4},
-        {UVCC_NL_RSQRT, 0, sqrt(65536.0 / 72), 1.2e-4},
-        {UVCC_NL_RSQRT, -1, sqrt(65536.0 / 72), 1.2e-4},
-        {UVCC_NL_RSQRT, 71, sqrt(65536.0 / 72), 1.0 / 64},
-        {UVCC_NL_RSQRT, 72, sqrt(65536.0 / 72), 1.2e-4},
-        {UVCC_NL_RSQRT, 1 << 28, 1.0 / 64, 1.2e-4},
-        {UVCC_NL_RSQRT, (1ll << 31) - 1, 1 / sqrt(4608), 1.2e-4},
+        {UVCC_NL_RECIPROCAL, 0, 256.0 / 15, 1.2e-4, 256.0 / 9},
+        {UVCC_NL_RECIPROCAL, -5000, 256.0 / 15, 1.2e-4, 256.0 / 9},
+        {UVCC_NL_RECIPROCAL, 1, 256.0 / 15, 1.2e-4, 256.0 / 9},
+        {UVCC_NL_RECIPROCAL, 9 << 8, 256.0 / 15, 1.2e-4, 256.0 / 9},
+        {UVCC_NL_RECIPROCAL, (15 << 8) - 1, 256.0 / 15, 1.0 / 14, 65536.0 / 3839},
+        {UVCC_NL_RECIPROCAL, 15 << 8, 256.0 / 15, 1.2e-4, 256.0 / 15},
+        {UVCC_NL_RECIPROCAL, 1 << 12, 16, 1.2e-4, 16},
+        {UVCC_NL_RECIPROCAL, 1 << 28, 1.0 / 4096, 1.2e-4, 1.0 / 4096},
+        {UVCC_NL_RECIPROCAL, 9ll << 25, 1.0 / 4608, 1.2e-4, 1.0 / 4608},
+        {UVCC_NL_RECIPROCAL, 15ll << 26, 1.0 / 15360, 1.6e-4, 1.0 / 4608},
+        {UVCC_NL_RECIPROCAL, (1ll << 31) - 1, 1.0 / 15360, 1.6e-4, 1.0 / 4608},
+        {UVCC_NL_RSQRT, 0, low_fast, 1.2e-4, low_exact},
+        {UVCC_NL_RSQRT, -1, low_fast, 1.2e-4, low_exact},
+        {UVCC_NL_RSQRT, 30, low_fast, 1.2e-4, low_exact},
+        {UVCC_NL_RSQRT, 43, low_fast, 1.0 / 10, low_exact},
+        {UVCC_NL_RSQRT, 44, low_fast, 1.2e-4, low_exact},
+        {UVCC_NL_RSQRT, 1 << 28, 1.0 / 64, 1.2e-4, 1.0 / 64},
+        {UVCC_NL_RSQRT, 11ll << 26, 1 / sqrt(11264), 1.2e-4, 1 / sqrt(4608)},
+        {UVCC_NL_RSQRT, (1ll << 31) - 1, 1 / sqrt(11264), 1.2e-4, 1 / sqrt(4608)},
     };
     for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const at_point p = evaluate(cases[i].what, 31, cases[i].x);
         for (unsigned low = 0; low < LOWS; low++)
-            near(ldexp((double)p.fast[low][0], -(int)p.scale[0]), cases[i].want, cases[i].relative);
-        near(ldexp((double)p.exact[0], -(int)p.exact_scale[0]), cases[i].want, 1.2e-4);
+            near(ldexp((double)p.fast[low][0], -(int)p.scale[0]), cases[i].fast, cases[i].relative);
+        near(ldexp((double)p.exact[0], -(int)p.exact_scale[0]), cases[i].exact, 1.2e-4);
+    }
+}
+
+/* Where the input has too few fraction bits for a ladder, the mantissa has a table of its own. */
+static void test_coarse_inverses(void **state) {
+    (void)state;
+    const struct {
+        uvcc_nonlinear what;
+        unsigned scale, rounds;
+    } cases[] = {{UVCC_NL_RECIPROCAL, 8, 3},
+                 {UVCC_NL_RECIPROCAL, 7, 5},
+                 {UVCC_NL_RSQRT, 14, 3},
+                 {UVCC_NL_RSQRT, 13, 5}};
+    for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        uvcc_nonlinear_options o = options(cases[i].scale + 13, false);
+        uvcc_fn_cost cost;
+        uint64_t seed = i;
+        o.scale = (uint8_t)cases[i].scale;
+        fast f = fast_of(cases[i].what, &o, 1);
+        assert_int_equal(uvcc_function_cost(&f.fn.function, 1, &cost), 0);
+        assert_int_equal(cost.rounds, cases[i].rounds);
+        const int scale = cases[i].what == UVCC_NL_RSQRT ? 22 : 27;
+        for (int64_t x = 1ll << (o.scale - 3); x < 4096ll << o.scale; x += x / 3) {
+            int64_t y;
+            for (unsigned low = 0; low < LOWS; low++) {
+                (void)fast_run(&f, 1, &x, &(int64_t *){&y}, low, &seed);
+                near(ldexp((double)y, -scale), real(cases[i].what, ldexp((double)x, -o.scale)),
+                     1.2e-4);
+            }
+        }
+        fast_free(&f);
     }
 }
 
 /* Below 9/16 it is ln(9/16), from 73728 on ln(73728). */
 static void test_ln_ends(void **state) {
     (void)state;
-    const double cases[][2] = {
-        {0, 0.5625},  {-3, 0.5625},       {0.5625, 0.5625},   {1, 1},         {1.125, 1.125},
-        {2.25, 2.25}, {65535.5, 65535.5}, {73727.5, 73727.5}, {73728, 73728}, {130000, 73728}};
+    const double cases[][3] = {/* x, and what fast and exact mode give the logarithm of */
+                               {0, 0.34375, 0.5625},
+                               {-3, 0.34375, 0.5625},
+                               {0.34375, 0.34375, 0.5625},
+                               {0.5625, 0.5625, 0.5625},
+                               {1, 1, 1},
+                               {2.25, 2.25, 2.25},
+                               {65535.5, 65535.5, 65535.5},
+                               {73728, 73728, 73728},
+                               {90112, 90112, 73728},
+                               {130000, 90112, 73728}};
     for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const at_point p = evaluate(UVCC_NL_LN, 33, llround(ldexp(cases[i][0], F)));
         for (unsigned low = 0; low < LOWS; low++)
             near_by(ldexp((double)p.fast[low][0], -(int)p.scale[0]), log(cases[i][1]), 1.3e-4);
-        near_by(ldexp((double)p.exact[0], -(int)p.exact_scale[0]), log(cases[i][1]), 1.3e-4);
+        near_by(ldexp((double)p.exact[0], -(int)p.exact_scale[0]), log(cases[i][2]), 1.3e-4);
     }
 }
 
@@ -678,8 +737,9 @@ static void test_checks(void **state) {
     const uvcc_allocator al = allocator();
     for (unsigned i = 0; i < UVCC_NL_COUNT; i++) {
         const uvcc_nonlinear_info *info = uvcc_nonlinear_at((uvcc_nonlinear)i);
-        const bool composed =
-            i == UVCC_NL_EXP || i == UVCC_NL_RECIPROCAL || i == UVCC_NL_RSQRT || i == UVCC_NL_LN;
+        const bool composed = i == UVCC_NL_EXP || i == UVCC_NL_RECIPROCAL || i == UVCC_NL_RSQRT ||
+                              i == UVCC_NL_SOFTMAX || i == UVCC_NL_LN;
+        const bool ops_only = info->form == UVCC_NL_BLOCK && i != UVCC_NL_SOFTMAX;
         for (unsigned bits = 13; bits <= 40; bits += 3)
             for (unsigned exact = 0; exact < 2; exact++) {
                 uvcc_nonlinear_options o = options(bits, exact != 0);
@@ -687,7 +747,7 @@ static void test_checks(void **state) {
                 o.cols = 100;
                 o.derivative = true;
                 const int err = uvcc_nonlinear_build(&f, (uvcc_nonlinear)i, &o, &al);
-                if (info->form == UVCC_NL_BLOCK || (composed && exact)) {
+                if (ops_only || (composed && exact)) {
                     assert_int_equal(err, UVCC_ERR_USAGE);
                     continue;
                 }
@@ -756,9 +816,9 @@ static void test_costs(void **state) {
         {UVCC_NL_SIGMOID, 25, 0, 3, false, 422},
         {UVCC_NL_TANH, 23, 0, 3, false, 454},
         {UVCC_NL_EXP, 25, 0, 3, false, 390},
-        {UVCC_NL_RECIPROCAL, 29, 0, 5, false, 1900},
-        {UVCC_NL_RSQRT, 29, 0, 5, false, 1900},
-        {UVCC_NL_LN, 27, 0, 5, false, 1900},
+        {UVCC_NL_RECIPROCAL, 29, 0, 3, false, 1200},
+        {UVCC_NL_RSQRT, 29, 0, 3, false, 1540},
+        {UVCC_NL_LN, 27, 0, 3, false, 1900},
         {UVCC_NL_CLIP, 25, 0, 3, false, 440},
     };
     for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -774,6 +834,14 @@ static void test_costs(void **state) {
     const uvcc_fn_cost max = cost_of(UVCC_NL_MAX, o);
     assert_int_equal(max.rounds, 15);
     assert_true(max.key_bytes <= 666);
+    o.shallow = true;
+    assert_int_equal(cost_of(UVCC_NL_MAX, o).rounds, 9);
+    o = options(22, false);
+    o.cols = 128;
+    const uvcc_fn_cost softmax = cost_of(UVCC_NL_SOFTMAX, o);
+    assert_true(softmax.rounds <= 15);
+    assert_true(softmax.online_bytes <= 92);
+    assert_true(softmax.key_bytes <= 740);
     assert_int_equal(cost_of(UVCC_NL_ARGMAX, o).rounds, 15);
 }
 
@@ -819,8 +887,8 @@ static void test_max(void **state) {
     (void)state;
     const unsigned widths[] = {1, 2, 3, 5, 7, 8, 127, 128, 129, 1000};
     uint64_t seed = 11;
-    for (unsigned w = 0; w < sizeof widths / sizeof widths[0]; w++) {
-        const unsigned cols = widths[w], rows = 9, bits = 25;
+    for (unsigned w = 0; w < 2 * sizeof widths / sizeof widths[0]; w++) {
+        const unsigned cols = widths[w / 2], rows = 9, bits = 25;
         const uvcc_tensor_desc in = input_desc(rows, cols, bits);
         const uvcc_nonlinear_options o = options(0, false);
         int64_t *x = malloc(sizeof *x * rows * cols);
@@ -833,7 +901,10 @@ static void test_max(void **state) {
             if (x[i] >= 1 << 25)
                 x[i] = (1 << 25) - 1;
         }
-        one max = one_of(UVCC_NL_MAX, &o, &in, 0), arg = one_of(UVCC_NL_ARGMAX, &o, &in, 0);
+        uvcc_nonlinear_options fours = o;
+        fours.shallow = true;
+        one max = one_of(UVCC_NL_MAX, w % 2 ? &fours : &o, &in, 0);
+        one arg = one_of(UVCC_NL_ARGMAX, &o, &in, 0);
         assert_int_equal(max.desc[0].bits, bits);
         assert_int_equal(max.desc[0].cols, 1);
         assert_int_equal(uvcc_reference_set(max.r, max.in[0], x), 0);
@@ -946,6 +1017,52 @@ static void test_softmax(void **state) {
         softmax_case(34, 17, exact, true);
         softmax_case(64, 64, exact, true);
     }
+}
+
+/* A fast row as a function: whatever the low bits of the masks are. */
+static void fast_softmax_case(unsigned rows, unsigned cols, unsigned low) {
+    uvcc_nonlinear_options o = options(22, false);
+    const size_t n = (size_t)rows * cols;
+    uint64_t seed = cols + low;
+    o.cols = cols;
+    fast f = fast_of(UVCC_NL_SOFTMAX, &o, 2 * n + 6 * rows);
+    int64_t *x = malloc(sizeof *x * n), *y = malloc(sizeof *y * n);
+    fill_rows(x, rows, cols, &seed);
+    if (cols == 1)
+        for (unsigned i = 0; i < rows; i++)
+            (void)fast_rows(&f, 1, 1, x + i, &(int64_t *){y + i}, low, &seed);
+    else
+        (void)fast_rows(&f, n, cols, x, &y, low, &seed);
+    double worst = 0, worst_sum = 0;
+    for (unsigned i = 0; i < rows; i++) {
+        double sum = 0;
+        for (unsigned j = 0; j < cols; j++) {
+            const double have = ldexp((double)y[i * cols + j], -F);
+            if (cols <= 128 || j % 64 == cols / 2 % 64) {
+                const double want = softmax_at(x + i * cols, cols, j);
+                const double d = fabs(have - want) / softmax_bound(want, cols);
+                worst = d > worst ? d : worst;
+            }
+            sum += have;
+        }
+        const double off = fabs(sum - 1) / (1.2e-4 + cols * ldexp(1, -F));
+        worst_sum = off > worst_sum ? off : worst_sum;
+    }
+    print_message("softmax %ux%u, lows %u: %.2f of its bound, sums %.2f of theirs\n", rows, cols,
+                  low, worst, worst_sum);
+    assert_true(worst <= 1);
+    assert_true(worst_sum <= 1);
+    free(x);
+    free(y);
+    fast_free(&f);
+}
+
+static void test_fast_softmax(void **state) {
+    (void)state;
+    const unsigned widths[] = {1, 2, 3, 5, 17, 128, 1000, 4096};
+    for (unsigned low = 0; low < LOWS; low++)
+        for (unsigned i = 0; i < sizeof widths / sizeof widths[0]; i++)
+            fast_softmax_case(8, widths[i], low);
 }
 
 static void test_cross_entropy(void **state) {
@@ -1169,8 +1286,8 @@ static void test_functions_once(void **state) {
     }
     if (uvcc_program_finish(n.p, text, sizeof text) != 0)
         fail_msg("%s", text);
-    assert_non_null(uvcc_program_function_at(n.p, 2)); /* max, exp, reciprocal */
-    assert_null(uvcc_program_function_at(n.p, 3));
+    assert_non_null(uvcc_program_function_at(n.p, 0));
+    assert_null(uvcc_program_function_at(n.p, 1));
     uvcc_program_free(n.p);
     assert_int_equal(counts.live_blocks, 0);
 }
@@ -1244,6 +1361,7 @@ int main(void) {
         TEST(test_zero),
         TEST(test_saturation),
         TEST(test_inverse_ends),
+        TEST(test_coarse_inverses),
         TEST(test_ln_ends),
         TEST(test_clip_limits),
         TEST(test_raise),
@@ -1251,6 +1369,7 @@ int main(void) {
         TEST(test_gain),
         TEST(test_max),
         TEST(test_softmax),
+        TEST(test_fast_softmax),
         TEST(test_cross_entropy),
         TEST(test_norms),
         TEST(test_sessions),

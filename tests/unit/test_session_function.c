@@ -228,6 +228,29 @@ static uvcc_function argmax_of(uint32_t cols) {
     return (uvcc_function){"argmax", 1, 2, n, argmax_steps};
 }
 
+/* Groups of four, rows, columns and products: of each row, the greatest element, and its product
+ * with the row's sum and with the row less it. */
+static const uvcc_fn_step row_steps[] = {
+    {.kind = UVCC_FN_OPEN, .bits = 64, .io = 0},
+    {.kind = UVCC_FN_QUAD_DIFF, .a = 0},
+    {.kind = UVCC_FN_COMPARE, .a = 1, .bits = 13, .word_count = 1, .words = zero},
+    {.kind = UVCC_FN_QUAD_BEST, .a = 2, .b = 1},
+    {.kind = UVCC_FN_QUAD_LAST, .a = 0},
+    {.kind = UVCC_FN_ADD, .a = 3, .b = 4},
+    {.kind = UVCC_FN_EXCHANGE, .a = 5, .io = 0},
+    {.kind = UVCC_FN_ROW_SUM, .a = 6},
+    {.kind = UVCC_FN_SPREAD, .a = 7, .b = 0},
+    {.kind = UVCC_FN_SUB, .a = 0, .b = 8},
+    {.kind = UVCC_FN_MUL, .a = 9, .b = 0},
+    {.kind = UVCC_FN_MUL, .a = 9, .b = 9},
+    {.kind = UVCC_FN_LIFT, .a = 10, .io = 1},
+    {.kind = UVCC_FN_EXCHANGE, .a = 11, .io = 2},
+    {.kind = UVCC_FN_ROW_SUM, .a = 13},
+    {.kind = UVCC_FN_MUL, .a = 14, .b = 7},
+    {.kind = UVCC_FN_LIFT, .a = 15, .io = 3},
+};
+static const uvcc_function row_function = {"rows", 1, 4, COUNT(row_steps), row_steps};
+
 static int make_tables(void **state) {
     (void)state;
     for (int i = 0; i < 300; i++)
@@ -253,6 +276,8 @@ static void test_rows(void **state) {
     for (size_t k = 0; k < sizeof shapes / sizeof shapes[0]; k++) {
         uvcc_function f = argmax_of(shapes[k][1]);
         (void)run(&(triangle_options){.seed = k + 1}, &f, shapes[k][0], shapes[k][1], 12,
+                  UVCC_LIFT_PARALLEL);
+        (void)run(&(triangle_options){.seed = k + 1}, &row_function, shapes[k][0], shapes[k][1], 6,
                   UVCC_LIFT_PARALLEL);
     }
 }
@@ -309,78 +334,179 @@ static void test_stochastic_index(void **state) {
     uvcc_program_free(p);
 }
 
-/* What OTHER knows: r mod 2^shift of the values that SHIFT step i shifts, out of its keys. */
-static uint64_t *low_of(const triangle *t, const uvcc_function *f, unsigned i, size_t n) {
-    const uvcci_run *r = t->s[0]->ctx[0].runs;
-    const uint8_t a = f->steps[i].a;
-    const bool opened = f->steps[a].kind == UVCC_FN_OPEN;
+/* ---- what OTHER knows ---- */
+
+typedef struct dealer {
+    const triangle *t;
+    const uvcci_run *run;
+    const uvcc_function *f;
+    uvcci_fn_plan plan;
+    uint32_t rows;
+    uint64_t *r[UVCC_FN_STEPS_MAX];   /* masks of M values */
+    uint64_t *low[UVCC_FN_STEPS_MAX]; /* of SHIFTs and TRUNCs, as uvcc_function_eval wants them */
+} dealer;
+
+static size_t elems_of(const dealer *d, unsigned i) {
+    return (size_t)d->rows * d->plan.step[i].width;
+}
+
+/* The sum of both pads of an opened or exchanged value, out of OTHER's keys. */
+static void add_pads(const dealer *d, unsigned i, uint64_t *r) {
+    const bool opened = d->f->steps[i].kind == UVCC_FN_OPEN;
     const unsigned tag = opened ? UVCC_TAG_mask : UVCC_TAG_lift;
-    uint64_t *low = calloc(n, sizeof *low), pad[UVCC_BLOCK_ELEMS];
-    while (r->op->desc.opcode != UVCC_OP_FUNCTION)
-        r++;
+    const size_t n = elems_of(d, i);
+    uint64_t pad[UVCC_BLOCK_ELEMS];
     for (uint32_t b = 0; b < uvcci_blocks(n); b++) {
-        const uint8_t other = uvcci_party_of(UVCCI_OTHER, r->ids.edge[b]);
+        const uint8_t edge = d->run->ids.edge[d->plan.one_edge ? 0 : b];
+        const uint8_t other = uvcci_party_of(UVCCI_OTHER, edge);
         const uint32_t count = uvcci_block_count(n, b);
         for (unsigned pair = 0; pair < 2; pair++) {
             uvcci_aes key;
-            uvcci_aes_init(&key, t->s[other]->ctx[0].keys.prg[pair][tag], UVCCI_AES_AUTO);
-            uvcci_prg_fill(&key, (uvcci_prg_at){r->ordinal, a, b, opened ? 0 : 2}, 0, pad, count);
+            uvcci_aes_init(&key, d->t->s[other]->ctx[0].keys.prg[pair][tag], UVCCI_AES_AUTO);
+            uvcci_prg_fill(&key, (uvcci_prg_at){d->run->ordinal, (uint16_t)i, b, opened ? 0 : 2}, 0,
+                           pad, count);
             for (uint32_t k = 0; k < count; k++)
-                low[b * UVCC_BLOCK_ELEMS + k] += pad[k];
+                r[b * UVCC_BLOCK_ELEMS + k] += pad[k];
         }
     }
-    for (size_t k = 0; k < n; k++)
-        low[k] &= (1ull << f->steps[i].shift) - 1;
-    return low;
 }
 
-/* Fast functions equal the definition bit for bit, given the masks' low bits. */
+/* Column k of a group that begins at column j; beyond the last it is the last. */
+static uint64_t column(const uint64_t *row, uint32_t width, uint32_t j, uint32_t k) {
+    return row[j + k < width ? j + k : width - 1];
+}
+
+static void map_row(const uvcc_fn_step *s, const uint64_t *x, uint32_t wide, uint32_t width,
+                    uint64_t *z) {
+    static const uint8_t pairs[6][2] = {{0, 1}, {0, 2}, {0, 3}, {1, 2}, {1, 3}, {2, 3}};
+    for (uint32_t j = 0; j < width; j++)
+        switch (s->kind) {
+        case UVCC_FN_PAIR_DIFF:
+            z[j] = x[2 * j] - column(x, wide, 2 * j, 1);
+            break;
+        case UVCC_FN_PAIR_SECOND:
+            z[j] = column(x, wide, 2 * j, 1);
+            break;
+        case UVCC_FN_QUAD_DIFF:
+            z[j] = column(x, wide, j / 6 * 4, pairs[j % 6][0]) -
+                   column(x, wide, j / 6 * 4, pairs[j % 6][1]);
+            break;
+        case UVCC_FN_QUAD_LAST:
+            z[j] = column(x, wide, 4 * j, 3);
+            break;
+        case UVCC_FN_SPREAD:
+            z[j] = x[0];
+            break;
+        default: /* ROW_SUM */
+            z[j] = 0;
+            for (uint32_t k = 0; k < wide; k++)
+                z[j] += x[k];
+        }
+}
+
+static void find_masks(dealer *d) {
+    for (unsigned i = 0; i < d->f->step_count; i++) {
+        const uvcc_fn_step *s = &d->f->steps[i];
+        const uvcci_fn_info *info = &d->plan.step[i];
+        const uint8_t a = s->kind == UVCC_FN_OPEN ? 0 : s->a;
+        const size_t n = elems_of(d, i);
+        const uint32_t wide = d->plan.step[a].width;
+        const unsigned bits = s->kind == UVCC_FN_LADDER
+                                  ? s->shift + 2 * (s->word_count / (9 * (uint32_t)s->first) - 1)
+                                  : s->shift;
+        if (s->kind == UVCC_FN_SHIFT || s->kind == UVCC_FN_TRUNC || s->kind == UVCC_FN_LADDER) {
+            d->low[i] = calloc(n, sizeof *d->low[i]);
+            for (size_t k = 0; k < n; k++)
+                d->low[i][k] = d->r[a][k] & ((1ull << bits) - 1);
+        }
+        if (info->value != 'M')
+            continue;
+        uint64_t *r = d->r[i] = calloc(n, sizeof *r);
+        if (s->kind == UVCC_FN_OPEN || s->kind == UVCC_FN_EXCHANGE)
+            add_pads(d, i, r);
+        else if (s->kind == UVCC_FN_SHIFT || s->kind == UVCC_FN_SUB)
+            for (size_t k = 0; k < n; k++)
+                r[k] = s->kind == UVCC_FN_SUB ? d->r[a][k] - d->r[s->b][k] : d->r[a][k] >> s->shift;
+        else
+            for (uint32_t k = 0; k < d->rows; k++)
+                map_row(s, d->r[a] + (size_t)k * wide, wide, info->width,
+                        r + (size_t)k * info->width);
+    }
+}
+
+static void open_dealer(dealer *d, const triangle *t, const uvcc_function *f, uint32_t rows,
+                        uint32_t cols) {
+    *d = (dealer){.t = t, .run = t->s[0]->ctx[0].runs, .f = f, .rows = rows};
+    while (d->run->op->desc.opcode != UVCC_OP_FUNCTION)
+        d->run++;
+    assert_int_equal(uvcci_fn_compile(f, cols, NULL, &d->plan, NULL, 0), 0);
+    for (unsigned i = 0; i < d->run->plan->round_count; i++) /* each block has an edge */
+        assert_true(d->run->plan->rounds[i].blocks <= d->run->plan->blocks);
+    find_masks(d);
+}
+
+static void close_dealer(dealer *d) {
+    for (unsigned i = 0; i < d->f->step_count; i++) {
+        free(d->r[i]);
+        free(d->low[i]);
+    }
+}
+
+/* A fast function in a session equals the definition bit for bit, given the masks' low bits. */
+static void run_fast(uvcc_nonlinear what, uint32_t rows, uint32_t cols) {
+    enum { BITS = 22 };
+    test_alloc mem = {0};
+    const uvcc_allocator al = test_allocator(&mem);
+    const uvcc_nonlinear_options o = {
+        .size = sizeof o, .in_bits = BITS, .cols = cols, .derivative = true};
+    const size_t n = (size_t)rows * cols;
+    uvcc_nonlinear_fn fn;
+    assert_int_equal(uvcc_nonlinear_build(&fn, what, &o, &al), 0);
+    const uvcc_function *f = &fn.function;
+    uvcc_program *p = program(&mem, f, rows, cols, BITS, UVCC_LIFT_PARALLEL);
+    triangle t;
+    dealer d;
+    triangle_open(&t, p, &(triangle_options){.seed = 7 + (uint64_t)what});
+    triangle_ready(&t);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(uvcc_session_step(t.s[i], 0, 0, 0), 0);
+    open_dealer(&d, &t, f, rows, cols);
+    int64_t *x = malloc(n * sizeof *x), *want[2];
+    uint64_t rnd = (uint64_t)what;
+    for (size_t k = 0; k < n; k++) /* small ones too: windows and thresholds lie around 0 */
+        x[k] = (int64_t)(test_rand(&rnd) >> (42 + k % 8)) - (1ll << (21 - k % 8));
+    for (unsigned i = 0; i < 2; i++)
+        want[i] = malloc(n * sizeof *want[i]);
+    const int64_t *const in[1] = {x};
+    assert_int_equal(
+        uvcc_function_eval(f, rows, cols, in, want, (const uint64_t *const *)d.low, &al), 0);
+    assert_int_equal(uvcc_session_input(t.s[0], 0, IN_X, x, 0), 0);
+    triangle_finish(&t, 1);
+    for (uint8_t i = 0; i < f->outputs; i++)
+        if (memcmp(uvcc_session_output(t.s[2], 0, OUT_FIRST + i), want[i], n * sizeof *x) != 0)
+            fail_msg("%s: output %u differs", f->name, i);
+    close_dealer(&d);
+    free(x);
+    free(want[0]);
+    free(want[1]);
+    triangle_free(&t);
+    uvcc_program_free(p);
+    uvcc_nonlinear_free(&fn);
+    assert_int_equal(mem.live_blocks, 0);
+}
+
 static void test_fast_functions(void **state) {
     (void)state;
-    enum { N = 5000, BITS = 22 };
-    for (unsigned what = 0; what < UVCC_NL_COUNT; what++) {
-        test_alloc mem = {0};
-        const uvcc_allocator al = test_allocator(&mem);
-        const uvcc_nonlinear_options o = {
-            .size = sizeof o, .in_bits = BITS, .cols = N, .derivative = true};
-        uvcc_nonlinear_fn fn;
-        if (uvcc_nonlinear_at((uvcc_nonlinear)what)->form != UVCC_NL_ELEMENT)
-            continue;
-        assert_int_equal(uvcc_nonlinear_build(&fn, (uvcc_nonlinear)what, &o, &al), 0);
-        const uvcc_function *f = &fn.function;
-        uvcc_program *p = program(&mem, f, 1, N, BITS, UVCC_LIFT_PARALLEL);
-        triangle t;
-        triangle_open(&t, p, &(triangle_options){.seed = 7 + what});
-        triangle_ready(&t);
-        for (unsigned i = 0; i < 3; i++)
-            assert_int_equal(uvcc_session_step(t.s[i], 0, 0, 0), 0);
-        uint64_t *low[UVCC_FN_STEPS_MAX] = {0}, rnd = what;
-        for (unsigned i = 0; i < f->step_count; i++)
-            if (f->steps[i].kind == UVCC_FN_SHIFT)
-                low[i] = low_of(&t, f, i, N);
-        int64_t *x = malloc(N * sizeof *x), *want[2];
-        for (int k = 0; k < N; k++) /* small ones too: windows and thresholds lie around 0 */
-            x[k] = (int64_t)(test_rand(&rnd) >> (42 + k % 8)) - (1ll << (21 - k % 8));
-        for (unsigned i = 0; i < 2; i++)
-            want[i] = malloc(N * sizeof *want[i]);
-        const int64_t *const in[1] = {x};
-        assert_int_equal(uvcc_function_eval(f, 1, N, in, want, (const uint64_t *const *)low, &al),
-                         0);
-        assert_int_equal(uvcc_session_input(t.s[0], 0, IN_X, x, 0), 0);
-        triangle_finish(&t, 1);
-        for (uint8_t i = 0; i < f->outputs; i++)
-            if (memcmp(uvcc_session_output(t.s[2], 0, OUT_FIRST + i), want[i], N * sizeof *x) != 0)
-                fail_msg("%s: output %u differs", f->name, i);
-        for (unsigned i = 0; i < f->step_count; i++)
-            free(low[i]);
-        free(x);
-        free(want[0]);
-        free(want[1]);
-        triangle_free(&t);
-        uvcc_program_free(p);
-        uvcc_nonlinear_free(&fn);
-        assert_int_equal(mem.live_blocks, 0);
-    }
+    for (unsigned what = 0; what < UVCC_NL_COUNT; what++)
+        if (uvcc_nonlinear_at((uvcc_nonlinear)what)->form == UVCC_NL_ELEMENT)
+            run_fast((uvcc_nonlinear)what, 1, 5000);
+}
+
+static void test_fast_rows(void **state) {
+    (void)state;
+    static const uint32_t shapes[][2] = {{9, 1}, {40, 128}, {33, 5}, {7, 700}, {2, 4096}};
+    for (size_t k = 0; k < sizeof shapes / sizeof shapes[0]; k++)
+        run_fast(UVCC_NL_SOFTMAX, shapes[k][0], shapes[k][1]);
 }
 
 /* The same roots whatever the network and the executor do; rounds as the function says. */
@@ -422,7 +548,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_functions),        cmocka_unit_test(test_rows),
         cmocka_unit_test(test_stochastic_index), cmocka_unit_test(test_same_roots),
-        cmocka_unit_test(test_fast_functions),   cmocka_unit_test(test_leaves),
+        cmocka_unit_test(test_fast_functions),   cmocka_unit_test(test_fast_rows),
+        cmocka_unit_test(test_leaves),
     };
     return cmocka_run_group_tests(tests, make_tables, NULL);
 }
