@@ -61,7 +61,8 @@ static void follows_the_table(void **state) {
         {UVCC_OP_ELEM_MUL, UVCC_OP_BEAVER, F, 0, 0, 3, 32.25, full + 24, OF_A},
     };
     enum { COUNT = sizeof rows / sizeof rows[0] };
-    const uvcc_allocator al = uvcc_host_allocator();
+    test_alloc mem = {0};
+    const uvcc_allocator al = test_allocator(&mem);
     uvcc_program *p;
     char message[256] = "", name[32];
     assert_int_equal(uvcc_program_new(&p, &al), 0);
@@ -108,6 +109,7 @@ static void follows_the_table(void **state) {
     if (uvcc_program_finish(p, message, sizeof message) != 0)
         fail_msg("%s", message);
     assert_int_equal(uvcc_program_op_count(p, 0), COUNT + 2);
+    const size_t live = mem.live_bytes;
     for (uint32_t i = 0; i < COUNT + 2; i++) {
         static const row in = {.rounds = 1, .online = 16}, out = {.rounds = 1, .online = 24};
         const row *r = i == 0 ? &in : i == COUNT + 1 ? &out : &rows[i - 1];
@@ -134,7 +136,14 @@ static void follows_the_table(void **state) {
     counted[3] = true; /* the exact product of what was given */
     assert_int_equal(uvcc_program_rounds(p, 0, counted, &rounds), 0);
     assert_int_equal(rounds, 1 + 3);
+    for (size_t fail = 1; fail <= 2; fail++) {
+        mem.fail_at = fail; /* the depths; the plan of the input */
+        assert_int_equal(uvcc_program_rounds(p, 0, NULL, &rounds), UVCC_ERR_NOMEM);
+    }
+    mem.fail_at = 0;
+    assert_int_equal(mem.live_bytes, live); /* nothing stays behind */
     uvcc_program_free(p);
+    assert_int_equal(mem.live_bytes, 0);
 }
 
 /* ---- what sessions send ---- */
