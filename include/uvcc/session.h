@@ -63,7 +63,7 @@ typedef enum uvcc_trace_kind {
 /** What a job or a message is for. */
 typedef enum uvcc_trace_work {
     UVCC_TRACE_STAGE = 0, /**< a stage of the op */
-    UVCC_TRACE_KEYS = 1,  /**< its keys, dealt ahead */
+    UVCC_TRACE_KEYS = 1,  /**< its keys, dealt ahead; SENT also: C of its triple */
     UVCC_TRACE_HASH = 2,  /**< the hash of a message that came for it; jobs only */
 } uvcc_trace_work;
 

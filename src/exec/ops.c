@@ -197,7 +197,7 @@ static void send_round(uvcc_session *s, uvcci_run *r, uvcci_batch_out *out) {
             return;
         bytes += tx->len;
     }
-    uvcci_trace_sent(s, r, UVCC_TRACE_STAGE, bytes);
+    uvcci_trace_sent(s, r, uvcci_before_start(r) ? UVCC_TRACE_KEYS : UVCC_TRACE_STAGE, bytes);
     engines_sent(r, round);
 }
 

@@ -208,13 +208,84 @@ static void leaves_evidence(void **state) {
     unlink("t.txt");
 }
 
+/* Adds up the rows of a list of the profile; bytes are those of the formula, and headers. */
+static uint64_t sum_costs(const json_t *j, const char *key) {
+    const json_t *list = json_object_get(j, key);
+    uint64_t bytes = 0, formula = 0;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *o = json_array_get(list, i);
+        const uint64_t online = test_u64(o, "formula_online_bytes");
+        const uint64_t keys = test_u64(o, "formula_key_bytes");
+        assert_true(test_u64(o, "bytes_online") >= online);
+        assert_true(test_u64(o, "bytes_preprocessing") >= keys);
+        bytes += test_u64(o, "bytes_online") + test_u64(o, "bytes_preprocessing");
+        formula += online + keys;
+    }
+    assert_true(bytes > 0 && (double)bytes < 1.1 * (double)formula);
+    return formula;
+}
+
+static const json_t *part(const json_t *j, const char *name) {
+    const json_t *list = json_object_get(j, "layers");
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (strcmp(text_of(json_array_get(list, i), "layer"), name) == 0)
+            return json_array_get(list, i);
+    fail_msg("no part %s", name);
+    return NULL;
+}
+
+/* What a run costs: by op, by part of the model and by step; and the memory of a step. */
+static void tells_costs(void **state) {
+    (void)state;
+    static const char *const parts[] = {"inputs",
+                                        "embedding forward",
+                                        "layer 0 forward",
+                                        "layer 1 forward",
+                                        "output forward",
+                                        "output backward",
+                                        "layer 1 backward",
+                                        "layer 0 backward",
+                                        "embedding backward",
+                                        "update",
+                                        "opening"};
+    static const char *const ways[] = {SMALL, SMALL "--products beaver",
+                                       SMALL "--stages 2 --replicas 2 --ahead 1",
+                                       SMALL "--sks 300"};
+    write_text();
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        const bool drawn = i == 3; /* not every product is checked */
+        char words[512];
+        snprintf(words, sizeof words, "%s --profile", ways[i]);
+        json_t *j = train(words);
+        const json_t *entries = json_object_get(j, "entries");
+        uint64_t rounds = 0;
+        const uint64_t formula = sum_costs(j, "ops");
+        assert_int_equal(sum_costs(j, "layers"), formula);
+        assert_int_equal(sum_costs(j, "entries"), formula);
+        for (size_t k = 0; k < sizeof parts / sizeof parts[0]; k++)
+            (void)part(j, parts[k]);
+        assert_int_equal(test_u64(part(j, "layer 0 forward"), "rounds"),
+                         test_u64(part(j, "layer 1 forward"), "rounds"));
+        for (size_t k = 0; k < json_array_size(entries); k++)
+            rounds += test_u64(json_array_get(entries, k), "rounds") *
+                      test_u64(json_array_get(entries, k), "steps");
+        assert_true(drawn ? test_u64(j, "rounds") <= rounds : test_u64(j, "rounds") == rounds);
+        assert_true(drawn || test_u64(part(j, "layer 0 backward"), "formula_online_bytes") ==
+                                 test_u64(part(j, "layer 1 backward"), "formula_online_bytes"));
+        const uint64_t peak = test_u64(j, "epoch_peak_bytes");
+        assert_true(peak > 0 && peak <= test_u64(j, "epoch_bound_bytes"));
+        json_decref(j);
+    }
+    unlink("t.txt");
+}
+
 int main(int argc, char **argv) {
     if (argc != 2 || !find_tool(argv[1]))
         return 2;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(refuses),         cmocka_unit_test(same_weights),
         cmocka_unit_test(other_blocks),    cmocka_unit_test(keeps),
-        cmocka_unit_test(leaves_evidence),
+        cmocka_unit_test(leaves_evidence), cmocka_unit_test(tells_costs),
     };
     return cmocka_run_group_tests(tests, enter, leave);
 }

@@ -36,6 +36,7 @@ typedef struct lm_run {
     uint8_t weights_sha256[32];
     bool checked, equal; /* against the plaintext run */
     double start_s, time_s;
+    uint64_t epoch_bound, epoch_bound_mb; /* of one worker; 0: not known */
     bool line_open;
     bundles *audit; /* NULL: none are written */
 } lm_run;
@@ -241,8 +242,8 @@ static json_t *root_json(const lm_run *r, unsigned party) {
     return job_root(&r->job, party, root) == EXIT_DONE ? hex(root, sizeof root) : NULL;
 }
 
-/* The profile's rows; takes `ops` (NULL: none). */
-static json_t *to_json(const lm_run *r, json_t *ops) {
+/* With the members of `profile` (NULL: none), which it takes. */
+static json_t *to_json(const lm_run *r, json_t *profile) {
     json_t *o = json_object(), *loss = json_array(), *roots = json_array();
     job_totals t;
     int bad = 0;
@@ -267,13 +268,17 @@ static json_t *to_json(const lm_run *r, json_t *ops) {
         {"messages", json_integer((json_int_t)t.messages)},
         {"rounds", json_integer((json_int_t)t.rounds)},
         {"tensor_peak_bytes", json_integer((json_int_t)t.tensor_peak)},
+        {"epoch_peak_bytes", json_integer((json_int_t)t.epoch_peak)},
+        {"epoch_bound_bytes",
+         r->epoch_bound != 0 ? json_integer((json_int_t)r->epoch_bound) : json_null()},
         {"time_s", json_real(r->time_s)},
         {"retransmissions", json_integer((json_int_t)t.retransmissions)},
     };
     for (size_t i = 0; i < sizeof members / sizeof members[0]; i++)
         bad |= json_object_set_new(o, members[i].key, members[i].value);
-    if (ops != NULL)
-        bad |= json_object_set_new(o, "ops", ops);
+    if (profile != NULL)
+        bad |= json_object_update(o, profile);
+    json_decref(profile);
     if (bad == 0)
         return o;
     json_decref(o);
@@ -282,19 +287,21 @@ static json_t *to_json(const lm_run *r, json_t *ops) {
 
 /* The profile, the trace and the JSON output. */
 static int report_on_ops(lm_run *r, report_json *json) {
-    json_t *ops = NULL;
+    json_t *profile = NULL;
     job_totals t;
     if (r->job.trace == NULL)
         return report_json_put(json, to_json(r, NULL));
     job_totals_of(&r->job, &t);
     trace_other_bytes(r->job.trace, t.bytes_online, t.bytes_preprocessing);
     if (r->o->profile) {
-        trace_print(r->job.trace, output(r));
-        ops = trace_json(r->job.trace);
-        if (ops == NULL)
+        const int status = trace_print(r->job.trace, output(r));
+        if (status != EXIT_DONE)
+            return status;
+        profile = trace_json(r->job.trace);
+        if (profile == NULL)
             return report_error(EXIT_FAILED, "out of memory");
     }
-    const int written = report_json_put(json, to_json(r, ops));
+    const int written = report_json_put(json, to_json(r, profile));
     const int traced = trace_finish(r->job.trace);
     return written != EXIT_DONE ? written : traced;
 }
@@ -318,6 +325,16 @@ static int plot(const lm_run *r) {
     free(x);
     return rc == 0 ? EXIT_DONE
                    : report_error(EXIT_FAILED, "--plot %s: cannot be written", r->o->plot);
+}
+
+static void show_memory(const lm_run *r, const job_totals *t, FILE *to) {
+    (void)fprintf(to, "tensor memory    %.1f MB at most in one worker\n",
+                  (double)t->tensor_peak * 1e-6);
+    (void)fprintf(to, "of one step      %.1f MB", (double)t->epoch_peak * 1e-6);
+    if (r->epoch_bound != 0)
+        (void)fprintf(to, ", bound %.1f MB: %.1f MB per microbatch in flight",
+                      (double)r->epoch_bound * 1e-6, (double)r->epoch_bound_mb * 1e-6);
+    (void)fputc('\n', to);
 }
 
 static void summary(const lm_run *r) {
@@ -346,8 +363,7 @@ static void summary(const lm_run *r) {
                   (unsigned long long)t.messages);
     (void)fprintf(to, "rounds           %llu, retransmissions %llu\n", (unsigned long long)t.rounds,
                   (unsigned long long)t.retransmissions);
-    (void)fprintf(to, "tensor memory    %.1f MB at most in one worker\n",
-                  (double)t.tensor_peak * 1e-6);
+    show_memory(r, &t, to);
     (void)fprintf(to, "weights sha256   %s\n", r->o->reveal == 0 ? text : "not opened");
     (void)fflush(to);
 }
@@ -407,6 +423,7 @@ static int run(lm_run *r, report_json *json) {
     if (status == EXIT_DONE)
         status = check(r);
     if (status == EXIT_DONE) {
+        r->epoch_bound = job_epoch_bound(&r->job, &r->epoch_bound_mb);
         summary(r);
         status = report_on_ops(r, json);
     }
