@@ -66,6 +66,9 @@ enum {
      * that such ops read has one mask in a step and is opened under it once, by the first of them.
      */
     UVCC_OP_BEAVER = 64,
+    /** ELEM_MUL, ROW_MUL, COL_MUL with a shift: the author knows that products have `constant` bits at
+     * most, 1 to 62, fewer than the inputs' bits say. The reference tests it, a secure run cannot. */
+    UVCC_OP_WITHIN = 128,
 };
 
 /** Truncation of an op: exact (GapARS, floor) or stochastic (GapSR). */

@@ -510,11 +510,125 @@ static uint32_t normed(emission *m, uint32_t x, const uint32_t *out) {
     return y;
 }
 
-static void emit_layernorm(emission *m, const uint32_t *in, const uint32_t *out) {
+/* What a fast norm takes 1 / sqrt of: v = part^p (mean square or variance), part = cols / 2^e in
+ * (1/2, 1], as an integer that nothing was truncated from. RMSNORM: sum(x^2) 2^-e, p = 1.
+ * LAYERNORM: (cols sum(x^2) - sum(x)^2) 2^-2e, p = 2. */
+typedef struct whole_square {
+    unsigned e, bits, scale;
+    double part, power; /* power: part^p */
+} whole_square;
+
+enum { WHOLE_BITS_MAX = 60, WHOLE_SCALE_MIN = 14 };
+
+/* False if x has too many or too few bits for it, or if v can lie so far below the variance that
+ * RSQRT's range, from 2^-10.5 on, does not reach down to variances of 2^-9. */
+static bool whole_square_of(uvcc_nonlinear what, const uvcc_tensor_desc *x, whole_square *out) {
+    const unsigned p = what == UVCC_NL_LAYERNORM ? 2 : 1, e = ceil_log2(x->cols);
+    const double part = ldexp(x->cols, -(int)e);
+    *out = (whole_square){
+        .e = e, .bits = 2u * x->bits + p * e, .scale = 2u * x->scale + p * e, .part = part};
+    out->power = p == 2 ? part * part : part;
+    return out->bits <= WHOLE_BITS_MAX && out->scale >= WHOLE_SCALE_MIN &&
+           out->scale <= UVCCI_NL_SCALE_MAX && out->power >= 0.35;
+}
+
+/* v, and epsilon in its units. */
+static uint32_t emit_whole_square(emission *m, uvcc_nonlinear what, uint32_t x,
+                                  const whole_square *w) {
+    const uvcc_tensor_desc d = desc(m, x);
+    const bool centred = what == UVCC_NL_LAYERNORM;
+    const int64_t epsilon = llround(ldexp(m->o.epsilon * w->power, (int)w->scale));
+    uint32_t v = temporary(m, d.rows, 1, w->bits, w->scale);
+    product(m, UVCC_OP_ROW_DOT, x, x, v, w->scale - 2u * d.scale, centred ? d.cols : 1);
+    if (centred) {
+        const uint32_t sum = temporary(m, d.rows, 1, d.bits + w->e, d.scale);
+        const uint32_t square = temporary(m, d.rows, 1, w->bits, 2u * d.scale);
+        /* the integer is what it is at the scale of v */
+        const uint32_t same = temporary(m, d.rows, 1, w->bits, w->scale);
+        const uint32_t least = temporary(m, d.rows, 1, w->bits + 1, w->scale);
+        local(m, UVCC_OP_ROW_SUM, x, UVCC_NO_TENSOR, sum, 0, 0);
+        product(m, UVCC_OP_ELEM_MUL, sum, sum, square, 0, 0);
+        local(m, UVCC_OP_SCALE_PUBLIC, square, UVCC_NO_TENSOR, same,
+              (uint8_t)(w->scale - 2u * d.scale), 1);
+        local(m, UVCC_OP_SUB, v, same, least, 0, 0);
+        v = least;
+    }
+    if (epsilon == 0)
+        return v;
+    const uint32_t more = temporary(m, d.rows, 1, w->bits + 1, w->scale);
+    local(m, UVCC_OP_ADD_PUBLIC, v, UVCC_NO_TENSOR, more, 0, epsilon);
+    return more;
+}
+
+/* 1 / sqrt(mean square or variance, plus epsilon), into `factor` unless that is none. */
+static uint32_t emit_factor(emission *m, uvcc_nonlinear what, uint32_t x, const whole_square *w,
+                            uint32_t factor) {
+    const uint32_t v = emit_whole_square(m, what, x, w);
+    const uvcc_tensor_desc d = desc(m, v);
+    const double gain = m->o.gain;
+    uvcc_tensor_desc z = d;
+    m->o.gain = sqrt(w->power);
+    if (factor == UVCC_NO_TENSOR) {
+        note(m, uvcc_nonlinear_output(UVCC_NL_RSQRT, &m->o, &d, &z));
+        factor = temporary_like(m, &z);
+    }
+    emit_function(m, UVCC_NL_RSQRT, v, &factor);
+    m->o.gain = gain;
+    return factor;
+}
+
+/* x gamma times the factor, whose product has fewer bits than they: |x factor| <= sqrt(cols). */
+static bool emit_scaled(emission *m, uint32_t x, uint32_t gamma, uint32_t factor, uint32_t out) {
+    const uvcc_tensor_desc d = desc(m, x), g = desc(m, gamma), f = desc(m, factor);
+    const unsigned scale = d.scale + g.scale, root = (ceil_log2(d.cols) + 1) / 2;
+    const int whole = g.bits - g.scale; /* of gamma */
+    const int bits = (int)(scale + f.scale + root + 1) + whole;
+    const int shift = (int)(scale + f.scale) - desc(m, out).scale;
+    if (d.bits + g.bits > 62 || bits > 62 || shift < 1 || bits < 1)
+        return false;
+    const uint32_t u = temporary(m, d.rows, d.cols, (unsigned)d.bits + g.bits, scale);
+    product(m, UVCC_OP_COL_MUL, x, gamma, u, 0, 0);
+    put(m, (uvcc_op_desc){.opcode = UVCC_OP_ROW_MUL,
+                          .in_count = 2,
+                          .out_count = 1,
+                          .in = {u, factor},
+                          .out = {out},
+                          .flags = UVCC_OP_WITHIN,
+                          .shift = (uint8_t)shift,
+                          .truncation = truncation(m),
+                          .constant = bits});
+    return true;
+}
+
+/* gamma x / sqrt(..), and for LAYERNORM of x less its mean: the square that decides does not wait
+ * for the mean, and gamma does not wait for the square. */
+static bool emit_fast_norm(emission *m, uvcc_nonlinear what, const uint32_t *in,
+                           const uint32_t *out, uint32_t scaled) {
+    const uvcc_tensor_desc d = desc(m, in[0]);
+    whole_square w;
+    if (m->o.exact || m->o.epsilon < 0 || m->o.epsilon > 1 || !whole_square_of(what, &d, &w))
+        return false;
+    const uint32_t factor = emit_factor(m, what, in[0], &w, m->o.saved ? out[2] : UVCC_NO_TENSOR);
+    const uint32_t x = what == UVCC_NL_LAYERNORM ? centre(m, in[0]) : in[0];
+    if (!m->o.saved && emit_scaled(m, x, in[1], factor, scaled))
+        return true;
+    const uvcc_tensor_desc c = desc(m, x);
+    const uint32_t y = m->o.saved ? out[1] : temporary(m, c.rows, c.cols, normed_bits(&c), c.scale);
+    product(m, UVCC_OP_ROW_MUL, x, factor, y, 0, 0);
+    product(m, UVCC_OP_COL_MUL, y, in[1], scaled, 0, 0);
+    return true;
+}
+
+static void emit_norm(emission *m, uvcc_nonlinear what, const uint32_t *in, const uint32_t *out) {
+    const bool shifted = what == UVCC_NL_LAYERNORM;
     const uvcc_tensor_desc z = desc(m, out[0]);
-    const uint32_t scaled = temporary_like(m, &z);
-    product(m, UVCC_OP_COL_MUL, normed(m, centre(m, in[0]), out), in[1], scaled, 0, 0);
-    local(m, UVCC_OP_BIAS_ADD, scaled, in[2], out[0], 0, 0);
+    const uint32_t scaled = shifted ? temporary_like(m, &z) : out[0];
+    if (!emit_fast_norm(m, what, in, out, scaled)) {
+        const uint32_t x = shifted ? centre(m, in[0]) : in[0];
+        product(m, UVCC_OP_COL_MUL, normed(m, x, out), in[1], scaled, 0, 0);
+    }
+    if (shifted)
+        local(m, UVCC_OP_BIAS_ADD, scaled, in[2], out[0], 0, 0);
 }
 
 /* ---- public ---- */
@@ -624,10 +738,8 @@ int uvcc_emit_nonlinear(uvcc_emit *emit, uvcc_nonlinear what, const uvcc_nonline
         emit_cross_entropy(&m, in, out);
         break;
     case UVCC_NL_RMSNORM:
-        product(&m, UVCC_OP_COL_MUL, normed(&m, in[0], out), in[1], out[0], 0, 0);
-        break;
     case UVCC_NL_LAYERNORM:
-        emit_layernorm(&m, in, out);
+        emit_norm(&m, what, in, out);
         break;
     default:
         emit_function(&m, what, in[0], out);

@@ -537,6 +537,16 @@ static int want_second(const op_check *c) {
     }
 }
 
+/* The bits that the author of a product knows. */
+static int want_known_bits(const op_check *c) {
+    if (c->d->shift != 0 && c->d->constant >= 1 && c->d->constant <= (int64_t)UVCCI_MAX_BITS)
+        return 0;
+    return uvcci_fail(
+        c->m, UVCC_ERR_PROGRAM,
+        "%s: products within %lld bits, shifted by %u; 1 to %u and a shift are possible", c->label,
+        (long long)c->d->constant, c->d->shift, UVCCI_MAX_BITS);
+}
+
 /* ELEM_MUL, ROW_MUL, COL_MUL. */
 static int check_elem_mul(const op_check *c) {
     const uvcc_tensor_desc *a = c->in[0], *b = c->in[1], *z = c->out[0];
@@ -545,6 +555,8 @@ static int check_elem_mul(const op_check *c) {
         err = want_shape(c, z, a->rows, a->cols);
     if (err == 0)
         err = want_scale(c, z, a->scale + b->scale - c->d->shift);
+    if (err == 0 && (c->d->flags & UVCC_OP_WITHIN) != 0)
+        return want_known_bits(c);
     if (err == 0)
         err = want_bits(c, a->bits + b->bits, "bits(A) + bits(B)");
     return err;
@@ -932,10 +944,15 @@ static bool uses_shift(uint16_t opcode) {
     }
 }
 
-static bool uses_constant(uint16_t opcode) {
-    return opcode == UVCC_OP_ROW_DOT || opcode == UVCC_OP_SCALE_PUBLIC ||
-           opcode == UVCC_OP_ADD_PUBLIC || opcode == UVCC_OP_CAUSAL_MASK ||
-           opcode == UVCC_OP_SKS_START;
+static bool is_elem_mul(uint16_t opcode) {
+    return opcode == UVCC_OP_ELEM_MUL || opcode == UVCC_OP_ROW_MUL || opcode == UVCC_OP_COL_MUL;
+}
+
+static bool uses_constant(const uvcc_op_desc *d) {
+    return d->opcode == UVCC_OP_ROW_DOT || d->opcode == UVCC_OP_SCALE_PUBLIC ||
+           d->opcode == UVCC_OP_ADD_PUBLIC || d->opcode == UVCC_OP_CAUSAL_MASK ||
+           d->opcode == UVCC_OP_SKS_START ||
+           (is_elem_mul(d->opcode) && (d->flags & UVCC_OP_WITHIN) != 0);
 }
 
 /* Fields that an opcode does not use must be 0, so that equal programs have equal hashes. */
@@ -951,6 +968,8 @@ static int check_fields(const op_check *c, bool implemented) {
         flags = UVCC_OP_CIRCUIT;
     if (uvcci_is_product(d->opcode))
         flags |= UVCC_OP_BEAVER;
+    if (is_elem_mul(d->opcode))
+        flags |= UVCC_OP_WITHIN;
     if (!gemm && (d->heads != 0 || d->row_groups != 0))
         return uvcci_fail(c->m, bad, "%s: heads and row groups are not for this opcode", c->label);
     if ((d->heads == 0) != (d->row_groups == 0))
@@ -973,7 +992,7 @@ static int check_fields(const op_check *c, bool implemented) {
     if (d->opcode == UVCC_OP_FUNCTION && d->function >= c->p->function_count)
         return uvcci_fail(c->m, bad, "%s runs function %u, which does not exist", c->label,
                           d->function);
-    if (d->constant != 0 && !uses_constant(d->opcode))
+    if (d->constant != 0 && !uses_constant(d))
         return uvcci_fail(c->m, bad, "%s: a constant is not for this opcode", c->label);
     const bool grouped = d->opcode == UVCC_OP_REDUCE_SCATTER || d->opcode == UVCC_OP_ALL_GATHER;
     if (d->group > (grouped ? UVCC_GROUP_STAGE : 0))
@@ -1319,7 +1338,7 @@ static void hash_op(uvcci_sha256 *h, const uvcc_op_desc *d) {
     uvcci_put8(&w, d->lift);
     if (d->opcode == UVCC_OP_FUNCTION)
         uvcci_put16(&w, d->function);
-    if (uses_constant(d->opcode))
+    if (uses_constant(d))
         uvcci_put64(&w, (uint64_t)d->constant);
     assert(!w.bad);
     uvcci_sha256_update(h, buf, w.len);
@@ -1385,8 +1404,8 @@ static bool is_parallel(const uvcc_program *p) {
 }
 
 /* One worker with one microbatch hashes as if there were no others: "UVCC_PARALLEL_V1" || LE32
- * replicas, stages, tp_ranks || each entry: LE32 stage, stages, ahead || each input: LE16 mb || each op:
- * LE16 mb || U8 group. Here ops stand as they came, in the order of (phase, mb, k). */
+ * replicas, stages, tp_ranks || each entry: LE32 stage, stages, ahead || each input: LE16 mb ||
+ * each op: LE16 mb || U8 group. Here ops stand as they came, in the order of (phase, mb, k). */
 static void hash_parallel(uvcci_sha256 *h, const uvcc_program *p) {
     static const char domain[] = "UVCC_PARALLEL_V1";
     uint8_t buf[16];

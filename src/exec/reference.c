@@ -134,6 +134,17 @@ typedef struct call {
     const uvcci_message *m;
 } call;
 
+/* A product; one that leaves the bits that its author knows becomes one that no output has room
+ * for. */
+static int64_t multiply_known(const call *c, int64_t x, int64_t y) {
+    int64_t z;
+    const bool over = __builtin_mul_overflow(x, y, &z);
+    if ((c->d->flags & UVCC_OP_WITHIN) == 0)
+        return z;
+    const int64_t limit = (int64_t)(1ull << c->d->constant);
+    return over || z >= limit || z <= -limit ? INT64_MAX : z;
+}
+
 /* floor(z / 2^shift). finish and the bounds of the inputs see to |z| < 2^62, what a secure
  * truncation asks for (protocols.md 6). */
 static void truncate_result(const call *c) {
@@ -229,7 +240,7 @@ static void run_elements(const call *c) {
     switch (c->d->opcode) {
     case UVCC_OP_ELEM_MUL:
         for (size_t i = 0; i < c->elems; i++)
-            z[i] = (uint64_t)x[i] * (uint64_t)y[i];
+            z[i] = (uint64_t)multiply_known(c, x[i], y[i]);
         truncate_result(c);
         break;
     case UVCC_OP_BIAS_ADD:
@@ -262,7 +273,7 @@ static void run_broadcast(const call *c) {
         const bool row = c->d->opcode == UVCC_OP_COL_MUL;
         const uint64_t x = (uint64_t)c->in[0][i],
                        y = (uint64_t)c->in[1][row ? i % row_cols : i / cols];
-        uint64_t z = x * y;
+        uint64_t z = (uint64_t)multiply_known(c, (int64_t)x, (int64_t)y);
         if (c->d->opcode == UVCC_OP_ROW_ADD)
             z = x + y;
         else if (c->d->opcode == UVCC_OP_ROW_SUB)

@@ -38,8 +38,8 @@ static const struct {
     {"gelu_derivative", {3, 48, 422}, {6, 70, 500}},
     {"silu_derivative", {3, 48, 422}, {6, 70, 500}},
     {"softmax", {15, 92, 735}, {37, 234, 2900}},
-    {"rmsnorm", {9, 98, 27}, {19, 99, 900}},
-    {"layernorm", {11, 98, 28}, {22, 99, 900}},
+    {"rmsnorm", {6, 73.5, 23}, {19, 99, 900}},
+    {"layernorm", {6, 74, 23}, {22, 99, 900}},
     {"cross_entropy_gradient", {15, 92, 735}, {37, 234, 2900}},
 };
 enum { FUNCTIONS = sizeof functions / sizeof functions[0] };

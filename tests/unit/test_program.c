@@ -650,6 +650,23 @@ static void test_bad_rows(void **state) {
           (s = row_base(UVCC_OP_ROW_MUL, 2), s.op[2].shift = 6));
     BOUND("op rows (ROW_MUL, FWD k 2): bits(A) + bits(B) needs 63 bits",
           (s = row_base(UVCC_OP_ROW_MUL, 2), s.op[2].shift = 8, s.t[E].bits = 43));
+    small within = row_base(UVCC_OP_ROW_MUL, 2); /* more bits than the products have */
+    uint8_t hash[2][32];
+    within.op[2].shift = 8;
+    within.t[E].bits = 43;
+    within.op[2].flags = UVCC_OP_WITHIN;
+    within.op[2].constant = 62;
+    hash_of(&within, hash[0]); /* fails if it is refused */
+    within.op[2].constant = 61;
+    hash_of(&within, hash[1]);
+    assert_memory_not_equal(hash[0], hash[1], 32);
+    WRONG("op rows (ROW_MUL, FWD k 2): products within 63 bits, shifted by 8; 1 to 62",
+          (s = within, s.op[2].constant = 63));
+    WRONG("products within 0 bits, shifted by 8", (s = within, s.op[2].constant = 0));
+    WRONG("products within 61 bits, shifted by 0; 1 to 62 and a shift are possible",
+          (s = within, s.op[2].shift = 0, s.t[D].scale = 16));
+    WRONG("flags 0x80 are not for this opcode",
+          (s = row_base(UVCC_OP_ROW_ADD, 2), s.op[2].flags = UVCC_OP_WITHIN));
     WRONG("op rows (COL_MUL, FWD k 2): E is 4 x 1, but must be 1 x 5",
           s = row_base(UVCC_OP_COL_MUL, 2));
     BOUND(

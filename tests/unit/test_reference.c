@@ -449,6 +449,42 @@ static void test_bounds(void **state) {
     close_one(&o);
 }
 
+/* Products that have fewer bits than their factors: up to those that the author knows, whatever the
+ * output has room for, also beyond 64. */
+static void test_products_within(void **state) {
+    (void)state;
+    one o;
+    open_one(&o);
+    const uint32_t a = add(&o, "A", 1, 2, 40, 20), b = add(&o, "B", 1, 1, 40, 20);
+    const uint32_t c = add(&o, "C", 1, 2, 50, 36);
+    start(&o, &(uvcc_op_desc){.name = "within",
+                              .opcode = UVCC_OP_ROW_MUL,
+                              .in_count = 2,
+                              .in = {a, b},
+                              .out_count = 1,
+                              .out = {c},
+                              .flags = UVCC_OP_WITHIN,
+                              .shift = 4,
+                              .constant = 45});
+    const int64_t large = (1ll << 40) - 1;
+    set(&o, a, (const int64_t[]){large, -31});
+    set(&o, b, (const int64_t[]){31});
+    run(&o);
+    assert_int_equal(uvcc_reference_get(o.r, c)[0], large * 31 >> 4);
+    assert_int_equal(uvcc_reference_get(o.r, c)[1], -61);
+    static const int64_t far[] = {33, -33, 1ll << 39};
+    for (unsigned i = 0; i < 3; i++) {
+        set(&o, a, (const int64_t[]){1ll << 39, large});
+        set(&o, b, far + i);
+        assert_int_equal(step(&o), UVCC_ERR_BOUND);
+        assert_non_null(strstr(o.message, "op within (ROW_MUL, FWD k 0): element"));
+        set(&o, a, (const int64_t[]){0, 0});
+        set(&o, b, (const int64_t[]){1});
+        run(&o);
+    }
+    close_one(&o);
+}
+
 /* A failed step leaves a value outside its bound; the next one does not count on it. */
 static void test_step_after_a_failed_one(void **state) {
     (void)state;
@@ -598,6 +634,7 @@ int main(void) {
         cmocka_unit_test(test_set),
         cmocka_unit_test(test_unset_input),
         cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_products_within),
         cmocka_unit_test(test_step_after_a_failed_one),
         cmocka_unit_test(test_widest_product),
         cmocka_unit_test(test_not_implemented),
