@@ -180,6 +180,10 @@ static void keeps(void **state) {
     write_file("kept/party-2/r0-s0-t0.step-2", "UVCCSEAL damaged", 16);
     refused("generate kept --length 1", "party-2/r0-s0-t0.step-2 is damaged");
     free(share);
+    write_file("kept/party-1/run", "5", 1); /* as if it was cut: no line's end */
+    refused(EXACT "--stages 2 --checkpoint kept", "party-1/run: is not the number of a run");
+    write_file("kept/party-1/run", "", 0);
+    refused(EXACT "--stages 2 --checkpoint kept", "party-1/run: is not the number of a run");
     remove_tree("kept");
     json_decref(whole);
     json_decref(kept);

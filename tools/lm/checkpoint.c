@@ -196,7 +196,19 @@ int lm_checkpoint_last(const char *dir, const uvcc_transformer_config *cfg, uint
 
 /* ---- the run's number ---- */
 
-/* On the disk before anything is sent under it. */
+/* The number in a file of next_run(); false if it is anything else. */
+static bool parse_run(const uint8_t *bytes, size_t len, uint32_t *run) {
+    char again[32];
+    uint64_t v = 0;
+    for (size_t i = 0; i < len && bytes[i] >= '0' && bytes[i] <= '9' && v <= UINT32_MAX; i++)
+        v = 10 * v + (uint64_t)(bytes[i] - '0');
+    *run = (uint32_t)v;
+    const int n = snprintf(again, sizeof again, "%u\n", *run);
+    return (size_t)n == len && memcmp(again, bytes, len) == 0;
+}
+
+/* On the disk before anything is sent under it. A run that was used may never come again, so a file
+ * that does not say which was the last is refused. */
 static int next_run(const char *dir, uint32_t *run) {
     char path[PATH_BYTES], text[32];
     *run = 0;
@@ -209,11 +221,15 @@ static int next_run(const char *dir, uint32_t *run) {
             continue;
         if (file_read(path, EXIT_FAILED, &bytes, &len) != EXIT_DONE)
             return EXIT_FAILED;
-        memcpy(text, bytes, len < sizeof text ? len : sizeof text - 1);
-        text[len < sizeof text ? len : sizeof text - 1] = '\0';
+        uint32_t last;
+        const bool good = parse_run(bytes, len, &last) && last != UINT32_MAX;
         free(bytes);
-        unsigned long last = strtoul(text, NULL, 10);
-        *run = last >= *run ? (uint32_t)last + 1 : *run;
+        if (!good)
+            return report_error(EXIT_BAD_INPUT,
+                                "%s: is not the number of a run; it is damaged, and no run may be "
+                                "used twice",
+                                path);
+        *run = last >= *run ? last + 1 : *run;
     }
     int n = snprintf(text, sizeof text, "%u\n", *run);
     for (unsigned p = 0; p < JOB_PARTIES; p++) {
