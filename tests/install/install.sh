@@ -34,6 +34,10 @@ for header in $(grep '\.h$' "$dest/have"); do
     $cc -std=c17 -Wall -Wextra -Wpedantic -Werror -fsyntax-only $(flags --cflags) "$dest/one.c"
 done
 
+# What the installed tool learns from without --text.
+corpus=$(find "$dest" -path '*/share/uvcc/corpus.txt')
+cmp "${corpus:-/nowhere}" "$source/tests/data/corpus.txt" || { echo "the corpus was not installed"; exit 1; }
+
 # The shared library shows the public names and no others.
 nm -D --defined-only "$libdir/libuvcc.so" | awk '{ print $3 }' | grep -v '^uvcc_' >"$dest/extra" || true
 [ ! -s "$dest/extra" ] || { echo "libuvcc.so exports:"; sed 's/^/    /' "$dest/extra"; exit 1; }
