@@ -38,8 +38,11 @@ int file_read(const char *path, int status, uint8_t **bytes, size_t *len) {
     }
     int why = *bytes == NULL ? ENOMEM : errno;
     (void)close(fd);
-    if (n < 0)
+    if (n < 0) {
+        free(*bytes);
+        *bytes = NULL;
         return report_error(status, "%s: cannot be read: %s", path, strerror(why));
+    }
     return 0;
 }
 
