@@ -58,7 +58,7 @@ _Static_assert(UVCC_CPU_INLINE == 0 && UVCC_CPU_DEFERRED == 1 && UVCC_CPU_THREAD
          0,                                                                                        \
          0,                                                                                        \
          NULL,                                                                                     \
-         "write each step's bundle of each party for uvcc audit; DIR must have none yet"},         \
+         "write each step's bundle of each party for uvcc audit; DIR must have none of this run"}, \
         {"trace", "FILE", FLAG_TEXT, AT(trace),                                                    \
          0,       0,      NULL,      "write what ran and waited, for Perfetto (ui.perfetto.dev)"}, \
         {"profile", NULL, FLAG_SWITCH, AT(profile),                                                \
