@@ -177,8 +177,7 @@ struct uvcci_step {
     uvcci_run *runs; /* program order */
     uint32_t *bwd_left; /* [microbatch]: BWD ops that are not done; of an entry with a limit */
     uint32_t runs_done, deals_sent, deal_next, triple_next;
-    uint8_t
-        *triples; /* made for the host, WIRE arena: the records of the entry's Beaver products */
+    uint8_t *triples; /* made for the host, WIRE arena: records of the entry's Beaver products */
     size_t triples_bytes;
     uint64_t *ready; /* bitmap of runs to look at */
     uint32_t ready_words;

@@ -192,7 +192,8 @@ int uvcci_step_open(uvcc_session *s, uint32_t step, uint32_t entry) {
     st->output = uvcci_bump_take(&st->bump, (e->output_count + 1u) * sizeof st->output[0]);
     if (e->in_flight != 0)
         st->bwd_left = uvcci_bump_take(&st->bump, e->microbatches * sizeof st->bwd_left[0]);
-    bool ok = (e->in_flight == 0 || st->bwd_left != NULL) && st->runs != NULL && st->ready != NULL && st->input != NULL && st->output != NULL;
+    bool ok = (e->in_flight == 0 || st->bwd_left != NULL) && st->runs != NULL &&
+              st->ready != NULL && st->input != NULL && st->output != NULL;
     for (uint32_t i = 0; ok && i < e->op_count; i++) {
         uvcci_run *r = &st->runs[i];
         r->step = st;

@@ -1,10 +1,11 @@
 /* proof.c - from a leaf to a signed root: roots over all workers of a party, and proofs.
  *
- *     job root  head (r, s, t = 0) || R*S*T epoch roots || global_root || signature || CRC-32 of
- * all proof     head (flags 1: up to a job root) || LE32 index || LE32 leaves || U8 n || the leaf
- *               without its sid, n bytes || U8 siblings || siblings || epoch roots of the leaf's
- * replica
- *               || replica roots || signature || CRC-32 of all
+ *     job root: head (r, s, t = 0) || R*S*T epoch roots || global_root || signature ||
+ *               CRC-32 of all
+ *
+ *     proof:    head (flags 1: up to a job root) || LE32 index || LE32 leaves || U8 n ||
+ *               the leaf without its sid, n bytes || U8 siblings || siblings ||
+ *               epoch roots of the leaf's replica || replica roots || signature || CRC-32 of all
  *
  * A proof up to the root of a worker alone has one epoch root and one replica root. Its head's run
  * is 0: only a STEP_BEGIN leaf speaks of the run. */
