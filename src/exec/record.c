@@ -346,10 +346,10 @@ typedef struct member {
     size_t at, bytes;
     bool boolean;
 } member;
+/* A bool must not be made of a byte that is neither 0 nor 1. */
+#define IS_BOOL(name) _Generic(((uvcc_config *)0)->name, bool : true, default : false)
 #define MEMBER(name)                                                                               \
-    { offsetof(uvcc_config, name), sizeof((uvcc_config *)0)->name, false }
-#define BOOLEAN(name)                                                                              \
-    { offsetof(uvcc_config, name), sizeof(bool), true }
+    { offsetof(uvcc_config, name), sizeof((uvcc_config *)0)->name, IS_BOOL(name) }
 static const member members[] = {MEMBER(flags),
                                  MEMBER(party),
                                  MEMBER(suites),
@@ -366,8 +366,8 @@ static const member members[] = {MEMBER(flags),
                                  MEMBER(policy_hash),
                                  MEMBER(next_step),
                                  MEMBER(next_run),
-                                 BOOLEAN(datagram),
-                                 BOOLEAN(audit_off),
+                                 MEMBER(datagram),
+                                 MEMBER(audit_off),
                                  MEMBER(frame_bytes),
                                  MEMBER(datagram_bytes),
                                  MEMBER(rx_online_bytes),
@@ -386,7 +386,7 @@ static const member members[] = {MEMBER(flags),
                                  MEMBER(keepalive_ns),
                                  MEMBER(hello_repeat_ns),
                                  MEMBER(checkpoint_every),
-                                 BOOLEAN(exchange_x25519),
+                                 MEMBER(exchange_x25519),
                                  MEMBER(rx_messages_max),
                                  MEMBER(rx_ranges_max),
                                  MEMBER(suspicious_max),
@@ -394,9 +394,9 @@ static const member members[] = {MEMBER(flags),
                                  MEMBER(triples_ahead_bytes),
                                  MEMBER(triples_only),
                                  MEMBER(triples_run),
-                                 BOOLEAN(bundles),
-                                 BOOLEAN(sks_refused),
-                                 BOOLEAN(sks_override),
+                                 MEMBER(bundles),
+                                 MEMBER(sks_refused),
+                                 MEMBER(sks_override),
                                  MEMBER(sks_step)};
 enum { MEMBER_COUNT = sizeof members / sizeof members[0] };
 
