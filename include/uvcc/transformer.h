@@ -17,7 +17,7 @@
  *  - "logits": IN_WINDOW (first stage), `windows` sequences; OUT_LOGITS (last stage).
  *  - "eval": IN_EVAL_TOKENS, IN_EVAL_TARGETS, `windows` sequences; OUT_EVAL_LOSS, as OUT_LOSS.
  *  - "next": IN_PROMPT (first stage), as IN_WINDOW; IN_NOISE (last stage, every rank), windows x
- *    256 at scale f, |noise| < 32; and the PERSIST tensor "select" (windows x windows * context, 0
+ *    256 at scale f, |noise| < 256; and the PERSIST tensor "select" (windows x windows * context, 0
  *    and 1, public) that picks a row for each window. Opens as OUT_NEXT (windows x 1) the place of
  *    the greatest sum of logit and noise there, nothing else (last stage).
  *  - "reveal": OUT_WEIGHT + i, this worker's part of global weight i, for every i that it has.
@@ -79,16 +79,16 @@ typedef struct uvcc_transformer_config {
 
     uint8_t optimizer;                      /**< uvcc_optimizer */
     uint8_t momentum_shift, variance_shift; /**< 1..8; 0: 2 and 4 */
-    double learning_rate; /**< the greatest of the schedule, below 1. Gradients are of the mean loss
+    double learning_rate; /**< the greatest of the schedule, below 4. Gradients are of the mean loss
                                per token */
     uint32_t warmup, steps; /**< rises linearly over `warmup` steps, then falls linearly to
                                `final_rate` times the greatest at step `steps` (0: stays) */
     double final_rate;      /**< 0 to 1 */
     double weight_decay;    /**< of matrices, decoupled: w -= rate weight_decay w; 0: none */
-    double epsilon; /**< ADAMW: w -= rate m / sqrt(v + epsilon^2); a power of two, 2^-20 to 2^-6;
+    double epsilon; /**< ADAMW: w -= rate m / sqrt(v + epsilon^2); a power of two, 2^-17 to 2^-6;
                          0: 2^-14 */
-    double clip;    /**< each element of the mean gradient is clipped to [-clip, clip]; 0: not.
-                         ADAMW: above 0, at most 1024 epsilon */
+    double clip;    /**< each element of the mean gradient is clipped to [-clip, clip], 2^-12 to 32;
+                         0: not. ADAMW: above 0, at most 1024 epsilon */
 
     uint8_t frac_bits;  /**< f: 16 */
     uint8_t value_bits; /**< |activation| < 2^value_bits; 0: 7 */

@@ -431,7 +431,7 @@ static void add_eval(uvcci_tf_builder *b) {
     b->first_index = 0;
 }
 
-enum { NOISE_BITS = 5 }; /* and fraction bits */
+enum { NOISE_BITS = 8 }; /* and fraction bits */
 
 /* The place of the greatest sum of logit and noise in one row per window. */
 static void add_next(uvcci_tf_builder *b) {

@@ -440,6 +440,36 @@ static void test_logits(void **state) {
     job_free(&j);
 }
 
+/* The byte of the greatest sum of logit and noise, for any noise that the header allows. */
+static void test_next(void **state) {
+    (void)state;
+    uvcc_transformer_config c = small();
+    const uint32_t picked = 0x6b;
+    char why[256] = "";
+    job j = job_of(&c);
+    const uint32_t e = (uint32_t)uvcc_program_find_entry(j.p[0], "next");
+    const int select = uvcc_program_find(j.p[0], "select");
+    assert_true(select >= 0);
+    read_text(&j, 0, c.windows);
+    memset(j.room, 0, c.context * sizeof *j.room);
+    j.room[c.context - 1] = 1;
+    assert_int_equal(uvcc_reference_set(j.r[0], (uint32_t)select, j.room), 0);
+    for (uint32_t k = 0; k < uvcc_program_input_count(j.p[0], e); k++) {
+        const uvcc_io_desc *io = uvcc_program_input_at(j.p[0], e, k);
+        if (io->id != UVCC_TRANSFORMER_IN_NOISE) {
+            give(&j, 0, io);
+            continue;
+        }
+        for (uint32_t i = 0; i < UVCC_TRANSFORMER_VOCAB; i++)
+            j.room[i] = (i == picked ? 1 : -1) * ((256ll << c.frac_bits) - 1);
+        assert_int_equal(uvcc_reference_set(j.r[0], io->tensor, j.room), 0);
+    }
+    if (uvcc_reference_step(j.r[0], e, why, sizeof why) != 0)
+        fail_msg("%s", why);
+    assert_int_equal(*output(&j, 0, "next", UVCC_TRANSFORMER_OUT_NEXT), picked);
+    job_free(&j);
+}
+
 /* ---- programs ---- */
 
 static void build(const uvcc_transformer_config *c, const uvcc_transformer_worker *w) {
@@ -755,8 +785,9 @@ int main(void) {
         cmocka_unit_test(test_rows),         cmocka_unit_test(test_sequences),
         cmocka_unit_test(test_corpus),       cmocka_unit_test(test_every_kind_loads),
         cmocka_unit_test(test_large_shapes), cmocka_unit_test(test_no_memory),
-        cmocka_unit_test(test_logits),       cmocka_unit_test(test_learns),
-        cmocka_unit_test(test_gradients),    cmocka_unit_test(test_splits),
+        cmocka_unit_test(test_logits),       cmocka_unit_test(test_next),
+        cmocka_unit_test(test_learns),       cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_splits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

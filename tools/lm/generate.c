@@ -18,6 +18,8 @@
 
 #define MESSAGE_BYTES 512u
 #define VOCAB         UVCC_TRANSFORMER_VOCAB
+/* gumbel() is below 33 ln 2 < 23, so noise, that times the temperature, is below 256. */
+#define TEMPERATURE_MAX 8
 
 typedef struct generate_options {
     const char *prompt;
@@ -33,7 +35,7 @@ static const char *const computes[] = {"inline", "deferred", "threads", NULL};
 static const flag flags[] = {
     {"prompt", "TEXT", FLAG_TEXT, AT(prompt), 0, 0, NULL, "what the text begins with (a newline)"},
     {"length", "N", FLAG_COUNT, AT(length), 1, 1000000, NULL, "bytes to sample (200)"},
-    {"temperature", "X", FLAG_REAL, AT(temperature), 0, 8, NULL,
+    {"temperature", "X", FLAG_REAL, AT(temperature), 0, TEMPERATURE_MAX, NULL,
      "0: always the likeliest byte; 1: as the model's probabilities say (0.7)"},
     {"seed", "N", FLAG_SEED, AT(seed), 0, 0, NULL, "of the noise, keys and masks (1)"},
     {"compute", "inline|deferred|threads", FLAG_CHOICE, AT(compute), 0, 0, computes,
