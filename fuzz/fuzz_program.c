@@ -148,6 +148,29 @@ static void make_additive(builder *b, uvcc_op_desc *op, const uvcc_tensor_desc *
     }
 }
 
+/* A product just made, kept whole: its check, begun and waited for, perhaps of other tensors. */
+static void op_checked(builder *b, uvcc_op_desc product, fuzz_in *in) {
+    const uint8_t how = fuzz_u8(in);
+    uvcc_op_desc op = {.opcode = UVCC_OP_SKS_START,
+                       .phase = b->phase,
+                       .in_count = 3,
+                       .in = {product.in[0], product.in[1], product.out[0]},
+                       .flags = product.flags,
+                       .constant = how % 4 * 400};
+    if (how & 8)
+        op.in[how >> 4 & 1] = pick(b, in);
+    op.k = ++b->k;
+    (void)uvcc_program_op(b->p, &op);
+    op.opcode = UVCC_OP_SKS_GEMM_CHECK;
+    op.k = ++b->k;
+    op.flags = 0;
+    op.constant = 0;
+    if (how & 64)
+        op.in[2] = pick(b, in);
+    if ((how & 0xA0) != 0xA0)
+        (void)uvcc_program_op(b->p, &op);
+}
+
 /* An op with outputs made to fit, then perhaps one thing wrong. */
 static void op_fitting(builder *b, fuzz_in *in) {
     static const uint16_t codes[] = {
@@ -176,6 +199,9 @@ static void op_fitting(builder *b, fuzz_in *in) {
     op.in_count = 2;
     op.out_count = 1;
     op.shift = what >> 4;
+    const bool checked = op.opcode == UVCC_OP_GEMM_SS && (wrong & 64) != 0;
+    if (checked)
+        op.shift = 0;
     if (op.opcode == UVCC_OP_GEMM_SS) {
         op.flags = how >> 1 & 3;
         z.rows = op.flags & UVCC_OP_TRANS_A ? x.cols : x.rows;
@@ -239,6 +265,8 @@ static void op_fitting(builder *b, fuzz_in *in) {
     op.phase = b->phase;
     op.k = b->k;
     (void)uvcc_program_op(b->p, &op);
+    if (checked)
+        op_checked(b, op, in);
 }
 
 /* A function of one input: a list that works, with steps of it changed. */

@@ -2,6 +2,7 @@
  * one is remembered, so that a run that ends early can still write it. */
 #include "bundles.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -141,30 +142,75 @@ static int write_keys(const bundles_config *c) {
 
 /* ---- opening ---- */
 
-static int make_dir(const char *dir) {
-    int why = dir_make(dir);
+static int make_dir(const bundles_config *c) {
+    int why = dir_make(c->dir);
     if (why != 0)
         return report_error(EXIT_BAD_INPUT, "--audit %s: cannot be made: %s; choose another place",
-                            dir, strerror(why));
-    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
-        char name[16];
-        struct stat st;
-        (void)snprintf(name, sizeof name, "party-%u", p);
-        char *path = path_of(dir, name);
-        if (path == NULL)
-            return report_error(EXIT_FAILED, "out of memory");
-        bool there = lstat(path, &st) == 0;
-        free(path);
-        if (there)
-            return report_error(EXIT_BAD_INPUT,
-                                "--audit %s: there are bundles already; give another directory",
-                                dir);
-    }
+                            c->dir, strerror(why));
     return EXIT_DONE;
 }
 
+/* Whether a directory below DIR has an entry of this run or a later one. */
+static bool has_run(const bundles_config *c, const char *below) {
+    char *path = path_of(c->dir, below);
+    DIR *d = path != NULL ? opendir(path) : NULL;
+    bool has = false;
+    for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
+        bundle_place at;
+        has = has || (bundle_parse_run(e->d_name, &at) && at.run >= c->run);
+    }
+    if (d != NULL)
+        (void)closedir(d);
+    free(path);
+    return has;
+}
+
+static bool has_party(const bundles_config *c, unsigned party) {
+    char name[16];
+    (void)snprintf(name, sizeof name, "party-%u", party);
+    char *path = path_of(c->dir, name);
+    DIR *d = path != NULL ? opendir(path) : NULL;
+    bool has = false;
+    for (struct dirent *e; d != NULL && !has && (e = readdir(d)) != NULL;) {
+        char below[sizeof name + sizeof e->d_name + 1];
+        if (e->d_name[0] == '.')
+            continue;
+        (void)snprintf(below, sizeof below, "%s/%s", name, e->d_name);
+        has = c->run == 0 || has_run(c, below);
+    }
+    if (d != NULL)
+        (void)closedir(d);
+    free(path);
+    return has;
+}
+
+/* Bundles of earlier runs stay, under the same keys. */
+static int check_old(const bundles_config *c) {
+    for (unsigned p = 0; p < UVCC_PARTIES; p++)
+        if (has_party(c, p))
+            return report_error(EXIT_BAD_INPUT,
+                                "--audit %s: there are bundles already; give another directory",
+                                c->dir);
+    struct stat st;
+    char *path = path_of(c->dir, "public-keys");
+    uvcc_audit_keys keys;
+    int status = EXIT_DONE;
+    if (path == NULL)
+        return report_error(EXIT_FAILED, "out of memory");
+    if (c->run != 0 && stat(path, &st) == 0) {
+        status = bundle_keys_read(path, EXIT_BAD_INPUT, &keys);
+        if (status == EXIT_DONE && memcmp(&keys, &c->keys, sizeof keys) != 0)
+            status = report_error(EXIT_BAD_INPUT,
+                                  "--audit %s: has bundles of other parties; give another "
+                                  "directory",
+                                  c->dir);
+    }
+    free(path);
+    return status;
+}
+
 bundles *bundles_open(const bundles_config *c) {
-    if (make_dir(c->dir) != EXIT_DONE)
+    if (make_dir(c) != EXIT_DONE || check_old(c) != EXIT_DONE)
         return NULL;
     bundles *b = calloc(1, sizeof *b);
     if (b == NULL) {

@@ -3,22 +3,14 @@
 #include "options.h"
 
 #include <string.h>
-#include <uvcc/compute.h>
 
-#include "flags.h"
+#include "runflags.h"
 
 #define HIDDEN_UNITS_MAX 4096u
 
 static const char *const models[] = {"mlp", "transformer", NULL};
-static const char *const truncations[] = {"ars", "sr", NULL};
 static const char *const compares[] = {"fss", "circuit", NULL};
-static const char *const products[] = {"native", "beaver", NULL};
-static const char *const computes[] = {"inline", "deferred", "threads", NULL};
-_Static_assert(UVCC_TRUNC_EXACT == 0 && UVCC_TRUNC_STOCHASTIC == 1, "order of truncations[]");
 _Static_assert(UVCC_COMPARE_FSS == 0 && UVCC_COMPARE_CIRCUIT == 1, "order of compares[]");
-_Static_assert(UVCC_PRODUCTS_NATIVE == 0 && UVCC_PRODUCTS_BEAVER == 1, "order of products[]");
-_Static_assert(UVCC_CPU_INLINE == 0 && UVCC_CPU_DEFERRED == 1 && UVCC_CPU_THREADS == 2,
-               "order of computes[]");
 
 #define AT(member) offsetof(train_options, member)
 static const flag options[] = {
@@ -37,35 +29,14 @@ static const flag options[] = {
     {"frac-bits", "N", FLAG_COUNT, AT(frac_bits), 4, 24, NULL, "fraction bits of fixed point (16)"},
     {"seed", "N", FLAG_SEED, AT(seed), 0, 0, NULL,
      "of initial weights, order of rows, keys and masks (1)"},
-    {"truncation", "ars|sr", FLAG_CHOICE, AT(truncation), 0, 0, truncations,
+    {"truncation", "ars|sr", FLAG_CHOICE, AT(truncation), 0, 0, run_truncations,
      "ars: exact, equal to the plaintext run; sr: stochastic, cheaper (ars)"},
     {"compare", "fss|circuit", FLAG_CHOICE, AT(compare), 0, 0, compares,
      "ReLU's comparison: fss: on dealt keys, fewer rounds; circuit: no keys, fewer bytes (fss)"},
-    {"products", "native|beaver", FLAG_CHOICE, AT(products), 0, 0, products,
-     "matrix products: native, or on triples made ahead: the same weights (native)"},
-    {"compute", "inline|deferred|threads", FLAG_CHOICE, AT(compute), 0, 0, computes,
-     "when jobs run: at once, late and shuffled, or on threads (inline)"},
-    {"compute-seed", "N", FLAG_SEED, AT(compute_seed), 0, 0, NULL,
-     "of the shuffle of deferred (1)"},
-    {"drop", "P", FLAG_RATE, AT(drop), 0, 0, NULL, "rate of packets lost, 0 <= P < 1 (0)"},
-    {"duplicate", "P", FLAG_RATE, AT(duplicate), 0, 0, NULL, "... doubled (0)"},
-    {"reorder", "P", FLAG_RATE, AT(reorder), 0, 0, NULL, "... delayed behind later ones (0)"},
-    {"corrupt", "P", FLAG_RATE, AT(corrupt), 0, 0, NULL, "... with bits flipped (0)"},
-    {"fault-seed", "N", FLAG_SEED, AT(fault_seed), 0, 0, NULL, "of these faults (1)"},
-    {"json", "FILE|-", FLAG_TEXT, AT(json), 0, 0, NULL,
-     "write the results as JSON; with -, alone on standard output"},
     {"record", "DIR", FLAG_TEXT, AT(record), 0, 0, NULL,
      "write each party's log for uvcc replay; it holds all of its secrets"},
-    {"audit", "DIR", FLAG_TEXT, AT(audit), 0, 0, NULL,
-     "write each step's bundle of each party for uvcc audit; DIR must have none yet"},
     {"force", NULL, FLAG_SWITCH, AT(force), 0, 0, NULL, "--record may replace logs"},
-    {"trace", "FILE", FLAG_TEXT, AT(trace), 0, 0, NULL,
-     "write what ran and waited, for Perfetto (ui.perfetto.dev)"},
-    {"profile", NULL, FLAG_SWITCH, AT(profile), 0, 0, NULL,
-     "show what each kind of op took: compute, waits, bytes"},
-    {"progress", NULL, FLAG_SWITCH, AT(progress), 0, 0, NULL,
-     "show progress even where standard error is no terminal"},
-    {"help", NULL, FLAG_SWITCH, AT(help), 0, 0, NULL, "show this"},
+    RUN_FLAGS(AT),
 };
 _Static_assert(FLAG_LIST_MAX == UVCC_MLP_MAX_LAYERS - 1, "--hidden");
 static const flag_set set = {"train", options, sizeof options / sizeof options[0], AT(help)};

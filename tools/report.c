@@ -89,14 +89,13 @@ static json_t *to_json(const train_result *r) {
     return NULL;
 }
 
-int report_json_write(report_json *j, const train_result *r, json_t *ops) {
+int report_json_write(report_json *j, const train_result *r, json_t *profile) {
     json_t *o = j->out == NULL ? NULL : to_json(r);
-    if (o == NULL || ops == NULL) {
-        json_decref(ops);
-    } else if (json_object_set_new(o, "ops", ops) != 0) {
+    if (o != NULL && profile != NULL && json_object_update(o, profile) != 0) {
         json_decref(o);
         o = NULL;
     }
+    json_decref(profile);
     return j->out == NULL ? EXIT_DONE : report_json_put(j, o);
 }
 

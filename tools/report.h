@@ -18,9 +18,9 @@ int report_error(int status, const char *format, ...) __attribute__((format(prin
 typedef struct report_json report_json;
 /* path may be NULL (none) or "-". NULL after reporting the error. */
 report_json *report_json_open(const char *path);
-/* Writes the result; an exit status. `ops` is a list that stands in it as "ops", which it takes;
- * NULL: none. */
-int report_json_write(report_json *j, const train_result *r, json_t *ops);
+/* Writes the result; an exit status. It has the members of `profile` too, which it takes; NULL:
+ * none. */
+int report_json_write(report_json *j, const train_result *r, json_t *profile);
 /* Any object, which it takes; NULL: there was no memory for it. */
 int report_json_put(report_json *j, json_t *o);
 /* Also takes away what was not finished. */

@@ -31,3 +31,12 @@ void seeded_identity(uvcc_config *cfg, const char *command, uint64_t seed, unsig
             hash_words(command, "pair", seed, p + q, cfg->pair_secret[q]);
     }
 }
+
+void seeded_bundles(bundles_config *c, const char *command, uint64_t seed) {
+    uvcc_config cfg;
+    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
+        seeded_identity(&cfg, command, seed, p);
+        memcpy(c->sign_seed[p], cfg.sign_seed, sizeof c->sign_seed[p]);
+        memcpy(c->keys.key[p], cfg.peer_sign_key[p], sizeof c->keys.key[p]);
+    }
+}

@@ -15,6 +15,7 @@
 #include <uvcc/host.h>
 
 #include "report.h"
+#include "tally.h"
 #include "tracefile.h"
 
 enum { KINDS_MAX = 512, TRACK_COMPUTE = 1, TRACK_OPS = 1000, WORKS = 3 };
@@ -28,6 +29,7 @@ typedef struct kind {
     uint64_t wait_ns, wait_virtual_ns;
     uint64_t exchange_ns; /* jobs of the local plane: until the other workers did their part */
     uint64_t bytes[2];    /* online, of keys */
+    uint64_t formula[2];  /* the same, as uvcc_program_cost() has it */
 } kind;
 
 typedef struct live_op {
@@ -59,6 +61,7 @@ struct trace {
     bool failed; /* memory ran out: what follows is not kept */
     kind kinds[KINDS_MAX];
     uint32_t kind_count;
+    tally *ops;
     uint64_t other_bytes[2];
     worker *workers;
     uint32_t worker_count;
@@ -70,17 +73,6 @@ static uint64_t now_ns(const trace *t) {
     return uvcc_host_now_ns() - t->start_ns;
 }
 
-/* Room for one more; NULL without memory. */
-static void *with_room(void *items, uint32_t count, uint32_t *cap, size_t size) {
-    if (count < *cap)
-        return items;
-    const uint32_t more = *cap == 0 ? 64 : 2 * *cap;
-    void *bigger = realloc(items, more * size);
-    if (bigger != NULL)
-        *cap = more;
-    return bigger;
-}
-
 /* Functions by their own names, other ops by their opcode's. */
 static const char *name_of(const uvcc_program *p, const uvcc_op_desc *d) {
     const uvcc_function *f =
@@ -88,8 +80,8 @@ static const char *name_of(const uvcc_program *p, const uvcc_op_desc *d) {
     return f != NULL && f->name != NULL && *f->name != '\0' ? f->name : uvcc_opcode_name(d->opcode);
 }
 
-static uint32_t kind_of(trace *t, const worker *w, const uvcc_op_desc *d) {
-    const char *name = name_of(w->program, d);
+static uint32_t kind_of(trace *t, const uvcc_program *p, const uvcc_op_desc *d) {
+    const char *name = name_of(p, d);
     for (uint32_t i = 0; i < t->kind_count; i++)
         if (strcmp(t->kinds[i].name, name) == 0)
             return i;
@@ -118,7 +110,7 @@ static live_op *find_op(worker *w, const uvcc_op_trace *e) {
 }
 
 static void op_begins(worker *w, const uvcc_op_trace *e, uint64_t now) {
-    live_op *room = with_room(w->ops, w->op_count, &w->op_cap, sizeof *room);
+    live_op *room = tally_room(w->ops, w->op_count, &w->op_cap, sizeof *room);
     if (room != NULL)
         w->ops = room;
     const uint32_t lane =
@@ -133,7 +125,7 @@ static void op_begins(worker *w, const uvcc_op_trace *e, uint64_t now) {
 
 static void op_resumes(worker *w, live_op *o, const uvcc_op_trace *e, uint64_t now) {
     trace *t = w->of;
-    kind *k = &t->kinds[kind_of(t, w, e->desc)];
+    kind *k = &t->kinds[kind_of(t, w->program, e->desc)];
     char args[96];
     k->waits++;
     k->wait_ns += now - o->wait_ns;
@@ -149,9 +141,10 @@ static void op_resumes(worker *w, live_op *o, const uvcc_op_trace *e, uint64_t n
 static void op_ends(worker *w, live_op *o, const uvcc_op_trace *e, uint64_t now) {
     static const char *const phases[] = {"FWD", "BWD", "UPD"};
     trace *t = w->of;
-    const uint32_t k = kind_of(t, w, e->desc);
+    const uint32_t k = kind_of(t, w->program, e->desc);
     char args[256];
     t->kinds[k].count++;
+    t->failed |= tally_done(t->ops, w->program, e->entry, e->op) != 0;
     trace_lanes_give(&w->flight, o->lane, now);
     if (t->file != NULL) {
         (void)snprintf(args, sizeof args,
@@ -171,7 +164,7 @@ static void op_ends(worker *w, live_op *o, const uvcc_op_trace *e, uint64_t now)
 /* ---- jobs ---- */
 
 static void job_comes(worker *w, const uvcc_op_trace *e, uint64_t now) {
-    live_job *room = with_room(w->jobs, w->job_count, &w->job_cap, sizeof *room);
+    live_job *room = tally_room(w->jobs, w->job_count, &w->job_cap, sizeof *room);
     if (room == NULL) {
         w->of->failed = true;
         return;
@@ -180,7 +173,7 @@ static void job_comes(worker *w, const uvcc_op_trace *e, uint64_t now) {
     w->jobs[w->job_count++] = (live_job){.id = e->job,
                                          .out_ns = now,
                                          .step = e->step,
-                                         .kind = kind_of(w->of, w, e->desc),
+                                         .kind = kind_of(w->of, w->program, e->desc),
                                          .work = e->work < WORKS ? e->work : 0,
                                          .mb = e->desc->mb,
                                          .k = e->desc->k};
@@ -219,6 +212,15 @@ static void job_exchanged(worker *w, const uvcc_op_trace *e, uint64_t now) {
 
 /* ---- hooks ---- */
 
+static void op_sends(worker *w, live_op *o, const uvcc_op_trace *e) {
+    trace *t = w->of;
+    const bool before = e->work == UVCC_TRACE_KEYS;
+    t->kinds[kind_of(t, w->program, e->desc)].bytes[before] += e->bytes;
+    t->failed |= tally_sent(t->ops, w->program, e->entry, e->op, before, e->bytes) != 0;
+    if (o != NULL && !before)
+        o->bytes += e->bytes;
+}
+
 static void hear(worker *w, const uvcc_op_trace *e) {
     const uint64_t now = now_ns(w->of);
     live_op *o = find_op(w, e);
@@ -230,9 +232,7 @@ static void hear(worker *w, const uvcc_op_trace *e) {
         job_comes(w, e, now);
         break;
     case UVCC_TRACE_SENT:
-        w->of->kinds[kind_of(w->of, w, e->desc)].bytes[e->work == UVCC_TRACE_KEYS] += e->bytes;
-        if (o != NULL && e->work == UVCC_TRACE_STAGE)
-            o->bytes += e->bytes;
+        op_sends(w, o, e);
         break;
     case UVCC_TRACE_WAIT:
         if (o != NULL) {
@@ -245,7 +245,7 @@ static void hear(worker *w, const uvcc_op_trace *e) {
             op_resumes(w, o, e, now);
         break;
     case UVCC_TRACE_DONE:
-        if (o != NULL)
+        if (o != NULL) /* it had something to do */
             op_ends(w, o, e, now);
         break;
     case UVCC_TRACE_JOB_DONE:
@@ -284,14 +284,17 @@ static void on_job(void *user, const uvcc_job *job, bool done) {
 trace *trace_new(const char *path, const uvcc_program *program, uint32_t workers, int *status) {
     trace *t = calloc(1, sizeof *t);
     worker *list = calloc(workers, sizeof *list);
+    tally *ops = tally_new();
     *status = EXIT_FAILED;
-    if (t == NULL || list == NULL || pthread_mutex_init(&t->lock, NULL) != 0) {
+    if (t == NULL || list == NULL || ops == NULL || pthread_mutex_init(&t->lock, NULL) != 0) {
         (void)report_error(EXIT_FAILED, "out of memory");
+        tally_free(ops);
         free(t);
         free(list);
         return NULL;
     }
     t->workers = list;
+    t->ops = ops;
     t->worker_count = workers;
     t->start_ns = uvcc_host_now_ns();
     for (uint32_t i = 0; i < workers; i++)
@@ -322,6 +325,10 @@ void trace_program(trace *t, uint32_t w, const uvcc_program *program) {
     t->workers[w].program = program;
 }
 
+void trace_name_parts(trace *t, tally_section name, void *user) {
+    tally_name_by(t->ops, name, user);
+}
+
 void trace_other_bytes(trace *t, uint64_t online, uint64_t preprocessing) {
     uint64_t of_ops[2] = {0};
     for (uint32_t i = 0; i < t->kind_count; i++)
@@ -347,6 +354,7 @@ void trace_free(trace *t) {
         trace_lanes_free(&w->compute);
         trace_lanes_free(&w->flight);
     }
+    tally_free(t->ops);
     tracefile_close(t->file);
     (void)pthread_mutex_destroy(&t->lock);
     free(t->workers);
@@ -357,6 +365,20 @@ void trace_free(trace *t) {
 
 static uint64_t compute_of(const kind *k) {
     return k->compute_ns[0] + k->compute_ns[1] + k->compute_ns[2];
+}
+
+static void add_formula(void *user, const uvcc_program *p, const uvcc_op_desc *d,
+                        const uint64_t formula[2]) {
+    trace *t = user;
+    kind *k = &t->kinds[kind_of(t, p, d)];
+    k->formula[0] += formula[0];
+    k->formula[1] += formula[1];
+}
+
+static int find_formulas(trace *t) {
+    for (uint32_t i = 0; i < t->kind_count; i++)
+        memset(t->kinds[i].formula, 0, sizeof t->kinds[i].formula);
+    return tally_formulas(t->ops, add_formula, t);
 }
 
 static uint64_t bytes_of(const kind *k) {
@@ -394,52 +416,71 @@ static void sorted(const trace *t, const kind *list[KINDS_MAX]) {
     qsort(list, t->kind_count, sizeof *list, compare);
 }
 
-void trace_print(const trace *t, FILE *to) {
+static void print_kind(const kind *k, const totals *all, FILE *to) {
+    (void)fprintf(to,
+                  "%-20.20s %8" PRIu64 "  %8.3f s %5.1f%%  %8.3f s %5.1f%%  %8" PRIu64
+                  "  %9.3f  %9.3f  %9.3f  %9.3f  %5.1f%%\n",
+                  k->name, k->count, (double)compute_of(k) * 1e-9,
+                  100 * share(compute_of(k), all->compute_ns), (double)k->wait_virtual_ns * 1e-9,
+                  100 * share(k->wait_virtual_ns, all->wait_ns), k->waits,
+                  (double)k->bytes[0] * 1e-6, (double)k->formula[0] * 1e-6,
+                  (double)k->bytes[1] * 1e-6, (double)k->formula[1] * 1e-6,
+                  100 * share(bytes_of(k), all->bytes));
+}
+
+int trace_print(trace *t, FILE *to) {
     const kind *list[KINDS_MAX];
     const totals all = total(t);
+    if (find_formulas(t) != 0)
+        return report_error(EXIT_FAILED, "out of memory");
     sorted(t, list);
-    (void)fprintf(to, "%-20s %8s  %17s  %17s  %8s  %9s  %9s  %6s\n", "op", "count", "compute",
-                  "wait (virtual)", "waits", "MB online", "MB keys", "bytes");
-    for (uint32_t i = 0; i < t->kind_count; i++) {
-        const kind *k = list[i];
-        (void)fprintf(to,
-                      "%-20.20s %8" PRIu64 "  %8.3f s %5.1f%%  %8.3f s %5.1f%%  %8" PRIu64
-                      "  %9.2f  %9.2f  %5.1f%%\n",
-                      k->name, k->count, (double)compute_of(k) * 1e-9,
-                      100 * share(compute_of(k), all.compute_ns), (double)k->wait_virtual_ns * 1e-9,
-                      100 * share(k->wait_virtual_ns, all.wait_ns), k->waits,
-                      (double)k->bytes[0] * 1e-6, (double)k->bytes[1] * 1e-6,
-                      100 * share(bytes_of(k), all.bytes));
-    }
-    (void)fprintf(to, "%-20s %8s  %17s  %17s  %8s  %9.2f  %9.2f  %5.1f%%\n", "steps, roots", "", "",
-                  "", "", (double)t->other_bytes[0] * 1e-6, (double)t->other_bytes[1] * 1e-6,
+    (void)fprintf(to, "%-20s %8s  %17s  %17s  %8s  %9s  %9s  %9s  %9s  %6s\n", "op", "count",
+                  "compute", "wait (virtual)", "waits", "MB online", "formula", "MB keys",
+                  "formula", "bytes");
+    for (uint32_t i = 0; i < t->kind_count; i++)
+        print_kind(list[i], &all, to);
+    (void)fprintf(to, "%-20s %8s  %17s  %17s  %8s  %9.3f  %9s  %9.3f  %9s  %5.1f%%\n",
+                  "steps, roots", "", "", "", "", (double)t->other_bytes[0] * 1e-6, "",
+                  (double)t->other_bytes[1] * 1e-6, "",
                   100 * share(t->other_bytes[0] + t->other_bytes[1], all.bytes));
+    return tally_print(t->ops, all.bytes, to) == 0 ? EXIT_DONE
+                                                   : report_error(EXIT_FAILED, "out of memory");
 }
 
 static json_t *kind_json(const kind *k, const totals *all) {
-    return json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:f}",
-                     "op", k->name, "count", (json_int_t)k->count, "compute_s",
-                     (double)compute_of(k) * 1e-9, "compute_share",
-                     share(compute_of(k), all->compute_ns), "stages_s",
-                     (double)k->compute_ns[UVCC_TRACE_STAGE] * 1e-9, "keys_s",
-                     (double)k->compute_ns[UVCC_TRACE_KEYS] * 1e-9, "hashes_s",
-                     (double)k->compute_ns[UVCC_TRACE_HASH] * 1e-9, "wait_s",
-                     (double)k->wait_ns * 1e-9, "wait_virtual_s", (double)k->wait_virtual_ns * 1e-9,
-                     "exchange_s", (double)k->exchange_ns * 1e-9, "wait_share",
-                     share(k->wait_virtual_ns, all->wait_ns), "waits", (json_int_t)k->waits,
-                     "bytes_online", (json_int_t)k->bytes[0], "bytes_preprocessing",
-                     (json_int_t)k->bytes[1], "bytes_share", share(bytes_of(k), all->bytes));
+    return json_pack(
+        "{s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:f}",
+        "op", k->name, "count", (json_int_t)k->count, "compute_s", (double)compute_of(k) * 1e-9,
+        "compute_share", share(compute_of(k), all->compute_ns), "stages_s",
+        (double)k->compute_ns[UVCC_TRACE_STAGE] * 1e-9, "keys_s",
+        (double)k->compute_ns[UVCC_TRACE_KEYS] * 1e-9, "hashes_s",
+        (double)k->compute_ns[UVCC_TRACE_HASH] * 1e-9, "wait_s", (double)k->wait_ns * 1e-9,
+        "wait_virtual_s", (double)k->wait_virtual_ns * 1e-9, "exchange_s",
+        (double)k->exchange_ns * 1e-9, "wait_share", share(k->wait_virtual_ns, all->wait_ns),
+        "waits", (json_int_t)k->waits, "bytes_online", (json_int_t)k->bytes[0],
+        "formula_online_bytes", (json_int_t)k->formula[0], "bytes_preprocessing",
+        (json_int_t)k->bytes[1], "formula_key_bytes", (json_int_t)k->formula[1], "bytes_share",
+        share(bytes_of(k), all->bytes));
 }
 
-json_t *trace_json(const trace *t) {
+static json_t *kinds_json(const trace *t, const totals *all) {
     const kind *list[KINDS_MAX];
-    const totals all = total(t);
     json_t *out = json_array();
     sorted(t, list);
     for (uint32_t i = 0; i < t->kind_count; i++)
-        if (json_array_append_new(out, kind_json(list[i], &all)) != 0) {
+        if (json_array_append_new(out, kind_json(list[i], all)) != 0) {
             json_decref(out);
             return NULL;
         }
     return out;
+}
+
+json_t *trace_json(trace *t) {
+    const totals all = total(t);
+    json_t *out = json_object();
+    if (find_formulas(t) == 0 && json_object_set_new(out, "ops", kinds_json(t, &all)) == 0 &&
+        tally_json(t->ops, all.bytes, out) == 0)
+        return out;
+    json_decref(out);
+    return NULL;
 }

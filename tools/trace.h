@@ -8,6 +8,8 @@
 #include <uvcc/compute.h>
 #include <uvcc/session.h>
 
+#include "tally.h"
+
 typedef struct trace trace;
 
 /* `path` of --trace, or NULL: only the profile is kept. Sessions on `workers` run `program`, which
@@ -21,10 +23,14 @@ void trace_program(trace *t, uint32_t w, const uvcc_program *program);
 /* What was sent beside what ops sent, for the profile: bytes by all workers. */
 void trace_other_bytes(trace *t, uint64_t online, uint64_t preprocessing);
 
-/* One row per kind of op, over all workers. */
-void trace_print(const trace *t, FILE *to);
-/* The same as a list; NULL: no memory. */
-json_t *trace_json(const trace *t);
+/* How the profile groups ops, such as by layer; see tally.h. */
+void trace_name_parts(trace *t, tally_section name, void *user);
+
+/* Tables over all workers: a row per kind of op, per part of the program, per entry; bytes beside
+ * what the formula says. Programs must be there still. An exit status after reporting. */
+int trace_print(trace *t, FILE *to);
+/* The same as lists: "ops", "layers", "entries"; NULL: no memory. */
+json_t *trace_json(trace *t);
 /* No session and no executor works any more: the file gets its name. An exit status. */
 int trace_finish(trace *t);
 /* NULL is allowed. */

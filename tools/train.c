@@ -70,10 +70,10 @@ typedef struct run {
     bool revealed, recorded;         /* recorded: there is something to keep in the logs */
     train_result result;
     progress shown;
-    char log[256]; /* the sessions' last error */
-    char *app;     /* what logs say of the program */
+    char log[256];  /* the sessions' last error */
+    char *app;      /* what logs say of the program */
     bundles *audit; /* NULL: none are written */
-    trace *trace;  /* NULL: none */
+    trace *trace;   /* NULL: none */
 } run;
 
 static volatile sig_atomic_t interrupted;
@@ -444,14 +444,7 @@ static int start_audit(run *r) {
     if (r->o->audit == NULL)
         return EXIT_DONE;
     bundles_config c = {.dir = r->o->audit, .replicas = 1, .stages = 1, .tp_ranks = 1};
-    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
-        uvcc_config cfg;
-        if (uvcc_config_default(&cfg, sizeof cfg) != 0)
-            return failed(r, "the bundles", UVCC_ERR_CONFIG);
-        seeded_identity(&cfg, "train", r->o->seed, p);
-        memcpy(c.sign_seed[p], cfg.sign_seed, sizeof c.sign_seed[p]);
-        memcpy(c.keys.key[p], cfg.peer_sign_key[p], sizeof c.keys.key[p]);
-    }
+    seeded_bundles(&c, "train", r->o->seed);
     r->audit = bundles_open(&c);
     return r->audit != NULL ? EXIT_DONE : EXIT_BAD_INPUT;
 }
@@ -461,8 +454,8 @@ static int end_audit(run *r) {
     int status = EXIT_DONE;
     for (unsigned p = 0; r->audit != NULL && p < UVCC_PARTIES; p++)
         if (r->party[p].session != NULL &&
-            bundles_flush(r->audit, r->party[p].session,
-                          &(bundle_place){.party = (uint8_t)p}) != EXIT_DONE)
+            bundles_flush(r->audit, r->party[p].session, &(bundle_place){.party = (uint8_t)p}) !=
+                EXIT_DONE)
             status = EXIT_FAILED;
     bundles_close(r->audit);
     return status;
@@ -671,16 +664,18 @@ static int end_logs(run *r) {
 
 /* The profile, the trace and the JSON output. */
 static int report_on_ops(run *r, report_json *json) {
-    json_t *ops = NULL;
+    json_t *profile = NULL;
     if (r->trace != NULL)
         trace_other_bytes(r->trace, r->result.bytes_online, r->result.bytes_preprocessing);
     if (r->o->profile) {
-        trace_print(r->trace, report_stream(r->o));
-        ops = trace_json(r->trace);
-        if (ops == NULL)
+        const int status = trace_print(r->trace, report_stream(r->o));
+        if (status != EXIT_DONE)
+            return status;
+        profile = trace_json(r->trace);
+        if (profile == NULL)
             return report_error(EXIT_FAILED, "out of memory");
     }
-    const int written = report_json_write(json, &r->result, ops);
+    const int written = report_json_write(json, &r->result, profile);
     const int traced = r->trace != NULL ? trace_finish(r->trace) : EXIT_DONE;
     return written != EXIT_DONE ? written : traced;
 }

@@ -293,6 +293,10 @@ typedef enum uvcc_task_kind {
     /** t = in[0] + PRG(NEXT, zero, 1) - PRG(PREV, zero, 1) -> out[0] (lo of C) and wire_out[0] (to
      * p-1). in[0] == out[0] allowed. */
     UVCC_TASK_TRIPLE_C,
+    /** Of the check of a product, on task.u.bits, both components: out[a][j] = sum over i < rows of w_ia op(x)[i][j], a < 64: out
+     * is 64 x cols. w_ia = bit a of word i of the PRG with the key `key` at (task.ordinal, call, block
+     * 0, lane `lane`). op(x) is rows x cols, stored cols x rows when trans. The bits are public. */
+    UVCC_TASK_BIT_SUMS,
     UVCC_TASK_KIND_END
 } uvcc_task_kind;
 
@@ -484,6 +488,12 @@ typedef struct uvcc_task {
             uint64_t *z;
             uvcc_gemm_layout lx, ly, lz;
         } gemm;
+        struct {
+            uint32_t rows, cols;
+            bool trans;
+            uint8_t lane, key[16];
+            uvcc_shares x, out;
+        } bits;
         struct {
             const uvcc_hash_item *items;
             uint32_t count;

@@ -98,7 +98,8 @@ typedef struct uvcc_op_desc {
     uint16_t function;  /**< FUNCTION: index of the function; others: 0 */
     /** SCALE_PUBLIC: the factor, not 0. ROW_DOT: the factor of the whole sum before its truncation,
      * not 0; its fraction bits are out.scale + shift - x.scale - y.scale, in 0..62. ADD_PUBLIC,
-     * CAUSAL_MASK: an integer at the tensor's scale. Other opcodes: 0. */
+     * CAUSAL_MASK: an integer at the tensor's scale. SKS_START: how often the product is checked, of
+     * 1000 times. Other opcodes: 0. */
     int64_t constant;
     uint16_t mb;    /**< microbatch: FWD and BWD ops; UPD: 0 */
     uint8_t group;  /**< collectives: uvcc_group of <uvcc/compute.h>; others: 0 */
@@ -196,6 +197,25 @@ UVCC_API int uvcc_program_followers(const uvcc_program *p, uint32_t entry, uint3
  * uvcc_session_stats.epoch_peak_bytes. Working memory of ops is not in it. Allocates while it runs, with
  * the square of the ops. UVCC_ERR_LIMIT: more than 32768 ops. */
 UVCC_API int uvcc_program_memory(const uvcc_program *p, uint32_t entry, uint64_t *bytes);
+
+/** What an op costs in one step, over all three parties, counted from the flows of its protocols
+ * (docs/protocols.md): payloads without the headers of frames and TLVs, and without the digests of openings.
+ * Of an SKS_GEMM_CHECK: if its product is selected. */
+typedef struct uvcc_op_cost {
+    uint32_t rounds;
+    uint32_t messages; /**< at most: which parties send depends on the step's ids */
+    uint64_t online_bytes;
+    uint64_t preprocessing_bytes; /**< keys, and C of a triple (none is sent if the host has it) */
+} uvcc_op_cost;
+/** The cost of op `op` (as in uvcc_program_op_at); all 0 for local ops. Allocates while it runs.
+ * UVCC_ERR_PROGRAM: an op that no session would load. */
+UVCC_API int uvcc_program_cost(const uvcc_program *p, uint32_t entry, uint32_t op,
+                               uvcc_op_cost *out);
+/** Rounds of the longest chain of dependent ops of an entry: what a step adds to
+ * uvcc_session_stats.rounds. counted[i] (NULL: all): whether the rounds of op i count. Allocates
+ * while it runs. Errors as above. */
+UVCC_API int uvcc_program_rounds(const uvcc_program *p, uint32_t entry, const bool *counted,
+                                 uint32_t *rounds);
 
 /* ---- the plaintext twin ---- */
 

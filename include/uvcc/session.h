@@ -63,7 +63,7 @@ typedef enum uvcc_trace_kind {
 /** What a job or a message is for. */
 typedef enum uvcc_trace_work {
     UVCC_TRACE_STAGE = 0, /**< a stage of the op */
-    UVCC_TRACE_KEYS = 1,  /**< its keys, dealt ahead */
+    UVCC_TRACE_KEYS = 1,  /**< its keys, dealt ahead; SENT also: C of its triple */
     UVCC_TRACE_HASH = 2,  /**< the hash of a message that came for it; jobs only */
 } uvcc_trace_work;
 
@@ -140,6 +140,11 @@ typedef struct uvcc_config {
                                at all three */
     bool bundles;               /**< keep each finished step's bundle for the host: BUNDLE events. Not
                                      with audit_off */
+    /** The host keeps on disk what the event ABORTED with reason SKS says, for good: sks_refused with
+     * its step. uvcc_session_step() then says UVCC_ERR_REFUSED for that step, unless an operator set
+     * sks_override too, which the step's transcript records. */
+    bool sks_refused, sks_override;
+    uint32_t sks_step;
 } uvcc_config;
 
 /** cfg_size = sizeof *cfg of the caller's header. */
@@ -188,7 +193,8 @@ typedef enum uvcc_event_kind {
     UVCC_EVENT_STEP_FINISHED = 4, /**< `root` is this party's global root of `step` */
     UVCC_EVENT_AUDIT = 5,         /**< `peer`'s signed `root` of `step` came and was verified */
     UVCC_EVENT_PEER_BYE = 6,      /**< `peer` is done */
-    UVCC_EVENT_ABORTED = 7,       /**< `reason` (a uvcc_abort_reason), `text`; only close works now */
+    UVCC_EVENT_ABORTED = 7,       /**< `reason` (a uvcc_abort_reason), `text`; only close works now.
+                                       Reason SKS: see sks_refused */
     UVCC_EVENT_CLOSED = 8,        /**< the last one: nothing of ours is out any more */
     UVCC_EVENT_CHECKPOINT = 9,    /**< a checkpoint that resumes at `step` is ready */
     UVCC_EVENT_PEER_RESTARTED = 10, /**< `peer` proved that it began anew (exchange_x25519 only): the
@@ -274,7 +280,8 @@ UVCC_API int uvcc_checkpoint_tensor(const uint8_t *data, size_t len, uint32_t te
                                     uint64_t *hi, uint64_t elems);
 /** Agrees to run `entry` as step `step` (the next one: the first unfinished step or the one after it).
  * P0's agreement proposes it; it starts when all three agree and the step before is finished. Calling
- * for step m+1 while m runs lets its keys be dealt ahead. UVCC_ERR_AGAIN: too early. */
+ * for step m+1 while m runs lets its keys be dealt ahead. UVCC_ERR_AGAIN: too early.
+ * UVCC_ERR_REFUSED: see sks_refused. */
 UVCC_API int uvcc_session_step(uvcc_session *s, uint32_t step, uint32_t entry, uint64_t now);
 /** This party's private input `id` of `step`: rows * cols values, after uvcc_session_step for it. */
 UVCC_API int uvcc_session_input(uvcc_session *s, uint32_t step, uint32_t id, const int64_t *v,

@@ -9,17 +9,20 @@
  *
  * A host builds its worker's program, sets the PERSIST tensors of uvcc_transformer_state (public
  * initial values) once, and before each "train" step the tensor "rate" (1 x 1,
- * uvcc_transformer_rate). Entries: "train"   inputs IN_TOKENS + m (first stage) and IN_TARGETS + m
- * (last stage) for microbatch m, rows of one-hot vectors of 0 and 1 (uvcc_transformer_one_hot),
- * from `text_owner`; with `loss` the output OUT_LOSS of the last stage. "logits"  IN_WINDOW (first
- * stage): `windows` sequences; OUT_LOGITS (last stage). "eval"    IN_EVAL_TOKENS, IN_EVAL_TARGETS:
- * `windows` sequences; OUT_EVAL_LOSS: as OUT_LOSS. "next"    IN_PROMPT (first stage): as IN_WINDOW;
- * IN_NOISE (last stage, every rank): windows x 256 at scale f, |noise| < 32; and the PERSIST tensor
- * "select" (windows x windows * context, 0 and 1, public) that picks a row for each window: opens as
- * OUT_NEXT (windows x 1) the place of the greatest sum of logit and noise there, nothing else (last
- * stage). "reveal"  OUT_WEIGHT + i: this worker's part of
- * global weight i, for every i that it has. Workers of a party hold different rows of an input:
- * uvcc_transformer_rows says which.
+ * uvcc_transformer_rate).
+ * Entries:
+ *  - "train": inputs IN_TOKENS + m (first stage) and IN_TARGETS + m (last stage) for microbatch m,
+ *    rows of one-hot vectors of 0 and 1 (uvcc_transformer_one_hot), from `text_owner`; with `loss`
+ *    the output OUT_LOSS of the last stage.
+ *  - "logits": IN_WINDOW (first stage), `windows` sequences; OUT_LOGITS (last stage).
+ *  - "eval": IN_EVAL_TOKENS, IN_EVAL_TARGETS, `windows` sequences; OUT_EVAL_LOSS, as OUT_LOSS.
+ *  - "next": IN_PROMPT (first stage), as IN_WINDOW; IN_NOISE (last stage, every rank), windows x
+ *    256 at scale f, |noise| < 32; and the PERSIST tensor "select" (windows x windows * context, 0
+ *    and 1, public) that picks a row for each window. Opens as OUT_NEXT (windows x 1) the place of
+ *    the greatest sum of logit and noise there, nothing else (last stage).
+ *  - "reveal": OUT_WEIGHT + i, this worker's part of global weight i, for every i that it has.
+ *
+ * Workers of a party hold different rows of an input: uvcc_transformer_rows says which.
  */
 #ifndef UVCC_TRANSFORMER_H
 #define UVCC_TRANSFORMER_H
@@ -71,8 +74,8 @@ typedef struct uvcc_transformer_config {
                               multiple of tensor_ranks */
     uint32_t replicas, stages, tensor_ranks; /**< stages divides layers */
     uint32_t ahead;                          /**< as in uvcc_program_pipeline */
-    uint32_t windows; /**< sequences of "logits", "eval" and "next", a multiple of tensor_ranks; 0: no such
-                           entries */
+    uint32_t windows; /**< sequences of "logits", "eval" and "next", a multiple of tensor_ranks; 0:
+                         no such entries */
 
     uint8_t optimizer;                      /**< uvcc_optimizer */
     uint8_t momentum_shift, variance_shift; /**< 1..8; 0: 2 and 4 */
@@ -98,6 +101,9 @@ typedef struct uvcc_transformer_config {
     uint8_t products;    /**< uvcc_products */
     uint8_t text_owner;  /**< party that gives tokens and targets */
     uint8_t loss;        /**< 1: "train" opens the loss of its batch */
+    uint16_t sks;        /**< of 1000 matrix products (attention's excepted) so many are checked for
+                              integrity, chosen by coins (SKS_START): products are kept whole for it,
+                              which costs a resharing each; 0: none */
 } uvcc_transformer_config;
 
 /** A worker of a party. */
@@ -137,6 +143,13 @@ UVCC_API int uvcc_transformer_program(uvcc_program **out, const uvcc_transformer
 /** Value of the tensor "rate" in step `step` (from 0). */
 UVCC_API int64_t uvcc_transformer_rate(const uvcc_transformer_config *cfg, uint32_t step);
 
+#define UVCC_TRANSFORMER_SECTION_BYTES 48u
+/** The part of the model that an op of a program's entry works on, for reports: "inputs", "embedding
+ * forward", "layer 0 forward" and so on, "output forward", the same with "backward", "update",
+ * "opening", or "between stages". */
+UVCC_API void uvcc_transformer_section(const uvcc_transformer_config *cfg, const uvcc_op_desc *op,
+                                       char out[UVCC_TRANSFORMER_SECTION_BYTES]);
+
 /* ---- rows ---- */
 
 /** Rows first..first + count - 1 of an input, of all those of the step's batch, in the order
@@ -145,8 +158,8 @@ UVCC_API int64_t uvcc_transformer_rate(const uvcc_transformer_config *cfg, uint3
 UVCC_API void uvcc_transformer_rows(const uvcc_transformer_config *cfg,
                                     const uvcc_transformer_worker *w, uint32_t mb, uint32_t *first,
                                     uint32_t *count);
-/** The same for IN_WINDOW, IN_PROMPT, IN_EVAL_TOKENS, IN_EVAL_TARGETS, of windows * context rows; every
- * replica has the same. OUT_LOGITS has all of them, at every worker of the last stage. */
+/** The same for IN_WINDOW, IN_PROMPT, IN_EVAL_TOKENS, IN_EVAL_TARGETS, of windows * context rows;
+ * every replica has the same. OUT_LOGITS has all of them, at every worker of the last stage. */
 UVCC_API void uvcc_transformer_window_rows(const uvcc_transformer_config *cfg,
                                            const uvcc_transformer_worker *w, uint32_t *first,
                                            uint32_t *count);

@@ -62,7 +62,7 @@ void uvcci_batch_drop(uvcc_session *s, uvcci_batch_out *out) {
     memset(out, 0, sizeof *out);
 }
 
-static int batch_fill(uvcci_run *r, const uvcci_plan_round *round, uint8_t dst,
+static int batch_fill(unsigned side, const uvcci_plan_round *round, uint8_t dst,
                       const uvcci_plan_tlv *list, uint32_t n, uint8_t *bytes, size_t len,
                       uvcci_batch_out *out) {
     uvcc_blv1_writer w;
@@ -75,7 +75,7 @@ static int batch_fill(uvcci_run *r, const uvcci_plan_round *round, uint8_t dst,
         const uvcci_flow *f = &uvcci_protocol_flows(
             (uvcci_protocol)round->vec[list[i].vec].protocol, &(unsigned){0})[list[i].flow];
         if (list[i].t.type == UVCC_TLV_DIGEST)
-            out->digest_hole = hole;
+            out->digest[list[i].vec][side] = hole;
         else if (list[i].t.type == UVCC_TLV_KEY_BLOB)
             out->blobs[out->blob_count++] = (uvcci_blob){.dst = dst,
                                                          .block = list[i].block,
@@ -85,7 +85,6 @@ static int batch_fill(uvcci_run *r, const uvcci_plan_round *round, uint8_t dst,
         else if (!list[i].more)
             out->hole[list[i].vec][out_slot(f)][list[i].block] = hole;
     }
-    (void)r;
     return uvcc_blv1_end(&w) == (ptrdiff_t)len ? 0 : UVCC_ERR_LIMIT;
 }
 
@@ -120,7 +119,7 @@ int uvcci_batch_open(uvcc_session *s, uvcci_run *r, const uvcci_plan_round *roun
                 tx->dst = dst;
                 tx->b = (uint16_t)(round->b_base + part);
                 tx->len = (uint32_t)len;
-                rc = batch_fill(r, round, dst, list, n, uvcc_link_msg_data(tx->msg), len, out);
+                rc = batch_fill(side, round, dst, list, n, uvcc_link_msg_data(tx->msg), len, out);
             }
             if (rc != 0) {
                 uvcci_batch_drop(s, out);
@@ -246,6 +245,16 @@ void uvcci_hash_opened(uvcci_builder *b, uint8_t id, uint8_t round, uint64_t ele
     }
 }
 
+void uvcci_commit_key(const uvcci_run *r, unsigned c, uint16_t call, uint32_t block,
+                      uint8_t key[32]) {
+    uint64_t salt[4];
+    uvcci_prg_fill(
+        &r->step->commit_key[c == 0 ? UVCC_PAIR_PREV : UVCC_PAIR_NEXT],
+        (uvcci_prg_at){.ordinal = r->ordinal, .call = call, .block = block, .lane = 0}, 0, salt, 4);
+    memcpy(key, salt, 32);
+    uvcci_wipe(salt, sizeof salt);
+}
+
 /* Of one component of one block: both holders get the same value. */
 static bool commit(uvcci_builder *b, uint8_t id, uint32_t block, unsigned c, const uint64_t *data,
                    uint32_t count) {
@@ -256,18 +265,11 @@ static bool commit(uvcci_builder *b, uint8_t id, uint32_t block, unsigned c, con
         return false;
     l->id = r->ids.id[id][block];
     l->component = (uint8_t)((b->s->party + c) % 3u);
-    uint64_t salt[4];
-    uvcci_prg_fill(
-        &r->step->commit_key[c == 0 ? UVCC_PAIR_PREV : UVCC_PAIR_NEXT],
-        (uvcci_prg_at){
-            .ordinal = r->ordinal, .call = r->plan->id[id].call, .block = block, .lane = 0},
-        0, salt, 4);
     it->mode = UVCC_HASH_HMAC;
-    memcpy(it->key, salt, 32);
+    uvcci_commit_key(r, c, r->plan->id[id].call, block, it->key);
     it->data = (const uint8_t *)data;
     it->len = (size_t)count * 8;
     it->out = l->digest;
-    uvcci_wipe(salt, sizeof salt);
     return true;
 }
 

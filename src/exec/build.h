@@ -1,6 +1,6 @@
 /* build.h - what ops and deals are made of: the messages of a round with their holes, leaves, and
- * the job of one stage in the making: tasks, blocks, digests. op_gates.c, op_functions.c and
- * op_circuits.c build the stages of their ops with it; ops.c runs them, deal.c deals. Whatever
+ * the job of one stage in the making: tasks, blocks, digests. op_gates.c, op_functions.c,
+ * op_circuits.c and op_sks.c build the stages of their ops with it; ops.c runs them, deal.c deals. Whatever
  * cannot be had for want of memory sets `failed`; later calls do nothing then. */
 #ifndef UVCCI_BUILD_H
 #define UVCCI_BUILD_H
@@ -67,6 +67,9 @@ void uvcci_hash_payloads(uvcci_builder *b);
 /* OPEN_DONE of every block of a vector that was opened to this edge. */
 void uvcci_hash_opened(uvcci_builder *b, uint8_t id, uint8_t round, uint64_t elems,
                        const uint8_t *data, size_t block_stride, unsigned bits);
+/* The key of the hash of this party's component c (0: lo, 1: hi), which the other holder has too. */
+void uvcci_commit_key(const uvcci_run *r, unsigned c, uint16_t call, uint32_t block,
+                      uint8_t key[32]);
 /* COMPONENT_COMMIT of both components and LIFT_DONE, per block of a lifted vector. */
 void uvcci_hash_lifted(uvcci_builder *b, uint8_t id, uint64_t elems, const uvcc_shares *out);
 

@@ -959,12 +959,21 @@ static int gemm(uvcci_cpu_worker *w, const uvcc_task *t) {
     return 0;
 }
 
+static int bit_sums(uvcci_cpu_worker *w, const uvcc_task *t) {
+    if (t->u.bits.rows == 0 || t->u.bits.cols == 0 || reserve(w, uvcci_bit_sums_words()) != 0)
+        return UVCC_ERR_JOB;
+    uvcci_bit_sums(t, w->gemm, w->aes, w->scratch);
+    return 0;
+}
+
 static int run_task(uvcci_cpu_worker *w, const uvcc_task *t) {
     switch (t->kind) {
     case UVCC_TASK_MAP:
         return map(t);
     case UVCC_TASK_GEMM:
         return gemm(w, t);
+    case UVCC_TASK_BIT_SUMS:
+        return bit_sums(w, t);
     case UVCC_TASK_HASH:
         hash(t);
         return 0;
@@ -1013,9 +1022,13 @@ int uvcci_cpu_worker_init(uvcci_cpu_worker *w, const uvcc_allocator *al, uint32_
 }
 
 int uvcci_cpu_worker_reserve(uvcci_cpu_worker *w) {
-    const size_t gemm_words = uvcci_gemm_scratch_words(w->gemm, UINT32_MAX, UINT32_MAX, UINT32_MAX);
-    const size_t fn_words = uvcci_fn_packing_words_max();
-    return reserve(w, gemm_words > fn_words ? gemm_words : fn_words);
+    const size_t gemm_words =
+        uvcci_gemm_scratch_words(w->gemm, UINT32_MAX, UINT32_MAX, UINT32_MAX);
+    const size_t others[] = {uvcci_fn_packing_words_max(), uvcci_bit_sums_words()};
+    size_t most = gemm_words;
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        most = others[i] > most ? others[i] : most;
+    return reserve(w, most);
 }
 
 void uvcci_cpu_worker_free(uvcci_cpu_worker *w) {

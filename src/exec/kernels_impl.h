@@ -109,4 +109,11 @@ size_t uvcci_fn_packing_words(const uvcc_task *t);
 size_t uvcci_fn_packing_words_max(void);
 /* Fills packing memory before the first block. */
 void uvcci_fn_prepare(const uvcc_task *t, uint64_t *packing);
+
+/* --- Checks of products (kernels_sks.c) ------------------------------------------------------- */
+
+/* BIT_SUMS; packing: uvcci_bit_sums_words() words, 64-byte aligned. */
+void uvcci_bit_sums(const uvcc_task *t, uvcci_gemm_backend simd, uvcci_aes_backend aes,
+                    uint64_t *packing);
+size_t uvcci_bit_sums_words(void);
 #endif

@@ -4,8 +4,10 @@
  * version, for every buffer the last op that wrote anything in it and the readers since then. A
  * tensor can be read as long as the last writer of its buffer is its own last writer. */
 #include "program.h"
+#include "sks.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct edge {
     uint32_t from, to;
@@ -115,6 +117,21 @@ static int read_inputs(walk *w, const uvcc_program *p, uvcci_entry *e, uint32_t 
     return 0;
 }
 
+/* A check that waits for its START names tensors, but does not read them. */
+static bool read_by_start(walk *w, uvcci_entry *e, uint32_t i) {
+    uvcci_op *op = &e->ops[i];
+    if (op->desc.opcode != UVCC_OP_SKS_GEMM_CHECK)
+        return false;
+    const uint32_t start = uvcci_sks_start_of(e, i);
+    if (start == UVCCI_NO_OP)
+        return false;
+    op->partner = start;
+    e->ops[start].partner = i;
+    memcpy(op->in_version, e->ops[start].in_version, sizeof op->in_version);
+    depend(w, e, start, i);
+    return true;
+}
+
 static void write_outputs(walk *w, const uvcc_program *p, uvcci_entry *e, uint32_t i) {
     uvcci_op *op = &e->ops[i];
     for (uint32_t j = 0; j < op->desc.out_count; j++) {
@@ -187,11 +204,17 @@ int uvcci_program_analyse(const uvcc_program *p, uvcci_entry *e, const uvcci_mes
         e->uses[t] = 0;
     }
     for (uint32_t i = 0; i < e->op_count && err == 0; i++) {
-        err = read_inputs(&w, p, e, i, m);
+        e->ops[i].partner = UVCCI_NO_OP;
+        if (!read_by_start(&w, e, i))
+            err = read_inputs(&w, p, e, i, m);
+        if (err == 0 && e->ops[i].desc.opcode == UVCC_OP_SKS_START)
+            err = uvcci_sks_check_start(e, i, w.writer[e->ops[i].desc.in[2]], m);
         await_send(&w, e, i);
         if (err == 0)
             write_outputs(&w, p, e, i);
     }
+    if (err == 0)
+        err = uvcci_sks_check_waits(e, m);
     if (err == 0)
         list_successors(&w, e);
     p->alloc.free(p->alloc.user, w.mem, w.mem_bytes, UVCC_MEM_STATE);

@@ -216,7 +216,7 @@ static bool build_open(builder *b, unsigned operand) {
         k[i].out[1] = own->hi + uvcci_at_block(&k[i]);
         k[i].wire_out[0] = out->hole[0][0][k[i].block];
     }
-    return uvcci_hash_held(b, (unsigned)m->round, b->s->party, own->hi, out->digest_hole);
+    return uvcci_hash_held(b, (unsigned)m->round, b->s->party, own->hi, out->digest[0][1]);
 }
 
 static bool build_opens(builder *b) {

@@ -281,7 +281,7 @@ static bool build_mask(builder *b) {
             k[i].in[0] = in->lo + uvcci_at_block(&k[i]);
             k[i].wire_out[0] = r->out[0].hole[0][0][k[i].block];
         }
-        if (!uvcci_hash_held(b, 0, s->party, in->hi, r->out[0].digest_hole))
+        if (!uvcci_hash_held(b, 0, s->party, in->hi, r->out[0].digest[0][1]))
             return false;
         uvcci_end_hashes(b); /* the payload's hash covers it */
         break;

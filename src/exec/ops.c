@@ -60,6 +60,11 @@ static void free_scratch(uvcc_session *s, uvcci_run *r) {
     uvcci_circuit_free(s, r);
 }
 
+/* An op that turned out to have nothing to do. */
+static bool skips(const uvcci_run *r) {
+    return r->plan->sks && uvcci_sks_skips(r);
+}
+
 /* Whether all rounds that stage `stage` sent (keys: all keys) have come from the peers. */
 static bool rounds_came(const uvcci_run *r, unsigned stage, bool keys) {
     const uvcci_plan *p = r->plan;
@@ -125,12 +130,14 @@ static void let_fly(uvcci_step *st, uint32_t mb) {
 
 static void run_done(uvcc_session *s, uvcci_run *r) {
     uvcci_step *st = r->step;
-    assert(engines_done(r));
+    assert(skips(r) || engines_done(r));
+    r->depth += skips(r) ? 0 : r->plan->stages;
     uvcci_trace_op(s, r, UVCC_TRACE_DONE);
     free_scratch(s, r);
+    if (r->plan->sks)
+        uvcci_sks_end(s, r);
     uvcci_bump_reset(&r->bump);
     r->stage = UVCCI_STAGE_DONE;
-    r->depth += r->plan->stages;
     if (r->depth > st->depth)
         st->depth = r->depth;
     st->runs_done++;
@@ -190,7 +197,7 @@ static void send_round(uvcc_session *s, uvcci_run *r, uvcci_batch_out *out) {
             return;
         bytes += tx->len;
     }
-    uvcci_trace_sent(s, r, UVCC_TRACE_STAGE, bytes);
+    uvcci_trace_sent(s, r, uvcci_before_start(r) ? UVCC_TRACE_KEYS : UVCC_TRACE_STAGE, bytes);
     engines_sent(r, round);
 }
 
@@ -199,7 +206,7 @@ static bool openings_agree(const uvcci_run *r) {
     for (unsigned i = 0; i < r->plan->round_count; i++) {
         const uvcci_run_round *in = &r->rounds[i];
         if (r->plan->rounds[i].stage + 1u == r->stage && in->check != NULL &&
-            !uvcci_ct_equal(in->check, in->digest, 32))
+            !uvcci_ct_equal(in->check, in->digest[0][0], 32))
             return false;
     }
     return true;
@@ -224,6 +231,8 @@ static void stage_done(uvcc_session *s, uvcci_run *r) {
                     "the two holders of an opened component sent different values");
         return;
     }
+    if (r->plan->sks && !uvcci_sks_done(s, r))
+        return;
     if (uvcci_audit_on(s))
         uvcci_leaves_write(s, r, r->leaves);
     r->leaves = NULL;
@@ -277,6 +286,8 @@ static bool build_stage(builder *b) {
     const uvcci_plan_beaver *v = &b->r->plan->beaver;
     if (v->on && (uvcci_before_start(b->r) || b->r->stage <= v->product_stage))
         return uvcci_beaver_build(b);
+    if (b->r->plan->sks)
+        return uvcci_sks_build(b);
     if (b->r->plan->function != NULL)
         return uvcci_function_build(b);
     if (uvcci_is_collective(b->r->op->desc.opcode))
@@ -298,12 +309,19 @@ static bool run_advance(uvcc_session *s, uvcci_run *r) {
         made(r);
         return true;
     }
+    if (r->preds_left == 0 && skips(r)) {
+        if (uvcci_sks_take(s, r))
+            run_done(s, r);
+        return true;
+    }
     if ((r->preds_left != 0 && !uvcci_before_start(r)) || !stage_ready(s, r))
         return false;
     if (uvcci_jobs_full(&s->jobs) && !uvcci_is_collective(r->op->desc.opcode)) {
         uvcci_run_wake(r);
         return false;
     }
+    if (r->plan->sks && !uvcci_sks_take(s, r))
+        return true;
     int rc = open_rounds(s, r);
     if (rc == UVCC_ERR_AGAIN) {
         uvcci_run_wake(r);
@@ -375,7 +393,8 @@ uint16_t uvcci_op_receive(uvcc_session *s, uint8_t peer, const uvcc_link_rx *m) 
     uint64_t bit = 1ull << part;
     if (uvcci_triple_given(r, (unsigned)(round - r->plan->rounds)))
         return UVCC_ABORT_TRIPLE;
-    if ((in->need[side] & bit) == 0 || (in->seen[side] & bit) != 0)
+    if ((in->need[side] & bit) == 0 || (in->seen[side] & bit) != 0 ||
+        (r->plan->sks && uvcci_sks_refuses(r, (unsigned)(round - r->plan->rounds))))
         return UVCC_ABORT_PLAN;
     if (uvcc_blv1_check(m->data, m->len, NULL) < 0)
         return UVCC_ABORT_BATCH;
@@ -412,7 +431,7 @@ uint16_t uvcci_op_receive(uvcc_session *s, uint8_t peer, const uvcc_link_rx *m) 
                 continue;
             }
             if (t.type == UVCC_TLV_DIGEST)
-                in->digest = t.data;
+                in->digest[list[i].vec][side] = t.data;
             else if (!keys)
                 in->at[list[i].vec][in_slot(f)][list[i].block] = t.data;
             /* A digest speaks of the whole stream, so of every block. */
@@ -489,6 +508,7 @@ void uvcci_run_free(uvcc_session *s, uvcci_run *r) {
     for (unsigned i = 0; r->rounds != NULL && i < rounds; i++)
         release_round(s, r, i);
     free_scratch(s, r);
+    uvcci_sks_free(s, r);
     uvcci_deal_free(s, r);
     if (r->beaver != NULL)
         uvcci_beaver_free(s, r);

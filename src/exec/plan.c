@@ -1,5 +1,6 @@
 /* plan.c - plans of ops; see plan.h. */
 #include "plan.h"
+#include "sks.h"
 
 #include "proto/bytes.h"
 #include <stdlib.h>
@@ -134,6 +135,9 @@ static uint32_t circuit_pieces_max(const uvcci_plan *plan, const uvcci_plan_roun
     return (circuit_words_max(plan, r) + piece - 1) / piece;
 }
 
+/* Bytes of a digest TLV, of which a part may carry one more per vector. */
+enum { DIGEST_TLV_BYTES = 4 + 12 + 32 };
+
 /* Bytes that one block can add to a message of this round, at most. */
 static uint64_t block_bytes_max(const uvcci_plan *plan, const uvcci_plan_round *r) {
     uint64_t sum = 0;
@@ -144,6 +148,8 @@ static uint64_t block_bytes_max(const uvcci_plan *plan, const uvcci_plan_round *
         if (r->vec[v].protocol == UVCCI_PROTO_KEYS) {
             uint32_t bytes = key_bytes(plan, r, most, UVCC_TAIL);
             sum += bytes + 24ull * (bytes / UVCC_KEY_BLOB_BYTES + 2);
+        } else if (r->vec[v].protocol == UVCCI_PROTO_DIGEST_ALL) {
+            sum += DIGEST_TLV_BYTES;
         } else {
             sum += (uint64_t)UVCC_BLOCK_ELEMS / 8 * r->vec[v].bits + 32;
         }
@@ -151,15 +157,13 @@ static uint64_t block_bytes_max(const uvcci_plan *plan, const uvcci_plan_round *
     return sum;
 }
 
-/* Bytes of a digest TLV, of which a part may carry one more. */
-enum { DIGEST_TLV_BYTES = 4 + 12 + 32 };
-
 /* Fixes kind, parts and batch numbers of a round. */
 static int cut_round(draft *d, uvcci_plan_round *r) {
     uvcci_plan *plan = d->plan;
     r->kind = kind_of(r->vec[0].protocol);
     uint64_t per_block = block_bytes_max(plan, r);
-    uint64_t room = UVCC_PART_BYTES - UVCC_BLV1_HEADER_BYTES - DIGEST_TLV_BYTES;
+    const uint64_t beside = UVCC_BLV1_HEADER_BYTES + (uint64_t)r->vec_count * DIGEST_TLV_BYTES;
+    uint64_t room = UVCC_PART_BYTES - beside;
     r->part_blocks = (uint32_t)(room / per_block);
     if (r->part_blocks == 0)
         return UVCC_ERR_PROGRAM;
@@ -172,7 +176,7 @@ static int cut_round(draft *d, uvcci_plan_round *r) {
     if (d->bases[r->kind] > plan->batches)
         plan->batches = d->bases[r->kind];
     uint64_t total = r->blocks * per_block;
-    total += (uint64_t)parts * (UVCC_BLV1_HEADER_BYTES + DIGEST_TLV_BYTES + 64);
+    total += parts * (beside + 64);
     if (r->kind == UVCC_FRAME_KEYS_BATCH)
         plan->key_bytes_max += total;
     else
@@ -378,6 +382,46 @@ static int plan_function(draft *d, const uvcc_program *p, const uvcci_op *op, uv
     return 0;
 }
 
+/* A digest from each party to both others. */
+static void add_digest(draft *d, uvcci_plan_round *r, uvcci_stream_name stream, uint8_t what) {
+    add_vec(d, r, UVCCI_PROTO_DIGEST_ALL, 0, add_id(d, false, stream, 0, false, 1), 8)->what = what;
+}
+
+/* Both ops of a check work on vectors of 64 x inner; see op_sks.c for the stages. */
+static int plan_sks(draft *d, const uvcc_program *p, const uvcci_entry *e, const uvcci_op *op) {
+    uvcci_plan *plan = d->plan;
+    const bool starts = op->desc.opcode == UVCC_OP_SKS_START;
+    if (op->partner == UVCCI_NO_OP)
+        return UVCC_ERR_PROGRAM;
+    const uvcci_sks_shape shape =
+        uvcci_sks_shape_of(p, starts ? &op->desc : &e->ops[op->partner].desc);
+    plan->sks = true;
+    plan->elems = (uint64_t)UVCCI_SKS_T * shape.inner;
+    plan->blocks = uvcci_blocks(plan->elems);
+    plan->stages = 2;
+    if (starts) {
+        for (uint16_t tensor = 0; tensor < 3; tensor++)
+            add_id(d, true, UVCCI_STREAM_COIN, tensor, false, 1); /* of the commitments */
+        add_vec(d, begin_round(d, d->rounds, &plan->round_count, UVCCI_SKS_TT, 0),
+                UVCCI_PROTO_RESHARE, 0, UVCCI_ID_TILE0, 64);
+        uvcci_plan_round *commit = begin_round(d, d->rounds, &plan->round_count, 1, 0);
+        add_digest(d, commit, UVCCI_STREAM_COIN, UVCCI_DIGEST_CHECK);
+        add_digest(d, commit, UVCCI_STREAM_COIN, UVCCI_DIGEST_COIN_COMMIT);
+        add_digest(d, begin_round(d, d->rounds, &plan->round_count, 1, 1), UVCCI_STREAM_COIN,
+                   UVCCI_DIGEST_COIN_SHARE);
+        return 0;
+    }
+    for (unsigned k = 0; k < 2; k++)
+        add_vec(d, begin_round(d, d->rounds, &plan->round_count, plan->elems, 0),
+                UVCCI_PROTO_OPEN_ALL, 0,
+                add_id(d, false, k == 0 ? UVCCI_STREAM_SKS_E : UVCCI_STREAM_SKS_F, 0, false,
+                       plan->blocks),
+                64);
+    add_digest(d, begin_round(d, d->rounds, &plan->round_count, 1, 1), UVCCI_STREAM_SKS_Z,
+               UVCCI_DIGEST_SKS);
+    return 0;
+}
+
 /* ---- Beaver products ---- */
 
 static bool on_triple(const uvcci_op *op) {
@@ -506,6 +550,9 @@ static int plan_op(draft *d, const uvcc_program *p, const uvcci_entry *e, const 
         return 0;
     case UVCC_OP_FUNCTION:
         return plan_function(d, p, op, fn);
+    case UVCC_OP_SKS_START:
+    case UVCC_OP_SKS_GEMM_CHECK:
+        return plan_sks(d, p, e, op);
     case UVCC_OP_GEMM_PART:
     case UVCC_OP_BIAS_ADD:
     case UVCC_OP_REDUCE_BIAS_GRAD:
@@ -748,7 +795,7 @@ static bool list_one(void *user, unsigned vec, const uvcci_flow *flow, unsigned 
             t.first = 0;
         break;
     case UVCC_TLV_DIGEST:
-        t.aux = 0;
+        t.aux = pv->what;
         t.bits = 8;
         t.count = 32;
         break;

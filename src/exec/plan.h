@@ -35,6 +35,13 @@ enum {
     UVCCI_ID_FSS0 = 0 /* fss_id of call 0; where edges are by block, of the blocks' edges too */,
     UVCCI_ID_TILE0 = 255
 };
+/* `what` of a DIGEST TLV. */
+enum {
+    UVCCI_DIGEST_CHECK = 0, /* of a component that two hold */
+    UVCCI_DIGEST_COIN_COMMIT = 1,
+    UVCCI_DIGEST_COIN_SHARE = 2,
+    UVCCI_DIGEST_SKS = 3
+};
 typedef struct uvcci_plan_id {
     uint8_t fss;    /* 1: an fss id; 0: a stream id */
     uint8_t stream; /* uvcci_stream_name */
@@ -50,6 +57,7 @@ typedef struct uvcci_plan_vec {
     uint8_t stream_round;
     uint8_t bits;
     uint8_t step; /* of a function */
+    uint8_t what; /* of its DIGEST TLVs */
 } uvcci_plan_vec;
 
 /* All vectors of a round have the same length and frame kind. */
@@ -107,6 +115,7 @@ typedef struct uvcci_plan {
     uvcci_plan_beaver beaver;
     bool keyless; /* RELU by a circuit: */
     uvcci_circuit_plan circuit;
+    bool sks; /* SKS_START or SKS_GEMM_CHECK */
     const uvcc_function *function; /* of FUNCTION ops, with its compiled form */
     uvcci_fn_plan *fn;
     void *mem; /* holds rounds, id and fn */

@@ -4,6 +4,7 @@
  * them), then finished (checked, immutable, with the tables of program.h per entry). Everything
  * that depends on meaning is checked in finish, where there is a line to say what is wrong. */
 #include "program.h"
+#include "sks.h"
 
 #include "proto/bytes.h"
 #include "proto/crypto.h"
@@ -667,6 +668,15 @@ static int check_relu(const op_check *c) {
     return err;
 }
 
+/* SKS_START; that C is made of A and B is for liveness.c to see. */
+static int check_sks(const op_check *c) {
+    if (c->d->constant < 0 || c->d->constant > UVCCI_SKS_PERMILLE_MAX)
+        return uvcci_fail(c->m, UVCC_ERR_PROGRAM, "%s: %lld permille; 0 to %u are possible",
+                          c->label, (long long)c->d->constant, UVCCI_SKS_PERMILLE_MAX);
+    const uvcci_sks_shape shape = uvcci_sks_shape_of(c->p, c->d);
+    return want_shape(c, c->in[2], shape.rows, shape.cols);
+}
+
 /* TRUNCATE and SHIFT_LEFT. */
 static int check_shift(const op_check *c) {
     const uvcc_tensor_desc *x = c->in[0], *z = c->out[0];
@@ -795,6 +805,8 @@ static int check_meaning(const op_check *c) {
     case UVCC_OP_REDUCE_SCATTER:
     case UVCC_OP_ALL_GATHER:
         return check_group(c);
+    case UVCC_OP_SKS_START:
+        return check_sks(c);
     default:
         return 0; /* not implemented: only its place in the program counts */
     }
@@ -939,6 +951,7 @@ static bool is_elem_mul(uint16_t opcode) {
 static bool uses_constant(const uvcc_op_desc *d) {
     return d->opcode == UVCC_OP_ROW_DOT || d->opcode == UVCC_OP_SCALE_PUBLIC ||
            d->opcode == UVCC_OP_ADD_PUBLIC || d->opcode == UVCC_OP_CAUSAL_MASK ||
+           d->opcode == UVCC_OP_SKS_START ||
            (is_elem_mul(d->opcode) && (d->flags & UVCC_OP_WITHIN) != 0);
 }
 
@@ -947,7 +960,8 @@ static int check_fields(const op_check *c, bool implemented) {
     const uvcc_op_desc *d = c->d;
     const int bad = UVCC_ERR_PROGRAM;
     const bool gemm = d->opcode == UVCC_OP_GEMM_SS || d->opcode == UVCC_OP_GEMM_PART;
-    unsigned flags = gemm || !implemented ? UVCC_OP_TRANS_A | UVCC_OP_TRANS_B : 0;
+    const bool product = gemm || d->opcode == UVCC_OP_SKS_START;
+    unsigned flags = product || !implemented ? UVCC_OP_TRANS_A | UVCC_OP_TRANS_B : 0;
     if (gemm && d->heads != 0)
         flags |= UVCC_OP_STACKED_A | UVCC_OP_STACKED_B | UVCC_OP_STACKED_C;
     if (d->opcode == UVCC_OP_RELU)

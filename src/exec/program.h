@@ -52,6 +52,7 @@ typedef struct uvcci_op {
     uint32_t out_version[UVCC_OP_MAX_OUT]; /* from 1 */
     uint32_t pred_count;
     uint32_t succ_first, succ_count;
+    uint32_t partner; /* SKS_START: the check that waits for it; SKS_GEMM_CHECK: its START */
     uint32_t touched[UVCC_OP_MAX_IN + UVCC_OP_MAX_OUT]; /* buffers read or written, each once */
     uint32_t touched_count;
     char name[UVCCI_NAME_BYTES]; /* "" if it has none; desc.name points here or is NULL */

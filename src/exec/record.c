@@ -394,7 +394,10 @@ static const member members[] = {MEMBER(flags),
                                  MEMBER(triples_ahead_bytes),
                                  MEMBER(triples_only),
                                  MEMBER(triples_run),
-                                 BOOLEAN(bundles)};
+                                 BOOLEAN(bundles),
+                                 BOOLEAN(sks_refused),
+                                 BOOLEAN(sks_override),
+                                 MEMBER(sks_step)};
 enum { MEMBER_COUNT = sizeof members / sizeof members[0] };
 
 size_t uvcci_record_config_bytes(void) {

@@ -59,7 +59,8 @@ static void send_bye(uvcc_session *s, uint16_t reason) {
     }
 }
 
-void uvcci_abort(uvcc_session *s, uint16_t reason, const char *text) {
+/* at: the step that the event names. */
+static void abort_at(uvcc_session *s, uint32_t at, uint16_t reason, const char *text) {
     if (uvcci_failed(s))
         return;
     bool linked = s->state == UVCCI_SESSION_READY || s->state == UVCCI_SESSION_CLOSING;
@@ -79,8 +80,12 @@ void uvcci_abort(uvcc_session *s, uint16_t reason, const char *text) {
     uvcci_event_push(s, &(uvcc_event){.kind = UVCC_EVENT_ABORTED,
                                       .reason = reason,
                                       .run = s->run,
-                                      .step = s->step,
+                                      .step = at,
                                       .text = text});
+}
+
+void uvcci_abort(uvcc_session *s, uint16_t reason, const char *text) {
+    abort_at(s, s->step, reason, text);
 }
 
 void uvcci_send(uvcc_session *s, uint8_t dst, uvcc_link_msg *msg, uint8_t kind, uint32_t len,
@@ -583,6 +588,8 @@ static void on_message(uvcc_session *s, uint8_t peer, const uvcc_link_rx *m) {
     case UVCC_FRAME_BYE:
         if (uvcci_bye_decode(&reason, m->data, m->len) != 0)
             uvcci_abort(s, UVCC_ABORT_BATCH, "a BYE message is malformed");
+        else if (reason == UVCC_ABORT_SKS) /* of a step that may be finished here */
+            abort_at(s, m->step, reason, "a peer found that the check of a product failed");
         else if (reason != UVCC_ABORT_NONE)
             uvcci_abort(s, UVCC_ABORT_PEER, uvcc_abort_text(reason));
         else if (!s->peer[peer].bye) {
@@ -884,6 +891,11 @@ int uvcci_session_step(uvcc_session *s, uint32_t step, uint32_t entry, uint64_t 
         return UVCC_ERR_STATE;
     if (step < s->step || uvcci_step_of(s, step) != NULL)
         return UVCC_ERR_USAGE;
+    if (s->cfg.sks_refused && step == s->cfg.sks_step && !s->cfg.sks_override) {
+        uvcci_log(s, UVCC_LOG_ERROR, "party %u: the check of a product failed in step %u before",
+                  s->party, step);
+        return UVCC_ERR_REFUSED;
+    }
     if (s->tensors_at != s->step)
         return UVCC_ERR_STATE; /* the parties resume earlier than our tensors */
     /* In order, at most one ahead, and with room for the step's events. */

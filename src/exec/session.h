@@ -1,7 +1,7 @@
 /* session.h - the session's insides, shared by session.c (the public calls and the dispatch),
  * step.c (agreement, step contexts, audit), ops.c (running ops), op_gates.c, op_functions.c,
- * op_circuits.c and op_beaver.c (their stages), deal.c (keys dealt ahead) and triple.c (triples
- * that the host keeps).
+ * op_circuits.c, op_beaver.c and op_sks.c (their stages), deal.c (keys dealt ahead) and triple.c
+ * (triples that the host keeps).
  *
  * Data flow: link -> receive (ids, grammar, plan) -> [hash job] -> leaf -> accept -> op; op ->
  * [job] -> leaf -> link. Two step contexts exist at most: the running step and the next one, whose
@@ -14,6 +14,7 @@
 #include "jobs.h"
 #include "plan.h"
 #include "program.h"
+#include "sks.h"
 #include "proto/aes.h"
 #include "proto/hello.h"
 #include "proto/optable.h"
@@ -79,17 +80,19 @@ typedef struct uvcci_batch_out {
     uvcci_blob *blobs;
     uint32_t blob_count;
     uint8_t **hole[UVCCI_PLAN_VECS][2]; /* [vec][slot][block] */
-    uint8_t *digest_hole;
+    uint8_t *digest[UVCCI_PLAN_VECS][2]; /* of the whole vector, to the next or previous party */
 } uvcci_batch_out;
 
 /* What comes in one round: per peer (0: next, 1: previous party), bit q = part q. */
 typedef struct uvcci_run_round {
     uint64_t need[2], got[2];
-    uint64_t seen[2];                       /* begun, accepted or not */
-    const uint8_t *digest; /* of an opening to all: that came of the component this party lacks */
-    const uint8_t *check;  /* and that a job of the next stage computes */
-    uvcci_rx *held;                         /* accepted messages */
-    const uint8_t **at[UVCCI_PLAN_VECS][2]; /* [vec][slot][block]; not of keys */
+    uint64_t seen[2];                          /* begun, accepted or not */
+    uvcci_rx *held;                            /* accepted messages */
+    const uint8_t **at[UVCCI_PLAN_VECS][2];    /* [vec][slot][block]; not of keys */
+    const uint8_t *digest[UVCCI_PLAN_VECS][2]; /* of the whole vector, by sender */
+    /* Of an opening to all: what a job of the next stage computes of the component that this party
+     * lacks, for comparison with the next party's digest. */
+    const uint8_t *check;
 } uvcci_run_round;
 
 /* What a step of a function made at this party: vectors of its width, in TENSOR memory. */
@@ -149,6 +152,7 @@ struct uvcci_run {
     uvcci_fn_value *values; /* of a function, by step */
     uint64_t *circuit;      /* of a comparison without keys: the blocks' states */
     uvcci_beaver *beaver;   /* of a Beaver product, else NULL */
+    struct uvcci_sks *sks;  /* of an SKS_START, until its check is done */
     uint8_t *keys;
     size_t key_bytes;
     size_t **key_at; /* [round of keys][block]: in `keys`, SIZE_MAX: none */

@@ -342,6 +342,12 @@ static void start_step(uvcc_session *s, uvcci_step *st) {
     size_t n = uvcci_leaf_step_begin(leaf, s->sid_sub, st->number, s->run, rst, s->h_program,
                                      st->h_shapes, st->h_optable);
     uvcci_leaf(s, st, UVCCI_ROW_STEP_BEGIN, leaf, n);
+    if (s->cfg.sks_refused && s->cfg.sks_step == st->number) {
+        n = uvcci_leaf_sks_verdict(leaf, s->sid_sub, 0, UVCCI_SKS_OVERRIDDEN);
+        uvcci_leaf(s, st, UVCCI_ROW_STEP_BEGIN, leaf, n);
+        uvcci_log(s, UVCC_LOG_WARN, "party %u: step %u runs again after a check failed in it",
+                  s->party, st->number);
+    }
     for (uint32_t i = 0; i < st->entry->op_count; i++)
         uvcci_run_wake(&st->runs[i]);
     uvcci_event_push(s, &(uvcc_event){.kind = UVCC_EVENT_STEP_STARTED,

@@ -148,6 +148,8 @@ static int check_split(const uvcc_transformer_config *c, const uvcci_message *m)
     if (c->replicas * c->tensor_ranks >
         c->batch / c->replicas / c->microbatches / c->tensor_ranks * c->context)
         return refuse(m, "context", "must be longer for so many replicas and tensor_ranks");
+    if (c->sks > 1000)
+        return refuse(m, "sks", "must be at most 1000");
     if (c->windows % c->tensor_ranks != 0 || c->windows > 1u << 16)
         return refuse(m, "windows", "must be a multiple of tensor_ranks, at most 65536");
     if (c->windows != 0 && c->windows / c->tensor_ranks * c->context < c->tensor_ranks)
@@ -554,4 +556,35 @@ int uvcc_transformer_program(uvcc_program **out, const uvcc_transformer_config *
     }
     al->free(al->user, mem, bytes, UVCC_MEM_STATE);
     return err;
+}
+
+/* ---- what an op belongs to ---- */
+
+static void name_pass(const uvcc_transformer_config *c, const uvcc_op_desc *op,
+                      char out[UVCC_TRANSFORMER_SECTION_BYTES]) {
+    const bool back = op->phase == UVCC_BWD;
+    const uint32_t block = op->k >> 8, last = UVCCI_TF_BLOCK_LAYER + c->layers - 1;
+    const char *pass = back ? "backward" : "forward";
+    if (block == (back ? UVCCI_TF_BLOCK_OUT : UVCCI_TF_BLOCK_IN))
+        snprintf(out, UVCC_TRANSFORMER_SECTION_BYTES, "embedding %s", pass);
+    else if (block < UVCCI_TF_BLOCK_LAYER || block > last)
+        snprintf(out, UVCC_TRANSFORMER_SECTION_BYTES, "output %s", pass);
+    else
+        snprintf(out, UVCC_TRANSFORMER_SECTION_BYTES, "layer %u %s",
+                 back ? last - block : block - UVCCI_TF_BLOCK_LAYER, pass);
+}
+
+void uvcc_transformer_section(const uvcc_transformer_config *c, const uvcc_op_desc *op,
+                              char out[UVCC_TRANSFORMER_SECTION_BYTES]) {
+    const bool after = op->phase == UVCC_UPD && op->k >> 8 >= UVCCI_TF_BLOCK_OUT;
+    const char *name = op->opcode == UVCC_OP_INPUT             ? "inputs"
+                       : op->opcode == UVCC_OP_OUTPUT || after ? "opening"
+                       : op->opcode == UVCC_OP_SEND_PP || op->opcode == UVCC_OP_RECV_PP
+                           ? "between stages"
+                       : op->phase == UVCC_UPD ? "update"
+                                               : NULL;
+    if (name != NULL)
+        snprintf(out, UVCC_TRANSFORMER_SECTION_BYTES, "%s", name);
+    else
+        name_pass(c, op, out);
 }

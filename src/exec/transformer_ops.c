@@ -190,16 +190,44 @@ uint32_t uvcci_tf_depth(const uvcc_op_desc *op, const uvcc_tensor_desc *a) {
                                                   : uvcci_gemm_cols(op, 0, a));
 }
 
+/* C = op(a) op(y), whole, and the check of it. */
+static void checked_product(uvcci_tf_builder *b, uvcc_op_desc op, uint32_t c) {
+    op.out[0] = c;
+    put_product(b, op, 0);
+    uvcc_op_desc check = {.opcode = UVCC_OP_SKS_START,
+                          .in_count = 3,
+                          .in = {op.in[0], op.in[1], c},
+                          .flags = op.flags & (UVCC_OP_TRANS_A | UVCC_OP_TRANS_B),
+                          .constant = b->c->sks};
+    uvcci_tf_op(b, check);
+    check.opcode = UVCC_OP_SKS_GEMM_CHECK;
+    check.flags = 0;
+    check.constant = 0;
+    uvcci_tf_op(b, check);
+}
+
 void uvcci_tf_product(uvcci_tf_builder *b, uint32_t a, uint32_t y, uint32_t z, uint8_t flags,
                       bool heads) {
-    const int scale = uvcci_tf_desc(b, a)->scale + uvcci_tf_desc(b, y)->scale;
-    put_product(b, gemm(b, a, y, z, flags, heads), shift_to(b, scale, z));
+    const uvcc_tensor_desc *x = uvcci_tf_desc(b, a), *w = uvcci_tf_desc(b, y),
+                           *out = uvcci_tf_desc(b, z);
+    const uvcc_op_desc op = gemm(b, a, y, z, flags, heads);
+    const int scale = x->scale + w->scale;
+    if (b->c->sks == 0 || heads) {
+        put_product(b, op, shift_to(b, scale, z));
+    } else if (scale == out->scale) {
+        checked_product(b, op, z);
+    } else {
+        const unsigned bits = x->bits + w->bits + uvcci_tf_log2(uvcci_tf_depth(&op, x));
+        const uint32_t c = uvcci_tf_temporary(b, out->rows, out->cols, bits, (unsigned)scale);
+        checked_product(b, op, c);
+        uvcci_tf_truncate(b, c, z, b->truncation);
+    }
 }
 
 uint32_t uvcci_tf_add_product(uvcci_tf_builder *b, uint32_t sum, uint32_t a, uint32_t y,
                               uint8_t flags, uint32_t times, const char *name) {
     const uvcc_tensor_desc *x = uvcci_tf_desc(b, a), *z = uvcci_tf_desc(b, y);
-    const bool beaver = b->c->products == UVCC_PRODUCTS_BEAVER;
+    const bool whole = b->c->products == UVCC_PRODUCTS_BEAVER || b->c->sks != 0;
     uvcc_op_desc op = gemm(b, a, y, sum, flags, false);
     const unsigned bits = x->bits + z->bits + uvcci_tf_log2(uvcci_tf_depth(&op, x));
     uvcc_tensor_desc d = {
@@ -207,13 +235,13 @@ uint32_t uvcci_tf_add_product(uvcci_tf_builder *b, uint32_t sum, uint32_t a, uin
         .cols = flags & UVCC_OP_TRANS_B ? z->rows : z->cols,
         .bits = (uint8_t)(bits + uvcci_tf_log2(times)),
         .scale = x->scale + z->scale,
-        .sharing = beaver ? UVCC_REPLICATED : UVCC_ADDITIVE,
+        .sharing = whole ? UVCC_REPLICATED : UVCC_ADDITIVE,
     };
     d.lifetime = UVCC_EPOCH;
     const bool first = sum == UVCC_NO_TENSOR;
     if (first)
         sum = uvcci_tf_tensor(b, name, d);
-    if (!beaver) {
+    if (!whole) {
         op.opcode = UVCC_OP_GEMM_PART;
         op.in_count = first ? 2 : 3;
         op.in[2] = sum;
@@ -222,7 +250,10 @@ uint32_t uvcci_tf_add_product(uvcci_tf_builder *b, uint32_t sum, uint32_t a, uin
         return sum;
     }
     op.out[0] = first ? sum : uvcci_tf_temporary(b, d.rows, d.cols, bits, d.scale);
-    put_product(b, op, 0);
+    if (b->c->sks != 0)
+        checked_product(b, op, op.out[0]);
+    else
+        put_product(b, op, 0);
     if (!first)
         uvcci_tf_local(b, UVCC_OP_ADD, sum, op.out[0], sum);
     return sum;

@@ -141,6 +141,8 @@ static unsigned holders(const cross *c, const uvcc_leaf *l, unsigned have) {
         return 1u << l->stored[13] | 1u << (l->stored[13] + 2u) % UVCC_PARTIES;
     case UVCC_LEAF_OPEN_DONE: /* to an edge: HEAD and TAIL, whoever they are */
         return is_output_row(c->b, l->row) ? ALL : have;
+    case UVCC_LEAF_SKS_VERDICT: /* an override is each party's own */
+        return l->op_id == 0 ? have : ALL;
     default:
         return ALL;
     }
@@ -173,7 +175,8 @@ static void match_group(cross *c, const uvcc_leaf l[UVCC_PARTIES], unsigned have
     for (uint8_t q = 0; q < UVCC_PARTIES; q++)
         if ((want & ~have) >> q & 1)
             lacks(c, first, &l[first], q);
-    if ((have & (have - 1)) == 0 && want == have) { /* an opening that one party alone has */
+    if ((have & (have - 1)) == 0 && l[first].type == UVCC_LEAF_OPEN_DONE && want == have) {
+        /* an opening that one party alone has */
         uint8_t q = 0;
         while (q < UVCC_PARTIES && (q == first || !c->wrong[q]))
             q++;

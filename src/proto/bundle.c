@@ -220,8 +220,8 @@ bool uvcci_leaf_plausible(const uint8_t sid_sub[32], uint8_t party, const uvcc_l
     case UVCC_LEAF_LIFT_DONE:
         count = uvcci_ld32(l->stored + 13);
         return count >= 1 && count <= UVCC_BLOCK_ELEMS;
-    case UVCC_LEAF_SKS_VERDICT:
-        return l->stored[5] <= 1;
+    case UVCC_LEAF_SKS_VERDICT: /* a check that failed aborts; 2: of the step, an override */
+        return l->stored[5] == (l->op_id == 0 ? 2 : 1);
     case UVCC_LEAF_ABORT: /* an aborted step has no root, so no bundle */
         return false;
     default:
@@ -328,16 +328,21 @@ static uvcc_fault_kind leaf_fault(const uvcc_bundle *b, uvcc_leaf *l, const uvcc
     if (l->type == UVCC_LEAF_STEP_BEGIN)
         return UVCC_FAULT_TWICE;
     l->row = before->row;
-    if (!find_row(b, l->op_id, &l->row)) {
+    const bool of_step = l->type == UVCC_LEAF_SKS_VERDICT && l->op_id == 0;
+    if (of_step && l->row != 0)
+        return UVCC_FAULT_ORDER;
+    if (!of_step && !find_row(b, l->op_id, &l->row)) {
         l->row = 0;
         bool there = find_row(b, l->op_id, &l->row);
         l->row = there ? l->row : UVCC_NO_LEAF;
         return there ? UVCC_FAULT_ORDER : UVCC_FAULT_OP;
     }
-    uvcci_oprow row;
-    uvcci_oprow_get(&row, b->rows + (size_t)l->row * UVCCI_OPROW_BYTES);
-    if (row.b != 0 && !is_batch(l->type))
-        return UVCC_FAULT_OP;
+    if (!of_step && !is_batch(l->type)) {
+        uvcci_oprow row;
+        uvcci_oprow_get(&row, b->rows + (size_t)l->row * UVCCI_OPROW_BYTES);
+        if (row.b != 0)
+            return UVCC_FAULT_OP;
+    }
     if (!uvcci_leaf_plausible(b->sid_sub, b->party, l))
         return UVCC_FAULT_FIELD;
     if (l->row != before->row || l->type != before->type)

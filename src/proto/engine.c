@@ -12,8 +12,8 @@
 
 enum { H = UVCCI_HEAD, T = UVCCI_TAIL, O = UVCCI_OTHER, AT_ONCE = 0, AFTER_HEAD = 1 + UVCCI_HEAD };
 
-/* protocol, from, to, hop, TLV, after. In RESHARE and OPEN_ALL the edge is 0: H, T, O are P0, P1,
- * P2. */
+/* protocol, from, to, hop, TLV, after. In RESHARE, OPEN_ALL and DIGEST_ALL the edge is 0: H, T, O are
+ * P0, P1, P2. */
 #define FLOW(proto, from, to, hop, tlv, after)                                                     \
     { UVCCI_PROTO_##proto, (from), (to), (hop), UVCC_TLV_##tlv, (after) }
 const uvcci_flow uvcci_flows[] = {
@@ -62,6 +62,13 @@ const uvcci_flow uvcci_flows[] = {
     /* z_t and z_o: component 0, which OTHER would get, is HEAD's alone from here on. */
     FLOW(CIRCUIT_TOP, T, H, 0, RESHARE_U64VEC, AT_ONCE),
     FLOW(CIRCUIT_TOP, O, T, 0, RESHARE_U64VEC, AT_ONCE),
+    /* Commitments, their openings, keyed digests of what all should hold. */
+    FLOW(DIGEST_ALL, H, T, 0, DIGEST, AT_ONCE),
+    FLOW(DIGEST_ALL, H, O, 0, DIGEST, AT_ONCE),
+    FLOW(DIGEST_ALL, T, O, 0, DIGEST, AT_ONCE),
+    FLOW(DIGEST_ALL, T, H, 0, DIGEST, AT_ONCE),
+    FLOW(DIGEST_ALL, O, H, 0, DIGEST, AT_ONCE),
+    FLOW(DIGEST_ALL, O, T, 0, DIGEST, AT_ONCE),
 };
 const unsigned uvcci_flow_count = sizeof uvcci_flows / sizeof *uvcci_flows;
 

@@ -12,7 +12,7 @@
 #include <uvcc/blv1.h>
 
 /* Role of a party on an edge e: HEAD = P_e, TAIL = P_(e+1), OTHER = P_(e+2). Protocols without an
- * edge use a fixed one: RESHARE and OPEN_ALL edge 0, INPUT the owner, OPEN_ONE the receiver. */
+ * edge use a fixed one: RESHARE, OPEN_ALL and DIGEST_ALL edge 0, INPUT the owner, OPEN_ONE the receiver. */
 typedef enum uvcci_role { UVCCI_HEAD = 0, UVCCI_TAIL = 1, UVCCI_OTHER = 2 } uvcci_role;
 static inline uvcci_role uvcci_role_of(uint8_t party, uint8_t edge) {
     return (uvcci_role)((party + 3u - edge) % 3u);

@@ -89,5 +89,8 @@ size_t uvcci_leaf_triple_consumed(uint8_t *out, const uint8_t sid[32], uint32_t 
                                   uint64_t triple_id);
 size_t uvcci_leaf_sks_coin(uint8_t *out, const uint8_t sid[32], uint32_t op_id,
                            const uint8_t seed[32]);
+/* ok: 1 or 0; or OVERRIDDEN, with op_id 0: the step runs although a check failed in it before. Each
+ * party has that leaf by itself. */
+enum { UVCCI_SKS_OVERRIDDEN = 2 };
 size_t uvcci_leaf_sks_verdict(uint8_t *out, const uint8_t sid[32], uint32_t op_id, uint8_t ok);
 #endif

@@ -7,6 +7,7 @@
 #include "triangle.h"
 
 #include "exec/kernels.h"
+#include "proto/coin.h"
 #include "proto/hello.h"
 #include "taint.h"
 
@@ -94,6 +95,13 @@ WRAP(int, uvcci_x25519_public, const uint8_t sk[32], uint8_t pk[32]) {
     return rc;
 }
 
+/* A coin is known to all three once it is open. */
+WRAP(int, uvcci_coin_seed, const uvcci_coin *c, const uint8_t *roots, uint8_t seed[32]) {
+    const int rc = __real_uvcci_coin_seed(c, roots, seed);
+    publish(seed, 32);
+    return rc;
+}
+
 /* N of HELLO 1 is sent in the clear. */
 WRAP(int, uvcci_hello_init, uvcci_hello *h, const uvcci_hello_config *cfg, uint64_t now) {
     uvcci_hello_config c = *cfg;
@@ -149,7 +157,7 @@ static uint32_t tensor(uvcc_program *p, const char *name, uint32_t rows, uint32_
     return (uint32_t)i;
 }
 
-typedef enum form { NATIVE, PARTS, TRIPLE } form;
+typedef enum form { NATIVE, PARTS, TRIPLE, CHECKED } form;
 
 /* With `part` the product is made by GEMM_PART and TRUNCATE, else by GEMM_SS. */
 static void add_product(uvcc_program *p, uint32_t x, uint32_t w, uint32_t z, uint32_t part,
@@ -177,6 +185,37 @@ static void add_product(uvcc_program *p, uint32_t x, uint32_t w, uint32_t z, uin
         assert_true(uvcc_program_op(p, &t) >= 0);
 }
 
+/* Z = X W, kept whole and checked, then truncated. */
+static void add_checked(uvcc_program *p, uint32_t x, uint32_t w, uint32_t z,
+                        uvcc_truncation truncation) {
+    const uint32_t c = tensor(p, "C", ROWS, COLS, 44, 2 * FRAC_BITS);
+    const uvcc_op_desc whole = {.opcode = UVCC_OP_GEMM_SS,
+                                .in_count = 2,
+                                .in = {x, w},
+                                .out_count = 1,
+                                .out = {c}};
+    const uvcc_op_desc cut = {.opcode = UVCC_OP_TRUNCATE,
+                              .k = 3,
+                              .in_count = 1,
+                              .in = {c},
+                              .out_count = 1,
+                              .out = {z},
+                              .shift = FRAC_BITS,
+                              .truncation = (uint8_t)truncation};
+    uvcc_op_desc check = {.opcode = UVCC_OP_SKS_START,
+                          .k = 1,
+                          .in_count = 3,
+                          .in = {x, w, c},
+                          .constant = 1000};
+    assert_true(uvcc_program_op(p, &whole) >= 0);
+    assert_true(uvcc_program_op(p, &check) >= 0);
+    check.opcode = UVCC_OP_SKS_GEMM_CHECK;
+    check.k = 2;
+    check.constant = 0;
+    assert_true(uvcc_program_op(p, &check) >= 0);
+    assert_true(uvcc_program_op(p, &cut) >= 0);
+}
+
 static uvcc_program *make_program(const uvcc_allocator *al, uvcc_truncation truncation,
                                   uint8_t relu_flags, form product) {
     uvcc_program *p;
@@ -201,11 +240,14 @@ static uvcc_program *make_program(const uvcc_allocator *al, uvcc_truncation trun
                                                          .in_buffer_of = UVCC_NO_TENSOR,
                                                          .sharing = UVCC_ADDITIVE});
     assert_true(part >= 0 || product != PARTS);
-    add_product(p, x, w, z, product == PARTS ? (uint32_t)part : UVCC_NO_TENSOR, truncation,
-                product == TRIPLE ? UVCC_OP_BEAVER : 0);
+    if (product == CHECKED)
+        add_checked(p, x, w, z, truncation);
+    else
+        add_product(p, x, w, z, product == PARTS ? (uint32_t)part : UVCC_NO_TENSOR, truncation,
+                    product == TRIPLE ? UVCC_OP_BEAVER : 0);
     assert_true(uvcc_program_op(p, &(uvcc_op_desc){.opcode = UVCC_OP_RELU,
                                                    .flags = relu_flags,
-                                                   .k = 2,
+                                                   .k = 4,
                                                    .in_count = 1,
                                                    .in = {z},
                                                    .out_count = 2,
@@ -316,8 +358,14 @@ static void on_triples(void **state) {
     relu_of_product(secret_config, 2, UVCC_TRUNC_EXACT, 0, TRIPLE);
 }
 
+static void checked_product(void **state) {
+    (void)state;
+    relu_of_product(secret_config, 1, UVCC_TRUNC_EXACT, 0, CHECKED);
+}
+
 int test_sessions(void) {
     const struct CMUnitTest tests[] = {SECRETS_TEST(provisioned), SECRETS_TEST(exchanged),
-                                       SECRETS_TEST(keyless), SECRETS_TEST(on_triples)};
+                                       SECRETS_TEST(keyless), SECRETS_TEST(on_triples),
+                                       SECRETS_TEST(checked_product)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

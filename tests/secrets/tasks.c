@@ -918,6 +918,30 @@ static void matrix_products(void **state) {
     close_sim();
 }
 
+/* Components summed by public bits, both ways. */
+static void sums_by_bits(void **state) {
+    enum { ROWS = 17, COLS = 45 };
+    open_sim(state);
+    const uint64_t *x = values(63);
+    const shared xs = share(x);
+    for (unsigned trans = 0; trans < 2; trans++) {
+        static uint64_t sums[3][2][64 * COLS];
+        for (unsigned r = 0; r < 3; r++) {
+            uvcc_task t = {.kind = UVCC_TASK_BIT_SUMS,
+                           .ordinal = ORDINAL,
+                           .u.bits = {.rows = ROWS, .cols = COLS, .trans = trans != 0, .lane = 1}};
+            memset(t.u.bits.key, 0x33, sizeof t.u.bits.key);
+            t.u.bits.x = held(&xs, r);
+            t.u.bits.out = (uvcc_shares){sums[r][0], sums[r][1]};
+            job(r, &t);
+            assert_tainted(sums[r], sizeof sums[r]);
+            look(sums[r], sizeof sums[r]);
+        }
+        assert_memory_equal(sums[0][1], sums[1][0], sizeof sums[0][0]);
+    }
+    close_sim();
+}
+
 static void maps(void **state) {
     enum { ROWS = 3, COLS = N / 3 };
     _Static_assert(ROWS * COLS == N, "all words take part");
@@ -1037,6 +1061,7 @@ int test_tasks(void) {
         SECRETS_TEST_ON(circuits, avx2),
         SECRETS_TEST_ON(matrix_products, portable),
         SECRETS_TEST_ON(matrix_products, avx2),
+        SECRETS_TEST_ON(sums_by_bits, portable), SECRETS_TEST_ON(sums_by_bits, avx2),
         SECRETS_TEST_ON(maps, portable),
         SECRETS_TEST_ON(hashes, portable),
         SECRETS_TEST_ON(copies_and_wipes, portable),

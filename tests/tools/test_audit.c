@@ -302,6 +302,40 @@ static void recorded_too(void **state) {
     remove_tree("logs");
 }
 
+/* A job that goes on in another run writes beside the first; steps that it ran again count once. */
+static void follows_runs(void **state) {
+    (void)state;
+    static const char model[] = "train --model transformer --dim 8 --heads 2 --context 4 --batch 2 "
+                                "--layers 1 --checkpoint logs --audit ev --steps";
+    char words[300];
+    snprintf(words, sizeof words, "%s 2", model);
+    good(words);
+    json_t *j = verify_json(0);
+    assert_int_equal(test_u64(j, "steps"), 3); /* and one that opened the weights */
+    json_decref(j);
+    snprintf(words, sizeof words, "%s 4", model);
+    good(words);
+    j = verify_json(0);
+    assert_int_equal(test_u64(j, "steps"), 5);
+    assert_int_equal(test_u64(j, "bundles"), 3 * (3 + 3));
+    json_decref(j);
+    good("audit prove ev 0/2/0 --run 0 --out proof");
+    good("audit prove ev 0/2/0 --run 1 --out proof");
+    remove_tree("logs"); /* without checkpoints it would be another run 0 */
+    refused(words, "there are bundles already");
+    remove_tree("logs");
+    for (unsigned p = 0; p < 3; p++) {
+        char dir[64];
+        snprintf(dir, sizeof dir, "ev/party-%u/r0s0t0/run-000000", p);
+        remove_tree(dir);
+    }
+    good("audit verify ev"); /* from step 2 on: it says so */
+    j = verify_json(0);
+    assert_int_equal(test_u64(j, "first_step"), 2);
+    json_decref(j);
+    remove_tree("ev");
+}
+
 static void refuses_options(void **state) {
     (void)state;
     static const char *const cases[][2] = {
@@ -469,7 +503,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(names_random_damage),  cmocka_unit_test(names_files_out_of_place),
         cmocka_unit_test(needs_the_right_keys), cmocka_unit_test(proves_leaves),
         cmocka_unit_test(keeps_what_finished),  cmocka_unit_test(recorded_too),
-        cmocka_unit_test(refuses_options),      cmocka_unit_test(audits_many_workers),
+        cmocka_unit_test(follows_runs),         cmocka_unit_test(refuses_options),
+        cmocka_unit_test(audits_many_workers),
     };
     if (argc != 2 || !find_tool(argv[1])) {
         (void)fprintf(stderr, "usage: test_audit_tool PATH_OF_UVCC\n");

@@ -2,9 +2,11 @@
 #include "run_tool.h"
 
 #include <jansson.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define TRAIN "train --model transformer "
@@ -44,8 +46,9 @@ static void refuses(void **state) {
         {TRAIN "--data t.csv", "no option --data"},
         {TRAIN "--layers 64 --replicas 2 --stages 64", "128 workers"},
         {TRAIN "--text t.txt --json no/such/place.json", "--json no/such/place.json"},
+        {TRAIN "--reveal no --check", "leave out --reveal no"},
         {"generate", "give one directory"},
-        {"generate no", "no/model.json: No such file"},
+        {"generate no", "no/model.json: cannot be opened"},
         {"generate no --length 0", "--length 0"},
         {"generate no --temperature 9", "--temperature 9"},
     };
@@ -73,6 +76,21 @@ static const char *text_of(const json_t *j, const char *key) {
     return s;
 }
 
+/* In hexadecimal digits. */
+static const char *sha256_of(const char *path) {
+    static char text[2 * crypto_hash_sha256_BYTES + 1];
+    uint8_t bytes[4096], digest[crypto_hash_sha256_BYTES];
+    crypto_hash_sha256_state h;
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    crypto_hash_sha256_init(&h);
+    for (size_t n; (n = fread(bytes, 1, sizeof bytes, f)) > 0;)
+        crypto_hash_sha256_update(&h, bytes, n);
+    fclose(f);
+    crypto_hash_sha256_final(&h, digest);
+    return sodium_bin2hex(text, sizeof text, digest, sizeof digest);
+}
+
 /* The final weights depend on the sizes, the text and the seed alone; `--check` says that they are
  * the plaintext run's. */
 static void same_weights(void **state) {
@@ -81,6 +99,8 @@ static void same_weights(void **state) {
         EXACT "--replicas 2",
         EXACT "--stages 2 --ahead 1 --products beaver",
         EXACT "--tensor 2 --compute deferred",
+        EXACT "--stages 2 --sks 500",
+        EXACT "--replicas 2 --products beaver --sks 1000",
         EXACT "--replicas 2 --stages 2 --tensor 2",
         EXACT "--drop 0.1 --reorder 0.2 --duplicate 0.1 --corrupt 0.01",
         SMALL "--truncation ars --index exact --microbatches 4 --products beaver",
@@ -97,7 +117,14 @@ static void same_weights(void **state) {
         assert_true(json_equal(json_object_get(other, "loss"), json_object_get(one, "loss")));
         json_decref(other);
     }
-    json_t *other = train(EXACT "--seed 2");
+    json_t *other = train(EXACT "--weights w.bin");
+    struct stat st;
+    assert_int_equal(stat("w.bin", &st), 0);
+    assert_int_equal(st.st_size, 8 * json_integer_value(json_object_get(other, "parameters")));
+    assert_string_equal(text_of(other, "weights_sha256"), sha256_of("w.bin"));
+    unlink("w.bin");
+    json_decref(other);
+    other = train(EXACT "--seed 2");
     assert_string_not_equal(text_of(other, "weights_sha256"), text_of(one, "weights_sha256"));
     json_decref(other);
     json_decref(one);
@@ -133,6 +160,11 @@ static void keeps(void **state) {
     again = train(EXACT "--stages 2 --checkpoint kept");
     assert_string_equal(text_of(whole, "weights_sha256"), text_of(again, "weights_sha256"));
     assert_int_equal(json_array_size(json_object_get(again, "loss")), 1);
+
+    /* kept shared: nothing is opened but the losses */
+    json_t *closed = train(EXACT "--stages 2 --checkpoint kept --reveal no");
+    assert_true(json_is_null(json_object_get(closed, "weights_sha256")));
+    json_decref(closed);
 
     outcome a = run_tool("generate kept --prompt three --length 6");
     outcome b = run_tool("generate kept --prompt three --length 6");
@@ -176,13 +208,84 @@ static void leaves_evidence(void **state) {
     unlink("t.txt");
 }
 
+/* Adds up the rows of a list of the profile; bytes are those of the formula, and headers. */
+static uint64_t sum_costs(const json_t *j, const char *key) {
+    const json_t *list = json_object_get(j, key);
+    uint64_t bytes = 0, formula = 0;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *o = json_array_get(list, i);
+        const uint64_t online = test_u64(o, "formula_online_bytes");
+        const uint64_t keys = test_u64(o, "formula_key_bytes");
+        assert_true(test_u64(o, "bytes_online") >= online);
+        assert_true(test_u64(o, "bytes_preprocessing") >= keys);
+        bytes += test_u64(o, "bytes_online") + test_u64(o, "bytes_preprocessing");
+        formula += online + keys;
+    }
+    assert_true(bytes > 0 && (double)bytes < 1.1 * (double)formula);
+    return formula;
+}
+
+static const json_t *part(const json_t *j, const char *name) {
+    const json_t *list = json_object_get(j, "layers");
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (strcmp(text_of(json_array_get(list, i), "layer"), name) == 0)
+            return json_array_get(list, i);
+    fail_msg("no part %s", name);
+    return NULL;
+}
+
+/* What a run costs: by op, by part of the model and by step; and the memory of a step. */
+static void tells_costs(void **state) {
+    (void)state;
+    static const char *const parts[] = {"inputs",
+                                        "embedding forward",
+                                        "layer 0 forward",
+                                        "layer 1 forward",
+                                        "output forward",
+                                        "output backward",
+                                        "layer 1 backward",
+                                        "layer 0 backward",
+                                        "embedding backward",
+                                        "update",
+                                        "opening"};
+    static const char *const ways[] = {SMALL, SMALL "--products beaver",
+                                       SMALL "--stages 2 --replicas 2 --ahead 1",
+                                       SMALL "--sks 300"};
+    write_text();
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        const bool drawn = i == 3; /* not every product is checked */
+        char words[512];
+        snprintf(words, sizeof words, "%s --profile", ways[i]);
+        json_t *j = train(words);
+        const json_t *entries = json_object_get(j, "entries");
+        uint64_t rounds = 0;
+        const uint64_t formula = sum_costs(j, "ops");
+        assert_int_equal(sum_costs(j, "layers"), formula);
+        assert_int_equal(sum_costs(j, "entries"), formula);
+        for (size_t k = 0; k < sizeof parts / sizeof parts[0]; k++)
+            (void)part(j, parts[k]);
+        assert_int_equal(test_u64(part(j, "layer 0 forward"), "rounds"),
+                         test_u64(part(j, "layer 1 forward"), "rounds"));
+        for (size_t k = 0; k < json_array_size(entries); k++)
+            rounds += test_u64(json_array_get(entries, k), "rounds") *
+                      test_u64(json_array_get(entries, k), "steps");
+        assert_true(drawn ? test_u64(j, "rounds") <= rounds : test_u64(j, "rounds") == rounds);
+        assert_true(drawn || test_u64(part(j, "layer 0 backward"), "formula_online_bytes") ==
+                                 test_u64(part(j, "layer 1 backward"), "formula_online_bytes"));
+        const uint64_t peak = test_u64(j, "epoch_peak_bytes");
+        assert_true(peak > 0 && peak <= test_u64(j, "epoch_bound_bytes"));
+        json_decref(j);
+    }
+    unlink("t.txt");
+}
+
 int main(int argc, char **argv) {
     if (argc != 2 || !find_tool(argv[1]))
         return 2;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(refuses),         cmocka_unit_test(same_weights),
         cmocka_unit_test(other_blocks),    cmocka_unit_test(keeps),
-        cmocka_unit_test(leaves_evidence),
+        cmocka_unit_test(leaves_evidence), cmocka_unit_test(tells_costs),
     };
     return cmocka_run_group_tests(tests, enter, leave);
 }

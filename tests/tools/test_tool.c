@@ -914,6 +914,43 @@ static void check_profile(const json_t *j) {
     assert_true(sent > 0.9 && sent < 1);
 }
 
+/* Sums over the rows of a list of the profile. */
+typedef struct cost {
+    uint64_t bytes[2], formula[2];
+} cost;
+
+static cost cost_of(const json_t *j, const char *key) {
+    const json_t *list = json_object_get(j, key);
+    cost sum = {{0}, {0}};
+    assert_true(json_array_size(list) > 0);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *o = json_array_get(list, i);
+        const uint64_t sent[2] = {test_u64(o, "bytes_online"), test_u64(o, "bytes_preprocessing")};
+        const uint64_t formula[2] = {test_u64(o, "formula_online_bytes"),
+                                     test_u64(o, "formula_key_bytes")};
+        for (unsigned b = 0; b < 2; b++) {
+            assert_true(sent[b] >= formula[b] && (sent[b] == 0) == (formula[b] == 0));
+            sum.bytes[b] += sent[b];
+            sum.formula[b] += formula[b];
+        }
+    }
+    return sum;
+}
+
+/* The three lists are of the same bytes, and all rounds are those of entries. */
+static void check_cost(const json_t *j) {
+    const cost ops = cost_of(j, "ops"), layers = cost_of(j, "layers"), all = cost_of(j, "entries");
+    const json_t *entries = json_object_get(j, "entries");
+    uint64_t rounds = 0;
+    assert_memory_equal(&ops, &layers, sizeof ops);
+    assert_memory_equal(&ops, &all, sizeof ops);
+    assert_true(ops.formula[0] > 0 && ops.formula[1] > 0);
+    for (size_t i = 0; i < json_array_size(entries); i++)
+        rounds += test_u64(json_array_get(entries, i), "rounds") *
+                  test_u64(json_array_get(entries, i), "steps");
+    assert_int_equal(rounds, test_u64(j, "rounds"));
+}
+
 static void write_rows(unsigned rows) {
     static char text[4096];
     size_t len = 0;
@@ -935,7 +972,10 @@ static void traces_and_profiles(void **state) {
         snprintf(all, sizeof all, "%s --compute %s --trace t.json --profile", words, modes[i]);
         json_t *j = results(all);
         check_profile(j);
+        check_cost(j);
         json_object_del(j, "ops");
+        json_object_del(j, "layers");
+        json_object_del(j, "entries");
         same_results(plain, j, false, all);
         const trace_count n = trace_check("t.json");
         assert_int_equal(n.processes, 3);
@@ -949,10 +989,16 @@ static void traces_and_profiles(void **state) {
         assert_int_equal(unlink("t.json"), 0);
     }
     json_decref(plain);
+    json_t *beaver = results("--data t.csv --batch 4 --hidden 5 --profile --products beaver");
+    check_profile(beaver);
+    check_cost(beaver);
+    json_decref(beaver);
     outcome o = run_tool("train --data t.csv --batch 4 --hidden 5 --epochs 1 --profile");
     assert_int_equal(o.status, 0);
     assert_non_null(strstr(o.out, "\nGEMM_SS "));
     assert_non_null(strstr(o.out, "\nsteps, roots "));
+    assert_non_null(strstr(o.out, "\nblock 0 backward "));
+    assert_non_null(strstr(o.out, "\ntrain (of "));
     forget(&o);
     refused("train --data t.csv --batch 4 --trace no/such/place", "--trace no/such/place");
     refused("train --data t.csv --batch 4 --trace .", "--trace .: is a directory");

@@ -420,7 +420,21 @@ static void leaves_by_name(void **state) {
         if (f.kind != want)
             fail_msg("turn %u: leaf %d: %s", turn, (int)f.leaf, uvcc_fault_text(f.kind));
     }
-    hand h; /* of the second batch's id */
+    hand h; /* verdicts: of an op, and of the step, where one overrides an earlier failure */
+    for (unsigned ok = 0; ok < 4; ok++)
+        for (unsigned of_op = 0; of_op < 2; of_op++) {
+            hand_begin(&h, rows, 3);
+            const uint32_t op = of_op ? h.rows[0].op_id : 0;
+            hand_leaf(&h, 0, leaf, uvcci_leaf_sks_verdict(leaf, h.sid_sub, op, (uint8_t)ok));
+            assert_int_equal(hand_end(&h).kind,
+                             ok == (of_op ? 1 : 2) ? UVCC_FAULT_NONE : UVCC_FAULT_FIELD);
+        }
+    hand_begin(&h, rows, 3);
+    hand_leaf(&h, 2, leaf, uvcci_leaf_open_done(leaf, h.sid_sub, h.rows[2].op_id, 1, 0, d[0]));
+    hand_leaf(&h, 2, leaf,
+              uvcci_leaf_sks_verdict(leaf, h.sid_sub, 0, 2)); /* its row is the first */
+    assert_int_equal(hand_end(&h).kind, UVCC_FAULT_ORDER);
+    /* of the second batch's id */
     hand_begin(&h, rows, 3);
     hand_leaf(&h, 1, leaf,
               uvcci_leaf_lift_done(leaf, h.sid_sub, h.rows[1].op_id, 1, UVCC_BLOCK_ELEMS));

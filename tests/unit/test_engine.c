@@ -229,6 +229,8 @@ static uint64_t build(const sim *s, const uvcci_flow *f) {
         return rho(s, H, f->from) * s->x[2] + (f->from == T ? 1 : UINT64_MAX) * rho(s, T, O);
     case UVCCI_PROTO_CIRCUIT_TOP:
         return s->z[f->from];
+    case UVCCI_PROTO_DIGEST_ALL: /* under the key of the two */
+        return digest(s->own + rho(s, f->from, f->to));
     default: /* KEYS: the dealer's bytes */
         return s->own;
     }
@@ -355,6 +357,11 @@ static void check(const sim *s, uvcci_protocol p, uint64_t value) {
     case UVCCI_PROTO_CIRCUIT_TOP:
         EQ(got(s, p, T, H, 0, UVCC_TLV_RESHARE_U64VEC), s->z[T]);
         EQ(got(s, p, O, T, 0, UVCC_TLV_RESHARE_U64VEC), s->z[O]);
+        break;
+    case UVCCI_PROTO_DIGEST_ALL:
+        for (unsigned q = 0; q < 6; q++)
+            EQ(got(s, p, q / 2, (q / 2 + 1 + q % 2) % 3, 0, UVCC_TLV_DIGEST),
+               digest(s->own + rho(s, q / 2, (q / 2 + 1 + q % 2) % 3)));
         break;
     default:
         EQ(got(s, p, O, H, 0, UVCC_TLV_KEY_BLOB), got(s, p, O, T, 0, UVCC_TLV_KEY_BLOB));

@@ -454,6 +454,35 @@ static void add_parts(random_program *r, const value *a, const value *b, const f
     }
 }
 
+/* The product kept whole, checked or perhaps not, then truncated. */
+static void add_checked(random_program *r, const value *a, const value *b, const fit *f,
+                        unsigned bits) {
+    static const uint16_t permille[] = {1000, 500, 0};
+    char name[16];
+    snprintf(name, sizeof name, "c%u", r->count);
+    const value whole = {.rows = f->rows,
+                         .cols = f->cols,
+                         .tensor = tensor(r->p, name, (shape){f->rows, f->cols}, (uint8_t)bits,
+                                          2 * SCALE, UVCC_EPOCH)};
+    add_product_op(r, UVCC_OP_GEMM_SS, a, b, UVCC_NO_TENSOR, f, whole.tensor, 0);
+    uvcc_op_desc d = {.opcode = UVCC_OP_SKS_START,
+                      .k = r->k++,
+                      .in_count = 3,
+                      .in = {a->tensor, b->tensor, whole.tensor},
+                      .flags = f->flags,
+                      .constant = permille[pick(r, 3)]};
+    assert_true(uvcc_program_op(r->p, &d) >= 0);
+    d.opcode = UVCC_OP_SKS_GEMM_CHECK;
+    d.k = r->k++;
+    d.flags = 0;
+    d.constant = 0;
+    assert_true(uvcc_program_op(r->p, &d) >= 0);
+    add_op(r, UVCC_OP_TRUNCATE, &whole, NULL,
+           new_value(r, f->rows, f->cols, bits - SCALE + 1), SCALE, 0);
+    r->drawn[UVCC_OP_SKS_START]++;
+    r->drawn[UVCC_OP_SKS_GEMM_CHECK]++;
+}
+
 static void grow_gemm(random_program *r, value a, value b) {
     fit f;
     if (a.tensor == b.tensor || !fits(r, a, b, pick(r, 2) != 0, &f))
@@ -463,6 +492,8 @@ static void grow_gemm(random_program *r, value a, value b) {
         return;
     if (pick(r, 3) == 0)
         add_parts(r, &a, &b, &f, bits + 1);
+    else if (f.heads == 0 && pick(r, 3) == 0)
+        add_checked(r, &a, &b, &f, bits);
     else
         add_product_op(r, UVCC_OP_GEMM_SS, &a, &b, UVCC_NO_TENSOR, &f,
                        new_value(r, f.rows, f.cols, bits - SCALE + 1)->tensor, SCALE);

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../files.h"
 #include "../keyfile.h"
 #include "../report.h"
 #include "../sealed.h"
@@ -18,7 +19,6 @@
 #define PATH_BYTES  4096u
 #define LABEL_BYTES 128u
 #define STEPS_KEPT  2u
-#define JSON_MOST   ((size_t)1 << 20)
 
 /* ---- names ---- */
 
@@ -40,8 +40,8 @@ static void file_of(char out[PATH_BYTES], char label[LABEL_BYTES], const char *d
                    at->replica, at->stage, at->tensor_rank, step);
 }
 
-static int cannot(const char *path, const char *what) {
-    return report_error(EXIT_FAILED, "%s: %s: %s", path, what, strerror(errno));
+static int cannot(const char *path, const char *what, int why) {
+    return report_error(EXIT_FAILED, "%s: %s: %s", path, what, strerror(why));
 }
 
 static int read_key(const char *dir, unsigned party, uint8_t key[32]) {
@@ -67,7 +67,7 @@ static const struct {
     MEMBER(ahead),          MEMBER(windows),    MEMBER(optimizer),  MEMBER(momentum_shift),
     MEMBER(variance_shift), MEMBER(frac_bits),  MEMBER(value_bits), MEMBER(gradient_bits),
     MEMBER(weight_bits),    MEMBER(truncation), MEMBER(lift),       MEMBER(exact),
-    MEMBER(products),       MEMBER(text_owner), MEMBER(loss),
+    MEMBER(products),       MEMBER(text_owner), MEMBER(loss),       MEMBER(sks),
 #undef MEMBER
 };
 enum { MEMBERS = sizeof members / sizeof members[0] };
@@ -98,15 +98,14 @@ int lm_checkpoint_config(const char *dir, uvcc_transformer_config *cfg) {
     uint8_t *text;
     size_t len;
     path_of(path, "%s/model.json", dir);
-    if (whole_file_read(path, JSON_MOST, &text, &len) != 0)
-        return report_error(EXIT_BAD_INPUT, "%s: %s; name a directory made by --checkpoint", path,
-                            strerror(errno));
+    if (file_read(path, EXIT_BAD_INPUT, &text, &len) != EXIT_DONE)
+        return EXIT_BAD_INPUT;
     json_t *o = json_loadb((const char *)text, len, 0, NULL);
     free(text);
     bool ok = json_is_object(o);
     for (unsigned i = 0; i < MEMBERS && ok; i++) {
         const json_t *v = json_object_get(o, members[i].name);
-        const json_int_t most = members[i].bytes == 1 ? UINT8_MAX : UINT32_MAX;
+        const json_int_t most = (json_int_t)(UINT64_MAX >> (64 - 8 * members[i].bytes));
         ok = json_is_integer(v) && json_integer_value(v) >= 0 && json_integer_value(v) <= most;
         if (ok) {
             uint32_t n = (uint32_t)json_integer_value(v);
@@ -145,9 +144,9 @@ static int settle_config(const char *dir, const uvcc_transformer_config *cfg) {
     json_decref(o);
     if (text == NULL)
         return report_error(EXIT_FAILED, "out of memory");
-    int rc = whole_file_write(path, 0644, text, strlen(text));
+    int why = file_write(path, text, strlen(text));
     free(text);
-    return rc == 0 ? EXIT_DONE : cannot(path, "cannot be written");
+    return why == 0 ? EXIT_DONE : cannot(path, "cannot be written", why);
 }
 
 /* ---- which steps are there ---- */
@@ -204,20 +203,24 @@ static int next_run(const char *dir, uint32_t *run) {
     for (unsigned p = 0; p < JOB_PARTIES; p++) {
         uint8_t *bytes;
         size_t len;
+        struct stat st;
         path_of(path, "%s/party-%u/run", dir, p);
-        if (whole_file_read(path, sizeof text, &bytes, &len) == 0) {
-            unsigned long last = strtoul((const char *)bytes, NULL, 10);
-            free(bytes);
-            *run = last >= *run ? (uint32_t)last + 1 : *run;
-        } else if (errno != ENOENT) {
-            return cannot(path, "cannot be read");
-        }
+        if (stat(path, &st) != 0)
+            continue;
+        if (file_read(path, EXIT_FAILED, &bytes, &len) != EXIT_DONE)
+            return EXIT_FAILED;
+        memcpy(text, bytes, len < sizeof text ? len : sizeof text - 1);
+        text[len < sizeof text ? len : sizeof text - 1] = '\0';
+        free(bytes);
+        unsigned long last = strtoul(text, NULL, 10);
+        *run = last >= *run ? (uint32_t)last + 1 : *run;
     }
     int n = snprintf(text, sizeof text, "%u\n", *run);
     for (unsigned p = 0; p < JOB_PARTIES; p++) {
         path_of(path, "%s/party-%u/run", dir, p);
-        if (whole_file_write(path, 0600, text, (size_t)n) != 0)
-            return cannot(path, "cannot be written");
+        int why = file_write(path, text, (size_t)n);
+        if (why != 0)
+            return cannot(path, "cannot be written", why);
     }
     return EXIT_DONE;
 }
@@ -226,13 +229,14 @@ int lm_checkpoint_open(const char *dir, const uvcc_transformer_config *cfg, uint
                        uint32_t *run) {
     char path[PATH_BYTES], message[256];
     struct stat st;
-    if (mkdir(dir, 0700) != 0 && errno != EEXIST)
-        return cannot(dir, "cannot be made");
+    int why = dir_make(dir);
+    if (why != 0)
+        return cannot(dir, "cannot be made", why);
     for (unsigned p = 0; p < JOB_PARTIES; p++) {
         uint8_t key[32];
         path_of(path, "%s/party-%u", dir, p);
-        if (mkdir(path, 0700) != 0 && errno != EEXIST)
-            return cannot(path, "cannot be made");
+        if ((why = dir_make(path)) != 0)
+            return cannot(path, "cannot be made", why);
         path_of(path, "%s/party-%u/key", dir, p);
         if (stat(path, &st) == 0)
             continue;
@@ -258,12 +262,9 @@ int lm_checkpoint_load(const char *dir, unsigned party, const uvcc_transformer_w
     if (status != EXIT_DONE)
         return status;
     file_of(path, label, dir, party, at, step);
-    int rc = sealed_read(path, label, key, bytes, len);
+    status = sealed_read(path, label, key, bytes, len);
     sodium_memzero(key, sizeof key);
-    if (rc != 0 && errno == EBADMSG)
-        return report_error(EXIT_BAD_INPUT, "%s is damaged, or not sealed with this party's key",
-                            path);
-    return rc == 0 ? EXIT_DONE : cannot(path, "cannot be read");
+    return status;
 }
 
 int lm_checkpoint_resume(job *j, const char *dir, uint32_t step) {
@@ -305,8 +306,9 @@ int lm_checkpoint_write(const job *j, const char *dir) {
                 break;
             }
             file_of(path, label, dir, p, &j->worker[i].at, step);
-            if (sealed_write(path, label, key, data, len) != 0)
-                status = cannot(path, "cannot be written");
+            int why = sealed_write(path, label, key, data, len);
+            if (why != 0)
+                status = cannot(path, "cannot be written", why);
         }
         sodium_memzero(key, sizeof key);
     }

@@ -120,6 +120,15 @@ static int make_program(job *j, job_worker *w) {
                         "the program cannot be made: %s", message);
 }
 
+static void name_part(void *user, const char *entry, const uvcc_op_desc *op,
+                      char out[TALLY_NAME_BYTES]) {
+    const job *j = user;
+    if (strcmp(entry, "reveal") == 0)
+        (void)snprintf(out, TALLY_NAME_BYTES, "opening");
+    else
+        uvcc_transformer_section(j->cfg, op, out);
+}
+
 static int open_planes(job *j) {
     const uvcc_transformer_config *c = j->cfg;
     int rc = 0;
@@ -154,6 +163,8 @@ int job_open(job *j, uint32_t first_step, uint32_t run) {
     }
     if (status == EXIT_DONE && (j->o->trace != NULL || j->o->profile))
         j->trace = trace_new(j->o->trace, j->worker[0].program, j->workers * JOB_PARTIES, &status);
+    if (j->trace != NULL)
+        trace_name_parts(j->trace, name_part, j);
     for (uint32_t i = 0; i < j->workers && status == EXIT_DONE; i++)
         status = open_worker(j, &j->worker[i], first_step, run);
     return status;
@@ -377,5 +388,32 @@ void job_totals_of(const job *j, job_totals *out) {
                 out->rounds = st.rounds;
             if (st.tensor_peak_bytes > out->tensor_peak)
                 out->tensor_peak = st.tensor_peak_bytes;
+            if (st.epoch_peak_bytes > out->epoch_peak)
+                out->epoch_peak = st.epoch_peak_bytes;
         }
+}
+
+/* Microbatches in flight at a worker: see uvcc_program_pipeline(). */
+static uint32_t in_flight(const job *j, const job_worker *w) {
+    const uvcc_transformer_config *c = j->cfg;
+    const uint32_t warm = c->stages - 1 - w->at.stage + c->ahead;
+    return warm < c->microbatches ? warm + 1 : c->microbatches;
+}
+
+uint64_t job_epoch_bound(const job *j, uint64_t *mb) {
+    static const char *const entries[] = {"train", "reveal"};
+    uint64_t most = 0;
+    *mb = 0;
+    for (uint32_t i = 0; i < j->workers; i++)
+        for (size_t e = 0; e < sizeof entries / sizeof entries[0]; e++) {
+            const job_worker *w = &j->worker[i];
+            const int entry = uvcc_program_find_entry(w->program, entries[e]);
+            uint64_t bound, each;
+            if (entry < 0 || uvcc_program_memory(w->program, (uint32_t)entry, &bound) != 0)
+                return 0;
+            each = bound / in_flight(j, w);
+            most = bound > most ? bound : most;
+            *mb = e == 0 && each > *mb ? each : *mb;
+        }
+    return most;
 }

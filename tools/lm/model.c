@@ -37,6 +37,7 @@ int lm_model_config(uvcc_transformer_config *cfg, const lm_options *o, char *mes
     cfg->exact = (uint8_t)o->index;
     cfg->products = (uint8_t)o->products;
     cfg->loss = 1;
+    cfg->sks = (uint16_t)o->sks;
     rc = uvcc_transformer_check(cfg, message, message_cap);
     return rc == 0 ? EXIT_DONE : EXIT_BAD_INPUT;
 }

@@ -6,17 +6,14 @@
 #include <uvcc/transformer.h>
 #include <uvcc/uvcc.h>
 
+#include "../runflags.h"
+
 static const char *const models[] = {"mlp", "transformer", NULL};
 static const char *const blocks[] = {"gelu", "swiglu", "gpt2", NULL};
 static const char *const optimizers[] = {"sgd", "momentum", "adamw", NULL};
-static const char *const products[] = {"native", "beaver", NULL};
-static const char *const truncations[] = {"ars", "sr", NULL};
 static const char *const indices[] = {"fast", "exact", NULL};
+static const char *const answers[] = {"yes", "no", NULL};
 static const char *const switches[] = {"on", "off", NULL};
-static const char *const computes[] = {"inline", "deferred", "threads", NULL};
-_Static_assert(UVCC_TRUNC_EXACT == 0 && UVCC_TRUNC_STOCHASTIC == 1, "order of truncations[]");
-_Static_assert(UVCC_CPU_INLINE == 0 && UVCC_CPU_DEFERRED == 1 && UVCC_CPU_THREADS == 2,
-               "order of computes[]");
 
 #define AT(member) offsetof(lm_options, member)
 static const flag flags[] = {
@@ -51,9 +48,7 @@ static const flag flags[] = {
     {"tensor", "T", FLAG_COUNT, AT(tensor), 1, 64, NULL, "tensor ranks; divides --heads (1)"},
     {"ahead", "A", FLAG_COUNT, AT(ahead), 0, 1024, NULL,
      "forwards that a stage may run ahead of 1F1B (0)"},
-    {"products", "native|beaver", FLAG_CHOICE, AT(products), 0, 0, products,
-     "replicated products, or Beaver triples (native)"},
-    {"truncation", "ars|sr", FLAG_CHOICE, AT(truncation), 0, 0, truncations,
+    {"truncation", "ars|sr", FLAG_CHOICE, AT(truncation), 0, 0, run_truncations,
      "ars: exact, the same weights however the work is split; sr: stochastic, cheaper (sr)"},
     {"index", "fast|exact", FLAG_CHOICE, AT(index), 0, 0, indices,
      "how functions find their table entry; exact goes with ars (fast)"},
@@ -61,33 +56,20 @@ static const flag flags[] = {
      "share of the products whose integrity is checked (0)"},
     {"transcript", "on|off", FLAG_CHOICE, AT(transcript), 0, 0, switches,
      "hash what is sent and opened into signed roots; off is faster (on)"},
+    {"reveal", "yes|no", FLAG_CHOICE, AT(reveal), 0, 0, answers,
+     "open the weights at the end; no: they stay shares, see --checkpoint (yes)"},
+    {"weights", "FILE", FLAG_TEXT, AT(weights), 0, 0, NULL,
+     "write the opened weights: 64-bit little-endian integers with 16 fraction bits, one after the "
+     "other in the model's order"},
     {"check", NULL, FLAG_SWITCH, AT(check), 0, 0, NULL,
      "run the plaintext reference beside it and compare the weights"},
     {"seed", "N", FLAG_SEED, AT(seed), 0, 0, NULL,
      "of initial weights, order of windows, keys and masks (1)"},
-    {"compute", "inline|deferred|threads", FLAG_CHOICE, AT(compute), 0, 0, computes,
-     "when jobs run: at once, late and shuffled, or on threads (inline)"},
-    {"compute-seed", "N", FLAG_SEED, AT(compute_seed), 0, 0, NULL,
-     "of the shuffle of deferred (1)"},
-    {"drop", "P", FLAG_RATE, AT(drop), 0, 0, NULL, "rate of packets lost, 0 <= P < 1 (0)"},
-    {"duplicate", "P", FLAG_RATE, AT(duplicate), 0, 0, NULL, "... doubled (0)"},
-    {"reorder", "P", FLAG_RATE, AT(reorder), 0, 0, NULL, "... delayed behind later ones (0)"},
-    {"corrupt", "P", FLAG_RATE, AT(corrupt), 0, 0, NULL, "... with bits flipped (0)"},
-    {"fault-seed", "N", FLAG_SEED, AT(fault_seed), 0, 0, NULL, "of these faults (1)"},
-    {"json", "FILE|-", FLAG_TEXT, AT(json), 0, 0, NULL,
-     "write the results as JSON; with -, alone on standard output"},
     {"plot", "FILE.svg", FLAG_TEXT, AT(plot), 0, 0, NULL, "draw the loss"},
-    {"trace", "FILE", FLAG_TEXT, AT(trace), 0, 0, NULL,
-     "write what ran and waited, for Perfetto or chrome://tracing"},
-    {"profile", NULL, FLAG_SWITCH, AT(profile), 0, 0, NULL,
-     "say what each kind of op took and sent; in the JSON too, as ops"},
-    {"audit", "DIR", FLAG_TEXT, AT(audit), 0, 0, NULL, "write bundles for uvcc audit"},
     {"checkpoint", "DIR", FLAG_TEXT, AT(checkpoint), 0, 0, NULL,
      "keep the parties' shares after every step, encrypted under their keys; go on from them if "
      "there are any"},
-    {"progress", NULL, FLAG_SWITCH, AT(progress), 0, 0, NULL,
-     "show progress even where standard error is no terminal"},
-    {"help", NULL, FLAG_SWITCH, AT(help), 0, 0, NULL, "show this"},
+    RUN_FLAGS(AT),
 };
 static const flag_set set = {"train --model transformer", flags, sizeof flags / sizeof flags[0],
                              AT(help)};
@@ -154,6 +136,8 @@ static int check(const flag_message *m, const lm_options *o) {
                         o->batch, o->microbatches, o->replicas);
     if (bad == 0 && o->index == 1 && o->truncation == UVCC_TRUNC_STOCHASTIC)
         bad = flag_fail(m, "--index exact goes with --truncation ars; give both or neither");
+    if (bad == 0 && o->reveal != 0 && (o->weights != NULL || o->check))
+        bad = flag_fail(m, "--weights and --check need opened weights; leave out --reveal no");
     if (bad == 0 && o->audit != NULL && o->transcript != 0)
         bad = flag_fail(m, "--audit needs the transcript; leave out --transcript off");
     return bad;

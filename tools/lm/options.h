@@ -4,18 +4,16 @@
 
 #include "../flags.h"
 
-enum { LM_PRODUCTS_NATIVE, LM_PRODUCTS_BEAVER };
-
 typedef struct lm_options {
     const char *text; /* NULL: the built-in corpus */
-    const char *json, *audit, *plot, *trace, *checkpoint;
+    const char *json, *audit, *plot, *trace, *checkpoint, *weights;
     uint32_t layers, dim, heads, hidden, context;
     uint32_t batch, microbatches, steps;
     uint32_t block, optimizer, products;
     double lr, clip, weight_decay, final_rate;
     uint32_t warmup;
     uint32_t replicas, stages, tensor, ahead;
-    uint32_t truncation, index, sks, transcript;
+    uint32_t truncation, index, sks, transcript, reveal;
     uint32_t compute;
     uint64_t seed, compute_seed, fault_seed;
     double drop, duplicate, reorder, corrupt;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "../bundles.h"
+#include "../files.h"
 #include "../report.h"
 #include "../seeded.h"
 #include "../svg.h"
@@ -35,6 +36,7 @@ typedef struct lm_run {
     uint8_t weights_sha256[32];
     bool checked, equal; /* against the plaintext run */
     double start_s, time_s;
+    uint64_t epoch_bound, epoch_bound_mb; /* of one worker; 0: not known */
     bool line_open;
     bundles *audit; /* NULL: none are written */
 } lm_run;
@@ -81,21 +83,15 @@ static bool waits_for_audit(void *user) {
     return bundles_waiting(((lm_run *)user)->audit) != 0;
 }
 
-static int start_audit(lm_run *r) {
+static int start_audit(lm_run *r, uint32_t run) {
     if (r->o->audit == NULL)
         return EXIT_DONE;
     bundles_config c = {.dir = r->o->audit,
                         .replicas = (uint16_t)r->cfg.replicas,
                         .stages = (uint16_t)r->cfg.stages,
-                        .tp_ranks = (uint16_t)r->cfg.tensor_ranks};
-    for (unsigned p = 0; p < JOB_PARTIES; p++) {
-        uvcc_config cfg;
-        if (uvcc_config_default(&cfg, sizeof cfg) != 0)
-            return report_error(EXIT_FAILED, "another version of the library");
-        seeded_identity(&cfg, r->job.command, r->o->seed, p);
-        memcpy(c.sign_seed[p], cfg.sign_seed, sizeof c.sign_seed[p]);
-        memcpy(c.keys.key[p], cfg.peer_sign_key[p], sizeof c.keys.key[p]);
-    }
+                        .tp_ranks = (uint16_t)r->cfg.tensor_ranks,
+                        .run = run};
+    seeded_bundles(&c, r->job.command, r->o->seed);
     r->audit = bundles_open(&c);
     r->job.hooks.event = take_event;
     r->job.hooks.waits = waits_for_audit;
@@ -192,13 +188,29 @@ static int train(lm_run *r) {
     return status;
 }
 
+static int write_weights(const lm_run *r) {
+    const size_t n = (size_t)uvcc_transformer_parameters(&r->cfg);
+    uint8_t *bytes = malloc(8 * n);
+    if (bytes == NULL)
+        return report_error(EXIT_FAILED, "out of memory");
+    for (size_t i = 0; i < 8 * n; i++)
+        bytes[i] = (uint8_t)((uint64_t)r->model.weights[i / 8] >> (8 * (i % 8)));
+    int why = file_write(r->o->weights, bytes, 8 * n);
+    free(bytes);
+    return why == 0 ? EXIT_DONE
+                    : report_error(EXIT_FAILED, "--weights %s: cannot be written: %s",
+                                   r->o->weights, strerror(why));
+}
+
 static int reveal(lm_run *r) {
+    if (r->o->reveal != 0)
+        return EXIT_DONE;
     int status = job_step(&r->job, "reveal", NULL);
     if (status == EXIT_DONE)
         status = lm_model_gather(&r->model, &r->job);
     if (status == EXIT_DONE)
         uvcc_transformer_weights_hash(&r->cfg, r->model.weights, r->weights_sha256);
-    return status;
+    return status == EXIT_DONE && r->o->weights != NULL ? write_weights(r) : status;
 }
 
 /* ---- results ---- */
@@ -230,8 +242,8 @@ static json_t *root_json(const lm_run *r, unsigned party) {
     return job_root(&r->job, party, root) == EXIT_DONE ? hex(root, sizeof root) : NULL;
 }
 
-/* The profile's rows; takes `ops` (NULL: none). */
-static json_t *to_json(const lm_run *r, json_t *ops) {
+/* With the members of `profile` (NULL: none), which it takes. */
+static json_t *to_json(const lm_run *r, json_t *profile) {
     json_t *o = json_object(), *loss = json_array(), *roots = json_array();
     job_totals t;
     int bad = 0;
@@ -248,7 +260,7 @@ static json_t *to_json(const lm_run *r, json_t *ops) {
         {"final_loss", r->losses != 0 ? json_real(final_loss(r)) : json_null()},
         {"parameters", json_integer((json_int_t)uvcc_transformer_parameters(&r->cfg))},
         {"reference_equal", r->checked ? json_boolean(r->equal) : json_null()},
-        {"weights_sha256", hex(r->weights_sha256, 32)},
+        {"weights_sha256", r->o->reveal == 0 ? hex(r->weights_sha256, 32) : json_null()},
         {"global_root", roots},
         {"steps", json_integer(r->o->steps)},
         {"bytes_online", json_integer((json_int_t)t.bytes_online)},
@@ -256,13 +268,17 @@ static json_t *to_json(const lm_run *r, json_t *ops) {
         {"messages", json_integer((json_int_t)t.messages)},
         {"rounds", json_integer((json_int_t)t.rounds)},
         {"tensor_peak_bytes", json_integer((json_int_t)t.tensor_peak)},
+        {"epoch_peak_bytes", json_integer((json_int_t)t.epoch_peak)},
+        {"epoch_bound_bytes",
+         r->epoch_bound != 0 ? json_integer((json_int_t)r->epoch_bound) : json_null()},
         {"time_s", json_real(r->time_s)},
         {"retransmissions", json_integer((json_int_t)t.retransmissions)},
     };
     for (size_t i = 0; i < sizeof members / sizeof members[0]; i++)
         bad |= json_object_set_new(o, members[i].key, members[i].value);
-    if (ops != NULL)
-        bad |= json_object_set_new(o, "ops", ops);
+    if (profile != NULL)
+        bad |= json_object_update(o, profile);
+    json_decref(profile);
     if (bad == 0)
         return o;
     json_decref(o);
@@ -271,19 +287,21 @@ static json_t *to_json(const lm_run *r, json_t *ops) {
 
 /* The profile, the trace and the JSON output. */
 static int report_on_ops(lm_run *r, report_json *json) {
-    json_t *ops = NULL;
+    json_t *profile = NULL;
     job_totals t;
     if (r->job.trace == NULL)
         return report_json_put(json, to_json(r, NULL));
     job_totals_of(&r->job, &t);
     trace_other_bytes(r->job.trace, t.bytes_online, t.bytes_preprocessing);
     if (r->o->profile) {
-        trace_print(r->job.trace, output(r));
-        ops = trace_json(r->job.trace);
-        if (ops == NULL)
+        const int status = trace_print(r->job.trace, output(r));
+        if (status != EXIT_DONE)
+            return status;
+        profile = trace_json(r->job.trace);
+        if (profile == NULL)
             return report_error(EXIT_FAILED, "out of memory");
     }
-    const int written = report_json_put(json, to_json(r, ops));
+    const int written = report_json_put(json, to_json(r, profile));
     const int traced = trace_finish(r->job.trace);
     return written != EXIT_DONE ? written : traced;
 }
@@ -307,6 +325,16 @@ static int plot(const lm_run *r) {
     free(x);
     return rc == 0 ? EXIT_DONE
                    : report_error(EXIT_FAILED, "--plot %s: cannot be written", r->o->plot);
+}
+
+static void show_memory(const lm_run *r, const job_totals *t, FILE *to) {
+    (void)fprintf(to, "tensor memory    %.1f MB at most in one worker\n",
+                  (double)t->tensor_peak * 1e-6);
+    (void)fprintf(to, "of one step      %.1f MB", (double)t->epoch_peak * 1e-6);
+    if (r->epoch_bound != 0)
+        (void)fprintf(to, ", bound %.1f MB: %.1f MB per microbatch in flight",
+                      (double)r->epoch_bound * 1e-6, (double)r->epoch_bound_mb * 1e-6);
+    (void)fputc('\n', to);
 }
 
 static void summary(const lm_run *r) {
@@ -335,9 +363,8 @@ static void summary(const lm_run *r) {
                   (unsigned long long)t.messages);
     (void)fprintf(to, "rounds           %llu, retransmissions %llu\n", (unsigned long long)t.rounds,
                   (unsigned long long)t.retransmissions);
-    (void)fprintf(to, "tensor memory    %.1f MB at most in one worker\n",
-                  (double)t.tensor_peak * 1e-6);
-    (void)fprintf(to, "weights sha256   %s\n", text);
+    show_memory(r, &t, to);
+    (void)fprintf(to, "weights sha256   %s\n", r->o->reveal == 0 ? text : "not opened");
     (void)fflush(to);
 }
 
@@ -366,7 +393,7 @@ static int begin(lm_run *r) {
     if (status == EXIT_DONE && r->o->checkpoint != NULL)
         status = lm_checkpoint_open(r->o->checkpoint, &r->cfg, &r->first, &run);
     if (status == EXIT_DONE)
-        status = start_audit(r);
+        status = start_audit(r, run);
     if (status == EXIT_DONE)
         status = job_open(&r->job, r->first, run);
     if (status == EXIT_DONE && r->first != 0)
@@ -396,6 +423,7 @@ static int run(lm_run *r, report_json *json) {
     if (status == EXIT_DONE)
         status = check(r);
     if (status == EXIT_DONE) {
+        r->epoch_bound = job_epoch_bound(&r->job, &r->epoch_bound_mb);
         summary(r);
         status = report_on_ops(r, json);
     }

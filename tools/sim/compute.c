@@ -322,6 +322,17 @@ static bool may_be_plain(const uvcc_job *job, const uvcc_hash_item *it, bool *le
     return it->len >= 4 && memcmp(it->data, "UVCK", 4) == 0;
 }
 
+/* The first job of a checked product makes a triple and has commitments, but no lift. */
+static bool starts_check(const uvcc_job *job) {
+    bool triple = false, commits = false;
+    for (uint32_t i = 0; i < job->count; i++) {
+        const uvcc_task *t = &job->tasks[i];
+        triple |= t->kind == UVCC_TASK_TRIPLE_C;
+        commits |= t->kind == UVCC_TASK_HASH && t->u.hash.items[0].mode == UVCC_HASH_HMAC;
+    }
+    return triple && commits;
+}
+
 static void inspect_hash(sim_party *p, const uvcc_job *job, const uvcc_task *t) {
     static const uint8_t zero[32];
     for (uint32_t i = 0; i < t->u.hash.count; i++) {
@@ -330,8 +341,10 @@ static void inspect_hash(sim_party *p, const uvcc_job *job, const uvcc_task *t) 
         if (it->mode == UVCC_HASH_PLAIN ? !may_be_plain(job, it, &leaf)
                                         : memcmp(it->key, zero, 32) == 0)
             sim_fail(p->w, "party %u: a digest of secrets has no salt", p->index);
-        p->hash_items += leaf;
-        p->commit_items += it->mode == UVCC_HASH_HMAC;
+        const bool verdict = it->prefix_len >= 3 && memcmp(it->prefix, "SKS", 3) == 0;
+        p->hash_items += leaf && !verdict;
+        p->verdict_items += verdict;
+        p->commit_items += it->mode == UVCC_HASH_HMAC && !verdict && !starts_check(job);
     }
 }
 
@@ -348,13 +361,14 @@ static bool consumes_triple(const uvcc_job *job) {
 }
 
 static void inspect(sim_party *p, const uvcc_job *job) {
+    p->coins += starts_check(job);
     p->hash_items += consumes_triple(job);
     for (uint32_t i = 0; i < job->count; i++) {
         const uvcc_task *t = &job->tasks[i];
         if (t->kind == UVCC_TASK_HASH)
             inspect_hash(p, job, t);
         else if (t->kind != UVCC_TASK_MAP && t->kind != UVCC_TASK_GEMM &&
-                 t->kind != UVCC_TASK_COPY && t->kind != UVCC_TASK_WIPE)
+                 t->kind != UVCC_TASK_BIT_SUMS && t->kind != UVCC_TASK_COPY && t->kind != UVCC_TASK_WIPE)
             for (uint32_t k = 0; k < t->u.vec.count; k++)
                 use_block(p, t, &t->u.vec.blocks[k]);
     }
@@ -503,4 +517,5 @@ void sim_jobs_calm(sim_party *p) {
 void sim_jobs_drop(sim_party *p) {
     p->job_count = p->late_count = 0;
     p->handed = p->completed = p->stale = p->hash_items = p->commit_items = 0;
+    p->verdict_items = p->coins = 0;
 }

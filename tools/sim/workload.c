@@ -20,6 +20,9 @@ typedef struct builder {
     unsigned count;
     uint16_t k;
     bool ok, stochastic;
+    sim_random checks; /* of products, a stream of their own */
+    uvcc_op_desc check[VALUES_MAX];
+    unsigned check_count;
 } builder;
 
 size_t sim_elems(const sim_workload *w, uint32_t tensor) {
@@ -161,6 +164,31 @@ static void add_sum(builder *b, const value *x, const value *y, const product *p
     add_op(b, UVCC_OP_TRUNCATE, &sum, NULL, out->tensor, SCALE, 0);
 }
 
+/* The product untruncated, checked, then truncated; the check ends with the step. */
+static void add_checked(builder *b, const value *x, const value *y, const value *out, unsigned bits,
+                        uint8_t flags) {
+    static const uint16_t permille[] = {1000, 500, 0};
+    char name[16];
+    (void)snprintf(name, sizeof name, "c%u", b->count);
+    const value whole = {.tensor =
+                             tensor(b, name, out->rows, out->cols, bits, 2 * SCALE, UVCC_EPOCH)};
+    add_op(b, UVCC_OP_GEMM_SS, x, y, whole.tensor, 0, flags);
+    uvcc_op_desc op = {.opcode = UVCC_OP_SKS_START,
+                       .k = b->k++,
+                       .in_count = 3,
+                       .in = {x->tensor, y->tensor, whole.tensor},
+                       .flags = flags,
+                       .constant = permille[sim_below(&b->checks, 3)]};
+    b->ok &= uvcc_program_op(b->p, &op) >= 0;
+    add_op(b, UVCC_OP_TRUNCATE, &whole, NULL, out->tensor, SCALE, 0);
+    op.opcode = UVCC_OP_SKS_GEMM_CHECK;
+    op.phase = UVCC_UPD;
+    op.k = (uint16_t)b->check_count;
+    op.flags = 0;
+    op.constant = 0;
+    b->check[b->check_count++] = op;
+}
+
 static void grow_product(builder *b, const value *x, const value *y) {
     enum { WAYS = 32 };
     const unsigned first = pick(b, WAYS);
@@ -179,7 +207,9 @@ static void grow_product(builder *b, const value *x, const value *y) {
         const unsigned bits = x->bits + y->bits + log2_up(p.depth);
         if (bits >= BITS_MAX)
             continue;
-        if (pick(b, 3) == 0)
+        if (p.heads == 0 && sim_below(&b->checks, 4) == 0)
+            add_checked(b, x, y, new_value(b, p.rows, p.cols, bits - SCALE + 1), bits, p.flags);
+        else if (pick(b, 3) == 0)
             add_sum(b, x, y, &p, bits);
         else
             add_product(b, UVCC_OP_GEMM_SS, x, y, &p, UVCC_NO_TENSOR,
@@ -302,8 +332,11 @@ static void random_program(builder *b) {
         grow(b);
     value x = b->v[0];
     value sum = {.tensor = tensor(b, "sum", x.rows, x.cols, ACC_BITS, SCALE, UVCC_PERSIST)};
+    for (unsigned i = 0; i < b->check_count; i++)
+        b->ok &= uvcc_program_op(b->p, &b->check[i]) >= 0;
     uvcc_op_desc d = {.opcode = UVCC_OP_ADD,
                       .phase = UVCC_UPD,
+                      .k = (uint16_t)b->check_count,
                       .in_count = 2,
                       .out_count = 1,
                       .in = {sum.tensor, x.tensor},
@@ -397,7 +430,9 @@ bool sim_workload_draw(sim_workload *w, uint64_t seed, char *why, size_t cap) {
     memset(w, 0, sizeof *w);
     (void)snprintf(why, cap, "out of memory");
     uvcc_allocator al = uvcc_host_allocator();
-    builder b = {.r = sim_stream(seed, SIM_STREAM_WORKLOAD), .ok = true};
+    builder b = {.r = sim_stream(seed, SIM_STREAM_WORKLOAD),
+                 .checks = sim_stream(seed, SIM_STREAM_CHECKS),
+                 .ok = true};
     bool mlp = pick(&b, 5) == 0;
     b.stochastic = pick(&b, 5) == 0;
     w->exact = !b.stochastic;

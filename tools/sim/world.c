@@ -1027,8 +1027,11 @@ static void check_end(sim_party *p) {
     if ((w->plan->faults & harm) == 0 && st.frames_refused != p->refused)
         sim_fail(w, "party %u refused %llu frames that nobody harmed", p->index,
                  (unsigned long long)(st.frames_refused - p->refused));
-    uint64_t leaves =
-        w->plan->audit_off ? 0 : p->finished - p->base + p->hash_items + p->commit_items / 2;
+    /* A digest has a leaf, two commitments one of their lift besides; a coin has one; four digests
+     * of a verdict make two, of triple and verdict. */
+    uint64_t leaves = p->finished - p->base + p->hash_items + p->commit_items / 2 + p->coins +
+                      p->verdict_items / 2;
+    leaves = w->plan->audit_off ? 0 : leaves;
     if (!p->aborted && w->out->aborts == 0 && st.leaves != leaves)
         sim_fail(w, "party %u: %llu leaves, not %llu", p->index, (unsigned long long)st.leaves,
                  (unsigned long long)leaves);

@@ -89,7 +89,7 @@ typedef struct sim_party {
     uint32_t late_count, late_cap;
     uint64_t handed, completed, stale; /* of this session */
     uint64_t refused;                  /* frames, before READY: they came before their keys */
-    uint64_t hash_items, commit_items;
+    uint64_t hash_items, commit_items, verdict_items, coins;
     sim_slot slot[3];
     bool up[3];
     bool missed[3]; /* bytes came over that stream while there was no session */

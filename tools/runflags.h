@@ -1,0 +1,72 @@
+/* runflags.h - options that all simulated runs have: how products and jobs are made, what the
+ * network does. A table of flags includes RUN_FLAGS(AT); its options have these members. */
+#ifndef UVCC_TOOLS_RUNFLAGS_H
+#define UVCC_TOOLS_RUNFLAGS_H
+
+#include <uvcc/compute.h>
+#include <uvcc/program.h>
+
+#include "flags.h"
+
+/* Values of choices are those of uvcc_truncation, uvcc_products and uvcc_cpu_mode. */
+static const char *const run_truncations[] = {"ars", "sr", NULL};
+static const char *const run_products[] = {"native", "beaver", NULL};
+static const char *const run_computes[] = {"inline", "deferred", "threads", NULL};
+_Static_assert(UVCC_TRUNC_EXACT == 0 && UVCC_TRUNC_STOCHASTIC == 1, "order of run_truncations[]");
+_Static_assert(UVCC_PRODUCTS_NATIVE == 0 && UVCC_PRODUCTS_BEAVER == 1, "order of run_products[]");
+_Static_assert(UVCC_CPU_INLINE == 0 && UVCC_CPU_DEFERRED == 1 && UVCC_CPU_THREADS == 2,
+               "order of run_computes[]");
+
+#define RUN_FLAGS(AT)                                                                              \
+    {"products",                                                                                   \
+     "native|beaver",                                                                              \
+     FLAG_CHOICE,                                                                                  \
+     AT(products),                                                                                 \
+     0,                                                                                            \
+     0,                                                                                            \
+     run_products,                                                                                 \
+     "matrix products: native, or on triples made ahead: the same weights (native)"},              \
+        {"compute",                                                                                \
+         "inline|deferred|threads",                                                                \
+         FLAG_CHOICE,                                                                              \
+         AT(compute),                                                                              \
+         0,                                                                                        \
+         0,                                                                                        \
+         run_computes,                                                                             \
+         "when jobs run: at once, late and shuffled, or on threads (inline)"},                     \
+        {"compute-seed",                                                                           \
+         "N",                                                                                      \
+         FLAG_SEED,                                                                                \
+         AT(compute_seed),                                                                         \
+         0,                                                                                        \
+         0,                                                                                        \
+         NULL,                                                                                     \
+         "of the shuffle of deferred (1)"},                                                        \
+        {"drop", "P", FLAG_RATE, AT(drop), 0, 0, NULL, "rate of packets lost, 0 <= P < 1 (0)"},    \
+        {"duplicate", "P", FLAG_RATE, AT(duplicate), 0, 0, NULL, "... doubled (0)"},               \
+        {"reorder", "P", FLAG_RATE, AT(reorder), 0, 0, NULL, "... delayed behind later ones (0)"}, \
+        {"corrupt", "P", FLAG_RATE, AT(corrupt), 0, 0, NULL, "... with bits flipped (0)"},         \
+        {"fault-seed", "N", FLAG_SEED, AT(fault_seed), 0, 0, NULL, "of these faults (1)"},         \
+        {"json",    "FILE|-",                                                                      \
+         FLAG_TEXT, AT(json),                                                                      \
+         0,         0,                                                                             \
+         NULL,      "write the results as JSON; with -, alone on standard output"},                \
+        {"audit",                                                                                  \
+         "DIR",                                                                                    \
+         FLAG_TEXT,                                                                                \
+         AT(audit),                                                                                \
+         0,                                                                                        \
+         0,                                                                                        \
+         NULL,                                                                                     \
+         "write each step's bundle of each party for uvcc audit; DIR must have none yet"},         \
+        {"trace", "FILE", FLAG_TEXT, AT(trace),                                                    \
+         0,       0,      NULL,      "write what ran and waited, for Perfetto (ui.perfetto.dev)"}, \
+        {"profile", NULL, FLAG_SWITCH, AT(profile),                                                \
+         0,         0,    NULL,        "show what each kind of op took: compute, waits, bytes"},   \
+        {"progress", NULL, FLAG_SWITCH, AT(progress),                                              \
+         0,          0,    NULL,        "show progress even where standard error is no terminal"}, \
+    {                                                                                              \
+        "help", NULL, FLAG_SWITCH, AT(help), 0, 0, NULL, "show this"                               \
+    }
+
+#endif
