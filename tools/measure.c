@@ -28,7 +28,7 @@ static const uint32_t other_widths[] = {1, 2, 3, 17, 1000, 4096};
 _Static_assert(ENTRY_WITH + 1 + sizeof other_widths / sizeof other_widths[0] <= ENTRIES_MAX,
                "entries");
 
-const char *const measure_checks[] = {"reference", "candidates", "bound"};
+const char *const measure_checks[] = {"reference", "definition", "bound"};
 
 typedef struct party {
     uvcc_session *session;
@@ -58,11 +58,10 @@ typedef struct run {
     size_t room;                      /* elements of the largest shape */
     int64_t *list;                    /* all inputs of an element function */
     int64_t *in[MEASURE_INPUTS_MAX];  /* of a step */
-    int64_t *candidate[OUTPUTS_MAX];  /* a candidate's outputs */
-    bool *matched;                    /* outputs that were a candidate, of one tensor */
-    uint64_t *low[UVCC_FN_STEPS_MAX]; /* of the SHIFTs of the function */
+    int64_t *defined[OUTPUTS_MAX];    /* what the function gives */
+    uint64_t *low[UVCC_FN_STEPS_MAX]; /* of the steps of the function that round */
     double *want, *bound;
-    uvcc_nonlinear_fn fn; /* MEASURE_CANDIDATES: of the current entry */
+    uvcc_nonlinear_fn fn; /* MEASURE_DEFINITION: of the current entry */
     uint64_t counted;     /* errors */
     double error_sum;
     char log[256]; /* the sessions' last error */
@@ -213,10 +212,35 @@ static void keep_log(void *user, uvcc_log_level level, const char *line) {
         (void)snprintf(r->log, sizeof r->log, "%s", line);
 }
 
+/* The masks that a task of the party that deals reads, of a step that rounds by their low bits. */
+static void take_low(const run *r, const uvcc_task *t) {
+    const bool reads = t->kind == UVCC_TASK_FN_SHIFT || t->kind == UVCC_TASK_FN_DEAL_TRUNC ||
+                       t->kind == UVCC_TASK_FN_DEAL_LADDER;
+    if (!reads || t->call >= r->fn.function.step_count || r->low[t->call] == NULL)
+        return;
+    const unsigned bits = uvcc_function_low_bits(&r->fn.function.steps[t->call]);
+    for (uint32_t i = 0; i < t->u.vec.count; i++) {
+        const uvcc_block *b = &t->u.vec.blocks[i];
+        uint64_t *low = r->low[t->call] + (size_t)b->block * UVCC_BLOCK_ELEMS;
+        for (uint32_t k = 0; b->role == UVCC_OTHER && k < b->count; k++)
+            low[k] = b->in[0][k] & ((1ull << bits) - 1);
+    }
+}
+
+/* Jobs of different threads deal different elements. */
+static void watch(void *user, const uvcc_job *job, bool done) {
+    for (uint32_t i = 0; done && i < job->count; i++)
+        take_low(user, &job->tasks[i]);
+}
+
 static int start_party(run *r, unsigned p) {
     party *me = &r->party[p];
-    const uvcc_cpu_config cpu = {
+    uvcc_cpu_config cpu = {
         .size = sizeof cpu, .alloc = r->al, .mode = (uvcc_cpu_mode)r->job->compute, .seed = p};
+    if (r->result.check == MEASURE_DEFINITION) {
+        cpu.job = watch;
+        cpu.job_user = r;
+    }
     uvcc_config cfg;
     int rc = uvcc_cpu_new(&me->cpu, &cpu);
     if (rc == 0)
@@ -354,44 +378,20 @@ static int compare_reference(run *r, unsigned number) {
     return EXIT_DONE;
 }
 
-/* Every SHIFT rounds its index down or up: candidate number c takes bit i of c for SHIFT i. Returns
- * how many SHIFTs there are. */
-static unsigned set_low(run *r, unsigned c, size_t count) {
-    const uvcc_function *f = &r->fn.function;
-    unsigned shifts = 0;
-    for (unsigned i = 0; i < f->step_count; i++) {
-        if (f->steps[i].kind != UVCC_FN_SHIFT)
-            continue;
-        const uint64_t low = c >> shifts & 1 ? (1ull << f->steps[i].shift) - 1 : 0;
-        for (size_t j = 0; j < count && r->low[i] != NULL; j++)
-            r->low[i][j] = low;
-        shifts++;
-    }
-    return shifts;
-}
-
-/* An element's outputs must all be of one candidate. */
-static int compare_candidates(run *r, unsigned number) {
+/* What the function gives with the masks' low bits that the party that deals had. */
+static int compare_definition(run *r, unsigned number) {
     const measure_shape s = r->entry[number].shape;
-    const size_t in_count = elements(s), count = output_elements(r, number);
-    const unsigned candidates = 1u << set_low(r, 0, 0);
-    memset(r->matched, 0, count * sizeof *r->matched);
-    for (unsigned c = 0; c < candidates; c++) {
-        (void)set_low(r, c, in_count);
-        const int64_t *const in[] = {r->in[0]};
-        const int rc = uvcc_function_eval(&r->fn.function, s.rows, s.cols, in, r->candidate,
-                                          (const uint64_t *const *)r->low, &r->al);
-        if (rc != 0)
-            return failed(r, "the function in plaintext", rc);
-        for (size_t i = 0; i < count; i++) {
-            bool same = true;
-            for (unsigned o = 0; o < r->outputs; o++)
-                same = same && opened(r, 0, number, o)[i] == r->candidate[o][i];
-            r->matched[i] |= same;
-        }
-    }
-    for (size_t i = 0; i < count; i++)
-        r->result.secure_equal &= r->matched[i];
+    const size_t count = output_elements(r, number);
+    const int64_t *const in[] = {r->in[0]};
+    const int rc = uvcc_function_eval(&r->fn.function, s.rows, s.cols, in, r->defined,
+                                      (const uint64_t *const *)r->low, &r->al);
+    if (rc != 0)
+        return failed(r, "the function in plaintext", rc);
+    for (size_t i = 0; r->job->what == UVCC_NL_CROSS_ENTROPY_GRADIENT && i < count; i++)
+        r->defined[0][i] -= r->in[1][i];
+    for (unsigned o = 0; o < r->outputs; o++)
+        r->result.secure_equal &=
+            memcmp(opened(r, 0, number, o), r->defined[o], count * sizeof *r->defined[o]) == 0;
     return EXIT_DONE;
 }
 
@@ -440,36 +440,45 @@ static int compare(run *r, unsigned number) {
     r->result.secure_equal &= parties_agree(r, number);
     if (r->result.check == MEASURE_REFERENCE)
         status = compare_reference(r, number);
-    else if (r->result.check == MEASURE_CANDIDATES)
-        status = compare_candidates(r, number);
+    else if (r->result.check == MEASURE_DEFINITION)
+        status = compare_definition(r, number);
     note_errors(r, number);
     return status;
 }
 
 /* ---- a run ---- */
 
+/* The norms are several ops, whose truncations have no plaintext twin with the masks' bits. */
 static measure_check check_of(const measure_job *job) {
     if (job->exact)
         return MEASURE_REFERENCE;
-    const bool many = job->what == UVCC_NL_EXP || job->what == UVCC_NL_RECIPROCAL ||
-                      job->what == UVCC_NL_RSQRT ||
-                      job->what == UVCC_NL_LN; /* values that all bits of the mask decide */
-    return many || uvcc_nonlinear_at(job->what)->form == UVCC_NL_BLOCK ? MEASURE_BOUND
-                                                                       : MEASURE_CANDIDATES;
+    return job->what == UVCC_NL_RMSNORM || job->what == UVCC_NL_LAYERNORM ? MEASURE_BOUND
+                                                                          : MEASURE_DEFINITION;
 }
 
-/* The function of an entry, as its op has it; its SHIFTs are those of every width. */
+static void free_low(run *r) {
+    for (unsigned i = 0; i < UVCC_FN_STEPS_MAX; i++) {
+        free(r->low[i]);
+        r->low[i] = NULL;
+    }
+}
+
+/* The function of an entry, as its op has it, and room for the low bits of its masks: no step that
+ * rounds has more columns than the input. */
 static int build_function(run *r, unsigned number) {
-    if (r->result.check != MEASURE_CANDIDATES)
+    if (r->result.check != MEASURE_DEFINITION)
         return EXIT_DONE;
+    const bool gradient = r->job->what == UVCC_NL_CROSS_ENTROPY_GRADIENT;
+    const uvcc_nonlinear what = gradient ? UVCC_NL_SOFTMAX : r->job->what;
     const uvcc_nonlinear_options o =
         measure_options(r->job->what, false, r->entry[number].shape.cols);
     uvcc_nonlinear_free(&r->fn);
-    const int rc = uvcc_nonlinear_build(&r->fn, r->job->what, &o, &r->al);
+    free_low(r);
+    const int rc = uvcc_nonlinear_build(&r->fn, what, &o, &r->al);
     for (unsigned i = 0; rc == 0 && i < r->fn.function.step_count; i++) {
-        if (r->fn.function.steps[i].kind != UVCC_FN_SHIFT || r->low[i] != NULL)
+        if (uvcc_function_low_bits(&r->fn.function.steps[i]) == 0)
             continue;
-        r->low[i] = malloc(r->room * sizeof *r->low[i]);
+        r->low[i] = calloc(r->room, sizeof *r->low[i]);
         if (r->low[i] == NULL)
             return failed(r, "the function", UVCC_ERR_NOMEM);
     }
@@ -481,8 +490,7 @@ static int make_room(run *r, uint64_t total) {
     for (unsigned i = 0; i < r->info->inputs; i++)
         ok = (r->in[i] = calloc(r->room, sizeof *r->in[i])) != NULL && ok;
     for (unsigned o = 0; o < r->outputs; o++)
-        ok = (r->candidate[o] = malloc(r->room * sizeof *r->candidate[o])) != NULL && ok;
-    r->matched = malloc(r->room * sizeof *r->matched);
+        ok = (r->defined[o] = malloc(r->room * sizeof *r->defined[o])) != NULL && ok;
     r->want = malloc(r->room * sizeof *r->want);
     r->bound = malloc(r->room * sizeof *r->bound);
     if (r->info->form == UVCC_NL_ELEMENT) {
@@ -491,7 +499,7 @@ static int make_room(run *r, uint64_t total) {
             measure_elements(r->job->what, &r->random, r->list, total);
         ok = ok && r->list != NULL;
     }
-    ok = ok && r->matched != NULL && r->want != NULL && r->bound != NULL;
+    ok = ok && r->want != NULL && r->bound != NULL;
     return ok ? EXIT_DONE : failed(r, "the inputs", UVCC_ERR_NOMEM);
 }
 
@@ -600,11 +608,9 @@ static void end(run *r) {
     for (unsigned i = 0; i < MEASURE_INPUTS_MAX; i++)
         free(r->in[i]);
     for (unsigned i = 0; i < OUTPUTS_MAX; i++)
-        free(r->candidate[i]);
-    for (unsigned i = 0; i < UVCC_FN_STEPS_MAX; i++)
-        free(r->low[i]);
+        free(r->defined[i]);
+    free_low(r);
     free(r->list);
-    free(r->matched);
     free(r->want);
     free(r->bound);
 }

@@ -13,7 +13,7 @@ enum { MEASURE_BATCH = 1 << 16, MEASURE_COLS = 128, MEASURE_COLUMNS = 480 };
 /* What the opened values are compared with. */
 typedef enum measure_check {
     MEASURE_REFERENCE,  /* the plaintext run, bit for bit */
-    MEASURE_CANDIDATES, /* the function with both values of each index's carry */
+    MEASURE_DEFINITION, /* the function with the masks' low bits, bit for bit */
     MEASURE_BOUND,      /* the real function and the bound of the error */
 } measure_check;
 extern const char *const measure_checks[];

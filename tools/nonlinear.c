@@ -87,8 +87,9 @@ static void print_help(void) {
         "Measures the nonlinear functions (all, or those named) among three parties in this one\n"
         "process that talk over sealed links: the distance from the real function over its range,\n"
         "rounds, bytes and speed. Exact functions must open what the plaintext run gives, bit for\n"
-        "bit. Fast ones round the index at random: they must open what one of the two possible\n"
-        "roundings gives, or for exp and compositions what the error's bound allows.\n"
+        "bit. Fast ones round at random, by the low bits of masks: with those that were dealt,\n"
+        "they must open what the function's definition gives, bit for bit too. The norms, which\n"
+        "are several ops, must keep to the error's bound.\n"
         "\n"
         "Errors of reciprocal and rsqrt are relative. Rounds and bytes are the difference to a\n"
         "step that only takes and opens the values, bytes of all parties per input element.\n"
@@ -237,10 +238,7 @@ static void print_head(const nonlinear_options *o) {
 }
 
 static const char *verdict(const measure_result *r) {
-    return !r->secure_equal                 ? "NO"
-           : r->check == MEASURE_REFERENCE  ? "bit for bit"
-           : r->check == MEASURE_CANDIDATES ? "to a rounding"
-                                            : "within bound";
+    return !r->secure_equal ? "NO" : r->check == MEASURE_BOUND ? "within bound" : "bit for bit";
 }
 
 static void print_result(const nonlinear_options *o, unsigned subject, unsigned mode,

@@ -133,6 +133,9 @@ UVCC_API int uvcc_function_check(const uvcc_function *f, uint32_t cols, const ui
 UVCC_API int uvcc_function_cost(const uvcc_function *f, uint32_t cols, uvcc_fn_cost *out);
 /** Columns of output o for inputs of `cols` columns; 0 if there is no such output. */
 UVCC_API uint32_t uvcc_function_cols(const uvcc_function *f, uint32_t cols, uint8_t output);
+/** How many of the lowest bits of the mask r a step rounds with: r_low of SHIFT, TRUNC and LADDER; 0 of
+ * others. */
+UVCC_API unsigned uvcc_function_low_bits(const uvcc_fn_step *step);
 /** The function in plaintext on rows x cols elements: in[inputs], out[outputs]. low: per step, for
  * each SHIFT, TRUNC and LADDER (and no other) the r_low of its elements, of a LADDER that of its last rung,
  * or NULL: exact mode, all 0. UVCC_ERR_BOUND where

@@ -826,6 +826,17 @@ int uvcc_function_cost(const uvcc_function *f, uint32_t cols, uvcc_fn_cost *out)
     return 0;
 }
 
+unsigned uvcc_function_low_bits(const uvcc_fn_step *step) {
+    if (step == NULL)
+        return 0;
+    if (step->kind == UVCC_FN_SHIFT || step->kind == UVCC_FN_TRUNC)
+        return step->shift;
+    if (step->kind != UVCC_FN_LADDER || step->first < 1)
+        return 0;
+    const uvcci_ladder l = uvcci_fn_ladder(step->bits, step->shift, step->first, step->word_count);
+    return l.rungs == 0 ? 0 : uvcci_ladder_bits(&l, l.rungs - 1);
+}
+
 /* ---- plaintext ---- */
 
 /* Rows that are evaluated together: enough elements to keep the steps' overhead small. */

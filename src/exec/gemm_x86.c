@@ -4,7 +4,7 @@
 
 #if UVCCI_GEMM_X86
 
-#include <immintrin.h>
+#include "sum512.h"
 
 /* Loops over registers must be unrolled at any -O level, or the registers live in memory. */
 #if defined(__clang__)
@@ -72,15 +72,6 @@ AVX512 static void avx512_rows(size_t depth, size_t n, const uint64_t *v, const 
         avx512_add_rows(1, n, v + p, y + p * ldy, ldy, z);
 }
 
-/* Not _mm512_reduce_add_epi64: some headers add in C, where signed overflow is undefined. */
-AVX512 static inline uint64_t sum_of(__m512i v) {
-    uint64_t word[Z_LANES], sum = 0;
-    _mm512_storeu_si512(word, v);
-    for (int i = 0; i < Z_LANES; i++)
-        sum += word[i];
-    return sum;
-}
-
 AVX512 static void avx512_dots(size_t depth, size_t n, const uint64_t *v, const uint64_t *y,
                                size_t ldy, uint64_t *z) {
     for (size_t j = 0; j < n; j++, y += ldy) {
@@ -92,7 +83,7 @@ AVX512 static void avx512_dots(size_t depth, size_t n, const uint64_t *v, const 
         const __mmask8 left = (__mmask8)((1u << (depth - p)) - 1);
         sum = _mm512_add_epi64(sum, _mm512_mullo_epi64(_mm512_maskz_loadu_epi64(left, v + p),
                                                        _mm512_maskz_loadu_epi64(left, y + p)));
-        z[j] += sum_of(sum);
+        z[j] += uvcci_sum512(sum);
     }
 }
 

@@ -118,8 +118,10 @@ WIDE void uvcci_ladder_wide_children(const uvcci_ladder_wide *w, const uvcci_dpf
 
 /* The sums of the lower and of the upper halves. */
 WIDE_INLINE void halves(__m512i x, uint64_t out[2]) {
-    out[0] = (uint64_t)_mm512_mask_reduce_add_epi64(0x55, x);
-    out[1] = (uint64_t)_mm512_mask_reduce_add_epi64(0xaa, x);
+    uint64_t lane[8];
+    _mm512_storeu_si512(lane, x);
+    out[0] = lane[0] + lane[2] + lane[4] + lane[6];
+    out[1] = lane[1] + lane[3] + lane[5] + lane[7];
 }
 
 WIDE_INLINE __mmask8 there(unsigned n, unsigned i) {

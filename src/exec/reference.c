@@ -150,9 +150,12 @@ static int64_t multiply_known(const call *c, int64_t x, int64_t y) {
 static void truncate_result(const call *c) {
     if (c->d->shift == 0)
         return;
-    assert(first_outside(c->out[0], c->elems, UVCCI_MAX_BITS) == c->elems);
+    const bool known =
+        (c->d->flags & UVCC_OP_WITHIN) != 0; /* then it may be INT64_MAX, and stays it */
+    assert(known || first_outside(c->out[0], c->elems, UVCCI_MAX_BITS) == c->elems);
     for (size_t i = 0; i < c->elems; i++)
-        c->out[0][i] = floor_shift(c->out[0][i], c->d->shift);
+        if (!known || c->out[0][i] != INT64_MAX)
+            c->out[0][i] = floor_shift(c->out[0][i], c->d->shift);
 }
 
 /* One operand of a product: blocks of rows x cols, the block of (group, head) from `at` on. */

@@ -51,7 +51,7 @@ static void portable_sum(const int64_t *table, const int64_t *scale, const selec
 
 #if UVCCI_GEMM_X86
 
-#include <immintrin.h>
+#include "sum512.h"
 
 #if defined(__clang__)
 #define UNROLL _Pragma("unroll")
@@ -84,8 +84,7 @@ AVX512 INLINE void avx512_group(const int64_t *table, const int64_t *scale, cons
             }
         }
     }
-    UNROLL for (unsigned e = 0; e < elems; e++) out[at + e] +=
-        (uint64_t)_mm512_reduce_add_epi64(acc[e]);
+    UNROLL for (unsigned e = 0; e < elems; e++) out[at + e] += uvcci_sum512(acc[e]);
 }
 
 AVX512 static void avx512_sum(const int64_t *table, const int64_t *scale, const selection *s,

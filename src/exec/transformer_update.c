@@ -70,6 +70,8 @@ static void decay(const slice *s, const char *const names[2], uint32_t state, ui
                   unsigned shift, bool share) {
     uvcci_tf_builder *b = s->b;
     const uvcc_tensor_desc d = *desc(s, state), dx = *desc(s, x);
+    if (b->err != 0) /* the tensors may be others then */
+        return;
     const unsigned fine = dx.scale - d.scale, scale = dx.scale + shift;
     const uint32_t kept = epoch(s, names[0], d.bits + fine + shift, scale);
     uvcci_tf_scale(b, state, kept, ((1ll << shift) - 1) << fine, shift + fine);

@@ -904,6 +904,18 @@ static void test_ladder(void **state) {
     assert_true(plan.step[1].bound >= most);
 }
 
+static void test_low_bits(void **state) {
+    (void)state;
+    static const unsigned of_quads[] = {[2] = 2, [14] = 3, [15] = 0};
+    for (unsigned i = 0; i < QUAD_STEPS; i++)
+        assert_int_equal(uvcc_function_low_bits(&quads[i]), of_quads[i]);
+    assert_int_equal(uvcc_function_low_bits(&ladder_steps[1]), 2 + 2); /* of its second rung */
+    assert_int_equal(uvcc_function_low_bits(&ladder_steps[0]), 0);
+    assert_int_equal(uvcc_function_low_bits(NULL), 0);
+    assert_int_equal(uvcc_function_low_bits(&(uvcc_fn_step){.kind = UVCC_FN_LADDER, .first = 3}),
+                     0);
+}
+
 static void test_refused_ladders(void **state) {
     (void)state;
     static const struct {
@@ -1327,21 +1339,37 @@ static void test_program_no_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_relu_plan),       cmocka_unit_test(test_max_plan),
-        cmocka_unit_test(test_two_pairs),       cmocka_unit_test(test_masks),
-        cmocka_unit_test(test_refused_heads),   cmocka_unit_test(test_refused_operands),
-        cmocka_unit_test(test_refused_masked),  cmocka_unit_test(test_refused_compare),
-        cmocka_unit_test(test_refused_tables),  cmocka_unit_test(test_refused_outputs),
-        cmocka_unit_test(test_declared_bits),   cmocka_unit_test(test_eval_relu),
-        cmocka_unit_test(test_eval_max),        cmocka_unit_test(test_eval_bits),
-        cmocka_unit_test(test_eval_table),      cmocka_unit_test(test_eval_shift),
-        cmocka_unit_test(test_eval_pairs),      cmocka_unit_test(test_quads_plan),
-        cmocka_unit_test(test_eval_quads),      cmocka_unit_test(test_refused_quads),
-        cmocka_unit_test(test_ladder),          cmocka_unit_test(test_refused_ladders),
-        cmocka_unit_test(test_eval_misuse),     cmocka_unit_test(test_cost),
-        cmocka_unit_test(test_program),         cmocka_unit_test(test_program_misuse),
-        cmocka_unit_test(test_program_refused), cmocka_unit_test(test_program_hash),
-        cmocka_unit_test(test_program_runs),    cmocka_unit_test(test_program_no_memory),
+        cmocka_unit_test(test_relu_plan),
+        cmocka_unit_test(test_max_plan),
+        cmocka_unit_test(test_two_pairs),
+        cmocka_unit_test(test_masks),
+        cmocka_unit_test(test_refused_heads),
+        cmocka_unit_test(test_refused_operands),
+        cmocka_unit_test(test_refused_masked),
+        cmocka_unit_test(test_refused_compare),
+        cmocka_unit_test(test_refused_tables),
+        cmocka_unit_test(test_refused_outputs),
+        cmocka_unit_test(test_declared_bits),
+        cmocka_unit_test(test_eval_relu),
+        cmocka_unit_test(test_eval_max),
+        cmocka_unit_test(test_eval_bits),
+        cmocka_unit_test(test_eval_table),
+        cmocka_unit_test(test_eval_shift),
+        cmocka_unit_test(test_eval_pairs),
+        cmocka_unit_test(test_quads_plan),
+        cmocka_unit_test(test_eval_quads),
+        cmocka_unit_test(test_refused_quads),
+        cmocka_unit_test(test_ladder),
+        cmocka_unit_test(test_low_bits),
+        cmocka_unit_test(test_refused_ladders),
+        cmocka_unit_test(test_eval_misuse),
+        cmocka_unit_test(test_cost),
+        cmocka_unit_test(test_program),
+        cmocka_unit_test(test_program_misuse),
+        cmocka_unit_test(test_program_refused),
+        cmocka_unit_test(test_program_hash),
+        cmocka_unit_test(test_program_runs),
+        cmocka_unit_test(test_program_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -186,19 +186,12 @@ typedef struct fast {
     uint64_t *low[UVCC_FN_STEPS_MAX];
 } fast;
 
-/* Bits of a step's r_low. */
-static unsigned low_bits(const uvcc_fn_step *s) {
-    if (s->kind == UVCC_FN_LADDER)
-        return s->shift + 2 * (s->word_count / (9 * (uint32_t)s->first) - 1);
-    return s->kind == UVCC_FN_SHIFT || s->kind == UVCC_FN_TRUNC ? s->shift : 0;
-}
-
 static fast fast_of(uvcc_nonlinear what, const uvcc_nonlinear_options *o, size_t elems) {
     fast f = {0};
     const uvcc_allocator al = allocator();
     assert_int_equal(uvcc_nonlinear_build(&f.fn, what, o, &al), 0);
     for (unsigned i = 0; i < f.fn.function.step_count; i++)
-        if (low_bits(&f.fn.function.steps[i]) != 0) {
+        if (uvcc_function_low_bits(&f.fn.function.steps[i]) != 0) {
             f.low[i] = malloc(elems * sizeof(uint64_t));
             assert_non_null(f.low[i]);
         }
@@ -221,7 +214,7 @@ static const uint64_t *fast_rows(fast *f, size_t n, uint32_t cols, const int64_t
     for (unsigned i = 0; i < f->fn.function.step_count; i++) {
         if (f->low[i] == NULL)
             continue;
-        const uint64_t mask = (1ull << low_bits(&f->fn.function.steps[i])) - 1;
+        const uint64_t mask = (1ull << uvcc_function_low_bits(&f->fn.function.steps[i])) - 1;
         for (size_t j = 0; j < (cols != 1 ? 2 * n : n); j++)
             f->low[i][j] = low == LOW_ZERO ? 0 : low == LOW_MOST ? mask : test_rand(seed) & mask;
         first = first == NULL ? f->low[i] : first;

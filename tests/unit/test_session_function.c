@@ -411,10 +411,8 @@ static void find_masks(dealer *d) {
         const uint8_t a = s->kind == UVCC_FN_OPEN ? 0 : s->a;
         const size_t n = elems_of(d, i);
         const uint32_t wide = d->plan.step[a].width;
-        const unsigned bits = s->kind == UVCC_FN_LADDER
-                                  ? s->shift + 2 * (s->word_count / (9 * (uint32_t)s->first) - 1)
-                                  : s->shift;
-        if (s->kind == UVCC_FN_SHIFT || s->kind == UVCC_FN_TRUNC || s->kind == UVCC_FN_LADDER) {
+        const unsigned bits = uvcc_function_low_bits(s);
+        if (bits != 0) {
             d->low[i] = calloc(n, sizeof *d->low[i]);
             for (size_t k = 0; k < n; k++)
                 d->low[i][k] = d->r[a][k] & ((1ull << bits) - 1);
