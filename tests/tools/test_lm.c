@@ -174,6 +174,17 @@ static void keeps(void **state) {
     forget(&a);
     forget(&b);
 
+    /* a step whose products failed their check is not run again unasked */
+    write_file("kept/party-2/sks-refused", "1\n", 2);
+    unlink("kept/party-1/r0-s1-t0.step-2");
+    outcome o = run_tool(EXACT "--stages 2 --checkpoint kept");
+    assert_int_equal(o.status, 1);
+    assert_non_null(strstr(o.err, "--sks-override"));
+    forget(&o);
+    json_t *told = train(EXACT "--stages 2 --checkpoint kept --sks-override");
+    assert_string_equal(text_of(whole, "weights_sha256"), text_of(told, "weights_sha256"));
+    json_decref(told);
+
     refused(EXACT "--checkpoint kept", "stages 2, not 1");
     char *share = read_all("kept/party-2/r0-s0-t0.step-2");
     assert_non_null(share);
@@ -181,9 +192,11 @@ static void keeps(void **state) {
     refused("generate kept --length 1", "party-2/r0-s0-t0.step-2 is damaged");
     free(share);
     write_file("kept/party-1/run", "5", 1); /* as if it was cut: no line's end */
-    refused(EXACT "--stages 2 --checkpoint kept", "party-1/run: is not the number of a run");
+    refused(EXACT "--stages 2 --checkpoint kept",
+            "party-1/run: is not the number that stood there");
     write_file("kept/party-1/run", "", 0);
-    refused(EXACT "--stages 2 --checkpoint kept", "party-1/run: is not the number of a run");
+    refused(EXACT "--stages 2 --checkpoint kept",
+            "party-1/run: is not the number that stood there");
     remove_tree("kept");
     json_decref(whole);
     json_decref(kept);

@@ -194,51 +194,73 @@ int lm_checkpoint_last(const char *dir, const uvcc_transformer_config *cfg, uint
     return EXIT_DONE;
 }
 
-/* ---- the run's number ---- */
+/* ---- numbers that are kept: of the last run, of a step that is refused ---- */
 
-/* The number in a file of next_run(); false if it is anything else. */
-static bool parse_run(const uint8_t *bytes, size_t len, uint32_t *run) {
+/* The number in a file; false if it is anything else. */
+static bool parse_number(const uint8_t *bytes, size_t len, uint32_t *out) {
     char again[32];
     uint64_t v = 0;
     for (size_t i = 0; i < len && bytes[i] >= '0' && bytes[i] <= '9' && v <= UINT32_MAX; i++)
         v = 10 * v + (uint64_t)(bytes[i] - '0');
-    *run = (uint32_t)v;
-    const int n = snprintf(again, sizeof again, "%u\n", *run);
+    *out = (uint32_t)v;
+    const int n = snprintf(again, sizeof again, "%u\n", *out);
     return (size_t)n == len && memcmp(again, bytes, len) == 0;
 }
 
-/* On the disk before anything is sent under it. A run that was used may never come again, so a file
- * that does not say which was the last is refused. */
-static int next_run(const char *dir, uint32_t *run) {
-    char path[PATH_BYTES], text[32];
-    *run = 0;
+/* The greatest such number of the parties. One that cannot be told is refused: what it says not to
+ * do again must not be done. */
+static int read_numbers(const char *dir, const char *name, bool *any, uint32_t *most) {
+    char path[PATH_BYTES];
+    *any = false;
+    *most = 0;
     for (unsigned p = 0; p < JOB_PARTIES; p++) {
         uint8_t *bytes;
         size_t len;
         struct stat st;
-        path_of(path, "%s/party-%u/run", dir, p);
+        path_of(path, "%s/party-%u/%s", dir, p, name);
         if (stat(path, &st) != 0)
             continue;
         if (file_read(path, EXIT_FAILED, &bytes, &len) != EXIT_DONE)
             return EXIT_FAILED;
-        uint32_t last;
-        const bool good = parse_run(bytes, len, &last) && last != UINT32_MAX;
+        uint32_t v;
+        const bool good = parse_number(bytes, len, &v) && v != UINT32_MAX;
         free(bytes);
         if (!good)
             return report_error(EXIT_BAD_INPUT,
-                                "%s: is not the number of a run; it is damaged, and no run may be "
-                                "used twice",
-                                path);
-        *run = last >= *run ? last + 1 : *run;
+                                "%s: is not the number that stood there; it is damaged", path);
+        *any = true;
+        *most = v > *most ? v : *most;
     }
-    int n = snprintf(text, sizeof text, "%u\n", *run);
+    return EXIT_DONE;
+}
+
+static int write_numbers(const char *dir, const char *name, uint32_t v) {
+    char path[PATH_BYTES], text[32];
+    int n = snprintf(text, sizeof text, "%u\n", v);
     for (unsigned p = 0; p < JOB_PARTIES; p++) {
-        path_of(path, "%s/party-%u/run", dir, p);
+        path_of(path, "%s/party-%u/%s", dir, p, name);
         int why = file_write(path, text, (size_t)n);
         if (why != 0)
             return cannot(path, "cannot be written", why);
     }
     return EXIT_DONE;
+}
+
+/* On the disk before anything is sent under it: a run that was used may never come again. */
+int lm_checkpoint_next_run(const char *dir, uint32_t *run) {
+    bool any;
+    int status = read_numbers(dir, "run", &any, run);
+    if (status == EXIT_DONE && any)
+        ++*run;
+    return status == EXIT_DONE ? write_numbers(dir, "run", *run) : status;
+}
+
+int lm_checkpoint_refused(const char *dir, job_refusal *out) {
+    return read_numbers(dir, "sks-refused", &out->refused, &out->step);
+}
+
+int lm_checkpoint_refuse(const char *dir, uint32_t step) {
+    return write_numbers(dir, "sks-refused", step);
 }
 
 int lm_checkpoint_open(const char *dir, const uvcc_transformer_config *cfg, uint32_t *step,
@@ -265,7 +287,7 @@ int lm_checkpoint_open(const char *dir, const uvcc_transformer_config *cfg, uint
     int status = settle_config(dir, cfg);
     if (status == EXIT_DONE)
         status = lm_checkpoint_last(dir, cfg, step);
-    return status == EXIT_DONE ? next_run(dir, run) : status;
+    return status == EXIT_DONE ? lm_checkpoint_next_run(dir, run) : status;
 }
 
 /* ---- shares ---- */

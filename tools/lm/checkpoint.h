@@ -4,6 +4,7 @@
  *     DIR/model.json                    the sizes; public
  *     DIR/party-P/key                   the party's storage key, mode 0600
  *     DIR/party-P/run                   the last run's number
+ *     DIR/party-P/sks-refused           the step in which the check of a product failed, if one did
  *     DIR/party-P/rR-sS-tT.step-N       a worker's shares before step N; the last two are kept
  *
  * In a real job each directory party-P is at that party alone. */
@@ -18,6 +19,11 @@
  * has, 0: none. */
 int lm_checkpoint_open(const char *dir, const uvcc_transformer_config *cfg, uint32_t *step,
                        uint32_t *run);
+/* The number of the run that begins, for a model that is only read. */
+int lm_checkpoint_next_run(const char *dir, uint32_t *run);
+/* The mark of a failed check: read, and written at every party. */
+int lm_checkpoint_refused(const char *dir, job_refusal *out);
+int lm_checkpoint_refuse(const char *dir, uint32_t step);
 /* Hands the shares of `step` to the sessions, before they start. */
 int lm_checkpoint_resume(job *j, const char *dir, uint32_t step);
 /* The checkpoints that the step that was run last has made. */

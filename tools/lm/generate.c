@@ -265,7 +265,10 @@ static int begin(generation *g, const char *dir) {
                    .command = "generate",
                    .al = uvcc_host_allocator(),
                    .hooks = {.user = g, .input = give_input}};
-    status = job_open(&g->job, 0, 0);
+    uint32_t run;
+    status = lm_checkpoint_next_run(dir, &run);
+    if (status == EXIT_DONE)
+        status = job_open(&g->job, 0, run);
     if (status == EXIT_DONE)
         status = job_start(&g->job, &interrupted);
     return status == EXIT_DONE ? load(g, dir, step) : status;

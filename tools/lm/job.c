@@ -9,7 +9,9 @@
 #include "../seeded.h"
 
 #define DATAGRAM_BYTES 8192u
-#define MESSAGE_BYTES  512u
+#define RANK_BITS      8u /* of sessions of a job */
+_Static_assert(UVCC_LOOPBACK_TRIANGLES_MAX *JOB_PARTIES <= 1u << RANK_BITS, "RANK_BITS");
+#define MESSAGE_BYTES 512u
 
 static int failed(const char *what, int rc) {
     return report_error(EXIT_FAILED, "%s: %s", what, uvcc_error_text(rc));
@@ -35,8 +37,8 @@ static void keep_log(void *user, uvcc_log_level level, const char *line) {
 static void configure(job *j, job_worker *w, unsigned p, uint32_t step, uint32_t run,
                       uvcc_config *cfg) {
     cfg->alloc = j->al;
-    cfg->random =
-        uvcc_seeded(&w->party[p].random, j->o->seed + run, rank_of(j, w) * JOB_PARTIES + p);
+    cfg->random = uvcc_seeded(&w->party[p].random, j->o->seed,
+                              run << RANK_BITS | (rank_of(j, w) * JOB_PARTIES + p));
     cfg->log = (uvcc_logger){.write = keep_log, .user = j};
     cfg->party = (uint8_t)p;
     seeded_identity(cfg, j->command, j->o->seed, p);
@@ -54,6 +56,9 @@ static void configure(job *j, job_worker *w, unsigned p, uint32_t step, uint32_t
     cfg->checkpoint_every = j->o->checkpoint != NULL ? 1 : 0;
     cfg->next_step = step;
     cfg->next_run = run;
+    cfg->sks_refused = j->sks.refused;
+    cfg->sks_step = j->sks.step;
+    cfg->sks_override = j->o->sks_override;
     cfg->keepalive_ns = UVCC_NEVER; /* so that a run that cannot go on is seen as such */
 }
 
@@ -116,6 +121,10 @@ static int make_program(job *j, job_worker *w) {
     int rc = uvcc_transformer_program(&w->program, j->cfg, &w->at, &j->al, message, sizeof message);
     if (rc == 0)
         return EXIT_DONE;
+    if (rc == UVCC_ERR_LIMIT)
+        return report_error(EXIT_BAD_INPUT,
+                            "the program of a worker is too large; give fewer --layers or "
+                            "--microbatches, or more --stages");
     return report_error(rc == UVCC_ERR_NOMEM ? EXIT_FAILED : EXIT_BAD_INPUT,
                         "the program cannot be made: %s", message);
 }
@@ -188,6 +197,8 @@ static int take_events(job *j, job_worker *w, unsigned p) {
             memcpy(me->epoch_root, e.epoch_root, sizeof me->epoch_root);
             break;
         case UVCC_EVENT_ABORTED:
+            if (e.reason == UVCC_ABORT_SKS && j->hooks.refused != NULL)
+                j->hooks.refused(j->hooks.user, e.step);
             return report_error(EXIT_FAILED, "party %u, worker r%u s%u t%u stopped: %s%s%s", p,
                                 w->at.replica, w->at.stage, w->at.tensor_rank,
                                 uvcc_abort_text(e.reason), e.text != NULL ? ": " : "",
@@ -316,6 +327,12 @@ int job_step(job *j, const char *entry, const volatile sig_atomic_t *stop) {
                        : uvcc_session_step(w->party[p].session, j->step, (uint32_t)e,
                                            uvcc_loopback_now(w->net));
         }
+        if (rc == UVCC_ERR_REFUSED)
+            return report_error(
+                EXIT_FAILED,
+                "the check of a product failed in step %u of an earlier run; find out "
+                "why, then go on with --sks-override, which the transcript records",
+                j->step + 1);
         status = rc == 0 ? give_inputs(j, w, (uint32_t)e) : failed("a step was refused", rc);
     }
     if (status == EXIT_DONE)

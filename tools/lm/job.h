@@ -35,10 +35,18 @@ typedef struct job_hooks {
     const int64_t *(*input)(void *user, const job_worker *w, uint32_t id);
     /* Every event; may be NULL. An exit status. */
     int (*event)(void *user, const job_worker *w, unsigned party, const uvcc_event *e);
+    /* The check of a product failed in this step; may be NULL. */
+    void (*refused)(void *user, uint32_t step);
     /* Something other than sessions waits to be done before a step counts as finished; may be NULL.
      */
     bool (*waits)(void *user);
 } job_hooks;
+
+/* A step that no session runs again unless an operator says so. */
+typedef struct job_refusal {
+    bool refused;
+    uint32_t step;
+} job_refusal;
 
 typedef struct job {
     const lm_options *o;
@@ -50,6 +58,7 @@ typedef struct job {
     uvcc_collective *plane[JOB_PARTIES];
     uint32_t step; /* the next one */
     job_hooks hooks;
+    job_refusal sks;
     trace *trace;  /* with --trace or --profile */
     char log[256]; /* the sessions' last error */
 } job;

@@ -54,6 +54,8 @@ static const flag flags[] = {
      "how functions find their table entry; exact goes with ars (fast)"},
     {"sks", "PERMILLE", FLAG_COUNT, AT(sks), 0, 1000, NULL,
      "share of the products whose integrity is checked (0)"},
+    {"sks-override", NULL, FLAG_SWITCH, AT(sks_override), 0, 0, NULL,
+     "run a step again whose check failed; with --checkpoint such a step is refused"},
     {"transcript", "on|off", FLAG_CHOICE, AT(transcript), 0, 0, switches,
      "hash what is sent and opened into signed roots; off is faster (on)"},
     {"reveal", "yes|no", FLAG_CHOICE, AT(reveal), 0, 0, answers,

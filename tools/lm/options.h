@@ -17,7 +17,7 @@ typedef struct lm_options {
     uint32_t compute;
     uint64_t seed, compute_seed, fault_seed;
     double drop, duplicate, reorder, corrupt;
-    bool check, profile, progress, help;
+    bool check, sks_override, profile, progress, help;
     uint32_t model; /* the value of --model */
 } lm_options;
 

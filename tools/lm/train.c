@@ -79,6 +79,13 @@ static int take_event(void *user, const job_worker *w, unsigned party, const uvc
     return bundles_event(r->audit, w->party[party].session, &at, e);
 }
 
+/* Kept for good: see the checkpoint's directory. */
+static void keep_refusal(void *user, uint32_t step) {
+    const lm_run *r = user;
+    if (r->o->checkpoint != NULL)
+        (void)lm_checkpoint_refuse(r->o->checkpoint, step);
+}
+
 static bool waits_for_audit(void *user) {
     return bundles_waiting(((lm_run *)user)->audit) != 0;
 }
@@ -387,11 +394,13 @@ static int begin(lm_run *r) {
                    .cfg = &r->cfg,
                    .command = "lm",
                    .al = uvcc_host_allocator(),
-                   .hooks = {.user = r, .input = give_input}};
+                   .hooks = {.user = r, .input = give_input, .refused = keep_refusal}};
     status = lm_model_init(&r->model, &r->cfg, r->o->seed);
     uint32_t run = 0;
     if (status == EXIT_DONE && r->o->checkpoint != NULL)
         status = lm_checkpoint_open(r->o->checkpoint, &r->cfg, &r->first, &run);
+    if (status == EXIT_DONE && r->o->checkpoint != NULL)
+        status = lm_checkpoint_refused(r->o->checkpoint, &r->job.sks);
     if (status == EXIT_DONE)
         status = start_audit(r, run);
     if (status == EXIT_DONE)
