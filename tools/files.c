@@ -59,6 +59,23 @@ static int write_all(int fd, const uint8_t *bytes, size_t len) {
     return fsync(fd) == 0 ? 0 : errno;
 }
 
+/* A new name is on the disk once its directory is. */
+static int flush_directory(const char *path) {
+    char *dir = strdup(path);
+    if (dir == NULL)
+        return ENOMEM;
+    char *slash = strrchr(dir, '/');
+    if (slash != NULL)
+        slash[slash == dir] = '\0'; /* the root stays "/" */
+    int why = 0, fd = open(slash != NULL ? dir : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || fsync(fd) != 0)
+        why = errno;
+    if (fd >= 0)
+        (void)close(fd);
+    free(dir);
+    return why;
+}
+
 int file_write(const char *path, const void *bytes, size_t len) {
     size_t room = strlen(path) + 32;
     char *draft = malloc(room);
@@ -76,6 +93,8 @@ int file_write(const char *path, const void *bytes, size_t len) {
             why = errno;
         if (why != 0)
             (void)unlink(draft);
+        else
+            why = flush_directory(path);
     }
     free(draft);
     return why;

@@ -1,11 +1,13 @@
 /* test_lm.c - `uvcc train --model transformer` and `uvcc generate` as a user runs them. */
 #include "run_tool.h"
 
+#include <fcntl.h>
 #include <jansson.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -174,6 +176,24 @@ static void keeps(void **state) {
     forget(&a);
     forget(&b);
 
+    /* one process at a time, each with a run's number of its own */
+    int lock = open("kept/lock", O_RDWR);
+    assert_true(lock >= 0);
+    assert_int_equal(flock(lock, LOCK_EX), 0);
+    refused(EXACT "--stages 2 --checkpoint kept", "kept: another process uses it");
+    refused("generate kept --length 1", "kept: another process uses it");
+    close(lock);
+    char *run = read_all("kept/party-0/run");
+    char *other_run = read_all("kept/party-2/run");
+    assert_string_equal(run, other_run);
+    assert_true(atoi(run) >= 5); /* of the runs above, the samples' too */
+    free(run);
+    free(other_run);
+    /* an older file in the place of a newer one */
+    assert_int_equal(rename("kept/party-1/r0-s0-t0.step-1", "kept/party-1/r0-s0-t0.step-2"), 0);
+    refused("generate kept --length 1", "party-1/r0-s0-t0.step-2 is damaged");
+    remove_tree("kept");
+    json_decref(train(EXACT "--stages 2 --checkpoint kept"));
     /* a step whose products failed their check is not run again unasked */
     write_file("kept/party-2/sks-refused", "1\n", 2);
     unlink("kept/party-1/r0-s1-t0.step-2");

@@ -3,11 +3,13 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -246,6 +248,23 @@ static int write_numbers(const char *dir, const char *name, uint32_t v) {
     return EXIT_DONE;
 }
 
+int lm_checkpoint_lock(const char *dir) {
+    char path[PATH_BYTES];
+    path_of(path, "%s/lock", dir);
+    int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return cannot(path, "cannot be opened", errno);
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+        return EXIT_DONE; /* the process's end gives it back */
+    int why = errno;
+    (void)close(fd);
+    if (why == EWOULDBLOCK)
+        return report_error(
+            EXIT_BAD_INPUT,
+            "%s: another process uses it; wait for its end, or give another directory", dir);
+    return cannot(path, "cannot be locked", why);
+}
+
 /* On the disk before anything is sent under it: a run that was used may never come again. */
 int lm_checkpoint_next_run(const char *dir, uint32_t *run) {
     bool any;
@@ -270,6 +289,9 @@ int lm_checkpoint_open(const char *dir, const uvcc_transformer_config *cfg, uint
     int why = dir_make(dir);
     if (why != 0)
         return cannot(dir, "cannot be made", why);
+    int locked = lm_checkpoint_lock(dir);
+    if (locked != EXIT_DONE)
+        return locked;
     for (unsigned p = 0; p < JOB_PARTIES; p++) {
         uint8_t key[32];
         path_of(path, "%s/party-%u", dir, p);

@@ -2,6 +2,7 @@
  * encrypted under the party's key.
  *
  *     DIR/model.json                    the sizes; public
+ *     DIR/lock                          held by the process that uses the directory
  *     DIR/party-P/key                   the party's storage key, mode 0600
  *     DIR/party-P/run                   the last run's number
  *     DIR/party-P/sks-refused           the step in which the check of a product failed, if one did
@@ -19,7 +20,9 @@
  * has, 0: none. */
 int lm_checkpoint_open(const char *dir, const uvcc_transformer_config *cfg, uint32_t *step,
                        uint32_t *run);
-/* The number of the run that begins, for a model that is only read. */
+/* The directory is this process's until it ends: of two at once each would take the other's run's
+ * number, and with it its pads. Of a model that is only read: before the number of its run. */
+int lm_checkpoint_lock(const char *dir);
 int lm_checkpoint_next_run(const char *dir, uint32_t *run);
 /* The mark of a failed check: read, and written at every party. */
 int lm_checkpoint_refused(const char *dir, job_refusal *out);

@@ -266,7 +266,9 @@ static int begin(generation *g, const char *dir) {
                    .al = uvcc_host_allocator(),
                    .hooks = {.user = g, .input = give_input}};
     uint32_t run;
-    status = lm_checkpoint_next_run(dir, &run);
+    status = lm_checkpoint_lock(dir);
+    if (status == EXIT_DONE)
+        status = lm_checkpoint_next_run(dir, &run);
     if (status == EXIT_DONE)
         status = job_open(&g->job, 0, run);
     if (status == EXIT_DONE)
