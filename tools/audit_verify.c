@@ -555,13 +555,6 @@ static int verify_all(verify *v) {
 
 /* ---- telling ---- */
 
-static json_t *hex(const uint8_t *bytes, size_t len) {
-    char text[2 * 32 + 1] = "";
-    for (size_t i = 0; i < len && i < 32; i++)
-        (void)snprintf(text + 2 * i, 3, "%02x", bytes[i]);
-    return json_string(text);
-}
-
 static json_t *optional(uint32_t v, bool there) {
     return there ? json_integer(v) : json_null();
 }
@@ -603,7 +596,7 @@ static int tell(verify *v, int status, report_json *json) {
         for (unsigned i = 0; i < 32; i++)
             (void)fprintf(to, "%02x", root[p][i]);
         (void)fputc('\n', to);
-        (void)json_array_append_new(roots, hex(root[p], 32));
+        (void)json_array_append_new(roots, report_hex(root[p], 32));
     }
     if (v->unfinished != 0 && status == AUDIT_GOOD)
         (void)fprintf(to,

@@ -48,9 +48,9 @@ report_json *report_json_open(const char *path) {
     return j;
 }
 
-static json_t *hex(const uint8_t *bytes, size_t len) {
-    char text[2 * 32 + 1];
-    for (size_t i = 0; i < len; i++)
+json_t *report_hex(const uint8_t *bytes, size_t len) {
+    char text[2 * 32 + 1] = "";
+    for (size_t i = 0; i < len && i < 32; i++)
         (void)snprintf(text + 2 * i, 3, "%02x", bytes[i]);
     return json_string(text);
 }
@@ -63,7 +63,7 @@ static json_t *to_json(const train_result *r) {
     json_t *roots = json_array(), *o = json_object();
     int bad = 0;
     for (unsigned p = 0; p < UVCC_PARTIES; p++)
-        bad |= json_array_append_new(roots, hex(r->global_root[p], 32));
+        bad |= json_array_append_new(roots, report_hex(r->global_root[p], 32));
     const struct {
         const char *key;
         json_t *value;
@@ -71,7 +71,7 @@ static json_t *to_json(const train_result *r) {
         {"test_accuracy", json_real(share(r->test_right, r->test_rows))},
         {"reference_test_accuracy", json_real(share(r->reference_right, r->test_rows))},
         {"reference_equal", json_boolean(r->reference_equal)},
-        {"weights_sha256", hex(r->weights_sha256, 32)},
+        {"weights_sha256", report_hex(r->weights_sha256, 32)},
         {"global_root", roots},
         {"steps", json_integer((json_int_t)r->steps)},
         {"bytes_online", json_integer((json_int_t)r->bytes_online)},
@@ -175,12 +175,12 @@ void progress_end(progress *p) {
 
 /* ---- summary ---- */
 
-FILE *report_stream(const train_options *o) {
-    return o->json != NULL && strcmp(o->json, "-") == 0 ? stderr : stdout;
+FILE *report_stream(const char *json) {
+    return json != NULL && strcmp(json, "-") == 0 ? stderr : stdout;
 }
 
 void report_summary(const train_options *o, const train_result *r) {
-    FILE *to = report_stream(o);
+    FILE *to = report_stream(o->json);
     (void)fprintf(to, "trained          %u steps of %u rows in %.2f s\n", r->steps, o->batch,
                   r->time_s);
     (void)fprintf(to, "test accuracy    %.4f (%u of %u held-out rows)\n",

@@ -21,6 +21,8 @@ report_json *report_json_open(const char *path);
 /* Writes the result; an exit status. It has the members of `profile` too, which it takes; NULL:
  * none. */
 int report_json_write(report_json *j, const train_result *r, json_t *profile);
+/* At most 32 bytes as hexadecimal digits; NULL without memory. */
+json_t *report_hex(const uint8_t *bytes, size_t len);
 /* Any object, which it takes; NULL: there was no memory for it. */
 int report_json_put(report_json *j, json_t *o);
 /* Also takes away what was not finished. */
@@ -39,7 +41,7 @@ void progress_show(progress *p, uint32_t steps, double loss, uint64_t bytes, uin
 void progress_end(progress *p);
 
 /* Where the summary goes: standard output, unless the JSON is alone there. */
-FILE *report_stream(const train_options *o);
+FILE *report_stream(const char *json);
 void report_summary(const train_options *o, const train_result *r);
 
 #endif

@@ -668,7 +668,7 @@ static int report_on_ops(run *r, report_json *json) {
     if (r->trace != NULL)
         trace_other_bytes(r->trace, r->result.bytes_online, r->result.bytes_preprocessing);
     if (r->o->profile) {
-        const int status = trace_print(r->trace, report_stream(r->o));
+        const int status = trace_print(r->trace, report_stream(r->o->json));
         if (status != EXIT_DONE)
             return status;
         profile = trace_json(r->trace);

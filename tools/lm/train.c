@@ -222,17 +222,6 @@ static int reveal(lm_run *r) {
 
 /* ---- results ---- */
 
-/* With --json - the standard output is the JSON's alone. */
-static FILE *output(const lm_run *r) {
-    return r->o->json != NULL && strcmp(r->o->json, "-") == 0 ? stderr : stdout;
-}
-
-static json_t *hex(const uint8_t *bytes, size_t len) {
-    char text[2 * 32 + 1];
-    (void)sodium_bin2hex(text, sizeof text, bytes, len);
-    return json_string(text);
-}
-
 /* Mean over the last tenth of the steps. */
 static double final_loss(const lm_run *r) {
     const uint32_t n = (r->losses + 9) / 10;
@@ -246,7 +235,7 @@ static json_t *root_json(const lm_run *r, unsigned party) {
     uint8_t root[32];
     if (r->o->transcript != 0)
         return json_null();
-    return job_root(&r->job, party, root) == EXIT_DONE ? hex(root, sizeof root) : NULL;
+    return job_root(&r->job, party, root) == EXIT_DONE ? report_hex(root, sizeof root) : NULL;
 }
 
 /* With the members of `profile` (NULL: none), which it takes. */
@@ -267,7 +256,7 @@ static json_t *to_json(const lm_run *r, json_t *profile) {
         {"final_loss", r->losses != 0 ? json_real(final_loss(r)) : json_null()},
         {"parameters", json_integer((json_int_t)uvcc_transformer_parameters(&r->cfg))},
         {"reference_equal", r->checked ? json_boolean(r->equal) : json_null()},
-        {"weights_sha256", r->o->reveal == 0 ? hex(r->weights_sha256, 32) : json_null()},
+        {"weights_sha256", r->o->reveal == 0 ? report_hex(r->weights_sha256, 32) : json_null()},
         {"global_root", roots},
         {"steps", json_integer(r->o->steps)},
         {"bytes_online", json_integer((json_int_t)t.bytes_online)},
@@ -301,7 +290,7 @@ static int report_on_ops(lm_run *r, report_json *json) {
     job_totals_of(&r->job, &t);
     trace_other_bytes(r->job.trace, t.bytes_online, t.bytes_preprocessing);
     if (r->o->profile) {
-        const int status = trace_print(r->job.trace, output(r));
+        const int status = trace_print(r->job.trace, report_stream(r->o->json));
         if (status != EXIT_DONE)
             return status;
         profile = trace_json(r->job.trace);
@@ -345,7 +334,7 @@ static void show_memory(const lm_run *r, const job_totals *t, FILE *to) {
 }
 
 static void summary(const lm_run *r) {
-    FILE *to = output(r);
+    FILE *to = report_stream(r->o->json);
     job_totals t;
     char text[65];
     job_totals_of(&r->job, &t);
@@ -421,6 +410,8 @@ static int check(lm_run *r) {
 
 static int run(lm_run *r, report_json *json) {
     int status = begin(r);
+    if (status == EXIT_INTERRUPTED)
+        return report_error(status, "interrupted before the first step; nothing is lost");
     r->start_s = now_s();
     if (status == EXIT_DONE)
         status = train(r);
