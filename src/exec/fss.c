@@ -15,20 +15,16 @@
 #include "proto/crypto.h"
 #include "transpose.h"
 
-/* The loops over windows are compiled a second time for the CPUs that have the VAES-512 backend. */
-#if defined(__x86_64__) && defined(__GNUC__)
-#define WIDE __attribute__((target("avx512f")))
-#else
-#define WIDE
-#endif
-
 enum { LEAF_BITS = 7 };
 
 typedef uvcci_dpf_walk walk_group;
 
 INLINE bool is_wide(const uvcci_aes dpf[2]) {
 #if UVCCI_FSS_X86
-    return dpf[0].backend == UVCCI_AES_VAES && __builtin_cpu_supports("bmi2");
+    return dpf[0].backend == UVCCI_AES_VAES && __builtin_cpu_supports("bmi2") &&
+           __builtin_cpu_supports("gfni") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vbmi") &&
+           __builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("avx512vpopcntdq");
 #else
     (void)dpf;
     return false;
@@ -514,17 +510,37 @@ INLINE void window(const uvcci_aes dpf[2], const uvcci_dpf_keys *k, uint32_t at,
     uvcci_wipe(&g, sizeof g);
 }
 
-WIDE static void window_wide(const uvcci_aes dpf[2], const uvcci_dpf_keys *k, uint32_t at,
-                             uint32_t m, const uint64_t *first, uint32_t len, uint64_t *out) {
-    window(dpf, k, at, m, first, len, out);
+#if UVCCI_FSS_X86
+/* Many keys side by side, if their windows are short enough for that. */
+static bool window_wide(const uvcci_aes dpf[2], const uvcci_dpf_keys *k, uint32_t at, uint32_t m,
+                        const uint64_t *first, uint32_t len, uint64_t *out) {
+    const uint32_t group = UVCCI_DPF_WIDE_NODES / uvcci_dpf_wide_blocks(len) / 32 * 32;
+    if (!is_wide(dpf) || k->n < LEAF_BITS || group == 0)
+        return false;
+    uvcci_dpf_wide_windows g;
+    uvcci_dpf_wide_begin(&g.wide, dpf);
+    while (m != 0) {
+        uint32_t now = m < group ? m : group;
+        now = now < GROUP ? now : GROUP;
+        uvcci_dpf_wide_keys(&g.wide, k, at, now);
+        uvcci_dpf_wide_window(dpf, &g, k, at, now, first, len, out);
+        out += (size_t)now * uvcci_dpf_window_words(len);
+        first += now;
+        at += now;
+        m -= now;
+    }
+    uvcci_wipe(&g, sizeof g);
+    return true;
 }
+#endif
 
 void uvcci_dpf_window(const uvcci_aes dpf[2], const uvcci_dpf_keys *k, uint32_t at, uint32_t m,
                       const uint64_t *first, uint32_t len, uint64_t *out) {
-    if (is_wide(dpf))
-        window_wide(dpf, k, at, m, first, len, out);
-    else
-        window(dpf, k, at, m, first, len, out);
+#if UVCCI_FSS_X86
+    if (window_wide(dpf, k, at, m, first, len, out))
+        return;
+#endif
+    window(dpf, k, at, m, first, len, out);
 }
 
 void uvcci_dpf_full(const uvcci_aes dpf[2], const uvcci_dpf_keys *k, uint64_t *out) {

@@ -87,15 +87,39 @@ typedef struct uvcci_dpf_node {
 /* Nodes of one level, one per key. */
 typedef struct uvcci_dpf_nodes {
     _Alignas(64) uvcci_dpf_node seed[UVCCI_DPF_GROUP]; /* the control bit in the lowest bit */
-    uvcci_dpf_node passed[UVCCI_DPF_GROUP]; /* lowest bit: parity of what lies to the left */
+    uvcci_dpf_node passed[UVCCI_DPF_GROUP];            /* parity of what lies to the left */
 } uvcci_dpf_nodes;
+
+/* Four nodes on their way down. */
+typedef struct uvcci_dpf_four {
+    _Alignas(64) uvcci_dpf_node seed[4];
+    uvcci_dpf_node path[4];
+} uvcci_dpf_four;
 
 typedef struct uvcci_dpf_wide {
     _Alignas(
         64) uint8_t round_key[16][11][64]; /* for every choice of left and right in a register */
     _Alignas(64) uint64_t x[UVCCI_DPF_GROUP];
     uint64_t control[2][UVCCI_DPF_GROUP]; /* of 32 levels each */
+    uvcci_dpf_four four[UVCCI_DPF_GROUP / 4];
+    uint64_t rights[64][UVCCI_DPF_GROUP / 32]; /* of bit b of x: two bits for each point */
+    uint64_t right[64][UVCCI_DPF_GROUP / 64];  /* one bit */
+    uint8_t masks[64][UVCCI_DPF_GROUP / 4];    /* control bits at level l, two for each point */
 } uvcci_dpf_wide;
+
+/* Of 32 keys at least, with 62 leaf blocks each. */
+enum { UVCCI_DPF_WIDE_NODES = 2048 };
+static inline uint32_t uvcci_dpf_wide_blocks(uint32_t len) {
+    return (len - 1) / 128 + 2;
+}
+
+typedef struct uvcci_dpf_wide_windows {
+    uvcci_dpf_wide wide;
+    _Alignas(64)
+        uvcci_dpf_node node[UVCCI_DPF_WIDE_NODES]; /* of 32 keys the first, the second, .. */
+    uvcci_dpf_node block[UVCCI_DPF_WIDE_NODES];    /* of 32 keys, key by key */
+    uvcci_dpf_node beside[UVCCI_DPF_GROUP]; /* as path in uvcci_dpf_four, of the other side */
+} uvcci_dpf_wide_windows;
 
 typedef struct uvcci_dpf_narrow {
     uint64_t control[UVCCI_DPF_GROUP]; /* of four levels */
@@ -126,6 +150,11 @@ void uvcci_dpf_wide_keys(uvcci_dpf_wide *w, const uvcci_dpf_keys *k, uint32_t at
 /* The nodes of level `from` to those of level `to` above x[m]. */
 void uvcci_dpf_wide_walk(const uvcci_aes dpf[2], uvcci_dpf_walk *g, const uvcci_dpf_keys *k,
                          uint32_t at, uint32_t m, const uint64_t *x, unsigned from, unsigned to);
+/* Windows of [at, at + m), m * uvcci_dpf_wide_blocks(len) <= UVCCI_DPF_WIDE_NODES, n >= 7;
+ * uvcci_dpf_wide_begin() and _keys() come first. */
+void uvcci_dpf_wide_window(const uvcci_aes dpf[2], uvcci_dpf_wide_windows *g,
+                           const uvcci_dpf_keys *k, uint32_t at, uint32_t m, const uint64_t *first,
+                           uint32_t len, uint64_t *out);
 /* From the nodes above the leaf blocks. */
 void uvcci_dpf_wide_prefix(const uvcci_aes dpf[2], uvcci_dpf_walk *g, const uvcci_dpf_keys *k,
                            uint32_t at, uint32_t m, const uint64_t *x, uint8_t *out);

@@ -1,10 +1,11 @@
 /* fss_x86.c - trees of the 1-bit DPF by AVX-512 and VAES, four nodes to a register.
  *
- * The children of 16 nodes are made, corrected and stored without leaving the registers. What
- * decides something for a node - a direction, alpha, a control bit - is a mask of its register, two
- * bits per node, so nothing branches on it or indexes by it. Invariant: as in fss.c, a node's
- * control bit is the lowest bit of its seed; a correction word carries, in its lowest bit, the
- * correction of that bit, so that one masked addition corrects both. */
+ * The children of 32 nodes are made and corrected without leaving the registers. What decides
+ * something for a node - alpha, a control bit, a direction - is a mask of its register, two bits
+ * per node, so nothing branches on a secret or indexes by it; points are public to the edge, and
+ * round keys are looked up by their bits. Invariant: as in fss.c, a node's control bit is the
+ * lowest bit of its seed; a correction word carries, in its lowest bit, the correction of that bit,
+ * so that one masked addition corrects both. */
 #include "fss.h"
 
 #if UVCCI_FSS_X86
@@ -15,8 +16,10 @@
 #include "proto/bytes.h"
 #include "proto/crypto.h"
 
-#define WIDE        __attribute__((target("avx512f,vaes,bmi2")))
-#define WIDE_INLINE static inline __attribute__((always_inline, target("avx512f,vaes,bmi2")))
+#define TARGET                                                                                     \
+    target("avx512f,avx512dq,avx512bw,avx512vbmi,avx512vbmi2,avx512vpopcntdq,gfni,vaes,bmi2")
+#define WIDE        __attribute__((TARGET))
+#define WIDE_INLINE static inline __attribute__((always_inline, TARGET))
 
 /* Loops over registers must be unrolled at any -O level, or the registers live in memory. */
 #if defined(__clang__)
@@ -26,11 +29,11 @@
 #endif
 
 enum { ROUNDS = 10, BLOCK = 16, PER_REG = 4, REGS = 8, CHUNK = PER_REG * REGS };
-/* Registers in flight: of leaf blocks; of nodes, with round keys that are blended from registers.
- * The other nodes read theirs from memory: so neither the vector units nor the loads are the limit.
- */
-enum { LEAVES = 4, BLENDED = 5 };
-enum { CHUNKS = UVCCI_DPF_GROUP / CHUNK };
+/* Of the 32 nodes in flight, the first ones blend the round keys of their sides from registers, the
+ * others read theirs from memory: so neither the vector units nor the loads are the limit. */
+enum { BLENDED = 4 };
+/* From one uvcci_dpf_four to the next, in nodes. */
+enum { STEP = sizeof(uvcci_dpf_four) / sizeof(uvcci_dpf_node) };
 enum { LEAF_BITS = 7, CONTROL_LEVELS = 32 /* in one half of a key's control bits */ };
 
 /* Truth tables of ternary logic: the index is a << 2 | b << 1 | c. */
@@ -47,8 +50,12 @@ WIDE_INLINE __m512i low_half(long long x) {
     return _mm512_set_epi64(0, x, 0, x, 0, x, 0, x);
 }
 
-WIDE_INLINE __m512i *reg(uvcci_dpf_node *x) {
-    return (__m512i *)(void *)x;
+WIDE_INLINE __m512i *reg(void *x) {
+    return (__m512i *)x;
+}
+
+WIDE_INLINE const __m512i *node_at(const uvcci_dpf_node *x) {
+    return (const __m512i *)(const void *)x;
 }
 
 /* The masks of node i and of those after it, of `count` nodes. */
@@ -62,15 +69,13 @@ WIDE_INLINE __m512i load_part(const uint8_t *p, __mmask8 k) {
     return _mm512_maskz_loadu_epi64(k, p);
 }
 
-/* Every word twice, for the two halves of nodes. Words at and after count are 0. */
-WIDE_INLINE void twice(uvcci_dpf_node *out, const uint64_t *x, uint32_t count) {
+/* The words of node i and of those after it, each in both halves. Those at and after count are 0.
+ */
+WIDE_INLINE __m512i both_halves(const uint64_t *x, uint32_t count, uint32_t i) {
     const __m512i halves = _mm512_set_epi64(3, 3, 2, 2, 1, 1, 0, 0);
-    for (uint32_t i = 0; i < count; i += PER_REG) {
-        const uint32_t left = count - i;
-        const __mmask8 k = left >= PER_REG ? 0xf : (__mmask8)((1u << left) - 1);
-        const __m512i words = _mm512_maskz_loadu_epi64(k, x + i);
-        _mm512_store_si512(reg(out + i), _mm512_permutexvar_epi64(halves, words));
-    }
+    const uint32_t left = i < count ? count - i : 0;
+    const __mmask8 k = left >= PER_REG ? 0xf : (__mmask8)((1u << left) - 1);
+    return _mm512_permutexvar_epi64(halves, _mm512_maskz_loadu_epi64(k, x + i));
 }
 
 WIDE_INLINE void round_keys(__m512i k[ROUNDS + 1], const uvcci_aes *a) {
@@ -96,7 +101,6 @@ WIDE_INLINE __mmask8 control_mask(__m512i node) {
 
 /* --- Evaluation ------------------------------------------------------------------------------- */
 
-/* A word of masks: two bits a node, eight registers. Masks are made of its even bits. */
 #define EVEN_BITS 0x5555555555555555u
 
 WIDE void uvcci_dpf_wide_begin(uvcci_dpf_wide *w, const uvcci_aes dpf[2]) {
@@ -122,193 +126,380 @@ WIDE void uvcci_dpf_wide_roots(uvcci_dpf_nodes *g, const uvcci_dpf_keys *k, uint
     }
 }
 
+/* A word of each key's control bits; those of the keys after it may come along. */
+WIDE_INLINE void load_control(uint64_t *out, const uint8_t *bits, const uint8_t *end, unsigned tb,
+                              uint32_t m) {
+    const size_t there = (size_t)(end - bits), whole = there < 8 ? 0 : (there - 8) / tb + 1;
+    const uint32_t fast = m < whole ? m : (uint32_t)whole;
+    for (uint32_t i = 0; i < fast; i++)
+        memcpy(&out[i], bits + (size_t)i * tb, sizeof *out);
+    for (uint32_t i = fast; i < m; i++) {
+        const size_t from = (size_t)i * tb;
+        out[i] = 0;
+        if (from < there)
+            memcpy(&out[i], bits + from, there - from);
+    }
+}
+
 WIDE void uvcci_dpf_wide_keys(uvcci_dpf_wide *w, const uvcci_dpf_keys *k, uint32_t at, uint32_t m) {
-    const unsigned tb = (2 * uvcci_dpf_levels(k->n) + 7) / 8;
-    const size_t end = (size_t)k->c * tb;
-    for (uint32_t i = 0; i < m; i++) {
-        const size_t from = (size_t)(at + i) * tb;
-        uint64_t both[2] = {0};
-        if (from + sizeof both <= end)
-            memcpy(both, k->bits + from, sizeof both); /* those of the next keys too: never read */
-        else
-            memcpy(both, k->bits + from, tb);
-        w->control[0][i] = both[0];
-        w->control[1][i] = both[1];
-    }
+    const unsigned depth = uvcci_dpf_levels(k->n), tb = (2 * depth + 7) / 8;
+    const uint8_t *bits = k->bits + (size_t)at * tb, *end = k->bits + (size_t)k->c * tb;
+    load_control(w->control[0], bits, end, tb, m);
+    if (depth > CONTROL_LEVELS)
+        load_control(w->control[1], bits + 8, end, tb, m);
 }
 
-/* Where 32 nodes go: a bit each where x goes right, masks of that, and masks of where the control
- * bit of the child that it goes to is corrected. */
-typedef struct turn {
-    uint32_t to_right;
-    uint64_t rights, correct;
-} turn;
-
-WIDE_INLINE turn turn_of(const uint64_t *x, const uint64_t *control, unsigned n, unsigned l) {
-    const __m512i direction = _mm512_set1_epi64((long long)((uint64_t)1 << (n - 1 - l)));
-    const __m512i left_bit =
-        _mm512_set1_epi64((long long)((uint64_t)1 << 2 * (l % CONTROL_LEVELS)));
-    const __m512i right_bit = _mm512_add_epi64(left_bit, left_bit);
-    uint32_t to_right = 0, correct = 0;
-    UNROLL for (unsigned j = 0; j < CHUNK / 8; j++) {
-        const __mmask8 k = _mm512_test_epi64_mask(_mm512_loadu_si512(x + 8 * j), direction);
-        const __m512i bit = _mm512_mask_blend_epi64(k, left_bit, right_bit);
-        to_right |= (uint32_t)k << 8 * j;
-        correct |= (uint32_t)_mm512_test_epi64_mask(_mm512_loadu_si512(control + 8 * j), bit)
-                   << 8 * j;
+/* The bits [low, high] of the points as masks, for 64 points at a time. x is public, so its bits
+ * may choose what is read. */
+WIDE_INLINE void walk_turns(uvcci_dpf_wide *w, uint32_t m, unsigned low, unsigned high) {
+    const __m512i identity = _mm512_set1_epi64((long long)0x8040201008040201u);
+    /* Where byte 8 r + c comes from: 8 c + r, and 8 (7 - c) + r. */
+    const __m512i transposed = _mm512_set_epi64(
+        0x3f372f271f170f07, 0x3e362e261e160e06, 0x3d352d251d150d05, 0x3c342c241c140c04,
+        0x3b332b231b130b03, 0x3a322a221a120a02, 0x3931292119110901, 0x3830282018100800);
+    const __m512i turned = _mm512_set_epi64(
+        0x070f171f272f373f, 0x060e161e262e363e, 0x050d151d252d353d, 0x040c141c242c343c,
+        0x030b131b232b333b, 0x020a121a222a323a, 0x0109111921293139, 0x0008101820283038);
+    const __m512i rows = _mm512_set_epi64(56, 48, 40, 32, 24, 16, 8, 0);
+    _Alignas(64) uint64_t of_byte[UVCCI_DPF_GROUP / 8][8], of_bit[8];
+    for (uint32_t i = 0; i < m; i += 8) {
+        /* Word b: byte b of eight points, the last one first; then byte r of it: bit r. */
+        const __m512i x = _mm512_permutexvar_epi8(turned, _mm512_load_si512(w->x + i));
+        _mm512_store_si512(of_byte[i / 8], _mm512_gf2p8affine_epi64_epi8(identity, x, 0));
     }
-    return (turn){to_right, _pdep_u64(to_right, EVEN_BITS), _pdep_u64(correct, EVEN_BITS)};
-}
-
-/* The masks of register j. */
-WIDE_INLINE __mmask8 mask_of(uint64_t masks, unsigned j) {
-    return (__mmask8)(masks >> 8 * j);
-}
-
-/* The lowest bits of 32 nodes. */
-WIDE_INLINE uint64_t low_bits(uvcci_dpf_node *x) {
-    uint64_t low = 0;
-    UNROLL for (unsigned j = 0; j < REGS; j++) {
-        low |= (uint64_t)_mm512_test_epi64_mask(*reg(x + j * PER_REG), low_half(1)) << 8 * j;
-    }
-    return low;
-}
-
-WIDE_INLINE void set_low_bits(uvcci_dpf_node *x, uint64_t low) {
-    UNROLL for (unsigned j = 0; j < REGS; j++) {
-        const __m512i y = _mm512_andnot_si512(low_half(1), *reg(x + j * PER_REG));
-        *reg(x + j * PER_REG) = _mm512_mask_or_epi64(y, mask_of(low, j), y, low_half(1));
-    }
-}
-
-/* Keeps a mask in its register: compilers take it for an integer and move it there again at every
- * use. */
-WIDE_INLINE __mmask8 pinned(__mmask8 k) {
-    __asm__("" : "+Yk"(k));
-    return k;
-}
-
-/* `count` of 32 nodes. */
-WIDE_INLINE void walk_chunk(const __m512i left[ROUNDS + 1], const __m512i right[ROUNDS + 1],
-                            const uvcci_dpf_wide *w, turn t, const uint8_t *level,
-                            uvcci_dpf_node *nodes, uint32_t count, uint64_t *control,
-                            uint64_t *passed) {
-    const uint64_t rights = t.rights * 3, controls = *control * 3;
-    uint64_t low = 0;
-    __m512i s[REGS];
-    __mmask8 mask[BLENDED];
-    const __m512i *picked[REGS]; /* x is public: its bits may choose what is read */
-    UNROLL for (unsigned j = 0; j < REGS; j++) {
-        if (j < BLENDED)
-            mask[j] = pinned(mask_of(rights, j));
-        else
-            picked[j] = (const __m512i *)(const void *)w->round_key[t.to_right >> PER_REG * j & 15];
-    }
-    UNROLL for (unsigned j = 0; j < REGS; j++) {
-        const __m512i k =
-            j < BLENDED ? _mm512_mask_blend_epi64(mask[j], left[0], right[0]) : picked[j][0];
-        s[j] = add_seed(k, *reg(nodes + j * PER_REG));
-    }
-    UNROLL for (unsigned r = 1; r <= ROUNDS; r++) {
-        UNROLL for (unsigned j = 0; j < REGS; j++) {
-            const __m512i k =
-                j < BLENDED ? _mm512_mask_blend_epi64(mask[j], left[r], right[r]) : picked[j][r];
-            s[j] = aes_round(s[j], k, r);
+    for (uint32_t i = 0; i < m; i += 64) {
+        for (unsigned b = low / 8; b <= high / 8; b++) {
+            const __m512i byte = _mm512_i64gather_epi64(rows, &of_byte[i / 8][b], 8);
+            _mm512_store_si512(of_bit, _mm512_permutexvar_epi8(transposed, byte));
+            UNROLL for (unsigned r = 0; r < 8; r++) {
+                uint64_t *rights = w->rights[8 * b + r] + i / 32;
+                w->right[8 * b + r][i / 64] = of_bit[r];
+                rights[0] = _pdep_u64(of_bit[r], EVEN_BITS) * 3;
+                rights[1] = _pdep_u64(of_bit[r] >> 32, EVEN_BITS) * 3;
+            }
         }
     }
-    UNROLL for (unsigned j = 0; j < REGS; j++) {
-        __m512i *node = reg(nodes + j * PER_REG);
-        const __m512i child = add_seed(s[j], *node);
-        const __m512i cw = load_part(level + j * 64, part(count, j * PER_REG));
-        low |= (uint64_t)_mm512_test_epi64_mask(child, low_half(1)) << 8 * j;
-        *node = _mm512_mask_xor_epi64(child, mask_of(controls, j), child, cw);
+}
+
+/* Corrections of the control bits along the paths, for 32 levels: that of level l in bit 2 (l % 32)
+ * of the lower half; beside, unless NULL: those of the nodes beside the paths. */
+WIDE_INLINE void walk_path(uvcci_dpf_wide *w, uint32_t m, unsigned n, unsigned half,
+                           uvcci_dpf_node *beside) {
+    const __m128i skip = _mm_cvtsi32_si128((int)(64 - n + CONTROL_LEVELS * half));
+    const __m512i from_top = _mm512_set4_epi64(0x0c0c0d0d0e0e0f0f, 0x0404050506060707,
+                                               0x0c0c0d0d0e0e0f0f, 0x0404050506060707);
+    /* The upper four bits of a byte, the highest first, to its even ones. */
+    const __m512i spread = _mm512_set1_epi64((long long)0x8000400020001000u);
+    const __m512i lower = _mm512_set_epi64(3, 3, 2, 2, 1, 1, 0, 0);
+    const __m512i upper = _mm512_set_epi64(7, 7, 6, 6, 5, 5, 4, 4);
+    for (uint32_t i = 0; i < m; i += 2 * PER_REG) {
+        uvcci_dpf_four *four = w->four + i / PER_REG;
+        __m512i x = _mm512_sll_epi64(_mm512_load_si512(w->x + i), skip);
+        x = _mm512_shuffle_epi8(x, from_top); /* every byte twice */
+        x = _mm512_mask_blend_epi8(0xaaaaaaaaaaaaaaaa, x, _mm512_slli_epi16(x, 4));
+        x = _mm512_gf2p8affine_epi64_epi8(x, spread, 0);
+        const __m512i l = _mm512_load_si512(w->control[half] + i), r = _mm512_srli_epi64(l, 1);
+        const __m512i along = _mm512_ternarylogic_epi64(x, r, l, A_PICKS_B_ELSE_C);
+        *reg(four[0].path) = _mm512_permutexvar_epi64(lower, along);
+        *reg(four[1].path) = _mm512_permutexvar_epi64(upper, along);
+        if (beside != NULL) {
+            const __m512i other = _mm512_ternarylogic_epi64(x, l, r, A_PICKS_B_ELSE_C);
+            *reg(beside + i) = _mm512_permutexvar_epi64(lower, other);
+            *reg(beside + i + PER_REG) = _mm512_permutexvar_epi64(upper, other);
+        }
     }
-    const uint64_t next = low ^ (*control & t.correct);
-    *passed ^= t.rights & (*control ^ next);
-    *control = next;
+}
+
+/* 32 nodes and what takes them to a level: a register of nodes every from_step nodes, and so on. */
+typedef struct chunk {
+    const uvcci_dpf_node *from, *second; /* second: the parents of those that `rights` names */
+    uvcci_dpf_node *to;
+    const uvcci_dpf_node *path;
+    const uint8_t *right, *rights; /* which ones go right; */
+    bool turned;                   /* left */
+    const uint8_t *cw;             /* of `count` nodes */
+    uint32_t count;
+    __m512i shift;    /* to the level's correction in a path */
+    uint8_t *control; /* gets the control bits of the parents, unless NULL */
+    unsigned node_step, path_step;
+} chunk;
+
+WIDE_INLINE __m512i parent(const chunk *c, unsigned j) {
+    const __m512i x = *node_at(c->from + j * c->node_step);
+    if (c->second == NULL)
+        return x;
+    return _mm512_mask_mov_epi64(x, c->rights[j], *node_at(c->second + j * c->node_step));
+}
+
+WIDE_INLINE void descend(const __m512i left[ROUNDS + 1], const __m512i right[ROUNDS + 1],
+                         const uvcci_dpf_wide *w, const chunk *c) {
+    const __m512i one = low_half(1);
+    const uint8_t turned = c->turned ? 0xff : 0;
+    __m512i s[REGS];
+    __mmask8 mask[REGS];
+    const __m512i *picked[REGS];
+    UNROLL for (unsigned j = 0; j < BLENDED; j++) {
+        mask[j] = c->rights[j] ^ turned;
+    }
+    UNROLL for (unsigned j = BLENDED; j < REGS; j += 2) {
+        const unsigned two = c->right[j / 2] ^ turned;
+        picked[j] = (const __m512i *)(const void *)w->round_key[two & 15];
+        picked[j + 1] = (const __m512i *)(const void *)w->round_key[two >> 4];
+    }
+#define ROUND_KEY(r)                                                                               \
+    (j < BLENDED ? _mm512_mask_blend_epi64(mask[j], left[r], right[r]) : picked[j][r])
+    UNROLL for (unsigned j = 0; j < REGS; j++) {
+        s[j] = _mm512_ternarylogic_epi64(ROUND_KEY(0), parent(c, j), one, A_XOR_B_ANDNOT_C);
+    }
+    UNROLL for (unsigned r = 1; r < ROUNDS; r++) {
+        UNROLL for (unsigned j = 0; j < REGS; j++) {
+            s[j] = _mm512_aesenc_epi128(s[j], ROUND_KEY(r));
+        }
+    }
+    /* The seed and the correction are added with the last key. */
+    UNROLL for (unsigned j = 0; j < REGS; j++) {
+        const __m512i node = parent(c, j);
+        const __m512i bit = _mm512_srlv_epi64(*node_at(c->path + j * c->path_step), c->shift);
+        const __m512i cw = _mm512_ternarylogic_epi64(
+            one, bit, load_part(c->cw + j * 64, part(c->count, j * PER_REG)), A_PICKS_B_ELSE_C);
+        const __m512i k = _mm512_ternarylogic_epi64(ROUND_KEY(ROUNDS), node, one, A_XOR_B_ANDNOT_C);
+        const __mmask8 t = control_mask(node);
+        if (c->control != NULL)
+            c->control[j] = t;
+        *reg(c->to + j * c->node_step) =
+            _mm512_aesenclast_epi128(s[j], _mm512_mask_xor_epi64(k, t, k, cw));
+    }
+#undef ROUND_KEY
+}
+
+/* Where x goes right, the subtree to the left counts: its parity is that of the control bits of the
+ * node and of the child that x goes to. */
+WIDE_INLINE void walk_passed(uvcci_dpf_walk *g, uint32_t m, unsigned n, unsigned from,
+                             unsigned to) {
+    uvcci_dpf_wide *w = &g->wide;
+    for (uint32_t i = 0; i < m; i += PER_REG) {
+        *reg(g->nodes.seed + i) = *reg(w->four[i / PER_REG].seed);
+        w->masks[to][i / PER_REG] = control_mask(*reg(g->nodes.seed + i));
+    }
+    __m512i passed = _mm512_setzero_si512();
+    for (unsigned l = from; l < to; l++) {
+        const __m512i differ =
+            _mm512_xor_si512(_mm512_load_si512(w->masks[l]), _mm512_load_si512(w->masks[l + 1]));
+        passed = _mm512_ternarylogic_epi64(passed, differ, _mm512_load_si512(w->rights[n - 1 - l]),
+                                           A_XOR_B_AND_C);
+    }
+    _mm512_store_si512(w->masks[to], passed);
+    for (uint32_t i = 0; i < m; i += PER_REG) {
+        const __m512i x = *reg(g->nodes.passed + i);
+        *reg(g->nodes.passed + i) =
+            _mm512_mask_xor_epi64(x, w->masks[to][i / PER_REG], x, low_half(1));
+    }
 }
 
 WIDE void uvcci_dpf_wide_walk(const uvcci_aes dpf[2], uvcci_dpf_walk *g, const uvcci_dpf_keys *k,
                               uint32_t at, uint32_t m, const uint64_t *x, unsigned from,
                               unsigned to) {
+    uvcci_dpf_wide *w = &g->wide;
     __m512i left[ROUNDS + 1], right[ROUNDS + 1];
-    uint64_t control[CHUNKS], passed[CHUNKS];
-    turn turns[CHUNKS];
     round_keys(left, &dpf[0]);
     round_keys(right, &dpf[1]);
-    memcpy(g->wide.x, x, (size_t)m * sizeof *x);
-    for (uint32_t i = 0; i < m; i += CHUNK) {
-        control[i / CHUNK] = low_bits(g->nodes.seed + i);
-        passed[i / CHUNK] = low_bits(g->nodes.passed + i);
-        turns[i / CHUNK] =
-            turn_of(g->wide.x + i, g->wide.control[from / CONTROL_LEVELS] + i, k->n, from);
-    }
+    memcpy(w->x, x, (size_t)m * sizeof *x);
+    walk_turns(w, m, k->n - to, k->n - 1 - from);
+    for (uint32_t i = 0; i < m; i += PER_REG)
+        *reg(w->four[i / PER_REG].seed) = *reg(g->nodes.seed + i);
     for (unsigned l = from; l < to; l++) {
-        /* Of the next level; the last one is its own. */
-        const unsigned next = l + 1 < to ? l + 1 : l;
-        const uint64_t *next_control = g->wide.control[next / CONTROL_LEVELS];
-        const size_t ahead = (size_t)(next - l) * k->c * BLOCK;
-        const uint8_t *level = k->levels + ((size_t)l * k->c + at) * BLOCK;
-        uint32_t i = 0;
-        for (; i + CHUNK <= m; i += CHUNK) {
-            const turn t = turns[i / CHUNK];
-            turns[i / CHUNK] = turn_of(g->wide.x + i, next_control + i, k->n, next);
+        if (l == from || l % CONTROL_LEVELS == 0)
+            walk_path(w, m, k->n, l / CONTROL_LEVELS, NULL);
+        const __m512i shift = _mm512_set1_epi64(2 * (l % CONTROL_LEVELS));
+        const size_t ahead = l + 1 < to ? (size_t)k->c * BLOCK : 0;
+        chunk c = {.from = w->four->seed,
+                   .to = w->four->seed,
+                   .path = w->four->path,
+                   .right = (const uint8_t *)w->right[k->n - 1 - l],
+                   .rights = (const uint8_t *)w->rights[k->n - 1 - l],
+                   .cw = k->levels + ((size_t)l * k->c + at) * BLOCK,
+                   .count = CHUNK,
+                   .shift = shift,
+                   .control = w->masks[l],
+                   .node_step = STEP,
+                   .path_step = STEP};
+        uint32_t there = m;
+        for (; there >= CHUNK; there -= CHUNK) {
             UNROLL for (unsigned j = 0; j < REGS; j++) {
-                _mm_prefetch((const char *)(level + ahead + (size_t)i * BLOCK + 64 * j),
-                             _MM_HINT_T0);
+                _mm_prefetch((const char *)(c.cw + ahead + 64 * j), _MM_HINT_T0);
             }
-            walk_chunk(left, right, &g->wide, t, level + (size_t)i * BLOCK, g->nodes.seed + i,
-                       CHUNK, &control[i / CHUNK], &passed[i / CHUNK]);
+            descend(left, right, w, &c);
+            c.from = c.to += REGS * STEP;
+            c.path += REGS * STEP;
+            c.right += CHUNK / 8;
+            c.rights += REGS;
+            c.cw += (size_t)CHUNK * BLOCK;
+            c.control += REGS;
         }
-        if (i < m) {
-            const turn t = turns[i / CHUNK];
-            turns[i / CHUNK] = turn_of(g->wide.x + i, next_control + i, k->n, next);
-            walk_chunk(left, right, &g->wide, t, level + (size_t)i * BLOCK, g->nodes.seed + i,
-                       m - i, &control[i / CHUNK], &passed[i / CHUNK]);
-        }
+        c.count = there;
+        if (there != 0)
+            descend(left, right, w, &c);
     }
-    for (uint32_t i = 0; i < m; i += CHUNK) {
-        set_low_bits(g->nodes.seed + i, control[i / CHUNK]);
-        set_low_bits(g->nodes.passed + i, passed[i / CHUNK]);
-    }
-    uvcci_wipe(control, sizeof control);
-    uvcci_wipe(passed, sizeof passed);
+    walk_passed(g, m, k->n, from, to);
+}
+
+/* The parities of eight nodes, the first four in a, to bytes. */
+WIDE_INLINE void store_parities(uint8_t *out, __m512i a, __m512i b, uint32_t count) {
+    const __m512i in_order = _mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0);
+    const __m512i words =
+        _mm512_xor_si512(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
+    const __m512i bits = _mm512_and_si512(_mm512_popcnt_epi64(words), _mm512_set1_epi64(1));
+    _mm512_mask_cvtepi64_storeu_epi8(out, count >= 8 ? 0xff : (__mmask8)((1u << count) - 1),
+                                     _mm512_permutexvar_epi64(in_order, bits));
 }
 
 WIDE void uvcci_dpf_wide_prefix(const uvcci_aes dpf[2], uvcci_dpf_walk *g, const uvcci_dpf_keys *k,
                                 uint32_t at, uint32_t m, const uint64_t *x, uint8_t *out) {
     __m512i key[ROUNDS + 1];
     round_keys(key, &dpf[0]);
-    twice(g->child, x, m);
     const __m512i leaf = _mm512_set1_epi64((1 << (k->n < LEAF_BITS ? k->n : LEAF_BITS)) - 1);
     const __m512i last = _mm512_set_epi64(127, 63, 127, 63, 127, 63, 127, 63);
     const __m512i zero = _mm512_setzero_si512(), ones = _mm512_set1_epi64(-1);
     const uint8_t *finals = k->leaves + (size_t)at * BLOCK;
-    for (uint32_t i = 0; i < m; i += LEAVES * PER_REG) {
-        __m512i s[LEAVES];
-        UNROLL for (unsigned j = 0; j < LEAVES; j++) {
+    for (uint32_t i = 0; i < m; i += CHUNK) {
+        __m512i s[REGS];
+        UNROLL for (unsigned j = 0; j < REGS; j++) {
             s[j] = add_seed(key[0], *reg(g->nodes.seed + i + j * PER_REG));
         }
         UNROLL for (unsigned r = 1; r <= ROUNDS; r++) {
-            UNROLL for (unsigned j = 0; j < LEAVES; j++) {
+            UNROLL for (unsigned j = 0; j < REGS; j++) {
                 s[j] = aes_round(s[j], key[r], r);
             }
         }
-        UNROLL for (unsigned j = 0; j < LEAVES; j++) {
+        UNROLL for (unsigned j = 0; j < REGS; j++) {
             const uint32_t to = i + j * PER_REG;
-            const __m512i node = *reg(g->nodes.seed + to), point = *reg(g->child + to);
+            const __m512i node = *reg(g->nodes.seed + to);
+            const __m512i point = both_halves(x, m, to);
             const __m512i cw = load_part(finals + (size_t)to * BLOCK, part(m, to));
             __m512i block = add_seed(s[j], node);
             block = _mm512_mask_xor_epi64(block, control_mask(node), block, cw);
             /* The leaves up to x: all ones, less those after it. */
             const __m512i after = _mm512_sub_epi64(last, _mm512_and_si512(point, leaf));
             const __m512i upto = _mm512_srlv_epi64(ones, _mm512_max_epi64(after, zero));
-            const __m512i bit = _mm512_and_si512(*reg(g->nodes.passed + to), low_half(1));
-            *reg(g->child + to) = _mm512_ternarylogic_epi64(bit, block, upto, A_XOR_B_AND_C);
+            s[j] =
+                _mm512_ternarylogic_epi64(*reg(g->nodes.passed + to), block, upto, A_XOR_B_AND_C);
+        }
+        UNROLL for (unsigned j = 0; j < REGS; j += 2) {
+            const uint32_t to = i + j * PER_REG;
+            if (to < m)
+                store_parities(out + to, s[j], s[j + 1], m - to);
         }
     }
-    for (uint32_t i = 0; i < m; i++)
-        out[i] = (uint8_t)__builtin_parityll(g->child[i].lo ^ g->child[i].hi);
+}
+
+/* --- Windows ---------------------------------------------------------------------------------- */
+
+/* Leaf blocks j of `m` keys, at most 32, one after the other for each key. */
+WIDE_INLINE void window_blocks(const __m512i key[ROUNDS + 1], const uvcci_dpf_node *nodes,
+                               const uint8_t *finals, uint32_t m, unsigned per_key,
+                               uvcci_dpf_node *blocks) {
+    __m512i s[REGS];
+    UNROLL for (unsigned j = 0; j < REGS; j++) {
+        s[j] = add_seed(key[0], *node_at(nodes + j * PER_REG));
+    }
+    UNROLL for (unsigned r = 1; r <= ROUNDS; r++) {
+        UNROLL for (unsigned j = 0; j < REGS; j++) {
+            s[j] = aes_round(s[j], key[r], r);
+        }
+    }
+    UNROLL for (unsigned j = 0; j < REGS; j++) {
+        const __m512i node = *node_at(nodes + j * PER_REG);
+        const __m512i cw = load_part(finals + j * 64, part(m, j * PER_REG));
+        __m512i block = add_seed(s[j], node);
+        block = _mm512_mask_xor_epi64(block, control_mask(node), block, cw);
+        uvcci_dpf_node *to = blocks + (size_t)j * PER_REG * per_key;
+        _mm_store_si128((__m128i *)(void *)to, _mm512_castsi512_si128(block));
+        _mm_store_si128((__m128i *)(void *)(to + per_key), _mm512_extracti64x2_epi64(block, 1));
+        _mm_store_si128((__m128i *)(void *)(to + 2 * per_key), _mm512_extracti64x2_epi64(block, 2));
+        _mm_store_si128((__m128i *)(void *)(to + 3 * per_key), _mm512_extracti64x2_epi64(block, 3));
+    }
+}
+
+/* `len` bits from bit `skip` < 128 of x on, which has a word more than these. */
+WIDE_INLINE void window_bits(const uvcci_dpf_node *x, unsigned skip, uint32_t len, uint64_t *out) {
+    const uint64_t *from = (const uint64_t *)(const void *)x + skip / 64;
+    const __m512i shift = _mm512_set1_epi64(skip % 64);
+    const uint32_t words = uvcci_dpf_window_words(len);
+    for (uint32_t i = 0; i < words; i += 8) {
+        const __mmask8 k = words - i >= 8 ? 0xff : (__mmask8)((1u << (words - i)) - 1);
+        const __m512i lo = _mm512_maskz_loadu_epi64(k, from + i);
+        const __m512i hi = _mm512_maskz_loadu_epi64(k, from + i + 1);
+        _mm512_mask_storeu_epi64(out + i, k, _mm512_shrdv_epi64(lo, hi, shift));
+    }
+    out[words - 1] &= ~(uint64_t)0 >> (64 * words - len);
+}
+
+/* Nodes of level l that lie above a window, at most; the last one may be the one after them. Those
+ * beyond the last of the level are the first ones again: a window goes on from the last leaf to the
+ * first. */
+WIDE_INLINE unsigned window_nodes(unsigned n, unsigned l, uint32_t len) {
+    const unsigned below = n - l;
+    return (below > 31 ? 0 : (len - 1) >> below) + 2;
+}
+
+WIDE void uvcci_dpf_wide_window(const uvcci_aes dpf[2], uvcci_dpf_wide_windows *g,
+                                const uvcci_dpf_keys *k, uint32_t at, uint32_t m,
+                                const uint64_t *first, uint32_t len, uint64_t *out) {
+    const unsigned depth = uvcci_dpf_levels(k->n), blocks = window_nodes(k->n, depth, len);
+    uvcci_dpf_wide *w = &g->wide;
+    __m512i left[ROUNDS + 1], right[ROUNDS + 1];
+    round_keys(left, &dpf[0]);
+    round_keys(right, &dpf[1]);
+    memcpy(w->x, first, (size_t)m * sizeof *first);
+    walk_turns(w, m, LEAF_BITS, k->n - 1);
+    const __m512i one = low_half(1), control = low_half(k->party1);
+    for (uint32_t i = 0; i < m; i += PER_REG) {
+        const __m512i x = load_part(k->root + (size_t)(at + i) * BLOCK, part(m, i));
+        uvcci_dpf_node *to = g->node + (size_t)(i / CHUNK * CHUNK) * blocks + i % CHUNK;
+        *reg(to) = *reg(to + CHUNK) = _mm512_ternarylogic_epi64(one, control, x, A_PICKS_B_ELSE_C);
+    }
+    for (unsigned l = 0; l < depth; l++) {
+        if (l % CONTROL_LEVELS == 0)
+            walk_path(w, m, k->n, l / CONTROL_LEVELS, g->beside);
+        const unsigned nodes = window_nodes(k->n, l + 1, len);
+        for (uint32_t i = 0; i < m; i += CHUNK) {
+            uvcci_dpf_node *node = g->node + (size_t)i * blocks;
+            uvcci_dpf_four *four = w->four + i / PER_REG;
+            chunk c = {.right = (const uint8_t *)w->right[k->n - 1 - l] + i / 8,
+                       .rights = (const uint8_t *)w->rights[k->n - 1 - l] + i / PER_REG,
+                       .cw = k->levels + ((size_t)l * k->c + at + i) * BLOCK,
+                       .count = m - i,
+                       .shift = _mm512_set1_epi64(2 * (l % CONTROL_LEVELS)),
+                       .node_step = PER_REG};
+            /* From the last to the first: then nodes do not overwrite parents of others. */
+            for (unsigned j = nodes; j-- != 0;) {
+                c.to = node + j * CHUNK;
+                c.from = node + j / 2 * CHUNK;
+                if (j % 2 != 0) {
+                    c.second = c.from + CHUNK;
+                    c.turned = true;
+                    c.path = g->beside + i;
+                    c.path_step = PER_REG;
+                    descend(left, right, w, &c);
+                } else {
+                    c.second = NULL;
+                    c.turned = false;
+                    c.path = four->path;
+                    c.path_step = STEP;
+                    descend(left, right, w, &c);
+                }
+            }
+        }
+    }
+    for (uint32_t i = 0; i < m; i += CHUNK) {
+        const uint8_t *finals = k->leaves + (size_t)(at + i) * BLOCK;
+        for (unsigned j = 0; j < blocks; j++)
+            window_blocks(left, g->node + (size_t)i * blocks + j * CHUNK, finals, m - i, blocks,
+                          g->block + j);
+        for (uint32_t q = 0; q < CHUNK && i + q < m; q++)
+            window_bits(g->block + (size_t)q * blocks, first[i + q] & 127, len,
+                        out + (size_t)(i + q) * uvcci_dpf_window_words(len));
+    }
 }
 
 /* --- Keys ------------------------------------------------------------------------------------- */
@@ -323,8 +514,8 @@ typedef struct gen_group {
 WIDE_INLINE void gen_roots(gen_group *g, uint32_t m, const uint64_t *alpha, const uint8_t *root0,
                            const uint8_t *root1) {
     const __m512i one = low_half(1);
-    twice(g->alpha, alpha, m);
     for (uint32_t i = 0; i < m; i += PER_REG) {
+        *reg(g->alpha + i) = both_halves(alpha, m, i);
         const __mmask8 k = part(m, i);
         *reg(g->seed[0] + i) = _mm512_andnot_si512(one, load_part(root0 + (size_t)i * BLOCK, k));
         *reg(g->seed[1] + i) = _mm512_or_si512(one, load_part(root1 + (size_t)i * BLOCK, k));
