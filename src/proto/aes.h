@@ -29,7 +29,8 @@ void uvcci_aes_ecb(const uvcci_aes *a, const uint8_t *in, uint8_t *out, size_t n
 void uvcci_aes_ctr48(const uvcci_aes *a, const uint8_t prefix[10], uint64_t counter, uint8_t *out,
                      size_t n);
 /* Matyas-Meyer-Oseas with one of two keys per block: out[i] = AES_k(in[i]) ^ in[i], k = right where
- * bit i of `sel` (LSB first) is 1, else left. sel == NULL means all left. in == out allowed. */
+ * bit i of `sel` (LSB first) is 1, else left. sel is public: it may choose what is read. NULL means
+ * all left. in == out allowed. */
 void uvcci_aes_mmo2(const uvcci_aes *left, const uvcci_aes *right, const uint8_t *sel,
                     const uint8_t *in, uint8_t *out, size_t n);
 

@@ -2,8 +2,8 @@
  *
  * Functions carry their own target, so the file needs no compiler flags; the CPU and the operating
  * system are asked at run time. A group of blocks is inlined twice: once whole, where every
- * condition on the number of blocks folds away, and once for the rest. The secret selection bits of
- * mmo2 become masks; only block counts are ever branched on. */
+ * condition on the number of blocks folds away, and once for the rest. Only block counts are ever
+ * branched on, and the public selection of mmo2 chooses what is read. */
 #include "aes_backends.h"
 
 #if UVCCI_AES_X86
@@ -30,8 +30,7 @@ enum { ROUNDS = 10, BLOCK = 16 };
 
 /* --- AES-NI ----------------------------------------------------------------------------------- */
 
-/* mmo2 takes half a group: a block needs a register for its mask as well. */
-enum { NI_GROUP = 8, NI_MMO2_GROUP = 4 };
+enum { NI_GROUP = 8 };
 
 NI_INLINE __m128i ni_load1(const uint8_t *p) {
     return _mm_loadu_si128((const __m128i *)(const void *)p);
@@ -120,19 +119,18 @@ NI static void ni_ctr48(const uint8_t *rk, uint64_t lo, uint64_t hi, uint8_t *ou
         ni_ctr_group(rk, ctr, out, n);
 }
 
-/* n <= NI_MMO2_GROUP; the registers from there on stay unused. */
+/* n <= NI_GROUP. The round keys of a block's own key are read where they lie. */
 NI_INLINE void ni_mmo2_group(const uint8_t *left, const uint8_t *right, unsigned sel,
                              const uint8_t *in, uint8_t *out, size_t n) {
-    __m128i s[NI_GROUP], to_right[NI_MMO2_GROUP];
-    UNROLL for (size_t i = 0; i < NI_MMO2_GROUP; i++) {
-        to_right[i] = _mm_set1_epi32(-(int)(sel >> i & 1));
+    __m128i s[NI_GROUP];
+    const uint8_t *rk[NI_GROUP];
+    UNROLL for (size_t i = 0; i < NI_GROUP; i++) {
+        rk[i] = (sel >> i & 1) != 0 ? right : left;
     }
     ni_load(s, in, n);
     UNROLL for (size_t r = 0; r <= ROUNDS; r++) {
-        const __m128i l = ni_key(left, r);
-        const __m128i d = _mm_xor_si128(l, ni_key(right, r));
-        UNROLL for (size_t i = 0; i < NI_MMO2_GROUP; i++) {
-            s[i] = ni_step(s[i], _mm_xor_si128(l, _mm_and_si128(d, to_right[i])), r);
+        UNROLL for (size_t i = 0; i < NI_GROUP; i++) {
+            s[i] = ni_step(s[i], ni_key(rk[i], r), r);
         }
     }
     ni_feed(s, in, n);
@@ -145,13 +143,10 @@ NI static void ni_mmo2(const uint8_t *left, const uint8_t *right, const uint8_t 
         ni_blocks(left, in, out, n, true);
         return;
     }
-    const size_t rest = n % NI_MMO2_GROUP, whole = n - rest;
-    for (size_t i = 0; i < whole; i += NI_MMO2_GROUP)
-        ni_mmo2_group(left, right, sel[i / 8] >> i % 8, in + i * BLOCK, out + i * BLOCK,
-                      NI_MMO2_GROUP);
-    if (rest != 0)
-        ni_mmo2_group(left, right, sel[whole / 8] >> whole % 8, in + whole * BLOCK,
-                      out + whole * BLOCK, rest);
+    for (; n >= NI_GROUP; n -= NI_GROUP, in += NI_GROUP * BLOCK, out += NI_GROUP * BLOCK)
+        ni_mmo2_group(left, right, *sel++, in, out, NI_GROUP);
+    if (n != 0)
+        ni_mmo2_group(left, right, *sel, in, out, n);
 }
 
 const uvcci_aes_ops uvcci_aes_ni_ops = {ni_ecb, ni_ctr48, ni_mmo2};
