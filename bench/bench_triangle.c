@@ -244,6 +244,7 @@ static void run(const char *only, const char *name, uint64_t work, uvcc_program 
 }
 
 int main(int argc, char **argv) {
+    uvcc_host_keep_memory();
     const char *only = argc > 1 ? argv[1] : NULL; /* part of a name */
     const uint32_t million = 1000000;
     uvcc_op_desc relu = {.opcode = UVCC_OP_RELU, .in_count = 1, .out_count = 2};

@@ -1,11 +1,8 @@
 /* main.c - the command `uvcc`. */
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <uvcc/host.h>
 #include <uvcc/types.h>
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
 
 #include "audit.h"
 #include "keygen.h"
@@ -34,17 +31,8 @@ static void usage(FILE *to) {
         to);
 }
 
-/* A step takes and gives back the same large blocks as the step before. Fresh pages for each of
- * them cost more than all that is computed, so what is freed stays with the process. */
-static void keep_memory(void) {
-#ifdef __GLIBC__
-    (void)mallopt(M_MMAP_THRESHOLD, 1 << 30);
-    (void)mallopt(M_TRIM_THRESHOLD, INT_MAX);
-#endif
-}
-
 int main(int argc, char **argv) {
-    keep_memory();
+    uvcc_host_keep_memory();
     const char *word = argc > 1 ? argv[1] : "";
     if (strcmp(word, "train") == 0)
         return train_main(argc - 2, argv + 2);

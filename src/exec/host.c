@@ -6,6 +6,10 @@
  * A lock that is refused (RLIMIT_MEMLOCK) is no error: the block is then ordinary memory. */
 #include <uvcc/host.h>
 
+#include <limits.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +57,13 @@ static int host_fill(void *user, void *out, size_t bytes) {
         return UVCC_ERR_RANDOM;
     randombytes_buf(out, bytes);
     return 0;
+}
+
+void uvcc_host_keep_memory(void) {
+#ifdef __GLIBC__
+    (void)mallopt(M_MMAP_THRESHOLD, 1 << 30);
+    (void)mallopt(M_TRIM_THRESHOLD, INT_MAX);
+#endif
 }
 
 uvcc_random uvcc_host_random(void) {
