@@ -256,6 +256,7 @@ int main(int argc, char **argv) {
     run(only, "relu/fss/31_bits", million, elements(million, relu, 30, 16));
     relu.flags = UVCC_OP_CIRCUIT;
     run(only, "relu/circuit/31_bits", million, elements(million, relu, 30, 16));
+    run(only, "relu/circuit/62_bits", million, elements(million, relu, 61, 16));
     run(only, "product/1e6", million, elements(million, mul, 22, 16));
     run(only, "gemm/512", 1ull << 27, product(512, UVCC_TRUNC_STOCHASTIC));
     run(only, "gemm/1024", 1ull << 30, product(1024, UVCC_TRUNC_STOCHASTIC));
