@@ -59,22 +59,6 @@ void uvcci_dpf_window(const uvcci_aes dpf[2], const uvcci_dpf_keys *k, uint32_t 
 /* All 2^n leaves, n <= 20, leaf j in bit j; ceil(2^n / 64) words per key. */
 void uvcci_dpf_full(const uvcci_aes dpf[2], const uvcci_dpf_keys *k, uint64_t *out);
 
-/* DCF of BCGGKR21 (figure 3) with payloads of w = 1..4 words of Z_2^64: the shares of both parties
- * add up to beta where x < alpha, else to 0. Children and control bits as in the DPF, but down to a
- * single leaf; words 2k and 2k + 1 of a child's value are MMO_side(seed ^ (2k + 1)), those of a
- * leaf MMO_left. A key of c points is levels (n * c * 16 bytes), values (n * c * w words), final
- * words (c * w words), control bits (c * ceil(2n/8) bytes). */
-enum { UVCCI_DCF_WORDS_MAX = 4 };
-static inline size_t uvcci_dcf_bytes(unsigned n, unsigned w, uint32_t c) {
-    return (size_t)c * (16 * n + 8 * w * n + 8 * w + (2 * n + 7) / 8);
-}
-/* alpha[c] < 2^n, n 1..64; beta and out: w words per point; x[c] is public and < 2^n. */
-void uvcci_dcf_gen(const uvcci_aes dpf[2], unsigned n, unsigned w, uint32_t c,
-                   const uint64_t *alpha, const uint64_t *beta, const uint8_t *root0,
-                   const uint8_t *root1, uint8_t *key);
-void uvcci_dcf_eval(const uvcci_aes dpf[2], unsigned n, unsigned w, uint32_t c, const uint64_t *x,
-                    const uint8_t *root, bool party1, const uint8_t *key, uint64_t *out);
-
 /* --- For fss*.c only -------------------------------------------------------------------------- */
 
 enum { UVCCI_DPF_GROUP = 256 };

@@ -5,6 +5,7 @@
 #include <uvcc/blv1.h>
 #include <uvcc/session.h>
 
+#include "exec/dcf.h"
 #include "exec/fss.h"
 #include "proto/crypto.h"
 #include "proto/ids.h"
@@ -145,7 +146,8 @@ static void dcf_once(const backend *b, unsigned n, unsigned w) {
     assert_tainted(key, (size_t)COUNT * (16 * n + 8 * w * n + 8 * w));
     for (unsigned p = 0; p < 2; p++) {
         CLEAR(out[p]);
-        uvcci_dcf_eval(dpf, n, w, COUNT, x, root[p], p, key, out[p]);
+        const uvcci_dcf_keys k = {n, w, COUNT, p == 1, root[p], key};
+        uvcci_dcf_eval(dpf, &k, 0, COUNT, x, out[p]);
         assert_tainted(out[p], COUNT * w * 8);
         look(out[p], COUNT * w * 8);
     }

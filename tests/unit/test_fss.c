@@ -380,95 +380,6 @@ static void many_points_of_a_key(void **state) {
     free_fixture(f);
 }
 
-/* ---- comparison with a payload ---- */
-
-typedef struct dcf {
-    unsigned n, w;
-    uint32_t c;
-    uint8_t *key;
-    uint64_t *beta, *out[2];
-} dcf;
-
-static dcf new_dcf(fixture *f, unsigned n, unsigned w, uint32_t c, uint64_t *rng) {
-    const size_t bytes = uvcci_dcf_bytes(n, w, c);
-    dcf d = {n, w, c, malloc(bytes), malloc(8 * w * c), {malloc(8 * w * c), malloc(8 * w * c)}};
-    assert_true(d.key != NULL && d.beta != NULL && d.out[0] != NULL && d.out[1] != NULL);
-    test_rand_bytes(rng, d.beta, 8 * w * c);
-    uvcci_dcf_gen(f->dpf, n, w, c, f->alpha, d.beta, f->root[0], f->root[1], d.key);
-    return d;
-}
-
-static void free_dcf(dcf *d) {
-    free(d->key);
-    free(d->beta);
-    free(d->out[0]);
-    free(d->out[1]);
-}
-
-static void check_dcf(const fixture *f, dcf *d) {
-    for (unsigned p = 0; p < 2; p++)
-        uvcci_dcf_eval(f->dpf, d->n, d->w, d->c, f->x, f->root[p], p == 1, d->key, d->out[p]);
-    for (uint32_t i = 0; i < d->c * d->w; i++) {
-        const bool less = f->x[i / d->w] < f->alpha[i / d->w];
-        assert_true(d->out[0][i] + d->out[1][i] == (less ? d->beta[i] : 0));
-    }
-}
-
-static void every_comparison(void **state) {
-    (void)state;
-    uint64_t rng = 8;
-    fixture *f = new_fixture(UVCCI_AES_AUTO, &rng);
-    for (unsigned n = 1; n <= 8; n++) {
-        const uint32_t size = 1u << n;
-        for (uint32_t i = 0; i < size; i++)
-            f->alpha[i] = i;
-        dcf d = new_dcf(f, n, 1 + n % 4, size, &rng);
-        for (uint32_t shift = 0; shift < size; shift++) {
-            for (uint32_t i = 0; i < size; i++)
-                f->x[i] = (i + shift) % size;
-            check_dcf(f, &d);
-        }
-        free_dcf(&d);
-    }
-    free_fixture(f);
-}
-
-static void large_comparisons(void **state) {
-    (void)state;
-    uint64_t rng = 9;
-    fixture *f = new_fixture(UVCCI_AES_AUTO, &rng);
-    fixture *g = new_fixture(UVCCI_AES_PORTABLE, &rng);
-    memcpy(g->root, f->root, sizeof f->root);
-    for (unsigned p = 0; p < 2; p++) {
-        g->dpf[p] = f->dpf[p];
-        g->dpf[p].backend = UVCCI_AES_PORTABLE;
-    }
-    for (unsigned n = 9; n <= 64; n += 5) {
-        const uint64_t top = n == 64 ? ~(uint64_t)0 : ((uint64_t)1 << n) - 1;
-        const uint32_t c = n % 3 == 0 ? 1 : 150 + 3 * n;
-        for (uint32_t i = 0; i < c; i++) {
-            f->alpha[i] = i % 16 == 3 ? 0 : i % 16 == 5 ? top : test_rand(&rng) & top;
-            const uint64_t near = f->alpha[i] + test_rand(&rng) % 5 - 2;
-            f->x[i] = i % 4 == 0 ? f->alpha[i] : (i % 4 == 1 ? near : test_rand(&rng)) & top;
-        }
-        uint64_t again = rng;
-        dcf d = new_dcf(f, n, 1 + n % 4, c, &rng);
-        check_dcf(f, &d);
-        memcpy(g->alpha, f->alpha, sizeof f->alpha);
-        memcpy(g->x, f->x, sizeof f->x);
-        dcf e = new_dcf(g, n, 1 + n % 4, c, &again);
-        assert_memory_equal(e.key, d.key, uvcci_dcf_bytes(n, d.w, c));
-        check_dcf(g, &e);
-        assert_memory_equal(e.out[1], d.out[1], 8 * d.w * c);
-        free_dcf(&d);
-        free_dcf(&e);
-    }
-    assert_int_equal(uvcci_dcf_bytes(16, 1, 1) + 16, 412); /* with the root */
-    assert_int_equal(uvcci_dcf_bytes(64, 1, 1) + 16, 1576);
-    free_fixture(f);
-    free_fixture(g);
-}
-
 /* What travels is the formula of the protocol, for one element and for many. */
 static void layouts(void **state) {
     (void)state;
@@ -528,8 +439,6 @@ int main(void) {
         cmocka_unit_test(every_window),
         cmocka_unit_test(large_windows),
         cmocka_unit_test(full_domains),
-        cmocka_unit_test(every_comparison),
-        cmocka_unit_test(large_comparisons),
         cmocka_unit_test(layouts),
         cmocka_unit_test(backends_agree_on_all_sizes),
         cmocka_unit_test(many_points_of_a_key),
