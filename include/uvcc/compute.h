@@ -225,6 +225,13 @@ typedef enum uvcc_task_kind {
     UVCC_TASK_FN_LADDER,
     /** OTHER. in[0] = r. out_bytes[0] and [1] = the correction words, the same for HEAD and TAIL. */
     UVCC_TASK_FN_DEAL_LADDER,
+    /** in[0] = xh, in[1] = what FN_TRUNC makes of it, s = fn.shift, key: a DCF key (src/exec/dcf.h)
+     * on s bits with one word (root: PRG(HO | TO, root, 0)[2i, 2i+1] at fn.call_key). out[0] =
+     * in[1] - this party's share of [xh mod 2^s < r mod 2^s]. in[1] == out[0] allowed. */
+    UVCC_TASK_FN_FLOOR,
+    /** OTHER. in[0] = r. out_bytes[0] and [1] = the DCF key for alpha = r mod 2^s, beta = 1, the
+     * same for HEAD and TAIL. */
+    UVCC_TASK_FN_DEAL_FLOOR,
 
     /* Comparison without keys (protocols.md 7, end): x = u + c with u = a + b known to HEAD and c
      * to TAIL and OTHER; |x| < 2^m or x = -2^m, m = vec.bits in 1..63. All B, whole blocks. A plane

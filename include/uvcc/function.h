@@ -14,7 +14,8 @@
  *
  * Index modes. SHIFT drops bits of the masked value, so it gives floor((x + r_low) / 2^shift) with
  * r_low = r mod 2^shift: stochastic rounding, a pure function of x and r_low (the *fast* mode); so
- * do TRUNC and LADDER. *Exact* functions have none of them: they take an index that was truncated exactly before.
+ * do TRUNC and LADDER. *Exact* functions have none of them: they take an index that was truncated
+ * exactly before, or truncate by FLOOR.
  *
  * Arithmetic is mod 2^64; `width` is the number of columns of a value (the input's, changed by pairs,
  * groups of four and sums of rows).
@@ -92,6 +93,10 @@ typedef enum uvcc_fn_kind {
      * 2^s (i + l / 2^12). Below the first rung nothing is added. first 2..16, n 1..32; bits: of the
      * tree, so many that 2^(bits - 2n + 2) holds 4 first and all indices of the last rung. No round. */
     UVCC_FN_LADDER,
+    /** A: floor(x / 2^shift) of an M with |x| < 2^62, whatever the masks are: as TRUNC, less a bit
+     * that a key of its own gives (a DCF: Boyle et al. 2021, "Function Secret Sharing for Mixed-Mode
+     * and Fixed-Point Secure Computation"). For exact functions too. shift 1..62. No round. */
+    UVCC_FN_FLOOR,
     UVCC_FN_KIND_END
 } uvcc_fn_kind;
 

@@ -53,6 +53,7 @@ static const kind_row kinds[UVCC_FN_KIND_END] = {
     [UVCC_FN_TRUNC] = {"TRUNC", "M", NULL, 'A', false, false, USES_SHIFT},
     [UVCC_FN_LADDER] = {"LADDER", "M", NULL, 'A', false, false,
                         USES_BITS | USES_SHIFT | USES_FIRST | USES_CONSTANT | USES_WORDS},
+    [UVCC_FN_FLOOR] = {"FLOOR", "M", NULL, 'A', false, false, USES_SHIFT},
 };
 
 static const kind_row *row_of(uint8_t kind) {
@@ -389,6 +390,7 @@ static int compile_mul(compiler *c, const uvcci_fn_info *a, const uvcci_fn_info 
     return err != 0 ? err : check_mod(c, 'b', c->s.b, 64);
 }
 
+/* TRUNC and FLOOR. */
 static int compile_trunc(compiler *c, const uvcci_fn_info *a) {
     if (c->s.shift < 1 || c->s.shift > UVCCI_MAX_BITS)
         return refuse(c, UVCC_ERR_PROGRAM, "a shift by %u; 1 to %u are possible", c->s.shift,
@@ -396,6 +398,8 @@ static int compile_trunc(compiler *c, const uvcci_fn_info *a) {
     if (c->in_bits != NULL && bits_of(a->bound) > UVCCI_MAX_BITS)
         return refuse(c, UVCC_ERR_BOUND, "its operand needs %u bits; at most %u are possible",
                       bits_of(a->bound), UVCCI_MAX_BITS);
+    if (c->s.kind == UVCC_FN_FLOOR)
+        c->info->key = (uint8_t)c->i;
     c->info->words = 2;
     c->info->bound = shifted_bound(a->bound, c->s.shift);
     return check_mod(c, 'a', c->s.a, 64);
@@ -614,6 +618,7 @@ static int compile_kind(compiler *c) {
     case UVCC_FN_MUL:
         return compile_mul(c, a, &c->plan->step[c->s.b]);
     case UVCC_FN_TRUNC:
+    case UVCC_FN_FLOOR:
         return compile_trunc(c, a);
     case UVCC_FN_LADDER:
         return compile_ladder(c, a);
@@ -684,6 +689,7 @@ static void mark_masks(const uvcc_function *f, uvcci_fn_info *info) {
             break;
         case UVCC_FN_TRUNC:
         case UVCC_FN_LADDER:
+        case UVCC_FN_FLOOR:
             info[s.a].dealer = true;
             break;
         case UVCC_FN_SUB:
@@ -1013,7 +1019,8 @@ static int eval_step(const evaluation *e, unsigned index) {
         break;
     case UVCC_FN_SHIFT:
     case UVCC_FN_TRUNC:
-        low = low_of(e, index);
+    case UVCC_FN_FLOOR:
+        low = s->kind != UVCC_FN_FLOOR ? low_of(e, index) : NULL;
         for (size_t i = 0; i < n; i++)
             z[i] = (uint64_t)floor_shift(x[i] + (low != NULL ? low[i] : 0), s->shift);
         break;

@@ -13,6 +13,7 @@
 #include <uvcc/blv1.h>
 #include <uvcc/function.h>
 
+#include "dcf.h"
 #include "fss.h"
 #include "function.h"
 #include "table.h"
@@ -336,6 +337,35 @@ static void trunc_masked(const chunk *c) {
     }
 }
 
+/* This party's DCF keys of the block. */
+static uvcci_dcf_keys dcf_keys_of(const chunk *c, unsigned n, unsigned w) {
+    uint64_t *roots = c->s->roots[0];
+    prg_of_call(c, args(c)->call_key, pair_other(c), UVCC_TAG_root, 0, 0, roots,
+                (size_t)c->b->count * 2);
+    return (uvcci_dcf_keys){.n = n,
+                            .w = w,
+                            .c = c->b->count,
+                            .party1 = !is_head(c),
+                            .root = (const uint8_t *)roots,
+                            .key = c->b->key};
+}
+
+static void floor_masked(const chunk *c) {
+    const uvcc_block *b = c->b;
+    if (b->role == UVCC_OTHER)
+        return;
+    const uvcci_dcf_keys k = dcf_keys_of(c, args(c)->shift, 1);
+    uint64_t *low = c->s->slot[0], *less = c->s->slot[1];
+    for (uint32_t at = 0; at < k.c; at += CHUNK) {
+        const uint32_t m = k.c - at < CHUNK ? k.c - at : CHUNK;
+        for (uint32_t i = 0; i < m; i++)
+            low[i] = b->in[0][at + i] & low_bits(k.n);
+        uvcci_dcf_eval(uvcci_kernel_dpf_keys(c), &k, at, m, low, less);
+        for (uint32_t i = 0; i < m; i++)
+            b->out[0][at + i] = b->in[1][at + i] - less[i];
+    }
+}
+
 /* The share of one of eight words, of which the last is `whole` less the others; the index comes
  * from opened bits. */
 static void pick(const chunk *c, uint32_t q, const uint8_t *index, const uint64_t *whole,
@@ -427,6 +457,25 @@ static void deal_ladder(const chunk *c) {
     uvcci_ladder_gen(uvcci_kernel_dpf_keys(c), &s, b->count, b->in[0], (const uint8_t *)roots[0],
                      (const uint8_t *)roots[1], b->out_bytes[0]);
     memcpy(b->out_bytes[1], b->out_bytes[0], uvcci_ladder_bytes(s.depth, s.rungs, b->count));
+}
+
+/* For alpha = r mod 2^n. */
+static void deal_dcf(const chunk *c, unsigned n, unsigned w, const uint64_t *beta) {
+    const uvcc_block *b = c->b;
+    uint64_t *alpha = c->s->words, (*roots)[2 * BLOCK] = c->s->roots;
+    for (uint32_t i = 0; i < b->count; i++)
+        alpha[i] = b->in[0][i] & low_bits(n);
+    prg_of_call(c, args(c)->call_key, PAIR_HO, UVCC_TAG_root, 0, 0, roots[0], (size_t)b->count * 2);
+    prg_of_call(c, args(c)->call_key, PAIR_TO, UVCC_TAG_root, 0, 0, roots[1], (size_t)b->count * 2);
+    uvcci_dcf_gen(uvcci_kernel_dpf_keys(c), n, w, b->count, alpha, beta, (const uint8_t *)roots[0],
+                  (const uint8_t *)roots[1], b->out_bytes[0]);
+    memcpy(b->out_bytes[1], b->out_bytes[0], uvcci_dcf_bytes(n, w, b->count));
+}
+
+static void deal_floor(const chunk *c) {
+    for (uint32_t i = 0; i < c->b->count; i++)
+        c->packing[i] = 1;
+    deal_dcf(c, args(c)->shift, 1, c->packing);
 }
 
 static void deal_bits(const chunk *c) {
@@ -551,6 +600,8 @@ static const vec_kernel kernels[] = {
     [UVCC_TASK_FN_DEAL_BEST - UVCC_TASK_FN_OPEN_MASK] = {deal_best, false},
     [UVCC_TASK_FN_LADDER - UVCC_TASK_FN_OPEN_MASK] = {ladder, true},
     [UVCC_TASK_FN_DEAL_LADDER - UVCC_TASK_FN_OPEN_MASK] = {deal_ladder, true},
+    [UVCC_TASK_FN_FLOOR - UVCC_TASK_FN_OPEN_MASK] = {floor_masked, true},
+    [UVCC_TASK_FN_DEAL_FLOOR - UVCC_TASK_FN_OPEN_MASK] = {deal_floor, true},
 };
 
 const vec_kernel *uvcci_fn_kernel(unsigned kind) {
@@ -605,6 +656,8 @@ bool uvcci_fn_is_sane(const uvcc_task *t) {
         return ladder_is_sane(fn);
     case UVCC_TASK_FN_TRUNC:
     case UVCC_TASK_FN_DEAL_TRUNC:
+    case UVCC_TASK_FN_FLOOR:
+    case UVCC_TASK_FN_DEAL_FLOOR:
         return bits_are_sane(fn->shift, 62);
     case UVCC_TASK_FN_DEAL_SCALAR:
         return fn->shift < 64 &&
@@ -615,7 +668,14 @@ bool uvcci_fn_is_sane(const uvcc_task *t) {
 }
 
 size_t uvcci_fn_packing_words(const uvcc_task *t) {
-    return t->kind == UVCC_TASK_FN_TABLE ? table_words(t->u.vec.fn->entry_count) + LEAF_WORDS : 0;
+    switch (t->kind) {
+    case UVCC_TASK_FN_TABLE:
+        return table_words(t->u.vec.fn->entry_count) + LEAF_WORDS;
+    case UVCC_TASK_FN_DEAL_FLOOR: /* payloads */
+        return BLOCK;
+    default:
+        return 0;
+    }
 }
 
 size_t uvcci_fn_packing_words_max(void) {

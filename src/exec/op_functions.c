@@ -394,6 +394,7 @@ static void build_mul(const fn_step *f) {
     }
 }
 
+/* TRUNC, and what FLOOR begins with. */
 static void build_trunc(const fn_step *f) {
     uint32_t n;
     uvcci_fn_value *v = value_of(f, f->i);
@@ -404,6 +405,19 @@ static void build_trunc(const fn_step *f) {
         k[i].in[0] = masked_of(f, f->d->a, k[i].role) + uvcci_at_block(&k[i]);
         k[i].words[0] = material_of(f, f->i, &k[i], true);
         k[i].out[0] = v->x + uvcci_at_block(&k[i]);
+    }
+}
+
+static void build_floor(const fn_step *f) {
+    uint32_t n;
+    build_trunc(f);
+    if (f->b->failed)
+        return;
+    uvcc_block *k = blocks_of(f, UVCC_TASK_FN_FLOOR, UVCCI_ROLE_EDGE, &n);
+    for (uint32_t i = 0; i < n; i++) {
+        k[i].in[0] = masked_of(f, f->d->a, k[i].role) + uvcci_at_block(&k[i]);
+        k[i].in[1] = k[i].out[0] = value_of(f, f->i)->x + uvcci_at_block(&k[i]);
+        k[i].key = material_of(f, f->i, &k[i], false);
     }
 }
 
@@ -506,6 +520,7 @@ static const struct {
     [UVCC_FN_MUL] = {build_mul, NULL},
     [UVCC_FN_TRUNC] = {build_trunc, NULL},
     [UVCC_FN_LADDER] = {build_ladder, NULL},
+    [UVCC_FN_FLOOR] = {build_floor, NULL},
     [UVCC_FN_COMPARE] = {send_compare, finish_compare},
     [UVCC_FN_TABLE] = {send_table, finish_table},
     [UVCC_FN_SELECT] = {build_select, NULL},
@@ -657,13 +672,22 @@ static uint8_t *deal_at(const fn_deal *d, unsigned i, const uvcc_block *k, unsig
     return d->keys[tail][at] + (words ? words_at : cw_at);
 }
 
+static uint16_t key_task(uint8_t kind) {
+    switch (kind) {
+    case UVCC_FN_LADDER:
+        return UVCC_TASK_FN_DEAL_LADDER;
+    case UVCC_FN_FLOOR:
+        return UVCC_TASK_FN_DEAL_FLOOR;
+    default:
+        return UVCC_TASK_FN_DEAL_KEY;
+    }
+}
+
 static void deal_key(fn_deal *d, unsigned i, unsigned operand) {
     uint32_t n;
     if (!owns_key(d->r, i))
         return;
-    const bool ladder = d->r->plan->function->steps[i].kind == UVCC_FN_LADDER;
-    uvcc_block *k =
-        deal_blocks(d, ladder ? UVCC_TASK_FN_DEAL_LADDER : UVCC_TASK_FN_DEAL_KEY, i, &n);
+    uvcc_block *k = deal_blocks(d, key_task(d->r->plan->function->steps[i].kind), i, &n);
     for (uint32_t j = 0; j < n; j++) {
         k[j].in[0] = d->word[operand] + uvcci_at_block(&k[j]);
         for (unsigned tail = 0; tail < 2; tail++)
@@ -756,6 +780,8 @@ static void deal_step(fn_deal *d, unsigned i) {
         deal_words(d, i, UVCC_TASK_FN_DEAL_MUL, d->word[s->a], d->word[s->b], NULL);
         break;
     case UVCC_FN_TRUNC:
+    case UVCC_FN_FLOOR:
+        deal_key(d, i, s->a); /* of a FLOOR */
         deal_words(d, i, UVCC_TASK_FN_DEAL_TRUNC, d->word[s->a], NULL, NULL);
         break;
     case UVCC_FN_LADDER:

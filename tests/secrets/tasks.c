@@ -628,6 +628,20 @@ static void products_and_groups(void **state) {
     look_at_edge(got);
     for (uint32_t i = 0; i < N; i++)
         assert_true(edge_sum(got, i) - (uint64_t)((int64_t)x[i] >> 20) <= 1);
+    for (unsigned i = 0; i < 2; i++)
+        taint(got[i], BYTES); /* as before we looked at them */
+
+    static uint8_t key[2][N * (24 * 20 + 5 + 8)];
+    fn.call_key = CALL;
+    vec(O, UVCC_TASK_FN_DEAL_FLOOR, (uvcc_block){.in = {a.r}, .out_bytes = {key[0], key[1]}});
+    for (unsigned i = 0; i < 2; i++)
+        assert_tainted(key[i], sizeof key[i]);
+    for (unsigned i = 0; i < 2; i++)
+        vec(i, UVCC_TASK_FN_FLOOR,
+            (uvcc_block){.in = {a.xh[i], got[i]}, .out = {got[i]}, .key = key[i]});
+    look_at_edge(got);
+    for (uint32_t i = 0; i < N; i++)
+        assert_true(edge_sum(got, i) == (uint64_t)((int64_t)x[i] >> 20));
 
     for (uint32_t i = 0; i < PAIRS * N; i++) {
         p[H][i] = test_rand(&rng);

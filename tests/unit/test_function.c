@@ -967,6 +967,72 @@ static void test_refused_ladders(void **state) {
     }
 }
 
+/* ---- floors ---- */
+
+static const uvcc_fn_step floor_steps[] = {
+    {.kind = UVCC_FN_OPEN, .bits = 64},          {.kind = UVCC_FN_FLOOR, .a = 0, .shift = 5},
+    {.kind = UVCC_FN_TRUNC, .a = 0, .shift = 5}, {.kind = UVCC_FN_LIFT, .a = 1, .io = 0},
+    {.kind = UVCC_FN_LIFT, .a = 2, .io = 1},
+};
+
+static void test_floor(void **state) {
+    (void)state;
+    const uvcc_function f = FUNCTION(floor_steps, 1, 2);
+    const uint8_t in_bits[1] = {62};
+    const uvcci_fn_plan plan = compiled(&f, 3, in_bits);
+    assert_int_equal(plan.rounds, 2);
+    assert_false(plan.one_edge);
+    assert_true(plan.step[1].value == 'A' && !plan.step[1].sends);
+    assert_int_equal(plan.step[1].key, 1);
+    assert_int_equal(plan.step[1].words, 2);
+    assert_int_equal(plan.step[2].key, NONE); /* a TRUNC has none */
+    assert_true(plan.step[0].dealer && !plan.step[0].pads);
+    assert_true(plan.step[1].bound == 1ull << 57);
+    uvcc_fn_cost cost;
+    assert_int_equal(uvcc_function_cost(&f, 3, &cost), 0);
+    assert_true(cost.online_bytes == 16 + 2 * 16);
+    assert_true(cost.key_bytes ==
+                2 * (24 * 5 + 2 + 8) + 16 + 16); /* the key twice, words for TAIL */
+    assert_int_equal(uvcc_function_low_bits(&floor_steps[1]), 0);
+
+    uint64_t seed = 4;
+    for (unsigned k = 0; k < 200; k++) { /* no low bits change it, but they do change a TRUNC */
+        const int64_t ends[4] = {(1ll << 62) - 1, -(1ll << 62) + 1, -1, 0};
+        const int64_t x = k < 4 ? ends[k] : (int64_t)test_rand(&seed) >> (2 + k % 60);
+        const uint64_t r = test_rand(&seed) % 32, *low[5] = {[1] = &r, [2] = &r};
+        int64_t y, z;
+        eval(&f, 1, 1, &x, NULL, &y, &z, low);
+        assert_true(y == x >> 5 && z == (x + (int64_t)r) >> 5);
+    }
+}
+
+static void test_refused_floors(void **state) {
+    (void)state;
+    static const struct {
+        unsigned bits, shift, in_bits;
+        int error;
+        const char *want;
+    } cases[] = {
+        {64, 0, 20, UVCC_ERR_PROGRAM, "a shift by 0; 1 to 62 are possible"},
+        {64, 63, 20, UVCC_ERR_PROGRAM, "a shift by 63; 1 to 62 are possible"},
+        {63, 5, 20, UVCC_ERR_PROGRAM, "operand a has 63 bits opened; 64 are needed"},
+        {64, 5, 63, UVCC_ERR_BOUND, "its operand needs 63 bits; at most 62 are possible"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        uvcc_fn_step steps[5];
+        const uvcc_function f = FUNCTION(steps, 1, 2);
+        const uint8_t in_bits[1] = {(uint8_t)cases[i].in_bits};
+        char message[256] = "", want[256];
+        memcpy(steps, floor_steps, sizeof steps);
+        steps[0].bits = (uint8_t)cases[i].bits;
+        steps[1].shift = (uint8_t)cases[i].shift;
+        snprintf(want, sizeof want, "function t, step 1 (FLOOR): %s", cases[i].want);
+        assert_int_equal(uvcc_function_check(&f, 3, in_bits, NULL, message, sizeof message),
+                         cases[i].error);
+        assert_string_equal(message, want);
+    }
+}
+
 static void test_eval_misuse(void **state) {
     (void)state;
     test_alloc counts = {.fail_at = 1};
@@ -1362,6 +1428,8 @@ int main(void) {
         cmocka_unit_test(test_ladder),
         cmocka_unit_test(test_low_bits),
         cmocka_unit_test(test_refused_ladders),
+        cmocka_unit_test(test_floor),
+        cmocka_unit_test(test_refused_floors),
         cmocka_unit_test(test_eval_misuse),
         cmocka_unit_test(test_cost),
         cmocka_unit_test(test_program),

@@ -6,6 +6,7 @@
 #include <uvcc/blv1.h>
 #include <uvcc/function.h>
 
+#include "exec/dcf.h"
 #include "exec/fss.h"
 #include "exec/function.h"
 #include "exec/kernels.h"
@@ -631,7 +632,35 @@ static void multiply(sim *s) {
     check_additive(s, &z, want);
 }
 
-/* floor((x + r_low) / 2^shift), to both ends of the range. */
+/* A DCF key of n bits and w words, of the task that deals it; fn stands. */
+static uint8_t *deal_dcf(sim *s, uvcc_task_kind kind, const uint64_t *r, unsigned n, unsigned w) {
+    const size_t size = uvcci_dcf_bytes(n, w, s->n);
+    uint8_t *cw[2] = {bytes(s, size), bytes(s, size)};
+    s->fn.call_key = s->call;
+    vec(s, O, kind, (uvcc_block){.in = {r}, .out_bytes = {cw[0], cw[1]}});
+    assert_memory_equal(cw[0], cw[1], size);
+    return cw[0];
+}
+
+/* What is truncated, without what the mask's low bits carry. */
+static void floor_of(sim *s, const uint64_t *x, const masked *m, const additive *truncated) {
+    const unsigned shift = s->fn.shift;
+    const uint8_t *cw = deal_dcf(s, UVCC_TASK_FN_DEAL_FLOOR, m->r, shift, 1);
+    uint64_t *want = words(s);
+    const additive y = new_additive(s);
+    for (unsigned in_place = 0; in_place < 2; in_place++) {
+        const additive *to = in_place ? truncated : &y;
+        for (unsigned r = 0; r < 2; r++)
+            vec(s, r, UVCC_TASK_FN_FLOOR,
+                (uvcc_block){.in = {m->xh[r], truncated->of[r]}, .out = {to->of[r]}, .key = cw});
+        for (uint32_t i = 0; i < s->n; i++)
+            want[i] = (uint64_t)((int64_t)x[i] >> shift);
+        check_additive(s, to, want);
+    }
+    vec(s, O, UVCC_TASK_FN_FLOOR, (uvcc_block){0});
+}
+
+/* floor((x + r_low) / 2^shift) and floor(x / 2^shift), to both ends of the range. */
 static void truncate_by(sim *s, unsigned shift) {
     uint64_t *x = words(s), *want = words(s);
     for (uint32_t i = 0; i < s->n; i++)
@@ -652,6 +681,7 @@ static void truncate_by(sim *s, unsigned shift) {
     for (uint32_t i = 0; i < s->n; i++) /* no sum leaves 64 bits: |x| < 2^62, r_low < 2^62 */
         want[i] = (uint64_t)((int64_t)(x[i] + (m.r[i] & low(shift))) >> shift);
     check_additive(s, &y, want);
+    floor_of(s, x, &m, &y);
 }
 
 static void best_of_four(sim *s) {
@@ -790,6 +820,10 @@ static void bad_numbers(void **state) {
          {.bits = 60, .shift = 5, .first = 4, .word_count = 36, .words = w}},
         {UVCC_TASK_FN_DEAL_LADDER, {.bits = 63, .first = 2, .word_count = 18 * 33, .words = w}},
         {UVCC_TASK_FN_DEAL_TRUNC, {.shift = 63}},
+        {UVCC_TASK_FN_FLOOR, {.shift = 0}},
+        {UVCC_TASK_FN_FLOOR, {.shift = 63}},
+        {UVCC_TASK_FN_DEAL_FLOOR, {.shift = 0}},
+        {UVCC_TASK_FN_DEAL_FLOOR, {.shift = 63}},
         {UVCC_TASK_FN_DEAL_SCALAR, {.shift = 64, .words = w}},
         {UVCC_TASK_FN_DEAL_SCALAR, {.shift = 1}},
         {UVCC_TASK_FN_DEAL_SCALAR, {.shift = 1, .words = w, .constant = 64}},

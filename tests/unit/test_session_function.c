@@ -180,6 +180,25 @@ static const uvcc_fn_step chain_steps[] = {
 };
 static const uvcc_function chain = {"chain", 2, 2, COUNT(chain_steps), chain_steps};
 
+/* Floors: of the value, of a product, of differences; of a floor. Masks do not show. */
+static const uvcc_fn_step floor_steps[] = {
+    {.kind = UVCC_FN_OPEN, .bits = 64, .io = 0},
+    {.kind = UVCC_FN_FLOOR, .a = 0, .shift = 5},
+    {.kind = UVCC_FN_MUL, .a = 0, .b = 0},
+    {.kind = UVCC_FN_EXCHANGE, .a = 2, .io = NO},
+    {.kind = UVCC_FN_FLOOR, .a = 3, .shift = 13},
+    {.kind = UVCC_FN_FLOOR, .a = 3, .shift = 1},
+    {.kind = UVCC_FN_ADD, .a = 4, .b = 5},
+    {.kind = UVCC_FN_EXCHANGE, .a = 6, .io = 1},
+    {.kind = UVCC_FN_FLOOR, .a = 7, .shift = 20},
+    {.kind = UVCC_FN_COMPARE, .a = 7, .bits = 24, .word_count = 1, .words = steps3 + 2},
+    {.kind = UVCC_FN_SELECT, .a = 9, .b = 7, .word_count = 1, .words = one},
+    {.kind = UVCC_FN_LIFT, .a = 1, .io = 0},
+    {.kind = UVCC_FN_LIFT, .a = 8, .io = 2},
+    {.kind = UVCC_FN_LIFT, .a = 10, .io = 3},
+};
+static const uvcc_function floors = {"floors", 1, 4, COUNT(floor_steps), floor_steps};
+
 /* Greatest of each row, and its column. */
 static uvcc_fn_step argmax_steps[UVCC_FN_STEPS_MAX];
 static uvcc_function argmax_of(uint32_t cols) {
@@ -247,7 +266,9 @@ static const uvcc_fn_step row_steps[] = {
     {.kind = UVCC_FN_EXCHANGE, .a = 11, .io = 2},
     {.kind = UVCC_FN_ROW_SUM, .a = 13},
     {.kind = UVCC_FN_MUL, .a = 14, .b = 7},
-    {.kind = UVCC_FN_LIFT, .a = 15, .io = 3},
+    {.kind = UVCC_FN_EXCHANGE, .a = 15, .io = NO},
+    {.kind = UVCC_FN_FLOOR, .a = 16, .shift = 7},
+    {.kind = UVCC_FN_LIFT, .a = 17, .io = 3},
 };
 static const uvcc_function row_function = {"rows", 1, 4, COUNT(row_steps), row_steps};
 
@@ -263,8 +284,8 @@ static int make_tables(void **state) {
 static void test_functions(void **state) {
     (void)state;
     static const uint32_t shapes[][2] = {{1, 1}, {3, 5}, {1, 4096}, {5, 1000}, {3, 4097}};
-    const uvcc_function *const all[] = {&relu, &mixed, &chain};
-    for (size_t f = 0; f < 3; f++)
+    const uvcc_function *const all[] = {&relu, &mixed, &chain, &floors};
+    for (size_t f = 0; f < sizeof all / sizeof all[0]; f++)
         for (size_t k = 0; k < sizeof shapes / sizeof shapes[0]; k++)
             (void)run(&(triangle_options){.seed = k + 1}, all[f], shapes[k][0], shapes[k][1], 12,
                       k % 2 == 0 ? UVCC_LIFT_PARALLEL : UVCC_LIFT_EXCHANGE);
