@@ -232,6 +232,17 @@ typedef enum uvcc_task_kind {
     /** OTHER. in[0] = r. out_bytes[0] and [1] = the DCF key for alpha = r mod 2^s, beta = 1, the
      * same for HEAD and TAIL. */
     UVCC_TASK_FN_DEAL_FLOOR,
+    /** in[0] = xh, in[1] = p of x (NULL where d = 0), m = fn.bits, d = fn.first, key: a DCF key on m
+     * bits with d + 1 words (root as in FN_FLOOR). u_j = W(call, 2, j), j <= d, and v_j = W(call, 2,
+     * d - 1 + j), j = 2..d, from words[0]; v_1 = p, v_0 = (HEAD: 1). out[0] = this party's share of
+     * the spline fn.words of fn.word_count (src/exec/spline.h). */
+    UVCC_TASK_FN_SPLINE,
+    /** OTHER. in[0] = r, b = bit m of r. out_bytes[0] and [1] = the DCF key for alpha = r mod 2^m,
+     * beta_j = (2b - 1) r^j, j <= d, the same for HEAD and TAIL. */
+    UVCC_TASK_FN_DEAL_SPLINE,
+    /** OTHER. in[0] = r, b as above. out_words = (1 - b) r^j for j = 0..d, then r^j for j = 2..d,
+     * less W of HEAD at (call, 2, ..). */
+    UVCC_TASK_FN_DEAL_POWERS,
 
     /* Comparison without keys (protocols.md 7, end): x = u + c with u = a + b known to HEAD and c
      * to TAIL and OTHER; |x| < 2^m or x = -2^m, m = vec.bits in 1..63. All B, whole blocks. A plane

@@ -97,13 +97,23 @@ typedef enum uvcc_fn_kind {
      * that a key of its own gives (a DCF: Boyle et al. 2021, "Function Secret Sharing for Mixed-Mode
      * and Fixed-Point Secure Computation"). For exact functions too. shift 1..62. No round. */
     UVCC_FN_FLOOR,
+    /** A: a polynomial for each piece between public knots, exactly, mod 2^64. first: its degree d,
+     * 0..3. words: K knots, rising, then K + 1 times c_0 .. c_d, for the pieces below all knots,
+     * between them and above (a knot belongs to the piece above it): c_0 + c_1 x + .. + c_d x^d of
+     * the piece that x (M) is in. K 1..UVCC_FN_KNOTS_MAX, word_count = K + (K + 1)(d + 1); |x - knot|
+     * < 2^bits for every knot. Nothing is scaled back: with f fraction bits in x and g in c_j, the
+     * author gives c_j as integers of g + (d - j) f fraction bits, so the result has g + d f, and FLOOR
+     * takes them away after an EXCHANGE. One DCF key for all knots (as FLOOR's), no round; for exact
+     * functions too. */
+    UVCC_FN_SPLINE,
     UVCC_FN_KIND_END
 } uvcc_fn_kind;
 
 #define UVCC_FN_NONE 255u
 #define UVCC_FN_STEPS_MAX 192u
 #define UVCC_FN_ENTRIES_MAX 65536u
-#define UVCC_FN_WORDS_MAX 4096u /**< of a LADDER; others have 64 at most */
+#define UVCC_FN_WORDS_MAX 4096u /**< of a LADDER or SPLINE; others have 64 at most */
+#define UVCC_FN_KNOTS_MAX 64u   /**< of a SPLINE */
 
 /** Fields that a kind does not use are ignored. Every input is opened, every output written once. */
 typedef struct uvcc_fn_step {

@@ -54,6 +54,8 @@ static const kind_row kinds[UVCC_FN_KIND_END] = {
     [UVCC_FN_LADDER] = {"LADDER", "M", NULL, 'A', false, false,
                         USES_BITS | USES_SHIFT | USES_FIRST | USES_CONSTANT | USES_WORDS},
     [UVCC_FN_FLOOR] = {"FLOOR", "M", NULL, 'A', false, false, USES_SHIFT},
+    [UVCC_FN_SPLINE] = {"SPLINE", "M", NULL, 'A', false, false,
+                        USES_BITS | USES_FIRST | USES_WORDS},
 };
 
 static const kind_row *row_of(uint8_t kind) {
@@ -104,7 +106,8 @@ static int check_copyable(const uvcc_function *f) {
         return UVCC_ERR_USAGE;
     for (unsigned i = 0; i < f->step_count; i++) {
         const uvcc_fn_step s = uvcci_fn_canonical(&f->steps[i]);
-        const uint32_t words_max = s.kind == UVCC_FN_LADDER ? UVCC_FN_WORDS_MAX : WORDS_MAX;
+        const bool many = s.kind == UVCC_FN_LADDER || s.kind == UVCC_FN_SPLINE;
+        const uint32_t words_max = many ? UVCC_FN_WORDS_MAX : WORDS_MAX;
         if (s.entry_count > UVCC_FN_ENTRIES_MAX || s.word_count > words_max)
             return UVCC_ERR_LIMIT;
         if ((s.entry_count != 0 && s.entries == NULL) || (s.word_count != 0 && s.words == NULL))
@@ -309,6 +312,10 @@ static int check_distance(const compiler *c, uint64_t distance) {
                   bits_of(distance), c->s.bits);
 }
 
+static uvcci_spline spline_of(const uvcc_fn_step *s) {
+    return uvcci_spline_of((unsigned)s->first, s->word_count, s->words);
+}
+
 /* The step that owns the DPF key: same operand, same bits. */
 static uint8_t key_of(const compiler *c) {
     for (unsigned j = 0; j < c->i; j++) {
@@ -456,6 +463,42 @@ static int compile_ladder(compiler *c, const uvcci_fn_info *a) {
     if (most + 4 * l.cells > 1ull << (l.depth - UVCCI_LADDER_STEP * (l.rungs - 1)))
         return refuse(c, UVCC_ERR_BOUND, "%u bits are too few for %u rungs", l.depth, l.rungs);
     return 0;
+}
+
+static int check_spline(const compiler *c) {
+    int err = check_bits(c, 63);
+    if (err != 0)
+        return err;
+    if (c->s.first < 0 || c->s.first > UVCCI_SPLINE_DEGREE_MAX)
+        return refuse(c, UVCC_ERR_PROGRAM, "its degree is %lld; 0 to %u are possible",
+                      (long long)c->s.first, UVCCI_SPLINE_DEGREE_MAX);
+    const uvcci_spline s = spline_of(&c->s);
+    if (s.knots < 1 || s.knots > UVCCI_SPLINE_KNOTS_MAX ||
+        uvcci_spline_words(s.degree, s.knots) != c->s.word_count)
+        return refuse(c, UVCC_ERR_PROGRAM,
+                      "%u words; of degree %u it takes %u, and %u for each of 1 to %u knots",
+                      c->s.word_count, s.degree, s.degree + 1, s.degree + 2,
+                      UVCCI_SPLINE_KNOTS_MAX);
+    if (s.words == NULL)
+        return refuse(c, UVCC_ERR_PROGRAM, "its words are missing");
+    for (unsigned i = 1; i < s.knots; i++)
+        if (s.words[i - 1] >= s.words[i])
+            return refuse(c, UVCC_ERR_PROGRAM, "knot %u is %lld, knot %u is %lld; they must rise",
+                          i - 1, (long long)s.words[i - 1], i, (long long)s.words[i]);
+    return check_mod(c, 'a', c->s.a, 64);
+}
+
+static int compile_spline(compiler *c, const uvcci_fn_info *a) {
+    int err = check_spline(c);
+    if (err != 0)
+        return err;
+    const uvcci_spline s = spline_of(&c->s);
+    for (unsigned i = 0; i < s.knots && err == 0; i++)
+        err = check_distance(c, sat_add(a->bound, magnitude(s.words[i])));
+    c->info->key = (uint8_t)c->i;
+    c->info->words = uvcci_spline_dealt(s.degree);
+    c->info->bound = uvcci_spline_bound(&s, a->bound);
+    return err;
 }
 
 static int compile_compare(compiler *c, const uvcci_fn_info *a) {
@@ -622,6 +665,8 @@ static int compile_kind(compiler *c) {
         return compile_trunc(c, a);
     case UVCC_FN_LADDER:
         return compile_ladder(c, a);
+    case UVCC_FN_SPLINE:
+        return compile_spline(c, a);
     case UVCC_FN_INDEX:
         c->plan->one_edge = true;
         c->info->bound = 2ull * a->width - 1;
@@ -691,6 +736,10 @@ static void mark_masks(const uvcc_function *f, uvcci_fn_info *info) {
         case UVCC_FN_LADDER:
         case UVCC_FN_FLOOR:
             info[s.a].dealer = true;
+            break;
+        case UVCC_FN_SPLINE:
+            info[s.a].dealer = true;
+            info[s.a].pads |= s.first != 0;
             break;
         case UVCC_FN_SUB:
             info[s.b].dealer |= info[i].dealer;
@@ -978,6 +1027,12 @@ static void eval_ladder(const uvcc_fn_step *s, const uint64_t *x, const uint64_t
     }
 }
 
+static void eval_spline(const uvcc_fn_step *s, const uint64_t *x, size_t n, uint64_t *z) {
+    const uvcci_spline p = spline_of(s);
+    for (size_t i = 0; i < n; i++)
+        z[i] = uvcci_spline_value(&p, (int64_t)x[i]);
+}
+
 static void eval_compare(const uvcc_fn_step *s, const uint64_t *x, size_t n, uint64_t *z) {
     for (size_t i = 0; i < n; i++) {
         z[i] = 0;
@@ -1049,6 +1104,9 @@ static int eval_step(const evaluation *e, unsigned index) {
         break;
     case UVCC_FN_LADDER:
         eval_ladder(s, x, low_of(e, index), n, z);
+        break;
+    case UVCC_FN_SPLINE:
+        eval_spline(s, x, n, z);
         break;
     case UVCC_FN_COMPARE:
         eval_compare(s, x, n, z);

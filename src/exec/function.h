@@ -5,6 +5,7 @@
 
 #include "exec/dcf.h"
 #include "exec/ladder.h"
+#include "exec/spline.h"
 #include <stdbool.h>
 #include <uvcc/function.h>
 
@@ -19,7 +20,7 @@ typedef struct uvcci_fn_info {
     uint32_t width; /* columns of its value */
     uint8_t mod;    /* M: bits that are right: 64, or fewer after a short OPEN or a SHIFT */
     uint8_t key;    /* COMPARE, TABLE: the step that owns the DPF key (itself or the earliest one
-                       with the same operand and bits); LADDER, FLOOR: itself */
+                       with the same operand and bits); LADDER, FLOOR, SPLINE: itself */
     bool pads;      /* M: its own part of the mask is wanted (SELECT, ADD, or a pair that is) */
     bool dealer;    /* M: OTHER needs r; B: OTHER needs k */
     uint32_t words; /* 64-bit words that TAIL gets per element for this step */
@@ -50,13 +51,13 @@ typedef struct uvcci_function {
  */
 int uvcci_fn_copy(uvcci_function **out, const uvcc_function *f, const uvcc_allocator *al);
 
-/* Whether a step owns a key: a LADDER or FLOOR, and the first COMPARE or TABLE of those that share
- * it. */
+/* Whether a step owns a key: a LADDER, FLOOR or SPLINE, and the first COMPARE or TABLE of those
+ * that share it. */
 static inline bool uvcci_fn_owns_key(const uvcc_function *f, const uvcci_fn_plan *plan,
                                      unsigned step) {
     const uint8_t kind = f->steps[step].kind;
     return (kind == UVCC_FN_COMPARE || kind == UVCC_FN_TABLE || kind == UVCC_FN_LADDER ||
-            kind == UVCC_FN_FLOOR) &&
+            kind == UVCC_FN_FLOOR || kind == UVCC_FN_SPLINE) &&
            plan->step[step].key == step;
 }
 /* Bytes of CW(n) for c elements. */
@@ -74,6 +75,8 @@ static inline uvcci_ladder uvcci_fn_ladder(unsigned bits, unsigned shift, int64_
 static inline uint32_t uvcci_fn_key_bytes(const uvcc_fn_step *s, uint32_t c) {
     if (s->kind == UVCC_FN_FLOOR)
         return (uint32_t)uvcci_dcf_bytes(s->shift, 1, c);
+    if (s->kind == UVCC_FN_SPLINE)
+        return (uint32_t)uvcci_dcf_bytes(s->bits, (unsigned)s->first + 1, c);
     if (s->kind != UVCC_FN_LADDER)
         return uvcci_cw_bytes(s->bits, c);
     const uvcci_ladder l = uvcci_fn_ladder(s->bits, s->shift, s->first, s->word_count);

@@ -16,6 +16,7 @@
 #include "dcf.h"
 #include "fss.h"
 #include "function.h"
+#include "spline.h"
 #include "table.h"
 
 /* Leaves of some elements: enough of them to share a large table, few enough to stay in a cache. */
@@ -36,11 +37,9 @@ static inline bool is_head(const chunk *c) {
 
 /* --- Words that are shared by HEAD and TAIL --------------------------------------------------- */
 
-static const uint64_t *head_words(const chunk *c, unsigned slot, unsigned pair, uint16_t call,
-                                  uint8_t lane, uint32_t q) {
-    prg_of_call(c, call, pair, UVCC_TAG_select, lane, (uint64_t)q * BLOCK + c->first,
-                c->s->slot[slot], c->n);
-    return c->s->slot[slot];
+static void head_words(const chunk *c, unsigned pair, uint16_t call, uint8_t lane, uint32_t q,
+                       uint64_t *to) {
+    prg_of_call(c, call, pair, UVCC_TAG_select, lane, (uint64_t)q * BLOCK + c->first, to, c->n);
 }
 
 static inline size_t section_at(const chunk *c, uint32_t q) {
@@ -48,17 +47,24 @@ static inline size_t section_at(const chunk *c, uint32_t q) {
 }
 
 /* W(call, lane, q); TAIL's from words[section]. */
+static const uint64_t *share_words_to(const chunk *c, uint64_t *to, uint16_t call, uint8_t lane,
+                                      uint32_t q, unsigned section) {
+    if (!is_head(c))
+        return memcpy(to, c->b->words[section] + section_at(c, q), (size_t)c->n * 8);
+    head_words(c, pair_other(c), call, lane, q, to);
+    return to;
+}
+
 static const uint64_t *share_words(const chunk *c, unsigned slot, uint16_t call, uint8_t lane,
                                    uint32_t q, unsigned section) {
-    if (is_head(c))
-        return head_words(c, slot, pair_other(c), call, lane, q);
-    return memcpy(c->s->slot[slot], c->b->words[section] + section_at(c, q), (size_t)c->n * 8);
+    return share_words_to(c, c->s->slot[slot], call, lane, q, section);
 }
 
 /* OTHER: x less HEAD's shares, for TAIL. */
 static void deal_words(const chunk *c, unsigned spare, uint8_t lane, uint32_t q,
                        const uint64_t *x) {
-    const uint64_t *head = head_words(c, spare, PAIR_HO, c->t->call, lane, q);
+    uint64_t *head = c->s->slot[spare];
+    head_words(c, PAIR_HO, c->t->call, lane, q, head);
     uint8_t *to = c->b->out_words + section_at(c, q);
     for (uint32_t i = 0; i < c->n; i++)
         put(to, i, x[i] - head[i]);
@@ -366,6 +372,46 @@ static void floor_masked(const chunk *c) {
     }
 }
 
+static uvcci_spline spline_of(const uvcc_fn_args *fn) {
+    return uvcci_spline_of((unsigned)fn->first, fn->word_count, fn->words);
+}
+
+/* Elements whose payloads fill a slot. */
+enum { SPLINE_ELEMS = CHUNK / UVCCI_DCF_WORDS_MAX };
+
+/* A few elements: all of them at a knot, then at the next. */
+static void spline_part(const chunk *c, const uvcci_spline *s, const uvcci_dcf_keys *k) {
+    const unsigned d = s->degree;
+    uvcci_spline_shares e = {.n = c->n, .bits = k->n, .one = is_head(c) ? 1 : 0, .xh = in(c, 0)};
+    uint64_t *at = c->s->slot[0], *dcf = c->s->slot[1], *sum = out(c, 0);
+    for (unsigned j = 0; j <= d; j++)
+        e.dealt[j] =
+            share_words_to(c, c->s->slot[2] + j * SPLINE_ELEMS, c->t->call, SCALAR_LANE, j, 0);
+    for (unsigned j = 1; j <= d; j++)
+        e.power[j] = j == 1 ? in(c, 1)
+                            : share_words_to(c, c->s->slot[3] + j * SPLINE_ELEMS, c->t->call,
+                                             SCALAR_LANE, d - 1 + j, 0);
+    uvcci_spline_begin(s, &e, sum);
+    for (unsigned knot = 0; knot < s->knots; knot++) {
+        for (uint32_t i = 0; i < c->n; i++)
+            at[i] = (e.xh[i] - (uint64_t)s->words[knot]) & low_bits(k->n);
+        uvcci_dcf_eval(uvcci_kernel_dpf_keys(c), k, c->first, c->n, at, dcf);
+        uvcci_spline_add(s, knot, &e, dcf, sum);
+    }
+}
+
+static void spline(const chunk *c) {
+    if (c->b->role == UVCC_OTHER)
+        return;
+    const uvcci_spline s = spline_of(args(c));
+    const uvcci_dcf_keys k = dcf_keys_of(c, args(c)->bits, s.degree + 1);
+    chunk part = *c;
+    for (part.first = 0; part.first < k.c; part.first += SPLINE_ELEMS) {
+        part.n = k.c - part.first < SPLINE_ELEMS ? k.c - part.first : SPLINE_ELEMS;
+        spline_part(&part, &s, &k);
+    }
+}
+
 /* The share of one of eight words, of which the last is `whole` less the others; the index comes
  * from opened bits. */
 static void pick(const chunk *c, uint32_t q, const uint8_t *index, const uint64_t *whole,
@@ -476,6 +522,36 @@ static void deal_floor(const chunk *c) {
     for (uint32_t i = 0; i < c->b->count; i++)
         c->packing[i] = 1;
     deal_dcf(c, args(c)->shift, 1, c->packing);
+}
+
+static void deal_spline(const chunk *c) {
+    const uvcc_fn_args *fn = args(c);
+    const unsigned w = (unsigned)fn->first + 1;
+    uint64_t *beta = c->packing;
+    for (uint32_t i = 0; i < c->b->count; i++) {
+        const uint64_t r = c->b->in[0][i], minus = (r >> fn->bits & 1) - 1;
+        uint64_t power = flip(1, minus);
+        for (unsigned j = 0; j < w; j++, power *= r)
+            beta[(size_t)i * w + j] = power;
+    }
+    deal_dcf(c, fn->bits, w, beta);
+}
+
+static void deal_powers(const chunk *c) {
+    const unsigned m = args(c)->bits, d = (unsigned)args(c)->first;
+    const uint64_t *r = in(c, 0);
+    uint64_t *power = c->s->slot[0], *x = c->s->slot[1];
+    for (uint32_t i = 0; i < c->n; i++)
+        power[i] = 1;
+    for (unsigned j = 0; j <= d; j++) {
+        for (uint32_t i = 0; i < c->n; i++)
+            x[i] = power[i] & ((r[i] >> m & 1) - 1);
+        deal_words(c, 2, SCALAR_LANE, j, x);
+        if (j >= 2)
+            deal_words(c, 2, SCALAR_LANE, d - 1 + j, power);
+        for (uint32_t i = 0; i < c->n; i++)
+            power[i] *= r[i];
+    }
 }
 
 static void deal_bits(const chunk *c) {
@@ -602,6 +678,9 @@ static const vec_kernel kernels[] = {
     [UVCC_TASK_FN_DEAL_LADDER - UVCC_TASK_FN_OPEN_MASK] = {deal_ladder, true},
     [UVCC_TASK_FN_FLOOR - UVCC_TASK_FN_OPEN_MASK] = {floor_masked, true},
     [UVCC_TASK_FN_DEAL_FLOOR - UVCC_TASK_FN_OPEN_MASK] = {deal_floor, true},
+    [UVCC_TASK_FN_SPLINE - UVCC_TASK_FN_OPEN_MASK] = {spline, true},
+    [UVCC_TASK_FN_DEAL_SPLINE - UVCC_TASK_FN_OPEN_MASK] = {deal_spline, true},
+    [UVCC_TASK_FN_DEAL_POWERS - UVCC_TASK_FN_OPEN_MASK] = {deal_powers, false},
 };
 
 const vec_kernel *uvcci_fn_kernel(unsigned kind) {
@@ -619,6 +698,15 @@ static bool ladder_is_sane(const uvcc_fn_args *fn) {
     const uvcci_ladder s = ladder_of(fn);
     return s.rungs >= 1 && s.rungs <= UVCCI_LADDER_RUNGS_MAX &&
            UVCCI_LADDER_STEP * (s.rungs - 1) < s.depth && s.shift + s.depth <= 64;
+}
+
+/* A dealer does not need the words. */
+static bool spline_is_sane(const uvcc_fn_args *fn, bool deals) {
+    if (!bits_are_sane(fn->bits, 63) || fn->first < 0 || fn->first > UVCCI_SPLINE_DEGREE_MAX)
+        return false;
+    const uvcci_spline s = spline_of(fn);
+    return deals || (fn->words != NULL && s.knots >= 1 && s.knots <= UVCCI_SPLINE_KNOTS_MAX &&
+                     uvcci_spline_words(s.degree, s.knots) == fn->word_count);
 }
 
 static bool words_are_sane(const uvcc_fn_args *fn) {
@@ -654,6 +742,10 @@ bool uvcci_fn_is_sane(const uvcc_task *t) {
     case UVCC_TASK_FN_LADDER:
     case UVCC_TASK_FN_DEAL_LADDER:
         return ladder_is_sane(fn);
+    case UVCC_TASK_FN_SPLINE:
+    case UVCC_TASK_FN_DEAL_SPLINE:
+    case UVCC_TASK_FN_DEAL_POWERS:
+        return spline_is_sane(fn, t->kind != UVCC_TASK_FN_SPLINE);
     case UVCC_TASK_FN_TRUNC:
     case UVCC_TASK_FN_DEAL_TRUNC:
     case UVCC_TASK_FN_FLOOR:
@@ -672,7 +764,8 @@ size_t uvcci_fn_packing_words(const uvcc_task *t) {
     case UVCC_TASK_FN_TABLE:
         return table_words(t->u.vec.fn->entry_count) + LEAF_WORDS;
     case UVCC_TASK_FN_DEAL_FLOOR: /* payloads */
-        return BLOCK;
+    case UVCC_TASK_FN_DEAL_SPLINE:
+        return (size_t)BLOCK * UVCCI_DCF_WORDS_MAX;
     default:
         return 0;
     }

@@ -434,6 +434,22 @@ static void build_ladder(const fn_step *f) {
     }
 }
 
+static void build_spline(const fn_step *f) {
+    uint32_t n;
+    uvcci_fn_value *v = value_of(f, f->i);
+    if (!take(f, &v->x))
+        return;
+    uvcc_block *k = blocks_of(f, UVCC_TASK_FN_SPLINE, UVCCI_ROLE_EDGE, &n);
+    for (uint32_t i = 0; i < n; i++) {
+        k[i].in[0] = masked_of(f, f->d->a, k[i].role) + uvcci_at_block(&k[i]);
+        if (f->d->first != 0)
+            k[i].in[1] = value_of(f, f->d->a)->p + uvcci_at_block(&k[i]);
+        k[i].key = material_of(f, f->i, &k[i], false);
+        k[i].words[0] = material_of(f, f->i, &k[i], true);
+        k[i].out[0] = v->x + uvcci_at_block(&k[i]);
+    }
+}
+
 static void build_best(const fn_step *f) {
     uint32_t n;
     uvcci_fn_value *v = value_of(f, f->i);
@@ -521,6 +537,7 @@ static const struct {
     [UVCC_FN_TRUNC] = {build_trunc, NULL},
     [UVCC_FN_LADDER] = {build_ladder, NULL},
     [UVCC_FN_FLOOR] = {build_floor, NULL},
+    [UVCC_FN_SPLINE] = {build_spline, NULL},
     [UVCC_FN_COMPARE] = {send_compare, finish_compare},
     [UVCC_FN_TABLE] = {send_table, finish_table},
     [UVCC_FN_SELECT] = {build_select, NULL},
@@ -678,6 +695,8 @@ static uint16_t key_task(uint8_t kind) {
         return UVCC_TASK_FN_DEAL_LADDER;
     case UVCC_FN_FLOOR:
         return UVCC_TASK_FN_DEAL_FLOOR;
+    case UVCC_FN_SPLINE:
+        return UVCC_TASK_FN_DEAL_SPLINE;
     default:
         return UVCC_TASK_FN_DEAL_KEY;
     }
@@ -786,6 +805,10 @@ static void deal_step(fn_deal *d, unsigned i) {
         break;
     case UVCC_FN_LADDER:
         deal_key(d, i, s->a);
+        break;
+    case UVCC_FN_SPLINE:
+        deal_key(d, i, s->a);
+        deal_words(d, i, UVCC_TASK_FN_DEAL_POWERS, d->word[s->a], NULL, NULL);
         break;
     case UVCC_FN_COMPARE:
         deal_key(d, i, s->a);

@@ -698,6 +698,43 @@ static void ladders(void **state) {
     close_sim();
 }
 
+static void splines(void **state) {
+    enum { BITS = 20, KNOTS = 3, DEGREE = 3, WORDS = DEGREE + 1 + KNOTS * (DEGREE + 2) };
+    static int64_t w[WORDS] = {-3000, 5, 300000};
+    static uint8_t key[2][N * (BITS * (16 + 8 * (DEGREE + 1)) + 8 * (DEGREE + 1) + BITS / 4)];
+    static uint8_t section[6 * BYTES];
+    open_sim(state);
+    sim.vec.u.vec.fn = &fn;
+    for (unsigned i = 0; i <= KNOTS; i++)
+        for (unsigned j = 0; j <= DEGREE; j++)
+            w[KNOTS + i * (DEGREE + 1) + j] = (int64_t)(i + 1) << 8 * j;
+    const uint64_t *x = values(BITS - 1);
+    const masked m = open_value(x, 64);
+    uint64_t *got[2] = {words(), words()};
+    fn = (uvcc_fn_args){
+        .bits = BITS, .first = DEGREE, .call_key = CALL, .word_count = WORDS, .words = w};
+    vec(O, UVCC_TASK_FN_DEAL_SPLINE, (uvcc_block){.in = {m.r}, .out_bytes = {key[0], key[1]}});
+    vec(O, UVCC_TASK_FN_DEAL_POWERS, (uvcc_block){.in = {m.r}, .out_words = section});
+    for (unsigned i = 0; i < 2; i++)
+        assert_tainted(key[i], sizeof key[i]);
+    assert_tainted(section, sizeof section);
+    for (unsigned i = 0; i < 2; i++)
+        vec(i, UVCC_TASK_FN_SPLINE,
+            (uvcc_block){.in = {m.xh[i], m.p[i]},
+                         .out = {got[i]},
+                         .key = key[i],
+                         .words = {i == T ? section : NULL}});
+    look_at_edge(got);
+    for (uint32_t i = 0; i < N; i++) {
+        uint64_t want = 0;
+        for (unsigned j = 0, k = 1; j < KNOTS; j++)
+            want = (k += (int64_t)x[i] >= w[j]);
+        want *= 1 + (x[i] << 8) * (1 + (x[i] << 8) * (1 + (x[i] << 8)));
+        assert_true(edge_sum(got, i) == want);
+    }
+    close_sim();
+}
+
 /* --- Lifts ------------------------------------------------------------------------------------ */
 
 static void lift_once(uvcc_lift_kind kind) {
@@ -1069,13 +1106,16 @@ int test_tasks(void) {
         SECRETS_TEST_ON(products_and_groups, avx2),
         SECRETS_TEST_ON(ladders, portable),
         SECRETS_TEST_ON(ladders, avx2),
+        SECRETS_TEST_ON(splines, portable),
+        SECRETS_TEST_ON(splines, avx2),
         SECRETS_TEST_ON(lifts, portable),
         SECRETS_TEST_ON(lifts, avx2),
         SECRETS_TEST_ON(circuits, portable),
         SECRETS_TEST_ON(circuits, avx2),
         SECRETS_TEST_ON(matrix_products, portable),
         SECRETS_TEST_ON(matrix_products, avx2),
-        SECRETS_TEST_ON(sums_by_bits, portable), SECRETS_TEST_ON(sums_by_bits, avx2),
+        SECRETS_TEST_ON(sums_by_bits, portable),
+        SECRETS_TEST_ON(sums_by_bits, avx2),
         SECRETS_TEST_ON(maps, portable),
         SECRETS_TEST_ON(hashes, portable),
         SECRETS_TEST_ON(copies_and_wipes, portable),

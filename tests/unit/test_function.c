@@ -1033,6 +1033,150 @@ static void test_refused_floors(void **state) {
     }
 }
 
+/* ---- splines ---- */
+
+/* |x| cut at 100, less 50 above 10, in pieces of degree 1. */
+static const int64_t spline_words[] = {-100, 0, 11, 100, 100, 0, 0, -1, 0, 1, -50, 1, 50, 0};
+enum { SPLINE_WORDS = sizeof spline_words / sizeof spline_words[0] };
+static const uvcc_fn_step spline_steps[] = {
+    {.kind = UVCC_FN_OPEN, .bits = 64},
+    {.kind = UVCC_FN_SPLINE,
+     .a = 0,
+     .bits = 9,
+     .first = 1,
+     .word_count = SPLINE_WORDS,
+     .words = spline_words},
+    {.kind = UVCC_FN_LIFT, .a = 1, .io = 0},
+};
+
+static void test_spline(void **state) {
+    (void)state;
+    const uvcc_function f = FUNCTION(spline_steps, 1, 1);
+    const uint8_t in_bits[1] = {8};
+    uint8_t out_bits[1];
+    const uvcci_fn_plan plan = compiled(&f, 3, in_bits);
+    assert_int_equal(plan.rounds, 2);
+    assert_false(plan.one_edge);
+    assert_true(plan.step[1].value == 'A' && !plan.step[1].sends);
+    assert_int_equal(plan.step[1].key, 1);
+    assert_int_equal(plan.step[1].words, 2);
+    assert_true(plan.step[0].dealer && plan.step[0].pads);
+    assert_true(plan.step[1].bound == 100); /* of each piece where it is, not of its terms */
+    assert_int_equal(uvcc_function_check(&f, 3, in_bits, out_bits, NULL, 0), 0);
+    assert_int_equal(out_bits[0], 7);
+    uvcc_fn_cost cost;
+    assert_int_equal(uvcc_function_cost(&f, 3, &cost), 0);
+    assert_true(cost.online_bytes == 32);
+    assert_true(cost.key_bytes == 2 * (9 * (16 + 16) + 16 + 3) + 2 * 8);
+    assert_int_equal(uvcc_function_low_bits(&spline_steps[1]), 0);
+    for (int64_t x = -255; x <= 255; x++) {
+        const int64_t want = x < -100 || x >= 100 ? x < 0 ? 100 : 50 : x < 11 ? llabs(x) : x - 50;
+        int64_t y;
+        eval(&f, 1, 1, &x, NULL, &y, NULL, NULL);
+        assert_int_equal(y, want);
+    }
+}
+
+/* What each degree costs and needs. */
+static void test_spline_degrees(void **state) {
+    (void)state;
+    static const uint32_t words[4] = {1, 2, 4, 6};
+    for (unsigned d = 0; d <= 3; d++)
+        for (unsigned k = 1; k <= 64; k += 21) {
+            uvcc_fn_step steps[3];
+            const uvcc_function f = FUNCTION(steps, 1, 1);
+            const uint8_t in_bits[1] = {50};
+            uvcc_fn_cost cost;
+            int64_t w[64 + 65 * 4] = {0};
+            for (unsigned i = 0; i < k; i++)
+                w[i] = i;
+            memcpy(steps, spline_steps, sizeof steps);
+            steps[1].bits = 51;
+            steps[1].first = d;
+            steps[1].words = w;
+            steps[1].word_count = k + (k + 1) * (d + 1);
+            const uvcci_fn_plan plan = compiled(&f, 1, in_bits);
+            assert_int_equal(plan.step[1].words, words[d]);
+            assert_int_equal(plan.step[0].pads, d != 0); /* constants do not need the mask */
+            assert_int_equal(uvcc_function_cost(&f, 1, &cost), 0);
+            assert_true(cost.key_bytes ==
+                        2 * (51 * (16 + 8 * (d + 1)) + 8 * (d + 1) + 13) + 8 * words[d]);
+        }
+}
+
+static void test_refused_splines(void **state) {
+    (void)state;
+    static const int64_t falling[] = {-100, 11, 0, 100, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+    static const int64_t equal[] = {-100, 0, 0, 100, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+    static const int64_t steep[] = {0, 0, -(1ll << 54), 0, 1ll << 54};
+    static const struct {
+        uvcc_fn_step step;
+        const int64_t *words;
+        uint8_t opened;
+        int error;
+        const char *want;
+    } cases[] = {
+        {{.bits = 0}, NULL, 64, UVCC_ERR_PROGRAM, "0 bits; 1 to 63 are possible"},
+        {{.bits = 64}, NULL, 64, UVCC_ERR_PROGRAM, "64 bits; 1 to 63 are possible"},
+        {{.first = -1}, NULL, 64, UVCC_ERR_PROGRAM, "its degree is -1; 0 to 3 are possible"},
+        {{.first = 4}, NULL, 64, UVCC_ERR_PROGRAM, "its degree is 4; 0 to 3 are possible"},
+        {{.word_count = 13},
+         NULL,
+         64,
+         UVCC_ERR_PROGRAM,
+         "13 words; of degree 1 it takes 2, and 3 for each of 1 to 64 knots"},
+        {{.word_count = 2},
+         NULL,
+         64,
+         UVCC_ERR_PROGRAM,
+         "2 words; of degree 1 it takes 2, and 3 for each of 1 to 64 knots"},
+        {{.word_count = 65 * 3 + 2},
+         NULL,
+         64,
+         UVCC_ERR_PROGRAM,
+         "197 words; of degree 1 it takes 2, and 3 for each of 1 to 64 knots"},
+        {{0}, falling, 64, UVCC_ERR_PROGRAM, "knot 1 is 11, knot 2 is 0; they must rise"},
+        {{0}, equal, 64, UVCC_ERR_PROGRAM, "knot 1 is 0, knot 2 is 0; they must rise"},
+        {{0}, NULL, 63, UVCC_ERR_PROGRAM, "operand a has 63 bits opened; 64 are needed"},
+        {{.bits = 8}, NULL, 64, UVCC_ERR_BOUND, "its operand needs 9 bits, but 8 are declared"},
+    };
+    const uint8_t in_bits[1] = {8};
+    uvcc_fn_step steps[3];
+    const uvcc_function f = FUNCTION(steps, 1, 1);
+    char message[256], want[256];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        memcpy(steps, spline_steps, sizeof steps);
+        steps[0].bits = cases[i].opened;
+        if (cases[i].step.bits != 0 || i == 0)
+            steps[1].bits = cases[i].step.bits;
+        if (cases[i].step.first != 0)
+            steps[1].first = cases[i].step.first;
+        if (cases[i].step.word_count != 0)
+            steps[1].word_count = cases[i].step.word_count;
+        if (cases[i].words != NULL)
+            steps[1].words = cases[i].words;
+        snprintf(want, sizeof want, "function t, step 1 (SPLINE): %s", cases[i].want);
+        const int err = uvcc_function_check(&f, 9, in_bits, NULL, message, sizeof message);
+        assert_string_equal(message, want);
+        assert_int_equal(err, cases[i].error);
+    }
+    memcpy(steps, spline_steps, sizeof steps);
+    steps[1].words = NULL;
+    assert_int_equal(uvcc_function_check(&f, 9, in_bits, NULL, message, sizeof message),
+                     UVCC_ERR_PROGRAM);
+    assert_string_equal(message, "function t, step 1 (SPLINE): its words are missing");
+    memcpy(steps, spline_steps, sizeof steps); /* 62 bits are possible, 63 not */
+    steps[1].word_count = 5;
+    steps[1].words = steep;
+    assert_int_equal(uvcc_function_check(&f, 9, in_bits, NULL, message, sizeof message), 0);
+    steps[1].bits = 10;
+    const uint8_t wide[1] = {9};
+    assert_int_equal(uvcc_function_check(&f, 9, wide, NULL, message, sizeof message),
+                     UVCC_ERR_BOUND);
+    assert_string_equal(
+        message, "function t, step 2 (LIFT): output 0 needs 63 bits; at most 62 are possible");
+}
+
 static void test_eval_misuse(void **state) {
     (void)state;
     test_alloc counts = {.fail_at = 1};
@@ -1214,6 +1358,10 @@ static void test_program_misuse(void **state) {
     assert_null(uvcc_program_function_at(p, 0)->name);
     step.word_count = 65;
     assert_int_equal(uvcc_program_function(p, &f), UVCC_ERR_LIMIT);
+    step = (uvcc_fn_step){.kind = UVCC_FN_SPLINE, .word_count = 4097, .words = once};
+    assert_int_equal(uvcc_program_function(p, &f), UVCC_ERR_LIMIT);
+    step = (uvcc_fn_step){.kind = UVCC_FN_SPLINE, .word_count = 5};
+    assert_int_equal(uvcc_program_function(p, &f), UVCC_ERR_USAGE);
     step = (uvcc_fn_step){.kind = UVCC_FN_BITS, .word_count = 1};
     assert_int_equal(uvcc_program_function(p, &f), UVCC_ERR_USAGE);
     step = (uvcc_fn_step){.kind = UVCC_FN_TABLE, .entry_count = 1};
@@ -1405,39 +1553,24 @@ static void test_program_no_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_relu_plan),
-        cmocka_unit_test(test_max_plan),
-        cmocka_unit_test(test_two_pairs),
-        cmocka_unit_test(test_masks),
-        cmocka_unit_test(test_refused_heads),
-        cmocka_unit_test(test_refused_operands),
-        cmocka_unit_test(test_refused_masked),
-        cmocka_unit_test(test_refused_compare),
-        cmocka_unit_test(test_refused_tables),
-        cmocka_unit_test(test_refused_outputs),
-        cmocka_unit_test(test_declared_bits),
-        cmocka_unit_test(test_eval_relu),
-        cmocka_unit_test(test_eval_max),
-        cmocka_unit_test(test_eval_bits),
-        cmocka_unit_test(test_eval_table),
-        cmocka_unit_test(test_eval_shift),
-        cmocka_unit_test(test_eval_pairs),
-        cmocka_unit_test(test_quads_plan),
-        cmocka_unit_test(test_eval_quads),
-        cmocka_unit_test(test_refused_quads),
-        cmocka_unit_test(test_ladder),
-        cmocka_unit_test(test_low_bits),
-        cmocka_unit_test(test_refused_ladders),
-        cmocka_unit_test(test_floor),
-        cmocka_unit_test(test_refused_floors),
-        cmocka_unit_test(test_eval_misuse),
-        cmocka_unit_test(test_cost),
-        cmocka_unit_test(test_program),
-        cmocka_unit_test(test_program_misuse),
-        cmocka_unit_test(test_program_refused),
-        cmocka_unit_test(test_program_hash),
-        cmocka_unit_test(test_program_runs),
-        cmocka_unit_test(test_program_no_memory),
+        cmocka_unit_test(test_relu_plan),       cmocka_unit_test(test_max_plan),
+        cmocka_unit_test(test_two_pairs),       cmocka_unit_test(test_masks),
+        cmocka_unit_test(test_refused_heads),   cmocka_unit_test(test_refused_operands),
+        cmocka_unit_test(test_refused_masked),  cmocka_unit_test(test_refused_compare),
+        cmocka_unit_test(test_refused_tables),  cmocka_unit_test(test_refused_outputs),
+        cmocka_unit_test(test_declared_bits),   cmocka_unit_test(test_eval_relu),
+        cmocka_unit_test(test_eval_max),        cmocka_unit_test(test_eval_bits),
+        cmocka_unit_test(test_eval_table),      cmocka_unit_test(test_eval_shift),
+        cmocka_unit_test(test_eval_pairs),      cmocka_unit_test(test_quads_plan),
+        cmocka_unit_test(test_eval_quads),      cmocka_unit_test(test_refused_quads),
+        cmocka_unit_test(test_ladder),          cmocka_unit_test(test_low_bits),
+        cmocka_unit_test(test_refused_ladders), cmocka_unit_test(test_floor),
+        cmocka_unit_test(test_refused_floors),  cmocka_unit_test(test_spline),
+        cmocka_unit_test(test_spline_degrees),  cmocka_unit_test(test_refused_splines),
+        cmocka_unit_test(test_eval_misuse),     cmocka_unit_test(test_cost),
+        cmocka_unit_test(test_program),         cmocka_unit_test(test_program_misuse),
+        cmocka_unit_test(test_program_refused), cmocka_unit_test(test_program_hash),
+        cmocka_unit_test(test_program_runs),    cmocka_unit_test(test_program_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

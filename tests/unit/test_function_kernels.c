@@ -763,6 +763,59 @@ static void ladder(sim *s) {
     check_additive(s, &y, want);
 }
 
+/* x around every knot and anywhere within 2^(bits - 1). */
+static void spline_once(sim *s, unsigned degree, unsigned bits, unsigned knots) {
+    const uint32_t count = uvcci_spline_words(degree, knots);
+    int64_t *w = own(s, count * sizeof *w);
+    uint64_t *x = words(s), *want = words(s);
+    for (unsigned i = 0; i < knots; i++) {
+        const int64_t far = (int64_t)1 << (bits - 2), step = 2 * far / knots;
+        w[i] = -far + (int64_t)i * step + (int64_t)(test_rand(&s->rng) % (uint64_t)step);
+    }
+    for (uint32_t i = knots; i < count; i++)
+        w[i] = (int64_t)test_rand(&s->rng);
+    for (uint32_t i = 0; i < s->n; i++) {
+        const int64_t at = w[i % knots] + (int64_t)(i / knots % 3) - 1;
+        x[i] = (uint64_t)(i % 4 == 0 ? rand_signed(s, bits - 1) : at);
+        const int64_t *c = w + knots;
+        for (unsigned k = 0; k < knots; k++)
+            c += (int64_t)x[i] >= w[k] ? degree + 1 : 0;
+        want[i] = 0;
+        for (unsigned j = degree + 1; j-- > 0;)
+            want[i] = (uint64_t)c[j] + x[i] * want[i];
+    }
+    const masked m = masked_by_hand(s, x, 1);
+    const additive y = new_additive(s);
+    uint8_t *section = bytes(s, (size_t)s->n * 8 * uvcci_spline_dealt(degree));
+    s->call++;
+    s->fn = (uvcc_fn_args){
+        .bits = (uint8_t)bits, .first = (int64_t)degree, .word_count = count, .words = w};
+    const uint8_t *cw = deal_dcf(s, UVCC_TASK_FN_DEAL_SPLINE, m.r, bits, degree + 1);
+    vec(s, O, UVCC_TASK_FN_DEAL_POWERS, (uvcc_block){.in = {m.r}, .out_words = section});
+    for (unsigned r = 0; r < 2; r++)
+        vec(s, r, UVCC_TASK_FN_SPLINE,
+            (uvcc_block){.in = {m.xh[r], degree != 0 ? m.p[r] : NULL},
+                         .out = {y.of[r]},
+                         .key = cw,
+                         .words = {r == T ? section : NULL}});
+    vec(s, O, UVCC_TASK_FN_SPLINE, (uvcc_block){0});
+    check_additive(s, &y, want);
+}
+
+static void some_splines(sim *s) {
+    spline_once(s, 0, 5, 3);
+    spline_once(s, 1, 17, 2);
+    spline_once(s, 2, 24, 5);
+    spline_once(s, 3, 40, 1);
+    spline_once(s, 3, 63, 4);
+}
+
+static void splines(void **state) {
+    (void)state;
+    for (unsigned c = 0; c < COUNTS; c++)
+        on_all_backends(some_splines, counts[c], 700 + c);
+}
+
 static void some_products(sim *s) {
     static const unsigned shifts[] = {1, 16, 44, 62};
     multiply(s);
@@ -824,6 +877,16 @@ static void bad_numbers(void **state) {
         {UVCC_TASK_FN_FLOOR, {.shift = 63}},
         {UVCC_TASK_FN_DEAL_FLOOR, {.shift = 0}},
         {UVCC_TASK_FN_DEAL_FLOOR, {.shift = 63}},
+        {UVCC_TASK_FN_SPLINE, {.bits = 9, .first = 1, .word_count = 5}},
+        {UVCC_TASK_FN_SPLINE, {.bits = 64, .first = 1, .word_count = 5, .words = w}},
+        {UVCC_TASK_FN_SPLINE, {.bits = 9, .first = 1, .word_count = 6, .words = w}},
+        {UVCC_TASK_FN_SPLINE, {.bits = 9, .first = 1, .word_count = 2, .words = w}},
+        {UVCC_TASK_FN_SPLINE, {.bits = 9, .first = 0, .word_count = 65 * 2 + 1, .words = w}},
+        {UVCC_TASK_FN_SPLINE, {.bits = 9, .first = -1, .word_count = 5, .words = w}},
+        {UVCC_TASK_FN_DEAL_SPLINE, {.bits = 0, .first = 1}},
+        {UVCC_TASK_FN_DEAL_SPLINE, {.bits = 9, .first = 4}},
+        {UVCC_TASK_FN_DEAL_POWERS, {.bits = 64, .first = 1}},
+        {UVCC_TASK_FN_DEAL_POWERS, {.bits = 9, .first = -1}},
         {UVCC_TASK_FN_DEAL_SCALAR, {.shift = 64, .words = w}},
         {UVCC_TASK_FN_DEAL_SCALAR, {.shift = 1}},
         {UVCC_TASK_FN_DEAL_SCALAR, {.shift = 1, .words = w, .constant = 64}},
@@ -875,10 +938,10 @@ static void reserved_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(opens),           cmocka_unit_test(exchanges),
-        cmocka_unit_test(comparisons),     cmocka_unit_test(tables),
-        cmocka_unit_test(products),        cmocka_unit_test(bad_numbers),
-        cmocka_unit_test(reserved_memory),
+        cmocka_unit_test(opens),       cmocka_unit_test(exchanges),
+        cmocka_unit_test(comparisons), cmocka_unit_test(tables),
+        cmocka_unit_test(products),    cmocka_unit_test(splines),
+        cmocka_unit_test(bad_numbers), cmocka_unit_test(reserved_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,9 +60,15 @@ typedef struct outcome {
     uint64_t leaves; /* of all parties */
 } outcome;
 
+/* Arguments that inputs are to have among the random ones. */
+typedef struct edges {
+    size_t count;
+    int64_t x[512];
+} edges;
+
 /* Runs it once among three parties and compares with the definition. */
-static outcome run(const triangle_options *opt, const uvcc_function *f, uint32_t rows,
-                   uint32_t cols, uint8_t bits, uint8_t lift) {
+static outcome run_at(const triangle_options *opt, const uvcc_function *f, uint32_t rows,
+                      uint32_t cols, uint8_t bits, uint8_t lift, const edges *at) {
     test_alloc mem = {0};
     uvcc_allocator al = test_allocator(&mem);
     uvcc_program *p = program(&mem, f, rows, cols, bits, lift);
@@ -81,6 +87,8 @@ static outcome run(const triangle_options *opt, const uvcc_function *f, uint32_t
             x[i][k] = (int64_t)(test_rand(&rnd) % ((2ull << bits) - 1)) - (1ll << bits) + 1;
             if (k % 5 == 3) /* small ones and ties too */
                 x[i][k] %= 7;
+            if (k % 5 == 4 && at->count != 0)
+                x[i][k] = at->x[k / 5 % at->count];
         }
         if (i < f->inputs)
             assert_int_equal(uvcc_session_input(t.s[i], 0, IN_X + i, x[i], 0), 0);
@@ -112,6 +120,12 @@ static outcome run(const triangle_options *opt, const uvcc_function *f, uint32_t
     uvcc_program_free(p);
     assert_int_equal(mem.live_blocks, 0);
     return out;
+}
+
+static outcome run(const triangle_options *opt, const uvcc_function *f, uint32_t rows,
+                   uint32_t cols, uint8_t bits, uint8_t lift) {
+    static const edges none = {0};
+    return run_at(opt, f, rows, cols, bits, lift, &none);
 }
 
 /* ---- functions that use every kind of step ---- */
@@ -198,6 +212,25 @@ static const uvcc_fn_step floor_steps[] = {
     {.kind = UVCC_FN_LIFT, .a = 10, .io = 3},
 };
 static const uvcc_function floors = {"floors", 1, 4, COUNT(floor_steps), floor_steps};
+
+/* The example of docs/recipes/function.md: x relu6(x + 3) / 6 with 16 fraction bits, |x| < 16. */
+enum { F = 16, G = 20, THREE = 3 << F, SIXTH = ((1 << G) + 3) / 6 };
+#define ONE ((int64_t)1 << (F + G))
+static const int64_t hard_swish_words[] = {-THREE, THREE, 0, 0, 0, 0, ONE / 2, SIXTH, 0, ONE, 0};
+static const uvcc_fn_step hard_swish_steps[] = {
+    {.kind = UVCC_FN_OPEN, .bits = 64, .io = 0},
+    {.kind = UVCC_FN_SPLINE,
+     .a = 0,
+     .bits = 21,
+     .first = 2,
+     .word_count = COUNT(hard_swish_words),
+     .words = hard_swish_words},
+    {.kind = UVCC_FN_EXCHANGE, .a = 1, .io = NO},
+    {.kind = UVCC_FN_FLOOR, .a = 2, .shift = F + G},
+    {.kind = UVCC_FN_LIFT, .a = 3, .io = 0},
+};
+static const uvcc_function hard_swish = {"hard_swish", 1, 1, COUNT(hard_swish_steps),
+                                         hard_swish_steps};
 
 /* Greatest of each row, and its column. */
 static uvcc_fn_step argmax_steps[UVCC_FN_STEPS_MAX];
@@ -289,6 +322,97 @@ static void test_functions(void **state) {
         for (size_t k = 0; k < sizeof shapes / sizeof shapes[0]; k++)
             (void)run(&(triangle_options){.seed = k + 1}, all[f], shapes[k][0], shapes[k][1], 12,
                       k % 2 == 0 ? UVCC_LIFT_PARALLEL : UVCC_LIFT_EXCHANGE);
+}
+
+/* Splines of every degree, with as many knots as there can be: at every knot and beside it, at the
+ * ends, and anywhere; of an input, of a difference, of an exchanged value; on all three edges. */
+static void test_splines(void **state) {
+    (void)state;
+    enum { BITS = 14, KNOTS = 64, COEFFICIENT = 16 };
+    uint64_t rnd = 77;
+    for (unsigned d = 0; d <= 3; d++) {
+        int64_t w[KNOTS + (KNOTS + 1) * 4], few[3 + 4 * 4];
+        edges at = {0};
+        for (int64_t i = 0; i < KNOTS; i++) {
+            w[i] = (i - KNOTS / 2) * 500 + (int64_t)(test_rand(&rnd) % 250);
+            for (int64_t near = w[i] - 1; near <= w[i] + 1; near++)
+                if (near > -(1 << BITS) && near < 1 << BITS)
+                    at.x[at.count++] = near;
+        }
+        for (unsigned i = KNOTS; i < sizeof w / sizeof *w; i++)
+            w[i] = (int64_t)test_rand(&rnd) >> (63 - COEFFICIENT);
+        for (unsigned i = 0; i < sizeof few / sizeof *few; i++)
+            few[i] = i < 3 ? (int64_t)i * 100000 - 50000 : (int64_t)i - 9;
+        for (int64_t end = -1; end <= 1; end++)
+            at.x[at.count++] = end * ((1 << BITS) - 1);
+        const uint32_t count = KNOTS + (KNOTS + 1) * (d + 1), less = 3 + 4 * (d + 1);
+        const uvcc_fn_step steps[] = {
+            {.kind = UVCC_FN_OPEN, .bits = 64, .io = 0},
+            {.kind = UVCC_FN_SPLINE,
+             .a = 0,
+             .bits = BITS + 2,
+             .first = d,
+             .word_count = count,
+             .words = w},
+            {.kind = UVCC_FN_FLOOR, .a = 0, .shift = 1},
+            {.kind = UVCC_FN_EXCHANGE, .a = 2, .io = NO},
+            {.kind = UVCC_FN_SPLINE,
+             .a = 3,
+             .bits = 20,
+             .first = d,
+             .word_count = less,
+             .words = few},
+            {.kind = UVCC_FN_ADD, .a = 4, .b = 3, .constant = -5},
+            {.kind = UVCC_FN_LIFT, .a = 1, .io = 0},
+            {.kind = UVCC_FN_LIFT, .a = 5, .io = 1},
+        };
+        const uvcc_function f = {"splines", 1, 2, COUNT(steps), steps};
+        (void)run_at(&(triangle_options){.seed = d}, &f, 3, 4097, BITS, UVCC_LIFT_PARALLEL, &at);
+        (void)run_at(&(triangle_options){.seed = d}, &f, 1, 5, BITS, UVCC_LIFT_EXCHANGE, &at);
+        const uvcc_fn_step pairs[] = {
+            {.kind = UVCC_FN_OPEN, .bits = 64, .io = 0},
+            {.kind = UVCC_FN_PAIR_DIFF, .a = 0},
+            {.kind = UVCC_FN_SPLINE,
+             .a = 1,
+             .bits = BITS + 2,
+             .first = d,
+             .word_count = count,
+             .words = w},
+            {.kind = UVCC_FN_LIFT, .a = 2, .io = 0},
+        };
+        const uvcc_function g = {"of_pairs", 1, 1, COUNT(pairs), pairs};
+        (void)run_at(&(triangle_options){.seed = d}, &g, 50, 129, BITS, UVCC_LIFT_PARALLEL, &at);
+    }
+}
+
+/* The example of the recipe: 3 rounds, 48 B, and within one of the last fraction bit. */
+static void test_hard_swish(void **state) {
+    (void)state;
+    edges at = {0};
+    static const int64_t corners[] = {-THREE, 0, THREE, (1 << 20) - 1, 1 - (1 << 20)};
+    for (size_t i = 0; i < sizeof corners / sizeof *corners; i++)
+        for (int64_t near = corners[i] - 1; near <= corners[i] + 1; near++)
+            if (near > -(1 << 20) && near < 1 << 20)
+                at.x[at.count++] = near;
+    const outcome o =
+        run_at(&(triangle_options){.seed = 5}, &hard_swish, 4, 4096, 20, UVCC_LIFT_PARALLEL, &at);
+    uvcc_fn_cost cost;
+    assert_int_equal(uvcc_function_cost(&hard_swish, 1, &cost), 0);
+    assert_int_equal(cost.rounds, 3);
+    assert_int_equal(o.stats.rounds, 3 + 2); /* the input and the output */
+    assert_true(cost.online_bytes == 48);
+    assert_true(cost.key_bytes == 2 * (870 + 881) + (4 + 2) * 8);
+    test_alloc mem = {0};
+    const uvcc_allocator al = test_allocator(&mem);
+    for (int64_t x = 1 - (1 << 20); x < 1 << 20; x += 37) {
+        int64_t y;
+        const int64_t *const in[] = {&x};
+        int64_t *const out[] = {&y};
+        assert_int_equal(uvcc_function_eval(&hard_swish, 1, 1, in, out, NULL, &al), 0);
+        const double v = (double)x / (1 << F), relu6 = v < -3 ? 0 : v > 3 ? 6 : v + 3;
+        const double off = (double)y / (1 << F) - v * relu6 / 6;
+        assert_true(off < 1.0 / (1 << F) && off > -1.0 / (1 << F));
+    }
 }
 
 static void test_rows(void **state) {
@@ -568,7 +692,8 @@ int main(void) {
         cmocka_unit_test(test_functions),        cmocka_unit_test(test_rows),
         cmocka_unit_test(test_stochastic_index), cmocka_unit_test(test_same_roots),
         cmocka_unit_test(test_fast_functions),   cmocka_unit_test(test_fast_rows),
-        cmocka_unit_test(test_leaves),
+        cmocka_unit_test(test_leaves),           cmocka_unit_test(test_splines),
+        cmocka_unit_test(test_hard_swish),
     };
     return cmocka_run_group_tests(tests, make_tables, NULL);
 }
