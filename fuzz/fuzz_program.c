@@ -273,6 +273,7 @@ static void op_fitting(builder *b, fuzz_in *in) {
 static void op_function(builder *b, fuzz_in *in) {
     enum { STEPS = 12 };
     static const int64_t words[8] = {0, 1, -1, 5, -300, 1 << 20, INT64_MIN, 7};
+    static const int64_t spline[8] = {-7, 40, 3, -1, 0, 2, 9, 1}; /* two knots, three lines */
     static const int32_t entries[4] = {-9, 4, 1000000, 3};
     uint8_t changes = fuzz_u8(in), more = fuzz_u8(in);
     uvcc_op_desc op = {.opcode = UVCC_OP_FUNCTION, .in_count = 1, .phase = b->phase};
@@ -303,15 +304,23 @@ static void op_function(builder *b, fuzz_in *in) {
         s[6] = (uvcc_fn_step){.kind = next, .a = 5};
         count = 7;
     }
+    if ((more & 28) == 16) { /* pieces, and an exact truncation of what they give */
+        s[3] = (uvcc_fn_step){
+            .kind = UVCC_FN_SPLINE, .bits = bits, .first = 1, .word_count = 8, .words = spline};
+        s[5] = (uvcc_fn_step){.kind = UVCC_FN_EXCHANGE, .a = 4, .io = UVCC_FN_NONE};
+        s[6] = (uvcc_fn_step){.kind = UVCC_FN_FLOOR, .a = 5, .shift = 1 + more / 32};
+        s[7] = (uvcc_fn_step){.kind = next, .a = 6};
+        count = 8;
+    }
     for (; changes != 0; changes &= (uint8_t)(changes - 1)) {
         uvcc_fn_step *one = &s[fuzz_u8(in) % STEPS];
         uint8_t how = fuzz_u8(in), value = fuzz_u8(in);
         uint8_t *const fields[] = {&one->kind, &one->a, &one->b, &one->bits, &one->shift, &one->io};
         if (how % 8 < 6)
-            *fields[how % 8] = how & 8 ? value : value % 16;
+            *fields[how % 8] = how & 8 ? value : value % 32;
         else if (how % 8 == 6)
-            *one = (uvcc_fn_step){.kind = value % 16,
-                                  .a = value >> 4,
+            *one = (uvcc_fn_step){.kind = value % 32,
+                                  .a = value >> 5,
                                   .b = how & 8 ? how >> 4 : UVCC_FN_NONE,
                                   .bits = 20,
                                   .word_count = 1 + (how >> 4) % 8,
