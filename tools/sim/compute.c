@@ -34,12 +34,17 @@ static const struct {
     {UVCC_TAG_mask, 1, true, KIND(FN_TABLE) | KIND(FN_DEAL_SCALAR), 0},
     {UVCC_TAG_mask, 2, true, KIND(LESS_MASK) | KIND(DEAL) | KIND(FN_COMPARE) | KIND(FN_DEAL_BITS),
      0},
-    {UVCC_TAG_root, 0, true, KIND(LESS_MASK) | KIND(DEAL) | KIND(FN_DEAL_KEY),
+    {UVCC_TAG_root, 0, true,
+     KIND(LESS_MASK) | KIND(DEAL) | KIND(FN_DEAL_KEY) | KIND(FN_FLOOR) | KIND(FN_DEAL_FLOOR) |
+         KIND(FN_SPLINE) | KIND(FN_DEAL_SPLINE),
      KIND(FN_COMPARE) | KIND(FN_TABLE)},
     {UVCC_TAG_select, 0, true, KIND(TRUNC_EXACT) | KIND(RELU) | KIND(DEAL) | KIND(FN_DEAL_BITS),
      KIND(FN_SELECT) | KIND(FN_BITS)},
     {UVCC_TAG_select, 1, true, KIND(FN_SELECT) | KIND(FN_DEAL_SELECT), 0},
-    {UVCC_TAG_select, 2, true, KIND(FN_SCALAR) | KIND(FN_DEAL_SCALAR), 0},
+    {UVCC_TAG_select, 2, true,
+     KIND(FN_SCALAR) | KIND(FN_DEAL_SCALAR) | KIND(FN_TRUNC) | KIND(FN_DEAL_TRUNC) |
+         KIND(FN_SPLINE) | KIND(FN_DEAL_POWERS),
+     0},
     {UVCC_TAG_lift, 0, true, KIND(LIFT_MASK) | KIND(LIFT_FINISH), 0},
     {UVCC_TAG_lift, 1, false, KIND(LIFT_MASK) | KIND(LIFT_FINISH), 0},
     {UVCC_TAG_lift, 2, false, KIND(LIFT_MASK) | KIND(LIFT_FINISH) | KIND(FN_PADS), 0},
@@ -146,10 +151,23 @@ static void use_function(sim_party *p, const uvcc_task *t, const uvcc_block *b) 
         if (head && t->kind == UVCC_TASK_FN_SELECT)
             use(p, t, b, other, UVCC_TAG_select, 1);
         break;
+    case UVCC_TASK_FN_FLOOR:
+    case UVCC_TASK_FN_SPLINE:
+        use_at(p, t, fn->call_key, b, other, UVCC_TAG_root, 0);
+        if (head && t->kind == UVCC_TASK_FN_SPLINE)
+            use(p, t, b, other, UVCC_TAG_select, 2);
+        break;
     case UVCC_TASK_FN_SCALAR:
+    case UVCC_TASK_FN_TRUNC:
         if (head)
             use(p, t, b, other, UVCC_TAG_select, 2);
         break;
+    case UVCC_TASK_FN_DEAL_TRUNC:
+    case UVCC_TASK_FN_DEAL_POWERS:
+        use(p, t, b, ho, UVCC_TAG_select, 2);
+        break;
+    case UVCC_TASK_FN_DEAL_FLOOR:
+    case UVCC_TASK_FN_DEAL_SPLINE:
     case UVCC_TASK_FN_DEAL_KEY:
         use_at(p, t, fn->call_key, b, ho, UVCC_TAG_root, 0);
         use_at(p, t, fn->call_key, b, to, UVCC_TAG_root, 0);

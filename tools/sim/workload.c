@@ -234,7 +234,8 @@ static void grow_relu(builder *b, const value *x) {
     b->ok &= uvcc_program_op(b->p, &op) >= 0;
 }
 
-/* A table's value plus x times a bit on one key, and for rows of several columns the greatest. */
+/* A table's value plus x times a bit on one key, or x and what a spline makes of it, scaled back; and
+ * for rows of several columns the greatest. */
 static void grow_function(builder *b, const value *x) {
     static const int32_t entries[] = {5, -77, 1 << 20, 3};
     static const int64_t zero[] = {0}, one[] = {1}, far[] = {-3, 40};
@@ -254,6 +255,16 @@ static void grow_function(builder *b, const value *x) {
         {.kind = UVCC_FN_ADD, .a = 4, .b = 0},
         {.kind = next, .a = 5},
     };
+    static const int64_t pieces[] = {-3, 40, 0, 1, 5, -1, -9, 2};
+    const uvcc_fn_step scaled[] = {
+        {.kind = UVCC_FN_OPEN, .bits = 64},
+        {.kind = UVCC_FN_SPLINE, .bits = bits, .first = 1, .word_count = 8, .words = pieces},
+        {.kind = UVCC_FN_ADD, .a = 1, .b = 0},
+        {.kind = UVCC_FN_EXCHANGE, .a = 2, .io = UVCC_FN_NONE},
+        {.kind = UVCC_FN_FLOOR, .a = 3, .shift = 2},
+        {.kind = UVCC_FN_ADD, .a = 4, .b = 3},
+        {.kind = next, .a = 5},
+    };
     const uvcc_fn_step pairs[] = {
         {.kind = UVCC_FN_OPEN, .bits = 64},
         {.kind = UVCC_FN_PAIR_DIFF},
@@ -267,7 +278,9 @@ static void grow_function(builder *b, const value *x) {
                              .inputs = 1,
                              .outputs = 1,
                              .step_count = 7,
-                             .steps = x->cols > 1 && pick(b, 2) != 0 ? pairs : element};
+                             .steps = x->cols > 1 && pick(b, 2) != 0 ? pairs
+                                      : b->k % 2 != 0                ? scaled
+                                                                     : element};
     const uint8_t in_bits = (uint8_t)x->bits;
     uint8_t out_bits;
     if (uvcc_function_check(&f, x->cols, &in_bits, &out_bits, NULL, 0) != 0 || out_bits > BITS_MAX)
