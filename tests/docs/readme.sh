@@ -1,6 +1,6 @@
 #!/bin/sh
-# readme.sh ROOT: the loop in README.md is the one in examples/embed.c, and links between documents
-# lead to files that exist.
+# readme.sh ROOT: the loop in README.md is the one in examples/embed.c, the function in its recipe is one
+# that a test runs, and links between documents lead to files that exist.
 set -eu
 export LC_ALL=C
 cd "$1"
@@ -8,12 +8,19 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0
 
-sed -n '/README begin/,/README end/p' examples/embed.c | sed '1d;$d' >"$work/example"
-awk '/^<!-- examples\/embed.c -->/ { from = 1; next }
-     from && /^```/ { if (inside) exit; inside = 1; next }
-     inside' README.md >"$work/readme"
-[ -s "$work/example" ] || { echo "examples/embed.c has no README region"; failed=1; }
-diff -u --label examples/embed.c --label README.md "$work/example" "$work/readme" || failed=1
+# same DOC SOURCE MARK: the code in DOC after the comment that names SOURCE is that between the lines
+# "MARK begin" and "MARK end" of SOURCE.
+same() {
+    awk -v begin="$3 begin" -v end="$3 end" \
+        'index($0, end) { exit } inside; index($0, begin) { inside = 1 }' "$2" >"$work/source"
+    awk -v mark="<!-- $2 -->" '$0 == mark { from = 1; next }
+         from && /^```/ { if (inside) exit; inside = 1; next }
+         inside' "$1" >"$work/doc"
+    [ -s "$work/source" ] || { echo "$2 has no region '$3'"; failed=1; }
+    diff -u --label "$2" --label "$1" "$work/source" "$work/doc" || failed=1
+}
+same README.md examples/embed.c README
+same docs/recipes/function.md tests/unit/test_session_function.c docs/recipes/function.md
 
 for doc in *.md docs/*.md docs/*/*.md; do
     [ -e "$doc" ] || continue

@@ -213,24 +213,25 @@ static const uvcc_fn_step floor_steps[] = {
 };
 static const uvcc_function floors = {"floors", 1, 4, COUNT(floor_steps), floor_steps};
 
-/* The example of docs/recipes/function.md: x relu6(x + 3) / 6 with 16 fraction bits, |x| < 16. */
-enum { F = 16, G = 20, THREE = 3 << F, SIXTH = ((1 << G) + 3) / 6 };
-#define ONE ((int64_t)1 << (F + G))
-static const int64_t hard_swish_words[] = {-THREE, THREE, 0, 0, 0, 0, ONE / 2, SIXTH, 0, ONE, 0};
+/* docs/recipes/function.md begin */
+/* x relu6(x + 3) / 6 for |x| < 16 with F fraction bits; coefficients with G more. */
+enum { F = 16, G = 20, THREE = 3 << F };
+#define WHOLE ((int64_t)1 << (F + G)) /* 1 as a coefficient of x, which needs F more again */
+static const int64_t pieces[] = {
+    -THREE, THREE,                         /* knots */
+    0,      0,         0,                  /* below -3: 0 */
+    0,      WHOLE / 2, ((1 << G) + 3) / 6, /* between: x / 2 + x^2 / 6 */
+    0,      WHOLE,     0                   /* from 3 on: x */
+};
 static const uvcc_fn_step hard_swish_steps[] = {
     {.kind = UVCC_FN_OPEN, .bits = 64, .io = 0},
-    {.kind = UVCC_FN_SPLINE,
-     .a = 0,
-     .bits = 21,
-     .first = 2,
-     .word_count = COUNT(hard_swish_words),
-     .words = hard_swish_words},
-    {.kind = UVCC_FN_EXCHANGE, .a = 1, .io = NO},
+    {.kind = UVCC_FN_SPLINE, .a = 0, .bits = 21, .first = 2, .word_count = 11, .words = pieces},
+    {.kind = UVCC_FN_EXCHANGE, .a = 1, .io = UVCC_FN_NONE},
     {.kind = UVCC_FN_FLOOR, .a = 2, .shift = F + G},
     {.kind = UVCC_FN_LIFT, .a = 3, .io = 0},
 };
-static const uvcc_function hard_swish = {"hard_swish", 1, 1, COUNT(hard_swish_steps),
-                                         hard_swish_steps};
+static const uvcc_function hard_swish = {"hard_swish", 1, 1, 5, hard_swish_steps};
+/* docs/recipes/function.md end */
 
 /* Greatest of each row, and its column. */
 static uvcc_fn_step argmax_steps[UVCC_FN_STEPS_MAX];
