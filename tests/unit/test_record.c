@@ -77,7 +77,7 @@ static bytes rewrite(const bytes *log, uint64_t index, change how) {
 
 /* ---- a program with all kinds of inputs ---- */
 
-enum { ROWS = 4, COLS = 3, UNITS = 2, IN_X = 1, OUT_A = 10, OUT_W = 11 };
+enum { ROWS = 4, COLS = 3, UNITS = 2, IN_X = 1, OUT_A = 10, OUT_W = 11, OUT_F = 12 };
 
 static uint32_t tensor(uvcc_program *p, const char *name, uint32_t rows, uint32_t cols,
                        uint8_t bits, uint8_t scale, uint8_t lifetime) {
@@ -93,7 +93,18 @@ static uint32_t tensor(uvcc_program *p, const char *name, uint32_t rows, uint32_
     return (uint32_t)rc;
 }
 
-/* A = relu(X W + V), opened with W. W and V persist: tensors 0 and 1. */
+/* |a| or so, scaled back: keys of two kinds. */
+static const int64_t pieces[] = {-4096, 4096, 0, -2, 0, 3, 0, 2};
+static const uvcc_fn_step fn_steps[] = {
+    {.kind = UVCC_FN_OPEN, .bits = 64},
+    {.kind = UVCC_FN_SPLINE, .a = 0, .bits = 42, .first = 1, .word_count = 8, .words = pieces},
+    {.kind = UVCC_FN_EXCHANGE, .a = 1, .io = UVCC_FN_NONE},
+    {.kind = UVCC_FN_FLOOR, .a = 2, .shift = 3},
+    {.kind = UVCC_FN_LIFT, .a = 3},
+};
+static const uvcc_function fn = {"f", 1, 1, sizeof fn_steps / sizeof *fn_steps, fn_steps};
+
+/* A = relu(X W + V), opened with W and a function of A. W and V persist: tensors 0 and 1. */
 static uvcc_program *make_program(test_alloc *mem, uint8_t v_bits) {
     uvcc_allocator al = test_allocator(mem);
     uvcc_program *p;
@@ -105,6 +116,8 @@ static uvcc_program *make_program(test_alloc *mem, uint8_t v_bits) {
     uint32_t y = tensor(p, "Y", ROWS, UNITS, 41, 12, UVCC_EPOCH);
     uint32_t a = tensor(p, "A", ROWS, UNITS, 41, 12, UVCC_EPOCH);
     uint32_t d = tensor(p, "D", ROWS, UNITS, 1, 0, UVCC_EPOCH);
+    uint32_t f = tensor(p, "F", ROWS, UNITS, 41, 12, UVCC_EPOCH);
+    assert_int_equal(uvcc_program_function(p, &fn), 0);
     assert_true(uvcc_program_entry(p, "run") >= 0);
     assert_true(uvcc_program_input(p, IN_X, x, 0) >= 0);
     const uvcc_op_desc ops[] = {
@@ -117,11 +130,13 @@ static uvcc_program *make_program(test_alloc *mem, uint8_t v_bits) {
          .shift = 12},
         {.opcode = UVCC_OP_ADD, .k = 1, .in_count = 2, .out_count = 1, .in = {z, v}, .out = {y}},
         {.opcode = UVCC_OP_RELU, .k = 2, .in_count = 1, .out_count = 2, .in = {y}, .out = {a, d}},
+        {.opcode = UVCC_OP_FUNCTION, .k = 3, .in_count = 1, .out_count = 1, .in = {a}, .out = {f}},
     };
     for (unsigned i = 0; i < sizeof ops / sizeof ops[0]; i++)
         assert_true(uvcc_program_op(p, &ops[i]) >= 0);
     assert_true(uvcc_program_output(p, OUT_A, a) >= 0);
     assert_true(uvcc_program_output(p, OUT_W, w) >= 0);
+    assert_true(uvcc_program_output(p, OUT_F, f) >= 0);
     char why[256] = "";
     if (uvcc_program_finish(p, why, sizeof why) != 0)
         fail_msg("%s", why);
