@@ -122,9 +122,13 @@ static void walk_roots(walk *g, uint32_t m, const uint8_t *root, bool party1) {
 }
 
 static void walk_sides(walk *g, uint32_t m, const uint64_t *x, unsigned shift) {
-    memset(g->right, 0, sizeof g->right);
-    for (uint32_t i = 0; i < m; i++)
-        g->right[i / 8] |= (uint8_t)((x[i] >> shift & 1) << i % 8);
+    for (uint32_t at = 0; at < m; at += 64) {
+        const uint32_t n = m - at < 64 ? m - at : 64;
+        uint64_t sides = 0;
+        for (uint32_t i = 0; i < n; i++)
+            sides |= (x[at + i] >> shift & 1) << i;
+        uvcci_st64(g->right + at / 8, sides);
+    }
 }
 
 /* out += the values of these nodes, corrected where the control bit of those that cw is for is set.
