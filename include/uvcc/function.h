@@ -19,6 +19,10 @@
  *
  * Arithmetic is mod 2^64; `width` is the number of columns of a value (the input's, changed by pairs,
  * groups of four and sums of rows).
+ *
+ * The keys of all steps on vectors of one width go together, those of 4096 elements in one message of
+ * at most 8 MiB (uvcc_program_finish refuses more), and in at most 64 messages for an op (a session
+ * refuses more).
  */
 #ifndef UVCC_FUNCTION_H
 #define UVCC_FUNCTION_H

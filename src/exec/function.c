@@ -63,6 +63,10 @@ static const kind_row *row_of(uint8_t kind) {
     return kind < UVCC_FN_KIND_END && kinds[kind].name != NULL ? &kinds[kind] : &unknown;
 }
 
+const char *uvcci_fn_kind_name(uint8_t kind) {
+    return row_of(kind)->name;
+}
+
 uvcc_fn_step uvcci_fn_canonical(const uvcc_fn_step *s) {
     const kind_row *row = row_of(s->kind);
     unsigned uses = row->uses;
@@ -844,6 +848,19 @@ uint32_t uvcc_function_cols(const uvcc_function *f, uint32_t cols, uint8_t outpu
         if (output_of(&f->steps[i]) == output)
             return plan.step[i].width;
     return 0;
+}
+
+uint64_t uvcci_fn_stream_bytes(const uvcc_function *f, const uvcci_fn_plan *plan, uint32_t width,
+                               bool tail, uint32_t c) {
+    uint64_t sum = 0;
+    for (unsigned i = 0; i < f->step_count; i++) {
+        if (plan->step[i].width != width)
+            continue;
+        if (uvcci_fn_owns_key(f, plan, i))
+            sum += uvcci_fn_key_bytes(&f->steps[i], c);
+        sum += tail ? 8ull * plan->step[i].words * c : 0;
+    }
+    return sum;
 }
 
 /* Payload bytes that all parties send for one element of the step. */

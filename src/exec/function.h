@@ -60,6 +60,8 @@ static inline bool uvcci_fn_owns_key(const uvcc_function *f, const uvcci_fn_plan
             kind == UVCC_FN_FLOOR || kind == UVCC_FN_SPLINE) &&
            plan->step[step].key == step;
 }
+/* A kind's name, for messages. */
+const char *uvcci_fn_kind_name(uint8_t kind);
 /* Bytes of CW(n) for c elements. */
 static inline uint32_t uvcci_cw_bytes(unsigned n, uint32_t c) {
     const uint32_t depth = n > 7 ? n - 7 : 0;
@@ -82,6 +84,9 @@ static inline uint32_t uvcci_fn_key_bytes(const uvcc_fn_step *s, uint32_t c) {
     const uvcci_ladder l = uvcci_fn_ladder(s->bits, s->shift, s->first, s->word_count);
     return (uint32_t)uvcci_ladder_bytes(l.depth, l.rungs, c);
 }
+/* Bytes of the key stream of a block of c elements of `width` columns, TAIL's or HEAD's. */
+uint64_t uvcci_fn_stream_bytes(const uvcc_function *f, const uvcci_fn_plan *plan, uint32_t width,
+                               bool tail, uint32_t c);
 /* CW(n) as FN tasks have it: levels (depth * c * 16), leaves (c * 16), control bits. */
 
 /* Groups of four: six pairs of columns, and the three columns beside the last. Column k is the

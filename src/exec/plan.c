@@ -61,20 +61,6 @@ void uvcci_plan_key_at(const uvcci_plan *plan, unsigned step, uint32_t count, ui
         *words += cw_at;
 }
 
-static uint32_t function_key_bytes(const uvcci_plan *plan, uint8_t step, uint32_t count,
-                                   uvcc_role role) {
-    uint32_t sum = 0;
-    for (unsigned i = 0; i < plan->function->step_count; i++) {
-        if (plan->fn->step[i].width != plan->fn->step[step].width)
-            continue;
-        if (owns_key(plan, i))
-            sum += uvcci_fn_key_bytes(&plan->function->steps[i], count);
-        if (role == UVCC_TAIL)
-            sum += plan->fn->step[i].words * 8 * count;
-    }
-    return sum;
-}
-
 const uvcci_plan_round *uvcci_plan_keys_of(const uvcci_plan *plan, unsigned step) {
     for (unsigned i = 0; i < plan->key_count; i++) {
         const uvcci_plan_round *r = &plan->rounds[plan->round_count + i];
@@ -95,7 +81,9 @@ const uvcci_plan_round *uvcci_plan_sent_by(const uvcci_plan *plan, unsigned step
 static uint32_t key_bytes(const uvcci_plan *plan, const uvcci_plan_round *r, uint32_t count,
                           uvcc_role role) {
     if (plan->function != NULL)
-        return function_key_bytes(plan, r->vec[0].step, count, role);
+        return (uint32_t)uvcci_fn_stream_bytes(plan->function, plan->fn,
+                                               plan->fn->step[r->vec[0].step].width,
+                                               role == UVCC_TAIL, count);
     uvcc_key_layout l;
     layout_of(plan, count, role, &l);
     return l.total_bytes;
@@ -138,6 +126,20 @@ static uint32_t circuit_pieces_max(const uvcci_plan *plan, const uvcci_plan_roun
 /* Bytes of a digest TLV, of which a part may carry one more per vector. */
 enum { DIGEST_TLV_BYTES = 4 + 12 + 32 };
 
+/* Bytes that a key stream takes in messages, at most. */
+static uint64_t stream_bytes_max(uint64_t bytes) {
+    return bytes + 24 * (bytes / UVCC_KEY_BLOB_BYTES + 2);
+}
+
+/* Blocks of per_block bytes that a message of so many vectors has room for. */
+static uint64_t blocks_of_part(uint64_t per_block, unsigned vectors) {
+    return (UVCC_PART_BYTES - UVCC_BLV1_HEADER_BYTES - vectors * DIGEST_TLV_BYTES) / per_block;
+}
+
+bool uvcci_plan_keys_fit(uint64_t bytes) {
+    return blocks_of_part(stream_bytes_max(bytes), 1) != 0;
+}
+
 /* Bytes that one block can add to a message of this round, at most. */
 static uint64_t block_bytes_max(const uvcci_plan *plan, const uvcci_plan_round *r) {
     uint64_t sum = 0;
@@ -146,8 +148,7 @@ static uint64_t block_bytes_max(const uvcci_plan *plan, const uvcci_plan_round *
         return circuit_words_max(plan, r) * 8ull + circuit_pieces_max(plan, r) * 24ull;
     for (unsigned v = 0; v < r->vec_count; v++) {
         if (r->vec[v].protocol == UVCCI_PROTO_KEYS) {
-            uint32_t bytes = key_bytes(plan, r, most, UVCC_TAIL);
-            sum += bytes + 24ull * (bytes / UVCC_KEY_BLOB_BYTES + 2);
+            sum += stream_bytes_max(key_bytes(plan, r, most, UVCC_TAIL));
         } else if (r->vec[v].protocol == UVCCI_PROTO_DIGEST_ALL) {
             sum += DIGEST_TLV_BYTES;
         } else {
@@ -163,8 +164,7 @@ static int cut_round(draft *d, uvcci_plan_round *r) {
     r->kind = kind_of(r->vec[0].protocol);
     uint64_t per_block = block_bytes_max(plan, r);
     const uint64_t beside = UVCC_BLV1_HEADER_BYTES + (uint64_t)r->vec_count * DIGEST_TLV_BYTES;
-    uint64_t room = UVCC_PART_BYTES - beside;
-    r->part_blocks = (uint32_t)(room / per_block);
+    r->part_blocks = (uint32_t)blocks_of_part(per_block, r->vec_count);
     if (r->part_blocks == 0)
         return UVCC_ERR_PROGRAM;
     uint32_t parts = (r->blocks + r->part_blocks - 1) / r->part_blocks;

@@ -140,6 +140,8 @@ uint32_t uvcci_plan_key_bytes(const uvcci_plan *plan, const uvcci_plan_round *r,
  * its words (TAIL); UINT32_MAX where it has none. */
 void uvcci_plan_key_at(const uvcci_plan *plan, unsigned step, uint32_t count, uint32_t *cw,
                        uint32_t *words);
+/* Whether a message has room for a block's key stream of that size. */
+bool uvcci_plan_keys_fit(uint64_t bytes);
 /* The round of keys that holds a step's material, and the round that sends it. */
 const uvcci_plan_round *uvcci_plan_keys_of(const uvcci_plan *plan, unsigned step);
 const uvcci_plan_round *uvcci_plan_sent_by(const uvcci_plan *plan, unsigned step, unsigned *vec);

@@ -4,6 +4,7 @@
  * them), then finished (checked, immutable, with the tables of program.h per entry). Everything
  * that depends on meaning is checked in finish, where there is a line to say what is wrong. */
 #include "program.h"
+#include "plan.h"
 #include "sks.h"
 
 #include "proto/bytes.h"
@@ -693,6 +694,38 @@ static int check_shift(const op_check *c) {
     return err;
 }
 
+/* The step of that width with the largest key of its own. */
+static unsigned largest_key(const uvcc_function *f, const uvcci_fn_plan *plan, uint32_t width) {
+    unsigned at = 0;
+    uint32_t most = 0;
+    for (unsigned i = 0; i < f->step_count; i++) {
+        const bool own = uvcci_fn_owns_key(f, plan, i) && plan->step[i].width == width;
+        const uint32_t bytes = own ? uvcci_fn_key_bytes(&f->steps[i], 1) : 0;
+        at = bytes > most ? i : at;
+        most = bytes > most ? bytes : most;
+    }
+    return at;
+}
+
+/* Keys of a block go in one message. */
+static int check_keys(const op_check *c, const uvcc_function *f) {
+    uvcci_fn_plan plan;
+    const int err = uvcci_fn_compile(f, c->in[0]->cols, NULL, &plan, NULL, 0);
+    for (unsigned i = 0; i < f->step_count && err == 0; i++) {
+        const uint32_t width = plan.step[i].width;
+        const uint32_t count = uvcci_block_count((uint64_t)c->in[0]->rows * width, 0);
+        const uint64_t bytes = uvcci_fn_stream_bytes(f, &plan, width, true, count);
+        const unsigned largest = largest_key(f, &plan, width);
+        if (!uvcci_plan_keys_fit(bytes))
+            return uvcci_fail(c->m, UVCC_ERR_PROGRAM,
+                              "%s: function %s has %llu B of keys for an element of width %u, most "
+                              "in step %u (%s): more than a message holds for %u elements",
+                              c->label, uvcci_fn_name(f), (unsigned long long)(bytes / count),
+                              width, largest, uvcci_fn_kind_name(f->steps[largest].kind), count);
+    }
+    return err;
+}
+
 /* Shapes and bits; a function does not know scales. */
 static int check_function(const op_check *c) {
     const uvcc_function *f = &c->p->functions[c->d->function]->f;
@@ -719,7 +752,7 @@ static int check_function(const op_check *c) {
             err = uvcci_fail(c->m, UVCC_ERR_BOUND, "%s: %s declares %u bits, but needs %u",
                              c->label, c->out[o]->name, c->out[o]->bits, out_bits[o]);
     }
-    return err;
+    return err != 0 ? err : check_keys(c, f);
 }
 
 /* SEND_PP and RECV_PP: there must be a neighbour on that side, and one of either in a slot. */

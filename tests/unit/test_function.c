@@ -1423,6 +1423,21 @@ static void test_program_refused(void **state) {
     OP_REFUSED(BOUND, OP ": Y declares 19 bits, but needs 20", r.t[Y].bits = 19);
     OP_REFUSED(PROGRAM, OP " cannot write Y in the buffer of its input X; give it one of its own",
                r.t[Y].in_buffer_of = X);
+    /* what 8 MiB do not hold for a block */
+    static const int64_t cubes[9] = {0};
+    static const uvcc_fn_step heavy_steps[] = {
+        {.kind = UVCC_FN_OPEN, .bits = 64},
+        {.kind = UVCC_FN_FLOOR, .a = 0, .shift = 5},
+        {.kind = UVCC_FN_SPLINE, .a = 0, .bits = 62, .first = 3, .word_count = 9, .words = cubes},
+        {.kind = UVCC_FN_LIFT, .a = 1, .io = 0},
+        {.kind = UVCC_FN_LIFT, .a = 2, .io = 1},
+    };
+    const uvcc_function heavy = FUNCTION(heavy_steps, 1, 2);
+    OP_REFUSED(
+        PROGRAM,
+        OP ": function t has 3218 B of keys for an element of width 3, most in step 2 (SPLINE): "
+           "more than a message holds for 2700 elements",
+        (r.f[0] = &heavy, r.t[X].rows = r.t[Y].rows = r.t[D].rows = 900, r.t[Y].bits = 16));
     /* a function that no op runs is checked too */
     OP_REFUSED(PROGRAM, "function t: no step writes output 2", (r.functions = 2, r.f[1] = &f));
     static const uvcc_fn_step two[] = {
