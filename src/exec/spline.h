@@ -1,5 +1,5 @@
 /* spline.h - piecewise polynomials with public knots (UVCC_FN_SPLINE): their words, value and
- * bound, and how HEAD and TAIL evaluate one on a DCF key ("Interval table", protocols.md 7).
+ * bound, and how HEAD and TAIL evaluate one on a DCF key.
  *
  * x = xh - r, m = bits, b = bit m of r, l = [z mod 2^m < r mod 2^m] with z = xh - knot. Then [x >=
  * knot] is 1 - b XOR l, or not that where bit m of z is 1. A DCF for alpha = r mod 2^m with the
