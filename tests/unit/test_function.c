@@ -1516,6 +1516,22 @@ static void test_program_hash(void **state) {
         DIFFERS(s[3] = (uvcc_fn_step){.kind = UVCC_FN_ADD, .a = 2, .b = NONE, .constant = c},
                 r.t[D].bits = 21);
     DIFFERS(s[3] = (uvcc_fn_step){.kind = UVCC_FN_ADD, .a = 2, .b = 0}, r.t[D].bits = 21);
+    for (uint8_t shift = 1; shift <= 2; shift++)
+        DIFFERS(s[3] = (uvcc_fn_step){.kind = UVCC_FN_FLOOR, .a = 0, .shift = shift},
+                r.t[D].bits = 20);
+    static const int64_t pieces[3][5] = {{1, 2, 3, 4, 5}, {1, 2, 3, 4, 6}, {0, 2, 3, 4, 5}};
+#define SPLINE(degree, of)                                                                         \
+    DIFFERS(s[3] = (uvcc_fn_step){.kind = UVCC_FN_SPLINE,                                          \
+                                  .a = 0,                                                          \
+                                  .bits = 21,                                                      \
+                                  .first = (degree),                                               \
+                                  .word_count = 5,                                                 \
+                                  .words = (of)},                                                  \
+            r.t[D].bits = 40)
+    SPLINE(0, pieces[0]);
+    SPLINE(1, pieces[0]);
+    SPLINE(1, pieces[1]);
+    SPLINE(1, pieces[2]);
     for (unsigned i = 0; i < n; i++)
         for (unsigned j = 0; j < i; j++)
             if (memcmp(hash[i], hash[j], 32) == 0)
