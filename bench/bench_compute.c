@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "exec/circuit.h"
+#include "exec/dcf.h"
 #include "exec/fss.h"
 #include "exec/gemm.h"
 #include "proto/prg.h"
@@ -394,7 +395,7 @@ static void bench_row(void) {
 enum { POINTS = UVCC_BLOCK_ELEMS, WINDOW_LEN = 1000, THRESHOLDS = 16 };
 static uvcci_aes dpf[2];
 static uint64_t *alpha, *inputs;
-static uint8_t *roots[2], *levels, *leaves, *bits, *shares;
+static uint8_t *roots[2], *levels, *leaves, *bits, *shares, *dcf_key;
 static uint64_t *window, *thresholds;
 
 static void mask_inputs(int n) {
@@ -433,6 +434,18 @@ static uint64_t call_dpf_prefixes(const variant *v) {
     return window[0];
 }
 
+/* The bit of an exact truncation: one word. */
+static uint64_t call_dcf_gen(const variant *v) {
+    uvcci_dcf_gen(dpf, (unsigned)v->a, 1, POINTS, alpha, inputs, roots[0], roots[1], dcf_key);
+    return dcf_key[0];
+}
+
+static uint64_t call_dcf_eval(const variant *v) {
+    const uvcci_dcf_keys k = {(unsigned)v->a, 1, POINTS, false, roots[0], dcf_key};
+    uvcci_dcf_eval(dpf, &k, 0, POINTS, inputs, window);
+    return window[0];
+}
+
 /* The nodes of each level that lie above a window, and one beside them; then the leaf blocks. */
 static double window_blocks(unsigned n) {
     uint64_t blocks = ((WINDOW_LEN - 1) >> 7) + 2;
@@ -453,24 +466,29 @@ static void bench_dpf(void) {
     levels = memory(56 * POINTS * 16);
     leaves = memory(POINTS * 16);
     bits = memory(14 * POINTS);
+    dcf_key = memory(uvcci_dcf_bytes(63, 1, POINTS));
     shares = memory(POINTS);
     window = memory((size_t)POINTS * uvcci_dpf_window_words(WINDOW_LEN) * 8);
     thresholds = memory(THRESHOLDS * 8);
     for (unsigned j = 0; j < THRESHOLDS; j++)
         thresholds[j] = (uint64_t)1 << j;
     for (unsigned k = 0; k < sizeof sizes / sizeof *sizes; k++) {
-        static const char *const names[] = {"gen", "eval", "window_1000", "eval_16_thresholds"};
-        static uint64_t (*const calls[])(const variant *) = {call_dpf_gen, call_dpf_eval,
-                                                             call_dpf_window, call_dpf_prefixes};
+        static const char *const names[] = {"dpf/gen",         "dpf/eval",
+                                            "dpf/window_1000", "dpf/eval_16_thresholds",
+                                            "dcf/gen",         "dcf/eval"};
+        static uint64_t (*const calls[])(const variant *) = {call_dpf_gen,    call_dpf_eval,
+                                                             call_dpf_window, call_dpf_prefixes,
+                                                             call_dcf_gen,    call_dcf_eval};
         const int depth = sizes[k] - 7;
-        variant v[5] = {0};
+        variant v[7] = {0};
         unsigned n = 0;
         mask_inputs(sizes[k]);
-        const double blocks[] = {POINTS * (4. * depth + 2), POINTS * (depth + 1.),
-                                 window_blocks((unsigned)sizes[k]), 0};
+        const double blocks[] = {POINTS * (4. * depth + 2),         POINTS * (depth + 1.),
+                                 window_blocks((unsigned)sizes[k]), 0,
+                                 POINTS * (8. * sizes[k] + 2),      POINTS * (2. * sizes[k] + 1)};
         const unsigned ceiling = add_ceiling(v, &n, (int)uvcci_aes_best());
-        for (unsigned i = 0; i < 4; i++, n++) {
-            snprintf(v[n].name, sizeof v[n].name, "dpf/%s/%d_bits", names[i], sizes[k]);
+        for (unsigned i = 0; i < 6; i++, n++) {
+            snprintf(v[n].name, sizeof v[n].name, "%s/%d_bits", names[i], sizes[k]);
             v[n].unit = "M/s";
             v[n].work = 1e-6 * POINTS * (i == 3 ? THRESHOLDS : 1);
             v[n].blocks = blocks[i];
@@ -480,8 +498,8 @@ static void bench_dpf(void) {
         }
         measure(v, n);
     }
-    void *all[] = {alpha,  inputs, roots[0], roots[1], levels,
-                   leaves, bits,   shares,   window,   thresholds};
+    void *all[] = {alpha, inputs, roots[0], roots[1],   levels, leaves,
+                   bits,  shares, window,   thresholds, dcf_key};
     for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
 }

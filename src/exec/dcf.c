@@ -29,16 +29,6 @@ INLINE uint64_t value(node v[VALUES][GROUP], unsigned j, uint32_t i) {
     return j % 2 == 0 ? v[j / 2][i].lo : v[j / 2][i].hi;
 }
 
-/* Where the parts of a key lie. */
-typedef struct sections {
-    size_t values, finals, bits;
-} sections;
-
-static sections sections_of(unsigned n, unsigned w, uint32_t c) {
-    const size_t values = (size_t)n * c * BLOCK, finals = values + (size_t)n * c * w * 8;
-    return (sections){values, finals, finals + (size_t)c * w * 8};
-}
-
 static void check_shape(unsigned n, unsigned w) {
     assert(n >= 1 && n <= 64 && w >= 1 && w <= UVCCI_DCF_WORDS_MAX);
     (void)n, (void)w;
@@ -80,7 +70,13 @@ void uvcci_dcf_gen(const uvcci_aes dpf[2], unsigned n, unsigned w, uint32_t c,
                    const uint64_t *alpha, const uint64_t *beta, const uint8_t *root0,
                    const uint8_t *root1, uint8_t *key) {
     check_shape(n, w);
-    const sections s = sections_of(n, w, c);
+#if UVCCI_FSS_X86
+    if (uvcci_fss_is_wide(dpf)) {
+        uvcci_dcf_wide_gen(dpf, n, w, c, alpha, beta, root0, root1, key);
+        return;
+    }
+#endif
+    const uvcci_dcf_sections s = uvcci_dcf_sections_of(n, w, c);
     gen_state g;
     gen_group *tree = &g.tree;
     for (uint32_t at = 0; at < c; at += GROUP) {
@@ -161,7 +157,13 @@ void uvcci_dcf_eval(const uvcci_aes dpf[2], const uvcci_dcf_keys *k, uint32_t fi
                     const uint64_t *x, uint64_t *out) {
     check_shape(k->n, k->w);
     assert(first <= k->c && count <= k->c - first);
-    const sections s = sections_of(k->n, k->w, k->c);
+#if UVCCI_FSS_X86
+    if (uvcci_fss_is_wide(dpf)) {
+        uvcci_dcf_wide_eval(dpf, k, first, count, x, out);
+        return;
+    }
+#endif
+    const uvcci_dcf_sections s = uvcci_dcf_sections_of(k->n, k->w, k->c);
     const unsigned n = k->n, w = k->w, tb = (2 * n + 7) / 8;
     walk g;
     memset(out, 0, (size_t)count * w * sizeof *out);

@@ -10,8 +10,7 @@
 #ifndef UVCCI_DCF_H
 #define UVCCI_DCF_H
 
-#include "proto/aes.h"
-#include <stdbool.h>
+#include "fss.h"
 
 enum { UVCCI_DCF_WORDS_MAX = 4 };
 
@@ -36,5 +35,26 @@ typedef struct uvcci_dcf_keys {
  * x[m] is public to the edge and < 2^n. */
 void uvcci_dcf_eval(const uvcci_aes dpf[2], const uvcci_dcf_keys *k, uint32_t at, uint32_t m,
                     const uint64_t *x, uint64_t *out);
+
+/* --- For dcf*.c only -------------------------------------------------------------------------- */
+
+/* Where the parts of a key begin; the levels lie at 0. */
+typedef struct uvcci_dcf_sections {
+    size_t values, finals, bits;
+} uvcci_dcf_sections;
+
+static inline uvcci_dcf_sections uvcci_dcf_sections_of(unsigned n, unsigned w, uint32_t c) {
+    const size_t values = (size_t)n * c * 16, finals = values + (size_t)n * c * w * 8;
+    return (uvcci_dcf_sections){values, finals, finals + (size_t)c * w * 8};
+}
+
+#if UVCCI_FSS_X86
+/* For the CPUs that uvcci_fss_is_wide() names. */
+void uvcci_dcf_wide_gen(const uvcci_aes dpf[2], unsigned n, unsigned w, uint32_t c,
+                        const uint64_t *alpha, const uint64_t *beta, const uint8_t *root0,
+                        const uint8_t *root1, uint8_t *key);
+void uvcci_dcf_wide_eval(const uvcci_aes dpf[2], const uvcci_dcf_keys *k, uint32_t first,
+                         uint32_t count, const uint64_t *points, uint64_t *out);
+#endif
 
 #endif

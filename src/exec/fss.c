@@ -18,18 +18,6 @@ enum { LEAF_BITS = 7 };
 
 typedef uvcci_dpf_walk walk_group;
 
-INLINE bool is_wide(const uvcci_aes dpf[2]) {
-#if UVCCI_FSS_X86
-    return dpf[0].backend == UVCCI_AES_VAES && __builtin_cpu_supports("bmi2") &&
-           __builtin_cpu_supports("gfni") && __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vbmi") &&
-           __builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("avx512vpopcntdq");
-#else
-    (void)dpf;
-    return false;
-#endif
-}
-
 INLINE unsigned leaf_mask(unsigned n) {
     return (1u << (n < LEAF_BITS ? n : LEAF_BITS)) - 1;
 }
@@ -85,7 +73,7 @@ void uvcci_dpf_gen(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_
                    uint8_t *bits, uint8_t *sign) {
     assert(n >= 1 && n <= 64);
 #if UVCCI_FSS_X86
-    if (is_wide(dpf)) {
+    if (uvcci_fss_is_wide(dpf)) {
         uvcci_dpf_wide_gen(dpf, n, c, alpha, root0, root1, levels, leaves, bits, sign);
         return;
     }
@@ -147,7 +135,7 @@ INLINE void walk_level(walk_group *g, uint32_t c, const uint64_t *x, unsigned l,
 /* Once for all groups. */
 static void walk_begin(const uvcci_aes dpf[2], walk_group *g) {
 #if UVCCI_FSS_X86
-    if (is_wide(dpf))
+    if (uvcci_fss_is_wide(dpf))
         uvcci_dpf_wide_begin(&g->wide, dpf);
 #endif
     (void)dpf;
@@ -158,7 +146,7 @@ static void walk_begin(const uvcci_aes dpf[2], walk_group *g) {
 static void walk_keys(const uvcci_aes dpf[2], walk_group *g, const uvcci_dpf_keys *k, uint32_t at,
                       uint32_t m) {
 #if UVCCI_FSS_X86
-    if (is_wide(dpf))
+    if (uvcci_fss_is_wide(dpf))
         uvcci_dpf_wide_keys(&g->wide, k, at, m);
 #endif
     (void)dpf, (void)g, (void)k, (void)at, (void)m;
@@ -168,7 +156,7 @@ static void walk_keys(const uvcci_aes dpf[2], walk_group *g, const uvcci_dpf_key
 static void walk_start(const uvcci_aes dpf[2], uvcci_dpf_nodes *g, const uvcci_dpf_keys *k,
                        uint32_t at, uint32_t m) {
 #if UVCCI_FSS_X86
-    if (is_wide(dpf)) {
+    if (uvcci_fss_is_wide(dpf)) {
         uvcci_dpf_wide_roots(g, k, at, m);
         return;
     }
@@ -183,7 +171,7 @@ static void walk(const uvcci_aes dpf[2], walk_group *g, const uvcci_dpf_keys *k,
     if (from == to)
         return;
 #if UVCCI_FSS_X86
-    if (is_wide(dpf)) {
+    if (uvcci_fss_is_wide(dpf)) {
         uvcci_dpf_wide_walk(dpf, g, k, at, m, x, from, to);
         return;
     }
@@ -214,7 +202,7 @@ static void walk_leaves(const uvcci_aes dpf[2], walk_group *g, const uvcci_dpf_k
 static void walk_prefix(const uvcci_aes dpf[2], walk_group *g, const uvcci_dpf_keys *k, uint32_t at,
                         uint32_t m, const uint64_t *x, uint8_t *out) {
 #if UVCCI_FSS_X86
-    if (is_wide(dpf)) {
+    if (uvcci_fss_is_wide(dpf)) {
         uvcci_dpf_wide_prefix(dpf, g, k, at, m, x, out);
         return;
     }
@@ -514,7 +502,7 @@ INLINE void window(const uvcci_aes dpf[2], const uvcci_dpf_keys *k, uint32_t at,
 static bool window_wide(const uvcci_aes dpf[2], const uvcci_dpf_keys *k, uint32_t at, uint32_t m,
                         const uint64_t *first, uint32_t len, uint64_t *out) {
     const uint32_t group = UVCCI_DPF_WIDE_NODES / uvcci_dpf_wide_blocks(len) / 32 * 32;
-    if (!is_wide(dpf) || k->n < LEAF_BITS || group == 0)
+    if (!uvcci_fss_is_wide(dpf) || k->n < LEAF_BITS || group == 0)
         return false;
     uvcci_dpf_wide_windows g;
     uvcci_dpf_wide_begin(&g.wide, dpf);

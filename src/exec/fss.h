@@ -122,7 +122,14 @@ typedef struct uvcci_dpf_walk {
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #define UVCCI_FSS_X86 1
-/* For CPUs with the VAES-512 backend. The keys [at, at + m) are one group. */
+/* Whether the CPU has what fss_x86.c and dcf_x86.c need; the keys' backend may say no. */
+static inline bool uvcci_fss_is_wide(const uvcci_aes dpf[2]) {
+    return dpf[0].backend == UVCCI_AES_VAES && __builtin_cpu_supports("bmi2") &&
+           __builtin_cpu_supports("gfni") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vbmi") &&
+           __builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("avx512vpopcntdq");
+}
+/* The keys [at, at + m) are one group. */
 void uvcci_dpf_wide_gen(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *alpha,
                         const uint8_t *root0, const uint8_t *root1, uint8_t *levels,
                         uint8_t *leaves, uint8_t *bits, uint8_t *sign);
