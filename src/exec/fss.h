@@ -122,13 +122,25 @@ typedef struct uvcci_dpf_walk {
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #define UVCCI_FSS_X86 1
-/* Whether the CPU has what fss_x86.c and dcf_x86.c need; the keys' backend may say no. */
+#else
+#define UVCCI_FSS_X86 0
+#endif
+
+/* Whether the CPU has what fss_x86.c, dcf_x86.c and ladder_x86.c need; the keys' backend may say
+ * no. */
 static inline bool uvcci_fss_is_wide(const uvcci_aes dpf[2]) {
+#if UVCCI_FSS_X86
     return dpf[0].backend == UVCCI_AES_VAES && __builtin_cpu_supports("bmi2") &&
            __builtin_cpu_supports("gfni") && __builtin_cpu_supports("avx512dq") &&
            __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vbmi") &&
            __builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("avx512vpopcntdq");
+#else
+    (void)dpf;
+    return false;
+#endif
 }
+
+#if UVCCI_FSS_X86
 /* The keys [at, at + m) are one group. */
 void uvcci_dpf_wide_gen(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *alpha,
                         const uint8_t *root0, const uint8_t *root1, uint8_t *levels,
@@ -149,7 +161,5 @@ void uvcci_dpf_wide_window(const uvcci_aes dpf[2], uvcci_dpf_wide_windows *g,
 /* From the nodes above the leaf blocks. */
 void uvcci_dpf_wide_prefix(const uvcci_aes dpf[2], uvcci_dpf_walk *g, const uvcci_dpf_keys *k,
                            uint32_t at, uint32_t m, const uint64_t *x, uint8_t *out);
-#else
-#define UVCCI_FSS_X86 0
 #endif
 #endif

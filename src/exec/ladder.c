@@ -239,15 +239,6 @@ static void find_factors(const uvcci_ladder *s, const int64_t *words, uvcci_ladd
             }
 }
 
-static bool is_wide(const uvcci_aes dpf[2]) {
-#if UVCCI_FSS_X86
-    return dpf[0].backend == UVCCI_AES_VAES && __builtin_cpu_supports("avx512dq");
-#else
-    (void)dpf;
-    return false;
-#endif
-}
-
 void uvcci_ladder_eval(const uvcci_aes dpf[2], const uvcci_ladder *s, uint32_t c,
                        const uint64_t *xh, const uint8_t *root, bool party1, const uint8_t *key,
                        const int64_t *words, uint64_t *out) {
@@ -260,7 +251,7 @@ void uvcci_ladder_eval(const uvcci_aes dpf[2], const uvcci_ladder *s, uint32_t c
     g.c = c;
     g.key = key;
     g.at = sections(s, c);
-    g.is_wide = is_wide(dpf);
+    g.is_wide = uvcci_fss_is_wide(dpf);
     memset(g.seed, 0, sizeof g.seed);
 #if UVCCI_FSS_X86
     if (g.is_wide)

@@ -2,27 +2,12 @@
  * encrypted stays in registers until it is a child, or a part of a sum. */
 #include "ladder.h"
 
-#include <string.h>
+#include "fss_wide.h"
 
 #if UVCCI_FSS_X86
 
-#include <immintrin.h>
-
-#define WIDE        __attribute__((target("avx512f,avx512dq,vaes")))
-#define WIDE_INLINE static inline __attribute__((always_inline, target("avx512f,avx512dq,vaes")))
-
-#if defined(__clang__)
-#define UNROLL _Pragma("unroll")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
-
-/* Registers in flight: nodes of REGS registers, each encrypted twice. */
-enum { ROUNDS = 10, BLOCK = 16, PER_REG = 4, REGS = 4 };
-
-WIDE_INLINE __m512i low_half(long long x) {
-    return _mm512_set_epi64(0, x, 0, x, 0, x, 0, x);
-}
+/* Registers of nodes in flight, each encrypted twice. */
+enum { NODE_REGS = 4 };
 
 WIDE_INLINE __m512i load(const void *p) {
     return _mm512_loadu_si512(p);
@@ -32,19 +17,10 @@ WIDE_INLINE __m512i four(const void *p) {
     return _mm512_broadcast_i64x2(_mm_loadu_si128(p));
 }
 
-/* Both halves of the nodes whose lowest bit is set. */
-WIDE_INLINE __mmask8 controls(__m512i node) {
-    return _mm512_test_epi64_mask(_mm512_unpacklo_epi64(node, node), _mm512_set1_epi64(1));
-}
-
-WIDE_INLINE __m512i aes_round(__m512i s, __m512i k, unsigned r) {
-    return r == ROUNDS ? _mm512_aesenclast_epi128(s, k) : _mm512_aesenc_epi128(s, k);
-}
-
 /* MMO of regs registers, of each twice: by both keys, or by one with two constants added. */
 WIDE_INLINE void mmo_twice(const uvcci_ladder_wide *w, unsigned right, const __m512i add[2],
-                           const uvcci_dpf_node *seed, unsigned regs, __m512i out[2][REGS]) {
-    __m512i in[REGS];
+                           const uvcci_dpf_node *seed, unsigned regs, __m512i out[2][NODE_REGS]) {
+    __m512i in[NODE_REGS];
     UNROLL for (unsigned j = 0; j < regs; j++) {
         in[j] = _mm512_andnot_si512(low_half(1), load(seed + j * PER_REG));
     }
@@ -81,10 +57,10 @@ WIDE_INLINE void children(const uvcci_ladder_wide *w, const uvcci_dpf_node *from
     const __m512i none[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
     const __m512i lower = _mm512_set_epi64(11, 10, 3, 2, 9, 8, 1, 0);
     const __m512i upper = _mm512_set_epi64(15, 14, 7, 6, 13, 12, 5, 4);
-    __m512i child[2][REGS];
+    __m512i child[2][NODE_REGS];
     mmo_twice(w, 1, none, from, regs, child);
     UNROLL for (unsigned j = 0; j < regs; j++) {
-        const __mmask8 t = controls(load(from + j * PER_REG));
+        const __mmask8 t = control_mask(load(from + j * PER_REG));
         const __m512i left = _mm512_mask_xor_epi64(child[0][j], t, child[0][j], cws[0]);
         const __m512i right = _mm512_mask_xor_epi64(child[1][j], t, child[1][j], cws[1]);
         uvcci_dpf_node *at = to + (size_t)2 * PER_REG * j;
@@ -96,8 +72,8 @@ WIDE_INLINE void children(const uvcci_ladder_wide *w, const uvcci_dpf_node *from
 WIDE void uvcci_ladder_wide_children(const uvcci_ladder_wide *w, const uvcci_dpf_node *from,
                                      unsigned n, const uvcci_dpf_node cw[2], uvcci_dpf_node *to) {
     unsigned j = 0;
-    for (; j + REGS * PER_REG <= n; j += REGS * PER_REG)
-        children(w, from + j, REGS, cw, to + (size_t)2 * j);
+    for (; j + NODE_REGS * PER_REG <= n; j += NODE_REGS * PER_REG)
+        children(w, from + j, NODE_REGS, cw, to + (size_t)2 * j);
     switch ((n - j + PER_REG - 1) / PER_REG) {
     case 4:
         children(w, from + j, 4, cw, to + (size_t)2 * j);
@@ -133,10 +109,10 @@ WIDE_INLINE void add_sums(const uvcci_ladder_wide *w, uvcci_ladder_factors facto
                           const uvcci_dpf_node *seed, unsigned n, unsigned regs,
                           const __m512i cws[2], __m512i acc[4]) {
     const __m512i add[2] = {low_half(1), low_half(3)};
-    __m512i value[2][REGS];
+    __m512i value[2][NODE_REGS];
     mmo_twice(w, 0, add, seed + at, regs, value);
     UNROLL for (unsigned j = 0; j < regs; j++, at += PER_REG) {
-        const __mmask8 k = there(n, at), t = controls(load(seed + at));
+        const __mmask8 k = there(n, at), t = control_mask(load(seed + at));
         const __m512i x = _mm512_mask_add_epi64(value[0][j], t, value[0][j], cws[0]);
         const __m512i y = _mm512_mask_add_epi64(value[1][j], t, value[1][j], cws[1]);
         const __m512i a = _mm512_maskz_loadu_epi64(k, factor[0] + 2 * (size_t)at);
@@ -157,8 +133,8 @@ WIDE void uvcci_ladder_wide_sums(const uvcci_ladder_wide *w, uvcci_ladder_factor
     unsigned i = 0;
     for (unsigned j = 0; j < 4; j++)
         acc[j] = _mm512_setzero_si512();
-    for (; i + REGS * PER_REG <= n; i += REGS * PER_REG)
-        add_sums(w, factor, i, seed, n, REGS, cws, acc);
+    for (; i + NODE_REGS * PER_REG <= n; i += NODE_REGS * PER_REG)
+        add_sums(w, factor, i, seed, n, NODE_REGS, cws, acc);
     switch ((n - i + PER_REG - 1) / PER_REG) {
     case 4:
         add_sums(w, factor, i, seed, n, 4, cws, acc);
