@@ -8,10 +8,7 @@
 #include "train.h"
 #include <dirent.h>
 #include <errno.h>
-#include <signal.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { DAMAGES = 1000 };
@@ -274,16 +271,12 @@ static void proves_leaves(void **state) {
 static void keeps_what_finished(void **state) {
     (void)state;
     write_csv();
-    pid_t pid = start("train --data t.csv --hidden 3 --batch 2 --epochs 10000 --audit ev");
-    for (struct stat st; stat("ev/party-2/r0s0t0/run-000000/step-00000003.bundle", &st) != 0;) {
-        assert_int_equal(waitpid(pid, NULL, WNOHANG), 0);
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    }
-    assert_int_equal(kill(pid, SIGINT), 0);
-    outcome o = finish(pid);
+    outcome o = interrupt_tool(
+        "train --data t.csv --hidden 3 --batch 2 --epochs 10000 --progress --audit ev", "stderr");
     assert_int_equal(o.status, 130);
     assert_non_null(strstr(o.err, "the bundles of finished steps are kept"));
     forget(&o);
+    assert_int_equal(access("ev/party-2/r0s0t0/run-000000/step-00000003.bundle", F_OK), 0);
     good("audit verify ev --unfinished");
     refused(TRAIN "--audit ev", "there are bundles already");
     remove_tree("ev");

@@ -3,10 +3,6 @@
 #include "run_tool.h"
 
 #include <math.h>
-#include <signal.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 #include <uvcc/nonlinear.h>
 
@@ -285,15 +281,7 @@ static void plots(void **state) {
 
 static void stops_when_interrupted(void **state) {
     (void)state;
-    pid_t pid = start("nonlinear softmax --inputs 16777216");
-    for (bool running = false; !running;) { /* its table has begun */
-        struct stat st;
-        assert_int_equal(waitpid(pid, NULL, WNOHANG), 0);
-        running = stat("stdout", &st) == 0 && st.st_size > 0;
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    }
-    assert_int_equal(kill(pid, SIGINT), 0);
-    outcome o = finish(pid);
+    outcome o = interrupt_tool("nonlinear softmax --inputs 16777216", "stdout");
     assert_int_equal(o.status, 130);
     assert_string_equal(o.err, "uvcc nonlinear: softmax: interrupted\n");
     assert_int_equal(lines(o.out), 1);

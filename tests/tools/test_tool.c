@@ -6,11 +6,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define FILE_NAME "t.csv"
@@ -402,16 +399,8 @@ static void stops_when_interrupted(void **state) {
     (void)state;
     json_t *vectors = LOAD_VECTORS("mlp.json");
     write_vector_csv(vectors, "", "\n");
-    pid_t pid = start("train --data t.csv --hidden 64 --batch 2 --epochs 10000 --progress");
-    /* It is running once its first epochs show. */
-    for (bool running = false; !running;) {
-        struct stat st;
-        assert_int_equal(waitpid(pid, NULL, WNOHANG), 0);
-        running = stat("stderr", &st) == 0 && st.st_size > 0;
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    }
-    assert_int_equal(kill(pid, SIGINT), 0);
-    outcome o = finish(pid);
+    outcome o = interrupt_tool("train --data t.csv --hidden 64 --batch 2 --epochs 10000 --progress",
+                               "stderr");
     assert_int_equal(o.status, 130);
     assert_non_null(strstr(o.err, "interrupted in step"));
     assert_string_equal(o.out, "");
