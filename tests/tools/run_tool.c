@@ -111,6 +111,25 @@ outcome interrupt_tool(const char *words, const char *stream) {
     return finish(pid);
 }
 
+json_t *json_of(const char *words, int status) {
+    char all[1024];
+    assert_true(snprintf(all, sizeof all, "%s --json -", words) < (int)sizeof all);
+    outcome o = run_tool(all);
+    json_t *j = json_loads(o.out, 0, NULL);
+    if (o.status != status || j == NULL)
+        fail_msg("uvcc %s\n  status %d, %s\n  %s%s", all, o.status, j == NULL ? "no JSON" : "JSON",
+                 o.err, o.out);
+    forget(&o);
+    return j;
+}
+
+double number(const json_t *o, const char *key) {
+    const json_t *v = json_object_get(o, key);
+    if (!json_is_number(v))
+        fail_msg("%s is no number", key);
+    return json_number_value(v);
+}
+
 unsigned lines(const char *text) {
     unsigned n = 0;
     for (; *text != '\0'; text++)

@@ -29,6 +29,11 @@ outcome run_tool(const char *words);
 /* The same, with Ctrl-C as soon as it has written a line on `stream`: "stdout" or "stderr". */
 outcome interrupt_tool(const char *words, const char *stream);
 
+/* What a run with these words and --json - writes; it must end with `status`. */
+json_t *json_of(const char *words, int status);
+/* A number of an object, whole or not. */
+double number(const json_t *o, const char *key);
+
 unsigned lines(const char *text);
 /* Exit status 2, nothing on standard output, one line on standard error with `part` in it. */
 void refused(const char *words, const char *part);

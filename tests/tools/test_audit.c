@@ -72,13 +72,7 @@ static void faulty(const char *words, const char *path, const char *part) {
 }
 
 static json_t *verify_json(int status) {
-    json_error_t e;
-    outcome o = run_tool("audit verify ev --json -");
-    json_t *j = json_loads(o.out, 0, &e);
-    if (o.status != status || j == NULL)
-        fail_msg("status %d: %s%s", o.status, o.out, o.err);
-    forget(&o);
-    return j;
+    return json_of("audit verify ev", status);
 }
 
 /* Bundles of a run under faults of the network. */

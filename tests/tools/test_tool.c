@@ -15,16 +15,8 @@
 /* A run that must succeed; its JSON. */
 static json_t *results(const char *words) {
     char all[1024];
-    snprintf(all, sizeof all, "train --json - %s", words);
-    outcome o = run_tool(all);
-    if (o.status != 0)
-        fail_msg("uvcc %s\n  status %d\n  %s", all, o.status, o.err);
-    json_error_t e;
-    json_t *j = json_loads(o.out, 0, &e);
-    if (j == NULL)
-        fail_msg("uvcc %s: not JSON: %s\n%s", all, e.text, o.out);
-    forget(&o);
-    return j;
+    snprintf(all, sizeof all, "train %s", words);
+    return json_of(all, 0);
 }
 
 static void same(const json_t *a, const json_t *b, const char *key, const char *words) {
@@ -630,16 +622,9 @@ static void remove_logs(void) {
 }
 
 static json_t *replay_json(const char *words, int status) {
-    char all[256];
-    json_error_t e;
-    snprintf(all, sizeof all, "replay --json - %s", words);
-    outcome o = run_tool(all);
-    if (o.status != status)
-        fail_msg("uvcc %s\n  status %d\n  %s%s", all, o.status, o.out, o.err);
-    json_t *j = json_loads(o.out, 0, &e);
-    assert_non_null(j);
-    forget(&o);
-    return j;
+    char all[1024];
+    snprintf(all, sizeof all, "replay %s", words);
+    return json_of(all, status);
 }
 
 /* The vectors' runs, heavily disturbed and computed late, run again under every way to compute. */
