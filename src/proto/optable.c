@@ -16,12 +16,8 @@
 #include "bytes.h"
 #include "sort.h"
 
-static uint64_t sort_key(uint8_t phase, uint16_t mb, uint16_t k, uint16_t b) {
-    return (uint64_t)phase << 48 | (uint64_t)mb << 32 | (uint64_t)k << 16 | b;
-}
-
 static uint64_t key_of(const uvcci_oprow *row) {
-    return sort_key(row->phase, row->mb, row->k, row->b);
+    return (uint64_t)row->phase << 48 | (uint64_t)row->mb << 32 | (uint64_t)row->k << 16 | row->b;
 }
 
 static int compare_rows(const void *a, const void *b) {
@@ -95,20 +91,6 @@ const uvcci_oprow *uvcci_optable_find(const uvcci_optable *t, uint32_t op_id) {
         return NULL;
     uint32_t slot = slot_of(t, op_id);
     return t->index[slot] != 0 ? &t->rows[t->index[slot] - 1] : NULL;
-}
-
-const uvcci_oprow *uvcci_optable_at(const uvcci_optable *t, uint8_t phase, uint16_t mb,
-                                    uint16_t k) {
-    uint64_t key = sort_key(phase, mb, k, 0);
-    uint32_t low = 0, high = t->count;
-    while (low < high) {
-        uint32_t mid = low + (high - low) / 2;
-        if (key_of(&t->rows[mid]) < key)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low < t->count && key_of(&t->rows[low]) == key ? &t->rows[low] : NULL;
 }
 
 void uvcci_oprow_put(const uvcci_oprow *row, uint8_t out[UVCCI_OPROW_BYTES]) {
