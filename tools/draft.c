@@ -63,6 +63,13 @@ draft *draft_open(const char *option, const char *path, int *status) {
     return d;
 }
 
+int draft_check(const char *option, const char *path) {
+    int status = EXIT_DONE;
+    if (path != NULL)
+        draft_close(draft_open(option, path, &status));
+    return status;
+}
+
 FILE *draft_file(draft *d) {
     return d->file;
 }

@@ -29,7 +29,7 @@ static void refuses(void **state) {
     write_text();
     write_file("short.txt", "short", 5);
     static const char *const cases[][2] = {
-        {TRAIN "--text no.txt", "no.txt: No such file"},
+        {TRAIN "--text no.txt", "no.txt: cannot be opened: No such file or directory; check"},
         {TRAIN "--text .", "no regular file"},
         {TRAIN "--text short.txt", "has 5 bytes"},
         {TRAIN "--dim 0", "--dim 0"},
@@ -50,7 +50,11 @@ static void refuses(void **state) {
         {TRAIN "--text t.txt --json no/such/place.json", "--json no/such/place.json"},
         {TRAIN "--reveal no --check", "leave out --reveal no"},
         {"generate", "give one directory"},
-        {"generate no", "no/model.json: cannot be opened"},
+        {"generate no", "no: there is no kept model in it; name a directory"},
+        {TRAIN "--text t.txt --weights no/such/w", "--weights no/such/w: cannot be written"},
+        {TRAIN "--text t.txt --plot no/such/p.svg", "--plot no/such/p.svg: cannot be written"},
+        {TRAIN "--text t.txt --checkpoint no/such/c",
+         "--checkpoint no/such/c: cannot be made: No such file or directory; choose"},
         {"generate no --length 0", "--length 0"},
         {"generate no --temperature 9", "--temperature 9"},
     };

@@ -282,7 +282,7 @@ static void refuses_bad_words(void **state) {
         {"nonlinear --compute gpu", "inline|deferred|threads"},
         {"nonlinear --json no/such/place", "--json no/such/place"},
         {"nonlinear --plot no/such/place", "--plot no/such/place"},
-        {"nonlinear --plot stdout", "--plot stdout: is no directory"},
+        {"nonlinear --plot stdout", "--plot stdout: is no directory; name one"},
         {"nonlinear --table --json -", "--table"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)

@@ -839,6 +839,23 @@ static void prints_records(void **state) {
     assert_int_equal(access("logs", F_OK), -1);
 }
 
+static void refuses_sim_options(void **state) {
+    (void)state;
+    static const char *const cases[][2] = {
+        {"sim --bogus", "no option '--bogus'"},
+        {"sim stray", "no option 'stray'"},
+        {"sim --seeds", "--seeds needs a value"},
+        {"sim --seeds 0", "--seeds 0: give a whole number from 1 to 4294967295"},
+        {"sim --seeds x", "--seeds x: give a whole number from 1"},
+        {"sim --threads 65", "--threads 65: give a whole number from 1 to 64"},
+        {"sim --without nope", "--without nope: give classes of faults"},
+        {"sim --list none", "--list none: cannot be opened: No such file or directory; check"},
+        {"sim --seeds 1 --json no/such", "--json no/such: cannot be written"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        refused(cases[i][0], cases[i][1]);
+}
+
 static void refuses_replay_options(void **state) {
     (void)state;
     static const char *const cases[][2] = {
@@ -852,7 +869,7 @@ static void refuses_replay_options(void **state) {
         {"replay a --json - --print", "leave --json out"},
         {"replay a --bogus=1", "no option --bogus"},
         {"replay a --un 4", "no option --un"},
-        {"replay no.uvlog", "no.uvlog: cannot be opened"},
+        {"replay no.uvlog", "no.uvlog: cannot be opened: No such file or directory; check"},
         {"replay .", "no regular file"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
@@ -1003,6 +1020,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(records_and_replays),
         cmocka_unit_test(finds_what_differs),
         cmocka_unit_test(prints_records),
+        cmocka_unit_test(refuses_sim_options),
         cmocka_unit_test(refuses_replay_options),
         cmocka_unit_test(traces_and_profiles),
     };
