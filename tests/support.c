@@ -21,6 +21,20 @@ uint64_t test_u64(const json_t *o, const char *key) {
 }
 uint64_t test_hex64(const char *hex) { return strtoull(hex, NULL, 16); }
 
+uint32_t test_tensor(uvcc_program *p, const char *name, uint32_t rows, uint32_t cols, uint8_t bits,
+                     uint8_t scale, uint8_t lifetime) {
+    const uvcc_tensor_desc d = {.name = name,
+                                .rows = rows,
+                                .cols = cols,
+                                .bits = bits,
+                                .scale = scale,
+                                .lifetime = lifetime,
+                                .in_buffer_of = UVCC_NO_TENSOR};
+    const int rc = uvcc_program_tensor(p, &d);
+    assert_true(rc >= 0);
+    return (uint32_t)rc;
+}
+
 static int nibble(char c) {
     if (c >= '0' && c <= '9')
         return c - '0';

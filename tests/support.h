@@ -1,5 +1,5 @@
 /* support.h - what the unit tests share: cmocka's preamble, vectors from JSON, hex, a counting and
- * failing allocator, a seeded random hook. */
+ * failing allocator, a seeded random hook, tensors of programs. */
 #ifndef UVCC_TEST_SUPPORT_H
 #define UVCC_TEST_SUPPORT_H
 
@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 #include <jansson.h>
-#include <uvcc/types.h>
+#include <uvcc/program.h>
 
 /* Loads UVCC_VECTORS_DIR/name or fails the test. Caller json_decref()s. */
 #define LOAD_VECTORS(name) test_load_json(UVCC_VECTORS_DIR "/" name)
@@ -27,6 +27,10 @@ uint64_t test_hex64(const char *hex);                   /* most significant digi
 size_t test_hex(const char *hex, uint8_t **out);
 /* Bytes of a hex string of exactly n bytes. */
 void test_hex_n(const char *hex, uint8_t *out, size_t n);
+
+/* A tensor of a program, which takes it. */
+uint32_t test_tensor(uvcc_program *p, const char *name, uint32_t rows, uint32_t cols, uint8_t bits,
+                     uint8_t scale, uint8_t lifetime);
 
 /* splitmix64: a seeded stream for property tests. */
 uint64_t test_rand(uint64_t *state);

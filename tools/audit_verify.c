@@ -140,7 +140,8 @@ int audit_list_read(const char *dir, audit_list *out) {
     int status = 0;
     *out = (audit_list){0};
     if (stat(dir, &st) != 0)
-        return report_error(AUDIT_UNUSABLE, "%s: %s", dir, strerror(errno));
+        return report_error(AUDIT_UNUSABLE, "%s: %s; name a directory that --audit wrote", dir,
+                            strerror(errno));
     for (uint8_t p = 0; p < UVCC_PARTIES && status == 0; p++) {
         char name[16];
         (void)snprintf(name, sizeof name, "party-%u", p);
@@ -149,7 +150,10 @@ int audit_list_read(const char *dir, audit_list *out) {
             free(to.all[--to.count].path);
     }
     if (status == 0 && to.count == 0)
-        status = report_error(AUDIT_UNUSABLE, "%s: there are no bundles in it (no party-0)", dir);
+        status = report_error(
+            AUDIT_UNUSABLE,
+            "%s: there are no bundles in it (no party-0); name a directory that --audit wrote",
+            dir);
     while (to.count != 0) {
         folder in = to.all[--to.count];
         if (status == 0)

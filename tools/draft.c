@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -49,12 +48,12 @@ draft *draft_open(const char *option, const char *path, int *status) {
     (void)snprintf(d->name, room, "%s.%ld.tmp", path, (long)getpid());
     int fd = open(d->name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0) {
+        *status =
+            report_error(EXIT_BAD_INPUT, "--%s %s: cannot be written: %s; choose another place",
+                         option, path, strerror(errno));
         free(d->name);
         d->name = NULL; /* not ours to remove */
-        return refuse(d, status,
-                      report_error(EXIT_BAD_INPUT,
-                                   "--%s %s: cannot be written: %s; choose another place", option,
-                                   path, strerror(errno)));
+        return refuse(d, status, *status);
     }
     d->file = fdopen(fd, "w");
     if (d->file == NULL) {
@@ -64,21 +63,40 @@ draft *draft_open(const char *option, const char *path, int *status) {
     return d;
 }
 
+int draft_check(const char *option, const char *path) {
+    int status = EXIT_DONE;
+    if (path != NULL)
+        draft_close(draft_open(option, path, &status));
+    return status;
+}
+
 FILE *draft_file(draft *d) {
     return d->file;
 }
 
+enum { WRITE_FAILED = -1 }; /* some time ago: its errno is another call's by now */
+
+/* 0, or errno of what stands in the way. */
+static int flush(FILE *f) {
+    if (fflush(f) != 0)
+        return errno;
+    return ferror(f) ? WRITE_FAILED : 0;
+}
+
 int draft_finish(draft *d) {
-    bool ok = !ferror(d->file) && fflush(d->file) == 0;
+    int error = flush(d->file);
     if (d->name != NULL) { /* on the disk before it gets its name */
-        ok = ok && fsync(fileno(d->file)) == 0;
-        ok = fclose(d->file) == 0 && ok;
+        if (error == 0 && fsync(fileno(d->file)) != 0)
+            error = errno;
+        if (fclose(d->file) != 0 && error == 0)
+            error = errno;
         d->file = NULL;
-        ok = ok && rename(d->name, d->path) == 0;
+        if (error == 0 && rename(d->name, d->path) != 0)
+            error = errno;
     }
-    if (!ok)
+    if (error != 0)
         return report_error(EXIT_FAILED, "--%s %s: cannot be written: %s", d->option, d->path,
-                            strerror(errno));
+                            error == WRITE_FAILED ? "a write failed" : strerror(error));
     free(d->name);
     d->name = NULL;
     return EXIT_DONE;

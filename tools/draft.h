@@ -10,6 +10,9 @@ typedef struct draft draft;
  * with its exit status in *status. */
 draft *draft_open(const char *option, const char *path, int *status);
 FILE *draft_file(draft *d);
+/* Whether such a file can be made: an exit status after reporting, before work whose results go
+ * there by other means. NULL: yes. */
+int draft_check(const char *option, const char *path);
 /* Everything is written: the file gets its name. An exit status; also for writes that failed. */
 int draft_finish(draft *d);
 /* Takes away what was not finished. */

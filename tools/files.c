@@ -20,11 +20,12 @@ int file_read(const char *path, int status, uint8_t **bytes, size_t *len) {
         int why = errno;
         if (fd >= 0)
             (void)close(fd);
-        return report_error(status, "%s: cannot be opened: %s", path, strerror(why));
+        return report_error(status, "%s: cannot be opened: %s; check the path", path,
+                            strerror(why));
     }
     if (!S_ISREG(st.st_mode)) {
         (void)close(fd);
-        return report_error(status, "%s: is no regular file", path);
+        return report_error(status, "%s: is no regular file; name a file", path);
     }
     size_t room = (size_t)st.st_size + 1; /* one more, to see a file that grows */
     *bytes = malloc(room);

@@ -64,13 +64,13 @@ typedef struct run {
     uvcc_nonlinear_fn fn; /* MEASURE_DEFINITION: of the current entry */
     uint64_t counted;     /* errors */
     double error_sum;
-    char log[256]; /* the sessions' last error */
+    session_log log;
     measure_result result;
 } run;
 
 static int failed(const run *r, const char *what, int rc) {
     return report_error(EXIT_FAILED, "%s: %s: %s%s%s", r->info->name, what, uvcc_error_text(rc),
-                        *r->log != '\0' ? ": " : "", r->log);
+                        *r->log.line != '\0' ? ": " : "", r->log.line);
 }
 
 /* ---- the program ---- */
@@ -200,17 +200,11 @@ static int make_program(run *r) {
         rc = uvcc_program_finish(r->program, message, sizeof message);
     if (rc >= 0)
         rc = uvcc_reference_new(&r->reference, r->program, &r->al);
-    (void)snprintf(r->log, sizeof r->log, "%s", message);
+    (void)snprintf(r->log.line, sizeof r->log.line, "%s", message);
     return rc < 0 ? failed(r, "the program", rc) : EXIT_DONE;
 }
 
 /* ---- sessions ---- */
-
-static void keep_log(void *user, uvcc_log_level level, const char *line) {
-    run *r = user;
-    if (level == UVCC_LOG_ERROR)
-        (void)snprintf(r->log, sizeof r->log, "%s", line);
-}
 
 /* The masks that a task of the party that deals reads, of a step that rounds by their low bits. */
 static void take_low(const run *r, const uvcc_task *t) {
@@ -247,19 +241,15 @@ static int start_party(run *r, unsigned p) {
         rc = uvcc_config_default(&cfg, sizeof cfg);
     if (rc != 0)
         return rc;
-    cfg.alloc = r->al;
+    seeded_session(&cfg, &r->al, "nonlinear", r->job->seed, p, NULL, &r->log);
     cfg.random = uvcc_seeded(&me->random, r->job->seed, p);
-    cfg.log = (uvcc_logger){.write = keep_log, .user = r};
-    cfg.party = (uint8_t)p;
-    seeded_identity(&cfg, "nonlinear", r->job->seed, p);
     cfg.cookie = p;
-    cfg.keepalive_ns = UVCC_NEVER; /* so that a run that cannot go on is seen as such */
     rc = uvcc_session_new(&me->session, &cfg);
     return rc != 0 ? rc : uvcc_session_load_program(me->session, r->program);
 }
 
 static int start(run *r) {
-    int rc = uvcc_loopback_new(&r->net, &r->al, UVCC_PARTIES, false, r->job->seed);
+    int rc = seeded_network(&r->net, &r->al, NULL, r->job->seed);
     for (unsigned p = 0; p < UVCC_PARTIES && rc == 0; p++)
         rc = start_party(r, p);
     for (unsigned p = 0; p < UVCC_PARTIES && rc == 0; p++)
@@ -367,7 +357,7 @@ static int compare_reference(run *r, unsigned number) {
     if (rc == 0)
         rc = uvcc_reference_step(r->reference, number, message, sizeof message);
     if (rc != 0) {
-        (void)snprintf(r->log, sizeof r->log, "%s", message);
+        (void)snprintf(r->log.line, sizeof r->log.line, "%s", message);
         return failed(r, "the plaintext run", rc);
     }
     for (unsigned o = 0; o < r->outputs; o++) {

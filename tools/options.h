@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <uvcc/loopback.h>
 #include <uvcc/mlp.h>
 
 #include "flags.h"
@@ -15,12 +16,12 @@ typedef struct train_options {
     flag_list hidden;
     uint32_t epochs, batch, lr_shift, frac_bits;
     uint64_t seed, compute_seed, fault_seed;
-    uint32_t truncation; /* uvcc_truncation */
-    uint32_t compare;    /* uvcc_compare */
-    uint32_t products;   /* uvcc_products */
-    uint32_t compute;    /* uvcc_cpu_mode */
-    uint32_t model;      /* the value of --model: mlp */
-    double drop, duplicate, reorder, corrupt;
+    uint32_t truncation;      /* uvcc_truncation */
+    uint32_t compare;         /* uvcc_compare */
+    uint32_t products;        /* uvcc_products */
+    uint32_t compute;         /* uvcc_cpu_mode */
+    uint32_t model;           /* the value of --model: mlp */
+    uvcc_fault_config faults; /* drop, duplicate, reorder, corrupt */
     bool progress, profile, force, help;
 } train_options;
 

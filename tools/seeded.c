@@ -2,7 +2,10 @@
 #include "seeded.h"
 
 #include <sodium.h>
+#include <stdio.h>
 #include <string.h>
+
+#define DATAGRAM_BYTES 8192u
 
 static void hash_words(const char *command, const char *what, uint64_t seed, uint32_t number,
                        uint8_t out[32]) {
@@ -30,6 +33,33 @@ void seeded_identity(uvcc_config *cfg, const char *command, uint64_t seed, unsig
         if (q != p) /* pairs {0,1}, {1,2}, {0,2} are 1, 3, 2 */
             hash_words(command, "pair", seed, p + q, cfg->pair_secret[q]);
     }
+}
+
+static bool any(const uvcc_fault_config *f) {
+    return f != NULL && (f->drop > 0 || f->duplicate > 0 || f->reorder > 0 || f->corrupt > 0);
+}
+
+static void keep_log(void *user, uvcc_log_level level, const char *line) {
+    session_log *log = user;
+    if (level == UVCC_LOG_ERROR)
+        (void)snprintf(log->line, sizeof log->line, "%s", line);
+}
+
+void seeded_session(uvcc_config *cfg, const uvcc_allocator *al, const char *command, uint64_t seed,
+                    unsigned p, const uvcc_fault_config *faults, session_log *log) {
+    cfg->alloc = *al;
+    cfg->log = (uvcc_logger){.write = keep_log, .user = log};
+    cfg->party = (uint8_t)p;
+    seeded_identity(cfg, command, seed, p);
+    cfg->datagram = any(faults);
+    cfg->datagram_bytes = DATAGRAM_BYTES;
+    cfg->keepalive_ns = UVCC_NEVER;
+}
+
+int seeded_network(uvcc_loopback **out, const uvcc_allocator *al, const uvcc_fault_config *faults,
+                   uint64_t seed) {
+    const int rc = uvcc_loopback_new(out, al, UVCC_PARTIES, any(faults), seed);
+    return rc != 0 ? rc : uvcc_loopback_set_all_faults(*out, faults);
 }
 
 void seeded_bundles(bundles_config *c, const char *command, uint64_t seed) {

@@ -33,7 +33,6 @@
 #define FEATURES_OWNER   0u
 #define LABELS_OWNER     1u
 #define STEPS_MAX        100000000u
-#define DATAGRAM_BYTES   8192u
 
 typedef struct party {
     uvcc_session *session;
@@ -70,7 +69,7 @@ typedef struct run {
     bool revealed, recorded;         /* recorded: there is something to keep in the logs */
     train_result result;
     progress shown;
-    char log[256];  /* the sessions' last error */
+    session_log log;
     char *app;      /* what logs say of the program */
     bundles *audit; /* NULL: none are written */
     trace *trace;   /* NULL: none */
@@ -396,34 +395,17 @@ static int train(run *r) {
 
 /* ---- setting up ---- */
 
-/* Kept for the message of the call that failed, or of the event that follows. */
-static void keep_log(void *user, uvcc_log_level level, const char *line) {
-    run *r = user;
-    if (level == UVCC_LOG_ERROR)
-        (void)snprintf(r->log, sizeof r->log, "%s", line);
-}
-
-static bool faulty(const train_options *o) {
-    return o->drop > 0 || o->duplicate > 0 || o->reorder > 0 || o->corrupt > 0;
-}
-
 static void configure(run *r, unsigned p, uvcc_config *cfg) {
     const uint64_t seed = r->o->seed;
-    cfg->alloc = r->al;
+    seeded_session(cfg, &r->al, "train", seed, p, &r->o->faults, &r->log);
     cfg->random = uvcc_seeded(&r->party[p].random, seed, p);
-    cfg->log = (uvcc_logger){.write = keep_log, .user = r};
-    cfg->party = (uint8_t)p;
-    seeded_identity(cfg, "train", seed, p);
     cfg->bundles = r->o->audit != NULL;
-    cfg->datagram = faulty(r->o);
-    cfg->datagram_bytes = DATAGRAM_BYTES;
     cfg->cookie = p;
     if (r->party[p].log != NULL) {
         cfg->record = uvlog_recorder(r->party[p].log);
         cfg->record.app = (const uint8_t *)r->app;
         cfg->record.app_len = strlen(r->app);
     }
-    cfg->keepalive_ns = UVCC_NEVER; /* so that a run that cannot go on is seen as such */
 }
 
 static int start_logs(run *r) {
@@ -487,7 +469,7 @@ static int start_party(run *r, unsigned p) {
             EXIT_BAD_INPUT,
             "a step is too large (%s); give a smaller --hidden or --batch, or fewer "
             "columns",
-            r->log);
+            r->log.line);
     if (rc != 0)
         return failed(r, "a session cannot begin", rc);
     return EXIT_DONE;
@@ -529,12 +511,7 @@ static int set_weights(run *r) {
 }
 
 static int start_network(run *r) {
-    const train_options *o = r->o;
-    const uvcc_fault_config faults = {
-        .drop = o->drop, .duplicate = o->duplicate, .reorder = o->reorder, .corrupt = o->corrupt};
-    int rc = uvcc_loopback_new(&r->net, &r->al, UVCC_PARTIES, faulty(o), o->fault_seed);
-    if (rc == 0)
-        rc = uvcc_loopback_set_all_faults(r->net, &faults);
+    int rc = seeded_network(&r->net, &r->al, &r->o->faults, r->o->fault_seed);
     for (unsigned p = 0; p < UVCC_PARTIES && rc == 0; p++)
         rc = uvcc_session_start(r->party[p].session, uvcc_loopback_now(r->net));
     return rc == 0 ? EXIT_DONE : failed(r, "the network", rc);

@@ -158,8 +158,8 @@ char *uvlog_app_text(const train_options *o, const uvcc_mlp_config *mlp) {
         mlp->truncation, "lift", mlp->lift, "compare", mlp->compare, "products", mlp->products,
         "x_owner", mlp->x_owner, "y_owner", mlp->y_owner, "options", "data", o->data,
         strlen(o->data), "epochs", (int)o->epochs, "seed", seed, "compute", (int)o->compute,
-        "compute_seed", compute_seed, "drop", o->drop, "duplicate", o->duplicate, "reorder",
-        o->reorder, "corrupt", o->corrupt, "fault_seed", fault_seed);
+        "compute_seed", compute_seed, "drop", o->faults.drop, "duplicate", o->faults.duplicate,
+        "reorder", o->faults.reorder, "corrupt", o->faults.corrupt, "fault_seed", fault_seed);
     char *text = j == NULL || bad != 0 ? NULL : json_dumps(j, JSON_COMPACT);
     json_decref(j);
     return text;

@@ -554,6 +554,12 @@ typedef struct uvcc_completion {
 
 /* ---- executors on the CPU ---- */
 
+/** Stack that running a job may take, whatever its tasks are, beside what the hooks of the host take.
+ * A thread that submits to an INLINE executor, or polls a DEFERRED one, needs that much left; threads
+ * of a host may have less by default (musl: 128 KiB). The workers of THREADS have twice as much, the
+ * other half for the hooks. */
+#define UVCC_TASK_STACK_BYTES (256u << 10)
+
 typedef enum uvcc_cpu_mode {
     UVCC_CPU_INLINE = 0,   /**< submit runs the job; its completion waits in the queue */
     UVCC_CPU_DEFERRED = 1, /**< submit keeps it; poll runs kept jobs in a seeded shuffled order, and

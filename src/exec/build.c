@@ -4,8 +4,8 @@
 #include "proto/bytes.h"
 #include "proto/mutant.h"
 #include "proto/prg.h"
+#include "proto/sort.h"
 #include <assert.h>
-#include <stdlib.h>
 
 /* ---- leaves and messages ---- */
 
@@ -300,7 +300,11 @@ typedef struct stream {
 
 static int compare_streams(const void *a, const void *b) {
     const stream *x = a, *y = b;
-    return x->fss_id < y->fss_id ? -1 : x->fss_id > y->fss_id;
+    if (x->fss_id != y->fss_id)
+        return x->fss_id < y->fss_id ? -1 : 1;
+    if (x->group != y->group)
+        return x->group < y->group ? -1 : 1;
+    return x->block < y->block ? -1 : x->block > y->block;
 }
 
 const uvcci_plan_round *uvcci_keys_round(const uvcci_run *r, unsigned group) {
@@ -347,7 +351,7 @@ size_t uvcci_key_offsets(const uvcci_run *r, uint8_t dealer, uint8_t to, uvcci_b
                                  .bytes = uvcci_plan_key_bytes(plan, round, i, (uvcc_role)role)};
         }
     }
-    qsort(list, n, sizeof list[0], compare_streams);
+    uvcci_sort(list, n, sizeof list[0], compare_streams);
     size_t total = 0;
     for (uint32_t i = 0; i < n; i++) {
         at[list[i].group][list[i].block] = base + total;

@@ -137,6 +137,18 @@ static void threads_stop(uvcc_cpu *x) {
     }
 }
 
+/* The system's default may be less than a task takes, and is much more on most. */
+static int thread_start(cpu_thread *t) {
+    pthread_attr_t attr;
+    if (pthread_attr_init(&attr) != 0)
+        return UVCC_ERR_NOMEM;
+    int e = pthread_attr_setstacksize(&attr, 2 * UVCC_TASK_STACK_BYTES);
+    if (e == 0)
+        e = pthread_create(&t->id, &attr, thread_main, t);
+    pthread_attr_destroy(&attr);
+    return e == 0 ? 0 : UVCC_ERR_NOMEM;
+}
+
 static int threads_start(uvcc_cpu *x) {
     for (; x->thread_count < x->cfg.threads; x->thread_count++) {
         cpu_thread *t = &x->threads[x->thread_count];
@@ -145,8 +157,8 @@ static int threads_start(uvcc_cpu *x) {
         if (e != 0)
             return e;
         e = uvcci_cpu_worker_reserve(&t->worker);
-        if (e == 0 && pthread_create(&t->id, NULL, thread_main, t) != 0)
-            e = UVCC_ERR_NOMEM;
+        if (e == 0)
+            e = thread_start(t);
         if (e != 0) {
             uvcci_cpu_worker_free(&t->worker);
             return e;

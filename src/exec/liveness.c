@@ -6,7 +6,7 @@
 #include "program.h"
 #include "sks.h"
 
-#include <stdlib.h>
+#include "proto/sort.h"
 #include <string.h>
 
 typedef struct edge {
@@ -177,16 +177,11 @@ static void list_successors(walk *w, uvcci_entry *e) {
         e->succ[w->stamp[w->edges[n].from]++] = w->edges[n].to;
 }
 
-static int compare_keys(const void *a, const void *b) {
-    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
 /* By (phase, mb, k), which no two ops share: below the key stands the op's index, 16 bits. */
 static void number_ops(walk *w, uvcci_entry *e) {
     for (uint32_t i = 0; i < e->op_count; i++)
         w->keys[i] = uvcci_op_key(&e->ops[i].desc) << 16 | i;
-    qsort(w->keys, e->op_count, sizeof w->keys[0], compare_keys);
+    uvcci_sort(w->keys, e->op_count, sizeof w->keys[0], uvcci_compare_u64);
     for (uint32_t i = 0; i < e->op_count; i++) {
         e->by_ordinal[i] = (uint32_t)(w->keys[i] & 0xffff);
         e->ops[e->by_ordinal[i]].ordinal = i;

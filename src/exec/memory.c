@@ -9,7 +9,7 @@
  * chain of ops it is exactly what a step needs. */
 #include "program.h"
 
-#include <stdlib.h>
+#include "proto/sort.h"
 #include <string.h>
 
 #define MOST_OPS 32768u /* tables grow with the square */
@@ -146,11 +146,6 @@ static uint64_t sum_of_rows(memory *m) {
     return sum;
 }
 
-static int compare_keys(const void *a, const void *b) {
-    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
 /* Lists the buffers by size, the largest first, or by their first writer. */
 static void sort_buffers(memory *m, bool by_size) {
     m->count = 0;
@@ -160,7 +155,7 @@ static void sort_buffers(memory *m, bool by_size) {
                 by_size ? (1ull << 45) - buffer_bytes(m, b) : m->e->life[b].first_write;
             m->key[m->count++] = by << 14 | b; /* at most 2^14 tensors, 2^44 bytes each */
         }
-    qsort(m->key, m->count, sizeof m->key[0], compare_keys);
+    uvcci_sort(m->key, m->count, sizeof m->key[0], uvcci_compare_u64);
     for (uint32_t i = 0; i < m->count; i++)
         m->list[i] = (uint32_t)(m->key[i] & (UVCCI_MAX_TENSORS - 1));
 }

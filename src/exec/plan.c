@@ -3,7 +3,7 @@
 #include "sks.h"
 
 #include "proto/bytes.h"
-#include <stdlib.h>
+#include "proto/sort.h"
 #include <uvcc/frame.h>
 
 /* Which frame kind carries the TLVs of a protocol. */
@@ -663,11 +663,6 @@ void uvcci_plan_ids_fill(const uvcci_plan *plan, const uint8_t sid_sub[32], uint
         ids->edge[b] = 0;
 }
 
-static int compare_words(const void *a, const void *b) {
-    uint64_t x = uvcci_ld64(a), y = uvcci_ld64(b);
-    return x < y ? -1 : x > y;
-}
-
 bool uvcci_plan_ids_collide(const uvcci_plan *plan, const uvcci_plan_ids *ids) {
     /* Equal ids matter where they would meet in one batch; batches are ranges of at most 512
      * blocks (the parts of openings and lifts are smaller than that). */
@@ -677,7 +672,7 @@ bool uvcci_plan_ids_collide(const uvcci_plan *plan, const uvcci_plan_ids *ids) {
         for (uint32_t first = 0; first < blocks; first += 512) {
             uint32_t n = blocks - first < 512 ? blocks - first : 512;
             memcpy(seen, ids->id[s] + first, n * sizeof seen[0]);
-            qsort(seen, n, sizeof seen[0], compare_words);
+            uvcci_sort(seen, n, sizeof seen[0], uvcci_compare_u64);
             for (uint32_t i = 1; i < n; i++)
                 if (seen[i] == seen[i - 1])
                     return true;
@@ -823,7 +818,7 @@ uint32_t uvcci_plan_list(const uvcci_plan *plan, const uvcci_plan_ids *ids,
     struct lister l = {
         .plan = plan, .ids = ids, .r = r, .out = out, .bytes = UVCC_BLV1_HEADER_BYTES};
     visit(ids, r, part, src, dst, list_one, &l);
-    qsort(out, l.count, sizeof out[0], compare_tlvs);
+    uvcci_sort(out, l.count, sizeof out[0], compare_tlvs);
     *bytes = l.bytes;
     return l.count;
 }

@@ -2,7 +2,11 @@
  *
  * The store is a list of records and a mark: everything before (run, step) was handed out or is of
  * an older run. The mark never falls, so nothing before it comes in or goes out again, whatever
- * copy of a record somebody still has. */
+ * copy of a record somebody still has.
+ *
+ * The list is a skip list, so that a record finds its place in O(log n) steps: a quarter of the
+ * records of a level are linked in the level above it too, those whose key's hash says so. Level 0
+ * links all. */
 #include "triple.h"
 
 #include "proto/bytes.h"
@@ -78,16 +82,24 @@ int uvcc_triple_read(const uint8_t *data, size_t len, uvcc_triple_info *out) {
 
 /* ---- the store ---- */
 
-typedef struct kept {
-    struct kept *next;
+enum { LEVELS = 12 }; /* searches stay short up to some 4^12 records */
+
+typedef struct kept kept;
+
+typedef struct links {
+    kept *next[LEVELS]; /* NULL: the end, or a level that the record is not in */
+} links;
+
+struct kept {
+    links links;
     uvcc_triple_info info;
     uint8_t *bytes; /* SECRET */
-} kept;
+};
 
 struct uvcc_triple_store {
     uvcc_allocator alloc;
     uint32_t run, step; /* the mark */
-    kept *list;         /* by run, step and triple_id */
+    links list;         /* by run, step and triple_id */
     uint32_t count;
     uint8_t *out; /* what was handed out last */
     size_t out_bytes;
@@ -113,16 +125,22 @@ static void secret_free(const uvcc_triple_store *st, uint8_t *p, size_t bytes) {
     st->alloc.free(st->alloc.user, p, bytes, UVCC_MEM_SECRET);
 }
 
-static void drop(uvcc_triple_store *st, kept **at) {
-    kept *k = *at;
-    *at = k->next;
+static void kept_free(const uvcc_triple_store *st, kept *k) {
     secret_free(st, k->bytes, k->info.bytes);
     st->alloc.free(st->alloc.user, k, sizeof *k, UVCC_MEM_STATE);
 }
 
-static void drop_all(uvcc_triple_store *st, kept **list) {
-    while (*list != NULL)
-        drop(st, list);
+/* Takes the first record out of a list that has one. */
+static kept *pop(links *list) {
+    kept *k = list->next[0];
+    for (unsigned i = 0; i < LEVELS && list->next[i] == k; i++)
+        list->next[i] = k->links.next[i];
+    return k;
+}
+
+static void drop_all(const uvcc_triple_store *st, links *list) {
+    while (list->next[0] != NULL)
+        kept_free(st, pop(list));
 }
 
 static void drop_out(uvcc_triple_store *st) {
@@ -158,46 +176,73 @@ static bool same_owner(const uvcc_triple_info *a, const uvcc_triple_info *b) {
            memcmp(a->program, b->program, 32) == 0;
 }
 
-/* In its place. UVCC_ERR_STATE if it is there. */
-static int insert(kept **list, kept *k) {
-    while (*list != NULL && compare_infos(&(*list)->info, &k->info) < 0)
-        list = &(*list)->next;
-    if (*list != NULL && compare_infos(&(*list)->info, &k->info) == 0)
-        return UVCC_ERR_STATE;
-    k->next = *list;
-    *list = k;
-    return 0;
+static unsigned levels_of(const uvcc_triple_info *t) {
+    uint64_t h = t->triple_id ^ ((uint64_t)t->run << 32 | t->step);
+    h = (h ^ h >> 31) * 0x9e3779b97f4a7c15u;
+    h ^= h >> 32;
+    unsigned n = 1;
+    for (; n < LEVELS && (h & 3) == 0; h >>= 2)
+        n++;
+    return n;
 }
 
-/* A copy of one record, into a list. */
+/* What stands before `t`'s place, on every level; the record behind that place, or NULL. */
+static kept *find(links *list, const uvcc_triple_info *t, links *before[LEVELS]) {
+    links *at = list;
+    for (unsigned i = LEVELS; i-- > 0;) {
+        while (at->next[i] != NULL && compare_infos(&at->next[i]->info, t) < 0)
+            at = &at->next[i]->links;
+        before[i] = at;
+    }
+    return at->next[0];
+}
+
+static bool has(links *list, const uvcc_triple_info *t) {
+    links *before[LEVELS];
+    const kept *k = find(list, t, before);
+    return k != NULL && compare_infos(&k->info, t) == 0;
+}
+
+/* In its place; it is not there yet. */
+static void insert(links *list, kept *k) {
+    links *before[LEVELS];
+    (void)find(list, &k->info, before);
+    const unsigned levels = levels_of(&k->info);
+    for (unsigned i = 0; i < levels; i++) {
+        k->links.next[i] = before[i]->next[i];
+        before[i]->next[i] = k;
+    }
+}
+
+/* A copy of one record, into `fresh`. */
 static int take_record(uvcc_triple_store *st, const uint8_t *data, const uvcc_triple_info *t,
-                       kept **list) {
-    if (compare_times(t->run, t->step, st->run, st->step) < 0)
+                       links *fresh) {
+    if (compare_times(t->run, t->step, st->run, st->step) < 0 || has(&st->list, t) || has(fresh, t))
         return UVCC_ERR_STATE;
     kept *k = st->alloc.alloc(st->alloc.user, sizeof *k, UVCC_MEM_STATE);
     if (k == NULL)
         return UVCC_ERR_NOMEM;
     *k = (kept){.info = *t};
     k->bytes = st->alloc.alloc(st->alloc.user, t->bytes, UVCC_MEM_SECRET);
-    int rc = k->bytes == NULL ? UVCC_ERR_NOMEM : insert(list, k);
-    if (rc != 0) {
-        drop(st, &k);
-        return rc;
+    if (k->bytes == NULL) {
+        kept_free(st, k);
+        return UVCC_ERR_NOMEM;
     }
     memcpy(k->bytes, data, t->bytes);
+    insert(fresh, k);
     return 0;
 }
 
 int uvcc_triple_store_add(uvcc_triple_store *st, const uint8_t *data, size_t len) {
     if (st == NULL || (data == NULL && len != 0))
         return UVCC_ERR_USAGE;
-    kept *fresh = NULL;
+    links fresh = {0};
     int rc = 0;
     uint32_t n = 0;
     for (size_t at = 0; rc == 0 && at < len;) {
         uvcc_triple_info t;
         rc = uvcc_triple_read(data + at, len - at, &t);
-        const kept *other = st->list != NULL ? st->list : fresh;
+        const kept *other = st->list.next[0] != NULL ? st->list.next[0] : fresh.next[0];
         if (rc == 0 && other != NULL && !same_owner(&t, &other->info))
             rc = UVCC_ERR_MISMATCH;
         if (rc == 0)
@@ -205,24 +250,18 @@ int uvcc_triple_store_add(uvcc_triple_store *st, const uint8_t *data, size_t len
         at += t.bytes;
         n++;
     }
-    for (const kept *k = fresh; rc == 0 && k != NULL; k = k->next)
-        for (const kept *old = st->list; rc == 0 && old != NULL; old = old->next)
-            rc = compare_infos(&old->info, &k->info) == 0 ? UVCC_ERR_STATE : 0;
     if (rc != 0) {
         drop_all(st, &fresh);
         return rc;
     }
-    while (fresh != NULL) {
-        kept *k = fresh;
-        fresh = k->next;
-        (void)insert(&st->list, k); /* it is not there */
-    }
+    while (fresh.next[0] != NULL)
+        insert(&st->list, pop(&fresh));
     st->count += n;
     return 0;
 }
 
 static void drop_first(uvcc_triple_store *st) {
-    drop(st, &st->list);
+    kept_free(st, pop(&st->list));
     st->count--;
 }
 
@@ -233,9 +272,12 @@ int uvcc_triple_store_take(uvcc_triple_store *st, uint32_t run, uint32_t step, c
     if (compare_times(run, step, st->run, st->step) < 0)
         return UVCC_ERR_STATE;
     size_t bytes = 0;
-    for (const kept *k = st->list; k != NULL; k = k->next)
-        if (compare_times(k->info.run, k->info.step, run, step) == 0)
-            bytes += k->info.bytes;
+    links *before[LEVELS];
+    const kept *wanted = find(&st->list, &(uvcc_triple_info){.run = run, .step = step}, before);
+    for (const kept *k = wanted;
+         k != NULL && compare_times(k->info.run, k->info.step, run, step) == 0;
+         k = k->links.next[0])
+        bytes += k->info.bytes;
     uint8_t *handed = NULL;
     if (bytes != 0) {
         handed = st->alloc.alloc(st->alloc.user, bytes, UVCC_MEM_SECRET);
@@ -245,12 +287,12 @@ int uvcc_triple_store_take(uvcc_triple_store *st, uint32_t run, uint32_t step, c
     drop_out(st);
     st->out = handed;
     st->out_bytes = bytes;
-    while (st->list != NULL &&
-           compare_times(st->list->info.run, st->list->info.step, run, step) < 0)
+    while (st->list.next[0] != wanted)
         drop_first(st);
     for (size_t at = 0; at < bytes; drop_first(st)) {
-        memcpy(st->out + at, st->list->bytes, st->list->info.bytes);
-        at += st->list->info.bytes;
+        const kept *k = st->list.next[0];
+        memcpy(st->out + at, k->bytes, k->info.bytes);
+        at += k->info.bytes;
     }
     st->run = run;
     st->step = step + 1;
@@ -267,7 +309,7 @@ uint32_t uvcc_triple_store_count(const uvcc_triple_store *st) {
 
 size_t uvcc_triple_store_saved_bytes(const uvcc_triple_store *st) {
     size_t bytes = STORE_HEAD_BYTES + UVCCI_TRIPLE_HASH_BYTES;
-    for (const kept *k = st != NULL ? st->list : NULL; k != NULL; k = k->next)
+    for (const kept *k = st != NULL ? st->list.next[0] : NULL; k != NULL; k = k->links.next[0])
         bytes += k->info.bytes;
     return bytes;
 }
@@ -286,7 +328,7 @@ int uvcc_triple_store_save(const uvcc_triple_store *st, uint8_t *out, size_t cap
     uvcci_put32(&w, st->run);
     uvcci_put32(&w, st->step);
     uvcci_put64(&w, bytes - STORE_HEAD_BYTES - UVCCI_TRIPLE_HASH_BYTES);
-    for (const kept *k = st->list; k != NULL; k = k->next)
+    for (const kept *k = st->list.next[0]; k != NULL; k = k->links.next[0])
         uvcci_put(&w, k->bytes, k->info.bytes);
     uvcci_sha256_once(out, w.len, out + w.len);
     return 0;

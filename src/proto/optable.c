@@ -14,41 +14,15 @@
 #include <uvcc/types.h>
 
 #include "bytes.h"
-
-static uint64_t sort_key(uint8_t phase, uint16_t mb, uint16_t k, uint16_t b) {
-    return (uint64_t)phase << 48 | (uint64_t)mb << 32 | (uint64_t)k << 16 | b;
-}
+#include "sort.h"
 
 static uint64_t key_of(const uvcci_oprow *row) {
-    return sort_key(row->phase, row->mb, row->k, row->b);
+    return (uint64_t)row->phase << 48 | (uint64_t)row->mb << 32 | (uint64_t)row->k << 16 | row->b;
 }
 
-/* Moves `row` down from the hole at `i` of a max-heap of n rows. */
-static void sift_down(uvcci_oprow *rows, size_t i, size_t n, uvcci_oprow row) {
-    uint64_t key = key_of(&row);
-    for (;;) {
-        size_t child = 2 * i + 1;
-        if (child >= n)
-            break;
-        if (child + 1 < n && key_of(&rows[child]) < key_of(&rows[child + 1]))
-            child++;
-        if (key_of(&rows[child]) <= key)
-            break;
-        rows[i] = rows[child];
-        i = child;
-    }
-    rows[i] = row;
-}
-
-/* Heapsort: in place, no recursion, no bad inputs. */
-static void sort_rows(uvcci_oprow *rows, size_t n) {
-    for (size_t i = n / 2; i-- > 0;)
-        sift_down(rows, i, n, rows[i]);
-    for (size_t end = n; end-- > 1;) {
-        uvcci_oprow last = rows[end];
-        rows[end] = rows[0];
-        sift_down(rows, 0, end, last);
-    }
+static int compare_rows(const void *a, const void *b) {
+    const uint64_t x = key_of(a), y = key_of(b);
+    return x < y ? -1 : x > y;
 }
 
 /* Numbers the ops; false if a row is twice there or the b of an op are not 0, 1, 2, ... */
@@ -100,7 +74,7 @@ int uvcci_optable_build(uvcci_optable *t, const uint8_t sid_sub[32], uint32_t st
         return UVCC_ERR_USAGE;
     if (t->count == 0)
         return 0;
-    sort_rows(t->rows, t->count);
+    uvcci_sort(t->rows, t->count, sizeof t->rows[0], compare_rows);
     if (!number_rows(t->rows, t->count))
         return UVCC_ERR_USAGE;
     memset(t->index, 0, (size_t)t->index_cap * sizeof t->index[0]);
@@ -117,20 +91,6 @@ const uvcci_oprow *uvcci_optable_find(const uvcci_optable *t, uint32_t op_id) {
         return NULL;
     uint32_t slot = slot_of(t, op_id);
     return t->index[slot] != 0 ? &t->rows[t->index[slot] - 1] : NULL;
-}
-
-const uvcci_oprow *uvcci_optable_at(const uvcci_optable *t, uint8_t phase, uint16_t mb,
-                                    uint16_t k) {
-    uint64_t key = sort_key(phase, mb, k, 0);
-    uint32_t low = 0, high = t->count;
-    while (low < high) {
-        uint32_t mid = low + (high - low) / 2;
-        if (key_of(&t->rows[mid]) < key)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low < t->count && key_of(&t->rows[low]) == key ? &t->rows[low] : NULL;
 }
 
 void uvcci_oprow_put(const uvcci_oprow *row, uint8_t out[UVCCI_OPROW_BYTES]) {

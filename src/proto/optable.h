@@ -30,8 +30,6 @@ int uvcci_optable_build(uvcci_optable *t, const uint8_t sid_sub[32], uint32_t st
                         bool (*veto)(void *user, const uvcci_oprow *row), void *user);
 /* Row of op_id, or NULL. */
 const uvcci_oprow *uvcci_optable_find(const uvcci_optable *t, uint32_t op_id);
-/* First row (b = 0) of (phase, mb, k), or NULL. */
-const uvcci_oprow *uvcci_optable_at(const uvcci_optable *t, uint8_t phase, uint16_t mb, uint16_t k);
 /* A row as H(op table) and bundles have it: U8 phase, LE16 mb, k, b, attempt, LE32 op id; the ordinal is
  * not in it. */
 #define UVCCI_OPROW_BYTES 13u

@@ -1,12 +1,10 @@
-/* prg.c - words of a PRG stream, written, added or subtracted at any place.
+/* prg.c - words of a PRG stream, at any place.
  *
- * State: none. Two words make a block, so a range may begin and end in the middle of one. fill()
- * encrypts whole blocks straight into `out`; add() and sub() pass through a buffer that stays in
- * the first-level cache and is wiped, because the words are pads of secrets. */
+ * State: none. Two words make a block, so a range may begin and end in the middle of one; whole
+ * blocks are encrypted straight into `out`. */
 #include "prg.h"
 
 #include <assert.h>
-#include <stdbool.h>
 #include <string.h>
 
 #include "bytes.h"
@@ -14,8 +12,6 @@
 
 #define LANE_SHIFT  40
 #define LANE_BLOCKS ((uint64_t)1 << LANE_SHIFT)
-
-enum { BUFFER_WORDS = 512 };
 
 /* Blocks that hold the words from `first` on. */
 static void blocks(const uvcci_aes *key, uvcci_prg_at at, uint64_t first, uint64_t *out, size_t n) {
@@ -43,35 +39,4 @@ void uvcci_prg_fill(const uvcci_aes *key, uvcci_prg_at at, uint64_t first, uint6
         out[count - 1] = pair[0];
     }
     uvcci_wipe(pair, sizeof pair);
-}
-
-static inline void accumulate(const uvcci_aes *key, uvcci_prg_at at, uint64_t first, uint64_t *out,
-                              size_t count, bool negate) {
-    uint64_t buf[BUFFER_WORDS];
-    size_t used = 0;
-    while (count != 0) {
-        const size_t skip = first % 2;
-        const size_t n = count < BUFFER_WORDS - skip ? count : BUFFER_WORDS - skip;
-        const size_t n_blocks = (skip + n + 1) / 2;
-        blocks(key, at, first, buf, n_blocks);
-        if (used < n_blocks)
-            used = n_blocks;
-        const uint64_t *word = buf + skip;
-        for (size_t i = 0; i < n; i++)
-            out[i] = negate ? out[i] - word[i] : out[i] + word[i];
-        first += n;
-        out += n;
-        count -= n;
-    }
-    uvcci_wipe(buf, used * 16);
-}
-
-void uvcci_prg_add(const uvcci_aes *key, uvcci_prg_at at, uint64_t first, uint64_t *out,
-                   size_t count) {
-    accumulate(key, at, first, out, count, false);
-}
-
-void uvcci_prg_sub(const uvcci_aes *key, uvcci_prg_at at, uint64_t first, uint64_t *out,
-                   size_t count) {
-    accumulate(key, at, first, out, count, true);
 }

@@ -19,10 +19,5 @@ typedef struct uvcci_prg_at {
 /* out[i] = word first + i, i < count. `first` may be odd. */
 void uvcci_prg_fill(const uvcci_aes *key, uvcci_prg_at at, uint64_t first, uint64_t *out,
                     size_t count);
-/* out[i] += / -= word first + i. */
-void uvcci_prg_add(const uvcci_aes *key, uvcci_prg_at at, uint64_t first, uint64_t *out,
-                   size_t count);
-void uvcci_prg_sub(const uvcci_aes *key, uvcci_prg_at at, uint64_t first, uint64_t *out,
-                   size_t count);
 
 #endif

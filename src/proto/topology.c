@@ -1,10 +1,7 @@
 /* topology.c - coordinates of workers and the groups they form. Stateless. */
 #include "topology.h"
 
-#include <assert.h>
 #include <uvcc/types.h>
-
-#include "ids.h"
 
 #define MAX_STAGES 256u
 
@@ -75,11 +72,4 @@ int uvcci_topology_group(const uvcci_topology *topo, uvcci_group kind, uvcci_coo
     for (uint32_t i = 0; i < count; i++)
         members[i] = rank - own * stride + i * stride;
     return (int)count;
-}
-
-void uvcci_topology_sid_sub(const uint8_t sid_job[32], uvcci_coord at, uint8_t out[32]) {
-    assert(at.stage < MAX_STAGES);
-    uint8_t sid_rep[32];
-    uvcci_sid_rep(sid_job, at.replica, sid_rep);
-    uvcci_sid_sub(sid_rep, (uint8_t)at.stage, at.tp_rank, out);
 }

@@ -1,4 +1,4 @@
-/* topology.h - workers of one party: coordinates, local ranks, groups, sid_sub (parallel.md).
+/* topology.h - workers of one party: coordinates, local ranks, groups (parallel.md).
  *
  * local_rank = r*S*T + s*T + t. A TP group fixes (r, s), a PP group (r, t), a DP group (s, t), a STAGE
  * group s; the member at index i of a group has t = i, s = i, r = i or r*T + t = i, so ranks ascend in
@@ -38,7 +38,5 @@ int uvcci_topology_coord(const uvcci_topology *topo, uint32_t local_rank, uvcci_
  * UVCC_ERR_USAGE if cap (in members) is smaller than that. */
 int uvcci_topology_group(const uvcci_topology *topo, uvcci_group kind, uvcci_coord at,
                          uint32_t *members, size_t cap);
-
-void uvcci_topology_sid_sub(const uint8_t sid_job[32], uvcci_coord at, uint8_t out[32]);
 
 #endif

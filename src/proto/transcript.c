@@ -1,11 +1,9 @@
 /* transcript.c - the leaves of one worker's step and their Merkle root (wire.md 4).
  *
  * Leaf bytes go into a chain of chunks, never moved; an entry per leaf points at them. States: open
- * (after new, add, reset) and rooted (after root): in the latter the entries stand in canonical
- * order and `tree` holds all levels, leaf hashes first, each level directly behind the one below.
- * Entries and tree double when they are full, so an add costs O(1) amortised; sorting is a
- * bottom-up merge sort, which finds leaves that came in order cheap. reset keeps the memory for the
- * next step. */
+ * (after new and add) and rooted (after root): in the latter the entries stand in canonical order.
+ * Entries double when they are full, so an add costs O(1) amortised; sorting is a bottom-up merge
+ * sort, which finds leaves that came in order cheap. */
 #include "transcript.h"
 
 #include <assert.h>
@@ -32,17 +30,9 @@ struct uvcci_transcript {
     uvcc_allocator al;
     entry *entries;
     uint32_t count, cap, max;
-    chunk *first, *last; /* last: the chunk being filled; those behind it are empty */
-    uint8_t (*tree)[32];
-    size_t tree_cap; /* nodes */
+    chunk *first, *last; /* last: the chunk being filled */
     bool rooted;
 };
-
-/* A binary tree over n leaves has fewer than 2n nodes, and each of its at most 32 levels may round
- * up by one. Merge sort borrows the same memory before it is hashed into. */
-static size_t tree_nodes(uint32_t cap) {
-    return 2 * (size_t)cap + 32;
-}
 
 static void *take(const uvcc_allocator *al, size_t count, size_t size) {
     if (count > SIZE_MAX / size)
@@ -88,7 +78,6 @@ void uvcci_transcript_free(uvcci_transcript *t) {
         c = next;
     }
     give(&al, t->entries, t->cap, sizeof t->entries[0]);
-    give(&al, t->tree, t->tree_cap, sizeof t->tree[0]);
     give(&al, t, 1, sizeof *t);
 }
 
@@ -113,18 +102,15 @@ static int reserve_entry(uvcci_transcript *t) {
 static int reserve_bytes(uvcci_transcript *t, size_t len) {
     if (t->last != NULL && len <= sizeof t->last->bytes - t->last->used)
         return 0;
-    chunk *c = t->last != NULL ? t->last->next : t->first;
-    if (c == NULL) {
-        c = take(&t->al, 1, sizeof *c);
-        if (c == NULL)
-            return UVCC_ERR_NOMEM;
-        c->next = NULL;
-        if (t->last != NULL)
-            t->last->next = c;
-        else
-            t->first = c;
-    }
+    chunk *c = take(&t->al, 1, sizeof *c);
+    if (c == NULL)
+        return UVCC_ERR_NOMEM;
+    c->next = NULL;
     c->used = 0;
+    if (t->last != NULL)
+        t->last->next = c;
+    else
+        t->first = c;
     t->last = c;
     return 0;
 }
@@ -149,12 +135,6 @@ int uvcci_transcript_add(uvcci_transcript *t, uint32_t row, const uint8_t *leaf,
 
 uint32_t uvcci_transcript_count(const uvcci_transcript *t) {
     return t->count;
-}
-
-void uvcci_transcript_reset(uvcci_transcript *t) {
-    t->count = 0;
-    t->last = NULL;
-    t->rooted = false;
 }
 
 static bool in_order(const entry *a, const entry *b) {
@@ -215,73 +195,9 @@ static void empty_root(uint8_t root[32]) {
     uvcci_sha256_once(label, sizeof label - 1, root);
 }
 
-int uvcci_transcript_root(uvcci_transcript *t, uint8_t root[32]) {
-    uint32_t n = t->count;
-    if (n == 0) {
-        empty_root(root);
-        t->rooted = true;
-        return 0;
-    }
-    size_t nodes = tree_nodes(t->cap);
-    if (t->tree_cap < nodes) {
-        uint8_t(*tree)[32] = take(&t->al, nodes, sizeof tree[0]);
-        if (tree == NULL)
-            return UVCC_ERR_NOMEM;
-        give(&t->al, t->tree, t->tree_cap, sizeof t->tree[0]);
-        t->tree = tree;
-        t->tree_cap = nodes;
-    }
-    static_assert(sizeof(entry) <= sizeof t->tree[0], "the tree is scratch for the sort");
-    sort_entries(t->entries, (entry *)(void *)t->tree, n);
-    for (uint32_t i = 0; i < n; i++)
-        uvcci_sha256_once(t->entries[i].leaf, t->entries[i].len, t->tree[i]);
-    uint8_t(*level)[32] = t->tree;
-    for (; n > 1; n = parents_of(n)) {
-        hash_level(level + n, level, n);
-        level += n;
-    }
-    memcpy(root, level[0], 32);
-    t->rooted = true;
-    return 0;
-}
-
-static int check_rooted(const uvcci_transcript *t, uint32_t i) {
-    if (!t->rooted)
-        return UVCC_ERR_STATE;
-    return i < t->count ? 0 : UVCC_ERR_USAGE;
-}
-
-int uvcci_transcript_leaf(const uvcci_transcript *t, uint32_t i, uint32_t *row,
-                          const uint8_t **leaf, size_t *len) {
-    int rc = check_rooted(t, i);
-    if (rc != 0)
-        return rc;
-    *row = t->entries[i].row;
-    *leaf = t->entries[i].leaf;
-    *len = t->entries[i].len;
-    return 0;
-}
-
 /* Whether node i of a level of n has a sibling: all but a last odd node. */
 static bool has_sibling(uint32_t i, uint32_t n) {
     return (i ^ 1u) < n;
-}
-
-int uvcci_transcript_prove(const uvcci_transcript *t, uint32_t i, uint8_t siblings[32][32],
-                           uint32_t *n_out) {
-    int rc = check_rooted(t, i);
-    if (rc != 0)
-        return rc;
-    uint32_t depth = 0;
-    uint8_t(*level)[32] = t->tree;
-    for (uint32_t n = t->count; n > 1; n = parents_of(n)) {
-        if (has_sibling(i, n))
-            memcpy(siblings[depth++], level[i ^ 1u], 32);
-        level += n;
-        i >>= 1;
-    }
-    *n_out = depth;
-    return 0;
 }
 
 void uvcci_merkle_root(uint8_t *hashes, uint32_t count, uint8_t root[32]) {
@@ -353,6 +269,41 @@ int uvcci_merkle_verify(const uint8_t leaf_hash[32], uint32_t index, uint32_t co
         index >>= 1;
     }
     return used == n && memcmp(node, root, 32) == 0 ? 0 : UVCC_ERR_AUTH;
+}
+
+/* ---- a transcript's root ---- */
+
+int uvcci_transcript_root(uvcci_transcript *t, uint8_t root[32]) {
+    const uint32_t n = t->count;
+    if (n > 1) {
+        entry *scratch = take(&t->al, n, sizeof *scratch);
+        if (scratch == NULL)
+            return UVCC_ERR_NOMEM;
+        sort_entries(t->entries, scratch, n);
+        give(&t->al, scratch, n, sizeof *scratch);
+    }
+    uvcci_merkle m;
+    uvcci_merkle_begin(&m, UVCC_NO_LEAF);
+    for (uint32_t i = 0; i < n; i++) {
+        uint8_t h[32];
+        uvcci_sha256_once(t->entries[i].leaf, t->entries[i].len, h);
+        uvcci_merkle_add(&m, h);
+    }
+    uvcci_merkle_end(&m, root);
+    t->rooted = true;
+    return 0;
+}
+
+int uvcci_transcript_leaf(const uvcci_transcript *t, uint32_t i, uint32_t *row,
+                          const uint8_t **leaf, size_t *len) {
+    if (!t->rooted)
+        return UVCC_ERR_STATE;
+    if (i >= t->count)
+        return UVCC_ERR_USAGE;
+    *row = t->entries[i].row;
+    *leaf = t->entries[i].leaf;
+    *len = t->entries[i].len;
+    return 0;
 }
 
 /* H(label || id || LE32(epoch) || roots): the two upper kinds of root, up to the roots. */

@@ -27,17 +27,12 @@ int uvcci_transcript_new(uvcci_transcript **out, const uvcc_allocator *al, uint3
 void uvcci_transcript_free(uvcci_transcript *t);
 int uvcci_transcript_add(uvcci_transcript *t, uint32_t row, const uint8_t *leaf, size_t len);
 uint32_t uvcci_transcript_count(const uvcci_transcript *t);
-void uvcci_transcript_reset(uvcci_transcript *t);
 /* Sorts by (row, leaf bytes: memcmp, shorter first on a common prefix) and computes the root.
  * May be called again after further leaves. */
 int uvcci_transcript_root(uvcci_transcript *t, uint8_t root[32]);
-/* After _root: leaf i in canonical order (view valid until the next add or reset). */
+/* After _root: leaf i in canonical order (view valid until the next add). */
 int uvcci_transcript_leaf(const uvcci_transcript *t, uint32_t i, uint32_t *row,
                           const uint8_t **leaf, size_t *len);
-/* After _root: the siblings of leaf i from the bottom; *n_out <= 32; a level where the node moves up
- * unchanged gives no sibling. */
-int uvcci_transcript_prove(const uvcci_transcript *t, uint32_t i, uint8_t siblings[32][32],
-                           uint32_t *n_out);
 
 /* Merkle: node = H(U8(1) || left || right), a last odd node moves up unchanged, empty =
  * H("UVCC_EMPTY_V1"). `hashes` (count * 32 bytes) is scratch and is overwritten. */
@@ -46,7 +41,7 @@ void uvcci_merkle_root(uint8_t *hashes, uint32_t count, uint8_t root[32]);
  * Whole subtrees wait on a stack, at most one per level. */
 typedef struct uvcci_merkle {
     uint8_t node[33][32];
-    uint8_t sibling[UVCC_PATH_MAX][32]; /* of the target, from the bottom */
+    uint8_t sibling[UVCC_PATH_MAX][32]; /* of the target, from the bottom; none where a node moves up */
     uint32_t depth, count, target, sibling_count;
     uint32_t at; /* where on the stack the target is; UINT32_MAX: not there */
 } uvcci_merkle;

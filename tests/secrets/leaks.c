@@ -29,7 +29,7 @@ LEAK void leak_pad(uint32_t aes, const uint8_t *key) {
     uvcci_aes a;
     uvcci_aes_init(&a, key, (uvcci_aes_backend)aes);
     uint64_t words[9] = {0};
-    uvcci_prg_add(&a, (uvcci_prg_at){.ordinal = 1}, 0, words, 9);
+    uvcci_prg_fill(&a, (uvcci_prg_at){.ordinal = 1}, 0, words, 9);
     if (words[8] * 3 >> 63)
         sink = 2;
 }

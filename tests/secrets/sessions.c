@@ -146,15 +146,7 @@ enum { ROWS = 5, INNER = 7, COLS = 9, FRAC_BITS = 12, IN_X = 1, IN_W = 2, OUT_Y 
 
 static uint32_t tensor(uvcc_program *p, const char *name, uint32_t rows, uint32_t cols,
                        uint8_t bits, uint8_t scale) {
-    const int i = uvcc_program_tensor(p, &(uvcc_tensor_desc){.name = name,
-                                                             .rows = rows,
-                                                             .cols = cols,
-                                                             .bits = bits,
-                                                             .scale = scale,
-                                                             .lifetime = UVCC_EPOCH,
-                                                             .in_buffer_of = UVCC_NO_TENSOR});
-    assert_true(i >= 0);
-    return (uint32_t)i;
+    return test_tensor(p, name, rows, cols, bits, scale, UVCC_EPOCH);
 }
 
 typedef enum form { NATIVE, PARTS, TRIPLE, CHECKED } form;

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -42,8 +43,15 @@ void write_file(const char *path, const char *text, size_t len) {
     assert_int_equal(fclose(f), 0);
 }
 
-/* Starts the tool with words separated by blanks. */
-pid_t start(const char *words) {
+/* `piped`, the file or NULL, goes into the pipe instead. */
+static void redirect(int to, const char *name, const char *piped, const int pipe_fd[2]) {
+    const bool pipes = piped != NULL && strcmp(name, piped) == 0;
+    const int fd = pipes ? pipe_fd[1] : open(name, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    if (fd < 0 || dup2(fd, to) < 0)
+        _exit(126);
+}
+
+static pid_t start(const char *words, const char *piped, const int pipe_fd[2]) {
     char text[1024];
     char *argv[WORDS_MAX + 2] = {strdup(tool)};
     assert_true(strlen(words) < sizeof text);
@@ -53,15 +61,15 @@ pid_t start(const char *words) {
         assert_true(n <= WORDS_MAX);
         argv[n++] = w;
     }
-    (void)unlink("stdout"); /* what is there from now on comes from this run */
-    (void)unlink("stderr");
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        int out = open("stdout", O_WRONLY | O_CREAT | O_TRUNC, 0600);
-        int err = open("stderr", O_WRONLY | O_CREAT | O_TRUNC, 0600);
-        if (out < 0 || err < 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0)
-            _exit(126);
+        redirect(1, "stdout", piped, pipe_fd);
+        redirect(2, "stderr", piped, pipe_fd);
+        if (piped != NULL) {
+            close(pipe_fd[0]);
+            close(pipe_fd[1]);
+        }
         execv(tool, argv);
         _exit(127);
     }
@@ -69,7 +77,7 @@ pid_t start(const char *words) {
     return pid;
 }
 
-outcome finish(pid_t pid) {
+static outcome finish(pid_t pid) {
     outcome o;
     int status;
     while (waitpid(pid, &status, 0) < 0)
@@ -81,7 +89,45 @@ outcome finish(pid_t pid) {
 }
 
 outcome run_tool(const char *words) {
-    return finish(start(words));
+    return finish(start(words, NULL, NULL));
+}
+
+outcome interrupt_tool(const char *words, const char *stream) {
+    int fd[2];
+    assert_int_equal(pipe(fd), 0);
+    const pid_t pid = start(words, stream, fd);
+    close(fd[1]);
+    FILE *f = fopen(stream, "wb");
+    assert_non_null(f);
+    char part[512];
+    bool interrupted = false;
+    for (ssize_t n; (n = read(fd[0], part, sizeof part)) > 0;) {
+        assert_int_equal(fwrite(part, 1, (size_t)n, f), n);
+        if (!interrupted && memchr(part, '\n', (size_t)n) != NULL)
+            interrupted = kill(pid, SIGINT) == 0;
+    }
+    close(fd[0]);
+    assert_int_equal(fclose(f), 0);
+    return finish(pid);
+}
+
+json_t *json_of(const char *words, int status) {
+    char all[1024];
+    assert_true(snprintf(all, sizeof all, "%s --json -", words) < (int)sizeof all);
+    outcome o = run_tool(all);
+    json_t *j = json_loads(o.out, 0, NULL);
+    if (o.status != status || j == NULL)
+        fail_msg("uvcc %s\n  status %d, %s\n  %s%s", all, o.status, j == NULL ? "no JSON" : "JSON",
+                 o.err, o.out);
+    forget(&o);
+    return j;
+}
+
+double number(const json_t *o, const char *key) {
+    const json_t *v = json_object_get(o, key);
+    if (!json_is_number(v))
+        fail_msg("%s is no number", key);
+    return json_number_value(v);
 }
 
 unsigned lines(const char *text) {

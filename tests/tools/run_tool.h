@@ -5,7 +5,6 @@
 #include "support.h"
 
 #include <stdbool.h>
-#include <sys/types.h>
 
 typedef struct outcome {
     int status; /* exit status, or -1 */
@@ -25,10 +24,15 @@ char *read_all(const char *path);
 void remove_tree(const char *path);
 void write_file(const char *path, const char *text, size_t len);
 
-/* Starts the tool with words separated by blanks. */
-pid_t start(const char *words);
-outcome finish(pid_t pid);
+/* Runs the tool with words separated by blanks. */
 outcome run_tool(const char *words);
+/* The same, with Ctrl-C as soon as it has written a line on `stream`: "stdout" or "stderr". */
+outcome interrupt_tool(const char *words, const char *stream);
+
+/* What a run with these words and --json - writes; it must end with `status`. */
+json_t *json_of(const char *words, int status);
+/* A number of an object, whole or not. */
+double number(const json_t *o, const char *key);
 
 unsigned lines(const char *text);
 /* Exit status 2, nothing on standard output, one line on standard error with `part` in it. */

@@ -8,10 +8,7 @@
 #include "train.h"
 #include <dirent.h>
 #include <errno.h>
-#include <signal.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { DAMAGES = 1000 };
@@ -75,13 +72,7 @@ static void faulty(const char *words, const char *path, const char *part) {
 }
 
 static json_t *verify_json(int status) {
-    json_error_t e;
-    outcome o = run_tool("audit verify ev --json -");
-    json_t *j = json_loads(o.out, 0, &e);
-    if (o.status != status || j == NULL)
-        fail_msg("status %d: %s%s", o.status, o.out, o.err);
-    forget(&o);
-    return j;
+    return json_of("audit verify ev", status);
 }
 
 /* Bundles of a run under faults of the network. */
@@ -274,16 +265,12 @@ static void proves_leaves(void **state) {
 static void keeps_what_finished(void **state) {
     (void)state;
     write_csv();
-    pid_t pid = start("train --data t.csv --hidden 3 --batch 2 --epochs 10000 --audit ev");
-    for (struct stat st; stat("ev/party-2/r0s0t0/run-000000/step-00000003.bundle", &st) != 0;) {
-        assert_int_equal(waitpid(pid, NULL, WNOHANG), 0);
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    }
-    assert_int_equal(kill(pid, SIGINT), 0);
-    outcome o = finish(pid);
+    outcome o = interrupt_tool(
+        "train --data t.csv --hidden 3 --batch 2 --epochs 10000 --progress --audit ev", "stderr");
     assert_int_equal(o.status, 130);
     assert_non_null(strstr(o.err, "the bundles of finished steps are kept"));
     forget(&o);
+    assert_int_equal(access("ev/party-2/r0s0t0/run-000000/step-00000003.bundle", F_OK), 0);
     good("audit verify ev --unfinished");
     refused(TRAIN "--audit ev", "there are bundles already");
     remove_tree("ev");
@@ -345,7 +332,8 @@ static void refuses_options(void **state) {
         {"audit verify a b", "give one DIR"},
         {"audit verify a b c", "'c' is one word too many"},
         {"audit verify nowhere", "nowhere: No such file"},
-        {"audit verify .", "no bundles in it"},
+        {"audit verify .", "no bundles in it (no party-0); name a directory"},
+        {"audit verify none", "none: No such file or directory; name a directory"},
         {"audit verify . --key x", "no option --key"},
         {"audit verify . --keys", "--keys needs a value"},
         {"audit verify . --unfinished=1", "--unfinished takes no value"},

@@ -29,7 +29,7 @@ static void refuses(void **state) {
     write_text();
     write_file("short.txt", "short", 5);
     static const char *const cases[][2] = {
-        {TRAIN "--text no.txt", "no.txt: No such file"},
+        {TRAIN "--text no.txt", "no.txt: cannot be opened: No such file or directory; check"},
         {TRAIN "--text .", "no regular file"},
         {TRAIN "--text short.txt", "has 5 bytes"},
         {TRAIN "--dim 0", "--dim 0"},
@@ -50,7 +50,11 @@ static void refuses(void **state) {
         {TRAIN "--text t.txt --json no/such/place.json", "--json no/such/place.json"},
         {TRAIN "--reveal no --check", "leave out --reveal no"},
         {"generate", "give one directory"},
-        {"generate no", "no/model.json: cannot be opened"},
+        {"generate no", "no: there is no kept model in it; name a directory"},
+        {TRAIN "--text t.txt --weights no/such/w", "--weights no/such/w: cannot be written"},
+        {TRAIN "--text t.txt --plot no/such/p.svg", "--plot no/such/p.svg: cannot be written"},
+        {TRAIN "--text t.txt --checkpoint no/such/c",
+         "--checkpoint no/such/c: cannot be made: No such file or directory; choose"},
         {"generate no --length 0", "--length 0"},
         {"generate no --temperature 9", "--temperature 9"},
     };
@@ -58,24 +62,6 @@ static void refuses(void **state) {
         refused(cases[i][0], cases[i][1]);
     unlink("short.txt");
     unlink("t.txt");
-}
-
-static json_t *train(const char *words) {
-    char full[512];
-    snprintf(full, sizeof full, "%s --json -", words);
-    outcome o = run_tool(full);
-    if (o.status != 0)
-        fail_msg("%s: status %d: %s", words, o.status, o.err);
-    json_t *j = json_loads(o.out, 0, NULL);
-    assert_non_null(j);
-    forget(&o);
-    return j;
-}
-
-static const char *text_of(const json_t *j, const char *key) {
-    const char *s = json_string_value(json_object_get(j, key));
-    assert_non_null(s);
-    return s;
 }
 
 /* In hexadecimal digits. */
@@ -108,26 +94,26 @@ static void same_weights(void **state) {
         SMALL "--truncation ars --index exact --microbatches 4 --products beaver",
     };
     write_text();
-    json_t *one = train(EXACT "--check");
+    json_t *one = json_of(EXACT "--check", 0);
     assert_true(json_is_true(json_object_get(one, "reference_equal")));
     assert_int_equal(json_array_size(json_object_get(one, "loss")), 2);
     const double first = json_real_value(json_array_get(json_object_get(one, "loss"), 0));
     assert_true(first > 5 && first < 6.5); /* about ln 256 */
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
-        json_t *other = train(ways[i]);
-        assert_string_equal(text_of(other, "weights_sha256"), text_of(one, "weights_sha256"));
+        json_t *other = json_of(ways[i], 0);
+        assert_string_equal(test_str(other, "weights_sha256"), test_str(one, "weights_sha256"));
         assert_true(json_equal(json_object_get(other, "loss"), json_object_get(one, "loss")));
         json_decref(other);
     }
-    json_t *other = train(EXACT "--weights w.bin");
+    json_t *other = json_of(EXACT "--weights w.bin", 0);
     struct stat st;
     assert_int_equal(stat("w.bin", &st), 0);
     assert_int_equal(st.st_size, 8 * json_integer_value(json_object_get(other, "parameters")));
-    assert_string_equal(text_of(other, "weights_sha256"), sha256_of("w.bin"));
+    assert_string_equal(test_str(other, "weights_sha256"), sha256_of("w.bin"));
     unlink("w.bin");
     json_decref(other);
-    other = train(EXACT "--seed 2");
-    assert_string_not_equal(text_of(other, "weights_sha256"), text_of(one, "weights_sha256"));
+    other = json_of(EXACT "--seed 2", 0);
+    assert_string_not_equal(test_str(other, "weights_sha256"), test_str(one, "weights_sha256"));
     json_decref(other);
     json_decref(one);
     unlink("t.txt");
@@ -139,7 +125,7 @@ static void other_blocks(void **state) {
                                        EXACT "--block gpt2 --optimizer sgd --check"};
     write_text();
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
-        json_t *j = train(ways[i]);
+        json_t *j = json_of(ways[i], 0);
         assert_true(json_is_true(json_object_get(j, "reference_equal")));
         json_decref(j);
     }
@@ -151,20 +137,20 @@ static void other_blocks(void **state) {
 static void keeps(void **state) {
     (void)state;
     write_text();
-    json_t *whole = train(EXACT), *kept = train(EXACT "--stages 2 --checkpoint kept");
-    assert_string_equal(text_of(whole, "weights_sha256"), text_of(kept, "weights_sha256"));
-    json_t *again = train(EXACT "--stages 2 --checkpoint kept"); /* all steps are done */
-    assert_string_equal(text_of(whole, "weights_sha256"), text_of(again, "weights_sha256"));
+    json_t *whole = json_of(EXACT, 0), *kept = json_of(EXACT "--stages 2 --checkpoint kept", 0);
+    assert_string_equal(test_str(whole, "weights_sha256"), test_str(kept, "weights_sha256"));
+    json_t *again = json_of(EXACT "--stages 2 --checkpoint kept", 0); /* all steps are done */
+    assert_string_equal(test_str(whole, "weights_sha256"), test_str(again, "weights_sha256"));
     assert_int_equal(json_array_size(json_object_get(again, "loss")), 0);
     /* without its last step, at one party: both go back to the step before */
     unlink("kept/party-1/r0-s1-t0.step-2");
     json_decref(again);
-    again = train(EXACT "--stages 2 --checkpoint kept");
-    assert_string_equal(text_of(whole, "weights_sha256"), text_of(again, "weights_sha256"));
+    again = json_of(EXACT "--stages 2 --checkpoint kept", 0);
+    assert_string_equal(test_str(whole, "weights_sha256"), test_str(again, "weights_sha256"));
     assert_int_equal(json_array_size(json_object_get(again, "loss")), 1);
 
     /* kept shared: nothing is opened but the losses */
-    json_t *closed = train(EXACT "--stages 2 --checkpoint kept --reveal no");
+    json_t *closed = json_of(EXACT "--stages 2 --checkpoint kept --reveal no", 0);
     assert_true(json_is_null(json_object_get(closed, "weights_sha256")));
     json_decref(closed);
 
@@ -193,7 +179,7 @@ static void keeps(void **state) {
     assert_int_equal(rename("kept/party-1/r0-s0-t0.step-1", "kept/party-1/r0-s0-t0.step-2"), 0);
     refused("generate kept --length 1", "party-1/r0-s0-t0.step-2 is damaged");
     remove_tree("kept");
-    json_decref(train(EXACT "--stages 2 --checkpoint kept"));
+    json_decref(json_of(EXACT "--stages 2 --checkpoint kept", 0));
     /* a step whose products failed their check is not run again unasked */
     write_file("kept/party-2/sks-refused", "1\n", 2);
     unlink("kept/party-1/r0-s1-t0.step-2");
@@ -201,8 +187,8 @@ static void keeps(void **state) {
     assert_int_equal(o.status, 1);
     assert_non_null(strstr(o.err, "--sks-override"));
     forget(&o);
-    json_t *told = train(EXACT "--stages 2 --checkpoint kept --sks-override");
-    assert_string_equal(text_of(whole, "weights_sha256"), text_of(told, "weights_sha256"));
+    json_t *told = json_of(EXACT "--stages 2 --checkpoint kept --sks-override", 0);
+    assert_string_equal(test_str(whole, "weights_sha256"), test_str(told, "weights_sha256"));
     json_decref(told);
 
     refused(EXACT "--checkpoint kept", "stages 2, not 1");
@@ -228,7 +214,7 @@ static void keeps(void **state) {
 static void leaves_evidence(void **state) {
     (void)state;
     write_text();
-    json_t *j = train(SMALL "--stages 2 --replicas 2 --audit ev");
+    json_t *j = json_of(SMALL "--stages 2 --replicas 2 --audit ev", 0);
     const json_t *roots = json_object_get(j, "global_root");
     assert_int_equal(json_array_size(roots), 3);
     outcome o = run_tool("audit verify ev");
@@ -265,7 +251,7 @@ static uint64_t sum_costs(const json_t *j, const char *key) {
 static const json_t *part(const json_t *j, const char *name) {
     const json_t *list = json_object_get(j, "layers");
     for (size_t i = 0; i < json_array_size(list); i++)
-        if (strcmp(text_of(json_array_get(list, i), "layer"), name) == 0)
+        if (strcmp(test_str(json_array_get(list, i), "layer"), name) == 0)
             return json_array_get(list, i);
     fail_msg("no part %s", name);
     return NULL;
@@ -293,7 +279,7 @@ static void tells_costs(void **state) {
         const bool drawn = i == 3; /* not every product is checked */
         char words[512];
         snprintf(words, sizeof words, "%s --profile", ways[i]);
-        json_t *j = train(words);
+        json_t *j = json_of(words, 0);
         const json_t *entries = json_object_get(j, "entries");
         uint64_t rounds = 0;
         const uint64_t formula = sum_costs(j, "ops");

@@ -3,10 +3,6 @@
 #include "run_tool.h"
 
 #include <math.h>
-#include <signal.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 #include <uvcc/nonlinear.h>
 
@@ -46,40 +42,15 @@ enum { FUNCTIONS = sizeof functions / sizeof functions[0] };
 
 static json_t *quick; /* "functions" of one quick run of all */
 
-static json_t *parsed(const char *text) {
-    json_error_t e;
-    json_t *j = json_loads(text, 0, &e);
-    if (j == NULL)
-        fail_msg("not JSON: %s\n%s", e.text, text);
-    return j;
-}
-
 /* The list of a run that must succeed. */
 static json_t *measured(const char *words) {
     char all[512];
-    snprintf(all, sizeof all, "nonlinear --json - %s", words);
-    outcome o = run_tool(all);
-    if (o.status != 0)
-        fail_msg("uvcc %s\n  status %d\n  %s", all, o.status, o.err);
-    json_t *j = parsed(o.out), *list = json_incref(json_object_get(j, "functions"));
+    snprintf(all, sizeof all, "nonlinear %s", words);
+    json_t *j = json_of(all, 0), *list = json_incref(json_object_get(j, "functions"));
     assert_int_equal(json_object_size(j), 1);
     assert_true(json_is_array(list));
     json_decref(j);
-    forget(&o);
     return list;
-}
-
-static const char *text(const json_t *o, const char *key) {
-    const char *s = json_string_value(json_object_get(o, key));
-    assert_non_null(s);
-    return s;
-}
-
-static double number(const json_t *o, const char *key) {
-    const json_t *v = json_object_get(o, key);
-    if (!json_is_number(v))
-        fail_msg("%s is no number", key);
-    return json_number_value(v);
 }
 
 /* Every function twice, in order, with every key. */
@@ -91,8 +62,8 @@ static void reports_all(void **state) {
     assert_int_equal(json_array_size(quick), 2 * FUNCTIONS);
     for (size_t i = 0; i < 2 * FUNCTIONS; i++) {
         const json_t *o = json_array_get(quick, i);
-        assert_string_equal(text(o, "function"), functions[i / 2].name);
-        assert_string_equal(text(o, "mode"), i % 2 == 0 ? "fast" : "exact");
+        assert_string_equal(test_str(o, "function"), functions[i / 2].name);
+        assert_string_equal(test_str(o, "mode"), i % 2 == 0 ? "fast" : "exact");
         for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++)
             assert_non_null(json_object_get(o, keys[k]));
         assert_int_equal(json_object_size(o), sizeof keys / sizeof keys[0]);
@@ -113,18 +84,18 @@ static void values_are_right(void **state) {
     (void)state;
     for (size_t i = 0; i < 2 * FUNCTIONS; i++) {
         const json_t *o = json_array_get(quick, i);
-        const char *name = text(o, "function");
+        const char *name = test_str(o, "function");
         const uvcc_nonlinear_info *info =
             uvcc_nonlinear_at((uvcc_nonlinear)uvcc_nonlinear_find(name));
         const double most = number(o, "max_error"), mean = number(o, "mean_error");
-        assert_string_equal(text(o, "compared_with"), check_of(name, i % 2 != 0));
+        assert_string_equal(test_str(o, "compared_with"), check_of(name, i % 2 != 0));
         assert_true(json_is_true(json_object_get(o, "secure_equal")));
         assert_true(number(o, "of_bound") <= 1);
         assert_true(mean <= most);
         const bool exactly = strcmp(name, "relu") == 0 || strcmp(name, "clip") == 0;
         assert_true(info->bound == 0 ? most == 0 : most > 0 || exactly);
         if (info->form != UVCC_NL_BLOCK && most > info->bound)
-            fail_msg("%s %s: error %g", name, text(o, "mode"), most);
+            fail_msg("%s %s: error %g", name, test_str(o, "mode"), most);
         if (exactly && i % 2 != 0)
             assert_true(most == 0);
     }
@@ -142,8 +113,9 @@ static void costs_are_as_known(void **state) {
         if (number(o, "rounds") != rounds || number(o, "online_bytes") > online ||
             number(o, "online_bytes") < 0.9 * online - 8 || number(o, "key_bytes") > keys ||
             number(o, "key_bytes") < keys / 2)
-            fail_msg("%s %s: %g rounds, %g and %g bytes", text(o, "function"), text(o, "mode"),
-                     number(o, "rounds"), number(o, "online_bytes"), number(o, "key_bytes"));
+            fail_msg("%s %s: %g rounds, %g and %g bytes", test_str(o, "function"),
+                     test_str(o, "mode"), number(o, "rounds"), number(o, "online_bytes"),
+                     number(o, "key_bytes"));
     }
 }
 
@@ -168,7 +140,7 @@ static void document_is_current(void **state) {
             continue;
         const json_t *o = json_array_get(quick, rows++);
         assert_non_null(o);
-        if (strcmp(name, text(o, "function")) != 0 || strcmp(mode, text(o, "mode")) != 0 ||
+        if (strcmp(name, test_str(o, "function")) != 0 || strcmp(mode, test_str(o, "mode")) != 0 ||
             rounds != number(o, "rounds") || !close_to(number(o, "online_bytes"), online) ||
             !close_to(number(o, "key_bytes"), keys))
             fail_msg("%s, %s %s: run scripts/nonlinear-table", document, name, mode);
@@ -202,9 +174,9 @@ static void takes_names_and_modes(void **state) {
     (void)state;
     json_t *list = measured("softmax --exact sign --inputs 128");
     assert_int_equal(json_array_size(list), 2);
-    assert_string_equal(text(json_array_get(list, 0), "function"), "sign");
-    assert_string_equal(text(json_array_get(list, 1), "function"), "softmax");
-    assert_string_equal(text(json_array_get(list, 1), "mode"), "exact");
+    assert_string_equal(test_str(json_array_get(list, 0), "function"), "sign");
+    assert_string_equal(test_str(json_array_get(list, 1), "function"), "softmax");
+    assert_string_equal(test_str(json_array_get(list, 1), "mode"), "exact");
     json_decref(list);
     outcome o = run_tool("nonlinear tanh --table --inputs 128");
     assert_int_equal(o.status, 0);
@@ -216,9 +188,7 @@ static void takes_names_and_modes(void **state) {
     assert_int_equal(o.status, 0);
     assert_non_null(strstr(o.out, "bit for bit"));
     assert_non_null(strstr(o.err, "tanh exact: 128 of 128 inputs\n"));
-    char *written = read_all("t.json");
-    json_decref(parsed(written));
-    free(written);
+    json_decref(test_load_json("t.json"));
     forget(&o);
     assert_int_equal(unlink("t.json"), 0);
 }
@@ -285,15 +255,7 @@ static void plots(void **state) {
 
 static void stops_when_interrupted(void **state) {
     (void)state;
-    pid_t pid = start("nonlinear softmax --inputs 16777216");
-    for (bool running = false; !running;) { /* its table has begun */
-        struct stat st;
-        assert_int_equal(waitpid(pid, NULL, WNOHANG), 0);
-        running = stat("stdout", &st) == 0 && st.st_size > 0;
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    }
-    assert_int_equal(kill(pid, SIGINT), 0);
-    outcome o = finish(pid);
+    outcome o = interrupt_tool("nonlinear softmax --inputs 16777216", "stdout");
     assert_int_equal(o.status, 130);
     assert_string_equal(o.err, "uvcc nonlinear: softmax: interrupted\n");
     assert_int_equal(lines(o.out), 1);
@@ -320,7 +282,7 @@ static void refuses_bad_words(void **state) {
         {"nonlinear --compute gpu", "inline|deferred|threads"},
         {"nonlinear --json no/such/place", "--json no/such/place"},
         {"nonlinear --plot no/such/place", "--plot no/such/place"},
-        {"nonlinear --plot stdout", "--plot stdout: is no directory"},
+        {"nonlinear --plot stdout", "--plot stdout: is no directory; name one"},
         {"nonlinear --table --json -", "--table"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)

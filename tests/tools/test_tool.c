@@ -6,11 +6,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define FILE_NAME "t.csv"
@@ -18,16 +15,8 @@
 /* A run that must succeed; its JSON. */
 static json_t *results(const char *words) {
     char all[1024];
-    snprintf(all, sizeof all, "train --json - %s", words);
-    outcome o = run_tool(all);
-    if (o.status != 0)
-        fail_msg("uvcc %s\n  status %d\n  %s", all, o.status, o.err);
-    json_error_t e;
-    json_t *j = json_loads(o.out, 0, &e);
-    if (j == NULL)
-        fail_msg("uvcc %s: not JSON: %s\n%s", all, e.text, o.out);
-    forget(&o);
-    return j;
+    snprintf(all, sizeof all, "train %s", words);
+    return json_of(all, 0);
 }
 
 static void same(const json_t *a, const json_t *b, const char *key, const char *words) {
@@ -402,16 +391,8 @@ static void stops_when_interrupted(void **state) {
     (void)state;
     json_t *vectors = LOAD_VECTORS("mlp.json");
     write_vector_csv(vectors, "", "\n");
-    pid_t pid = start("train --data t.csv --hidden 64 --batch 2 --epochs 10000 --progress");
-    /* It is running once its first epochs show. */
-    for (bool running = false; !running;) {
-        struct stat st;
-        assert_int_equal(waitpid(pid, NULL, WNOHANG), 0);
-        running = stat("stderr", &st) == 0 && st.st_size > 0;
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    }
-    assert_int_equal(kill(pid, SIGINT), 0);
-    outcome o = finish(pid);
+    outcome o = interrupt_tool("train --data t.csv --hidden 64 --batch 2 --epochs 10000 --progress",
+                               "stderr");
     assert_int_equal(o.status, 130);
     assert_non_null(strstr(o.err, "interrupted in step"));
     assert_string_equal(o.out, "");
@@ -641,16 +622,9 @@ static void remove_logs(void) {
 }
 
 static json_t *replay_json(const char *words, int status) {
-    char all[256];
-    json_error_t e;
-    snprintf(all, sizeof all, "replay --json - %s", words);
-    outcome o = run_tool(all);
-    if (o.status != status)
-        fail_msg("uvcc %s\n  status %d\n  %s%s", all, o.status, o.out, o.err);
-    json_t *j = json_loads(o.out, 0, &e);
-    assert_non_null(j);
-    forget(&o);
-    return j;
+    char all[1024];
+    snprintf(all, sizeof all, "replay %s", words);
+    return json_of(all, status);
 }
 
 /* The vectors' runs, heavily disturbed and computed late, run again under every way to compute. */
@@ -865,6 +839,23 @@ static void prints_records(void **state) {
     assert_int_equal(access("logs", F_OK), -1);
 }
 
+static void refuses_sim_options(void **state) {
+    (void)state;
+    static const char *const cases[][2] = {
+        {"sim --bogus", "no option '--bogus'"},
+        {"sim stray", "no option 'stray'"},
+        {"sim --seeds", "--seeds needs a value"},
+        {"sim --seeds 0", "--seeds 0: give a whole number from 1 to 4294967295"},
+        {"sim --seeds x", "--seeds x: give a whole number from 1"},
+        {"sim --threads 65", "--threads 65: give a whole number from 1 to 64"},
+        {"sim --without nope", "--without nope: give classes of faults"},
+        {"sim --list none", "--list none: cannot be opened: No such file or directory; check"},
+        {"sim --seeds 1 --json no/such", "--json no/such: cannot be written"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        refused(cases[i][0], cases[i][1]);
+}
+
 static void refuses_replay_options(void **state) {
     (void)state;
     static const char *const cases[][2] = {
@@ -878,7 +869,7 @@ static void refuses_replay_options(void **state) {
         {"replay a --json - --print", "leave --json out"},
         {"replay a --bogus=1", "no option --bogus"},
         {"replay a --un 4", "no option --un"},
-        {"replay no.uvlog", "no.uvlog: cannot be opened"},
+        {"replay no.uvlog", "no.uvlog: cannot be opened: No such file or directory; check"},
         {"replay .", "no regular file"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
@@ -1029,6 +1020,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(records_and_replays),
         cmocka_unit_test(finds_what_differs),
         cmocka_unit_test(prints_records),
+        cmocka_unit_test(refuses_sim_options),
         cmocka_unit_test(refuses_replay_options),
         cmocka_unit_test(traces_and_profiles),
     };

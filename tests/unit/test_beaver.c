@@ -7,20 +7,6 @@
 
 enum { SCALE = 6, MICRO_MAX = 32, OUT_Y = 100, OUT_V = 200, OUT_S, OUT_W, IN_X = 1 };
 
-static uint32_t tensor(uvcc_program *p, const char *name, uint32_t rows, uint32_t cols,
-                       uint8_t bits, uint8_t scale, uint8_t lifetime) {
-    uvcc_tensor_desc d = {.name = name,
-                          .rows = rows,
-                          .cols = cols,
-                          .bits = bits,
-                          .scale = scale,
-                          .lifetime = lifetime,
-                          .in_buffer_of = UVCC_NO_TENSOR};
-    int rc = uvcc_program_tensor(p, &d);
-    assert_true(rc >= 0);
-    return (uint32_t)rc;
-}
-
 static void add_op(uvcc_program *p, uint16_t opcode, uint8_t phase, uint16_t k, uint32_t a,
                    uint32_t b, uint32_t out, uint8_t shift, uint8_t flags) {
     const uvcc_op_desc d = {.opcode = opcode,
@@ -53,16 +39,16 @@ static uvcc_program *training(test_alloc *mem, dims d, uint8_t flags) {
     uvcc_program *p;
     uint32_t x[MICRO_MAX], y[MICRO_MAX];
     assert_int_equal(uvcc_program_new(&p, &al), 0);
-    uint32_t w = tensor(p, "W", d.k, d.n, 24, SCALE, UVCC_PERSIST);
-    uint32_t g = tensor(p, "G", d.k, d.n, 24, SCALE, UVCC_EPOCH);
-    uint32_t v = tensor(p, "V", d.m, d.n, 24, SCALE, UVCC_EPOCH);
-    uint32_t s = tensor(p, "S", d.n, d.n, 50, SCALE, UVCC_EPOCH);
+    uint32_t w = test_tensor(p, "W", d.k, d.n, 24, SCALE, UVCC_PERSIST);
+    uint32_t g = test_tensor(p, "G", d.k, d.n, 24, SCALE, UVCC_EPOCH);
+    uint32_t v = test_tensor(p, "V", d.m, d.n, 24, SCALE, UVCC_EPOCH);
+    uint32_t s = test_tensor(p, "S", d.n, d.n, 50, SCALE, UVCC_EPOCH);
     for (uint32_t i = 0; i < d.micro; i++) {
         char name[16];
         snprintf(name, sizeof name, "X%u", i);
-        x[i] = tensor(p, name, d.m, d.k, 10, SCALE, UVCC_EPOCH);
+        x[i] = test_tensor(p, name, d.m, d.k, 10, SCALE, UVCC_EPOCH);
         snprintf(name, sizeof name, "Y%u", i);
-        y[i] = tensor(p, name, d.m, d.n, 24, SCALE, UVCC_EPOCH);
+        y[i] = test_tensor(p, name, d.m, d.n, 24, SCALE, UVCC_EPOCH);
     }
     assert_int_equal(uvcc_program_entry(p, "train"), 0);
     for (uint32_t i = 0; i < d.micro; i++)
@@ -241,11 +227,11 @@ static void product_bytes(dims d, bool shared, uint8_t flags, uint64_t *online, 
     for (uint32_t i = 0; i < d.micro; i++) {
         char name[16];
         snprintf(name, sizeof name, "X%u", i);
-        uint32_t x = tensor(p, name, d.m, d.k, 20, 0, UVCC_PERSIST);
+        uint32_t x = test_tensor(p, name, d.m, d.k, 20, 0, UVCC_PERSIST);
         snprintf(name, sizeof name, "W%u", i);
-        w = i == 0 || !shared ? tensor(p, name, d.k, d.n, 20, 0, UVCC_PERSIST) : w;
+        w = i == 0 || !shared ? test_tensor(p, name, d.k, d.n, 20, 0, UVCC_PERSIST) : w;
         snprintf(name, sizeof name, "Z%u", i);
-        uint32_t z = tensor(p, name, d.m, d.n, 60, 0, UVCC_EPOCH);
+        uint32_t z = test_tensor(p, name, d.m, d.n, 60, 0, UVCC_EPOCH);
         add_op(p, UVCC_OP_GEMM_SS, UVCC_FWD, (uint16_t)i, x, w, z, 0, flags);
     }
     finish(p);

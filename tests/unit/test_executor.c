@@ -1,5 +1,6 @@
 /* The CPU executors: each job makes one completion, in every mode, whatever the order; limits,
  * shutdown, allocation failures; the queue below them. Run it under a thread sanitizer too. */
+#define _GNU_SOURCE 1 /* pthread_setattr_default_np */
 #include "support.h"
 
 #include <pthread.h>
@@ -246,6 +247,41 @@ static void job_hook(void **state) {
     }
 }
 
+#ifdef __GLIBC__
+static void use_stack(void *user, const uvcc_job *job, bool done) {
+    volatile uint8_t part[UVCC_TASK_STACK_BYTES];
+    (void)job;
+    (void)done;
+    for (size_t i = 0; i < sizeof part; i += 1024)
+        part[i] = 1;
+    *(uint8_t *)user = part[0];
+}
+
+/* The hooks have as much stack as a task may take, where threads have little by default. */
+static void workers_have_stack(void **state) {
+    (void)state;
+    pthread_attr_t little, old;
+    assert_int_equal(pthread_getattr_default_np(&old), 0);
+    assert_int_equal(pthread_getattr_default_np(&little), 0);
+    assert_int_equal(pthread_attr_setstacksize(&little, 128u << 10), 0);
+    assert_int_equal(pthread_setattr_default_np(&little), 0);
+    uint8_t used = 0;
+    uvcc_cpu_config cfg = config(UVCC_CPU_THREADS);
+    cfg.threads = 1;
+    cfg.job = use_stack;
+    cfg.job_user = &used;
+    uvcc_cpu *x = NULL;
+    assert_int_equal(uvcc_cpu_new(&x, &cfg), 0);
+    assert_int_equal(uvcc_cpu_submit(x, &(uvcc_job){.id = 1}), 0);
+    uvcc_cpu_wait(x);
+    uvcc_cpu_free(x);
+    assert_int_equal(used, 1);
+    assert_int_equal(pthread_setattr_default_np(&old), 0);
+    assert_int_equal(pthread_attr_destroy(&little), 0);
+    assert_int_equal(pthread_attr_destroy(&old), 0);
+}
+#endif
+
 static void bad_jobs(void **state) {
     (void)state;
     for (int mode = UVCC_CPU_INLINE; mode <= UVCC_CPU_THREADS; mode++) {
@@ -433,6 +469,9 @@ int main(void) {
         cmocka_unit_test(threads_mode),
         cmocka_unit_test(wake_hook),
         cmocka_unit_test(job_hook),
+#ifdef __GLIBC__
+        cmocka_unit_test(workers_have_stack),
+#endif
         cmocka_unit_test(bad_jobs),
         cmocka_unit_test(free_finishes),
         cmocka_unit_test(bad_use),

@@ -10,15 +10,7 @@ static uint32_t tensor(uvcc_program *p, const char *name, uint32_t mb, uint8_t b
                        uint8_t lifetime) {
     char full[32];
     snprintf(full, sizeof full, "%s%u", name, mb);
-    int rc = uvcc_program_tensor(p, &(uvcc_tensor_desc){.name = full,
-                                                        .rows = 4,
-                                                        .cols = 3,
-                                                        .bits = bits,
-                                                        .scale = 0,
-                                                        .lifetime = lifetime,
-                                                        .in_buffer_of = UVCC_NO_TENSOR});
-    assert_true(rc >= 0);
-    return (uint32_t)rc;
+    return test_tensor(p, full, 4, 3, bits, 0, lifetime);
 }
 
 static void add_op(uvcc_program *p, uvcc_op_desc d) {

@@ -79,20 +79,6 @@ static bytes rewrite(const bytes *log, uint64_t index, change how) {
 
 enum { ROWS = 4, COLS = 3, UNITS = 2, IN_X = 1, OUT_A = 10, OUT_W = 11, OUT_F = 12 };
 
-static uint32_t tensor(uvcc_program *p, const char *name, uint32_t rows, uint32_t cols,
-                       uint8_t bits, uint8_t scale, uint8_t lifetime) {
-    uvcc_tensor_desc d = {.name = name,
-                          .rows = rows,
-                          .cols = cols,
-                          .bits = bits,
-                          .scale = scale,
-                          .lifetime = lifetime,
-                          .in_buffer_of = UVCC_NO_TENSOR};
-    int rc = uvcc_program_tensor(p, &d);
-    assert_true(rc >= 0);
-    return (uint32_t)rc;
-}
-
 /* |a| or so, scaled back: keys of two kinds. */
 static const int64_t pieces[] = {-4096, 4096, 0, -2, 0, 3, 0, 2};
 static const uvcc_fn_step fn_steps[] = {
@@ -109,14 +95,14 @@ static uvcc_program *make_program(test_alloc *mem, uint8_t v_bits) {
     uvcc_allocator al = test_allocator(mem);
     uvcc_program *p;
     assert_int_equal(uvcc_program_new(&p, &al), 0);
-    uint32_t w = tensor(p, "W", COLS, UNITS, 20, 12, UVCC_PERSIST);
-    uint32_t v = tensor(p, "V", ROWS, UNITS, v_bits, 12, UVCC_PERSIST);
-    uint32_t x = tensor(p, "X", ROWS, COLS, 20, 12, UVCC_EPOCH);
-    uint32_t z = tensor(p, "Z", ROWS, UNITS, 40, 12, UVCC_EPOCH);
-    uint32_t y = tensor(p, "Y", ROWS, UNITS, 41, 12, UVCC_EPOCH);
-    uint32_t a = tensor(p, "A", ROWS, UNITS, 41, 12, UVCC_EPOCH);
-    uint32_t d = tensor(p, "D", ROWS, UNITS, 1, 0, UVCC_EPOCH);
-    uint32_t f = tensor(p, "F", ROWS, UNITS, 41, 12, UVCC_EPOCH);
+    uint32_t w = test_tensor(p, "W", COLS, UNITS, 20, 12, UVCC_PERSIST);
+    uint32_t v = test_tensor(p, "V", ROWS, UNITS, v_bits, 12, UVCC_PERSIST);
+    uint32_t x = test_tensor(p, "X", ROWS, COLS, 20, 12, UVCC_EPOCH);
+    uint32_t z = test_tensor(p, "Z", ROWS, UNITS, 40, 12, UVCC_EPOCH);
+    uint32_t y = test_tensor(p, "Y", ROWS, UNITS, 41, 12, UVCC_EPOCH);
+    uint32_t a = test_tensor(p, "A", ROWS, UNITS, 41, 12, UVCC_EPOCH);
+    uint32_t d = test_tensor(p, "D", ROWS, UNITS, 1, 0, UVCC_EPOCH);
+    uint32_t f = test_tensor(p, "F", ROWS, UNITS, 41, 12, UVCC_EPOCH);
     assert_int_equal(uvcc_program_function(p, &fn), 0);
     assert_true(uvcc_program_entry(p, "run") >= 0);
     assert_true(uvcc_program_input(p, IN_X, x, 0) >= 0);

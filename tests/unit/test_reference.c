@@ -18,15 +18,7 @@ typedef struct one {
 
 static uint32_t add(one *o, const char *name, uint32_t rows, uint32_t cols, uint8_t bits,
                     uint8_t scale) {
-    int t = uvcc_program_tensor(o->p, &(uvcc_tensor_desc){.name = name,
-                                                          .rows = rows,
-                                                          .cols = cols,
-                                                          .bits = bits,
-                                                          .scale = scale,
-                                                          .lifetime = UVCC_EPOCH,
-                                                          .in_buffer_of = UVCC_NO_TENSOR});
-    assert_true(t >= 0);
-    return (uint32_t)t;
+    return test_tensor(o->p, name, rows, cols, bits, scale, UVCC_EPOCH);
 }
 
 static void open_one(one *o) {

@@ -18,16 +18,7 @@ typedef struct shape {
 
 static uint32_t tensor(uvcc_program *p, const char *name, shape s, uint8_t bits, uint8_t scale,
                        uint8_t lifetime) {
-    uvcc_tensor_desc d = {.name = name,
-                          .rows = s.rows,
-                          .cols = s.cols,
-                          .bits = bits,
-                          .scale = scale,
-                          .lifetime = lifetime,
-                          .in_buffer_of = UVCC_NO_TENSOR};
-    int rc = uvcc_program_tensor(p, &d);
-    assert_true(rc >= 0);
-    return (uint32_t)rc;
+    return test_tensor(p, name, s.rows, s.cols, bits, scale, lifetime);
 }
 
 static void finish(uvcc_program *p) {

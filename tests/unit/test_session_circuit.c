@@ -8,15 +8,7 @@
 enum { IN_X = 1, OUT_Y = 10, OUT_D = 11, ROUNDS_MAX = 8 };
 
 static uint32_t tensor(uvcc_program *p, const char *name, uint32_t cols, uint8_t bits) {
-    uvcc_tensor_desc d = {.name = name,
-                          .rows = 1,
-                          .cols = cols,
-                          .bits = bits,
-                          .lifetime = UVCC_EPOCH,
-                          .in_buffer_of = UVCC_NO_TENSOR};
-    int rc = uvcc_program_tensor(p, &d);
-    assert_true(rc >= 0);
-    return (uint32_t)rc;
+    return test_tensor(p, name, 1, cols, bits, 0, UVCC_EPOCH);
 }
 
 /* One RELU of n values, |x| < 2^bits. */

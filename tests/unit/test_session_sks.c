@@ -37,15 +37,7 @@ typedef struct program {
 
 static uint32_t tensor(uvcc_program *p, const char *name, uint32_t rows, uint32_t cols,
                        uint8_t bits, uint8_t scale) {
-    const int i = uvcc_program_tensor(p, &(uvcc_tensor_desc){.name = name,
-                                                             .rows = rows,
-                                                             .cols = cols,
-                                                             .bits = bits,
-                                                             .scale = scale,
-                                                             .lifetime = UVCC_EPOCH,
-                                                             .in_buffer_of = UVCC_NO_TENSOR});
-    assert_true(i >= 0);
-    return (uint32_t)i;
+    return test_tensor(p, name, rows, cols, bits, scale, UVCC_EPOCH);
 }
 
 static void add_op(uvcc_program *p, const uvcc_op_desc *op) {

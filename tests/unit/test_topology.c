@@ -127,25 +127,6 @@ static void sizes(void **state) {
     assert_int_equal(at.tp_rank, 65534);
 }
 
-static void sid_sub_of_a_coordinate(void **state) {
-    (void)state;
-    json_t *v = LOAD_VECTORS("ids.json");
-    uint8_t job[32], want[32], got[32];
-    size_t i;
-    json_t *o;
-    test_hex_n(test_str(v, "sid_job"), job, 32);
-    const json_t *subs = json_object_get(v, "sid_sub");
-    assert_true(json_array_size(subs) > 0);
-    json_array_foreach(subs, i, o) {
-        uvcci_coord at = {(uint16_t)test_u64(o, "replica"), (uint16_t)test_u64(o, "stage"),
-                          (uint16_t)test_u64(o, "tp_rank")};
-        test_hex_n(test_str(o, "hex"), want, 32);
-        uvcci_topology_sid_sub(job, at, got);
-        assert_memory_equal(got, want, 32);
-    }
-    json_decref(v);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(vectors),
@@ -153,7 +134,6 @@ int main(void) {
         cmocka_unit_test(ranks_and_coordinates_are_inverse),
         cmocka_unit_test(outside_is_refused),
         cmocka_unit_test(sizes),
-        cmocka_unit_test(sid_sub_of_a_coordinate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -100,6 +100,12 @@ int lm_checkpoint_config(const char *dir, uvcc_transformer_config *cfg) {
     uint8_t *text;
     size_t len;
     path_of(path, "%s/model.json", dir);
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return report_error(EXIT_BAD_INPUT,
+                            "%s: there is no kept model in it; name a directory that uvcc train "
+                            "--checkpoint made",
+                            dir);
     if (file_read(path, EXIT_BAD_INPUT, &text, &len) != EXIT_DONE)
         return EXIT_BAD_INPUT;
     json_t *o = json_loadb((const char *)text, len, 0, NULL);
@@ -288,7 +294,9 @@ int lm_checkpoint_open(const char *dir, const uvcc_transformer_config *cfg, uint
     struct stat st;
     int why = dir_make(dir);
     if (why != 0)
-        return cannot(dir, "cannot be made", why);
+        return report_error(EXIT_BAD_INPUT,
+                            "--checkpoint %s: cannot be made: %s; choose another place", dir,
+                            strerror(why));
     int locked = lm_checkpoint_lock(dir);
     if (locked != EXIT_DONE)
         return locked;

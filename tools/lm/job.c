@@ -6,19 +6,13 @@
 #include <string.h>
 
 #include "../report.h"
-#include "../seeded.h"
 
-#define DATAGRAM_BYTES 8192u
-#define RANK_BITS      8u /* of sessions of a job */
+#define RANK_BITS 8u /* of sessions of a job */
 _Static_assert(UVCC_LOOPBACK_TRIANGLES_MAX *JOB_PARTIES <= 1u << RANK_BITS, "RANK_BITS");
 #define MESSAGE_BYTES 512u
 
 static int failed(const char *what, int rc) {
     return report_error(EXIT_FAILED, "%s: %s", what, uvcc_error_text(rc));
-}
-
-static bool faulty(const lm_options *o) {
-    return o->drop > 0 || o->duplicate > 0 || o->reorder > 0 || o->corrupt > 0;
 }
 
 static uint32_t rank_of(const job *j, const job_worker *w) {
@@ -28,28 +22,17 @@ static uint32_t rank_of(const job *j, const job_worker *w) {
 
 /* ---- setting up ---- */
 
-static void keep_log(void *user, uvcc_log_level level, const char *line) {
-    job *j = user;
-    if (level == UVCC_LOG_ERROR)
-        (void)snprintf(j->log, sizeof j->log, "%s", line);
-}
-
 static void configure(job *j, job_worker *w, unsigned p, uint32_t step, uint32_t run,
                       uvcc_config *cfg) {
-    cfg->alloc = j->al;
+    seeded_session(cfg, &j->al, j->command, j->o->seed, p, &j->o->faults, &j->log);
     cfg->random = uvcc_seeded(&w->party[p].random, j->o->seed,
                               run << RANK_BITS | (rank_of(j, w) * JOB_PARTIES + p));
-    cfg->log = (uvcc_logger){.write = keep_log, .user = j};
-    cfg->party = (uint8_t)p;
-    seeded_identity(cfg, j->command, j->o->seed, p);
     cfg->replicas = (uint16_t)j->cfg->replicas;
     cfg->stages = (uint16_t)j->cfg->stages;
     cfg->tp_ranks = (uint16_t)j->cfg->tensor_ranks;
     cfg->replica = (uint16_t)w->at.replica;
     cfg->stage = (uint16_t)w->at.stage;
     cfg->tp_rank = (uint16_t)w->at.tensor_rank;
-    cfg->datagram = faulty(j->o);
-    cfg->datagram_bytes = DATAGRAM_BYTES;
     cfg->audit_off = j->o->transcript != 0;
     cfg->bundles = j->o->audit != NULL;
     cfg->cookie = rank_of(j, w) * JOB_PARTIES + p;
@@ -59,7 +42,6 @@ static void configure(job *j, job_worker *w, unsigned p, uint32_t step, uint32_t
     cfg->sks_refused = j->sks.refused;
     cfg->sks_step = j->sks.step;
     cfg->sks_override = j->o->sks_override;
-    cfg->keepalive_ns = UVCC_NEVER; /* so that a run that cannot go on is seen as such */
 }
 
 static void hook_trace(job *j, const job_worker *w, unsigned p, uvcc_config *session,
@@ -96,18 +78,12 @@ static int open_party(job *j, job_worker *w, unsigned p, uint32_t step, uint32_t
         return report_error(EXIT_BAD_INPUT,
                             "a step is too large (%s); give a smaller --dim, --context or --batch, "
                             "or more --microbatches",
-                            j->log);
+                            j->log.line);
     return rc == 0 ? EXIT_DONE : failed("a session cannot begin", rc);
 }
 
 static int open_worker(job *j, job_worker *w, uint32_t step, uint32_t run) {
-    const lm_options *o = j->o;
-    const uvcc_fault_config faults = {
-        .drop = o->drop, .duplicate = o->duplicate, .reorder = o->reorder, .corrupt = o->corrupt};
-    int rc =
-        uvcc_loopback_new(&w->net, &j->al, JOB_PARTIES, faulty(o), o->fault_seed + rank_of(j, w));
-    if (rc == 0)
-        rc = uvcc_loopback_set_all_faults(w->net, &faults);
+    const int rc = seeded_network(&w->net, &j->al, &j->o->faults, j->o->fault_seed + rank_of(j, w));
     if (rc != 0)
         return failed("the network", rc);
     int status = EXIT_DONE;

@@ -7,6 +7,7 @@
 #include <uvcc/transformer.h>
 #include <uvcc/uvcc.h>
 
+#include "../seeded.h"
 #include "../trace.h"
 #include "options.h"
 
@@ -59,8 +60,8 @@ typedef struct job {
     uint32_t step; /* the next one */
     job_hooks hooks;
     job_refusal sks;
-    trace *trace;  /* with --trace or --profile */
-    char log[256]; /* the sessions' last error */
+    trace *trace; /* with --trace or --profile */
+    session_log log;
 } job;
 
 /* These return an exit status after reporting. `first_step`, `run`: 0 for a new job. */

@@ -2,6 +2,8 @@
 #ifndef UVCC_TOOLS_LM_OPTIONS_H
 #define UVCC_TOOLS_LM_OPTIONS_H
 
+#include <uvcc/loopback.h>
+
 #include "../flags.h"
 
 typedef struct lm_options {
@@ -16,7 +18,7 @@ typedef struct lm_options {
     uint32_t truncation, index, sks, transcript, reveal;
     uint32_t compute;
     uint64_t seed, compute_seed, fault_seed;
-    double drop, duplicate, reorder, corrupt;
+    uvcc_fault_config faults; /* drop, duplicate, reorder, corrupt */
     bool check, sks_override, profile, progress, help;
     uint32_t model; /* the value of --model */
 } lm_options;

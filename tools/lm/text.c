@@ -35,7 +35,8 @@ int lm_text_read(lm_text *t, const char *path, size_t least) {
         path = corpus();
     FILE *f = fopen(path, "rb");
     if (f == NULL || fstat(fileno(f), &st) != 0)
-        return refuse(f, path, strerror(errno));
+        return report_error(EXIT_BAD_INPUT, "--text %s: cannot be opened: %s; check the path", path,
+                            strerror(errno));
     if (!S_ISREG(st.st_mode))
         return refuse(f, path, "is no regular file; name a text file");
     if ((size_t)st.st_size < least || (size_t)st.st_size > TEXT_BYTES_MAX) {

@@ -16,7 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../train.h" /* exit statuses */
+#include "../draft.h"
+#include "../report.h"
 
 enum { WORKERS_MAX = 64, SHOWN_MAX = 10, SEED_SECONDS = 60, SWEEP_SECONDS = 1800 };
 
@@ -273,10 +274,7 @@ static bool run_all(const options *o, totals *t) {
 
 /* ---- report ---- */
 
-static bool write_json(const options *o, const totals *t) {
-    FILE *f = strcmp(o->json, "-") == 0 ? stdout : fopen(o->json, "w");
-    if (f == NULL)
-        return false;
+static void write_json(FILE *f, const totals *t) {
     (void)fprintf(f, "{\"seeds\": %" PRIu64 ", \"failures\": %" PRIu64 ", \"first_failure\": ",
                   t->seeds, t->failures);
     if (t->failures != 0)
@@ -289,10 +287,6 @@ static bool write_json(const options *o, const totals *t) {
                   ", \"aborts\": %" PRIu64 ", \"digest\": \"%016" PRIx64 "\"}\n",
                   t->seconds > 0 ? (double)t->seeds / t->seconds : 0, t->messages, t->injected,
                   t->restarts, t->aborts, t->digest);
-    bool ok = fflush(f) == 0 && ferror(f) == 0;
-    if (f != stdout)
-        ok &= fclose(f) == 0;
-    return ok;
 }
 
 static void print_summary(const options *o, const totals *t) {
@@ -310,11 +304,21 @@ static void print_summary(const options *o, const totals *t) {
 
 /* ---- options ---- */
 
-static int bad(const char *format, const char *word) {
-    (void)fputs("uvcc sim: ", stderr);
-    (void)fprintf(stderr, format, word);
-    (void)fputc('\n', stderr);
-    return EXIT_BAD_INPUT;
+/* The classes of faults, in lines of at most 96 columns. */
+static void print_wrapped(FILE *to) {
+    size_t column = 0;
+    for (unsigned f = 0; f < SIM_FAULTS; f++) {
+        const size_t n = strlen(sim_fault_words[f]) + 1;
+        if (column == 0 || column + n > 94) {
+            (void)fprintf(to, "%s ", column == 0 ? "" : ",\n");
+            column = 1;
+        } else {
+            (void)fputc(',', to);
+        }
+        (void)fprintf(to, " %s", sim_fault_words[f]);
+        column += n + 1;
+    }
+    (void)fputc('\n', to);
 }
 
 static void print_help(void) {
@@ -336,20 +340,26 @@ static void print_help(void) {
                 "  --json FILE      writes the result as JSON; - is the standard output\n"
                 "  --verbose        shows events of every session\n"
                 "\n"
-                "Classes: ",
+                "Classes of faults:\n",
                 stdout);
-    print_words(stdout, SIM_BIT(SIM_FAULTS) - 1);
-    (void)fputs("\n", stdout);
+    print_wrapped(stdout);
 }
 
-static bool parse_number(const char *s, uint64_t most, uint64_t *out) {
+static bool read_number(const char *s, uint64_t least, uint64_t most, uint64_t *out) {
     char *end;
     errno = 0;
     unsigned long long v = strtoull(s, &end, 10);
-    if (*s < '0' || *s > '9' || *end != '\0' || errno != 0 || v > most)
+    if (*s < '0' || *s > '9' || *end != '\0' || errno != 0 || v < least || v > most)
         return false;
     *out = v;
     return true;
+}
+
+/* Of an option; `range` says what it may be. */
+static bool parse_number(const char *s, char *range, size_t cap, uint64_t least, uint64_t most,
+                         uint64_t *out) {
+    (void)snprintf(range, cap, "a whole number from %" PRIu64 " to %" PRIu64, least, most);
+    return read_number(s, least, most, out);
 }
 
 static bool parse_words(const char *s, uint64_t *out) {
@@ -375,13 +385,13 @@ static int parse(options *o, int argc, char *const *argv) {
             o->help = true;
             return EXIT_DONE;
         }
-        bool *flag = strcmp(word, "--verbose") == 0       ? &o->verbose
-                     : strcmp(word, "--sweep-alloc") == 0 ? &o->sweep
-                     : strcmp(word, "--stop") == 0        ? &o->stop
-                     : strcmp(word, "--no-minimise") == 0 ? &o->raw
-                                                          : NULL;
-        if (flag != NULL) {
-            *flag = true;
+        bool *toggle = strcmp(word, "--verbose") == 0       ? &o->verbose
+                       : strcmp(word, "--sweep-alloc") == 0 ? &o->sweep
+                       : strcmp(word, "--stop") == 0        ? &o->stop
+                       : strcmp(word, "--no-minimise") == 0 ? &o->raw
+                                                            : NULL;
+        if (toggle != NULL) {
+            *toggle = true;
             continue;
         }
         static const char *const known[] = {"--first-seed", "--seeds", "--threads",
@@ -390,20 +400,22 @@ static int parse(options *o, int argc, char *const *argv) {
         while (k < 6 && strcmp(word, known[k]) != 0)
             k++;
         if (k == 6)
-            return bad("there is no option '%s'; see uvcc sim --help", word);
+            return report_error(EXIT_BAD_INPUT, "there is no option '%s'; see uvcc sim --help",
+                                word);
         if (value == NULL)
-            return bad("%s needs a value", word);
+            return report_error(EXIT_BAD_INPUT, "%s needs a value", word);
         i++;
+        char range[64] = "classes of faults as uvcc sim --help lists them";
         bool ok = true;
         switch (k) {
         case 0:
-            ok = parse_number(value, UINT64_MAX / 2, &o->first);
+            ok = parse_number(value, range, sizeof range, 0, UINT64_MAX / 2, &o->first);
             break;
         case 1:
-            ok = parse_number(value, UINT32_MAX, &o->count);
+            ok = parse_number(value, range, sizeof range, 1, UINT32_MAX, &o->count);
             break;
         case 2:
-            ok = parse_number(value, WORKERS_MAX, &workers) && workers != 0;
+            ok = parse_number(value, range, sizeof range, 1, WORKERS_MAX, &workers);
             break;
         case 3:
             ok = parse_words(value, &o->without);
@@ -416,7 +428,7 @@ static int parse(options *o, int argc, char *const *argv) {
             break;
         }
         if (!ok)
-            return bad("the value of %s is not right; see uvcc sim --help", word);
+            return report_error(EXIT_BAD_INPUT, "%s %s: give %s", word, value, range);
     }
     o->workers = (uint32_t)workers;
     return EXIT_DONE;
@@ -425,7 +437,8 @@ static int parse(options *o, int argc, char *const *argv) {
 static int read_list(options *o) {
     FILE *f = fopen(o->list, "r");
     if (f == NULL)
-        return bad("%s cannot be read", o->list);
+        return report_error(EXIT_BAD_INPUT, "--list %s: cannot be opened: %s; check the path",
+                            o->list, strerror(errno));
     char line[1024];
     o->count = 0;
     while (fgets(line, sizeof line, f) != NULL) {
@@ -433,10 +446,12 @@ static int read_list(options *o) {
         uint64_t n, without = 0;
         if (seed == NULL || *seed == '#')
             continue;
-        if (!parse_number(seed, UINT64_MAX / 2, &n) ||
+        if (!read_number(seed, 0, UINT64_MAX / 2, &n) ||
             (words != NULL && *words != '#' && !parse_words(words, &without))) {
             (void)fclose(f);
-            return bad("%s has a line that is not a seed and a list of faults", o->list);
+            return report_error(EXIT_BAD_INPUT,
+                                "--list %s: a line is not a seed and a list of faults; mend it",
+                                o->list);
         }
         listed = realloc(listed, (o->count + 1) * sizeof *listed);
         listed_without = realloc(listed_without, (o->count + 1) * sizeof *listed_without);
@@ -451,6 +466,7 @@ static int read_list(options *o) {
 
 int sim_main(int argc, char *const *argv) {
     options o = {.first = 1, .count = 100};
+    report_command("sim");
     int status = parse(&o, argc, argv);
     if (status == EXIT_DONE && !o.help && o.list != NULL)
         status = read_list(&o);
@@ -460,13 +476,21 @@ int sim_main(int argc, char *const *argv) {
         print_help();
         return EXIT_DONE;
     }
+    draft *json = o.json != NULL ? draft_open("json", o.json, &status) : NULL;
+    if (status != EXIT_DONE)
+        return status;
     totals t = {0};
-    if (sodium_init() < 0 || !run_all(&o, &t))
-        return bad("%s", "no worker can begin");
+    if (sodium_init() < 0 || !run_all(&o, &t)) {
+        draft_close(json);
+        return report_error(EXIT_FAILED, "no worker can begin: %s", strerror(errno));
+    }
     free(listed);
     free(listed_without);
     print_summary(&o, &t);
-    if (o.json != NULL && !write_json(&o, &t))
-        return bad("%s cannot be written", o.json);
-    return t.failures == 0 ? EXIT_DONE : EXIT_FAILED;
+    if (json != NULL) {
+        write_json(draft_file(json), &t);
+        status = draft_finish(json);
+        draft_close(json);
+    }
+    return t.failures == 0 ? status : EXIT_FAILED;
 }

@@ -1,0 +1,102 @@
+/* Files under another name until they are whole (tools/draft.h): what is finished has its name and
+ * nothing else is left; what cannot be written says why, and not what some other call met. */
+#include "run_tool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "draft.h"
+#include "report.h"
+
+/* draft_finish(), and what it says. */
+static outcome finished(draft *d) {
+    outcome o = {0};
+    const int kept = dup(STDERR_FILENO);
+    const int fd = open("said", O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    assert_true(kept >= 0 && fd >= 0 && dup2(fd, STDERR_FILENO) >= 0);
+    errno = ENOTTY; /* what came last before it */
+    o.status = draft_finish(d);
+    assert_true(dup2(kept, STDERR_FILENO) >= 0);
+    close(kept);
+    close(fd);
+    o.err = read_all("said");
+    assert_int_equal(unlink("said"), 0);
+    return o;
+}
+
+static void gets_its_name(void **state) {
+    (void)state;
+    int status = EXIT_FAILED;
+    draft *d = draft_open("json", "whole", &status);
+    assert_non_null(d);
+    fputs("all of it\n", draft_file(d));
+    assert_int_equal(access("whole", F_OK), -1);
+    outcome o = finished(d);
+    assert_int_equal(o.status, EXIT_DONE);
+    assert_string_equal(o.err, "");
+    forget(&o);
+    draft_close(d);
+    char *text = read_all("whole");
+    assert_string_equal(text, "all of it\n");
+    free(text);
+    assert_int_equal(unlink("whole"), 0); /* the directory must end empty: see leave() */
+}
+
+/* A limit on a file's size stands for a full disk: while the writing lasts, or to the end. */
+static void says_why(void **state) {
+    (void)state;
+    static const struct {
+        size_t bytes;
+        bool to_the_end;
+        const char *says;
+    } cases[] = {{2000, true, "File too large"}, /* in the buffer until the end */
+                 {1u << 16, true, "cannot be written: "},
+                 {1u << 16, false, "a write failed"}};
+    static const char much[1u << 16];
+    struct rlimit old;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    assert_true(signal(SIGXFSZ, SIG_IGN) != SIG_ERR);
+    for (unsigned i = 0; i < 3; i++) {
+        int status = EXIT_FAILED;
+        const struct rlimit low = {1024, old.rlim_max};
+        draft *d = draft_open("json", "cut", &status);
+        assert_non_null(d);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
+        const size_t written = fwrite(much, 1, cases[i].bytes, draft_file(d));
+        assert_true(cases[i].bytes == 2000 || written < cases[i].bytes);
+        if (!cases[i].to_the_end)
+            assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+        outcome o = finished(d);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+        assert_int_equal(o.status, EXIT_FAILED);
+        assert_non_null(strstr(o.err, "--json cut: cannot be written"));
+        assert_non_null(strstr(o.err, cases[i].says));
+        assert_null(strstr(o.err, strerror(ENOTTY)));
+        forget(&o);
+        draft_close(d);
+        assert_int_equal(access("cut", F_OK), -1);
+    }
+    assert_true(signal(SIGXFSZ, SIG_DFL) != SIG_ERR);
+}
+
+static void refuses_places(void **state) {
+    (void)state;
+    int status = EXIT_DONE;
+    assert_null(draft_open("json", "no/such/place", &status));
+    assert_int_equal(status, EXIT_BAD_INPUT);
+    status = EXIT_DONE;
+    assert_null(draft_open("json", ".", &status));
+    assert_int_equal(status, EXIT_BAD_INPUT);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gets_its_name),
+        cmocka_unit_test(says_why),
+        cmocka_unit_test(refuses_places),
+    };
+    return cmocka_run_group_tests(tests, enter, leave);
+}
