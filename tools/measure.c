@@ -52,7 +52,7 @@ typedef struct run {
     uvcc_loopback *net;
     party party[UVCC_PARTIES];
     entry entry[ENTRIES_MAX];
-    unsigned entries, outputs;
+    unsigned entries, inputs, outputs;
     uint32_t steps; /* finished by all */
     uint64_t random;
     size_t room;                      /* elements of the largest shape */
@@ -79,6 +79,10 @@ static size_t elements(measure_shape s) {
     return (size_t)s.rows * s.cols;
 }
 
+static uvcc_nonlinear_options options_of(const run *r, uint32_t cols) {
+    return measure_options(r->job->what, r->job->exact, r->job->plain, cols);
+}
+
 static int tensor(run *r, const char *kind, unsigned number, uvcc_tensor_desc d) {
     char name[32];
     (void)snprintf(name, sizeof name, "%s%u", kind, number);
@@ -90,7 +94,7 @@ static int tensor(run *r, const char *kind, unsigned number, uvcc_tensor_desc d)
 
 static int add_inputs(run *r, unsigned number) {
     entry *e = &r->entry[number];
-    for (unsigned i = 0; i < r->info->inputs; i++) {
+    for (unsigned i = 0; i < r->inputs; i++) {
         const measure_shape s = measure_shape_of(r->job->what, i, e->shape);
         const int rc = tensor(r, "x", 10 * number + i,
                               (uvcc_tensor_desc){.rows = s.rows,
@@ -144,7 +148,7 @@ static int add_without(run *r, const uvcc_tensor_desc *out) {
 
 static int add_with(run *r, unsigned number, uvcc_tensor_desc *out) {
     entry *e = &r->entry[number];
-    const uvcc_nonlinear_options o = measure_options(r->job->what, r->job->exact, e->shape.cols);
+    const uvcc_nonlinear_options o = options_of(r, e->shape.cols);
     char prefix[16];
     (void)snprintf(prefix, sizeof prefix, "t%u", number);
     for (unsigned i = 0; i < r->outputs; i++) {
@@ -167,9 +171,9 @@ static int add_entry(run *r, unsigned number) {
         rc = add_inputs(r, number);
     if (rc < 0)
         return rc;
-    for (unsigned i = 0; i < r->info->inputs; i++)
+    for (unsigned i = 0; i < r->inputs; i++)
         in[i] = *uvcc_program_tensor_at(r->program, e->in[i]);
-    const uvcc_nonlinear_options o = measure_options(r->job->what, r->job->exact, e->shape.cols);
+    const uvcc_nonlinear_options o = options_of(r, e->shape.cols);
     rc = uvcc_nonlinear_output(r->job->what, &o, in, out);
     if (rc < 0)
         return rc;
@@ -297,7 +301,7 @@ static int give(run *r, unsigned p, unsigned number, bool *agreed, bool *given) 
         rc = uvcc_session_step(s, r->steps, number, now);
     *agreed |= rc == 0;
     if (*agreed && !*given) {
-        rc = p < r->info->inputs ? uvcc_session_input(s, r->steps, 10 * number + p, r->in[p], now)
+        rc = p < r->inputs ? uvcc_session_input(s, r->steps, 10 * number + p, r->in[p], now)
                                  : 0;
         *given = rc == 0;
     }
@@ -352,7 +356,7 @@ static int compare_reference(run *r, unsigned number) {
     const entry *e = &r->entry[number];
     char message[MESSAGE_BYTES] = "";
     int rc = 0;
-    for (unsigned i = 0; i < r->info->inputs && rc == 0; i++)
+    for (unsigned i = 0; i < r->inputs && rc == 0; i++)
         rc = uvcc_reference_set(r->reference, e->in[i], r->in[i]);
     if (rc == 0)
         rc = uvcc_reference_step(r->reference, number, message, sizeof message);
@@ -460,8 +464,7 @@ static int build_function(run *r, unsigned number) {
         return EXIT_DONE;
     const bool gradient = r->job->what == UVCC_NL_CROSS_ENTROPY_GRADIENT;
     const uvcc_nonlinear what = gradient ? UVCC_NL_SOFTMAX : r->job->what;
-    const uvcc_nonlinear_options o =
-        measure_options(r->job->what, false, r->entry[number].shape.cols);
+    const uvcc_nonlinear_options o = options_of(r, r->entry[number].shape.cols);
     uvcc_nonlinear_free(&r->fn);
     free_low(r);
     const int rc = uvcc_nonlinear_build(&r->fn, what, &o, &r->al);
@@ -477,7 +480,7 @@ static int build_function(run *r, unsigned number) {
 
 static int make_room(run *r, uint64_t total) {
     bool ok = true;
-    for (unsigned i = 0; i < r->info->inputs; i++)
+    for (unsigned i = 0; i < r->inputs; i++)
         ok = (r->in[i] = calloc(r->room, sizeof *r->in[i])) != NULL && ok;
     for (unsigned o = 0; o < r->outputs; o++)
         ok = (r->defined[o] = malloc(r->room * sizeof *r->defined[o])) != NULL && ok;
@@ -611,6 +614,7 @@ int measure(const measure_job *job, measure_result *out) {
         return report_error(EXIT_FAILED, "out of memory");
     *r = (run){.job = job,
                .info = uvcc_nonlinear_at(job->what),
+               .inputs = job->plain ? 1 : uvcc_nonlinear_at(job->what)->inputs,
                .al = uvcc_host_allocator(),
                .random = job->seed,
                .result = {.check = check_of(job), .secure_equal = true}};

@@ -105,11 +105,12 @@ measure_shape measure_shape_of(uvcc_nonlinear what, unsigned i, measure_shape x)
     return i > 0 && is_norm(what) ? (measure_shape){1, x.cols} : x;
 }
 
-uvcc_nonlinear_options measure_options(uvcc_nonlinear what, bool exact, uint32_t cols) {
+uvcc_nonlinear_options measure_options(uvcc_nonlinear what, bool exact, bool plain, uint32_t cols) {
     return (uvcc_nonlinear_options){.size = sizeof(uvcc_nonlinear_options),
                                     .scale = MEASURE_SCALE,
                                     .in_bits = measure_bits(what, 0),
                                     .exact = exact,
+                                    .plain = plain,
                                     .cols = cols,
                                     .epsilon = is_norm(what) ? MEASURE_EPSILON : 0};
 }
@@ -273,7 +274,7 @@ void measure_rows(uvcc_nonlinear what, uint64_t *random, measure_shape s,
                 in[1][(size_t)i * s.cols + j] = (int64_t)(j == first) << MEASURE_SCALE;
         }
     }
-    for (uint32_t j = 0; is_norm(what) && j < s.cols; j++) {
+    for (uint32_t j = 0; is_norm(what) && in[1] != NULL && j < s.cols; j++) {
         const int64_t most = (1ll << measure_bits(what, 1)) - 1;
         in[1][j] = random_from(random, -most, most);
         if (what == UVCC_NL_LAYERNORM)
@@ -330,19 +331,20 @@ static void real_softmax(const int64_t *x, const int64_t *hot, uint32_t cols, do
     }
 }
 
-/* The root's error and the floors of y, gamma y and the mean. */
-static void real_norm(const int64_t *x, const int64_t *gamma, const int64_t *beta, uint32_t cols,
-                      double *want, double *bound) {
+/* The root's error and the floors of y, gamma y and the mean; gamma and beta may be NULL. */
+static void real_norm(const int64_t *x, bool centred, const int64_t *gamma, const int64_t *beta,
+                      uint32_t cols, double *want, double *bound) {
     double mean = 0, square = 0;
-    for (uint32_t j = 0; j < cols && beta != NULL; j++)
+    for (uint32_t j = 0; j < cols && centred; j++)
         mean += unit(x[j]) / cols;
     for (uint32_t j = 0; j < cols; j++)
         square += (unit(x[j]) - mean) * (unit(x[j]) - mean) / cols;
     const double v = square + MEASURE_EPSILON, inverse = 1 / sqrt(v);
     const bool counts = v >= ldexp(1, -9) && square <= 4096;
     for (uint32_t j = 0; j < cols; j++) {
-        const double gain = unit(gamma[j]), y = gain * (unit(x[j]) - mean) * inverse;
-        const double floors = 1 + fabs(gain) * (1 + (beta != NULL ? inverse : 0));
+        const double gain = gamma != NULL ? unit(gamma[j]) : 1;
+        const double y = gain * (unit(x[j]) - mean) * inverse;
+        const double floors = (gamma != NULL) + fabs(gain) * (1 + (centred ? inverse : 0));
         want[j] = y + (beta != NULL ? unit(beta[j]) : 0);
         bound[j] = counts ? 1.6e-4 * fabs(y) + ldexp(floors, -MEASURE_SCALE) : -1;
     }
@@ -363,7 +365,8 @@ void measure_real(uvcc_nonlinear what, bool exact, measure_shape s,
             continue;
         }
         if (is_norm(what))
-            real_norm(x, in[1], what == UVCC_NL_LAYERNORM ? in[2] : NULL, s.cols, want + i * cols,
+            real_norm(x, what == UVCC_NL_LAYERNORM, in[1],
+                      what == UVCC_NL_LAYERNORM ? in[2] : NULL, s.cols, want + i * cols,
                       bound + i * cols);
         else
             real_softmax(x, what == UVCC_NL_SOFTMAX ? NULL : in[1] + i * cols, s.cols,

@@ -14,7 +14,7 @@
 enum { MEASURE_SCALE = 16, MEASURE_INPUTS_MAX = 3 };
 #define MEASURE_EPSILON 2.5e-3 /* of the norms */
 
-/* Rows x cols values of the first input; gamma and beta are rows of cols. */
+/* Rows x cols values of the first input; gamma and beta, where a norm has them, are rows of cols. */
 typedef struct measure_shape {
     uint32_t rows, cols;
 } measure_shape;
@@ -24,11 +24,11 @@ uint64_t measure_random(uint64_t *state);
 /* Declared bits of input i: room for values beyond the range, where 25 bits have it. */
 uint8_t measure_bits(uvcc_nonlinear what, unsigned i);
 measure_shape measure_shape_of(uvcc_nonlinear what, unsigned i, measure_shape x);
-uvcc_nonlinear_options measure_options(uvcc_nonlinear what, bool exact, uint32_t cols);
+uvcc_nonlinear_options measure_options(uvcc_nonlinear what, bool exact, bool plain, uint32_t cols);
 
 /* Inputs of an element function. */
 void measure_elements(uvcc_nonlinear what, uint64_t *random, int64_t *x, size_t count);
-/* All inputs of a function of rows. */
+/* All inputs of a function of rows; in[1] is NULL for a norm without gamma and beta. */
 void measure_rows(uvcc_nonlinear what, uint64_t *random, measure_shape s,
                   int64_t *const in[MEASURE_INPUTS_MAX]);
 

@@ -36,27 +36,30 @@ static const struct subject {
     uvcc_nonlinear what;
     double from, to;
     bool log;
+    const char *plain; /* the name of a norm without gamma and beta */
 } subjects[] = {
-    {UVCC_NL_SIGN, -8, 8, false},
-    {UVCC_NL_RELU, -8, 8, false},
-    {UVCC_NL_MAX, -512, 512, false},
-    {UVCC_NL_ARGMAX, 0, MEASURE_COLS, false},
-    {UVCC_NL_EXP, 0, 16, false},
-    {UVCC_NL_RECIPROCAL, 0.0625, 4096, true},
-    {UVCC_NL_RSQRT, 0.00390625, 4096, true},
-    {UVCC_NL_LN, 1, 65535, true},
-    {UVCC_NL_CLIP, -2, 2, false},
-    {UVCC_NL_GELU, -8, 8, false},
-    {UVCC_NL_GELU_TANH, -8, 8, false},
-    {UVCC_NL_SILU, -16, 16, false},
-    {UVCC_NL_SIGMOID, -16, 16, false},
-    {UVCC_NL_TANH, -8, 8, false},
-    {UVCC_NL_GELU_DERIVATIVE, -8, 8, false},
-    {UVCC_NL_SILU_DERIVATIVE, -16, 16, false},
-    {UVCC_NL_SOFTMAX, 0, 1, false},
-    {UVCC_NL_RMSNORM, -8, 8, false},
-    {UVCC_NL_LAYERNORM, -8, 8, false},
-    {UVCC_NL_CROSS_ENTROPY_GRADIENT, -1, 1, false},
+    {UVCC_NL_SIGN, -8, 8, false, NULL},
+    {UVCC_NL_RELU, -8, 8, false, NULL},
+    {UVCC_NL_MAX, -512, 512, false, NULL},
+    {UVCC_NL_ARGMAX, 0, MEASURE_COLS, false, NULL},
+    {UVCC_NL_EXP, 0, 16, false, NULL},
+    {UVCC_NL_RECIPROCAL, 0.0625, 4096, true, NULL},
+    {UVCC_NL_RSQRT, 0.00390625, 4096, true, NULL},
+    {UVCC_NL_LN, 1, 65535, true, NULL},
+    {UVCC_NL_CLIP, -2, 2, false, NULL},
+    {UVCC_NL_GELU, -8, 8, false, NULL},
+    {UVCC_NL_GELU_TANH, -8, 8, false, NULL},
+    {UVCC_NL_SILU, -16, 16, false, NULL},
+    {UVCC_NL_SIGMOID, -16, 16, false, NULL},
+    {UVCC_NL_TANH, -8, 8, false, NULL},
+    {UVCC_NL_GELU_DERIVATIVE, -8, 8, false, NULL},
+    {UVCC_NL_SILU_DERIVATIVE, -16, 16, false, NULL},
+    {UVCC_NL_SOFTMAX, 0, 1, false, NULL},
+    {UVCC_NL_RMSNORM, -8, 8, false, NULL},
+    {UVCC_NL_LAYERNORM, -8, 8, false, NULL},
+    {UVCC_NL_RMSNORM, -8, 8, false, "rmsnorm plain"},
+    {UVCC_NL_LAYERNORM, -8, 8, false, "layernorm plain"},
+    {UVCC_NL_CROSS_ENTROPY_GRADIENT, -1, 1, false, NULL},
 };
 enum { SUBJECTS = sizeof subjects / sizeof subjects[0] };
 
@@ -65,7 +68,7 @@ typedef struct nonlinear_options {
     const char *json, *plot;
     uint64_t inputs, seed;
     uint32_t compute;
-    bool table, progress, help;
+    bool plain, table, progress, help;
 } nonlinear_options;
 
 static volatile sig_atomic_t interrupted;
@@ -75,7 +78,8 @@ static void on_interrupt(int number) {
 }
 
 static const char *name_of(unsigned subject) {
-    return uvcc_nonlinear_at(subjects[subject].what)->name;
+    const struct subject *s = &subjects[subject];
+    return s->plain != NULL ? s->plain : uvcc_nonlinear_at(s->what)->name;
 }
 
 /* ---- options ---- */
@@ -96,6 +100,7 @@ static void print_help(void) {
         "\n"
         "Options (defaults in parentheses):\n"
         "  --exact, --fast        only this index mode (both)\n"
+        "  --plain                of rmsnorm and layernorm those without gamma and beta\n"
         "  --inputs N             inputs per function, up to whole rows of 128 (1048576)\n"
         "  --quick                16384 inputs\n"
         "  --seed N               of random inputs, keys and masks (1)\n"
@@ -109,8 +114,10 @@ static void print_help(void) {
         "  --help                 show this\n"
         "\n"
         "Names:");
-    for (unsigned i = 0; i < SUBJECTS; i++)
-        (void)printf("  %s\n", name_of(i));
+    for (unsigned i = 0; i < SUBJECTS; i++) {
+        if (subjects[i].plain == NULL)
+            (void)printf("  %s\n", name_of(i));
+    }
     (void)puts("\nExit status: 0 done, 1 a function is not what it should be or the run failed, "
                "2 wrong\noptions, 130 interrupted.");
 }
@@ -119,6 +126,8 @@ static int want(nonlinear_options *o, const char *name) {
     char names[512];
     size_t len = 0;
     for (unsigned i = 0; i < SUBJECTS; i++) {
+        if (subjects[i].plain != NULL)
+            continue;
         if (strcmp(name, name_of(i)) == 0) {
             o->wanted[i] = true;
             return EXIT_DONE;
@@ -169,6 +178,7 @@ static bool *flag_of(nonlinear_options *o, const char *name, bool *quick) {
     return strcmp(name, "exact") == 0      ? &o->mode[EXACT]
            : strcmp(name, "fast") == 0     ? &o->mode[FAST]
            : strcmp(name, "quick") == 0    ? quick
+           : strcmp(name, "plain") == 0    ? &o->plain
            : strcmp(name, "table") == 0    ? &o->table
            : strcmp(name, "progress") == 0 ? &o->progress
            : strcmp(name, "help") == 0     ? &o->help
@@ -198,8 +208,44 @@ static int parse_option(nonlinear_options *o, int argc, char *const *argv, int *
     return report_error(EXIT_BAD_INPUT, "there is no option %s; see uvcc nonlinear --help", word);
 }
 
+/* Those of `what` instead of those with gamma. */
+static void want_plain(nonlinear_options *o, uvcc_nonlinear what) {
+    bool wanted = false;
+    for (unsigned i = 0; i < SUBJECTS; i++) {
+        if (subjects[i].what != what)
+            continue;
+        if (subjects[i].plain == NULL) {
+            wanted = o->wanted[i];
+            o->wanted[i] = false;
+        } else {
+            o->wanted[i] = wanted;
+        }
+    }
+}
+
+/* All functions if none was named; with --plain only norms may be. */
+static int choose(nonlinear_options *o) {
+    bool all = true;
+    for (unsigned i = 0; i < SUBJECTS; i++)
+        all = all && !o->wanted[i];
+    for (unsigned i = 0; i < SUBJECTS; i++) {
+        const bool norm =
+            subjects[i].what == UVCC_NL_RMSNORM || subjects[i].what == UVCC_NL_LAYERNORM;
+        if (all)
+            o->wanted[i] = norm || !o->plain;
+        else if (o->plain && o->wanted[i] && !norm)
+            return report_error(EXIT_BAD_INPUT, "--plain is for rmsnorm and layernorm, not for %s",
+                                name_of(i));
+    }
+    if (o->plain) {
+        want_plain(o, UVCC_NL_RMSNORM);
+        want_plain(o, UVCC_NL_LAYERNORM);
+    }
+    return EXIT_DONE;
+}
+
 static int parse(nonlinear_options *o, int argc, char *const *argv) {
-    bool quick = false, all = true;
+    bool quick = false;
     *o = (nonlinear_options){.seed = 1};
     for (int i = 0; i < argc && !o->help; i++) {
         const bool option = argv[i][0] == '-';
@@ -207,17 +253,13 @@ static int parse(nonlinear_options *o, int argc, char *const *argv) {
         if (status != EXIT_DONE)
             return status;
     }
-    for (unsigned i = 0; i < SUBJECTS; i++)
-        all = all && !o->wanted[i];
-    for (unsigned i = 0; i < SUBJECTS && all; i++)
-        o->wanted[i] = true;
     if (!o->mode[FAST] && !o->mode[EXACT])
         o->mode[FAST] = o->mode[EXACT] = true;
     if (o->inputs == 0)
         o->inputs = quick ? INPUTS_QUICK : INPUTS;
     if (o->table && o->json != NULL && strcmp(o->json, "-") == 0)
         return report_error(EXIT_BAD_INPUT, "--table and --json - both want standard output");
-    return EXIT_DONE;
+    return choose(o);
 }
 
 /* ---- output ---- */
@@ -415,6 +457,7 @@ static int measure_mode(state *s, unsigned subject, unsigned mode) {
     s->plots[mode] = (measure_plot){.from = what->from, .to = what->to, .log = what->log};
     const measure_job job = {.what = what->what,
                              .exact = mode == EXACT,
+                             .plain = what->plain != NULL,
                              .inputs = o->inputs,
                              .seed = o->seed,
                              .compute = o->compute,

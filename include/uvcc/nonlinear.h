@@ -39,6 +39,7 @@
  *  - RMSNORM, LAYERNORM: for mean squares (variances) + epsilon from 2^-9 to 2^12, off by at most
  *    1.6e-4 of y (without beta) and the floors on the way: one unit of the output, gamma units of
  *    x, and for the mean gamma / sqrt(variance) units. Below the range the factor stops at about 39.
+ *    `plain` ones are the same with a gamma of 1, and no floor of a product with it.
  *
  * Scales of outputs: SIGN, ARGMAX and the second of RELU 0; EXP 36, in exact mode 18; RECIPROCAL
  * 27; RSQRT and the third of norms 22; losses the greater of 18 and f; all others f, where SOFTMAX
@@ -106,7 +107,8 @@ typedef struct uvcc_nonlinear_options {
                              the tensor */
     uint32_t cols;      /**< ROW, SOFTMAX: columns, 1 to 65536 */
     bool saved;         /**< norms: two more outputs, the normalised x (before gamma) and the column
-                             of 1 / sqrt(..) that made it */
+                             of 1 / sqrt(..) that made it; where `plain`, the column only */
+    bool plain;         /**< norms: without gamma and beta, x is the only input */
     bool loss;          /**< CROSS_ENTROPY_GRADIENT: a second output, the column of losses in nats,
                              ln(sum of exp(x)) - x of the one-hot's element. SOFTMAX, built: two more
                              outputs, the columns of m and of ln(sum of exp(x - m)) */

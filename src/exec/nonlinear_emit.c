@@ -480,9 +480,31 @@ static int inverse_desc(const uvcc_nonlinear_options *o, const uvcc_tensor_desc 
     return err;
 }
 
+/* The tensors that a norm writes on its way. */
+typedef struct norm_tensors {
+    uint32_t y, factor; /* normalised x and 1 / sqrt(..); UVCC_NO_TENSOR: a temporary */
+} norm_tensors;
+
+static norm_tensors norm_tensors_of(const emission *m, const uint32_t *out) {
+    const uint32_t none = UVCC_NO_TENSOR;
+    if (m->o.plain)
+        return (norm_tensors){out[0], m->o.saved ? out[1] : none};
+    return m->o.saved ? (norm_tensors){out[1], out[2]} : (norm_tensors){none, none};
+}
+
+/* x times the factor of its row. */
+static uint32_t times_factor(emission *m, uint32_t x, uint32_t factor, const norm_tensors *to) {
+    const uvcc_tensor_desc d = desc(m, x);
+    const uint32_t y = to->y != UVCC_NO_TENSOR
+                           ? to->y
+                           : temporary(m, d.rows, d.cols, normed_bits(&d), d.scale);
+    product(m, UVCC_OP_ROW_MUL, x, factor, y, 0, 0);
+    return y;
+}
+
 /* y = x / sqrt(mean(x^2) + epsilon) by v = sum(x^2) / 2^e: the root of cols / 2^e is the gain of
- * the table. out[1] and out[2], if saved, are y and the factor. */
-static uint32_t normed(emission *m, uint32_t x, const uint32_t *out) {
+ * the table. */
+static uint32_t normed(emission *m, uint32_t x, const norm_tensors *to) {
     const uvcc_tensor_desc d = desc(m, x);
     const unsigned e = ceil_log2(d.cols);
     const double part_of = ldexp(d.cols, -(int)e);
@@ -493,7 +515,6 @@ static uint32_t normed(emission *m, uint32_t x, const uint32_t *out) {
     }
     const int64_t epsilon = llround(ldexp(m->o.epsilon * part_of, square.scale));
     const uint32_t sum = temporary_like(m, &square);
-    const uint32_t y = m->o.saved ? out[1] : temporary(m, d.rows, d.cols, normed_bits(&d), d.scale);
     uint32_t v = sum;
     product(m, UVCC_OP_ROW_DOT, x, x, sum, e, 1);
     if (epsilon != 0) {
@@ -503,11 +524,10 @@ static uint32_t normed(emission *m, uint32_t x, const uint32_t *out) {
     const double gain = m->o.gain;
     m->o.gain = sqrt(part_of);
     note(m, inverse_desc(&m->o, &d, &factor));
-    const uint32_t inverse = m->o.saved ? out[2] : temporary_like(m, &factor);
+    const uint32_t inverse = to->factor != UVCC_NO_TENSOR ? to->factor : temporary_like(m, &factor);
     emit_function(m, UVCC_NL_RSQRT, v, &inverse);
     m->o.gain = gain;
-    product(m, UVCC_OP_ROW_MUL, x, inverse, y, 0, 0);
-    return y;
+    return times_factor(m, x, inverse, to);
 }
 
 /* What a fast norm takes 1 / sqrt of: v = part^p (mean square or variance), part = cols / 2^e in
@@ -601,31 +621,33 @@ static bool emit_scaled(emission *m, uint32_t x, uint32_t gamma, uint32_t factor
 }
 
 /* gamma x / sqrt(..), and for LAYERNORM of x less its mean: the square that decides does not wait
- * for the mean, and gamma does not wait for the square. */
+ * for the mean, and gamma, if there is one, does not wait for the square. */
 static bool emit_fast_norm(emission *m, uvcc_nonlinear what, const uint32_t *in,
-                           const uint32_t *out, uint32_t scaled) {
+                           const norm_tensors *to, uint32_t scaled) {
     const uvcc_tensor_desc d = desc(m, in[0]);
     whole_square w;
     if (m->o.exact || m->o.epsilon < 0 || m->o.epsilon > 1 || !whole_square_of(what, &d, &w))
         return false;
-    const uint32_t factor = emit_factor(m, what, in[0], &w, m->o.saved ? out[2] : UVCC_NO_TENSOR);
+    const uint32_t factor = emit_factor(m, what, in[0], &w, to->factor);
     const uint32_t x = what == UVCC_NL_LAYERNORM ? centre(m, in[0]) : in[0];
-    if (!m->o.saved && emit_scaled(m, x, in[1], factor, scaled))
+    if (to->y == UVCC_NO_TENSOR && emit_scaled(m, x, in[1], factor, scaled))
         return true;
-    const uvcc_tensor_desc c = desc(m, x);
-    const uint32_t y = m->o.saved ? out[1] : temporary(m, c.rows, c.cols, normed_bits(&c), c.scale);
-    product(m, UVCC_OP_ROW_MUL, x, factor, y, 0, 0);
-    product(m, UVCC_OP_COL_MUL, y, in[1], scaled, 0, 0);
+    const uint32_t y = times_factor(m, x, factor, to);
+    if (!m->o.plain)
+        product(m, UVCC_OP_COL_MUL, y, in[1], scaled, 0, 0);
     return true;
 }
 
 static void emit_norm(emission *m, uvcc_nonlinear what, const uint32_t *in, const uint32_t *out) {
-    const bool shifted = what == UVCC_NL_LAYERNORM;
+    const bool shifted = what == UVCC_NL_LAYERNORM && !m->o.plain;
     const uvcc_tensor_desc z = desc(m, out[0]);
     const uint32_t scaled = shifted ? temporary_like(m, &z) : out[0];
-    if (!emit_fast_norm(m, what, in, out, scaled)) {
-        const uint32_t x = shifted ? centre(m, in[0]) : in[0];
-        product(m, UVCC_OP_COL_MUL, normed(m, x, out), in[1], scaled, 0, 0);
+    const norm_tensors to = norm_tensors_of(m, out);
+    if (!emit_fast_norm(m, what, in, &to, scaled)) {
+        const uint32_t x = what == UVCC_NL_LAYERNORM ? centre(m, in[0]) : in[0];
+        const uint32_t y = normed(m, x, &to);
+        if (!m->o.plain)
+            product(m, UVCC_OP_COL_MUL, y, in[1], scaled, 0, 0);
     }
     if (shifted)
         local(m, UVCC_OP_BIAS_ADD, scaled, in[2], out[0], 0, 0);
@@ -633,14 +655,14 @@ static void emit_norm(emission *m, uvcc_nonlinear what, const uint32_t *in, cons
 
 /* ---- public ---- */
 
-static int block_bits(uvcc_nonlinear what, const uvcc_tensor_desc *in) {
+static int block_bits(uvcc_nonlinear what, bool plain, const uvcc_tensor_desc *in) {
     int bits = in->scale + 1;
     if (what == UVCC_NL_CROSS_ENTROPY_GRADIENT)
         return bits + 1;
     if (what == UVCC_NL_SOFTMAX)
         return bits;
-    bits = (int)normed_bits(in) + in[1].bits - in[1].scale;
-    if (what == UVCC_NL_LAYERNORM)
+    bits = (int)normed_bits(in) + (plain ? 0 : in[1].bits - in[1].scale);
+    if (what == UVCC_NL_LAYERNORM && !plain)
         bits = (bits > in[2].bits ? bits : in[2].bits) + 1;
     return bits < 1 ? 1 : bits < 62 ? bits : 62;
 }
@@ -663,8 +685,9 @@ static int more_outputs(uvcc_nonlinear what, const uvcc_nonlinear_options *o,
         return 0;
     x.bits += what == UVCC_NL_LAYERNORM; /* centred */
     out[0] = (uvcc_tensor_desc){.cols = x.cols, .scale = x.scale, .bits = normed_bits(&x)};
-    const int err = inverse_desc(o, &x, &out[1]);
-    return err != 0 ? err : 2;
+    const unsigned factor = o->plain ? 0 : 1;
+    const int err = inverse_desc(o, &x, &out[factor]);
+    return err != 0 ? err : (int)factor + 1;
 }
 
 static void complete(uvcc_tensor_desc *out, uint32_t rows) {
@@ -689,7 +712,7 @@ int uvcc_nonlinear_output(uvcc_nonlinear what, const uvcc_nonlinear_options *opt
     int err = uvcci_nonlinear_options(what, &o, &o);
     uvcci_nl_shape s = {.outputs = 1, .bits = {0}, .scale = {in->scale}};
     if (err == 0 && info->form == UVCC_NL_BLOCK)
-        s.bits[0] = (uint8_t)block_bits(what, in);
+        s.bits[0] = (uint8_t)block_bits(what, o.plain, in);
     else if (err == 0)
         err = function_shape(what, &o, &s);
     if (err != 0)
@@ -719,10 +742,11 @@ int uvcc_emit_nonlinear(uvcc_emit *emit, uvcc_nonlinear what, const uvcc_nonline
     const uvcc_nonlinear_info *info = uvcc_nonlinear_at(what);
     if (info == NULL || m.o.size != sizeof m.o)
         return UVCC_ERR_USAGE;
-    for (unsigned i = 0; i < info->inputs; i++)
+    const unsigned inputs = is_norm(what) && m.o.plain ? 1 : info->inputs;
+    for (unsigned i = 0; i < inputs; i++)
         if (uvcc_program_tensor_at(emit->program, in[i]) == NULL)
             return UVCC_ERR_USAGE;
-    const unsigned more = is_norm(what) && m.o.saved                           ? 2
+    const unsigned more = is_norm(what) && m.o.saved                           ? 2u - m.o.plain
                           : what == UVCC_NL_CROSS_ENTROPY_GRADIENT && m.o.loss ? 1
                                                                                : 0;
     for (unsigned i = 0; i < info->outputs + more; i++)

@@ -36,6 +36,8 @@ static const struct {
     {"softmax", {15, 92, 735}, {37, 234, 2900}},
     {"rmsnorm", {6, 73.5, 23}, {19, 99, 900}},
     {"layernorm", {6, 74, 23}, {22, 99, 900}},
+    {"rmsnorm plain", {6, 49, 19}, {16, 50.5, 560}},
+    {"layernorm plain", {6, 49.5, 19}, {19, 51, 570}},
     {"cross_entropy_gradient", {15, 92, 735}, {37, 234, 2900}},
 };
 enum { FUNCTIONS = sizeof functions / sizeof functions[0] };
@@ -72,9 +74,16 @@ static void reports_all(void **state) {
     }
 }
 
+/* Of the first word of a name; the second may be an option. */
+static const uvcc_nonlinear_info *info_of(const char *name) {
+    char word[32];
+    assert_int_equal(sscanf(name, "%31s", word), 1);
+    return uvcc_nonlinear_at((uvcc_nonlinear)uvcc_nonlinear_find(word));
+}
+
 static const char *check_of(const char *name, bool exact) {
-    const uvcc_nonlinear_info *info = uvcc_nonlinear_at((uvcc_nonlinear)uvcc_nonlinear_find(name));
-    const bool norm = strcmp(name, "rmsnorm") == 0 || strcmp(name, "layernorm") == 0;
+    const uvcc_nonlinear_info *info = info_of(name);
+    const bool norm = strncmp(name, "rmsnorm", 7) == 0 || strncmp(name, "layernorm", 9) == 0;
     assert_non_null(info);
     return exact ? "reference" : norm ? "bound" : "definition";
 }
@@ -85,8 +94,7 @@ static void values_are_right(void **state) {
     for (size_t i = 0; i < 2 * FUNCTIONS; i++) {
         const json_t *o = json_array_get(quick, i);
         const char *name = test_str(o, "function");
-        const uvcc_nonlinear_info *info =
-            uvcc_nonlinear_at((uvcc_nonlinear)uvcc_nonlinear_find(name));
+        const uvcc_nonlinear_info *info = info_of(name);
         const double most = number(o, "max_error"), mean = number(o, "mean_error");
         assert_string_equal(test_str(o, "compared_with"), check_of(name, i % 2 != 0));
         assert_true(json_is_true(json_object_get(o, "secure_equal")));
@@ -178,6 +186,19 @@ static void takes_names_and_modes(void **state) {
     assert_string_equal(test_str(json_array_get(list, 1), "function"), "softmax");
     assert_string_equal(test_str(json_array_get(list, 1), "mode"), "exact");
     json_decref(list);
+    static const char *const plain[] = {"--plain", "layernorm --plain"};
+    for (size_t i = 0; i < 2; i++) {
+        char words[64];
+        snprintf(words, sizeof words, "%s --fast --inputs 128", plain[i]);
+        list = measured(words);
+        assert_int_equal(json_array_size(list), 2 - i);
+        assert_string_equal(test_str(json_array_get(list, 1 - i), "function"), "layernorm plain");
+        json_decref(list);
+    }
+    list = measured("layernorm --fast --inputs 128");
+    assert_int_equal(json_array_size(list), 1);
+    assert_string_equal(test_str(json_array_get(list, 0), "function"), "layernorm");
+    json_decref(list);
     outcome o = run_tool("nonlinear tanh --table --inputs 128");
     assert_int_equal(o.status, 0);
     assert_string_equal(o.err, "");
@@ -268,6 +289,7 @@ static void refuses_bad_words(void **state) {
         {"nonlinear gel", "there is no function 'gel'; there are sign, relu, max"},
         {"nonlinear exp_high", "'exp_high'"},
         {"nonlinear gelu-tanh", "gelu_tanh, silu"},
+        {"nonlinear rmsnorm sign --plain", "--plain is for rmsnorm and layernorm, not for sign"},
         {"nonlinear --bogus", "no option --bogus"},
         {"nonlinear -x", "no option -x"},
         {"nonlinear -", "no option -"},
@@ -293,13 +315,14 @@ static void helps(void **state) {
     (void)state;
     static const char *const words[] = {"--exact",   "--fast",    "--inputs", "--quick",
                                         "--json",    "--plot",    "--table",  "--seed",
-                                        "--compute", "--progress"};
+                                        "--compute", "--progress", "--plain"};
     outcome o = run_tool("nonlinear --help");
     assert_int_equal(o.status, 0);
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         assert_non_null(strstr(o.out, words[i]));
     for (size_t i = 0; i < FUNCTIONS; i++)
-        assert_non_null(strstr(o.out, functions[i].name));
+        assert_true(strchr(functions[i].name, ' ') != NULL ||
+                    strstr(o.out, functions[i].name) != NULL);
     forget(&o);
     o = run_tool("--help");
     assert_non_null(strstr(o.out, "uvcc nonlinear"));

@@ -301,6 +301,10 @@ typedef struct one {
     unsigned outputs;
 } one;
 
+static unsigned inputs_of(uvcc_nonlinear what, const uvcc_nonlinear_options *o) {
+    return o->plain ? 1 : uvcc_nonlinear_at(what)->inputs;
+}
+
 /* A program of one entry that runs `what` on tensors like in[]. scale: of a BLOCK's output. */
 static one one_of(uvcc_nonlinear what, const uvcc_nonlinear_options *o, const uvcc_tensor_desc *in,
                   unsigned scale) {
@@ -311,7 +315,7 @@ static one one_of(uvcc_nonlinear what, const uvcc_nonlinear_options *o, const uv
     char text[512];
     assert_int_equal(uvcc_program_new(&n.p, &al), 0);
     assert_true(uvcc_program_entry(n.p, "run") >= 0);
-    for (unsigned i = 0; i < info->inputs; i++) {
+    for (unsigned i = 0; i < inputs_of(what, o); i++) {
         n.in[i] = (uint32_t)uvcc_program_tensor(n.p, &in[i]);
         assert_true(uvcc_program_input(n.p, i, n.in[i], 0) >= 0);
     }
@@ -1114,7 +1118,7 @@ static double mean_of(const int64_t *x, unsigned n, double centre, bool square) 
 
 /* Rows of standard deviation 64 / sqrt(3) down to 1/16 about a mean of up to 16; gains in (-4, 4).
  */
-static void norm_case(unsigned cols, bool exact, bool layer) {
+static void norm_case(unsigned cols, bool exact, bool layer, bool saved, bool plain) {
     enum { ROWS = 6 };
     uvcc_nonlinear_options o = options(0, exact);
     const uvcc_tensor_desc in[3] = {input_desc(ROWS, cols, 22), row_desc("gamma", cols),
@@ -1133,17 +1137,23 @@ static void norm_case(unsigned cols, bool exact, bool layer) {
         g[j] = (int64_t)(test_rand(&seed) % (1u << 19)) - (1 << 18) + 1;
         g[j] = g[j] >= 1 << 18 ? 0 : g[j];
         shift[j] = -g[j] / 2;
+        g[j] = plain ? 1 << F : g[j];
+        shift[j] = plain ? 0 : shift[j];
     }
-    o.saved = true;
+    o.saved = saved;
+    o.plain = plain;
+    const unsigned factor = plain ? 1 : 2; /* output: the column of 1 / sqrt(..) */
     one n = one_of(layer ? UVCC_NL_LAYERNORM : UVCC_NL_RMSNORM, &o, in, 0);
-    assert_int_equal(n.outputs, 3);
+    assert_int_equal(n.outputs, saved ? factor + 1 : 1);
     assert_int_equal(uvcc_reference_set(n.r, n.in[0], x), 0);
-    assert_int_equal(uvcc_reference_set(n.r, n.in[1], g), 0);
-    if (layer)
+    if (!plain)
+        assert_int_equal(uvcc_reference_set(n.r, n.in[1], g), 0);
+    if (!plain && layer)
         assert_int_equal(uvcc_reference_set(n.r, n.in[2], shift), 0);
     one_run(&n);
     const int64_t *y = uvcc_reference_get(n.r, n.out[0]);
-    const int64_t *z = uvcc_reference_get(n.r, n.out[1]), *root = uvcc_reference_get(n.r, n.out[2]);
+    const int64_t *z = saved ? uvcc_reference_get(n.r, n.out[factor - 1]) : NULL;
+    const int64_t *root = saved ? uvcc_reference_get(n.r, n.out[factor]) : NULL;
     double worst = 0, most = 0;
     for (unsigned i = 0; i < ROWS; i++) {
         const double mean = layer ? mean_of(x + i * cols, cols, 0, false) : 0;
@@ -1153,20 +1163,26 @@ static void norm_case(unsigned cols, bool exact, bool layer) {
             const double normed = gain * (ldexp((double)x[i * cols + j], -F) - mean) * inverse;
             const double want = normed + (layer ? ldexp((double)shift[j], -F) : 0);
             const double d = fabs(ldexp((double)y[i * cols + j], -F) - want);
-            /* the root; two floors, one of them scaled by gamma; the mean's floor */
+            /* the root; two floors, one of them scaled by gamma (one, where there is none); the
+             * mean's floor */
             const double b =
-                1.6e-4 * fabs(normed) + ldexp(1 + fabs(gain) * (1 + (layer ? inverse : 0)), -F);
+                1.6e-4 * fabs(normed) +
+                ldexp((plain ? 0 : 1) + fabs(gain) * (1 + (layer ? inverse : 0)), -F);
             worst = d / b > worst ? d / b : worst;
             most = d > most ? d : most;
-            const double plain = (ldexp((double)x[i * cols + j], -F) - mean) * inverse;
-            near_by(ldexp((double)z[i * cols + j], -F), plain,
-                    1.6e-4 * fabs(plain) + ldexp(1 + (layer ? inverse : 0), -F));
+            const double gainless = (ldexp((double)x[i * cols + j], -F) - mean) * inverse;
+            if (saved)
+                near_by(ldexp((double)z[i * cols + j], -F), gainless,
+                        1.6e-4 * fabs(gainless) + ldexp(1 + (layer ? inverse : 0), -F));
         }
-        assert_int_equal(n.desc[2].scale, 22);
+        if (!saved)
+            continue;
+        assert_int_equal(n.desc[factor].scale, 22);
         near(ldexp((double)root[i], -22), inverse, 1.6e-4 + ldexp(layer ? 1 : 0, -F));
     }
-    print_message("%s %ux%u %s: error %.3g (%.2f of its bound)\n", layer ? "layernorm" : "rmsnorm",
-                  ROWS, cols, exact ? "exact" : "fast", most, worst);
+    print_message("%s %ux%u %s%s%s: error %.3g (%.2f of its bound)\n",
+                  layer ? "layernorm" : "rmsnorm", ROWS, cols, exact ? "exact" : "fast",
+                  plain ? " plain" : "", saved ? " saved" : "", most, worst);
     assert_true(worst <= 1);
     free(x);
     free(g);
@@ -1178,26 +1194,27 @@ static void test_norms(void **state) {
     (void)state;
     const unsigned widths[] = {1, 2, 3, 64, 100, 768, 1024, 4096};
     for (unsigned i = 0; i < sizeof widths / sizeof widths[0]; i++)
-        for (unsigned k = 0; k < 4; k++)
-            norm_case(widths[i], k & 1, k >> 1);
+        for (unsigned k = 0; k < 16; k++)
+            norm_case(widths[i], k & 1, k >> 1 & 1, k >> 2 & 1, k >> 3);
 }
 
 /* ---- sessions ---- */
 
 /* What three parties open is the reference's result: in exact mode to the bit, in fast mode, whose
  * roundings are random, to within `off`. */
-static void secure_case(uvcc_nonlinear what, bool exact, const uvcc_tensor_desc *in,
+static void secure_case(uvcc_nonlinear what, bool exact, bool plain, const uvcc_tensor_desc *in,
                         const int64_t *const *x, double off) {
     uvcc_nonlinear_options o = options(0, exact);
     o.derivative = true;
     o.epsilon = 2.5e-3;
+    o.plain = o.saved = plain;
     one n = one_of(what, &o, in, 0);
     triangle t;
     triangle_open(&t, n.p, &(triangle_options){.seed = what});
     triangle_ready(&t);
     for (unsigned p = 0; p < 3; p++)
         assert_int_equal(uvcc_session_step(t.s[p], 0, 0, 0), 0);
-    for (unsigned i = 0; i < uvcc_nonlinear_at(what)->inputs; i++) {
+    for (unsigned i = 0; i < inputs_of(what, &o); i++) {
         assert_int_equal(uvcc_reference_set(n.r, n.in[i], x[i]), 0);
         assert_int_equal(uvcc_session_input(t.s[0], 0, i, x[i], 0), 0);
     }
@@ -1252,7 +1269,11 @@ static void test_sessions(void **state) {
                                cases[i].what == UVCC_NL_RECIPROCAL ||
                                cases[i].what == UVCC_NL_RSQRT || cases[i].what == UVCC_NL_LN;
             const int64_t *const given[3] = {least ? positive : x, gamma, beta};
-            secure_case(cases[i].what, exact != 0, in, given, exact ? 0 : cases[i].off);
+            const bool norm =
+                cases[i].what == UVCC_NL_RMSNORM || cases[i].what == UVCC_NL_LAYERNORM;
+            for (unsigned plain = 0; plain <= norm; plain++)
+                secure_case(cases[i].what, exact != 0, plain != 0, in, given,
+                            exact ? 0 : cases[i].off);
         }
 }
 
