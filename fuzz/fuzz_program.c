@@ -312,6 +312,35 @@ static void op_function(builder *b, fuzz_in *in) {
         s[7] = (uvcc_fn_step){.kind = next, .a = 6};
         count = 8;
     }
+    if ((more & 156) == 144) { /* an exact index: tables times bits, values and tables */
+        static const uint8_t low = 2;
+        s[1] = (uvcc_fn_step){.kind = UVCC_FN_SHIFT, .shift = low};
+        s[2] = (uvcc_fn_step){.kind = UVCC_FN_LOW, .bits = low};
+        s[3] = (uvcc_fn_step){
+            .kind = UVCC_FN_COMPARE, .a = 2, .bits = low, .word_count = 1, .words = words};
+        s[4] = (uvcc_fn_step){.kind = UVCC_FN_TABLE_MUL,
+                              .a = 1,
+                              .b = 3,
+                              .c = more & 32 ? UVCC_FN_NONE : 0,
+                              .bits = bits,
+                              .entry_count = 4,
+                              .entries = entries};
+        s[5] = (uvcc_fn_step){.kind = UVCC_FN_TABLE,
+                              .a = 2,
+                              .b = UVCC_FN_NONE,
+                              .bits = low,
+                              .entry_count = 4,
+                              .entries = entries};
+        s[6] = s[4];
+        s[6].b = UVCC_FN_NONE;
+        s[6].c = 5;
+        s[7] = (uvcc_fn_step){
+            .kind = UVCC_FN_SELECT_MUL, .a = 3, .c = 3, .word_count = 1, .words = words + 1};
+        s[8] = (uvcc_fn_step){.kind = UVCC_FN_ADD, .a = 4, .b = 6};
+        s[9] = (uvcc_fn_step){.kind = UVCC_FN_ADD, .a = 7, .b = 8};
+        s[10] = (uvcc_fn_step){.kind = next, .a = 9};
+        count = 11;
+    }
     for (; changes != 0; changes &= (uint8_t)(changes - 1)) {
         uvcc_fn_step *one = &s[fuzz_u8(in) % STEPS];
         uint8_t how = fuzz_u8(in), value = fuzz_u8(in);
@@ -322,6 +351,7 @@ static void op_function(builder *b, fuzz_in *in) {
             *one = (uvcc_fn_step){.kind = value % 32,
                                   .a = value >> 5,
                                   .b = how & 8 ? how >> 4 : UVCC_FN_NONE,
+                                  .c = how & 16 ? how >> 5 : UVCC_FN_NONE,
                                   .bits = 20,
                                   .word_count = 1 + (how >> 4) % 8,
                                   .words = words,

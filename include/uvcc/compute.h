@@ -164,7 +164,11 @@ typedef enum uvcc_task_kind {
     UVCC_TASK_FN_OPEN_BITS,
     /** in[0] = xh, in[1] = p, in[2] = e. k_j = W(fn.call_bits, 0, j) from words[0], kr_j =
      * W(call, 1, j) from words[1]. out[0] = sum over j of fn.words[j] (HEAD: e_j (xh - p) +
-     * (1-2e_j)(k_j xh - kr_j); TAIL: -e_j p + (1-2e_j)(k_j xh - kr_j)). */
+     * (1-2e_j)(k_j xh - kr_j); TAIL: -e_j p + (1-2e_j)(k_j xh - kr_j)). With in[3] = e' of one more
+     * bit: k', k'r = W(call, 2, 0), W(call, 2, 1) and for each j kr_j, k_j k', k_j k' r = W(call, 2, 2 +
+     * 3j ..) from words[1]. Let X(v) = (HEAD: v (xh - p); TAIL: -v p), K(k) = k xh - kr:
+     * out[0] = sum over j of fn.words[j] (e_j (X(e') + (1-2e') K(k')) + (1-2e_j) (e' K(k_j) +
+     * (1-2e') K(k_j k'))). */
     UVCC_TASK_FN_SELECT,
     /** in[2] = e, k_j as above. out[0] = sum over j of fn.words[j] (HEAD: e_j + (1-2e_j) k_j; TAIL:
      * (1-2e_j) k_j). */
@@ -177,7 +181,8 @@ typedef enum uvcc_task_kind {
     UVCC_TASK_FN_TABLE,
     /** in[0] = vh, opened; in[1] = bh, opened, or NULL. s = W(call, 2, 0), t = W(call, 2, 1) from
      * words[0]: out[0] = s vh - t; with in[1]: u = W(call, 2, 2), w = W(call, 2, 3): out[0] =
-     * s vh bh - t bh - u vh + w. */
+     * s vh bh - t bh - u vh + w. With in[2] = e of one bit: y being that, and y' the same of the words
+     * from W(call, 2, 2), with in[1] from W(call, 2, 4) on: out[0] = e y + (1-2e) y'. */
     UVCC_TASK_FN_SCALAR,
     /** out[0] = in[0] + in[1] (an A share; may be NULL) + (HEAD: fn.constant); with in[2]: in[1] =
      * xh, in[2] = p of an M value: HEAD adds xh - p, TAIL -p. in[0] == out[0] allowed. */
@@ -191,12 +196,15 @@ typedef enum uvcc_task_kind {
      * of HEAD at (call, 0, j). */
     UVCC_TASK_FN_DEAL_BITS,
     /** OTHER. in[0] = k, in[1] = r of the selected M: out_words = k_j r - W of HEAD at (call, 1,
-       j). */
+       j). With in[2] = k' of one more bit: k', k' r, and for each j k_j r, k_j k', k_j k' r, less W of
+       HEAD at (call, 2, ..). */
     UVCC_TASK_FN_DEAL_SELECT,
     /** OTHER. in[0] = sign (1 or -1); fn.shift = s > 0: times z(fn.words + 4, in[1] mod 2^s) >>
      * fn.constant, in[1] = r of the M that the index was shifted from. rho = sum of PRG(.., mask,
      * 1), rho_b = sum of PRG(.., mask, 0): out_words = sign, sign rho, and with fn.times: sign
-     * rho_b, sign rho rho_b, less W of HEAD at (call, 2, q). */
+     * rho_b, sign rho rho_b, less W of HEAD at (call, 2, q). Without fn.times in[2] (may be NULL) is
+     * rho_b, r of an M value; with fn.by_table in[0] is multiplied by in[1], the sign of a table at
+     * fn.call_bits, and rho_b is that table's rho. With in[3] = k of one bit the same words follow times k. */
     UVCC_TASK_FN_DEAL_SCALAR,
     /** in[0] = xh, in[1] = p of x, in[2] = yh, in[3] = p of y. w = W(call, 2, 0) from words[0]: out[0] =
      * (HEAD: xh yh) + w - xh in[3] - yh in[1]. */
@@ -392,7 +400,7 @@ typedef struct uvcc_block {
 /** What tasks of functions need beside their blocks. */
 typedef struct uvcc_fn_args {
     uint8_t bits, shift;
-    bool exchange, times;
+    bool exchange, times, by_table;
     uint16_t call_key, call_bits; /**< calls of the step that owns the key, of the one that owns k */
     int64_t first, constant;
     uint32_t entry_count, word_count;

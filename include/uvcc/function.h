@@ -15,7 +15,8 @@
  * Index modes. SHIFT drops bits of the masked value, so it gives floor((x + r_low) / 2^shift) with
  * r_low = r mod 2^shift: stochastic rounding, a pure function of x and r_low (the *fast* mode); so
  * do TRUNC and LADDER. *Exact* functions have none of them: they take an index that was truncated
- * exactly before, or truncate by FLOOR.
+ * exactly before, truncate by FLOOR, or take off by LOW what the masks carry: then their results are the
+ * same whatever r_low is.
  *
  * Arithmetic is mod 2^64; `width` is the number of columns of a value (the input's, changed by pairs,
  * groups of four and sums of rows).
@@ -47,7 +48,8 @@ typedef enum uvcc_fn_kind {
     /** B: bit j = [x >= words[j]], for |x - words[j]| < 2^bits. word_count 1..64. */
     UVCC_FN_COMPARE,
     /** A: entries[x - first] for first <= x < first + entry_count, else 0. The DPF works mod 2^bits:
-     * x must not differ from an argument in the window by 2^bits or more. With b (A): times y. With
+     * x must not differ from an argument in the window by 2^bits or more; but entries 0 to 2^bits - 1
+     * are read at x mod 2^bits, whatever x is. With b (A): times y. With
      * shift s > 0 (then b is not A but the M that a is SHIFT of, by s): with lo = (y + r_low) mod 2^s
      * and z(c, l) = c[0] + (l (c[1] + (l (c[2] + (l c[3] >> s)) >> s)) >> s) on words c, the result
      * is (entries[..] * z(words, lo) >> 30) * (z(words + 4, r_low) >> constant): a factor that
@@ -110,6 +112,17 @@ typedef enum uvcc_fn_kind {
      * takes them away after an EXCHANGE. One DCF key for all knots (as FLOOR's), no round; for exact
      * functions too. */
     UVCC_FN_SPLINE,
+    /** M: ((x + r_low) mod 2^bits) - r_low, r_low = r mod 2^bits: x mod 2^bits, but 2^bits less where
+     * the sum carries. For COMPARE and tables only. For exact functions too: a SHIFT by `bits` of the
+     * same x is floor(x / 2^bits) + 1 - [LOW >= 0], the TRUNC too, and a TABLE of 2^bits entries reads
+     * x mod 2^bits. In plaintext exact mode x mod 2^bits. bits 1..62. */
+    UVCC_FN_LOW,
+    /** A: an entry as TABLE has it, without a shift, times the bit of b (a B of one word) and times the
+     * value of c (an M, or a TABLE without b that is opened in the same round); either may be
+     * UVCC_FN_NONE. Neither makes it wait: both are wanted when its round is over. */
+    UVCC_FN_TABLE_MUL,
+    /** A: as SELECT, times the bit of c (a B of one word). */
+    UVCC_FN_SELECT_MUL,
     UVCC_FN_KIND_END
 } uvcc_fn_kind;
 
@@ -123,6 +136,7 @@ typedef enum uvcc_fn_kind {
 typedef struct uvcc_fn_step {
     uint8_t kind; /**< uvcc_fn_kind */
     uint8_t a, b; /**< earlier steps, or UVCC_FN_NONE */
+    uint8_t c;    /**< of TABLE_MUL and SELECT_MUL: one more */
     uint8_t bits, shift;
     uint8_t io; /**< index into the op's inputs or outputs, or UVCC_FN_NONE */
     int64_t first, constant;
@@ -152,12 +166,12 @@ UVCC_API int uvcc_function_check(const uvcc_function *f, uint32_t cols, const ui
 UVCC_API int uvcc_function_cost(const uvcc_function *f, uint32_t cols, uvcc_fn_cost *out);
 /** Columns of output o for inputs of `cols` columns; 0 if there is no such output. */
 UVCC_API uint32_t uvcc_function_cols(const uvcc_function *f, uint32_t cols, uint8_t output);
-/** How many of the lowest bits of the mask r a step rounds with: r_low of SHIFT, TRUNC and LADDER; 0 of
- * others. */
+/** How many of the lowest bits of the mask r a step rounds with: r_low of SHIFT, LOW, TRUNC and
+ * LADDER; 0 of others. */
 UVCC_API unsigned uvcc_function_low_bits(const uvcc_fn_step *step);
 /** The function in plaintext on rows x cols elements: in[inputs], out[outputs]. low: per step, for
- * each SHIFT, TRUNC and LADDER (and no other) the r_low of its elements, of a LADDER that of its last rung,
- * or NULL: exact mode, all 0. UVCC_ERR_BOUND where
+ * each SHIFT, LOW, TRUNC and LADDER (and no other) the r_low of its elements, of a LADDER that of its last
+ * rung, or NULL: exact mode, all 0. Steps that read one value have low bits of one r. UVCC_ERR_BOUND where
  * a value leaves the bits that EXCHANGE or LIFT declare for it. */
 UVCC_API int uvcc_function_eval(const uvcc_function *f, uint32_t rows, uint32_t cols,
                                 const int64_t *const *in, int64_t *const *out,

@@ -9,22 +9,23 @@
  *
  * Numbers. Inputs have `scale` = f fraction bits, index cells are u = 2^-index_bits wide. Tables
  * are computed in long double and rounded to the nearest entry, ties away from zero. *Fast*
- * functions take the index floor((x + r_low) / u) inside and hold values at the index points (|x
- * - index u| < u); *exact* ones take the exact index floor(x / u) as a second input and hold
+ * functions take the index floor((x + r_low) / u) and hold values at the index points (|x
+ * - index u| < u); *exact* ones take the exact index floor(x / u) and hold
  * values at the middle of the cells. What goes beyond tables:
  *  - GELU, SILU and the like: x [x >= 0] + T(x), T even and 0 outside a window (there the result
  *    is the asymptote 0 or x); derivatives, SIGMOID and TANH: a step function + T(x). The
  *    comparison and the tables share one DPF key.
  *  - EXP, fast: T[index] * exp(-low bits of the opened value) * exp(+r_low), the last factor
- *    dealt; cubic polynomials. Exact: exp(-hi) * exp(-lo) from two tables. Entries have 24
+ *    dealt; cubic polynomials. Entries have 24
  *    fraction bits and those of exp(-index u) are 2^-19 higher, which makes the floor of the
- *    products a rounding to the nearest. Exactly 0 from t = 13.0625 on; t < 0 must not occur (the
+ *    products a rounding to the nearest. Exact: exp(-hi) * exp(-lo) from two tables of 18 fraction bits, lo all of t
+ *    below the index. Exactly 0 from t = 13.0625 on; t < 0 must not occur (the
  *    result is 0 below -u).
  *  - RECIPROCAL, RSQRT, fast: a ladder of parabolas over cells that grow with the argument, for inputs
  *    of at least 8 or 14 fraction bits; index_bits are not used. Exact, and fast for fewer: one
  *    comparison with all octaves moves s = m 2^o to its mantissa m, 9/8 <= m < 9/4 or 9/2 (telescoping
  *    weights), one table gives 1 / m, one sum of bits the power of 2. RSQRT goes by pairs of octaves.
- *    The ranges are [15/256, 15360) and [11/16384, 11264) of ladders, else [9/256, 4608) and [9/8192,
+ *    The ranges are [15/256, 15360) and [11/16384, 11264) of ladders, else [9/256, 4608) and [9/32768,
  *    4608); below them they give the value of their low end, above of their high end. (Within a cell,
  *    1/15 or 1/11, of the low end fast mode may still follow the function; without a ladder within 2^-6.)
  *  - LN: like RECIPROCAL, in fast mode for [11/32, 90112), else for [9/16, 73728), where one table gives
@@ -33,7 +34,7 @@
  *    as they are or as the end.
  *  - MAX, ARGMAX: a tree over adjacent pairs, an odd last column paired with itself.
  *  - SOFTMAX: exp(m - x) times the reciprocal of its row sum, m the greatest x, in fast mode one that
- *    falls short of it by less than 2^-5 log2(cols), plus that. An element p is off by at most
+ *    falls short of it by less than 2^-5 log2(cols), plus that. Scales to 30, in exact mode to 20. An element p is off by at most
  *    1.2e-4 p + 1.6e-5 + 4e-6 cols p + a unit of the output (the 4e-6 are 1e-6 on real rows:
  *    roundings cancel), a row's sum by 1.2e-4 + cols units; masked elements are exactly 0.
  *  - RMSNORM, LAYERNORM: for mean squares (variances) + epsilon from 2^-9 to 2^12, off by at most
@@ -41,7 +42,7 @@
  *    x, and for the mean gamma / sqrt(variance) units. Below the range the factor stops at about 39.
  *    `plain` ones are the same with a gamma of 1, and no floor of a product with it.
  *
- * Scales of outputs: SIGN, ARGMAX and the second of RELU 0; EXP 36, in exact mode 18; RECIPROCAL
+ * Scales of outputs: SIGN, ARGMAX and the second of RELU 0; EXP 36; RECIPROCAL
  * 27; RSQRT and the third of norms 22; losses the greater of 18 and f; all others f, where SOFTMAX
  * and the norms give whatever scale their output tensor has. Bits are those that
  * uvcc_function_check derives, so a few more than the values have.
@@ -71,8 +72,7 @@ typedef enum uvcc_nonlinear {
 typedef enum uvcc_nonlinear_form {
     UVCC_NL_ELEMENT, /**< any shape, element by element */
     UVCC_NL_ROW,     /**< rows x cols to rows x 1 */
-    UVCC_NL_PART,    /**< a piece of an exact composition, element by element */
-    UVCC_NL_BLOCK,   /**< ops; of SOFTMAX in fast mode there is a uvcc_function */
+    UVCC_NL_BLOCK,   /**< ops; of SOFTMAX there is a uvcc_function */
 } uvcc_nonlinear_form;
 
 /** A row of nonlinear.def. */
@@ -97,7 +97,7 @@ typedef struct uvcc_nonlinear_options {
     uint8_t index_bits; /**< 0: as in nonlinear.def. 4 to min(12, f); EXP below f, and in exact mode
                              at least f - 16; RECIPROCAL and LN (of the mantissa) to 15, RSQRT to
                              14 */
-    bool exact;         /**< index mode, and exact truncations in compositions */
+    bool exact;         /**< index mode, and exact truncations in blocks */
     bool derivative;    /**< RELU (d = [x >= 0]), GELU, GELU_TANH, SILU: the derivative is a second
                              output */
     bool causal;        /**< SOFTMAX, CROSS_ENTROPY_GRADIENT: element j of row i counts only for
@@ -112,7 +112,7 @@ typedef struct uvcc_nonlinear_options {
     bool loss;          /**< CROSS_ENTROPY_GRADIENT: a second output, the column of losses in nats,
                              ln(sum of exp(x)) - x of the one-hot's element. SOFTMAX, built: two more
                              outputs, the columns of m and of ln(sum of exp(x - m)) */
-    double gain;        /**< RSQRT, RSQRT_TABLE: factor in (1/2, 1]; 0: 1 */
+    double gain;        /**< RSQRT: factor in (1/2, 1]; 0: 1 */
     double epsilon;     /**< norms: added to the mean square or variance; 0: none */
     uint8_t raise;      /**< emitting an ELEMENT function: it is of 2^raise x */
     double limit; /**< CLIP; in fast mode a multiple of 2^-index_bits, else rounded to one; 0: 1 */
@@ -126,13 +126,8 @@ typedef struct uvcc_nonlinear_fn {
     size_t mem_bytes;
 } uvcc_nonlinear_fn;
 
-/** Builds the function of `what` (of BLOCKs only SOFTMAX, in fast mode, without its mask). Its
- * inputs: x, and in exact mode for GELU, GELU_TANH, SILU, their derivatives, SIGMOID and TANH:
- * GELU, GELU_TANH and SILU x and the index, the others the index alone (scale index_bits, truncated
- * exactly). options may be NULL. Parts: EXP_HIGH takes floor(t / u) and EXP_LOW the rest t mod u;
- * *_NORMALISE give m 2^top and the power of 2 (LN: the multiple of ln 2), *_TABLE takes that m truncated to index_bits
- * fraction bits. UVCC_ERR_USAGE: no such function or options; EXP, RECIPROCAL, RSQRT and LN in
- * exact mode (they are compositions: see uvcc_emit_nonlinear). UVCC_ERR_NOMEM. */
+/** Builds the function of `what` (of BLOCKs only SOFTMAX, without its mask), of one input. options may
+ * be NULL. UVCC_ERR_USAGE: no such function or options. UVCC_ERR_NOMEM. */
 UVCC_API int uvcc_nonlinear_build(uvcc_nonlinear_fn *out, uvcc_nonlinear what,
                                   const uvcc_nonlinear_options *options,
                                   const uvcc_allocator *al) UVCC_MUST_USE;

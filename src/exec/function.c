@@ -56,6 +56,10 @@ static const kind_row kinds[UVCC_FN_KIND_END] = {
     [UVCC_FN_FLOOR] = {"FLOOR", "M", NULL, 'A', false, false, USES_SHIFT},
     [UVCC_FN_SPLINE] = {"SPLINE", "M", NULL, 'A', false, false,
                         USES_BITS | USES_FIRST | USES_WORDS},
+    [UVCC_FN_LOW] = {"LOW", "M", NULL, 'M', false, false, USES_BITS},
+    [UVCC_FN_TABLE_MUL] = {"TABLE_MUL", "M", "B", 'A', true, true,
+                           USES_BITS | USES_FIRST | USES_ENTRIES},
+    [UVCC_FN_SELECT_MUL] = {"SELECT_MUL", "B", "M", 'A', false, false, USES_WORDS},
 };
 
 static const kind_row *row_of(uint8_t kind) {
@@ -76,6 +80,7 @@ uvcc_fn_step uvcci_fn_canonical(const uvcc_fn_step *s) {
         .kind = s->kind,
         .a = row->a != NULL ? s->a : UVCC_FN_NONE,
         .b = row->b != NULL ? s->b : UVCC_FN_NONE,
+        .c = uvcci_fn_has_third(s->kind) ? s->c : UVCC_FN_NONE,
         .bits = uses & USES_BITS ? s->bits : 0,
         .shift = uses & USES_SHIFT ? s->shift : 0,
         .io = uses & USES_IO ? s->io : UVCC_FN_NONE,
@@ -237,7 +242,7 @@ static const char *kind_of_value(char value) {
 }
 
 static bool reads_an_index(uint8_t kind) {
-    return kind == UVCC_FN_COMPARE || kind == UVCC_FN_TABLE || kind == UVCC_FN_QUAD_DIFF;
+    return kind == UVCC_FN_COMPARE || uvcci_fn_is_table(kind) || kind == UVCC_FN_QUAD_DIFF;
 }
 
 /* An operand: an earlier step whose value is of one of `kinds_allowed` (one or two letters). */
@@ -255,30 +260,8 @@ static int check_operand(const compiler *c, char which, uint8_t index, const cha
                       kinds_allowed[1] != 0 ? kind_of_value(kinds_allowed[1]) : "");
     if (c->plan->step[index].index && !reads_an_index(c->s.kind))
         return refuse(c, UVCC_ERR_PROGRAM,
-                      "operand %c is step %u (%s), which only COMPARE and TABLE can read", which,
+                      "operand %c is step %u (%s), which only COMPARE and tables can read", which,
                       index, row_of(kind)->name);
-    return 0;
-}
-
-static int check_operands(const compiler *c) {
-    const kind_row *row = row_of(c->s.kind);
-    int err = row->a != NULL ? check_operand(c, 'a', c->s.a, row->a) : 0;
-    if (err != 0 || row->b == NULL)
-        return err;
-    const bool two_scales = c->s.kind == UVCC_FN_TABLE && c->s.shift != 0;
-    if (c->s.b == UVCC_FN_NONE && row->b_optional && !two_scales)
-        return 0;
-    err = check_operand(c, 'b', c->s.b, two_scales ? "M" : row->b);
-    if (err != 0)
-        return err;
-    const uint32_t wa = c->plan->step[c->s.a].width, wb = c->plan->step[c->s.b].width;
-    if (c->s.kind == UVCC_FN_SPREAD)
-        return wa == 1
-                   ? 0
-                   : refuse(c, UVCC_ERR_PROGRAM, "operand a has %u columns; it must have one", wa);
-    if (wa != wb)
-        return refuse(c, UVCC_ERR_PROGRAM, "operand a has %u columns, b %u; they must be equal", wa,
-                      wb);
     return 0;
 }
 
@@ -289,6 +272,68 @@ static int check_mod(const compiler *c, char which, uint8_t index, unsigned bits
         return 0;
     return refuse(c, UVCC_ERR_PROGRAM, "operand %c has %u bits opened; %u are needed", which, mod,
                   bits);
+}
+
+static int check_widths(const compiler *c, char which, uint8_t index) {
+    const uint32_t wa = c->plan->step[c->s.a].width, w = c->plan->step[index].width;
+    if (wa == w)
+        return 0;
+    return refuse(c, UVCC_ERR_PROGRAM, "operand a has %u columns, %c %u; they must be equal", wa,
+                  which, w);
+}
+
+static int check_one_bit(const compiler *c, char which, uint8_t index) {
+    const uint32_t bits = c->f->steps[index].word_count;
+    if (bits == 1)
+        return 0;
+    return refuse(c, UVCC_ERR_PROGRAM, "operand %c has %u bits; it must have one", which, bits);
+}
+
+/* The third operand. */
+static int check_factor(const compiler *c) {
+    if (!uvcci_fn_has_third(c->s.kind))
+        return 0;
+    if (c->s.kind == UVCC_FN_SELECT_MUL) {
+        int err = check_operand(c, 'c', c->s.c, "B");
+        if (err == 0)
+            err = check_widths(c, 'c', c->s.c);
+        return err != 0 ? err : check_one_bit(c, 'c', c->s.c);
+    }
+    if (c->s.c == UVCC_FN_NONE)
+        return c->s.b != UVCC_FN_NONE
+                   ? 0
+                   : refuse(c, UVCC_ERR_PROGRAM, "it has neither operand b nor c; give a TABLE");
+    int err = check_operand(c, 'c', c->s.c, "MA");
+    if (err == 0)
+        err = check_widths(c, 'c', c->s.c);
+    if (err != 0 || c->plan->step[c->s.c].value == 'M')
+        return err != 0 ? err : check_mod(c, 'c', c->s.c, 64);
+    const uvcc_fn_step *t = &c->f->steps[c->s.c];
+    if (t->kind != UVCC_FN_TABLE || t->b != UVCC_FN_NONE)
+        return refuse(c, UVCC_ERR_PROGRAM,
+                      "operand c must be a masked value or a TABLE without operand b");
+    return 0;
+}
+
+static int check_operands(const compiler *c) {
+    const kind_row *row = row_of(c->s.kind);
+    int err = row->a != NULL ? check_operand(c, 'a', c->s.a, row->a) : 0;
+    if (err == 0)
+        err = check_factor(c);
+    if (err != 0 || row->b == NULL)
+        return err;
+    const bool two_scales = c->s.kind == UVCC_FN_TABLE && c->s.shift != 0;
+    if (c->s.b == UVCC_FN_NONE && row->b_optional && !two_scales)
+        return 0;
+    err = check_operand(c, 'b', c->s.b, two_scales ? "M" : row->b);
+    if (err != 0)
+        return err;
+    const uint32_t wa = c->plan->step[c->s.a].width;
+    if (c->s.kind == UVCC_FN_SPREAD)
+        return wa == 1
+                   ? 0
+                   : refuse(c, UVCC_ERR_PROGRAM, "operand a has %u columns; it must have one", wa);
+    return check_widths(c, 'b', c->s.b);
 }
 
 static int check_bits(const compiler *c, unsigned most) {
@@ -324,7 +369,7 @@ static uvcci_spline spline_of(const uvcc_fn_step *s) {
 static uint8_t key_of(const compiler *c) {
     for (unsigned j = 0; j < c->i; j++) {
         const uvcc_fn_step *s = &c->f->steps[j];
-        if ((s->kind == UVCC_FN_COMPARE || s->kind == UVCC_FN_TABLE) && s->a == c->s.a &&
+        if ((s->kind == UVCC_FN_COMPARE || uvcci_fn_is_table(s->kind)) && s->a == c->s.a &&
             s->bits == c->s.bits)
             return (uint8_t)j;
     }
@@ -348,6 +393,16 @@ static int compile_shift(compiler *c, const uvcci_fn_info *a) {
     c->info->mod = a->mod - c->s.shift;
     c->info->bound = shifted_bound(a->bound, c->s.shift);
     return 0;
+}
+
+static int compile_low(compiler *c) {
+    int err = check_bits(c, UVCCI_MAX_BITS);
+    if (err == 0)
+        err = check_mod(c, 'a', c->s.a, c->s.bits);
+    c->info->index = true;
+    c->info->mod = 64;
+    c->info->bound = (1ull << c->s.bits) - 1;
+    return err;
 }
 
 static void compile_pair(compiler *c, const uvcci_fn_info *a) {
@@ -539,6 +594,24 @@ static int compile_factors(compiler *c, uint64_t most) {
     return 0;
 }
 
+static int compile_table_mul(compiler *c, uint64_t most) {
+    if (c->s.b != UVCC_FN_NONE) {
+        const int err = check_one_bit(c, 'b', c->s.b);
+        if (err != 0)
+            return err;
+        c->info->words *= 2;
+    }
+    if (c->s.c != UVCC_FN_NONE) {
+        const uvcci_fn_info *by = &c->plan->step[c->s.c];
+        if (by->value == 'A' && by->stage != c->info->stage)
+            return refuse(c, UVCC_ERR_PROGRAM, "operand c is opened in round %u, this in round %u",
+                          by->stage, c->info->stage);
+        c->info->words *= 2;
+        c->info->bound = sat_mul(most, by->bound);
+    }
+    return 0;
+}
+
 static int compile_table(compiler *c, const uvcci_fn_info *a) {
     int err = check_bits(c, 63);
     if (err != 0)
@@ -549,13 +622,15 @@ static int compile_table(compiler *c, const uvcci_fn_info *a) {
                       c->s.bits < 16 ? 1ull << c->s.bits : (unsigned long long)UVCC_FN_ENTRIES_MAX);
     if (c->s.entries == NULL)
         return refuse(c, UVCC_ERR_PROGRAM, "its entries are missing");
-    /* the window is first .. last; the farthest that a value in bounds is from one of its ends */
+    /* the window is first .. last; the farthest that a value in bounds is from one of its ends. All
+     * arguments mod 2^bits are told apart. */
+    const bool whole = c->s.first == 0 && n == 1ull << c->s.bits;
     const uint64_t below = c->s.first < 0 ? magnitude(c->s.first) : 0;
     const uint64_t above = c->s.first >= 0 ? sat_add((uint64_t)c->s.first, n - 1)
                            : below < n     ? n - 1 - below
                                            : 0;
     err = check_mod(c, 'a', c->s.a, c->s.bits);
-    if (err == 0)
+    if (err == 0 && !whole)
         err = check_distance(c, sat_add(a->bound, below > above ? below : above));
     if (err != 0)
         return err;
@@ -563,6 +638,8 @@ static int compile_table(compiler *c, const uvcci_fn_info *a) {
     c->info->key = key_of(c);
     c->info->words = 2;
     c->info->bound = most;
+    if (c->s.kind == UVCC_FN_TABLE_MUL)
+        return compile_table_mul(c, most);
     if (c->s.shift != 0)
         return compile_factors(c, most);
     if (c->s.b != UVCC_FN_NONE) {
@@ -581,7 +658,7 @@ static int compile_weights(compiler *c, const uvcci_fn_info *b) {
     c->info->bound = sum_of_words(c->s.words, n);
     if (b == NULL)
         return 0;
-    c->info->words = n;
+    c->info->words = c->s.kind == UVCC_FN_SELECT_MUL ? 3 * n + 2 : n;
     c->info->bound = sat_mul(c->info->bound, b->bound);
     return check_mod(c, 'b', c->s.b, 64);
 }
@@ -644,8 +721,12 @@ static int compile_kind(compiler *c) {
     case UVCC_FN_COMPARE:
         return compile_compare(c, a);
     case UVCC_FN_TABLE:
+    case UVCC_FN_TABLE_MUL:
         return compile_table(c, a);
+    case UVCC_FN_LOW:
+        return compile_low(c);
     case UVCC_FN_SELECT:
+    case UVCC_FN_SELECT_MUL:
         return compile_weights(c, &c->plan->step[c->s.b]);
     case UVCC_FN_BITS:
         return compile_weights(c, NULL);
@@ -689,15 +770,19 @@ static uint8_t available(const uvcci_fn_info *info) {
     return (uint8_t)(info->stage + info->sends);
 }
 
-/* The step starts when its operands are there, and they must last until then. */
+/* The step starts when its operands are there, and they must last until then. The factors of a
+ * TABLE_MUL are wanted after its round only. */
 static void set_stage(compiler *c) {
-    const uint8_t operands[2] = {c->s.a, c->s.b};
-    for (unsigned o = 0; o < 2; o++)
-        if (operands[o] != UVCC_FN_NONE && available(&c->plan->step[operands[o]]) > c->info->stage)
-            c->info->stage = available(&c->plan->step[operands[o]]);
-    for (unsigned o = 0; o < 2; o++)
-        if (operands[o] != UVCC_FN_NONE && c->plan->step[operands[o]].last < c->info->stage)
-            c->plan->step[operands[o]].last = c->info->stage;
+    const uint8_t operands[3] = {c->s.a, c->s.b, c->s.c};
+    const unsigned later[3] = {0, c->s.kind == UVCC_FN_TABLE_MUL, c->s.kind == UVCC_FN_TABLE_MUL};
+    for (unsigned o = 0; o < 3; o++)
+        if (operands[o] != UVCC_FN_NONE &&
+            available(&c->plan->step[operands[o]]) > c->info->stage + later[o])
+            c->info->stage = (uint8_t)(available(&c->plan->step[operands[o]]) - later[o]);
+    for (unsigned o = 0; o < 3; o++)
+        if (operands[o] != UVCC_FN_NONE &&
+            c->plan->step[operands[o]].last < c->info->stage + later[o])
+            c->plan->step[operands[o]].last = (uint8_t)(c->info->stage + later[o]);
     c->info->last = available(c->info);
     if (c->info->sends && c->info->stage >= c->plan->rounds)
         c->plan->rounds = (uint8_t)(c->info->stage + 1);
@@ -729,6 +814,17 @@ static void mark_masks(const uvcc_function *f, uvcci_fn_info *info) {
         case UVCC_FN_TABLE: /* with a shift: of b too, which a comes from */
             info[s.a].dealer = true;
             break;
+        case UVCC_FN_TABLE_MUL:
+            info[s.a].dealer = true;
+            if (s.b != UVCC_FN_NONE)
+                info[s.b].dealer = true;
+            if (s.c != UVCC_FN_NONE && info[s.c].value == 'M')
+                info[s.c].dealer = true;
+            break;
+        case UVCC_FN_SELECT_MUL:
+            info[s.c].dealer = true;
+            info[s.a].dealer = info[s.b].dealer = info[s.b].pads = true;
+            break;
         case UVCC_FN_SELECT:
         case UVCC_FN_QUAD_BEST:
             info[s.a].dealer = info[s.b].dealer = info[s.b].pads = true;
@@ -756,6 +852,7 @@ static void mark_masks(const uvcc_function *f, uvcci_fn_info *info) {
                 info[s.b].pads = true;
             break;
         case UVCC_FN_SHIFT:
+        case UVCC_FN_LOW:
         case UVCC_FN_PAIR_DIFF:
         case UVCC_FN_PAIR_SECOND:
         case UVCC_FN_QUAD_DIFF:
@@ -872,6 +969,7 @@ static double online_bytes(const uvcc_fn_step *s) {
         return 2 * s->word_count / 8.0;
     case UVCC_FN_TABLE:
         return s->shift == 0 && s->b != UVCC_FN_NONE ? 32 : 16;
+    case UVCC_FN_TABLE_MUL:
     case UVCC_FN_EXCHANGE:
     case UVCC_FN_LIFT:
         return 16;
@@ -903,6 +1001,8 @@ unsigned uvcc_function_low_bits(const uvcc_fn_step *step) {
         return 0;
     if (step->kind == UVCC_FN_SHIFT || step->kind == UVCC_FN_TRUNC)
         return step->shift;
+    if (step->kind == UVCC_FN_LOW)
+        return step->bits;
     if (step->kind != UVCC_FN_LADDER || step->first < 1)
         return 0;
     const uvcci_ladder l = uvcci_fn_ladder(step->bits, step->shift, step->first, step->word_count);
@@ -938,7 +1038,9 @@ static uint64_t factor(const int64_t *c, uint64_t l, unsigned s) {
 }
 
 static uint64_t entry_at(const uvcc_fn_step *s, uint64_t x) {
-    const uint64_t i = x - (uint64_t)s->first;
+    const uint64_t mask = (1ull << s->bits) - 1;
+    const bool whole = s->first == 0 && s->entry_count == mask + 1;
+    const uint64_t i = whole ? x & mask : x - (uint64_t)s->first;
     return i < s->entry_count ? (uint64_t)(int64_t)s->entries[i] : 0;
 }
 
@@ -1018,6 +1120,22 @@ static void eval_table(const uvcc_fn_step *s, const uint64_t *x, const uint64_t 
         const uint64_t lo = (y[i] + r_low) & ((1ull << s->shift) - 1);
         z[i] = (uint64_t)floor_shift(entry * factor(s->words, lo, s->shift), 30) *
                (uint64_t)floor_shift(factor(s->words + 4, r_low, s->shift), (unsigned)s->constant);
+    }
+}
+
+/* bit, y: NULL for none. */
+static void eval_table_mul(const uvcc_fn_step *s, const uint64_t *x, const uint64_t *bit,
+                           const uint64_t *y, size_t n, uint64_t *z) {
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t entry = bit == NULL || (bit[i] & 1) != 0 ? entry_at(s, x[i]) : 0;
+        z[i] = y != NULL ? entry * y[i] : entry;
+    }
+}
+
+static void eval_low(const uint64_t *x, const uint64_t *low, unsigned bits, size_t n, uint64_t *z) {
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t r = low != NULL ? low[i] : 0;
+        z[i] = ((x[i] + r) & ((1ull << bits) - 1)) - r;
     }
 }
 
@@ -1130,6 +1248,16 @@ static int eval_step(const evaluation *e, unsigned index) {
         break;
     case UVCC_FN_TABLE:
         eval_table(s, x, y, low_of(e, s->a), n, z);
+        break;
+    case UVCC_FN_TABLE_MUL:
+        eval_table_mul(s, x, y, s->c != UVCC_FN_NONE ? e->values + e->offset[s->c] : NULL, n, z);
+        break;
+    case UVCC_FN_LOW:
+        eval_low(x, low_of(e, index), s->bits, n, z);
+        break;
+    case UVCC_FN_SELECT_MUL:
+        for (size_t i = 0; i < n; i++)
+            z[i] = y[i] * weigh(s, x[i]) * (e->values[e->offset[s->c] + i] & 1);
         break;
     case UVCC_FN_SELECT:
         for (size_t i = 0; i < n; i++)

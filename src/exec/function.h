@@ -16,10 +16,10 @@ typedef struct uvcci_fn_info {
                       `stage` and its value is there in stage + 1 */
     uint8_t last;  /* last stage that reads its value */
     bool sends;
-    bool index;     /* M: a SHIFT or differences of one: for COMPARE and TABLE */
+    bool index;     /* M: a SHIFT, LOW or differences of one: for COMPARE and tables */
     uint32_t width; /* columns of its value */
     uint8_t mod;    /* M: bits that are right: 64, or fewer after a short OPEN or a SHIFT */
-    uint8_t key;    /* COMPARE, TABLE: the step that owns the DPF key (itself or the earliest one
+    uint8_t key;    /* COMPARE, tables: the step that owns the DPF key (itself or the earliest one
                        with the same operand and bits); LADDER, FLOOR, SPLINE: itself */
     bool pads;      /* M: its own part of the mask is wanted (SELECT, ADD, or a pair that is) */
     bool dealer;    /* M: OTHER needs r; B: OTHER needs k */
@@ -51,12 +51,19 @@ typedef struct uvcci_function {
  */
 int uvcci_fn_copy(uvcci_function **out, const uvcc_function *f, const uvcc_allocator *al);
 
-/* Whether a step owns a key: a LADDER, FLOOR or SPLINE, and the first COMPARE or TABLE of those
+/* Whether a step looks entries up. */
+static inline bool uvcci_fn_is_table(uint8_t kind) {
+    return kind == UVCC_FN_TABLE || kind == UVCC_FN_TABLE_MUL;
+}
+static inline bool uvcci_fn_has_third(uint8_t kind) {
+    return kind == UVCC_FN_TABLE_MUL || kind == UVCC_FN_SELECT_MUL;
+}
+/* Whether a step owns a key: a LADDER, FLOOR or SPLINE, and the first COMPARE or table of those
  * that share it. */
 static inline bool uvcci_fn_owns_key(const uvcc_function *f, const uvcci_fn_plan *plan,
                                      unsigned step) {
     const uint8_t kind = f->steps[step].kind;
-    return (kind == UVCC_FN_COMPARE || kind == UVCC_FN_TABLE || kind == UVCC_FN_LADDER ||
+    return (kind == UVCC_FN_COMPARE || uvcci_fn_is_table(kind) || kind == UVCC_FN_LADDER ||
             kind == UVCC_FN_FLOOR || kind == UVCC_FN_SPLINE) &&
            plan->step[step].key == step;
 }

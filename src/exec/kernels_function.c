@@ -71,14 +71,19 @@ static void deal_words(const chunk *c, unsigned spare, uint8_t lane, uint32_t q,
 }
 
 /* OTHER: the sum of HEAD's and TAIL's pads. */
-static const uint64_t *both_pads(const chunk *c, unsigned slot, unsigned spare, uvcc_prg_tag tag,
-                                 uint8_t lane) {
-    uint64_t *r = c->s->slot[slot];
-    const uint64_t *t = pad(c, spare, PAIR_TO, tag, lane);
-    pad(c, slot, PAIR_HO, tag, lane);
+static const uint64_t *pads_of_call(const chunk *c, uint16_t call, unsigned slot, unsigned spare,
+                                    uvcc_prg_tag tag, uint8_t lane) {
+    uint64_t *r = c->s->slot[slot], *t = c->s->slot[spare];
+    prg_of_call(c, call, PAIR_TO, tag, lane, c->first, t, c->n);
+    prg_of_call(c, call, PAIR_HO, tag, lane, c->first, r, c->n);
     for (uint32_t i = 0; i < c->n; i++)
         r[i] += t[i];
     return r;
+}
+
+static const uint64_t *both_pads(const chunk *c, unsigned slot, unsigned spare, uvcc_prg_tag tag,
+                                 uint8_t lane) {
+    return pads_of_call(c, c->t->call, slot, spare, tag, lane);
 }
 
 /* --- Openings --------------------------------------------------------------------------------- */
@@ -204,9 +209,53 @@ static void sum_bits(const chunk *c, const uint64_t *xh, const uint64_t *p) {
     memcpy(out(c, 0), sum, (size_t)c->n * sizeof *sum);
 }
 
+/* The words of a SELECT_MUL: k' and k' r of the bit by which it is multiplied, then for each j what
+ * k_j needs. */
+enum { BOTH_OTHER, BOTH_FIRST = 2, BOTH_R = 0, BOTH_KK, BOTH_KKR, BOTH_EACH };
+
+/* to = (1-2e) (k x - kr), a share of (1-2e) k x. */
+static void times_k(const chunk *c, const uint64_t *k, const uint64_t *kr, unsigned bit,
+                    const uint64_t *e, uint64_t *to) {
+    const uint64_t *xh = in(c, 0);
+    for (uint32_t i = 0; i < c->n; i++)
+        to[i] = flip(k[i] * xh[i] - kr[i], 0 - (e[i] >> bit & 1));
+}
+
+/* The sum of words[j] d_j d' x, d' = e' + (1-2e') k'. */
+static void sum_both(const chunk *c) {
+    const uvcc_fn_args *fn = args(c);
+    const uint16_t call = c->t->call;
+    const uint64_t *xh = in(c, 0), *p = in(c, 1), *e = in(c, 2), *other = in(c, 3);
+    const uint64_t head = 0 - (uint64_t)is_head(c);
+    uint64_t *sum = c->s->slot[2], *one = c->s->slot[3], *by_k = c->s->slot[4], *by_kk = c->s->slot[5];
+    times_k(c, share_words(c, 0, call, SCALAR_LANE, BOTH_OTHER, 1),
+            share_words(c, 1, call, SCALAR_LANE, BOTH_OTHER + 1, 1), 0, other, one);
+    for (uint32_t i = 0; i < c->n; i++) { /* d' x */
+        one[i] += ((xh[i] & head) - p[i]) & (0 - (other[i] & 1));
+        sum[i] = 0;
+    }
+    for (uint32_t j = 0; j < fn->word_count; j++) {
+        const uint32_t q = BOTH_FIRST + BOTH_EACH * j;
+        const uint64_t factor = (uint64_t)fn->words[j];
+        times_k(c, share_words(c, 0, fn->call_bits, 0, j, 0),
+                share_words(c, 1, call, SCALAR_LANE, q + BOTH_R, 1), j, e, by_k);
+        times_k(c, share_words(c, 0, call, SCALAR_LANE, q + BOTH_KK, 1),
+                share_words(c, 1, call, SCALAR_LANE, q + BOTH_KKR, 1), j, e, by_kk);
+        for (uint32_t i = 0; i < c->n; i++) {
+            const uint64_t v = 0 - (e[i] >> j & 1), w = 0 - (other[i] & 1);
+            sum[i] += factor * ((one[i] & v) + (by_k[i] & w) + flip(by_kk[i], w));
+        }
+    }
+    memcpy(out(c, 0), sum, (size_t)c->n * sizeof *sum);
+}
+
 static void select_bits(const chunk *c) {
-    if (c->b->role != UVCC_OTHER)
+    if (c->b->role == UVCC_OTHER)
+        return;
+    if (c->b->in[3] == NULL)
         sum_bits(c, in(c, 0), in(c, 1));
+    else
+        sum_both(c);
 }
 
 static void weigh_bits(const chunk *c) {
@@ -276,24 +325,41 @@ static void table(const chunk *c) {
     }
 }
 
-static void scalar(const chunk *c) {
-    if (c->b->role == UVCC_OTHER)
-        return;
+/* The share of v, or of v b, by the words from q on. */
+static void scalar_by(const chunk *c, uint32_t q, uint64_t *to) {
     const uint16_t call = c->t->call;
     const uint64_t *vh = in(c, 0);
-    const uint64_t *s = share_words(c, 0, call, SCALAR_LANE, 0, 0);
-    const uint64_t *t = share_words(c, 1, call, SCALAR_LANE, 1, 0);
-    uint64_t *to = out(c, 0);
+    const uint64_t *s = share_words(c, 0, call, SCALAR_LANE, q, 0);
+    const uint64_t *t = share_words(c, 1, call, SCALAR_LANE, q + 1, 0);
     if (c->b->in[1] == NULL) {
         for (uint32_t i = 0; i < c->n; i++)
             to[i] = s[i] * vh[i] - t[i];
         return;
     }
     const uint64_t *bh = in(c, 1);
-    const uint64_t *u = share_words(c, 2, call, SCALAR_LANE, 2, 0);
-    const uint64_t *w = share_words(c, 3, call, SCALAR_LANE, 3, 0);
+    const uint64_t *u = share_words(c, 2, call, SCALAR_LANE, q + 2, 0);
+    const uint64_t *w = share_words(c, 3, call, SCALAR_LANE, q + 3, 0);
     for (uint32_t i = 0; i < c->n; i++)
         to[i] = (s[i] * vh[i] - t[i]) * bh[i] - u[i] * vh[i] + w[i];
+}
+
+static void scalar(const chunk *c) {
+    if (c->b->role == UVCC_OTHER)
+        return;
+    uint64_t *to = out(c, 0);
+    if (c->b->in[2] == NULL) {
+        scalar_by(c, 0, to);
+        return;
+    }
+    /* d = e + (1 - 2e) k; the second half of the words has k as a factor */
+    const uint64_t *e = in(c, 2);
+    uint64_t *whole = c->s->slot[4], *by_k = c->s->slot[5];
+    scalar_by(c, 0, whole);
+    scalar_by(c, c->b->in[1] == NULL ? 2 : 4, by_k);
+    for (uint32_t i = 0; i < c->n; i++) {
+        const uint64_t v = 0 - (e[i] & 1);
+        to[i] = (whole[i] & v) + flip(by_k[i], v);
+    }
 }
 
 static void add(const chunk *c) {
@@ -569,9 +635,39 @@ static void deal_bits(const chunk *c) {
     }
 }
 
+/* OTHER: x for TAIL as word q, and x r as word q_r. */
+static void deal_with_mask(const chunk *c, uint32_t q, uint32_t q_r, uint64_t *x) {
+    const uint64_t *r = in(c, 1);
+    deal_words(c, 1, SCALAR_LANE, q, x);
+    for (uint32_t i = 0; i < c->n; i++)
+        x[i] *= r[i];
+    deal_words(c, 1, SCALAR_LANE, q_r, x);
+}
+
+static void deal_both(const chunk *c) {
+    const uint64_t *k = in(c, 0), *r = in(c, 1), *k2 = in(c, 2);
+    uint64_t *x = c->s->slot[0];
+    for (uint32_t i = 0; i < c->n; i++)
+        x[i] = k2[i] & 1;
+    deal_with_mask(c, BOTH_OTHER, BOTH_OTHER + 1, x);
+    for (uint32_t j = 0; j < args(c)->word_count; j++) {
+        const uint32_t q = BOTH_FIRST + BOTH_EACH * j;
+        for (uint32_t i = 0; i < c->n; i++)
+            x[i] = r[i] & (0 - (k[i] >> j & 1));
+        deal_words(c, 1, SCALAR_LANE, q + BOTH_R, x);
+        for (uint32_t i = 0; i < c->n; i++)
+            x[i] = k[i] >> j & k2[i] & 1;
+        deal_with_mask(c, q + BOTH_KK, q + BOTH_KKR, x);
+    }
+}
+
 static void deal_select(const chunk *c) {
     const uint64_t *k = in(c, 0), *r = in(c, 1);
     uint64_t *kr = c->s->slot[0];
+    if (c->b->in[2] != NULL) {
+        deal_both(c);
+        return;
+    }
     for (uint32_t j = 0; j < args(c)->word_count; j++) {
         for (uint32_t i = 0; i < c->n; i++)
             kr[i] = r[i] & (0 - (k[i] >> j & 1));
@@ -579,33 +675,54 @@ static void deal_select(const chunk *c) {
     }
 }
 
+/* The words that a factor s of v needs, from q on; b NULL: v is not multiplied. Gives the next q. */
+static uint32_t deal_scalar_by(const chunk *c, uint32_t q, const uint64_t *s, const uint64_t *rho,
+                               const uint64_t *b) {
+    uint64_t *x = c->s->slot[1], *y = c->s->slot[4];
+    deal_words(c, 5, SCALAR_LANE, q, s);
+    for (uint32_t i = 0; i < c->n; i++)
+        x[i] = s[i] * rho[i];
+    deal_words(c, 5, SCALAR_LANE, q + 1, x);
+    if (b == NULL)
+        return q + 2;
+    for (uint32_t i = 0; i < c->n; i++) {
+        y[i] = s[i] * b[i];
+        x[i] *= b[i];
+    }
+    deal_words(c, 5, SCALAR_LANE, q + 2, y);
+    deal_words(c, 5, SCALAR_LANE, q + 3, x);
+    return q + 4;
+}
+
 static void deal_scalar(const chunk *c) {
     const uvcc_fn_args *fn = args(c);
-    const uint64_t *sign = in(c, 0);
-    uint64_t *s = c->s->slot[0], *x = c->s->slot[1];
+    const uint64_t *sign = in(c, 0), *b = NULL;
+    uint64_t *s = c->s->slot[0];
     for (uint32_t i = 0; i < c->n; i++)
         s[i] = sign[i];
+    if (fn->by_table)
+        for (uint32_t i = 0; i < c->n; i++)
+            s[i] *= in(c, 1)[i];
     if (fn->shift != 0)
         for (uint32_t i = 0; i < c->n; i++) {
             const uint64_t low = in(c, 1)[i] & low_bits(fn->shift);
             const uint64_t z = uvcci_fn_factor(fn->words + 4, low, fn->shift);
             s[i] *= (uint64_t)((int64_t)z >> fn->constant);
         }
-    deal_words(c, 5, SCALAR_LANE, 0, s);
     const uint64_t *rho = both_pads(c, 2, 5, UVCC_TAG_mask, 1);
-    for (uint32_t i = 0; i < c->n; i++)
-        x[i] = s[i] * rho[i];
-    deal_words(c, 5, SCALAR_LANE, 1, x);
-    if (!fn->times)
+    if (fn->times)
+        b = both_pads(c, 3, 5, UVCC_TAG_mask, 0);
+    else if (fn->by_table)
+        b = pads_of_call(c, fn->call_bits, 3, 5, UVCC_TAG_mask, 1);
+    else if (c->b->in[2] != NULL)
+        b = in(c, 2);
+    const uint32_t q = deal_scalar_by(c, 0, s, rho, b);
+    if (c->b->in[3] == NULL)
         return;
-    const uint64_t *rho_b = both_pads(c, 3, 5, UVCC_TAG_mask, 0);
-    uint64_t *y = c->s->slot[4];
-    for (uint32_t i = 0; i < c->n; i++) {
-        y[i] = s[i] * rho_b[i];
-        x[i] *= rho_b[i];
-    }
-    deal_words(c, 5, SCALAR_LANE, 2, y);
-    deal_words(c, 5, SCALAR_LANE, 3, x);
+    const uint64_t *k = in(c, 3);
+    for (uint32_t i = 0; i < c->n; i++)
+        s[i] &= 0 - (k[i] & 1);
+    (void)deal_scalar_by(c, q, s, rho, b);
 }
 
 static void deal_mul(const chunk *c) {

@@ -6,6 +6,7 @@
  */
 #include "nonlinear.h"
 
+#include "function.h"
 #include "ladder.h"
 
 #include <assert.h>
@@ -34,6 +35,8 @@ int uvcc_nonlinear_find(const char *name) {
 }
 
 /* ---- the builder ---- */
+
+static const int64_t zero[1] = {0}, one[1] = {1};
 
 enum { WORDS_MAX = 64 };
 
@@ -82,6 +85,8 @@ static uint64_t shifted_bound(uint64_t x, unsigned shift) {
 static uint8_t put(builder *b, uvcc_fn_step s, uint64_t bound) {
     assert(b->step_count < UVCC_FN_STEPS_MAX);
     b->bound[b->step_count] = bound;
+    if (!uvcci_fn_has_third(s.kind))
+        s.c = UVCC_FN_NONE;
     if (b->steps != NULL)
         b->steps[b->step_count] = s;
     return (uint8_t)b->step_count++;
@@ -154,6 +159,20 @@ static uint8_t weigh(builder *b, uint8_t bits, uint8_t y, const int64_t *words, 
                               .word_count = count,
                               .words = put_words(b, words, count)},
                y != UVCC_FN_NONE ? sat_mul(sum, b->bound[y]) : sum);
+}
+
+/* SELECT_MUL. */
+static uint8_t weigh_both(builder *b, uint8_t bits, uint8_t bit, uint8_t y, const int64_t *words,
+                          uint32_t count) {
+    return put(b,
+               (uvcc_fn_step){.kind = UVCC_FN_SELECT_MUL,
+                              .a = bits,
+                              .b = y,
+                              .c = bit,
+                              .io = UVCC_FN_NONE,
+                              .word_count = count,
+                              .words = put_words(b, words, count)},
+               sat_mul(sum_of(words, count), b->bound[y]));
 }
 
 static uint8_t add(builder *b, uint8_t x, uint8_t y, int64_t constant) {
@@ -237,7 +256,8 @@ static gate gate_of(uvcc_nonlinear what, long double a) {
     return logistic_gate(what == UVCC_NL_TANH ? 2 * a : a);
 }
 
-bool uvcci_nonlinear_multiplies_x(uvcc_nonlinear what) {
+/* x d + a table. */
+static bool multiplies_x(uvcc_nonlinear what) {
     return what == UVCC_NL_GELU || what == UVCC_NL_GELU_TANH || what == UVCC_NL_SILU;
 }
 
@@ -274,17 +294,12 @@ typedef struct curve {
 static long double value_at(const curve *c, long double x) {
     switch (c->what) {
     case UVCC_NL_EXP:
-    case UVCC_NL_EXP_HIGH:
-    case UVCC_NL_EXP_LOW:
         return expl(-x);
     case UVCC_NL_RECIPROCAL:
-    case UVCC_NL_RECIPROCAL_TABLE:
         return 1 / x;
     case UVCC_NL_RSQRT:
-    case UVCC_NL_RSQRT_TABLE:
         return c->gain / sqrtl(x);
     case UVCC_NL_LN:
-    case UVCC_NL_LN_TABLE:
         return logl(x);
     default:
         return rest(c->what, x);
@@ -312,15 +327,27 @@ static uint8_t table_bits(uint64_t reach, const window *w) {
     return distance > entries ? distance : entries;
 }
 
+static int64_t entry_at(const window *w, const curve *c, int64_t index) {
+    const long double at = (long double)index + (w->middle ? 0.5L : 0);
+    return llroundl(ldexpl(value_at(c, ldexpl(at, -w->index_bits)), w->scale)) + w->raise;
+}
+
+static bool within(const window *w, int64_t index) {
+    return index >= w->first && index < w->first + (int64_t)w->count;
+}
+
+static int32_t *room_for_entries(builder *b, uint32_t count) {
+    int32_t *entries = b->entries != NULL ? b->entries + b->entry_count : NULL;
+    b->entry_count += count;
+    return entries;
+}
+
 /* Puts the entries and gives the greatest. */
 static const int32_t *put_entries(builder *b, const window *w, const curve *c, uint64_t *most) {
-    int32_t *entries = b->entries != NULL ? b->entries + b->entry_count : NULL;
-    b->entry_count += w->count;
+    int32_t *entries = room_for_entries(b, w->count);
     *most = 0;
     for (uint32_t i = 0; i < w->count; i++) {
-        const long double index = (long double)(w->first + (int64_t)i) + (w->middle ? 0.5L : 0);
-        const long double exact = ldexpl(value_at(c, ldexpl(index, -w->index_bits)), w->scale);
-        const int64_t v = llroundl(exact) + w->raise;
+        const int64_t v = entry_at(w, c, w->first + (int64_t)i);
         if (entries != NULL)
             entries[i] = (int32_t)v;
         *most = magnitude(v) > *most ? magnitude(v) : *most;
@@ -328,21 +355,116 @@ static const int32_t *put_entries(builder *b, const window *w, const curve *c, u
     return entries;
 }
 
-/* TABLE on the index step a, times the A step y unless that is UVCC_FN_NONE. */
-static uint8_t table(builder *b, uint8_t a, uint8_t y, uint8_t bits, const window *w,
-                     const curve *c) {
-    uint64_t most;
-    const int32_t *entries = put_entries(b, w, c, &most);
+/* What entries rise by from the one before, for every index in the window and the one behind it; at
+ * index 0 plus `jump`. */
+static const int32_t *put_rises(builder *b, const window *w, const curve *c, int64_t jump,
+                                uint64_t *most) {
+    int32_t *entries = room_for_entries(b, w->count + 1);
+    int64_t before = 0;
+    *most = 0;
+    for (uint32_t i = 0; i <= w->count; i++) {
+        const int64_t index = w->first + (int64_t)i;
+        const int64_t here = within(w, index) ? entry_at(w, c, index) : 0;
+        const int64_t v = here - before + (index == 0 ? jump : 0);
+        before = here;
+        if (entries != NULL)
+            entries[i] = (int32_t)v;
+        *most = magnitude(v) > *most ? magnitude(v) : *most;
+    }
+    return entries;
+}
+
+static uint8_t put_table(builder *b, uint8_t a, uint8_t y, uint8_t bits, int64_t first,
+                         const int32_t *entries, uint32_t count, uint64_t most) {
     return put(b,
                (uvcc_fn_step){.kind = UVCC_FN_TABLE,
                               .a = a,
                               .b = y,
                               .bits = bits,
                               .io = UVCC_FN_NONE,
-                              .first = w->first,
-                              .entry_count = w->count,
+                              .first = first,
+                              .entry_count = count,
                               .entries = entries},
                y != UVCC_FN_NONE ? sat_mul(most, b->bound[y]) : most);
+}
+
+/* TABLE on the index step a, times the A step y unless that is UVCC_FN_NONE. */
+static uint8_t table(builder *b, uint8_t a, uint8_t y, uint8_t bits, const window *w,
+                     const curve *c) {
+    uint64_t most;
+    const int32_t *entries = put_entries(b, w, c, &most);
+    return put_table(b, a, y, bits, w->first, entries, w->count, most);
+}
+
+/* TABLE_MUL on the index step a: times the bit of the B step d and the M or TABLE step m, if they are. */
+static uint8_t table_mul(builder *b, uint8_t a, uint8_t d, uint8_t m, uint8_t bits, int64_t first,
+                         const int32_t *entries, uint32_t count, uint64_t most) {
+    return put(b,
+               (uvcc_fn_step){.kind = UVCC_FN_TABLE_MUL,
+                              .a = a,
+                              .b = d,
+                              .c = m,
+                              .bits = bits,
+                              .io = UVCC_FN_NONE,
+                              .first = first,
+                              .entry_count = count,
+                              .entries = entries},
+               m != UVCC_FN_NONE ? sat_mul(most, b->bound[m]) : most);
+}
+
+/* ---- exact indices ---- */
+
+/* floor(x / 2^s) = index - 1 + kept: `index` is the SHIFT, which is one more where the low bits of x and
+ * of the mask carry, `kept` a bit that says that they do not. So a function F of the floor is F(index - 1)
+ * and, where kept, F(index) - F(index - 1) more: no round more than a function of the index. */
+typedef struct exact_index {
+    uint8_t index, low, kept;
+} exact_index;
+
+static uint8_t low_of(builder *b, uint8_t a, unsigned bits) {
+    return put(b,
+               (uvcc_fn_step){.kind = UVCC_FN_LOW,
+                              .a = a,
+                              .b = UVCC_FN_NONE,
+                              .bits = (uint8_t)bits,
+                              .io = UVCC_FN_NONE},
+               all_below(bits));
+}
+
+static exact_index exact_shift(builder *b, uint8_t x, unsigned by) {
+    exact_index i = {.index = shift(b, x, by), .low = low_of(b, x, by)};
+    i.kept = compare(b, i.low, (uint8_t)by, zero, 1);
+    return i;
+}
+
+/* Bits of a DPF for both tables of an exact index, and for comparing it with 1. */
+static uint8_t exact_bits(uint64_t reach, const window *w) {
+    const window wider = {.first = w->first, .count = w->count + 1};
+    return table_bits(reach, &wider);
+}
+
+/* The table's value at an exact index, plus `jump` where that is 0 and index - 1 is not; times the M or
+ * TABLE step m unless that is UVCC_FN_NONE. */
+static uint8_t exact_table(builder *b, const exact_index *i, uint8_t m, uint8_t bits,
+                           const window *w, const curve *c, int64_t jump) {
+    window before = *w;
+    uint64_t most;
+    uint8_t t;
+    const int32_t *entries = put_entries(b, w, c, &most);
+    before.first++;
+    if (m != UVCC_FN_NONE)
+        t = table_mul(b, i->index, UVCC_FN_NONE, m, bits, before.first, entries, w->count, most);
+    else
+        t = put_table(b, i->index, UVCC_FN_NONE, bits, before.first, entries, w->count, most);
+    entries = put_rises(b, w, c, jump, &most);
+    return add(b, t, table_mul(b, i->index, i->kept, m, bits, w->first, entries, w->count + 1, most),
+               0);
+}
+
+/* floor(x / 2^by), as TRUNC but for what carries. */
+static uint8_t truncate_exactly(builder *b, uint8_t x, unsigned by) {
+    const uint8_t kept = compare(b, low_of(b, x, by), (uint8_t)by, zero, 1);
+    return add(b, truncate(b, x, by), weigh(b, kept, UVCC_FN_NONE, one, 1), -1);
 }
 
 /* Half the width, in cells, of the window outside which |rest| is below half the error bound. */
@@ -355,16 +477,6 @@ static uint32_t half_window(uvcc_nonlinear what, unsigned index_bits) {
 }
 
 /* ---- element by element ---- */
-
-static const int64_t zero[1] = {0}, one[1] = {1};
-
-/* Bits that an exact index of the input has. */
-unsigned uvcci_nonlinear_index_bits(const uvcc_nonlinear_options *o) {
-    const unsigned drop = o->scale - o->index_bits;
-    if (drop == 0)
-        return o->in_bits;
-    return o->in_bits > drop ? o->in_bits - drop + 1u : 1;
-}
 
 /* SIGN and RELU. */
 static void build_sign(builder *b) {
@@ -395,45 +507,84 @@ static void build_clip(builder *b) {
     lift_known(b, add(b, y, at_ends, -limit[0]), 0, bits_of(most));
 }
 
+/* Where there is no product with x: how much the step at 0 rises by, and from where. */
+static int64_t height_of(const builder *b, uvcc_nonlinear what) {
+    return multiplies_x(what) ? 0 : (int64_t)(what == UVCC_NL_TANH ? 2 : 1) << b->o.scale;
+}
+
+static int64_t least_of(const builder *b, uvcc_nonlinear what) {
+    return what == UVCC_NL_TANH ? -(1ll << b->o.scale) : 0;
+}
+
 /* Table + x d, or table + a step at 0. */
 static uint8_t with_asymptote(builder *b, uvcc_nonlinear what, uint8_t t, uint8_t d, uint8_t x) {
-    const int64_t unit = 1ll << b->o.scale, height = what == UVCC_NL_TANH ? 2 * unit : unit;
-    if (uvcci_nonlinear_multiplies_x(what))
+    const int64_t height = height_of(b, what);
+    if (multiplies_x(what))
         return add(b, t, weigh(b, d, x, one, 1), 0);
-    return add(b, t, weigh(b, d, UVCC_FN_NONE, &height, 1), what == UVCC_NL_TANH ? -unit : 0);
+    return add(b, t, weigh(b, d, UVCC_FN_NONE, &height, 1), least_of(b, what));
 }
 
 /* GELU and its like, derivatives, SIGMOID, TANH: one key for the comparison and all tables. */
+typedef struct windows {
+    uvcc_nonlinear what[2];
+    window w[2];
+    unsigned count;
+    uint8_t bits;
+} windows;
+
+static windows windows_of(const builder *b, unsigned drop) {
+    const uvcc_nonlinear_options *o = &b->o;
+    const bool two = multiplies_x(b->what) && o->derivative;
+    const uint64_t reach = shifted_bound(all_below(o->in_bits), drop);
+    windows v = {{b->what, two ? derivative_of(b->what) : b->what}, .count = 1u + two};
+    for (unsigned i = 0; i < v.count; i++) {
+        const uint32_t half = half_window(v.what[i], o->index_bits);
+        v.w[i] =
+            (window){-(int64_t)half, 2 * half, o->index_bits, o->scale, .middle = o->exact};
+        const uint8_t wanted = exact_bits(reach, &v.w[i]);
+        v.bits = wanted > v.bits ? wanted : v.bits;
+    }
+    return v;
+}
+
+static void build_fast_window(builder *b, const windows *v, uint8_t x, unsigned drop) {
+    const uint8_t index = shift(b, x, drop), d = compare(b, index, v->bits, zero, 1);
+    for (unsigned i = 0; i < v->count; i++) {
+        const curve c = {v->what[i], 1};
+        const uint8_t t = table(b, index, UVCC_FN_NONE, v->bits, &v->w[i], &c);
+        lift(b, with_asymptote(b, v->what[i], t, d, x), (uint8_t)i);
+    }
+}
+
+/* Table + x [floor >= 0], or + a step there: [floor >= 0] is [index >= 1], or [index = 0] where kept. */
+static void build_exact_window(builder *b, const windows *v, uint8_t x, unsigned drop) {
+    static const int64_t from[2] = {1, 0}, above[2] = {1, 0}, at_zero[2] = {-1, 1};
+    const exact_index index = exact_shift(b, x, drop);
+    const uint8_t d = compare(b, index.index, v->bits, from, multiplies_x(b->what) ? 2 : 1);
+    for (unsigned i = 0; i < v->count; i++) {
+        const curve c = {v->what[i], 1};
+        const int64_t height = height_of(b, v->what[i]), steps[2] = {height, 0};
+        uint8_t t = exact_table(b, &index, UVCC_FN_NONE, v->bits, &v->w[i], &c, height);
+        if (multiplies_x(v->what[i])) {
+            t = add(b, t, weigh(b, d, x, above, 2), 0);
+            t = add(b, t, weigh_both(b, d, index.kept, x, at_zero, 2), 0);
+        } else {
+            t = add(b, t, weigh(b, d, UVCC_FN_NONE, steps, multiplies_x(b->what) ? 2 : 1), least_of(b, v->what[i]));
+        }
+        lift(b, t, (uint8_t)i);
+    }
+}
+
 static void build_window(builder *b) {
     const uvcc_nonlinear_options *o = &b->o;
-    const bool whole = uvcci_nonlinear_multiplies_x(b->what), two = whole && o->derivative;
-    const uvcc_nonlinear tables[2] = {b->what, two ? derivative_of(b->what) : b->what};
     const unsigned drop = o->scale - o->index_bits;
-    const uint64_t reach = o->exact ? all_below(uvcci_nonlinear_index_bits(o))
-                                    : shifted_bound(all_below(o->in_bits), drop);
-    window w[2];
-    uint8_t bits = 0;
-    for (unsigned i = 0; i <= two; i++) {
-        const uint32_t half = half_window(tables[i], o->index_bits);
-        w[i] = (window){-(int64_t)half, 2 * half, o->index_bits, o->scale, .middle = o->exact};
-        const uint8_t wanted = table_bits(reach, &w[i]);
-        bits = wanted > bits ? wanted : bits;
-    }
-    uint8_t x = UVCC_FN_NONE, index;
-    if (!o->exact) {
-        x = open(b, 0, o->in_bits, whole ? 64 : drop + bits + 1u);
-        index = shift(b, x, drop);
-    } else {
-        if (whole)
-            x = open(b, 0, o->in_bits, 64);
-        index = open(b, whole, uvcci_nonlinear_index_bits(o), bits + 1u);
-    }
-    const uint8_t d = compare(b, index, bits, zero, 1);
-    for (unsigned i = 0; i <= two; i++) {
-        const curve c = {tables[i], 1};
-        const uint8_t t = table(b, index, UVCC_FN_NONE, bits, &w[i], &c);
-        lift(b, with_asymptote(b, tables[i], t, d, x), (uint8_t)i);
-    }
+    const windows v = windows_of(b, drop);
+    const bool whole = multiplies_x(b->what);
+    const uint8_t x = open(b, 0, o->in_bits, whole ? 64 : drop + v.bits + 1u);
+    if (o->exact && drop != 0)
+        build_exact_window(b, &v, x, drop);
+    else
+        build_fast_window(b, &v, x, drop);
 }
 
 /* ---- exp ---- */
@@ -456,6 +607,11 @@ static void exp_cubic(long double c, int scale, int64_t out[4]) {
 static window exp_window(unsigned index_bits) {
     const uint32_t count = (EXP_WINDOW << index_bits) + 1;
     return (window){0, count, (uint8_t)index_bits, ENTRY_SCALE, .raise = HALF_UNIT};
+}
+
+static window exact_exp_window(unsigned index_bits) {
+    const uint32_t count = (EXP_WINDOW << index_bits) + 1;
+    return (window){0, count, (uint8_t)index_bits, EXP_SCALE, .raise = 0};
 }
 
 /* Bits of the key of EXP for |t| <= reach. */
@@ -496,29 +652,30 @@ static uint8_t exp_of(builder *b, uint8_t x, unsigned index_bits, unsigned dealt
                inner * outer);
 }
 
+/* exp(-t) = exp(-high) exp(-low) from two tables: high a multiple of a cell, low the rest. The result
+ * has EXP_SCALE + low_scale fraction bits. */
+static uint8_t exact_exp_of(builder *b, uint8_t x, unsigned index_bits, unsigned low_scale) {
+    const unsigned drop = b->o.scale - index_bits;
+    const window high = exact_exp_window(index_bits);
+    const window low = {0, 1u << drop, b->o.scale, (uint8_t)low_scale, .raise = 0};
+    const curve c = {UVCC_NL_EXP, 1};
+    const exact_index index = exact_shift(b, x, drop);
+    const uint8_t bits = exact_bits(shifted_bound(b->bound[x], drop), &high);
+    const uint8_t factor = table(b, index.low, UVCC_FN_NONE, (uint8_t)drop, &low, &c);
+    return exact_table(b, &index, factor, bits, &high, &c, 0);
+}
+
 static void build_exp(builder *b) {
-    const window w = exp_window(b->o.index_bits);
     const unsigned drop = b->o.scale - b->o.index_bits;
-    const uint8_t bits = exp_bits(b, &w, all_below(b->o.in_bits));
+    const window fast = exp_window(b->o.index_bits), exact = exact_exp_window(b->o.index_bits);
+    if (b->o.exact) {
+        const uint64_t reach = shifted_bound(all_below(b->o.in_bits), drop);
+        const uint8_t x = open(b, 0, b->o.in_bits, drop + exact_bits(reach, &exact));
+        lift_known(b, exact_exp_of(b, x, b->o.index_bits, EXP_SCALE), 0, 2 * EXP_SCALE + 1);
+        return;
+    }
+    const uint8_t bits = exp_bits(b, &fast, all_below(b->o.in_bits));
     lift(b, exp_of(b, open(b, 0, b->o.in_bits, drop + bits), b->o.index_bits, EXP_SCALE), 0);
-}
-
-/* A table on the index itself: EXP_HIGH, EXP_LOW and the tables of mantissas. */
-static void build_index_table(builder *b, unsigned in_bits, const window *w) {
-    const curve c = {b->what, b->o.gain};
-    const uint8_t bits = table_bits(all_below(in_bits), w);
-    const uint8_t index = open(b, 0, in_bits, bits);
-    lift(b, table(b, index, UVCC_FN_NONE, bits, w, &c), 0);
-}
-
-static void build_exp_part(builder *b) {
-    const uvcc_nonlinear_options *o = &b->o;
-    const unsigned drop = o->scale - o->index_bits;
-    window w = exp_window(o->index_bits);
-    if (b->what == UVCC_NL_EXP_LOW)
-        w = (window){0, 1u << drop, o->scale, ENTRY_SCALE, .raise = 0};
-    const unsigned high_bits = o->in_bits > drop ? o->in_bits - drop : 1;
-    build_index_table(b, b->what == UVCC_NL_EXP_LOW ? drop : high_bits, &w);
 }
 
 /* ---- reciprocal, rsqrt and ln ---- */
@@ -529,44 +686,36 @@ static void build_exp_part(builder *b) {
  * as with mantissas from 1 on, which saves a bit of the index. */
 typedef struct octaves {
     unsigned low, step, groups, top;
+    unsigned below; /* octaves from low to 1 */
     uint8_t entry_scale;
 } octaves;
 
 enum { LN_SCALE_MAX = 30, LIMIT_BITS_MAX = 60 };
-enum { RECIPROCAL_LOW = 5, RSQRT_LOW = 10, LN_LOW = 1, MARGIN_BITS = 6, LEAD = 9, LEAD_BITS = 3 };
+enum { RECIPROCAL_LOW = 5, RSQRT_LOW = 12, LN_LOW = 1, MARGIN_BITS = 6, LEAD = 9, LEAD_BITS = 3 };
 
-static bool is_rsqrt(uvcc_nonlinear what) {
-    return what == UVCC_NL_RSQRT || what == UVCC_NL_RSQRT_NORMALISE || what == UVCC_NL_RSQRT_TABLE;
-}
-
-static bool is_ln(uvcc_nonlinear what) {
-    return what == UVCC_NL_LN || what == UVCC_NL_LN_NORMALISE || what == UVCC_NL_LN_TABLE;
-}
-
-/* The range begins at c 2^-5 or c 2^-10 and ends above 2^12; that of ln is from c / 2 to above
- * 2^16. */
-static octaves octaves_of(const builder *b) {
-    octaves v = {b->o.scale - RECIPROCAL_LOW, 1, 17, 0, 16};
-    if (is_rsqrt(b->what))
-        v = (octaves){b->o.scale - RSQRT_LOW, 2, 11, 0, 17};
-    else if (is_ln(b->what))
-        v = (octaves){b->o.scale - LN_LOW, 1, 17, 0, b->o.scale};
-    v.top = v.low + v.step * (v.groups - 1);
+static octaves octaves_from(unsigned scale, unsigned below, unsigned step, unsigned groups,
+                            unsigned entry_scale) {
+    octaves v = {scale - below, step, groups, 0, below, (uint8_t)entry_scale};
+    v.top = v.low + step * (groups - 1);
     return v;
 }
 
-/* Outputs of a normalisation, A steps: the value in the top group, and of its group k what the
- * result needs: 2^(groups - 1 - k), and for ln the logarithm of the value over its mantissa, (k -
- * 1) ln 2. */
-typedef struct normal {
-    uint8_t value, group;
-} normal;
+/* The range begins at c 2^-5 or c 2^-12 and ends above 2^12; that of ln is from c / 2 to above
+ * 2^16. */
+static octaves octaves_of(const builder *b) {
+    switch (b->what) {
+    case UVCC_NL_RSQRT:
+        return octaves_from(b->o.scale, RSQRT_LOW, 2, 12, 17);
+    case UVCC_NL_LN:
+        return octaves_from(b->o.scale, LN_LOW, 1, 17, b->o.scale);
+    default:
+        return octaves_from(b->o.scale, RECIPROCAL_LOW, 1, 17, 16);
+    }
+}
 
-/* What the result needs of group k. */
-static int64_t group_value(const builder *b, const octaves *v, unsigned k) {
-    if (is_ln(b->what))
-        return llroundl(ldexpl(((int)k - LN_LOW) * logl(2), b->o.scale));
-    return 1ll << (v->groups - 1 - k);
+/* Fraction bits of the table's entry times the power of 2. */
+static unsigned octaves_scale(const octaves *v) {
+    return v->entry_scale + v->groups - 1 - v->below / v->step;
 }
 
 /* c 2^e, rounded up. */
@@ -574,28 +723,45 @@ static int64_t lead(unsigned e) {
     return (((int64_t)LEAD << e) + (1 << LEAD_BITS) - 1) >> LEAD_BITS;
 }
 
+/* A normalisation: the comparisons with all octaves, and the value in the top group. */
+typedef struct normal {
+    uint8_t group, value; /* B, A */
+} normal;
+
 /* Bit k says x >= start of group k, the last one x >= end of the range; weights telescope. Below
  * the range the value is the start of the top group with group 0, above it is the end - 1 with the
  * last group. */
 static normal normalise(builder *b, uint8_t x, const octaves *v, unsigned drop) {
     const unsigned n = v->groups, end = v->top + v->step;
-    int64_t from[WORDS_MAX], move[WORDS_MAX], clamp[WORDS_MAX] = {0}, group[WORDS_MAX] = {0};
+    int64_t from[WORDS_MAX], move[WORDS_MAX], clamp[WORDS_MAX] = {0};
     for (unsigned k = 0; k <= n; k++) {
         from[k] = lead(v->low + v->step * k - drop);
         const int64_t here = k < n ? 1ll << (v->step * (n - 1 - k)) : 0;
         move[k] = here - (k == 0 ? 0 : 1ll << (v->step * (n - k)));
-        if (k != 0 && k != n)
-            group[k] = group_value(b, v, k) - group_value(b, v, k - 1);
     }
     clamp[0] = -lead(v->top);
     clamp[n] = lead(end) - 1;
     const uint64_t reach = shifted_bound(b->bound[x], drop) + (uint64_t)from[n];
     const uint8_t d = compare(b, shift(b, x, drop), bits_of(reach), from, n + 1);
     const uint8_t moved = weigh(b, d, x, move, n + 1);
-    normal out;
-    out.value = add(b, moved, weigh(b, d, UVCC_FN_NONE, clamp, n + 1), lead(v->top));
-    out.group = add(b, weigh(b, d, UVCC_FN_NONE, group, n + 1), UVCC_FN_NONE, group_value(b, v, 0));
-    return out;
+    return (normal){d,
+                    add(b, moved, weigh(b, d, UVCC_FN_NONE, clamp, n + 1), lead(v->top))};
+}
+
+/* What the result needs of its group k: 2^(groups - 1 - k), or for ln the logarithm of the value over its
+ * mantissa, with ln_scale fraction bits (0: no ln). */
+static int64_t group_value(const octaves *v, unsigned ln_scale, unsigned k) {
+    if (ln_scale != 0)
+        return llroundl(ldexpl(((int)k - (int)v->below) * logl(2), (int)ln_scale));
+    return 1ll << (v->groups - 1 - k);
+}
+
+static uint8_t of_group(builder *b, const normal *n, const octaves *v, unsigned ln_scale) {
+    int64_t rise[WORDS_MAX] = {0};
+    for (unsigned k = 1; k < v->groups; k++)
+        rise[k] = group_value(v, ln_scale, k) - group_value(v, ln_scale, k - 1);
+    return add(b, weigh(b, n->group, UVCC_FN_NONE, rise, v->groups + 1), UVCC_FN_NONE,
+               group_value(v, ln_scale, 0));
 }
 
 /* Mantissas. Fast mode compares rounded values and rounds again, so it goes over the ends a little.
@@ -715,39 +881,72 @@ static uint8_t along(builder *b, const slope *s, const curve *c, uint8_t x, unsi
     return truncate(b, exchange(b, y, known), s->fine - out_scale);
 }
 
-static void build_octaves(builder *b) {
-    const slope *s = is_ln(b->what)      ? &ln_slope
-                     : is_rsqrt(b->what) ? &rsqrt_slope
-                                         : &reciprocal_slope;
+/* With an exact index of the mantissa: where the table is looked up, and the group as an M value. */
+typedef struct located {
+    normal n;
+    exact_index index;
+    unsigned index_bits;
+} located;
+
+static located locate(builder *b, uint8_t x, const octaves *v, unsigned index_bits) {
+    const normal n = normalise(b, x, v, 0);
+    const uint8_t value = exchange(b, n.value, mantissa_bits(v));
+    return (located){n, exact_shift(b, value, v->top - index_bits), index_bits};
+}
+
+/* 1 / x or gain / sqrt(x), or where ln_scale is not 0 ln x. */
+static uint8_t looked_up(builder *b, const located *l, const octaves *v, const curve *c,
+                         unsigned ln_scale) {
+    const window w = mantissas(l->index_bits, v, false);
+    const uint8_t bits = exact_bits(b->bound[l->index.index], &w);
+    const uint8_t group = of_group(b, &l->n, v, ln_scale);
+    if (ln_scale != 0)
+        return add(b, exact_table(b, &l->index, UVCC_FN_NONE, bits, &w, c, 0), group, 0);
+    return exact_table(b, &l->index, exchange(b, group, v->groups), bits, &w, c, 0);
+}
+
+/* Bits of that. */
+static unsigned octaves_bits(const octaves *v, unsigned ln_scale) {
+    return ln_scale != 0 ? ln_scale + 4 : v->entry_scale + v->groups - 1;
+}
+
+static void build_exact_octaves(builder *b, uint8_t x) {
+    const octaves v = octaves_of(b);
+    const curve c = {b->what, b->o.gain};
+    const unsigned ln_scale = b->what == UVCC_NL_LN ? b->o.scale : 0;
+    const located l = locate(b, x, &v, b->o.index_bits);
+    lift_known(b, looked_up(b, &l, &v, &c, ln_scale), 0, octaves_bits(&v, ln_scale));
+}
+
+/* What has too few fraction bits for a ladder. */
+static void build_coarse_octaves(builder *b, uint8_t x) {
     const octaves v = octaves_of(b);
     const window w = mantissas(b->o.index_bits, &v, true);
     const curve c = {b->what, b->o.gain};
-    const uint8_t x = open(b, 0, b->o.in_bits, 64);
-    if (b->o.scale >= s->finest) { /* else x is too coarse for such cells */
-        lift(b, along(b, s, &c, x, b->o.scale, s->scale != 0 ? s->scale : b->o.scale), 0);
-        return;
-    }
+    const bool is_ln = b->what == UVCC_NL_LN;
     const normal n = normalise(b, x, &v, v.low > MARGIN_BITS ? v.low - MARGIN_BITS : 0);
+    const uint8_t group = of_group(b, &n, &v, is_ln ? b->o.scale : 0);
     const uint8_t value = exchange(b, n.value, mantissa_bits(&v));
     const uint8_t index = shift(b, value, v.top - b->o.index_bits);
     const uint8_t bits = table_bits(b->bound[index], &w);
-    if (is_ln(b->what))
-        lift(b, add(b, table(b, index, UVCC_FN_NONE, bits, &w, &c), n.group, 0), 0);
+    if (is_ln)
+        lift(b, add(b, table(b, index, UVCC_FN_NONE, bits, &w, &c), group, 0), 0);
     else
-        lift(b, table(b, index, n.group, bits, &w, &c), 0);
+        lift(b, table(b, index, group, bits, &w, &c), 0);
 }
 
-static void build_normalise(builder *b) {
-    const octaves v = octaves_of(b);
-    const normal n = normalise(b, open(b, 0, b->o.in_bits, 64), &v, 0);
-    lift_known(b, n.value, 0, mantissa_bits(&v));
-    lift_known(b, n.group, 1, is_ln(b->what) ? 0 : v.groups);
-}
-
-static void build_mantissa_table(builder *b) {
-    const octaves v = octaves_of(b);
-    const window w = mantissas(b->o.index_bits, &v, false);
-    build_index_table(b, b->o.index_bits + v.step + 1, &w);
+static void build_octaves(builder *b) {
+    const slope *s = b->what == UVCC_NL_LN      ? &ln_slope
+                     : b->what == UVCC_NL_RSQRT ? &rsqrt_slope
+                                                : &reciprocal_slope;
+    const curve c = {b->what, b->o.gain};
+    const uint8_t x = open(b, 0, b->o.in_bits, 64);
+    if (b->o.exact)
+        build_exact_octaves(b, x);
+    else if (b->o.scale >= s->finest)
+        lift(b, along(b, s, &c, x, b->o.scale, s->scale != 0 ? s->scale : b->o.scale), 0);
+    else
+        build_coarse_octaves(b, x);
 }
 
 /* ---- rows ---- */
@@ -828,8 +1027,24 @@ static unsigned loss_scale(const uvcc_nonlinear_options *o) {
     return o->scale > EXP_SCALE ? o->scale : EXP_SCALE;
 }
 
+/* An element or bound of each row, in all its columns, less x. */
+static uint8_t below_top(builder *b, uint8_t top, uint8_t x) {
+    const uint8_t tops = two_operands(b, UVCC_FN_SPREAD, top, x, b->bound[top]);
+    return two_operands(b, UVCC_FN_SUB, tops, x, sat_add(b->bound[tops], b->bound[x]));
+}
+
+static uint8_t row_sum(builder *b, uint8_t e) {
+    return one_operand(b, UVCC_FN_ROW_SUM, e, sat_mul(b->bound[e], b->o.cols));
+}
+
+/* e times the column `inverse`; known: bits of it. */
+static uint8_t times_inverse(builder *b, uint8_t e, uint8_t inverse, unsigned known) {
+    const uint8_t inverses = two_operands(b, UVCC_FN_SPREAD, inverse, e, b->bound[inverse]);
+    return exchange(b, two_operands(b, UVCC_FN_MUL, e, inverses, UINT64_MAX), known);
+}
+
 /* exp(m - x) / sum of exp(m - x), m a little above the greatest x: what it is exactly cancels. */
-static void build_softmax(builder *b) {
+static void build_fast_softmax(builder *b) {
     const uvcc_nonlinear_options *o = &b->o;
     const unsigned drop = o->scale > COARSE_BITS ? o->scale - COARSE_BITS : 0;
     uint64_t slack;
@@ -837,20 +1052,50 @@ static void build_softmax(builder *b) {
     const uint8_t best = row_best(b, x, drop, &slack);
     const uint8_t top =
         exchange_to(b, add(b, best, UVCC_FN_NONE, (int64_t)slack), o->loss ? 1 : UVCC_FN_NONE, 0);
-    const uint8_t tops = two_operands(b, UVCC_FN_SPREAD, top, x, b->bound[top]);
-    const uint8_t t = two_operands(b, UVCC_FN_SUB, tops, x, sat_add(b->bound[tops], b->bound[x]));
+    const uint8_t t = below_top(b, top, x);
     const uint8_t e = exchange(b, exp_of(b, t, SOFTMAX_INDEX, SOFTMAX_DEALT), 0);
-    const uint8_t sum = one_operand(b, UVCC_FN_ROW_SUM, e, sat_mul(b->bound[e], o->cols));
+    const uint8_t sum = row_sum(b, e);
     const unsigned scale = EXP_SCALE + SOFTMAX_DEALT;
     const curve inverse_curve = {UVCC_NL_RECIPROCAL, 1}, ln_curve = {UVCC_NL_LN, 1};
     if (o->loss)
         lift(b, along(b, &ln_slope, &ln_curve, sum, scale, loss_scale(o)), 2);
     const uint8_t inverse =
         exchange(b, along(b, &sum_slope, &inverse_curve, sum, scale, INVERSE_SCALE), 0);
-    const uint8_t inverses = two_operands(b, UVCC_FN_SPREAD, inverse, x, b->bound[inverse]);
-    const uint8_t p =
-        exchange(b, two_operands(b, UVCC_FN_MUL, e, inverses, UINT64_MAX), SOFTMAX_SCALE + 1);
+    const uint8_t p = times_inverse(b, e, inverse, SOFTMAX_SCALE + 1);
     lift_known(b, truncate(b, p, SOFTMAX_SCALE - o->out_scale), 0, o->out_scale + 1u);
+}
+
+/* With m the greatest x, one exp is 1 and their sum from 1 to the number of columns. Entries of 1 / sum
+ * have 16 bits, or as many as leave the products below 2^62. */
+static octaves sum_octaves(const builder *b, unsigned scale, unsigned entry_scale) {
+    unsigned above = 0; /* octaves from 1 on */
+    while (1u << above < b->o.cols)
+        above++;
+    if (entry_scale == 0)
+        entry_scale = above <= 12 ? 16 : 28 - above;
+    return octaves_from(scale, 1, 1, above + 1, entry_scale);
+}
+
+static void build_exact_softmax(builder *b) {
+    const uvcc_nonlinear_options *o = &b->o;
+    const unsigned scale = EXP_SCALE + SOFTMAX_DEALT;
+    const octaves v = sum_octaves(b, scale, 0), ln = sum_octaves(b, scale, loss_scale(o));
+    const curve inverse_curve = {UVCC_NL_RECIPROCAL, 1}, ln_curve = {UVCC_NL_LN, 1};
+    const unsigned fraction = scale + octaves_scale(&v);
+    uint64_t slack;
+    const uint8_t x = open(b, 0, o->in_bits, 64);
+    const uint8_t top = exchange_to(b, row_best(b, x, 0, &slack), o->loss ? 1 : UVCC_FN_NONE, 0);
+    const uint8_t t = below_top(b, top, x);
+    const uint8_t e = exchange(b, exact_exp_of(b, t, SOFTMAX_INDEX, SOFTMAX_DEALT), scale + 1);
+    const located l =
+        locate(b, row_sum(b, e), &v, list[UVCC_NL_RECIPROCAL].index_bits);
+    if (o->loss)
+        lift_known(b, looked_up(b, &l, &ln, &ln_curve, loss_scale(o)), 2,
+                   octaves_bits(&ln, loss_scale(o)));
+    const uint8_t inverse =
+        exchange(b, looked_up(b, &l, &v, &inverse_curve, 0), octaves_bits(&v, 0));
+    const uint8_t p = times_inverse(b, e, inverse, fraction + 1);
+    lift_known(b, truncate_exactly(b, p, fraction - o->out_scale), 0, o->out_scale + 1u);
 }
 
 /* MAX and ARGMAX: a tree; ties go to the first of a pair, so to the lowest index. */
@@ -887,45 +1132,34 @@ static void build_tree(builder *b) {
 /* Tables of at most 65536 entries; what is dropped from the input to the index, if it is. */
 static bool check_index_bits(const builder *b) {
     const unsigned index = b->o.index_bits, drop = b->o.scale - index;
+    const unsigned most = b->o.exact ? 16 : 30; /* bits below the index of EXP: they have a table */
     switch (b->what) {
     case UVCC_NL_RECIPROCAL:
-    case UVCC_NL_RECIPROCAL_TABLE:
     case UVCC_NL_LN:
-    case UVCC_NL_LN_TABLE:
         return index >= 4 && index <= 15;
     case UVCC_NL_RSQRT:
-    case UVCC_NL_RSQRT_TABLE:
         return index >= 4 && index <= 14;
     case UVCC_NL_EXP:
-        return index >= 4 && index <= 12 && index < b->o.scale && drop <= 30;
-    case UVCC_NL_EXP_HIGH:
-    case UVCC_NL_EXP_LOW:
-        return index >= 4 && index <= 12 && index < b->o.scale && drop <= 16;
+        return index >= 4 && index <= 12 && index < b->o.scale && drop <= most;
     case UVCC_NL_SOFTMAX:
-        return b->o.scale > SOFTMAX_INDEX && b->o.scale <= 30;
+        return b->o.scale > SOFTMAX_INDEX && b->o.scale <= SOFTMAX_INDEX + (b->o.exact ? most : 26);
     default:
         return list[b->what].index_bits == 0 || (index >= 4 && index <= 12 && index <= b->o.scale);
     }
 }
 
-bool uvcci_nonlinear_composed(uvcc_nonlinear what) {
-    return what == UVCC_NL_EXP || what == UVCC_NL_RECIPROCAL || what == UVCC_NL_RSQRT ||
-           what == UVCC_NL_LN;
-}
-
 static bool check_options(const builder *b) {
     const uvcc_nonlinear_options *o = &b->o;
-    const bool composed = uvcci_nonlinear_composed(b->what) || b->what == UVCC_NL_SOFTMAX;
     const bool rows = list[b->what].form == UVCC_NL_ROW || b->what == UVCC_NL_SOFTMAX;
     if (o->size != sizeof *o || o->out_scale > UVCCI_NL_SCALE_MAX ||
-        o->scale > UVCCI_NL_SCALE_MAX || o->in_bits > UVCCI_NL_BITS_MAX || (composed && o->exact) ||
+        o->scale > UVCCI_NL_SCALE_MAX || o->in_bits > UVCCI_NL_BITS_MAX ||
         !check_index_bits(b))
         return false;
-    if (is_rsqrt(b->what))
+    if (b->what == UVCC_NL_RSQRT)
         return o->scale >= RSQRT_LOW && o->gain > 0.5 && o->gain <= 1;
-    if (b->what == UVCC_NL_RECIPROCAL || b->what == UVCC_NL_RECIPROCAL_NORMALISE)
+    if (b->what == UVCC_NL_RECIPROCAL)
         return o->scale >= RECIPROCAL_LOW;
-    if (is_ln(b->what))
+    if (b->what == UVCC_NL_LN)
         return o->scale >= MARGIN_BITS && o->scale <= LN_SCALE_MAX;
     if (b->what == UVCC_NL_CLIP)
         return o->limit >= ldexp(1, -(int)(o->exact ? o->scale : o->index_bits)) &&
@@ -964,10 +1198,6 @@ static void build(builder *b) {
     case UVCC_NL_EXP:
         build_exp(b);
         break;
-    case UVCC_NL_EXP_HIGH:
-    case UVCC_NL_EXP_LOW:
-        build_exp_part(b);
-        break;
     case UVCC_NL_CLIP:
         build_clip(b);
         break;
@@ -975,16 +1205,6 @@ static void build(builder *b) {
     case UVCC_NL_RSQRT:
     case UVCC_NL_LN:
         build_octaves(b);
-        break;
-    case UVCC_NL_RECIPROCAL_NORMALISE:
-    case UVCC_NL_RSQRT_NORMALISE:
-    case UVCC_NL_LN_NORMALISE:
-        build_normalise(b);
-        break;
-    case UVCC_NL_RECIPROCAL_TABLE:
-    case UVCC_NL_RSQRT_TABLE:
-    case UVCC_NL_LN_TABLE:
-        build_mantissa_table(b);
         break;
     case UVCC_NL_MAX:
         if (b->o.shallow)
@@ -996,7 +1216,10 @@ static void build(builder *b) {
         build_tree(b);
         break;
     case UVCC_NL_SOFTMAX:
-        build_softmax(b);
+        if (b->o.exact)
+            build_exact_softmax(b);
+        else
+            build_fast_softmax(b);
         break;
     default:
         build_window(b);
@@ -1027,33 +1250,18 @@ static uint8_t scale_of(const builder *b, unsigned output) {
         return output == 0 ? b->o.scale : 0;
     case UVCC_NL_EXP:
         return 2 * EXP_SCALE;
-    case UVCC_NL_EXP_HIGH:
-    case UVCC_NL_EXP_LOW:
-        return ENTRY_SCALE;
-    case UVCC_NL_RECIPROCAL_NORMALISE:
-    case UVCC_NL_RSQRT_NORMALISE:
-        return output == 0 ? (uint8_t)v.top : 0;
-    case UVCC_NL_LN_NORMALISE:
-        return output == 0 ? (uint8_t)v.top : b->o.scale;
     case UVCC_NL_RECIPROCAL:
-    case UVCC_NL_RECIPROCAL_TABLE:
-        return (uint8_t)(v.entry_scale + v.groups - 1 - RECIPROCAL_LOW);
     case UVCC_NL_RSQRT:
-    case UVCC_NL_RSQRT_TABLE:
-        return (uint8_t)(v.entry_scale + v.groups - 1 - RSQRT_LOW / 2);
+        return (uint8_t)octaves_scale(&v);
     default:
         return b->o.scale;
     }
 }
 
-static uint8_t inputs_of(const builder *b) {
-    return 1 + (b->o.exact && uvcci_nonlinear_multiplies_x(b->what));
-}
-
 static uint8_t outputs_of(const builder *b) {
     if (b->what == UVCC_NL_SOFTMAX && b->o.loss)
         return UVCCI_NL_OUT_MAX;
-    const bool has = b->what == UVCC_NL_RELU || uvcci_nonlinear_multiplies_x(b->what);
+    const bool has = b->what == UVCC_NL_RELU || multiplies_x(b->what);
     return list[b->what].outputs + (has && b->o.derivative);
 }
 
@@ -1078,7 +1286,7 @@ int uvcc_nonlinear_build(uvcc_nonlinear_fn *out, uvcc_nonlinear what,
     *out = (uvcc_nonlinear_fn){.alloc = *al, .mem = mem, .mem_bytes = bytes};
     out->function = (uvcc_function){
         .name = list[what].name,
-        .inputs = inputs_of(&b),
+        .inputs = 1,
         .outputs = outputs_of(&b),
         .step_count = (uint8_t)b.step_count,
         .steps = b.steps,
@@ -1099,7 +1307,7 @@ int uvcci_nonlinear_shape(uvcc_nonlinear what, const uvcc_nonlinear_options *opt
     int err = begin(&b, what, options);
     if (err != 0)
         return err;
-    *out = (uvcci_nl_shape){.inputs = inputs_of(&b), .outputs = outputs_of(&b)};
+    *out = (uvcci_nl_shape){.outputs = outputs_of(&b)};
     for (unsigned o = 0; o < out->outputs; o++) {
         out->bits[o] = b.out_bits[o];
         out->scale[o] = scale_of(&b, o);

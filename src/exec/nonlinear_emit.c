@@ -111,7 +111,7 @@ static bool same_bytes(const void *a, const void *b, size_t bytes) {
 
 /* The builder sets every field of a step as the program keeps it, so steps can be compared. */
 static bool same_step(const uvcc_fn_step *s, const uvcc_fn_step *t) {
-    return s->kind == t->kind && s->a == t->a && s->b == t->b && s->bits == t->bits &&
+    return s->kind == t->kind && s->a == t->a && s->b == t->b && s->c == t->c && s->bits == t->bits &&
            s->shift == t->shift && s->io == t->io && s->first == t->first &&
            s->constant == t->constant && s->entry_count == t->entry_count &&
            s->word_count == t->word_count &&
@@ -172,125 +172,10 @@ static uvcc_nonlinear_options options_for(emission *m, uvcc_nonlinear what, uint
     return o;
 }
 
-/* ---- exact functions ---- */
-
-static bool has_index(uvcc_nonlinear what) {
-    return what == UVCC_NL_SIGMOID || what == UVCC_NL_TANH || what == UVCC_NL_GELU_DERIVATIVE ||
-           what == UVCC_NL_GELU_TANH_DERIVATIVE || what == UVCC_NL_SILU_DERIVATIVE ||
-           uvcci_nonlinear_multiplies_x(what);
-}
-
-/* x truncated exactly to the index's scale, then the function. */
-static void emit_indexed(emission *m, uvcc_nonlinear what, uint32_t x, const uint32_t *out) {
-    const uvcc_nonlinear_options o = options_for(m, what, x);
-    const uvcc_tensor_desc d = desc(m, x);
-    uint32_t in[2] = {x, x};
-    const bool whole = uvcci_nonlinear_multiplies_x(what);
-    if (o.index_bits > o.scale) {
-        note(m, UVCC_ERR_USAGE);
-        return;
-    }
-    if (o.scale > o.index_bits) {
-        in[whole] = temporary(m, d.rows, d.cols, uvcci_nonlinear_index_bits(&o), o.index_bits);
-        truncate_to(m, x, in[whole], o.scale - o.index_bits, UVCC_TRUNC_EXACT);
-    }
-    function(m, what, &o, in, out);
-}
-
-/* A part's outputs as new temporaries. */
-static void part(emission *m, uvcc_nonlinear what, const uvcc_nonlinear_options *o, uint32_t in,
-                 uint32_t *out) {
-    const uvcc_tensor_desc d = desc(m, in);
-    uvcci_nl_shape s = {0};
-    note(m, uvcci_nonlinear_shape(what, o, &s));
-    for (unsigned i = 0; i < s.outputs; i++)
-        out[i] = temporary(m, d.rows, d.cols, s.bits[i], s.scale[i]);
-    function(m, what, o, &in, out);
-}
-
-/* exp(-t) = exp(-high) exp(-low), high the multiple of a cell. */
-static void emit_exp_exact(emission *m, uint32_t t, uint32_t out) {
-    uvcc_nonlinear_options o = options_for(m, UVCC_NL_EXP, t);
-    const uvcc_tensor_desc d = desc(m, t);
-    const unsigned drop = o.scale - o.index_bits;
-    uint32_t factor[2];
-    if (o.index_bits >= o.scale || d.bits <= drop) {
-        note(m, UVCC_ERR_USAGE);
-        return;
-    }
-    const uint32_t high = temporary(m, d.rows, d.cols, d.bits - drop, o.index_bits);
-    const uint32_t low = temporary(m, d.rows, d.cols, d.bits, d.scale);
-    const uint32_t rest = temporary(m, d.rows, d.cols, drop, d.scale);
-    truncate_to(m, t, high, drop, UVCC_TRUNC_EXACT);
-    local(m, UVCC_OP_SHIFT_LEFT, high, UVCC_NO_TENSOR, low, (uint8_t)drop, 0);
-    local(m, UVCC_OP_SUB, t, low, rest, 0, 0);
-    part(m, UVCC_NL_EXP_HIGH, &o, high, &factor[0]);
-    part(m, UVCC_NL_EXP_LOW, &o, rest, &factor[1]);
-    product(m, UVCC_OP_ELEM_MUL, factor[0], factor[1], out, 0, 0);
-}
-
-/* The two parts of RECIPROCAL, RSQRT or LN, and index bits that their mantissas have over those of
- * the fraction. */
-typedef struct parts {
-    uvcc_nonlinear normalise, table;
-    unsigned whole_bits;
-} parts;
-
-static parts parts_of(uvcc_nonlinear what) {
-    if (what == UVCC_NL_RSQRT)
-        return (parts){UVCC_NL_RSQRT_NORMALISE, UVCC_NL_RSQRT_TABLE, 3};
-    if (what == UVCC_NL_LN)
-        return (parts){UVCC_NL_LN_NORMALISE, UVCC_NL_LN_TABLE, 2};
-    return (parts){UVCC_NL_RECIPROCAL_NORMALISE, UVCC_NL_RECIPROCAL_TABLE, 2};
-}
-
-/* The mantissa's inverse from a table, times the power of 2; or its logarithm, plus that of the
- * power.
- */
-static void emit_octaves_exact(emission *m, uvcc_nonlinear what, uint32_t x, uint32_t out) {
-    const parts of = parts_of(what);
-    const uvcc_nonlinear_options o = options_for(m, what, x);
-    uint32_t normal[2] = {0}, value = 0;
-    part(m, of.normalise, &o, x, normal);
-    const uvcc_tensor_desc d = desc(m, normal[0]);
-    if (m->err != 0 || d.scale < o.index_bits) {
-        note(m, UVCC_ERR_USAGE);
-        return;
-    }
-    uint32_t index = normal[0];
-    if (d.scale > o.index_bits) {
-        index = temporary(m, d.rows, d.cols, o.index_bits + of.whole_bits, o.index_bits);
-        truncate_to(m, normal[0], index, d.scale - o.index_bits, UVCC_TRUNC_EXACT);
-    }
-    part(m, of.table, &o, index, &value);
-    if (what == UVCC_NL_LN)
-        local(m, UVCC_OP_ADD, value, normal[1], out, 0, 0);
-    else
-        product(m, UVCC_OP_ELEM_MUL, value, normal[1], out, 0, 0);
-}
-
 /* Anything but a BLOCK. */
 static void emit_function(emission *m, uvcc_nonlinear what, uint32_t x, const uint32_t *out) {
-    if (m->o.exact && what == UVCC_NL_EXP) {
-        emit_exp_exact(m, x, out[0]);
-    } else if (m->o.exact && uvcci_nonlinear_composed(what)) {
-        emit_octaves_exact(m, what, x, out[0]);
-    } else if (m->o.exact && has_index(what)) {
-        emit_indexed(m, what, x, out);
-    } else {
-        const uvcc_nonlinear_options o = options_for(m, what, x);
-        function(m, what, &o, &x, out);
-    }
-}
-
-/* A function of x in a new temporary. */
-static uint32_t apply(emission *m, uvcc_nonlinear what, uint32_t x) {
-    const uvcc_tensor_desc d = desc(m, x);
-    uvcc_tensor_desc z = d;
-    note(m, uvcc_nonlinear_output(what, &m->o, &d, &z));
-    const uint32_t out = temporary_like(m, &z);
-    emit_function(m, what, x, &out);
-    return out;
+    const uvcc_nonlinear_options o = options_for(m, what, x);
+    function(m, what, &o, &x, out);
 }
 
 /* ---- compositions ---- */
@@ -309,7 +194,7 @@ static unsigned bits_of(uint64_t v) {
     return n;
 }
 
-enum { EXP_ZERO_FROM = 14, PROBABILITY_SCALE = 18, PROBABILITY_BITS = 19 };
+enum { EXP_ZERO_FROM = 14, LOSS_SCALE = 18 };
 
 /* Masked elements lie so far below any other that their exp is 0. */
 static uint32_t mask_causally(emission *m, uint32_t x) {
@@ -326,7 +211,9 @@ typedef struct row_values {
 } row_values;
 
 /* One function. */
-static row_values emit_fast_softmax(emission *m, uint32_t x, uint32_t out, bool loss) {
+static row_values emit_softmax(emission *m, uint32_t x, uint32_t out, bool loss) {
+    if (m->o.causal)
+        x = mask_causally(m, x);
     const uvcc_tensor_desc d = desc(m, x);
     uvcc_nonlinear_options o = options_for(m, UVCC_NL_SOFTMAX, x);
     uvcci_nl_shape s = {0};
@@ -338,33 +225,6 @@ static row_values emit_fast_softmax(emission *m, uint32_t x, uint32_t out, bool 
         outs[i] = temporary(m, d.rows, 1, s.bits[i], s.scale[i]);
     function(m, UVCC_NL_SOFTMAX, &o, &x, outs);
     return (row_values){outs[1], outs[2]};
-}
-
-/* Exact: exp(max - x), then each row times the reciprocal of its sum. */
-static row_values emit_softmax(emission *m, uint32_t x, uint32_t out, bool loss) {
-    row_values row = {0};
-    if (m->o.causal)
-        x = mask_causally(m, x);
-    if (!m->o.exact)
-        return emit_fast_softmax(m, x, out, loss);
-    const uvcc_tensor_desc d = desc(m, x);
-    row.max = apply(m, UVCC_NL_MAX, x);
-    const uint32_t t = temporary(m, d.rows, d.cols, d.bits + 1u, d.scale);
-    local(m, UVCC_OP_ROW_RSUB, x, row.max, t, 0, 0);
-    uint32_t e = apply(m, UVCC_NL_EXP, t);
-    const unsigned drop = desc(m, e).scale - PROBABILITY_SCALE;
-    if (m->err == 0 && drop != 0) {
-        const uint32_t wide = e;
-        e = temporary(m, d.rows, d.cols, PROBABILITY_BITS, PROBABILITY_SCALE);
-        truncate_to(m, wide, e, drop, UVCC_TRUNC_STOCHASTIC);
-    }
-    const uint32_t sum =
-        temporary(m, d.rows, 1, PROBABILITY_BITS + ceil_log2(d.cols), PROBABILITY_SCALE);
-    local(m, UVCC_OP_ROW_SUM, e, UVCC_NO_TENSOR, sum, 0, 0);
-    product(m, UVCC_OP_ROW_MUL, e, apply(m, UVCC_NL_RECIPROCAL, sum), out, 0, 0);
-    if (loss)
-        row.ln = apply(m, UVCC_NL_LN, sum);
-    return row;
 }
 
 static uint32_t finer(emission *m, uint32_t x, unsigned scale) {
@@ -421,7 +281,7 @@ static unsigned normed_bits(const uvcc_tensor_desc *x) {
     return x->scale + (ceil_log2(x->cols) + 1) / 2 + 2u;
 }
 
-enum { MEAN_SCALE_MAX = 24, MEAN_BITS_MAX = 38, NORM_LOW = 10 };
+enum { MEAN_SCALE_MAX = 24, MEAN_BITS_MAX = 38, NORM_LOW = 12 };
 
 /* sum(x^2) / 2^e, 2^e the power of 2 from cols on; false if x has too many bits. */
 static bool mean_square(const uvcc_tensor_desc *x, uvcc_tensor_desc *out) {
@@ -431,35 +291,6 @@ static bool mean_square(const uvcc_tensor_desc *x, uvcc_tensor_desc *out) {
     *out = (uvcc_tensor_desc){
         .rows = x->rows, .cols = 1, .bits = (uint8_t)(scale + spare), .scale = (uint8_t)scale};
     return scale >= NORM_LOW && scale + spare >= 1;
-}
-
-/* Bits and scale of RECIPROCAL and its like in exact mode: those of a product, or sum, of two
- * parts. */
-static int octaves_shape(uvcc_nonlinear what, const uvcc_nonlinear_options *o,
-                         uvcci_nl_shape *out) {
-    const parts of = parts_of(what);
-    uvcci_nl_shape normal;
-    int err = uvcci_nonlinear_shape(of.normalise, o, &normal);
-    if (err == 0)
-        err = uvcci_nonlinear_shape(of.table, o, out);
-    if (err != 0)
-        return err;
-    if (what != UVCC_NL_LN)
-        out->bits[0] += normal.bits[1];
-    else
-        out->bits[0] = (out->bits[0] > normal.bits[1] ? out->bits[0] : normal.bits[1]) + 1;
-    return 0;
-}
-
-/* Bits and scales of outputs, of anything but a BLOCK. */
-static int function_shape(uvcc_nonlinear what, const uvcc_nonlinear_options *o,
-                          uvcci_nl_shape *out) {
-    if (!o->exact || !uvcci_nonlinear_composed(what))
-        return uvcci_nonlinear_shape(what, o, out);
-    if (what != UVCC_NL_EXP)
-        return octaves_shape(what, o, out);
-    *out = (uvcci_nl_shape){1, 1, {PROBABILITY_BITS}, {PROBABILITY_SCALE}};
-    return 0;
 }
 
 /* What the normalisation multiplies a row by: bits and scale as the table gives them. */
@@ -475,7 +306,7 @@ static int inverse_desc(const uvcc_nonlinear_options *o, const uvcc_tensor_desc 
     rsqrt.index_bits = 0;
     int err = uvcci_nonlinear_options(UVCC_NL_RSQRT, &rsqrt, &rsqrt);
     if (err == 0)
-        err = function_shape(UVCC_NL_RSQRT, &rsqrt, &s);
+        err = uvcci_nonlinear_shape(UVCC_NL_RSQRT, &rsqrt, &s);
     *out = (uvcc_tensor_desc){.rows = x->rows, .cols = 1, .bits = s.bits[0], .scale = s.scale[0]};
     return err;
 }
@@ -530,7 +361,7 @@ static uint32_t normed(emission *m, uint32_t x, const norm_tensors *to) {
     return times_factor(m, x, inverse, to);
 }
 
-/* What a fast norm takes 1 / sqrt of: v = part^p (mean square or variance), part = cols / 2^e in
+/* What a norm takes 1 / sqrt of: v = part^p (mean square or variance), part = cols / 2^e in
  * (1/2, 1], as an integer that nothing was truncated from. RMSNORM: sum(x^2) 2^-e, p = 1.
  * LAYERNORM: (cols sum(x^2) - sum(x)^2) 2^-2e, p = 2. */
 typedef struct whole_square {
@@ -622,11 +453,11 @@ static bool emit_scaled(emission *m, uint32_t x, uint32_t gamma, uint32_t factor
 
 /* gamma x / sqrt(..), and for LAYERNORM of x less its mean: the square that decides does not wait
  * for the mean, and gamma, if there is one, does not wait for the square. */
-static bool emit_fast_norm(emission *m, uvcc_nonlinear what, const uint32_t *in,
+static bool emit_whole_norm(emission *m, uvcc_nonlinear what, const uint32_t *in,
                            const norm_tensors *to, uint32_t scaled) {
     const uvcc_tensor_desc d = desc(m, in[0]);
     whole_square w;
-    if (m->o.exact || m->o.epsilon < 0 || m->o.epsilon > 1 || !whole_square_of(what, &d, &w))
+    if (m->o.epsilon < 0 || m->o.epsilon > 1 || !whole_square_of(what, &d, &w))
         return false;
     const uint32_t factor = emit_factor(m, what, in[0], &w, to->factor);
     const uint32_t x = what == UVCC_NL_LAYERNORM ? centre(m, in[0]) : in[0];
@@ -643,7 +474,7 @@ static void emit_norm(emission *m, uvcc_nonlinear what, const uint32_t *in, cons
     const uvcc_tensor_desc z = desc(m, out[0]);
     const uint32_t scaled = shifted ? temporary_like(m, &z) : out[0];
     const norm_tensors to = norm_tensors_of(m, out);
-    if (!emit_fast_norm(m, what, in, &to, scaled)) {
+    if (!emit_whole_norm(m, what, in, &to, scaled)) {
         const uint32_t x = what == UVCC_NL_LAYERNORM ? centre(m, in[0]) : in[0];
         const uint32_t y = normed(m, x, &to);
         if (!m->o.plain)
@@ -676,7 +507,7 @@ static int more_outputs(uvcc_nonlinear what, const uvcc_nonlinear_options *o,
                         const uvcc_tensor_desc *in, uvcc_tensor_desc *out) {
     uvcc_tensor_desc x = *in;
     if (what == UVCC_NL_CROSS_ENTROPY_GRADIENT && o->loss) {
-        const uint8_t scale = x.scale > PROBABILITY_SCALE ? x.scale : PROBABILITY_SCALE;
+        const uint8_t scale = x.scale > LOSS_SCALE ? x.scale : LOSS_SCALE;
         out[0] =
             (uvcc_tensor_desc){.cols = 1, .scale = scale, .bits = x.bits + scale - x.scale + 2};
         return 1;
@@ -714,7 +545,7 @@ int uvcc_nonlinear_output(uvcc_nonlinear what, const uvcc_nonlinear_options *opt
     if (err == 0 && info->form == UVCC_NL_BLOCK)
         s.bits[0] = (uint8_t)block_bits(what, o.plain, in);
     else if (err == 0)
-        err = function_shape(what, &o, &s);
+        err = uvcci_nonlinear_shape(what, &o, &s);
     if (err != 0)
         return err;
     for (unsigned i = 0; i < s.outputs; i++)

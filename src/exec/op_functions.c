@@ -29,6 +29,10 @@ static uint32_t rows_of(const uvcci_run *r) {
     return (uint32_t)(r->plan->elems / r->plan->fn->step[0].width);
 }
 
+static bool is_table(const uvcci_run *r, uint8_t step) {
+    return step != UVCC_FN_NONE && r->plan->function->steps[step].kind == UVCC_FN_TABLE;
+}
+
 /* The arguments of a step's task. */
 static uvcc_fn_args *args_of(uvcci_bump *bump, const uvcci_run *r, unsigned i, uint16_t kind) {
     const uvcc_fn_step *d = &r->plan->function->steps[i];
@@ -40,8 +44,9 @@ static uvcc_fn_args *args_of(uvcci_bump *bump, const uvcci_run *r, unsigned i, u
                         .shift = d->shift,
                         .exchange = d->kind == UVCC_FN_EXCHANGE,
                         .times = d->kind == UVCC_FN_TABLE && d->b != UVCC_FN_NONE && !scaled,
+                        .by_table = is_table(r, d->c),
                         .call_key = r->plan->fn->step[i].key,
-                        .call_bits = d->a,
+                        .call_bits = d->kind == UVCC_FN_TABLE_MUL ? d->c : d->a,
                         .first = d->first,
                         .constant = d->constant,
                         .entry_count = d->entry_count,
@@ -50,7 +55,7 @@ static uvcc_fn_args *args_of(uvcci_bump *bump, const uvcci_run *r, unsigned i, u
                         .words = d->words};
     if (kind == UVCC_TASK_FN_OPEN_BITS)
         a->bits = (uint8_t)d->word_count;
-    else if (kind == UVCC_TASK_FN_SHIFT)
+    else if (kind == UVCC_TASK_FN_SHIFT && d->kind == UVCC_FN_SHIFT)
         a->bits = r->plan->fn->step[d->a].mod;
     return a;
 }
@@ -221,8 +226,13 @@ static void finish_compare(const fn_step *f) {
     hash_opened(f, 0, v->x, bits);
 }
 
+/* A TABLE times an A value, which is opened with it. */
 static bool times(const fn_step *f) {
-    return f->d->b != UVCC_FN_NONE && f->d->shift == 0;
+    return f->d->kind == UVCC_FN_TABLE && f->d->b != UVCC_FN_NONE && f->d->shift == 0;
+}
+
+static bool has_bit(const fn_step *f) {
+    return f->d->kind == UVCC_FN_TABLE_MUL && f->d->b != UVCC_FN_NONE;
 }
 
 static void send_table(const fn_step *f) {
@@ -271,6 +281,12 @@ static void finish_table(const fn_step *f) {
         k[i].in[0] = v->opened + uvcci_at_block(&k[i]);
         if (times(f))
             k[i].in[1] = v->times + uvcci_at_block(&k[i]);
+        else if (is_table(f->r, f->d->c))
+            k[i].in[1] = value_of(f, f->d->c)->opened + uvcci_at_block(&k[i]);
+        else if (f->d->c != UVCC_FN_NONE)
+            k[i].in[1] = masked_of(f, f->d->c, k[i].role) + uvcci_at_block(&k[i]);
+        if (has_bit(f))
+            k[i].in[2] = value_of(f, f->d->b)->x + uvcci_at_block(&k[i]);
         k[i].words[0] = material_of(f, f->i, &k[i], true);
         k[i].out[0] = v->x + uvcci_at_block(&k[i]);
     }
@@ -481,7 +497,7 @@ static void build_select(const fn_step *f) {
     uvcci_fn_value *v = value_of(f, f->i);
     if (!take(f, &v->x))
         return;
-    bool select = f->d->kind == UVCC_FN_SELECT;
+    const bool select = f->d->kind != UVCC_FN_BITS;
     uvcc_block *k =
         blocks_of(f, select ? UVCC_TASK_FN_SELECT : UVCC_TASK_FN_BITS, UVCCI_ROLE_EDGE, &n);
     for (uint32_t i = 0; i < n; i++) {
@@ -490,6 +506,8 @@ static void build_select(const fn_step *f) {
             k[i].in[1] = value_of(f, f->d->b)->p + uvcci_at_block(&k[i]);
             k[i].words[1] = material_of(f, f->i, &k[i], true);
         }
+        if (f->d->kind == UVCC_FN_SELECT_MUL)
+            k[i].in[3] = value_of(f, f->d->c)->x + uvcci_at_block(&k[i]);
         k[i].in[2] = value_of(f, f->d->a)->x + uvcci_at_block(&k[i]);
         k[i].words[0] = material_of(f, f->d->a, &k[i], true);
         k[i].out[0] = v->x + uvcci_at_block(&k[i]);
@@ -540,7 +558,10 @@ static const struct {
     [UVCC_FN_SPLINE] = {build_spline, NULL},
     [UVCC_FN_COMPARE] = {send_compare, finish_compare},
     [UVCC_FN_TABLE] = {send_table, finish_table},
+    [UVCC_FN_TABLE_MUL] = {send_table, finish_table},
+    [UVCC_FN_LOW] = {build_shift, NULL},
     [UVCC_FN_SELECT] = {build_select, NULL},
+    [UVCC_FN_SELECT_MUL] = {build_select, NULL},
     [UVCC_FN_BITS] = {build_select, NULL},
     [UVCC_FN_ADD] = {build_add, NULL},
     [UVCC_FN_INDEX] = {build_index, NULL},
@@ -641,7 +662,8 @@ typedef struct fn_deal {
 
 static bool signs_wanted(const uvcci_run *r, unsigned owner) {
     for (unsigned i = 0; i < r->plan->function->step_count; i++)
-        if (r->plan->function->steps[i].kind == UVCC_FN_TABLE && r->plan->fn->step[i].key == owner)
+        if (uvcci_fn_is_table(r->plan->function->steps[i].kind) &&
+            r->plan->fn->step[i].key == owner)
             return true;
     return false;
 }
@@ -769,6 +791,39 @@ static void deal_words(fn_deal *d, unsigned i, uint16_t kind, const uint64_t *x,
     }
 }
 
+static void deal_select(fn_deal *d, unsigned i, const uvcc_fn_step *s) {
+    uint32_t n;
+    uvcc_block *k = deal_blocks(d, UVCC_TASK_FN_DEAL_SELECT, i, &n);
+    for (uint32_t j = 0; j < n; j++) {
+        const size_t at = uvcci_at_block(&k[j]);
+        k[j].in[0] = d->word[s->a] + at;
+        k[j].in[1] = d->word[s->b] + at;
+        if (s->kind == UVCC_FN_SELECT_MUL)
+            k[j].in[2] = d->word[s->c] + at;
+        k[j].out_words = deal_at(d, i, &k[j], 1, true);
+    }
+}
+
+static void deal_table(fn_deal *d, unsigned i, const uvcc_fn_step *s) {
+    uint32_t n;
+    const uint64_t *sign = d->sign[d->r->plan->fn->step[i].key];
+    deal_key(d, i, s->a);
+    uvcc_block *k = deal_blocks(d, UVCC_TASK_FN_DEAL_SCALAR, i, &n);
+    for (uint32_t j = 0; j < n; j++) {
+        const size_t at = uvcci_at_block(&k[j]);
+        k[j].in[0] = sign + at;
+        if (s->shift != 0)
+            k[j].in[1] = d->word[s->b] + at;
+        if (is_table(d->r, s->c))
+            k[j].in[1] = d->sign[d->r->plan->fn->step[s->c].key] + at;
+        else if (s->c != UVCC_FN_NONE)
+            k[j].in[2] = d->word[s->c] + at;
+        if (s->kind == UVCC_FN_TABLE_MUL && s->b != UVCC_FN_NONE)
+            k[j].in[3] = d->word[s->b] + at;
+        k[j].out_words = deal_at(d, i, &k[j], 1, true);
+    }
+}
+
 static void deal_step(fn_deal *d, unsigned i) {
     const uvcc_fn_step *s = &d->r->plan->function->steps[i];
     const uvcci_fn_info *info = &d->r->plan->fn->step[i];
@@ -779,6 +834,7 @@ static void deal_step(fn_deal *d, unsigned i) {
             deal_pads(d, i);
         break;
     case UVCC_FN_SHIFT:
+    case UVCC_FN_LOW:
         if (info->dealer)
             deal_shift(d, i, s);
         break;
@@ -815,12 +871,12 @@ static void deal_step(fn_deal *d, unsigned i) {
         deal_words(d, i, UVCC_TASK_FN_DEAL_BITS, d->word[s->a], NULL, d->word[i]);
         break;
     case UVCC_FN_SELECT:
-        deal_words(d, i, UVCC_TASK_FN_DEAL_SELECT, d->word[s->a], d->word[s->b], NULL);
+    case UVCC_FN_SELECT_MUL:
+        deal_select(d, i, s);
         break;
     case UVCC_FN_TABLE:
-        deal_key(d, i, s->a);
-        deal_words(d, i, UVCC_TASK_FN_DEAL_SCALAR, d->sign[info->key],
-                   s->shift != 0 ? d->word[s->b] : NULL, NULL);
+    case UVCC_FN_TABLE_MUL:
+        deal_table(d, i, s);
         break;
     default:
         break;

@@ -328,6 +328,9 @@ static void plan_step(draft *d, unsigned i, uint64_t elems) {
         if (s->b != UVCC_FN_NONE && s->shift == 0)
             add_step_vec(d, i, UVCCI_PROTO_OPEN2, false, UVCCI_STREAM_MASK, elems, 64);
         break;
+    case UVCC_FN_TABLE_MUL:
+        add_step_vec(d, i, UVCCI_PROTO_OPEN2, false, UVCCI_STREAM_SCALAR, elems, 64);
+        break;
     case UVCC_FN_EXCHANGE:
         add_step_vec(d, i, UVCCI_PROTO_LIFT_EXCHANGE, true, UVCCI_STREAM_MASK, elems, 64);
         break;

@@ -1386,6 +1386,8 @@ static void hash_step(uvcci_sha256 *h, const uvcc_fn_step *s) {
     uvcci_put8(&w, s->bits);
     uvcci_put8(&w, s->shift);
     uvcci_put8(&w, s->io);
+    if (uvcci_fn_has_third(s->kind))
+        uvcci_put8(&w, s->c);
     uvcci_put64(&w, (uint64_t)s->first);
     uvcci_put64(&w, (uint64_t)s->constant);
     uvcci_put32(&w, s->entry_count);
@@ -1515,8 +1517,8 @@ static void hash_later_fields(uvcci_sha256 *h, const uvcc_program *p) {
  * input: LE32 id, tensor || U8 owner || each op: LE16 opcode || U8 phase || LE16 k || U8 inputs,
  * outputs || LE32 of each || U8 flags, shift, truncation, lift || FUNCTION: LE16 function || LE64
  * constant of an opcode that has one || each output as an input, owner 0 || if there are functions:
- * LE32 functions || each: U8 inputs, outputs, steps || each step: U8 kind, a, b, bits, shift, io ||
- * LE64 first, constant || LE32 entries, words || LE32 of each entry || LE64 of each word || if
+ * LE32 functions || each: U8 inputs, outputs, steps || each step: U8 kind, a, b, bits, shift, io, of
+ * TABLE_MUL and SELECT_MUL c || LE64 first, constant || LE32 entries, words || LE32 of each entry || LE64 of each word || if
  * there are later fields: LE32 2^32 - 1 || each additive tensor: U8 1 || LE32 tensor || U8 sharing
  * || each op with heads, by entry: U8 2 || LE32 entry, op || LE16 heads || LE32 row groups). What a
  * kind of step does not use is UVCC_FN_NONE (a, b, io) or 0. Before the later fields stands, unless

@@ -29,6 +29,7 @@ static void open_sim(void **state) {
     const backend *b = backend_of(state);
     const uvcc_allocator al = test_allocator(&sim.mem);
     memset(&sim.vec, 0, sizeof sim.vec);
+    sim.vec.call = CALL;
     sim.used = 0;
     test_rand_bytes(&rng, sim.keys, sizeof sim.keys);
     for (unsigned r = 0; r < 3; r++) {
@@ -67,7 +68,6 @@ static void vec(unsigned role, uvcc_task_kind kind, uvcc_block b) {
     uvcc_task t = sim.vec;
     t.kind = (uint16_t)kind;
     t.ordinal = ORDINAL;
-    t.call = CALL;
     t.keys = &sim.keys[role];
     b.block = BLOCK;
     b.count = N;
@@ -513,6 +513,16 @@ static void compare_and_select(void **state) {
         vec(r, UVCC_TASK_FN_BITS,
             (uvcc_block){.in = {NULL, NULL, e[r]}, .out = {alone[r]}, .words = {at[0]}});
     }
+    static uint8_t both[(3 * COUNT + 2) * BYTES];
+    uint64_t *twice[2] = {words(), words()};
+    vec(O, UVCC_TASK_FN_DEAL_SELECT, (uvcc_block){.in = {k, sel.r, k}, .out_words = both});
+    assert_tainted(both, sizeof both);
+    for (unsigned r = 0; r < 2; r++) /* times the first of the bits */
+        vec(r, UVCC_TASK_FN_SELECT,
+            (uvcc_block){.in = {sel.xh[r], sel.p[r], e[r], e[r]},
+                         .out = {twice[r]},
+                         .words = {r == T ? sections[0] : NULL, r == T ? both : NULL}});
+    look_at_edge(twice);
     fn.constant = 7;
     for (unsigned r = 0; r < 2; r++) /* got + x + 7 */
         vec(r, UVCC_TASK_FN_ADD,
@@ -524,6 +534,7 @@ static void compare_and_select(void **state) {
         for (unsigned j = 0; j < COUNT; j++)
             want += (uint64_t)weights[j] * ((int64_t)x[i] >= thresholds[j]);
         assert_true(edge_sum(alone, i) == want);
+        assert_true(edge_sum(twice, i) == ((int64_t)x[i] >= thresholds[0] ? want * y[i] : 0));
         assert_true(edge_sum(got, i) == want * y[i] + y[i] + 7);
     }
     close_sim();
@@ -589,12 +600,91 @@ static void look_up(unsigned bits, unsigned shift, bool times) {
     }
 }
 
+/* A table of y >> SHIFT times [nothing is carried from the bits below], and times a table of them or
+ * times y. */
+static void look_up_exactly(bool by_table) {
+    enum { SHIFT = 5, BITS = 9, ENTRIES = 100, LOWS = 1 << SHIFT };
+    static const int64_t zero[1] = {0};
+    static int32_t entries[ENTRIES], halves[LOWS];
+    static uint8_t keys[2][N * 16 * 4], section[8 * BYTES], bits[BYTES];
+    sim.used = 0;
+    for (unsigned i = 0; i < ENTRIES; i++)
+        entries[i] = (int32_t)(uint32_t)test_rand(&rng);
+    for (unsigned i = 0; i < LOWS; i++)
+        halves[i] = (int32_t)(uint32_t)test_rand(&rng);
+    const uint64_t *y = values(SHIFT + 5);
+    const masked m = open_value(y, 64);
+    const masked at[2] = {shift_value(&m, SHIFT, 0), shift_value(&m, 64, SHIFT)};
+    uint64_t *sign[2] = {words(), words()}, *v[2][2] = {{words(), words()}, {words(), words()}};
+    uint64_t *k = words(), *e[2] = {words(), words()}, *got[2] = {words(), words()};
+    const uvcc_fn_args of[2] = {{.bits = SHIFT, .entry_count = LOWS, .entries = halves},
+                                {.bits = BITS, .entry_count = ENTRIES, .entries = entries}};
+    uint8_t *sent[2] = {wire(), wire()};
+    for (unsigned i = 0; i < 2; i++) { /* both tables, at calls of their own */
+        sim.vec.call = (uint16_t)(CALL + i);
+        const uint8_t *key = deal_point(&at[i], of[i].bits, sign[i]);
+        assert_true(uvcci_cw_bytes(of[i].bits, N) <= sizeof keys[i]);
+        memcpy(keys[i], key, uvcci_cw_bytes(of[i].bits, N));
+        fn = of[i];
+        fn.call_key = CALL;
+        for (unsigned r = 0; r < 2; r++) {
+            vec(r, UVCC_TASK_FN_TABLE,
+                (uvcc_block){.in = {at[i].xh[r]},
+                             .out = {v[i][r]},
+                             .wire_out = {sent[r]},
+                             .key = keys[i]});
+            declassify(sent[r], BYTES, "masked by a pad of the sender and OTHER");
+        }
+        for (unsigned r = 0; r < 2; r++) {
+            vec(r, UVCC_TASK_OPEN_FINISH,
+                (uvcc_block){.in = {v[i][r]}, .out = {v[i][r]}, .wire_in = {sent[1 - r]}});
+            declassify(v[i][r], BYTES, "opened to the edge under a mask that only OTHER knows");
+        }
+    }
+    sim.vec.call = CALL;
+    fn = (uvcc_fn_args){.bits = SHIFT, .call_key = CALL, .word_count = 1, .words = zero};
+    vec(O, UVCC_TASK_FN_DEAL_BITS, (uvcc_block){.in = {at[0].r}, .out = {k}, .out_words = bits});
+    for (unsigned r = 0; r < 2; r++) {
+        vec(r, UVCC_TASK_FN_COMPARE,
+            (uvcc_block){
+                .in = {at[0].xh[r]}, .out = {e[r]}, .wire_out = {sent[r]}, .key = keys[0]});
+        declassify(sent[r], (N + 7) / 8, "masked by bits of the sender and OTHER");
+    }
+    fn.bits = 1;
+    for (unsigned r = 0; r < 2; r++) {
+        vec(r, UVCC_TASK_FN_OPEN_BITS,
+            (uvcc_block){.in = {e[r]}, .out = {e[r]}, .wire_in = {sent[1 - r]}});
+        declassify_low(e[r], 1, "d ^ k is what the edge opens; only OTHER knows k");
+    }
+    sim.vec.call = CALL + 1;
+    fn = (uvcc_fn_args){.by_table = by_table, .call_bits = CALL};
+    vec(O, UVCC_TASK_FN_DEAL_SCALAR,
+        (uvcc_block){.in = {sign[1], sign[0], m.r, k}, .out_words = section});
+    assert_tainted(section, sizeof section);
+    for (unsigned r = 0; r < 2; r++)
+        vec(r, UVCC_TASK_FN_SCALAR,
+            (uvcc_block){.in = {v[1][r], by_table ? v[0][r] : m.xh[r], e[r]},
+                         .out = {got[r]},
+                         .words = {r == T ? section : NULL}});
+    look_at_edge(got);
+    sim.vec.call = CALL;
+    for (uint32_t i = 0; i < N; i++) {
+        const uint64_t low = y[i] % LOWS, r_low = (m.xh[H][i] - y[i]) % LOWS;
+        const uint64_t index = y[i] >> SHIFT;
+        const uint64_t entry = index < ENTRIES ? (uint64_t)(int64_t)entries[index] : 0;
+        const uint64_t by = by_table ? (uint64_t)(int64_t)halves[low] : y[i];
+        assert_true(edge_sum(got, i) == (low + r_low < LOWS ? entry * by : 0));
+    }
+}
+
 static void tables(void **state) {
     open_sim(state);
     sim.vec.u.vec.fn = &fn;
     look_up(12, 0, false);
     look_up(12, 0, true);
     look_up(14, 16, false);
+    look_up_exactly(false);
+    look_up_exactly(true);
     close_sim();
 }
 

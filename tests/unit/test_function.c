@@ -323,7 +323,7 @@ static void test_refused_operands(void **state) {
             AT("2 (TABLE)", "operand b is step 0 (OPEN), its value is masked; it must be additive"),
             d.s[2].b = 0);
     REFUSED(PROGRAM,
-            AT("7 (PAIR_DIFF)", "operand a is step 1 (SHIFT), which only COMPARE and TABLE can "
+            AT("7 (PAIR_DIFF)", "operand a is step 1 (SHIFT), which only COMPARE and tables can "
                                 "read"),
             d.s[7].a = 1);
     REFUSED(PROGRAM, AT("9 (ADD)", "operand a has 6 columns, b 3; they must be equal"),
@@ -794,13 +794,12 @@ static void test_refused_quads(void **state) {
         {5,
          UVCC_ERR_PROGRAM,
          "function t, step 5 (QUAD_BEST): operand b is step 3 (QUAD_DIFF), which only COMPARE and "
-         "TABLE can read",
+         "tables can read",
          {.kind = UVCC_FN_QUAD_BEST, .a = 4, .b = 3}},
         {6,
          UVCC_ERR_PROGRAM,
          "function t, step 6 (QUAD_LAST): operand a is step 2 (SHIFT), which only COMPARE and "
-         "TABLE "
-         "can read",
+         "tables can read",
          {.kind = UVCC_FN_QUAD_LAST, .a = 2}},
         {10,
          UVCC_ERR_PROGRAM,
@@ -1031,6 +1030,183 @@ static void test_refused_floors(void **state) {
                          cases[i].error);
         assert_string_equal(message, want);
     }
+}
+
+/* ---- exact indices ---- */
+
+/* floor(x / 32) by the rounded index and what the masks carry: a table of it, of what lies below it, of
+ * their product; times an input; and [floor >= 0]. */
+static const int32_t squares[] = {9, 4, 1, 0, 1, 4, 9, 16}, rises[] = {9, -5, -3, -1, 1, 3, 5, 7, -16};
+static const int32_t halves[32] = {0, 0, 1, 1, 2, 2, 3, 3, [30] = 15, [31] = 15};
+static const int64_t from_two[2] = {1, 0}, upper[2] = {1, 0}, at_zero[2] = {-1, 1};
+static const uvcc_fn_step exact_steps[] = {
+    {.kind = UVCC_FN_OPEN, .bits = 64, .io = 0},
+    {.kind = UVCC_FN_SHIFT, .a = 0, .shift = 5},
+    {.kind = UVCC_FN_LOW, .a = 0, .bits = 5},
+    {.kind = UVCC_FN_COMPARE, .a = 2, .bits = 5, .word_count = 1, .words = none_of},
+    {.kind = UVCC_FN_TABLE, .a = 2, .b = NONE, .bits = 5, .entry_count = 32, .entries = halves},
+    {.kind = UVCC_FN_TABLE_MUL,
+     .a = 1,
+     .b = NONE,
+     .c = 4,
+     .bits = 8,
+     .first = -2,
+     .entry_count = 8,
+     .entries = squares},
+    {.kind = UVCC_FN_TABLE_MUL,
+     .a = 1,
+     .b = 3,
+     .c = 4,
+     .bits = 8,
+     .first = -3,
+     .entry_count = 9,
+     .entries = rises},
+    {.kind = UVCC_FN_ADD, .a = 5, .b = 6},
+    {.kind = UVCC_FN_COMPARE, .a = 1, .bits = 8, .word_count = 2, .words = from_two},
+    {.kind = UVCC_FN_SELECT, .a = 8, .b = 0, .word_count = 2, .words = upper},
+    {.kind = UVCC_FN_SELECT_MUL, .a = 8, .b = 0, .c = 3, .word_count = 2, .words = at_zero},
+    {.kind = UVCC_FN_ADD, .a = 9, .b = 10},
+    {.kind = UVCC_FN_LIFT, .a = 7, .io = 0},
+    {.kind = UVCC_FN_LIFT, .a = 11, .io = 1},
+};
+enum { EXACT_STEPS = sizeof exact_steps / sizeof exact_steps[0] };
+
+static void test_exact_index(void **state) {
+    (void)state;
+    const uvcc_function f = FUNCTION(exact_steps, 1, 2);
+    const uint8_t in_bits[1] = {11};
+    const uvcci_fn_plan plan = compiled(&f, 3, in_bits);
+    assert_int_equal(plan.rounds, 3); /* OPEN, all that look up or compare, LIFT */
+    assert_true(plan.step[2].index && plan.step[2].value == 'M' && plan.step[2].dealer);
+    assert_true(plan.step[2].bound == 31 && plan.step[2].mod == 64);
+    assert_int_equal(plan.step[4].key, 3); /* on LOW's key */
+    assert_int_equal(plan.step[6].key, 5);
+    assert_int_equal(plan.step[8].key, 5);
+    assert_int_equal(plan.step[5].words, 4);
+    assert_int_equal(plan.step[6].words, 8);
+    assert_int_equal(plan.step[10].words, 8);
+    assert_int_equal(plan.step[3].last, 2); /* when the round that TABLE_MUL sends in is over */
+    assert_true(plan.step[3].dealer && plan.step[0].dealer && plan.step[0].pads);
+    assert_true(plan.step[6].bound == 16 * 15);
+    assert_int_equal(uvcc_function_low_bits(&exact_steps[2]), 5);
+    uvcc_fn_cost cost;
+    assert_int_equal(uvcc_function_cost(&f, 3, &cost), 0);
+    assert_true(cost.online_bytes == 16 + 0.25 + 3 * 16 + 0.5 + 2 * 16);
+    assert_true(cost.key_bytes == 2 * (16 + (16 + 16 + 1)) + 8.0 * (1 + 2 + 4 + 8 + 2 + 2 + 8));
+    for (int64_t x = -2047; x < 2048; x++)
+        for (uint64_t r = 0; r < 32; r++) { /* whatever the mask's low bits are */
+            const uint64_t *low[EXACT_STEPS] = {[1] = &r, [2] = &r};
+            const int64_t floor = x >> 5, at = floor + 3;
+            int64_t y, z;
+            eval(&f, 1, 1, &x, NULL, &y, &z, r == 0 ? NULL : low);
+            assert_true(y == (at >= 0 && at < 8 ? squares[at] * (int64_t)halves[x & 31] : 0));
+            assert_true(z == (x >= 0 ? x : 0));
+        }
+}
+
+/* A list with one step of it changed. */
+static void test_refused_exact_steps(void **state) {
+    (void)state;
+    const struct {
+        unsigned step;
+        uvcc_fn_step as;
+        int error;
+        const char *want;
+    } cases[] = {
+        {2, {.kind = UVCC_FN_LOW}, UVCC_ERR_PROGRAM, "(LOW): 0 bits; 1 to 62 are possible"},
+        {2,
+         {.kind = UVCC_FN_LOW, .bits = 63},
+         UVCC_ERR_PROGRAM,
+         "(LOW): 63 bits; 1 to 62 are possible"},
+        {5,
+         {.kind = UVCC_FN_TABLE_MUL, .a = 1, .b = NONE, .c = NONE},
+         UVCC_ERR_PROGRAM,
+         "(TABLE_MUL): it has neither operand b nor c; give a TABLE"},
+        {5,
+         {.kind = UVCC_FN_TABLE_MUL, .a = 1, .b = NONE, .c = 3},
+         UVCC_ERR_PROGRAM,
+         "(TABLE_MUL): operand c is step 3 (COMPARE), its value is bits; it must be masked or "
+         "additive"},
+        {5,
+         {.kind = UVCC_FN_TABLE_MUL, .a = 1, .b = NONE, .c = 5},
+         UVCC_ERR_PROGRAM,
+         "(TABLE_MUL): operand c is step 5; it must be an earlier step"},
+        {9,
+         {.kind = UVCC_FN_TABLE_MUL,
+          .a = 1,
+          .b = 8,
+          .c = NONE,
+          .bits = 8,
+          .entry_count = 1,
+          .entries = squares},
+         UVCC_ERR_PROGRAM,
+         "(TABLE_MUL): operand b has 2 bits; it must have one"},
+        {8,
+         {.kind = UVCC_FN_TABLE_MUL,
+          .a = 1,
+          .b = NONE,
+          .c = 7,
+          .bits = 8,
+          .entry_count = 1,
+          .entries = squares},
+         UVCC_ERR_PROGRAM,
+         "(TABLE_MUL): operand c must be a masked value or a TABLE without operand b"},
+        {10,
+         {.kind = UVCC_FN_SELECT_MUL, .a = 3, .b = 0, .c = 8, .word_count = 1, .words = once},
+         UVCC_ERR_PROGRAM,
+         "(SELECT_MUL): operand c has 2 bits; it must have one"},
+        {10,
+         {.kind = UVCC_FN_SELECT_MUL, .a = 8, .b = 0, .c = 7, .word_count = 2, .words = upper},
+         UVCC_ERR_PROGRAM,
+         "(SELECT_MUL): operand c is step 7 (ADD), its value is additive; it must be bits"},
+        {10,
+         {.kind = UVCC_FN_SELECT_MUL, .a = 8, .b = 0, .c = 3, .word_count = 1, .words = upper},
+         UVCC_ERR_PROGRAM,
+         "(SELECT_MUL): 1 words; it takes 2"},
+        {9,
+         {.kind = UVCC_FN_MUL, .a = 2, .b = 0},
+         UVCC_ERR_PROGRAM,
+         "(MUL): operand a is step 2 (LOW), which only COMPARE and tables can read"},
+        {4, /* not whole: an argument could be meant by another */
+         {.kind = UVCC_FN_TABLE,
+          .a = 2,
+          .b = NONE,
+          .bits = 5,
+          .entry_count = 31,
+          .entries = halves},
+         UVCC_ERR_BOUND,
+         "(TABLE): its operand needs 6 bits, but 5 are declared"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        uvcc_fn_step steps[EXACT_STEPS];
+        const uvcc_function f = FUNCTION(steps, 1, 2);
+        const uint8_t in_bits[1] = {11};
+        char message[256] = "", want[256];
+        memcpy(steps, exact_steps, sizeof steps);
+        steps[cases[i].step] = cases[i].as;
+        snprintf(want, sizeof want, "function t, step %u %s", cases[i].step, cases[i].want);
+        assert_int_equal(uvcc_function_check(&f, 3, in_bits, NULL, message, sizeof message),
+                         cases[i].error);
+        assert_string_equal(message, want);
+    }
+    /* a table that was opened in an earlier round */
+    uvcc_fn_step steps[EXACT_STEPS + 3];
+    const uvcc_function f = FUNCTION(steps, 1, 2);
+    char message[256] = "";
+    memcpy(steps, exact_steps, sizeof exact_steps);
+    steps[14] = (uvcc_fn_step){.kind = UVCC_FN_EXCHANGE, .a = 7, .io = NONE};
+    steps[15] = (uvcc_fn_step){.kind = UVCC_FN_TABLE_MUL,
+                               .a = 14,
+                               .b = NONE,
+                               .c = 4,
+                               .bits = 20,
+                               .entry_count = 8,
+                               .entries = squares};
+    steps[16] = (uvcc_fn_step){.kind = UVCC_FN_ADD, .a = 15, .b = NONE};
+    assert_int_equal(uvcc_function_check(&f, 3, (uint8_t[]){11}, NULL, message, sizeof message),
+                     UVCC_ERR_PROGRAM);
+    assert_string_equal(message, "function t, step 15 (TABLE_MUL): operand c is opened in round 1, "
+                                 "this in round 3");
 }
 
 /* ---- splines ---- */
@@ -1597,6 +1773,7 @@ int main(void) {
         cmocka_unit_test(test_ladder),          cmocka_unit_test(test_low_bits),
         cmocka_unit_test(test_refused_ladders), cmocka_unit_test(test_floor),
         cmocka_unit_test(test_refused_floors),  cmocka_unit_test(test_spline),
+        cmocka_unit_test(test_exact_index),     cmocka_unit_test(test_refused_exact_steps),
         cmocka_unit_test(test_spline_degrees),  cmocka_unit_test(test_refused_splines),
         cmocka_unit_test(test_eval_misuse),     cmocka_unit_test(test_cost),
         cmocka_unit_test(test_program),         cmocka_unit_test(test_program_misuse),

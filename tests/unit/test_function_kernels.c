@@ -386,6 +386,38 @@ static void check_select(sim *s, const bit_value *b, const uint64_t *d, const in
     check_additive(s, &got, want);
 }
 
+/* The bits of b, weighed, times one more bit and y. */
+static void check_select_mul(sim *s, const bit_value *b, const uint64_t *d, const int64_t *weights) {
+    enum { OTHER_BITS = 11 };
+    static const int64_t threshold[1] = {-3};
+    uint64_t *y = words(s), *want = words(s), *x = words(s);
+    for (uint32_t i = 0; i < s->n; i++) {
+        y[i] = test_rand(&s->rng);
+        x[i] = (uint64_t)rand_signed(s, i % 2 == 0 ? 4 : OTHER_BITS - 1);
+    }
+    const masked m = open_bits(s, y, 64), z = open_bits(s, x, OTHER_BITS + 1);
+    const key k = deal_key(s, z.r, OTHER_BITS, false);
+    const bit_value bit = compare(s, &z, &k, threshold, 1);
+    const additive got = new_additive(s);
+    uint8_t *section = bytes(s, (size_t)(3 * b->count + 2) * s->n * 8);
+    s->call++;
+    s->fn = (uvcc_fn_args){.call_bits = b->call, .word_count = b->count, .words = weights};
+    vec(s, O, UVCC_TASK_FN_DEAL_SELECT,
+        (uvcc_block){.in = {b->k, m.r, bit.k}, .out_words = section});
+    for (unsigned r = 0; r < 2; r++)
+        vec(s, r, UVCC_TASK_FN_SELECT,
+            (uvcc_block){.in = {m.xh[r], m.p[r], b->e[r], bit.e[r]},
+                         .out = {got.of[r]},
+                         .words = {r == T ? b->section : NULL, r == T ? section : NULL}});
+    for (uint32_t i = 0; i < s->n; i++) {
+        want[i] = 0;
+        for (uint32_t j = 0; j < b->count; j++)
+            want[i] += (uint64_t)weights[j] * (d[i] >> j & 1);
+        want[i] *= (int64_t)x[i] >= -3 ? y[i] : 0;
+    }
+    check_additive(s, &got, want);
+}
+
 /* Thresholds on `bits` bits; opened: all 64 bits, or one more than compared ones. shift: fast mode.
  */
 static void compare_once(sim *s, unsigned bits, unsigned opened, unsigned shift, uint32_t count) {
@@ -415,6 +447,7 @@ static void compare_once(sim *s, unsigned bits, unsigned opened, unsigned shift,
         assert_true((b.e[H][i] ^ b.k[i]) == d[i]);
     }
     check_select(s, &b, d, weights);
+    check_select_mul(s, &b, d, weights);
 }
 
 static void some_comparisons(sim *s) {
@@ -523,6 +556,94 @@ static void table_once(sim *s, unsigned bits, unsigned opened, uint32_t entry_co
     check_additive(s, &times, want);
 }
 
+/* What a table gives before it is multiplied, and where it was opened. */
+typedef struct opened_table {
+    additive v; /* vh at both */
+    uint16_t call;
+} opened_table;
+
+static opened_table open_table(sim *s, const masked *x, const key *k, uvcc_fn_args fn) {
+    const size_t wire = (size_t)s->n * 8;
+    uint8_t *sent[2] = {bytes(s, wire), bytes(s, wire)};
+    const opened_table t = {new_additive(s), ++s->call};
+    fn.call_key = k->call;
+    fn.bits = (uint8_t)k->bits;
+    s->fn = fn;
+    for (unsigned r = 0; r < 2; r++)
+        vec(s, r, UVCC_TASK_FN_TABLE,
+            (uvcc_block){.in = {x->xh[r]},
+                         .out = {t.v.of[r]},
+                         .wire_out = {sent[r]},
+                         .key = k->cw[r]});
+    for (unsigned r = 0; r < 2; r++)
+        vec(s, r, UVCC_TASK_OPEN_FINISH,
+            (uvcc_block){.in = {t.v.of[r]}, .out = {t.v.of[r]}, .wire_in = {sent[1 - r]}});
+    return t;
+}
+
+/* That of x times a bit, an M value or another table; what is not there is NULL. */
+static additive multiplied(sim *s, const masked *x, const key *k, uvcc_fn_args fn,
+                           const bit_value *bit, const masked *by, const opened_table *table,
+                           const key *table_key) {
+    const opened_table t = open_table(s, x, k, fn);
+    const additive got = new_additive(s);
+    const unsigned factors = (bit != NULL ? 2u : 1u) * (by != NULL || table != NULL ? 2u : 1u);
+    uint8_t *section = bytes(s, (size_t)s->n * 8 * 2 * factors);
+    s->fn = fn;
+    s->fn.by_table = table != NULL;
+    s->fn.call_bits = table != NULL ? table->call : 0;
+    vec(s, O, UVCC_TASK_FN_DEAL_SCALAR,
+        (uvcc_block){.in = {k->sign, table != NULL ? table_key->sign : NULL,
+                            by != NULL ? by->r : NULL, bit != NULL ? bit->k : NULL},
+                     .out_words = section});
+    for (unsigned r = 0; r < 2; r++)
+        vec(s, r, UVCC_TASK_FN_SCALAR,
+            (uvcc_block){.in = {t.v.of[r],
+                                by != NULL      ? by->xh[r]
+                                : table != NULL ? table->v.of[r]
+                                                : NULL,
+                                bit != NULL ? bit->e[r] : NULL},
+                         .out = {got.of[r]},
+                         .words = {r == T ? section : NULL}});
+    return got;
+}
+
+/* The two tables of an exact index: of x >> SHIFT, and of the low bits of x, which say too whether
+ * the masks carry. */
+static void exact_once(sim *s) {
+    enum { SHIFT = 5, BITS = 9, ENTRIES = 100, LOWS = 1 << SHIFT };
+    static const int64_t zero[1] = {0};
+    uint64_t *x = words(s), *y = words(s), *want = words(s);
+    const int32_t *t = entries_of(s, ENTRIES), *u = entries_of(s, LOWS);
+    for (uint32_t i = 0; i < s->n; i++) {
+        x[i] = test_rand(&s->rng) % (ENTRIES << SHIFT);
+        y[i] = test_rand(&s->rng);
+    }
+    const masked m = open_bits(s, x, 64), by = open_bits(s, y, 64);
+    const masked index = shifted(s, &m, 64, SHIFT), lows = shifted(s, &m, SHIFT, 0);
+    const key k = deal_key(s, index.r, BITS, true), l = deal_key(s, lows.r, SHIFT, true);
+    const bit_value kept = compare(s, &lows, &l, zero, 1);
+    const uvcc_fn_args fn = {.entry_count = ENTRIES, .entries = t};
+    const opened_table low_table =
+        open_table(s, &lows, &l, (uvcc_fn_args){.entry_count = LOWS, .entries = u});
+    for (unsigned how = 1; how < 6; how++) { /* a bit, and none, an M value, a table */
+        const bool bit = how % 2 != 0;
+        const masked *const value = how / 2 == 1 ? &by : NULL;
+        const additive got = multiplied(s, &index, &k, fn, bit ? &kept : NULL, value,
+                                        how / 2 == 2 ? &low_table : NULL, &l);
+        for (uint32_t i = 0; i < s->n; i++) {
+            const uint64_t carry = ((x[i] & low(SHIFT)) + (m.r[i] & low(SHIFT))) >> SHIFT;
+            const uint64_t at = (x[i] >> SHIFT) + carry;
+            assert_int_equal((kept.e[H][i] ^ kept.k[i]) & 1, 1 - carry);
+            want[i] = at < ENTRIES && (!bit || carry == 0) ? (uint64_t)(int64_t)t[at] : 0;
+            want[i] *= how / 2 == 1   ? y[i]
+                       : how / 2 == 2 ? (uint64_t)(int64_t)u[x[i] & low(SHIFT)]
+                                      : 1;
+        }
+        check_additive(s, &got, want);
+    }
+}
+
 static uint64_t cubic(const int64_t *c, uint64_t l, unsigned s) {
     int64_t z = (int64_t)(l * (uint64_t)c[3]) >> s;
     z = (int64_t)(l * (uint64_t)(c[2] + z)) >> s;
@@ -589,6 +710,8 @@ static void tables(void **state) {
     (void)state;
     for (unsigned c = 0; c < COUNTS; c++)
         on_all_backends(some_tables, counts[c], 400 + c);
+    for (unsigned c = 0; c < COUNTS; c++)
+        on_all_backends(exact_once, counts[c], 420 + c);
     on_all_backends(large_tables, 21, 410);
 }
 

@@ -233,6 +233,45 @@ static const uvcc_fn_step hard_swish_steps[] = {
 static const uvcc_function hard_swish = {"hard_swish", 1, 1, 5, hard_swish_steps};
 /* docs/recipes/function.md end */
 
+/* Exact indices: a table of floor(x / 32) times one of what lies below, x times a table, x where the
+ * floor is 0 or more; twice a remasked value's. Masks do not show here either. */
+static const int32_t squares[] = {9, 4, 1, 0, 1, 4, 9, 16}, rises[] = {9, -5, -3, -1, 1, 3, 5, 7, -16};
+static const int32_t halves[32] = {7, 0, 1, 1, -2, 2, 3, 3, [30] = 15, [31] = 15};
+static const int64_t from_two[] = {1, 0}, upper[] = {1, 0}, at_zero[] = {-1, 1};
+#define SQUARES(at, bit, times, from, count, values)                                               \
+    {                                                                                              \
+        .kind = UVCC_FN_TABLE_MUL, .a = (at), .b = (bit), .c = (times), .bits = 9, .first = (from), \
+        .entry_count = (count), .entries = (values)                                                \
+    }
+static const uvcc_fn_step exact_steps[] = {
+    {.kind = UVCC_FN_OPEN, .bits = 64, .io = 0},
+    {.kind = UVCC_FN_SHIFT, .a = 0, .shift = 5},
+    {.kind = UVCC_FN_LOW, .a = 0, .bits = 5},
+    {.kind = UVCC_FN_COMPARE, .a = 2, .bits = 5, .word_count = 1, .words = zero},
+    {.kind = UVCC_FN_TABLE, .a = 2, .b = NO, .bits = 5, .entry_count = 32, .entries = halves},
+    SQUARES(1, NO, 4, -2, 8, squares),
+    SQUARES(1, 3, 4, -3, 9, rises),
+    {.kind = UVCC_FN_ADD, .a = 5, .b = 6},
+    SQUARES(1, NO, 0, -2, 8, squares),
+    SQUARES(1, 3, 0, -3, 9, rises),
+    {.kind = UVCC_FN_ADD, .a = 8, .b = 9},
+    {.kind = UVCC_FN_COMPARE, .a = 1, .bits = 9, .word_count = 2, .words = from_two},
+    {.kind = UVCC_FN_SELECT, .a = 11, .b = 0, .word_count = 2, .words = upper},
+    {.kind = UVCC_FN_SELECT_MUL, .a = 11, .b = 0, .c = 3, .word_count = 2, .words = at_zero},
+    {.kind = UVCC_FN_ADD, .a = 12, .b = 13},
+    {.kind = UVCC_FN_EXCHANGE, .a = 10, .io = 1},
+    {.kind = UVCC_FN_SHIFT, .a = 15, .shift = 11},
+    {.kind = UVCC_FN_LOW, .a = 15, .bits = 11},
+    {.kind = UVCC_FN_COMPARE, .a = 17, .bits = 11, .word_count = 1, .words = zero},
+    {.kind = UVCC_FN_TABLE, .a = 16, .b = NO, .bits = 9, .first = -2, .entry_count = 8, .entries = squares},
+    SQUARES(16, 18, NO, -3, 9, rises),
+    {.kind = UVCC_FN_ADD, .a = 19, .b = 20},
+    {.kind = UVCC_FN_LIFT, .a = 7, .io = 0},
+    {.kind = UVCC_FN_LIFT, .a = 14, .io = 2},
+    {.kind = UVCC_FN_LIFT, .a = 21, .io = 3},
+};
+static const uvcc_function exacts = {"exacts", 1, 4, COUNT(exact_steps), exact_steps};
+
 /* Greatest of each row, and its column. */
 static uvcc_fn_step argmax_steps[UVCC_FN_STEPS_MAX];
 static uvcc_function argmax_of(uint32_t cols) {
@@ -318,7 +357,7 @@ static int make_tables(void **state) {
 static void test_functions(void **state) {
     (void)state;
     static const uint32_t shapes[][2] = {{1, 1}, {3, 5}, {1, 4096}, {5, 1000}, {3, 4097}};
-    const uvcc_function *const all[] = {&relu, &mixed, &chain, &floors};
+    const uvcc_function *const all[] = {&relu, &mixed, &chain, &exacts, &floors};
     for (size_t f = 0; f < sizeof all / sizeof all[0]; f++)
         for (size_t k = 0; k < sizeof shapes / sizeof shapes[0]; k++)
             (void)run(&(triangle_options){.seed = k + 1}, all[f], shapes[k][0], shapes[k][1], 12,
@@ -568,9 +607,11 @@ static void find_masks(dealer *d) {
         uint64_t *r = d->r[i] = calloc(n, sizeof *r);
         if (s->kind == UVCC_FN_OPEN || s->kind == UVCC_FN_EXCHANGE)
             add_pads(d, i, r);
-        else if (s->kind == UVCC_FN_SHIFT || s->kind == UVCC_FN_SUB)
+        else if (s->kind == UVCC_FN_SHIFT || s->kind == UVCC_FN_SUB || s->kind == UVCC_FN_LOW)
             for (size_t k = 0; k < n; k++)
-                r[k] = s->kind == UVCC_FN_SUB ? d->r[a][k] - d->r[s->b][k] : d->r[a][k] >> s->shift;
+                r[k] = s->kind == UVCC_FN_SUB   ? d->r[a][k] - d->r[s->b][k]
+                       : s->kind == UVCC_FN_LOW ? d->r[a][k] & ((1ull << s->bits) - 1)
+                                                : d->r[a][k] >> s->shift;
         else
             for (uint32_t k = 0; k < d->rows; k++)
                 map_row(s, d->r[a] + (size_t)k * wide, wide, info->width,
@@ -596,13 +637,14 @@ static void close_dealer(dealer *d) {
     }
 }
 
-/* A fast function in a session equals the definition bit for bit, given the masks' low bits. */
-static void run_fast(uvcc_nonlinear what, uint32_t rows, uint32_t cols) {
+/* A function in a session equals the definition bit for bit, given the masks' low bits; an exact one
+ * without them too. */
+static void run_defined(uvcc_nonlinear what, bool exact, uint32_t rows, uint32_t cols) {
     enum { BITS = 22 };
     test_alloc mem = {0};
     const uvcc_allocator al = test_allocator(&mem);
     const uvcc_nonlinear_options o = {
-        .size = sizeof o, .in_bits = BITS, .cols = cols, .derivative = true};
+        .size = sizeof o, .in_bits = BITS, .cols = cols, .derivative = true, .exact = exact};
     const size_t n = (size_t)rows * cols;
     uvcc_nonlinear_fn fn;
     assert_int_equal(uvcc_nonlinear_build(&fn, what, &o, &al), 0);
@@ -626,9 +668,12 @@ static void run_fast(uvcc_nonlinear what, uint32_t rows, uint32_t cols) {
         uvcc_function_eval(f, rows, cols, in, want, (const uint64_t *const *)d.low, &al), 0);
     assert_int_equal(uvcc_session_input(t.s[0], 0, IN_X, x, 0), 0);
     triangle_finish(&t, 1);
-    for (uint8_t i = 0; i < f->outputs; i++)
-        if (memcmp(uvcc_session_output(t.s[2], 0, OUT_FIRST + i), want[i], n * sizeof *x) != 0)
-            fail_msg("%s: output %u differs", f->name, i);
+    for (unsigned k = 0; k <= exact; k++) {
+        for (uint8_t i = 0; i < f->outputs; i++)
+            if (memcmp(uvcc_session_output(t.s[2], 0, OUT_FIRST + i), want[i], n * sizeof *x) != 0)
+                fail_msg("%s: output %u differs", f->name, i);
+        assert_int_equal(uvcc_function_eval(f, rows, cols, in, want, NULL, &al), 0);
+    }
     close_dealer(&d);
     free(x);
     free(want[0]);
@@ -639,18 +684,20 @@ static void run_fast(uvcc_nonlinear what, uint32_t rows, uint32_t cols) {
     assert_int_equal(mem.live_blocks, 0);
 }
 
-static void test_fast_functions(void **state) {
+static void test_defined_functions(void **state) {
     (void)state;
     for (unsigned what = 0; what < UVCC_NL_COUNT; what++)
         if (uvcc_nonlinear_at((uvcc_nonlinear)what)->form == UVCC_NL_ELEMENT)
-            run_fast((uvcc_nonlinear)what, 1, 5000);
+            for (unsigned exact = 0; exact < 2; exact++)
+                run_defined((uvcc_nonlinear)what, exact != 0, 1, 5000);
 }
 
-static void test_fast_rows(void **state) {
+static void test_defined_rows(void **state) {
     (void)state;
     static const uint32_t shapes[][2] = {{9, 1}, {40, 128}, {33, 5}, {7, 700}, {2, 4096}};
     for (size_t k = 0; k < sizeof shapes / sizeof shapes[0]; k++)
-        run_fast(UVCC_NL_SOFTMAX, shapes[k][0], shapes[k][1]);
+        for (unsigned exact = 0; exact < 2; exact++)
+            run_defined(UVCC_NL_SOFTMAX, exact != 0, shapes[k][0], shapes[k][1]);
 }
 
 /* The same roots whatever the network and the executor do; rounds as the function says. */
@@ -692,7 +739,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_functions),        cmocka_unit_test(test_rows),
         cmocka_unit_test(test_stochastic_index), cmocka_unit_test(test_same_roots),
-        cmocka_unit_test(test_fast_functions),   cmocka_unit_test(test_fast_rows),
+        cmocka_unit_test(test_defined_functions),   cmocka_unit_test(test_defined_rows),
         cmocka_unit_test(test_leaves),           cmocka_unit_test(test_splines),
         cmocka_unit_test(test_hard_swish),
     };

@@ -31,7 +31,7 @@ static const struct {
      KIND(OPEN2_MASK) | KIND(RELU) | KIND(DEAL) | KIND(FN_OPEN_MASK) | KIND(FN_PADS) |
          KIND(FN_TABLE) | KIND(FN_DEAL_SCALAR),
      0},
-    {UVCC_TAG_mask, 1, true, KIND(FN_TABLE) | KIND(FN_DEAL_SCALAR), 0},
+    {UVCC_TAG_mask, 1, true, KIND(FN_TABLE), KIND(FN_DEAL_SCALAR)},
     {UVCC_TAG_mask, 2, true, KIND(LESS_MASK) | KIND(DEAL) | KIND(FN_COMPARE) | KIND(FN_DEAL_BITS),
      0},
     {UVCC_TAG_root, 0, true,
@@ -43,7 +43,7 @@ static const struct {
     {UVCC_TAG_select, 1, true, KIND(FN_SELECT) | KIND(FN_DEAL_SELECT), 0},
     {UVCC_TAG_select, 2, true,
      KIND(FN_SCALAR) | KIND(FN_DEAL_SCALAR) | KIND(FN_TRUNC) | KIND(FN_DEAL_TRUNC) |
-         KIND(FN_SPLINE) | KIND(FN_DEAL_POWERS),
+         KIND(FN_SPLINE) | KIND(FN_DEAL_POWERS) | KIND(FN_SELECT) | KIND(FN_DEAL_SELECT),
      0},
     {UVCC_TAG_lift, 0, true, KIND(LIFT_MASK) | KIND(LIFT_FINISH), 0},
     {UVCC_TAG_lift, 1, false, KIND(LIFT_MASK) | KIND(LIFT_FINISH), 0},
@@ -149,7 +149,7 @@ static void use_function(sim_party *p, const uvcc_task *t, const uvcc_block *b) 
         if (head)
             use_at(p, t, fn->call_bits, b, other, UVCC_TAG_select, 0);
         if (head && t->kind == UVCC_TASK_FN_SELECT)
-            use(p, t, b, other, UVCC_TAG_select, 1);
+            use(p, t, b, other, UVCC_TAG_select, b->in[3] == NULL ? 1 : 2);
         break;
     case UVCC_TASK_FN_FLOOR:
     case UVCC_TASK_FN_SPLINE:
@@ -178,13 +178,15 @@ static void use_function(sim_party *p, const uvcc_task *t, const uvcc_block *b) 
         use(p, t, b, ho, UVCC_TAG_select, 0);
         break;
     case UVCC_TASK_FN_DEAL_SELECT:
-        use(p, t, b, ho, UVCC_TAG_select, 1);
+        use(p, t, b, ho, UVCC_TAG_select, b->in[2] == NULL ? 1 : 2);
         break;
     case UVCC_TASK_FN_DEAL_SCALAR:
         for (unsigned pair = 0; pair < 2; pair++) {
             use(p, t, b, pair, UVCC_TAG_mask, 1);
             if (fn->times)
                 use(p, t, b, pair, UVCC_TAG_mask, 0);
+            if (fn->by_table)
+                use_at(p, t, fn->call_bits, b, pair, UVCC_TAG_mask, 1);
         }
         use(p, t, b, ho, UVCC_TAG_select, 2);
         break;

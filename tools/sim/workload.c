@@ -234,11 +234,14 @@ static void grow_relu(builder *b, const value *x) {
     b->ok &= uvcc_program_op(b->p, &op) >= 0;
 }
 
-/* A table's value plus x times a bit on one key, or x and what a spline makes of it, scaled back; and
- * for rows of several columns the greatest. */
+/* A table's value plus x times a bit on one key, or x and what a spline makes of it, scaled back; or
+ * tables of an exact index; and for rows of several columns the greatest. */
 static void grow_function(builder *b, const value *x) {
     static const int32_t entries[] = {5, -77, 1 << 20, 3};
     static const int64_t zero[] = {0}, one[] = {1}, far[] = {-3, 40};
+    /* of an exact index: what the table rises by, and [index >= 0] by the rounded one */
+    static const int32_t rises[] = {5, -82, 77};
+    static const int64_t ends[] = {0, 1}, between[] = {1, -1};
     const uint8_t bits = (uint8_t)(x->bits + 1),
                   next = pick(b, 2) != 0 ? UVCC_FN_LIFT : UVCC_FN_EXCHANGE;
     const uvcc_fn_step element[] = {
@@ -265,6 +268,41 @@ static void grow_function(builder *b, const value *x) {
         {.kind = UVCC_FN_ADD, .a = 4, .b = 3},
         {.kind = next, .a = 5},
     };
+    const uvcc_fn_step exact[] = {
+        {.kind = UVCC_FN_OPEN, .bits = 64},
+        {.kind = UVCC_FN_SHIFT, .shift = 2},
+        {.kind = UVCC_FN_LOW, .bits = 2},
+        {.kind = UVCC_FN_COMPARE, .a = 2, .bits = 2, .word_count = 1, .words = zero},
+        {.kind = UVCC_FN_TABLE,
+         .a = 2,
+         .b = UVCC_FN_NONE,
+         .bits = 2,
+         .entry_count = 4,
+         .entries = entries},
+        {.kind = UVCC_FN_TABLE_MUL,
+         .a = 1,
+         .b = UVCC_FN_NONE,
+         .c = 4,
+         .bits = bits,
+         .first = 1,
+         .entry_count = 2,
+         .entries = entries},
+        {.kind = UVCC_FN_TABLE_MUL,
+         .a = 1,
+         .b = 3,
+         .c = 4,
+         .bits = bits,
+         .first = 0,
+         .entry_count = 3,
+         .entries = rises},
+        {.kind = UVCC_FN_COMPARE, .a = 1, .bits = bits, .word_count = 2, .words = ends},
+        {.kind = UVCC_FN_SELECT, .a = 7, .b = 0, .word_count = 2, .words = ends},
+        {.kind = UVCC_FN_SELECT_MUL, .a = 7, .b = 0, .c = 3, .word_count = 2, .words = between},
+        {.kind = UVCC_FN_ADD, .a = 5, .b = 6},
+        {.kind = UVCC_FN_ADD, .a = 8, .b = 9},
+        {.kind = UVCC_FN_ADD, .a = 10, .b = 11},
+        {.kind = next, .a = 12},
+    };
     const uvcc_fn_step pairs[] = {
         {.kind = UVCC_FN_OPEN, .bits = 64},
         {.kind = UVCC_FN_PAIR_DIFF},
@@ -274,13 +312,16 @@ static void grow_function(builder *b, const value *x) {
         {.kind = UVCC_FN_ADD, .a = 4, .b = 2},
         {.kind = next, .a = 5},
     };
+    const bool in_pairs = x->cols > 1 && pick(b, 2) != 0;
+    const uvcc_fn_step *const steps = in_pairs        ? pairs
+                                      : b->k % 3 == 0 ? element
+                                      : b->k % 3 == 1 ? scaled
+                                                      : exact;
     const uvcc_function f = {.name = "f",
                              .inputs = 1,
                              .outputs = 1,
-                             .step_count = 7,
-                             .steps = x->cols > 1 && pick(b, 2) != 0 ? pairs
-                                      : b->k % 2 != 0                ? scaled
-                                                                     : element};
+                             .step_count = steps == exact ? sizeof exact / sizeof *exact : 7,
+                             .steps = steps};
     const uint8_t in_bits = (uint8_t)x->bits;
     uint8_t out_bits;
     if (uvcc_function_check(&f, x->cols, &in_bits, &out_bits, NULL, 0) != 0 || out_bits > BITS_MAX)
