@@ -113,7 +113,8 @@ UVCC_API void uvcc_link_msg_drop(uvcc_link *l, uvcc_link_msg *m);
  * place. STEP, AUDIT and BYE must fit one datagram frame. */
 UVCC_API int uvcc_link_send(uvcc_link *l, uvcc_link_msg *m, uint32_t step, uint32_t op_id,
                             const uint32_t *msg_ids, uint64_t order, uint64_t now);
-/** True if a message of len bytes of `kind` would get its buffer now. */
+/** True if a message of len bytes of `kind` would get its buffer now; with more than
+ * UVCC_MSG_MAX_BYTES, if there is room for messages of so many bytes in all. */
 UVCC_API bool uvcc_link_writable(const uvcc_link *l, uint8_t kind, uint32_t len);
 /** Sends a HELLO payload as a control frame, sealed or not. One may wait; a newer one replaces it.
  */

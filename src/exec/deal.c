@@ -223,6 +223,17 @@ void uvcci_deal_job_done(uvcc_session *s, uvcci_run *r) {
     send_in_order(s);
 }
 
+/* What one link must have room for before the keys of an op are made, about: they all get their messages
+ * at once, and a try in vain allocates and wipes as many as fit. */
+static uint32_t keys_wanted(const uvcc_session *s, const uvcci_run *r) {
+    uint64_t mine = 0;
+    for (uint32_t i = 0; i < r->plan->blocks; i++)
+        mine += uvcci_role_of(s->party, r->ids.edge[i]) == UVCCI_OTHER;
+    uint64_t bytes = r->plan->key_bytes_max / r->plan->blocks * mine;
+    bytes -= bytes > 64 ? 64 : 0; /* it counts 64 beside a message, and so does the link */
+    return bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX;
+}
+
 /* Starts deals of one step in program order until room runs out. */
 static bool deal_step(uvcc_session *s, uvcci_step *st) {
     bool any = false;
@@ -234,12 +245,10 @@ static bool deal_step(uvcc_session *s, uvcci_step *st) {
             any = true;
             continue;
         }
-        uint32_t most = r->plan->key_bytes_max < UVCC_MSG_MAX_BYTES
-                            ? (uint32_t)r->plan->key_bytes_max
-                            : UVCC_MSG_MAX_BYTES;
+        const uint32_t wanted = keys_wanted(s, r);
         if (uvcci_jobs_full(&s->jobs) ||
-            !uvcc_link_writable(s->peer[uvcci_next_party(s)].link, UVCC_FRAME_KEYS_BATCH, most) ||
-            !uvcc_link_writable(s->peer[uvcci_prev_party(s)].link, UVCC_FRAME_KEYS_BATCH, most))
+            !uvcc_link_writable(s->peer[uvcci_next_party(s)].link, UVCC_FRAME_KEYS_BATCH, wanted) ||
+            !uvcc_link_writable(s->peer[uvcci_prev_party(s)].link, UVCC_FRAME_KEYS_BATCH, wanted))
             return any;
         uvcc_task *tasks;
         uint32_t count;

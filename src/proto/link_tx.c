@@ -184,7 +184,7 @@ void uvcc_link_msg_drop(uvcc_link *l, uvcc_link_msg *m) {
 
 bool uvcc_link_writable(const uvcc_link *l, uint8_t kind, uint32_t len) {
     int cls = uvcc_frame_kind_class(kind);
-    return (cls == UVCC_CLASS_ONLINE || cls == UVCC_CLASS_KEYS) && len <= UVCC_MSG_MAX_BYTES &&
+    return (cls == UVCC_CLASS_ONLINE || cls == UVCC_CLASS_KEYS) &&
            l->tx.cls[cls].held + uvcci_msg_cost(len) <= tx_limit(l, cls);
 }
 

@@ -1688,6 +1688,10 @@ static void test_program_hash(void **state) {
     DIFFERS(TABLE(.entry_count = 4, .entries = ramp, .first = 1));
     DIFFERS(TABLE(.entry_count = 4, .entries = ramp, .first = -1));
     DIFFERS(TABLE(.entry_count = 4, .entries = ramp + 1));
+    for (unsigned c = 0; c < 2; c++) {
+        DIFFERS(TABLE(.entry_count = 4, .entries = ramp), s[3].kind = UVCC_FN_TABLE_MUL, s[3].b = 1,
+                s[3].c = c == 0 ? 0 : NONE);
+    }
     for (int64_t c = 0; c < 2; c++)
         DIFFERS(s[3] = (uvcc_fn_step){.kind = UVCC_FN_ADD, .a = 2, .b = NONE, .constant = c},
                 r.t[D].bits = 21);
