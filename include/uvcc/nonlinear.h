@@ -127,7 +127,8 @@ typedef struct uvcc_nonlinear_fn {
 } uvcc_nonlinear_fn;
 
 /** Builds the function of `what` (of BLOCKs only SOFTMAX, without its mask), of one input. options may
- * be NULL. UVCC_ERR_USAGE: no such function or options. UVCC_ERR_NOMEM. */
+ * be NULL. UVCC_ERR_USAGE: no such function or options, or a scale at which values of its tables need
+ * more than 32 bits (GELU and SILU, derivatives, SIGMOID, TANH: above 31 to 34). UVCC_ERR_NOMEM. */
 UVCC_API int uvcc_nonlinear_build(uvcc_nonlinear_fn *out, uvcc_nonlinear what,
                                   const uvcc_nonlinear_options *options,
                                   const uvcc_allocator *al) UVCC_MUST_USE;

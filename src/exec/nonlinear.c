@@ -49,6 +49,7 @@ typedef struct builder {
     uint32_t step_count, word_count, entry_count;
     uint64_t bound[UVCC_FN_STEPS_MAX]; /* |value| <= bound */
     uint8_t out_bits[UVCCI_NL_OUT_MAX];
+    bool too_large; /* a table's entry */
 } builder;
 
 static uint64_t sat_add(uint64_t x, uint64_t y) {
@@ -342,15 +343,21 @@ static int32_t *room_for_entries(builder *b, uint32_t count) {
     return entries;
 }
 
+/* Entry i, where there is memory for it; gives the greater of `most` and its size. Large scales need more
+ * bits than entries have: then there is no such function. */
+static uint64_t put_entry(builder *b, int32_t *entries, uint32_t i, int64_t v, uint64_t most) {
+    b->too_large |= v < INT32_MIN || v > INT32_MAX;
+    if (entries != NULL)
+        entries[i] = (int32_t)v;
+    return magnitude(v) > most ? magnitude(v) : most;
+}
+
 /* Puts the entries and gives the greatest. */
 static const int32_t *put_entries(builder *b, const window *w, const curve *c, uint64_t *most) {
     int32_t *entries = room_for_entries(b, w->count);
     *most = 0;
     for (uint32_t i = 0; i < w->count; i++) {
-        const int64_t v = entry_at(w, c, w->first + (int64_t)i);
-        if (entries != NULL)
-            entries[i] = (int32_t)v;
-        *most = magnitude(v) > *most ? magnitude(v) : *most;
+        *most = put_entry(b, entries, i, entry_at(w, c, w->first + (int64_t)i), *most);
     }
     return entries;
 }
@@ -367,9 +374,7 @@ static const int32_t *put_rises(builder *b, const window *w, const curve *c, int
         const int64_t here = within(w, index) ? entry_at(w, c, index) : 0;
         const int64_t v = here - before + (index == 0 ? jump : 0);
         before = here;
-        if (entries != NULL)
-            entries[i] = (int32_t)v;
-        *most = magnitude(v) > *most ? magnitude(v) : *most;
+        *most = put_entry(b, entries, i, v, *most);
     }
     return entries;
 }
@@ -1235,7 +1240,7 @@ static int begin(builder *b, uvcc_nonlinear what, const uvcc_nonlinear_options *
         !check_options(b))
         return UVCC_ERR_USAGE;
     build(b);
-    return 0;
+    return b->too_large ? UVCC_ERR_USAGE : 0;
 }
 
 static uint8_t scale_of(const builder *b, unsigned output) {

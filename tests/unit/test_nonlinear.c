@@ -708,6 +708,43 @@ static void test_scales(void **state) {
     }
 }
 
+/* Tables of large scales: right, or refused where entries need more than their 32 bits. */
+static void test_large_scales(void **state) {
+    static const uvcc_nonlinear tables[] = {
+        UVCC_NL_GELU,    UVCC_NL_SILU, UVCC_NL_GELU_DERIVATIVE, UVCC_NL_SILU_DERIVATIVE,
+        UVCC_NL_SIGMOID, UVCC_NL_TANH};
+    const uvcc_allocator al = allocator();
+    uint64_t seed = 3;
+    (void)state;
+    for (unsigned t = 0; t < sizeof tables / sizeof *tables; t++)
+        for (unsigned exact = 0; exact < 2; exact++)
+            for (unsigned scale = 28; scale <= 48; scale++) {
+                const uvcc_nonlinear what = tables[t];
+                uvcc_nonlinear_options o = options(scale + 4, exact);
+                o.scale = (uint8_t)scale;
+                uvcc_nonlinear_fn fn;
+                const int rc = uvcc_nonlinear_build(&fn, what, &o, &al);
+                if (rc != 0) {
+                    assert_int_equal(rc, UVCC_ERR_USAGE);
+                    assert_true(scale > 30);
+                    continue;
+                }
+                assert_true(scale < 36);
+                uvcc_nonlinear_free(&fn);
+                fast f = fast_of(what, &o, 64);
+                int64_t x[64], y[64], *out[1] = {y};
+                for (unsigned i = 0; i < 64; i++)
+                    x[i] = llround(ldexp((i - 31.5) / 5, (int)scale));
+                (void)fast_run(&f, 64, x, out, LOW_ZERO, &seed);
+                for (unsigned i = 0; i < 64; i++) {
+                    const double want = real(what, (i - 31.5) / 5);
+                    const double bound = uvcc_nonlinear_at(what)->bound;
+                    assert_true(fabs(ldexp((double)y[i], -(int)scale) - want) <= bound);
+                }
+                fast_free(&f);
+            }
+}
+
 /* The gain of RSQRT is in its table. */
 static void test_gain(void **state) {
     (void)state;
@@ -1157,9 +1194,8 @@ static void norm_case(unsigned cols, bool exact, bool layer, bool saved, bool pl
             const double d = fabs(ldexp((double)y[i * cols + j], -F) - want);
             /* the root; two floors, one of them scaled by gamma (one, where there is none); the
              * mean's floor */
-            const double b =
-                1.6e-4 * fabs(normed) +
-                ldexp((plain ? 0 : 1) + fabs(gain) * (1 + (layer ? inverse : 0)), -F);
+            const double b = 1.6e-4 * fabs(normed) +
+                             ldexp((plain ? 0 : 1) + fabs(gain) * (1 + (layer ? inverse : 0)), -F);
             worst = d / b > worst ? d / b : worst;
             most = d > most ? d : most;
             const double gainless = (ldexp((double)x[i * cols + j], -F) - mean) * inverse;
@@ -1372,6 +1408,7 @@ int main(void) {
         TEST(test_clip_limits),
         TEST(test_raise),
         TEST(test_scales),
+        TEST(test_large_scales),
         TEST(test_gain),
         TEST(test_max),
         TEST(test_softmax),
