@@ -1,4 +1,8 @@
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include "support.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
 
 json_t *test_load_json(const char *path) {
     json_error_t err;
@@ -15,11 +19,15 @@ static const json_t *member(const json_t *o, const char *key) {
     return v;
 }
 
-const char *test_str(const json_t *o, const char *key) { return json_string_value(member(o, key)); }
+const char *test_str(const json_t *o, const char *key) {
+    return json_string_value(member(o, key));
+}
 uint64_t test_u64(const json_t *o, const char *key) {
     return (uint64_t)json_integer_value(member(o, key));
 }
-uint64_t test_hex64(const char *hex) { return strtoull(hex, NULL, 16); }
+uint64_t test_hex64(const char *hex) {
+    return strtoull(hex, NULL, 16);
+}
 
 uint32_t test_tensor(uvcc_program *p, const char *name, uint32_t rows, uint32_t cols, uint8_t bits,
                      uint8_t scale, uint8_t lifetime) {
@@ -110,4 +118,19 @@ static int t_random(void *user, void *out, size_t bytes) {
 }
 uvcc_random test_random(uint64_t *state) {
     return (uvcc_random){.fill = t_random, .user = state};
+}
+
+test_edge test_edge_copy(const void *bytes, size_t n, size_t gap) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), room = (n + gap + page - 1) / page * page;
+    test_edge e = {.map_bytes = room + page};
+    e.map = mmap(NULL, e.map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(e.map != MAP_FAILED);
+    assert_int_equal(mprotect((uint8_t *)e.map + room, page, PROT_NONE), 0);
+    e.at = (uint8_t *)e.map + room - gap - n;
+    memcpy(e.at, bytes, n);
+    return e;
+}
+
+void test_edge_free(const test_edge *e) {
+    assert_int_equal(munmap(e->map, e->map_bytes), 0);
 }

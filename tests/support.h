@@ -1,5 +1,5 @@
 /* support.h - what the unit tests share: cmocka's preamble, vectors from JSON, hex, a counting and
- * failing allocator, a seeded random hook, tensors of programs. */
+ * failing allocator, a seeded random hook, memory with an edge, tensors of programs. */
 #ifndef UVCC_TEST_SUPPORT_H
 #define UVCC_TEST_SUPPORT_H
 
@@ -44,5 +44,14 @@ typedef struct test_alloc {
 uvcc_allocator test_allocator(test_alloc *t);
 /* Random hook over test_rand. */
 uvcc_random test_random(uint64_t *state);
+
+/* A copy of n bytes that ends `gap` bytes before a page that nobody may touch: an access beyond
+ * ends the test, a masked one of vector registers too, which not all sanitizers see. */
+typedef struct test_edge {
+    void *at, *map;
+    size_t map_bytes;
+} test_edge;
+test_edge test_edge_copy(const void *bytes, size_t n, size_t gap);
+void test_edge_free(const test_edge *e);
 
 #endif

@@ -117,7 +117,8 @@ WIDE_INLINE void load_control(uint64_t *out, const uint8_t *bits, const uint8_t 
 }
 
 /* The bits [low, high] of the points as masks, for 64 points at a time. x is public, so its bits
- * may choose what is read. */
+ * may choose what is read; points after the last are 0, not what memory held before, which may not.
+ */
 WIDE_INLINE void walk_turns(uvcci_dpf_wide *w, uint32_t m, unsigned low, unsigned high) {
     const __m512i identity = _mm512_set1_epi64((long long)0x8040201008040201u);
     /* Where byte 8 r + c comes from: 8 c + r, and 8 (7 - c) + r. */
@@ -129,9 +130,10 @@ WIDE_INLINE void walk_turns(uvcci_dpf_wide *w, uint32_t m, unsigned low, unsigne
         0x030b131b232b333b, 0x020a121a222a323a, 0x0109111921293139, 0x0008101820283038);
     const __m512i rows = _mm512_set_epi64(56, 48, 40, 32, 24, 16, 8, 0);
     _Alignas(64) uint64_t of_byte[UVCCI_DPF_GROUP / 8][8], of_bit[8];
-    for (uint32_t i = 0; i < m; i += 8) {
+    for (uint32_t i = 0; i < (m + 63) / 64 * 64; i += 8) {
+        const __mmask8 k = i >= m ? 0 : m - i >= 8 ? 0xff : (__mmask8)((1u << (m - i)) - 1);
         /* Word b: byte b of eight points, the last one first; then byte r of it: bit r. */
-        const __m512i x = _mm512_permutexvar_epi8(turned, _mm512_load_si512(w->x + i));
+        const __m512i x = _mm512_permutexvar_epi8(turned, _mm512_maskz_load_epi64(k, w->x + i));
         _mm512_store_si512(of_byte[i / 8], _mm512_gf2p8affine_epi64_epi8(identity, x, 0));
     }
     for (uint32_t i = 0; i < m; i += 64) {

@@ -514,7 +514,8 @@ static int compile_ladder(compiler *c, const uvcci_fn_info *a) {
     c->info->bound = ladder_bound(&c->s, &l);
     if (c->in_bits == NULL)
         return 0;
-    const uint64_t most = shifted_bound(a->bound, uvcci_ladder_bits(&l, l.rungs - 1)) + 1;
+    const uint64_t most =
+        sat_add(shifted_bound(a->bound, uvcci_ladder_bits(&l, l.rungs - 1)), 1);
     if (most >= 4 * l.cells)
         return refuse(c, UVCC_ERR_BOUND,
                       "its operand has indices up to %llu at the last rung; %u are possible",
@@ -1003,7 +1004,7 @@ unsigned uvcc_function_low_bits(const uvcc_fn_step *step) {
         return step->shift;
     if (step->kind == UVCC_FN_LOW)
         return step->bits;
-    if (step->kind != UVCC_FN_LADDER || step->first < 1)
+    if (step->kind != UVCC_FN_LADDER || step->first < 1 || step->first > UVCCI_LADDER_CELLS_MAX)
         return 0;
     const uvcci_ladder l = uvcci_fn_ladder(step->bits, step->shift, step->first, step->word_count);
     return l.rungs == 0 ? 0 : uvcci_ladder_bits(&l, l.rungs - 1);

@@ -119,6 +119,52 @@ static void large_comparisons(void **state) {
         }
 }
 
+/* Any number of bits, words, keys and points, memory of exactly that size: the same on every back
+ * end. */
+static void backends_agree(void **state) {
+    (void)state;
+    uint64_t rng = 12;
+    for (unsigned round = 0; round < 400; round++) {
+        const unsigned n = 1 + (unsigned)(test_rand(&rng) % 64), w = 1 + round % WORDS;
+        const uint32_t c = 1 + (uint32_t)(test_rand(&rng) % (round % 16 == 0 ? 300 : 40));
+        const uint32_t at = (uint32_t)(test_rand(&rng) % c);
+        const uint32_t m = 1 + (uint32_t)(test_rand(&rng) % (c - at));
+        const size_t key_bytes = uvcci_dcf_bytes(n, w, c), out_bytes = (size_t)m * w * 8;
+        const size_t gap = round % 3 == 0 ? 1 + 2 * (round % 8) : 0; /* odd addresses */
+        fixture *f = new_fixture(round % 5 == 4 ? UVCCI_AES_NI : UVCCI_AES_VAES, n, w, c, &rng);
+        fill(f, &rng);
+        const test_edge alpha = test_edge_copy(f->alpha, c * 8, 0);
+        const test_edge beta = test_edge_copy(f->beta, (size_t)c * w * 8, 0);
+        const test_edge x = test_edge_copy(f->x + at, m * 8, 0);
+        const test_edge root[2] = {test_edge_copy(f->root[0], c * 16, gap),
+                                   test_edge_copy(f->root[1], c * 16, gap)};
+        test_edge key[2], out[2][2]; /* [portable] */
+        for (unsigned b = 0; b < 2; b++) {
+            for (unsigned k = 0; b == 1 && k < 2; k++)
+                f->dpf[k].backend = UVCCI_AES_PORTABLE;
+            key[b] = test_edge_copy(f->key, key_bytes, gap);
+            uvcci_dcf_gen(f->dpf, n, w, c, alpha.at, beta.at, root[0].at, root[1].at, key[b].at);
+            for (unsigned p = 0; p < 2; p++) {
+                const uvcci_dcf_keys k = {n, w, c, p == 1, root[p].at, key[b].at};
+                out[b][p] = test_edge_copy(f->out[p], out_bytes, 0);
+                uvcci_dcf_eval(f->dpf, &k, at, m, x.at, out[b][p].at);
+            }
+        }
+        assert_memory_equal(key[0].at, key[1].at, key_bytes);
+        for (unsigned p = 0; p < 2; p++) {
+            assert_memory_equal(out[0][p].at, out[1][p].at, out_bytes);
+            test_edge_free(&root[p]);
+            test_edge_free(&key[p]);
+            test_edge_free(&out[0][p]);
+            test_edge_free(&out[1][p]);
+        }
+        test_edge_free(&alpha);
+        test_edge_free(&beta);
+        test_edge_free(&x);
+        free_fixture(f);
+    }
+}
+
 /* Any part of the keys gives what all of them give. */
 static void parts(void **state) {
     (void)state;
@@ -162,11 +208,9 @@ static void sizes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_comparison),
-        cmocka_unit_test(large_comparisons),
-        cmocka_unit_test(parts),
-        cmocka_unit_test(many_points),
-        cmocka_unit_test(sizes),
+        cmocka_unit_test(every_comparison), cmocka_unit_test(large_comparisons),
+        cmocka_unit_test(backends_agree),   cmocka_unit_test(parts),
+        cmocka_unit_test(many_points),      cmocka_unit_test(sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

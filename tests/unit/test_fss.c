@@ -326,6 +326,110 @@ static void backends_agree_on_all_sizes(void **state) {
     free_fixture(g);
 }
 
+/* Any number of bits, keys, points and leaves, memory of exactly that size: the same on every back
+ * end. */
+static void backends_agree_on_anything(void **state) {
+    (void)state;
+    enum { LESS = 64 };
+    uint64_t rng = 12;
+    fixture *f = new_fixture(UVCCI_AES_AUTO, &rng);
+    for (unsigned round = 0; round < 300; round++) {
+        const unsigned n = 1 + (unsigned)(test_rand(&rng) % 64), depth = uvcci_dpf_levels(n);
+        const uint32_t c = 1 + (uint32_t)(test_rand(&rng) % (round % 16 == 0 ? 300 : 70));
+        const uint32_t at = (uint32_t)(test_rand(&rng) % c);
+        const uint32_t m = 1 + (uint32_t)(test_rand(&rng) % (c - at));
+        const uint32_t most = n < 14 ? 1u << n : round % 8 == 0 ? 9000 : 1500;
+        const uint32_t len = 1 + (uint32_t)(test_rand(&rng) % most);
+        const unsigned count = 1 + (unsigned)(test_rand(&rng) % (round % 16 == 0 ? LESS : 5));
+        const size_t gap = round % 3 == 0 ? 1 + 2 * (round % 8) : 0; /* odd addresses */
+        const size_t window_bytes = (size_t)m * uvcci_dpf_window_words(len) * 8;
+        const size_t size[4] = {(size_t)depth * c * 16, (size_t)c * 16,
+                                (size_t)(2 * depth + 7) / 8 * c, c};
+        assert_true(window_bytes <= WINDOW_WORDS * 8);
+        uvcci_aes dpf[2][2]; /* [1]: portable */
+        for (unsigned k = 0; k < 2; k++) {
+            uint8_t key[16];
+            test_rand_bytes(&rng, key, sizeof key);
+            uvcci_aes_init(&dpf[0][k], key, round % 4 == 0 ? UVCCI_AES_NI : UVCCI_AES_VAES);
+            uvcci_aes_init(&dpf[1][k], key, UVCCI_AES_PORTABLE);
+        }
+        uint64_t less[LESS];
+        for (unsigned j = 0; j < LESS; j++)
+            less[j] = test_rand(&rng) >> test_rand(&rng) % 64;
+        for (uint32_t i = 0; i < c; i++) {
+            f->alpha[i] = test_rand(&rng) >> (64 - n);
+            f->x[i] = i % 3 == 0 ? test_rand(&rng) : f->alpha[i] - test_rand(&rng) % len;
+        }
+        const test_edge alpha = test_edge_copy(f->alpha, c * 8, 0);
+        const test_edge x = test_edge_copy(f->x, c * 8, 0);
+        const test_edge part = test_edge_copy(f->x + at, m * 8, 0);
+        const test_edge root[2] = {test_edge_copy(f->root[0], size[1], gap),
+                                   test_edge_copy(f->root[1], size[1], gap)};
+        test_edge key[2][4]; /* levels, leaves, control bits, signs */
+        for (unsigned b = 0; b < 2; b++) {
+            for (unsigned j = 0; j < 4; j++)
+                key[b][j] = test_edge_copy(f->levels, size[j], gap);
+            uvcci_dpf_gen(dpf[b], n, c, alpha.at, root[0].at, root[1].at, key[b][0].at,
+                          key[b][1].at, key[b][2].at, key[b][3].at);
+        }
+        for (unsigned j = 0; j < 4; j++)
+            assert_memory_equal(key[0][j].at, key[1][j].at, size[j]);
+        for (unsigned p = 0; p < 2; p++) {
+            const uvcci_dpf_keys k = {
+                n, c, p == 1, root[p].at, key[0][0].at, key[0][1].at, key[0][2].at};
+            const size_t out_size[3] = {window_bytes, c * 8, c};
+            test_edge out[2][3];
+            for (unsigned b = 0; b < 2; b++) {
+                for (unsigned j = 0; j < 3; j++)
+                    out[b][j] = test_edge_copy(f->levels, out_size[j], 0);
+                uvcci_dpf_window(dpf[b], &k, at, m, part.at, len, out[b][0].at);
+                uvcci_dpf_prefixes(dpf[b], &k, x.at, less, count, out[b][1].at);
+                uvcci_dpf_prefix(dpf[b], n, c, alpha.at, k.root, k.party1, k.levels, k.leaves,
+                                 k.bits, out[b][2].at);
+            }
+            for (unsigned j = 0; j < 3; j++) {
+                assert_memory_equal(out[0][j].at, out[1][j].at, out_size[j]);
+                test_edge_free(&out[0][j]);
+                test_edge_free(&out[1][j]);
+            }
+            test_edge_free(&root[p]);
+        }
+        for (unsigned j = 0; j < 8; j++)
+            test_edge_free(&key[j / 4][j % 4]);
+        test_edge_free(&alpha);
+        test_edge_free(&x);
+        test_edge_free(&part);
+    }
+    free_fixture(f);
+}
+
+/* Bits of points choose what a walk reads; where there is no point, what memory held must not. */
+static void nothing_left_over_chooses(void **state) {
+    (void)state;
+#if UVCCI_FSS_X86
+    enum { N = 30, C = 3 };
+    uint64_t rng = 13;
+    fixture *f = new_fixture(UVCCI_AES_AUTO, &rng);
+    if (uvcci_fss_is_wide(f->dpf)) {
+        uvcci_dpf_walk *g = aligned_alloc(64, (sizeof *g + 63) / 64 * 64);
+        assert_non_null(g);
+        memset(g, 0xFF, sizeof *g);
+        for (uint32_t i = 0; i < C; i++)
+            f->alpha[i] = f->x[i] = test_rand(&rng) >> (64 - N);
+        gen(f, N, C);
+        const uvcci_dpf_keys k = keys_of(f, N, C, 0);
+        uvcci_dpf_wide_begin(&g->wide, f->dpf);
+        uvcci_dpf_wide_keys(&g->wide, &k, 0, C);
+        uvcci_dpf_wide_roots(&g->nodes, &k, 0, C);
+        uvcci_dpf_wide_walk(f->dpf, g, &k, 0, C, f->x, 0, N - 7);
+        for (unsigned b = 7; b < N; b++)
+            assert_true(g->wide.right[b][0] >> C == 0);
+        free(g);
+    }
+    free_fixture(f);
+#endif
+}
+
 static void check_prefixes(fixture *f, unsigned n, uint32_t c, const uint64_t *less,
                            unsigned count) {
     const uint64_t top = ~(uint64_t)0 >> (64 - n);
@@ -441,6 +545,8 @@ int main(void) {
         cmocka_unit_test(full_domains),
         cmocka_unit_test(layouts),
         cmocka_unit_test(backends_agree_on_all_sizes),
+        cmocka_unit_test(backends_agree_on_anything),
+        cmocka_unit_test(nothing_left_over_chooses),
         cmocka_unit_test(many_points_of_a_key),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

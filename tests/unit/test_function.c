@@ -913,6 +913,8 @@ static void test_low_bits(void **state) {
     assert_int_equal(uvcc_function_low_bits(NULL), 0);
     assert_int_equal(uvcc_function_low_bits(&(uvcc_fn_step){.kind = UVCC_FN_LADDER, .first = 3}),
                      0);
+    const uvcc_fn_step far = {.kind = UVCC_FN_LADDER, .first = (int64_t)1 << 32, .word_count = 27};
+    assert_int_equal(uvcc_function_low_bits(&far), 0); /* 0 cells, if cut to 32 bits */
 }
 
 static void test_refused_ladders(void **state) {
@@ -964,6 +966,31 @@ static void test_refused_ladders(void **state) {
         assert_string_equal(message, want);
         assert_int_equal(err, cases[i].error);
     }
+}
+
+/* A product of 63 bits twice has no bound that 64 bits hold, so it has no index either. */
+static void test_ladder_of_anything(void **state) {
+    (void)state;
+    const uint8_t in_bits[1] = {63};
+    const uvcc_fn_step steps[] = {
+        {.kind = UVCC_FN_OPEN, .bits = 64},
+        {.kind = UVCC_FN_MUL, .a = 0, .b = 0},
+        {.kind = UVCC_FN_EXCHANGE, .a = 1, .io = UVCC_FN_NONE},
+        {.kind = UVCC_FN_LADDER,
+         .a = 2,
+         .bits = 8,
+         .shift = 2,
+         .first = 3,
+         .word_count = LADDER_WORDS,
+         .words = ladder_words},
+        {.kind = UVCC_FN_LIFT, .a = 3, .io = 0},
+    };
+    const uvcc_function f = FUNCTION(steps, 1, 1);
+    char message[256] = "";
+    assert_int_equal(uvcc_function_check(&f, 1, in_bits, NULL, message, sizeof message),
+                     UVCC_ERR_BOUND);
+    assert_string_equal(message, "function t, step 3 (LADDER): its operand has indices up to "
+                                 "18446744073709551615 at the last rung; 11 are possible");
 }
 
 /* ---- floors ---- */
@@ -1775,7 +1802,8 @@ int main(void) {
         cmocka_unit_test(test_eval_pairs),      cmocka_unit_test(test_quads_plan),
         cmocka_unit_test(test_eval_quads),      cmocka_unit_test(test_refused_quads),
         cmocka_unit_test(test_ladder),          cmocka_unit_test(test_low_bits),
-        cmocka_unit_test(test_refused_ladders), cmocka_unit_test(test_floor),
+        cmocka_unit_test(test_refused_ladders),
+        cmocka_unit_test(test_ladder_of_anything), cmocka_unit_test(test_floor),
         cmocka_unit_test(test_refused_floors),  cmocka_unit_test(test_spline),
         cmocka_unit_test(test_exact_index),     cmocka_unit_test(test_refused_exact_steps),
         cmocka_unit_test(test_spline_degrees),  cmocka_unit_test(test_refused_splines),

@@ -886,20 +886,10 @@ static void ladder(sim *s) {
     check_additive(s, &y, want);
 }
 
-/* x around every knot and anywhere within 2^(bits - 1). */
-static void spline_once(sim *s, unsigned degree, unsigned bits, unsigned knots) {
-    const uint32_t count = uvcci_spline_words(degree, knots);
-    int64_t *w = own(s, count * sizeof *w);
-    uint64_t *x = words(s), *want = words(s);
-    for (unsigned i = 0; i < knots; i++) {
-        const int64_t far = (int64_t)1 << (bits - 2), step = 2 * far / knots;
-        w[i] = -far + (int64_t)i * step + (int64_t)(test_rand(&s->rng) % (uint64_t)step);
-    }
-    for (uint32_t i = knots; i < count; i++)
-        w[i] = (int64_t)test_rand(&s->rng);
+static void spline_at(sim *s, unsigned degree, unsigned bits, unsigned knots, const int64_t *w,
+                      const uint64_t *x) {
+    uint64_t *want = words(s);
     for (uint32_t i = 0; i < s->n; i++) {
-        const int64_t at = w[i % knots] + (int64_t)(i / knots % 3) - 1;
-        x[i] = (uint64_t)(i % 4 == 0 ? rand_signed(s, bits - 1) : at);
         const int64_t *c = w + knots;
         for (unsigned k = 0; k < knots; k++)
             c += (int64_t)x[i] >= w[k] ? degree + 1 : 0;
@@ -911,8 +901,10 @@ static void spline_once(sim *s, unsigned degree, unsigned bits, unsigned knots) 
     const additive y = new_additive(s);
     uint8_t *section = bytes(s, (size_t)s->n * 8 * uvcci_spline_dealt(degree));
     s->call++;
-    s->fn = (uvcc_fn_args){
-        .bits = (uint8_t)bits, .first = (int64_t)degree, .word_count = count, .words = w};
+    s->fn = (uvcc_fn_args){.bits = (uint8_t)bits,
+                           .first = (int64_t)degree,
+                           .word_count = uvcci_spline_words(degree, knots),
+                           .words = w};
     const uint8_t *cw = deal_dcf(s, UVCC_TASK_FN_DEAL_SPLINE, m.r, bits, degree + 1);
     vec(s, O, UVCC_TASK_FN_DEAL_POWERS, (uvcc_block){.in = {m.r}, .out_words = section});
     for (unsigned r = 0; r < 2; r++)
@@ -925,12 +917,53 @@ static void spline_once(sim *s, unsigned degree, unsigned bits, unsigned knots) 
     check_additive(s, &y, want);
 }
 
+/* x around every knot and anywhere within 2^(bits - 1). */
+static void spline_once(sim *s, unsigned degree, unsigned bits, unsigned knots) {
+    const uint32_t count = uvcci_spline_words(degree, knots);
+    int64_t *w = own(s, count * sizeof *w);
+    uint64_t *x = words(s);
+    for (unsigned i = 0; i < knots; i++) {
+        const int64_t far = (int64_t)1 << (bits - 2), step = 2 * far / knots;
+        w[i] = -far + (int64_t)i * step + (int64_t)(test_rand(&s->rng) % (uint64_t)step);
+    }
+    for (uint32_t i = knots; i < count; i++)
+        w[i] = (int64_t)test_rand(&s->rng);
+    for (uint32_t i = 0; i < s->n; i++) {
+        const int64_t at = w[i % knots] + (int64_t)(i / knots % 3) - 1;
+        x[i] = (uint64_t)(i % 4 == 0 ? rand_signed(s, bits - 1) : at);
+    }
+    spline_at(s, degree, bits, knots, w, x);
+}
+
+/* As far from the knots as the bits allow, and on them. */
+static void spline_to_the_ends(sim *s, unsigned degree, unsigned bits) {
+    const int64_t most = bits > 1 ? ((int64_t)1 << (bits - 1)) - 1 : 1;
+    const unsigned knots = bits > 1 ? 2 : 1;
+    const int64_t far[5] = {-most, most, 0, most - 1, -most + 1};
+    const uint32_t count = uvcci_spline_words(degree, knots);
+    int64_t *w = own(s, count * sizeof *w);
+    uint64_t *x = words(s);
+    w[0] = bits > 1 ? -most : 0;
+    if (bits > 1)
+        w[1] = most;
+    for (uint32_t i = knots; i < count; i++)
+        w[i] = (int64_t)test_rand(&s->rng);
+    for (uint32_t i = 0; i < s->n; i++)
+        x[i] = (uint64_t)far[i % 5];
+    spline_at(s, degree, bits, knots, w, x);
+}
+
 static void some_splines(sim *s) {
     spline_once(s, 0, 5, 3);
     spline_once(s, 1, 17, 2);
     spline_once(s, 2, 24, 5);
     spline_once(s, 3, 40, 1);
     spline_once(s, 3, 63, 4);
+    spline_once(s, 1, 9, 64);
+    spline_to_the_ends(s, 3, 63);
+    spline_to_the_ends(s, 0, 62);
+    spline_to_the_ends(s, 2, 2);
+    spline_to_the_ends(s, 1, 1);
 }
 
 static void splines(void **state) {
