@@ -273,7 +273,7 @@ static void test_bad_options(void **state) {
     REFUSED(c.batch = 100, UVCC_ERR_CONFIG, "power of two");
     REFUSED(c.batch = 0, UVCC_ERR_CONFIG, "power of two");
     REFUSED(c.frac_bits = 0, UVCC_ERR_CONFIG, "frac_bits");
-    REFUSED(c.truncation = 2, UVCC_ERR_CONFIG, "truncation");
+    REFUSED(c.truncation = 3, UVCC_ERR_CONFIG, "truncation");
     REFUSED(c.lift = 3, UVCC_ERR_CONFIG, "lift");
     REFUSED(c.compare = 2, UVCC_ERR_CONFIG, "comparison 2 is unknown");
     REFUSED(c.y_owner = 3, UVCC_ERR_CONFIG, "owners");

@@ -487,7 +487,7 @@ static void build(const uvcc_transformer_config *c, const uvcc_transformer_worke
 
 static void test_every_kind_loads(void **state) {
     (void)state;
-    for (unsigned i = 0; i < 3 * 3 * 3 * 4; i++) {
+    for (unsigned i = 0; i < 3 * 3 * 3 * 6; i++) {
         uvcc_transformer_config c = small();
         c.layers = 3;
         c.stages = 3;
@@ -596,7 +596,7 @@ static void test_options(void **state) {
     WRONG("value_bits must be", c.value_bits = 17);
     WRONG("gradient_bits must be", c.gradient_bits = 17);
     WRONG("weight_bits must be", c.weight_bits = 17);
-    WRONG("truncation is unknown", c.truncation = 2);
+    WRONG("truncation is unknown", c.truncation = 3);
     WRONG("lift is unknown", c.lift = 3);
     WRONG("exact must be", c.exact = 2);
     WRONG("products is unknown", c.products = 2);

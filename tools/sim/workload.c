@@ -59,7 +59,9 @@ static value *new_value(builder *b, uint32_t rows, uint32_t cols, unsigned bits)
 
 static void truncated(builder *b, uvcc_op_desc *d) {
     d->lift = (uint8_t)pick(b, 3);
-    d->truncation = b->stochastic && pick(b, 2) == 0 ? UVCC_TRUNC_STOCHASTIC : UVCC_TRUNC_EXACT;
+    d->truncation = b->stochastic && pick(b, 2) == 0 ? UVCC_TRUNC_STOCHASTIC
+                    : pick(b, 2) == 0                ? UVCC_TRUNC_EXACT_DCF
+                                                     : UVCC_TRUNC_EXACT;
 }
 
 /* Half of the products of two secrets. */
@@ -415,7 +417,9 @@ static bool draw_mlp(sim_workload *w, builder *b, uint64_t seed, const uvcc_allo
                          .batch = 2u << pick(b, 2),
                          .lr_shift = 3,
                          .frac_bits = 8,
-                         .truncation = b->stochastic ? UVCC_TRUNC_STOCHASTIC : UVCC_TRUNC_EXACT,
+                         .truncation = b->stochastic        ? UVCC_TRUNC_STOCHASTIC
+                                       : pick(b, 2) == 0 ? UVCC_TRUNC_EXACT_DCF
+                                                         : UVCC_TRUNC_EXACT,
                          .lift = (uint8_t)pick(b, 3),
                          .products = (uint8_t)pick(b, 2),
                          .x_owner = (uint8_t)pick(b, 3),
