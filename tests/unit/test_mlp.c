@@ -351,6 +351,29 @@ static void test_stochastic(void **state) {
     uvcc_program_free(p);
 }
 
+/* By a DCF everything that truncates is, what is revealed too; other ops have no truncation. */
+static void test_dcf(void **state) {
+    (void)state;
+    test_alloc counts = {0};
+    const uvcc_allocator al = test_allocator(&counts);
+    uvcc_mlp_config c = mnist();
+    c.predict_rows = 4;
+    uvcc_program *by_dpf = build(&c, &al);
+    c.truncation = UVCC_TRUNC_EXACT_DCF;
+    uvcc_program *p = build(&c, &al);
+    for (uint32_t e = 0; e < 3; e++) {
+        assert_int_equal(uvcc_program_op_count(p, e), uvcc_program_op_count(by_dpf, e));
+        for (uint32_t i = 0; i < uvcc_program_op_count(p, e); i++) {
+            const uvcc_op_desc *d = uvcc_program_op_at(p, e, i);
+            const bool truncates =
+                d->opcode == UVCC_OP_GEMM_SS || d->opcode == UVCC_OP_TRUNCATE;
+            assert_int_equal(d->truncation, truncates ? UVCC_TRUNC_EXACT_DCF : UVCC_TRUNC_EXACT);
+        }
+    }
+    uvcc_program_free(by_dpf);
+    uvcc_program_free(p);
+}
+
 /* batch 1 and rate 1: masters are as fine as weights, and an update is a copy. */
 static void test_no_master_shift(void **state) {
     (void)state;
@@ -443,6 +466,7 @@ int main(void) {
         cmocka_unit_test(test_bad_options),
         cmocka_unit_test(test_entries),
         cmocka_unit_test(test_stochastic),
+        cmocka_unit_test(test_dcf),
         cmocka_unit_test(test_no_master_shift),
         cmocka_unit_test(test_predict),
         cmocka_unit_test(test_no_memory),
