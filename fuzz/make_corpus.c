@@ -330,14 +330,14 @@ static void random_programs(const char *target, unsigned configs, unsigned step,
     }
 }
 
-/* Inputs, a product and a truncation of one of them, by a DCF: bytes as fuzz_program.c reads them. */
+/* Products and a truncation by a DCF: bytes as fuzz_program.c reads them. */
 static void dcf_program(void) {
-    static const uint8_t actions[] = {0x0A,                            /* an entry */
-                                      0x01, 0x0F, 0x01, 0x0F,          /* two of 4 x 4 */
-                                      0x04, 0xA0, 0x00, 0x00, 0, 1,    /* GEMM_SS, shift 10 */
-                                      0x04, 0xA1, 0x80, 0x00, 0, 1,    /* ELEM_MUL on a triple */
-                                      0x04, 0xA7, 0x20, 0x00, 0, 0,    /* TRUNCATE */
-                                      0x07, 0x01, 2, 0x07, 0x02, 4};   /* two outputs */
+    static const uint8_t actions[] = {0x0A,                             /* an entry */
+                                      0x01, 0x0F, 0x01, 0x0F,           /* two of 4 x 4 */
+                                      0x04, 0xA0, 0x00, 0x00, 0,    1,  /* GEMM_SS, shift 10 */
+                                      0x04, 0xA1, 0x80, 0x00, 0,    1,  /* ELEM_MUL on a triple */
+                                      0x04, 0xA7, 0x20, 0x00, 0,    0,  /* TRUNCATE */
+                                      0x07, 0x01, 2,    0x07, 0x02, 4}; /* two outputs */
     uint8_t data[1 + sizeof actions] = {0}; /* all allocations succeed */
     memcpy(data + 1, actions, sizeof actions);
     seed("program", "dcf", 3, data, sizeof data);

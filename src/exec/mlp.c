@@ -180,8 +180,8 @@ static uint32_t values(builder *b, const char *name, uint32_t l, uint32_t rows, 
 /* What is `revealed` is truncated exactly. */
 static void begin(builder *b, const char *entry, bool revealed) {
     note(b, uvcc_program_entry(b->p, entry));
-    b->truncation = revealed && b->c->truncation == UVCC_TRUNC_STOCHASTIC ? UVCC_TRUNC_EXACT
-                                                                          : b->c->truncation;
+    b->truncation =
+        revealed && b->c->truncation == UVCC_TRUNC_STOCHASTIC ? UVCC_TRUNC_EXACT : b->c->truncation;
     b->phase = UVCC_FWD;
     b->k = 0;
 }

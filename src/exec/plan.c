@@ -494,7 +494,7 @@ static uint8_t gate_of(uint8_t truncation) {
     return gates[truncation];
 }
 
-/* Truncation by the op's shift. A DPF's bit takes a round to convert, a DCF's is a share at once. */
+/* By the op's shift. A DPF's bit takes a round to convert, a DCF's is a share at once. */
 static void plan_truncation(draft *d, const uvcc_op_desc *op, uvcci_protocol open) {
     uvcci_plan *plan = d->plan;
     plan->compact = open == UVCCI_PROTO_OPEN4;

@@ -480,7 +480,7 @@ static void add_reveal(uvcci_tf_builder *b) {
             snprintf(b->scope, sizeof b->scope, "r.%s.", h->about.name);
             uvcci_tf_enter(b, UVCC_UPD, 0, block++);
             out = uvcci_tf_epoch(b, "R", h->part.rows, h->part.cols, b->n.weight, b->n.f);
-            uvcci_tf_from_master(b, h, out, uvcci_tf_exact(b));
+            uvcci_tf_from_master(b, h, out, UVCC_TRUNC_EXACT);
         }
         uvcci_tf_note(b, uvcc_program_output(b->p, UVCC_TRANSFORMER_OUT_WEIGHT + i, out));
     }

@@ -289,21 +289,21 @@ static void measure(const uvcc_program *p, uint32_t steps) {
 static void mlp_sends_the_formula(void **state) {
     (void)state;
     for (unsigned way = 0; way < 7; way++) {
-        const uvcc_mlp_config c = {
-            .features = 70,
-            .classes = 3,
-            .hidden_count = 1,
-            .hidden = {65}, /* a second block of weights */
-            .batch = 64,
-            .lr_shift = 2,
-            .frac_bits = 12,
-            .truncation = way == 1 || way == 4 ? UVCC_TRUNC_STOCHASTIC
-                          : way >= 5           ? UVCC_TRUNC_EXACT_DCF
-                                               : UVCC_TRUNC_EXACT,
-            .lift = way == 2 ? UVCC_LIFT_SEQUENTIAL : UVCC_LIFT_PARALLEL,
-            .compare = way == 2 ? UVCC_COMPARE_CIRCUIT : UVCC_COMPARE_FSS,
-            .products = way >= 3 && way != 6 ? UVCC_PRODUCTS_BEAVER : UVCC_PRODUCTS_NATIVE,
-            .y_owner = 1};
+        const uvcc_mlp_config c = {.features = 70,
+                                   .classes = 3,
+                                   .hidden_count = 1,
+                                   .hidden = {65}, /* a second block of weights */
+                                   .batch = 64,
+                                   .lr_shift = 2,
+                                   .frac_bits = 12,
+                                   .truncation = way == 1 || way == 4 ? UVCC_TRUNC_STOCHASTIC
+                                                 : way >= 5           ? UVCC_TRUNC_EXACT_DCF
+                                                                      : UVCC_TRUNC_EXACT,
+                                   .lift = way == 2 ? UVCC_LIFT_SEQUENTIAL : UVCC_LIFT_PARALLEL,
+                                   .compare = way == 2 ? UVCC_COMPARE_CIRCUIT : UVCC_COMPARE_FSS,
+                                   .products = way >= 3 && way != 6 ? UVCC_PRODUCTS_BEAVER
+                                                                    : UVCC_PRODUCTS_NATIVE,
+                                   .y_owner = 1};
         const uvcc_allocator al = uvcc_host_allocator();
         uvcc_program *p;
         char message[256] = "";

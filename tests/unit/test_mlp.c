@@ -365,8 +365,7 @@ static void test_dcf(void **state) {
         assert_int_equal(uvcc_program_op_count(p, e), uvcc_program_op_count(by_dpf, e));
         for (uint32_t i = 0; i < uvcc_program_op_count(p, e); i++) {
             const uvcc_op_desc *d = uvcc_program_op_at(p, e, i);
-            const bool truncates =
-                d->opcode == UVCC_OP_GEMM_SS || d->opcode == UVCC_OP_TRUNCATE;
+            const bool truncates = d->opcode == UVCC_OP_GEMM_SS || d->opcode == UVCC_OP_TRUNCATE;
             assert_int_equal(d->truncation, truncates ? UVCC_TRUNC_EXACT_DCF : UVCC_TRUNC_EXACT);
         }
     }

@@ -1,12 +1,13 @@
-/* test_session_dcf.c - exact truncation on DCF keys in sessions: every op that truncates gives what it
- * gives by a DPF and in plaintext, for every shift, shape, sharing, lift and edge, in a round less. */
+/* test_session_dcf.c - exact truncation on DCF keys in sessions: every op that truncates gives what
+ * it gives by a DPF and in plaintext, for every shift, shape, sharing, lift and edge, in a round
+ * less. */
 #include "triangle.h"
 
 #include <stdlib.h>
 
 enum { OPS_MAX = 10, FORMS = 2, IN_BITS = 28, IN_SCALE = 31, INPUTS = 6 };
-/* Tensors that are given: two matrices, a column, a row, a matrix to multiply with, and what is only
- * truncated, of all 62 bits. */
+/* Tensors that are given: two matrices, a column, a row, a matrix to multiply with, and what is
+ * only truncated, of all 62 bits. */
 enum { X, Y, COLUMN, ROW, SQUARE, WIDE };
 
 /* Op number i in both forms, 2 i by a DPF. */
@@ -55,15 +56,15 @@ static void add_product(pairs *b, uint16_t opcode, unsigned y, uint8_t flags, ui
 /* An additive tensor for each form: it has one use. */
 static void add_parts(pairs *b, uint32_t rows, uint32_t cols) {
     for (unsigned form = 0; form < FORMS; form++) {
-        const int part = uvcc_program_tensor(
-            b->p, &(uvcc_tensor_desc){.name = form == 0 ? "part0" : "part1",
-                                      .rows = rows,
-                                      .cols = cols,
-                                      .bits = 62,
-                                      .scale = 2 * IN_SCALE,
-                                      .lifetime = UVCC_EPOCH,
-                                      .in_buffer_of = UVCC_NO_TENSOR,
-                                      .sharing = UVCC_ADDITIVE});
+        const int part =
+            uvcc_program_tensor(b->p, &(uvcc_tensor_desc){.name = form == 0 ? "part0" : "part1",
+                                                          .rows = rows,
+                                                          .cols = cols,
+                                                          .bits = 62,
+                                                          .scale = 2 * IN_SCALE,
+                                                          .lifetime = UVCC_EPOCH,
+                                                          .in_buffer_of = UVCC_NO_TENSOR,
+                                                          .sharing = UVCC_ADDITIVE});
         assert_true(part >= 0);
         (void)put(b, (uvcc_op_desc){.opcode = UVCC_OP_GEMM_PART,
                                     .in_count = 2,
@@ -72,15 +73,14 @@ static void add_parts(pairs *b, uint32_t rows, uint32_t cols) {
                                     .out = {(uint32_t)part}});
         b->out[b->count] = result(b, rows, cols, 2 * IN_SCALE);
         b->op[b->count] =
-            put(b, (uvcc_op_desc){
-                       .opcode = UVCC_OP_TRUNCATE,
-                       .in_count = 1,
-                       .in = {(uint32_t)part},
-                       .out_count = 1,
-                       .out = {b->out[b->count]},
-                       .shift = b->shift,
-                       .truncation = form == 0 ? UVCC_TRUNC_EXACT : UVCC_TRUNC_EXACT_DCF,
-                       .lift = b->lift});
+            put(b, (uvcc_op_desc){.opcode = UVCC_OP_TRUNCATE,
+                                  .in_count = 1,
+                                  .in = {(uint32_t)part},
+                                  .out_count = 1,
+                                  .out = {b->out[b->count]},
+                                  .shift = b->shift,
+                                  .truncation = form == 0 ? UVCC_TRUNC_EXACT : UVCC_TRUNC_EXACT_DCF,
+                                  .lift = b->lift});
         b->count++;
     }
 }
@@ -163,7 +163,8 @@ static void run(unsigned shift, uint8_t lift, uint32_t rows, uint32_t cols) {
     uvcc_reference *ref;
     assert_int_equal(uvcc_reference_new(&ref, b.p, &al), 0);
     triangle t;
-    triangle_open(&t, b.p, &(triangle_options){.seed = shift, .mode = UVCC_CPU_DEFERRED, .unverified = true});
+    triangle_open(
+        &t, b.p, &(triangle_options){.seed = shift, .mode = UVCC_CPU_DEFERRED, .unverified = true});
     triangle_ready(&t);
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(uvcc_session_step(t.s[i], 0, 0, 0), 0);

@@ -97,7 +97,8 @@ void lm_options_print_help(FILE *to) {
     flags_print(&set, to);
     (void)fputs(
         "\n"
-        "With --truncation ars or ars-dcf and --index exact the final weights depend on the text, the\n"
+        "With --truncation ars or ars-dcf and --index exact the final weights depend on the text, "
+        "the\n"
         "sizes and the seed alone: not on which of the two, R, S, T, --products or the network.\n"
         "\n"
         "Exit status: 0 done, 1 the run failed, 2 wrong options or data, 130 interrupted.\n",
@@ -137,7 +138,8 @@ static int check(const flag_message *m, const lm_options *o) {
                         "larger batch",
                         o->batch, o->microbatches, o->replicas);
     if (bad == 0 && o->index == 1 && o->truncation == UVCC_TRUNC_STOCHASTIC)
-        bad = flag_fail(m, "--index exact goes with --truncation ars or ars-dcf; give both or neither");
+        bad = flag_fail(
+            m, "--index exact goes with --truncation ars or ars-dcf; give both or neither");
     if (bad == 0 && o->reveal != 0 && (o->weights != NULL || o->check))
         bad = flag_fail(m, "--weights and --check need opened weights; leave out --reveal no");
     if (bad == 0 && o->audit != NULL && o->transcript != 0)
