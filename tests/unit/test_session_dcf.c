@@ -259,6 +259,7 @@ static void a_round_less_for_more_keys(void **state) {
 }
 
 int main(void) {
+    uvcc_host_keep_memory(); /* each session has several MiB of its own */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_shift),
         cmocka_unit_test(many_blocks),
