@@ -260,6 +260,8 @@ int main(int argc, char **argv) {
     run(only, "product/1e6", million, elements(million, mul, 22, 16));
     run(only, "gemm/512", 1ull << 27, product(512, UVCC_TRUNC_STOCHASTIC));
     run(only, "gemm/1024", 1ull << 30, product(1024, UVCC_TRUNC_STOCHASTIC));
+    run(only, "gemm/1024 exact", 1ull << 30, product(1024, UVCC_TRUNC_EXACT));
+    run(only, "gemm/1024 exact, by DCF", 1ull << 30, product(1024, UVCC_TRUNC_EXACT_DCF));
     static const struct {
         const char *name;
         uvcc_nonlinear what;

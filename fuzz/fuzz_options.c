@@ -15,7 +15,7 @@ static void check_taken(const train_options *o) {
     FUZZ_CHECK(o->epochs >= 1 && o->epochs <= 10000);
     FUZZ_CHECK(o->batch >= 1 && o->batch <= 1u << 20 && (o->batch & (o->batch - 1)) == 0);
     FUZZ_CHECK(o->lr_shift <= 20 && o->frac_bits >= 4 && o->frac_bits <= 24);
-    FUZZ_CHECK(o->truncation <= UVCC_TRUNC_STOCHASTIC && o->compute <= UVCC_CPU_THREADS);
+    FUZZ_CHECK(o->truncation <= UVCC_TRUNC_EXACT_DCF && o->compute <= UVCC_CPU_THREADS);
     const double rates[] = {o->faults.drop, o->faults.duplicate, o->faults.reorder,
                             o->faults.corrupt};
     for (int i = 0; i < 4; i++)

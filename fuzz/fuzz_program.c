@@ -236,6 +236,8 @@ static void op_fitting(builder *b, fuzz_in *in) {
     else if (has_triples(op.opcode) && (wrong & 64 || how & 128))
         op.flags |= UVCC_OP_BEAVER;
     op.truncation = how >> 4 & 1;
+    if (op.shift > 8 && (op.opcode == UVCC_OP_TRUNCATE || has_triples(op.opcode)))
+        op.truncation = UVCC_TRUNC_EXACT_DCF;
     op.lift = (how >> 5) % 3;
     if (wrong & 1)
         z.bits = fuzz_u8(in);

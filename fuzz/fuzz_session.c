@@ -112,6 +112,7 @@ static const uvcc_program *program(void) {
     on_triple.k = 2;
     on_triple.out[0] = b;
     on_triple.flags = UVCC_OP_BEAVER;
+    on_triple.truncation = UVCC_TRUNC_EXACT_DCF;
     FUZZ_CHECK(uvcc_program_op(p, &g) >= 0 && uvcc_program_op(p, &r) >= 0 &&
                uvcc_program_op(p, &on_triple) >= 0 && uvcc_program_output(p, OUT_B, b) >= 0);
     FUZZ_CHECK(uvcc_program_output(p, OUT_Z, z) >= 0 && uvcc_program_output(p, OUT_A, a) >= 0 &&

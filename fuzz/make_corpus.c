@@ -330,6 +330,19 @@ static void random_programs(const char *target, unsigned configs, unsigned step,
     }
 }
 
+/* Products and a truncation by a DCF: bytes as fuzz_program.c reads them. */
+static void dcf_program(void) {
+    static const uint8_t actions[] = {0x0A,                             /* an entry */
+                                      0x01, 0x0F, 0x01, 0x0F,           /* two of 4 x 4 */
+                                      0x04, 0xA0, 0x00, 0x00, 0,    1,  /* GEMM_SS, shift 10 */
+                                      0x04, 0xA1, 0x80, 0x00, 0,    1,  /* ELEM_MUL on a triple */
+                                      0x04, 0xA7, 0x20, 0x00, 0,    0,  /* TRUNCATE */
+                                      0x07, 0x01, 2,    0x07, 0x02, 4}; /* two outputs */
+    uint8_t data[1 + sizeof actions] = {0}; /* all allocations succeed */
+    memcpy(data + 1, actions, sizeof actions);
+    seed("program", "dcf", 3, data, sizeof data);
+}
+
 static void audits(void) {
     static fuzz_bundles b;
     uvcc_bundle d;
@@ -380,6 +393,7 @@ static void texts(void) {
         "\n"
         "--progress\n");
     seed_text("options", "equals", -1, "--data=x\n--batch=16\n--hidden=1,2,3\n");
+    seed_text("options", "dcf", -1, "--data=x\n--truncation\nars-dcf\n");
     seed_text("options", "help", -1, "-h\n");
     seed_text("options", "wrong", -1, "--data=x\n--batch=3\n");
     seed_text("options", "missing", -1, "--epochs\n");
@@ -413,6 +427,7 @@ int main(int argc, char **argv) {
     random_programs("session", 256, 31, 120);
     random_programs("program", 8, 1, 300);
     random_programs("triple", 16, 1, 200);
+    dcf_program();
     texts();
     return 0;
 }

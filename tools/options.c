@@ -29,8 +29,9 @@ static const flag options[] = {
     {"frac-bits", "N", FLAG_COUNT, AT(frac_bits), 4, 24, NULL, "fraction bits of fixed point (16)"},
     {"seed", "N", FLAG_SEED, AT(seed), 0, 0, NULL,
      "of initial weights, order of rows, keys and masks (1)"},
-    {"truncation", "ars|sr", FLAG_CHOICE, AT(truncation), 0, 0, run_truncations,
-     "ars: exact, equal to the plaintext run; sr: stochastic, cheaper (ars)"},
+    {"truncation", "ars|sr|ars-dcf", FLAG_CHOICE, AT(truncation), 0, 0, run_truncations,
+     "ars: exact, equal to the plaintext run; sr: stochastic, cheaper; ars-dcf: as ars in fewer "
+     "rounds, more bytes (ars)"},
     {"compare", "fss|circuit", FLAG_CHOICE, AT(compare), 0, 0, compares,
      "ReLU's comparison: fss: on dealt keys, fewer rounds; circuit: no keys, fewer bytes (fss)"},
     {"record", "DIR", FLAG_TEXT, AT(record), 0, 0, NULL,

@@ -9,10 +9,11 @@
 #include "flags.h"
 
 /* Values of choices are those of uvcc_truncation, uvcc_products and uvcc_cpu_mode. */
-static const char *const run_truncations[] = {"ars", "sr", NULL};
+static const char *const run_truncations[] = {"ars", "sr", "ars-dcf", NULL};
 static const char *const run_products[] = {"native", "beaver", NULL};
 static const char *const run_computes[] = {"inline", "deferred", "threads", NULL};
-_Static_assert(UVCC_TRUNC_EXACT == 0 && UVCC_TRUNC_STOCHASTIC == 1, "order of run_truncations[]");
+_Static_assert(UVCC_TRUNC_EXACT == 0 && UVCC_TRUNC_STOCHASTIC == 1 && UVCC_TRUNC_EXACT_DCF == 2,
+               "order of run_truncations[]");
 _Static_assert(UVCC_PRODUCTS_NATIVE == 0 && UVCC_PRODUCTS_BEAVER == 1, "order of run_products[]");
 _Static_assert(UVCC_CPU_INLINE == 0 && UVCC_CPU_DEFERRED == 1 && UVCC_CPU_THREADS == 2,
                "order of run_computes[]");

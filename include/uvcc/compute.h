@@ -73,7 +73,7 @@ typedef enum uvcc_task_kind {
      * in[0] == out[0] allowed. */
     UVCC_TASK_OPEN_FINISH,
     /** B. Truncated share before any bit correction (GapSR). in[0] = zh = z + 2^62 + r, m = zh
-     * >> 63. vec.gate (SR or ARS) and vec.compact say where TAIL's key stream has its words.
+     * >> 63. vec.gate (TRUNC_*) and vec.compact say where TAIL's key stream has its words.
      * Compact: packed f-bit words corr_0, corr_1 (HEAD takes PRG(HO, trunc, 1 + m) mod 2^f):
      * HEAD: out[0] = (zh >> f) - (PRG(HO, trunc, 0) mod 2^(64-f)) + (corr_m << (64-f)) - 2^(62-f);
      * TAIL: out[0] = -(PRG(TO, trunc, 0) mod 2^(64-f)) + (corr_m << (64-f)).
@@ -233,7 +233,7 @@ typedef enum uvcc_task_kind {
     UVCC_TASK_FN_LADDER,
     /** OTHER. in[0] = r. out_bytes[0] and [1] = the correction words, the same for HEAD and TAIL. */
     UVCC_TASK_FN_DEAL_LADDER,
-    /** in[0] = xh, in[1] = what FN_TRUNC makes of it, s = fn.shift, key: a DCF key (src/exec/dcf.h)
+    /** in[0] = xh, in[1] = what FN_TRUNC or TRUNC makes of it, s = fn.shift, key: a DCF key (src/exec/dcf.h)
      * on s bits with one word (root: PRG(HO | TO, root, 0)[2i, 2i+1] at fn.call_key). out[0] =
      * in[1] - this party's share of [xh mod 2^s < r mod 2^s]. in[1] == out[0] allowed. */
     UVCC_TASK_FN_FLOOR,
@@ -353,6 +353,8 @@ enum { UVCC_BOOL_BIT = 1 /**< d */, UVCC_BOOL_PRODUCT = 2 /**< d x */ };
  *     w_0, w_1 (each c * 8 bytes).
  *   TRUNC_ARS: HEAD: CW(f). TAIL: CW(f)'s levels and final words, then rho shares (c * 8), then not
  *     compact: w_0, w_1 (c * 8 each), then CW's control bits, then compact: corr_0, corr_1.
+ *   TRUNC_DCF: HEAD: a DCF key (src/exec/dcf.h) on f bits with one word. TAIL: the same, then not
+ *     compact: w_0, w_1, compact: corr_0, corr_1. FN_FLOOR takes the bit off.
  *   RELU (n comparison bits): HEAD: CW(n). TAIL: levels, final words, k (c * 8), kr (c * 8), control
  *     bits.
  * uvcc_key_layout() computes the offsets. Values: r of the masks above; alpha = r mod 2^f (trunc) or
@@ -360,13 +362,15 @@ enum { UVCC_BOOL_BIT = 1 /**< d */, UVCC_BOOL_PRODUCT = 2 /**< d x */ };
  * (carry + (1-m) rb) - HEAD's share mod 2^f; not compact: w_m = -(r >> f) + (1-m) rb 2^(64-f) -
  * HEAD's share; rho = XOR of the two bit pads of LESS_MASK; TRUNC: rho share of TAIL = rho -
  * PRG(HO, select, 0); RELU: k = rho ^ bit n of r, kr = k * r, minus PRG(HO, select, 0), (.., 1).
- * DPF roots: words 2j, 2j+1 of PRG(HO, root, 0) (HEAD) and PRG(TO, root, 0) (TAIL). */
+ * DCF: alpha as above, beta = 1. Roots of both: words 2j, 2j+1 of PRG(HO, root, 0) (HEAD) and PRG(TO,
+ * root, 0) (TAIL). */
 typedef enum uvcc_gate {
     UVCC_GATE_NONE = 0,
     UVCC_GATE_TRUNC_SR = 1,
     UVCC_GATE_TRUNC_ARS = 2,
     UVCC_GATE_RELU = 3,
     UVCC_GATE_FUNCTION = 4, /**< of a FUNCTION op; its tasks say what is in it */
+    UVCC_GATE_TRUNC_DCF = 5,
 } uvcc_gate;
 
 /** Offsets in the key stream of one block for one receiver; UINT32_MAX where a section is absent. */
@@ -374,9 +378,10 @@ typedef struct uvcc_key_layout {
     uint32_t levels, leaves, bits; /**< sections of CW */
     uint32_t words[3];             /**< TRUNC: rho, w_0, w_1; RELU: k, kr, - */
     uint32_t corr[2];
+    uint32_t dcf; /**< TRUNC_DCF: the whole DCF key, first of all */
     uint32_t total_bytes;
 } uvcc_key_layout;
-/** role HEAD or TAIL. n: comparison bits (TRUNC_ARS: f). */
+/** role HEAD or TAIL. n: comparison bits (TRUNC_ARS, TRUNC_DCF: f). */
 UVCC_API void uvcc_key_layout_of(uvcc_gate gate, bool compact, unsigned shift, unsigned bits,
                                  uint32_t count, uvcc_role role, uvcc_key_layout *out);
 

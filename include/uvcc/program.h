@@ -71,8 +71,13 @@ enum {
     UVCC_OP_WITHIN = 128,
 };
 
-/** Truncation of an op: exact (GapARS, floor) or stochastic (GapSR). */
-typedef enum uvcc_truncation { UVCC_TRUNC_EXACT = 0, UVCC_TRUNC_STOCHASTIC = 1 } uvcc_truncation;
+/** Truncation of an op: exact (GapARS, floor) or stochastic (GapSR). EXACT_DCF gives what EXACT gives, its
+ * bit by a DCF: one round less, more than twice the bytes of keys. Only for ops that truncate. */
+typedef enum uvcc_truncation {
+    UVCC_TRUNC_EXACT = 0,
+    UVCC_TRUNC_STOCHASTIC = 1,
+    UVCC_TRUNC_EXACT_DCF = 2
+} uvcc_truncation;
 
 /** How a comparison is made: on keys that the third party deals (fewer rounds), or by a circuit on shared
  * bits without keys (far fewer bytes). The same results. */

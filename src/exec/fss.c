@@ -10,6 +10,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "dcf.h"
 #include "fss_tree.h"
 #include "proto/crypto.h"
 #include "transpose.h"
@@ -552,13 +553,15 @@ static uint32_t place(uvcc_key_layout *k, uint32_t bytes) {
 void uvcc_key_layout_of(uvcc_gate gate, bool compact, unsigned shift, unsigned bits, uint32_t count,
                         uvcc_role role, uvcc_key_layout *out) {
     const uint32_t no = UINT32_MAX;
-    *out = (uvcc_key_layout){no, no, no, {no, no, no}, {no, no}, 0};
+    *out = (uvcc_key_layout){no, no, no, {no, no, no}, {no, no}, no, 0};
     const bool tail = role == UVCC_TAIL, trunc = gate != UVCC_GATE_RELU;
     const bool dpf = gate == UVCC_GATE_TRUNC_ARS || gate == UVCC_GATE_RELU;
     const unsigned depth = uvcci_dpf_levels(trunc ? shift : bits);
     if (gate == UVCC_GATE_NONE)
         return;
 
+    if (gate == UVCC_GATE_TRUNC_DCF)
+        out->dcf = place(out, (uint32_t)uvcci_dcf_bytes(shift, 1, count));
     if (dpf) {
         out->levels = place(out, depth * count * BLOCK);
         out->leaves = place(out, count * BLOCK);

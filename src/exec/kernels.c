@@ -501,7 +501,7 @@ static void deal_trunc(const chunk *c, const uvcc_key_layout *k) {
         }
         uvcc_bits_pack(corr, c->n, f, tail + k->corr[m] + (size_t)c->first * f / 8);
     }
-    if (c->t->u.vec.gate == UVCC_GATE_TRUNC_ARS) {
+    if (c->t->u.vec.gate != UVCC_GATE_TRUNC_SR) {
         const uint64_t *own = pad(c, 3, UVCC_PAIR_OWN, UVCC_TAG_own, 0);
         for (uint32_t i = 0; i < c->n; i++)
             alpha[i] = own[i] & low;
@@ -568,7 +568,9 @@ static void deal(const chunk *c) {
         if (gate == UVCC_GATE_TRUNC_ARS)
             deal_trunc_exact(&part, &k);
     }
-    if (gate != UVCC_GATE_TRUNC_SR)
+    if (gate == UVCC_GATE_TRUNC_DCF)
+        uvcci_kernel_deal_less(c, 0, c->t->u.vec.shift);
+    else if (gate != UVCC_GATE_TRUNC_SR)
         deal_dpf(c, &k);
 }
 
@@ -876,7 +878,8 @@ static bool vec_is_sane(const uvcc_task *t) {
     if (uses_gate)
         return f >= 1 && f <= 62 &&
                (gate == UVCC_GATE_TRUNC_ARS ||
-                (gate == UVCC_GATE_TRUNC_SR && t->kind == UVCC_TASK_DEAL));
+                (t->kind == UVCC_TASK_DEAL &&
+                 (gate == UVCC_GATE_TRUNC_SR || gate == UVCC_GATE_TRUNC_DCF)));
     return true;
 }
 
@@ -901,11 +904,10 @@ static int run_vec(uvcci_cpu_worker *w, const uvcc_task *t) {
     const vec_kernel *fn = uvcci_fn_kernel(t->kind), *k = fn != NULL ? fn : &vec_kernels[t->kind];
     if (k->run == NULL || !(fn != NULL ? uvcci_fn_is_sane(t) : vec_is_sane(t)))
         return UVCC_ERR_JOB;
-    if (fn != NULL) {
-        if (reserve(w, uvcci_fn_packing_words(t)) != 0)
-            return UVCC_ERR_JOB;
+    if (reserve(w, uvcci_fn_packing_words(t)) != 0)
+        return UVCC_ERR_JOB;
+    if (fn != NULL)
         uvcci_fn_prepare(t, w->scratch);
-    }
     chunk c = {.s = scratch_of(w), .packing = w->scratch, .t = t, .aes = w->aes, .simd = w->gemm};
     for (uint32_t i = 0; i < t->u.vec.count; i++) {
         c.b = &t->u.vec.blocks[i];

@@ -571,23 +571,32 @@ static void deal_ladder(const chunk *c) {
     memcpy(b->out_bytes[1], b->out_bytes[0], uvcci_ladder_bytes(s.depth, s.rungs, b->count));
 }
 
-/* For alpha = r mod 2^n. */
-static void deal_dcf(const chunk *c, unsigned n, unsigned w, const uint64_t *beta) {
+/* For alpha in s->words. */
+static void deal_dcf(const chunk *c, uint16_t call, unsigned n, unsigned w, const uint64_t *beta) {
     const uvcc_block *b = c->b;
-    uint64_t *alpha = c->s->words, (*roots)[2 * BLOCK] = c->s->roots;
-    for (uint32_t i = 0; i < b->count; i++)
-        alpha[i] = b->in[0][i] & low_bits(n);
-    prg_of_call(c, args(c)->call_key, PAIR_HO, UVCC_TAG_root, 0, 0, roots[0], (size_t)b->count * 2);
-    prg_of_call(c, args(c)->call_key, PAIR_TO, UVCC_TAG_root, 0, 0, roots[1], (size_t)b->count * 2);
-    uvcci_dcf_gen(uvcci_kernel_dpf_keys(c), n, w, b->count, alpha, beta, (const uint8_t *)roots[0],
-                  (const uint8_t *)roots[1], b->out_bytes[0]);
+    uint64_t(*roots)[2 * BLOCK] = c->s->roots;
+    prg_of_call(c, call, PAIR_HO, UVCC_TAG_root, 0, 0, roots[0], (size_t)b->count * 2);
+    prg_of_call(c, call, PAIR_TO, UVCC_TAG_root, 0, 0, roots[1], (size_t)b->count * 2);
+    uvcci_dcf_gen(uvcci_kernel_dpf_keys(c), n, w, b->count, c->s->words, beta,
+                  (const uint8_t *)roots[0], (const uint8_t *)roots[1], b->out_bytes[0]);
     memcpy(b->out_bytes[1], b->out_bytes[0], uvcci_dcf_bytes(n, w, b->count));
 }
 
-static void deal_floor(const chunk *c) {
+void uvcci_kernel_deal_less(const chunk *c, uint16_t call, unsigned n) {
     for (uint32_t i = 0; i < c->b->count; i++)
         c->packing[i] = 1;
-    deal_dcf(c, args(c)->shift, 1, c->packing);
+    deal_dcf(c, call, n, 1, c->packing);
+}
+
+/* alpha = r mod 2^n. */
+static void put_alpha(const chunk *c, unsigned n) {
+    for (uint32_t i = 0; i < c->b->count; i++)
+        c->s->words[i] = c->b->in[0][i] & low_bits(n);
+}
+
+static void deal_floor(const chunk *c) {
+    put_alpha(c, args(c)->shift);
+    uvcci_kernel_deal_less(c, args(c)->call_key, args(c)->shift);
 }
 
 static void deal_spline(const chunk *c) {
@@ -600,7 +609,8 @@ static void deal_spline(const chunk *c) {
         for (unsigned j = 0; j < w; j++, power *= r)
             beta[(size_t)i * w + j] = power;
     }
-    deal_dcf(c, fn->bits, w, beta);
+    put_alpha(c, fn->bits);
+    deal_dcf(c, fn->call_key, fn->bits, w, beta);
 }
 
 static void deal_powers(const chunk *c) {
@@ -880,7 +890,9 @@ size_t uvcci_fn_packing_words(const uvcc_task *t) {
     switch (t->kind) {
     case UVCC_TASK_FN_TABLE:
         return table_words(t->u.vec.fn->entry_count) + LEAF_WORDS;
-    case UVCC_TASK_FN_DEAL_FLOOR: /* payloads */
+    case UVCC_TASK_DEAL: /* payloads */
+        return t->u.vec.gate == UVCC_GATE_TRUNC_DCF ? BLOCK : 0;
+    case UVCC_TASK_FN_DEAL_FLOOR:
     case UVCC_TASK_FN_DEAL_SPLINE:
         return (size_t)BLOCK * UVCCI_DCF_WORDS_MAX;
     default:

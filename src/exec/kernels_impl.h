@@ -104,7 +104,10 @@ static inline const uint64_t *pad(const chunk *c, unsigned slot, unsigned pair, 
 const vec_kernel *uvcci_fn_kernel(unsigned kind);
 /* Whether the numbers of such a task are within what its formulas allow. */
 bool uvcci_fn_is_sane(const uvcc_task *t);
-/* Words of packing memory that a task needs, and that any task can need. */
+/* OTHER's DCF keys for [x < alpha], alpha < 2^n in s->words, to the beginning of out_bytes[0] and [1];
+ * roots at `call`. Packing: BLOCK words. */
+void uvcci_kernel_deal_less(const chunk *c, uint16_t call, unsigned n);
+/* Words of packing memory that a task of blocks needs, and that any can need. */
 size_t uvcci_fn_packing_words(const uvcc_task *t);
 size_t uvcci_fn_packing_words_max(void);
 /* Fills packing memory before the first block. */

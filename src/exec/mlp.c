@@ -96,7 +96,7 @@ static int check_options(const uvcc_mlp_config *c, const uvcci_message *m) {
         return uvcci_fail(m, bad, "batch is %u; it must be a power of two", c->batch);
     if (c->frac_bits == 0)
         return uvcci_fail(m, bad, "frac_bits must be at least 1");
-    if (c->truncation > UVCC_TRUNC_STOCHASTIC || c->lift > UVCC_LIFT_EXCHANGE)
+    if (c->truncation > UVCC_TRUNC_EXACT_DCF || c->lift > UVCC_LIFT_EXCHANGE)
         return uvcci_fail(m, bad, "truncation %u or lift %u is unknown", c->truncation, c->lift);
     if (c->compare > UVCC_COMPARE_CIRCUIT)
         return uvcci_fail(m, bad, "comparison %u is unknown", c->compare);
@@ -177,9 +177,11 @@ static uint32_t values(builder *b, const char *name, uint32_t l, uint32_t rows, 
     return tensor(b, name, l, rows, cols, bits, b->w.f, UVCC_EPOCH, UVCC_NO_TENSOR);
 }
 
-static void begin(builder *b, const char *entry, uint8_t truncation) {
+/* What is `revealed` is truncated exactly. */
+static void begin(builder *b, const char *entry, bool revealed) {
     note(b, uvcc_program_entry(b->p, entry));
-    b->truncation = truncation;
+    b->truncation =
+        revealed && b->c->truncation == UVCC_TRUNC_STOCHASTIC ? UVCC_TRUNC_EXACT : b->c->truncation;
     b->phase = UVCC_FWD;
     b->k = 0;
 }
@@ -194,20 +196,23 @@ static void op(builder *b, uvcc_opcode opcode, uint32_t x, uint32_t y, uint32_t 
                uint8_t flags, unsigned shift) {
     if (b->err != 0)
         return;
-    note(b, uvcc_program_op(b->p, &(uvcc_op_desc){
-                                      .name = uvcc_program_tensor_at(b->p, out)->name,
-                                      .opcode = (uint16_t)opcode,
-                                      .phase = b->phase,
-                                      .k = b->k++,
-                                      .in_count = y == UVCC_NO_TENSOR ? 1 : 2,
-                                      .in = {x, y},
-                                      .out_count = out2 == UVCC_NO_TENSOR ? 1 : 2,
-                                      .out = {out, out2},
-                                      .flags = flags,
-                                      .shift = (uint8_t)shift,
-                                      .truncation = b->truncation,
-                                      .lift = b->c->lift,
-                                  }));
+    uvcc_op_desc d = {
+        .name = uvcc_program_tensor_at(b->p, out)->name,
+        .opcode = (uint16_t)opcode,
+        .phase = b->phase,
+        .k = b->k++,
+        .in_count = y == UVCC_NO_TENSOR ? 1 : 2,
+        .in = {x, y},
+        .out_count = out2 == UVCC_NO_TENSOR ? 1 : 2,
+        .out = {out, out2},
+        .flags = flags,
+        .shift = (uint8_t)shift,
+        .truncation = b->truncation,
+        .lift = b->c->lift,
+    };
+    if (d.truncation == UVCC_TRUNC_EXACT_DCF && !uvcci_truncates(&d))
+        d.truncation = UVCC_TRUNC_EXACT;
+    note(b, uvcc_program_op(b->p, &d));
 }
 
 static void op1(builder *b, uvcc_opcode opcode, uint32_t x, uint32_t out, unsigned shift) {
@@ -268,7 +273,7 @@ static void add_train(builder *b) {
     uint32_t left[UVCC_MLP_MAX_LAYERS], sign[UVCC_MLP_MAX_LAYERS];
     uint32_t grad_weight[UVCC_MLP_MAX_LAYERS], grad_bias[UVCC_MLP_MAX_LAYERS];
 
-    begin(b, "train", c->truncation);
+    begin(b, "train", false);
     uint32_t x = values(b, "X", 0, c->batch, c->features, w->data);
     uint32_t y = values(b, "Y", 0, c->batch, c->classes, w->data);
     note(b, uvcc_program_input(b->p, UVCC_MLP_IN_X, x, c->x_owner));
@@ -311,7 +316,7 @@ static void add_predict(builder *b) {
     uint32_t left[UVCC_MLP_MAX_LAYERS], sign[UVCC_MLP_MAX_LAYERS];
     if (c->predict_rows == 0)
         return;
-    begin(b, "predict", UVCC_TRUNC_EXACT);
+    begin(b, "predict", true);
     uint32_t x = values(b, "PX", 0, c->predict_rows, c->features, b->w.value);
     note(b, uvcc_program_input(b->p, UVCC_MLP_IN_PREDICT_X, x, c->x_owner));
     uint32_t z = forward(b, names, c->predict_rows, x, left, sign);
@@ -322,7 +327,7 @@ static void add_predict(builder *b) {
  * such weights are made again from the masters, exactly. */
 static void add_reveal(builder *b) {
     const bool again = b->c->truncation == UVCC_TRUNC_STOCHASTIC && b->w.shift != 0;
-    begin(b, "reveal", UVCC_TRUNC_EXACT);
+    begin(b, "reveal", true);
     for (uint32_t l = 0; l < uvcc_mlp_layers(b->c); l++) {
         uint32_t in, out, weight = b->weight[l], bias = b->bias[l];
         uvcc_mlp_shape(b->c, l, &in, &out);

@@ -390,6 +390,25 @@ static const uint64_t *lift_share(const uvcci_run *r, unsigned vec) {
     return r->plan->gate == UVCC_GATE_TRUNC_ARS ? r->z : r->m;
 }
 
+/* Takes the comparison bit off m; the key streams begin with the DCF's key. */
+static bool build_floor(builder *b) {
+    uvcci_run *r = b->r;
+    uint32_t n;
+    uvcc_fn_args *args = uvcci_bump_take(&r->bump, sizeof *args);
+    uvcc_block *k = add_op_blocks(b, UVCC_TASK_FN_FLOOR, 0, UVCCI_ROLE_EDGE, &n);
+    if (args == NULL)
+        return false;
+    *args = (uvcc_fn_args){.shift = r->plan->shift};
+    if (n != 0)
+        r->tasks[r->task_count - 1].u.vec.fn = args;
+    for (uint32_t i = 0; i < n; i++) {
+        k[i].in[0] = r->z + uvcci_at_block(&k[i]);
+        k[i].in[1] = k[i].out[0] = r->m + uvcci_at_block(&k[i]);
+        k[i].key = uvcci_key_of(r, 0, k[i].block);
+    }
+    return true;
+}
+
 static bool build_lift(builder *b) {
     uvcci_run *r = b->r;
     const uvcci_plan *p = r->plan;
@@ -417,6 +436,8 @@ static bool build_lift(builder *b) {
             k[i].key = uvcci_key_of(r, 0, k[i].block);
         }
     }
+    if (p->gate == UVCC_GATE_TRUNC_DCF && !build_floor(b))
+        return false;
     if (p->bit_round >= 0) {
         bool relu = p->gate == UVCC_GATE_RELU;
         if (relu && !take_words(b->s, r, &r->d))

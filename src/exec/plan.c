@@ -487,24 +487,34 @@ static void end_beaver(draft *d) {
     add_vec(d, &d->rounds[v->triple_round], UVCCI_PROTO_RESHARE, 0, UVCCI_ID_TILE0, 64);
 }
 
+static uint8_t gate_of(uint8_t truncation) {
+    static const uint8_t gates[] = {[UVCC_TRUNC_EXACT] = UVCC_GATE_TRUNC_ARS,
+                                    [UVCC_TRUNC_STOCHASTIC] = UVCC_GATE_TRUNC_SR,
+                                    [UVCC_TRUNC_EXACT_DCF] = UVCC_GATE_TRUNC_DCF};
+    return gates[truncation];
+}
+
+/* By the op's shift. A DPF's bit takes a round to convert, a DCF's is a share at once. */
+static void plan_truncation(draft *d, const uvcc_op_desc *op, uvcci_protocol open) {
+    uvcci_plan *plan = d->plan;
+    plan->compact = open == UVCCI_PROTO_OPEN4;
+    plan->shift = plan->bits = op->shift;
+    plan->gate = gate_of(op->truncation);
+    plan_edge_gate(d, open, UVCCI_STREAM_TRUNC, plan->gate == UVCC_GATE_TRUNC_ARS, 1);
+}
+
 /* The opened differences give a replicated product; what is truncated then is truncated as TRUNCATE
  * does it. */
 static void plan_beaver(draft *d, const uvcc_program *p, const uvcci_entry *e, const uvcci_op *op) {
-    uvcci_plan *plan = d->plan;
-    const bool exact = op->desc.truncation == UVCC_TRUNC_EXACT;
     begin_beaver(d, p, e, op);
-    if (op->desc.shift != 0) {
-        plan->shift = plan->bits = op->desc.shift;
-        plan->gate = exact ? UVCC_GATE_TRUNC_ARS : UVCC_GATE_TRUNC_SR;
-        plan_edge_gate(d, UVCCI_PROTO_OPEN2, UVCCI_STREAM_TRUNC, exact, 1);
-    }
+    if (op->desc.shift != 0)
+        plan_truncation(d, &op->desc, UVCCI_PROTO_OPEN2);
     end_beaver(d);
 }
 
 static int plan_op(draft *d, const uvcc_program *p, const uvcci_entry *e, const uvcci_op *op,
                    uvcci_fn_plan *fn) {
     uvcci_plan *plan = d->plan;
-    bool exact = op->desc.truncation == UVCC_TRUNC_EXACT;
     switch (op->desc.opcode) {
     case UVCC_OP_INPUT:
         plan->fixed_edge = e->inputs[op->io].owner;
@@ -526,17 +536,13 @@ static int plan_op(draft *d, const uvcc_program *p, const uvcci_entry *e, const 
             plan_vector(d, UVCCI_PROTO_RESHARE, UVCCI_STREAM_MASK);
             return 0;
         }
-        plan->compact = true;
-        plan->shift = plan->bits = op->desc.shift;
-        plan->gate = exact ? UVCC_GATE_TRUNC_ARS : UVCC_GATE_TRUNC_SR;
-        plan_edge_gate(d, UVCCI_PROTO_OPEN4, UVCCI_STREAM_TRUNC, exact, 1);
+        plan_truncation(d, &op->desc, UVCCI_PROTO_OPEN4);
         return 0;
     case UVCC_OP_TRUNCATE:
-        plan->compact = p->tensors[op->desc.in[0]].desc.sharing == UVCC_ADDITIVE;
-        plan->shift = plan->bits = op->desc.shift;
-        plan->gate = exact ? UVCC_GATE_TRUNC_ARS : UVCC_GATE_TRUNC_SR;
-        plan_edge_gate(d, plan->compact ? UVCCI_PROTO_OPEN4 : UVCCI_PROTO_OPEN2, UVCCI_STREAM_TRUNC,
-                       exact, 1);
+        plan_truncation(d, &op->desc,
+                        p->tensors[op->desc.in[0]].desc.sharing == UVCC_ADDITIVE
+                            ? UVCCI_PROTO_OPEN4
+                            : UVCCI_PROTO_OPEN2);
         return 0;
     case UVCC_OP_RESHARE:
         plan_vector(d, UVCCI_PROTO_RESHARE, UVCCI_STREAM_MASK);

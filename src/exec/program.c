@@ -1013,8 +1013,10 @@ static int check_fields(const op_check *c, bool implemented) {
     if (d->shift > UVCCI_MAX_BITS || (d->shift != 0 && implemented && !uses_shift(d->opcode)))
         return uvcci_fail(c->m, bad, "%s: a shift by %u bits is not possible here", c->label,
                           d->shift);
-    if (d->truncation > UVCC_TRUNC_STOCHASTIC)
+    if (d->truncation > UVCC_TRUNC_EXACT_DCF)
         return uvcci_fail(c->m, bad, "%s: unknown truncation %u", c->label, d->truncation);
+    if (d->truncation == UVCC_TRUNC_EXACT_DCF && !uvcci_truncates(d))
+        return uvcci_fail(c->m, bad, "%s truncates nothing, so it has no use for a DCF", c->label);
     if (d->lift > UVCC_LIFT_EXCHANGE)
         return uvcci_fail(c->m, bad, "%s: unknown lift %u", c->label, d->lift);
     if (d->opcode == UVCC_OP_FUNCTION && d->lift == UVCC_LIFT_SEQUENTIAL)

@@ -97,6 +97,10 @@ struct uvcc_program {
 
 /* Opcodes of products of two secrets, which end in a resharing or a truncation. */
 bool uvcci_is_product(uint16_t opcode);
+/* Whether the op truncates its result, as `truncation` says. */
+static inline bool uvcci_truncates(const uvcc_op_desc *d) {
+    return d->shift != 0 && (uvcci_is_product(d->opcode) || d->opcode == UVCC_OP_TRUNCATE);
+}
 
 /* Operands of a matrix product: A, B, C. Rows and columns of one block as it is stored: the whole
  * of an operand where the op has no heads. */

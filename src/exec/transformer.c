@@ -196,7 +196,7 @@ static int check_numbers(const uvcc_transformer_config *c, const uvcci_message *
         return refuse(m, "gradient_bits", "must be at most 16");
     if (c->weight_bits > 16)
         return refuse(m, "weight_bits", "must be at most 16");
-    if (c->truncation > UVCC_TRUNC_STOCHASTIC)
+    if (c->truncation > UVCC_TRUNC_EXACT_DCF)
         return refuse(m, "truncation", "is unknown");
     if (c->lift > UVCC_LIFT_EXCHANGE)
         return refuse(m, "lift", "is unknown");

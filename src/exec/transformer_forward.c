@@ -154,7 +154,7 @@ uint32_t uvcci_tf_forward(uvcci_tf_builder *b, uvcci_tf_batch *batch) {
     }
     batch->last = norm(b, last, x, 0, UVCCI_TF_GF, UVCCI_TF_CF);
     if (b->opens_logits)
-        b->truncation = UVCC_TRUNC_EXACT;
+        b->truncation = uvcci_tf_exact(b);
     return linear(b, "L", batch->last.y, 0, UVCCI_TF_WL, UVCCI_TF_NONE);
 }
 
@@ -208,6 +208,6 @@ void uvcci_tf_open_loss(uvcci_tf_builder *b, uint8_t group, uint32_t ways, uint3
     const uint32_t out =
         uvcci_tf_epoch(b, "LOSS.out", 1, 1, d.bits - (d.scale - UVCC_TRANSFORMER_LOSS_BITS),
                        UVCC_TRANSFORMER_LOSS_BITS);
-    uvcci_tf_truncate(b, sum, out, UVCC_TRUNC_EXACT);
+    uvcci_tf_truncate(b, sum, out, uvcci_tf_exact(b));
     uvcci_tf_note(b, uvcc_program_output(b->p, id, out));
 }

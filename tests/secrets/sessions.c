@@ -345,6 +345,11 @@ static void keyless(void **state) {
     relu_of_product(secret_config, 1, UVCC_TRUNC_EXACT, UVCC_OP_CIRCUIT, PARTS);
 }
 
+static void on_dcf_keys(void **state) {
+    (void)state;
+    relu_of_product(secret_config, 1, UVCC_TRUNC_EXACT_DCF, 0, NATIVE);
+}
+
 static void on_triples(void **state) {
     (void)state;
     relu_of_product(secret_config, 2, UVCC_TRUNC_EXACT, 0, TRIPLE);
@@ -357,7 +362,8 @@ static void checked_product(void **state) {
 
 int test_sessions(void) {
     const struct CMUnitTest tests[] = {SECRETS_TEST(provisioned), SECRETS_TEST(exchanged),
-                                       SECRETS_TEST(keyless), SECRETS_TEST(on_triples),
+                                       SECRETS_TEST(keyless), SECRETS_TEST(on_dcf_keys),
+                                       SECRETS_TEST(on_triples),
                                        SECRETS_TEST(checked_product)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -353,6 +353,12 @@ static void truncate_once(unsigned f, uvcc_gate gate, bool compact) {
                              .wire_in = {l.sent[1 - r]},
                              .key = k.of[r]});
     }
+    const uvcc_fn_args args = {.shift = (uint8_t)f};
+    sim.vec.u.vec.fn = &args;
+    for (unsigned r = 0; r < 2 && gate == UVCC_GATE_TRUNC_DCF; r++)
+        vec(r, UVCC_TASK_FN_FLOOR,
+            (uvcc_block){.in = {zh[r], y[r]}, .out = {y[r]}, .key = k.of[r]});
+    sim.vec.u.vec.fn = NULL;
     look_at_edge(y);
     for (uint32_t i = 0; i < N; i++) {
         const uint64_t less_floor = edge_sum(y, i) - (uint64_t)((int64_t)z[i] >> f);
@@ -367,6 +373,7 @@ static void truncations(void **state) {
         for (unsigned compact = 0; compact < 2; compact++) {
             truncate_once(shifts[i], UVCC_GATE_TRUNC_SR, compact);
             truncate_once(shifts[i], UVCC_GATE_TRUNC_ARS, compact);
+            truncate_once(shifts[i], UVCC_GATE_TRUNC_DCF, compact);
         }
     close_sim();
 }

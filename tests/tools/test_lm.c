@@ -88,6 +88,7 @@ static void same_weights(void **state) {
         EXACT "--stages 2 --ahead 1 --products beaver",
         EXACT "--tensor 2 --compute deferred",
         EXACT "--stages 2 --sks 500",
+        SMALL "--truncation ars-dcf --index exact --stages 2",
         EXACT "--replicas 2 --products beaver --sks 1000",
         EXACT "--replicas 2 --stages 2 --tensor 2",
         EXACT "--drop 0.1 --reorder 0.2 --duplicate 0.1 --corrupt 0.01",

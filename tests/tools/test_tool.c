@@ -104,7 +104,7 @@ static void refuses_bad_options(void **state) {
         {"train --data t.csv --batch 4 --hidden 4096,1000", "a step is too large"},
         {"train --data t.csv --seed -1", "--seed -1"},
         {"train --data t.csv --seed 18446744073709551616", "2^64"},
-        {"train --data t.csv --truncation up", "ars|sr"},
+        {"train --data t.csv --truncation up", "ars|sr|ars-dcf"},
         {"train --data t.csv --compute gpu", "inline|deferred|threads"},
         {"train --data t.csv --drop 1", "less than 1"},
         {"train --data t.csv --drop -0.1", "less than 1"},
@@ -280,6 +280,11 @@ static void vectors_however_it_runs(void **state) {
         snprintf(words, sizeof words, "%s --products beaver", base);
         j = results(words);
         check_vector(run, j);
+        json_decref(j);
+        snprintf(words, sizeof words, "%s --truncation ars-dcf", base);
+        j = results(words);
+        check_vector(run, j);
+        assert_true(test_u64(j, "rounds") < test_u64(first, "rounds"));
         json_decref(j);
         json_decref(first);
     }

@@ -14,6 +14,11 @@ static double words(unsigned n) {
     return 2 * (16.0 * levels + 16 + (2 * levels + 7) / 8);
 }
 
+/* A DCF key on n bits, to HEAD and to TAIL. */
+static double dcf(unsigned n) {
+    return 2 * (24.0 * n + 8 + (2 * n + 7) / 8);
+}
+
 static uint32_t tensor(uvcc_program *p, const char *name, uint32_t rows, unsigned bits,
                        unsigned scale, uint8_t sharing) {
     const uvcc_tensor_desc d = {.name = name,
@@ -49,16 +54,21 @@ static void follows_the_table(void **state) {
         {UVCC_OP_ELEM_MUL, 0, F, 1, UVCC_LIFT_EXCHANGE, 2, 48, F / 4, OF_A},
         {UVCC_OP_TRUNCATE, 0, 4, 1, 0, 2, 32, 16, OF_A},
         {UVCC_OP_TRUNCATE, 0, F, 0, 0, 3, 32.25, full, OF_WIDE},
+        {UVCC_OP_TRUNCATE, 0, F, 2, 0, 2, 32, dcf(F) + 16, OF_WIDE},
+        {UVCC_OP_GEMM_SS, 0, F, 2, 0, 2, 48, dcf(F) + F / 4, OF_A},
+        {UVCC_OP_ELEM_MUL, 0, 9, 2, UVCC_LIFT_SEQUENTIAL, 3, 48, dcf(9) + 2 * 9 / 8.0, OF_A},
         {UVCC_OP_GEMM_PART, 0, 0, 0, 0, 0, 0, 0, OF_A},
         {UVCC_OP_RESHARE, 0, 0, 0, 0, 1, 24, 0, OF_PART},
         {UVCC_OP_TRUNCATE, 0, F, 1, 0, 2, 48, F / 4, OF_PART},
         {UVCC_OP_TRUNCATE, 0, F, 0, 0, 3, 48.25, exact, OF_PART},
+        {UVCC_OP_TRUNCATE, 0, F, 2, 0, 2, 48, dcf(F) + F / 4, OF_PART},
         {UVCC_OP_RELU, 0, 0, 0, 0, 3, 48.25, words(RELU_BITS) + 16, OF_WIDE},
         {UVCC_OP_RELU, UVCC_OP_CIRCUIT, 0, 0, 0, 5, 99.75, 0, OF_WIDE},
         /* opens the element-wise product's operands; then nothing is opened any more */
         {UVCC_OP_ELEM_MUL, UVCC_OP_BEAVER, 0, 0, 0, 1, 48, 24, OF_A},
         {UVCC_OP_ELEM_MUL, UVCC_OP_BEAVER, 0, 0, 0, 0, 0, 24, OF_A},
         {UVCC_OP_ELEM_MUL, UVCC_OP_BEAVER, F, 0, 0, 3, 32.25, full + 24, OF_A},
+        {UVCC_OP_ELEM_MUL, UVCC_OP_BEAVER, F, 2, 0, 2, 32, dcf(F) + 16 + 24, OF_A},
     };
     enum { COUNT = sizeof rows / sizeof rows[0] };
     test_alloc mem = {0};
@@ -278,20 +288,22 @@ static void measure(const uvcc_program *p, uint32_t steps) {
 
 static void mlp_sends_the_formula(void **state) {
     (void)state;
-    for (unsigned way = 0; way < 5; way++) {
-        const uvcc_mlp_config c = {
-            .features = 70,
-            .classes = 3,
-            .hidden_count = 1,
-            .hidden = {65}, /* a second block of weights */
-            .batch = 64,
-            .lr_shift = 2,
-            .frac_bits = 12,
-            .truncation = way == 1 || way == 4 ? UVCC_TRUNC_STOCHASTIC : UVCC_TRUNC_EXACT,
-            .lift = way == 2 ? UVCC_LIFT_SEQUENTIAL : UVCC_LIFT_PARALLEL,
-            .compare = way == 2 ? UVCC_COMPARE_CIRCUIT : UVCC_COMPARE_FSS,
-            .products = way >= 3 ? UVCC_PRODUCTS_BEAVER : UVCC_PRODUCTS_NATIVE,
-            .y_owner = 1};
+    for (unsigned way = 0; way < 7; way++) {
+        const uvcc_mlp_config c = {.features = 70,
+                                   .classes = 3,
+                                   .hidden_count = 1,
+                                   .hidden = {65}, /* a second block of weights */
+                                   .batch = 64,
+                                   .lr_shift = 2,
+                                   .frac_bits = 12,
+                                   .truncation = way == 1 || way == 4 ? UVCC_TRUNC_STOCHASTIC
+                                                 : way >= 5           ? UVCC_TRUNC_EXACT_DCF
+                                                                      : UVCC_TRUNC_EXACT,
+                                   .lift = way == 2 ? UVCC_LIFT_SEQUENTIAL : UVCC_LIFT_PARALLEL,
+                                   .compare = way == 2 ? UVCC_COMPARE_CIRCUIT : UVCC_COMPARE_FSS,
+                                   .products = way >= 3 && way != 6 ? UVCC_PRODUCTS_BEAVER
+                                                                    : UVCC_PRODUCTS_NATIVE,
+                                   .y_owner = 1};
         const uvcc_allocator al = uvcc_host_allocator();
         uvcc_program *p;
         char message[256] = "";
@@ -304,7 +316,7 @@ static void mlp_sends_the_formula(void **state) {
 
 static void transformer_sends_the_formula(void **state) {
     (void)state;
-    for (unsigned way = 0; way < 4; way++) {
+    for (unsigned way = 0; way < 5; way++) {
         static const uvcc_transformer_worker only = {0};
         const uvcc_allocator al = uvcc_host_allocator();
         uvcc_transformer_config c;
@@ -318,8 +330,10 @@ static void transformer_sends_the_formula(void **state) {
         c.batch = 4;
         c.microbatches = 2;
         c.exact = way != 2;
-        c.truncation = way == 2 ? UVCC_TRUNC_STOCHASTIC : UVCC_TRUNC_EXACT;
-        c.sks = way == 3 ? 1000 : 0;
+        c.truncation = way == 2   ? UVCC_TRUNC_STOCHASTIC
+                       : way == 4 ? UVCC_TRUNC_EXACT_DCF
+                                  : UVCC_TRUNC_EXACT;
+        c.sks = way >= 3 ? 1000 : 0;
         c.products = way == 1 ? UVCC_PRODUCTS_BEAVER : UVCC_PRODUCTS_NATIVE;
         if (uvcc_transformer_program(&p, &c, &only, &al, message, sizeof message) != 0)
             fail_msg("%s", message);

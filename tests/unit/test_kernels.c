@@ -314,7 +314,7 @@ static void inputs(void **state) {
     }
 }
 
-/* Opening, truncation and, for ARS, the correction by the compared bit. */
+/* Opening, truncation and, where it is exact, the correction by the compared bit. */
 static void truncate_once(unsigned edge, uint32_t n, unsigned f, uvcc_gate gate, bool compact) {
     sim s;
     sim_open(&s, edge, n);
@@ -356,22 +356,33 @@ static void truncate_once(unsigned edge, uint32_t n, unsigned f, uvcc_gate gate,
                                 .in_bits = l.kept[r],
                                 .wire_in = {l.sent[1 - r]},
                                 .keys = k.of[r]});
-        for (uint32_t i = 0; i < n; i++)
-            assert_true(y[0][i] + y[1][i] == floor_shift(z[i], f));
     }
+    if (gate == UVCC_GATE_TRUNC_DCF) { /* the key stream begins with the DCF's key */
+        const uvcc_fn_args args = {.shift = (uint8_t)f};
+        s.v.u.vec.fn = &args;
+        for (unsigned r = 0; r < 3; r++)
+            vec(&s, r, UVCC_TASK_FN_FLOOR,
+                r == O ? (bufs){.keys = NULL}
+                       : (bufs){.in = {xh[r], y[r]}, .out = {y[r]}, .keys = k.of[r]});
+    }
+    for (uint32_t i = 0; i < n && gate != UVCC_GATE_TRUNC_SR; i++)
+        assert_true(y[0][i] + y[1][i] == floor_shift(z[i], f));
     sim_close(&s);
 }
+
+static const uvcc_gate truncation_gates[] = {UVCC_GATE_TRUNC_SR, UVCC_GATE_TRUNC_ARS,
+                                             UVCC_GATE_TRUNC_DCF};
 
 static void truncations(void **state) {
     (void)state;
     for (unsigned c = 0; c < COUNTS; c++)
         for (unsigned edge = 0; edge < 3; edge++)
-            for (unsigned v = 0; v < 4; v++)
+            for (unsigned v = 0; v < 6; v++)
                 truncate_once(edge, counts[c], 1 + (7 * c + 3 * edge + v) % 20,
-                              v & 1 ? UVCC_GATE_TRUNC_ARS : UVCC_GATE_TRUNC_SR, v & 2);
+                              truncation_gates[v % 3], v / 3);
     for (unsigned f = 1; f <= 62; f++)
-        for (unsigned v = 0; v < 4; v++)
-            truncate_once(f % 3, 200, f, v & 1 ? UVCC_GATE_TRUNC_ARS : UVCC_GATE_TRUNC_SR, v & 2);
+        for (unsigned v = 0; v < 6; v++)
+            truncate_once(f % 3, 200, f, truncation_gates[v % 3], v / 3);
 }
 
 static void relu_once(unsigned edge, uint32_t count, unsigned n) {
@@ -945,6 +956,9 @@ static void bad_tasks(void **state) {
         {UVCC_TASK_LESS_MASK, UVCC_GATE_RELU, 16, 64},
         {UVCC_TASK_DEAL, UVCC_GATE_NONE, 16, 16},
         {UVCC_TASK_DEAL, UVCC_GATE_TRUNC_ARS, 0, 16},
+        {UVCC_TASK_DEAL, UVCC_GATE_TRUNC_DCF, 0, 16},
+        {UVCC_TASK_DEAL, UVCC_GATE_TRUNC_DCF, 63, 16},
+        {UVCC_TASK_LESS_MASK, UVCC_GATE_TRUNC_DCF, 16, 16},
         {UVCC_TASK_DEAL, 4, 16, 16},
     };
     for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++) {

@@ -273,7 +273,7 @@ static void test_bad_options(void **state) {
     REFUSED(c.batch = 100, UVCC_ERR_CONFIG, "power of two");
     REFUSED(c.batch = 0, UVCC_ERR_CONFIG, "power of two");
     REFUSED(c.frac_bits = 0, UVCC_ERR_CONFIG, "frac_bits");
-    REFUSED(c.truncation = 2, UVCC_ERR_CONFIG, "truncation");
+    REFUSED(c.truncation = 3, UVCC_ERR_CONFIG, "truncation");
     REFUSED(c.lift = 3, UVCC_ERR_CONFIG, "lift");
     REFUSED(c.compare = 2, UVCC_ERR_CONFIG, "comparison 2 is unknown");
     REFUSED(c.y_owner = 3, UVCC_ERR_CONFIG, "owners");
@@ -348,6 +348,28 @@ static void test_stochastic(void **state) {
         assert_int_equal(d->out[0], io->tensor);
         assert_int_equal(uvcc_program_tensor_at(p, d->in[0])->name[0], 'M');
     }
+    uvcc_program_free(p);
+}
+
+/* By a DCF everything that truncates is, what is revealed too; other ops have no truncation. */
+static void test_dcf(void **state) {
+    (void)state;
+    test_alloc counts = {0};
+    const uvcc_allocator al = test_allocator(&counts);
+    uvcc_mlp_config c = mnist();
+    c.predict_rows = 4;
+    uvcc_program *by_dpf = build(&c, &al);
+    c.truncation = UVCC_TRUNC_EXACT_DCF;
+    uvcc_program *p = build(&c, &al);
+    for (uint32_t e = 0; e < 3; e++) {
+        assert_int_equal(uvcc_program_op_count(p, e), uvcc_program_op_count(by_dpf, e));
+        for (uint32_t i = 0; i < uvcc_program_op_count(p, e); i++) {
+            const uvcc_op_desc *d = uvcc_program_op_at(p, e, i);
+            const bool truncates = d->opcode == UVCC_OP_GEMM_SS || d->opcode == UVCC_OP_TRUNCATE;
+            assert_int_equal(d->truncation, truncates ? UVCC_TRUNC_EXACT_DCF : UVCC_TRUNC_EXACT);
+        }
+    }
+    uvcc_program_free(by_dpf);
     uvcc_program_free(p);
 }
 
@@ -443,6 +465,7 @@ int main(void) {
         cmocka_unit_test(test_bad_options),
         cmocka_unit_test(test_entries),
         cmocka_unit_test(test_stochastic),
+        cmocka_unit_test(test_dcf),
         cmocka_unit_test(test_no_master_shift),
         cmocka_unit_test(test_predict),
         cmocka_unit_test(test_no_memory),

@@ -521,7 +521,12 @@ static void test_bad_ops(void **state) {
     WRONG("flags 0x8 are not for this opcode", s.op[2].flags = 8);
     WRONG("shift by 1 bits", s.op[2].shift = 1);
     WRONG("shift by 63 bits", s.op[0].shift = 63);
-    WRONG("unknown truncation 2", s.op[0].truncation = 2);
+    WRONG("unknown truncation 3", s.op[0].truncation = 3);
+    WRONG("op bias (BIAS_ADD, FWD k 1) truncates nothing",
+          s.op[1].truncation = UVCC_TRUNC_EXACT_DCF);
+    WRONG("op relu (RELU, FWD k 2) truncates nothing", s.op[2].truncation = UVCC_TRUNC_EXACT_DCF);
+    WRONG("op product (GEMM_SS, FWD k 0) truncates nothing",
+          (s.op[0].truncation = UVCC_TRUNC_EXACT_DCF, s.op[0].shift = 0));
     WRONG("unknown lift 3", s.op[0].lift = 3);
     WRONG("op product (GEMM_SS, FWD k 0): op(A) has 4 columns", s.op[0].flags = UVCC_OP_TRANS_A);
     WRONG("op(B) 5 rows", s.op[0].flags = UVCC_OP_TRANS_B);
@@ -1126,6 +1131,7 @@ static void test_hash(void **state) {
              s.t[C].rows = s.t[D].rows = s.t[E].rows = 5, s.op[0].in[1] = A));
     DIFFERS((s.op[0].shift = 7, s.t[B].scale = 7));
     DIFFERS(s.op[0].truncation = UVCC_TRUNC_STOCHASTIC);
+    DIFFERS(s.op[0].truncation = UVCC_TRUNC_EXACT_DCF);
     DIFFERS(s.op[0].lift = 1);
     DIFFERS(s.op[3].out[0] = M; s.op[1].out[0] = D; s.op[2].in[0] = D; s.op[2].out[0] = C);
     DIFFERS(s.ops = 4);

@@ -739,7 +739,7 @@ static void attention_run(uint8_t truncation) {
         const int64_t *got = uvcc_session_output(t.s[i % 3], 0, 10u + i);
         for (uint32_t e = 0; e < d->rows * d->cols; e++) {
             const int64_t more = got[e] - want[e];
-            if (more != 0 && (more != 1 || truncation == UVCC_TRUNC_EXACT))
+            if (more != 0 && (more != 1 || truncation != UVCC_TRUNC_STOCHASTIC))
                 fail_msg("%s, element %u: %lld, not %lld", d->name, e, (long long)got[e],
                          (long long)want[e]);
             above += more == 1;
@@ -757,6 +757,7 @@ static void test_attention(void **state) {
     (void)state;
     attention_run(UVCC_TRUNC_EXACT);
     attention_run(UVCC_TRUNC_STOCHASTIC);
+    attention_run(UVCC_TRUNC_EXACT_DCF);
 }
 
 /* Z = X W >> 12 in one op, or in `parts` that are summed and truncated. */
@@ -834,7 +835,7 @@ static uvcc_session_stats product_stats(unsigned parts, uint8_t truncation, uint
  * memory. */
 static void test_sums_cost_one_product(void **state) {
     (void)state;
-    for (uint8_t truncation = 0; truncation < 2; truncation++) {
+    for (uint8_t truncation = 0; truncation < 3; truncation++) {
         uint64_t z[3];
         const uvcc_session_stats one = product_stats(0, truncation, &z[0]);
         const uvcc_session_stats part = product_stats(1, truncation, &z[1]);
@@ -888,7 +889,7 @@ static void one_op_large(uint16_t opcode, uint32_t n, uint8_t shift, uint8_t tru
     const int64_t *got = uvcc_session_output(t.s[1], 0, 2);
     for (uint32_t i = 0; i < n; i++) {
         int64_t want = (opcode == UVCC_OP_ELEM_MUL ? v[i] * v[i] : v[i]) >> shift;
-        if (got[i] != want && (truncation == UVCC_TRUNC_EXACT || got[i] != want + 1))
+        if (got[i] != want && (truncation != UVCC_TRUNC_STOCHASTIC || got[i] != want + 1))
             fail_msg("element %u: %lld, not %lld", i, (long long)got[i], (long long)want);
     }
     free(v);
@@ -901,6 +902,7 @@ static void test_large(void **state) {
     (void)state;
     one_op_large(UVCC_OP_ELEM_MUL, 50000, 10, UVCC_TRUNC_EXACT); /* keys in two parts */
     one_op_large(UVCC_OP_TRUNCATE, 50000, 3, UVCC_TRUNC_EXACT);
+    one_op_large(UVCC_OP_ELEM_MUL, 50000, 20, UVCC_TRUNC_EXACT_DCF); /* four parts */
     one_op_large(UVCC_OP_TRUNCATE, 20000, 9, UVCC_TRUNC_STOCHASTIC);
     one_op_large(UVCC_OP_ELEM_MUL, 1050000, 0, UVCC_TRUNC_EXACT); /* every round in two parts */
 }

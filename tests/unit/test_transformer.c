@@ -2,6 +2,7 @@
  * losses, every block kind loads and learns, options are refused by name. */
 #include "support.h"
 
+#include "exec/program.h"
 #include "model.h"
 #include "proto/aes.h"
 #include "proto/bytes.h"
@@ -472,6 +473,22 @@ static void test_next(void **state) {
 
 /* ---- programs ---- */
 
+/* By a DCF is truncated what would be truncated exactly, if the configuration says so; functions
+ * have truncations of their own. */
+static void check_truncations(const uvcc_program *p, const uvcc_transformer_config *c) {
+    const bool dcf = c->truncation == UVCC_TRUNC_EXACT_DCF;
+    unsigned by_dcf = 0, by_dpf = 0;
+    for (uint32_t e = 0; e < uvcc_program_entry_count(p); e++)
+        for (uint32_t i = 0; i < uvcc_program_op_count(p, e); i++) {
+            const uvcc_op_desc *d = uvcc_program_op_at(p, e, i);
+            by_dcf += d->truncation == UVCC_TRUNC_EXACT_DCF;
+            by_dpf += uvcci_truncates(d) && d->truncation == UVCC_TRUNC_EXACT;
+        }
+    assert_true((by_dcf != 0) == dcf);
+    if (dcf && c->exact == 0)
+        assert_int_equal(by_dpf, 0);
+}
+
 static void build(const uvcc_transformer_config *c, const uvcc_transformer_worker *w) {
     test_alloc counts = {0};
     const uvcc_allocator al = test_allocator(&counts);
@@ -481,13 +498,14 @@ static void build(const uvcc_transformer_config *c, const uvcc_transformer_worke
         fail_msg("%s", why);
     assert_true(uvcc_program_find_entry(p, "train") >= 0);
     assert_int_equal(uvcc_program_find_entry(p, "eval") >= 0, c->windows != 0);
+    check_truncations(p, c);
     uvcc_program_free(p);
     assert_int_equal(counts.live_blocks, 0);
 }
 
 static void test_every_kind_loads(void **state) {
     (void)state;
-    for (unsigned i = 0; i < 3 * 3 * 3 * 4; i++) {
+    for (unsigned i = 0; i < 3 * 3 * 3 * 6; i++) {
         uvcc_transformer_config c = small();
         c.layers = 3;
         c.stages = 3;
@@ -596,7 +614,7 @@ static void test_options(void **state) {
     WRONG("value_bits must be", c.value_bits = 17);
     WRONG("gradient_bits must be", c.gradient_bits = 17);
     WRONG("weight_bits must be", c.weight_bits = 17);
-    WRONG("truncation is unknown", c.truncation = 2);
+    WRONG("truncation is unknown", c.truncation = 3);
     WRONG("lift is unknown", c.lift = 3);
     WRONG("exact must be", c.exact = 2);
     WRONG("products is unknown", c.products = 2);

@@ -48,10 +48,11 @@ static const flag flags[] = {
     {"tensor", "T", FLAG_COUNT, AT(tensor), 1, 64, NULL, "tensor ranks; divides --heads (1)"},
     {"ahead", "A", FLAG_COUNT, AT(ahead), 0, 1024, NULL,
      "forwards that a stage may run ahead of 1F1B (0)"},
-    {"truncation", "ars|sr", FLAG_CHOICE, AT(truncation), 0, 0, run_truncations,
-     "ars: exact, the same weights however the work is split; sr: stochastic, cheaper (sr)"},
+    {"truncation", "ars|sr|ars-dcf", FLAG_CHOICE, AT(truncation), 0, 0, run_truncations,
+     "ars: exact, the same weights however the work is split; sr: stochastic, cheaper; ars-dcf: as "
+     "ars in fewer rounds, more bytes (sr)"},
     {"index", "fast|exact", FLAG_CHOICE, AT(index), 0, 0, indices,
-     "how functions find their table entry; exact goes with ars (fast)"},
+     "how functions find their table entry; exact goes with ars, ars-dcf (fast)"},
     {"sks", "PERMILLE", FLAG_COUNT, AT(sks), 0, 1000, NULL,
      "share of the products whose integrity is checked (0)"},
     {"sks-override", NULL, FLAG_SWITCH, AT(sks_override), 0, 0, NULL,
@@ -96,9 +97,9 @@ void lm_options_print_help(FILE *to) {
     flags_print(&set, to);
     (void)fputs(
         "\n"
-        "With --truncation ars --index exact the final weights depend on the text, the sizes and "
+        "With --truncation ars or ars-dcf and --index exact the final weights depend on the text, "
         "the\n"
-        "seed alone: not on R, S, T, --products or the network.\n"
+        "sizes and the seed alone: not on which of the two, R, S, T, --products or the network.\n"
         "\n"
         "Exit status: 0 done, 1 the run failed, 2 wrong options or data, 130 interrupted.\n",
         to);
@@ -137,7 +138,8 @@ static int check(const flag_message *m, const lm_options *o) {
                         "larger batch",
                         o->batch, o->microbatches, o->replicas);
     if (bad == 0 && o->index == 1 && o->truncation == UVCC_TRUNC_STOCHASTIC)
-        bad = flag_fail(m, "--index exact goes with --truncation ars; give both or neither");
+        bad = flag_fail(
+            m, "--index exact goes with --truncation ars or ars-dcf; give both or neither");
     if (bad == 0 && o->reveal != 0 && (o->weights != NULL || o->check))
         bad = flag_fail(m, "--weights and --check need opened weights; leave out --reveal no");
     if (bad == 0 && o->audit != NULL && o->transcript != 0)

@@ -223,6 +223,8 @@ static void use_deal(sim_party *p, const uvcc_task *t, const uvcc_block *b) {
         return;
     use(p, t, b, ho, UVCC_TAG_root, 0);
     use(p, t, b, to, UVCC_TAG_root, 0);
+    if (gate == UVCC_GATE_TRUNC_DCF)
+        return;
     use(p, t, b, ho, UVCC_TAG_mask, 2);
     use(p, t, b, to, UVCC_TAG_mask, 2);
     use(p, t, b, ho, UVCC_TAG_select, 0);

@@ -59,7 +59,9 @@ static value *new_value(builder *b, uint32_t rows, uint32_t cols, unsigned bits)
 
 static void truncated(builder *b, uvcc_op_desc *d) {
     d->lift = (uint8_t)pick(b, 3);
-    d->truncation = b->stochastic && pick(b, 2) == 0 ? UVCC_TRUNC_STOCHASTIC : UVCC_TRUNC_EXACT;
+    d->truncation = b->stochastic && pick(b, 2) == 0 ? UVCC_TRUNC_STOCHASTIC
+                    : b->k % 2 == 0                  ? UVCC_TRUNC_EXACT_DCF
+                                                     : UVCC_TRUNC_EXACT;
 }
 
 /* Half of the products of two secrets. */
@@ -420,6 +422,8 @@ static bool draw_mlp(sim_workload *w, builder *b, uint64_t seed, const uvcc_allo
                          .products = (uint8_t)pick(b, 2),
                          .x_owner = (uint8_t)pick(b, 3),
                          .y_owner = (uint8_t)pick(b, 3)};
+    if (!b->stochastic && c.features % 2 == 0)
+        c.truncation = UVCC_TRUNC_EXACT_DCF;
     if (uvcc_mlp_program(&w->program, &c, al, why, cap) != 0)
         return false;
     for (uint32_t i = 0; i < w->steps; i++)
