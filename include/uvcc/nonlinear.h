@@ -98,6 +98,7 @@ typedef struct uvcc_nonlinear_options {
                              at least f - 16; RECIPROCAL and LN (of the mantissa) to 15, RSQRT to
                              14 */
     bool exact;         /**< index mode, and exact truncations in blocks */
+    bool dcf;           /**< blocks in exact mode: their ops truncate by UVCC_TRUNC_EXACT_DCF */
     bool derivative;    /**< RELU (d = [x >= 0]), GELU, GELU_TANH, SILU: the derivative is a second
                              output */
     bool causal;        /**< SOFTMAX, CROSS_ENTROPY_GRADIENT: element j of row i counts only for

@@ -59,7 +59,7 @@ static void put(emission *m, uvcc_op_desc op) {
 }
 
 static uint8_t truncation(const emission *m) {
-    return m->o.exact ? UVCC_TRUNC_EXACT : UVCC_TRUNC_STOCHASTIC;
+    return !m->o.exact ? UVCC_TRUNC_STOCHASTIC : m->o.dcf ? UVCC_TRUNC_EXACT_DCF : UVCC_TRUNC_EXACT;
 }
 
 /* A local op. */
@@ -111,8 +111,8 @@ static bool same_bytes(const void *a, const void *b, size_t bytes) {
 
 /* The builder sets every field of a step as the program keeps it, so steps can be compared. */
 static bool same_step(const uvcc_fn_step *s, const uvcc_fn_step *t) {
-    return s->kind == t->kind && s->a == t->a && s->b == t->b && s->c == t->c && s->bits == t->bits &&
-           s->shift == t->shift && s->io == t->io && s->first == t->first &&
+    return s->kind == t->kind && s->a == t->a && s->b == t->b && s->c == t->c &&
+           s->bits == t->bits && s->shift == t->shift && s->io == t->io && s->first == t->first &&
            s->constant == t->constant && s->entry_count == t->entry_count &&
            s->word_count == t->word_count &&
            same_bytes(s->entries, t->entries, s->entry_count * sizeof *s->entries) &&
@@ -326,9 +326,8 @@ static norm_tensors norm_tensors_of(const emission *m, const uint32_t *out) {
 /* x times the factor of its row. */
 static uint32_t times_factor(emission *m, uint32_t x, uint32_t factor, const norm_tensors *to) {
     const uvcc_tensor_desc d = desc(m, x);
-    const uint32_t y = to->y != UVCC_NO_TENSOR
-                           ? to->y
-                           : temporary(m, d.rows, d.cols, normed_bits(&d), d.scale);
+    const uint32_t y =
+        to->y != UVCC_NO_TENSOR ? to->y : temporary(m, d.rows, d.cols, normed_bits(&d), d.scale);
     product(m, UVCC_OP_ROW_MUL, x, factor, y, 0, 0);
     return y;
 }
@@ -454,7 +453,7 @@ static bool emit_scaled(emission *m, uint32_t x, uint32_t gamma, uint32_t factor
 /* gamma x / sqrt(..), and for LAYERNORM of x less its mean: the square that decides does not wait
  * for the mean, and gamma, if there is one, does not wait for the square. */
 static bool emit_whole_norm(emission *m, uvcc_nonlinear what, const uint32_t *in,
-                           const norm_tensors *to, uint32_t scaled) {
+                            const norm_tensors *to, uint32_t scaled) {
     const uvcc_tensor_desc d = desc(m, in[0]);
     whole_square w;
     if (m->o.epsilon < 0 || m->o.epsilon > 1 || !whole_square_of(what, &d, &w))

@@ -134,7 +134,7 @@ typedef struct uvcci_tf_builder {
     char name[48];    /* of a tensor that is being made up */
     char culprit[64]; /* what the first error was about */
 
-    uint32_t select; /* of "next": picks rows; UVCC_NO_TENSOR: none */
+    uint32_t select;     /* of "next": picks rows; UVCC_NO_TENSOR: none */
     uint32_t rate, loss; /* loss: column of sums of losses, one row per worker of the group */
     uint32_t weight_count;
     uvcci_tf_held *weights;
@@ -170,11 +170,11 @@ void uvcci_tf_times(uvcci_tf_builder *b, uvcc_opcode opcode, uint32_t x, uint32_
                     int64_t constant, unsigned fraction);
 /* z = c 2^-fraction x, at a scale higher by fraction. */
 void uvcci_tf_scale(uvcci_tf_builder *b, uint32_t x, uint32_t z, int64_t c, unsigned fraction);
-/* z = x truncated to the scale of z, exactly or as the builder truncates. */
 /* How what is revealed is truncated: exactly. */
 static inline uint8_t uvcci_tf_exact(const uvcci_tf_builder *b) {
     return b->c->truncation == UVCC_TRUNC_STOCHASTIC ? UVCC_TRUNC_EXACT : b->c->truncation;
 }
+/* z = x truncated to the scale of z, exactly or as the builder truncates. */
 void uvcci_tf_truncate(uvcci_tf_builder *b, uint32_t x, uint32_t z, uint8_t truncation);
 /* z = a b, truncated to the scale of z. heads: for every sequence and head of this rank. */
 void uvcci_tf_product(uvcci_tf_builder *b, uint32_t a, uint32_t y, uint32_t z, uint8_t flags,

@@ -319,6 +319,7 @@ void uvcci_tf_function(uvcci_tf_builder *b, uvcc_nonlinear what, uvcc_nonlinear_
         return;
     o.size = sizeof o;
     o.exact = b->c->exact != 0;
+    o.dcf = b->c->truncation == UVCC_TRUNC_EXACT_DCF;
     for (unsigned i = 0; i < uvcc_nonlinear_at(what)->inputs; i++)
         x[i] = *uvcci_tf_desc(b, in[i]);
     const int count = uvcc_nonlinear_output(what, &o, x, d);
@@ -332,6 +333,7 @@ void uvcci_tf_emit(uvcci_tf_builder *b, uvcc_nonlinear what, uvcc_nonlinear_opti
                    const uint32_t *in, const uint32_t *out) {
     o.size = sizeof o;
     o.exact = b->c->exact != 0;
+    o.dcf = b->c->truncation == UVCC_TRUNC_EXACT_DCF;
     uvcc_emit e = {
         .program = b->p,
         .phase = b->phase,

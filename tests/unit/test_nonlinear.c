@@ -1230,12 +1230,13 @@ static void test_norms(void **state) {
 
 /* What three parties open is the reference's result: in exact mode to the bit, in fast mode, whose
  * roundings are random, to within `off`. */
-static void secure_case(uvcc_nonlinear what, bool exact, bool plain, const uvcc_tensor_desc *in,
-                        const int64_t *const *x, double off) {
+static void secure_case(uvcc_nonlinear what, bool exact, bool dcf, bool plain,
+                        const uvcc_tensor_desc *in, const int64_t *const *x, double off) {
     uvcc_nonlinear_options o = options(0, exact);
     o.derivative = true;
     o.epsilon = 2.5e-3;
     o.plain = o.saved = plain;
+    o.dcf = dcf;
     one n = one_of(what, &o, in, 0);
     triangle t;
     triangle_open(&t, n.p, &(triangle_options){.seed = what});
@@ -1300,9 +1301,30 @@ static void test_sessions(void **state) {
             const bool norm =
                 cases[i].what == UVCC_NL_RMSNORM || cases[i].what == UVCC_NL_LAYERNORM;
             for (unsigned plain = 0; plain <= norm; plain++)
-                secure_case(cases[i].what, exact != 0, plain != 0, in, given,
-                            exact ? 0 : cases[i].off);
+                for (unsigned dcf = 0; dcf <= (norm && exact); dcf++)
+                    secure_case(cases[i].what, exact != 0, dcf != 0, plain != 0, in, given,
+                                exact ? 0 : cases[i].off);
         }
+}
+
+/* Truncations by DCFs save the norms a round each. */
+static void test_dcf(void **state) {
+    (void)state;
+    const uvcc_tensor_desc in[3] = {input_desc(5, 11, 22), row_desc("gamma", 11),
+                                    row_desc("beta", 11)};
+    for (unsigned layer = 0; layer < 2; layer++) {
+        uint32_t rounds[2];
+        for (unsigned dcf = 0; dcf < 2; dcf++) {
+            uvcc_nonlinear_options o = options(0, true);
+            o.dcf = dcf != 0;
+            one n = one_of(layer ? UVCC_NL_LAYERNORM : UVCC_NL_RMSNORM, &o, in, 0);
+            assert_int_equal(uvcc_program_rounds(n.p, 0, NULL, &rounds[dcf]), 0);
+            one_free(&n);
+        }
+        assert_true(rounds[1] < rounds[0]);
+        print_message("%s: %u rounds, by DCFs %u\n", layer ? "layernorm" : "rmsnorm", rounds[0],
+                      rounds[1]);
+    }
 }
 
 /* Blocks of one shape share their functions. */
@@ -1416,6 +1438,7 @@ int main(void) {
         TEST(test_cross_entropy),
         TEST(test_norms),
         TEST(test_sessions),
+        TEST(test_dcf),
         TEST(test_functions_once),
         TEST(test_emit_refuses),
         TEST(test_emit_without_memory),
