@@ -101,18 +101,28 @@ WIDE_INLINE __mmask8 control_mask(__m512i node) {
 
 #define EVEN_BITS 0x5555555555555555u
 
-/* A word of each key's control bits; those of the keys after it may come along. */
+/* Masks of the bytes [from, from + 64) of `there`. */
+WIDE_INLINE __mmask64 bytes_part(size_t there, size_t from) {
+    if (there <= from)
+        return 0;
+    return there - from >= 64 ? ~(__mmask64)0 : ((__mmask64)1 << (there - from)) - 1;
+}
+
+/* Eight bytes of control bits of each of m keys, which have tb each, tb <= 16; those of the keys
+ * after it may come along. */
 WIDE_INLINE void load_control(uint64_t *out, const uint8_t *bits, const uint8_t *end, unsigned tb,
                               uint32_t m) {
-    const size_t there = (size_t)(end - bits), whole = there < 8 ? 0 : (there - 8) / tb + 1;
-    const uint32_t fast = m < whole ? m : (uint32_t)whole;
-    for (uint32_t i = 0; i < fast; i++)
-        memcpy(&out[i], bits + (size_t)i * tb, sizeof *out);
-    for (uint32_t i = fast; i < m; i++) {
-        const size_t from = (size_t)i * tb;
-        out[i] = 0;
-        if (from < there)
-            memcpy(&out[i], bits + from, there - from);
+    const size_t there = (size_t)(end - bits);
+    const __m512i eighth = _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0);
+    const __m512i first = _mm512_mullo_epi64(eighth, _mm512_set1_epi64(0x0101010101010101 * tb));
+    const __m512i from = _mm512_add_epi64(first, _mm512_set1_epi64(0x0706050403020100));
+    for (uint32_t i = 0; i < m; i += 8) {
+        const size_t at = (size_t)i * tb;
+        const uint8_t *p = bits + (at < there ? at : there);
+        const __m512i a = _mm512_maskz_loadu_epi8(bytes_part(there, at), p);
+        const __m512i b =
+            _mm512_maskz_loadu_epi8(bytes_part(there, at + 64), there > at + 64 ? p + 64 : p);
+        _mm512_store_si512(out + i, _mm512_permutex2var_epi8(a, from, b));
     }
 }
 

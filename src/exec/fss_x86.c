@@ -185,43 +185,51 @@ WIDE_INLINE void store_parities(uint8_t *out, __m512i a, __m512i b, uint32_t cou
                                      _mm512_permutexvar_epi64(in_order, bits));
 }
 
+/* The shares at `count` of 32 points, from the nodes from i on. */
+WIDE_INLINE void prefix_chunk(const __m512i key[ROUNDS + 1], uvcci_dpf_walk *g, uint32_t i,
+                              uint32_t count, const uint64_t *x, const uint8_t *finals,
+                              __m512i leaf, uint8_t *out) {
+    const __m512i last = _mm512_set_epi64(127, 63, 127, 63, 127, 63, 127, 63);
+    const __m512i zero = _mm512_setzero_si512(), ones = _mm512_set1_epi64(-1);
+    __m512i s[REGS];
+    UNROLL for (unsigned j = 0; j < REGS; j++) {
+        s[j] = add_seed(key[0], *reg(g->nodes.seed + i + j * PER_REG));
+    }
+    UNROLL for (unsigned r = 1; r <= ROUNDS; r++) {
+        UNROLL for (unsigned j = 0; j < REGS; j++) {
+            s[j] = aes_round(s[j], key[r], r);
+        }
+    }
+    UNROLL for (unsigned j = 0; j < REGS; j++) {
+        const uint32_t to = j * PER_REG;
+        const __m512i node = *reg(g->nodes.seed + i + to);
+        const __m512i cw = load_part(finals + to * BLOCK, part(count, to));
+        __m512i block = add_seed(s[j], node);
+        block = _mm512_mask_xor_epi64(block, control_mask(node), block, cw);
+        /* The leaves up to x: all ones, less those after it. */
+        const __m512i at = _mm512_and_si512(both_halves(x, count, to), leaf);
+        const __m512i after = _mm512_max_epi64(_mm512_sub_epi64(last, at), zero);
+        s[j] = _mm512_ternarylogic_epi64(*reg(g->nodes.passed + i + to), block,
+                                         _mm512_srlv_epi64(ones, after), A_XOR_B_AND_C);
+    }
+    UNROLL for (unsigned j = 0; j < REGS; j += 2) {
+        const uint32_t to = j * PER_REG;
+        if (to < count)
+            store_parities(out + to, s[j], s[j + 1], count - to);
+    }
+}
+
 WIDE void uvcci_dpf_wide_prefix(const uvcci_aes dpf[2], uvcci_dpf_walk *g, const uvcci_dpf_keys *k,
                                 uint32_t at, uint32_t m, const uint64_t *x, uint8_t *out) {
     __m512i key[ROUNDS + 1];
     round_keys(key, &dpf[0]);
     const __m512i leaf = _mm512_set1_epi64((1 << (k->n < LEAF_BITS ? k->n : LEAF_BITS)) - 1);
-    const __m512i last = _mm512_set_epi64(127, 63, 127, 63, 127, 63, 127, 63);
-    const __m512i zero = _mm512_setzero_si512(), ones = _mm512_set1_epi64(-1);
     const uint8_t *finals = k->leaves + (size_t)at * BLOCK;
-    for (uint32_t i = 0; i < m; i += CHUNK) {
-        __m512i s[REGS];
-        UNROLL for (unsigned j = 0; j < REGS; j++) {
-            s[j] = add_seed(key[0], *reg(g->nodes.seed + i + j * PER_REG));
-        }
-        UNROLL for (unsigned r = 1; r <= ROUNDS; r++) {
-            UNROLL for (unsigned j = 0; j < REGS; j++) {
-                s[j] = aes_round(s[j], key[r], r);
-            }
-        }
-        UNROLL for (unsigned j = 0; j < REGS; j++) {
-            const uint32_t to = i + j * PER_REG;
-            const __m512i node = *reg(g->nodes.seed + to);
-            const __m512i point = both_halves(x, m, to);
-            const __m512i cw = load_part(finals + (size_t)to * BLOCK, part(m, to));
-            __m512i block = add_seed(s[j], node);
-            block = _mm512_mask_xor_epi64(block, control_mask(node), block, cw);
-            /* The leaves up to x: all ones, less those after it. */
-            const __m512i after = _mm512_sub_epi64(last, _mm512_and_si512(point, leaf));
-            const __m512i upto = _mm512_srlv_epi64(ones, _mm512_max_epi64(after, zero));
-            s[j] =
-                _mm512_ternarylogic_epi64(*reg(g->nodes.passed + to), block, upto, A_XOR_B_AND_C);
-        }
-        UNROLL for (unsigned j = 0; j < REGS; j += 2) {
-            const uint32_t to = i + j * PER_REG;
-            if (to < m)
-                store_parities(out + to, s[j], s[j + 1], m - to);
-        }
-    }
+    uint32_t i = 0;
+    for (; i + CHUNK <= m; i += CHUNK)
+        prefix_chunk(key, g, i, CHUNK, x + i, finals + (size_t)i * BLOCK, leaf, out + i);
+    if (i < m)
+        prefix_chunk(key, g, i, m - i, x + i, finals + (size_t)i * BLOCK, leaf, out + i);
 }
 
 /* --- Windows ---------------------------------------------------------------------------------- */
