@@ -569,8 +569,8 @@ typedef struct uvcc_completion {
 
 /** Stack that running a job may take, whatever its tasks are, beside what the hooks of the host take.
  * A thread that submits to an INLINE executor, or polls a DEFERRED one, needs that much left; threads
- * of a host may have less by default (musl: 128 KiB). The workers of THREADS have twice as much, the
- * other half for the hooks. */
+ * of a host may have less by default (musl: 128 KiB). The workers of THREADS have four times as much or
+ * the system's default if that is more, for the hooks and what belongs to a thread too. */
 #define UVCC_TASK_STACK_BYTES (256u << 10)
 
 typedef enum uvcc_cpu_mode {

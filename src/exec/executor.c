@@ -137,12 +137,16 @@ static void threads_stop(uvcc_cpu *x) {
     }
 }
 
-/* The system's default may be less than a task takes, and is much more on most. */
+/* The system's default may be less than a task takes. What a thread needs for itself - variables of
+ * its own, a sanitizer's - may come out of its stack too. */
 static int thread_start(cpu_thread *t) {
     pthread_attr_t attr;
+    size_t bytes;
     if (pthread_attr_init(&attr) != 0)
         return UVCC_ERR_NOMEM;
-    int e = pthread_attr_setstacksize(&attr, 2 * UVCC_TASK_STACK_BYTES);
+    int e = pthread_attr_getstacksize(&attr, &bytes);
+    if (e == 0 && bytes < 4 * UVCC_TASK_STACK_BYTES)
+        e = pthread_attr_setstacksize(&attr, 4 * UVCC_TASK_STACK_BYTES);
     if (e == 0)
         e = pthread_create(&t->id, &attr, thread_main, t);
     pthread_attr_destroy(&attr);
