@@ -1,4 +1,4 @@
-/* fss.c - the 1-bit DPF on an edge: keys, evaluation, and where the parts of a key stream lie.
+/* fss.c - the 1-bit DPF on an edge: keys and evaluation.
  *
  * State: none. Points are walked a group at a time and level by level, so that one call encrypts
  * a whole group and the nodes stay in the first-level cache. CPUs with VAES do both in registers
@@ -10,7 +10,6 @@
 #include <assert.h>
 #include <string.h>
 
-#include "dcf.h"
 #include "fss_tree.h"
 #include "proto/crypto.h"
 #include "transpose.h"
@@ -540,42 +539,4 @@ void uvcci_dpf_full(const uvcci_aes dpf[2], const uvcci_dpf_keys *k, uint64_t *o
             uvcci_dpf_window(dpf, k, i, 1, &first, len, out);
             out += uvcci_dpf_window_words(len);
         }
-}
-
-/* --- Key streams ------------------------------------------------------------------------------ */
-
-static uint32_t place(uvcc_key_layout *k, uint32_t bytes) {
-    const uint32_t at = k->total_bytes;
-    k->total_bytes += bytes;
-    return at;
-}
-
-void uvcc_key_layout_of(uvcc_gate gate, bool compact, unsigned shift, unsigned bits, uint32_t count,
-                        uvcc_role role, uvcc_key_layout *out) {
-    const uint32_t no = UINT32_MAX;
-    *out = (uvcc_key_layout){no, no, no, {no, no, no}, {no, no}, no, 0};
-    const bool tail = role == UVCC_TAIL, trunc = gate != UVCC_GATE_RELU;
-    const bool dpf = gate == UVCC_GATE_TRUNC_ARS || gate == UVCC_GATE_RELU;
-    const unsigned depth = uvcci_dpf_levels(trunc ? shift : bits);
-    if (gate == UVCC_GATE_NONE)
-        return;
-
-    if (gate == UVCC_GATE_TRUNC_DCF)
-        out->dcf = place(out, (uint32_t)uvcci_dcf_bytes(shift, 1, count));
-    if (dpf) {
-        out->levels = place(out, depth * count * BLOCK);
-        out->leaves = place(out, count * BLOCK);
-    }
-    if (tail && dpf)
-        out->words[0] = place(out, count * 8);
-    if (tail && gate == UVCC_GATE_RELU)
-        out->words[1] = place(out, count * 8);
-    if (tail && trunc && !compact)
-        for (unsigned m = 0; m < 2; m++)
-            out->words[1 + m] = place(out, count * 8);
-    if (dpf)
-        out->bits = place(out, count * ((2 * depth + 7) / 8));
-    if (tail && trunc && compact)
-        for (unsigned m = 0; m < 2; m++)
-            out->corr[m] = place(out, (count * shift + 7) / 8);
 }
