@@ -1,5 +1,6 @@
 /* function.c - functions as data: their checks, compiled form, cost and plaintext definition. */
 #include "function.h"
+#include "bounds.h"
 
 #include "program.h"
 
@@ -163,38 +164,17 @@ int uvcci_fn_copy(uvcci_function **out, const uvcc_function *f, const uvcc_alloc
 
 /* ---- bounds ---- */
 
-static uint64_t sat_add(uint64_t x, uint64_t y) {
-    uint64_t z;
-    return __builtin_add_overflow(x, y, &z) ? UINT64_MAX : z;
-}
-
-static uint64_t sat_mul(uint64_t x, uint64_t y) {
-    uint64_t z;
-    return __builtin_mul_overflow(x, y, &z) ? UINT64_MAX : z;
-}
-
-static uint64_t magnitude(int64_t v) {
-    return v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
-}
-
-/* ceil(x / 2^shift): what floors of values up to x, of either sign, stay within. */
-static uint64_t shifted_bound(uint64_t x, unsigned shift) {
-    if (x == UINT64_MAX)
-        return x;
-    return (x >> shift) + ((x & ((1ull << shift) - 1)) != 0);
-}
-
 static uint64_t sum_of_words(const int64_t *words, uint32_t count) {
     uint64_t sum = 0;
     for (uint32_t j = 0; j < count; j++)
-        sum = sat_add(sum, magnitude(words[j]));
+        sum = uvcci_sat_add(sum, uvcci_magnitude(words[j]));
     return sum;
 }
 
 static uint64_t most_of_entries(const uvcc_fn_step *s) {
     uint64_t most = 0;
     for (uint32_t i = 0; i < s->entry_count; i++) {
-        const uint64_t v = magnitude(s->entries[i]);
+        const uint64_t v = uvcci_magnitude(s->entries[i]);
         most = v > most ? v : most;
     }
     return most;
@@ -391,7 +371,7 @@ static int compile_shift(compiler *c, const uvcci_fn_info *a) {
                       c->s.shift, a->mod);
     c->info->index = true;
     c->info->mod = a->mod - c->s.shift;
-    c->info->bound = shifted_bound(a->bound, c->s.shift);
+    c->info->bound = uvcci_shifted_bound(a->bound, c->s.shift);
     return 0;
 }
 
@@ -409,7 +389,7 @@ static void compile_pair(compiler *c, const uvcci_fn_info *a) {
     c->plan->one_edge = true;
     c->info->width = a->width / 2 + a->width % 2;
     c->info->mod = a->mod;
-    c->info->bound = c->s.kind == UVCC_FN_PAIR_DIFF ? sat_mul(2, a->bound) : a->bound;
+    c->info->bound = c->s.kind == UVCC_FN_PAIR_DIFF ? uvcci_sat_mul(2, a->bound) : a->bound;
 }
 
 static void compile_quads(compiler *c, const uvcci_fn_info *a) {
@@ -418,7 +398,7 @@ static void compile_quads(compiler *c, const uvcci_fn_info *a) {
     c->info->index = a->index;
     c->info->width = (a->width + 3) / 4 * (diff ? UVCCI_FN_QUAD_PAIRS : 1);
     c->info->mod = a->mod;
-    c->info->bound = diff ? sat_mul(2, a->bound) : a->bound;
+    c->info->bound = diff ? uvcci_sat_mul(2, a->bound) : a->bound;
 }
 
 static int compile_best(compiler *c, const uvcci_fn_info *b) {
@@ -441,18 +421,18 @@ static void compile_linear(compiler *c, const uvcci_fn_info *a) {
     c->info->bound = a->bound;
     if (c->s.kind == UVCC_FN_SUB) {
         c->info->mod = b->mod < a->mod ? b->mod : a->mod;
-        c->info->bound = sat_add(a->bound, b->bound);
+        c->info->bound = uvcci_sat_add(a->bound, b->bound);
         return;
     }
     c->info->width = b != NULL ? b->width : 1;
     if (c->s.kind == UVCC_FN_ROW_SUM)
-        c->info->bound = sat_mul(a->bound, a->width);
+        c->info->bound = uvcci_sat_mul(a->bound, a->width);
 }
 
 static int compile_mul(compiler *c, const uvcci_fn_info *a, const uvcci_fn_info *b) {
     const int err = check_mod(c, 'a', c->s.a, 64);
     c->info->words = 1;
-    c->info->bound = sat_mul(a->bound, b->bound);
+    c->info->bound = uvcci_sat_mul(a->bound, b->bound);
     return err != 0 ? err : check_mod(c, 'b', c->s.b, 64);
 }
 
@@ -467,7 +447,7 @@ static int compile_trunc(compiler *c, const uvcci_fn_info *a) {
     if (c->s.kind == UVCC_FN_FLOOR)
         c->info->key = (uint8_t)c->i;
     c->info->words = 2;
-    c->info->bound = shifted_bound(a->bound, c->s.shift);
+    c->info->bound = uvcci_shifted_bound(a->bound, c->s.shift);
     return check_mod(c, 'a', c->s.a, 64);
 }
 
@@ -478,12 +458,14 @@ static uint64_t ladder_bound(const uvcc_fn_step *s, const uvcci_ladder *l) {
     for (unsigned k = 0; k < l->rungs; k++)
         for (unsigned i = 0; i < cells; i++) {
             const int64_t *w = s->words + (size_t)k * UVCCI_LADDER_WORDS * cells + i;
-            uint64_t sum = magnitude(w[0]);
-            sum = sat_add(sum, sat_mul(magnitude(w[cells]), 1ull << UVCCI_LADDER_BITS));
-            sum = sat_add(sum, sat_mul(magnitude(w[2 * cells]), 1ull << 2 * UVCCI_LADDER_BITS));
+            uint64_t sum = uvcci_magnitude(w[0]);
+            sum = uvcci_sat_add(
+                sum, uvcci_sat_mul(uvcci_magnitude(w[cells]), 1ull << UVCCI_LADDER_BITS));
+            sum = uvcci_sat_add(
+                sum, uvcci_sat_mul(uvcci_magnitude(w[2 * cells]), 1ull << 2 * UVCCI_LADDER_BITS));
             most = sum > most ? sum : most;
         }
-    return sat_add(most, magnitude(s->constant));
+    return uvcci_sat_add(most, uvcci_magnitude(s->constant));
 }
 
 static int check_ladder(const compiler *c) {
@@ -515,7 +497,7 @@ static int compile_ladder(compiler *c, const uvcci_fn_info *a) {
     if (c->in_bits == NULL)
         return 0;
     const uint64_t most =
-        sat_add(shifted_bound(a->bound, uvcci_ladder_bits(&l, l.rungs - 1)), 1);
+        uvcci_sat_add(uvcci_shifted_bound(a->bound, uvcci_ladder_bits(&l, l.rungs - 1)), 1);
     if (most >= 4 * l.cells)
         return refuse(c, UVCC_ERR_BOUND,
                       "its operand has indices up to %llu at the last rung; %u are possible",
@@ -554,7 +536,7 @@ static int compile_spline(compiler *c, const uvcci_fn_info *a) {
         return err;
     const uvcci_spline s = spline_of(&c->s);
     for (unsigned i = 0; i < s.knots && err == 0; i++)
-        err = check_distance(c, sat_add(a->bound, magnitude(s.words[i])));
+        err = check_distance(c, uvcci_sat_add(a->bound, uvcci_magnitude(s.words[i])));
     c->info->key = (uint8_t)c->i;
     c->info->words = uvcci_spline_dealt(s.degree);
     c->info->bound = uvcci_spline_bound(&s, a->bound);
@@ -568,7 +550,7 @@ static int compile_compare(compiler *c, const uvcci_fn_info *a) {
     if (err == 0)
         err = check_mod(c, 'a', c->s.a, c->s.bits + 1u);
     for (uint32_t j = 0; j < c->s.word_count && err == 0; j++)
-        err = check_distance(c, sat_add(a->bound, magnitude(c->s.words[j])));
+        err = check_distance(c, uvcci_sat_add(a->bound, uvcci_magnitude(c->s.words[j])));
     c->info->key = key_of(c);
     c->info->words = c->s.word_count;
     return err;
@@ -588,10 +570,11 @@ static int compile_factors(compiler *c, uint64_t most) {
     /* |l c >> s| <= |c| for l < 2^s, so a factor is at most the sum of its words. */
     const uint64_t z0 = sum_of_words(c->s.words, 4), z1 = sum_of_words(c->s.words + 4, 4);
     const uint64_t larger = z0 > z1 ? z0 : z1;
-    if (sat_mul(larger, 1ull << c->s.shift) > INT64_MAX || sat_mul(most, z0) > INT64_MAX)
+    if (uvcci_sat_mul(larger, 1ull << c->s.shift) > INT64_MAX ||
+        uvcci_sat_mul(most, z0) > INT64_MAX)
         return refuse(c, UVCC_ERR_BOUND, "its factors do not fit in 64 bits");
-    c->info->bound =
-        sat_mul(shifted_bound(most * z0, 30), shifted_bound(z1, (unsigned)c->s.constant));
+    c->info->bound = uvcci_sat_mul(uvcci_shifted_bound(most * z0, 30),
+                                   uvcci_shifted_bound(z1, (unsigned)c->s.constant));
     return 0;
 }
 
@@ -608,7 +591,7 @@ static int compile_table_mul(compiler *c, uint64_t most) {
             return refuse(c, UVCC_ERR_PROGRAM, "operand c is opened in round %u, this in round %u",
                           by->stage, c->info->stage);
         c->info->words *= 2;
-        c->info->bound = sat_mul(most, by->bound);
+        c->info->bound = uvcci_sat_mul(most, by->bound);
     }
     return 0;
 }
@@ -626,13 +609,13 @@ static int compile_table(compiler *c, const uvcci_fn_info *a) {
     /* the window is first .. last; the farthest that a value in bounds is from one of its ends. All
      * arguments mod 2^bits are told apart. */
     const bool whole = c->s.first == 0 && n == 1ull << c->s.bits;
-    const uint64_t below = c->s.first < 0 ? magnitude(c->s.first) : 0;
-    const uint64_t above = c->s.first >= 0 ? sat_add((uint64_t)c->s.first, n - 1)
+    const uint64_t below = c->s.first < 0 ? uvcci_magnitude(c->s.first) : 0;
+    const uint64_t above = c->s.first >= 0 ? uvcci_sat_add((uint64_t)c->s.first, n - 1)
                            : below < n     ? n - 1 - below
                                            : 0;
     err = check_mod(c, 'a', c->s.a, c->s.bits);
     if (err == 0 && !whole)
-        err = check_distance(c, sat_add(a->bound, below > above ? below : above));
+        err = check_distance(c, uvcci_sat_add(a->bound, below > above ? below : above));
     if (err != 0)
         return err;
     const uint64_t most = most_of_entries(&c->s);
@@ -645,7 +628,7 @@ static int compile_table(compiler *c, const uvcci_fn_info *a) {
         return compile_factors(c, most);
     if (c->s.b != UVCC_FN_NONE) {
         c->info->words = 4;
-        c->info->bound = sat_mul(most, c->plan->step[c->s.b].bound);
+        c->info->bound = uvcci_sat_mul(most, c->plan->step[c->s.b].bound);
     }
     return 0;
 }
@@ -660,7 +643,7 @@ static int compile_weights(compiler *c, const uvcci_fn_info *b) {
     if (b == NULL)
         return 0;
     c->info->words = c->s.kind == UVCC_FN_SELECT_MUL ? 3 * n + 2 : n;
-    c->info->bound = sat_mul(c->info->bound, b->bound);
+    c->info->bound = uvcci_sat_mul(c->info->bound, b->bound);
     return check_mod(c, 'b', c->s.b, 64);
 }
 
@@ -676,12 +659,12 @@ static bool picks_one_of_pair(const compiler *c) {
 }
 
 static int compile_add(compiler *c, const uvcci_fn_info *a) {
-    c->info->bound = sat_add(a->bound, magnitude(c->s.constant));
+    c->info->bound = uvcci_sat_add(a->bound, uvcci_magnitude(c->s.constant));
     if (c->s.b == UVCC_FN_NONE)
         return 0;
     const uvcci_fn_info *b = &c->plan->step[c->s.b];
     c->info->bound = picks_one_of_pair(c) ? c->plan->step[c->f->steps[c->s.b].a].bound
-                                          : sat_add(c->info->bound, b->bound);
+                                          : uvcci_sat_add(c->info->bound, b->bound);
     return b->value == 'M' ? check_mod(c, 'b', c->s.b, 64) : 0;
 }
 

@@ -5,7 +5,9 @@
  * as uvcc_function_check does, so the bits of comparisons and tables are the fewest that pass it.
  */
 #include "nonlinear.h"
+#include "bounds.h"
 
+#include "bounds.h"
 #include "function.h"
 #include "ladder.h"
 
@@ -52,20 +54,6 @@ typedef struct builder {
     bool too_large; /* a table's entry */
 } builder;
 
-static uint64_t sat_add(uint64_t x, uint64_t y) {
-    uint64_t z;
-    return __builtin_add_overflow(x, y, &z) ? UINT64_MAX : z;
-}
-
-static uint64_t sat_mul(uint64_t x, uint64_t y) {
-    uint64_t z;
-    return __builtin_mul_overflow(x, y, &z) ? UINT64_MAX : z;
-}
-
-static uint64_t magnitude(int64_t v) {
-    return v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
-}
-
 /* Smallest n >= 1 with bound < 2^n. */
 static uint8_t bits_of(uint64_t bound) {
     uint8_t n = 1;
@@ -76,11 +64,6 @@ static uint8_t bits_of(uint64_t bound) {
 
 static uint64_t all_below(unsigned bits) {
     return (1ull << bits) - 1;
-}
-
-/* What floors of values up to x, of either sign, stay within. */
-static uint64_t shifted_bound(uint64_t x, unsigned shift) {
-    return (x >> shift) + ((x & all_below(shift)) != 0);
 }
 
 static uint8_t put(builder *b, uvcc_fn_step s, uint64_t bound) {
@@ -105,7 +88,7 @@ static const int64_t *put_words(builder *b, const int64_t *words, uint32_t count
 static uint64_t sum_of(const int64_t *words, uint32_t count) {
     uint64_t sum = 0;
     for (uint32_t j = 0; j < count; j++)
-        sum = sat_add(sum, magnitude(words[j]));
+        sum = uvcci_sat_add(sum, uvcci_magnitude(words[j]));
     return sum;
 }
 
@@ -134,7 +117,7 @@ static uint8_t shift(builder *b, uint8_t a, unsigned by) {
                               .b = UVCC_FN_NONE,
                               .shift = (uint8_t)by,
                               .io = UVCC_FN_NONE},
-               shifted_bound(b->bound[a], by));
+               uvcci_shifted_bound(b->bound[a], by));
 }
 
 static uint8_t compare(builder *b, uint8_t a, uint8_t bits, const int64_t *words, uint32_t count) {
@@ -159,7 +142,7 @@ static uint8_t weigh(builder *b, uint8_t bits, uint8_t y, const int64_t *words, 
                               .io = UVCC_FN_NONE,
                               .word_count = count,
                               .words = put_words(b, words, count)},
-               y != UVCC_FN_NONE ? sat_mul(sum, b->bound[y]) : sum);
+               y != UVCC_FN_NONE ? uvcci_sat_mul(sum, b->bound[y]) : sum);
 }
 
 /* SELECT_MUL. */
@@ -173,15 +156,15 @@ static uint8_t weigh_both(builder *b, uint8_t bits, uint8_t bit, uint8_t y, cons
                               .io = UVCC_FN_NONE,
                               .word_count = count,
                               .words = put_words(b, words, count)},
-               sat_mul(sum_of(words, count), b->bound[y]));
+               uvcci_sat_mul(sum_of(words, count), b->bound[y]));
 }
 
 static uint8_t add(builder *b, uint8_t x, uint8_t y, int64_t constant) {
-    return put(
-        b,
-        (uvcc_fn_step){
-            .kind = UVCC_FN_ADD, .a = x, .b = y, .io = UVCC_FN_NONE, .constant = constant},
-        sat_add(sat_add(b->bound[x], magnitude(constant)), y != UVCC_FN_NONE ? b->bound[y] : 0));
+    return put(b,
+               (uvcc_fn_step){
+                   .kind = UVCC_FN_ADD, .a = x, .b = y, .io = UVCC_FN_NONE, .constant = constant},
+               uvcci_sat_add(uvcci_sat_add(b->bound[x], uvcci_magnitude(constant)),
+                             y != UVCC_FN_NONE ? b->bound[y] : 0));
 }
 
 /* The value's bound is the carried one or, where bits are known, theirs. */
@@ -203,7 +186,7 @@ static uint8_t truncate(builder *b, uint8_t a, unsigned by) {
                               .b = UVCC_FN_NONE,
                               .shift = (uint8_t)by,
                               .io = UVCC_FN_NONE},
-               shifted_bound(b->bound[a], by));
+               uvcci_shifted_bound(b->bound[a], by));
 }
 
 static uint8_t exchange_to(builder *b, uint8_t a, uint8_t io, unsigned bits) {
@@ -318,13 +301,15 @@ typedef struct window {
 } window;
 
 static uint64_t farthest(const window *w) {
-    const uint64_t low = magnitude(w->first), high = magnitude(w->first + (int64_t)w->count - 1);
+    const uint64_t low = uvcci_magnitude(w->first),
+                   high = uvcci_magnitude(w->first + (int64_t)w->count - 1);
     return low > high ? low : high;
 }
 
 /* Bits of a DPF for values up to reach: every distance to an argument, and every entry, fits. */
 static uint8_t table_bits(uint64_t reach, const window *w) {
-    const uint8_t distance = bits_of(sat_add(reach, farthest(w))), entries = bits_of(w->count - 1);
+    const uint8_t distance = bits_of(uvcci_sat_add(reach, farthest(w))),
+                  entries = bits_of(w->count - 1);
     return distance > entries ? distance : entries;
 }
 
@@ -343,13 +328,13 @@ static int32_t *room_for_entries(builder *b, uint32_t count) {
     return entries;
 }
 
-/* Entry i, where there is memory for it; gives the greater of `most` and its size. Large scales need more
- * bits than entries have: then there is no such function. */
+/* Entry i, where there is memory for it; gives the greater of `most` and its size. Large scales
+ * need more bits than entries have: then there is no such function. */
 static uint64_t put_entry(builder *b, int32_t *entries, uint32_t i, int64_t v, uint64_t most) {
     b->too_large |= v < INT32_MIN || v > INT32_MAX;
     if (entries != NULL)
         entries[i] = (int32_t)v;
-    return magnitude(v) > most ? magnitude(v) : most;
+    return uvcci_magnitude(v) > most ? uvcci_magnitude(v) : most;
 }
 
 /* Puts the entries and gives the greatest. */
@@ -390,7 +375,7 @@ static uint8_t put_table(builder *b, uint8_t a, uint8_t y, uint8_t bits, int64_t
                               .first = first,
                               .entry_count = count,
                               .entries = entries},
-               y != UVCC_FN_NONE ? sat_mul(most, b->bound[y]) : most);
+               y != UVCC_FN_NONE ? uvcci_sat_mul(most, b->bound[y]) : most);
 }
 
 /* TABLE on the index step a, times the A step y unless that is UVCC_FN_NONE. */
@@ -401,7 +386,8 @@ static uint8_t table(builder *b, uint8_t a, uint8_t y, uint8_t bits, const windo
     return put_table(b, a, y, bits, w->first, entries, w->count, most);
 }
 
-/* TABLE_MUL on the index step a: times the bit of the B step d and the M or TABLE step m, if they are. */
+/* TABLE_MUL on the index step a: times the bit of the B step d and the M or TABLE step m, if they
+ * are. */
 static uint8_t table_mul(builder *b, uint8_t a, uint8_t d, uint8_t m, uint8_t bits, int64_t first,
                          const int32_t *entries, uint32_t count, uint64_t most) {
     return put(b,
@@ -414,14 +400,15 @@ static uint8_t table_mul(builder *b, uint8_t a, uint8_t d, uint8_t m, uint8_t bi
                               .first = first,
                               .entry_count = count,
                               .entries = entries},
-               m != UVCC_FN_NONE ? sat_mul(most, b->bound[m]) : most);
+               m != UVCC_FN_NONE ? uvcci_sat_mul(most, b->bound[m]) : most);
 }
 
 /* ---- exact indices ---- */
 
-/* floor(x / 2^s) = index - 1 + kept: `index` is the SHIFT, which is one more where the low bits of x and
- * of the mask carry, `kept` a bit that says that they do not. So a function F of the floor is F(index - 1)
- * and, where kept, F(index) - F(index - 1) more: no round more than a function of the index. */
+/* floor(x / 2^s) = index - 1 + kept: `index` is the SHIFT, which is one more where the low bits of
+ * x and of the mask carry, `kept` a bit that says that they do not. So a function F of the floor is
+ * F(index - 1) and, where kept, F(index) - F(index - 1) more: no round more than a function of the
+ * index. */
 typedef struct exact_index {
     uint8_t index, low, kept;
 } exact_index;
@@ -448,8 +435,8 @@ static uint8_t exact_bits(uint64_t reach, const window *w) {
     return table_bits(reach, &wider);
 }
 
-/* The table's value at an exact index, plus `jump` where that is 0 and index - 1 is not; times the M or
- * TABLE step m unless that is UVCC_FN_NONE. */
+/* The table's value at an exact index, plus `jump` where that is 0 and index - 1 is not; times the
+ * M or TABLE step m unless that is UVCC_FN_NONE. */
 static uint8_t exact_table(builder *b, const exact_index *i, uint8_t m, uint8_t bits,
                            const window *w, const curve *c, int64_t jump) {
     window before = *w;
@@ -462,8 +449,8 @@ static uint8_t exact_table(builder *b, const exact_index *i, uint8_t m, uint8_t 
     else
         t = put_table(b, i->index, UVCC_FN_NONE, bits, before.first, entries, w->count, most);
     entries = put_rises(b, w, c, jump, &most);
-    return add(b, t, table_mul(b, i->index, i->kept, m, bits, w->first, entries, w->count + 1, most),
-               0);
+    return add(b, t,
+               table_mul(b, i->index, i->kept, m, bits, w->first, entries, w->count + 1, most), 0);
 }
 
 /* floor(x / 2^by), as TRUNC but for what carries. */
@@ -487,7 +474,7 @@ static uint32_t half_window(uvcc_nonlinear what, unsigned index_bits) {
 static void build_sign(builder *b) {
     const uvcc_nonlinear_options *o = &b->o;
     const unsigned drop = o->exact ? 0 : o->scale - o->index_bits;
-    const uint8_t bits = bits_of(shifted_bound(all_below(o->in_bits), drop));
+    const uint8_t bits = bits_of(uvcci_shifted_bound(all_below(o->in_bits), drop));
     const bool relu = b->what == UVCC_NL_RELU;
     const uint8_t x = open(b, 0, o->in_bits, relu ? 64 : drop + bits + 1u);
     const uint8_t d = compare(b, shift(b, x, drop), bits, zero, 1);
@@ -504,7 +491,7 @@ static void build_clip(builder *b) {
     const unsigned drop = o->exact ? 0 : o->scale - o->index_bits;
     const int64_t cells = llround(ldexp(o->limit, (int)(o->scale - drop)));
     const int64_t ends[2] = {-cells, cells}, limit[2] = {cells << drop, cells << drop};
-    const uint64_t reach = shifted_bound(all_below(o->in_bits), drop) + (uint64_t)cells;
+    const uint64_t reach = uvcci_shifted_bound(all_below(o->in_bits), drop) + (uint64_t)cells;
     const uint8_t x = open(b, 0, o->in_bits, 64);
     const uint8_t d = compare(b, shift(b, x, drop), bits_of(reach), ends, 2);
     const uint8_t y = weigh(b, d, x, inside, 2), at_ends = weigh(b, d, UVCC_FN_NONE, limit, 2);
@@ -540,12 +527,11 @@ typedef struct windows {
 static windows windows_of(const builder *b, unsigned drop) {
     const uvcc_nonlinear_options *o = &b->o;
     const bool two = multiplies_x(b->what) && o->derivative;
-    const uint64_t reach = shifted_bound(all_below(o->in_bits), drop);
+    const uint64_t reach = uvcci_shifted_bound(all_below(o->in_bits), drop);
     windows v = {{b->what, two ? derivative_of(b->what) : b->what}, .count = 1u + two};
     for (unsigned i = 0; i < v.count; i++) {
         const uint32_t half = half_window(v.what[i], o->index_bits);
-        v.w[i] =
-            (window){-(int64_t)half, 2 * half, o->index_bits, o->scale, .middle = o->exact};
+        v.w[i] = (window){-(int64_t)half, 2 * half, o->index_bits, o->scale, .middle = o->exact};
         const uint8_t wanted = exact_bits(reach, &v.w[i]);
         v.bits = wanted > v.bits ? wanted : v.bits;
     }
@@ -561,7 +547,8 @@ static void build_fast_window(builder *b, const windows *v, uint8_t x, unsigned 
     }
 }
 
-/* Table + x [floor >= 0], or + a step there: [floor >= 0] is [index >= 1], or [index = 0] where kept. */
+/* Table + x [floor >= 0], or + a step there: [floor >= 0] is [index >= 1], or [index = 0] where
+ * kept. */
 static void build_exact_window(builder *b, const windows *v, uint8_t x, unsigned drop) {
     static const int64_t from[2] = {1, 0}, above[2] = {1, 0}, at_zero[2] = {-1, 1};
     const exact_index index = exact_shift(b, x, drop);
@@ -574,7 +561,8 @@ static void build_exact_window(builder *b, const windows *v, uint8_t x, unsigned
             t = add(b, t, weigh(b, d, x, above, 2), 0);
             t = add(b, t, weigh_both(b, d, index.kept, x, at_zero, 2), 0);
         } else {
-            t = add(b, t, weigh(b, d, UVCC_FN_NONE, steps, multiplies_x(b->what) ? 2 : 1), least_of(b, v->what[i]));
+            t = add(b, t, weigh(b, d, UVCC_FN_NONE, steps, multiplies_x(b->what) ? 2 : 1),
+                    least_of(b, v->what[i]));
         }
         lift(b, t, (uint8_t)i);
     }
@@ -621,7 +609,7 @@ static window exact_exp_window(unsigned index_bits) {
 
 /* Bits of the key of EXP for |t| <= reach. */
 static uint8_t exp_bits(const builder *b, const window *w, uint64_t reach) {
-    return table_bits(shifted_bound(reach, b->o.scale - w->index_bits), w);
+    return table_bits(uvcci_shifted_bound(reach, b->o.scale - w->index_bits), w);
 }
 
 /* exp(-t) = exp(-index u) exp(-low) exp(r_low): index u + low - r_low = t. t is the M step x; the
@@ -640,8 +628,8 @@ static uint8_t exp_of(builder *b, uint8_t x, unsigned index_bits, unsigned dealt
     factors[4] += 1ll << (DEALT_SCALE - dealt_scale - 1);
     const uint8_t index = shift(b, x, drop);
     const int32_t *entries = put_entries(b, &w, &c, &most);
-    const uint64_t inner = shifted_bound(most * sum_of(factors, 4), DROPPED);
-    const uint64_t outer = shifted_bound(sum_of(factors + 4, 4), DEALT_SCALE - dealt_scale);
+    const uint64_t inner = uvcci_shifted_bound(most * sum_of(factors, 4), DROPPED);
+    const uint64_t outer = uvcci_shifted_bound(sum_of(factors + 4, 4), DEALT_SCALE - dealt_scale);
     return put(b,
                (uvcc_fn_step){.kind = UVCC_FN_TABLE,
                               .a = index,
@@ -657,15 +645,15 @@ static uint8_t exp_of(builder *b, uint8_t x, unsigned index_bits, unsigned dealt
                inner * outer);
 }
 
-/* exp(-t) = exp(-high) exp(-low) from two tables: high a multiple of a cell, low the rest. The result
- * has EXP_SCALE + low_scale fraction bits. */
+/* exp(-t) = exp(-high) exp(-low) from two tables: high a multiple of a cell, low the rest. The
+ * result has EXP_SCALE + low_scale fraction bits. */
 static uint8_t exact_exp_of(builder *b, uint8_t x, unsigned index_bits, unsigned low_scale) {
     const unsigned drop = b->o.scale - index_bits;
     const window high = exact_exp_window(index_bits);
     const window low = {0, 1u << drop, b->o.scale, (uint8_t)low_scale, .raise = 0};
     const curve c = {UVCC_NL_EXP, 1};
     const exact_index index = exact_shift(b, x, drop);
-    const uint8_t bits = exact_bits(shifted_bound(b->bound[x], drop), &high);
+    const uint8_t bits = exact_bits(uvcci_shifted_bound(b->bound[x], drop), &high);
     const uint8_t factor = table(b, index.low, UVCC_FN_NONE, (uint8_t)drop, &low, &c);
     return exact_table(b, &index, factor, bits, &high, &c, 0);
 }
@@ -674,7 +662,7 @@ static void build_exp(builder *b) {
     const unsigned drop = b->o.scale - b->o.index_bits;
     const window fast = exp_window(b->o.index_bits), exact = exact_exp_window(b->o.index_bits);
     if (b->o.exact) {
-        const uint64_t reach = shifted_bound(all_below(b->o.in_bits), drop);
+        const uint64_t reach = uvcci_shifted_bound(all_below(b->o.in_bits), drop);
         const uint8_t x = open(b, 0, b->o.in_bits, drop + exact_bits(reach, &exact));
         lift_known(b, exact_exp_of(b, x, b->o.index_bits, EXP_SCALE), 0, 2 * EXP_SCALE + 1);
         return;
@@ -746,15 +734,14 @@ static normal normalise(builder *b, uint8_t x, const octaves *v, unsigned drop) 
     }
     clamp[0] = -lead(v->top);
     clamp[n] = lead(end) - 1;
-    const uint64_t reach = shifted_bound(b->bound[x], drop) + (uint64_t)from[n];
+    const uint64_t reach = uvcci_shifted_bound(b->bound[x], drop) + (uint64_t)from[n];
     const uint8_t d = compare(b, shift(b, x, drop), bits_of(reach), from, n + 1);
     const uint8_t moved = weigh(b, d, x, move, n + 1);
-    return (normal){d,
-                    add(b, moved, weigh(b, d, UVCC_FN_NONE, clamp, n + 1), lead(v->top))};
+    return (normal){d, add(b, moved, weigh(b, d, UVCC_FN_NONE, clamp, n + 1), lead(v->top))};
 }
 
-/* What the result needs of its group k: 2^(groups - 1 - k), or for ln the logarithm of the value over its
- * mantissa, with ln_scale fraction bits (0: no ln). */
+/* What the result needs of its group k: 2^(groups - 1 - k), or for ln the logarithm of the value
+ * over its mantissa, with ln_scale fraction bits (0: no ln). */
 static int64_t group_value(const octaves *v, unsigned ln_scale, unsigned k) {
     if (ln_scale != 0)
         return llroundl(ldexpl(((int)k - (int)v->below) * logl(2), (int)ln_scale));
@@ -828,13 +815,13 @@ static const int64_t *put_slope(builder *b, const slope *s, const curve *c, unsi
         int64_t w[UVCCI_LADDER_WORDS][UVCCI_LADDER_WINDOW] = {{0}};
         for (unsigned i = 0; i < cells; i++) {
             int64_t of[UVCCI_LADDER_WORDS] = {end + base, 0, 0};
-            uint64_t sum = magnitude(base);
+            uint64_t sum = uvcci_magnitude(base);
             if (k < s->rungs)
                 parabola(c, s, s->cells + i, (int)(UVCCI_LADDER_STEP * k) - (int)s->finest, of);
             of[0] -= base;
             for (unsigned j = 0; j < UVCCI_LADDER_WORDS; j++) {
                 w[j][i] = of[j];
-                sum += magnitude(of[j]) << j * UVCCI_LADDER_BITS;
+                sum += uvcci_magnitude(of[j]) << j * UVCCI_LADDER_BITS;
             }
             *most = sum > *most ? sum : *most;
         }
@@ -848,7 +835,7 @@ static const int64_t *put_slope(builder *b, const slope *s, const curve *c, unsi
 
 /* The most that an index of the M step x is, with the last rung's cells 2^width wide. */
 static uint64_t indices_at(const builder *b, uint8_t x, unsigned width) {
-    return shifted_bound(b->bound[x], width) + 1;
+    return uvcci_shifted_bound(b->bound[x], width) + 1;
 }
 
 /* The curve's value at the M step x, which has `scale` fraction bits, at least s->finest; the
@@ -879,14 +866,16 @@ static uint8_t along(builder *b, const slope *s, const curve *c, uint8_t x, unsi
                            .words = words},
             most);
     const int64_t end = slope_value(s, c, (int)(UVCCI_LADDER_STEP * s->rungs) - (int)s->finest);
-    const uint64_t far = magnitude(base) > magnitude(end) ? magnitude(base) : magnitude(end);
+    const uint64_t far =
+        uvcci_magnitude(base) > uvcci_magnitude(end) ? uvcci_magnitude(base) : uvcci_magnitude(end);
     /* a cell goes on below the range by its width, in which no curve here grows by more than that
      */
     const uint8_t known = bits_of(far + far / (s->cells - 1));
     return truncate(b, exchange(b, y, known), s->fine - out_scale);
 }
 
-/* With an exact index of the mantissa: where the table is looked up, and the group as an M value. */
+/* With an exact index of the mantissa: where the table is looked up, and the group as an M value.
+ */
 typedef struct located {
     normal n;
     exact_index index;
@@ -1035,11 +1024,11 @@ static unsigned loss_scale(const uvcc_nonlinear_options *o) {
 /* An element or bound of each row, in all its columns, less x. */
 static uint8_t below_top(builder *b, uint8_t top, uint8_t x) {
     const uint8_t tops = two_operands(b, UVCC_FN_SPREAD, top, x, b->bound[top]);
-    return two_operands(b, UVCC_FN_SUB, tops, x, sat_add(b->bound[tops], b->bound[x]));
+    return two_operands(b, UVCC_FN_SUB, tops, x, uvcci_sat_add(b->bound[tops], b->bound[x]));
 }
 
 static uint8_t row_sum(builder *b, uint8_t e) {
-    return one_operand(b, UVCC_FN_ROW_SUM, e, sat_mul(b->bound[e], b->o.cols));
+    return one_operand(b, UVCC_FN_ROW_SUM, e, uvcci_sat_mul(b->bound[e], b->o.cols));
 }
 
 /* e times the column `inverse`; known: bits of it. */
@@ -1070,8 +1059,8 @@ static void build_fast_softmax(builder *b) {
     lift_known(b, truncate(b, p, SOFTMAX_SCALE - o->out_scale), 0, o->out_scale + 1u);
 }
 
-/* With m the greatest x, one exp is 1 and their sum from 1 to the number of columns. Entries of 1 / sum
- * have 16 bits, or as many as leave the products below 2^62. */
+/* With m the greatest x, one exp is 1 and their sum from 1 to the number of columns. Entries of 1 /
+ * sum have 16 bits, or as many as leave the products below 2^62. */
 static octaves sum_octaves(const builder *b, unsigned scale, unsigned entry_scale) {
     unsigned above = 0; /* octaves from 1 on */
     while (1u << above < b->o.cols)
@@ -1092,8 +1081,7 @@ static void build_exact_softmax(builder *b) {
     const uint8_t top = exchange_to(b, row_best(b, x, 0, &slack), o->loss ? 1 : UVCC_FN_NONE, 0);
     const uint8_t t = below_top(b, top, x);
     const uint8_t e = exchange(b, exact_exp_of(b, t, SOFTMAX_INDEX, SOFTMAX_DEALT), scale + 1);
-    const located l =
-        locate(b, row_sum(b, e), &v, list[UVCC_NL_RECIPROCAL].index_bits);
+    const located l = locate(b, row_sum(b, e), &v, list[UVCC_NL_RECIPROCAL].index_bits);
     if (o->loss)
         lift_known(b, looked_up(b, &l, &ln, &ln_curve, loss_scale(o)), 2,
                    octaves_bits(&ln, loss_scale(o)));
@@ -1157,8 +1145,7 @@ static bool check_options(const builder *b) {
     const uvcc_nonlinear_options *o = &b->o;
     const bool rows = list[b->what].form == UVCC_NL_ROW || b->what == UVCC_NL_SOFTMAX;
     if (o->size != sizeof *o || o->out_scale > UVCCI_NL_SCALE_MAX ||
-        o->scale > UVCCI_NL_SCALE_MAX || o->in_bits > UVCCI_NL_BITS_MAX ||
-        !check_index_bits(b))
+        o->scale > UVCCI_NL_SCALE_MAX || o->in_bits > UVCCI_NL_BITS_MAX || !check_index_bits(b))
         return false;
     if (b->what == UVCC_NL_RSQRT)
         return o->scale >= RSQRT_LOW && o->gain > 0.5 && o->gain <= 1;

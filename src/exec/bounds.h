@@ -1,0 +1,28 @@
+/* bounds.h - arithmetic of bounds on magnitudes that stops at UINT64_MAX, which means: no bound. */
+#ifndef UVCCI_BOUNDS_H
+#define UVCCI_BOUNDS_H
+
+#include <stdint.h>
+
+static inline uint64_t uvcci_sat_add(uint64_t x, uint64_t y) {
+    uint64_t z;
+    return __builtin_add_overflow(x, y, &z) ? UINT64_MAX : z;
+}
+
+static inline uint64_t uvcci_sat_mul(uint64_t x, uint64_t y) {
+    uint64_t z;
+    return __builtin_mul_overflow(x, y, &z) ? UINT64_MAX : z;
+}
+
+static inline uint64_t uvcci_magnitude(int64_t v) {
+    return v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
+}
+
+/* Of floor(v / 2^shift), |v| <= x. shift < 64. */
+static inline uint64_t uvcci_shifted_bound(uint64_t x, unsigned shift) {
+    if (x == UINT64_MAX)
+        return x;
+    return (x >> shift) + ((x & ((1ull << shift) - 1)) != 0);
+}
+
+#endif
