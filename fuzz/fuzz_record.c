@@ -6,7 +6,7 @@
  * answer. */
 #include "common.h"
 
-#include "exec/record.h"
+#include "exec/session/record.h"
 #include <uvcc/uvcc.h>
 
 enum { CALLS_MAX = 60, CHANGES_MAX = 6, ROWS = 2, COLS = 2 };

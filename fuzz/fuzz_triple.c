@@ -4,7 +4,7 @@
  * bytes at all are refused, or are a store that saves to itself. */
 #include "common.h"
 
-#include "exec/triple.h"
+#include "exec/base/triple_record.h"
 #include "proto/crypto.h"
 
 enum { ACTIONS_MAX = 60, MADE_MAX = 16, RECORD_MAX = 300 };

@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <uvcc/compute.h>
 
-#include "exec/kernels.h"
+#include "exec/compute/kernels.h"
 
 enum { STACK_BYTES = 2 * UVCC_TASK_STACK_BYTES, PAINT = 0xA5 };
 

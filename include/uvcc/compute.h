@@ -227,13 +227,13 @@ typedef enum uvcc_task_kind {
      * candidate's pairs; H_v = [P == v], D_v = H_v r: out_words = these less W of HEAD at (call, 2, ..). */
     UVCC_TASK_FN_DEAL_BEST,
     /** in[0] = xh, key: the correction words of a ladder with fn.bits levels, fn.shift, fn.first cells and
-     * fn.word_count / (9 fn.first) rungs (src/exec/ladder.h; root: PRG(HO | TO, root, 0)[2i, 2i+1] at
+     * fn.word_count / (9 fn.first) rungs (src/exec/primitives/multiscale.h; root: PRG(HO | TO, root, 0)[2i, 2i+1] at
      * fn.call_key). out[0] = this party's share of the polynomial with coefficients fn.words (HEAD: +
      * fn.constant). */
     UVCC_TASK_FN_LADDER,
     /** OTHER. in[0] = r. out_bytes[0] and [1] = the correction words, the same for HEAD and TAIL. */
     UVCC_TASK_FN_DEAL_LADDER,
-    /** in[0] = xh, in[1] = what FN_TRUNC or TRUNC makes of it, s = fn.shift, key: a DCF key (src/exec/dcf.h)
+    /** in[0] = xh, in[1] = what FN_TRUNC or TRUNC makes of it, s = fn.shift, key: a DCF key (src/exec/primitives/dcf.h)
      * on s bits with one word (root: PRG(HO | TO, root, 0)[2i, 2i+1] at fn.call_key). out[0] =
      * in[1] - this party's share of [xh mod 2^s < r mod 2^s]. in[1] == out[0] allowed. */
     UVCC_TASK_FN_FLOOR,
@@ -243,7 +243,7 @@ typedef enum uvcc_task_kind {
     /** in[0] = xh, in[1] = p of x (NULL where d = 0), m = fn.bits, d = fn.first, key: a DCF key on m
      * bits with d + 1 words (root as in FN_FLOOR). u_j = W(call, 2, j), j <= d, and v_j = W(call, 2,
      * d - 1 + j), j = 2..d, from words[0]; v_1 = p, v_0 = (HEAD: 1). out[0] = this party's share of
-     * the spline fn.words of fn.word_count (src/exec/spline.h). */
+     * the spline fn.words of fn.word_count (src/exec/primitives/spline.h). */
     UVCC_TASK_FN_SPLINE,
     /** OTHER. in[0] = r, b = bit m of r. out_bytes[0] and [1] = the DCF key for alpha = r mod 2^m,
      * beta_j = (2b - 1) r^j, j <= d, the same for HEAD and TAIL. */
@@ -353,7 +353,7 @@ enum { UVCC_BOOL_BIT = 1 /**< d */, UVCC_BOOL_PRODUCT = 2 /**< d x */ };
  *     w_0, w_1 (each c * 8 bytes).
  *   TRUNC_ARS: HEAD: CW(f). TAIL: CW(f)'s levels and final words, then rho shares (c * 8), then not
  *     compact: w_0, w_1 (c * 8 each), then CW's control bits, then compact: corr_0, corr_1.
- *   TRUNC_DCF: HEAD: a DCF key (src/exec/dcf.h) on f bits with one word. TAIL: the same, then not
+ *   TRUNC_DCF: HEAD: a DCF key (src/exec/primitives/dcf.h) on f bits with one word. TAIL: the same, then not
  *     compact: w_0, w_1, compact: corr_0, corr_1. FN_FLOOR takes the bit off.
  *   RELU (n comparison bits): HEAD: CW(n). TAIL: levels, final words, k (c * 8), kr (c * 8), control
  *     bits.

@@ -5,8 +5,8 @@
 #include <uvcc/blv1.h>
 #include <uvcc/session.h>
 
-#include "exec/dcf.h"
-#include "exec/fss.h"
+#include "exec/primitives/dcf.h"
+#include "exec/primitives/dpf.h"
 #include "proto/crypto.h"
 #include "proto/ids.h"
 #include "proto/prg.h"

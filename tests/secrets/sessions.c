@@ -6,7 +6,7 @@
  * functions below that the linker puts in front of the real ones (--wrap). */
 #include "triangle.h"
 
-#include "exec/kernels.h"
+#include "exec/compute/kernels.h"
 #include "proto/coin.h"
 #include "proto/hello.h"
 #include "taint.h"

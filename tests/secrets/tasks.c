@@ -4,9 +4,9 @@
  * of its components. An opened value is public to the two parties of its edge. */
 #include "taint.h"
 
-#include "exec/circuit.h"
-#include "exec/function.h"
-#include "exec/kernels.h"
+#include "exec/primitives/circuit.h"
+#include "exec/program/function.h"
+#include "exec/compute/kernels.h"
 
 enum { H = UVCC_HEAD, T = UVCC_TAIL, O = UVCC_OTHER };
 /* Two chunks, the second one neither of whole bytes of bits nor of whole groups of AES blocks. */

@@ -37,7 +37,7 @@ while read -r n seeds what; do
         case " $* " in *" $n "*) ;; *) continue ;; esac
     fi
     objects=
-    for file in $(grep -l "UVCCI_MUTANT($n)" "$source"/src/proto/*.c "$source"/src/exec/*.c); do
+    for file in $(grep -rl --include='*.c' "UVCCI_MUTANT($n)" "$source/src"); do
         object="$work/$(basename "$file" .c).o"
         $cc -std=c17 -O1 -w -D_POSIX_C_SOURCE=200809L "-DUVCC_MUTANT=$n" -I"$source/include" \
             -I"$source/src" -I"$(dirname "$file")" -c "$file" -o "$object"

@@ -30,8 +30,8 @@ includes src/proto | only 'src/proto: itself, the hooks and pure libraries only'
     '<(assert|limits|stdalign|stdbool|stddef|stdint|string)\.h>' \
     '<(sodium|cpuid|[a-z0-9]*intrin|isa-l|crc)\.h>' '<(openssl|isa-l)/[a-z0-9_]+\.h>'
 
-includes src/exec | grep -E ':"' | only 'src/exec: itself and src/proto' \
-    '"[a-z0-9_]+\.(h|def)"' '"(proto|exec)/[a-z0-9_]+\.(h|def)"'
+includes src/exec | grep -E ':"' | only 'src/exec: its rooms and src/proto' \
+    '"proto/[a-z0-9_]+\.(h|def)"' '"exec/[a-z]+/[a-z0-9_]+\.(h|def)"'
 
 # Hosts and adapters: public headers, the system, and files of their own room.
 includes io_adapters tools examples | while IFS=: read -r file line what; do

@@ -4,7 +4,7 @@
 # Lists the symbols that the archive uses and that neither it nor the archive BELOW defines, and
 # fails with the name of each that does not stand in ALLOWED: so the core has no sockets, clock,
 # threads, files, environment or malloc, and a change that brings one in says so. A line of ALLOWED
-# is a symbol, and behind it the source files that may need it, if not all may.
+# is a symbol, and behind it the source files (ROOM/x.c) that may need it, if not all may.
 set -eu
 export LC_ALL=C
 archive=$1
@@ -30,7 +30,7 @@ awk 'NR == FNR { defined[$1]; next } !($1 in defined)' "$work/defined" "$work/us
 
 awk '
     NR == FNR { sub(/#.*/, ""); if (NF) { known[$1]; limited[$1] = NF > 1 }
-                for (i = 2; i <= NF; i++) may[$1, $i]; next }
+                for (i = 2; i <= NF; i++) { gsub("/", "_", $i); may[$1, $i] } next }
     !($1 in known) || (limited[$1] && !(($1, $2) in may)) { print $1 " in " $2 }
 ' "$allowed" "$work/outside" >"$work/bad"
 if [ -s "$work/bad" ]; then

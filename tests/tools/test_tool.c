@@ -2,7 +2,7 @@
 #include "run_tool.h"
 #include "trace_check.h"
 
-#include "exec/record.h"
+#include "exec/session/record.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* Pools reuse and stay under their limit; bumps are zeroed and aligned; meters add up. */
 #include "support.h"
 
-#include "exec/arena.h"
+#include "exec/base/arena.h"
 
 static void test_pool_reuses(void **state) {
     (void)state;

@@ -2,7 +2,7 @@
  * given. */
 #include "triangle.h"
 
-#include "exec/build.h"
+#include "exec/runtime/builder.h"
 #include "proto/bytes.h"
 
 enum { SCALE = 6, MICRO_MAX = 32, OUT_Y = 100, OUT_V = 200, OUT_S, OUT_W, IN_X = 1 };

@@ -6,8 +6,8 @@
  */
 #include "support.h"
 
-#include "exec/circuit.h"
-#include "exec/kernels.h"
+#include "exec/primitives/circuit.h"
+#include "exec/compute/kernels.h"
 #include "proto/prg.h"
 
 enum { H = UVCC_HEAD, T = UVCC_TAIL, O = UVCC_OTHER };

@@ -2,7 +2,7 @@
  * random and around alpha; keys of a part of a block; back ends; the size of keys. */
 #include "support.h"
 
-#include "exec/dcf.h"
+#include "exec/primitives/dcf.h"
 
 enum { MAX = 600, WORDS = UVCCI_DCF_WORDS_MAX };
 

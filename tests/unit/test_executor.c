@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <uvcc/compute.h>
 
-#include "exec/queue.h"
+#include "exec/compute/queue.h"
 
 enum { JOBS = 200, WORDS = 300 };
 

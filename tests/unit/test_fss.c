@@ -1,7 +1,7 @@
 /* The DPF: every point and input on small domains, random ones on large, key sizes, back ends. */
 #include "support.h"
 
-#include "exec/fss.h"
+#include "exec/primitives/dpf.h"
 
 enum { MAX = 4096, WINDOW_WORDS = 1 << 15 };
 

@@ -1,6 +1,6 @@
 #include "support.h"
 
-#include "exec/function.h"
+#include "exec/program/function.h"
 #include <uvcc/compute.h>
 #include <uvcc/program.h>
 

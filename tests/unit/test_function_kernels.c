@@ -6,10 +6,10 @@
 #include <uvcc/blv1.h>
 #include <uvcc/function.h>
 
-#include "exec/dcf.h"
-#include "exec/fss.h"
-#include "exec/function.h"
-#include "exec/kernels.h"
+#include "exec/primitives/dcf.h"
+#include "exec/primitives/dpf.h"
+#include "exec/program/function.h"
+#include "exec/compute/kernels.h"
 #include "proto/crypto.h"
 
 enum { H = UVCC_HEAD, T = UVCC_TAIL, O = UVCC_OTHER };

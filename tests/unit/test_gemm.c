@@ -4,8 +4,8 @@
 
 #include <stdbool.h>
 
-#include "exec/gemm.h"
-#include "exec/gemm_tiled.h"
+#include "exec/compute/gemm.h"
+#include "exec/compute/gemm_tiled.h"
 #if UVCCI_GEMM_HAS_AMX
 #include <cpuid.h>
 #endif
@@ -46,7 +46,7 @@ static void emulated_madd(unsigned sum, unsigned a, unsigned b) {
 #define TILE_LOAD(t, from)   memcpy(&tile[t], from, sizeof tile[t])
 #define TILE_MADD(sum, a, b) emulated_madd(sum, a, b)
 #define TILE_STORE(t, to)    memcpy(to, &tile[t], sizeof tile[t])
-#include "exec/gemm_tile_steps.h"
+#include "exec/compute/gemm_tile_steps.h"
 
 static void emulated_multiply(size_t steps, const uint8_t *a, const uint8_t *b, int32_t *sums) {
     assert_true(configured);

@@ -5,7 +5,7 @@
 
 #include <uvcc/blv1.h>
 
-#include "exec/kernels.h"
+#include "exec/compute/kernels.h"
 #include "proto/crypto.h"
 #include "proto/prg.h"
 

@@ -3,7 +3,7 @@
  * them. */
 #include "support.h"
 
-#include "exec/ladder.h"
+#include "exec/primitives/multiscale.h"
 #include "proto/crypto.h"
 
 enum { MAX = 600, DEPTH_MAX = 41, RUNGS_MAX = 18 };

@@ -2,7 +2,7 @@
  * that has them all and sends what it likes. docs/limits.md is the table of these limits. */
 #include "triangle.h"
 
-#include "exec/session.h"
+#include "exec/runtime/core.h"
 #include "proto/bytes.h"
 #include "proto/ids.h"
 

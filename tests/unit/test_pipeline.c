@@ -2,7 +2,7 @@
  * the limit of microbatches in flight and the memory that it bounds. */
 #include "triangle.h"
 
-#include "exec/program.h"
+#include "exec/program/program.h"
 
 enum { MBS_MAX = 64 };
 

@@ -2,8 +2,8 @@
 
 #include <uvcc/program.h>
 
-#include "exec/plan.h"
-#include "exec/program.h"
+#include "exec/program/plan.h"
+#include "exec/program/program.h"
 
 static uvcc_program *new_program(test_alloc *counts) {
     const uvcc_allocator al = test_allocator(counts);

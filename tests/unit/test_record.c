@@ -2,8 +2,8 @@
  * was changed in a log is noticed. */
 #include "triangle.h"
 
-#include "exec/record.h"
-#include "exec/session.h"
+#include "exec/session/record.h"
+#include "exec/runtime/core.h"
 
 /* ---- logs in memory ---- */
 

@@ -4,7 +4,7 @@
  * audit, disagreement, memory. */
 #include "triangle.h"
 
-#include "exec/session.h"
+#include "exec/runtime/core.h"
 #include <sys/mman.h>
 
 /* ---- small programs ---- */

@@ -2,8 +2,8 @@
  * roots over faults and executors, rounds, bytes, what a batch must be. */
 #include "triangle.h"
 
-#include "exec/plan.h"
-#include "exec/session.h"
+#include "exec/program/plan.h"
+#include "exec/runtime/core.h"
 
 enum { IN_X = 1, OUT_Y = 10, OUT_D = 11, ROUNDS_MAX = 8 };
 

@@ -2,7 +2,7 @@
  * executors and faults. */
 #include "triangle.h"
 
-#include "exec/session.h"
+#include "exec/runtime/core.h"
 #include "proto/prg.h"
 
 enum { IN_X = 1, IN_Y = 2, OUT_FIRST = 10 };

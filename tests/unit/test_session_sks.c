@@ -3,7 +3,7 @@
  * failure. */
 #include "triangle.h"
 
-#include "exec/session.h"
+#include "exec/runtime/core.h"
 #include "proto/bytes.h"
 #include "proto/coin.h"
 #include "proto/crypto.h"

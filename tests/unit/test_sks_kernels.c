@@ -2,7 +2,7 @@
  * around the bands and chunks of the kernel. */
 #include "support.h"
 
-#include "exec/kernels.h"
+#include "exec/compute/kernels.h"
 #include "proto/prg.h"
 
 enum { ORDINAL = 7, CALL = 3, LANE = 1, SUMS = 64 };

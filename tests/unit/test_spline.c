@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "exec/spline.h"
+#include "exec/primitives/spline.h"
 
 __extension__ typedef __int128 wide;
 

@@ -2,7 +2,7 @@
  * losses, every block kind loads and learns, options are refused by name. */
 #include "support.h"
 
-#include "exec/program.h"
+#include "exec/program/program.h"
 #include "model.h"
 #include "proto/aes.h"
 #include "proto/bytes.h"

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "exec/triple.h"
+#include "exec/base/triple_record.h"
 #include "proto/crypto.h"
 
 enum { RECORD_BYTES = UVCCI_TRIPLE_C_AT + 16 + UVCCI_TRIPLE_HASH_BYTES, MOST = 40000 };

@@ -3,7 +3,7 @@
  * end badly. */
 #include "triangle.h"
 
-#include "exec/program.h"
+#include "exec/program/program.h"
 #include "proto/topology.h"
 
 enum { ROWS = 4, COLS = 4, ELEMS = ROWS * COLS, WORKERS_MAX = 8, MBS = 6, OUT_W = 100 };

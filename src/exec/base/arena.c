@@ -1,0 +1,158 @@
+/* arena.c - pools by size class and bump chunks. A pool never looks at the memory it hands out (it may
+ * lie on a device), so its records of kept blocks live apart, in STATE memory. */
+#include "exec/base/arena.h"
+
+#include "proto/crypto.h"
+
+#include <string.h>
+
+static void *metered_alloc(void *user, size_t bytes, uvcc_mem_class cls) {
+    uvcci_meter *m = user;
+    void *p = m->base.alloc(m->base.user, bytes, cls);
+    if (p != NULL) {
+        m->bytes += bytes;
+        if (m->bytes > m->peak_bytes)
+            m->peak_bytes = m->bytes;
+    }
+    return p;
+}
+
+static void metered_free(void *user, void *p, size_t bytes, uvcc_mem_class cls) {
+    uvcci_meter *m = user;
+    if (p != NULL)
+        m->bytes -= bytes;
+    m->base.free(m->base.user, p, bytes, cls);
+}
+
+uvcc_allocator uvcci_metered(uvcci_meter *m) {
+    return (uvcc_allocator){.alloc = metered_alloc, .free = metered_free, .user = m};
+}
+
+struct uvcci_arena_free {
+    struct uvcci_arena_free *next;
+    void *mem;
+};
+
+/* Sizes 256, 320, 384, 448, 512, 640, ...: four steps to a doubling, at most 25% waste. */
+static unsigned size_class(size_t bytes, size_t *rounded) {
+    size_t base = 256;
+    for (unsigned c = 0; c < UVCCI_ARENA_CLASSES; c += 4, base *= 2)
+        for (unsigned q = 0; q < 4; q++) {
+            size_t size = base + q * (base / 4);
+            if (bytes <= size) {
+                *rounded = size;
+                return c + q;
+            }
+        }
+    *rounded = SIZE_MAX;
+    return UVCCI_ARENA_CLASSES;
+}
+
+void uvcci_arena_init(uvcci_arena *p, const uvcc_allocator *al, uvcc_mem_class cls,
+                     uint64_t limit_bytes) {
+    memset(p, 0, sizeof *p);
+    p->alloc = al;
+    p->cls = cls;
+    p->limit_bytes = limit_bytes;
+}
+
+void *uvcci_arena_take(uvcci_arena *p, size_t bytes) {
+    size_t size;
+    unsigned c = size_class(bytes, &size);
+    if (c == UVCCI_ARENA_CLASSES)
+        return NULL;
+    void *mem = NULL;
+    struct uvcci_arena_free *f = p->free[c];
+    if (f != NULL) {
+        p->free[c] = f->next;
+        mem = f->mem;
+        p->alloc->free(p->alloc->user, f, sizeof *f, UVCC_MEM_STATE);
+    } else {
+        if (p->limit_bytes != 0 && p->held_bytes + size > p->limit_bytes) {
+            uvcci_arena_drain(p); /* blocks of other sizes may be in the way */
+            if (p->held_bytes + size > p->limit_bytes)
+                return NULL;
+        }
+        mem = p->alloc->alloc(p->alloc->user, size, p->cls);
+        if (mem == NULL)
+            return NULL;
+        p->held_bytes += size;
+    }
+    p->used_bytes += size;
+    if (p->used_bytes > p->peak_bytes)
+        p->peak_bytes = p->used_bytes;
+    return mem;
+}
+
+void uvcci_arena_give(uvcci_arena *p, void *mem, size_t bytes) {
+    if (mem == NULL)
+        return;
+    size_t size;
+    unsigned c = size_class(bytes, &size);
+    p->used_bytes -= size;
+    struct uvcci_arena_free *f = p->alloc->alloc(p->alloc->user, sizeof *f, UVCC_MEM_STATE);
+    if (f == NULL) { /* no record, no reuse */
+        p->alloc->free(p->alloc->user, mem, size, p->cls);
+        p->held_bytes -= size;
+        return;
+    }
+    f->mem = mem;
+    f->next = p->free[c];
+    p->free[c] = f;
+}
+
+void uvcci_arena_drain(uvcci_arena *p) {
+    size_t base = 256;
+    for (unsigned c = 0; c < UVCCI_ARENA_CLASSES; c++) {
+        size_t size = base + (c % 4) * (base / 4);
+        while (p->free[c] != NULL) {
+            struct uvcci_arena_free *f = p->free[c];
+            p->free[c] = f->next;
+            p->alloc->free(p->alloc->user, f->mem, size, p->cls);
+            p->alloc->free(p->alloc->user, f, sizeof *f, UVCC_MEM_STATE);
+            p->held_bytes -= size;
+        }
+        if (c % 4 == 3)
+            base *= 2;
+    }
+}
+
+#define CHUNK_BYTES 4096u
+struct uvcci_bump_chunk {
+    struct uvcci_bump_chunk *next;
+    size_t cap, used;
+    _Alignas(16) uint8_t bytes[];
+};
+
+void uvcci_bump_init(uvcci_bump *b, const uvcc_allocator *al) {
+    b->alloc = al;
+    b->chunks = NULL;
+}
+
+void *uvcci_bump_take(uvcci_bump *b, size_t bytes) {
+    bytes = (bytes + 15) & ~(size_t)15;
+    struct uvcci_bump_chunk *c = b->chunks;
+    if (c == NULL || c->cap - c->used < bytes) {
+        size_t cap = bytes > CHUNK_BYTES ? bytes : CHUNK_BYTES;
+        c = b->alloc->alloc(b->alloc->user, sizeof *c + cap, UVCC_MEM_STATE);
+        if (c == NULL)
+            return NULL;
+        c->cap = cap;
+        c->used = 0;
+        c->next = b->chunks;
+        b->chunks = c;
+    }
+    void *p = c->bytes + c->used;
+    c->used += bytes;
+    memset(p, 0, bytes);
+    return p;
+}
+
+void uvcci_bump_reset(uvcci_bump *b) {
+    while (b->chunks != NULL) {
+        struct uvcci_bump_chunk *c = b->chunks;
+        b->chunks = c->next;
+        uvcci_wipe(c->bytes, c->used); /* tasks name salts and keys */
+        b->alloc->free(b->alloc->user, c, sizeof *c + c->cap, UVCC_MEM_STATE);
+    }
+}

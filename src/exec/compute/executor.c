@@ -1,0 +1,300 @@
+/* executor.c - jobs on the CPU: at once, later in a shuffled order, or on threads.
+ *
+ * The object belongs to one thread; only the two queues are shared with the workers. INLINE and
+ * THREADS hand completions out through `done`, THREADS hands jobs in through `todo`, DEFERRED keeps
+ * jobs in `kept` and runs one when it is polled. Invariants: pending <= queue_jobs, which is also
+ * every capacity, so no push can fail; every submitted job makes exactly one completion. */
+#include <uvcc/compute.h>
+
+#include <assert.h>
+#include <string.h>
+
+#include "exec/compute/kernels.h"
+#include "exec/compute/queue.h"
+
+enum { DEFAULT_THREADS = 2, MAX_THREADS = 256, DEFAULT_JOBS = 1024, MAX_JOBS = 1 << 20 };
+
+typedef struct cpu_thread {
+    uvcc_cpu *of;
+    pthread_t id;
+    uvcci_cpu_worker worker;
+} cpu_thread;
+
+struct uvcc_cpu {
+    uvcc_cpu_config cfg;
+    uint32_t pending;
+    uvcci_queue done; /* INLINE, THREADS */
+
+    uvcci_cpu_worker worker; /* INLINE, DEFERRED */
+
+    uvcc_job *kept; /* DEFERRED */
+    uint32_t kept_count;
+    uint64_t shuffle;
+
+    uvcci_queue todo; /* THREADS */
+    cpu_thread *threads;
+    uint32_t thread_count; /* running */
+};
+
+static void *cpu_alloc(const uvcc_cpu_config *cfg, size_t bytes) {
+    return cfg->alloc.alloc(cfg->alloc.user, bytes, UVCC_MEM_STATE);
+}
+
+static void cpu_release(const uvcc_cpu_config *cfg, void *p, size_t bytes) {
+    cfg->alloc.free(cfg->alloc.user, p, bytes, UVCC_MEM_STATE);
+}
+
+static uvcc_completion run(const uvcc_cpu *x, uvcci_cpu_worker *w, const uvcc_job *job) {
+    if (x->cfg.job != NULL)
+        x->cfg.job(x->cfg.job_user, job, false);
+    const uvcc_completion c = {job->id, job->cookie, uvcci_cpu_run(w, job)};
+    if (x->cfg.job != NULL)
+        x->cfg.job(x->cfg.job_user, job, true);
+    return c;
+}
+
+static void deliver(uvcc_cpu *x, uvcci_cpu_worker *w, const uvcc_job *job) {
+    const uvcc_completion c = run(x, w, job);
+    const int e = uvcci_queue_push(&x->done, &c);
+    assert(e == 0); /* room for all that may be pending */
+    (void)e;
+}
+
+/* --- INLINE: one worker and a queue ----------------------------------------------------------- */
+
+static int inline_open(uvcc_cpu *x) {
+    const int e =
+        uvcci_queue_init(&x->done, &x->cfg.alloc, sizeof(uvcc_completion), x->cfg.queue_jobs);
+    if (e != 0)
+        return e;
+    const int f = uvcci_cpu_worker_init(&x->worker, &x->cfg.alloc, x->cfg.backend);
+    if (f != 0)
+        uvcci_queue_free(&x->done);
+    return f;
+}
+
+static void inline_close(uvcc_cpu *x) {
+    uvcci_cpu_worker_free(&x->worker);
+    uvcci_queue_free(&x->done);
+}
+
+/* --- DEFERRED: jobs wait, and come out in any order ------------------------------------------- */
+
+static uint64_t shuffle_next(uvcc_cpu *x) { /* splitmix64 */
+    uint64_t z = (x->shuffle += 0x9E3779B97F4A7C15u);
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    return z ^ z >> 31;
+}
+
+static int deferred_open(uvcc_cpu *x) {
+    const size_t bytes = x->cfg.queue_jobs * sizeof *x->kept;
+    x->kept = cpu_alloc(&x->cfg, bytes);
+    if (x->kept == NULL)
+        return UVCC_ERR_NOMEM;
+    const int e = uvcci_cpu_worker_init(&x->worker, &x->cfg.alloc, x->cfg.backend);
+    if (e != 0)
+        cpu_release(&x->cfg, x->kept, bytes);
+    x->shuffle = x->cfg.seed;
+    return e;
+}
+
+static void deferred_close(uvcc_cpu *x) {
+    while (x->kept_count != 0)
+        run(x, &x->worker, &x->kept[--x->kept_count]);
+    uvcci_cpu_worker_free(&x->worker);
+    cpu_release(&x->cfg, x->kept, x->cfg.queue_jobs * sizeof *x->kept);
+}
+
+static int deferred_poll(uvcc_cpu *x, uvcc_completion *out) {
+    if (x->kept_count == 0 || shuffle_next(x) % 4 == 0)
+        return 0;
+    uvcc_job *job = &x->kept[shuffle_next(x) % x->kept_count];
+    *out = run(x, &x->worker, job);
+    *job = x->kept[--x->kept_count];
+    return 1;
+}
+
+/* --- THREADS ---------------------------------------------------------------------------------- */
+
+static void *thread_main(void *arg) {
+    cpu_thread *t = arg;
+    uvcc_job job;
+    while (uvcci_queue_pop(&t->of->todo, &job)) {
+        deliver(t->of, &t->worker, &job);
+        if (t->of->cfg.wake != NULL)
+            t->of->cfg.wake(t->of->cfg.wake_user);
+    }
+    return NULL;
+}
+
+/* Finishes what is out, then ends the threads. */
+static void threads_stop(uvcc_cpu *x) {
+    uvcci_queue_close(&x->todo);
+    for (uint32_t i = 0; i < x->thread_count; i++) {
+        pthread_join(x->threads[i].id, NULL);
+        uvcci_cpu_worker_free(&x->threads[i].worker);
+    }
+}
+
+/* The system's default may be less than a task takes. What a thread needs for itself - variables of
+ * its own, a sanitizer's - may come out of its stack too. */
+static int thread_start(cpu_thread *t) {
+    pthread_attr_t attr;
+    size_t bytes;
+    if (pthread_attr_init(&attr) != 0)
+        return UVCC_ERR_NOMEM;
+    int e = pthread_attr_getstacksize(&attr, &bytes);
+    if (e == 0 && bytes < 4 * UVCC_TASK_STACK_BYTES)
+        e = pthread_attr_setstacksize(&attr, 4 * UVCC_TASK_STACK_BYTES);
+    if (e == 0)
+        e = pthread_create(&t->id, &attr, thread_main, t);
+    pthread_attr_destroy(&attr);
+    return e == 0 ? 0 : UVCC_ERR_NOMEM;
+}
+
+static int threads_start(uvcc_cpu *x) {
+    for (; x->thread_count < x->cfg.threads; x->thread_count++) {
+        cpu_thread *t = &x->threads[x->thread_count];
+        t->of = x;
+        int e = uvcci_cpu_worker_init(&t->worker, &x->cfg.alloc, x->cfg.backend);
+        if (e != 0)
+            return e;
+        e = uvcci_cpu_worker_reserve(&t->worker);
+        if (e == 0)
+            e = thread_start(t);
+        if (e != 0) {
+            uvcci_cpu_worker_free(&t->worker);
+            return e;
+        }
+    }
+    return 0;
+}
+
+static void threads_close(uvcc_cpu *x) {
+    threads_stop(x);
+    cpu_release(&x->cfg, x->threads, x->cfg.threads * sizeof *x->threads);
+    uvcci_queue_free(&x->todo);
+    uvcci_queue_free(&x->done);
+}
+
+static int threads_open(uvcc_cpu *x) {
+    const uvcc_allocator *al = &x->cfg.alloc;
+    int e = uvcci_queue_init(&x->done, al, sizeof(uvcc_completion), x->cfg.queue_jobs);
+    if (e != 0)
+        return e;
+    e = uvcci_queue_init(&x->todo, al, sizeof(uvcc_job), x->cfg.queue_jobs);
+    if (e != 0) {
+        uvcci_queue_free(&x->done);
+        return e;
+    }
+    x->threads = cpu_alloc(&x->cfg, x->cfg.threads * sizeof *x->threads);
+    if (x->threads == NULL) {
+        uvcci_queue_free(&x->todo);
+        uvcci_queue_free(&x->done);
+        return UVCC_ERR_NOMEM;
+    }
+    e = threads_start(x);
+    if (e != 0)
+        threads_close(x);
+    return e;
+}
+
+/* --- The object ------------------------------------------------------------------------------- */
+
+static int config_read(uvcc_cpu_config *cfg, const uvcc_cpu_config *from) {
+    /* A caller built against an older header has a shorter config; what it lacks is 0. */
+    if (from == NULL || from->size < offsetof(uvcc_cpu_config, mode) || from->size > sizeof *from)
+        return UVCC_ERR_CONFIG;
+    *cfg = (uvcc_cpu_config){0};
+    memcpy(cfg, from, from->size);
+    if (cfg->alloc.alloc == NULL || cfg->alloc.free == NULL)
+        return UVCC_ERR_CONFIG;
+    if (cfg->threads == 0)
+        cfg->threads = DEFAULT_THREADS;
+    if (cfg->queue_jobs == 0)
+        cfg->queue_jobs = DEFAULT_JOBS;
+    return cfg->threads > MAX_THREADS || cfg->queue_jobs > MAX_JOBS || cfg->backend > 4
+               ? UVCC_ERR_CONFIG
+               : 0;
+}
+
+int uvcc_cpu_new(uvcc_cpu **out, const uvcc_cpu_config *from) {
+    if (out == NULL)
+        return UVCC_ERR_USAGE;
+    uvcc_cpu_config cfg;
+    int e = config_read(&cfg, from);
+    if (e != 0)
+        return e;
+    uvcc_cpu *x = cpu_alloc(&cfg, sizeof *x);
+    if (x == NULL)
+        return UVCC_ERR_NOMEM;
+    *x = (uvcc_cpu){.cfg = cfg};
+    switch (cfg.mode) {
+    case UVCC_CPU_INLINE:
+        e = inline_open(x);
+        break;
+    case UVCC_CPU_DEFERRED:
+        e = deferred_open(x);
+        break;
+    case UVCC_CPU_THREADS:
+        e = threads_open(x);
+        break;
+    default:
+        e = UVCC_ERR_CONFIG;
+    }
+    if (e != 0)
+        cpu_release(&cfg, x, sizeof *x);
+    else
+        *out = x;
+    return e;
+}
+
+void uvcc_cpu_free(uvcc_cpu *x) {
+    if (x == NULL)
+        return;
+    if (x->cfg.mode == UVCC_CPU_INLINE)
+        inline_close(x);
+    else if (x->cfg.mode == UVCC_CPU_DEFERRED)
+        deferred_close(x);
+    else
+        threads_close(x);
+    const uvcc_cpu_config cfg = x->cfg;
+    cpu_release(&cfg, x, sizeof *x);
+}
+
+int uvcc_cpu_submit(uvcc_cpu *x, const uvcc_job *job) {
+    if (x == NULL || job == NULL)
+        return UVCC_ERR_USAGE;
+    if (x->pending == x->cfg.queue_jobs)
+        return UVCC_ERR_AGAIN;
+    x->pending++;
+    if (x->cfg.mode == UVCC_CPU_INLINE) {
+        deliver(x, &x->worker, job);
+    } else if (x->cfg.mode == UVCC_CPU_DEFERRED) {
+        x->kept[x->kept_count++] = *job;
+    } else {
+        const int e = uvcci_queue_push(&x->todo, job);
+        assert(e == 0);
+        (void)e;
+    }
+    return 0;
+}
+
+int uvcc_cpu_poll(uvcc_cpu *x, uvcc_completion *out) {
+    if (x == NULL || out == NULL)
+        return UVCC_ERR_USAGE;
+    const int some = x->cfg.mode == UVCC_CPU_DEFERRED ? deferred_poll(x, out)
+                                                      : uvcci_queue_try_pop(&x->done, out);
+    x->pending -= (uint32_t)some;
+    return some;
+}
+
+uint32_t uvcc_cpu_pending(const uvcc_cpu *x) {
+    return x == NULL ? 0 : x->pending;
+}
+
+void uvcc_cpu_wait(uvcc_cpu *x) {
+    if (x != NULL && x->cfg.mode == UVCC_CPU_THREADS && x->pending != 0)
+        uvcci_queue_wait(&x->done);
+}

@@ -1,0 +1,122 @@
+/* kernels_impl.h - what the files of the CPU kernels share: a worker's scratch, the part of a block
+ * that a kernel works on, and its pads. For kernels*.c only. */
+#ifndef UVCCI_KERNELS_IMPL_H
+#define UVCCI_KERNELS_IMPL_H
+
+#include "exec/primitives/circuit.h"
+#include "exec/compute/kernels.h"
+
+#include <string.h>
+
+#include "proto/bytes.h"
+#include "proto/prg.h"
+
+#define BIAS ((uint64_t)1 << 62) /* makes a value in range nonnegative before its opening */
+
+enum { CHUNK = 1024, SLOTS = 6, BLOCK = UVCC_BLOCK_ELEMS };
+_Static_assert(BLOCK % CHUNK == 0 && CHUNK % 64 == 0, "chunks begin at whole bytes and words");
+
+/* AES keys of one step, expanded when first used. */
+typedef struct key_cache {
+    uvcci_aes prg[3][UVCC_TAG_COUNT], dpf[2];
+    const uvcc_step_keys *of; /* NULL: empty */
+    bool have_prg[3][UVCC_TAG_COUNT], have_dpf;
+} key_cache;
+
+typedef struct block_scratch {
+    _Alignas(64) uint64_t slot[SLOTS][CHUNK];
+    uint64_t words[BLOCK];
+    uint64_t roots[2][2 * BLOCK];
+    uint8_t shares[BLOCK];
+    uvcci_circuit_scratch circuit;
+    key_cache keys;
+} block_scratch;
+
+/* n elements from `first` of a block. */
+typedef struct chunk {
+    block_scratch *s;
+    uint64_t *packing; /* the worker's, as many words as the kernel asked for */
+    const uvcc_task *t;
+    const uvcc_block *b;
+    uint32_t first, n;
+    uvcci_aes_backend aes;
+    uvcci_gemm_backend simd;
+} chunk;
+
+typedef struct vec_kernel {
+    void (*run)(const chunk *c);
+    bool whole; /* wants a block, not a chunk */
+} vec_kernel;
+
+/* --- Where things are ------------------------------------------------------------------------- */
+
+static inline const uint64_t *in(const chunk *c, unsigned i) { return c->b->in[i] + c->first; }
+static inline uint64_t *out(const chunk *c, unsigned i) { return c->b->out[i] + c->first; }
+static inline const uint8_t *wire_in(const chunk *c, unsigned i) {
+    return c->b->wire_in[i] + (size_t)c->first * 8;
+}
+static inline uint8_t *wire_out(const chunk *c, unsigned i) {
+    return c->b->wire_out[i] + (size_t)c->first * 8;
+}
+static inline uint64_t get(const uint8_t *wire, size_t i) { return uvcci_ld64(wire + 8 * i); }
+static inline void put(uint8_t *wire, size_t i, uint64_t x) { uvcci_st64(wire + 8 * i, x); }
+
+/* What HEAD and TAIL share with OTHER. */
+static inline unsigned pair_other(const chunk *c) {
+    return c->b->role == UVCC_HEAD ? UVCC_PAIR_PREV : UVCC_PAIR_NEXT;
+}
+/* The same pairs as OTHER names them. */
+enum { PAIR_HO = UVCC_PAIR_NEXT, PAIR_TO = UVCC_PAIR_PREV };
+
+static inline uint64_t low_bits(unsigned n) {
+    return n >= 64 ? ~(uint64_t)0 : ((uint64_t)1 << n) - 1;
+}
+
+/* (1 - 2v) x, v given as a mask. */
+static inline uint64_t flip(uint64_t x, uint64_t v) { return (x ^ v) - v; }
+
+/* --- Pads ------------------------------------------------------------------------------------- */
+
+const uvcci_aes *uvcci_kernel_prg_key(const chunk *c, unsigned pair, uvcc_prg_tag tag);
+const uvcci_aes *uvcci_kernel_dpf_keys(const chunk *c);
+
+/* Words [first, first + n) of PRG(pair, tag, lane) of the block, at any call of the op. */
+static inline void prg_of_call(const chunk *c, uint16_t call, unsigned pair, uvcc_prg_tag tag,
+                               uint8_t lane, uint64_t first, uint64_t *dst, size_t n) {
+    const uvcci_prg_at at = {c->t->ordinal, call, c->b->block, lane};
+    uvcci_prg_fill(uvcci_kernel_prg_key(c, pair, tag), at, first, dst, n);
+}
+
+static inline void prg(const chunk *c, unsigned pair, uvcc_prg_tag tag, uint8_t lane,
+                       uint64_t first, uint64_t *dst, size_t n) {
+    prg_of_call(c, c->t->call, pair, tag, lane, first, dst, n);
+}
+
+static inline const uint64_t *pad(const chunk *c, unsigned slot, unsigned pair, uvcc_prg_tag tag,
+                                  uint8_t lane) {
+    prg(c, pair, tag, lane, c->first, c->s->slot[slot], c->n);
+    return c->s->slot[slot];
+}
+
+/* --- Functions (kernels_function.c) ----------------------------------------------------------- */
+
+/* NULL: not a task of functions. */
+const vec_kernel *uvcci_fn_kernel(unsigned kind);
+/* Whether the numbers of such a task are within what its formulas allow. */
+bool uvcci_fn_is_sane(const uvcc_task *t);
+/* OTHER's DCF keys for [x < alpha], alpha < 2^n in s->words, to the beginning of out_bytes[0] and [1];
+ * roots at `call`. Packing: BLOCK words. */
+void uvcci_kernel_deal_less(const chunk *c, uint16_t call, unsigned n);
+/* Words of packing memory that a task of blocks needs, and that any can need. */
+size_t uvcci_fn_packing_words(const uvcc_task *t);
+size_t uvcci_fn_packing_words_max(void);
+/* Fills packing memory before the first block. */
+void uvcci_fn_prepare(const uvcc_task *t, uint64_t *packing);
+
+/* --- Checks of products (kernels_sks.c) ------------------------------------------------------- */
+
+/* BIT_SUMS; packing: uvcci_bit_sums_words() words, 64-byte aligned. */
+void uvcci_bit_sums(const uvcc_task *t, uvcci_gemm_backend simd, uvcci_aes_backend aes,
+                    uint64_t *packing);
+size_t uvcci_bit_sums_words(void);
+#endif

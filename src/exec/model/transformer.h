@@ -1,0 +1,234 @@
+/* transformer.h - what building a transformer's programs is made of: its numbers, its weights, and
+ * the builder that forward, backward and update write into.
+ *
+ * Scales: f for activations and weights; gradients by activations are of the mean loss and stand at
+ * f + log2(tokens of a step), which is the sum's integer at scale f. */
+#ifndef UVCCI_TRANSFORMER_H
+#define UVCCI_TRANSFORMER_H
+
+#include "exec/program/program.h"
+
+#include <uvcc/nonlinear.h>
+#include <uvcc/transformer.h>
+
+/* ---- weights ---- */
+
+/* The weights of a layer, in their order. */
+typedef enum uvcci_tf_slot {
+    UVCCI_TF_G1, /* gain and shift of the norm before the attention */
+    UVCCI_TF_C1,
+    UVCCI_TF_WQ,
+    UVCCI_TF_BQ,
+    UVCCI_TF_WK,
+    UVCCI_TF_BK,
+    UVCCI_TF_WV,
+    UVCCI_TF_BV,
+    UVCCI_TF_WO,
+    UVCCI_TF_BO,
+    UVCCI_TF_G2, /* of the norm before the MLP */
+    UVCCI_TF_C2,
+    UVCCI_TF_W1, /* SWIGLU: the gate */
+    UVCCI_TF_B1,
+    UVCCI_TF_WU, /* SWIGLU */
+    UVCCI_TF_W2,
+    UVCCI_TF_B2,
+    UVCCI_TF_SLOTS,
+    UVCCI_TF_E = UVCCI_TF_SLOTS, /* outside layers */
+    UVCCI_TF_P,
+    UVCCI_TF_GF,
+    UVCCI_TF_CF,
+    UVCCI_TF_WL,
+    UVCCI_TF_ALL_SLOTS,
+    UVCCI_TF_NONE = UVCCI_TF_ALL_SLOTS,
+} uvcci_tf_slot;
+
+/* Global number of a weight, or UVCC_NO_TENSOR if the model has none; layer counts for slots of a
+ * layer only. */
+uint32_t uvcci_tf_weight(const uvcc_transformer_config *cfg, uint32_t layer, uvcci_tf_slot slot);
+uint32_t uvcci_tf_hidden(const uvcc_transformer_config *cfg);
+bool uvcci_tf_layer_norm(const uvcc_transformer_config *cfg);
+
+/* ---- numbers ---- */
+
+/* Fraction bits of masters over those of weights. */
+enum { UVCCI_TF_FINE_BITS = 14 };
+/* Least mean square that norms count on. */
+#define UVCCI_TF_NORM_EPSILON 0x1p-9
+
+typedef struct uvcci_tf_numbers {
+    uint32_t hidden, head_dim;
+    uint32_t sequences;                         /* of a microbatch at this replica */
+    uint32_t rank_heads, rank_dim, rank_hidden; /* of a tensor rank */
+    uint8_t f, tokens;                          /* fraction bits; log2 of the tokens of a step */
+    uint8_t value, gradient, weight;            /* declared bits; of gradients by activations */
+    uint8_t gradient_scale;                     /* f + tokens */
+    uint8_t update_scale, update_bits; /* of a weight's gradient as the optimizer takes it */
+    uint8_t master_scale, master_bits;
+    uint8_t momentum_shift, variance_shift;
+    uint8_t unit; /* ADAMW: its epsilon is 2^-(unit + 4) */
+} uvcci_tf_numbers;
+uvcci_tf_numbers uvcci_tf_numbers_of(const uvcc_transformer_config *cfg);
+/* Bits of the optimizer's m or v. */
+unsigned uvcci_tf_momentum_bits(const uvcc_transformer_config *cfg, const uvcci_tf_numbers *n);
+
+/* Blocks of k. In BWD the last layer comes first. */
+enum { UVCCI_TF_BLOCK_IN = 0, UVCCI_TF_BLOCK_LAYER = 1, UVCCI_TF_BLOCK_OUT = 253 };
+
+/* ---- the builder ---- */
+
+/* A norm's saved values. */
+typedef struct uvcci_tf_norm {
+    uint32_t y, normed, inverse;
+} uvcci_tf_norm;
+
+/* What a layer keeps for its backward pass. */
+typedef struct uvcci_tf_layer {
+    uvcci_tf_norm n1, n2;
+    uint32_t x1, x2;        /* n1.y and n2.y of all rows of the microbatch */
+    uint32_t q, k, v, p, o; /* q over sqrt(head_dim) */
+    uint32_t act, slope, up,
+        g; /* activation and its derivative; SWIGLU: the other factor; product */
+} uvcci_tf_layer;
+
+/* What a microbatch keeps. */
+typedef struct uvcci_tf_batch {
+    uint32_t tokens, targets; /* one-hot */
+    uvcci_tf_norm last;
+    uint32_t gradient;      /* by logits */
+    uvcci_tf_layer *layers; /* of this stage */
+} uvcci_tf_batch;
+
+/* A weight at this worker. */
+typedef struct uvcci_tf_held {
+    bool held;
+    uint8_t group; /* uvcc_group whose workers have the same part */
+    uint32_t ways; /* their number */
+    uvcc_transformer_weight about;
+    uvcc_transformer_part part;
+    uint32_t tensor, master; /* forward weight; the slice of the master that this worker owns */
+    uint32_t momentum, variance;
+    uint32_t sum; /* gradient over microbatches, or UVCC_NO_TENSOR before the first */
+} uvcci_tf_held;
+
+/* The first error sticks, so that what is built reads as lists of ops. */
+typedef struct uvcci_tf_builder {
+    const uvcc_transformer_config *c;
+    uvcc_transformer_worker w;
+    uvcci_tf_numbers n;
+    uvcc_program *p;
+    const uvcc_allocator *al;
+    int err;
+    uint32_t first_layer, layers; /* of this stage */
+    bool first_stage, last_stage;
+
+    /* where ops go */
+    uint8_t phase, truncation;
+    uint16_t mb, first_index; /* of the ops of a block */
+    uint32_t k;
+    uint32_t sequences, rows,
+        own_rows;   /* of the microbatch: all, and those of the residual stream */
+    char scope[40]; /* before names of tensors */
+    uint32_t temporaries;
+
+    bool opens_logits;
+    char name[48];    /* of a tensor that is being made up */
+    char culprit[64]; /* what the first error was about */
+
+    uint32_t select;     /* of "next": picks rows; UVCC_NO_TENSOR: none */
+    uint32_t rate, loss; /* loss: column of sums of losses, one row per worker of the group */
+    uint32_t weight_count;
+    uvcci_tf_held *weights;
+    uvcci_tf_batch *batches; /* [microbatches] */
+    uvcci_tf_layer *layer_room;
+} uvcci_tf_builder;
+
+/* ops.c */
+
+/* Ops from here on stand in this phase, microbatch and block. */
+void uvcci_tf_enter(uvcci_tf_builder *b, uvcc_phase phase, uint32_t mb, uint32_t block);
+void uvcci_tf_note(uvcci_tf_builder *b, int result);
+/* Names from here on are of a layer within `scope`, and of a part of it. */
+void uvcci_tf_scope(uvcci_tf_builder *b, const char *scope, uint32_t layer);
+void uvcci_tf_scope_part(uvcci_tf_builder *b, const char *scope, uint32_t layer, const char *part);
+uint32_t uvcci_tf_tensor(uvcci_tf_builder *b, const char *name, uvcc_tensor_desc d);
+/* EPOCH, rows x cols. */
+uint32_t uvcci_tf_epoch(uvcci_tf_builder *b, const char *name, uint32_t rows, uint32_t cols,
+                        unsigned bits, unsigned scale);
+/* Of values (activations) and of gradients by them, a few bits wider by `more`. */
+uint32_t uvcci_tf_values(uvcci_tf_builder *b, const char *name, uint32_t rows, uint32_t cols);
+uint32_t uvcci_tf_gradients(uvcci_tf_builder *b, const char *name, uint32_t rows, uint32_t cols,
+                            unsigned more);
+uint32_t uvcci_tf_temporary(uvcci_tf_builder *b, uint32_t rows, uint32_t cols, unsigned bits,
+                            unsigned scale);
+const uvcc_tensor_desc *uvcci_tf_desc(const uvcci_tf_builder *b, uint32_t tensor);
+void uvcci_tf_op(uvcci_tf_builder *b, uvcc_op_desc op);
+/* z = op(x, y) without a truncation; y may be UVCC_NO_TENSOR, z may be x. */
+void uvcci_tf_local(uvcci_tf_builder *b, uvcc_opcode opcode, uint32_t x, uint32_t y, uint32_t z);
+/* z = op(x, y), an element-wise product, truncated to the scale of z. constant: of ROW_DOT, with
+ * `fraction` fraction bits; others 0. */
+void uvcci_tf_times(uvcci_tf_builder *b, uvcc_opcode opcode, uint32_t x, uint32_t y, uint32_t z,
+                    int64_t constant, unsigned fraction);
+/* z = c 2^-fraction x, at a scale higher by fraction. */
+void uvcci_tf_scale(uvcci_tf_builder *b, uint32_t x, uint32_t z, int64_t c, unsigned fraction);
+/* How what is revealed is truncated: exactly. */
+static inline uint8_t uvcci_tf_exact(const uvcci_tf_builder *b) {
+    return b->c->truncation == UVCC_TRUNC_STOCHASTIC ? UVCC_TRUNC_EXACT : b->c->truncation;
+}
+/* z = x truncated to the scale of z, exactly or as the builder truncates. */
+void uvcci_tf_truncate(uvcci_tf_builder *b, uint32_t x, uint32_t z, uint8_t truncation);
+/* z = a b, truncated to the scale of z. heads: for every sequence and head of this rank. */
+void uvcci_tf_product(uvcci_tf_builder *b, uint32_t a, uint32_t y, uint32_t z, uint8_t flags,
+                      bool heads);
+/* What a product sums for one element. */
+uint32_t uvcci_tf_depth(const uvcc_op_desc *op, const uvcc_tensor_desc *a);
+/* sum + a b, `times` such products in all; `sum` may be UVCC_NO_TENSOR. Returns the sum, which is
+ * not truncated: an additive tensor, or with Beaver triples a replicated one. */
+uint32_t uvcci_tf_add_product(uvcci_tf_builder *b, uint32_t sum, uint32_t a, uint32_t y,
+                              uint8_t flags, uint32_t times, const char *name);
+/* The sum over a group of workers, each of which gets its slice; the tensor itself if ways is 1. */
+uint32_t uvcci_tf_reduce(uvcci_tf_builder *b, uint32_t x, uint8_t group, uint32_t ways,
+                         uint32_t rows, uint32_t cols, const char *name);
+/* All rows of the microbatch out of every tensor rank's own. */
+uint32_t uvcci_tf_all_rows(uvcci_tf_builder *b, const char *name, uint32_t own);
+/* out = all slices of a group. */
+void uvcci_tf_gather(uvcci_tf_builder *b, uint32_t slice, uint8_t group, uint32_t out);
+/* Emits a nonlinear function to tensors that have its shape, by the names. */
+void uvcci_tf_function(uvcci_tf_builder *b, uvcc_nonlinear what, uvcc_nonlinear_options o,
+                       const uint32_t *in, const char *const *names, uint32_t *out);
+/* The same to tensors that are there. */
+void uvcci_tf_emit(uvcci_tf_builder *b, uvcc_nonlinear what, uvcc_nonlinear_options o,
+                   const uint32_t *in, const uint32_t *out);
+/* 1 / sqrt(n) as c 2^-fraction, exact for powers of four. */
+int64_t uvcci_tf_root_inverse(uint32_t n, unsigned *fraction);
+/* 1 / n as c 2^-fraction, exact for powers of two. */
+int64_t uvcci_tf_inverse(uint32_t n, unsigned *fraction);
+unsigned uvcci_tf_log2(uint64_t n); /* rounded up */
+/* Of the sum of a weight's gradients; valid until the next. */
+const char *uvcci_tf_sum_name(uvcci_tf_builder *b, const uvcci_tf_held *h);
+/* The weight at this worker; NULL if the model has none. */
+uvcci_tf_held *uvcci_tf_held_weight(uvcci_tf_builder *b, uint32_t layer, uvcci_tf_slot slot);
+uint32_t uvcci_tf_weight_tensor(uvcci_tf_builder *b, uint32_t layer, uvcci_tf_slot slot);
+
+/* forward.c */
+
+/* Microbatch mb of "train", or a pass of another entry: from one-hot tokens or what the stage
+ * before sent, to logits (last stage, else UVCC_NO_TENSOR, after sending). */
+uint32_t uvcci_tf_forward(uvcci_tf_builder *b, uvcci_tf_batch *batch);
+/* Gradient by logits, and the column of losses if `losses` is not NULL. */
+void uvcci_tf_cross_entropy(uvcci_tf_builder *b, uvcci_tf_batch *batch, uint32_t logits,
+                            uint32_t *losses);
+/* Adds the losses to b->loss: `ways` rows. */
+void uvcci_tf_add_losses(uvcci_tf_builder *b, uint32_t losses, uint32_t ways, uint32_t times);
+/* Sums b->loss over the group's workers and opens it. */
+void uvcci_tf_open_loss(uvcci_tf_builder *b, uint8_t group, uint32_t ways, uint32_t id);
+
+/* backward.c */
+void uvcci_tf_backward(uvcci_tf_builder *b, const uvcci_tf_batch *batch);
+
+/* update.c */
+void uvcci_tf_update(uvcci_tf_builder *b);
+/* Forward weight out of the master, into `out` (of the worker's part). */
+void uvcci_tf_from_master(uvcci_tf_builder *b, const uvcci_tf_held *h, uint32_t out,
+                          uint8_t truncation);
+
+#endif

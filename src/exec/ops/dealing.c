@@ -1,0 +1,284 @@
+/* deal.c - keys dealt ahead: this party is OTHER on some blocks of a gate and sends their key
+ * streams to HEAD and TAIL, in schedule order, as soon as the step is agreed and the links have
+ * room. One op's deal is one job: generate, copy into the blobs of the messages, hash. */
+#include "exec/runtime/builder.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool deals_here(const uvcc_session *s, const uvcci_run *r) {
+    if (r->plan->key_count == 0 || s->cfg.triples_only)
+        return false;
+    for (uint32_t i = 0; i < r->plan->blocks; i++)
+        if (uvcci_role_of(s->party, r->ids.edge[i]) == UVCCI_OTHER)
+            return true;
+    return false;
+}
+
+/* Room and messages of a deal: where its streams and blobs stand. */
+typedef struct deal {
+    uvcci_run *r;
+    uint8_t dst[2];
+    size_t **at[2], total[2]; /* per receiver */
+    uint32_t blobs;
+} deal;
+
+static int deal_open(uvcc_session *s, deal *d) {
+    uvcci_run *r = d->r;
+    uvcci_bump *bump = &r->deal_bump;
+    r->deal_out = uvcci_bump_take(bump, r->plan->key_count * sizeof *r->deal_out);
+    if (r->deal_out == NULL)
+        return UVCC_ERR_NOMEM;
+    for (unsigned g = 0; g < r->plan->key_count; g++) {
+        int rc = uvcci_batch_open(s, r, uvcci_keys_round(r, g), bump, &r->deal_out[g]);
+        if (rc != 0)
+            return rc;
+        d->blobs += r->deal_out[g].blob_count;
+    }
+    for (unsigned k = 0; k < 2; k++) {
+        d->at[k] = uvcci_key_table(r, bump);
+        d->total[k] = d->at[k] == NULL ? SIZE_MAX
+                                       : uvcci_key_offsets(r, s->party, d->dst[k], bump,
+                                                           k == 0 ? 0 : d->total[0], d->at[k]);
+        if (d->total[k] == SIZE_MAX)
+            return UVCC_ERR_NOMEM;
+    }
+    r->deal_bytes = d->total[0] + d->total[1];
+    r->deal_buf = uvcci_arena_take(&s->tensors, r->deal_bytes);
+    return r->deal_buf != NULL ? 0 : UVCC_ERR_NOMEM;
+}
+
+/* Where the streams of HEAD (0) and TAIL (1) of a block go. */
+static uint8_t *stream_at(const uvcc_session *s, const deal *d, unsigned group, uint32_t block,
+                          unsigned tail) {
+    const uvcci_run *r = d->r;
+    uint8_t edge = r->ids.edge[block];
+    if (uvcci_role_of(s->party, edge) != UVCCI_OTHER)
+        return NULL;
+    uvcci_role role = tail != 0 ? UVCCI_TAIL : UVCCI_HEAD;
+    unsigned k = uvcci_party_of(role, edge) == d->dst[0] ? 0 : 1;
+    return r->deal_buf + d->at[k][group][block];
+}
+
+/* The task of a gate that deals whole key streams. */
+static int deal_gate(uvcc_session *s, const deal *d, uvcc_task *t) {
+    uvcci_run *r = d->r;
+    const uvcci_plan *plan = r->plan;
+    uvcc_block *blocks = uvcci_bump_take(&r->deal_bump, plan->blocks * sizeof *blocks);
+    if (blocks == NULL)
+        return UVCC_ERR_NOMEM;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < plan->blocks; i++) {
+        if (uvcci_role_of(s->party, r->ids.edge[i]) != UVCCI_OTHER)
+            continue;
+        blocks[n++] =
+            (uvcc_block){.block = i,
+                         .count = uvcci_block_count(plan->elems, i),
+                         .role = UVCC_OTHER,
+                         .out_bytes = {stream_at(s, d, 0, i, 0), stream_at(s, d, 0, i, 1)}};
+    }
+    *t = (uvcc_task){.kind = UVCC_TASK_DEAL, .ordinal = r->ordinal, .keys = &r->step->keys};
+    t->u.vec.blocks = blocks;
+    t->u.vec.count = n;
+    t->u.vec.shift = plan->shift;
+    t->u.vec.bits = plan->bits;
+    t->u.vec.gate = plan->gate;
+    t->u.vec.compact = plan->compact;
+    return 0;
+}
+
+/* The tasks of a function, step by step. */
+static int deal_function(uvcc_session *s, const deal *d, uvcc_task *tasks, uint32_t *count) {
+    uvcci_run *r = d->r;
+    uint8_t **keys[2];
+    for (unsigned k = 0; k < 2; k++) {
+        keys[k] = uvcci_bump_take(&r->deal_bump, uvcci_keys_blocks(r) * sizeof *keys[k]);
+        if (keys[k] == NULL)
+            return UVCC_ERR_NOMEM;
+        uint32_t n = 0;
+        for (unsigned g = 0; g < r->plan->key_count; g++)
+            for (uint32_t i = 0; i < uvcci_keys_round(r, g)->blocks; i++)
+                keys[k][n++] = stream_at(s, d, g, i, k);
+    }
+    return uvcci_function_deal(s, r, keys, tasks, count);
+}
+
+static void deal_copies(const deal *d, uvcc_copy_item *copies) {
+    uint32_t n = 0;
+    for (unsigned g = 0; g < d->r->plan->key_count; g++)
+        for (uint32_t i = 0; i < d->r->deal_out[g].blob_count; i++) {
+            const uvcci_blob *b = &d->r->deal_out[g].blobs[i];
+            unsigned k = b->dst == d->dst[0] ? 0 : 1;
+            copies[n++] =
+                (uvcc_copy_item){.dst = b->at,
+                                 .src = d->r->deal_buf + d->at[k][g][b->block] + b->offset,
+                                 .len = b->len};
+        }
+}
+
+/* KEYS_DONE for each receiver. */
+static int deal_hashes(uvcc_session *s, const deal *d, uvcc_task *t, uint32_t *count) {
+    uvcci_run *r = d->r;
+    uvcc_hash_item *items = uvcci_bump_take(&r->deal_bump, 2 * sizeof *items);
+    if (items == NULL)
+        return UVCC_ERR_NOMEM;
+    uint32_t n = 0;
+    for (unsigned k = 0; k < 2; k++) {
+        if (d->total[k] == 0)
+            continue;
+        uvcci_pending_leaf *l =
+            uvcci_leaf_later(&r->deal_bump, &r->deal_leaves, UVCCI_LEAF_KEYS_DONE);
+        if (l == NULL)
+            return UVCC_ERR_NOMEM;
+        l->src = s->party;
+        l->dst = d->dst[k];
+        items[n] = (uvcc_hash_item){.mode = UVCC_HASH_SALTED,
+                                    .data = r->deal_buf + (k == 0 ? 0 : d->total[0]),
+                                    .len = d->total[k],
+                                    .out = l->digest};
+        memcpy(items[n].key, r->step->salt[d->dst[k]], 32);
+        n++;
+    }
+    if (n != 0)
+        t[(*count)++] = (uvcc_task){.kind = UVCC_TASK_HASH, .u.hash = {.items = items, .count = n}};
+    return 0;
+}
+
+/* Builds the deal's tasks. 0, UVCC_ERR_AGAIN or UVCC_ERR_NOMEM. */
+static int deal_build(uvcc_session *s, uvcci_run *r, uvcc_task **tasks, uint32_t *count) {
+    deal d = {.r = r, .dst = {uvcci_next_party(s), uvcci_prev_party(s)}};
+    int rc = deal_open(s, &d);
+    if (rc != 0)
+        return rc;
+    bool function = r->plan->function != NULL;
+    uint32_t most = 2 + (function ? uvcci_function_deal_tasks(r) : 1);
+    uvcc_copy_item *copies = uvcci_bump_take(&r->deal_bump, (d.blobs + 1u) * sizeof *copies);
+    uvcc_task *t = *tasks = uvcci_bump_take(&r->deal_bump, most * sizeof *t);
+    if (copies == NULL || t == NULL)
+        return UVCC_ERR_NOMEM;
+    *count = function ? 0 : 1;
+    rc = function ? deal_function(s, &d, t, count) : deal_gate(s, &d, t);
+    if (rc != 0)
+        return rc;
+    deal_copies(&d, copies);
+    t[(*count)++] =
+        (uvcc_task){.kind = UVCC_TASK_COPY, .u.copy = {.items = copies, .count = d.blobs}};
+    return s->cfg.audit_off ? 0 : deal_hashes(s, &d, t, count);
+}
+
+void uvcci_deal_free(uvcc_session *s, uvcci_run *r) {
+    for (unsigned g = 0; r->deal_out != NULL && g < r->plan->key_count; g++)
+        uvcci_batch_drop(s, &r->deal_out[g]);
+    uvcci_arena_give(&s->tensors, r->deal_buf, r->deal_bytes);
+    uvcci_arena_give(&s->tensors, r->deal_words, r->deal_words_bytes);
+    r->deal_buf = NULL;
+    r->deal_words = NULL;
+    r->deal_leaves = NULL;
+    r->deal_out = NULL;
+    uvcci_bump_reset(&r->deal_bump);
+}
+
+/* Sends one op's keys; its job is done. */
+static void deal_send(uvcc_session *s, uvcci_run *r) {
+    uvcci_step *st = r->step;
+    uint64_t bytes = 0;
+    if (!s->cfg.audit_off)
+        uvcci_leaves_write(s, r, r->deal_leaves);
+    for (unsigned g = 0; g < r->plan->key_count; g++)
+        for (uint32_t i = 0; r->deal_out != NULL && i < r->deal_out[g].count; i++) {
+            uvcci_tx *tx = &r->deal_out[g].tx[i];
+            uvcc_link_msg *msg = tx->msg;
+            tx->msg = NULL;
+            uvcci_send(s, tx->dst, msg, UVCC_FRAME_KEYS_BATCH, tx->len, st->number,
+                       st->table.rows[r->row0 + tx->b].op_id,
+                       (uint64_t)st->number << 32 | (uint64_t)r->index << 6);
+            if (uvcci_failed(s))
+                return;
+            bytes += tx->len;
+        }
+    uvcci_trace_sent(s, r, UVCC_TRACE_KEYS, bytes);
+    uvcci_deal_free(s, r);
+    st->deals_sent++;
+}
+
+/* Keys go out in schedule order whatever order their jobs end in: keys of later ops must not use up
+ * the credit that an earlier op's keys need. */
+static void send_in_order(uvcc_session *s) {
+    for (uint32_t k = 0; k < 2; k++) {
+        uvcci_step *st = uvcci_step_of(s, s->step + k);
+        if (st == NULL)
+            return;
+        while (st->deals_sent < st->entry->op_count && st->runs[st->deals_sent].deal_done) {
+            deal_send(s, &st->runs[st->deals_sent]);
+            if (uvcci_failed(s))
+                return;
+        }
+        if (st->deals_sent < st->entry->op_count)
+            return;
+    }
+}
+
+void uvcci_deal_job_done(uvcc_session *s, uvcci_run *r) {
+    r->deal_done = true;
+    send_in_order(s);
+}
+
+/* What one link must have room for before the keys of an op are made, about: they all get their messages
+ * at once, and a try in vain allocates and wipes as many as fit. */
+static uint32_t keys_wanted(const uvcc_session *s, const uvcci_run *r) {
+    uint64_t mine = 0;
+    for (uint32_t i = 0; i < r->plan->blocks; i++)
+        mine += uvcci_role_of(s->party, r->ids.edge[i]) == UVCCI_OTHER;
+    uint64_t bytes = r->plan->key_bytes_max / r->plan->blocks * mine;
+    bytes -= bytes > 64 ? 64 : 0; /* it counts 64 beside a message, and so does the link */
+    return bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX;
+}
+
+/* Starts deals of one step in program order until room runs out. */
+static bool deal_step(uvcc_session *s, uvcci_step *st) {
+    bool any = false;
+    while (st->deal_next < st->entry->op_count && !uvcci_failed(s)) {
+        uvcci_run *r = &st->runs[st->deal_next];
+        if (!deals_here(s, r)) {
+            r->deal_done = true; /* nothing to send, in its turn */
+            st->deal_next++;
+            any = true;
+            continue;
+        }
+        const uint32_t wanted = keys_wanted(s, r);
+        if (uvcci_jobs_full(&s->jobs) ||
+            !uvcc_link_writable(s->peer[uvcci_next_party(s)].link, UVCC_FRAME_KEYS_BATCH, wanted) ||
+            !uvcc_link_writable(s->peer[uvcci_prev_party(s)].link, UVCC_FRAME_KEYS_BATCH, wanted))
+            return any;
+        uvcc_task *tasks;
+        uint32_t count;
+        int rc = deal_build(s, r, &tasks, &count);
+        if (rc == UVCC_ERR_AGAIN) {
+            uvcci_deal_free(s, r);
+            return any;
+        }
+        if (rc != 0) {
+            uvcci_abort(s, UVCC_ABORT_MEMORY, "no memory to deal keys");
+            return true;
+        }
+        st->deal_next++;
+        uvcci_jobs_push(&s->jobs, tasks, count, UVCCI_JOB_DEAL, r);
+        any = true;
+    }
+    return any;
+}
+
+bool uvcci_deal_advance(uvcc_session *s) {
+    bool any = false;
+    for (uint32_t k = 0; k < 2 && !uvcci_failed(s); k++) { /* the running step first */
+        uvcci_step *st = uvcci_step_of(s, s->step + k);
+        if (st == NULL || !st->agreed)
+            break;
+        any |= deal_step(s, st);
+        if (st->deal_next < st->entry->op_count)
+            break; /* in schedule order */
+    }
+    if (any && !uvcci_failed(s))
+        send_in_order(s);
+    return any;
+}

@@ -1,0 +1,108 @@
+/* cost.c - what ops cost: the flows of their plans, counted in bytes of payload, without the lists
+ * of TLVs that messages are made from; and the rounds of an entry.
+ *
+ * What an edge changes is who sends, not how much is sent, so no ids are needed. */
+#include "exec/program/plan.h"
+
+#include <string.h>
+
+/* Payload that a flow carries for one block; 0: nothing is sent. */
+static uint64_t block_bytes(const uvcci_plan *plan, const uvcci_plan_round *r,
+                            const uvcci_plan_vec *v, const uvcci_flow *flow, uint32_t block) {
+    const uint32_t count = uvcci_block_count(r->elems, block);
+    if (flow->tlv == UVCC_TLV_DIGEST) /* of an opening: it only checks that */
+        return v->protocol == UVCCI_PROTO_DIGEST_ALL ? 32 : 0;
+    if (flow->tlv == UVCC_TLV_KEY_BLOB)
+        return uvcci_plan_key_bytes(plan, r, block, (uvcc_role)flow->to);
+    if (plan->keyless)
+        return 8ull * uvcci_circuit_message_words(&plan->circuit, UVCC_BOOL_BIT | UVCC_BOOL_PRODUCT,
+                                                  r->stage, (uvcc_role)flow->from,
+                                                  (uvcc_role)flow->to, count);
+    return ((uint64_t)count * v->bits + 7) / 8;
+}
+
+/* Directions that messages of a part can have: those of a block, turned with its edge. */
+static uint32_t directions(const uvcci_plan *plan, const uvcci_plan_round *r, unsigned of_block) {
+    const uint32_t blocks = r->blocks < r->part_blocks ? r->blocks : r->part_blocks;
+    const uint32_t edges = !plan->per_block_edge ? 1 : blocks < 3 ? blocks : 3;
+    return edges * of_block < 6 ? edges * of_block : 6;
+}
+
+static void add_round(const uvcci_plan *plan, const uvcci_plan_round *r, uint64_t *bytes,
+                      uint32_t *messages) {
+    bool sends[9] = {false}; /* from, to */
+    unsigned of_block = 0;
+    for (unsigned v = 0; v < r->vec_count; v++) {
+        unsigned n;
+        const uvcci_flow *flows = uvcci_protocol_flows((uvcci_protocol)r->vec[v].protocol, &n);
+        for (unsigned i = 0; i < n; i++) {
+            const uvcci_flow *f = &flows[i];
+            if (f->hop != r->vec[v].hop)
+                continue;
+            const uint64_t first = block_bytes(plan, r, &r->vec[v], f, 0);
+            *bytes += (r->blocks - 1) * first + block_bytes(plan, r, &r->vec[v], f, r->blocks - 1);
+            sends[3 * f->from + f->to] |= first != 0 || f->tlv == UVCC_TLV_DIGEST;
+        }
+    }
+    for (unsigned i = 0; i < 9; i++)
+        of_block += sends[i];
+    *messages += r->parts * directions(plan, r, of_block);
+}
+
+static int cost_of(const uvcc_program *p, const uvcci_entry *e, uint32_t op, uvcc_op_cost *out) {
+    uvcci_plan plan;
+    const int err = uvcci_plan_make(&plan, p, e, &e->ops[op], &p->alloc);
+    if (err != 0)
+        return err;
+    *out = (uvcc_op_cost){.rounds = plan.stages};
+    for (unsigned i = 0; i < (unsigned)plan.round_count + plan.key_count; i++) {
+        const uvcci_plan_round *r = &plan.rounds[i];
+        const bool before = uvcci_plan_is_keys(&plan, r) || r->stage == UVCCI_STAGE_TRIPLE;
+        add_round(&plan, r, before ? &out->preprocessing_bytes : &out->online_bytes,
+                  &out->messages);
+    }
+    uvcci_plan_free(&plan, &p->alloc);
+    return 0;
+}
+
+int uvcc_program_cost(const uvcc_program *p, uint32_t entry, uint32_t op, uvcc_op_cost *out) {
+    if (p == NULL || out == NULL || !p->finished || entry >= p->entry_count ||
+        op >= p->entries[entry].op_count)
+        return UVCC_ERR_USAGE;
+    return cost_of(p, &p->entries[entry], op, out);
+}
+
+/* Program order is one that the dependencies allow: an op's depth is known when its turn comes. */
+static int longest_chain(const uvcc_program *p, const uvcci_entry *e, const bool *counted,
+                         uint32_t *depth, uint32_t *rounds) {
+    *rounds = 0;
+    for (uint32_t i = 0; i < e->op_count; i++) {
+        const uvcci_op *op = &e->ops[i];
+        uvcc_op_cost cost = {0};
+        const int err = counted == NULL || counted[i] ? cost_of(p, e, i, &cost) : 0;
+        if (err != 0)
+            return err;
+        depth[i] += cost.rounds;
+        *rounds = depth[i] > *rounds ? depth[i] : *rounds;
+        for (uint32_t k = 0; k < op->succ_count; k++) {
+            uint32_t *next = &depth[e->succ[op->succ_first + k]];
+            *next = depth[i] > *next ? depth[i] : *next;
+        }
+    }
+    return 0;
+}
+
+int uvcc_program_rounds(const uvcc_program *p, uint32_t entry, const bool *counted,
+                        uint32_t *rounds) {
+    if (p == NULL || rounds == NULL || !p->finished || entry >= p->entry_count)
+        return UVCC_ERR_USAGE;
+    const uvcci_entry *e = &p->entries[entry];
+    const size_t bytes = (e->op_count + 1) * sizeof(uint32_t);
+    uint32_t *depth = p->alloc.alloc(p->alloc.user, bytes, UVCC_MEM_STATE);
+    if (depth == NULL)
+        return UVCC_ERR_NOMEM;
+    memset(depth, 0, bytes);
+    const int err = longest_chain(p, e, counted, depth, rounds);
+    p->alloc.free(p->alloc.user, depth, bytes, UVCC_MEM_STATE);
+    return err;
+}

@@ -1,0 +1,181 @@
+/* memory.c - how much tensor memory a step of an entry can need at one time.
+ *
+ * A buffer is live from the start of its first writer until all ops that touch it are done. Of two
+ * buffers, one is dead before the other is live in every order that dependencies and the limit of
+ * microbatches in flight allow, if all ops that touch the one come before the other's first writer.
+ * Buffers that follow one another like that make a *row*: it never has two live ones. However the
+ * buffers are put into rows, the sum of each row's largest is enough for every order. Two ways of
+ * doing it are tried, the larger buffers first and in program order; the smaller sum counts. For a
+ * chain of ops it is exactly what a step needs. */
+#include "exec/program/program.h"
+
+#include "proto/sort.h"
+#include <string.h>
+
+#define MOST_OPS 32768u /* tables grow with the square */
+
+typedef struct memory {
+    const uvcc_program *p;
+    const uvcci_entry *e;
+    size_t words;          /* of a set of ops */
+    uint64_t *before;      /* [op]: all that come before it */
+    uint64_t *flown;       /* [microbatch]: its BWD ops and all before them */
+    uint32_t *user, *from; /* ops that touch buffer b: user[from[b] .. from[b + 1]) */
+    uint32_t *list;        /* buffers, in the order in which they are put into rows */
+    uint64_t *key;         /* to sort by */
+    uint32_t *next;        /* [buffer]: the one behind it in its row */
+    uint32_t *head;        /* [row] */
+    uint32_t count;        /* of buffers in the list */
+    void *mem;
+    size_t mem_bytes;
+} memory;
+
+static uint64_t buffer_bytes(const memory *m, uint32_t b) {
+    const uvcci_tensor *t = &m->p->tensors[b];
+    return t->elems * (t->desc.sharing == UVCC_ADDITIVE ? 8 : 16);
+}
+
+static bool is_live(const memory *m, uint32_t b) {
+    return m->p->tensors[b].buffer == b && m->p->tensors[b].desc.lifetime == UVCC_EPOCH &&
+           m->e->life[b].first_write != UVCCI_NO_OP;
+}
+
+static bool holds(const uint64_t *set, uint32_t op) {
+    return (set[op / 64] >> (op % 64) & 1) != 0;
+}
+
+static void join(const memory *m, uint64_t *into, const uint64_t *set) {
+    for (size_t w = 0; w < m->words; w++)
+        into[w] |= set[w];
+}
+
+static int memory_init(memory *m) {
+    const size_t ops = m->e->op_count, tensors = m->p->tensor_count, mbs = m->e->microbatches;
+    uint32_t touches = 0;
+    for (uint32_t i = 0; i < ops; i++)
+        touches += m->e->ops[i].touched_count;
+    m->words = (ops + 63) / 64;
+    const size_t longs = (ops + mbs) * m->words + tensors;
+    const size_t shorts = touches + (tensors + 1) + 3 * tensors;
+    m->mem_bytes = longs * sizeof(uint64_t) + shorts * sizeof(uint32_t);
+    m->mem = m->p->alloc.alloc(m->p->alloc.user, m->mem_bytes, UVCC_MEM_STATE);
+    if (m->mem == NULL)
+        return UVCC_ERR_NOMEM;
+    memset(m->mem, 0, m->mem_bytes);
+    m->before = m->mem;
+    m->flown = m->before + ops * m->words;
+    m->key = m->flown + mbs * m->words;
+    m->from = (uint32_t *)(m->key + tensors);
+    m->list = m->from + tensors + 1;
+    m->next = m->list + tensors;
+    m->head = m->next + tensors;
+    m->user = m->head + tensors;
+    return 0;
+}
+
+/* Program order is one that is allowed, so whatever comes before an op stands before it. */
+static void find_before(memory *m) {
+    const uvcci_entry *e = m->e;
+    for (uint32_t i = 0; i < e->op_count; i++) {
+        const uvcci_op *op = &e->ops[i];
+        uint64_t *set = m->before + i * m->words;
+        const uint32_t mb = op->desc.mb;
+        const bool flies = e->in_flight != 0 && op->desc.phase != UVCC_UPD;
+        if (flies && mb >= e->in_flight)
+            join(m, set, m->flown + (mb - e->in_flight) * m->words);
+        set[i / 64] |= 1ull << (i % 64); /* with itself, for those behind it */
+        for (uint32_t k = 0; k < op->succ_count; k++)
+            join(m, m->before + e->succ[op->succ_first + k] * m->words, set);
+        if (flies && op->desc.phase == UVCC_BWD)
+            join(m, m->flown + mb * m->words, set);
+        set[i / 64] &= ~(1ull << (i % 64));
+    }
+}
+
+static void find_users(memory *m) {
+    const uvcci_entry *e = m->e;
+    for (uint32_t b = 0; b < m->p->tensor_count; b++)
+        m->from[b + 1] = m->from[b] + e->uses[b];
+    for (uint32_t i = 0; i < e->op_count; i++)
+        for (uint32_t k = 0; k < e->ops[i].touched_count; k++) {
+            const uint32_t b = e->ops[i].touched[k];
+            m->user[m->from[b] + m->next[b]++] = i; /* next: how many so far */
+        }
+}
+
+/* Whether a is dead before b is live. */
+static bool follows(const memory *m, uint32_t a, uint32_t b) {
+    const uint64_t *set = m->before + m->e->life[b].first_write * m->words;
+    for (uint32_t i = m->from[a]; i < m->from[a + 1]; i++)
+        if (!holds(set, m->user[i]))
+            return false;
+    return true;
+}
+
+/* Puts b into the row if it fits there. */
+static bool put(memory *m, uint32_t *head, uint32_t b) {
+    uint32_t *at = head;
+    while (*at != UVCC_NO_TENSOR && follows(m, *at, b))
+        at = &m->next[*at];
+    if (*at != UVCC_NO_TENSOR && !follows(m, b, *at))
+        return false;
+    m->next[b] = *at;
+    *at = b;
+    return true;
+}
+
+/* Each buffer goes to the first row that takes it. */
+static uint64_t sum_of_rows(memory *m) {
+    uint32_t rows = 0;
+    for (uint32_t i = 0; i < m->count; i++) {
+        uint32_t r = 0;
+        while (r < rows && !put(m, &m->head[r], m->list[i]))
+            r++;
+        if (r == rows) {
+            m->head[rows++] = m->list[i];
+            m->next[m->list[i]] = UVCC_NO_TENSOR;
+        }
+    }
+    uint64_t sum = 0;
+    for (uint32_t r = 0; r < rows; r++) {
+        uint64_t most = 0;
+        for (uint32_t b = m->head[r]; b != UVCC_NO_TENSOR; b = m->next[b])
+            most = buffer_bytes(m, b) > most ? buffer_bytes(m, b) : most;
+        sum += most;
+    }
+    return sum;
+}
+
+/* Lists the buffers by size, the largest first, or by their first writer. */
+static void sort_buffers(memory *m, bool by_size) {
+    m->count = 0;
+    for (uint32_t b = 0; b < m->p->tensor_count; b++)
+        if (is_live(m, b)) {
+            const uint64_t by =
+                by_size ? (1ull << 45) - buffer_bytes(m, b) : m->e->life[b].first_write;
+            m->key[m->count++] = by << 14 | b; /* at most 2^14 tensors, 2^44 bytes each */
+        }
+    uvcci_sort(m->key, m->count, sizeof m->key[0], uvcci_compare_u64);
+    for (uint32_t i = 0; i < m->count; i++)
+        m->list[i] = (uint32_t)(m->key[i] & (UVCCI_MAX_TENSORS - 1));
+}
+
+int uvcc_program_memory(const uvcc_program *p, uint32_t entry, uint64_t *bytes) {
+    if (p == NULL || bytes == NULL || !p->finished || entry >= p->entry_count)
+        return UVCC_ERR_USAGE;
+    memory m = {.p = p, .e = &p->entries[entry]};
+    if (m.e->op_count > MOST_OPS)
+        return UVCC_ERR_LIMIT;
+    int err = memory_init(&m);
+    if (err != 0)
+        return err;
+    find_before(&m);
+    find_users(&m);
+    sort_buffers(&m, true);
+    const uint64_t by_size = sum_of_rows(&m);
+    sort_buffers(&m, false);
+    const uint64_t by_time = sum_of_rows(&m);
+    *bytes = by_size < by_time ? by_size : by_time;
+    p->alloc.free(p->alloc.user, m.mem, m.mem_bytes, UVCC_MEM_STATE);
+    return 0;
+}

@@ -1,0 +1,154 @@
+/* program.h - the tables of a finished program, for the session and the reference.
+ *
+ * Three orders of the ops of an entry, all explicit:
+ *  - program order: the slots of the stage's 1F1B order, each a microbatch's inputs and FWD ops or
+ *    its BWD ops by k, then the UPD ops, then outputs. It says which version an op reads. `ops`
+ *    stands in it; an index of an op is an index into `ops`.
+ *  - ordinals: the order of (phase, mb, k), where inputs have block 254 of FWD and outputs
+ *    block 254 of UPD. Pads and the op table use it. by_ordinal maps an ordinal to an index.
+ *  - execution: any order that the dependencies and the limit of microbatches in flight allow. An op may start when its `pred_count`
+ *    predecessors are DONE; succ[op.succ_first ..] names the ops to tell when it is DONE itself.
+ *
+ * Predecessors of an op: the writers of the tensor versions it reads, and for each buffer that it
+ * overwrites the last writer and all readers of the older version.
+ *
+ * Buffers: a tensor owns its buffer, or lies in that of another (chains are resolved). uses of a
+ * buffer = ops that read or write anything in it; when that many are DONE, an EPOCH buffer goes
+ * back to the pool. PERSIST tensors always own their buffers and share them with nobody. Tensors in
+ * one buffer are shared alike, all replicated or all additive. */
+#ifndef UVCCI_PROGRAM_H
+#define UVCCI_PROGRAM_H
+
+#include "exec/base/message.h"
+#include "exec/program/function.h"
+
+#include <uvcc/program.h>
+
+#define UVCCI_NAME_BYTES  64u
+#define UVCCI_MAX_TENSORS 16384u
+#define UVCCI_MAX_ENTRIES 64u
+#define UVCCI_MAX_FUNCTIONS 256u
+#define UVCCI_MAX_OPS     65536u /* per entry, inputs and outputs included */
+#define UVCCI_MAX_IO      256u   /* inputs, and outputs, per entry: one block of k each */
+#define UVCCI_IO_BLOCK    254u
+#define UVCCI_MAX_ELEMS   (1ull << 40)
+#define UVCCI_MAX_BITS    62u /* what truncation and comparison are exact on */
+#define UVCCI_MAX_STAGES  256u
+#define UVCCI_NO_OP       UINT32_MAX
+
+typedef struct uvcci_tensor {
+    uvcc_tensor_desc desc; /* desc.name points at name */
+    char name[UVCCI_NAME_BYTES];
+    uint32_t buffer;    /* the tensor that owns the memory, this one or another */
+    uint32_t name_hash; /* quick reject in searches */
+    uint64_t elems;     /* rows * cols */
+    uint64_t sum_max;   /* additive, while an entry is checked: no |value| so far reaches it */
+} uvcci_tensor;
+
+typedef struct uvcci_op {
+    uvcc_op_desc desc; /* unused in[] and out[] are UVCC_NO_TENSOR */
+    uint32_t ordinal;
+    uint32_t io;                           /* INPUT, OUTPUT: index in the entry's list */
+    uint32_t in_version[UVCC_OP_MAX_IN];   /* 0: as the step found it (PERSIST) */
+    uint32_t out_version[UVCC_OP_MAX_OUT]; /* from 1 */
+    uint32_t pred_count;
+    uint32_t succ_first, succ_count;
+    uint32_t partner; /* SKS_START: the check that waits for it; SKS_GEMM_CHECK: its START */
+    uint32_t touched[UVCC_OP_MAX_IN + UVCC_OP_MAX_OUT]; /* buffers read or written, each once */
+    uint32_t touched_count;
+    char name[UVCCI_NAME_BYTES]; /* "" if it has none; desc.name points here or is NULL */
+} uvcci_op;
+
+typedef struct uvcci_entry {
+    char name[UVCCI_NAME_BYTES];
+    uvcci_op *ops; /* program order */
+    uint32_t op_count;
+    uint32_t *by_ordinal; /* [op_count] */
+    uint32_t *succ;
+    uvcc_buffer_life *life; /* [tensor_count], by owning tensor */
+    uint32_t *uses;         /* [tensor_count], by owning tensor: ops that touch the buffer */
+    const uvcc_io_desc *inputs, *outputs;
+    uint32_t input_count, output_count;
+    uint32_t stage, stages, ahead;
+    uint32_t microbatches; /* 1 + the greatest mb */
+    /* Microbatches in flight at most: an op of microbatch m starts when all BWD ops of microbatch
+     * m - in_flight are done. 0: no limit. */
+    uint32_t in_flight;
+    uint32_t *bwd_count; /* [microbatches]: BWD ops; NULL without a limit */
+    /* builder: the entry's user ops in uvcc_program.ops, its lists in .inputs and .outputs */
+    uint32_t user_first, user_count, input_first, output_first;
+    void *mem; /* one block that holds the tables */
+    size_t mem_bytes;
+} uvcci_entry;
+
+struct uvcc_program {
+    uvcc_allocator alloc;
+    bool finished;
+    uint8_t hash[32];
+    uint32_t replicas, stages, tp_ranks; /* of the job */
+    uvcci_tensor *tensors;
+    uvcci_entry *entries;
+    uint32_t tensor_count, tensor_cap, entry_count, entry_cap;
+    uvcci_op *user_ops; /* of all entries, as they came; only desc and name are set */
+    uvcc_io_desc *inputs, *outputs;
+    uvcci_function **functions;
+    uint32_t user_op_count, user_op_cap, input_count, input_cap, output_count, output_cap;
+    uint32_t function_count, function_cap;
+};
+
+/* Opcodes of products of two secrets, which end in a resharing or a truncation. */
+bool uvcci_is_product(uint16_t opcode);
+/* Whether the op truncates its result, as `truncation` says. */
+static inline bool uvcci_truncates(const uvcc_op_desc *d) {
+    return d->shift != 0 && (uvcci_is_product(d->opcode) || d->opcode == UVCC_OP_TRUNCATE);
+}
+
+/* Operands of a matrix product: A, B, C. Rows and columns of one block as it is stored: the whole
+ * of an operand where the op has no heads. */
+static inline uint64_t uvcci_gemm_rows(const uvcc_op_desc *d, unsigned operand,
+                                       const uvcc_tensor_desc *t) {
+    const bool stacked = (d->flags & UVCC_OP_STACKED_A << operand) != 0;
+    return d->heads == 0 ? t->rows
+                         : t->rows / ((uint64_t)d->row_groups * (stacked ? d->heads : 1u));
+}
+static inline uint64_t uvcci_gemm_cols(const uvcc_op_desc *d, unsigned operand,
+                                       const uvcc_tensor_desc *t) {
+    const bool stacked = (d->flags & UVCC_OP_STACKED_A << operand) != 0;
+    return d->heads == 0 || stacked ? t->cols : t->cols / d->heads;
+}
+
+/* "op NAME (OPCODE, PHASE k K)" for messages; returns out. */
+#define UVCCI_LABEL_BYTES 128u
+const char *uvcci_op_label(const uvcci_op *op, char out[UVCCI_LABEL_BYTES]);
+
+/* Orders ops by (phase, mb, k). */
+static inline uint64_t uvcci_op_key(const uvcc_op_desc *d) {
+    return (uint64_t)d->phase << 32 | (uint64_t)d->mb << 16 | d->k;
+}
+/* Members of a group (uvcc_group) in the program's topology; 0: there is no such group. */
+uint32_t uvcci_group_size(const uvcc_program *p, uint8_t group);
+static inline bool uvcci_is_collective(uint16_t opcode) {
+    return opcode == UVCC_OP_SEND_PP || opcode == UVCC_OP_RECV_PP ||
+           opcode == UVCC_OP_REDUCE_SCATTER || opcode == UVCC_OP_ALL_GATHER;
+}
+
+static inline uint32_t uvcci_collective_count(const uvcci_entry *e) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < e->op_count; i++)
+        n += uvcci_is_collective(e->ops[i].desc.opcode);
+    return n;
+}
+
+/* Whether the op must wait for an earlier microbatch to end. */
+static inline bool uvcci_waits_to_fly(const uvcci_entry *e, const uvcc_op_desc *d) {
+    return e->in_flight != 0 && d->phase != UVCC_UPD && d->mb >= e->in_flight;
+}
+
+/* liveness.c: fills ordinals, versions, dependencies and lives of e, whose ops, by_ordinal, succ,
+ * life and uses are allocated (succ for uvcci_edge_bound() words). UVCC_ERR_PROGRAM names a read of
+ * what was never written or was overwritten. */
+int uvcci_program_analyse(const uvcc_program *p, uvcci_entry *e, const uvcci_message *m);
+/* Most edges that the dependencies of these ops can have. */
+uint32_t uvcci_edge_bound(const uvcci_op *ops, uint32_t count);
+
+#endif

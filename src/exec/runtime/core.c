@@ -1,0 +1,104 @@
+/* core.c - what everything inside a session needs of it: its log, its events, how it ends, how messages
+ * and leaves leave it. Nothing here knows what an op or a step is for. */
+#include "exec/runtime/core.h"
+
+#include "proto/bytes.h"
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- log, events ---- */
+
+void uvcci_log(const uvcc_session *s, uvcc_log_level level, const char *format, ...) {
+    if (s->cfg.log.write == NULL)
+        return;
+    char line[256];
+    va_list ap;
+    va_start(ap, format);
+    (void)vsnprintf(line, sizeof line, format, ap);
+    va_end(ap);
+    s->cfg.log.write(s->cfg.log.user, level, line);
+}
+
+void uvcci_event_push(uvcc_session *s, const uvcc_event *e) {
+    assert(s->event_count < s->event_cap);
+    s->events[(s->event_head + s->event_count++) % s->event_cap] = *e;
+}
+
+bool uvcci_failed(const uvcc_session *s) {
+    return s->state == UVCCI_SESSION_ABORTED || s->state == UVCCI_SESSION_CLOSED;
+}
+
+void uvcci_send_bye(uvcc_session *s, uint16_t reason) {
+    uint8_t bytes[UVCCI_BYE_BYTES];
+    int n = uvcci_bye_encode(reason, bytes, sizeof bytes);
+    assert(n == (int)UVCCI_BYE_BYTES);
+    (void)n;
+    for (uint8_t p = 0; p < 3; p++) {
+        uvcc_link_msg *m;
+        if (p == s->party || uvcc_link_msg_new(s->peer[p].link, UVCC_FRAME_BYE, sizeof bytes, &m) != 0)
+            continue; /* the peer will see the silence */
+        memcpy(uvcc_link_msg_data(m), bytes, sizeof bytes);
+        uvcci_send(s, p, m, UVCC_FRAME_BYE, sizeof bytes, s->step, 0, 0);
+    }
+}
+
+void uvcci_abort_at(uvcc_session *s, uint32_t at, uint16_t reason, const char *text) {
+    if (uvcci_failed(s))
+        return;
+    bool linked = s->state == UVCCI_SESSION_READY || s->state == UVCCI_SESSION_CLOSING;
+    uvcci_step *st = &s->ctx[s->step & 1];
+    if (st->active && st->running) {
+        uint8_t leaf[UVCCI_LEAF_MAX_BYTES];
+        s->state = UVCCI_SESSION_ABORTED; /* a full transcript cannot abort twice */
+        uvcci_leaf(s, st, UVCCI_ROW_ABORT, leaf,
+                   uvcci_leaf_abort(leaf, s->sid_sub, st->number, reason));
+    }
+    s->state = UVCCI_SESSION_ABORTED;
+    s->abort_reason = reason;
+    uvcci_jobs_cancel_queued(&s->jobs);
+    if (linked)
+        uvcci_send_bye(s, reason);
+    uvcci_log(s, UVCC_LOG_ERROR, "party %u: aborted in step %u: %s", s->party, s->step, text);
+    uvcci_event_push(s, &(uvcc_event){.kind = UVCC_EVENT_ABORTED,
+                                      .reason = reason,
+                                      .run = s->run,
+                                      .step = at,
+                                      .text = text});
+}
+
+void uvcci_abort(uvcc_session *s, uint16_t reason, const char *text) {
+    uvcci_abort_at(s, s->step, reason, text);
+}
+
+void uvcci_send(uvcc_session *s, uint8_t dst, uvcc_link_msg *msg, uint8_t kind, uint32_t len,
+                uint32_t step, uint32_t op_id, uint64_t order) {
+    uint32_t ids[UVCC_MSG_MAX_CHUNKS];
+    uint16_t chunks = (uint16_t)(len == 0 ? 1 : (len + UVCC_CHUNK_BYTES - 1) / UVCC_CHUNK_BYTES);
+    for (uint16_t i = 0; i < chunks; i++)
+        ids[i] = uvcci_msg_id(kind, s->sid_sub, op_id, s->party, dst, i, chunks);
+    if (uvcc_link_send(s->peer[dst].link, msg, step, op_id, ids, order, s->now) != 0) {
+        uvcc_link_msg_drop(s->peer[dst].link, msg);
+        uvcci_abort(s, UVCC_ABORT_MEMORY, "a link could not take a message");
+    }
+}
+
+/* ---- steps and instances ---- */
+
+uvcci_step *uvcci_step_of(uvcc_session *s, uint32_t step) {
+    uvcci_step *st = &s->ctx[step & 1];
+    return st->active && st->number == step ? st : NULL;
+}
+
+void uvcci_leaf(uvcc_session *s, uvcci_step *st, uint32_t row, const uint8_t *leaf, size_t len) {
+    if (s->cfg.audit_off || st->transcript == NULL)
+        return;
+    st->leaves++;
+    if (uvcci_transcript_add(st->transcript, row, leaf, len) != 0)
+        uvcci_abort(s, UVCC_ABORT_MEMORY, "the transcript is full (leaves_max) or out of memory");
+}
+
+void uvcci_run_wake(uvcci_run *r) {
+    r->step->ready[r->index / 64] |= 1ull << (r->index % 64);
+}

@@ -1,0 +1,385 @@
+/* checkpoint.c - values into and out of PERSIST tensors: what the host sets, checkpoints, resuming.
+ *
+ * Format, little-endian: "UVCK" || U8 version=1 || U8 party || LE16 0 || sid_sub(32) ||
+ * H(program)(32) || LE32 step || LE32 tensor count || per PERSIST tensor in index order: LE32 index
+ * || LE32 0 || LE64 elements || lo || hi; then SHA-256 of all before. `run` is not in it (a restart
+ * has a new one).
+ *
+ * Shares move by jobs only; a step does not start while a checkpoint of its beginning is being
+ * copied or a value is being set. */
+#include "exec/runtime/core.h"
+
+#include "proto/bytes.h"
+#include <string.h>
+
+enum { HEAD_BYTES = 4 + 4 + 32 + 32 + 4 + 4, TENSOR_HEAD_BYTES = 16, HASH_BYTES = 32 };
+
+static void *state_alloc(uvcc_session *s, size_t bytes) {
+    void *p = s->alloc.alloc(s->alloc.user, bytes, UVCC_MEM_STATE);
+    if (p != NULL)
+        memset(p, 0, bytes);
+    return p;
+}
+
+static void state_free(uvcc_session *s, void *p, size_t bytes) {
+    if (p != NULL)
+        s->alloc.free(s->alloc.user, p, bytes, UVCC_MEM_STATE);
+}
+
+static bool persists(const uvcc_session *s, uint32_t i) {
+    return s->program->tensors[i].desc.lifetime == UVCC_PERSIST;
+}
+
+/* ---- setting ---- */
+
+void uvcci_set_free(uvcc_session *s, uvcci_set *set) {
+    uvcci_arena_give(&s->wire, set->staged, set->bytes);
+    state_free(s, set->items, set->item_count * sizeof set->items[0]);
+    state_free(s, set, sizeof *set);
+}
+
+/* Room for `bytes` staged bytes and `items` copies; NULL without memory. */
+static uvcci_set *set_new(uvcc_session *s, size_t bytes, uint32_t items) {
+    uvcci_set *set = state_alloc(s, sizeof *set);
+    if (set == NULL)
+        return NULL;
+    set->bytes = bytes;
+    set->item_count = items;
+    set->staged = uvcci_arena_take(&s->wire, bytes);
+    if (items != 0)
+        set->items = state_alloc(s, items * sizeof set->items[0]);
+    if (set->staged != NULL && (items == 0 || set->items != NULL))
+        return set;
+    if (set->items == NULL)
+        set->item_count = 0;
+    uvcci_set_free(s, set);
+    return NULL;
+}
+
+static void set_push(uvcc_session *s, uvcci_set *set) {
+    set->next = s->sets;
+    s->sets = set;
+    uvcci_jobs_push(&s->jobs, &set->task, 1, UVCCI_JOB_SET, set);
+}
+
+static void add_copy(uvcci_set *set, uint64_t *dst, const void *src, size_t len) {
+    set->items[set->task.u.copy.count++] =
+        (uvcc_copy_item){.dst = (uint8_t *)dst, .src = src, .len = len};
+}
+
+/* Whether PERSIST tensors may change now. */
+static int may_set(const uvcc_session *s) {
+    if (uvcci_failed(s))
+        return UVCC_ERR_ABORTED;
+    if (s->state == UVCCI_SESSION_NEW || s->state == UVCCI_SESSION_CLOSING ||
+        s->ctx[s->step & 1].running)
+        return UVCC_ERR_STATE;
+    return uvcci_jobs_full(&s->jobs) ? UVCC_ERR_AGAIN : 0;
+}
+
+/* Jobs may run in any order: a tensor that is being set must not be set again. */
+static bool being_set(const uvcc_session *s, const uint64_t *lo) {
+    for (const uvcci_set *set = s->sets; set != NULL; set = set->next) {
+        if (set->task.kind == UVCC_TASK_MAP && set->task.u.map.out.lo == lo)
+            return true;
+        for (uint32_t i = 0; i < set->item_count; i++)
+            if (set->items[i].dst == (const uint8_t *)lo)
+                return true;
+    }
+    return false;
+}
+
+/* One vector: public; two: this party's shares. */
+static int set_tensor(uvcc_session *s, uint32_t tensor, const void *a, const void *b) {
+    if (s == NULL || a == NULL || s->program == NULL || tensor >= s->program->tensor_count ||
+        !persists(s, tensor))
+        return UVCC_ERR_USAGE;
+    int rc = may_set(s);
+    if (rc != 0)
+        return rc;
+    const uvcci_tensor *t = &s->program->tensors[tensor];
+    const uvcc_shares *to = &s->buffers[t->buffer].shares;
+    size_t n = t->elems * 8;
+    if (being_set(s, to->lo))
+        return UVCC_ERR_AGAIN;
+    uvcci_set *set = set_new(s, b != NULL ? 2 * n : n, b != NULL ? 2 : 0);
+    if (set == NULL)
+        return UVCC_ERR_NOMEM;
+    memcpy(set->staged, a, n);
+    if (b != NULL) {
+        memcpy(set->staged + n, b, n);
+        set->task.kind = UVCC_TASK_COPY;
+        set->task.u.copy.items = set->items;
+        add_copy(set, to->lo, set->staged, n);
+        add_copy(set, to->hi, set->staged + n, n);
+    } else {
+        set->task.kind = UVCC_TASK_MAP;
+        set->task.u.map.op = UVCC_MAP_PUBLIC;
+        set->task.u.map.party = s->party;
+        set->task.u.map.rows = t->desc.rows;
+        set->task.u.map.cols = t->desc.cols;
+        set->task.u.map.x.lo = (uint64_t *)(void *)set->staged; /* arenas align to 64 bytes */
+        set->task.u.map.out = *to;
+    }
+    set_push(s, set);
+    s->buffers[t->buffer].set = true;
+    return 0;
+}
+
+int uvcci_zero_unset(uvcc_session *s) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->program->tensor_count; i++)
+        n += persists(s, i) && !s->buffers[i].set;
+    if (n == 0)
+        return 0;
+    if (uvcci_jobs_full(&s->jobs))
+        return UVCC_ERR_AGAIN;
+    uvcci_set *set = set_new(s, 0, 2 * n);
+    if (set == NULL)
+        return UVCC_ERR_NOMEM;
+    set->task.kind = UVCC_TASK_WIPE;
+    set->task.u.copy.items = set->items;
+    for (uint32_t i = 0; i < s->program->tensor_count; i++) {
+        if (!persists(s, i) || s->buffers[i].set)
+            continue;
+        size_t len = s->program->tensors[i].elems * 8;
+        add_copy(set, s->buffers[i].shares.lo, NULL, len);
+        add_copy(set, s->buffers[i].shares.hi, NULL, len);
+        s->buffers[i].set = true;
+    }
+    set_push(s, set);
+    return 0;
+}
+
+int uvcci_session_set_public(uvcc_session *s, uint32_t tensor, const int64_t *v) {
+    return set_tensor(s, tensor, v, NULL);
+}
+
+int uvcci_session_set_shares(uvcc_session *s, uint32_t tensor, const uint64_t *lo,
+                             const uint64_t *hi) {
+    return hi == NULL ? UVCC_ERR_USAGE : set_tensor(s, tensor, lo, hi);
+}
+
+/* ---- checkpoints ---- */
+
+int uvcci_checkpoint_init(uvcc_session *s) {
+    uvcci_checkpoint *c = &s->checkpoint;
+    c->bytes = HEAD_BYTES + HASH_BYTES;
+    for (uint32_t i = 0; i < s->program->tensor_count; i++)
+        if (persists(s, i)) {
+            c->bytes += TENSOR_HEAD_BYTES + 16 * s->program->tensors[i].elems;
+            c->item_count += 2;
+        }
+    if (s->cfg.checkpoint_every == 0)
+        return 0;
+    c->items = state_alloc(s, (c->item_count + 1u) * sizeof c->items[0]);
+    c->data = uvcci_arena_take(&s->wire, c->bytes);
+    c->next = uvcci_arena_take(&s->wire, c->bytes);
+    return c->items != NULL && c->data != NULL && c->next != NULL ? 0 : UVCC_ERR_NOMEM;
+}
+
+void uvcci_checkpoint_free(uvcc_session *s) {
+    uvcci_checkpoint *c = &s->checkpoint;
+    uvcci_arena_give(&s->wire, c->data, c->bytes);
+    uvcci_arena_give(&s->wire, c->next, c->bytes);
+    state_free(s, c->items, (c->item_count + 1u) * sizeof c->items[0]);
+    memset(c, 0, sizeof *c);
+}
+
+/* The header of a checkpoint that resumes at `step`: what a resuming session compares. */
+static void write_head(const uvcc_session *s, uint32_t step, uint8_t head[HEAD_BYTES]) {
+    uvcci_writer w = uvcci_writer_on(head, HEAD_BYTES);
+    uvcci_put(&w, "UVCK", 4);
+    uvcci_put8(&w, 1);
+    uvcci_put8(&w, s->party);
+    uvcci_put16(&w, 0);
+    uvcci_put(&w, s->sid_sub, 32);
+    uvcci_put(&w, s->h_program, 32);
+    uvcci_put32(&w, step);
+    uvcci_put32(&w, s->checkpoint.item_count / 2);
+}
+
+static void write_tensor_head(const uvcc_session *s, uint32_t i, uint8_t *out) {
+    uvcci_st32(out, i);
+    uvcci_st32(out + 4, 0);
+    uvcci_st64(out + 8, s->program->tensors[i].elems);
+}
+
+static void start_copy(uvcc_session *s) {
+    uvcci_checkpoint *c = &s->checkpoint;
+    uint8_t *at = c->next + HEAD_BYTES;
+    uint32_t n = 0;
+    c->next_step = s->step;
+    write_head(s, s->step, c->next);
+    for (uint32_t i = 0; i < s->program->tensor_count; i++) {
+        if (!persists(s, i))
+            continue;
+        const uvcc_shares *from = &s->buffers[i].shares;
+        size_t len = s->program->tensors[i].elems * 8;
+        write_tensor_head(s, i, at);
+        at += TENSOR_HEAD_BYTES;
+        c->items[n++] = (uvcc_copy_item){.dst = at, .src = (const uint8_t *)from->lo, .len = len};
+        c->items[n++] =
+            (uvcc_copy_item){.dst = at + len, .src = (const uint8_t *)from->hi, .len = len};
+        at += 2 * len;
+    }
+    c->hash = (uvcc_hash_item){.mode = UVCC_HASH_PLAIN,
+                               .data = c->next,
+                               .len = c->bytes - HASH_BYTES,
+                               .out = c->next + c->bytes - HASH_BYTES};
+    c->tasks[0] = (uvcc_task){.kind = UVCC_TASK_COPY, .u.copy = {.items = c->items, .count = n}};
+    c->tasks[1] = (uvcc_task){.kind = UVCC_TASK_HASH, .u.hash = {.items = &c->hash, .count = 1}};
+    c->wanted = false;
+    c->job_out = true;
+    uvcci_jobs_push(&s->jobs, c->tasks, 2, UVCCI_JOB_CHECKPOINT, c);
+}
+
+void uvcci_checkpoint_due(uvcc_session *s) {
+    s->checkpoint.wanted = s->cfg.checkpoint_every != 0 && s->step % s->cfg.checkpoint_every == 0;
+}
+
+bool uvcci_checkpoint_busy(uvcc_session *s) {
+    if (s->checkpoint.wanted && !s->checkpoint.job_out && !uvcci_jobs_full(&s->jobs))
+        start_copy(s);
+    return s->checkpoint.wanted || s->checkpoint.job_out;
+}
+
+void uvcci_checkpoint_done(uvcc_session *s) {
+    uvcci_checkpoint *c = &s->checkpoint;
+    c->job_out = false;
+    if (uvcci_failed(s))
+        return;
+    uint8_t *old = c->data;
+    c->data = c->next;
+    c->next = old;
+    c->step = c->next_step;
+    uvcci_event_push(s,
+                     &(uvcc_event){.kind = UVCC_EVENT_CHECKPOINT, .run = s->run, .step = c->step});
+}
+
+int uvcc_session_checkpoint(const uvcc_session *s, uint32_t *step, const uint8_t **data,
+                            size_t *len) {
+    if (s == NULL || step == NULL || data == NULL || len == NULL)
+        return UVCC_ERR_USAGE;
+    if (s->checkpoint.data == NULL || s->checkpoint.step == 0)
+        return UVCC_ERR_STATE;
+    *step = s->checkpoint.step;
+    *data = s->checkpoint.data;
+    *len = s->checkpoint.bytes;
+    return 0;
+}
+
+static bool hash_fits(const uint8_t *data, size_t len) {
+    uint8_t h[32];
+    uvcci_sha256_once(data, len - HASH_BYTES, h);
+    return memcmp(h, data + len - HASH_BYTES, HASH_BYTES) == 0;
+}
+
+int uvcc_checkpoint_read(const uint8_t *data, size_t len, uvcc_checkpoint_info *info) {
+    if (data == NULL || info == NULL)
+        return UVCC_ERR_USAGE;
+    if (len < HEAD_BYTES + HASH_BYTES || memcmp(data, "UVCK", 4) != 0 || data[4] != 1 ||
+        data[5] >= UVCC_PARTIES)
+        return UVCC_ERR_MISMATCH;
+    if (!hash_fits(data, len))
+        return UVCC_ERR_AUTH;
+    *info = (uvcc_checkpoint_info){.party = data[5],
+                                   .step = uvcci_ld32(data + HEAD_BYTES - 8),
+                                   .tensors = uvcci_ld32(data + HEAD_BYTES - 4)};
+    memcpy(info->sid_sub, data + 8, 32);
+    memcpy(info->program_hash, data + 40, 32);
+    return 0;
+}
+
+int uvcc_checkpoint_tensor(const uint8_t *data, size_t len, uint32_t tensor, uint64_t *lo,
+                           uint64_t *hi, uint64_t elems) {
+    if (data == NULL || lo == NULL || hi == NULL)
+        return UVCC_ERR_USAGE;
+    if (len < HEAD_BYTES + HASH_BYTES)
+        return UVCC_ERR_MISMATCH;
+    size_t at = HEAD_BYTES, end = len - HASH_BYTES;
+    while (end - at >= TENSOR_HEAD_BYTES) {
+        uint64_t here = uvcci_ld64(data + at + 8);
+        uint32_t index = uvcci_ld32(data + at);
+        at += TENSOR_HEAD_BYTES;
+        if (here > (end - at) / 16)
+            return UVCC_ERR_MISMATCH;
+        if (index != tensor) {
+            at += 16 * (size_t)here;
+            continue;
+        }
+        if (here != elems)
+            return UVCC_ERR_MISMATCH;
+        for (uint64_t i = 0; i < elems; i++) {
+            lo[i] = uvcci_ld64(data + at + 8 * i);
+            hi[i] = uvcci_ld64(data + at + 8 * (elems + i));
+        }
+        return 0;
+    }
+    return UVCC_ERR_NOT_FOUND;
+}
+
+/* 0 if the bytes are a whole checkpoint of this session's coordinate. */
+static int check(const uvcc_session *s, const uint8_t *data, size_t len) {
+    uint8_t head[HEAD_BYTES];
+    if (len != s->checkpoint.bytes)
+        return UVCC_ERR_MISMATCH;
+    if (!hash_fits(data, len))
+        return UVCC_ERR_AUTH;
+    write_head(s, uvcci_ld32(data + HEAD_BYTES - 8), head);
+    if (memcmp(head, data, HEAD_BYTES) != 0)
+        return UVCC_ERR_MISMATCH;
+    size_t at = HEAD_BYTES;
+    for (uint32_t i = 0; i < s->program->tensor_count; i++) {
+        uint8_t th[TENSOR_HEAD_BYTES];
+        if (!persists(s, i))
+            continue;
+        write_tensor_head(s, i, th);
+        if (memcmp(th, data + at, sizeof th) != 0)
+            return UVCC_ERR_MISMATCH;
+        at += TENSOR_HEAD_BYTES + 16 * s->program->tensors[i].elems;
+    }
+    return 0;
+}
+
+int uvcci_session_resume(uvcc_session *s, const uint8_t *data, size_t len) {
+    if (s == NULL || data == NULL || s->program == NULL)
+        return UVCC_ERR_USAGE;
+    bool ready = s->state == UVCCI_SESSION_READY;
+    if (!uvcci_failed(s) && ((s->state != UVCCI_SESSION_LOADED && !ready) || s->ctx[0].active ||
+                             s->ctx[1].active || s->stats.steps_finished != 0))
+        return UVCC_ERR_STATE;
+    int rc = may_set(s);
+    if (rc == 0 && s->sets != NULL)
+        rc = UVCC_ERR_AGAIN;
+    if (rc == 0)
+        rc = check(s, data, len);
+    if (rc != 0)
+        return rc;
+    uint32_t step = uvcci_ld32(data + HEAD_BYTES - 8);
+    if (ready && step != s->step)
+        return UVCC_ERR_MISMATCH;
+    uvcci_set *set = set_new(s, len, s->checkpoint.item_count);
+    if (set == NULL)
+        return UVCC_ERR_NOMEM;
+    memcpy(set->staged, data, len);
+    set->task.kind = UVCC_TASK_COPY;
+    set->task.u.copy.items = set->items;
+    size_t at = HEAD_BYTES;
+    for (uint32_t i = 0; i < s->program->tensor_count; i++) {
+        if (!persists(s, i))
+            continue;
+        const uvcc_shares *to = &s->buffers[i].shares;
+        size_t n = s->program->tensors[i].elems * 8;
+        at += TENSOR_HEAD_BYTES;
+        add_copy(set, to->lo, set->staged + at, n);
+        add_copy(set, to->hi, set->staged + at + n, n);
+        at += 2 * n;
+        s->buffers[i].set = true;
+    }
+    set_push(s, set);
+    s->tensors_at = step;
+    if (!ready)
+        s->cfg.next_step = step;
+    return 0;
+}

@@ -1,0 +1,488 @@
+/* step.c - steps: the op table and keys of a step, agreement by STEP, start, end, roots and AUDIT.
+ *
+ * A context is opened when this party's host agrees to the step. STEP goes out from P0 at once and from
+ * the others once P0's is here, and only after step m-2 is finished and (audit on) both its AUDITs are
+ * here. Agreed: both peers' STEP equal ours; keys may be dealt. Running: agreed, and the step before
+ * is finished. Finished: every op done, every deal sent. */
+#include "exec/runtime/core.h"
+
+#include "proto/bytes.h"
+#include "proto/mutant.h"
+#include <string.h>
+
+/* ---- opening a context ---- */
+
+static void derive_keys(uvcc_session *s, uvcci_step *st) {
+    const uint8_t *prk[3] = {[UVCC_PAIR_NEXT] = s->hello.peer[uvcci_next_party(s)].prk,
+                             [UVCC_PAIR_PREV] = s->hello.peer[uvcci_prev_party(s)].prk,
+                             [UVCC_PAIR_OWN] = s->k_own_prk};
+    for (unsigned pair = 0; pair < 3; pair++)
+        for (unsigned tag = 0; tag < UVCC_TAG_COUNT; tag++)
+            uvcci_derive_prg_key(prk[pair], (uvcci_tag)tag, st->number, s->run,
+                                 st->keys.prg[pair][tag]);
+    uint8_t seed[13 + 32 + 4], h[32];
+    uvcci_writer w = uvcci_writer_on(seed, sizeof seed);
+    uvcci_put(&w, "UVCC_DPF_V1", 11);
+    uvcci_put(&w, s->sid_sub, 32);
+    uvcci_put32(&w, st->number);
+    uvcci_sha256_once(seed, w.len, h);
+    memcpy(st->keys.dpf, h, 32);
+    for (uint8_t p = 0; p < 3; p++)
+        if (p != s->party)
+            uvcci_derive_leaf_salt(s->hello.peer[p].prk, st->number, s->run, st->salt[p]);
+    for (unsigned pair = 0; pair < 2; pair++)
+        uvcci_aes_init(&st->commit_key[pair], st->keys.prg[pair][UVCC_TAG_salt], UVCCI_AES_AUTO);
+}
+
+/* Memory of one run's tables. */
+static bool run_tables(uvcc_session *s, uvcci_step *st, uvcci_run *r) {
+    const uvcci_plan *plan = r->plan;
+    uvcci_bump_init(&r->bump, &s->alloc);
+    uvcci_bump_init(&r->deal_bump, &s->alloc);
+    const unsigned rounds = (unsigned)plan->round_count + plan->key_count;
+    r->ids.id = uvcci_bump_take(&st->bump, (plan->id_count + 1u) * sizeof *r->ids.id);
+    r->ids.edge = uvcci_bump_take(&st->bump, plan->edge_blocks);
+    r->engine = uvcci_bump_take(&st->bump, (plan->id_count + 1u) * sizeof *r->engine);
+    r->rounds = uvcci_bump_take(&st->bump, (rounds + 1) * sizeof *r->rounds);
+    if (r->ids.id == NULL || r->ids.edge == NULL || r->engine == NULL || r->rounds == NULL)
+        return false;
+    for (unsigned k = 0; k < plan->id_count; k++) {
+        uint32_t n = plan->id[k].per_block ? plan->id[k].blocks : 1;
+        if ((r->ids.id[k] = uvcci_bump_take(&st->bump, n * sizeof(uint64_t))) == NULL)
+            return false;
+    }
+    for (unsigned i = 0; i < plan->round_count; i++)
+        for (unsigned v = 0; v < plan->rounds[i].vec_count; v++) {
+            const uvcci_plan_vec *pv = &plan->rounds[i].vec[v];
+            unsigned slots = pv->protocol == UVCCI_PROTO_OPEN4 ||
+                                     pv->protocol == UVCCI_PROTO_CIRCUIT_HEAD
+                                 ? 2
+                                 : 1;
+            const uint32_t blocks = plan->rounds[i].blocks;
+            for (unsigned k = 0; k < slots; k++)
+                if ((r->rounds[i].at[v][k] =
+                         uvcci_bump_take(&st->bump, blocks * sizeof(uint8_t *))) == NULL)
+                    return false;
+            uvcci_engine **e = uvcci_engines_of(r, pv);
+            if (*e == NULL &&
+                (*e = uvcci_bump_take(&st->bump, blocks * sizeof(uvcci_engine))) == NULL)
+                return false;
+        }
+    return true;
+}
+
+/* What this party will get, and fresh engines: known once the ids are. */
+static void run_expect(uvcc_session *s, uvcci_run *r) {
+    const uvcci_plan *plan = r->plan;
+    for (unsigned side = 0; side < 2; side++) {
+        uint8_t peer = side == 0 ? uvcci_next_party(s) : uvcci_prev_party(s);
+        for (unsigned i = 0; i < (unsigned)plan->round_count + plan->key_count; i++)
+            for (uint32_t part = 0; !uvcci_triple_given(r, i) && part < plan->rounds[i].parts;
+                 part++)
+                if (uvcci_plan_any(plan, &r->ids, &plan->rounds[i], part, peer, s->party))
+                    r->rounds[i].need[side] |= 1ull << part;
+    }
+    for (unsigned i = 0; i < plan->round_count; i++)
+        for (unsigned v = 0; v < plan->rounds[i].vec_count; v++) {
+            const uvcci_plan_vec *pv = &plan->rounds[i].vec[v];
+            for (uint32_t b = 0; pv->hop == 0 && b < plan->rounds[i].blocks; b++)
+                uvcci_engine_init(&(*uvcci_engines_of(r, pv))[b], (uvcci_protocol)pv->protocol,
+                                  uvcci_role_of(s->party, r->ids.edge[b]));
+        }
+}
+
+struct veto {
+    uvcc_session *s;
+    uvcci_step *st;
+};
+
+/* Fills the ids of an op from a candidate op id; refuses ids that collide inside the op. Rows come in
+ * order, so a run's b = 0 row fixes its ids. */
+static bool veto_row(void *user, const uvcci_oprow *row) {
+    struct veto *v = user;
+    if (row->b != 0)
+        return false;
+    uvcci_run *r = &v->st->runs[v->st->entry->by_ordinal[row->ordinal]];
+    uvcci_plan_ids_fill(r->plan, v->s->sid_sub, v->st->number, row->op_id, &r->ids);
+    return uvcci_plan_ids_collide(r->plan, &r->ids);
+}
+
+static int build_table(uvcc_session *s, uvcci_step *st) {
+    const uvcci_entry *e = st->entry;
+    uint32_t rows = 0;
+    for (uint32_t i = 0; i < e->op_count; i++)
+        rows += st->plans[i].batches;
+    uint32_t cap = 8;
+    while (cap < 2 * rows)
+        cap *= 2;
+    st->table.rows = uvcci_bump_take(&st->bump, rows * sizeof st->table.rows[0]);
+    st->table.index = uvcci_bump_take(&st->bump, cap * sizeof st->table.index[0]);
+    if (st->table.rows == NULL || st->table.index == NULL)
+        return UVCC_ERR_NOMEM;
+    st->table.index_cap = cap;
+    for (uint32_t i = 0; i < e->op_count; i++)
+        for (uint16_t b = 0; b < st->plans[i].batches; b++)
+            st->table.rows[st->table.count++] =
+                (uvcci_oprow){.phase = e->ops[i].desc.phase,
+                              .mb = e->ops[i].desc.mb,
+                              .k = e->ops[i].desc.k,
+                              .b = b};
+    struct veto v = {.s = s, .st = st};
+    int rc = uvcci_optable_build(&st->table, s->sid_sub, st->number, veto_row, &v);
+    if (rc != 0)
+        return rc;
+    for (uint32_t i = 0; i < st->table.count; i++) {
+        const uvcci_oprow *row = &st->table.rows[i];
+        if (row->b != 0)
+            continue;
+        uvcci_run *r = &st->runs[e->by_ordinal[row->ordinal]];
+        r->row0 = i;
+        r->ordinal = row->ordinal;
+        r->op_id = row->op_id;
+        if (r->beaver != NULL)
+            r->beaver->triple_id = uvcci_triple_id(s->sid_sub, st->number, row->op_id, 0);
+    }
+    uvcci_triples_match(s, st);
+    for (uint32_t i = 0; i < e->op_count; i++)
+        run_expect(s, &st->runs[i]);
+    uvcci_optable_hash(&st->table, st->h_optable);
+    return 0;
+}
+
+static void fill_step_msg(const uvcc_session *s, uvcci_step *st) {
+    st->msg.step = st->number;
+    memcpy(st->msg.h_program, s->h_program, 32);
+    memcpy(st->msg.h_optable, st->h_optable, 32);
+    st->msg.shape_count = (uint16_t)st->entry->input_count;
+    for (uint32_t i = 0; i < st->entry->input_count; i++) {
+        const uvcc_tensor_desc *t = &s->program->tensors[st->entry->inputs[i].tensor].desc;
+        st->msg.shapes[i] = (uvcci_shape){
+            .id = st->entry->inputs[i].id, .rows = t->rows, .cols = t->cols};
+    }
+    uvcci_shapes_hash(st->msg.shapes, st->msg.shape_count, st->h_shapes);
+}
+
+int uvcci_step_open(uvcc_session *s, uint32_t step, uint32_t entry) {
+    uvcci_step *st = &s->ctx[step & 1];
+    const uvcci_entry *e = &s->program->entries[entry];
+    memset(st, 0, sizeof *st);
+    uvcci_bump_init(&st->bump, &s->alloc);
+    st->active = true;
+    st->number = step;
+    st->entry_index = entry;
+    st->entry = e;
+    st->plans = s->plans[entry];
+    st->ready_words = (e->op_count + 63) / 64;
+    st->runs = uvcci_bump_take(&st->bump, e->op_count * sizeof st->runs[0]);
+    st->ready = uvcci_bump_take(&st->bump, st->ready_words * sizeof st->ready[0]);
+    st->input = uvcci_bump_take(&st->bump, (e->input_count + 1u) * sizeof st->input[0]);
+    st->output = uvcci_bump_take(&st->bump, (e->output_count + 1u) * sizeof st->output[0]);
+    if (e->in_flight != 0)
+        st->bwd_left = uvcci_bump_take(&st->bump, e->microbatches * sizeof st->bwd_left[0]);
+    bool ok = (e->in_flight == 0 || st->bwd_left != NULL) && st->runs != NULL &&
+              st->ready != NULL && st->input != NULL && st->output != NULL;
+    for (uint32_t i = 0; ok && i < e->op_count; i++) {
+        uvcci_run *r = &st->runs[i];
+        r->step = st;
+        r->op = &e->ops[i];
+        r->plan = &st->plans[i];
+        r->index = i;
+        r->preds_left = e->ops[i].pred_count + uvcci_waits_to_fly(e, &e->ops[i].desc);
+        ok = run_tables(s, st, r) && uvcci_beaver_init(st, r);
+    }
+    for (uint32_t i = 0; ok && i < e->output_count; i++)
+        ok = (st->output[i] = uvcci_arena_take(
+                  &s->wire, s->program->tensors[e->outputs[i].tensor].elems * 8)) != NULL;
+    if (ok && e->in_flight != 0)
+        memcpy(st->bwd_left, e->bwd_count, e->microbatches * sizeof st->bwd_left[0]);
+    int rc = ok ? 0 : UVCC_ERR_NOMEM;
+    if (rc == 0 && !s->cfg.audit_off)
+        rc = uvcci_transcript_new(&st->transcript, &s->alloc, s->cfg.leaves_max);
+    if (rc == 0)
+        rc = uvcci_triples_room(s, st);
+    if (rc == 0)
+        rc = build_table(s, st);
+    if (rc != 0) {
+        uvcci_step_free(s, st);
+        return rc;
+    }
+    derive_keys(s, st);
+    fill_step_msg(s, st);
+    return 0;
+}
+
+void uvcci_step_free(uvcc_session *s, uvcci_step *st) {
+    if (!st->active)
+        return;
+    for (uint32_t i = 0; st->runs != NULL && i < st->entry->op_count; i++)
+        if (st->runs[i].step != NULL)
+            uvcci_run_free(s, &st->runs[i]);
+    for (uint32_t i = 0; st->input != NULL && i < st->entry->input_count; i++)
+        uvcci_arena_give(&s->wire, st->input[i],
+                        s->program->tensors[st->entry->inputs[i].tensor].elems * 8);
+    for (uint32_t i = 0; st->output != NULL && i < st->entry->output_count; i++)
+        uvcci_arena_give(&s->wire, st->output[i],
+                        s->program->tensors[st->entry->outputs[i].tensor].elems * 8);
+    uvcci_arena_give(&s->wire, st->triples, st->triples_bytes);
+    if (st->transcript != NULL)
+        uvcci_transcript_free(st->transcript);
+    uvcci_bump_reset(&st->bump);
+    uvcci_wipe(st, sizeof *st);
+}
+
+/* ---- agreement ---- */
+
+static void send_small(uvcc_session *s, uint8_t dst, uint8_t kind, const uint8_t *bytes,
+                       uint32_t len) {
+    uvcc_link_msg *m;
+    if (uvcc_link_msg_new(s->peer[dst].link, kind, len, &m) != 0) {
+        uvcci_abort(s, UVCC_ABORT_MEMORY, "no room for a STEP or AUDIT message");
+        return;
+    }
+    memcpy(uvcc_link_msg_data(m), bytes, len);
+    uvcci_send(s, dst, m, kind, len, s->step, 0, 0);
+}
+
+/* Step m may be proposed or echoed: it is the first unfinished one or the next, and the AUDITs of m-2,
+ * if this run had that step, are here. They stay in their parity's place until step m needs it. */
+static bool may_send_step(const uvcc_session *s, uint32_t m) {
+    if (s->cfg.audit_off || m < s->hello.step + 2)
+        return true;
+    for (uint8_t p = 0; p < 3; p++)
+        if (p != s->party && (!s->peer[p].audit_here[m & 1] || s->peer[p].audit[m & 1].step != m - 2))
+            return false;
+    return true;
+}
+
+static bool same_step(const uvcci_step_msg *a, const uvcci_step_msg *b) {
+    if (a->step != b->step || a->shape_count != b->shape_count ||
+        memcmp(a->h_program, b->h_program, 32) != 0 || memcmp(a->h_optable, b->h_optable, 32) != 0)
+        return false;
+    for (uint16_t i = 0; i < a->shape_count; i++)
+        if (a->shapes[i].id != b->shapes[i].id || a->shapes[i].rows != b->shapes[i].rows ||
+            a->shapes[i].cols != b->shapes[i].cols)
+            return false;
+    return true;
+}
+
+void uvcci_step_on_step(uvcc_session *s, uint8_t peer, const uint8_t *data, uint32_t len) {
+    uvcci_step_msg m;
+    memset(&m, 0, sizeof m);
+    if (uvcci_step_decode(&m, data, len) != 0) {
+        uvcci_abort(s, UVCC_ABORT_BATCH, "a STEP message is malformed");
+        return;
+    }
+    uvcci_peer *p = &s->peer[peer];
+    /* Without AUDITs nothing tells a peer that finished the running step that we did not yet. */
+    uint32_t ahead = s->cfg.audit_off ? 2 : 1;
+    if (m.step < s->step || m.step - s->step > ahead || p->step_here[m.step & 3]) {
+        uvcci_abort(s, UVCC_ABORT_STEP, "a peer's STEP is for another step, or came twice");
+        return;
+    }
+    p->step_here[m.step & 3] = true;
+    p->step_msg[m.step & 3] = m;
+}
+
+/* STEP of this party out, if its time has come; then agreement. */
+static bool advance_agreement(uvcc_session *s, uvcci_step *st) {
+    bool any = false;
+    unsigned at = st->number & 3;
+    bool proposed = s->party == 0 || s->peer[0].step_here[at];
+    if (!st->sent && proposed && may_send_step(s, st->number)) {
+        uint8_t bytes[UVCCI_STEP_MAX_BYTES];
+        int n = uvcci_step_encode(&st->msg, bytes, sizeof bytes);
+        if (n < 0) {
+            uvcci_abort(s, UVCC_ABORT_STEP, "a STEP message cannot be encoded");
+            return true;
+        }
+        st->sent = any = true;
+        send_small(s, uvcci_next_party(s), UVCC_FRAME_STEP, bytes, (uint32_t)n);
+        send_small(s, uvcci_prev_party(s), UVCC_FRAME_STEP, bytes, (uint32_t)n);
+    }
+    if (st->sent && !st->agreed) {
+        bool all = true;
+        for (uint8_t p = 0; p < 3; p++) {
+            if (p == s->party)
+                continue;
+            if (!s->peer[p].step_here[at])
+                all = false;
+            else if (!same_step(&st->msg, &s->peer[p].step_msg[at])) {
+                uvcci_abort(s, UVCC_ABORT_STEP,
+                            "the parties disagree on a step's program, op table or public shapes");
+                return true;
+            }
+        }
+        if (all) {
+            st->agreed = any = true;
+            for (uint8_t p = 0; p < 3; p++)
+                s->peer[p].step_here[at] = false;
+        }
+    }
+    return any;
+}
+
+static void start_step(uvcc_session *s, uvcci_step *st) {
+    st->running = true;
+    for (uint32_t i = 0; i < s->program->tensor_count; i++)
+        s->buffers[i].uses_left = st->entry->uses[i];
+    uint8_t leaf[UVCCI_LEAF_MAX_BYTES];
+    uint16_t rst[3] = {s->cfg.replicas, s->cfg.stages, s->cfg.tp_ranks};
+    size_t n = uvcci_leaf_step_begin(leaf, s->sid_sub, st->number, s->run, rst, s->h_program,
+                                     st->h_shapes, st->h_optable);
+    uvcci_leaf(s, st, UVCCI_ROW_STEP_BEGIN, leaf, n);
+    if (s->cfg.sks_refused && s->cfg.sks_step == st->number) {
+        n = uvcci_leaf_sks_verdict(leaf, s->sid_sub, 0, UVCCI_SKS_OVERRIDDEN);
+        uvcci_leaf(s, st, UVCCI_ROW_STEP_BEGIN, leaf, n);
+        uvcci_log(s, UVCC_LOG_WARN, "party %u: step %u runs again after a check failed in it",
+                  s->party, st->number);
+    }
+    for (uint32_t i = 0; i < st->entry->op_count; i++)
+        uvcci_run_wake(&st->runs[i]);
+    uvcci_event_push(s, &(uvcc_event){.kind = UVCC_EVENT_STEP_STARTED,
+                                      .run = s->run,
+                                      .step = st->number});
+}
+
+/* ---- the end of a step ---- */
+
+void uvcci_outputs_free(uvcc_session *s) {
+    if (s->last_output == NULL)
+        return;
+    const uvcci_entry *e = &s->program->entries[s->last_output_entry];
+    for (uint32_t i = 0; i < e->output_count; i++)
+        uvcci_arena_give(&s->wire, s->last_output[i],
+                        s->program->tensors[e->outputs[i].tensor].elems * 8);
+    s->alloc.free(s->alloc.user, s->last_output, (e->output_count + 1u) * sizeof(int64_t *),
+                  UVCC_MEM_STATE);
+    s->last_output = NULL;
+}
+
+/* The opened values outlive the step's context: until the next step that opens any. */
+static bool keep_outputs(uvcc_session *s, uvcci_step *st) {
+    if (st->entry->output_count == 0 || s->cfg.triples_only)
+        return true;
+    uvcci_outputs_free(s);
+    size_t bytes = (st->entry->output_count + 1u) * sizeof(int64_t *);
+    s->last_output = s->alloc.alloc(s->alloc.user, bytes, UVCC_MEM_STATE);
+    if (s->last_output == NULL) {
+        uvcci_abort(s, UVCC_ABORT_MEMORY, "no memory to keep outputs");
+        return false;
+    }
+    for (uint32_t i = 0; i < st->entry->output_count; i++) {
+        s->last_output[i] = st->output[i];
+        st->output[i] = NULL;
+    }
+    s->last_output_step = st->number;
+    s->last_output_entry = st->entry_index;
+    return true;
+}
+
+static bool verify_audit(uvcc_session *s, uint8_t peer, const uvcci_audit_msg_t *a) {
+    static const uint8_t zero[32];
+    uint8_t msg[UVCCI_AUDIT_MSG_BYTES];
+    if (a->party != peer)
+        return false;
+    if (memcmp(s->cfg.peer_sign_key[peer], zero, 32) == 0)
+        return true;
+    uvcci_audit_msg(peer, a->global_root, s->cfg.policy_hash, msg);
+    return uvcci_sign_verify(s->cfg.peer_sign_key[peer], msg, sizeof msg, a->signature) == 0;
+}
+
+void uvcci_step_on_audit(uvcc_session *s, uint8_t peer, const uint8_t *data, uint32_t len) {
+    uvcci_audit_msg_t a;
+    if (s->cfg.audit_off || uvcci_audit_decode(&a, data, len) != 0) {
+        uvcci_abort(s, UVCC_ABORT_BATCH, "an AUDIT message is malformed or not wanted");
+        return;
+    }
+    uvcci_peer *p = &s->peer[peer];
+    unsigned at = a.step & 1;
+    /* A peer may finish the running step before us, never a later one; each step has one AUDIT. */
+    bool twice = p->audit_here[at] && p->audit[at].step >= a.step;
+    if (a.step > s->step || a.step + 2 < s->step || twice || !verify_audit(s, peer, &a)) {
+        uvcci_abort(s, UVCC_ABORT_AUDIT, "a peer's signed root is not right");
+        return;
+    }
+    p->audit_here[at] = true;
+    p->audit[at] = a;
+    uvcc_event e = {
+        .kind = UVCC_EVENT_AUDIT, .peer = peer, .run = s->run, .step = a.step};
+    memcpy(e.root, a.global_root, 32);
+    memcpy(e.signature, a.signature, 64);
+    uvcci_event_push(s, &e);
+    uvcci_kept_audit(s, &a);
+}
+
+static void finish_step(uvcc_session *s, uvcci_step *st) {
+    uvcc_event e = {.kind = UVCC_EVENT_STEP_FINISHED, .run = s->run, .step = st->number};
+    uint32_t number = st->number;
+    uint8_t epoch[32], replica[32];
+    if (!s->cfg.audit_off && uvcci_transcript_root(st->transcript, epoch) != 0) {
+        uvcci_abort(s, UVCC_ABORT_MEMORY, "no memory for the transcript's root");
+        return;
+    }
+    if (!keep_outputs(s, st))
+        return;
+    if (!s->cfg.audit_off) {
+        uvcci_replica_root(s->sid_rep, number, epoch, 1, replica);
+        uvcci_global_root(s->cfg.sid_job, number, replica, 1, s->last_root);
+        s->have_root = true;
+        uint8_t msg[UVCCI_AUDIT_MSG_BYTES];
+        uvcci_audit_msg(s->party, s->last_root, s->cfg.policy_hash, msg);
+        uvcci_sign(s->sign_sk, msg, sizeof msg, e.signature);
+        memcpy(e.root, s->last_root, 32);
+        memcpy(e.epoch_root, epoch, 32);
+    }
+    if (s->cfg.bundles && !uvcci_kept_add(s, st, epoch, e.root, e.signature)) {
+        uvcci_abort(s, UVCC_ABORT_MEMORY, "no memory for a step's bundle");
+        return;
+    }
+    s->stats.rounds += st->depth;
+    s->stats.steps_finished++;
+    s->stats.leaves += st->leaves;
+    uvcci_triples_keep(s, st);
+    uvcci_step_free(s, st);
+    s->step++;
+    s->tensors_at = s->step;
+    for (uint8_t p = 0; p < 3; p++)
+        if (p != s->party)
+            (void)uvcc_link_set_step(s->peer[p].link, s->step);
+    uvcci_event_push(s, &e); /* the step is finished even if its AUDIT finds no memory */
+    uvcci_kept_early(s, number);
+    if (!s->cfg.audit_off) {
+        uvcci_audit_msg_t a = {.party = s->party, .step = number};
+        memcpy(a.global_root, e.root, 32);
+        memcpy(a.signature, e.signature, 64);
+        uint8_t bytes[UVCCI_AUDIT_BYTES];
+        int n = uvcci_audit_encode(&a, bytes, sizeof bytes);
+        if (n > 0) {
+            send_small(s, uvcci_next_party(s), UVCC_FRAME_AUDIT, bytes, (uint32_t)n);
+            send_small(s, uvcci_prev_party(s), UVCC_FRAME_AUDIT, bytes, (uint32_t)n);
+        }
+    }
+    uvcci_checkpoint_due(s);
+}
+
+bool uvcci_step_advance(uvcc_session *s) {
+    bool any = false;
+    for (uint32_t k = 0; k < 2 && !uvcci_failed(s); k++) {
+        uvcci_step *st = uvcci_step_of(s, s->step + k);
+        if (st != NULL)
+            any |= advance_agreement(s, st);
+    }
+    if (uvcci_failed(s))
+        return any;
+    bool hold = (uvcci_checkpoint_busy(s) && !UVCCI_MUTANT(16)) || s->sets != NULL;
+    uvcci_step *st = uvcci_step_of(s, s->step);
+    if (st == NULL)
+        return any;
+    if (st->agreed && !st->running && !hold) {
+        start_step(s, st);
+        any = true;
+    }
+    if (st->running && st->runs_done == st->entry->op_count &&
+        st->deals_sent == st->entry->op_count) {
+        finish_step(s, st);
+        any = true;
+    }
+    return any;
+}
