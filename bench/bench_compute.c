@@ -13,10 +13,10 @@
 #include <string.h>
 #include <time.h>
 
+#include "exec/compute/gemm.h"
 #include "exec/primitives/circuit.h"
 #include "exec/primitives/dcf.h"
 #include "exec/primitives/dpf.h"
-#include "exec/compute/gemm.h"
 #include "proto/prg.h"
 
 enum { MAX_VARIANTS = 20, ROUNDS = 15 };

@@ -33,7 +33,8 @@ typedef struct pair {
     uvcci_transcript *sent, *came; /* of both ends; NULL: the audit is off */
 } pair;
 
-/* What an audited session does with a payload at either end: D(payload), the leaf, the transcript. */
+/* What an audited session does with a payload at either end: D(payload), the leaf, the transcript.
+ */
 static void audit(uvcci_transcript *t, uint8_t type, const uint8_t *data, uint32_t len) {
     static const uint8_t sid[32] = {1}, salt[32] = {2};
     uint8_t h[32], leaf[UVCCI_LEAF_MAX_BYTES];
@@ -202,8 +203,8 @@ static void bench_throughput(void) {
     }
 }
 
-/* The same messages with both ends' transcripts, as a fraction of what SHA-256 at both ends alone would
- * allow. */
+/* The same messages with both ends' transcripts, as a fraction of what SHA-256 at both ends alone
+ * would allow. */
 static void bench_audited(void) {
     static const struct { uint32_t len, times; } sizes[] = {{1u << 20, 8}, {64u << 10, 128}};
     uvcc_allocator al = uvcc_host_allocator();

@@ -73,7 +73,7 @@ static uvcc_program *elements(uint32_t n, uvcc_op_desc op, uint8_t bits, uint8_t
         const uint32_t piece = n < PIECE ? n : PIECE;
         uvcc_tensor_desc d = {.rows = 1, .cols = piece, .bits = bits, .scale = scale};
         op.in[0] = op.in[1] = add_tensor(p, "x", i, d);
-        d.lifetime = UVCC_EPOCH;
+        d.lifetime = UVCC_TRANSIENT;
         d.bits = op.opcode == UVCC_OP_ELEM_MUL ? (uint8_t)(2 * bits - op.shift) : bits;
         d.scale = op.opcode == UVCC_OP_ELEM_MUL ? (uint8_t)(2 * scale - op.shift) : scale;
         op.out[0] = add_tensor(p, "y", i, d);
@@ -92,7 +92,7 @@ static uvcc_program *product(uint32_t n, uvcc_truncation truncation) {
     uvcc_program *p = begin();
     uvcc_tensor_desc d = {.rows = n, .cols = n, .bits = 24, .scale = 16};
     uint32_t a = add_tensor(p, "a", 0, d), b = add_tensor(p, "b", 0, d);
-    d.lifetime = UVCC_EPOCH;
+    d.lifetime = UVCC_TRANSIENT;
     d.bits = 45;
     uvcc_op_desc op = {.opcode = UVCC_OP_GEMM_SS,
                        .in_count = 2,

@@ -38,8 +38,7 @@ static void on_event(struct host *h, const uvcc_event *ev, uint64_t now);
 static size_t send_some(int fd, const uvcc_transmit *tx);
 
 /* README begin */
-static int turn(struct host *h, uint64_t now)
-{
+static int turn(struct host *h, uint64_t now) {
     static uint8_t bytes[65536];
     uvcc_session *s = h->session;
     uvcc_completion done;
@@ -59,7 +58,7 @@ static int turn(struct host *h, uint64_t now)
         error = uvcc_session_on_timer(s, now);
     while (uvcc_session_poll_event(s, &event) == 1) /* hear what happened */
         on_event(h, &event, now);
-    while (uvcc_session_poll_op(s, &job) == 1 && error == 0) /* hand out what is to compute */
+    while (uvcc_session_poll_job(s, &job) == 1 && error == 0) /* hand out what is to compute */
         error = uvcc_cpu_submit(h->cpu, job);
     while (uvcc_session_poll_transmit(s, &tx, now) == 1 && error == 0) { /* send */
         size_t sent = send_some(h->fd[tx.peer], &tx);
@@ -72,8 +71,7 @@ static int turn(struct host *h, uint64_t now)
 /* README end */
 
 /* As much of a transmit as the socket takes now. */
-static size_t send_some(int fd, const uvcc_transmit *tx)
-{
+static size_t send_some(int fd, const uvcc_transmit *tx) {
     size_t sent = 0;
     for (uint32_t i = 0; i < tx->slice_count; i++) {
         const uvcc_slice *slice = &tx->slices[i];
@@ -87,8 +85,7 @@ static size_t send_some(int fd, const uvcc_transmit *tx)
 }
 
 /* A party's private input as fixed-point integers. */
-static int give_input(struct host *h, uint32_t id, const double *v, size_t n, uint64_t now)
-{
+static int give_input(struct host *h, uint32_t id, const double *v, size_t n, uint64_t now) {
     int64_t fixed[ROWS * INNER + INNER * COLS];
     for (size_t i = 0; i < n; i++)
         fixed[i] = (int64_t)(v[i] * (1 << FRAC_BITS));
@@ -96,8 +93,7 @@ static int give_input(struct host *h, uint32_t id, const double *v, size_t n, ui
 }
 
 /* The application: one step with one input each of P0 and P1, then close. */
-static void on_event(struct host *h, const uvcc_event *ev, uint64_t now)
-{
+static void on_event(struct host *h, const uvcc_event *ev, uint64_t now) {
     int error = 0;
     if (ev->kind == UVCC_EVENT_READY) {
         error = uvcc_session_step(h->session, ev->step, 0, now);
@@ -125,32 +121,66 @@ static void on_event(struct host *h, const uvcc_event *ev, uint64_t now)
 }
 
 /* relu(X W) as data: the same calls at every party. */
-static uvcc_program *make_program(void)
-{
+static uvcc_program *make_program(void) {
     const uvcc_allocator alloc = uvcc_host_allocator();
     uvcc_program *p = NULL;
     char message[256] = "out of memory";
     if (uvcc_program_new(&p, &alloc) != 0)
         return NULL;
-    int x = uvcc_program_tensor(p, &(uvcc_tensor_desc){.name = "X", .rows = ROWS, .cols = INNER,
-        .bits = 20, .scale = FRAC_BITS, .lifetime = UVCC_EPOCH, .in_buffer_of = UVCC_NO_TENSOR});
-    int w = uvcc_program_tensor(p, &(uvcc_tensor_desc){.name = "W", .rows = INNER, .cols = COLS,
-        .bits = 20, .scale = FRAC_BITS, .lifetime = UVCC_EPOCH, .in_buffer_of = UVCC_NO_TENSOR});
-    int z = uvcc_program_tensor(p, &(uvcc_tensor_desc){.name = "Z", .rows = ROWS, .cols = COLS,
-        .bits = 26, .scale = FRAC_BITS, .lifetime = UVCC_EPOCH, .in_buffer_of = UVCC_NO_TENSOR});
-    int y = uvcc_program_tensor(p, &(uvcc_tensor_desc){.name = "Y", .rows = ROWS, .cols = COLS,
-        .bits = 26, .scale = FRAC_BITS, .lifetime = UVCC_EPOCH, .in_buffer_of = UVCC_NO_TENSOR});
-    int d = uvcc_program_tensor(p, &(uvcc_tensor_desc){.name = "D", .rows = ROWS, .cols = COLS,
-        .bits = 1, .scale = 0, .lifetime = UVCC_EPOCH, .in_buffer_of = UVCC_NO_TENSOR});
+    int x = uvcc_program_tensor(p, &(uvcc_tensor_desc){.name = "X",
+                                                       .rows = ROWS,
+                                                       .cols = INNER,
+                                                       .bits = 20,
+                                                       .scale = FRAC_BITS,
+                                                       .lifetime = UVCC_TRANSIENT,
+                                                       .in_buffer_of = UVCC_NO_TENSOR});
+    int w = uvcc_program_tensor(p, &(uvcc_tensor_desc){.name = "W",
+                                                       .rows = INNER,
+                                                       .cols = COLS,
+                                                       .bits = 20,
+                                                       .scale = FRAC_BITS,
+                                                       .lifetime = UVCC_TRANSIENT,
+                                                       .in_buffer_of = UVCC_NO_TENSOR});
+    int z = uvcc_program_tensor(p, &(uvcc_tensor_desc){.name = "Z",
+                                                       .rows = ROWS,
+                                                       .cols = COLS,
+                                                       .bits = 26,
+                                                       .scale = FRAC_BITS,
+                                                       .lifetime = UVCC_TRANSIENT,
+                                                       .in_buffer_of = UVCC_NO_TENSOR});
+    int y = uvcc_program_tensor(p, &(uvcc_tensor_desc){.name = "Y",
+                                                       .rows = ROWS,
+                                                       .cols = COLS,
+                                                       .bits = 26,
+                                                       .scale = FRAC_BITS,
+                                                       .lifetime = UVCC_TRANSIENT,
+                                                       .in_buffer_of = UVCC_NO_TENSOR});
+    int d = uvcc_program_tensor(p, &(uvcc_tensor_desc){.name = "D",
+                                                       .rows = ROWS,
+                                                       .cols = COLS,
+                                                       .bits = 1,
+                                                       .scale = 0,
+                                                       .lifetime = UVCC_TRANSIENT,
+                                                       .in_buffer_of = UVCC_NO_TENSOR});
     if (x < 0 || w < 0 || z < 0 || y < 0 || d < 0 || uvcc_program_entry(p, "relu(XW)") < 0 ||
         uvcc_program_input(p, IN_X, (uint32_t)x, 0) < 0 ||
         uvcc_program_input(p, IN_W, (uint32_t)w, 1) < 0 ||
-        uvcc_program_op(p, &(uvcc_op_desc){.name = "Z = X W", .opcode = UVCC_OP_GEMM_SS, .k = 0,
-            .in_count = 2, .in = {(uint32_t)x, (uint32_t)w}, .out_count = 1, .out = {(uint32_t)z},
-            .shift = FRAC_BITS, .truncation = UVCC_TRUNC_EXACT}) < 0 ||
-        uvcc_program_op(p, &(uvcc_op_desc){.name = "Y = relu(Z)", .opcode = UVCC_OP_RELU, .k = 1,
-            .in_count = 1, .in = {(uint32_t)z}, .out_count = 2,
-            .out = {(uint32_t)y, (uint32_t)d}}) < 0 ||
+        uvcc_program_op(p, &(uvcc_op_desc){.name = "Z = X W",
+                                           .opcode = UVCC_OP_GEMM_SS,
+                                           .k = 0,
+                                           .in_count = 2,
+                                           .in = {(uint32_t)x, (uint32_t)w},
+                                           .out_count = 1,
+                                           .out = {(uint32_t)z},
+                                           .shift = FRAC_BITS,
+                                           .truncation = UVCC_TRUNC_EXACT}) < 0 ||
+        uvcc_program_op(p, &(uvcc_op_desc){.name = "Y = relu(Z)",
+                                           .opcode = UVCC_OP_RELU,
+                                           .k = 1,
+                                           .in_count = 1,
+                                           .in = {(uint32_t)z},
+                                           .out_count = 2,
+                                           .out = {(uint32_t)y, (uint32_t)d}}) < 0 ||
         uvcc_program_output(p, OUT_Y, (uint32_t)y) < 0 ||
         uvcc_program_finish(p, message, sizeof message) != 0) {
         fprintf(stderr, "program: %s\n", message);
@@ -167,11 +197,10 @@ struct provisions {
 };
 
 static int start(struct host *h, const struct provisions *known, const uvcc_program *p,
-                 uint64_t now)
-{
+                 uint64_t now) {
     uvcc_config cfg;
-    const uvcc_cpu_config cpu = {.size = sizeof cpu, .alloc = uvcc_host_allocator(),
-                                 .mode = UVCC_CPU_INLINE};
+    const uvcc_cpu_config cpu = {
+        .size = sizeof cpu, .alloc = uvcc_host_allocator(), .mode = UVCC_CPU_INLINE};
     int error = uvcc_config_default(&cfg, sizeof cfg);
     cfg.alloc = uvcc_host_allocator();
     cfg.random = uvcc_host_random();
@@ -193,8 +222,7 @@ static int start(struct host *h, const struct provisions *known, const uvcc_prog
     return error;
 }
 
-static int make_provisions(struct provisions *known)
-{
+static int make_provisions(struct provisions *known) {
     const uvcc_random random = uvcc_host_random();
     if (random.fill(random.user, known, sizeof *known) != 0)
         return -1;
@@ -205,8 +233,7 @@ static int make_provisions(struct provisions *known)
 }
 
 /* Sleeps until a socket of anybody is readable or a deadline has come; not while results wait. */
-static void wait_for_work(const struct host *hosts)
-{
+static void wait_for_work(const struct host *hosts) {
     struct pollfd fds[UVCC_PARTIES * UVCC_PARTIES];
     nfds_t n = 0;
     uint64_t now = uvcc_host_now_ns(), deadline = now + 100000000;
@@ -222,8 +249,7 @@ static void wait_for_work(const struct host *hosts)
     poll(fds, n, deadline > now ? (int)((deadline - now + 999999) / 1000000) : 0);
 }
 
-int main(void)
-{
+int main(void) {
     struct host hosts[UVCC_PARTIES] = {{.party = 0}, {.party = 1}, {.party = 2}};
     struct provisions known;
     uvcc_program *program = make_program();

@@ -65,7 +65,7 @@ static void encode(fuzz_in *in) {
         t->id = how & 1 ? fuzz_u64(in) : fuzz_u8(in);
         t->aux = fuzz_u8(in);
         t->round = how & 2 ? fuzz_u16(in) : 0;
-        t->bits = how & 4 ? fuzz_u8(in) : t->type == UVCC_TLV_KEY_BLOB || t->type > 0x50 ? 8 : 64;
+        t->bits = how & 4 ? fuzz_u8(in) : t->type == UVCC_TLV_KEY_CHUNK || t->type > 0x50 ? 8 : 64;
         t->first = how & 8 ? fuzz_u32(in) : 0;
         t->count = how & 16 ? fuzz_u32(in) : fuzz_u8(in);
         t->data_len = uvcc_tlv_data_bytes(t);
@@ -83,10 +83,10 @@ static void encode(fuzz_in *in) {
     FUZZ_CHECK(out != NULL && uvcc_blv1_begin(&w, out, bytes) == 0);
     bool all = true;
     for (size_t i = 0; i < count; i++) {
-        uint8_t *hole = NULL;
-        int err = uvcc_blv1_put(&w, &tlvs[i], &hole);
+        uint8_t *span = NULL;
+        int err = uvcc_blv1_put(&w, &tlvs[i], &span);
         FUZZ_CHECK(err == 0 || err == UVCC_ERR_USAGE || err == UVCC_ERR_LIMIT);
-        FUZZ_CHECK(err != 0 || (hole >= out && hole <= out + bytes));
+        FUZZ_CHECK(err != 0 || (span >= out && span <= out + bytes));
         all = all && err == 0;
     }
     ptrdiff_t len = uvcc_blv1_end(&w);

@@ -192,7 +192,7 @@ static void op_fitting(builder *b, fuzz_in *in) {
                           .cols = x.cols,
                           .bits = x.bits > 61 ? 62 : (uint8_t)(x.bits + 1),
                           .scale = x.scale,
-                          .lifetime = UVCC_EPOCH,
+                          .lifetime = UVCC_TRANSIENT,
                           .in_buffer_of = UVCC_NO_TENSOR};
     const bool additive =
         wrong & 64 && (op.opcode == UVCC_OP_GEMM_SS || op.opcode == UVCC_OP_TRUNCATE);
@@ -282,7 +282,7 @@ static void op_function(builder *b, fuzz_in *in) {
     op.in[0] = pick(b, in);
     const uvcc_tensor_desc x = desc_at(b, op.in[0]);
     const uint8_t bits = (uint8_t)(x.bits + 1), next = more & 1 ? UVCC_FN_EXCHANGE : UVCC_FN_LIFT;
-    uvcc_fn_step s[STEPS] = {
+    uvcc_fn_instr s[STEPS] = {
         {.kind = UVCC_FN_OPEN, .bits = 64},
         {.kind = UVCC_FN_COMPARE, .bits = bits, .word_count = 1 + (more >> 1 & 1), .words = words},
         {.kind = UVCC_FN_SELECT, .a = 1, .word_count = 1 + (more >> 1 & 1), .words = words},
@@ -296,83 +296,83 @@ static void op_function(builder *b, fuzz_in *in) {
     };
     uint8_t count = 6;
     if (more & 4) { /* the greater of two columns */
-        s[3] = (uvcc_fn_step){.kind = UVCC_FN_PAIR_SECOND};
-        s[1] = (uvcc_fn_step){.kind = UVCC_FN_PAIR_DIFF};
-        s[2] = (uvcc_fn_step){
+        s[3] = (uvcc_fn_instr){.kind = UVCC_FN_PAIR_SECOND};
+        s[1] = (uvcc_fn_instr){.kind = UVCC_FN_PAIR_DIFF};
+        s[2] = (uvcc_fn_instr){
             .kind = UVCC_FN_COMPARE, .a = 1, .bits = bits, .word_count = 1, .words = words};
-        s[4] = (uvcc_fn_step){
+        s[4] = (uvcc_fn_instr){
             .kind = UVCC_FN_SELECT, .a = 2, .b = 1, .word_count = 1, .words = words + 1};
-        s[5] = (uvcc_fn_step){.kind = UVCC_FN_ADD, .a = 4, .b = 3};
-        s[6] = (uvcc_fn_step){.kind = next, .a = 5};
+        s[5] = (uvcc_fn_instr){.kind = UVCC_FN_ADD, .a = 4, .b = 3};
+        s[6] = (uvcc_fn_instr){.kind = next, .a = 5};
         count = 7;
     }
     if ((more & 28) == 16) { /* pieces, and an exact truncation of what they give */
-        s[3] = (uvcc_fn_step){
+        s[3] = (uvcc_fn_instr){
             .kind = UVCC_FN_SPLINE, .bits = bits, .first = 1, .word_count = 8, .words = spline};
-        s[5] = (uvcc_fn_step){.kind = UVCC_FN_EXCHANGE, .a = 4, .io = UVCC_FN_NONE};
-        s[6] = (uvcc_fn_step){.kind = UVCC_FN_FLOOR, .a = 5, .shift = 1 + more / 32};
-        s[7] = (uvcc_fn_step){.kind = next, .a = 6};
+        s[5] = (uvcc_fn_instr){.kind = UVCC_FN_EXCHANGE, .a = 4, .io = UVCC_FN_NONE};
+        s[6] = (uvcc_fn_instr){.kind = UVCC_FN_FLOOR, .a = 5, .shift = 1 + more / 32};
+        s[7] = (uvcc_fn_instr){.kind = next, .a = 6};
         count = 8;
     }
     if ((more & 156) == 144) { /* an exact index: tables times bits, values and tables */
         static const uint8_t low = 2;
-        s[1] = (uvcc_fn_step){.kind = UVCC_FN_SHIFT, .shift = low};
-        s[2] = (uvcc_fn_step){.kind = UVCC_FN_LOW, .bits = low};
-        s[3] = (uvcc_fn_step){
+        s[1] = (uvcc_fn_instr){.kind = UVCC_FN_SHIFT, .shift = low};
+        s[2] = (uvcc_fn_instr){.kind = UVCC_FN_LOW, .bits = low};
+        s[3] = (uvcc_fn_instr){
             .kind = UVCC_FN_COMPARE, .a = 2, .bits = low, .word_count = 1, .words = words};
-        s[4] = (uvcc_fn_step){.kind = UVCC_FN_TABLE_MUL,
-                              .a = 1,
-                              .b = 3,
-                              .c = more & 32 ? UVCC_FN_NONE : 0,
-                              .bits = bits,
-                              .entry_count = 4,
-                              .entries = entries};
-        s[5] = (uvcc_fn_step){.kind = UVCC_FN_TABLE,
-                              .a = 2,
-                              .b = UVCC_FN_NONE,
-                              .bits = low,
-                              .entry_count = 4,
-                              .entries = entries};
+        s[4] = (uvcc_fn_instr){.kind = UVCC_FN_TABLE_MUL,
+                               .a = 1,
+                               .b = 3,
+                               .c = more & 32 ? UVCC_FN_NONE : 0,
+                               .bits = bits,
+                               .entry_count = 4,
+                               .entries = entries};
+        s[5] = (uvcc_fn_instr){.kind = UVCC_FN_TABLE,
+                               .a = 2,
+                               .b = UVCC_FN_NONE,
+                               .bits = low,
+                               .entry_count = 4,
+                               .entries = entries};
         s[6] = s[4];
         s[6].b = UVCC_FN_NONE;
         s[6].c = 5;
-        s[7] = (uvcc_fn_step){
+        s[7] = (uvcc_fn_instr){
             .kind = UVCC_FN_SELECT_MUL, .a = 3, .c = 3, .word_count = 1, .words = words + 1};
-        s[8] = (uvcc_fn_step){.kind = UVCC_FN_ADD, .a = 4, .b = 6};
-        s[9] = (uvcc_fn_step){.kind = UVCC_FN_ADD, .a = 7, .b = 8};
-        s[10] = (uvcc_fn_step){.kind = next, .a = 9};
+        s[8] = (uvcc_fn_instr){.kind = UVCC_FN_ADD, .a = 4, .b = 6};
+        s[9] = (uvcc_fn_instr){.kind = UVCC_FN_ADD, .a = 7, .b = 8};
+        s[10] = (uvcc_fn_instr){.kind = next, .a = 9};
         count = 11;
     }
     for (; changes != 0; changes &= (uint8_t)(changes - 1)) {
-        uvcc_fn_step *one = &s[fuzz_u8(in) % STEPS];
+        uvcc_fn_instr *one = &s[fuzz_u8(in) % STEPS];
         uint8_t how = fuzz_u8(in), value = fuzz_u8(in);
         uint8_t *const fields[] = {&one->kind, &one->a, &one->b, &one->bits, &one->shift, &one->io};
         if (how % 8 < 6)
             *fields[how % 8] = how & 8 ? value : value % 32;
         else if (how % 8 == 6)
-            *one = (uvcc_fn_step){.kind = value % 32,
-                                  .a = value >> 5,
-                                  .b = how & 8 ? how >> 4 : UVCC_FN_NONE,
-                                  .c = how & 16 ? how >> 5 : UVCC_FN_NONE,
-                                  .bits = 20,
-                                  .word_count = 1 + (how >> 4) % 8,
-                                  .words = words,
-                                  .entry_count = 4,
-                                  .entries = entries};
+            *one = (uvcc_fn_instr){.kind = value % 32,
+                                   .a = value >> 5,
+                                   .b = how & 8 ? how >> 4 : UVCC_FN_NONE,
+                                   .c = how & 16 ? how >> 5 : UVCC_FN_NONE,
+                                   .bits = 20,
+                                   .word_count = 1 + (how >> 4) % 8,
+                                   .words = words,
+                                   .entry_count = 4,
+                                   .entries = entries};
         else
             one->first = one->constant = (int64_t)((uint64_t)value << (how >> 3));
     }
     if (more & 8)
         count = more >> 4;
     const uvcc_function f = {
-        .name = "f", .inputs = 1, .outputs = 1, .step_count = count % STEPS, .steps = s};
+        .name = "f", .inputs = 1, .outputs = 1, .instr_count = count % STEPS, .instrs = s};
     uint8_t in_bits[1] = {x.bits}, out_bits[1] = {20};
     int index = uvcc_program_function(b->p, &f);
     (void)uvcc_function_check(&f, x.cols, in_bits, out_bits, NULL, 0);
     uvcc_tensor_desc z = {.rows = x.rows,
                           .cols = uvcc_function_cols(&f, x.cols, 0),
                           .bits = out_bits[0],
-                          .lifetime = UVCC_EPOCH,
+                          .lifetime = UVCC_TRANSIENT,
                           .in_buffer_of = UVCC_NO_TENSOR};
     int rc = add_tensor(b, z);
     op.out[0] = rc < 0 ? UVCC_NO_TENSOR : (uint32_t)rc;
@@ -405,7 +405,7 @@ static void action(builder *b, fuzz_in *in) {
         t.cols = 1 + (more >> 2 & 3);
         t.scale = scales[more >> 4 & 3];
         t.bits = bits[op >> 5];
-        t.lifetime = op & 8 ? UVCC_PERSIST : UVCC_EPOCH;
+        t.lifetime = op & 8 ? UVCC_PERSIST : UVCC_TRANSIENT;
         if (op & 16)
             t.in_buffer_of = pick(b, in);
         (void)add_tensor(b, t);

@@ -92,7 +92,7 @@ static uvcc_program *make_program(const uvcc_allocator *al) {
                           .in_buffer_of = UVCC_NO_TENSOR};
     int w = uvcc_program_tensor(p, &t);
     t.name = "X";
-    t.lifetime = UVCC_EPOCH;
+    t.lifetime = UVCC_TRANSIENT;
     int x = uvcc_program_tensor(p, &t);
     t.name = "Y";
     t.bits = 21;
@@ -150,7 +150,7 @@ static void one_call(fuzz_in *in, uvcc_session *s, uvcc_cpu *cpu, const uvcc_pro
             (void)uvcc_session_transmit_done(s, tx.peer, tx.id, what & 16 ? tx.total : 0, *now);
         break;
     case 7:
-        if (uvcc_session_poll_op(s, &job) == 1 && uvcc_cpu_submit(cpu, job) != 0)
+        if (uvcc_session_poll_job(s, &job) == 1 && uvcc_cpu_submit(cpu, job) != 0)
             abort();
         break;
     case 8:

@@ -91,13 +91,13 @@ static const uvcc_program *program(void) {
         return p;
     uvcc_allocator al = fuzz_allocator(&mem);
     FUZZ_CHECK(uvcc_program_new(&p, &al) == 0);
-    uint32_t x = tensor(p, "X", ROWS, INNER, 20, 12, UVCC_EPOCH);
-    uint32_t w = tensor(p, "W", INNER, COLS, 20, 12, UVCC_EPOCH);
-    uint32_t z = tensor(p, "Z", ROWS, COLS, 36, 12, UVCC_EPOCH);
-    uint32_t a = tensor(p, "A", ROWS, COLS, 36, 12, UVCC_EPOCH);
-    uint32_t d = tensor(p, "D", ROWS, COLS, 1, 0, UVCC_EPOCH);
+    uint32_t x = tensor(p, "X", ROWS, INNER, 20, 12, UVCC_TRANSIENT);
+    uint32_t w = tensor(p, "W", INNER, COLS, 20, 12, UVCC_TRANSIENT);
+    uint32_t z = tensor(p, "Z", ROWS, COLS, 36, 12, UVCC_TRANSIENT);
+    uint32_t a = tensor(p, "A", ROWS, COLS, 36, 12, UVCC_TRANSIENT);
+    uint32_t d = tensor(p, "D", ROWS, COLS, 1, 0, UVCC_TRANSIENT);
     uint32_t s = tensor(p, "S", ROWS, COLS, 20, 12, UVCC_PERSIST);
-    uint32_t b = tensor(p, "B", ROWS, COLS, 36, 12, UVCC_EPOCH);
+    uint32_t b = tensor(p, "B", ROWS, COLS, 36, 12, UVCC_TRANSIENT);
     FUZZ_CHECK(uvcc_program_entry(p, "run") == 0);
     FUZZ_CHECK(uvcc_program_input(p, IN_X, x, 0) >= 0 && uvcc_program_input(p, IN_W, w, 1) >= 0);
     uvcc_op_desc g = {.opcode = UVCC_OP_GEMM_SS,
@@ -240,7 +240,7 @@ static void jobs(world *w, unsigned i) {
     party *a = &w->at[i];
     const uvcc_job *job;
     uvcc_completion c;
-    while (a->done_count < JOBS_MAX && uvcc_session_poll_op(a->s, &job) == 1) {
+    while (a->done_count < JOBS_MAX && uvcc_session_poll_job(a->s, &job) == 1) {
         FUZZ_CHECK(uvcc_cpu_submit(a->cpu, job) == 0);
         FUZZ_CHECK(uvcc_cpu_poll(a->cpu, &c) == 1);
         a->done[a->done_count++] = c;

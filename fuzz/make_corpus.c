@@ -107,8 +107,8 @@ static void dictionary(FILE *f) {
 #define UVCC_ABORT(name, code, text) dict_number(f, "abort", #name, code, 2);
 #include <uvcc/aborts.def>
 #undef UVCC_ABORT
-    static const uint64_t sizes[] = {UVCC_CHUNK_BYTES,    UVCC_PART_BYTES,  UVCC_MSG_MAX_BYTES,
-                                     UVCC_KEY_BLOB_BYTES, UVCC_BLOCK_ELEMS, UINT32_MAX,
+    static const uint64_t sizes[] = {UVCC_CHUNK_BYTES,     UVCC_PART_BYTES,  UVCC_MSG_MAX_BYTES,
+                                     UVCC_KEY_CHUNK_BYTES, UVCC_BLOCK_ELEMS, UINT32_MAX,
                                      UINT64_C(1) << 31};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         char name[24];
@@ -363,7 +363,7 @@ static void audits(void) {
                              .run = d.run,
                              .sid_job = d.sid_job,
                              .policy_hash = d.policy_hash,
-                             .epoch_roots = d.epoch_root};
+                             .step_roots = d.step_root};
     memset(sign_seed, 2, sizeof sign_seed);
     if (uvcc_job_root_encode(&j, sign_seed, out, sizeof out) != 0)
         die("a root cannot be made");

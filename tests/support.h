@@ -21,8 +21,8 @@ json_t *test_load_json(const char *path);
 
 /* Object members; a missing one fails the test. */
 const char *test_str(const json_t *o, const char *key);
-uint64_t test_u64(const json_t *o, const char *key);    /* a JSON integer */
-uint64_t test_hex64(const char *hex);                   /* most significant digit first */
+uint64_t test_u64(const json_t *o, const char *key); /* a JSON integer */
+uint64_t test_hex64(const char *hex);                /* most significant digit first */
 /* Bytes of a hex string; returns their number. *out is malloc()ed. */
 size_t test_hex(const char *hex, uint8_t **out);
 /* Bytes of a hex string of exactly n bytes. */

@@ -30,10 +30,8 @@ void triangle_make(triangle *t, const uvcc_program *p, const triangle_options *o
         assert_int_equal(uvcc_session_new(&t->s[i], &c), 0);
         memcpy(t->keys.key[i], uvcc_session_public_key(t->s[i]), 32);
         assert_int_equal(uvcc_session_load_program(t->s[i], p), 0);
-        uvcc_cpu_config x = {.size = sizeof x,
-                             .alloc = al,
-                             .mode = t->opt.mode,
-                             .seed = t->opt.compute_seed + i};
+        uvcc_cpu_config x = {
+            .size = sizeof x, .alloc = al, .mode = t->opt.mode, .seed = t->opt.compute_seed + i};
         assert_int_equal(uvcc_cpu_new(&t->cpu[i], &x), 0);
     }
 }

@@ -1,4 +1,5 @@
-/* triangle.h - three sessions over a loopback network, for tests: made, driven, ended in one place. */
+/* triangle.h - three sessions over a loopback network, for tests: made, driven, ended in one place.
+ */
 #ifndef UVCC_TEST_TRIANGLE_H
 #define UVCC_TEST_TRIANGLE_H
 
@@ -14,7 +15,7 @@ typedef struct triangle_options {
     uvcc_fault_config faults;
     bool faulty;
     void (*tweak)(uvcc_config *cfg); /* last word on each session's config */
-    bool unverified; /* bundles are made and not looked at */
+    bool unverified;                 /* bundles are made and not looked at */
     /* Every bundle, when it is complete; may be NULL. */
     void (*on_bundle)(void *user, unsigned party, uint32_t step, const uint8_t *bytes, size_t len);
     /* Every event, before it is taken; may be NULL. */
@@ -42,7 +43,8 @@ typedef struct triangle {
         uint8_t *bytes;
         size_t len;
         uint32_t step;
-    } bundle[3][4]; /* of step m at m mod 4, until those of all three are there: then they must verify */
+    } bundle[3][4]; /* of step m at m mod 4, until those of all three are there: then they must
+                       verify */
 } triangle;
 
 /* Sessions with the program loaded; triangle_start() starts their handshake. */
@@ -54,8 +56,8 @@ void triangle_open(triangle *t, const uvcc_program *p, const triangle_options *o
 void triangle_events(triangle *t);
 /* One turn of the network and all events; false when nothing can happen any more. */
 bool triangle_turn(triangle *t);
-/* Drives until all are READY, all have finished `steps` steps, or all are CLOSED. Fails the test on an
- * abort or when the run gets stuck. */
+/* Drives until all are READY, all have finished `steps` steps, or all are CLOSED. Fails the test on
+ * an abort or when the run gets stuck. */
 void triangle_ready(triangle *t);
 void triangle_finish(triangle *t, uint32_t steps);
 void triangle_close(triangle *t);

@@ -32,7 +32,7 @@ typedef struct measure_plot {
 typedef struct measure_job {
     uvcc_nonlinear what;
     bool exact, plain; /* plain: of a norm, without gamma and beta */
-    uint64_t inputs; /* at least so many, in rows of MEASURE_COLS */
+    uint64_t inputs;   /* at least so many, in rows of MEASURE_COLS */
     uint64_t seed;
     uint32_t compute;                  /* uvcc_cpu_mode */
     measure_plot *plot;                /* NULL: none */

@@ -432,7 +432,8 @@ static int check_plot(const nonlinear_options *o) {
         return report_error(EXIT_BAD_INPUT, "--plot %s: cannot be made: %s", o->plot,
                             strerror(errno));
     if (stat(o->plot, &st) != 0 || !S_ISDIR(st.st_mode))
-        return report_error(EXIT_BAD_INPUT, "--plot %s: is no directory; name one, or a new one", o->plot);
+        return report_error(EXIT_BAD_INPUT, "--plot %s: is no directory; name one, or a new one",
+                            o->plot);
     if (access(o->plot, W_OK | X_OK) != 0)
         return report_error(EXIT_BAD_INPUT, "--plot %s: cannot be written: %s", o->plot,
                             strerror(errno));

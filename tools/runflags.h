@@ -43,10 +43,12 @@ _Static_assert(UVCC_CPU_INLINE == 0 && UVCC_CPU_DEFERRED == 1 && UVCC_CPU_THREAD
          0,                                                                                        \
          NULL,                                                                                     \
          "of the shuffle of deferred (1)"},                                                        \
-        {"drop", "P", FLAG_RATE, AT(faults.drop), 0, 0, NULL, "rate of packets lost, 0 <= P < 1 (0)"},    \
-        {"duplicate", "P", FLAG_RATE, AT(faults.duplicate), 0, 0, NULL, "... doubled (0)"},               \
-        {"reorder", "P", FLAG_RATE, AT(faults.reorder), 0, 0, NULL, "... delayed behind later ones (0)"}, \
-        {"corrupt", "P", FLAG_RATE, AT(faults.corrupt), 0, 0, NULL, "... with bits flipped (0)"},         \
+        {"drop", "P", FLAG_RATE, AT(faults.drop),                                                  \
+         0,      0,   NULL,      "rate of packets lost, 0 <= P < 1 (0)"},                          \
+        {"duplicate", "P", FLAG_RATE, AT(faults.duplicate), 0, 0, NULL, "... doubled (0)"},        \
+        {"reorder", "P", FLAG_RATE, AT(faults.reorder),                                            \
+         0,         0,   NULL,      "... delayed behind later ones (0)"},                          \
+        {"corrupt", "P", FLAG_RATE, AT(faults.corrupt), 0, 0, NULL, "... with bits flipped (0)"},  \
         {"fault-seed", "N", FLAG_SEED, AT(fault_seed), 0, 0, NULL, "of these faults (1)"},         \
         {"json",    "FILE|-",                                                                      \
          FLAG_TEXT, AT(json),                                                                      \

@@ -1,17 +1,18 @@
-/* uvcc/audit.h - the transcript of a finished step as bytes (a bundle), what an auditor checks of the
- * bundles of three parties, and proofs of single leaves (docs/audit.md has the formats and what they
- * prove).
+/* uvcc/audit.h - the transcript of a finished step as bytes (a bundle), what an auditor checks of
+ * the bundles of three parties, and proofs of single leaves (docs/audit.md has the formats and what
+ * they prove).
  *
- * A bundle holds hashes only: no share, no key, no value. Digests of messages and shares are keyed by
- * salts that only the two parties of a pair know; hashes of what was opened to all are plain. It
- * reveals the program's op table (which follows from the program and its public shapes), who sent what
- * to whom in which op, and signed roots. Whoever learns a salt besides (a party of that pair gives it
- * away, or opens it in a dispute) can test guesses of what a digest is of. So A PARTY'S BUNDLES GO TO
- * AN AUDITOR, NEVER TO ANOTHER PARTY; an auditor who works with a party is that party with the leaves
- * of the others. A proof reveals one leaf and roots, and may be shown to anyone who may know that leaf.
+ * A bundle holds hashes only: no share, no key, no value. Digests of messages and shares are keyed
+ * by salts that only the two parties of a pair know; hashes of what was opened to all are plain. It
+ * reveals the program's op table (which follows from the program and its public shapes), who sent
+ * what to whom in which op, and signed roots. Whoever learns a salt besides (a party of that pair
+ * gives it away, or opens it in a dispute) can test guesses of what a digest is of. So A PARTY'S
+ * BUNDLES GO TO AN AUDITOR, NEVER TO ANOTHER PARTY; an auditor who works with a party is that party
+ * with the leaves of the others. A proof reveals one leaf and roots, and may be shown to anyone who
+ * may know that leaf.
  *
- * Everything here is a pure function: no allocation, no state, any bytes as input. Views point into the
- * caller's bytes. Work is linear in the bytes given.
+ * Everything here is a pure function: no allocation, no state, any bytes as input. Views point into
+ * the caller's bytes. Work is linear in the bytes given.
  */
 #ifndef UVCC_AUDIT_H
 #define UVCC_AUDIT_H
@@ -26,7 +27,7 @@ extern "C" {
 #define UVCC_LEAF_MAX_BYTES 160u
 #define UVCC_NO_LEAF        UINT32_MAX
 #define UVCC_NO_PARTY       0xFFu
-/** Siblings of a leaf up to its epoch root. */
+/** Siblings of a leaf up to its step root. */
 #define UVCC_PATH_MAX 32u
 
 typedef enum uvcc_leaf_type {
@@ -49,17 +50,18 @@ UVCC_API const char *uvcc_fault_text(uvcc_fault_kind kind);
 /** The first fault found: of whose bundle, where in it, and the other party that disagrees. */
 typedef struct uvcc_audit_fault {
     uvcc_fault_kind kind;
-    uint8_t party;      /**< whose bundle; UVCC_NO_PARTY if its header does not say so */
-    uint8_t other;      /**< the party of the counterpart, or UVCC_NO_PARTY */
-    uint8_t type;       /**< of the leaf (MISSING: of the other's); 0: no leaf is concerned */
-    uint32_t leaf;      /**< index in `party`'s bundle, or UVCC_NO_LEAF */
+    uint8_t party;       /**< whose bundle; UVCC_NO_PARTY if its header does not say so */
+    uint8_t other;       /**< the party of the counterpart, or UVCC_NO_PARTY */
+    uint8_t type;        /**< of the leaf (MISSING: of the other's); 0: no leaf is concerned */
+    uint32_t leaf;       /**< index in `party`'s bundle, or UVCC_NO_LEAF */
     uint32_t other_leaf; /**< index in `other`'s bundle, or UVCC_NO_LEAF */
-    uint32_t row, op_id; /**< of the leaf in the op table, or the row that is wrong; UVCC_NO_LEAF, 0: none */
-    uint64_t offset;    /**< byte in `party`'s bundle where it stands */
+    uint32_t row,
+        op_id; /**< of the leaf in the op table, or the row that is wrong; UVCC_NO_LEAF, 0: none */
+    uint64_t offset; /**< byte in `party`'s bundle where it stands */
 } uvcc_audit_fault;
 
-/** Ed25519 public keys of the parties, as the auditor got them from the parties: not from what is to be
- * checked. */
+/** Ed25519 public keys of the parties, as the auditor got them from the parties: not from what is
+ * to be checked. */
 typedef struct uvcc_audit_keys {
     uint8_t key[UVCC_PARTIES][32];
 } uvcc_audit_keys;
@@ -84,37 +86,37 @@ typedef struct uvcc_bundle {
     uint32_t row_count, leaf_count;
     const uint8_t *leaves; /**< the leaves' records */
     size_t leaves_len;
-    const uint8_t *epoch_root;   /**< as it says; uvcc_bundle_check compares */
-    uvcc_signed_root audit[3];   /**< by party: the own one, and the peers' AUDITs */
+    const uint8_t *step_root;  /**< as it says; uvcc_bundle_check compares */
+    uvcc_signed_root audit[3]; /**< by party: the own one, and the peers' AUDITs */
     uint8_t sid_sub[32];
 } uvcc_bundle;
 
-/** Reads a bundle and checks all that it says by itself: form, checksums, the derivation of every id,
- * the order of rows and leaves. 0; UVCC_ERR_FRAME and *fault; UVCC_ERR_USAGE. `fault` may be NULL here
- * and below. */
+/** Reads a bundle and checks all that it says by itself: form, checksums, the derivation of every
+ * id, the order of rows and leaves. 0; UVCC_ERR_FRAME and *fault; UVCC_ERR_USAGE. `fault` may be
+ * NULL here and below. */
 UVCC_API int uvcc_bundle_decode(uvcc_bundle *out, const uint8_t *bytes, size_t len,
                                 uvcc_audit_fault *fault);
-/** The leaves of a decoded bundle give its epoch root, that its global root, and every signed root in it
- * has a good signature under its party's key. 0, or UVCC_ERR_AUTH and *fault. */
+/** The leaves of a decoded bundle give its step root, that its global root, and every signed root
+ * in it has a good signature under its party's key. 0, or UVCC_ERR_AUTH and *fault. */
 UVCC_API int uvcc_bundle_check(const uvcc_bundle *b, const uvcc_audit_keys *keys,
                                uvcc_audit_fault *fault);
-/** The bundles of parties 0, 1, 2 of one worker and step: each as by uvcc_bundle_check, and against each
- * other: what one says it sent is what the other says it received, both ends of keys and openings and
- * both holders of a component have the same digest, the steps began alike, and each has the roots that
- * the others signed. Where a root is wrong and a leaf differs from its counterpart, the leaf is named.
- * 0, or UVCC_ERR_AUTH and *fault. */
+/** The bundles of parties 0, 1, 2 of one worker and step: each as by uvcc_bundle_check, and against
+ * each other: what one says it sent is what the other says it received, both ends of keys and
+ * openings and both holders of a component have the same digest, the steps began alike, and each
+ * has the roots that the others signed. Where a root is wrong and a leaf differs from its
+ * counterpart, the leaf is named. 0, or UVCC_ERR_AUTH and *fault. */
 UVCC_API int uvcc_bundle_verify(const uvcc_bundle b[3], const uvcc_audit_keys *keys,
                                 uvcc_audit_fault *fault);
 
 typedef struct uvcc_leaf {
-    uint32_t index, row;  /**< row of the op table; STEP_BEGIN: 0 */
+    uint32_t index, row; /**< row of the op table; STEP_BEGIN: 0 */
     uint8_t type;
-    uint8_t src, dst;     /**< UVCC_NO_PARTY where the type has none */
-    uint32_t op_id;       /**< 0 for STEP_BEGIN */
+    uint8_t src, dst;      /**< UVCC_NO_PARTY where the type has none */
+    uint32_t op_id;        /**< 0 for STEP_BEGIN */
     const uint8_t *digest; /**< D: 32 bytes, or NULL */
     const uint8_t *stored; /**< the leaf without its sid */
     size_t stored_len;
-    uint64_t offset;      /**< of its record in the bundle */
+    uint64_t offset; /**< of its record in the bundle */
 } uvcc_leaf;
 
 /** Walks the leaves of a decoded bundle. */
@@ -133,11 +135,11 @@ UVCC_API void uvcc_leaf_hash(const uvcc_bundle *b, const uvcc_leaf *leaf, uint8_
 
 /* ---- roots of jobs of several workers ---- */
 
-/** global_root of a party's workers: epoch_roots holds R*S*T roots of 32 bytes in (r, s, t) order, that
- * of worker (r, s, t) at (r*S + s)*T + t. With one worker it is the root that its session signs.
- * UVCC_ERR_USAGE for a topology that cannot be. */
+/** global_root of a party's workers: step_roots holds R*S*T roots of 32 bytes in (r, s, t) order,
+ * that of worker (r, s, t) at (r*S + s)*T + t. With one worker it is the root that its session
+ * signs. UVCC_ERR_USAGE for a topology that cannot be. */
 UVCC_API int uvcc_audit_global_root(const uint8_t sid_job[32], uint32_t step, uint16_t replicas,
-                                    uint16_t stages, uint16_t tp_ranks, const uint8_t *epoch_roots,
+                                    uint16_t stages, uint16_t tp_ranks, const uint8_t *step_roots,
                                     uint8_t root[32]);
 /** The audit root over `count` steps: the Merkle root of their global roots, in order. `roots`
  * (count * 32 bytes) is scratch and is overwritten. */
@@ -149,8 +151,8 @@ typedef struct uvcc_job_root {
     uint16_t replicas, stages, tp_ranks;
     uint32_t step, run;
     const uint8_t *sid_job, *policy_hash;
-    const uint8_t *epoch_roots; /**< in (r, s, t) order */
-    uvcc_signed_root global;    /**< encode ignores it */
+    const uint8_t *step_roots; /**< in (r, s, t) order */
+    uvcc_signed_root global;   /**< encode ignores it */
 } uvcc_job_root;
 
 /** Bytes of the record of a topology; 0 if it cannot be. */
@@ -162,7 +164,8 @@ UVCC_API int uvcc_job_root_encode(const uvcc_job_root *j, const uint8_t sign_see
 /** As uvcc_bundle_decode. */
 UVCC_API int uvcc_job_root_decode(uvcc_job_root *out, const uint8_t *bytes, size_t len,
                                   uvcc_audit_fault *fault);
-/** The epoch roots give the global root, and that is signed by the party's key. As uvcc_bundle_check. */
+/** The step roots give the global root, and that is signed by the party's key. As
+ * uvcc_bundle_check. */
 UVCC_API int uvcc_job_root_check(const uvcc_job_root *j, const uvcc_audit_keys *keys,
                                  uvcc_audit_fault *fault);
 
@@ -175,32 +178,33 @@ typedef struct uvcc_proof {
     bool of_job; /**< up to the root over all workers; else to that of the worker alone */
     uint32_t step;
     const uint8_t *sid_job, *policy_hash;
-    uint32_t index, leaf_count; /**< the leaf's place; the number of leaves, like the topology, is what
-                                     the proof says and not what it proves */
+    uint32_t index, leaf_count; /**< the leaf's place; the number of leaves, like the topology, is
+                                   what the proof says and not what it proves */
     uint8_t leaf[UVCC_LEAF_MAX_BYTES];
     size_t leaf_len;
     const uint8_t *path; /**< path_len siblings of 32 bytes, from the bottom */
     uint8_t path_len;
-    const uint8_t *epoch_roots;   /**< of the leaf's replica, in (s, t) order; one if not of_job */
+    const uint8_t *step_roots;    /**< of the leaf's replica, in (s, t) order; one if not of_job */
     const uint8_t *replica_roots; /**< one if not of_job */
     const uint8_t *signature;     /**< 64 bytes */
 } uvcc_proof;
 
 /** Most bytes that a proof under this topology takes; job NULL: without a root over all workers. */
 UVCC_API size_t uvcc_proof_max_bytes(const uvcc_job_root *job);
-/** The proof of leaf `index` of a decoded bundle. job: the checked root over all workers, or NULL to
- * prove up to the root of this worker alone. Returns the number of bytes written; UVCC_ERR_USAGE,
- * UVCC_ERR_LIMIT if they do not fit, UVCC_ERR_MISMATCH if `job` is of another step or does not have
- * this bundle's epoch root. */
+/** The proof of leaf `index` of a decoded bundle. job: the checked root over all workers, or NULL
+ * to prove up to the root of this worker alone. Returns the number of bytes written;
+ * UVCC_ERR_USAGE, UVCC_ERR_LIMIT if they do not fit, UVCC_ERR_MISMATCH if `job` is of another step
+ * or does not have this bundle's step root. */
 UVCC_API int64_t uvcc_proof_make(const uvcc_bundle *b, uint32_t index, const uvcc_job_root *job,
                                  uint8_t *out, size_t cap);
 /** Reads a proof: 0, or UVCC_ERR_FRAME and *fault. */
 UVCC_API int uvcc_proof_decode(uvcc_proof *out, const uint8_t *bytes, size_t len,
                                uvcc_audit_fault *fault);
-/** The leaf leads to the epoch root, that to the global root, and that is signed by the party's key. 0, or
- * UVCC_ERR_AUTH and *fault. What it proves: that party signed a transcript of this step with this leaf in
- * it. It says nothing of other leaves, nor that the leaf is true. */
-UVCC_API int uvcc_proof_check(const uvcc_proof *p, const uvcc_audit_keys *keys, uvcc_audit_fault *fault);
+/** The leaf leads to the step root, that to the global root, and that is signed by the party's key.
+ * 0, or UVCC_ERR_AUTH and *fault. What it proves: that party signed a transcript of this step with
+ * this leaf in it. It says nothing of other leaves, nor that the leaf is true. */
+UVCC_API int uvcc_proof_check(const uvcc_proof *p, const uvcc_audit_keys *keys,
+                              uvcc_audit_fault *fault);
 
 #ifdef __cplusplus
 }

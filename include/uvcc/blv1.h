@@ -1,5 +1,5 @@
 /* uvcc/blv1.h - BLV1 batches: the payload of OPEN, LIFT, RESHARE, KEYS and INPUT messages. The
- * decoder allocates nothing and returns views; the writer leaves holes that pack jobs fill. */
+ * decoder allocates nothing and returns views; the writer leaves spans that pack jobs fill. */
 #ifndef UVCC_BLV1_H
 #define UVCC_BLV1_H
 
@@ -10,7 +10,7 @@ extern "C" {
 #endif
 
 #define UVCC_BLV1_HEADER_BYTES 16u
-#define UVCC_KEY_BLOB_BYTES 32768u /* key streams are cut at multiples of this */
+#define UVCC_KEY_CHUNK_BYTES   32768u /* key streams are cut at multiples of this */
 
 typedef enum uvcc_tlv_type {
 #define UVCC_TLV(name, code) UVCC_TLV_##name = (code),
@@ -25,7 +25,7 @@ typedef enum uvcc_tlv_type {
  * | LIFT_COMP | fss_id | component 0..2 | | 64 | 0 | q_count | 8*count |
  * | OPEN_VEC | stream_id | target | round | 1..64 | first | count | ceil(count*bits/8) |
  * | RESHARE | tile_idx | | | 64 | first | count | 8*count |
- * | KEY_BLOB | fss_id | | gate (16 bit, in round) | 8 | offset | bytes | count |
+ * | KEY_CHUNK | fss_id | | gate (16 bit, in round) | 8 | offset | bytes | count |
  * | INPUT | stream_id | | | 64 | first | count | 8*count |
  * | DIGEST | stream_id | what 0..3 | | 8 | 0 | 32 | 32 |
  * | unknown | 0 | | | 8 | 0 | len | the whole value |
@@ -37,7 +37,7 @@ typedef struct uvcc_tlv {
     uint16_t round;
     uint64_t id;
     uint32_t first, count;
-    const uint8_t *data; /**< decoded: a view; encoding: may be NULL to leave a hole */
+    const uint8_t *data; /**< decoded: a view; encoding: may be NULL to leave a span */
     size_t data_len;
 } uvcc_tlv;
 
@@ -62,7 +62,8 @@ UVCC_API size_t uvcc_tlv_bytes(const uvcc_tlv *t);
 /** Canonical order of two TLVs: <0, 0 (duplicates), >0. */
 UVCC_API int uvcc_tlv_compare(const uvcc_tlv *a, const uvcc_tlv *b);
 
-/** Writer over a buffer of the exact final size (UVCC_BLV1_HEADER_BYTES + sum of uvcc_tlv_bytes). */
+/** Writer over a buffer of the exact final size (UVCC_BLV1_HEADER_BYTES + sum of uvcc_tlv_bytes).
+ */
 typedef struct uvcc_blv1_writer {
     uint8_t *p;
     size_t cap, len;
@@ -71,14 +72,14 @@ typedef struct uvcc_blv1_writer {
 } uvcc_blv1_writer;
 UVCC_API int uvcc_blv1_begin(uvcc_blv1_writer *w, void *out, size_t cap);
 /** Appends one TLV; refuses wrong order and bad members (UVCC_ERR_USAGE) or a full buffer
- * (UVCC_ERR_LIMIT). Padding is zeroed. With data == NULL the hole of `data_bytes` is left as it is
- * for the caller to fill; `hole` (may be NULL) gets its address either way. */
-UVCC_API int uvcc_blv1_put(uvcc_blv1_writer *w, const uvcc_tlv *t, uint8_t **hole);
+ * (UVCC_ERR_LIMIT). Padding is zeroed. With data == NULL the span of `data_bytes` is left as it is
+ * for the caller to fill; `span` (may be NULL) gets its address either way. */
+UVCC_API int uvcc_blv1_put(uvcc_blv1_writer *w, const uvcc_tlv *t, uint8_t **span);
 /** Writes the header; returns the batch's bytes. */
 UVCC_API ptrdiff_t uvcc_blv1_end(uvcc_blv1_writer *w);
 
-/** Packs / unpacks n elements of `bits` bits (1..64), low bit first, as in OPEN_VEC; pack zeroes the
- * unused high bits of the last byte and ignores higher bits of the elements. */
+/** Packs / unpacks n elements of `bits` bits (1..64), low bit first, as in OPEN_VEC; pack zeroes
+ * the unused high bits of the last byte and ignores higher bits of the elements. */
 UVCC_API void uvcc_bits_pack(const uint64_t *in, size_t n, unsigned bits, uint8_t *out);
 UVCC_API void uvcc_bits_unpack(const uint8_t *in, size_t n, unsigned bits, uint64_t *out);
 

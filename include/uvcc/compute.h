@@ -1,19 +1,20 @@
 /* uvcc/compute.h - compute jobs and executors.
  *
- * A session never computes on large data itself: uvcc_session_poll_op() hands out jobs, an executor
- * runs them and gives one completion each, uvcc_session_complete() takes it. A job is a short list of
- * tasks that run in order (a CUDA executor enqueues them on one stream); different jobs that are out
- * at the same time are independent.
+ * A session never computes on large data itself: uvcc_session_poll_job() hands out jobs, an
+ * executor runs them and gives one completion each, uvcc_session_complete() takes it. A job is a
+ * short list of tasks that run in order (a CUDA executor enqueues them on one stream); different
+ * jobs that are out at the same time are independent.
  *
- * Memory: pointers in tasks are addresses in the place where the session's allocator put them. TENSOR
- * memory is touched by tasks only (never by the session), WIRE and STATE memory is host memory that
- * the executor may read and write until the job's completion is handed in. Keys and shares pass
- * through: an executor keeps no copy.
+ * Memory: pointers in tasks are addresses in the place where the session's allocator put them.
+ * TENSOR memory is touched by tasks only (never by the session), WIRE and STATE memory is host
+ * memory that the executor may read and write until the job's completion is handed in. Keys and
+ * shares pass through: an executor keeps no copy.
  *
  * Notation: party p holds components p ("lo") and p+1 ("hi") of every RSS value. On an edge, HEAD
- * holds (a, b) = (lo, hi), TAIL (b, c), OTHER (c, a). Pair keys: NEXT is shared with party p+1, PREV
- * with p-1. So HEAD has HT = NEXT, HO = PREV; TAIL has TO = NEXT, HT = PREV; OTHER has HO = NEXT,
- * TO = PREV. PRG(pair, tag, lane)[j] is word j at (task.ordinal, call, block.block) of protocols.md 2.
+ * holds (a, b) = (lo, hi), TAIL (b, c), OTHER (c, a). Pair keys: NEXT is shared with party p+1,
+ * PREV with p-1. So HEAD has HT = NEXT, HO = PREV; TAIL has TO = NEXT, HT = PREV; OTHER has HO =
+ * NEXT, TO = PREV. PRG(pair, tag, lane)[j] is word j at (task.ordinal, call, block.block) of
+ * protocols.md 2.
  */
 #ifndef UVCC_COMPUTE_H
 #define UVCC_COMPUTE_H
@@ -41,9 +42,9 @@ typedef struct uvcc_step_keys {
 
 typedef enum uvcc_role { UVCC_HEAD = 0, UVCC_TAIL = 1, UVCC_OTHER = 2 } uvcc_role;
 
-/** Workers of one party that act together (parallel.md): the tensor ranks of a stage of a replica, the
- * stages of one (replica, rank), the replicas of one (stage, rank), and all workers of a stage. Members
- * are ordered by local rank. */
+/** Workers of one party that act together (parallel.md): the tensor ranks of a stage of a replica,
+ * the stages of one (replica, rank), the replicas of one (stage, rank), and all workers of a stage.
+ * Members are ordered by local rank. */
 typedef enum uvcc_group {
     UVCC_GROUP_TP = 0,
     UVCC_GROUP_PP = 1,
@@ -52,8 +53,8 @@ typedef enum uvcc_group {
 } uvcc_group;
 
 /** What a task does. B: works on task.u.vec (blocks), M: on task.u.map, G: on task.u.gemm, H: on
- * task.u.hash, C: on task.u.copy. Arithmetic is mod 2^64; f = vec.shift, n = vec.bits. `w->`/`->w` are
- * little-endian wire words. zs = PRG(NEXT, zero, 0) - PRG(PREV, zero, 0). */
+ * task.u.hash, C: on task.u.copy. Arithmetic is mod 2^64; f = vec.shift, n = vec.bits. `w->`/`->w`
+ * are little-endian wire words. zs = PRG(NEXT, zero, 0) - PRG(PREV, zero, 0). */
 typedef enum uvcc_task_kind {
     /** B. HEAD (the owner): in[0] = x; lo = PRG(PREV, input, 0), hi = PRG(NEXT, input, 0),
      * rest = x - lo - hi -> wire_out[0] and wire_out[1]; out[0] = lo, out[1] = hi.
@@ -128,7 +129,7 @@ typedef enum uvcc_task_kind {
     UVCC_TASK_GEMM,
     /** H. Digests. */
     UVCC_TASK_HASH,
-    /** C. Copies between key streams and the blobs of a message. */
+    /** C. Copies between key streams and the key chunks of a message. */
     UVCC_TASK_COPY,
     /** C, dst only. Zeroes memory. */
     UVCC_TASK_WIPE,
@@ -165,8 +166,8 @@ typedef enum uvcc_task_kind {
     /** in[0] = xh, in[1] = p, in[2] = e. k_j = W(fn.call_bits, 0, j) from words[0], kr_j =
      * W(call, 1, j) from words[1]. out[0] = sum over j of fn.words[j] (HEAD: e_j (xh - p) +
      * (1-2e_j)(k_j xh - kr_j); TAIL: -e_j p + (1-2e_j)(k_j xh - kr_j)). With in[3] = e' of one more
-     * bit: k', k'r = W(call, 2, 0), W(call, 2, 1) and for each j kr_j, k_j k', k_j k' r = W(call, 2, 2 +
-     * 3j ..) from words[1]. Let X(v) = (HEAD: v (xh - p); TAIL: -v p), K(k) = k xh - kr:
+     * bit: k', k'r = W(call, 2, 0), W(call, 2, 1) and for each j kr_j, k_j k', k_j k' r = W(call,
+     * 2, 2 + 3j ..) from words[1]. Let X(v) = (HEAD: v (xh - p); TAIL: -v p), K(k) = k xh - kr:
      * out[0] = sum over j of fn.words[j] (e_j (X(e') + (1-2e') K(k')) + (1-2e_j) (e' K(k_j) +
      * (1-2e') K(k_j k'))). */
     UVCC_TASK_FN_SELECT,
@@ -181,69 +182,75 @@ typedef enum uvcc_task_kind {
     UVCC_TASK_FN_TABLE,
     /** in[0] = vh, opened; in[1] = bh, opened, or NULL. s = W(call, 2, 0), t = W(call, 2, 1) from
      * words[0]: out[0] = s vh - t; with in[1]: u = W(call, 2, 2), w = W(call, 2, 3): out[0] =
-     * s vh bh - t bh - u vh + w. With in[2] = e of one bit: y being that, and y' the same of the words
-     * from W(call, 2, 2), with in[1] from W(call, 2, 4) on: out[0] = e y + (1-2e) y'. */
+     * s vh bh - t bh - u vh + w. With in[2] = e of one bit: y being that, and y' the same of the
+     * words from W(call, 2, 2), with in[1] from W(call, 2, 4) on: out[0] = e y + (1-2e) y'. */
     UVCC_TASK_FN_SCALAR,
     /** out[0] = in[0] + in[1] (an A share; may be NULL) + (HEAD: fn.constant); with in[2]: in[1] =
      * xh, in[2] = p of an M value: HEAD adds xh - p, TAIL -p. in[0] == out[0] allowed. */
     UVCC_TASK_FN_ADD,
     /** OTHER. in[0] = r. A DPF key on m = fn.bits bits for alpha = r mod 2^m, roots at fn.call_key:
      * out_bytes[0] and [1] = CW(m), the same for HEAD and TAIL. out[0] (may be NULL) = 1 if HEAD's
-     * share of the leaf alpha is 1, else -1. */
+     * share of the terminal alpha is 1, else -1. */
     UVCC_TASK_FN_DEAL_KEY,
     /** OTHER. in[0] = r of what was compared. k_j = rho_j ^ bit fn.bits of r, rho = XOR of the
      * masks of FN_COMPARE, j < fn.word_count. out[0] = the word of these bits; out_words = k_j - W
      * of HEAD at (call, 0, j). */
     UVCC_TASK_FN_DEAL_BITS,
     /** OTHER. in[0] = k, in[1] = r of the selected M: out_words = k_j r - W of HEAD at (call, 1,
-       j). With in[2] = k' of one more bit: k', k' r, and for each j k_j r, k_j k', k_j k' r, less W of
-       HEAD at (call, 2, ..). */
+       j). With in[2] = k' of one more bit: k', k' r, and for each j k_j r, k_j k', k_j k' r, less W
+       of HEAD at (call, 2, ..). */
     UVCC_TASK_FN_DEAL_SELECT,
     /** OTHER. in[0] = sign (1 or -1); fn.shift = s > 0: times z(fn.words + 4, in[1] mod 2^s) >>
      * fn.constant, in[1] = r of the M that the index was shifted from. rho = sum of PRG(.., mask,
      * 1), rho_b = sum of PRG(.., mask, 0): out_words = sign, sign rho, and with fn.times: sign
-     * rho_b, sign rho rho_b, less W of HEAD at (call, 2, q). Without fn.times in[2] (may be NULL) is
-     * rho_b, r of an M value; with fn.by_table in[0] is multiplied by in[1], the sign of a table at
-     * fn.call_bits, and rho_b is that table's rho. With in[3] = k of one bit the same words follow times k. */
+     * rho_b, sign rho rho_b, less W of HEAD at (call, 2, q). Without fn.times in[2] (may be NULL)
+     * is rho_b, r of an M value; with fn.by_table in[0] is multiplied by in[1], the sign of a table
+     * at fn.call_bits, and rho_b is that table's rho. With in[3] = k of one bit the same words
+     * follow times k. */
     UVCC_TASK_FN_DEAL_SCALAR,
-    /** in[0] = xh, in[1] = p of x, in[2] = yh, in[3] = p of y. w = W(call, 2, 0) from words[0]: out[0] =
-     * (HEAD: xh yh) + w - xh in[3] - yh in[1]. */
+    /** in[0] = xh, in[1] = p of x, in[2] = yh, in[3] = p of y. w = W(call, 2, 0) from words[0]:
+     * out[0] = (HEAD: xh yh) + w - xh in[3] - yh in[1]. */
     UVCC_TASK_FN_MUL,
-    /** OTHER. in[0], in[1] = r of x and of y: out_words = the product less W of HEAD at (call, 2, 0). */
+    /** OTHER. in[0], in[1] = r of x and of y: out_words = the product less W of HEAD at (call, 2,
+       0). */
     UVCC_TASK_FN_DEAL_MUL,
-    /** in[0] = xh, zh = xh + 2^62, m = zh >> 63, s = fn.shift: w = W(call, 2, m) from words[0]; out[0] =
-     * HEAD: (zh >> s) - 2^(62-s) + w, TAIL: w. */
+    /** in[0] = xh, zh = xh + 2^62, m = zh >> 63, s = fn.shift: w = W(call, 2, m) from words[0];
+     * out[0] = HEAD: (zh >> s) - 2^(62-s) + w, TAIL: w. */
     UVCC_TASK_FN_TRUNC,
-    /** OTHER. in[0] = r, rb = r >> 63: out_words = -(r >> s) + (1-m) rb 2^(64-s), m = 0 and 1, less W of
-     * HEAD at (call, 2, m). */
+    /** OTHER. in[0] = r, rb = r >> 63: out_words = -(r >> s) + (1-m) rb 2^(64-s), m = 0 and 1, less
+     * W of HEAD at (call, 2, m). */
     UVCC_TASK_FN_DEAL_TRUNC,
-    /** Groups of four columns: in[0] = xh and in[1] = p of six differences, in[2] = the six e of their
-     * comparisons (6i to 6i + 5 for element i). For candidate c < 3 with its pairs: E = the bits not (e
-     * ^ lost) of its three pairs, lowest first; H_v, D_v = W(call, 2, 14 c + v), W(call, 2, 14 c + 7 +
-     * v) from words[0], v < 7. H = H_E and D = D_E, but for E = 7 H = (HEAD: 1) - sum H_v and D = p of
-     * its difference less the last - sum D_v. out[0] = sum over c of H xh - D. */
+    /** Groups of four columns: in[0] = xh and in[1] = p of six differences, in[2] = the six e of
+     * their comparisons (6i to 6i + 5 for element i). For candidate c < 3 with its pairs: E = the
+     * bits not (e ^ lost) of its three pairs, lowest first; H_v, D_v = W(call, 2, 14 c + v),
+     * W(call, 2, 14 c + 7 + v) from words[0], v < 7. H = H_E and D = D_E, but for E = 7 H = (HEAD:
+     * 1) - sum H_v and D = p of its difference less the last - sum D_v. out[0] = sum over c of H xh
+     * - D. */
     UVCC_TASK_FN_BEST,
-    /** OTHER. in[0] = k of the six comparisons, in[1] = r of the six differences. P = the bits k of the
-     * candidate's pairs; H_v = [P == v], D_v = H_v r: out_words = these less W of HEAD at (call, 2, ..). */
+    /** OTHER. in[0] = k of the six comparisons, in[1] = r of the six differences. P = the bits k of
+     * the candidate's pairs; H_v = [P == v], D_v = H_v r: out_words = these less W of HEAD at
+     * (call, 2, ..). */
     UVCC_TASK_FN_DEAL_BEST,
-    /** in[0] = xh, key: the correction words of a ladder with fn.bits levels, fn.shift, fn.first cells and
-     * fn.word_count / (9 fn.first) rungs (src/exec/primitives/multiscale.h; root: PRG(HO | TO, root, 0)[2i, 2i+1] at
-     * fn.call_key). out[0] = this party's share of the polynomial with coefficients fn.words (HEAD: +
-     * fn.constant). */
-    UVCC_TASK_FN_LADDER,
-    /** OTHER. in[0] = r. out_bytes[0] and [1] = the correction words, the same for HEAD and TAIL. */
-    UVCC_TASK_FN_DEAL_LADDER,
-    /** in[0] = xh, in[1] = what FN_TRUNC or TRUNC makes of it, s = fn.shift, key: a DCF key (src/exec/primitives/dcf.h)
-     * on s bits with one word (root: PRG(HO | TO, root, 0)[2i, 2i+1] at fn.call_key). out[0] =
-     * in[1] - this party's share of [xh mod 2^s < r mod 2^s]. in[1] == out[0] allowed. */
+    /** in[0] = xh, key: the correction words of a multiscale with fn.bits levels, fn.shift,
+     * fn.first cells and fn.word_count / (9 fn.first) scales (src/exec/primitives/multiscale.h;
+     * root: PRG(HO | TO, root, 0)[2i, 2i+1] at fn.call_key). out[0] = this party's share of the
+     * polynomial with coefficients fn.words (HEAD: + fn.constant). */
+    UVCC_TASK_FN_MULTISCALE,
+    /** OTHER. in[0] = r. out_bytes[0] and [1] = the correction words, the same for HEAD and TAIL.
+     */
+    UVCC_TASK_FN_DEAL_MULTISCALE,
+    /** in[0] = xh, in[1] = what FN_TRUNC or TRUNC makes of it, s = fn.shift, key: a DCF key
+     * (src/exec/primitives/dcf.h) on s bits with one word (root: PRG(HO | TO, root, 0)[2i, 2i+1] at
+     * fn.call_key). out[0] = in[1] - this party's share of [xh mod 2^s < r mod 2^s]. in[1] ==
+     * out[0] allowed. */
     UVCC_TASK_FN_FLOOR,
     /** OTHER. in[0] = r. out_bytes[0] and [1] = the DCF key for alpha = r mod 2^s, beta = 1, the
      * same for HEAD and TAIL. */
     UVCC_TASK_FN_DEAL_FLOOR,
-    /** in[0] = xh, in[1] = p of x (NULL where d = 0), m = fn.bits, d = fn.first, key: a DCF key on m
-     * bits with d + 1 words (root as in FN_FLOOR). u_j = W(call, 2, j), j <= d, and v_j = W(call, 2,
-     * d - 1 + j), j = 2..d, from words[0]; v_1 = p, v_0 = (HEAD: 1). out[0] = this party's share of
-     * the spline fn.words of fn.word_count (src/exec/primitives/spline.h). */
+    /** in[0] = xh, in[1] = p of x (NULL where d = 0), m = fn.bits, d = fn.first, key: a DCF key on
+     * m bits with d + 1 words (root as in FN_FLOOR). u_j = W(call, 2, j), j <= d, and v_j = W(call,
+     * 2, d - 1 + j), j = 2..d, from words[0]; v_1 = p, v_0 = (HEAD: 1). out[0] = this party's share
+     * of the spline fn.words of fn.word_count (src/exec/primitives/spline.h). */
     UVCC_TASK_FN_SPLINE,
     /** OTHER. in[0] = r, b = bit m of r. out_bytes[0] and [1] = the DCF key for alpha = r mod 2^m,
      * beta_j = (2b - 1) r^j, j <= d, the same for HEAD and TAIL. */
@@ -319,18 +326,20 @@ typedef enum uvcc_task_kind {
     /** t = in[0] + PRG(NEXT, zero, 1) - PRG(PREV, zero, 1) -> out[0] (lo of C) and wire_out[0] (to
      * p-1). in[0] == out[0] allowed. */
     UVCC_TASK_TRIPLE_C,
-    /** Of the check of a product, on task.u.bits, both components: out[a][j] = sum over i < rows of w_ia op(x)[i][j], a < 64: out
-     * is 64 x cols. w_ia = bit a of word i of the PRG with the key `key` at (task.ordinal, call, block
-     * 0, lane `lane`). op(x) is rows x cols, stored cols x rows when trans. The bits are public. */
+    /** Of the check of a product, on task.u.bits, both components: out[a][j] = sum over i < rows of
+     * w_ia op(x)[i][j], a < 64: out is 64 x cols. w_ia = bit a of word i of the PRG with the key
+     * `key` at (task.ordinal, call, block 0, lane `lane`). op(x) is rows x cols, stored cols x rows
+     * when trans. The bits are public. */
     UVCC_TASK_BIT_SUMS,
     UVCC_TASK_KIND_END
 } uvcc_task_kind;
 
-/** What a collective does with tensors of shares, component by component. The members of a group stand
- * in the order of their local ranks. */
+/** What a collective does with tensors of shares, component by component. The members of a group
+ * stand in the order of their local ranks. */
 typedef enum uvcc_collective_op {
     UVCC_COLLECTIVE_SEND = 1, /**< `in` goes to the next stage (FWD) or the one before (BWD) */
-    UVCC_COLLECTIVE_RECV = 2, /**< `out` = what the stage before (FWD) or the next one (BWD) sends */
+    UVCC_COLLECTIVE_RECV =
+        2, /**< `out` = what the stage before (FWD) or the next one (BWD) sends */
     /** out = the i-th of the slices, at member i, of the sum of all members' `in` mod 2^64. */
     UVCC_COLLECTIVE_REDUCE_SCATTER = 3,
     UVCC_COLLECTIVE_ALL_GATHER = 4, /**< out = all members' `in`, one behind the other */
@@ -347,23 +356,21 @@ enum { UVCC_BOOL_BIT = 1 /**< d */, UVCC_BOOL_PRODUCT = 2 /**< d x */ };
 
 /** Gates whose keys OTHER deals. Key streams, `c` = count, structure of arrays, L = max(n - 7, 0),
  * tb = ceil(2 L / 8):
- *   CW(n)  = L levels of c * 16 bytes, then c * 16 bytes final words, then c * tb bytes control bits
- *            (level l's left bit at 2l, right at 2l + 1, LSB first)
- *   TRUNC_SR: HEAD: nothing. TAIL: compact: corr_0, corr_1 (each ceil(c f / 8) bytes); not compact:
- *     w_0, w_1 (each c * 8 bytes).
+ *   CW(n)  = L levels of c * 16 bytes, then c * 16 bytes final words, then c * tb bytes control
+ * bits (level l's left bit at 2l, right at 2l + 1, LSB first) TRUNC_SR: HEAD: nothing. TAIL:
+ * compact: corr_0, corr_1 (each ceil(c f / 8) bytes); not compact: w_0, w_1 (each c * 8 bytes).
  *   TRUNC_ARS: HEAD: CW(f). TAIL: CW(f)'s levels and final words, then rho shares (c * 8), then not
  *     compact: w_0, w_1 (c * 8 each), then CW's control bits, then compact: corr_0, corr_1.
- *   TRUNC_DCF: HEAD: a DCF key (src/exec/primitives/dcf.h) on f bits with one word. TAIL: the same, then not
- *     compact: w_0, w_1, compact: corr_0, corr_1. FN_FLOOR takes the bit off.
- *   RELU (n comparison bits): HEAD: CW(n). TAIL: levels, final words, k (c * 8), kr (c * 8), control
- *     bits.
- * uvcc_key_layout() computes the offsets. Values: r of the masks above; alpha = r mod 2^f (trunc) or
- * r mod 2^n (ReLU); rb = bit 63 of r; compact: carry = [p_h + p_t >= 2^(64-f)], corr_m =
- * (carry + (1-m) rb) - HEAD's share mod 2^f; not compact: w_m = -(r >> f) + (1-m) rb 2^(64-f) -
- * HEAD's share; rho = XOR of the two bit pads of LESS_MASK; TRUNC: rho share of TAIL = rho -
- * PRG(HO, select, 0); RELU: k = rho ^ bit n of r, kr = k * r, minus PRG(HO, select, 0), (.., 1).
- * DCF: alpha as above, beta = 1. Roots of both: words 2j, 2j+1 of PRG(HO, root, 0) (HEAD) and PRG(TO,
- * root, 0) (TAIL). */
+ *   TRUNC_DCF: HEAD: a DCF key (src/exec/primitives/dcf.h) on f bits with one word. TAIL: the same,
+ * then not compact: w_0, w_1, compact: corr_0, corr_1. FN_FLOOR takes the bit off. RELU (n
+ * comparison bits): HEAD: CW(n). TAIL: levels, final words, k (c * 8), kr (c * 8), control bits.
+ * uvcc_key_layout() computes the offsets. Values: r of the masks above; alpha = r mod 2^f (trunc)
+ * or r mod 2^n (ReLU); rb = bit 63 of r; compact: carry = [p_h + p_t >= 2^(64-f)], corr_m = (carry
+ * + (1-m) rb) - HEAD's share mod 2^f; not compact: w_m = -(r >> f) + (1-m) rb 2^(64-f) - HEAD's
+ * share; rho = XOR of the two bit pads of LESS_MASK; TRUNC: rho share of TAIL = rho - PRG(HO,
+ * select, 0); RELU: k = rho ^ bit n of r, kr = k * r, minus PRG(HO, select, 0), (.., 1). DCF: alpha
+ * as above, beta = 1. Roots of both: words 2j, 2j+1 of PRG(HO, root, 0) (HEAD) and PRG(TO, root, 0)
+ * (TAIL). */
 typedef enum uvcc_gate {
     UVCC_GATE_NONE = 0,
     UVCC_GATE_TRUNC_SR = 1,
@@ -373,10 +380,11 @@ typedef enum uvcc_gate {
     UVCC_GATE_TRUNC_DCF = 5,
 } uvcc_gate;
 
-/** Offsets in the key stream of one block for one receiver; UINT32_MAX where a section is absent. */
+/** Offsets in the key stream of one block for one receiver; UINT32_MAX where a section is absent.
+ */
 typedef struct uvcc_key_layout {
-    uint32_t levels, leaves, bits; /**< sections of CW */
-    uint32_t words[3];             /**< TRUNC: rho, w_0, w_1; RELU: k, kr, - */
+    uint32_t levels, terminals, bits; /**< sections of CW */
+    uint32_t words[3];                /**< TRUNC: rho, w_0, w_1; RELU: k, kr, - */
     uint32_t corr[2];
     uint32_t dcf; /**< TRUNC_DCF: the whole DCF key, first of all */
     uint32_t total_bytes;
@@ -392,7 +400,7 @@ typedef struct uvcc_block {
     uint8_t role;   /**< this party's role on the block's edge (or in the protocol) */
     const uint64_t *in[4];
     uint64_t *out[2];
-    const uint8_t *in_bits;    /**< packed bits kept by LESS_MASK */
+    const uint8_t *in_bits; /**< packed bits kept by LESS_MASK */
     uint8_t *out_bits;
     const uint8_t *wire_in[2]; /**< in a received message; any alignment */
     uint8_t *wire_out[2];      /**< in a message to send; any alignment */
@@ -406,7 +414,8 @@ typedef struct uvcc_block {
 typedef struct uvcc_fn_args {
     uint8_t bits, shift;
     bool exchange, times, by_table;
-    uint16_t call_key, call_bits; /**< calls of the step that owns the key, of the one that owns k */
+    uint16_t call_key,
+        call_bits; /**< calls of the step that owns the key, of the one that owns k */
     int64_t first, constant;
     uint32_t entry_count, word_count;
     const int32_t *entries;
@@ -415,7 +424,8 @@ typedef struct uvcc_fn_args {
 
 typedef enum uvcc_map_op {
     /** out = x + y, out = x - y, both components, rows * cols elements. */
-    UVCC_MAP_ADD, UVCC_MAP_SUB,
+    UVCC_MAP_ADD,
+    UVCC_MAP_SUB,
     /** out[i][j] = x[i][j] + y[j]. */
     UVCC_MAP_ADD_ROW,
     /** out[j] = sum over i of x[i][j]; x is rows x cols. */
@@ -429,18 +439,24 @@ typedef enum uvcc_map_op {
     /** A public value (x[0], this party's host copy) as trivial RSS: component 0 = x. `party` says
      * which of lo and hi that is. */
     UVCC_MAP_PUBLIC,
-    /** out[i][j] = x[i][2j] - x[i][2j+1], and = x[i][2j+1]; x is rows x cols, out rows x ceil(cols / 2);
-     * the last column of an odd number is paired with itself. */
-    UVCC_MAP_PAIR_DIFF, UVCC_MAP_PAIR_SECOND,
-    /** The public values 2j + 1 of column j, rows x cols, as in PUBLIC (`party` 0: in lo); x is unused. */
+    /** out[i][j] = x[i][2j] - x[i][2j+1], and = x[i][2j+1]; x is rows x cols, out rows x ceil(cols
+     * / 2); the last column of an odd number is paired with itself. */
+    UVCC_MAP_PAIR_DIFF,
+    UVCC_MAP_PAIR_SECOND,
+    /** The public values 2j + 1 of column j, rows x cols, as in PUBLIC (`party` 0: in lo); x is
+       unused. */
     UVCC_MAP_INDEX,
     /** y is a column: out[i][j] = x[i][j] + y[i], x[i][j] - y[i], y[i] - x[i][j]. */
-    UVCC_MAP_ADD_COL, UVCC_MAP_SUB_COL, UVCC_MAP_RSUB_COL,
+    UVCC_MAP_ADD_COL,
+    UVCC_MAP_SUB_COL,
+    UVCC_MAP_RSUB_COL,
     /** out[i] = sum over j of x[i][j]; x is rows x cols. */
     UVCC_MAP_SUM_COLS,
     /** As MUL, with a column or a row y: y[i], y[j] for the element (i, j). */
-    UVCC_MAP_MUL_COL, UVCC_MAP_MUL_ROW,
-    /** out[i] = constant * sum over j of x[i][j] y[i][j], 3-additive as MUL; x and y rows x cols. */
+    UVCC_MAP_MUL_COL,
+    UVCC_MAP_MUL_ROW,
+    /** out[i] = constant * sum over j of x[i][j] y[i][j], 3-additive as MUL; x and y rows x cols.
+     */
     UVCC_MAP_DOT_ROWS,
     /** out = constant * x. */
     UVCC_MAP_SCALE,
@@ -449,10 +465,11 @@ typedef enum uvcc_map_op {
     /** out[i][j] = x[i][j], but where j > i mod cols the public constant: component 0 gets it, the
      * others 0. */
     UVCC_MAP_CAUSAL,
-    /** Groups of four columns of x, columns beyond the last being the last; x is rows x cols. QUAD_DIFF:
-     * six columns for a group, the differences of its columns 0 and 1, 0 and 2, 0 and 3, 1 and 2, 1 and
-     * 3, 2 and 3. QUAD_LAST: its column 3. */
-    UVCC_MAP_QUAD_DIFF, UVCC_MAP_QUAD_LAST,
+    /** Groups of four columns of x, columns beyond the last being the last; x is rows x cols.
+     * QUAD_DIFF: six columns for a group, the differences of its columns 0 and 1, 0 and 2, 0 and 3,
+     * 1 and 2, 1 and 3, 2 and 3. QUAD_LAST: its column 3. */
+    UVCC_MAP_QUAD_DIFF,
+    UVCC_MAP_QUAD_LAST,
     /** out[i][j] = x[i]; out is rows x cols. */
     UVCC_MAP_SPREAD,
 } uvcc_map_op;
@@ -567,10 +584,11 @@ typedef struct uvcc_completion {
 
 /* ---- executors on the CPU ---- */
 
-/** Stack that running a job may take, whatever its tasks are, beside what the hooks of the host take.
- * A thread that submits to an INLINE executor, or polls a DEFERRED one, needs that much left; threads
- * of a host may have less by default (musl: 128 KiB). The workers of THREADS have four times as much or
- * the system's default if that is more, for the hooks and what belongs to a thread too. */
+/** Stack that running a job may take, whatever its tasks are, beside what the hooks of the host
+ * take. A thread that submits to an INLINE executor, or polls a DEFERRED one, needs that much left;
+ * threads of a host may have less by default (musl: 128 KiB). The workers of THREADS have four
+ * times as much or the system's default if that is more, for the hooks and what belongs to a thread
+ * too. */
 #define UVCC_TASK_STACK_BYTES (256u << 10)
 
 typedef enum uvcc_cpu_mode {

@@ -1,5 +1,5 @@
-/* uvcc/frame.h - FRAME v1: a 64-byte header, then the payload. A struct-out codec: no allocation, no
- * session, usable alone (monitors, fuzzers). The layout stands in docs/wire.md. */
+/* uvcc/frame.h - FRAME v1: a 64-byte header, then the payload. A struct-out codec: no allocation,
+ * no session, usable alone (monitors, fuzzers). The layout stands in docs/wire.md. */
 #ifndef UVCC_FRAME_H
 #define UVCC_FRAME_H
 
@@ -10,12 +10,12 @@ extern "C" {
 #endif
 
 #define UVCC_FRAME_HEADER_BYTES 64u
-#define UVCC_FRAME_SEALED 0x01u /* flags bit 0 */
+#define UVCC_FRAME_SEALED       0x01u /* flags bit 0 */
 /** Bytes that sealing adds to a payload: data frames, control frames. */
-#define UVCC_FRAME_SEAL_BYTES 16u
+#define UVCC_FRAME_SEAL_BYTES     16u
 #define UVCC_FRAME_CTL_SEAL_BYTES 40u
 /** Greatest message: one part and 1 MiB of batch headers. */
-#define UVCC_MSG_MAX_BYTES (UVCC_PART_BYTES + UVCC_CHUNK_BYTES)
+#define UVCC_MSG_MAX_BYTES  (UVCC_PART_BYTES + UVCC_CHUNK_BYTES)
 #define UVCC_MSG_MAX_CHUNKS 9u
 
 typedef enum uvcc_frame_kind {

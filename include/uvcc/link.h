@@ -54,8 +54,8 @@ typedef struct uvcc_link_config {
     uint32_t suspicious_max;  /**< datagrams: seals that may fail to open per window, of data and of
                                    control frames each; 0: 4096. One more for each that opens and is
                                    new. Half of it is for what cheap checks speak against, and for
-                                   frames of other sessions and runs. Over it such frames are dropped,
-                                   with the rest of their packet, before a seal is opened */
+                                   frames of other sessions and runs. Over it such frames are
+                                 dropped,  with the rest of their packet, before a seal is opened */
     uint64_t suspicious_window_ns; /**< 0: 1 s; at least suspicious_max, at most an hour */
 } uvcc_link_config;
 

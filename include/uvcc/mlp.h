@@ -13,27 +13,28 @@ extern "C" {
 
 typedef struct uvcc_mlp_config {
     uint32_t features, classes;
-    uint32_t hidden_count;                    /**< 1..UVCC_MLP_MAX_LAYERS - 1 */
-    uint32_t hidden[UVCC_MLP_MAX_LAYERS];     /**< units of each hidden layer */
-    uint32_t batch;                           /**< rows of a training step, a power of two */
-    uint32_t predict_rows;                    /**< rows of the predict entry; 0: no such entry */
+    uint32_t hidden_count;                /**< 1..UVCC_MLP_MAX_LAYERS - 1 */
+    uint32_t hidden[UVCC_MLP_MAX_LAYERS]; /**< units of each hidden layer */
+    uint32_t batch;                       /**< rows of a training step, a power of two */
+    uint32_t predict_rows;                /**< rows of the predict entry; 0: no such entry */
     uint8_t lr_shift;
-    uint8_t frac_bits;                        /**< f */
-    uint8_t range_bits;                       /**< integer bits of activations and gradients: |v| < 2^range; 0: 8 */
-    uint8_t weight_range_bits;                /**< of weights and biases; 0: 4 */
-    uint8_t truncation;                       /**< uvcc_truncation, of the products */
-    uint8_t lift;                             /**< uvcc_lift_kind */
-    uint8_t compare;                          /**< uvcc_compare, of the ReLUs */
-    uint8_t products;                         /**< uvcc_products, of the matrix products */
-    uint8_t x_owner, y_owner;                 /**< parties that give features and labels */
+    uint8_t frac_bits;  /**< f */
+    uint8_t range_bits; /**< integer bits of activations and gradients: |v| < 2^range; 0: 8 */
+    uint8_t weight_range_bits; /**< of weights and biases; 0: 4 */
+    uint8_t truncation;        /**< uvcc_truncation, of the products */
+    uint8_t lift;              /**< uvcc_lift_kind */
+    uint8_t compare;           /**< uvcc_compare, of the ReLUs */
+    uint8_t products;          /**< uvcc_products, of the matrix products */
+    uint8_t x_owner, y_owner;  /**< parties that give features and labels */
 } uvcc_mlp_config;
 
 enum { UVCC_MLP_IN_X = 1, UVCC_MLP_IN_Y = 2, UVCC_MLP_IN_PREDICT_X = 3 };
 enum { UVCC_MLP_OUT_PREDICTION = 100, UVCC_MLP_OUT_WEIGHT = 200 /* + 2*layer, bias + 1 */ };
 
-/** Builds and finishes the program: entries "train", "predict" (if predict_rows) and "reveal" (opens
- * W0, b0, W1, ...). Tensors "W<l>", "b<l>" (forward), "MW<l>", "Mb<l>" (masters), all PERSIST;
- * "G<l>" of the last layer l is a training step's output minus Y (the reference can show it). */
+/** Builds and finishes the program: entries "train", "predict" (if predict_rows) and "reveal"
+ * (opens W0, b0, W1, ...). Tensors "W<l>", "b<l>" (forward), "MW<l>", "Mb<l>" (masters), all
+ * PERSIST; "G<l>" of the last layer l is a training step's output minus Y (the reference can show
+ * it). */
 UVCC_API int uvcc_mlp_program(uvcc_program **out, const uvcc_mlp_config *cfg,
                               const uvcc_allocator *al, char *message,
                               size_t message_cap) UVCC_MUST_USE;

@@ -1,8 +1,8 @@
-/* uvcc/nonlinear.h - the functions that a transformer needs, as steps and ops.
+/* uvcc/nonlinear.h - the functions that a transformer needs, as instructions and ops.
  *
  * Three ways to use it:
- *  - uvcc_nonlinear_build makes one function as steps with its tables, to evaluate, to price or
- *    to register in a program;
+ *  - uvcc_nonlinear_build makes one function as instructions with its tables, to evaluate, to price
+ * or to register in a program;
  *  - uvcc_nonlinear_output says what tensors a function gives for its input tensors;
  *  - uvcc_emit_nonlinear writes everything that a function needs into the entry of a program that
  *    is being built: functions, temporary tensors and ops.
@@ -13,34 +13,36 @@
  * - index u| < u); *exact* ones take the exact index floor(x / u) and hold
  * values at the middle of the cells. What goes beyond tables:
  *  - GELU, SILU and the like: x [x >= 0] + T(x), T even and 0 outside a window (there the result
- *    is the asymptote 0 or x); derivatives, SIGMOID and TANH: a step function + T(x). The
+ *    is the asymptote 0 or x); derivatives, SIGMOID and TANH: an instruction function + T(x). The
  *    comparison and the tables share one DPF key.
  *  - EXP, fast: T[index] * exp(-low bits of the opened value) * exp(+r_low), the last factor
  *    dealt; cubic polynomials. Entries have 24
  *    fraction bits and those of exp(-index u) are 2^-19 higher, which makes the floor of the
- *    products a rounding to the nearest. Exact: exp(-hi) * exp(-lo) from two tables of 18 fraction bits, lo all of t
- *    below the index. Exactly 0 from t = 13.0625 on; t < 0 must not occur (the
+ *    products a rounding to the nearest. Exact: exp(-hi) * exp(-lo) from two tables of 18 fraction
+ * bits, lo all of t below the index. Exactly 0 from t = 13.0625 on; t < 0 must not occur (the
  *    result is 0 below -u).
- *  - RECIPROCAL, RSQRT, fast: a ladder of parabolas over cells that grow with the argument, for inputs
- *    of at least 8 or 14 fraction bits; index_bits are not used. Exact, and fast for fewer: one
- *    comparison with all octaves moves s = m 2^o to its mantissa m, 9/8 <= m < 9/4 or 9/2 (telescoping
- *    weights), one table gives 1 / m, one sum of bits the power of 2. RSQRT goes by pairs of octaves.
- *    The ranges are [15/256, 15360) and [11/16384, 11264) of ladders, else [9/256, 4608) and [9/32768,
- *    4608); below them they give the value of their low end, above of their high end. (Within a cell,
- *    1/15 or 1/11, of the low end fast mode may still follow the function; without a ladder within 2^-6.)
- *  - LN: like RECIPROCAL, in fast mode for [11/32, 90112), else for [9/16, 73728), where one table gives
- *    ln(m), one sum of bits the multiple of ln 2.
+ *  - RECIPROCAL, RSQRT, fast: a multiscale of parabolas over cells that grow with the argument, for
+ * inputs of at least 8 or 14 fraction bits; index_bits are not used. Exact, and fast for fewer: one
+ *    comparison with all octaves moves s = m 2^o to its mantissa m, 9/8 <= m < 9/4 or 9/2
+ * (telescoping weights), one table gives 1 / m, one sum of bits the power of 2. RSQRT goes by pairs
+ * of octaves. The ranges are [15/256, 15360) and [11/16384, 11264) of multiscales, else [9/256,
+ * 4608) and [9/32768, 4608); below them they give the value of their low end, above of their high
+ * end. (Within a cell, 1/15 or 1/11, of the low end fast mode may still follow the function;
+ * without a multiscale within 2^-6.)
+ *  - LN: like RECIPROCAL, in fast mode for [11/32, 90112), else for [9/16, 73728), where one table
+ * gives ln(m), one sum of bits the multiple of ln 2.
  *  - CLIP: two comparisons on one key. In fast mode elements within a cell of an end may come out
  *    as they are or as the end.
  *  - MAX, ARGMAX: a tree over adjacent pairs, an odd last column paired with itself.
- *  - SOFTMAX: exp(m - x) times the reciprocal of its row sum, m the greatest x, in fast mode one that
- *    falls short of it by less than 2^-5 log2(cols), plus that. Scales to 30, in exact mode to 20. An element p is off by at most
- *    1.2e-4 p + 1.6e-5 + 4e-6 cols p + a unit of the output (the 4e-6 are 1e-6 on real rows:
- *    roundings cancel), a row's sum by 1.2e-4 + cols units; masked elements are exactly 0.
+ *  - SOFTMAX: exp(m - x) times the reciprocal of its row sum, m the greatest x, in fast mode one
+ * that falls short of it by less than 2^-5 log2(cols), plus that. Scales to 30, in exact mode
+ * to 20. An element p is off by at most 1.2e-4 p + 1.6e-5 + 4e-6 cols p + a unit of the output (the
+ * 4e-6 are 1e-6 on real rows: roundings cancel), a row's sum by 1.2e-4 + cols units; masked
+ * elements are exactly 0.
  *  - RMSNORM, LAYERNORM: for mean squares (variances) + epsilon from 2^-9 to 2^12, off by at most
  *    1.6e-4 of y (without beta) and the floors on the way: one unit of the output, gamma units of
- *    x, and for the mean gamma / sqrt(variance) units. Below the range the factor stops at about 39.
- *    `plain` ones are the same with a gamma of 1, and no floor of a product with it.
+ *    x, and for the mean gamma / sqrt(variance) units. Below the range the factor stops at
+ * about 39. `plain` ones are the same with a gamma of 1, and no floor of a product with it.
  *
  * Scales of outputs: SIGN, ARGMAX and the second of RELU 0; EXP 36; RECIPROCAL
  * 27; RSQRT and the third of norms 22; losses the greater of 18 and f; all others f, where SOFTMAX
@@ -104,8 +106,8 @@ typedef struct uvcc_nonlinear_options {
     bool causal;        /**< SOFTMAX, CROSS_ENTROPY_GRADIENT: element j of row i counts only for
                              j <= i mod cols; rows must be a multiple of cols */
     bool shallow;       /**< MAX: groups of four instead of pairs: fewer rounds, more keys */
-    uint8_t out_scale;  /**< SOFTMAX, built: fraction bits of the result, 0: f. Emitting takes it from
-                             the tensor */
+    uint8_t out_scale;  /**< SOFTMAX, built: fraction bits of the result, 0: f. Emitting takes it
+                           from  the tensor */
     uint32_t cols;      /**< ROW, SOFTMAX: columns, 1 to 65536 */
     bool saved;         /**< norms: two more outputs, the normalised x (before gamma) and the column
                              of 1 / sqrt(..) that made it; where `plain`, the column only */
@@ -127,16 +129,17 @@ typedef struct uvcc_nonlinear_fn {
     size_t mem_bytes;
 } uvcc_nonlinear_fn;
 
-/** Builds the function of `what` (of BLOCKs only SOFTMAX, without its mask), of one input. options may
- * be NULL. UVCC_ERR_USAGE: no such function or options, or a scale at which values of its tables need
- * more than 32 bits (GELU and SILU, derivatives, SIGMOID, TANH: above 31 to 34). UVCC_ERR_NOMEM. */
+/** Builds the function of `what` (of BLOCKs only SOFTMAX, without its mask), of one input. options
+ * may be NULL. UVCC_ERR_USAGE: no such function or options, or a scale at which values of its
+ * tables need more than 32 bits (GELU and SILU, derivatives, SIGMOID, TANH: above 31 to 34).
+ * UVCC_ERR_NOMEM. */
 UVCC_API int uvcc_nonlinear_build(uvcc_nonlinear_fn *out, uvcc_nonlinear what,
                                   const uvcc_nonlinear_options *options,
                                   const uvcc_allocator *al) UVCC_MUST_USE;
 UVCC_API void uvcc_nonlinear_free(uvcc_nonlinear_fn *fn);
 
 /** Tensors of the outputs for input tensors in[]: rows, cols, bits and scale are set, lifetime is
- * EPOCH, in_buffer_of none and name NULL. Returns their number or UVCC_ERR_USAGE. The scale of
+ * TRANSIENT, in_buffer_of none and name NULL. Returns their number or UVCC_ERR_USAGE. The scale of
  * SOFTMAX and of the norms is a suggestion (f). */
 UVCC_API int uvcc_nonlinear_output(uvcc_nonlinear what, const uvcc_nonlinear_options *options,
                                    const uvcc_tensor_desc *in, uvcc_tensor_desc *out);
@@ -154,7 +157,7 @@ typedef struct uvcc_emit {
 
 /** Emits `what` on tensors in[] to tensors out[], which must have the shapes of
  * uvcc_nonlinear_output and (all but the scale of BLOCKs) its scales and at least its bits.
- * Temporary tensors are EPOCH. Returns 0, UVCC_ERR_USAGE, what the program's calls return, or
+ * Temporary tensors are TRANSIENT. Returns 0, UVCC_ERR_USAGE, what the program's calls return, or
  * UVCC_ERR_NOMEM; after an error the entry may have part of the ops and the program is of no
  * further use. */
 UVCC_API int uvcc_emit_nonlinear(uvcc_emit *emit, uvcc_nonlinear what,

@@ -1,14 +1,14 @@
 /* uvcc/program.h - programs are data: tensors, and per entry a list of ops, inputs and outputs.
  *
- * A program is built once, by the same calls at every party, finished, and loaded into sessions. Its
- * hash (H(program), over the canonical encoding) is compared in HELLO and in every STEP. An *entry* is
- * what one step runs: "train" on a batch, "predict", "reveal". The public shapes in STEP choose the
- * entry: the one whose inputs have exactly those (id, rows, cols).
+ * A program is built once, by the same calls at every party, finished, and loaded into sessions.
+ * Its hash (H(program), over the canonical encoding) is compared in HELLO and in every STEP. An
+ * *entry* is what one step runs: "train" on a batch, "predict", "reveal". The public shapes in STEP
+ * choose the entry: the one whose inputs have exactly those (id, rows, cols).
  *
- * Shapes are rows x cols, row-major; elements are fixed-point integers of `scale` fraction bits, two's
- * complement in 64 bits. `bits` declares a bound: |value| < 2^bits at its scale. uvcc_program_finish
- * checks shapes and bounds (bits(A) + bits(B) + ceil(log2 of what is summed) <= 62 for products) and
- * names the op that breaks one.
+ * Shapes are rows x cols, row-major; elements are fixed-point integers of `scale` fraction bits,
+ * two's complement in 64 bits. `bits` declares a bound: |value| < 2^bits at its scale.
+ * uvcc_program_finish checks shapes and bounds (bits(A) + bits(B) + ceil(log2 of what is summed) <=
+ * 62 for products) and names the op that breaks one.
  */
 #ifndef UVCC_PROGRAM_H
 #define UVCC_PROGRAM_H
@@ -30,13 +30,13 @@ UVCC_API const char *uvcc_opcode_name(uint16_t opcode);
 typedef enum uvcc_phase { UVCC_FWD = 0, UVCC_BWD = 1, UVCC_UPD = 2 } uvcc_phase;
 
 typedef enum uvcc_lifetime {
-    UVCC_PERSIST = 0, /**< kept from step to step: weights, masters */
-    UVCC_EPOCH = 1,   /**< lives within one step; its buffer is reused after its last read */
+    UVCC_PERSIST = 0,   /**< kept from step to step: weights, masters */
+    UVCC_TRANSIENT = 1, /**< lives within one step; its buffer is reused after its last read */
 } uvcc_lifetime;
 
-/** How a tensor is shared. An additive tensor z = z_0 + z_1 + z_2 has at party p the one component z_p and
- * no zero share: it is what local products give. It is summed (over microbatches, and over workers of a
- * party), then truncated or reshared; no other op reads it, and none opens it. */
+/** How a tensor is shared. An additive tensor z = z_0 + z_1 + z_2 has at party p the one component
+ * z_p and no zero share: it is what local products give. It is summed (over microbatches, and over
+ * workers of a party), then truncated or reshared; no other op reads it, and none opens it. */
 typedef enum uvcc_sharing { UVCC_REPLICATED = 0, UVCC_ADDITIVE = 1 } uvcc_sharing;
 
 #define UVCC_NO_TENSOR UINT32_MAX
@@ -44,15 +44,15 @@ typedef enum uvcc_sharing { UVCC_REPLICATED = 0, UVCC_ADDITIVE = 1 } uvcc_sharin
 typedef struct uvcc_tensor_desc {
     const char *name; /**< unique, 1..63 bytes; copied */
     uint32_t rows, cols;
-    uint8_t bits;     /**< 1..63 */
-    uint8_t scale;    /**< fraction bits */
-    uint8_t lifetime; /**< uvcc_lifetime */
+    uint8_t bits;          /**< 1..63 */
+    uint8_t scale;         /**< fraction bits */
+    uint8_t lifetime;      /**< uvcc_lifetime */
     uint32_t in_buffer_of; /**< another tensor whose buffer this one uses (a view or an in-place
                                 successor), or UVCC_NO_TENSOR */
-    uint8_t sharing;       /**< uvcc_sharing; an additive tensor is EPOCH */
+    uint8_t sharing;       /**< uvcc_sharing; an additive tensor is TRANSIENT */
 } uvcc_tensor_desc;
 
-#define UVCC_OP_MAX_IN 6u
+#define UVCC_OP_MAX_IN  6u
 #define UVCC_OP_MAX_OUT 4u
 enum {
     UVCC_OP_TRANS_A = 1,
@@ -66,21 +66,23 @@ enum {
      * that such ops read has one mask in a step and is opened under it once, by the first of them.
      */
     UVCC_OP_BEAVER = 64,
-    /** ELEM_MUL, ROW_MUL, COL_MUL with a shift: the author knows that products have `constant` bits at
-     * most, 1 to 62, fewer than the inputs' bits say. The reference tests it, a secure run cannot. */
+    /** ELEM_MUL, ROW_MUL, COL_MUL with a shift: the author knows that products have `constant` bits
+     * at most, 1 to 62, fewer than the inputs' bits say. The reference tests it, a secure run
+     * cannot. */
     UVCC_OP_WITHIN = 128,
 };
 
-/** Truncation of an op: exact (GapARS, floor) or stochastic (GapSR). EXACT_DCF gives what EXACT gives, its
- * bit by a DCF: one round less, more than twice the bytes of keys. Only for ops that truncate. */
+/** Truncation of an op: exact (GapARS, floor) or stochastic (GapSR). EXACT_DCF gives what EXACT
+ * gives, its bit by a DCF: one round less, more than twice the bytes of keys. Only for ops that
+ * truncate. */
 typedef enum uvcc_truncation {
     UVCC_TRUNC_EXACT = 0,
     UVCC_TRUNC_STOCHASTIC = 1,
     UVCC_TRUNC_EXACT_DCF = 2
 } uvcc_truncation;
 
-/** How a comparison is made: on keys that the third party deals (fewer rounds), or by a circuit on shared
- * bits without keys (far fewer bytes). The same results. */
+/** How a comparison is made: on keys that the third party deals (fewer rounds), or by a circuit on
+ * shared bits without keys (far fewer bytes). The same results. */
 typedef enum uvcc_compare { UVCC_COMPARE_FSS = 0, UVCC_COMPARE_CIRCUIT = 1 } uvcc_compare;
 
 /** How a product of two secrets is made: natively, or on Beaver triples (UVCC_OP_BEAVER). The same
@@ -90,28 +92,28 @@ typedef enum uvcc_products { UVCC_PRODUCTS_NATIVE = 0, UVCC_PRODUCTS_BEAVER = 1 
 typedef struct uvcc_op_desc {
     const char *name; /**< for errors and logs, may be NULL */
     uint16_t opcode;
-    uint8_t phase;    /**< uvcc_phase */
-    uint16_t k;       /**< 256 * block + index; unique within the entry, phase and microbatch */
+    uint8_t phase; /**< uvcc_phase */
+    uint16_t k;    /**< 256 * block + index; unique within the entry, phase and microbatch */
     uint8_t in_count, out_count;
     uint32_t in[UVCC_OP_MAX_IN], out[UVCC_OP_MAX_OUT]; /**< tensor indices */
     uint8_t flags;
-    uint8_t shift;      /**< truncation or shift, bits. ADD, SUB: the second input counts 2^-shift of
-                             its value (a step size); integers are added as they are. SCALE_PUBLIC:
-                             fraction bits of the constant; nothing is truncated */
+    uint8_t shift; /**< truncation or shift, bits. ADD, SUB: the second input counts 2^-shift of
+                        its value (a step size); integers are added as they are. SCALE_PUBLIC:
+                        fraction bits of the constant; nothing is truncated */
     uint8_t truncation; /**< uvcc_truncation */
     uint8_t lift;       /**< uvcc_lift_kind of <uvcc/compute.h>, 0: parallel */
     uint16_t function;  /**< FUNCTION: index of the function; others: 0 */
     /** SCALE_PUBLIC: the factor, not 0. ROW_DOT: the factor of the whole sum before its truncation,
      * not 0; its fraction bits are out.scale + shift - x.scale - y.scale, in 0..62. ADD_PUBLIC,
-     * CAUSAL_MASK: an integer at the tensor's scale. SKS_START: how often the product is checked, of
-     * 1000 times. Other opcodes: 0. */
+     * CAUSAL_MASK: an integer at the tensor's scale. SKS_START: how often the product is checked,
+     * of 1000 times. Other opcodes: 0. */
     int64_t constant;
-    uint16_t mb;    /**< microbatch: FWD and BWD ops; UPD: 0 */
-    uint8_t group;  /**< collectives: uvcc_group of <uvcc/compute.h>; others: 0 */
-    /** GEMM_SS, attention: one product per (group of rows g < row_groups, head h < heads); 0 and 0: one
-     * product. A *packed* operand has row_groups * r rows and heads * c columns, its block (g, h) the rows
-     * g r.. and columns h c..; a *stacked* one has row_groups * heads * r rows, its block (g, h) the r
-     * rows from (g heads + h) r on. TRANS_A and TRANS_B transpose blocks. */
+    uint16_t mb;   /**< microbatch: FWD and BWD ops; UPD: 0 */
+    uint8_t group; /**< collectives: uvcc_group of <uvcc/compute.h>; others: 0 */
+    /** GEMM_SS, attention: one product per (group of rows g < row_groups, head h < heads); 0 and 0:
+     * one product. A *packed* operand has row_groups * r rows and heads * c columns, its block (g,
+     * h) the rows g r.. and columns h c..; a *stacked* one has row_groups * heads * r rows, its
+     * block (g, h) the r rows from (g heads + h) r on. TRANS_A and TRANS_B transpose blocks. */
     uint16_t heads;
     uint32_t row_groups;
 } uvcc_op_desc;
@@ -122,27 +124,30 @@ UVCC_API int uvcc_program_new(uvcc_program **out, const uvcc_allocator *al) UVCC
 UVCC_API void uvcc_program_free(uvcc_program *p);
 /** Each returns the new index (>= 0) or an error. */
 UVCC_API int uvcc_program_tensor(uvcc_program *p, const uvcc_tensor_desc *t);
-/** A function that ops of any entry may run (opcode FUNCTION); copied with its steps, entries, words
- * and name (at most 63 bytes). Ops give it tensors of one shape; its scales are the caller's business.
- * UVCC_ERR_LIMIT: more than 256 functions, or a step with more entries or words than any may have. */
+/** A function that ops of any entry may run (opcode FUNCTION); copied with its steps, entries,
+ * words and name (at most 63 bytes). Ops give it tensors of one shape; its scales are the caller's
+ * business. UVCC_ERR_LIMIT: more than 256 functions, or a step with more entries or words than any
+ * may have. */
 UVCC_API int uvcc_program_function(uvcc_program *p, const uvcc_function *f);
 /** Begins an entry; the ops, inputs and outputs that follow belong to it. */
 UVCC_API int uvcc_program_entry(uvcc_program *p, const char *name);
 /** An op. Ops of an entry come in ascending (phase, mb, k). */
 UVCC_API int uvcc_program_op(uvcc_program *p, const uvcc_op_desc *op);
 /** Tensor `tensor` is given by `owner` (0..2) in each step of the entry, under the public id `id`
- * (unique in the entry). It becomes an op of its own: phase FWD, block 254, in the order of calls. */
+ * (unique in the entry). It becomes an op of its own: phase FWD, block 254, in the order of calls.
+ */
 UVCC_API int uvcc_program_input(uvcc_program *p, uint32_t id, uint32_t tensor, uint8_t owner);
 /** The same for microbatch `mb`: its op comes right before the microbatch's FWD ops. */
 UVCC_API int uvcc_program_input_mb(uvcc_program *p, uint32_t id, uint32_t tensor, uint8_t owner,
                                    uint16_t mb);
 /** Tensor `tensor` is opened to all at the end of the step, under `id`: phase UPD, block 254. */
 UVCC_API int uvcc_program_output(uvcc_program *p, uint32_t id, uint32_t tensor);
-/** The open entry is that of stage `stage` of `stages` (1..256) in a pipeline, whose microbatches (1 +
- * the greatest mb of its ops and inputs) run in the 1F1B order with `ahead` more forwards than that
- * needs: their FWD and BWD ops stand in program order in the slots of that order. Without this call:
- * 0 of 1, ahead 0. With BWD ops, at most min(microbatches, stages - 1 - stage + ahead) + 1 microbatches
- * are in flight: ops of microbatch m start when all BWD ops of microbatch m minus that number are done. */
+/** The open entry is that of stage `stage` of `stages` (1..256) in a pipeline, whose microbatches
+ * (1 + the greatest mb of its ops and inputs) run in the 1F1B order with `ahead` more forwards than
+ * that needs: their FWD and BWD ops stand in program order in the slots of that order. Without this
+ * call: 0 of 1, ahead 0. With BWD ops, at most min(microbatches, stages - 1 - stage + ahead) + 1
+ * microbatches are in flight: ops of microbatch m start when all BWD ops of microbatch m minus that
+ * number are done. */
 UVCC_API int uvcc_program_pipeline(uvcc_program *p, uint32_t stage, uint32_t stages,
                                    uint32_t ahead);
 /** The job's replicas R, stages S and tensor ranks T (1..65535, S at most 256; at most 2^31 - 1
@@ -150,8 +155,8 @@ UVCC_API int uvcc_program_pipeline(uvcc_program *p, uint32_t stage, uint32_t sta
 UVCC_API int uvcc_program_topology(uvcc_program *p, uint32_t replicas, uint32_t stages,
                                    uint32_t tp_ranks);
 /** Checks everything, computes dependencies, versions, liveness and the hash; the program is then
- * immutable and may be shared by sessions of one thread or several. On error `message` (may be NULL)
- * gets one line that names the op or tensor. */
+ * immutable and may be shared by sessions of one thread or several. On error `message` (may be
+ * NULL) gets one line that names the op or tensor. */
 UVCC_API int uvcc_program_finish(uvcc_program *p, char *message, size_t message_cap);
 
 UVCC_API void uvcc_program_hash(const uvcc_program *p, uint8_t out[32]);
@@ -166,8 +171,9 @@ UVCC_API uint32_t uvcc_program_entry_count(const uvcc_program *p);
 UVCC_API const char *uvcc_program_entry_name(const uvcc_program *p, uint32_t entry);
 UVCC_API int uvcc_program_find_entry(const uvcc_program *p, const char *name);
 UVCC_API uint32_t uvcc_program_op_count(const uvcc_program *p, uint32_t entry);
-/** Ops in program order, inputs and outputs included: the slots of the pipeline (a microbatch's inputs,
- * then its FWD ops by k; or its BWD ops by k), then the UPD ops, then the outputs. NULL if out of range. */
+/** Ops in program order, inputs and outputs included: the slots of the pipeline (a microbatch's
+ * inputs, then its FWD ops by k; or its BWD ops by k), then the UPD ops, then the outputs. NULL if
+ * out of range. */
 UVCC_API const uvcc_op_desc *uvcc_program_op_at(const uvcc_program *p, uint32_t entry, uint32_t i);
 
 /** An input or output of an entry. */
@@ -183,8 +189,8 @@ UVCC_API uint32_t uvcc_program_output_count(const uvcc_program *p, uint32_t entr
 UVCC_API const uvcc_io_desc *uvcc_program_output_at(const uvcc_program *p, uint32_t entry,
                                                     uint32_t i);
 
-/** Lifetime of a buffer within an entry: ops (indices as in uvcc_program_op_at) of its first write and
- * last read; UINT32_MAX where there is none. `buffer` is a tensor that owns its buffer. */
+/** Lifetime of a buffer within an entry: ops (indices as in uvcc_program_op_at) of its first write
+ * and last read; UINT32_MAX where there is none. `buffer` is a tensor that owns its buffer. */
 typedef struct uvcc_buffer_life {
     uint32_t first_write, last_read;
     uint32_t reads; /**< ops that read it or a tensor in it, each counted once */
@@ -197,15 +203,15 @@ UVCC_API int uvcc_program_life(const uvcc_program *p, uint32_t entry, uint32_t b
 UVCC_API int uvcc_program_followers(const uvcc_program *p, uint32_t entry, uint32_t i,
                                     uint32_t *out, uint32_t cap);
 
-/** Bytes of EPOCH buffers that a step of the entry can need at one time at one party, in whatever order
- * its dependencies and the limit of microbatches in flight let ops run: an upper bound of
- * uvcc_session_stats.epoch_peak_bytes. Working memory of ops is not in it. Allocates while it runs, with
- * the square of the ops. UVCC_ERR_LIMIT: more than 32768 ops. */
+/** Bytes of TRANSIENT buffers that a step of the entry can need at one time at one party, in
+ * whatever order its dependencies and the limit of microbatches in flight let ops run: an upper
+ * bound of uvcc_session_stats.transient_peak_bytes. Working memory of ops is not in it. Allocates
+ * while it runs, with the square of the ops. UVCC_ERR_LIMIT: more than 32768 ops. */
 UVCC_API int uvcc_program_memory(const uvcc_program *p, uint32_t entry, uint64_t *bytes);
 
 /** What an op costs in one step, over all three parties, counted from the flows of its protocols
- * (docs/protocols.md): payloads without the headers of frames and TLVs, and without the digests of openings.
- * Of an SKS_GEMM_CHECK: if its product is selected. */
+ * (docs/protocols.md): payloads without the headers of frames and TLVs, and without the digests of
+ * openings. Of an SKS_GEMM_CHECK: if its product is selected. */
 typedef struct uvcc_op_cost {
     uint32_t rounds;
     uint32_t messages; /**< at most: which parties send depends on the step's ids */
@@ -231,19 +237,20 @@ typedef struct uvcc_reference uvcc_reference;
 UVCC_API int uvcc_reference_new(uvcc_reference **out, const uvcc_program *p,
                                 const uvcc_allocator *al) UVCC_MUST_USE;
 UVCC_API void uvcc_reference_free(uvcc_reference *r);
-/** Sets / reads a tensor (rows * cols elements). PERSIST tensors start as zeros. Every tensor can be
- * read after a step, in-place predecessors too. set: UVCC_ERR_BOUND outside the declared bits. */
+/** Sets / reads a tensor (rows * cols elements). PERSIST tensors start as zeros. Every tensor can
+ * be read after a step, in-place predecessors too. set: UVCC_ERR_BOUND outside the declared bits.
+ */
 UVCC_API int uvcc_reference_set(uvcc_reference *r, uint32_t tensor, const int64_t *v);
 UVCC_API const int64_t *uvcc_reference_get(const uvcc_reference *r, uint32_t tensor);
 /** Runs one entry; its inputs must have been set (else UVCC_ERR_STATE). message as in
- * uvcc_program_finish. A failed step leaves the tensors as far as it came. An entry with collectives
- * needs the other workers (UVCC_ERR_USAGE), unless the job has one. */
+ * uvcc_program_finish. A failed step leaves the tensors as far as it came. An entry with
+ * collectives needs the other workers (UVCC_ERR_USAGE), unless the job has one. */
 UVCC_API int uvcc_reference_step(uvcc_reference *r, uint32_t entry, char *message,
                                  size_t message_cap);
 /** The same for all workers of a job together: workers[i] runs its own program as local rank i =
- * (r S + s) T + t, count = R S T of every program's topology. An op with a collective runs when all its
- * members are at theirs. UVCC_ERR_STATE if workers wait for one another for ever or disagree on a
- * collective. */
+ * (r S + s) T + t, count = R S T of every program's topology. An op with a collective runs when all
+ * its members are at theirs. UVCC_ERR_STATE if workers wait for one another for ever or disagree on
+ * a collective. */
 UVCC_API int uvcc_reference_step_group(uvcc_reference *const *workers, uint32_t count,
                                        uint32_t entry, char *message, size_t message_cap);
 

@@ -7,15 +7,16 @@
  *     while (executor gives a completion c) uvcc_session_complete(s, &c, now);
  *     if (now >= uvcc_session_next_deadline(s)) uvcc_session_on_timer(s, now);
  *     while (uvcc_session_poll_event(s, &ev) == 1) ...;
- *     while (uvcc_session_poll_op(s, &job) == 1) submit(executor, job);
+ *     while (uvcc_session_poll_job(s, &job) == 1) submit(executor, job);
  *     while (uvcc_session_poll_transmit(s, &tx, now) == 1) { n = send(tx.peer, tx.slices);
- *                                                 uvcc_session_transmit_done(s, tx.peer, tx.id, n, now); }
- *         // job->plane UVCC_PLANE_LOCAL: to this party's other workers instead, see <uvcc/collective.h>
- *     arm the timer for uvcc_session_next_deadline(s); wait.
+ *                                                 uvcc_session_transmit_done(s, tx.peer, tx.id, n,
+ * now); }
+ *         // job->plane UVCC_PLANE_LOCAL: to this party's other workers instead, see
+ * <uvcc/collective.h> arm the timer for uvcc_session_next_deadline(s); wait.
  *
  * Life: new -> load_program -> start -> READY -> steps -> close -> CLOSED. Peers are party indices.
- * Ownership: what poll_* hands out stays valid until the matching done / complete, else until the next
- * call. Every array that a call takes is copied before it returns.
+ * Ownership: what poll_* hands out stays valid until the matching done / complete, else until the
+ * next call. Every array that a call takes is copied before it returns.
  */
 #ifndef UVCC_SESSION_H
 #define UVCC_SESSION_H
@@ -35,10 +36,10 @@ typedef struct uvcc_session uvcc_session;
 
 enum { UVCC_SUITE_CHACHA20_POLY1305 = 1, UVCC_SUITE_AES256_GCM = 2, UVCC_SUITES_ALL = 3 };
 
-/** Recorder hook: gets a log of everything that reaches the session, from which <uvcc/record.h> repeats
- * the run. THE LOG HOLDS THE SESSION'S SECRETS AND SHARES: pair secrets, seeds, random bytes, private
- * inputs. Keep it as you keep keys: mode 0600, encrypted at rest, destroyed when it is no longer needed.
- * `write` must keep the bytes in their order; it must not call the library. */
+/** Recorder hook: gets a log of everything that reaches the session, from which <uvcc/record.h>
+ * repeats the run. THE LOG HOLDS THE SESSION'S SECRETS AND SHARES: pair secrets, seeds, random
+ * bytes, private inputs. Keep it as you keep keys: mode 0600, encrypted at rest, destroyed when it
+ * is no longer needed. `write` must keep the bytes in their order; it must not call the library. */
 typedef struct uvcc_recorder {
     void (*write)(void *user, const uint8_t *bytes, size_t len); /**< NULL: nothing is recorded */
     void *user;
@@ -47,24 +48,25 @@ typedef struct uvcc_recorder {
     size_t app_len;
 } uvcc_recorder;
 
-/** What a tracer hears of an op. BEGIN, then for each of its stages JOB_OUT and JOB_DONE (if there is
- * anything to compute) and SENT (if it sends), between stages WAIT and RESUME, then DONE. Keys of an op
- * may be dealt before it begins (JOB_OUT, JOB_DONE, SENT), and messages of peers hashed while it waits. */
+/** What a tracer hears of an op. BEGIN, then for each of its turns JOB_OUT and JOB_DONE (if there
+ * is anything to compute) and SENT (if it sends), between turns WAIT and RESUME, then DONE. Keys of
+ * an op may be dealt before it begins (JOB_OUT, JOB_DONE, SENT), and messages of peers hashed while
+ * it waits. */
 typedef enum uvcc_trace_kind {
-    UVCC_TRACE_BEGIN = 1,    /**< its prerequisites are met, its first stage starts */
-    UVCC_TRACE_JOB_OUT = 2,  /**< uvcc_session_poll_op handed out a job of it */
+    UVCC_TRACE_BEGIN = 1,    /**< its prerequisites are met, its first turn starts */
+    UVCC_TRACE_JOB_OUT = 2,  /**< uvcc_session_poll_job handed out a job of it */
     UVCC_TRACE_JOB_DONE = 3, /**< the job's completion came */
     UVCC_TRACE_SENT = 4,     /**< messages of it went to the links: `bytes` */
-    UVCC_TRACE_WAIT = 5,     /**< `stage` is done; the next one needs messages of the peers */
-    UVCC_TRACE_RESUME = 6,   /**< they are here: `stage` starts */
+    UVCC_TRACE_WAIT = 5,     /**< `turn` is done; the next one needs messages of the peers */
+    UVCC_TRACE_RESUME = 6,   /**< they are here: `turn` starts */
     UVCC_TRACE_DONE = 7,
 } uvcc_trace_kind;
 
 /** What a job or a message is for. */
 typedef enum uvcc_trace_work {
-    UVCC_TRACE_STAGE = 0, /**< a stage of the op */
-    UVCC_TRACE_KEYS = 1,  /**< its keys, dealt ahead; SENT also: C of its triple */
-    UVCC_TRACE_HASH = 2,  /**< the hash of a message that came for it; jobs only */
+    UVCC_TRACE_TURN = 0, /**< a turn of the op: what it does between two rounds of communication */
+    UVCC_TRACE_KEYS = 1, /**< its keys, dealt ahead; SENT also: C of its triple */
+    UVCC_TRACE_HASH = 2, /**< the hash of a message that came for it; jobs only */
 } uvcc_trace_work;
 
 typedef struct uvcc_op_trace {
@@ -72,15 +74,15 @@ typedef struct uvcc_op_trace {
     uint32_t step, entry;
     uint32_t op;              /**< index as in uvcc_program_op_at */
     const uvcc_op_desc *desc; /**< of the program: opcode, name, phase, mb, k */
-    uint8_t stage;            /**< of the op, from 0 */
+    uint8_t turn;             /**< of the op, from 0 */
     uint8_t work;             /**< uvcc_trace_work: JOB_OUT, JOB_DONE, SENT */
     uint64_t job;             /**< JOB_OUT, JOB_DONE: the job's id */
     uint64_t bytes;           /**< SENT: of payload, to both peers */
     uint64_t now;             /**< the host's time, as the session last heard it */
 } uvcc_op_trace;
 
-/** Tracer hook: hears what runs and waits in a session, and when. All of it is public: it follows from
- * the program and the arrival of messages. Without one nothing is worked out. */
+/** Tracer hook: hears what runs and waits in a session, and when. All of it is public: it follows
+ * from the program and the arrival of messages. Without one nothing is worked out. */
 typedef struct uvcc_tracer {
     void (*op)(void *user, const uvcc_op_trace *t); /**< NULL: none; must not call the library */
     void *user;
@@ -94,10 +96,10 @@ typedef struct uvcc_config {
     uvcc_random random;
     uvcc_logger log;
 
-    uint8_t party; /**< 0..2 */
+    uint8_t party;  /**< 0..2 */
     uint8_t suites; /**< bit 0: ChaCha20-Poly1305, bit 1: AES-256-GCM; 0: both */
     uint8_t sid_job[32];
-    uint16_t replicas, stages, tp_ranks;   /**< R, S, T; 0: 1 */
+    uint16_t replicas, stages, tp_ranks; /**< R, S, T; 0: 1 */
     uint16_t replica, stage, tp_rank;
     uint8_t pair_secret[3][32]; /**< provisioned, by peer; the own entry is ignored. Two equal ones
                                      are refused */
@@ -107,28 +109,28 @@ typedef struct uvcc_config {
     uint8_t policy_hash[32];
     uint32_t next_step, next_run; /**< where to resume: 0 and 0 for a new job */
 
-    bool datagram;           /**< links over packets instead of byte streams */
-    bool audit_off;          /**< no leaves, no roots, no AUDIT; nothing else changes */
-    uint32_t frame_bytes, datagram_bytes;      /**< as in uvcc_link_config */
-    uint64_t rx_online_bytes, rx_keys_bytes;   /**< per peer; 0: what the program needs */
-    uint64_t tx_online_bytes, tx_keys_bytes;   /**< per peer; 0: the same */
-    uint64_t keys_ahead_bytes;  /**< keys that this party deals ahead, per peer; 0: 32 MiB; raised to
-                                     the largest op's keys */
-    uint64_t tensor_bytes;      /**< limit of UVCC_MEM_TENSOR memory; 0: none */
-    uint32_t jobs_max;          /**< compute jobs out at a time, collectives apart; 0: 256 */
-    uint32_t leaves_max;        /**< transcript leaves of a step; 0: 2^22 */
-    uint64_t cookie;            /**< stands in this session's jobs and completions */
+    bool datagram;  /**< links over packets instead of byte streams */
+    bool audit_off; /**< no leaves, no roots, no AUDIT; nothing else changes */
+    uint32_t frame_bytes, datagram_bytes;    /**< as in uvcc_link_config */
+    uint64_t rx_online_bytes, rx_keys_bytes; /**< per peer; 0: what the program needs */
+    uint64_t tx_online_bytes, tx_keys_bytes; /**< per peer; 0: the same */
+    uint64_t keys_ahead_bytes; /**< keys that this party deals ahead, per peer; 0: 32 MiB; raised to
+                                    the largest op's keys */
+    uint64_t tensor_bytes;     /**< limit of UVCC_MEM_TENSOR memory; 0: none */
+    uint32_t jobs_max;         /**< compute jobs out at a time, collectives apart; 0: 256 */
+    uint32_t leaves_max;       /**< transcript leaves of a step; 0: 2^22 */
+    uint64_t cookie;           /**< stands in this session's jobs and completions */
     uint64_t rto_initial_ns, rto_min_ns, rto_max_ns, ack_delay_ns, keepalive_ns;
-    uint64_t hello_repeat_ns;   /**< 0: 200 ms */
-    uint32_t checkpoint_every;  /**< a checkpoint after every so many steps; 0: none */
-    bool exchange_x25519;       /**< session keys from an X25519 exchange instead of pair_secret, which
-                                     is ignored: sign_seed is this party's identity and peer_sign_key
-                                     are the peers'; none may be zero. The same at all three */
+    uint64_t hello_repeat_ns;  /**< 0: 200 ms */
+    uint32_t checkpoint_every; /**< a checkpoint after every so many steps; 0: none */
+    bool exchange_x25519; /**< session keys from an X25519 exchange instead of pair_secret, which
+                               is ignored: sign_seed is this party's identity and peer_sign_key
+                               are the peers'; none may be zero. The same at all three */
     uvcc_recorder record;
-    uint32_t rx_messages_max;   /**< per peer, as in uvcc_link_config; 0: what the program needs, at
-                                     least 1024. Less than it needs is refused like rx_online_bytes */
-    uint32_t rx_ranges_max;     /**< as in uvcc_link_config */
-    uint32_t suspicious_max;    /**< per peer, as in uvcc_link_config, and so is the next */
+    uint32_t rx_messages_max; /**< per peer, as in uvcc_link_config; 0: what the program needs, at
+                                   least 1024. Less than it needs is refused like rx_online_bytes */
+    uint32_t rx_ranges_max;   /**< as in uvcc_link_config */
+    uint32_t suspicious_max;  /**< per peer, as in uvcc_link_config, and so is the next */
     uint64_t suspicious_window_ns;
     uvcc_tracer trace;
     uint64_t triples_ahead_bytes; /**< products C of triples that are here before their ops can use
@@ -138,11 +140,11 @@ typedef struct uvcc_config {
                                The same at all three */
     uint32_t triples_run; /**< triples_only: the run of the session that will use them. The same
                                at all three */
-    bool bundles;               /**< keep each finished step's bundle for the host: BUNDLE events. Not
-                                     with audit_off */
-    /** The host keeps on disk what the event ABORTED with reason SKS says, for good: sks_refused with
-     * its step. uvcc_session_step() then says UVCC_ERR_REFUSED for that step, unless an operator set
-     * sks_override too, which the step's transcript records. */
+    bool bundles;         /**< keep each finished step's bundle for the host: BUNDLE events. Not
+                               with audit_off */
+    /** The host keeps on disk what the event ABORTED with reason SKS says, for good: sks_refused
+     * with its step. uvcc_session_step() then says UVCC_ERR_REFUSED for that step, unless an
+     * operator set sks_override too, which the step's transcript records. */
     bool sks_refused, sks_override;
     uint32_t sks_step;
 } uvcc_config;
@@ -151,12 +153,12 @@ typedef struct uvcc_config {
 UVCC_API int uvcc_config_default(uvcc_config *cfg, size_t cfg_size);
 
 UVCC_API int uvcc_session_new(uvcc_session **out, const uvcc_config *cfg) UVCC_MUST_USE;
-/** Frees everything and wipes secrets. Jobs and transmits that are still out lose their memory: close
- * first, or be sure that no executor works on it any more. */
+/** Frees everything and wipes secrets. Jobs and transmits that are still out lose their memory:
+ * close first, or be sure that no executor works on it any more. */
 UVCC_API void uvcc_session_free(uvcc_session *s);
-/** The program must outlive the session. UVCC_ERR_LIMIT names in the log the receive capacity that the
- * program needs when the configured one is smaller. UVCC_ERR_CONFIG: the program is for another topology
- * or stage, or has collectives and the session is recorded. */
+/** The program must outlive the session. UVCC_ERR_LIMIT names in the log the receive capacity that
+ * the program needs when the configured one is smaller. UVCC_ERR_CONFIG: the program is for another
+ * topology or stage, or has collectives and the session is recorded. */
 UVCC_API int uvcc_session_load_program(uvcc_session *s, const uvcc_program *p);
 /** Begins the handshake. */
 UVCC_API int uvcc_session_start(uvcc_session *s, uint64_t now);
@@ -182,7 +184,7 @@ UVCC_API int uvcc_session_poll_transmit(uvcc_session *s, uvcc_transmit *out, uin
 UVCC_API int uvcc_session_transmit_done(uvcc_session *s, uint8_t peer, uint64_t id, size_t bytes,
                                         uint64_t now);
 /** 1 and the next job to run, else 0. The job stays valid until its completion is handed in. */
-UVCC_API int uvcc_session_poll_op(uvcc_session *s, const uvcc_job **out);
+UVCC_API int uvcc_session_poll_job(uvcc_session *s, const uvcc_job **out);
 /** UVCC_NEVER if only input can bring progress. */
 UVCC_API uint64_t uvcc_session_next_deadline(const uvcc_session *s);
 
@@ -197,12 +199,12 @@ typedef enum uvcc_event_kind {
                                        Reason SKS: see sks_refused */
     UVCC_EVENT_CLOSED = 8,        /**< the last one: nothing of ours is out any more */
     UVCC_EVENT_CHECKPOINT = 9,    /**< a checkpoint that resumes at `step` is ready */
-    UVCC_EVENT_PEER_RESTARTED = 10, /**< `peer` proved that it began anew (exchange_x25519 only): the
-                                         steps cannot go on. Nothing else has changed; end this session
-                                         and start one with next_run > `run` */
-    UVCC_EVENT_TRIPLES = 11,      /**< triples_only: those of `step` are made: uvcc_session_triples() */
-    UVCC_EVENT_BUNDLE = 12,       /**< the bundle of `step` has all three signed roots:
-                                       uvcc_session_bundle() */
+    UVCC_EVENT_PEER_RESTARTED = 10, /**< `peer` proved that it began anew (exchange_x25519 only):
+                                       the steps cannot go on. Nothing else has changed; end this
+                                       session and start one with next_run > `run` */
+    UVCC_EVENT_TRIPLES = 11, /**< triples_only: those of `step` are made: uvcc_session_triples() */
+    UVCC_EVENT_BUNDLE = 12,  /**< the bundle of `step` has all three signed roots:
+                                  uvcc_session_bundle() */
 } uvcc_event_kind;
 
 /** Reasons in BYE and ABORT leaves; aborts.def lists them. */
@@ -221,38 +223,40 @@ typedef struct uvcc_event {
     uint8_t root[32];
     uint8_t signature[64]; /**< STEP_FINISHED: ours; AUDIT: the peer's */
     const char *text;      /**< static, ABORTED: what was wrong; no secret in it */
-    uint8_t epoch_root[32]; /**< STEP_FINISHED: of this worker's leaves; those of all workers of a party
-                                 give its global root (uvcc_audit_global_root) */
+    uint8_t step_root[32]; /**< STEP_FINISHED: of this worker's leaves; those of all workers of a
+                              party give its global root (uvcc_audit_global_root) */
 } uvcc_event;
 /** 1 and the next event, else 0. Events never get lost; the queue is bounded by the protocol. */
 UVCC_API int uvcc_session_poll_event(uvcc_session *s, uvcc_event *out);
 
 /* ---- work ---- */
 
-/** A public value for a PERSIST tensor before the first step (or between steps), the same at all three
- * parties: trivial shares. UVCC_ERR_AGAIN: the tensor is being set already, or no job is free. */
+/** A public value for a PERSIST tensor before the first step (or between steps), the same at all
+ * three parties: trivial shares. UVCC_ERR_AGAIN: the tensor is being set already, or no job is
+ * free. */
 UVCC_API int uvcc_session_set_public(uvcc_session *s, uint32_t tensor, const int64_t *v);
 /** This party's components of a PERSIST tensor, split by a client or from a checkpoint. */
 UVCC_API int uvcc_session_set_shares(uvcc_session *s, uint32_t tensor, const uint64_t *lo,
                                      const uint64_t *hi);
-/** The last checkpoint (checkpoint_every): all PERSIST shares of this party as they stand before step
- * *step. `*data` is valid until the next CHECKPOINT event. It holds shares: encrypt it at rest, write
- * it atomically, keep the last two. UVCC_ERR_STATE if there is none. */
+/** The last checkpoint (checkpoint_every): all PERSIST shares of this party as they stand before
+ * step *step. `*data` is valid until the next CHECKPOINT event. It holds shares: encrypt it at
+ * rest, write it atomically, keep the last two. UVCC_ERR_STATE if there is none. */
 UVCC_API int uvcc_session_checkpoint(const uvcc_session *s, uint32_t *step, const uint8_t **data,
                                      size_t *len);
-/** The bundle of a finished step (config.bundles): its leaves, this party's signed root, and the AUDITs of
- * the peers that came (<uvcc/audit.h>). There from STEP_FINISHED on, with all three roots from BUNDLE on;
- * valid until, after that event was polled, a later step finishes. A host that stops early writes what is
- * there. It goes to an auditor and never to another party. UVCC_ERR_NOT_FOUND if it is not here. */
+/** The bundle of a finished step (config.bundles): its leaves, this party's signed root, and the
+ * AUDITs of the peers that came (<uvcc/audit.h>). There from STEP_FINISHED on, with all three roots
+ * from BUNDLE on; valid until, after that event was polled, a later step finishes. A host that
+ * stops early writes what is there. It goes to an auditor and never to another party.
+ * UVCC_ERR_NOT_FOUND if it is not here. */
 UVCC_API int uvcc_session_bundle(const uvcc_session *s, uint32_t step, const uint8_t **data,
                                  size_t *len);
 /** Resumes from a checkpoint of this party, program and coordinate: before start (the session then
  * offers to resume at its step), or after READY when the parties agreed on an earlier step (the
- * checkpoint must be of exactly that step). config.next_run must be above every run used before. A host
- * that resumes at a step discards its checkpoints of later ones: they are of another history, and a
- * second restart must not mix the two.
- * UVCC_ERR_MISMATCH: it is another party's, program's or step's; UVCC_ERR_AUTH: it is damaged. Without
- * the checkpoint of the agreed step uvcc_session_step() says UVCC_ERR_STATE. */
+ * checkpoint must be of exactly that step). config.next_run must be above every run used before. A
+ * host that resumes at a step discards its checkpoints of later ones: they are of another history,
+ * and a second restart must not mix the two. UVCC_ERR_MISMATCH: it is another party's, program's or
+ * step's; UVCC_ERR_AUTH: it is damaged. Without the checkpoint of the agreed step
+ * uvcc_session_step() says UVCC_ERR_STATE. */
 UVCC_API int uvcc_session_resume(uvcc_session *s, const uint8_t *data, size_t len);
 /** Triples that a triples_only session made for this party, program, coordinate and run: any number
  * of records (<uvcc/triple.h>) of steps that this session has not agreed to yet, after READY. What
@@ -268,8 +272,8 @@ UVCC_API int uvcc_session_triples(const uvcc_session *s, uint32_t *step, const u
                                   size_t *len);
 /** What a checkpoint is of, and one tensor's shares out of it (`elems` must be its size), without a
  * session: to go on with another program or another split over workers (uvcc_session_set_shares).
- * UVCC_ERR_MISMATCH: no checkpoint, or another size; UVCC_ERR_AUTH: it is damaged (_read only: call it
- * first); UVCC_ERR_NOT_FOUND: it has no such tensor. */
+ * UVCC_ERR_MISMATCH: no checkpoint, or another size; UVCC_ERR_AUTH: it is damaged (_read only: call
+ * it first); UVCC_ERR_NOT_FOUND: it has no such tensor. */
 typedef struct uvcc_checkpoint_info {
     uint8_t party;
     uint32_t step, tensors;
@@ -278,19 +282,20 @@ typedef struct uvcc_checkpoint_info {
 UVCC_API int uvcc_checkpoint_read(const uint8_t *data, size_t len, uvcc_checkpoint_info *info);
 UVCC_API int uvcc_checkpoint_tensor(const uint8_t *data, size_t len, uint32_t tensor, uint64_t *lo,
                                     uint64_t *hi, uint64_t elems);
-/** Agrees to run `entry` as step `step` (the next one: the first unfinished step or the one after it).
- * P0's agreement proposes it; it starts when all three agree and the step before is finished. Calling
- * for step m+1 while m runs lets its keys be dealt ahead. UVCC_ERR_AGAIN: too early.
+/** Agrees to run `entry` as step `step` (the next one: the first unfinished step or the one after
+ * it). P0's agreement proposes it; it starts when all three agree and the step before is finished.
+ * Calling for step m+1 while m runs lets its keys be dealt ahead. UVCC_ERR_AGAIN: too early.
  * UVCC_ERR_REFUSED: see sks_refused. */
 UVCC_API int uvcc_session_step(uvcc_session *s, uint32_t step, uint32_t entry, uint64_t now);
-/** This party's private input `id` of `step`: rows * cols values, after uvcc_session_step for it. */
+/** This party's private input `id` of `step`: rows * cols values, after uvcc_session_step for it.
+ */
 UVCC_API int uvcc_session_input(uvcc_session *s, uint32_t step, uint32_t id, const int64_t *v,
                                 uint64_t now);
-/** An opened output of the last finished or the running step: rows * cols values, valid until the next
- * step that opens it starts. NULL if it is not open. */
+/** An opened output of the last finished or the running step: rows * cols values, valid until the
+ * next step that opens it starts. NULL if it is not open. */
 UVCC_API const int64_t *uvcc_session_output(const uvcc_session *s, uint32_t step, uint32_t id);
-/** Steps must not be running. Sends BYE, lets acknowledgements drain, then CLOSED. After an abort it
- * only waits for jobs that are out. */
+/** Steps must not be running. Sends BYE, lets acknowledgements drain, then CLOSED. After an abort
+ * it only waits for jobs that are out. */
 UVCC_API int uvcc_session_close(uvcc_session *s, uint64_t now);
 /** Stops now: BYE with the reason to both peers, ABORT leaf, event ABORTED. */
 UVCC_API int uvcc_session_abort(uvcc_session *s, uint16_t reason, uint64_t now);
@@ -298,22 +303,24 @@ UVCC_API int uvcc_session_abort(uvcc_session *s, uint16_t reason, uint64_t now);
 /* ---- inspection ---- */
 
 typedef struct uvcc_session_stats {
-    uint32_t run, step;          /**< first unfinished step */
+    uint32_t run, step;                         /**< first unfinished step */
     uint64_t bytes_online, bytes_preprocessing; /**< payload of messages first sent */
-    uint64_t messages;           /**< messages first sent */
-    uint64_t rounds;             /**< sum over finished steps of the longest chain of rounds */
+    uint64_t messages;                          /**< messages first sent */
+    uint64_t rounds; /**< sum over finished steps of the longest chain of rounds */
     uint64_t retransmissions, spurious_retransmissions, frames_refused, frames_duplicate;
     uint64_t jobs, jobs_stale;
     uint64_t steps_finished;
     uint64_t memory_bytes, memory_peak_bytes, tensor_bytes, tensor_peak_bytes;
     uint64_t leaves;
-    uint64_t epoch_bytes, epoch_peak_bytes; /**< EPOCH buffers that are live: uvcc_program_memory() */
+    uint64_t transient_bytes,
+        transient_peak_bytes;    /**< TRANSIENT buffers that are live: uvcc_program_memory() */
     uint64_t suspicious_dropped; /**< frames over suspicious_max: somebody floods a link */
 } uvcc_session_stats;
 UVCC_API void uvcc_session_get_stats(const uvcc_session *s, uvcc_session_stats *out);
 /** Hash of the whole protocol state except timing: equal inputs give equal digests. */
 UVCC_API void uvcc_session_digest(const uvcc_session *s, uint8_t out[32]);
-/** The global root of the last finished step. UVCC_ERR_STATE before the first, or with the audit off. */
+/** The global root of the last finished step. UVCC_ERR_STATE before the first, or with the audit
+ * off. */
 UVCC_API int uvcc_session_root(const uvcc_session *s, uint8_t root[32]);
 UVCC_API const uint8_t *uvcc_session_public_key(const uvcc_session *s);
 
@@ -321,8 +328,8 @@ UVCC_API const uint8_t *uvcc_session_public_key(const uvcc_session *s);
 
 /** Splits n values into the three components of their shares, with randomness from `random`. Give
  * party p components p and p+1 (mod 3). */
-UVCC_API int uvcc_client_split(const int64_t *v, size_t n, const uvcc_random *random,
-                               uint64_t *c0, uint64_t *c1, uint64_t *c2);
+UVCC_API int uvcc_client_split(const int64_t *v, size_t n, const uvcc_random *random, uint64_t *c0,
+                               uint64_t *c1, uint64_t *c2);
 /** v = c0 + c1 + c2. */
 UVCC_API void uvcc_client_combine(const uint64_t *c0, const uint64_t *c1, const uint64_t *c2,
                                   size_t n, int64_t *v);

@@ -144,9 +144,9 @@ UVCC_API int uvcc_transformer_program(uvcc_program **out, const uvcc_transformer
 UVCC_API int64_t uvcc_transformer_rate(const uvcc_transformer_config *cfg, uint32_t step);
 
 #define UVCC_TRANSFORMER_SECTION_BYTES 48u
-/** The part of the model that an op of a program's entry works on, for reports: "inputs", "embedding
- * forward", "layer 0 forward" and so on, "output forward", the same with "backward", "update",
- * "opening", or "between stages". */
+/** The part of the model that an op of a program's entry works on, for reports: "inputs",
+ * "embedding forward", "layer 0 forward" and so on, "output forward", the same with "backward",
+ * "update", "opening", or "between stages". */
 UVCC_API void uvcc_transformer_section(const uvcc_transformer_config *cfg, const uvcc_op_desc *op,
                                        char out[UVCC_TRANSFORMER_SECTION_BYTES]);
 

@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 #if defined(__GNUC__)
-#define UVCC_API __attribute__((visibility("default")))
+#define UVCC_API      __attribute__((visibility("default")))
 #define UVCC_MUST_USE __attribute__((warn_unused_result))
 #else
 #define UVCC_API
@@ -29,7 +29,7 @@ extern "C" {
 #endif
 
 #define UVCC_PARTIES 3u
-#define UVCC_NEVER UINT64_MAX
+#define UVCC_NEVER   UINT64_MAX
 /** Elements of one block: the unit in which vectors are masked, opened, keyed and lifted. */
 #define UVCC_BLOCK_ELEMS 4096u
 /** Bytes of one chunk of a message (wire.md, FRAME). */
@@ -54,8 +54,8 @@ UVCC_API const char *uvcc_error_name(int error);
 
 /** What a block of memory holds, so that an allocator can place it. */
 typedef enum uvcc_mem_class {
-    UVCC_MEM_STATE = 0, /**< bookkeeping */
-    UVCC_MEM_WIRE = 1,  /**< message bytes; pinned when a GPU is there. `free` wipes it */
+    UVCC_MEM_STATE = 0,  /**< bookkeeping */
+    UVCC_MEM_WIRE = 1,   /**< message bytes; pinned when a GPU is there. `free` wipes it */
     UVCC_MEM_SECRET = 2, /**< keys; lock it if you can. The library wipes it before freeing */
     UVCC_MEM_TENSOR = 3, /**< shares and scratch of compute jobs. Only jobs touch it, so it may
                               lie on a device; `free` wipes it, for it alone knows where it is */

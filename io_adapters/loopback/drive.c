@@ -80,7 +80,7 @@ static int compute(turn *t, uint32_t i, bool *moved) {
         if (is_usage(rc))
             return rc;
     }
-    while (t->job[i] != NULL || uvcc_session_poll_op(s, &t->job[i]) == 1) {
+    while (t->job[i] != NULL || uvcc_session_poll_job(s, &t->job[i]) == 1) {
         int rc = t->job[i]->plane == UVCC_PLANE_LOCAL
                      ? uvcc_collective_submit(local, t->rank, t->job[i])
                      : uvcc_cpu_submit(x, t->job[i]);

@@ -26,7 +26,7 @@ static size_t value_head_bytes(uint8_t type) {
     case UVCC_TLV_LIFT_COMP_U64VEC:
     case UVCC_TLV_LIFT_X_U64VEC:
     case UVCC_TLV_RESHARE_U64VEC:
-    case UVCC_TLV_KEY_BLOB:
+    case UVCC_TLV_KEY_CHUNK:
     case UVCC_TLV_INPUT_U64VEC:
         return 16;
     case UVCC_TLV_OPEN_VEC:
@@ -65,7 +65,7 @@ size_t uvcc_tlv_bytes(const uvcc_tlv *t) {
 
 /* edge, component, round, gate or what: the third sort key. */
 static uint32_t third_key(const uvcc_tlv *t) {
-    bool by_round = t->type == UVCC_TLV_OPEN_VEC || t->type == UVCC_TLV_KEY_BLOB;
+    bool by_round = t->type == UVCC_TLV_OPEN_VEC || t->type == UVCC_TLV_KEY_CHUNK;
     return by_round ? t->round : t->aux;
 }
 
@@ -111,8 +111,8 @@ static const char *members_fault(const uvcc_tlv *t) {
     case UVCC_TLV_RESHARE_U64VEC:
     case UVCC_TLV_INPUT_U64VEC:
         return span_fault(t, UVCC_BLOCK_ELEMS);
-    case UVCC_TLV_KEY_BLOB:
-        return span_fault(t, UVCC_KEY_BLOB_BYTES);
+    case UVCC_TLV_KEY_CHUNK:
+        return span_fault(t, UVCC_KEY_CHUNK_BYTES);
     case UVCC_TLV_DIGEST:
         if (t->aux > 3)
             return "no such digest";
@@ -158,7 +158,7 @@ static const char *value_read(uint8_t type, const uint8_t *v, size_t len, uvcc_t
         t->count = uvcci_ld32(v + 8);
         reserved = uvcci_ld32(v + 12);
         break;
-    case UVCC_TLV_KEY_BLOB:
+    case UVCC_TLV_KEY_CHUNK:
         t->id = uvcci_ld64(v);
         t->round = uvcci_ld16(v + 8);
         reserved = uvcci_ld16(v + 10);
@@ -206,7 +206,7 @@ static void value_head_write(const uvcc_tlv *t, uint8_t *v) {
         uvcci_st32(v + 4, t->first);
         uvcci_st32(v + 8, t->count);
         break;
-    case UVCC_TLV_KEY_BLOB:
+    case UVCC_TLV_KEY_CHUNK:
         uvcci_st64(v, t->id);
         uvcci_st16(v + 8, t->round);
         uvcci_st32(v + 12, t->first);
@@ -329,7 +329,7 @@ static bool comes_back(const uvcc_tlv *t) {
            back.first == t->first && back.bits == t->bits;
 }
 
-int uvcc_blv1_put(uvcc_blv1_writer *w, const uvcc_tlv *t, uint8_t **hole) {
+int uvcc_blv1_put(uvcc_blv1_writer *w, const uvcc_tlv *t, uint8_t **span) {
     if (members_fault(t) != NULL || !comes_back(t) ||
         (w->count != 0 && uvcc_tlv_compare(&w->last, t) >= 0))
         return UVCC_ERR_USAGE;
@@ -350,8 +350,8 @@ int uvcc_blv1_put(uvcc_blv1_writer *w, const uvcc_tlv *t, uint8_t **hole) {
     if (t->data != NULL && data != 0)
         memcpy(at, t->data, data);
     memset(at + data, 0, whole - TLV_HEADER_BYTES - head - data);
-    if (hole != NULL)
-        *hole = at;
+    if (span != NULL)
+        *span = at;
     w->len += whole;
     w->count++;
     w->last = *t;

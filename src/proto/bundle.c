@@ -4,7 +4,7 @@
  *     head || H(program) || LE32 rows || LE32 leaves || CRC-32 of all before
  *     the rows of the op table || CRC-32 of them
  *     per leaf: U8 n || the leaf without its sid, n bytes || CRC-32 of LE32 index, n and those
- *     epoch_root || per party: U8 here || global_root || signature || CRC-32 of this line
+ *     step_root || per party: U8 here || global_root || signature || CRC-32 of this line
  *
  * Leaves stand in canonical order, so the row of a leaf's op id is found by walking the table
  * beside the leaves. A checksum says which leaf is damaged; it proves nothing. */
@@ -388,7 +388,7 @@ static int decode_tail(uvcc_bundle *b, size_t at, uvcc_audit_fault *f) {
     }
     if (left != TAIL_BYTES)
         return uvcci_fault_at(f, UVCC_ERR_FRAME, UVCC_FAULT_LEFT_OVER, b->party, at + TAIL_BYTES);
-    b->epoch_root = p;
+    b->step_root = p;
     for (unsigned q = 0; q < UVCC_PARTIES; q++) {
         const uint8_t *e = p + 32 + q * AUDIT_BYTES;
         if (e[0] > 1 || (q == b->party && e[0] != 1))
@@ -494,10 +494,10 @@ void uvcci_bundle_root(const uvcc_bundle *b, uvcci_merkle *m, uint32_t target, u
 }
 
 void uvcci_worker_root(const uint8_t sid_job[32], uint16_t replica, uint32_t step,
-                       const uint8_t epoch_root[32], uint8_t root[32]) {
+                       const uint8_t step_root[32], uint8_t root[32]) {
     uint8_t sid_rep[32], replica_root[32];
     uvcci_sid_rep(sid_job, replica, sid_rep);
-    uvcci_replica_root(sid_rep, step, epoch_root, 1, replica_root);
+    uvcci_replica_root(sid_rep, step, step_root, 1, replica_root);
     uvcci_global_root(sid_job, step, replica_root, 1, root);
 }
 
@@ -511,13 +511,13 @@ int uvcci_root_signed(const uvcc_audit_keys *keys, uint8_t party, const uint8_t 
 int uvcc_bundle_check(const uvcc_bundle *b, const uvcc_audit_keys *keys, uvcc_audit_fault *fault) {
     if (b == NULL || keys == NULL)
         return UVCC_ERR_USAGE;
-    const uint64_t tail = (uint64_t)(b->epoch_root - b->bytes);
+    const uint64_t tail = (uint64_t)(b->step_root - b->bytes);
     uvcci_merkle m;
     uint8_t root[32];
     uvcci_bundle_root(b, &m, UVCC_NO_LEAF, root);
-    if (memcmp(root, b->epoch_root, 32) != 0)
+    if (memcmp(root, b->step_root, 32) != 0)
         return uvcci_fault_at(fault, UVCC_ERR_AUTH, UVCC_FAULT_ROOT, b->party, tail);
-    uvcci_worker_root(b->sid_job, b->replica, b->step, b->epoch_root, root);
+    uvcci_worker_root(b->sid_job, b->replica, b->step, b->step_root, root);
     if (memcmp(root, b->audit[b->party].root, 32) != 0)
         return uvcci_fault_at(fault, UVCC_ERR_AUTH, UVCC_FAULT_GLOBAL, b->party,
                               (uint64_t)(b->audit[b->party].root - b->bytes));
@@ -554,7 +554,7 @@ size_t uvcci_bundle_bytes(const uvcci_optable *table, const uvcci_transcript *t)
 
 void uvcci_bundle_encode(const uvcci_head *h, const uint8_t h_program[32],
                          const uvcci_optable *table, const uvcci_transcript *t,
-                         const uint8_t epoch_root[32], uint8_t *out) {
+                         const uint8_t step_root[32], uint8_t *out) {
     static const uint8_t zero[TAIL_BYTES];
     const size_t len = uvcci_bundle_bytes(table, t);
     const uint32_t leaves = uvcci_transcript_count(t);
@@ -580,7 +580,7 @@ void uvcci_bundle_encode(const uvcci_head *h, const uint8_t h_program[32],
         uvcci_put(&w, leaf + 1 + SID_BYTES, n - 1 - SID_BYTES);
         uvcci_put32(&w, 0);
     }
-    uvcci_put(&w, epoch_root, 32);
+    uvcci_put(&w, step_root, 32);
     uvcci_put(&w, zero, TAIL_BYTES - 32);
     assert(!w.bad && w.len == len);
     uvcci_bundle_seal(out, len);

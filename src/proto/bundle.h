@@ -57,7 +57,7 @@ bool uvcci_leaf_plausible(const uint8_t sid_sub[32], uint8_t party, const uvcc_l
 void uvcci_bundle_root(const uvcc_bundle *b, uvcci_merkle *m, uint32_t target, uint8_t root[32]);
 /* The global root of a worker alone. */
 void uvcci_worker_root(const uint8_t sid_job[32], uint16_t replica, uint32_t step,
-                       const uint8_t epoch_root[32], uint8_t root[32]);
+                       const uint8_t step_root[32], uint8_t root[32]);
 /* 0 or UVCC_ERR_AUTH. */
 int uvcci_root_signed(const uvcc_audit_keys *keys, uint8_t party, const uint8_t root[32],
                       const uint8_t policy_hash[32], const uint8_t signature[64]);
@@ -68,7 +68,7 @@ size_t uvcci_bundle_bytes(const uvcci_optable *table, const uvcci_transcript *t)
 /* t is rooted. out has room for exactly uvcci_bundle_bytes(); no signed root is in it yet. */
 void uvcci_bundle_encode(const uvcci_head *h, const uint8_t h_program[32],
                          const uvcci_optable *table, const uvcci_transcript *t,
-                         const uint8_t epoch_root[32], uint8_t *out);
+                         const uint8_t step_root[32], uint8_t *out);
 /* Puts a party's signed root into a bundle that uvcci_bundle_encode made. */
 void uvcci_bundle_put_audit(uint8_t *bytes, size_t len, uint8_t party, const uint8_t root[32],
                             const uint8_t signature[64]);

@@ -26,9 +26,15 @@ static inline uint64_t uvcci_ld64(const void *p) {
     memcpy(&v, p, sizeof v);
     return v;
 }
-static inline void uvcci_st16(void *p, uint16_t v) { memcpy(p, &v, sizeof v); }
-static inline void uvcci_st32(void *p, uint32_t v) { memcpy(p, &v, sizeof v); }
-static inline void uvcci_st64(void *p, uint64_t v) { memcpy(p, &v, sizeof v); }
+static inline void uvcci_st16(void *p, uint16_t v) {
+    memcpy(p, &v, sizeof v);
+}
+static inline void uvcci_st32(void *p, uint32_t v) {
+    memcpy(p, &v, sizeof v);
+}
+static inline void uvcci_st64(void *p, uint64_t v) {
+    memcpy(p, &v, sizeof v);
+}
 
 /* Writer over a fixed buffer: overflow sets `bad` and writes nothing more. */
 typedef struct uvcci_writer {
@@ -49,10 +55,18 @@ static inline void uvcci_put(uvcci_writer *w, const void *src, size_t n) {
         memcpy(w->p + w->len, src, n);
     w->len += n;
 }
-static inline void uvcci_put8(uvcci_writer *w, uint8_t v) { uvcci_put(w, &v, 1); }
-static inline void uvcci_put16(uvcci_writer *w, uint16_t v) { uvcci_put(w, &v, 2); }
-static inline void uvcci_put32(uvcci_writer *w, uint32_t v) { uvcci_put(w, &v, 4); }
-static inline void uvcci_put64(uvcci_writer *w, uint64_t v) { uvcci_put(w, &v, 8); }
+static inline void uvcci_put8(uvcci_writer *w, uint8_t v) {
+    uvcci_put(w, &v, 1);
+}
+static inline void uvcci_put16(uvcci_writer *w, uint16_t v) {
+    uvcci_put(w, &v, 2);
+}
+static inline void uvcci_put32(uvcci_writer *w, uint32_t v) {
+    uvcci_put(w, &v, 4);
+}
+static inline void uvcci_put64(uvcci_writer *w, uint64_t v) {
+    uvcci_put(w, &v, 8);
+}
 
 /* Reader over given bytes: reading past the end sets `bad` and returns zeros. */
 typedef struct uvcci_reader {

@@ -12,8 +12,8 @@
 
 enum { H = UVCCI_HEAD, T = UVCCI_TAIL, O = UVCCI_OTHER, AT_ONCE = 0, AFTER_HEAD = 1 + UVCCI_HEAD };
 
-/* protocol, from, to, hop, TLV, after. In RESHARE, OPEN_ALL and DIGEST_ALL the edge is 0: H, T, O are
- * P0, P1, P2. */
+/* protocol, from, to, hop, TLV, after. In RESHARE, OPEN_ALL and DIGEST_ALL the edge is 0: H, T, O
+ * are P0, P1, P2. */
 #define FLOW(proto, from, to, hop, tlv, after)                                                     \
     { UVCCI_PROTO_##proto, (from), (to), (hop), UVCC_TLV_##tlv, (after) }
 const uvcci_flow uvcci_flows[] = {
@@ -52,8 +52,8 @@ const uvcci_flow uvcci_flows[] = {
     FLOW(LIFT_EXCHANGE, H, T, 0, LIFT_X_U64VEC, AT_ONCE),
     FLOW(LIFT_EXCHANGE, T, H, 0, LIFT_X_U64VEC, AT_ONCE),
     /* Correction words, the same to both, and dealt shares. */
-    FLOW(KEYS, O, H, 0, KEY_BLOB, AT_ONCE),
-    FLOW(KEYS, O, T, 0, KEY_BLOB, AT_ONCE),
+    FLOW(KEYS, O, H, 0, KEY_CHUNK, AT_ONCE),
+    FLOW(KEYS, O, T, 0, KEY_CHUNK, AT_ONCE),
     /* f(u) less pads of HO and HT, the same to both; the pads times g(c), masked by TO. */
     FLOW(CIRCUIT_HEAD, H, T, 0, RESHARE_U64VEC, AT_ONCE),
     FLOW(CIRCUIT_HEAD, H, O, 0, RESHARE_U64VEC, AT_ONCE),

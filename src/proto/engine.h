@@ -1,4 +1,5 @@
-/* engine.h - the small state machines of the MPC protocols: inputs, openings, reshares, keys, lifts.
+/* engine.h - the small state machines of the MPC protocols: inputs, openings, reshares, keys,
+ * lifts.
  *
  * A protocol is a table of flows: which role sends which TLV to which role, in which hop, after
  * what. The same table plans messages (exec/plan), checks what a peer sends, and drives one
@@ -12,7 +13,8 @@
 #include <uvcc/blv1.h>
 
 /* Role of a party on an edge e: HEAD = P_e, TAIL = P_(e+1), OTHER = P_(e+2). Protocols without an
- * edge use a fixed one: RESHARE, OPEN_ALL and DIGEST_ALL edge 0, INPUT the owner, OPEN_ONE the receiver. */
+ * edge use a fixed one: RESHARE, OPEN_ALL and DIGEST_ALL edge 0, INPUT the owner, OPEN_ONE the
+ * receiver. */
 typedef enum uvcci_role { UVCCI_HEAD = 0, UVCCI_TAIL = 1, UVCCI_OTHER = 2 } uvcci_role;
 static inline uvcci_role uvcci_role_of(uint8_t party, uint8_t edge) {
     return (uvcci_role)((party + 3u - edge) % 3u);
@@ -29,11 +31,11 @@ typedef enum uvcci_protocol {
 } uvcci_protocol;
 
 typedef struct uvcci_flow {
-    uint8_t protocol;  /* uvcci_protocol */
-    uint8_t from, to;  /* roles */
-    uint8_t hop;       /* communication round inside the protocol, from 0 */
-    uint8_t tlv;       /* UVCC_TLV_* */
-    uint8_t after;     /* 0: the local share suffices; else 1 + role whose flow must have come */
+    uint8_t protocol; /* uvcci_protocol */
+    uint8_t from, to; /* roles */
+    uint8_t hop;      /* communication round inside the protocol, from 0 */
+    uint8_t tlv;      /* UVCC_TLV_* */
+    uint8_t after;    /* 0: the local share suffices; else 1 + role whose flow must have come */
 } uvcci_flow;
 
 /* The whole table (flows of one protocol stand together); tests walk it. */
@@ -50,17 +52,17 @@ const uvcci_flow *uvcci_flow_find(uvcci_protocol p, uvcci_role from, uvcci_role 
 /* One block's run of one protocol at one party. Flow i of the protocol is bit i of the masks. */
 typedef struct uvcci_engine {
     uint8_t protocol, role;
-    uint8_t local;     /* local share ready */
-    uint8_t may_send;  /* flows whose bytes may be built now and were not taken yet */
+    uint8_t local;    /* local share ready */
+    uint8_t may_send; /* flows whose bytes may be built now and were not taken yet */
     uint8_t sent, got;
 } uvcci_engine;
 
 void uvcci_engine_init(uvcci_engine *e, uvcci_protocol p, uvcci_role role);
 /* The local share is ready. UVCC_ERR_STATE the second time. */
 int uvcci_engine_local(uvcci_engine *e);
-/* A TLV of type `tlv` from role `from` in `hop` came: UVCC_ERR_PROTOCOL if this party expects no such
- * flow or has it already. A flow whose bytes span several TLVs (KEY_BLOB) is one call, when its last
- * byte is here. It may come before the local share. */
+/* A TLV of type `tlv` from role `from` in `hop` came: UVCC_ERR_PROTOCOL if this party expects no
+ * such flow or has it already. A flow whose bytes span several TLVs (KEY_CHUNK) is one call, when
+ * its last byte is here. It may come before the local share. */
 int uvcci_engine_receive(uvcci_engine *e, uvcci_role from, unsigned hop, uint8_t tlv);
 /* Takes the mask of flows to send now (each flow is handed out once). */
 uint8_t uvcci_engine_take_sends(uvcci_engine *e);

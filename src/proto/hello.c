@@ -12,8 +12,8 @@
 
 #include "bytes.h"
 #include "ids.h"
-#include "pace.h"
 #include "mutant.h"
+#include "pace.h"
 
 enum { HELLO1 = 1, HELLO2 = 2, HELLO3 = 3 };
 #define BIT(hello) (1u << (hello))

@@ -82,12 +82,12 @@ typedef struct uvcci_hello {
     bool agreed;              /* both HELLO 1 are here: run, step, suite are set */
     uint32_t run, step;
     uint8_t suite;
-    const char *field; /* on UVCC_ERR_MISMATCH: which field differs */
-    uint64_t ignored;  /* payloads without effect: malformed, untimely, known */
-    uint64_t other_n;  /* HELLO 1 other than the one agreed on */
+    const char *field;   /* on UVCC_ERR_MISMATCH: which field differs */
+    uint64_t ignored;    /* payloads without effect: malformed, untimely, known */
+    uint64_t other_n;    /* HELLO 1 other than the one agreed on */
     uint64_t sent[3][3]; /* uvcci_pace by peer and HELLO */
     uint64_t forged[3];  /* uvcci_pace by peer: signatures that did not verify */
-    bool stale;        /* uvcci_hello_stale() unless done */
+    bool stale;          /* uvcci_hello_stale() unless done */
 } uvcci_hello;
 
 /* UVCC_ERR_CONFIG: equal pair secrets; a zero identity, two equal ones, or one that is not

@@ -97,8 +97,8 @@ uint64_t uvcci_fss_id(const uint8_t sid_sub[32], uint32_t step, uint32_t op_id, 
 
 static const char *const stream_names[] = {
 #define UVCCI_STREAM(name) #name,
-#include "streams.def"
 #include "mutant.h"
+#include "streams.def"
 #undef UVCCI_STREAM
 };
 

@@ -2,8 +2,8 @@
 #ifndef UVCCI_IDS_H
 #define UVCCI_IDS_H
 
-#include <stdint.h>
 #include "crypto.h"
+#include <stdint.h>
 
 enum { UVCCI_PHASE_FWD = 0, UVCCI_PHASE_BWD = 1, UVCCI_PHASE_UPD = 2 };
 enum { UVCCI_BLOCK_IO = 254, UVCCI_BLOCK_ENDS = 255 };
@@ -30,7 +30,9 @@ uint64_t uvcci_triple_id(const uint8_t sid_sub[32], uint32_t step, uint32_t op_i
 uint32_t uvcci_msg_id(uint8_t kind, const uint8_t sid_sub[32], uint32_t op_id, uint8_t src,
                       uint8_t dst, uint16_t chunk_idx, uint16_t chunk_cnt);
 /* Edge of a block: HEAD = P_e, TAIL = P_(e+1), OTHER = P_(e+2). */
-static inline uint8_t uvcci_edge(uint64_t fss_id) { return (uint8_t)(fss_id % 3u); }
+static inline uint8_t uvcci_edge(uint64_t fss_id) {
+    return (uint8_t)(fss_id % 3u);
+}
 
 /* Keys of a triangle (protocols.md 2). PRK = HKDF-Extract(salt = sid_sub, K_ab);
  * key = Expand(PRK, "uvcc/" || tag || U8(0) || LE64(step) || LE32(run)). */

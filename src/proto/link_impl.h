@@ -204,7 +204,7 @@ typedef struct uvcci_rx {
     uint32_t noted;                 /* bytes that want an ACK */
     uvcci_rx_window *window;        /* NULL: nothing above cum */
     uint64_t cum, top;              /* top: greatest seen */
-    uint64_t suspect[2]; /* uvcci_pace: failed opens of data and of control frames */
+    uint64_t suspect[2];            /* uvcci_pace: failed opens of data and of control frames */
     uint64_t ack_at, ack_counter;
     uint64_t released[2], admitted[2], granted[2]; /* absolute, by class */
     uint32_t ping_bytes;

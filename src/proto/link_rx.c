@@ -20,8 +20,8 @@
 #include "bytes.h"
 #include "crc.h"
 #include "link_impl.h"
-#include "pace.h"
 #include "mutant.h"
+#include "pace.h"
 
 /* Frames that hold a place are copied in tiles, so that the CRC finds its bytes in the first cache.
  */

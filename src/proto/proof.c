@@ -1,13 +1,13 @@
 /* proof.c - from a leaf to a signed root: roots over all workers of a party, and proofs.
  *
- *     job root: head (r, s, t = 0) || R*S*T epoch roots || global_root || signature ||
+ *     job root: head (r, s, t = 0) || R*S*T step roots || global_root || signature ||
  *               CRC-32 of all
  *
  *     proof:    head (flags 1: up to a job root) || LE32 index || LE32 leaves || U8 n ||
  *               the leaf without its sid, n bytes || U8 siblings || siblings ||
- *               epoch roots of the leaf's replica || replica roots || signature || CRC-32 of all
+ *               step roots of the leaf's replica || replica roots || signature || CRC-32 of all
  *
- * A proof up to the root of a worker alone has one epoch root and one replica root. Its head's run
+ * A proof up to the root of a worker alone has one step root and one replica root. Its head's run
  * is 0: only a STEP_BEGIN leaf speaks of the run. */
 #include "bundle.h"
 
@@ -24,9 +24,9 @@ static uint64_t workers_of(uint16_t r, uint16_t s, uint16_t t) {
 }
 
 int uvcc_audit_global_root(const uint8_t sid_job[32], uint32_t step, uint16_t replicas,
-                           uint16_t stages, uint16_t tp_ranks, const uint8_t *epoch_roots,
+                           uint16_t stages, uint16_t tp_ranks, const uint8_t *step_roots,
                            uint8_t root[32]) {
-    if (sid_job == NULL || epoch_roots == NULL || root == NULL ||
+    if (sid_job == NULL || step_roots == NULL || root == NULL ||
         !topology_good(replicas, stages, tp_ranks))
         return UVCC_ERR_USAGE;
     const uint32_t each = (uint32_t)stages * tp_ranks;
@@ -35,7 +35,7 @@ int uvcc_audit_global_root(const uint8_t sid_job[32], uint32_t step, uint16_t re
     for (uint32_t r = 0; r < replicas; r++) {
         uint8_t sid_rep[32], replica_root[32];
         uvcci_sid_rep(sid_job, r, sid_rep);
-        uvcci_replica_root(sid_rep, step, epoch_roots + (size_t)r * each * 32, each, replica_root);
+        uvcci_replica_root(sid_rep, step, step_roots + (size_t)r * each * 32, each, replica_root);
         uvcci_sha256_update(&h, replica_root, 32);
     }
     uvcci_sha256_final(&h, root);
@@ -65,14 +65,14 @@ static uvcci_head head_of_job(const uvcc_job_root *j) {
 int uvcc_job_root_encode(const uvcc_job_root *j, const uint8_t sign_seed[32], uint8_t *out,
                          size_t cap) {
     if (j == NULL || sign_seed == NULL || out == NULL || j->party >= UVCC_PARTIES ||
-        j->sid_job == NULL || j->policy_hash == NULL || j->epoch_roots == NULL)
+        j->sid_job == NULL || j->policy_hash == NULL || j->step_roots == NULL)
         return UVCC_ERR_USAGE;
     const size_t len = uvcc_job_root_bytes(j->replicas, j->stages, j->tp_ranks);
     if (len == 0 || cap < len)
         return UVCC_ERR_USAGE;
     uint8_t root[32], pk[32], sk[64], msg[UVCCI_AUDIT_MSG_BYTES], signature[64];
     int rc = uvcc_audit_global_root(j->sid_job, j->step, j->replicas, j->stages, j->tp_ranks,
-                                    j->epoch_roots, root);
+                                    j->step_roots, root);
     if (rc != 0)
         return rc;
     uvcci_sign_keypair(sign_seed, pk, sk);
@@ -82,7 +82,7 @@ int uvcc_job_root_encode(const uvcc_job_root *j, const uint8_t sign_seed[32], ui
     uvcci_writer w = uvcci_writer_on(out, len);
     uvcci_head h = head_of_job(j);
     uvcci_head_put(&w, UVCCI_MAGIC_JOB, &h);
-    uvcci_put(&w, j->epoch_roots, (size_t)workers_of(j->replicas, j->stages, j->tp_ranks) * 32);
+    uvcci_put(&w, j->step_roots, (size_t)workers_of(j->replicas, j->stages, j->tp_ranks) * 32);
     uvcci_put(&w, root, 32);
     uvcci_put(&w, signature, 64);
     uvcci_sum_put(out, len);
@@ -126,7 +126,7 @@ int uvcc_job_root_decode(uvcc_job_root *out, const uint8_t *bytes, size_t len,
                            .run = h.run,
                            .sid_job = h.sid_job,
                            .policy_hash = h.policy_hash,
-                           .epoch_roots = p,
+                           .step_roots = p,
                            .global = {.root = p + roots, .signature = p + roots + 32}};
     return uvcci_fault_at(fault, 0, UVCC_FAULT_NONE, h.party, 0);
 }
@@ -137,7 +137,7 @@ int uvcc_job_root_check(const uvcc_job_root *j, const uvcc_audit_keys *keys,
     if (j == NULL || keys == NULL || j->party >= UVCC_PARTIES)
         return UVCC_ERR_USAGE;
     int rc = uvcc_audit_global_root(j->sid_job, j->step, j->replicas, j->stages, j->tp_ranks,
-                                    j->epoch_roots, root);
+                                    j->step_roots, root);
     if (rc != 0)
         return rc;
     if (memcmp(root, j->global.root, 32) != 0)
@@ -161,7 +161,7 @@ static bool job_fits(const uvcc_bundle *b, const uvcc_job_root *j) {
            j->tp_ranks == b->tp_ranks && j->step == b->step && j->run == b->run &&
            memcmp(j->sid_job, b->sid_job, 32) == 0 &&
            memcmp(j->policy_hash, b->policy_hash, 32) == 0 &&
-           memcmp(j->epoch_roots + 32 * at, b->epoch_root, 32) == 0;
+           memcmp(j->step_roots + 32 * at, b->step_root, 32) == 0;
 }
 
 /* The roots of the upper levels, and the signature. */
@@ -169,13 +169,13 @@ static void put_upper(uvcci_writer *w, const uvcc_bundle *b, const uvcc_job_root
     const uint32_t each = j == NULL ? 1 : (uint32_t)j->stages * j->tp_ranks;
     const uint32_t replicas = j == NULL ? 1 : j->replicas;
     const uint8_t *epochs =
-        j == NULL ? b->epoch_root : j->epoch_roots + (size_t)b->replica * each * 32;
+        j == NULL ? b->step_root : j->step_roots + (size_t)b->replica * each * 32;
     uvcci_put(w, epochs, (size_t)each * 32);
     for (uint32_t r = 0; r < replicas; r++) {
         uint8_t sid_rep[32], root[32];
         uvcci_sid_rep(b->sid_job, j == NULL ? b->replica : r, sid_rep);
         uvcci_replica_root(sid_rep, b->step,
-                           j == NULL ? epochs : j->epoch_roots + (size_t)r * each * 32, each, root);
+                           j == NULL ? epochs : j->step_roots + (size_t)r * each * 32, each, root);
         uvcci_put(w, root, 32);
     }
     uvcci_put(w, j == NULL ? b->audit[b->party].signature : j->global.signature, 64);
@@ -266,8 +266,8 @@ int uvcc_proof_decode(uvcc_proof *out, const uint8_t *bytes, size_t len, uvcc_au
         return uvcci_fault_at(fault, UVCC_ERR_FRAME,
                               left < want ? UVCC_FAULT_CUT : UVCC_FAULT_LEFT_OVER, p.party, len);
     p.path = bytes + r.at;
-    p.epoch_roots = p.path + 32 * (size_t)p.path_len;
-    p.replica_roots = p.epoch_roots + epochs;
+    p.step_roots = p.path + 32 * (size_t)p.path_len;
+    p.replica_roots = p.step_roots + epochs;
     p.signature = p.replica_roots + replicas;
     *out = p;
     return uvcci_fault_at(fault, 0, UVCC_FAULT_NONE, p.party, 0);
@@ -282,10 +282,10 @@ int uvcc_proof_check(const uvcc_proof *p, const uvcc_audit_keys *keys, uvcc_audi
     uint8_t h[32], sid_rep[32], replica_root[32], root[32];
     uvcci_sha256_once(p->leaf, p->leaf_len, h);
     if (uvcci_merkle_verify(h, p->index, p->leaf_count, p->path, p->path_len,
-                            p->epoch_roots + 32 * at) != 0)
+                            p->step_roots + 32 * at) != 0)
         return uvcci_fault_at(fault, UVCC_ERR_AUTH, UVCC_FAULT_PATH, p->party, 0);
     uvcci_sid_rep(p->sid_job, p->replica, sid_rep);
-    uvcci_replica_root(sid_rep, p->step, p->epoch_roots, each, replica_root);
+    uvcci_replica_root(sid_rep, p->step, p->step_roots, each, replica_root);
     if (memcmp(replica_root, p->replica_roots + 32 * (size_t)(p->of_job ? p->replica : 0), 32) != 0)
         return uvcci_fault_at(fault, UVCC_ERR_AUTH, UVCC_FAULT_GLOBAL, p->party, 0);
     uvcci_global_root(p->sid_job, p->step, p->replica_roots, replicas, root);

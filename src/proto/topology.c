@@ -40,8 +40,8 @@ static int stage_group(const uvcci_topology *topo, uvcci_coord at, uint32_t *mem
     if (cap < count)
         return UVCC_ERR_USAGE;
     for (uint32_t i = 0; i < count; i++)
-        members[i] = (i / topo->tp_ranks * topo->stages + at.stage) * topo->tp_ranks +
-                     i % topo->tp_ranks;
+        members[i] =
+            (i / topo->tp_ranks * topo->stages + at.stage) * topo->tp_ranks + i % topo->tp_ranks;
     return (int)count;
 }
 

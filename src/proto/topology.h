@@ -1,8 +1,8 @@
 /* topology.h - workers of one party: coordinates, local ranks, groups (parallel.md).
  *
- * local_rank = r*S*T + s*T + t. A TP group fixes (r, s), a PP group (r, t), a DP group (s, t), a STAGE
- * group s; the member at index i of a group has t = i, s = i, r = i or r*T + t = i, so ranks ascend in
- * every group. */
+ * local_rank = r*S*T + s*T + t. A TP group fixes (r, s), a PP group (r, t), a DP group (s, t), a
+ * STAGE group s; the member at index i of a group has t = i, s = i, r = i or r*T + t = i, so ranks
+ * ascend in every group. */
 #ifndef UVCCI_TOPOLOGY_H
 #define UVCCI_TOPOLOGY_H
 

@@ -316,11 +316,11 @@ static void begin_roots(uvcci_sha256 *h, const char *label, const uint8_t id[32]
     uvcci_sha256_update(h, le, sizeof le);
 }
 
-void uvcci_replica_root(const uint8_t sid_rep[32], uint32_t epoch, const uint8_t *epoch_roots,
+void uvcci_replica_root(const uint8_t sid_rep[32], uint32_t epoch, const uint8_t *step_roots,
                         uint32_t count, uint8_t out[32]) {
     uvcci_sha256 h;
     begin_roots(&h, "UVCC_REPLICA_ROOT_V1", sid_rep, epoch);
-    uvcci_sha256_update(&h, epoch_roots, 32 * (size_t)count);
+    uvcci_sha256_update(&h, step_roots, 32 * (size_t)count);
     uvcci_sha256_final(&h, out);
 }
 

@@ -15,13 +15,13 @@ enum {
 
 #define UVCCI_LEAF_MAX_BYTES UVCC_LEAF_MAX_BYTES
 /* Every leaf begins with its type, the sid and a LE32. */
-#define UVCCI_LEAF_SID_AT 1u
+#define UVCCI_LEAF_SID_AT    1u
 #define UVCCI_ROW_STEP_BEGIN 0u
-#define UVCCI_ROW_ABORT UINT32_MAX
+#define UVCCI_ROW_ABORT      UINT32_MAX
 
 /* Grows in chunks from the allocator (UVCC_MEM_STATE) up to max_leaves. A transcript belongs to one
- * step of one worker. Row = index of the leaf's row in the op table; STEP_BEGIN has 0 (its type sorts
- * it first there), ABORT 2^32-1. */
+ * step of one worker. Row = index of the leaf's row in the op table; STEP_BEGIN has 0 (its type
+ * sorts it first there), ABORT 2^32-1. */
 typedef struct uvcci_transcript uvcci_transcript;
 int uvcci_transcript_new(uvcci_transcript **out, const uvcc_allocator *al, uint32_t max_leaves);
 void uvcci_transcript_free(uvcci_transcript *t);
@@ -41,7 +41,8 @@ void uvcci_merkle_root(uint8_t *hashes, uint32_t count, uint8_t root[32]);
  * Whole subtrees wait on a stack, at most one per level. */
 typedef struct uvcci_merkle {
     uint8_t node[33][32];
-    uint8_t sibling[UVCC_PATH_MAX][32]; /* of the target, from the bottom; none where a node moves up */
+    uint8_t sibling[UVCC_PATH_MAX]
+                   [32]; /* of the target, from the bottom; none where a node moves up */
     uint32_t depth, count, target, sibling_count;
     uint32_t at; /* where on the stack the target is; UINT32_MAX: not there */
 } uvcci_merkle;
@@ -54,7 +55,7 @@ void uvcci_merkle_end(uvcci_merkle *m, uint8_t root[32]);
 int uvcci_merkle_verify(const uint8_t leaf_hash[32], uint32_t index, uint32_t count,
                         const uint8_t *siblings, uint32_t n, const uint8_t root[32]);
 
-void uvcci_replica_root(const uint8_t sid_rep[32], uint32_t epoch, const uint8_t *epoch_roots,
+void uvcci_replica_root(const uint8_t sid_rep[32], uint32_t epoch, const uint8_t *step_roots,
                         uint32_t count, uint8_t out[32]);
 void uvcci_global_root(const uint8_t sid_job[32], uint32_t epoch, const uint8_t *replica_roots,
                        uint32_t count, uint8_t out[32]);

@@ -146,7 +146,7 @@ enum { ROWS = 5, INNER = 7, COLS = 9, FRAC_BITS = 12, IN_X = 1, IN_W = 2, OUT_Y 
 
 static uint32_t tensor(uvcc_program *p, const char *name, uint32_t rows, uint32_t cols,
                        uint8_t bits, uint8_t scale) {
-    return test_tensor(p, name, rows, cols, bits, scale, UVCC_EPOCH);
+    return test_tensor(p, name, rows, cols, bits, scale, UVCC_TRANSIENT);
 }
 
 typedef enum form { NATIVE, PARTS, TRIPLE, CHECKED } form;
@@ -181,11 +181,8 @@ static void add_product(uvcc_program *p, uint32_t x, uint32_t w, uint32_t z, uin
 static void add_checked(uvcc_program *p, uint32_t x, uint32_t w, uint32_t z,
                         uvcc_truncation truncation) {
     const uint32_t c = tensor(p, "C", ROWS, COLS, 44, 2 * FRAC_BITS);
-    const uvcc_op_desc whole = {.opcode = UVCC_OP_GEMM_SS,
-                                .in_count = 2,
-                                .in = {x, w},
-                                .out_count = 1,
-                                .out = {c}};
+    const uvcc_op_desc whole = {
+        .opcode = UVCC_OP_GEMM_SS, .in_count = 2, .in = {x, w}, .out_count = 1, .out = {c}};
     const uvcc_op_desc cut = {.opcode = UVCC_OP_TRUNCATE,
                               .k = 3,
                               .in_count = 1,
@@ -194,11 +191,8 @@ static void add_checked(uvcc_program *p, uint32_t x, uint32_t w, uint32_t z,
                               .out = {z},
                               .shift = FRAC_BITS,
                               .truncation = (uint8_t)truncation};
-    uvcc_op_desc check = {.opcode = UVCC_OP_SKS_START,
-                          .k = 1,
-                          .in_count = 3,
-                          .in = {x, w, c},
-                          .constant = 1000};
+    uvcc_op_desc check = {
+        .opcode = UVCC_OP_SKS_START, .k = 1, .in_count = 3, .in = {x, w, c}, .constant = 1000};
     assert_true(uvcc_program_op(p, &whole) >= 0);
     assert_true(uvcc_program_op(p, &check) >= 0);
     check.opcode = UVCC_OP_SKS_GEMM_CHECK;
@@ -228,7 +222,7 @@ static uvcc_program *make_program(const uvcc_allocator *al, uvcc_truncation trun
                                                          .cols = COLS,
                                                          .bits = 44,
                                                          .scale = 2 * FRAC_BITS,
-                                                         .lifetime = UVCC_EPOCH,
+                                                         .lifetime = UVCC_TRANSIENT,
                                                          .in_buffer_of = UVCC_NO_TENSOR,
                                                          .sharing = UVCC_ADDITIVE});
     assert_true(part >= 0 || product != PARTS);
@@ -362,8 +356,7 @@ static void checked_product(void **state) {
 
 int test_sessions(void) {
     const struct CMUnitTest tests[] = {SECRETS_TEST(provisioned), SECRETS_TEST(exchanged),
-                                       SECRETS_TEST(keyless), SECRETS_TEST(on_dcf_keys),
-                                       SECRETS_TEST(on_triples),
-                                       SECRETS_TEST(checked_product)};
+                                       SECRETS_TEST(keyless),     SECRETS_TEST(on_dcf_keys),
+                                       SECRETS_TEST(on_triples),  SECRETS_TEST(checked_product)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -118,9 +118,9 @@ static void test_meter(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pool_reuses),         cmocka_unit_test(test_pool_limit),
-        cmocka_unit_test(test_every_size),          cmocka_unit_test(test_pool_without_memory),
-        cmocka_unit_test(test_bump),                cmocka_unit_test(test_meter),
+        cmocka_unit_test(test_pool_reuses), cmocka_unit_test(test_pool_limit),
+        cmocka_unit_test(test_every_size),  cmocka_unit_test(test_pool_without_memory),
+        cmocka_unit_test(test_bump),        cmocka_unit_test(test_meter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

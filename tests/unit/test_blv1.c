@@ -50,11 +50,11 @@ static size_t lift_q4096(uint8_t *out, size_t cap) {
                   .aux = 1,
                   .bits = 64,
                   .count = 4096};
-    uint8_t *hole = NULL;
+    uint8_t *span = NULL;
     assert_int_equal(uvcc_blv1_begin(&w, out, cap), 0);
-    assert_int_equal(uvcc_blv1_put(&w, &t, &hole), 0);
+    assert_int_equal(uvcc_blv1_put(&w, &t, &span), 0);
     for (uint64_t i = 0; i < 4096; i++)
-        uvcci_st64(hole + 8 * i, i * UINT64_C(0x9E3779B97F4A7C15));
+        uvcci_st64(span + 8 * i, i * UINT64_C(0x9E3779B97F4A7C15));
     return (size_t)uvcc_blv1_end(&w);
 }
 
@@ -167,7 +167,7 @@ static void reads_members(void **state) {
     assert_true(t.id == 1 && t.count == 2 && t.bits == 64 && uvcci_ld64(t.data + 8) == 9);
     free(p);
     t = tlv_of(v, 4, 2, &p);
-    assert_int_equal(t.type, UVCC_TLV_KEY_BLOB);
+    assert_int_equal(t.type, UVCC_TLV_KEY_CHUNK);
     assert_true(t.id == 0xAABB && t.round == 3 && t.first == 0 && t.count == 9 && t.bits == 8);
     assert_memory_equal(t.data, "key bytes", 9);
     free(p);
@@ -470,17 +470,17 @@ static void writes_all_types(void **state) {
     uint64_t seed = 7;
     for (size_t i = 0; i < COUNT_OF(ORDERED); i++) {
         const uvcc_tlv *t = &ORDERED[i];
-        uint8_t *hole = NULL;
-        assert_int_equal(uvcc_blv1_put(&w, t, &hole), 0);
-        assert_true(hole > out && hole + uvcc_tlv_data_bytes(t) <= out + w.len);
-        if (uvcc_tlv_data_bytes(t) != 0) /* the hole is left as it is, the padding is not */
-            assert_int_equal(*hole, 0xEE);
-        test_rand_bytes(&seed, hole, uvcc_tlv_data_bytes(t));
+        uint8_t *span = NULL;
+        assert_int_equal(uvcc_blv1_put(&w, t, &span), 0);
+        assert_true(span > out && span + uvcc_tlv_data_bytes(t) <= out + w.len);
+        if (uvcc_tlv_data_bytes(t) != 0) /* the span is left as it is, the padding is not */
+            assert_int_equal(*span, 0xEE);
+        test_rand_bytes(&seed, span, uvcc_tlv_data_bytes(t));
         if (t->type == UVCC_TLV_OPEN_VEC) {
             uint64_t e[4096];
             for (uint32_t k = 0; k < t->count; k++)
                 e[k] = test_rand(&seed);
-            uvcc_bits_pack(e, t->count, t->bits, hole);
+            uvcc_bits_pack(e, t->count, t->bits, span);
         }
     }
     assert_int_equal(w.len, n);

@@ -6,8 +6,8 @@
  */
 #include "support.h"
 
-#include "exec/primitives/circuit.h"
 #include "exec/compute/kernels.h"
+#include "exec/primitives/circuit.h"
 #include "proto/prg.h"
 
 enum { H = UVCC_HEAD, T = UVCC_TAIL, O = UVCC_OTHER };
@@ -59,7 +59,7 @@ typedef struct sim {
     uvcci_circuit_plan plan;
     unsigned want;
     uint32_t n;
-    uint8_t gap; /* between pieces of messages */
+    uint8_t gap;           /* between pieces of messages */
     uint64_t *x, *part[3]; /* a, b, c */
     uint64_t *state[3];
     uint64_t *dx[3][2], *d[3][2];       /* lo, hi */

@@ -26,7 +26,8 @@ static uint32_t tensor(uvcc_program *p, const char *name, uint32_t rows, unsigne
                                 .cols = COLS,
                                 .bits = (uint8_t)bits,
                                 .scale = (uint8_t)scale,
-                                .lifetime = sharing == UVCC_ADDITIVE ? UVCC_EPOCH : UVCC_PERSIST,
+                                .lifetime =
+                                    sharing == UVCC_ADDITIVE ? UVCC_TRANSIENT : UVCC_PERSIST,
                                 .in_buffer_of = UVCC_NO_TENSOR,
                                 .sharing = sharing};
     const int t = uvcc_program_tensor(p, &d);
@@ -200,7 +201,7 @@ static void agrees_with_function(const uvcc_program *p, const uvcc_op_desc *d,
     assert_int_equal(uvcc_function_cost(f, in->cols, &by_steps), 0);
     assert_int_equal(c->rounds, by_steps.rounds);
     assert_true((double)c->online_bytes >= by_steps.online_bytes * elems - 0.5);
-    assert_true((double)c->online_bytes < by_steps.online_bytes * elems + 2 * f->step_count);
+    assert_true((double)c->online_bytes < by_steps.online_bytes * elems + 2 * f->instr_count);
     assert_true((double)c->preprocessing_bytes > by_steps.key_bytes * elems - 0.5);
     assert_true((double)c->preprocessing_bytes < by_steps.key_bytes * elems + 0.5);
 }

@@ -116,7 +116,7 @@ int uvcc_session_transmit_done(uvcc_session *s, uint8_t peer, uint64_t id, size_
     return 0;
 }
 
-int uvcc_session_poll_op(uvcc_session *s, const uvcc_job **out) {
+int uvcc_session_poll_job(uvcc_session *s, const uvcc_job **out) {
     if (s->jobs_polled == s->jobs_wanted)
         return 0;
     s->jobs[s->jobs_polled].id = s->jobs_polled + 1;

@@ -364,7 +364,7 @@ static void check(const sim *s, uvcci_protocol p, uint64_t value) {
                digest(s->own + rho(s, q / 2, (q / 2 + 1 + q % 2) % 3)));
         break;
     default:
-        EQ(got(s, p, O, H, 0, UVCC_TLV_KEY_BLOB), got(s, p, O, T, 0, UVCC_TLV_KEY_BLOB));
+        EQ(got(s, p, O, H, 0, UVCC_TLV_KEY_CHUNK), got(s, p, O, T, 0, UVCC_TLV_KEY_CHUNK));
         break;
     }
 }

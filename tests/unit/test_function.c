@@ -11,10 +11,10 @@ static const int64_t none_of[1] = {0}, once[1] = {1}, twice[1] = {2};
 #define FUNCTION(steps_of, n_in, n_out)                                                            \
     {                                                                                              \
         .name = "t", .inputs = (n_in), .outputs = (n_out),                                         \
-        .step_count = sizeof(steps_of) / sizeof(steps_of)[0], .steps = (steps_of)                  \
+        .instr_count = sizeof(steps_of) / sizeof(steps_of)[0], .instrs = (steps_of)                \
     }
 
-static const uvcc_fn_step relu_steps[] = {
+static const uvcc_fn_instr relu_steps[] = {
     {.kind = UVCC_FN_OPEN, .bits = 64},
     {.kind = UVCC_FN_COMPARE, .a = 0, .bits = 20, .word_count = 1, .words = none_of},
     {.kind = UVCC_FN_SELECT, .a = 1, .b = 0, .word_count = 1, .words = once},
@@ -25,24 +25,24 @@ static const uvcc_fn_step relu_steps[] = {
 static const uvcc_function relu = FUNCTION(relu_steps, 1, 2);
 
 /* Maximum of a row by pairs: second + [first >= second] (first - second), level by level. */
-static uvcc_function max_of_row(uvcc_fn_step steps[6 * LEVELS + 1], unsigned levels) {
+static uvcc_function max_of_row(uvcc_fn_instr steps[6 * LEVELS + 1], unsigned levels) {
     uint8_t n = 0, x = 0;
-    steps[n++] = (uvcc_fn_step){.kind = UVCC_FN_OPEN, .bits = 64};
+    steps[n++] = (uvcc_fn_instr){.kind = UVCC_FN_OPEN, .bits = 64};
     for (unsigned l = 1; l <= levels; l++) {
         const uint8_t diff = n;
-        steps[n++] = (uvcc_fn_step){.kind = UVCC_FN_PAIR_DIFF, .a = x};
-        steps[n++] = (uvcc_fn_step){.kind = UVCC_FN_PAIR_SECOND, .a = x};
-        steps[n++] = (uvcc_fn_step){
+        steps[n++] = (uvcc_fn_instr){.kind = UVCC_FN_PAIR_DIFF, .a = x};
+        steps[n++] = (uvcc_fn_instr){.kind = UVCC_FN_PAIR_SECOND, .a = x};
+        steps[n++] = (uvcc_fn_instr){
             .kind = UVCC_FN_COMPARE, .a = diff, .bits = 40, .word_count = 1, .words = none_of};
-        steps[n++] = (uvcc_fn_step){
+        steps[n++] = (uvcc_fn_instr){
             .kind = UVCC_FN_SELECT, .a = diff + 2, .b = diff, .word_count = 1, .words = once};
-        steps[n++] = (uvcc_fn_step){.kind = UVCC_FN_ADD, .a = diff + 3, .b = diff + 1};
+        steps[n++] = (uvcc_fn_instr){.kind = UVCC_FN_ADD, .a = diff + 3, .b = diff + 1};
         x = n;
         steps[n++] =
-            (uvcc_fn_step){.kind = UVCC_FN_EXCHANGE, .a = diff + 4, .io = l == levels ? 0 : NONE};
+            (uvcc_fn_instr){.kind = UVCC_FN_EXCHANGE, .a = diff + 4, .io = l == levels ? 0 : NONE};
     }
     return (uvcc_function){
-        .name = "max", .inputs = 1, .outputs = 1, .step_count = n, .steps = steps};
+        .name = "max", .inputs = 1, .outputs = 1, .instr_count = n, .instrs = steps};
 }
 
 static uvcci_fn_plan compiled(const uvcc_function *f, uint32_t cols, const uint8_t *in_bits) {
@@ -66,9 +66,9 @@ static void test_relu_plan(void **state) {
     assert_int_equal(plan.rounds, 3);
     assert_false(plan.one_edge);
     for (unsigned i = 0; i < 6; i++) {
-        const uvcci_fn_info *s = &plan.step[i];
+        const uvcci_fn_info *s = &plan.instr[i];
         assert_int_equal(s->value, value[i]);
-        assert_int_equal(s->stage, stage[i]);
+        assert_int_equal(s->turn, stage[i]);
         assert_int_equal(s->last, last[i]);
         assert_int_equal(s->sends, i == 0 || i == 1 || i >= 4);
         assert_int_equal(s->width, 5);
@@ -77,34 +77,34 @@ static void test_relu_plan(void **state) {
         assert_int_equal(s->dealer, i <= 1);
         assert_int_equal(s->pads, i == 0);
     }
-    assert_int_equal(plan.step[0].mod, 64);
-    assert_true(plan.step[0].bound == (1u << 20) - 1 && plan.step[2].bound == (1u << 20) - 1);
+    assert_int_equal(plan.instr[0].mod, 64);
+    assert_true(plan.instr[0].bound == (1u << 20) - 1 && plan.instr[2].bound == (1u << 20) - 1);
     assert_int_equal(uvcc_function_check(&relu, 5, in_bits, out_bits, NULL, 0), 0);
     assert_int_equal(out_bits[0], 20);
     assert_int_equal(out_bits[1], 1);
-    assert_true(compiled(&relu, 5, NULL).step[2].bound == UINT64_MAX);
+    assert_true(compiled(&relu, 5, NULL).instr[2].bound == UINT64_MAX);
 }
 
 static void test_max_plan(void **state) {
     (void)state;
     const uint8_t in_bits[1] = {30};
-    uvcc_fn_step steps[6 * LEVELS + 1];
+    uvcc_fn_instr steps[6 * LEVELS + 1];
     uvcc_function f = max_of_row(steps, LEVELS);
     uvcci_fn_plan plan = compiled(&f, 128, in_bits);
     assert_int_equal(plan.rounds, 15);
     assert_true(plan.one_edge);
     for (unsigned l = 0, i = 1; l < LEVELS; l++, i += 6) {
-        assert_int_equal(plan.step[i].width, 64u >> l);
-        assert_int_equal(plan.step[i].stage, 2 * l + 1);
-        assert_int_equal(plan.step[i].last, 2 * l + 2); /* SELECT reads it after COMPARE */
-        assert_true(plan.step[i].dealer && plan.step[i].pads);
-        assert_true(!plan.step[i + 1].dealer && plan.step[i + 1].pads);
-        assert_int_equal(plan.step[i + 5].stage, 2 * l + 2);
-        assert_true(plan.step[i].bound == 2 * ((1ull << 30) - 1));
-        assert_true(plan.step[i + 5].bound == (1ull << 30) - 1); /* a maximum is one of the two */
+        assert_int_equal(plan.instr[i].width, 64u >> l);
+        assert_int_equal(plan.instr[i].turn, 2 * l + 1);
+        assert_int_equal(plan.instr[i].last, 2 * l + 2); /* SELECT reads it after COMPARE */
+        assert_true(plan.instr[i].dealer && plan.instr[i].pads);
+        assert_true(!plan.instr[i + 1].dealer && plan.instr[i + 1].pads);
+        assert_int_equal(plan.instr[i + 5].turn, 2 * l + 2);
+        assert_true(plan.instr[i].bound == 2 * ((1ull << 30) - 1));
+        assert_true(plan.instr[i + 5].bound == (1ull << 30) - 1); /* a maximum is one of the two */
         /* the pairs of the next level read it, and need what they are made of */
-        assert_int_equal(plan.step[i + 5].dealer, l + 1 < LEVELS);
-        assert_int_equal(plan.step[i + 5].pads, l + 1 < LEVELS);
+        assert_int_equal(plan.instr[i + 5].dealer, l + 1 < LEVELS);
+        assert_int_equal(plan.instr[i + 5].pads, l + 1 < LEVELS);
     }
     assert_int_equal(uvcc_function_cols(&f, 128, 0), 1);
     assert_int_equal(uvcc_function_cols(&f, 128, 1), 0);
@@ -112,23 +112,23 @@ static void test_max_plan(void **state) {
     assert_int_equal(uvcc_function_cols(&f, 0, 0), 0);
 
     steps[5].constant = 1;
-    assert_true(compiled(&f, 128, in_bits).step[6].bound == 3 * ((1ull << 30) - 1) + 1);
+    assert_true(compiled(&f, 128, in_bits).instr[6].bound == 3 * ((1ull << 30) - 1) + 1);
     steps[5].constant = 0;
     steps[4].words = twice;
-    assert_true(compiled(&f, 128, in_bits).step[6].bound == 5 * ((1ull << 30) - 1));
+    assert_true(compiled(&f, 128, in_bits).instr[6].bound == 5 * ((1ull << 30) - 1));
     steps[4].words = once;
     f = max_of_row(steps, 3); /* odd widths: 5, 3, 2, 1 */
     plan = compiled(&f, 5, in_bits);
-    assert_int_equal(plan.step[1].width, 3);
-    assert_int_equal(plan.step[7].width, 2);
-    assert_int_equal(plan.step[13].width, 1);
+    assert_int_equal(plan.instr[1].width, 3);
+    assert_int_equal(plan.instr[7].width, 2);
+    assert_int_equal(plan.instr[13].width, 1);
     assert_int_equal(uvcc_function_cols(&f, 9, 0), 2);
 }
 
 /* The difference of one pair and the second of another: no maximum. */
 static void test_two_pairs(void **state) {
     (void)state;
-    static const uvcc_fn_step steps[] = {
+    static const uvcc_fn_instr steps[] = {
         {.kind = UVCC_FN_OPEN, .bits = 64},
         {.kind = UVCC_FN_OPEN, .io = 1, .bits = 64},
         {.kind = UVCC_FN_PAIR_DIFF, .a = 0},
@@ -140,7 +140,7 @@ static void test_two_pairs(void **state) {
     };
     const uvcc_function f = FUNCTION(steps, 2, 1);
     const uint8_t in_bits[2] = {10, 10};
-    assert_true(compiled(&f, 4, in_bits).step[6].bound == 3 * 1023);
+    assert_true(compiled(&f, 4, in_bits).instr[6].bound == 3 * 1023);
 }
 
 static const int32_t ramp[16] = {0, -3, 5, 7, 9, 11, -13, 15, 17, 19, 21, 23, 25, 27, 29, 1 << 30};
@@ -149,7 +149,7 @@ static const int64_t factors[8] = {1 << 30, -(1 << 28), 1 << 26, 77, 1 << 20, 12
 /* Keys that are shared, masks and words. */
 static void test_masks(void **state) {
     (void)state;
-    static const uvcc_fn_step steps[] = {
+    static const uvcc_fn_instr steps[] = {
         /*  0 */ {.kind = UVCC_FN_OPEN, .bits = 24},
         /*  1 */ {.kind = UVCC_FN_SHIFT, .a = 0, .shift = 8},
         /*  2 */ {.kind = UVCC_FN_COMPARE, .a = 1, .bits = 15, .word_count = 1, .words = none_of},
@@ -180,7 +180,7 @@ static void test_masks(void **state) {
     const uvcc_function f = FUNCTION(steps, 2, 2);
     const uint8_t in_bits[2] = {20, 30};
     const uvcci_fn_plan plan = compiled(&f, 3, in_bits);
-    const uvcci_fn_info *s = plan.step;
+    const uvcci_fn_info *s = plan.instr;
     assert_int_equal(plan.rounds, 4); /* OPEN, table, table times it, LIFT */
     assert_int_equal(s[1].mod, 16);
     assert_true(s[1].bound == 1 << 12);
@@ -192,7 +192,7 @@ static void test_masks(void **state) {
     assert_int_equal(s[3].words, 2);
     assert_int_equal(s[6].words, 4);
     assert_int_equal(s[7].words, 2);
-    assert_int_equal(s[6].stage, 2);
+    assert_int_equal(s[6].turn, 2);
     assert_int_equal(s[0].last, 1);
     assert_int_equal(s[5].last, 2);
     assert_true(s[0].dealer && !s[0].pads && s[1].dealer && !s[1].pads);
@@ -208,7 +208,7 @@ static void test_masks(void **state) {
 /* ---- refusals ---- */
 
 typedef struct draft {
-    uvcc_fn_step s[13];
+    uvcc_fn_instr s[13];
     uvcc_function f;
     uint8_t in_bits[6];
     uint32_t cols;
@@ -217,7 +217,7 @@ typedef struct draft {
 static const int64_t pair_words[2] = {0, 5};
 
 static void start(draft *d) {
-    const uvcc_fn_step s[13] = {
+    const uvcc_fn_instr s[13] = {
         {.kind = UVCC_FN_OPEN, .bits = 64},
         {.kind = UVCC_FN_SHIFT, .a = 0, .shift = 4},
         {.kind = UVCC_FN_TABLE,
@@ -240,7 +240,8 @@ static void start(draft *d) {
     };
     memset(d, 0, sizeof *d);
     memcpy(d->s, s, sizeof s);
-    d->f = (uvcc_function){.name = "t", .inputs = 2, .outputs = 2, .step_count = 13, .steps = d->s};
+    d->f =
+        (uvcc_function){.name = "t", .inputs = 2, .outputs = 2, .instr_count = 13, .instrs = d->s};
     memset(d->in_bits, 12, sizeof d->in_bits);
     d->cols = 6;
 }
@@ -258,7 +259,7 @@ static void check_refused(const draft *d, int error, const char *want) {
         __VA_ARGS__;                                                                               \
         check_refused(&d, UVCC_ERR_##error, message);                                              \
     } while (0)
-#define AT(step, what) "function t, step " step ": " what
+#define AT(step, what) "function t, instruction " step ": " what
 
 static void test_refused_heads(void **state) {
     (void)state;
@@ -268,8 +269,8 @@ static void test_refused_heads(void **state) {
     assert_int_equal(uvcc_function_check(&d.f, d.cols, NULL, NULL, NULL, 0), UVCC_ERR_USAGE);
     assert_int_equal(uvcc_function_check(NULL, 1, d.in_bits, NULL, NULL, 0), UVCC_ERR_USAGE);
     REFUSED(USAGE, "there is no function, or its inputs have no columns", d.cols = 0);
-    REFUSED(USAGE, "there is no function, or its inputs have no columns", d.f.steps = NULL);
-    REFUSED(LIMIT, "function t has 193 steps; at most 192 are possible", d.f.step_count = 193);
+    REFUSED(USAGE, "there is no function, or its inputs have no columns", d.f.instrs = NULL);
+    REFUSED(LIMIT, "function t has 193 instructions; at most 192 are possible", d.f.instr_count = 193);
     REFUSED(PROGRAM, "function t has 0 inputs and 2 outputs; 1 to 6 and 1 to 4 are possible",
             d.f.inputs = 0);
     REFUSED(PROGRAM, "function t has 7 inputs and 2 outputs; 1 to 6 and 1 to 4 are possible",
@@ -282,8 +283,8 @@ static void test_refused_heads(void **state) {
     REFUSED(PROGRAM, "function t: input 1 declares 64 bits; 1 to 63 are possible",
             d.in_bits[1] = 64);
     REFUSED(PROGRAM, "function t: input 0 declares 0 bits; 1 to 63 are possible", d.in_bits[0] = 0);
-    REFUSED(PROGRAM, "function t: no step opens input 2", d.f.inputs = 3);
-    REFUSED(PROGRAM, "function t: no step writes output 2", d.f.outputs = 3);
+    REFUSED(PROGRAM, "function t: no instruction opens input 2", d.f.inputs = 3);
+    REFUSED(PROGRAM, "function t: no instruction writes output 2", d.f.outputs = 3);
 }
 
 static void test_refused_operands(void **state) {
@@ -291,39 +292,39 @@ static void test_refused_operands(void **state) {
     draft d;
     REFUSED(PROGRAM, AT("1 (?)", "kind 0 is unknown"), d.s[1].kind = 0);
     REFUSED(PROGRAM, AT("1 (?)", "kind 99 is unknown"), d.s[1].kind = 99);
-    REFUSED(PROGRAM, AT("1 (SHIFT)", "operand a is step 1; it must be an earlier step"),
+    REFUSED(PROGRAM, AT("1 (SHIFT)", "operand a is instruction 1; it must be an earlier instruction"),
             d.s[1].a = 1);
-    REFUSED(PROGRAM, AT("12 (LIFT)", "operand a is step 255; it must be an earlier step"),
+    REFUSED(PROGRAM, AT("12 (LIFT)", "operand a is instruction 255; it must be an earlier instruction"),
             d.s[12].a = NONE);
-    REFUSED(PROGRAM, AT("4 (SELECT)", "operand b is step 255; it must be an earlier step"),
+    REFUSED(PROGRAM, AT("4 (SELECT)", "operand b is instruction 255; it must be an earlier instruction"),
             d.s[4].b = NONE);
     REFUSED(
         PROGRAM,
-        AT("3 (COMPARE)", "operand a is step 2 (TABLE), its value is additive; it must be masked"),
+        AT("3 (COMPARE)", "operand a is instruction 2 (TABLE), its value is additive; it must be masked"),
         d.s[3].a = 2);
     REFUSED(PROGRAM,
-            AT("4 (SELECT)", "operand a is step 0 (OPEN), its value is masked; it must be bits"),
+            AT("4 (SELECT)", "operand a is instruction 0 (OPEN), its value is masked; it must be bits"),
             d.s[4].a = 0);
     REFUSED(PROGRAM,
             AT("5 (ADD)",
-               "operand b is step 3 (COMPARE), its value is bits; it must be additive or masked"),
+               "operand b is instruction 3 (COMPARE), its value is bits; it must be additive or masked"),
             d.s[5].b = 3);
     REFUSED(PROGRAM,
             AT("9 (INDEX)",
-               "operand a is step 3 (COMPARE), its value is bits; it must be masked or additive"),
+               "operand a is instruction 3 (COMPARE), its value is bits; it must be masked or additive"),
             d.s[9].a = 3);
     REFUSED(PROGRAM,
-            AT("11 (BITS)", "operand a is step 10 (LIFT), its value is none; it must be bits"),
+            AT("11 (BITS)", "operand a is instruction 10 (LIFT), its value is none; it must be bits"),
             d.s[11].a = 10);
     REFUSED(PROGRAM,
-            AT("12 (LIFT)", "operand a is step 6 (EXCHANGE), its value is masked; it must be "
+            AT("12 (LIFT)", "operand a is instruction 6 (EXCHANGE), its value is masked; it must be "
                             "additive"),
             d.s[12].a = 6);
     REFUSED(PROGRAM,
-            AT("2 (TABLE)", "operand b is step 0 (OPEN), its value is masked; it must be additive"),
+            AT("2 (TABLE)", "operand b is instruction 0 (OPEN), its value is masked; it must be additive"),
             d.s[2].b = 0);
     REFUSED(PROGRAM,
-            AT("7 (PAIR_DIFF)", "operand a is step 1 (SHIFT), which only COMPARE and tables can "
+            AT("7 (PAIR_DIFF)", "operand a is instruction 1 (SHIFT), which only COMPARE and tables can "
                                 "read"),
             d.s[7].a = 1);
     REFUSED(PROGRAM, AT("9 (ADD)", "operand a has 6 columns, b 3; they must be equal"),
@@ -348,7 +349,7 @@ static void test_refused_masked(void **state) {
             d.s[0].bits = 63);
     REFUSED(PROGRAM, AT("5 (ADD)", "operand b has 12 bits opened; 64 are needed"),
             (d.s[0].io = 1, d.s[0].bits = 64, d.s[1].a = 0, d.s[3].a = 0,
-             d.s[2] = (uvcc_fn_step){.kind = UVCC_FN_OPEN, .bits = 12}));
+             d.s[2] = (uvcc_fn_instr){.kind = UVCC_FN_OPEN, .bits = 12}));
 }
 
 static void test_refused_compare(void **state) {
@@ -410,7 +411,7 @@ static void test_refused_tables(void **state) {
             (FACTORS, d.s[2].a = 0, d.s[2].bits = 14));
     REFUSED(PROGRAM, AT("2 (TABLE)", "operand a must be the SHIFT of operand b by 4"),
             (FACTORS, d.s[2].b = 1));
-    REFUSED(PROGRAM, AT("2 (TABLE)", "operand b is step 255; it must be an earlier step"),
+    REFUSED(PROGRAM, AT("2 (TABLE)", "operand b is instruction 255; it must be an earlier instruction"),
             (FACTORS, d.s[2].b = NONE));
     REFUSED(PROGRAM, AT("2 (TABLE)", "7 words; it takes 8"), (FACTORS, d.s[2].word_count = 7));
     REFUSED(PROGRAM, AT("2 (TABLE)", "its constant is a shift; 0 to 63 are possible"),
@@ -433,7 +434,7 @@ static void test_refused_outputs(void **state) {
     REFUSED(PROGRAM, AT("10 (LIFT)", "there is no output 2"), d.s[10].io = 2);
     REFUSED(PROGRAM, AT("10 (LIFT)", "there is no output 255"), d.s[10].io = NONE);
     REFUSED(PROGRAM, AT("6 (EXCHANGE)", "there is no output 2"), d.s[6].io = 2);
-    REFUSED(PROGRAM, AT("10 (LIFT)", "output 0 is written by an earlier step"), d.s[6].io = 0);
+    REFUSED(PROGRAM, AT("10 (LIFT)", "output 0 is written by an earlier instruction"), d.s[6].io = 0);
     REFUSED(BOUND, AT("10 (LIFT)", "output 0 needs 63 bits; at most 62 are possible"),
             (d.s[4].words = large, d.s[10].a = 4));
     start(&d);
@@ -454,7 +455,7 @@ static void test_declared_bits(void **state) {
     REFUSED(PROGRAM, AT("10 (LIFT)", "it declares 63 bits; at most 62 are possible"),
             d.s[10].bits = 63);
     static const int64_t one[1] = {1};
-    uvcc_fn_step s[] = {
+    uvcc_fn_instr s[] = {
         {.kind = UVCC_FN_OPEN, .bits = 64},
         {.kind = UVCC_FN_COMPARE, .bits = 21, .word_count = 1, .words = one},
         {.kind = UVCC_FN_SELECT, .a = 1, .b = 0, .word_count = 1, .words = one},
@@ -521,7 +522,7 @@ static void test_eval_max(void **state) {
     uint64_t seed = 2;
     for (size_t w = 0; w < sizeof widths / sizeof widths[0]; w++) {
         const uint32_t cols = widths[w];
-        uvcc_fn_step steps[6 * LEVELS + 1];
+        uvcc_fn_instr steps[6 * LEVELS + 1];
         unsigned levels = 1;
         while (1u << levels < cols)
             levels++;
@@ -542,7 +543,7 @@ static void test_eval_max(void **state) {
 static void test_eval_bits(void **state) {
     (void)state;
     static const int64_t knots[3] = {-2, 0, 7}, slopes[3] = {10, -100, 1000};
-    static const uvcc_fn_step steps[] = {
+    static const uvcc_fn_instr steps[] = {
         {.kind = UVCC_FN_OPEN, .bits = 64},
         {.kind = UVCC_FN_COMPARE, .a = 0, .bits = 20, .word_count = 3, .words = knots},
         {.kind = UVCC_FN_OPEN, .io = 1, .bits = 64},
@@ -564,7 +565,7 @@ static void test_eval_bits(void **state) {
 
 static void test_eval_table(void **state) {
     (void)state;
-    static const uvcc_fn_step steps[] = {
+    static const uvcc_fn_instr steps[] = {
         {.kind = UVCC_FN_OPEN, .bits = 64},
         {.kind = UVCC_FN_TABLE,
          .a = 0,
@@ -616,7 +617,7 @@ static int64_t slow_factor(const int64_t *c, int64_t l, unsigned s) {
 /* Fast mode: floors of x + r_low, and the factor that makes up for what they leave out. */
 static void test_eval_shift(void **state) {
     (void)state;
-    static const uvcc_fn_step steps[] = {
+    static const uvcc_fn_instr steps[] = {
         {.kind = UVCC_FN_OPEN, .bits = 64},
         {.kind = UVCC_FN_SHIFT, .a = 0, .shift = 6},
         {.kind = UVCC_FN_COMPARE, .a = 1, .bits = 20, .word_count = 1, .words = none_of},
@@ -661,7 +662,7 @@ static void test_eval_shift(void **state) {
 
 static void test_eval_pairs(void **state) {
     (void)state;
-    static const uvcc_fn_step steps[] = {
+    static const uvcc_fn_instr steps[] = {
         {.kind = UVCC_FN_OPEN, .bits = 64},
         {.kind = UVCC_FN_PAIR_DIFF, .a = 0},
         {.kind = UVCC_FN_PAIR_SECOND, .a = 0},
@@ -685,7 +686,7 @@ static void test_eval_pairs(void **state) {
 /* ---- groups of four, rows and products ---- */
 
 /* The greatest of each group of four by values shifted by 2, times the sum of them, truncated. */
-static const uvcc_fn_step quads[] = {
+static const uvcc_fn_instr quads[] = {
     /*  0 */ {.kind = UVCC_FN_OPEN, .bits = 64},
     /*  1 */ {.kind = UVCC_FN_QUAD_DIFF, .a = 0},
     /*  2 */ {.kind = UVCC_FN_SHIFT, .a = 0, .shift = 2},
@@ -710,13 +711,13 @@ static void test_quads_plan(void **state) {
     const uint8_t in_bits[1] = {8};
     const uvcc_function f = FUNCTION(quads, 1, 2);
     const uvcci_fn_plan plan = compiled(&f, 9, in_bits);
-    const uvcci_fn_info *s = plan.step;
+    const uvcci_fn_info *s = plan.instr;
     static const uint8_t width[] = {9, 18, 9, 18, 18, 3, 3, 3, 3, 1, 3, 3, 3, 3, 3, 3};
     static const uint8_t stage[] = {0, 1, 1, 1, 1, 2, 1, 2, 2, 3, 3, 3, 3, 3, 4, 4};
     static const char value[] = "MMMMBAAAMMMMAMA";
     for (unsigned i = 0; i < QUAD_STEPS; i++) {
         assert_int_equal(s[i].width, width[i]);
-        assert_int_equal(s[i].stage, stage[i]);
+        assert_int_equal(s[i].turn, stage[i]);
         if (i != 6 && i != 15)
             assert_int_equal(s[i].value, value[i]);
         assert_int_equal(s[i].index, i == 2 || i == 3);
@@ -783,48 +784,48 @@ static void test_refused_quads(void **state) {
         unsigned step;
         int error;
         const char *want;
-        uvcc_fn_step is;
+        uvcc_fn_instr is;
     } cases[] = {
         {4,
          UVCC_ERR_PROGRAM,
-         "function t, step 5 (QUAD_BEST): operand a must be a COMPARE of a QUAD_DIFF by one word, "
+         "function t, instruction 5 (QUAD_BEST): operand a must be a COMPARE of a QUAD_DIFF by one word, "
          "b "
          "a QUAD_DIFF",
          {.kind = UVCC_FN_COMPARE, .a = 3, .bits = 10, .word_count = 2, .words = pair_words}},
         {5,
          UVCC_ERR_PROGRAM,
-         "function t, step 5 (QUAD_BEST): operand b is step 3 (QUAD_DIFF), which only COMPARE and "
+         "function t, instruction 5 (QUAD_BEST): operand b is instruction 3 (QUAD_DIFF), which only COMPARE and "
          "tables can read",
          {.kind = UVCC_FN_QUAD_BEST, .a = 4, .b = 3}},
         {6,
          UVCC_ERR_PROGRAM,
-         "function t, step 6 (QUAD_LAST): operand a is step 2 (SHIFT), which only COMPARE and "
+         "function t, instruction 6 (QUAD_LAST): operand a is instruction 2 (SHIFT), which only COMPARE and "
          "tables can read",
          {.kind = UVCC_FN_QUAD_LAST, .a = 2}},
         {10,
          UVCC_ERR_PROGRAM,
-         "function t, step 10 (SPREAD): operand a has 3 columns; it must have one",
+         "function t, instruction 10 (SPREAD): operand a has 3 columns; it must have one",
          {.kind = UVCC_FN_SPREAD, .a = 8, .b = 8}},
         {11,
          UVCC_ERR_PROGRAM,
-         "function t, step 11 (SUB): operand a has 1 columns, b 3; they must be equal",
+         "function t, instruction 11 (SUB): operand a has 1 columns, b 3; they must be equal",
          {.kind = UVCC_FN_SUB, .a = 9, .b = 8}},
         {0,
          UVCC_ERR_PROGRAM,
-         "function t, step 5 (QUAD_BEST): operand b has 40 bits opened; 64 are needed",
+         "function t, instruction 5 (QUAD_BEST): operand b has 40 bits opened; 64 are needed",
          {.kind = UVCC_FN_OPEN, .bits = 40}},
         {14,
          UVCC_ERR_PROGRAM,
-         "function t, step 14 (TRUNC): a shift by 0; 1 to 62 are possible",
+         "function t, instruction 14 (TRUNC): a shift by 0; 1 to 62 are possible",
          {.kind = UVCC_FN_TRUNC, .a = 13}},
         {14,
          UVCC_ERR_PROGRAM,
-         "function t, step 14 (TRUNC): a shift by 63; 1 to 62 are possible",
+         "function t, instruction 14 (TRUNC): a shift by 63; 1 to 62 are possible",
          {.kind = UVCC_FN_TRUNC, .a = 13, .shift = 63}},
     };
     const uint8_t in_bits[1] = {8};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        uvcc_fn_step steps[QUAD_STEPS];
+        uvcc_fn_instr steps[QUAD_STEPS];
         uvcc_function f = {"t", 1, 2, QUAD_STEPS, steps};
         char message[256] = "";
         memcpy(steps, quads, sizeof steps);
@@ -834,7 +835,7 @@ static void test_refused_quads(void **state) {
         assert_int_equal(err, cases[i].error);
     }
     /* what is truncated must have 62 bits */
-    uvcc_fn_step steps[QUAD_STEPS];
+    uvcc_fn_instr steps[QUAD_STEPS];
     uvcc_function f = {"t", 1, 2, QUAD_STEPS, steps};
     char message[256] = "";
     const uint8_t wide[1] = {31};
@@ -843,40 +844,40 @@ static void test_refused_quads(void **state) {
     assert_int_equal(uvcc_function_check(&f, 9, wide, NULL, message, sizeof message),
                      UVCC_ERR_BOUND);
     assert_string_equal(message,
-                        "function t, step 14 (TRUNC): its operand needs 64 bits; at most 62 "
+                        "function t, instruction 14 (TRUNC): its operand needs 64 bits; at most 62 "
                         "are possible");
 }
 
-/* ---- ladders ---- */
+/* ---- multiscales ---- */
 
-enum { LADDER_WORDS = 9 * 3 * 2 };
-static int64_t ladder_words[LADDER_WORDS];
-static const uvcc_fn_step ladder_steps[] = {
+enum { MULTISCALE_WORDS = 9 * 3 * 2 };
+static int64_t multiscale_words[MULTISCALE_WORDS];
+static const uvcc_fn_instr multiscale_steps[] = {
     {.kind = UVCC_FN_OPEN, .bits = 64},
-    {.kind = UVCC_FN_LADDER,
+    {.kind = UVCC_FN_MULTISCALE,
      .a = 0,
      .bits = 8,
      .shift = 2,
      .first = 3,
      .constant = 5,
-     .word_count = LADDER_WORDS,
-     .words = ladder_words},
+     .word_count = MULTISCALE_WORDS,
+     .words = multiscale_words},
     {.kind = UVCC_FN_LIFT, .a = 1, .io = 0},
 };
 
 /* Cells of 4 from 12 on, of 16 from 48 on; below there is the constant. */
-static void test_ladder(void **state) {
+static void test_multiscale(void **state) {
     (void)state;
-    const uvcc_function f = FUNCTION(ladder_steps, 1, 1);
+    const uvcc_function f = FUNCTION(multiscale_steps, 1, 1);
     const uint8_t in_bits[1] = {7};
-    for (unsigned i = 0; i < LADDER_WORDS; i++)
-        ladder_words[i] = (int64_t)i * i - 1000;
+    for (unsigned i = 0; i < MULTISCALE_WORDS; i++)
+        multiscale_words[i] = (int64_t)i * i - 1000;
     const uvcci_fn_plan plan = compiled(&f, 3, in_bits);
     assert_int_equal(plan.rounds, 2);
     assert_false(plan.one_edge);
-    assert_true(plan.step[1].value == 'A' && !plan.step[1].sends && plan.step[1].key == 1);
-    assert_true(plan.step[0].dealer && !plan.step[0].pads);
-    assert_int_equal(plan.step[1].words, 0);
+    assert_true(plan.instr[1].value == 'A' && !plan.instr[1].sends && plan.instr[1].key == 1);
+    assert_true(plan.instr[0].dealer && !plan.instr[0].pads);
+    assert_int_equal(plan.instr[1].words, 0);
     uvcc_fn_cost cost;
     assert_int_equal(uvcc_function_cost(&f, 3, &cost), 0);
     assert_true(cost.online_bytes == 32 && cost.key_bytes == 2 * (8 * 16 + 2 * 24 + 2));
@@ -893,14 +894,14 @@ static void test_ladder(void **state) {
                 const int64_t s = high ? 16 : 4, index = high ? coarse : fine;
                 const int64_t l =
                     (((x + (int64_t)r) & (s - 1)) - ((int64_t)r & (s - 1))) * (4096 / s);
-                const int64_t *w = ladder_words + (high ? 27 : 0) + index - 3;
+                const int64_t *w = multiscale_words + (high ? 27 : 0) + index - 3;
                 want += w[0] + l * (w[9] + l * w[18]);
                 assert_int_equal(s * (4096 * index + l), 4096 * x * s / s);
             }
             assert_int_equal(y, want);
             most = (uint64_t)llabs(y) > most ? (uint64_t)llabs(y) : most;
         }
-    assert_true(plan.step[1].bound >= most);
+    assert_true(plan.instr[1].bound >= most);
 }
 
 static void test_low_bits(void **state) {
@@ -908,19 +909,20 @@ static void test_low_bits(void **state) {
     static const unsigned of_quads[] = {[2] = 2, [14] = 3, [15] = 0};
     for (unsigned i = 0; i < QUAD_STEPS; i++)
         assert_int_equal(uvcc_function_low_bits(&quads[i]), of_quads[i]);
-    assert_int_equal(uvcc_function_low_bits(&ladder_steps[1]), 2 + 2); /* of its second rung */
-    assert_int_equal(uvcc_function_low_bits(&ladder_steps[0]), 0);
+    assert_int_equal(uvcc_function_low_bits(&multiscale_steps[1]), 2 + 2); /* of its second scale */
+    assert_int_equal(uvcc_function_low_bits(&multiscale_steps[0]), 0);
     assert_int_equal(uvcc_function_low_bits(NULL), 0);
-    assert_int_equal(uvcc_function_low_bits(&(uvcc_fn_step){.kind = UVCC_FN_LADDER, .first = 3}),
-                     0);
-    const uvcc_fn_step far = {.kind = UVCC_FN_LADDER, .first = (int64_t)1 << 32, .word_count = 27};
+    assert_int_equal(
+        uvcc_function_low_bits(&(uvcc_fn_instr){.kind = UVCC_FN_MULTISCALE, .first = 3}), 0);
+    const uvcc_fn_instr far = {
+        .kind = UVCC_FN_MULTISCALE, .first = (int64_t)1 << 32, .word_count = 27};
     assert_int_equal(uvcc_function_low_bits(&far), 0); /* 0 cells, if cut to 32 bits */
 }
 
-static void test_refused_ladders(void **state) {
+static void test_refused_multiscale(void **state) {
     (void)state;
     static const struct {
-        uvcc_fn_step step;
+        uvcc_fn_instr step;
         int error;
         const char *want;
     } cases[] = {
@@ -932,36 +934,36 @@ static void test_refused_ladders(void **state) {
          "its first cell is 17; 2 to 16 are possible"},
         {{.bits = 8, .shift = 2, .first = 3, .word_count = 53},
          UVCC_ERR_PROGRAM,
-         "53 words; it takes 27 for each of 1 to 32 rungs"},
+         "53 words; it takes 27 for each of 1 to 32 scales"},
         {{.bits = 8, .shift = 2, .first = 3, .word_count = 0},
          UVCC_ERR_PROGRAM,
-         "0 words; it takes 27 for each of 1 to 32 rungs"},
+         "0 words; it takes 27 for each of 1 to 32 scales"},
         {{.bits = 0, .shift = 2, .first = 3, .word_count = 54},
          UVCC_ERR_PROGRAM,
          "0 bits; 1 to 63 are possible"},
         {{.bits = 2, .shift = 2, .first = 3, .word_count = 54},
          UVCC_ERR_PROGRAM,
-         "2 bits are too few for 2 rungs"},
+         "2 bits are too few for 2 scales"},
         {{.bits = 60, .shift = 5, .first = 3, .word_count = 54},
          UVCC_ERR_PROGRAM,
          "operand a has 64 bits opened; 65 are needed"},
         {{.bits = 8, .shift = 2, .first = 3, .word_count = 27},
          UVCC_ERR_BOUND,
-         "its operand has indices up to 33 at the last rung; 11 are possible"},
+         "its operand has indices up to 33 at the last scale; 11 are possible"},
         {{.bits = 6, .shift = 2, .first = 3, .word_count = 54},
          UVCC_ERR_BOUND,
-         "6 bits are too few for 2 rungs"},
+         "6 bits are too few for 2 scales"},
     };
     const uint8_t in_bits[1] = {7};
-    uvcc_fn_step steps[3];
+    uvcc_fn_instr steps[3];
     uvcc_function f = {"t", 1, 1, 3, steps};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char message[256] = "", want[256];
-        memcpy(steps, ladder_steps, sizeof steps);
+        memcpy(steps, multiscale_steps, sizeof steps);
         steps[1] = cases[i].step;
-        steps[1].kind = UVCC_FN_LADDER;
-        steps[1].words = ladder_words;
-        snprintf(want, sizeof want, "function t, step 1 (LADDER): %s", cases[i].want);
+        steps[1].kind = UVCC_FN_MULTISCALE;
+        steps[1].words = multiscale_words;
+        snprintf(want, sizeof want, "function t, instruction 1 (MULTISCALE): %s", cases[i].want);
         const int err = uvcc_function_check(&f, 9, in_bits, NULL, message, sizeof message);
         assert_string_equal(message, want);
         assert_int_equal(err, cases[i].error);
@@ -969,33 +971,33 @@ static void test_refused_ladders(void **state) {
 }
 
 /* A product of 63 bits twice has no bound that 64 bits hold, so it has no index either. */
-static void test_ladder_of_anything(void **state) {
+static void test_multiscale_of_anything(void **state) {
     (void)state;
     const uint8_t in_bits[1] = {63};
-    const uvcc_fn_step steps[] = {
+    const uvcc_fn_instr steps[] = {
         {.kind = UVCC_FN_OPEN, .bits = 64},
         {.kind = UVCC_FN_MUL, .a = 0, .b = 0},
         {.kind = UVCC_FN_EXCHANGE, .a = 1, .io = UVCC_FN_NONE},
-        {.kind = UVCC_FN_LADDER,
+        {.kind = UVCC_FN_MULTISCALE,
          .a = 2,
          .bits = 8,
          .shift = 2,
          .first = 3,
-         .word_count = LADDER_WORDS,
-         .words = ladder_words},
+         .word_count = MULTISCALE_WORDS,
+         .words = multiscale_words},
         {.kind = UVCC_FN_LIFT, .a = 3, .io = 0},
     };
     const uvcc_function f = FUNCTION(steps, 1, 1);
     char message[256] = "";
     assert_int_equal(uvcc_function_check(&f, 1, in_bits, NULL, message, sizeof message),
                      UVCC_ERR_BOUND);
-    assert_string_equal(message, "function t, step 3 (LADDER): its operand has indices up to "
-                                 "18446744073709551615 at the last rung; 11 are possible");
+    assert_string_equal(message, "function t, instruction 3 (MULTISCALE): its operand has indices up to "
+                                 "18446744073709551615 at the last scale; 11 are possible");
 }
 
 /* ---- floors ---- */
 
-static const uvcc_fn_step floor_steps[] = {
+static const uvcc_fn_instr floor_steps[] = {
     {.kind = UVCC_FN_OPEN, .bits = 64},          {.kind = UVCC_FN_FLOOR, .a = 0, .shift = 5},
     {.kind = UVCC_FN_TRUNC, .a = 0, .shift = 5}, {.kind = UVCC_FN_LIFT, .a = 1, .io = 0},
     {.kind = UVCC_FN_LIFT, .a = 2, .io = 1},
@@ -1008,12 +1010,12 @@ static void test_floor(void **state) {
     const uvcci_fn_plan plan = compiled(&f, 3, in_bits);
     assert_int_equal(plan.rounds, 2);
     assert_false(plan.one_edge);
-    assert_true(plan.step[1].value == 'A' && !plan.step[1].sends);
-    assert_int_equal(plan.step[1].key, 1);
-    assert_int_equal(plan.step[1].words, 2);
-    assert_int_equal(plan.step[2].key, NONE); /* a TRUNC has none */
-    assert_true(plan.step[0].dealer && !plan.step[0].pads);
-    assert_true(plan.step[1].bound == 1ull << 57);
+    assert_true(plan.instr[1].value == 'A' && !plan.instr[1].sends);
+    assert_int_equal(plan.instr[1].key, 1);
+    assert_int_equal(plan.instr[1].words, 2);
+    assert_int_equal(plan.instr[2].key, NONE); /* a TRUNC has none */
+    assert_true(plan.instr[0].dealer && !plan.instr[0].pads);
+    assert_true(plan.instr[1].bound == 1ull << 57);
     uvcc_fn_cost cost;
     assert_int_equal(uvcc_function_cost(&f, 3, &cost), 0);
     assert_true(cost.online_bytes == 16 + 2 * 16);
@@ -1045,14 +1047,14 @@ static void test_refused_floors(void **state) {
         {64, 5, 63, UVCC_ERR_BOUND, "its operand needs 63 bits; at most 62 are possible"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        uvcc_fn_step steps[5];
+        uvcc_fn_instr steps[5];
         const uvcc_function f = FUNCTION(steps, 1, 2);
         const uint8_t in_bits[1] = {(uint8_t)cases[i].in_bits};
         char message[256] = "", want[256];
         memcpy(steps, floor_steps, sizeof steps);
         steps[0].bits = (uint8_t)cases[i].bits;
         steps[1].shift = (uint8_t)cases[i].shift;
-        snprintf(want, sizeof want, "function t, step 1 (FLOOR): %s", cases[i].want);
+        snprintf(want, sizeof want, "function t, instruction 1 (FLOOR): %s", cases[i].want);
         assert_int_equal(uvcc_function_check(&f, 3, in_bits, NULL, message, sizeof message),
                          cases[i].error);
         assert_string_equal(message, want);
@@ -1061,12 +1063,13 @@ static void test_refused_floors(void **state) {
 
 /* ---- exact indices ---- */
 
-/* floor(x / 32) by the rounded index and what the masks carry: a table of it, of what lies below it, of
- * their product; times an input; and [floor >= 0]. */
-static const int32_t squares[] = {9, 4, 1, 0, 1, 4, 9, 16}, rises[] = {9, -5, -3, -1, 1, 3, 5, 7, -16};
+/* floor(x / 32) by the rounded index and what the masks carry: a table of it, of what lies below
+ * it, of their product; times an input; and [floor >= 0]. */
+static const int32_t squares[] = {9, 4, 1, 0, 1, 4, 9, 16},
+                     rises[] = {9, -5, -3, -1, 1, 3, 5, 7, -16};
 static const int32_t halves[32] = {0, 0, 1, 1, 2, 2, 3, 3, [30] = 15, [31] = 15};
 static const int64_t from_two[2] = {1, 0}, upper[2] = {1, 0}, at_zero[2] = {-1, 1};
-static const uvcc_fn_step exact_steps[] = {
+static const uvcc_fn_instr exact_steps[] = {
     {.kind = UVCC_FN_OPEN, .bits = 64, .io = 0},
     {.kind = UVCC_FN_SHIFT, .a = 0, .shift = 5},
     {.kind = UVCC_FN_LOW, .a = 0, .bits = 5},
@@ -1104,17 +1107,17 @@ static void test_exact_index(void **state) {
     const uint8_t in_bits[1] = {11};
     const uvcci_fn_plan plan = compiled(&f, 3, in_bits);
     assert_int_equal(plan.rounds, 3); /* OPEN, all that look up or compare, LIFT */
-    assert_true(plan.step[2].index && plan.step[2].value == 'M' && plan.step[2].dealer);
-    assert_true(plan.step[2].bound == 31 && plan.step[2].mod == 64);
-    assert_int_equal(plan.step[4].key, 3); /* on LOW's key */
-    assert_int_equal(plan.step[6].key, 5);
-    assert_int_equal(plan.step[8].key, 5);
-    assert_int_equal(plan.step[5].words, 4);
-    assert_int_equal(plan.step[6].words, 8);
-    assert_int_equal(plan.step[10].words, 8);
-    assert_int_equal(plan.step[3].last, 2); /* when the round that TABLE_MUL sends in is over */
-    assert_true(plan.step[3].dealer && plan.step[0].dealer && plan.step[0].pads);
-    assert_true(plan.step[6].bound == 16 * 15);
+    assert_true(plan.instr[2].index && plan.instr[2].value == 'M' && plan.instr[2].dealer);
+    assert_true(plan.instr[2].bound == 31 && plan.instr[2].mod == 64);
+    assert_int_equal(plan.instr[4].key, 3); /* on LOW's key */
+    assert_int_equal(plan.instr[6].key, 5);
+    assert_int_equal(plan.instr[8].key, 5);
+    assert_int_equal(plan.instr[5].words, 4);
+    assert_int_equal(plan.instr[6].words, 8);
+    assert_int_equal(plan.instr[10].words, 8);
+    assert_int_equal(plan.instr[3].last, 2); /* when the round that TABLE_MUL sends in is over */
+    assert_true(plan.instr[3].dealer && plan.instr[0].dealer && plan.instr[0].pads);
+    assert_true(plan.instr[6].bound == 16 * 15);
     assert_int_equal(uvcc_function_low_bits(&exact_steps[2]), 5);
     uvcc_fn_cost cost;
     assert_int_equal(uvcc_function_cost(&f, 3, &cost), 0);
@@ -1131,12 +1134,12 @@ static void test_exact_index(void **state) {
         }
 }
 
-/* A list with one step of it changed. */
+/* A list with one instruction of it changed. */
 static void test_refused_exact_steps(void **state) {
     (void)state;
     const struct {
         unsigned step;
-        uvcc_fn_step as;
+        uvcc_fn_instr as;
         int error;
         const char *want;
     } cases[] = {
@@ -1152,12 +1155,12 @@ static void test_refused_exact_steps(void **state) {
         {5,
          {.kind = UVCC_FN_TABLE_MUL, .a = 1, .b = NONE, .c = 3},
          UVCC_ERR_PROGRAM,
-         "(TABLE_MUL): operand c is step 3 (COMPARE), its value is bits; it must be masked or "
+         "(TABLE_MUL): operand c is instruction 3 (COMPARE), its value is bits; it must be masked or "
          "additive"},
         {5,
          {.kind = UVCC_FN_TABLE_MUL, .a = 1, .b = NONE, .c = 5},
          UVCC_ERR_PROGRAM,
-         "(TABLE_MUL): operand c is step 5; it must be an earlier step"},
+         "(TABLE_MUL): operand c is instruction 5; it must be an earlier instruction"},
         {9,
          {.kind = UVCC_FN_TABLE_MUL,
           .a = 1,
@@ -1185,7 +1188,7 @@ static void test_refused_exact_steps(void **state) {
         {10,
          {.kind = UVCC_FN_SELECT_MUL, .a = 8, .b = 0, .c = 7, .word_count = 2, .words = upper},
          UVCC_ERR_PROGRAM,
-         "(SELECT_MUL): operand c is step 7 (ADD), its value is additive; it must be bits"},
+         "(SELECT_MUL): operand c is instruction 7 (ADD), its value is additive; it must be bits"},
         {10,
          {.kind = UVCC_FN_SELECT_MUL, .a = 8, .b = 0, .c = 3, .word_count = 1, .words = upper},
          UVCC_ERR_PROGRAM,
@@ -1193,7 +1196,7 @@ static void test_refused_exact_steps(void **state) {
         {9,
          {.kind = UVCC_FN_MUL, .a = 2, .b = 0},
          UVCC_ERR_PROGRAM,
-         "(MUL): operand a is step 2 (LOW), which only COMPARE and tables can read"},
+         "(MUL): operand a is instruction 2 (LOW), which only COMPARE and tables can read"},
         {4, /* not whole: an argument could be meant by another */
          {.kind = UVCC_FN_TABLE,
           .a = 2,
@@ -1205,34 +1208,34 @@ static void test_refused_exact_steps(void **state) {
          "(TABLE): its operand needs 6 bits, but 5 are declared"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        uvcc_fn_step steps[EXACT_STEPS];
+        uvcc_fn_instr steps[EXACT_STEPS];
         const uvcc_function f = FUNCTION(steps, 1, 2);
         const uint8_t in_bits[1] = {11};
         char message[256] = "", want[256];
         memcpy(steps, exact_steps, sizeof steps);
         steps[cases[i].step] = cases[i].as;
-        snprintf(want, sizeof want, "function t, step %u %s", cases[i].step, cases[i].want);
+        snprintf(want, sizeof want, "function t, instruction %u %s", cases[i].step, cases[i].want);
         assert_int_equal(uvcc_function_check(&f, 3, in_bits, NULL, message, sizeof message),
                          cases[i].error);
         assert_string_equal(message, want);
     }
     /* a table that was opened in an earlier round */
-    uvcc_fn_step steps[EXACT_STEPS + 3];
+    uvcc_fn_instr steps[EXACT_STEPS + 3];
     const uvcc_function f = FUNCTION(steps, 1, 2);
     char message[256] = "";
     memcpy(steps, exact_steps, sizeof exact_steps);
-    steps[14] = (uvcc_fn_step){.kind = UVCC_FN_EXCHANGE, .a = 7, .io = NONE};
-    steps[15] = (uvcc_fn_step){.kind = UVCC_FN_TABLE_MUL,
-                               .a = 14,
-                               .b = NONE,
-                               .c = 4,
-                               .bits = 20,
-                               .entry_count = 8,
-                               .entries = squares};
-    steps[16] = (uvcc_fn_step){.kind = UVCC_FN_ADD, .a = 15, .b = NONE};
+    steps[14] = (uvcc_fn_instr){.kind = UVCC_FN_EXCHANGE, .a = 7, .io = NONE};
+    steps[15] = (uvcc_fn_instr){.kind = UVCC_FN_TABLE_MUL,
+                                .a = 14,
+                                .b = NONE,
+                                .c = 4,
+                                .bits = 20,
+                                .entry_count = 8,
+                                .entries = squares};
+    steps[16] = (uvcc_fn_instr){.kind = UVCC_FN_ADD, .a = 15, .b = NONE};
     assert_int_equal(uvcc_function_check(&f, 3, (uint8_t[]){11}, NULL, message, sizeof message),
                      UVCC_ERR_PROGRAM);
-    assert_string_equal(message, "function t, step 15 (TABLE_MUL): operand c is opened in round 1, "
+    assert_string_equal(message, "function t, instruction 15 (TABLE_MUL): operand c is opened in round 1, "
                                  "this in round 3");
 }
 
@@ -1241,7 +1244,7 @@ static void test_refused_exact_steps(void **state) {
 /* |x| cut at 100, less 50 above 10, in pieces of degree 1. */
 static const int64_t spline_words[] = {-100, 0, 11, 100, 100, 0, 0, -1, 0, 1, -50, 1, 50, 0};
 enum { SPLINE_WORDS = sizeof spline_words / sizeof spline_words[0] };
-static const uvcc_fn_step spline_steps[] = {
+static const uvcc_fn_instr spline_steps[] = {
     {.kind = UVCC_FN_OPEN, .bits = 64},
     {.kind = UVCC_FN_SPLINE,
      .a = 0,
@@ -1260,11 +1263,11 @@ static void test_spline(void **state) {
     const uvcci_fn_plan plan = compiled(&f, 3, in_bits);
     assert_int_equal(plan.rounds, 2);
     assert_false(plan.one_edge);
-    assert_true(plan.step[1].value == 'A' && !plan.step[1].sends);
-    assert_int_equal(plan.step[1].key, 1);
-    assert_int_equal(plan.step[1].words, 2);
-    assert_true(plan.step[0].dealer && plan.step[0].pads);
-    assert_true(plan.step[1].bound == 100); /* of each piece where it is, not of its terms */
+    assert_true(plan.instr[1].value == 'A' && !plan.instr[1].sends);
+    assert_int_equal(plan.instr[1].key, 1);
+    assert_int_equal(plan.instr[1].words, 2);
+    assert_true(plan.instr[0].dealer && plan.instr[0].pads);
+    assert_true(plan.instr[1].bound == 100); /* of each piece where it is, not of its terms */
     assert_int_equal(uvcc_function_check(&f, 3, in_bits, out_bits, NULL, 0), 0);
     assert_int_equal(out_bits[0], 7);
     uvcc_fn_cost cost;
@@ -1286,7 +1289,7 @@ static void test_spline_degrees(void **state) {
     static const uint32_t words[4] = {1, 2, 4, 6};
     for (unsigned d = 0; d <= 3; d++)
         for (unsigned k = 1; k <= 64; k += 21) {
-            uvcc_fn_step steps[3];
+            uvcc_fn_instr steps[3];
             const uvcc_function f = FUNCTION(steps, 1, 1);
             const uint8_t in_bits[1] = {50};
             uvcc_fn_cost cost;
@@ -1299,8 +1302,8 @@ static void test_spline_degrees(void **state) {
             steps[1].words = w;
             steps[1].word_count = k + (k + 1) * (d + 1);
             const uvcci_fn_plan plan = compiled(&f, 1, in_bits);
-            assert_int_equal(plan.step[1].words, words[d]);
-            assert_int_equal(plan.step[0].pads, d != 0); /* constants do not need the mask */
+            assert_int_equal(plan.instr[1].words, words[d]);
+            assert_int_equal(plan.instr[0].pads, d != 0); /* constants do not need the mask */
             assert_int_equal(uvcc_function_cost(&f, 1, &cost), 0);
             assert_true(cost.key_bytes ==
                         2 * (51 * (16 + 8 * (d + 1)) + 8 * (d + 1) + 13) + 8 * words[d]);
@@ -1313,7 +1316,7 @@ static void test_refused_splines(void **state) {
     static const int64_t equal[] = {-100, 0, 0, 100, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
     static const int64_t steep[] = {0, 0, -(1ll << 54), 0, 1ll << 54};
     static const struct {
-        uvcc_fn_step step;
+        uvcc_fn_instr step;
         const int64_t *words;
         uint8_t opened;
         int error;
@@ -1344,7 +1347,7 @@ static void test_refused_splines(void **state) {
         {{.bits = 8}, NULL, 64, UVCC_ERR_BOUND, "its operand needs 9 bits, but 8 are declared"},
     };
     const uint8_t in_bits[1] = {8};
-    uvcc_fn_step steps[3];
+    uvcc_fn_instr steps[3];
     const uvcc_function f = FUNCTION(steps, 1, 1);
     char message[256], want[256];
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -1358,7 +1361,7 @@ static void test_refused_splines(void **state) {
             steps[1].word_count = cases[i].step.word_count;
         if (cases[i].words != NULL)
             steps[1].words = cases[i].words;
-        snprintf(want, sizeof want, "function t, step 1 (SPLINE): %s", cases[i].want);
+        snprintf(want, sizeof want, "function t, instruction 1 (SPLINE): %s", cases[i].want);
         const int err = uvcc_function_check(&f, 9, in_bits, NULL, message, sizeof message);
         assert_string_equal(message, want);
         assert_int_equal(err, cases[i].error);
@@ -1367,7 +1370,7 @@ static void test_refused_splines(void **state) {
     steps[1].words = NULL;
     assert_int_equal(uvcc_function_check(&f, 9, in_bits, NULL, message, sizeof message),
                      UVCC_ERR_PROGRAM);
-    assert_string_equal(message, "function t, step 1 (SPLINE): its words are missing");
+    assert_string_equal(message, "function t, instruction 1 (SPLINE): its words are missing");
     memcpy(steps, spline_steps, sizeof steps); /* 62 bits are possible, 63 not */
     steps[1].word_count = 5;
     steps[1].words = steep;
@@ -1377,7 +1380,7 @@ static void test_refused_splines(void **state) {
     assert_int_equal(uvcc_function_check(&f, 9, wide, NULL, message, sizeof message),
                      UVCC_ERR_BOUND);
     assert_string_equal(
-        message, "function t, step 2 (LIFT): output 0 needs 63 bits; at most 62 are possible");
+        message, "function t, instruction 2 (LIFT): output 0 needs 63 bits; at most 62 are possible");
 }
 
 static void test_eval_misuse(void **state) {
@@ -1409,7 +1412,7 @@ static void test_cost(void **state) {
     assert_true(cost.online_bytes == 16 + 0.25 + 32);
     assert_true(cost.key_bytes == 2 * (16 * 13 + 16 + 4) + 16); /* CW(20) twice, k and kr */
 
-    uvcc_fn_step steps[6 * LEVELS + 1];
+    uvcc_fn_instr steps[6 * LEVELS + 1];
     uvcc_function f = max_of_row(steps, LEVELS);
     assert_int_equal(uvcc_function_cost(&f, 128, &cost), 0);
     const double pairs = 127 / 128.0;
@@ -1417,7 +1420,7 @@ static void test_cost(void **state) {
     assert_true(cost.online_bytes == 16 + pairs * 16.25);
     assert_true(cost.key_bytes == pairs * (2 * (16 * 33 + 16 + 9) + 16));
 
-    static const uvcc_fn_step tables[] = {
+    static const uvcc_fn_instr tables[] = {
         {.kind = UVCC_FN_OPEN, .bits = 20},
         {.kind = UVCC_FN_TABLE, .a = 0, .b = NONE, .bits = 7, .entry_count = 4, .entries = ramp},
         {.kind = UVCC_FN_TABLE, .a = 0, .b = 1, .bits = 7, .entry_count = 4, .entries = ramp},
@@ -1460,7 +1463,7 @@ static run base_run(void) {
                                     .rows = 2,
                                     .cols = 3,
                                     .bits = i == D ? 1 : 20,
-                                    .lifetime = UVCC_EPOCH,
+                                    .lifetime = UVCC_TRANSIENT,
                                     .in_buffer_of = UVCC_NO_TENSOR};
     return r;
 }
@@ -1499,24 +1502,24 @@ static void test_program(void **state) {
     (void)state;
     test_alloc counts = {0};
     const uvcc_allocator al = test_allocator(&counts);
-    uvcc_fn_step steps[8];
+    uvcc_fn_instr steps[8];
     int64_t words[1] = {1};
     int32_t entries[16];
     char name[8] = "late";
     memcpy(steps, relu_steps, sizeof relu_steps);
     memcpy(entries, ramp, sizeof entries);
     steps[2].words = words;
-    steps[6] = (uvcc_fn_step){.kind = UVCC_FN_TABLE,
-                              .a = 0,
-                              .b = NONE,
-                              .bits = 30,
-                              .entry_count = 16,
-                              .entries = entries};
+    steps[6] = (uvcc_fn_instr){.kind = UVCC_FN_TABLE,
+                               .a = 0,
+                               .b = NONE,
+                               .bits = 30,
+                               .entry_count = 16,
+                               .entries = entries};
     steps[6].constant = 9;
     steps[6].word_count = 1;
     steps[6].words = words;
-    steps[7] = (uvcc_fn_step){.kind = UVCC_FN_LIFT, .a = 6, .io = 2};
-    uvcc_function f = {.name = name, .inputs = 1, .outputs = 3, .step_count = 8, .steps = steps};
+    steps[7] = (uvcc_fn_instr){.kind = UVCC_FN_LIFT, .a = 6, .io = 2};
+    uvcc_function f = {.name = name, .inputs = 1, .outputs = 3, .instr_count = 8, .instrs = steps};
 
     uvcc_program *p;
     assert_int_equal(uvcc_program_new(&p, &al), 0);
@@ -1532,12 +1535,12 @@ static void test_program(void **state) {
     assert_int_equal(uvcc_program_function(p, &relu), UVCC_ERR_LIMIT);
     const uvcc_function *copy = uvcc_program_function_at(p, 0);
     assert_string_equal(copy->name, "late");
-    assert_int_equal(copy->step_count, 8);
-    assert_int_equal(copy->steps[2].words[0], 1);
-    assert_memory_equal(copy->steps[6].entries, ramp, sizeof ramp);
-    assert_int_equal(copy->steps[6].io, NONE); /* not used: canonical */
-    assert_int_equal(copy->steps[6].constant, 0);
-    assert_int_equal(copy->steps[6].word_count, 0);
+    assert_int_equal(copy->instr_count, 8);
+    assert_int_equal(copy->instrs[2].words[0], 1);
+    assert_memory_equal(copy->instrs[6].entries, ramp, sizeof ramp);
+    assert_int_equal(copy->instrs[6].io, NONE); /* not used: canonical */
+    assert_int_equal(copy->instrs[6].constant, 0);
+    assert_int_equal(copy->instrs[6].word_count, 0);
     assert_null(uvcc_program_function_at(p, 256));
     uvcc_program_free(p);
     assert_int_equal(counts.live_blocks, 0);
@@ -1554,27 +1557,27 @@ static void test_program_misuse(void **state) {
     assert_int_equal(uvcc_program_function(p, &relu), UVCC_ERR_STATE);
     uvcc_program_free(p);
 
-    uvcc_fn_step step = {.kind = UVCC_FN_COMPARE, .word_count = 1, .words = once};
-    uvcc_function f = {.inputs = 1, .outputs = 1, .step_count = 1, .steps = &step};
+    uvcc_fn_instr step = {.kind = UVCC_FN_COMPARE, .word_count = 1, .words = once};
+    uvcc_function f = {.inputs = 1, .outputs = 1, .instr_count = 1, .instrs = &step};
     assert_int_equal(uvcc_program_new(&p, &al), 0);
     assert_int_equal(uvcc_program_function(p, &f), 0);
     assert_null(uvcc_program_function_at(p, 0)->name);
     step.word_count = 65;
     assert_int_equal(uvcc_program_function(p, &f), UVCC_ERR_LIMIT);
-    step = (uvcc_fn_step){.kind = UVCC_FN_SPLINE, .word_count = 4097, .words = once};
+    step = (uvcc_fn_instr){.kind = UVCC_FN_SPLINE, .word_count = 4097, .words = once};
     assert_int_equal(uvcc_program_function(p, &f), UVCC_ERR_LIMIT);
-    step = (uvcc_fn_step){.kind = UVCC_FN_SPLINE, .word_count = 5};
+    step = (uvcc_fn_instr){.kind = UVCC_FN_SPLINE, .word_count = 5};
     assert_int_equal(uvcc_program_function(p, &f), UVCC_ERR_USAGE);
-    step = (uvcc_fn_step){.kind = UVCC_FN_BITS, .word_count = 1};
+    step = (uvcc_fn_instr){.kind = UVCC_FN_BITS, .word_count = 1};
     assert_int_equal(uvcc_program_function(p, &f), UVCC_ERR_USAGE);
-    step = (uvcc_fn_step){.kind = UVCC_FN_TABLE, .entry_count = 1};
+    step = (uvcc_fn_instr){.kind = UVCC_FN_TABLE, .entry_count = 1};
     assert_int_equal(uvcc_program_function(p, &f), UVCC_ERR_USAGE);
-    step = (uvcc_fn_step){.kind = UVCC_FN_TABLE, .entry_count = 65537, .entries = ramp};
+    step = (uvcc_fn_instr){.kind = UVCC_FN_TABLE, .entry_count = 65537, .entries = ramp};
     assert_int_equal(uvcc_program_function(p, &f), UVCC_ERR_LIMIT);
-    f.steps = NULL;
+    f.instrs = NULL;
     assert_int_equal(uvcc_program_function(p, &f), UVCC_ERR_USAGE);
     f = relu;
-    f.step_count = 193;
+    f.instr_count = 193;
     assert_int_equal(uvcc_program_function(p, &f), UVCC_ERR_LIMIT);
     memset(long_name, 'n', sizeof long_name);
     long_name[64] = 0;
@@ -1621,14 +1624,14 @@ static void test_program_refused(void **state) {
     OP_REFUSED(PROGRAM, OP ": D is 3 x 3, but must be 2 x 3", r.t[D].rows = 3);
     OP_REFUSED(PROGRAM, OP ": Y is 2 x 4, but must be 2 x 3", r.t[Y].cols = 4);
     OP_REFUSED(BOUND,
-               OP ": function t, step 1 (COMPARE): its operand needs 21 bits, but 20 are declared",
+               OP ": function t, instruction 1 (COMPARE): its operand needs 21 bits, but 20 are declared",
                r.t[X].bits = 21);
     OP_REFUSED(BOUND, OP ": Y declares 19 bits, but needs 20", r.t[Y].bits = 19);
     OP_REFUSED(PROGRAM, OP " cannot write Y in the buffer of its input X; give it one of its own",
                r.t[Y].in_buffer_of = X);
     /* what 8 MiB do not hold for a block */
     static const int64_t cubes[9] = {0};
-    static const uvcc_fn_step heavy_steps[] = {
+    static const uvcc_fn_instr heavy_steps[] = {
         {.kind = UVCC_FN_OPEN, .bits = 64},
         {.kind = UVCC_FN_FLOOR, .a = 0, .shift = 5},
         {.kind = UVCC_FN_SPLINE, .a = 0, .bits = 62, .first = 3, .word_count = 9, .words = cubes},
@@ -1638,12 +1641,12 @@ static void test_program_refused(void **state) {
     const uvcc_function heavy = FUNCTION(heavy_steps, 1, 2);
     OP_REFUSED(
         PROGRAM,
-        OP ": function t has 3218 B of keys for an element of width 3, most in step 2 (SPLINE): "
+        OP ": function t has 3218 B of keys for an element of width 3, most in instruction 2 (SPLINE): "
            "more than a message holds for 2700 elements",
         (r.f[0] = &heavy, r.t[X].rows = r.t[Y].rows = r.t[D].rows = 900, r.t[Y].bits = 16));
     /* a function that no op runs is checked too */
-    OP_REFUSED(PROGRAM, "function t: no step writes output 2", (r.functions = 2, r.f[1] = &f));
-    static const uvcc_fn_step two[] = {
+    OP_REFUSED(PROGRAM, "function t: no instruction writes output 2", (r.functions = 2, r.f[1] = &f));
+    static const uvcc_fn_instr two[] = {
         {.kind = UVCC_FN_OPEN, .bits = 64},
         {.kind = UVCC_FN_OPEN, .bits = 64, .io = 1},
         {.kind = UVCC_FN_INDEX, .a = 0},
@@ -1661,9 +1664,9 @@ static void test_program_hash(void **state) {
     uint8_t hash[MAX][32], same[32];
     unsigned n = 0;
     run r = base_run();
-    uvcc_fn_step s[6];
+    uvcc_fn_instr s[6];
     uvcc_function f = relu;
-    f.steps = s;
+    f.instrs = s;
     hash_of(&r, hash[n++]);
     test_hex_n("ec0059e2415ba3fbd11e6f4356240e860fe420d7c24bc235c052e1aeb0893181", same, 32);
     assert_memory_equal(hash[0], same, 32);
@@ -1689,7 +1692,7 @@ static void test_program_hash(void **state) {
     do {                                                                                           \
         r = base_run();                                                                            \
         f = relu;                                                                                  \
-        f.steps = s;                                                                               \
+        f.instrs = s;                                                                              \
         memcpy(s, relu_steps, sizeof s);                                                           \
         r.f[0] = &f;                                                                               \
         __VA_ARGS__;                                                                               \
@@ -1705,11 +1708,11 @@ static void test_program_hash(void **state) {
     DIFFERS((s[5].a = 2, r.t[D].bits = 20));
     DIFFERS(
         s[3] =
-            (uvcc_fn_step){.kind = UVCC_FN_SELECT, .a = 1, .b = 0, .word_count = 1, .words = once};
+            (uvcc_fn_instr){.kind = UVCC_FN_SELECT, .a = 1, .b = 0, .word_count = 1, .words = once};
         r.t[D].bits = 20);
 #define TABLE(...)                                                                                 \
     (r.t[D].bits = 40,                                                                             \
-     s[3] = (uvcc_fn_step){.kind = UVCC_FN_TABLE, .a = 0, .bits = 30, .b = NONE, __VA_ARGS__})
+     s[3] = (uvcc_fn_instr){.kind = UVCC_FN_TABLE, .a = 0, .bits = 30, .b = NONE, __VA_ARGS__})
     DIFFERS(TABLE(.entry_count = 4, .entries = ramp));
     DIFFERS(TABLE(.entry_count = 5, .entries = ramp));
     DIFFERS(TABLE(.entry_count = 4, .entries = ramp, .first = 1));
@@ -1720,20 +1723,20 @@ static void test_program_hash(void **state) {
                 s[3].c = c == 0 ? 0 : NONE);
     }
     for (int64_t c = 0; c < 2; c++)
-        DIFFERS(s[3] = (uvcc_fn_step){.kind = UVCC_FN_ADD, .a = 2, .b = NONE, .constant = c},
+        DIFFERS(s[3] = (uvcc_fn_instr){.kind = UVCC_FN_ADD, .a = 2, .b = NONE, .constant = c},
                 r.t[D].bits = 21);
-    DIFFERS(s[3] = (uvcc_fn_step){.kind = UVCC_FN_ADD, .a = 2, .b = 0}, r.t[D].bits = 21);
+    DIFFERS(s[3] = (uvcc_fn_instr){.kind = UVCC_FN_ADD, .a = 2, .b = 0}, r.t[D].bits = 21);
     for (uint8_t shift = 1; shift <= 2; shift++)
-        DIFFERS(s[3] = (uvcc_fn_step){.kind = UVCC_FN_FLOOR, .a = 0, .shift = shift},
+        DIFFERS(s[3] = (uvcc_fn_instr){.kind = UVCC_FN_FLOOR, .a = 0, .shift = shift},
                 r.t[D].bits = 20);
     static const int64_t pieces[3][5] = {{1, 2, 3, 4, 5}, {1, 2, 3, 4, 6}, {0, 2, 3, 4, 5}};
 #define SPLINE(degree, of)                                                                         \
-    DIFFERS(s[3] = (uvcc_fn_step){.kind = UVCC_FN_SPLINE,                                          \
-                                  .a = 0,                                                          \
-                                  .bits = 21,                                                      \
-                                  .first = (degree),                                               \
-                                  .word_count = 5,                                                 \
-                                  .words = (of)},                                                  \
+    DIFFERS(s[3] = (uvcc_fn_instr){.kind = UVCC_FN_SPLINE,                                         \
+                                   .a = 0,                                                         \
+                                   .bits = 21,                                                     \
+                                   .first = (degree),                                              \
+                                   .word_count = 5,                                                \
+                                   .words = (of)},                                                 \
             r.t[D].bits = 40)
     SPLINE(0, pieces[0]);
     SPLINE(1, pieces[0]);
@@ -1791,26 +1794,45 @@ static void test_program_no_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_relu_plan),       cmocka_unit_test(test_max_plan),
-        cmocka_unit_test(test_two_pairs),       cmocka_unit_test(test_masks),
-        cmocka_unit_test(test_refused_heads),   cmocka_unit_test(test_refused_operands),
-        cmocka_unit_test(test_refused_masked),  cmocka_unit_test(test_refused_compare),
-        cmocka_unit_test(test_refused_tables),  cmocka_unit_test(test_refused_outputs),
-        cmocka_unit_test(test_declared_bits),   cmocka_unit_test(test_eval_relu),
-        cmocka_unit_test(test_eval_max),        cmocka_unit_test(test_eval_bits),
-        cmocka_unit_test(test_eval_table),      cmocka_unit_test(test_eval_shift),
-        cmocka_unit_test(test_eval_pairs),      cmocka_unit_test(test_quads_plan),
-        cmocka_unit_test(test_eval_quads),      cmocka_unit_test(test_refused_quads),
-        cmocka_unit_test(test_ladder),          cmocka_unit_test(test_low_bits),
-        cmocka_unit_test(test_refused_ladders),
-        cmocka_unit_test(test_ladder_of_anything), cmocka_unit_test(test_floor),
-        cmocka_unit_test(test_refused_floors),  cmocka_unit_test(test_spline),
-        cmocka_unit_test(test_exact_index),     cmocka_unit_test(test_refused_exact_steps),
-        cmocka_unit_test(test_spline_degrees),  cmocka_unit_test(test_refused_splines),
-        cmocka_unit_test(test_eval_misuse),     cmocka_unit_test(test_cost),
-        cmocka_unit_test(test_program),         cmocka_unit_test(test_program_misuse),
-        cmocka_unit_test(test_program_refused), cmocka_unit_test(test_program_hash),
-        cmocka_unit_test(test_program_runs),    cmocka_unit_test(test_program_no_memory),
+        cmocka_unit_test(test_relu_plan),
+        cmocka_unit_test(test_max_plan),
+        cmocka_unit_test(test_two_pairs),
+        cmocka_unit_test(test_masks),
+        cmocka_unit_test(test_refused_heads),
+        cmocka_unit_test(test_refused_operands),
+        cmocka_unit_test(test_refused_masked),
+        cmocka_unit_test(test_refused_compare),
+        cmocka_unit_test(test_refused_tables),
+        cmocka_unit_test(test_refused_outputs),
+        cmocka_unit_test(test_declared_bits),
+        cmocka_unit_test(test_eval_relu),
+        cmocka_unit_test(test_eval_max),
+        cmocka_unit_test(test_eval_bits),
+        cmocka_unit_test(test_eval_table),
+        cmocka_unit_test(test_eval_shift),
+        cmocka_unit_test(test_eval_pairs),
+        cmocka_unit_test(test_quads_plan),
+        cmocka_unit_test(test_eval_quads),
+        cmocka_unit_test(test_refused_quads),
+        cmocka_unit_test(test_multiscale),
+        cmocka_unit_test(test_low_bits),
+        cmocka_unit_test(test_refused_multiscale),
+        cmocka_unit_test(test_multiscale_of_anything),
+        cmocka_unit_test(test_floor),
+        cmocka_unit_test(test_refused_floors),
+        cmocka_unit_test(test_spline),
+        cmocka_unit_test(test_exact_index),
+        cmocka_unit_test(test_refused_exact_steps),
+        cmocka_unit_test(test_spline_degrees),
+        cmocka_unit_test(test_refused_splines),
+        cmocka_unit_test(test_eval_misuse),
+        cmocka_unit_test(test_cost),
+        cmocka_unit_test(test_program),
+        cmocka_unit_test(test_program_misuse),
+        cmocka_unit_test(test_program_refused),
+        cmocka_unit_test(test_program_hash),
+        cmocka_unit_test(test_program_runs),
+        cmocka_unit_test(test_program_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

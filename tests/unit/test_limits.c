@@ -1,5 +1,5 @@
-/* Every limit that stands against a hostile peer, hit: by floods of one who has no keys, and by a party
- * that has them all and sends what it likes. docs/limits.md is the table of these limits. */
+/* Every limit that stands against a hostile peer, hit: by floods of one who has no keys, and by a
+ * party that has them all and sends what it likes. docs/limits.md is the table of these limits. */
 #include "triangle.h"
 
 #include "exec/runtime/core.h"
@@ -19,7 +19,7 @@ static uvcc_program *sum_program(test_alloc *mem) {
                           .cols = COLS,
                           .bits = 20,
                           .scale = 10,
-                          .lifetime = UVCC_EPOCH,
+                          .lifetime = UVCC_TRANSIENT,
                           .in_buffer_of = UVCC_NO_TENSOR};
     assert_int_equal(uvcc_program_new(&p, &al), 0);
     int x = uvcc_program_tensor(p, &d);
@@ -71,7 +71,9 @@ static void whole_step(fix *f, uint32_t step) {
     f->now = uvcc_loopback_now(f->t.net);
 }
 
-static uvcc_link *link_to_1(const fix *f) { return f->t.s[0]->peer[1].link; }
+static uvcc_link *link_to_1(const fix *f) {
+    return f->t.s[0]->peer[1].link;
+}
 static uvcc_link_stats link_stats(const fix *f) {
     uvcc_link_stats s;
     uvcc_link_get_stats(link_to_1(f), &s);
@@ -146,8 +148,8 @@ static void feed_sealed(fix *f, const uvcc_frame_header *h, const uint8_t *piece
     }
     uint64_t refused = link_stats(f).refused;
     feed(f, h, body);
-    f->kept += uvcc_frame_kind_class(h->kind) != UVCC_CLASS_CONTROL &&
-               link_stats(f).refused == refused;
+    f->kept +=
+        uvcc_frame_kind_class(h->kind) != UVCC_CLASS_CONTROL && link_stats(f).refused == refused;
 }
 
 /* Takes what P0 sends to P1 now; the number of its frames of one kind. It goes nowhere. */
@@ -177,10 +179,12 @@ static size_t taken(fix *f, uint8_t kind) {
 
 /* ---- floods without keys ---- */
 
-static void few_opens(uvcc_config *c) { c->suspicious_max = 64; }
+static void few_opens(uvcc_config *c) {
+    c->suspicious_max = 64;
+}
 
-/* Forged data frames: those far from what is next open half of the limit, whatever their number, and
- * honest frames still get through in the same window; near ones open the rest. */
+/* Forged data frames: those far from what is next open half of the limit, whatever their number,
+ * and honest frames still get through in the same window; near ones open the rest. */
 static void forged_data(void **state) {
     (void)state;
     fix f;
@@ -331,7 +335,8 @@ static void hello_replayed(void **state) {
     }
 }
 
-/* Forged HELLO 1 with ever new N, before the true ones came: begun again and again, at our own pace. */
+/* Forged HELLO 1 with ever new N, before the true ones came: begun again and again, at our own
+ * pace. */
 static void hello_forged(void **state) {
     (void)state;
     fix f;
@@ -392,7 +397,9 @@ static void small_tables(uvcc_config *c) {
     c->rx_messages_max = 100;
     c->rx_ranges_max = 4;
 }
-static void too_few_messages(uvcc_config *c) { c->rx_messages_max = 1; }
+static void too_few_messages(uvcc_config *c) {
+    c->rx_messages_max = 1;
+}
 
 static void reassembly(void **state) {
     (void)state;
@@ -532,21 +539,21 @@ static void batch_again(void **state) {
     fix f;
     begin_ready(&f, false, NULL);
     agree(&f, 0);
-    uvcci_run *r = NULL;
+    uvcci_instance *r = NULL;
     while (r == NULL) {
         assert_true(triangle_turn(&f.t));
         uvcci_step *st = &f.t.s[0]->ctx[0];
         assert_true(st->active);
         for (uint32_t i = 0; r == NULL && i < st->entry->op_count; i++)
-            for (unsigned k = 0; k < st->runs[i].plan->round_count; k++)
-                if (st->runs[i].rounds[k].seen[0] != 0) {
-                    r = &st->runs[i];
+            for (unsigned k = 0; k < st->instances[i].plan->round_count; k++)
+                if (st->instances[i].rounds[k].seen[0] != 0) {
+                    r = &st->instances[i];
                     break;
                 }
     }
     uint8_t zeros[16] = {0};
-    uint8_t kind = r->op->desc.opcode == UVCC_OP_INPUT ? UVCC_FRAME_INPUT_BATCH
-                                                       : UVCC_FRAME_OPEN_BATCH;
+    uint8_t kind =
+        r->op->desc.opcode == UVCC_OP_INPUT ? UVCC_FRAME_INPUT_BATCH : UVCC_FRAME_OPEN_BATCH;
     evil_send(&f, kind, 0, r->op_id, zeros, sizeof zeros);
     expect_abort(&f, UVCC_ABORT_PLAN);
 }
@@ -594,7 +601,9 @@ static void few_leaves(uvcc_config *c) {
     if (c->party == 0)
         c->leaves_max = 2;
 }
-static void few_jobs(uvcc_config *c) { c->jobs_max = 4; }
+static void few_jobs(uvcc_config *c) {
+    c->jobs_max = 4;
+}
 
 static void leaves(void **state) {
     (void)state;

@@ -322,7 +322,8 @@ static void configuration(void **state) {
     assert_int_equal(uvcc_link_msg_new(l, UVCC_FRAME_OPEN_BATCH, UVCC_MSG_MAX_BYTES + 1, &m),
                      UVCC_ERR_LIMIT);
     assert_false(uvcc_link_writable(l, UVCC_FRAME_PING, 1));
-    assert_true(uvcc_link_writable(l, UVCC_FRAME_KEYS_BATCH, UVCC_MSG_MAX_BYTES + 1)); /* of several */
+    assert_true(
+        uvcc_link_writable(l, UVCC_FRAME_KEYS_BATCH, UVCC_MSG_MAX_BYTES + 1)); /* of several */
     assert_false(uvcc_link_writable(l, UVCC_FRAME_KEYS_BATCH, UINT32_MAX));
     assert_int_equal(uvcc_link_accept(l, 5, 0), UVCC_ERR_USAGE);
     assert_int_equal(uvcc_link_release(l, 5, 0), UVCC_ERR_USAGE);

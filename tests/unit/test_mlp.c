@@ -342,7 +342,7 @@ static void test_stochastic(void **state) {
     const uint32_t reveal = (uint32_t)uvcc_program_find_entry(p, "reveal");
     for (uint32_t i = 0; i < 6; i++) {
         const uvcc_io_desc *io = uvcc_program_output_at(p, reveal, i);
-        assert_int_equal(uvcc_program_tensor_at(p, io->tensor)->lifetime, UVCC_EPOCH);
+        assert_int_equal(uvcc_program_tensor_at(p, io->tensor)->lifetime, UVCC_TRANSIENT);
         const uvcc_op_desc *d = uvcc_program_op_at(p, reveal, i);
         assert_int_equal(d->opcode, UVCC_OP_TRUNCATE);
         assert_int_equal(d->out[0], io->tensor);

@@ -113,7 +113,8 @@ static void add_block_op(uvcc_program *p, const json_t *j) {
 
 static uvcc_program *build_block(test_alloc *counts, bool sks) {
     uvcc_program *p = new_program(counts);
-    add_block_tensors(p, block_tensors, sizeof block_tensors / sizeof block_tensors[0], UVCC_EPOCH);
+    add_block_tensors(p, block_tensors, sizeof block_tensors / sizeof block_tensors[0],
+                      UVCC_TRANSIENT);
     add_block_tensors(p, block_weights, sizeof block_weights / sizeof block_weights[0],
                       UVCC_PERSIST);
     assert_int_equal(uvcc_program_topology(p, 1, 3, 1), 0);
@@ -310,9 +311,9 @@ static uvcc_tensor_desc matrix(const char *name, uint32_t rows, uint32_t cols, u
 /* C = A B >> 8; C += bias M (in place); D, E = relu C; M = M - M. */
 static small base(void) {
     return (small){
-        .t = {matrix("A", 4, 3, 20, 8, UVCC_EPOCH), matrix("B", 3, 5, 20, 8, UVCC_EPOCH),
-              matrix("C", 4, 5, 20, 8, UVCC_EPOCH), matrix("D", 4, 5, 20, 8, UVCC_EPOCH),
-              matrix("E", 4, 5, 1, 0, UVCC_EPOCH), matrix("M", 1, 5, 20, 8, UVCC_PERSIST)},
+        .t = {matrix("A", 4, 3, 20, 8, UVCC_TRANSIENT), matrix("B", 3, 5, 20, 8, UVCC_TRANSIENT),
+              matrix("C", 4, 5, 20, 8, UVCC_TRANSIENT), matrix("D", 4, 5, 20, 8, UVCC_TRANSIENT),
+              matrix("E", 4, 5, 1, 0, UVCC_TRANSIENT), matrix("M", 1, 5, 20, 8, UVCC_PERSIST)},
         .op = {{.name = "product",
                 .opcode = UVCC_OP_GEMM_SS,
                 .k = 0,
@@ -593,7 +594,7 @@ static void test_bad_elements(void **state) {
 /* The base's product and bias, then D = op(C, E) with a column E. */
 static small row_base(uvcc_opcode code, uint8_t in_count) {
     small s = base();
-    s.t[E] = matrix("E", 4, 1, 20, 8, UVCC_EPOCH);
+    s.t[E] = matrix("E", 4, 1, 20, 8, UVCC_TRANSIENT);
     s.inputs = s.ops = 3;
     s.in[2].id = 1;
     s.in[2].tensor = E;
@@ -770,7 +771,7 @@ static void test_bad_parts(void **state) {
                                     .bits = 50,
                                     .scale = 16,
                                     .in_buffer_of = UVCC_NO_TENSOR,
-                                    .lifetime = UVCC_EPOCH,
+                                    .lifetime = UVCC_TRANSIENT,
                                     .sharing = UVCC_ADDITIVE};
     WRONG("op add (GEMM_PART, FWD k 1): E is 5 x 4, but must be 4 x 5",
           (s = part_base(), s.t[E] = other, s.t[E].rows = 5, s.t[E].cols = 4, s.op[1].in[2] = E));
@@ -812,9 +813,9 @@ static void test_sums_in_bounds(void **state) {
  * of 4 x 2 times 2 x 2. */
 static small heads_base(void) {
     small s = base();
-    s.t[A] = matrix("A", 8, 6, 20, 8, UVCC_EPOCH);
-    s.t[B] = matrix("B", 12, 2, 20, 8, UVCC_EPOCH);
-    s.t[C] = matrix("C", 8, 6, 20, 8, UVCC_EPOCH);
+    s.t[A] = matrix("A", 8, 6, 20, 8, UVCC_TRANSIENT);
+    s.t[B] = matrix("B", 12, 2, 20, 8, UVCC_TRANSIENT);
+    s.t[C] = matrix("C", 8, 6, 20, 8, UVCC_TRANSIENT);
     s.op[0].flags = UVCC_OP_STACKED_B;
     s.op[0].heads = 3;
     s.op[0].row_groups = 2;
@@ -929,7 +930,7 @@ static void test_bad_buffers(void **state) {
           s.op[2].opcode = UVCC_OP_VIEW_SPLIT_QKV; s.op[2].out_count = 3; s.op[2].out[2] = E);
     /* BIAS_ADD works in place, but not over its one row */
     WRONG("op bias (BIAS_ADD, FWD k 2) cannot write D in the buffer of its input E",
-          s.t[E] = matrix("E", 1, 5, 20, 8, UVCC_EPOCH);
+          s.t[E] = matrix("E", 1, 5, 20, 8, UVCC_TRANSIENT);
           s.t[E].in_buffer_of = D; s.op[2] = s.op[1]; s.op[2].k = 2; s.op[2].in[1] = E;
           s.op[2].out[0] = D; s.op[1].opcode = UVCC_OP_REDUCE_BIAS_GRAD; s.op[1].in_count = 1;
           s.op[1].out[0] = E);
@@ -974,7 +975,7 @@ static void test_entries_without_inputs(void **state) {
         char message[128] = "";
         uvcc_program *p = new_program(&counts);
         const uvcc_tensor_desc w = matrix("W", 2, 2, 20, 8, UVCC_PERSIST);
-        const uvcc_tensor_desc z = matrix("Z", 2, 2, 20, 8, UVCC_EPOCH);
+        const uvcc_tensor_desc z = matrix("Z", 2, 2, 20, 8, UVCC_TRANSIENT);
         assert_int_equal(uvcc_program_tensor(p, &w), 0);
         assert_int_equal(uvcc_program_tensor(p, &z), 1);
         uvcc_op_desc op = {.opcode = UVCC_OP_SHIFT_LEFT, .in_count = 1, .out_count = 1, .out = {1}};
@@ -1186,7 +1187,7 @@ static void test_hash_of_microbatches(void **state) {
         assert_int_equal(uvcc_program_entry(p, "run"), 0);
         for (uint16_t mb = 0; mb < 2; mb++) {
             snprintf(name, sizeof name, "x%u", mb);
-            const uvcc_tensor_desc x = matrix(name, 4, 4, 20, 0, UVCC_EPOCH);
+            const uvcc_tensor_desc x = matrix(name, 4, 4, 20, 0, UVCC_TRANSIENT);
             const int in = uvcc_program_tensor(p, &x);
             assert_true(in >= 0 && uvcc_program_input_mb(p, mb, (uint32_t)in, 0, mb) >= 0);
         }
@@ -1195,7 +1196,7 @@ static void test_hash_of_microbatches(void **state) {
                                     : (which - 1) / 2 == mb ? 1 + (which - 1) % 2
                                                             : 0;
             snprintf(name, sizeof name, "z%u", mb);
-            const uvcc_tensor_desc z = matrix(name, 4, 4, 60, 0, UVCC_EPOCH);
+            const uvcc_tensor_desc z = matrix(name, 4, 4, 60, 0, UVCC_TRANSIENT);
             const int out = uvcc_program_tensor(p, &z);
             assert_true(out >= 0);
             assert_true(uvcc_program_op(p, &(uvcc_op_desc){.opcode = UVCC_OP_GEMM_SS,

@@ -18,7 +18,7 @@ typedef struct one {
 
 static uint32_t add(one *o, const char *name, uint32_t rows, uint32_t cols, uint8_t bits,
                     uint8_t scale) {
-    return test_tensor(o->p, name, rows, cols, bits, scale, UVCC_EPOCH);
+    return test_tensor(o->p, name, rows, cols, bits, scale, UVCC_TRANSIENT);
 }
 
 static void open_one(one *o) {
@@ -152,7 +152,7 @@ static uint32_t add_blocks(one *o, const char *name, bool stacked, uint32_t rows
                                                       .rows = GROUPS * rows * (stacked ? HEADS : 1),
                                                       .cols = cols * (stacked ? 1 : HEADS),
                                                       .bits = bits,
-                                                      .lifetime = UVCC_EPOCH,
+                                                      .lifetime = UVCC_TRANSIENT,
                                                       .in_buffer_of = UVCC_NO_TENSOR,
                                                       .sharing = sharing});
     assert_true(t >= 0);

@@ -170,7 +170,7 @@ static int take_events(job *j, job_worker *w, unsigned p) {
             break;
         case UVCC_EVENT_STEP_FINISHED:
             me->finished = e.step + 1;
-            memcpy(me->epoch_root, e.epoch_root, sizeof me->epoch_root);
+            memcpy(me->step_root, e.step_root, sizeof me->step_root);
             break;
         case UVCC_EVENT_ABORTED:
             if (e.reason == UVCC_ABORT_SKS && j->hooks.refused != NULL)
@@ -357,7 +357,7 @@ int job_root(const job *j, unsigned party, uint8_t root[32]) {
     uint8_t(*roots)[32] = calloc(j->workers, sizeof *roots);
     int rc = roots == NULL ? UVCC_ERR_NOMEM : uvcc_config_default(&cfg, sizeof cfg);
     for (uint32_t i = 0; rc == 0 && i < j->workers; i++)
-        memcpy(roots[i], j->worker[i].party[party].epoch_root, sizeof roots[i]);
+        memcpy(roots[i], j->worker[i].party[party].step_root, sizeof roots[i]);
     if (rc == 0) {
         seeded_identity(&cfg, j->command, j->o->seed, party);
         rc = uvcc_audit_global_root(cfg.sid_job, j->step - 1, (uint16_t)c->replicas,
@@ -381,8 +381,8 @@ void job_totals_of(const job *j, job_totals *out) {
                 out->rounds = st.rounds;
             if (st.tensor_peak_bytes > out->tensor_peak)
                 out->tensor_peak = st.tensor_peak_bytes;
-            if (st.epoch_peak_bytes > out->epoch_peak)
-                out->epoch_peak = st.epoch_peak_bytes;
+            if (st.transient_peak_bytes > out->transient_peak)
+                out->transient_peak = st.transient_peak_bytes;
         }
 }
 
@@ -393,7 +393,7 @@ static uint32_t in_flight(const job *j, const job_worker *w) {
     return warm < c->microbatches ? warm + 1 : c->microbatches;
 }
 
-uint64_t job_epoch_bound(const job *j, uint64_t *mb) {
+uint64_t job_transient_bound(const job *j, uint64_t *mb) {
     static const char *const entries[] = {"train", "reveal"};
     uint64_t most = 0;
     *mb = 0;

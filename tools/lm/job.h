@@ -19,7 +19,7 @@ typedef struct job_party {
     uvcc_seeded_random random;
     uint32_t finished; /* steps */
     bool ready, closed, checkpoint;
-    uint8_t epoch_root[32]; /* of the last step */
+    uint8_t step_root[32]; /* of the last step */
 } job_party;
 
 typedef struct job_worker {
@@ -87,13 +87,13 @@ int job_root(const job *j, unsigned party, uint8_t root[32]);
 /* Sums over all workers and parties. */
 typedef struct job_totals {
     uint64_t bytes_online, bytes_preprocessing, messages, retransmissions, rounds, tensor_peak;
-    uint64_t epoch_peak; /* of one worker, as tensor_peak */
+    uint64_t transient_peak; /* of one worker, as tensor_peak */
 } job_totals;
 void job_totals_of(const job *j, job_totals *out);
 
-/* What the EPOCH buffers of one worker can need at most, of the worker that needs the most: in the
- * entries that are run, and with `mb` not NULL as a share of each microbatch in flight. 0: not
+/* What the TRANSIENT buffers of one worker can need at most, of the worker that needs the most: in
+ * the entries that are run, and with `mb` not NULL as a share of each microbatch in flight. 0: not
  * known, since a program is too large to tell. */
-uint64_t job_epoch_bound(const job *j, uint64_t *mb);
+uint64_t job_transient_bound(const job *j, uint64_t *mb);
 
 #endif

@@ -168,7 +168,7 @@ static int add_op(uvcc_program *p, const block_op *o) {
 }
 
 static int fill(uvcc_program *p, const pipe_sizes *s, char *message, size_t cap) {
-    int rc = add_tensors(p, s, tensors, COUNT(tensors), UVCC_EPOCH);
+    int rc = add_tensors(p, s, tensors, COUNT(tensors), UVCC_TRANSIENT);
     if (rc == 0)
         rc = add_tensors(p, s, weights, COUNT(weights), UVCC_PERSIST);
     if (rc == 0)

@@ -390,7 +390,8 @@ static void inspect(sim_party *p, const uvcc_job *job) {
         if (t->kind == UVCC_TASK_HASH)
             inspect_hash(p, job, t);
         else if (t->kind != UVCC_TASK_MAP && t->kind != UVCC_TASK_GEMM &&
-                 t->kind != UVCC_TASK_BIT_SUMS && t->kind != UVCC_TASK_COPY && t->kind != UVCC_TASK_WIPE)
+                 t->kind != UVCC_TASK_BIT_SUMS && t->kind != UVCC_TASK_COPY &&
+                 t->kind != UVCC_TASK_WIPE)
             for (uint32_t k = 0; k < t->u.vec.count; k++)
                 use_block(p, t, &t->u.vec.blocks[k]);
     }
@@ -409,7 +410,7 @@ static void run_job(sim_party *p, sim_held_job *j) {
 void sim_jobs_take(sim_party *p) {
     sim_world *w = p->w;
     const uvcc_job *job;
-    while (uvcc_session_poll_op(p->s, &job) == 1) {
+    while (uvcc_session_poll_job(p->s, &job) == 1) {
         if (p->job_count == p->job_cap) {
             p->job_cap = p->job_cap == 0 ? 32 : 2 * p->job_cap;
             p->jobs = realloc(p->jobs, p->job_cap * sizeof *p->jobs);

@@ -64,8 +64,13 @@ typedef struct sim_random {
     uint64_t state;
 } sim_random;
 /* Streams that belong to no class of faults. */
-enum { SIM_STREAM_PLAN = 100, SIM_STREAM_WORKLOAD, SIM_STREAM_VALUES, SIM_STREAM_COMPUTE,
-       SIM_STREAM_CHECKS };
+enum {
+    SIM_STREAM_PLAN = 100,
+    SIM_STREAM_WORKLOAD,
+    SIM_STREAM_VALUES,
+    SIM_STREAM_COMPUTE,
+    SIM_STREAM_CHECKS
+};
 sim_random sim_stream(uint64_t seed, unsigned concern);
 uint64_t sim_next(sim_random *r);
 /* Uniform below n (n > 0). */

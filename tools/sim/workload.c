@@ -53,7 +53,7 @@ static value *new_value(builder *b, uint32_t rows, uint32_t cols, unsigned bits)
     (void)snprintf(name, sizeof name, "t%u", b->count);
     value *v = &b->v[b->count++];
     *v = (value){.rows = rows, .cols = cols, .bits = bits};
-    v->tensor = tensor(b, name, rows, cols, bits, SCALE, UVCC_EPOCH);
+    v->tensor = tensor(b, name, rows, cols, bits, SCALE, UVCC_TRANSIENT);
     return v;
 }
 
@@ -147,7 +147,7 @@ static void add_sum(builder *b, const value *x, const value *y, const product *p
                           .cols = p->cols,
                           .bits = (uint8_t)(bits + 1),
                           .scale = 2 * SCALE,
-                          .lifetime = UVCC_EPOCH,
+                          .lifetime = UVCC_TRANSIENT,
                           .in_buffer_of = UVCC_NO_TENSOR,
                           .sharing = UVCC_ADDITIVE};
     int rc = uvcc_program_tensor(b->p, &d);
@@ -158,7 +158,7 @@ static void add_sum(builder *b, const value *x, const value *y, const product *p
     if (pick(b, 2) != 0) {
         (void)snprintf(name, sizeof name, "w%u", b->count);
         value whole = {.tensor =
-                           tensor(b, name, p->rows, p->cols, bits + 1, 2 * SCALE, UVCC_EPOCH)};
+                           tensor(b, name, p->rows, p->cols, bits + 1, 2 * SCALE, UVCC_TRANSIENT)};
         add_op(b, UVCC_OP_RESHARE, &sum, NULL, whole.tensor, 0, 0);
         sum = whole;
     }
@@ -172,8 +172,8 @@ static void add_checked(builder *b, const value *x, const value *y, const value 
     static const uint16_t permille[] = {1000, 500, 0};
     char name[16];
     (void)snprintf(name, sizeof name, "c%u", b->count);
-    const value whole = {.tensor =
-                             tensor(b, name, out->rows, out->cols, bits, 2 * SCALE, UVCC_EPOCH)};
+    const value whole = {
+        .tensor = tensor(b, name, out->rows, out->cols, bits, 2 * SCALE, UVCC_TRANSIENT)};
     add_op(b, UVCC_OP_GEMM_SS, x, y, whole.tensor, 0, flags);
     uvcc_op_desc op = {.opcode = UVCC_OP_SKS_START,
                        .k = b->k++,
@@ -229,15 +229,15 @@ static void grow_relu(builder *b, const value *x) {
                        .in_count = 1,
                        .out_count = 2,
                        .in = {x->tensor},
-                       .out = {y->tensor, tensor(b, name, x->rows, x->cols, 1, 0, UVCC_EPOCH)},
+                       .out = {y->tensor, tensor(b, name, x->rows, x->cols, 1, 0, UVCC_TRANSIENT)},
                        .lift = (uint8_t)pick(b, 3)};
     if (pick(b, 2) != 0)
         op.flags = UVCC_OP_CIRCUIT;
     b->ok &= uvcc_program_op(b->p, &op) >= 0;
 }
 
-/* A table's value plus x times a bit on one key, or x and what a spline makes of it, scaled back; or
- * tables of an exact index; and for rows of several columns the greatest. */
+/* A table's value plus x times a bit on one key, or x and what a spline makes of it, scaled back;
+ * or tables of an exact index; and for rows of several columns the greatest. */
 static void grow_function(builder *b, const value *x) {
     static const int32_t entries[] = {5, -77, 1 << 20, 3};
     static const int64_t zero[] = {0}, one[] = {1}, far[] = {-3, 40};
@@ -246,7 +246,7 @@ static void grow_function(builder *b, const value *x) {
     static const int64_t ends[] = {0, 1}, between[] = {1, -1};
     const uint8_t bits = (uint8_t)(x->bits + 1),
                   next = pick(b, 2) != 0 ? UVCC_FN_LIFT : UVCC_FN_EXCHANGE;
-    const uvcc_fn_step element[] = {
+    const uvcc_fn_instr element[] = {
         {.kind = UVCC_FN_OPEN, .bits = 64},
         {.kind = UVCC_FN_COMPARE, .bits = bits, .word_count = 2, .words = far},
         {.kind = UVCC_FN_TABLE,
@@ -261,7 +261,7 @@ static void grow_function(builder *b, const value *x) {
         {.kind = next, .a = 5},
     };
     static const int64_t pieces[] = {-3, 40, 0, 1, 5, -1, -9, 2};
-    const uvcc_fn_step scaled[] = {
+    const uvcc_fn_instr scaled[] = {
         {.kind = UVCC_FN_OPEN, .bits = 64},
         {.kind = UVCC_FN_SPLINE, .bits = bits, .first = 1, .word_count = 8, .words = pieces},
         {.kind = UVCC_FN_ADD, .a = 1, .b = 0},
@@ -270,7 +270,7 @@ static void grow_function(builder *b, const value *x) {
         {.kind = UVCC_FN_ADD, .a = 4, .b = 3},
         {.kind = next, .a = 5},
     };
-    const uvcc_fn_step exact[] = {
+    const uvcc_fn_instr exact[] = {
         {.kind = UVCC_FN_OPEN, .bits = 64},
         {.kind = UVCC_FN_SHIFT, .shift = 2},
         {.kind = UVCC_FN_LOW, .bits = 2},
@@ -305,7 +305,7 @@ static void grow_function(builder *b, const value *x) {
         {.kind = UVCC_FN_ADD, .a = 10, .b = 11},
         {.kind = next, .a = 12},
     };
-    const uvcc_fn_step pairs[] = {
+    const uvcc_fn_instr pairs[] = {
         {.kind = UVCC_FN_OPEN, .bits = 64},
         {.kind = UVCC_FN_PAIR_DIFF},
         {.kind = UVCC_FN_PAIR_SECOND},
@@ -315,15 +315,15 @@ static void grow_function(builder *b, const value *x) {
         {.kind = next, .a = 5},
     };
     const bool in_pairs = x->cols > 1 && pick(b, 2) != 0;
-    const uvcc_fn_step *const steps = in_pairs        ? pairs
-                                      : b->k % 3 == 0 ? element
-                                      : b->k % 3 == 1 ? scaled
-                                                      : exact;
+    const uvcc_fn_instr *const steps = in_pairs        ? pairs
+                                       : b->k % 3 == 0 ? element
+                                       : b->k % 3 == 1 ? scaled
+                                                       : exact;
     const uvcc_function f = {.name = "f",
                              .inputs = 1,
                              .outputs = 1,
-                             .step_count = steps == exact ? sizeof exact / sizeof *exact : 7,
-                             .steps = steps};
+                             .instr_count = steps == exact ? sizeof exact / sizeof *exact : 7,
+                             .instrs = steps};
     const uint8_t in_bits = (uint8_t)x->bits;
     uint8_t out_bits;
     if (uvcc_function_check(&f, x->cols, &in_bits, &out_bits, NULL, 0) != 0 || out_bits > BITS_MAX)

@@ -1,5 +1,5 @@
-/* arena.c - pools by size class and bump chunks. A pool never looks at the memory it hands out (it may
- * lie on a device), so its records of kept blocks live apart, in STATE memory. */
+/* arena.c - pools by size class and bump chunks. A pool never looks at the memory it hands out (it
+ * may lie on a device), so its records of kept blocks live apart, in STATE memory. */
 #include "exec/base/arena.h"
 
 #include "proto/crypto.h"
@@ -49,7 +49,7 @@ static unsigned size_class(size_t bytes, size_t *rounded) {
 }
 
 void uvcci_arena_init(uvcci_arena *p, const uvcc_allocator *al, uvcc_mem_class cls,
-                     uint64_t limit_bytes) {
+                      uint64_t limit_bytes) {
     memset(p, 0, sizeof *p);
     p->alloc = al;
     p->cls = cls;

@@ -1,7 +1,7 @@
 /* arena.h - where the session's memory comes from.
  *
- * arena: TENSOR and WIRE memory by lifetime (PERSIST, EPOCH, INFLIGHT), with one limit; freed blocks are
- * kept by size and reused, so a training loop stops allocating after its first step.
+ * arena: TENSOR and WIRE memory by lifetime (PERSIST, TRANSIENT, INFLIGHT), with one limit; freed
+ * blocks are kept by size and reused, so a training loop stops allocating after its first step.
  * bump: many small pieces that die together (an op's tasks, a step's tables). */
 #ifndef UVCCI_ARENA_H
 #define UVCCI_ARENA_H
@@ -22,16 +22,17 @@ uvcc_allocator uvcci_metered(uvcci_meter *m);
 typedef struct uvcci_arena {
     const uvcc_allocator *alloc;
     uvcc_mem_class cls;
-    uint64_t limit_bytes; /* 0: none */
-    uint64_t used_bytes;  /* handed out */
-    uint64_t held_bytes;  /* handed out and kept for reuse */
-    uint64_t peak_bytes;  /* of used_bytes */
+    uint64_t limit_bytes;                               /* 0: none */
+    uint64_t used_bytes;                                /* handed out */
+    uint64_t held_bytes;                                /* handed out and kept for reuse */
+    uint64_t peak_bytes;                                /* of used_bytes */
     struct uvcci_arena_free *free[UVCCI_ARENA_CLASSES]; /* records of kept blocks */
 } uvcci_arena;
 
 void uvcci_arena_init(uvcci_arena *p, const uvcc_allocator *al, uvcc_mem_class cls,
-                     uint64_t limit_bytes);
-/* 64-byte aligned, contents undefined; NULL at the limit or when the allocator fails. bytes may be 0. */
+                      uint64_t limit_bytes);
+/* 64-byte aligned, contents undefined; NULL at the limit or when the allocator fails. bytes may be
+ * 0. */
 void *uvcci_arena_take(uvcci_arena *p, size_t bytes);
 /* With the same number of bytes. NULL is allowed. */
 void uvcci_arena_give(uvcci_arena *p, void *mem, size_t bytes);

@@ -1,4 +1,5 @@
-/* triple_record.c - the bytes of a triple that a host keeps; see triple_record.h and <uvcc/triple.h>. */
+/* triple_record.c - the bytes of a triple that a host keeps; see triple_record.h and
+ * <uvcc/triple.h>. */
 #include "exec/base/triple_record.h"
 
 #include "proto/bytes.h"

@@ -303,7 +303,7 @@ static void less_mask(const chunk *c) {
         s->words[i] = b->in[0][i] & mask;
     prg(c, pair_other(c), UVCC_TAG_root, 0, 0, s->roots[0], (size_t)b->count * 2);
     uvcci_dpf_prefix(uvcci_kernel_dpf_keys(c), n, b->count, s->words, (const uint8_t *)s->roots[0],
-                     !head, b->key + k.levels, b->key + k.leaves, b->key + k.bits, s->shares);
+                     !head, b->key + k.levels, b->key + k.terminals, b->key + k.bits, s->shares);
 
     const uint32_t bytes = (b->count + 7) / 8;
     memset(s->shares + b->count, 0, (size_t)bytes * 8 - b->count);
@@ -546,7 +546,7 @@ static void deal_dpf(const chunk *c, const uvcc_key_layout *k) {
     prg(c, PAIR_HO, UVCC_TAG_root, 0, 0, roots[0], (size_t)b->count * 2);
     prg(c, PAIR_TO, UVCC_TAG_root, 0, 0, roots[1], (size_t)b->count * 2);
     uvcci_dpf_gen(uvcci_kernel_dpf_keys(c), n, b->count, c->s->words, (const uint8_t *)roots[0],
-                  (const uint8_t *)roots[1], tail + k->levels, tail + k->leaves, tail + k->bits,
+                  (const uint8_t *)roots[1], tail + k->levels, tail + k->terminals, tail + k->bits,
                   NULL);
 
     const uvcc_key_layout h = layout_of(c->t, b, UVCC_HEAD);
@@ -1024,8 +1024,7 @@ int uvcci_cpu_worker_init(uvcci_cpu_worker *w, const uvcc_allocator *al, uint32_
 }
 
 int uvcci_cpu_worker_reserve(uvcci_cpu_worker *w) {
-    const size_t gemm_words =
-        uvcci_gemm_scratch_words(w->gemm, UINT32_MAX, UINT32_MAX, UINT32_MAX);
+    const size_t gemm_words = uvcci_gemm_scratch_words(w->gemm, UINT32_MAX, UINT32_MAX, UINT32_MAX);
     const size_t others[] = {uvcci_fn_packing_words_max(), uvcci_bit_sums_words()};
     size_t most = gemm_words;
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)

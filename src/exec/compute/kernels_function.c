@@ -1,23 +1,24 @@
 /* kernels_function.c - the tasks of functions (uvcc/function.h) on one core.
  *
  * As in kernels.c: chunk by chunk, and what evaluates or makes DPF keys takes a block as a whole. A
- * table is turned around once per task into the worker's packing memory, so that the leaves of a
- * window and the entries that they select lie in the same order; behind it lie the leaves of some
- * elements at a time.
+ * table is turned around once per task into the worker's packing memory, so that the terminals of a
+ * window and the entries that they select lie in the same order; behind it lie the terminals of
+ * some elements at a time.
  *
  * State: none of its own. Invariant: opened values are public to HEAD and TAIL, as are tables,
- * thresholds and words; masks, leaves and dealt words are secret and become nothing but operands.
+ * thresholds and words; masks, terminals and dealt words are secret and become nothing but
+ * operands.
  */
 #include "exec/compute/kernels_impl.h"
 
 #include <uvcc/blv1.h>
 #include <uvcc/function.h>
 
+#include "exec/compute/table.h"
 #include "exec/primitives/dcf.h"
 #include "exec/primitives/dpf.h"
 #include "exec/primitives/function_layout.h"
 #include "exec/primitives/spline.h"
-#include "exec/compute/table.h"
 
 /* Leaves of some elements: enough of them to share a large table, few enough to stay in a cache. */
 enum { LEAF_WORDS = 32768, TABLE_ELEMS = 256, WORD = 64, SCALAR_LANE = 2 };
@@ -147,7 +148,7 @@ static void shift(const chunk *c) {
 static uvcci_dpf_keys dpf_keys_of(const chunk *c) {
     const unsigned n = args(c)->bits;
     const uint32_t count = c->b->count;
-    const uint8_t *leaves = c->b->key + (size_t)uvcci_dpf_levels(n) * count * 16;
+    const uint8_t *terminals = c->b->key + (size_t)uvcci_dpf_levels(n) * count * 16;
     uint64_t *roots = c->s->roots[0];
     prg_of_call(c, args(c)->call_key, pair_other(c), UVCC_TAG_root, 0, 0, roots, (size_t)count * 2);
     return (uvcci_dpf_keys){.n = n,
@@ -155,8 +156,8 @@ static uvcci_dpf_keys dpf_keys_of(const chunk *c) {
                             .party1 = !is_head(c),
                             .root = (const uint8_t *)roots,
                             .levels = c->b->key,
-                            .leaves = leaves,
-                            .bits = leaves + (size_t)count * 16};
+                            .terminals = terminals,
+                            .bits = terminals + (size_t)count * 16};
 }
 
 static void compare(const chunk *c) {
@@ -227,7 +228,8 @@ static void sum_both(const chunk *c) {
     const uint16_t call = c->t->call;
     const uint64_t *xh = in(c, 0), *p = in(c, 1), *e = in(c, 2), *other = in(c, 3);
     const uint64_t head = 0 - (uint64_t)is_head(c);
-    uint64_t *sum = c->s->slot[2], *one = c->s->slot[3], *by_k = c->s->slot[4], *by_kk = c->s->slot[5];
+    uint64_t *sum = c->s->slot[2], *one = c->s->slot[3], *by_k = c->s->slot[4],
+             *by_kk = c->s->slot[5];
     times_k(c, share_words(c, 0, call, SCALAR_LANE, BOTH_OTHER, 1),
             share_words(c, 1, call, SCALAR_LANE, BOTH_OTHER + 1, 1), 0, other, one);
     for (uint32_t i = 0; i < c->n; i++) { /* d' x */
@@ -269,7 +271,7 @@ static inline size_t table_words(uint32_t entry_count) {
     return (size_t)uvcci_dpf_window_words(entry_count) * WORD;
 }
 
-/* The window's first leaf selects the last entry. */
+/* The window's first terminal selects the last entry. */
 static void turn_around(const uvcc_fn_args *fn, int64_t *table) {
     for (uint32_t i = 0; i < fn->entry_count; i++)
         table[i] = fn->entries[fn->entry_count - 1 - i];
@@ -281,18 +283,18 @@ static void turn_around(const uvcc_fn_args *fn, int64_t *table) {
 static void table_part(const chunk *c, const uvcci_dpf_keys *k, uint32_t at, uint32_t m) {
     const uvcc_fn_args *fn = args(c);
     const int64_t *table = (const int64_t *)(const void *)c->packing;
-    uint64_t *leaves = c->packing + table_words(fn->entry_count);
+    uint64_t *terminals = c->packing + table_words(fn->entry_count);
     uint64_t *first = c->s->words, *scale = c->s->words + m;
     const uint64_t last = (uint64_t)fn->first + fn->entry_count - 1;
     for (uint32_t i = 0; i < m; i++)
         first[i] = c->b->in[0][at + i] - last;
-    uvcci_dpf_window(uvcci_kernel_dpf_keys(c), k, at, m, first, fn->entry_count, leaves);
+    uvcci_dpf_window(uvcci_kernel_dpf_keys(c), k, at, m, first, fn->entry_count, terminals);
     if (fn->shift != 0)
         for (uint32_t i = 0; i < m; i++)
             scale[i] =
                 uvcci_fn_factor(fn->words, c->b->in[1][at + i] & low_bits(fn->shift), fn->shift);
     uvcci_table_sum(c->simd, table, fn->shift == 0 ? NULL : (const int64_t *)(const void *)scale,
-                    leaves, uvcci_dpf_window_words(fn->entry_count), m, c->b->out[0] + at);
+                    terminals, uvcci_dpf_window_words(fn->entry_count), m, c->b->out[0] + at);
 }
 
 /* to = x (TAIL and `minus`: -x) + pad, also on the wire; to == x allowed. */
@@ -520,21 +522,21 @@ static void best(const chunk *c) {
 
 /* --- Ladders ---------------------------------------------------------------------------------- */
 
-static uvcci_ladder ladder_of(const uvcc_fn_args *fn) {
-    return uvcci_fn_ladder(fn->bits, fn->shift, fn->first, fn->word_count);
+static uvcci_multiscale multiscale_of(const uvcc_fn_args *fn) {
+    return uvcci_fn_multiscale(fn->bits, fn->shift, fn->first, fn->word_count);
 }
 
-static void ladder(const chunk *c) {
+static void multiscale(const chunk *c) {
     const uvcc_block *b = c->b;
     if (b->role == UVCC_OTHER)
         return;
     const uvcc_fn_args *fn = args(c);
-    const uvcci_ladder s = ladder_of(fn);
+    const uvcci_multiscale s = multiscale_of(fn);
     const uint64_t constant = is_head(c) ? (uint64_t)fn->constant : 0;
     uint64_t *roots = c->s->roots[0];
     prg_of_call(c, fn->call_key, pair_other(c), UVCC_TAG_root, 0, 0, roots, (size_t)b->count * 2);
-    uvcci_ladder_eval(uvcci_kernel_dpf_keys(c), &s, b->count, b->in[0], (const uint8_t *)roots,
-                      !is_head(c), b->key, fn->words, b->out[0]);
+    uvcci_multiscale_eval(uvcci_kernel_dpf_keys(c), &s, b->count, b->in[0], (const uint8_t *)roots,
+                          !is_head(c), b->key, fn->words, b->out[0]);
     for (uint32_t i = 0; i < b->count; i++)
         b->out[0][i] += constant;
 }
@@ -550,9 +552,9 @@ static void deal_key(const chunk *c) {
     prg_of_call(c, fn->call_key, PAIR_HO, UVCC_TAG_root, 0, 0, roots[0], (size_t)b->count * 2);
     prg_of_call(c, fn->call_key, PAIR_TO, UVCC_TAG_root, 0, 0, roots[1], (size_t)b->count * 2);
     uint8_t *levels = b->out_bytes[0];
-    uint8_t *leaves = levels + (size_t)uvcci_dpf_levels(fn->bits) * b->count * 16;
+    uint8_t *terminals = levels + (size_t)uvcci_dpf_levels(fn->bits) * b->count * 16;
     uvcci_dpf_gen(uvcci_kernel_dpf_keys(c), fn->bits, b->count, alpha, (const uint8_t *)roots[0],
-                  (const uint8_t *)roots[1], levels, leaves, leaves + (size_t)b->count * 16,
+                  (const uint8_t *)roots[1], levels, terminals, terminals + (size_t)b->count * 16,
                   c->s->shares);
     memcpy(b->out_bytes[1], levels, uvcci_cw_bytes(fn->bits, b->count));
     if (b->out[0] != NULL)
@@ -560,15 +562,15 @@ static void deal_key(const chunk *c) {
             b->out[0][i] = ((uint64_t)c->s->shares[i] << 1) - 1;
 }
 
-static void deal_ladder(const chunk *c) {
+static void deal_multiscale(const chunk *c) {
     const uvcc_block *b = c->b;
-    const uvcci_ladder s = ladder_of(args(c));
+    const uvcci_multiscale s = multiscale_of(args(c));
     uint64_t(*roots)[2 * BLOCK] = c->s->roots;
     prg_of_call(c, args(c)->call_key, PAIR_HO, UVCC_TAG_root, 0, 0, roots[0], (size_t)b->count * 2);
     prg_of_call(c, args(c)->call_key, PAIR_TO, UVCC_TAG_root, 0, 0, roots[1], (size_t)b->count * 2);
-    uvcci_ladder_gen(uvcci_kernel_dpf_keys(c), &s, b->count, b->in[0], (const uint8_t *)roots[0],
-                     (const uint8_t *)roots[1], b->out_bytes[0]);
-    memcpy(b->out_bytes[1], b->out_bytes[0], uvcci_ladder_bytes(s.depth, s.rungs, b->count));
+    uvcci_multiscale_gen(uvcci_kernel_dpf_keys(c), &s, b->count, b->in[0],
+                         (const uint8_t *)roots[0], (const uint8_t *)roots[1], b->out_bytes[0]);
+    memcpy(b->out_bytes[1], b->out_bytes[0], uvcci_multiscale_bytes(s.depth, s.scales, b->count));
 }
 
 /* For alpha in s->words. */
@@ -685,7 +687,8 @@ static void deal_select(const chunk *c) {
     }
 }
 
-/* The words that a factor s of v needs, from q on; b NULL: v is not multiplied. Gives the next q. */
+/* The words that a factor s of v needs, from q on; b NULL: v is not multiplied. Gives the next q.
+ */
 static uint32_t deal_scalar_by(const chunk *c, uint32_t q, const uint64_t *s, const uint64_t *rho,
                                const uint64_t *b) {
     uint64_t *x = c->s->slot[1], *y = c->s->slot[4];
@@ -801,8 +804,8 @@ static const vec_kernel kernels[] = {
     [UVCC_TASK_FN_DEAL_TRUNC - UVCC_TASK_FN_OPEN_MASK] = {deal_trunc, false},
     [UVCC_TASK_FN_BEST - UVCC_TASK_FN_OPEN_MASK] = {best, false},
     [UVCC_TASK_FN_DEAL_BEST - UVCC_TASK_FN_OPEN_MASK] = {deal_best, false},
-    [UVCC_TASK_FN_LADDER - UVCC_TASK_FN_OPEN_MASK] = {ladder, true},
-    [UVCC_TASK_FN_DEAL_LADDER - UVCC_TASK_FN_OPEN_MASK] = {deal_ladder, true},
+    [UVCC_TASK_FN_MULTISCALE - UVCC_TASK_FN_OPEN_MASK] = {multiscale, true},
+    [UVCC_TASK_FN_DEAL_MULTISCALE - UVCC_TASK_FN_OPEN_MASK] = {deal_multiscale, true},
     [UVCC_TASK_FN_FLOOR - UVCC_TASK_FN_OPEN_MASK] = {floor_masked, true},
     [UVCC_TASK_FN_DEAL_FLOOR - UVCC_TASK_FN_OPEN_MASK] = {deal_floor, true},
     [UVCC_TASK_FN_SPLINE - UVCC_TASK_FN_OPEN_MASK] = {spline, true},
@@ -819,12 +822,12 @@ static bool bits_are_sane(unsigned bits, unsigned most) {
     return bits >= 1 && bits <= most;
 }
 
-static bool ladder_is_sane(const uvcc_fn_args *fn) {
-    if (fn->words == NULL || fn->first < 2 || fn->first > UVCCI_LADDER_CELLS_MAX)
+static bool multiscale_is_sane(const uvcc_fn_args *fn) {
+    if (fn->words == NULL || fn->first < 2 || fn->first > UVCCI_MULTISCALE_CELLS_MAX)
         return false;
-    const uvcci_ladder s = ladder_of(fn);
-    return s.rungs >= 1 && s.rungs <= UVCCI_LADDER_RUNGS_MAX &&
-           UVCCI_LADDER_STEP * (s.rungs - 1) < s.depth && s.shift + s.depth <= 64;
+    const uvcci_multiscale s = multiscale_of(fn);
+    return s.scales >= 1 && s.scales <= UVCCI_MULTISCALE_SCALES_MAX &&
+           UVCCI_MULTISCALE_STEP * (s.scales - 1) < s.depth && s.shift + s.depth <= 64;
 }
 
 /* A dealer does not need the words. */
@@ -866,9 +869,9 @@ bool uvcci_fn_is_sane(const uvcc_task *t) {
                fn->entry_count <= UVCC_FN_ENTRIES_MAX &&
                fn->entry_count - 1 <= low_bits(fn->bits) && fn->shift < 64 &&
                (fn->shift == 0 || fn->words != NULL);
-    case UVCC_TASK_FN_LADDER:
-    case UVCC_TASK_FN_DEAL_LADDER:
-        return ladder_is_sane(fn);
+    case UVCC_TASK_FN_MULTISCALE:
+    case UVCC_TASK_FN_DEAL_MULTISCALE:
+        return multiscale_is_sane(fn);
     case UVCC_TASK_FN_SPLINE:
     case UVCC_TASK_FN_DEAL_SPLINE:
     case UVCC_TASK_FN_DEAL_POWERS:

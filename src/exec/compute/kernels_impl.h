@@ -3,8 +3,8 @@
 #ifndef UVCCI_KERNELS_IMPL_H
 #define UVCCI_KERNELS_IMPL_H
 
-#include "exec/primitives/circuit.h"
 #include "exec/compute/kernels.h"
+#include "exec/primitives/circuit.h"
 
 #include <string.h>
 
@@ -50,16 +50,24 @@ typedef struct vec_kernel {
 
 /* --- Where things are ------------------------------------------------------------------------- */
 
-static inline const uint64_t *in(const chunk *c, unsigned i) { return c->b->in[i] + c->first; }
-static inline uint64_t *out(const chunk *c, unsigned i) { return c->b->out[i] + c->first; }
+static inline const uint64_t *in(const chunk *c, unsigned i) {
+    return c->b->in[i] + c->first;
+}
+static inline uint64_t *out(const chunk *c, unsigned i) {
+    return c->b->out[i] + c->first;
+}
 static inline const uint8_t *wire_in(const chunk *c, unsigned i) {
     return c->b->wire_in[i] + (size_t)c->first * 8;
 }
 static inline uint8_t *wire_out(const chunk *c, unsigned i) {
     return c->b->wire_out[i] + (size_t)c->first * 8;
 }
-static inline uint64_t get(const uint8_t *wire, size_t i) { return uvcci_ld64(wire + 8 * i); }
-static inline void put(uint8_t *wire, size_t i, uint64_t x) { uvcci_st64(wire + 8 * i, x); }
+static inline uint64_t get(const uint8_t *wire, size_t i) {
+    return uvcci_ld64(wire + 8 * i);
+}
+static inline void put(uint8_t *wire, size_t i, uint64_t x) {
+    uvcci_st64(wire + 8 * i, x);
+}
 
 /* What HEAD and TAIL share with OTHER. */
 static inline unsigned pair_other(const chunk *c) {
@@ -73,7 +81,9 @@ static inline uint64_t low_bits(unsigned n) {
 }
 
 /* (1 - 2v) x, v given as a mask. */
-static inline uint64_t flip(uint64_t x, uint64_t v) { return (x ^ v) - v; }
+static inline uint64_t flip(uint64_t x, uint64_t v) {
+    return (x ^ v) - v;
+}
 
 /* --- Pads ------------------------------------------------------------------------------------- */
 
@@ -104,8 +114,8 @@ static inline const uint64_t *pad(const chunk *c, unsigned slot, unsigned pair, 
 const vec_kernel *uvcci_fn_kernel(unsigned kind);
 /* Whether the numbers of such a task are within what its formulas allow. */
 bool uvcci_fn_is_sane(const uvcc_task *t);
-/* OTHER's DCF keys for [x < alpha], alpha < 2^n in s->words, to the beginning of out_bytes[0] and [1];
- * roots at `call`. Packing: BLOCK words. */
+/* OTHER's DCF keys for [x < alpha], alpha < 2^n in s->words, to the beginning of out_bytes[0] and
+ * [1]; roots at `call`. Packing: BLOCK words. */
 void uvcci_kernel_deal_less(const chunk *c, uint16_t call, unsigned n);
 /* Words of packing memory that a task of blocks needs, and that any can need. */
 size_t uvcci_fn_packing_words(const uvcc_task *t);

@@ -9,8 +9,8 @@
  *
  * The log is not trusted: it is checked as a whole first, and lengths in it are checked against the
  * program before the session sees them. */
-#include "exec/session/record.h"
 #include "exec/runtime/core.h"
+#include "exec/session/record.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -240,8 +240,8 @@ static void make_call(replay *r, const uvcc_record *c) {
     case UVCC_RECORD_TRANSMIT_DONE:
         (void)uvcc_session_transmit_done(s, c->peer, c->id, (size_t)c->number, c->now);
         break;
-    case UVCC_RECORD_POLL_OP:
-        if (uvcc_session_poll_op(s, &j) == 1 && run_job(r, j) != 0)
+    case UVCC_RECORD_POLL_JOB:
+        if (uvcc_session_poll_job(s, &j) == 1 && run_job(r, j) != 0)
             differ(r, "the executor does not take a job");
         break;
     case UVCC_RECORD_POLL_EVENT:
@@ -309,7 +309,7 @@ static void play(replay *r) {
         if (!r->differs && (r->at.in_call || r->at.index == c.index)) {
             char what[128];
             (void)snprintf(what, sizeof what, "%s: %s", call_name(r),
-                           c.type == UVCC_RECORD_POLL_OP      ? "there is no job"
+                           c.type == UVCC_RECORD_POLL_JOB     ? "there is no job"
                            : c.type == UVCC_RECORD_POLL_EVENT ? "there is no event"
                                                               : "it was refused unrecorded");
             differ(r, what);

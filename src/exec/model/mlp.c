@@ -41,15 +41,15 @@ void uvcc_mlp_initial_weights(const uvcc_mlp_config *cfg, uint64_t seed, uint32_
     uvcc_mlp_shape(cfg, l, &in, &out);
     int64_t limit = (int64_t)floor(ldexp(sqrt(6.0 / ((double)in + out)), cfg->frac_bits));
     uvcci_aes key;
-    uvcci_draw_key(&key, "uvcc/init", seed, l);
-    uvcci_draw_uniform(&key, limit, w, (size_t)in * out);
+    uvcci_public_random_key(&key, "uvcc/init", seed, l);
+    uvcci_public_random_uniform(&key, limit, w, (size_t)in * out);
 }
 
 void uvcc_mlp_order(uint64_t seed, uint32_t epoch, uint32_t n, uint32_t *order) {
     for (uint32_t i = 0; i < n; i++)
         order[i] = i;
     uvcci_aes key;
-    uvcci_draw_key(&key, "uvcc/order", seed, epoch);
+    uvcci_public_random_key(&key, "uvcc/order", seed, epoch);
     uint64_t word[256];
     const uint32_t room = sizeof word / sizeof word[0];
     for (uint32_t drawn = 0; drawn + 1 < n; drawn++) {
@@ -174,7 +174,7 @@ static uint32_t tensor(builder *b, const char *name, uint32_t l, uint32_t rows, 
 /* A tensor of activations or gradients, at scale f, in a buffer of its own. */
 static uint32_t values(builder *b, const char *name, uint32_t l, uint32_t rows, uint32_t cols,
                        unsigned bits) {
-    return tensor(b, name, l, rows, cols, bits, b->w.f, UVCC_EPOCH, UVCC_NO_TENSOR);
+    return tensor(b, name, l, rows, cols, bits, b->w.f, UVCC_TRANSIENT, UVCC_NO_TENSOR);
 }
 
 /* What is `revealed` is truncated exactly. */
@@ -259,7 +259,7 @@ static uint32_t forward(builder *b, const char *const names[3], uint32_t rows, u
         if (l == b->c->hidden_count)
             return z;
         x = values(b, names[1], l, rows, out, b->w.value);
-        sign[l] = tensor(b, names[2], l, rows, out, 1, 0, UVCC_EPOCH, UVCC_NO_TENSOR);
+        sign[l] = tensor(b, names[2], l, rows, out, 1, 0, UVCC_TRANSIENT, UVCC_NO_TENSOR);
         op(b, UVCC_OP_RELU, z, UVCC_NO_TENSOR, x, sign[l],
            b->c->compare == UVCC_COMPARE_CIRCUIT ? UVCC_OP_CIRCUIT : 0, 0);
     }
@@ -281,7 +281,7 @@ static void add_train(builder *b) {
     uint32_t z = forward(b, names, c->batch, x, left, sign);
 
     enter(b, UVCC_BWD);
-    uint32_t g = tensor(b, "G", last, c->batch, c->classes, w->value, w->f, UVCC_EPOCH, z);
+    uint32_t g = tensor(b, "G", last, c->batch, c->classes, w->value, w->f, UVCC_TRANSIENT, z);
     op2(b, UVCC_OP_SUB, z, y, g, 0, 0);
     for (uint32_t l = last;; l--) {
         uint32_t in, out;

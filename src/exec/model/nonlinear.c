@@ -1,15 +1,16 @@
-/* nonlinear.c - the functions of a transformer as lists of steps with their tables.
+/* nonlinear.c - the functions of a transformer as lists of instructions with their tables.
  *
- * A function is built twice by the same code: first without memory, to count steps, words and
- * entries and to learn the bits of its outputs, then into one block. The builder bounds every value
- * as uvcc_function_check does, so the bits of comparisons and tables are the fewest that pass it.
+ * A function is built twice by the same code: first without memory, to count instructions, words
+ * and entries and to learn the bits of its outputs, then into one block. The builder bounds every
+ * value as uvcc_function_check does, so the bits of comparisons and tables are the fewest that pass
+ * it.
  */
 #include "exec/model/nonlinear.h"
 #include "exec/base/bounds.h"
 
 #include "exec/base/bounds.h"
-#include "exec/program/function.h"
 #include "exec/primitives/multiscale.h"
+#include "exec/program/function.h"
 
 #include <assert.h>
 #include <math.h>
@@ -45,11 +46,11 @@ enum { WORDS_MAX = 64 };
 typedef struct builder {
     uvcc_nonlinear_options o; /* with its defaults filled in */
     uvcc_nonlinear what;
-    uvcc_fn_step *steps; /* NULL, as words and entries are, while their room is counted */
+    uvcc_fn_instr *instrs; /* NULL, as words and entries are, while their room is counted */
     int64_t *words;
     int32_t *entries;
-    uint32_t step_count, word_count, entry_count;
-    uint64_t bound[UVCC_FN_STEPS_MAX]; /* |value| <= bound */
+    uint32_t instr_count, word_count, entry_count;
+    uint64_t bound[UVCC_FN_INSTRS_MAX]; /* |value| <= bound */
     uint8_t out_bits[UVCCI_NL_OUT_MAX];
     bool too_large; /* a table's entry */
 } builder;
@@ -66,14 +67,14 @@ static uint64_t all_below(unsigned bits) {
     return (1ull << bits) - 1;
 }
 
-static uint8_t put(builder *b, uvcc_fn_step s, uint64_t bound) {
-    assert(b->step_count < UVCC_FN_STEPS_MAX);
-    b->bound[b->step_count] = bound;
+static uint8_t put(builder *b, uvcc_fn_instr s, uint64_t bound) {
+    assert(b->instr_count < UVCC_FN_INSTRS_MAX);
+    b->bound[b->instr_count] = bound;
     if (!uvcci_fn_has_third(s.kind))
         s.c = UVCC_FN_NONE;
-    if (b->steps != NULL)
-        b->steps[b->step_count] = s;
-    return (uint8_t)b->step_count++;
+    if (b->instrs != NULL)
+        b->instrs[b->instr_count] = s;
+    return (uint8_t)b->instr_count++;
 }
 
 static const int64_t *put_words(builder *b, const int64_t *words, uint32_t count) {
@@ -97,51 +98,51 @@ static uint8_t open(builder *b, uint8_t io, unsigned declared, unsigned opened) 
     const uint8_t bits = opened < 64 ? (uint8_t)opened : 64;
     return put(
         b,
-        (uvcc_fn_step){
+        (uvcc_fn_instr){
             .kind = UVCC_FN_OPEN, .a = UVCC_FN_NONE, .b = UVCC_FN_NONE, .bits = bits, .io = io},
         all_below(declared));
 }
 
 static uint8_t one_operand(builder *b, uvcc_fn_kind kind, uint8_t a, uint64_t bound) {
-    return put(b,
-               (uvcc_fn_step){.kind = (uint8_t)kind, .a = a, .b = UVCC_FN_NONE, .io = UVCC_FN_NONE},
-               bound);
+    return put(
+        b, (uvcc_fn_instr){.kind = (uint8_t)kind, .a = a, .b = UVCC_FN_NONE, .io = UVCC_FN_NONE},
+        bound);
 }
 
 static uint8_t shift(builder *b, uint8_t a, unsigned by) {
     if (by == 0)
         return a;
     return put(b,
-               (uvcc_fn_step){.kind = UVCC_FN_SHIFT,
-                              .a = a,
-                              .b = UVCC_FN_NONE,
-                              .shift = (uint8_t)by,
-                              .io = UVCC_FN_NONE},
+               (uvcc_fn_instr){.kind = UVCC_FN_SHIFT,
+                               .a = a,
+                               .b = UVCC_FN_NONE,
+                               .shift = (uint8_t)by,
+                               .io = UVCC_FN_NONE},
                uvcci_shifted_bound(b->bound[a], by));
 }
 
 static uint8_t compare(builder *b, uint8_t a, uint8_t bits, const int64_t *words, uint32_t count) {
     return put(b,
-               (uvcc_fn_step){.kind = UVCC_FN_COMPARE,
-                              .a = a,
-                              .b = UVCC_FN_NONE,
-                              .bits = bits,
-                              .io = UVCC_FN_NONE,
-                              .word_count = count,
-                              .words = put_words(b, words, count)},
+               (uvcc_fn_instr){.kind = UVCC_FN_COMPARE,
+                               .a = a,
+                               .b = UVCC_FN_NONE,
+                               .bits = bits,
+                               .io = UVCC_FN_NONE,
+                               .word_count = count,
+                               .words = put_words(b, words, count)},
                UINT64_MAX);
 }
 
-/* SELECT of the M step y, or BITS where that is UVCC_FN_NONE. */
+/* SELECT of the M instruction y, or BITS where that is UVCC_FN_NONE. */
 static uint8_t weigh(builder *b, uint8_t bits, uint8_t y, const int64_t *words, uint32_t count) {
     const uint64_t sum = sum_of(words, count);
     return put(b,
-               (uvcc_fn_step){.kind = y != UVCC_FN_NONE ? UVCC_FN_SELECT : UVCC_FN_BITS,
-                              .a = bits,
-                              .b = y,
-                              .io = UVCC_FN_NONE,
-                              .word_count = count,
-                              .words = put_words(b, words, count)},
+               (uvcc_fn_instr){.kind = y != UVCC_FN_NONE ? UVCC_FN_SELECT : UVCC_FN_BITS,
+                               .a = bits,
+                               .b = y,
+                               .io = UVCC_FN_NONE,
+                               .word_count = count,
+                               .words = put_words(b, words, count)},
                y != UVCC_FN_NONE ? uvcci_sat_mul(sum, b->bound[y]) : sum);
 }
 
@@ -149,19 +150,19 @@ static uint8_t weigh(builder *b, uint8_t bits, uint8_t y, const int64_t *words, 
 static uint8_t weigh_both(builder *b, uint8_t bits, uint8_t bit, uint8_t y, const int64_t *words,
                           uint32_t count) {
     return put(b,
-               (uvcc_fn_step){.kind = UVCC_FN_SELECT_MUL,
-                              .a = bits,
-                              .b = y,
-                              .c = bit,
-                              .io = UVCC_FN_NONE,
-                              .word_count = count,
-                              .words = put_words(b, words, count)},
+               (uvcc_fn_instr){.kind = UVCC_FN_SELECT_MUL,
+                               .a = bits,
+                               .b = y,
+                               .c = bit,
+                               .io = UVCC_FN_NONE,
+                               .word_count = count,
+                               .words = put_words(b, words, count)},
                uvcci_sat_mul(sum_of(words, count), b->bound[y]));
 }
 
 static uint8_t add(builder *b, uint8_t x, uint8_t y, int64_t constant) {
     return put(b,
-               (uvcc_fn_step){
+               (uvcc_fn_instr){
                    .kind = UVCC_FN_ADD, .a = x, .b = y, .io = UVCC_FN_NONE, .constant = constant},
                uvcci_sat_add(uvcci_sat_add(b->bound[x], uvcci_magnitude(constant)),
                              y != UVCC_FN_NONE ? b->bound[y] : 0));
@@ -172,20 +173,21 @@ static uint64_t known_bound(const builder *b, uint8_t a, unsigned bits) {
     return bits != 0 && all_below(bits) < b->bound[a] ? all_below(bits) : b->bound[a];
 }
 
-/* Of two M steps. */
+/* Of two M instructions. */
 static uint8_t two_operands(builder *b, uvcc_fn_kind kind, uint8_t x, uint8_t y, uint64_t bound) {
-    return put(b, (uvcc_fn_step){.kind = (uint8_t)kind, .a = x, .b = y, .io = UVCC_FN_NONE}, bound);
+    return put(b, (uvcc_fn_instr){.kind = (uint8_t)kind, .a = x, .b = y, .io = UVCC_FN_NONE},
+               bound);
 }
 
 static uint8_t truncate(builder *b, uint8_t a, unsigned by) {
     if (by == 0)
         return add(b, a, UVCC_FN_NONE, 0);
     return put(b,
-               (uvcc_fn_step){.kind = UVCC_FN_TRUNC,
-                              .a = a,
-                              .b = UVCC_FN_NONE,
-                              .shift = (uint8_t)by,
-                              .io = UVCC_FN_NONE},
+               (uvcc_fn_instr){.kind = UVCC_FN_TRUNC,
+                               .a = a,
+                               .b = UVCC_FN_NONE,
+                               .shift = (uint8_t)by,
+                               .io = UVCC_FN_NONE},
                uvcci_shifted_bound(b->bound[a], by));
 }
 
@@ -194,7 +196,7 @@ static uint8_t exchange_to(builder *b, uint8_t a, uint8_t io, unsigned bits) {
         b->out_bits[io] = bits_of(known_bound(b, a, bits));
     return put(
         b,
-        (uvcc_fn_step){
+        (uvcc_fn_instr){
             .kind = UVCC_FN_EXCHANGE, .a = a, .b = UVCC_FN_NONE, .bits = (uint8_t)bits, .io = io},
         known_bound(b, a, bits));
 }
@@ -206,7 +208,7 @@ static uint8_t exchange(builder *b, uint8_t a, unsigned bits) {
 static void lift_known(builder *b, uint8_t a, uint8_t io, unsigned bits) {
     b->out_bits[io] = bits_of(known_bound(b, a, bits));
     put(b,
-        (uvcc_fn_step){
+        (uvcc_fn_instr){
             .kind = UVCC_FN_LIFT, .a = a, .b = UVCC_FN_NONE, .bits = (uint8_t)bits, .io = io},
         0);
 }
@@ -367,18 +369,18 @@ static const int32_t *put_rises(builder *b, const window *w, const curve *c, int
 static uint8_t put_table(builder *b, uint8_t a, uint8_t y, uint8_t bits, int64_t first,
                          const int32_t *entries, uint32_t count, uint64_t most) {
     return put(b,
-               (uvcc_fn_step){.kind = UVCC_FN_TABLE,
-                              .a = a,
-                              .b = y,
-                              .bits = bits,
-                              .io = UVCC_FN_NONE,
-                              .first = first,
-                              .entry_count = count,
-                              .entries = entries},
+               (uvcc_fn_instr){.kind = UVCC_FN_TABLE,
+                               .a = a,
+                               .b = y,
+                               .bits = bits,
+                               .io = UVCC_FN_NONE,
+                               .first = first,
+                               .entry_count = count,
+                               .entries = entries},
                y != UVCC_FN_NONE ? uvcci_sat_mul(most, b->bound[y]) : most);
 }
 
-/* TABLE on the index step a, times the A step y unless that is UVCC_FN_NONE. */
+/* TABLE on the index instruction a, times the An instruction y unless that is UVCC_FN_NONE. */
 static uint8_t table(builder *b, uint8_t a, uint8_t y, uint8_t bits, const window *w,
                      const curve *c) {
     uint64_t most;
@@ -386,20 +388,20 @@ static uint8_t table(builder *b, uint8_t a, uint8_t y, uint8_t bits, const windo
     return put_table(b, a, y, bits, w->first, entries, w->count, most);
 }
 
-/* TABLE_MUL on the index step a: times the bit of the B step d and the M or TABLE step m, if they
- * are. */
+/* TABLE_MUL on the index instruction a: times the bit of the B instruction d and the M or TABLE
+ * instruction m, if they are. */
 static uint8_t table_mul(builder *b, uint8_t a, uint8_t d, uint8_t m, uint8_t bits, int64_t first,
                          const int32_t *entries, uint32_t count, uint64_t most) {
     return put(b,
-               (uvcc_fn_step){.kind = UVCC_FN_TABLE_MUL,
-                              .a = a,
-                              .b = d,
-                              .c = m,
-                              .bits = bits,
-                              .io = UVCC_FN_NONE,
-                              .first = first,
-                              .entry_count = count,
-                              .entries = entries},
+               (uvcc_fn_instr){.kind = UVCC_FN_TABLE_MUL,
+                               .a = a,
+                               .b = d,
+                               .c = m,
+                               .bits = bits,
+                               .io = UVCC_FN_NONE,
+                               .first = first,
+                               .entry_count = count,
+                               .entries = entries},
                m != UVCC_FN_NONE ? uvcci_sat_mul(most, b->bound[m]) : most);
 }
 
@@ -415,11 +417,11 @@ typedef struct exact_index {
 
 static uint8_t low_of(builder *b, uint8_t a, unsigned bits) {
     return put(b,
-               (uvcc_fn_step){.kind = UVCC_FN_LOW,
-                              .a = a,
-                              .b = UVCC_FN_NONE,
-                              .bits = (uint8_t)bits,
-                              .io = UVCC_FN_NONE},
+               (uvcc_fn_instr){.kind = UVCC_FN_LOW,
+                               .a = a,
+                               .b = UVCC_FN_NONE,
+                               .bits = (uint8_t)bits,
+                               .io = UVCC_FN_NONE},
                all_below(bits));
 }
 
@@ -436,7 +438,7 @@ static uint8_t exact_bits(uint64_t reach, const window *w) {
 }
 
 /* The table's value at an exact index, plus `jump` where that is 0 and index - 1 is not; times the
- * M or TABLE step m unless that is UVCC_FN_NONE. */
+ * M or TABLE instruction m unless that is UVCC_FN_NONE. */
 static uint8_t exact_table(builder *b, const exact_index *i, uint8_t m, uint8_t bits,
                            const window *w, const curve *c, int64_t jump) {
     window before = *w;
@@ -547,8 +549,8 @@ static void build_fast_window(builder *b, const windows *v, uint8_t x, unsigned 
     }
 }
 
-/* Table + x [floor >= 0], or + a step there: [floor >= 0] is [index >= 1], or [index = 0] where
- * kept. */
+/* Table + x [floor >= 0], or + an instruction there: [floor >= 0] is [index >= 1], or [index = 0]
+ * where kept. */
 static void build_exact_window(builder *b, const windows *v, uint8_t x, unsigned drop) {
     static const int64_t from[2] = {1, 0}, above[2] = {1, 0}, at_zero[2] = {-1, 1};
     const exact_index index = exact_shift(b, x, drop);
@@ -612,8 +614,8 @@ static uint8_t exp_bits(const builder *b, const window *w, uint64_t reach) {
     return table_bits(uvcci_shifted_bound(reach, b->o.scale - w->index_bits), w);
 }
 
-/* exp(-t) = exp(-index u) exp(-low) exp(r_low): index u + low - r_low = t. t is the M step x; the
- * dealt factor has dealt_scale bits, at most EXP_SCALE. */
+/* exp(-t) = exp(-index u) exp(-low) exp(r_low): index u + low - r_low = t. t is the M instruction
+ * x; the dealt factor has dealt_scale bits, at most EXP_SCALE. */
 static uint8_t exp_of(builder *b, uint8_t x, unsigned index_bits, unsigned dealt_scale) {
     const unsigned drop = b->o.scale - index_bits;
     const long double cell = ldexpl(1, -(int)index_bits);
@@ -631,17 +633,17 @@ static uint8_t exp_of(builder *b, uint8_t x, unsigned index_bits, unsigned dealt
     const uint64_t inner = uvcci_shifted_bound(most * sum_of(factors, 4), DROPPED);
     const uint64_t outer = uvcci_shifted_bound(sum_of(factors + 4, 4), DEALT_SCALE - dealt_scale);
     return put(b,
-               (uvcc_fn_step){.kind = UVCC_FN_TABLE,
-                              .a = index,
-                              .b = x,
-                              .bits = bits,
-                              .shift = (uint8_t)drop,
-                              .io = UVCC_FN_NONE,
-                              .constant = DEALT_SCALE - dealt_scale,
-                              .entry_count = w.count,
-                              .word_count = 8,
-                              .entries = entries,
-                              .words = put_words(b, factors, 8)},
+               (uvcc_fn_instr){.kind = UVCC_FN_TABLE,
+                               .a = index,
+                               .b = x,
+                               .bits = bits,
+                               .shift = (uint8_t)drop,
+                               .io = UVCC_FN_NONE,
+                               .constant = DEALT_SCALE - dealt_scale,
+                               .entry_count = w.count,
+                               .word_count = 8,
+                               .entries = entries,
+                               .words = put_words(b, factors, 8)},
                inner * outer);
 }
 
@@ -673,10 +675,10 @@ static void build_exp(builder *b) {
 
 /* ---- reciprocal, rsqrt and ln ---- */
 
-/* A range cut into groups of octaves: group k is [c 2^(low + step k), c 2^(low + step (k + 1)))
- * with c = LEAD / 8. Its values times 2^(step (groups - 1 - k)) lie in the top group, and divided
- * by 2^top they are mantissas m from c on: for the same relative error cells may be c times as wide
- * as with mantissas from 1 on, which saves a bit of the index. */
+/* A range cut into groups of octaves: group k is [c 2^(low + instruction k), c 2^(low + instruction
+ * (k + 1))) with c = LEAD / 8. Its values times 2^(instruction (groups - 1 - k)) lie in the top
+ * group, and divided by 2^top they are mantissas m from c on: for the same relative error cells may
+ * be c times as wide as with mantissas from 1 on, which saves a bit of the index. */
 typedef struct octaves {
     unsigned low, step, groups, top;
     unsigned below; /* octaves from low to 1 */
@@ -765,15 +767,15 @@ static window mantissas(unsigned index_bits, const octaves *v, bool fast) {
     return (window){first - below, count, (uint8_t)index_bits, v->entry_scale, .middle = !fast};
 }
 
-/* Of the value in the top group; over its end is still below 2^(top + step + 1). */
+/* Of the value in the top group; over its end is still below 2^(top + instruction + 1). */
 static unsigned mantissa_bits(const octaves *v) {
     return v->top + v->step + 1;
 }
 
-/* A ladder for arguments from cells 2^-finest on, over `rungs` pairs of octaves; its words have
- * `fine` fraction bits, the result has `scale` (0: that of the argument). */
+/* A multiscale for arguments from cells 2^-finest on, over `scales` pairs of octaves; its words
+ * have `fine` fraction bits, the result has `scale` (0: that of the argument). */
 typedef struct slope {
-    unsigned cells, finest, rungs, fine, scale;
+    unsigned cells, finest, scales, fine, scale;
 } slope;
 
 /* Ranges: from 15/256 to 15360, from 11/16384 to 11264, from 11/32 to 90112. The cells are so many
@@ -785,10 +787,10 @@ static const slope ln_slope = {11, 5, 9, 44, 0};
 static const slope sum_slope = {15, 5, 9, 50, 27};
 
 /* The parabola through three Chebyshev points of a cell and the halves beside it, in l that is -L,
- * 0, L at their ends and the middle, L = 2^UVCCI_LADDER_BITS; what rounding takes from its curve
- * the constant makes up for on average. */
+ * 0, L at their ends and the middle, L = 2^UVCCI_MULTISCALE_BITS; what rounding takes from its
+ * curve the constant makes up for on average. */
 static void parabola(const curve *c, const slope *s, long double index, int cell, int64_t out[3]) {
-    const long double reach = 1 << UVCCI_LADDER_BITS, h = sqrtl(3) / 2;
+    const long double reach = 1 << UVCCI_MULTISCALE_BITS, h = sqrtl(3) / 2;
     long double y[3];
     for (int i = -1; i <= 1; i++)
         y[i + 1] = ldexpl(value_at(c, ldexpl(index + i * h, cell)), (int)s->fine);
@@ -804,28 +806,28 @@ static int64_t slope_value(const slope *s, const curve *c, int e) {
 }
 
 /* Puts the coefficients, less `base`. Octaves beyond the range have the value of its end. */
-static const int64_t *put_slope(builder *b, const slope *s, const curve *c, unsigned rungs,
+static const int64_t *put_slope(builder *b, const slope *s, const curve *c, unsigned scales,
                                 int64_t base, uint64_t *most) {
-    const unsigned cells = UVCCI_LADDER_SPAN * s->cells;
+    const unsigned cells = UVCCI_MULTISCALE_SPAN * s->cells;
     const int64_t end =
-        slope_value(s, c, (int)(UVCCI_LADDER_STEP * s->rungs) - (int)s->finest) - base;
+        slope_value(s, c, (int)(UVCCI_MULTISCALE_STEP * s->scales) - (int)s->finest) - base;
     const int64_t *first = NULL;
     *most = 0;
-    for (unsigned k = 0; k < rungs; k++) {
-        int64_t w[UVCCI_LADDER_WORDS][UVCCI_LADDER_WINDOW] = {{0}};
+    for (unsigned k = 0; k < scales; k++) {
+        int64_t w[UVCCI_MULTISCALE_WORDS][UVCCI_MULTISCALE_WINDOW] = {{0}};
         for (unsigned i = 0; i < cells; i++) {
-            int64_t of[UVCCI_LADDER_WORDS] = {end + base, 0, 0};
+            int64_t of[UVCCI_MULTISCALE_WORDS] = {end + base, 0, 0};
             uint64_t sum = uvcci_magnitude(base);
-            if (k < s->rungs)
-                parabola(c, s, s->cells + i, (int)(UVCCI_LADDER_STEP * k) - (int)s->finest, of);
+            if (k < s->scales)
+                parabola(c, s, s->cells + i, (int)(UVCCI_MULTISCALE_STEP * k) - (int)s->finest, of);
             of[0] -= base;
-            for (unsigned j = 0; j < UVCCI_LADDER_WORDS; j++) {
+            for (unsigned j = 0; j < UVCCI_MULTISCALE_WORDS; j++) {
                 w[j][i] = of[j];
-                sum += uvcci_magnitude(of[j]) << j * UVCCI_LADDER_BITS;
+                sum += uvcci_magnitude(of[j]) << j * UVCCI_MULTISCALE_BITS;
             }
             *most = sum > *most ? sum : *most;
         }
-        for (unsigned j = 0; j < UVCCI_LADDER_WORDS; j++) {
+        for (unsigned j = 0; j < UVCCI_MULTISCALE_WORDS; j++) {
             const int64_t *at = put_words(b, w[j], cells);
             first = first == NULL ? at : first;
         }
@@ -833,39 +835,40 @@ static const int64_t *put_slope(builder *b, const slope *s, const curve *c, unsi
     return first;
 }
 
-/* The most that an index of the M step x is, with the last rung's cells 2^width wide. */
+/* The most that an index of the M instruction x is, with the last scale's cells 2^width wide. */
 static uint64_t indices_at(const builder *b, uint8_t x, unsigned width) {
     return uvcci_shifted_bound(b->bound[x], width) + 1;
 }
 
-/* The curve's value at the M step x, which has `scale` fraction bits, at least s->finest; the
- * result has out_scale of them. */
+/* The curve's value at the M instruction x, which has `scale` fraction bits, at least s->finest;
+ * the result has out_scale of them. */
 static uint8_t along(builder *b, const slope *s, const curve *c, uint8_t x, unsigned scale,
                      unsigned out_scale) {
     const unsigned shift = scale - s->finest;
-    unsigned last = 0, top = 1; /* halvings to the last rung, bits of its indices */
+    unsigned last = 0, top = 1; /* halvings to the last scale, bits of its indices */
     while (indices_at(b, x, shift + last) >= 4 * s->cells)
-        last += UVCCI_LADDER_STEP;
+        last += UVCCI_MULTISCALE_STEP;
     while (1ull << top < indices_at(b, x, shift + last) + 4 * s->cells)
         top++;
-    const unsigned rungs = last / UVCCI_LADDER_STEP + 1;
+    const unsigned scales = last / UVCCI_MULTISCALE_STEP + 1;
     const int64_t base = slope_value(s, c, -(int)s->finest);
     uint64_t most;
-    const int64_t *words = put_slope(b, s, c, rungs, base, &most);
-    const uint8_t y =
-        put(b,
-            (uvcc_fn_step){.kind = UVCC_FN_LADDER,
-                           .a = x,
-                           .b = UVCC_FN_NONE,
-                           .bits = (uint8_t)(last + top),
-                           .shift = (uint8_t)shift,
-                           .io = UVCC_FN_NONE,
-                           .first = s->cells,
-                           .constant = base,
-                           .word_count = UVCCI_LADDER_WORDS * UVCCI_LADDER_SPAN * s->cells * rungs,
-                           .words = words},
-            most);
-    const int64_t end = slope_value(s, c, (int)(UVCCI_LADDER_STEP * s->rungs) - (int)s->finest);
+    const int64_t *words = put_slope(b, s, c, scales, base, &most);
+    const uint8_t y = put(b,
+                          (uvcc_fn_instr){.kind = UVCC_FN_MULTISCALE,
+                                          .a = x,
+                                          .b = UVCC_FN_NONE,
+                                          .bits = (uint8_t)(last + top),
+                                          .shift = (uint8_t)shift,
+                                          .io = UVCC_FN_NONE,
+                                          .first = s->cells,
+                                          .constant = base,
+                                          .word_count = UVCCI_MULTISCALE_WORDS *
+                                                        UVCCI_MULTISCALE_SPAN * s->cells * scales,
+                                          .words = words},
+                          most);
+    const int64_t end =
+        slope_value(s, c, (int)(UVCCI_MULTISCALE_STEP * s->scales) - (int)s->finest);
     const uint64_t far =
         uvcci_magnitude(base) > uvcci_magnitude(end) ? uvcci_magnitude(base) : uvcci_magnitude(end);
     /* a cell goes on below the range by its width, in which no curve here grows by more than that
@@ -912,7 +915,7 @@ static void build_exact_octaves(builder *b, uint8_t x) {
     lift_known(b, looked_up(b, &l, &v, &c, ln_scale), 0, octaves_bits(&v, ln_scale));
 }
 
-/* What has too few fraction bits for a ladder. */
+/* What has too few fraction bits for a multiscale. */
 static void build_coarse_octaves(builder *b, uint8_t x) {
     const octaves v = octaves_of(b);
     const window w = mantissas(b->o.index_bits, &v, true);
@@ -988,9 +991,9 @@ static uint8_t quad_best(builder *b, uint8_t value, unsigned drop) {
     return one_of_four;
 }
 
-/* An element of each row of the M step x that falls short of the greatest by less than *slack (0:
- * it is the greatest): by a tree of groups of four, where one level of pairs comes first if need
- * be, since that level has the most comparisons. */
+/* An element of each row of the M instruction x that falls short of the greatest by less than
+ * *slack (0: it is the greatest): by a tree of groups of four, where one level of pairs comes first
+ * if need be, since that level has the most comparisons. */
 static uint8_t row_best(builder *b, uint8_t x, unsigned drop, uint64_t *slack) {
     unsigned levels = levels_of(b->o.cols);
     uint8_t best = x;
@@ -1265,23 +1268,23 @@ int uvcc_nonlinear_build(uvcc_nonlinear_fn *out, uvcc_nonlinear what,
     int err = begin(&b, what, options);
     if (err != 0)
         return err;
-    const size_t bytes = b.step_count * sizeof *b.steps + b.word_count * sizeof *b.words +
+    const size_t bytes = b.instr_count * sizeof *b.instrs + b.word_count * sizeof *b.words +
                          b.entry_count * sizeof *b.entries;
     void *mem = al->alloc(al->user, bytes, UVCC_MEM_STATE);
     if (mem == NULL)
         return UVCC_ERR_NOMEM;
-    b.steps = mem;
-    b.words = (int64_t *)(b.steps + b.step_count);
+    b.instrs = mem;
+    b.words = (int64_t *)(b.instrs + b.instr_count);
     b.entries = (int32_t *)(b.words + b.word_count);
-    b.step_count = b.word_count = b.entry_count = 0;
+    b.instr_count = b.word_count = b.entry_count = 0;
     build(&b);
     *out = (uvcc_nonlinear_fn){.alloc = *al, .mem = mem, .mem_bytes = bytes};
     out->function = (uvcc_function){
         .name = list[what].name,
         .inputs = 1,
         .outputs = outputs_of(&b),
-        .step_count = (uint8_t)b.step_count,
-        .steps = b.steps,
+        .instr_count = (uint8_t)b.instr_count,
+        .instrs = b.instrs,
     };
     return 0;
 }

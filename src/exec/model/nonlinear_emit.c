@@ -36,7 +36,7 @@ static uint32_t temporary(emission *m, uint32_t rows, uint32_t cols, unsigned bi
         .cols = cols,
         .bits = (uint8_t)(bits < 63 ? bits : 63),
         .scale = (uint8_t)scale,
-        .lifetime = UVCC_EPOCH,
+        .lifetime = UVCC_TRANSIENT,
         .in_buffer_of = UVCC_NO_TENSOR,
     };
     const int index = m->err == 0 ? uvcc_program_tensor(m->e->program, &d) : 0;
@@ -109,8 +109,9 @@ static bool same_bytes(const void *a, const void *b, size_t bytes) {
     return bytes == 0 || memcmp(a, b, bytes) == 0;
 }
 
-/* The builder sets every field of a step as the program keeps it, so steps can be compared. */
-static bool same_step(const uvcc_fn_step *s, const uvcc_fn_step *t) {
+/* The builder sets every field of an instruction as the program keeps it, so instructions can be
+ * compared. */
+static bool same_step(const uvcc_fn_instr *s, const uvcc_fn_instr *t) {
     return s->kind == t->kind && s->a == t->a && s->b == t->b && s->c == t->c &&
            s->bits == t->bits && s->shift == t->shift && s->io == t->io && s->first == t->first &&
            s->constant == t->constant && s->entry_count == t->entry_count &&
@@ -121,9 +122,9 @@ static bool same_step(const uvcc_fn_step *s, const uvcc_fn_step *t) {
 
 static bool same_function(const uvcc_function *f, const uvcc_function *g) {
     bool same =
-        f->inputs == g->inputs && f->outputs == g->outputs && f->step_count == g->step_count;
-    for (unsigned i = 0; i < f->step_count && same; i++)
-        same = same_step(&f->steps[i], &g->steps[i]);
+        f->inputs == g->inputs && f->outputs == g->outputs && f->instr_count == g->instr_count;
+    for (unsigned i = 0; i < f->instr_count && same; i++)
+        same = same_step(&f->instrs[i], &g->instrs[i]);
     return same;
 }
 
@@ -522,7 +523,7 @@ static int more_outputs(uvcc_nonlinear what, const uvcc_nonlinear_options *o,
 
 static void complete(uvcc_tensor_desc *out, uint32_t rows) {
     out->rows = rows;
-    out->lifetime = UVCC_EPOCH;
+    out->lifetime = UVCC_TRANSIENT;
     out->in_buffer_of = UVCC_NO_TENSOR;
 }
 

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-void uvcci_draw_key(uvcci_aes *key, const char *label, uint64_t seed, uint32_t number) {
+void uvcci_public_random_key(uvcci_aes *key, const char *label, uint64_t seed, uint32_t number) {
     uint8_t buf[48], digest[32];
     uvcci_writer w = uvcci_writer_on(buf, sizeof buf);
     uvcci_put(&w, label, strlen(label));
@@ -24,7 +24,7 @@ uint64_t uvcci_mul_high(uint64_t a, uint64_t b) {
     return a1 * b1 + (mid >> 32) + (mid2 >> 32);
 }
 
-void uvcci_draw_uniform(const uvcci_aes *key, int64_t limit, int64_t *out, size_t count) {
+void uvcci_public_random_uniform(const uvcci_aes *key, int64_t limit, int64_t *out, size_t count) {
     uint64_t word[256];
     const size_t room = sizeof word / sizeof word[0];
     for (size_t at = 0; at < count; at += room) {

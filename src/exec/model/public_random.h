@@ -9,10 +9,10 @@
 #include <stdint.h>
 
 /* PRG key = first 16 bytes of H(label || LE64(seed) || LE32(number)). */
-void uvcci_draw_key(uvcci_aes *key, const char *label, uint64_t seed, uint32_t number);
+void uvcci_public_random_key(uvcci_aes *key, const char *label, uint64_t seed, uint32_t number);
 /* floor(a * b / 2^64): a word a becomes a number below b. */
 uint64_t uvcci_mul_high(uint64_t a, uint64_t b);
 /* out[i] = -limit + floor(w (2 limit + 1) / 2^64), w word i. */
-void uvcci_draw_uniform(const uvcci_aes *key, int64_t limit, int64_t *out, size_t count);
+void uvcci_public_random_uniform(const uvcci_aes *key, int64_t limit, int64_t *out, size_t count);
 
 #endif

@@ -360,7 +360,7 @@ static void begin(uvcci_tf_builder *b, const char *name, uint32_t ahead, uint32_
 static uint32_t input(uvcci_tf_builder *b, const char *name, uint32_t id, bool here) {
     if (!here)
         return UVCC_NO_TENSOR;
-    const uint32_t t = uvcci_tf_epoch(b, name, b->own_rows, UVCC_TRANSFORMER_VOCAB, 1, 0);
+    const uint32_t t = uvcci_tf_transient(b, name, b->own_rows, UVCC_TRANSFORMER_VOCAB, 1, 0);
     if (b->err == 0)
         uvcci_tf_note(b, uvcc_program_input_mb(b->p, id, t, b->c->text_owner, b->mb));
     return t;
@@ -448,10 +448,10 @@ static void add_next(uvcci_tf_builder *b) {
     if (b->last_stage && b->err == 0) {
         const uint32_t all = uvcci_tf_all_rows(b, "LA", own);
         const uvcc_tensor_desc d = *uvcci_tf_desc(b, all);
-        const uint32_t row = uvcci_tf_epoch(b, "ROW", windows, d.cols, d.bits, d.scale);
+        const uint32_t row = uvcci_tf_transient(b, "ROW", windows, d.cols, d.bits, d.scale);
         const uint32_t noise =
-            uvcci_tf_epoch(b, "NOISE", windows, d.cols, b->n.f + NOISE_BITS, d.scale);
-        const uint32_t noisy = uvcci_tf_epoch(
+            uvcci_tf_transient(b, "NOISE", windows, d.cols, b->n.f + NOISE_BITS, d.scale);
+        const uint32_t noisy = uvcci_tf_transient(
             b, "NOISY", windows, d.cols,
             (d.bits > b->n.f + NOISE_BITS ? d.bits : b->n.f + NOISE_BITS) + 1u, d.scale);
         if (b->err == 0)
@@ -479,7 +479,7 @@ static void add_reveal(uvcci_tf_builder *b) {
         if (b->c->truncation == UVCC_TRUNC_STOCHASTIC) {
             snprintf(b->scope, sizeof b->scope, "r.%s.", h->about.name);
             uvcci_tf_enter(b, UVCC_UPD, 0, block++);
-            out = uvcci_tf_epoch(b, "R", h->part.rows, h->part.cols, b->n.weight, b->n.f);
+            out = uvcci_tf_transient(b, "R", h->part.rows, h->part.cols, b->n.weight, b->n.f);
             uvcci_tf_from_master(b, h, out, UVCC_TRUNC_EXACT);
         }
         uvcci_tf_note(b, uvcc_program_output(b->p, UVCC_TRANSFORMER_OUT_WEIGHT + i, out));

@@ -151,9 +151,9 @@ void uvcci_tf_note(uvcci_tf_builder *b, int result);
 void uvcci_tf_scope(uvcci_tf_builder *b, const char *scope, uint32_t layer);
 void uvcci_tf_scope_part(uvcci_tf_builder *b, const char *scope, uint32_t layer, const char *part);
 uint32_t uvcci_tf_tensor(uvcci_tf_builder *b, const char *name, uvcc_tensor_desc d);
-/* EPOCH, rows x cols. */
-uint32_t uvcci_tf_epoch(uvcci_tf_builder *b, const char *name, uint32_t rows, uint32_t cols,
-                        unsigned bits, unsigned scale);
+/* TRANSIENT, rows x cols. */
+uint32_t uvcci_tf_transient(uvcci_tf_builder *b, const char *name, uint32_t rows, uint32_t cols,
+                            unsigned bits, unsigned scale);
 /* Of values (activations) and of gradients by them, a few bits wider by `more`. */
 uint32_t uvcci_tf_values(uvcci_tf_builder *b, const char *name, uint32_t rows, uint32_t cols);
 uint32_t uvcci_tf_gradients(uvcci_tf_builder *b, const char *name, uint32_t rows, uint32_t cols,

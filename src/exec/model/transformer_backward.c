@@ -28,10 +28,10 @@ static void add_rows(uvcci_tf_builder *b, uint32_t layer, uvcci_tf_slot slot, ui
     const uvcc_tensor_desc d = *uvcci_tf_desc(b, g);
     const unsigned bits = d.bits + uvcci_tf_log2(d.rows / h->part.rows);
     const bool first = h->sum == UVCC_NO_TENSOR;
-    const uint32_t t = first
-                           ? uvcci_tf_epoch(b, uvcci_tf_sum_name(b, h), h->part.rows, h->part.cols,
-                                            bits + uvcci_tf_log2(b->c->microbatches), d.scale)
-                           : uvcci_tf_temporary(b, h->part.rows, h->part.cols, bits, d.scale);
+    const uint32_t t =
+        first ? uvcci_tf_transient(b, uvcci_tf_sum_name(b, h), h->part.rows, h->part.cols,
+                                   bits + uvcci_tf_log2(b->c->microbatches), d.scale)
+              : uvcci_tf_temporary(b, h->part.rows, h->part.cols, bits, d.scale);
     uvcci_tf_local(b, UVCC_OP_REDUCE_BIAS_GRAD, g, UVCC_NO_TENSOR, t);
     if (first)
         h->sum = t;

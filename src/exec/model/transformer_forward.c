@@ -67,12 +67,12 @@ static void attention(uvcci_tf_builder *b, uvcci_tf_layer *l) {
     const uint32_t rows = b->rows * n->rank_heads, context = b->c->context;
     unsigned fraction;
     const int64_t factor = uvcci_tf_root_inverse(n->head_dim, &fraction);
-    const uint32_t q = uvcci_tf_epoch(b, "QS", b->rows, n->rank_dim,
-                                      n->value + uvcci_tf_log2((uint64_t)factor), n->f + fraction);
+    const uint32_t q = uvcci_tf_transient(
+        b, "QS", b->rows, n->rank_dim, n->value + uvcci_tf_log2((uint64_t)factor), n->f + fraction);
     uvcci_tf_scale(b, l->q, q, factor, fraction);
     uint32_t s = uvcci_tf_values(b, "S", rows, context);
     uvcci_tf_product(b, q, l->k, s, UVCC_OP_TRANS_B | UVCC_OP_STACKED_C, true);
-    l->p = uvcci_tf_epoch(b, names[0], rows, context, n->f + 1u, n->f);
+    l->p = uvcci_tf_transient(b, names[0], rows, context, n->f + 1u, n->f);
     uvcci_tf_emit(b, UVCC_NL_SOFTMAX, (uvcc_nonlinear_options){.causal = true}, &s, &l->p);
     l->o = uvcci_tf_values(b, "O", b->rows, n->rank_dim);
     uvcci_tf_product(b, l->p, l->v, l->o, UVCC_OP_STACKED_A, true);
@@ -163,7 +163,7 @@ void uvcci_tf_cross_entropy(uvcci_tf_builder *b, uvcci_tf_batch *batch, uint32_t
     static const char *const names[] = {"DP", "LOSS"};
     const uvcci_tf_numbers *n = &b->n;
     const uint32_t rows = b->own_rows, cols = UVCC_TRANSFORMER_VOCAB;
-    const uint32_t y = uvcci_tf_epoch(b, "YT", rows, cols, n->f + 1u, n->f);
+    const uint32_t y = uvcci_tf_transient(b, "YT", rows, cols, n->f + 1u, n->f);
     uvcci_tf_local(b, UVCC_OP_SHIFT_LEFT, batch->targets, UVCC_NO_TENSOR, y);
     const uint32_t in[2] = {logits, y};
     uint32_t out[2] = {0};
@@ -173,7 +173,7 @@ void uvcci_tf_cross_entropy(uvcci_tf_builder *b, uvcci_tf_batch *batch, uint32_t
         *losses = out[1];
     /* the gradient of the mean: the same integers at a finer scale */
     batch->gradient =
-        uvcci_tf_epoch(b, "DL", rows, cols, uvcci_tf_desc(b, out[0])->bits, n->gradient_scale);
+        uvcci_tf_transient(b, "DL", rows, cols, uvcci_tf_desc(b, out[0])->bits, n->gradient_scale);
     uvcci_tf_scale(b, out[0], batch->gradient, 1, n->tokens);
 }
 
@@ -183,8 +183,8 @@ void uvcci_tf_add_losses(uvcci_tf_builder *b, uint32_t losses, uint32_t ways, ui
     const uvcc_tensor_desc d = *uvcci_tf_desc(b, losses);
     const unsigned bits = d.bits + uvcci_tf_log2(d.rows / ways), more = uvcci_tf_log2(times);
     const bool first = b->loss == UVCC_NO_TENSOR;
-    const uint32_t sums = uvcci_tf_epoch(b, first ? "LOSSES" : "LOSS.mb", ways, 1,
-                                         first ? bits + more : bits, d.scale);
+    const uint32_t sums = uvcci_tf_transient(b, first ? "LOSSES" : "LOSS.mb", ways, 1,
+                                             first ? bits + more : bits, d.scale);
     uvcci_tf_local(b, UVCC_OP_REDUCE_BIAS_GRAD, losses, UVCC_NO_TENSOR, sums);
     if (first)
         b->loss = sums;
@@ -199,15 +199,15 @@ void uvcci_tf_open_loss(uvcci_tf_builder *b, uint8_t group, uint32_t ways, uint3
     if (ways > 1) {
         const uint32_t slice = uvcci_tf_reduce(b, sum, group, ways, 1, 1, "LOSS.own");
         const uvcc_tensor_desc d = *uvcci_tf_desc(b, slice);
-        const uint32_t all = uvcci_tf_epoch(b, "LOSS.all", ways, 1, d.bits, d.scale);
+        const uint32_t all = uvcci_tf_transient(b, "LOSS.all", ways, 1, d.bits, d.scale);
         uvcci_tf_gather(b, slice, group, all);
-        sum = uvcci_tf_epoch(b, "LOSS.sum", 1, 1, d.bits + uvcci_tf_log2(ways), d.scale);
+        sum = uvcci_tf_transient(b, "LOSS.sum", 1, 1, d.bits + uvcci_tf_log2(ways), d.scale);
         uvcci_tf_local(b, UVCC_OP_REDUCE_BIAS_GRAD, all, UVCC_NO_TENSOR, sum);
     }
     const uvcc_tensor_desc d = *uvcci_tf_desc(b, sum);
     const uint32_t out =
-        uvcci_tf_epoch(b, "LOSS.out", 1, 1, d.bits - (d.scale - UVCC_TRANSFORMER_LOSS_BITS),
-                       UVCC_TRANSFORMER_LOSS_BITS);
+        uvcci_tf_transient(b, "LOSS.out", 1, 1, d.bits - (d.scale - UVCC_TRANSFORMER_LOSS_BITS),
+                           UVCC_TRANSFORMER_LOSS_BITS);
     uvcci_tf_truncate(b, sum, out, uvcci_tf_exact(b));
     uvcci_tf_note(b, uvcc_program_output(b->p, id, out));
 }

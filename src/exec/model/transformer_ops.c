@@ -59,23 +59,23 @@ uint32_t uvcci_tf_tensor(uvcci_tf_builder *b, const char *name, uvcc_tensor_desc
     return index >= 0 ? (uint32_t)index : 0;
 }
 
-uint32_t uvcci_tf_epoch(uvcci_tf_builder *b, const char *name, uint32_t rows, uint32_t cols,
-                        unsigned bits, unsigned scale) {
+uint32_t uvcci_tf_transient(uvcci_tf_builder *b, const char *name, uint32_t rows, uint32_t cols,
+                            unsigned bits, unsigned scale) {
     return uvcci_tf_tensor(b, name,
                            (uvcc_tensor_desc){.rows = rows,
                                               .cols = cols,
                                               .bits = (uint8_t)bits,
                                               .scale = (uint8_t)scale,
-                                              .lifetime = UVCC_EPOCH});
+                                              .lifetime = UVCC_TRANSIENT});
 }
 
 uint32_t uvcci_tf_values(uvcci_tf_builder *b, const char *name, uint32_t rows, uint32_t cols) {
-    return uvcci_tf_epoch(b, name, rows, cols, b->n.value, b->n.f);
+    return uvcci_tf_transient(b, name, rows, cols, b->n.value, b->n.f);
 }
 
 uint32_t uvcci_tf_gradients(uvcci_tf_builder *b, const char *name, uint32_t rows, uint32_t cols,
                             unsigned more) {
-    return uvcci_tf_epoch(b, name, rows, cols, b->n.gradient + more, b->n.gradient_scale);
+    return uvcci_tf_transient(b, name, rows, cols, b->n.gradient + more, b->n.gradient_scale);
 }
 
 uvcci_tf_held *uvcci_tf_held_weight(uvcci_tf_builder *b, uint32_t layer, uvcci_tf_slot slot) {
@@ -237,7 +237,7 @@ uint32_t uvcci_tf_add_product(uvcci_tf_builder *b, uint32_t sum, uint32_t a, uin
         .scale = x->scale + z->scale,
         .sharing = whole ? UVCC_REPLICATED : UVCC_ADDITIVE,
     };
-    d.lifetime = UVCC_EPOCH;
+    d.lifetime = UVCC_TRANSIENT;
     const bool first = sum == UVCC_NO_TENSOR;
     if (first)
         sum = uvcci_tf_tensor(b, name, d);
@@ -279,7 +279,7 @@ uint32_t uvcci_tf_reduce(uvcci_tf_builder *b, uint32_t x, uint8_t group, uint32_
     d.rows = rows;
     d.cols = cols;
     d.bits += (uint8_t)uvcci_tf_log2(ways);
-    d.lifetime = UVCC_EPOCH;
+    d.lifetime = UVCC_TRANSIENT;
     const uint32_t z = uvcci_tf_tensor(b, name, d);
     collective(b, UVCC_OP_REDUCE_SCATTER, x, z, group);
     return z;
@@ -289,7 +289,7 @@ uint32_t uvcci_tf_all_rows(uvcci_tf_builder *b, const char *name, uint32_t own) 
     const uvcc_tensor_desc d = *uvcci_tf_desc(b, own);
     if (b->c->tensor_ranks == 1)
         return own;
-    const uint32_t all = uvcci_tf_epoch(b, name, b->rows, d.cols, d.bits, d.scale);
+    const uint32_t all = uvcci_tf_transient(b, name, b->rows, d.cols, d.bits, d.scale);
     uvcci_tf_gather(b, own, UVCC_GROUP_TP, all);
     return all;
 }
@@ -307,7 +307,7 @@ uint32_t uvcci_tf_temporary(uvcci_tf_builder *b, uint32_t rows, uint32_t cols, u
     char scope[sizeof b->scope];
     memcpy(scope, b->scope, sizeof scope);
     b->scope[0] = 0;
-    const uint32_t t = uvcci_tf_epoch(b, name, rows, cols, bits, scale);
+    const uint32_t t = uvcci_tf_transient(b, name, rows, cols, bits, scale);
     memcpy(b->scope, scope, sizeof scope);
     return t;
 }

@@ -25,7 +25,7 @@ typedef struct slice {
 } slice;
 
 static uint32_t epoch(const slice *s, const char *name, unsigned bits, unsigned scale) {
-    return uvcci_tf_epoch(s->b, name, s->rows, s->cols, bits, scale);
+    return uvcci_tf_transient(s->b, name, s->rows, s->cols, bits, scale);
 }
 
 static const uvcc_tensor_desc *desc(const slice *s, uint32_t t) {
@@ -147,7 +147,7 @@ void uvcci_tf_from_master(uvcci_tf_builder *b, const uvcci_tf_held *h, uint32_t 
     const uvcc_tensor_desc d = *uvcci_tf_desc(b, h->master);
     uint32_t own = out;
     if (h->ways > 1)
-        own = uvcci_tf_epoch(b, "W", d.rows, d.cols, b->n.weight, b->n.f);
+        own = uvcci_tf_transient(b, "W", d.rows, d.cols, b->n.weight, b->n.f);
     uvcci_tf_truncate(b, h->master, own, truncation);
     if (h->ways > 1)
         uvcci_tf_gather(b, own, h->group, out);

@@ -224,8 +224,9 @@ void uvcc_transformer_initial(const uvcc_transformer_config *c, uint64_t seed, u
         return;
     }
     uvcci_aes key;
-    uvcci_draw_key(&key, "uvcc/transformer", seed, i);
-    uvcci_draw_uniform(&key, (int64_t)floor(ldexp(spread_of(slot, &w), c->frac_bits)), out, count);
+    uvcci_public_random_key(&key, "uvcc/transformer", seed, i);
+    uvcci_public_random_uniform(&key, (int64_t)floor(ldexp(spread_of(slot, &w), c->frac_bits)), out,
+                                count);
 }
 
 void uvcc_transformer_weights_hash(const uvcc_transformer_config *c, const int64_t *weights,
@@ -296,7 +297,7 @@ uint64_t uvcc_transformer_sequence(const uvcc_transformer_config *c, uint64_t se
                                    uint32_t i, uint64_t bytes) {
     uvcci_aes key;
     uint64_t word;
-    uvcci_draw_key(&key, "uvcc/text", seed, step);
+    uvcci_public_random_key(&key, "uvcc/text", seed, step);
     uvcci_prg_fill(&key, (uvcci_prg_at){0}, i, &word, 1);
     return uvcci_mul_high(word, bytes - c->context);
 }

@@ -4,7 +4,7 @@
  * Stages of such an op: TRIPLE (A and B from PRGs, C = A B natively, its resharing is sent) and
  * TRIPLE_HERE come before the op may start, in program order, as far ahead as the budget allows,
  * also in the step that waits. A triple that the host gave goes in at TRIPLE_HERE. Stage 0 opens
- * the differences of the masks that the op owns, if any; the product stage computes Z, which is
+ * the differences of the masks that the op owns, if any; the product turn computes Z, which is
  * final or goes into a truncation. From there op_gates.c has it.
  *
  * A mask belongs to a version of a tensor: it is made of words of its owner's ordinal, is opened
@@ -34,17 +34,17 @@ static void give(uvcc_session *s, uvcc_shares *p, uint64_t elems) {
     *p = (uvcc_shares){0};
 }
 
-static void give_masks(uvcc_session *s, uvcci_run *r) {
+static void give_masks(uvcc_session *s, uvcci_instance *r) {
     for (unsigned k = 0; k < 2; k++)
         give(s, &r->beaver->mask[k], r->plan->beaver.mask[k].elems);
 }
 
-static uint64_t triple_bytes(const uvcci_run *r) {
+static uint64_t triple_bytes(const uvcci_instance *r) {
     return 16 * r->plan->elems;
 }
 
 /* C is used, or will not be. */
-static void give_triple(uvcc_session *s, uvcci_run *r) {
+static void give_triple(uvcc_session *s, uvcci_instance *r) {
     uvcci_beaver *v = r->beaver;
     give(s, &v->c, r->plan->elems);
     if (v->admitted)
@@ -52,7 +52,7 @@ static void give_triple(uvcc_session *s, uvcci_run *r) {
     v->admitted = false;
 }
 
-bool uvcci_beaver_init(uvcci_step *st, uvcci_run *r) {
+bool uvcci_beaver_init(uvcci_step *st, uvcci_instance *r) {
     if (!r->plan->beaver.on)
         return true;
     r->beaver = uvcci_bump_take(&st->bump, sizeof *r->beaver);
@@ -61,11 +61,11 @@ bool uvcci_beaver_init(uvcci_step *st, uvcci_run *r) {
     for (unsigned k = 0; k < 2; k++)
         if (r->plan->beaver.mask[k].round >= 0)
             r->beaver->reads_left[k] = r->plan->beaver.mask[k].reads;
-    r->stage = UVCCI_STAGE_TRIPLE;
+    r->turn = UVCCI_TURN_TRIPLE;
     return true;
 }
 
-void uvcci_beaver_free(uvcc_session *s, uvcci_run *r) {
+void uvcci_beaver_free(uvcc_session *s, uvcci_instance *r) {
     uvcci_beaver *v = r->beaver;
     give_masks(s, r);
     give_triple(s, r);
@@ -80,19 +80,19 @@ void uvcci_beaver_free(uvcc_session *s, uvcci_run *r) {
 /* ---- masks ---- */
 
 /* Whose mask an operand has. */
-static uvcci_run *owner_of(const uvcci_run *r, unsigned operand) {
-    return &r->step->runs[r->plan->beaver.mask[operand].op];
+static uvcci_instance *owner_of(const uvcci_instance *r, unsigned operand) {
+    return &r->step->instances[r->plan->beaver.mask[operand].op];
 }
 
 /* What everybody knows of an operand: it less its mask. */
-static uint64_t *difference(const uvcci_run *r, unsigned operand) {
+static uint64_t *difference(const uvcci_instance *r, unsigned operand) {
     return owner_of(r, operand)->beaver->own[r->plan->beaver.mask[operand].operand].lo;
 }
 
 /* The task on the words of an operand's mask: those of its owner. */
 static uvcc_block *add_mask(builder *b, unsigned operand, uint32_t *n) {
     const uvcci_plan_mask *m = &b->r->plan->beaver.mask[operand];
-    const uvcci_run *owner = owner_of(b->r, operand);
+    const uvcci_instance *owner = owner_of(b->r, operand);
     uvcc_block *k = uvcci_add_blocks(b, m->operand == 0 ? UVCC_TASK_TRIPLE_A : UVCC_TASK_TRIPLE_B,
                                      UVCCI_CALL_TRIPLE, UVCCI_ROLE_ALL, m->elems, n);
     if (k == NULL)
@@ -117,7 +117,7 @@ static void build_mask(builder *b, unsigned operand, uint64_t *lo, uint64_t *hi)
 /* ---- the triple ---- */
 
 static bool build_triple(builder *b) {
-    uvcci_run *r = b->r;
+    uvcci_instance *r = b->r;
     uvcci_beaver *v = r->beaver;
     uint32_t n;
     for (unsigned k = 0; k < 2; k++) {
@@ -132,7 +132,7 @@ static bool build_triple(builder *b) {
                                      r->plan->elems, &n);
     for (uint32_t i = 0; i < n; i++) {
         k[i].in[0] = k[i].out[0] = v->c.lo + uvcci_at_block(&k[i]);
-        k[i].wire_out[0] = r->out[0].hole[0][0][k[i].block];
+        k[i].wire_out[0] = r->out[0].span[0][0][k[i].block];
     }
     uvcci_hash_payloads(b);
     uvcci_end_hashes(b);
@@ -152,7 +152,7 @@ static bool build_copies(builder *b, const uvcc_copy_item items[2]) {
 
 /* C into the record that the host gets, and its digest. */
 static bool build_record(builder *b) {
-    const uvcci_run *r = b->r;
+    const uvcci_instance *r = b->r;
     const size_t len = r->plan->elems * 8;
     uint8_t *record = uvcci_triple_record(b->s, r), *c = record + UVCCI_TRIPLE_C_AT;
     const uvcc_copy_item items[2] = {
@@ -169,7 +169,7 @@ static bool build_record(builder *b) {
 }
 
 static bool build_triple_here(builder *b) {
-    uvcci_run *r = b->r;
+    uvcci_instance *r = b->r;
     uvcci_beaver *v = r->beaver;
     const size_t len = r->plan->elems * 8;
     uint32_t n;
@@ -191,16 +191,16 @@ static bool build_triple_here(builder *b) {
 
 /* ---- openings and product ---- */
 
-/* The messages of a round that this stage sends. */
-static uvcci_batch_out *out_of(uvcci_run *r, unsigned round) {
-    for (unsigned k = 0; k < UVCCI_STAGE_ROUNDS; k++)
+/* The messages of a round that this turn sends. */
+static uvcci_batch_out *out_of(uvcci_instance *r, unsigned round) {
+    for (unsigned k = 0; k < UVCCI_TURN_ROUNDS; k++)
         if (r->out[k].round == &r->plan->rounds[round])
             return &r->out[k];
     return NULL;
 }
 
 static bool build_open(builder *b, unsigned operand) {
-    uvcci_run *r = b->r;
+    uvcci_instance *r = b->r;
     const uvcci_plan_mask *m = &r->plan->beaver.mask[operand];
     const uvcc_shares *x = uvcci_shares_of(b->s, r->op->desc.in[operand]);
     uvcc_shares *own = &r->beaver->own[operand];
@@ -214,7 +214,7 @@ static bool build_open(builder *b, unsigned operand) {
         k[i].in[1] = x->hi + uvcci_at_block(&k[i]);
         k[i].out[0] = own->lo + uvcci_at_block(&k[i]);
         k[i].out[1] = own->hi + uvcci_at_block(&k[i]);
-        k[i].wire_out[0] = out->hole[0][0][k[i].block];
+        k[i].wire_out[0] = out->span[0][0][k[i].block];
     }
     return uvcci_hash_held(b, (unsigned)m->round, b->s->party, own->hi, out->digest[0][1]);
 }
@@ -231,7 +231,7 @@ static bool build_opens(builder *b) {
 
 /* The sum of the three components: lo gets it, hi the one that came, which is compared. */
 static bool build_opened(builder *b, unsigned operand) {
-    uvcci_run *r = b->r;
+    uvcci_instance *r = b->r;
     const uvcci_plan_mask *m = &r->plan->beaver.mask[operand];
     const uvcc_shares *own = &r->beaver->own[operand];
     uint32_t n;
@@ -267,7 +267,7 @@ static bool build_sum(builder *b, uint8_t op, const uvcc_tensor_desc *shape, uin
 /* A component of Z. The tasks of products compute x_lo (y_lo + y_hi) + x_hi y_lo: with x = (E, A)
  * and y = (F, B - F) that is E B + A F, with y = (F, B) it is E F more, which component 0 gets. */
 static bool build_component(builder *b, unsigned part, uint64_t *z) {
-    uvcci_run *r = b->r;
+    uvcci_instance *r = b->r;
     uvcci_beaver *v = r->beaver;
     const uvcc_op_desc *d = &r->op->desc;
     const uvcci_tensor *ts = b->s->program->tensors;
@@ -282,7 +282,7 @@ static bool build_component(builder *b, unsigned part, uint64_t *z) {
 }
 
 static bool build_z(builder *b) {
-    uvcci_run *r = b->r;
+    uvcci_instance *r = b->r;
     uvcci_beaver *v = r->beaver;
     const uint32_t out = r->op->desc.out[0];
     const uvcc_shares *z = &v->z;
@@ -307,29 +307,29 @@ static bool build_z(builder *b) {
 }
 
 bool uvcci_beaver_build(builder *b) {
-    uvcci_run *r = b->r;
-    if (r->stage == UVCCI_STAGE_TRIPLE)
+    uvcci_instance *r = b->r;
+    if (r->turn == UVCCI_TURN_TRIPLE)
         return build_triple(b);
-    if (r->stage == UVCCI_STAGE_TRIPLE_HERE)
+    if (r->turn == UVCCI_TURN_TRIPLE_HERE)
         return build_triple_here(b);
-    if (r->stage == 0) {
+    if (r->turn == 0) {
         uvcci_pending_leaf *l = uvcci_add_leaf(b, UVCCI_LEAF_TRIPLE_CONSUMED);
         if (l == NULL)
             return false;
         l->id = r->beaver->triple_id;
     }
-    return r->stage == r->plan->beaver.product_stage ? build_z(b) : build_opens(b);
+    return r->turn == r->plan->beaver.product_turn ? build_z(b) : build_opens(b);
 }
 
-/* ---- between stages ---- */
+/* ---- between turns ---- */
 
-bool uvcci_beaver_ready(const uvcci_run *r) {
+bool uvcci_beaver_ready(const uvcci_instance *r) {
     if (uvcci_before_start(r))
         return r->beaver->admitted;
-    if (r->stage != r->plan->beaver.product_stage)
+    if (r->turn != r->plan->beaver.product_turn)
         return true;
     for (unsigned k = 0; k < 2; k++) {
-        const uvcci_run *owner = owner_of(r, k);
+        const uvcci_instance *owner = owner_of(r, k);
         if (owner != r && !owner->beaver->opened[r->plan->beaver.mask[k].operand])
             return false;
     }
@@ -337,7 +337,7 @@ bool uvcci_beaver_ready(const uvcci_run *r) {
 }
 
 /* One product less reads what its operands' owners opened. */
-static void release_masks(uvcc_session *s, uvcci_run *r) {
+static void release_masks(uvcc_session *s, uvcci_instance *r) {
     for (unsigned k = 0; k < 2; k++) {
         const uvcci_plan_mask *m = &r->plan->beaver.mask[k];
         uvcci_beaver *v = owner_of(r, k)->beaver;
@@ -347,7 +347,7 @@ static void release_masks(uvcc_session *s, uvcci_run *r) {
 }
 
 /* What this op opened is there for others too. */
-static void publish_masks(uvcc_session *s, uvcci_run *r) {
+static void publish_masks(uvcc_session *s, uvcci_instance *r) {
     for (unsigned k = 0; k < 2; k++) {
         const uvcci_plan_mask *m = &r->plan->beaver.mask[k];
         if (m->round < 0)
@@ -357,22 +357,22 @@ static void publish_masks(uvcc_session *s, uvcci_run *r) {
         r->beaver->opened[k] = true;
     }
     for (uint32_t i = 0; i < r->step->entry->op_count; i++) {
-        uvcci_run *other = &r->step->runs[i];
+        uvcci_instance *other = &r->step->instances[i];
         if (other->beaver != NULL && (owner_of(other, 0) == r || owner_of(other, 1) == r))
-            uvcci_run_wake(other);
+            uvcci_instance_wake(other);
     }
 }
 
-void uvcci_beaver_stage_done(uvcc_session *s, uvcci_run *r) {
+void uvcci_beaver_turn_done(uvcc_session *s, uvcci_instance *r) {
     uvcci_beaver *v = r->beaver;
-    if (r->stage == UVCCI_STAGE_TRIPLE) {
+    if (r->turn == UVCCI_TURN_TRIPLE) {
         give_masks(s, r);
-    } else if (r->stage == UVCCI_STAGE_TRIPLE_HERE) {
+    } else if (r->turn == UVCCI_TURN_TRIPLE_HERE) {
         if (v->stored != NULL)
             uvcci_stored_wipe_c(s, v->stored);
         if (s->cfg.triples_only)
             give_triple(s, r);
-    } else if (r->stage == r->plan->beaver.product_stage) {
+    } else if (r->turn == r->plan->beaver.product_turn) {
         give_masks(s, r);
         give_triple(s, r);
         give(s, &v->z, r->plan->elems);
@@ -388,7 +388,7 @@ void uvcci_beaver_stage_done(uvcc_session *s, uvcci_run *r) {
 static bool admit(uvcc_session *s, uvcci_step *st) {
     bool any = false;
     for (; st->triple_next < st->entry->op_count; st->triple_next++) {
-        uvcci_run *r = &st->runs[st->triple_next];
+        uvcci_instance *r = &st->instances[st->triple_next];
         if (r->beaver == NULL)
             continue;
         const uint64_t bytes = triple_bytes(r);
@@ -398,8 +398,8 @@ static bool admit(uvcc_session *s, uvcci_step *st) {
         s->triples_ahead += bytes;
         r->beaver->admitted = true;
         if (r->beaver->stored != NULL)
-            r->stage = UVCCI_STAGE_TRIPLE_HERE;
-        uvcci_run_wake(r);
+            r->turn = UVCCI_TURN_TRIPLE_HERE;
+        uvcci_instance_wake(r);
         any = true;
     }
     return any;

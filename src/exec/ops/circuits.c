@@ -1,23 +1,23 @@
-/* op_circuits.c - RELU ops without keys in a session: the rounds of circuit.h, stage by stage.
+/* op_circuits.c - RELU ops without keys in a session: the rounds of circuit.h, turn by turn.
  *
  * Stage k finishes round k - 1 from what came and sends round k; the call of a task is its round. A
- * block's state lives from its first stage to the run's end. */
+ * block's state lives from its first turn to the run's end. */
 #include "exec/runtime/builder.h"
 
 enum { BOTH = UVCC_BOOL_BIT | UVCC_BOOL_PRODUCT, PRODUCT = 0, BIT = 1 /* of the outputs */ };
 
-static size_t state_bytes(const uvcci_run *r) {
+static size_t state_bytes(const uvcci_instance *r) {
     const uvcci_plan *p = r->plan;
     size_t words = uvcci_circuit_state_words(&p->circuit, UVCC_BLOCK_ELEMS);
     return p->blocks * words * 8;
 }
 
-static uint64_t *state_of(const uvcci_run *r, uint32_t block) {
+static uint64_t *state_of(const uvcci_instance *r, uint32_t block) {
     return r->circuit +
            (size_t)block * uvcci_circuit_state_words(&r->plan->circuit, UVCC_BLOCK_ELEMS);
 }
 
-void uvcci_circuit_free(uvcc_session *s, uvcci_run *r) {
+void uvcci_circuit_free(uvcc_session *s, uvcci_instance *r) {
     if (r->circuit != NULL)
         uvcci_arena_give(&s->tensors, r->circuit, state_bytes(r));
     r->circuit = NULL;
@@ -32,7 +32,7 @@ static uint8_t gap(void) {
 /* The blocks of a task of a round, with x and the state. */
 static uvcc_block *add_blocks(uvcci_builder *b, uint16_t kind, unsigned round, unsigned want,
                               uint32_t *n) {
-    uvcci_run *r = b->r;
+    uvcci_instance *r = b->r;
     uvcc_block *k = uvcci_add_blocks(b, kind, (uint16_t)round, UVCCI_ROLE_ALL, r->plan->elems, n);
     if (k == NULL)
         return NULL;
@@ -54,12 +54,12 @@ static uint64_t *out_of(const uvcci_builder *b, unsigned output, bool hi, const 
     return (hi ? out->hi : out->lo) + uvcci_at_block(k);
 }
 
-static bool in_tree(const uvcci_run *r, unsigned round) {
+static bool in_tree(const uvcci_instance *r, unsigned round) {
     return round >= 1 && round <= r->plan->circuit.levels;
 }
 
 static void send_round(uvcci_builder *b, unsigned round) {
-    uvcci_run *r = b->r;
+    uvcci_instance *r = b->r;
     uint32_t n;
     bool last = round + 1u == r->plan->circuit.rounds;
     uint16_t kind = in_tree(r, round) ? UVCC_TASK_BOOL_MERGE
@@ -67,8 +67,8 @@ static void send_round(uvcci_builder *b, unsigned round) {
                                       : UVCC_TASK_BOOL_SHARE;
     uvcc_block *k = add_blocks(b, kind, round, BOTH, &n);
     for (uint32_t i = 0; i < n; i++) {
-        k[i].wire_out[0] = r->out[0].hole[0][0][k[i].block];
-        k[i].wire_out[1] = r->out[0].hole[0][1][k[i].block];
+        k[i].wire_out[0] = r->out[0].span[0][0][k[i].block];
+        k[i].wire_out[1] = r->out[0].span[0][1][k[i].block];
         if (!last || k[i].role == UVCC_HEAD)
             continue;
         k[i].wire_out[1] = k[i].wire_out[0] + (size_t)k[i].count * 8 + gap();
@@ -79,7 +79,7 @@ static void send_round(uvcci_builder *b, unsigned round) {
 
 /* One of the two values of the last round. */
 static void finish_value(uvcci_builder *b, unsigned round, unsigned output) {
-    uvcci_run *r = b->r;
+    uvcci_instance *r = b->r;
     uint32_t n;
     uvcc_block *k = add_blocks(b, UVCC_TASK_BOOL_SELECT_FINISH, round,
                                output == BIT ? UVCC_BOOL_BIT : UVCC_BOOL_PRODUCT, &n);
@@ -97,7 +97,7 @@ static void finish_value(uvcci_builder *b, unsigned round, unsigned output) {
 }
 
 static void finish_round(uvcci_builder *b, unsigned round) {
-    uvcci_run *r = b->r;
+    uvcci_instance *r = b->r;
     uint32_t n;
     if (round + 1u == r->plan->circuit.rounds) {
         finish_value(b, round, BIT);
@@ -113,8 +113,8 @@ static void finish_round(uvcci_builder *b, unsigned round) {
 
 bool uvcci_circuit_build(uvcci_builder *b) {
     uvcc_session *s = b->s;
-    uvcci_run *r = b->r;
-    if (r->stage == 0) {
+    uvcci_instance *r = b->r;
+    if (r->turn == 0) {
         r->circuit = uvcci_arena_take(&s->tensors, state_bytes(r));
         if (r->circuit == NULL)
             return false;
@@ -122,10 +122,10 @@ bool uvcci_circuit_build(uvcci_builder *b) {
             if (!uvcci_ensure_buffer(s, r->op->desc.out[i]))
                 return false;
     } else {
-        finish_round(b, r->stage - 1u);
+        finish_round(b, r->turn - 1u);
     }
-    if (r->stage < r->plan->stages)
-        send_round(b, r->stage);
+    if (r->turn < r->plan->turns)
+        send_round(b, r->turn);
     uvcci_hash_payloads(b);
     uvcci_end_hashes(b);
     return !b->failed;

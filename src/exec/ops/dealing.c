@@ -1,12 +1,12 @@
 /* deal.c - keys dealt ahead: this party is OTHER on some blocks of a gate and sends their key
  * streams to HEAD and TAIL, in schedule order, as soon as the step is agreed and the links have
- * room. One op's deal is one job: generate, copy into the blobs of the messages, hash. */
+ * room. One op's deal is one job: generate, copy into the key_chunks of the messages, hash. */
 #include "exec/runtime/builder.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static bool deals_here(const uvcc_session *s, const uvcci_run *r) {
+static bool deals_here(const uvcc_session *s, const uvcci_instance *r) {
     if (r->plan->key_count == 0 || s->cfg.triples_only)
         return false;
     for (uint32_t i = 0; i < r->plan->blocks; i++)
@@ -15,16 +15,16 @@ static bool deals_here(const uvcc_session *s, const uvcci_run *r) {
     return false;
 }
 
-/* Room and messages of a deal: where its streams and blobs stand. */
+/* Room and messages of a deal: where its streams and key_chunks stand. */
 typedef struct deal {
-    uvcci_run *r;
+    uvcci_instance *r;
     uint8_t dst[2];
     size_t **at[2], total[2]; /* per receiver */
-    uint32_t blobs;
+    uint32_t key_chunks;
 } deal;
 
 static int deal_open(uvcc_session *s, deal *d) {
-    uvcci_run *r = d->r;
+    uvcci_instance *r = d->r;
     uvcci_bump *bump = &r->deal_bump;
     r->deal_out = uvcci_bump_take(bump, r->plan->key_count * sizeof *r->deal_out);
     if (r->deal_out == NULL)
@@ -33,7 +33,7 @@ static int deal_open(uvcc_session *s, deal *d) {
         int rc = uvcci_batch_open(s, r, uvcci_keys_round(r, g), bump, &r->deal_out[g]);
         if (rc != 0)
             return rc;
-        d->blobs += r->deal_out[g].blob_count;
+        d->key_chunks += r->deal_out[g].key_chunk_count;
     }
     for (unsigned k = 0; k < 2; k++) {
         d->at[k] = uvcci_key_table(r, bump);
@@ -51,7 +51,7 @@ static int deal_open(uvcc_session *s, deal *d) {
 /* Where the streams of HEAD (0) and TAIL (1) of a block go. */
 static uint8_t *stream_at(const uvcc_session *s, const deal *d, unsigned group, uint32_t block,
                           unsigned tail) {
-    const uvcci_run *r = d->r;
+    const uvcci_instance *r = d->r;
     uint8_t edge = r->ids.edge[block];
     if (uvcci_role_of(s->party, edge) != UVCCI_OTHER)
         return NULL;
@@ -62,7 +62,7 @@ static uint8_t *stream_at(const uvcc_session *s, const deal *d, unsigned group, 
 
 /* The task of a gate that deals whole key streams. */
 static int deal_gate(uvcc_session *s, const deal *d, uvcc_task *t) {
-    uvcci_run *r = d->r;
+    uvcci_instance *r = d->r;
     const uvcci_plan *plan = r->plan;
     uvcc_block *blocks = uvcci_bump_take(&r->deal_bump, plan->blocks * sizeof *blocks);
     if (blocks == NULL)
@@ -89,7 +89,7 @@ static int deal_gate(uvcc_session *s, const deal *d, uvcc_task *t) {
 
 /* The tasks of a function, step by step. */
 static int deal_function(uvcc_session *s, const deal *d, uvcc_task *tasks, uint32_t *count) {
-    uvcci_run *r = d->r;
+    uvcci_instance *r = d->r;
     uint8_t **keys[2];
     for (unsigned k = 0; k < 2; k++) {
         keys[k] = uvcci_bump_take(&r->deal_bump, uvcci_keys_blocks(r) * sizeof *keys[k]);
@@ -106,8 +106,8 @@ static int deal_function(uvcc_session *s, const deal *d, uvcc_task *tasks, uint3
 static void deal_copies(const deal *d, uvcc_copy_item *copies) {
     uint32_t n = 0;
     for (unsigned g = 0; g < d->r->plan->key_count; g++)
-        for (uint32_t i = 0; i < d->r->deal_out[g].blob_count; i++) {
-            const uvcci_blob *b = &d->r->deal_out[g].blobs[i];
+        for (uint32_t i = 0; i < d->r->deal_out[g].key_chunk_count; i++) {
+            const uvcci_key_chunk *b = &d->r->deal_out[g].key_chunks[i];
             unsigned k = b->dst == d->dst[0] ? 0 : 1;
             copies[n++] =
                 (uvcc_copy_item){.dst = b->at,
@@ -118,7 +118,7 @@ static void deal_copies(const deal *d, uvcc_copy_item *copies) {
 
 /* KEYS_DONE for each receiver. */
 static int deal_hashes(uvcc_session *s, const deal *d, uvcc_task *t, uint32_t *count) {
-    uvcci_run *r = d->r;
+    uvcci_instance *r = d->r;
     uvcc_hash_item *items = uvcci_bump_take(&r->deal_bump, 2 * sizeof *items);
     if (items == NULL)
         return UVCC_ERR_NOMEM;
@@ -145,14 +145,14 @@ static int deal_hashes(uvcc_session *s, const deal *d, uvcc_task *t, uint32_t *c
 }
 
 /* Builds the deal's tasks. 0, UVCC_ERR_AGAIN or UVCC_ERR_NOMEM. */
-static int deal_build(uvcc_session *s, uvcci_run *r, uvcc_task **tasks, uint32_t *count) {
+static int deal_build(uvcc_session *s, uvcci_instance *r, uvcc_task **tasks, uint32_t *count) {
     deal d = {.r = r, .dst = {uvcci_next_party(s), uvcci_prev_party(s)}};
     int rc = deal_open(s, &d);
     if (rc != 0)
         return rc;
     bool function = r->plan->function != NULL;
     uint32_t most = 2 + (function ? uvcci_function_deal_tasks(r) : 1);
-    uvcc_copy_item *copies = uvcci_bump_take(&r->deal_bump, (d.blobs + 1u) * sizeof *copies);
+    uvcc_copy_item *copies = uvcci_bump_take(&r->deal_bump, (d.key_chunks + 1u) * sizeof *copies);
     uvcc_task *t = *tasks = uvcci_bump_take(&r->deal_bump, most * sizeof *t);
     if (copies == NULL || t == NULL)
         return UVCC_ERR_NOMEM;
@@ -162,11 +162,11 @@ static int deal_build(uvcc_session *s, uvcci_run *r, uvcc_task **tasks, uint32_t
         return rc;
     deal_copies(&d, copies);
     t[(*count)++] =
-        (uvcc_task){.kind = UVCC_TASK_COPY, .u.copy = {.items = copies, .count = d.blobs}};
+        (uvcc_task){.kind = UVCC_TASK_COPY, .u.copy = {.items = copies, .count = d.key_chunks}};
     return s->cfg.audit_off ? 0 : deal_hashes(s, &d, t, count);
 }
 
-void uvcci_deal_free(uvcc_session *s, uvcci_run *r) {
+void uvcci_deal_free(uvcc_session *s, uvcci_instance *r) {
     for (unsigned g = 0; r->deal_out != NULL && g < r->plan->key_count; g++)
         uvcci_batch_drop(s, &r->deal_out[g]);
     uvcci_arena_give(&s->tensors, r->deal_buf, r->deal_bytes);
@@ -179,7 +179,7 @@ void uvcci_deal_free(uvcc_session *s, uvcci_run *r) {
 }
 
 /* Sends one op's keys; its job is done. */
-static void deal_send(uvcc_session *s, uvcci_run *r) {
+static void deal_send(uvcc_session *s, uvcci_instance *r) {
     uvcci_step *st = r->step;
     uint64_t bytes = 0;
     if (!s->cfg.audit_off)
@@ -208,8 +208,8 @@ static void send_in_order(uvcc_session *s) {
         uvcci_step *st = uvcci_step_of(s, s->step + k);
         if (st == NULL)
             return;
-        while (st->deals_sent < st->entry->op_count && st->runs[st->deals_sent].deal_done) {
-            deal_send(s, &st->runs[st->deals_sent]);
+        while (st->deals_sent < st->entry->op_count && st->instances[st->deals_sent].deal_done) {
+            deal_send(s, &st->instances[st->deals_sent]);
             if (uvcci_failed(s))
                 return;
         }
@@ -218,14 +218,14 @@ static void send_in_order(uvcc_session *s) {
     }
 }
 
-void uvcci_deal_job_done(uvcc_session *s, uvcci_run *r) {
+void uvcci_deal_job_done(uvcc_session *s, uvcci_instance *r) {
     r->deal_done = true;
     send_in_order(s);
 }
 
-/* What one link must have room for before the keys of an op are made, about: they all get their messages
- * at once, and a try in vain allocates and wipes as many as fit. */
-static uint32_t keys_wanted(const uvcc_session *s, const uvcci_run *r) {
+/* What one link must have room for before the keys of an op are made, about: they all get their
+ * messages at once, and a try in vain allocates and wipes as many as fit. */
+static uint32_t keys_wanted(const uvcc_session *s, const uvcci_instance *r) {
     uint64_t mine = 0;
     for (uint32_t i = 0; i < r->plan->blocks; i++)
         mine += uvcci_role_of(s->party, r->ids.edge[i]) == UVCCI_OTHER;
@@ -238,7 +238,7 @@ static uint32_t keys_wanted(const uvcc_session *s, const uvcci_run *r) {
 static bool deal_step(uvcc_session *s, uvcci_step *st) {
     bool any = false;
     while (st->deal_next < st->entry->op_count && !uvcci_failed(s)) {
-        uvcci_run *r = &st->runs[st->deal_next];
+        uvcci_instance *r = &st->instances[st->deal_next];
         if (!deals_here(s, r)) {
             r->deal_done = true; /* nothing to send, in its turn */
             st->deal_next++;

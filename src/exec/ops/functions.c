@@ -1,41 +1,41 @@
-/* op_functions.c - FUNCTION ops in a session: the stages of HEAD and TAIL, and what OTHER deals.
+/* op_functions.c - FUNCTION ops in a session: the turns of HEAD and TAIL, and what OTHER deals.
  *
- * Both follow the function's steps in their order. A step that sends is taken up twice: in its
- * stage it masks and fills its round's messages, in the next it finishes from what came. At OTHER
- * the steps are followed once, ahead of time, on masks instead of values. */
+ * Both follow the function's instructions in their order. An instruction that sends is taken up
+ * twice: in its turn it masks and fills its round's messages, in the next it finishes from what
+ * came. At OTHER the instructions are followed once, ahead of time, on masks instead of values. */
 #include "exec/runtime/builder.h"
 
 #include <string.h>
 
 /* ---- what is where ---- */
 
-/* One step under construction. */
-typedef struct fn_step {
+/* One instruction under construction. */
+typedef struct fn_instr {
     uvcci_builder *b;
     uvcc_session *s;
-    uvcci_run *r;
+    uvcci_instance *r;
     unsigned i;
-    const uvcc_fn_step *d;
+    const uvcc_fn_instr *d;
     const uvcci_fn_info *info;
     uint64_t elems; /* of its value */
-} fn_step;
+} fn_instr;
 
-static uint64_t elems_of(const uvcci_run *r, unsigned step) {
+static uint64_t elems_of(const uvcci_instance *r, unsigned instr) {
     const uvcci_plan *p = r->plan;
-    return p->elems / p->fn->step[0].width * p->fn->step[step].width;
+    return p->elems / p->fn->instr[0].width * p->fn->instr[instr].width;
 }
 
-static uint32_t rows_of(const uvcci_run *r) {
-    return (uint32_t)(r->plan->elems / r->plan->fn->step[0].width);
+static uint32_t rows_of(const uvcci_instance *r) {
+    return (uint32_t)(r->plan->elems / r->plan->fn->instr[0].width);
 }
 
-static bool is_table(const uvcci_run *r, uint8_t step) {
-    return step != UVCC_FN_NONE && r->plan->function->steps[step].kind == UVCC_FN_TABLE;
+static bool is_table(const uvcci_instance *r, uint8_t instr) {
+    return instr != UVCC_FN_NONE && r->plan->function->instrs[instr].kind == UVCC_FN_TABLE;
 }
 
-/* The arguments of a step's task. */
-static uvcc_fn_args *args_of(uvcci_bump *bump, const uvcci_run *r, unsigned i, uint16_t kind) {
-    const uvcc_fn_step *d = &r->plan->function->steps[i];
+/* The arguments of an instruction's task. */
+static uvcc_fn_args *args_of(uvcci_bump *bump, const uvcci_instance *r, unsigned i, uint16_t kind) {
+    const uvcc_fn_instr *d = &r->plan->function->instrs[i];
     uvcc_fn_args *a = uvcci_bump_take(bump, sizeof *a);
     if (a == NULL)
         return NULL;
@@ -45,7 +45,7 @@ static uvcc_fn_args *args_of(uvcci_bump *bump, const uvcci_run *r, unsigned i, u
                         .exchange = d->kind == UVCC_FN_EXCHANGE,
                         .times = d->kind == UVCC_FN_TABLE && d->b != UVCC_FN_NONE && !scaled,
                         .by_table = is_table(r, d->c),
-                        .call_key = r->plan->fn->step[i].key,
+                        .call_key = r->plan->fn->instr[i].key,
                         .call_bits = d->kind == UVCC_FN_TABLE_MUL ? d->c : d->a,
                         .first = d->first,
                         .constant = d->constant,
@@ -56,12 +56,12 @@ static uvcc_fn_args *args_of(uvcci_bump *bump, const uvcci_run *r, unsigned i, u
     if (kind == UVCC_TASK_FN_OPEN_BITS)
         a->bits = (uint8_t)d->word_count;
     else if (kind == UVCC_TASK_FN_SHIFT && d->kind == UVCC_FN_SHIFT)
-        a->bits = r->plan->fn->step[d->a].mod;
+        a->bits = r->plan->fn->instr[d->a].mod;
     return a;
 }
 
-/* Blocks of a task of this step; its arguments are the step's. */
-static uvcc_block *blocks_of(const fn_step *f, uint16_t kind, unsigned roles, uint32_t *n) {
+/* Blocks of a task of this instruction; its arguments are the instruction's. */
+static uvcc_block *blocks_of(const fn_instr *f, uint16_t kind, unsigned roles, uint32_t *n) {
     uvcc_block *k = uvcci_add_blocks(f->b, kind, (uint16_t)f->i, roles, f->elems, n);
     if (k == NULL)
         return NULL;
@@ -75,61 +75,62 @@ static uvcc_block *blocks_of(const fn_step *f, uint16_t kind, unsigned roles, ui
     return k;
 }
 
-static bool take(const fn_step *f, uint64_t **p) {
+static bool take(const fn_instr *f, uint64_t **p) {
     if (*p == NULL)
         *p = uvcci_arena_take(&f->s->tensors, f->elems * 8);
     f->b->failed |= *p == NULL;
     return *p != NULL;
 }
 
-static uvcci_fn_value *value_of(const fn_step *f, unsigned step) {
-    return &f->r->values[step];
+static uvcci_fn_value *value_of(const fn_instr *f, unsigned instr) {
+    return &f->r->values[instr];
 }
 
 /* Both components of what an EXCHANGE or LIFT gives. */
-static uvcc_shares *rss_of(const fn_step *f, unsigned step) {
-    const uvcc_fn_step *d = &f->r->plan->function->steps[step];
-    return d->io == UVCC_FN_NONE ? &value_of(f, step)->rss
+static uvcc_shares *rss_of(const fn_instr *f, unsigned instr) {
+    const uvcc_fn_instr *d = &f->r->plan->function->instrs[instr];
+    return d->io == UVCC_FN_NONE ? &value_of(f, instr)->rss
                                  : uvcci_shares_of(f->s, f->r->op->desc.out[d->io]);
 }
 
 /* xh of an M value in the blocks where this party has `role`. */
-static const uint64_t *masked_of(const fn_step *f, unsigned step, uint8_t role) {
-    if (f->r->plan->function->steps[step].kind != UVCC_FN_EXCHANGE)
-        return value_of(f, step)->x;
-    const uvcc_shares *rss = rss_of(f, step);
+static const uint64_t *masked_of(const fn_instr *f, unsigned instr, uint8_t role) {
+    if (f->r->plan->function->instrs[instr].kind != UVCC_FN_EXCHANGE)
+        return value_of(f, instr)->x;
+    const uvcc_shares *rss = rss_of(f, instr);
     return role == UVCC_HEAD ? rss->hi : rss->lo;
 }
 
-/* The round that the step sends, its index, and where this stage fills it. */
-static uint8_t *hole_of(const fn_step *f, unsigned nth, uint32_t block) {
+/* The round that the instruction sends, its index, and where this turn fills it. */
+static uint8_t *span_of(const fn_instr *f, unsigned nth, uint32_t block) {
     unsigned vec;
     const uvcci_plan_round *round = uvcci_plan_sent_by(f->r->plan, f->i, &vec);
-    for (unsigned k = 0; k < UVCCI_STAGE_ROUNDS; k++)
+    for (unsigned k = 0; k < UVCCI_TURN_ROUNDS; k++)
         if (f->r->out[k].round == round)
-            return f->r->out[k].hole[vec + nth][0][block];
+            return f->r->out[k].span[vec + nth][0][block];
     return NULL;
 }
 
-static const uint8_t *came(const fn_step *f, unsigned nth, uint32_t block) {
+static const uint8_t *came(const fn_instr *f, unsigned nth, uint32_t block) {
     unsigned vec;
     const uvcci_plan_round *round = uvcci_plan_sent_by(f->r->plan, f->i, &vec);
     return uvcci_rx_at(f->r, (unsigned)(round - f->r->plan->rounds), vec + nth, 0, block);
 }
 
-static uint8_t id_of(const fn_step *f, unsigned nth) {
+static uint8_t id_of(const fn_instr *f, unsigned nth) {
     unsigned vec;
     return uvcci_plan_sent_by(f->r->plan, f->i, &vec)->vec[vec + nth].id;
 }
 
-/* This party's part of a step's material in the key stream of a block: its CW, or (TAIL) its words.
+/* This party's part of an instruction's material in the key stream of a block: its CW, or (TAIL)
+ * its words.
  */
-static const uint8_t *material_of(const fn_step *f, unsigned step, const uvcc_block *k,
+static const uint8_t *material_of(const fn_instr *f, unsigned instr, const uvcc_block *k,
                                   bool words) {
     const uvcci_plan *p = f->r->plan;
-    const uvcci_plan_round *round = uvcci_plan_keys_of(p, step);
+    const uvcci_plan_round *round = uvcci_plan_keys_of(p, instr);
     uint32_t cw_at, words_at;
-    uvcci_plan_key_at(p, step, k->count, &cw_at, &words_at);
+    uvcci_plan_key_at(p, instr, k->count, &cw_at, &words_at);
     const uint8_t *stream =
         uvcci_key_of(f->r, (unsigned)(round - p->rounds) - p->round_count, k->block);
     if (words)
@@ -140,7 +141,7 @@ static const uint8_t *material_of(const fn_step *f, unsigned step, const uvcc_bl
 /* ---- rounds ---- */
 
 /* Opened bits as they are hashed. */
-static uint8_t *packed_at(const fn_step *f, unsigned bits, uint32_t block) {
+static uint8_t *packed_at(const fn_instr *f, unsigned bits, uint32_t block) {
     uvcci_fn_value *v = value_of(f, f->i);
     if (!uvcci_audit_on(f->s))
         return NULL;
@@ -151,15 +152,15 @@ static uint8_t *packed_at(const fn_step *f, unsigned bits, uint32_t block) {
     return v->packed != NULL ? v->packed + (size_t)block * UVCC_BLOCK_ELEMS / 8 * bits : NULL;
 }
 
-static void hash_opened(const fn_step *f, unsigned nth, const uint64_t *words, unsigned bits) {
+static void hash_opened(const fn_instr *f, unsigned nth, const uint64_t *words, unsigned bits) {
     const uint8_t *data = bits == 64 ? (const uint8_t *)words : value_of(f, f->i)->packed;
     if (data != NULL)
-        uvcci_hash_opened(f->b, id_of(f, nth), f->info->stage, f->elems, data,
+        uvcci_hash_opened(f->b, id_of(f, nth), f->info->turn, f->elems, data,
                           (size_t)UVCC_BLOCK_ELEMS / 8 * bits, bits);
 }
 
 /* This party's part of the mask of an opened or exchanged value. */
-static void build_pads(const fn_step *f) {
+static void build_pads(const fn_instr *f) {
     uint32_t n;
     uvcci_fn_value *v = value_of(f, f->i);
     if (!f->info->pads || !take(f, &v->p))
@@ -169,7 +170,7 @@ static void build_pads(const fn_step *f) {
         k[i].out[0] = v->p + uvcci_at_block(&k[i]);
 }
 
-static void send_open(const fn_step *f) {
+static void send_open(const fn_instr *f) {
     uint32_t n;
     uvcci_fn_value *v = value_of(f, f->i);
     const uvcc_shares *in = uvcci_shares_of(f->s, f->r->op->desc.in[f->d->io]);
@@ -180,11 +181,11 @@ static void send_open(const fn_step *f) {
         k[i].in[0] = in->lo + uvcci_at_block(&k[i]);
         k[i].in[1] = in->hi + uvcci_at_block(&k[i]);
         k[i].out[0] = v->x + uvcci_at_block(&k[i]);
-        k[i].wire_out[0] = hole_of(f, 0, k[i].block);
+        k[i].wire_out[0] = span_of(f, 0, k[i].block);
     }
 }
 
-static void finish_open(const fn_step *f) {
+static void finish_open(const fn_instr *f) {
     uint32_t n;
     uvcci_fn_value *v = value_of(f, f->i);
     uvcc_block *k = blocks_of(f, UVCC_TASK_FN_OPEN_FINISH, UVCCI_ROLE_EDGE, &n);
@@ -198,7 +199,7 @@ static void finish_open(const fn_step *f) {
     build_pads(f);
 }
 
-static void send_compare(const fn_step *f) {
+static void send_compare(const fn_instr *f) {
     uint32_t n;
     uvcci_fn_value *v = value_of(f, f->i);
     if (!take(f, &v->x))
@@ -208,11 +209,11 @@ static void send_compare(const fn_step *f) {
         k[i].in[0] = masked_of(f, f->d->a, k[i].role) + uvcci_at_block(&k[i]);
         k[i].key = material_of(f, f->info->key, &k[i], false);
         k[i].out[0] = v->x + uvcci_at_block(&k[i]);
-        k[i].wire_out[0] = hole_of(f, 0, k[i].block);
+        k[i].wire_out[0] = span_of(f, 0, k[i].block);
     }
 }
 
-static void finish_compare(const fn_step *f) {
+static void finish_compare(const fn_instr *f) {
     uint32_t n;
     uvcci_fn_value *v = value_of(f, f->i);
     uvcc_block *k = blocks_of(f, UVCC_TASK_FN_OPEN_BITS, UVCCI_ROLE_EDGE, &n);
@@ -227,15 +228,15 @@ static void finish_compare(const fn_step *f) {
 }
 
 /* A TABLE times an A value, which is opened with it. */
-static bool times(const fn_step *f) {
+static bool times(const fn_instr *f) {
     return f->d->kind == UVCC_FN_TABLE && f->d->b != UVCC_FN_NONE && f->d->shift == 0;
 }
 
-static bool has_bit(const fn_step *f) {
+static bool has_bit(const fn_instr *f) {
     return f->d->kind == UVCC_FN_TABLE_MUL && f->d->b != UVCC_FN_NONE;
 }
 
-static void send_table(const fn_step *f) {
+static void send_table(const fn_instr *f) {
     uint32_t n;
     uvcci_fn_value *v = value_of(f, f->i);
     if (!take(f, &v->opened) || (times(f) && !take(f, &v->times)))
@@ -245,19 +246,19 @@ static void send_table(const fn_step *f) {
         k[i].in[0] = masked_of(f, f->d->a, k[i].role) + uvcci_at_block(&k[i]);
         k[i].key = material_of(f, f->info->key, &k[i], false);
         k[i].out[0] = v->opened + uvcci_at_block(&k[i]);
-        k[i].wire_out[0] = hole_of(f, 0, k[i].block);
+        k[i].wire_out[0] = span_of(f, 0, k[i].block);
         if (f->d->shift != 0)
             k[i].in[1] = masked_of(f, f->d->b, k[i].role) + uvcci_at_block(&k[i]);
         if (!times(f))
             continue;
         k[i].in[2] = value_of(f, f->d->b)->x + uvcci_at_block(&k[i]);
         k[i].out[1] = v->times + uvcci_at_block(&k[i]);
-        k[i].wire_out[1] = hole_of(f, 1, k[i].block);
+        k[i].wire_out[1] = span_of(f, 1, k[i].block);
     }
 }
 
 /* The nth opening of a table: this party's part plus what came. */
-static void open_table(const fn_step *f, unsigned nth, uint64_t *words) {
+static void open_table(const fn_instr *f, unsigned nth, uint64_t *words) {
     uint32_t n;
     uvcc_block *k = uvcci_add_blocks(f->b, UVCC_TASK_OPEN_FINISH, (uint16_t)f->i, UVCCI_ROLE_EDGE,
                                      f->elems, &n);
@@ -268,7 +269,7 @@ static void open_table(const fn_step *f, unsigned nth, uint64_t *words) {
     hash_opened(f, nth, words, 64);
 }
 
-static void finish_table(const fn_step *f) {
+static void finish_table(const fn_instr *f) {
     uint32_t n;
     uvcci_fn_value *v = value_of(f, f->i);
     if (!take(f, &v->x))
@@ -292,11 +293,11 @@ static void finish_table(const fn_step *f) {
     }
 }
 
-static uint8_t lift_of(const fn_step *f) {
+static uint8_t lift_of(const fn_instr *f) {
     return f->d->kind == UVCC_FN_EXCHANGE ? UVCC_LIFT_EXCHANGE : f->r->plan->lift;
 }
 
-static void send_lift(const fn_step *f) {
+static void send_lift(const fn_instr *f) {
     uint32_t n;
     uvcc_shares *out = rss_of(f, f->i);
     if (out == &value_of(f, f->i)->rss && (!take(f, &out->lo) || !take(f, &out->hi)))
@@ -308,11 +309,11 @@ static void send_lift(const fn_step *f) {
         k[i].in[0] = value_of(f, f->d->a)->x + uvcci_at_block(&k[i]);
         k[i].out[0] = out->lo + uvcci_at_block(&k[i]);
         k[i].out[1] = out->hi + uvcci_at_block(&k[i]);
-        k[i].wire_out[0] = hole_of(f, 0, k[i].block);
+        k[i].wire_out[0] = span_of(f, 0, k[i].block);
     }
 }
 
-static void finish_lift(const fn_step *f) {
+static void finish_lift(const fn_instr *f) {
     uint32_t n;
     const uvcc_shares *out = rss_of(f, f->i);
     unsigned roles =
@@ -330,9 +331,9 @@ static void finish_lift(const fn_step *f) {
         build_pads(f);
 }
 
-/* ---- local steps ---- */
+/* ---- local instructions ---- */
 
-static uvcc_task *add_map(const fn_step *f, uint8_t op, uint32_t cols, const uint64_t *x,
+static uvcc_task *add_map(const fn_instr *f, uint8_t op, uint32_t cols, const uint64_t *x,
                           uint64_t *out) {
     uvcc_task *t = uvcci_add_task(f->b, UVCC_TASK_MAP, 0);
     if (t == NULL)
@@ -345,7 +346,7 @@ static uvcc_task *add_map(const fn_step *f, uint8_t op, uint32_t cols, const uin
     return t;
 }
 
-static void build_shift(const fn_step *f) {
+static void build_shift(const fn_instr *f) {
     uint32_t n;
     uvcci_fn_value *v = value_of(f, f->i);
     if (!take(f, &v->x))
@@ -357,8 +358,8 @@ static void build_shift(const fn_step *f) {
     }
 }
 
-/* The map of a public linear step. */
-static uint8_t linear_map(const uvcc_fn_step *d) {
+/* The map of a public linear instruction. */
+static uint8_t linear_map(const uvcc_fn_instr *d) {
     static const uint8_t maps[UVCC_FN_KIND_END] = {
         [UVCC_FN_PAIR_DIFF] = UVCC_MAP_PAIR_DIFF, [UVCC_FN_PAIR_SECOND] = UVCC_MAP_PAIR_SECOND,
         [UVCC_FN_QUAD_DIFF] = UVCC_MAP_QUAD_DIFF, [UVCC_FN_QUAD_LAST] = UVCC_MAP_QUAD_LAST,
@@ -368,13 +369,13 @@ static uint8_t linear_map(const uvcc_fn_step *d) {
 }
 
 /* The columns that its map counts: those of its operand, but of its value where that is wider. */
-static uint32_t linear_cols(const uvcci_run *r, unsigned i) {
-    const uvcc_fn_step *d = &r->plan->function->steps[i];
-    return r->plan->fn->step[d->kind == UVCC_FN_SPREAD ? i : d->a].width;
+static uint32_t linear_cols(const uvcci_instance *r, unsigned i) {
+    const uvcc_fn_instr *d = &r->plan->function->instrs[i];
+    return r->plan->fn->instr[d->kind == UVCC_FN_SPREAD ? i : d->a].width;
 }
 
 /* Maps take vectors as a whole, across blocks; the op has one edge. */
-static void build_linear(const fn_step *f) {
+static void build_linear(const fn_instr *f) {
     uvcci_fn_value *v = value_of(f, f->i);
     const uint8_t op = linear_map(f->d);
     const uint32_t cols = linear_cols(f->r, f->i);
@@ -393,7 +394,7 @@ static void build_linear(const fn_step *f) {
         t->u.map.y.lo = value_of(f, f->d->b)->p;
 }
 
-static void build_mul(const fn_step *f) {
+static void build_mul(const fn_instr *f) {
     uint32_t n;
     uvcci_fn_value *v = value_of(f, f->i);
     if (!take(f, &v->x))
@@ -411,7 +412,7 @@ static void build_mul(const fn_step *f) {
 }
 
 /* TRUNC, and what FLOOR begins with. */
-static void build_trunc(const fn_step *f) {
+static void build_trunc(const fn_instr *f) {
     uint32_t n;
     uvcci_fn_value *v = value_of(f, f->i);
     if (!take(f, &v->x))
@@ -424,7 +425,7 @@ static void build_trunc(const fn_step *f) {
     }
 }
 
-static void build_floor(const fn_step *f) {
+static void build_floor(const fn_instr *f) {
     uint32_t n;
     build_trunc(f);
     if (f->b->failed)
@@ -437,12 +438,12 @@ static void build_floor(const fn_step *f) {
     }
 }
 
-static void build_ladder(const fn_step *f) {
+static void build_multiscale(const fn_instr *f) {
     uint32_t n;
     uvcci_fn_value *v = value_of(f, f->i);
     if (!take(f, &v->x))
         return;
-    uvcc_block *k = blocks_of(f, UVCC_TASK_FN_LADDER, UVCCI_ROLE_EDGE, &n);
+    uvcc_block *k = blocks_of(f, UVCC_TASK_FN_MULTISCALE, UVCCI_ROLE_EDGE, &n);
     for (uint32_t i = 0; i < n; i++) {
         k[i].in[0] = masked_of(f, f->d->a, k[i].role) + uvcci_at_block(&k[i]);
         k[i].key = material_of(f, f->i, &k[i], false);
@@ -450,7 +451,7 @@ static void build_ladder(const fn_step *f) {
     }
 }
 
-static void build_spline(const fn_step *f) {
+static void build_spline(const fn_instr *f) {
     uint32_t n;
     uvcci_fn_value *v = value_of(f, f->i);
     if (!take(f, &v->x))
@@ -466,7 +467,7 @@ static void build_spline(const fn_step *f) {
     }
 }
 
-static void build_best(const fn_step *f) {
+static void build_best(const fn_instr *f) {
     uint32_t n;
     uvcci_fn_value *v = value_of(f, f->i);
     if (!take(f, &v->x))
@@ -482,7 +483,7 @@ static void build_best(const fn_step *f) {
     }
 }
 
-static void build_index(const fn_step *f) {
+static void build_index(const fn_instr *f) {
     uvcci_fn_value *v = value_of(f, f->i);
     if (!take(f, &v->x))
         return;
@@ -492,7 +493,7 @@ static void build_index(const fn_step *f) {
         t->u.map.party = (uint8_t)uvcci_role_at(f->s, f->r, 0);
 }
 
-static void build_select(const fn_step *f) {
+static void build_select(const fn_instr *f) {
     uint32_t n;
     uvcci_fn_value *v = value_of(f, f->i);
     if (!take(f, &v->x))
@@ -514,7 +515,7 @@ static void build_select(const fn_step *f) {
     }
 }
 
-static void build_add(const fn_step *f) {
+static void build_add(const fn_instr *f) {
     uint32_t n;
     uvcci_fn_value *v = value_of(f, f->i);
     if (!take(f, &v->x))
@@ -525,7 +526,7 @@ static void build_add(const fn_step *f) {
         k[i].out[0] = v->x + uvcci_at_block(&k[i]);
         if (f->d->b == UVCC_FN_NONE)
             continue;
-        if (f->r->plan->fn->step[f->d->b].value == 'A') {
+        if (f->r->plan->fn->instr[f->d->b].value == 'A') {
             k[i].in[1] = value_of(f, f->d->b)->x + uvcci_at_block(&k[i]);
         } else {
             k[i].in[1] = masked_of(f, f->d->b, k[i].role) + uvcci_at_block(&k[i]);
@@ -534,10 +535,10 @@ static void build_add(const fn_step *f) {
     }
 }
 
-/* ---- stages ---- */
+/* ---- turns ---- */
 
-typedef void (*step_builder)(const fn_step *f);
-/* What a step does in its stage, and, where it sends, in the next. */
+typedef void (*step_builder)(const fn_instr *f);
+/* What an instruction does in its turn, and, where it sends, in the next. */
 static const struct {
     step_builder start, finish;
 } builders[UVCC_FN_KIND_END] = {
@@ -553,7 +554,7 @@ static const struct {
     [UVCC_FN_ROW_SUM] = {build_linear, NULL},
     [UVCC_FN_MUL] = {build_mul, NULL},
     [UVCC_FN_TRUNC] = {build_trunc, NULL},
-    [UVCC_FN_LADDER] = {build_ladder, NULL},
+    [UVCC_FN_MULTISCALE] = {build_multiscale, NULL},
     [UVCC_FN_FLOOR] = {build_floor, NULL},
     [UVCC_FN_SPLINE] = {build_spline, NULL},
     [UVCC_FN_COMPARE] = {send_compare, finish_compare},
@@ -574,51 +575,51 @@ static void give(uvcc_session *s, uint64_t **p, uint64_t elems) {
     *p = NULL;
 }
 
-static void free_opened(uvcc_session *s, uvcci_run *r, unsigned step) {
-    const uvcc_fn_step *d = &r->plan->function->steps[step];
-    uvcci_fn_value *v = &r->values[step];
+static void free_opened(uvcc_session *s, uvcci_instance *r, unsigned instr) {
+    const uvcc_fn_instr *d = &r->plan->function->instrs[instr];
+    uvcci_fn_value *v = &r->values[instr];
     size_t bits = d->kind == UVCC_FN_OPEN ? d->bits : d->word_count;
-    size_t bytes = (size_t)uvcci_blocks(elems_of(r, step)) * UVCC_BLOCK_ELEMS / 8 * bits;
-    give(s, &v->opened, elems_of(r, step));
-    give(s, &v->times, elems_of(r, step));
+    size_t bytes = (size_t)uvcci_blocks(elems_of(r, instr)) * UVCC_BLOCK_ELEMS / 8 * bits;
+    give(s, &v->opened, elems_of(r, instr));
+    give(s, &v->times, elems_of(r, instr));
     uvcci_arena_give(&s->tensors, v->packed, bytes);
     v->packed = NULL;
 }
 
-static void free_value(uvcc_session *s, uvcci_run *r, unsigned step) {
-    uvcci_fn_value *v = &r->values[step];
-    uint64_t elems = elems_of(r, step);
-    free_opened(s, r, step);
+static void free_value(uvcc_session *s, uvcci_instance *r, unsigned instr) {
+    uvcci_fn_value *v = &r->values[instr];
+    uint64_t elems = elems_of(r, instr);
+    free_opened(s, r, instr);
     give(s, &v->x, elems);
     give(s, &v->p, elems);
     give(s, &v->rss.lo, elems);
     give(s, &v->rss.hi, elems);
 }
 
-void uvcci_function_free(uvcc_session *s, uvcci_run *r) {
-    for (unsigned i = 0; r->values != NULL && i < r->plan->function->step_count; i++)
+void uvcci_function_free(uvcc_session *s, uvcci_instance *r) {
+    for (unsigned i = 0; r->values != NULL && i < r->plan->function->instr_count; i++)
         free_value(s, r, i);
     r->values = NULL;
 }
 
-/* What earlier stages, whose jobs are done, read last. */
-static void free_past(uvcc_session *s, uvcci_run *r) {
-    for (unsigned i = 0; i < r->plan->function->step_count; i++) {
-        const uvcci_fn_info *info = &r->plan->fn->step[i];
-        if (info->sends && info->stage + 1u < r->stage)
+/* What earlier turns, whose jobs are done, read last. */
+static void free_past(uvcc_session *s, uvcci_instance *r) {
+    for (unsigned i = 0; i < r->plan->function->instr_count; i++) {
+        const uvcci_fn_info *info = &r->plan->fn->instr[i];
+        if (info->sends && info->turn + 1u < r->turn)
             free_opened(s, r, i);
-        if (info->last < r->stage && info->stage + 1u < r->stage)
+        if (info->last < r->turn && info->turn + 1u < r->turn)
             free_value(s, r, i);
     }
 }
 
 bool uvcci_function_build(uvcci_builder *b) {
     uvcc_session *s = b->s;
-    uvcci_run *r = b->r;
+    uvcci_instance *r = b->r;
     const uvcci_plan *p = r->plan;
     const uvcc_function *fn = p->function;
-    if (r->stage == 0) {
-        r->values = uvcci_bump_take(&r->bump, fn->step_count * sizeof *r->values);
+    if (r->turn == 0) {
+        r->values = uvcci_bump_take(&r->bump, fn->instr_count * sizeof *r->values);
         for (unsigned i = 0; i < r->op->desc.out_count; i++)
             if (!uvcci_ensure_buffer(s, r->op->desc.out[i]))
                 return false;
@@ -626,19 +627,19 @@ bool uvcci_function_build(uvcci_builder *b) {
     if (r->values == NULL)
         return false;
     free_past(s, r);
-    if (r->stage == 1 && p->key_count != 0 && !uvcci_build_keys(b))
+    if (r->turn == 1 && p->key_count != 0 && !uvcci_build_keys(b))
         return false;
-    for (unsigned i = 0; i < fn->step_count && !b->failed; i++) {
-        const fn_step f = {.b = b,
-                           .s = s,
-                           .r = r,
-                           .i = i,
-                           .d = &fn->steps[i],
-                           .info = &p->fn->step[i],
-                           .elems = elems_of(r, i)};
-        if (f.info->stage == r->stage)
+    for (unsigned i = 0; i < fn->instr_count && !b->failed; i++) {
+        const fn_instr f = {.b = b,
+                            .s = s,
+                            .r = r,
+                            .i = i,
+                            .d = &fn->instrs[i],
+                            .info = &p->fn->instr[i],
+                            .elems = elems_of(r, i)};
+        if (f.info->turn == r->turn)
             builders[f.d->kind].start(&f);
-        else if (f.info->sends && f.info->stage + 1u == r->stage)
+        else if (f.info->sends && f.info->turn + 1u == r->turn)
             builders[f.d->kind].finish(&f);
     }
     uvcci_hash_payloads(b);
@@ -648,37 +649,37 @@ bool uvcci_function_build(uvcci_builder *b) {
 
 /* ---- dealing ---- */
 
-/* A deal under construction: what OTHER knows of each step's value. */
+/* A deal under construction: what OTHER knows of each instruction's value. */
 typedef struct fn_deal {
     uvcc_session *s;
-    uvcci_run *r;
+    uvcci_instance *r;
     uint8_t **keys[2]; /* [HEAD, TAIL][blocks of all rounds of keys, one after the other] */
-    uint64_t **word;   /* [step]: M: r; B: k; of a step that owns a key: ... */
+    uint64_t **word;   /* [instruction]: M: r; B: k; of an instruction that owns a key: ... */
     uint64_t **sign;   /* ... the leaf's sign */
     uvcc_task *tasks;
     uint32_t count;
     bool failed;
 } fn_deal;
 
-static bool signs_wanted(const uvcci_run *r, unsigned owner) {
-    for (unsigned i = 0; i < r->plan->function->step_count; i++)
-        if (uvcci_fn_is_table(r->plan->function->steps[i].kind) &&
-            r->plan->fn->step[i].key == owner)
+static bool signs_wanted(const uvcci_instance *r, unsigned owner) {
+    for (unsigned i = 0; i < r->plan->function->instr_count; i++)
+        if (uvcci_fn_is_table(r->plan->function->instrs[i].kind) &&
+            r->plan->fn->instr[i].key == owner)
             return true;
     return false;
 }
 
-static bool owns_key(const uvcci_run *r, unsigned step) {
-    return uvcci_fn_owns_key(r->plan->function, r->plan->fn, step);
+static bool owns_key(const uvcci_instance *r, unsigned instr) {
+    return uvcci_fn_owns_key(r->plan->function, r->plan->fn, instr);
 }
 
-uint32_t uvcci_function_deal_tasks(const uvcci_run *r) {
-    return 3u * r->plan->function->step_count;
+uint32_t uvcci_function_deal_tasks(const uvcci_instance *r) {
+    return 3u * r->plan->function->instr_count;
 }
 
-/* A task of step i over the blocks that this party deals. */
+/* A task of instruction i over the blocks that this party deals. */
 static uvcc_block *deal_blocks(fn_deal *d, uint16_t kind, unsigned i, uint32_t *n) {
-    uvcci_run *r = d->r;
+    uvcci_instance *r = d->r;
     const uint64_t elems = elems_of(r, i);
     *n = 0;
     uvcc_block *k = uvcci_bump_take(&r->deal_bump, uvcci_blocks(elems) * sizeof *k);
@@ -699,7 +700,7 @@ static uvcc_block *deal_blocks(fn_deal *d, uint16_t kind, unsigned i, uint32_t *
     return k;
 }
 
-/* Where step i's CW (words: TAIL's words) of a block goes. */
+/* Where instruction i's CW (words: TAIL's words) of a block goes. */
 static uint8_t *deal_at(const fn_deal *d, unsigned i, const uvcc_block *k, unsigned tail,
                         bool words) {
     const uvcci_plan *p = d->r->plan;
@@ -713,8 +714,8 @@ static uint8_t *deal_at(const fn_deal *d, unsigned i, const uvcc_block *k, unsig
 
 static uint16_t key_task(uint8_t kind) {
     switch (kind) {
-    case UVCC_FN_LADDER:
-        return UVCC_TASK_FN_DEAL_LADDER;
+    case UVCC_FN_MULTISCALE:
+        return UVCC_TASK_FN_DEAL_MULTISCALE;
     case UVCC_FN_FLOOR:
         return UVCC_TASK_FN_DEAL_FLOOR;
     case UVCC_FN_SPLINE:
@@ -728,7 +729,7 @@ static void deal_key(fn_deal *d, unsigned i, unsigned operand) {
     uint32_t n;
     if (!owns_key(d->r, i))
         return;
-    uvcc_block *k = deal_blocks(d, key_task(d->r->plan->function->steps[i].kind), i, &n);
+    uvcc_block *k = deal_blocks(d, key_task(d->r->plan->function->instrs[i].kind), i, &n);
     for (uint32_t j = 0; j < n; j++) {
         k[j].in[0] = d->word[operand] + uvcci_at_block(&k[j]);
         for (unsigned tail = 0; tail < 2; tail++)
@@ -738,7 +739,7 @@ static void deal_key(fn_deal *d, unsigned i, unsigned operand) {
     }
 }
 
-static void deal_shift(fn_deal *d, unsigned i, const uvcc_fn_step *s) {
+static void deal_shift(fn_deal *d, unsigned i, const uvcc_fn_instr *s) {
     uint32_t n;
     uvcc_block *k = deal_blocks(d, UVCC_TASK_FN_SHIFT, i, &n);
     for (uint32_t j = 0; j < n; j++) {
@@ -747,7 +748,7 @@ static void deal_shift(fn_deal *d, unsigned i, const uvcc_fn_step *s) {
     }
 }
 
-static void deal_linear(fn_deal *d, unsigned i, const uvcc_fn_step *s) {
+static void deal_linear(fn_deal *d, unsigned i, const uvcc_fn_instr *s) {
     uvcc_task *t = &d->tasks[d->count++];
     *t = (uvcc_task){.kind = UVCC_TASK_MAP};
     t->u.map.op = linear_map(s);
@@ -759,7 +760,7 @@ static void deal_linear(fn_deal *d, unsigned i, const uvcc_fn_step *s) {
     t->u.map.out.lo = d->word[i];
 }
 
-static void deal_best(fn_deal *d, unsigned i, const uvcc_fn_step *s) {
+static void deal_best(fn_deal *d, unsigned i, const uvcc_fn_instr *s) {
     uint32_t n;
     uvcc_block *k = deal_blocks(d, UVCC_TASK_FN_DEAL_BEST, i, &n);
     for (uint32_t j = 0; j < n; j++) {
@@ -791,7 +792,7 @@ static void deal_words(fn_deal *d, unsigned i, uint16_t kind, const uint64_t *x,
     }
 }
 
-static void deal_select(fn_deal *d, unsigned i, const uvcc_fn_step *s) {
+static void deal_select(fn_deal *d, unsigned i, const uvcc_fn_instr *s) {
     uint32_t n;
     uvcc_block *k = deal_blocks(d, UVCC_TASK_FN_DEAL_SELECT, i, &n);
     for (uint32_t j = 0; j < n; j++) {
@@ -804,9 +805,9 @@ static void deal_select(fn_deal *d, unsigned i, const uvcc_fn_step *s) {
     }
 }
 
-static void deal_table(fn_deal *d, unsigned i, const uvcc_fn_step *s) {
+static void deal_table(fn_deal *d, unsigned i, const uvcc_fn_instr *s) {
     uint32_t n;
-    const uint64_t *sign = d->sign[d->r->plan->fn->step[i].key];
+    const uint64_t *sign = d->sign[d->r->plan->fn->instr[i].key];
     deal_key(d, i, s->a);
     uvcc_block *k = deal_blocks(d, UVCC_TASK_FN_DEAL_SCALAR, i, &n);
     for (uint32_t j = 0; j < n; j++) {
@@ -815,7 +816,7 @@ static void deal_table(fn_deal *d, unsigned i, const uvcc_fn_step *s) {
         if (s->shift != 0)
             k[j].in[1] = d->word[s->b] + at;
         if (is_table(d->r, s->c))
-            k[j].in[1] = d->sign[d->r->plan->fn->step[s->c].key] + at;
+            k[j].in[1] = d->sign[d->r->plan->fn->instr[s->c].key] + at;
         else if (s->c != UVCC_FN_NONE)
             k[j].in[2] = d->word[s->c] + at;
         if (s->kind == UVCC_FN_TABLE_MUL && s->b != UVCC_FN_NONE)
@@ -825,8 +826,8 @@ static void deal_table(fn_deal *d, unsigned i, const uvcc_fn_step *s) {
 }
 
 static void deal_step(fn_deal *d, unsigned i) {
-    const uvcc_fn_step *s = &d->r->plan->function->steps[i];
-    const uvcci_fn_info *info = &d->r->plan->fn->step[i];
+    const uvcc_fn_instr *s = &d->r->plan->function->instrs[i];
+    const uvcci_fn_info *info = &d->r->plan->fn->instr[i];
     switch (s->kind) {
     case UVCC_FN_OPEN:
     case UVCC_FN_EXCHANGE:
@@ -859,7 +860,7 @@ static void deal_step(fn_deal *d, unsigned i) {
         deal_key(d, i, s->a); /* of a FLOOR */
         deal_words(d, i, UVCC_TASK_FN_DEAL_TRUNC, d->word[s->a], NULL, NULL);
         break;
-    case UVCC_FN_LADDER:
+    case UVCC_FN_MULTISCALE:
         deal_key(d, i, s->a);
         break;
     case UVCC_FN_SPLINE:
@@ -885,24 +886,24 @@ static void deal_step(fn_deal *d, unsigned i) {
 
 /* Memory for masks, bits and signs. */
 static bool deal_room(fn_deal *d) {
-    uvcci_run *r = d->r;
-    const unsigned steps = r->plan->function->step_count;
-    d->word = uvcci_bump_take(&r->deal_bump, steps * sizeof *d->word);
-    d->sign = uvcci_bump_take(&r->deal_bump, steps * sizeof *d->sign);
+    uvcci_instance *r = d->r;
+    const unsigned instrs = r->plan->function->instr_count;
+    d->word = uvcci_bump_take(&r->deal_bump, instrs * sizeof *d->word);
+    d->sign = uvcci_bump_take(&r->deal_bump, instrs * sizeof *d->sign);
     if (d->word == NULL || d->sign == NULL)
         return false;
     uint64_t words = 0;
-    for (unsigned i = 0; i < steps; i++) {
+    for (unsigned i = 0; i < instrs; i++) {
         bool signs = owns_key(r, i) && signs_wanted(r, i);
-        words += elems_of(r, i) * ((unsigned)r->plan->fn->step[i].dealer + (unsigned)signs);
+        words += elems_of(r, i) * ((unsigned)r->plan->fn->instr[i].dealer + (unsigned)signs);
     }
     r->deal_words_bytes = words * 8;
     r->deal_words = uvcci_arena_take(&d->s->tensors, r->deal_words_bytes);
     if (r->deal_words == NULL)
         return false;
     uint64_t *next = r->deal_words;
-    for (unsigned i = 0; i < steps; i++) {
-        if (r->plan->fn->step[i].dealer) {
+    for (unsigned i = 0; i < instrs; i++) {
+        if (r->plan->fn->instr[i].dealer) {
             d->word[i] = next;
             next += elems_of(r, i);
         }
@@ -914,12 +915,12 @@ static bool deal_room(fn_deal *d) {
     return true;
 }
 
-int uvcci_function_deal(uvcc_session *s, uvcci_run *r, uint8_t ***keys, uvcc_task *tasks,
+int uvcci_function_deal(uvcc_session *s, uvcci_instance *r, uint8_t ***keys, uvcc_task *tasks,
                         uint32_t *count) {
     fn_deal d = {.s = s, .r = r, .keys = {keys[0], keys[1]}, .tasks = tasks};
     if (!deal_room(&d))
         return UVCC_ERR_NOMEM;
-    for (unsigned i = 0; i < r->plan->function->step_count && !d.failed; i++)
+    for (unsigned i = 0; i < r->plan->function->instr_count && !d.failed; i++)
         deal_step(&d, i);
     *count = d.count;
     return d.failed ? UVCC_ERR_NOMEM : 0;

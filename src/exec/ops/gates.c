@@ -1,5 +1,5 @@
 /* op_gates.c - ops that are no functions: inputs and outputs, products, truncations, ReLU, local
- * ops, stage by stage. */
+ * ops, turn by turn. */
 #include "exec/runtime/builder.h"
 
 #include "proto/bytes.h"
@@ -13,7 +13,7 @@ static uvcc_block *add_op_blocks(builder *b, uint16_t kind, uint16_t call, unsig
     return uvcci_add_blocks(b, kind, call, roles, b->r->plan->elems, count);
 }
 
-static bool take_words(uvcc_session *s, uvcci_run *r, uint64_t **p) {
+static bool take_words(uvcc_session *s, uvcci_instance *r, uint64_t **p) {
     if (*p == NULL)
         *p = uvcci_arena_take(&s->tensors, r->plan->elems * 8);
     return *p != NULL;
@@ -21,16 +21,16 @@ static bool take_words(uvcc_session *s, uvcci_run *r, uint64_t **p) {
 
 enum { BITS_STRIDE = UVCC_BLOCK_ELEMS / 8 };
 
-static size_t bits_bytes(const uvcci_run *r) {
+static size_t bits_bytes(const uvcci_instance *r) {
     return (size_t)r->plan->blocks * BITS_STRIDE * 2;
 }
 
 /* Opened bits stand behind this party's masked ones. */
-static uint8_t *opened_bits(const uvcci_run *r) {
+static uint8_t *opened_bits(const uvcci_instance *r) {
     return r->bits + (size_t)r->plan->blocks * BITS_STRIDE;
 }
 
-void uvcci_gate_free(uvcc_session *s, uvcci_run *r) {
+void uvcci_gate_free(uvcc_session *s, uvcci_instance *r) {
     size_t words = r->plan->elems * 8;
     uvcci_arena_give(&s->tensors, r->z, words);
     uvcci_arena_give(&s->tensors, r->m, words);
@@ -40,7 +40,7 @@ void uvcci_gate_free(uvcc_session *s, uvcci_run *r) {
     r->bits = NULL;
 }
 
-/* ---- the stages ---- */
+/* ---- the turns ---- */
 
 /* Local ops and the local part of products: fills out (local op) or z. */
 static void build_map(builder *b, uint8_t op, uint32_t rows, uint32_t cols, const uvcc_shares *x,
@@ -162,20 +162,20 @@ bool uvcci_build_product(builder *b, const uvcc_shares *x, const uvcc_shares *y,
 
 /* RESHARE_MASK of a 3-additive vector. */
 static void build_reshare_mask(builder *b, const uint64_t *z) {
-    uvcci_run *r = b->r;
+    uvcci_instance *r = b->r;
     const uvcc_shares *out = uvcci_shares_of(b->s, r->op->desc.out[0]);
     uint32_t n;
     uvcc_block *k = add_op_blocks(b, UVCC_TASK_RESHARE_MASK, 0, UVCCI_ROLE_ALL, &n);
     for (uint32_t i = 0; i < n; i++) {
         k[i].in[0] = z + uvcci_at_block(&k[i]);
         k[i].out[0] = out->lo + uvcci_at_block(&k[i]);
-        k[i].wire_out[0] = r->out[0].hole[0][0][k[i].block];
+        k[i].wire_out[0] = r->out[0].span[0][0][k[i].block];
     }
 }
 
 /* OPEN4_MASK of a 3-additive vector, into m. */
 static bool build_open4_mask(builder *b, const uint64_t *z) {
-    uvcci_run *r = b->r;
+    uvcci_instance *r = b->r;
     uint32_t n;
     if (!take_words(b->s, r, &r->m))
         return false;
@@ -183,8 +183,8 @@ static bool build_open4_mask(builder *b, const uint64_t *z) {
     for (uint32_t i = 0; i < n; i++) {
         k[i].in[0] = z + uvcci_at_block(&k[i]);
         k[i].out[0] = r->m + uvcci_at_block(&k[i]);
-        k[i].wire_out[0] = r->out[0].hole[0][0][k[i].block];
-        k[i].wire_out[1] = r->out[0].hole[0][1][k[i].block];
+        k[i].wire_out[0] = r->out[0].span[0][0][k[i].block];
+        k[i].wire_out[1] = r->out[0].span[0][1][k[i].block];
     }
     return true;
 }
@@ -199,7 +199,7 @@ static bool build_product(builder *b) {
 /* ---- openings to all ---- */
 
 /* The stream of a round's one vector. */
-static uint64_t stream_of(const uvcci_run *r, unsigned round) {
+static uint64_t stream_of(const uvcci_instance *r, unsigned round) {
     return r->ids.id[r->plan->rounds[round].vec[0].id][0];
 }
 
@@ -220,7 +220,7 @@ bool uvcci_hash_held(builder *b, unsigned round, uint8_t src, const uint64_t *da
 
 bool uvcci_hash_opened_to_all(builder *b, unsigned round, const uint64_t *c,
                               const uint64_t *opened) {
-    uvcci_run *r = b->r;
+    uvcci_instance *r = b->r;
     uint8_t *check = uvcci_bump_take(&r->bump, 32);
     uvcci_pending_leaf *l = uvcci_add_leaf(b, UVCCI_LEAF_OPEN_DONE);
     if (check == NULL || l == NULL || !uvcci_hash_held(b, round, uvcci_next_party(b->s), c, check))
@@ -238,7 +238,7 @@ bool uvcci_hash_opened_to_all(builder *b, unsigned round, const uint64_t *c,
 }
 
 bool uvcci_build_open2(builder *b, const uvcc_shares *in) {
-    uvcci_run *r = b->r;
+    uvcci_instance *r = b->r;
     uint32_t n;
     if (!take_words(b->s, r, &r->z) || !take_words(b->s, r, &r->m))
         return false;
@@ -247,14 +247,14 @@ bool uvcci_build_open2(builder *b, const uvcc_shares *in) {
         k[i].in[0] = in->lo + uvcci_at_block(&k[i]);
         k[i].in[1] = in->hi + uvcci_at_block(&k[i]);
         k[i].out[0] = r->m + uvcci_at_block(&k[i]);
-        k[i].wire_out[0] = r->out[0].hole[0][0][k[i].block];
+        k[i].wire_out[0] = r->out[0].span[0][0][k[i].block];
     }
     return true;
 }
 
 static bool build_mask(builder *b) {
     uvcc_session *s = b->s;
-    uvcci_run *r = b->r;
+    uvcci_instance *r = b->r;
     const uvcc_op_desc *d = &r->op->desc;
     uint32_t n;
     uvcc_block *k;
@@ -269,8 +269,8 @@ static bool build_mask(builder *b) {
             k[i].in[0] = r->step->input[r->op->io] + uvcci_at_block(&k[i]);
             k[i].out[0] = out->lo + uvcci_at_block(&k[i]);
             k[i].out[1] = out->hi + uvcci_at_block(&k[i]);
-            k[i].wire_out[0] = r->out[0].hole[0][0][k[i].block];
-            k[i].wire_out[1] = r->out[0].hole[0][1][k[i].block];
+            k[i].wire_out[0] = r->out[0].span[0][0][k[i].block];
+            k[i].wire_out[1] = r->out[0].span[0][1][k[i].block];
         }
         break;
     }
@@ -279,7 +279,7 @@ static bool build_mask(builder *b) {
         k = add_op_blocks(b, UVCC_TASK_PACK, 0, UVCCI_ROLE_ALL, &n);
         for (uint32_t i = 0; i < n; i++) {
             k[i].in[0] = in->lo + uvcci_at_block(&k[i]);
-            k[i].wire_out[0] = r->out[0].hole[0][0][k[i].block];
+            k[i].wire_out[0] = r->out[0].span[0][0][k[i].block];
         }
         if (!uvcci_hash_held(b, 0, s->party, in->hi, r->out[0].digest[0][1]))
             return false;
@@ -327,7 +327,7 @@ static bool build_mask(builder *b) {
 
 /* The opened value of every block, into z. */
 static void build_open_finish(builder *b) {
-    uvcci_run *r = b->r;
+    uvcci_instance *r = b->r;
     uint32_t n;
     uvcc_block *k = add_op_blocks(b, UVCC_TASK_OPEN_FINISH, 0, UVCCI_ROLE_EDGE, &n);
     for (uint32_t i = 0; i < n; i++) {
@@ -339,12 +339,12 @@ static void build_open_finish(builder *b) {
     if (n != 0 && !b->failed && r->plan->gate != UVCC_GATE_RELU)
         r->tasks[r->task_count - 1].u.vec.constant = 1ull << 62;
     const uvcci_plan_round *open = &r->plan->rounds[r->plan->open_round];
-    uvcci_hash_opened(b, open->vec[0].id, open->stage, r->plan->elems, (const uint8_t *)r->z,
+    uvcci_hash_opened(b, open->vec[0].id, open->turn, r->plan->elems, (const uint8_t *)r->z,
                       UVCC_BLOCK_ELEMS * 8, 64);
 }
 
 static bool build_bit(builder *b) {
-    uvcci_run *r = b->r;
+    uvcci_instance *r = b->r;
     uint32_t n;
     if (!uvcci_build_keys(b))
         return false;
@@ -357,7 +357,7 @@ static bool build_bit(builder *b) {
         k[i].in[0] = r->z + uvcci_at_block(&k[i]);
         k[i].key = uvcci_key_of(r, 0, k[i].block);
         k[i].out_bits = r->bits + (size_t)k[i].block * BITS_STRIDE;
-        k[i].wire_out[0] = r->out[0].hole[0][0][k[i].block];
+        k[i].wire_out[0] = r->out[0].span[0][0][k[i].block];
     }
     uvcci_hash_payloads(b);
     uvcci_end_hashes(b);
@@ -367,24 +367,24 @@ static bool build_bit(builder *b) {
 /* LIFT_MASK of one vector. */
 static void build_lift_mask(builder *b, unsigned vec, unsigned roles, const uint64_t *y,
                             const uvcc_shares *out, int wire_in_round) {
-    uvcci_run *r = b->r;
+    uvcci_instance *r = b->r;
     uint32_t n;
     uvcc_block *k = add_op_blocks(b, UVCC_TASK_LIFT_MASK, (uint16_t)vec, roles, &n);
     for (uint32_t i = 0; i < n; i++) {
         k[i].in[0] = y + uvcci_at_block(&k[i]);
         k[i].out[0] = out->lo + uvcci_at_block(&k[i]);
         k[i].out[1] = out->hi + uvcci_at_block(&k[i]);
-        k[i].wire_out[0] = r->out[0].hole[vec][0][k[i].block];
+        k[i].wire_out[0] = r->out[0].span[vec][0][k[i].block];
         if (wire_in_round >= 0)
             k[i].wire_in[0] = uvcci_rx_at(r, wire_in_round, vec, 0, k[i].block);
     }
 }
 
 /* The tensors that a gate lifts: its outputs, with the edge's shares of them. */
-static unsigned lifted(const uvcci_run *r) {
+static unsigned lifted(const uvcci_instance *r) {
     return r->plan->gate == UVCC_GATE_RELU ? 2 : 1;
 }
-static const uint64_t *lift_share(const uvcci_run *r, unsigned vec) {
+static const uint64_t *lift_share(const uvcci_instance *r, unsigned vec) {
     if (r->plan->gate == UVCC_GATE_RELU)
         return vec == 0 ? r->m : r->d;
     return r->plan->gate == UVCC_GATE_TRUNC_ARS ? r->z : r->m;
@@ -392,7 +392,7 @@ static const uint64_t *lift_share(const uvcci_run *r, unsigned vec) {
 
 /* Takes the comparison bit off m; the key streams begin with the DCF's key. */
 static bool build_floor(builder *b) {
-    uvcci_run *r = b->r;
+    uvcci_instance *r = b->r;
     uint32_t n;
     uvcc_fn_args *args = uvcci_bump_take(&r->bump, sizeof *args);
     uvcc_block *k = add_op_blocks(b, UVCC_TASK_FN_FLOOR, 0, UVCCI_ROLE_EDGE, &n);
@@ -410,7 +410,7 @@ static bool build_floor(builder *b) {
 }
 
 static bool build_lift(builder *b) {
-    uvcci_run *r = b->r;
+    uvcci_instance *r = b->r;
     const uvcci_plan *p = r->plan;
     uint32_t n;
     uvcc_block *k;
@@ -426,7 +426,7 @@ static bool build_lift(builder *b) {
             k[i].out_bits = opened_bits(r) + (size_t)k[i].block * BITS_STRIDE;
         }
         const uvcci_plan_round *bit = &p->rounds[p->bit_round];
-        uvcci_hash_opened(b, bit->vec[0].id, bit->stage, p->elems, opened_bits(r), BITS_STRIDE, 1);
+        uvcci_hash_opened(b, bit->vec[0].id, bit->turn, p->elems, opened_bits(r), BITS_STRIDE, 1);
     }
     if (p->gate != UVCC_GATE_RELU) {
         k = add_op_blocks(b, UVCC_TASK_TRUNC, 0, UVCCI_ROLE_EDGE, &n);
@@ -463,7 +463,7 @@ static bool build_lift(builder *b) {
 }
 
 static bool build_lift2(builder *b) {
-    uvcci_run *r = b->r;
+    uvcci_instance *r = b->r;
     for (unsigned v = 0; v < lifted(r); v++)
         build_lift_mask(b, v, UVCCI_ROLE_TAIL, lift_share(r, v),
                         uvcci_shares_of(b->s, r->op->desc.out[v]), r->plan->lift_round);
@@ -474,7 +474,7 @@ static bool build_lift2(builder *b) {
 
 static bool build_finish_output(builder *b) {
     uvcc_session *s = b->s;
-    uvcci_run *r = b->r;
+    uvcci_instance *r = b->r;
     uint32_t n;
     const uvcc_shares *in = uvcci_shares_of(s, r->op->desc.in[0]);
     if (!take_words(s, r, &r->z))
@@ -501,7 +501,7 @@ static bool build_finish_output(builder *b) {
 
 static bool build_finish(builder *b) {
     uvcc_session *s = b->s;
-    uvcci_run *r = b->r;
+    uvcci_instance *r = b->r;
     const uvcci_plan *p = r->plan;
     const uvcc_op_desc *d = &r->op->desc;
     uint32_t n;
@@ -546,14 +546,14 @@ static bool build_finish(builder *b) {
     return true;
 }
 
-/* Whether the present stage sends that round of the plan (-1: there is none). */
-static bool sends(const uvcci_run *r, int round) {
-    return round >= 0 && r->plan->rounds[round].stage == r->stage;
+/* Whether the present turn sends that round of the plan (-1: there is none). */
+static bool sends(const uvcci_instance *r, int round) {
+    return round >= 0 && r->plan->rounds[round].turn == r->turn;
 }
 
 bool uvcci_gate_build(builder *b) {
-    const uvcci_run *r = b->r;
-    if (r->stage == 0)
+    const uvcci_instance *r = b->r;
+    if (r->turn == 0)
         return build_mask(b);
     if (uvcci_finishes(r))
         return build_finish(b);

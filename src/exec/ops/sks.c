@@ -1,4 +1,4 @@
-/* op_sks.c - the stages of SKS_START and SKS_GEMM_CHECK; see sks.h.
+/* op_sks.c - the turns of SKS_START and SKS_GEMM_CHECK; see sks.h.
  *
  * START, with op(A) rows x inner, op(B) inner x cols:
  *   0  the triple X (64 x inner), Y (inner x 64, kept as its transpose), X Y reshared; hashes of
@@ -48,36 +48,36 @@ struct uvcci_sks {
 
 enum { MEM_TRIPLE, MEM_OPENED, MEM_HALF };
 
-static bool starts(const uvcci_run *r) {
+static bool starts(const uvcci_instance *r) {
     return r->op->desc.opcode == UVCC_OP_SKS_START;
 }
 
 /* The run of the START of either op. */
-static uvcci_run *start_of(const uvcci_run *r) {
-    return &r->step->runs[starts(r) ? r->index : r->op->partner];
+static uvcci_instance *start_of(const uvcci_instance *r) {
+    return &r->step->instances[starts(r) ? r->index : r->op->partner];
 }
 
-static struct uvcci_sks *state_of(const uvcci_run *r) {
+static struct uvcci_sks *state_of(const uvcci_instance *r) {
     return start_of(r)->sks;
 }
 
 /* The coin is known, and did not select the product. */
-static bool unselected(const uvcci_run *r) {
+static bool unselected(const uvcci_instance *r) {
     const struct uvcci_sks *k = state_of(r); /* none where only triples are made */
-    return start_of(r)->stage == UVCCI_STAGE_DONE && k != NULL && !k->selected;
+    return start_of(r)->turn == UVCCI_TURN_DONE && k != NULL && !k->selected;
 }
 
-bool uvcci_sks_skips(const uvcci_run *r) {
-    return !starts(r) && r->stage == 0 && unselected(r);
+bool uvcci_sks_skips(const uvcci_instance *r) {
+    return !starts(r) && r->turn == 0 && unselected(r);
 }
 
-bool uvcci_sks_refuses(const uvcci_run *r, unsigned round) {
+bool uvcci_sks_refuses(const uvcci_instance *r, unsigned round) {
     if (starts(r)) /* nobody opens before our commitment is out */
-        return round == ROUND_SHARE && r->stage == 0;
-    const uvcci_run *start = start_of(r);
+        return round == ROUND_SHARE && r->turn == 0;
+    const uvcci_instance *start = start_of(r);
     if (round != ROUND_VERDICT) /* they take our share of the coin */
-        return start->stage < 2 || unselected(r);
-    return r->stage == 0; /* it takes what we open */
+        return start->turn < 2 || unselected(r);
+    return r->turn == 0; /* it takes what we open */
 }
 
 /* ---- memory ---- */
@@ -131,7 +131,7 @@ static bool take_products(uvcc_session *s, struct uvcci_sks *k) {
     return true;
 }
 
-void uvcci_sks_free(uvcc_session *s, uvcci_run *r) {
+void uvcci_sks_free(uvcc_session *s, uvcci_instance *r) {
     if (r->sks == NULL)
         return;
     for (unsigned i = 0; i < 3; i++)
@@ -139,7 +139,7 @@ void uvcci_sks_free(uvcc_session *s, uvcci_run *r) {
     uvcci_wipe(&r->sks->coin, sizeof r->sks->coin);
 }
 
-void uvcci_sks_end(uvcc_session *s, uvcci_run *r) {
+void uvcci_sks_end(uvcc_session *s, uvcci_instance *r) {
     if (starts(r) && state_of(r)->selected)
         give(s, r->sks, MEM_HALF);
     else
@@ -197,7 +197,7 @@ static void hash_item(uvcci_builder *b, const uvcc_hash_item *item) {
 
 /* ---- START ---- */
 
-static void toss(uvcc_session *s, uvcci_run *r) {
+static void toss(uvcc_session *s, uvcci_instance *r) {
     uint64_t word[4];
     uint8_t share[32];
     uvcci_aes own;
@@ -212,7 +212,7 @@ static void toss(uvcc_session *s, uvcci_run *r) {
 }
 
 static void build_triple(uvcci_builder *b) {
-    uvcci_run *r = b->r;
+    uvcci_instance *r = b->r;
     struct uvcci_sks *k = r->sks;
     const uvcc_shares factor[2] = {k->x, k->y};
     uint32_t n;
@@ -229,12 +229,12 @@ static void build_triple(uvcci_builder *b) {
     if (at == NULL)
         return;
     at->in[0] = at->out[0] = k->xy.lo;
-    at->wire_out[0] = r->out[ROUND_TRIPLE].hole[0][0][0];
+    at->wire_out[0] = r->out[ROUND_TRIPLE].span[0][0][0];
 }
 
 /* Salted hashes of both components of the tensors, and of these the roots. */
 static void build_roots(uvcci_builder *b) {
-    uvcci_run *r = b->r;
+    uvcci_instance *r = b->r;
     struct uvcci_sks *k = r->sks;
     for (unsigned c = 0; c < 2; c++)
         for (uint16_t i = 0; i < TENSORS; i++) {
@@ -264,7 +264,7 @@ static void build_roots(uvcci_builder *b) {
 
 /* The root of our first component, to both. */
 static void copy_root(uvcci_builder *b) {
-    uvcci_run *r = b->r;
+    uvcci_instance *r = b->r;
     uvcc_copy_item *items = uvcci_bump_take(&r->bump, 2 * sizeof *items);
     uvcc_task *t = items != NULL ? uvcci_add_task(b, UVCC_TASK_COPY, 0) : NULL;
     if (t == NULL) {
@@ -279,7 +279,7 @@ static void copy_root(uvcci_builder *b) {
 }
 
 static void build_commit(uvcci_builder *b) {
-    uvcci_run *r = b->r;
+    uvcci_instance *r = b->r;
     r->sks = uvcci_bump_take(&r->step->bump, sizeof *r->sks);
     if (r->sks != NULL)
         r->sks->shape = uvcci_sks_shape_of(b->s->program, &r->op->desc);
@@ -296,7 +296,7 @@ static void build_commit(uvcci_builder *b) {
 }
 
 static void build_share(uvcci_builder *b) {
-    uvcci_run *r = b->r;
+    uvcci_instance *r = b->r;
     uint32_t n;
     const uint8_t *share = uvcci_coin_open(&r->sks->coin);
     assert(share != NULL);
@@ -310,7 +310,7 @@ static void build_share(uvcci_builder *b) {
 }
 
 static void build_products(uvcci_builder *b) {
-    uvcci_run *r = b->r;
+    uvcci_instance *r = b->r;
     struct uvcci_sks *k = r->sks;
     const uvcc_op_desc *d = &r->op->desc;
     const uvcc_shares a = *uvcci_shares_of(b->s, d->in[0]), bb = *uvcci_shares_of(b->s, d->in[1]),
@@ -334,14 +334,14 @@ static void build_products(uvcci_builder *b) {
 /* ---- CHECK ---- */
 
 static void build_open(uvcci_builder *b) {
-    uvcci_run *r = b->r;
+    uvcci_instance *r = b->r;
     struct uvcci_sks *k = state_of(r);
     uint32_t n;
     for (unsigned v = 0; v < OPENED; v++) {
         uvcc_block *at = uvcci_add_blocks(b, UVCC_TASK_PACK, 0, UVCCI_ROLE_ALL, r->plan->elems, &n);
         for (uint32_t i = 0; i < n; i++) {
             at[i].in[0] = k->opened[v].lo + uvcci_at_block(&at[i]);
-            at[i].wire_out[0] = r->out[v].hole[0][0][at[i].block];
+            at[i].wire_out[0] = r->out[v].span[0][0][at[i].block];
         }
         if (!uvcci_hash_held(b, v, b->s->party, k->opened[v].hi, r->out[v].digest[0][PREV]))
             b->failed = true;
@@ -351,7 +351,7 @@ static void build_open(uvcci_builder *b) {
 
 /* E or F^T, in lo; the component that we lacked, in hi, is hashed as its other holder hashed it. */
 static void finish_open(uvcci_builder *b, unsigned v) {
-    uvcci_run *r = b->r;
+    uvcci_instance *r = b->r;
     const uvcc_shares o = state_of(r)->opened[v];
     const uint16_t kinds[2] = {UVCC_TASK_OPEN_ALL_FINISH, UVCC_TASK_UNPACK};
     uint32_t n;
@@ -414,7 +414,7 @@ static void hash_z(uvcci_builder *b, uint8_t peer, uint8_t src, uint8_t *out) {
 }
 
 static void build_verdict(uvcci_builder *b) {
-    uvcci_run *r = b->r;
+    uvcci_instance *r = b->r;
     const uint8_t peer[2] = {uvcci_next_party(b->s), uvcci_prev_party(b->s)};
     for (unsigned v = 0; v < OPENED; v++)
         finish_open(b, v);
@@ -430,9 +430,9 @@ static void build_verdict(uvcci_builder *b) {
 }
 
 bool uvcci_sks_build(uvcci_builder *b) {
-    static void (*const stages[2][3])(uvcci_builder *) = {
+    static void (*const turns[2][3])(uvcci_builder *) = {
         {build_commit, build_share, build_products}, {build_open, build_verdict, NULL}};
-    void (*build)(uvcci_builder *) = stages[starts(b->r) ? 0 : 1][b->r->stage];
+    void (*build)(uvcci_builder *) = turns[starts(b->r) ? 0 : 1][b->r->turn];
     if (build != NULL)
         build(b);
     uvcci_hash_payloads(b);
@@ -442,19 +442,19 @@ bool uvcci_sks_build(uvcci_builder *b) {
 
 /* ---- what came, and what follows ---- */
 
-static void verdict(uvcc_session *s, uvcci_run *r, uint8_t ok) {
+static void verdict(uvcc_session *s, uvcci_instance *r, uint8_t ok) {
     uint8_t leaf[UVCCI_LEAF_MAX_BYTES];
     uvcci_leaf(s, r->step, r->row0, leaf, uvcci_leaf_sks_verdict(leaf, s->sid_sub, r->op_id, ok));
 }
 
-static bool fail(uvcc_session *s, uvcci_run *r, const char *text) {
+static bool fail(uvcc_session *s, uvcci_instance *r, const char *text) {
     verdict(s, r, 0);
     uvcci_abort(s, UVCC_ABORT_SKS, text);
     return false;
 }
 
-static bool take_commits(uvcc_session *s, uvcci_run *r) {
-    const uvcci_run_round *in = &r->rounds[ROUND_COMMIT];
+static bool take_commits(uvcc_session *s, uvcci_instance *r) {
+    const uvcci_instance_round *in = &r->rounds[ROUND_COMMIT];
     struct uvcci_sks *k = r->sks;
     if (!uvcci_ct_equal(in->digest[VEC_ROOT][NEXT], k->own[HI], 32))
         return fail(s, r, "two parties hold different components of a product or its factors");
@@ -468,7 +468,7 @@ static bool take_commits(uvcc_session *s, uvcci_run *r) {
     return true;
 }
 
-static bool take_shares(uvcc_session *s, uvcci_run *r) {
+static bool take_shares(uvcc_session *s, uvcci_instance *r) {
     struct uvcci_sks *k = r->sks;
     for (unsigned side = 0; side < 2; side++) {
         const uint8_t peer = side == NEXT ? uvcci_next_party(s) : uvcci_prev_party(s);
@@ -484,7 +484,7 @@ static bool take_shares(uvcc_session *s, uvcci_run *r) {
     return true;
 }
 
-static bool take_verdicts(uvcc_session *s, uvcci_run *r) {
+static bool take_verdicts(uvcc_session *s, uvcci_instance *r) {
     const struct uvcci_sks *k = state_of(r);
     for (unsigned side = 0; side < 2; side++)
         if (!uvcci_ct_equal(k->expect[side], r->rounds[ROUND_VERDICT].digest[0][side], 32))
@@ -493,10 +493,10 @@ static bool take_verdicts(uvcc_session *s, uvcci_run *r) {
     return true;
 }
 
-bool uvcci_sks_take(uvcc_session *s, uvcci_run *r) {
-    if (starts(r) && r->stage != 0)
-        return r->stage == 1 ? take_commits(s, r) : take_shares(s, r);
-    if (!starts(r) && r->stage == 2)
+bool uvcci_sks_take(uvcc_session *s, uvcci_instance *r) {
+    if (starts(r) && r->turn != 0)
+        return r->turn == 1 ? take_commits(s, r) : take_shares(s, r);
+    if (!starts(r) && r->turn == 2)
         return take_verdicts(s, r);
     for (unsigned side = 0; uvcci_sks_skips(r) && side < 2; side++)
         if (r->rounds[ROUND_E].seen[side] != 0 || r->rounds[ROUND_F].seen[side] != 0) {
@@ -506,7 +506,7 @@ bool uvcci_sks_take(uvcc_session *s, uvcci_run *r) {
     return true;
 }
 
-static void leaves_of_commits(uvcc_session *s, uvcci_run *r) {
+static void leaves_of_commits(uvcc_session *s, uvcci_instance *r) {
     uint8_t leaf[UVCCI_LEAF_MAX_BYTES];
     for (unsigned c = 0; c < 2; c++)
         for (unsigned i = 0; i < TENSORS; i++)
@@ -516,25 +516,25 @@ static void leaves_of_commits(uvcc_session *s, uvcci_run *r) {
                                                    r->sks->hashed[c][i]));
 }
 
-static void leaf_of_triple(uvcc_session *s, const uvcci_run *start) {
+static void leaf_of_triple(uvcc_session *s, const uvcci_instance *start) {
     uint8_t leaf[UVCCI_LEAF_MAX_BYTES];
     const uint64_t id = uvcci_triple_id(s->sid_sub, start->step->number, start->op_id, 0);
     uvcci_leaf(s, start->step, start->row0, leaf,
                uvcci_leaf_triple_consumed(leaf, s->sid_sub, start->op_id, id));
 }
 
-bool uvcci_sks_done(uvcc_session *s, uvcci_run *r) {
+bool uvcci_sks_done(uvcc_session *s, uvcci_instance *r) {
     uint8_t leaf[UVCCI_LEAF_MAX_BYTES];
     const struct uvcci_sks *k = state_of(r);
     if (starts(r)) {
-        if (r->stage == 0)
+        if (r->turn == 0)
             leaves_of_commits(s, r);
-        else if (r->stage == 2)
+        else if (r->turn == 2)
             uvcci_leaf(s, r->step, r->row0, leaf,
                        uvcci_leaf_sks_coin(leaf, s->sid_sub, r->op_id, k->seed));
         return true;
     }
-    if (r->stage == 0)
+    if (r->turn == 0)
         leaf_of_triple(s, start_of(r));
     return true;
 }

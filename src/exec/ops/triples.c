@@ -113,7 +113,7 @@ int uvcci_session_load_triples(uvcc_session *s, const uint8_t *data, size_t len)
     return 0;
 }
 
-static void info_of(const uvcc_session *s, const uvcci_run *r, uint32_t run,
+static void info_of(const uvcc_session *s, const uvcci_instance *r, uint32_t run,
                     uvcc_triple_info *out) {
     const uvcc_op_desc *d = &r->op->desc;
     const uint32_t tensors[3] = {d->in[0], d->in[1], d->out[0]};
@@ -134,7 +134,7 @@ static void info_of(const uvcc_session *s, const uvcci_run *r, uint32_t run,
 }
 
 /* The triple is that op's, and its masks are those that it was made with: all of one maker. */
-static bool fits(const uvcc_session *s, const uvcci_run *r, const uvcci_stored_triple *t) {
+static bool fits(const uvcc_session *s, const uvcci_instance *r, const uvcci_stored_triple *t) {
     uvcc_triple_info want;
     info_of(s, r, s->run, &want);
     const uvcc_triple_info *is = &t->info;
@@ -143,7 +143,7 @@ static bool fits(const uvcc_session *s, const uvcci_run *r, const uvcci_stored_t
         memcmp(is->cols, want.cols, sizeof want.cols) != 0)
         return false;
     for (unsigned k = 0; k < 2; k++) {
-        const uvcci_run *owner = &r->step->runs[r->plan->beaver.mask[k].op];
+        const uvcci_instance *owner = &r->step->instances[r->plan->beaver.mask[k].op];
         const uvcci_stored_triple *theirs = owner->beaver->stored;
         if (owner != r && (theirs == NULL || theirs->info.maker_run != is->maker_run))
             return false;
@@ -153,7 +153,7 @@ static bool fits(const uvcc_session *s, const uvcci_run *r, const uvcci_stored_t
 
 void uvcci_triples_match(uvcc_session *s, uvcci_step *st) {
     for (uint32_t i = 0; i < st->entry->op_count; i++) { /* owners of masks come first */
-        uvcci_run *r = &st->runs[i];
+        uvcci_instance *r = &st->instances[i];
         uvcci_stored_triple **at = &s->stored;
         while (r->beaver != NULL && *at != NULL && !fits(s, r, *at))
             at = &(*at)->next;
@@ -180,19 +180,19 @@ int uvcci_triples_room(uvcc_session *s, uvcci_step *st) {
     if (!s->cfg.triples_only)
         return 0;
     for (uint32_t i = 0; i < st->entry->op_count; i++)
-        if (st->runs[i].beaver != NULL)
-            st->triples_bytes += uvcci_triple_bytes(st->runs[i].plan->elems);
+        if (st->instances[i].beaver != NULL)
+            st->triples_bytes += uvcci_triple_bytes(st->instances[i].plan->elems);
     st->triples = uvcci_arena_take(&s->wire, st->triples_bytes);
     return st->triples != NULL ? 0 : UVCC_ERR_NOMEM;
 }
 
-uint8_t *uvcci_triple_record(uvcc_session *s, const uvcci_run *r) {
+uint8_t *uvcci_triple_record(uvcc_session *s, const uvcci_instance *r) {
     const uvcci_step *st = r->step;
     uvcc_triple_info info;
     uint8_t *at = st->triples;
     for (uint32_t i = 0; i < r->index; i++)
-        if (st->runs[i].beaver != NULL)
-            at += uvcci_triple_bytes(st->runs[i].plan->elems);
+        if (st->instances[i].beaver != NULL)
+            at += uvcci_triple_bytes(st->instances[i].plan->elems);
     info_of(s, r, s->cfg.triples_run, &info);
     uvcci_triple_head_put(&info, at);
     for (unsigned i = 0; i < sizeof key_order / sizeof key_order[0]; i++)

@@ -8,9 +8,9 @@
 
 #include <string.h>
 
+#include "exec/primitives/transpose.h"
 #include "proto/bytes.h"
 #include "proto/prg.h"
-#include "exec/primitives/transpose.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -133,8 +133,8 @@ INLINE void prg(const job *j, unsigned pair, uint64_t first, uint64_t *dst, size
     uvcci_prg_fill(j->key[pair], at, first, dst, n);
 }
 
-/* Where word `word` of a message in pieces of UVCC_BLOCK_ELEMS words stands, and how many of n words
- * stand there together. */
+/* Where word `word` of a message in pieces of UVCC_BLOCK_ELEMS words stands, and how many of n
+ * words stand there together. */
 INLINE size_t wire_at(const job *j, size_t word, size_t n, size_t *together) {
     const size_t piece = word / UVCC_BLOCK_ELEMS, left = (piece + 1) * UVCC_BLOCK_ELEMS - word;
     *together = n < left ? n : left;

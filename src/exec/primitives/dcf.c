@@ -1,9 +1,10 @@
 /* dcf.c - see dcf.h.
  *
- * State: none. Points are walked a group at a time and level by level, as in fss.c. In gen() alpha
- * and beta are secret: they only ever become masks and operands. In the walk x is public to the
- * edge; seeds, control bits and values are secret. Invariant: a node's control bit is the lowest
- * bit of its seed; between levels the sum of both parties' values is what x has passed so far. */
+ * State: none. Points are evaluated a group at a time and level by level, as in fss.c. In gen()
+ * alpha and beta are secret: they only ever become masks and operands. In the eval x is public to
+ * the edge; seeds, control bits and values are secret. Invariant: a node's control bit is the
+ * lowest bit of its seed; between levels the sum of both parties' values is what x has passed so
+ * far. */
 #include "exec/primitives/dcf.h"
 
 #include <assert.h>
@@ -103,21 +104,21 @@ void uvcci_dcf_gen(const uvcci_aes dpf[2], unsigned n, unsigned w, uint32_t c,
 /* --- Evaluation ------------------------------------------------------------------------------- */
 
 /* Nodes of one level, one for each key. */
-typedef struct walk {
+typedef struct eval {
     node seed[GROUP]; /* the control bit in the lowest bit */
     node bare[GROUP]; /* without it: what is encrypted */
     node child[GROUP], in[GROUP], v[VALUES][GROUP];
     uint8_t right[GROUP / 8]; /* the side that x takes: a bit for each key */
-} walk;
+} eval;
 
-static void walk_roots(walk *g, uint32_t m, const uint8_t *root, bool party1) {
+static void eval_roots(eval *g, uint32_t m, const uint8_t *root, bool party1) {
     for (uint32_t i = 0; i < m; i++) {
         g->bare[i] = g->seed[i] = seed_of(load(root + (size_t)i * BLOCK));
         g->seed[i].lo |= party1;
     }
 }
 
-static void walk_sides(walk *g, uint32_t m, const uint64_t *x, unsigned shift) {
+static void eval_sides(eval *g, uint32_t m, const uint64_t *x, unsigned shift) {
     for (uint32_t at = 0; at < m; at += 64) {
         const uint32_t n = m - at < 64 ? m - at : 64;
         uint64_t sides = 0;
@@ -129,7 +130,7 @@ static void walk_sides(walk *g, uint32_t m, const uint64_t *x, unsigned shift) {
 
 /* out += the values of these nodes, corrected where the control bit of those that cw is for is set.
  */
-static void walk_add(walk *g, uint32_t m, unsigned w, const uint8_t *cw, bool party1,
+static void eval_add(eval *g, uint32_t m, unsigned w, const uint8_t *cw, bool party1,
                      uint64_t *out) {
     const uint64_t minus = 0 - (uint64_t)party1;
     for (uint32_t i = 0; i < m; i++)
@@ -142,7 +143,7 @@ static void walk_add(walk *g, uint32_t m, unsigned w, const uint8_t *cw, bool pa
 }
 
 /* To the children on x's side, which are there; bits: of level l, the first key's. */
-static void walk_down(walk *g, uint32_t m, const uint64_t *x, unsigned shift, const uint8_t *level,
+static void eval_down(eval *g, uint32_t m, const uint64_t *x, unsigned shift, const uint8_t *level,
                       const uint8_t *bits, unsigned tb, unsigned l) {
     for (uint32_t i = 0; i < m; i++) {
         const uint64_t both = (uint64_t)bits[(size_t)i * tb + l / 4] >> 2 * l % 8;
@@ -165,24 +166,24 @@ void uvcci_dcf_eval(const uvcci_aes dpf[2], const uvcci_dcf_keys *k, uint32_t fi
 #endif
     const uvcci_dcf_sections s = uvcci_dcf_sections_of(k->n, k->w, k->c);
     const unsigned n = k->n, w = k->w, tb = (2 * n + 7) / 8;
-    walk g;
+    eval g;
     memset(out, 0, (size_t)count * w * sizeof *out);
     while (count != 0) {
         const uint32_t m = count < GROUP ? count : GROUP;
-        walk_roots(&g, m, k->root + (size_t)first * BLOCK, k->party1);
+        eval_roots(&g, m, k->root + (size_t)first * BLOCK, k->party1);
         for (unsigned l = 0; l < n; l++) {
             const unsigned shift = n - 1 - l;
             const size_t at = (size_t)l * k->c + first;
-            walk_sides(&g, m, x, shift);
+            eval_sides(&g, m, x, shift);
             node_values(&dpf[0], &dpf[1], g.right, g.bare, g.in, g.v, m, w);
-            walk_add(&g, m, w, k->key + s.values + at * w * 8, k->party1, out);
+            eval_add(&g, m, w, k->key + s.values + at * w * 8, k->party1, out);
             uvcci_aes_mmo2(&dpf[0], &dpf[1], g.right, (const uint8_t *)g.bare, (uint8_t *)g.child,
                            m);
-            walk_down(&g, m, x, shift, k->key + at * BLOCK, k->key + s.bits + (size_t)first * tb,
+            eval_down(&g, m, x, shift, k->key + at * BLOCK, k->key + s.bits + (size_t)first * tb,
                       tb, l);
         }
         node_values(&dpf[0], &dpf[0], NULL, g.bare, g.in, g.v, m, w);
-        walk_add(&g, m, w, k->key + s.finals + (size_t)first * w * 8, k->party1, out);
+        eval_add(&g, m, w, k->key + s.finals + (size_t)first * w * 8, k->party1, out);
         first += m;
         count -= m;
         x += m;

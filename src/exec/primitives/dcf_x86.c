@@ -78,10 +78,10 @@ WIDE_INLINE void store_pairs(const words *x, const __m512i pair[PAIRS], unsigned
 
 /* --- Evaluation ------------------------------------------------------------------------------- */
 
-typedef struct walk {
+typedef struct eval {
     uvcci_dpf_wide wide;
     _Alignas(64) uvcci_dpf_node sum[PAIRS][UVCCI_DPF_GROUP]; /* of the values passed */
-} walk;
+} eval;
 
 /* What the NODES nodes from i on need: the same round keys for a child and for its values. */
 typedef struct sides {
@@ -103,14 +103,14 @@ WIDE_INLINE sides sides_of(const uvcci_dpf_wide *w, unsigned bit, uint32_t i) {
 
 /* The values of NODES nodes from i on are added to the sums, and with `down` the nodes become their
  * children. cw, values: of level l, for `count` nodes. */
-WIDE_INLINE void step(const __m512i left[ROUNDS + 1], const __m512i right[ROUNDS + 1], walk *g,
+WIDE_INLINE void step(const __m512i left[ROUNDS + 1], const __m512i right[ROUNDS + 1], eval *g,
                       uint32_t i, uint32_t count, unsigned bit, const words *x, unsigned pairs,
                       bool down, __m512i shift, const uint8_t *cw, const uint8_t *values) {
     const __m512i one = low_half(1);
     uvcci_dpf_four *four = g->wide.four + i / PER_REG;
     const sides side = sides_of(&g->wide, bit, i);
     __m512i s[NODE_REGS], v[PAIRS][NODE_REGS];
-    /* At a leaf all go left. Half of the others' keys are blended: see BLENDED. */
+    /* At a terminal all go left. Half of the others' keys are blended: see BLENDED. */
 #define ROUND_KEY(r)                                                                               \
     (!down               ? left[r]                                                                 \
      : j < NODE_REGS / 2 ? _mm512_mask_blend_epi64(side.mask[j], left[r], right[r])                \
@@ -156,7 +156,7 @@ WIDE_INLINE void step(const __m512i left[ROUNDS + 1], const __m512i right[ROUNDS
 #undef ROUND_KEY
 }
 
-WIDE_INLINE void walk_all(const uvcci_aes dpf[2], walk *g, const uvcci_dcf_keys *k,
+WIDE_INLINE void eval_all(const uvcci_aes dpf[2], eval *g, const uvcci_dcf_keys *k,
                           uvcci_dcf_sections at, uint32_t first, uint32_t m, const words *x,
                           unsigned pairs) {
     __m512i left[ROUNDS + 1], right[ROUNDS + 1];
@@ -173,7 +173,7 @@ WIDE_INLINE void walk_all(const uvcci_aes dpf[2], walk *g, const uvcci_dcf_keys 
     }
     for (unsigned l = 0; l < k->n; l++) {
         if (l % CONTROL_LEVELS == 0)
-            walk_path(&g->wide, m, k->n, l / CONTROL_LEVELS, NULL);
+            eval_path(&g->wide, m, k->n, l / CONTROL_LEVELS, NULL);
         const __m512i shift = _mm512_set1_epi64(2 * (l % CONTROL_LEVELS));
         const size_t to = (size_t)l * k->c + first;
         const uint8_t *cw = k->key + to * BLOCK, *values = k->key + at.values + to * x->w * 8;
@@ -192,7 +192,7 @@ WIDE void uvcci_dcf_wide_eval(const uvcci_aes dpf[2], const uvcci_dcf_keys *k, u
     const uvcci_dcf_sections at = uvcci_dcf_sections_of(k->n, k->w, k->c);
     const unsigned tb = (2 * k->n + 7) / 8;
     const words x = words_of(k->w);
-    walk g;
+    eval g;
     uvcci_dpf_wide_begin(&g.wide, dpf);
     while (count != 0) {
         const uint32_t m = count < UVCCI_DPF_GROUP ? count : UVCCI_DPF_GROUP;
@@ -202,11 +202,11 @@ WIDE void uvcci_dcf_wide_eval(const uvcci_aes dpf[2], const uvcci_dcf_keys *k, u
         load_control(g.wide.control[0], bits, end, tb, m);
         if (k->n > CONTROL_LEVELS)
             load_control(g.wide.control[1], bits + 8, end, tb, m);
-        walk_turns(&g.wide, m, 0, k->n - 1);
+        eval_turns(&g.wide, m, 0, k->n - 1);
         if (k->w <= 2)
-            walk_all(dpf, &g, k, at, first, m, &x, 1);
+            eval_all(dpf, &g, k, at, first, m, &x, 1);
         else
-            walk_all(dpf, &g, k, at, first, m, &x, 2);
+            eval_all(dpf, &g, k, at, first, m, &x, 2);
         for (uint32_t i = 0; i < m; i++)
             for (unsigned j = 0; j < k->w; j++) {
                 const uvcci_dpf_node *sum = &g.sum[j / 2][i];

@@ -1,25 +1,25 @@
 /* fss.c - the 1-bit DPF on an edge: keys and evaluation.
  *
- * State: none. Points are walked a group at a time and level by level, so that one call encrypts
+ * State: none. Points are evaluated a group at a time and level by level, so that one call encrypts
  * a whole group and the nodes stay in the first-level cache. CPUs with VAES do both in registers
- * (fss_x86.c). In a walk a node's control bit is the lowest bit of its seed. In gen() alpha is
- * secret: it only ever becomes masks. In the walks x is public to the edge. Invariant: between
- * levels, seed 0 == seed 1 and t 0 == t 1 off alpha's path. */
+ * (fss_x86.c). In a eval a node's control bit is the lowest bit of its seed. In gen() alpha is
+ * secret: it only ever becomes masks. In the evaluations x is public to the edge. Invariant:
+ * between levels, seed 0 == seed 1 and t 0 == t 1 off alpha's path. */
 #include "exec/primitives/dpf.h"
 
 #include <assert.h>
 #include <string.h>
 
 #include "exec/primitives/fss_tree.h"
-#include "proto/crypto.h"
 #include "exec/primitives/transpose.h"
+#include "proto/crypto.h"
 
-enum { LEAF_BITS = 7 };
+enum { TERMINAL_BITS = 7 };
 
-typedef uvcci_dpf_walk walk_group;
+typedef uvcci_dpf_eval_state eval_group;
 
-INLINE unsigned leaf_mask(unsigned n) {
-    return (1u << (n < LEAF_BITS ? n : LEAF_BITS)) - 1;
+INLINE unsigned terminal_mask(unsigned n) {
+    return (1u << (n < TERMINAL_BITS ? n : TERMINAL_BITS)) - 1;
 }
 
 /* 2^(a mod 64), in which bit j is 1 where all bits of j and a agree. A shift by a would do it as
@@ -41,7 +41,7 @@ INLINE uint8_t parity(uint64_t x) {
 /* --- Keys ------------------------------------------------------------------------------------- */
 
 static void gen(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *alpha,
-                const uint8_t *root0, const uint8_t *root1, uint8_t *levels, uint8_t *leaves,
+                const uint8_t *root0, const uint8_t *root1, uint8_t *levels, uint8_t *terminals,
                 uint8_t *bits, uint8_t *sign) {
     const unsigned depth = uvcci_dpf_levels(n), tb = (2 * depth + 7) / 8;
     gen_group g;
@@ -54,14 +54,14 @@ static void gen(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *
         for (unsigned p = 0; p < 2; p++)
             mmo(&dpf[0], g.seed[p], g.child[p][0], m);
         for (uint32_t i = 0; i < m; i++) {
-            const uint64_t a = alpha[at + i] & leaf_mask(n), upper = 0 - (a >> 6);
+            const uint64_t a = alpha[at + i] & terminal_mask(n), upper = 0 - (a >> 6);
             const uint64_t one = power_of_two(a);
             const node point = {one & ~upper, one & upper};
             const node cw = node_xor(node_xor(g.child[0][0][i], g.child[1][0][i]), point);
-            store(leaves + (size_t)(at + i) * BLOCK, cw);
+            store(terminals + (size_t)(at + i) * BLOCK, cw);
             if (sign != NULL) {
-                const node leaf = node_xor(g.child[0][0][i], node_and(cw, g.t0[i]));
-                sign[at + i] = parity((leaf.lo & point.lo) ^ (leaf.hi & point.hi));
+                const node terminal = node_xor(g.child[0][0][i], node_and(cw, g.t0[i]));
+                sign[at + i] = parity((terminal.lo & point.lo) ^ (terminal.hi & point.hi));
             }
         }
     }
@@ -69,22 +69,22 @@ static void gen(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *
 }
 
 void uvcci_dpf_gen(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *alpha,
-                   const uint8_t *root0, const uint8_t *root1, uint8_t *levels, uint8_t *leaves,
+                   const uint8_t *root0, const uint8_t *root1, uint8_t *levels, uint8_t *terminals,
                    uint8_t *bits, uint8_t *sign) {
     assert(n >= 1 && n <= 64);
 #if UVCCI_FSS_X86
     if (uvcci_fss_is_wide(dpf)) {
-        uvcci_dpf_wide_gen(dpf, n, c, alpha, root0, root1, levels, leaves, bits, sign);
+        uvcci_dpf_wide_gen(dpf, n, c, alpha, root0, root1, levels, terminals, bits, sign);
         return;
     }
 #endif
-    gen(dpf, n, c, alpha, root0, root1, levels, leaves, bits, sign);
+    gen(dpf, n, c, alpha, root0, root1, levels, terminals, bits, sign);
 }
 
 /* --- Evaluation ------------------------------------------------------------------------------- */
 
 /* right[l] = bit l of every x, as the selection of a level. */
-static void walk_directions(walk_group *g, uint32_t c, const uint64_t *x, unsigned n) {
+static void eval_directions(eval_group *g, uint32_t c, const uint64_t *x, unsigned n) {
     for (uint32_t at = 0; at < c; at += 64) {
         uint64_t q[64] = {0};
         memcpy(q, x + at, (c - at < 64 ? c - at : 64) * sizeof *q);
@@ -94,7 +94,7 @@ static void walk_directions(walk_group *g, uint32_t c, const uint64_t *x, unsign
     }
 }
 
-INLINE void walk_roots(uvcci_dpf_nodes *g, uint32_t c, const uint8_t *root, bool party1) {
+INLINE void eval_roots(uvcci_dpf_nodes *g, uint32_t c, const uint8_t *root, bool party1) {
     for (uint32_t i = 0; i < c; i++) {
         g->seed[i] = seed_of(load(root + (size_t)i * BLOCK));
         g->seed[i].lo |= party1;
@@ -107,14 +107,14 @@ INLINE uint64_t control_of(node x) {
     return 0 - (x.lo & 1);
 }
 
-/* What is encrypted; walk_level() leaves that of the next level. */
-INLINE void walk_seeds(walk_group *g, uint32_t c) {
+/* What is encrypted; eval_level() terminals that of the next level. */
+INLINE void eval_seeds(eval_group *g, uint32_t c) {
     for (uint32_t i = 0; i < c; i++)
         g->seed[i] = seed_of(g->nodes.seed[i]);
 }
 
 /* From level l to the next, with the children that x selects; `first`: no level came before. */
-INLINE void walk_level(walk_group *g, uint32_t c, const uint64_t *x, unsigned l, unsigned shift,
+INLINE void eval_level(eval_group *g, uint32_t c, const uint64_t *x, unsigned l, unsigned shift,
                        const uint8_t *level, const uint8_t *bits, unsigned tb, bool first) {
     if (first || l % 4 == 0) /* a byte of control bits lasts four levels */
         for (uint32_t i = 0; i < c; i++)
@@ -133,7 +133,7 @@ INLINE void walk_level(walk_group *g, uint32_t c, const uint64_t *x, unsigned l,
 }
 
 /* Once for all groups. */
-static void walk_begin(const uvcci_aes dpf[2], walk_group *g) {
+static void eval_begin(const uvcci_aes dpf[2], eval_group *g) {
 #if UVCCI_FSS_X86
     if (uvcci_fss_is_wide(dpf))
         uvcci_dpf_wide_begin(&g->wide, dpf);
@@ -142,8 +142,8 @@ static void walk_begin(const uvcci_aes dpf[2], walk_group *g) {
     (void)g;
 }
 
-/* Once for a group, before its walks. */
-static void walk_keys(const uvcci_aes dpf[2], walk_group *g, const uvcci_dpf_keys *k, uint32_t at,
+/* Once for a group, before its evaluations. */
+static void eval_keys(const uvcci_aes dpf[2], eval_group *g, const uvcci_dpf_keys *k, uint32_t at,
                       uint32_t m) {
 #if UVCCI_FSS_X86
     if (uvcci_fss_is_wide(dpf))
@@ -152,8 +152,8 @@ static void walk_keys(const uvcci_aes dpf[2], walk_group *g, const uvcci_dpf_key
     (void)dpf, (void)g, (void)k, (void)at, (void)m;
 }
 
-/* Before a walk from the roots. */
-static void walk_start(const uvcci_aes dpf[2], uvcci_dpf_nodes *g, const uvcci_dpf_keys *k,
+/* Before a eval from the roots. */
+static void eval_start(const uvcci_aes dpf[2], uvcci_dpf_nodes *g, const uvcci_dpf_keys *k,
                        uint32_t at, uint32_t m) {
 #if UVCCI_FSS_X86
     if (uvcci_fss_is_wide(dpf)) {
@@ -162,44 +162,44 @@ static void walk_start(const uvcci_aes dpf[2], uvcci_dpf_nodes *g, const uvcci_d
     }
 #endif
     (void)dpf;
-    walk_roots(g, m, k->root + (size_t)at * BLOCK, k->party1);
+    eval_roots(g, m, k->root + (size_t)at * BLOCK, k->party1);
 }
 
 /* From the nodes of level `from` to those of level `to` above x. */
-static void walk(const uvcci_aes dpf[2], walk_group *g, const uvcci_dpf_keys *k, uint32_t at,
+static void eval(const uvcci_aes dpf[2], eval_group *g, const uvcci_dpf_keys *k, uint32_t at,
                  uint32_t m, const uint64_t *x, unsigned from, unsigned to) {
     if (from == to)
         return;
 #if UVCCI_FSS_X86
     if (uvcci_fss_is_wide(dpf)) {
-        uvcci_dpf_wide_walk(dpf, g, k, at, m, x, from, to);
+        uvcci_dpf_wide_eval(dpf, g, k, at, m, x, from, to);
         return;
     }
 #endif
     const unsigned tb = (2 * uvcci_dpf_levels(k->n) + 7) / 8;
-    walk_directions(g, m, x, k->n);
-    walk_seeds(g, m);
+    eval_directions(g, m, x, k->n);
+    eval_seeds(g, m);
     for (unsigned l = from; l < to; l++) {
         const unsigned shift = k->n - 1 - l;
         uvcci_aes_mmo2(&dpf[0], &dpf[1], g->narrow.right[shift], (const uint8_t *)g->seed,
                        (uint8_t *)g->child, m);
-        walk_level(g, m, x, l, shift, k->levels + ((size_t)l * k->c + at) * BLOCK,
+        eval_level(g, m, x, l, shift, k->levels + ((size_t)l * k->c + at) * BLOCK,
                    k->bits + (size_t)at * tb, tb, l == from);
     }
 }
 
-/* The leaf blocks above x. */
-static void walk_leaves(const uvcci_aes dpf[2], walk_group *g, const uvcci_dpf_keys *k, uint32_t at,
-                        uint32_t m) {
-    walk_seeds(g, m);
+/* The terminal blocks above x. */
+static void eval_terminals(const uvcci_aes dpf[2], eval_group *g, const uvcci_dpf_keys *k,
+                           uint32_t at, uint32_t m) {
+    eval_seeds(g, m);
     mmo(&dpf[0], g->seed, g->child, m);
     for (uint32_t i = 0; i < m; i++) {
-        const node cw = load(k->leaves + (size_t)(at + i) * BLOCK);
+        const node cw = load(k->terminals + (size_t)(at + i) * BLOCK);
         g->child[i] = node_xor(g->child[i], node_and(cw, control_of(g->nodes.seed[i])));
     }
 }
 
-static void walk_prefix(const uvcci_aes dpf[2], walk_group *g, const uvcci_dpf_keys *k, uint32_t at,
+static void eval_prefix(const uvcci_aes dpf[2], eval_group *g, const uvcci_dpf_keys *k, uint32_t at,
                         uint32_t m, const uint64_t *x, uint8_t *out) {
 #if UVCCI_FSS_X86
     if (uvcci_fss_is_wide(dpf)) {
@@ -207,38 +207,38 @@ static void walk_prefix(const uvcci_aes dpf[2], walk_group *g, const uvcci_dpf_k
         return;
     }
 #endif
-    walk_leaves(dpf, g, k, at, m);
+    eval_terminals(dpf, g, k, at, m);
     for (uint32_t i = 0; i < m; i++) {
-        const uint64_t leaf = x[i] & leaf_mask(k->n), upper = 0 - (leaf >> 6);
-        const uint64_t one = (uint64_t)1 << (leaf & 63), to_one = one | (one - 1);
+        const uint64_t terminal = x[i] & terminal_mask(k->n), upper = 0 - (terminal >> 6);
+        const uint64_t one = (uint64_t)1 << (terminal & 63), to_one = one | (one - 1);
         const node sum = {g->child[i].lo & (to_one | upper), g->child[i].hi & to_one & upper};
         out[i] = parity(sum.lo ^ sum.hi ^ (g->nodes.passed[i].lo & 1));
     }
 }
 
-static void walk_point(const uvcci_aes dpf[2], walk_group *g, const uvcci_dpf_keys *k, uint32_t at,
+static void eval_point(const uvcci_aes dpf[2], eval_group *g, const uvcci_dpf_keys *k, uint32_t at,
                        uint32_t m, const uint64_t *x, uint8_t *out) {
-    walk_leaves(dpf, g, k, at, m);
+    eval_terminals(dpf, g, k, at, m);
     for (uint32_t i = 0; i < m; i++) {
-        const uint64_t leaf = x[i] & leaf_mask(k->n);
-        out[i] = (leaf < 64 ? g->child[i].lo : g->child[i].hi) >> leaf % 64 & 1;
+        const uint64_t terminal = x[i] & terminal_mask(k->n);
+        out[i] = (terminal < 64 ? g->child[i].lo : g->child[i].hi) >> terminal % 64 & 1;
     }
 }
 
-typedef void (*walk_end)(const uvcci_aes dpf[2], walk_group *g, const uvcci_dpf_keys *k,
+typedef void (*eval_end)(const uvcci_aes dpf[2], eval_group *g, const uvcci_dpf_keys *k,
                          uint32_t at, uint32_t m, const uint64_t *x, uint8_t *out);
 
-/* One point of each key, down to its leaf. */
-static void walk_each(const uvcci_aes dpf[2], const uvcci_dpf_keys *k, const uint64_t *x,
-                      uint8_t *out, walk_end end) {
+/* One point of each key, down to its terminal. */
+static void eval_each(const uvcci_aes dpf[2], const uvcci_dpf_keys *k, const uint64_t *x,
+                      uint8_t *out, eval_end end) {
     assert(k->n >= 1 && k->n <= 64);
-    walk_group g;
-    walk_begin(dpf, &g);
+    eval_group g;
+    eval_begin(dpf, &g);
     for (uint32_t at = 0; at < k->c; at += GROUP) {
         const uint32_t m = k->c - at < GROUP ? k->c - at : GROUP;
-        walk_keys(dpf, &g, k, at, m);
-        walk_start(dpf, &g.nodes, k, at, m);
-        walk(dpf, &g, k, at, m, x + at, 0, uvcci_dpf_levels(k->n));
+        eval_keys(dpf, &g, k, at, m);
+        eval_start(dpf, &g.nodes, k, at, m);
+        eval(dpf, &g, k, at, m, x + at, 0, uvcci_dpf_levels(k->n));
         end(dpf, &g, k, at, m, x + at, out + at);
     }
     uvcci_wipe(&g, sizeof g);
@@ -246,12 +246,12 @@ static void walk_each(const uvcci_aes dpf[2], const uvcci_dpf_keys *k, const uin
 
 void uvcci_dpf_prefix(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *x,
                       const uint8_t *root, bool party1, const uint8_t *levels,
-                      const uint8_t *leaves, const uint8_t *bits, uint8_t *out) {
-    const uvcci_dpf_keys k = {n, c, party1, root, levels, leaves, bits};
-    walk_each(dpf, &k, x, out, walk_prefix);
+                      const uint8_t *terminals, const uint8_t *bits, uint8_t *out) {
+    const uvcci_dpf_keys k = {n, c, party1, root, levels, terminals, bits};
+    eval_each(dpf, &k, x, out, eval_prefix);
 }
 
-enum { WORTH = 8 /* levels of walks that are saved, for two walks more */ };
+enum { WORTH = 8 /* levels of evaluations that are saved, for two evaluations more */ };
 
 /* Many points of each key: x less thresholds, which are in ascending order relative to the first.
  * The points of neighbouring thresholds less than 2^s apart have two nodes at most above them at
@@ -266,7 +266,7 @@ typedef struct many {
     uvcci_dpf_nodes end[2], next;
     uint64_t x[GROUP];
     uint8_t share[GROUP];
-    walk_group walk;
+    eval_group eval;
 } many;
 
 static void many_thresholds(many *g, const uint64_t *less, unsigned count) {
@@ -287,30 +287,30 @@ static void many_thresholds(many *g, const uint64_t *less, unsigned count) {
 }
 
 /* From one of the ends, or from the root, to the nodes of level `to` above x - less. */
-static void many_walk(many *g, const uint64_t *x, uint32_t at, uint32_t m, uint64_t less,
+static void many_eval(many *g, const uint64_t *x, uint32_t at, uint32_t m, uint64_t less,
                       unsigned to) {
     const unsigned n = g->k->n, level = g->level;
     for (uint32_t i = 0; i < m; i++)
         g->x[i] = x[i] - less;
     if (level == 0)
-        walk_start(g->dpf, &g->walk.nodes, g->k, at, m);
+        eval_start(g->dpf, &g->eval.nodes, g->k, at, m);
     else
         for (uint32_t i = 0; i < m; i++) {
             const uint64_t differ = (x[i] - g->end_less[0]) ^ g->x[i];
             const uvcci_dpf_nodes *end = &g->end[differ << (64 - n) >> (64 - level) != 0];
-            g->walk.nodes.seed[i] = end->seed[i];
-            g->walk.nodes.passed[i] = end->passed[i];
+            g->eval.nodes.seed[i] = end->seed[i];
+            g->eval.nodes.passed[i] = end->passed[i];
         }
-    walk(g->dpf, &g->walk, g->k, at, m, g->x, level, to);
+    eval(g->dpf, &g->eval, g->k, at, m, g->x, level, to);
 }
 
 /* The ends become those of the thresholds [first, last], at a lower level. */
 static void many_descend(many *g, const uint64_t *x, uint32_t at, uint32_t m, unsigned first,
                          unsigned last, unsigned level) {
-    many_walk(g, x, at, m, g->less[last], level);
-    g->next = g->walk.nodes;
-    many_walk(g, x, at, m, g->less[first], level);
-    g->end[1] = g->walk.nodes;
+    many_eval(g, x, at, m, g->less[last], level);
+    g->next = g->eval.nodes;
+    many_eval(g, x, at, m, g->less[first], level);
+    g->end[1] = g->eval.nodes;
     g->end[0] = g->next;
     g->end_less[0] = g->less[last];
     g->end_less[1] = g->less[first];
@@ -320,18 +320,19 @@ static void many_descend(many *g, const uint64_t *x, uint32_t at, uint32_t m, un
 static void many_singly(many *g, const uint64_t *x, uint32_t at, uint32_t m, unsigned first,
                         unsigned last, uint64_t *out) {
     for (unsigned j = first; j <= last; j++) {
-        many_walk(g, x, at, m, g->less[j], uvcci_dpf_levels(g->k->n));
-        walk_prefix(g->dpf, &g->walk, g->k, at, m, g->x, g->share);
+        many_eval(g, x, at, m, g->less[j], uvcci_dpf_levels(g->k->n));
+        eval_prefix(g->dpf, &g->eval, g->k, at, m, g->x, g->share);
         for (uint32_t i = 0; i < m; i++)
             out[i] |= (uint64_t)g->share[i] << g->index[j];
     }
 }
 
-/* Two walks to the level where the thresholds part; those beyond their widest gap go on alone. */
+/* Two evaluations to the level where the thresholds part; those beyond their widest gap go on
+ * alone. */
 static void many_group(many *g, const uint64_t *x, uint32_t at, uint32_t m, uint64_t *out) {
     const unsigned n = g->k->n, depth = uvcci_dpf_levels(n);
     unsigned first = 0, last = g->count - 1;
-    walk_keys(g->dpf, &g->walk, g->k, at, m);
+    eval_keys(g->dpf, &g->eval, g->k, at, m);
     memset(out, 0, m * sizeof *out);
     g->level = 0;
     while (last - first >= 2) {
@@ -365,22 +366,22 @@ void uvcci_dpf_prefixes(const uvcci_aes dpf[2], const uvcci_dpf_keys *k, const u
     g.dpf = dpf;
     g.k = k;
     many_thresholds(&g, less, count);
-    walk_begin(dpf, &g.walk);
+    eval_begin(dpf, &g.eval);
     for (uint32_t at = 0; at < k->c; at += GROUP)
         many_group(&g, x + at, at, k->c - at < GROUP ? k->c - at : GROUP, out + at);
     uvcci_wipe(&g, sizeof g);
 }
 
 void uvcci_dpf_point(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *x,
-                     const uint8_t *root, bool party1, const uint8_t *levels, const uint8_t *leaves,
-                     const uint8_t *bits, uint8_t *out) {
-    const uvcci_dpf_keys k = {n, c, party1, root, levels, leaves, bits};
-    walk_each(dpf, &k, x, out, walk_point);
+                     const uint8_t *root, bool party1, const uint8_t *levels,
+                     const uint8_t *terminals, const uint8_t *bits, uint8_t *out) {
+    const uvcci_dpf_keys k = {n, c, party1, root, levels, terminals, bits};
+    eval_each(dpf, &k, x, out, eval_point);
 }
 
 /* --- Windows ---------------------------------------------------------------------------------- */
 
-/* At least the leaf blocks of one key's longest window. */
+/* At least the terminal blocks of one key's longest window. */
 enum { WINDOW_NODES = 640 };
 
 /* Nodes of one level, key after key: of each key those above its window, from left to right. */
@@ -389,8 +390,8 @@ typedef struct window_group {
     uint64_t t[2][WINDOW_NODES]; /* control bits as masks, of this level and the next */
 } window_group;
 
-/* Nodes of level l above the leaves first .. first + len - 1 of 2^n. A window that goes on from the
- * last leaf to the first is that of two trees side by side: it begins with two roots. */
+/* Nodes of level l above the terminals first .. first + len - 1 of 2^n. A window that goes on from
+ * the last terminal to the first is that of two trees side by side: it begins with two roots. */
 INLINE uint32_t nodes_above(unsigned n, unsigned l, uint64_t first, uint32_t len) {
     const unsigned below = n - l;
     if (below == 64)
@@ -446,24 +447,24 @@ INLINE void window_bits(const node *x, unsigned skip, uint32_t len, uint64_t *ou
     out[words - 1] &= ~(uint64_t)0 >> (64 * words - len);
 }
 
-INLINE void window_leaves(window_group *g, const uvcci_dpf_keys *k, uint32_t at, uint32_t m,
-                          const uint64_t *first, uint32_t len, uint64_t *out) {
+INLINE void window_terminals(window_group *g, const uvcci_dpf_keys *k, uint32_t at, uint32_t m,
+                             const uint64_t *first, uint32_t len, uint64_t *out) {
     const unsigned depth = uvcci_dpf_levels(k->n), words = uvcci_dpf_window_words(len);
     uint32_t from = 0;
     for (uint32_t i = 0; i < m; i++) {
         const uint32_t n_blocks = nodes_above(k->n, depth, first[i], len);
-        const node cw = load(k->leaves + (size_t)(at + i) * BLOCK);
+        const node cw = load(k->terminals + (size_t)(at + i) * BLOCK);
         node *block = g->seed + from;
         for (uint32_t j = 0; j < n_blocks; j++)
             block[j] = node_xor(g->child[0][from + j], node_and(cw, g->t[depth & 1][from + j]));
-        if (k->n < LEAF_BITS) { /* two trees in a block */
-            const unsigned leaves = 1u << k->n;
-            block->lo &= ~(uint64_t)0 >> (64 - leaves);
+        if (k->n < TERMINAL_BITS) { /* two trees in a block */
+            const unsigned terminals = 1u << k->n;
+            block->lo &= ~(uint64_t)0 >> (64 - terminals);
             block->hi = block->lo;
-            if (leaves < 64)
-                block->lo |= block->lo << leaves;
+            if (terminals < 64)
+                block->lo |= block->lo << terminals;
         }
-        window_bits(block, first[i] & leaf_mask(k->n), len, out + (size_t)i * words);
+        window_bits(block, first[i] & terminal_mask(k->n), len, out + (size_t)i * words);
         from += n_blocks;
     }
 }
@@ -488,7 +489,7 @@ INLINE void window(const uvcci_aes dpf[2], const uvcci_dpf_keys *k, uint32_t at,
             nodes = window_level(&g, k, at, now, first, len, l);
         }
         mmo(&dpf[0], g.seed, g.child[0], nodes);
-        window_leaves(&g, k, at, now, first, len, out);
+        window_terminals(&g, k, at, now, first, len, out);
         out += (size_t)now * uvcci_dpf_window_words(len);
         first += now;
         at += now;
@@ -502,7 +503,7 @@ INLINE void window(const uvcci_aes dpf[2], const uvcci_dpf_keys *k, uint32_t at,
 static bool window_wide(const uvcci_aes dpf[2], const uvcci_dpf_keys *k, uint32_t at, uint32_t m,
                         const uint64_t *first, uint32_t len, uint64_t *out) {
     const uint32_t group = UVCCI_DPF_WIDE_NODES / uvcci_dpf_wide_blocks(len) / 32 * 32;
-    if (!uvcci_fss_is_wide(dpf) || k->n < LEAF_BITS || group == 0)
+    if (!uvcci_fss_is_wide(dpf) || k->n < TERMINAL_BITS || group == 0)
         return false;
     uvcci_dpf_wide_windows g;
     uvcci_dpf_wide_begin(&g.wide, dpf);

@@ -106,7 +106,7 @@ WIDE_INLINE void descend(const __m512i left[ROUNDS + 1], const __m512i right[ROU
 
 /* Where x goes right, the subtree to the left counts: its parity is that of the control bits of the
  * node and of the child that x goes to. */
-WIDE_INLINE void walk_passed(uvcci_dpf_walk *g, uint32_t m, unsigned n, unsigned from,
+WIDE_INLINE void eval_passed(uvcci_dpf_eval_state *g, uint32_t m, unsigned n, unsigned from,
                              unsigned to) {
     uvcci_dpf_wide *w = &g->wide;
     for (uint32_t i = 0; i < m; i += PER_REG) {
@@ -128,20 +128,20 @@ WIDE_INLINE void walk_passed(uvcci_dpf_walk *g, uint32_t m, unsigned n, unsigned
     }
 }
 
-WIDE void uvcci_dpf_wide_walk(const uvcci_aes dpf[2], uvcci_dpf_walk *g, const uvcci_dpf_keys *k,
-                              uint32_t at, uint32_t m, const uint64_t *x, unsigned from,
-                              unsigned to) {
+WIDE void uvcci_dpf_wide_eval(const uvcci_aes dpf[2], uvcci_dpf_eval_state *g,
+                              const uvcci_dpf_keys *k, uint32_t at, uint32_t m, const uint64_t *x,
+                              unsigned from, unsigned to) {
     uvcci_dpf_wide *w = &g->wide;
     __m512i left[ROUNDS + 1], right[ROUNDS + 1];
     round_keys(left, &dpf[0]);
     round_keys(right, &dpf[1]);
     memcpy(w->x, x, (size_t)m * sizeof *x);
-    walk_turns(w, m, k->n - to, k->n - 1 - from);
+    eval_turns(w, m, k->n - to, k->n - 1 - from);
     for (uint32_t i = 0; i < m; i += PER_REG)
         *reg(w->four[i / PER_REG].seed) = *reg(g->nodes.seed + i);
     for (unsigned l = from; l < to; l++) {
         if (l == from || l % CONTROL_LEVELS == 0)
-            walk_path(w, m, k->n, l / CONTROL_LEVELS, NULL);
+            eval_path(w, m, k->n, l / CONTROL_LEVELS, NULL);
         const __m512i shift = _mm512_set1_epi64(2 * (l % CONTROL_LEVELS));
         const size_t ahead = l + 1 < to ? (size_t)k->c * BLOCK : 0;
         chunk c = {.from = w->four->seed,
@@ -172,7 +172,7 @@ WIDE void uvcci_dpf_wide_walk(const uvcci_aes dpf[2], uvcci_dpf_walk *g, const u
         if (there != 0)
             descend(left, right, w, &c);
     }
-    walk_passed(g, m, k->n, from, to);
+    eval_passed(g, m, k->n, from, to);
 }
 
 /* The parities of eight nodes, the first four in a, to bytes. */
@@ -186,9 +186,9 @@ WIDE_INLINE void store_parities(uint8_t *out, __m512i a, __m512i b, uint32_t cou
 }
 
 /* The shares at `count` of 32 points, from the nodes from i on. */
-WIDE_INLINE void prefix_chunk(const __m512i key[ROUNDS + 1], uvcci_dpf_walk *g, uint32_t i,
+WIDE_INLINE void prefix_chunk(const __m512i key[ROUNDS + 1], uvcci_dpf_eval_state *g, uint32_t i,
                               uint32_t count, const uint64_t *x, const uint8_t *finals,
-                              __m512i leaf, uint8_t *out) {
+                              __m512i terminal, uint8_t *out) {
     const __m512i last = _mm512_set_epi64(127, 63, 127, 63, 127, 63, 127, 63);
     const __m512i zero = _mm512_setzero_si512(), ones = _mm512_set1_epi64(-1);
     __m512i s[REGS];
@@ -206,8 +206,8 @@ WIDE_INLINE void prefix_chunk(const __m512i key[ROUNDS + 1], uvcci_dpf_walk *g, 
         const __m512i cw = load_part(finals + to * BLOCK, part(count, to));
         __m512i block = add_seed(s[j], node);
         block = _mm512_mask_xor_epi64(block, control_mask(node), block, cw);
-        /* The leaves up to x: all ones, less those after it. */
-        const __m512i at = _mm512_and_si512(both_halves(x, count, to), leaf);
+        /* The terminals up to x: all ones, less those after it. */
+        const __m512i at = _mm512_and_si512(both_halves(x, count, to), terminal);
         const __m512i after = _mm512_max_epi64(_mm512_sub_epi64(last, at), zero);
         s[j] = _mm512_ternarylogic_epi64(*reg(g->nodes.passed + i + to), block,
                                          _mm512_srlv_epi64(ones, after), A_XOR_B_AND_C);
@@ -219,22 +219,24 @@ WIDE_INLINE void prefix_chunk(const __m512i key[ROUNDS + 1], uvcci_dpf_walk *g, 
     }
 }
 
-WIDE void uvcci_dpf_wide_prefix(const uvcci_aes dpf[2], uvcci_dpf_walk *g, const uvcci_dpf_keys *k,
-                                uint32_t at, uint32_t m, const uint64_t *x, uint8_t *out) {
+WIDE void uvcci_dpf_wide_prefix(const uvcci_aes dpf[2], uvcci_dpf_eval_state *g,
+                                const uvcci_dpf_keys *k, uint32_t at, uint32_t m, const uint64_t *x,
+                                uint8_t *out) {
     __m512i key[ROUNDS + 1];
     round_keys(key, &dpf[0]);
-    const __m512i leaf = _mm512_set1_epi64((1 << (k->n < LEAF_BITS ? k->n : LEAF_BITS)) - 1);
-    const uint8_t *finals = k->leaves + (size_t)at * BLOCK;
+    const __m512i terminal =
+        _mm512_set1_epi64((1 << (k->n < TERMINAL_BITS ? k->n : TERMINAL_BITS)) - 1);
+    const uint8_t *finals = k->terminals + (size_t)at * BLOCK;
     uint32_t i = 0;
     for (; i + CHUNK <= m; i += CHUNK)
-        prefix_chunk(key, g, i, CHUNK, x + i, finals + (size_t)i * BLOCK, leaf, out + i);
+        prefix_chunk(key, g, i, CHUNK, x + i, finals + (size_t)i * BLOCK, terminal, out + i);
     if (i < m)
-        prefix_chunk(key, g, i, m - i, x + i, finals + (size_t)i * BLOCK, leaf, out + i);
+        prefix_chunk(key, g, i, m - i, x + i, finals + (size_t)i * BLOCK, terminal, out + i);
 }
 
 /* --- Windows ---------------------------------------------------------------------------------- */
 
-/* Leaf blocks j of `m` keys, at most 32, one after the other for each key. */
+/* Terminal blocks j of `m` keys, at most 32, one after the other for each key. */
 WIDE_INLINE void window_blocks(const __m512i key[ROUNDS + 1], const uvcci_dpf_node *nodes,
                                const uint8_t *finals, uint32_t m, unsigned per_key,
                                uvcci_dpf_node *blocks) {
@@ -275,8 +277,8 @@ WIDE_INLINE void window_bits(const uvcci_dpf_node *x, unsigned skip, uint32_t le
 }
 
 /* Nodes of level l that lie above a window, at most; the last one may be the one after them. Those
- * beyond the last of the level are the first ones again: a window goes on from the last leaf to the
- * first. */
+ * beyond the last of the level are the first ones again: a window goes on from the last terminal to
+ * the first. */
 WIDE_INLINE unsigned window_nodes(unsigned n, unsigned l, uint32_t len) {
     const unsigned below = n - l;
     return (below > 31 ? 0 : (len - 1) >> below) + 2;
@@ -291,7 +293,7 @@ WIDE void uvcci_dpf_wide_window(const uvcci_aes dpf[2], uvcci_dpf_wide_windows *
     round_keys(left, &dpf[0]);
     round_keys(right, &dpf[1]);
     memcpy(w->x, first, (size_t)m * sizeof *first);
-    walk_turns(w, m, LEAF_BITS, k->n - 1);
+    eval_turns(w, m, TERMINAL_BITS, k->n - 1);
     const __m512i one = low_half(1), control = low_half(k->party1);
     for (uint32_t i = 0; i < m; i += PER_REG) {
         const __m512i x = load_part(k->root + (size_t)(at + i) * BLOCK, part(m, i));
@@ -300,7 +302,7 @@ WIDE void uvcci_dpf_wide_window(const uvcci_aes dpf[2], uvcci_dpf_wide_windows *
     }
     for (unsigned l = 0; l < depth; l++) {
         if (l % CONTROL_LEVELS == 0)
-            walk_path(w, m, k->n, l / CONTROL_LEVELS, g->beside);
+            eval_path(w, m, k->n, l / CONTROL_LEVELS, g->beside);
         const unsigned nodes = window_nodes(k->n, l + 1, len);
         for (uint32_t i = 0; i < m; i += CHUNK) {
             uvcci_dpf_node *node = g->node + (size_t)i * blocks;
@@ -332,7 +334,7 @@ WIDE void uvcci_dpf_wide_window(const uvcci_aes dpf[2], uvcci_dpf_wide_windows *
         }
     }
     for (uint32_t i = 0; i < m; i += CHUNK) {
-        const uint8_t *finals = k->leaves + (size_t)(at + i) * BLOCK;
+        const uint8_t *finals = k->terminals + (size_t)(at + i) * BLOCK;
         for (unsigned j = 0; j < blocks; j++)
             window_blocks(left, g->node + (size_t)i * blocks + j * CHUNK, finals, m - i, blocks,
                           g->block + j);
@@ -368,9 +370,9 @@ WIDE_INLINE void gen_level(const __m512i left[ROUNDS + 1], const __m512i right[R
     gen_correct(g, i, there, goes_right, child, l, to);
 }
 
-WIDE_INLINE void gen_leaves(const __m512i key[ROUNDS + 1], gen_group *g, uint32_t m, unsigned n,
-                            uint8_t *leaves) {
-    const __m512i leaf = _mm512_set1_epi64((1 << (n < LEAF_BITS ? n : LEAF_BITS)) - 1);
+WIDE_INLINE void gen_terminals(const __m512i key[ROUNDS + 1], gen_group *g, uint32_t m, unsigned n,
+                               uint8_t *terminals) {
+    const __m512i terminal = _mm512_set1_epi64((1 << (n < TERMINAL_BITS ? n : TERMINAL_BITS)) - 1);
     const __m512i first = _mm512_set_epi64(64, 0, 64, 0, 64, 0, 64, 0), one = _mm512_set1_epi64(1);
     for (uint32_t i = 0; i < m; i += PER_REG) {
         const __m512i node[2] = {*reg(g->seed[0] + i), *reg(g->seed[1] + i)};
@@ -381,11 +383,11 @@ WIDE_INLINE void gen_leaves(const __m512i key[ROUNDS + 1], gen_group *g, uint32_
         }
         s[0] = add_seed(s[0], node[0]);
         s[1] = add_seed(s[1], node[1]);
-        /* A shift by 64 or more, as a negative one is, leaves nothing. */
-        const __m512i a = _mm512_and_si512(*reg(g->alpha + i), leaf);
+        /* A shift by 64 or more, as a negative one is, terminals nothing. */
+        const __m512i a = _mm512_and_si512(*reg(g->alpha + i), terminal);
         const __m512i point = _mm512_sllv_epi64(one, _mm512_sub_epi64(a, first));
         const __m512i cw = _mm512_ternarylogic_epi64(s[0], s[1], point, A_XOR_B_XOR_C);
-        _mm512_mask_storeu_epi64(leaves + (size_t)i * BLOCK, part(m, i), cw);
+        _mm512_mask_storeu_epi64(terminals + (size_t)i * BLOCK, part(m, i), cw);
         s[0] = _mm512_mask_xor_epi64(s[0], control_mask(node[0]), s[0], cw);
         *reg(g->hit + i) = _mm512_and_si512(s[0], point);
     }
@@ -393,7 +395,7 @@ WIDE_INLINE void gen_leaves(const __m512i key[ROUNDS + 1], gen_group *g, uint32_
 
 WIDE void uvcci_dpf_wide_gen(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *alpha,
                              const uint8_t *root0, const uint8_t *root1, uint8_t *levels,
-                             uint8_t *leaves, uint8_t *bits, uint8_t *sign) {
+                             uint8_t *terminals, uint8_t *bits, uint8_t *sign) {
     const unsigned depth = uvcci_dpf_levels(n), tb = (2 * depth + 7) / 8;
     __m512i left[ROUNDS + 1], right[ROUNDS + 1];
     round_keys(left, &dpf[0]);
@@ -409,7 +411,7 @@ WIDE void uvcci_dpf_wide_gen(const uvcci_aes dpf[2], unsigned n, uint32_t c, con
                 gen_level(left, right, &g, i, part(m, i), shift, l, to + (size_t)i * BLOCK);
         }
         gen_control(&g, m, tb, bits + (size_t)at * tb);
-        gen_leaves(left, &g, m, n, leaves + (size_t)at * BLOCK);
+        gen_terminals(left, &g, m, n, terminals + (size_t)at * BLOCK);
         if (sign != NULL)
             for (uint32_t i = 0; i < m; i++)
                 sign[at + i] = (uint8_t)__builtin_parityll(g.hit[i].lo ^ g.hit[i].hi);

@@ -1,5 +1,5 @@
-/* fss_tree.h - nodes of trees and a level of keys, as the trees of fss.c, dcf.c and ladder.c have them:
- * portable code, inlined where it is compiled for a CPU. For these files only. */
+/* fss_tree.h - nodes of trees and a level of keys, as the trees of fss.c, dcf.c and multiscale.c
+ * have them: portable code, inlined where it is compiled for a CPU. For these files only. */
 #ifndef UVCCI_FSS_TREE_H
 #define UVCCI_FSS_TREE_H
 

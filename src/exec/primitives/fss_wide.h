@@ -1,5 +1,5 @@
 /* fss_wide.h - trees of keys by AVX-512 and VAES, four nodes to a register: what fss_x86.c,
- * dcf_x86.c and ladder_x86.c have in common. For these files only.
+ * dcf_x86.c and multiscale_x86.c have in common. For these files only.
  *
  * What decides something for a node - alpha, a control bit, a direction - is a mask of its
  * register, two bits per node, so nothing branches on a secret or indexes by it; points are public
@@ -32,7 +32,7 @@ enum { ROUNDS = 10, BLOCK = 16, PER_REG = 4, REGS = 8, CHUNK = PER_REG * REGS };
 enum { BLENDED = 4 };
 /* From one uvcci_dpf_four to the next, in nodes. */
 enum { STEP = sizeof(uvcci_dpf_four) / sizeof(uvcci_dpf_node) };
-enum { LEAF_BITS = 7, CONTROL_LEVELS = 32 /* in one half of a key's control bits */ };
+enum { TERMINAL_BITS = 7, CONTROL_LEVELS = 32 /* in one half of a key's control bits */ };
 
 /* Truth tables of ternary logic: the index is a << 2 | b << 1 | c. */
 enum {
@@ -97,7 +97,8 @@ WIDE_INLINE __mmask8 control_mask(__m512i node) {
     return _mm512_test_epi64_mask(_mm512_unpacklo_epi64(node, node), _mm512_set1_epi64(1));
 }
 
-/* --- Walks ---------------------------------------------------------------------------------- */
+/* --- Evaluations
+ * ---------------------------------------------------------------------------------- */
 
 #define EVEN_BITS 0x5555555555555555u
 
@@ -129,7 +130,7 @@ WIDE_INLINE void load_control(uint64_t *out, const uint8_t *bits, const uint8_t 
 /* The bits [low, high] of the points as masks, for 64 points at a time. x is public, so its bits
  * may choose what is read; points after the last are 0, not what memory held before, which may not.
  */
-WIDE_INLINE void walk_turns(uvcci_dpf_wide *w, uint32_t m, unsigned low, unsigned high) {
+WIDE_INLINE void eval_turns(uvcci_dpf_wide *w, uint32_t m, unsigned low, unsigned high) {
     const __m512i identity = _mm512_set1_epi64((long long)0x8040201008040201u);
     /* Where byte 8 r + c comes from: 8 c + r, and 8 (7 - c) + r. */
     const __m512i transposed = _mm512_set_epi64(
@@ -162,7 +163,7 @@ WIDE_INLINE void walk_turns(uvcci_dpf_wide *w, uint32_t m, unsigned low, unsigne
 
 /* Corrections of the control bits along the paths, for 32 levels: that of level l in bit 2 (l % 32)
  * of the lower half; beside, unless NULL: those of the nodes beside the paths. */
-WIDE_INLINE void walk_path(uvcci_dpf_wide *w, uint32_t m, unsigned n, unsigned half,
+WIDE_INLINE void eval_path(uvcci_dpf_wide *w, uint32_t m, unsigned n, unsigned half,
                            uvcci_dpf_node *beside) {
     const __m128i skip = _mm_cvtsi32_si128((int)(64 - n + CONTROL_LEVELS * half));
     const __m512i from_top = _mm512_set4_epi64(0x0c0c0d0d0e0e0f0f, 0x0404050506060707,
@@ -195,7 +196,7 @@ typedef struct gen_group {
     _Alignas(64) uvcci_dpf_node seed[2][UVCCI_DPF_GROUP]; /* of both parties */
     uvcci_dpf_node alpha[UVCCI_DPF_GROUP];
     uvcci_dpf_node control[2][UVCCI_DPF_GROUP];
-    uvcci_dpf_node hit[UVCCI_DPF_GROUP]; /* party 0's leaf block where it is alpha's leaf */
+    uvcci_dpf_node hit[UVCCI_DPF_GROUP]; /* party 0's terminal block where it is alpha's terminal */
 } gen_group;
 
 WIDE_INLINE void gen_roots(gen_group *g, uint32_t m, const uint64_t *alpha, const uint8_t *root0,

@@ -26,7 +26,7 @@ void uvcc_key_layout_of(uvcc_gate gate, bool compact, unsigned shift, unsigned b
         out->dcf = place(out, (uint32_t)uvcci_dcf_bytes(shift, 1, count));
     if (dpf) {
         out->levels = place(out, depth * count * BLOCK);
-        out->leaves = place(out, count * BLOCK);
+        out->terminals = place(out, count * BLOCK);
     }
     if (tail && dpf)
         out->words[0] = place(out, count * 8);

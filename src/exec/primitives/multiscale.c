@@ -1,6 +1,6 @@
-/* ladder.c - see ladder.h.
+/* multiscale.c - see multiscale.h.
  *
- * State: none. Some elements are walked together, level by level: of each the nodes above all
+ * State: none. Some elements are evaluated together, level by level: of each the nodes above all
  * windows that are still to come, which lie side by side, and their number is the same for all. xh
  * is public to the edge; seeds, control bits and values only ever become operands. Invariant: a
  * node's control bit is the lowest bit of its seed, as in fss.c. */
@@ -12,41 +12,41 @@
 #include "exec/primitives/fss_tree.h"
 #include "proto/crypto.h"
 
-enum { STEP = UVCCI_LADDER_STEP, SPAN = UVCCI_LADDER_SPAN, LEVELS_MAX = 64, PAIRS = 2 };
+enum { STEP = UVCCI_MULTISCALE_STEP, SPAN = UVCCI_MULTISCALE_SPAN, LEVELS_MAX = 64, PAIRS = 2 };
 
-static void check_shape(const uvcci_ladder *s) {
-    assert(s->rungs >= 1 && s->rungs <= UVCCI_LADDER_RUNGS_MAX);
-    assert(STEP * (s->rungs - 1) < s->depth && s->shift + s->depth <= 64);
+static void check_shape(const uvcci_multiscale *s) {
+    assert(s->scales >= 1 && s->scales <= UVCCI_MULTISCALE_SCALES_MAX);
+    assert(STEP * (s->scales - 1) < s->depth && s->shift + s->depth <= 64);
     (void)s;
 }
 
 /* Whether the nodes that are k levels above the lowest have values. */
-INLINE bool is_rung(const uvcci_ladder *s, unsigned k) {
-    return k % STEP == 0 && k / STEP < s->rungs;
+INLINE bool is_rung(const uvcci_multiscale *s, unsigned k) {
+    return k % STEP == 0 && k / STEP < s->scales;
 }
 
 /* --- Keys ------------------------------------------------------------------------------------- */
 
-typedef struct ladder_key {
+typedef struct multiscale_key {
     size_t values, bits; /* offsets of the sections */
-} ladder_key;
+} multiscale_key;
 
-INLINE ladder_key sections(const uvcci_ladder *s, uint32_t c) {
+INLINE multiscale_key sections(const uvcci_multiscale *s, uint32_t c) {
     const size_t values = (size_t)s->depth * c * BLOCK;
-    return (ladder_key){values, values + (size_t)s->rungs * c * UVCCI_LADDER_WORDS * 8};
+    return (multiscale_key){values, values + (size_t)s->scales * c * UVCCI_MULTISCALE_WORDS * 8};
 }
 
-typedef struct ladder_gen {
+typedef struct multiscale_gen {
     gen_group tree;
     uint64_t alpha[GROUP];
     node in[GROUP], value[2][PAIRS][GROUP]; /* [party][pair of words] */
-} ladder_gen;
+} multiscale_gen;
 
 INLINE uint64_t word_of(node pair[PAIRS][GROUP], unsigned j, uint32_t i) {
     return j % 2 == 0 ? pair[j / 2][i].lo : pair[j / 2][i].hi;
 }
 
-static void gen_values(const uvcci_aes dpf[2], ladder_gen *g, uint32_t m, const uint64_t *r,
+static void gen_values(const uvcci_aes dpf[2], multiscale_gen *g, uint32_t m, const uint64_t *r,
                        unsigned n, uint8_t *to) {
     for (unsigned p = 0; p < 2; p++)
         for (unsigned pair = 0; pair < PAIRS; pair++) {
@@ -55,21 +55,22 @@ static void gen_values(const uvcci_aes dpf[2], ladder_gen *g, uint32_t m, const 
             mmo(&dpf[0], g->in, g->value[p][pair], m);
         }
     for (uint32_t i = 0; i < m; i++) {
-        const uint64_t q = uvcci_ladder_low(r[i], n), t1 = ~g->tree.t0[i];
-        const uint64_t beta[UVCCI_LADDER_WORDS] = {1, q, q * q};
-        for (unsigned j = 0; j < UVCCI_LADDER_WORDS; j++) {
+        const uint64_t q = uvcci_multiscale_low(r[i], n), t1 = ~g->tree.t0[i];
+        const uint64_t beta[UVCCI_MULTISCALE_WORDS] = {1, q, q * q};
+        for (unsigned j = 0; j < UVCCI_MULTISCALE_WORDS; j++) {
             const uint64_t w = beta[j] - word_of(g->value[0], j, i) + word_of(g->value[1], j, i);
-            uvcci_st64(to + ((size_t)i * UVCCI_LADDER_WORDS + j) * 8, negate(w, t1));
+            uvcci_st64(to + ((size_t)i * UVCCI_MULTISCALE_WORDS + j) * 8, negate(w, t1));
         }
     }
 }
 
-void uvcci_ladder_gen(const uvcci_aes dpf[2], const uvcci_ladder *s, uint32_t c, const uint64_t *r,
-                      const uint8_t *root0, const uint8_t *root1, uint8_t *key) {
+void uvcci_multiscale_gen(const uvcci_aes dpf[2], const uvcci_multiscale *s, uint32_t c,
+                          const uint64_t *r, const uint8_t *root0, const uint8_t *root1,
+                          uint8_t *key) {
     check_shape(s);
-    const ladder_key at_key = sections(s, c);
+    const multiscale_key at_key = sections(s, c);
     const unsigned tb = (2 * s->depth + 7) / 8;
-    ladder_gen g;
+    multiscale_gen g;
     for (uint32_t at = 0; at < c; at += GROUP) {
         const uint32_t m = c - at < GROUP ? c - at : GROUP;
         gen_roots(&g.tree, m, root0 + (size_t)at * BLOCK, root1 + (size_t)at * BLOCK);
@@ -82,7 +83,7 @@ void uvcci_ladder_gen(const uvcci_aes dpf[2], const uvcci_ladder *s, uint32_t c,
             if (is_rung(s, k))
                 gen_values(dpf, &g, m, r + at, s->shift + k,
                            key + at_key.values +
-                               ((size_t)k / STEP * c + at) * UVCCI_LADDER_WORDS * 8);
+                               ((size_t)k / STEP * c + at) * UVCCI_MULTISCALE_WORDS * 8);
         }
     }
     uvcci_wipe(&g, sizeof g);
@@ -92,25 +93,28 @@ void uvcci_ladder_gen(const uvcci_aes dpf[2], const uvcci_ladder *s, uint32_t c,
 
 /* Nodes of a level lie side by side, by index; there is room for two children too many at either
  * end and for the rest of a register. */
-enum { SPARE = UVCCI_LADDER_SPARE, CELLS = UVCCI_LADDER_WINDOW };
-enum { NODES = 4 * UVCCI_LADDER_CELLS_MAX + 4 * SPARE, PARENTS = 2 * UVCCI_LADDER_CELLS_MAX + 2 };
+enum { SPARE = UVCCI_MULTISCALE_SPARE, CELLS = UVCCI_MULTISCALE_WINDOW };
+enum {
+    NODES = 4 * UVCCI_MULTISCALE_CELLS_MAX + 4 * SPARE,
+    PARENTS = 2 * UVCCI_MULTISCALE_CELLS_MAX + 2
+};
 
-/* One element's walk. */
-typedef struct walk {
+/* One element's eval. */
+typedef struct eval {
     _Alignas(64) node seed[2][NODES]; /* of a level, and of the next */
-    uvcci_ladder_wide wide;
+    uvcci_multiscale_wide wide;
     const uvcci_aes *dpf;
-    const uvcci_ladder *s;
+    const uvcci_multiscale *s;
     bool is_wide;
     uint32_t c; /* points of the key */
     const uint8_t *key;
-    ladder_key at;
+    multiscale_key at;
     uint8_t low[LEVELS_MAX + 1], high[LEVELS_MAX + 1]; /* indices of the nodes of a level */
-} walk;
+} eval;
 
 /* Levels are counted from the lowest. The least and the greatest index that are above windows at or
- * below a level; the whole window at a rung. */
-static void walk_ranges(walk *g) {
+ * below a level; the whole window at a scale. */
+static void eval_ranges(eval *g) {
     g->low[0] = (uint8_t)g->s->cells;
     g->high[0] = (uint8_t)(4 * g->s->cells - 1);
     for (unsigned k = 1; k <= g->s->depth; k++) {
@@ -119,7 +123,7 @@ static void walk_ranges(walk *g) {
     }
 }
 
-static void walk_root(walk *g, const uint8_t *root, bool party1) {
+static void eval_root(eval *g, const uint8_t *root, bool party1) {
     const unsigned n = g->high[g->s->depth] - g->low[g->s->depth] + 1u;
     node x = seed_of(load(root));
     x.lo |= party1;
@@ -128,7 +132,7 @@ static void walk_root(walk *g, const uint8_t *root, bool party1) {
 }
 
 /* The correction words of level k for element e: of a left and of a right child. */
-INLINE void walk_correction(const walk *g, unsigned k, uint32_t e, node cw[2]) {
+INLINE void eval_correction(const eval *g, unsigned k, uint32_t e, node cw[2]) {
     const unsigned l = g->s->depth - 1 - k, tb = (2 * g->s->depth + 7) / 8;
     const uint64_t both = (uint64_t)g->key[g->at.bits + (size_t)e * tb + l / 4] >> 2 * l % 8;
     cw[0] = cw[1] = seed_of(load(g->key + ((size_t)l * g->c + e) * BLOCK));
@@ -156,15 +160,15 @@ static void children(const uvcci_aes dpf[2], const node *from, unsigned n, const
 
 /* From level k + 1 to level k. Node z - i has the children 2 z - 2 i and the next; with z' = 2 z +
  * odd their indices are 2 i + odd and 2 i + odd - 1. */
-INLINE void walk_down(walk *g, unsigned k, uint32_t e, uint64_t xh) {
+INLINE void eval_down(eval *g, unsigned k, uint32_t e, uint64_t xh) {
     const unsigned first = g->low[k + 1], n = (g->high[k] + 1u) / 2 - first + 1;
     const unsigned odd = xh >> (g->s->shift + k) & 1;
     const node *from = g->seed[(k + 1) % 2] + SPARE;
     node cw[2], *to = g->seed[k % 2] + SPARE + 2 * first + odd - 1 - g->low[k];
-    walk_correction(g, k, e, cw);
+    eval_correction(g, k, e, cw);
 #if UVCCI_FSS_X86
     if (g->is_wide) {
-        uvcci_ladder_wide_children(&g->wide, from, n, cw, to);
+        uvcci_multiscale_wide_children(&g->wide, from, n, cw, to);
         return;
     }
 #endif
@@ -173,8 +177,8 @@ INLINE void walk_down(walk *g, unsigned k, uint32_t e, uint64_t xh) {
 
 /* The values (1, q) and q^2 of n nodes, times the factors: sum[j] of factor[j] and (1, q), sum[3]
  * of factor[2] and q^2. */
-static void sums(const uvcci_aes *left, uvcci_ladder_factors factor, const node *seed, unsigned n,
-                 const uint64_t cw[UVCCI_LADDER_WORDS], uint64_t sum[4][2]) {
+static void sums(const uvcci_aes *left, uvcci_multiscale_factors factor, const node *seed,
+                 unsigned n, const uint64_t cw[UVCCI_MULTISCALE_WORDS], uint64_t sum[4][2]) {
     node value[PAIRS][CELLS];
     for (unsigned pair = 0; pair < PAIRS; pair++) {
         for (unsigned i = 0; i < n; i++)
@@ -194,12 +198,12 @@ static void sums(const uvcci_aes *left, uvcci_ladder_factors factor, const node 
     uvcci_wipe(value, sizeof value);
 }
 
-/* Cells of rung k that xh's element uses: those whose index at the next rung is below its first
+/* Cells of scale k that xh's element uses: those whose index at the next scale is below its first
  * cell. */
-INLINE unsigned cells_used(const uvcci_ladder *s, unsigned k, uint64_t xh) {
-    const uint64_t z = xh >> uvcci_ladder_bits(s, k);
+INLINE unsigned cells_used(const uvcci_multiscale *s, unsigned k, uint64_t xh) {
+    const uint64_t z = xh >> uvcci_multiscale_bits(s, k);
     unsigned last = 4 * s->cells;
-    if (k + 1 == s->rungs)
+    if (k + 1 == s->scales)
         return last - s->cells;
     for (unsigned up = s->cells; up >= s->cells;) {
         up = --last;
@@ -209,43 +213,45 @@ INLINE unsigned cells_used(const uvcci_ladder *s, unsigned k, uint64_t xh) {
     return last + 1 - s->cells;
 }
 
-/* What rung k's window has. */
-INLINE uint64_t walk_window(walk *g, unsigned k, uint32_t e, uint64_t xh,
-                            uvcci_ladder_factors factor) {
-    const uint8_t *words = g->key + g->at.values + ((size_t)k * g->c + e) * UVCCI_LADDER_WORDS * 8;
-    const uint64_t cw[UVCCI_LADDER_WORDS] = {uvcci_ld64(words), uvcci_ld64(words + 8),
-                                             uvcci_ld64(words + 16)};
+/* What scale k's window has. */
+INLINE uint64_t eval_window(eval *g, unsigned k, uint32_t e, uint64_t xh,
+                            uvcci_multiscale_factors factor) {
+    const uint8_t *words =
+        g->key + g->at.values + ((size_t)k * g->c + e) * UVCCI_MULTISCALE_WORDS * 8;
+    const uint64_t cw[UVCCI_MULTISCALE_WORDS] = {uvcci_ld64(words), uvcci_ld64(words + 8),
+                                                 uvcci_ld64(words + 16)};
     const node *seed = g->seed[STEP * k % 2] + SPARE + g->s->cells - g->low[STEP * k];
-    const uint64_t lo = uvcci_ladder_low(xh, uvcci_ladder_bits(g->s, k));
+    const uint64_t lo = uvcci_multiscale_low(xh, uvcci_multiscale_bits(g->s, k));
     const unsigned n = cells_used(g->s, k, xh);
     uint64_t sum[4][2];
 #if UVCCI_FSS_X86
     if (g->is_wide)
-        uvcci_ladder_wide_sums(&g->wide, factor, seed, n, cw, sum);
+        uvcci_multiscale_wide_sums(&g->wide, factor, seed, n, cw, sum);
     else
 #endif
         sums(&g->dpf[0], factor, seed, n, cw, sum);
     return sum[0][0] - sum[0][1] + sum[3][0] + lo * (sum[1][0] - 2 * sum[1][1] + lo * sum[2][0]);
 }
 
-/* Of all rungs. */
-static void find_factors(const uvcci_ladder *s, const int64_t *words, uvcci_ladder_factors *to) {
+/* Of all scales. */
+static void find_factors(const uvcci_multiscale *s, const int64_t *words,
+                         uvcci_multiscale_factors *to) {
     const unsigned cells = SPAN * s->cells;
-    for (unsigned k = 0; k < s->rungs; k++, to++, words += (size_t)UVCCI_LADDER_WORDS * cells)
+    for (unsigned k = 0; k < s->scales; k++, to++, words += (size_t)UVCCI_MULTISCALE_WORDS * cells)
         for (unsigned i = 0; i < cells; i++)
-            for (unsigned j = 0; j < UVCCI_LADDER_WORDS; j++) {
+            for (unsigned j = 0; j < UVCCI_MULTISCALE_WORDS; j++) {
                 (*to)[j][2 * i] = words[(size_t)j * cells + i];
                 (*to)[j][2 * i + 1] = j < 2 ? words[(size_t)(j + 1) * cells + i] : 0;
             }
 }
 
-void uvcci_ladder_eval(const uvcci_aes dpf[2], const uvcci_ladder *s, uint32_t c,
-                       const uint64_t *xh, const uint8_t *root, bool party1, const uint8_t *key,
-                       const int64_t *words, uint64_t *out) {
+void uvcci_multiscale_eval(const uvcci_aes dpf[2], const uvcci_multiscale *s, uint32_t c,
+                           const uint64_t *xh, const uint8_t *root, bool party1, const uint8_t *key,
+                           const int64_t *words, uint64_t *out) {
     check_shape(s);
-    assert(s->cells >= 2 && s->cells <= UVCCI_LADDER_CELLS_MAX);
-    uvcci_ladder_factors factor[UVCCI_LADDER_RUNGS_MAX];
-    walk g;
+    assert(s->cells >= 2 && s->cells <= UVCCI_MULTISCALE_CELLS_MAX);
+    uvcci_multiscale_factors factor[UVCCI_MULTISCALE_SCALES_MAX];
+    eval g;
     g.dpf = dpf;
     g.s = s;
     g.c = c;
@@ -255,17 +261,17 @@ void uvcci_ladder_eval(const uvcci_aes dpf[2], const uvcci_ladder *s, uint32_t c
     memset(g.seed, 0, sizeof g.seed);
 #if UVCCI_FSS_X86
     if (g.is_wide)
-        uvcci_ladder_wide_begin(&g.wide, dpf);
+        uvcci_multiscale_wide_begin(&g.wide, dpf);
 #endif
-    walk_ranges(&g);
+    eval_ranges(&g);
     find_factors(s, words, factor);
     for (uint32_t e = 0; e < c; e++) {
         uint64_t sum = 0;
-        walk_root(&g, root + (size_t)e * BLOCK, party1);
+        eval_root(&g, root + (size_t)e * BLOCK, party1);
         for (unsigned k = s->depth; k-- > 0;) {
-            walk_down(&g, k, e, xh[e]);
+            eval_down(&g, k, e, xh[e]);
             if (is_rung(s, k))
-                sum += walk_window(&g, k / STEP, e, xh[e], factor[k / STEP]);
+                sum += eval_window(&g, k / STEP, e, xh[e], factor[k / STEP]);
         }
         out[e] = negate(sum, 0 - (uint64_t)party1);
     }

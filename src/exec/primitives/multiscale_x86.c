@@ -1,5 +1,5 @@
-/* ladder_x86.c - the trees of ladder.c by VAES and AVX-512, four nodes to a register: what is
- * encrypted stays in registers until it is a child, or a part of a sum. */
+/* multiscale_x86.c - the trees of multiscale.c by VAES and AVX-512, four nodes to a register: what
+ * is encrypted stays in registers until it is a child, or a part of a sum. */
 #include "exec/primitives/multiscale.h"
 
 #include "exec/primitives/fss_wide.h"
@@ -18,7 +18,7 @@ WIDE_INLINE __m512i four(const void *p) {
 }
 
 /* MMO of regs registers, of each twice: by both keys, or by one with two constants added. */
-WIDE_INLINE void mmo_twice(const uvcci_ladder_wide *w, unsigned right, const __m512i add[2],
+WIDE_INLINE void mmo_twice(const uvcci_multiscale_wide *w, unsigned right, const __m512i add[2],
                            const uvcci_dpf_node *seed, unsigned regs, __m512i out[2][NODE_REGS]) {
     __m512i in[NODE_REGS];
     UNROLL for (unsigned j = 0; j < regs; j++) {
@@ -45,13 +45,13 @@ WIDE_INLINE void mmo_twice(const uvcci_ladder_wide *w, unsigned right, const __m
     }
 }
 
-WIDE void uvcci_ladder_wide_begin(uvcci_ladder_wide *w, const uvcci_aes dpf[2]) {
+WIDE void uvcci_multiscale_wide_begin(uvcci_multiscale_wide *w, const uvcci_aes dpf[2]) {
     for (unsigned side = 0; side < 2; side++)
         for (unsigned r = 0; r <= ROUNDS; r++)
             _mm512_store_si512(w->round_key[side][r], four(dpf[side].rk + r * BLOCK));
 }
 
-WIDE_INLINE void children(const uvcci_ladder_wide *w, const uvcci_dpf_node *from, unsigned regs,
+WIDE_INLINE void children(const uvcci_multiscale_wide *w, const uvcci_dpf_node *from, unsigned regs,
                           const uvcci_dpf_node cw[2], uvcci_dpf_node *to) {
     const __m512i cws[2] = {four(&cw[0]), four(&cw[1])};
     const __m512i none[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
@@ -69,8 +69,9 @@ WIDE_INLINE void children(const uvcci_ladder_wide *w, const uvcci_dpf_node *from
     }
 }
 
-WIDE void uvcci_ladder_wide_children(const uvcci_ladder_wide *w, const uvcci_dpf_node *from,
-                                     unsigned n, const uvcci_dpf_node cw[2], uvcci_dpf_node *to) {
+WIDE void uvcci_multiscale_wide_children(const uvcci_multiscale_wide *w, const uvcci_dpf_node *from,
+                                         unsigned n, const uvcci_dpf_node cw[2],
+                                         uvcci_dpf_node *to) {
     unsigned j = 0;
     for (; j + NODE_REGS * PER_REG <= n; j += NODE_REGS * PER_REG)
         children(w, from + j, NODE_REGS, cw, to + (size_t)2 * j);
@@ -105,8 +106,8 @@ WIDE_INLINE __mmask8 there(unsigned n, unsigned i) {
 }
 
 /* What regs registers of nodes, of which n are there, add to the sums. */
-WIDE_INLINE void add_sums(const uvcci_ladder_wide *w, uvcci_ladder_factors factor, unsigned at,
-                          const uvcci_dpf_node *seed, unsigned n, unsigned regs,
+WIDE_INLINE void add_sums(const uvcci_multiscale_wide *w, uvcci_multiscale_factors factor,
+                          unsigned at, const uvcci_dpf_node *seed, unsigned n, unsigned regs,
                           const __m512i cws[2], __m512i acc[4]) {
     const __m512i add[2] = {low_half(1), low_half(3)};
     __m512i value[2][NODE_REGS];
@@ -125,9 +126,10 @@ WIDE_INLINE void add_sums(const uvcci_ladder_wide *w, uvcci_ladder_factors facto
     }
 }
 
-WIDE void uvcci_ladder_wide_sums(const uvcci_ladder_wide *w, uvcci_ladder_factors factor,
-                                 const uvcci_dpf_node *seed, unsigned n,
-                                 const uint64_t cw[UVCCI_LADDER_WORDS], uint64_t sum[4][2]) {
+WIDE void uvcci_multiscale_wide_sums(const uvcci_multiscale_wide *w,
+                                     uvcci_multiscale_factors factor, const uvcci_dpf_node *seed,
+                                     unsigned n, const uint64_t cw[UVCCI_MULTISCALE_WORDS],
+                                     uint64_t sum[4][2]) {
     const __m512i cws[2] = {four(cw), _mm512_set1_epi64((long long)cw[2])};
     __m512i acc[4];
     unsigned i = 0;

@@ -12,11 +12,11 @@ static uint64_t block_bytes(const uvcci_plan *plan, const uvcci_plan_round *r,
     const uint32_t count = uvcci_block_count(r->elems, block);
     if (flow->tlv == UVCC_TLV_DIGEST) /* of an opening: it only checks that */
         return v->protocol == UVCCI_PROTO_DIGEST_ALL ? 32 : 0;
-    if (flow->tlv == UVCC_TLV_KEY_BLOB)
+    if (flow->tlv == UVCC_TLV_KEY_CHUNK)
         return uvcci_plan_key_bytes(plan, r, block, (uvcc_role)flow->to);
     if (plan->keyless)
         return 8ull * uvcci_circuit_message_words(&plan->circuit, UVCC_BOOL_BIT | UVCC_BOOL_PRODUCT,
-                                                  r->stage, (uvcc_role)flow->from,
+                                                  r->turn, (uvcc_role)flow->from,
                                                   (uvcc_role)flow->to, count);
     return ((uint64_t)count * v->bits + 7) / 8;
 }
@@ -54,10 +54,10 @@ static int cost_of(const uvcc_program *p, const uvcci_entry *e, uint32_t op, uvc
     const int err = uvcci_plan_make(&plan, p, e, &e->ops[op], &p->alloc);
     if (err != 0)
         return err;
-    *out = (uvcc_op_cost){.rounds = plan.stages};
+    *out = (uvcc_op_cost){.rounds = plan.turns};
     for (unsigned i = 0; i < (unsigned)plan.round_count + plan.key_count; i++) {
         const uvcci_plan_round *r = &plan.rounds[i];
-        const bool before = uvcci_plan_is_keys(&plan, r) || r->stage == UVCCI_STAGE_TRIPLE;
+        const bool before = uvcci_plan_is_keys(&plan, r) || r->turn == UVCCI_TURN_TRIPLE;
         add_round(&plan, r, before ? &out->preprocessing_bytes : &out->online_bytes,
                   &out->messages);
     }

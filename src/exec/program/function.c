@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- kinds of steps ---- */
+/* ---- kinds of instructions ---- */
 
 enum {
     USES_BITS = 1,
@@ -52,8 +52,8 @@ static const kind_row kinds[UVCC_FN_KIND_END] = {
     [UVCC_FN_ROW_SUM] = {"ROW_SUM", "M", NULL, 'M', false, false, 0},
     [UVCC_FN_MUL] = {"MUL", "M", "M", 'A', false, false, 0},
     [UVCC_FN_TRUNC] = {"TRUNC", "M", NULL, 'A', false, false, USES_SHIFT},
-    [UVCC_FN_LADDER] = {"LADDER", "M", NULL, 'A', false, false,
-                        USES_BITS | USES_SHIFT | USES_FIRST | USES_CONSTANT | USES_WORDS},
+    [UVCC_FN_MULTISCALE] = {"MULTISCALE", "M", NULL, 'A', false, false,
+                            USES_BITS | USES_SHIFT | USES_FIRST | USES_CONSTANT | USES_WORDS},
     [UVCC_FN_FLOOR] = {"FLOOR", "M", NULL, 'A', false, false, USES_SHIFT},
     [UVCC_FN_SPLINE] = {"SPLINE", "M", NULL, 'A', false, false,
                         USES_BITS | USES_FIRST | USES_WORDS},
@@ -72,12 +72,12 @@ const char *uvcci_fn_kind_name(uint8_t kind) {
     return row_of(kind)->name;
 }
 
-uvcc_fn_step uvcci_fn_canonical(const uvcc_fn_step *s) {
+uvcc_fn_instr uvcci_fn_canonical(const uvcc_fn_instr *s) {
     const kind_row *row = row_of(s->kind);
     unsigned uses = row->uses;
     if (s->kind == UVCC_FN_TABLE && s->shift == 0)
         uses &= ~(unsigned)(USES_WORDS | USES_CONSTANT);
-    return (uvcc_fn_step){
+    return (uvcc_fn_instr){
         .kind = s->kind,
         .a = row->a != NULL ? s->a : UVCC_FN_NONE,
         .b = row->b != NULL ? s->b : UVCC_FN_NONE,
@@ -99,14 +99,14 @@ uvcc_fn_step uvcci_fn_canonical(const uvcc_fn_step *s) {
 enum { WORDS_MAX = 64 };
 
 static int check_copyable(const uvcc_function *f) {
-    if (f->step_count > UVCC_FN_STEPS_MAX)
+    if (f->instr_count > UVCC_FN_INSTRS_MAX)
         return UVCC_ERR_LIMIT;
-    if ((f->steps == NULL && f->step_count != 0) ||
+    if ((f->instrs == NULL && f->instr_count != 0) ||
         (f->name != NULL && strnlen(f->name, UVCCI_NAME_BYTES) == UVCCI_NAME_BYTES))
         return UVCC_ERR_USAGE;
-    for (unsigned i = 0; i < f->step_count; i++) {
-        const uvcc_fn_step s = uvcci_fn_canonical(&f->steps[i]);
-        const bool many = s.kind == UVCC_FN_LADDER || s.kind == UVCC_FN_SPLINE;
+    for (unsigned i = 0; i < f->instr_count; i++) {
+        const uvcc_fn_instr s = uvcci_fn_canonical(&f->instrs[i]);
+        const bool many = s.kind == UVCC_FN_MULTISCALE || s.kind == UVCC_FN_SPLINE;
         const uint32_t words_max = many ? UVCC_FN_WORDS_MAX : WORDS_MAX;
         if (s.entry_count > UVCC_FN_ENTRIES_MAX || s.word_count > words_max)
             return UVCC_ERR_LIMIT;
@@ -122,31 +122,31 @@ int uvcci_fn_copy(uvcci_function **out, const uvcc_function *f, const uvcc_alloc
         return err;
     const size_t name_bytes = f->name != NULL ? strlen(f->name) + 1 : 0;
     size_t entries = 0, words = 0;
-    for (unsigned i = 0; i < f->step_count; i++) {
-        const uvcc_fn_step s = uvcci_fn_canonical(&f->steps[i]);
+    for (unsigned i = 0; i < f->instr_count; i++) {
+        const uvcc_fn_instr s = uvcci_fn_canonical(&f->instrs[i]);
         entries += s.entry_count;
         words += s.word_count;
     }
-    const size_t bytes = sizeof **out + f->step_count * sizeof(uvcc_fn_step) +
+    const size_t bytes = sizeof **out + f->instr_count * sizeof(uvcc_fn_instr) +
                          words * sizeof(int64_t) + entries * sizeof(int32_t) + name_bytes;
     uvcci_function *copy = al->alloc(al->user, bytes, UVCC_MEM_STATE);
     if (copy == NULL)
         return UVCC_ERR_NOMEM;
-    uvcc_fn_step *step = (uvcc_fn_step *)(copy + 1);
-    int64_t *word = (int64_t *)(step + f->step_count);
+    uvcc_fn_instr *instr = (uvcc_fn_instr *)(copy + 1);
+    int64_t *word = (int64_t *)(instr + f->instr_count);
     int32_t *entry = (int32_t *)(word + words);
     char *name = (char *)(entry + entries);
     *copy = (uvcci_function){.f = *f, .bytes = bytes};
-    copy->f.steps = step;
+    copy->f.instrs = instr;
     copy->f.name = name_bytes != 0 ? memcpy(name, f->name, name_bytes) : NULL;
-    for (unsigned i = 0; i < f->step_count; i++, step++) {
-        *step = uvcci_fn_canonical(&f->steps[i]);
-        if (step->word_count != 0)
-            step->words = memcpy(word, step->words, step->word_count * sizeof *word);
-        if (step->entry_count != 0)
-            step->entries = memcpy(entry, step->entries, step->entry_count * sizeof *entry);
-        word += step->word_count;
-        entry += step->entry_count;
+    for (unsigned i = 0; i < f->instr_count; i++, instr++) {
+        *instr = uvcci_fn_canonical(&f->instrs[i]);
+        if (instr->word_count != 0)
+            instr->words = memcpy(word, instr->words, instr->word_count * sizeof *word);
+        if (instr->entry_count != 0)
+            instr->entries = memcpy(entry, instr->entries, instr->entry_count * sizeof *entry);
+        word += instr->word_count;
+        entry += instr->entry_count;
     }
     *out = copy;
     return 0;
@@ -161,7 +161,7 @@ static uint64_t sum_of_words(const int64_t *words, uint32_t count) {
     return sum;
 }
 
-static uint64_t most_of_entries(const uvcc_fn_step *s) {
+static uint64_t most_of_entries(const uvcc_fn_instr *s) {
     uint64_t most = 0;
     for (uint32_t i = 0; i < s->entry_count; i++) {
         const uint64_t v = uvcci_magnitude(s->entries[i]);
@@ -185,8 +185,8 @@ typedef struct compiler {
     const uint8_t *in_bits;
     uvcci_fn_plan *plan;
     const uvcci_message *m;
-    unsigned i; /* the step at hand */
-    uvcc_fn_step s;
+    unsigned i; /* the instruction at hand */
+    uvcc_fn_instr s;
     uvcci_fn_info *info;
     uint32_t opened, written; /* inputs and outputs seen, as bits */
 } compiler;
@@ -203,8 +203,8 @@ static int refuse(const compiler *c, int error, const char *format, ...) {
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
-    return uvcci_fail(c->m, error, "function %s, step %u (%s): %s", uvcci_fn_name(c->f), c->i,
-                      row_of(c->s.kind)->name, what);
+    return uvcci_fail(c->m, error, "function %s, instruction %u (%s): %s", uvcci_fn_name(c->f),
+                      c->i, row_of(c->s.kind)->name, what);
 }
 
 static const char *kind_of_value(char value) {
@@ -215,29 +215,31 @@ static bool reads_an_index(uint8_t kind) {
     return kind == UVCC_FN_COMPARE || uvcci_fn_is_table(kind) || kind == UVCC_FN_QUAD_DIFF;
 }
 
-/* An operand: an earlier step whose value is of one of `kinds_allowed` (one or two letters). */
+/* An operand: an earlier instruction whose value is of one of `kinds_allowed` (one or two letters).
+ */
 static int check_operand(const compiler *c, char which, uint8_t index, const char *kinds_allowed) {
     if (index >= c->i)
-        return refuse(c, UVCC_ERR_PROGRAM, "operand %c is step %u; it must be an earlier step",
-                      which, index);
-    const uint8_t kind = c->f->steps[index].kind;
-    const char value = (char)c->plan->step[index].value;
+        return refuse(c, UVCC_ERR_PROGRAM,
+                      "operand %c is instruction %u; it must be an earlier instruction", which,
+                      index);
+    const uint8_t kind = c->f->instrs[index].kind;
+    const char value = (char)c->plan->instr[index].value;
     if (value == 0 || strchr(kinds_allowed, value) == NULL)
         return refuse(c, UVCC_ERR_PROGRAM,
-                      "operand %c is step %u (%s), its value is %s; it must be %s%s%s", which,
-                      index, row_of(kind)->name, kind_of_value(value),
+                      "operand %c is instruction %u (%s), its value is %s; it must be %s%s%s",
+                      which, index, row_of(kind)->name, kind_of_value(value),
                       kind_of_value(kinds_allowed[0]), kinds_allowed[1] != 0 ? " or " : "",
                       kinds_allowed[1] != 0 ? kind_of_value(kinds_allowed[1]) : "");
-    if (c->plan->step[index].index && !reads_an_index(c->s.kind))
+    if (c->plan->instr[index].index && !reads_an_index(c->s.kind))
         return refuse(c, UVCC_ERR_PROGRAM,
-                      "operand %c is step %u (%s), which only COMPARE and tables can read", which,
-                      index, row_of(kind)->name);
+                      "operand %c is instruction %u (%s), which only COMPARE and tables can read",
+                      which, index, row_of(kind)->name);
     return 0;
 }
 
 /* The masked operand must be right on `bits` bits. */
 static int check_mod(const compiler *c, char which, uint8_t index, unsigned bits) {
-    const unsigned mod = c->plan->step[index].mod;
+    const unsigned mod = c->plan->instr[index].mod;
     if (mod >= bits)
         return 0;
     return refuse(c, UVCC_ERR_PROGRAM, "operand %c has %u bits opened; %u are needed", which, mod,
@@ -245,7 +247,7 @@ static int check_mod(const compiler *c, char which, uint8_t index, unsigned bits
 }
 
 static int check_widths(const compiler *c, char which, uint8_t index) {
-    const uint32_t wa = c->plan->step[c->s.a].width, w = c->plan->step[index].width;
+    const uint32_t wa = c->plan->instr[c->s.a].width, w = c->plan->instr[index].width;
     if (wa == w)
         return 0;
     return refuse(c, UVCC_ERR_PROGRAM, "operand a has %u columns, %c %u; they must be equal", wa,
@@ -253,7 +255,7 @@ static int check_widths(const compiler *c, char which, uint8_t index) {
 }
 
 static int check_one_bit(const compiler *c, char which, uint8_t index) {
-    const uint32_t bits = c->f->steps[index].word_count;
+    const uint32_t bits = c->f->instrs[index].word_count;
     if (bits == 1)
         return 0;
     return refuse(c, UVCC_ERR_PROGRAM, "operand %c has %u bits; it must have one", which, bits);
@@ -276,9 +278,9 @@ static int check_factor(const compiler *c) {
     int err = check_operand(c, 'c', c->s.c, "MA");
     if (err == 0)
         err = check_widths(c, 'c', c->s.c);
-    if (err != 0 || c->plan->step[c->s.c].value == 'M')
+    if (err != 0 || c->plan->instr[c->s.c].value == 'M')
         return err != 0 ? err : check_mod(c, 'c', c->s.c, 64);
-    const uvcc_fn_step *t = &c->f->steps[c->s.c];
+    const uvcc_fn_instr *t = &c->f->instrs[c->s.c];
     if (t->kind != UVCC_FN_TABLE || t->b != UVCC_FN_NONE)
         return refuse(c, UVCC_ERR_PROGRAM,
                       "operand c must be a masked value or a TABLE without operand b");
@@ -298,7 +300,7 @@ static int check_operands(const compiler *c) {
     err = check_operand(c, 'b', c->s.b, two_scales ? "M" : row->b);
     if (err != 0)
         return err;
-    const uint32_t wa = c->plan->step[c->s.a].width;
+    const uint32_t wa = c->plan->instr[c->s.a].width;
     if (c->s.kind == UVCC_FN_SPREAD)
         return wa == 1
                    ? 0
@@ -331,14 +333,14 @@ static int check_distance(const compiler *c, uint64_t distance) {
                   bits_of(distance), c->s.bits);
 }
 
-static uvcci_spline spline_of(const uvcc_fn_step *s) {
+static uvcci_spline spline_of(const uvcc_fn_instr *s) {
     return uvcci_spline_of((unsigned)s->first, s->word_count, s->words);
 }
 
-/* The step that owns the DPF key: same operand, same bits. */
+/* The instruction that owns the DPF key: same operand, same bits. */
 static uint8_t key_of(const compiler *c) {
     for (unsigned j = 0; j < c->i; j++) {
-        const uvcc_fn_step *s = &c->f->steps[j];
+        const uvcc_fn_instr *s = &c->f->instrs[j];
         if ((s->kind == UVCC_FN_COMPARE || uvcci_fn_is_table(s->kind)) && s->a == c->s.a &&
             s->bits == c->s.bits)
             return (uint8_t)j;
@@ -392,8 +394,8 @@ static void compile_quads(compiler *c, const uvcci_fn_info *a) {
 }
 
 static int compile_best(compiler *c, const uvcci_fn_info *b) {
-    const uvcc_fn_step *x = &c->f->steps[c->s.a], *y = &c->f->steps[c->s.b];
-    const uvcc_fn_step *of = &c->f->steps[x->a];
+    const uvcc_fn_instr *x = &c->f->instrs[c->s.a], *y = &c->f->instrs[c->s.b];
+    const uvcc_fn_instr *of = &c->f->instrs[x->a];
     if (y->kind != UVCC_FN_QUAD_DIFF || of->kind != UVCC_FN_QUAD_DIFF || x->word_count != 1)
         return refuse(c, UVCC_ERR_PROGRAM,
                       "operand a must be a COMPARE of a QUAD_DIFF by one word, b a QUAD_DIFF");
@@ -405,7 +407,7 @@ static int compile_best(compiler *c, const uvcci_fn_info *b) {
 
 /* Public linear maps of one or two M values. */
 static void compile_linear(compiler *c, const uvcci_fn_info *a) {
-    const uvcci_fn_info *b = c->s.b != UVCC_FN_NONE ? &c->plan->step[c->s.b] : NULL;
+    const uvcci_fn_info *b = c->s.b != UVCC_FN_NONE ? &c->plan->instr[c->s.b] : NULL;
     c->plan->one_edge = true;
     c->info->mod = a->mod;
     c->info->bound = a->bound;
@@ -442,58 +444,59 @@ static int compile_trunc(compiler *c, const uvcci_fn_info *a) {
 }
 
 /* The most that a cell's polynomial can be. */
-static uint64_t ladder_bound(const uvcc_fn_step *s, const uvcci_ladder *l) {
-    const unsigned cells = UVCCI_LADDER_SPAN * l->cells;
+static uint64_t multiscale_bound(const uvcc_fn_instr *s, const uvcci_multiscale *l) {
+    const unsigned cells = UVCCI_MULTISCALE_SPAN * l->cells;
     uint64_t most = 0;
-    for (unsigned k = 0; k < l->rungs; k++)
+    for (unsigned k = 0; k < l->scales; k++)
         for (unsigned i = 0; i < cells; i++) {
-            const int64_t *w = s->words + (size_t)k * UVCCI_LADDER_WORDS * cells + i;
+            const int64_t *w = s->words + (size_t)k * UVCCI_MULTISCALE_WORDS * cells + i;
             uint64_t sum = uvcci_magnitude(w[0]);
             sum = uvcci_sat_add(
-                sum, uvcci_sat_mul(uvcci_magnitude(w[cells]), 1ull << UVCCI_LADDER_BITS));
-            sum = uvcci_sat_add(
-                sum, uvcci_sat_mul(uvcci_magnitude(w[2 * cells]), 1ull << 2 * UVCCI_LADDER_BITS));
+                sum, uvcci_sat_mul(uvcci_magnitude(w[cells]), 1ull << UVCCI_MULTISCALE_BITS));
+            sum = uvcci_sat_add(sum, uvcci_sat_mul(uvcci_magnitude(w[2 * cells]),
+                                                   1ull << 2 * UVCCI_MULTISCALE_BITS));
             most = sum > most ? sum : most;
         }
     return uvcci_sat_add(most, uvcci_magnitude(s->constant));
 }
 
-static int check_ladder(const compiler *c) {
+static int check_multiscale(const compiler *c) {
     int err = check_bits(c, 63);
     if (err != 0)
         return err;
-    if (c->s.first < 2 || c->s.first > UVCCI_LADDER_CELLS_MAX)
+    if (c->s.first < 2 || c->s.first > UVCCI_MULTISCALE_CELLS_MAX)
         return refuse(c, UVCC_ERR_PROGRAM, "its first cell is %lld; 2 to %u are possible",
-                      (long long)c->s.first, UVCCI_LADDER_CELLS_MAX);
-    const uint32_t rung = UVCCI_LADDER_WORDS * UVCCI_LADDER_SPAN * (uint32_t)c->s.first;
-    const uint32_t rungs = c->s.word_count / rung;
-    if (c->s.word_count % rung != 0 || rungs < 1 || rungs > UVCCI_LADDER_RUNGS_MAX)
-        return refuse(c, UVCC_ERR_PROGRAM, "%u words; it takes %u for each of 1 to %u rungs",
-                      c->s.word_count, rung, UVCCI_LADDER_RUNGS_MAX);
+                      (long long)c->s.first, UVCCI_MULTISCALE_CELLS_MAX);
+    const uint32_t scale_at = UVCCI_MULTISCALE_WORDS * UVCCI_MULTISCALE_SPAN * (uint32_t)c->s.first;
+    const uint32_t scales = c->s.word_count / scale_at;
+    if (c->s.word_count % scale_at != 0 || scales < 1 || scales > UVCCI_MULTISCALE_SCALES_MAX)
+        return refuse(c, UVCC_ERR_PROGRAM, "%u words; it takes %u for each of 1 to %u scales",
+                      c->s.word_count, scale_at, UVCCI_MULTISCALE_SCALES_MAX);
     if (c->s.words == NULL)
         return refuse(c, UVCC_ERR_PROGRAM, "its words are missing");
-    if (UVCCI_LADDER_STEP * (rungs - 1) >= c->s.bits)
-        return refuse(c, UVCC_ERR_PROGRAM, "%u bits are too few for %u rungs", c->s.bits, rungs);
+    if (UVCCI_MULTISCALE_STEP * (scales - 1) >= c->s.bits)
+        return refuse(c, UVCC_ERR_PROGRAM, "%u bits are too few for %u scales", c->s.bits, scales);
     return check_mod(c, 'a', c->s.a, c->s.shift + c->s.bits);
 }
 
-static int compile_ladder(compiler *c, const uvcci_fn_info *a) {
-    int err = check_ladder(c);
+static int compile_multiscale(compiler *c, const uvcci_fn_info *a) {
+    int err = check_multiscale(c);
     if (err != 0)
         return err;
-    const uvcci_ladder l = uvcci_fn_ladder(c->s.bits, c->s.shift, c->s.first, c->s.word_count);
+    const uvcci_multiscale l =
+        uvcci_fn_multiscale(c->s.bits, c->s.shift, c->s.first, c->s.word_count);
     c->info->key = (uint8_t)c->i;
-    c->info->bound = ladder_bound(&c->s, &l);
+    c->info->bound = multiscale_bound(&c->s, &l);
     if (c->in_bits == NULL)
         return 0;
     const uint64_t most =
-        uvcci_sat_add(uvcci_shifted_bound(a->bound, uvcci_ladder_bits(&l, l.rungs - 1)), 1);
+        uvcci_sat_add(uvcci_shifted_bound(a->bound, uvcci_multiscale_bits(&l, l.scales - 1)), 1);
     if (most >= 4 * l.cells)
         return refuse(c, UVCC_ERR_BOUND,
-                      "its operand has indices up to %llu at the last rung; %u are possible",
+                      "its operand has indices up to %llu at the last scale; %u are possible",
                       (unsigned long long)most, 4 * l.cells - 1);
-    if (most + 4 * l.cells > 1ull << (l.depth - UVCCI_LADDER_STEP * (l.rungs - 1)))
-        return refuse(c, UVCC_ERR_BOUND, "%u bits are too few for %u rungs", l.depth, l.rungs);
+    if (most + 4 * l.cells > 1ull << (l.depth - UVCCI_MULTISCALE_STEP * (l.scales - 1)))
+        return refuse(c, UVCC_ERR_BOUND, "%u bits are too few for %u scales", l.depth, l.scales);
     return 0;
 }
 
@@ -548,7 +551,7 @@ static int compile_compare(compiler *c, const uvcci_fn_info *a) {
 
 /* A table whose entries are multiplied by factors of what the shift of its index leaves out. */
 static int compile_factors(compiler *c, uint64_t most) {
-    const uvcc_fn_step *shift = &c->f->steps[c->s.a];
+    const uvcc_fn_instr *shift = &c->f->instrs[c->s.a];
     if (shift->kind != UVCC_FN_SHIFT || shift->a != c->s.b || shift->shift != c->s.shift)
         return refuse(c, UVCC_ERR_PROGRAM, "operand a must be the SHIFT of operand b by %u",
                       c->s.shift);
@@ -576,10 +579,10 @@ static int compile_table_mul(compiler *c, uint64_t most) {
         c->info->words *= 2;
     }
     if (c->s.c != UVCC_FN_NONE) {
-        const uvcci_fn_info *by = &c->plan->step[c->s.c];
-        if (by->value == 'A' && by->stage != c->info->stage)
+        const uvcci_fn_info *by = &c->plan->instr[c->s.c];
+        if (by->value == 'A' && by->turn != c->info->turn)
             return refuse(c, UVCC_ERR_PROGRAM, "operand c is opened in round %u, this in round %u",
-                          by->stage, c->info->stage);
+                          by->turn, c->info->turn);
         c->info->words *= 2;
         c->info->bound = uvcci_sat_mul(most, by->bound);
     }
@@ -618,14 +621,14 @@ static int compile_table(compiler *c, const uvcci_fn_info *a) {
         return compile_factors(c, most);
     if (c->s.b != UVCC_FN_NONE) {
         c->info->words = 4;
-        c->info->bound = uvcci_sat_mul(most, c->plan->step[c->s.b].bound);
+        c->info->bound = uvcci_sat_mul(most, c->plan->instr[c->s.b].bound);
     }
     return 0;
 }
 
 /* SELECT and BITS: one word per bit. */
 static int compile_weights(compiler *c, const uvcci_fn_info *b) {
-    const uint32_t n = c->plan->step[c->s.a].words;
+    const uint32_t n = c->plan->instr[c->s.a].words;
     int err = check_words(c, n, n);
     if (err != 0)
         return err;
@@ -640,25 +643,25 @@ static int compile_weights(compiler *c, const uvcci_fn_info *b) {
 /* second + bit * (first - second), or the like of a group of four: one of them, so its bound is
  * theirs and not three times as much. */
 static bool picks_one_of_pair(const compiler *c) {
-    const uvcc_fn_step *x = &c->f->steps[c->s.a], *y = &c->f->steps[c->s.b];
+    const uvcc_fn_instr *x = &c->f->instrs[c->s.a], *y = &c->f->instrs[c->s.b];
     if (c->s.constant == 0 && y->kind == UVCC_FN_QUAD_LAST && x->kind == UVCC_FN_QUAD_BEST)
-        return c->f->steps[x->b].a == y->a;
+        return c->f->instrs[x->b].a == y->a;
     return c->s.constant == 0 && y->kind == UVCC_FN_PAIR_SECOND && x->kind == UVCC_FN_SELECT &&
-           x->word_count == 1 && x->words[0] == 1 && c->f->steps[x->b].kind == UVCC_FN_PAIR_DIFF &&
-           c->f->steps[x->b].a == y->a;
+           x->word_count == 1 && x->words[0] == 1 && c->f->instrs[x->b].kind == UVCC_FN_PAIR_DIFF &&
+           c->f->instrs[x->b].a == y->a;
 }
 
 static int compile_add(compiler *c, const uvcci_fn_info *a) {
     c->info->bound = uvcci_sat_add(a->bound, uvcci_magnitude(c->s.constant));
     if (c->s.b == UVCC_FN_NONE)
         return 0;
-    const uvcci_fn_info *b = &c->plan->step[c->s.b];
-    c->info->bound = picks_one_of_pair(c) ? c->plan->step[c->f->steps[c->s.b].a].bound
+    const uvcci_fn_info *b = &c->plan->instr[c->s.b];
+    c->info->bound = picks_one_of_pair(c) ? c->plan->instr[c->f->instrs[c->s.b].a].bound
                                           : uvcci_sat_add(c->info->bound, b->bound);
     return b->value == 'M' ? check_mod(c, 'b', c->s.b, 64) : 0;
 }
 
-/* The bound of what is lifted: the operand's, or the one that the step declares. */
+/* The bound of what is lifted: the operand's, or the one that the instruction declares. */
 static int compile_lifted(compiler *c, const uvcci_fn_info *a) {
     if (c->s.bits > UVCCI_MAX_BITS)
         return refuse(c, UVCC_ERR_PROGRAM, "it declares %u bits; at most %u are possible",
@@ -673,7 +676,8 @@ static int compile_output(compiler *c) {
     if (c->s.io >= c->f->outputs)
         return refuse(c, UVCC_ERR_PROGRAM, "there is no output %u", c->s.io);
     if (c->written & 1u << c->s.io)
-        return refuse(c, UVCC_ERR_PROGRAM, "output %u is written by an earlier step", c->s.io);
+        return refuse(c, UVCC_ERR_PROGRAM, "output %u is written by an earlier instruction",
+                      c->s.io);
     c->written |= 1u << c->s.io;
     if (c->in_bits != NULL && bits_of(c->info->bound) > UVCCI_MAX_BITS)
         return refuse(c, UVCC_ERR_BOUND, "output %u needs %u bits; at most %u are possible",
@@ -682,7 +686,7 @@ static int compile_output(compiler *c) {
 }
 
 static int compile_kind(compiler *c) {
-    const uvcci_fn_info *a = c->s.a != UVCC_FN_NONE ? &c->plan->step[c->s.a] : NULL;
+    const uvcci_fn_info *a = c->s.a != UVCC_FN_NONE ? &c->plan->instr[c->s.a] : NULL;
     switch (c->s.kind) {
     case UVCC_FN_OPEN:
         return compile_open(c);
@@ -701,7 +705,7 @@ static int compile_kind(compiler *c) {
         return compile_low(c);
     case UVCC_FN_SELECT:
     case UVCC_FN_SELECT_MUL:
-        return compile_weights(c, &c->plan->step[c->s.b]);
+        return compile_weights(c, &c->plan->instr[c->s.b]);
     case UVCC_FN_BITS:
         return compile_weights(c, NULL);
     case UVCC_FN_ADD:
@@ -711,19 +715,19 @@ static int compile_kind(compiler *c) {
         compile_quads(c, a);
         return 0;
     case UVCC_FN_QUAD_BEST:
-        return compile_best(c, &c->plan->step[c->s.b]);
+        return compile_best(c, &c->plan->instr[c->s.b]);
     case UVCC_FN_SPREAD:
     case UVCC_FN_SUB:
     case UVCC_FN_ROW_SUM:
         compile_linear(c, a);
         return 0;
     case UVCC_FN_MUL:
-        return compile_mul(c, a, &c->plan->step[c->s.b]);
+        return compile_mul(c, a, &c->plan->instr[c->s.b]);
     case UVCC_FN_TRUNC:
     case UVCC_FN_FLOOR:
         return compile_trunc(c, a);
-    case UVCC_FN_LADDER:
-        return compile_ladder(c, a);
+    case UVCC_FN_MULTISCALE:
+        return compile_multiscale(c, a);
     case UVCC_FN_SPLINE:
         return compile_spline(c, a);
     case UVCC_FN_INDEX:
@@ -741,25 +745,25 @@ static int compile_kind(compiler *c) {
 }
 
 static uint8_t available(const uvcci_fn_info *info) {
-    return (uint8_t)(info->stage + info->sends);
+    return (uint8_t)(info->turn + info->sends);
 }
 
-/* The step starts when its operands are there, and they must last until then. The factors of a
- * TABLE_MUL are wanted after its round only. */
-static void set_stage(compiler *c) {
+/* The instruction starts when its operands are there, and they must last until then. The factors of
+ * a TABLE_MUL are wanted after its round only. */
+static void set_turn(compiler *c) {
     const uint8_t operands[3] = {c->s.a, c->s.b, c->s.c};
     const unsigned later[3] = {0, c->s.kind == UVCC_FN_TABLE_MUL, c->s.kind == UVCC_FN_TABLE_MUL};
     for (unsigned o = 0; o < 3; o++)
         if (operands[o] != UVCC_FN_NONE &&
-            available(&c->plan->step[operands[o]]) > c->info->stage + later[o])
-            c->info->stage = (uint8_t)(available(&c->plan->step[operands[o]]) - later[o]);
+            available(&c->plan->instr[operands[o]]) > c->info->turn + later[o])
+            c->info->turn = (uint8_t)(available(&c->plan->instr[operands[o]]) - later[o]);
     for (unsigned o = 0; o < 3; o++)
         if (operands[o] != UVCC_FN_NONE &&
-            c->plan->step[operands[o]].last < c->info->stage + later[o])
-            c->plan->step[operands[o]].last = (uint8_t)(c->info->stage + later[o]);
+            c->plan->instr[operands[o]].last < c->info->turn + later[o])
+            c->plan->instr[operands[o]].last = (uint8_t)(c->info->turn + later[o]);
     c->info->last = available(c->info);
-    if (c->info->sends && c->info->stage >= c->plan->rounds)
-        c->plan->rounds = (uint8_t)(c->info->stage + 1);
+    if (c->info->sends && c->info->turn >= c->plan->rounds)
+        c->plan->rounds = (uint8_t)(c->info->turn + 1);
 }
 
 static int compile_step(compiler *c, uint32_t cols) {
@@ -772,17 +776,18 @@ static int compile_step(compiler *c, uint32_t cols) {
     *c->info = (uvcci_fn_info){
         .value = (uint8_t)row->value,
         .sends = row->sends,
-        .width = c->s.a != UVCC_FN_NONE ? c->plan->step[c->s.a].width : cols,
+        .width = c->s.a != UVCC_FN_NONE ? c->plan->instr[c->s.a].width : cols,
         .key = UVCC_FN_NONE,
     };
-    set_stage(c);
+    set_turn(c);
     return compile_kind(c);
 }
 
-/* Who needs the masks; readers come after what they read, so from the last step to the first. */
+/* Who needs the masks; readers come after what they read, so from the last instruction to the
+ * first. */
 static void mark_masks(const uvcc_function *f, uvcci_fn_info *info) {
-    for (unsigned i = f->step_count; i-- > 0;) {
-        const uvcc_fn_step s = uvcci_fn_canonical(&f->steps[i]);
+    for (unsigned i = f->instr_count; i-- > 0;) {
+        const uvcc_fn_instr s = uvcci_fn_canonical(&f->instrs[i]);
         switch (s.kind) {
         case UVCC_FN_COMPARE:
         case UVCC_FN_TABLE: /* with a shift: of b too, which a comes from */
@@ -807,7 +812,7 @@ static void mark_masks(const uvcc_function *f, uvcci_fn_info *info) {
             info[s.a].dealer = info[s.b].dealer = info[s.a].pads = info[s.b].pads = true;
             break;
         case UVCC_FN_TRUNC:
-        case UVCC_FN_LADDER:
+        case UVCC_FN_MULTISCALE:
         case UVCC_FN_FLOOR:
             info[s.a].dealer = true;
             break;
@@ -844,12 +849,13 @@ static void mark_masks(const uvcc_function *f, uvcci_fn_info *info) {
 
 static int check_head(const uvcc_function *f, uint32_t cols, const uint8_t *in_bits,
                       const uvcci_message *m) {
-    if (f == NULL || f->steps == NULL || cols == 0)
+    if (f == NULL || f->instrs == NULL || cols == 0)
         return uvcci_fail(m, UVCC_ERR_USAGE, "there is no function, or its inputs have no columns");
     const char *name = uvcci_fn_name(f);
-    if (f->step_count > UVCC_FN_STEPS_MAX)
-        return uvcci_fail(m, UVCC_ERR_LIMIT, "function %s has %u steps; at most %u are possible",
-                          name, f->step_count, UVCC_FN_STEPS_MAX);
+    if (f->instr_count > UVCC_FN_INSTRS_MAX)
+        return uvcci_fail(m, UVCC_ERR_LIMIT,
+                          "function %s has %u instructions; at most %u are possible", name,
+                          f->instr_count, UVCC_FN_INSTRS_MAX);
     if (f->inputs < 1 || f->inputs > UVCC_OP_MAX_IN || f->outputs < 1 ||
         f->outputs > UVCC_OP_MAX_OUT)
         return uvcci_fail(m, UVCC_ERR_PROGRAM,
@@ -872,29 +878,29 @@ int uvcci_fn_compile(const uvcc_function *f, uint32_t cols, const uint8_t *in_bi
     if (err != 0)
         return err;
     compiler c = {.f = f, .in_bits = in_bits, .plan = plan, .m = &m};
-    for (; c.i < f->step_count && err == 0; c.i++) {
-        c.s = uvcci_fn_canonical(&f->steps[c.i]);
-        c.info = &plan->step[c.i];
+    for (; c.i < f->instr_count && err == 0; c.i++) {
+        c.s = uvcci_fn_canonical(&f->instrs[c.i]);
+        c.info = &plan->instr[c.i];
         err = compile_step(&c, cols);
     }
     if (err != 0)
         return err;
     for (unsigned i = 0; i < f->inputs; i++)
         if (!(c.opened & 1u << i))
-            return uvcci_fail(&m, UVCC_ERR_PROGRAM, "function %s: no step opens input %u",
+            return uvcci_fail(&m, UVCC_ERR_PROGRAM, "function %s: no instruction opens input %u",
                               uvcci_fn_name(f), i);
     for (unsigned i = 0; i < f->outputs; i++)
         if (!(c.written & 1u << i))
-            return uvcci_fail(&m, UVCC_ERR_PROGRAM, "function %s: no step writes output %u",
+            return uvcci_fail(&m, UVCC_ERR_PROGRAM, "function %s: no instruction writes output %u",
                               uvcci_fn_name(f), i);
-    mark_masks(f, plan->step);
+    mark_masks(f, plan->instr);
     return uvcci_fail(&m, 0, "%s", "");
 }
 
 /* ---- what is known of a function ---- */
 
-/* The output that a step writes, or UVCC_FN_NONE. */
-static uint8_t output_of(const uvcc_fn_step *s) {
+/* The output that an instruction writes, or UVCC_FN_NONE. */
+static uint8_t output_of(const uvcc_fn_instr *s) {
     return s->kind == UVCC_FN_LIFT || s->kind == UVCC_FN_EXCHANGE ? s->io : UVCC_FN_NONE;
 }
 
@@ -905,9 +911,9 @@ int uvcc_function_check(const uvcc_function *f, uint32_t cols, const uint8_t *in
     if (in_bits == NULL)
         return uvcci_fail(&m, UVCC_ERR_USAGE, "the bits of the inputs are missing");
     int err = uvcci_fn_compile(f, cols, in_bits, &plan, message, message_cap);
-    for (unsigned i = 0; err == 0 && out_bits != NULL && i < f->step_count; i++)
-        if (output_of(&f->steps[i]) != UVCC_FN_NONE)
-            out_bits[f->steps[i].io] = (uint8_t)bits_of(plan.step[i].bound);
+    for (unsigned i = 0; err == 0 && out_bits != NULL && i < f->instr_count; i++)
+        if (output_of(&f->instrs[i]) != UVCC_FN_NONE)
+            out_bits[f->instrs[i].io] = (uint8_t)bits_of(plan.instr[i].bound);
     return err;
 }
 
@@ -915,27 +921,27 @@ uint32_t uvcc_function_cols(const uvcc_function *f, uint32_t cols, uint8_t outpu
     uvcci_fn_plan plan;
     if (output == UVCC_FN_NONE || uvcci_fn_compile(f, cols, NULL, &plan, NULL, 0) != 0)
         return 0;
-    for (unsigned i = 0; i < f->step_count; i++)
-        if (output_of(&f->steps[i]) == output)
-            return plan.step[i].width;
+    for (unsigned i = 0; i < f->instr_count; i++)
+        if (output_of(&f->instrs[i]) == output)
+            return plan.instr[i].width;
     return 0;
 }
 
 uint64_t uvcci_fn_stream_bytes(const uvcc_function *f, const uvcci_fn_plan *plan, uint32_t width,
                                bool tail, uint32_t c) {
     uint64_t sum = 0;
-    for (unsigned i = 0; i < f->step_count; i++) {
-        if (plan->step[i].width != width)
+    for (unsigned i = 0; i < f->instr_count; i++) {
+        if (plan->instr[i].width != width)
             continue;
         if (uvcci_fn_owns_key(f, plan, i))
-            sum += uvcci_fn_key_bytes(&f->steps[i], c);
-        sum += tail ? 8ull * plan->step[i].words * c : 0;
+            sum += uvcci_fn_key_bytes(&f->instrs[i], c);
+        sum += tail ? 8ull * plan->instr[i].words * c : 0;
     }
     return sum;
 }
 
-/* Payload bytes that all parties send for one element of the step. */
-static double online_bytes(const uvcc_fn_step *s) {
+/* Payload bytes that all parties send for one element of the instruction. */
+static double online_bytes(const uvcc_fn_instr *s) {
     switch (s->kind) {
     case UVCC_FN_OPEN:
         return 2 * s->bits / 8.0;
@@ -960,32 +966,34 @@ int uvcc_function_cost(const uvcc_function *f, uint32_t cols, uvcc_fn_cost *out)
     if (err != 0)
         return err;
     *out = (uvcc_fn_cost){.rounds = plan.rounds};
-    for (unsigned i = 0; i < f->step_count; i++) {
-        const uvcci_fn_info *info = &plan.step[i];
+    for (unsigned i = 0; i < f->instr_count; i++) {
+        const uvcci_fn_info *info = &plan.instr[i];
         const double weight = (double)info->width / cols;
-        const uint32_t cw = info->key == i ? 2 * uvcci_fn_key_bytes(&f->steps[i], 1) : 0;
-        out->online_bytes += weight * online_bytes(&f->steps[i]);
+        const uint32_t cw = info->key == i ? 2 * uvcci_fn_key_bytes(&f->instrs[i], 1) : 0;
+        out->online_bytes += weight * online_bytes(&f->instrs[i]);
         out->key_bytes += weight * (cw + 8.0 * info->words);
     }
     return 0;
 }
 
-unsigned uvcc_function_low_bits(const uvcc_fn_step *step) {
-    if (step == NULL)
+unsigned uvcc_function_low_bits(const uvcc_fn_instr *instr) {
+    if (instr == NULL)
         return 0;
-    if (step->kind == UVCC_FN_SHIFT || step->kind == UVCC_FN_TRUNC)
-        return step->shift;
-    if (step->kind == UVCC_FN_LOW)
-        return step->bits;
-    if (step->kind != UVCC_FN_LADDER || step->first < 1 || step->first > UVCCI_LADDER_CELLS_MAX)
+    if (instr->kind == UVCC_FN_SHIFT || instr->kind == UVCC_FN_TRUNC)
+        return instr->shift;
+    if (instr->kind == UVCC_FN_LOW)
+        return instr->bits;
+    if (instr->kind != UVCC_FN_MULTISCALE || instr->first < 1 ||
+        instr->first > UVCCI_MULTISCALE_CELLS_MAX)
         return 0;
-    const uvcci_ladder l = uvcci_fn_ladder(step->bits, step->shift, step->first, step->word_count);
-    return l.rungs == 0 ? 0 : uvcci_ladder_bits(&l, l.rungs - 1);
+    const uvcci_multiscale l =
+        uvcci_fn_multiscale(instr->bits, instr->shift, instr->first, instr->word_count);
+    return l.scales == 0 ? 0 : uvcci_multiscale_bits(&l, l.scales - 1);
 }
 
 /* ---- plaintext ---- */
 
-/* Rows that are evaluated together: enough elements to keep the steps' overhead small. */
+/* Rows that are evaluated together: enough elements to keep the instructions' overhead small. */
 enum { BATCH_ELEMS = 1024 };
 
 typedef struct evaluation {
@@ -994,8 +1002,8 @@ typedef struct evaluation {
     const int64_t *const *in;
     int64_t *const *out;
     const uint64_t *const *low;
-    size_t first, rows;               /* the batch */
-    size_t offset[UVCC_FN_STEPS_MAX]; /* of a step's values in `values` */
+    size_t first, rows;                /* the batch */
+    size_t offset[UVCC_FN_INSTRS_MAX]; /* of an instruction's values in `values` */
     uint64_t *values;
 } evaluation;
 
@@ -1011,22 +1019,23 @@ static uint64_t factor(const int64_t *c, uint64_t l, unsigned s) {
     return z;
 }
 
-static uint64_t entry_at(const uvcc_fn_step *s, uint64_t x) {
+static uint64_t entry_at(const uvcc_fn_instr *s, uint64_t x) {
     const uint64_t mask = (1ull << s->bits) - 1;
     const bool whole = s->first == 0 && s->entry_count == mask + 1;
     const uint64_t i = whole ? x & mask : x - (uint64_t)s->first;
     return i < s->entry_count ? (uint64_t)(int64_t)s->entries[i] : 0;
 }
 
-static uint64_t weigh(const uvcc_fn_step *s, uint64_t bits) {
+static uint64_t weigh(const uvcc_fn_instr *s, uint64_t bits) {
     uint64_t sum = 0;
     for (uint32_t j = 0; j < s->word_count; j++)
         sum += bits >> j & 1 ? (uint64_t)s->words[j] : 0;
     return sum;
 }
 
-static void eval_pairs(const evaluation *e, const uvcc_fn_step *s, const uint64_t *x, uint64_t *z) {
-    const uint32_t wide = e->plan.step[s->a].width, half = wide / 2 + wide % 2;
+static void eval_pairs(const evaluation *e, const uvcc_fn_instr *s, const uint64_t *x,
+                       uint64_t *z) {
+    const uint32_t wide = e->plan.instr[s->a].width, half = wide / 2 + wide % 2;
     for (size_t r = 0; r < e->rows; r++)
         for (uint32_t j = 0; j < half; j++) {
             const uint64_t *row = x + r * wide;
@@ -1035,8 +1044,9 @@ static void eval_pairs(const evaluation *e, const uvcc_fn_step *s, const uint64_
         }
 }
 
-static void eval_quads(const evaluation *e, const uvcc_fn_step *s, const uint64_t *x, uint64_t *z) {
-    const uint32_t wide = e->plan.step[s->a].width;
+static void eval_quads(const evaluation *e, const uvcc_fn_instr *s, const uint64_t *x,
+                       uint64_t *z) {
+    const uint32_t wide = e->plan.instr[s->a].width;
     for (size_t r = 0; r < e->rows; r++, x += wide)
         for (uint32_t j = 0; j < wide; j += 4) {
             uint64_t of[4];
@@ -1069,9 +1079,9 @@ static uint64_t sum_of_row(const uint64_t *x, uint32_t width) {
     return sum;
 }
 
-static void eval_rows(const evaluation *e, const uvcc_fn_step *s, uint32_t width, const uint64_t *x,
-                      uint64_t *z) {
-    const uint32_t wide = e->plan.step[s->a].width;
+static void eval_rows(const evaluation *e, const uvcc_fn_instr *s, uint32_t width,
+                      const uint64_t *x, uint64_t *z) {
+    const uint32_t wide = e->plan.instr[s->a].width;
     for (size_t r = 0; r < e->rows; r++) {
         if (s->kind == UVCC_FN_ROW_SUM)
             z[r] = sum_of_row(x + r * wide, wide);
@@ -1082,7 +1092,7 @@ static void eval_rows(const evaluation *e, const uvcc_fn_step *s, uint32_t width
 }
 
 /* low: r_low of the SHIFT that x comes from, or NULL. */
-static void eval_table(const uvcc_fn_step *s, const uint64_t *x, const uint64_t *y,
+static void eval_table(const uvcc_fn_instr *s, const uint64_t *x, const uint64_t *y,
                        const uint64_t *low, size_t n, uint64_t *z) {
     for (size_t i = 0; i < n; i++) {
         const uint64_t entry = entry_at(s, x[i]);
@@ -1098,7 +1108,7 @@ static void eval_table(const uvcc_fn_step *s, const uint64_t *x, const uint64_t 
 }
 
 /* bit, y: NULL for none. */
-static void eval_table_mul(const uvcc_fn_step *s, const uint64_t *x, const uint64_t *bit,
+static void eval_table_mul(const uvcc_fn_instr *s, const uint64_t *x, const uint64_t *bit,
                            const uint64_t *y, size_t n, uint64_t *z) {
     for (size_t i = 0; i < n; i++) {
         const uint64_t entry = bit == NULL || (bit[i] & 1) != 0 ? entry_at(s, x[i]) : 0;
@@ -1113,22 +1123,22 @@ static void eval_low(const uint64_t *x, const uint64_t *low, unsigned bits, size
     }
 }
 
-/* low: r_low of the last rung, or NULL. */
-static void eval_ladder(const uvcc_fn_step *s, const uint64_t *x, const uint64_t *low, size_t n,
-                        uint64_t *z) {
-    const uvcci_ladder l = uvcci_fn_ladder(s->bits, s->shift, s->first, s->word_count);
-    const size_t cells = UVCCI_LADDER_SPAN * (size_t)l.cells;
+/* low: r_low of the last scale, or NULL. */
+static void eval_multiscale(const uvcc_fn_instr *s, const uint64_t *x, const uint64_t *low,
+                            size_t n, uint64_t *z) {
+    const uvcci_multiscale l = uvcci_fn_multiscale(s->bits, s->shift, s->first, s->word_count);
+    const size_t cells = UVCCI_MULTISCALE_SPAN * (size_t)l.cells;
     for (size_t i = 0; i < n; i++) {
         const uint64_t r = low != NULL ? low[i] : 0, xh = x[i] + r;
         z[i] = (uint64_t)s->constant;
-        for (unsigned k = l.rungs; k-- > 0;) {
-            const unsigned shift = uvcci_ladder_bits(&l, k);
+        for (unsigned k = l.scales; k-- > 0;) {
+            const unsigned shift = uvcci_multiscale_bits(&l, k);
             const int64_t index = floor_shift(xh, shift) - floor_shift(r, shift);
             if (index < (int64_t)l.cells)
                 continue;
             const uint64_t at = (uint64_t)index - l.cells;
-            const int64_t *w = s->words + (size_t)k * UVCCI_LADDER_WORDS * cells + at;
-            const uint64_t d = uvcci_ladder_low(xh, shift) - uvcci_ladder_low(r, shift);
+            const int64_t *w = s->words + (size_t)k * UVCCI_MULTISCALE_WORDS * cells + at;
+            const uint64_t d = uvcci_multiscale_low(xh, shift) - uvcci_multiscale_low(r, shift);
             if (at < cells)
                 z[i] += (uint64_t)w[0] + d * ((uint64_t)w[cells] + d * (uint64_t)w[2 * cells]);
             break;
@@ -1136,13 +1146,13 @@ static void eval_ladder(const uvcc_fn_step *s, const uint64_t *x, const uint64_t
     }
 }
 
-static void eval_spline(const uvcc_fn_step *s, const uint64_t *x, size_t n, uint64_t *z) {
+static void eval_spline(const uvcc_fn_instr *s, const uint64_t *x, size_t n, uint64_t *z) {
     const uvcci_spline p = spline_of(s);
     for (size_t i = 0; i < n; i++)
         z[i] = uvcci_spline_value(&p, (int64_t)x[i]);
 }
 
-static void eval_compare(const uvcc_fn_step *s, const uint64_t *x, size_t n, uint64_t *z) {
+static void eval_compare(const uvcc_fn_instr *s, const uint64_t *x, size_t n, uint64_t *z) {
     for (size_t i = 0; i < n; i++) {
         z[i] = 0;
         for (uint32_t j = 0; j < s->word_count; j++)
@@ -1150,14 +1160,14 @@ static void eval_compare(const uvcc_fn_step *s, const uint64_t *x, size_t n, uin
     }
 }
 
-/* r_low of a step's elements in this batch. */
-static const uint64_t *low_of(const evaluation *e, unsigned step) {
-    return e->low != NULL && e->low[step] != NULL
-               ? e->low[step] + e->first * e->plan.step[step].width
+/* r_low of an instruction's elements in this batch. */
+static const uint64_t *low_of(const evaluation *e, unsigned instr) {
+    return e->low != NULL && e->low[instr] != NULL
+               ? e->low[instr] + e->first * e->plan.instr[instr].width
                : NULL;
 }
 
-static int eval_lifted(const evaluation *e, const uvcc_fn_step *s, const uint64_t *x, size_t n,
+static int eval_lifted(const evaluation *e, const uvcc_fn_instr *s, const uint64_t *x, size_t n,
                        uint64_t *z) {
     const uint64_t bound = (1ull << s->bits) - 1;
     for (size_t i = 0; i < n && s->bits != 0; i++)
@@ -1170,8 +1180,8 @@ static int eval_lifted(const evaluation *e, const uvcc_fn_step *s, const uint64_
 }
 
 static int eval_step(const evaluation *e, unsigned index) {
-    const uvcc_fn_step step = uvcci_fn_canonical(&e->f->steps[index]), *s = &step;
-    const uint32_t width = e->plan.step[index].width;
+    const uvcc_fn_instr instr = uvcci_fn_canonical(&e->f->instrs[index]), *s = &instr;
+    const uint32_t width = e->plan.instr[index].width;
     const size_t n = e->rows * width;
     const uint64_t *x = s->a != UVCC_FN_NONE ? e->values + e->offset[s->a] : NULL;
     const uint64_t *y = s->b != UVCC_FN_NONE ? e->values + e->offset[s->b] : NULL;
@@ -1211,8 +1221,8 @@ static int eval_step(const evaluation *e, unsigned index) {
         for (size_t i = 0; i < n; i++)
             z[i] = x[i] * y[i];
         break;
-    case UVCC_FN_LADDER:
-        eval_ladder(s, x, low_of(e, index), n, z);
+    case UVCC_FN_MULTISCALE:
+        eval_multiscale(s, x, low_of(e, index), n, z);
         break;
     case UVCC_FN_SPLINE:
         eval_spline(s, x, n, z);
@@ -1267,16 +1277,16 @@ int uvcc_function_eval(const uvcc_function *f, uint32_t rows, uint32_t cols,
     const size_t batch = cols < BATCH_ELEMS ? BATCH_ELEMS / cols : 1;
     const size_t most = batch < rows ? batch : rows;
     size_t elems = 0;
-    for (unsigned i = 0; i < f->step_count; i++) {
+    for (unsigned i = 0; i < f->instr_count; i++) {
         e.offset[i] = elems;
-        elems += most * e.plan.step[i].width;
+        elems += most * e.plan.instr[i].width;
     }
     e.values = al->alloc(al->user, elems * sizeof *e.values, UVCC_MEM_STATE);
     if (e.values == NULL)
         return UVCC_ERR_NOMEM;
     for (; e.first < rows && err == 0; e.first += e.rows) {
         e.rows = rows - e.first < most ? rows - e.first : most;
-        for (unsigned i = 0; i < f->step_count && err == 0; i++)
+        for (unsigned i = 0; i < f->instr_count && err == 0; i++)
             err = eval_step(&e, i);
     }
     al->free(al->user, e.values, elems * sizeof *e.values, UVCC_MEM_STATE);

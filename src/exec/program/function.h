@@ -7,38 +7,38 @@
 #include <stdbool.h>
 #include <uvcc/function.h>
 
-/* What is known of a step before anything runs. */
+/* What is known of an instruction before anything runs. */
 typedef struct uvcci_fn_info {
     uint8_t value; /* 'M', 'B', 'A' or 0 (LIFT) */
-    uint8_t stage; /* rounds that must be over before it can start; a sending step sends in round
-                      `stage` and its value is there in stage + 1 */
-    uint8_t last;  /* last stage that reads its value */
+    uint8_t turn;  /* rounds that must be over before it can start; a sending instruction sends in
+                      round  `turn` and its value is there in turn + 1 */
+    uint8_t last;  /* last turn that reads its value */
     bool sends;
     bool index;     /* M: a SHIFT, LOW or differences of one: for COMPARE and tables */
     uint32_t width; /* columns of its value */
     uint8_t mod;    /* M: bits that are right: 64, or fewer after a short OPEN or a SHIFT */
-    uint8_t key;    /* COMPARE, tables: the step that owns the DPF key (itself or the earliest one
-                       with the same operand and bits); LADDER, FLOOR, SPLINE: itself */
-    bool pads;      /* M: its own part of the mask is wanted (SELECT, ADD, or a pair that is) */
-    bool dealer;    /* M: OTHER needs r; B: OTHER needs k */
-    uint32_t words; /* 64-bit words that TAIL gets per element for this step */
+    uint8_t key; /* COMPARE, tables: the instruction that owns the DPF key (itself or the earliest
+                    one with the same operand and bits); MULTISCALE, FLOOR, SPLINE: itself */
+    bool pads;   /* M: its own part of the mask is wanted (SELECT, ADD, or a pair that is) */
+    bool dealer; /* M: OTHER needs r; B: OTHER needs k */
+    uint32_t words; /* 64-bit words that TAIL gets per element for this instruction */
     uint64_t bound; /* |value| <= bound for A and M (UINT64_MAX: none known) */
 } uvcci_fn_info;
 
 typedef struct uvcci_fn_plan {
     uint8_t rounds;
     bool one_edge; /* all blocks on one edge: widths change on the way, or columns count */
-    uvcci_fn_info step[UVCC_FN_STEPS_MAX];
+    uvcci_fn_info instr[UVCC_FN_INSTRS_MAX];
 } uvcci_fn_plan;
 
-/* Fills the plan for inputs of `cols` columns; the message names the step. in_bits may be NULL:
- * bounds are not checked then. */
+/* Fills the plan for inputs of `cols` columns; the message names the instruction. in_bits may be
+ * NULL: bounds are not checked then. */
 int uvcci_fn_compile(const uvcc_function *f, uint32_t cols, const uint8_t *in_bits,
                      uvcci_fn_plan *plan, char *message, size_t message_cap);
 /* Its name, for messages. */
 const char *uvcci_fn_name(const uvcc_function *f);
-/* The step without what its kind does not use: operands and io UVCC_FN_NONE, the rest 0. */
-uvcc_fn_step uvcci_fn_canonical(const uvcc_fn_step *s);
+/* The instruction without what its kind does not use: operands and io UVCC_FN_NONE, the rest 0. */
+uvcc_fn_instr uvcci_fn_canonical(const uvcc_fn_instr *s);
 
 /* A copy of a function, in one block of memory with all that it points to. */
 typedef struct uvcci_function {
@@ -49,14 +49,14 @@ typedef struct uvcci_function {
  */
 int uvcci_fn_copy(uvcci_function **out, const uvcc_function *f, const uvcc_allocator *al);
 
-/* Whether a step owns a key: a LADDER, FLOOR or SPLINE, and the first COMPARE or table of those
- * that share it. */
+/* Whether an instruction owns a key: a MULTISCALE, FLOOR or SPLINE, and the first COMPARE or table
+ * of those that share it. */
 static inline bool uvcci_fn_owns_key(const uvcc_function *f, const uvcci_fn_plan *plan,
-                                     unsigned step) {
-    const uint8_t kind = f->steps[step].kind;
-    return (kind == UVCC_FN_COMPARE || uvcci_fn_is_table(kind) || kind == UVCC_FN_LADDER ||
+                                     unsigned instr) {
+    const uint8_t kind = f->instrs[instr].kind;
+    return (kind == UVCC_FN_COMPARE || uvcci_fn_is_table(kind) || kind == UVCC_FN_MULTISCALE ||
             kind == UVCC_FN_FLOOR || kind == UVCC_FN_SPLINE) &&
-           plan->step[step].key == step;
+           plan->instr[instr].key == instr;
 }
 /* A kind's name, for messages. */
 const char *uvcci_fn_kind_name(uint8_t kind);

@@ -94,7 +94,7 @@ static int read_inputs(walk *w, const uvcc_program *p, uvcci_entry *e, uint32_t 
         uint32_t t = op->desc.in[j];
         const uvcci_tensor *x = &p->tensors[t];
         uint32_t b = x->buffer;
-        if (x->desc.lifetime == UVCC_EPOCH && w->version[t] == 0)
+        if (x->desc.lifetime == UVCC_TRANSIENT && w->version[t] == 0)
             return uvcci_fail(m, UVCC_ERR_PROGRAM,
                               "%s reads %s, which nothing before it in entry %s writes; write it "
                               "first, or make it PERSIST",

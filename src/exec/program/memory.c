@@ -36,7 +36,7 @@ static uint64_t buffer_bytes(const memory *m, uint32_t b) {
 }
 
 static bool is_live(const memory *m, uint32_t b) {
-    return m->p->tensors[b].buffer == b && m->p->tensors[b].desc.lifetime == UVCC_EPOCH &&
+    return m->p->tensors[b].buffer == b && m->p->tensors[b].desc.lifetime == UVCC_TRANSIENT &&
            m->e->life[b].first_write != UVCCI_NO_OP;
 }
 

@@ -34,46 +34,46 @@ static void layout_of(const uvcci_plan *plan, uint32_t count, uvcc_role role,
 
 /* ---- keys of functions: a round per width of what they work on ---- */
 
-static bool owns_key(const uvcci_plan *plan, unsigned step) {
-    return uvcci_fn_owns_key(plan->function, plan->fn, step);
+static bool owns_key(const uvcci_plan *plan, unsigned instr) {
+    return uvcci_fn_owns_key(plan->function, plan->fn, instr);
 }
 
-static bool has_material(const uvcci_plan *plan, unsigned step) {
-    return owns_key(plan, step) || plan->fn->step[step].words != 0;
+static bool has_material(const uvcci_plan *plan, unsigned instr) {
+    return owns_key(plan, instr) || plan->fn->instr[instr].words != 0;
 }
 
-void uvcci_plan_key_at(const uvcci_plan *plan, unsigned step, uint32_t count, uint32_t *cw,
+void uvcci_plan_key_at(const uvcci_plan *plan, unsigned instr, uint32_t count, uint32_t *cw,
                        uint32_t *words) {
     uint32_t cw_at = 0, words_at = 0;
     *cw = *words = UINT32_MAX;
-    for (unsigned i = 0; i < plan->function->step_count; i++) {
-        if (plan->fn->step[i].width != plan->fn->step[step].width)
+    for (unsigned i = 0; i < plan->function->instr_count; i++) {
+        if (plan->fn->instr[i].width != plan->fn->instr[instr].width)
             continue;
-        if (i == step && owns_key(plan, i))
+        if (i == instr && owns_key(plan, i))
             *cw = cw_at;
-        if (i == step && plan->fn->step[i].words != 0)
+        if (i == instr && plan->fn->instr[i].words != 0)
             *words = words_at;
         if (owns_key(plan, i))
-            cw_at += uvcci_fn_key_bytes(&plan->function->steps[i], count);
-        words_at += plan->fn->step[i].words * 8 * count;
+            cw_at += uvcci_fn_key_bytes(&plan->function->instrs[i], count);
+        words_at += plan->fn->instr[i].words * 8 * count;
     }
     if (*words != UINT32_MAX)
         *words += cw_at;
 }
 
-const uvcci_plan_round *uvcci_plan_keys_of(const uvcci_plan *plan, unsigned step) {
+const uvcci_plan_round *uvcci_plan_keys_of(const uvcci_plan *plan, unsigned instr) {
     for (unsigned i = 0; i < plan->key_count; i++) {
         const uvcci_plan_round *r = &plan->rounds[plan->round_count + i];
-        if (plan->fn->step[r->vec[0].step].width == plan->fn->step[step].width)
+        if (plan->fn->instr[r->vec[0].instr].width == plan->fn->instr[instr].width)
             return r;
     }
     return NULL;
 }
 
-const uvcci_plan_round *uvcci_plan_sent_by(const uvcci_plan *plan, unsigned step, unsigned *vec) {
+const uvcci_plan_round *uvcci_plan_sent_by(const uvcci_plan *plan, unsigned instr, unsigned *vec) {
     for (unsigned i = 0; i < plan->round_count; i++)
         for (*vec = 0; *vec < plan->rounds[i].vec_count; (*vec)++)
-            if (plan->rounds[i].vec[*vec].step == step)
+            if (plan->rounds[i].vec[*vec].instr == instr)
                 return &plan->rounds[i];
     return NULL;
 }
@@ -82,7 +82,7 @@ static uint32_t key_bytes(const uvcci_plan *plan, const uvcci_plan_round *r, uin
                           uvcc_role role) {
     if (plan->function != NULL)
         return (uint32_t)uvcci_fn_stream_bytes(plan->function, plan->fn,
-                                               plan->fn->step[r->vec[0].step].width,
+                                               plan->fn->instr[r->vec[0].instr].width,
                                                role == UVCC_TAIL, count);
     uvcc_key_layout l;
     layout_of(plan, count, role, &l);
@@ -110,7 +110,7 @@ static uint32_t circuit_words_max(const uvcci_plan *plan, const uvcci_plan_round
     uint32_t most = 0;
     for (unsigned i = 0; i < 9; i++) {
         uint32_t words = uvcci_circuit_message_words(
-            &plan->circuit, UVCC_BOOL_BIT | UVCC_BOOL_PRODUCT, r->stage, (uvcc_role)(i / 3),
+            &plan->circuit, UVCC_BOOL_BIT | UVCC_BOOL_PRODUCT, r->turn, (uvcc_role)(i / 3),
             (uvcc_role)(i % 3), uvcci_block_count(r->elems, 0));
         most = words > most ? words : most;
     }
@@ -119,7 +119,7 @@ static uint32_t circuit_words_max(const uvcci_plan *plan, const uvcci_plan_round
 
 static uint32_t circuit_pieces_max(const uvcci_plan *plan, const uvcci_plan_round *r) {
     uint32_t piece =
-        uvcci_circuit_piece_words(&plan->circuit, r->stage, uvcci_block_count(r->elems, 0));
+        uvcci_circuit_piece_words(&plan->circuit, r->turn, uvcci_block_count(r->elems, 0));
     return (circuit_words_max(plan, r) + piece - 1) / piece;
 }
 
@@ -128,7 +128,7 @@ enum { DIGEST_TLV_BYTES = 4 + 12 + 32 };
 
 /* Bytes that a key stream takes in messages, at most. */
 static uint64_t stream_bytes_max(uint64_t bytes) {
-    return bytes + 24 * (bytes / UVCC_KEY_BLOB_BYTES + 2);
+    return bytes + 24 * (bytes / UVCC_KEY_CHUNK_BYTES + 2);
 }
 
 /* Blocks of per_block bytes that a message of so many vectors has room for. */
@@ -186,20 +186,20 @@ static int cut_round(draft *d, uvcci_plan_round *r) {
 }
 
 static uvcci_plan_round *begin_round(draft *d, uvcci_plan_round *list, uint8_t *count,
-                                     uint64_t elems, uint8_t stage) {
+                                     uint64_t elems, uint8_t turn) {
     if (d->plan->round_count + d->plan->key_count == UVCCI_PLAN_ROUNDS) {
         d->full = true;
         return &list[0];
     }
     uvcci_plan_round *r = &list[(*count)++];
-    *r = (uvcci_plan_round){.stage = stage, .elems = elems, .blocks = uvcci_blocks(elems)};
+    *r = (uvcci_plan_round){.turn = turn, .elems = elems, .blocks = uvcci_blocks(elems)};
     return r;
 }
 
 static uvcci_plan_round *add_round(draft *d) {
     uvcci_plan *plan = d->plan;
-    uint8_t stage = plan->stages++;
-    return begin_round(d, d->rounds, &plan->round_count, plan->elems, stage);
+    uint8_t turn = plan->turns++;
+    return begin_round(d, d->rounds, &plan->round_count, plan->elems, turn);
 }
 
 static uint8_t add_id(draft *d, bool fss, uvcci_stream_name stream, uint16_t call, bool per_block,
@@ -222,11 +222,8 @@ static uvcci_plan_vec *add_vec(draft *d, uvcci_plan_round *r, uvcci_protocol pro
         d->full = true;
         return &r->vec[0];
     }
-    r->vec[r->vec_count] = (uvcci_plan_vec){.protocol = (uint8_t)protocol,
-                                            .hop = hop,
-                                            .id = id,
-                                            .stream_round = r->stage,
-                                            .bits = bits};
+    r->vec[r->vec_count] = (uvcci_plan_vec){
+        .protocol = (uint8_t)protocol, .hop = hop, .id = id, .stream_round = r->turn, .bits = bits};
     return &r->vec[r->vec_count++];
 }
 
@@ -270,7 +267,7 @@ static void plan_edge_gate(draft *d, uvcci_protocol open, uvcci_stream_name stre
     }
     uvcci_plan_round *keys = begin_round(d, d->keys, &plan->key_count, plan->elems, 0);
     add_vec(d, keys, UVCCI_PROTO_KEYS, 0, UVCCI_ID_FSS0, 8);
-    plan->key_stage = (uint8_t)(d->rounds[plan->open_round].stage + 1);
+    plan->key_turn = (uint8_t)(d->rounds[plan->open_round].turn + 1);
 }
 
 static void plan_circuit(draft *d) {
@@ -288,55 +285,55 @@ static void plan_circuit(draft *d) {
     }
 }
 
-/* The round of this stage that takes vectors of such a protocol and length. */
-static uvcci_plan_round *round_for(draft *d, uint8_t stage, uvcci_protocol protocol,
+/* The round of this turn that takes vectors of such a protocol and length. */
+static uvcci_plan_round *round_for(draft *d, uint8_t turn, uvcci_protocol protocol,
                                    uint64_t elems) {
     uvcci_plan *plan = d->plan;
-    unsigned in_stage = 0;
+    unsigned in_turn = 0;
     for (unsigned i = 0; i < plan->round_count; i++) {
         uvcci_plan_round *r = &d->rounds[i];
-        if (r->stage != stage)
+        if (r->turn != turn)
             continue;
-        in_stage++;
+        in_turn++;
         if (r->elems == elems && r->vec_count < UVCCI_PLAN_VECS &&
             kind_of(r->vec[0].protocol) == kind_of((uint8_t)protocol))
             return r;
     }
-    d->full |= in_stage == UVCCI_STAGE_ROUNDS;
-    return begin_round(d, d->rounds, &plan->round_count, elems, stage);
+    d->full |= in_turn == UVCCI_TURN_ROUNDS;
+    return begin_round(d, d->rounds, &plan->round_count, elems, turn);
 }
 
-static void add_step_vec(draft *d, unsigned step, uvcci_protocol protocol, bool fss,
-                         uvcci_stream_name stream, uint64_t elems, uint8_t bits) {
-    uint8_t id = add_id(d, fss, stream, (uint16_t)step, true, uvcci_blocks(elems));
-    uvcci_plan_round *r = round_for(d, d->plan->fn->step[step].stage, protocol, elems);
-    add_vec(d, r, protocol, 0, id, bits)->step = (uint8_t)step;
+static void add_instr_vec(draft *d, unsigned instr, uvcci_protocol protocol, bool fss,
+                          uvcci_stream_name stream, uint64_t elems, uint8_t bits) {
+    uint8_t id = add_id(d, fss, stream, (uint16_t)instr, true, uvcci_blocks(elems));
+    uvcci_plan_round *r = round_for(d, d->plan->fn->instr[instr].turn, protocol, elems);
+    add_vec(d, r, protocol, 0, id, bits)->instr = (uint8_t)instr;
 }
 
-static void plan_step(draft *d, unsigned i, uint64_t elems) {
-    const uvcc_fn_step *s = &d->plan->function->steps[i];
+static void plan_instr(draft *d, unsigned i, uint64_t elems) {
+    const uvcc_fn_instr *s = &d->plan->function->instrs[i];
     switch (s->kind) {
     case UVCC_FN_OPEN:
-        add_step_vec(d, i, UVCCI_PROTO_OPEN2, false, UVCCI_STREAM_MASK, elems, s->bits);
+        add_instr_vec(d, i, UVCCI_PROTO_OPEN2, false, UVCCI_STREAM_MASK, elems, s->bits);
         break;
     case UVCC_FN_COMPARE:
-        add_step_vec(d, i, UVCCI_PROTO_OPEN2, false, UVCCI_STREAM_BIT, elems,
-                     (uint8_t)s->word_count);
+        add_instr_vec(d, i, UVCCI_PROTO_OPEN2, false, UVCCI_STREAM_BIT, elems,
+                      (uint8_t)s->word_count);
         break;
     case UVCC_FN_TABLE:
-        add_step_vec(d, i, UVCCI_PROTO_OPEN2, false, UVCCI_STREAM_SCALAR, elems, 64);
+        add_instr_vec(d, i, UVCCI_PROTO_OPEN2, false, UVCCI_STREAM_SCALAR, elems, 64);
         if (s->b != UVCC_FN_NONE && s->shift == 0)
-            add_step_vec(d, i, UVCCI_PROTO_OPEN2, false, UVCCI_STREAM_MASK, elems, 64);
+            add_instr_vec(d, i, UVCCI_PROTO_OPEN2, false, UVCCI_STREAM_MASK, elems, 64);
         break;
     case UVCC_FN_TABLE_MUL:
-        add_step_vec(d, i, UVCCI_PROTO_OPEN2, false, UVCCI_STREAM_SCALAR, elems, 64);
+        add_instr_vec(d, i, UVCCI_PROTO_OPEN2, false, UVCCI_STREAM_SCALAR, elems, 64);
         break;
     case UVCC_FN_EXCHANGE:
-        add_step_vec(d, i, UVCCI_PROTO_LIFT_EXCHANGE, true, UVCCI_STREAM_MASK, elems, 64);
+        add_instr_vec(d, i, UVCCI_PROTO_LIFT_EXCHANGE, true, UVCCI_STREAM_MASK, elems, 64);
         break;
     case UVCC_FN_LIFT:
-        add_step_vec(d, i, (uvcci_protocol)lift_protocol(d->plan->lift), true, UVCCI_STREAM_MASK,
-                     elems, 64);
+        add_instr_vec(d, i, (uvcci_protocol)lift_protocol(d->plan->lift), true, UVCCI_STREAM_MASK,
+                      elems, 64);
         break;
     default:
         break;
@@ -344,7 +341,7 @@ static void plan_step(draft *d, unsigned i, uint64_t elems) {
 }
 
 /* A round of keys per width, in the order in which the widths come. */
-static void plan_step_keys(draft *d, unsigned i, uint64_t elems) {
+static void plan_instr_keys(draft *d, unsigned i, uint64_t elems) {
     uvcci_plan *plan = d->plan;
     if (!has_material(plan, i))
         return;
@@ -353,7 +350,7 @@ static void plan_step_keys(draft *d, unsigned i, uint64_t elems) {
             return;
     uvcci_plan_round *r = begin_round(d, d->keys, &plan->key_count, elems, 0);
     uint8_t id = add_id(d, true, UVCCI_STREAM_MASK, (uint16_t)i, true, uvcci_blocks(elems));
-    add_vec(d, r, UVCCI_PROTO_KEYS, 0, id, 8)->step = (uint8_t)i;
+    add_vec(d, r, UVCCI_PROTO_KEYS, 0, id, 8)->instr = (uint8_t)i;
 }
 
 static int plan_function(draft *d, const uvcc_program *p, const uvcci_op *op, uvcci_fn_plan *fn) {
@@ -367,21 +364,21 @@ static int plan_function(draft *d, const uvcc_program *p, const uvcci_op *op, uv
         return UVCC_ERR_PROGRAM;
     plan->elems = p->tensors[op->desc.in[0]].elems;
     plan->blocks = uvcci_blocks(plan->elems);
-    for (unsigned i = 0; i < plan->function->step_count;
+    for (unsigned i = 0; i < plan->function->instr_count;
          i++) { /* groups of four have more columns */
-        const uint32_t blocks = uvcci_blocks((uint64_t)in->rows * fn->step[i].width);
+        const uint32_t blocks = uvcci_blocks((uint64_t)in->rows * fn->instr[i].width);
         plan->blocks = blocks > plan->blocks ? blocks : plan->blocks;
     }
     plan->per_block_edge = !fn->one_edge;
     plan->one_edge = fn->one_edge;
-    plan->stages = fn->rounds;
+    plan->turns = fn->rounds;
     add_id(d, true, UVCCI_STREAM_MASK, 0, true, plan->blocks); /* UVCCI_ID_FSS0 */
-    for (uint8_t stage = 0; stage < fn->rounds; stage++)
-        for (unsigned i = 0; i < plan->function->step_count; i++)
-            if (fn->step[i].sends && fn->step[i].stage == stage)
-                plan_step(d, i, (uint64_t)in->rows * fn->step[i].width);
-    for (unsigned i = 0; i < plan->function->step_count; i++)
-        plan_step_keys(d, i, (uint64_t)in->rows * fn->step[i].width);
+    for (uint8_t turn = 0; turn < fn->rounds; turn++)
+        for (unsigned i = 0; i < plan->function->instr_count; i++)
+            if (fn->instr[i].sends && fn->instr[i].turn == turn)
+                plan_instr(d, i, (uint64_t)in->rows * fn->instr[i].width);
+    for (unsigned i = 0; i < plan->function->instr_count; i++)
+        plan_instr_keys(d, i, (uint64_t)in->rows * fn->instr[i].width);
     return 0;
 }
 
@@ -390,7 +387,7 @@ static void add_digest(draft *d, uvcci_plan_round *r, uvcci_stream_name stream, 
     add_vec(d, r, UVCCI_PROTO_DIGEST_ALL, 0, add_id(d, false, stream, 0, false, 1), 8)->what = what;
 }
 
-/* Both ops of a check work on vectors of 64 x inner; see op_sks.c for the stages. */
+/* Both ops of a check work on vectors of 64 x inner; see op_sks.c for the turns. */
 static int plan_sks(draft *d, const uvcc_program *p, const uvcci_entry *e, const uvcci_op *op) {
     uvcci_plan *plan = d->plan;
     const bool starts = op->desc.opcode == UVCC_OP_SKS_START;
@@ -401,7 +398,7 @@ static int plan_sks(draft *d, const uvcc_program *p, const uvcci_entry *e, const
     plan->sks = true;
     plan->elems = (uint64_t)UVCCI_SKS_T * shape.inner;
     plan->blocks = uvcci_blocks(plan->elems);
-    plan->stages = 2;
+    plan->turns = 2;
     if (starts) {
         for (uint16_t tensor = 0; tensor < 3; tensor++)
             add_id(d, true, UVCCI_STREAM_COIN, tensor, false, 1); /* of the commitments */
@@ -467,11 +464,11 @@ static void begin_beaver(draft *d, const uvcc_program *p, const uvcci_entry *e,
             continue;
         v->mask[k].round = (int8_t)plan->round_count;
         begin_round(d, d->rounds, &plan->round_count, v->mask[k].elems, 0);
-        plan->stages = 1;
+        plan->turns = 1;
     }
-    v->product_stage = plan->stages;
+    v->product_turn = plan->turns;
     v->triple_round = plan->round_count;
-    begin_round(d, d->rounds, &plan->round_count, plan->elems, UVCCI_STAGE_TRIPLE);
+    begin_round(d, d->rounds, &plan->round_count, plan->elems, UVCCI_TURN_TRIPLE);
 }
 
 static void end_beaver(draft *d) {
@@ -622,7 +619,7 @@ int uvcci_plan_make(uvcci_plan *plan, const uvcc_program *p, const uvcci_entry *
     draft d = {.plan = plan};
     memset(plan, 0, sizeof *plan);
     plan->open_round = plan->bit_round = plan->lift_round = -1;
-    plan->batches = plan->key_stage = 1;
+    plan->batches = plan->key_turn = 1;
     if (op->desc.in_count + op->desc.out_count == 0) /* no op that is implemented */
         return UVCC_ERR_PROGRAM;
     uint32_t tensor = op->desc.out_count != 0 ? op->desc.out[0] : op->desc.in[0];
@@ -696,7 +693,7 @@ uint32_t uvcci_plan_tlvs_max(const uvcci_plan *plan, const uvcci_plan_round *r) 
     uint32_t blocks = r->blocks < r->part_blocks ? r->blocks : r->part_blocks;
     uint32_t per_block = plan->keyless ? circuit_pieces_max(plan, r) : r->vec_count;
     if (r->vec[0].protocol == UVCCI_PROTO_KEYS)
-        per_block = uvcci_plan_key_bytes(plan, r, 0, UVCC_TAIL) / UVCC_KEY_BLOB_BYTES + 1;
+        per_block = uvcci_plan_key_bytes(plan, r, 0, UVCC_TAIL) / UVCC_KEY_CHUNK_BYTES + 1;
     return blocks * per_block + 1;
 }
 
@@ -758,9 +755,9 @@ static void list_pieces(struct lister *l, unsigned vec, const uvcci_flow *flow, 
                         uint32_t block) {
     const uvcci_circuit_plan *c = &l->plan->circuit;
     uint32_t count = uvcci_block_count(l->r->elems, block);
-    uint32_t words = uvcci_circuit_message_words(c, UVCC_BOOL_BIT | UVCC_BOOL_PRODUCT, l->r->stage,
+    uint32_t words = uvcci_circuit_message_words(c, UVCC_BOOL_BIT | UVCC_BOOL_PRODUCT, l->r->turn,
                                                  (uvcc_role)flow->from, (uvcc_role)flow->to, count);
-    uint32_t piece = uvcci_circuit_piece_words(c, l->r->stage, count);
+    uint32_t piece = uvcci_circuit_piece_words(c, l->r->turn, count);
     uvcc_tlv t = {.type = flow->tlv, .bits = 64, .id = block};
     for (uint32_t at = 0; at < words; at += piece, t.first += UVCC_BLOCK_ELEMS) {
         t.count = words - at < piece ? words - at : piece;
@@ -803,12 +800,12 @@ static bool list_one(void *user, unsigned vec, const uvcci_flow *flow, unsigned 
         t.bits = 8;
         t.count = 32;
         break;
-    case UVCC_TLV_KEY_BLOB: {
+    case UVCC_TLV_KEY_CHUNK: {
         uint32_t total = uvcci_plan_key_bytes(l->plan, l->r, block, (uvcc_role)flow->to);
         t.round = l->plan->gate;
-        for (uint32_t at = 0; at < total; at += UVCC_KEY_BLOB_BYTES) {
+        for (uint32_t at = 0; at < total; at += UVCC_KEY_CHUNK_BYTES) {
             t.first = at;
-            t.count = total - at < UVCC_KEY_BLOB_BYTES ? total - at : UVCC_KEY_BLOB_BYTES;
+            t.count = total - at < UVCC_KEY_CHUNK_BYTES ? total - at : UVCC_KEY_CHUNK_BYTES;
             list_add(l, vec, flow_index, block, &t);
         }
         return true;
@@ -844,7 +841,7 @@ static bool seek_one(void *user, unsigned vec, const uvcci_flow *flow, unsigned 
     (void)vec;
     (void)flow_index;
     (void)edge;
-    k->any = flow->tlv != UVCC_TLV_KEY_BLOB ||
+    k->any = flow->tlv != UVCC_TLV_KEY_CHUNK ||
              uvcci_plan_key_bytes(k->plan, k->r, block, (uvcc_role)flow->to) != 0;
     return !k->any;
 }

@@ -17,12 +17,12 @@
 #include <uvcc/blv1.h>
 #include <uvcc/compute.h>
 
-#define UVCCI_PLAN_ROUNDS  64u /* of an op, rounds of keys included */
-#define UVCCI_PLAN_VECS    4u  /* of a round */
-#define UVCCI_PLAN_IDS     64u /* of an op */
-#define UVCCI_PLAN_PARTS   64u /* of a round */
-#define UVCCI_STAGE_ROUNDS 4u  /* sent by one stage */
-#define UVCCI_NO_ROUND     255u
+#define UVCCI_PLAN_ROUNDS 64u /* of an op, rounds of keys included */
+#define UVCCI_PLAN_VECS   4u  /* of a round */
+#define UVCCI_PLAN_IDS    64u /* of an op */
+#define UVCCI_PLAN_PARTS  64u /* of a round */
+#define UVCCI_TURN_ROUNDS 4u  /* sent by one turn */
+#define UVCCI_NO_ROUND    255u
 
 /* An op that compares without keys has a round of one vector per round of its circuit. A block's
  * message is RESHARE TLVs with the block as their tile, one for each piece of at most 4096 words;
@@ -56,14 +56,14 @@ typedef struct uvcci_plan_vec {
     uint8_t id; /* index into uvcci_plan.id, or UVCCI_ID_TILE0 */
     uint8_t stream_round;
     uint8_t bits;
-    uint8_t step; /* of a function */
-    uint8_t what; /* of its DIGEST TLVs */
+    uint8_t instr; /* of a function */
+    uint8_t what;  /* of its DIGEST TLVs */
 } uvcci_plan_vec;
 
 /* All vectors of a round have the same length and frame kind. */
 typedef struct uvcci_plan_round {
-    uint8_t kind;  /* frame kind */
-    uint8_t stage; /* of the op that sends it */
+    uint8_t kind; /* frame kind */
+    uint8_t turn; /* of the op that sends it */
     uint8_t vec_count;
     uvcci_plan_vec vec[UVCCI_PLAN_VECS];
     uint16_t b_base, parts;
@@ -74,7 +74,7 @@ typedef struct uvcci_plan_round {
 
 /* A product on a Beaver triple. An operand's mask belongs to a version of a tensor: the first
  * Beaver product in program order that reads the version owns the mask and opens the difference, in
- * its stage 0; the others wait for that. So a product that owns no mask opens nothing. */
+ * its turn 0; the others wait for that. So a product that owns no mask opens nothing. */
 typedef struct uvcci_plan_mask {
     uint32_t op;     /* who owns it, index in program order */
     uint8_t operand; /* of that op: 0 is an A and a GEMM_E, 1 a B and a GEMM_F */
@@ -84,18 +84,18 @@ typedef struct uvcci_plan_mask {
 } uvcci_plan_mask;
 typedef struct uvcci_plan_beaver {
     bool on;
-    uint8_t product_stage; /* the first after the openings */
-    uint8_t triple_round;  /* C, in stage UVCCI_STAGE_TRIPLE */
+    uint8_t product_turn; /* the first after the openings */
+    uint8_t triple_round; /* C, in turn UVCCI_TURN_TRIPLE */
     uvcci_plan_mask mask[2];
 } uvcci_plan_beaver;
-/* Triples are made before stage 0, in two stages of their own: C is made and sent, then it is here.
+/* Triples are made before turn 0, in two turns of their own: C is made and sent, then it is here.
  */
-enum { UVCCI_STAGE_TRIPLE = 252, UVCCI_STAGE_TRIPLE_HERE = 253 };
+enum { UVCCI_TURN_TRIPLE = 252, UVCCI_TURN_TRIPLE_HERE = 253 };
 /* Words and streams of a triple: those of the truncation after it, by blocks, have call 0. */
 enum { UVCCI_CALL_TRIPLE = 1 };
 
-/* A stage is what runs between two rounds of communication: stage s follows round s - 1 and sends
- * the rounds with stage s. An op without communication has one stage, others have stages + 1. */
+/* A turn is what runs between two rounds of communication: turn s follows round s - 1 and sends
+ * the rounds with turn s. An op without communication has one turn, others have turns + 1. */
 typedef struct uvcci_plan {
     uint64_t elems;
     uint32_t blocks;     /* of the longest vector: of a function, perhaps not its input */
@@ -105,8 +105,8 @@ typedef struct uvcci_plan {
     uint8_t gate, shift, bits, lift;
     bool compact;
     uint32_t edge_blocks;                     /* of the longest vector: blocks or more */
-    uint8_t stages;                           /* that send */
-    uint8_t key_stage;                        /* that reads the keys */
+    uint8_t turns;                            /* that send */
+    uint8_t key_turn;                         /* that reads the keys */
     int8_t open_round, bit_round, lift_round; /* of gates, -1: none; a sequential lift takes two */
     uint8_t round_count, key_count;           /* rounds[round_count .. + key_count) are keys */
     uint8_t id_count;
@@ -115,7 +115,7 @@ typedef struct uvcci_plan {
     uvcci_plan_beaver beaver;
     bool keyless; /* RELU by a circuit: */
     uvcci_circuit_plan circuit;
-    bool sks; /* SKS_START or SKS_GEMM_CHECK */
+    bool sks;                      /* SKS_START or SKS_GEMM_CHECK */
     const uvcc_function *function; /* of FUNCTION ops, with its compiled form */
     uvcci_fn_plan *fn;
     void *mem; /* holds rounds, id and fn */
@@ -136,15 +136,15 @@ static inline bool uvcci_plan_is_keys(const uvcci_plan *plan, const uvcci_plan_r
 /* Bytes of the key stream of one block of a round of keys, for HEAD or TAIL. */
 uint32_t uvcci_plan_key_bytes(const uvcci_plan *plan, const uvcci_plan_round *r, uint32_t block,
                               uvcc_role role);
-/* Of a FUNCTION op: where in the block's key stream (`count` elements) the step's CW starts, and
- * its words (TAIL); UINT32_MAX where it has none. */
-void uvcci_plan_key_at(const uvcci_plan *plan, unsigned step, uint32_t count, uint32_t *cw,
+/* Of a FUNCTION op: where in the block's key stream (`count` elements) the instruction's CW starts,
+ * and its words (TAIL); UINT32_MAX where it has none. */
+void uvcci_plan_key_at(const uvcci_plan *plan, unsigned instr, uint32_t count, uint32_t *cw,
                        uint32_t *words);
 /* Whether a message has room for a block's key stream of that size. */
 bool uvcci_plan_keys_fit(uint64_t bytes);
-/* The round of keys that holds a step's material, and the round that sends it. */
-const uvcci_plan_round *uvcci_plan_keys_of(const uvcci_plan *plan, unsigned step);
-const uvcci_plan_round *uvcci_plan_sent_by(const uvcci_plan *plan, unsigned step, unsigned *vec);
+/* The round of keys that holds an instruction's material, and the round that sends it. */
+const uvcci_plan_round *uvcci_plan_keys_of(const uvcci_plan *plan, unsigned instr);
+const uvcci_plan_round *uvcci_plan_sent_by(const uvcci_plan *plan, unsigned instr, unsigned *vec);
 
 /* The ids of one op in one step. Arrays of uvcci_plan_id.blocks (or 1) words. */
 typedef struct uvcci_plan_ids {

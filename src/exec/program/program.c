@@ -342,13 +342,13 @@ static int check_tensor(uvcc_program *p, uint32_t i, const uvcci_message *m) {
     if (d->scale > UVCCI_MAX_BITS)
         return uvcci_fail(m, bad, "tensor %s has scale %u; at most %u is possible", t->name,
                           d->scale, UVCCI_MAX_BITS);
-    if (d->lifetime != UVCC_PERSIST && d->lifetime != UVCC_EPOCH)
+    if (d->lifetime != UVCC_PERSIST && d->lifetime != UVCC_TRANSIENT)
         return uvcci_fail(m, bad, "tensor %s has the unknown lifetime %u", t->name, d->lifetime);
     if (d->sharing != UVCC_REPLICATED && d->sharing != UVCC_ADDITIVE)
         return uvcci_fail(m, bad, "tensor %s has the unknown sharing %u", t->name, d->sharing);
     if (d->sharing == UVCC_ADDITIVE && d->lifetime == UVCC_PERSIST)
-        return uvcci_fail(m, bad, "tensor %s is additive and PERSIST; only EPOCH tensors may be",
-                          t->name);
+        return uvcci_fail(
+            m, bad, "tensor %s is additive and PERSIST; only TRANSIENT tensors may be", t->name);
     t->buffer = i;
     if (d->in_buffer_of == UVCC_NO_TENSOR)
         return 0;
@@ -359,7 +359,7 @@ static int check_tensor(uvcc_program *p, uint32_t i, const uvcci_message *m) {
                           t->name, d->in_buffer_of, i);
     const uvcci_tensor *host = &p->tensors[d->in_buffer_of];
     if (d->lifetime == UVCC_PERSIST || host->desc.lifetime == UVCC_PERSIST)
-        return uvcci_fail(m, bad, "tensor %s shares a buffer with %s; only EPOCH tensors may",
+        return uvcci_fail(m, bad, "tensor %s shares a buffer with %s; only TRANSIENT tensors may",
                           t->name, host->name);
     if (d->sharing != host->desc.sharing)
         return uvcci_fail(m, bad,
@@ -688,9 +688,9 @@ static int check_shift(const op_check *c) {
 static unsigned largest_key(const uvcc_function *f, const uvcci_fn_plan *plan, uint32_t width) {
     unsigned at = 0;
     uint32_t most = 0;
-    for (unsigned i = 0; i < f->step_count; i++) {
-        const bool own = uvcci_fn_owns_key(f, plan, i) && plan->step[i].width == width;
-        const uint32_t bytes = own ? uvcci_fn_key_bytes(&f->steps[i], 1) : 0;
+    for (unsigned i = 0; i < f->instr_count; i++) {
+        const bool own = uvcci_fn_owns_key(f, plan, i) && plan->instr[i].width == width;
+        const uint32_t bytes = own ? uvcci_fn_key_bytes(&f->instrs[i], 1) : 0;
         at = bytes > most ? i : at;
         most = bytes > most ? bytes : most;
     }
@@ -701,8 +701,8 @@ static unsigned largest_key(const uvcc_function *f, const uvcci_fn_plan *plan, u
 static int check_keys(const op_check *c, const uvcc_function *f) {
     uvcci_fn_plan plan;
     const int err = uvcci_fn_compile(f, c->in[0]->cols, NULL, &plan, NULL, 0);
-    for (unsigned i = 0; i < f->step_count && err == 0; i++) {
-        const uint32_t width = plan.step[i].width;
+    for (unsigned i = 0; i < f->instr_count && err == 0; i++) {
+        const uint32_t width = plan.instr[i].width;
         const uint32_t count = uvcci_block_count((uint64_t)c->in[0]->rows * width, 0);
         const uint64_t bytes = uvcci_fn_stream_bytes(f, &plan, width, true, count);
         const unsigned largest = largest_key(f, &plan, width);
@@ -711,7 +711,7 @@ static int check_keys(const op_check *c, const uvcc_function *f) {
                               "%s: function %s has %llu B of keys for an element of width %u, most "
                               "in step %u (%s): more than a message holds for %u elements",
                               c->label, uvcci_fn_name(f), (unsigned long long)(bytes / count),
-                              width, largest, uvcci_fn_kind_name(f->steps[largest].kind), count);
+                              width, largest, uvcci_fn_kind_name(f->instrs[largest].kind), count);
     }
     return err;
 }
@@ -1369,7 +1369,7 @@ static void hash_op(uvcci_sha256 *h, const uvcc_op_desc *d) {
     uvcci_sha256_update(h, buf, w.len);
 }
 
-static void hash_step(uvcci_sha256 *h, const uvcc_fn_step *s) {
+static void hash_step(uvcci_sha256 *h, const uvcc_fn_instr *s) {
     uint8_t buf[32];
     uvcci_writer w = uvcci_writer_on(buf, sizeof buf);
     uvcci_put8(&w, s->kind);
@@ -1407,10 +1407,10 @@ static void hash_functions(uvcci_sha256 *h, const uvcc_program *p) {
     uvcci_sha256_update(h, buf, 4);
     for (uint32_t i = 0; i < p->function_count; i++) {
         const uvcc_function *f = &p->functions[i]->f;
-        const uint8_t head[3] = {f->inputs, f->outputs, f->step_count};
+        const uint8_t head[3] = {f->inputs, f->outputs, f->instr_count};
         uvcci_sha256_update(h, head, sizeof head);
-        for (unsigned j = 0; j < f->step_count; j++)
-            hash_step(h, &f->steps[j]);
+        for (unsigned j = 0; j < f->instr_count; j++)
+            hash_step(h, &f->instrs[j]);
     }
 }
 
@@ -1509,9 +1509,10 @@ static void hash_later_fields(uvcci_sha256 *h, const uvcc_program *p) {
  * input: LE32 id, tensor || U8 owner || each op: LE16 opcode || U8 phase || LE16 k || U8 inputs,
  * outputs || LE32 of each || U8 flags, shift, truncation, lift || FUNCTION: LE16 function || LE64
  * constant of an opcode that has one || each output as an input, owner 0 || if there are functions:
- * LE32 functions || each: U8 inputs, outputs, steps || each step: U8 kind, a, b, bits, shift, io, of
- * TABLE_MUL and SELECT_MUL c || LE64 first, constant || LE32 entries, words || LE32 of each entry || LE64 of each word || if
- * there are later fields: LE32 2^32 - 1 || each additive tensor: U8 1 || LE32 tensor || U8 sharing
+ * LE32 functions || each: U8 inputs, outputs, steps || each step: U8 kind, a, b, bits, shift, io,
+ * of TABLE_MUL and SELECT_MUL c || LE64 first, constant || LE32 entries, words || LE32 of each
+ * entry || LE64 of each word || if there are later fields: LE32 2^32 - 1 || each additive tensor:
+ * U8 1 || LE32 tensor || U8 sharing
  * || each op with heads, by entry: U8 2 || LE32 entry, op || LE16 heads || LE32 row groups). What a
  * kind of step does not use is UVCC_FN_NONE (a, b, io) or 0. Before the later fields stands, unless
  * hash_parallel says nothing, what it says. Names stay out. */

@@ -6,14 +6,15 @@
  *    stands in it; an index of an op is an index into `ops`.
  *  - ordinals: the order of (phase, mb, k), where inputs have block 254 of FWD and outputs
  *    block 254 of UPD. Pads and the op table use it. by_ordinal maps an ordinal to an index.
- *  - execution: any order that the dependencies and the limit of microbatches in flight allow. An op may start when its `pred_count`
- *    predecessors are DONE; succ[op.succ_first ..] names the ops to tell when it is DONE itself.
+ *  - execution: any order that the dependencies and the limit of microbatches in flight allow. An
+ * op may start when its `pred_count` predecessors are DONE; succ[op.succ_first ..] names the ops to
+ * tell when it is DONE itself.
  *
  * Predecessors of an op: the writers of the tensor versions it reads, and for each buffer that it
  * overwrites the last writer and all readers of the older version.
  *
  * Buffers: a tensor owns its buffer, or lies in that of another (chains are resolved). uses of a
- * buffer = ops that read or write anything in it; when that many are DONE, an EPOCH buffer goes
+ * buffer = ops that read or write anything in it; when that many are DONE, an TRANSIENT buffer goes
  * back to the pool. PERSIST tensors always own their buffers and share them with nobody. Tensors in
  * one buffer are shared alike, all replicated or all additive. */
 #ifndef UVCCI_PROGRAM_H
@@ -24,17 +25,17 @@
 
 #include <uvcc/program.h>
 
-#define UVCCI_NAME_BYTES  64u
-#define UVCCI_MAX_TENSORS 16384u
-#define UVCCI_MAX_ENTRIES 64u
+#define UVCCI_NAME_BYTES    64u
+#define UVCCI_MAX_TENSORS   16384u
+#define UVCCI_MAX_ENTRIES   64u
 #define UVCCI_MAX_FUNCTIONS 256u
-#define UVCCI_MAX_OPS     65536u /* per entry, inputs and outputs included */
-#define UVCCI_MAX_IO      256u   /* inputs, and outputs, per entry: one block of k each */
-#define UVCCI_IO_BLOCK    254u
-#define UVCCI_MAX_ELEMS   (1ull << 40)
-#define UVCCI_MAX_BITS    62u /* what truncation and comparison are exact on */
-#define UVCCI_MAX_STAGES  256u
-#define UVCCI_NO_OP       UINT32_MAX
+#define UVCCI_MAX_OPS       65536u /* per entry, inputs and outputs included */
+#define UVCCI_MAX_IO        256u   /* inputs, and outputs, per entry: one block of k each */
+#define UVCCI_IO_BLOCK      254u
+#define UVCCI_MAX_ELEMS     (1ull << 40)
+#define UVCCI_MAX_BITS      62u /* what truncation and comparison are exact on */
+#define UVCCI_MAX_STAGES    256u
+#define UVCCI_NO_OP         UINT32_MAX
 
 typedef struct uvcci_tensor {
     uvcc_tensor_desc desc; /* desc.name points at name */

@@ -35,24 +35,24 @@ int uvcci_sks_check_start(const uvcci_entry *e, uint32_t i, uint32_t writer,
 int uvcci_sks_check_waits(const uvcci_entry *e, const uvcci_message *m);
 
 struct uvcc_session;
-struct uvcci_run;
+struct uvcci_instance;
 struct uvcci_builder;
 
 /* ---- in a session: both ops ---- */
 
-/* What came for the present stage; false: it is wrong, and the session was aborted. */
-bool uvcci_sks_take(struct uvcc_session *s, struct uvcci_run *r);
+/* What came for the present turn; false: it is wrong, and the session was aborted. */
+bool uvcci_sks_take(struct uvcc_session *s, struct uvcci_instance *r);
 /* The coin did not select the product: the SKS_GEMM_CHECK is done without a message. */
-bool uvcci_sks_skips(const struct uvcci_run *r);
+bool uvcci_sks_skips(const struct uvcci_instance *r);
 /* A peer sent what it could not know yet, or what nobody should send. */
-bool uvcci_sks_refuses(const struct uvcci_run *r, unsigned round);
+bool uvcci_sks_refuses(const struct uvcci_instance *r, unsigned round);
 bool uvcci_sks_build(struct uvcci_builder *b);
-/* After the stage's job, before its messages go out: leaves and the checks of what was computed.
+/* After the turn's job, before its messages go out: leaves and the checks of what was computed.
  * False: the session was aborted. */
-bool uvcci_sks_done(struct uvcc_session *s, struct uvcci_run *r);
-/* The run is done: gives back what no later stage reads. */
-void uvcci_sks_end(struct uvcc_session *s, struct uvcci_run *r);
+bool uvcci_sks_done(struct uvcc_session *s, struct uvcci_instance *r);
+/* The run is done: gives back what no later turn reads. */
+void uvcci_sks_end(struct uvcc_session *s, struct uvcci_instance *r);
 /* The step goes: gives back all that an SKS_START made. */
-void uvcci_sks_free(struct uvcc_session *s, struct uvcci_run *r);
+void uvcci_sks_free(struct uvcc_session *s, struct uvcci_instance *r);
 
 #endif

@@ -19,7 +19,7 @@ uvcci_pending_leaf *uvcci_leaf_later(uvcci_bump *bump, uvcci_pending_leaf **list
     return l;
 }
 
-void uvcci_leaves_write(uvcc_session *s, uvcci_run *r, uvcci_pending_leaf *list) {
+void uvcci_leaves_write(uvcc_session *s, uvcci_instance *r, uvcci_pending_leaf *list) {
     for (; list != NULL; list = list->next) {
         uint8_t leaf[UVCCI_LEAF_MAX_BYTES];
         size_t n;
@@ -69,27 +69,27 @@ static int batch_fill(unsigned side, const uvcci_plan_round *round, uint8_t dst,
     if (uvcc_blv1_begin(&w, bytes, len) != 0)
         return UVCC_ERR_LIMIT;
     for (uint32_t i = 0; i < n; i++) {
-        uint8_t *hole;
-        if (uvcc_blv1_put(&w, &list[i].t, &hole) != 0)
+        uint8_t *span;
+        if (uvcc_blv1_put(&w, &list[i].t, &span) != 0)
             return UVCC_ERR_LIMIT;
         const uvcci_flow *f = &uvcci_protocol_flows(
             (uvcci_protocol)round->vec[list[i].vec].protocol, &(unsigned){0})[list[i].flow];
         if (list[i].t.type == UVCC_TLV_DIGEST)
-            out->digest[list[i].vec][side] = hole;
-        else if (list[i].t.type == UVCC_TLV_KEY_BLOB)
-            out->blobs[out->blob_count++] = (uvcci_blob){.dst = dst,
-                                                         .block = list[i].block,
-                                                         .offset = list[i].t.first,
-                                                         .len = list[i].t.count,
-                                                         .at = hole};
+            out->digest[list[i].vec][side] = span;
+        else if (list[i].t.type == UVCC_TLV_KEY_CHUNK)
+            out->key_chunks[out->key_chunk_count++] = (uvcci_key_chunk){.dst = dst,
+                                                                        .block = list[i].block,
+                                                                        .offset = list[i].t.first,
+                                                                        .len = list[i].t.count,
+                                                                        .at = span};
         else if (!list[i].more)
-            out->hole[list[i].vec][out_slot(f)][list[i].block] = hole;
+            out->span[list[i].vec][out_slot(f)][list[i].block] = span;
     }
     return uvcc_blv1_end(&w) == (ptrdiff_t)len ? 0 : UVCC_ERR_LIMIT;
 }
 
-int uvcci_batch_open(uvcc_session *s, uvcci_run *r, const uvcci_plan_round *round, uvcci_bump *bump,
-                     uvcci_batch_out *out) {
+int uvcci_batch_open(uvcc_session *s, uvcci_instance *r, const uvcci_plan_round *round,
+                     uvcci_bump *bump, uvcci_batch_out *out) {
     const uvcci_plan *plan = r->plan;
     bool keys = round->kind == UVCC_FRAME_KEYS_BATCH;
     *out = (uvcci_batch_out){.round = round};
@@ -97,11 +97,12 @@ int uvcci_batch_open(uvcc_session *s, uvcci_run *r, const uvcci_plan_round *roun
     uvcci_plan_tlv *list = uvcci_bump_take(bump, list_max * sizeof *list);
     out->tx = uvcci_bump_take(bump, 2u * round->parts * sizeof *out->tx);
     if (keys)
-        out->blobs = uvcci_bump_take(bump, 2u * round->parts * list_max * sizeof *out->blobs);
-    bool ok = list != NULL && out->tx != NULL && (!keys || out->blobs != NULL);
+        out->key_chunks =
+            uvcci_bump_take(bump, 2u * round->parts * list_max * sizeof *out->key_chunks);
+    bool ok = list != NULL && out->tx != NULL && (!keys || out->key_chunks != NULL);
     for (unsigned v = 0; ok && !keys && v < round->vec_count; v++)
         for (unsigned k = 0; k < 2; k++)
-            ok = ok && (out->hole[v][k] =
+            ok = ok && (out->span[v][k] =
                             uvcci_bump_take(bump, round->blocks * sizeof(uint8_t *))) != NULL;
     if (!ok)
         return UVCC_ERR_NOMEM;
@@ -132,7 +133,7 @@ int uvcci_batch_open(uvcc_session *s, uvcci_run *r, const uvcci_plan_round *roun
 /* ---- tasks and digests ---- */
 
 uvcc_task *uvcci_add_task(uvcci_builder *b, uint16_t kind, uint16_t call) {
-    uvcci_run *r = b->r;
+    uvcci_instance *r = b->r;
     if (b->failed || r->task_count == b->task_cap) {
         b->failed = true;
         return NULL;
@@ -144,7 +145,7 @@ uvcc_task *uvcci_add_task(uvcci_builder *b, uint16_t kind, uint16_t call) {
 
 uvcc_block *uvcci_add_blocks(uvcci_builder *b, uint16_t kind, uint16_t call, unsigned roles,
                              uint64_t elems, uint32_t *count) {
-    uvcci_run *r = b->r;
+    uvcci_instance *r = b->r;
     const uvcci_plan *plan = r->plan;
     const uint32_t all = uvcci_blocks(elems);
     *count = 0;
@@ -220,7 +221,7 @@ uvcci_pending_leaf *uvcci_add_leaf(uvcci_builder *b, uint8_t type) {
 void uvcci_hash_payloads(uvcci_builder *b) {
     if (!uvcci_audit_on(b->s))
         return;
-    for (unsigned k = 0; k < UVCCI_STAGE_ROUNDS; k++)
+    for (unsigned k = 0; k < UVCCI_TURN_ROUNDS; k++)
         for (uint32_t i = 0; i < b->r->out[k].count; i++) {
             uvcci_tx *tx = &b->r->out[k].tx[i];
             uvcci_hash_salted(b, tx->dst, uvcc_link_msg_data(tx->msg), tx->len, tx->digest);
@@ -229,7 +230,7 @@ void uvcci_hash_payloads(uvcci_builder *b) {
 
 void uvcci_hash_opened(uvcci_builder *b, uint8_t id, uint8_t round, uint64_t elems,
                        const uint8_t *data, size_t block_stride, unsigned bits) {
-    uvcci_run *r = b->r;
+    uvcci_instance *r = b->r;
     for (uint32_t i = 0; uvcci_audit_on(b->s) && i < uvcci_blocks(elems); i++) {
         uvcci_role role = uvcci_role_at(b->s, r, i);
         if (role == UVCCI_OTHER)
@@ -245,12 +246,12 @@ void uvcci_hash_opened(uvcci_builder *b, uint8_t id, uint8_t round, uint64_t ele
     }
 }
 
-void uvcci_commit_key(const uvcci_run *r, unsigned c, uint16_t call, uint32_t block,
+void uvcci_commit_key(const uvcci_instance *r, unsigned c, uint16_t call, uint32_t block,
                       uint8_t key[32]) {
     uint64_t salt[4];
-    uvcci_prg_fill(
-        &r->step->commit_key[c == 0 ? UVCC_PAIR_PREV : UVCC_PAIR_NEXT],
-        (uvcci_prg_at){.ordinal = r->ordinal, .call = call, .block = block, .lane = 0}, 0, salt, 4);
+    uvcci_prg_fill(&r->step->commit_key[c == 0 ? UVCC_PAIR_PREV : UVCC_PAIR_NEXT],
+                   (uvcci_prg_at){.ordinal = r->ordinal, .call = call, .block = block, .lane = 0},
+                   0, salt, 4);
     memcpy(key, salt, 32);
     uvcci_wipe(salt, sizeof salt);
 }
@@ -258,7 +259,7 @@ void uvcci_commit_key(const uvcci_run *r, unsigned c, uint16_t call, uint32_t bl
 /* Of one component of one block: both holders get the same value. */
 static bool commit(uvcci_builder *b, uint8_t id, uint32_t block, unsigned c, const uint64_t *data,
                    uint32_t count) {
-    uvcci_run *r = b->r;
+    uvcci_instance *r = b->r;
     uvcci_pending_leaf *l = uvcci_add_leaf(b, UVCCI_LEAF_COMPONENT_COMMIT);
     uvcc_hash_item *it = l != NULL ? uvcci_add_hash(b) : NULL;
     if (it == NULL)
@@ -307,18 +308,18 @@ static int compare_streams(const void *a, const void *b) {
     return x->block < y->block ? -1 : x->block > y->block;
 }
 
-const uvcci_plan_round *uvcci_keys_round(const uvcci_run *r, unsigned group) {
+const uvcci_plan_round *uvcci_keys_round(const uvcci_instance *r, unsigned group) {
     return &r->plan->rounds[r->plan->round_count + group];
 }
 
-uint32_t uvcci_keys_blocks(const uvcci_run *r) {
+uint32_t uvcci_keys_blocks(const uvcci_instance *r) {
     uint32_t sum = 0;
     for (unsigned g = 0; g < r->plan->key_count; g++)
         sum += uvcci_keys_round(r, g)->blocks;
     return sum;
 }
 
-size_t **uvcci_key_table(const uvcci_run *r, uvcci_bump *bump) {
+size_t **uvcci_key_table(const uvcci_instance *r, uvcci_bump *bump) {
     size_t **at = uvcci_bump_take(bump, (r->plan->key_count + 1u) * sizeof *at);
     size_t *cells = uvcci_bump_take(bump, (uvcci_keys_blocks(r) + 1u) * sizeof *cells);
     if (at == NULL || cells == NULL)
@@ -331,7 +332,7 @@ size_t **uvcci_key_table(const uvcci_run *r, uvcci_bump *bump) {
     return at;
 }
 
-size_t uvcci_key_offsets(const uvcci_run *r, uint8_t dealer, uint8_t to, uvcci_bump *bump,
+size_t uvcci_key_offsets(const uvcci_instance *r, uint8_t dealer, uint8_t to, uvcci_bump *bump,
                          size_t base, size_t **at) {
     const uvcci_plan *plan = r->plan;
     stream *list = uvcci_bump_take(bump, (uvcci_keys_blocks(r) + 1u) * sizeof *list);
@@ -375,7 +376,7 @@ bool uvcci_ensure_buffer(uvcc_session *s, uint32_t tensor) {
     if (!additive)
         buf->shares.hi = uvcci_arena_take(&s->tensors, bytes);
     if (buf->shares.lo != NULL && (additive || buf->shares.hi != NULL)) {
-        uvcci_epoch_count(s, &buf->shares, (int64_t)bytes);
+        uvcci_transient_count(s, &buf->shares, (int64_t)bytes);
         return true;
     }
     uvcci_arena_give(&s->tensors, buf->shares.lo, bytes);
@@ -384,15 +385,15 @@ bool uvcci_ensure_buffer(uvcc_session *s, uint32_t tensor) {
     return false;
 }
 
-/* Copies of the blobs of one round of keys to their places. */
-static bool copy_blobs(uvcci_builder *b, unsigned round, unsigned group) {
-    uvcci_run *r = b->r;
-    uint32_t blobs = 0, count = 0;
+/* Copies of the key_chunks of one round of keys to their places. */
+static bool copy_key_chunks(uvcci_builder *b, unsigned round, unsigned group) {
+    uvcci_instance *r = b->r;
+    uint32_t key_chunks = 0, count = 0;
     for (const uvcci_rx *m = r->rounds[round].held; m != NULL; m = m->next)
-        blobs += uvcci_ld32(m->data + 8); /* tlv_count of a checked batch */
-    if (blobs == 0)
+        key_chunks += uvcci_ld32(m->data + 8); /* tlv_count of a checked batch */
+    if (key_chunks == 0)
         return true;
-    uvcc_copy_item *items = uvcci_bump_take(&r->bump, blobs * sizeof *items);
+    uvcc_copy_item *items = uvcci_bump_take(&r->bump, key_chunks * sizeof *items);
     uvcc_task *t = items != NULL ? uvcci_add_task(b, UVCC_TASK_COPY, 0) : NULL;
     if (t == NULL)
         return false;
@@ -417,7 +418,7 @@ static bool copy_blobs(uvcci_builder *b, unsigned round, unsigned group) {
 
 bool uvcci_build_keys(uvcci_builder *b) {
     uvcc_session *s = b->s;
-    uvcci_run *r = b->r;
+    uvcci_instance *r = b->r;
     size_t total[2];
     r->key_at = uvcci_key_table(r, &r->bump);
     if (r->key_at == NULL)
@@ -436,7 +437,7 @@ bool uvcci_build_keys(uvcci_builder *b) {
     if (r->keys == NULL)
         return false;
     for (unsigned g = 0; g < r->plan->key_count; g++)
-        if (!copy_blobs(b, r->plan->round_count + g, g))
+        if (!copy_key_chunks(b, r->plan->round_count + g, g))
             return false;
     for (unsigned side = 0; uvcci_audit_on(s) && side < 2; side++) {
         if (total[side] == 0)

@@ -1,5 +1,5 @@
-/* core.c - what everything inside a session needs of it: its log, its events, how it ends, how messages
- * and leaves leave it. Nothing here knows what an op or a step is for. */
+/* core.c - what everything inside a session needs of it: its log, its events, how it ends, how
+ * messages and leaves leave it. Nothing here knows what an op or a step is for. */
 #include "exec/runtime/core.h"
 
 #include "proto/bytes.h"
@@ -37,7 +37,8 @@ void uvcci_send_bye(uvcc_session *s, uint16_t reason) {
     (void)n;
     for (uint8_t p = 0; p < 3; p++) {
         uvcc_link_msg *m;
-        if (p == s->party || uvcc_link_msg_new(s->peer[p].link, UVCC_FRAME_BYE, sizeof bytes, &m) != 0)
+        if (p == s->party ||
+            uvcc_link_msg_new(s->peer[p].link, UVCC_FRAME_BYE, sizeof bytes, &m) != 0)
             continue; /* the peer will see the silence */
         memcpy(uvcc_link_msg_data(m), bytes, sizeof bytes);
         uvcci_send(s, p, m, UVCC_FRAME_BYE, sizeof bytes, s->step, 0, 0);
@@ -61,11 +62,10 @@ void uvcci_abort_at(uvcc_session *s, uint32_t at, uint16_t reason, const char *t
     if (linked)
         uvcci_send_bye(s, reason);
     uvcci_log(s, UVCC_LOG_ERROR, "party %u: aborted in step %u: %s", s->party, s->step, text);
-    uvcci_event_push(s, &(uvcc_event){.kind = UVCC_EVENT_ABORTED,
-                                      .reason = reason,
-                                      .run = s->run,
-                                      .step = at,
-                                      .text = text});
+    uvcci_event_push(
+        s,
+        &(uvcc_event){
+            .kind = UVCC_EVENT_ABORTED, .reason = reason, .run = s->run, .step = at, .text = text});
 }
 
 void uvcci_abort(uvcc_session *s, uint16_t reason, const char *text) {
@@ -99,6 +99,6 @@ void uvcci_leaf(uvcc_session *s, uvcci_step *st, uint32_t row, const uint8_t *le
         uvcci_abort(s, UVCC_ABORT_MEMORY, "the transcript is full (leaves_max) or out of memory");
 }
 
-void uvcci_run_wake(uvcci_run *r) {
+void uvcci_instance_wake(uvcci_instance *r) {
     r->step->ready[r->index / 64] |= 1ull << (r->index % 64);
 }

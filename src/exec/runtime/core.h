@@ -1,6 +1,6 @@
 /* session.h - the session's insides, shared by session.c (the public calls and the dispatch),
  * step.c (agreement, step contexts, audit), ops.c (running ops), op_gates.c, op_functions.c,
- * op_circuits.c, op_beaver.c and op_sks.c (their stages), deal.c (keys dealt ahead) and triple.c
+ * op_circuits.c, op_beaver.c and op_sks.c (their turns), deal.c (keys dealt ahead) and triple.c
  * (triples that the host keeps).
  *
  * Data flow: link -> receive (ids, grammar, plan) -> [hash job] -> leaf -> accept -> op; op ->
@@ -11,27 +11,27 @@
 #define UVCCI_SESSION_H
 
 #include "exec/base/arena.h"
-#include "exec/runtime/jobs.h"
+#include "exec/base/triple_record.h"
 #include "exec/program/plan.h"
 #include "exec/program/program.h"
 #include "exec/program/sks.h"
+#include "exec/runtime/jobs.h"
 #include "proto/aes.h"
 #include "proto/hello.h"
 #include "proto/optable.h"
 #include "proto/stepmsg.h"
 #include "proto/transcript.h"
-#include "exec/base/triple_record.h"
 #include <uvcc/session.h>
 
 #define UVCCI_CLOSE_NS 3000000000ull /* how long close waits for peers */
 
 typedef struct uvcci_step uvcci_step;
-typedef struct uvcci_run uvcci_run;
+typedef struct uvcci_instance uvcci_instance;
 
 /* A message that came, from whole to released. */
 typedef struct uvcci_rx {
     struct uvcci_rx *next;
-    uvcci_run *run;
+    uvcci_instance *run;
     const uvcci_plan_round *round;
     uint32_t part;
     uint16_t b;
@@ -63,37 +63,37 @@ typedef struct uvcci_pending_leaf {
     uint8_t digest[32];
 } uvcci_pending_leaf;
 
-enum { UVCCI_STAGE_DONE = 255 }; /* stages: see uvcci_plan, UVCCI_STAGE_TRIPLE */
+enum { UVCCI_TURN_DONE = 255 }; /* turns: see uvcci_plan, UVCCI_TURN_TRIPLE */
 
 /* A piece of a key stream in a message. */
-typedef struct uvcci_blob {
+typedef struct uvcci_key_chunk {
     uint8_t dst;
     uint32_t block, offset, len;
     uint8_t *at;
-} uvcci_blob;
+} uvcci_key_chunk;
 
 /* Messages and TLVs of one round or deal. */
 typedef struct uvcci_batch_out {
     const uvcci_plan_round *round;
     uvcci_tx *tx;
     uint32_t count;
-    uvcci_blob *blobs;
-    uint32_t blob_count;
-    uint8_t **hole[UVCCI_PLAN_VECS][2]; /* [vec][slot][block] */
+    uvcci_key_chunk *key_chunks;
+    uint32_t key_chunk_count;
+    uint8_t **span[UVCCI_PLAN_VECS][2];  /* [vec][slot][block] */
     uint8_t *digest[UVCCI_PLAN_VECS][2]; /* of the whole vector, to the next or previous party */
 } uvcci_batch_out;
 
 /* What comes in one round: per peer (0: next, 1: previous party), bit q = part q. */
-typedef struct uvcci_run_round {
+typedef struct uvcci_instance_round {
     uint64_t need[2], got[2];
     uint64_t seen[2];                          /* begun, accepted or not */
     uvcci_rx *held;                            /* accepted messages */
     const uint8_t **at[UVCCI_PLAN_VECS][2];    /* [vec][slot][block]; not of keys */
     const uint8_t *digest[UVCCI_PLAN_VECS][2]; /* of the whole vector, by sender */
-    /* Of an opening to all: what a job of the next stage computes of the component that this party
+    /* Of an opening to all: what a job of the next turn computes of the component that this party
      * lacks, for comparison with the next party's digest. */
     const uint8_t *check;
-} uvcci_run_round;
+} uvcci_instance_round;
 
 /* What a step of a function made at this party: vectors of its width, in TENSOR memory. */
 typedef struct uvcci_fn_value {
@@ -127,7 +127,7 @@ typedef struct uvcci_beaver {
 } uvcci_beaver;
 
 /* One op in one step. */
-struct uvcci_run {
+struct uvcci_instance {
     uvcci_step *step;
     const uvcci_op *op;
     const uvcci_plan *plan;
@@ -136,16 +136,16 @@ struct uvcci_run {
     uint32_t ordinal, op_id;
     uint32_t preds_left;
     uint32_t depth; /* rounds before this op, then with it */
-    uint8_t stage;
+    uint8_t turn;
     bool job_out, started, deal_done;
     uvcci_plan_ids ids;
-    uvcci_run_round *rounds; /* as in the plan */
-    uvcci_engine **engine;   /* [id][block]; tile 0 last */
+    uvcci_instance_round *rounds; /* as in the plan */
+    uvcci_engine **engine;        /* [id][block]; tile 0 last */
     /* working memory */
     uvcci_bump bump;
     uvcc_task *tasks;
     uint32_t task_count;
-    uvcci_batch_out out[UVCCI_STAGE_ROUNDS];
+    uvcci_batch_out out[UVCCI_TURN_ROUNDS];
     uvcci_pending_leaf *leaves;
     uint64_t *z, *m, *d;
     uint8_t *bits;
@@ -174,9 +174,9 @@ struct uvcci_step {
     const uvcci_entry *entry;
     const uvcci_plan *plans;
     uvcci_optable table;
-    uvcci_run *runs; /* program order */
+    uvcci_instance *instances; /* program order */
     uint32_t *bwd_left; /* [microbatch]: BWD ops that are not done; of an entry with a limit */
-    uint32_t runs_done, deals_sent, deal_next, triple_next;
+    uint32_t instances_done, deals_sent, deal_next, triple_next;
     uint8_t *triples; /* made for the host, WIRE arena: records of the entry's Beaver products */
     size_t triples_bytes;
     uint64_t *ready; /* bitmap of runs to look at */
@@ -217,13 +217,13 @@ typedef struct uvcci_checkpoint {
 } uvcci_checkpoint;
 
 /* A finished step's bundle, for the host. */
-typedef struct uvcci_kept {
-    struct uvcci_kept *next;
+typedef struct uvcci_stored_bundle {
+    struct uvcci_stored_bundle *next;
     uint32_t step;
     bool told; /* the host polled the event that says it has all three roots */
     uint8_t *bytes;
     size_t len;
-} uvcci_kept;
+} uvcci_stored_bundle;
 
 /* A buffer of tensors: both components, or lo only of additive ones. */
 typedef struct uvcci_buffer {
@@ -287,12 +287,12 @@ struct uvcc_session {
     uvcci_rx *rx_out;     /* their hash job is out */
     uvcci_set *sets;      /* PERSIST tensors being set by the host */
     uvcci_checkpoint checkpoint;
-    uvcci_kept *kept;    /* bundles, oldest first */
-    uint32_t tensors_at; /* the step that the PERSIST tensors stand before */
-    uvcci_stored_triple *stored; /* given by the host, for steps that are not open yet */
-    uint64_t triples_ahead;      /* bytes of C that are made, or being made, and not used */
-    uint64_t triple_bytes;       /* payload that made triples */
-    uint8_t *triples_made;       /* of the last finished step of a session that makes them */
+    uvcci_stored_bundle *bundles; /* bundles, oldest first */
+    uint32_t tensors_at;          /* the step that the PERSIST tensors stand before */
+    uvcci_stored_triple *stored;  /* given by the host, for steps that are not open yet */
+    uint64_t triples_ahead;       /* bytes of C that are made, or being made, and not used */
+    uint64_t triple_bytes;        /* payload that made triples */
+    uint8_t *triples_made;        /* of the last finished step of a session that makes them */
     size_t triples_made_bytes;
     uint32_t triples_made_step;
     /* opened outputs of the last finished step */
@@ -326,7 +326,7 @@ int uvcci_session_complete(uvcc_session *s, const uvcc_completion *c, uint64_t n
 int uvcci_session_poll_transmit(uvcc_session *s, uvcc_transmit *out, uint64_t now);
 int uvcci_session_transmit_done(uvcc_session *s, uint8_t peer, uint64_t id, size_t bytes,
                                 uint64_t now);
-int uvcci_session_poll_op(uvcc_session *s, const uvcc_job **out);
+int uvcci_session_poll_job(uvcc_session *s, const uvcc_job **out);
 int uvcci_session_poll_event(uvcc_session *s, uvcc_event *out);
 int uvcci_session_step(uvcc_session *s, uint32_t step, uint32_t entry, uint64_t now);
 int uvcci_session_input(uvcc_session *s, uint32_t step, uint32_t id, const int64_t *v,
@@ -342,8 +342,8 @@ int uvcci_session_abort(uvcc_session *s, uint16_t reason, uint64_t now);
 /* session.c */
 void uvcci_log(const uvcc_session *s, uvcc_log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Ends the session: ABORT leaf, BYE to both peers, event ABORTED. The first reason stays. _at: the event
- * names that step instead of the first unfinished one. */
+/* Ends the session: ABORT leaf, BYE to both peers, event ABORTED. The first reason stays. _at: the
+ * event names that step instead of the first unfinished one. */
 void uvcci_abort(uvcc_session *s, uint16_t reason, const char *text);
 void uvcci_abort_at(uvcc_session *s, uint32_t step, uint16_t reason, const char *text);
 /* Queues a BYE for both peers. */
@@ -366,34 +366,34 @@ void uvcci_leaf(uvcc_session *s, uvcci_step *st, uint32_t row, const uint8_t *le
 uvcci_step *uvcci_step_of(uvcc_session *s, uint32_t step);
 
 /* The engines of a vector's blocks. */
-static inline uvcci_engine **uvcci_engines_of(uvcci_run *r, const uvcci_plan_vec *v) {
+static inline uvcci_engine **uvcci_engines_of(uvcci_instance *r, const uvcci_plan_vec *v) {
     return &r->engine[v->id == UVCCI_ID_TILE0 ? r->plan->id_count : v->id];
 }
 
-/* EPOCH memory taken (+) or given back (-), for the statistics. */
-static inline void uvcci_epoch_count(uvcc_session *s, const uvcc_shares *x, int64_t bytes) {
-    s->stats.epoch_bytes += (uint64_t)bytes * (x->hi != NULL ? 2 : 1);
-    if (s->stats.epoch_bytes > s->stats.epoch_peak_bytes)
-        s->stats.epoch_peak_bytes = s->stats.epoch_bytes;
+/* TRANSIENT memory taken (+) or given back (-), for the statistics. */
+static inline void uvcci_transient_count(uvcc_session *s, const uvcc_shares *x, int64_t bytes) {
+    s->stats.transient_bytes += (uint64_t)bytes * (x->hi != NULL ? 2 : 1);
+    if (s->stats.transient_bytes > s->stats.transient_peak_bytes)
+        s->stats.transient_peak_bytes = s->stats.transient_bytes;
 }
 
 /* trace.c: tells the host's tracer of an op; without a tracer nothing. */
-void uvcci_trace_op(const uvcc_session *s, const uvcci_run *r, uvcc_trace_kind kind);
-void uvcci_trace_sent(const uvcc_session *s, const uvcci_run *r, uvcc_trace_work work,
+void uvcci_trace_op(const uvcc_session *s, const uvcci_instance *r, uvcc_trace_kind kind);
+void uvcci_trace_sent(const uvcc_session *s, const uvcci_instance *r, uvcc_trace_work work,
                       uint64_t bytes);
 /* A job was handed out, or its completion came. Jobs of no op are not told of. */
 void uvcci_trace_job(const uvcc_session *s, uvcc_trace_kind kind, uint64_t job,
                      uvcci_job_owner owner, const void *who);
 
 /* ops.c */
-void uvcci_run_wake(uvcci_run *r);
+void uvcci_instance_wake(uvcci_instance *r);
 /* Runs every op that can go on. True if anything changed. */
 bool uvcci_ops_advance(uvcc_session *s);
-void uvcci_op_job_done(uvcc_session *s, uvcci_run *r);
+void uvcci_op_job_done(uvcc_session *s, uvcci_instance *r);
 /* A batch came: checks it against the plan. UVCC_ABORT_NONE, or the reason to abort. */
 uint16_t uvcci_op_receive(uvcc_session *s, uint8_t peer, const uvcc_link_rx *m);
 void uvcci_op_rx_hashed(uvcc_session *s, uvcci_rx *rx);
-void uvcci_run_free(uvcc_session *s, uvcci_run *r);
+void uvcci_instance_free(uvcc_session *s, uvcci_instance *r);
 
 /* checkpoint.c */
 int uvcci_checkpoint_init(uvcc_session *s);
@@ -407,33 +407,33 @@ void uvcci_set_free(uvcc_session *s, uvcci_set *set);
 /* PERSIST tensors that nobody set start as zeros. */
 int uvcci_zero_unset(uvcc_session *s);
 
-/* kept.c */
-/* Keeps the bundle of a step whose transcript is rooted, with this party's signed root; lets those go
- * that the host has had. False without memory. */
-bool uvcci_kept_add(uvcc_session *s, const uvcci_step *st, const uint8_t epoch_root[32],
-                    const uint8_t root[32], const uint8_t signature[64]);
+/* bundle_store.c */
+/* Keeps the bundle of a step whose transcript is rooted, with this party's signed root; lets those
+ * go that the host has had. False without memory. */
+bool uvcci_bundle_store_add(uvcc_session *s, const uvcci_step *st, const uint8_t step_root[32],
+                            const uint8_t root[32], const uint8_t signature[64]);
 /* After STEP_FINISHED: puts in the AUDITs that came before the step ended here. */
-void uvcci_kept_early(uvcc_session *s, uint32_t step);
-void uvcci_kept_audit(uvcc_session *s, const uvcci_audit_msg_t *a);
-void uvcci_kept_told(uvcc_session *s, uint32_t step);
-void uvcci_kept_free(uvcc_session *s);
+void uvcci_bundle_store_early(uvcc_session *s, uint32_t step);
+void uvcci_bundle_store_audit(uvcc_session *s, const uvcci_audit_msg_t *a);
+void uvcci_bundle_store_told(uvcc_session *s, uint32_t step);
+void uvcci_bundle_store_free(uvcc_session *s);
 
 /* op_beaver.c: the state of a Beaver product in a step; false without memory. Others get none. */
-bool uvcci_beaver_init(uvcci_step *st, uvcci_run *r);
+bool uvcci_beaver_init(uvcci_step *st, uvcci_instance *r);
 /* Lets triples be made, in program order, under the budget. True if anything changed. */
 bool uvcci_beaver_advance(uvcc_session *s);
-/* Whether the stage may be built, as far as triples and masks count. */
-bool uvcci_beaver_ready(const uvcci_run *r);
-/* After a stage, its messages sent. */
-void uvcci_beaver_stage_done(uvcc_session *s, uvcci_run *r);
-void uvcci_beaver_free(uvcc_session *s, uvcci_run *r);
+/* Whether the turn may be built, as far as triples and masks count. */
+bool uvcci_beaver_ready(const uvcci_instance *r);
+/* After a turn, its messages sent. */
+void uvcci_beaver_turn_done(uvcc_session *s, uvcci_instance *r);
+void uvcci_beaver_free(uvcc_session *s, uvcci_instance *r);
 /* Whether a round would make the triple that the host gave. */
-static inline bool uvcci_triple_given(const uvcci_run *r, unsigned round) {
+static inline bool uvcci_triple_given(const uvcci_instance *r, unsigned round) {
     return r->beaver != NULL && r->beaver->stored != NULL && round == r->plan->beaver.triple_round;
 }
-/* Between making the triple and stage 0. */
-static inline bool uvcci_before_start(const uvcci_run *r) {
-    return r->stage == UVCCI_STAGE_TRIPLE || r->stage == UVCCI_STAGE_TRIPLE_HERE;
+/* Between making the triple and turn 0. */
+static inline bool uvcci_before_start(const uvcci_instance *r) {
+    return r->turn == UVCCI_TURN_TRIPLE || r->turn == UVCCI_TURN_TRIPLE_HERE;
 }
 
 /* triple.c: triples that the host keeps */
@@ -444,14 +444,14 @@ void uvcci_stored_wipe_c(uvcc_session *s, uvcci_stored_triple *t);
 /* In a session that makes triples: room for the step's, its record of an op ready but for C and the
  * digest, and the end of the step. */
 int uvcci_triples_room(uvcc_session *s, uvcci_step *st);
-uint8_t *uvcci_triple_record(uvcc_session *s, const uvcci_run *r);
+uint8_t *uvcci_triple_record(uvcc_session *s, const uvcci_instance *r);
 void uvcci_triples_keep(uvcc_session *s, uvcci_step *st);
 void uvcci_triples_free(uvcc_session *s);
 
 /* deal.c */
 bool uvcci_deal_advance(uvcc_session *s);
 /* Drops what an op's deal holds. */
-void uvcci_deal_free(uvcc_session *s, uvcci_run *r);
-void uvcci_deal_job_done(uvcc_session *s, uvcci_run *r);
+void uvcci_deal_free(uvcc_session *s, uvcci_instance *r);
+void uvcci_deal_job_done(uvcc_session *s, uvcci_instance *r);
 
 #endif

@@ -28,7 +28,9 @@ void uvcci_jobs_free(uvcci_jobs *j, const uvcc_allocator *al) {
     memset(j, 0, sizeof *j);
 }
 
-bool uvcci_jobs_full(const uvcci_jobs *j) { return j->used == j->limit; }
+bool uvcci_jobs_full(const uvcci_jobs *j) {
+    return j->used == j->limit;
+}
 
 static void release(uvcci_jobs *j, uvcci_job_slot *s) {
     s->state = 0;

@@ -7,7 +7,7 @@
 #include <uvcc/compute.h>
 
 typedef enum uvcci_job_owner {
-    UVCCI_JOB_OP = 1,   /* a stage of an op */
+    UVCCI_JOB_OP = 1,   /* a turn of an op */
     UVCCI_JOB_DEAL = 2, /* keys of an op */
     UVCCI_JOB_RX = 3,   /* the hash of a received message */
     UVCCI_JOB_SET = 4,  /* a host's value into PERSIST tensors */

@@ -6,13 +6,13 @@ static bool listens(const uvcc_session *s) {
     return s->cfg.trace.op != NULL;
 }
 
-static uvcc_op_trace of_run(const uvcc_session *s, const uvcci_run *r, uvcc_trace_kind kind) {
+static uvcc_op_trace of_run(const uvcc_session *s, const uvcci_instance *r, uvcc_trace_kind kind) {
     return (uvcc_op_trace){.kind = kind,
                            .step = r->step->number,
                            .entry = r->step->entry_index,
                            .op = r->index,
                            .desc = &r->op->desc,
-                           .stage = r->stage,
+                           .turn = r->turn,
                            .now = s->host_now};
 }
 
@@ -20,14 +20,14 @@ static void tell(const uvcc_session *s, const uvcc_op_trace *t) {
     s->cfg.trace.op(s->cfg.trace.user, t);
 }
 
-void uvcci_trace_op(const uvcc_session *s, const uvcci_run *r, uvcc_trace_kind kind) {
+void uvcci_trace_op(const uvcc_session *s, const uvcci_instance *r, uvcc_trace_kind kind) {
     if (!listens(s))
         return;
     const uvcc_op_trace t = of_run(s, r, kind);
     tell(s, &t);
 }
 
-void uvcci_trace_sent(const uvcc_session *s, const uvcci_run *r, uvcc_trace_work work,
+void uvcci_trace_sent(const uvcc_session *s, const uvcci_instance *r, uvcc_trace_work work,
                       uint64_t bytes) {
     if (!listens(s) || bytes == 0)
         return;
@@ -41,9 +41,9 @@ void uvcci_trace_job(const uvcc_session *s, uvcc_trace_kind kind, uint64_t job,
                      uvcci_job_owner owner, const void *who) {
     if (!listens(s) || (owner != UVCCI_JOB_OP && owner != UVCCI_JOB_DEAL && owner != UVCCI_JOB_RX))
         return;
-    const uvcci_run *r = owner == UVCCI_JOB_RX ? ((const uvcci_rx *)who)->run : who;
+    const uvcci_instance *r = owner == UVCCI_JOB_RX ? ((const uvcci_rx *)who)->run : who;
     uvcc_op_trace t = of_run(s, r, kind);
-    t.work = owner == UVCCI_JOB_OP     ? UVCC_TRACE_STAGE
+    t.work = owner == UVCCI_JOB_OP     ? UVCC_TRACE_TURN
              : owner == UVCCI_JOB_DEAL ? UVCC_TRACE_KEYS
                                        : UVCC_TRACE_HASH;
     t.job = job;

@@ -1,4 +1,5 @@
-/* kept.c - bundles of finished steps, kept for the host until it has had them (session.h, bundles).
+/* bundle_store.c - bundles of finished steps, kept for the host until it has had them (session.h,
+ * bundles).
  *
  * A bundle is made when its step ends, with this party's signed root; the peers' AUDITs go in as
  * they come, some of them before the step ends here. With the last one the host is told. A step may
@@ -8,23 +9,23 @@
 
 #include "proto/bundle.h"
 
-static void drop(uvcc_session *s, uvcci_kept *k) {
+static void drop(uvcc_session *s, uvcci_stored_bundle *k) {
     if (k->bytes != NULL)
         s->alloc.free(s->alloc.user, k->bytes, k->len, UVCC_MEM_STATE);
     s->alloc.free(s->alloc.user, k, sizeof *k, UVCC_MEM_STATE);
 }
 
-void uvcci_kept_free(uvcc_session *s) {
-    while (s->kept != NULL) {
-        uvcci_kept *next = s->kept->next;
-        drop(s, s->kept);
-        s->kept = next;
+void uvcci_bundle_store_free(uvcc_session *s) {
+    while (s->bundles != NULL) {
+        uvcci_stored_bundle *next = s->bundles->next;
+        drop(s, s->bundles);
+        s->bundles = next;
     }
 }
 
 static void drop_told(uvcc_session *s) {
-    for (uvcci_kept **at = &s->kept; *at != NULL;) {
-        uvcci_kept *k = *at;
+    for (uvcci_stored_bundle **at = &s->bundles; *at != NULL;) {
+        uvcci_stored_bundle *k = *at;
         if (!k->told) {
             at = &k->next;
             continue;
@@ -34,8 +35,8 @@ static void drop_told(uvcc_session *s) {
     }
 }
 
-static uvcci_kept *find(const uvcc_session *s, uint32_t step) {
-    uvcci_kept *k = s->kept;
+static uvcci_stored_bundle *find(const uvcc_session *s, uint32_t step) {
+    uvcci_stored_bundle *k = s->bundles;
     while (k != NULL && k->step != step)
         k = k->next;
     return k;
@@ -52,30 +53,31 @@ static uvcci_head head_of(const uvcc_session *s, uint32_t step) {
                         .policy_hash = c->policy_hash};
 }
 
-bool uvcci_kept_add(uvcc_session *s, const uvcci_step *st, const uint8_t epoch_root[32],
-                    const uint8_t root[32], const uint8_t signature[64]) {
+bool uvcci_bundle_store_add(uvcc_session *s, const uvcci_step *st, const uint8_t step_root[32],
+                            const uint8_t root[32], const uint8_t signature[64]) {
     drop_told(s);
-    uvcci_kept *k = s->alloc.alloc(s->alloc.user, sizeof *k, UVCC_MEM_STATE);
+    uvcci_stored_bundle *k = s->alloc.alloc(s->alloc.user, sizeof *k, UVCC_MEM_STATE);
     if (k == NULL)
         return false;
-    *k = (uvcci_kept){.step = st->number, .len = uvcci_bundle_bytes(&st->table, st->transcript)};
+    *k = (uvcci_stored_bundle){.step = st->number,
+                               .len = uvcci_bundle_bytes(&st->table, st->transcript)};
     k->bytes = s->alloc.alloc(s->alloc.user, k->len, UVCC_MEM_STATE);
     if (k->bytes == NULL) {
         drop(s, k);
         return false;
     }
     uvcci_head h = head_of(s, st->number);
-    uvcci_bundle_encode(&h, s->h_program, &st->table, st->transcript, epoch_root, k->bytes);
+    uvcci_bundle_encode(&h, s->h_program, &st->table, st->transcript, step_root, k->bytes);
     uvcci_bundle_put_audit(k->bytes, k->len, s->party, root, signature);
-    uvcci_kept **tail = &s->kept;
+    uvcci_stored_bundle **tail = &s->bundles;
     while (*tail != NULL)
         tail = &(*tail)->next;
     *tail = k;
     return true;
 }
 
-void uvcci_kept_audit(uvcc_session *s, const uvcci_audit_msg_t *a) {
-    uvcci_kept *k = find(s, a->step);
+void uvcci_bundle_store_audit(uvcc_session *s, const uvcci_audit_msg_t *a) {
+    uvcci_stored_bundle *k = find(s, a->step);
     if (k == NULL)
         return;
     uvcci_bundle_put_audit(k->bytes, k->len, a->party, a->global_root, a->signature);
@@ -84,16 +86,16 @@ void uvcci_kept_audit(uvcc_session *s, const uvcci_audit_msg_t *a) {
     uvcci_event_push(s, &(uvcc_event){.kind = UVCC_EVENT_BUNDLE, .run = s->run, .step = a->step});
 }
 
-void uvcci_kept_early(uvcc_session *s, uint32_t step) {
+void uvcci_bundle_store_early(uvcc_session *s, uint32_t step) {
     for (uint8_t p = 0; p < UVCC_PARTIES; p++) {
         const uvcci_peer *peer = &s->peer[p];
         if (p != s->party && peer->audit_here[step & 1] && peer->audit[step & 1].step == step)
-            uvcci_kept_audit(s, &peer->audit[step & 1]);
+            uvcci_bundle_store_audit(s, &peer->audit[step & 1]);
     }
 }
 
-void uvcci_kept_told(uvcc_session *s, uint32_t step) {
-    uvcci_kept *k = find(s, step);
+void uvcci_bundle_store_told(uvcc_session *s, uint32_t step) {
+    uvcci_stored_bundle *k = find(s, step);
     if (k != NULL)
         k->told = true;
 }
@@ -101,7 +103,7 @@ void uvcci_kept_told(uvcc_session *s, uint32_t step) {
 int uvcc_session_bundle(const uvcc_session *s, uint32_t step, const uint8_t **data, size_t *len) {
     if (s == NULL || data == NULL || len == NULL)
         return UVCC_ERR_USAGE;
-    const uvcci_kept *k = find(s, step);
+    const uvcci_stored_bundle *k = find(s, step);
     if (k == NULL)
         return UVCC_ERR_NOT_FOUND;
     *data = k->bytes;

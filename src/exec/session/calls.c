@@ -5,8 +5,8 @@
  * its result: so a log that a crash cut off names the call that crashed. Calls that are refused for
  * their pointers, and polls of jobs and events that give nothing, change nothing and are not
  * written. */
-#include "exec/session/record.h"
 #include "exec/runtime/core.h"
+#include "exec/session/record.h"
 
 #include "proto/bytes.h"
 #include <assert.h>
@@ -315,12 +315,12 @@ int uvcc_session_transmit_done(uvcc_session *s, uint8_t peer, uint64_t id, size_
     return returned(rec, s, uvcci_session_transmit_done(s, peer, id, bytes, now));
 }
 
-int uvcc_session_poll_op(uvcc_session *s, const uvcc_job **out) {
+int uvcc_session_poll_job(uvcc_session *s, const uvcc_job **out) {
     uvcci_recording *rec = recording(s);
-    int rc = uvcci_session_poll_op(s, out);
+    int rc = uvcci_session_poll_job(s, out);
     if (rec == NULL || rc != 1)
         return rc;
-    called(rec, (uvcc_record){.type = UVCC_RECORD_POLL_OP});
+    called(rec, (uvcc_record){.type = UVCC_RECORD_POLL_JOB});
     output_job(rec, *out);
     return returned(rec, s, rc);
 }

@@ -1,6 +1,6 @@
 /* ops.c - the ops of a step as state machines.
  *
- * A run walks through stages (session.h). A stage starts when its round has come whole (and its
+ * A run walks through turns (session.h). A turn starts when its round has come whole (and its
  * keys), builds one job of several tasks together with the messages that it fills, and ends when
  * the job's completion comes: then leaves are written, the messages go out, the round that it
  * consumed is released. Nothing here looks at a share: tasks do. An op whose job is out, or that
@@ -38,17 +38,17 @@ static unsigned in_slot(const uvcci_flow *f) {
 }
 
 /* The engine of a vector's block. */
-static uvcci_engine *engine_at(uvcci_run *r, const uvcci_plan_vec *v, uint32_t block) {
+static uvcci_engine *engine_at(uvcci_instance *r, const uvcci_plan_vec *v, uint32_t block) {
     return &(*uvcci_engines_of(r, v))[block];
 }
 
 /* ---- running ---- */
 
-static bool reads_keys(const uvcci_run *r) {
-    return r->plan->key_count != 0 && r->stage == r->plan->key_stage;
+static bool reads_keys(const uvcci_instance *r) {
+    return r->plan->key_count != 0 && r->turn == r->plan->key_turn;
 }
 
-static void free_scratch(uvcc_session *s, uvcci_run *r) {
+static void free_scratch(uvcc_session *s, uvcci_instance *r) {
     uvcci_arena_give(&s->tensors, r->keys, r->key_bytes);
     r->keys = NULL;
     uvcci_gate_free(s, r);
@@ -57,24 +57,24 @@ static void free_scratch(uvcc_session *s, uvcci_run *r) {
 }
 
 /* An op that turned out to have nothing to do. */
-static bool skips(const uvcci_run *r) {
+static bool skips(const uvcci_instance *r) {
     return r->plan->sks && uvcci_sks_skips(r);
 }
 
-/* Whether all rounds that stage `stage` sent (keys: all keys) have come from the peers. */
-static bool rounds_came(const uvcci_run *r, unsigned stage, bool keys) {
+/* Whether all rounds that turn `turn` sent (keys: all keys) have come from the peers. */
+static bool rounds_came(const uvcci_instance *r, unsigned turn, bool keys) {
     const uvcci_plan *p = r->plan;
     unsigned first = keys ? p->round_count : 0;
     unsigned end = keys ? (unsigned)p->round_count + p->key_count : p->round_count;
     for (unsigned i = first; i < end; i++)
         for (unsigned side = 0; side < 2; side++)
-            if ((keys || p->rounds[i].stage == stage) &&
+            if ((keys || p->rounds[i].turn == turn) &&
                 r->rounds[i].got[side] != r->rounds[i].need[side])
                 return false;
     return true;
 }
 
-static void release_round(uvcc_session *s, uvcci_run *r, unsigned round) {
+static void release_round(uvcc_session *s, uvcci_instance *r, unsigned round) {
     uvcci_rx **held = &r->rounds[round].held;
     while (*held != NULL) {
         uvcci_rx *rx = *held;
@@ -91,7 +91,7 @@ static bool second_hop(const uvcci_plan_round *round) {
 }
 
 /* Tells the engines of a round's vectors that their local share is out. */
-static void engines_sent(uvcci_run *r, const uvcci_plan_round *round) {
+static void engines_sent(uvcci_instance *r, const uvcci_plan_round *round) {
     for (unsigned v = 0; v < round->vec_count; v++)
         for (uint32_t i = 0; i < round->blocks; i++) {
             uvcci_engine *e = engine_at(r, &round->vec[v], i);
@@ -105,7 +105,7 @@ static void engines_sent(uvcci_run *r, const uvcci_plan_round *round) {
 }
 
 /* Every engine has sent and got all. */
-static bool engines_done(uvcci_run *r) {
+static bool engines_done(uvcci_instance *r) {
     for (unsigned i = 0; i < r->plan->round_count; i++)
         for (unsigned v = 0; v < r->plan->rounds[i].vec_count; v++)
             for (uint32_t b = 0; b < r->plan->rounds[i].blocks; b++)
@@ -118,25 +118,25 @@ static bool engines_done(uvcci_run *r) {
 /* The last BWD op of a microbatch is done: another one may start. */
 static void let_fly(uvcci_step *st, uint32_t mb) {
     for (uint32_t i = 0; i < st->entry->op_count; i++) {
-        const uvcc_op_desc *d = &st->runs[i].op->desc;
-        if (d->mb == mb && uvcci_waits_to_fly(st->entry, d) && --st->runs[i].preds_left == 0)
-            uvcci_run_wake(&st->runs[i]);
+        const uvcc_op_desc *d = &st->instances[i].op->desc;
+        if (d->mb == mb && uvcci_waits_to_fly(st->entry, d) && --st->instances[i].preds_left == 0)
+            uvcci_instance_wake(&st->instances[i]);
     }
 }
 
-static void run_done(uvcc_session *s, uvcci_run *r) {
+static void instance_done(uvcc_session *s, uvcci_instance *r) {
     uvcci_step *st = r->step;
     assert(skips(r) || engines_done(r));
-    r->depth += skips(r) ? 0 : r->plan->stages;
+    r->depth += skips(r) ? 0 : r->plan->turns;
     uvcci_trace_op(s, r, UVCC_TRACE_DONE);
     free_scratch(s, r);
     if (r->plan->sks)
         uvcci_sks_end(s, r);
     uvcci_bump_reset(&r->bump);
-    r->stage = UVCCI_STAGE_DONE;
+    r->turn = UVCCI_TURN_DONE;
     if (r->depth > st->depth)
         st->depth = r->depth;
-    st->runs_done++;
+    st->instances_done++;
     if (r->op->desc.opcode == UVCC_OP_OUTPUT)
         uvcci_event_push(s, &(uvcc_event){.kind = UVCC_EVENT_OUTPUT,
                                           .run = s->run,
@@ -146,8 +146,8 @@ static void run_done(uvcc_session *s, uvcci_run *r) {
         uint32_t owner = r->op->touched[i];
         uvcci_buffer *buf = &s->buffers[owner];
         const uvcci_tensor *t = &s->program->tensors[owner];
-        if (--buf->uses_left == 0 && t->desc.lifetime == UVCC_EPOCH) {
-            uvcci_epoch_count(s, &buf->shares, -(int64_t)(t->elems * 8));
+        if (--buf->uses_left == 0 && t->desc.lifetime == UVCC_TRANSIENT) {
+            uvcci_transient_count(s, &buf->shares, -(int64_t)(t->elems * 8));
             uvcci_arena_give(&s->tensors, buf->shares.lo, t->elems * 8);
             uvcci_arena_give(&s->tensors, buf->shares.hi, t->elems * 8);
             buf->shares = (uvcc_shares){0};
@@ -157,16 +157,16 @@ static void run_done(uvcc_session *s, uvcci_run *r) {
     if (d->phase == UVCC_BWD && st->bwd_left != NULL && --st->bwd_left[d->mb] == 0)
         let_fly(st, d->mb + st->entry->in_flight);
     for (uint32_t i = 0; i < r->op->succ_count; i++) {
-        uvcci_run *next = &st->runs[st->entry->succ[r->op->succ_first + i]];
+        uvcci_instance *next = &st->instances[st->entry->succ[r->op->succ_first + i]];
         if (r->depth > next->depth)
             next->depth = r->depth;
         if (--next->preds_left == 0)
-            uvcci_run_wake(next);
+            uvcci_instance_wake(next);
     }
 }
 
-/* Leaves and sends the messages of one round that the stage filled. */
-static void send_round(uvcc_session *s, uvcci_run *r, uvcci_batch_out *out) {
+/* Leaves and sends the messages of one round that the turn filled. */
+static void send_round(uvcc_session *s, uvcci_instance *r, uvcci_batch_out *out) {
     const uvcci_plan_round *round = out->round;
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < out->count; i++) {
@@ -186,42 +186,42 @@ static void send_round(uvcc_session *s, uvcci_run *r, uvcci_batch_out *out) {
         tx->msg = NULL;
         uvcci_send(s, tx->dst, msg, round->kind, tx->len, r->step->number, op_id,
                    (uint64_t)r->step->number << 32 | (uint64_t)r->index << 6 |
-                       (uvcci_before_start(r) ? 0 : round->stage));
+                       (uvcci_before_start(r) ? 0 : round->turn));
         if (uvcci_before_start(r))
             s->triple_bytes += tx->len;
         if (uvcci_failed(s))
             return;
         bytes += tx->len;
     }
-    uvcci_trace_sent(s, r, uvcci_before_start(r) ? UVCC_TRACE_KEYS : UVCC_TRACE_STAGE, bytes);
+    uvcci_trace_sent(s, r, uvcci_before_start(r) ? UVCC_TRACE_KEYS : UVCC_TRACE_TURN, bytes);
     engines_sent(r, round);
 }
 
 /* The copies of what was opened to all agree. */
-static bool openings_agree(const uvcci_run *r) {
+static bool openings_agree(const uvcci_instance *r) {
     for (unsigned i = 0; i < r->plan->round_count; i++) {
-        const uvcci_run_round *in = &r->rounds[i];
-        if (r->plan->rounds[i].stage + 1u == r->stage && in->check != NULL &&
+        const uvcci_instance_round *in = &r->rounds[i];
+        if (r->plan->rounds[i].turn + 1u == r->turn && in->check != NULL &&
             !uvcci_ct_equal(in->check, in->digest[0][0], 32))
             return false;
     }
     return true;
 }
 
-static void next_stage(uvcc_session *s, uvcci_run *r) {
+static void next_turn(uvcc_session *s, uvcci_instance *r) {
     if (r->beaver != NULL)
-        uvcci_beaver_stage_done(s, r);
-    if (r->stage == r->plan->stages) {
-        run_done(s, r);
+        uvcci_beaver_turn_done(s, r);
+    if (r->turn == r->plan->turns) {
+        instance_done(s, r);
         return;
     }
     uvcci_trace_op(s, r, UVCC_TRACE_WAIT);
-    r->stage = r->stage == UVCCI_STAGE_TRIPLE_HERE ? 0 : (uint8_t)(r->stage + 1);
-    uvcci_run_wake(r);
+    r->turn = r->turn == UVCCI_TURN_TRIPLE_HERE ? 0 : (uint8_t)(r->turn + 1);
+    uvcci_instance_wake(r);
 }
 
-/* What follows a stage's job: leaves, messages, the consumed rounds. */
-static void stage_done(uvcc_session *s, uvcci_run *r) {
+/* What follows a turn's job: leaves, messages, the consumed rounds. */
+static void turn_done(uvcc_session *s, uvcci_instance *r) {
     if (!openings_agree(r)) {
         uvcci_abort(s, UVCC_ABORT_OPEN_MISMATCH,
                     "the two holders of an opened component sent different values");
@@ -232,55 +232,55 @@ static void stage_done(uvcc_session *s, uvcci_run *r) {
     if (uvcci_audit_on(s))
         uvcci_leaves_write(s, r, r->leaves);
     r->leaves = NULL;
-    for (unsigned k = 0; k < UVCCI_STAGE_ROUNDS && r->out[k].round != NULL; k++) {
+    for (unsigned k = 0; k < UVCCI_TURN_ROUNDS && r->out[k].round != NULL; k++) {
         send_round(s, r, &r->out[k]);
         if (uvcci_failed(s))
             return;
     }
     memset(r->out, 0, sizeof r->out);
     for (unsigned i = 0; i < r->plan->round_count; i++)
-        if (r->plan->rounds[i].stage + 1u == r->stage)
+        if (r->plan->rounds[i].turn + 1u == r->turn)
             release_round(s, r, i);
     for (unsigned i = 0; reads_keys(r) && i < r->plan->key_count; i++)
         release_round(s, r, r->plan->round_count + i);
-    next_stage(s, r);
+    next_turn(s, r);
 }
 
-void uvcci_op_job_done(uvcc_session *s, uvcci_run *r) {
+void uvcci_op_job_done(uvcc_session *s, uvcci_instance *r) {
     r->job_out = false;
-    stage_done(s, r);
+    turn_done(s, r);
 }
 
-/* Whether the stage may be built now, apart from memory and room in the links. */
-static bool stage_ready(const uvcc_session *s, const uvcci_run *r) {
-    if (r->stage != 0 && !rounds_came(r, r->stage - 1u, false))
+/* Whether the turn may be built now, apart from memory and room in the links. */
+static bool turn_ready(const uvcc_session *s, const uvcci_instance *r) {
+    if (r->turn != 0 && !rounds_came(r, r->turn - 1u, false))
         return false;
     if (reads_keys(r) && !rounds_came(r, 0, true))
         return false;
     if (r->beaver != NULL && !uvcci_beaver_ready(r))
         return false;
-    if (r->op->desc.opcode == UVCC_OP_INPUT && r->stage == 0 &&
+    if (r->op->desc.opcode == UVCC_OP_INPUT && r->turn == 0 &&
         uvcci_role_at(s, r, 0) == UVCCI_HEAD && r->step->input[r->op->io] == NULL)
         return false;
     return true;
 }
 
-/* Messages for all rounds that the stage sends. */
-static int open_rounds(uvcc_session *s, uvcci_run *r) {
+/* Messages for all rounds that the turn sends. */
+static int open_rounds(uvcc_session *s, uvcci_instance *r) {
     const uvcci_plan *p = r->plan;
     unsigned n = 0;
     int rc = 0;
     for (unsigned i = 0; i < p->round_count && rc == 0; i++)
-        if (p->rounds[i].stage == r->stage)
+        if (p->rounds[i].turn == r->turn)
             rc = uvcci_batch_open(s, r, &p->rounds[i], &r->bump, &r->out[n++]);
     for (unsigned k = 0; rc != 0 && k < n; k++)
         uvcci_batch_drop(s, &r->out[k]);
     return rc;
 }
 
-static bool build_stage(builder *b) {
+static bool build_turn(builder *b) {
     const uvcci_plan_beaver *v = &b->r->plan->beaver;
-    if (v->on && (uvcci_before_start(b->r) || b->r->stage <= v->product_stage))
+    if (v->on && (uvcci_before_start(b->r) || b->r->turn <= v->product_turn))
         return uvcci_beaver_build(b);
     if (b->r->plan->sks)
         return uvcci_sks_build(b);
@@ -292,14 +292,14 @@ static bool build_stage(builder *b) {
 }
 
 /* Where only triples are made, that is all. */
-static void made(uvcci_run *r) {
-    r->stage = UVCCI_STAGE_DONE;
-    r->step->runs_done++;
+static void made(uvcci_instance *r) {
+    r->turn = UVCCI_TURN_DONE;
+    r->step->instances_done++;
 }
 
 /* True if the run changed state. */
-static bool run_advance(uvcc_session *s, uvcci_run *r) {
-    if (r->job_out || r->stage == UVCCI_STAGE_DONE || (!uvcci_before_start(r) && !r->step->running))
+static bool instance_advance(uvcc_session *s, uvcci_instance *r) {
+    if (r->job_out || r->turn == UVCCI_TURN_DONE || (!uvcci_before_start(r) && !r->step->running))
         return false;
     if (s->cfg.triples_only && !uvcci_before_start(r)) {
         made(r);
@@ -307,37 +307,37 @@ static bool run_advance(uvcc_session *s, uvcci_run *r) {
     }
     if (r->preds_left == 0 && skips(r)) {
         if (uvcci_sks_take(s, r))
-            run_done(s, r);
+            instance_done(s, r);
         return true;
     }
-    if ((r->preds_left != 0 && !uvcci_before_start(r)) || !stage_ready(s, r))
+    if ((r->preds_left != 0 && !uvcci_before_start(r)) || !turn_ready(s, r))
         return false;
     if (uvcci_jobs_full(&s->jobs) && !uvcci_is_collective(r->op->desc.opcode)) {
-        uvcci_run_wake(r);
+        uvcci_instance_wake(r);
         return false;
     }
     if (r->plan->sks && !uvcci_sks_take(s, r))
         return true;
     int rc = open_rounds(s, r);
     if (rc == UVCC_ERR_AGAIN) {
-        uvcci_run_wake(r);
+        uvcci_instance_wake(r);
         return false;
     }
     if (rc != 0) {
         uvcci_abort(s, UVCC_ABORT_MEMORY, "no memory for a message");
         return true;
     }
-    unsigned steps = r->plan->function != NULL ? r->plan->function->step_count : 0;
-    uvcci_trace_op(s, r, r->stage == 0 ? UVCC_TRACE_BEGIN : UVCC_TRACE_RESUME);
+    unsigned steps = r->plan->function != NULL ? r->plan->function->instr_count : 0;
+    uvcci_trace_op(s, r, r->turn == 0 ? UVCC_TRACE_BEGIN : UVCC_TRACE_RESUME);
     builder b = {.s = s, .r = r, .task_cap = 32 + 5 * steps};
     r->task_count = 0;
     r->tasks = uvcci_bump_take(&r->bump, b.task_cap * sizeof r->tasks[0]);
-    if (r->tasks == NULL || !build_stage(&b) || b.failed) {
+    if (r->tasks == NULL || !build_turn(&b) || b.failed) {
         uvcci_abort(s, UVCC_ABORT_MEMORY, "no memory for a compute job");
         return true;
     }
     if (r->task_count == 0) {
-        stage_done(s, r);
+        turn_done(s, r);
         return true;
     }
     r->job_out = true;
@@ -353,7 +353,7 @@ static bool step_advance(uvcc_session *s, uvcci_step *st) {
         while (bits != 0 && !uvcci_failed(s)) {
             unsigned i = (unsigned)__builtin_ctzll(bits);
             bits &= bits - 1;
-            any |= run_advance(s, &st->runs[w * 64 + i]);
+            any |= instance_advance(s, &st->instances[w * 64 + i]);
         }
     }
     return any;
@@ -378,13 +378,13 @@ uint16_t uvcci_op_receive(uvcc_session *s, uint8_t peer, const uvcc_link_rx *m) 
     const uvcci_oprow *row = st != NULL ? uvcci_optable_find(&st->table, m->op_id) : NULL;
     if (row == NULL)
         return UVCC_ABORT_UNKNOWN_OP;
-    uvcci_run *r = &st->runs[st->entry->by_ordinal[row->ordinal]];
+    uvcci_instance *r = &st->instances[st->entry->by_ordinal[row->ordinal]];
     uint32_t part;
     const uvcci_plan_round *round = uvcci_plan_find(r->plan, m->kind, row->b, &part);
     if (round == NULL)
         return UVCC_ABORT_PLAN;
     bool keys = uvcci_plan_is_keys(r->plan, round);
-    uvcci_run_round *in = &r->rounds[round - r->plan->rounds];
+    uvcci_instance_round *in = &r->rounds[round - r->plan->rounds];
     unsigned side = uvcci_side(s, peer);
     uint64_t bit = 1ull << part;
     if (uvcci_triple_given(r, (unsigned)(round - r->plan->rounds)))
@@ -476,9 +476,9 @@ uint16_t uvcci_op_receive(uvcc_session *s, uint8_t peer, const uvcc_link_rx *m) 
 }
 
 void uvcci_op_rx_hashed(uvcc_session *s, uvcci_rx *rx) {
-    uvcci_run *r = rx->run;
+    uvcci_instance *r = rx->run;
     bool keys = uvcci_plan_is_keys(r->plan, rx->round);
-    uvcci_run_round *in = &r->rounds[rx->round - r->plan->rounds];
+    uvcci_instance_round *in = &r->rounds[rx->round - r->plan->rounds];
     unsigned side = uvcci_side(s, rx->peer);
     if (!keys && uvcci_audit_on(s) && !UVCCI_MUTANT(12)) {
         uint8_t leaf[UVCCI_LEAF_MAX_BYTES];
@@ -494,12 +494,12 @@ void uvcci_op_rx_hashed(uvcc_session *s, uvcci_rx *rx) {
     assert(rc == 0);
     (void)rc;
     in->got[side] |= 1ull << rx->part;
-    uvcci_run_wake(r);
+    uvcci_instance_wake(r);
 }
 
-void uvcci_run_free(uvcc_session *s, uvcci_run *r) {
+void uvcci_instance_free(uvcc_session *s, uvcci_instance *r) {
     const unsigned rounds = (unsigned)r->plan->round_count + r->plan->key_count;
-    for (unsigned k = 0; k < UVCCI_STAGE_ROUNDS; k++)
+    for (unsigned k = 0; k < UVCCI_TURN_ROUNDS; k++)
         uvcci_batch_drop(s, &r->out[k]);
     for (unsigned i = 0; r->rounds != NULL && i < rounds; i++)
         release_round(s, r, i);

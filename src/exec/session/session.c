@@ -1,7 +1,8 @@
-/* session.c - the public object: configuration, handshake, dispatch between links, steps, ops and jobs,
- * events, closing. A dispatcher: what a thing means is decided elsewhere.
+/* session.c - the public object: configuration, handshake, dispatch between links, steps, ops and
+ * jobs, events, closing. A dispatcher: what a thing means is decided elsewhere.
  *
- * Every input call ends in pump(), which carries what came to where it belongs until nothing moves. */
+ * Every input call ends in pump(), which carries what came to where it belongs until nothing moves.
+ */
 #include "exec/runtime/core.h"
 
 #include "proto/bytes.h"
@@ -22,8 +23,8 @@ int uvcc_config_default(uvcc_config *cfg, size_t cfg_size) {
 static int config_take(uvcc_session *s, const uvcc_config *in) {
     uvcc_config *c = &s->cfg;
     memcpy(c, in, in->size);
-    if (c->flags != 0 || c->party > 2 || c->suites > UVCC_SUITES_ALL ||
-        c->alloc.alloc == NULL || c->alloc.free == NULL || c->random.fill == NULL)
+    if (c->flags != 0 || c->party > 2 || c->suites > UVCC_SUITES_ALL || c->alloc.alloc == NULL ||
+        c->alloc.free == NULL || c->random.fill == NULL)
         return UVCC_ERR_CONFIG;
     uint16_t *ones[] = {&c->replicas, &c->stages, &c->tp_ranks};
     for (unsigned i = 0; i < 3; i++)
@@ -136,7 +137,7 @@ void uvcci_session_free(uvcc_session *s) {
             free_plans(s, s->plans[e], p->entries[e].op_count);
         free_array(s, s->plans, p->entry_count * sizeof s->plans[0]);
     }
-    uvcci_kept_free(s);
+    uvcci_bundle_store_free(s);
     free_array(s, s->events, s->event_cap * sizeof s->events[0]);
     for (unsigned p = 0; p < 3; p++)
         if (s->peer[p].link != NULL)
@@ -171,8 +172,8 @@ static int make_plans(uvcc_session *s, const uvcc_program *p, needs *n) {
             uvcci_log(s, UVCC_LOG_ERROR, "entry %s has no ops, inputs or outputs", entry->name);
             return UVCC_ERR_PROGRAM;
         }
-        s->plans[e] = s->alloc.alloc(s->alloc.user, entry->op_count * sizeof s->plans[e][0],
-                                     UVCC_MEM_STATE);
+        s->plans[e] =
+            s->alloc.alloc(s->alloc.user, entry->op_count * sizeof s->plans[e][0], UVCC_MEM_STATE);
         if (s->plans[e] == NULL)
             return UVCC_ERR_NOMEM;
         memset(s->plans[e], 0, entry->op_count * sizeof s->plans[e][0]);
@@ -203,7 +204,9 @@ static int make_plans(uvcc_session *s, const uvcc_program *p, needs *n) {
     return 0;
 }
 
-static uint64_t at_least(uint64_t value, uint64_t least) { return value < least ? least : value; }
+static uint64_t at_least(uint64_t value, uint64_t least) {
+    return value < least ? least : value;
+}
 
 /* A configured capacity below what the program needs is refused; 0 takes the default. */
 static int capacity(const uvcc_session *s, const char *name, uint64_t configured, uint64_t needed,
@@ -271,8 +274,8 @@ static void hash_maker(uvcc_session *s) {
     uvcci_sha256_once(text, w.len, s->h_program);
 }
 
-/* The program's topology, unless it is for any one worker, is that of the configuration, and its entries
- * are for this stage. */
+/* The program's topology, unless it is for any one worker, is that of the configuration, and its
+ * entries are for this stage. */
 static int check_place(const uvcc_session *s, const uvcc_program *p) {
     if (p->replicas * p->stages * p->tp_ranks == 1)
         return 0;
@@ -454,8 +457,8 @@ static bool pump_hello(uvcc_session *s) {
         for (uint8_t p = 0; p < 3; p++)
             if (p != s->party && uvcc_link_start(s->peer[p].link, s->now) != 0)
                 uvcci_abort(s, UVCC_ABORT_MEMORY, "a link could not start");
-        uvcci_event_push(
-            s, &(uvcc_event){.kind = UVCC_EVENT_READY, .run = s->run, .step = s->step});
+        uvcci_event_push(s,
+                         &(uvcc_event){.kind = UVCC_EVENT_READY, .run = s->run, .step = s->step});
         any = true;
     }
     for (uint8_t p = 0; p < 3; p++)
@@ -481,8 +484,8 @@ static void on_message(uvcc_session *s, uint8_t peer, const uvcc_link_rx *m) {
         [UVCC_ABORT_TRIPLE] = "a peer makes a triple that was given here"};
     uvcc_link *l = s->peer[peer].link;
     for (uint16_t i = 0; i < m->chunk_cnt; i++)
-        if (m->msg_ids[i] != uvcci_msg_id(m->kind, s->sid_sub, m->op_id, peer, s->party, i,
-                                          m->chunk_cnt)) {
+        if (m->msg_ids[i] !=
+            uvcci_msg_id(m->kind, s->sid_sub, m->op_id, peer, s->party, i, m->chunk_cnt)) {
             uvcci_abort(s, UVCC_ABORT_MSG_ID, "a message id is not that of its place");
             return;
         }
@@ -503,10 +506,9 @@ static void on_message(uvcc_session *s, uint8_t peer, const uvcc_link_rx *m) {
             uvcci_abort(s, UVCC_ABORT_PEER, uvcc_abort_text(reason));
         else if (!s->peer[peer].bye) {
             s->peer[peer].bye = true;
-            uvcci_event_push(s, &(uvcc_event){.kind = UVCC_EVENT_PEER_BYE,
-                                              .peer = peer,
-                                              .run = s->run,
-                                              .step = s->step});
+            uvcci_event_push(
+                s, &(uvcc_event){
+                       .kind = UVCC_EVENT_PEER_BYE, .peer = peer, .run = s->run, .step = s->step});
         }
         break;
     default: /* batches: accepted and released by their op */
@@ -587,9 +589,9 @@ static void pump(uvcc_session *s) {
     pump_close(s);
 }
 
-/* Time inside never steps back. Where the host's clock does, the step goes into skew and time runs on
- * from where it was, so that no timer waits until the clock has caught up. It ends at half of NEVER:
- * adding a wait to it cannot overflow. */
+/* Time inside never steps back. Where the host's clock does, the step goes into skew and time runs
+ * on from where it was, so that no timer waits until the clock has caught up. It ends at half of
+ * NEVER: adding a wait to it cannot overflow. */
 static void set_now(uvcc_session *s, uint64_t now) {
     const uint64_t end = UVCC_NEVER / 2;
     now = now < end ? now : end;
@@ -673,7 +675,7 @@ static void set_done(uvcc_session *s, uvcci_set *set) {
 
 static bool is_collective(uvcci_job_owner owner, const void *who) {
     return owner == UVCCI_JOB_OP &&
-           uvcci_is_collective(((const uvcci_run *)who)->op->desc.opcode);
+           uvcci_is_collective(((const uvcci_instance *)who)->op->desc.opcode);
 }
 
 int uvcci_session_complete(uvcc_session *s, const uvcc_completion *c, uint64_t now) {
@@ -692,8 +694,8 @@ int uvcci_session_complete(uvcc_session *s, const uvcc_completion *c, uint64_t n
     if (c->status != 0)
         uvcci_abort(s, UVCC_ABORT_JOB,
                     is_collective(owner, who) ? "a collective failed: the workers of this party "
-                                                  "disagree, or one of them is gone"
-                                                : "a compute job failed");
+                                                "disagree, or one of them is gone"
+                                              : "a compute job failed");
     if (owner == UVCCI_JOB_RX)
         rx_hashed(s, who);
     else if (owner == UVCCI_JOB_SET)
@@ -746,7 +748,7 @@ int uvcci_session_transmit_done(uvcc_session *s, uint8_t peer, uint64_t id, size
     return uvcc_link_transmit_done(s->peer[peer].link, id, bytes, s->now);
 }
 
-int uvcci_session_poll_op(uvcc_session *s, const uvcc_job **out) {
+int uvcci_session_poll_job(uvcc_session *s, const uvcc_job **out) {
     if (s == NULL || out == NULL || uvcci_failed(s))
         return 0;
     uvcci_job_owner owner;
@@ -784,7 +786,7 @@ int uvcci_session_poll_event(uvcc_session *s, uvcc_event *out) {
     s->event_head = (s->event_head + 1) % s->event_cap;
     s->event_count--;
     if (out->kind == UVCC_EVENT_BUNDLE)
-        uvcci_kept_told(s, out->step);
+        uvcci_bundle_store_told(s, out->step);
     return 1;
 }
 
@@ -843,8 +845,8 @@ int uvcci_session_input(uvcc_session *s, uint32_t step, uint32_t id, const int64
             return UVCC_ERR_NOMEM;
         memcpy(st->input[i], v, bytes);
         for (uint32_t k = 0; k < st->entry->op_count; k++)
-            if (st->runs[k].op->desc.opcode == UVCC_OP_INPUT && st->runs[k].op->io == i)
-                uvcci_run_wake(&st->runs[k]);
+            if (st->instances[k].op->desc.opcode == UVCC_OP_INPUT && st->instances[k].op->io == i)
+                uvcci_instance_wake(&st->instances[k]);
         pump(s);
         return 0;
     }
@@ -865,8 +867,8 @@ const int64_t *uvcc_session_output(const uvcc_session *s, uint32_t step, uint32_
     if (!st->active || st->number != step || !st->running)
         return NULL;
     for (uint32_t k = 0; k < st->entry->op_count; k++) {
-        const uvcci_run *r = &st->runs[k];
-        if (r->op->desc.opcode == UVCC_OP_OUTPUT && r->stage == UVCCI_STAGE_DONE &&
+        const uvcci_instance *r = &st->instances[k];
+        if (r->op->desc.opcode == UVCC_OP_OUTPUT && r->turn == UVCCI_TURN_DONE &&
             st->entry->outputs[r->op->io].id == id)
             return st->output[r->op->io];
     }
@@ -957,7 +959,7 @@ void uvcc_session_digest(const uvcc_session *s, uint8_t out[32]) {
     uvcci_sha256 h;
     uint8_t d[32];
     uvcci_sha256_init(&h);
-    const uint64_t head[] = {(uint64_t)s->state, s->run,          s->step,      s->abort_reason,
+    const uint64_t head[] = {(uint64_t)s->state, s->run,          s->step,       s->abort_reason,
                              s->jobs.handed,     s->stats.rounds, s->event_count};
     uvcci_sha256_update(&h, head, sizeof head);
     uvcci_sha256_update(&h, s->last_root, 32);
@@ -970,12 +972,12 @@ void uvcc_session_digest(const uvcc_session *s, uint8_t out[32]) {
         const uvcci_step *st = &s->ctx[c];
         if (!st->active)
             continue;
-        const uint64_t step[] = {st->number, st->entry_index, st->sent, st->agreed, st->running,
-                                 st->leaves, st->deals_sent};
+        const uint64_t step[] = {st->number,  st->entry_index, st->sent,      st->agreed,
+                                 st->running, st->leaves,      st->deals_sent};
         uvcci_sha256_update(&h, step, sizeof step);
         for (uint32_t i = 0; i < st->entry->op_count; i++) {
-            const uvcci_run *r = &st->runs[i];
-            uvcci_sha256_update(&h, &r->stage, 1);
+            const uvcci_instance *r = &st->instances[i];
+            uvcci_sha256_update(&h, &r->turn, 1);
             for (unsigned k = 0; k < (unsigned)r->plan->round_count + r->plan->key_count; k++)
                 uvcci_sha256_update(&h, r->rounds[k].got, sizeof r->rounds[k].got);
         }
@@ -990,4 +992,6 @@ int uvcc_session_root(const uvcc_session *s, uint8_t root[32]) {
     return 0;
 }
 
-const uint8_t *uvcc_session_public_key(const uvcc_session *s) { return s->sign_pk; }
+const uint8_t *uvcc_session_public_key(const uvcc_session *s) {
+    return s->sign_pk;
+}

@@ -1,9 +1,9 @@
 /* step.c - steps: the op table and keys of a step, agreement by STEP, start, end, roots and AUDIT.
  *
- * A context is opened when this party's host agrees to the step. STEP goes out from P0 at once and from
- * the others once P0's is here, and only after step m-2 is finished and (audit on) both its AUDITs are
- * here. Agreed: both peers' STEP equal ours; keys may be dealt. Running: agreed, and the step before
- * is finished. Finished: every op done, every deal sent. */
+ * A context is opened when this party's host agrees to the step. STEP goes out from P0 at once and
+ * from the others once P0's is here, and only after step m-2 is finished and (audit on) both its
+ * AUDITs are here. Agreed: both peers' STEP equal ours; keys may be dealt. Running: agreed, and the
+ * step before is finished. Finished: every op done, every deal sent. */
 #include "exec/runtime/core.h"
 
 #include "proto/bytes.h"
@@ -35,7 +35,7 @@ static void derive_keys(uvcc_session *s, uvcci_step *st) {
 }
 
 /* Memory of one run's tables. */
-static bool run_tables(uvcc_session *s, uvcci_step *st, uvcci_run *r) {
+static bool instance_tables(uvcc_session *s, uvcci_step *st, uvcci_instance *r) {
     const uvcci_plan *plan = r->plan;
     uvcci_bump_init(&r->bump, &s->alloc);
     uvcci_bump_init(&r->deal_bump, &s->alloc);
@@ -54,10 +54,9 @@ static bool run_tables(uvcc_session *s, uvcci_step *st, uvcci_run *r) {
     for (unsigned i = 0; i < plan->round_count; i++)
         for (unsigned v = 0; v < plan->rounds[i].vec_count; v++) {
             const uvcci_plan_vec *pv = &plan->rounds[i].vec[v];
-            unsigned slots = pv->protocol == UVCCI_PROTO_OPEN4 ||
-                                     pv->protocol == UVCCI_PROTO_CIRCUIT_HEAD
-                                 ? 2
-                                 : 1;
+            unsigned slots =
+                pv->protocol == UVCCI_PROTO_OPEN4 || pv->protocol == UVCCI_PROTO_CIRCUIT_HEAD ? 2
+                                                                                              : 1;
             const uint32_t blocks = plan->rounds[i].blocks;
             for (unsigned k = 0; k < slots; k++)
                 if ((r->rounds[i].at[v][k] =
@@ -72,7 +71,7 @@ static bool run_tables(uvcc_session *s, uvcci_step *st, uvcci_run *r) {
 }
 
 /* What this party will get, and fresh engines: known once the ids are. */
-static void run_expect(uvcc_session *s, uvcci_run *r) {
+static void instance_expect(uvcc_session *s, uvcci_instance *r) {
     const uvcci_plan *plan = r->plan;
     for (unsigned side = 0; side < 2; side++) {
         uint8_t peer = side == 0 ? uvcci_next_party(s) : uvcci_prev_party(s);
@@ -96,13 +95,13 @@ struct veto {
     uvcci_step *st;
 };
 
-/* Fills the ids of an op from a candidate op id; refuses ids that collide inside the op. Rows come in
- * order, so a run's b = 0 row fixes its ids. */
+/* Fills the ids of an op from a candidate op id; refuses ids that collide inside the op. Rows come
+ * in order, so a run's b = 0 row fixes its ids. */
 static bool veto_row(void *user, const uvcci_oprow *row) {
     struct veto *v = user;
     if (row->b != 0)
         return false;
-    uvcci_run *r = &v->st->runs[v->st->entry->by_ordinal[row->ordinal]];
+    uvcci_instance *r = &v->st->instances[v->st->entry->by_ordinal[row->ordinal]];
     uvcci_plan_ids_fill(r->plan, v->s->sid_sub, v->st->number, row->op_id, &r->ids);
     return uvcci_plan_ids_collide(r->plan, &r->ids);
 }
@@ -122,11 +121,10 @@ static int build_table(uvcc_session *s, uvcci_step *st) {
     st->table.index_cap = cap;
     for (uint32_t i = 0; i < e->op_count; i++)
         for (uint16_t b = 0; b < st->plans[i].batches; b++)
-            st->table.rows[st->table.count++] =
-                (uvcci_oprow){.phase = e->ops[i].desc.phase,
-                              .mb = e->ops[i].desc.mb,
-                              .k = e->ops[i].desc.k,
-                              .b = b};
+            st->table.rows[st->table.count++] = (uvcci_oprow){.phase = e->ops[i].desc.phase,
+                                                              .mb = e->ops[i].desc.mb,
+                                                              .k = e->ops[i].desc.k,
+                                                              .b = b};
     struct veto v = {.s = s, .st = st};
     int rc = uvcci_optable_build(&st->table, s->sid_sub, st->number, veto_row, &v);
     if (rc != 0)
@@ -135,7 +133,7 @@ static int build_table(uvcc_session *s, uvcci_step *st) {
         const uvcci_oprow *row = &st->table.rows[i];
         if (row->b != 0)
             continue;
-        uvcci_run *r = &st->runs[e->by_ordinal[row->ordinal]];
+        uvcci_instance *r = &st->instances[e->by_ordinal[row->ordinal]];
         r->row0 = i;
         r->ordinal = row->ordinal;
         r->op_id = row->op_id;
@@ -144,7 +142,7 @@ static int build_table(uvcc_session *s, uvcci_step *st) {
     }
     uvcci_triples_match(s, st);
     for (uint32_t i = 0; i < e->op_count; i++)
-        run_expect(s, &st->runs[i]);
+        instance_expect(s, &st->instances[i]);
     uvcci_optable_hash(&st->table, st->h_optable);
     return 0;
 }
@@ -156,8 +154,8 @@ static void fill_step_msg(const uvcc_session *s, uvcci_step *st) {
     st->msg.shape_count = (uint16_t)st->entry->input_count;
     for (uint32_t i = 0; i < st->entry->input_count; i++) {
         const uvcc_tensor_desc *t = &s->program->tensors[st->entry->inputs[i].tensor].desc;
-        st->msg.shapes[i] = (uvcci_shape){
-            .id = st->entry->inputs[i].id, .rows = t->rows, .cols = t->cols};
+        st->msg.shapes[i] =
+            (uvcci_shape){.id = st->entry->inputs[i].id, .rows = t->rows, .cols = t->cols};
     }
     uvcci_shapes_hash(st->msg.shapes, st->msg.shape_count, st->h_shapes);
 }
@@ -173,22 +171,22 @@ int uvcci_step_open(uvcc_session *s, uint32_t step, uint32_t entry) {
     st->entry = e;
     st->plans = s->plans[entry];
     st->ready_words = (e->op_count + 63) / 64;
-    st->runs = uvcci_bump_take(&st->bump, e->op_count * sizeof st->runs[0]);
+    st->instances = uvcci_bump_take(&st->bump, e->op_count * sizeof st->instances[0]);
     st->ready = uvcci_bump_take(&st->bump, st->ready_words * sizeof st->ready[0]);
     st->input = uvcci_bump_take(&st->bump, (e->input_count + 1u) * sizeof st->input[0]);
     st->output = uvcci_bump_take(&st->bump, (e->output_count + 1u) * sizeof st->output[0]);
     if (e->in_flight != 0)
         st->bwd_left = uvcci_bump_take(&st->bump, e->microbatches * sizeof st->bwd_left[0]);
-    bool ok = (e->in_flight == 0 || st->bwd_left != NULL) && st->runs != NULL &&
+    bool ok = (e->in_flight == 0 || st->bwd_left != NULL) && st->instances != NULL &&
               st->ready != NULL && st->input != NULL && st->output != NULL;
     for (uint32_t i = 0; ok && i < e->op_count; i++) {
-        uvcci_run *r = &st->runs[i];
+        uvcci_instance *r = &st->instances[i];
         r->step = st;
         r->op = &e->ops[i];
         r->plan = &st->plans[i];
         r->index = i;
         r->preds_left = e->ops[i].pred_count + uvcci_waits_to_fly(e, &e->ops[i].desc);
-        ok = run_tables(s, st, r) && uvcci_beaver_init(st, r);
+        ok = instance_tables(s, st, r) && uvcci_beaver_init(st, r);
     }
     for (uint32_t i = 0; ok && i < e->output_count; i++)
         ok = (st->output[i] = uvcci_arena_take(
@@ -214,15 +212,15 @@ int uvcci_step_open(uvcc_session *s, uint32_t step, uint32_t entry) {
 void uvcci_step_free(uvcc_session *s, uvcci_step *st) {
     if (!st->active)
         return;
-    for (uint32_t i = 0; st->runs != NULL && i < st->entry->op_count; i++)
-        if (st->runs[i].step != NULL)
-            uvcci_run_free(s, &st->runs[i]);
+    for (uint32_t i = 0; st->instances != NULL && i < st->entry->op_count; i++)
+        if (st->instances[i].step != NULL)
+            uvcci_instance_free(s, &st->instances[i]);
     for (uint32_t i = 0; st->input != NULL && i < st->entry->input_count; i++)
         uvcci_arena_give(&s->wire, st->input[i],
-                        s->program->tensors[st->entry->inputs[i].tensor].elems * 8);
+                         s->program->tensors[st->entry->inputs[i].tensor].elems * 8);
     for (uint32_t i = 0; st->output != NULL && i < st->entry->output_count; i++)
         uvcci_arena_give(&s->wire, st->output[i],
-                        s->program->tensors[st->entry->outputs[i].tensor].elems * 8);
+                         s->program->tensors[st->entry->outputs[i].tensor].elems * 8);
     uvcci_arena_give(&s->wire, st->triples, st->triples_bytes);
     if (st->transcript != NULL)
         uvcci_transcript_free(st->transcript);
@@ -243,13 +241,15 @@ static void send_small(uvcc_session *s, uint8_t dst, uint8_t kind, const uint8_t
     uvcci_send(s, dst, m, kind, len, s->step, 0, 0);
 }
 
-/* Step m may be proposed or echoed: it is the first unfinished one or the next, and the AUDITs of m-2,
- * if this run had that step, are here. They stay in their parity's place until step m needs it. */
+/* Step m may be proposed or echoed: it is the first unfinished one or the next, and the AUDITs of
+ * m-2, if this run had that step, are here. They stay in their parity's place until step m needs
+ * it. */
 static bool may_send_step(const uvcc_session *s, uint32_t m) {
     if (s->cfg.audit_off || m < s->hello.step + 2)
         return true;
     for (uint8_t p = 0; p < 3; p++)
-        if (p != s->party && (!s->peer[p].audit_here[m & 1] || s->peer[p].audit[m & 1].step != m - 2))
+        if (p != s->party &&
+            (!s->peer[p].audit_here[m & 1] || s->peer[p].audit[m & 1].step != m - 2))
             return false;
     return true;
 }
@@ -337,10 +337,9 @@ static void start_step(uvcc_session *s, uvcci_step *st) {
                   s->party, st->number);
     }
     for (uint32_t i = 0; i < st->entry->op_count; i++)
-        uvcci_run_wake(&st->runs[i]);
-    uvcci_event_push(s, &(uvcc_event){.kind = UVCC_EVENT_STEP_STARTED,
-                                      .run = s->run,
-                                      .step = st->number});
+        uvcci_instance_wake(&st->instances[i]);
+    uvcci_event_push(
+        s, &(uvcc_event){.kind = UVCC_EVENT_STEP_STARTED, .run = s->run, .step = st->number});
 }
 
 /* ---- the end of a step ---- */
@@ -351,7 +350,7 @@ void uvcci_outputs_free(uvcc_session *s) {
     const uvcci_entry *e = &s->program->entries[s->last_output_entry];
     for (uint32_t i = 0; i < e->output_count; i++)
         uvcci_arena_give(&s->wire, s->last_output[i],
-                        s->program->tensors[e->outputs[i].tensor].elems * 8);
+                         s->program->tensors[e->outputs[i].tensor].elems * 8);
     s->alloc.free(s->alloc.user, s->last_output, (e->output_count + 1u) * sizeof(int64_t *),
                   UVCC_MEM_STATE);
     s->last_output = NULL;
@@ -404,12 +403,11 @@ void uvcci_step_on_audit(uvcc_session *s, uint8_t peer, const uint8_t *data, uin
     }
     p->audit_here[at] = true;
     p->audit[at] = a;
-    uvcc_event e = {
-        .kind = UVCC_EVENT_AUDIT, .peer = peer, .run = s->run, .step = a.step};
+    uvcc_event e = {.kind = UVCC_EVENT_AUDIT, .peer = peer, .run = s->run, .step = a.step};
     memcpy(e.root, a.global_root, 32);
     memcpy(e.signature, a.signature, 64);
     uvcci_event_push(s, &e);
-    uvcci_kept_audit(s, &a);
+    uvcci_bundle_store_audit(s, &a);
 }
 
 static void finish_step(uvcc_session *s, uvcci_step *st) {
@@ -430,9 +428,9 @@ static void finish_step(uvcc_session *s, uvcci_step *st) {
         uvcci_audit_msg(s->party, s->last_root, s->cfg.policy_hash, msg);
         uvcci_sign(s->sign_sk, msg, sizeof msg, e.signature);
         memcpy(e.root, s->last_root, 32);
-        memcpy(e.epoch_root, epoch, 32);
+        memcpy(e.step_root, epoch, 32);
     }
-    if (s->cfg.bundles && !uvcci_kept_add(s, st, epoch, e.root, e.signature)) {
+    if (s->cfg.bundles && !uvcci_bundle_store_add(s, st, epoch, e.root, e.signature)) {
         uvcci_abort(s, UVCC_ABORT_MEMORY, "no memory for a step's bundle");
         return;
     }
@@ -447,7 +445,7 @@ static void finish_step(uvcc_session *s, uvcci_step *st) {
         if (p != s->party)
             (void)uvcc_link_set_step(s->peer[p].link, s->step);
     uvcci_event_push(s, &e); /* the step is finished even if its AUDIT finds no memory */
-    uvcci_kept_early(s, number);
+    uvcci_bundle_store_early(s, number);
     if (!s->cfg.audit_off) {
         uvcci_audit_msg_t a = {.party = s->party, .step = number};
         memcpy(a.global_root, e.root, 32);
@@ -479,7 +477,7 @@ bool uvcci_step_advance(uvcc_session *s) {
         start_step(s, st);
         any = true;
     }
-    if (st->running && st->runs_done == st->entry->op_count &&
+    if (st->running && st->instances_done == st->entry->op_count &&
         st->deals_sent == st->entry->op_count) {
         finish_step(s, st);
         any = true;

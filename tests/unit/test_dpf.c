@@ -9,7 +9,7 @@ typedef struct fixture {
     uvcci_aes dpf[2];
     uint64_t alpha[MAX], x[MAX];
     uint8_t root[2][MAX * 16];
-    uint8_t levels[57 * MAX * 16], leaves[MAX * 16], bits[15 * MAX];
+    uint8_t levels[57 * MAX * 16], terminals[MAX * 16], bits[15 * MAX];
     uint8_t share[2][MAX], sign[MAX];
     uint64_t *window[2];
 } fixture;
@@ -37,21 +37,21 @@ static void free_fixture(fixture *f) {
 }
 
 static void gen(fixture *f, unsigned n, uint32_t c) {
-    uvcci_dpf_gen(f->dpf, n, c, f->alpha, f->root[0], f->root[1], f->levels, f->leaves, f->bits,
+    uvcci_dpf_gen(f->dpf, n, c, f->alpha, f->root[0], f->root[1], f->levels, f->terminals, f->bits,
                   f->sign);
 }
 
 /* Evaluates x of all points and checks both kinds of result. */
 static void check(fixture *f, unsigned n, uint32_t c) {
     for (unsigned p = 0; p < 2; p++)
-        uvcci_dpf_prefix(f->dpf, n, c, f->x, f->root[p], p == 1, f->levels, f->leaves, f->bits,
+        uvcci_dpf_prefix(f->dpf, n, c, f->x, f->root[p], p == 1, f->levels, f->terminals, f->bits,
                          f->share[p]);
     for (uint32_t i = 0; i < c; i++) {
         assert_true(f->share[0][i] <= 1 && f->share[1][i] <= 1);
         assert_int_equal(f->share[0][i] ^ f->share[1][i], f->alpha[i] <= f->x[i]);
     }
     for (unsigned p = 0; p < 2; p++)
-        uvcci_dpf_point(f->dpf, n, c, f->x, f->root[p], p == 1, f->levels, f->leaves, f->bits,
+        uvcci_dpf_point(f->dpf, n, c, f->x, f->root[p], p == 1, f->levels, f->terminals, f->bits,
                         f->share[p]);
     for (uint32_t i = 0; i < c; i++) {
         assert_true(f->share[0][i] <= 1 && f->share[1][i] <= 1);
@@ -62,7 +62,7 @@ static void check(fixture *f, unsigned n, uint32_t c) {
 }
 
 static uvcci_dpf_keys keys_of(const fixture *f, unsigned n, uint32_t c, unsigned p) {
-    return (uvcci_dpf_keys){n, c, p == 1, f->root[p], f->levels, f->leaves, f->bits};
+    return (uvcci_dpf_keys){n, c, p == 1, f->root[p], f->levels, f->terminals, f->bits};
 }
 
 static unsigned bit_of(const uint64_t *w, uint64_t i) {
@@ -150,7 +150,7 @@ static void batch_equals_single(void **state) {
         gen(g, N, 1);
         for (unsigned l = 0; l < L; l++)
             assert_memory_equal(g->levels + 16 * l, f->levels + 16 * (l * C + i), 16);
-        assert_memory_equal(g->leaves, f->leaves + 16 * i, 16);
+        assert_memory_equal(g->terminals, f->terminals + 16 * i, 16);
         assert_memory_equal(g->bits, f->bits + TB * i, TB);
     }
     free_fixture(f);
@@ -207,7 +207,7 @@ static void large_windows(void **state) {
     free_fixture(f);
 }
 
-/* All leaves are what the walks to single points give. */
+/* All terminals are what the evaluations to single points give. */
 static void full_domains(void **state) {
     (void)state;
     enum { C = 3 };
@@ -226,7 +226,7 @@ static void full_domains(void **state) {
             for (uint64_t t = 0; t < 200; t++) {
                 for (uint32_t i = 0; i < C; i++)
                     f->x[i] = t == 0 ? f->alpha[i] : test_rand(&rng) % size;
-                uvcci_dpf_point(f->dpf, n, C, f->x, f->root[p], p == 1, f->levels, f->leaves,
+                uvcci_dpf_point(f->dpf, n, C, f->x, f->root[p], p == 1, f->levels, f->terminals,
                                 f->bits, f->share[p]);
                 for (uint32_t i = 0; i < C; i++)
                     assert_int_equal(bit_of(out + i * ((size + 63) / 64), f->x[i]), f->share[p][i]);
@@ -251,7 +251,7 @@ static void backends_agree(void **state) {
     gen(f, N, C);
     gen(g, N, C);
     assert_memory_equal(f->levels, g->levels, (N - 7) * C * 16);
-    assert_memory_equal(f->leaves, g->leaves, C * 16);
+    assert_memory_equal(f->terminals, g->terminals, C * 16);
     assert_memory_equal(f->bits, g->bits, C * 4);
     check(f, N, C);
     check(g, N, C);
@@ -294,40 +294,40 @@ static void backends_agree_on_all_sizes(void **state) {
                 g->x[i] = f->x[i];
             }
             memset(f->levels + 16 * depth * c, 0xEE, 64);
-            memset(f->leaves + 16 * c, 0xEE, 64);
+            memset(f->terminals + 16 * c, 0xEE, 64);
             memset(f->bits + tb * c, 0xEE, 64);
             gen(f, n, c);
             for (unsigned i = 0; i < 64; i++) {
                 assert_int_equal(f->levels[16 * depth * c + i], 0xEE);
-                assert_int_equal(f->leaves[16 * c + i], 0xEE);
+                assert_int_equal(f->terminals[16 * c + i], 0xEE);
                 assert_int_equal(f->bits[tb * c + i], 0xEE);
             }
             gen(g, n, c);
             assert_memory_equal(f->levels, g->levels, 16 * depth * c);
-            assert_memory_equal(f->leaves, g->leaves, 16 * c);
+            assert_memory_equal(f->terminals, g->terminals, 16 * c);
             assert_memory_equal(f->bits, g->bits, tb * c);
             assert_memory_equal(f->sign, g->sign, c);
             check(f, n, c);
             /* Of their very sizes, for what is read beyond an end. */
             uint8_t *levels = copy_of(f->levels, 16 * depth * c);
-            uint8_t *leaves = copy_of(f->leaves, 16 * c), *bits = copy_of(f->bits, tb * c);
+            uint8_t *terminals = copy_of(f->terminals, 16 * c), *bits = copy_of(f->bits, tb * c);
             for (unsigned p = 0; p < 2; p++) {
-                uvcci_dpf_prefix(f->dpf, n, c, f->x, f->root[p], p == 1, levels, leaves, bits,
+                uvcci_dpf_prefix(f->dpf, n, c, f->x, f->root[p], p == 1, levels, terminals, bits,
                                  f->share[p]);
-                uvcci_dpf_prefix(g->dpf, n, c, f->x, f->root[p], p == 1, levels, leaves, bits,
+                uvcci_dpf_prefix(g->dpf, n, c, f->x, f->root[p], p == 1, levels, terminals, bits,
                                  g->share[p]);
                 assert_memory_equal(f->share[p], g->share[p], c);
             }
             free(levels);
-            free(leaves);
+            free(terminals);
             free(bits);
         }
     free_fixture(f);
     free_fixture(g);
 }
 
-/* Any number of bits, keys, points and leaves, memory of exactly that size: the same on every back
- * end. */
+/* Any number of bits, keys, points and terminals, memory of exactly that size: the same on every
+ * back end. */
 static void backends_agree_on_anything(void **state) {
     (void)state;
     enum { LESS = 64 };
@@ -365,7 +365,7 @@ static void backends_agree_on_anything(void **state) {
         const test_edge part = test_edge_copy(f->x + at, m * 8, 0);
         const test_edge root[2] = {test_edge_copy(f->root[0], size[1], gap),
                                    test_edge_copy(f->root[1], size[1], gap)};
-        test_edge key[2][4]; /* levels, leaves, control bits, signs */
+        test_edge key[2][4]; /* levels, terminals, control bits, signs */
         for (unsigned b = 0; b < 2; b++) {
             for (unsigned j = 0; j < 4; j++)
                 key[b][j] = test_edge_copy(f->levels, size[j], gap);
@@ -384,7 +384,7 @@ static void backends_agree_on_anything(void **state) {
                     out[b][j] = test_edge_copy(f->levels, out_size[j], 0);
                 uvcci_dpf_window(dpf[b], &k, at, m, part.at, len, out[b][0].at);
                 uvcci_dpf_prefixes(dpf[b], &k, x.at, less, count, out[b][1].at);
-                uvcci_dpf_prefix(dpf[b], n, c, alpha.at, k.root, k.party1, k.levels, k.leaves,
+                uvcci_dpf_prefix(dpf[b], n, c, alpha.at, k.root, k.party1, k.levels, k.terminals,
                                  k.bits, out[b][2].at);
             }
             for (unsigned j = 0; j < 3; j++) {
@@ -403,7 +403,7 @@ static void backends_agree_on_anything(void **state) {
     free_fixture(f);
 }
 
-/* Bits of points choose what a walk reads; where there is no point, what memory held must not. */
+/* Bits of points choose what a eval reads; where there is no point, what memory held must not. */
 static void nothing_left_over_chooses(void **state) {
     (void)state;
 #if UVCCI_FSS_X86
@@ -411,7 +411,7 @@ static void nothing_left_over_chooses(void **state) {
     uint64_t rng = 13;
     fixture *f = new_fixture(UVCCI_AES_AUTO, &rng);
     if (uvcci_fss_is_wide(f->dpf)) {
-        uvcci_dpf_walk *g = aligned_alloc(64, (sizeof *g + 63) / 64 * 64);
+        uvcci_dpf_eval_state *g = aligned_alloc(64, (sizeof *g + 63) / 64 * 64);
         assert_non_null(g);
         memset(g, 0xFF, sizeof *g);
         for (uint32_t i = 0; i < C; i++)
@@ -421,7 +421,7 @@ static void nothing_left_over_chooses(void **state) {
         uvcci_dpf_wide_begin(&g->wide, f->dpf);
         uvcci_dpf_wide_keys(&g->wide, &k, 0, C);
         uvcci_dpf_wide_roots(&g->nodes, &k, 0, C);
-        uvcci_dpf_wide_walk(f->dpf, g, &k, 0, C, f->x, 0, N - 7);
+        uvcci_dpf_wide_eval(f->dpf, g, &k, 0, C, f->x, 0, N - 7);
         for (unsigned b = 7; b < N; b++)
             assert_true(g->wide.right[b][0] >> C == 0);
         free(g);
@@ -440,7 +440,7 @@ static void check_prefixes(fixture *f, unsigned n, uint32_t c, const uint64_t *l
         for (unsigned j = 0; j < count; j++) {
             for (uint32_t i = 0; i < c; i++)
                 x[i] = (f->x[i] - less[j]) & top;
-            uvcci_dpf_prefix(f->dpf, n, c, x, f->root[p], p == 1, f->levels, f->leaves, f->bits,
+            uvcci_dpf_prefix(f->dpf, n, c, x, f->root[p], p == 1, f->levels, f->terminals, f->bits,
                              f->share[p]);
             for (uint32_t i = 0; i < c; i++)
                 assert_int_equal(out[i] >> j & 1, f->share[p][i]);
@@ -494,13 +494,13 @@ static void layouts(void **state) {
             uvcc_key_layout_of(UVCC_GATE_RELU, false, 0, n, c, UVCC_HEAD, &k);
             assert_int_equal(k.total_bytes, dpf);
             assert_int_equal(k.levels, 0);
-            assert_int_equal(k.leaves, c * 16 * (n - 7));
-            assert_int_equal(k.bits, k.leaves + 16 * c);
+            assert_int_equal(k.terminals, c * 16 * (n - 7));
+            assert_int_equal(k.bits, k.terminals + 16 * c);
             assert_int_equal(k.words[0], UINT32_MAX);
             assert_int_equal(k.words[1], UINT32_MAX);
             uvcc_key_layout_of(UVCC_GATE_RELU, false, 0, n, c, UVCC_TAIL, &k);
             assert_int_equal(k.total_bytes, dpf + 16 * c);
-            assert_int_equal(k.words[0], k.leaves + 16 * c);
+            assert_int_equal(k.words[0], k.terminals + 16 * c);
             assert_int_equal(k.words[1], k.words[0] + 8 * c);
             assert_int_equal(k.words[2], UINT32_MAX);
             assert_int_equal(k.bits, k.words[1] + 8 * c);
@@ -509,7 +509,7 @@ static void layouts(void **state) {
             assert_int_equal(k.total_bytes, dpf);
             assert_int_equal(k.corr[0], UINT32_MAX);
             uvcc_key_layout_of(UVCC_GATE_TRUNC_ARS, true, n, 0, c, UVCC_TAIL, &k);
-            assert_int_equal(k.words[0], k.leaves + 16 * c);
+            assert_int_equal(k.words[0], k.terminals + 16 * c);
             assert_int_equal(k.words[1], UINT32_MAX);
             assert_int_equal(k.bits, k.words[0] + 8 * c);
             assert_int_equal(k.corr[0], k.bits + c * ((2 * (n - 7) + 7) / 8));
