@@ -1,332 +1,14 @@
-/* program.c - building a program, checking it, and its hash.
- *
- * States: being built (calls append to growing arrays and check only what they need to stay inside
- * them), then finished (checked, immutable, with the tables of program.h per entry). Everything
- * that depends on meaning is checked in finish, where there is a line to say what is wrong. */
-#include "exec/program/program.h"
+/* checks.c - whether a program means something: tensors, ops with their shapes, scales and bounds,
+ * microbatches, entries. Each refusal is one line that says what is wrong. */
 #include "exec/program/plan.h"
+#include "exec/program/program_impl.h"
 #include "exec/program/sks.h"
 
-#include "proto/bytes.h"
-#include "proto/crypto.h"
-#include "proto/sched.h"
-#include "proto/topology.h"
-
 #include <assert.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 #include <uvcc/compute.h>
-#include <uvcc/pipeline.h>
 
-/* ---- opcodes ---- */
-
-typedef struct opcode_row {
-    uint16_t code;
-    int8_t n_in, n_out;
-    bool implemented;
-    const char *name;
-} opcode_row;
-
-static const opcode_row opcodes[] = {
-#define UVCC_OPCODE(name, code, n_in, n_out, implemented, what)                                    \
-    {code, n_in, n_out, implemented, #name},
-#include <uvcc/opcodes.def>
-#undef UVCC_OPCODE
-};
-
-bool uvcci_is_product(uint16_t opcode) {
-    return opcode == UVCC_OP_GEMM_SS || opcode == UVCC_OP_ELEM_MUL || opcode == UVCC_OP_ROW_MUL ||
-           opcode == UVCC_OP_COL_MUL || opcode == UVCC_OP_ROW_DOT;
-}
-
-static const opcode_row *opcode_find(uint16_t code) {
-    for (size_t i = 0; i < sizeof opcodes / sizeof opcodes[0]; i++)
-        if (opcodes[i].code == code)
-            return &opcodes[i];
-    return NULL;
-}
-
-const char *uvcc_opcode_name(uint16_t opcode) {
-    const opcode_row *row = opcode_find(opcode);
-    return row != NULL ? row->name : "UNKNOWN";
-}
-
-/* ---- messages ---- */
-
-static const char *const phase_names[] = {"FWD", "BWD", "UPD"};
-
-const char *uvcci_op_label(const uvcci_op *op, char out[UVCCI_LABEL_BYTES]) {
-    const uvcc_op_desc *d = &op->desc;
-    char mb[16] = "";
-    if (d->mb != 0)
-        snprintf(mb, sizeof mb, "mb %u ", d->mb);
-    snprintf(out, UVCCI_LABEL_BYTES, "op %s%s(%s, %s %sk %u)", op->name, op->name[0] ? " " : "",
-             uvcc_opcode_name(d->opcode), d->phase <= UVCC_UPD ? phase_names[d->phase] : "?", mb,
-             d->k);
-    return out;
-}
-
-/* ---- building ---- */
-
-int uvcc_program_new(uvcc_program **out, const uvcc_allocator *al) {
-    if (out == NULL || al == NULL || al->alloc == NULL || al->free == NULL)
-        return UVCC_ERR_USAGE;
-    uvcc_program *p = al->alloc(al->user, sizeof *p, UVCC_MEM_STATE);
-    if (p == NULL)
-        return UVCC_ERR_NOMEM;
-    memset(p, 0, sizeof *p);
-    p->alloc = *al;
-    p->replicas = p->stages = p->tp_ranks = 1;
-    *out = p;
-    return 0;
-}
-
-static void release(const uvcc_program *p, void *mem, size_t bytes) {
-    if (mem != NULL)
-        p->alloc.free(p->alloc.user, mem, bytes, UVCC_MEM_STATE);
-}
-
-static void drop_tables(uvcc_program *p) {
-    for (uint32_t i = 0; i < p->entry_count; i++) {
-        release(p, p->entries[i].mem, p->entries[i].mem_bytes);
-        p->entries[i].mem = NULL;
-        p->entries[i].op_count = 0;
-    }
-}
-
-static void drop_user_ops(uvcc_program *p) {
-    release(p, p->user_ops, p->user_op_cap * sizeof *p->user_ops);
-    p->user_ops = NULL;
-    p->user_op_cap = 0;
-}
-
-void uvcc_program_free(uvcc_program *p) {
-    if (p == NULL)
-        return;
-    drop_tables(p);
-    drop_user_ops(p);
-    release(p, p->tensors, p->tensor_cap * sizeof *p->tensors);
-    release(p, p->entries, p->entry_cap * sizeof *p->entries);
-    release(p, p->inputs, p->input_cap * sizeof *p->inputs);
-    release(p, p->outputs, p->output_cap * sizeof *p->outputs);
-    for (uint32_t i = 0; i < p->function_count; i++)
-        release(p, p->functions[i], p->functions[i]->bytes);
-    release(p, p->functions, p->function_cap * sizeof *p->functions);
-    uvcc_allocator al = p->alloc;
-    al.free(al.user, p, sizeof *p, UVCC_MEM_STATE);
-}
-
-/* Room for one more item: the array itself, or a larger copy; NULL (and nothing changed) if there
- * is no memory. The limits above keep every size far below SIZE_MAX. */
-static void *with_room(const uvcc_program *p, void *items, uint32_t count, uint32_t *cap,
-                       size_t size) {
-    if (count < *cap)
-        return items;
-    uint32_t cap_new = *cap == 0 ? 16 : 2 * *cap;
-    void *bigger = p->alloc.alloc(p->alloc.user, cap_new * size, UVCC_MEM_STATE);
-    if (bigger == NULL)
-        return NULL;
-    if (count != 0)
-        memcpy(bigger, items, count * size);
-    release(p, items, *cap * size);
-    *cap = cap_new;
-    return bigger;
-}
-
-/* Copies a name; false if it is too long. NULL gives "". */
-static bool copy_name(char out[UVCCI_NAME_BYTES], const char *name) {
-    size_t len = name == NULL ? 0 : strnlen(name, UVCCI_NAME_BYTES);
-    if (len == UVCCI_NAME_BYTES)
-        return false;
-    memset(out, 0, UVCCI_NAME_BYTES);
-    if (len != 0)
-        memcpy(out, name, len);
-    return true;
-}
-
-static uint32_t hash_name(const char *name) { /* FNV-1a */
-    uint32_t h = 2166136261u;
-    for (; *name != 0; name++)
-        h = (h ^ (uint8_t)*name) * 16777619u;
-    return h;
-}
-
-int uvcc_program_tensor(uvcc_program *p, const uvcc_tensor_desc *t) {
-    uvcci_tensor n = {0};
-    if (p == NULL || t == NULL || t->name == NULL || t->name[0] == 0 || !copy_name(n.name, t->name))
-        return UVCC_ERR_USAGE;
-    if (p->finished)
-        return UVCC_ERR_STATE;
-    if (p->tensor_count == UVCCI_MAX_TENSORS)
-        return UVCC_ERR_LIMIT;
-    uvcci_tensor *room =
-        with_room(p, p->tensors, p->tensor_count, &p->tensor_cap, sizeof *p->tensors);
-    if (room == NULL)
-        return UVCC_ERR_NOMEM;
-    n.desc = *t;
-    n.name_hash = hash_name(n.name);
-    n.elems = (uint64_t)t->rows * t->cols;
-    room[p->tensor_count] = n;
-    bool moved = room != p->tensors;
-    p->tensors = room;
-    for (uint32_t i = moved ? 0 : p->tensor_count; i <= p->tensor_count; i++)
-        room[i].desc.name = room[i].name;
-    return (int)p->tensor_count++;
-}
-
-int uvcc_program_function(uvcc_program *p, const uvcc_function *f) {
-    if (p == NULL || f == NULL)
-        return UVCC_ERR_USAGE;
-    if (p->finished)
-        return UVCC_ERR_STATE;
-    if (p->function_count == UVCCI_MAX_FUNCTIONS)
-        return UVCC_ERR_LIMIT;
-    uvcci_function **room =
-        with_room(p, p->functions, p->function_count, &p->function_cap, sizeof *p->functions);
-    if (room == NULL)
-        return UVCC_ERR_NOMEM;
-    p->functions = room;
-    int err = uvcci_fn_copy(&room[p->function_count], f, &p->alloc);
-    return err == 0 ? (int)p->function_count++ : err;
-}
-
-int uvcc_program_entry(uvcc_program *p, const char *name) {
-    uvcci_entry n = {0};
-    if (p == NULL || name == NULL || name[0] == 0 || !copy_name(n.name, name))
-        return UVCC_ERR_USAGE;
-    if (p->finished)
-        return UVCC_ERR_STATE;
-    if (p->entry_count == UVCCI_MAX_ENTRIES)
-        return UVCC_ERR_LIMIT;
-    uvcci_entry *room = with_room(p, p->entries, p->entry_count, &p->entry_cap, sizeof *p->entries);
-    if (room == NULL)
-        return UVCC_ERR_NOMEM;
-    n.user_first = p->user_op_count;
-    n.input_first = p->input_count;
-    n.output_first = p->output_count;
-    n.stages = 1;
-    room[p->entry_count] = n;
-    p->entries = room;
-    return (int)p->entry_count++;
-}
-
-/* The entry that is being built. */
-static int open_entry(const uvcc_program *p, uvcci_entry **e) {
-    if (p->finished || p->entry_count == 0)
-        return UVCC_ERR_STATE;
-    *e = &p->entries[p->entry_count - 1];
-    if ((*e)->user_count + (*e)->input_count + (*e)->output_count == UVCCI_MAX_OPS)
-        return UVCC_ERR_LIMIT;
-    return 0;
-}
-
-int uvcc_program_op(uvcc_program *p, const uvcc_op_desc *op) {
-    uvcci_op n = {0};
-    if (p == NULL || op == NULL || op->in_count > UVCC_OP_MAX_IN ||
-        op->out_count > UVCC_OP_MAX_OUT || !copy_name(n.name, op->name))
-        return UVCC_ERR_USAGE;
-    uvcci_entry *e;
-    int err = open_entry(p, &e);
-    if (err != 0)
-        return err;
-    uvcci_op *room =
-        with_room(p, p->user_ops, p->user_op_count, &p->user_op_cap, sizeof *p->user_ops);
-    if (room == NULL)
-        return UVCC_ERR_NOMEM;
-    p->user_ops = room;
-    n.desc = *op;
-    for (uint32_t i = op->in_count; i < UVCC_OP_MAX_IN; i++)
-        n.desc.in[i] = UVCC_NO_TENSOR;
-    for (uint32_t i = op->out_count; i < UVCC_OP_MAX_OUT; i++)
-        n.desc.out[i] = UVCC_NO_TENSOR;
-    room[p->user_op_count++] = n;
-    return (int)e->user_count++;
-}
-
-int uvcc_program_input(uvcc_program *p, uint32_t id, uint32_t tensor, uint8_t owner) {
-    return uvcc_program_input_mb(p, id, tensor, owner, 0);
-}
-
-int uvcc_program_input_mb(uvcc_program *p, uint32_t id, uint32_t tensor, uint8_t owner,
-                          uint16_t mb) {
-    if (p == NULL || owner >= UVCC_PARTIES)
-        return UVCC_ERR_USAGE;
-    uvcci_entry *e;
-    int err = open_entry(p, &e);
-    if (err != 0)
-        return err;
-    if (e->input_count == UVCCI_MAX_IO)
-        return UVCC_ERR_LIMIT;
-    uvcc_io_desc *room = with_room(p, p->inputs, p->input_count, &p->input_cap, sizeof *p->inputs);
-    if (room == NULL)
-        return UVCC_ERR_NOMEM;
-    p->inputs = room;
-    room[p->input_count++] = (uvcc_io_desc){.id = id, .tensor = tensor, .owner = owner, .mb = mb};
-    return (int)e->input_count++;
-}
-
-int uvcc_program_output(uvcc_program *p, uint32_t id, uint32_t tensor) {
-    if (p == NULL)
-        return UVCC_ERR_USAGE;
-    uvcci_entry *e;
-    int err = open_entry(p, &e);
-    if (err != 0)
-        return err;
-    if (e->output_count == UVCCI_MAX_IO)
-        return UVCC_ERR_LIMIT;
-    uvcc_io_desc *room =
-        with_room(p, p->outputs, p->output_count, &p->output_cap, sizeof *p->outputs);
-    if (room == NULL)
-        return UVCC_ERR_NOMEM;
-    p->outputs = room;
-    room[p->output_count++] = (uvcc_io_desc){.id = id, .tensor = tensor, .owner = 0};
-    return (int)e->output_count++;
-}
-
-int uvcc_program_pipeline(uvcc_program *p, uint32_t stage, uint32_t stages, uint32_t ahead) {
-    if (p == NULL || stages == 0 || stages > UVCCI_MAX_STAGES || stage >= stages)
-        return UVCC_ERR_USAGE;
-    uvcci_entry *e;
-    int err = open_entry(p, &e);
-    if (err != 0)
-        return err;
-    e->stage = stage;
-    e->stages = stages;
-    e->ahead = ahead;
-    return 0;
-}
-
-int uvcc_program_topology(uvcc_program *p, uint32_t replicas, uint32_t stages, uint32_t tp_ranks) {
-    if (p == NULL || replicas > UINT16_MAX || stages > UINT16_MAX || tp_ranks > UINT16_MAX)
-        return UVCC_ERR_USAGE;
-    if (p->finished)
-        return UVCC_ERR_STATE;
-    const uvcci_topology t = {(uint16_t)replicas, (uint16_t)stages, (uint16_t)tp_ranks};
-    if (uvcci_topology_check(&t) != 0)
-        return UVCC_ERR_USAGE;
-    p->replicas = replicas;
-    p->stages = stages;
-    p->tp_ranks = tp_ranks;
-    return 0;
-}
-
-uint32_t uvcci_group_size(const uvcc_program *p, uint8_t group) {
-    switch (group) {
-    case UVCC_GROUP_TP:
-        return p->tp_ranks;
-    case UVCC_GROUP_PP:
-        return p->stages;
-    case UVCC_GROUP_DP:
-        return p->replicas;
-    default:
-        return group == UVCC_GROUP_STAGE ? p->replicas * p->tp_ranks : 0;
-    }
-}
-
-/* ---- checks ---- */
-
-static int check_tensor(uvcc_program *p, uint32_t i, const uvcci_message *m) {
+int uvcci_check_tensor(uvcc_program *p, uint32_t i, const uvcci_message *m) {
     uvcci_tensor *t = &p->tensors[i];
     const uvcc_tensor_desc *d = &t->desc;
     const int bad = UVCC_ERR_PROGRAM;
@@ -374,22 +56,15 @@ static int check_tensor(uvcc_program *p, uint32_t i, const uvcci_message *m) {
     return 0;
 }
 
-static unsigned ceil_log2(uint64_t n) {
-    unsigned bits = 0;
-    while (bits < 64 && (1ull << bits) < n)
-        bits++;
-    return bits;
-}
-
 /* What holds for any input, also of a function that no op runs. */
-static int check_steps(const uvcc_function *f, const uvcci_message *m) {
+int uvcci_check_instructions(const uvcc_function *f, const uvcci_message *m) {
     uvcci_fn_plan plan;
     return uvcci_fn_compile(f, 1, NULL, &plan, m->text, m->cap);
 }
 
 /* The smallest k with |c| <= 2^k. */
 static unsigned constant_bits(int64_t c) {
-    return ceil_log2(c < 0 ? 0 - (uint64_t)c : (uint64_t)c);
+    return uvcci_ceil_log2(c < 0 ? 0 - (uint64_t)c : (uint64_t)c);
 }
 
 /* The one op under check, with what its checks need at hand. */
@@ -461,11 +136,6 @@ static int check_gemm_result(const op_check *c, uint64_t rows, uint64_t cols) {
     return err;
 }
 
-/* What is summed in one element: K. */
-static uint64_t gemm_depth(const uvcc_op_desc *d, const uvcc_tensor_desc *a) {
-    return d->flags & UVCC_OP_TRANS_A ? uvcci_gemm_rows(d, 0, a) : uvcci_gemm_cols(d, 0, a);
-}
-
 static int check_gemm(const op_check *c) {
     const uvcc_op_desc *d = c->d;
     const uvcc_tensor_desc *a = c->in[0], *b = c->in[1];
@@ -480,7 +150,7 @@ static int check_gemm(const op_check *c) {
     const bool ta = d->flags & UVCC_OP_TRANS_A, tb = d->flags & UVCC_OP_TRANS_B;
     const uint64_t a_rows = uvcci_gemm_rows(d, 0, a), a_cols = uvcci_gemm_cols(d, 0, a);
     const uint64_t b_rows = uvcci_gemm_rows(d, 1, b), b_cols = uvcci_gemm_cols(d, 1, b);
-    const uint64_t k = gemm_depth(d, a), k_b = tb ? b_cols : b_rows;
+    const uint64_t k = uvcci_gemm_depth(d, a), k_b = tb ? b_cols : b_rows;
     if (k != k_b)
         return uvcci_fail(c->m, UVCC_ERR_PROGRAM,
                           "%s: op(%s) has %llu columns and op(%s) %llu rows; they must be equal",
@@ -488,7 +158,7 @@ static int check_gemm(const op_check *c) {
                           (unsigned long long)k_b);
     err = check_gemm_result(c, ta ? a_cols : a_rows, tb ? b_rows : b_cols);
     if (err == 0)
-        err = want_bits(c, a->bits + b->bits + ceil_log2(k), "bits(A) + bits(B) + log2(K)");
+        err = want_bits(c, a->bits + b->bits + uvcci_ceil_log2(k), "bits(A) + bits(B) + log2(K)");
     return err;
 }
 
@@ -575,8 +245,9 @@ static int check_row_dot(const op_check *c) {
                        "%u are possible",
                        c->label, z->name, z->scale, fraction, UVCCI_MAX_BITS);
     if (err == 0)
-        err = want_bits(c, a->bits + b->bits + ceil_log2(a->cols) + constant_bits(c->d->constant),
-                        "bits(A) + bits(B) + log2(cols) + log2(constant)");
+        err = want_bits(
+            c, a->bits + b->bits + uvcci_ceil_log2(a->cols) + constant_bits(c->d->constant),
+            "bits(A) + bits(B) + log2(cols) + log2(constant)");
     return err;
 }
 
@@ -604,7 +275,7 @@ static int check_reduce(const op_check *c) {
     if (err == 0)
         err = want_scale(c, z, x->scale);
     if (err == 0)
-        err = want_bits(c, x->bits + ceil_log2(row ? x->cols : x->rows / z->rows),
+        err = want_bits(c, x->bits + uvcci_ceil_log2(row ? x->cols : x->rows / z->rows),
                         row ? "bits + log2(cols)" : "bits + log2(rows)");
     return err;
 }
@@ -709,7 +380,7 @@ static int check_keys(const op_check *c, const uvcc_function *f) {
         if (!uvcci_plan_keys_fit(bytes))
             return uvcci_fail(c->m, UVCC_ERR_PROGRAM,
                               "%s: function %s has %llu B of keys for an element of width %u, most "
-                              "in step %u (%s): more than a message holds for %u elements",
+                              "in instruction %u (%s): more than a message holds for %u elements",
                               c->label, uvcci_fn_name(f), (unsigned long long)(bytes / count),
                               width, largest, uvcci_fn_kind_name(f->instrs[largest].kind), count);
     }
@@ -769,7 +440,7 @@ static int check_group(const op_check *c) {
     const bool sum = c->d->opcode == UVCC_OP_REDUCE_SCATTER;
     const uvcc_tensor_desc *whole = sum ? x : z, *slice = sum ? z : x;
     const uint32_t size = uvcci_group_size(c->p, c->d->group);
-    const unsigned bits = x->bits + (sum ? ceil_log2(size) : 0);
+    const unsigned bits = x->bits + (sum ? uvcci_ceil_log2(size) : 0);
     if ((uint64_t)slice->rows * slice->cols * size != (uint64_t)whole->rows * whole->cols)
         return uvcci_fail(c->m, UVCC_ERR_PROGRAM,
                           "%s: %s is %u x %u; %u slices of %s, %u x %u, do not make that", c->label,
@@ -967,17 +638,6 @@ static bool uses_shift(uint16_t opcode) {
     }
 }
 
-static bool is_elem_mul(uint16_t opcode) {
-    return opcode == UVCC_OP_ELEM_MUL || opcode == UVCC_OP_ROW_MUL || opcode == UVCC_OP_COL_MUL;
-}
-
-static bool uses_constant(const uvcc_op_desc *d) {
-    return d->opcode == UVCC_OP_ROW_DOT || d->opcode == UVCC_OP_SCALE_PUBLIC ||
-           d->opcode == UVCC_OP_ADD_PUBLIC || d->opcode == UVCC_OP_CAUSAL_MASK ||
-           d->opcode == UVCC_OP_SKS_START ||
-           (is_elem_mul(d->opcode) && (d->flags & UVCC_OP_WITHIN) != 0);
-}
-
 /* Fields that an opcode does not use must be 0, so that equal programs have equal hashes. */
 static int check_fields(const op_check *c, bool implemented) {
     const uvcc_op_desc *d = c->d;
@@ -991,7 +651,7 @@ static int check_fields(const op_check *c, bool implemented) {
         flags = UVCC_OP_CIRCUIT;
     if (uvcci_is_product(d->opcode))
         flags |= UVCC_OP_BEAVER;
-    if (is_elem_mul(d->opcode))
+    if (uvcci_is_elem_mul(d->opcode))
         flags |= UVCC_OP_WITHIN;
     if (!gemm && (d->heads != 0 || d->row_groups != 0))
         return uvcci_fail(c->m, bad, "%s: heads and row groups are not for this opcode", c->label);
@@ -1017,7 +677,7 @@ static int check_fields(const op_check *c, bool implemented) {
     if (d->opcode == UVCC_OP_FUNCTION && d->function >= c->p->function_count)
         return uvcci_fail(c->m, bad, "%s runs function %u, which does not exist", c->label,
                           d->function);
-    if (d->constant != 0 && !uses_constant(d))
+    if (d->constant != 0 && !uvcci_uses_constant(d))
         return uvcci_fail(c->m, bad, "%s: a constant is not for this opcode", c->label);
     const bool grouped = d->opcode == UVCC_OP_REDUCE_SCATTER || d->opcode == UVCC_OP_ALL_GATHER;
     if (d->group > (grouped ? UVCC_GROUP_STAGE : 0))
@@ -1032,7 +692,7 @@ static int check_op(const uvcc_program *p, const uvcci_entry *e, const uvcci_op 
     const uvcc_op_desc *d = &op->desc;
     op_check c = {.p = p, .e = e, .d = d, .label = uvcci_op_label(op, label), .m = m};
     const int bad = UVCC_ERR_PROGRAM;
-    const opcode_row *row = opcode_find(d->opcode);
+    const uvcci_opcode *row = uvcci_opcode_find(d->opcode);
     if (row == NULL)
         return uvcci_fail(m, bad, "%s: opcode %u is unknown; see opcodes.def", label, d->opcode);
     if (d->opcode == UVCC_OP_INPUT || d->opcode == UVCC_OP_OUTPUT)
@@ -1113,11 +773,6 @@ static bool same_numbers(const uvcc_program *p, const uvcci_entry *a, const uvcc
     return same;
 }
 
-/* Part of a list; there is none before something was added to it. */
-static const uvcc_io_desc *io_from(const uvcc_io_desc *list, uint32_t first) {
-    return list != NULL ? list + first : NULL;
-}
-
 /* The op of the entry that comes last in (phase, mb, k) among those of a phase; NULL: none. */
 static const uvcci_op *last_of(const uvcc_program *p, const uvcci_entry *e, uint8_t phase) {
     const uvcci_op *last = NULL;
@@ -1125,17 +780,6 @@ static const uvcci_op *last_of(const uvcc_program *p, const uvcci_entry *e, uint
         if (p->user_ops[e->user_first + i].desc.phase == phase)
             last = &p->user_ops[e->user_first + i];
     return last;
-}
-
-static uint32_t microbatches_of(const uvcc_program *p, const uvcci_entry *e) {
-    uint32_t most = 0;
-    for (uint32_t i = 0; i < e->user_count; i++)
-        if (p->user_ops[e->user_first + i].desc.mb > most)
-            most = p->user_ops[e->user_first + i].desc.mb;
-    for (uint32_t i = 0; i < e->input_count; i++)
-        if (p->inputs[e->input_first + i].mb > most)
-            most = p->inputs[e->input_first + i].mb;
-    return most + 1;
 }
 
 static bool has_input(const uvcc_program *p, const uvcci_entry *e, uint32_t mb) {
@@ -1149,7 +793,7 @@ static bool has_input(const uvcc_program *p, const uvcci_entry *e, uint32_t mb) 
  */
 static int check_microbatches(const uvcc_program *p, const uvcci_entry *e, const uvcci_message *m) {
     static const char *const wants[] = {"FWD op or input", "BWD op"};
-    const uint32_t count = microbatches_of(p, e);
+    const uint32_t count = uvcci_microbatches_of(p, e);
     char label[UVCCI_LABEL_BYTES];
     uint32_t at = 0;
     for (uint8_t phase = UVCC_FWD; phase <= UVCC_BWD && count > 1; phase++) {
@@ -1175,11 +819,12 @@ static int check_microbatches(const uvcc_program *p, const uvcci_entry *e, const
     return 0;
 }
 
-static int check_entry(const uvcc_program *p, uint32_t index, const uvcci_message *m) {
+int uvcci_check_entry(const uvcc_program *p, uint32_t index, const uvcci_message *m) {
     const uvcci_entry *e = &p->entries[index];
-    int err = check_io(p, e, "input", io_from(p->inputs, e->input_first), e->input_count, m);
+    int err = check_io(p, e, "input", uvcci_io_from(p->inputs, e->input_first), e->input_count, m);
     if (err == 0)
-        err = check_io(p, e, "output", io_from(p->outputs, e->output_first), e->output_count, m);
+        err = check_io(p, e, "output", uvcci_io_from(p->outputs, e->output_first), e->output_count,
+                       m);
     for (uint32_t i = 0; i < e->user_count && err == 0; i++) {
         const uvcci_op *op = &p->user_ops[e->user_first + i];
         err = check_op(p, e, op, i == 0 ? NULL : op - 1, m);
@@ -1203,87 +848,11 @@ static int check_entry(const uvcc_program *p, uint32_t index, const uvcci_messag
     return err;
 }
 
-/* ---- tables ---- */
-
-static uvcci_op io_op(const uvcc_program *p, const uvcc_io_desc *io, uint32_t index, bool input) {
-    uvcci_op op = {.io = index};
-    uvcc_op_desc *d = &op.desc;
-    d->mb = io->mb;
-    d->opcode = input ? UVCC_OP_INPUT : UVCC_OP_OUTPUT;
-    d->phase = input ? UVCC_FWD : UVCC_UPD;
-    d->k = (uint16_t)(UVCCI_IO_BLOCK << 8 | index);
-    d->in_count = !input;
-    d->out_count = input;
-    for (uint32_t i = 0; i < UVCC_OP_MAX_IN; i++)
-        d->in[i] = UVCC_NO_TENSOR;
-    for (uint32_t i = 0; i < UVCC_OP_MAX_OUT; i++)
-        d->out[i] = UVCC_NO_TENSOR;
-    *(input ? &d->out[0] : &d->in[0]) = io->tensor;
-    memcpy(op.name, p->tensors[io->tensor].name, sizeof op.name);
-    return op;
-}
-
-/* The ops of one slot, from the user ops at *at on. */
-static uvcci_op *put_slot(const uvcc_program *p, const uvcci_entry *e, uvcci_slot slot,
-                          uint32_t *at, uvcci_op *op) {
-    for (uint32_t i = 0; slot.phase == UVCC_FWD && i < e->input_count; i++)
-        if (e->inputs[i].mb == slot.mb)
-            *op++ = io_op(p, &e->inputs[i], i, true);
-    for (; *at < e->user_count; ++*at) {
-        const uvcci_op *user = &p->user_ops[e->user_first + *at];
-        if (user->desc.phase != slot.phase || user->desc.mb != slot.mb)
-            break;
-        *op = *user;
-        op++->io = UVCCI_NO_OP;
-    }
-    return op;
-}
-
-/* Ops in program order. User ops stand in the order of (phase, mb, k), so the FWD slots take theirs
- * one behind the other, and so do the BWD slots. */
-static int put_ops(const uvcc_program *p, uvcci_entry *e) {
-    const size_t cap = 2 * (size_t)e->microbatches;
-    uvcci_slot *slots = p->alloc.alloc(p->alloc.user, cap * sizeof *slots, UVCC_MEM_STATE);
-    if (slots == NULL)
-        return UVCC_ERR_NOMEM;
-    int n = uvcci_sched_order(e->stage, e->stages, e->microbatches, e->ahead, slots, cap);
-    assert(n == (int)cap);
-    uint32_t at[] = {0, 0, e->user_count};
-    while (at[1] < e->user_count && p->user_ops[e->user_first + at[1]].desc.phase == UVCC_FWD)
-        at[1]++;
-    uvcci_op *op = e->ops;
-    for (int i = 0; i < n; i++)
-        op = put_slot(p, e, slots[i], &at[slots[i].phase], op);
-    for (at[2] = at[1]; at[2] < e->user_count; at[2]++) {
-        *op = p->user_ops[e->user_first + at[2]];
-        op++->io = UVCCI_NO_OP;
-    }
-    for (uint32_t i = 0; i < e->output_count; i++)
-        *op++ = io_op(p, &e->outputs[i], i, false);
-    assert(op == e->ops + e->op_count);
-    release(p, slots, cap * sizeof *slots);
-    return 0;
-}
-
-/* How many microbatches may be in flight, and the BWD ops of each that the next one waits for. */
-static void limit_flight(uvcci_entry *e) {
-    const uvcc_pipeline at = {e->stage, e->stages, e->microbatches, e->ahead};
-    const uint32_t most = uvcc_pipeline_window(&at);
-    uint32_t bwd = 0;
-    memset(e->bwd_count, 0, e->microbatches * sizeof *e->bwd_count);
-    for (uint32_t i = 0; i < e->op_count; i++)
-        if (e->ops[i].desc.phase == UVCC_BWD) {
-            e->bwd_count[e->ops[i].desc.mb]++;
-            bwd++;
-        }
-    e->in_flight = bwd != 0 && most < e->microbatches ? most : 0;
-}
-
 /* What an additive tensor holds is no more than its products together can be: |A| |B| K < 2^a 2^b K
  * each. So a sum over microbatches, each of which adds to the same tensor, has its bits declared
  * once.
  */
-static int check_sums(uvcc_program *p, const uvcci_entry *e, const uvcci_message *m) {
+int uvcci_check_sums(uvcc_program *p, const uvcci_entry *e, const uvcci_message *m) {
     char label[UVCCI_LABEL_BYTES];
     for (uint32_t i = 0; i < p->tensor_count; i++)
         p->tensors[i].sum_max = 0;
@@ -1299,384 +868,13 @@ static int check_sums(uvcc_program *p, const uvcci_entry *e, const uvcci_message
             continue;
         }
         const uvcc_tensor_desc *a = &p->tensors[d->in[0]].desc, *b = &p->tensors[d->in[1]].desc;
-        const uint64_t product = gemm_depth(d, a) << (a->bits + b->bits);
+        const uint64_t product = uvcci_gemm_depth(d, a) << (a->bits + b->bits);
         z->sum_max = product + (d->in_count == 3 ? p->tensors[d->in[2]].sum_max : 0);
         if (z->sum_max > limit)
             return uvcci_fail(m, UVCC_ERR_BOUND,
                               "%s: %s declares %u bits; the sum of the products in it needs %u",
                               uvcci_op_label(op, label), z->name, z->desc.bits,
-                              ceil_log2(z->sum_max));
+                              uvcci_ceil_log2(z->sum_max));
     }
     return 0;
-}
-
-static int build_tables(uvcc_program *p, uvcci_entry *e, const uvcci_message *m) {
-    const uvcc_io_desc *inputs = io_from(p->inputs, e->input_first),
-                       *outputs = io_from(p->outputs, e->output_first);
-    const uvcci_op *user = p->user_ops != NULL ? p->user_ops + e->user_first : NULL;
-    size_t count = e->input_count + e->user_count + e->output_count;
-    size_t edges = uvcci_edge_bound(user, e->user_count) + e->input_count + 2 * e->output_count;
-    e->microbatches = microbatches_of(p, e);
-    size_t bytes = count * (sizeof *e->ops + sizeof *e->by_ordinal) + edges * sizeof *e->succ +
-                   p->tensor_count * (sizeof *e->life + sizeof *e->uses) +
-                   e->microbatches * sizeof *e->bwd_count;
-    e->mem = p->alloc.alloc(p->alloc.user, bytes, UVCC_MEM_STATE);
-    if (e->mem == NULL)
-        return UVCC_ERR_NOMEM;
-    e->mem_bytes = bytes;
-    e->ops = e->mem;
-    e->life = (uvcc_buffer_life *)(e->ops + count);
-    e->uses = (uint32_t *)(e->life + p->tensor_count);
-    e->by_ordinal = e->uses + p->tensor_count;
-    e->bwd_count = e->by_ordinal + count;
-    e->succ = e->bwd_count + e->microbatches;
-    e->op_count = (uint32_t)count;
-    e->inputs = inputs;
-    e->outputs = outputs;
-    int err = put_ops(p, e);
-    if (err != 0)
-        return err;
-    for (uint32_t i = 0; i < e->op_count; i++)
-        e->ops[i].desc.name = e->ops[i].name[0] != 0 ? e->ops[i].name : NULL;
-    limit_flight(e);
-    err = check_sums(p, e, m);
-    return err == 0 ? uvcci_program_analyse(p, e, m) : err;
-}
-
-/* ---- hash ---- */
-
-static void hash_op(uvcci_sha256 *h, const uvcc_op_desc *d) {
-    uint8_t buf[64];
-    uvcci_writer w = uvcci_writer_on(buf, sizeof buf);
-    uvcci_put16(&w, d->opcode);
-    uvcci_put8(&w, d->phase);
-    uvcci_put16(&w, d->k);
-    uvcci_put8(&w, d->in_count);
-    uvcci_put8(&w, d->out_count);
-    for (uint32_t i = 0; i < d->in_count; i++)
-        uvcci_put32(&w, d->in[i]);
-    for (uint32_t i = 0; i < d->out_count; i++)
-        uvcci_put32(&w, d->out[i]);
-    uvcci_put8(&w, d->flags);
-    uvcci_put8(&w, d->shift);
-    uvcci_put8(&w, d->truncation);
-    uvcci_put8(&w, d->lift);
-    if (d->opcode == UVCC_OP_FUNCTION)
-        uvcci_put16(&w, d->function);
-    if (uses_constant(d))
-        uvcci_put64(&w, (uint64_t)d->constant);
-    assert(!w.bad);
-    uvcci_sha256_update(h, buf, w.len);
-}
-
-static void hash_step(uvcci_sha256 *h, const uvcc_fn_instr *s) {
-    uint8_t buf[32];
-    uvcci_writer w = uvcci_writer_on(buf, sizeof buf);
-    uvcci_put8(&w, s->kind);
-    uvcci_put8(&w, s->a);
-    uvcci_put8(&w, s->b);
-    uvcci_put8(&w, s->bits);
-    uvcci_put8(&w, s->shift);
-    uvcci_put8(&w, s->io);
-    if (uvcci_fn_has_third(s->kind))
-        uvcci_put8(&w, s->c);
-    uvcci_put64(&w, (uint64_t)s->first);
-    uvcci_put64(&w, (uint64_t)s->constant);
-    uvcci_put32(&w, s->entry_count);
-    uvcci_put32(&w, s->word_count);
-    assert(!w.bad);
-    uvcci_sha256_update(h, buf, w.len);
-    uvcci_sha256_update(h, s->entries, s->entry_count * sizeof *s->entries);
-    uvcci_sha256_update(h, s->words, s->word_count * sizeof *s->words);
-}
-
-static void hash_words(uvcci_sha256 *h, const uint32_t *words, unsigned count) {
-    uint8_t buf[4];
-    for (unsigned i = 0; i < count; i++) {
-        uvcci_st32(buf, words[i]);
-        uvcci_sha256_update(h, buf, 4);
-    }
-}
-
-/* A program without functions hashes as if there were no such thing. */
-static void hash_functions(uvcci_sha256 *h, const uvcc_program *p) {
-    uint8_t buf[4];
-    if (p->function_count == 0)
-        return;
-    uvcci_st32(buf, p->function_count);
-    uvcci_sha256_update(h, buf, 4);
-    for (uint32_t i = 0; i < p->function_count; i++) {
-        const uvcc_function *f = &p->functions[i]->f;
-        const uint8_t head[3] = {f->inputs, f->outputs, f->instr_count};
-        uvcci_sha256_update(h, head, sizeof head);
-        for (unsigned j = 0; j < f->instr_count; j++)
-            hash_step(h, &f->instrs[j]);
-    }
-}
-
-static void hash_io(uvcci_sha256 *h, const uvcc_io_desc *io) {
-    uint8_t buf[9];
-    uvcci_writer w = uvcci_writer_on(buf, sizeof buf);
-    uvcci_put32(&w, io->id);
-    uvcci_put32(&w, io->tensor);
-    uvcci_put8(&w, io->owner);
-    uvcci_sha256_update(h, buf, w.len);
-}
-
-static bool is_parallel(const uvcc_program *p) {
-    bool any = p->replicas * p->stages * p->tp_ranks != 1;
-    for (uint32_t i = 0; i < p->entry_count; i++)
-        any |= p->entries[i].microbatches > 1 || p->entries[i].stages > 1;
-    return any;
-}
-
-/* One worker with one microbatch hashes as if there were no others: "UVCC_PARALLEL_V1" || LE32
- * replicas, stages, tp_ranks || each entry: LE32 stage, stages, ahead || each input: LE16 mb ||
- * each op: LE16 mb || U8 group. Here ops stand as they came, in the order of (phase, mb, k). */
-static void hash_parallel(uvcci_sha256 *h, const uvcc_program *p) {
-    static const char domain[] = "UVCC_PARALLEL_V1";
-    uint8_t buf[16];
-    if (!is_parallel(p))
-        return;
-    uvcci_sha256_update(h, domain, sizeof domain - 1);
-    const uint32_t sizes[] = {p->replicas, p->stages, p->tp_ranks};
-    hash_words(h, sizes, 3);
-    for (uint32_t i = 0; i < p->entry_count; i++) {
-        const uvcci_entry *e = &p->entries[i];
-        const uint32_t place[] = {e->stage, e->stages, e->ahead};
-        hash_words(h, place, 3);
-        for (uint32_t j = 0; j < e->input_count; j++) {
-            uvcci_st16(buf, e->inputs[j].mb);
-            uvcci_sha256_update(h, buf, 2);
-        }
-        for (uint32_t j = 0; j < e->user_count; j++) {
-            const uvcc_op_desc *d = &p->user_ops[e->user_first + j].desc;
-            uvcci_st16(buf, d->mb);
-            buf[2] = d->group;
-            uvcci_sha256_update(h, buf, 3);
-        }
-    }
-}
-
-/* Fields that came later, each where it is not 0: a program without any hashes as if there were no
- * such fields. */
-enum { HASH_SHARING = 1, HASH_HEADS = 2 };
-
-typedef struct later_fields {
-    uvcci_sha256 *h;
-    bool any;
-} later_fields;
-
-static void hash_later(later_fields *l, const uint8_t *buf, size_t len) {
-    static const uint8_t begin[4] = {0xff, 0xff, 0xff, 0xff};
-    if (!l->any)
-        uvcci_sha256_update(l->h, begin, sizeof begin);
-    l->any = true;
-    uvcci_sha256_update(l->h, buf, len);
-}
-
-static void hash_later_op(later_fields *l, uint32_t entry, uint32_t op, const uvcc_op_desc *d) {
-    uint8_t buf[32];
-    uvcci_writer w = uvcci_writer_on(buf, sizeof buf);
-    if (d->heads == 0)
-        return;
-    uvcci_put8(&w, HASH_HEADS);
-    uvcci_put32(&w, entry);
-    uvcci_put32(&w, op);
-    uvcci_put16(&w, d->heads);
-    uvcci_put32(&w, d->row_groups);
-    hash_later(l, buf, w.len);
-}
-
-static void hash_later_fields(uvcci_sha256 *h, const uvcc_program *p) {
-    later_fields l = {.h = h};
-    uint8_t buf[8];
-    for (uint32_t i = 0; i < p->tensor_count; i++) {
-        uvcci_writer w = uvcci_writer_on(buf, sizeof buf);
-        uvcci_put8(&w, HASH_SHARING);
-        uvcci_put32(&w, i);
-        uvcci_put8(&w, p->tensors[i].desc.sharing);
-        if (p->tensors[i].desc.sharing != UVCC_REPLICATED)
-            hash_later(&l, buf, w.len);
-    }
-    for (uint32_t i = 0; i < p->entry_count; i++)
-        for (uint32_t j = 0; j < p->entries[i].user_count; j++)
-            hash_later_op(&l, i, j, &p->user_ops[p->entries[i].user_first + j].desc);
-}
-
-/* H("UVCC_PROGRAM_V1" || LE32 part_bytes || LE32 tensors || LE32 entries || each tensor: LE32 rows,
- * cols, in_buffer_of || U8 bits, scale, lifetime || each entry: LE32 inputs, ops, outputs || each
- * input: LE32 id, tensor || U8 owner || each op: LE16 opcode || U8 phase || LE16 k || U8 inputs,
- * outputs || LE32 of each || U8 flags, shift, truncation, lift || FUNCTION: LE16 function || LE64
- * constant of an opcode that has one || each output as an input, owner 0 || if there are functions:
- * LE32 functions || each: U8 inputs, outputs, steps || each step: U8 kind, a, b, bits, shift, io,
- * of TABLE_MUL and SELECT_MUL c || LE64 first, constant || LE32 entries, words || LE32 of each
- * entry || LE64 of each word || if there are later fields: LE32 2^32 - 1 || each additive tensor:
- * U8 1 || LE32 tensor || U8 sharing
- * || each op with heads, by entry: U8 2 || LE32 entry, op || LE16 heads || LE32 row groups). What a
- * kind of step does not use is UVCC_FN_NONE (a, b, io) or 0. Before the later fields stands, unless
- * hash_parallel says nothing, what it says. Names stay out. */
-static void hash_program(uvcc_program *p) {
-    static const char domain[] = "UVCC_PROGRAM_V1";
-    uint8_t buf[32];
-    uvcci_sha256 h;
-    uvcci_sha256_init(&h);
-    uvcci_sha256_update(&h, domain, sizeof domain - 1);
-    uvcci_writer w = uvcci_writer_on(buf, sizeof buf);
-    uvcci_put32(&w, UVCC_PART_BYTES);
-    uvcci_put32(&w, p->tensor_count);
-    uvcci_put32(&w, p->entry_count);
-    uvcci_sha256_update(&h, buf, w.len);
-    for (uint32_t i = 0; i < p->tensor_count; i++) {
-        const uvcc_tensor_desc *d = &p->tensors[i].desc;
-        w = uvcci_writer_on(buf, sizeof buf);
-        uvcci_put32(&w, d->rows);
-        uvcci_put32(&w, d->cols);
-        uvcci_put32(&w, d->in_buffer_of);
-        uvcci_put8(&w, d->bits);
-        uvcci_put8(&w, d->scale);
-        uvcci_put8(&w, d->lifetime);
-        uvcci_sha256_update(&h, buf, w.len);
-    }
-    for (uint32_t i = 0; i < p->entry_count; i++) {
-        const uvcci_entry *e = &p->entries[i];
-        w = uvcci_writer_on(buf, sizeof buf);
-        uvcci_put32(&w, e->input_count);
-        uvcci_put32(&w, e->user_count);
-        uvcci_put32(&w, e->output_count);
-        uvcci_sha256_update(&h, buf, w.len);
-        for (uint32_t j = 0; j < e->input_count; j++)
-            hash_io(&h, &e->inputs[j]);
-        for (uint32_t j = 0; j < e->user_count; j++)
-            hash_op(&h, &p->user_ops[e->user_first + j].desc);
-        for (uint32_t j = 0; j < e->output_count; j++)
-            hash_io(&h, &e->outputs[j]);
-    }
-    hash_functions(&h, p);
-    hash_parallel(&h, p);
-    hash_later_fields(&h, p);
-    uvcci_sha256_final(&h, p->hash);
-}
-
-int uvcc_program_finish(uvcc_program *p, char *message, size_t message_cap) {
-    const uvcci_message m = {message, message_cap};
-    if (p == NULL)
-        return uvcci_fail(&m, UVCC_ERR_USAGE, "there is no program");
-    if (p->finished)
-        return uvcci_fail(&m, UVCC_ERR_STATE, "the program is finished already");
-    if (p->entry_count == 0)
-        return uvcci_fail(&m, UVCC_ERR_PROGRAM, "the program has no entry");
-    int err = 0;
-    for (uint32_t i = 0; i < p->tensor_count && err == 0; i++)
-        err = check_tensor(p, i, &m);
-    for (uint32_t i = 0; i < p->function_count && err == 0; i++)
-        err = check_steps(&p->functions[i]->f, &m);
-    for (uint32_t i = 0; i < p->entry_count && err == 0; i++)
-        err = check_entry(p, i, &m);
-    for (uint32_t i = 0; i < p->entry_count && err == 0; i++)
-        err = build_tables(p, &p->entries[i], &m);
-    if (err != 0) {
-        drop_tables(p);
-        return err == UVCC_ERR_NOMEM ? uvcci_fail(&m, err, "out of memory") : err;
-    }
-    hash_program(p);
-    drop_user_ops(p);
-    p->finished = true;
-    return uvcci_fail(&m, 0, "%s", "");
-}
-
-/* ---- reading ---- */
-
-void uvcc_program_hash(const uvcc_program *p, uint8_t out[32]) {
-    memcpy(out, p->hash, 32);
-}
-
-uint32_t uvcc_program_tensor_count(const uvcc_program *p) {
-    return p->tensor_count;
-}
-
-const uvcc_tensor_desc *uvcc_program_tensor_at(const uvcc_program *p, uint32_t i) {
-    return i < p->tensor_count ? &p->tensors[i].desc : NULL;
-}
-
-int uvcc_program_find(const uvcc_program *p, const char *name) {
-    if (name == NULL)
-        return UVCC_ERR_NOT_FOUND;
-    uint32_t hash = hash_name(name);
-    for (uint32_t i = 0; i < p->tensor_count; i++)
-        if (p->tensors[i].name_hash == hash && strcmp(p->tensors[i].name, name) == 0)
-            return (int)i;
-    return UVCC_ERR_NOT_FOUND;
-}
-
-const uvcc_function *uvcc_program_function_at(const uvcc_program *p, uint32_t i) {
-    return i < p->function_count ? &p->functions[i]->f : NULL;
-}
-
-uint32_t uvcc_program_entry_count(const uvcc_program *p) {
-    return p->entry_count;
-}
-
-const char *uvcc_program_entry_name(const uvcc_program *p, uint32_t entry) {
-    return entry < p->entry_count ? p->entries[entry].name : NULL;
-}
-
-int uvcc_program_find_entry(const uvcc_program *p, const char *name) {
-    for (uint32_t i = 0; name != NULL && i < p->entry_count; i++)
-        if (strcmp(p->entries[i].name, name) == 0)
-            return (int)i;
-    return UVCC_ERR_NOT_FOUND;
-}
-
-/* Tables are there once the program is finished; before that an entry looks empty. */
-static const uvcci_entry *entry_at(const uvcc_program *p, uint32_t entry) {
-    return p->finished && entry < p->entry_count ? &p->entries[entry] : NULL;
-}
-
-uint32_t uvcc_program_op_count(const uvcc_program *p, uint32_t entry) {
-    const uvcci_entry *e = entry_at(p, entry);
-    return e != NULL ? e->op_count : 0;
-}
-
-const uvcc_op_desc *uvcc_program_op_at(const uvcc_program *p, uint32_t entry, uint32_t i) {
-    return i < uvcc_program_op_count(p, entry) ? &p->entries[entry].ops[i].desc : NULL;
-}
-
-uint32_t uvcc_program_input_count(const uvcc_program *p, uint32_t entry) {
-    const uvcci_entry *e = entry_at(p, entry);
-    return e != NULL ? e->input_count : 0;
-}
-
-const uvcc_io_desc *uvcc_program_input_at(const uvcc_program *p, uint32_t entry, uint32_t i) {
-    return i < uvcc_program_input_count(p, entry) ? &p->entries[entry].inputs[i] : NULL;
-}
-
-uint32_t uvcc_program_output_count(const uvcc_program *p, uint32_t entry) {
-    const uvcci_entry *e = entry_at(p, entry);
-    return e != NULL ? e->output_count : 0;
-}
-
-const uvcc_io_desc *uvcc_program_output_at(const uvcc_program *p, uint32_t entry, uint32_t i) {
-    return i < uvcc_program_output_count(p, entry) ? &p->entries[entry].outputs[i] : NULL;
-}
-
-int uvcc_program_life(const uvcc_program *p, uint32_t entry, uint32_t buffer,
-                      uvcc_buffer_life *out) {
-    const uvcci_entry *e = entry_at(p, entry);
-    if (e == NULL || out == NULL || buffer >= p->tensor_count ||
-        p->tensors[buffer].buffer != buffer)
-        return UVCC_ERR_USAGE;
-    *out = e->life[buffer];
-    return 0;
-}
-
-int uvcc_program_followers(const uvcc_program *p, uint32_t entry, uint32_t i, uint32_t *out,
-                           uint32_t cap) {
-    const uvcci_entry *e = entry_at(p, entry);
-    if (e == NULL || i >= e->op_count || (out == NULL && cap != 0))
-        return UVCC_ERR_USAGE;
-    const uvcci_op *op = &e->ops[i];
-    for (uint32_t n = 0; n < op->succ_count && n < cap; n++)
-        out[n] = e->succ[op->succ_first + n];
-    return (int)op->succ_count;
 }

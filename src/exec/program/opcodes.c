@@ -1,0 +1,66 @@
+/* opcodes.c - the table of opcodes, names of ops for messages, sizes of groups. */
+#include "exec/program/program_impl.h"
+
+#include <stdio.h>
+#include <uvcc/compute.h>
+
+static const uvcci_opcode opcodes[] = {
+#define UVCC_OPCODE(name, code, n_in, n_out, implemented, what)                                    \
+    {code, n_in, n_out, implemented, #name},
+#include <uvcc/opcodes.def>
+#undef UVCC_OPCODE
+};
+
+bool uvcci_is_product(uint16_t opcode) {
+    return opcode == UVCC_OP_GEMM_SS || opcode == UVCC_OP_ELEM_MUL || opcode == UVCC_OP_ROW_MUL ||
+           opcode == UVCC_OP_COL_MUL || opcode == UVCC_OP_ROW_DOT;
+}
+
+bool uvcci_is_elem_mul(uint16_t opcode) {
+    return opcode == UVCC_OP_ELEM_MUL || opcode == UVCC_OP_ROW_MUL || opcode == UVCC_OP_COL_MUL;
+}
+
+bool uvcci_uses_constant(const uvcc_op_desc *d) {
+    return d->opcode == UVCC_OP_ROW_DOT || d->opcode == UVCC_OP_SCALE_PUBLIC ||
+           d->opcode == UVCC_OP_ADD_PUBLIC || d->opcode == UVCC_OP_CAUSAL_MASK ||
+           d->opcode == UVCC_OP_SKS_START ||
+           (uvcci_is_elem_mul(d->opcode) && (d->flags & UVCC_OP_WITHIN) != 0);
+}
+
+const uvcci_opcode *uvcci_opcode_find(uint16_t code) {
+    for (size_t i = 0; i < sizeof opcodes / sizeof opcodes[0]; i++)
+        if (opcodes[i].code == code)
+            return &opcodes[i];
+    return NULL;
+}
+
+const char *uvcc_opcode_name(uint16_t opcode) {
+    const uvcci_opcode *row = uvcci_opcode_find(opcode);
+    return row != NULL ? row->name : "UNKNOWN";
+}
+
+static const char *const phase_names[] = {"FWD", "BWD", "UPD"};
+
+const char *uvcci_op_label(const uvcci_op *op, char out[UVCCI_LABEL_BYTES]) {
+    const uvcc_op_desc *d = &op->desc;
+    char mb[16] = "";
+    if (d->mb != 0)
+        snprintf(mb, sizeof mb, "mb %u ", d->mb);
+    snprintf(out, UVCCI_LABEL_BYTES, "op %s%s(%s, %s %sk %u)", op->name, op->name[0] ? " " : "",
+             uvcc_opcode_name(d->opcode), d->phase <= UVCC_UPD ? phase_names[d->phase] : "?", mb,
+             d->k);
+    return out;
+}
+
+uint32_t uvcci_group_size(const uvcc_program *p, uint8_t group) {
+    switch (group) {
+    case UVCC_GROUP_TP:
+        return p->tp_ranks;
+    case UVCC_GROUP_PP:
+        return p->stages;
+    case UVCC_GROUP_DP:
+        return p->replicas;
+    default:
+        return group == UVCC_GROUP_STAGE ? p->replicas * p->tp_ranks : 0;
+    }
+}

@@ -1,0 +1,115 @@
+/* order.c - the tables of an entry: its ops in program order, with the limit of microbatches in
+ * flight; liveness.c adds versions, dependencies and lives. */
+#include "exec/program/program_impl.h"
+
+#include "proto/sched.h"
+#include <assert.h>
+#include <string.h>
+#include <uvcc/pipeline.h>
+
+static uvcci_op io_op(const uvcc_program *p, const uvcc_io_desc *io, uint32_t index, bool input) {
+    uvcci_op op = {.io = index};
+    uvcc_op_desc *d = &op.desc;
+    d->mb = io->mb;
+    d->opcode = input ? UVCC_OP_INPUT : UVCC_OP_OUTPUT;
+    d->phase = input ? UVCC_FWD : UVCC_UPD;
+    d->k = (uint16_t)(UVCCI_IO_BLOCK << 8 | index);
+    d->in_count = !input;
+    d->out_count = input;
+    for (uint32_t i = 0; i < UVCC_OP_MAX_IN; i++)
+        d->in[i] = UVCC_NO_TENSOR;
+    for (uint32_t i = 0; i < UVCC_OP_MAX_OUT; i++)
+        d->out[i] = UVCC_NO_TENSOR;
+    *(input ? &d->out[0] : &d->in[0]) = io->tensor;
+    memcpy(op.name, p->tensors[io->tensor].name, sizeof op.name);
+    return op;
+}
+
+/* The ops of one slot, from the user ops at *at on. */
+static uvcci_op *put_slot(const uvcc_program *p, const uvcci_entry *e, uvcci_slot slot,
+                          uint32_t *at, uvcci_op *op) {
+    for (uint32_t i = 0; slot.phase == UVCC_FWD && i < e->input_count; i++)
+        if (e->inputs[i].mb == slot.mb)
+            *op++ = io_op(p, &e->inputs[i], i, true);
+    for (; *at < e->user_count; ++*at) {
+        const uvcci_op *user = &p->user_ops[e->user_first + *at];
+        if (user->desc.phase != slot.phase || user->desc.mb != slot.mb)
+            break;
+        *op = *user;
+        op++->io = UVCCI_NO_OP;
+    }
+    return op;
+}
+
+/* Ops in program order. User ops stand in the order of (phase, mb, k), so the FWD slots take theirs
+ * one behind the other, and so do the BWD slots. */
+static int put_ops(const uvcc_program *p, uvcci_entry *e) {
+    const size_t cap = 2 * (size_t)e->microbatches;
+    uvcci_slot *slots = p->alloc.alloc(p->alloc.user, cap * sizeof *slots, UVCC_MEM_STATE);
+    if (slots == NULL)
+        return UVCC_ERR_NOMEM;
+    int n = uvcci_sched_order(e->stage, e->stages, e->microbatches, e->ahead, slots, cap);
+    assert(n == (int)cap);
+    uint32_t at[] = {0, 0, e->user_count};
+    while (at[1] < e->user_count && p->user_ops[e->user_first + at[1]].desc.phase == UVCC_FWD)
+        at[1]++;
+    uvcci_op *op = e->ops;
+    for (int i = 0; i < n; i++)
+        op = put_slot(p, e, slots[i], &at[slots[i].phase], op);
+    for (at[2] = at[1]; at[2] < e->user_count; at[2]++) {
+        *op = p->user_ops[e->user_first + at[2]];
+        op++->io = UVCCI_NO_OP;
+    }
+    for (uint32_t i = 0; i < e->output_count; i++)
+        *op++ = io_op(p, &e->outputs[i], i, false);
+    assert(op == e->ops + e->op_count);
+    p->alloc.free(p->alloc.user, slots, cap * sizeof *slots, UVCC_MEM_STATE);
+    return 0;
+}
+
+/* How many microbatches may be in flight, and the BWD ops of each that the next one waits for. */
+static void limit_flight(uvcci_entry *e) {
+    const uvcc_pipeline at = {e->stage, e->stages, e->microbatches, e->ahead};
+    const uint32_t most = uvcc_pipeline_window(&at);
+    uint32_t bwd = 0;
+    memset(e->bwd_count, 0, e->microbatches * sizeof *e->bwd_count);
+    for (uint32_t i = 0; i < e->op_count; i++)
+        if (e->ops[i].desc.phase == UVCC_BWD) {
+            e->bwd_count[e->ops[i].desc.mb]++;
+            bwd++;
+        }
+    e->in_flight = bwd != 0 && most < e->microbatches ? most : 0;
+}
+
+int uvcci_order_entry(uvcc_program *p, uvcci_entry *e, const uvcci_message *m) {
+    const uvcc_io_desc *inputs = uvcci_io_from(p->inputs, e->input_first),
+                       *outputs = uvcci_io_from(p->outputs, e->output_first);
+    const uvcci_op *user = p->user_ops != NULL ? p->user_ops + e->user_first : NULL;
+    size_t count = e->input_count + e->user_count + e->output_count;
+    size_t edges = uvcci_edge_bound(user, e->user_count) + e->input_count + 2 * e->output_count;
+    e->microbatches = uvcci_microbatches_of(p, e);
+    size_t bytes = count * (sizeof *e->ops + sizeof *e->by_ordinal) + edges * sizeof *e->succ +
+                   p->tensor_count * (sizeof *e->life + sizeof *e->uses) +
+                   e->microbatches * sizeof *e->bwd_count;
+    e->mem = p->alloc.alloc(p->alloc.user, bytes, UVCC_MEM_STATE);
+    if (e->mem == NULL)
+        return UVCC_ERR_NOMEM;
+    e->mem_bytes = bytes;
+    e->ops = e->mem;
+    e->life = (uvcc_buffer_life *)(e->ops + count);
+    e->uses = (uint32_t *)(e->life + p->tensor_count);
+    e->by_ordinal = e->uses + p->tensor_count;
+    e->bwd_count = e->by_ordinal + count;
+    e->succ = e->bwd_count + e->microbatches;
+    e->op_count = (uint32_t)count;
+    e->inputs = inputs;
+    e->outputs = outputs;
+    int err = put_ops(p, e);
+    if (err != 0)
+        return err;
+    for (uint32_t i = 0; i < e->op_count; i++)
+        e->ops[i].desc.name = e->ops[i].name[0] != 0 ? e->ops[i].name : NULL;
+    limit_flight(e);
+    err = uvcci_check_sums(p, e, m);
+    return err == 0 ? uvcci_program_analyse(p, e, m) : err;
+}
