@@ -7,7 +7,7 @@
 #include <unistd.h>
 #include <uvcc/host.h>
 
-#include "draft.h"
+#include "atomic_file.h"
 
 #define TERMINAL_EVERY_S 0.1
 #define LINES_EVERY_S    5.0
@@ -31,7 +31,7 @@ int report_error(int status, const char *format, ...) {
 /* ---- JSON ---- */
 
 struct report_json {
-    draft *out; /* NULL: nothing is asked for */
+    atomic_file *out; /* NULL: nothing is asked for */
 };
 
 report_json *report_json_open(const char *path) {
@@ -41,7 +41,7 @@ report_json *report_json_open(const char *path) {
         (void)report_error(EXIT_FAILED, "out of memory");
         return NULL;
     }
-    if (path != NULL && (j->out = draft_open("json", path, &status)) == NULL) {
+    if (path != NULL && (j->out = atomic_file_open("json", path, &status)) == NULL) {
         report_json_close(j);
         return NULL;
     }
@@ -106,7 +106,7 @@ int report_json_put(report_json *j, json_t *o) {
     }
     if (o == NULL)
         return report_error(EXIT_FAILED, "out of memory");
-    FILE *to = draft_file(j->out); /* which remembers a write that failed */
+    FILE *to = atomic_file_stream(j->out); /* which remembers a write that failed */
     if (json_dumpf(o, to, JSON_INDENT(2)) == 0)
         (void)fputc('\n', to);
     else if (!ferror(to)) {
@@ -114,13 +114,13 @@ int report_json_put(report_json *j, json_t *o) {
         return report_error(EXIT_FAILED, "out of memory");
     }
     json_decref(o);
-    return draft_finish(j->out);
+    return atomic_file_finish(j->out);
 }
 
 void report_json_close(report_json *j) {
     if (j == NULL)
         return;
-    draft_close(j->out);
+    atomic_file_close(j->out);
     free(j);
 }
 

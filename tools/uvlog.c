@@ -18,7 +18,7 @@
 #define BUFFER_BYTES 262144u
 
 struct uvlog {
-    char *path, *draft; /* draft: the name so far; NULL once it has its own */
+    char *path, *part; /* part: the name so far; NULL once it has its own */
     int fd;
     int why; /* errno of the first write that failed */
     bool force, made;
@@ -64,15 +64,15 @@ uvlog *uvlog_open(const char *dir, unsigned party, bool force) {
         l->fd = -1;
         l->force = force;
         l->path = malloc(room);
-        l->draft = malloc(room);
+        l->part = malloc(room);
     }
-    if (l == NULL || l->path == NULL || l->draft == NULL) {
+    if (l == NULL || l->path == NULL || l->part == NULL) {
         (void)report_error(EXIT_FAILED, "out of memory");
         uvlog_close(l);
         return NULL;
     }
     (void)snprintf(l->path, room, "%s/party%u.uvlog", dir, party);
-    (void)snprintf(l->draft, room, "%s.%ld.part", l->path, (long)getpid());
+    (void)snprintf(l->part, room, "%s.%ld.part", l->path, (long)getpid());
     struct stat st;
     if (mkdir(dir, 0700) != 0 && errno != EEXIST) {
         (void)report_error(EXIT_BAD_INPUT, "--record %s: cannot be made: %s; choose another place",
@@ -82,7 +82,7 @@ uvlog *uvlog_open(const char *dir, unsigned party, bool force) {
                            "--record %s: there is a %s already; give --force or another directory",
                            dir, l->path);
     } else {
-        l->fd = open(l->draft, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        l->fd = open(l->part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
         l->made = l->fd >= 0;
         if (l->made)
             return l;
@@ -100,11 +100,11 @@ uvcc_recorder uvlog_recorder(uvlog *l) {
 
 /* Without force a file that came meanwhile is not replaced either, where the system can do that. */
 static bool give_name(uvlog *l) {
-    if (!l->force && link(l->draft, l->path) == 0)
-        return unlink(l->draft) == 0;
+    if (!l->force && link(l->part, l->path) == 0)
+        return unlink(l->part) == 0;
     if (!l->force && errno == EEXIST)
         return false;
-    return rename(l->draft, l->path) == 0;
+    return rename(l->part, l->path) == 0;
 }
 
 int uvlog_finish(uvlog *l) {
@@ -119,8 +119,8 @@ int uvlog_finish(uvlog *l) {
     if (l->why != 0)
         return report_error(EXIT_FAILED, "--record: %s cannot be written: %s", l->path,
                             strerror(l->why));
-    free(l->draft);
-    l->draft = NULL;
+    free(l->part);
+    l->part = NULL;
     return EXIT_DONE;
 }
 
@@ -129,9 +129,9 @@ void uvlog_close(uvlog *l) {
         return;
     if (l->fd >= 0)
         (void)close(l->fd);
-    if (l->made && l->draft != NULL)
-        (void)unlink(l->draft);
-    free(l->draft);
+    if (l->made && l->part != NULL)
+        (void)unlink(l->part);
+    free(l->part);
     free(l->path);
     sodium_memzero(l, sizeof *l);
     free(l);

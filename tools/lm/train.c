@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "../bundles.h"
-#include "../draft.h"
+#include "../atomic_file.h"
 #include "../files.h"
 #include "../report.h"
 #include "../seeded.h"
@@ -448,7 +448,7 @@ int lm_train_main(int argc, char *const *argv) {
         return report_error(EXIT_FAILED, "libsodium cannot start");
     struct sigaction on_signal = {.sa_handler = on_interrupt};
     (void)sigaction(SIGINT, &on_signal, NULL);
-    if (draft_check("weights", o.weights) != EXIT_DONE || draft_check("plot", o.plot) != EXIT_DONE)
+    if (atomic_file_check("weights", o.weights) != EXIT_DONE || atomic_file_check("plot", o.plot) != EXIT_DONE)
         return EXIT_BAD_INPUT;
     report_json *json = report_json_open(o.json);
     if (json == NULL)

@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../draft.h"
+#include "../atomic_file.h"
 #include "../report.h"
 
 enum { WORKERS_MAX = 64, SHOWN_MAX = 10, SEED_SECONDS = 60, SWEEP_SECONDS = 1800 };
@@ -476,21 +476,21 @@ int sim_main(int argc, char *const *argv) {
         print_help();
         return EXIT_DONE;
     }
-    draft *json = o.json != NULL ? draft_open("json", o.json, &status) : NULL;
+    atomic_file *json = o.json != NULL ? atomic_file_open("json", o.json, &status) : NULL;
     if (status != EXIT_DONE)
         return status;
     totals t = {0};
     if (sodium_init() < 0 || !run_all(&o, &t)) {
-        draft_close(json);
+        atomic_file_close(json);
         return report_error(EXIT_FAILED, "no worker can begin: %s", strerror(errno));
     }
     free(listed);
     free(listed_without);
     print_summary(&o, &t);
     if (json != NULL) {
-        write_json(draft_file(json), &t);
-        status = draft_finish(json);
-        draft_close(json);
+        write_json(atomic_file_stream(json), &t);
+        status = atomic_file_finish(json);
+        atomic_file_close(json);
     }
     return t.failures == 0 ? status : EXIT_FAILED;
 }
