@@ -47,8 +47,8 @@ typedef struct bundles_config {
     uvcc_audit_keys keys;
 } bundles_config;
 
-/* Makes DIR and writes the keys. A DIR that has bundles of this run or a later one, or of other keys, is
- * refused: evidence is not written over. NULL after reporting. */
+/* Makes DIR and writes the keys. A DIR that has bundles of this run or a later one, or of other
+ * keys, is refused: evidence is not written over. NULL after reporting. */
 bundles *bundles_open(const bundles_config *c);
 /* Every event of every session, when it is polled: writes the bundles that are complete, and the
  * root over all workers of a party once all of them have finished the step. An exit status. */

@@ -1,5 +1,5 @@
-/* keyfile.h - key files: an Ed25519 identity, the secret of a pair of parties, or the key under which
- * a party seals its files, each alone in a file that nobody but its owner can read.
+/* keyfile.h - key files: an Ed25519 identity, the secret of a pair of parties, or the key under
+ * which a party seals its files, each alone in a file that nobody but its owner can read.
  *
  * Format: two lines, "uvcc identity v1", "uvcc pair secret v1" or "uvcc storage key v1", then 64
  * lowercase hexadecimal digits: the identity's seed, the secret, or the key. */

@@ -365,9 +365,8 @@ void measure_real(uvcc_nonlinear what, bool exact, measure_shape s,
             continue;
         }
         if (is_norm(what))
-            real_norm(x, what == UVCC_NL_LAYERNORM, in[1],
-                      what == UVCC_NL_LAYERNORM ? in[2] : NULL, s.cols, want + i * cols,
-                      bound + i * cols);
+            real_norm(x, what == UVCC_NL_LAYERNORM, in[1], what == UVCC_NL_LAYERNORM ? in[2] : NULL,
+                      s.cols, want + i * cols, bound + i * cols);
         else
             real_softmax(x, what == UVCC_NL_SOFTMAX ? NULL : in[1] + i * cols, s.cols,
                          want + i * cols, bound + i * cols);

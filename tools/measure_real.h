@@ -14,7 +14,8 @@
 enum { MEASURE_SCALE = 16, MEASURE_INPUTS_MAX = 3 };
 #define MEASURE_EPSILON 2.5e-3 /* of the norms */
 
-/* Rows x cols values of the first input; gamma and beta, where a norm has them, are rows of cols. */
+/* Rows x cols values of the first input; gamma and beta, where a norm has them, are rows of cols.
+ */
 typedef struct measure_shape {
     uint32_t rows, cols;
 } measure_shape;

@@ -12,7 +12,6 @@
 
 #include "files.h"
 #include "report.h"
-#include "train.h"
 #include "uvlog.h"
 
 #define MESSAGE_BYTES 512u

@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "report.h"
-#include "train.h"
 
 #define BUFFER_BYTES 262144u
 
@@ -141,9 +140,10 @@ void uvlog_close(uvlog *l) {
 
 char *uvlog_app_text(const train_options *o, const uvcc_mlp_config *mlp) {
     char seed[24], fault_seed[24], compute_seed[24]; /* JSON readers cut large integers */
-    (void)snprintf(seed, sizeof seed, "%llu", (unsigned long long)o->seed);
-    (void)snprintf(fault_seed, sizeof fault_seed, "%llu", (unsigned long long)o->fault_seed);
-    (void)snprintf(compute_seed, sizeof compute_seed, "%llu", (unsigned long long)o->compute_seed);
+    (void)snprintf(seed, sizeof seed, "%llu", (unsigned long long)o->run.seed);
+    (void)snprintf(fault_seed, sizeof fault_seed, "%llu", (unsigned long long)o->run.fault_seed);
+    (void)snprintf(compute_seed, sizeof compute_seed, "%llu",
+                   (unsigned long long)o->run.compute_seed);
     json_t *hidden = json_array();
     int bad = 0;
     for (uint32_t i = 0; i < mlp->hidden_count; i++)
@@ -157,9 +157,10 @@ char *uvlog_app_text(const train_options *o, const uvcc_mlp_config *mlp) {
         "range_bits", mlp->range_bits, "weight_range_bits", mlp->weight_range_bits, "truncation",
         mlp->truncation, "lift", mlp->lift, "compare", mlp->compare, "products", mlp->products,
         "x_owner", mlp->x_owner, "y_owner", mlp->y_owner, "options", "data", o->data,
-        strlen(o->data), "epochs", (int)o->epochs, "seed", seed, "compute", (int)o->compute,
-        "compute_seed", compute_seed, "drop", o->faults.drop, "duplicate", o->faults.duplicate,
-        "reorder", o->faults.reorder, "corrupt", o->faults.corrupt, "fault_seed", fault_seed);
+        strlen(o->data), "epochs", (int)o->epochs, "seed", seed, "compute", (int)o->run.compute,
+        "compute_seed", compute_seed, "drop", o->run.faults.drop, "duplicate",
+        o->run.faults.duplicate, "reorder", o->run.faults.reorder, "corrupt", o->run.faults.corrupt,
+        "fault_seed", fault_seed);
     char *text = j == NULL || bad != 0 ? NULL : json_dumps(j, JSON_COMPACT);
     json_decref(j);
     return text;

@@ -5,7 +5,7 @@
 
 #include "bundles.h"
 #include "proto/bundle.h"
-#include "train.h"
+#include "report.h"
 #include <dirent.h>
 #include <errno.h>
 #include <sys/stat.h>
