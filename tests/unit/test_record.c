@@ -148,9 +148,8 @@ static void play_steps(triangle *t, uint32_t steps) {
     for (uint32_t step = 0; step < steps; step++) {
         for (unsigned i = 0; i < ROWS * COLS; i++)
             x[i] = (int64_t)((i + 1) * (step + 7) % 50) * 500 - 9000;
-        for (unsigned i = 0; i < 3; i++)
-            assert_int_equal(uvcc_session_step(t->s[i], step, 0, uvcc_loopback_now(t->net)), 0);
-        assert_int_equal(uvcc_session_input(t->s[0], step, IN_X, x, uvcc_loopback_now(t->net)), 0);
+        triangle_agree(t, step, 0);
+        triangle_input(t, 0, step, IN_X, x);
         triangle_finish(t, step + 1);
         for (unsigned i = 0; i < 3; i++) {
             const int64_t *w = uvcc_session_output(t->s[i], step, OUT_W);
@@ -835,9 +834,8 @@ static void test_resume(void **state) {
     triangle_start(&t);
     triangle_ready(&t);
     int64_t x[ROWS * COLS] = {4096};
-    for (unsigned i = 0; i < 3; i++)
-        assert_int_equal(uvcc_session_step(t.s[i], 1, 0, 0), 0);
-    assert_int_equal(uvcc_session_input(t.s[0], 1, IN_X, x, 0), 0);
+    triangle_agree(&t, 1, 0);
+    triangle_input(&t, 0, 1, IN_X, x);
     triangle_finish(&t, 1);
     triangle_close(&t);
     triangle_free(&t);

@@ -79,8 +79,7 @@ static outcome run_at(const triangle_options *opt, const uvcc_function *f, uint3
     uint64_t rnd = 1234 + n;
     triangle_open(&t, p, opt);
     triangle_ready(&t);
-    for (unsigned i = 0; i < 3; i++)
-        assert_int_equal(uvcc_session_step(t.s[i], 0, 0, 0), 0);
+    triangle_agree(&t, 0, 0);
     for (unsigned i = 0; i < 2; i++) {
         x[i] = malloc(n * sizeof *x[i]);
         for (size_t k = 0; k < n; k++) {
@@ -91,7 +90,7 @@ static outcome run_at(const triangle_options *opt, const uvcc_function *f, uint3
                 x[i][k] = at->x[k / 5 % at->count];
         }
         if (i < f->inputs)
-            assert_int_equal(uvcc_session_input(t.s[i], 0, IN_X + i, x[i], 0), 0);
+            triangle_input(&t, i, 0, IN_X + i, x[i]);
     }
     for (unsigned o = 0; o < f->outputs; o++)
         want[o] = malloc((size_t)rows * uvcc_function_cols(f, cols, (uint8_t)o) * sizeof(int64_t));
@@ -233,15 +232,16 @@ static const uvcc_fn_step hard_swish_steps[] = {
 static const uvcc_function hard_swish = {"hard_swish", 1, 1, 5, hard_swish_steps};
 /* docs/recipes/function.md end */
 
-/* Exact indices: a table of floor(x / 32) times one of what lies below, x times a table, x where the
- * floor is 0 or more; twice a remasked value's. Masks do not show here either. */
-static const int32_t squares[] = {9, 4, 1, 0, 1, 4, 9, 16}, rises[] = {9, -5, -3, -1, 1, 3, 5, 7, -16};
+/* Exact indices: a table of floor(x / 32) times one of what lies below, x times a table, x where
+ * the floor is 0 or more; twice a remasked value's. Masks do not show here either. */
+static const int32_t squares[] = {9, 4, 1, 0, 1, 4, 9, 16},
+                     rises[] = {9, -5, -3, -1, 1, 3, 5, 7, -16};
 static const int32_t halves[32] = {7, 0, 1, 1, -2, 2, 3, 3, [30] = 15, [31] = 15};
 static const int64_t from_two[] = {1, 0}, upper[] = {1, 0}, at_zero[] = {-1, 1};
 #define SQUARES(at, bit, times, from, count, values)                                               \
     {                                                                                              \
-        .kind = UVCC_FN_TABLE_MUL, .a = (at), .b = (bit), .c = (times), .bits = 9, .first = (from), \
-        .entry_count = (count), .entries = (values)                                                \
+        .kind = UVCC_FN_TABLE_MUL, .a = (at), .b = (bit), .c = (times), .bits = 9,                 \
+        .first = (from), .entry_count = (count), .entries = (values)                               \
     }
 static const uvcc_fn_step exact_steps[] = {
     {.kind = UVCC_FN_OPEN, .bits = 64, .io = 0},
@@ -263,7 +263,13 @@ static const uvcc_fn_step exact_steps[] = {
     {.kind = UVCC_FN_SHIFT, .a = 15, .shift = 11},
     {.kind = UVCC_FN_LOW, .a = 15, .bits = 11},
     {.kind = UVCC_FN_COMPARE, .a = 17, .bits = 11, .word_count = 1, .words = zero},
-    {.kind = UVCC_FN_TABLE, .a = 16, .b = NO, .bits = 9, .first = -2, .entry_count = 8, .entries = squares},
+    {.kind = UVCC_FN_TABLE,
+     .a = 16,
+     .b = NO,
+     .bits = 9,
+     .first = -2,
+     .entry_count = 8,
+     .entries = squares},
     SQUARES(16, 18, NO, -3, 9, rises),
     {.kind = UVCC_FN_ADD, .a = 19, .b = 20},
     {.kind = UVCC_FN_LIFT, .a = 7, .io = 0},
@@ -496,9 +502,8 @@ static void test_stochastic_index(void **state) {
     uint64_t rnd = 5;
     for (int k = 0; k < N; k++)
         x[k] = (int64_t)(test_rand(&rnd) % 8191) - 4095;
-    for (unsigned i = 0; i < 3; i++)
-        assert_int_equal(uvcc_session_step(t.s[i], 0, 0, 0), 0);
-    assert_int_equal(uvcc_session_input(t.s[0], 0, IN_X, x, 0), 0);
+    triangle_agree(&t, 0, 0);
+    triangle_input(&t, 0, 0, IN_X, x);
     triangle_finish(&t, 1);
     const int64_t *y = uvcc_session_output(t.s[1], 0, OUT_FIRST);
     const int64_t *z = uvcc_session_output(t.s[1], 0, OUT_FIRST + 1);
@@ -637,8 +642,8 @@ static void close_dealer(dealer *d) {
     }
 }
 
-/* A function in a session equals the definition bit for bit, given the masks' low bits; an exact one
- * without them too. */
+/* A function in a session equals the definition bit for bit, given the masks' low bits; an exact
+ * one without them too. */
 static void run_defined(uvcc_nonlinear what, bool exact, uint32_t rows, uint32_t cols) {
     enum { BITS = 22 };
     test_alloc mem = {0};
@@ -654,8 +659,7 @@ static void run_defined(uvcc_nonlinear what, bool exact, uint32_t rows, uint32_t
     dealer d;
     triangle_open(&t, p, &(triangle_options){.seed = 7 + (uint64_t)what});
     triangle_ready(&t);
-    for (unsigned i = 0; i < 3; i++)
-        assert_int_equal(uvcc_session_step(t.s[i], 0, 0, 0), 0);
+    triangle_agree(&t, 0, 0);
     open_dealer(&d, &t, f, rows, cols);
     int64_t *x = malloc(n * sizeof *x), *want[2];
     uint64_t rnd = (uint64_t)what;
@@ -666,7 +670,7 @@ static void run_defined(uvcc_nonlinear what, bool exact, uint32_t rows, uint32_t
     const int64_t *const in[1] = {x};
     assert_int_equal(
         uvcc_function_eval(f, rows, cols, in, want, (const uint64_t *const *)d.low, &al), 0);
-    assert_int_equal(uvcc_session_input(t.s[0], 0, IN_X, x, 0), 0);
+    triangle_input(&t, 0, 0, IN_X, x);
     triangle_finish(&t, 1);
     for (unsigned k = 0; k <= exact; k++) {
         for (uint8_t i = 0; i < f->outputs; i++)
@@ -737,10 +741,14 @@ static void test_leaves(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_functions),        cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_stochastic_index), cmocka_unit_test(test_same_roots),
-        cmocka_unit_test(test_defined_functions),   cmocka_unit_test(test_defined_rows),
-        cmocka_unit_test(test_leaves),           cmocka_unit_test(test_splines),
+        cmocka_unit_test(test_functions),
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_stochastic_index),
+        cmocka_unit_test(test_same_roots),
+        cmocka_unit_test(test_defined_functions),
+        cmocka_unit_test(test_defined_rows),
+        cmocka_unit_test(test_leaves),
+        cmocka_unit_test(test_splines),
         cmocka_unit_test(test_hard_swish),
     };
     return cmocka_run_group_tests(tests, make_tables, NULL);

@@ -286,14 +286,12 @@ static void completes(void **state) {
                                            .partial = 0.3,
                                            .disconnect = 0.02}};
         triangle_make(&t, p, &opt);
-        for (unsigned k = 0; k < 3; k++)
-            assert_int_equal(uvcc_session_set_public(t.s[k], 0, v), 0);
+        triangle_set_public(&t, 0, v);
         triangle_start(&t);
         triangle_ready(&t);
         if (!opt.faulty) /* no HELLO had to wait for a timer */
             assert_true(uvcc_loopback_now(t.net) < 100000000u);
-        for (unsigned k = 0; k < 3; k++)
-            assert_int_equal(uvcc_session_step(t.s[k], 0, 0, 0), 0);
+        triangle_agree(&t, 0, 0);
         triangle_finish(&t, 1);
         for (unsigned k = 0; k < 3; k++)
             assert_int_equal(uvcc_session_output(t.s[k], 0, OUT)[1], -2);
