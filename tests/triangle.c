@@ -1,6 +1,16 @@
 /* triangle.c - see triangle.h. */
 #include "triangle.h"
 
+uvcc_config triangle_config_alone(test_alloc *mem, uint64_t *random) {
+    uvcc_config c;
+    assert_int_equal(uvcc_config_default(&c, sizeof c), 0);
+    c.alloc = test_allocator(mem);
+    c.random = test_random(random);
+    for (unsigned q = 1; q < 3; q++)
+        memset(c.pair_secret[q], (int)q, 32);
+    return c;
+}
+
 void triangle_make(triangle *t, const uvcc_program *p, const triangle_options *opt) {
     memset(t, 0, sizeof *t);
     if (opt != NULL)

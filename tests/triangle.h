@@ -57,6 +57,8 @@ typedef struct triangle {
                        verify */
 } triangle;
 
+/* The config of one party without peers, for tests of what a session refuses before it has any. */
+uvcc_config triangle_config_alone(test_alloc *mem, uint64_t *random);
 /* Sessions with the program loaded; triangle_start() starts their handshake. */
 void triangle_make(triangle *t, const uvcc_program *p, const triangle_options *opt);
 void triangle_start(triangle *t);

@@ -775,13 +775,8 @@ static void never_without_audit(void **state) {
     (void)state;
     test_alloc mem = {0};
     uint64_t rnd = 1;
-    uvcc_config c;
+    uvcc_config c = triangle_config_alone(&mem, &rnd);
     uvcc_session *s;
-    assert_int_equal(uvcc_config_default(&c, sizeof c), 0);
-    c.alloc = test_allocator(&mem);
-    c.random = test_random(&rnd);
-    for (unsigned q = 0; q < 3; q++)
-        memset(c.pair_secret[q], 1 + (int)q, 32);
     c.bundles = c.audit_off = true;
     assert_int_equal(uvcc_session_new(&s, &c), UVCC_ERR_CONFIG);
     c.audit_off = false;

@@ -933,12 +933,9 @@ static void test_makers_agree(void **state) {
         uvcc_program_free(p);
     }
     test_alloc mem = {0};
-    uvcc_config c;
     uvcc_session *s;
     uint64_t rnd = 1;
-    assert_int_equal(uvcc_config_default(&c, sizeof c), 0);
-    c.alloc = test_allocator(&mem);
-    c.random = test_random(&rnd);
+    uvcc_config c = triangle_config_alone(&mem, &rnd);
     c.triples_run = 1;
     assert_int_equal(uvcc_session_new(&s, &c), UVCC_ERR_CONFIG);
     with_checkpoints(&c);

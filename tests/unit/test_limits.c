@@ -1,5 +1,5 @@
-/* Every limit that stands against a hostile peer, hit: by floods of one who has no keys, and by a party
- * that has them all and sends what it likes. docs/limits.md is the table of these limits. */
+/* Every limit that stands against a hostile peer, hit: by floods of one who has no keys, and by a
+ * party that has them all and sends what it likes. docs/limits.md is the table of these limits. */
 #include "triangle.h"
 
 #include "exec/session.h"
@@ -70,7 +70,9 @@ static void whole_step(fix *f, uint32_t step) {
     f->now = uvcc_loopback_now(f->t.net);
 }
 
-static uvcc_link *link_to_1(const fix *f) { return f->t.s[0]->peer[1].link; }
+static uvcc_link *link_to_1(const fix *f) {
+    return f->t.s[0]->peer[1].link;
+}
 static uvcc_link_stats link_stats(const fix *f) {
     uvcc_link_stats s;
     uvcc_link_get_stats(link_to_1(f), &s);
@@ -145,8 +147,8 @@ static void feed_sealed(fix *f, const uvcc_frame_header *h, const uint8_t *piece
     }
     uint64_t refused = link_stats(f).refused;
     feed(f, h, body);
-    f->kept += uvcc_frame_kind_class(h->kind) != UVCC_CLASS_CONTROL &&
-               link_stats(f).refused == refused;
+    f->kept +=
+        uvcc_frame_kind_class(h->kind) != UVCC_CLASS_CONTROL && link_stats(f).refused == refused;
 }
 
 /* Takes what P0 sends to P1 now; the number of its frames of one kind. It goes nowhere. */
@@ -176,10 +178,12 @@ static size_t taken(fix *f, uint8_t kind) {
 
 /* ---- floods without keys ---- */
 
-static void few_opens(uvcc_config *c) { c->suspicious_max = 64; }
+static void few_opens(uvcc_config *c) {
+    c->suspicious_max = 64;
+}
 
-/* Forged data frames: those far from what is next open half of the limit, whatever their number, and
- * honest frames still get through in the same window; near ones open the rest. */
+/* Forged data frames: those far from what is next open half of the limit, whatever their number,
+ * and honest frames still get through in the same window; near ones open the rest. */
 static void forged_data(void **state) {
     (void)state;
     fix f;
@@ -330,7 +334,8 @@ static void hello_replayed(void **state) {
     }
 }
 
-/* Forged HELLO 1 with ever new N, before the true ones came: begun again and again, at our own pace. */
+/* Forged HELLO 1 with ever new N, before the true ones came: begun again and again, at our own
+ * pace. */
 static void hello_forged(void **state) {
     (void)state;
     fix f;
@@ -391,7 +396,9 @@ static void small_tables(uvcc_config *c) {
     c->rx_messages_max = 100;
     c->rx_ranges_max = 4;
 }
-static void too_few_messages(uvcc_config *c) { c->rx_messages_max = 1; }
+static void too_few_messages(uvcc_config *c) {
+    c->rx_messages_max = 1;
+}
 
 static void reassembly(void **state) {
     (void)state;
@@ -417,13 +424,9 @@ static void reassembly(void **state) {
     /* Less than the program needs is refused. */
     test_alloc mem = {0};
     uvcc_program *p = sum_program(&mem);
-    uvcc_config c;
     uvcc_session *s;
     uint64_t seed = 1;
-    assert_int_equal(uvcc_config_default(&c, sizeof c), 0);
-    c.alloc = test_allocator(&mem);
-    c.random = test_random(&seed);
-    memset(c.pair_secret[1], 1, 32);
+    uvcc_config c = triangle_config_alone(&mem, &seed);
     too_few_messages(&c);
     assert_int_equal(uvcc_session_new(&s, &c), 0);
     assert_int_equal(uvcc_session_load_program(s, p), UVCC_ERR_LIMIT);
@@ -489,7 +492,8 @@ static void proposals(void **state) {
     }
 }
 
-/* A thousand BYEs, to a host that polls nothing: one event, no memory, and an honest end. */
+/* A thousand BYEs, to a host that polls nothing (so the network is driven without the triangle,
+ * which polls): one event, no memory, and an honest end. */
 static void byes(void **state) {
     (void)state;
     fix f;
@@ -544,8 +548,8 @@ static void batch_again(void **state) {
                 }
     }
     uint8_t zeros[16] = {0};
-    uint8_t kind = r->op->desc.opcode == UVCC_OP_INPUT ? UVCC_FRAME_INPUT_BATCH
-                                                       : UVCC_FRAME_OPEN_BATCH;
+    uint8_t kind =
+        r->op->desc.opcode == UVCC_OP_INPUT ? UVCC_FRAME_INPUT_BATCH : UVCC_FRAME_OPEN_BATCH;
     evil_send(&f, kind, 0, r->op_id, zeros, sizeof zeros);
     expect_abort(&f, UVCC_ABORT_PLAN);
 }
@@ -593,7 +597,9 @@ static void few_leaves(uvcc_config *c) {
     if (c->party == 0)
         c->leaves_max = 2;
 }
-static void few_jobs(uvcc_config *c) { c->jobs_max = 4; }
+static void few_jobs(uvcc_config *c) {
+    c->jobs_max = 4;
+}
 
 static void leaves(void **state) {
     (void)state;

@@ -1025,8 +1025,7 @@ static void test_capacity_refused(void **state) {
     assert_int_equal(uvcc_config_default(&c, sizeof c), 0);
     uvcc_session *s;
     assert_int_equal(uvcc_session_new(&s, &c), UVCC_ERR_CONFIG);
-    c.alloc = test_allocator(&mem);
-    c.random = test_random(&seed);
+    c = triangle_config_alone(&mem, &seed);
     c.flags = 1;
     assert_int_equal(uvcc_session_new(&s, &c), UVCC_ERR_CONFIG);
     c.flags = 0;
@@ -1048,14 +1047,9 @@ static void test_empty_program(void **state) {
     tensor(p, "x", (shape){1, 1}, 20, 10, UVCC_EPOCH);
     assert_true(uvcc_program_entry(p, "run") >= 0);
     finish(p);
-    uvcc_config c;
-    uvcc_session *s;
-    assert_int_equal(uvcc_config_default(&c, sizeof c), 0);
-    c.alloc = al;
     uint64_t rnd = 1;
-    c.random = test_random(&rnd);
-    memset(c.pair_secret[1], 1, 32);
-    memset(c.pair_secret[2], 2, 32);
+    const uvcc_config c = triangle_config_alone(&mem, &rnd);
+    uvcc_session *s;
     assert_int_equal(uvcc_session_new(&s, &c), 0);
     assert_int_equal(uvcc_session_load_program(s, p), UVCC_ERR_PROGRAM);
     uvcc_session_free(s);
