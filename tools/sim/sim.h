@@ -2,8 +2,9 @@
  * seed, and what its files share.
  *
  * A run is a pure function of (seed, faults left out): plan.c draws what will happen, workload.c
- * the programs and what they must give, world.c drives the sessions, compute.c runs their jobs,
- * wire.c carries and mutates their bytes, main.c runs many seeds and reports. Every concern has a
+ * the programs and what they must give, world.c drives the parties of party.c, script.c troubles
+ * them, compute.c runs their jobs, which prg_use.c looks at, wire.c carries and mutates their
+ * bytes, check.c looks at the end of it, main.c runs many seeds and reports. Every concern has a
  * random stream of its own, so that leaving one fault out changes no other draw. */
 #ifndef UVCC_TOOLS_SIM_H
 #define UVCC_TOOLS_SIM_H
@@ -64,8 +65,13 @@ typedef struct sim_random {
     uint64_t state;
 } sim_random;
 /* Streams that belong to no class of faults. */
-enum { SIM_STREAM_PLAN = 100, SIM_STREAM_WORKLOAD, SIM_STREAM_VALUES, SIM_STREAM_COMPUTE,
-       SIM_STREAM_CHECKS };
+enum {
+    SIM_STREAM_PLAN = 100,
+    SIM_STREAM_WORKLOAD,
+    SIM_STREAM_VALUES,
+    SIM_STREAM_COMPUTE,
+    SIM_STREAM_CHECKS
+};
 sim_random sim_stream(uint64_t seed, unsigned concern);
 uint64_t sim_next(sim_random *r);
 /* Uniform below n (n > 0). */
