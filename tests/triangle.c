@@ -11,6 +11,7 @@ uvcc_config triangle_config_alone(test_alloc *mem, uint64_t *random) {
     return c;
 }
 
+/* All three from one seed; secrets are made by pair, so that both ends have the same. */
 void triangle_make(triangle *t, const uvcc_program *p, const triangle_options *opt) {
     memset(t, 0, sizeof *t);
     if (opt != NULL)
@@ -99,6 +100,7 @@ static void take_bundle(triangle *t, unsigned party, uint32_t step) {
     forget_bundles(t, at);
 }
 
+/* The caller hears it first: what it looks at is what was there when the event came. */
 static void take_event(triangle *t, unsigned i, const uvcc_event *e) {
     if (t->opt.on_event != NULL)
         t->opt.on_event(t->opt.user, i, t->s[i], e);

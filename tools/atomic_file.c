@@ -26,6 +26,7 @@ static atomic_file *no_memory(atomic_file *a, int *status) {
     return refuse(a, status, report_error(EXIT_FAILED, "out of memory"));
 }
 
+/* The process id keeps two runs apart; O_EXCL, so that nothing that lies there is written over. */
 atomic_file *atomic_file_open(const char *option, const char *path, int *status) {
     atomic_file *a = calloc(1, sizeof *a);
     if (a == NULL)

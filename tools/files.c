@@ -11,6 +11,7 @@
 
 #include "report.h"
 
+/* O_NONBLOCK, O_NOCTTY: a pipe or a terminal in the place of a file is refused, not waited for. */
 int file_read(const char *path, int status, uint8_t **bytes, size_t *len) {
     struct stat st;
     *bytes = NULL;

@@ -500,6 +500,7 @@ static int run_batches(run *r, uint64_t batches, uint64_t *time_ns) {
     return status;
 }
 
+/* Two steps without the function first: the first one carries what only a first step does. */
 static int run_all(run *r) {
     const size_t size = elements(r->entry[ENTRY_WITH].shape);
     const uint64_t batches = (r->job->inputs + size - 1) / size;

@@ -78,6 +78,7 @@ static const char *name_of(unsigned subject) {
 
 /* ---- options ---- */
 
+/* The names come from the list of subjects, so that help and measurements cannot differ. */
 static void print_help(void) {
     (void)puts(
         "Usage: uvcc nonlinear [NAME...] [OPTION...]\n"
@@ -362,6 +363,8 @@ static void finish_axis(svg_axis *a) {
         a->to = a->from + 1;
 }
 
+/* Both modes over the real function, their errors below on the same x: where a mode is worse shows.
+ */
 static int write_plot(const nonlinear_options *o, unsigned subject, const measure_plot *plots) {
     static const char *const names[] = {"fast: opened", "exact: opened"};
     static const char *const errors[] = {"fast", "exact"};
@@ -431,6 +434,7 @@ typedef struct state {
     unsigned wrong; /* results */
 } state;
 
+/* A wrong result does not end the run: the others are of use beside it. */
 static int measure_mode(state *s, unsigned subject, unsigned mode) {
     const nonlinear_options *o = s->o;
     const struct subject *what = &subjects[subject];

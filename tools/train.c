@@ -498,6 +498,7 @@ static bool wants_transformer(int argc, char *const *argv) {
     return yes;
 }
 
+/* All that can be wrong with options and data is found before the sessions begin. */
 int train_main(int argc, char *const *argv) {
     if (wants_transformer(argc, argv))
         return lm_train_main(argc, argv);

@@ -56,6 +56,8 @@ static void keep(void *user, const uint8_t *bytes, size_t len) {
     l->len += len;
 }
 
+/* Made before the run, so that a place that cannot be written costs no training; never through a
+ * link, since it will hold secrets. */
 uvlog *uvlog_open(const char *dir, unsigned party, bool force) {
     size_t room = strlen(dir) + 64;
     uvlog *l = calloc(1, sizeof *l);

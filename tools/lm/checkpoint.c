@@ -95,6 +95,7 @@ static json_t *config_json(const uvcc_transformer_config *c) {
     return NULL;
 }
 
+/* The file may have been edited: every number must fit its member before it goes there. */
 int lm_checkpoint_config(const char *dir, uvcc_transformer_config *cfg) {
     char path[PATH_BYTES];
     uint8_t *text;
@@ -288,6 +289,8 @@ int lm_checkpoint_refuse(const char *dir, uint32_t step) {
     return write_numbers(dir, "sks-refused", step);
 }
 
+/* The lock comes first: of two processes each would take the other's run for its own. The run's
+ * number comes last, when nothing else can fail. */
 int lm_checkpoint_open(const char *dir, const uvcc_transformer_config *cfg, uint32_t *step,
                        uint32_t *run) {
     char path[PATH_BYTES], message[256];
@@ -359,6 +362,8 @@ int lm_checkpoint_resume(job *j, const char *dir, uint32_t step) {
     return status;
 }
 
+/* All parties' new files are there before an old one goes: a cut in between leaves a step that all
+ * have. */
 int lm_checkpoint_write(const job *j, const char *dir) {
     int status = EXIT_DONE;
     for (unsigned p = 0; p < UVCC_PARTIES && status == EXIT_DONE; p++) {

@@ -230,6 +230,7 @@ static int sample(generation *g) {
 
 /* ---- from begin to end ---- */
 
+/* One worker of each party has the whole model here, however the kept one was split: see load(). */
 static int begin(generation *g, const char *dir) {
     uint32_t step;
     int rc = uvcc_transformer_default(&g->kept, sizeof g->kept);

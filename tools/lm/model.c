@@ -8,6 +8,7 @@
 
 #define MESSAGE_BYTES 512u
 
+/* Options are in the user's units; the sizes among each other are the library's to check. */
 int lm_model_config(uvcc_transformer_config *cfg, const lm_options *o, char *message,
                     size_t message_cap) {
     int rc = uvcc_transformer_default(cfg, sizeof *cfg);
@@ -193,6 +194,7 @@ static int plain_train(plain *p, const lm_options *o, const lm_text *text) {
     return rc == 0 ? plain_step(p, "reveal", o, text, o->steps) : rc;
 }
 
+/* On one worker with one microbatch: the weights must not depend on how the work was split. */
 int lm_model_check(const lm_model *m, const lm_options *o, const uvcc_transformer_config *cfg,
                    const lm_text *text, bool *equal) {
     const uvcc_allocator al = uvcc_host_allocator();

@@ -147,6 +147,7 @@ static int check(const flag_message *m, const lm_options *o) {
     return bad;
 }
 
+/* Defaults are those of the library, so that a program and this command train alike. */
 int lm_options_parse(lm_options *out, int argc, char *const *argv, char *message,
                      size_t message_cap) {
     const flag_message m = {message, message_cap};

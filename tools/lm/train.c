@@ -237,6 +237,7 @@ static void show_memory(const lm_run *r, const host_totals *t, FILE *to) {
     (void)fputc('\n', to);
 }
 
+/* For a reader; scripts take the JSON. What was not opened is not shown as if it was. */
 static void summary(const lm_run *r) {
     FILE *to = report_stream(r->o->run.json);
     host_totals t;
@@ -270,6 +271,8 @@ static void summary(const lm_run *r) {
 
 /* ---- from begin to end ---- */
 
+/* A checkpoint's shares go in before the handshake, which agrees on the step; the initial weights
+ * after it, as public values. */
 static int begin(lm_run *r) {
     char message[MESSAGE_BYTES] = "";
     int status = lm_model_config(&r->cfg, r->o, message, sizeof message);

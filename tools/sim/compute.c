@@ -12,6 +12,8 @@ static void run_job(sim_party *p, sim_held_job *j) {
     j->ran = true;
 }
 
+/* When a job runs and when its completion goes in are drawn apart: an executor may take either
+ * time. */
 void sim_jobs_take(sim_party *p) {
     sim_world *w = p->w;
     const uvcc_job *job;
@@ -88,6 +90,7 @@ static void give_stale(sim_party *p, const uvcc_completion *c) {
     give(p, &x);
 }
 
+/* Entries leave the lists before their completions go in: the lists may change meanwhile. */
 bool sim_jobs_due(sim_party *p) {
     sim_world *w = p->w;
     uint64_t now = sim_now(w);

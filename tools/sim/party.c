@@ -278,6 +278,7 @@ static void on_ready(sim_party *p, const uvcc_event *e) {
         note_life(p, e->run);
 }
 
+/* Every event is held to what may come then; an abort needs a cause among the faults. */
 static void host_events(sim_party *p) {
     sim_world *w = p->w;
     uvcc_event e;

@@ -365,6 +365,7 @@ static void grow_function(builder *b, const value *x) {
     b->ok &= index >= 0 && uvcc_program_op(b->p, &op) >= 0;
 }
 
+/* An op that does not fit what was drawn is left out: forcing it would make all programs alike. */
 static void grow(builder *b) {
     value x = b->v[pick(b, b->count)], y = b->v[pick(b, b->count)], *out;
     unsigned wide = (x.bits > y.bits ? x.bits : y.bits) + 1;
@@ -433,6 +434,7 @@ static void values(sim_random *r, int64_t *v, size_t n, unsigned bits) {
         v[i] = (int64_t)(sim_next(r) >> (63 - bits)) - (INT64_C(1) << bits);
 }
 
+/* A perceptron beside the random programs: long chains of dependent ops, and state over steps. */
 static bool draw_mlp(sim_workload *w, builder *b, uint64_t seed, const uvcc_allocator *al,
                      char *why, size_t cap) {
     uvcc_mlp_config c = {.features = 2 + pick(b, 4),
@@ -509,6 +511,8 @@ static bool draw_step(sim_workload *w, uvcc_reference *ref, uint32_t step, sim_r
     return true;
 }
 
+/* The reference runs here, once for a seed: every run of it, with whatever faults, is held to that.
+ */
 bool sim_workload_draw(sim_workload *w, uint64_t seed, char *why, size_t cap) {
     memset(w, 0, sizeof *w);
     (void)snprintf(why, cap, "out of memory");

@@ -70,6 +70,8 @@ uint64_t sim_some_time(sim_random *r, uint64_t least, uint64_t most) {
 
 /* ---- the loop ---- */
 
+/* Each event is an input of its own and settled before the next one: what fails then is this one's.
+ */
 static bool deliver(sim_world *w) {
     uvcc_loopback_event ev;
     bool any = false;
@@ -115,6 +117,7 @@ static bool deliver(sim_world *w) {
     return any;
 }
 
+/* Deaths first: what would come to a party that is dead by now must not be heard. */
 static bool party_pass(sim_party *p) {
     sim_world *w = p->w;
     uint64_t now = sim_now(w);
@@ -304,6 +307,8 @@ static void run(sim_world *w) {
 
 /* ---- the end ---- */
 
+/* The digest of a run is taken while its sessions are there; after a failure nothing is checked
+ * that would only hide it. */
 static void finish(sim_world *w) {
     uvcc_loopback_stats n;
     uvcc_loopback_get_stats(w->net, &n);
@@ -353,6 +358,8 @@ static uvcc_cpu *shared_cpu(void) {
     return cpu;
 }
 
+/* What is drawn here comes from the stream of its fault, so that leaving a fault out changes no
+ * other. */
 static void simulate(const sim_plan *plan, const sim_workload *work, const sim_record *clean,
                      const sim_record *again, sim_record *record, sim_outcome *out, bool verbose) {
     sim_world *w = calloc(1, sizeof *w);
@@ -445,6 +452,8 @@ static void prefix_why(sim_outcome *out, const char *prefix) {
     (void)snprintf(out->why, sizeof out->why, "%s: %.180s", prefix, why);
 }
 
+/* First without faults: what a run is compared with, and a bug that needs no fault is told as such.
+ */
 void sim_seed(const sim_plan *plan, sim_outcome *out, bool verbose) {
     *out = (sim_outcome){.faults = plan->faults};
     sim_workload work;
