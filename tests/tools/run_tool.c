@@ -183,3 +183,19 @@ void remove_tree(const char *path) {
     closedir(d);
     assert_int_equal(rmdir(path), 0);
 }
+
+int hear(void) {
+    const int kept = dup(STDERR_FILENO);
+    const int fd = open("said", O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    assert_true(kept >= 0 && fd >= 0 && dup2(fd, STDERR_FILENO) >= 0);
+    close(fd);
+    return kept;
+}
+
+char *heard(int kept) {
+    assert_true(dup2(kept, STDERR_FILENO) >= 0);
+    close(kept);
+    char *text = read_all("said");
+    assert_int_equal(unlink("said"), 0);
+    return text;
+}

@@ -20,6 +20,9 @@ int enter(void **state);
 int leave(void **state);
 
 char *read_all(const char *path);
+/* What this process says on standard error in between, for tests of the tools' modules. */
+int hear(void);
+char *heard(int kept); /* to be freed; `kept` is what hear() returned */
 /* A file or a directory with all in it, if it is there. */
 void remove_tree(const char *path);
 void write_file(const char *path, const char *text, size_t len);

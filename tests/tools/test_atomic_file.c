@@ -4,7 +4,6 @@
 #include "run_tool.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -15,16 +14,10 @@
 /* atomic_file_finish(), and what it says. */
 static outcome finished(atomic_file *a) {
     outcome o = {0};
-    const int kept = dup(STDERR_FILENO);
-    const int fd = open("said", O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    assert_true(kept >= 0 && fd >= 0 && dup2(fd, STDERR_FILENO) >= 0);
+    const int kept = hear();
     errno = ENOTTY; /* what came last before it */
     o.status = atomic_file_finish(a);
-    assert_true(dup2(kept, STDERR_FILENO) >= 0);
-    close(kept);
-    close(fd);
-    o.err = read_all("said");
-    assert_int_equal(unlink("said"), 0);
+    o.err = heard(kept);
     return o;
 }
 

@@ -313,8 +313,8 @@ static void refuses_bad_words(void **state) {
 
 static void helps(void **state) {
     (void)state;
-    static const char *const words[] = {"--exact",   "--fast",    "--inputs", "--quick",
-                                        "--json",    "--plot",    "--table",  "--seed",
+    static const char *const words[] = {"--exact",   "--fast",     "--inputs", "--quick",
+                                        "--json",    "--plot",     "--table",  "--seed",
                                         "--compute", "--progress", "--plain"};
     outcome o = run_tool("nonlinear --help");
     assert_int_equal(o.status, 0);
