@@ -2,7 +2,6 @@
  */
 #include "options.h"
 
-#include <string.h>
 
 #include "runflags.h"
 
