@@ -185,7 +185,7 @@ static bool send_all(triangle *t, uint8_t i) {
 static bool wires_turn(triangle *t) {
     bool any = false;
     for (uint8_t i = 0; i < 3; i++) {
-        for (const uvcc_job *job; uvcc_session_poll_op(t->s[i], &job) == 1; any = true)
+        for (const uvcc_job *job; uvcc_session_poll_job(t->s[i], &job) == 1; any = true)
             run_job(t, i, job);
         if (t->opt.on_send != NULL)
             t->opt.on_send(t->opt.user, i);

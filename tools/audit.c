@@ -160,7 +160,7 @@ static int show_bundle(const audit_options *o, const uint8_t *bytes, size_t len)
     print_hex("program", b.h_program, 32);
     print_hex("policy", b.policy_hash, 32);
     (void)printf("op table         %u rows\nleaves           %u\n", b.row_count, b.leaf_count);
-    print_hex("epoch root", b.epoch_root, 32);
+    print_hex("step root", b.step_root, 32);
     for (unsigned p = 0; p < UVCC_PARTIES; p++) {
         char name[32];
         (void)snprintf(name, sizeof name, "root of party %u", p);
@@ -200,7 +200,7 @@ static int show_job_root(const audit_options *o, const uint8_t *bytes, size_t le
             for (unsigned t = 0; t < j.tp_ranks; t++) {
                 char name[32];
                 (void)snprintf(name, sizeof name, "r%us%ut%u", r, s, t);
-                print_hex(name, j.epoch_roots + 32 * at++, 32);
+                print_hex(name, j.step_roots + 32 * at++, 32);
             }
     print_hex("global root", j.global.root, 32);
     return flushed();

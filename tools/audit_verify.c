@@ -4,7 +4,7 @@
  * The list of files comes first: what is missing, out of place or of no step is found from names
  * alone. Then, step by step and worker by worker, the three parties' bundles are read, put where
  * their names say they belong, and checked against each other (uvcc/audit.h); where a party has
- * several workers, its root over all of them is checked with their epoch roots. Three bundles are
+ * several workers, its root over all of them is checked with their step roots. Three bundles are
  * in memory at a time. */
 #include "audit.h"
 
@@ -402,7 +402,7 @@ static int read_bundle(verify *v, const bundle_place *at, uint8_t **bytes, uvcc_
     return status != 0 ? status : check_audits_here(v, at, b);
 }
 
-/* Where a worker's epoch root stands among those of its step. */
+/* Where a worker's step root stands among those of its step. */
 static size_t worker_index(const verify *v, const bundle_place *at) {
     return ((size_t)at->r * v->topology[1] + at->s) * v->topology[2] + at->t;
 }
@@ -440,7 +440,7 @@ static int verify_bundles(verify *v, size_t i) {
     if (status == 0 && uvcc_bundle_verify(b, &v->keys, &f) != 0)
         status = found_fault(v, &e[f.party < UVCC_PARTIES ? f.party : 0], &f);
     for (unsigned p = 0; p < UVCC_PARTIES && status == 0; p++) {
-        memcpy(v->epochs[p][worker_index(v, e)], b[p].epoch_root, 32);
+        memcpy(v->epochs[p][worker_index(v, e)], b[p].step_root, 32);
         if (v->workers == 1)
             memcpy(v->roots[p][v->step_count - 1], b[p].audit[p].root, 32);
     }
@@ -474,9 +474,9 @@ static int verify_job_root(verify *v, const bundle_place *at) {
     else if (uvcc_job_root_check(&j, &v->keys, &f) != 0)
         status = found_fault(v, at, &f);
     for (size_t w = 0; status == 0 && w < v->workers; w++)
-        if (memcmp(j.epoch_roots + 32 * w, v->epochs[at->party][w], 32) != 0)
+        if (memcmp(j.step_roots + 32 * w, v->epochs[at->party][w], 32) != 0)
             status = found(
-                v, at, NULL, "the epoch root of worker r%us%ut%u is not that of its bundle",
+                v, at, NULL, "the step root of worker r%us%ut%u is not that of its bundle",
                 (unsigned)(w / t[2] / t[1]), (unsigned)(w / t[2] % t[1]), (unsigned)(w % t[2]));
     if (status == 0)
         memcpy(v->roots[at->party][v->step_count - 1], j.global.root, 32);

@@ -21,7 +21,7 @@ typedef struct waiting {
     bundle_place at;
 } waiting;
 
-/* The epoch roots of a party's workers in a step. */
+/* The step roots of a party's workers in a step. */
 typedef struct gathered {
     struct gathered *next;
     bundle_place at;
@@ -305,7 +305,7 @@ static int write_job_root(bundles *b, gathered **list, const uvcc_bundle *last) 
                              .run = g->at.run,
                              .sid_job = last->sid_job,
                              .policy_hash = last->policy_hash,
-                             .epoch_roots = g->roots[0]};
+                             .step_roots = g->roots[0]};
     size_t len = uvcc_job_root_bytes(j.replicas, j.stages, j.tp_ranks);
     uint8_t *bytes = malloc(len != 0 ? len : 1);
     int rc = bytes == NULL ? UVCC_ERR_NOMEM
@@ -337,7 +337,7 @@ static int gather(bundles *b, const uvcc_session *s, const bundle_place *at) {
         (*g)->at = place;
     }
     size_t index = ((size_t)at->r * b->c.stages + at->s) * b->c.tp_ranks + at->t;
-    memcpy((*g)->roots[index], decoded.epoch_root, 32);
+    memcpy((*g)->roots[index], decoded.step_root, 32);
     return ++(*g)->count == b->workers ? write_job_root(b, g, &decoded) : EXIT_DONE;
 }
 

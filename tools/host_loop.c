@@ -268,7 +268,7 @@ static int take_event(host *h, host_worker *w, unsigned p, const uvcc_event *e) 
         break;
     case UVCC_EVENT_STEP_FINISHED:
         me->finished = e->step + 1;
-        memcpy(me->step_root, e->epoch_root, sizeof me->step_root);
+        memcpy(me->step_root, e->step_root, sizeof me->step_root);
         break;
     case UVCC_EVENT_CHECKPOINT:
         me->checkpointed = e->step;
@@ -549,7 +549,7 @@ void host_totals_of(const host *h, host_totals *out) {
             out->retransmissions += st.retransmissions;
             out->rounds = more(out->rounds, st.rounds);
             out->tensor_peak = more(out->tensor_peak, st.tensor_peak_bytes);
-            out->epoch_peak = more(out->epoch_peak, st.epoch_peak_bytes);
+            out->transient_peak = more(out->transient_peak, st.transient_peak_bytes);
         }
 }
 

@@ -126,7 +126,7 @@ int host_failed(const host *h, const char *what, int rc);
 /* Sums over all workers and parties; rounds and peaks are the most of one. */
 typedef struct host_totals {
     uint64_t bytes_online, bytes_preprocessing, messages, retransmissions, rounds, tensor_peak;
-    uint64_t epoch_peak;
+    uint64_t transient_peak;
 } host_totals;
 void host_totals_of(const host *h, host_totals *out);
 

@@ -48,11 +48,11 @@ typedef struct run {
     uint32_t steps;  /* finished by all */
     unsigned number; /* of the entry of the step that is run */
     uint64_t random;
-    size_t room;                      /* elements of the largest shape */
-    int64_t *list;                    /* all inputs of an element function */
-    int64_t *in[MEASURE_INPUTS_MAX];  /* of a step */
-    int64_t *defined[OUTPUTS_MAX];    /* what the function gives */
-    uint64_t *low[UVCC_FN_STEPS_MAX]; /* of the steps of the function that round */
+    size_t room;                       /* elements of the largest shape */
+    int64_t *list;                     /* all inputs of an element function */
+    int64_t *in[MEASURE_INPUTS_MAX];   /* of a step */
+    int64_t *defined[OUTPUTS_MAX];     /* what the function gives */
+    uint64_t *low[UVCC_FN_INSTRS_MAX]; /* of the steps of the function that round */
     double *want, *bound;
     uvcc_nonlinear_fn fn; /* MEASURE_DEFINITION: of the current entry */
     uint64_t counted;     /* errors */
@@ -74,7 +74,7 @@ static int tensor(run *r, const char *kind, unsigned number, uvcc_tensor_desc d)
     char name[32];
     (void)snprintf(name, sizeof name, "%s%u", kind, number);
     d.name = name;
-    d.lifetime = UVCC_EPOCH;
+    d.lifetime = UVCC_TRANSIENT;
     d.in_buffer_of = UVCC_NO_TENSOR;
     return uvcc_program_tensor(r->program, &d);
 }
@@ -204,7 +204,7 @@ static int make_program(void *user, const host_worker *w, uvcc_program **out) {
 /* The masks that a task of the party that deals reads, of a step that rounds by their low bits. */
 static void take_low(const run *r, const uvcc_task *t) {
     const bool reads = t->kind == UVCC_TASK_FN_SHIFT || t->kind == UVCC_TASK_FN_DEAL_TRUNC ||
-                       t->kind == UVCC_TASK_FN_DEAL_LADDER;
+                       t->kind == UVCC_TASK_FN_DEAL_MULTISCALE;
     if (!reads || t->call >= r->fn.function.step_count || r->low[t->call] == NULL)
         return;
     const unsigned bits = uvcc_function_low_bits(&r->fn.function.steps[t->call]);
@@ -399,7 +399,7 @@ static measure_check check_of(const measure_job *job) {
 }
 
 static void free_low(run *r) {
-    for (unsigned i = 0; i < UVCC_FN_STEPS_MAX; i++) {
+    for (unsigned i = 0; i < UVCC_FN_INSTRS_MAX; i++) {
         free(r->low[i]);
         r->low[i] = NULL;
     }

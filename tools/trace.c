@@ -132,7 +132,7 @@ static void op_resumes(worker *w, live_op *o, const uvcc_op_trace *e, uint64_t n
     k->wait_virtual_ns += e->now - o->wait_virtual;
     if (t->file == NULL)
         return;
-    (void)snprintf(args, sizeof args, "\"stage\": %u, \"virtual_us\": %" PRIu64 ".%03u", e->stage,
+    (void)snprintf(args, sizeof args, "\"turn\": %u, \"virtual_us\": %" PRIu64 ".%03u", e->turn,
                    (e->now - o->wait_virtual) / 1000,
                    (unsigned)((e->now - o->wait_virtual) % 1000));
     tracefile_slice(t->file, w->process, TRACK_OPS + o->lane, "wait", o->wait_ns, now, args);
@@ -453,7 +453,7 @@ static json_t *kind_json(const kind *k, const totals *all) {
         "{s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:f}",
         "op", k->name, "count", (json_int_t)k->count, "compute_s", (double)compute_of(k) * 1e-9,
         "compute_share", share(compute_of(k), all->compute_ns), "stages_s",
-        (double)k->compute_ns[UVCC_TRACE_STAGE] * 1e-9, "keys_s",
+        (double)k->compute_ns[UVCC_TRACE_TURN] * 1e-9, "keys_s",
         (double)k->compute_ns[UVCC_TRACE_KEYS] * 1e-9, "hashes_s",
         (double)k->compute_ns[UVCC_TRACE_HASH] * 1e-9, "wait_s", (double)k->wait_ns * 1e-9,
         "wait_virtual_s", (double)k->wait_virtual_ns * 1e-9, "exchange_s",

@@ -391,7 +391,7 @@ static uvcc_program *add_program(const uvcc_allocator *al) {
                           .rows = 2,
                           .cols = 2,
                           .bits = 20,
-                          .lifetime = UVCC_EPOCH,
+                          .lifetime = UVCC_TRANSIENT,
                           .in_buffer_of = UVCC_NO_TENSOR};
     int x = uvcc_program_tensor(p, &d);
     assert_int_equal(uvcc_program_entry(p, "run"), 0);
@@ -468,11 +468,11 @@ static void audits_many_workers(void **state) {
     uvcci_sum_put(f.bytes, f.len);
     write_bytes(root, &f);
     faulty("audit verify ev", root, "do not give the signed global root");
-    uvcc_job_root decoded; /* the party signs another epoch root than its worker did */
+    uvcc_job_root decoded; /* the party signs another step root than its worker did */
     assert_int_equal(uvcc_job_root_decode(&decoded, f.bytes, f.len, NULL), 0);
     assert_int_equal(uvcc_job_root_encode(&decoded, c.sign_seed[2], save.bytes, save.len), 0);
     write_bytes(root, &save);
-    faulty("audit verify ev", root, "epoch root of worker r0s0t0 is not that of its bundle");
+    faulty("audit verify ev", root, "step root of worker r0s0t0 is not that of its bundle");
     assert_int_equal(unlink(root), 0);
     faulty("audit verify ev", root, "is missing");
     for (unsigned p = 0; p < 3; p++) {

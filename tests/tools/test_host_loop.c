@@ -19,7 +19,7 @@ typedef struct command {
     unsigned prepared, given[2][STEPS_MAX], turns;
     uint32_t finished_then[STEPS_MAX]; /* by the first party, when this step was prepared */
     uint8_t root[UVCC_PARTIES][32];    /* of the last step, as a session of one worker says it */
-    uint8_t epoch_root[2][UVCC_PARTIES][32];
+    uint8_t step_root[2][UVCC_PARTIES][32];
     unsigned interrupt_at, fail_prepare, fail_input, fail_event, abort_at; /* steps; 0: never */
     bool ahead;
 } command;
@@ -31,9 +31,9 @@ static int make_program(void *user, const host_worker *w, uvcc_program **out) {
     assert_int_equal(uvcc_program_new(out, &al), 0);
     uvcc_program *p = *out;
     assert_int_equal(uvcc_program_topology(p, c->host.workers, 1, 1), 0);
-    const uint32_t x = test_tensor(p, "x", 1, ELEMS, 10, 0, UVCC_EPOCH),
-                   y = test_tensor(p, "y", 1, ELEMS, 10, 0, UVCC_EPOCH),
-                   z = test_tensor(p, "z", 1, ELEMS, 21, 0, UVCC_EPOCH),
+    const uint32_t x = test_tensor(p, "x", 1, ELEMS, 10, 0, UVCC_TRANSIENT),
+                   y = test_tensor(p, "y", 1, ELEMS, 10, 0, UVCC_TRANSIENT),
+                   z = test_tensor(p, "z", 1, ELEMS, 21, 0, UVCC_TRANSIENT),
                    v = test_tensor(p, "w", 1, ELEMS, 40, 0, UVCC_PERSIST);
     assert_true(uvcc_program_entry(p, "step") >= 0);
     assert_true(uvcc_program_input(p, IN_X, x, 0) >= 0);
@@ -95,7 +95,7 @@ static int take_event(void *user, const host_worker *w, unsigned party, const uv
     if (e->kind != UVCC_EVENT_STEP_FINISHED)
         return EXIT_DONE;
     memcpy(c->root[party], e->root, 32);
-    memcpy(c->epoch_root[w->rank][party], e->epoch_root, 32);
+    memcpy(c->step_root[w->rank][party], e->step_root, 32);
     if (c->abort_at == e->step && e->step != 0 && w->rank == c->host.workers - 1 && party == 1)
         assert_int_equal(
             uvcc_session_abort(w->party[1].session, UVCC_ABORT_HOST, uvcc_loopback_now(w->net)), 0);
@@ -201,7 +201,7 @@ static void several_workers(void **state) {
         assert_int_equal(uvcc_config_default(&cfg, sizeof cfg), 0);
         seeded_identity(&cfg, "train", 5, p);
         for (unsigned i = 0; i < 2; i++)
-            memcpy(roots[i], c.epoch_root[i][p], 32);
+            memcpy(roots[i], c.step_root[i][p], 32);
         assert_int_equal(uvcc_audit_global_root(cfg.sid_job, STEPS - 1, 2, 1, 1, roots[0], want),
                          0);
         assert_int_equal(host_root(&c.host, p, root), EXIT_DONE);

@@ -308,8 +308,8 @@ static void tells_costs(void **state) {
         assert_true(drawn ? test_u64(j, "rounds") <= rounds : test_u64(j, "rounds") == rounds);
         assert_true(drawn || test_u64(part(j, "layer 0 backward"), "formula_online_bytes") ==
                                  test_u64(part(j, "layer 1 backward"), "formula_online_bytes"));
-        const uint64_t peak = test_u64(j, "epoch_peak_bytes");
-        assert_true(peak > 0 && peak <= test_u64(j, "epoch_bound_bytes"));
+        const uint64_t peak = test_u64(j, "transient_peak_bytes");
+        assert_true(peak > 0 && peak <= test_u64(j, "transient_bound_bytes"));
         json_decref(j);
     }
     unlink("t.txt");

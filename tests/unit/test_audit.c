@@ -97,7 +97,7 @@ static uvcc_program *add_program(const uvcc_allocator *al) {
                           .rows = 1,
                           .cols = 2,
                           .bits = 20,
-                          .lifetime = UVCC_EPOCH,
+                          .lifetime = UVCC_TRANSIENT,
                           .in_buffer_of = UVCC_NO_TENSOR};
     int x = uvcc_program_tensor(p, &d);
     d.name = "Y";
@@ -694,7 +694,7 @@ static void job_roots(void **state) {
                        .run = b.run,
                        .sid_job = b.sid_job,
                        .policy_hash = b.policy_hash,
-                       .epoch_roots = b.epoch_root},
+                       .step_roots = b.step_root},
                   got;
     /* With one worker it is what the session signs, to the byte. */
     uint8_t *bytes = encode_job(&j, &len);
@@ -744,7 +744,7 @@ static void proof_of_many_workers(void **state) {
         uvcci_sid_rep(worker.sid_job, worker.replica, sid_rep);
         uvcci_sid_sub(sid_rep, (uint8_t)worker.stage, worker.tp_rank, worker.sid_sub);
         uvcci_bundle_root(&worker, &m, UVCC_NO_LEAF, epoch);
-        worker.epoch_root = epoch;
+        worker.step_root = epoch;
         memcpy(epochs[i], epoch, 32);
         uvcc_job_root j = {.party = 2,
                            .replicas = 2,
@@ -752,7 +752,7 @@ static void proof_of_many_workers(void **state) {
                            .tp_ranks = 2,
                            .sid_job = b.sid_job,
                            .policy_hash = b.policy_hash,
-                           .epoch_roots = epochs[0]},
+                           .step_roots = epochs[0]},
                       got;
         uint8_t *bytes = encode_job(&j, &len);
         assert_int_equal(uvcc_job_root_decode(&got, bytes, len, NULL), 0);

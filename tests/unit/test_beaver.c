@@ -40,15 +40,15 @@ static uvcc_program *training(test_alloc *mem, dims d, uint8_t flags) {
     uint32_t x[MICRO_MAX], y[MICRO_MAX];
     assert_int_equal(uvcc_program_new(&p, &al), 0);
     uint32_t w = test_tensor(p, "W", d.k, d.n, 24, SCALE, UVCC_PERSIST);
-    uint32_t g = test_tensor(p, "G", d.k, d.n, 24, SCALE, UVCC_EPOCH);
-    uint32_t v = test_tensor(p, "V", d.m, d.n, 24, SCALE, UVCC_EPOCH);
-    uint32_t s = test_tensor(p, "S", d.n, d.n, 50, SCALE, UVCC_EPOCH);
+    uint32_t g = test_tensor(p, "G", d.k, d.n, 24, SCALE, UVCC_TRANSIENT);
+    uint32_t v = test_tensor(p, "V", d.m, d.n, 24, SCALE, UVCC_TRANSIENT);
+    uint32_t s = test_tensor(p, "S", d.n, d.n, 50, SCALE, UVCC_TRANSIENT);
     for (uint32_t i = 0; i < d.micro; i++) {
         char name[16];
         snprintf(name, sizeof name, "X%u", i);
-        x[i] = test_tensor(p, name, d.m, d.k, 10, SCALE, UVCC_EPOCH);
+        x[i] = test_tensor(p, name, d.m, d.k, 10, SCALE, UVCC_TRANSIENT);
         snprintf(name, sizeof name, "Y%u", i);
-        y[i] = test_tensor(p, name, d.m, d.n, 24, SCALE, UVCC_EPOCH);
+        y[i] = test_tensor(p, name, d.m, d.n, 24, SCALE, UVCC_TRANSIENT);
     }
     assert_int_equal(uvcc_program_entry(p, "train"), 0);
     for (uint32_t i = 0; i < d.micro; i++)
@@ -228,7 +228,7 @@ static void product_bytes(dims d, bool shared, uint8_t flags, uint64_t *online, 
         snprintf(name, sizeof name, "W%u", i);
         w = i == 0 || !shared ? test_tensor(p, name, d.k, d.n, 20, 0, UVCC_PERSIST) : w;
         snprintf(name, sizeof name, "Z%u", i);
-        uint32_t z = test_tensor(p, name, d.m, d.n, 60, 0, UVCC_EPOCH);
+        uint32_t z = test_tensor(p, name, d.m, d.n, 60, 0, UVCC_TRANSIENT);
         add_op(p, UVCC_OP_GEMM_SS, UVCC_FWD, (uint16_t)i, x, w, z, 0, flags);
     }
     finish(p);
@@ -841,7 +841,7 @@ static void test_some(void **state) {
             y0, y1, y0 && (set & 4), y0 && (set & 8), y1 && (set & 16), (set & 32) != 0};
         uint32_t n = 0;
         for (uint32_t i = 0; i < c.t.s[0]->ctx[0].entry->op_count; i++) {
-            const uvcci_run *r = &c.t.s[0]->ctx[0].runs[i];
+            const uvcci_instance *r = &c.t.s[0]->ctx[0].instances[i];
             if (r->beaver != NULL)
                 assert_int_equal(r->beaver->stored != NULL, used[n++]);
         }
@@ -885,7 +885,7 @@ static void test_two_makers(void **state) {
     agree(&c.t, 0);
     unsigned used = 0;
     for (uint32_t i = 0; i < c.t.s[0]->ctx[0].entry->op_count; i++) {
-        const uvcci_run *r = &c.t.s[0]->ctx[0].runs[i];
+        const uvcci_instance *r = &c.t.s[0]->ctx[0].instances[i];
         if (r->beaver != NULL && r->beaver->stored != NULL) {
             used++;
             assert_int_equal(r->beaver->stored->info.maker_run, RUN - 1);

@@ -26,7 +26,8 @@ static uint32_t tensor(uvcc_program *p, const char *name, uint32_t rows, unsigne
                                 .cols = COLS,
                                 .bits = (uint8_t)bits,
                                 .scale = (uint8_t)scale,
-                                .lifetime = sharing == UVCC_ADDITIVE ? UVCC_EPOCH : UVCC_PERSIST,
+                                .lifetime =
+                                    sharing == UVCC_ADDITIVE ? UVCC_TRANSIENT : UVCC_PERSIST,
                                 .in_buffer_of = UVCC_NO_TENSOR,
                                 .sharing = sharing};
     const int t = uvcc_program_tensor(p, &d);

@@ -19,7 +19,7 @@ static uvcc_program *sum_program(test_alloc *mem) {
                           .cols = COLS,
                           .bits = 20,
                           .scale = 10,
-                          .lifetime = UVCC_EPOCH,
+                          .lifetime = UVCC_TRANSIENT,
                           .in_buffer_of = UVCC_NO_TENSOR};
     assert_int_equal(uvcc_program_new(&p, &al), 0);
     int x = uvcc_program_tensor(p, &d);
@@ -535,15 +535,15 @@ static void batch_again(void **state) {
     fix f;
     begin_ready(&f, false, NULL);
     agree(&f, 0);
-    uvcci_run *r = NULL;
+    uvcci_instance *r = NULL;
     while (r == NULL) {
         assert_true(triangle_turn(&f.t));
         uvcci_step *st = &f.t.s[0]->ctx[0];
         assert_true(st->active);
         for (uint32_t i = 0; r == NULL && i < st->entry->op_count; i++)
-            for (unsigned k = 0; k < st->runs[i].plan->round_count; k++)
-                if (st->runs[i].rounds[k].seen[0] != 0) {
-                    r = &st->runs[i];
+            for (unsigned k = 0; k < st->instances[i].plan->round_count; k++)
+                if (st->instances[i].rounds[k].seen[0] != 0) {
+                    r = &st->instances[i];
                     break;
                 }
     }

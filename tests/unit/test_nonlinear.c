@@ -183,7 +183,7 @@ enum { LOW_ZERO, LOW_MOST, LOW_RANDOM, LOWS };
 
 typedef struct fast {
     uvcc_nonlinear_fn fn;
-    uint64_t *low[UVCC_FN_STEPS_MAX];
+    uint64_t *low[UVCC_FN_INSTRS_MAX];
 } fast;
 
 static fast fast_of(uvcc_nonlinear what, const uvcc_nonlinear_options *o, size_t elems) {
@@ -199,7 +199,7 @@ static fast fast_of(uvcc_nonlinear what, const uvcc_nonlinear_options *o, size_t
 }
 
 static void fast_free(fast *f) {
-    for (unsigned i = 0; i < UVCC_FN_STEPS_MAX; i++)
+    for (unsigned i = 0; i < UVCC_FN_INSTRS_MAX; i++)
         free(f->low[i]);
     uvcc_nonlinear_free(&f->fn);
     assert_int_equal(counts.live_blocks, 0);
@@ -236,7 +236,7 @@ static uvcc_tensor_desc input_desc(unsigned rows, unsigned cols, unsigned bits) 
                               .cols = cols,
                               .bits = (uint8_t)bits,
                               .scale = F,
-                              .lifetime = UVCC_EPOCH,
+                              .lifetime = UVCC_TRANSIENT,
                               .in_buffer_of = UVCC_NO_TENSOR};
 }
 
@@ -578,7 +578,8 @@ static void test_inverse_ends(void **state) {
     }
 }
 
-/* Where the input has too few fraction bits for a ladder, the mantissa has a table of its own. */
+/* Where the input has too few fraction bits for a multiscale, the mantissa has a table of its own.
+ */
 static void test_coarse_inverses(void **state) {
     (void)state;
     const struct {
@@ -1100,7 +1101,7 @@ static void test_cross_entropy(void **state) {
                                      .cols = COLS,
                                      .bits = F + 1,
                                      .scale = F,
-                                     .lifetime = UVCC_EPOCH,
+                                     .lifetime = UVCC_TRANSIENT,
                                      .in_buffer_of = UVCC_NO_TENSOR}};
     uvcc_nonlinear_options o = options(0, true);
     int64_t x[ROWS * COLS], hot[ROWS * COLS] = {0};
@@ -1132,7 +1133,7 @@ static uvcc_tensor_desc row_desc(const char *name, unsigned cols) {
                               .cols = cols,
                               .bits = 18,
                               .scale = F,
-                              .lifetime = UVCC_EPOCH,
+                              .lifetime = UVCC_TRANSIENT,
                               .in_buffer_of = UVCC_NO_TENSOR};
 }
 

@@ -32,13 +32,13 @@ static uvcc_program *chain_program(test_alloc *mem, chain *c, uint32_t stage, ui
     if (stages > 1)
         assert_int_equal(uvcc_program_topology(p, 1, stages, 1), 0);
     c->w = tensor(p, "W", 0, 40, UVCC_PERSIST);
-    c->g = tensor(p, "G", 0, 40, UVCC_EPOCH);
+    c->g = tensor(p, "G", 0, 40, UVCC_TRANSIENT);
     assert_true(uvcc_program_entry(p, "chain") >= 0);
     assert_int_equal(uvcc_program_pipeline(p, stage, stages, ahead), 0);
     for (uint32_t m = 0; m < mbs; m++) {
-        c->x[m] = tensor(p, "X", m, 10, UVCC_EPOCH);
-        c->y[m] = tensor(p, "Y", m, 20, UVCC_EPOCH);
-        c->d[m] = tensor(p, "D", m, 30, UVCC_EPOCH);
+        c->x[m] = tensor(p, "X", m, 10, UVCC_TRANSIENT);
+        c->y[m] = tensor(p, "Y", m, 20, UVCC_TRANSIENT);
+        c->d[m] = tensor(p, "D", m, 30, UVCC_TRANSIENT);
         assert_true(uvcc_program_input_mb(p, 1 + m, c->x[m], 0, (uint16_t)m) >= 0);
     }
     for (uint16_t m = 0; m < mbs; m++) {
@@ -298,7 +298,8 @@ static void test_hash_heads(void **state) {
         assert_int_equal(uvcc_program_new(&p, &al), 0);
         assert_true(uvcc_program_entry(p, "heads") >= 0);
         for (uint16_t m = 0; m < 2; m++) {
-            uint32_t x = tensor(p, "X", m, 10, UVCC_EPOCH), w = tensor(p, "Y", m, 30, UVCC_PERSIST);
+            uint32_t x = tensor(p, "X", m, 10, UVCC_TRANSIENT),
+                     w = tensor(p, "Y", m, 30, UVCC_PERSIST);
             int z = uvcc_program_tensor(p, &(uvcc_tensor_desc){.name = m == 0 ? "Z0" : "Z1",
                                                                .rows = 4,
                                                                .cols = 4,
@@ -363,7 +364,7 @@ static uvcc_session_stats run(const uvcc_program *p, const chain *c, uint32_t mb
                             ELEMS * sizeof(int64_t));
     uvcc_session_stats st;
     uvcc_session_get_stats(t.s[1], &st);
-    assert_int_equal(st.epoch_bytes, 0);
+    assert_int_equal(st.transient_bytes, 0);
     triangle_close(&t);
     triangle_free(&t);
     uvcc_reference_free(ref);
@@ -398,9 +399,9 @@ static void test_memory(void **state) {
                     &(triangle_options){.seed = i,
                                         .mode = mode == 0 ? UVCC_CPU_INLINE : UVCC_CPU_DEFERRED,
                                         .tweak = put_stage});
-            assert_true(st.epoch_peak_bytes <= bound);
+            assert_true(st.transient_peak_bytes <= bound);
             if (cases[i].mbs == 1)
-                assert_int_equal(st.epoch_peak_bytes, bound);
+                assert_int_equal(st.transient_peak_bytes, bound);
             uvcc_program_free(p);
             assert_int_equal(mem.live_blocks, 0);
         }

@@ -81,7 +81,7 @@ enum { ROWS = 4, COLS = 3, UNITS = 2, IN_X = 1, OUT_A = 10, OUT_W = 11, OUT_F = 
 
 /* |a| or so, scaled back: keys of two kinds. */
 static const int64_t pieces[] = {-4096, 4096, 0, -2, 0, 3, 0, 2};
-static const uvcc_fn_step fn_steps[] = {
+static const uvcc_fn_instr fn_steps[] = {
     {.kind = UVCC_FN_OPEN, .bits = 64},
     {.kind = UVCC_FN_SPLINE, .a = 0, .bits = 42, .first = 1, .word_count = 8, .words = pieces},
     {.kind = UVCC_FN_EXCHANGE, .a = 1, .io = UVCC_FN_NONE},
@@ -97,12 +97,12 @@ static uvcc_program *make_program(test_alloc *mem, uint8_t v_bits) {
     assert_int_equal(uvcc_program_new(&p, &al), 0);
     uint32_t w = test_tensor(p, "W", COLS, UNITS, 20, 12, UVCC_PERSIST);
     uint32_t v = test_tensor(p, "V", ROWS, UNITS, v_bits, 12, UVCC_PERSIST);
-    uint32_t x = test_tensor(p, "X", ROWS, COLS, 20, 12, UVCC_EPOCH);
-    uint32_t z = test_tensor(p, "Z", ROWS, UNITS, 40, 12, UVCC_EPOCH);
-    uint32_t y = test_tensor(p, "Y", ROWS, UNITS, 41, 12, UVCC_EPOCH);
-    uint32_t a = test_tensor(p, "A", ROWS, UNITS, 41, 12, UVCC_EPOCH);
-    uint32_t d = test_tensor(p, "D", ROWS, UNITS, 1, 0, UVCC_EPOCH);
-    uint32_t f = test_tensor(p, "F", ROWS, UNITS, 41, 12, UVCC_EPOCH);
+    uint32_t x = test_tensor(p, "X", ROWS, COLS, 20, 12, UVCC_TRANSIENT);
+    uint32_t z = test_tensor(p, "Z", ROWS, UNITS, 40, 12, UVCC_TRANSIENT);
+    uint32_t y = test_tensor(p, "Y", ROWS, UNITS, 41, 12, UVCC_TRANSIENT);
+    uint32_t a = test_tensor(p, "A", ROWS, UNITS, 41, 12, UVCC_TRANSIENT);
+    uint32_t d = test_tensor(p, "D", ROWS, UNITS, 1, 0, UVCC_TRANSIENT);
+    uint32_t f = test_tensor(p, "F", ROWS, UNITS, 41, 12, UVCC_TRANSIENT);
     assert_int_equal(uvcc_program_function(p, &fn), 0);
     assert_true(uvcc_program_entry(p, "run") >= 0);
     assert_true(uvcc_program_input(p, IN_X, x, 0) >= 0);
@@ -540,7 +540,7 @@ static void test_outputs_are_digested(void **state) {
     uvcc_record_reader_init(&rd, logs[1].p, logs[1].len);
     while (uvcc_record_next(&rd, &r) == 1) {
         bool out =
-            r.status == 1 && (call == UVCC_RECORD_POLL_OP || call == UVCC_RECORD_POLL_EVENT ||
+            r.status == 1 && (call == UVCC_RECORD_POLL_JOB || call == UVCC_RECORD_POLL_EVENT ||
                               call == UVCC_RECORD_POLL_TRANSMIT);
         if (r.type == UVCC_RECORD_RESULT) {
             assert_int_equal(r.data[0].len, out ? sizeof last : 0);
@@ -555,7 +555,7 @@ static void test_outputs_are_digested(void **state) {
         if (r.type >= UVCC_RECORD_LOAD_PROGRAM)
             call = r.type;
     }
-    assert_true(seen[UVCC_RECORD_POLL_OP] > 5 && seen[UVCC_RECORD_POLL_EVENT] > 5 &&
+    assert_true(seen[UVCC_RECORD_POLL_JOB] > 5 && seen[UVCC_RECORD_POLL_EVENT] > 5 &&
                 seen[UVCC_RECORD_POLL_TRANSMIT] > 5);
     forget_logs();
     uvcc_program_free(p);
@@ -769,7 +769,7 @@ static void test_odd_calls(void **state) {
                     (void)uvcc_session_transmit_done(s, tx.peer, tx.id, 0, now);
                 break;
             case 14: /* a job that fails, or is told twice */
-                if (r % 5 == 0 && uvcc_session_poll_op(s, &job) == 1) {
+                if (r % 5 == 0 && uvcc_session_poll_job(s, &job) == 1) {
                     c = (uvcc_completion){job->id, job->cookie, UVCC_ERR_JOB};
                     (void)uvcc_session_complete(s, &c, now);
                     (void)uvcc_session_complete(s, &c, now);

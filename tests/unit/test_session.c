@@ -35,11 +35,11 @@ static uvcc_program *relu_program(test_alloc *mem, uint32_t m, uint32_t k, uint3
     uvcc_allocator al = test_allocator(mem);
     uvcc_program *p;
     assert_int_equal(uvcc_program_new(&p, &al), 0);
-    uint32_t x = tensor(p, "X", (shape){m, k}, 20, 12, UVCC_EPOCH);
-    uint32_t w = tensor(p, "W", (shape){k, n}, 20, 12, UVCC_EPOCH);
-    uint32_t z = tensor(p, "Z", (shape){m, n}, 36, 12, UVCC_EPOCH);
-    uint32_t a = tensor(p, "A", (shape){m, n}, 36, 12, UVCC_EPOCH);
-    uint32_t d = tensor(p, "D", (shape){m, n}, 1, 0, UVCC_EPOCH);
+    uint32_t x = tensor(p, "X", (shape){m, k}, 20, 12, UVCC_TRANSIENT);
+    uint32_t w = tensor(p, "W", (shape){k, n}, 20, 12, UVCC_TRANSIENT);
+    uint32_t z = tensor(p, "Z", (shape){m, n}, 36, 12, UVCC_TRANSIENT);
+    uint32_t a = tensor(p, "A", (shape){m, n}, 36, 12, UVCC_TRANSIENT);
+    uint32_t d = tensor(p, "D", (shape){m, n}, 1, 0, UVCC_TRANSIENT);
     assert_true(uvcc_program_entry(p, "run") >= 0);
     assert_true(uvcc_program_input(p, IN_X, x, 0) >= 0);
     assert_true(uvcc_program_input(p, IN_W, w, 1) >= 0);
@@ -208,7 +208,7 @@ static value *new_value(random_program *r, uint32_t rows, uint32_t cols, unsigne
     snprintf(name, sizeof name, "t%u", r->count);
     value *v = &r->v[r->count++];
     *v = (value){.rows = rows, .cols = cols, .bits = bits};
-    v->tensor = tensor(r->p, name, (shape){rows, cols}, (uint8_t)bits, SCALE, UVCC_EPOCH);
+    v->tensor = tensor(r->p, name, (shape){rows, cols}, (uint8_t)bits, SCALE, UVCC_TRANSIENT);
     return v;
 }
 
@@ -246,7 +246,7 @@ static void add_product(random_program *r, uint16_t opcode, const value *a, cons
     char name[16];
     snprintf(name, sizeof name, "w%u", r->count);
     whole.tensor = tensor(r->p, name, (shape){rows, cols}, (uint8_t)bits, (uint8_t)(SCALE + shift),
-                          UVCC_EPOCH);
+                          UVCC_TRANSIENT);
     add_op_with(r, opcode, a, b, &whole, 0, 0, constant);
     add_op(r, UVCC_OP_TRUNCATE, &whole, NULL, out, shift, 0);
 }
@@ -305,7 +305,7 @@ static void grow_function(random_program *r, value a) {
     static const int32_t entries[] = {5, -77, 1 << 20, 3};
     const int64_t threshold = (int64_t)pick(r, 16) - 8, one = 1;
     const uint8_t bits = (uint8_t)(a.bits + 1);
-    const uvcc_fn_step steps[] = {
+    const uvcc_fn_instr steps[] = {
         {.kind = UVCC_FN_OPEN, .bits = 64},
         {.kind = UVCC_FN_COMPARE, .a = 0, .bits = bits, .word_count = 1, .words = &threshold},
         {.kind = UVCC_FN_TABLE,
@@ -407,7 +407,7 @@ static uint32_t additive(random_program *r, char letter, const fit *f, unsigned 
                                                            .cols = f->cols,
                                                            .bits = (uint8_t)bits,
                                                            .scale = 2 * SCALE,
-                                                           .lifetime = UVCC_EPOCH,
+                                                           .lifetime = UVCC_TRANSIENT,
                                                            .in_buffer_of = in_buffer_of,
                                                            .sharing = UVCC_ADDITIVE});
     assert_true(rc >= 0);
@@ -437,7 +437,7 @@ static void add_parts(random_program *r, const value *a, const value *b, const f
         snprintf(name, sizeof name, "w%u", r->count);
         value whole = {.rows = f->rows, .cols = f->cols};
         whole.tensor =
-            tensor(r->p, name, (shape){f->rows, f->cols}, (uint8_t)bits, 2 * SCALE, UVCC_EPOCH);
+            tensor(r->p, name, (shape){f->rows, f->cols}, (uint8_t)bits, 2 * SCALE, UVCC_TRANSIENT);
         add_op(r, UVCC_OP_RESHARE, &all, NULL, &whole, 0, 0);
         add_op(r, UVCC_OP_TRUNCATE, &whole, NULL, new_value(r, f->rows, f->cols, bits - SCALE + 1),
                SCALE, 0);
@@ -453,7 +453,7 @@ static void add_checked(random_program *r, const value *a, const value *b, const
     const value whole = {.rows = f->rows,
                          .cols = f->cols,
                          .tensor = tensor(r->p, name, (shape){f->rows, f->cols}, (uint8_t)bits,
-                                          2 * SCALE, UVCC_EPOCH)};
+                                          2 * SCALE, UVCC_TRANSIENT)};
     add_product_op(r, UVCC_OP_GEMM_SS, a, b, UVCC_NO_TENSOR, f, whole.tensor, 0);
     uvcc_op_desc d = {.opcode = UVCC_OP_SKS_START,
                       .k = r->k++,
@@ -524,7 +524,7 @@ static void grow(random_program *r) {
         value *y = new_value(r, a.rows, a.cols, a.bits), d = {0};
         char name[16];
         snprintf(name, sizeof name, "d%u", r->count);
-        d.tensor = tensor(r->p, name, (shape){a.rows, a.cols}, 1, 0, UVCC_EPOCH);
+        d.tensor = tensor(r->p, name, (shape){a.rows, a.cols}, 1, 0, UVCC_TRANSIENT);
         uvcc_op_desc op = {.opcode = UVCC_OP_RELU,
                            .k = r->k++,
                            .in_count = 1,
@@ -652,7 +652,7 @@ static uvcc_program *attention_program(const uvcc_allocator *al, uint8_t truncat
     assert_int_equal(uvcc_program_new(&p, al), 0);
     assert_true(uvcc_program_entry(p, "attention") >= 0);
     for (uint8_t i = 0; i < ATTENTION_INPUTS; i++) {
-        in[i] = tensor(p, names[i], attention_shape(i >= IN_P), IN_BITS, SCALE, UVCC_EPOCH);
+        in[i] = tensor(p, names[i], attention_shape(i >= IN_P), IN_BITS, SCALE, UVCC_TRANSIENT);
         assert_true(uvcc_program_input(p, i, in[i], i % 3) >= 0);
     }
     for (uint8_t i = 0; i < ATTENTION_PRODUCTS; i++) {
@@ -661,7 +661,7 @@ static uvcc_program *attention_program(const uvcc_allocator *al, uint8_t truncat
         char name[16];
         for (unsigned twice = 0; twice < 2; twice++) {
             snprintf(name, sizeof name, "%s%s", twice ? "2 " : "", a->name);
-            out[2 * i + twice] = tensor(p, name, s, 36, SCALE, UVCC_EPOCH);
+            out[2 * i + twice] = tensor(p, name, s, 36, SCALE, UVCC_TRANSIENT);
         }
         snprintf(name, sizeof name, "sum %s", a->name);
         const int sum = uvcc_program_tensor(p, &(uvcc_tensor_desc){.name = name,
@@ -670,7 +670,7 @@ static uvcc_program *attention_program(const uvcc_allocator *al, uint8_t truncat
                                                                    .bits = 2 * IN_BITS + 7,
                                                                    .scale = 2 * SCALE,
                                                                    .in_buffer_of = UVCC_NO_TENSOR,
-                                                                   .lifetime = UVCC_EPOCH,
+                                                                   .lifetime = UVCC_TRANSIENT,
                                                                    .sharing = UVCC_ADDITIVE});
         assert_true(sum >= 0);
         uvcc_op_desc d = {.name = a->name,
@@ -764,16 +764,16 @@ static uvcc_session_stats product_stats(unsigned parts, uint8_t truncation, uint
     uvcc_allocator al = test_allocator(&mem);
     uvcc_program *p;
     assert_int_equal(uvcc_program_new(&p, &al), 0);
-    const uint32_t x = tensor(p, "X", (shape){M, K}, 20, 12, UVCC_EPOCH);
-    const uint32_t w = tensor(p, "W", (shape){K, N}, 20, 12, UVCC_EPOCH);
-    const uint32_t out = tensor(p, "Z", (shape){M, N}, 36, 12, UVCC_EPOCH);
+    const uint32_t x = tensor(p, "X", (shape){M, K}, 20, 12, UVCC_TRANSIENT);
+    const uint32_t w = tensor(p, "W", (shape){K, N}, 20, 12, UVCC_TRANSIENT);
+    const uint32_t out = tensor(p, "Z", (shape){M, N}, 36, 12, UVCC_TRANSIENT);
     const int sum = uvcc_program_tensor(p, &(uvcc_tensor_desc){.name = "sum",
                                                                .rows = M,
                                                                .cols = N,
                                                                .bits = 44,
                                                                .scale = 24,
                                                                .in_buffer_of = UVCC_NO_TENSOR,
-                                                               .lifetime = UVCC_EPOCH,
+                                                               .lifetime = UVCC_TRANSIENT,
                                                                .sharing = UVCC_ADDITIVE});
     assert_true(sum >= 0 && uvcc_program_entry(p, "run") >= 0);
     assert_true(uvcc_program_input(p, IN_X, x, 0) >= 0);
@@ -816,7 +816,7 @@ static uvcc_session_stats product_stats(unsigned parts, uint8_t truncation, uint
         uvcc_session_stats one;
         uvcc_session_get_stats(t.s[i], &one);
         st.rounds = one.rounds;
-        st.epoch_peak_bytes = one.epoch_peak_bytes;
+        st.transient_peak_bytes = one.transient_peak_bytes;
         st.bytes_online += one.bytes_online;
         st.bytes_preprocessing += one.bytes_preprocessing;
     }
@@ -845,8 +845,8 @@ static void test_sums_cost_one_product(void **state) {
                             one.bytes_preprocessing * 1.03);
             assert_in_range(more->bytes_online, one.bytes_online * 0.97, one.bytes_online * 1.03);
         }
-        assert_int_equal(part.epoch_peak_bytes, 70 * 65 * 8 * 3); /* the sum and Z */
-        assert_int_equal(sum.epoch_peak_bytes, part.epoch_peak_bytes);
+        assert_int_equal(part.transient_peak_bytes, 70 * 65 * 8 * 3); /* the sum and Z */
+        assert_int_equal(sum.transient_peak_bytes, part.transient_peak_bytes);
     }
 }
 
@@ -857,9 +857,9 @@ static void one_op_large(uint16_t opcode, uint32_t n, uint8_t shift, uint8_t tru
     uvcc_allocator al = test_allocator(&mem);
     uvcc_program *p;
     assert_int_equal(uvcc_program_new(&p, &al), 0);
-    uint32_t x = tensor(p, "x", (shape){1, n}, 20, 10, UVCC_EPOCH);
+    uint32_t x = tensor(p, "x", (shape){1, n}, 20, 10, UVCC_TRANSIENT);
     uint32_t scale = opcode == UVCC_OP_ELEM_MUL ? 20u - shift : 10u - shift;
-    uint32_t y = tensor(p, "y", (shape){1, n}, 41, (uint8_t)scale, UVCC_EPOCH);
+    uint32_t y = tensor(p, "y", (shape){1, n}, 41, (uint8_t)scale, UVCC_TRANSIENT);
     assert_true(uvcc_program_entry(p, "run") >= 0);
     assert_true(uvcc_program_input(p, 1, x, 2) >= 0);
     uvcc_op_desc d = {.opcode = opcode,
@@ -943,8 +943,8 @@ static void test_step_disagreement(void **state) {
     uvcc_allocator al = test_allocator(&mem);
     uvcc_program *p;
     assert_int_equal(uvcc_program_new(&p, &al), 0);
-    uint32_t x = tensor(p, "x", (shape){1, 3}, 20, 10, UVCC_EPOCH);
-    uint32_t y = tensor(p, "y", (shape){2, 3}, 20, 10, UVCC_EPOCH);
+    uint32_t x = tensor(p, "x", (shape){1, 3}, 20, 10, UVCC_TRANSIENT);
+    uint32_t y = tensor(p, "y", (shape){2, 3}, 20, 10, UVCC_TRANSIENT);
     assert_true(uvcc_program_entry(p, "one") >= 0);
     assert_true(uvcc_program_input(p, 1, x, 0) >= 0);
     assert_true(uvcc_program_output(p, 2, x) >= 0);
@@ -1000,7 +1000,7 @@ static void test_inputs_refused(void **state) {
     assert_int_equal(st.jobs_stale, 2);
     /* A failed job aborts all three. */
     const uvcc_job *job;
-    assert_int_equal(uvcc_session_poll_op(t.s[0], &job), 1);
+    assert_int_equal(uvcc_session_poll_job(t.s[0], &job), 1);
     c = (uvcc_completion){.id = job->id, .cookie = job->cookie, .status = UVCC_ERR_JOB};
     assert_int_equal(uvcc_session_complete(t.s[0], &c, 0), 0);
     while (t.aborted[0] == 0 || t.aborted[1] == 0 || t.aborted[2] == 0)
@@ -1044,7 +1044,7 @@ static void test_empty_program(void **state) {
     uvcc_allocator al = test_allocator(&mem);
     uvcc_program *p;
     assert_int_equal(uvcc_program_new(&p, &al), 0);
-    tensor(p, "x", (shape){1, 1}, 20, 10, UVCC_EPOCH);
+    tensor(p, "x", (shape){1, 1}, 20, 10, UVCC_TRANSIENT);
     assert_true(uvcc_program_entry(p, "run") >= 0);
     finish(p);
     uint64_t rnd = 1;
@@ -1101,7 +1101,7 @@ static uvcc_program *sum_program(test_alloc *mem) {
     uvcc_allocator al = test_allocator(mem);
     uvcc_program *p;
     assert_int_equal(uvcc_program_new(&p, &al), 0);
-    uint32_t x = tensor(p, "x", (shape){1, RESTART_ELEMS}, 20, 10, UVCC_EPOCH);
+    uint32_t x = tensor(p, "x", (shape){1, RESTART_ELEMS}, 20, 10, UVCC_TRANSIENT);
     uint32_t w = tensor(p, "w", (shape){1, RESTART_ELEMS}, 30, 10, UVCC_PERSIST);
     assert_true(uvcc_program_entry(p, "run") >= 0);
     assert_true(uvcc_program_input(p, 1, x, 0) >= 0);
@@ -1245,13 +1245,13 @@ static void test_op_id_collision(void **state) {
     uvcc_allocator al = test_allocator(&mem);
     uvcc_program *p;
     assert_int_equal(uvcc_program_new(&p, &al), 0);
-    uint32_t x = tensor(p, "x", (shape){1, 4}, 10, 0, UVCC_EPOCH), last = x;
+    uint32_t x = tensor(p, "x", (shape){1, 4}, 10, 0, UVCC_TRANSIENT), last = x;
     assert_true(uvcc_program_entry(p, "run") >= 0);
     assert_true(uvcc_program_input(p, 1, x, 0) >= 0);
     for (unsigned i = 0; i < COLLIDING_OPS; i++) {
         char name[16];
         snprintf(name, sizeof name, "y%u", i);
-        uint32_t y = tensor(p, name, (shape){1, 4}, 17, 0, UVCC_EPOCH);
+        uint32_t y = tensor(p, name, (shape){1, 4}, 17, 0, UVCC_TRANSIENT);
         uvcc_op_desc d = {.opcode = i % 10 == 9 ? UVCC_OP_ADD : UVCC_OP_SUB,
                           .k = (uint16_t)i,
                           .in_count = 2,

@@ -8,7 +8,7 @@
 enum { IN_X = 1, OUT_Y = 10, OUT_D = 11, ROUNDS_MAX = 8 };
 
 static uint32_t tensor(uvcc_program *p, const char *name, uint32_t cols, uint8_t bits) {
-    return test_tensor(p, name, 1, cols, bits, 0, UVCC_EPOCH);
+    return test_tensor(p, name, 1, cols, bits, 0, UVCC_TRANSIENT);
 }
 
 /* One RELU of n values, |x| < 2^bits. */
@@ -175,7 +175,7 @@ static void check_plan(uint32_t n, uint8_t bits) {
     assert_int_equal(uvcci_plan_make(&plan, p, e, op, &al), 0);
     const uvcci_circuit_plan shape = uvcci_circuit_plan_of(bits);
     assert_int_equal(plan.key_count, 0);
-    assert_int_equal(plan.stages, shape.rounds);
+    assert_int_equal(plan.turns, shape.rounds);
     assert_int_equal(plan.round_count, shape.rounds);
     const uint8_t sid[32] = {7};
     uint64_t *id[ROUNDS_MAX], *cells = malloc(ROUNDS_MAX * plan.blocks * sizeof *cells);

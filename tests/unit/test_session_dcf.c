@@ -27,7 +27,7 @@ static uint32_t put(pairs *b, uvcc_op_desc d) {
 static uint32_t result(pairs *b, uint32_t rows, uint32_t cols, unsigned from) {
     char name[16];
     (void)snprintf(name, sizeof name, "out%u", b->count);
-    return test_tensor(b->p, name, rows, cols, 62, (uint8_t)(from - b->shift), UVCC_EPOCH);
+    return test_tensor(b->p, name, rows, cols, 62, (uint8_t)(from - b->shift), UVCC_TRANSIENT);
 }
 
 /* The op in both forms; its output is rows x cols. */
@@ -62,7 +62,7 @@ static void add_parts(pairs *b, uint32_t rows, uint32_t cols) {
                                                           .cols = cols,
                                                           .bits = 62,
                                                           .scale = 2 * IN_SCALE,
-                                                          .lifetime = UVCC_EPOCH,
+                                                          .lifetime = UVCC_TRANSIENT,
                                                           .in_buffer_of = UVCC_NO_TENSOR,
                                                           .sharing = UVCC_ADDITIVE});
         assert_true(part >= 0);
@@ -94,7 +94,7 @@ static void make(pairs *b, uint32_t rows, uint32_t cols, const uvcc_allocator *a
     assert_true(uvcc_program_entry(b->p, "run") >= 0);
     for (uint8_t i = 0; i < INPUTS; i++) {
         b->in[i] = test_tensor(b->p, names[i], shapes[i][0], shapes[i][1], i == WIDE ? 62 : IN_BITS,
-                               i == WIDE ? 62 : IN_SCALE, UVCC_EPOCH);
+                               i == WIDE ? 62 : IN_SCALE, UVCC_TRANSIENT);
         assert_true(uvcc_program_input(b->p, i, b->in[i], i % 3) >= 0);
     }
     add_product(b, UVCC_OP_GEMM_SS, SQUARE, 0, rows, cols);
@@ -217,7 +217,7 @@ static void sends(unsigned truncation, uint64_t rounds, double online, double ke
     char why[200] = "";
     assert_int_equal(uvcc_program_new(&p, &al), 0);
     const uint32_t x = test_tensor(p, "X", N, 1, 20, 16, UVCC_PERSIST);
-    const uint32_t z = test_tensor(p, "Z", N, 1, 24, 16, UVCC_EPOCH);
+    const uint32_t z = test_tensor(p, "Z", N, 1, 24, 16, UVCC_TRANSIENT);
     assert_true(uvcc_program_entry(p, "run") >= 0);
     assert_true(uvcc_program_op(p, &(uvcc_op_desc){.opcode = UVCC_OP_ELEM_MUL,
                                                    .in_count = 2,

@@ -13,7 +13,7 @@ static uint32_t tensor(uvcc_program *p, const char *name, uint32_t rows, uint32_
                           .rows = rows,
                           .cols = cols,
                           .bits = bits,
-                          .lifetime = UVCC_EPOCH,
+                          .lifetime = UVCC_TRANSIENT,
                           .in_buffer_of = UVCC_NO_TENSOR};
     int rc = uvcc_program_tensor(p, &d);
     assert_true(rc >= 0);
@@ -136,7 +136,7 @@ static const int64_t zero[] = {0}, one[] = {1}, steps3[] = {-100, 5, 900},
                      weights3[] = {3, -7, 1000};
 static int32_t entries[300];
 
-static const uvcc_fn_step relu_steps[] = {
+static const uvcc_fn_instr relu_steps[] = {
     {.kind = UVCC_FN_OPEN, .bits = 64, .io = 0},
     {.kind = UVCC_FN_COMPARE, .a = 0, .bits = 12, .word_count = 1, .words = zero},
     {.kind = UVCC_FN_SELECT, .a = 1, .b = 0, .word_count = 1, .words = one},
@@ -148,7 +148,7 @@ static const uvcc_function relu = {"relu", 1, 2, COUNT(relu_steps), relu_steps};
 
 /* Several thresholds, a table on the same key, a sum of all, with the value added and a constant.
  */
-static const uvcc_fn_step mixed_steps[] = {
+static const uvcc_fn_instr mixed_steps[] = {
     {.kind = UVCC_FN_OPEN, .bits = 64, .io = 0},
     {.kind = UVCC_FN_COMPARE, .a = 0, .bits = 13, .word_count = 3, .words = steps3},
     {.kind = UVCC_FN_TABLE,
@@ -170,7 +170,7 @@ static const uvcc_function mixed = {"mixed", 1, 2, COUNT(mixed_steps), mixed_ste
 
 /* A short opening, a table times a share of another input's sign, gone on with after an exchange.
  */
-static const uvcc_fn_step chain_steps[] = {
+static const uvcc_fn_instr chain_steps[] = {
     {.kind = UVCC_FN_OPEN, .bits = 14, .io = 0},
     {.kind = UVCC_FN_OPEN, .bits = 64, .io = 1},
     {.kind = UVCC_FN_COMPARE, .a = 1, .bits = 12, .word_count = 1, .words = zero},
@@ -194,7 +194,7 @@ static const uvcc_fn_step chain_steps[] = {
 static const uvcc_function chain = {"chain", 2, 2, COUNT(chain_steps), chain_steps};
 
 /* Floors: of the value, of a product, of differences; of a floor. Masks do not show. */
-static const uvcc_fn_step floor_steps[] = {
+static const uvcc_fn_instr floor_steps[] = {
     {.kind = UVCC_FN_OPEN, .bits = 64, .io = 0},
     {.kind = UVCC_FN_FLOOR, .a = 0, .shift = 5},
     {.kind = UVCC_FN_MUL, .a = 0, .b = 0},
@@ -222,7 +222,7 @@ static const int64_t pieces[] = {
     0,      WHOLE / 2, ((1 << G) + 3) / 6, /* between: x / 2 + x^2 / 6 */
     0,      WHOLE,     0                   /* from 3 on: x */
 };
-static const uvcc_fn_step hard_swish_steps[] = {
+static const uvcc_fn_instr hard_swish_steps[] = {
     {.kind = UVCC_FN_OPEN, .bits = 64, .io = 0},
     {.kind = UVCC_FN_SPLINE, .a = 0, .bits = 21, .first = 2, .word_count = 11, .words = pieces},
     {.kind = UVCC_FN_EXCHANGE, .a = 1, .io = UVCC_FN_NONE},
@@ -243,7 +243,7 @@ static const int64_t from_two[] = {1, 0}, upper[] = {1, 0}, at_zero[] = {-1, 1};
         .kind = UVCC_FN_TABLE_MUL, .a = (at), .b = (bit), .c = (times), .bits = 9,                 \
         .first = (from), .entry_count = (count), .entries = (values)                               \
     }
-static const uvcc_fn_step exact_steps[] = {
+static const uvcc_fn_instr exact_steps[] = {
     {.kind = UVCC_FN_OPEN, .bits = 64, .io = 0},
     {.kind = UVCC_FN_SHIFT, .a = 0, .shift = 5},
     {.kind = UVCC_FN_LOW, .a = 0, .bits = 5},
@@ -279,16 +279,16 @@ static const uvcc_fn_step exact_steps[] = {
 static const uvcc_function exacts = {"exacts", 1, 4, COUNT(exact_steps), exact_steps};
 
 /* Greatest of each row, and its column. */
-static uvcc_fn_step argmax_steps[UVCC_FN_STEPS_MAX];
+static uvcc_fn_instr argmax_steps[UVCC_FN_INSTRS_MAX];
 static uvcc_function argmax_of(uint32_t cols) {
     uint8_t n = 0, v, j = NO;
     uint8_t bits = 13;
-    argmax_steps[n++] = (uvcc_fn_step){.kind = UVCC_FN_OPEN, .bits = 64, .io = 0};
+    argmax_steps[n++] = (uvcc_fn_instr){.kind = UVCC_FN_OPEN, .bits = 64, .io = 0};
     v = 0;
     for (uint32_t w = cols; w > 1; w = (w + 1) / 2) {
         bool last = w <= 2;
         uint8_t d = n;
-        uvcc_fn_step level[] = {
+        uvcc_fn_instr level[] = {
             {.kind = UVCC_FN_PAIR_DIFF, .a = v},
             {.kind = UVCC_FN_COMPARE, .a = d, .bits = bits, .word_count = 1, .words = zero},
             {.kind = UVCC_FN_SELECT, .a = d + 1, .b = d, .word_count = 1, .words = one},
@@ -302,7 +302,7 @@ static uvcc_function argmax_of(uint32_t cols) {
         uint8_t e = n;
         static const int64_t minus[] = {-1};
         if (j == NO) {
-            uvcc_fn_step first[] = {
+            uvcc_fn_instr first[] = {
                 {.kind = UVCC_FN_INDEX, .a = d},
                 {.kind = UVCC_FN_BITS, .a = d + 1, .word_count = 1, .words = minus},
                 {.kind = UVCC_FN_ADD, .a = e, .b = e + 1},
@@ -311,7 +311,7 @@ static uvcc_function argmax_of(uint32_t cols) {
             memcpy(argmax_steps + n, first, sizeof first);
             n = (uint8_t)(n + 4);
         } else {
-            uvcc_fn_step next[] = {
+            uvcc_fn_instr next[] = {
                 {.kind = UVCC_FN_PAIR_DIFF, .a = j},
                 {.kind = UVCC_FN_SELECT, .a = d + 1, .b = e, .word_count = 1, .words = one},
                 {.kind = UVCC_FN_PAIR_SECOND, .a = j},
@@ -328,7 +328,7 @@ static uvcc_function argmax_of(uint32_t cols) {
 
 /* Groups of four, rows, columns and products: of each row, the greatest element, and its product
  * with the row's sum and with the row less it. */
-static const uvcc_fn_step row_steps[] = {
+static const uvcc_fn_instr row_steps[] = {
     {.kind = UVCC_FN_OPEN, .bits = 64, .io = 0},
     {.kind = UVCC_FN_QUAD_DIFF, .a = 0},
     {.kind = UVCC_FN_COMPARE, .a = 1, .bits = 13, .word_count = 1, .words = zero},
@@ -392,7 +392,7 @@ static void test_splines(void **state) {
         for (int64_t end = -1; end <= 1; end++)
             at.x[at.count++] = end * ((1 << BITS) - 1);
         const uint32_t count = KNOTS + (KNOTS + 1) * (d + 1), less = 3 + 4 * (d + 1);
-        const uvcc_fn_step steps[] = {
+        const uvcc_fn_instr steps[] = {
             {.kind = UVCC_FN_OPEN, .bits = 64, .io = 0},
             {.kind = UVCC_FN_SPLINE,
              .a = 0,
@@ -415,7 +415,7 @@ static void test_splines(void **state) {
         const uvcc_function f = {"splines", 1, 2, COUNT(steps), steps};
         (void)run_at(&(triangle_options){.seed = d}, &f, 3, 4097, BITS, UVCC_LIFT_PARALLEL, &at);
         (void)run_at(&(triangle_options){.seed = d}, &f, 1, 5, BITS, UVCC_LIFT_EXCHANGE, &at);
-        const uvcc_fn_step pairs[] = {
+        const uvcc_fn_instr pairs[] = {
             {.kind = UVCC_FN_OPEN, .bits = 64, .io = 0},
             {.kind = UVCC_FN_PAIR_DIFF, .a = 0},
             {.kind = UVCC_FN_SPLINE,
@@ -476,7 +476,7 @@ static void test_rows(void **state) {
 /* Shifts: the result is that of one of the two neighbouring indices, the same at all parties. */
 static void test_stochastic_index(void **state) {
     (void)state;
-    static const uvcc_fn_step steps[] = {
+    static const uvcc_fn_instr steps[] = {
         {.kind = UVCC_FN_OPEN, .bits = 64, .io = 0},
         {.kind = UVCC_FN_SHIFT, .a = 0, .shift = 5},
         {.kind = UVCC_FN_TABLE,
@@ -528,12 +528,12 @@ static void test_stochastic_index(void **state) {
 
 typedef struct dealer {
     const triangle *t;
-    const uvcci_run *run;
+    const uvcci_instance *run;
     const uvcc_function *f;
     uvcci_fn_plan plan;
     uint32_t rows;
-    uint64_t *r[UVCC_FN_STEPS_MAX];   /* masks of M values */
-    uint64_t *low[UVCC_FN_STEPS_MAX]; /* of SHIFTs and TRUNCs, as uvcc_function_eval wants them */
+    uint64_t *r[UVCC_FN_INSTRS_MAX];   /* masks of M values */
+    uint64_t *low[UVCC_FN_INSTRS_MAX]; /* of SHIFTs and TRUNCs, as uvcc_function_eval wants them */
 } dealer;
 
 static size_t elems_of(const dealer *d, unsigned i) {
@@ -566,7 +566,7 @@ static uint64_t column(const uint64_t *row, uint32_t width, uint32_t j, uint32_t
     return row[j + k < width ? j + k : width - 1];
 }
 
-static void map_row(const uvcc_fn_step *s, const uint64_t *x, uint32_t wide, uint32_t width,
+static void map_row(const uvcc_fn_instr *s, const uint64_t *x, uint32_t wide, uint32_t width,
                     uint64_t *z) {
     static const uint8_t pairs[6][2] = {{0, 1}, {0, 2}, {0, 3}, {1, 2}, {1, 3}, {2, 3}};
     for (uint32_t j = 0; j < width; j++)
@@ -596,7 +596,7 @@ static void map_row(const uvcc_fn_step *s, const uint64_t *x, uint32_t wide, uin
 
 static void find_masks(dealer *d) {
     for (unsigned i = 0; i < d->f->step_count; i++) {
-        const uvcc_fn_step *s = &d->f->steps[i];
+        const uvcc_fn_instr *s = &d->f->steps[i];
         const uvcci_fn_info *info = &d->plan.step[i];
         const uint8_t a = s->kind == UVCC_FN_OPEN ? 0 : s->a;
         const size_t n = elems_of(d, i);
@@ -626,7 +626,7 @@ static void find_masks(dealer *d) {
 
 static void open_dealer(dealer *d, const triangle *t, const uvcc_function *f, uint32_t rows,
                         uint32_t cols) {
-    *d = (dealer){.t = t, .run = t->s[0]->ctx[0].runs, .f = f, .rows = rows};
+    *d = (dealer){.t = t, .run = t->s[0]->ctx[0].instances, .f = f, .rows = rows};
     while (d->run->op->desc.opcode != UVCC_OP_FUNCTION)
         d->run++;
     assert_int_equal(uvcci_fn_compile(f, cols, NULL, &d->plan, NULL, 0), 0);

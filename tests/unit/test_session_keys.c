@@ -154,7 +154,7 @@ static void serve(world *w, uint8_t i) {
     uvcc_completion done;
     uvcc_event e;
     uvcc_transmit t;
-    while (uvcc_session_poll_op(w->s[i], &job) == 1) {
+    while (uvcc_session_poll_job(w->s[i], &job) == 1) {
         assert_int_equal(uvcc_cpu_submit(w->cpu[i], job), 0);
         while (uvcc_cpu_poll(w->cpu[i], &done) == 1)
             assert_int_equal(uvcc_session_complete(w->s[i], &done, w->now), 0);

@@ -37,7 +37,7 @@ typedef struct program {
 
 static uint32_t tensor(uvcc_program *p, const char *name, uint32_t rows, uint32_t cols,
                        uint8_t bits, uint8_t scale) {
-    return test_tensor(p, name, rows, cols, bits, scale, UVCC_EPOCH);
+    return test_tensor(p, name, rows, cols, bits, scale, UVCC_TRANSIENT);
 }
 
 static void add_op(uvcc_program *p, const uvcc_op_desc *op) {
@@ -229,16 +229,16 @@ typedef struct hand {
     unsigned checks;        /* parties that ran the check */
 } hand;
 
-static uvcci_run *run_of(const uvcc_session *s, uint16_t opcode) {
+static uvcci_instance *run_of(const uvcc_session *s, uint16_t opcode) {
     const uvcci_step *st = &s->ctx[s->step & 1];
     for (uint32_t i = 0; st->active && i < st->entry->op_count; i++)
-        if (st->runs[i].op->desc.opcode == opcode)
-            return &st->runs[i];
+        if (st->instances[i].op->desc.opcode == opcode)
+            return &st->instances[i];
     return NULL;
 }
 
 /* The job is the run's; a run that is done may have had its tasks where another's are now. */
-static bool is_of(const uvcc_job *job, const uvcci_run *r) {
+static bool is_of(const uvcc_job *job, const uvcci_instance *r) {
     return r != NULL && r->job_out && job->tasks == r->tasks;
 }
 
@@ -306,9 +306,9 @@ static bool of_product(const hand *h, uint8_t party, const uvcc_job *job) {
     return is_of(job, run_of(h->t.s[party], UVCC_OP_GEMM_SS));
 }
 
-static bool of_start(const hand *h, uint8_t party, const uvcc_job *job, uint8_t stage) {
-    const uvcci_run *r = run_of(h->t.s[party], UVCC_OP_SKS_START);
-    return is_of(job, r) && r->stage == stage;
+static bool of_start(const hand *h, uint8_t party, const uvcc_job *job, uint8_t turn) {
+    const uvcci_instance *r = run_of(h->t.s[party], UVCC_OP_SKS_START);
+    return is_of(job, r) && r->turn == turn;
 }
 
 static void spoil(hand *h, uint8_t party, const uvcc_job *job, uint32_t task) {
@@ -434,7 +434,7 @@ static void flip_tlv(uint8_t *data, uint8_t type, int aux, unsigned skip) {
 static void lie(hand *h, uint8_t party, const uvcc_job *job, uint32_t task) {
     static const struct {
         uint16_t opcode;
-        uint8_t stage, out, type;
+        uint8_t turn, out, type;
         int aux;
         unsigned skip;
     } lies[LIES] = {
@@ -448,8 +448,8 @@ static void lie(hand *h, uint8_t party, const uvcc_job *job, uint32_t task) {
     };
     if (party != h->party || h->done != 0 || task + 2 != job->count)
         return;
-    const uvcci_run *r = run_of(h->t.s[party], lies[h->kind].opcode);
-    if (!is_of(job, r) || r->stage != lies[h->kind].stage)
+    const uvcci_instance *r = run_of(h->t.s[party], lies[h->kind].opcode);
+    if (!is_of(job, r) || r->turn != lies[h->kind].turn)
         return;
     const uvcci_batch_out *out = &r->out[lies[h->kind].out];
     for (uint32_t i = 0; i < out->count && h->done == 0; i++)
@@ -541,21 +541,21 @@ static void check_coin_leaf(const hand *h, uint8_t party) {
 
 /* What each party sends for the coin, and whether it goes on to the check. */
 static void watch_coin(hand *h, uint8_t party, const uvcc_job *job, uint32_t task) {
-    const uvcci_run *start = run_of(h->t.s[party], UVCC_OP_SKS_START),
-                    *check = run_of(h->t.s[party], UVCC_OP_SKS_GEMM_CHECK);
+    const uvcci_instance *start = run_of(h->t.s[party], UVCC_OP_SKS_START),
+                         *check = run_of(h->t.s[party], UVCC_OP_SKS_GEMM_CHECK);
     if (start == NULL || task + 1 != job->count)
         return;
-    if (is_of(job, start) && start->stage == 0) {
+    if (is_of(job, start) && start->turn == 0) {
         memcpy(h->coin[2][party], start->out[1].digest[0][0], 32);
         memcpy(h->coin[0][party], start->out[1].digest[1][0], 32);
         for (unsigned vec = 0; vec < 2; vec++)
             assert_memory_equal(start->out[1].digest[vec][1], start->out[1].digest[vec][0], 32);
-    } else if (is_of(job, start) && start->stage == 1) {
+    } else if (is_of(job, start) && start->turn == 1) {
         memcpy(h->coin[1][party], start->out[0].digest[0][0], 32);
         assert_memory_equal(start->out[0].digest[0][1], start->out[0].digest[0][0], 32);
     } else if (is_of(job, check)) {
         h->checks |= 1u << party;
-        if (check->stage == 0) /* else the step may have ended */
+        if (check->turn == 0) /* else the step may have ended */
             check_coin_leaf(h, party);
     }
 }
@@ -700,12 +700,12 @@ static void test_bit_products(void **state) {
 /* A and B are free as soon as the products of the check are made: the verdict needs no tensor. */
 static void watch_buffers(hand *h) {
     for (unsigned i = 0; i < 3; i++) {
-        const uvcci_run *start = run_of(h->t.s[i], UVCC_OP_SKS_START),
-                        *check = run_of(h->t.s[i], UVCC_OP_SKS_GEMM_CHECK);
+        const uvcci_instance *start = run_of(h->t.s[i], UVCC_OP_SKS_START),
+                             *check = run_of(h->t.s[i], UVCC_OP_SKS_GEMM_CHECK);
         if (start == NULL)
             continue;
-        const bool before = start->stage != UVCCI_STAGE_DONE && start->stage != 0;
-        const bool between = start->stage == UVCCI_STAGE_DONE && check->stage != UVCCI_STAGE_DONE;
+        const bool before = start->turn != UVCCI_TURN_DONE && start->turn != 0;
+        const bool between = start->turn == UVCCI_TURN_DONE && check->turn != UVCCI_TURN_DONE;
         if (before)
             assert_non_null(h->t.s[i]->buffers[h->g.a].shares.lo);
         if (between)
@@ -730,17 +730,17 @@ static void test_tensors_go_early(void **state) {
 /* What no peer can know yet is refused. */
 static void watch_refusals(hand *h) {
     for (unsigned i = 0; i < 3; i++) {
-        const uvcci_run *start = run_of(h->t.s[i], UVCC_OP_SKS_START),
-                        *check = run_of(h->t.s[i], UVCC_OP_SKS_GEMM_CHECK);
+        const uvcci_instance *start = run_of(h->t.s[i], UVCC_OP_SKS_START),
+                             *check = run_of(h->t.s[i], UVCC_OP_SKS_GEMM_CHECK);
         if (start == NULL || start->step->running == false)
             continue;
         assert_false(uvcci_sks_refuses(start, 0));
         assert_false(uvcci_sks_refuses(start, 1));
-        assert_int_equal(uvcci_sks_refuses(start, 2), start->stage == 0);
-        assert_int_equal(uvcci_sks_refuses(check, 0), start->stage < 2);
-        assert_int_equal(uvcci_sks_refuses(check, 1), start->stage < 2);
-        assert_int_equal(uvcci_sks_refuses(check, 2), check->stage == 0);
-        h->done |= start->stage == 0 ? 1u : 2u;
+        assert_int_equal(uvcci_sks_refuses(start, 2), start->turn == 0);
+        assert_int_equal(uvcci_sks_refuses(check, 0), start->turn < 2);
+        assert_int_equal(uvcci_sks_refuses(check, 1), start->turn < 2);
+        assert_int_equal(uvcci_sks_refuses(check, 2), check->turn == 0);
+        h->done |= start->turn == 0 ? 1u : 2u;
     }
 }
 

@@ -6,8 +6,8 @@ enum { STEPS = 2, OPS_MAX = 256, JOBS_MAX = 256 };
 /* What has been heard of one op in one step. */
 typedef struct life {
     bool begun, waits, done, keys_out;
-    bool busy; /* a job of a stage is out */
-    uint8_t stage;
+    bool busy; /* a job of a turn is out */
+    uint8_t turn;
 } life;
 
 typedef struct ear {
@@ -27,9 +27,9 @@ static void job_out(ear *e, life *l, const uvcc_op_trace *t) {
     e->out[e->out_count] = t->job;
     e->out_op[e->out_count++] = t->op;
     e->jobs++;
-    if (t->work == UVCC_TRACE_STAGE) {
+    if (t->work == UVCC_TRACE_TURN) {
         assert_true(l->begun && !l->waits && !l->done && !l->busy);
-        assert_int_equal(t->stage, l->stage);
+        assert_int_equal(t->turn, l->turn);
         l->busy = true;
     } else if (t->work == UVCC_TRACE_KEYS) {
         assert_false(l->keys_out);
@@ -48,7 +48,7 @@ static void job_done(ear *e, life *l, const uvcc_op_trace *t) {
     assert_int_equal(e->out_op[i], t->op);
     e->out[i] = e->out[--e->out_count];
     e->out_op[i] = e->out_op[e->out_count];
-    if (t->work == UVCC_TRACE_STAGE)
+    if (t->work == UVCC_TRACE_TURN)
         l->busy = false;
 }
 
@@ -73,7 +73,7 @@ static void hear(void *user, const uvcc_op_trace *t) {
     switch (t->kind) {
     case UVCC_TRACE_BEGIN:
         assert_false(l->begun);
-        assert_int_equal(t->stage, 0);
+        assert_int_equal(t->turn, 0);
         check_before(e, t);
         l->begun = true;
         break;
@@ -90,14 +90,14 @@ static void hear(void *user, const uvcc_op_trace *t) {
         break;
     case UVCC_TRACE_WAIT:
         assert_true(l->begun && !l->busy && !l->waits && !l->done);
-        assert_int_equal(t->stage, l->stage);
+        assert_int_equal(t->turn, l->turn);
         l->waits = true;
         e->waits++;
         break;
     case UVCC_TRACE_RESUME:
         assert_true(l->waits);
         l->waits = false;
-        assert_int_equal(t->stage, ++l->stage);
+        assert_int_equal(t->turn, ++l->turn);
         break;
     case UVCC_TRACE_DONE:
         assert_true(l->begun && !l->busy && !l->waits && !l->done);
@@ -186,8 +186,8 @@ static void ops_live_in_order(void **state) {
             assert_int_equal(e->jobs + 1, stats[p].jobs); /* one sets the weights */
             /* All that is sent for ops; the rest is agreement, roots and the end. */
             assert_int_equal(e->bytes[UVCC_TRACE_KEYS], stats[p].bytes_preprocessing);
-            assert_true(e->bytes[UVCC_TRACE_STAGE] < stats[p].bytes_online);
-            assert_true(e->bytes[UVCC_TRACE_STAGE] + 2000 > stats[p].bytes_online);
+            assert_true(e->bytes[UVCC_TRACE_TURN] < stats[p].bytes_online);
+            assert_true(e->bytes[UVCC_TRACE_TURN] + 2000 > stats[p].bytes_online);
         }
     }
 }

@@ -60,11 +60,11 @@ static void one_to_one(maker *m, uint16_t opcode, uint32_t in, uint32_t out, uin
 static uint32_t sum_over(maker *m, uint32_t x, uint32_t size, uint8_t group, uint8_t more,
                          uint8_t cut) {
     m->sharing = uvcc_program_tensor_at(m->p, x)->sharing;
-    uint32_t slice = tensor(m, "slice", ROWS / size, 60, (uint8_t)(4 + more), UVCC_EPOCH);
+    uint32_t slice = tensor(m, "slice", ROWS / size, 60, (uint8_t)(4 + more), UVCC_TRANSIENT);
     m->sharing = UVCC_REPLICATED;
-    uint32_t less = tensor(m, "cut", ROWS / size, 28, (uint8_t)(4 - cut), UVCC_EPOCH);
-    uint32_t back = tensor(m, "back", ROWS / size, 28, 4, UVCC_EPOCH);
-    uint32_t whole = tensor(m, "whole", ROWS, 28, 4, UVCC_EPOCH);
+    uint32_t less = tensor(m, "cut", ROWS / size, 28, (uint8_t)(4 - cut), UVCC_TRANSIENT);
+    uint32_t back = tensor(m, "back", ROWS / size, 28, 4, UVCC_TRANSIENT);
+    uint32_t whole = tensor(m, "whole", ROWS, 28, 4, UVCC_TRANSIENT);
     one_to_one(m, UVCC_OP_REDUCE_SCATTER, x, slice, 0, group);
     one_to_one(m, UVCC_OP_TRUNCATE, slice, less, (uint8_t)(more + cut), 0);
     one_to_one(m, UVCC_OP_SHIFT_LEFT, less, back, cut, 0);
@@ -75,7 +75,7 @@ static uint32_t sum_over(maker *m, uint32_t x, uint32_t size, uint8_t group, uin
 /* X W, additive: no message. */
 static uint32_t part(maker *m, uint32_t x, uint32_t w) {
     m->sharing = UVCC_ADDITIVE;
-    uint32_t z = tensor(m, "part", ROWS, 58, 8, UVCC_EPOCH);
+    uint32_t z = tensor(m, "part", ROWS, 58, 8, UVCC_TRANSIENT);
     m->sharing = UVCC_REPLICATED;
     op(m,
        (uvcc_op_desc){
@@ -87,7 +87,7 @@ static uint32_t part(maker *m, uint32_t x, uint32_t w) {
 static uint8_t product_flags;
 
 static uint32_t product(maker *m, uint32_t x, uint32_t w) {
-    uint32_t z = tensor(m, "product", ROWS, 30, 4, UVCC_EPOCH);
+    uint32_t z = tensor(m, "product", ROWS, 30, 4, UVCC_TRANSIENT);
     op(m, (uvcc_op_desc){.opcode = UVCC_OP_ELEM_MUL,
                          .in_count = 2,
                          .in = {x, w},
@@ -114,7 +114,7 @@ static uvcc_program *worker_program(test_alloc *mem, const shape *s, uint32_t st
     const bool first = stage == 0, last = stage + 1 == s->stages;
     for (m.mb = 0; m.mb < MBS; m.mb++) {
         m.k = 0;
-        x[m.mb] = tensor(&m, "X", ROWS, 28, 4, UVCC_EPOCH);
+        x[m.mb] = tensor(&m, "X", ROWS, 28, 4, UVCC_TRANSIENT);
         if (first)
             assert_true(uvcc_program_input_mb(m.p, 1 + m.mb, x[m.mb], m.mb % 3, m.mb) >= 0);
         else
@@ -126,13 +126,13 @@ static uvcc_program *worker_program(test_alloc *mem, const shape *s, uint32_t st
     m.phase = UVCC_BWD;
     for (m.mb = 0; m.mb < MBS; m.mb++) {
         m.k = 0;
-        uint32_t dy = last ? y[m.mb] : tensor(&m, "DY", ROWS, 30, 4, UVCC_EPOCH);
+        uint32_t dy = last ? y[m.mb] : tensor(&m, "DY", ROWS, 30, 4, UVCC_TRANSIENT);
         if (!last)
             op(&m, (uvcc_op_desc){.opcode = UVCC_OP_RECV_PP, .out_count = 1, .out = {dy}});
         uint32_t dx = product(&m, dy, w);
         if (m.mb == 0)
-            one_to_one(&m, UVCC_OP_SHIFT_LEFT, dx, g = tensor(&m, "G", ROWS, 30, 4, UVCC_EPOCH), 0,
-                       0);
+            one_to_one(&m, UVCC_OP_SHIFT_LEFT, dx, g = tensor(&m, "G", ROWS, 30, 4, UVCC_TRANSIENT),
+                       0, 0);
         else
             op(&m, (uvcc_op_desc){.opcode = UVCC_OP_ADD,
                                   .in_count = 2,
@@ -287,7 +287,7 @@ static void job_check(job *j, uint32_t step) {
             assert_memory_equal(uvcc_session_output(j->t[i].s[p], step, OUT_W),
                                 uvcc_reference_get(j->ref[i], w), ELEMS * sizeof(int64_t));
             uvcc_session_get_stats(j->t[i].s[p], &st);
-            assert_true(st.epoch_peak_bytes <= bound);
+            assert_true(st.transient_peak_bytes <= bound);
         }
     }
 }
@@ -379,7 +379,7 @@ static void refuse(uvcc_op_desc d, uint32_t in_rows, uint32_t out_rows, uint8_t 
     assert_int_equal(uvcc_program_new(&m.p, &al), 0);
     assert_int_equal(uvcc_program_topology(m.p, 3, 2, 2), 0);
     uint32_t a = tensor(&m, "A", in_rows, in_bits, 0, UVCC_PERSIST);
-    uint32_t b = tensor(&m, "B", out_rows, out_bits, 0, UVCC_EPOCH);
+    uint32_t b = tensor(&m, "B", out_rows, out_bits, 0, UVCC_TRANSIENT);
     assert_true(uvcc_program_entry(m.p, "go") >= 0);
     assert_int_equal(uvcc_program_pipeline(m.p, stage, 2, 0), 0);
     d.in[0] = a;

@@ -128,7 +128,7 @@ static uint32_t in_flight(const job *j, const host_worker *w) {
     return warm < c->microbatches ? warm + 1 : c->microbatches;
 }
 
-uint64_t job_epoch_bound(const job *j, uint64_t *mb) {
+uint64_t job_transient_bound(const job *j, uint64_t *mb) {
     static const char *const entries[] = {"train", "reveal"};
     uint64_t most = 0;
     *mb = 0;

@@ -48,9 +48,9 @@ const int64_t *job_output(const job *j, const host_worker *w, uint32_t id);
 /* Where a worker stands in the model. */
 uvcc_transformer_worker job_place(const host_worker *w);
 
-/* What the EPOCH buffers of one worker can need at most, of the worker that needs the most: in the
- * entries that are run, and with `mb` not NULL as a share of each microbatch in flight. 0: not
+/* What the TRANSIENT buffers of one worker can need at most, of the worker that needs the most: in
+ * the entries that are run, and with `mb` not NULL as a share of each microbatch in flight. 0: not
  * known, since a program is too large to tell. */
-uint64_t job_epoch_bound(const job *j, uint64_t *mb);
+uint64_t job_transient_bound(const job *j, uint64_t *mb);
 
 #endif

@@ -33,7 +33,7 @@ typedef struct lm_run {
     uint8_t weights_sha256[32];
     bool checked, equal; /* against the plaintext run */
     double start_s, time_s;
-    uint64_t epoch_bound, epoch_bound_mb; /* of one worker; 0: not known */
+    uint64_t transient_bound, transient_bound_mb; /* of one worker; 0: not known */
 } lm_run;
 
 static double now_s(void) {
@@ -192,9 +192,9 @@ static json_t *to_json(const lm_run *r) {
         {"messages", json_integer((json_int_t)t.messages)},
         {"rounds", json_integer((json_int_t)t.rounds)},
         {"tensor_peak_bytes", json_integer((json_int_t)t.tensor_peak)},
-        {"epoch_peak_bytes", json_integer((json_int_t)t.epoch_peak)},
-        {"epoch_bound_bytes",
-         r->epoch_bound != 0 ? json_integer((json_int_t)r->epoch_bound) : json_null()},
+        {"transient_peak_bytes", json_integer((json_int_t)t.transient_peak)},
+        {"transient_bound_bytes",
+         r->transient_bound != 0 ? json_integer((json_int_t)r->transient_bound) : json_null()},
         {"time_s", json_real(r->time_s)},
         {"retransmissions", json_integer((json_int_t)t.retransmissions)},
     };
@@ -230,10 +230,10 @@ static int plot(const lm_run *r) {
 static void show_memory(const lm_run *r, const host_totals *t, FILE *to) {
     (void)fprintf(to, "tensor memory    %.1f MB at most in one worker\n",
                   (double)t->tensor_peak * 1e-6);
-    (void)fprintf(to, "of one step      %.1f MB", (double)t->epoch_peak * 1e-6);
-    if (r->epoch_bound != 0)
+    (void)fprintf(to, "of one step      %.1f MB", (double)t->transient_peak * 1e-6);
+    if (r->transient_bound != 0)
         (void)fprintf(to, ", bound %.1f MB: %.1f MB per microbatch in flight",
-                      (double)r->epoch_bound * 1e-6, (double)r->epoch_bound_mb * 1e-6);
+                      (double)r->transient_bound * 1e-6, (double)r->transient_bound_mb * 1e-6);
     (void)fputc('\n', to);
 }
 
@@ -327,7 +327,7 @@ static int run(lm_run *r, report_json *json) {
     if (status == EXIT_DONE)
         status = check(r);
     if (status == EXIT_DONE) {
-        r->epoch_bound = job_epoch_bound(&r->job, &r->epoch_bound_mb);
+        r->transient_bound = job_transient_bound(&r->job, &r->transient_bound_mb);
         summary(r);
         status = host_report(&r->job.host, json, to_json(r), report_stream(r->o->run.json));
     }

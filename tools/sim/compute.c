@@ -17,7 +17,7 @@ static void run_job(sim_party *p, sim_held_job *j) {
 void sim_jobs_take(sim_party *p) {
     sim_world *w = p->w;
     const uvcc_job *job;
-    while (uvcc_session_poll_op(p->s, &job) == 1) {
+    while (uvcc_session_poll_job(p->s, &job) == 1) {
         if (p->job_count == p->job_cap) {
             p->job_cap = p->job_cap == 0 ? 32 : 2 * p->job_cap;
             p->jobs = realloc(p->jobs, p->job_cap * sizeof *p->jobs);

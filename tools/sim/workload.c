@@ -53,7 +53,7 @@ static value *new_value(builder *b, uint32_t rows, uint32_t cols, unsigned bits)
     (void)snprintf(name, sizeof name, "t%u", b->count);
     value *v = &b->v[b->count++];
     *v = (value){.rows = rows, .cols = cols, .bits = bits};
-    v->tensor = tensor(b, name, rows, cols, bits, SCALE, UVCC_EPOCH);
+    v->tensor = tensor(b, name, rows, cols, bits, SCALE, UVCC_TRANSIENT);
     return v;
 }
 
@@ -147,7 +147,7 @@ static void add_sum(builder *b, const value *x, const value *y, const product *p
                           .cols = p->cols,
                           .bits = (uint8_t)(bits + 1),
                           .scale = 2 * SCALE,
-                          .lifetime = UVCC_EPOCH,
+                          .lifetime = UVCC_TRANSIENT,
                           .in_buffer_of = UVCC_NO_TENSOR,
                           .sharing = UVCC_ADDITIVE};
     int rc = uvcc_program_tensor(b->p, &d);
@@ -158,7 +158,7 @@ static void add_sum(builder *b, const value *x, const value *y, const product *p
     if (pick(b, 2) != 0) {
         (void)snprintf(name, sizeof name, "w%u", b->count);
         value whole = {.tensor =
-                           tensor(b, name, p->rows, p->cols, bits + 1, 2 * SCALE, UVCC_EPOCH)};
+                           tensor(b, name, p->rows, p->cols, bits + 1, 2 * SCALE, UVCC_TRANSIENT)};
         add_op(b, UVCC_OP_RESHARE, &sum, NULL, whole.tensor, 0, 0);
         sum = whole;
     }
@@ -172,8 +172,8 @@ static void add_checked(builder *b, const value *x, const value *y, const value 
     static const uint16_t permille[] = {1000, 500, 0};
     char name[16];
     (void)snprintf(name, sizeof name, "c%u", b->count);
-    const value whole = {.tensor =
-                             tensor(b, name, out->rows, out->cols, bits, 2 * SCALE, UVCC_EPOCH)};
+    const value whole = {
+        .tensor = tensor(b, name, out->rows, out->cols, bits, 2 * SCALE, UVCC_TRANSIENT)};
     add_op(b, UVCC_OP_GEMM_SS, x, y, whole.tensor, 0, flags);
     uvcc_op_desc op = {.opcode = UVCC_OP_SKS_START,
                        .k = b->k++,
@@ -229,7 +229,7 @@ static void grow_relu(builder *b, const value *x) {
                        .in_count = 1,
                        .out_count = 2,
                        .in = {x->tensor},
-                       .out = {y->tensor, tensor(b, name, x->rows, x->cols, 1, 0, UVCC_EPOCH)},
+                       .out = {y->tensor, tensor(b, name, x->rows, x->cols, 1, 0, UVCC_TRANSIENT)},
                        .lift = (uint8_t)pick(b, 3)};
     if (pick(b, 2) != 0)
         op.flags = UVCC_OP_CIRCUIT;
@@ -243,8 +243,8 @@ static const int32_t fn_entries[] = {5, -77, 1 << 20, 3};
 static const int64_t fn_zero[] = {0}, fn_far[] = {-3, 40};
 
 /* A table's value plus x times a bit on one key. */
-static uint32_t element_steps(uvcc_fn_step out[FN_STEPS], uint8_t bits, uint8_t next) {
-    const uvcc_fn_step element[] = {
+static uint32_t element_steps(uvcc_fn_instr out[FN_STEPS], uint8_t bits, uint8_t next) {
+    const uvcc_fn_instr element[] = {
         {.kind = UVCC_FN_OPEN, .bits = 64},
         {.kind = UVCC_FN_COMPARE, .bits = bits, .word_count = 2, .words = fn_far},
         {.kind = UVCC_FN_TABLE,
@@ -263,9 +263,9 @@ static uint32_t element_steps(uvcc_fn_step out[FN_STEPS], uint8_t bits, uint8_t 
 }
 
 /* x and what a spline makes of it, scaled back. */
-static uint32_t scaled_steps(uvcc_fn_step out[FN_STEPS], uint8_t bits, uint8_t next) {
+static uint32_t scaled_steps(uvcc_fn_instr out[FN_STEPS], uint8_t bits, uint8_t next) {
     static const int64_t pieces[] = {-3, 40, 0, 1, 5, -1, -9, 2};
-    const uvcc_fn_step scaled[] = {
+    const uvcc_fn_instr scaled[] = {
         {.kind = UVCC_FN_OPEN, .bits = 64},
         {.kind = UVCC_FN_SPLINE, .bits = bits, .first = 1, .word_count = 8, .words = pieces},
         {.kind = UVCC_FN_ADD, .a = 1, .b = 0},
@@ -279,11 +279,11 @@ static uint32_t scaled_steps(uvcc_fn_step out[FN_STEPS], uint8_t bits, uint8_t n
 }
 
 /* Tables of an exact index. */
-static uint32_t exact_steps(uvcc_fn_step out[FN_STEPS], uint8_t bits, uint8_t next) {
+static uint32_t exact_steps(uvcc_fn_instr out[FN_STEPS], uint8_t bits, uint8_t next) {
     /* what the table rises by, and [index >= 0] by the rounded one */
     static const int32_t rises[] = {5, -82, 77};
     static const int64_t ends[] = {0, 1}, between[] = {1, -1};
-    const uvcc_fn_step exact[] = {
+    const uvcc_fn_instr exact[] = {
         {.kind = UVCC_FN_OPEN, .bits = 64},
         {.kind = UVCC_FN_SHIFT, .shift = 2},
         {.kind = UVCC_FN_LOW, .bits = 2},
@@ -324,9 +324,9 @@ static uint32_t exact_steps(uvcc_fn_step out[FN_STEPS], uint8_t bits, uint8_t ne
 }
 
 /* For rows of several columns: the greatest. */
-static uint32_t pairs_steps(uvcc_fn_step out[FN_STEPS], uint8_t bits, uint8_t next) {
+static uint32_t pairs_steps(uvcc_fn_instr out[FN_STEPS], uint8_t bits, uint8_t next) {
     static const int64_t one[] = {1};
-    const uvcc_fn_step pairs[] = {
+    const uvcc_fn_instr pairs[] = {
         {.kind = UVCC_FN_OPEN, .bits = 64},
         {.kind = UVCC_FN_PAIR_DIFF},
         {.kind = UVCC_FN_PAIR_SECOND},
@@ -340,12 +340,12 @@ static uint32_t pairs_steps(uvcc_fn_step out[FN_STEPS], uint8_t bits, uint8_t ne
 }
 
 static void grow_function(builder *b, const value *x) {
-    static uint32_t (*const kinds[])(uvcc_fn_step *, uint8_t,
+    static uint32_t (*const kinds[])(uvcc_fn_instr *, uint8_t,
                                      uint8_t) = {element_steps, scaled_steps, exact_steps};
     const uint8_t bits = (uint8_t)(x->bits + 1),
                   next = pick(b, 2) != 0 ? UVCC_FN_LIFT : UVCC_FN_EXCHANGE;
     const bool in_pairs = x->cols > 1 && pick(b, 2) != 0;
-    uvcc_fn_step steps[FN_STEPS];
+    uvcc_fn_instr steps[FN_STEPS];
     const uint32_t count = (in_pairs ? pairs_steps : kinds[b->k % 3])(steps, bits, next);
     const uvcc_function f = {
         .name = "f", .inputs = 1, .outputs = 1, .step_count = (uint8_t)count, .steps = steps};
