@@ -2,7 +2,6 @@
 #include "measure_real.h"
 
 #include <math.h>
-#include <string.h>
 
 static const double PI = 3.14159265358979323846;
 

@@ -2,8 +2,6 @@
  */
 #include "options.h"
 
-#include <string.h>
-
 #include "runflags.h"
 
 #define HIDDEN_UNITS_MAX 4096u

@@ -2,7 +2,6 @@
  * which names the numbers. */
 #include "options.h"
 
-#include <string.h>
 #include <uvcc/transformer.h>
 #include <uvcc/uvcc.h>
 
