@@ -513,9 +513,9 @@ static const struct {
     const char *name;
     void (*check)(listing *l, listing_seen *seen);
 } codecs[] = {
-    {"frame", codec_frame},
-    {"batch", codec_batch},
-    {"hello", codec_hello},
+    {"frame", codec_frame}, {"batch", codec_batch},   {"hello", codec_hello},
+    {"leaf", codec_leaf},   {"bundle", codec_bundle}, {"job root", codec_job_root},
+    {"proof", codec_proof},
 };
 
 void listing_check(listing *l, listing_seen *seen) {

@@ -126,8 +126,9 @@ const uint8_t *field_peek(listing *l, size_t n);
 
 /* What was listed, for the test that nothing is missing. */
 typedef struct listing_seen {
-    bool kind[256], tlv[256];
+    bool kind[256], tlv[256], leaf[256];
     bool hello[4], sealed[2], suite[3];
+    bool bundle, job_root, proof;
 } listing_seen;
 
 /* Finds the listing's codec, runs it, ends the listing. */
@@ -138,5 +139,10 @@ void codec_frame(listing *l, listing_seen *seen);
 void codec_batch(listing *l, listing_seen *seen);
 /* codec_hello.c: HELLO frames, a handshake of three in the making. */
 void codec_hello(listing *l, listing_seen *seen);
+/* codec_audit.c */
+void codec_leaf(listing *l, listing_seen *seen);
+void codec_bundle(listing *l, listing_seen *seen);
+void codec_job_root(listing *l, listing_seen *seen);
+void codec_proof(listing *l, listing_seen *seen);
 
 #endif

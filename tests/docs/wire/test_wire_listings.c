@@ -8,6 +8,7 @@
 
 #include <dirent.h>
 #include <sys/stat.h>
+#include <uvcc/audit.h>
 #include <uvcc/blv1.h>
 #include <uvcc/frame.h>
 
@@ -129,9 +130,13 @@ static void listings_hold(void **state) {
 #define UVCC_TLV(name, code) MISSING(seen.tlv[code], "the TLV " #name);
 #include <uvcc/tlvs.def>
 #undef UVCC_TLV
+#define UVCC_LEAF(name, code, bytes, key) MISSING(seen.leaf[code], "the leaf " #name);
+#include <uvcc/leaves.def>
+#undef UVCC_LEAF
     MISSING(seen.hello[1] && seen.hello[2] && seen.hello[3], "HELLO 1, 2 or 3");
     MISSING(seen.sealed[0] && seen.sealed[1], "a sealed data or control frame");
     MISSING(seen.suite[1] && seen.suite[2], "suite 1 or 2");
+    MISSING(seen.bundle && seen.job_root && seen.proof, "a bundle, job root or proof");
 }
 
 /* The index links every document, and nothing that is not there. */
@@ -160,7 +165,7 @@ typedef struct cutting {
 } cutting;
 
 static bool refused(const cutting *c, char why[256]) {
-    listing_seen seen = {.hello = {false}};
+    listing_seen seen = {.bundle = false};
     check_text(c->name, c->text, &seen, why);
     return why[0] != '\0';
 }
@@ -265,16 +270,16 @@ static void forms_are_refused(void **state) {
         {"## X\n\nA.\n\n```values\ncodec = none\n```\n\n```bytes\n```\n",
          "no codec is called none"},
         {"## X\n\nA.\n\n```values\nkind = ACK\n```\n\n```bytes\n```\n", "codec"},
-        {"## X\n\n```values\ncodec = batch\n```\n\n```bytes\n```\n", "no sentence"},
+        {"## X\n\n```values\ncodec = leaf\n```\n\n```bytes\n```\n", "no sentence"},
         {"## X\n\nA.\n\n```bytes\n```\n", "wrong place"},
-        {"## X\n\nA.\n\n```values\ncodec = batch\n```\n", "no block of bytes"},
-        {"## X\n\nA.\n\n```values\ncodec=batch\n```\n\n```bytes\n```\n", "no `name = value`"},
-        {"## X\n\nA.\n\n```values\ncodec = batch\n```\n\n```bytes\n\n```\n", "the offset here is"},
+        {"## X\n\nA.\n\n```values\ncodec = leaf\n```\n", "no block of bytes"},
+        {"## X\n\nA.\n\n```values\ncodec=leaf\n```\n\n```bytes\n```\n", "no `name = value`"},
+        {"## X\n\nA.\n\n```values\ncodec = leaf\n```\n\n```bytes\n\n```\n", "the offset here is"},
         {"X\n", "begins with"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        listing_seen seen = {.hello = {false}};
+        listing_seen seen = {.bundle = false};
         char why[256];
         check_text("case", cases[i].text, &seen, why);
         if (strstr(why, cases[i].why) == NULL)
@@ -297,7 +302,7 @@ static int print(const char *path) {
     fwrite(text, 1, (size_t)(at - text), stdout);
     bool good = true;
     while (*at != '\0' && good) {
-        listing_seen seen = {.hello = {false}};
+        listing_seen seen = {.bundle = false};
         const char *from = at;
         listing_read(&l, path, &at, &line, true);
         listing_check(&l, &seen);
