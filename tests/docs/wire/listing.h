@@ -126,9 +126,9 @@ const uint8_t *field_peek(listing *l, size_t n);
 
 /* What was listed, for the test that nothing is missing. */
 typedef struct listing_seen {
-    bool kind[256], tlv[256], leaf[256];
+    bool kind[256], tlv[256], leaf[256], record[256];
     bool hello[4], sealed[2], suite[3];
-    bool bundle, job_root, proof;
+    bool bundle, job_root, proof, checkpoint, triple, triple_store;
 } listing_seen;
 
 /* Finds the listing's codec, runs it, ends the listing. */
@@ -144,5 +144,10 @@ void codec_leaf(listing *l, listing_seen *seen);
 void codec_bundle(listing *l, listing_seen *seen);
 void codec_job_root(listing *l, listing_seen *seen);
 void codec_proof(listing *l, listing_seen *seen);
+/* codec_files.c */
+void codec_checkpoint(listing *l, listing_seen *seen);
+void codec_log(listing *l, listing_seen *seen);
+void codec_triple(listing *l, listing_seen *seen);
+void codec_triple_store(listing *l, listing_seen *seen);
 
 #endif

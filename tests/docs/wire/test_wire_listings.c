@@ -1,5 +1,5 @@
 /* test_wire_listings.c - the annotated bytes of docs/wire/ are those of the library, both ways;
- * every frame kind, TLV and leaf type is there; and the reader of listings lets nothing
+ * every frame kind, TLV, leaf and record type is there; and the reader of listings lets nothing
  * pass.
  *
  *     test_wire_listings                 the test
@@ -11,6 +11,7 @@
 #include <uvcc/audit.h>
 #include <uvcc/blv1.h>
 #include <uvcc/frame.h>
+#include <uvcc/record.h>
 
 enum { FILES_MAX = 32 };
 
@@ -133,10 +134,15 @@ static void listings_hold(void **state) {
 #define UVCC_LEAF(name, code, bytes, key) MISSING(seen.leaf[code], "the leaf " #name);
 #include <uvcc/leaves.def>
 #undef UVCC_LEAF
+#define UVCC_RECORD(name, code, fields, what) MISSING(seen.record[code], "the log record " #name);
+#include <uvcc/records.def>
+#undef UVCC_RECORD
     MISSING(seen.hello[1] && seen.hello[2] && seen.hello[3], "HELLO 1, 2 or 3");
     MISSING(seen.sealed[0] && seen.sealed[1], "a sealed data or control frame");
     MISSING(seen.suite[1] && seen.suite[2], "suite 1 or 2");
     MISSING(seen.bundle && seen.job_root && seen.proof, "a bundle, job root or proof");
+    MISSING(seen.checkpoint, "a checkpoint");
+    MISSING(seen.triple && seen.triple_store, "a triple or a store of them");
 }
 
 /* The index links every document, and nothing that is not there. */
