@@ -536,8 +536,8 @@ static void load(const uvcc_program *p) {
     c.alloc = fuzz_allocator(&mem);
     c.random = fuzz_random(&rng);
     for (uint8_t q = 0; q < 3; q++)
-        memset(c.pair_secret[q], 0x11 + q, 32);
-    c.checkpoint_every = 1;
+        memset(c.identity.pair_secret[q], 0x11 + q, 32);
+    c.resume.checkpoint_every = 1;
     FUZZ_CHECK(uvcc_session_new(&s, &c) == 0);
     int err = uvcc_session_load_program(s, p);
     FUZZ_CHECK(err <= 0 && err > -300);

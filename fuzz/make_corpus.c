@@ -15,6 +15,8 @@
 
 #include "proto/bytes.h"
 #include "proto/stepmsg.h"
+#include <uvcc/blv1.h>
+#include <uvcc/link.h>
 #include <uvcc/uvcc.h>
 
 static const char *fuzz_dir;

@@ -1,4 +1,5 @@
 #include "triangle.h"
+#include <uvcc/audit.h>
 
 void triangle_make(triangle *t, const uvcc_program *p, const triangle_options *opt) {
     memset(t, 0, sizeof *t);
@@ -13,18 +14,18 @@ void triangle_make(triangle *t, const uvcc_program *p, const triangle_options *o
         assert_int_equal(uvcc_config_default(&c, sizeof c), 0);
         c.alloc = al;
         c.random = uvcc_seeded(&t->rnd[i], t->opt.seed, i);
-        c.party = i;
-        c.suites = t->opt.suites;
-        c.datagram = t->opt.datagram;
-        c.audit_off = t->opt.audit_off;
-        c.bundles = !t->opt.audit_off;
+        c.identity.party = i;
+        c.links.suites = t->opt.suites;
+        c.links.datagram = t->opt.datagram;
+        c.checks.audit_off = t->opt.audit_off;
+        c.checks.bundles = !t->opt.audit_off;
         c.cookie = 100u + i;
         for (unsigned k = 0; k < 32; k++)
-            c.sid_job[k] = (uint8_t)k;
-        memset(c.sign_seed, 0x40 + i, 32);
+            c.identity.sid_job[k] = (uint8_t)k;
+        memset(c.identity.sign_seed, 0x40 + i, 32);
         for (uint8_t q = 0; q < 3; q++)
             if (q != i) /* by pair, the same at both ends */
-                memset(c.pair_secret[q], 0x11 * (i + q), 32);
+                memset(c.identity.pair_secret[q], 0x11 * (i + q), 32);
         if (t->opt.tweak != NULL)
             t->opt.tweak(&c);
         assert_int_equal(uvcc_session_new(&t->s[i], &c), 0);

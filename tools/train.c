@@ -399,7 +399,7 @@ static void configure(run *r, unsigned p, uvcc_config *cfg) {
     const uint64_t seed = r->o->seed;
     seeded_session(cfg, &r->al, "train", seed, p, &r->o->faults, &r->log);
     cfg->random = uvcc_seeded(&r->party[p].random, seed, p);
-    cfg->bundles = r->o->audit != NULL;
+    cfg->checks.bundles = r->o->audit != NULL;
     cfg->cookie = p;
     if (r->party[p].log != NULL) {
         cfg->record = uvlog_recorder(r->party[p].log);

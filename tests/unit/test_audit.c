@@ -782,10 +782,10 @@ static void never_without_audit(void **state) {
     c.alloc = test_allocator(&mem);
     c.random = test_random(&rnd);
     for (unsigned q = 0; q < 3; q++)
-        memset(c.pair_secret[q], 1 + (int)q, 32);
-    c.bundles = c.audit_off = true;
+        memset(c.identity.pair_secret[q], 1 + (int)q, 32);
+    c.checks.bundles = c.checks.audit_off = true;
     assert_int_equal(uvcc_session_new(&s, &c), UVCC_ERR_CONFIG);
-    c.audit_off = false;
+    c.checks.audit_off = false;
     assert_int_equal(uvcc_session_new(&s, &c), 0);
     const uint8_t *data;
     size_t len;

@@ -27,21 +27,21 @@ static void configure(job *j, job_worker *w, unsigned p, uint32_t step, uint32_t
     seeded_session(cfg, &j->al, j->command, j->o->seed, p, &j->o->faults, &j->log);
     cfg->random = uvcc_seeded(&w->party[p].random, j->o->seed,
                               run << RANK_BITS | (rank_of(j, w) * JOB_PARTIES + p));
-    cfg->replicas = (uint16_t)j->cfg->replicas;
-    cfg->stages = (uint16_t)j->cfg->stages;
-    cfg->tp_ranks = (uint16_t)j->cfg->tensor_ranks;
-    cfg->replica = (uint16_t)w->at.replica;
-    cfg->stage = (uint16_t)w->at.stage;
-    cfg->tp_rank = (uint16_t)w->at.tensor_rank;
-    cfg->audit_off = j->o->transcript != 0;
-    cfg->bundles = j->o->audit != NULL;
+    cfg->place.replicas = (uint16_t)j->cfg->replicas;
+    cfg->place.stages = (uint16_t)j->cfg->stages;
+    cfg->place.tp_ranks = (uint16_t)j->cfg->tensor_ranks;
+    cfg->place.replica = (uint16_t)w->at.replica;
+    cfg->place.stage = (uint16_t)w->at.stage;
+    cfg->place.tp_rank = (uint16_t)w->at.tensor_rank;
+    cfg->checks.audit_off = j->o->transcript != 0;
+    cfg->checks.bundles = j->o->audit != NULL;
     cfg->cookie = rank_of(j, w) * JOB_PARTIES + p;
-    cfg->checkpoint_every = j->o->checkpoint != NULL ? 1 : 0;
-    cfg->next_step = step;
-    cfg->next_run = run;
-    cfg->sks_refused = j->sks.refused;
-    cfg->sks_step = j->sks.step;
-    cfg->sks_override = j->o->sks_override;
+    cfg->resume.checkpoint_every = j->o->checkpoint != NULL ? 1 : 0;
+    cfg->resume.next_step = step;
+    cfg->resume.next_run = run;
+    cfg->checks.sks_refused = j->sks.refused;
+    cfg->checks.sks_step = j->sks.step;
+    cfg->checks.sks_override = j->o->sks_override;
 }
 
 static void hook_trace(job *j, const job_worker *w, unsigned p, uvcc_config *session,
@@ -360,7 +360,7 @@ int job_root(const job *j, unsigned party, uint8_t root[32]) {
         memcpy(roots[i], j->worker[i].party[party].step_root, sizeof roots[i]);
     if (rc == 0) {
         seeded_identity(&cfg, j->command, j->o->seed, party);
-        rc = uvcc_audit_global_root(cfg.sid_job, j->step - 1, (uint16_t)c->replicas,
+        rc = uvcc_audit_global_root(cfg.identity.sid_job, j->step - 1, (uint16_t)c->replicas,
                                     (uint16_t)c->stages, (uint16_t)c->tensor_ranks, roots[0], root);
     }
     free(roots);

@@ -30,7 +30,7 @@ typedef struct uvcci_builder {
 } uvcci_builder;
 
 static inline bool uvcci_audit_on(const uvcc_session *s) {
-    return !s->cfg.audit_off;
+    return !s->cfg.checks.audit_off;
 }
 static inline uvcci_role uvcci_role_at(const uvcc_session *s, const uvcci_instance *r,
                                        uint32_t block) {

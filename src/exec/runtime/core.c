@@ -38,6 +38,8 @@ const char *uvcc_abort_text(uint16_t reason) {
     case code:                                                                                     \
         return text;
 #include <uvcc/aborts.def>
+#include <uvcc/frame.h>
+#include <uvcc/link.h>
 #undef UVCC_ABORT
     default:
         return "unknown reason";
@@ -106,7 +108,7 @@ uvcci_step *uvcci_step_of(uvcc_session *s, uint32_t step) {
 }
 
 void uvcci_leaf(uvcc_session *s, uvcci_step *st, uint32_t row, const uint8_t *leaf, size_t len) {
-    if (s->cfg.audit_off || st->transcript == NULL)
+    if (s->cfg.checks.audit_off || st->transcript == NULL)
         return;
     st->leaves++;
     if (uvcci_transcript_add(st->transcript, row, leaf, len) != 0)

@@ -20,6 +20,8 @@
 #include "proto/optable.h"
 #include "proto/stepmsg.h"
 #include "proto/transcript.h"
+#include <uvcc/frame.h>
+#include <uvcc/link.h>
 #include <uvcc/session.h>
 
 typedef struct uvcci_step uvcci_step;
@@ -28,7 +30,7 @@ typedef struct uvcci_instance uvcci_instance;
 /* A message that came, from whole to released. */
 typedef struct uvcci_rx {
     struct uvcci_rx *next;
-    uvcci_instance *run;
+    uvcci_instance *instance;
     const uvcci_plan_round *round;
     uint32_t part;
     uint16_t b;

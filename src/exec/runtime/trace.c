@@ -41,7 +41,7 @@ void uvcci_trace_job(const uvcc_session *s, uvcc_trace_kind kind, uint64_t job,
                      uvcci_job_owner owner, const void *who) {
     if (!listens(s) || (owner != UVCCI_JOB_OP && owner != UVCCI_JOB_DEAL && owner != UVCCI_JOB_RX))
         return;
-    const uvcci_instance *r = owner == UVCCI_JOB_RX ? ((const uvcci_rx *)who)->run : who;
+    const uvcci_instance *r = owner == UVCCI_JOB_RX ? ((const uvcci_rx *)who)->instance : who;
     uvcc_op_trace t = of_run(s, r, kind);
     t.work = owner == UVCCI_JOB_OP     ? UVCC_TRACE_TURN
              : owner == UVCCI_JOB_DEAL ? UVCC_TRACE_KEYS

@@ -45,12 +45,12 @@ static uvcci_stored_bundle *find(const uvcc_session *s, uint32_t step) {
 static uvcci_head head_of(const uvcc_session *s, uint32_t step) {
     const uvcc_config *c = &s->cfg;
     return (uvcci_head){.party = s->party,
-                        .topology = {c->replicas, c->stages, c->tp_ranks},
-                        .at = {c->replica, c->stage, c->tp_rank},
-                        .sid_job = c->sid_job,
+                        .topology = {c->place.replicas, c->place.stages, c->place.tp_ranks},
+                        .at = {c->place.replica, c->place.stage, c->place.tp_rank},
+                        .sid_job = c->identity.sid_job,
                         .step = step,
                         .run = s->run,
-                        .policy_hash = c->policy_hash};
+                        .policy_hash = c->identity.policy_hash};
 }
 
 bool uvcci_bundle_store_add(uvcc_session *s, const uvcci_step *st, const uint8_t step_root[32],

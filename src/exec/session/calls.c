@@ -209,7 +209,7 @@ int uvcci_session_new_recorded(uvcc_session **out, const uvcc_config *cfg, uvcc_
 
 int uvcc_session_new(uvcc_session **out, const uvcc_config *cfg) {
     if (out == NULL || cfg == NULL || cfg->size > sizeof *cfg ||
-        cfg->size < offsetof(uvcc_config, record) + sizeof cfg->record ||
+        cfg->size < offsetof(uvcc_config, links) ||
         cfg->record.write == NULL || cfg->alloc.alloc == NULL || cfg->alloc.free == NULL ||
         cfg->random.fill == NULL)
         return uvcci_session_new(out, cfg);

@@ -11,6 +11,7 @@
 
 #include "proto/bytes.h"
 #include <string.h>
+#include <uvcc/checkpoint.h>
 
 enum { HEAD_BYTES = 4 + 4 + 32 + 32 + 4 + 4, TENSOR_HEAD_BYTES = 16, HASH_BYTES = 32 };
 
@@ -170,7 +171,7 @@ int uvcci_checkpoint_init(uvcc_session *s) {
             c->bytes += TENSOR_HEAD_BYTES + 16 * s->program->tensors[i].elems;
             c->item_count += 2;
         }
-    if (s->cfg.checkpoint_every == 0)
+    if (s->cfg.resume.checkpoint_every == 0)
         return 0;
     c->items = state_alloc(s, (c->item_count + 1u) * sizeof c->items[0]);
     c->data = uvcci_arena_take(&s->wire, c->bytes);
@@ -235,7 +236,8 @@ static void start_copy(uvcc_session *s) {
 }
 
 void uvcci_checkpoint_due(uvcc_session *s) {
-    s->checkpoint.wanted = s->cfg.checkpoint_every != 0 && s->step % s->cfg.checkpoint_every == 0;
+    s->checkpoint.wanted =
+        s->cfg.resume.checkpoint_every != 0 && s->step % s->cfg.resume.checkpoint_every == 0;
 }
 
 bool uvcci_checkpoint_busy(uvcc_session *s) {
@@ -380,6 +382,6 @@ int uvcci_session_resume(uvcc_session *s, const uint8_t *data, size_t len) {
     set_push(s, set);
     s->tensors_at = step;
     if (!ready)
-        s->cfg.next_step = step;
+        s->cfg.resume.next_step = step;
     return 0;
 }

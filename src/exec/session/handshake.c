@@ -10,29 +10,29 @@ int uvcci_session_start(uvcc_session *s, uint64_t now) {
     if (s == NULL || s->state != UVCCI_SESSION_LOADED)
         return UVCC_ERR_STATE;
     uvcci_hello_config c = {.party = s->party,
-                            .suites = s->cfg.suites,
-                            .r = s->cfg.replicas,
-                            .s = s->cfg.stages,
-                            .t = s->cfg.tp_ranks,
-                            .replica = s->cfg.replica,
-                            .stage = s->cfg.stage,
-                            .tp = s->cfg.tp_rank,
-                            .next_step = s->cfg.next_step,
-                            .next_run = s->cfg.next_run,
-                            .repeat_ns = s->cfg.hello_repeat_ns};
-    memcpy(c.sid_job, s->cfg.sid_job, 32);
+                            .suites = s->cfg.links.suites,
+                            .r = s->cfg.place.replicas,
+                            .s = s->cfg.place.stages,
+                            .t = s->cfg.place.tp_ranks,
+                            .replica = s->cfg.place.replica,
+                            .stage = s->cfg.place.stage,
+                            .tp = s->cfg.place.tp_rank,
+                            .next_step = s->cfg.resume.next_step,
+                            .next_run = s->cfg.resume.next_run,
+                            .repeat_ns = s->cfg.links.hello_repeat_ns};
+    memcpy(c.sid_job, s->cfg.identity.sid_job, 32);
     memcpy(c.sid_sub, s->sid_sub, 32);
     memcpy(c.h_program, s->h_program, 32);
     int rc = s->cfg.random.fill(s->cfg.random.user, c.n, 32) != 0 ? UVCC_ERR_RANDOM : 0;
-    if (s->cfg.exchange_x25519) {
+    if (s->cfg.identity.exchange_x25519) {
         c.exchange = UVCCI_EXCHANGE_X25519;
         memcpy(c.sign_sk, s->sign_sk, 64);
-        memcpy(c.identity, s->cfg.peer_sign_key, sizeof c.identity);
+        memcpy(c.identity, s->cfg.identity.peer_sign_key, sizeof c.identity);
         memcpy(c.identity[s->party], s->sign_pk, 32);
         if (rc == 0 && s->cfg.random.fill(s->cfg.random.user, c.ephemeral, 32) != 0)
             rc = UVCC_ERR_RANDOM;
     } else {
-        memcpy(c.secret, s->cfg.pair_secret, sizeof c.secret);
+        memcpy(c.secret, s->cfg.identity.pair_secret, sizeof c.secret);
     }
     s->now = now;
     if (rc == 0)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 const int64_t *uvcc_session_output(const uvcc_session *s, uint32_t step, uint32_t id) {
-    if (s == NULL || s->program == NULL || s->cfg.triples_only)
+    if (s == NULL || s->program == NULL || s->cfg.triples.only)
         return NULL;
     if (s->last_output != NULL && s->last_output_step == step) {
         const uvcci_entry *e = &s->program->entries[s->last_output_entry];

@@ -77,35 +77,35 @@ static int make_links(uvcc_session *s, const needs *n) {
     c.alloc = s->alloc;
     c.random = s->cfg.random;
     c.me = s->party;
-    c.datagram = s->cfg.datagram;
+    c.datagram = s->cfg.links.datagram;
     c.sid_tag = s->sid_tag;
-    c.frame_bytes = s->cfg.frame_bytes;
-    c.datagram_bytes = s->cfg.datagram_bytes;
-    c.rto_initial_ns = s->cfg.rto_initial_ns;
-    c.rto_min_ns = s->cfg.rto_min_ns;
-    c.rto_max_ns = s->cfg.rto_max_ns;
-    c.ack_delay_ns = s->cfg.ack_delay_ns;
-    c.keepalive_ns = s->cfg.keepalive_ns;
-    c.rx_ranges_max = s->cfg.rx_ranges_max;
-    c.suspicious_max = s->cfg.suspicious_max;
-    c.suspicious_window_ns = s->cfg.suspicious_window_ns;
+    c.frame_bytes = s->cfg.links.frame_bytes;
+    c.datagram_bytes = s->cfg.links.datagram_bytes;
+    c.rto_initial_ns = s->cfg.links.rto_initial_ns;
+    c.rto_min_ns = s->cfg.links.rto_min_ns;
+    c.rto_max_ns = s->cfg.links.rto_max_ns;
+    c.ack_delay_ns = s->cfg.links.ack_delay_ns;
+    c.keepalive_ns = s->cfg.links.keepalive_ns;
+    c.rx_ranges_max = s->cfg.links.rx_ranges_max;
+    c.suspicious_max = s->cfg.links.suspicious_max;
+    c.suspicious_window_ns = s->cfg.links.suspicious_window_ns;
     /* Two steps of online messages may be outstanding, and STEP, AUDIT and BYE. */
     uint64_t online = 2 * n->online_bytes + 65536, messages;
-    int rc = capacity(s, "rx_messages_max", s->cfg.rx_messages_max, 2 * n->messages + 64, 1024,
-                      &messages);
+    int rc = capacity(s, "rx_messages_max", s->cfg.links.rx_messages_max, 2 * n->messages + 64,
+                      1024, &messages);
     c.rx_messages_max = rc == 0 ? (uint32_t)messages : 0;
     if (rc == 0)
-        rc = capacity(s, "rx_online_bytes", s->cfg.rx_online_bytes, online, 4u << 20,
+        rc = capacity(s, "rx_online_bytes", s->cfg.links.rx_online_bytes, online, 4u << 20,
                       &c.rx_online_bytes);
     if (rc == 0)
-        rc = capacity(s, "tx_online_bytes", s->cfg.tx_online_bytes, online, 4u << 20,
+        rc = capacity(s, "tx_online_bytes", s->cfg.links.tx_online_bytes, online, 4u << 20,
                       &c.tx_online_bytes);
     if (rc == 0)
-        rc = capacity(s, "rx_keys_bytes", s->cfg.rx_keys_bytes, n->key_bytes, 32u << 20,
+        rc = capacity(s, "rx_keys_bytes", s->cfg.links.rx_keys_bytes, n->key_bytes, 32u << 20,
                       &c.rx_keys_bytes);
     if (rc == 0)
-        rc = capacity(s, "tx_keys_bytes", s->cfg.tx_keys_bytes, n->key_bytes,
-                      s->cfg.keys_ahead_bytes, &c.tx_keys_bytes);
+        rc = capacity(s, "tx_keys_bytes", s->cfg.links.tx_keys_bytes, n->key_bytes,
+                      s->cfg.limits.keys_ahead_bytes, &c.tx_keys_bytes);
     for (uint8_t p = 0; rc == 0 && p < 3; p++) {
         c.peer = p;
         if (p != s->party)
@@ -121,7 +121,7 @@ static void hash_maker(uvcc_session *s) {
     uvcci_writer w = uvcci_writer_on(text, sizeof text);
     uvcci_put(&w, "UVCC_TRIPLES_V1", 15);
     uvcci_put(&w, s->h_program, 32);
-    uvcci_put32(&w, s->cfg.triples_run);
+    uvcci_put32(&w, s->cfg.triples.run);
     uvcci_sha256_once(text, w.len, s->h_program);
 }
 
@@ -130,17 +130,17 @@ static void hash_maker(uvcc_session *s) {
 static int check_place(const uvcc_session *s, const uvcc_program *p) {
     if (p->replicas * p->stages * p->tp_ranks == 1)
         return 0;
-    if (p->replicas != s->cfg.replicas || p->stages != s->cfg.stages ||
-        p->tp_ranks != s->cfg.tp_ranks) {
+    if (p->replicas != s->cfg.place.replicas || p->stages != s->cfg.place.stages ||
+        p->tp_ranks != s->cfg.place.tp_ranks) {
         uvcci_log(s, UVCC_LOG_ERROR, "the program is for %u x %u x %u workers, not %u x %u x %u",
-                  p->replicas, p->stages, p->tp_ranks, s->cfg.replicas, s->cfg.stages,
-                  s->cfg.tp_ranks);
+                  p->replicas, p->stages, p->tp_ranks, s->cfg.place.replicas, s->cfg.place.stages,
+                  s->cfg.place.tp_ranks);
         return UVCC_ERR_CONFIG;
     }
     for (uint32_t e = 0; e < p->entry_count; e++)
-        if (p->entries[e].stages > 1 && p->entries[e].stage != s->cfg.stage) {
+        if (p->entries[e].stages > 1 && p->entries[e].stage != s->cfg.place.stage) {
             uvcci_log(s, UVCC_LOG_ERROR, "entry %s is for stage %u, not %u", p->entries[e].name,
-                      p->entries[e].stage, s->cfg.stage);
+                      p->entries[e].stage, s->cfg.place.stage);
             return UVCC_ERR_CONFIG;
         }
     return 0;
@@ -156,7 +156,7 @@ static int make_local_jobs(uvcc_session *s, const uvcc_program *p) {
     if (most == 0)
         return 0;
     uvcci_jobs_free(&s->jobs, &s->alloc); /* empty: nothing runs before a program is loaded */
-    return uvcci_jobs_init(&s->jobs, &s->alloc, s->cfg.jobs_max, most, s->cfg.cookie);
+    return uvcci_jobs_init(&s->jobs, &s->alloc, s->cfg.limits.jobs_max, most, s->cfg.cookie);
 }
 
 int uvcci_session_load_program(uvcc_session *s, const uvcc_program *p) {
@@ -175,7 +175,7 @@ int uvcci_session_load_program(uvcc_session *s, const uvcc_program *p) {
         return rc;
     s->program = p; /* a failed load leaves a session that can only be freed */
     uvcc_program_hash(p, s->h_program);
-    if (s->cfg.triples_only)
+    if (s->cfg.triples.only)
         hash_maker(s);
     needs n = {0};
     rc = make_plans(s, p, &n);

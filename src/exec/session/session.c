@@ -26,43 +26,63 @@ int uvcc_config_default(uvcc_config *cfg, size_t cfg_size) {
     return 0;
 }
 
+static bool all_zero(const uint64_t *words, size_t n) {
+    uint64_t any = 0;
+    for (size_t i = 0; i < n; i++)
+        any |= words[i];
+    return any == 0;
+}
+
+/* Words that a later version gave a meaning: whoever sets them relies on it. */
+static bool reserved_unused(const uvcc_config *c) {
+#define UNUSED(group) all_zero(c->group.reserved, sizeof c->group.reserved / sizeof(uint64_t))
+    return UNUSED(identity) && UNUSED(place) && UNUSED(links) && UNUSED(limits) && UNUSED(resume) &&
+           UNUSED(checks) && UNUSED(triples);
+#undef UNUSED
+}
+
+/* What is 0 means a default; a contradiction is refused here, before anything depends on it. */
 static int config_take(uvcc_session *s, const uvcc_config *in) {
     uvcc_config *c = &s->cfg;
     memcpy(c, in, in->size);
-    if (c->flags != 0 || c->party > 2 || c->suites > UVCC_SUITES_ALL || c->alloc.alloc == NULL ||
-        c->alloc.free == NULL || c->random.fill == NULL)
+    if (!reserved_unused(c) || c->flags != 0 || c->identity.party > 2 ||
+        c->links.suites > UVCC_SUITES_ALL || c->alloc.alloc == NULL || c->alloc.free == NULL ||
+        c->random.fill == NULL)
         return UVCC_ERR_CONFIG;
-    uint16_t *ones[] = {&c->replicas, &c->stages, &c->tp_ranks};
+    uint16_t *ones[] = {&c->place.replicas, &c->place.stages, &c->place.tp_ranks};
     for (unsigned i = 0; i < 3; i++)
         if (*ones[i] == 0)
             *ones[i] = 1;
-    if (c->replica >= c->replicas || c->stage >= c->stages || c->tp_rank >= c->tp_ranks ||
-        c->stages > 256 || (c->bundles && c->audit_off))
+    if (c->place.replica >= c->place.replicas || c->place.stage >= c->place.stages ||
+        c->place.tp_rank >= c->place.tp_ranks || c->place.stages > 256 ||
+        (c->checks.bundles && c->checks.audit_off))
         return UVCC_ERR_CONFIG;
     static const uint8_t zero[32];
-    for (uint8_t p = 0; c->exchange_x25519 && p < 3; p++)
-        if (uvcci_ct_equal(p == c->party ? c->sign_seed : c->peer_sign_key[p], zero, 32))
+    for (uint8_t p = 0; c->identity.exchange_x25519 && p < 3; p++)
+        if (uvcci_ct_equal(p == c->identity.party ? c->identity.sign_seed
+                                                  : c->identity.peer_sign_key[p],
+                           zero, 32))
             return UVCC_ERR_CONFIG;
-    if (c->suites == 0)
-        c->suites = UVCC_SUITES_ALL;
-    if (c->jobs_max == 0)
-        c->jobs_max = 256;
-    if (c->leaves_max == 0)
-        c->leaves_max = 1u << 22;
-    if (c->keys_ahead_bytes == 0)
-        c->keys_ahead_bytes = 32ull << 20;
-    if (c->hello_repeat_ns == 0)
-        c->hello_repeat_ns = 200000000ull;
-    if (c->triples_ahead_bytes == 0)
-        c->triples_ahead_bytes = 64ull << 20;
-    if (c->triples_only ? c->checkpoint_every != 0 : c->triples_run != 0)
+    if (c->links.suites == 0)
+        c->links.suites = UVCC_SUITES_ALL;
+    if (c->limits.jobs_max == 0)
+        c->limits.jobs_max = 256;
+    if (c->limits.leaves_max == 0)
+        c->limits.leaves_max = 1u << 22;
+    if (c->limits.keys_ahead_bytes == 0)
+        c->limits.keys_ahead_bytes = 32ull << 20;
+    if (c->links.hello_repeat_ns == 0)
+        c->links.hello_repeat_ns = 200000000ull;
+    if (c->limits.triples_ahead_bytes == 0)
+        c->limits.triples_ahead_bytes = 64ull << 20;
+    if (c->triples.only ? c->resume.checkpoint_every != 0 : c->triples.run != 0)
         return UVCC_ERR_CONFIG;
-    return c->jobs_max < 4 ? UVCC_ERR_CONFIG : 0;
+    return c->limits.jobs_max < 4 ? UVCC_ERR_CONFIG : 0;
 }
 
 int uvcci_session_new(uvcc_session **out, const uvcc_config *cfg) {
     if (out == NULL || cfg == NULL || cfg->size > sizeof *cfg ||
-        cfg->size < offsetof(uvcc_config, datagram))
+        cfg->size < offsetof(uvcc_config, links))
         return UVCC_ERR_USAGE;
     if (cfg->alloc.alloc == NULL || cfg->alloc.free == NULL)
         return UVCC_ERR_CONFIG;
@@ -74,7 +94,7 @@ int uvcci_session_new(uvcc_session **out, const uvcc_config *cfg) {
     s->alloc = uvcci_metered(&s->meter);
     int rc = config_take(s, cfg);
     if (rc == 0)
-        rc = uvcci_jobs_init(&s->jobs, &s->alloc, s->cfg.jobs_max, 0, s->cfg.cookie);
+        rc = uvcci_jobs_init(&s->jobs, &s->alloc, s->cfg.limits.jobs_max, 0, s->cfg.cookie);
     uint8_t k_own[32];
     if (rc == 0 && s->cfg.random.fill(s->cfg.random.user, k_own, sizeof k_own) != 0)
         rc = UVCC_ERR_RANDOM;
@@ -82,17 +102,17 @@ int uvcci_session_new(uvcc_session **out, const uvcc_config *cfg) {
         uvcci_session_free(s);
         return rc;
     }
-    s->party = s->cfg.party;
+    s->party = s->cfg.identity.party;
     s->close_deadline = UVCC_NEVER;
-    s->tensors_at = s->cfg.next_step;
-    uvcci_arena_init(&s->tensors, &s->alloc, UVCC_MEM_TENSOR, s->cfg.tensor_bytes);
+    s->tensors_at = s->cfg.resume.next_step;
+    uvcci_arena_init(&s->tensors, &s->alloc, UVCC_MEM_TENSOR, s->cfg.limits.tensor_bytes);
     uvcci_arena_init(&s->wire, &s->alloc, UVCC_MEM_WIRE, 0);
-    uvcci_sid_rep(s->cfg.sid_job, s->cfg.replica, s->sid_rep);
-    uvcci_sid_sub(s->sid_rep, (uint8_t)s->cfg.stage, s->cfg.tp_rank, s->sid_sub);
+    uvcci_sid_rep(s->cfg.identity.sid_job, s->cfg.place.replica, s->sid_rep);
+    uvcci_sid_sub(s->sid_rep, (uint8_t)s->cfg.place.stage, s->cfg.place.tp_rank, s->sid_sub);
     s->sid_tag = uvcci_sid_tag(s->sid_sub);
     uvcci_derive_prk(s->sid_sub, k_own, s->k_own_prk);
     uvcci_wipe(k_own, sizeof k_own);
-    uvcci_sign_keypair(s->cfg.sign_seed, s->sign_pk, s->sign_sk);
+    uvcci_sign_keypair(s->cfg.identity.sign_seed, s->sign_pk, s->sign_sk);
     *out = s;
     return 0;
 }
@@ -189,7 +209,7 @@ int uvcci_session_feed(uvcc_session *s, uint8_t peer, const uint8_t *data, size_
     int rc = uvcc_link_feed(s->peer[peer].link, data, len, s->now);
     uvcci_dispatch(s);
     /* A frame that found no memory is lost: datagrams come again, a stream has to begin anew. */
-    return rc != 0 && !s->cfg.datagram ? UVCC_ERR_STREAM_BROKEN : 0;
+    return rc != 0 && !s->cfg.links.datagram ? UVCC_ERR_STREAM_BROKEN : 0;
 }
 
 int uvcci_session_peer_open(uvcc_session *s, uint8_t peer, uint64_t now) {
@@ -374,7 +394,8 @@ int uvcci_session_step(uvcc_session *s, uint32_t step, uint32_t entry, uint64_t 
         return UVCC_ERR_STATE;
     if (step < s->step || uvcci_step_of(s, step) != NULL)
         return UVCC_ERR_USAGE;
-    if (s->cfg.sks_refused && step == s->cfg.sks_step && !s->cfg.sks_override) {
+    if (s->cfg.checks.sks_refused && step == s->cfg.checks.sks_step &&
+        !s->cfg.checks.sks_override) {
         uvcci_log(s, UVCC_LOG_ERROR, "party %u: the check of a product failed in step %u before",
                   s->party, step);
         return UVCC_ERR_REFUSED;

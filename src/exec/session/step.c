@@ -200,8 +200,8 @@ int uvcci_step_open(uvcc_session *s, uint32_t step, uint32_t entry) {
     if (ok && e->in_flight != 0)
         memcpy(st->bwd_left, e->bwd_count, e->microbatches * sizeof st->bwd_left[0]);
     int rc = ok ? 0 : UVCC_ERR_NOMEM;
-    if (rc == 0 && !s->cfg.audit_off)
-        rc = uvcci_transcript_new(&st->transcript, &s->alloc, s->cfg.leaves_max);
+    if (rc == 0 && !s->cfg.checks.audit_off)
+        rc = uvcci_transcript_new(&st->transcript, &s->alloc, s->cfg.limits.leaves_max);
     if (rc == 0)
         rc = uvcci_triples_room(s, st);
     if (rc == 0)
@@ -251,7 +251,7 @@ static void send_small(uvcc_session *s, uint8_t dst, uint8_t kind, const uint8_t
  * m-2, if this run had that step, are here. They stay in their parity's place until step m needs
  * it. */
 static bool may_send_step(const uvcc_session *s, uint32_t m) {
-    if (s->cfg.audit_off || m < s->hello.step + 2)
+    if (s->cfg.checks.audit_off || m < s->hello.step + 2)
         return true;
     for (uint8_t p = 0; p < 3; p++)
         if (p != s->party &&
@@ -280,7 +280,7 @@ void uvcci_step_on_step(uvcc_session *s, uint8_t peer, const uint8_t *data, uint
     }
     uvcci_peer *p = &s->peer[peer];
     /* Without AUDITs nothing tells a peer that finished the running step that we did not yet. */
-    uint32_t ahead = s->cfg.audit_off ? 2 : 1;
+    uint32_t ahead = s->cfg.checks.audit_off ? 2 : 1;
     if (m.step < s->step || m.step - s->step > ahead || p->step_here[m.step & 3]) {
         uvcci_abort(s, UVCC_ABORT_STEP, "a peer's STEP is for another step, or came twice");
         return;
@@ -332,11 +332,11 @@ static void start_step(uvcc_session *s, uvcci_step *st) {
     for (uint32_t i = 0; i < s->program->tensor_count; i++)
         s->buffers[i].uses_left = st->entry->uses[i];
     uint8_t leaf[UVCCI_LEAF_MAX_BYTES];
-    uint16_t rst[3] = {s->cfg.replicas, s->cfg.stages, s->cfg.tp_ranks};
+    uint16_t rst[3] = {s->cfg.place.replicas, s->cfg.place.stages, s->cfg.place.tp_ranks};
     size_t n = uvcci_leaf_step_begin(leaf, s->sid_sub, st->number, s->run, rst, s->h_program,
                                      st->h_shapes, st->h_optable);
     uvcci_leaf(s, st, UVCCI_ROW_STEP_BEGIN, leaf, n);
-    if (s->cfg.sks_refused && s->cfg.sks_step == st->number) {
+    if (s->cfg.checks.sks_refused && s->cfg.checks.sks_step == st->number) {
         n = uvcci_leaf_sks_verdict(leaf, s->sid_sub, 0, UVCCI_SKS_OVERRIDDEN);
         uvcci_leaf(s, st, UVCCI_ROW_STEP_BEGIN, leaf, n);
         uvcci_log(s, UVCC_LOG_WARN, "party %u: step %u runs again after a check failed in it",
@@ -364,7 +364,7 @@ void uvcci_outputs_free(uvcc_session *s) {
 
 /* The opened values outlive the step's context: until the next step that opens any. */
 static bool keep_outputs(uvcc_session *s, uvcci_step *st) {
-    if (st->entry->output_count == 0 || s->cfg.triples_only)
+    if (st->entry->output_count == 0 || s->cfg.triples.only)
         return true;
     uvcci_outputs_free(s);
     size_t bytes = (st->entry->output_count + 1u) * sizeof(int64_t *);
@@ -387,15 +387,16 @@ static bool verify_audit(uvcc_session *s, uint8_t peer, const uvcci_audit_msg_t 
     uint8_t msg[UVCCI_AUDIT_MSG_BYTES];
     if (a->party != peer)
         return false;
-    if (memcmp(s->cfg.peer_sign_key[peer], zero, 32) == 0)
+    if (memcmp(s->cfg.identity.peer_sign_key[peer], zero, 32) == 0)
         return true;
-    uvcci_audit_msg(peer, a->global_root, s->cfg.policy_hash, msg);
-    return uvcci_sign_verify(s->cfg.peer_sign_key[peer], msg, sizeof msg, a->signature) == 0;
+    uvcci_audit_msg(peer, a->global_root, s->cfg.identity.policy_hash, msg);
+    return uvcci_sign_verify(s->cfg.identity.peer_sign_key[peer], msg, sizeof msg, a->signature) ==
+           0;
 }
 
 void uvcci_step_on_audit(uvcc_session *s, uint8_t peer, const uint8_t *data, uint32_t len) {
     uvcci_audit_msg_t a;
-    if (s->cfg.audit_off || uvcci_audit_decode(&a, data, len) != 0) {
+    if (s->cfg.checks.audit_off || uvcci_audit_decode(&a, data, len) != 0) {
         uvcci_abort(s, UVCC_ABORT_BATCH, "an AUDIT message is malformed or not wanted");
         return;
     }
@@ -420,23 +421,23 @@ static void finish_step(uvcc_session *s, uvcci_step *st) {
     uvcc_event e = {.kind = UVCC_EVENT_STEP_FINISHED, .run = s->run, .step = st->number};
     uint32_t number = st->number;
     uint8_t epoch[32], replica[32];
-    if (!s->cfg.audit_off && uvcci_transcript_root(st->transcript, epoch) != 0) {
+    if (!s->cfg.checks.audit_off && uvcci_transcript_root(st->transcript, epoch) != 0) {
         uvcci_abort(s, UVCC_ABORT_MEMORY, "no memory for the transcript's root");
         return;
     }
     if (!keep_outputs(s, st))
         return;
-    if (!s->cfg.audit_off) {
+    if (!s->cfg.checks.audit_off) {
         uvcci_replica_root(s->sid_rep, number, epoch, 1, replica);
-        uvcci_global_root(s->cfg.sid_job, number, replica, 1, s->last_root);
+        uvcci_global_root(s->cfg.identity.sid_job, number, replica, 1, s->last_root);
         s->have_root = true;
         uint8_t msg[UVCCI_AUDIT_MSG_BYTES];
-        uvcci_audit_msg(s->party, s->last_root, s->cfg.policy_hash, msg);
+        uvcci_audit_msg(s->party, s->last_root, s->cfg.identity.policy_hash, msg);
         uvcci_sign(s->sign_sk, msg, sizeof msg, e.signature);
         memcpy(e.root, s->last_root, 32);
         memcpy(e.step_root, epoch, 32);
     }
-    if (s->cfg.bundles && !uvcci_bundle_store_add(s, st, epoch, e.root, e.signature)) {
+    if (s->cfg.checks.bundles && !uvcci_bundle_store_add(s, st, epoch, e.root, e.signature)) {
         uvcci_abort(s, UVCC_ABORT_MEMORY, "no memory for a step's bundle");
         return;
     }
@@ -452,7 +453,7 @@ static void finish_step(uvcc_session *s, uvcci_step *st) {
             (void)uvcc_link_set_step(s->peer[p].link, s->step);
     uvcci_event_push(s, &e); /* the step is finished even if its AUDIT finds no memory */
     uvcci_bundle_store_early(s, number);
-    if (!s->cfg.audit_off) {
+    if (!s->cfg.checks.audit_off) {
         uvcci_audit_msg_t a = {.party = s->party, .step = number};
         memcpy(a.global_root, e.root, 32);
         memcpy(a.signature, e.signature, 64);
