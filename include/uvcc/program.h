@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 typedef enum uvcc_opcode {
-#define UVCC_OPCODE(name, code, n_in, n_out, implemented, what) UVCC_OP_##name = (code),
+#define UVCC_OPCODE(name, code, n_in, n_out, what) UVCC_OP_##name = (code),
 #include <uvcc/opcodes.def>
 #undef UVCC_OPCODE
 } uvcc_opcode;

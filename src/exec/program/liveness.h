@@ -1,8 +1,8 @@
 /* liveness.h - what an entry's ops depend on, and how long its buffers live.
  *
  * An op waits for the writers of the versions that it reads, and where it overwrites a buffer, for
- * that buffer's last writer and for all readers of what was there. Each wait is an edge, named once.
- * A version can be read until something else is written into its buffer. */
+ * that buffer's last writer and for all readers of what was there. Each wait is an edge, named
+ * once. A version can be read until something else is written into its buffer. */
 #ifndef UVCCI_LIVENESS_H
 #define UVCCI_LIVENESS_H
 

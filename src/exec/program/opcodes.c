@@ -5,8 +5,7 @@
 #include <uvcc/compute.h>
 
 static const uvcci_opcode opcodes[] = {
-#define UVCC_OPCODE(name, code, n_in, n_out, implemented, what)                                    \
-    {code, n_in, n_out, implemented, #name},
+#define UVCC_OPCODE(name, code, n_in, n_out, what) {code, n_in, n_out, #name},
 #include <uvcc/opcodes.def>
 #undef UVCC_OPCODE
 };
