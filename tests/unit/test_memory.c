@@ -4,7 +4,7 @@
 
 #include "exec/program/memory.h"
 
-enum { TENSORS = 8, P = TENSORS - 1, OPS_MAX = 12 }; /* P is PERSIST, the others TRANSIENT */
+enum { P = 7, Q, TENSORS, OPS_MAX = 12 }; /* P and Q are PERSIST, those before TRANSIENT */
 #define NONE UVCC_NO_TENSOR
 
 typedef struct sum { /* z = x - y, or x alone */
@@ -12,13 +12,13 @@ typedef struct sum { /* z = x - y, or x alone */
 } sum;
 
 static void add_tensors(uvcc_program *p, const uint32_t *rows, const uint32_t *host) {
-    static const char *const names[TENSORS] = {"A", "B", "C", "D", "E", "F", "G", "P"};
+    static const char *const names[TENSORS] = {"A", "B", "C", "D", "E", "F", "G", "P", "Q"};
     for (uint32_t t = 0; t < TENSORS; t++) {
         const uvcc_tensor_desc d = {.name = names[t],
                                     .rows = rows != NULL ? rows[t] : 1,
                                     .cols = 1,
                                     .bits = 40,
-                                    .lifetime = t == P ? UVCC_PERSIST : UVCC_TRANSIENT,
+                                    .lifetime = t >= P ? UVCC_PERSIST : UVCC_TRANSIENT,
                                     .in_buffer_of = host != NULL ? host[t] : NONE};
         assert_int_equal(uvcc_program_tensor(p, &d), (int)t);
     }
@@ -88,7 +88,7 @@ static void what_counts(void **state) {
     /* In place it has one. */
     static const sum in_place[] = {{P, NONE, A}, {A, P, A}, {A, NONE, P}};
     assert_int_equal(bound(NULL, in_place, 3), 1);
-    static const uint32_t host[TENSORS] = {NONE, A, NONE, NONE, NONE, NONE, NONE, NONE};
+    static const uint32_t host[TENSORS] = {NONE, A, NONE, NONE, NONE, NONE, NONE, NONE, NONE};
     static const sum view[] = {{P, NONE, A}, {A, P, B}, {B, NONE, P}};
     assert_int_equal(bound(host, view, 3), 1);
     /* What is read again at the end stays. */
@@ -159,7 +159,7 @@ static void the_limit_in_flight_counts(void **state) {
                                         .phase = phase,
                                         .mb = mb,
                                         .in_count = forward ? 1 : 2,
-                                        .in = {P, forward ? NONE : mb},
+                                        .in = {forward ? Q : P, forward ? NONE : mb},
                                         .out_count = 1,
                                         .out = {forward ? mb : P}};
                 assert_true(uvcc_program_op(p, &d) >= 0);
@@ -219,7 +219,7 @@ static void no_schedule_takes_more(void **state) {
     for (unsigned round = 0; round < ROUNDS; round++) {
         test_alloc mem = {0};
         sum ops[OPS_MAX];
-        uint32_t there = 1u << P;
+        uint32_t there = 1u << P | 1u << Q;
         for (unsigned i = 0; i < OPS_MAX; i++) {
             const uint32_t x = test_rand(&seed) % TENSORS, y = test_rand(&seed) % TENSORS;
             ops[i] = (sum){there >> x & 1 ? x : P, there >> y & 1 ? y : NONE,
