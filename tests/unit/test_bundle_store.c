@@ -60,7 +60,7 @@ static bool step_ends(fix *f, uint32_t step) {
     uvcci_optable_hash(&st.table, h_optable);
     const uint16_t rst[3] = {1, 1, 1};
     const size_t n = uvcci_leaf_step_begin(leaf, f->s.sid_sub, step, f->s.run, rst, f->s.h_program,
-                                           f->zero, f->zero);
+                                           f->zero, h_optable);
     assert_int_equal(uvcci_transcript_add(st.transcript, UVCCI_ROW_STEP_BEGIN, leaf, n), 0);
     assert_int_equal(uvcci_transcript_root(st.transcript, step_root), 0);
     fill(PARTY, step, root, signature);
@@ -158,7 +158,15 @@ static void audits_that_came_early(void **state) {
         f.s.peer[p].audit_here[4 & 1] = true; /* what is older, and of the step, is told apart */
         f.s.peer[p].audit[4 & 1] = audit_of(p, 4);
     }
+    /* Party 2's of step 5 is not here yet: that of step 3 stands in its place, whose bundle is
+     * still here and complete. It is not put in again, and the host not told again. */
     f.s.peer[2].audit[5 & 1] = audit_of(2, 3);
+    assert_true(step_ends(&f, 3));
+    for (uint8_t p = 0; p < 3; p += 2) {
+        const uvcci_audit_msg_t a = audit_of(p, 3);
+        uvcci_bundle_store_audit(&f.s, &a);
+    }
+    assert_told(&f, 3);
     assert_true(step_ends(&f, 5));
     uvcci_bundle_store_early(&f.s, 5);
     assert_int_equal(signed_by(&f, 5), 1u << PARTY | 1u << 0);
