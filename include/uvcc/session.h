@@ -2,17 +2,21 @@
  *
  * The loop of every host:
  *
- *     now = clock();                                        // once per turn
- *     for each peer: uvcc_session_feed(s, peer, bytes that came, len, now);
- *     while (executor gives a completion c) uvcc_session_complete(s, &c, now);
- *     if (now >= uvcc_session_next_deadline(s)) uvcc_session_on_timer(s, now);
- *     while (uvcc_session_poll_event(s, &ev) == 1) ...;
- *     while (uvcc_session_poll_job(s, &job) == 1) submit(executor, job);
- *     while (uvcc_session_poll_transmit(s, &tx, now) == 1) { n = send(tx.peer, tx.slices);
- *                                                 uvcc_session_transmit_done(s, tx.peer, tx.id, n,
- * now); }
- *         // job->plane UVCC_PLANE_LOCAL: to this party's other workers instead, see
- * <uvcc/collective.h> arm the timer for uvcc_session_next_deadline(s); wait.
+ *     now = clock(); // once per turn
+ *     for each peer:
+ *         uvcc_session_feed(s, peer, bytes that came, len, now);
+ *     while (the executor gives a completion c)
+ *         uvcc_session_complete(s, &c, now);
+ *     if (now >= uvcc_session_next_deadline(s))
+ *         uvcc_session_on_timer(s, now);
+ *     while (uvcc_session_poll_event(s, &event) == 1)
+ *         ...;
+ *     while (uvcc_session_poll_job(s, &job) == 1)
+ *         submit(executor, job); // job->plane UVCC_PLANE_LOCAL: see <uvcc/collective.h>
+ *     while (uvcc_session_poll_transmit(s, &tx, now) == 1)
+ *         uvcc_session_transmit_done(s, tx.peer, tx.id, send(tx.peer, tx.slices), now);
+ *     arm the timer for uvcc_session_next_deadline(s);
+ *     wait;
  *
  * Life: new -> load_program -> start -> READY -> steps -> close -> CLOSED. Peers are party indices.
  * Ownership: what poll_* hands out stays valid until the matching done / complete, else until the
@@ -76,17 +80,17 @@ typedef struct uvcc_config_place {
 
 /** The links to the two peers: how bytes travel, and how much of a peer's is held. */
 typedef struct uvcc_config_links {
-    bool datagram;                        /**< over packets instead of byte streams */
-    uint8_t suites;                       /**< bit 0: ChaCha20-Poly1305, bit 1: AES-256-GCM; 0: both */
-    uint32_t frame_bytes, datagram_bytes; /**< as in uvcc_link_config */
+    bool datagram;  /**< over packets instead of byte streams */
+    uint8_t suites; /**< bit 0: ChaCha20-Poly1305, bit 1: AES-256-GCM; 0: both */
+    uint32_t frame_bytes, datagram_bytes;    /**< as in uvcc_link_config */
     uint64_t rx_online_bytes, rx_keys_bytes; /**< per peer; 0: what the program needs */
     uint64_t tx_online_bytes, tx_keys_bytes; /**< per peer; 0: the same */
     uint32_t rx_messages_max; /**< per peer, as in uvcc_link_config; 0: what the program needs, at
                                    least 1024. Less than it needs is refused like rx_online_bytes */
     uint32_t rx_ranges_max;   /**< as in uvcc_link_config */
     uint64_t rto_initial_ns, rto_min_ns, rto_max_ns, ack_delay_ns, keepalive_ns; /**< as there */
-    uint64_t hello_repeat_ns; /**< 0: 200 ms */
-    uint32_t suspicious_max;  /**< per peer, as in uvcc_link_config, and so is the next */
+    uint64_t hello_repeat_ns;                                                    /**< 0: 200 ms */
+    uint32_t suspicious_max; /**< per peer, as in uvcc_link_config, and so is the next */
     uint64_t suspicious_window_ns;
     uint64_t reserved[4]; /**< 0 */
 } uvcc_config_links;
@@ -207,9 +211,9 @@ typedef enum uvcc_event_kind {
                                        Reason SKS: see checks.sks_refused */
     UVCC_EVENT_CLOSED = 8,        /**< the last one: nothing of ours is out any more */
     UVCC_EVENT_CHECKPOINT = 9,    /**< a checkpoint that resumes at `step` is ready */
-    UVCC_EVENT_PEER_RESTARTED = 10, /**< `peer` proved that it began anew (identity.exchange_x25519 only):
-                                       the steps cannot go on. Nothing else has changed; end this
-                                       session and start one with next_run > `run` */
+    UVCC_EVENT_PEER_RESTARTED = 10, /**< `peer` proved that it began anew (identity.exchange_x25519
+                                       only): the steps cannot go on. Nothing else has changed; end
+                                       this session and start one with next_run > `run` */
     UVCC_EVENT_TRIPLES = 11, /**< triples.only: those of `step` are made: uvcc_session_triples() */
     UVCC_EVENT_BUNDLE = 12,  /**< the bundle of `step` has all three signed roots:
                                   uvcc_session_bundle() */
@@ -246,34 +250,35 @@ UVCC_API int uvcc_session_set_public(uvcc_session *s, uint32_t tensor, const int
 /** This party's components of a PERSIST tensor, split by a client or from a checkpoint. */
 UVCC_API int uvcc_session_set_shares(uvcc_session *s, uint32_t tensor, const uint64_t *lo,
                                      const uint64_t *hi);
-/** The last checkpoint (config.resume.checkpoint_every): all PERSIST shares of this party as they stand before
- * step *step. `*data` is valid until the next CHECKPOINT event. It holds shares: encrypt it at
- * rest, write it atomically, keep the last two. UVCC_ERR_STATE if there is none. */
+/** The last checkpoint (config.resume.checkpoint_every): all PERSIST shares of this party as they
+ * stand before step *step. `*data` is valid until the next CHECKPOINT event. It holds shares:
+ * encrypt it at rest, write it atomically, keep the last two. UVCC_ERR_STATE if there is none. */
 UVCC_API int uvcc_session_checkpoint(const uvcc_session *s, uint32_t *step, const uint8_t **data,
                                      size_t *len);
-/** The bundle of a finished step (config.checks.bundles): its leaves, this party's signed root, and the
- * AUDITs of the peers that came (<uvcc/audit.h>). There from STEP_FINISHED on, with all three roots
- * from BUNDLE on; valid until, after that event was polled, a later step finishes. A host that
- * stops early writes what is there. It goes to an auditor and never to another party.
+/** The bundle of a finished step (config.checks.bundles): its leaves, this party's signed root, and
+ * the AUDITs of the peers that came (<uvcc/audit.h>). There from STEP_FINISHED on, with all three
+ * roots from BUNDLE on; valid until, after that event was polled, a later step finishes. A host
+ * that stops early writes what is there. It goes to an auditor and never to another party.
  * UVCC_ERR_NOT_FOUND if it is not here. */
 UVCC_API int uvcc_session_bundle(const uvcc_session *s, uint32_t step, const uint8_t **data,
                                  size_t *len);
 /** Resumes from a checkpoint of this party, program and coordinate: before start (the session then
  * offers to resume at its step), or after READY when the parties agreed on an earlier step (the
- * checkpoint must be of exactly that step). config.resume.next_run must be above every run used before. A
- * host that resumes at a step discards its checkpoints of later ones: they are of another history,
- * and a second restart must not mix the two. UVCC_ERR_MISMATCH: it is another party's, program's or
- * step's; UVCC_ERR_AUTH: it is damaged. Without the checkpoint of the agreed step
+ * checkpoint must be of exactly that step). config.resume.next_run must be above every run used
+ * before. A host that resumes at a step discards its checkpoints of later ones: they are of another
+ * history, and a second restart must not mix the two. UVCC_ERR_MISMATCH: it is another party's,
+ * program's or step's; UVCC_ERR_AUTH: it is damaged. Without the checkpoint of the agreed step
  * uvcc_session_step() says UVCC_ERR_STATE. */
 UVCC_API int uvcc_session_resume(uvcc_session *s, const uint8_t *data, size_t len);
-/** Triples that a session with triples.only made for this party, program, coordinate and run: any number
- * of records (<uvcc/triple.h>) of steps that this session has not agreed to yet, after READY. What
- * it is not given it makes in the step. All three parties must give the same, else the step aborts
- * (TRIPLE). On error nothing was taken: UVCC_ERR_FRAME, UVCC_ERR_AUTH: cut or damaged;
+/** Triples that a session with triples.only made for this party, program, coordinate and run: any
+ * number of records (<uvcc/triple.h>) of steps that this session has not agreed to yet, after
+ * READY. What it is not given it makes in the step. All three parties must give the same, else the
+ * step aborts (TRIPLE). On error nothing was taken: UVCC_ERR_FRAME, UVCC_ERR_AUTH: cut or damaged;
  * UVCC_ERR_MISMATCH: another party's, program's, coordinate's or run's; UVCC_ERR_STATE: the step is
  * agreed or over, or one of them was given already; UVCC_ERR_NOMEM. */
 UVCC_API int uvcc_session_load_triples(uvcc_session *s, const uint8_t *data, size_t len);
-/** What a session with triples.only made of the last finished step: records for a uvcc_triple_store.
+/** What a session with triples.only made of the last finished step: records for a
+ * uvcc_triple_store.
  * `*data` is valid until the next TRIPLES event, and holds shares and keys. A step without Beaver
  * products gives 0 bytes. UVCC_ERR_STATE if there is none. */
 UVCC_API int uvcc_session_triples(const uvcc_session *s, uint32_t *step, const uint8_t **data,

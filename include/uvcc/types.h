@@ -89,15 +89,16 @@ typedef struct uvcc_logger {
     void *user;
 } uvcc_logger;
 
-/** A run of bytes that someone else owns. */
+/** Bytes that someone else owns. */
 typedef struct uvcc_slice {
     const uint8_t *data;
     size_t len;
 } uvcc_slice;
 
-/** Bytes to put on the wire. At most one is outstanding per link, and so per peer of a session: poll returns 0 until
- * transmit_done. Slices stay valid until then. On a stream `done` may be called with fewer bytes
- * than `total`: the rest is offered next. A datagram goes whole or is lost (bytes == 0 or total).
+/** Bytes to put on the wire. At most one is outstanding per link, and so per peer of a session:
+ * poll returns 0 until transmit_done. Slices stay valid until then. On a stream `done` may be
+ * called with fewer bytes than `total`: the rest is offered next. A datagram goes whole or is lost
+ * (bytes == 0 or total).
  */
 typedef struct uvcc_transmit {
     uint64_t id;

@@ -1,6 +1,7 @@
 /* opcodes.c - the table of opcodes, names of ops for messages, sizes of groups. */
 #include "exec/program/program_impl.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <uvcc/compute.h>
 
@@ -42,6 +43,7 @@ static const char *const phase_names[] = {"FWD", "BWD", "UPD"};
 
 const char *uvcci_op_label(const uvcci_op *op, char out[UVCCI_LABEL_BYTES]) {
     const uvcc_op_desc *d = &op->desc;
+    assert(out != NULL);
     char mb[16] = "";
     if (d->mb != 0)
         snprintf(mb, sizeof mb, "mb %u ", d->mb);

@@ -20,6 +20,7 @@
 #include "proto/optable.h"
 #include "proto/stepmsg.h"
 #include "proto/transcript.h"
+#include <assert.h>
 #include <uvcc/frame.h>
 #include <uvcc/link.h>
 #include <uvcc/session.h>
@@ -94,7 +95,7 @@ typedef struct uvcci_instance_round {
     const uint8_t *check;
 } uvcci_instance_round;
 
-/* What a step of a function made at this party: vectors of its width, in TENSOR memory. */
+/* What an instruction of a function made at this party: vectors of its width, in TENSOR memory. */
 typedef struct uvcci_fn_value {
     uint64_t *x;      /* M: xh (not of EXCHANGE); B: the word of bits; A: the share */
     uint64_t *p;      /* M: this party's part of the mask */
@@ -112,7 +113,7 @@ typedef struct uvcci_stored_triple {
     uint8_t *c;          /* lo, hi; WIRE arena */
 } uvcci_stored_triple;
 
-/* A product on a Beaver triple, beside its run. Vectors are TENSOR memory. */
+/* A product on a Beaver triple, beside its instance. Vectors are TENSOR memory. */
 typedef struct uvcci_beaver {
     bool admitted; /* its triple may be made now */
     uint64_t triple_id;
@@ -148,7 +149,7 @@ struct uvcci_instance {
     uvcci_pending_leaf *leaves;
     uint64_t *z, *m, *d;
     uint8_t *bits;
-    uvcci_fn_value *values; /* of a function, by step */
+    uvcci_fn_value *values; /* of a function, by instruction */
     uint64_t *circuit;      /* of a comparison without keys: the blocks' states */
     uvcci_beaver *beaver;   /* of a Beaver product, else NULL */
     struct uvcci_sks *sks;  /* of an SKS_START, until its check is done */
@@ -160,7 +161,7 @@ struct uvcci_instance {
     uvcci_batch_out *deal_out; /* [round of keys] */
     uint8_t *deal_buf;
     size_t deal_bytes;
-    uint64_t *deal_words; /* of a function: masks, bits and signs, by step */
+    uint64_t *deal_words; /* of a function: masks, bits and signs, by instruction */
     size_t deal_words_bytes;
     uvcci_pending_leaf *deal_leaves;
 };
@@ -178,7 +179,7 @@ struct uvcci_step {
     uint32_t instances_done, deals_sent, deal_next, triple_next;
     uint8_t *triples; /* made for the host, WIRE arena: records of the entry's Beaver products */
     size_t triples_bytes;
-    uint64_t *ready; /* bitmap of runs to look at */
+    uint64_t *ready; /* bitmap of instances to look at */
     uint32_t ready_words;
     uint32_t depth;
     uint8_t h_optable[32], h_shapes[32];
@@ -307,6 +308,7 @@ static inline uint8_t uvcci_prev_party(const uvcc_session *s) {
 }
 /* 0: the next party, 1: the one before. */
 static inline unsigned uvcci_side(const uvcc_session *s, uint8_t peer) {
+    assert(peer < UVCC_PARTIES && peer != s->party);
     return peer == uvcci_next_party(s) ? 0 : 1;
 }
 
@@ -334,6 +336,7 @@ void uvcci_instance_wake(uvcci_instance *r);
 
 /* The engines of a vector's blocks. */
 static inline uvcci_engine **uvcci_engines_of(uvcci_instance *r, const uvcci_plan_vec *v) {
+    assert(v->id == UVCCI_ID_TILE0 || v->id < r->plan->id_count);
     return &r->engine[v->id == UVCCI_ID_TILE0 ? r->plan->id_count : v->id];
 }
 

@@ -9,7 +9,10 @@
 #include "exec/session/instance.h"
 #include "exec/session/step.h"
 #include "proto/mutant.h"
+#include <assert.h>
 
+/* A message that is taken here is accepted (the peer may forget it) and released (its memory goes
+ * back) at once; a batch is accepted when its leaf stands, and released by the op that used it. */
 static void on_message(uvcc_session *s, uint8_t peer, const uvcc_link_rx *m) {
     static const char *const texts[] = {
         [UVCC_ABORT_BATCH] = "a batch is malformed",
@@ -18,6 +21,7 @@ static void on_message(uvcc_session *s, uint8_t peer, const uvcc_link_rx *m) {
         [UVCC_ABORT_MEMORY] = "no memory for a received message",
         [UVCC_ABORT_TRIPLE] = "a peer makes a triple that was given here"};
     uvcc_link *l = s->peer[peer].link;
+    assert(peer != s->party && m->chunk_cnt != 0);
     for (uint16_t i = 0; i < m->chunk_cnt; i++)
         if (m->msg_ids[i] !=
             uvcci_msg_id(m->kind, s->sid_sub, m->op_id, peer, s->party, i, m->chunk_cnt)) {
@@ -48,6 +52,7 @@ static void on_message(uvcc_session *s, uint8_t peer, const uvcc_link_rx *m) {
         break;
     default: /* batches: accepted and released by their op */
         reason = uvcci_op_receive(s, peer, m);
+        assert(reason < sizeof texts / sizeof texts[0]);
         if (reason != UVCC_ABORT_NONE)
             uvcci_abort(s, reason, texts[reason]);
         return;
@@ -106,7 +111,9 @@ static void advance_close(uvcc_session *s) {
     uvcci_event_push(s, &(uvcc_event){.kind = UVCC_EVENT_CLOSED, .run = s->run, .step = s->step});
 }
 
+/* Each part may make work for those before it: so all go round until none of them moves. */
 void uvcci_dispatch(uvcc_session *s) {
+    assert(s->jobs.used <= s->jobs.limit && s->event_count <= s->event_cap);
     bool any = s->state >= UVCCI_SESSION_HELLO;
     while (any && !uvcci_failed(s)) {
         any = uvcci_handshake_advance(s);

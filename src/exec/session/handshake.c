@@ -6,6 +6,8 @@
 #include <assert.h>
 #include <string.h>
 
+/* Secrets are copied into the handshake's configuration and wiped from here; the state machine
+ * keeps its own until it is done. */
 int uvcci_session_start(uvcc_session *s, uint64_t now) {
     if (s == NULL || s->state != UVCCI_SESSION_LOADED)
         return UVCC_ERR_STATE;
@@ -45,6 +47,7 @@ int uvcci_session_start(uvcc_session *s, uint64_t now) {
 
 /* The handshake begins again, before any session went ready: links lose what it agreed on. */
 static void hello_again(uvcc_session *s) {
+    assert(s->state == UVCCI_SESSION_HELLO);
     uvcci_hello_again(&s->hello, s->now);
     for (uint8_t p = 0; p < 3; p++) {
         if (p == s->party)
@@ -61,6 +64,7 @@ static bool key_link(uvcc_session *s, uint8_t p) {
     uvcc_link *l = s->peer[p].link;
     if (s->peer[p].keyed || !uvcci_hello_keyed(&s->hello, p))
         return false;
+    assert(l != NULL);
     s->peer[p].keyed = true;
     s->run = s->hello.run;
     s->step = s->hello.step;
@@ -70,6 +74,8 @@ static bool key_link(uvcc_session *s, uint8_t p) {
     return true;
 }
 
+/* A HELLO that disagrees aborts at once: nothing that the parties would do together can be right.
+ * One that is not authentic is counted and forgotten, for anybody may have sent it. */
 bool uvcci_handshake_advance(uvcc_session *s) {
     bool any = false;
     for (uint8_t p = 0; p < 3; p++) {
@@ -100,6 +106,7 @@ bool uvcci_handshake_advance(uvcc_session *s) {
         if (p != s->party)
             any |= key_link(s, p);
     if (s->state == UVCCI_SESSION_HELLO && uvcci_hello_done(&s->hello)) {
+        assert(s->peer[uvcci_next_party(s)].keyed && s->peer[uvcci_prev_party(s)].keyed);
         s->state = UVCCI_SESSION_READY;
         for (uint8_t p = 0; p < 3; p++)
             if (p != s->party && uvcc_link_start(s->peer[p].link, s->now) != 0)

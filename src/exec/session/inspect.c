@@ -3,12 +3,14 @@
 #include "exec/runtime/core.h"
 
 #include "proto/crypto.h"
+#include <assert.h>
 #include <string.h>
 
 const int64_t *uvcc_session_output(const uvcc_session *s, uint32_t step, uint32_t id) {
     if (s == NULL || s->program == NULL || s->cfg.triples.only)
         return NULL;
     if (s->last_output != NULL && s->last_output_step == step) {
+        assert(s->last_output_entry < s->program->entry_count);
         const uvcci_entry *e = &s->program->entries[s->last_output_entry];
         for (uint32_t i = 0; i < e->output_count; i++)
             if (e->outputs[i].id == id)
@@ -27,6 +29,7 @@ const int64_t *uvcc_session_output(const uvcc_session *s, uint32_t step, uint32_
     return NULL;
 }
 
+/* Counters of the session and of its links; what only one of them can know is asked of it now. */
 void uvcc_session_get_stats(const uvcc_session *s, uvcc_session_stats *out) {
     *out = s->stats;
     out->run = s->run;
@@ -51,6 +54,7 @@ void uvcc_session_get_stats(const uvcc_session *s, uvcc_session_stats *out) {
         s->triple_bytes < out->bytes_online ? s->triple_bytes : out->bytes_online;
     out->bytes_online -= triples;
     out->bytes_preprocessing += triples;
+    assert(s->meter.bytes <= s->meter.peak_bytes);
     out->jobs = s->jobs.handed;
     out->jobs_stale = s->jobs.stale;
     out->memory_bytes = s->meter.bytes;

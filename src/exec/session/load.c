@@ -4,6 +4,7 @@
 
 #include "exec/session/checkpoint.h"
 #include "proto/bytes.h"
+#include <assert.h>
 #include <string.h>
 
 typedef struct needs {
@@ -12,7 +13,10 @@ typedef struct needs {
     uint32_t outputs;
 } needs;
 
+/* Every op of every entry is planned here, so that a program which cannot run is refused before
+ * anything is agreed, and the links are as large as the largest step needs. */
 static int make_plans(uvcc_session *s, const uvcc_program *p, needs *n) {
+    assert(s->plans == NULL && p->entry_count != 0);
     s->plans = s->alloc.alloc(s->alloc.user, p->entry_count * sizeof s->plans[0], UVCC_MEM_STATE);
     if (s->plans == NULL)
         return UVCC_ERR_NOMEM;
@@ -40,6 +44,7 @@ static int make_plans(uvcc_session *s, const uvcc_program *p, needs *n) {
                               entry->name, uvcci_op_label(&entry->ops[i], label));
                 return rc;
             }
+            assert(plan->round_count + plan->key_count == 0 || plan->messages_max != 0);
             bytes += plan->online_bytes_max;
             messages += plan->messages_max;
             if (plan->key_bytes_max > n->key_bytes)
@@ -71,6 +76,8 @@ static int capacity(const uvcc_session *s, const char *name, uint64_t configured
     return 0;
 }
 
+/* One configuration for both links, but for the peer. A link that a failed load made goes with the
+ * session. */
 static int make_links(uvcc_session *s, const needs *n) {
     uvcc_link_config c;
     uvcc_link_config_default(&c);
@@ -108,6 +115,7 @@ static int make_links(uvcc_session *s, const needs *n) {
                       s->cfg.limits.keys_ahead_bytes, &c.tx_keys_bytes);
     for (uint8_t p = 0; rc == 0 && p < 3; p++) {
         c.peer = p;
+        assert(s->peer[p].link == NULL);
         if (p != s->party)
             rc = uvcc_link_new(&s->peer[p].link, &c);
     }
@@ -122,6 +130,7 @@ static void hash_maker(uvcc_session *s) {
     uvcci_put(&w, "UVCC_TRIPLES_V1", 15);
     uvcci_put(&w, s->h_program, 32);
     uvcci_put32(&w, s->cfg.triples.run);
+    assert(!w.bad && w.len == sizeof text);
     uvcci_sha256_once(text, w.len, s->h_program);
 }
 
@@ -155,10 +164,13 @@ static int make_local_jobs(uvcc_session *s, const uvcc_program *p) {
     }
     if (most == 0)
         return 0;
+    assert(s->jobs.used == 0 && s->jobs.queued == 0);
     uvcci_jobs_free(&s->jobs, &s->alloc); /* empty: nothing runs before a program is loaded */
     return uvcci_jobs_init(&s->jobs, &s->alloc, s->cfg.limits.jobs_max, most, s->cfg.cookie);
 }
 
+/* In the order in which things are needed: the program and its hash, plans, memory that lives as
+ * long as the session, then links of the size that the plans ask for. */
 int uvcci_session_load_program(uvcc_session *s, const uvcc_program *p) {
     if (s == NULL || p == NULL || !p->finished)
         return UVCC_ERR_USAGE;
@@ -193,6 +205,7 @@ int uvcci_session_load_program(uvcc_session *s, const uvcc_program *p) {
         const uvcci_tensor *t = &p->tensors[i];
         if (t->desc.lifetime != UVCC_PERSIST || t->buffer != i)
             continue;
+        assert(t->elems != 0);
         s->buffers[i].shares.lo = uvcci_arena_take(&s->tensors, t->elems * 8);
         s->buffers[i].shares.hi = uvcci_arena_take(&s->tensors, t->elems * 8);
         if (s->buffers[i].shares.lo == NULL || s->buffers[i].shares.hi == NULL)

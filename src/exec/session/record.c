@@ -59,6 +59,7 @@ static size_t varint_put(uint8_t *out, uint64_t v) {
     for (; v >= 0x80; v >>= 7)
         out[n++] = (uint8_t)(v | 0x80);
     out[n++] = (uint8_t)v;
+    assert(n <= VARINT_MAX);
     return n;
 }
 
@@ -101,6 +102,8 @@ static uint64_t field_value(const uvcc_record *r, uint64_t before, char field) {
     }
 }
 
+/* The other way round; *bad: the number is too large for its field, or another one stands for the
+ * same value. */
 static void set_field(uvcc_record *r, uint64_t v, char field, bool *bad) {
     switch (field) {
     case 't':
@@ -141,6 +144,7 @@ static void flush(uvcci_record_writer *w) {
 }
 
 static void put(uvcci_record_writer *w, const void *bytes, size_t len) {
+    assert(w->small_len <= sizeof w->small && (bytes != NULL || len == 0));
     if (len > sizeof w->small - w->small_len)
         flush(w);
     if (len > sizeof w->small)
@@ -170,6 +174,8 @@ void uvcci_record_begin(uvcci_record_writer *w, const uvcc_recorder *hook) {
     put(w, magic, sizeof magic);
 }
 
+/* The length stands first, so the fields are walked twice. What is short is gathered, so that a
+ * record without long bytes reaches the hook in one piece. */
 void uvcci_record_put(uvcci_record_writer *w, const uvcc_record *r) {
     const char *fields = uvcc_record_fields(r->type);
     assert(fields != NULL);
@@ -210,6 +216,7 @@ void uvcci_record_put(uvcci_record_writer *w, const uvcc_record *r) {
     uvcci_st32(crc, w->crc);
     put(w, crc, sizeof crc);
     flush(w);
+    assert(w->small_len == 0);
 }
 
 /* ---- reading ---- */
@@ -276,6 +283,8 @@ static int refuse(uvcc_record_reader *r, const char *why) {
     return UVCC_ERR_FRAME;
 }
 
+/* A cut log is told from a damaged one where that can be known: a host may keep what stands before
+ * the cut. Nothing of a refused record reaches *r but the reason. */
 int uvcc_record_next(uvcc_record_reader *r, uvcc_record *out) {
     static const char cut[] = "the log ends within it";
     size_t at = (size_t)r->offset;
@@ -286,6 +295,7 @@ int uvcc_record_next(uvcc_record_reader *r, uvcc_record *out) {
             return refuse(r, "this is no session log, or one of another format");
         at = MAGIC_BYTES;
     }
+    assert(at <= r->len);
     if (at == r->len)
         return refuse(r, "the log ends without its END record");
     uvcci_reader in = uvcci_reader_on(r->bytes + at, r->len - at);
@@ -409,6 +419,7 @@ size_t uvcci_record_config_bytes(void) {
 
 void uvcci_record_config_put(const uvcc_config *cfg, uint8_t *out) {
     uvcc_config c;
+    assert(cfg->size <= sizeof c);
     memset(&c, 0, sizeof c);
     memcpy(&c, cfg, cfg->size);
     for (unsigned p = 0; p < 3; p++)

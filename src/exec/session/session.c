@@ -12,6 +12,7 @@
 #include "exec/session/instance.h"
 #include "exec/session/step.h"
 #include "proto/mutant.h"
+#include <assert.h>
 #include <string.h>
 
 #define CLOSE_NS 3000000000ull /* how long close waits for peers */
@@ -80,6 +81,8 @@ static int config_take(uvcc_session *s, const uvcc_config *in) {
     return c->limits.jobs_max < 4 ? UVCC_ERR_CONFIG : 0;
 }
 
+/* Everything that the session takes from here on goes through its meter, also what a failure gives
+ * back. */
 int uvcci_session_new(uvcc_session **out, const uvcc_config *cfg) {
     if (out == NULL || cfg == NULL || cfg->size > sizeof *cfg ||
         cfg->size < offsetof(uvcc_config, links))
@@ -102,6 +105,7 @@ int uvcci_session_new(uvcc_session **out, const uvcc_config *cfg) {
         uvcci_session_free(s);
         return rc;
     }
+    assert(s->cfg.identity.party < UVCC_PARTIES && s->cfg.limits.jobs_max >= 4);
     s->party = s->cfg.identity.party;
     s->close_deadline = UVCC_NEVER;
     s->tensors_at = s->cfg.resume.next_step;
@@ -137,6 +141,7 @@ static void free_plans(uvcc_session *s, uvcci_plan *plans, uint32_t count) {
     free_array(s, plans, count * sizeof plans[0]);
 }
 
+/* Steps go before what they point into: plans, buffers, links. At the end all is given back. */
 void uvcci_session_free(uvcc_session *s) {
     if (s == NULL)
         return;
@@ -174,6 +179,7 @@ void uvcci_session_free(uvcc_session *s) {
     }
     uvcci_jobs_free(&s->jobs, &s->alloc);
     uvcci_hello_wipe(&s->hello);
+    assert(s->meter.bytes == 0);
     uvcc_allocator base = s->meter.base;
     uvcci_wipe(s, sizeof *s);
     base.free(base.user, s, sizeof *s, UVCC_MEM_SECRET);
@@ -191,6 +197,7 @@ static void set_now(uvcc_session *s, uint64_t now) {
         s->skew += s->host_now - now;
     s->skew = s->skew < end ? s->skew : end;
     s->host_now = now;
+    assert(s->now <= end);
     uint64_t inside = now + s->skew < end ? now + s->skew : end;
     if (inside > s->now)
         s->now = inside;
@@ -245,8 +252,10 @@ int uvcci_session_on_timer(uvcc_session *s, uint64_t now) {
 
 static void rx_hashed(uvcc_session *s, uvcci_rx *rx) {
     uvcci_rx **at = &s->rx_out;
-    while (*at != rx)
+    while (*at != rx) {
+        assert(*at != NULL);
         at = &(*at)->next;
+    }
     *at = rx->next;
     if (!uvcci_failed(s)) {
         uvcci_op_rx_hashed(s, rx);
@@ -258,8 +267,10 @@ static void rx_hashed(uvcc_session *s, uvcci_rx *rx) {
 
 static void set_done(uvcc_session *s, uvcci_set *set) {
     uvcci_set **at = &s->sets;
-    while (*at != set)
+    while (*at != set) {
+        assert(*at != NULL);
         at = &(*at)->next;
+    }
     *at = set->next;
     if (!UVCCI_MUTANT(15))
         uvcci_set_free(s, set);
@@ -270,6 +281,8 @@ static bool is_collective(uvcci_job_owner owner, const void *who) {
            uvcci_is_collective(((const uvcci_instance *)who)->op->desc.opcode);
 }
 
+/* An aborted session takes completions too: its jobs are out, and what they work on must stay until
+ * the last one is back. */
 int uvcci_session_complete(uvcc_session *s, const uvcc_completion *c, uint64_t now) {
     if (s == NULL || c == NULL)
         return UVCC_ERR_USAGE;
@@ -324,6 +337,7 @@ int uvcci_session_poll_transmit(uvcc_session *s, uvcc_transmit *out, uint64_t no
         if (rc < 0)
             uvcci_abort(s, UVCC_ABORT_CRYPTO, "a frame could not be sealed");
         if (rc == 1) {
+            assert(out->peer == p && out->total != 0);
             s->hello_waits[p] = false;
             s->poll_peer = (p + 1u) % 3u;
             return 1;
@@ -374,6 +388,7 @@ uint64_t uvcc_session_next_deadline(const uvcc_session *s) {
 int uvcci_session_poll_event(uvcc_session *s, uvcc_event *out) {
     if (s == NULL || out == NULL || s->event_count == 0)
         return 0;
+    assert(s->event_head < s->event_cap && s->event_count <= s->event_cap);
     *out = s->events[s->event_head];
     s->event_head = (s->event_head + 1) % s->event_cap;
     s->event_count--;
@@ -384,6 +399,8 @@ int uvcci_session_poll_event(uvcc_session *s, uvcc_event *out) {
 
 /* ---- work ---- */
 
+/* What is wrong for good is refused before what may be right later: a host that gets AGAIN asks
+ * again with the same words. */
 int uvcci_session_step(uvcc_session *s, uint32_t step, uint32_t entry, uint64_t now) {
     if (s == NULL || s->program == NULL || entry >= s->program->entry_count)
         return UVCC_ERR_USAGE;
@@ -409,11 +426,15 @@ int uvcci_session_step(uvcc_session *s, uint32_t step, uint32_t entry, uint64_t 
     int rc = uvcci_zero_unset(s);
     if (rc == 0)
         rc = uvcci_step_open(s, step, entry);
-    if (rc == 0)
+    if (rc == 0) {
+        assert(uvcci_step_of(s, step) != NULL);
         uvcci_dispatch(s);
+    }
     return rc;
 }
 
+/* The values wait in WIRE memory until the INPUT op masks them: the op may not have been reached
+ * yet. */
 int uvcci_session_input(uvcc_session *s, uint32_t step, uint32_t id, const int64_t *v,
                         uint64_t now) {
     if (s == NULL || v == NULL || s->program == NULL)
@@ -433,6 +454,7 @@ int uvcci_session_input(uvcc_session *s, uint32_t step, uint32_t id, const int64
         if (st->input[i] != NULL)
             return UVCC_ERR_STATE;
         size_t bytes = s->program->tensors[io->tensor].elems * 8;
+        assert(bytes != 0);
         st->input[i] = uvcci_arena_take(&s->wire, bytes);
         if (st->input[i] == NULL)
             return UVCC_ERR_NOMEM;
