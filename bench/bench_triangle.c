@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include <uvcc/loopback.h>
 #include <uvcc/nonlinear.h>
 #include <uvcc/uvcc.h>
 
@@ -164,10 +165,10 @@ static void open_triangle(triangle *t, const workload *w) {
         check(uvcc_config_default(&c, sizeof c), "config");
         c.alloc = al;
         c.random = uvcc_seeded(&t->random[i], 1, i);
-        c.party = i;
-        c.audit_off = !w->audit;
+        c.identity.party = i;
+        c.checks.audit_off = !w->audit;
         for (uint8_t q = 0; q < 3; q++)
-            memset(c.pair_secret[q], 0x10 << ((i + q) % 3) | 1, 32);
+            memset(c.identity.pair_secret[q], 0x10 << ((i + q) % 3) | 1, 32);
         check(uvcc_session_new(&t->s[i], &c), "session");
         check(uvcc_session_load_program(t->s[i], w->p), "load");
         for (uint32_t k = 0; k < uvcc_program_tensor_count(w->p); k++) {

@@ -204,10 +204,10 @@ static int start(struct host *h, const struct provisions *known, const uvcc_prog
     int error = uvcc_config_default(&cfg, sizeof cfg);
     cfg.alloc = uvcc_host_allocator();
     cfg.random = uvcc_host_random();
-    cfg.party = h->party;
-    memcpy(cfg.sid_job, known->sid_job, sizeof cfg.sid_job);
-    memcpy(cfg.pair_secret, known->secret[h->party], sizeof cfg.pair_secret);
-    memcpy(cfg.sign_seed, known->sign_seed[h->party], sizeof cfg.sign_seed);
+    cfg.identity.party = h->party;
+    memcpy(cfg.identity.sid_job, known->sid_job, sizeof cfg.identity.sid_job);
+    memcpy(cfg.identity.pair_secret, known->secret[h->party], sizeof cfg.identity.pair_secret);
+    memcpy(cfg.identity.sign_seed, known->sign_seed[h->party], sizeof cfg.identity.sign_seed);
     if (error == 0)
         error = uvcc_cpu_new(&h->cpu, &cpu);
     if (error == 0)

@@ -50,7 +50,7 @@ static uvcc_tensor_desc desc_at(const builder *b, uint32_t i) {
 }
 
 static const uint16_t opcodes[] = {
-#define UVCC_OPCODE(name, code, n_in, n_out, implemented, what) code,
+#define UVCC_OPCODE(name, code, n_in, n_out, what) code,
 #include <uvcc/opcodes.def>
 #undef UVCC_OPCODE
     0, 0xFFFF};
@@ -174,9 +174,8 @@ static void op_checked(builder *b, uvcc_op_desc product, fuzz_in *in) {
 /* An op with outputs made to fit, then perhaps one thing wrong. */
 static void op_fitting(builder *b, fuzz_in *in) {
     static const uint16_t codes[] = {
-        UVCC_OP_GEMM_SS,    UVCC_OP_ELEM_MUL,    UVCC_OP_BIAS_ADD, UVCC_OP_REDUCE_BIAS_GRAD,
-        UVCC_OP_ADD,        UVCC_OP_SUB,         UVCC_OP_RELU,     UVCC_OP_TRUNCATE,
-        UVCC_OP_SHIFT_LEFT, UVCC_OP_RESIDUAL_ADD};
+        UVCC_OP_GEMM_SS, UVCC_OP_ELEM_MUL, UVCC_OP_BIAS_ADD, UVCC_OP_REDUCE_BIAS_GRAD, UVCC_OP_ADD,
+        UVCC_OP_SUB,     UVCC_OP_RELU,     UVCC_OP_TRUNCATE, UVCC_OP_SHIFT_LEFT,       UVCC_OP_ADD};
     static const uint16_t row_codes[] = {
         UVCC_OP_ROW_SUM,     UVCC_OP_ROW_ADD,     UVCC_OP_ROW_SUB, UVCC_OP_ROW_RSUB,
         UVCC_OP_ROW_MUL,     UVCC_OP_COL_MUL,     UVCC_OP_ROW_DOT, UVCC_OP_ADD_PUBLIC,
@@ -212,7 +211,7 @@ static void op_fitting(builder *b, fuzz_in *in) {
     if (op.opcode == UVCC_OP_GEMM_SS || op.opcode == UVCC_OP_ELEM_MUL) {
         z.scale = (uint8_t)(x.scale + y.scale - op.shift);
         z.bits = 40;
-    } else if (op.opcode == UVCC_OP_BIAS_ADD || op.opcode == UVCC_OP_RESIDUAL_ADD) {
+    } else if (op.opcode == UVCC_OP_BIAS_ADD) {
         op.shift = 0;
     } else if (op.opcode == UVCC_OP_REDUCE_BIAS_GRAD || op.opcode == UVCC_OP_RELU) {
         op.in_count = 1;
@@ -536,8 +535,8 @@ static void load(const uvcc_program *p) {
     c.alloc = fuzz_allocator(&mem);
     c.random = fuzz_random(&rng);
     for (uint8_t q = 0; q < 3; q++)
-        memset(c.pair_secret[q], 0x11 + q, 32);
-    c.checkpoint_every = 1;
+        memset(c.identity.pair_secret[q], 0x11 + q, 32);
+    c.resume.checkpoint_every = 1;
     FUZZ_CHECK(uvcc_session_new(&s, &c) == 0);
     int err = uvcc_session_load_program(s, p);
     FUZZ_CHECK(err <= 0 && err > -300);

@@ -197,12 +197,12 @@ static bytes record(fuzz_in *in, const uvcc_program *p) {
     mem.fail_in = how & 2 ? fuzz_u8(in) : 0;
     c.alloc = fuzz_allocator(&mem);
     c.random = fuzz_random(&rng);
-    c.datagram = (how & 4) != 0;
-    c.audit_off = (how & 8) != 0;
-    c.checkpoint_every = how >> 4 & 1;
-    c.party = how >> 6;
+    c.links.datagram = (how & 4) != 0;
+    c.checks.audit_off = (how & 8) != 0;
+    c.resume.checkpoint_every = how >> 4 & 1;
+    c.identity.party = how >> 6;
     for (unsigned q = 0; q < 3; q++)
-        memset(c.pair_secret[q], 1 + (int)q, 32);
+        memset(c.identity.pair_secret[q], 1 + (int)q, 32);
     c.record = (uvcc_recorder){.write = append, .user = &log};
     if (uvcc_session_new(&s, &c) == 0) {
         uint64_t now = FUZZ_MS;

@@ -9,6 +9,7 @@
 #include "common.h"
 
 #include "proto/bytes.h"
+#include <uvcc/frame.h>
 #include <uvcc/uvcc.h>
 
 enum { ACTIONS_MAX = 250, PIPE_MAX = 96, JOBS_MAX = 64, OLD_MAX = 8, STEPS_MAX = 3 };
@@ -374,7 +375,7 @@ static void begin(world *w, uint8_t how) {
             FUZZ_CHECK(uvcc_config_default(&c, sizeof c) == 0);
             c.alloc = fuzz_allocator(&w->mem);
             c.random = fuzz_random(&w->at[i].rng);
-            memset(c.sign_seed, 0x40 + i, 32);
+            memset(c.identity.sign_seed, 0x40 + i, 32);
             FUZZ_CHECK(uvcc_session_new(&s, &c) == 0);
             memcpy(known[i], uvcc_session_public_key(s), 32);
             uvcc_session_free(s);
@@ -388,21 +389,21 @@ static void begin(world *w, uint8_t how) {
         a->rng.state = 77u + i;
         c.alloc = fuzz_allocator(&w->mem);
         c.random = fuzz_random(&a->rng);
-        c.party = i;
-        c.suites = (how >> 2 & 3) % 3 == 0 ? 0 : (how >> 2 & 3) % 3;
-        c.datagram = w->datagram;
-        c.audit_off = how & 16;
-        c.exchange_x25519 = w->x25519;
+        c.identity.party = i;
+        c.links.suites = (how >> 2 & 3) % 3 == 0 ? 0 : (how >> 2 & 3) % 3;
+        c.links.datagram = w->datagram;
+        c.checks.audit_off = how & 16;
+        c.identity.exchange_x25519 = w->x25519;
         c.cookie = 100u + i;
-        c.checkpoint_every = how >> 5 & 1;
-        c.jobs_max = how & 64 ? 4 : 0;
-        c.next_run = how & 128 ? (1u << 24) - 1 : 0;
-        memset(c.sid_job, 5, 32);
-        memset(c.sign_seed, 0x40 + i, 32);
+        c.resume.checkpoint_every = how >> 5 & 1;
+        c.limits.jobs_max = how & 64 ? 4 : 0;
+        c.resume.next_run = how & 128 ? (1u << 24) - 1 : 0;
+        memset(c.identity.sid_job, 5, 32);
+        memset(c.identity.sign_seed, 0x40 + i, 32);
         for (uint8_t q = 0; q < 3; q++)
             if (q != i) {
-                memset(c.pair_secret[q], 0x11 * (i + q), 32);
-                memcpy(c.peer_sign_key[q], identity[q], 32);
+                memset(c.identity.pair_secret[q], 0x11 * (i + q), 32);
+                memcpy(c.identity.peer_sign_key[q], identity[q], 32);
             }
         FUZZ_CHECK(uvcc_session_new(&a->s, &c) == 0);
         FUZZ_CHECK(memcmp(uvcc_session_public_key(a->s), identity[i], 32) == 0);

@@ -15,6 +15,8 @@
 
 #include "proto/bytes.h"
 #include "proto/stepmsg.h"
+#include <uvcc/blv1.h>
+#include <uvcc/link.h>
 #include <uvcc/uvcc.h>
 
 static const char *fuzz_dir;
@@ -100,8 +102,7 @@ static void dictionary(FILE *f) {
 #define UVCC_TLV(name, code) dict_number(f, "tlv", #name, code, 2);
 #include <uvcc/tlvs.def>
 #undef UVCC_TLV
-#define UVCC_OPCODE(name, code, n_in, n_out, implemented, what)                                    \
-    dict_number(f, "opcode", #name, code, 2);
+#define UVCC_OPCODE(name, code, n_in, n_out, what) dict_number(f, "opcode", #name, code, 2);
 #include <uvcc/opcodes.def>
 #undef UVCC_OPCODE
 #define UVCC_ABORT(name, code, text) dict_number(f, "abort", #name, code, 2);

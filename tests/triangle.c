@@ -1,5 +1,6 @@
 /* triangle.c - see triangle.h. */
 #include "triangle.h"
+#include <uvcc/audit.h>
 
 uvcc_config triangle_config_alone(test_alloc *mem, uint64_t *random) {
     uvcc_config c;
@@ -7,7 +8,7 @@ uvcc_config triangle_config_alone(test_alloc *mem, uint64_t *random) {
     c.alloc = test_allocator(mem);
     c.random = test_random(random);
     for (unsigned q = 1; q < 3; q++)
-        memset(c.pair_secret[q], (int)q, 32);
+        memset(c.identity.pair_secret[q], (int)q, 32);
     return c;
 }
 
@@ -25,18 +26,18 @@ void triangle_make(triangle *t, const uvcc_program *p, const triangle_options *o
         assert_int_equal(uvcc_config_default(&c, sizeof c), 0);
         c.alloc = al;
         c.random = uvcc_seeded(&t->rnd[i], t->opt.seed, i);
-        c.party = i;
-        c.suites = t->opt.suites;
-        c.datagram = t->opt.datagram;
-        c.audit_off = t->opt.audit_off;
-        c.bundles = !t->opt.audit_off;
+        c.identity.party = i;
+        c.links.suites = t->opt.suites;
+        c.links.datagram = t->opt.datagram;
+        c.checks.audit_off = t->opt.audit_off;
+        c.checks.bundles = !t->opt.audit_off;
         c.cookie = 100u + i;
         for (unsigned k = 0; k < 32; k++)
-            c.sid_job[k] = (uint8_t)k;
-        memset(c.sign_seed, 0x40 + i, 32);
+            c.identity.sid_job[k] = (uint8_t)k;
+        memset(c.identity.sign_seed, 0x40 + i, 32);
         for (uint8_t q = 0; q < 3; q++)
             if (q != i) /* by pair, the same at both ends */
-                memset(c.pair_secret[q], 0x11 * (i + q), 32);
+                memset(c.identity.pair_secret[q], 0x11 * (i + q), 32);
         if (t->opt.tweak != NULL)
             t->opt.tweak(&c);
         assert_int_equal(uvcc_session_new(&t->s[i], &c), 0);

@@ -5,6 +5,8 @@
 #define UVCC_TEST_TRIANGLE_H
 
 #include "support.h"
+#include <uvcc/audit.h>
+#include <uvcc/loopback.h>
 #include <uvcc/uvcc.h>
 
 typedef struct triangle_options {

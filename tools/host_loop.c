@@ -135,12 +135,12 @@ static void hook_trace(host *h, const host_worker *w, unsigned p, uvcc_config *s
 static void place_session(const host *h, const host_worker *w, uvcc_config *cfg) {
     if (h->workers == 1)
         return;
-    cfg->replicas = (uint16_t)h->c.replicas;
-    cfg->stages = (uint16_t)h->c.stages;
-    cfg->tp_ranks = (uint16_t)h->c.tensor_ranks;
-    cfg->replica = (uint16_t)w->replica;
-    cfg->stage = (uint16_t)w->stage;
-    cfg->tp_rank = (uint16_t)w->tensor_rank;
+    cfg->place.replicas = (uint16_t)h->c.replicas;
+    cfg->place.stages = (uint16_t)h->c.stages;
+    cfg->place.tp_ranks = (uint16_t)h->c.tensor_ranks;
+    cfg->place.replica = (uint16_t)w->replica;
+    cfg->place.stage = (uint16_t)w->stage;
+    cfg->place.tp_rank = (uint16_t)w->tensor_rank;
 }
 
 /* The random bytes of a run that goes on from a checkpoint are others than those of the runs
@@ -151,11 +151,11 @@ static void configure(host *h, host_worker *w, unsigned p, uvcc_config *cfg, uvc
     seeded_session(cfg, &h->al, h->c.command, o->seed, p, &o->faults, &h->log);
     cfg->random = uvcc_seeded(&me->random, o->seed, h->c.run_number << RANK_BITS | number_of(w, p));
     place_session(h, w, cfg);
-    cfg->bundles = o->audit != NULL;
+    cfg->checks.bundles = o->audit != NULL;
     cfg->cookie = number_of(w, p);
-    cfg->checkpoint_every = h->c.checkpoints ? 1 : 0;
-    cfg->next_step = h->c.first_step;
-    cfg->next_run = h->c.run_number;
+    cfg->resume.checkpoint_every = h->c.checkpoints ? 1 : 0;
+    cfg->resume.next_step = h->c.first_step;
+    cfg->resume.next_run = h->c.run_number;
     if (me->log != NULL) {
         cfg->record = uvlog_recorder(me->log);
         cfg->record.app = (const uint8_t *)h->c.app;
@@ -525,9 +525,9 @@ int host_root(const host *h, unsigned party, uint8_t root[32]) {
         memcpy(roots[i], h->worker[i].party[party].step_root, sizeof roots[i]);
     if (rc == 0) {
         seeded_identity(&cfg, h->c.command, h->c.run->seed, party);
-        rc = uvcc_audit_global_root(cfg.sid_job, host_finished(h) - 1, (uint16_t)h->c.replicas,
-                                    (uint16_t)h->c.stages, (uint16_t)h->c.tensor_ranks, roots[0],
-                                    root);
+        rc = uvcc_audit_global_root(cfg.identity.sid_job, host_finished(h) - 1,
+                                    (uint16_t)h->c.replicas, (uint16_t)h->c.stages,
+                                    (uint16_t)h->c.tensor_ranks, roots[0], root);
     }
     free(roots);
     return rc == 0 ? EXIT_DONE : host_failed(h, "the roots", rc);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <uvcc/record.h>
 #include <uvcc/uvcc.h>
 
 #include "files.h"

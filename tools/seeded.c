@@ -4,6 +4,7 @@
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
+#include <uvcc/loopback.h>
 
 #define DATAGRAM_BYTES 8192u
 
@@ -24,14 +25,14 @@ static void hash_words(const char *command, const char *what, uint64_t seed, uin
 }
 
 void seeded_identity(uvcc_config *cfg, const char *command, uint64_t seed, unsigned p) {
-    hash_words(command, "job", seed, 0, cfg->sid_job);
-    hash_words(command, "sign", seed, p, cfg->sign_seed);
+    hash_words(command, "job", seed, 0, cfg->identity.sid_job);
+    hash_words(command, "sign", seed, p, cfg->identity.sign_seed);
     for (unsigned q = 0; q < UVCC_PARTIES; q++) {
         uint8_t sign_seed[32], secret_key[crypto_sign_SECRETKEYBYTES];
         hash_words(command, "sign", seed, q, sign_seed);
-        (void)crypto_sign_seed_keypair(cfg->peer_sign_key[q], secret_key, sign_seed);
+        (void)crypto_sign_seed_keypair(cfg->identity.peer_sign_key[q], secret_key, sign_seed);
         if (q != p) /* pairs {0,1}, {1,2}, {0,2} are 1, 3, 2 */
-            hash_words(command, "pair", seed, p + q, cfg->pair_secret[q]);
+            hash_words(command, "pair", seed, p + q, cfg->identity.pair_secret[q]);
     }
 }
 
@@ -49,11 +50,11 @@ void seeded_session(uvcc_config *cfg, const uvcc_allocator *al, const char *comm
                     unsigned p, const uvcc_fault_config *faults, session_log *log) {
     cfg->alloc = *al;
     cfg->log = (uvcc_logger){.write = keep_log, .user = log};
-    cfg->party = (uint8_t)p;
+    cfg->identity.party = (uint8_t)p;
     seeded_identity(cfg, command, seed, p);
-    cfg->datagram = any(faults);
-    cfg->datagram_bytes = DATAGRAM_BYTES;
-    cfg->keepalive_ns = UVCC_NEVER;
+    cfg->links.datagram = any(faults);
+    cfg->links.datagram_bytes = DATAGRAM_BYTES;
+    cfg->links.keepalive_ns = UVCC_NEVER;
 }
 
 int seeded_network(uvcc_loopback **out, const uvcc_allocator *al, const uvcc_fault_config *faults,
@@ -66,7 +67,7 @@ void seeded_bundles(bundles_config *c, const char *command, uint64_t seed) {
     uvcc_config cfg;
     for (unsigned p = 0; p < UVCC_PARTIES; p++) {
         seeded_identity(&cfg, command, seed, p);
-        memcpy(c->sign_seed[p], cfg.sign_seed, sizeof c->sign_seed[p]);
-        memcpy(c->keys.key[p], cfg.peer_sign_key[p], sizeof c->keys.key[p]);
+        memcpy(c->sign_seed[p], cfg.identity.sign_seed, sizeof c->sign_seed[p]);
+        memcpy(c->keys.key[p], cfg.identity.peer_sign_key[p], sizeof c->keys.key[p]);
     }
 }

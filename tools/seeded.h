@@ -3,6 +3,7 @@
 #ifndef UVCC_TOOLS_SEEDED_H
 #define UVCC_TOOLS_SEEDED_H
 
+#include <uvcc/loopback.h>
 #include <uvcc/uvcc.h>
 
 #include "bundles.h"

@@ -122,17 +122,6 @@ UVCC_API int uvcc_link_send_hello(uvcc_link *l, const uint8_t *payload, size_t l
 /** Nothing queued, nothing unacknowledged. */
 UVCC_API bool uvcc_link_drained(const uvcc_link *l);
 
-/** Bytes to put on the wire. At most one is outstanding per link: poll returns 0 until
- * transmit_done. Slices stay valid until then. On a stream `done` may be called with fewer bytes
- * than `total`: the rest is offered next. A datagram goes whole or is lost (bytes == 0 or total).
- */
-typedef struct uvcc_transmit {
-    uint64_t id;
-    uint8_t peer;
-    uint32_t slice_count;
-    const uvcc_slice *slices;
-    size_t total;
-} uvcc_transmit;
 /** 1 and *out, or 0; UVCC_ERR_CRYPTO if sealing failed (sticky: the message is lost, abort).
  * Without memory it returns 0 and the next deadline says when to try again. */
 UVCC_API int uvcc_link_poll_transmit(uvcc_link *l, uvcc_transmit *out, uint64_t now);

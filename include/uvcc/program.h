@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 typedef enum uvcc_opcode {
-#define UVCC_OPCODE(name, code, n_in, n_out, implemented, what) UVCC_OP_##name = (code),
+#define UVCC_OPCODE(name, code, n_in, n_out, what) UVCC_OP_##name = (code),
 #include <uvcc/opcodes.def>
 #undef UVCC_OPCODE
 } uvcc_opcode;
@@ -124,10 +124,10 @@ UVCC_API int uvcc_program_new(uvcc_program **out, const uvcc_allocator *al) UVCC
 UVCC_API void uvcc_program_free(uvcc_program *p);
 /** Each returns the new index (>= 0) or an error. */
 UVCC_API int uvcc_program_tensor(uvcc_program *p, const uvcc_tensor_desc *t);
-/** A function that ops of any entry may run (opcode FUNCTION); copied with its steps, entries,
- * words and name (at most 63 bytes). Ops give it tensors of one shape; its scales are the caller's
- * business. UVCC_ERR_LIMIT: more than 256 functions, or a step with more entries or words than any
- * may have. */
+/** A function that ops of any entry may run (opcode FUNCTION); copied with its
+ * instructions, entries, words and name (at most 63 bytes). Ops give it tensors of one shape; its
+ * scales are the caller's business. UVCC_ERR_LIMIT: more than 256 functions, or an instruction with
+ * more entries or words than any may have. */
 UVCC_API int uvcc_program_function(uvcc_program *p, const uvcc_function *f);
 /** Begins an entry; the ops, inputs and outputs that follow belong to it. */
 UVCC_API int uvcc_program_entry(uvcc_program *p, const char *name);

@@ -2,17 +2,21 @@
  *
  * The loop of every host:
  *
- *     now = clock();                                        // once per turn
- *     for each peer: uvcc_session_feed(s, peer, bytes that came, len, now);
- *     while (executor gives a completion c) uvcc_session_complete(s, &c, now);
- *     if (now >= uvcc_session_next_deadline(s)) uvcc_session_on_timer(s, now);
- *     while (uvcc_session_poll_event(s, &ev) == 1) ...;
- *     while (uvcc_session_poll_job(s, &job) == 1) submit(executor, job);
- *     while (uvcc_session_poll_transmit(s, &tx, now) == 1) { n = send(tx.peer, tx.slices);
- *                                                 uvcc_session_transmit_done(s, tx.peer, tx.id, n,
- * now); }
- *         // job->plane UVCC_PLANE_LOCAL: to this party's other workers instead, see
- * <uvcc/collective.h> arm the timer for uvcc_session_next_deadline(s); wait.
+ *     now = clock(); // once per turn
+ *     for each peer:
+ *         uvcc_session_feed(s, peer, bytes that came, len, now);
+ *     while (the executor gives a completion c)
+ *         uvcc_session_complete(s, &c, now);
+ *     if (now >= uvcc_session_next_deadline(s))
+ *         uvcc_session_on_timer(s, now);
+ *     while (uvcc_session_poll_event(s, &event) == 1)
+ *         ...;
+ *     while (uvcc_session_poll_job(s, &job) == 1)
+ *         submit(executor, job); // job->plane UVCC_PLANE_LOCAL: see <uvcc/collective.h>
+ *     while (uvcc_session_poll_transmit(s, &tx, now) == 1)
+ *         uvcc_session_transmit_done(s, tx.peer, tx.id, send(tx.peer, tx.slices), now);
+ *     arm the timer for uvcc_session_next_deadline(s);
+ *     wait;
  *
  * Life: new -> load_program -> start -> READY -> steps -> close -> CLOSED. Peers are party indices.
  * Ownership: what poll_* hands out stays valid until the matching done / complete, else until the
@@ -23,8 +27,8 @@
 
 #include <stdbool.h>
 #include <uvcc/compute.h>
-#include <uvcc/link.h>
 #include <uvcc/program.h>
+#include <uvcc/trace.h>
 #include <uvcc/triple.h>
 #include <uvcc/types.h>
 
@@ -48,105 +52,113 @@ typedef struct uvcc_recorder {
     size_t app_len;
 } uvcc_recorder;
 
-/** What a tracer hears of an op. BEGIN, then for each of its turns JOB_OUT and JOB_DONE (if there
- * is anything to compute) and SENT (if it sends), between turns WAIT and RESUME, then DONE. Keys of
- * an op may be dealt before it begins (JOB_OUT, JOB_DONE, SENT), and messages of peers hashed while
- * it waits. */
-typedef enum uvcc_trace_kind {
-    UVCC_TRACE_BEGIN = 1,    /**< its prerequisites are met, its first turn starts */
-    UVCC_TRACE_JOB_OUT = 2,  /**< uvcc_session_poll_job handed out a job of it */
-    UVCC_TRACE_JOB_DONE = 3, /**< the job's completion came */
-    UVCC_TRACE_SENT = 4,     /**< messages of it went to the links: `bytes` */
-    UVCC_TRACE_WAIT = 5,     /**< `turn` is done; the next one needs messages of the peers */
-    UVCC_TRACE_RESUME = 6,   /**< they are here: `turn` starts */
-    UVCC_TRACE_DONE = 7,
-} uvcc_trace_kind;
+/* ---- configuration, in groups ---- */
 
-/** What a job or a message is for. */
-typedef enum uvcc_trace_work {
-    UVCC_TRACE_TURN = 0, /**< a turn of the op: what it does between two rounds of communication */
-    UVCC_TRACE_KEYS = 1, /**< its keys, dealt ahead; SENT also: C of its triple */
-    UVCC_TRACE_HASH = 2, /**< the hash of a message that came for it; jobs only */
-} uvcc_trace_work;
+/** Who this party is, in which job, and by what its peers know it. */
+typedef struct uvcc_config_identity {
+    uint8_t party;              /**< 0..2 */
+    bool exchange_x25519;       /**< session keys from an X25519 exchange instead of pair_secret,
+                                     which is ignored: sign_seed is this party's identity and
+                                     peer_sign_key are the peers'; none may be zero. The same at all
+                                     three */
+    uint8_t sid_job[32];        /**< names the job; the same at all three */
+    uint8_t pair_secret[3][32]; /**< provisioned, by peer; the own entry is ignored. Two equal ones
+                                     are refused */
+    uint8_t sign_seed[32];      /**< Ed25519 seed of this party's audit signatures */
+    uint8_t peer_sign_key[3][32]; /**< Ed25519 public keys, by party; all zero: that peer's AUDIT
+                                       signatures are kept but not verified */
+    uint8_t policy_hash[32];      /**< of what the parties agreed on outside; each AUDIT signs it */
+    uint64_t reserved[4];         /**< 0 */
+} uvcc_config_identity;
 
-typedef struct uvcc_op_trace {
-    uvcc_trace_kind kind;
-    uint32_t step, entry;
-    uint32_t op;              /**< index as in uvcc_program_op_at */
-    const uvcc_op_desc *desc; /**< of the program: opcode, name, phase, mb, k */
-    uint8_t turn;             /**< of the op, from 0 */
-    uint8_t work;             /**< uvcc_trace_work: JOB_OUT, JOB_DONE, SENT */
-    uint64_t job;             /**< JOB_OUT, JOB_DONE: the job's id */
-    uint64_t bytes;           /**< SENT: of payload, to both peers */
-    uint64_t now;             /**< the host's time, as the session last heard it */
-} uvcc_op_trace;
+/** Which worker of the job this is. */
+typedef struct uvcc_config_place {
+    uint16_t replicas, stages, tp_ranks; /**< R, S, T of the job; 0: 1 */
+    uint16_t replica, stage, tp_rank;    /**< of this worker, from 0 */
+    uint64_t reserved[2];                /**< 0 */
+} uvcc_config_place;
 
-/** Tracer hook: hears what runs and waits in a session, and when. All of it is public: it follows
- * from the program and the arrival of messages. Without one nothing is worked out. */
-typedef struct uvcc_tracer {
-    void (*op)(void *user, const uvcc_op_trace *t); /**< NULL: none; must not call the library */
-    void *user;
-} uvcc_tracer;
+/** The links to the two peers: how bytes travel, and how much of a peer's is held. */
+typedef struct uvcc_config_links {
+    bool datagram;  /**< over packets instead of byte streams */
+    uint8_t suites; /**< bit 0: ChaCha20-Poly1305, bit 1: AES-256-GCM; 0: both */
+    uint32_t frame_bytes, datagram_bytes;    /**< as in uvcc_link_config */
+    uint64_t rx_online_bytes, rx_keys_bytes; /**< per peer; 0: what the program needs */
+    uint64_t tx_online_bytes, tx_keys_bytes; /**< per peer; 0: the same */
+    uint32_t rx_messages_max; /**< per peer, as in uvcc_link_config; 0: what the program needs, at
+                                   least 1024. Less than it needs is refused like rx_online_bytes */
+    uint32_t rx_ranges_max;   /**< as in uvcc_link_config */
+    uint64_t rto_initial_ns, rto_min_ns, rto_max_ns, ack_delay_ns, keepalive_ns; /**< as there */
+    uint64_t hello_repeat_ns;                                                    /**< 0: 200 ms */
+    uint32_t suspicious_max; /**< per peer, as in uvcc_link_config, and so is the next */
+    uint64_t suspicious_window_ns;
+    uint64_t reserved[4]; /**< 0 */
+} uvcc_config_links;
 
-/** Zero means the default where one is named. Append-only; unknown `flags` are refused. */
+/** What this session may take and how far it may run ahead. */
+typedef struct uvcc_config_limits {
+    uint64_t keys_ahead_bytes; /**< keys that this party deals ahead, per peer; 0: 32 MiB; raised to
+                                    the largest op's keys */
+    uint64_t triples_ahead_bytes; /**< products C of triples that are here before their ops can use
+                                       them; 0: 64 MiB. One is let in whatever its size */
+    uint64_t tensor_bytes;        /**< limit of UVCC_MEM_TENSOR memory; 0: none */
+    uint32_t jobs_max;            /**< compute jobs out at a time, collectives apart; 0: 256 */
+    uint32_t leaves_max;          /**< transcript leaves of a step; 0: 2^22 */
+    uint64_t reserved[4];         /**< 0 */
+} uvcc_config_limits;
+
+/** Where a job goes on, and what it leaves for going on later. */
+typedef struct uvcc_config_resume {
+    uint32_t next_step, next_run; /**< 0 and 0 for a new job; next_run: above every run before */
+    uint32_t checkpoint_every;    /**< a checkpoint after every so many steps; 0: none */
+    uint64_t reserved[2];         /**< 0 */
+} uvcc_config_resume;
+
+/** Evidence of what was computed, and what a failed check leaves behind. */
+typedef struct uvcc_config_checks {
+    bool audit_off; /**< no leaves, no roots, no AUDIT; nothing else changes */
+    bool bundles;   /**< hold each finished step's bundle for the host: BUNDLE events. Not with
+                         audit_off */
+    /** The host keeps on disk what the event ABORTED with reason SKS says, for good: sks_refused
+     * with its step. uvcc_session_step() then says UVCC_ERR_REFUSED for that step, unless an
+     * operator set sks_override too, which the step's transcript records. */
+    bool sks_refused, sks_override;
+    uint32_t sks_step;
+    uint64_t reserved[2]; /**< 0 */
+} uvcc_config_checks;
+
+/** A session that makes triples for another one and runs nothing else. */
+typedef struct uvcc_config_triples {
+    bool only;            /**< of each step that it agrees to, the Beaver products' triples are made
+                               (see <uvcc/triple.h>). The same at all three */
+    uint32_t run;         /**< the run of the session that will use them. The same at all three */
+    uint64_t reserved[2]; /**< 0 */
+} uvcc_config_triples;
+
+/** Hooks, then groups. Zero means the default where one is named; unknown `flags` are refused.
+ *
+ * Versions: `size` is the caller's sizeof. A library takes a structure that ends earlier than its
+ * own, at the end of any group behind `place`: the groups that are not there are all zero, as in
+ * their defaults. It refuses one that is longer. So a new group goes to the end, and inside a group
+ * nothing ever moves: what is added to one takes the place of `reserved` words, which must be zero,
+ * so that a library which does not know a member refuses its use instead of overlooking it. */
 typedef struct uvcc_config {
     size_t size; /**< sizeof(uvcc_config): set by uvcc_config_default */
     uint32_t flags;
     uvcc_allocator alloc;
     uvcc_random random;
     uvcc_logger log;
-
-    uint8_t party;  /**< 0..2 */
-    uint8_t suites; /**< bit 0: ChaCha20-Poly1305, bit 1: AES-256-GCM; 0: both */
-    uint8_t sid_job[32];
-    uint16_t replicas, stages, tp_ranks; /**< R, S, T; 0: 1 */
-    uint16_t replica, stage, tp_rank;
-    uint8_t pair_secret[3][32]; /**< provisioned, by peer; the own entry is ignored. Two equal ones
-                                     are refused */
-    uint8_t sign_seed[32];      /**< Ed25519 seed of this party's audit signatures */
-    uint8_t peer_sign_key[3][32]; /**< Ed25519 public keys, by party; all zero: that peer's AUDIT
-                                       signatures are kept but not verified */
-    uint8_t policy_hash[32];
-    uint32_t next_step, next_run; /**< where to resume: 0 and 0 for a new job */
-
-    bool datagram;  /**< links over packets instead of byte streams */
-    bool audit_off; /**< no leaves, no roots, no AUDIT; nothing else changes */
-    uint32_t frame_bytes, datagram_bytes;    /**< as in uvcc_link_config */
-    uint64_t rx_online_bytes, rx_keys_bytes; /**< per peer; 0: what the program needs */
-    uint64_t tx_online_bytes, tx_keys_bytes; /**< per peer; 0: the same */
-    uint64_t keys_ahead_bytes; /**< keys that this party deals ahead, per peer; 0: 32 MiB; raised to
-                                    the largest op's keys */
-    uint64_t tensor_bytes;     /**< limit of UVCC_MEM_TENSOR memory; 0: none */
-    uint32_t jobs_max;         /**< compute jobs out at a time, collectives apart; 0: 256 */
-    uint32_t leaves_max;       /**< transcript leaves of a step; 0: 2^22 */
-    uint64_t cookie;           /**< stands in this session's jobs and completions */
-    uint64_t rto_initial_ns, rto_min_ns, rto_max_ns, ack_delay_ns, keepalive_ns;
-    uint64_t hello_repeat_ns;  /**< 0: 200 ms */
-    uint32_t checkpoint_every; /**< a checkpoint after every so many steps; 0: none */
-    bool exchange_x25519; /**< session keys from an X25519 exchange instead of pair_secret, which
-                               is ignored: sign_seed is this party's identity and peer_sign_key
-                               are the peers'; none may be zero. The same at all three */
     uvcc_recorder record;
-    uint32_t rx_messages_max; /**< per peer, as in uvcc_link_config; 0: what the program needs, at
-                                   least 1024. Less than it needs is refused like rx_online_bytes */
-    uint32_t rx_ranges_max;   /**< as in uvcc_link_config */
-    uint32_t suspicious_max;  /**< per peer, as in uvcc_link_config, and so is the next */
-    uint64_t suspicious_window_ns;
-    uvcc_tracer trace;
-    uint64_t triples_ahead_bytes; /**< products C of triples that are here before their ops can use
-                                     them; 0: 64 MiB. One is let in whatever its size */
-    bool triples_only;    /**< this session makes triples for another and runs nothing: of each
-                               step that it agrees to, the Beaver products' (see <uvcc/triple.h>).
-                               The same at all three */
-    uint32_t triples_run; /**< triples_only: the run of the session that will use them. The same
-                               at all three */
-    bool bundles;         /**< keep each finished step's bundle for the host: BUNDLE events. Not
-                               with audit_off */
-    /** The host keeps on disk what the event ABORTED with reason SKS says, for good: sks_refused
-     * with its step. uvcc_session_step() then says UVCC_ERR_REFUSED for that step, unless an
-     * operator set sks_override too, which the step's transcript records. */
-    bool sks_refused, sks_override;
-    uint32_t sks_step;
+    uvcc_tracer trace; /**< <uvcc/trace.h> */
+    uint64_t cookie;   /**< stands in this session's jobs and completions */
+
+    uvcc_config_identity identity;
+    uvcc_config_place place;
+    uvcc_config_links links;
+    uvcc_config_limits limits;
+    uvcc_config_resume resume;
+    uvcc_config_checks checks;
+    uvcc_config_triples triples;
 } uvcc_config;
 
 /** cfg_size = sizeof *cfg of the caller's header. */
@@ -196,13 +208,13 @@ typedef enum uvcc_event_kind {
     UVCC_EVENT_AUDIT = 5,         /**< `peer`'s signed `root` of `step` came and was verified */
     UVCC_EVENT_PEER_BYE = 6,      /**< `peer` is done */
     UVCC_EVENT_ABORTED = 7,       /**< `reason` (a uvcc_abort_reason), `text`; only close works now.
-                                       Reason SKS: see sks_refused */
+                                       Reason SKS: see checks.sks_refused */
     UVCC_EVENT_CLOSED = 8,        /**< the last one: nothing of ours is out any more */
     UVCC_EVENT_CHECKPOINT = 9,    /**< a checkpoint that resumes at `step` is ready */
-    UVCC_EVENT_PEER_RESTARTED = 10, /**< `peer` proved that it began anew (exchange_x25519 only):
-                                       the steps cannot go on. Nothing else has changed; end this
-                                       session and start one with next_run > `run` */
-    UVCC_EVENT_TRIPLES = 11, /**< triples_only: those of `step` are made: uvcc_session_triples() */
+    UVCC_EVENT_PEER_RESTARTED = 10, /**< `peer` proved that it began anew (identity.exchange_x25519
+                                       only): the steps cannot go on. Nothing else has changed; end
+                                       this session and start one with next_run > `run` */
+    UVCC_EVENT_TRIPLES = 11, /**< triples.only: those of `step` are made: uvcc_session_triples() */
     UVCC_EVENT_BUNDLE = 12,  /**< the bundle of `step` has all three signed roots:
                                   uvcc_session_bundle() */
 } uvcc_event_kind;
@@ -238,54 +250,43 @@ UVCC_API int uvcc_session_set_public(uvcc_session *s, uint32_t tensor, const int
 /** This party's components of a PERSIST tensor, split by a client or from a checkpoint. */
 UVCC_API int uvcc_session_set_shares(uvcc_session *s, uint32_t tensor, const uint64_t *lo,
                                      const uint64_t *hi);
-/** The last checkpoint (checkpoint_every): all PERSIST shares of this party as they stand before
- * step *step. `*data` is valid until the next CHECKPOINT event. It holds shares: encrypt it at
- * rest, write it atomically, keep the last two. UVCC_ERR_STATE if there is none. */
+/** The last checkpoint (config.resume.checkpoint_every): all PERSIST shares of this party as they
+ * stand before step *step. `*data` is valid until the next CHECKPOINT event. It holds shares:
+ * encrypt it at rest, write it atomically, keep the last two. UVCC_ERR_STATE if there is none. */
 UVCC_API int uvcc_session_checkpoint(const uvcc_session *s, uint32_t *step, const uint8_t **data,
                                      size_t *len);
-/** The bundle of a finished step (config.bundles): its leaves, this party's signed root, and the
- * AUDITs of the peers that came (<uvcc/audit.h>). There from STEP_FINISHED on, with all three roots
- * from BUNDLE on; valid until, after that event was polled, a later step finishes. A host that
- * stops early writes what is there. It goes to an auditor and never to another party.
+/** The bundle of a finished step (config.checks.bundles): its leaves, this party's signed root, and
+ * the AUDITs of the peers that came (<uvcc/audit.h>). There from STEP_FINISHED on, with all three
+ * roots from BUNDLE on; valid until, after that event was polled, a later step finishes. A host
+ * that stops early writes what is there. It goes to an auditor and never to another party.
  * UVCC_ERR_NOT_FOUND if it is not here. */
 UVCC_API int uvcc_session_bundle(const uvcc_session *s, uint32_t step, const uint8_t **data,
                                  size_t *len);
 /** Resumes from a checkpoint of this party, program and coordinate: before start (the session then
  * offers to resume at its step), or after READY when the parties agreed on an earlier step (the
- * checkpoint must be of exactly that step). config.next_run must be above every run used before. A
- * host that resumes at a step discards its checkpoints of later ones: they are of another history,
- * and a second restart must not mix the two. UVCC_ERR_MISMATCH: it is another party's, program's or
- * step's; UVCC_ERR_AUTH: it is damaged. Without the checkpoint of the agreed step
+ * checkpoint must be of exactly that step). config.resume.next_run must be above every run used
+ * before. A host that resumes at a step discards its checkpoints of later ones: they are of another
+ * history, and a second restart must not mix the two. UVCC_ERR_MISMATCH: it is another party's,
+ * program's or step's; UVCC_ERR_AUTH: it is damaged. Without the checkpoint of the agreed step
  * uvcc_session_step() says UVCC_ERR_STATE. */
 UVCC_API int uvcc_session_resume(uvcc_session *s, const uint8_t *data, size_t len);
-/** Triples that a triples_only session made for this party, program, coordinate and run: any number
- * of records (<uvcc/triple.h>) of steps that this session has not agreed to yet, after READY. What
- * it is not given it makes in the step. All three parties must give the same, else the step aborts
- * (TRIPLE). On error nothing was taken: UVCC_ERR_FRAME, UVCC_ERR_AUTH: cut or damaged;
+/** Triples that a session with triples.only made for this party, program, coordinate and run: any
+ * number of records (<uvcc/triple.h>) of steps that this session has not agreed to yet, after
+ * READY. What it is not given it makes in the step. All three parties must give the same, else the
+ * step aborts (TRIPLE). On error nothing was taken: UVCC_ERR_FRAME, UVCC_ERR_AUTH: cut or damaged;
  * UVCC_ERR_MISMATCH: another party's, program's, coordinate's or run's; UVCC_ERR_STATE: the step is
  * agreed or over, or one of them was given already; UVCC_ERR_NOMEM. */
 UVCC_API int uvcc_session_load_triples(uvcc_session *s, const uint8_t *data, size_t len);
-/** What a triples_only session made of the last finished step: records for a uvcc_triple_store.
+/** What a session with triples.only made of the last finished step: records for a
+ * uvcc_triple_store.
  * `*data` is valid until the next TRIPLES event, and holds shares and keys. A step without Beaver
  * products gives 0 bytes. UVCC_ERR_STATE if there is none. */
 UVCC_API int uvcc_session_triples(const uvcc_session *s, uint32_t *step, const uint8_t **data,
                                   size_t *len);
-/** What a checkpoint is of, and one tensor's shares out of it (`elems` must be its size), without a
- * session: to go on with another program or another split over workers (uvcc_session_set_shares).
- * UVCC_ERR_MISMATCH: no checkpoint, or another size; UVCC_ERR_AUTH: it is damaged (_read only: call
- * it first); UVCC_ERR_NOT_FOUND: it has no such tensor. */
-typedef struct uvcc_checkpoint_info {
-    uint8_t party;
-    uint32_t step, tensors;
-    uint8_t sid_sub[32], program_hash[32];
-} uvcc_checkpoint_info;
-UVCC_API int uvcc_checkpoint_read(const uint8_t *data, size_t len, uvcc_checkpoint_info *info);
-UVCC_API int uvcc_checkpoint_tensor(const uint8_t *data, size_t len, uint32_t tensor, uint64_t *lo,
-                                    uint64_t *hi, uint64_t elems);
 /** Agrees to run `entry` as step `step` (the next one: the first unfinished step or the one after
  * it). P0's agreement proposes it; it starts when all three agree and the step before is finished.
  * Calling for step m+1 while m runs lets its keys be dealt ahead. UVCC_ERR_AGAIN: too early.
- * UVCC_ERR_REFUSED: see sks_refused. */
+ * UVCC_ERR_REFUSED: see checks.sks_refused. */
 UVCC_API int uvcc_session_step(uvcc_session *s, uint32_t step, uint32_t entry, uint64_t now);
 /** This party's private input `id` of `step`: rows * cols values, after uvcc_session_step for it.
  */
@@ -323,16 +324,6 @@ UVCC_API void uvcc_session_digest(const uvcc_session *s, uint8_t out[32]);
  * off. */
 UVCC_API int uvcc_session_root(const uvcc_session *s, uint8_t root[32]);
 UVCC_API const uint8_t *uvcc_session_public_key(const uvcc_session *s);
-
-/* ---- clients that are no party ---- */
-
-/** Splits n values into the three components of their shares, with randomness from `random`. Give
- * party p components p and p+1 (mod 3). */
-UVCC_API int uvcc_client_split(const int64_t *v, size_t n, const uvcc_random *random, uint64_t *c0,
-                               uint64_t *c1, uint64_t *c2);
-/** v = c0 + c1 + c2. */
-UVCC_API void uvcc_client_combine(const uint64_t *c0, const uint64_t *c1, const uint64_t *c2,
-                                  size_t n, int64_t *v);
 
 #ifdef __cplusplus
 }

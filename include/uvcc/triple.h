@@ -1,6 +1,6 @@
 /* uvcc/triple.h - Beaver triples that a party keeps.
  *
- * A session with uvcc_config.triples_only runs no step: it makes the triples of the steps that it
+ * A session with uvcc_config.triples.only runs no step: it makes the triples of the steps that it
  * is asked for, for a session of another run, and hands them out as bytes (event TRIPLES,
  * uvcc_session_triples()). That other session takes them before its step
  * (uvcc_session_load_triples()); what it is not given it makes itself.

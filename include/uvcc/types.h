@@ -63,7 +63,7 @@ typedef enum uvcc_mem_class {
 
 /** Allocator hook. `alloc` returns memory aligned to 64 bytes or NULL; `free` gets the same size
  * and class back. NULL hooks are refused: the library has no malloc of its own
- * (uvcc_host_hooks() in <uvcc/host.h> gives the usual ones). */
+ * (<uvcc/host.h> has the usual ones). */
 typedef struct uvcc_allocator {
     void *(*alloc)(void *user, size_t bytes, uvcc_mem_class cls);
     void (*free)(void *user, void *p, size_t bytes, uvcc_mem_class cls);
@@ -89,11 +89,24 @@ typedef struct uvcc_logger {
     void *user;
 } uvcc_logger;
 
-/** A run of bytes that someone else owns. */
+/** Bytes that someone else owns. */
 typedef struct uvcc_slice {
     const uint8_t *data;
     size_t len;
 } uvcc_slice;
+
+/** Bytes to put on the wire. At most one is outstanding per link, and so per peer of a session:
+ * poll returns 0 until transmit_done. Slices stay valid until then. On a stream `done` may be
+ * called with fewer bytes than `total`: the rest is offered next. A datagram goes whole or is lost
+ * (bytes == 0 or total).
+ */
+typedef struct uvcc_transmit {
+    uint64_t id;
+    uint8_t peer;
+    uint32_t slice_count;
+    const uvcc_slice *slices;
+    size_t total;
+} uvcc_transmit;
 
 /** Library version, "0.1.0". */
 UVCC_API const char *uvcc_version(void);

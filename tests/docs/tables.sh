@@ -4,8 +4,8 @@
 # In a document, such a table follows a line
 #     <!-- def: FILE COLUMNS -->
 # where FILE is the .def file and COLUMNS say, for each of the table's first columns, which argument
-# of the macro it shows: 2 the second; 3n the third, -1 written as "any"; 5b the fifth, 0 and 1
-# written as "no" and "yes". Further columns are free. Every .def file has a table.
+# of the macro it shows: 2 the second; 3n the third, -1 written as "any". Further columns
+# are free. Every .def file has a table.
 set -eu
 export LC_ALL=C
 cd "$1"
@@ -20,7 +20,6 @@ rows() {
     awk -v columns="$*" '
         function shown(value, how) {
             if (how ~ /n$/ && value == "-1") return "any"
-            if (how ~ /b$/) return value == "1" ? "yes" : "no"
             return value
         }
         /^UVCCI?_[A-Z]+\(/ {

@@ -1,12 +1,13 @@
 #!/bin/sh
 # install.sh BUILD SOURCE CC: installs into a scratch DESTDIR, then does what a user of the
 # installed library does: takes the flags from pkg-config, compiles examples/embed.c against them,
-# shared and static, and runs it. Every installed header must compile alone.
+# shared and static, and runs it. Every installed header must compile alone, as C17 and as C++17.
 set -eu
 export LC_ALL=C
 build=$1
 source=$2
 cc=$3
+cxx=$(command -v "${CXX:-c++}" || true)
 [ "${UVCC_SANITIZED:-}" = 1 ] && { echo "the installed library needs no sanitizer: skipped"; exit 77; }
 
 dest=$(mktemp -d "$build/install-test.XXXXXX")
@@ -24,7 +25,7 @@ flags() {
 libdir=$(flags --variable=libdir)
 includedir=$(flags --variable=includedir)
 
-# Exactly the public headers, and each stands alone.
+# Exactly the public headers, and each stands alone, in C and, where there is a compiler, in C++.
 (cd "$source/include" && find uvcc -type f | sort) >"$dest/want"
 (cd "$includedir" && find uvcc -type f | sort) >"$dest/have"
 diff "$dest/want" "$dest/have" || { echo "the installed headers are not those of include/"; exit 1; }
@@ -32,6 +33,9 @@ for header in $(grep '\.h$' "$dest/have"); do
     printf '#include <%s>\nint embedder;\n' "$header" >"$dest/one.c"
     # shellcheck disable=SC2046 # flags are words
     $cc -std=c17 -Wall -Wextra -Wpedantic -Werror -fsyntax-only $(flags --cflags) "$dest/one.c"
+    # shellcheck disable=SC2046
+    [ -z "$cxx" ] || $cxx -x c++ -std=c++17 -Wall -Wextra -Wpedantic -Werror -fsyntax-only \
+        $(flags --cflags) "$dest/one.c"
 done
 
 # What the installed tool learns from without --text.

@@ -3,6 +3,7 @@
 #include "taint.h"
 
 #include <uvcc/blv1.h>
+#include <uvcc/client.h>
 #include <uvcc/session.h>
 
 #include "exec/primitives/dcf.h"

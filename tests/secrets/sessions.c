@@ -257,18 +257,18 @@ static int secret_random(void *user, void *out, size_t bytes) {
 
 static void secret_config(uvcc_config *c) {
     static uvcc_random seeded[3];
-    seeded[c->party] = c->random;
-    c->random = (uvcc_random){.fill = secret_random, .user = &seeded[c->party]};
-    taint(c->sign_seed, sizeof c->sign_seed);
-    taint(c->pair_secret, sizeof c->pair_secret);
+    seeded[c->identity.party] = c->random;
+    c->random = (uvcc_random){.fill = secret_random, .user = &seeded[c->identity.party]};
+    taint(c->identity.sign_seed, sizeof c->identity.sign_seed);
+    taint(c->identity.pair_secret, sizeof c->identity.pair_secret);
 }
 
 static void exchanging_config(uvcc_config *c) {
-    c->exchange_x25519 = true;
+    c->identity.exchange_x25519 = true;
     for (uint8_t p = 0; p < 3; p++) {
         uint8_t seed[32], sk[64];
         memset(seed, 0x40 + p, sizeof seed); /* as triangle.c gives to each */
-        uvcci_sign_keypair(seed, c->peer_sign_key[p], sk);
+        uvcci_sign_keypair(seed, c->identity.peer_sign_key[p], sk);
     }
     secret_config(c);
 }

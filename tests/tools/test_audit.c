@@ -370,12 +370,12 @@ typedef struct worker {
 static bundle_place coordinate; /* of the triangle in the making */
 
 static void set_coordinate(uvcc_config *c) {
-    c->replicas = R;
-    c->stages = S;
-    c->tp_ranks = T;
-    c->replica = coordinate.r;
-    c->stage = coordinate.s;
-    c->tp_rank = coordinate.t;
+    c->place.replicas = R;
+    c->place.stages = S;
+    c->place.tp_ranks = T;
+    c->place.replica = coordinate.r;
+    c->place.stage = coordinate.s;
+    c->place.tp_rank = coordinate.t;
 }
 
 static void take_event(void *user, unsigned party, const uvcc_session *s, const uvcc_event *e) {

@@ -202,8 +202,8 @@ static void several_workers(void **state) {
         seeded_identity(&cfg, "train", 5, p);
         for (unsigned i = 0; i < 2; i++)
             memcpy(roots[i], c.step_root[i][p], 32);
-        assert_int_equal(uvcc_audit_global_root(cfg.sid_job, STEPS - 1, 2, 1, 1, roots[0], want),
-                         0);
+        assert_int_equal(
+            uvcc_audit_global_root(cfg.identity.sid_job, STEPS - 1, 2, 1, 1, roots[0], want), 0);
         assert_int_equal(host_root(&c.host, p, root), EXIT_DONE);
         assert_memory_equal(root, want, 32);
     }

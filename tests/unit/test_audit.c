@@ -777,9 +777,9 @@ static void never_without_audit(void **state) {
     uint64_t rnd = 1;
     uvcc_config c = triangle_config_alone(&mem, &rnd);
     uvcc_session *s;
-    c.bundles = c.audit_off = true;
+    c.checks.bundles = c.checks.audit_off = true;
     assert_int_equal(uvcc_session_new(&s, &c), UVCC_ERR_CONFIG);
-    c.audit_off = false;
+    c.checks.audit_off = false;
     assert_int_equal(uvcc_session_new(&s, &c), 0);
     const uint8_t *data;
     size_t len;

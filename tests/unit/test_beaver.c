@@ -4,6 +4,8 @@
 
 #include "exec/runtime/builder.h"
 #include "proto/bytes.h"
+#include <uvcc/loopback.h>
+#include <uvcc/record.h>
 
 enum { SCALE = 6, MICRO_MAX = 32, OUT_Y = 100, OUT_V = 200, OUT_S, OUT_W, IN_X = 1 };
 
@@ -388,7 +390,7 @@ static void test_wrong_opening(void **state) {
 
 static uint64_t budget;
 static void with_budget(uvcc_config *c) {
-    c->triples_ahead_bytes = budget;
+    c->limits.triples_ahead_bytes = budget;
 }
 
 /* Triples of the running step and of the one that waits are made while inputs are missing, in
@@ -443,12 +445,12 @@ static uint32_t maker_next_run = RUN - 1;
 static uint32_t consumer_next_run;
 
 static void maker(uvcc_config *c) {
-    c->triples_only = true;
-    c->triples_run = RUN;
-    c->next_run = maker_next_run;
+    c->triples.only = true;
+    c->triples.run = RUN;
+    c->resume.next_run = maker_next_run;
 }
 static void consumer(uvcc_config *c) {
-    c->next_run = consumer_next_run;
+    c->resume.next_run = consumer_next_run;
 }
 
 /* Stores of the three parties with the triples of steps 0 to MADE_STEPS - 1 of run RUN. */
@@ -903,15 +905,15 @@ static void test_two_makers(void **state) {
 }
 
 static void one_makes(uvcc_config *c) {
-    c->triples_only = c->party == 1;
+    c->triples.only = c->identity.party == 1;
 }
 static void other_run(uvcc_config *c) {
-    c->triples_only = true;
-    c->triples_run = c->party == 2 ? 4 : 5;
+    c->triples.only = true;
+    c->triples.run = c->identity.party == 2 ? 4 : 5;
 }
 static void with_checkpoints(uvcc_config *c) {
-    c->triples_only = true;
-    c->checkpoint_every = 1;
+    c->triples.only = true;
+    c->resume.checkpoint_every = 1;
 }
 
 /* All three make triples, for one run, or the handshake fails. */
@@ -936,7 +938,7 @@ static void test_makers_agree(void **state) {
     uvcc_session *s;
     uint64_t rnd = 1;
     uvcc_config c = triangle_config_alone(&mem, &rnd);
-    c.triples_run = 1;
+    c.triples.run = 1;
     assert_int_equal(uvcc_session_new(&s, &c), UVCC_ERR_CONFIG);
     with_checkpoints(&c);
     assert_int_equal(uvcc_session_new(&s, &c), UVCC_ERR_CONFIG);
@@ -1009,7 +1011,7 @@ static void log_write(void *user, const uint8_t *data, size_t len) {
 }
 static void logged_consumer(uvcc_config *c) {
     consumer(c);
-    if (c->party == 1)
+    if (c->identity.party == 1)
         c->record.write = log_write;
 }
 

@@ -2,6 +2,7 @@
  * formula and headers. */
 #include "triangle.h"
 
+#include <uvcc/mlp.h>
 #include <uvcc/transformer.h>
 
 /* ---- the table of docs/protocols.md, section 10 ---- */

@@ -179,7 +179,7 @@ static size_t taken(fix *f, uint8_t kind) {
 /* ---- floods without keys ---- */
 
 static void few_opens(uvcc_config *c) {
-    c->suspicious_max = 64;
+    c->links.suspicious_max = 64;
 }
 
 /* Forged data frames: those far from what is next open half of the limit, whatever their number,
@@ -360,12 +360,12 @@ static void hello_forged(void **state) {
 
 static void exchanged(uvcc_config *c) {
     static uint8_t key[3][32]; /* of the sign seeds that the triangle gives */
-    c->exchange_x25519 = true;
+    c->identity.exchange_x25519 = true;
     for (uint8_t p = 0; p < 3; p++) {
         uint8_t seed[32], sk[64];
         memset(seed, 0x40 + p, sizeof seed);
         uvcci_sign_keypair(seed, key[p], sk);
-        memcpy(c->peer_sign_key[p], key[p], 32);
+        memcpy(c->identity.peer_sign_key[p], key[p], 32);
     }
 }
 
@@ -393,11 +393,11 @@ static void signatures_forged(void **state) {
 /* ---- reassembly ---- */
 
 static void small_tables(uvcc_config *c) {
-    c->rx_messages_max = 100;
-    c->rx_ranges_max = 4;
+    c->links.rx_messages_max = 100;
+    c->links.rx_ranges_max = 4;
 }
 static void too_few_messages(uvcc_config *c) {
-    c->rx_messages_max = 1;
+    c->links.rx_messages_max = 1;
 }
 
 static void reassembly(void **state) {
@@ -594,11 +594,11 @@ static void beyond_credit(void **state) {
 /* ---- of our own ---- */
 
 static void few_leaves(uvcc_config *c) {
-    if (c->party == 0)
-        c->leaves_max = 2;
+    if (c->identity.party == 0)
+        c->limits.leaves_max = 2;
 }
 static void few_jobs(uvcc_config *c) {
-    c->jobs_max = 4;
+    c->limits.jobs_max = 4;
 }
 
 static void leaves(void **state) {

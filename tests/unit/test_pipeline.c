@@ -332,8 +332,8 @@ enum { ELEMS = 12 };
 static uint16_t stage_at, stages_at; /* of the sessions that are being made */
 
 static void put_stage(uvcc_config *c) {
-    c->stages = stages_at;
-    c->stage = stage_at;
+    c->place.stages = stages_at;
+    c->place.stage = stage_at;
 }
 
 /* One step over the loopback; W must come out as in the reference. */

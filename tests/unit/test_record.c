@@ -4,6 +4,7 @@
 
 #include "exec/runtime/core.h"
 #include "exec/session/record.h"
+#include <uvcc/loopback.h>
 
 /* ---- logs in memory ---- */
 
@@ -28,17 +29,17 @@ static const uint8_t app[] = "what the host wants to know";
 
 static void recorded(uvcc_config *c) {
     c->record = (uvcc_recorder){
-        .write = append, .user = &logs[c->party], .app = app, .app_len = sizeof app};
-    c->checkpoint_every = 1;
+        .write = append, .user = &logs[c->identity.party], .app = app, .app_len = sizeof app};
+    c->resume.checkpoint_every = 1;
 }
 
 static void recorded_x25519(uvcc_config *c) {
     recorded(c);
-    c->exchange_x25519 = true;
+    c->identity.exchange_x25519 = true;
     for (unsigned q = 0; q < 3; q++) {
         uint8_t seed[32], sk[64];
         memset(seed, 0x40 + (int)q, sizeof seed); /* as triangle_make gives them */
-        uvcci_sign_keypair(seed, c->peer_sign_key[q], sk);
+        uvcci_sign_keypair(seed, c->identity.peer_sign_key[q], sk);
     }
 }
 
@@ -449,27 +450,31 @@ static void test_config(void **state) {
     for (size_t i = 0; i < sizeof out; i++)
         covered += ((const uint8_t *)&out)[i] == 1;
     assert_int_equal(covered, len);
-    /* The hooks, `size` and the gaps between members are all that is left: whoever adds a member to
-     * uvcc_config adds it to members[] in record.c, and here its gap, if any. */
+    /* The hooks, `size`, what groups reserve and the gaps between members are all that is left:
+     * whoever adds a member to uvcc_config adds it to members[] in record.c, and here its gap, if
+     * any. */
     size_t hooks = sizeof out.size + sizeof out.alloc + sizeof out.random + sizeof out.log +
-                   sizeof out.record + sizeof out.trace;
+                   sizeof out.record + sizeof out.trace + sizeof out.identity.reserved +
+                   sizeof out.place.reserved + sizeof out.links.reserved +
+                   sizeof out.limits.reserved + sizeof out.resume.reserved +
+                   sizeof out.checks.reserved + sizeof out.triples.reserved;
     assert_in_range(sizeof out - hooks - len, 0, 32);
 
     assert_int_equal(uvcc_config_default(&in, sizeof in), 0);
-    memset(in.pair_secret, 7, sizeof in.pair_secret);
-    in.party = 1;
-    in.next_run = 9;
+    memset(in.identity.pair_secret, 7, sizeof in.identity.pair_secret);
+    in.identity.party = 1;
+    in.resume.next_run = 9;
     uvcci_record_config_put(&in, buf);
     memset(&out, 0, sizeof out);
     assert_int_equal(uvcci_record_config_get(&out, buf, len), 0);
-    assert_int_equal(out.next_run, 9);
+    assert_int_equal(out.resume.next_run, 9);
     for (unsigned p = 0; p < 3; p++)
-        assert_int_equal(out.pair_secret[p][5], p == 1 ? 0 : 7);
-    in.exchange_x25519 = true;
+        assert_int_equal(out.identity.pair_secret[p][5], p == 1 ? 0 : 7);
+    in.identity.exchange_x25519 = true;
     uvcci_record_config_put(&in, buf);
     assert_int_equal(uvcci_record_config_get(&out, buf, len), 0);
     for (unsigned p = 0; p < 3; p++)
-        assert_int_equal(out.pair_secret[p][5], 0);
+        assert_int_equal(out.identity.pair_secret[p][5], 0);
     assert_int_equal(uvcci_record_config_get(&out, buf, len - 1), UVCC_ERR_MISMATCH);
     /* datagram, audit_off, exchange_x25519, triples_only, bundles, sks_refused, sks_override: bytes
      * that make no bool are refused, each alone */
@@ -807,7 +812,7 @@ static void test_odd_calls(void **state) {
 /* From a checkpoint: resume() is an input too. */
 static void resuming(uvcc_config *c) {
     recorded(c);
-    c->next_run = 1;
+    c->resume.next_run = 1;
 }
 
 static void test_resume(void **state) {
@@ -871,7 +876,7 @@ static void lonely(failing *f, const uvcc_program *p) {
     uvcc_transmit tx;
     uvcc_config c = triangle_config_alone(&f->mem, &f->rnd);
     c.random = (uvcc_random){.fill = fill_some, .user = f};
-    c.datagram = true;
+    c.links.datagram = true;
     recorded(&c);
     forget_logs();
     if (uvcc_session_new(&s, &c) == 0) {

@@ -534,23 +534,6 @@ static void test_widest_product(void **state) {
     close_one(&o);
 }
 
-static void test_not_implemented(void **state) {
-    (void)state;
-    one o;
-    open_one(&o);
-    const uint32_t a = add(&o, "A", 1, 2, 10, 0), c = add(&o, "C", 1, 2, 10, 0);
-    start(&o, &(uvcc_op_desc){.name = "soft",
-                              .opcode = UVCC_OP_SOFTMAX_APPROX_FWD,
-                              .in_count = 1,
-                              .in = {a},
-                              .out_count = 1,
-                              .out = {c}});
-    set(&o, a, (const int64_t[]){0, 0});
-    assert_int_equal(step(&o), UVCC_ERR_PROGRAM);
-    assert_string_equal(o.message, "op soft (SOFTMAX_APPROX_FWD, FWD k 0) is not implemented");
-    close_one(&o);
-}
-
 /* PERSIST tensors start as zeros and keep their value from step to step. */
 static void test_persist(void **state) {
     (void)state;
@@ -629,7 +612,6 @@ int main(void) {
         cmocka_unit_test(test_products_within),
         cmocka_unit_test(test_step_after_a_failed_one),
         cmocka_unit_test(test_widest_product),
-        cmocka_unit_test(test_not_implemented),
         cmocka_unit_test(test_persist),
         cmocka_unit_test(test_no_memory),
     };

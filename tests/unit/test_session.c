@@ -609,7 +609,8 @@ static void test_random_programs(void **state) {
         blocks += one_random_program(seed, drawn);
     assert_in_range(blocks, 10, 60 * 12);
     static const uint16_t all[] = {
-#define UVCC_OPCODE(name, code, n_in, n_out, implemented, what) implemented ? code : 0,
+#define UVCC_OPCODE(name, code, n_in, n_out, what) code,
+#include <uvcc/loopback.h>
 #include <uvcc/opcodes.def>
 #undef UVCC_OPCODE
     };
@@ -905,16 +906,16 @@ static void test_large(void **state) {
 /* ---- what must be refused ---- */
 
 static void other_secret(uvcc_config *c) {
-    if (c->party == 2)
-        memset(c->pair_secret[0], 0x77, 32);
+    if (c->identity.party == 2)
+        memset(c->identity.pair_secret[0], 0x77, 32);
 }
 static void other_topology(uvcc_config *c) {
-    if (c->party == 1)
-        c->stages = 2;
+    if (c->identity.party == 1)
+        c->place.stages = 2;
 }
 static void other_job(uvcc_config *c) {
-    if (c->party == 1)
-        c->sid_job[3] ^= 1;
+    if (c->identity.party == 1)
+        c->identity.sid_job[3] ^= 1;
 }
 
 static void test_wrong_peers(void **state) {
@@ -1013,7 +1014,7 @@ static void test_inputs_refused(void **state) {
 }
 
 static void small_rx(uvcc_config *c) {
-    c->rx_online_bytes = 1000;
+    c->links.rx_online_bytes = 1000;
 }
 
 static void test_capacity_refused(void **state) {
@@ -1034,6 +1035,50 @@ static void test_capacity_refused(void **state) {
     assert_int_equal(uvcc_session_load_program(s, p), UVCC_ERR_LIMIT);
     uvcc_session_free(s);
     uvcc_program_free(p);
+    assert_int_equal(mem.live_blocks, 0);
+}
+
+/* A configuration may end before any group behind `place`: what it lacks is as in a default one.
+ * One that ends earlier or is longer, or that sets what this version does not know, is refused. */
+static void test_config_versions(void **state) {
+    (void)state;
+    static const size_t ends[] = {offsetof(uvcc_config, links),   offsetof(uvcc_config, limits),
+                                  offsetof(uvcc_config, resume),  offsetof(uvcc_config, checks),
+                                  offsetof(uvcc_config, triples), sizeof(uvcc_config)};
+    test_alloc mem = {0};
+    uint64_t seed = 1;
+    uvcc_session *s;
+    uvcc_config whole, c;
+    assert_int_equal(uvcc_config_default(&whole, sizeof whole + 1), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_config_default(&whole, sizeof whole), 0);
+    assert_int_equal(whole.size, sizeof whole);
+    whole.alloc = test_allocator(&mem);
+    whole.random = test_random(&seed);
+    for (unsigned i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        c = whole;
+        c.size = ends[i]; /* what stands behind it is not read: all of it would be refused */
+        memset((uint8_t *)&c + ends[i], 0xff, sizeof c - ends[i]);
+        assert_int_equal(uvcc_session_new(&s, &c), 0);
+        assert_int_equal(s->cfg.links.suites, UVCC_SUITES_ALL);
+        assert_int_equal(s->cfg.limits.jobs_max, 256);
+        assert_int_equal(s->cfg.resume.next_run, 0);
+        assert_false(s->cfg.checks.bundles || s->cfg.triples.only);
+        uvcc_session_free(s);
+    }
+    c = whole;
+    c.size = offsetof(uvcc_config, links) - 1;
+    assert_int_equal(uvcc_session_new(&s, &c), UVCC_ERR_USAGE);
+    c.size = sizeof c + 1;
+    assert_int_equal(uvcc_session_new(&s, &c), UVCC_ERR_USAGE);
+#define LAST(group) (offsetof(uvcc_config, group.reserved) + sizeof c.group.reserved - 8)
+    static const size_t unknown[] = {LAST(identity), LAST(place),  LAST(links),  LAST(limits),
+                                     LAST(resume),   LAST(checks), LAST(triples)};
+#undef LAST
+    for (unsigned i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
+        c = whole;
+        *((uint8_t *)&c + unknown[i]) = 1;
+        assert_int_equal(uvcc_session_new(&s, &c), UVCC_ERR_CONFIG);
+    }
     assert_int_equal(mem.live_blocks, 0);
 }
 
@@ -1119,8 +1164,8 @@ static uvcc_program *sum_program(test_alloc *mem) {
 
 static uint32_t resume_run;
 static void every_step(uvcc_config *c) {
-    c->checkpoint_every = 1;
-    c->next_run = resume_run;
+    c->resume.checkpoint_every = 1;
+    c->resume.next_run = resume_run;
 }
 
 static void sum_step(triangle *t, uint32_t step, uint32_t done) {
@@ -1234,7 +1279,7 @@ static void test_restart(void **state) {
 enum { COLLIDING_STEP = 1292385, COLLIDING_OPS = 60 }; /* found by trying steps in order */
 
 static void at_colliding_step(uvcc_config *c) {
-    c->next_step = COLLIDING_STEP;
+    c->resume.next_step = COLLIDING_STEP;
 }
 
 /* Two of this step's op ids collide by themselves: one is salted again, at all three parties alike,
@@ -1316,7 +1361,7 @@ static void region_free(void *user, void *p, size_t bytes, uvcc_mem_class cls) {
 static void in_region(uvcc_config *c) {
     region.other = c->alloc;
     c->alloc = (uvcc_allocator){.alloc = region_alloc, .free = region_free};
-    c->checkpoint_every = 1;
+    c->resume.checkpoint_every = 1;
 }
 
 static void open_region(void *user, unsigned party, const uvcc_job *job, uint32_t task, bool done) {
@@ -1402,6 +1447,7 @@ int main(void) {
         cmocka_unit_test(test_step_disagreement),
         cmocka_unit_test(test_inputs_refused),
         cmocka_unit_test(test_capacity_refused),
+        cmocka_unit_test(test_config_versions),
         cmocka_unit_test(test_allocation_failures),
         cmocka_unit_test(test_restart),
         cmocka_unit_test(test_op_id_collision),

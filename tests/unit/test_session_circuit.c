@@ -4,6 +4,7 @@
 
 #include "exec/program/plan.h"
 #include "exec/runtime/core.h"
+#include <uvcc/loopback.h>
 
 enum { IN_X = 1, OUT_Y = 10, OUT_D = 11, ROUNDS_MAX = 8 };
 

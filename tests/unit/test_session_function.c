@@ -4,6 +4,7 @@
 
 #include "exec/runtime/core.h"
 #include "proto/prg.h"
+#include <uvcc/loopback.h>
 
 enum { IN_X = 1, IN_Y = 2, OUT_FIRST = 10 };
 

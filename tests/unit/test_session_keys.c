@@ -69,21 +69,21 @@ static void identity_key(const uint8_t seed[32], uint8_t pk[32]) {
     uint64_t random = 1;
     uvcc_config c = triangle_config_alone(&mem, &random);
     uvcc_session *s;
-    memcpy(c.sign_seed, seed, 32);
+    memcpy(c.identity.sign_seed, seed, 32);
     assert_int_equal(uvcc_session_new(&s, &c), 0);
     memcpy(pk, uvcc_session_public_key(s), 32);
     uvcc_session_free(s);
 }
 
 static void keys_of(uvcc_config *c) {
-    c->exchange_x25519 = true;
-    memset(c->sign_seed, 0x40 + c->party, 32);
+    c->identity.exchange_x25519 = true;
+    memset(c->identity.sign_seed, 0x40 + c->identity.party, 32);
     for (uint8_t q = 0; q < 3; q++) {
         uint8_t seed[32];
         memset(seed, 0x40 + q, 32);
-        identity_key(seed, c->peer_sign_key[q]);
+        identity_key(seed, c->identity.peer_sign_key[q]);
     }
-    memset(c->peer_sign_key[c->party], 0, 32);
+    memset(c->identity.peer_sign_key[c->identity.party], 0, 32);
 }
 
 static void world_make(world *w) {
@@ -95,11 +95,11 @@ static void world_make(world *w) {
         uvcc_config *c = &w->cfg[i];
         assert_int_equal(uvcc_config_default(c, sizeof *c), 0);
         c->alloc = test_allocator(&w->mem);
-        c->party = i;
-        c->datagram = true;
-        memset(c->sid_job, 5, 32);
+        c->identity.party = i;
+        c->links.datagram = true;
+        memset(c->identity.sid_job, 5, 32);
         for (uint8_t q = 0; q < 3; q++)
-            memset(c->pair_secret[q], 0x11 * (i + q), 32);
+            memset(c->identity.pair_secret[q], 0x11 * (i + q), 32);
         keys_of(c);
         uvcc_cpu_config x = {.size = sizeof x, .alloc = c->alloc, .mode = UVCC_CPU_INLINE};
         assert_int_equal(uvcc_cpu_new(&w->cpu[i], &x), 0);
@@ -145,7 +145,7 @@ static void renew(world *w, uint8_t i) {
     uvcc_session_stats st;
     uvcc_session_get_stats(w->s[i], &st);
     if (w->ready[i])
-        w->cfg[i].next_run = st.run + 1;
+        w->cfg[i].resume.next_run = st.run + 1;
     begin(w, i);
 }
 
@@ -262,7 +262,7 @@ static void tweak_x(uvcc_config *c) {
 }
 static void tweak_zero_secrets(uvcc_config *c) {
     keys_of(c);
-    memset(c->pair_secret, 0, sizeof c->pair_secret);
+    memset(c->identity.pair_secret, 0, sizeof c->identity.pair_secret);
 }
 
 static void completes(void **state) {
@@ -313,13 +313,13 @@ static void refuses_configs(void **state) {
         c = w.cfg[1];
         c.random = test_random(&random);
         if (i == 0)
-            memset(c.sign_seed, 0, 32);
+            memset(c.identity.sign_seed, 0, 32);
         else if (i == 1 || i == 2)
-            memset(c.peer_sign_key[i == 1 ? 0 : 2], 0, 32);
+            memset(c.identity.peer_sign_key[i == 1 ? 0 : 2], 0, 32);
         else if (i == 3)
-            memcpy(c.peer_sign_key[0], c.peer_sign_key[2], 32);
+            memcpy(c.identity.peer_sign_key[0], c.identity.peer_sign_key[2], 32);
         else
-            identity_key(c.sign_seed, c.peer_sign_key[2]);
+            identity_key(c.identity.sign_seed, c.identity.peer_sign_key[2]);
         int rc = uvcc_session_new(&s, &c);
         if (i < 3) {
             assert_int_equal(rc, UVCC_ERR_CONFIG);
@@ -330,16 +330,12 @@ static void refuses_configs(void **state) {
         assert_int_equal(uvcc_session_start(s, 0), UVCC_ERR_CONFIG);
         uvcc_session_free(s);
     }
-    /* None of this matters with provisioned secrets, and a shorter config is a provisioned one. */
+    /* None of this matters with provisioned secrets. */
     c = w.cfg[1];
     c.random = test_random(&random);
-    c.exchange_x25519 = false;
-    memset(c.sign_seed, 0, 32);
-    memset(c.peer_sign_key, 0, sizeof c.peer_sign_key);
-    assert_int_equal(uvcc_session_new(&s, &c), 0);
-    uvcc_session_free(s);
-    c.size = offsetof(uvcc_config, exchange_x25519);
-    c.exchange_x25519 = true;
+    c.identity.exchange_x25519 = false;
+    memset(c.identity.sign_seed, 0, 32);
+    memset(c.identity.peer_sign_key, 0, sizeof c.identity.peer_sign_key);
     assert_int_equal(uvcc_session_new(&s, &c), 0);
     uvcc_session_free(s);
     world_free(&w);
@@ -362,13 +358,13 @@ static void wrong_identity(void **state) {
         uint8_t swap[32];
         if (i == 0) { /* P0 expects somebody else in P1's place */
             memset(swap, 0x99, 32);
-            identity_key(swap, w.cfg[0].peer_sign_key[1]);
+            identity_key(swap, w.cfg[0].identity.peer_sign_key[1]);
         } else if (i == 1) { /* P1 is somebody else */
-            memset(w.cfg[1].sign_seed, 0x99, 32);
+            memset(w.cfg[1].identity.sign_seed, 0x99, 32);
         } else { /* P0 takes its peers for each other */
-            memcpy(swap, w.cfg[0].peer_sign_key[1], 32);
-            memcpy(w.cfg[0].peer_sign_key[1], w.cfg[0].peer_sign_key[2], 32);
-            memcpy(w.cfg[0].peer_sign_key[2], swap, 32);
+            memcpy(swap, w.cfg[0].identity.peer_sign_key[1], 32);
+            memcpy(w.cfg[0].identity.peer_sign_key[1], w.cfg[0].identity.peer_sign_key[2], 32);
+            memcpy(w.cfg[0].identity.peer_sign_key[2], swap, 32);
         }
         world_open(&w);
         never_ready(&w, 0, 1);
@@ -380,7 +376,7 @@ static void mixed_exchanges(void **state) {
     (void)state;
     world w;
     world_make(&w);
-    w.cfg[1].exchange_x25519 = false;
+    w.cfg[1].identity.exchange_x25519 = false;
     world_open(&w);
     assert_false(drive(&w, SECOND));
     for (unsigned i = 0; i < 3; i++) {
@@ -563,7 +559,7 @@ static void restarts_at_any_time(void **state) {
             world w;
             world_make(&w);
             for (unsigned i = 0; i < 3; i++)
-                w.cfg[i].exchange_x25519 = x != 0;
+                w.cfg[i].identity.exchange_x25519 = x != 0;
             w.follow = true;
             w.hook = turns % 3 != 0 ? lossy : NULL;
             w.born = turns * 10;

@@ -8,6 +8,7 @@
 #include "proto/coin.h"
 #include "proto/crypto.h"
 #include "proto/prg.h"
+#include <uvcc/loopback.h>
 
 enum { IN_A = 1, IN_B = 2, OUT_Y = 10, FRAC = 8, BITS = 20 };
 
@@ -788,16 +789,16 @@ static void test_aborts(void **state) {
 /* ---- a failed step stays failed ---- */
 
 static void refused(uvcc_config *c) {
-    c->sks_refused = true;
-    c->sks_step = 1;
+    c->checks.sks_refused = true;
+    c->checks.sks_step = 1;
 }
 static void overridden(uvcc_config *c) {
     refused(c);
-    c->sks_override = true;
+    c->checks.sks_override = true;
 }
 
 static void overridden_by_one(uvcc_config *c) {
-    if (c->party == 0)
+    if (c->identity.party == 0)
         overridden(c);
 }
 

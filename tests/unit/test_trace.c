@@ -1,5 +1,6 @@
 /* test_trace.c - what a session tells its tracer: the life of every op, its jobs and its bytes. */
 #include "triangle.h"
+#include <uvcc/mlp.h>
 
 enum { STEPS = 2, OPS_MAX = 256, JOBS_MAX = 256 };
 
@@ -109,7 +110,7 @@ static void hear(void *user, const uvcc_op_trace *t) {
 }
 
 static void listen(uvcc_config *c) {
-    c->trace = (uvcc_tracer){.op = hear, .user = &ears[c->party]};
+    c->trace = (uvcc_tracer){.op = hear, .user = &ears[c->identity.party]};
 }
 
 static const uvcc_mlp_config shape = {.features = 5,

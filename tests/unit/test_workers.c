@@ -5,6 +5,7 @@
 
 #include "exec/program/program.h"
 #include "proto/topology.h"
+#include <uvcc/loopback.h>
 
 enum { ROWS = 4, COLS = 4, ELEMS = ROWS * COLS, WORKERS_MAX = 8, MBS = 6, OUT_W = 100 };
 
@@ -173,13 +174,13 @@ static struct {
 } place; /* of the triangle that is being made */
 
 static void put_place(uvcc_config *c) {
-    c->replicas = place.s.replicas;
-    c->stages = place.s.stages;
-    c->tp_ranks = place.s.tp_ranks;
-    c->replica = place.at.replica;
-    c->stage = place.at.stage;
-    c->tp_rank = place.at.tp_rank;
-    c->jobs_max = 4; /* collectives that wait must not take the place of compute jobs */
+    c->place.replicas = place.s.replicas;
+    c->place.stages = place.s.stages;
+    c->place.tp_ranks = place.s.tp_ranks;
+    c->place.replica = place.at.replica;
+    c->place.stage = place.at.stage;
+    c->place.tp_rank = place.at.tp_rank;
+    c->limits.jobs_max = 4; /* collectives that wait must not take the place of compute jobs */
 }
 
 static void job_open(job *j, const shape *s, const triangle_options *opt) {
@@ -472,8 +473,8 @@ static void test_session_refuses(void **state) {
         uvcc_session *session;
         uint64_t rnd = 1;
         uvcc_config c = triangle_config_alone(&mem, &rnd);
-        c.stages = what == 1 ? 3 : 2;
-        c.stage = what == 2;
+        c.place.stages = what == 1 ? 3 : 2;
+        c.place.stage = what == 2;
         if (what == 3)
             c.record.write = ignore_bytes;
         assert_int_equal(uvcc_session_new(&session, &c), 0);

@@ -36,10 +36,10 @@ static void configure(void *user, const host_worker *w, unsigned party, uvcc_con
     (void)w;
     (void)party;
     (void)cpu;
-    cfg->audit_off = j->o->transcript != 0;
-    cfg->sks_refused = j->sks.refused;
-    cfg->sks_step = j->sks.step;
-    cfg->sks_override = j->o->sks_override;
+    cfg->checks.audit_off = j->o->transcript != 0;
+    cfg->checks.sks_refused = j->sks.refused;
+    cfg->checks.sks_step = j->sks.step;
+    cfg->checks.sks_override = j->o->sks_override;
 }
 
 static void name_part(void *user, const char *entry, const uvcc_op_desc *op,

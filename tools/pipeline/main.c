@@ -323,7 +323,6 @@ static int simulate(const pipeline_options *o, const pipe_graph *g, run_trace *t
 /* Files that cannot be written are known before anything is simulated. */
 int pipeline_main(int argc, char *const *argv) {
     pipeline_options o;
-    char message[MESSAGE_BYTES];
     report_command("pipeline");
     int status = parse(&o, argc, argv);
     if (status != EXIT_DONE)
@@ -335,10 +334,7 @@ int pipeline_main(int argc, char *const *argv) {
     pipe_graph *g = malloc(sizeof *g);
     if (g == NULL)
         return report_error(EXIT_FAILED, "out of memory");
-    if (pipe_block_graph(g, &o.sizes, message, sizeof message) != 0) {
-        free(g);
-        return report_error(EXIT_BAD_INPUT, "%s; give a smaller --dim or --context", message);
-    }
+    pipe_block_graph(g, &o.sizes);
     run_trace trace;
     report_json *json = report_json_open(o.json);
     status = json == NULL ? EXIT_BAD_INPUT : open_trace(&trace, &o, g);

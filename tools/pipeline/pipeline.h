@@ -32,10 +32,17 @@ typedef struct pipe_sizes {
     uint32_t dim, hidden, heads, context, batch;
 } pipe_sizes;
 
-/* block.c: the block's program (its shapes are those of one sequence and one head), and the graph
- * with the sizes. 0, or a uvcc_error and one line in the message. */
-int pipe_block_program(uvcc_program **out, const pipe_sizes *s, char *message, size_t cap);
-int pipe_block_graph(pipe_graph *g, const pipe_sizes *s, char *message, size_t cap);
+/* ---- block.c: the block's ops in program order, and the graph with the sizes ---- */
+
+typedef struct pipe_block_op {
+    uint16_t k;
+    const char *opcode, *name, *in, *out; /* tensors, separated by blanks */
+    uint8_t flags;                        /* uvcc_op_flags */
+} pipe_block_op;
+
+/* NULL behind the last. */
+const pipe_block_op *pipe_block_at(uint32_t i);
+void pipe_block_graph(pipe_graph *g, const pipe_sizes *s);
 
 /* ---- load: what an op takes ---- */
 

@@ -418,30 +418,30 @@ static void config(sim_party *p, uvcc_config *c) {
                      : first || sim_was_on(w, SIM_SAME_RANDOM) ? 0
                                                                : p->greatest_run + 1;
     c->random = uvcc_seeded(&p->random, plan->seed, 16 * p->random_name + p->node);
-    c->party = p->index;
-    c->suites = plan->suites;
-    c->datagram = plan->datagram;
-    c->audit_off = plan->audit_off;
-    c->frame_bytes = plan->frame_bytes;
-    c->datagram_bytes = plan->datagram_bytes;
-    c->rto_initial_ns = plan->rto_initial_ns;
-    c->rto_max_ns = plan->rto_max_ns;
-    c->keepalive_ns = plan->keepalive_ns;
-    c->next_step = plan->first_step;
-    c->next_run = w->again != NULL ? w->again->life[w->life].run
-                  : first          ? plan->next_run - (plan->next_run != 0 && p->index == 1)
-                                   : p->greatest_run + 1;
-    c->cookie = 1000u + 16u * c->next_run + p->node;
-    c->checkpoint_every = 1;
-    c->exchange_x25519 = plan->exchange;
-    memset(c->sid_job, 0x20 + p->triangle, 32);
-    memset(c->sign_seed, 0x40 + p->node, 32);
+    c->identity.party = p->index;
+    c->links.suites = plan->suites;
+    c->links.datagram = plan->datagram;
+    c->checks.audit_off = plan->audit_off;
+    c->links.frame_bytes = plan->frame_bytes;
+    c->links.datagram_bytes = plan->datagram_bytes;
+    c->links.rto_initial_ns = plan->rto_initial_ns;
+    c->links.rto_max_ns = plan->rto_max_ns;
+    c->links.keepalive_ns = plan->keepalive_ns;
+    c->resume.next_step = plan->first_step;
+    c->resume.next_run = w->again != NULL ? w->again->life[w->life].run
+                         : first          ? plan->next_run - (plan->next_run != 0 && p->index == 1)
+                                          : p->greatest_run + 1;
+    c->cookie = 1000u + 16u * c->resume.next_run + p->node;
+    c->resume.checkpoint_every = 1;
+    c->identity.exchange_x25519 = plan->exchange;
+    memset(c->identity.sid_job, 0x20 + p->triangle, 32);
+    memset(c->identity.sign_seed, 0x40 + p->node, 32);
     for (uint8_t q = 0; q < 3; q++) {
         uint8_t seed[32], sk[64];
         memset(seed, 0x40 + 3 * p->triangle + q, 32);
-        (void)crypto_sign_seed_keypair(c->peer_sign_key[q], sk, seed);
+        (void)crypto_sign_seed_keypair(c->identity.peer_sign_key[q], sk, seed);
         if (q != p->index)
-            memset(c->pair_secret[q], 0x11 * (p->index + q) + 7 * p->triangle, 32);
+            memset(c->identity.pair_secret[q], 0x11 * (p->index + q) + 7 * p->triangle, 32);
     }
 }
 
@@ -449,8 +449,8 @@ static void config(sim_party *p, uvcc_config *c) {
 static int load(sim_party *p, uvcc_config *c) {
     sim_world *w = p->w;
     if (w->plan->small_credit)
-        c->rx_keys_bytes = 128;
-    for (;; c->rx_keys_bytes *= 2) {
+        c->links.rx_keys_bytes = 128;
+    for (;; c->links.rx_keys_bytes *= 2) {
         int rc = uvcc_session_new(&p->s, c);
         if (rc != 0) {
             p->s = NULL;
@@ -461,7 +461,7 @@ static int load(sim_party *p, uvcc_config *c) {
             return 0;
         uvcc_session_free(p->s);
         p->s = NULL;
-        if (rc != UVCC_ERR_LIMIT || c->rx_keys_bytes == 0)
+        if (rc != UVCC_ERR_LIMIT || c->links.rx_keys_bytes == 0)
             return rc;
     }
 }

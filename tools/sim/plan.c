@@ -1,5 +1,6 @@
 /* plan.c - what a seed draws before its run, and the random streams. */
 #include "sim.h"
+#include <uvcc/loopback.h>
 
 #define GOLDEN UINT64_C(0x9E3779B97F4A7C15)
 

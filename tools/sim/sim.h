@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <uvcc/loopback.h>
 #include <uvcc/uvcc.h>
 
 /* The words after `uvcc sim`; returns the exit status. */

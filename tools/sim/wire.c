@@ -5,6 +5,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <uvcc/frame.h>
+#include <uvcc/loopback.h>
 
 enum { STORM = 40, MUTANTS = 10 };
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <uvcc/mlp.h>
 
 enum { SCALE = 6, VALUES_MAX = 12, BITS_MAX = 45, ACC_BITS = 36 };
 

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <uvcc/loopback.h>
 
 #define CLOCK_START  (UINT64_C(86400) * SIM_S)
 #define LIVENESS_NS  (60 * SIM_S)

@@ -3,6 +3,7 @@
 #define UVCC_TOOLS_SIM_WORLD_H
 
 #include "sim.h"
+#include <uvcc/loopback.h>
 
 enum { SIM_NODES = 6, SIM_HISTORY = 16, SIM_LIVES_MAX = 8 };
 

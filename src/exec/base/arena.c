@@ -4,6 +4,7 @@
 
 #include "proto/crypto.h"
 
+#include <assert.h>
 #include <string.h>
 
 static void *metered_alloc(void *user, size_t bytes, uvcc_mem_class cls) {
@@ -19,6 +20,7 @@ static void *metered_alloc(void *user, size_t bytes, uvcc_mem_class cls) {
 
 static void metered_free(void *user, void *p, size_t bytes, uvcc_mem_class cls) {
     uvcci_meter *m = user;
+    assert(p == NULL || m->bytes >= bytes); /* else somebody gives back another size */
     if (p != NULL)
         m->bytes -= bytes;
     m->base.free(m->base.user, p, bytes, cls);
@@ -50,6 +52,7 @@ static unsigned size_class(size_t bytes, size_t *rounded) {
 
 void uvcci_arena_init(uvcci_arena *p, const uvcc_allocator *al, uvcc_mem_class cls,
                       uint64_t limit_bytes) {
+    assert(al->alloc != NULL && al->free != NULL);
     memset(p, 0, sizeof *p);
     p->alloc = al;
     p->cls = cls;
@@ -79,6 +82,7 @@ void *uvcci_arena_take(uvcci_arena *p, size_t bytes) {
         p->held_bytes += size;
     }
     p->used_bytes += size;
+    assert(p->used_bytes <= p->held_bytes);
     if (p->used_bytes > p->peak_bytes)
         p->peak_bytes = p->used_bytes;
     return mem;
@@ -89,6 +93,7 @@ void uvcci_arena_give(uvcci_arena *p, void *mem, size_t bytes) {
         return;
     size_t size;
     unsigned c = size_class(bytes, &size);
+    assert(c < UVCCI_ARENA_CLASSES && p->used_bytes >= size && p->held_bytes >= size);
     p->used_bytes -= size;
     struct uvcci_arena_free *f = p->alloc->alloc(p->alloc->user, sizeof *f, UVCC_MEM_STATE);
     if (f == NULL) { /* no record, no reuse */
@@ -115,6 +120,7 @@ void uvcci_arena_drain(uvcci_arena *p) {
         if (c % 4 == 3)
             base *= 2;
     }
+    assert(p->held_bytes == p->used_bytes);
 }
 
 #define CHUNK_BYTES 4096u
@@ -130,6 +136,7 @@ void uvcci_bump_init(uvcci_bump *b, const uvcc_allocator *al) {
 }
 
 void *uvcci_bump_take(uvcci_bump *b, size_t bytes) {
+    assert(b->alloc != NULL && bytes <= SIZE_MAX / 2);
     bytes = (bytes + 15) & ~(size_t)15;
     struct uvcci_bump_chunk *c = b->chunks;
     if (c == NULL || c->cap - c->used < bytes) {

@@ -2,6 +2,7 @@
 #ifndef UVCCI_BOUNDS_H
 #define UVCCI_BOUNDS_H
 
+#include <assert.h>
 #include <stdint.h>
 
 static inline uint64_t uvcci_sat_add(uint64_t x, uint64_t y) {
@@ -20,6 +21,7 @@ static inline uint64_t uvcci_magnitude(int64_t v) {
 
 /* Of floor(v / 2^shift), |v| <= x. shift < 64. */
 static inline uint64_t uvcci_shifted_bound(uint64_t x, unsigned shift) {
+    assert(shift < 64);
     if (x == UINT64_MAX)
         return x;
     return (x >> shift) + ((x & ((1ull << shift) - 1)) != 0);

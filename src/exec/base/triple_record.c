@@ -4,10 +4,12 @@
 
 #include "proto/bytes.h"
 #include "proto/crypto.h"
+#include <assert.h>
 #include <string.h>
 
 void uvcci_triple_head_put(const uvcc_triple_info *t, uint8_t out[UVCCI_TRIPLE_KEYS_AT]) {
     uvcci_writer w = uvcci_writer_on(out, UVCCI_TRIPLE_KEYS_AT);
+    assert(t->party < UVCC_PARTIES);
     uvcci_put(&w, "UVTR", 4);
     uvcci_put8(&w, 1);
     uvcci_put8(&w, t->party);
@@ -25,6 +27,7 @@ void uvcci_triple_head_put(const uvcc_triple_info *t, uint8_t out[UVCCI_TRIPLE_K
         uvcci_put32(&w, t->rows[i]);
         uvcci_put32(&w, t->cols[i]);
     }
+    assert(!w.bad && w.len == UVCCI_TRIPLE_KEYS_AT);
 }
 
 /* The head; false if it is none. */
@@ -48,6 +51,7 @@ static bool head_get(const uint8_t *data, uvcc_triple_info *t) {
         t->rows[i] = uvcci_get32(&r);
         t->cols[i] = uvcci_get32(&r);
     }
+    assert(!r.bad && r.at == UVCCI_TRIPLE_KEYS_AT);
     return good;
 }
 
@@ -67,5 +71,6 @@ int uvcc_triple_read(const uint8_t *data, size_t len, uvcc_triple_info *out) {
     if (elems == 0 || elems > (len - uvcci_triple_bytes(0)) / 16)
         return UVCC_ERR_FRAME;
     out->bytes = uvcci_triple_bytes(elems);
+    assert(out->bytes <= len);
     return uvcci_hash_follows(data, out->bytes - UVCCI_TRIPLE_HASH_BYTES) ? 0 : UVCC_ERR_AUTH;
 }

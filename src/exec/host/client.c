@@ -1,5 +1,5 @@
 /* client.c - what a client that is no party does: split values into shares, join components. */
-#include <uvcc/session.h>
+#include <uvcc/client.h>
 
 #include "proto/crypto.h"
 

@@ -4,6 +4,7 @@
  *
  * Secret blocks take whole pages, since locks go by the page: freeing one must not unlock another.
  * A lock that is refused (RLIMIT_MEMLOCK) is no error: the block is then ordinary memory. */
+#include <assert.h>
 #include <uvcc/host.h>
 
 #include <limits.h>
@@ -30,6 +31,7 @@ static size_t host_align(uvcc_mem_class cls) {
 static void *host_alloc(void *user, size_t bytes, uvcc_mem_class cls) {
     (void)user;
     size_t align = host_align(cls);
+    assert((align & (align - 1)) == 0);
     if (bytes == 0 || bytes > SIZE_MAX - align)
         return NULL;
     void *p = aligned_alloc(align, (bytes + align - 1) / align * align);
@@ -102,6 +104,7 @@ uvcc_random uvcc_seeded(uvcc_seeded_random *state, uint64_t seed, uint32_t label
     uvcci_put(&w, domain, sizeof domain - 1);
     uvcci_put64(&w, seed);
     uvcci_put32(&w, label);
+    assert(!w.bad && w.len == sizeof in);
     uvcci_sha256_once(in, w.len, digest);
     memcpy(state->key, digest, sizeof state->key);
     state->counter = 0;

@@ -9,9 +9,10 @@
  *
  * The log is not trusted: it is checked as a whole first, and lengths in it are checked against the
  * program before the session sees them. */
-#include "exec/runtime/core.h"
+#include "exec/session/calls.h"
 #include "exec/session/record.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -92,6 +93,7 @@ static void explain(replay *r, const uint8_t *bytes, size_t len) {
 /* What the replayed session records, compared with the log as it comes. */
 static void compare(void *user, const uint8_t *bytes, size_t len) {
     replay *r = user;
+    assert(r->compared <= r->at.len && r->at.offset <= r->compared);
     if (r->differs || r->stopped)
         return;
     if (len > r->at.len - r->compared || memcmp(bytes, r->at.bytes + r->compared, len) != 0) {
@@ -139,6 +141,7 @@ static void take_memory(void *user, void *p, size_t bytes, uvcc_mem_class cls) {
 
 static void poll_jobs(replay *r) {
     uvcc_completion c;
+    assert(r->job_count <= r->job_room);
     while (uvcc_cpu_poll(r->opt->executor, &c) == 1)
         for (size_t i = 0; i < r->job_count; i++)
             r->jobs[i].done |= r->jobs[i].id == c.id;
@@ -164,6 +167,7 @@ static int run_job(replay *r, const uvcc_job *j) {
         uvcc_cpu_wait(r->opt->executor);
         poll_jobs(r);
     }
+    assert(r->job_count < r->job_room);
     if (rc == 0)
         r->jobs[r->job_count++] = (job){.id = j->id};
     return rc;
@@ -181,6 +185,7 @@ static void finish_job(replay *r, uint64_t id) {
         uvcc_cpu_wait(r->opt->executor);
         poll_jobs(r);
     }
+    assert(i < r->job_count);
     r->jobs[i] = r->jobs[--r->job_count];
 }
 
@@ -196,6 +201,7 @@ static void finish_jobs(replay *r) {
 /* Values in memory of their own: aligned, and never shorter than what the session may read. Two
  * components lie one behind the other. */
 static void *values(replay *r, unsigned which, const uvcc_slice *d) {
+    assert(which < 2 && r->values != NULL);
     uint8_t *at = r->values + which * r->values_bytes;
     size_t n = d->len < r->values_bytes ? d->len : r->values_bytes;
     memset(at + n, 0, r->values_bytes - n);
@@ -204,6 +210,7 @@ static void *values(replay *r, unsigned which, const uvcc_slice *d) {
     return at;
 }
 
+/* What the call returns is not looked at here: the session records it, and compare() sees that. */
 static void make_call(replay *r, const uvcc_record *c) {
     uvcc_session *s = r->session;
     uvcc_transmit tx;
@@ -284,6 +291,7 @@ static bool open_session(replay *r, const uvcc_record *header) {
     cfg.random = (uvcc_random){.fill = give_random, .user = r};
     cfg.record = (uvcc_recorder){
         .write = compare, .user = r, .app = header->data[2].data, .app_len = header->data[2].len};
+    assert(r->session == NULL);
     r->call = *header;
     int rc = uvcci_session_new_recorded(&r->session, &cfg, header->data[0]);
     if (rc == UVCC_ERR_NOMEM && r->compared == 0)
@@ -354,6 +362,8 @@ static int admit(const uint8_t *log, size_t len, const uvcc_program *p, uvcc_rep
     return 0;
 }
 
+/* The log is admitted as a whole before anything runs. The session ends before its memory is
+ * counted as given back, so that what freeing records is compared too. */
 int uvcc_replay(const uint8_t *log, size_t len, const uvcc_program *p,
                 const uvcc_replay_options *opt, uvcc_replay_result *out) {
     if (log == NULL || p == NULL || !p->finished || opt == NULL || opt->size != sizeof *opt ||
@@ -372,6 +382,7 @@ int uvcc_replay(const uint8_t *log, size_t len, const uvcc_program *p,
     r.values = opt->alloc.alloc(opt->alloc.user, 2 * r.values_bytes, UVCC_MEM_SECRET);
     if (r.values == NULL)
         return UVCC_ERR_NOMEM;
+    assert(r.values_bytes % 64 == 0);
     play(&r);
     finish_jobs(&r);
     r.stopped = r.at.index > opt->until;

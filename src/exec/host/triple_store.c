@@ -11,6 +11,7 @@
 
 #include "proto/bytes.h"
 #include "proto/crypto.h"
+#include <assert.h>
 #include <string.h>
 
 /* ---- the store ---- */
@@ -66,6 +67,7 @@ static void kept_free(const uvcc_triple_store *st, kept *k) {
 /* Takes the first record out of a list that has one. */
 static kept *pop(links *list) {
     kept *k = list->next[0];
+    assert(k != NULL);
     for (unsigned i = 0; i < LEVELS && list->next[i] == k; i++)
         list->next[i] = k->links.next[i];
     return k;
@@ -139,8 +141,11 @@ static bool has(links *list, const uvcc_triple_info *t) {
 /* In its place; it is not there yet. */
 static void insert(links *list, kept *k) {
     links *before[LEVELS];
-    (void)find(list, &k->info, before);
+    const kept *behind = find(list, &k->info, before);
+    assert(behind == NULL || compare_infos(&behind->info, &k->info) > 0);
+    (void)behind;
     const unsigned levels = levels_of(&k->info);
+    assert(levels >= 1 && levels <= LEVELS);
     for (unsigned i = 0; i < levels; i++) {
         k->links.next[i] = before[i]->next[i];
         before[i]->next[i] = k;
@@ -194,10 +199,13 @@ int uvcc_triple_store_add(uvcc_triple_store *st, const uint8_t *data, size_t len
 }
 
 static void drop_first(uvcc_triple_store *st) {
+    assert(st->count != 0);
     kept_free(st, pop(&st->list));
     st->count--;
 }
 
+/* What is handed out leaves the list and moves the mark, and what is older is destroyed unread: a
+ * triple that was out once does not come out again. */
 int uvcc_triple_store_take(uvcc_triple_store *st, uint32_t run, uint32_t step, const uint8_t **data,
                            size_t *len) {
     if (st == NULL || data == NULL || len == NULL || step == UINT32_MAX)
@@ -222,6 +230,7 @@ int uvcc_triple_store_take(uvcc_triple_store *st, uint32_t run, uint32_t step, c
     st->out_bytes = bytes;
     while (st->list.next[0] != wanted)
         drop_first(st);
+    assert(bytes == 0 || wanted != NULL);
     for (size_t at = 0; at < bytes; drop_first(st)) {
         const kept *k = st->list.next[0];
         memcpy(st->out + at, k->bytes, k->info.bytes);
@@ -263,6 +272,7 @@ int uvcc_triple_store_save(const uvcc_triple_store *st, uint8_t *out, size_t cap
     uvcci_put64(&w, bytes - STORE_HEAD_BYTES - UVCCI_TRIPLE_HASH_BYTES);
     for (const kept *k = st->list.next[0]; k != NULL; k = k->links.next[0])
         uvcci_put(&w, k->bytes, k->info.bytes);
+    assert(!w.bad && w.len == bytes - UVCCI_TRIPLE_HASH_BYTES);
     uvcci_sha256_once(out, w.len, out + w.len);
     return 0;
 }

@@ -392,8 +392,8 @@ static int run_op(const call *c) {
     case UVCC_OP_FUNCTION:
         return run_function(c);
     default:
-        return uvcci_fail(c->m, UVCC_ERR_PROGRAM, "%s is not implemented",
-                          uvcci_op_label(c->op, label));
+        assert(false); /* the loader knows no other */
+        return UVCC_ERR_PROGRAM;
     }
 }
 

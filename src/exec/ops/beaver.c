@@ -9,6 +9,9 @@
  *
  * A mask belongs to a version of a tensor: it is made of words of its owner's ordinal, is opened
  * once, and what was opened stays until the last product that reads the version has used it. */
+#include "exec/ops/beaver.h"
+
+#include "exec/ops/triples.h"
 #include "exec/runtime/builder.h"
 
 #include "proto/mutant.h"
@@ -186,7 +189,7 @@ static bool build_triple_here(builder *b) {
         k[i].wire_in[0] = uvcci_rx_at(r, r->plan->beaver.triple_round, 0, 0, k[i].block);
         k[i].out[0] = v->c.hi + uvcci_at_block(&k[i]);
     }
-    return b->s->cfg.triples_only ? build_record(b) : true;
+    return b->s->cfg.triples.only ? build_record(b) : true;
 }
 
 /* ---- openings and product ---- */
@@ -370,7 +373,7 @@ void uvcci_beaver_turn_done(uvcc_session *s, uvcci_instance *r) {
     } else if (r->turn == UVCCI_TURN_TRIPLE_HERE) {
         if (v->stored != NULL)
             uvcci_stored_wipe_c(s, v->stored);
-        if (s->cfg.triples_only)
+        if (s->cfg.triples.only)
             give_triple(s, r);
     } else if (r->turn == r->plan->beaver.product_turn) {
         give_masks(s, r);
@@ -392,8 +395,8 @@ static bool admit(uvcc_session *s, uvcci_step *st) {
         if (r->beaver == NULL)
             continue;
         const uint64_t bytes = triple_bytes(r);
-        if (s->triples_ahead != 0 && (bytes > s->cfg.triples_ahead_bytes ||
-                                      s->triples_ahead > s->cfg.triples_ahead_bytes - bytes))
+        if (s->triples_ahead != 0 && (bytes > s->cfg.limits.triples_ahead_bytes ||
+                                      s->triples_ahead > s->cfg.limits.triples_ahead_bytes - bytes))
             break;
         s->triples_ahead += bytes;
         r->beaver->admitted = true;

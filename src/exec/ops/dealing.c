@@ -1,13 +1,18 @@
 /* deal.c - keys dealt ahead: this party is OTHER on some blocks of a gate and sends their key
  * streams to HEAD and TAIL, in schedule order, as soon as the step is agreed and the links have
  * room. One op's deal is one job: generate, copy into the key_chunks of the messages, hash. */
+#include "exec/ops/dealing.h"
+
 #include "exec/runtime/builder.h"
+#include "exec/runtime/trace.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <uvcc/frame.h>
+#include <uvcc/link.h>
 
 static bool deals_here(const uvcc_session *s, const uvcci_instance *r) {
-    if (r->plan->key_count == 0 || s->cfg.triples_only)
+    if (r->plan->key_count == 0 || s->cfg.triples.only)
         return false;
     for (uint32_t i = 0; i < r->plan->blocks; i++)
         if (uvcci_role_of(s->party, r->ids.edge[i]) == UVCCI_OTHER)
@@ -163,7 +168,7 @@ static int deal_build(uvcc_session *s, uvcci_instance *r, uvcc_task **tasks, uin
     deal_copies(&d, copies);
     t[(*count)++] =
         (uvcc_task){.kind = UVCC_TASK_COPY, .u.copy = {.items = copies, .count = d.key_chunks}};
-    return s->cfg.audit_off ? 0 : deal_hashes(s, &d, t, count);
+    return s->cfg.checks.audit_off ? 0 : deal_hashes(s, &d, t, count);
 }
 
 void uvcci_deal_free(uvcc_session *s, uvcci_instance *r) {
@@ -182,7 +187,7 @@ void uvcci_deal_free(uvcc_session *s, uvcci_instance *r) {
 static void deal_send(uvcc_session *s, uvcci_instance *r) {
     uvcci_step *st = r->step;
     uint64_t bytes = 0;
-    if (!s->cfg.audit_off)
+    if (!s->cfg.checks.audit_off)
         uvcci_leaves_write(s, r, r->deal_leaves);
     for (unsigned g = 0; g < r->plan->key_count; g++)
         for (uint32_t i = 0; r->deal_out != NULL && i < r->deal_out[g].count; i++) {

@@ -5,6 +5,8 @@
  * A triple that the host gave is for one (run, step, triple_id). Only a step that is not open yet
  * takes any, and a session runs no step of a run twice: so no triple is used twice, whatever the
  * host loads. */
+#include "exec/ops/triples.h"
+
 #include "exec/runtime/builder.h"
 
 #include "proto/bytes.h"
@@ -87,7 +89,7 @@ int uvcci_session_load_triples(uvcc_session *s, const uint8_t *data, size_t len)
         return UVCC_ERR_USAGE;
     if (uvcci_failed(s))
         return UVCC_ERR_ABORTED;
-    if (s->state != UVCCI_SESSION_READY || s->cfg.triples_only)
+    if (s->state != UVCCI_SESSION_READY || s->cfg.triples.only)
         return UVCC_ERR_STATE;
     uvcci_stored_triple *fresh = NULL;
     int rc = 0;
@@ -177,7 +179,7 @@ void uvcci_triples_match(uvcc_session *s, uvcci_step *st) {
 /* ---- made for the host ---- */
 
 int uvcci_triples_room(uvcc_session *s, uvcci_step *st) {
-    if (!s->cfg.triples_only)
+    if (!s->cfg.triples.only)
         return 0;
     for (uint32_t i = 0; i < st->entry->op_count; i++)
         if (st->instances[i].beaver != NULL)
@@ -193,7 +195,7 @@ uint8_t *uvcci_triple_record(uvcc_session *s, const uvcci_instance *r) {
     for (uint32_t i = 0; i < r->index; i++)
         if (st->instances[i].beaver != NULL)
             at += uvcci_triple_bytes(st->instances[i].plan->elems);
-    info_of(s, r, s->cfg.triples_run, &info);
+    info_of(s, r, s->cfg.triples.run, &info);
     uvcci_triple_head_put(&info, at);
     for (unsigned i = 0; i < sizeof key_order / sizeof key_order[0]; i++)
         memcpy(at + UVCCI_TRIPLE_KEYS_AT + 16 * i,
@@ -208,7 +210,7 @@ static void free_made(uvcc_session *s) {
 }
 
 void uvcci_triples_keep(uvcc_session *s, uvcci_step *st) {
-    if (!s->cfg.triples_only)
+    if (!s->cfg.triples.only)
         return;
     free_made(s);
     s->triples_made = st->triples;

@@ -6,6 +6,7 @@
 #include "exec/program/program_impl.h"
 
 #include "proto/topology.h"
+#include <assert.h>
 #include <string.h>
 
 /* ---- building ---- */
@@ -62,6 +63,7 @@ void uvcc_program_free(uvcc_program *p) {
  * is no memory. The limits above keep every size far below SIZE_MAX. */
 static void *with_room(const uvcc_program *p, void *items, uint32_t count, uint32_t *cap,
                        size_t size) {
+    assert(count <= *cap && (items != NULL || *cap == 0));
     if (count < *cap)
         return items;
     uint32_t cap_new = *cap == 0 ? 16 : 2 * *cap;
@@ -156,6 +158,7 @@ int uvcc_program_entry(uvcc_program *p, const char *name) {
 static int open_entry(const uvcc_program *p, uvcci_entry **e) {
     if (p->finished || p->entry_count == 0)
         return UVCC_ERR_STATE;
+    assert(p->entries != NULL);
     *e = &p->entries[p->entry_count - 1];
     if ((*e)->user_count + (*e)->input_count + (*e)->output_count == UVCCI_MAX_OPS)
         return UVCC_ERR_LIMIT;
@@ -176,6 +179,7 @@ int uvcc_program_op(uvcc_program *p, const uvcc_op_desc *op) {
     if (room == NULL)
         return UVCC_ERR_NOMEM;
     p->user_ops = room;
+    assert(p->user_op_count == e->user_first + e->user_count);
     n.desc = *op;
     for (uint32_t i = op->in_count; i < UVCC_OP_MAX_IN; i++)
         n.desc.in[i] = UVCC_NO_TENSOR;
@@ -202,6 +206,7 @@ int uvcc_program_input_mb(uvcc_program *p, uint32_t id, uint32_t tensor, uint8_t
     uvcc_io_desc *room = with_room(p, p->inputs, p->input_count, &p->input_cap, sizeof *p->inputs);
     if (room == NULL)
         return UVCC_ERR_NOMEM;
+    assert(p->input_count == e->input_first + e->input_count);
     p->inputs = room;
     room[p->input_count++] = (uvcc_io_desc){.id = id, .tensor = tensor, .owner = owner, .mb = mb};
     return (int)e->input_count++;
@@ -220,6 +225,7 @@ int uvcc_program_output(uvcc_program *p, uint32_t id, uint32_t tensor) {
         with_room(p, p->outputs, p->output_count, &p->output_cap, sizeof *p->outputs);
     if (room == NULL)
         return UVCC_ERR_NOMEM;
+    assert(p->output_count == e->output_first + e->output_count);
     p->outputs = room;
     room[p->output_count++] = (uvcc_io_desc){.id = id, .tensor = tensor, .owner = 0};
     return (int)e->output_count++;
@@ -275,6 +281,8 @@ int uvcc_program_finish(uvcc_program *p, char *message, size_t message_cap) {
         drop_tables(p);
         return err == UVCC_ERR_NOMEM ? uvcci_fail(&m, err, "out of memory") : err;
     }
+    for (uint32_t i = 0; i < p->entry_count; i++)
+        assert(p->entries[i].mem != NULL);
     uvcci_hash_program(p);
     drop_user_ops(p);
     p->finished = true;
@@ -362,6 +370,7 @@ int uvcc_program_life(const uvcc_program *p, uint32_t entry, uint32_t buffer,
     if (e == NULL || out == NULL || buffer >= p->tensor_count ||
         p->tensors[buffer].buffer != buffer)
         return UVCC_ERR_USAGE;
+    assert(e->life[buffer].reads <= e->uses[buffer]);
     *out = e->life[buffer];
     return 0;
 }
@@ -372,6 +381,7 @@ int uvcc_program_followers(const uvcc_program *p, uint32_t entry, uint32_t i, ui
     if (e == NULL || i >= e->op_count || (out == NULL && cap != 0))
         return UVCC_ERR_USAGE;
     const uvcci_op *op = &e->ops[i];
+    assert(op->succ_count < e->op_count);
     for (uint32_t n = 0; n < op->succ_count && n < cap; n++)
         out[n] = e->succ[op->succ_first + n];
     return (int)op->succ_count;

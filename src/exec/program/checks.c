@@ -502,7 +502,7 @@ static int check_meaning(const op_check *c) {
     case UVCC_OP_SKS_START:
         return check_sks(c);
     default:
-        return 0; /* not implemented: only its place in the program counts */
+        return 0; /* SKS_GEMM_CHECK: a reader; liveness.c finds its START */
     }
 }
 
@@ -530,10 +530,10 @@ static bool works_in_place(uint16_t opcode) {
     }
 }
 
-static int check_aliases(const uvcc_program *p, const op_check *c, bool implemented) {
+static int check_aliases(const uvcc_program *p, const op_check *c) {
     for (uint32_t o = 0; o < c->d->out_count; o++) {
         const uvcci_tensor *z = &p->tensors[c->d->out[o]];
-        for (uint32_t i = 0; i < c->d->in_count && implemented; i++) {
+        for (uint32_t i = 0; i < c->d->in_count; i++) {
             const uvcci_tensor *x = &p->tensors[c->d->in[i]];
             if (x->buffer == z->buffer &&
                 !(works_in_place(c->d->opcode) && same_shape(&x->desc, &z->desc)))
@@ -544,7 +544,7 @@ static int check_aliases(const uvcc_program *p, const op_check *c, bool implemen
         }
         for (uint32_t o2 = 0; o2 < o; o2++) {
             const uvcci_tensor *y = &p->tensors[c->d->out[o2]];
-            if (c->d->out[o] == c->d->out[o2] || (implemented && y->buffer == z->buffer))
+            if (y->buffer == z->buffer)
                 return uvcci_fail(c->m, UVCC_ERR_PROGRAM,
                                   "%s writes %s and %s in one buffer; give each its own", c->label,
                                   y->name, z->name);
@@ -639,12 +639,12 @@ static bool uses_shift(uint16_t opcode) {
 }
 
 /* Fields that an opcode does not use must be 0, so that equal programs have equal hashes. */
-static int check_fields(const op_check *c, bool implemented) {
+static int check_fields(const op_check *c) {
     const uvcc_op_desc *d = c->d;
     const int bad = UVCC_ERR_PROGRAM;
     const bool gemm = d->opcode == UVCC_OP_GEMM_SS || d->opcode == UVCC_OP_GEMM_PART;
     const bool product = gemm || d->opcode == UVCC_OP_SKS_START;
-    unsigned flags = product || !implemented ? UVCC_OP_TRANS_A | UVCC_OP_TRANS_B : 0;
+    unsigned flags = product ? UVCC_OP_TRANS_A | UVCC_OP_TRANS_B : 0;
     if (gemm && d->heads != 0)
         flags |= UVCC_OP_STACKED_A | UVCC_OP_STACKED_B | UVCC_OP_STACKED_C;
     if (d->opcode == UVCC_OP_RELU)
@@ -660,7 +660,7 @@ static int check_fields(const op_check *c, bool implemented) {
                           c->label, d->heads, d->row_groups);
     if (d->flags & ~flags)
         return uvcci_fail(c->m, bad, "%s: flags 0x%x are not for this opcode", c->label, d->flags);
-    if (d->shift > UVCCI_MAX_BITS || (d->shift != 0 && implemented && !uses_shift(d->opcode)))
+    if (d->shift > UVCCI_MAX_BITS || (d->shift != 0 && !uses_shift(d->opcode)))
         return uvcci_fail(c->m, bad, "%s: a shift by %u bits is not possible here", c->label,
                           d->shift);
     if (d->truncation > UVCC_TRUNC_EXACT_DCF)
@@ -713,13 +713,13 @@ static int check_op(const uvcc_program *p, const uvcci_entry *e, const uvcci_op 
                           uvcci_op_label(before, other));
     int err = check_tensors_of(p, &c);
     if (err == 0)
-        err = check_fields(&c, row->implemented);
+        err = check_fields(&c);
     if (err == 0)
         err = check_sharing(&c);
     if (err == 0)
         err = check_meaning(&c);
     if (err == 0)
-        err = check_aliases(p, &c, row->implemented);
+        err = check_aliases(p, &c);
     return err;
 }
 

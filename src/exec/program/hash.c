@@ -83,6 +83,7 @@ static void hash_io(uvcci_sha256 *h, const uvcc_io_desc *io) {
     uvcci_put32(&w, io->id);
     uvcci_put32(&w, io->tensor);
     uvcci_put8(&w, io->owner);
+    assert(!w.bad && w.len == sizeof buf);
     uvcci_sha256_update(h, buf, w.len);
 }
 
@@ -132,6 +133,7 @@ typedef struct later_fields {
 
 static void hash_later(later_fields *l, const uint8_t *buf, size_t len) {
     static const uint8_t begin[4] = {0xff, 0xff, 0xff, 0xff};
+    assert(len != 0);
     if (!l->any)
         uvcci_sha256_update(l->h, begin, sizeof begin);
     l->any = true;
@@ -148,6 +150,7 @@ static void hash_later_op(later_fields *l, uint32_t entry, uint32_t op, const uv
     uvcci_put32(&w, op);
     uvcci_put16(&w, d->heads);
     uvcci_put32(&w, d->row_groups);
+    assert(!w.bad);
     hash_later(l, buf, w.len);
 }
 
@@ -172,15 +175,16 @@ static void hash_later_fields(uvcci_sha256 *h, const uvcc_program *p) {
  * input: LE32 id, tensor || U8 owner || each op: LE16 opcode || U8 phase || LE16 k || U8 inputs,
  * outputs || LE32 of each || U8 flags, shift, truncation, lift || FUNCTION: LE16 function || LE64
  * constant of an opcode that has one || each output as an input, owner 0 || if there are functions:
- * LE32 functions || each: U8 inputs, outputs, steps || each step: U8 kind, a, b, bits, shift, io,
- * of TABLE_MUL and SELECT_MUL c || LE64 first, constant || LE32 entries, words || LE32 of each
- * entry || LE64 of each word || if there are later fields: LE32 2^32 - 1 || each additive tensor:
- * U8 1 || LE32 tensor || U8 sharing
+ * LE32 functions || each: U8 inputs, outputs, instructions || each instruction: U8 kind, a, b,
+ * bits, shift, io, of TABLE_MUL and SELECT_MUL c || LE64 first, constant || LE32 entries, words ||
+ * LE32 of each entry || LE64 of each word || if there are later fields: LE32 2^32 - 1 || each
+ * additive tensor: U8 1 || LE32 tensor || U8 sharing
  * || each op with heads, by entry: U8 2 || LE32 entry, op || LE16 heads || LE32 row groups). What a
- * kind of step does not use is UVCC_FN_NONE (a, b, io) or 0. Before the later fields stands, unless
- * hash_parallel says nothing, what it says. Names stay out. */
+ * kind of instruction does not use is UVCC_FN_NONE (a, b, io) or 0. Before the later fields stands,
+ * unless hash_parallel says nothing, what it says. Names stay out. */
 void uvcci_hash_program(uvcc_program *p) {
     static const char domain[] = "UVCC_PROGRAM_V1";
+    assert(!p->finished && p->entry_count != 0);
     uint8_t buf[32];
     uvcci_sha256 h;
     uvcci_sha256_init(&h);

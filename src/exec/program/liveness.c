@@ -3,10 +3,12 @@
  * One walk in program order. For every tensor it keeps the number and the writer of its newest
  * version, for every buffer the last op that wrote anything in it and the readers since then. A
  * tensor can be read as long as the last writer of its buffer is its own last writer. */
-#include "exec/program/program.h"
+#include "exec/program/liveness.h"
+
 #include "exec/program/sks.h"
 
 #include "proto/sort.h"
+#include <assert.h>
 #include <string.h>
 
 typedef struct edge {
@@ -26,7 +28,7 @@ typedef struct walk {
     reader *nodes;
     edge *edges;
     uint64_t *keys; /* [op]: for the sort into ordinals */
-    uint32_t node_count, edge_count;
+    uint32_t node_count, edge_count, edge_max;
     void *mem;
     size_t mem_bytes;
 } walk;
@@ -63,12 +65,14 @@ static int walk_init(walk *w, const uvcc_program *p, const uvcci_entry *e) {
     for (uint32_t i = 0; i < e->op_count; i++)
         w->stamp[i] = UVCCI_NO_OP;
     w->node_count = w->edge_count = 0;
+    w->edge_max = (uint32_t)edges;
     return 0;
 }
 
 static void depend(walk *w, uvcci_entry *e, uint32_t from, uint32_t to) {
     if (from == UVCCI_NO_OP || from == to || w->stamp[from] == to)
         return;
+    assert(from < to && w->edge_count < w->edge_max); /* what comes first waits for nobody behind */
     w->stamp[from] = to;
     w->edges[w->edge_count++] = (edge){from, to};
     e->ops[to].pred_count++;
@@ -81,11 +85,14 @@ static bool touch(uvcci_entry *e, uint32_t i, uint32_t buffer) {
     for (uint32_t j = 0; j < op->touched_count; j++)
         if (op->touched[j] == buffer)
             return false;
+    assert(op->touched_count < UVCC_OP_MAX_IN + UVCC_OP_MAX_OUT);
     op->touched[op->touched_count++] = buffer;
     e->uses[buffer]++;
     return true;
 }
 
+/* Messages name what to change, for whoever writes a program sees these two first: reading too
+ * early, and reading what another tensor in the same buffer overwrote. */
 static int read_inputs(walk *w, const uvcc_program *p, uvcci_entry *e, uint32_t i,
                        const uvcci_message *m) {
     uvcci_op *op = &e->ops[i];
@@ -110,6 +117,7 @@ static int read_inputs(walk *w, const uvcc_program *p, uvcci_entry *e, uint32_t 
         if (touch(e, i, b)) {
             e->life[b].reads++;
             e->life[b].last_read = i;
+            assert(w->node_count < w->edge_max);
             w->nodes[w->node_count] = (reader){i, w->readers[b]};
             w->readers[b] = w->node_count++;
         }
@@ -164,7 +172,8 @@ static void await_send(walk *w, uvcci_entry *e, uint32_t i) {
     }
 }
 
-/* Successor lists out of the edges: counts are known, so each op's run starts where the last ended.
+/* Successor lists out of the edges: counts are known, so each op's list starts where the last
+ * ended.
  */
 static void list_successors(walk *w, uvcci_entry *e) {
     uint32_t at = 0;
@@ -173,6 +182,7 @@ static void list_successors(walk *w, uvcci_entry *e) {
         at += e->ops[i].succ_count;
         w->stamp[i] = e->ops[i].succ_first;
     }
+    assert(at == w->edge_count);
     for (uint32_t n = 0; n < w->edge_count; n++)
         e->succ[w->stamp[w->edges[n].from]++] = w->edges[n].to;
 }
@@ -183,6 +193,7 @@ static void number_ops(walk *w, uvcci_entry *e) {
         w->keys[i] = uvcci_op_key(&e->ops[i].desc) << 16 | i;
     uvcci_sort(w->keys, e->op_count, sizeof w->keys[0], uvcci_compare_u64);
     for (uint32_t i = 0; i < e->op_count; i++) {
+        assert(i == 0 || w->keys[i - 1] >> 16 < w->keys[i] >> 16);
         e->by_ordinal[i] = (uint32_t)(w->keys[i] & 0xffff);
         e->ops[e->by_ordinal[i]].ordinal = i;
     }

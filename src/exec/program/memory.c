@@ -7,9 +7,10 @@
  * buffers are put into rows, the sum of each row's largest is enough for every order. Two ways of
  * doing it are tried, the larger buffers first and in program order; the smaller sum counts. For a
  * chain of ops it is exactly what a step needs. */
-#include "exec/program/program.h"
+#include "exec/program/memory.h"
 
 #include "proto/sort.h"
+#include <assert.h>
 #include <string.h>
 
 #define MOST_OPS 32768u /* tables grow with the square */
@@ -99,6 +100,7 @@ static void find_users(memory *m) {
     for (uint32_t i = 0; i < e->op_count; i++)
         for (uint32_t k = 0; k < e->ops[i].touched_count; k++) {
             const uint32_t b = e->ops[i].touched[k];
+            assert(m->from[b] + m->next[b] < m->from[b + 1]);
             m->user[m->from[b] + m->next[b]++] = i; /* next: how many so far */
         }
 }
@@ -117,6 +119,7 @@ static bool put(memory *m, uint32_t *head, uint32_t b) {
     uint32_t *at = head;
     while (*at != UVCC_NO_TENSOR && follows(m, *at, b))
         at = &m->next[*at];
+    assert(is_live(m, b));
     if (*at != UVCC_NO_TENSOR && !follows(m, b, *at))
         return false;
     m->next[b] = *at;
@@ -136,6 +139,7 @@ static uint64_t sum_of_rows(memory *m) {
             m->next[m->list[i]] = UVCC_NO_TENSOR;
         }
     }
+    assert(rows <= m->count);
     uint64_t sum = 0;
     for (uint32_t r = 0; r < rows; r++) {
         uint64_t most = 0;
@@ -153,6 +157,7 @@ static void sort_buffers(memory *m, bool by_size) {
         if (is_live(m, b)) {
             const uint64_t by =
                 by_size ? (1ull << 45) - buffer_bytes(m, b) : m->e->life[b].first_write;
+            assert(buffer_bytes(m, b) <= 1ull << 45 && b < UVCCI_MAX_TENSORS);
             m->key[m->count++] = by << 14 | b; /* at most 2^14 tensors, 2^44 bytes each */
         }
     uvcci_sort(m->key, m->count, sizeof m->key[0], uvcci_compare_u64);
@@ -160,10 +165,8 @@ static void sort_buffers(memory *m, bool by_size) {
         m->list[i] = (uint32_t)(m->key[i] & (UVCCI_MAX_TENSORS - 1));
 }
 
-int uvcc_program_memory(const uvcc_program *p, uint32_t entry, uint64_t *bytes) {
-    if (p == NULL || bytes == NULL || !p->finished || entry >= p->entry_count)
-        return UVCC_ERR_USAGE;
-    memory m = {.p = p, .e = &p->entries[entry]};
+int uvcci_memory_bound(const uvcc_program *p, const uvcci_entry *e, uint64_t *bytes) {
+    memory m = {.p = p, .e = e};
     if (m.e->op_count > MOST_OPS)
         return UVCC_ERR_LIMIT;
     int err = memory_init(&m);
@@ -178,4 +181,10 @@ int uvcc_program_memory(const uvcc_program *p, uint32_t entry, uint64_t *bytes) 
     *bytes = by_size < by_time ? by_size : by_time;
     p->alloc.free(p->alloc.user, m.mem, m.mem_bytes, UVCC_MEM_STATE);
     return 0;
+}
+
+int uvcc_program_memory(const uvcc_program *p, uint32_t entry, uint64_t *bytes) {
+    if (p == NULL || bytes == NULL || !p->finished || entry >= p->entry_count)
+        return UVCC_ERR_USAGE;
+    return uvcci_memory_bound(p, &p->entries[entry], bytes);
 }

@@ -1,12 +1,12 @@
 /* opcodes.c - the table of opcodes, names of ops for messages, sizes of groups. */
 #include "exec/program/program_impl.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <uvcc/compute.h>
 
 static const uvcci_opcode opcodes[] = {
-#define UVCC_OPCODE(name, code, n_in, n_out, implemented, what)                                    \
-    {code, n_in, n_out, implemented, #name},
+#define UVCC_OPCODE(name, code, n_in, n_out, what) {code, n_in, n_out, #name},
 #include <uvcc/opcodes.def>
 #undef UVCC_OPCODE
 };
@@ -43,6 +43,7 @@ static const char *const phase_names[] = {"FWD", "BWD", "UPD"};
 
 const char *uvcci_op_label(const uvcci_op *op, char out[UVCCI_LABEL_BYTES]) {
     const uvcc_op_desc *d = &op->desc;
+    assert(out != NULL);
     char mb[16] = "";
     if (d->mb != 0)
         snprintf(mb, sizeof mb, "mb %u ", d->mb);

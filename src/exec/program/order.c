@@ -1,5 +1,6 @@
 /* order.c - the tables of an entry: its ops in program order, with the limit of microbatches in
  * flight; liveness.c adds versions, dependencies and lives. */
+#include "exec/program/liveness.h"
 #include "exec/program/program_impl.h"
 
 #include "proto/sched.h"
@@ -81,6 +82,8 @@ static void limit_flight(uvcci_entry *e) {
     e->in_flight = bwd != 0 && most < e->microbatches ? most : 0;
 }
 
+/* One block of memory for all tables of the entry, in the order of their alignment; it is freed as
+ * one. */
 int uvcci_order_entry(uvcc_program *p, uvcci_entry *e, const uvcci_message *m) {
     const uvcc_io_desc *inputs = uvcci_io_from(p->inputs, e->input_first),
                        *outputs = uvcci_io_from(p->outputs, e->output_first);

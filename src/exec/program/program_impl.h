@@ -10,7 +10,6 @@
 typedef struct uvcci_opcode {
     uint16_t code;
     int8_t n_in, n_out;
-    bool implemented;
     const char *name;
 } uvcci_opcode;
 /* NULL: there is no such opcode. */

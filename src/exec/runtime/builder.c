@@ -1,4 +1,4 @@
-/* build.c - see build.h. */
+/* builder.c - see builder.h. */
 #include "exec/runtime/builder.h"
 
 #include "proto/bytes.h"
@@ -10,6 +10,7 @@
 /* ---- leaves and messages ---- */
 
 uvcci_pending_leaf *uvcci_leaf_later(uvcci_bump *bump, uvcci_pending_leaf **list, uint8_t type) {
+    assert(type != 0);
     uvcci_pending_leaf *l = uvcci_bump_take(bump, sizeof *l);
     if (l == NULL)
         return NULL;
@@ -55,6 +56,7 @@ static unsigned out_slot(const uvcci_flow *f) {
     bool to_both = f->protocol == UVCCI_PROTO_INPUT || f->protocol == UVCCI_PROTO_CIRCUIT_HEAD;
     return to_both && f->to == UVCCI_OTHER ? 1 : 0;
 }
+
 void uvcci_batch_drop(uvcc_session *s, uvcci_batch_out *out) {
     for (uint32_t i = 0; i < out->count; i++)
         if (out->tx[i].msg != NULL)
@@ -88,10 +90,14 @@ static int batch_fill(unsigned side, const uvcci_plan_round *round, uint8_t dst,
     return uvcc_blv1_end(&w) == (ptrdiff_t)len ? 0 : UVCC_ERR_LIMIT;
 }
 
+/* All or nothing: a turn whose round does not fit into the links now is built again later, so what
+ * was taken goes back. */
 int uvcci_batch_open(uvcc_session *s, uvcci_instance *r, const uvcci_plan_round *round,
                      uvcci_bump *bump, uvcci_batch_out *out) {
     const uvcci_plan *plan = r->plan;
     bool keys = round->kind == UVCC_FRAME_KEYS_BATCH;
+    assert(keys == uvcci_plan_is_keys(plan, round));
+    assert(round->parts != 0 && round->vec_count != 0 && round->vec_count <= UVCCI_PLAN_VECS);
     *out = (uvcci_batch_out){.round = round};
     uint32_t list_max = uvcci_plan_tlvs_max(plan, round);
     uvcci_plan_tlv *list = uvcci_bump_take(bump, list_max * sizeof *list);
@@ -113,6 +119,7 @@ int uvcci_batch_open(uvcc_session *s, uvcci_instance *r, const uvcci_plan_round 
             uint32_t n = uvcci_plan_list(plan, &r->ids, round, part, s->party, dst, list, &len);
             if (n == 0)
                 continue;
+            assert(n <= list_max && out->count < 2 * round->parts);
             uvcci_tx *tx = &out->tx[out->count];
             int rc = uvcc_link_msg_new(s->peer[dst].link, round->kind, (uint32_t)len, &tx->msg);
             if (rc == 0) {
@@ -143,6 +150,8 @@ uvcc_task *uvcci_add_task(uvcci_builder *b, uint16_t kind, uint16_t call) {
     return t;
 }
 
+/* Blocks are counted before they are had, so that a task names no block that this party has nothing
+ * to do with: kernels need not look at roles to skip. */
 uvcc_block *uvcci_add_blocks(uvcci_builder *b, uint16_t kind, uint16_t call, unsigned roles,
                              uint64_t elems, uint32_t *count) {
     uvcci_instance *r = b->r;
@@ -167,6 +176,7 @@ uvcc_block *uvcci_add_blocks(uvcci_builder *b, uint16_t kind, uint16_t call, uns
         blocks[(*count)++] =
             (uvcc_block){.block = i, .count = uvcci_block_count(elems, i), .role = (uint8_t)role};
     }
+    assert(*count == n);
     t->u.vec.blocks = blocks;
     t->u.vec.count = n;
     t->u.vec.shift = plan->shift;
@@ -204,6 +214,7 @@ void uvcci_hash_salted(uvcci_builder *b, uint8_t peer, const void *data, size_t 
     uvcc_hash_item *it = uvcci_add_hash(b);
     if (it == NULL)
         return;
+    assert(peer < UVCC_PARTIES && peer != b->s->party);
     it->mode = UVCCI_MUTANT(8) ? UVCC_HASH_PLAIN : UVCC_HASH_SALTED;
     memcpy(it->key, b->r->step->salt[peer], 32);
     it->data = data;
@@ -352,6 +363,7 @@ size_t uvcci_key_offsets(const uvcci_instance *r, uint8_t dealer, uint8_t to, uv
                                  .bytes = uvcci_plan_key_bytes(plan, round, i, (uvcc_role)role)};
         }
     }
+    assert(dealer != to && n <= uvcci_keys_blocks(r));
     uvcci_sort(list, n, sizeof list[0], compare_streams);
     size_t total = 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -372,6 +384,7 @@ bool uvcci_ensure_buffer(uvcc_session *s, uint32_t tensor) {
     const bool additive = s->program->tensors[owner].desc.sharing == UVCC_ADDITIVE;
     if (buf->shares.lo != NULL)
         return true;
+    assert(buf->shares.hi == NULL && !buf->set);
     buf->shares.lo = uvcci_arena_take(&s->tensors, bytes);
     if (!additive)
         buf->shares.hi = uvcci_arena_take(&s->tensors, bytes);
@@ -385,7 +398,7 @@ bool uvcci_ensure_buffer(uvcc_session *s, uint32_t tensor) {
     return false;
 }
 
-/* Copies of the key_chunks of one round of keys to their places. */
+/* Copies of the key chunks of one round of keys to their places. */
 static bool copy_key_chunks(uvcci_builder *b, unsigned round, unsigned group) {
     uvcci_instance *r = b->r;
     uint32_t key_chunks = 0, count = 0;
@@ -406,6 +419,8 @@ static bool copy_key_chunks(uvcci_builder *b, unsigned round, unsigned group) {
             uint32_t block = 0;
             while (ids[block] != tlv.id)
                 block++; /* it is there: the batch equals the plan */
+            assert(block < r->plan->rounds[round].blocks && count < key_chunks);
+            assert(r->key_at[group][block] != SIZE_MAX);
             items[count++] = (uvcc_copy_item){.dst = r->keys + r->key_at[group][block] + tlv.first,
                                               .src = tlv.data,
                                               .len = tlv.data_len};
@@ -416,10 +431,13 @@ static bool copy_key_chunks(uvcci_builder *b, unsigned round, unsigned group) {
     return true;
 }
 
+/* Both dealers' streams lie one behind the other in one buffer, so that the hash of a dealer's is
+ * over bytes that stand together, as the dealer hashed them. */
 bool uvcci_build_keys(uvcci_builder *b) {
     uvcc_session *s = b->s;
     uvcci_instance *r = b->r;
     size_t total[2];
+    assert(r->keys == NULL && r->plan->key_count != 0);
     r->key_at = uvcci_key_table(r, &r->bump);
     if (r->key_at == NULL)
         return false;

@@ -1,11 +1,12 @@
-/* build.h - what ops and deals are made of: the messages of a round with their spans, leaves, and
- * the job of one turn in the making: tasks, blocks, digests. op_gates.c, op_functions.c,
- * op_circuits.c and op_sks.c build the turns of their ops with it; ops.c runs them, deal.c deals.
- * Whatever cannot be had for want of memory sets `failed`; later calls do nothing then. */
-#ifndef UVCCI_BUILD_H
-#define UVCCI_BUILD_H
+/* builder.h - what ops and deals are made of: the messages of a round with their spans, leaves, and
+ * the job of one turn in the making: tasks, blocks, digests. The files of ops/ build the turns of
+ * their ops with it; instance.c runs them, dealing.c deals. Whatever cannot be had for want of
+ * memory sets `failed`; later calls do nothing then. */
+#ifndef UVCCI_BUILDER_H
+#define UVCCI_BUILDER_H
 
 #include "exec/runtime/core.h"
+#include <assert.h>
 
 enum {
     UVCCI_ROLE_HEAD = 1,
@@ -30,10 +31,11 @@ typedef struct uvcci_builder {
 } uvcci_builder;
 
 static inline bool uvcci_audit_on(const uvcc_session *s) {
-    return !s->cfg.audit_off;
+    return !s->cfg.checks.audit_off;
 }
 static inline uvcci_role uvcci_role_at(const uvcc_session *s, const uvcci_instance *r,
                                        uint32_t block) {
+    assert(block < r->plan->edge_blocks);
     return uvcci_role_of(s->party, r->ids.edge[block]);
 }
 static inline size_t uvcci_at_block(const uvcc_block *k) {
@@ -92,11 +94,13 @@ size_t **uvcci_key_table(const uvcci_instance *r, uvcci_bump *bump);
 bool uvcci_build_keys(uvcci_builder *b);
 /* This party's key stream of a block. */
 static inline const uint8_t *uvcci_key_of(const uvcci_instance *r, unsigned round, uint32_t block) {
+    assert(round < r->plan->key_count);
     return r->key_at[round][block] == SIZE_MAX ? NULL : r->keys + r->key_at[round][block];
 }
 /* Where round `round`'s message has the block's bytes of a vector. */
 static inline const uint8_t *uvcci_rx_at(const uvcci_instance *r, unsigned round, unsigned vec,
                                          unsigned slot, uint32_t block) {
+    assert(round < r->plan->round_count && vec < UVCCI_PLAN_VECS && slot < 2);
     const uint8_t **at = r->rounds[round].at[vec][slot];
     return at != NULL ? at[block] : NULL;
 }
@@ -106,7 +110,7 @@ static inline bool uvcci_finishes(const uvcci_instance *r) {
     return r->plan->turns != 0 && r->turn == r->plan->turns;
 }
 
-/* ---- the present turn of an op; false: no memory. What runs hold goes with _free ---- */
+/* ---- the present turn of an op; false: no memory. What instances hold goes with _free ---- */
 
 /* op_gates.c */
 bool uvcci_gate_build(uvcci_builder *b);

@@ -30,6 +30,22 @@ bool uvcci_failed(const uvcc_session *s) {
     return s->state == UVCCI_SESSION_ABORTED || s->state == UVCCI_SESSION_CLOSED;
 }
 
+/* ---- the end of a session ---- */
+
+const char *uvcc_abort_text(uint16_t reason) {
+    switch (reason) {
+#define UVCC_ABORT(name, code, text)                                                               \
+    case code:                                                                                     \
+        return text;
+#include <uvcc/aborts.def>
+#include <uvcc/frame.h>
+#include <uvcc/link.h>
+#undef UVCC_ABORT
+    default:
+        return "unknown reason";
+    }
+}
+
 void uvcci_send_bye(uvcc_session *s, uint16_t reason) {
     uint8_t bytes[UVCCI_BYE_BYTES];
     int n = uvcci_bye_encode(reason, bytes, sizeof bytes);
@@ -46,6 +62,7 @@ void uvcci_send_bye(uvcc_session *s, uint16_t reason) {
 }
 
 void uvcci_abort_at(uvcc_session *s, uint32_t at, uint16_t reason, const char *text) {
+    assert(reason != UVCC_ABORT_NONE && text != NULL);
     if (uvcci_failed(s))
         return;
     bool linked = s->state == UVCCI_SESSION_READY || s->state == UVCCI_SESSION_CLOSING;
@@ -72,10 +89,13 @@ void uvcci_abort(uvcc_session *s, uint16_t reason, const char *text) {
     uvcci_abort_at(s, s->step, reason, text);
 }
 
+/* ---- messages, steps, instances ---- */
+
 void uvcci_send(uvcc_session *s, uint8_t dst, uvcc_link_msg *msg, uint8_t kind, uint32_t len,
                 uint32_t step, uint32_t op_id, uint64_t order) {
     uint32_t ids[UVCC_MSG_MAX_CHUNKS];
     uint16_t chunks = (uint16_t)(len == 0 ? 1 : (len + UVCC_CHUNK_BYTES - 1) / UVCC_CHUNK_BYTES);
+    assert(dst < UVCC_PARTIES && dst != s->party && chunks <= UVCC_MSG_MAX_CHUNKS);
     for (uint16_t i = 0; i < chunks; i++)
         ids[i] = uvcci_msg_id(kind, s->sid_sub, op_id, s->party, dst, i, chunks);
     if (uvcc_link_send(s->peer[dst].link, msg, step, op_id, ids, order, s->now) != 0) {
@@ -84,15 +104,15 @@ void uvcci_send(uvcc_session *s, uint8_t dst, uvcc_link_msg *msg, uint8_t kind, 
     }
 }
 
-/* ---- steps and instances ---- */
-
 uvcci_step *uvcci_step_of(uvcc_session *s, uint32_t step) {
     uvcci_step *st = &s->ctx[step & 1];
+    assert(!st->active || (st->number & 1) == (step & 1));
     return st->active && st->number == step ? st : NULL;
 }
 
 void uvcci_leaf(uvcc_session *s, uvcci_step *st, uint32_t row, const uint8_t *leaf, size_t len) {
-    if (s->cfg.audit_off || st->transcript == NULL)
+    assert(len != 0 && len <= UVCCI_LEAF_MAX_BYTES);
+    if (s->cfg.checks.audit_off || st->transcript == NULL)
         return;
     st->leaves++;
     if (uvcci_transcript_add(st->transcript, row, leaf, len) != 0)
@@ -100,5 +120,6 @@ void uvcci_leaf(uvcc_session *s, uvcci_step *st, uint32_t row, const uint8_t *le
 }
 
 void uvcci_instance_wake(uvcci_instance *r) {
+    assert(r->index < r->step->entry->op_count);
     r->step->ready[r->index / 64] |= 1ull << (r->index % 64);
 }

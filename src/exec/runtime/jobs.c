@@ -8,6 +8,7 @@
 int uvcci_jobs_init(uvcci_jobs *j, const uvcc_allocator *al, uint32_t limit, uint32_t local,
                     uint64_t cookie) {
     const uint32_t cap = limit + local;
+    assert(limit != 0 && cap >= limit);
     memset(j, 0, sizeof *j);
     j->slots = al->alloc(al->user, cap * sizeof j->slots[0], UVCC_MEM_STATE);
     if (j->slots == NULL)
@@ -33,6 +34,7 @@ bool uvcci_jobs_full(const uvcci_jobs *j) {
 }
 
 static void release(uvcci_jobs *j, uvcci_job_slot *s) {
+    assert(s->state != 0);
     s->state = 0;
     s->generation++;
     j->used -= s->job.plane == UVCC_PLANE_COMPUTE;
@@ -42,7 +44,7 @@ static void release(uvcci_jobs *j, uvcci_job_slot *s) {
 
 void uvcci_jobs_push(uvcci_jobs *j, const uvcc_task *tasks, uint32_t count, uvcci_job_owner owner,
                      void *who) {
-    assert(j->free_head != 0);
+    assert(j->free_head != 0 && tasks != NULL && count != 0);
     uint32_t i = j->free_head - 1;
     uvcci_job_slot *s = &j->slots[i];
     j->free_head = s->next;
@@ -53,6 +55,7 @@ void uvcci_jobs_push(uvcci_jobs *j, const uvcc_task *tasks, uint32_t count, uvcc
                         .plane = tasks[0].kind == UVCC_TASK_COLLECTIVE ? UVCC_PLANE_LOCAL
                                                                        : UVCC_PLANE_COMPUTE};
     j->used += s->job.plane == UVCC_PLANE_COMPUTE;
+    assert(s->state == 0 && j->used <= j->limit);
     s->state = 1;
     s->owner = (uint8_t)owner;
     s->who = who;
@@ -69,6 +72,7 @@ int uvcci_jobs_poll(uvcci_jobs *j, const uvcc_job **out, uvcci_job_owner *owner,
     if (j->queue_head == 0)
         return 0;
     uvcci_job_slot *s = &j->slots[j->queue_head - 1];
+    assert(s->state == 1 && j->queued != 0);
     j->queue_head = s->next;
     if (j->queue_head == 0)
         j->queue_tail = 0;
@@ -91,6 +95,7 @@ int uvcci_jobs_take(uvcci_jobs *j, const uvcc_completion *c, uvcci_job_owner *ow
     }
     *owner = (uvcci_job_owner)j->slots[i].owner;
     *who = j->slots[i].who;
+    assert(j->out != 0);
     j->out--;
     release(j, &j->slots[i]);
     return 1;
@@ -104,4 +109,5 @@ void uvcci_jobs_cancel_queued(uvcci_jobs *j) {
         release(j, s);
     }
     j->queue_tail = 0;
+    assert(j->queued == 0);
 }

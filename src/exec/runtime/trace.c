@@ -1,12 +1,15 @@
 /* trace.c - what the host's tracer hears (session.h): a description of public things, made only if
  * somebody listens. */
-#include "exec/runtime/core.h"
+#include "exec/runtime/trace.h"
+#include <assert.h>
 
 static bool listens(const uvcc_session *s) {
     return s->cfg.trace.op != NULL;
 }
 
-static uvcc_op_trace of_run(const uvcc_session *s, const uvcci_instance *r, uvcc_trace_kind kind) {
+static uvcc_op_trace of_instance(const uvcc_session *s, const uvcci_instance *r,
+                                 uvcc_trace_kind kind) {
+    assert(r->op == &r->step->entry->ops[r->index]);
     return (uvcc_op_trace){.kind = kind,
                            .step = r->step->number,
                            .entry = r->step->entry_index,
@@ -23,7 +26,7 @@ static void tell(const uvcc_session *s, const uvcc_op_trace *t) {
 void uvcci_trace_op(const uvcc_session *s, const uvcci_instance *r, uvcc_trace_kind kind) {
     if (!listens(s))
         return;
-    const uvcc_op_trace t = of_run(s, r, kind);
+    const uvcc_op_trace t = of_instance(s, r, kind);
     tell(s, &t);
 }
 
@@ -31,7 +34,7 @@ void uvcci_trace_sent(const uvcc_session *s, const uvcci_instance *r, uvcc_trace
                       uint64_t bytes) {
     if (!listens(s) || bytes == 0)
         return;
-    uvcc_op_trace t = of_run(s, r, UVCC_TRACE_SENT);
+    uvcc_op_trace t = of_instance(s, r, UVCC_TRACE_SENT);
     t.work = (uint8_t)work;
     t.bytes = bytes;
     tell(s, &t);
@@ -41,8 +44,9 @@ void uvcci_trace_job(const uvcc_session *s, uvcc_trace_kind kind, uint64_t job,
                      uvcci_job_owner owner, const void *who) {
     if (!listens(s) || (owner != UVCCI_JOB_OP && owner != UVCCI_JOB_DEAL && owner != UVCCI_JOB_RX))
         return;
-    const uvcci_instance *r = owner == UVCCI_JOB_RX ? ((const uvcci_rx *)who)->run : who;
-    uvcc_op_trace t = of_run(s, r, kind);
+    assert(who != NULL);
+    const uvcci_instance *r = owner == UVCCI_JOB_RX ? ((const uvcci_rx *)who)->instance : who;
+    uvcc_op_trace t = of_instance(s, r, kind);
     t.work = owner == UVCCI_JOB_OP     ? UVCC_TRACE_TURN
              : owner == UVCCI_JOB_DEAL ? UVCC_TRACE_KEYS
                                        : UVCC_TRACE_HASH;

@@ -1,13 +1,14 @@
-/* bundle_store.c - bundles of finished steps, kept for the host until it has had them (session.h,
- * bundles).
+/* bundle_store.c - bundles of finished steps, held for the host until it has had them (see
+ * bundle_store.h).
  *
  * A bundle is made when its step ends, with this party's signed root; the peers' AUDITs go in as
  * they come, some of them before the step ends here. With the last one the host is told. A step may
  * start only when the AUDITs of the one before the last are here, so more than two are incomplete
  * never. */
-#include "exec/runtime/core.h"
+#include "exec/session/bundle_store.h"
 
 #include "proto/bundle.h"
+#include <assert.h>
 
 static void drop(uvcc_session *s, uvcci_stored_bundle *k) {
     if (k->bytes != NULL)
@@ -45,16 +46,17 @@ static uvcci_stored_bundle *find(const uvcc_session *s, uint32_t step) {
 static uvcci_head head_of(const uvcc_session *s, uint32_t step) {
     const uvcc_config *c = &s->cfg;
     return (uvcci_head){.party = s->party,
-                        .topology = {c->replicas, c->stages, c->tp_ranks},
-                        .at = {c->replica, c->stage, c->tp_rank},
-                        .sid_job = c->sid_job,
+                        .topology = {c->place.replicas, c->place.stages, c->place.tp_ranks},
+                        .at = {c->place.replica, c->place.stage, c->place.tp_rank},
+                        .sid_job = c->identity.sid_job,
                         .step = step,
                         .run = s->run,
-                        .policy_hash = c->policy_hash};
+                        .policy_hash = c->identity.policy_hash};
 }
 
 bool uvcci_bundle_store_add(uvcc_session *s, const uvcci_step *st, const uint8_t step_root[32],
                             const uint8_t root[32], const uint8_t signature[64]) {
+    assert(st->transcript != NULL && find(s, st->number) == NULL);
     drop_told(s);
     uvcci_stored_bundle *k = s->alloc.alloc(s->alloc.user, sizeof *k, UVCC_MEM_STATE);
     if (k == NULL)
@@ -77,6 +79,7 @@ bool uvcci_bundle_store_add(uvcc_session *s, const uvcci_step *st, const uint8_t
 }
 
 void uvcci_bundle_store_audit(uvcc_session *s, const uvcci_audit_msg_t *a) {
+    assert(a->party < UVCC_PARTIES && a->party != s->party);
     uvcci_stored_bundle *k = find(s, a->step);
     if (k == NULL)
         return;

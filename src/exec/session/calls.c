@@ -1,12 +1,18 @@
 /* calls.c - the public input calls of a session: each records itself, if there is a recorder, and
- * hands on to the call of the same name in session.c or checkpoint.c.
+ * hands on to the call of the same name in the module that does it.
  *
  * A call is written before it is worked on, then come the records of the hooks that it ran, then
  * its result: so a log that a crash cut off names the call that crashed. Calls that are refused for
  * their pointers, and polls of jobs and events that give nothing, change nothing and are not
  * written. */
-#include "exec/runtime/core.h"
+#include "exec/session/calls.h"
+
+#include "exec/ops/triples.h"
+#include "exec/session/checkpoint.h"
+#include "exec/session/handshake.h"
+#include "exec/session/load.h"
 #include "exec/session/record.h"
+#include "exec/session/session.h"
 
 #include "proto/bytes.h"
 #include <assert.h>
@@ -70,6 +76,7 @@ static void output_digest(const uvcci_recording *rec, uint8_t out[32]) {
 }
 
 static void output_transmit(uvcci_recording *rec, const uvcc_transmit *tx) {
+    assert(tx->total != 0);
     const uint64_t head[] = {OUT_TRANSMIT, tx->peer, tx->id, tx->total};
     output(rec, head, sizeof head);
     for (uint32_t i = 0; i < tx->slice_count; i++)
@@ -77,6 +84,7 @@ static void output_transmit(uvcci_recording *rec, const uvcc_transmit *tx) {
 }
 
 static void output_job(uvcci_recording *rec, const uvcc_job *job) {
+    assert(job->count != 0);
     const uint64_t head[] = {OUT_JOB, job->id, job->cookie, job->count};
     output(rec, head, sizeof head);
     for (uint32_t i = 0; i < job->count; i++) {
@@ -90,6 +98,7 @@ static void output_values(uvcci_recording *rec, const uvcc_session *s, uint32_t 
     if (v == NULL) /* the next step took its place before the event was polled */
         return;
     const uvcci_step *st = &s->ctx[step & 1];
+    assert(s->last_output != NULL || st->active);
     const uvcci_entry *e = s->last_output != NULL && s->last_output_step == step
                                ? &s->program->entries[s->last_output_entry]
                                : st->entry;
@@ -128,6 +137,7 @@ static uvcci_recording *recording(const uvcc_session *s) {
 
 /* The call, before it is worked on. */
 static void called(uvcci_recording *rec, uvcc_record r) {
+    assert(!rec->ended && uvcc_record_fields(r.type) != NULL);
     uvcci_record_put(&rec->writer, &r);
 }
 
@@ -142,6 +152,7 @@ static int returned(uvcci_recording *rec, const uvcc_session *s, int rc) {
                        .data = {slice(digest, rec->grown ? UVCCI_RECORD_DIGEST_BYTES : 0)}});
     rec->grown = false;
     if (s != NULL && s->stats.steps_finished != rec->steps) {
+        assert(s->stats.steps_finished > rec->steps);
         rec->steps = s->stats.steps_finished;
         uvcc_session_digest(s, state);
         uvcci_record_put(&rec->writer,
@@ -154,6 +165,7 @@ static int returned(uvcci_recording *rec, const uvcc_session *s, int rc) {
 
 static void recording_end(uvcci_recording *rec) {
     uint8_t digest[32];
+    assert(!rec->ended);
     output_digest(rec, digest);
     uvcci_record_put(&rec->writer,
                      &(uvcc_record){.type = UVCC_RECORD_END, .data = {slice(digest, 32)}});
@@ -166,9 +178,12 @@ static void recording_free(uvcci_recording *rec) {
     al.free(al.user, rec, sizeof *rec, UVCC_MEM_SECRET);
 }
 
+/* The recording stands between the host's hooks and the session from the first allocation on, so
+ * that what a failed uvcc_session_new() did is in the log too. */
 int uvcci_session_new_recorded(uvcc_session **out, const uvcc_config *cfg, uvcc_slice version) {
     uint8_t members[UVCCI_RECORD_CONFIG_MAX];
     assert(uvcci_record_config_bytes() <= sizeof members);
+    assert(cfg->size <= sizeof *cfg && cfg->record.write != NULL);
     uvcci_recording *rec = cfg->alloc.alloc(cfg->alloc.user, sizeof *rec, UVCC_MEM_SECRET);
     if (rec == NULL)
         return UVCC_ERR_NOMEM;
@@ -203,9 +218,8 @@ int uvcci_session_new_recorded(uvcc_session **out, const uvcc_config *cfg, uvcc_
 
 int uvcc_session_new(uvcc_session **out, const uvcc_config *cfg) {
     if (out == NULL || cfg == NULL || cfg->size > sizeof *cfg ||
-        cfg->size < offsetof(uvcc_config, record) + sizeof cfg->record ||
-        cfg->record.write == NULL || cfg->alloc.alloc == NULL || cfg->alloc.free == NULL ||
-        cfg->random.fill == NULL)
+        cfg->size < offsetof(uvcc_config, links) || cfg->record.write == NULL ||
+        cfg->alloc.alloc == NULL || cfg->alloc.free == NULL || cfg->random.fill == NULL)
         return uvcci_session_new(out, cfg);
     if (cfg->record.app == NULL && cfg->record.app_len != 0)
         return UVCC_ERR_USAGE;

@@ -7,10 +7,12 @@
  *
  * Shares move by jobs only; a step does not start while a checkpoint of its beginning is being
  * copied or a value is being set. */
-#include "exec/runtime/core.h"
+#include "exec/session/checkpoint.h"
 
 #include "proto/bytes.h"
+#include <assert.h>
 #include <string.h>
+#include <uvcc/checkpoint.h>
 
 enum { HEAD_BYTES = 4 + 4 + 32 + 32 + 4 + 4, TENSOR_HEAD_BYTES = 16, HASH_BYTES = 32 };
 
@@ -63,6 +65,7 @@ static void set_push(uvcc_session *s, uvcci_set *set) {
 }
 
 static void add_copy(uvcci_set *set, uint64_t *dst, const void *src, size_t len) {
+    assert(set->task.u.copy.count < set->item_count && dst != NULL);
     set->items[set->task.u.copy.count++] =
         (uvcc_copy_item){.dst = (uint8_t *)dst, .src = src, .len = len};
 }
@@ -89,7 +92,8 @@ static bool being_set(const uvcc_session *s, const uint64_t *lo) {
     return false;
 }
 
-/* One vector: public; two: this party's shares. */
+/* One vector: public; two: this party's shares. What the host gave is copied before this returns; a
+ * job brings it to where tensors are. */
 static int set_tensor(uvcc_session *s, uint32_t tensor, const void *a, const void *b) {
     if (s == NULL || a == NULL || s->program == NULL || tensor >= s->program->tensor_count ||
         !persists(s, tensor))
@@ -100,6 +104,7 @@ static int set_tensor(uvcc_session *s, uint32_t tensor, const void *a, const voi
     const uvcci_tensor *t = &s->program->tensors[tensor];
     const uvcc_shares *to = &s->buffers[t->buffer].shares;
     size_t n = t->elems * 8;
+    assert(t->buffer == tensor && to->lo != NULL && to->hi != NULL);
     if (being_set(s, to->lo))
         return UVCC_ERR_AGAIN;
     uvcci_set *set = set_new(s, b != NULL ? 2 * n : n, b != NULL ? 2 : 0);
@@ -170,7 +175,7 @@ int uvcci_checkpoint_init(uvcc_session *s) {
             c->bytes += TENSOR_HEAD_BYTES + 16 * s->program->tensors[i].elems;
             c->item_count += 2;
         }
-    if (s->cfg.checkpoint_every == 0)
+    if (s->cfg.resume.checkpoint_every == 0)
         return 0;
     c->items = state_alloc(s, (c->item_count + 1u) * sizeof c->items[0]);
     c->data = uvcci_arena_take(&s->wire, c->bytes);
@@ -197,6 +202,7 @@ static void write_head(const uvcc_session *s, uint32_t step, uint8_t head[HEAD_B
     uvcci_put(&w, s->h_program, 32);
     uvcci_put32(&w, step);
     uvcci_put32(&w, s->checkpoint.item_count / 2);
+    assert(!w.bad && w.len == HEAD_BYTES);
 }
 
 static void write_tensor_head(const uvcc_session *s, uint32_t i, uint8_t *out) {
@@ -205,10 +211,13 @@ static void write_tensor_head(const uvcc_session *s, uint32_t i, uint8_t *out) {
     uvcci_st64(out + 8, s->program->tensors[i].elems);
 }
 
+/* Header and tensors' heads are written here, shares and the hash by the job: only jobs may read
+ * TENSOR memory. The last checkpoint stays as it is until this one is done. */
 static void start_copy(uvcc_session *s) {
     uvcci_checkpoint *c = &s->checkpoint;
     uint8_t *at = c->next + HEAD_BYTES;
     uint32_t n = 0;
+    assert(c->wanted && !c->job_out && c->items != NULL);
     c->next_step = s->step;
     write_head(s, s->step, c->next);
     for (uint32_t i = 0; i < s->program->tensor_count; i++) {
@@ -223,6 +232,7 @@ static void start_copy(uvcc_session *s) {
             (uvcc_copy_item){.dst = at + len, .src = (const uint8_t *)from->hi, .len = len};
         at += 2 * len;
     }
+    assert(n == c->item_count && at == c->next + c->bytes - HASH_BYTES);
     c->hash = (uvcc_hash_item){.mode = UVCC_HASH_PLAIN,
                                .data = c->next,
                                .len = c->bytes - HASH_BYTES,
@@ -235,7 +245,8 @@ static void start_copy(uvcc_session *s) {
 }
 
 void uvcci_checkpoint_due(uvcc_session *s) {
-    s->checkpoint.wanted = s->cfg.checkpoint_every != 0 && s->step % s->cfg.checkpoint_every == 0;
+    s->checkpoint.wanted =
+        s->cfg.resume.checkpoint_every != 0 && s->step % s->cfg.resume.checkpoint_every == 0;
 }
 
 bool uvcci_checkpoint_busy(uvcc_session *s) {
@@ -246,6 +257,7 @@ bool uvcci_checkpoint_busy(uvcc_session *s) {
 
 void uvcci_checkpoint_done(uvcc_session *s) {
     uvcci_checkpoint *c = &s->checkpoint;
+    assert(c->job_out);
     c->job_out = false;
     if (uvcci_failed(s))
         return;
@@ -342,6 +354,8 @@ static int check(const uvcc_session *s, const uint8_t *data, size_t len) {
     return 0;
 }
 
+/* All tensors at once, or none: the bytes are checked as a whole before the first is set. Before
+ * the start the step is ours to offer; after READY it is what the parties agreed on. */
 int uvcci_session_resume(uvcc_session *s, const uint8_t *data, size_t len) {
     if (s == NULL || data == NULL || s->program == NULL)
         return UVCC_ERR_USAGE;
@@ -377,9 +391,10 @@ int uvcci_session_resume(uvcc_session *s, const uint8_t *data, size_t len) {
         at += 2 * n;
         s->buffers[i].set = true;
     }
+    assert(at == len - HASH_BYTES);
     set_push(s, set);
     s->tensors_at = step;
     if (!ready)
-        s->cfg.next_step = step;
+        s->cfg.resume.next_step = step;
     return 0;
 }

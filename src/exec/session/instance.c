@@ -5,7 +5,12 @@
  * the job's completion comes: then leaves are written, the messages go out, the round that it
  * consumed is released. Nothing here looks at a share: tasks do. An op whose job is out, or that
  * waits, holds only INFLIGHT memory. */
+#include "exec/session/instance.h"
+
+#include "exec/ops/beaver.h"
+#include "exec/ops/dealing.h"
 #include "exec/runtime/builder.h"
+#include "exec/runtime/trace.h"
 
 #include "proto/bytes.h"
 #include "proto/mutant.h"
@@ -301,7 +306,7 @@ static void made(uvcci_instance *r) {
 static bool instance_advance(uvcc_session *s, uvcci_instance *r) {
     if (r->job_out || r->turn == UVCCI_TURN_DONE || (!uvcci_before_start(r) && !r->step->running))
         return false;
-    if (s->cfg.triples_only && !uvcci_before_start(r)) {
+    if (s->cfg.triples.only && !uvcci_before_start(r)) {
         made(r);
         return true;
     }
@@ -450,7 +455,7 @@ uint16_t uvcci_op_receive(uvcc_session *s, uint8_t peer, const uvcc_link_rx *m) 
         return reason;
     }
     in->seen[side] |= bit;
-    *rx = (uvcci_rx){.run = r,
+    *rx = (uvcci_rx){.instance = r,
                      .round = round,
                      .part = part,
                      .b = row->b,
@@ -476,7 +481,7 @@ uint16_t uvcci_op_receive(uvcc_session *s, uint8_t peer, const uvcc_link_rx *m) 
 }
 
 void uvcci_op_rx_hashed(uvcc_session *s, uvcci_rx *rx) {
-    uvcci_instance *r = rx->run;
+    uvcci_instance *r = rx->instance;
     bool keys = uvcci_plan_is_keys(r->plan, rx->round);
     uvcci_instance_round *in = &r->rounds[rx->round - r->plan->rounds];
     unsigned side = uvcci_side(s, rx->peer);

@@ -59,6 +59,7 @@ static size_t varint_put(uint8_t *out, uint64_t v) {
     for (; v >= 0x80; v >>= 7)
         out[n++] = (uint8_t)(v | 0x80);
     out[n++] = (uint8_t)v;
+    assert(n <= VARINT_MAX);
     return n;
 }
 
@@ -101,6 +102,8 @@ static uint64_t field_value(const uvcc_record *r, uint64_t before, char field) {
     }
 }
 
+/* The other way round; *bad: the number is too large for its field, or another one stands for the
+ * same value. */
 static void set_field(uvcc_record *r, uint64_t v, char field, bool *bad) {
     switch (field) {
     case 't':
@@ -141,6 +144,7 @@ static void flush(uvcci_record_writer *w) {
 }
 
 static void put(uvcci_record_writer *w, const void *bytes, size_t len) {
+    assert(w->small_len <= sizeof w->small && (bytes != NULL || len == 0));
     if (len > sizeof w->small - w->small_len)
         flush(w);
     if (len > sizeof w->small)
@@ -170,6 +174,8 @@ void uvcci_record_begin(uvcci_record_writer *w, const uvcc_recorder *hook) {
     put(w, magic, sizeof magic);
 }
 
+/* The length stands first, so the fields are walked twice. What is short is gathered, so that a
+ * record without long bytes reaches the hook in one piece. */
 void uvcci_record_put(uvcci_record_writer *w, const uvcc_record *r) {
     const char *fields = uvcc_record_fields(r->type);
     assert(fields != NULL);
@@ -210,6 +216,7 @@ void uvcci_record_put(uvcci_record_writer *w, const uvcc_record *r) {
     uvcci_st32(crc, w->crc);
     put(w, crc, sizeof crc);
     flush(w);
+    assert(w->small_len == 0);
 }
 
 /* ---- reading ---- */
@@ -276,6 +283,8 @@ static int refuse(uvcc_record_reader *r, const char *why) {
     return UVCC_ERR_FRAME;
 }
 
+/* A cut log is told from a damaged one where that can be known: a host may keep what stands before
+ * the cut. Nothing of a refused record reaches *r but the reason. */
 int uvcc_record_next(uvcc_record_reader *r, uvcc_record *out) {
     static const char cut[] = "the log ends within it";
     size_t at = (size_t)r->offset;
@@ -286,6 +295,7 @@ int uvcc_record_next(uvcc_record_reader *r, uvcc_record *out) {
             return refuse(r, "this is no session log, or one of another format");
         at = MAGIC_BYTES;
     }
+    assert(at <= r->len);
     if (at == r->len)
         return refuse(r, "the log ends without its END record");
     uvcci_reader in = uvcci_reader_on(r->bytes + at, r->len - at);
@@ -341,7 +351,7 @@ int uvcc_record_check(uvcc_record_reader *r, const uint8_t *log, size_t len) {
 
 /* ---- configuration ---- */
 
-/* Append only, like uvcc_config itself. */
+/* What a log holds of a configuration, in this order: append only. */
 typedef struct member {
     size_t at, bytes;
     bool boolean;
@@ -351,53 +361,53 @@ typedef struct member {
 #define MEMBER(name)                                                                               \
     { offsetof(uvcc_config, name), sizeof((uvcc_config *)0)->name, IS_BOOL(name) }
 static const member members[] = {MEMBER(flags),
-                                 MEMBER(party),
-                                 MEMBER(suites),
-                                 MEMBER(sid_job),
-                                 MEMBER(replicas),
-                                 MEMBER(stages),
-                                 MEMBER(tp_ranks),
-                                 MEMBER(replica),
-                                 MEMBER(stage),
-                                 MEMBER(tp_rank),
-                                 MEMBER(pair_secret),
-                                 MEMBER(sign_seed),
-                                 MEMBER(peer_sign_key),
-                                 MEMBER(policy_hash),
-                                 MEMBER(next_step),
-                                 MEMBER(next_run),
-                                 MEMBER(datagram),
-                                 MEMBER(audit_off),
-                                 MEMBER(frame_bytes),
-                                 MEMBER(datagram_bytes),
-                                 MEMBER(rx_online_bytes),
-                                 MEMBER(rx_keys_bytes),
-                                 MEMBER(tx_online_bytes),
-                                 MEMBER(tx_keys_bytes),
-                                 MEMBER(keys_ahead_bytes),
-                                 MEMBER(tensor_bytes),
-                                 MEMBER(jobs_max),
-                                 MEMBER(leaves_max),
+                                 MEMBER(identity.party),
+                                 MEMBER(links.suites),
+                                 MEMBER(identity.sid_job),
+                                 MEMBER(place.replicas),
+                                 MEMBER(place.stages),
+                                 MEMBER(place.tp_ranks),
+                                 MEMBER(place.replica),
+                                 MEMBER(place.stage),
+                                 MEMBER(place.tp_rank),
+                                 MEMBER(identity.pair_secret),
+                                 MEMBER(identity.sign_seed),
+                                 MEMBER(identity.peer_sign_key),
+                                 MEMBER(identity.policy_hash),
+                                 MEMBER(resume.next_step),
+                                 MEMBER(resume.next_run),
+                                 MEMBER(links.datagram),
+                                 MEMBER(checks.audit_off),
+                                 MEMBER(links.frame_bytes),
+                                 MEMBER(links.datagram_bytes),
+                                 MEMBER(links.rx_online_bytes),
+                                 MEMBER(links.rx_keys_bytes),
+                                 MEMBER(links.tx_online_bytes),
+                                 MEMBER(links.tx_keys_bytes),
+                                 MEMBER(limits.keys_ahead_bytes),
+                                 MEMBER(limits.tensor_bytes),
+                                 MEMBER(limits.jobs_max),
+                                 MEMBER(limits.leaves_max),
                                  MEMBER(cookie),
-                                 MEMBER(rto_initial_ns),
-                                 MEMBER(rto_min_ns),
-                                 MEMBER(rto_max_ns),
-                                 MEMBER(ack_delay_ns),
-                                 MEMBER(keepalive_ns),
-                                 MEMBER(hello_repeat_ns),
-                                 MEMBER(checkpoint_every),
-                                 MEMBER(exchange_x25519),
-                                 MEMBER(rx_messages_max),
-                                 MEMBER(rx_ranges_max),
-                                 MEMBER(suspicious_max),
-                                 MEMBER(suspicious_window_ns),
-                                 MEMBER(triples_ahead_bytes),
-                                 MEMBER(triples_only),
-                                 MEMBER(triples_run),
-                                 MEMBER(bundles),
-                                 MEMBER(sks_refused),
-                                 MEMBER(sks_override),
-                                 MEMBER(sks_step)};
+                                 MEMBER(links.rto_initial_ns),
+                                 MEMBER(links.rto_min_ns),
+                                 MEMBER(links.rto_max_ns),
+                                 MEMBER(links.ack_delay_ns),
+                                 MEMBER(links.keepalive_ns),
+                                 MEMBER(links.hello_repeat_ns),
+                                 MEMBER(resume.checkpoint_every),
+                                 MEMBER(identity.exchange_x25519),
+                                 MEMBER(links.rx_messages_max),
+                                 MEMBER(links.rx_ranges_max),
+                                 MEMBER(links.suspicious_max),
+                                 MEMBER(links.suspicious_window_ns),
+                                 MEMBER(limits.triples_ahead_bytes),
+                                 MEMBER(triples.only),
+                                 MEMBER(triples.run),
+                                 MEMBER(checks.bundles),
+                                 MEMBER(checks.sks_refused),
+                                 MEMBER(checks.sks_override),
+                                 MEMBER(checks.sks_step)};
 enum { MEMBER_COUNT = sizeof members / sizeof members[0] };
 
 size_t uvcci_record_config_bytes(void) {
@@ -409,11 +419,12 @@ size_t uvcci_record_config_bytes(void) {
 
 void uvcci_record_config_put(const uvcc_config *cfg, uint8_t *out) {
     uvcc_config c;
+    assert(cfg->size <= sizeof c);
     memset(&c, 0, sizeof c);
     memcpy(&c, cfg, cfg->size);
     for (unsigned p = 0; p < 3; p++)
-        if (c.exchange_x25519 || p == c.party)
-            memset(c.pair_secret[p], 0, sizeof c.pair_secret[p]);
+        if (c.identity.exchange_x25519 || p == c.identity.party)
+            memset(c.identity.pair_secret[p], 0, sizeof c.identity.pair_secret[p]);
     for (unsigned i = 0; i < MEMBER_COUNT; i++) {
         memcpy(out, (const uint8_t *)&c + members[i].at, members[i].bytes);
         out += members[i].bytes;

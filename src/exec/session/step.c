@@ -4,10 +4,17 @@
  * from the others once P0's is here, and only after step m-2 is finished and (audit on) both its
  * AUDITs are here. Agreed: both peers' STEP equal ours; keys may be dealt. Running: agreed, and the
  * step before is finished. Finished: every op done, every deal sent. */
-#include "exec/runtime/core.h"
+#include "exec/session/step.h"
+
+#include "exec/ops/beaver.h"
+#include "exec/ops/triples.h"
+#include "exec/session/bundle_store.h"
+#include "exec/session/checkpoint.h"
+#include "exec/session/instance.h"
 
 #include "proto/bytes.h"
 #include "proto/mutant.h"
+#include <assert.h>
 #include <string.h>
 
 /* ---- opening a context ---- */
@@ -20,11 +27,13 @@ static void derive_keys(uvcc_session *s, uvcci_step *st) {
         for (unsigned tag = 0; tag < UVCC_TAG_COUNT; tag++)
             uvcci_derive_prg_key(prk[pair], (uvcci_tag)tag, st->number, s->run,
                                  st->keys.prg[pair][tag]);
+    assert(s->hello.run == s->run);
     uint8_t seed[13 + 32 + 4], h[32];
     uvcci_writer w = uvcci_writer_on(seed, sizeof seed);
     uvcci_put(&w, "UVCC_DPF_V1", 11);
     uvcci_put(&w, s->sid_sub, 32);
     uvcci_put32(&w, st->number);
+    assert(!w.bad);
     uvcci_sha256_once(seed, w.len, h);
     memcpy(st->keys.dpf, h, 32);
     for (uint8_t p = 0; p < 3; p++)
@@ -34,9 +43,11 @@ static void derive_keys(uvcc_session *s, uvcci_step *st) {
         uvcci_aes_init(&st->commit_key[pair], st->keys.prg[pair][UVCC_TAG_salt], UVCCI_AES_AUTO);
 }
 
-/* Memory of one run's tables. */
+/* Memory of one instance's tables, all that it will ever need of the step's: while it runs nothing
+ * here can fail any more. */
 static bool instance_tables(uvcc_session *s, uvcci_step *st, uvcci_instance *r) {
     const uvcci_plan *plan = r->plan;
+    assert(plan->edge_blocks >= plan->blocks && r->engine == NULL);
     uvcci_bump_init(&r->bump, &s->alloc);
     uvcci_bump_init(&r->deal_bump, &s->alloc);
     const unsigned rounds = (unsigned)plan->round_count + plan->key_count;
@@ -96,16 +107,19 @@ struct veto {
 };
 
 /* Fills the ids of an op from a candidate op id; refuses ids that collide inside the op. Rows come
- * in order, so a run's b = 0 row fixes its ids. */
+ * in order, so an instance's b = 0 row fixes its ids. */
 static bool veto_row(void *user, const uvcci_oprow *row) {
     struct veto *v = user;
     if (row->b != 0)
         return false;
+    assert(row->ordinal < v->st->entry->op_count);
     uvcci_instance *r = &v->st->instances[v->st->entry->by_ordinal[row->ordinal]];
     uvcci_plan_ids_fill(r->plan, v->s->sid_sub, v->st->number, row->op_id, &r->ids);
     return uvcci_plan_ids_collide(r->plan, &r->ids);
 }
 
+/* Ids follow from the op table, which candidates of ids may collide in; so the table is made first,
+ * with a veto of ours, and what a party expects of its peers after it. */
 static int build_table(uvcc_session *s, uvcci_step *st) {
     const uvcci_entry *e = st->entry;
     uint32_t rows = 0;
@@ -125,6 +139,7 @@ static int build_table(uvcc_session *s, uvcci_step *st) {
                                                               .mb = e->ops[i].desc.mb,
                                                               .k = e->ops[i].desc.k,
                                                               .b = b};
+    assert(st->table.count == rows);
     struct veto v = {.s = s, .st = st};
     int rc = uvcci_optable_build(&st->table, s->sid_sub, st->number, veto_row, &v);
     if (rc != 0)
@@ -151,6 +166,7 @@ static void fill_step_msg(const uvcc_session *s, uvcci_step *st) {
     st->msg.step = st->number;
     memcpy(st->msg.h_program, s->h_program, 32);
     memcpy(st->msg.h_optable, st->h_optable, 32);
+    assert(st->entry->input_count <= UVCCI_SHAPES_MAX);
     st->msg.shape_count = (uint16_t)st->entry->input_count;
     for (uint32_t i = 0; i < st->entry->input_count; i++) {
         const uvcc_tensor_desc *t = &s->program->tensors[st->entry->inputs[i].tensor].desc;
@@ -160,8 +176,12 @@ static void fill_step_msg(const uvcc_session *s, uvcci_step *st) {
     uvcci_shapes_hash(st->msg.shapes, st->msg.shape_count, st->h_shapes);
 }
 
+/* Everything that a step needs but messages and tensors is had here, so that agreeing to it either
+ * succeeds or changes nothing. */
 int uvcci_step_open(uvcc_session *s, uint32_t step, uint32_t entry) {
     uvcci_step *st = &s->ctx[step & 1];
+    assert(!st->active && entry < s->program->entry_count);
+    assert(step >= s->step && step - s->step < 2);
     const uvcci_entry *e = &s->program->entries[entry];
     memset(st, 0, sizeof *st);
     uvcci_bump_init(&st->bump, &s->alloc);
@@ -194,8 +214,8 @@ int uvcci_step_open(uvcc_session *s, uint32_t step, uint32_t entry) {
     if (ok && e->in_flight != 0)
         memcpy(st->bwd_left, e->bwd_count, e->microbatches * sizeof st->bwd_left[0]);
     int rc = ok ? 0 : UVCC_ERR_NOMEM;
-    if (rc == 0 && !s->cfg.audit_off)
-        rc = uvcci_transcript_new(&st->transcript, &s->alloc, s->cfg.leaves_max);
+    if (rc == 0 && !s->cfg.checks.audit_off)
+        rc = uvcci_transcript_new(&st->transcript, &s->alloc, s->cfg.limits.leaves_max);
     if (rc == 0)
         rc = uvcci_triples_room(s, st);
     if (rc == 0)
@@ -245,7 +265,7 @@ static void send_small(uvcc_session *s, uint8_t dst, uint8_t kind, const uint8_t
  * m-2, if this run had that step, are here. They stay in their parity's place until step m needs
  * it. */
 static bool may_send_step(const uvcc_session *s, uint32_t m) {
-    if (s->cfg.audit_off || m < s->hello.step + 2)
+    if (s->cfg.checks.audit_off || m < s->hello.step + 2)
         return true;
     for (uint8_t p = 0; p < 3; p++)
         if (p != s->party &&
@@ -274,7 +294,7 @@ void uvcci_step_on_step(uvcc_session *s, uint8_t peer, const uint8_t *data, uint
     }
     uvcci_peer *p = &s->peer[peer];
     /* Without AUDITs nothing tells a peer that finished the running step that we did not yet. */
-    uint32_t ahead = s->cfg.audit_off ? 2 : 1;
+    uint32_t ahead = s->cfg.checks.audit_off ? 2 : 1;
     if (m.step < s->step || m.step - s->step > ahead || p->step_here[m.step & 3]) {
         uvcci_abort(s, UVCC_ABORT_STEP, "a peer's STEP is for another step, or came twice");
         return;
@@ -283,8 +303,10 @@ void uvcci_step_on_step(uvcc_session *s, uint8_t peer, const uint8_t *data, uint
     p->step_msg[m.step & 3] = m;
 }
 
-/* STEP of this party out, if its time has come; then agreement. */
+/* STEP of this party out, if its time has come; then agreement. P0 proposes and the others echo, so
+ * that two hosts which ask for different entries disagree before any of them has begun. */
 static bool advance_agreement(uvcc_session *s, uvcci_step *st) {
+    assert(st->active && (st->sent || !st->agreed));
     bool any = false;
     unsigned at = st->number & 3;
     bool proposed = s->party == 0 || s->peer[0].step_here[at];
@@ -322,15 +344,16 @@ static bool advance_agreement(uvcc_session *s, uvcci_step *st) {
 }
 
 static void start_step(uvcc_session *s, uvcci_step *st) {
+    assert(st->agreed && !st->running && st->number == s->step);
     st->running = true;
     for (uint32_t i = 0; i < s->program->tensor_count; i++)
         s->buffers[i].uses_left = st->entry->uses[i];
     uint8_t leaf[UVCCI_LEAF_MAX_BYTES];
-    uint16_t rst[3] = {s->cfg.replicas, s->cfg.stages, s->cfg.tp_ranks};
+    uint16_t rst[3] = {s->cfg.place.replicas, s->cfg.place.stages, s->cfg.place.tp_ranks};
     size_t n = uvcci_leaf_step_begin(leaf, s->sid_sub, st->number, s->run, rst, s->h_program,
                                      st->h_shapes, st->h_optable);
     uvcci_leaf(s, st, UVCCI_ROW_STEP_BEGIN, leaf, n);
-    if (s->cfg.sks_refused && s->cfg.sks_step == st->number) {
+    if (s->cfg.checks.sks_refused && s->cfg.checks.sks_step == st->number) {
         n = uvcci_leaf_sks_verdict(leaf, s->sid_sub, 0, UVCCI_SKS_OVERRIDDEN);
         uvcci_leaf(s, st, UVCCI_ROW_STEP_BEGIN, leaf, n);
         uvcci_log(s, UVCC_LOG_WARN, "party %u: step %u runs again after a check failed in it",
@@ -358,7 +381,7 @@ void uvcci_outputs_free(uvcc_session *s) {
 
 /* The opened values outlive the step's context: until the next step that opens any. */
 static bool keep_outputs(uvcc_session *s, uvcci_step *st) {
-    if (st->entry->output_count == 0 || s->cfg.triples_only)
+    if (st->entry->output_count == 0 || s->cfg.triples.only)
         return true;
     uvcci_outputs_free(s);
     size_t bytes = (st->entry->output_count + 1u) * sizeof(int64_t *);
@@ -368,6 +391,7 @@ static bool keep_outputs(uvcc_session *s, uvcci_step *st) {
         return false;
     }
     for (uint32_t i = 0; i < st->entry->output_count; i++) {
+        assert(st->output[i] != NULL);
         s->last_output[i] = st->output[i];
         st->output[i] = NULL;
     }
@@ -381,15 +405,16 @@ static bool verify_audit(uvcc_session *s, uint8_t peer, const uvcci_audit_msg_t 
     uint8_t msg[UVCCI_AUDIT_MSG_BYTES];
     if (a->party != peer)
         return false;
-    if (memcmp(s->cfg.peer_sign_key[peer], zero, 32) == 0)
+    if (memcmp(s->cfg.identity.peer_sign_key[peer], zero, 32) == 0)
         return true;
-    uvcci_audit_msg(peer, a->global_root, s->cfg.policy_hash, msg);
-    return uvcci_sign_verify(s->cfg.peer_sign_key[peer], msg, sizeof msg, a->signature) == 0;
+    uvcci_audit_msg(peer, a->global_root, s->cfg.identity.policy_hash, msg);
+    return uvcci_sign_verify(s->cfg.identity.peer_sign_key[peer], msg, sizeof msg, a->signature) ==
+           0;
 }
 
 void uvcci_step_on_audit(uvcc_session *s, uint8_t peer, const uint8_t *data, uint32_t len) {
     uvcci_audit_msg_t a;
-    if (s->cfg.audit_off || uvcci_audit_decode(&a, data, len) != 0) {
+    if (s->cfg.checks.audit_off || uvcci_audit_decode(&a, data, len) != 0) {
         uvcci_abort(s, UVCC_ABORT_BATCH, "an AUDIT message is malformed or not wanted");
         return;
     }
@@ -410,27 +435,38 @@ void uvcci_step_on_audit(uvcc_session *s, uint8_t peer, const uint8_t *data, uin
     uvcci_bundle_store_audit(s, &a);
 }
 
+/* No op of it will touch a tensor again. A session that makes triples ran none. */
+static bool buffers_are_free(const uvcc_session *s) {
+    for (uint32_t i = 0; i < s->program->tensor_count; i++)
+        if (s->buffers[i].uses_left != 0 && !s->cfg.triples.only)
+            return false;
+    return true;
+}
+
+/* What can fail comes before what the host sees: once STEP_FINISHED is out, the step is over, its
+ * outputs and its bundle are here, and the next one may start. */
 static void finish_step(uvcc_session *s, uvcci_step *st) {
+    assert(st->running && st->number == s->step && buffers_are_free(s));
     uvcc_event e = {.kind = UVCC_EVENT_STEP_FINISHED, .run = s->run, .step = st->number};
     uint32_t number = st->number;
-    uint8_t epoch[32], replica[32];
-    if (!s->cfg.audit_off && uvcci_transcript_root(st->transcript, epoch) != 0) {
+    uint8_t step_root[32], replica[32];
+    if (!s->cfg.checks.audit_off && uvcci_transcript_root(st->transcript, step_root) != 0) {
         uvcci_abort(s, UVCC_ABORT_MEMORY, "no memory for the transcript's root");
         return;
     }
     if (!keep_outputs(s, st))
         return;
-    if (!s->cfg.audit_off) {
-        uvcci_replica_root(s->sid_rep, number, epoch, 1, replica);
-        uvcci_global_root(s->cfg.sid_job, number, replica, 1, s->last_root);
+    if (!s->cfg.checks.audit_off) {
+        uvcci_replica_root(s->sid_rep, number, step_root, 1, replica);
+        uvcci_global_root(s->cfg.identity.sid_job, number, replica, 1, s->last_root);
         s->have_root = true;
         uint8_t msg[UVCCI_AUDIT_MSG_BYTES];
-        uvcci_audit_msg(s->party, s->last_root, s->cfg.policy_hash, msg);
+        uvcci_audit_msg(s->party, s->last_root, s->cfg.identity.policy_hash, msg);
         uvcci_sign(s->sign_sk, msg, sizeof msg, e.signature);
         memcpy(e.root, s->last_root, 32);
-        memcpy(e.step_root, epoch, 32);
+        memcpy(e.step_root, step_root, 32);
     }
-    if (s->cfg.bundles && !uvcci_bundle_store_add(s, st, epoch, e.root, e.signature)) {
+    if (s->cfg.checks.bundles && !uvcci_bundle_store_add(s, st, step_root, e.root, e.signature)) {
         uvcci_abort(s, UVCC_ABORT_MEMORY, "no memory for a step's bundle");
         return;
     }
@@ -446,7 +482,7 @@ static void finish_step(uvcc_session *s, uvcci_step *st) {
             (void)uvcc_link_set_step(s->peer[p].link, s->step);
     uvcci_event_push(s, &e); /* the step is finished even if its AUDIT finds no memory */
     uvcci_bundle_store_early(s, number);
-    if (!s->cfg.audit_off) {
+    if (!s->cfg.checks.audit_off) {
         uvcci_audit_msg_t a = {.party = s->party, .step = number};
         memcpy(a.global_root, e.root, 32);
         memcpy(a.signature, e.signature, 64);
@@ -469,6 +505,7 @@ bool uvcci_step_advance(uvcc_session *s) {
     }
     if (uvcci_failed(s))
         return any;
+    assert(uvcci_step_of(s, s->step + 1) == NULL || !uvcci_step_of(s, s->step + 1)->running);
     bool hold = (uvcci_checkpoint_busy(s) && !UVCCI_MUTANT(16)) || s->sets != NULL;
     uvcci_step *st = uvcci_step_of(s, s->step);
     if (st == NULL)

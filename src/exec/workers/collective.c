@@ -3,6 +3,7 @@
  * Operations that belong together *meet*: a meeting has a place for each member and is held when
  * the last one is there. All that it needs was allocated when its members came, so holding it
  * cannot fail. Values are written in member order, so nothing depends on who came last. */
+#include <assert.h>
 #include <uvcc/collective.h>
 
 #include "proto/topology.h"
@@ -175,6 +176,7 @@ static int find_place(uvcc_collective *c, uint32_t rank, const uvcc_task *t, pla
         uvcci_topology_group(&c->topo, kinds[t->u.collective.group], at, c->members, c->count);
     p->group = (uint8_t)(t->u.collective.group | 0x80); /* a PP group is no pair */
     p->k = t->u.collective.k;
+    assert(size > 0 && (uint32_t)size <= c->count); /* the worker itself is in it */
     p->first = c->members[0];
     for (*index = 0; c->members[*index] != rank;)
         ++*index;
@@ -201,13 +203,16 @@ static meeting *find_meeting(uvcc_collective *c, const place *p, uint32_t size) 
 
 static void drop_meeting(uvcc_collective *c, meeting *m) {
     meeting **at = &c->meetings;
-    while (*at != m)
+    while (*at != m) {
+        assert(*at != NULL);
         at = &(*at)->next;
+    }
     *at = m->next;
     give(c, m, meeting_bytes(m->size));
 }
 
 static void complete(uvcc_collective *c, visit *v, int status) {
+    assert(v->rank < c->count);
     worker *w = &c->workers[v->rank];
     v->done.status = status;
     v->next = NULL;
@@ -246,6 +251,7 @@ static uint64_t *component(const uvcc_shares *x, unsigned which) {
 }
 
 static void reduce_scatter(const meeting *m, unsigned which) {
+    assert(m->member[0]->task->u.collective.elems % m->size == 0);
     const size_t slice = m->member[0]->task->u.collective.elems / m->size;
     for (uint32_t i = 0; i < m->size; i++) {
         uint64_t *out = component(&m->member[i]->task->u.collective.out, which);
@@ -269,6 +275,7 @@ static void all_gather(const meeting *m, unsigned which) {
 }
 
 static void hold(uvcc_collective *c, meeting *m) {
+    assert(m->here == m->size && m->member[0] != NULL);
     const uvcc_task *t = m->member[0]->task;
     for (unsigned which = 0; which < (additive(t) ? 1u : 2u); which++) {
         if (m->at.group == UVCC_GROUP_PP)
@@ -282,6 +289,8 @@ static void hold(uvcc_collective *c, meeting *m) {
     complete_all(c, m, 0);
 }
 
+/* Memory is had before anything is written: a submission succeeds or changes nothing. Members that
+ * disagree, now or later, all fail; a failed meeting stays until its last member came. */
 int uvcc_collective_submit(uvcc_collective *c, uint32_t local_rank, const uvcc_job *job) {
     place p;
     uint32_t index;
@@ -293,6 +302,7 @@ int uvcc_collective_submit(uvcc_collective *c, uint32_t local_rank, const uvcc_j
     if (size < 0)
         return size;
     meeting *m = find_meeting(c, &p, (uint32_t)size);
+    assert(m == NULL || (m->size == (uint32_t)size && index < m->size));
     if (m != NULL && m->member[index] != NULL)
         return UVCC_ERR_USAGE; /* twice */
     visit *v = m != NULL ? take(c, sizeof *v) : NULL;
@@ -305,6 +315,7 @@ int uvcc_collective_submit(uvcc_collective *c, uint32_t local_rank, const uvcc_j
     c->workers[local_rank].pending++;
     m->here++;
     m->member[index] = v;
+    assert(m->here <= m->size);
     const char *why = NULL;
     for (uint32_t i = 0; i < m->size && why == NULL; i++)
         if (m->member[i] != NULL)
@@ -326,6 +337,7 @@ int uvcc_collective_poll(uvcc_collective *c, uint32_t local_rank, uvcc_completio
         return 0;
     worker *w = &c->workers[local_rank];
     visit *v = w->first;
+    assert(w->pending != 0);
     w->first = v->next;
     w->pending--;
     *out = v->done;

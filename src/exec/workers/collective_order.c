@@ -3,6 +3,7 @@
  * Rank 0 has one list, of what it submitted: from its head come a token and an issue in turn.
  * Another rank has two: tokens in order of arrival, and what it submitted; it issues while the
  * first token's operation was submitted. A rank that disagrees with a token is broken for good. */
+#include <assert.h>
 #include <uvcc/collective.h>
 
 #include <string.h>
@@ -36,6 +37,7 @@ int uvcc_collective_order_new(uvcc_collective_order **out, const uvcc_allocator 
 /* Takes a node out of its list and frees it. */
 static void drop(uvcc_collective_order *o, node **at) {
     node *n = *at;
+    assert(n != NULL);
     *at = n->next;
     o->alloc.free(o->alloc.user, n, sizeof *n, UVCC_MEM_STATE);
 }
@@ -99,6 +101,7 @@ int uvcc_collective_order_token(uvcc_collective_order *o, const uvcc_collective_
 int uvcc_collective_order_poll(uvcc_collective_order *o, uvcc_collective_action *out) {
     if (o == NULL || out == NULL || o->broken)
         return 0;
+    assert(o->rank == 0 ? o->tokens == NULL : !o->token_out);
     node **at = &o->ready;
     if (o->rank != 0) {
         if (o->tokens == NULL)

@@ -34,7 +34,7 @@ static uvcc_program *program_new(const uvcc_allocator *al) {
 }
 
 static void every_step(uvcc_config *c) {
-    c->checkpoint_every = 1;
+    c->resume.checkpoint_every = 1;
 }
 
 /* The checkpoint of a party that was given these shares, after so many steps. */

@@ -1,0 +1,285 @@
+/* test_memory.c - the bound on tensor memory (memory.h): what counts and what does not, exact for
+ * chains, and never below what any schedule of random entries takes. */
+#include "support.h"
+
+#include "exec/program/memory.h"
+
+enum { P = 7, Q, TENSORS, OPS_MAX = 12 }; /* P and Q are PERSIST, those before TRANSIENT */
+#define NONE UVCC_NO_TENSOR
+
+typedef struct sum { /* z = x - y, or x alone */
+    uint32_t x, y, z;
+} sum;
+
+static void add_tensors(uvcc_program *p, const uint32_t *rows, const uint32_t *host) {
+    static const char *const names[TENSORS] = {"A", "B", "C", "D", "E", "F", "G", "P", "Q"};
+    for (uint32_t t = 0; t < TENSORS; t++) {
+        const uvcc_tensor_desc d = {.name = names[t],
+                                    .rows = rows != NULL ? rows[t] : 1,
+                                    .cols = 1,
+                                    .bits = 40,
+                                    .lifetime = t >= P ? UVCC_PERSIST : UVCC_TRANSIENT,
+                                    .in_buffer_of = host != NULL ? host[t] : NONE};
+        assert_int_equal(uvcc_program_tensor(p, &d), (int)t);
+    }
+}
+
+static void finish(uvcc_program *p) {
+    char message[256];
+    if (uvcc_program_finish(p, message, sizeof message) != 0)
+        fail_msg("%s", message);
+}
+
+static uvcc_program *begin(test_alloc *mem) {
+    const uvcc_allocator al = test_allocator(mem);
+    uvcc_program *p;
+    assert_int_equal(uvcc_program_new(&p, &al), 0);
+    return p;
+}
+
+static uvcc_program *make(test_alloc *mem, const uint32_t *host, const sum *ops, uint32_t count) {
+    uvcc_program *p = begin(mem);
+    add_tensors(p, NULL, host);
+    assert_int_equal(uvcc_program_entry(p, "go"), 0);
+    for (uint32_t i = 0; i < count; i++) {
+        const uvcc_op_desc d = {.opcode = ops[i].y == NONE ? UVCC_OP_SHIFT_LEFT : UVCC_OP_SUB,
+                                .k = (uint16_t)i,
+                                .in_count = ops[i].y == NONE ? 1 : 2,
+                                .in = {ops[i].x, ops[i].y},
+                                .out_count = 1,
+                                .out = {ops[i].z}};
+        assert_int_equal(uvcc_program_op(p, &d), (int)i);
+    }
+    finish(p);
+    return p;
+}
+
+/* In elements of replicated tensors. */
+static uint64_t bound_of(const uvcc_program *p) {
+    uint64_t bytes = UINT64_MAX, same = 0;
+    assert_int_equal(uvcci_memory_bound(p, &p->entries[0], &bytes), 0);
+    assert_int_equal(uvcc_program_memory(p, 0, &same), 0);
+    assert_int_equal(bytes, same);
+    assert_int_equal(bytes % 8, 0);
+    return bytes / 16;
+}
+
+static uint64_t bound(const uint32_t *host, const sum *ops, uint32_t count) {
+    test_alloc mem = {0};
+    uvcc_program *p = make(&mem, host, ops, count);
+    const uint64_t n = bound_of(p);
+    uvcc_program_free(p);
+    assert_int_equal(mem.live_blocks, 0);
+    return n;
+}
+
+enum { A, B, C, D, E, F };
+
+static void what_counts(void **state) {
+    (void)state;
+    static const sum unread[] = {{P, NONE, A}};
+    assert_int_equal(bound(NULL, unread, 1), 1); /* A, though nobody reads it; never B to G, or P */
+    static const sum updates[] = {{P, P, P}, {P, P, P}};
+    assert_int_equal(bound(NULL, updates, 2), 0);
+    /* A chain has two at a time, however long it is. */
+    static const sum chain[] = {{P, NONE, A}, {A, NONE, B}, {B, NONE, C},
+                                {C, NONE, D}, {D, NONE, E}, {E, NONE, P}};
+    assert_int_equal(bound(NULL, chain, 6), 2);
+    /* In place it has one. */
+    static const sum in_place[] = {{P, NONE, A}, {A, P, A}, {A, NONE, P}};
+    assert_int_equal(bound(NULL, in_place, 3), 1);
+    static const uint32_t host[TENSORS] = {NONE, A, NONE, NONE, NONE, NONE, NONE, NONE, NONE};
+    static const sum view[] = {{P, NONE, A}, {A, P, B}, {B, NONE, P}};
+    assert_int_equal(bound(host, view, 3), 1);
+    /* What is read again at the end stays. */
+    static const sum kept[] = {{P, NONE, A}, {A, NONE, B}, {B, NONE, C}, {C, A, D}};
+    assert_int_equal(bound(NULL, kept, 4), 3);
+    /* Two chains may run side by side. */
+    static const sum two[] = {{P, NONE, A}, {P, NONE, B}, {A, NONE, C}, {B, NONE, D}};
+    assert_int_equal(bound(NULL, two, 4), 4);
+}
+
+/* Both components of a replicated tensor, the one of an additive one; the largest of a row. */
+static void sizes(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    uvcc_program *p = begin(&mem);
+    static const struct {
+        const char *name;
+        uint32_t rows, cols;
+        uint8_t sharing, lifetime;
+    } t[] = {{"X", 3, 5, UVCC_REPLICATED, UVCC_PERSIST},
+             {"W", 5, 7, UVCC_REPLICATED, UVCC_PERSIST},
+             {"Z", 3, 7, UVCC_ADDITIVE, UVCC_TRANSIENT},
+             {"R", 3, 7, UVCC_REPLICATED, UVCC_TRANSIENT}};
+    for (uint32_t i = 0; i < 4; i++) {
+        const uvcc_tensor_desc d = {.name = t[i].name,
+                                    .rows = t[i].rows,
+                                    .cols = t[i].cols,
+                                    .bits = i < 2 ? 20 : 45,
+                                    .lifetime = t[i].lifetime,
+                                    .sharing = t[i].sharing,
+                                    .in_buffer_of = NONE};
+        assert_int_equal(uvcc_program_tensor(p, &d), (int)i);
+    }
+    assert_int_equal(uvcc_program_entry(p, "go"), 0);
+    const uvcc_op_desc product = {.opcode = UVCC_OP_GEMM_PART,
+                                  .k = 0,
+                                  .in_count = 2,
+                                  .in = {0, 1},
+                                  .out_count = 1,
+                                  .out = {2}};
+    const uvcc_op_desc reshare = {
+        .opcode = UVCC_OP_RESHARE, .k = 1, .in_count = 1, .in = {2}, .out_count = 1, .out = {3}};
+    assert_int_equal(uvcc_program_op(p, &product), 0);
+    assert_int_equal(uvcc_program_op(p, &reshare), 1);
+    finish(p);
+    uint64_t bytes;
+    assert_int_equal(uvcci_memory_bound(p, &p->entries[0], &bytes), 0);
+    assert_int_equal(bytes, 21 * 8 + 21 * 16);
+    uvcc_program_free(p);
+    assert_int_equal(mem.live_blocks, 0);
+}
+
+/* Six microbatches, each with one tensor from its forward to its backward op: as many live as may
+ * be in flight. */
+static void the_limit_in_flight_counts(void **state) {
+    (void)state;
+    for (uint32_t ahead = 0; ahead < 8; ahead++) {
+        test_alloc mem = {0};
+        uvcc_program *p = begin(&mem);
+        add_tensors(p, NULL, NULL);
+        assert_int_equal(uvcc_program_topology(p, 1, 1, 1), 0);
+        assert_int_equal(uvcc_program_entry(p, "go"), 0);
+        assert_int_equal(uvcc_program_pipeline(p, 0, 1, ahead), 0);
+        for (uint8_t phase = UVCC_FWD; phase <= UVCC_BWD; phase++)
+            for (uint16_t mb = 0; mb < 6; mb++) {
+                const bool forward = phase == UVCC_FWD;
+                const uvcc_op_desc d = {.opcode = forward ? UVCC_OP_SHIFT_LEFT : UVCC_OP_SUB,
+                                        .phase = phase,
+                                        .mb = mb,
+                                        .in_count = forward ? 1 : 2,
+                                        .in = {forward ? Q : P, forward ? NONE : mb},
+                                        .out_count = 1,
+                                        .out = {forward ? mb : P}};
+                assert_true(uvcc_program_op(p, &d) >= 0);
+            }
+        finish(p);
+        assert_int_equal(bound_of(p), ahead < 5 ? ahead + 1 : 6);
+        uvcc_program_free(p);
+        assert_int_equal(mem.live_blocks, 0);
+    }
+}
+
+/* The most that is live in one schedule: ops start as soon as or later than they may, end whenever
+ * they like. */
+static uint64_t one_schedule(const uvcc_program *p, uint64_t *seed) {
+    const uvcci_entry *e = &p->entries[0];
+    uint32_t waits[OPS_MAX], left[TENSORS], out = 0, done = 0;
+    bool started[OPS_MAX] = {false}, ended[OPS_MAX] = {false}, live[TENSORS] = {false};
+    uint64_t most = 0, now = 0;
+    for (uint32_t i = 0; i < e->op_count; i++)
+        waits[i] = e->ops[i].pred_count;
+    for (uint32_t t = 0; t < TENSORS; t++)
+        left[t] = e->uses[t];
+    while (done < e->op_count) {
+        const uint32_t i = (uint32_t)(test_rand(seed) % e->op_count);
+        const uvcci_op *op = &e->ops[i];
+        if (!started[i] && waits[i] == 0) {
+            started[i] = true;
+            out++;
+            for (uint32_t k = 0; k < op->touched_count; k++) {
+                const uint32_t b = op->touched[k];
+                if (live[b] || p->tensors[b].desc.lifetime != UVCC_TRANSIENT)
+                    continue;
+                live[b] = true;
+                now++;
+            }
+            most = now > most ? now : most;
+        } else if (started[i] && !ended[i] && (out > 2 || test_rand(seed) % 3 == 0)) {
+            ended[i] = true;
+            out--;
+            done++;
+            for (uint32_t k = 0; k < op->succ_count; k++)
+                waits[e->succ[op->succ_first + k]]--;
+            for (uint32_t k = 0; k < op->touched_count; k++)
+                if (--left[op->touched[k]] == 0 && live[op->touched[k]])
+                    now--;
+        }
+    }
+    assert_int_equal(now, 0);
+    return most;
+}
+
+static void no_schedule_takes_more(void **state) {
+    (void)state;
+    uint64_t seed = 5;
+    unsigned exact = 0;
+    enum { ROUNDS = 300 };
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        test_alloc mem = {0};
+        sum ops[OPS_MAX];
+        uint32_t there = 1u << P | 1u << Q;
+        for (unsigned i = 0; i < OPS_MAX; i++) {
+            const uint32_t x = test_rand(&seed) % TENSORS, y = test_rand(&seed) % TENSORS;
+            ops[i] = (sum){there >> x & 1 ? x : P, there >> y & 1 ? y : NONE,
+                           (uint32_t)(test_rand(&seed) % TENSORS)};
+            there |= 1u << ops[i].z;
+        }
+        uvcc_program *p = make(&mem, NULL, ops, OPS_MAX);
+        const uint64_t least = bound_of(p);
+        uint64_t most = 0;
+        for (unsigned k = 0; k < 60; k++) {
+            const uint64_t n = one_schedule(p, &seed);
+            most = n > most ? n : most;
+        }
+        assert_true(most <= least);
+        exact += most == least;
+        uvcc_program_free(p);
+        assert_int_equal(mem.live_blocks, 0);
+    }
+    assert_true(exact > ROUNDS / 2); /* it is a bound that schedules come near */
+}
+
+static void refusals(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    static const sum chain[] = {{P, NONE, A}, {A, NONE, P}};
+    uvcc_program *p = make(&mem, NULL, chain, 2);
+    uint64_t bytes;
+    assert_int_equal(uvcc_program_memory(p, 0, NULL), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_program_memory(p, 1, &bytes), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_program_memory(NULL, 0, &bytes), UVCC_ERR_USAGE);
+    mem.fail_at = 1;
+    assert_int_equal(uvcc_program_memory(p, 0, &bytes), UVCC_ERR_NOMEM);
+    uvcc_program_free(p);
+
+    p = begin(&mem); /* one more op than tables are made for */
+    add_tensors(p, NULL, NULL);
+    assert_int_equal(uvcc_program_memory(p, 0, &bytes), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_program_entry(p, "go"), 0);
+    for (uint32_t i = 0; i < 32769; i++) {
+        const uvcc_op_desc d = {.opcode = UVCC_OP_SUB,
+                                .k = (uint16_t)i,
+                                .in_count = 2,
+                                .in = {P, P},
+                                .out_count = 1,
+                                .out = {P}};
+        assert_int_equal(uvcc_program_op(p, &d), (int)i);
+    }
+    finish(p);
+    assert_int_equal(uvcc_program_memory(p, 0, &bytes), UVCC_ERR_LIMIT);
+    uvcc_program_free(p);
+    assert_int_equal(mem.live_blocks, 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_counts),
+        cmocka_unit_test(sizes),
+        cmocka_unit_test(the_limit_in_flight_counts),
+        cmocka_unit_test(no_schedule_takes_more),
+        cmocka_unit_test(refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
