@@ -55,9 +55,10 @@ const uvcci_plan_round *uvcci_plan_sent_by(const uvcci_plan *plan, unsigned inst
 
 /* ---- rounds ---- */
 
-/* The round of this turn that takes vectors of such a protocol and length. */
+/* The round of this turn that takes so many vectors of such a protocol and length: those of an
+ * instruction go together. */
 static uvcci_plan_round *round_for(uvcci_draft *d, uint8_t turn, uvcci_protocol protocol,
-                                   uint64_t elems) {
+                                   uint64_t elems, unsigned vectors) {
     uvcci_plan *plan = d->plan;
     unsigned in_turn = 0;
     for (unsigned i = 0; i < plan->round_count; i++) {
@@ -65,7 +66,7 @@ static uvcci_plan_round *round_for(uvcci_draft *d, uint8_t turn, uvcci_protocol 
         if (r->turn != turn)
             continue;
         in_turn++;
-        if (r->elems == elems && r->vec_count < UVCCI_PLAN_VECS &&
+        if (r->elems == elems && r->vec_count + vectors <= UVCCI_PLAN_VECS &&
             uvcci_plan_kind(r->vec[0].protocol) == uvcci_plan_kind((uint8_t)protocol))
             return r;
     }
@@ -81,11 +82,12 @@ static void plan_instr(uvcci_draft *d, unsigned i, uint64_t elems) {
     assert(class != NULL && class->sends != NULL);
     const unsigned n = class->sends(s, uvcci_plan_lift_protocol(d->plan->lift), v);
     assert(n >= 1 && n <= UVCCI_FN_VECTORS_MAX);
+    uvcci_plan_round *r =
+        round_for(d, d->plan->fn->instr[i].turn, (uvcci_protocol)v[0].protocol, elems, n);
     for (unsigned k = 0; k < n; k++) {
+        assert(uvcci_plan_kind(v[k].protocol) == uvcci_plan_kind(v[0].protocol));
         const uint8_t id = uvcci_draft_id(d, v[k].fss, (uvcci_stream_name)v[k].stream, (uint16_t)i,
                                           true, uvcci_blocks(elems));
-        uvcci_plan_round *r =
-            round_for(d, d->plan->fn->instr[i].turn, (uvcci_protocol)v[k].protocol, elems);
         uvcci_draft_vec(d, r, (uvcci_protocol)v[k].protocol, 0, id, v[k].bits)->instr = (uint8_t)i;
     }
 }
