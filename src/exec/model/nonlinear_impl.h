@@ -131,10 +131,10 @@ uint8_t uvcci_nl_exact_exp_of(uvcci_nl_builder *b, uint8_t x, unsigned index_bit
 
 /* ---- octaves ---- */
 
-/* A range cut into groups of octaves: group k is [c 2^(low + instruction k), c 2^(low + instruction
- * (k + 1))) with c = LEAD / 8. Its values times 2^(instruction (groups - 1 - k)) lie in the top
- * group, and divided by 2^top they are mantissas m from c on: for the same relative error cells may
- * be c times as wide as with mantissas from 1 on, which saves a bit of the index. */
+/* A range cut into groups of octaves: group k is [c 2^(low + step k), c 2^(low + step (k + 1)))
+ * with c = LEAD / 8. Its values times 2^(step (groups - 1 - k)) lie in the top group, and divided
+ * by 2^top they are mantissas m from c on: for the same relative error cells may be c times as wide
+ * as with mantissas from 1 on, which saves a bit of the index. */
 typedef struct uvcci_nl_octaves {
     unsigned low, step, groups, top;
     unsigned below; /* octaves from low to 1 */

@@ -85,7 +85,7 @@ static uvcci_nl_window mantissas(unsigned index_bits, const uvcci_nl_octaves *v,
                              .middle = !fast};
 }
 
-/* Of the value in the top group; over its end is still below 2^(top + instruction + 1). */
+/* Of the value in the top group; over its end is still below 2^(top + step + 1). */
 static unsigned mantissa_bits(const uvcci_nl_octaves *v) {
     return v->top + v->step + 1;
 }

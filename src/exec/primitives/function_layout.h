@@ -6,17 +6,20 @@
 #include "exec/primitives/dcf.h"
 #include "exec/primitives/multiscale.h"
 #include "exec/primitives/spline.h"
+#include <assert.h>
 #include <stdbool.h>
 #include <uvcc/function.h>
 
 /* Bytes of CW(n) for c elements. */
 static inline uint32_t uvcci_cw_bytes(unsigned n, uint32_t c) {
     const uint32_t depth = n > 7 ? n - 7 : 0;
+    assert(n <= 64);
     return c * (16 * depth + 16 + (2 * depth + 7) / 8);
 }
 static inline uvcci_multiscale uvcci_fn_multiscale(unsigned bits, unsigned shift, int64_t first,
                                                    uint32_t word_count) {
     const unsigned cells = (unsigned)first;
+    assert(first >= 1 && first <= UVCCI_MULTISCALE_CELLS_MAX);
     return (uvcci_multiscale){
         bits, word_count / (UVCCI_MULTISCALE_WORDS * UVCCI_MULTISCALE_SPAN * cells), shift, cells};
 }
