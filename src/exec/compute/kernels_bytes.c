@@ -6,6 +6,7 @@
 #include "proto/crypto.h"
 
 static void hash_one(const uvcc_hash_item *h) {
+    assert(h->out != NULL && (h->len == 0 || h->data != NULL));
     if (h->mode == UVCC_HASH_HMAC) {
         uvcci_hmac m;
         uvcci_hmac_init(&m, h->key, sizeof h->key);

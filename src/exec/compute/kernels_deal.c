@@ -14,6 +14,7 @@ static const uint64_t *full_mask(const chunk *c) {
 
 /* The corrections of a truncation, less HEAD's shares; s->words gets alpha. */
 static void deal_trunc(const chunk *c, const uvcc_key_layout *k) {
+    assert(c->b->out_bytes[1] != NULL);
     const unsigned f = c->t->u.vec.shift;
     const uint64_t low = low_bits(f), high = low_bits(64 - f);
     uint64_t *alpha = c->s->words + c->first, *corr = c->s->slot[4];
@@ -52,6 +53,7 @@ static void deal_trunc(const chunk *c, const uvcc_key_layout *k) {
 
 /* TAIL's shares of rho, the XOR of both bit pads. */
 static void deal_trunc_exact(const chunk *c, const uvcc_key_layout *k) {
+    assert(c->b->out_bytes[1] != NULL);
     const uint8_t *ho = uvcci_kernel_bit_pad(c, 0, PAIR_HO),
                   *to = uvcci_kernel_bit_pad(c, 1, PAIR_TO);
     const uint64_t *rho = uvcci_kernel_bit_masks(c, 2, ho, to);
@@ -63,6 +65,7 @@ static void deal_trunc_exact(const chunk *c, const uvcc_key_layout *k) {
 
 /* TAIL's shares of k and k r; s->words gets alpha. */
 static void deal_relu(const chunk *c, const uvcc_key_layout *k) {
+    assert(c->b->out_bytes[1] != NULL);
     const unsigned n = c->t->u.vec.bits;
     const uint64_t *r = full_mask(c), low = low_bits(n);
     const uint8_t *ho = uvcci_kernel_bit_pad(c, 1, PAIR_HO),
@@ -83,6 +86,7 @@ static void deal_relu(const chunk *c, const uvcc_key_layout *k) {
 
 /* Correction words into TAIL's stream, and the same into HEAD's. */
 static void deal_dpf(const chunk *c, const uvcc_key_layout *k) {
+    assert(c->b->out_bytes[0] != NULL && c->b->out_bytes[1] != NULL);
     const uvcc_block *b = c->b;
     const unsigned n = uvcci_kernel_less_bits(c);
     uint64_t(*roots)[2 * BLOCK] = uvcci_kernel_both_roots(c, c->t->call);

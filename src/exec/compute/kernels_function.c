@@ -41,6 +41,8 @@ static const uint64_t *share_words(const chunk *c, unsigned slot, uint16_t call,
 /* --- Openings --------------------------------------------------------------------------------- */
 
 static void open_mask(const chunk *c) {
+    assert(c->b->role == UVCC_OTHER || (c->b->in[0] != NULL && c->b->in[1] != NULL &&
+                                        c->b->out[0] != NULL && c->b->wire_out[0] != NULL));
     if (c->b->role == UVCC_OTHER)
         return;
     const unsigned bits = args(c)->bits;
@@ -56,6 +58,8 @@ static void open_mask(const chunk *c) {
 
 /* in[0] and what came, combined and kept, and packed too if out_bits is there. */
 static void combine(const chunk *c, bool add) {
+    assert(c->b->role == UVCC_OTHER ||
+           (c->b->in[0] != NULL && c->b->out[0] != NULL && c->b->wire_in[0] != NULL));
     if (c->b->role == UVCC_OTHER)
         return;
     const unsigned bits = args(c)->bits;
@@ -77,6 +81,7 @@ static void open_bits(const chunk *c) {
 }
 
 static void pads(const chunk *c) {
+    assert(c->b->out[0] != NULL);
     const uvcc_prg_tag tag = args(c)->exchange ? UVCC_TAG_lift : UVCC_TAG_mask;
     const uint8_t lane = args(c)->exchange ? 2 : 0;
     if (c->b->role == UVCC_OTHER)
@@ -86,6 +91,7 @@ static void pads(const chunk *c) {
 }
 
 static void shift(const chunk *c) {
+    assert(c->b->in[0] != NULL && c->b->out[0] != NULL);
     const uint64_t *x = in(c, 0), mask = low_bits(args(c)->bits);
     const unsigned s = args(c)->shift;
     uint64_t *to = out(c, 0);
@@ -112,6 +118,7 @@ static uvcci_dpf_keys dpf_keys_of(const chunk *c) {
 }
 
 static void compare(const chunk *c) {
+    assert(c->first == 0 && c->n == c->b->count);
     const uvcc_block *b = c->b;
     if (b->role == UVCC_OTHER)
         return;
@@ -153,6 +160,7 @@ static void add_bit(const chunk *c, uint32_t j, const uint64_t *xh, const uint64
 }
 
 static void sum_bits(const chunk *c, const uint64_t *xh, const uint64_t *p) {
+    assert(c->b->in[2] != NULL && c->b->out[0] != NULL);
     uint64_t *sum = c->s->slot[2];
     memset(sum, 0, (size_t)c->n * sizeof *sum);
     for (uint32_t j = 0; j < args(c)->word_count; j++)
@@ -171,6 +179,8 @@ static void times_k(const chunk *c, const uint64_t *k, const uint64_t *kr, unsig
 
 /* The sum of words[j] d_j d' x, d' = e' + (1-2e') k'. */
 static void sum_both(const chunk *c) {
+    assert(c->b->in[0] != NULL && c->b->in[1] != NULL && c->b->in[2] != NULL &&
+           c->b->in[3] != NULL && c->b->out[0] != NULL);
     const uvcc_fn_args *fn = args(c);
     const uint16_t call = c->t->call;
     const uint64_t *xh = in(c, 0), *p = in(c, 1), *e = in(c, 2), *other = in(c, 3);
@@ -257,6 +267,7 @@ static void mask_table(const chunk *c, unsigned i, const uint64_t *x, uint8_t la
 }
 
 static void table(const chunk *c) {
+    assert(c->first == 0 && c->n == c->b->count);
     if (c->b->role == UVCC_OTHER)
         return;
     const uvcci_dpf_keys k = dpf_keys_of(c);
@@ -293,6 +304,7 @@ static void scalar_by(const chunk *c, uint32_t q, uint64_t *to) {
 }
 
 static void scalar(const chunk *c) {
+    assert(c->b->role == UVCC_OTHER || (c->b->in[0] != NULL && c->b->out[0] != NULL));
     if (c->b->role == UVCC_OTHER)
         return;
     uint64_t *to = out(c, 0);
@@ -312,6 +324,7 @@ static void scalar(const chunk *c) {
 }
 
 static void add(const chunk *c) {
+    assert(c->b->role == UVCC_OTHER || (c->b->in[0] != NULL && c->b->out[0] != NULL));
     if (c->b->role == UVCC_OTHER)
         return;
     const uint64_t *x = in(c, 0), head = 0 - (uint64_t)is_head(c);
@@ -334,6 +347,9 @@ static void add(const chunk *c) {
 /* --- Products, truncations, groups of four ---------------------------------------------------- */
 
 static void mul(const chunk *c) {
+    assert(c->b->role == UVCC_OTHER ||
+           (c->b->in[0] != NULL && c->b->in[1] != NULL && c->b->in[2] != NULL &&
+            c->b->in[3] != NULL && c->b->out[0] != NULL));
     if (c->b->role == UVCC_OTHER)
         return;
     const uint64_t *xh = in(c, 0), *p = in(c, 1), *yh = in(c, 2), *q = in(c, 3);
@@ -345,6 +361,7 @@ static void mul(const chunk *c) {
 }
 
 static void trunc_masked(const chunk *c) {
+    assert(c->b->role == UVCC_OTHER || (c->b->in[0] != NULL && c->b->out[0] != NULL));
     if (c->b->role == UVCC_OTHER)
         return;
     const uint64_t *xh = in(c, 0), head = 0 - (uint64_t)is_head(c);
@@ -372,6 +389,8 @@ static uvcci_dcf_keys dcf_keys_of(const chunk *c, unsigned n, unsigned w) {
 }
 
 static void floor_masked(const chunk *c) {
+    assert(c->b->role == UVCC_OTHER || (c->b->in[0] != NULL && c->b->in[1] != NULL &&
+                                        c->b->out[0] != NULL && c->b->key != NULL));
     const uvcc_block *b = c->b;
     if (b->role == UVCC_OTHER)
         return;
@@ -412,6 +431,8 @@ static void spline_part(const chunk *c, const uvcci_spline *s, const uvcci_dcf_k
 }
 
 static void spline(const chunk *c) {
+    assert(c->b->role == UVCC_OTHER ||
+           (c->b->in[0] != NULL && c->b->out[0] != NULL && c->b->key != NULL));
     if (c->b->role == UVCC_OTHER)
         return;
     const uvcci_spline s = spline_of(args(c));
@@ -437,6 +458,8 @@ static void pick(const chunk *c, uint32_t q, const uint8_t *index, const uint64_
 }
 
 static void best(const chunk *c) {
+    assert(c->b->role == UVCC_OTHER || (c->b->in[0] != NULL && c->b->in[1] != NULL &&
+                                        c->b->in[2] != NULL && c->b->out[0] != NULL));
     if (c->b->role == UVCC_OTHER)
         return;
     const size_t first = (size_t)c->first * UVCCI_FN_QUAD_PAIRS;
@@ -466,6 +489,8 @@ static void best(const chunk *c) {
 /* --- Multi-scale tables ----------------------------------------------------------------------- */
 
 static void multiscale(const chunk *c) {
+    assert(c->b->role == UVCC_OTHER ||
+           (c->b->in[0] != NULL && c->b->out[0] != NULL && c->b->key != NULL));
     const uvcc_block *b = c->b;
     if (b->role == UVCC_OTHER)
         return;

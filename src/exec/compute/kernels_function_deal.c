@@ -15,6 +15,7 @@
 /* OTHER: x less HEAD's shares, for TAIL. */
 static void deal_words(const chunk *c, unsigned spare, uint8_t lane, uint32_t q,
                        const uint64_t *x) {
+    assert(c->b->role == UVCC_OTHER && c->b->out_words != NULL);
     uint64_t *head = c->s->slot[spare];
     head_words(c, PAIR_HO, c->t->call, lane, q, head);
     uint8_t *to = c->b->out_words + section_at(c, q);
@@ -23,6 +24,7 @@ static void deal_words(const chunk *c, unsigned spare, uint8_t lane, uint32_t q,
 }
 
 static void deal_key(const chunk *c) {
+    assert(c->b->in[0] != NULL && c->b->out_bytes[0] != NULL && c->b->out_bytes[1] != NULL);
     const uvcc_block *b = c->b;
     const uvcc_fn_args *fn = args(c);
     uint64_t *alpha = c->s->words;
@@ -41,6 +43,7 @@ static void deal_key(const chunk *c) {
 }
 
 static void deal_multiscale(const chunk *c) {
+    assert(c->b->in[0] != NULL && c->b->out_bytes[0] != NULL && c->b->out_bytes[1] != NULL);
     const uvcc_block *b = c->b;
     const uvcci_multiscale s = multiscale_of(args(c));
     uint64_t(*roots)[2 * BLOCK] = uvcci_kernel_both_roots(c, args(c)->call_key);
@@ -51,6 +54,7 @@ static void deal_multiscale(const chunk *c) {
 
 /* alpha = r mod 2^n. */
 static void put_alpha(const chunk *c, unsigned n) {
+    assert(n >= 1 && n < 64 && c->b->in[0] != NULL);
     for (uint32_t i = 0; i < c->b->count; i++)
         c->s->words[i] = c->b->in[0][i] & low_bits(n);
 }
@@ -166,7 +170,11 @@ static uint32_t deal_scalar_by(const chunk *c, uint32_t q, const uint64_t *s, co
     return q + 4;
 }
 
+/* The factor s of what the table opened (its sign, times what a shift leaves to OTHER), and all
+ * products with the masks of what else is multiplied: the order of the words is that of
+ * scalar_by(). */
 static void deal_scalar(const chunk *c) {
+    assert(c->n <= CHUNK && c->b->in[0] != NULL);
     const uvcc_fn_args *fn = args(c);
     const uint64_t *sign = in(c, 0), *b = NULL;
     uint64_t *s = c->s->slot[0];
@@ -198,6 +206,7 @@ static void deal_scalar(const chunk *c) {
 }
 
 static void deal_mul(const chunk *c) {
+    assert(c->b->in[0] != NULL && c->b->in[1] != NULL);
     const uint64_t *x = in(c, 0), *y = in(c, 1);
     uint64_t *z = c->s->slot[0];
     for (uint32_t i = 0; i < c->n; i++)
@@ -217,6 +226,7 @@ static void deal_trunc(const chunk *c) {
 }
 
 static void deal_best(const chunk *c) {
+    assert(c->b->in[0] != NULL && c->b->in[1] != NULL);
     const size_t first = (size_t)c->first * UVCCI_FN_QUAD_PAIRS;
     const uint64_t *k = c->b->in[0] + first, *r = c->b->in[1] + first;
     uint64_t *point = c->s->slot[0], *h = c->s->slot[1], *d = c->s->slot[2];

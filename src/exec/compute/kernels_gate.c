@@ -41,6 +41,7 @@ static const uint64_t *correction(const chunk *c, const uint64_t *zh) {
 }
 
 static void truncation(const chunk *c) {
+    assert(c->b->role == UVCC_OTHER || (c->b->in[0] != NULL && c->b->out[0] != NULL));
     if (c->b->role == UVCC_OTHER)
         return;
     const bool head = c->b->role == UVCC_HEAD;
@@ -68,6 +69,7 @@ static inline uint8_t pack8(const uint8_t *p) {
 /* Shares of [opened mod 2^n < alpha], whole blocks: a DPF's prefix. They are bits masked by bit
  * pads, eight to a byte; HEAD's complement makes the sum of both the comparison as it is wanted. */
 static void less_mask(const chunk *c) {
+    assert(c->first == 0 && c->n == c->b->count);
     const uvcc_block *b = c->b;
     if (b->role == UVCC_OTHER)
         return;
@@ -93,11 +95,13 @@ static void less_mask(const chunk *c) {
 }
 
 static void open_bits(const chunk *c) {
+    assert(c->b->in_bits != NULL && c->b->out_bits != NULL && c->b->wire_in[0] != NULL);
     for (uint32_t i = 0; i < (c->n + 7) / 8; i++)
         c->b->out_bits[i] = (uint8_t)(c->b->in_bits[i] ^ c->b->wire_in[0][i]);
 }
 
 static void trunc_exact(const chunk *c) {
+    assert(c->b->role == UVCC_OTHER || (c->b->in[0] != NULL && c->b->out[0] != NULL));
     if (c->b->role == UVCC_OTHER)
         return;
     const uint64_t *v = opened_bits(c, 0), *y = in(c, 0);
@@ -116,6 +120,8 @@ static void trunc_exact(const chunk *c) {
 /* d = [x >= 0] and d x, of the opened xh = x + r and the opened bit v: k and k r come dealt, since
  * d is v or its complement by bit n of r. */
 static void relu(const chunk *c) {
+    assert(c->b->role == UVCC_OTHER ||
+           (c->b->in[0] != NULL && c->b->out[0] != NULL && c->b->out[1] != NULL));
     if (c->b->role == UVCC_OTHER)
         return;
     const unsigned n = c->t->u.vec.bits;
@@ -143,6 +149,7 @@ static void relu(const chunk *c) {
 /* --- Without keys ---------------------------------------------------------------------------- */
 
 static void circuit(const chunk *c) {
+    assert(c->first == 0 && c->n == c->b->count);
     const uvcci_circuit_job j = {
         .task = c->t,
         .block = c->b,

@@ -7,6 +7,7 @@
 /* Without groups the operands are one dense block each; with them each block is a product of its
  * own at strides that the layouts give, so nothing is copied together first. */
 static int gemm(uvcci_cpu_worker *w, const uvcc_task *t) {
+    assert(t->u.gemm.z != NULL);
     const uint32_t m = t->u.gemm.m, n = t->u.gemm.n, k = t->u.gemm.k;
     const uvcci_gemm_backend b = w->gemm_by_shape ? uvcci_gemm_pick(w->gemm, m, n, k) : w->gemm;
     if (uvcci_kernel_reserve(w, uvcci_gemm_scratch_words(b, m, n, k)) != 0)

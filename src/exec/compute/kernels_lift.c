@@ -12,6 +12,8 @@ static inline unsigned pair_edge(const chunk *c) {
 /* out[0] = a' = PRG(HO, lift, 0), m = y - a' sent; HEAD's b' is PRG(HT, lift, 1), plus m in one
  * round. */
 static void lift_head(const chunk *c, bool parallel) {
+    assert(c->b->in[0] != NULL && c->b->out[0] != NULL && c->b->out[1] != NULL &&
+           c->b->wire_out[0] != NULL);
     const uint64_t *a = pad(c, 0, UVCC_PAIR_PREV, UVCC_TAG_lift, 0);
     const uint64_t *p = pad(c, 1, UVCC_PAIR_NEXT, UVCC_TAG_lift, 1);
     const uint64_t *y = in(c, 0), use_m = 0 - (uint64_t)parallel;
@@ -26,6 +28,7 @@ static void lift_head(const chunk *c, bool parallel) {
 }
 
 static void lift_tail(const chunk *c, bool parallel) {
+    assert(c->b->in[0] != NULL && c->b->out[1] != NULL && c->b->wire_out[0] != NULL);
     const uint64_t *p = pad(c, 0, UVCC_PAIR_PREV, UVCC_TAG_lift, 1), *y = in(c, 0);
     uint64_t *hi = out(c, 1);
     uint8_t *to = wire_out(c, 0);
@@ -48,6 +51,8 @@ static void lift_tail(const chunk *c, bool parallel) {
 }
 
 static void lift_exchange(const chunk *c) {
+    assert(c->b->in[0] != NULL && c->b->out[0] != NULL && c->b->out[1] != NULL &&
+           c->b->wire_out[0] != NULL);
     const bool head = c->b->role == UVCC_HEAD;
     const uint64_t *p = pad(c, 0, pair_other(c), UVCC_TAG_lift, 2), *y = in(c, 0);
     uint64_t *minus = out(c, head ? 0 : 1), *sum = out(c, head ? 1 : 0);
@@ -73,6 +78,7 @@ static void lift_mask(const chunk *c) {
 }
 
 static void lift_finish_exchange(const chunk *c) {
+    assert(c->b->out[0] != NULL && c->b->out[1] != NULL);
     if (c->b->role == UVCC_OTHER) {
         const uint64_t *to = pad(c, 0, PAIR_TO, UVCC_TAG_lift, 2);
         const uint64_t *ho = pad(c, 1, PAIR_HO, UVCC_TAG_lift, 2);

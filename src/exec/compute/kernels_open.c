@@ -6,6 +6,7 @@
 
 /* HEAD owns the input: what it keeps are two pads, what it sends to both is the rest. */
 static void input(const chunk *c) {
+    assert(c->b->out[0] != NULL && c->b->out[1] != NULL);
     if (c->b->role == UVCC_TAIL) {
         prg(c, UVCC_PAIR_PREV, UVCC_TAG_input, 0, c->first, out(c, 0), c->n);
         memcpy(out(c, 1), wire_in(c, 0), (size_t)c->n * 8);
@@ -33,6 +34,7 @@ static void input(const chunk *c) {
 /* A product's part on its way to HEAD and TAIL; they scale their masks by 2^f, OTHER adds the low
  * bits. */
 static void open4_mask(const chunk *c) {
+    assert(c->b->in[0] != NULL && c->b->wire_out[0] != NULL);
     const uint64_t *next = pad(c, 0, UVCC_PAIR_NEXT, UVCC_TAG_zero, 0);
     const uint64_t *prev = pad(c, 1, UVCC_PAIR_PREV, UVCC_TAG_zero, 0);
     const uint64_t *z = in(c, 0);
@@ -59,6 +61,8 @@ static void open4_mask(const chunk *c) {
 }
 
 static void open2_mask(const chunk *c) {
+    assert(c->b->role == UVCC_OTHER || (c->b->in[0] != NULL && c->b->in[1] != NULL &&
+                                        c->b->out[0] != NULL && c->b->wire_out[0] != NULL));
     if (c->b->role == UVCC_OTHER)
         return;
     const bool head = c->b->role == UVCC_HEAD;
@@ -74,6 +78,8 @@ static void open2_mask(const chunk *c) {
 }
 
 static void open_finish(const chunk *c) {
+    assert(c->b->role == UVCC_OTHER ||
+           (c->b->in[0] != NULL && c->b->out[0] != NULL && c->b->wire_in[0] != NULL));
     if (c->b->role == UVCC_OTHER)
         return;
     const uint64_t *kept = in(c, 0), add = c->t->u.vec.constant;
@@ -90,6 +96,8 @@ static void open_finish(const chunk *c) {
 }
 
 static void open_all_finish(const chunk *c) {
+    assert(c->b->in[0] != NULL && c->b->in[1] != NULL && c->b->out[0] != NULL &&
+           c->b->wire_in[0] != NULL);
     const uint64_t *lo = in(c, 0), *hi = in(c, 1);
     const uint8_t *from = wire_in(c, 0);
     uint64_t *to = out(c, 0);
@@ -99,6 +107,7 @@ static void open_all_finish(const chunk *c) {
 
 /* Of a product that is kept, or of a triple: zero shares have a lane each. */
 static void reshare_mask(const chunk *c) {
+    assert(c->b->in[0] != NULL && c->b->out[0] != NULL && c->b->wire_out[0] != NULL);
     const uint8_t lane = c->t->kind == UVCC_TASK_TRIPLE_C ? 1 : 0;
     const uint64_t *next = pad(c, 0, UVCC_PAIR_NEXT, UVCC_TAG_zero, lane);
     const uint64_t *prev = pad(c, 1, UVCC_PAIR_PREV, UVCC_TAG_zero, lane);
@@ -133,10 +142,12 @@ static void triple_mask(const chunk *c) {
 }
 
 static void unpack(const chunk *c) {
+    assert(c->b->wire_in[0] != NULL && c->b->out[0] != NULL);
     memcpy(out(c, 0), wire_in(c, 0), (size_t)c->n * 8);
 }
 
 static void pack(const chunk *c) {
+    assert(c->b->in[0] != NULL && c->b->wire_out[0] != NULL);
     memcpy(wire_out(c, 0), in(c, 0), (size_t)c->n * 8);
 }
 

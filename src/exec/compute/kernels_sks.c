@@ -148,6 +148,7 @@ static void sum_bands(const uvcc_task *t, uvcci_gemm_backend simd, uvcci_aes_bac
     } part[2] = {{x->lo, out->lo}, {x->hi, out->hi}};
     const uvcci_prg_at at = {t->ordinal, t->call, 0, t->u.bits.lane};
     const chunk_fn add_chunk = chunk_of(simd);
+    assert(rows != 0 && cols != 0);
     uvcci_aes key;
     uvcci_aes_init(&key, t->u.bits.key, aes);
     for (unsigned c = 0; c < 2; c++)
