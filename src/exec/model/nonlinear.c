@@ -57,6 +57,7 @@ static const uvcci_nl_family *const families[UVCC_NL_COUNT] = {
 /* ---- options, bits, memory ---- */
 
 bool uvcci_nl_index_fits(const uvcci_nl_builder *b) {
+    assert(families[b->what] != NULL);
     const unsigned index = b->o.index_bits;
     return list[b->what].index_bits == 0 || (index >= 4 && index <= 12 && index <= b->o.scale);
 }
@@ -66,6 +67,7 @@ bool uvcci_nl_columns_fit(const uvcci_nl_builder *b) {
 }
 
 static bool check_options(const uvcci_nl_builder *b) {
+    assert(families[b->what] != NULL && families[b->what]->build != NULL);
     const uvcc_nonlinear_options *o = &b->o;
     const uvcci_nl_family *family = families[b->what];
     return o->size == sizeof *o && o->out_scale <= UVCCI_NL_SCALE_MAX &&

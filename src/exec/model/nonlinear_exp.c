@@ -17,6 +17,7 @@ static void exp_cubic(long double c, int scale, int64_t out[4]) {
 }
 
 static uvcci_nl_window exp_window(unsigned index_bits) {
+    assert(index_bits <= 12);
     const uint32_t count = (EXP_WINDOW << index_bits) + 1;
     return (uvcci_nl_window){0, count, (uint8_t)index_bits, ENTRY_SCALE, .raise = HALF_UNIT};
 }
@@ -28,12 +29,14 @@ static uvcci_nl_window exact_exp_window(unsigned index_bits) {
 
 /* Bits of the key of EXP for |t| <= reach. */
 static uint8_t exp_bits(const uvcci_nl_builder *b, const uvcci_nl_window *w, uint64_t reach) {
+    assert(b->o.scale >= w->index_bits);
     return uvcci_nl_table_bits(uvcci_shifted_bound(reach, b->o.scale - w->index_bits), w);
 }
 
 /* One table whose entry is multiplied by two cubics, of what the shift of the index leaves out and
  * of what it takes of the mask; HEAD and TAIL know the first, OTHER the second. */
 uint8_t uvcci_nl_exp_of(uvcci_nl_builder *b, uint8_t x, unsigned index_bits, unsigned dealt_scale) {
+    assert(b->o.scale > index_bits && dealt_scale <= UVCCI_NL_EXP_SCALE);
     const unsigned drop = b->o.scale - index_bits;
     const long double cell = ldexpl(1, -(int)index_bits);
     const uvcci_nl_window w = exp_window(index_bits);
@@ -67,6 +70,7 @@ uint8_t uvcci_nl_exp_of(uvcci_nl_builder *b, uint8_t x, unsigned index_bits, uns
 
 uint8_t uvcci_nl_exact_exp_of(uvcci_nl_builder *b, uint8_t x, unsigned index_bits,
                               unsigned low_scale) {
+    assert(b->o.scale > index_bits);
     const unsigned drop = b->o.scale - index_bits;
     const uvcci_nl_window high = exact_exp_window(index_bits);
     const uvcci_nl_window low = {0, 1u << drop, b->o.scale, (uint8_t)low_scale, .raise = 0};

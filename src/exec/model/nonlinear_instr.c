@@ -21,6 +21,7 @@ uint8_t uvcci_nl_put(uvcci_nl_builder *b, uvcc_fn_instr s, uint64_t bound) {
 }
 
 const int64_t *uvcci_nl_put_words(uvcci_nl_builder *b, const int64_t *words, uint32_t count) {
+    assert(count != 0 && words != NULL);
     const uint32_t at = b->word_count;
     b->word_count += count;
     if (b->words == NULL)
@@ -30,6 +31,7 @@ const int64_t *uvcci_nl_put_words(uvcci_nl_builder *b, const int64_t *words, uin
 }
 
 uint64_t uvcci_nl_sum_of(const int64_t *words, uint32_t count) {
+    assert(count == 0 || words != NULL);
     uint64_t sum = 0;
     for (uint32_t j = 0; j < count; j++)
         sum = uvcci_sat_add(sum, uvcci_magnitude(words[j]));
@@ -37,6 +39,7 @@ uint64_t uvcci_nl_sum_of(const int64_t *words, uint32_t count) {
 }
 
 uint8_t uvcci_nl_open(uvcci_nl_builder *b, uint8_t io, unsigned declared, unsigned opened) {
+    assert(declared < 64 && opened >= 1);
     const uint8_t bits = opened < 64 ? (uint8_t)opened : 64;
     return uvcci_nl_put(
         b,
@@ -46,12 +49,14 @@ uint8_t uvcci_nl_open(uvcci_nl_builder *b, uint8_t io, unsigned declared, unsign
 }
 
 uint8_t uvcci_nl_one_operand(uvcci_nl_builder *b, uvcc_fn_kind kind, uint8_t a, uint64_t bound) {
+    assert(a < b->instr_count);
     return uvcci_nl_put(
         b, (uvcc_fn_instr){.kind = (uint8_t)kind, .a = a, .b = UVCC_FN_NONE, .io = UVCC_FN_NONE},
         bound);
 }
 
 uint8_t uvcci_nl_shift(uvcci_nl_builder *b, uint8_t a, unsigned by) {
+    assert(a < b->instr_count && by < 64);
     if (by == 0)
         return a;
     return uvcci_nl_put(b,
@@ -65,6 +70,7 @@ uint8_t uvcci_nl_shift(uvcci_nl_builder *b, uint8_t a, unsigned by) {
 
 uint8_t uvcci_nl_compare(uvcci_nl_builder *b, uint8_t a, uint8_t bits, const int64_t *words,
                          uint32_t count) {
+    assert(a < b->instr_count && count <= UVCCI_NL_WORDS_MAX);
     return uvcci_nl_put(b,
                         (uvcc_fn_instr){.kind = UVCC_FN_COMPARE,
                                         .a = a,
@@ -78,6 +84,7 @@ uint8_t uvcci_nl_compare(uvcci_nl_builder *b, uint8_t a, uint8_t bits, const int
 
 uint8_t uvcci_nl_weigh(uvcci_nl_builder *b, uint8_t bits, uint8_t y, const int64_t *words,
                        uint32_t count) {
+    assert(bits < b->instr_count && count <= UVCCI_NL_WORDS_MAX);
     const uint64_t sum = uvcci_nl_sum_of(words, count);
     return uvcci_nl_put(b,
                         (uvcc_fn_instr){.kind = y != UVCC_FN_NONE ? UVCC_FN_SELECT : UVCC_FN_BITS,
@@ -91,6 +98,7 @@ uint8_t uvcci_nl_weigh(uvcci_nl_builder *b, uint8_t bits, uint8_t y, const int64
 
 uint8_t uvcci_nl_weigh_both(uvcci_nl_builder *b, uint8_t bits, uint8_t bit, uint8_t y,
                             const int64_t *words, uint32_t count) {
+    assert(bit < b->instr_count && y < b->instr_count);
     return uvcci_nl_put(b,
                         (uvcc_fn_instr){.kind = UVCC_FN_SELECT_MUL,
                                         .a = bits,
@@ -103,6 +111,7 @@ uint8_t uvcci_nl_weigh_both(uvcci_nl_builder *b, uint8_t bits, uint8_t bit, uint
 }
 
 uint8_t uvcci_nl_add(uvcci_nl_builder *b, uint8_t x, uint8_t y, int64_t constant) {
+    assert(x < b->instr_count && (y == UVCC_FN_NONE || y < b->instr_count));
     return uvcci_nl_put(
         b,
         (uvcc_fn_instr){
@@ -113,17 +122,20 @@ uint8_t uvcci_nl_add(uvcci_nl_builder *b, uint8_t x, uint8_t y, int64_t constant
 
 /* The value's bound is the carried one or, where bits are known, theirs. */
 static uint64_t known_bound(const uvcci_nl_builder *b, uint8_t a, unsigned bits) {
+    assert(a < b->instr_count && bits < 64);
     return bits != 0 && uvcci_nl_all_below(bits) < b->bound[a] ? uvcci_nl_all_below(bits)
                                                                : b->bound[a];
 }
 
 uint8_t uvcci_nl_two_operands(uvcci_nl_builder *b, uvcc_fn_kind kind, uint8_t x, uint8_t y,
                               uint64_t bound) {
+    assert(x < b->instr_count && y < b->instr_count);
     return uvcci_nl_put(
         b, (uvcc_fn_instr){.kind = (uint8_t)kind, .a = x, .b = y, .io = UVCC_FN_NONE}, bound);
 }
 
 uint8_t uvcci_nl_truncate(uvcci_nl_builder *b, uint8_t a, unsigned by) {
+    assert(a < b->instr_count && by < 64);
     if (by == 0)
         return uvcci_nl_add(b, a, UVCC_FN_NONE, 0);
     return uvcci_nl_put(b,
@@ -136,6 +148,7 @@ uint8_t uvcci_nl_truncate(uvcci_nl_builder *b, uint8_t a, unsigned by) {
 }
 
 uint8_t uvcci_nl_exchange_to(uvcci_nl_builder *b, uint8_t a, uint8_t io, unsigned bits) {
+    assert(io == UVCC_FN_NONE || io < UVCCI_NL_OUT_MAX);
     if (io != UVCC_FN_NONE)
         b->out_bits[io] = uvcci_bits_of(known_bound(b, a, bits));
     return uvcci_nl_put(
@@ -150,6 +163,7 @@ uint8_t uvcci_nl_exchange(uvcci_nl_builder *b, uint8_t a, unsigned bits) {
 }
 
 void uvcci_nl_lift_known(uvcci_nl_builder *b, uint8_t a, uint8_t io, unsigned bits) {
+    assert(io < UVCCI_NL_OUT_MAX);
     b->out_bits[io] = uvcci_bits_of(known_bound(b, a, bits));
     uvcci_nl_put(
         b,

@@ -10,6 +10,7 @@ enum { RECIPROCAL_LOW = 5, RSQRT_LOW = 12, LN_LOW = 1, MARGIN_BITS = 6, LEAD = 9
 
 uvcci_nl_octaves uvcci_nl_octaves_from(unsigned scale, unsigned below, unsigned step,
                                        unsigned groups, unsigned entry_scale) {
+    assert(scale >= below && step >= 1 && groups >= 1);
     uvcci_nl_octaves v = {scale - below, step, groups, 0, below, (uint8_t)entry_scale};
     v.top = v.low + step * (groups - 1);
     return v;
@@ -41,6 +42,7 @@ static int64_t lead(unsigned e) {
  * the range the value is the start of the top group with group 0, above it is the end - 1 with the
  * last group. */
 static normal normalise(uvcci_nl_builder *b, uint8_t x, const uvcci_nl_octaves *v, unsigned drop) {
+    assert(v->groups < UVCCI_NL_WORDS_MAX && drop <= v->low);
     const unsigned n = v->groups, end = v->top + v->step;
     int64_t from[UVCCI_NL_WORDS_MAX], move[UVCCI_NL_WORDS_MAX], clamp[UVCCI_NL_WORDS_MAX] = {0};
     for (unsigned k = 0; k <= n; k++) {
@@ -61,6 +63,7 @@ static normal normalise(uvcci_nl_builder *b, uint8_t x, const uvcci_nl_octaves *
 /* What the result needs of its group k: 2^(groups - 1 - k), or for ln the logarithm of the value
  * over its mantissa, with ln_scale fraction bits (0: no ln). */
 static int64_t group_value(const uvcci_nl_octaves *v, unsigned ln_scale, unsigned k) {
+    assert(k < v->groups);
     if (ln_scale != 0)
         return llroundl(ldexpl(((int)k - (int)v->below) * logl(2), (int)ln_scale));
     return 1ll << (v->groups - 1 - k);
@@ -125,6 +128,7 @@ static int64_t slope_value(const uvcci_nl_slope *s, const uvcci_nl_curve *c, int
 static const int64_t *put_slope(uvcci_nl_builder *b, const uvcci_nl_slope *s,
                                 const uvcci_nl_curve *c, unsigned scales, int64_t base,
                                 uint64_t *most) {
+    assert(scales >= 1 && s->cells <= UVCCI_MULTISCALE_CELLS_MAX);
     const unsigned cells = UVCCI_MULTISCALE_SPAN * s->cells;
     const int64_t end =
         slope_value(s, c, (int)(UVCCI_MULTISCALE_STEP * s->scales) - (int)s->finest) - base;
@@ -161,6 +165,7 @@ static uint64_t indices_at(const uvcci_nl_builder *b, uint8_t x, unsigned width)
  * than what the curve is, so the exchange says what is known of it. */
 uint8_t uvcci_nl_along(uvcci_nl_builder *b, const uvcci_nl_slope *s, const uvcci_nl_curve *c,
                        uint8_t x, unsigned scale, unsigned out_scale) {
+    assert(scale >= s->finest && out_scale <= s->fine);
     const unsigned shift = scale - s->finest;
     unsigned last = 0, top = 1; /* halvings to the last scale, bits of its indices */
     while (indices_at(b, x, shift + last) >= 4 * s->cells)

@@ -4,6 +4,7 @@
 #include <assert.h>
 
 static unsigned levels_of(uint32_t cols) {
+    assert(cols != 0);
     unsigned levels = 1;
     while (levels < 32 && 1ull << levels < cols)
         levels++;
@@ -102,6 +103,7 @@ static uint8_t times_inverse(uvcci_nl_builder *b, uint8_t e, uint8_t inverse, un
 
 /* exp(m - x) / sum of exp(m - x), m a little above the greatest x: what it is exactly cancels. */
 static void build_fast_softmax(uvcci_nl_builder *b) {
+    assert(b->o.scale > SOFTMAX_INDEX && b->o.cols != 0);
     const uvcc_nonlinear_options *o = &b->o;
     const unsigned drop = o->scale > COARSE_BITS ? o->scale - COARSE_BITS : 0;
     uint64_t slack;
@@ -137,6 +139,7 @@ static uvcci_nl_octaves sum_octaves(const uvcci_nl_builder *b, unsigned scale,
 }
 
 static void build_exact_softmax(uvcci_nl_builder *b) {
+    assert(b->o.scale > SOFTMAX_INDEX && b->o.cols != 0);
     const uvcc_nonlinear_options *o = &b->o;
     const unsigned scale = UVCCI_NL_EXP_SCALE + SOFTMAX_DEALT;
     const uvcci_nl_octaves v = sum_octaves(b, scale, 0), ln = sum_octaves(b, scale, loss_scale(o));

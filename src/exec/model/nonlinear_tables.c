@@ -8,6 +8,7 @@
 /* ---- tables ---- */
 
 static uint64_t farthest(const uvcci_nl_window *w) {
+    assert(w->count != 0);
     const uint64_t low = uvcci_magnitude(w->first),
                    high = uvcci_magnitude(w->first + (int64_t)w->count - 1);
     return low > high ? low : high;
@@ -20,6 +21,7 @@ uint8_t uvcci_nl_table_bits(uint64_t reach, const uvcci_nl_window *w) {
 }
 
 static int64_t entry_at(const uvcci_nl_window *w, const uvcci_nl_curve *c, int64_t index) {
+    assert(w->scale <= 48);
     const long double at = (long double)index + (w->middle ? 0.5L : 0);
     return llroundl(ldexpl(uvcci_nl_value_at(c, ldexpl(at, -w->index_bits)), w->scale)) + w->raise;
 }
@@ -29,6 +31,7 @@ static bool within(const uvcci_nl_window *w, int64_t index) {
 }
 
 static int32_t *room_for_entries(uvcci_nl_builder *b, uint32_t count) {
+    assert(count != 0);
     int32_t *entries = b->entries != NULL ? b->entries + b->entry_count : NULL;
     b->entry_count += count;
     return entries;
@@ -38,6 +41,7 @@ static int32_t *room_for_entries(uvcci_nl_builder *b, uint32_t count) {
  * need more bits than entries have: then there is no such function. */
 static uint64_t put_entry(uvcci_nl_builder *b, int32_t *entries, uint32_t i, int64_t v,
                           uint64_t most) {
+    assert(entries == NULL || b->entries != NULL);
     b->too_large |= v < INT32_MIN || v > INT32_MAX;
     if (entries != NULL)
         entries[i] = (int32_t)v;

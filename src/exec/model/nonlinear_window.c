@@ -7,6 +7,7 @@
 
 /* SIGN and RELU. */
 static void build_sign(uvcci_nl_builder *b) {
+    assert(b->o.exact || b->o.scale >= b->o.index_bits);
     const uvcc_nonlinear_options *o = &b->o;
     const unsigned drop = o->exact ? 0 : o->scale - o->index_bits;
     const uint8_t bits = uvcci_bits_of(uvcci_shifted_bound(uvcci_nl_all_below(o->in_bits), drop));
@@ -21,6 +22,7 @@ static void build_sign(uvcci_nl_builder *b) {
 
 /* CLIP: x ([x >= -limit] - [x >= limit]) + limit ([x >= -limit] + [x >= limit] - 1). */
 static void build_clip(uvcci_nl_builder *b) {
+    assert(b->o.exact || b->o.scale >= b->o.index_bits);
     static const int64_t inside[2] = {1, -1};
     const uvcc_nonlinear_options *o = &b->o;
     const unsigned drop = o->exact ? 0 : o->scale - o->index_bits;
@@ -80,6 +82,7 @@ static windows windows_of(const uvcci_nl_builder *b, unsigned drop) {
 }
 
 static void build_fast_window(uvcci_nl_builder *b, const windows *v, uint8_t x, unsigned drop) {
+    assert(v->count >= 1 && v->count <= 2);
     const uint8_t index = uvcci_nl_shift(b, x, drop),
                   d = uvcci_nl_compare(b, index, v->bits, uvcci_nl_zero, 1);
     for (unsigned i = 0; i < v->count; i++) {
@@ -92,6 +95,7 @@ static void build_fast_window(uvcci_nl_builder *b, const windows *v, uint8_t x, 
 /* Table + x [floor >= 0], or + an instruction there: [floor >= 0] is [index >= 1], or [index = 0]
  * where kept. */
 static void build_exact_window(uvcci_nl_builder *b, const windows *v, uint8_t x, unsigned drop) {
+    assert(drop != 0 && v->count >= 1 && v->count <= 2);
     static const int64_t from[2] = {1, 0}, above[2] = {1, 0}, at_zero[2] = {-1, 1};
     const uvcci_nl_index index = uvcci_nl_exact_shift(b, x, drop);
     const uint8_t d =
@@ -114,6 +118,7 @@ static void build_exact_window(uvcci_nl_builder *b, const windows *v, uint8_t x,
 }
 
 static void build_window(uvcci_nl_builder *b) {
+    assert(b->o.scale >= b->o.index_bits);
     const uvcc_nonlinear_options *o = &b->o;
     const unsigned drop = o->scale - o->index_bits;
     const windows v = windows_of(b, drop);
