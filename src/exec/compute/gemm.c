@@ -10,6 +10,7 @@
  * State: none. Words wrap, so no order of summation changes a result. */
 #include "exec/compute/gemm.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "exec/compute/gemm_micro.h"
@@ -195,6 +196,7 @@ static void tiles(const uvcci_gemm_micro *u, size_t rows, size_t cols, size_t de
 static void packed(const uvcci_gemm_micro *u, size_t m, size_t n, size_t k, uvcci_gemm_side x,
                    uvcci_gemm_side y, uint64_t *z, size_t ldz, bool accumulate, uint64_t *scratch) {
     uint64_t *a = scratch;
+    assert(MC % u->mr == 0 && NC % u->nr == 0 && u->mr <= MAX_MR && u->nr <= MAX_NR);
     uint64_t *b = a + uvcci_gemm_round_up(uvcci_gemm_min(m, MC), MAX_MR) * uvcci_gemm_min(k, KC);
     for (size_t j = 0; j < n; j += NC)
         for (size_t p = 0; p < k; p += KC) {
@@ -230,6 +232,7 @@ static void vector_product(const uvcci_gemm_micro *u, size_t m, size_t n, size_t
                            uint64_t *scratch) {
     const bool row = m == 1 && x.step == 1;
     const uvcci_gemm_side v = row ? x : y, s = row ? y : x;
+    assert(is_vector(m, n, x, y, row ? n : 1) && (v.add == NULL) == (s.add == NULL));
     if (!accumulate)
         memset(z, 0, m * n * sizeof *z);
     if (v.add == NULL) {
@@ -293,6 +296,7 @@ static void direct_product(const uvcci_gemm_micro *u, const uvcci_gemm_replicate
                            .ldz = p->ldz,
                            .z = p->z,
                            .accumulate = p->accumulate};
+    assert(is_small(p->m, p->n, p->k));
     if (p->trans_y) {
         uint64_t *lo = scratch, *hi = lo + (size_t)p->n * p->k;
         pack(side_of(p->y_lo, NULL, true, p->ldy), 0, p->n, 0, p->k, p->n, lo);
@@ -309,6 +313,8 @@ void uvcci_gemm_rss(uvcci_gemm_backend b, const uvcci_gemm_replicated *p, uint64
     const uvcci_gemm_side y_lo = side_of(p->y_lo, NULL, p->trans_y, p->ldy);
     const uvcci_gemm_side y_sum = side_of(p->y_lo, p->y_hi, p->trans_y, p->ldy);
     const size_t m = p->m, n = p->n, k = p->k;
+    assert(p->ldz >= n); /* rows that are read may overlap, rows that are written may not */
+    assert(p->x_hi != NULL && p->y_hi != NULL && (uintptr_t)scratch % 64 == 0);
     if (is_vector(m, n, x_lo, y_lo, p->ldz)) {
         const uvcci_gemm_side x = side_of(p->x_lo, p->x_hi, !p->trans_x, p->ldx);
         vector_product(micro_of(b), m, n, k, x, y_sum, p->z, p->accumulate, scratch);

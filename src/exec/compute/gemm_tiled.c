@@ -111,6 +111,7 @@ void uvcci_gemm_tiled(const uvcci_gemm_tile_ops *o, size_t m, size_t n, size_t k
                       uvcci_gemm_side y, uint64_t *z, size_t ldz, bool accumulate,
                       uint64_t *scratch) {
     uint8_t *a = (uint8_t *)scratch, *b = (uint8_t *)(scratch + packed_words(m, MC, k));
+    assert(k != 0 && (uintptr_t)scratch % 64 == 0);
     o->begin();
     for (size_t j = 0; j < n; j += NC)
         for (size_t p = 0; p < k; p += DEPTH) {

@@ -5,10 +5,12 @@
  * `count` of them. */
 #include "exec/compute/queue.h"
 
+#include <assert.h>
 #include <string.h>
 
 int uvcci_queue_init(uvcci_queue *q, const uvcc_allocator *al, size_t item_bytes,
                      uint32_t capacity) {
+    assert(item_bytes != 0 && capacity != 0);
     *q = (uvcci_queue){.alloc = *al, .item_bytes = item_bytes, .capacity = capacity};
     q->items = al->alloc(al->user, item_bytes * capacity, UVCC_MEM_STATE);
     if (q->items == NULL)
@@ -29,10 +31,12 @@ void uvcci_queue_free(uvcci_queue *q) {
 }
 
 static uint8_t *item_at(uvcci_queue *q, uint32_t i) {
+    assert(i < q->capacity && q->count <= q->capacity);
     return q->items + ((size_t)q->first + i) % q->capacity * q->item_bytes;
 }
 
 static void take_first(uvcci_queue *q, void *item) {
+    assert(q->count != 0 && q->first < q->capacity);
     memcpy(item, item_at(q, 0), q->item_bytes);
     q->first = (q->first + 1) % q->capacity;
     q->count--;

@@ -5,6 +5,7 @@
  * loaded once for all of them. */
 #include "exec/compute/table.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "exec/compute/gemm_micro.h"
@@ -161,6 +162,7 @@ static void sum_tile(uvcci_gemm_backend b, const int64_t *table, const int64_t *
 
 void uvcci_table_sum(uvcci_gemm_backend b, const int64_t *table, const int64_t *scale,
                      const uint64_t *bits, uint32_t words, uint32_t c, uint64_t *out) {
+    assert(words >= 1 && table != NULL && bits != NULL);
     memset(out, 0, c * sizeof *out);
     for (uint32_t w = 0; w < words; w += TILE_WORDS) {
         const selection s = {bits + w, words, words - w < TILE_WORDS ? words - w : TILE_WORDS};

@@ -8,6 +8,7 @@
 
 #include "proto/prg.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -151,6 +152,7 @@ typedef struct builder {
 } builder;
 
 static int note(builder *b, int result) {
+    assert(b->err <= 0);
     if (b->err == 0 && result < 0)
         b->err = result;
     return result;
@@ -158,6 +160,7 @@ static int note(builder *b, int result) {
 
 static uint32_t tensor(builder *b, const char *name, uint32_t l, uint32_t rows, uint32_t cols,
                        unsigned bits, unsigned scale, uint8_t lifetime, uint32_t in_buffer_of) {
+    assert(l < UVCC_MLP_MAX_LAYERS);
     char full[UVCCI_NAME_BYTES];
     snprintf(full, sizeof full, "%s%u", name, l);
     return (uint32_t)note(b, uvcc_program_tensor(b->p, &(uvcc_tensor_desc){
@@ -194,6 +197,7 @@ static void enter(builder *b, uvcc_phase phase) {
 /* y and out2 may be UVCC_NO_TENSOR. An op carries the name of what it writes. */
 static void op(builder *b, uvcc_opcode opcode, uint32_t x, uint32_t y, uint32_t out, uint32_t out2,
                uint8_t flags, unsigned shift) {
+    assert(x != UVCC_NO_TENSOR && out != UVCC_NO_TENSOR);
     if (b->err != 0)
         return;
     uvcc_op_desc d = {
@@ -265,6 +269,8 @@ static uint32_t forward(builder *b, const char *const names[3], uint32_t rows, u
     }
 }
 
+/* Forward, loss, backward and update of one batch: gradients are taken off the finer masters, and
+ * the forward weights follow from those. */
 static void add_train(builder *b) {
     static const char *const names[] = {"Z", "A", "D"};
     const uvcc_mlp_config *c = b->c;

@@ -4,6 +4,7 @@
  * Values between ops are temporary tensors; equal functions are registered once. */
 #include "exec/model/nonlinear.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,12 +23,14 @@ static uvcc_tensor_desc desc(const emission *m, uint32_t tensor) {
 }
 
 static void note(emission *m, int result) {
+    assert(m->err <= 0);
     if (m->err == 0 && result < 0)
         m->err = result;
 }
 
 static uint32_t temporary(emission *m, uint32_t rows, uint32_t cols, unsigned bits,
                           unsigned scale) {
+    assert(rows != 0 && cols != 0 && scale < 64);
     char name[64];
     snprintf(name, sizeof name, "%s.%u", m->e->prefix, m->e->temporaries++);
     const uvcc_tensor_desc d = {
@@ -49,6 +52,7 @@ static uint32_t temporary_like(emission *m, const uvcc_tensor_desc *d) {
 }
 
 static void put(emission *m, uvcc_op_desc op) {
+    assert(op.in_count <= UVCC_OP_MAX_IN && op.out_count <= UVCC_OP_MAX_OUT);
     op.phase = m->e->phase;
     op.mb = m->e->mb;
     op.k = m->e->k;
@@ -527,6 +531,8 @@ static void complete(uvcc_tensor_desc *out, uint32_t rows) {
     out->in_buffer_of = UVCC_NO_TENSOR;
 }
 
+/* Bits and scales are read off the function, built without its memory, so that nobody repeats them;
+ * those of blocks follow from what emits them. */
 int uvcc_nonlinear_output(uvcc_nonlinear what, const uvcc_nonlinear_options *options,
                           const uvcc_tensor_desc *in, uvcc_tensor_desc *out) {
     const uvcc_nonlinear_info *info = uvcc_nonlinear_at(what);
@@ -562,6 +568,8 @@ int uvcc_nonlinear_output(uvcc_nonlinear what, const uvcc_nonlinear_options *opt
     return s.outputs + more;
 }
 
+/* A function is one op, a block some of them; all there is to refuse is refused before the first.
+ */
 int uvcc_emit_nonlinear(uvcc_emit *emit, uvcc_nonlinear what, const uvcc_nonlinear_options *options,
                         const uint32_t *in, const uint32_t *out) {
     if (emit == NULL || emit->program == NULL || emit->prefix == NULL || emit->alloc == NULL ||

@@ -1,10 +1,11 @@
-/* draw.c - numbers out of a public seed. */
+/* public_random.c - numbers that everybody has alike, out of a public seed. */
 #include "exec/model/public_random.h"
 
 #include "proto/bytes.h"
 #include "proto/crypto.h"
 #include "proto/prg.h"
 
+#include <assert.h>
 #include <string.h>
 
 void uvcci_public_random_key(uvcci_aes *key, const char *label, uint64_t seed, uint32_t number) {
@@ -25,6 +26,7 @@ uint64_t uvcci_mul_high(uint64_t a, uint64_t b) {
 }
 
 void uvcci_public_random_uniform(const uvcci_aes *key, int64_t limit, int64_t *out, size_t count) {
+    assert(limit >= 0 && limit <= INT64_MAX / 2);
     uint64_t word[256];
     const size_t room = sizeof word / sizeof word[0];
     for (size_t at = 0; at < count; at += room) {

@@ -1,7 +1,7 @@
-/* draw.h - numbers that everybody draws alike from a public seed: words of a PRG whose key is a
- * hash of what they are for. */
-#ifndef UVCCI_DRAW_H
-#define UVCCI_DRAW_H
+/* public_random.h - numbers that everybody has alike, from a public seed: words of a PRG whose key
+ * is a hash of what they are for. */
+#ifndef UVCCI_PUBLIC_RANDOM_H
+#define UVCCI_PUBLIC_RANDOM_H
 
 #include "proto/aes.h"
 

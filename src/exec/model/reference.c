@@ -119,6 +119,7 @@ const int64_t *uvcc_reference_get(const uvcc_reference *r, uint32_t tensor) {
 /* ---- ops ---- */
 
 static int64_t floor_shift(int64_t v, unsigned shift) {
+    assert(shift < 64);
     return v >> shift; /* arithmetic on every compiler this builds with; a test says so */
 }
 
@@ -165,6 +166,7 @@ typedef struct operand {
 } operand;
 
 static operand operand_of(const uvcc_op_desc *d, unsigned which, const uvcc_tensor_desc *t) {
+    assert(which < 3 && t->cols != 0);
     const size_t heads = d->heads == 0 ? 1 : d->heads, groups = d->heads == 0 ? 1 : d->row_groups;
     operand o = {.width = t->cols, .group = (size_t)t->rows / groups * t->cols};
     if (d->flags & UVCC_OP_STACKED_A << which) {
@@ -214,6 +216,7 @@ static void multiply(const int64_t *a, const int64_t *b, uint32_t m, uint32_t n,
 
 /* C[g, h] = op(A[g, h]) op(B[g, h]), to which GEMM_PART adds its third input. */
 static void run_gemm(const call *c) {
+    assert(c->r->packed != NULL && c->d->in_count >= 2);
     const uvcc_op_desc *d = c->d;
     const bool ta = d->flags & UVCC_OP_TRANS_A, tb = d->flags & UVCC_OP_TRANS_B;
     const operand a = operand_of(d, 0, c->desc[0]), b = operand_of(d, 1, c->desc[1]);
@@ -236,6 +239,7 @@ static void run_gemm(const call *c) {
     truncate_result(c);
 }
 
+/* One element of each operand at a time, at its own place. */
 static void run_elements(const call *c) {
     const int64_t *x = c->in[0], *y = c->in[1];
     uint64_t *z = (uint64_t *)c->out[0];
@@ -271,6 +275,7 @@ static void run_elements(const call *c) {
 
 /* y is one row, one column or one value for all of x. */
 static void run_broadcast(const call *c) {
+    assert(c->d->in_count == 2 && c->desc[0]->cols != 0);
     const size_t cols = c->desc[0]->cols, row_cols = c->desc[1]->cols;
     for (size_t i = 0; i < c->elems; i++) {
         const bool row = c->d->opcode == UVCC_OP_COL_MUL;
@@ -290,6 +295,7 @@ static void run_broadcast(const call *c) {
 }
 
 static void run_public(const call *c) {
+    assert(c->d->in_count == 1);
     const uint64_t constant = (uint64_t)c->d->constant;
     const size_t cols = c->desc[0]->cols;
     for (size_t i = 0; i < c->elems; i++) {
@@ -306,6 +312,7 @@ static void run_public(const call *c) {
 
 /* ROW_SUM and ROW_DOT. */
 static void run_rows(const call *c) {
+    assert(c->elems == c->desc[0]->rows);
     const bool dot = c->d->opcode == UVCC_OP_ROW_DOT;
     const size_t cols = c->desc[0]->cols;
     for (size_t i = 0; i < c->elems; i++) {
@@ -319,6 +326,7 @@ static void run_rows(const call *c) {
 }
 
 static void run_reduce(const call *c) {
+    assert(c->elems != 0);
     uint64_t *z = (uint64_t *)c->out[0];
     memset(z, 0, c->elems * sizeof *z);
     const size_t count = (size_t)c->desc[0]->rows * c->desc[0]->cols;
@@ -327,6 +335,7 @@ static void run_reduce(const call *c) {
 }
 
 static void run_relu(const call *c) {
+    assert(c->d->out_count == 2);
     for (size_t i = 0; i < c->elems; i++) {
         const int64_t x = c->in[0][i];
         c->out[0][i] = x >= 0 ? x : 0;
@@ -342,6 +351,7 @@ static int run_function(const call *c) {
     return err == 0 ? 0 : uvcci_fail(c->m, err, "%s: out of memory", uvcci_op_label(c->op, label));
 }
 
+/* The oracle: what an op means in plaintext, apart from the tables that sessions work from. */
 static int run_op(const call *c) {
     char label[UVCCI_LABEL_BYTES];
     switch (c->d->opcode) {
@@ -426,6 +436,7 @@ static int check_outputs(uvcc_reference *r, const uvcci_op *op, const uvcci_mess
 
 /* An op that is no collective. */
 static int step_op(uvcc_reference *r, const uvcci_op *op, const uvcci_message *m) {
+    assert(op->desc.in_count <= UVCC_OP_MAX_IN && op->desc.out_count <= UVCC_OP_MAX_OUT);
     call c = {.r = r, .op = op, .d = &op->desc, .m = m};
     for (uint32_t j = 0; j < op->desc.in_count; j++) {
         c.desc[j] = &r->p->tensors[op->desc.in[j]].desc;
@@ -466,6 +477,7 @@ typedef struct crew {
 } crew;
 
 static const uvcci_op *op_at(const crew *c, uint32_t worker) {
+    assert(worker < c->count);
     const uvcci_entry *e = &c->workers[worker]->p->entries[c->entry];
     return c->at[worker] < e->op_count ? &e->ops[c->at[worker]] : NULL;
 }
@@ -500,6 +512,7 @@ static int send_letter(crew *c, uint32_t worker, const uvcc_op_desc *d) {
 }
 
 static void drop_letter(crew *c, letter **at) {
+    assert(*at != NULL);
     const uvcc_allocator *al = &c->workers[0]->alloc;
     letter *l = *at;
     *at = l->next;
@@ -541,6 +554,7 @@ static uint32_t group_of(const crew *c, uint32_t worker, const uvcc_op_desc *d) 
 }
 
 static void exchange(const crew *c, uint32_t size, bool sum) {
+    assert(size >= 1 && size <= c->count);
     for (uint32_t i = 0; i < size; i++) {
         uvcc_reference *r = c->workers[c->members[i]];
         const uint32_t out = op_at(c, c->members[i])->desc.out[0];

@@ -5,6 +5,7 @@
  */
 #include "exec/model/transformer.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -307,6 +308,7 @@ static uint32_t persist(uvcci_tf_builder *b, const char *prefix, const char *nam
 }
 
 static void add_weight(uvcci_tf_builder *b, uint32_t i) {
+    assert(i < b->weight_count);
     const uvcci_tf_numbers *n = &b->n;
     uvcci_tf_held *h = &b->weights[i];
     uvcci_tf_note(b, uvcc_transformer_weight_at(b->c, i, &h->about));
@@ -503,6 +505,7 @@ static void lay_out(uvcci_tf_builder *b, void *mem) {
 }
 
 static void build(uvcci_tf_builder *b) {
+    assert(b->p != NULL && b->c->stages >= 1);
     const uvcc_transformer_config *c = b->c;
     uvcci_tf_note(b, uvcc_program_topology(b->p, c->replicas, c->stages, c->tensor_ranks));
     add_persistent(b);

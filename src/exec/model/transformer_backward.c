@@ -4,6 +4,7 @@
  * the batch is cut does not show. */
 #include "exec/model/transformer.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <uvcc/compute.h>
 
@@ -231,6 +232,7 @@ static uint32_t receive(uvcci_tf_builder *b) {
 }
 
 void uvcci_tf_backward(uvcci_tf_builder *b, const uvcci_tf_batch *batch) {
+    assert(b->layers != 0 && b->first_layer + b->layers <= b->c->layers);
     char scope[sizeof b->scope];
     snprintf(scope, sizeof scope, "%s", b->scope);
     uvcci_tf_enter(b, UVCC_BWD, b->mb, UVCCI_TF_BLOCK_IN);

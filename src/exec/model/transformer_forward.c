@@ -6,6 +6,7 @@
  * units. */
 #include "exec/model/transformer.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <uvcc/compute.h>
@@ -135,6 +136,7 @@ static uint32_t receive(uvcci_tf_builder *b) {
 }
 
 uint32_t uvcci_tf_forward(uvcci_tf_builder *b, uvcci_tf_batch *batch) {
+    assert(b->layers != 0 && b->first_layer + b->layers <= b->c->layers);
     static const char *const last[] = {"YF", "NF", "RF"};
     char scope[sizeof b->scope];
     snprintf(scope, sizeof scope, "%s", b->scope);

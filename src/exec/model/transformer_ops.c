@@ -12,6 +12,7 @@
 enum { BLOCK_OPS = 256 };
 
 void uvcci_tf_note(uvcci_tf_builder *b, int result) {
+    assert(b->err <= 0);
     if (b->err == 0 && result < 0)
         b->err = result;
 }
@@ -93,6 +94,7 @@ uint32_t uvcci_tf_weight_tensor(uvcci_tf_builder *b, uint32_t layer, uvcci_tf_sl
 
 /* An op carries the name of what it writes. */
 void uvcci_tf_op(uvcci_tf_builder *b, uvcc_op_desc op) {
+    assert(op.in_count <= UVCC_OP_MAX_IN && op.out_count <= UVCC_OP_MAX_OUT);
     if (b->err != 0)
         return;
     op.phase = b->phase;
@@ -224,6 +226,8 @@ void uvcci_tf_product(uvcci_tf_builder *b, uint32_t a, uint32_t y, uint32_t z, u
     }
 }
 
+/* A product added to `sum`, or the first of it. Additive parts accumulate in one op; products on
+ * triples or with checks are replicated, and an op of its own adds them. */
 uint32_t uvcci_tf_add_product(uvcci_tf_builder *b, uint32_t sum, uint32_t a, uint32_t y,
                               uint8_t flags, uint32_t times, const char *name) {
     const uvcc_tensor_desc *x = uvcci_tf_desc(b, a), *z = uvcci_tf_desc(b, y);
@@ -350,11 +354,13 @@ void uvcci_tf_emit(uvcci_tf_builder *b, uvcc_nonlinear what, uvcc_nonlinear_opti
 }
 
 const char *uvcci_tf_sum_name(uvcci_tf_builder *b, const uvcci_tf_held *h) {
+    assert(h != NULL);
     snprintf(b->name, sizeof b->name, "S.%s", h->about.name);
     return b->name;
 }
 
 int64_t uvcci_tf_root_inverse(uint32_t n, unsigned *fraction) {
+    assert(n != 0);
     const unsigned e = uvcci_tf_log2(n);
     *fraction = (e + 1) / 2 + 8;
     if (e % 2 == 0 && n == 1u << e)
@@ -363,6 +369,7 @@ int64_t uvcci_tf_root_inverse(uint32_t n, unsigned *fraction) {
 }
 
 int64_t uvcci_tf_inverse(uint32_t n, unsigned *fraction) {
+    assert(n != 0);
     const unsigned e = uvcci_tf_log2(n), fine = (n & (n - 1)) == 0 ? 0 : 14;
     *fraction = e + fine;
     return llround(ldexp(1.0 / n, (int)*fraction));

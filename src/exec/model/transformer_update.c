@@ -5,6 +5,7 @@
  * bits keep what a forward weight cannot show. */
 #include "exec/model/transformer.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <uvcc/compute.h>
@@ -24,7 +25,7 @@ typedef struct slice {
     uint32_t rows, cols;
 } slice;
 
-static uint32_t epoch(const slice *s, const char *name, unsigned bits, unsigned scale) {
+static uint32_t transient(const slice *s, const char *name, unsigned bits, unsigned scale) {
     return uvcci_tf_transient(s->b, name, s->rows, s->cols, bits, scale);
 }
 
@@ -39,14 +40,14 @@ static uint32_t mean_gradient(const slice *s) {
         uvcci_tf_reduce(b, s->h->sum, s->h->group, s->h->ways, s->rows, s->cols, "S");
     const uvcc_tensor_desc d = *desc(s, sum);
     const unsigned scale = b->n.update_scale, bits = b->n.update_bits;
-    uint32_t g = epoch(s, "G", bits, scale);
+    uint32_t g = transient(s, "G", bits, scale);
     if (d.scale >= scale) {
         uvcci_tf_truncate(b, sum, g, b->truncation);
         return g;
     }
     uint32_t whole = sum;
     if (d.sharing == UVCC_ADDITIVE) {
-        whole = epoch(s, "GS", d.bits, d.scale);
+        whole = transient(s, "GS", d.bits, d.scale);
         uvcci_tf_truncate(b, sum, whole, b->truncation);
     }
     uvcci_tf_local(b, UVCC_OP_SHIFT_LEFT, whole, UVCC_NO_TENSOR, g);
@@ -73,9 +74,9 @@ static void decay(const slice *s, const char *const names[2], uint32_t state, ui
     if (b->err != 0) /* the tensors may be others then */
         return;
     const unsigned fine = dx.scale - d.scale, scale = dx.scale + shift;
-    const uint32_t kept = epoch(s, names[0], d.bits + fine + shift, scale);
+    const uint32_t kept = transient(s, names[0], d.bits + fine + shift, scale);
     uvcci_tf_scale(b, state, kept, ((1ll << shift) - 1) << fine, shift + fine);
-    uint32_t added = epoch(s, names[1], share ? dx.bits : dx.bits + shift, scale);
+    uint32_t added = transient(s, names[1], share ? dx.bits : dx.bits + shift, scale);
     if (share)
         uvcci_tf_scale(b, x, added, 1, shift);
     else
@@ -91,12 +92,12 @@ static uint32_t adam(const slice *s, uint32_t g) {
     uvcci_tf_builder *b = s->b;
     const uvcci_tf_numbers *n = &b->n;
     const uvcc_tensor_desc dg = *desc(s, g), dv = *desc(s, s->h->variance);
-    const uint32_t square = epoch(s, "GG", 2u * dg.bits, 2u * dg.scale);
+    const uint32_t square = transient(s, "GG", 2u * dg.bits, 2u * dg.scale);
     uint32_t root;
     uvcci_tf_times(b, UVCC_OP_ELEM_MUL, g, g, square, 0, 0);
     decay(s, first_moment, s->h->momentum, g, n->momentum_shift, true);
     decay(s, second_moment, s->h->variance, square, n->variance_shift, true);
-    const uint32_t v = epoch(s, "VE", dv.bits + 1u, dv.scale);
+    const uint32_t v = transient(s, "VE", dv.bits + 1u, dv.scale);
     uvcci_tf_op(b, (uvcc_op_desc){.opcode = UVCC_OP_ADD_PUBLIC,
                                   .in_count = 1,
                                   .in = {s->h->variance},
@@ -105,7 +106,7 @@ static uint32_t adam(const slice *s, uint32_t g) {
                                   .constant = 1ll << (VARIANCE_BITS - 8)});
     uvcci_tf_function(b, UVCC_NL_RSQRT, (uvcc_nonlinear_options){.raise = (uint8_t)(2 * n->unit)},
                       &v, names, &root);
-    const uint32_t u = epoch(s, "US", STEP_BITS + STEP_RANGE_BITS, STEP_BITS + n->unit);
+    const uint32_t u = transient(s, "US", STEP_BITS + STEP_RANGE_BITS, STEP_BITS + n->unit);
     uvcci_tf_times(b, UVCC_OP_ELEM_MUL, s->h->momentum, root, u, 0, 0);
     return u;
 }
@@ -119,12 +120,13 @@ static uint32_t with_decay(const slice *s, uint32_t u) {
     const int64_t factor = llround(ldexp(b->c->weight_decay, (int)(fraction - unit)));
     if (!s->h->about.decays || factor == 0)
         return u;
-    const uint32_t w = epoch(s, "WD", b->n.weight, b->n.f);
+    const uint32_t w = transient(s, "WD", b->n.weight, b->n.f);
     uvcci_tf_truncate(b, s->h->master, w, b->truncation);
-    const uint32_t part = epoch(s, "WP", b->n.weight + uvcci_tf_log2((uint64_t)factor), d.scale);
+    const uint32_t part =
+        transient(s, "WP", b->n.weight + uvcci_tf_log2((uint64_t)factor), d.scale);
     uvcci_tf_scale(b, w, part, factor, fraction);
     const unsigned wide = desc(s, part)->bits > d.bits ? desc(s, part)->bits : d.bits;
-    const uint32_t sum = epoch(s, "UD", wide + 1u, d.scale);
+    const uint32_t sum = transient(s, "UD", wide + 1u, d.scale);
     uvcci_tf_local(b, UVCC_OP_ADD, u, part, sum);
     return sum;
 }
@@ -154,16 +156,18 @@ void uvcci_tf_from_master(uvcci_tf_builder *b, const uvcci_tf_held *h, uint32_t 
 }
 
 static void update_weight(uvcci_tf_builder *b, const uvcci_tf_held *h) {
+    assert(h->held && h->ways >= 1);
     const uvcc_tensor_desc d = *uvcci_tf_desc(b, h->master);
     const slice s = {b, h, d.rows, d.cols};
     const uint32_t u = with_decay(&s, direction(&s));
-    const uint32_t step = epoch(&s, "ST", d.bits, d.scale);
+    const uint32_t step = transient(&s, "ST", d.bits, d.scale);
     uvcci_tf_times(b, UVCC_OP_COL_MUL, u, b->rate, step, 0, 0);
     uvcci_tf_local(b, UVCC_OP_SUB, h->master, step, h->master);
     uvcci_tf_from_master(b, h, h->tensor, b->truncation);
 }
 
 void uvcci_tf_update(uvcci_tf_builder *b) {
+    assert(b->weights != NULL && b->weight_count != 0);
     uint32_t block = UVCCI_TF_BLOCK_LAYER;
     for (uint32_t i = 0; i < b->weight_count; i++) {
         if (!b->weights[i].held)

@@ -9,6 +9,7 @@
 #include "proto/crypto.h"
 #include "proto/prg.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -63,6 +64,7 @@ static const slot_row slots[UVCCI_TF_ALL_SLOTS] = {
 };
 
 static bool present(const uvcc_transformer_config *c, uvcci_tf_slot slot) {
+    assert(slot < UVCCI_TF_ALL_SLOTS);
     const unsigned flags = slots[slot].flags;
     const bool gated = c->block == UVCC_BLOCK_SWIGLU;
     return !((flags & BIAS) != 0 && gated) && !((flags & GATED) != 0 && !gated) &&
@@ -71,6 +73,7 @@ static bool present(const uvcc_transformer_config *c, uvcci_tf_slot slot) {
 
 /* Slots from `from` to before `to` that the model has. */
 static uint32_t count_slots(const uvcc_transformer_config *c, unsigned from, unsigned to) {
+    assert(from <= to && to <= UVCCI_TF_ALL_SLOTS);
     uint32_t n = 0;
     for (unsigned s = from; s < to; s++)
         n += present(c, (uvcci_tf_slot)s);

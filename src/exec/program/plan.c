@@ -1,13 +1,12 @@
 /* plan.c - plans of ops; see plan.h. */
-#include "exec/program/plan.h"
+#include "exec/program/plan_impl.h"
 #include "exec/program/sks.h"
 
 #include "proto/bytes.h"
 #include "proto/sort.h"
 #include <uvcc/frame.h>
 
-/* Which frame kind carries the TLVs of a protocol. */
-static uint8_t kind_of(uint8_t protocol) {
+uint8_t uvcci_plan_kind(uint8_t protocol) {
     switch (protocol) {
     case UVCCI_PROTO_INPUT:
         return UVCC_FRAME_INPUT_BATCH;
@@ -32,52 +31,6 @@ static void layout_of(const uvcci_plan *plan, uint32_t count, uvcc_role role,
                        out);
 }
 
-/* ---- keys of functions: a round per width of what they work on ---- */
-
-static bool owns_key(const uvcci_plan *plan, unsigned instr) {
-    return uvcci_fn_owns_key(plan->function, plan->fn, instr);
-}
-
-static bool has_material(const uvcci_plan *plan, unsigned instr) {
-    return owns_key(plan, instr) || plan->fn->instr[instr].words != 0;
-}
-
-void uvcci_plan_key_at(const uvcci_plan *plan, unsigned instr, uint32_t count, uint32_t *cw,
-                       uint32_t *words) {
-    uint32_t cw_at = 0, words_at = 0;
-    *cw = *words = UINT32_MAX;
-    for (unsigned i = 0; i < plan->function->instr_count; i++) {
-        if (plan->fn->instr[i].width != plan->fn->instr[instr].width)
-            continue;
-        if (i == instr && owns_key(plan, i))
-            *cw = cw_at;
-        if (i == instr && plan->fn->instr[i].words != 0)
-            *words = words_at;
-        if (owns_key(plan, i))
-            cw_at += uvcci_fn_key_bytes(&plan->function->instrs[i], count);
-        words_at += plan->fn->instr[i].words * 8 * count;
-    }
-    if (*words != UINT32_MAX)
-        *words += cw_at;
-}
-
-const uvcci_plan_round *uvcci_plan_keys_of(const uvcci_plan *plan, unsigned instr) {
-    for (unsigned i = 0; i < plan->key_count; i++) {
-        const uvcci_plan_round *r = &plan->rounds[plan->round_count + i];
-        if (plan->fn->instr[r->vec[0].instr].width == plan->fn->instr[instr].width)
-            return r;
-    }
-    return NULL;
-}
-
-const uvcci_plan_round *uvcci_plan_sent_by(const uvcci_plan *plan, unsigned instr, unsigned *vec) {
-    for (unsigned i = 0; i < plan->round_count; i++)
-        for (*vec = 0; *vec < plan->rounds[i].vec_count; (*vec)++)
-            if (plan->rounds[i].vec[*vec].instr == instr)
-                return &plan->rounds[i];
-    return NULL;
-}
-
 static uint32_t key_bytes(const uvcci_plan *plan, const uvcci_plan_round *r, uint32_t count,
                           uvcc_role role) {
     if (plan->function != NULL)
@@ -95,15 +48,6 @@ uint32_t uvcci_plan_key_bytes(const uvcci_plan *plan, const uvcci_plan_round *r,
 }
 
 /* ---- rounds and their parts ---- */
-
-/* A plan in the making. */
-typedef struct draft {
-    uvcci_plan *plan;
-    uvcci_plan_round rounds[UVCCI_PLAN_ROUNDS], keys[UVCCI_PLAN_ROUNDS];
-    uvcci_plan_id id[UVCCI_PLAN_IDS];
-    uint16_t bases[256]; /* batches so far, by kind */
-    bool full;           /* it did not fit into these */
-} draft;
 
 /* Words of the longest message of a block in a round of a circuit. */
 static uint32_t circuit_words_max(const uvcci_plan *plan, const uvcci_plan_round *r) {
@@ -159,9 +103,9 @@ static uint64_t block_bytes_max(const uvcci_plan *plan, const uvcci_plan_round *
 }
 
 /* Fixes kind, parts and batch numbers of a round. */
-static int cut_round(draft *d, uvcci_plan_round *r) {
+static int cut_round(uvcci_draft *d, uvcci_plan_round *r) {
     uvcci_plan *plan = d->plan;
-    r->kind = kind_of(r->vec[0].protocol);
+    r->kind = uvcci_plan_kind(r->vec[0].protocol);
     uint64_t per_block = block_bytes_max(plan, r);
     const uint64_t beside = UVCC_BLV1_HEADER_BYTES + (uint64_t)r->vec_count * DIGEST_TLV_BYTES;
     r->part_blocks = (uint32_t)blocks_of_part(per_block, r->vec_count);
@@ -185,8 +129,8 @@ static int cut_round(draft *d, uvcci_plan_round *r) {
     return 0;
 }
 
-static uvcci_plan_round *begin_round(draft *d, uvcci_plan_round *list, uint8_t *count,
-                                     uint64_t elems, uint8_t turn) {
+uvcci_plan_round *uvcci_draft_round(uvcci_draft *d, uvcci_plan_round *list, uint8_t *count,
+                                    uint64_t elems, uint8_t turn) {
     if (d->plan->round_count + d->plan->key_count == UVCCI_PLAN_ROUNDS) {
         d->full = true;
         return &list[0];
@@ -196,14 +140,14 @@ static uvcci_plan_round *begin_round(draft *d, uvcci_plan_round *list, uint8_t *
     return r;
 }
 
-static uvcci_plan_round *add_round(draft *d) {
+uvcci_plan_round *uvcci_draft_turn(uvcci_draft *d) {
     uvcci_plan *plan = d->plan;
     uint8_t turn = plan->turns++;
-    return begin_round(d, d->rounds, &plan->round_count, plan->elems, turn);
+    return uvcci_draft_round(d, d->rounds, &plan->round_count, plan->elems, turn);
 }
 
-static uint8_t add_id(draft *d, bool fss, uvcci_stream_name stream, uint16_t call, bool per_block,
-                      uint32_t blocks) {
+uint8_t uvcci_draft_id(uvcci_draft *d, bool fss, uvcci_stream_name stream, uint16_t call,
+                       bool per_block, uint32_t blocks) {
     if (d->plan->id_count == UVCCI_PLAN_IDS) {
         d->full = true;
         return 0;
@@ -216,8 +160,8 @@ static uint8_t add_id(draft *d, bool fss, uvcci_stream_name stream, uint16_t cal
     return d->plan->id_count++;
 }
 
-static uvcci_plan_vec *add_vec(draft *d, uvcci_plan_round *r, uvcci_protocol protocol, uint8_t hop,
-                               uint8_t id, uint8_t bits) {
+uvcci_plan_vec *uvcci_draft_vec(uvcci_draft *d, uvcci_plan_round *r, uvcci_protocol protocol,
+                                uint8_t hop, uint8_t id, uint8_t bits) {
     if (r->vec_count == UVCCI_PLAN_VECS) {
         d->full = true;
         return &r->vec[0];
@@ -230,47 +174,48 @@ static uvcci_plan_vec *add_vec(draft *d, uvcci_plan_round *r, uvcci_protocol pro
 /* ---- ops ---- */
 
 /* One vector that is not opened to an edge. */
-static void plan_vector(draft *d, uvcci_protocol protocol, uvcci_stream_name stream) {
+static void plan_vector(uvcci_draft *d, uvcci_protocol protocol, uvcci_stream_name stream) {
     uint8_t id = protocol == UVCCI_PROTO_RESHARE
                      ? UVCCI_ID_TILE0
-                     : add_id(d, false, stream, 0, false, d->plan->blocks);
-    add_vec(d, add_round(d), protocol, 0, id, 64);
+                     : uvcci_draft_id(d, false, stream, 0, false, d->plan->blocks);
+    uvcci_draft_vec(d, uvcci_draft_turn(d), protocol, 0, id, 64);
 }
 
-static uint8_t lift_protocol(uint8_t lift) {
+uint8_t uvcci_plan_lift_protocol(uint8_t lift) {
     static const uint8_t protocols[] = {UVCCI_PROTO_LIFT_PARALLEL, UVCCI_PROTO_LIFT_SEQUENTIAL,
                                         UVCCI_PROTO_LIFT_EXCHANGE};
     return protocols[lift];
 }
 
 /* Opening to the edge, comparison bit, lift(s): what truncation and ReLU share. */
-static void plan_edge_gate(draft *d, uvcci_protocol open, uvcci_stream_name stream, bool bit,
+static void plan_edge_gate(uvcci_draft *d, uvcci_protocol open, uvcci_stream_name stream, bool bit,
                            unsigned lifts) {
     uvcci_plan *plan = d->plan;
     uint32_t blocks = plan->blocks;
     plan->per_block_edge = true;
-    add_id(d, true, stream, 0, true, blocks); /* UVCCI_ID_FSS0 */
+    uvcci_draft_id(d, true, stream, 0, true, blocks); /* UVCCI_ID_FSS0 */
     plan->open_round = (int8_t)plan->round_count;
-    add_vec(d, add_round(d), open, 0, add_id(d, false, stream, 0, true, blocks), 64);
+    uvcci_draft_vec(d, uvcci_draft_turn(d), open, 0,
+                    uvcci_draft_id(d, false, stream, 0, true, blocks), 64);
     if (bit) {
         plan->bit_round = (int8_t)plan->round_count;
-        add_vec(d, add_round(d), UVCCI_PROTO_OPEN2, 0,
-                add_id(d, false, UVCCI_STREAM_BIT, 0, true, blocks), 1);
+        uvcci_draft_vec(d, uvcci_draft_turn(d), UVCCI_PROTO_OPEN2, 0,
+                        uvcci_draft_id(d, false, UVCCI_STREAM_BIT, 0, true, blocks), 1);
     }
-    uvcci_protocol lift = (uvcci_protocol)lift_protocol(plan->lift);
+    uvcci_protocol lift = (uvcci_protocol)uvcci_plan_lift_protocol(plan->lift);
     plan->lift_round = (int8_t)plan->round_count;
-    uint8_t second = lifts == 2 ? add_id(d, true, stream, 1, true, blocks) : UVCCI_ID_FSS0;
+    uint8_t second = lifts == 2 ? uvcci_draft_id(d, true, stream, 1, true, blocks) : UVCCI_ID_FSS0;
     for (uint8_t hop = 0; hop < uvcci_protocol_hops(lift); hop++) {
-        uvcci_plan_round *r = add_round(d);
+        uvcci_plan_round *r = uvcci_draft_turn(d);
         for (unsigned i = 0; i < lifts; i++)
-            add_vec(d, r, lift, hop, i == 0 ? UVCCI_ID_FSS0 : second, 64);
+            uvcci_draft_vec(d, r, lift, hop, i == 0 ? UVCCI_ID_FSS0 : second, 64);
     }
-    uvcci_plan_round *keys = begin_round(d, d->keys, &plan->key_count, plan->elems, 0);
-    add_vec(d, keys, UVCCI_PROTO_KEYS, 0, UVCCI_ID_FSS0, 8);
+    uvcci_plan_round *keys = uvcci_draft_round(d, d->keys, &plan->key_count, plan->elems, 0);
+    uvcci_draft_vec(d, keys, UVCCI_PROTO_KEYS, 0, UVCCI_ID_FSS0, 8);
     plan->key_turn = (uint8_t)(d->rounds[plan->open_round].turn + 1);
 }
 
-static void plan_circuit(draft *d) {
+static void plan_circuit(uvcci_draft *d) {
     uvcci_plan *plan = d->plan;
     plan->keyless = true;
     plan->circuit = uvcci_circuit_plan_of(plan->bits);
@@ -280,115 +225,23 @@ static void plan_circuit(draft *d) {
         uvcci_protocol protocol = head                            ? UVCCI_PROTO_CIRCUIT_HEAD
                                   : round == plan->circuit.levels ? UVCCI_PROTO_CIRCUIT_TOP
                                                                   : UVCCI_PROTO_RESHARE;
-        uint8_t id = add_id(d, true, UVCCI_STREAM_MASK, (uint16_t)round, round == 0, plan->blocks);
-        add_vec(d, add_round(d), protocol, 0, id, 64);
+        uint8_t id =
+            uvcci_draft_id(d, true, UVCCI_STREAM_MASK, (uint16_t)round, round == 0, plan->blocks);
+        uvcci_draft_vec(d, uvcci_draft_turn(d), protocol, 0, id, 64);
     }
-}
-
-/* The round of this turn that takes vectors of such a protocol and length. */
-static uvcci_plan_round *round_for(draft *d, uint8_t turn, uvcci_protocol protocol,
-                                   uint64_t elems) {
-    uvcci_plan *plan = d->plan;
-    unsigned in_turn = 0;
-    for (unsigned i = 0; i < plan->round_count; i++) {
-        uvcci_plan_round *r = &d->rounds[i];
-        if (r->turn != turn)
-            continue;
-        in_turn++;
-        if (r->elems == elems && r->vec_count < UVCCI_PLAN_VECS &&
-            kind_of(r->vec[0].protocol) == kind_of((uint8_t)protocol))
-            return r;
-    }
-    d->full |= in_turn == UVCCI_TURN_ROUNDS;
-    return begin_round(d, d->rounds, &plan->round_count, elems, turn);
-}
-
-static void add_instr_vec(draft *d, unsigned instr, uvcci_protocol protocol, bool fss,
-                          uvcci_stream_name stream, uint64_t elems, uint8_t bits) {
-    uint8_t id = add_id(d, fss, stream, (uint16_t)instr, true, uvcci_blocks(elems));
-    uvcci_plan_round *r = round_for(d, d->plan->fn->instr[instr].turn, protocol, elems);
-    add_vec(d, r, protocol, 0, id, bits)->instr = (uint8_t)instr;
-}
-
-static void plan_instr(draft *d, unsigned i, uint64_t elems) {
-    const uvcc_fn_instr *s = &d->plan->function->instrs[i];
-    switch (s->kind) {
-    case UVCC_FN_OPEN:
-        add_instr_vec(d, i, UVCCI_PROTO_OPEN2, false, UVCCI_STREAM_MASK, elems, s->bits);
-        break;
-    case UVCC_FN_COMPARE:
-        add_instr_vec(d, i, UVCCI_PROTO_OPEN2, false, UVCCI_STREAM_BIT, elems,
-                      (uint8_t)s->word_count);
-        break;
-    case UVCC_FN_TABLE:
-        add_instr_vec(d, i, UVCCI_PROTO_OPEN2, false, UVCCI_STREAM_SCALAR, elems, 64);
-        if (s->b != UVCC_FN_NONE && s->shift == 0)
-            add_instr_vec(d, i, UVCCI_PROTO_OPEN2, false, UVCCI_STREAM_MASK, elems, 64);
-        break;
-    case UVCC_FN_TABLE_MUL:
-        add_instr_vec(d, i, UVCCI_PROTO_OPEN2, false, UVCCI_STREAM_SCALAR, elems, 64);
-        break;
-    case UVCC_FN_EXCHANGE:
-        add_instr_vec(d, i, UVCCI_PROTO_LIFT_EXCHANGE, true, UVCCI_STREAM_MASK, elems, 64);
-        break;
-    case UVCC_FN_LIFT:
-        add_instr_vec(d, i, (uvcci_protocol)lift_protocol(d->plan->lift), true, UVCCI_STREAM_MASK,
-                      elems, 64);
-        break;
-    default:
-        break;
-    }
-}
-
-/* A round of keys per width, in the order in which the widths come. */
-static void plan_instr_keys(draft *d, unsigned i, uint64_t elems) {
-    uvcci_plan *plan = d->plan;
-    if (!has_material(plan, i))
-        return;
-    for (unsigned k = 0; k < plan->key_count; k++)
-        if (d->keys[k].elems == elems)
-            return;
-    uvcci_plan_round *r = begin_round(d, d->keys, &plan->key_count, elems, 0);
-    uint8_t id = add_id(d, true, UVCCI_STREAM_MASK, (uint16_t)i, true, uvcci_blocks(elems));
-    add_vec(d, r, UVCCI_PROTO_KEYS, 0, id, 8)->instr = (uint8_t)i;
-}
-
-static int plan_function(draft *d, const uvcc_program *p, const uvcci_op *op, uvcci_fn_plan *fn) {
-    uvcci_plan *plan = d->plan;
-    const uvcc_tensor_desc *in = &p->tensors[op->desc.in[0]].desc;
-    plan->function = uvcc_program_function_at(p, op->desc.function);
-    plan->fn = fn;
-    plan->gate = UVCC_GATE_FUNCTION;
-    int rc = uvcci_fn_compile(plan->function, in->cols, NULL, fn, NULL, 0);
-    if (rc != 0)
-        return UVCC_ERR_PROGRAM;
-    plan->elems = p->tensors[op->desc.in[0]].elems;
-    plan->blocks = uvcci_blocks(plan->elems);
-    for (unsigned i = 0; i < plan->function->instr_count;
-         i++) { /* groups of four have more columns */
-        const uint32_t blocks = uvcci_blocks((uint64_t)in->rows * fn->instr[i].width);
-        plan->blocks = blocks > plan->blocks ? blocks : plan->blocks;
-    }
-    plan->per_block_edge = !fn->one_edge;
-    plan->one_edge = fn->one_edge;
-    plan->turns = fn->rounds;
-    add_id(d, true, UVCCI_STREAM_MASK, 0, true, plan->blocks); /* UVCCI_ID_FSS0 */
-    for (uint8_t turn = 0; turn < fn->rounds; turn++)
-        for (unsigned i = 0; i < plan->function->instr_count; i++)
-            if (fn->instr[i].sends && fn->instr[i].turn == turn)
-                plan_instr(d, i, (uint64_t)in->rows * fn->instr[i].width);
-    for (unsigned i = 0; i < plan->function->instr_count; i++)
-        plan_instr_keys(d, i, (uint64_t)in->rows * fn->instr[i].width);
-    return 0;
 }
 
 /* A digest from each party to both others. */
-static void add_digest(draft *d, uvcci_plan_round *r, uvcci_stream_name stream, uint8_t what) {
-    add_vec(d, r, UVCCI_PROTO_DIGEST_ALL, 0, add_id(d, false, stream, 0, false, 1), 8)->what = what;
+static void add_digest(uvcci_draft *d, uvcci_plan_round *r, uvcci_stream_name stream,
+                       uint8_t what) {
+    uvcci_draft_vec(d, r, UVCCI_PROTO_DIGEST_ALL, 0, uvcci_draft_id(d, false, stream, 0, false, 1),
+                    8)
+        ->what = what;
 }
 
 /* Both ops of a check work on vectors of 64 x inner; see op_sks.c for the turns. */
-static int plan_sks(draft *d, const uvcc_program *p, const uvcci_entry *e, const uvcci_op *op) {
+static int plan_sks(uvcci_draft *d, const uvcc_program *p, const uvcci_entry *e,
+                    const uvcci_op *op) {
     uvcci_plan *plan = d->plan;
     const bool starts = op->desc.opcode == UVCC_OP_SKS_START;
     if (op->partner == UVCCI_NO_OP)
@@ -401,23 +254,23 @@ static int plan_sks(draft *d, const uvcc_program *p, const uvcci_entry *e, const
     plan->turns = 2;
     if (starts) {
         for (uint16_t tensor = 0; tensor < 3; tensor++)
-            add_id(d, true, UVCCI_STREAM_COIN, tensor, false, 1); /* of the commitments */
-        add_vec(d, begin_round(d, d->rounds, &plan->round_count, UVCCI_SKS_TT, 0),
-                UVCCI_PROTO_RESHARE, 0, UVCCI_ID_TILE0, 64);
-        uvcci_plan_round *commit = begin_round(d, d->rounds, &plan->round_count, 1, 0);
+            uvcci_draft_id(d, true, UVCCI_STREAM_COIN, tensor, false, 1); /* of the commitments */
+        uvcci_draft_vec(d, uvcci_draft_round(d, d->rounds, &plan->round_count, UVCCI_SKS_TT, 0),
+                        UVCCI_PROTO_RESHARE, 0, UVCCI_ID_TILE0, 64);
+        uvcci_plan_round *commit = uvcci_draft_round(d, d->rounds, &plan->round_count, 1, 0);
         add_digest(d, commit, UVCCI_STREAM_COIN, UVCCI_DIGEST_CHECK);
         add_digest(d, commit, UVCCI_STREAM_COIN, UVCCI_DIGEST_COIN_COMMIT);
-        add_digest(d, begin_round(d, d->rounds, &plan->round_count, 1, 1), UVCCI_STREAM_COIN,
+        add_digest(d, uvcci_draft_round(d, d->rounds, &plan->round_count, 1, 1), UVCCI_STREAM_COIN,
                    UVCCI_DIGEST_COIN_SHARE);
         return 0;
     }
     for (unsigned k = 0; k < 2; k++)
-        add_vec(d, begin_round(d, d->rounds, &plan->round_count, plan->elems, 0),
-                UVCCI_PROTO_OPEN_ALL, 0,
-                add_id(d, false, k == 0 ? UVCCI_STREAM_SKS_E : UVCCI_STREAM_SKS_F, 0, false,
-                       plan->blocks),
-                64);
-    add_digest(d, begin_round(d, d->rounds, &plan->round_count, 1, 1), UVCCI_STREAM_SKS_Z,
+        uvcci_draft_vec(d, uvcci_draft_round(d, d->rounds, &plan->round_count, plan->elems, 0),
+                        UVCCI_PROTO_OPEN_ALL, 0,
+                        uvcci_draft_id(d, false, k == 0 ? UVCCI_STREAM_SKS_E : UVCCI_STREAM_SKS_F,
+                                       0, false, plan->blocks),
+                        64);
+    add_digest(d, uvcci_draft_round(d, d->rounds, &plan->round_count, 1, 1), UVCCI_STREAM_SKS_Z,
                UVCCI_DIGEST_SKS);
     return 0;
 }
@@ -452,7 +305,7 @@ static uvcci_plan_mask mask_of(const uvcc_program *p, const uvcci_entry *e, cons
 
 /* The openings, if this op owns a mask, and the round that makes C. Ids come later: the first is
  * the truncation's. */
-static void begin_beaver(draft *d, const uvcc_program *p, const uvcci_entry *e,
+static void begin_beaver(uvcci_draft *d, const uvcc_program *p, const uvcci_entry *e,
                          const uvcci_op *op) {
     uvcci_plan *plan = d->plan;
     uvcci_plan_beaver *v = &plan->beaver;
@@ -463,25 +316,25 @@ static void begin_beaver(draft *d, const uvcc_program *p, const uvcci_entry *e,
         if (v->mask[k].op != self || v->mask[k].operand != k)
             continue;
         v->mask[k].round = (int8_t)plan->round_count;
-        begin_round(d, d->rounds, &plan->round_count, v->mask[k].elems, 0);
+        uvcci_draft_round(d, d->rounds, &plan->round_count, v->mask[k].elems, 0);
         plan->turns = 1;
     }
     v->product_turn = plan->turns;
     v->triple_round = plan->round_count;
-    begin_round(d, d->rounds, &plan->round_count, plan->elems, UVCCI_TURN_TRIPLE);
+    uvcci_draft_round(d, d->rounds, &plan->round_count, plan->elems, UVCCI_TURN_TRIPLE);
 }
 
-static void end_beaver(draft *d) {
+static void end_beaver(uvcci_draft *d) {
     static const uvcci_stream_name streams[2] = {UVCCI_STREAM_GEMM_E, UVCCI_STREAM_GEMM_F};
     uvcci_plan_beaver *v = &d->plan->beaver;
     for (uint8_t k = 0; k < 2; k++) {
         if (v->mask[k].round < 0)
             continue;
         uvcci_plan_round *r = &d->rounds[v->mask[k].round];
-        uint8_t id = add_id(d, false, streams[k], UVCCI_CALL_TRIPLE, false, r->blocks);
-        add_vec(d, r, UVCCI_PROTO_OPEN_ALL, 0, id, 64);
+        uint8_t id = uvcci_draft_id(d, false, streams[k], UVCCI_CALL_TRIPLE, false, r->blocks);
+        uvcci_draft_vec(d, r, UVCCI_PROTO_OPEN_ALL, 0, id, 64);
     }
-    add_vec(d, &d->rounds[v->triple_round], UVCCI_PROTO_RESHARE, 0, UVCCI_ID_TILE0, 64);
+    uvcci_draft_vec(d, &d->rounds[v->triple_round], UVCCI_PROTO_RESHARE, 0, UVCCI_ID_TILE0, 64);
 }
 
 static uint8_t gate_of(uint8_t truncation) {
@@ -492,7 +345,7 @@ static uint8_t gate_of(uint8_t truncation) {
 }
 
 /* By the op's shift. A DPF's bit takes a round to convert, a DCF's is a share at once. */
-static void plan_truncation(draft *d, const uvcc_op_desc *op, uvcci_protocol open) {
+static void plan_truncation(uvcci_draft *d, const uvcc_op_desc *op, uvcci_protocol open) {
     uvcci_plan *plan = d->plan;
     plan->compact = open == UVCCI_PROTO_OPEN4;
     plan->shift = plan->bits = op->shift;
@@ -502,14 +355,15 @@ static void plan_truncation(draft *d, const uvcc_op_desc *op, uvcci_protocol ope
 
 /* The opened differences give a replicated product; what is truncated then is truncated as TRUNCATE
  * does it. */
-static void plan_beaver(draft *d, const uvcc_program *p, const uvcci_entry *e, const uvcci_op *op) {
+static void plan_beaver(uvcci_draft *d, const uvcc_program *p, const uvcci_entry *e,
+                        const uvcci_op *op) {
     begin_beaver(d, p, e, op);
     if (op->desc.shift != 0)
         plan_truncation(d, &op->desc, UVCCI_PROTO_OPEN2);
     end_beaver(d);
 }
 
-static int plan_op(draft *d, const uvcc_program *p, const uvcci_entry *e, const uvcci_op *op,
+static int plan_op(uvcci_draft *d, const uvcc_program *p, const uvcci_entry *e, const uvcci_op *op,
                    uvcci_fn_plan *fn) {
     uvcci_plan *plan = d->plan;
     switch (op->desc.opcode) {
@@ -555,7 +409,7 @@ static int plan_op(draft *d, const uvcc_program *p, const uvcci_entry *e, const 
         plan_edge_gate(d, UVCCI_PROTO_OPEN2, UVCCI_STREAM_MASK, true, 2);
         return 0;
     case UVCC_OP_FUNCTION:
-        return plan_function(d, p, op, fn);
+        return uvcci_plan_function(d, p, op, fn);
     case UVCC_OP_SKS_START:
     case UVCC_OP_SKS_GEMM_CHECK:
         return plan_sks(d, p, e, op);
@@ -583,7 +437,7 @@ static int plan_op(draft *d, const uvcc_program *p, const uvcci_entry *e, const 
 }
 
 /* Copies the draft's tables into memory of the plan's own. */
-static int settle(const draft *d, bool function, const uvcc_allocator *al) {
+static int settle(const uvcci_draft *d, bool function, const uvcc_allocator *al) {
     uvcci_plan *plan = d->plan;
     size_t n = (size_t)plan->round_count + plan->key_count;
     size_t fn_bytes = function ? sizeof *plan->fn : 0;
@@ -616,7 +470,7 @@ void uvcci_plan_free(uvcci_plan *plan, const uvcc_allocator *al) {
 int uvcci_plan_make(uvcci_plan *plan, const uvcc_program *p, const uvcci_entry *e,
                     const uvcci_op *op, const uvcc_allocator *al) {
     uvcci_fn_plan fn;
-    draft d = {.plan = plan};
+    uvcci_draft d = {.plan = plan};
     memset(plan, 0, sizeof *plan);
     plan->open_round = plan->bit_round = plan->lift_round = -1;
     plan->batches = plan->key_turn = 1;

@@ -1,0 +1,35 @@
+/* plan_impl.h - what the files that make a plan share: plan.c (rounds, parts, messages) and
+ * plan_function.c. For those only. */
+#ifndef UVCCI_PLAN_IMPL_H
+#define UVCCI_PLAN_IMPL_H
+
+#include "exec/program/plan.h"
+
+/* A plan in the making. */
+typedef struct uvcci_draft {
+    uvcci_plan *plan;
+    uvcci_plan_round rounds[UVCCI_PLAN_ROUNDS], keys[UVCCI_PLAN_ROUNDS];
+    uvcci_plan_id id[UVCCI_PLAN_IDS];
+    uint16_t bases[256]; /* batches so far, by kind */
+    bool full;           /* it did not fit into these */
+} uvcci_draft;
+
+/* Which frame kind carries the TLVs of a protocol. */
+uint8_t uvcci_plan_kind(uint8_t protocol);
+/* The protocol of a lift of the op. */
+uint8_t uvcci_plan_lift_protocol(uint8_t lift);
+/* A round of `elems` elements that `turn` sends, at the end of a list: d->rounds or d->keys. */
+uvcci_plan_round *uvcci_draft_round(uvcci_draft *d, uvcci_plan_round *list, uint8_t *count,
+                                    uint64_t elems, uint8_t turn);
+/* The round of a turn more, of the op's length. */
+uvcci_plan_round *uvcci_draft_turn(uvcci_draft *d);
+uint8_t uvcci_draft_id(uvcci_draft *d, bool fss, uvcci_stream_name stream, uint16_t call,
+                       bool per_block, uint32_t blocks);
+uvcci_plan_vec *uvcci_draft_vec(uvcci_draft *d, uvcci_plan_round *r, uvcci_protocol protocol,
+                                uint8_t hop, uint8_t id, uint8_t bits);
+
+/* plan_function.c: compiles the op's function into *fn and plans what it sends. */
+int uvcci_plan_function(uvcci_draft *d, const uvcc_program *p, const uvcci_op *op,
+                        uvcci_fn_plan *fn);
+
+#endif
