@@ -9,7 +9,7 @@
  *
  * The log is not trusted: it is checked as a whole first, and lengths in it are checked against the
  * program before the session sees them. */
-#include "exec/runtime/core.h"
+#include "exec/session/calls.h"
 #include "exec/session/record.h"
 
 #include <stdio.h>

@@ -9,6 +9,9 @@
  *
  * A mask belongs to a version of a tensor: it is made of words of its owner's ordinal, is opened
  * once, and what was opened stays until the last product that reads the version has used it. */
+#include "exec/ops/beaver.h"
+
+#include "exec/ops/triples.h"
 #include "exec/runtime/builder.h"
 
 #include "proto/mutant.h"

@@ -1,7 +1,10 @@
 /* deal.c - keys dealt ahead: this party is OTHER on some blocks of a gate and sends their key
  * streams to HEAD and TAIL, in schedule order, as soon as the step is agreed and the links have
  * room. One op's deal is one job: generate, copy into the key_chunks of the messages, hash. */
+#include "exec/ops/dealing.h"
+
 #include "exec/runtime/builder.h"
+#include "exec/runtime/trace.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,6 +5,8 @@
  * A triple that the host gave is for one (run, step, triple_id). Only a step that is not open yet
  * takes any, and a session runs no step of a run twice: so no triple is used twice, whatever the
  * host loads. */
+#include "exec/ops/triples.h"
+
 #include "exec/runtime/builder.h"
 
 #include "proto/bytes.h"

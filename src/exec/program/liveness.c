@@ -3,7 +3,8 @@
  * One walk in program order. For every tensor it keeps the number and the writer of its newest
  * version, for every buffer the last op that wrote anything in it and the readers since then. A
  * tensor can be read as long as the last writer of its buffer is its own last writer. */
-#include "exec/program/program.h"
+#include "exec/program/liveness.h"
+
 #include "exec/program/sks.h"
 
 #include "proto/sort.h"

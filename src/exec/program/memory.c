@@ -7,7 +7,7 @@
  * buffers are put into rows, the sum of each row's largest is enough for every order. Two ways of
  * doing it are tried, the larger buffers first and in program order; the smaller sum counts. For a
  * chain of ops it is exactly what a step needs. */
-#include "exec/program/program.h"
+#include "exec/program/memory.h"
 
 #include "proto/sort.h"
 #include <string.h>
@@ -160,10 +160,8 @@ static void sort_buffers(memory *m, bool by_size) {
         m->list[i] = (uint32_t)(m->key[i] & (UVCCI_MAX_TENSORS - 1));
 }
 
-int uvcc_program_memory(const uvcc_program *p, uint32_t entry, uint64_t *bytes) {
-    if (p == NULL || bytes == NULL || !p->finished || entry >= p->entry_count)
-        return UVCC_ERR_USAGE;
-    memory m = {.p = p, .e = &p->entries[entry]};
+int uvcci_memory_bound(const uvcc_program *p, const uvcci_entry *e, uint64_t *bytes) {
+    memory m = {.p = p, .e = e};
     if (m.e->op_count > MOST_OPS)
         return UVCC_ERR_LIMIT;
     int err = memory_init(&m);
@@ -178,4 +176,10 @@ int uvcc_program_memory(const uvcc_program *p, uint32_t entry, uint64_t *bytes) 
     *bytes = by_size < by_time ? by_size : by_time;
     p->alloc.free(p->alloc.user, m.mem, m.mem_bytes, UVCC_MEM_STATE);
     return 0;
+}
+
+int uvcc_program_memory(const uvcc_program *p, uint32_t entry, uint64_t *bytes) {
+    if (p == NULL || bytes == NULL || !p->finished || entry >= p->entry_count)
+        return UVCC_ERR_USAGE;
+    return uvcci_memory_bound(p, &p->entries[entry], bytes);
 }

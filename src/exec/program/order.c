@@ -1,5 +1,6 @@
 /* order.c - the tables of an entry: its ops in program order, with the limit of microbatches in
  * flight; liveness.c adds versions, dependencies and lives. */
+#include "exec/program/liveness.h"
 #include "exec/program/program_impl.h"
 
 #include "proto/sched.h"

@@ -14,7 +14,7 @@
  * overwrites the last writer and all readers of the older version.
  *
  * Buffers: a tensor owns its buffer, or lies in that of another (chains are resolved). uses of a
- * buffer = ops that read or write anything in it; when that many are DONE, an TRANSIENT buffer goes
+ * buffer = ops that read or write anything in it; when that many are DONE, a TRANSIENT buffer goes
  * back to the pool. PERSIST tensors always own their buffers and share them with nobody. Tensors in
  * one buffer are shared alike, all replicated or all additive. */
 #ifndef UVCCI_PROGRAM_H
@@ -144,12 +144,5 @@ static inline uint32_t uvcci_collective_count(const uvcci_entry *e) {
 static inline bool uvcci_waits_to_fly(const uvcci_entry *e, const uvcc_op_desc *d) {
     return e->in_flight != 0 && d->phase != UVCC_UPD && d->mb >= e->in_flight;
 }
-
-/* liveness.c: fills ordinals, versions, dependencies and lives of e, whose ops, by_ordinal, succ,
- * life and uses are allocated (succ for uvcci_edge_bound() words). UVCC_ERR_PROGRAM names a read of
- * what was never written or was overwritten. */
-int uvcci_program_analyse(const uvcc_program *p, uvcci_entry *e, const uvcci_message *m);
-/* Most edges that the dependencies of these ops can have. */
-uint32_t uvcci_edge_bound(const uvcci_op *ops, uint32_t count);
 
 #endif

@@ -30,6 +30,20 @@ bool uvcci_failed(const uvcc_session *s) {
     return s->state == UVCCI_SESSION_ABORTED || s->state == UVCCI_SESSION_CLOSED;
 }
 
+/* ---- the end of a session ---- */
+
+const char *uvcc_abort_text(uint16_t reason) {
+    switch (reason) {
+#define UVCC_ABORT(name, code, text)                                                               \
+    case code:                                                                                     \
+        return text;
+#include <uvcc/aborts.def>
+#undef UVCC_ABORT
+    default:
+        return "unknown reason";
+    }
+}
+
 void uvcci_send_bye(uvcc_session *s, uint16_t reason) {
     uint8_t bytes[UVCCI_BYE_BYTES];
     int n = uvcci_bye_encode(reason, bytes, sizeof bytes);
@@ -72,6 +86,8 @@ void uvcci_abort(uvcc_session *s, uint16_t reason, const char *text) {
     uvcci_abort_at(s, s->step, reason, text);
 }
 
+/* ---- messages, steps, instances ---- */
+
 void uvcci_send(uvcc_session *s, uint8_t dst, uvcc_link_msg *msg, uint8_t kind, uint32_t len,
                 uint32_t step, uint32_t op_id, uint64_t order) {
     uint32_t ids[UVCC_MSG_MAX_CHUNKS];
@@ -83,8 +99,6 @@ void uvcci_send(uvcc_session *s, uint8_t dst, uvcc_link_msg *msg, uint8_t kind, 
         uvcci_abort(s, UVCC_ABORT_MEMORY, "a link could not take a message");
     }
 }
-
-/* ---- steps and instances ---- */
 
 uvcci_step *uvcci_step_of(uvcc_session *s, uint32_t step) {
     uvcci_step *st = &s->ctx[step & 1];

@@ -1,14 +1,13 @@
-/* session.h - the session's insides, shared by session.c (the public calls and the dispatch),
- * step.c (agreement, step contexts, audit), ops.c (running ops), op_gates.c, op_functions.c,
- * op_circuits.c, op_beaver.c and op_sks.c (their turns), deal.c (keys dealt ahead) and triple.c
- * (triples that the host keeps).
+/* core.h - what everything inside a session shares: its state, and the few things that all of it
+ * needs done: log, event, abort, send, leaf, the step of a number, waking an instance. What a
+ * module does for others stands in a header of its own beside it.
  *
  * Data flow: link -> receive (ids, grammar, plan) -> [hash job] -> leaf -> accept -> op; op ->
  * [job] -> leaf -> link. Two step contexts exist at most: the running step and the next one, whose
  * keys are dealt while it waits. Everything that can fail for want of memory aborts the session
  * with UVCC_ABORT_MEMORY; a session never goes on half changed. */
-#ifndef UVCCI_SESSION_H
-#define UVCCI_SESSION_H
+#ifndef UVCCI_CORE_H
+#define UVCCI_CORE_H
 
 #include "exec/base/arena.h"
 #include "exec/base/triple_record.h"
@@ -22,8 +21,6 @@
 #include "proto/stepmsg.h"
 #include "proto/transcript.h"
 #include <uvcc/session.h>
-
-#define UVCCI_CLOSE_NS 3000000000ull /* how long close waits for peers */
 
 typedef struct uvcci_step uvcci_step;
 typedef struct uvcci_instance uvcci_instance;
@@ -311,35 +308,8 @@ static inline unsigned uvcci_side(const uvcc_session *s, uint8_t peer) {
     return peer == uvcci_next_party(s) ? 0 : 1;
 }
 
-/* The public input calls without their recording; calls.c has the others. session.c and, for those
- * on tensors, checkpoint.c. */
-int uvcci_session_new(uvcc_session **out, const uvcc_config *cfg);
-void uvcci_session_free(uvcc_session *s);
-int uvcci_session_load_program(uvcc_session *s, const uvcc_program *p);
-int uvcci_session_start(uvcc_session *s, uint64_t now);
-int uvcci_session_feed(uvcc_session *s, uint8_t peer, const uint8_t *data, size_t len,
-                       uint64_t now);
-int uvcci_session_peer_open(uvcc_session *s, uint8_t peer, uint64_t now);
-int uvcci_session_peer_closed(uvcc_session *s, uint8_t peer, uint64_t now);
-int uvcci_session_on_timer(uvcc_session *s, uint64_t now);
-int uvcci_session_complete(uvcc_session *s, const uvcc_completion *c, uint64_t now);
-int uvcci_session_poll_transmit(uvcc_session *s, uvcc_transmit *out, uint64_t now);
-int uvcci_session_transmit_done(uvcc_session *s, uint8_t peer, uint64_t id, size_t bytes,
-                                uint64_t now);
-int uvcci_session_poll_job(uvcc_session *s, const uvcc_job **out);
-int uvcci_session_poll_event(uvcc_session *s, uvcc_event *out);
-int uvcci_session_step(uvcc_session *s, uint32_t step, uint32_t entry, uint64_t now);
-int uvcci_session_input(uvcc_session *s, uint32_t step, uint32_t id, const int64_t *v,
-                        uint64_t now);
-int uvcci_session_set_public(uvcc_session *s, uint32_t tensor, const int64_t *v);
-int uvcci_session_set_shares(uvcc_session *s, uint32_t tensor, const uint64_t *lo,
-                             const uint64_t *hi);
-int uvcci_session_resume(uvcc_session *s, const uint8_t *data, size_t len);
-int uvcci_session_load_triples(uvcc_session *s, const uint8_t *data, size_t len);
-int uvcci_session_close(uvcc_session *s, uint64_t now);
-int uvcci_session_abort(uvcc_session *s, uint16_t reason, uint64_t now);
+/* ---- core.c ---- */
 
-/* session.c */
 void uvcci_log(const uvcc_session *s, uvcc_log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Ends the session: ABORT leaf, BYE to both peers, event ABORTED. The first reason stays. _at: the
@@ -353,17 +323,12 @@ void uvcci_event_push(uvcc_session *s, const uvcc_event *e);
 /* Sends a finished message with its chunk ids. */
 void uvcci_send(uvcc_session *s, uint8_t dst, uvcc_link_msg *msg, uint8_t kind, uint32_t len,
                 uint32_t step, uint32_t op_id, uint64_t order);
-
-/* step.c */
-int uvcci_step_open(uvcc_session *s, uint32_t step, uint32_t entry);
-void uvcci_step_free(uvcc_session *s, uvcci_step *st);
-void uvcci_outputs_free(uvcc_session *s);
-void uvcci_step_on_step(uvcc_session *s, uint8_t peer, const uint8_t *data, uint32_t len);
-void uvcci_step_on_audit(uvcc_session *s, uint8_t peer, const uint8_t *data, uint32_t len);
-/* Sends what is due, starts and finishes steps. True if anything changed. */
-bool uvcci_step_advance(uvcc_session *s);
+/* Adds a leaf to the step's transcript, if there is one. A full transcript aborts the session. */
 void uvcci_leaf(uvcc_session *s, uvcci_step *st, uint32_t row, const uint8_t *leaf, size_t len);
+/* The context of a step that this party's host agreed to, or NULL. */
 uvcci_step *uvcci_step_of(uvcc_session *s, uint32_t step);
+/* The instance may be able to go on: it is looked at in the next turn of the session. */
+void uvcci_instance_wake(uvcci_instance *r);
 
 /* The engines of a vector's blocks. */
 static inline uvcci_engine **uvcci_engines_of(uvcci_instance *r, const uvcci_plan_vec *v) {
@@ -376,82 +341,5 @@ static inline void uvcci_transient_count(uvcc_session *s, const uvcc_shares *x, 
     if (s->stats.transient_bytes > s->stats.transient_peak_bytes)
         s->stats.transient_peak_bytes = s->stats.transient_bytes;
 }
-
-/* trace.c: tells the host's tracer of an op; without a tracer nothing. */
-void uvcci_trace_op(const uvcc_session *s, const uvcci_instance *r, uvcc_trace_kind kind);
-void uvcci_trace_sent(const uvcc_session *s, const uvcci_instance *r, uvcc_trace_work work,
-                      uint64_t bytes);
-/* A job was handed out, or its completion came. Jobs of no op are not told of. */
-void uvcci_trace_job(const uvcc_session *s, uvcc_trace_kind kind, uint64_t job,
-                     uvcci_job_owner owner, const void *who);
-
-/* ops.c */
-void uvcci_instance_wake(uvcci_instance *r);
-/* Runs every op that can go on. True if anything changed. */
-bool uvcci_ops_advance(uvcc_session *s);
-void uvcci_op_job_done(uvcc_session *s, uvcci_instance *r);
-/* A batch came: checks it against the plan. UVCC_ABORT_NONE, or the reason to abort. */
-uint16_t uvcci_op_receive(uvcc_session *s, uint8_t peer, const uvcc_link_rx *m);
-void uvcci_op_rx_hashed(uvcc_session *s, uvcci_rx *rx);
-void uvcci_instance_free(uvcc_session *s, uvcci_instance *r);
-
-/* checkpoint.c */
-int uvcci_checkpoint_init(uvcc_session *s);
-void uvcci_checkpoint_free(uvcc_session *s);
-/* After a step: makes one before s->step if it is due. */
-void uvcci_checkpoint_due(uvcc_session *s);
-/* True while the next step must wait for it. */
-bool uvcci_checkpoint_busy(uvcc_session *s);
-void uvcci_checkpoint_done(uvcc_session *s);
-void uvcci_set_free(uvcc_session *s, uvcci_set *set);
-/* PERSIST tensors that nobody set start as zeros. */
-int uvcci_zero_unset(uvcc_session *s);
-
-/* bundle_store.c */
-/* Keeps the bundle of a step whose transcript is rooted, with this party's signed root; lets those
- * go that the host has had. False without memory. */
-bool uvcci_bundle_store_add(uvcc_session *s, const uvcci_step *st, const uint8_t step_root[32],
-                            const uint8_t root[32], const uint8_t signature[64]);
-/* After STEP_FINISHED: puts in the AUDITs that came before the step ended here. */
-void uvcci_bundle_store_early(uvcc_session *s, uint32_t step);
-void uvcci_bundle_store_audit(uvcc_session *s, const uvcci_audit_msg_t *a);
-void uvcci_bundle_store_told(uvcc_session *s, uint32_t step);
-void uvcci_bundle_store_free(uvcc_session *s);
-
-/* op_beaver.c: the state of a Beaver product in a step; false without memory. Others get none. */
-bool uvcci_beaver_init(uvcci_step *st, uvcci_instance *r);
-/* Lets triples be made, in program order, under the budget. True if anything changed. */
-bool uvcci_beaver_advance(uvcc_session *s);
-/* Whether the turn may be built, as far as triples and masks count. */
-bool uvcci_beaver_ready(const uvcci_instance *r);
-/* After a turn, its messages sent. */
-void uvcci_beaver_turn_done(uvcc_session *s, uvcci_instance *r);
-void uvcci_beaver_free(uvcc_session *s, uvcci_instance *r);
-/* Whether a round would make the triple that the host gave. */
-static inline bool uvcci_triple_given(const uvcci_instance *r, unsigned round) {
-    return r->beaver != NULL && r->beaver->stored != NULL && round == r->plan->beaver.triple_round;
-}
-/* Between making the triple and turn 0. */
-static inline bool uvcci_before_start(const uvcci_instance *r) {
-    return r->turn == UVCCI_TURN_TRIPLE || r->turn == UVCCI_TURN_TRIPLE_HERE;
-}
-
-/* triple.c: triples that the host keeps */
-/* Finds what the host gave for a step that opens, drops the rest of it. */
-void uvcci_triples_match(uvcc_session *s, uvcci_step *st);
-void uvcci_stored_free(uvcc_session *s, uvcci_stored_triple *t);
-void uvcci_stored_wipe_c(uvcc_session *s, uvcci_stored_triple *t);
-/* In a session that makes triples: room for the step's, its record of an op ready but for C and the
- * digest, and the end of the step. */
-int uvcci_triples_room(uvcc_session *s, uvcci_step *st);
-uint8_t *uvcci_triple_record(uvcc_session *s, const uvcci_instance *r);
-void uvcci_triples_keep(uvcc_session *s, uvcci_step *st);
-void uvcci_triples_free(uvcc_session *s);
-
-/* deal.c */
-bool uvcci_deal_advance(uvcc_session *s);
-/* Drops what an op's deal holds. */
-void uvcci_deal_free(uvcc_session *s, uvcci_instance *r);
-void uvcci_deal_job_done(uvcc_session *s, uvcci_instance *r);
 
 #endif

@@ -1,6 +1,6 @@
 /* trace.c - what the host's tracer hears (session.h): a description of public things, made only if
  * somebody listens. */
-#include "exec/runtime/core.h"
+#include "exec/runtime/trace.h"
 
 static bool listens(const uvcc_session *s) {
     return s->cfg.trace.op != NULL;

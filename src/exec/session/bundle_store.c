@@ -5,7 +5,7 @@
  * they come, some of them before the step ends here. With the last one the host is told. A step may
  * start only when the AUDITs of the one before the last are here, so more than two are incomplete
  * never. */
-#include "exec/runtime/core.h"
+#include "exec/session/bundle_store.h"
 
 #include "proto/bundle.h"
 

@@ -1,12 +1,18 @@
 /* calls.c - the public input calls of a session: each records itself, if there is a recorder, and
- * hands on to the call of the same name in session.c or checkpoint.c.
+ * hands on to the call of the same name in the module that does it.
  *
  * A call is written before it is worked on, then come the records of the hooks that it ran, then
  * its result: so a log that a crash cut off names the call that crashed. Calls that are refused for
  * their pointers, and polls of jobs and events that give nothing, change nothing and are not
  * written. */
-#include "exec/runtime/core.h"
+#include "exec/session/calls.h"
+
+#include "exec/ops/triples.h"
+#include "exec/session/checkpoint.h"
+#include "exec/session/handshake.h"
+#include "exec/session/load.h"
 #include "exec/session/record.h"
+#include "exec/session/session.h"
 
 #include "proto/bytes.h"
 #include <assert.h>

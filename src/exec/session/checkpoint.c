@@ -7,7 +7,7 @@
  *
  * Shares move by jobs only; a step does not start while a checkpoint of its beginning is being
  * copied or a value is being set. */
-#include "exec/runtime/core.h"
+#include "exec/session/checkpoint.h"
 
 #include "proto/bytes.h"
 #include <string.h>

@@ -5,7 +5,12 @@
  * the job's completion comes: then leaves are written, the messages go out, the round that it
  * consumed is released. Nothing here looks at a share: tasks do. An op whose job is out, or that
  * waits, holds only INFLIGHT memory. */
+#include "exec/session/instance.h"
+
+#include "exec/ops/beaver.h"
+#include "exec/ops/dealing.h"
 #include "exec/runtime/builder.h"
+#include "exec/runtime/trace.h"
 
 #include "proto/bytes.h"
 #include "proto/mutant.h"

@@ -30,7 +30,4 @@ void uvcci_record_config_put(const uvcc_config *cfg, uint8_t *out);
 /* Into a default configuration. UVCC_ERR_MISMATCH: it is not of this version; UVCC_ERR_FRAME. */
 int uvcci_record_config_get(uvcc_config *cfg, const uint8_t *in, size_t len);
 
-/* calls.c: uvcc_session_new() with a recorder; version goes into the header. */
-int uvcci_session_new_recorded(uvcc_session **out, const uvcc_config *cfg, uvcc_slice version);
-
 #endif

@@ -4,7 +4,13 @@
  * from the others once P0's is here, and only after step m-2 is finished and (audit on) both its
  * AUDITs are here. Agreed: both peers' STEP equal ours; keys may be dealt. Running: agreed, and the
  * step before is finished. Finished: every op done, every deal sent. */
-#include "exec/runtime/core.h"
+#include "exec/session/step.h"
+
+#include "exec/ops/beaver.h"
+#include "exec/ops/triples.h"
+#include "exec/session/bundle_store.h"
+#include "exec/session/checkpoint.h"
+#include "exec/session/instance.h"
 
 #include "proto/bytes.h"
 #include "proto/mutant.h"

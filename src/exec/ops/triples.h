@@ -1,0 +1,21 @@
+/* triples.h - triples that the host keeps: what it gave a session until their step opens, and what
+ * a session makes that makes nothing else. */
+#ifndef UVCCI_TRIPLES_H
+#define UVCCI_TRIPLES_H
+
+#include "exec/runtime/core.h"
+
+/* uvcc_session_load_triples() without its recording. */
+int uvcci_session_load_triples(uvcc_session *s, const uint8_t *data, size_t len);
+/* Finds what the host gave for a step that opens, drops the rest of it. */
+void uvcci_triples_match(uvcc_session *s, uvcci_step *st);
+void uvcci_stored_free(uvcc_session *s, uvcci_stored_triple *t);
+void uvcci_stored_wipe_c(uvcc_session *s, uvcci_stored_triple *t);
+/* In a session that makes triples: room for the step's, its record of an op ready but for C and the
+ * digest, and the end of the step. */
+int uvcci_triples_room(uvcc_session *s, uvcci_step *st);
+uint8_t *uvcci_triple_record(uvcc_session *s, const uvcci_instance *r);
+void uvcci_triples_keep(uvcc_session *s, uvcci_step *st);
+void uvcci_triples_free(uvcc_session *s);
+
+#endif

@@ -1,0 +1,14 @@
+/* memory.h - how much tensor memory a step of an entry can need at one time.
+ *
+ * An upper bound that holds in every order of the ops that a session may choose, and is exact for a
+ * chain of ops. */
+#ifndef UVCCI_MEMORY_H
+#define UVCCI_MEMORY_H
+
+#include "exec/program/program.h"
+
+/* Bytes of TRANSIENT buffers that are live together at most, in a finished program's entry.
+ * UVCC_ERR_LIMIT: more ops than tables are made for; UVCC_ERR_NOMEM. */
+int uvcci_memory_bound(const uvcc_program *p, const uvcci_entry *e, uint64_t *bytes);
+
+#endif

@@ -1,0 +1,10 @@
+/* calls.h - the public calls, which record themselves; what else of them is called from inside. */
+#ifndef UVCCI_CALLS_H
+#define UVCCI_CALLS_H
+
+#include "exec/runtime/core.h"
+
+/* uvcc_session_new() with a recorder; version goes into the log's header. */
+int uvcci_session_new_recorded(uvcc_session **out, const uvcc_config *cfg, uvcc_slice version);
+
+#endif

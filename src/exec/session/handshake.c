@@ -1,0 +1,121 @@
+/* handshake.c - a session's part in the handshake: its start, HELLOs between the links and the
+ * state machine of hello.h, keys for the links, READY. */
+#include "exec/session/handshake.h"
+
+#include "proto/crypto.h"
+#include <assert.h>
+#include <string.h>
+
+int uvcci_session_start(uvcc_session *s, uint64_t now) {
+    if (s == NULL || s->state != UVCCI_SESSION_LOADED)
+        return UVCC_ERR_STATE;
+    uvcci_hello_config c = {.party = s->party,
+                            .suites = s->cfg.suites,
+                            .r = s->cfg.replicas,
+                            .s = s->cfg.stages,
+                            .t = s->cfg.tp_ranks,
+                            .replica = s->cfg.replica,
+                            .stage = s->cfg.stage,
+                            .tp = s->cfg.tp_rank,
+                            .next_step = s->cfg.next_step,
+                            .next_run = s->cfg.next_run,
+                            .repeat_ns = s->cfg.hello_repeat_ns};
+    memcpy(c.sid_job, s->cfg.sid_job, 32);
+    memcpy(c.sid_sub, s->sid_sub, 32);
+    memcpy(c.h_program, s->h_program, 32);
+    int rc = s->cfg.random.fill(s->cfg.random.user, c.n, 32) != 0 ? UVCC_ERR_RANDOM : 0;
+    if (s->cfg.exchange_x25519) {
+        c.exchange = UVCCI_EXCHANGE_X25519;
+        memcpy(c.sign_sk, s->sign_sk, 64);
+        memcpy(c.identity, s->cfg.peer_sign_key, sizeof c.identity);
+        memcpy(c.identity[s->party], s->sign_pk, 32);
+        if (rc == 0 && s->cfg.random.fill(s->cfg.random.user, c.ephemeral, 32) != 0)
+            rc = UVCC_ERR_RANDOM;
+    } else {
+        memcpy(c.secret, s->cfg.pair_secret, sizeof c.secret);
+    }
+    s->now = now;
+    if (rc == 0)
+        rc = uvcci_hello_init(&s->hello, &c, now);
+    uvcci_wipe(&c, sizeof c);
+    if (rc == 0)
+        s->state = UVCCI_SESSION_HELLO;
+    return rc;
+}
+
+/* The handshake begins again, before any session went ready: links lose what it agreed on. */
+static void hello_again(uvcc_session *s) {
+    uvcci_hello_again(&s->hello, s->now);
+    for (uint8_t p = 0; p < 3; p++) {
+        if (p == s->party)
+            continue;
+        int rc = uvcc_link_reset(s->peer[p].link);
+        assert(rc == 0); /* links start when it is done, and nothing is sent before */
+        (void)rc;
+        s->peer[p].keyed = s->hello_waits[p] = false;
+    }
+}
+
+/* A link gets its keys as soon as the handshake vouches for them. */
+static bool key_link(uvcc_session *s, uint8_t p) {
+    uvcc_link *l = s->peer[p].link;
+    if (s->peer[p].keyed || !uvcci_hello_keyed(&s->hello, p))
+        return false;
+    s->peer[p].keyed = true;
+    s->run = s->hello.run;
+    s->step = s->hello.step;
+    if (uvcc_link_set_run(l, s->run) != 0 || uvcc_link_set_step(l, s->step) != 0 ||
+        uvcc_link_set_keys(l, s->hello.suite, s->hello.peer[p].prk) != 0)
+        uvcci_abort(s, UVCC_ABORT_CRYPTO, "a link could not be keyed");
+    return true;
+}
+
+bool uvcci_handshake_advance(uvcc_session *s) {
+    bool any = false;
+    for (uint8_t p = 0; p < 3; p++) {
+        if (p == s->party)
+            continue;
+        uint8_t payload[256];
+        bool sealed;
+        size_t n;
+        while ((n = uvcc_link_poll_hello(s->peer[p].link, payload, &sealed)) != 0) {
+            any = true;
+            int rc = uvcci_hello_input(&s->hello, p, payload, n, sealed, s->now);
+            if (rc == UVCC_ERR_MISMATCH) {
+                uvcci_log(s, UVCC_LOG_ERROR, "party %u: party %u differs in %s", s->party, p,
+                          s->hello.field);
+                uvcci_abort(s, UVCC_ABORT_HELLO, s->hello.field);
+                return true;
+            }
+            s->stats.frames_refused += rc == UVCC_ERR_AUTH;
+        }
+        if (uvcc_link_heard(s->peer[p].link))
+            uvcci_hello_peer_passed(&s->hello, p);
+    }
+    if (uvcci_hello_stale(&s->hello)) {
+        hello_again(s);
+        any = true;
+    }
+    for (uint8_t p = 0; p < 3 && !uvcci_failed(s); p++)
+        if (p != s->party)
+            any |= key_link(s, p);
+    if (s->state == UVCCI_SESSION_HELLO && uvcci_hello_done(&s->hello)) {
+        s->state = UVCCI_SESSION_READY;
+        for (uint8_t p = 0; p < 3; p++)
+            if (p != s->party && uvcc_link_start(s->peer[p].link, s->now) != 0)
+                uvcci_abort(s, UVCC_ABORT_MEMORY, "a link could not start");
+        uvcci_event_push(s,
+                         &(uvcc_event){.kind = UVCC_EVENT_READY, .run = s->run, .step = s->step});
+        any = true;
+    }
+    for (uint8_t p = 0; p < 3; p++)
+        if (uvcci_hello_done(&s->hello) && uvcci_hello_restarted(&s->hello, p) &&
+            !s->peer[p].restarted) {
+            s->peer[p].restarted = true;
+            uvcci_event_push(s, &(uvcc_event){.kind = UVCC_EVENT_PEER_RESTARTED,
+                                              .peer = p,
+                                              .run = s->run,
+                                              .step = s->step});
+        }
+    return any;
+}

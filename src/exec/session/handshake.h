@@ -1,0 +1,13 @@
+/* handshake.h - the handshake of a session with its two peers. */
+#ifndef UVCCI_HANDSHAKE_H
+#define UVCCI_HANDSHAKE_H
+
+#include "exec/runtime/core.h"
+
+/* uvcc_session_start() without its recording. */
+int uvcci_session_start(uvcc_session *s, uint64_t now);
+/* Takes the HELLOs that came, and goes READY when both peers are agreed with. True if anything
+ * changed. */
+bool uvcci_handshake_advance(uvcc_session *s);
+
+#endif

@@ -1,0 +1,16 @@
+/* instance.h - one op in one step, as a state machine: when a turn may start, what follows its job,
+ * what the peers send. */
+#ifndef UVCCI_INSTANCE_H
+#define UVCCI_INSTANCE_H
+
+#include "exec/runtime/core.h"
+
+/* Runs every op that can go on. True if anything changed. */
+bool uvcci_ops_advance(uvcc_session *s);
+void uvcci_op_job_done(uvcc_session *s, uvcci_instance *r);
+/* A batch came: checks it against the plan. UVCC_ABORT_NONE, or the reason to abort. */
+uint16_t uvcci_op_receive(uvcc_session *s, uint8_t peer, const uvcc_link_rx *m);
+void uvcci_op_rx_hashed(uvcc_session *s, uvcci_rx *rx);
+void uvcci_instance_free(uvcc_session *s, uvcci_instance *r);
+
+#endif

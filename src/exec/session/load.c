@@ -1,0 +1,209 @@
+/* load.c - a session takes its program: plans of all ops, capacities that these need, PERSIST
+ * tensors, links. */
+#include "exec/session/load.h"
+
+#include "exec/session/checkpoint.h"
+#include "proto/bytes.h"
+#include <string.h>
+
+typedef struct needs {
+    uint64_t online_bytes, key_bytes; /* of the largest entry; of the largest op */
+    uint64_t messages;
+    uint32_t outputs;
+} needs;
+
+static int make_plans(uvcc_session *s, const uvcc_program *p, needs *n) {
+    s->plans = s->alloc.alloc(s->alloc.user, p->entry_count * sizeof s->plans[0], UVCC_MEM_STATE);
+    if (s->plans == NULL)
+        return UVCC_ERR_NOMEM;
+    memset(s->plans, 0, p->entry_count * sizeof s->plans[0]);
+    for (uint32_t e = 0; e < p->entry_count; e++) {
+        const uvcci_entry *entry = &p->entries[e];
+        if (entry->op_count == 0) {
+            uvcci_log(s, UVCC_LOG_ERROR, "entry %s has no ops, inputs or outputs", entry->name);
+            return UVCC_ERR_PROGRAM;
+        }
+        s->plans[e] =
+            s->alloc.alloc(s->alloc.user, entry->op_count * sizeof s->plans[e][0], UVCC_MEM_STATE);
+        if (s->plans[e] == NULL)
+            return UVCC_ERR_NOMEM;
+        memset(s->plans[e], 0, entry->op_count * sizeof s->plans[e][0]);
+        uint64_t bytes = 0, messages = 0;
+        for (uint32_t i = 0; i < entry->op_count; i++) {
+            uvcci_plan *plan = &s->plans[e][i];
+            int rc = uvcci_plan_make(plan, p, entry, &entry->ops[i], &s->alloc);
+            if (rc != 0) {
+                char label[128];
+                if (rc == UVCC_ERR_PROGRAM)
+                    uvcci_log(s, UVCC_LOG_ERROR,
+                              "entry %s, %s: this version cannot run it, or it is too large",
+                              entry->name, uvcci_op_label(&entry->ops[i], label));
+                return rc;
+            }
+            bytes += plan->online_bytes_max;
+            messages += plan->messages_max;
+            if (plan->key_bytes_max > n->key_bytes)
+                n->key_bytes = plan->key_bytes_max;
+        }
+        if (bytes > n->online_bytes)
+            n->online_bytes = bytes;
+        if (messages > n->messages)
+            n->messages = messages;
+        if (entry->output_count > n->outputs)
+            n->outputs = entry->output_count;
+    }
+    return 0;
+}
+
+static uint64_t at_least(uint64_t value, uint64_t least) {
+    return value < least ? least : value;
+}
+
+/* A configured capacity below what the program needs is refused; 0 takes the default. */
+static int capacity(const uvcc_session *s, const char *name, uint64_t configured, uint64_t needed,
+                    uint64_t usual, uint64_t *out) {
+    if (configured != 0 && configured < needed) {
+        uvcci_log(s, UVCC_LOG_ERROR, "%s is %llu, this program needs at least %llu", name,
+                  (unsigned long long)configured, (unsigned long long)needed);
+        return UVCC_ERR_LIMIT;
+    }
+    *out = configured != 0 ? configured : at_least(usual, needed);
+    return 0;
+}
+
+static int make_links(uvcc_session *s, const needs *n) {
+    uvcc_link_config c;
+    uvcc_link_config_default(&c);
+    c.alloc = s->alloc;
+    c.random = s->cfg.random;
+    c.me = s->party;
+    c.datagram = s->cfg.datagram;
+    c.sid_tag = s->sid_tag;
+    c.frame_bytes = s->cfg.frame_bytes;
+    c.datagram_bytes = s->cfg.datagram_bytes;
+    c.rto_initial_ns = s->cfg.rto_initial_ns;
+    c.rto_min_ns = s->cfg.rto_min_ns;
+    c.rto_max_ns = s->cfg.rto_max_ns;
+    c.ack_delay_ns = s->cfg.ack_delay_ns;
+    c.keepalive_ns = s->cfg.keepalive_ns;
+    c.rx_ranges_max = s->cfg.rx_ranges_max;
+    c.suspicious_max = s->cfg.suspicious_max;
+    c.suspicious_window_ns = s->cfg.suspicious_window_ns;
+    /* Two steps of online messages may be outstanding, and STEP, AUDIT and BYE. */
+    uint64_t online = 2 * n->online_bytes + 65536, messages;
+    int rc = capacity(s, "rx_messages_max", s->cfg.rx_messages_max, 2 * n->messages + 64, 1024,
+                      &messages);
+    c.rx_messages_max = rc == 0 ? (uint32_t)messages : 0;
+    if (rc == 0)
+        rc = capacity(s, "rx_online_bytes", s->cfg.rx_online_bytes, online, 4u << 20,
+                      &c.rx_online_bytes);
+    if (rc == 0)
+        rc = capacity(s, "tx_online_bytes", s->cfg.tx_online_bytes, online, 4u << 20,
+                      &c.tx_online_bytes);
+    if (rc == 0)
+        rc = capacity(s, "rx_keys_bytes", s->cfg.rx_keys_bytes, n->key_bytes, 32u << 20,
+                      &c.rx_keys_bytes);
+    if (rc == 0)
+        rc = capacity(s, "tx_keys_bytes", s->cfg.tx_keys_bytes, n->key_bytes,
+                      s->cfg.keys_ahead_bytes, &c.tx_keys_bytes);
+    for (uint8_t p = 0; rc == 0 && p < 3; p++) {
+        c.peer = p;
+        if (p != s->party)
+            rc = uvcc_link_new(&s->peer[p].link, &c);
+    }
+    return rc;
+}
+
+/* What a session that makes triples runs is another program, so that the handshake fails where not
+ * all three do the same. */
+static void hash_maker(uvcc_session *s) {
+    uint8_t text[15 + 32 + 4];
+    uvcci_writer w = uvcci_writer_on(text, sizeof text);
+    uvcci_put(&w, "UVCC_TRIPLES_V1", 15);
+    uvcci_put(&w, s->h_program, 32);
+    uvcci_put32(&w, s->cfg.triples_run);
+    uvcci_sha256_once(text, w.len, s->h_program);
+}
+
+/* The program's topology, unless it is for any one worker, is that of the configuration, and its
+ * entries are for this stage. */
+static int check_place(const uvcc_session *s, const uvcc_program *p) {
+    if (p->replicas * p->stages * p->tp_ranks == 1)
+        return 0;
+    if (p->replicas != s->cfg.replicas || p->stages != s->cfg.stages ||
+        p->tp_ranks != s->cfg.tp_ranks) {
+        uvcci_log(s, UVCC_LOG_ERROR, "the program is for %u x %u x %u workers, not %u x %u x %u",
+                  p->replicas, p->stages, p->tp_ranks, s->cfg.replicas, s->cfg.stages,
+                  s->cfg.tp_ranks);
+        return UVCC_ERR_CONFIG;
+    }
+    for (uint32_t e = 0; e < p->entry_count; e++)
+        if (p->entries[e].stages > 1 && p->entries[e].stage != s->cfg.stage) {
+            uvcci_log(s, UVCC_LOG_ERROR, "entry %s is for stage %u, not %u", p->entries[e].name,
+                      p->entries[e].stage, s->cfg.stage);
+            return UVCC_ERR_CONFIG;
+        }
+    return 0;
+}
+
+/* Room for all collectives of a step at once. */
+static int make_local_jobs(uvcc_session *s, const uvcc_program *p) {
+    uint32_t most = 0;
+    for (uint32_t e = 0; e < p->entry_count; e++) {
+        const uint32_t n = uvcci_collective_count(&p->entries[e]);
+        most = n > most ? n : most;
+    }
+    if (most == 0)
+        return 0;
+    uvcci_jobs_free(&s->jobs, &s->alloc); /* empty: nothing runs before a program is loaded */
+    return uvcci_jobs_init(&s->jobs, &s->alloc, s->cfg.jobs_max, most, s->cfg.cookie);
+}
+
+int uvcci_session_load_program(uvcc_session *s, const uvcc_program *p) {
+    if (s == NULL || p == NULL || !p->finished)
+        return UVCC_ERR_USAGE;
+    if (s->state != UVCCI_SESSION_NEW || s->program != NULL)
+        return UVCC_ERR_STATE;
+    for (uint32_t e = 0; e < p->entry_count; e++)
+        if (p->entries[e].input_count > UVCCI_SHAPES_MAX) {
+            uvcci_log(s, UVCC_LOG_ERROR, "entry %s has more than %u inputs", p->entries[e].name,
+                      UVCCI_SHAPES_MAX);
+            return UVCC_ERR_PROGRAM;
+        }
+    int rc = check_place(s, p);
+    if (rc != 0)
+        return rc;
+    s->program = p; /* a failed load leaves a session that can only be freed */
+    uvcc_program_hash(p, s->h_program);
+    if (s->cfg.triples_only)
+        hash_maker(s);
+    needs n = {0};
+    rc = make_plans(s, p, &n);
+    if (rc != 0)
+        return rc;
+    s->event_cap = 64 + 2 * n.outputs;
+    s->events = s->alloc.alloc(s->alloc.user, s->event_cap * sizeof s->events[0], UVCC_MEM_STATE);
+    s->buffers =
+        s->alloc.alloc(s->alloc.user, p->tensor_count * sizeof s->buffers[0], UVCC_MEM_STATE);
+    if (s->buffers != NULL)
+        memset(s->buffers, 0, p->tensor_count * sizeof s->buffers[0]);
+    if (s->events == NULL || s->buffers == NULL)
+        return UVCC_ERR_NOMEM;
+    for (uint32_t i = 0; i < p->tensor_count; i++) {
+        const uvcci_tensor *t = &p->tensors[i];
+        if (t->desc.lifetime != UVCC_PERSIST || t->buffer != i)
+            continue;
+        s->buffers[i].shares.lo = uvcci_arena_take(&s->tensors, t->elems * 8);
+        s->buffers[i].shares.hi = uvcci_arena_take(&s->tensors, t->elems * 8);
+        if (s->buffers[i].shares.lo == NULL || s->buffers[i].shares.hi == NULL)
+            return UVCC_ERR_NOMEM;
+    }
+    rc = make_local_jobs(s, p);
+    if (rc == 0)
+        rc = uvcci_checkpoint_init(s);
+    if (rc == 0)
+        rc = make_links(s, &n);
+    if (rc == 0)
+        s->state = UVCCI_SESSION_LOADED;
+    return rc;
+}

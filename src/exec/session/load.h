@@ -1,0 +1,11 @@
+/* load.h - a session takes its program. */
+#ifndef UVCCI_LOAD_H
+#define UVCCI_LOAD_H
+
+#include "exec/runtime/core.h"
+
+/* uvcc_session_load_program() without its recording. A failed load leaves a session that can only
+ * be freed. */
+int uvcci_session_load_program(uvcc_session *s, const uvcc_program *p);
+
+#endif
