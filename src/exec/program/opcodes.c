@@ -1,4 +1,5 @@
 /* opcodes.c - the table of opcodes, names of ops for messages, sizes of groups. */
+#include "exec/program/op_class.h"
 #include "exec/program/program_impl.h"
 
 #include <stdio.h>
@@ -12,19 +13,21 @@ static const uvcci_opcode opcodes[] = {
 };
 
 bool uvcci_is_product(uint16_t opcode) {
-    return opcode == UVCC_OP_GEMM_SS || opcode == UVCC_OP_ELEM_MUL || opcode == UVCC_OP_ROW_MUL ||
-           opcode == UVCC_OP_COL_MUL || opcode == UVCC_OP_ROW_DOT;
+    return uvcci_op_has(opcode, UVCCI_IS_PRODUCT);
 }
 
-bool uvcci_is_elem_mul(uint16_t opcode) {
-    return opcode == UVCC_OP_ELEM_MUL || opcode == UVCC_OP_ROW_MUL || opcode == UVCC_OP_COL_MUL;
+bool uvcci_truncates(const uvcc_op_desc *d) {
+    return d->shift != 0 && uvcci_op_has(d->opcode, UVCCI_TRUNCATES);
+}
+
+bool uvcci_is_collective(uint16_t opcode) {
+    return uvcci_op_has(opcode, UVCCI_IS_COLLECTIVE);
 }
 
 bool uvcci_uses_constant(const uvcc_op_desc *d) {
-    return d->opcode == UVCC_OP_ROW_DOT || d->opcode == UVCC_OP_SCALE_PUBLIC ||
-           d->opcode == UVCC_OP_ADD_PUBLIC || d->opcode == UVCC_OP_CAUSAL_MASK ||
-           d->opcode == UVCC_OP_SKS_START ||
-           (uvcci_is_elem_mul(d->opcode) && (d->flags & UVCC_OP_WITHIN) != 0);
+    const uvcci_op_class *c = uvcci_op_class_of(d->opcode);
+    return c != NULL &&
+           ((c->traits & UVCCI_USES_CONSTANT) != 0 || (d->flags & c->constant_flag) != 0);
 }
 
 const uvcci_opcode *uvcci_opcode_find(uint16_t code) {

@@ -1,0 +1,35 @@
+/* classes.c - the class of an opcode, out of the tables of the families. */
+#include "exec/ops/families.h"
+
+#include <assert.h>
+
+static const uvcci_op_family *const families[] = {
+    &uvcci_ops_io,   &uvcci_ops_local,    &uvcci_ops_product,     &uvcci_ops_truncate,
+    &uvcci_ops_relu, &uvcci_ops_function, &uvcci_ops_collectives, &uvcci_ops_sks,
+};
+
+static const uint16_t listed[] = {
+#define UVCC_OPCODE(name, ...) UVCC_OP_##name,
+#include <uvcc/opcodes.def>
+#undef UVCC_OPCODE
+};
+
+/* Of an opcode that opcodes.def lists and no family runs: a program may hold it, for what depends
+ * on what; it has no meaning yet, so nothing of it is checked. */
+static const uvcci_op_class unsupported = {
+    .traits = UVCCI_IS_UNSUPPORTED | UVCCI_MAKES_VIEWS | UVCCI_USES_SHIFT,
+    .flags = UVCC_OP_TRANS_A | UVCC_OP_TRANS_B,
+};
+
+const uvcci_op_class *uvcci_op_class_of(uint16_t opcode) {
+    for (unsigned f = 0; f < sizeof families / sizeof families[0]; f++)
+        for (unsigned i = 0; i < families[f]->count; i++)
+            if (families[f]->classes[i].opcode == opcode) {
+                assert(families[f]->classes[i].way != NULL);
+                return &families[f]->classes[i];
+            }
+    for (unsigned i = 0; i < sizeof listed / sizeof listed[0]; i++)
+        if (listed[i] == opcode)
+            return &unsupported;
+    return NULL;
+}
