@@ -12,9 +12,10 @@
 #include "exec/ops/beaver.h"
 
 #include "exec/ops/beaver_state.h"
-#include "exec/ops/product.h"
+#include "exec/ops/multiply.h"
 #include "exec/ops/tasks.h"
 #include "exec/ops/triples.h"
+#include "exec/ops/truncate.h"
 
 #include "proto/mutant.h"
 #include <assert.h>
@@ -137,8 +138,10 @@ static uint64_t triple_bytes(const uvcci_instance *r) {
 static void give_triple(uvcc_session *s, uvcci_instance *r) {
     uvcci_beaver *v = state_of(r);
     give(s, &v->c, r->plan->elems);
-    if (v->admitted)
+    if (v->admitted) {
+        assert(s->triples_ahead >= triple_bytes(r));
         s->triples_ahead -= triple_bytes(r);
+    }
     v->admitted = false;
 }
 
@@ -223,6 +226,7 @@ static void build_mask(uvcci_builder *b, unsigned operand, uint64_t *lo, uint64_
 static bool build_triple(uvcci_builder *b) {
     uvcci_instance *r = b->r;
     uvcci_beaver *v = state_of(r);
+    assert(v->admitted && v->stored == NULL);
     uint32_t n;
     for (unsigned k = 0; k < 2; k++) {
         if (!take(b->s, &v->mask[k], LO | HI, r->plan->beaver.mask[k].elems))

@@ -81,8 +81,8 @@ static uvcc_shares shares_as(uvcc_session *s, uint32_t tensor) {
 /* One task; it names the op by where it stands in the job, so that all members mean the same. */
 static bool build(uvcci_builder *b) {
     const uvcc_op_desc *d = &b->r->op->desc;
-    const uvcci_op_class *c = uvcci_op_class_of(d->opcode);
-    assert(c != NULL && b->r->turn == 0 && b->r->plan->turns == 0);
+    const uvcci_op_class *c = b->r->plan->cls;
+    assert(c->opcode == d->opcode && b->r->turn == 0 && b->r->plan->turns == 0);
     if (!uvcci_ensure_outputs(b))
         return false;
     uvcc_task *t = uvcci_add_task(b, UVCC_TASK_COLLECTIVE, 0);

@@ -40,6 +40,7 @@ static int deal_open(uvcc_session *s, uvcci_deal *d) {
         if (d->total[k] == SIZE_MAX)
             return UVCC_ERR_NOMEM;
     }
+    assert(r->deal_buf == NULL);
     r->deal_bytes = d->total[0] + d->total[1];
     r->deal_buf = uvcci_arena_take(&s->tensors, r->deal_bytes);
     return r->deal_buf != NULL ? 0 : UVCC_ERR_NOMEM;
@@ -174,6 +175,7 @@ static void send_in_order(uvcc_session *s) {
 }
 
 void uvcci_deal_job_done(uvcc_session *s, uvcci_instance *r) {
+    assert(!r->deal_done && r->deal_out != NULL);
     r->deal_done = true;
     send_in_order(s);
 }
@@ -184,6 +186,7 @@ static uint32_t keys_wanted(const uvcc_session *s, const uvcci_instance *r) {
     uint64_t mine = 0;
     for (uint32_t i = 0; i < r->plan->blocks; i++)
         mine += uvcci_role_of(s->party, r->ids.edge[i]) == UVCCI_OTHER;
+    assert(r->plan->blocks != 0 && mine <= r->plan->blocks);
     uint64_t bytes = r->plan->key_bytes_max / r->plan->blocks * mine;
     bytes -= bytes > 64 ? 64 : 0; /* it counts 64 beside a message, and so does the link */
     return bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX;

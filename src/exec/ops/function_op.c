@@ -76,6 +76,7 @@ static int check(const uvcci_op_check *c) {
 /* ---- plan ---- */
 
 static int plan(uvcci_draft *d) {
+    assert(d->op->desc.function < d->p->function_count);
     const int rc = uvcci_plan_function(d, d->p, d->op, &d->fn);
     if (rc == 0) /* an instruction adds as many at most, in its two turns */
         d->plan->tasks_max += 5u * d->plan->function->instr_count;
@@ -84,6 +85,7 @@ static int plan(uvcci_draft *d) {
 
 static uint32_t key_bytes(const uvcci_plan *p, const uvcci_plan_round *r, uint32_t count,
                           uvcc_role role) {
+    assert(p->fn != NULL && r->vec[0].instr < p->function->instr_count);
     const uint32_t width = p->fn->instr[r->vec[0].instr].width;
     return (uint32_t)uvcci_fn_stream_bytes(p->function, p->fn, width, role == UVCC_TAIL, count);
 }

@@ -47,10 +47,4 @@ uint8_t *uvcci_gate_bits(const uvcci_gate *g, uint32_t block);
 uint32_t uvcci_gate_deal_tasks(const uvcci_instance *r);
 int uvcci_gate_deal(uvcc_session *s, const struct uvcci_deal *d, uvcc_task *tasks, uint32_t *count);
 
-/* ---- truncate.c: truncations, also those that end a product ---- */
-
-extern const uvcci_gate_kind uvcci_truncation;
-/* By the op's shift, of what is opened by that protocol. */
-void uvcci_truncation_plan(uvcci_draft *d, uvcci_protocol open);
-
 #endif

@@ -113,10 +113,11 @@ static int check_shift_left(const uvcci_op_check *c) {
 /* The op's map over rows x cols of its first input: the class says which. */
 static bool build_map(uvcci_builder *b, uint32_t rows, uint32_t cols) {
     const uvcc_op_desc *d = &b->r->op->desc;
-    const uvcci_op_class *c = uvcci_op_class_of(d->opcode);
-    assert(c != NULL && b->r->turn == 0 && d->in_count != 0 && d->out_count == 1);
+    const uvcci_op_class *c = b->r->plan->cls;
+    assert(c->opcode == d->opcode && b->r->turn == 0 && d->in_count != 0 && d->out_count == 1);
     if (!uvcci_ensure_outputs(b))
         return false;
+    assert(b->s->program->tensors[d->in[0]].elems == (uint64_t)rows * cols);
     uvcc_task *t = uvcci_task_map(b, c->detail, rows, cols, uvcci_shares_of(b->s, d->in[0]),
                                   d->in_count > 1 ? uvcci_shares_of(b->s, d->in[1]) : NULL,
                                   uvcci_shares_of(b->s, d->out[0]));
@@ -129,6 +130,7 @@ static bool build_map(uvcci_builder *b, uint32_t rows, uint32_t cols) {
 
 static bool build_elements(uvcci_builder *b) {
     const uvcc_tensor_desc *x = &b->s->program->tensors[b->r->op->desc.in[0]].desc;
+    assert(x->rows != 0 && x->cols != 0);
     return build_map(b, x->rows, x->cols);
 }
 

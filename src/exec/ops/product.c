@@ -5,17 +5,15 @@
  *
  * GEMM_PART is the local part of a matrix product: it stays additive and is added to; RESHARE makes
  * an additive tensor a replicated one. */
-#include "exec/ops/product.h"
-
 #include "exec/ops/beaver.h"
 #include "exec/ops/families.h"
-#include "exec/ops/gate.h"
+#include "exec/ops/multiply.h"
 #include "exec/ops/tasks.h"
+#include "exec/ops/truncate.h"
 #include "exec/program/op_check.h"
 
 #include <assert.h>
 
-enum { DETAIL_GEMM = 255 }; /* of a class; others name their map */
 enum { A = 0, B = 1, C = 2 };
 
 /* ---- what matrix products ask of their tensors ---- */
@@ -164,73 +162,7 @@ static int check_row_dot(const uvcci_op_check *c) {
     return err;
 }
 
-/* ---- the local part ---- */
-
-static uvcc_gemm_layout layout_of(const uvcc_op_desc *d, unsigned operand,
-                                  const uvcc_tensor_desc *t) {
-    const uint64_t rows = uvcci_gemm_rows(d, operand, t), cols = uvcci_gemm_cols(d, operand, t);
-    const bool stacked = (d->flags & UVCC_OP_STACKED_A << operand) != 0;
-    assert(d->heads != 0 && d->row_groups != 0);
-    return (uvcc_gemm_layout){.ld = t->cols,
-                              .group = t->rows / d->row_groups * (uint64_t)t->cols,
-                              .head = stacked ? rows * t->cols : cols};
-}
-
-/* z = or += the op's product of matrices, or its products of blocks. */
-static bool build_gemm(uvcci_builder *b, const uvcc_shares *xs, const uvcc_shares *ys, uint64_t *z,
-                       bool accumulate) {
-    const uvcc_op_desc *d = &b->r->op->desc;
-    const uvcci_tensor *ts = b->s->program->tensors;
-    const uvcc_tensor_desc *x = &ts[d->in[A]].desc, *y = &ts[d->in[B]].desc,
-                           *out = &ts[d->out[0]].desc;
-    uvcc_task *t = uvcci_add_task(b, UVCC_TASK_GEMM, 0);
-    assert(z != NULL);
-    if (t == NULL)
-        return false;
-    t->u.gemm.m = (uint32_t)uvcci_gemm_rows(d, C, out);
-    t->u.gemm.n = (uint32_t)uvcci_gemm_cols(d, C, out);
-    t->u.gemm.k = (uint32_t)uvcci_gemm_depth(d, x);
-    t->u.gemm.trans_x = (d->flags & UVCC_OP_TRANS_A) != 0;
-    t->u.gemm.trans_y = (d->flags & UVCC_OP_TRANS_B) != 0;
-    t->u.gemm.accumulate = accumulate;
-    t->u.gemm.x = *xs;
-    t->u.gemm.y = *ys;
-    t->u.gemm.z = z;
-    if (d->heads == 0)
-        return true;
-    t->u.gemm.groups = d->row_groups;
-    t->u.gemm.heads = d->heads;
-    t->u.gemm.lx = layout_of(d, A, x);
-    t->u.gemm.ly = layout_of(d, B, y);
-    t->u.gemm.lz = layout_of(d, C, out);
-    return true;
-}
-
-/* The map of an op that has one; one value for all of x is a column's for one long column. */
-static bool build_elements(uvcci_builder *b, uint8_t map, const uvcc_shares *x,
-                           const uvcc_shares *y, uint64_t *z) {
-    const uvcc_op_desc *d = &b->r->op->desc;
-    const uvcci_tensor *in = &b->s->program->tensors[d->in[A]];
-    uint32_t rows = in->desc.rows, cols = in->desc.cols;
-    if (map == UVCC_MAP_MUL_ROW && b->s->program->tensors[d->in[B]].elems == 1) {
-        assert(in->elems <= UINT32_MAX); /* check_col_mul */
-        rows = (uint32_t)in->elems;
-        cols = 1;
-    }
-    uvcc_task *t = uvcci_task_map(b, map, rows, cols, x, y, &(uvcc_shares){.lo = z});
-    if (t == NULL)
-        return false;
-    t->u.map.constant = (uint64_t)d->constant;
-    return true;
-}
-
-bool uvcci_build_product(uvcci_builder *b, const uvcc_shares *x, const uvcc_shares *y,
-                         uint64_t *z) {
-    const uvcci_op_class *c = uvcci_op_class_of(b->r->op->desc.opcode);
-    assert((c->traits & UVCCI_IS_PRODUCT) != 0 && z != NULL);
-    return c->detail == DETAIL_GEMM ? build_gemm(b, x, y, z, false)
-                                    : build_elements(b, c->detail, x, y, z);
-}
+/* ---- GEMM_PART: what a party computes alone ---- */
 
 /* C + A B: what was there first, unless the op works in its buffer. */
 static bool build_part(uvcci_builder *b) {
@@ -244,8 +176,8 @@ static bool build_part(uvcci_builder *b) {
     if (accumulate && ts[d->in[C]].buffer != ts[d->out[0]].buffer)
         (void)uvcci_task_map(b, UVCC_MAP_COPY, ts[d->out[0]].desc.rows, ts[d->out[0]].desc.cols,
                              uvcci_shares_of(b->s, d->in[C]), NULL, out);
-    return build_gemm(b, uvcci_shares_of(b->s, d->in[A]), uvcci_shares_of(b->s, d->in[B]), out->lo,
-                      accumulate);
+    return uvcci_build_gemm(b, uvcci_shares_of(b->s, d->in[A]), uvcci_shares_of(b->s, d->in[B]),
+                            out->lo, accumulate);
 }
 
 /* ---- resharing ---- */
@@ -345,7 +277,7 @@ static const uvcci_op_class classes[] = {
     {.opcode = UVCC_OP_GEMM_SS,
      .traits = PRODUCT | UVCCI_USES_HEADS,
      .flags = TRANSPOSES | STACKS | UVCC_OP_BEAVER,
-     .detail = DETAIL_GEMM,
+     .detail = UVCCI_DETAIL_GEMM,
      .check = check_gemm,
      .plan = plan_product,
      .way = &product_way},
@@ -383,7 +315,7 @@ static const uvcci_op_class classes[] = {
     {.opcode = UVCC_OP_GEMM_PART,
      .traits = UVCCI_USES_HEADS | UVCCI_WORKS_IN_PLACE, /* on its third input alone */
      .flags = TRANSPOSES | STACKS,
-     .detail = DETAIL_GEMM,
+     .detail = UVCCI_DETAIL_GEMM,
      .in = {[C] = UVCCI_TAKES_ADDITIVE},
      .out = UVCCI_TAKES_ADDITIVE,
      .check = check_part,

@@ -228,12 +228,14 @@ static bool check_refuses(const uvcci_instance *r, unsigned round) {
 
 /* Vectors of some words each in one block. */
 static bool take(uvcc_session *s, sks *k, unsigned which, size_t words) {
+    assert(k->mem[which] == NULL);
     k->mem_bytes[which] = words * 8;
     k->mem[which] = uvcci_arena_take(&s->tensors, words * 8);
     return k->mem[which] != NULL;
 }
 
 static uint64_t *cut(uint64_t **from, size_t words) {
+    assert(*from != NULL);
     uint64_t *p = *from;
     *from += words;
     return p;
@@ -260,6 +262,7 @@ static bool take_triple(uvcc_session *s, sks *k) {
     k->t = cut_shares(&at, TT);
     k->g = cut_shares(&at, TT);
     k->z = at;
+    assert(k->z + 3 * TT == (uint64_t *)k->mem[MEM_TRIPLE] + 4 * n + 9 * TT);
     return true;
 }
 

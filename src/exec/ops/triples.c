@@ -11,6 +11,7 @@
 #include "exec/runtime/builder.h"
 
 #include "proto/bytes.h"
+#include <assert.h>
 #include <string.h>
 
 static const struct {
@@ -85,6 +86,8 @@ static int take_record(uvcc_session *s, const uint8_t *data, const uvcc_triple_i
     return 0;
 }
 
+/* All records of a call are taken, or none: they wait on a list of their own until the last one was
+ * read. */
 int uvcci_session_load_triples(uvcc_session *s, const uint8_t *data, size_t len) {
     if (s == NULL || s->program == NULL || (data == NULL && len != 0))
         return UVCC_ERR_USAGE;
@@ -120,6 +123,7 @@ static void info_of(const uvcc_session *s, const uvcci_instance *r, uint32_t run
                     uvcc_triple_info *out) {
     const uvcc_op_desc *d = &r->op->desc;
     const uint32_t tensors[3] = {d->in[0], d->in[1], d->out[0]};
+    assert(uvcci_beaver_of(r) != NULL);
     *out = (uvcc_triple_info){.party = s->party,
                               .run = run,
                               .step = r->step->number,
@@ -185,6 +189,7 @@ int uvcci_triples_room(uvcc_session *s, uvcci_step *st) {
     for (uint32_t i = 0; i < st->entry->op_count; i++)
         if (uvcci_beaver_of(&st->instances[i]) != NULL)
             st->triples_bytes += uvcci_triple_bytes(st->instances[i].plan->elems);
+    assert(st->triples == NULL);
     st->triples = uvcci_arena_take(&s->wire, st->triples_bytes);
     return st->triples != NULL ? 0 : UVCC_ERR_NOMEM;
 }
@@ -196,6 +201,7 @@ uint8_t *uvcci_triple_record(uvcc_session *s, const uvcci_instance *r) {
     for (uint32_t i = 0; i < r->index; i++)
         if (uvcci_beaver_of(&st->instances[i]) != NULL)
             at += uvcci_triple_bytes(st->instances[i].plan->elems);
+    assert(at + uvcci_triple_bytes(r->plan->elems) <= st->triples + st->triples_bytes);
     info_of(s, r, s->cfg.triples_run, &info);
     uvcci_triple_head_put(&info, at);
     for (unsigned i = 0; i < sizeof key_order / sizeof key_order[0]; i++)

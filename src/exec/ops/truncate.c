@@ -1,7 +1,8 @@
 /* truncate.c - floor(x / 2^shift), exactly (by a DPF or a DCF) or stochastically: the op TRUNCATE,
  * and what ends a product with a shift. */
+#include "exec/ops/truncate.h"
+
 #include "exec/ops/families.h"
-#include "exec/ops/gate.h"
 #include "exec/ops/tasks.h"
 #include "exec/program/op_check.h"
 

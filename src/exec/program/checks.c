@@ -9,6 +9,8 @@
 #include <string.h>
 #include <uvcc/compute.h>
 
+/* Tensors stand in order: each may lie in the buffer of an earlier one, so that chains of buffers
+ * have an end, and its buffer's owner is known at once. */
 int uvcci_check_tensor(uvcc_program *p, uint32_t i, const uvcci_message *m) {
     uvcci_tensor *t = &p->tensors[i];
     const uvcc_tensor_desc *d = &t->desc;

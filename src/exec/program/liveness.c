@@ -88,6 +88,8 @@ static bool touch(uvcci_entry *e, uint32_t i, uint32_t buffer) {
     return true;
 }
 
+/* What op i reads must have been written, and its buffer not have been written over since: that is
+ * the only place where the sharing of buffers can go wrong. */
 static int read_inputs(walk *w, const uvcc_program *p, uvcci_entry *e, uint32_t i,
                        const uvcci_message *m) {
     uvcci_op *op = &e->ops[i];

@@ -1,5 +1,4 @@
 /* opcodes.c - the table of opcodes, names of ops for messages, sizes of groups. */
-#include "exec/program/op_class.h"
 #include "exec/program/program_impl.h"
 
 #include <stdio.h>
@@ -11,24 +10,6 @@ static const uvcci_opcode opcodes[] = {
 #include <uvcc/opcodes.def>
 #undef UVCC_OPCODE
 };
-
-bool uvcci_is_product(uint16_t opcode) {
-    return uvcci_op_has(opcode, UVCCI_IS_PRODUCT);
-}
-
-bool uvcci_truncates(const uvcc_op_desc *d) {
-    return d->shift != 0 && uvcci_op_has(d->opcode, UVCCI_TRUNCATES);
-}
-
-bool uvcci_is_collective(uint16_t opcode) {
-    return uvcci_op_has(opcode, UVCCI_IS_COLLECTIVE);
-}
-
-bool uvcci_uses_constant(const uvcc_op_desc *d) {
-    const uvcci_op_class *c = uvcci_op_class_of(d->opcode);
-    return c != NULL &&
-           ((c->traits & UVCCI_USES_CONSTANT) != 0 || (d->flags & c->constant_flag) != 0);
-}
 
 const uvcci_opcode *uvcci_opcode_find(uint16_t code) {
     for (size_t i = 0; i < sizeof opcodes / sizeof opcodes[0]; i++)

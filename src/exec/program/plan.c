@@ -81,6 +81,7 @@ static int cut_round(uvcci_draft *d, uvcci_plan_round *r) {
     uint64_t per_block = block_bytes_max(plan, r);
     const uint64_t beside = UVCC_BLV1_HEADER_BYTES + (uint64_t)r->vec_count * DIGEST_TLV_BYTES;
     r->part_blocks = (uint32_t)blocks_of_part(per_block, r->vec_count);
+    assert(r->vec_count != 0 && r->blocks != 0);
     if (r->part_blocks == 0)
         return UVCC_ERR_PROGRAM;
     uint32_t parts = (r->blocks + r->part_blocks - 1) / r->part_blocks;
@@ -134,6 +135,8 @@ void uvcci_plan_free(uvcci_plan *plan, const uvcc_allocator *al) {
     plan->mem = NULL;
 }
 
+/* The class says what is sent; then the rounds are cut into parts and numbered, in their order,
+ * since the numbers of batches go over the wire. What does not fit is refused as a whole. */
 int uvcci_plan_make(uvcci_plan *plan, const uvcc_program *p, const uvcci_entry *e,
                     const uvcci_op *op, const uvcc_allocator *al) {
     uvcci_draft d = {.plan = plan, .p = p, .e = e, .op = op};
@@ -151,6 +154,7 @@ int uvcci_plan_make(uvcci_plan *plan, const uvcc_program *p, const uvcci_entry *
         return UVCC_ERR_PROGRAM;
     plan->blocks = uvcci_blocks(plan->elems);
     plan->tasks_max = 32;
+    plan->cls = c;
     plan->way = c->way;
     int rc = c->plan != NULL ? c->plan(&d) : 0;
     assert(plan->way != NULL && plan->way->build != NULL);
@@ -226,6 +230,7 @@ static int compare_tlvs(const void *a, const void *b) {
 }
 
 static void part_range(const uvcci_plan_round *r, uint32_t part, uint32_t *first, uint32_t *end) {
+    assert(part < r->parts);
     *first = part * r->part_blocks;
     *end = *first + r->part_blocks < r->blocks ? *first + r->part_blocks : r->blocks;
 }
@@ -289,6 +294,9 @@ static void list_pieces(struct lister *l, unsigned vec, const uvcci_flow *flow, 
     }
 }
 
+/* Every field of a TLV is fixed by the plan and the ids: what the sender writes the receiver
+ * demands.
+ */
 static bool list_one(void *user, unsigned vec, const uvcci_flow *flow, unsigned flow_index,
                      uint32_t block, uint8_t edge) {
     struct lister *l = user;
@@ -347,6 +355,7 @@ uint32_t uvcci_plan_list(const uvcci_plan *plan, const uvcci_plan_ids *ids,
     struct lister l = {
         .plan = plan, .ids = ids, .r = r, .out = out, .bytes = UVCC_BLV1_HEADER_BYTES};
     visit(ids, r, part, src, dst, list_one, &l);
+    assert(l.count <= uvcci_plan_tlvs_max(plan, r));
     uvcci_sort(out, l.count, sizeof out[0], compare_tlvs);
     *bytes = l.bytes;
     return l.count;

@@ -1,11 +1,12 @@
 /* receive.c - a batch that came: whose it is, whether it is exactly what the plan says, and what
- * the op gets of it. See instance.h.
+ * the op gets of it.
  *
  * Everything is checked before anything is kept: a batch that is refused leaves the instance as it
  * was, but for engines of a session that aborts. */
-#include "exec/session/instance.h"
+#include "exec/session/receive.h"
 
 #include "exec/runtime/builder.h"
+#include "exec/session/instance.h"
 
 #include "proto/bytes.h"
 #include "proto/mutant.h"
