@@ -13,6 +13,7 @@
 
 #include "exec/ops/beaver_state.h"
 #include "exec/ops/multiply.h"
+#include "exec/ops/operands.h"
 #include "exec/ops/tasks.h"
 #include "exec/ops/triples.h"
 #include "exec/ops/truncate.h"
@@ -216,8 +217,7 @@ static void build_mask(uvcci_builder *b, unsigned operand, uint64_t *lo, uint64_
     uint32_t n;
     uvcc_block *k = add_mask(b, operand, &n);
     for (uint32_t i = 0; i < n; i++) {
-        k[i].out[0] = lo != NULL ? lo + uvcci_at_block(&k[i]) : NULL;
-        k[i].out[1] = hi != NULL ? hi + uvcci_at_block(&k[i]) : NULL;
+        uvcci_set_mask(&k[i], lo, hi);
     }
 }
 
@@ -226,6 +226,7 @@ static void build_mask(uvcci_builder *b, unsigned operand, uint64_t *lo, uint64_
 static bool build_triple(uvcci_builder *b) {
     uvcci_instance *r = b->r;
     uvcci_beaver *v = state_of(r);
+    const unsigned round = r->plan->beaver.triple_round;
     assert(v->admitted && v->stored == NULL);
     uint32_t n;
     for (unsigned k = 0; k < 2; k++) {
@@ -239,9 +240,8 @@ static bool build_triple(uvcci_builder *b) {
     uvcc_block *k = uvcci_add_blocks(b, UVCC_TASK_TRIPLE_C, UVCCI_CALL_TRIPLE, UVCCI_ROLE_ALL,
                                      r->plan->elems, &n);
     for (uint32_t i = 0; i < n; i++) {
-        k[i].in[0] = k[i].out[0] = v->c.lo + uvcci_at_block(&k[i]);
-        k[i].wire_out[0] =
-            uvcci_sent_at(r, r->plan->beaver.triple_round, 0, UVCCI_FIRST, k[i].block);
+        uvcci_set_reshare(&k[i], v->c.lo, v->c.lo,
+                          uvcci_sent_at(r, round, 0, UVCCI_FIRST, k[i].block));
     }
     uvcci_hash_payloads(b);
     uvcci_end_hashes(b);
@@ -302,11 +302,7 @@ static bool build_open(uvcci_builder *b, unsigned operand) {
         return false;
     uvcc_block *k = add_mask(b, operand, &n);
     for (uint32_t i = 0; i < n; i++) {
-        k[i].in[0] = x->lo + uvcci_at_block(&k[i]);
-        k[i].in[1] = x->hi + uvcci_at_block(&k[i]);
-        k[i].out[0] = own->lo + uvcci_at_block(&k[i]);
-        k[i].out[1] = own->hi + uvcci_at_block(&k[i]);
-        k[i].wire_out[0] = uvcci_sent_at(r, round, 0, UVCCI_FIRST, k[i].block);
+        uvcci_set_masked(&k[i], x, own, uvcci_sent_at(r, round, 0, UVCCI_FIRST, k[i].block));
     }
     return uvcci_hash_held(b, round, b->s->party, own->hi,
                            uvcci_digest_at(r, round, 0, UVCCI_PREV));

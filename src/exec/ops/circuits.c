@@ -4,6 +4,7 @@
  * block's words live from its first turn to the op's end. */
 #include "exec/ops/circuits.h"
 
+#include "exec/ops/operands.h"
 #include "exec/ops/tasks.h"
 
 #include <assert.h>
@@ -81,17 +82,19 @@ static uvcc_block *add_blocks(uvcci_builder *b, uint16_t kind, unsigned round, u
     t->u.vec.shift = (uint8_t)round;
     t->u.vec.gate = (uint8_t)want;
     t->u.vec.gap = gap();
-    for (uint32_t i = 0; i < *n; i++) {
-        k[i].in[0] = x->lo + uvcci_at_block(&k[i]);
-        k[i].in[1] = x->hi + uvcci_at_block(&k[i]);
-        k[i].in[2] = k[i].out[0] = words_of(r, k[i].block);
-    }
+    for (uint32_t i = 0; i < *n; i++)
+        uvcci_set_circuit(&k[i], x, words_of(r, k[i].block));
     return k;
 }
 
 static uint64_t *out_of(const uvcci_builder *b, unsigned output, bool hi, const uvcc_block *k) {
     const uvcc_shares *out = uvcci_shares_of(b->s, b->r->op->desc.out[output]);
     return (hi ? out->hi : out->lo) + uvcci_at_block(k);
+}
+
+/* From the product to the bit in a message of the last round. */
+static size_t value_bytes(const uvcc_block *k) {
+    return (size_t)k->count * 8 + gap();
 }
 
 static bool in_tree(const uvcci_instance *r, unsigned round) {
@@ -107,13 +110,14 @@ static void send_round(uvcci_builder *b, unsigned round) {
                                       : UVCC_TASK_BOOL_SHARE;
     uvcc_block *k = add_blocks(b, kind, round, BOTH, &n);
     for (uint32_t i = 0; i < n; i++) {
-        k[i].wire_out[0] = uvcci_sent_at(r, round, 0, UVCCI_FIRST, k[i].block);
-        k[i].wire_out[1] = uvcci_sent_at(r, round, 0, UVCCI_SECOND, k[i].block);
+        uint8_t *first = uvcci_sent_at(r, round, 0, UVCCI_FIRST, k[i].block);
+        uvcci_set_circuit_sent(&k[i], first, uvcci_sent_at(r, round, 0, UVCCI_SECOND, k[i].block));
         if (!last || k[i].role == UVCC_HEAD)
             continue;
-        k[i].wire_out[1] = k[i].wire_out[0] + (size_t)k[i].count * 8 + gap();
-        k[i].out[0] = out_of(b, PRODUCT, k[i].role == UVCC_OTHER, &k[i]);
-        k[i].out[1] = out_of(b, BIT, k[i].role == UVCC_OTHER, &k[i]);
+        /* both values in one message; TAIL keeps the lo of its shares, OTHER the hi */
+        const bool hi = k[i].role == UVCC_OTHER;
+        uvcci_set_circuit_sent(&k[i], first, first + value_bytes(&k[i]));
+        uvcci_set_circuit_out(&k[i], out_of(b, PRODUCT, hi, &k[i]), out_of(b, BIT, hi, &k[i]));
     }
 }
 
@@ -124,15 +128,14 @@ static void finish_value(uvcci_builder *b, unsigned round, unsigned output) {
     uvcc_block *k = add_blocks(b, UVCC_TASK_BOOL_SELECT_FINISH, round,
                                output == BIT ? UVCC_BOOL_BIT : UVCC_BOOL_PRODUCT, &n);
     for (uint32_t i = 0; i < n; i++) {
-        const size_t second = (size_t)k[i].count * 8 + gap();
-        const size_t skip = output == BIT ? second : 0;
-        k[i].out[0] = out_of(b, output, false, &k[i]);
-        k[i].out[1] = out_of(b, output, true, &k[i]);
-        k[i].wire_in[0] = uvcci_rx_at(r, round, 0, UVCCI_FIRST, k[i].block) + skip;
-        if (k[i].role == UVCC_HEAD)
-            k[i].wire_in[1] = uvcci_rx_at(r, round, 0, UVCCI_SECOND, k[i].block) + skip;
-        else if (output == PRODUCT)
-            k[i].wire_in[1] = k[i].wire_in[0] + second;
+        const size_t skip = output == BIT ? value_bytes(&k[i]) : 0;
+        const uint8_t *first = uvcci_rx_at(r, round, 0, UVCCI_FIRST, k[i].block) + skip;
+        const uint8_t *second = output == PRODUCT ? first + value_bytes(&k[i]) : NULL;
+        if (k[i].role == UVCC_HEAD) /* two messages */
+            second = uvcci_rx_at(r, round, 0, UVCCI_SECOND, k[i].block) + skip;
+        uvcci_set_circuit_came(&k[i], first, second);
+        uvcci_set_circuit_out(&k[i], out_of(b, output, false, &k[i]),
+                              out_of(b, output, true, &k[i]));
     }
 }
 
@@ -147,8 +150,8 @@ static void finish_round(uvcci_builder *b, unsigned round) {
     uint16_t kind = in_tree(r, round) ? UVCC_TASK_BOOL_RECEIVE : UVCC_TASK_BOOL_JOIN;
     uvcc_block *k = add_blocks(b, kind, round, 0, &n);
     for (uint32_t i = 0; i < n; i++)
-        for (unsigned slot = 0; slot < 2; slot++)
-            k[i].wire_in[slot] = uvcci_rx_at(r, round, 0, slot, k[i].block);
+        uvcci_set_circuit_came(&k[i], uvcci_rx_at(r, round, 0, UVCCI_FIRST, k[i].block),
+                               uvcci_rx_at(r, round, 0, UVCCI_SECOND, k[i].block));
 }
 
 static bool build(uvcci_builder *b) {

@@ -3,6 +3,7 @@
 #include "exec/ops/gate.h"
 
 #include "exec/ops/dealing.h"
+#include "exec/ops/operands.h"
 #include "exec/ops/tasks.h"
 
 #include <assert.h>
@@ -91,10 +92,8 @@ bool uvcci_gate_open2(uvcci_builder *b, uvcci_gate *g, const uvcc_shares *x) {
         return false;
     uvcc_block *k = uvcci_add_op_blocks(b, UVCC_TASK_OPEN2_MASK, 0, UVCCI_ROLE_EDGE, &n);
     for (uint32_t i = 0; i < n; i++) {
-        k[i].in[0] = x->lo + uvcci_at_block(&k[i]);
-        k[i].in[1] = x->hi + uvcci_at_block(&k[i]);
-        k[i].out[0] = g->share + uvcci_at_block(&k[i]);
-        k[i].wire_out[0] = uvcci_sent_at(r, open_round(r), 0, UVCCI_FIRST, k[i].block);
+        uint8_t *sent = uvcci_sent_at(r, open_round(r), 0, UVCCI_FIRST, k[i].block);
+        uvcci_set_open2_mask(&k[i], x, g->share, sent);
     }
     return true;
 }
@@ -108,10 +107,9 @@ bool uvcci_gate_open4(uvcci_builder *b, uvcci_gate *g, const uint64_t *x) {
         return false;
     uvcc_block *k = uvcci_add_op_blocks(b, UVCC_TASK_OPEN4_MASK, 0, UVCCI_ROLE_ALL, &n);
     for (uint32_t i = 0; i < n; i++) {
-        k[i].in[0] = x + uvcci_at_block(&k[i]);
-        k[i].out[0] = g->share + uvcci_at_block(&k[i]);
-        k[i].wire_out[0] = uvcci_sent_at(r, open_round(r), 0, UVCCI_FIRST, k[i].block);
-        k[i].wire_out[1] = uvcci_sent_at(r, open_round(r), 0, UVCCI_SECOND, k[i].block);
+        uvcci_set_open4_mask(&k[i], x, g->share,
+                             uvcci_sent_at(r, open_round(r), 0, UVCCI_FIRST, k[i].block),
+                             uvcci_sent_at(r, open_round(r), 0, UVCCI_SECOND, k[i].block));
     }
     return true;
 }
@@ -123,10 +121,8 @@ static void finish_open(uvcci_builder *b, uvcci_gate *g, const uvcci_gate_kind *
     uint32_t n;
     uvcc_block *k = uvcci_add_op_blocks(b, UVCC_TASK_OPEN_FINISH, 0, UVCCI_ROLE_EDGE, &n);
     for (uint32_t i = 0; i < n; i++) {
-        k[i].in[0] = g->share + uvcci_at_block(&k[i]);
-        k[i].out[0] = g->value + uvcci_at_block(&k[i]);
-        k[i].wire_in[0] = uvcci_rx_at(r, round, 0, UVCCI_FIRST, k[i].block);
-        k[i].wire_in[1] = uvcci_rx_at(r, round, 0, UVCCI_SECOND, k[i].block);
+        uvcci_set_open_finish(&k[i], g->share, uvcci_rx_at(r, round, 0, UVCCI_FIRST, k[i].block),
+                              uvcci_rx_at(r, round, 0, UVCCI_SECOND, k[i].block), g->value);
     }
     if (n != 0 && !b->failed)
         uvcci_last_task(b)->u.vec.constant = kind->open_offset;
@@ -151,10 +147,9 @@ static bool build_bit(uvcci_builder *b, uvcci_gate *g, const uvcci_gate_kind *ki
         return false;
     uvcc_block *k = uvcci_add_op_blocks(b, UVCC_TASK_LESS_MASK, 0, UVCCI_ROLE_EDGE, &n);
     for (uint32_t i = 0; i < n; i++) {
-        k[i].in[0] = g->value + uvcci_at_block(&k[i]);
-        k[i].key = uvcci_key_of(r, 0, k[i].block);
-        k[i].out_bits = uvcci_gate_bits(g, k[i].block);
-        k[i].wire_out[0] = uvcci_sent_at(r, round, 0, UVCCI_FIRST, k[i].block);
+        uvcci_set_less_mask(&k[i], g->value, uvcci_key_of(r, 0, k[i].block),
+                            uvcci_gate_bits(g, k[i].block),
+                            uvcci_sent_at(r, round, 0, UVCCI_FIRST, k[i].block));
     }
     return uvcci_end_turn(b);
 }
@@ -165,9 +160,9 @@ static void finish_bit(uvcci_builder *b, uvcci_gate *g) {
     uint32_t n;
     uvcc_block *k = uvcci_add_op_blocks(b, UVCC_TASK_OPEN_BITS, 0, UVCCI_ROLE_EDGE, &n);
     for (uint32_t i = 0; i < n; i++) {
-        k[i].in_bits = uvcci_gate_bits(g, k[i].block);
-        k[i].wire_in[0] = uvcci_rx_at(r, round, 0, UVCCI_FIRST, k[i].block);
-        k[i].out_bits = opened_bits(r, g, k[i].block);
+        uvcci_set_open_bits(&k[i], uvcci_gate_bits(g, k[i].block),
+                            uvcci_rx_at(r, round, 0, UVCCI_FIRST, k[i].block),
+                            opened_bits(r, g, k[i].block));
     }
     const uvcci_plan_round *bit = &r->plan->rounds[round];
     uvcci_hash_opened(b, bit->vec[0].id, bit->turn, r->plan->elems, opened_bits(r, g, 0),
@@ -185,12 +180,10 @@ static void mask_lift(uvcci_builder *b, unsigned round, unsigned vec, unsigned r
     assert(share != NULL);
     uvcc_block *k = uvcci_add_op_blocks(b, UVCC_TASK_LIFT_MASK, (uint16_t)vec, roles, &n);
     for (uint32_t i = 0; i < n; i++) {
-        k[i].in[0] = share + uvcci_at_block(&k[i]);
-        k[i].out[0] = out->lo + uvcci_at_block(&k[i]);
-        k[i].out[1] = out->hi + uvcci_at_block(&k[i]);
-        k[i].wire_out[0] = uvcci_sent_at(r, round, vec, UVCCI_FIRST, k[i].block);
-        if (came >= 0)
-            k[i].wire_in[0] = uvcci_rx_at(r, (unsigned)came, vec, UVCCI_FIRST, k[i].block);
+        const uint8_t *hop =
+            came >= 0 ? uvcci_rx_at(r, (unsigned)came, vec, UVCCI_FIRST, k[i].block) : NULL;
+        uvcci_set_lift_mask(&k[i], share, out, hop,
+                            uvcci_sent_at(r, round, vec, UVCCI_FIRST, k[i].block));
     }
 }
 
@@ -236,11 +229,8 @@ static bool finish_lift(uvcci_builder *b, const uvcci_gate_kind *kind) {
         uint32_t n;
         uvcc_block *k =
             uvcci_add_op_blocks(b, UVCC_TASK_LIFT_FINISH, (uint16_t)v, receivers[p->lift], &n);
-        for (uint32_t i = 0; i < n; i++) {
-            k[i].out[0] = out->lo + uvcci_at_block(&k[i]);
-            k[i].out[1] = out->hi + uvcci_at_block(&k[i]);
-            k[i].wire_in[0] = uvcci_rx_at(r, last, v, UVCCI_FIRST, k[i].block);
-        }
+        for (uint32_t i = 0; i < n; i++)
+            uvcci_set_lift_finish(&k[i], uvcci_rx_at(r, last, v, UVCCI_FIRST, k[i].block), out);
         uvcci_hash_lifted(b, p->rounds[p->lift_round].vec[v].id, p->elems, out);
     }
     uvcci_end_hashes(b);
@@ -281,11 +271,10 @@ int uvcci_gate_deal(uvcc_session *s, const uvcci_deal *d, uvcc_task *tasks, uint
     for (uint32_t i = 0; i < plan->blocks; i++) {
         if (uvcci_role_at(s, r, i) != UVCCI_OTHER)
             continue;
-        blocks[n++] = (uvcc_block){.block = i,
-                                   .count = uvcci_block_count(plan->elems, i),
-                                   .role = UVCC_OTHER,
-                                   .out_bytes = {uvcci_deal_stream(s, d, 0, i, UVCC_HEAD),
-                                                 uvcci_deal_stream(s, d, 0, i, UVCC_TAIL)}};
+        blocks[n] = (uvcc_block){
+            .block = i, .count = uvcci_block_count(plan->elems, i), .role = UVCC_OTHER};
+        uvcci_set_deal(&blocks[n++], uvcci_deal_stream(s, d, 0, i, UVCC_HEAD),
+                       uvcci_deal_stream(s, d, 0, i, UVCC_TAIL));
     }
     *tasks = (uvcc_task){.kind = UVCC_TASK_DEAL, .ordinal = r->ordinal, .keys = &r->step->keys};
     tasks->u.vec.blocks = blocks;

@@ -1,5 +1,6 @@
 /* io.c - INPUT and OUTPUT: a party's tensor becomes shares, a shared tensor is opened to all. */
 #include "exec/ops/families.h"
+#include "exec/ops/operands.h"
 #include "exec/ops/tasks.h"
 #include "exec/program/plan_maker.h"
 
@@ -31,11 +32,9 @@ static void share_input(uvcci_builder *b, const uvcc_shares *out) {
     uvcc_block *k = uvcci_add_op_blocks(b, UVCC_TASK_INPUT, 0, UVCCI_ROLE_HEAD, &n);
     assert(n == 0 || value != NULL);
     for (uint32_t i = 0; i < n; i++) {
-        k[i].in[0] = value + uvcci_at_block(&k[i]);
-        k[i].out[0] = out->lo + uvcci_at_block(&k[i]);
-        k[i].out[1] = out->hi + uvcci_at_block(&k[i]);
-        k[i].wire_out[0] = uvcci_sent_at(b->r, ROUND, 0, UVCCI_FIRST, k[i].block);
-        k[i].wire_out[1] = uvcci_sent_at(b->r, ROUND, 0, UVCCI_SECOND, k[i].block);
+        uvcci_set_input_shared(&k[i], value, out,
+                               uvcci_sent_at(b->r, ROUND, 0, UVCCI_FIRST, k[i].block),
+                               uvcci_sent_at(b->r, ROUND, 0, UVCCI_SECOND, k[i].block));
     }
 }
 
@@ -44,9 +43,7 @@ static void take_input(uvcci_builder *b, const uvcc_shares *out) {
     uvcc_block *k =
         uvcci_add_op_blocks(b, UVCC_TASK_INPUT, 0, UVCCI_ROLE_TAIL | UVCCI_ROLE_OTHER, &n);
     for (uint32_t i = 0; i < n; i++) {
-        k[i].wire_in[0] = uvcci_rx_at(b->r, ROUND, 0, UVCCI_FIRST, k[i].block);
-        k[i].out[0] = out->lo + uvcci_at_block(&k[i]);
-        k[i].out[1] = out->hi + uvcci_at_block(&k[i]);
+        uvcci_set_input_taken(&k[i], uvcci_rx_at(b->r, ROUND, 0, UVCCI_FIRST, k[i].block), out);
     }
 }
 

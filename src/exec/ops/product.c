@@ -8,6 +8,7 @@
 #include "exec/ops/beaver.h"
 #include "exec/ops/families.h"
 #include "exec/ops/multiply.h"
+#include "exec/ops/operands.h"
 #include "exec/ops/tasks.h"
 #include "exec/ops/truncate.h"
 #include "exec/program/op_check.h"
@@ -192,9 +193,8 @@ static void mask_reshare(uvcci_builder *b, const uint64_t *z) {
     assert(z != NULL);
     uvcc_block *k = uvcci_add_op_blocks(b, UVCC_TASK_RESHARE_MASK, 0, UVCCI_ROLE_ALL, &n);
     for (uint32_t i = 0; i < n; i++) {
-        k[i].in[0] = z + uvcci_at_block(&k[i]);
-        k[i].out[0] = out->lo + uvcci_at_block(&k[i]);
-        k[i].wire_out[0] = uvcci_sent_at(r, RESHARE_ROUND, 0, UVCCI_FIRST, k[i].block);
+        uvcci_set_reshare(&k[i], z, out->lo,
+                          uvcci_sent_at(r, RESHARE_ROUND, 0, UVCCI_FIRST, k[i].block));
     }
 }
 

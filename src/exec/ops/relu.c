@@ -3,6 +3,7 @@
 #include "exec/ops/circuits.h"
 #include "exec/ops/families.h"
 #include "exec/ops/gate.h"
+#include "exec/ops/operands.h"
 #include "exec/ops/tasks.h"
 #include "exec/program/op_check.h"
 
@@ -45,17 +46,15 @@ static int plan(uvcci_draft *d) {
 /* Shares of both outputs, from the opened value and the opened bit. */
 static bool evaluate(uvcci_builder *b, uvcci_gate *g) {
     uvcci_instance *r = b->r;
+    const unsigned round = (unsigned)r->plan->bit_round;
     uint32_t n;
     if (!uvcci_take_words(b->s, &g->sign, r->plan->elems))
         return false;
     uvcc_block *k = uvcci_add_op_blocks(b, UVCC_TASK_RELU, 0, UVCCI_ROLE_EDGE, &n);
     for (uint32_t i = 0; i < n; i++) {
-        k[i].in[0] = g->value + uvcci_at_block(&k[i]);
-        k[i].in_bits = uvcci_gate_bits(g, k[i].block);
-        k[i].wire_in[0] = uvcci_rx_at(r, (unsigned)r->plan->bit_round, 0, UVCCI_FIRST, k[i].block);
-        k[i].key = uvcci_key_of(r, 0, k[i].block);
-        k[i].out[0] = g->share + uvcci_at_block(&k[i]);
-        k[i].out[1] = g->sign + uvcci_at_block(&k[i]);
+        uvcci_set_relu(&k[i], g->value, uvcci_gate_bits(g, k[i].block),
+                       uvcci_rx_at(r, round, 0, UVCCI_FIRST, k[i].block),
+                       uvcci_key_of(r, 0, k[i].block), g->share, g->sign);
     }
     return true;
 }

@@ -20,6 +20,7 @@
  * X Y is fixed before the coin, so whoever made C wrong cannot make the check wrong to match: after
  * the coin all that is sent are values that two parties hold. */
 #include "exec/ops/families.h"
+#include "exec/ops/operands.h"
 #include "exec/ops/tasks.h"
 #include "exec/program/op_check.h"
 #include "exec/program/op_way.h"
@@ -365,17 +366,14 @@ static void build_triple(uvcci_builder *b) {
     for (uint8_t i = 0; i < 2; i++) {
         uvcc_block *at = uvcci_add_blocks(b, i == 0 ? UVCC_TASK_TRIPLE_A : UVCC_TASK_TRIPLE_B, 0,
                                           UVCCI_ROLE_ALL, r->plan->elems, &n);
-        for (uint32_t j = 0; j < n; j++) {
-            at[j].out[0] = factor[i].lo + uvcci_at_block(&at[j]);
-            at[j].out[1] = factor[i].hi + uvcci_at_block(&at[j]);
-        }
+        for (uint32_t j = 0; j < n; j++)
+            uvcci_set_mask(&at[j], factor[i].lo, factor[i].hi);
     }
     product(b, k->x, k->y, k->xy.lo);
     uvcc_block *at = uvcci_add_blocks(b, UVCC_TASK_TRIPLE_C, 0, UVCCI_ROLE_ALL, TT, &n);
-    if (at == NULL)
-        return;
-    at->in[0] = at->out[0] = k->xy.lo;
-    at->wire_out[0] = uvcci_sent_at(r, ROUND_TRIPLE, 0, UVCCI_FIRST, at->block);
+    for (uint32_t j = 0; j < n; j++)
+        uvcci_set_reshare(&at[j], k->xy.lo, k->xy.lo,
+                          uvcci_sent_at(r, ROUND_TRIPLE, 0, UVCCI_FIRST, at[j].block));
 }
 
 /* Salted hashes of both components of the tensors, and of these the roots. */

@@ -1,6 +1,8 @@
 /* tasks.c - see tasks.h. */
 #include "exec/ops/tasks.h"
 
+#include "exec/ops/operands.h"
+
 #include "proto/bytes.h"
 #include <assert.h>
 
@@ -43,8 +45,7 @@ void uvcci_task_pack(uvcci_builder *b, unsigned round, const uint64_t *x) {
     uvcc_block *k =
         uvcci_add_blocks(b, UVCC_TASK_PACK, 0, UVCCI_ROLE_ALL, round_of(b, round)->elems, &n);
     for (uint32_t i = 0; i < n; i++) {
-        k[i].in[0] = x + uvcci_at_block(&k[i]);
-        k[i].wire_out[0] = uvcci_sent_at(b->r, round, 0, UVCCI_FIRST, k[i].block);
+        uvcci_set_pack(&k[i], x, uvcci_sent_at(b->r, round, 0, UVCCI_FIRST, k[i].block));
     }
 }
 
@@ -53,8 +54,7 @@ void uvcci_task_unpack(uvcci_builder *b, uint16_t call, unsigned round, uint64_t
     uvcc_block *k =
         uvcci_add_blocks(b, UVCC_TASK_UNPACK, call, UVCCI_ROLE_ALL, round_of(b, round)->elems, &n);
     for (uint32_t i = 0; i < n; i++) {
-        k[i].wire_in[0] = uvcci_rx_at(b->r, round, 0, UVCCI_FIRST, k[i].block);
-        k[i].out[0] = out + uvcci_at_block(&k[i]);
+        uvcci_set_unpack(&k[i], uvcci_rx_at(b->r, round, 0, UVCCI_FIRST, k[i].block), out);
     }
 }
 
@@ -64,10 +64,8 @@ void uvcci_task_open_all_finish(uvcci_builder *b, uint16_t call, unsigned round,
     uvcc_block *k = uvcci_add_blocks(b, UVCC_TASK_OPEN_ALL_FINISH, call, UVCCI_ROLE_ALL,
                                      round_of(b, round)->elems, &n);
     for (uint32_t i = 0; i < n; i++) {
-        k[i].in[0] = own->lo + uvcci_at_block(&k[i]);
-        k[i].in[1] = own->hi + uvcci_at_block(&k[i]);
-        k[i].wire_in[0] = uvcci_rx_at(b->r, round, 0, UVCCI_FIRST, k[i].block);
-        k[i].out[0] = opened + uvcci_at_block(&k[i]);
+        uvcci_set_open_all_finish(&k[i], own, uvcci_rx_at(b->r, round, 0, UVCCI_FIRST, k[i].block),
+                                  opened);
     }
 }
 

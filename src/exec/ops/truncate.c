@@ -3,6 +3,7 @@
 #include "exec/ops/truncate.h"
 
 #include "exec/ops/families.h"
+#include "exec/ops/operands.h"
 #include "exec/ops/tasks.h"
 #include "exec/program/op_check.h"
 
@@ -41,9 +42,7 @@ static bool build_floor(uvcci_builder *b, uvcci_gate *g) {
     if (n != 0)
         uvcci_last_task(b)->u.vec.fn = args;
     for (uint32_t i = 0; i < n; i++) {
-        k[i].in[0] = g->value + uvcci_at_block(&k[i]);
-        k[i].in[1] = k[i].out[0] = g->share + uvcci_at_block(&k[i]);
-        k[i].key = uvcci_key_of(r, 0, k[i].block);
+        uvcci_set_floor(&k[i], g->value, uvcci_key_of(r, 0, k[i].block), g->share);
     }
     return true;
 }
@@ -51,14 +50,13 @@ static bool build_floor(uvcci_builder *b, uvcci_gate *g) {
 /* The opened bit corrects the share; what comes out stands where the opened value stood. */
 static void build_correction(uvcci_builder *b, uvcci_gate *g) {
     uvcci_instance *r = b->r;
+    const unsigned round = (unsigned)r->plan->bit_round;
     uint32_t n;
     uvcc_block *k = uvcci_add_op_blocks(b, UVCC_TASK_TRUNC_EXACT, 0, UVCCI_ROLE_EDGE, &n);
     for (uint32_t i = 0; i < n; i++) {
-        k[i].in[0] = g->share + uvcci_at_block(&k[i]);
-        k[i].in_bits = uvcci_gate_bits(g, k[i].block);
-        k[i].wire_in[0] = uvcci_rx_at(r, (unsigned)r->plan->bit_round, 0, UVCCI_FIRST, k[i].block);
-        k[i].key = uvcci_key_of(r, 0, k[i].block);
-        k[i].out[0] = g->value + uvcci_at_block(&k[i]);
+        uvcci_set_trunc_exact(&k[i], g->share, uvcci_gate_bits(g, k[i].block),
+                              uvcci_rx_at(r, round, 0, UVCCI_FIRST, k[i].block),
+                              uvcci_key_of(r, 0, k[i].block), g->value);
     }
 }
 
@@ -67,9 +65,7 @@ static bool evaluate(uvcci_builder *b, uvcci_gate *g) {
     uint32_t n;
     uvcc_block *k = uvcci_add_op_blocks(b, UVCC_TASK_TRUNC, 0, UVCCI_ROLE_EDGE, &n);
     for (uint32_t i = 0; i < n; i++) {
-        k[i].in[0] = g->value + uvcci_at_block(&k[i]);
-        k[i].key = uvcci_key_of(r, 0, k[i].block);
-        k[i].out[0] = g->share + uvcci_at_block(&k[i]);
+        uvcci_set_trunc(&k[i], g->value, uvcci_key_of(r, 0, k[i].block), g->share);
     }
     if (r->plan->gate == UVCC_GATE_TRUNC_DCF)
         return build_floor(b, g);
