@@ -220,6 +220,29 @@ static void test_places(void **state) {
     end(&f);
 }
 
+/* Keys have no engines that would notice: a part that has begun to come does not come again. */
+static void test_keys_twice(void **state) {
+    (void)state;
+    fixture f;
+    uvcc_link_rx m;
+    unsigned tried = 0;
+    begin(&f);
+    for (uint32_t k = 0; k < f.st->entry->op_count; k++) {
+        uvcci_instance *r = &f.st->instances[k];
+        for (uint8_t src = 1; r->plan->key_count != 0 && src < 3; src++) {
+            const unsigned side = uvcci_side(f.s, src), round = r->plan->round_count;
+            if (!make(&f, r, round, 0, src, -1, 0, &m))
+                continue;
+            r->rounds[round].seen[side] = 1;
+            assert_int_equal(uvcci_op_receive(f.s, src, &m), UVCC_ABORT_PLAN);
+            assert_int_equal(r->rounds[round].got[side], 0);
+            tried++;
+        }
+    }
+    assert_true(tried != 0);
+    end(&f);
+}
+
 /* Without memory nothing is kept, and the batch can come again. */
 static void test_no_memory(void **state) {
     (void)state;
@@ -243,6 +266,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_against_plan),
         cmocka_unit_test(test_places),
+        cmocka_unit_test(test_keys_twice),
         cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
