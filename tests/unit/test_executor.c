@@ -160,7 +160,7 @@ static void threads_mode(void **state) {
 /* A host that sleeps until the hook tells it to poll. */
 typedef struct bell {
     pthread_mutex_t lock;
-    pthread_cond_t scale_at;
+    pthread_cond_t rung;
     unsigned count;
 } bell;
 
@@ -168,7 +168,7 @@ static void ring(void *user) {
     bell *b = user;
     pthread_mutex_lock(&b->lock);
     b->count++;
-    pthread_cond_signal(&b->scale_at);
+    pthread_cond_signal(&b->rung);
     pthread_mutex_unlock(&b->lock);
 }
 
@@ -192,7 +192,7 @@ static void wake_hook(void **state) {
     while (got < 10) { /* a ring comes after its completion, so none is missed */
         pthread_mutex_lock(&b.lock);
         while (b.count == 0)
-            pthread_cond_wait(&b.scale_at, &b.lock);
+            pthread_cond_wait(&b.rung, &b.lock);
         b.count = 0;
         pthread_mutex_unlock(&b.lock);
         while (uvcc_cpu_poll(x, &c))
