@@ -1,6 +1,7 @@
 #include "support.h"
 
-#include "exec/program/function.h"
+#include "exec/ops/functions_impl.h"
+#include "exec/program/fn_class.h"
 #include <uvcc/compute.h>
 #include <uvcc/program.h>
 
@@ -52,6 +53,53 @@ static uvcci_fn_plan compiled(const uvcc_function *f, uint32_t cols, const uint8
         fail_msg("%s", message);
     assert_string_equal(message, "");
     return plan;
+}
+
+/* ---- the tables of kinds ---- */
+
+/* Whoever adds a kind adds its rows: class, turns, and (run here) the plaintext's. */
+static void test_every_kind(void **state) {
+    (void)state;
+    for (unsigned kind = UVCC_FN_OPEN; kind < UVCC_FN_KIND_END; kind++) {
+        const uvcci_fn_class *class = uvcci_fn_class_of((uint8_t)kind);
+        assert_non_null(class);
+        assert_string_equal(uvcci_fn_kind_name((uint8_t)kind), class->name);
+        assert_non_null(class->compile);
+        for (unsigned other = UVCC_FN_OPEN; other < kind; other++)
+            assert_string_not_equal(uvcci_fn_kind_name((uint8_t)other), class->name);
+        const uvcci_fn_turns *turns = uvcci_fn_turns_of((uint8_t)kind);
+        assert_non_null(turns->start);
+        assert_int_equal(turns->finish != NULL, class->sends != NULL);
+        assert_int_equal(turns->key_task != 0, class->key_bytes != NULL);
+        /* what is dealt: a mask that was drawn, a public map of one, a key, words */
+        const bool deals = class->value == 'M' || class->value == 'B' || class->key_bytes != NULL;
+        assert_true(turns->deal != NULL || !deals);
+    }
+    const uint8_t no_kinds[] = {0, UVCC_FN_KIND_END, 255};
+    for (unsigned i = 0; i < sizeof no_kinds; i++) {
+        assert_null(uvcci_fn_class_of(no_kinds[i]));
+        assert_string_equal(uvcci_fn_kind_name(no_kinds[i]), "?");
+    }
+}
+
+/* Of what a kind sends cost and plan know from its class alone. */
+static void test_vectors(void **state) {
+    (void)state;
+    uvcci_fn_vector v[UVCCI_FN_VECTORS_MAX];
+    const uvcc_fn_instr open = {.kind = UVCC_FN_OPEN, .bits = 17};
+    assert_int_equal(uvcci_fn_class_of(UVCC_FN_OPEN)->sends(&open, 0, v), 1);
+    assert_int_equal(v[0].bits, 17);
+    uvcc_fn_instr table = {.kind = UVCC_FN_TABLE, .a = 1, .b = NONE};
+    assert_int_equal(uvcci_fn_class_of(UVCC_FN_TABLE)->sends(&table, 0, v), 1);
+    table.b = 0;
+    assert_int_equal(uvcci_fn_class_of(UVCC_FN_TABLE)->sends(&table, 0, v), 2);
+    assert_int_equal(v[0].bits + v[1].bits, 128);
+    table.shift = 4; /* b is what the index was shifted from: opened already */
+    assert_int_equal(uvcci_fn_class_of(UVCC_FN_TABLE)->sends(&table, 0, v), 1);
+    const uvcc_fn_instr lift = {.kind = UVCC_FN_LIFT};
+    assert_int_equal(uvcci_fn_class_of(UVCC_FN_LIFT)->sends(&lift, 77, v), 1);
+    assert_int_equal(v[0].protocol, 77); /* that of the op's lifts */
+    assert_true(v[0].fss);
 }
 
 /* ---- compiled form ---- */
@@ -1794,6 +1842,8 @@ static void test_program_no_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_kind),
+        cmocka_unit_test(test_vectors),
         cmocka_unit_test(test_relu_plan),
         cmocka_unit_test(test_max_plan),
         cmocka_unit_test(test_two_pairs),

@@ -193,6 +193,31 @@ static const uvcc_fn_instr chain_steps[] = {
 };
 static const uvcc_function chain = {"chain", 2, 2, COUNT(chain_steps), chain_steps};
 
+/* Three openings in a turn and then a table that opens two vectors: they do not fit into the same
+ * round as those three, and stay together in the next. */
+static const uvcc_fn_instr crowd_steps[] = {
+    {.kind = UVCC_FN_OPEN, .bits = 64, .io = 0},
+    {.kind = UVCC_FN_COMPARE, .a = 0, .bits = 13, .word_count = 1, .words = zero},
+    {.kind = UVCC_FN_COMPARE, .a = 0, .bits = 14, .word_count = 1, .words = one},
+    {.kind = UVCC_FN_COMPARE, .a = 0, .bits = 13, .word_count = 3, .words = steps3},
+    {.kind = UVCC_FN_INDEX, .a = 0},
+    {.kind = UVCC_FN_TABLE,
+     .a = 0,
+     .b = 4,
+     .bits = 13,
+     .first = -150,
+     .entry_count = 300,
+     .entries = entries},
+    {.kind = UVCC_FN_BITS, .a = 1, .word_count = 1, .words = one},
+    {.kind = UVCC_FN_BITS, .a = 2, .word_count = 1, .words = weights3},
+    {.kind = UVCC_FN_BITS, .a = 3, .word_count = 3, .words = weights3},
+    {.kind = UVCC_FN_ADD, .a = 6, .b = 7},
+    {.kind = UVCC_FN_ADD, .a = 8, .b = 9},
+    {.kind = UVCC_FN_LIFT, .a = 5, .io = 0},
+    {.kind = UVCC_FN_LIFT, .a = 10, .io = 1},
+};
+static const uvcc_function crowd = {"crowd", 1, 2, COUNT(crowd_steps), crowd_steps};
+
 /* Floors: of the value, of a product, of differences; of a floor. Masks do not show. */
 static const uvcc_fn_instr floor_steps[] = {
     {.kind = UVCC_FN_OPEN, .bits = 64, .io = 0},
@@ -363,7 +388,7 @@ static int make_tables(void **state) {
 static void test_functions(void **state) {
     (void)state;
     static const uint32_t shapes[][2] = {{1, 1}, {3, 5}, {1, 4096}, {5, 1000}, {3, 4097}};
-    const uvcc_function *const all[] = {&relu, &mixed, &chain, &exacts, &floors};
+    const uvcc_function *const all[] = {&relu, &mixed, &chain, &exacts, &floors, &crowd};
     for (size_t f = 0; f < sizeof all / sizeof all[0]; f++)
         for (size_t k = 0; k < sizeof shapes / sizeof shapes[0]; k++)
             (void)run(&(triangle_options){.seed = k + 1}, all[f], shapes[k][0], shapes[k][1], 12,

@@ -18,6 +18,14 @@ static inline uint64_t uvcci_magnitude(int64_t v) {
     return v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
 }
 
+/* Smallest n >= 1 with bound < 2^n (64 where there is none). */
+static inline uint8_t uvcci_bits_of(uint64_t bound) {
+    uint8_t n = 1;
+    while (n < 64 && bound >> n != 0)
+        n++;
+    return n;
+}
+
 /* Of floor(v / 2^shift), |v| <= x. shift < 64. */
 static inline uint64_t uvcci_shifted_bound(uint64_t x, unsigned shift) {
     if (x == UINT64_MAX)

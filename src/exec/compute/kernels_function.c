@@ -1,51 +1,28 @@
-/* kernels_function.c - the tasks of functions (uvcc/function.h) on one core.
+/* kernels_function.c - the tasks of functions (uvcc/function.h) of HEAD and TAIL; OTHER's stand in
+ * kernels_function_deal.c.
  *
- * As in kernels.c: chunk by chunk, and what evaluates or makes DPF keys takes a block as a whole. A
- * table is turned around once per task into the worker's packing memory, so that the terminals of a
- * window and the entries that they select lie in the same order; behind it lie the terminals of
- * some elements at a time.
+ * As in kernels.c: chunk by chunk, and what evaluates DPF keys takes a block as a whole. A table is
+ * turned around once per task into the worker's packing memory, so that the terminals of a window
+ * and the entries that they select lie in the same order; behind it lie the terminals of some
+ * elements at a time.
  *
  * State: none of its own. Invariant: opened values are public to HEAD and TAIL, as are tables,
  * thresholds and words; masks, terminals and dealt words are secret and become nothing but
  * operands.
  */
-#include "exec/compute/kernels_impl.h"
+#include "exec/compute/kernels_function_impl.h"
 
+#include <assert.h>
 #include <uvcc/blv1.h>
-#include <uvcc/function.h>
 
 #include "exec/compute/table.h"
-#include "exec/primitives/dcf.h"
 #include "exec/primitives/dpf.h"
-#include "exec/primitives/function_layout.h"
-#include "exec/primitives/spline.h"
 
-/* Leaves of some elements: enough of them to share a large table, few enough to stay in a cache. */
-enum { LEAF_WORDS = 32768, TABLE_ELEMS = 256, WORD = 64, SCALAR_LANE = 2 };
-
-static inline const uvcc_fn_args *args(const chunk *c) {
-    return c->t->u.vec.fn;
-}
-
-/* Bytes before a chunk where elements have `bits` bits. */
-static inline size_t packed(const chunk *c, unsigned bits) {
-    return (size_t)c->first * bits / 8;
-}
-
-static inline bool is_head(const chunk *c) {
-    return c->b->role == UVCC_HEAD;
-}
+/* Terminals of some elements: enough of them to share a large table, few enough to stay in a cache.
+ */
+enum { TERMINAL_WORDS = 32768, TABLE_ELEMS = 256 };
 
 /* --- Words that are shared by HEAD and TAIL --------------------------------------------------- */
-
-static void head_words(const chunk *c, unsigned pair, uint16_t call, uint8_t lane, uint32_t q,
-                       uint64_t *to) {
-    prg_of_call(c, call, pair, UVCC_TAG_select, lane, (uint64_t)q * BLOCK + c->first, to, c->n);
-}
-
-static inline size_t section_at(const chunk *c, uint32_t q) {
-    return ((size_t)q * c->b->count + c->first) * 8;
-}
 
 /* W(call, lane, q); TAIL's from words[section]. */
 static const uint64_t *share_words_to(const chunk *c, uint64_t *to, uint16_t call, uint8_t lane,
@@ -59,32 +36,6 @@ static const uint64_t *share_words_to(const chunk *c, uint64_t *to, uint16_t cal
 static const uint64_t *share_words(const chunk *c, unsigned slot, uint16_t call, uint8_t lane,
                                    uint32_t q, unsigned section) {
     return share_words_to(c, c->s->slot[slot], call, lane, q, section);
-}
-
-/* OTHER: x less HEAD's shares, for TAIL. */
-static void deal_words(const chunk *c, unsigned spare, uint8_t lane, uint32_t q,
-                       const uint64_t *x) {
-    uint64_t *head = c->s->slot[spare];
-    head_words(c, PAIR_HO, c->t->call, lane, q, head);
-    uint8_t *to = c->b->out_words + section_at(c, q);
-    for (uint32_t i = 0; i < c->n; i++)
-        put(to, i, x[i] - head[i]);
-}
-
-/* OTHER: the sum of HEAD's and TAIL's pads. */
-static const uint64_t *pads_of_call(const chunk *c, uint16_t call, unsigned slot, unsigned spare,
-                                    uvcc_prg_tag tag, uint8_t lane) {
-    uint64_t *r = c->s->slot[slot], *t = c->s->slot[spare];
-    prg_of_call(c, call, PAIR_TO, tag, lane, c->first, t, c->n);
-    prg_of_call(c, call, PAIR_HO, tag, lane, c->first, r, c->n);
-    for (uint32_t i = 0; i < c->n; i++)
-        r[i] += t[i];
-    return r;
-}
-
-static const uint64_t *both_pads(const chunk *c, unsigned slot, unsigned spare, uvcc_prg_tag tag,
-                                 uint8_t lane) {
-    return pads_of_call(c, c->t->call, slot, spare, tag, lane);
 }
 
 /* --- Openings --------------------------------------------------------------------------------- */
@@ -129,7 +80,7 @@ static void pads(const chunk *c) {
     const uvcc_prg_tag tag = args(c)->exchange ? UVCC_TAG_lift : UVCC_TAG_mask;
     const uint8_t lane = args(c)->exchange ? 2 : 0;
     if (c->b->role == UVCC_OTHER)
-        memcpy(out(c, 0), both_pads(c, 0, 1, tag, lane), (size_t)c->n * 8);
+        memcpy(out(c, 0), uvcci_kernel_both_pads(c, c->t->call, 0, 1, tag, lane), (size_t)c->n * 8);
     else
         prg(c, pair_other(c), tag, lane, c->first, out(c, 0), c->n);
 }
@@ -209,10 +160,6 @@ static void sum_bits(const chunk *c, const uint64_t *xh, const uint64_t *p) {
             add_bit(c, j, xh, p, sum);
     memcpy(out(c, 0), sum, (size_t)c->n * sizeof *sum);
 }
-
-/* The words of a SELECT_MUL: k' and k' r of the bit by which it is multiplied, then for each j what
- * k_j needs. */
-enum { BOTH_OTHER, BOTH_FIRST = 2, BOTH_R = 0, BOTH_KK, BOTH_KKR, BOTH_EACH };
 
 /* to = (1-2e) (k x - kr), a share of (1-2e) k x. */
 static void times_k(const chunk *c, const uint64_t *k, const uint64_t *kr, unsigned bit,
@@ -313,7 +260,7 @@ static void table(const chunk *c) {
     if (c->b->role == UVCC_OTHER)
         return;
     const uvcci_dpf_keys k = dpf_keys_of(c);
-    const uint32_t fit = LEAF_WORDS / uvcci_dpf_window_words(args(c)->entry_count);
+    const uint32_t fit = TERMINAL_WORDS / uvcci_dpf_window_words(args(c)->entry_count);
     const uint32_t step = fit < TABLE_ELEMS ? fit : TABLE_ELEMS;
     for (uint32_t at = 0; at < k.c; at += step)
         table_part(c, &k, at, k.c - at < step ? k.c - at : step);
@@ -440,10 +387,6 @@ static void floor_masked(const chunk *c) {
     }
 }
 
-static uvcci_spline spline_of(const uvcc_fn_args *fn) {
-    return uvcci_spline_of((unsigned)fn->first, fn->word_count, fn->words);
-}
-
 /* Elements whose payloads fill a slot. */
 enum { SPLINE_ELEMS = CHUNK / UVCCI_DCF_WORDS_MAX };
 
@@ -520,11 +463,7 @@ static void best(const chunk *c) {
     memcpy(out(c, 0), sum, (size_t)c->n * sizeof *sum);
 }
 
-/* --- Ladders ---------------------------------------------------------------------------------- */
-
-static uvcci_multiscale multiscale_of(const uvcc_fn_args *fn) {
-    return uvcci_fn_multiscale(fn->bits, fn->shift, fn->first, fn->word_count);
-}
+/* --- Multi-scale tables ----------------------------------------------------------------------- */
 
 static void multiscale(const chunk *c) {
     const uvcc_block *b = c->b;
@@ -541,373 +480,72 @@ static void multiscale(const chunk *c) {
         b->out[0][i] += constant;
 }
 
-/* --- Dealing ---------------------------------------------------------------------------------- */
+/* --- What arguments may be -------------------------------------------------------------------- */
 
-static void deal_key(const chunk *c) {
-    const uvcc_block *b = c->b;
-    const uvcc_fn_args *fn = args(c);
-    uint64_t *alpha = c->s->words, (*roots)[2 * BLOCK] = c->s->roots;
-    for (uint32_t i = 0; i < b->count; i++)
-        alpha[i] = b->in[0][i] & low_bits(fn->bits);
-    prg_of_call(c, fn->call_key, PAIR_HO, UVCC_TAG_root, 0, 0, roots[0], (size_t)b->count * 2);
-    prg_of_call(c, fn->call_key, PAIR_TO, UVCC_TAG_root, 0, 0, roots[1], (size_t)b->count * 2);
-    uint8_t *levels = b->out_bytes[0];
-    uint8_t *terminals = levels + (size_t)uvcci_dpf_levels(fn->bits) * b->count * 16;
-    uvcci_dpf_gen(uvcci_kernel_dpf_keys(c), fn->bits, b->count, alpha, (const uint8_t *)roots[0],
-                  (const uint8_t *)roots[1], levels, terminals, terminals + (size_t)b->count * 16,
-                  c->s->shares);
-    memcpy(b->out_bytes[1], levels, uvcci_cw_bytes(fn->bits, b->count));
-    if (b->out[0] != NULL)
-        for (uint32_t i = 0; i < b->count; i++)
-            b->out[0][i] = ((uint64_t)c->s->shares[i] << 1) - 1;
+static bool opened_is_sane(const uvcc_task *t) {
+    return any_args(t) && bits_are_sane(args_given(t)->bits, 64);
 }
 
-static void deal_multiscale(const chunk *c) {
-    const uvcc_block *b = c->b;
-    const uvcci_multiscale s = multiscale_of(args(c));
-    uint64_t(*roots)[2 * BLOCK] = c->s->roots;
-    prg_of_call(c, args(c)->call_key, PAIR_HO, UVCC_TAG_root, 0, 0, roots[0], (size_t)b->count * 2);
-    prg_of_call(c, args(c)->call_key, PAIR_TO, UVCC_TAG_root, 0, 0, roots[1], (size_t)b->count * 2);
-    uvcci_multiscale_gen(uvcci_kernel_dpf_keys(c), &s, b->count, b->in[0],
-                         (const uint8_t *)roots[0], (const uint8_t *)roots[1], b->out_bytes[0]);
-    memcpy(b->out_bytes[1], b->out_bytes[0], uvcci_multiscale_bytes(s.depth, s.scales, b->count));
+static bool low_is_sane(const uvcc_task *t) {
+    return opened_is_sane(t) && args_given(t)->shift < 64;
 }
 
-/* For alpha in s->words. */
-static void deal_dcf(const chunk *c, uint16_t call, unsigned n, unsigned w, const uint64_t *beta) {
-    const uvcc_block *b = c->b;
-    uint64_t(*roots)[2 * BLOCK] = c->s->roots;
-    prg_of_call(c, call, PAIR_HO, UVCC_TAG_root, 0, 0, roots[0], (size_t)b->count * 2);
-    prg_of_call(c, call, PAIR_TO, UVCC_TAG_root, 0, 0, roots[1], (size_t)b->count * 2);
-    uvcci_dcf_gen(uvcci_kernel_dpf_keys(c), n, w, b->count, c->s->words, beta,
-                  (const uint8_t *)roots[0], (const uint8_t *)roots[1], b->out_bytes[0]);
-    memcpy(b->out_bytes[1], b->out_bytes[0], uvcci_dcf_bytes(n, w, b->count));
+static bool compare_is_sane(const uvcc_task *t) {
+    return any_args(t) && bits_are_sane(args_given(t)->bits, 63) && words_are_sane(args_given(t));
 }
 
-void uvcci_kernel_deal_less(const chunk *c, uint16_t call, unsigned n) {
-    for (uint32_t i = 0; i < c->b->count; i++)
-        c->packing[i] = 1;
-    deal_dcf(c, call, n, 1, c->packing);
+static bool select_is_sane(const uvcc_task *t) {
+    return any_args(t) && words_are_sane(args_given(t));
 }
 
-/* alpha = r mod 2^n. */
-static void put_alpha(const chunk *c, unsigned n) {
-    for (uint32_t i = 0; i < c->b->count; i++)
-        c->s->words[i] = c->b->in[0][i] & low_bits(n);
+static bool table_is_sane(const uvcc_task *t) {
+    const uvcc_fn_args *fn = args_given(t);
+    return fn != NULL && bits_are_sane(fn->bits, 64) && fn->entries != NULL &&
+           fn->entry_count >= 1 && fn->entry_count <= UVCC_FN_ENTRIES_MAX &&
+           fn->entry_count - 1 <= low_bits(fn->bits) && fn->shift < 64 &&
+           (fn->shift == 0 || fn->words != NULL);
 }
 
-static void deal_floor(const chunk *c) {
-    put_alpha(c, args(c)->shift);
-    uvcci_kernel_deal_less(c, args(c)->call_key, args(c)->shift);
+static bool scales_are_sane(const uvcc_task *t) {
+    return any_args(t) && multiscale_is_sane(args_given(t));
 }
 
-static void deal_spline(const chunk *c) {
-    const uvcc_fn_args *fn = args(c);
-    const unsigned w = (unsigned)fn->first + 1;
-    uint64_t *beta = c->packing;
-    for (uint32_t i = 0; i < c->b->count; i++) {
-        const uint64_t r = c->b->in[0][i], minus = (r >> fn->bits & 1) - 1;
-        uint64_t power = flip(1, minus);
-        for (unsigned j = 0; j < w; j++, power *= r)
-            beta[(size_t)i * w + j] = power;
-    }
-    put_alpha(c, fn->bits);
-    deal_dcf(c, fn->call_key, fn->bits, w, beta);
+static bool knots_are_sane(const uvcc_task *t) {
+    return any_args(t) && spline_is_sane(args_given(t), false);
 }
 
-static void deal_powers(const chunk *c) {
-    const unsigned m = args(c)->bits, d = (unsigned)args(c)->first;
-    const uint64_t *r = in(c, 0);
-    uint64_t *power = c->s->slot[0], *x = c->s->slot[1];
-    for (uint32_t i = 0; i < c->n; i++)
-        power[i] = 1;
-    for (unsigned j = 0; j <= d; j++) {
-        for (uint32_t i = 0; i < c->n; i++)
-            x[i] = power[i] & ((r[i] >> m & 1) - 1);
-        deal_words(c, 2, SCALAR_LANE, j, x);
-        if (j >= 2)
-            deal_words(c, 2, SCALAR_LANE, d - 1 + j, power);
-        for (uint32_t i = 0; i < c->n; i++)
-            power[i] *= r[i];
-    }
-}
-
-static void deal_bits(const chunk *c) {
-    const uvcc_fn_args *fn = args(c);
-    const uint64_t used = low_bits(fn->word_count), *r = in(c, 0);
-    const uint64_t *ho = pad(c, 0, PAIR_HO, UVCC_TAG_mask, 2);
-    const uint64_t *to = pad(c, 1, PAIR_TO, UVCC_TAG_mask, 2);
-    uint64_t *k = c->b->out[0] != NULL ? out(c, 0) : c->s->slot[4], *bit = c->s->slot[2];
-    for (uint32_t i = 0; i < c->n; i++)
-        k[i] = (ho[i] ^ to[i] ^ (0 - (r[i] >> fn->bits & 1))) & used;
-    for (uint32_t j = 0; j < fn->word_count; j++) {
-        for (uint32_t i = 0; i < c->n; i++)
-            bit[i] = k[i] >> j & 1;
-        deal_words(c, 3, 0, j, bit);
-    }
-}
-
-/* OTHER: x for TAIL as word q, and x r as word q_r. */
-static void deal_with_mask(const chunk *c, uint32_t q, uint32_t q_r, uint64_t *x) {
-    const uint64_t *r = in(c, 1);
-    deal_words(c, 1, SCALAR_LANE, q, x);
-    for (uint32_t i = 0; i < c->n; i++)
-        x[i] *= r[i];
-    deal_words(c, 1, SCALAR_LANE, q_r, x);
-}
-
-static void deal_both(const chunk *c) {
-    const uint64_t *k = in(c, 0), *r = in(c, 1), *k2 = in(c, 2);
-    uint64_t *x = c->s->slot[0];
-    for (uint32_t i = 0; i < c->n; i++)
-        x[i] = k2[i] & 1;
-    deal_with_mask(c, BOTH_OTHER, BOTH_OTHER + 1, x);
-    for (uint32_t j = 0; j < args(c)->word_count; j++) {
-        const uint32_t q = BOTH_FIRST + BOTH_EACH * j;
-        for (uint32_t i = 0; i < c->n; i++)
-            x[i] = r[i] & (0 - (k[i] >> j & 1));
-        deal_words(c, 1, SCALAR_LANE, q + BOTH_R, x);
-        for (uint32_t i = 0; i < c->n; i++)
-            x[i] = k[i] >> j & k2[i] & 1;
-        deal_with_mask(c, q + BOTH_KK, q + BOTH_KKR, x);
-    }
-}
-
-static void deal_select(const chunk *c) {
-    const uint64_t *k = in(c, 0), *r = in(c, 1);
-    uint64_t *kr = c->s->slot[0];
-    if (c->b->in[2] != NULL) {
-        deal_both(c);
-        return;
-    }
-    for (uint32_t j = 0; j < args(c)->word_count; j++) {
-        for (uint32_t i = 0; i < c->n; i++)
-            kr[i] = r[i] & (0 - (k[i] >> j & 1));
-        deal_words(c, 1, 1, j, kr);
-    }
-}
-
-/* The words that a factor s of v needs, from q on; b NULL: v is not multiplied. Gives the next q.
- */
-static uint32_t deal_scalar_by(const chunk *c, uint32_t q, const uint64_t *s, const uint64_t *rho,
-                               const uint64_t *b) {
-    uint64_t *x = c->s->slot[1], *y = c->s->slot[4];
-    deal_words(c, 5, SCALAR_LANE, q, s);
-    for (uint32_t i = 0; i < c->n; i++)
-        x[i] = s[i] * rho[i];
-    deal_words(c, 5, SCALAR_LANE, q + 1, x);
-    if (b == NULL)
-        return q + 2;
-    for (uint32_t i = 0; i < c->n; i++) {
-        y[i] = s[i] * b[i];
-        x[i] *= b[i];
-    }
-    deal_words(c, 5, SCALAR_LANE, q + 2, y);
-    deal_words(c, 5, SCALAR_LANE, q + 3, x);
-    return q + 4;
-}
-
-static void deal_scalar(const chunk *c) {
-    const uvcc_fn_args *fn = args(c);
-    const uint64_t *sign = in(c, 0), *b = NULL;
-    uint64_t *s = c->s->slot[0];
-    for (uint32_t i = 0; i < c->n; i++)
-        s[i] = sign[i];
-    if (fn->by_table)
-        for (uint32_t i = 0; i < c->n; i++)
-            s[i] *= in(c, 1)[i];
-    if (fn->shift != 0)
-        for (uint32_t i = 0; i < c->n; i++) {
-            const uint64_t low = in(c, 1)[i] & low_bits(fn->shift);
-            const uint64_t z = uvcci_fn_factor(fn->words + 4, low, fn->shift);
-            s[i] *= (uint64_t)((int64_t)z >> fn->constant);
-        }
-    const uint64_t *rho = both_pads(c, 2, 5, UVCC_TAG_mask, 1);
-    if (fn->times)
-        b = both_pads(c, 3, 5, UVCC_TAG_mask, 0);
-    else if (fn->by_table)
-        b = pads_of_call(c, fn->call_bits, 3, 5, UVCC_TAG_mask, 1);
-    else if (c->b->in[2] != NULL)
-        b = in(c, 2);
-    const uint32_t q = deal_scalar_by(c, 0, s, rho, b);
-    if (c->b->in[3] == NULL)
-        return;
-    const uint64_t *k = in(c, 3);
-    for (uint32_t i = 0; i < c->n; i++)
-        s[i] &= 0 - (k[i] & 1);
-    (void)deal_scalar_by(c, q, s, rho, b);
-}
-
-static void deal_mul(const chunk *c) {
-    const uint64_t *x = in(c, 0), *y = in(c, 1);
-    uint64_t *z = c->s->slot[0];
-    for (uint32_t i = 0; i < c->n; i++)
-        z[i] = x[i] * y[i];
-    deal_words(c, 1, SCALAR_LANE, 0, z);
-}
-
-static void deal_trunc(const chunk *c) {
-    const uint64_t *r = in(c, 0);
-    const unsigned s = args(c)->shift;
-    uint64_t *w = c->s->slot[0];
-    for (unsigned m = 0; m < 2; m++) {
-        for (uint32_t i = 0; i < c->n; i++)
-            w[i] = (m == 0 ? r[i] >> 63 << (64 - s) : 0) - (r[i] >> s);
-        deal_words(c, 1, SCALAR_LANE, m, w);
-    }
-}
-
-static void deal_best(const chunk *c) {
-    const size_t first = (size_t)c->first * UVCCI_FN_QUAD_PAIRS;
-    const uint64_t *k = c->b->in[0] + first, *r = c->b->in[1] + first;
-    uint64_t *point = c->s->slot[0], *h = c->s->slot[1], *d = c->s->slot[2];
-    for (unsigned n = 0; n < UVCCI_FN_QUAD_OTHERS; n++) {
-        const uvcci_fn_candidate *of = &uvcci_fn_candidates[n];
-        for (uint32_t i = 0; i < c->n; i++) {
-            point[i] = 0;
-            for (unsigned j = 0; j < UVCCI_FN_QUAD_OTHERS; j++)
-                point[i] |= (k[i * UVCCI_FN_QUAD_PAIRS + of->pair[j]] & 1) << j;
-        }
-        for (uint32_t v = 0; v < UVCCI_FN_BEST_ROWS; v++) {
-            for (uint32_t i = 0; i < c->n; i++) { /* 1 where the three bits are all equal to v's */
-                const uint64_t same = ~(point[i] ^ v);
-                h[i] = same & same >> 1 & same >> 2 & 1;
-                d[i] = r[i * UVCCI_FN_QUAD_PAIRS + of->less_last] & (0 - h[i]);
-            }
-            deal_words(c, 3, SCALAR_LANE, 2 * UVCCI_FN_BEST_ROWS * n + v, h);
-            deal_words(c, 3, SCALAR_LANE, 2 * UVCCI_FN_BEST_ROWS * n + UVCCI_FN_BEST_ROWS + v, d);
-        }
-    }
-}
-
-/* --- Dispatch --------------------------------------------------------------------------------- */
-
-static const vec_kernel kernels[] = {
-    [UVCC_TASK_FN_OPEN_MASK - UVCC_TASK_FN_OPEN_MASK] = {open_mask, false},
-    [UVCC_TASK_FN_OPEN_FINISH - UVCC_TASK_FN_OPEN_MASK] = {open_finish, false},
-    [UVCC_TASK_FN_PADS - UVCC_TASK_FN_OPEN_MASK] = {pads, false},
-    [UVCC_TASK_FN_SHIFT - UVCC_TASK_FN_OPEN_MASK] = {shift, false},
-    [UVCC_TASK_FN_COMPARE - UVCC_TASK_FN_OPEN_MASK] = {compare, true},
-    [UVCC_TASK_FN_OPEN_BITS - UVCC_TASK_FN_OPEN_MASK] = {open_bits, false},
-    [UVCC_TASK_FN_SELECT - UVCC_TASK_FN_OPEN_MASK] = {select_bits, false},
-    [UVCC_TASK_FN_BITS - UVCC_TASK_FN_OPEN_MASK] = {weigh_bits, false},
-    [UVCC_TASK_FN_TABLE - UVCC_TASK_FN_OPEN_MASK] = {table, true},
-    [UVCC_TASK_FN_SCALAR - UVCC_TASK_FN_OPEN_MASK] = {scalar, false},
-    [UVCC_TASK_FN_ADD - UVCC_TASK_FN_OPEN_MASK] = {add, false},
-    [UVCC_TASK_FN_DEAL_KEY - UVCC_TASK_FN_OPEN_MASK] = {deal_key, true},
-    [UVCC_TASK_FN_DEAL_BITS - UVCC_TASK_FN_OPEN_MASK] = {deal_bits, false},
-    [UVCC_TASK_FN_DEAL_SELECT - UVCC_TASK_FN_OPEN_MASK] = {deal_select, false},
-    [UVCC_TASK_FN_DEAL_SCALAR - UVCC_TASK_FN_OPEN_MASK] = {deal_scalar, false},
-    [UVCC_TASK_FN_MUL - UVCC_TASK_FN_OPEN_MASK] = {mul, false},
-    [UVCC_TASK_FN_DEAL_MUL - UVCC_TASK_FN_OPEN_MASK] = {deal_mul, false},
-    [UVCC_TASK_FN_TRUNC - UVCC_TASK_FN_OPEN_MASK] = {trunc_masked, false},
-    [UVCC_TASK_FN_DEAL_TRUNC - UVCC_TASK_FN_OPEN_MASK] = {deal_trunc, false},
-    [UVCC_TASK_FN_BEST - UVCC_TASK_FN_OPEN_MASK] = {best, false},
-    [UVCC_TASK_FN_DEAL_BEST - UVCC_TASK_FN_OPEN_MASK] = {deal_best, false},
-    [UVCC_TASK_FN_MULTISCALE - UVCC_TASK_FN_OPEN_MASK] = {multiscale, true},
-    [UVCC_TASK_FN_DEAL_MULTISCALE - UVCC_TASK_FN_OPEN_MASK] = {deal_multiscale, true},
-    [UVCC_TASK_FN_FLOOR - UVCC_TASK_FN_OPEN_MASK] = {floor_masked, true},
-    [UVCC_TASK_FN_DEAL_FLOOR - UVCC_TASK_FN_OPEN_MASK] = {deal_floor, true},
-    [UVCC_TASK_FN_SPLINE - UVCC_TASK_FN_OPEN_MASK] = {spline, true},
-    [UVCC_TASK_FN_DEAL_SPLINE - UVCC_TASK_FN_OPEN_MASK] = {deal_spline, true},
-    [UVCC_TASK_FN_DEAL_POWERS - UVCC_TASK_FN_OPEN_MASK] = {deal_powers, false},
-};
-
-const vec_kernel *uvcci_fn_kernel(unsigned kind) {
-    const unsigned i = kind - UVCC_TASK_FN_OPEN_MASK;
-    return i < sizeof kernels / sizeof *kernels ? &kernels[i] : NULL;
-}
-
-static bool bits_are_sane(unsigned bits, unsigned most) {
-    return bits >= 1 && bits <= most;
-}
-
-static bool multiscale_is_sane(const uvcc_fn_args *fn) {
-    if (fn->words == NULL || fn->first < 2 || fn->first > UVCCI_MULTISCALE_CELLS_MAX)
-        return false;
-    const uvcci_multiscale s = multiscale_of(fn);
-    return s.scales >= 1 && s.scales <= UVCCI_MULTISCALE_SCALES_MAX &&
-           UVCCI_MULTISCALE_STEP * (s.scales - 1) < s.depth && s.shift + s.depth <= 64;
-}
-
-/* A dealer does not need the words. */
-static bool spline_is_sane(const uvcc_fn_args *fn, bool deals) {
-    if (!bits_are_sane(fn->bits, 63) || fn->first < 0 || fn->first > UVCCI_SPLINE_DEGREE_MAX)
-        return false;
-    const uvcci_spline s = spline_of(fn);
-    return deals || (fn->words != NULL && s.knots >= 1 && s.knots <= UVCCI_SPLINE_KNOTS_MAX &&
-                     uvcci_spline_words(s.degree, s.knots) == fn->word_count);
-}
-
-static bool words_are_sane(const uvcc_fn_args *fn) {
-    return fn->words != NULL && bits_are_sane(fn->word_count, WORD);
-}
-
-bool uvcci_fn_is_sane(const uvcc_task *t) {
-    const uvcc_fn_args *fn = t->u.vec.fn;
-    if (fn == NULL)
-        return false;
-    switch (t->kind) {
-    case UVCC_TASK_FN_OPEN_MASK:
-    case UVCC_TASK_FN_OPEN_FINISH:
-    case UVCC_TASK_FN_OPEN_BITS:
-    case UVCC_TASK_FN_DEAL_KEY:
-        return bits_are_sane(fn->bits, 64);
-    case UVCC_TASK_FN_SHIFT:
-        return bits_are_sane(fn->bits, 64) && fn->shift < 64;
-    case UVCC_TASK_FN_COMPARE:
-        return bits_are_sane(fn->bits, 63) && words_are_sane(fn);
-    case UVCC_TASK_FN_SELECT:
-    case UVCC_TASK_FN_BITS:
-        return words_are_sane(fn);
-    case UVCC_TASK_FN_DEAL_BITS:
-        return bits_are_sane(fn->bits, 63) && bits_are_sane(fn->word_count, WORD);
-    case UVCC_TASK_FN_DEAL_SELECT:
-        return bits_are_sane(fn->word_count, WORD);
-    case UVCC_TASK_FN_TABLE:
-        return bits_are_sane(fn->bits, 64) && fn->entries != NULL && fn->entry_count >= 1 &&
-               fn->entry_count <= UVCC_FN_ENTRIES_MAX &&
-               fn->entry_count - 1 <= low_bits(fn->bits) && fn->shift < 64 &&
-               (fn->shift == 0 || fn->words != NULL);
-    case UVCC_TASK_FN_MULTISCALE:
-    case UVCC_TASK_FN_DEAL_MULTISCALE:
-        return multiscale_is_sane(fn);
-    case UVCC_TASK_FN_SPLINE:
-    case UVCC_TASK_FN_DEAL_SPLINE:
-    case UVCC_TASK_FN_DEAL_POWERS:
-        return spline_is_sane(fn, t->kind != UVCC_TASK_FN_SPLINE);
-    case UVCC_TASK_FN_TRUNC:
-    case UVCC_TASK_FN_DEAL_TRUNC:
-    case UVCC_TASK_FN_FLOOR:
-    case UVCC_TASK_FN_DEAL_FLOOR:
-        return bits_are_sane(fn->shift, 62);
-    case UVCC_TASK_FN_DEAL_SCALAR:
-        return fn->shift < 64 &&
-               (fn->shift == 0 || (fn->words != NULL && fn->constant >= 0 && fn->constant < 64));
-    default:
-        return true;
-    }
-}
-
-size_t uvcci_fn_packing_words(const uvcc_task *t) {
-    switch (t->kind) {
-    case UVCC_TASK_FN_TABLE:
-        return table_words(t->u.vec.fn->entry_count) + LEAF_WORDS;
-    case UVCC_TASK_DEAL: /* payloads */
-        return t->u.vec.gate == UVCC_GATE_TRUNC_DCF ? BLOCK : 0;
-    case UVCC_TASK_FN_DEAL_FLOOR:
-    case UVCC_TASK_FN_DEAL_SPLINE:
-        return (size_t)BLOCK * UVCCI_DCF_WORDS_MAX;
-    default:
-        return 0;
-    }
+static size_t table_packing(const uvcc_task *t) {
+    return table_words(t->u.vec.fn->entry_count) + TERMINAL_WORDS;
 }
 
 size_t uvcci_fn_packing_words_max(void) {
-    return table_words(UVCC_FN_ENTRIES_MAX) + LEAF_WORDS;
+    return table_words(UVCC_FN_ENTRIES_MAX) + TERMINAL_WORDS;
 }
 
-void uvcci_fn_prepare(const uvcc_task *t, uint64_t *packing) {
-    if (t->kind == UVCC_TASK_FN_TABLE)
-        turn_around(t->u.vec.fn, (int64_t *)(void *)packing);
+static void prepare_table(const uvcc_task *t, uint64_t *packing) {
+    turn_around(t->u.vec.fn, (int64_t *)(void *)packing);
 }
+
+const uvcci_kernel uvcci_kernels_function[UVCC_TASK_KIND_END] = {
+    [UVCC_TASK_FN_OPEN_MASK] = {.run = open_mask, .sane = opened_is_sane},
+    [UVCC_TASK_FN_OPEN_FINISH] = {.run = open_finish, .sane = opened_is_sane},
+    [UVCC_TASK_FN_PADS] = {.run = pads, .sane = any_args},
+    [UVCC_TASK_FN_SHIFT] = {.run = shift, .sane = low_is_sane},
+    [UVCC_TASK_FN_COMPARE] = {.run = compare, .whole = true, .sane = compare_is_sane},
+    [UVCC_TASK_FN_OPEN_BITS] = {.run = open_bits, .sane = opened_is_sane},
+    [UVCC_TASK_FN_SELECT] = {.run = select_bits, .sane = select_is_sane},
+    [UVCC_TASK_FN_BITS] = {.run = weigh_bits, .sane = select_is_sane},
+    [UVCC_TASK_FN_TABLE] = {.run = table,
+                            .whole = true,
+                            .sane = table_is_sane,
+                            .packing = table_packing,
+                            .prepare = prepare_table},
+    [UVCC_TASK_FN_SCALAR] = {.run = scalar, .sane = any_args},
+    [UVCC_TASK_FN_ADD] = {.run = add, .sane = any_args},
+    [UVCC_TASK_FN_MUL] = {.run = mul, .sane = any_args},
+    [UVCC_TASK_FN_TRUNC] = {.run = trunc_masked, .sane = shift_is_sane},
+    [UVCC_TASK_FN_BEST] = {.run = best, .sane = any_args},
+    [UVCC_TASK_FN_MULTISCALE] = {.run = multiscale, .whole = true, .sane = scales_are_sane},
+    [UVCC_TASK_FN_FLOOR] = {.run = floor_masked, .whole = true, .sane = shift_is_sane},
+    [UVCC_TASK_FN_SPLINE] = {.run = spline, .whole = true, .sane = knots_are_sane},
+};

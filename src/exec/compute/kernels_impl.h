@@ -1,5 +1,5 @@
 /* kernels_impl.h - what the files of the CPU kernels share: a worker's scratch, the part of a block
- * that a kernel works on, and its pads. For kernels*.c only. */
+ * that a kernel works on, its pads, and what a kernel is. For kernels*.c only. */
 #ifndef UVCCI_KERNELS_IMPL_H
 #define UVCCI_KERNELS_IMPL_H
 
@@ -43,10 +43,21 @@ typedef struct chunk {
     uvcci_gemm_backend simd;
 } chunk;
 
-typedef struct vec_kernel {
-    void (*run)(const chunk *c);
-    bool whole; /* wants a block, not a chunk */
-} vec_kernel;
+/* What a task of some kind is made by. Each subject's file has a table of its own kinds, by kind;
+ * kernels.c asks all of them. */
+typedef struct uvcci_kernel {
+    void (*run)(const chunk *c);      /* of a task of blocks */
+    bool whole;                       /* wants a block, not a chunk */
+    bool (*sane)(const uvcc_task *t); /* its numbers are within what formulas allow; NULL: any */
+    size_t (*packing)(const uvcc_task *t); /* words of packing memory; NULL: none */
+    void (*prepare)(const uvcc_task *t, uint64_t *packing); /* fills it before the first block */
+    int (*task)(uvcci_cpu_worker *w, const uvcc_task *t);   /* of any other task: 0 or an error */
+} uvcci_kernel;
+extern const uvcci_kernel uvcci_kernels_open[], uvcci_kernels_gate[], uvcci_kernels_lift[],
+    uvcci_kernels_deal[], uvcci_kernels_map[], uvcci_kernels_gemm[], uvcci_kernels_bytes[],
+    uvcci_kernels_sks[], uvcci_kernels_function[], uvcci_kernels_function_deal[];
+/* The kernel of a kind; NULL: no executor runs it. */
+const uvcci_kernel *uvcci_kernel_of(unsigned kind);
 
 /* --- Where things are ------------------------------------------------------------------------- */
 
@@ -87,6 +98,7 @@ static inline uint64_t flip(uint64_t x, uint64_t v) {
 
 /* --- Pads ------------------------------------------------------------------------------------- */
 
+/* A pair's expanded key of a tag, and the two of the DPF's tree (kernels_pads.c). */
 const uvcci_aes *uvcci_kernel_prg_key(const chunk *c, unsigned pair, uvcc_prg_tag tag);
 const uvcci_aes *uvcci_kernel_dpf_keys(const chunk *c);
 
@@ -108,25 +120,48 @@ static inline const uint64_t *pad(const chunk *c, unsigned slot, unsigned pair, 
     return c->s->slot[slot];
 }
 
-/* --- Functions (kernels_function.c) ----------------------------------------------------------- */
+/* --- Where key streams have what (gates) --------------------------------------------------------
+ */
 
-/* NULL: not a task of functions. */
-const vec_kernel *uvcci_fn_kernel(unsigned kind);
-/* Whether the numbers of such a task are within what its formulas allow. */
-bool uvcci_fn_is_sane(const uvcc_task *t);
-/* OTHER's DCF keys for [x < alpha], alpha < 2^n in s->words, to the beginning of out_bytes[0] and
- * [1]; roots at `call`. Packing: BLOCK words. */
+/* Bits of a comparison. */
+static inline unsigned uvcci_kernel_less_bits(const chunk *c) {
+    return c->t->u.vec.gate == UVCC_GATE_RELU ? c->t->u.vec.bits : c->t->u.vec.shift;
+}
+static inline uvcc_key_layout uvcci_kernel_layout(const chunk *c, uvcc_role role) {
+    uvcc_key_layout k;
+    uvcc_key_layout_of((uvcc_gate)c->t->u.vec.gate, c->t->u.vec.compact, c->t->u.vec.shift,
+                       c->t->u.vec.bits, c->b->count, role, &k);
+    return k;
+}
+
+/* --- Pads of several subjects (kernels_pads.c) ------------------------------------------------ */
+
+/* Bit pads of a comparison: as many words as the chunk's bits need. */
+const uint8_t *uvcci_kernel_bit_pad(const chunk *c, unsigned slot, unsigned pair);
+/* Bit i of a ^ b as a mask. */
+const uint64_t *uvcci_kernel_bit_masks(const chunk *c, unsigned slot, const uint8_t *a,
+                                       const uint8_t *b);
+/* OTHER: the sum of HEAD's and TAIL's pads of a call, in `slot`. */
+const uint64_t *uvcci_kernel_both_pads(const chunk *c, uint16_t call, unsigned slot, unsigned spare,
+                                       uvcc_prg_tag tag, uint8_t lane);
+
+/* --- Keys that OTHER deals (kernels_keys.c) --------------------------------------------------- */
+
+/* HEAD's and TAIL's roots of a block, in s->roots. */
+uint64_t (*uvcci_kernel_both_roots(const chunk *c, uint16_t call))[2 * BLOCK];
+/* DCF keys on n bits with w words beta[i][w] for [x < alpha], alpha < 2^n in s->words, to the
+ * beginning of out_bytes[0] and [1]; roots at `call`. */
+void uvcci_kernel_deal_dcf(const chunk *c, uint16_t call, unsigned n, unsigned w,
+                           const uint64_t *beta);
+/* The same with beta = 1. Packing: BLOCK words. */
 void uvcci_kernel_deal_less(const chunk *c, uint16_t call, unsigned n);
-/* Words of packing memory that a task of blocks needs, and that any can need. */
-size_t uvcci_fn_packing_words(const uvcc_task *t);
+
+/* --- Packing memory --------------------------------------------------------------------------- */
+
+/* At least so many words of it; UVCC_ERR_NOMEM. */
+int uvcci_kernel_reserve(uvcci_cpu_worker *w, size_t words);
+/* The most that a task of functions (kernels_function.c) or BIT_SUMS (kernels_sks.c) can need. */
 size_t uvcci_fn_packing_words_max(void);
-/* Fills packing memory before the first block. */
-void uvcci_fn_prepare(const uvcc_task *t, uint64_t *packing);
-
-/* --- Checks of products (kernels_sks.c) ------------------------------------------------------- */
-
-/* BIT_SUMS; packing: uvcci_bit_sums_words() words, 64-byte aligned. */
-void uvcci_bit_sums(const uvcc_task *t, uvcci_gemm_backend simd, uvcci_aes_backend aes,
-                    uint64_t *packing);
 size_t uvcci_bit_sums_words(void);
+
 #endif

@@ -8,6 +8,8 @@
  * indices; what is added is secret and only ever added. */
 #include "exec/compute/kernels_impl.h"
 
+#include <assert.h>
+
 enum {
     SUMS = 64,
     GROUP = 4, /* rows of a table */
@@ -24,6 +26,7 @@ typedef struct sums_scratch {
     uint8_t index[GROUPS][SUMS];
 } sums_scratch;
 
+/* Words of packing memory: a scratch. */
 size_t uvcci_bit_sums_words(void) {
     return (sizeof(sums_scratch) + 7) / 8;
 }
@@ -132,8 +135,9 @@ static void fill_indices(sums_scratch *s, uint32_t rows) {
         }
 }
 
-void uvcci_bit_sums(const uvcc_task *t, uvcci_gemm_backend simd, uvcci_aes_backend aes,
-                    uint64_t *packing) {
+/* The bits of a band of rows are turned into indices once, for both components and all columns. */
+static void sum_bands(const uvcc_task *t, uvcci_gemm_backend simd, uvcci_aes_backend aes,
+                      uint64_t *packing) {
     sums_scratch *s = (sums_scratch *)(void *)packing;
     const uint32_t rows = t->u.bits.rows, cols = t->u.bits.cols;
     const bool trans = t->u.bits.trans;
@@ -164,3 +168,16 @@ void uvcci_bit_sums(const uvcc_task *t, uvcci_gemm_backend simd, uvcci_aes_backe
         }
     }
 }
+
+static int bit_sums(uvcci_cpu_worker *w, const uvcc_task *t) {
+    if (t->u.bits.rows == 0 || t->u.bits.cols == 0 ||
+        uvcci_kernel_reserve(w, uvcci_bit_sums_words()) != 0)
+        return UVCC_ERR_JOB;
+    assert((uintptr_t)w->scratch % 64 == 0);
+    sum_bands(t, w->gemm, w->aes, w->scratch);
+    return 0;
+}
+
+const uvcci_kernel uvcci_kernels_sks[UVCC_TASK_KIND_END] = {
+    [UVCC_TASK_BIT_SUMS] = {.task = bit_sums},
+};

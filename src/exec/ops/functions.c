@@ -1,42 +1,22 @@
-/* op_functions.c - FUNCTION ops in a session: the turns of HEAD and TAIL, and what OTHER deals.
+/* functions.c - FUNCTION ops in a session: the turns of HEAD and TAIL. What OTHER deals stands in
+ * functions_deal.c.
  *
  * Both follow the function's instructions in their order. An instruction that sends is taken up
  * twice: in its turn it masks and fills its round's messages, in the next it finishes from what
- * came. At OTHER the instructions are followed once, ahead of time, on masks instead of values. */
-#include "exec/ops/functions.h"
+ * came. */
+#include "exec/ops/functions_impl.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- what is where ---- */
 
-/* One instruction under construction. */
-typedef struct fn_instr {
-    uvcci_builder *b;
-    uvcc_session *s;
-    uvcci_instance *r;
-    unsigned i;
-    const uvcc_fn_instr *d;
-    const uvcci_fn_info *info;
-    uint64_t elems; /* of its value */
-} fn_instr;
-
-static uint64_t elems_of(const uvcci_instance *r, unsigned instr) {
-    const uvcci_plan *p = r->plan;
-    return p->elems / p->fn->instr[0].width * p->fn->instr[instr].width;
-}
-
-static uint32_t rows_of(const uvcci_instance *r) {
-    return (uint32_t)(r->plan->elems / r->plan->fn->instr[0].width);
-}
-
-static bool is_table(const uvcci_instance *r, uint8_t instr) {
-    return instr != UVCC_FN_NONE && r->plan->function->instrs[instr].kind == UVCC_FN_TABLE;
-}
-
 /* The arguments of an instruction's task. */
-static uvcc_fn_args *args_of(uvcci_bump *bump, const uvcci_instance *r, unsigned i, uint16_t kind) {
+uvcc_fn_args *uvcci_fn_args_of(uvcci_bump *bump, const uvcci_instance *r, unsigned i,
+                               uint16_t kind) {
     const uvcc_fn_instr *d = &r->plan->function->instrs[i];
     uvcc_fn_args *a = uvcci_bump_take(bump, sizeof *a);
+    assert(i < r->plan->function->instr_count);
     if (a == NULL)
         return NULL;
     bool scaled = d->kind == UVCC_FN_TABLE && d->shift != 0;
@@ -44,7 +24,7 @@ static uvcc_fn_args *args_of(uvcci_bump *bump, const uvcci_instance *r, unsigned
                         .shift = d->shift,
                         .exchange = d->kind == UVCC_FN_EXCHANGE,
                         .times = d->kind == UVCC_FN_TABLE && d->b != UVCC_FN_NONE && !scaled,
-                        .by_table = is_table(r, d->c),
+                        .by_table = uvcci_fn_is_table_at(r, d->c),
                         .call_key = r->plan->fn->instr[i].key,
                         .call_bits = d->kind == UVCC_FN_TABLE_MUL ? d->c : d->a,
                         .first = d->first,
@@ -61,11 +41,11 @@ static uvcc_fn_args *args_of(uvcci_bump *bump, const uvcci_instance *r, unsigned
 }
 
 /* Blocks of a task of this instruction; its arguments are the instruction's. */
-static uvcc_block *blocks_of(const fn_instr *f, uint16_t kind, unsigned roles, uint32_t *n) {
+static uvcc_block *blocks_of(const uvcci_fn_build *f, uint16_t kind, unsigned roles, uint32_t *n) {
     uvcc_block *k = uvcci_add_blocks(f->b, kind, (uint16_t)f->i, roles, f->elems, n);
     if (k == NULL)
         return NULL;
-    uvcc_fn_args *a = args_of(&f->r->bump, f->r, f->i, kind);
+    uvcc_fn_args *a = uvcci_fn_args_of(&f->r->bump, f->r, f->i, kind);
     if (a == NULL) {
         f->b->failed = true;
         *n = 0;
@@ -75,61 +55,68 @@ static uvcc_block *blocks_of(const fn_instr *f, uint16_t kind, unsigned roles, u
     return k;
 }
 
-static bool take(const fn_instr *f, uint64_t **p) {
+static bool take(const uvcci_fn_build *f, uint64_t **p) {
     if (*p == NULL)
         *p = uvcci_arena_take(&f->s->tensors, f->elems * 8);
     f->b->failed |= *p == NULL;
     return *p != NULL;
 }
 
-static uvcci_fn_value *value_of(const fn_instr *f, unsigned instr) {
+static uvcci_fn_value *value_of(const uvcci_fn_build *f, unsigned instr) {
+    assert(instr < f->r->plan->function->instr_count && uvcci_fn_state_of(f->r)->values != NULL);
     return &uvcci_fn_state_of(f->r)->values[instr];
 }
 
 /* Both components of what an EXCHANGE or LIFT gives. */
-static uvcc_shares *rss_of(const fn_instr *f, unsigned instr) {
+static uvcc_shares *rss_of(const uvcci_fn_build *f, unsigned instr) {
     const uvcc_fn_instr *d = &f->r->plan->function->instrs[instr];
     return d->io == UVCC_FN_NONE ? &value_of(f, instr)->rss
                                  : uvcci_shares_of(f->s, f->r->op->desc.out[d->io]);
 }
 
 /* xh of an M value in the blocks where this party has `role`. */
-static const uint64_t *masked_of(const fn_instr *f, unsigned instr, uint8_t role) {
+static const uint64_t *masked_of(const uvcci_fn_build *f, unsigned instr, uint8_t role) {
     if (f->r->plan->function->instrs[instr].kind != UVCC_FN_EXCHANGE)
         return value_of(f, instr)->x;
     const uvcc_shares *rss = rss_of(f, instr);
+    assert(rss->lo != NULL && rss->hi != NULL && role != UVCC_OTHER);
     return role == UVCC_HEAD ? rss->hi : rss->lo;
 }
 
 /* The round that the instruction sends, its index, and where this turn fills it. */
-static uint8_t *span_of(const fn_instr *f, unsigned nth, uint32_t block) {
+static uint8_t *span_of(const uvcci_fn_build *f, unsigned nth, uint32_t block) {
     unsigned vec;
     const uvcci_plan_round *round = uvcci_plan_sent_by(f->r->plan, f->i, &vec);
+    assert(round != NULL && vec + nth < round->vec_count && round->turn == f->r->turn);
     for (unsigned k = 0; k < UVCCI_TURN_ROUNDS; k++)
         if (f->r->out[k].round == round)
             return f->r->out[k].span[vec + nth][0][block];
     return NULL;
 }
 
-static const uint8_t *came(const fn_instr *f, unsigned nth, uint32_t block) {
+static const uint8_t *came(const uvcci_fn_build *f, unsigned nth, uint32_t block) {
     unsigned vec;
     const uvcci_plan_round *round = uvcci_plan_sent_by(f->r->plan, f->i, &vec);
+    assert(round != NULL && vec + nth < round->vec_count && round->turn + 1u == f->r->turn);
     return uvcci_rx_at(f->r, (unsigned)(round - f->r->plan->rounds), vec + nth, 0, block);
 }
 
-static uint8_t id_of(const fn_instr *f, unsigned nth) {
+static uint8_t id_of(const uvcci_fn_build *f, unsigned nth) {
     unsigned vec;
-    return uvcci_plan_sent_by(f->r->plan, f->i, &vec)->vec[vec + nth].id;
+    const uvcci_plan_round *round = uvcci_plan_sent_by(f->r->plan, f->i, &vec);
+    assert(round != NULL && round->vec[vec + nth].instr == f->i);
+    return round->vec[vec + nth].id;
 }
 
 /* This party's part of an instruction's material in the key stream of a block: its CW, or (TAIL)
  * its words.
  */
-static const uint8_t *material_of(const fn_instr *f, unsigned instr, const uvcc_block *k,
+static const uint8_t *material_of(const uvcci_fn_build *f, unsigned instr, const uvcc_block *k,
                                   bool words) {
     const uvcci_plan *p = f->r->plan;
     const uvcci_plan_round *round = uvcci_plan_keys_of(p, instr);
     uint32_t cw_at, words_at;
+    assert(round != NULL && k->role != UVCC_OTHER);
     uvcci_plan_key_at(p, instr, k->count, &cw_at, &words_at);
     const uint8_t *stream =
         uvcci_key_of(f->r, (unsigned)(round - p->rounds) - p->round_count, k->block);
@@ -141,7 +128,7 @@ static const uint8_t *material_of(const fn_instr *f, unsigned instr, const uvcc_
 /* ---- rounds ---- */
 
 /* Opened bits as they are hashed. */
-static uint8_t *packed_at(const fn_instr *f, unsigned bits, uint32_t block) {
+static uint8_t *packed_at(const uvcci_fn_build *f, unsigned bits, uint32_t block) {
     uvcci_fn_value *v = value_of(f, f->i);
     if (!uvcci_audit_on(f->s))
         return NULL;
@@ -152,7 +139,8 @@ static uint8_t *packed_at(const fn_instr *f, unsigned bits, uint32_t block) {
     return v->packed != NULL ? v->packed + (size_t)block * UVCC_BLOCK_ELEMS / 8 * bits : NULL;
 }
 
-static void hash_opened(const fn_instr *f, unsigned nth, const uint64_t *words, unsigned bits) {
+static void hash_opened(const uvcci_fn_build *f, unsigned nth, const uint64_t *words,
+                        unsigned bits) {
     const uint8_t *data = bits == 64 ? (const uint8_t *)words : value_of(f, f->i)->packed;
     if (data != NULL)
         uvcci_hash_opened(f->b, id_of(f, nth), f->info->turn, f->elems, data,
@@ -160,7 +148,7 @@ static void hash_opened(const fn_instr *f, unsigned nth, const uint64_t *words, 
 }
 
 /* This party's part of the mask of an opened or exchanged value. */
-static void build_pads(const fn_instr *f) {
+static void build_pads(const uvcci_fn_build *f) {
     uint32_t n;
     uvcci_fn_value *v = value_of(f, f->i);
     if (!f->info->pads || !take(f, &v->p))
@@ -170,7 +158,7 @@ static void build_pads(const fn_instr *f) {
         k[i].out[0] = v->p + uvcci_at_block(&k[i]);
 }
 
-static void send_open(const fn_instr *f) {
+static void send_open(const uvcci_fn_build *f) {
     uint32_t n;
     uvcci_fn_value *v = value_of(f, f->i);
     const uvcc_shares *in = uvcci_shares_of(f->s, f->r->op->desc.in[f->d->io]);
@@ -185,7 +173,7 @@ static void send_open(const fn_instr *f) {
     }
 }
 
-static void finish_open(const fn_instr *f) {
+static void finish_open(const uvcci_fn_build *f) {
     uint32_t n;
     uvcci_fn_value *v = value_of(f, f->i);
     uvcc_block *k = blocks_of(f, UVCC_TASK_FN_OPEN_FINISH, UVCCI_ROLE_EDGE, &n);
@@ -199,7 +187,7 @@ static void finish_open(const fn_instr *f) {
     build_pads(f);
 }
 
-static void send_compare(const fn_instr *f) {
+static void send_compare(const uvcci_fn_build *f) {
     uint32_t n;
     uvcci_fn_value *v = value_of(f, f->i);
     if (!take(f, &v->x))
@@ -213,7 +201,7 @@ static void send_compare(const fn_instr *f) {
     }
 }
 
-static void finish_compare(const fn_instr *f) {
+static void finish_compare(const uvcci_fn_build *f) {
     uint32_t n;
     uvcci_fn_value *v = value_of(f, f->i);
     uvcc_block *k = blocks_of(f, UVCC_TASK_FN_OPEN_BITS, UVCCI_ROLE_EDGE, &n);
@@ -228,15 +216,15 @@ static void finish_compare(const fn_instr *f) {
 }
 
 /* A TABLE times an A value, which is opened with it. */
-static bool times(const fn_instr *f) {
+static bool times(const uvcci_fn_build *f) {
     return f->d->kind == UVCC_FN_TABLE && f->d->b != UVCC_FN_NONE && f->d->shift == 0;
 }
 
-static bool has_bit(const fn_instr *f) {
+static bool has_bit(const uvcci_fn_build *f) {
     return f->d->kind == UVCC_FN_TABLE_MUL && f->d->b != UVCC_FN_NONE;
 }
 
-static void send_table(const fn_instr *f) {
+static void send_table(const uvcci_fn_build *f) {
     uint32_t n;
     uvcci_fn_value *v = value_of(f, f->i);
     if (!take(f, &v->opened) || (times(f) && !take(f, &v->times)))
@@ -258,7 +246,7 @@ static void send_table(const fn_instr *f) {
 }
 
 /* The nth opening of a table: this party's part plus what came. */
-static void open_table(const fn_instr *f, unsigned nth, uint64_t *words) {
+static void open_table(const uvcci_fn_build *f, unsigned nth, uint64_t *words) {
     uint32_t n;
     uvcc_block *k = uvcci_add_blocks(f->b, UVCC_TASK_OPEN_FINISH, (uint16_t)f->i, UVCCI_ROLE_EDGE,
                                      f->elems, &n);
@@ -269,7 +257,7 @@ static void open_table(const fn_instr *f, unsigned nth, uint64_t *words) {
     hash_opened(f, nth, words, 64);
 }
 
-static void finish_table(const fn_instr *f) {
+static void finish_table(const uvcci_fn_build *f) {
     uint32_t n;
     uvcci_fn_value *v = value_of(f, f->i);
     if (!take(f, &v->x))
@@ -282,7 +270,7 @@ static void finish_table(const fn_instr *f) {
         k[i].in[0] = v->opened + uvcci_at_block(&k[i]);
         if (times(f))
             k[i].in[1] = v->times + uvcci_at_block(&k[i]);
-        else if (is_table(f->r, f->d->c))
+        else if (uvcci_fn_is_table_at(f->r, f->d->c))
             k[i].in[1] = value_of(f, f->d->c)->opened + uvcci_at_block(&k[i]);
         else if (f->d->c != UVCC_FN_NONE)
             k[i].in[1] = masked_of(f, f->d->c, k[i].role) + uvcci_at_block(&k[i]);
@@ -293,11 +281,11 @@ static void finish_table(const fn_instr *f) {
     }
 }
 
-static uint8_t lift_of(const fn_instr *f) {
+static uint8_t lift_of(const uvcci_fn_build *f) {
     return f->d->kind == UVCC_FN_EXCHANGE ? UVCC_LIFT_EXCHANGE : f->r->plan->lift;
 }
 
-static void send_lift(const fn_instr *f) {
+static void send_lift(const uvcci_fn_build *f) {
     uint32_t n;
     uvcc_shares *out = rss_of(f, f->i);
     if (out == &value_of(f, f->i)->rss && (!take(f, &out->lo) || !take(f, &out->hi)))
@@ -313,7 +301,7 @@ static void send_lift(const fn_instr *f) {
     }
 }
 
-static void finish_lift(const fn_instr *f) {
+static void finish_lift(const uvcci_fn_build *f) {
     uint32_t n;
     const uvcc_shares *out = rss_of(f, f->i);
     unsigned roles =
@@ -333,20 +321,20 @@ static void finish_lift(const fn_instr *f) {
 
 /* ---- local instructions ---- */
 
-static uvcc_task *add_map(const fn_instr *f, uint8_t op, uint32_t cols, const uint64_t *x,
+static uvcc_task *add_map(const uvcci_fn_build *f, uint8_t op, uint32_t cols, const uint64_t *x,
                           uint64_t *out) {
     uvcc_task *t = uvcci_add_task(f->b, UVCC_TASK_MAP, 0);
     if (t == NULL)
         return NULL;
     t->u.map.op = op;
-    t->u.map.rows = rows_of(f->r);
+    t->u.map.rows = uvcci_fn_rows(f->r);
     t->u.map.cols = cols;
     t->u.map.x.lo = (uint64_t *)(uintptr_t)x;
     t->u.map.out.lo = out;
     return t;
 }
 
-static void build_shift(const fn_instr *f) {
+static void build_shift(const uvcci_fn_build *f) {
     uint32_t n;
     uvcci_fn_value *v = value_of(f, f->i);
     if (!take(f, &v->x))
@@ -358,27 +346,11 @@ static void build_shift(const fn_instr *f) {
     }
 }
 
-/* The map of a public linear instruction. */
-static uint8_t linear_map(const uvcc_fn_instr *d) {
-    static const uint8_t maps[UVCC_FN_KIND_END] = {
-        [UVCC_FN_PAIR_DIFF] = UVCC_MAP_PAIR_DIFF, [UVCC_FN_PAIR_SECOND] = UVCC_MAP_PAIR_SECOND,
-        [UVCC_FN_QUAD_DIFF] = UVCC_MAP_QUAD_DIFF, [UVCC_FN_QUAD_LAST] = UVCC_MAP_QUAD_LAST,
-        [UVCC_FN_SPREAD] = UVCC_MAP_SPREAD,       [UVCC_FN_SUB] = UVCC_MAP_SUB,
-        [UVCC_FN_ROW_SUM] = UVCC_MAP_SUM_COLS};
-    return maps[d->kind];
-}
-
-/* The columns that its map counts: those of its operand, but of its value where that is wider. */
-static uint32_t linear_cols(const uvcci_instance *r, unsigned i) {
-    const uvcc_fn_instr *d = &r->plan->function->instrs[i];
-    return r->plan->fn->instr[d->kind == UVCC_FN_SPREAD ? i : d->a].width;
-}
-
 /* Maps take vectors as a whole, across blocks; the op has one edge. */
-static void build_linear(const fn_instr *f) {
+static void build_linear(const uvcci_fn_build *f) {
     uvcci_fn_value *v = value_of(f, f->i);
-    const uint8_t op = linear_map(f->d);
-    const uint32_t cols = linear_cols(f->r, f->i);
+    const uint8_t op = uvcci_fn_turns_of(f->d->kind)->map;
+    const uint32_t cols = uvcci_fn_linear_cols(f->r, f->i);
     const uint8_t role = (uint8_t)uvcci_role_at(f->s, f->r, 0);
     const bool two = f->d->kind == UVCC_FN_SUB;
     uvcc_task *t;
@@ -394,7 +366,7 @@ static void build_linear(const fn_instr *f) {
         t->u.map.y.lo = value_of(f, f->d->b)->p;
 }
 
-static void build_mul(const fn_instr *f) {
+static void build_mul(const uvcci_fn_build *f) {
     uint32_t n;
     uvcci_fn_value *v = value_of(f, f->i);
     if (!take(f, &v->x))
@@ -412,7 +384,7 @@ static void build_mul(const fn_instr *f) {
 }
 
 /* TRUNC, and what FLOOR begins with. */
-static void build_trunc(const fn_instr *f) {
+static void build_trunc(const uvcci_fn_build *f) {
     uint32_t n;
     uvcci_fn_value *v = value_of(f, f->i);
     if (!take(f, &v->x))
@@ -425,7 +397,7 @@ static void build_trunc(const fn_instr *f) {
     }
 }
 
-static void build_floor(const fn_instr *f) {
+static void build_floor(const uvcci_fn_build *f) {
     uint32_t n;
     build_trunc(f);
     if (f->b->failed)
@@ -438,7 +410,7 @@ static void build_floor(const fn_instr *f) {
     }
 }
 
-static void build_multiscale(const fn_instr *f) {
+static void build_multiscale(const uvcci_fn_build *f) {
     uint32_t n;
     uvcci_fn_value *v = value_of(f, f->i);
     if (!take(f, &v->x))
@@ -451,7 +423,7 @@ static void build_multiscale(const fn_instr *f) {
     }
 }
 
-static void build_spline(const fn_instr *f) {
+static void build_spline(const uvcci_fn_build *f) {
     uint32_t n;
     uvcci_fn_value *v = value_of(f, f->i);
     if (!take(f, &v->x))
@@ -467,7 +439,7 @@ static void build_spline(const fn_instr *f) {
     }
 }
 
-static void build_best(const fn_instr *f) {
+static void build_best(const uvcci_fn_build *f) {
     uint32_t n;
     uvcci_fn_value *v = value_of(f, f->i);
     if (!take(f, &v->x))
@@ -483,7 +455,7 @@ static void build_best(const fn_instr *f) {
     }
 }
 
-static void build_index(const fn_instr *f) {
+static void build_index(const uvcci_fn_build *f) {
     uvcci_fn_value *v = value_of(f, f->i);
     if (!take(f, &v->x))
         return;
@@ -493,7 +465,7 @@ static void build_index(const fn_instr *f) {
         t->u.map.party = (uint8_t)uvcci_role_at(f->s, f->r, 0);
 }
 
-static void build_select(const fn_instr *f) {
+static void build_select(const uvcci_fn_build *f) {
     uint32_t n;
     uvcci_fn_value *v = value_of(f, f->i);
     if (!take(f, &v->x))
@@ -515,7 +487,7 @@ static void build_select(const fn_instr *f) {
     }
 }
 
-static void build_add(const fn_instr *f) {
+static void build_add(const uvcci_fn_build *f) {
     uint32_t n;
     uvcci_fn_value *v = value_of(f, f->i);
     if (!take(f, &v->x))
@@ -535,40 +507,79 @@ static void build_add(const fn_instr *f) {
     }
 }
 
-/* ---- turns ---- */
+/* ---- kinds ---- */
 
-typedef void (*step_builder)(const fn_instr *f);
-/* What an instruction does in its turn, and, where it sends, in the next. */
-static const struct {
-    step_builder start, finish;
-} builders[UVCC_FN_KIND_END] = {
-    [UVCC_FN_OPEN] = {send_open, finish_open},
-    [UVCC_FN_SHIFT] = {build_shift, NULL},
-    [UVCC_FN_PAIR_DIFF] = {build_linear, NULL},
-    [UVCC_FN_PAIR_SECOND] = {build_linear, NULL},
-    [UVCC_FN_QUAD_DIFF] = {build_linear, NULL},
-    [UVCC_FN_QUAD_LAST] = {build_linear, NULL},
-    [UVCC_FN_QUAD_BEST] = {build_best, NULL},
-    [UVCC_FN_SPREAD] = {build_linear, NULL},
-    [UVCC_FN_SUB] = {build_linear, NULL},
-    [UVCC_FN_ROW_SUM] = {build_linear, NULL},
-    [UVCC_FN_MUL] = {build_mul, NULL},
-    [UVCC_FN_TRUNC] = {build_trunc, NULL},
-    [UVCC_FN_MULTISCALE] = {build_multiscale, NULL},
-    [UVCC_FN_FLOOR] = {build_floor, NULL},
-    [UVCC_FN_SPLINE] = {build_spline, NULL},
-    [UVCC_FN_COMPARE] = {send_compare, finish_compare},
-    [UVCC_FN_TABLE] = {send_table, finish_table},
-    [UVCC_FN_TABLE_MUL] = {send_table, finish_table},
-    [UVCC_FN_LOW] = {build_shift, NULL},
-    [UVCC_FN_SELECT] = {build_select, NULL},
-    [UVCC_FN_SELECT_MUL] = {build_select, NULL},
-    [UVCC_FN_BITS] = {build_select, NULL},
-    [UVCC_FN_ADD] = {build_add, NULL},
-    [UVCC_FN_INDEX] = {build_index, NULL},
-    [UVCC_FN_EXCHANGE] = {send_lift, finish_lift},
-    [UVCC_FN_LIFT] = {send_lift, finish_lift},
+static const uvcci_fn_turns kinds[] = {
+    [UVCC_FN_OPEN] = {.start = send_open, .finish = finish_open, .deal = uvcci_fn_deal_pads},
+    [UVCC_FN_SHIFT] = {.start = build_shift, .deal = uvcci_fn_deal_shift},
+    [UVCC_FN_PAIR_DIFF] = {.start = build_linear,
+                           .deal = uvcci_fn_deal_linear,
+                           .map = UVCC_MAP_PAIR_DIFF},
+    [UVCC_FN_PAIR_SECOND] = {.start = build_linear,
+                             .deal = uvcci_fn_deal_linear,
+                             .map = UVCC_MAP_PAIR_SECOND},
+    [UVCC_FN_COMPARE] = {.start = send_compare,
+                         .finish = finish_compare,
+                         .deal = uvcci_fn_deal_compare,
+                         .key_task = UVCC_TASK_FN_DEAL_KEY},
+    [UVCC_FN_TABLE] = {.start = send_table,
+                       .finish = finish_table,
+                       .deal = uvcci_fn_deal_table,
+                       .key_task = UVCC_TASK_FN_DEAL_KEY},
+    [UVCC_FN_SELECT] = {.start = build_select, .deal = uvcci_fn_deal_select},
+    [UVCC_FN_BITS] = {.start = build_select},
+    [UVCC_FN_ADD] = {.start = build_add},
+    [UVCC_FN_INDEX] = {.start = build_index},
+    [UVCC_FN_EXCHANGE] = {.start = send_lift, .finish = finish_lift, .deal = uvcci_fn_deal_pads},
+    [UVCC_FN_LIFT] = {.start = send_lift, .finish = finish_lift},
+    [UVCC_FN_QUAD_DIFF] = {.start = build_linear,
+                           .deal = uvcci_fn_deal_linear,
+                           .map = UVCC_MAP_QUAD_DIFF},
+    [UVCC_FN_QUAD_LAST] = {.start = build_linear,
+                           .deal = uvcci_fn_deal_linear,
+                           .map = UVCC_MAP_QUAD_LAST},
+    [UVCC_FN_QUAD_BEST] = {.start = build_best, .deal = uvcci_fn_deal_best},
+    [UVCC_FN_SPREAD] = {.start = build_linear,
+                        .deal = uvcci_fn_deal_linear,
+                        .map = UVCC_MAP_SPREAD},
+    [UVCC_FN_SUB] = {.start = build_linear, .deal = uvcci_fn_deal_linear, .map = UVCC_MAP_SUB},
+    [UVCC_FN_ROW_SUM] = {.start = build_linear,
+                         .deal = uvcci_fn_deal_linear,
+                         .map = UVCC_MAP_SUM_COLS},
+    [UVCC_FN_MUL] = {.start = build_mul, .deal = uvcci_fn_deal_mul},
+    [UVCC_FN_TRUNC] = {.start = build_trunc, .deal = uvcci_fn_deal_trunc},
+    [UVCC_FN_MULTISCALE] = {.start = build_multiscale,
+                            .deal = uvcci_fn_deal_key,
+                            .key_task = UVCC_TASK_FN_DEAL_MULTISCALE},
+    [UVCC_FN_FLOOR] = {.start = build_floor,
+                       .deal = uvcci_fn_deal_floor,
+                       .key_task = UVCC_TASK_FN_DEAL_FLOOR},
+    [UVCC_FN_SPLINE] = {.start = build_spline,
+                        .deal = uvcci_fn_deal_spline,
+                        .key_task = UVCC_TASK_FN_DEAL_SPLINE},
+    [UVCC_FN_LOW] = {.start = build_shift, .deal = uvcci_fn_deal_shift},
+    [UVCC_FN_TABLE_MUL] = {.start = send_table,
+                           .finish = finish_table,
+                           .deal = uvcci_fn_deal_table,
+                           .key_task = UVCC_TASK_FN_DEAL_KEY},
+    [UVCC_FN_SELECT_MUL] = {.start = build_select, .deal = uvcci_fn_deal_select},
 };
+_Static_assert(sizeof kinds / sizeof *kinds == UVCC_FN_KIND_END, "a row for every kind");
+
+const uvcci_fn_turns *uvcci_fn_turns_of(uint8_t kind) {
+    assert(kind < UVCC_FN_KIND_END && kinds[kind].start != NULL);
+    assert((uvcci_fn_class_of(kind)->sends != NULL) == (kinds[kind].finish != NULL));
+    assert((uvcci_fn_class_of(kind)->key_bytes != NULL) == (kinds[kind].key_task != 0));
+    return &kinds[kind];
+}
+
+uint32_t uvcci_fn_linear_cols(const uvcci_instance *r, unsigned i) {
+    const uvcc_fn_instr *d = &r->plan->function->instrs[i];
+    const bool spreads = (uvcci_fn_class_of(d->kind)->traits & UVCCI_FN_SPREADS) != 0;
+    return r->plan->fn->instr[spreads ? i : d->a].width;
+}
+
+/* ---- turns ---- */
 
 static void give(uvcc_session *s, uint64_t **p, uint64_t elems) {
     uvcci_arena_give(&s->tensors, *p, elems * 8);
@@ -579,16 +590,16 @@ static void free_opened(uvcc_session *s, uvcci_instance *r, unsigned instr) {
     const uvcc_fn_instr *d = &r->plan->function->instrs[instr];
     uvcci_fn_value *v = &uvcci_fn_state_of(r)->values[instr];
     size_t bits = d->kind == UVCC_FN_OPEN ? d->bits : d->word_count;
-    size_t bytes = (size_t)uvcci_blocks(elems_of(r, instr)) * UVCC_BLOCK_ELEMS / 8 * bits;
-    give(s, &v->opened, elems_of(r, instr));
-    give(s, &v->times, elems_of(r, instr));
+    size_t bytes = (size_t)uvcci_blocks(uvcci_fn_elems(r, instr)) * UVCC_BLOCK_ELEMS / 8 * bits;
+    give(s, &v->opened, uvcci_fn_elems(r, instr));
+    give(s, &v->times, uvcci_fn_elems(r, instr));
     uvcci_arena_give(&s->tensors, v->packed, bytes);
     v->packed = NULL;
 }
 
 static void free_value(uvcc_session *s, uvcci_instance *r, unsigned instr) {
     uvcci_fn_value *v = &uvcci_fn_state_of(r)->values[instr];
-    uint64_t elems = elems_of(r, instr);
+    uint64_t elems = uvcci_fn_elems(r, instr);
     free_opened(s, r, instr);
     give(s, &v->x, elems);
     give(s, &v->p, elems);
@@ -614,11 +625,14 @@ static void free_past(uvcc_session *s, uvcci_instance *r) {
     }
 }
 
+/* The present turn: instructions in their order, those that begin in it and those whose round came
+ * back; what a later one of the same turn reads is made by an earlier task. */
 bool uvcci_function_build(uvcci_builder *b) {
     uvcc_session *s = b->s;
     uvcci_instance *r = b->r;
     const uvcci_plan *p = r->plan;
     const uvcc_function *fn = p->function;
+    assert(fn != NULL && p->fn != NULL && r->turn <= p->turns);
     if (r->turn == 0) {
         uvcci_fn_state_of(r)->values =
             uvcci_bump_take(&r->bump, fn->instr_count * sizeof *uvcci_fn_state_of(r)->values);
@@ -632,298 +646,19 @@ bool uvcci_function_build(uvcci_builder *b) {
     if (r->turn == 1 && p->key_count != 0 && !uvcci_build_keys(b))
         return false;
     for (unsigned i = 0; i < fn->instr_count && !b->failed; i++) {
-        const fn_instr f = {.b = b,
-                            .s = s,
-                            .r = r,
-                            .i = i,
-                            .d = &fn->instrs[i],
-                            .info = &p->fn->instr[i],
-                            .elems = elems_of(r, i)};
+        const uvcci_fn_build f = {.b = b,
+                                  .s = s,
+                                  .r = r,
+                                  .i = i,
+                                  .d = &fn->instrs[i],
+                                  .info = &p->fn->instr[i],
+                                  .elems = uvcci_fn_elems(r, i)};
         if (f.info->turn == r->turn)
-            builders[f.d->kind].start(&f);
+            uvcci_fn_turns_of(f.d->kind)->start(&f);
         else if (f.info->sends && f.info->turn + 1u == r->turn)
-            builders[f.d->kind].finish(&f);
+            uvcci_fn_turns_of(f.d->kind)->finish(&f);
     }
     uvcci_hash_payloads(b);
     uvcci_end_hashes(b);
     return !b->failed;
-}
-
-/* ---- dealing ---- */
-
-/* A deal under construction: what OTHER knows of each instruction's value. */
-typedef struct fn_deal {
-    uvcc_session *s;
-    uvcci_instance *r;
-    uint8_t **keys[2]; /* [HEAD, TAIL][blocks of all rounds of keys, one after the other] */
-    uint64_t **word;   /* [instruction]: M: r; B: k; of an instruction that owns a key: ... */
-    uint64_t **sign;   /* ... the leaf's sign */
-    uvcc_task *tasks;
-    uint32_t count;
-    bool failed;
-} fn_deal;
-
-static bool signs_wanted(const uvcci_instance *r, unsigned owner) {
-    for (unsigned i = 0; i < r->plan->function->instr_count; i++)
-        if (uvcci_fn_is_table(r->plan->function->instrs[i].kind) &&
-            r->plan->fn->instr[i].key == owner)
-            return true;
-    return false;
-}
-
-static bool owns_key(const uvcci_instance *r, unsigned instr) {
-    return uvcci_fn_owns_key(r->plan->function, r->plan->fn, instr);
-}
-
-uint32_t uvcci_function_deal_tasks(const uvcci_instance *r) {
-    return 3u * r->plan->function->instr_count;
-}
-
-/* A task of instruction i over the blocks that this party deals. */
-static uvcc_block *deal_blocks(fn_deal *d, uint16_t kind, unsigned i, uint32_t *n) {
-    uvcci_instance *r = d->r;
-    const uint64_t elems = elems_of(r, i);
-    *n = 0;
-    uvcc_block *k = uvcci_bump_take(&r->deal_bump, uvcci_blocks(elems) * sizeof *k);
-    uvcc_fn_args *a = args_of(&r->deal_bump, r, i, kind);
-    d->failed |= k == NULL || a == NULL;
-    if (d->failed)
-        return NULL;
-    for (uint32_t b = 0; b < uvcci_blocks(elems); b++)
-        if (uvcci_role_at(d->s, r, b) == UVCCI_OTHER)
-            k[(*n)++] =
-                (uvcc_block){.block = b, .count = uvcci_block_count(elems, b), .role = UVCC_OTHER};
-    uvcc_task *t = &d->tasks[d->count++];
-    *t = (uvcc_task){
-        .kind = kind, .ordinal = r->ordinal, .call = (uint16_t)i, .keys = &r->step->keys};
-    t->u.vec.blocks = k;
-    t->u.vec.count = *n;
-    t->u.vec.fn = a;
-    return k;
-}
-
-/* Where instruction i's CW (words: TAIL's words) of a block goes. */
-static uint8_t *deal_at(const fn_deal *d, unsigned i, const uvcc_block *k, unsigned tail,
-                        bool words) {
-    const uvcci_plan *p = d->r->plan;
-    const uvcci_plan_round *round = uvcci_plan_keys_of(p, i);
-    uint32_t at = k->block, cw_at, words_at;
-    for (const uvcci_plan_round *q = p->rounds + p->round_count; q != round; q++)
-        at += q->blocks;
-    uvcci_plan_key_at(p, i, k->count, &cw_at, &words_at);
-    return d->keys[tail][at] + (words ? words_at : cw_at);
-}
-
-static uint16_t key_task(uint8_t kind) {
-    switch (kind) {
-    case UVCC_FN_MULTISCALE:
-        return UVCC_TASK_FN_DEAL_MULTISCALE;
-    case UVCC_FN_FLOOR:
-        return UVCC_TASK_FN_DEAL_FLOOR;
-    case UVCC_FN_SPLINE:
-        return UVCC_TASK_FN_DEAL_SPLINE;
-    default:
-        return UVCC_TASK_FN_DEAL_KEY;
-    }
-}
-
-static void deal_key(fn_deal *d, unsigned i, unsigned operand) {
-    uint32_t n;
-    if (!owns_key(d->r, i))
-        return;
-    uvcc_block *k = deal_blocks(d, key_task(d->r->plan->function->instrs[i].kind), i, &n);
-    for (uint32_t j = 0; j < n; j++) {
-        k[j].in[0] = d->word[operand] + uvcci_at_block(&k[j]);
-        for (unsigned tail = 0; tail < 2; tail++)
-            k[j].out_bytes[tail] = deal_at(d, i, &k[j], tail, false);
-        if (d->sign[i] != NULL)
-            k[j].out[0] = d->sign[i] + uvcci_at_block(&k[j]);
-    }
-}
-
-static void deal_shift(fn_deal *d, unsigned i, const uvcc_fn_instr *s) {
-    uint32_t n;
-    uvcc_block *k = deal_blocks(d, UVCC_TASK_FN_SHIFT, i, &n);
-    for (uint32_t j = 0; j < n; j++) {
-        k[j].in[0] = d->word[s->a] + uvcci_at_block(&k[j]);
-        k[j].out[0] = d->word[i] + uvcci_at_block(&k[j]);
-    }
-}
-
-static void deal_linear(fn_deal *d, unsigned i, const uvcc_fn_instr *s) {
-    uvcc_task *t = &d->tasks[d->count++];
-    *t = (uvcc_task){.kind = UVCC_TASK_MAP};
-    t->u.map.op = linear_map(s);
-    t->u.map.rows = rows_of(d->r);
-    t->u.map.cols = linear_cols(d->r, i);
-    t->u.map.x.lo = d->word[s->a];
-    if (s->kind == UVCC_FN_SUB)
-        t->u.map.y.lo = d->word[s->b];
-    t->u.map.out.lo = d->word[i];
-}
-
-static void deal_best(fn_deal *d, unsigned i, const uvcc_fn_instr *s) {
-    uint32_t n;
-    uvcc_block *k = deal_blocks(d, UVCC_TASK_FN_DEAL_BEST, i, &n);
-    for (uint32_t j = 0; j < n; j++) {
-        const size_t at = uvcci_at_block(&k[j]) * UVCCI_FN_QUAD_PAIRS;
-        k[j].in[0] = d->word[s->a] + at;
-        k[j].in[1] = d->word[s->b] + at;
-        k[j].out_words = deal_at(d, i, &k[j], 1, true);
-    }
-}
-
-static void deal_pads(fn_deal *d, unsigned i) {
-    uint32_t n;
-    uvcc_block *k = deal_blocks(d, UVCC_TASK_FN_PADS, i, &n);
-    for (uint32_t j = 0; j < n; j++)
-        k[j].out[0] = d->word[i] + uvcci_at_block(&k[j]);
-}
-
-static void deal_words(fn_deal *d, unsigned i, uint16_t kind, const uint64_t *x, const uint64_t *y,
-                       uint64_t *out) {
-    uint32_t n;
-    uvcc_block *k = deal_blocks(d, kind, i, &n);
-    for (uint32_t j = 0; j < n; j++) {
-        k[j].in[0] = x + uvcci_at_block(&k[j]);
-        if (y != NULL)
-            k[j].in[1] = y + uvcci_at_block(&k[j]);
-        if (out != NULL)
-            k[j].out[0] = out + uvcci_at_block(&k[j]);
-        k[j].out_words = deal_at(d, i, &k[j], 1, true);
-    }
-}
-
-static void deal_select(fn_deal *d, unsigned i, const uvcc_fn_instr *s) {
-    uint32_t n;
-    uvcc_block *k = deal_blocks(d, UVCC_TASK_FN_DEAL_SELECT, i, &n);
-    for (uint32_t j = 0; j < n; j++) {
-        const size_t at = uvcci_at_block(&k[j]);
-        k[j].in[0] = d->word[s->a] + at;
-        k[j].in[1] = d->word[s->b] + at;
-        if (s->kind == UVCC_FN_SELECT_MUL)
-            k[j].in[2] = d->word[s->c] + at;
-        k[j].out_words = deal_at(d, i, &k[j], 1, true);
-    }
-}
-
-static void deal_table(fn_deal *d, unsigned i, const uvcc_fn_instr *s) {
-    uint32_t n;
-    const uint64_t *sign = d->sign[d->r->plan->fn->instr[i].key];
-    deal_key(d, i, s->a);
-    uvcc_block *k = deal_blocks(d, UVCC_TASK_FN_DEAL_SCALAR, i, &n);
-    for (uint32_t j = 0; j < n; j++) {
-        const size_t at = uvcci_at_block(&k[j]);
-        k[j].in[0] = sign + at;
-        if (s->shift != 0)
-            k[j].in[1] = d->word[s->b] + at;
-        if (is_table(d->r, s->c))
-            k[j].in[1] = d->sign[d->r->plan->fn->instr[s->c].key] + at;
-        else if (s->c != UVCC_FN_NONE)
-            k[j].in[2] = d->word[s->c] + at;
-        if (s->kind == UVCC_FN_TABLE_MUL && s->b != UVCC_FN_NONE)
-            k[j].in[3] = d->word[s->b] + at;
-        k[j].out_words = deal_at(d, i, &k[j], 1, true);
-    }
-}
-
-static void deal_step(fn_deal *d, unsigned i) {
-    const uvcc_fn_instr *s = &d->r->plan->function->instrs[i];
-    const uvcci_fn_info *info = &d->r->plan->fn->instr[i];
-    switch (s->kind) {
-    case UVCC_FN_OPEN:
-    case UVCC_FN_EXCHANGE:
-        if (info->dealer)
-            deal_pads(d, i);
-        break;
-    case UVCC_FN_SHIFT:
-    case UVCC_FN_LOW:
-        if (info->dealer)
-            deal_shift(d, i, s);
-        break;
-    case UVCC_FN_PAIR_DIFF:
-    case UVCC_FN_PAIR_SECOND:
-    case UVCC_FN_QUAD_DIFF:
-    case UVCC_FN_QUAD_LAST:
-    case UVCC_FN_SPREAD:
-    case UVCC_FN_SUB:
-    case UVCC_FN_ROW_SUM:
-        if (info->dealer)
-            deal_linear(d, i, s);
-        break;
-    case UVCC_FN_QUAD_BEST:
-        deal_best(d, i, s);
-        break;
-    case UVCC_FN_MUL:
-        deal_words(d, i, UVCC_TASK_FN_DEAL_MUL, d->word[s->a], d->word[s->b], NULL);
-        break;
-    case UVCC_FN_TRUNC:
-    case UVCC_FN_FLOOR:
-        deal_key(d, i, s->a); /* of a FLOOR */
-        deal_words(d, i, UVCC_TASK_FN_DEAL_TRUNC, d->word[s->a], NULL, NULL);
-        break;
-    case UVCC_FN_MULTISCALE:
-        deal_key(d, i, s->a);
-        break;
-    case UVCC_FN_SPLINE:
-        deal_key(d, i, s->a);
-        deal_words(d, i, UVCC_TASK_FN_DEAL_POWERS, d->word[s->a], NULL, NULL);
-        break;
-    case UVCC_FN_COMPARE:
-        deal_key(d, i, s->a);
-        deal_words(d, i, UVCC_TASK_FN_DEAL_BITS, d->word[s->a], NULL, d->word[i]);
-        break;
-    case UVCC_FN_SELECT:
-    case UVCC_FN_SELECT_MUL:
-        deal_select(d, i, s);
-        break;
-    case UVCC_FN_TABLE:
-    case UVCC_FN_TABLE_MUL:
-        deal_table(d, i, s);
-        break;
-    default:
-        break;
-    }
-}
-
-/* Memory for masks, bits and signs. */
-static bool deal_room(fn_deal *d) {
-    uvcci_instance *r = d->r;
-    const unsigned instrs = r->plan->function->instr_count;
-    d->word = uvcci_bump_take(&r->deal_bump, instrs * sizeof *d->word);
-    d->sign = uvcci_bump_take(&r->deal_bump, instrs * sizeof *d->sign);
-    if (d->word == NULL || d->sign == NULL)
-        return false;
-    uint64_t words = 0;
-    for (unsigned i = 0; i < instrs; i++) {
-        bool signs = owns_key(r, i) && signs_wanted(r, i);
-        words += elems_of(r, i) * ((unsigned)r->plan->fn->instr[i].dealer + (unsigned)signs);
-    }
-    r->deal_words_bytes = words * 8;
-    r->deal_words = uvcci_arena_take(&d->s->tensors, r->deal_words_bytes);
-    if (r->deal_words == NULL)
-        return false;
-    uint64_t *next = r->deal_words;
-    for (unsigned i = 0; i < instrs; i++) {
-        if (r->plan->fn->instr[i].dealer) {
-            d->word[i] = next;
-            next += elems_of(r, i);
-        }
-        if (owns_key(r, i) && signs_wanted(r, i)) {
-            d->sign[i] = next;
-            next += elems_of(r, i);
-        }
-    }
-    return true;
-}
-
-int uvcci_function_deal(uvcc_session *s, uvcci_instance *r, uint8_t ***keys, uvcc_task *tasks,
-                        uint32_t *count) {
-    fn_deal d = {.s = s, .r = r, .keys = {keys[0], keys[1]}, .tasks = tasks};
-    if (!deal_room(&d))
-        return UVCC_ERR_NOMEM;
-    for (unsigned i = 0; i < r->plan->function->instr_count && !d.failed; i++)
-        deal_step(&d, i);
-    *count = d.count;
-    return d.failed ? UVCC_ERR_NOMEM : 0;
 }

@@ -6,6 +6,7 @@
  */
 #include "exec/primitives/circuit.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "exec/primitives/transpose.h"
@@ -14,7 +15,8 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* Compiled a second time for the CPUs that have the VAES-512 backend, as in fss.c. */
+/* Compiled a second time for the CPUs that have the VAES-512 backend: what run() inlines, not what
+ * a table would call. */
 #if defined(__x86_64__) && defined(__GNUC__)
 #define WIDE __attribute__((target("avx512f")))
 #else
@@ -40,6 +42,7 @@ INLINE group group_at(const uvcci_circuit_plan *plan, unsigned j, unsigned plane
 }
 
 uvcci_circuit_plan uvcci_circuit_plan_of(unsigned bits) {
+    assert(bits >= 1 && bits <= 63);
     uvcci_circuit_plan p = {.bits = (uint8_t)bits, .groups = 1};
     while (p.groups * UVCCI_CIRCUIT_GROUP_BITS < bits) {
         p.groups = (uint8_t)(2 * p.groups);
@@ -49,6 +52,7 @@ uvcci_circuit_plan uvcci_circuit_plan_of(unsigned bits) {
     p.planes = (uint16_t)(2 * p.groups - 1);
     for (unsigned j = 0; j < p.groups; j++)
         p.shared = (uint16_t)(p.shared + group_at(&p, j, 0).subsets - 1);
+    assert(p.groups == 1u << p.levels && p.shared >= bits);
     return p;
 }
 
@@ -62,6 +66,7 @@ INLINE uint32_t planes_at(const uvcci_circuit_plan *p, unsigned level) {
 }
 
 uint32_t uvcci_circuit_state_words(const uvcci_circuit_plan *plan, uint32_t count) {
+    assert(count <= UVCC_BLOCK_ELEMS && plan->planes != 0);
     return 2 * plan->planes * row_words(count);
 }
 
@@ -76,6 +81,7 @@ uint32_t uvcci_circuit_message_words(const uvcci_circuit_plan *plan, unsigned wa
         return (from + 2) % 3 != to || (head && round == plan->levels)
                    ? 0
                    : planes_at(plan, round) * row_words(count);
+    assert((want & ~(UVCC_BOOL_BIT | UVCC_BOOL_PRODUCT)) == 0);
     const uint32_t product = (want & UVCC_BOOL_PRODUCT) != 0, bit = (want & UVCC_BOOL_BIT) != 0;
     return !head && !to_head ? 0 : count * (product + (head ? 1 : bit));
 }
@@ -159,6 +165,7 @@ INLINE void fetch(const job *j, const uint8_t *from, size_t word, uint64_t *to, 
 
 /* Bits 0..n - 1 of x (+ y where not NULL) as rows of s->plane. */
 INLINE void slice(scratch *s, const uint64_t *x, const uint64_t *y, uint32_t count, unsigned n) {
+    assert(count <= UVCC_BLOCK_ELEMS && n < 64);
     for (uint32_t at = 0; at < count; at += 64 * LANES) {
         uint64_t *m = s->pad[0];
         const uint32_t left = count - at < 64 * LANES ? count - at : 64 * LANES;
@@ -173,6 +180,7 @@ INLINE void slice(scratch *s, const uint64_t *x, const uint64_t *y, uint32_t cou
 
 /* s->product[set] = AND of the group's bits in the set. */
 INLINE void subset_products(scratch *s, group g, uint32_t w) {
+    assert(g.subsets <= UVCCI_CIRCUIT_SUBSETS && w <= ROW);
     memset(s->product[0], 0xff, w * sizeof *s->product[0]);
     for (unsigned set = 1; set < g.subsets; set++) {
         const uint64_t *rest = s->product[set & (set - 1)];
@@ -205,6 +213,7 @@ INLINE void xor_carry(const scratch *s, group g, uint32_t w, const uint64_t *u, 
     }
 }
 
+/* HEAD's products of its bits, masked by what it shares with each of the others. */
 INLINE void share_head(const job *j, const uvcci_circuit_plan *p) {
     const uvcc_block *b = j->block;
     scratch *s = j->scratch;
@@ -273,11 +282,13 @@ INLINE void xor_product(uint64_t *restrict to, const uint64_t *x_lo, const uint6
         to[i] ^= (x_lo[i] & (y_lo[i] ^ y_hi[i])) ^ (x_hi[i] & y_lo[i]);
 }
 
+/* Adjacent groups become one: it makes a carry if the upper does, or passes on the lower's. */
 INLINE void merge(const job *j, const uvcci_circuit_plan *p) {
     const uvcc_block *b = j->block;
     scratch *s = j->scratch;
     const uint32_t w = row_words(b->count), planes = planes_at(p, j->task->u.vec.shift);
     const size_t n = (size_t)planes * w;
+    assert(n <= sizeof s->pad[0] / sizeof *s->pad[0]);
     uint64_t *lo = state_of(j, p, 0), *to = s->pad[0];
     const uint64_t *hi = state_of(j, p, 1);
     prg(j, UVCC_PAIR_NEXT, 0, to, n);
@@ -316,6 +327,7 @@ INLINE uint64_t flip(uint64_t x, uint64_t v) {
 /* HEAD's q or the others' v of elements [at, at + n), as masks. */
 INLINE const uint64_t *own_bits(const job *j, const uvcci_circuit_plan *p, uint32_t at,
                                 uint32_t n) {
+    assert(n <= CHUNK && at + n <= j->block->count);
     const uvcc_block *b = j->block;
     const bool head = b->role == UVCC_HEAD;
     const size_t hi = (size_t)p->planes * row_words(b->count), own = component_2(j) * hi;
@@ -415,10 +427,13 @@ INLINE void select_finish(const job *j, const uvcci_circuit_plan *p, uint32_t at
 
 /* --- Dispatch --------------------------------------------------------------------------------- */
 
+/* What each role does in each task; everything it calls is inlined, so that run_wide() has it
+ * compiled for its CPU. */
 INLINE void run(const job *j) {
     const uvcci_circuit_plan plan = uvcci_circuit_plan_of(j->task->u.vec.bits), *p = &plan;
     const bool head = j->block->role == UVCC_HEAD;
     const uint32_t count = j->block->count;
+    assert(count >= 1 && count <= UVCC_BLOCK_ELEMS && j->block->role <= UVCC_OTHER);
     switch (j->task->kind) {
     case UVCC_TASK_BOOL_SHARE:
         if (head)

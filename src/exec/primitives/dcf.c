@@ -1,10 +1,10 @@
 /* dcf.c - see dcf.h.
  *
- * State: none. Points are evaluated a group at a time and level by level, as in fss.c. In gen()
- * alpha and beta are secret: they only ever become masks and operands. In the eval x is public to
- * the edge; seeds, control bits and values are secret. Invariant: a node's control bit is the
- * lowest bit of its seed; between levels the sum of both parties' values is what x has passed so
- * far. */
+ * State: none. Points are evaluated a group at a time and level by level, as in dpf.c. In gen()
+ * alpha and beta are secret: they only ever become masks and operands. In the evaluation x is
+ * public to the edge; seeds, control bits and values are secret. Invariant: a node's control bit is
+ * the lowest bit of its seed; between levels the sum of both parties' values is what x has passed
+ * so far. */
 #include "exec/primitives/dcf.h"
 
 #include <assert.h>
@@ -18,6 +18,7 @@ enum { VALUES = UVCCI_DCF_WORDS_MAX / 2 };
 /* Values of the nodes: pairs of words. in: memory for as many nodes. */
 INLINE void node_values(const uvcci_aes *left, const uvcci_aes *right, const uint8_t *sel,
                         const node *seed, node *in, node v[VALUES][GROUP], uint32_t c, unsigned w) {
+    assert(c <= GROUP && (w + 1) / 2 <= VALUES);
     for (unsigned k = 0; k < (w + 1) / 2; k++) {
         for (uint32_t i = 0; i < c; i++)
             in[i] = node_xor(seed[i], (node){2 * k + 1, 0});
@@ -43,7 +44,8 @@ typedef struct gen_state {
     uint64_t sum[UVCCI_DCF_WORDS_MAX][GROUP]; /* of both parties' values along alpha's path */
 } gen_state;
 
-/* Before gen_level(), which moves the control bits on. */
+/* The corrections that make the values of the child that alpha leaves what they must be: beta more
+ * where x < alpha, else nothing. Before gen_level(), which moves the control bits on. */
 static void gen_values(gen_state *g, uint32_t c, unsigned w, const uint64_t *alpha,
                        const uint64_t *beta, unsigned shift, uint8_t *cw) {
     for (uint32_t i = 0; i < c; i++)
@@ -59,6 +61,7 @@ static void gen_values(gen_state *g, uint32_t c, unsigned w, const uint64_t *alp
         }
 }
 
+/* Those of alpha's terminal: nothing is left of what was passed. */
 static void gen_finals(gen_state *g, uint32_t c, unsigned w, uint8_t *finals) {
     for (uint32_t i = 0; i < c; i++)
         for (unsigned j = 0; j < w; j++) {
@@ -67,6 +70,8 @@ static void gen_finals(gen_state *g, uint32_t c, unsigned w, uint8_t *finals) {
         }
 }
 
+/* Values first, then children, level by level: a value's correction needs the parents' control
+ * bits. */
 void uvcci_dcf_gen(const uvcci_aes dpf[2], unsigned n, unsigned w, uint32_t c,
                    const uint64_t *alpha, const uint64_t *beta, const uint8_t *root0,
                    const uint8_t *root1, uint8_t *key) {
@@ -78,6 +83,7 @@ void uvcci_dcf_gen(const uvcci_aes dpf[2], unsigned n, unsigned w, uint32_t c,
     }
 #endif
     const uvcci_dcf_sections s = uvcci_dcf_sections_of(n, w, c);
+    assert(s.bits + (size_t)c * ((2 * n + 7) / 8) == uvcci_dcf_bytes(n, w, c));
     gen_state g;
     gen_group *tree = &g.tree;
     for (uint32_t at = 0; at < c; at += GROUP) {
@@ -145,6 +151,7 @@ static void eval_add(eval *g, uint32_t m, unsigned w, const uint8_t *cw, bool pa
 /* To the children on x's side, which are there; bits: of level l, the first key's. */
 static void eval_down(eval *g, uint32_t m, const uint64_t *x, unsigned shift, const uint8_t *level,
                       const uint8_t *bits, unsigned tb, unsigned l) {
+    assert(m <= GROUP && l / 4 < tb && shift < 64);
     for (uint32_t i = 0; i < m; i++) {
         const uint64_t both = (uint64_t)bits[(size_t)i * tb + l / 4] >> 2 * l % 8;
         node cw = seed_of(load(level + (size_t)i * BLOCK));
@@ -154,6 +161,8 @@ static void eval_down(eval *g, uint32_t m, const uint64_t *x, unsigned shift, co
     }
 }
 
+/* At each level the value of the node that x takes is added and the node becomes its child: so what
+ * has been added is beta if x has parted from alpha to the left, and a share of 0 before. */
 void uvcci_dcf_eval(const uvcci_aes dpf[2], const uvcci_dcf_keys *k, uint32_t first, uint32_t count,
                     const uint64_t *x, uint64_t *out) {
     check_shape(k->n, k->w);
@@ -166,6 +175,7 @@ void uvcci_dcf_eval(const uvcci_aes dpf[2], const uvcci_dcf_keys *k, uint32_t fi
 #endif
     const uvcci_dcf_sections s = uvcci_dcf_sections_of(k->n, k->w, k->c);
     const unsigned n = k->n, w = k->w, tb = (2 * n + 7) / 8;
+    assert(s.bits + (size_t)k->c * tb == uvcci_dcf_bytes(n, w, k->c));
     eval g;
     memset(out, 0, (size_t)count * w * sizeof *out);
     while (count != 0) {

@@ -3,7 +3,7 @@
  * figure 3) with payloads of w = 1..4 words of Z_2^64: the shares of both parties add up to beta
  * where x < alpha, else to 0.
  *
- * Children and control bits as in the DPF (fss.h), but down to a single terminal; words 2k and 2k +
+ * Children and control bits as in the DPF (dpf.h), but down to a single terminal; words 2k and 2k +
  * 1 of a child's value are MMO_side(seed ^ (2k + 1)), those of a terminal MMO_left. A key of c
  * points is levels (n * c * 16 bytes), values (n * c * w words), final words (c * w words), control
  * bits (c * ceil(2n/8) bytes). */

@@ -24,6 +24,7 @@ typedef struct words {
 } words;
 
 WIDE_INLINE words words_of(unsigned w) {
+    assert(w >= 1 && w <= UVCCI_DCF_WORDS_MAX);
     words x = {.w = w, .last = w > 2 ? 4 * w - 8 : 0};
     for (unsigned k = 0; k < PAIRS; k++) {
         _Alignas(64) uint64_t from[8] = {0};
@@ -156,12 +157,15 @@ WIDE_INLINE void step(const __m512i left[ROUNDS + 1], const __m512i right[ROUNDS
 #undef ROUND_KEY
 }
 
+/* A group of keys from the roots to the terminals; `pairs` is a constant where this is inlined, so
+ * that values of two words take no registers of four. */
 WIDE_INLINE void eval_all(const uvcci_aes dpf[2], eval *g, const uvcci_dcf_keys *k,
                           uvcci_dcf_sections at, uint32_t first, uint32_t m, const words *x,
                           unsigned pairs) {
     __m512i left[ROUNDS + 1], right[ROUNDS + 1];
     round_keys(left, &dpf[0]);
     round_keys(right, &dpf[1]);
+    assert(m >= 1 && m <= UVCCI_DPF_GROUP && pairs == (x->w + 1) / 2);
     const __m512i one = low_half(1), control = low_half(k->party1);
     for (uint32_t i = 0; i < m; i += PER_REG) {
         const __m512i root = load_part(k->root + (size_t)(first + i) * BLOCK, part(m, i));
@@ -187,12 +191,16 @@ WIDE_INLINE void eval_all(const uvcci_aes dpf[2], eval *g, const uvcci_dcf_keys 
              finals + (size_t)i * x->w * 8);
 }
 
+/* As uvcci_dcf_eval(), a group at a time, with the points' turns and the control bits' corrections
+ * made ready for all levels before the first. */
 WIDE void uvcci_dcf_wide_eval(const uvcci_aes dpf[2], const uvcci_dcf_keys *k, uint32_t first,
                               uint32_t count, const uint64_t *points, uint64_t *out) {
     const uvcci_dcf_sections at = uvcci_dcf_sections_of(k->n, k->w, k->c);
     const unsigned tb = (2 * k->n + 7) / 8;
     const words x = words_of(k->w);
     eval g;
+    assert(first <= k->c && count <= k->c - first);
+    assert(at.bits + (size_t)k->c * tb == uvcci_dcf_bytes(k->n, k->w, k->c));
     uvcci_dpf_wide_begin(&g.wide, dpf);
     while (count != 0) {
         const uint32_t m = count < UVCCI_DPF_GROUP ? count : UVCCI_DPF_GROUP;
@@ -269,6 +277,8 @@ WIDE_INLINE __m512i negated(__m512i x, __mmask8 k) {
     return _mm512_mask_sub_epi64(x, k, _mm512_setzero_si512(), x);
 }
 
+/* Keys of a group: what gen_values() and gen_level() of the portable files do, four keys to a
+ * register. alpha decides by masks. */
 WIDE_INLINE void gen_all(const uvcci_aes dpf[2], gen_state *g, unsigned n, uint32_t c, uint32_t at,
                          uint32_t m, const uint64_t *beta, const words *x, unsigned pairs,
                          uint8_t *key) {
@@ -319,6 +329,7 @@ WIDE void uvcci_dcf_wide_gen(const uvcci_aes dpf[2], unsigned n, unsigned w, uin
     const unsigned tb = (2 * n + 7) / 8;
     const words x = words_of(w);
     gen_state g;
+    assert(n >= 1 && n <= 64 && s.bits + (size_t)c * tb == uvcci_dcf_bytes(n, w, c));
     for (uint32_t at = 0; at < c; at += UVCCI_DPF_GROUP) {
         const uint32_t m = c - at < UVCCI_DPF_GROUP ? c - at : UVCCI_DPF_GROUP;
         gen_roots(&g.tree, m, alpha + at, root0 + (size_t)at * BLOCK, root1 + (size_t)at * BLOCK);

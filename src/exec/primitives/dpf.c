@@ -1,9 +1,9 @@
-/* fss.c - the 1-bit DPF on an edge: keys and evaluation.
+/* dpf.c - the 1-bit DPF on an edge: keys and evaluation.
  *
  * State: none. Points are evaluated a group at a time and level by level, so that one call encrypts
  * a whole group and the nodes stay in the first-level cache. CPUs with VAES do both in registers
- * (fss_x86.c). In a eval a node's control bit is the lowest bit of its seed. In gen() alpha is
- * secret: it only ever becomes masks. In the evaluations x is public to the edge. Invariant:
+ * (dpf_x86.c). In an evaluation a node's control bit is the lowest bit of its seed. In gen() alpha
+ * is secret: it only ever becomes masks. In the evaluations x is public to the edge. Invariant:
  * between levels, seed 0 == seed 1 and t 0 == t 1 off alpha's path. */
 #include "exec/primitives/dpf.h"
 
@@ -40,11 +40,14 @@ INLINE uint8_t parity(uint64_t x) {
 
 /* --- Keys ------------------------------------------------------------------------------------- */
 
+/* Level by level, from both roots to the terminal blocks; of the two children the one that alpha
+ * does not take becomes the same for both parties, so that everything below it cancels. */
 static void gen(const uvcci_aes dpf[2], unsigned n, uint32_t c, const uint64_t *alpha,
                 const uint8_t *root0, const uint8_t *root1, uint8_t *levels, uint8_t *terminals,
                 uint8_t *bits, uint8_t *sign) {
     const unsigned depth = uvcci_dpf_levels(n), tb = (2 * depth + 7) / 8;
     gen_group g;
+    assert(depth <= 64 - TERMINAL_BITS && tb <= 16);
     for (uint32_t at = 0; at < c; at += GROUP) {
         const uint32_t m = c - at < GROUP ? c - at : GROUP;
         gen_roots(&g, m, root0 + (size_t)at * BLOCK, root1 + (size_t)at * BLOCK);
@@ -107,7 +110,7 @@ INLINE uint64_t control_of(node x) {
     return 0 - (x.lo & 1);
 }
 
-/* What is encrypted; eval_level() terminals that of the next level. */
+/* What is encrypted; eval_level() leaves that of the next level there. */
 INLINE void eval_seeds(eval_group *g, uint32_t c) {
     for (uint32_t i = 0; i < c; i++)
         g->seed[i] = seed_of(g->nodes.seed[i]);
@@ -145,6 +148,7 @@ static void eval_begin(const uvcci_aes dpf[2], eval_group *g) {
 /* Once for a group, before its evaluations. */
 static void eval_keys(const uvcci_aes dpf[2], eval_group *g, const uvcci_dpf_keys *k, uint32_t at,
                       uint32_t m) {
+    assert(m >= 1 && m <= GROUP && at < k->c && m <= k->c - at);
 #if UVCCI_FSS_X86
     if (uvcci_fss_is_wide(dpf))
         uvcci_dpf_wide_keys(&g->wide, k, at, m);
@@ -152,9 +156,10 @@ static void eval_keys(const uvcci_aes dpf[2], eval_group *g, const uvcci_dpf_key
     (void)dpf, (void)g, (void)k, (void)at, (void)m;
 }
 
-/* Before a eval from the roots. */
+/* Before an evaluation from the roots. */
 static void eval_start(const uvcci_aes dpf[2], uvcci_dpf_nodes *g, const uvcci_dpf_keys *k,
                        uint32_t at, uint32_t m) {
+    assert(m <= GROUP && k->root != NULL);
 #if UVCCI_FSS_X86
     if (uvcci_fss_is_wide(dpf)) {
         uvcci_dpf_wide_roots(g, k, at, m);
@@ -168,6 +173,7 @@ static void eval_start(const uvcci_aes dpf[2], uvcci_dpf_nodes *g, const uvcci_d
 /* From the nodes of level `from` to those of level `to` above x. */
 static void eval(const uvcci_aes dpf[2], eval_group *g, const uvcci_dpf_keys *k, uint32_t at,
                  uint32_t m, const uint64_t *x, unsigned from, unsigned to) {
+    assert(m <= GROUP && from <= to && to <= uvcci_dpf_levels(k->n));
     if (from == to)
         return;
 #if UVCCI_FSS_X86
@@ -269,8 +275,10 @@ typedef struct many {
     eval_group eval;
 } many;
 
+/* In ascending order; an insertion sort, as there are 64 at most. */
 static void many_thresholds(many *g, const uint64_t *less, unsigned count) {
     const unsigned spare = 64 - g->k->n;
+    assert(count >= 1 && count <= sizeof g->less / sizeof *g->less);
     g->count = count;
     for (unsigned j = 0; j < count; j++) {
         const int64_t d = (int64_t)((less[j] - less[0]) << spare) >> spare;
@@ -290,6 +298,7 @@ static void many_thresholds(many *g, const uint64_t *less, unsigned count) {
 static void many_eval(many *g, const uint64_t *x, uint32_t at, uint32_t m, uint64_t less,
                       unsigned to) {
     const unsigned n = g->k->n, level = g->level;
+    assert(level <= to && to <= uvcci_dpf_levels(n));
     for (uint32_t i = 0; i < m; i++)
         g->x[i] = x[i] - less;
     if (level == 0)
@@ -307,6 +316,7 @@ static void many_eval(many *g, const uint64_t *x, uint32_t at, uint32_t m, uint6
 /* The ends become those of the thresholds [first, last], at a lower level. */
 static void many_descend(many *g, const uint64_t *x, uint32_t at, uint32_t m, unsigned first,
                          unsigned last, unsigned level) {
+    assert(first < last && last < g->count && level > g->level);
     many_eval(g, x, at, m, g->less[last], level);
     g->next = g->eval.nodes;
     many_eval(g, x, at, m, g->less[first], level);
@@ -317,8 +327,10 @@ static void many_descend(many *g, const uint64_t *x, uint32_t at, uint32_t m, un
     g->level = level;
 }
 
+/* Each of the thresholds [first, last] by an evaluation of its own, from the ends on. */
 static void many_singly(many *g, const uint64_t *x, uint32_t at, uint32_t m, unsigned first,
                         unsigned last, uint64_t *out) {
+    assert(first <= last && last < g->count);
     for (unsigned j = first; j <= last; j++) {
         many_eval(g, x, at, m, g->less[j], uvcci_dpf_levels(g->k->n));
         eval_prefix(g->dpf, &g->eval, g->k, at, m, g->x, g->share);
@@ -348,6 +360,7 @@ static void many_group(many *g, const uint64_t *x, uint32_t at, uint32_t m, uint
         for (unsigned j = gap + 1; j <= last; j++)
             if (g->offset[j] - g->offset[j - 1] > g->offset[gap] - g->offset[gap - 1])
                 gap = j;
+        assert(gap > first && gap <= last);
         if (gap - first <= last - gap + 1) {
             many_singly(g, x, at, m, first, gap - 1, out);
             first = gap;
@@ -409,6 +422,7 @@ INLINE void window_roots(window_group *g, const uvcci_dpf_keys *k, uint32_t at, 
             g->t[0][to++] = k->party1 ? ~(uint64_t)0 : 0;
         }
     }
+    assert(to <= WINDOW_NODES);
 }
 
 /* From the nodes of level l to those of the next; both children of all of them are there. */
@@ -434,6 +448,7 @@ INLINE uint32_t window_level(window_group *g, const uvcci_dpf_keys *k, uint32_t 
         }
         from += (end + 1) / 2;
     }
+    assert(to <= WINDOW_NODES);
     return to;
 }
 
@@ -447,6 +462,7 @@ INLINE void window_bits(const node *x, unsigned skip, uint32_t len, uint64_t *ou
     out[words - 1] &= ~(uint64_t)0 >> (64 * words - len);
 }
 
+/* The terminal blocks of all keys, and out of them each key's window. */
 INLINE void window_terminals(window_group *g, const uvcci_dpf_keys *k, uint32_t at, uint32_t m,
                              const uint64_t *first, uint32_t len, uint64_t *out) {
     const unsigned depth = uvcci_dpf_levels(k->n), words = uvcci_dpf_window_words(len);
@@ -467,8 +483,11 @@ INLINE void window_terminals(window_group *g, const uvcci_dpf_keys *k, uint32_t 
         window_bits(block, first[i] & terminal_mask(k->n), len, out + (size_t)i * words);
         from += n_blocks;
     }
+    assert(from <= WINDOW_NODES);
 }
 
+/* As many keys at a time as have room for their windows' nodes: level by level, the nodes that some
+ * terminal of the window lies below, so a prefix is made once for all of them. */
 INLINE void window(const uvcci_aes dpf[2], const uvcci_dpf_keys *k, uint32_t at, uint32_t m,
                    const uint64_t *first, uint32_t len, uint64_t *out) {
     assert(k->n >= 1 && k->n <= 64 && len >= 1 && len <= UVCCI_DPF_WINDOW_MAX);
@@ -510,6 +529,7 @@ static bool window_wide(const uvcci_aes dpf[2], const uvcci_dpf_keys *k, uint32_
     while (m != 0) {
         uint32_t now = m < group ? m : group;
         now = now < GROUP ? now : GROUP;
+        assert(now * uvcci_dpf_wide_blocks(len) <= UVCCI_DPF_WIDE_NODES);
         uvcci_dpf_wide_keys(&g.wide, k, at, now);
         uvcci_dpf_wide_window(dpf, &g, k, at, now, first, len, out);
         out += (size_t)now * uvcci_dpf_window_words(len);
@@ -524,6 +544,7 @@ static bool window_wide(const uvcci_aes dpf[2], const uvcci_dpf_keys *k, uint32_
 
 void uvcci_dpf_window(const uvcci_aes dpf[2], const uvcci_dpf_keys *k, uint32_t at, uint32_t m,
                       const uint64_t *first, uint32_t len, uint64_t *out) {
+    assert(at <= k->c && m <= k->c - at && len >= 1);
 #if UVCCI_FSS_X86
     if (window_wide(dpf, k, at, m, first, len, out))
         return;

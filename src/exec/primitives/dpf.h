@@ -1,4 +1,4 @@
-/* fss.h - the 1-bit DPF on an edge (BGI16 with early termination at 7 levels), batched and in
+/* dpf.h - the 1-bit DPF on an edge (BGI16 with early termination at 7 levels), batched and in
  * structure-of-arrays form; comparison by prefix parity (protocols.md 7).
  *
  * Node PRG: Matyas-Meyer-Oseas with two fixed keys (left, right). A node is a 128-bit seed with its
@@ -8,8 +8,8 @@
  * terminal block. Prefix parity: the share of [alpha <= x] is the XOR, over the levels where x goes
  * right, of (t of the node ^ t of its right child) - which together is the left child's t - and the
  * parity of the terminal bits 0..(x mod 128): one AES call per level. */
-#ifndef UVCCI_FSS_H
-#define UVCCI_FSS_H
+#ifndef UVCCI_DPF_H
+#define UVCCI_DPF_H
 
 #include "proto/aes.h"
 #include <uvcc/compute.h>
@@ -59,7 +59,7 @@ void uvcci_dpf_window(const uvcci_aes dpf[2], const uvcci_dpf_keys *k, uint32_t 
 /* All 2^n terminals, n <= 20, terminal j in bit j; ceil(2^n / 64) words per key. */
 void uvcci_dpf_full(const uvcci_aes dpf[2], const uvcci_dpf_keys *k, uint64_t *out);
 
-/* --- For fss*.c only -------------------------------------------------------------------------- */
+/* --- For dpf*.c only -------------------------------------------------------------------------- */
 
 enum { UVCCI_DPF_GROUP = 256 };
 
@@ -126,7 +126,7 @@ typedef struct uvcci_dpf_eval_state {
 #define UVCCI_FSS_X86 0
 #endif
 
-/* Whether the CPU has what fss_x86.c, dcf_x86.c and multiscale_x86.c need; the keys' backend may
+/* Whether the CPU has what dpf_x86.c, dcf_x86.c and multiscale_x86.c need; the keys' backend may
  * say no. */
 static inline bool uvcci_fss_is_wide(const uvcci_aes dpf[2]) {
 #if UVCCI_FSS_X86

@@ -1,7 +1,7 @@
-/* fss_x86.c - trees of the 1-bit DPF by AVX-512 and VAES (fss_wide.h).
+/* dpf_x86.c - trees of the 1-bit DPF by AVX-512 and VAES (fss_wide.h).
  *
  * The children of 32 nodes are made and corrected without leaving the registers. Invariant: as in
- * fss.c, a node's control bit is the lowest bit of its seed; a correction word carries, in its
+ * dpf.c, a node's control bit is the lowest bit of its seed; a correction word carries, in its
  * lowest bit, the correction of that bit, so that one masked addition corrects both. */
 #include "exec/primitives/fss_wide.h"
 
@@ -25,6 +25,7 @@ WIDE void uvcci_dpf_wide_begin(uvcci_dpf_wide *w, const uvcci_aes dpf[2]) {
 
 WIDE void uvcci_dpf_wide_roots(uvcci_dpf_nodes *g, const uvcci_dpf_keys *k, uint32_t at,
                                uint32_t m) {
+    assert(m <= UVCCI_DPF_GROUP && at < k->c && m <= k->c - at);
     const uint8_t *root = k->root + (size_t)at * BLOCK;
     const __m512i one = low_half(1), control = low_half(k->party1);
     for (uint32_t i = 0; i < m; i += PER_REG) {
@@ -36,6 +37,7 @@ WIDE void uvcci_dpf_wide_roots(uvcci_dpf_nodes *g, const uvcci_dpf_keys *k, uint
 
 WIDE void uvcci_dpf_wide_keys(uvcci_dpf_wide *w, const uvcci_dpf_keys *k, uint32_t at, uint32_t m) {
     const unsigned depth = uvcci_dpf_levels(k->n), tb = (2 * depth + 7) / 8;
+    assert(m <= UVCCI_DPF_GROUP && at < k->c && m <= k->c - at);
     const uint8_t *bits = k->bits + (size_t)at * tb, *end = k->bits + (size_t)k->c * tb;
     load_control(w->control[0], bits, end, tb, m);
     if (depth > CONTROL_LEVELS)
@@ -63,6 +65,9 @@ WIDE_INLINE __m512i parent(const chunk *c, unsigned j) {
     return _mm512_mask_mov_epi64(x, c->rights[j], *node_at(c->second + j * c->node_step));
 }
 
+/* 32 nodes to their children on the sides that their points take, all rounds of all registers in
+ * flight at once. What a child is corrected by and the last round key are added together. Some
+ * nodes blend their round keys from registers, the others load them (see BLENDED). */
 WIDE_INLINE void descend(const __m512i left[ROUNDS + 1], const __m512i right[ROUNDS + 1],
                          const uvcci_dpf_wide *w, const chunk *c) {
     const __m512i one = low_half(1);
@@ -128,11 +133,14 @@ WIDE_INLINE void eval_passed(uvcci_dpf_eval_state *g, uint32_t m, unsigned n, un
     }
 }
 
+/* Level by level, 32 nodes at a time, with the next level's correction words on their way from
+ * memory. */
 WIDE void uvcci_dpf_wide_eval(const uvcci_aes dpf[2], uvcci_dpf_eval_state *g,
                               const uvcci_dpf_keys *k, uint32_t at, uint32_t m, const uint64_t *x,
                               unsigned from, unsigned to) {
     uvcci_dpf_wide *w = &g->wide;
     __m512i left[ROUNDS + 1], right[ROUNDS + 1];
+    assert(from < to && to <= uvcci_dpf_levels(k->n) && m >= 1 && m <= UVCCI_DPF_GROUP);
     round_keys(left, &dpf[0]);
     round_keys(right, &dpf[1]);
     memcpy(w->x, x, (size_t)m * sizeof *x);
@@ -228,6 +236,7 @@ WIDE void uvcci_dpf_wide_prefix(const uvcci_aes dpf[2], uvcci_dpf_eval_state *g,
         _mm512_set1_epi64((1 << (k->n < TERMINAL_BITS ? k->n : TERMINAL_BITS)) - 1);
     const uint8_t *finals = k->terminals + (size_t)at * BLOCK;
     uint32_t i = 0;
+    assert(m <= UVCCI_DPF_GROUP && at < k->c && m <= k->c - at);
     for (; i + CHUNK <= m; i += CHUNK)
         prefix_chunk(key, g, i, CHUNK, x + i, finals + (size_t)i * BLOCK, terminal, out + i);
     if (i < m)
@@ -284,12 +293,17 @@ WIDE_INLINE unsigned window_nodes(unsigned n, unsigned l, uint32_t len) {
     return (below > 31 ? 0 : (len - 1) >> below) + 2;
 }
 
+/* Each key's nodes above its window, from left to right: node j of a level of 32 keys lies beside
+ * node j of the others, so a register has four keys and no lane waits. All keys have as many nodes
+ * as the widest window can have; the last may lie behind the window, and its bits are not taken. */
 WIDE void uvcci_dpf_wide_window(const uvcci_aes dpf[2], uvcci_dpf_wide_windows *g,
                                 const uvcci_dpf_keys *k, uint32_t at, uint32_t m,
                                 const uint64_t *first, uint32_t len, uint64_t *out) {
     const unsigned depth = uvcci_dpf_levels(k->n), blocks = window_nodes(k->n, depth, len);
     uvcci_dpf_wide *w = &g->wide;
     __m512i left[ROUNDS + 1], right[ROUNDS + 1];
+    assert(k->n >= TERMINAL_BITS && m >= 1 && m <= UVCCI_DPF_GROUP && m <= k->c - at);
+    assert((size_t)(m + CHUNK - 1) / CHUNK * CHUNK * blocks <= UVCCI_DPF_WIDE_NODES);
     round_keys(left, &dpf[0]);
     round_keys(right, &dpf[1]);
     memcpy(w->x, first, (size_t)m * sizeof *first);
@@ -370,6 +384,7 @@ WIDE_INLINE void gen_level(const __m512i left[ROUNDS + 1], const __m512i right[R
     gen_correct(g, i, there, goes_right, child, l, to);
 }
 
+/* The final words, which make the terminal blocks differ in alpha's bit only. */
 WIDE_INLINE void gen_terminals(const __m512i key[ROUNDS + 1], gen_group *g, uint32_t m, unsigned n,
                                uint8_t *terminals) {
     const __m512i terminal = _mm512_set1_epi64((1 << (n < TERMINAL_BITS ? n : TERMINAL_BITS)) - 1);
@@ -383,7 +398,7 @@ WIDE_INLINE void gen_terminals(const __m512i key[ROUNDS + 1], gen_group *g, uint
         }
         s[0] = add_seed(s[0], node[0]);
         s[1] = add_seed(s[1], node[1]);
-        /* A shift by 64 or more, as a negative one is, terminals nothing. */
+        /* A shift by 64 or more, as a negative one is, leaves nothing. */
         const __m512i a = _mm512_and_si512(*reg(g->alpha + i), terminal);
         const __m512i point = _mm512_sllv_epi64(one, _mm512_sub_epi64(a, first));
         const __m512i cw = _mm512_ternarylogic_epi64(s[0], s[1], point, A_XOR_B_XOR_C);
@@ -401,6 +416,7 @@ WIDE void uvcci_dpf_wide_gen(const uvcci_aes dpf[2], unsigned n, uint32_t c, con
     round_keys(left, &dpf[0]);
     round_keys(right, &dpf[1]);
     gen_group g;
+    assert(n >= 1 && n <= 64 && depth <= 2 * CONTROL_LEVELS);
     for (uint32_t at = 0; at < c; at += UVCCI_DPF_GROUP) {
         const uint32_t m = c - at < UVCCI_DPF_GROUP ? c - at : UVCCI_DPF_GROUP;
         gen_roots(&g, m, alpha + at, root0 + (size_t)at * BLOCK, root1 + (size_t)at * BLOCK);

@@ -1,10 +1,11 @@
-/* fss_tree.h - nodes of trees and a level of keys, as the trees of fss.c, dcf.c and multiscale.c
+/* fss_tree.h - nodes of trees and a level of keys, as the trees of dpf.c, dcf.c and multiscale.c
  * have them: portable code, inlined where it is compiled for a CPU. For these files only. */
 #ifndef UVCCI_FSS_TREE_H
 #define UVCCI_FSS_TREE_H
 
 #include "exec/primitives/dpf.h"
 #include "proto/bytes.h"
+#include <assert.h>
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -56,6 +57,8 @@ typedef struct gen_group {
     uint64_t control[GROUP]; /* control bits of four levels, a byte of the key */
 } gen_group;
 
+/* From the children, which are there, to the next level: the correction words, and the nodes on
+ * alpha's path of both parties. alpha decides by masks. */
 INLINE void gen_level(gen_group *g, uint32_t c, const uint64_t *alpha, unsigned shift, unsigned two,
                       uint8_t *level) {
     for (uint32_t i = 0; i < c; i++) {
@@ -78,6 +81,7 @@ INLINE void gen_level(gen_group *g, uint32_t c, const uint64_t *alpha, unsigned 
 }
 
 INLINE void gen_roots(gen_group *g, uint32_t c, const uint8_t *root0, const uint8_t *root1) {
+    assert(c <= GROUP);
     for (uint32_t i = 0; i < c; i++) {
         g->seed[0][i] = seed_of(load(root0 + (size_t)i * BLOCK));
         g->seed[1][i] = seed_of(load(root1 + (size_t)i * BLOCK));
@@ -89,6 +93,7 @@ INLINE void gen_roots(gen_group *g, uint32_t c, const uint8_t *root0, const uint
 INLINE void gen_children(const uvcci_aes dpf[2], gen_group *g, uint32_t c, const uint64_t *alpha,
                          unsigned n, unsigned depth, unsigned l, uint8_t *level, uint8_t *bits) {
     const unsigned tb = (2 * depth + 7) / 8;
+    assert(c <= GROUP && l < depth && l < n && n <= 64);
     for (unsigned p = 0; p < 2; p++) {
         mmo(&dpf[0], g->seed[p], g->child[p][0], c);
         mmo(&dpf[1], g->seed[p], g->child[p][1], c);

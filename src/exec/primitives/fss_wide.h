@@ -1,4 +1,4 @@
-/* fss_wide.h - trees of keys by AVX-512 and VAES, four nodes to a register: what fss_x86.c,
+/* fss_wide.h - trees of keys by AVX-512 and VAES, four nodes to a register: what dpf_x86.c,
  * dcf_x86.c and multiscale_x86.c have in common. For these files only.
  *
  * What decides something for a node - alpha, a control bit, a direction - is a mask of its
@@ -11,6 +11,7 @@
 
 #if UVCCI_FSS_X86
 
+#include <assert.h>
 #include <immintrin.h>
 #include <string.h>
 
@@ -97,8 +98,7 @@ WIDE_INLINE __mmask8 control_mask(__m512i node) {
     return _mm512_test_epi64_mask(_mm512_unpacklo_epi64(node, node), _mm512_set1_epi64(1));
 }
 
-/* --- Evaluations
- * ---------------------------------------------------------------------------------- */
+/* --- Evaluations ------------------------------------------------------------------------------ */
 
 #define EVEN_BITS 0x5555555555555555u
 
@@ -114,6 +114,7 @@ WIDE_INLINE __mmask64 bytes_part(size_t there, size_t from) {
 WIDE_INLINE void load_control(uint64_t *out, const uint8_t *bits, const uint8_t *end, unsigned tb,
                               uint32_t m) {
     const size_t there = (size_t)(end - bits);
+    assert(bits <= end && tb <= 16 && m <= UVCCI_DPF_GROUP);
     const __m512i eighth = _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0);
     const __m512i first = _mm512_mullo_epi64(eighth, _mm512_set1_epi64(0x0101010101010101 * tb));
     const __m512i from = _mm512_add_epi64(first, _mm512_set1_epi64(0x0706050403020100));
@@ -127,10 +128,11 @@ WIDE_INLINE void load_control(uint64_t *out, const uint8_t *bits, const uint8_t 
     }
 }
 
-/* The bits [low, high] of the points as masks, for 64 points at a time. x is public, so its bits
- * may choose what is read; points after the last are 0, not what memory held before, which may not.
- */
+/* The bits [low, high] of the points as masks, for 64 points at a time: which way each point turns
+ * at a level. x is public, so its bits may choose what is read; points after the last are 0, not
+ * what memory held before, which may not. */
 WIDE_INLINE void eval_turns(uvcci_dpf_wide *w, uint32_t m, unsigned low, unsigned high) {
+    assert(m >= 1 && m <= UVCCI_DPF_GROUP && low <= high + 1 && high < 64);
     const __m512i identity = _mm512_set1_epi64((long long)0x8040201008040201u);
     /* Where byte 8 r + c comes from: 8 c + r, and 8 (7 - c) + r. */
     const __m512i transposed = _mm512_set_epi64(
@@ -165,6 +167,7 @@ WIDE_INLINE void eval_turns(uvcci_dpf_wide *w, uint32_t m, unsigned low, unsigne
  * of the lower half; beside, unless NULL: those of the nodes beside the paths. */
 WIDE_INLINE void eval_path(uvcci_dpf_wide *w, uint32_t m, unsigned n, unsigned half,
                            uvcci_dpf_node *beside) {
+    assert(n >= 1 && n <= 64 && half < 2 && m <= UVCCI_DPF_GROUP);
     const __m128i skip = _mm_cvtsi32_si128((int)(64 - n + CONTROL_LEVELS * half));
     const __m512i from_top = _mm512_set4_epi64(0x0c0c0d0d0e0e0f0f, 0x0404050506060707,
                                                0x0c0c0d0d0e0e0f0f, 0x0404050506060707);
@@ -202,6 +205,7 @@ typedef struct gen_group {
 WIDE_INLINE void gen_roots(gen_group *g, uint32_t m, const uint64_t *alpha, const uint8_t *root0,
                            const uint8_t *root1) {
     const __m512i one = low_half(1);
+    assert(m <= UVCCI_DPF_GROUP);
     for (uint32_t i = 0; i < m; i += PER_REG) {
         *reg(g->alpha + i) = both_halves(alpha, m, i);
         const __mmask8 k = part(m, i);
@@ -242,6 +246,7 @@ WIDE_INLINE void gen_correct(gen_group *g, uint32_t i, __mmask8 there, __mmask8 
 
 /* tb bytes of each key. A store of 16 bytes is the faster one; the next keys go over its end. */
 WIDE_INLINE void gen_control(const gen_group *g, uint32_t m, unsigned tb, uint8_t *bits) {
+    assert(m <= UVCCI_DPF_GROUP && tb <= 16);
     for (uint32_t i = 0; i < m; i++) {
         const uint64_t both[2] = {g->control[0][i].lo, g->control[1][i].lo};
         if ((size_t)(m - i) * tb >= sizeof both)

@@ -6,38 +6,22 @@
 #include "exec/primitives/dcf.h"
 #include "exec/primitives/multiscale.h"
 #include "exec/primitives/spline.h"
+#include <assert.h>
 #include <stdbool.h>
 #include <uvcc/function.h>
 
-/* Whether an instruction looks entries up. */
-static inline bool uvcci_fn_is_table(uint8_t kind) {
-    return kind == UVCC_FN_TABLE || kind == UVCC_FN_TABLE_MUL;
-}
-static inline bool uvcci_fn_has_third(uint8_t kind) {
-    return kind == UVCC_FN_TABLE_MUL || kind == UVCC_FN_SELECT_MUL;
-}
 /* Bytes of CW(n) for c elements. */
 static inline uint32_t uvcci_cw_bytes(unsigned n, uint32_t c) {
     const uint32_t depth = n > 7 ? n - 7 : 0;
+    assert(n <= 64);
     return c * (16 * depth + 16 + (2 * depth + 7) / 8);
 }
 static inline uvcci_multiscale uvcci_fn_multiscale(unsigned bits, unsigned shift, int64_t first,
                                                    uint32_t word_count) {
     const unsigned cells = (unsigned)first;
+    assert(first >= 1 && first <= UVCCI_MULTISCALE_CELLS_MAX);
     return (uvcci_multiscale){
         bits, word_count / (UVCCI_MULTISCALE_WORDS * UVCCI_MULTISCALE_SPAN * cells), shift, cells};
-}
-/* Bytes of the correction words of an instruction's own key for c elements, the same for HEAD and
- * TAIL. */
-static inline uint32_t uvcci_fn_key_bytes(const uvcc_fn_instr *s, uint32_t c) {
-    if (s->kind == UVCC_FN_FLOOR)
-        return (uint32_t)uvcci_dcf_bytes(s->shift, 1, c);
-    if (s->kind == UVCC_FN_SPLINE)
-        return (uint32_t)uvcci_dcf_bytes(s->bits, (unsigned)s->first + 1, c);
-    if (s->kind != UVCC_FN_MULTISCALE)
-        return uvcci_cw_bytes(s->bits, c);
-    const uvcci_multiscale l = uvcci_fn_multiscale(s->bits, s->shift, s->first, s->word_count);
-    return (uint32_t)uvcci_multiscale_bytes(l.depth, l.scales, c);
 }
 /* CW(n) as FN tasks have it: levels (depth * c * 16), terminals (c * 16), control bits. */
 

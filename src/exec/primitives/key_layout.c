@@ -1,4 +1,5 @@
 /* key_layout.c - where the parts of a gate's key stream lie (compute.h, uvcc_gate). */
+#include <assert.h>
 #include <uvcc/compute.h>
 
 #include "exec/primitives/dcf.h"
@@ -8,6 +9,7 @@ enum { BLOCK = 16 };
 
 static uint32_t place(uvcc_key_layout *k, uint32_t bytes) {
     const uint32_t at = k->total_bytes;
+    assert(bytes <= UINT32_MAX - at);
     k->total_bytes += bytes;
     return at;
 }

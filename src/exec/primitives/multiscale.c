@@ -3,7 +3,7 @@
  * State: none. Some elements are evaluated together, level by level: of each the nodes above all
  * windows that are still to come, which lie side by side, and their number is the same for all. xh
  * is public to the edge; seeds, control bits and values only ever become operands. Invariant: a
- * node's control bit is the lowest bit of its seed, as in fss.c. */
+ * node's control bit is the lowest bit of its seed, as in dpf.c. */
 #include "exec/primitives/multiscale.h"
 
 #include <assert.h>
@@ -21,7 +21,7 @@ static void check_shape(const uvcci_multiscale *s) {
 }
 
 /* Whether the nodes that are k levels above the lowest have values. */
-INLINE bool is_rung(const uvcci_multiscale *s, unsigned k) {
+INLINE bool has_values(const uvcci_multiscale *s, unsigned k) {
     return k % STEP == 0 && k / STEP < s->scales;
 }
 
@@ -46,6 +46,7 @@ INLINE uint64_t word_of(node pair[PAIRS][GROUP], unsigned j, uint32_t i) {
     return j % 2 == 0 ? pair[j / 2][i].lo : pair[j / 2][i].hi;
 }
 
+/* The value of alpha's node is (1, q, q^2): corrections of the words that its seed gives. */
 static void gen_values(const uvcci_aes dpf[2], multiscale_gen *g, uint32_t m, const uint64_t *r,
                        unsigned n, uint8_t *to) {
     for (unsigned p = 0; p < 2; p++)
@@ -71,6 +72,7 @@ void uvcci_multiscale_gen(const uvcci_aes dpf[2], const uvcci_multiscale *s, uin
     const multiscale_key at_key = sections(s, c);
     const unsigned tb = (2 * s->depth + 7) / 8;
     multiscale_gen g;
+    assert(at_key.bits + (size_t)c * tb == uvcci_multiscale_bytes(s->depth, s->scales, c));
     for (uint32_t at = 0; at < c; at += GROUP) {
         const uint32_t m = c - at < GROUP ? c - at : GROUP;
         gen_roots(&g.tree, m, root0 + (size_t)at * BLOCK, root1 + (size_t)at * BLOCK);
@@ -80,7 +82,7 @@ void uvcci_multiscale_gen(const uvcci_aes dpf[2], const uvcci_multiscale *s, uin
             const unsigned k = s->depth - 1 - l;
             gen_children(dpf, &g.tree, m, g.alpha, s->depth, s->depth, l,
                          key + ((size_t)l * c + at) * BLOCK, key + at_key.bits + (size_t)at * tb);
-            if (is_rung(s, k))
+            if (has_values(s, k))
                 gen_values(dpf, &g, m, r + at, s->shift + k,
                            key + at_key.values +
                                ((size_t)k / STEP * c + at) * UVCCI_MULTISCALE_WORDS * 8);
@@ -99,7 +101,7 @@ enum {
     PARENTS = 2 * UVCCI_MULTISCALE_CELLS_MAX + 2
 };
 
-/* One element's eval. */
+/* One element on its way down. */
 typedef struct eval {
     _Alignas(64) node seed[2][NODES]; /* of a level, and of the next */
     uvcci_multiscale_wide wide;
@@ -119,7 +121,8 @@ static void eval_ranges(eval *g) {
     g->high[0] = (uint8_t)(4 * g->s->cells - 1);
     for (unsigned k = 1; k <= g->s->depth; k++) {
         g->low[k] = g->low[k - 1] / 2;
-        g->high[k] = is_rung(g->s, k) ? g->high[0] : (uint8_t)((g->high[k - 1] + 1) / 2);
+        g->high[k] = has_values(g->s, k) ? g->high[0] : (uint8_t)((g->high[k - 1] + 1) / 2);
+        assert(g->low[k] <= g->high[k] && g->high[k] - g->low[k] + 1 + 4 * SPARE <= NODES);
     }
 }
 
@@ -213,7 +216,8 @@ INLINE unsigned cells_used(const uvcci_multiscale *s, unsigned k, uint64_t xh) {
     return last + 1 - s->cells;
 }
 
-/* What scale k's window has. */
+/* What scale k's window adds: every one of its nodes, times its coefficients; of those that are not
+ * above alpha the parties' values cancel. */
 INLINE uint64_t eval_window(eval *g, unsigned k, uint32_t e, uint64_t xh,
                             uvcci_multiscale_factors factor) {
     const uint8_t *words =
@@ -245,6 +249,7 @@ static void find_factors(const uvcci_multiscale *s, const int64_t *words,
             }
 }
 
+/* Element by element, from the root down: at each scale, when its nodes are there, its window. */
 void uvcci_multiscale_eval(const uvcci_aes dpf[2], const uvcci_multiscale *s, uint32_t c,
                            const uint64_t *xh, const uint8_t *root, bool party1, const uint8_t *key,
                            const int64_t *words, uint64_t *out) {
@@ -252,6 +257,7 @@ void uvcci_multiscale_eval(const uvcci_aes dpf[2], const uvcci_multiscale *s, ui
     assert(s->cells >= 2 && s->cells <= UVCCI_MULTISCALE_CELLS_MAX);
     uvcci_multiscale_factors factor[UVCCI_MULTISCALE_SCALES_MAX];
     eval g;
+    assert(sections(s, c).bits < uvcci_multiscale_bytes(s->depth, s->scales, c) || c == 0);
     g.dpf = dpf;
     g.s = s;
     g.c = c;
@@ -270,7 +276,7 @@ void uvcci_multiscale_eval(const uvcci_aes dpf[2], const uvcci_multiscale *s, ui
         eval_root(&g, root + (size_t)e * BLOCK, party1);
         for (unsigned k = s->depth; k-- > 0;) {
             eval_down(&g, k, e, xh[e]);
-            if (is_rung(s, k))
+            if (has_values(s, k))
                 sum += eval_window(&g, k / STEP, e, xh[e], factor[k / STEP]);
         }
         out[e] = negate(sum, 0 - (uint64_t)party1);

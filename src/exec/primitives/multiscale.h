@@ -2,7 +2,7 @@
  * levels (incremental DPF: Boneh, Boyle, Corrigan-Gibbs, Gilboa, Ishai 2021), for tables that are
  * finer where arguments are smaller.
  *
- * A value x is known as xh = x + r. Rung k of a multiscale cuts it into cells of width 2^n, n =
+ * A value x is known as xh = x + r. Scale k cuts it into cells of width 2^n, n =
  * shift + 2k: its index there is floor((x + r mod 2^n) / 2^n) = (xh >> n) - (r >> n). The tree has
  * depth levels for alpha = (r >> shift) mod 2^depth; its node at level depth - 2k above alpha says
  * r >> n. x belongs to the highest scale where its index is `cells` or more, and there to one of
@@ -12,9 +12,9 @@
  *
  * The value of the node above alpha at scale k is (1, q, q^2), q the highest UVCCI_MULTISCALE_BITS
  * bits of r mod 2^n; that of all others is 0. So HEAD and TAIL have shares of polynomials of what
- * the index terminals out, without a message.
+ * the index leaves out, without a message.
  *
- * Children, control bits and the seeds' lowest bits are the DPF's (fss.h); words 0, 1 and word 2 of
+ * Children, control bits and the seeds' lowest bits are the DPF's (dpf.h); words 0, 1 and word 2 of
  * a value are MMO_left(seed ^ 1) and MMO_left(seed ^ 3). */
 #ifndef UVCCI_MULTISCALE_H
 #define UVCCI_MULTISCALE_H
@@ -63,8 +63,7 @@ static inline unsigned uvcci_multiscale_bits(const uvcci_multiscale *s, unsigned
     return s->shift + UVCCI_MULTISCALE_STEP * k;
 }
 
-/* --- For multiscale*.c only
- * ----------------------------------------------------------------------- */
+/* --- For multiscale*.c only ------------------------------------------------------------------- */
 
 enum {
     UVCCI_MULTISCALE_SPARE = 16,

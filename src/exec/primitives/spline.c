@@ -3,12 +3,14 @@
  * State: none. Knots, coefficients and xh are public; the shares only ever become operands. */
 #include "exec/primitives/spline.h"
 
+#include <assert.h>
 #include <stdbool.h>
 
 enum { POWERS = UVCCI_SPLINE_POWERS_MAX };
 
 uint64_t uvcci_spline_value(const uvcci_spline *s, int64_t x) {
     unsigned piece = 0;
+    assert(s->degree < POWERS && s->knots <= UVCCI_SPLINE_KNOTS_MAX);
     while (piece < s->knots && x >= s->words[piece])
         piece++;
     const int64_t *c = uvcci_spline_piece(s, piece);
@@ -42,6 +44,7 @@ static uint64_t piece_bound(const int64_t *c, unsigned degree, wide lo, wide hi)
     wide a[POWERS] = {0}, b[POWERS], t[POWERS]; /* in powers of x - lo, times those of hi - lo */
     wide most = 0, power = 1;
     bool fits = true;
+    assert(degree < POWERS && lo <= hi);
     while (degree > 0 && c[degree] == 0)
         degree--;
     for (unsigned j = 0; j <= degree; j++)
@@ -103,6 +106,7 @@ static inline void in_powers_of_r(const uint64_t c[POWERS], unsigned degree, uin
 }
 
 void uvcci_spline_begin(const uvcci_spline *s, const uvcci_spline_shares *e, uint64_t *sum) {
+    assert(s->degree < POWERS && e->one <= 1 && e->bits < 64);
     const int64_t *piece = uvcci_spline_piece(s, 0);
     uint64_t c[POWERS], q[POWERS];
     for (unsigned j = 0; j <= s->degree; j++)
@@ -117,6 +121,7 @@ void uvcci_spline_begin(const uvcci_spline *s, const uvcci_spline_shares *e, uin
 
 void uvcci_spline_add(const uvcci_spline *s, unsigned knot, const uvcci_spline_shares *e,
                       const uint64_t *dcf, uint64_t *sum) {
+    assert(knot < s->knots && s->degree < POWERS);
     const int64_t *below = uvcci_spline_piece(s, knot), *above = uvcci_spline_piece(s, knot + 1);
     const unsigned w = s->degree + 1;
     uint64_t c[POWERS], q[POWERS];

@@ -4,6 +4,7 @@
 #define UVCCI_FUNCTION_H
 
 #include "exec/primitives/function_layout.h"
+#include <assert.h>
 #include <stdbool.h>
 #include <uvcc/function.h>
 
@@ -53,11 +54,14 @@ int uvcci_fn_copy(uvcci_function **out, const uvcc_function *f, const uvcc_alloc
  * of those that share it. */
 static inline bool uvcci_fn_owns_key(const uvcc_function *f, const uvcci_fn_plan *plan,
                                      unsigned instr) {
-    const uint8_t kind = f->instrs[instr].kind;
-    return (kind == UVCC_FN_COMPARE || uvcci_fn_is_table(kind) || kind == UVCC_FN_MULTISCALE ||
-            kind == UVCC_FN_FLOOR || kind == UVCC_FN_SPLINE) &&
-           plan->instr[instr].key == instr;
+    assert(instr < f->instr_count);
+    return plan->instr[instr].key == instr;
 }
+/* Bytes of the correction words of an instruction's own key for c elements, the same for HEAD and
+ * TAIL. */
+uint32_t uvcci_fn_key_bytes(const uvcc_fn_instr *s, uint32_t c);
+/* Whether a kind takes a third operand. */
+bool uvcci_fn_has_third(uint8_t kind);
 /* A kind's name, for messages. */
 const char *uvcci_fn_kind_name(uint8_t kind);
 /* Bytes of the key stream of a block of c elements of `width` columns, TAIL's or HEAD's. */

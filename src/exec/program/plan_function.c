@@ -1,6 +1,9 @@
 /* plan_function.c - the plan of a FUNCTION op: the vectors that its instructions send, in rounds of
  * their turn and length, and where each instruction's material lies in the key streams. */
+#include "exec/program/fn_class.h"
 #include "exec/program/plan_maker.h"
+
+#include <assert.h>
 
 /* ---- keys of functions: a round per width of what they work on ---- */
 
@@ -15,6 +18,7 @@ static bool has_material(const uvcci_plan *plan, unsigned instr) {
 void uvcci_plan_key_at(const uvcci_plan *plan, unsigned instr, uint32_t count, uint32_t *cw,
                        uint32_t *words) {
     uint32_t cw_at = 0, words_at = 0;
+    assert(plan->function != NULL && instr < plan->function->instr_count);
     *cw = *words = UINT32_MAX;
     for (unsigned i = 0; i < plan->function->instr_count; i++) {
         if (plan->fn->instr[i].width != plan->fn->instr[instr].width)
@@ -34,6 +38,7 @@ void uvcci_plan_key_at(const uvcci_plan *plan, unsigned instr, uint32_t count, u
 const uvcci_plan_round *uvcci_plan_keys_of(const uvcci_plan *plan, unsigned instr) {
     for (unsigned i = 0; i < plan->key_count; i++) {
         const uvcci_plan_round *r = &plan->rounds[plan->round_count + i];
+        assert(r->vec_count == 1 && r->vec[0].protocol == UVCCI_PROTO_KEYS);
         if (plan->fn->instr[r->vec[0].instr].width == plan->fn->instr[instr].width)
             return r;
     }
@@ -50,9 +55,10 @@ const uvcci_plan_round *uvcci_plan_sent_by(const uvcci_plan *plan, unsigned inst
 
 /* ---- rounds ---- */
 
-/* The round of this turn that takes vectors of such a protocol and length. */
+/* The round of this turn that takes so many vectors of such a protocol and length: those of an
+ * instruction go together. */
 static uvcci_plan_round *round_for(uvcci_draft *d, uint8_t turn, uvcci_protocol protocol,
-                                   uint64_t elems) {
+                                   uint64_t elems, unsigned vectors) {
     uvcci_plan *plan = d->plan;
     unsigned in_turn = 0;
     for (unsigned i = 0; i < plan->round_count; i++) {
@@ -60,7 +66,7 @@ static uvcci_plan_round *round_for(uvcci_draft *d, uint8_t turn, uvcci_protocol 
         if (r->turn != turn)
             continue;
         in_turn++;
-        if (r->elems == elems && r->vec_count < UVCCI_PLAN_VECS &&
+        if (r->elems == elems && r->vec_count + vectors <= UVCCI_PLAN_VECS &&
             uvcci_plan_kind(r->vec[0].protocol) == uvcci_plan_kind((uint8_t)protocol))
             return r;
     }
@@ -68,40 +74,21 @@ static uvcci_plan_round *round_for(uvcci_draft *d, uint8_t turn, uvcci_protocol 
     return uvcci_draft_round(d, d->rounds, &plan->round_count, elems, turn);
 }
 
-static void add_instr_vec(uvcci_draft *d, unsigned instr, uvcci_protocol protocol, bool fss,
-                          uvcci_stream_name stream, uint64_t elems, uint8_t bits) {
-    uint8_t id = uvcci_draft_id(d, fss, stream, (uint16_t)instr, true, uvcci_blocks(elems));
-    uvcci_plan_round *r = round_for(d, d->plan->fn->instr[instr].turn, protocol, elems);
-    uvcci_draft_vec(d, r, protocol, 0, id, bits)->instr = (uint8_t)instr;
-}
-
+/* An instruction's vectors, in the order in which its class has them. */
 static void plan_instr(uvcci_draft *d, unsigned i, uint64_t elems) {
     const uvcc_fn_instr *s = &d->plan->function->instrs[i];
-    switch (s->kind) {
-    case UVCC_FN_OPEN:
-        add_instr_vec(d, i, UVCCI_PROTO_OPEN2, false, UVCCI_STREAM_MASK, elems, s->bits);
-        break;
-    case UVCC_FN_COMPARE:
-        add_instr_vec(d, i, UVCCI_PROTO_OPEN2, false, UVCCI_STREAM_BIT, elems,
-                      (uint8_t)s->word_count);
-        break;
-    case UVCC_FN_TABLE:
-        add_instr_vec(d, i, UVCCI_PROTO_OPEN2, false, UVCCI_STREAM_SCALAR, elems, 64);
-        if (s->b != UVCC_FN_NONE && s->shift == 0)
-            add_instr_vec(d, i, UVCCI_PROTO_OPEN2, false, UVCCI_STREAM_MASK, elems, 64);
-        break;
-    case UVCC_FN_TABLE_MUL:
-        add_instr_vec(d, i, UVCCI_PROTO_OPEN2, false, UVCCI_STREAM_SCALAR, elems, 64);
-        break;
-    case UVCC_FN_EXCHANGE:
-        add_instr_vec(d, i, UVCCI_PROTO_LIFT_EXCHANGE, true, UVCCI_STREAM_MASK, elems, 64);
-        break;
-    case UVCC_FN_LIFT:
-        add_instr_vec(d, i, (uvcci_protocol)uvcci_plan_lift_protocol(d->plan->lift), true,
-                      UVCCI_STREAM_MASK, elems, 64);
-        break;
-    default:
-        break;
+    const uvcci_fn_class *class = uvcci_fn_class_of(s->kind);
+    uvcci_fn_vector v[UVCCI_FN_VECTORS_MAX];
+    assert(class != NULL && class->sends != NULL);
+    const unsigned n = class->sends(s, uvcci_plan_lift_protocol(d->plan->lift), v);
+    assert(n >= 1 && n <= UVCCI_FN_VECTORS_MAX);
+    uvcci_plan_round *r =
+        round_for(d, d->plan->fn->instr[i].turn, (uvcci_protocol)v[0].protocol, elems, n);
+    for (unsigned k = 0; k < n; k++) {
+        assert(uvcci_plan_kind(v[k].protocol) == uvcci_plan_kind(v[0].protocol));
+        const uint8_t id = uvcci_draft_id(d, v[k].fss, (uvcci_stream_name)v[k].stream, (uint16_t)i,
+                                          true, uvcci_blocks(elems));
+        uvcci_draft_vec(d, r, (uvcci_protocol)v[k].protocol, 0, id, v[k].bits)->instr = (uint8_t)i;
     }
 }
 

@@ -1,0 +1,53 @@
+/* kernels_bytes.c - tasks on bytes: digests, copies, wiping. */
+#include "exec/compute/kernels_impl.h"
+
+#include <assert.h>
+
+#include "proto/crypto.h"
+
+static void hash_one(const uvcc_hash_item *h) {
+    if (h->mode == UVCC_HASH_HMAC) {
+        uvcci_hmac m;
+        uvcci_hmac_init(&m, h->key, sizeof h->key);
+        uvcci_hmac_update(&m, h->prefix, h->prefix_len);
+        uvcci_hmac_update(&m, h->data, h->len);
+        uvcci_hmac_final(&m, h->out);
+        return;
+    }
+    uvcci_sha256 s;
+    uvcci_sha256_init(&s);
+    uvcci_sha256_update(&s, h->prefix, h->prefix_len);
+    uvcci_sha256_update(&s, h->data, h->len);
+    uvcci_sha256_final(&s, h->out);
+    if (h->mode == UVCC_HASH_SALTED)
+        uvcci_hmac_once(h->key, sizeof h->key, h->out, 32, h->out);
+}
+
+static int hash(uvcci_cpu_worker *w, const uvcc_task *t) {
+    (void)w;
+    for (uint32_t i = 0; i < t->u.hash.count; i++)
+        hash_one(&t->u.hash.items[i]);
+    return 0;
+}
+
+static int copy(uvcci_cpu_worker *w, const uvcc_task *t) {
+    (void)w;
+    for (uint32_t i = 0; i < t->u.copy.count; i++)
+        if (t->u.copy.items[i].len != 0)
+            memcpy(t->u.copy.items[i].dst, t->u.copy.items[i].src, t->u.copy.items[i].len);
+    return 0;
+}
+
+static int wipe(uvcci_cpu_worker *w, const uvcc_task *t) {
+    (void)w;
+    for (uint32_t i = 0; i < t->u.copy.count; i++)
+        if (t->u.copy.items[i].len != 0)
+            uvcci_wipe(t->u.copy.items[i].dst, t->u.copy.items[i].len);
+    return 0;
+}
+
+const uvcci_kernel uvcci_kernels_bytes[UVCC_TASK_KIND_END] = {
+    [UVCC_TASK_HASH] = {.task = hash},
+    [UVCC_TASK_COPY] = {.task = copy},
+    [UVCC_TASK_WIPE] = {.task = wipe},
+};
