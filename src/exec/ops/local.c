@@ -1,5 +1,5 @@
-/* local.c - ops that a party does alone, component by component: sums, public constants, shifts.
- * They send nothing, so they have one turn, which is one map. */
+/* local.c - ops that a party does alone, component by component: sums, public constants, shifts,
+ * copies. They send nothing, so they have one turn, which is one map, or copies. */
 #include "exec/ops/families.h"
 #include "exec/ops/tasks.h"
 #include "exec/program/op_check.h"
@@ -108,6 +108,25 @@ static int check_shift_left(const uvcci_op_check *c) {
     return err;
 }
 
+/* Blocks of `constant` columns make up the input, and whole rows of the input's length the output.
+ */
+static int check_repeat_cols(const uvcci_op_check *c) {
+    const uvcc_tensor_desc *x = c->in[0], *z = c->out[0];
+    if (c->d->constant < 1 || c->d->constant > x->cols || x->cols % c->d->constant != 0)
+        return uvcci_fail(c->m, UVCC_ERR_PROGRAM,
+                          "%s: %s is %u x %u; blocks of %lld columns do not divide it", c->label,
+                          x->name, x->rows, x->cols, (long long)c->d->constant);
+    if (z->rows != x->rows || z->cols % x->cols != 0)
+        return uvcci_fail(c->m, UVCC_ERR_PROGRAM,
+                          "%s: %s is %u x %u, but must have %u rows and a multiple of %u columns",
+                          c->label, z->name, z->rows, z->cols, x->rows, x->cols);
+    int err = uvcci_want_scale(c, z, x->scale);
+    if (err == 0 && z->bits < x->bits)
+        err = uvcci_fail(c->m, UVCC_ERR_BOUND, "%s: %s declares %u bits, but needs %u", c->label,
+                         z->name, z->bits, x->bits);
+    return err;
+}
+
 /* ---- the turn ---- */
 
 /* The op's map over rows x cols of its first input: the class says which. */
@@ -144,10 +163,38 @@ static bool build_repeated_rows(uvcci_builder *b) {
     return build_map(b, x->rows / turns, x->cols * turns);
 }
 
+/* One component: block j of an output's row is block j / times of the input's. */
+static bool copy_repeated(uvcci_builder *b, const uint64_t *x, uint64_t *z) {
+    const uvcc_op_desc *d = &b->r->op->desc;
+    const uvcci_tensor *in = &b->s->program->tensors[d->in[0]],
+                       *out = &b->s->program->tensors[d->out[0]];
+    const size_t width = (size_t)d->constant, blocks = out->elems / width;
+    const size_t times = out->desc.cols / in->desc.cols;
+    uvcc_copy_item *items = uvcci_bump_take(&b->r->bump, blocks * sizeof *items);
+    assert(times != 0 && blocks == times * (in->elems / width) && blocks <= UINT32_MAX);
+    if (items == NULL)
+        return false;
+    for (size_t j = 0; j < blocks; j++)
+        items[j] = (uvcc_copy_item){.dst = (uint8_t *)(z + j * width),
+                                    .src = (const uint8_t *)(x + j / times * width),
+                                    .len = width * sizeof *x};
+    return uvcci_task_copy(b, items, (uint32_t)blocks);
+}
+
+/* Rows need not be looked at: `times` divides the blocks of each. */
+static bool build_repeat_cols(uvcci_builder *b) {
+    const uvcc_op_desc *d = &b->r->op->desc;
+    if (!uvcci_ensure_outputs(b))
+        return false;
+    const uvcc_shares *x = uvcci_shares_of(b->s, d->in[0]), *z = uvcci_shares_of(b->s, d->out[0]);
+    return copy_repeated(b, x->lo, z->lo) && copy_repeated(b, x->hi, z->hi);
+}
+
 /* ---- the family ---- */
 
 static const uvcci_op_way elements = {.build = build_elements};
 static const uvcci_op_way repeated_rows = {.build = build_repeated_rows};
+static const uvcci_op_way repeat_cols = {.build = build_repeat_cols};
 
 static const uvcci_op_class classes[] = {
     {.opcode = UVCC_OP_BIAS_ADD,
@@ -208,5 +255,9 @@ static const uvcci_op_class classes[] = {
      .detail = UVCC_MAP_CAUSAL,
      .check = check_causal_mask,
      .way = &elements},
+    {.opcode = UVCC_OP_REPEAT_COLS,
+     .traits = UVCCI_USES_CONSTANT,
+     .check = check_repeat_cols,
+     .way = &repeat_cols},
 };
 const uvcci_op_family uvcci_ops_local = UVCCI_FAMILY(classes);
