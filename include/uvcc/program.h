@@ -106,7 +106,7 @@ typedef struct uvcc_op_desc {
     /** SCALE_PUBLIC: the factor, not 0. ROW_DOT: the factor of the whole sum before its truncation,
      * not 0; its fraction bits are out.scale + shift - x.scale - y.scale, in 0..62. ADD_PUBLIC,
      * CAUSAL_MASK: an integer at the tensor's scale. SKS_START: how often the product is checked,
-     * of 1000 times. Other opcodes: 0. */
+     * of 1000 times. REPEAT_COLS: columns of a block, 1 or more. Other opcodes: 0. */
     int64_t constant;
     uint16_t mb;   /**< microbatch: FWD and BWD ops; UPD: 0 */
     uint8_t group; /**< collectives: uvcc_group of <uvcc/compute.h>; others: 0 */

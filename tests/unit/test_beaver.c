@@ -2,6 +2,8 @@
  * given. */
 #include "triangle.h"
 
+#include "exec/ops/beaver_state.h"
+#include "exec/ops/triples.h"
 #include "exec/runtime/builder.h"
 #include "proto/bytes.h"
 #include <uvcc/loopback.h>
@@ -844,8 +846,8 @@ static void test_some(void **state) {
         uint32_t n = 0;
         for (uint32_t i = 0; i < c.t.s[0]->ctx[0].entry->op_count; i++) {
             const uvcci_instance *r = &c.t.s[0]->ctx[0].instances[i];
-            if (r->beaver != NULL)
-                assert_int_equal(r->beaver->stored != NULL, used[n++]);
+            if (uvcci_beaver_of(r) != NULL)
+                assert_int_equal(uvcci_beaver_of(r)->stored != NULL, used[n++]);
         }
         assert_int_equal(n, ops);
         assert_null(c.t.s[0]->stored);
@@ -888,9 +890,9 @@ static void test_two_makers(void **state) {
     unsigned used = 0;
     for (uint32_t i = 0; i < c.t.s[0]->ctx[0].entry->op_count; i++) {
         const uvcci_instance *r = &c.t.s[0]->ctx[0].instances[i];
-        if (r->beaver != NULL && r->beaver->stored != NULL) {
+        if (uvcci_beaver_of(r) != NULL && uvcci_beaver_of(r)->stored != NULL) {
             used++;
-            assert_int_equal(r->beaver->stored->info.maker_run, RUN - 1);
+            assert_int_equal(uvcci_beaver_of(r)->stored->info.maker_run, RUN - 1);
         }
     }
     assert_int_equal(used, 1);

@@ -616,6 +616,44 @@ static void test_bad_constants(void **state) {
           (s = mask_base(), s.op[2].constant = 1 << 20));
 }
 
+static small repeat_base(void) {
+    return constant_base(UVCC_OP_REPEAT_COLS, 5); /* of a C of 4 x 5: one block */
+}
+
+/* How often, and in blocks of what width, is part of the program. */
+static void test_repeats(void **state) {
+    (void)state;
+    uint8_t once[32], thrice[32], single[32];
+    small s = repeat_base();
+    hash_of(&s, once);
+    s.t[D].cols = 15;
+    hash_of(&s, thrice);
+    s.op[2].constant = 1;
+    hash_of(&s, single);
+    assert_memory_not_equal(once, thrice, 32);
+    assert_memory_not_equal(thrice, single, 32);
+}
+
+static void test_bad_repeats(void **state) {
+    (void)state;
+    WRONG("op rows (REPEAT_COLS, FWD k 2): C is 4 x 5; blocks of 2 columns do not divide it",
+          (s = repeat_base(), s.op[2].constant = 2));
+    WRONG("blocks of 0 columns do not divide it", (s = repeat_base(), s.op[2].constant = 0));
+    WRONG("blocks of -5 columns do not divide it", (s = repeat_base(), s.op[2].constant = -5));
+    WRONG("blocks of 10 columns do not divide it",
+          (s = repeat_base(), s.t[D].cols = 10, s.op[2].constant = 10));
+    WRONG("op rows (REPEAT_COLS, FWD k 2): D is 4 x 6, but must have 4 rows and a multiple of 5 "
+          "columns",
+          (s = repeat_base(), s.t[D].cols = 6));
+    WRONG("D is 3 x 5, but must have 4 rows", (s = repeat_base(), s.t[D].rows = 3));
+    WRONG("D has scale 9, but must have 8", (s = repeat_base(), s.t[D].scale = 9));
+    BOUND("op rows (REPEAT_COLS, FWD k 2): D declares 19 bits, but needs 20",
+          (s = repeat_base(), s.t[D].bits = 19));
+    WRONG("a shift by 1 bits is not possible here", (s = repeat_base(), s.op[2].shift = 1));
+    WRONG("op rows (REPEAT_COLS, FWD k 2) cannot write D in the buffer of its input C",
+          (s = repeat_base(), s.t[D].in_buffer_of = C));
+}
+
 /* What may overwrite its first input. */
 static void test_rows_in_place(void **state) {
     (void)state;
@@ -1009,6 +1047,8 @@ int main(void) {
         cmocka_unit_test(test_sums_in_bounds),
         cmocka_unit_test(test_bad_heads),
         cmocka_unit_test(test_bad_constants),
+        cmocka_unit_test(test_repeats),
+        cmocka_unit_test(test_bad_repeats),
         cmocka_unit_test(test_rows_in_place),
         cmocka_unit_test(test_bad_buffers),
         cmocka_unit_test(test_bad_entries),

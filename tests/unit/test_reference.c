@@ -313,6 +313,29 @@ static void test_rows(void **state) {
     rowwise(UVCC_OP_CAUSAL_MASK, 0, 0, 0, -9, 8, (const int64_t[]){100, -9, 7, -7, 0, -9, 30, 20});
 }
 
+/* Two blocks of two columns, each twice; and one block of four, twice. */
+static void test_repeat_cols(void **state) {
+    (void)state;
+    static const int64_t x[] = {1, 2, 3, 4, -5, -6, 7, 8};
+    static const int64_t want[2][16] = {{1, 2, 1, 2, 3, 4, 3, 4, -5, -6, -5, -6, 7, 8, 7, 8},
+                                        {1, 2, 3, 4, 1, 2, 3, 4, -5, -6, 7, 8, -5, -6, 7, 8}};
+    for (unsigned i = 0; i < 2; i++) {
+        one o;
+        open_one(&o);
+        const uint32_t a = add(&o, "A", 2, 4, 20, 8), c = add(&o, "C", 2, 8, 20, 8);
+        start(&o, &(uvcc_op_desc){.opcode = UVCC_OP_REPEAT_COLS,
+                                  .in_count = 1,
+                                  .in = {a},
+                                  .out_count = 1,
+                                  .out = {c},
+                                  .constant = i == 0 ? 2 : 4});
+        set(&o, a, x);
+        run(&o);
+        assert_memory_equal(uvcc_reference_get(o.r, c), want[i], sizeof want[i]);
+        close_one(&o);
+    }
+}
+
 /* A step of 2^-s: B's integer is taken from A's, whose scale is finer by s. */
 static void test_sub_with_shift(void **state) {
     (void)state;
@@ -603,6 +626,7 @@ int main(void) {
         cmocka_unit_test(test_heads),
         cmocka_unit_test(test_elements),
         cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_repeat_cols),
         cmocka_unit_test(test_sub_with_shift),
         cmocka_unit_test(test_reduce),
         cmocka_unit_test(test_relu),

@@ -269,7 +269,15 @@ static void grow_rows(random_program *r, value a, value b) {
     int64_t constant = 1 + pick(r, 200);
     if (pick(r, 2))
         constant = -constant;
-    switch (pick(r, 6)) {
+    switch (pick(r, 7)) {
+    case 6:
+        if (a.cols <= 20)
+            add_op_with(r, UVCC_OP_REPEAT_COLS, &a, NULL,
+                        new_value(r, a.rows, a.cols * (1 + pick(r, 3)), a.bits), 0, 0,
+                        pick(r, 2) != 0   ? a.cols
+                        : a.cols % 2 == 0 ? a.cols / 2
+                                          : 1);
+        break;
     case 0:
         if (a.bits + sum < 45)
             add_op(r, UVCC_OP_ROW_SUM, &a, NULL, new_value(r, a.rows, 1, a.bits + sum), 0, 0);

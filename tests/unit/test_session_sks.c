@@ -735,12 +735,13 @@ static void watch_refusals(hand *h) {
                              *check = run_of(h->t.s[i], UVCC_OP_SKS_GEMM_CHECK);
         if (start == NULL || start->step->running == false)
             continue;
-        assert_false(uvcci_sks_refuses(start, 0));
-        assert_false(uvcci_sks_refuses(start, 1));
-        assert_int_equal(uvcci_sks_refuses(start, 2), start->turn == 0);
-        assert_int_equal(uvcci_sks_refuses(check, 0), start->turn < 2);
-        assert_int_equal(uvcci_sks_refuses(check, 1), start->turn < 2);
-        assert_int_equal(uvcci_sks_refuses(check, 2), check->turn == 0);
+        const uvcci_op_way *first = start->plan->way, *second = check->plan->way;
+        assert_false(first->refuses(start, 0));
+        assert_false(first->refuses(start, 1));
+        assert_int_equal(first->refuses(start, 2), start->turn == 0);
+        assert_int_equal(second->refuses(check, 0), start->turn < 2);
+        assert_int_equal(second->refuses(check, 1), start->turn < 2);
+        assert_int_equal(second->refuses(check, 2), check->turn == 0);
         h->done |= start->turn == 0 ? 1u : 2u;
     }
 }

@@ -334,6 +334,16 @@ static void run_reduce(const call *c) {
         z[i % c->elems] += (uint64_t)c->in[0][i];
 }
 
+/* Each block of columns, as often as the output has columns for all of them. */
+static void run_repeat_cols(const call *c) {
+    const size_t cols = c->r->p->tensors[c->d->out[0]].desc.cols, from = c->desc[0]->cols;
+    const size_t width = (size_t)c->d->constant, times = cols / from;
+    for (size_t i = 0; i < c->elems; i++) {
+        const size_t row = i / cols, col = i % cols;
+        c->out[0][i] = c->in[0][row * from + col / width / times * width + col % width];
+    }
+}
+
 static void run_relu(const call *c) {
     assert(c->d->out_count == 2);
     for (size_t i = 0; i < c->elems; i++) {
@@ -395,6 +405,9 @@ static int run_op(const call *c) {
         return 0;
     case UVCC_OP_REDUCE_BIAS_GRAD:
         run_reduce(c);
+        return 0;
+    case UVCC_OP_REPEAT_COLS:
+        run_repeat_cols(c);
         return 0;
     case UVCC_OP_RELU:
         run_relu(c);

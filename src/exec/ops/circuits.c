@@ -1,26 +1,67 @@
-/* op_circuits.c - RELU ops without keys in a session: the rounds of circuit.h, turn by turn.
+/* circuits.c - RELU ops without keys in a session: the rounds of circuit.h, turn by turn.
  *
- * Stage k finishes round k - 1 from what came and sends round k; the call of a task is its round. A
- * block's state lives from its first turn to the run's end. */
-#include "exec/runtime/builder.h"
+ * Turn k finishes round k - 1 from what came and sends round k; the call of a task is its round. A
+ * block's words live from its first turn to the op's end. */
+#include "exec/ops/circuits.h"
+
+#include "exec/ops/operands.h"
+#include "exec/ops/tasks.h"
+
+#include <assert.h>
 
 enum { BOTH = UVCC_BOOL_BIT | UVCC_BOOL_PRODUCT, PRODUCT = 0, BIT = 1 /* of the outputs */ };
 
-static size_t state_bytes(const uvcci_instance *r) {
-    const uvcci_plan *p = r->plan;
-    size_t words = uvcci_circuit_state_words(&p->circuit, UVCC_BLOCK_ELEMS);
-    return p->blocks * words * 8;
+typedef struct circuit_state {
+    uint64_t *words; /* of all blocks, one after the other; TENSOR memory */
+} circuit_state;
+
+/* ---- plan ---- */
+
+/* One vector a round; its ids are not sent: the first gives the edges, each gives a round its
+ * engines. */
+void uvcci_circuit_rounds(uvcci_draft *d) {
+    uvcci_plan *plan = d->plan;
+    plan->way = &uvcci_circuit_way;
+    plan->circuit = uvcci_circuit_plan_of(plan->bits);
+    plan->per_block_edge = true;
+    for (unsigned round = 0; round < plan->circuit.rounds; round++) {
+        bool head = round == 0 || round > plan->circuit.levels;
+        uvcci_protocol protocol = head                            ? UVCCI_PROTO_CIRCUIT_HEAD
+                                  : round == plan->circuit.levels ? UVCCI_PROTO_CIRCUIT_TOP
+                                                                  : UVCCI_PROTO_RESHARE;
+        uint8_t id =
+            uvcci_draft_id(d, true, UVCCI_STREAM_MASK, (uint16_t)round, round == 0, plan->blocks);
+        uvcci_draft_vec(d, uvcci_draft_turn(d), protocol, 0, id, 64);
+    }
 }
 
-static uint64_t *state_of(const uvcci_instance *r, uint32_t block) {
-    return r->circuit +
-           (size_t)block * uvcci_circuit_state_words(&r->plan->circuit, UVCC_BLOCK_ELEMS);
+static uint32_t message_words(const uvcci_plan *plan, const uvcci_plan_round *r, uvcc_role from,
+                              uvcc_role to, uint32_t count) {
+    return uvcci_circuit_message_words(&plan->circuit, BOTH, r->turn, from, to, count);
 }
 
-void uvcci_circuit_free(uvcc_session *s, uvcci_instance *r) {
-    if (r->circuit != NULL)
-        uvcci_arena_give(&s->tensors, r->circuit, state_bytes(r));
-    r->circuit = NULL;
+static uint32_t piece_words(const uvcci_plan *plan, const uvcci_plan_round *r, uint32_t count) {
+    return uvcci_circuit_piece_words(&plan->circuit, r->turn, count);
+}
+
+/* ---- turns ---- */
+
+static size_t block_words(const uvcci_instance *r) {
+    return uvcci_circuit_state_words(&r->plan->circuit, UVCC_BLOCK_ELEMS);
+}
+
+static circuit_state *state_of(const uvcci_instance *r) {
+    assert(r->state != NULL);
+    return r->state;
+}
+
+static uint64_t *words_of(const uvcci_instance *r, uint32_t block) {
+    assert(state_of(r)->words != NULL && block < r->plan->blocks);
+    return state_of(r)->words + block * block_words(r);
+}
+
+static void release(uvcc_session *s, uvcci_instance *r) {
+    uvcci_give_words(s, &state_of(r)->words, r->plan->blocks * block_words(r));
 }
 
 /* Bytes between the data of two TLVs of one message. */
@@ -33,25 +74,27 @@ static uint8_t gap(void) {
 static uvcc_block *add_blocks(uvcci_builder *b, uint16_t kind, unsigned round, unsigned want,
                               uint32_t *n) {
     uvcci_instance *r = b->r;
-    uvcc_block *k = uvcci_add_blocks(b, kind, (uint16_t)round, UVCCI_ROLE_ALL, r->plan->elems, n);
+    uvcc_block *k = uvcci_add_op_blocks(b, kind, (uint16_t)round, UVCCI_ROLE_ALL, n);
     if (k == NULL)
         return NULL;
-    uvcc_task *t = &r->tasks[r->task_count - 1];
+    uvcc_task *t = uvcci_last_task(b);
     const uvcc_shares *x = uvcci_shares_of(b->s, r->op->desc.in[0]);
     t->u.vec.shift = (uint8_t)round;
     t->u.vec.gate = (uint8_t)want;
     t->u.vec.gap = gap();
-    for (uint32_t i = 0; i < *n; i++) {
-        k[i].in[0] = x->lo + uvcci_at_block(&k[i]);
-        k[i].in[1] = x->hi + uvcci_at_block(&k[i]);
-        k[i].in[2] = k[i].out[0] = state_of(r, k[i].block);
-    }
+    for (uint32_t i = 0; i < *n; i++)
+        uvcci_set_circuit(&k[i], x, words_of(r, k[i].block));
     return k;
 }
 
 static uint64_t *out_of(const uvcci_builder *b, unsigned output, bool hi, const uvcc_block *k) {
     const uvcc_shares *out = uvcci_shares_of(b->s, b->r->op->desc.out[output]);
     return (hi ? out->hi : out->lo) + uvcci_at_block(k);
+}
+
+/* From the product to the bit in a message of the last round. */
+static size_t value_bytes(const uvcc_block *k) {
+    return (size_t)k->count * 8 + gap();
 }
 
 static bool in_tree(const uvcci_instance *r, unsigned round) {
@@ -67,13 +110,14 @@ static void send_round(uvcci_builder *b, unsigned round) {
                                       : UVCC_TASK_BOOL_SHARE;
     uvcc_block *k = add_blocks(b, kind, round, BOTH, &n);
     for (uint32_t i = 0; i < n; i++) {
-        k[i].wire_out[0] = r->out[0].span[0][0][k[i].block];
-        k[i].wire_out[1] = r->out[0].span[0][1][k[i].block];
+        uint8_t *first = uvcci_sent_at(r, round, 0, UVCCI_FIRST, k[i].block);
+        uvcci_set_circuit_sent(&k[i], first, uvcci_sent_at(r, round, 0, UVCCI_SECOND, k[i].block));
         if (!last || k[i].role == UVCC_HEAD)
             continue;
-        k[i].wire_out[1] = k[i].wire_out[0] + (size_t)k[i].count * 8 + gap();
-        k[i].out[0] = out_of(b, PRODUCT, k[i].role == UVCC_OTHER, &k[i]);
-        k[i].out[1] = out_of(b, BIT, k[i].role == UVCC_OTHER, &k[i]);
+        /* both values in one message; TAIL keeps the lo of its shares, OTHER the hi */
+        const bool hi = k[i].role == UVCC_OTHER;
+        uvcci_set_circuit_sent(&k[i], first, first + value_bytes(&k[i]));
+        uvcci_set_circuit_out(&k[i], out_of(b, PRODUCT, hi, &k[i]), out_of(b, BIT, hi, &k[i]));
     }
 }
 
@@ -84,15 +128,14 @@ static void finish_value(uvcci_builder *b, unsigned round, unsigned output) {
     uvcc_block *k = add_blocks(b, UVCC_TASK_BOOL_SELECT_FINISH, round,
                                output == BIT ? UVCC_BOOL_BIT : UVCC_BOOL_PRODUCT, &n);
     for (uint32_t i = 0; i < n; i++) {
-        const size_t second = (size_t)k[i].count * 8 + gap();
-        const size_t skip = output == BIT ? second : 0;
-        k[i].out[0] = out_of(b, output, false, &k[i]);
-        k[i].out[1] = out_of(b, output, true, &k[i]);
-        k[i].wire_in[0] = uvcci_rx_at(r, round, 0, 0, k[i].block) + skip;
-        if (k[i].role == UVCC_HEAD)
-            k[i].wire_in[1] = uvcci_rx_at(r, round, 0, 1, k[i].block) + skip;
-        else if (output == PRODUCT)
-            k[i].wire_in[1] = k[i].wire_in[0] + second;
+        const size_t skip = output == BIT ? value_bytes(&k[i]) : 0;
+        const uint8_t *first = uvcci_rx_at(r, round, 0, UVCCI_FIRST, k[i].block) + skip;
+        const uint8_t *second = output == PRODUCT ? first + value_bytes(&k[i]) : NULL;
+        if (k[i].role == UVCC_HEAD) /* two messages */
+            second = uvcci_rx_at(r, round, 0, UVCCI_SECOND, k[i].block) + skip;
+        uvcci_set_circuit_came(&k[i], first, second);
+        uvcci_set_circuit_out(&k[i], out_of(b, output, false, &k[i]),
+                              out_of(b, output, true, &k[i]));
     }
 }
 
@@ -107,26 +150,25 @@ static void finish_round(uvcci_builder *b, unsigned round) {
     uint16_t kind = in_tree(r, round) ? UVCC_TASK_BOOL_RECEIVE : UVCC_TASK_BOOL_JOIN;
     uvcc_block *k = add_blocks(b, kind, round, 0, &n);
     for (uint32_t i = 0; i < n; i++)
-        for (unsigned slot = 0; slot < 2; slot++)
-            k[i].wire_in[slot] = uvcci_rx_at(r, round, 0, slot, k[i].block);
+        uvcci_set_circuit_came(&k[i], uvcci_rx_at(r, round, 0, UVCCI_FIRST, k[i].block),
+                               uvcci_rx_at(r, round, 0, UVCCI_SECOND, k[i].block));
 }
 
-bool uvcci_circuit_build(uvcci_builder *b) {
-    uvcc_session *s = b->s;
+static bool build(uvcci_builder *b) {
     uvcci_instance *r = b->r;
-    if (r->turn == 0) {
-        r->circuit = uvcci_arena_take(&s->tensors, state_bytes(r));
-        if (r->circuit == NULL)
-            return false;
-        for (unsigned i = 0; i < r->op->desc.out_count; i++)
-            if (!uvcci_ensure_buffer(s, r->op->desc.out[i]))
-                return false;
-    } else {
+    assert(r->turn <= r->plan->turns && r->plan->turns == r->plan->circuit.rounds);
+    if (r->turn != 0)
         finish_round(b, r->turn - 1u);
-    }
+    else if (!uvcci_take_words(b->s, &state_of(r)->words, r->plan->blocks * block_words(r)) ||
+             !uvcci_ensure_outputs(b))
+        return false;
     if (r->turn < r->plan->turns)
         send_round(b, r->turn);
-    uvcci_hash_payloads(b);
-    uvcci_end_hashes(b);
-    return !b->failed;
+    return uvcci_end_turn(b);
 }
+
+const uvcci_op_way uvcci_circuit_way = {.state_bytes = sizeof(circuit_state),
+                                        .message_words = message_words,
+                                        .piece_words = piece_words,
+                                        .build = build,
+                                        .release = release};

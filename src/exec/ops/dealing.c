@@ -1,4 +1,4 @@
-/* deal.c - keys dealt ahead: this party is OTHER on some blocks of a gate and sends their key
+/* dealing.c - keys dealt ahead: this party is OTHER on some blocks of a gate and sends their key
  * streams to HEAD and TAIL, in schedule order, as soon as the step is agreed and the links have
  * room. One op's deal is one job: generate, copy into the key_chunks of the messages, hash. */
 #include "exec/ops/dealing.h"
@@ -6,7 +6,7 @@
 #include "exec/runtime/builder.h"
 #include "exec/runtime/trace.h"
 
-#include <stdlib.h>
+#include <assert.h>
 #include <string.h>
 #include <uvcc/frame.h>
 #include <uvcc/link.h>
@@ -20,15 +20,9 @@ static bool deals_here(const uvcc_session *s, const uvcci_instance *r) {
     return false;
 }
 
-/* Room and messages of a deal: where its streams and key_chunks stand. */
-typedef struct deal {
-    uvcci_instance *r;
-    uint8_t dst[2];
-    size_t **at[2], total[2]; /* per receiver */
-    uint32_t key_chunks;
-} deal;
-
-static int deal_open(uvcc_session *s, deal *d) {
+/* Messages for all rounds of keys, and where in memory each stream of them is made: in the order in
+ * which receivers hash them. */
+static int deal_open(uvcc_session *s, uvcci_deal *d) {
     uvcci_instance *r = d->r;
     uvcci_bump *bump = &r->deal_bump;
     r->deal_out = uvcci_bump_take(bump, r->plan->key_count * sizeof *r->deal_out);
@@ -48,67 +42,25 @@ static int deal_open(uvcc_session *s, deal *d) {
         if (d->total[k] == SIZE_MAX)
             return UVCC_ERR_NOMEM;
     }
+    assert(r->deal_buf == NULL);
     r->deal_bytes = d->total[0] + d->total[1];
     r->deal_buf = uvcci_arena_take(&s->tensors, r->deal_bytes);
     return r->deal_buf != NULL ? 0 : UVCC_ERR_NOMEM;
 }
 
-/* Where the streams of HEAD (0) and TAIL (1) of a block go. */
-static uint8_t *stream_at(const uvcc_session *s, const deal *d, unsigned group, uint32_t block,
-                          unsigned tail) {
+uint8_t *uvcci_deal_stream(const uvcc_session *s, const uvcci_deal *d, unsigned group,
+                           uint32_t block, uvcc_role role) {
     const uvcci_instance *r = d->r;
     uint8_t edge = r->ids.edge[block];
+    assert(role != UVCC_OTHER && group < r->plan->key_count);
     if (uvcci_role_of(s->party, edge) != UVCCI_OTHER)
         return NULL;
-    uvcci_role role = tail != 0 ? UVCCI_TAIL : UVCCI_HEAD;
-    unsigned k = uvcci_party_of(role, edge) == d->dst[0] ? 0 : 1;
+    unsigned k = uvcci_party_of((uvcci_role)role, edge) == d->dst[0] ? 0 : 1;
+    assert(d->at[k][group][block] <= r->deal_bytes); /* a stream may be empty */
     return r->deal_buf + d->at[k][group][block];
 }
 
-/* The task of a gate that deals whole key streams. */
-static int deal_gate(uvcc_session *s, const deal *d, uvcc_task *t) {
-    uvcci_instance *r = d->r;
-    const uvcci_plan *plan = r->plan;
-    uvcc_block *blocks = uvcci_bump_take(&r->deal_bump, plan->blocks * sizeof *blocks);
-    if (blocks == NULL)
-        return UVCC_ERR_NOMEM;
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < plan->blocks; i++) {
-        if (uvcci_role_of(s->party, r->ids.edge[i]) != UVCCI_OTHER)
-            continue;
-        blocks[n++] =
-            (uvcc_block){.block = i,
-                         .count = uvcci_block_count(plan->elems, i),
-                         .role = UVCC_OTHER,
-                         .out_bytes = {stream_at(s, d, 0, i, 0), stream_at(s, d, 0, i, 1)}};
-    }
-    *t = (uvcc_task){.kind = UVCC_TASK_DEAL, .ordinal = r->ordinal, .keys = &r->step->keys};
-    t->u.vec.blocks = blocks;
-    t->u.vec.count = n;
-    t->u.vec.shift = plan->shift;
-    t->u.vec.bits = plan->bits;
-    t->u.vec.gate = plan->gate;
-    t->u.vec.compact = plan->compact;
-    return 0;
-}
-
-/* The tasks of a function, step by step. */
-static int deal_function(uvcc_session *s, const deal *d, uvcc_task *tasks, uint32_t *count) {
-    uvcci_instance *r = d->r;
-    uint8_t **keys[2];
-    for (unsigned k = 0; k < 2; k++) {
-        keys[k] = uvcci_bump_take(&r->deal_bump, uvcci_keys_blocks(r) * sizeof *keys[k]);
-        if (keys[k] == NULL)
-            return UVCC_ERR_NOMEM;
-        uint32_t n = 0;
-        for (unsigned g = 0; g < r->plan->key_count; g++)
-            for (uint32_t i = 0; i < uvcci_keys_round(r, g)->blocks; i++)
-                keys[k][n++] = stream_at(s, d, g, i, k);
-    }
-    return uvcci_function_deal(s, r, keys, tasks, count);
-}
-
-static void deal_copies(const deal *d, uvcc_copy_item *copies) {
+static void deal_copies(const uvcci_deal *d, uvcc_copy_item *copies) {
     uint32_t n = 0;
     for (unsigned g = 0; g < d->r->plan->key_count; g++)
         for (uint32_t i = 0; i < d->r->deal_out[g].key_chunk_count; i++) {
@@ -122,7 +74,7 @@ static void deal_copies(const deal *d, uvcc_copy_item *copies) {
 }
 
 /* KEYS_DONE for each receiver. */
-static int deal_hashes(uvcc_session *s, const deal *d, uvcc_task *t, uint32_t *count) {
+static int deal_hashes(uvcc_session *s, const uvcci_deal *d, uvcc_task *t, uint32_t *count) {
     uvcci_instance *r = d->r;
     uvcc_hash_item *items = uvcci_bump_take(&r->deal_bump, 2 * sizeof *items);
     if (items == NULL)
@@ -151,18 +103,19 @@ static int deal_hashes(uvcc_session *s, const deal *d, uvcc_task *t, uint32_t *c
 
 /* Builds the deal's tasks. 0, UVCC_ERR_AGAIN or UVCC_ERR_NOMEM. */
 static int deal_build(uvcc_session *s, uvcci_instance *r, uvcc_task **tasks, uint32_t *count) {
-    deal d = {.r = r, .dst = {uvcci_next_party(s), uvcci_prev_party(s)}};
+    const uvcci_op_way *way = r->plan->way;
+    uvcci_deal d = {.r = r, .dst = {uvcci_next_party(s), uvcci_prev_party(s)}};
     int rc = deal_open(s, &d);
     if (rc != 0)
         return rc;
-    bool function = r->plan->function != NULL;
-    uint32_t most = 2 + (function ? uvcci_function_deal_tasks(r) : 1);
+    uint32_t most = 2 + way->deal_tasks(r); /* and the copies, and the digests */
     uvcc_copy_item *copies = uvcci_bump_take(&r->deal_bump, (d.key_chunks + 1u) * sizeof *copies);
     uvcc_task *t = *tasks = uvcci_bump_take(&r->deal_bump, most * sizeof *t);
     if (copies == NULL || t == NULL)
         return UVCC_ERR_NOMEM;
-    *count = function ? 0 : 1;
-    rc = function ? deal_function(s, &d, t, count) : deal_gate(s, &d, t);
+    *count = 0;
+    rc = way->deal(s, &d, t, count);
+    assert(rc != 0 || *count + 2 <= most);
     if (rc != 0)
         return rc;
     deal_copies(&d, copies);
@@ -224,6 +177,7 @@ static void send_in_order(uvcc_session *s) {
 }
 
 void uvcci_deal_job_done(uvcc_session *s, uvcci_instance *r) {
+    assert(!r->deal_done && r->deal_out != NULL);
     r->deal_done = true;
     send_in_order(s);
 }
@@ -234,6 +188,7 @@ static uint32_t keys_wanted(const uvcc_session *s, const uvcci_instance *r) {
     uint64_t mine = 0;
     for (uint32_t i = 0; i < r->plan->blocks; i++)
         mine += uvcci_role_of(s->party, r->ids.edge[i]) == UVCCI_OTHER;
+    assert(r->plan->blocks != 0 && mine <= r->plan->blocks);
     uint64_t bytes = r->plan->key_bytes_max / r->plan->blocks * mine;
     bytes -= bytes > 64 ? 64 : 0; /* it counts 64 beside a message, and so does the link */
     return bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX;

@@ -3,7 +3,20 @@
 #ifndef UVCCI_DEALING_H
 #define UVCCI_DEALING_H
 
-#include "exec/runtime/core.h"
+#include "exec/runtime/builder.h"
+
+/* A deal in the making: where its streams stand, per receiver. */
+typedef struct uvcci_deal {
+    uvcci_instance *r;
+    uint8_t dst[2];
+    size_t **at[2], total[2];
+    uint32_t key_chunks;
+} uvcci_deal;
+
+/* Where the stream for HEAD or TAIL of a block goes, in a round of keys; NULL where this party is
+ * not OTHER. For the ways' deal (op_way.h). */
+uint8_t *uvcci_deal_stream(const uvcc_session *s, const uvcci_deal *d, unsigned group,
+                           uint32_t block, uvcc_role role);
 
 /* Deals what can be dealt now. True if anything changed. */
 bool uvcci_deal_advance(uvcc_session *s);

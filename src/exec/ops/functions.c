@@ -63,8 +63,8 @@ static bool take(const uvcci_fn_build *f, uint64_t **p) {
 }
 
 static uvcci_fn_value *value_of(const uvcci_fn_build *f, unsigned instr) {
-    assert(instr < f->r->plan->function->instr_count && f->r->values != NULL);
-    return &f->r->values[instr];
+    assert(instr < f->r->plan->function->instr_count && uvcci_fn_state_of(f->r)->values != NULL);
+    return &uvcci_fn_state_of(f->r)->values[instr];
 }
 
 /* Both components of what an EXCHANGE or LIFT gives. */
@@ -588,7 +588,7 @@ static void give(uvcc_session *s, uint64_t **p, uint64_t elems) {
 
 static void free_opened(uvcc_session *s, uvcci_instance *r, unsigned instr) {
     const uvcc_fn_instr *d = &r->plan->function->instrs[instr];
-    uvcci_fn_value *v = &r->values[instr];
+    uvcci_fn_value *v = &uvcci_fn_state_of(r)->values[instr];
     size_t bits = d->kind == UVCC_FN_OPEN ? d->bits : d->word_count;
     size_t bytes = (size_t)uvcci_blocks(uvcci_fn_elems(r, instr)) * UVCC_BLOCK_ELEMS / 8 * bits;
     give(s, &v->opened, uvcci_fn_elems(r, instr));
@@ -598,7 +598,7 @@ static void free_opened(uvcc_session *s, uvcci_instance *r, unsigned instr) {
 }
 
 static void free_value(uvcc_session *s, uvcci_instance *r, unsigned instr) {
-    uvcci_fn_value *v = &r->values[instr];
+    uvcci_fn_value *v = &uvcci_fn_state_of(r)->values[instr];
     uint64_t elems = uvcci_fn_elems(r, instr);
     free_opened(s, r, instr);
     give(s, &v->x, elems);
@@ -608,9 +608,10 @@ static void free_value(uvcc_session *s, uvcci_instance *r, unsigned instr) {
 }
 
 void uvcci_function_free(uvcc_session *s, uvcci_instance *r) {
-    for (unsigned i = 0; r->values != NULL && i < r->plan->function->instr_count; i++)
+    for (unsigned i = 0; uvcci_fn_state_of(r)->values != NULL && i < r->plan->function->instr_count;
+         i++)
         free_value(s, r, i);
-    r->values = NULL;
+    uvcci_fn_state_of(r)->values = NULL;
 }
 
 /* What earlier turns, whose jobs are done, read last. */
@@ -633,12 +634,13 @@ bool uvcci_function_build(uvcci_builder *b) {
     const uvcc_function *fn = p->function;
     assert(fn != NULL && p->fn != NULL && r->turn <= p->turns);
     if (r->turn == 0) {
-        r->values = uvcci_bump_take(&r->bump, fn->instr_count * sizeof *r->values);
+        uvcci_fn_state_of(r)->values =
+            uvcci_bump_take(&r->bump, fn->instr_count * sizeof *uvcci_fn_state_of(r)->values);
         for (unsigned i = 0; i < r->op->desc.out_count; i++)
             if (!uvcci_ensure_buffer(s, r->op->desc.out[i]))
                 return false;
     }
-    if (r->values == NULL)
+    if (uvcci_fn_state_of(r)->values == NULL)
         return false;
     free_past(s, r);
     if (r->turn == 1 && p->key_count != 0 && !uvcci_build_keys(b))

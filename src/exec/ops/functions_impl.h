@@ -4,8 +4,8 @@
 #ifndef UVCCI_FUNCTIONS_IMPL_H
 #define UVCCI_FUNCTIONS_IMPL_H
 
+#include "exec/ops/functions.h"
 #include "exec/program/fn_class.h"
-#include "exec/runtime/builder.h"
 
 /* One instruction under construction. */
 typedef struct uvcci_fn_build {

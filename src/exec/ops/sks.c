@@ -1,4 +1,11 @@
-/* op_sks.c - the turns of SKS_START and SKS_GEMM_CHECK; see sks.h.
+/* sks.c - SKS_START and SKS_GEMM_CHECK: the integrity check of a product C = op(A) op(B) before its
+ * truncation (Freivalds, with random bit matrices; docs/protocols.md).
+ *
+ * START reads A, B and C: it makes the check's own triple, commits to all of them, tosses a coin,
+ * and if the coin selects this product multiplies the tensors by the bit matrices U and V that the
+ * coin gives. Then the tensors are free. CHECK with the same three tensors waits for the verdict,
+ * and only the end of the step waits for it. What START makes is START's; CHECK uses it and gives
+ * it back.
  *
  * START, with op(A) rows x inner, op(B) inner x cols:
  *   0  the triple X (64 x inner), Y (inner x 64, kept as its transpose), X Y reshared; hashes of
@@ -12,23 +19,36 @@
  *   2  theirs are compared with what they must be.
  * X Y is fixed before the coin, so whoever made C wrong cannot make the check wrong to match: after
  * the coin all that is sent are values that two parties hold. */
-#include "exec/runtime/builder.h"
-
-#include <assert.h>
+#include "exec/ops/families.h"
+#include "exec/ops/operands.h"
+#include "exec/ops/tasks.h"
+#include "exec/program/op_check.h"
+#include "exec/program/op_way.h"
+#include "exec/program/plan_maker.h"
 
 #include "proto/bytes.h"
+#include "proto/coin.h"
 #include "proto/prg.h"
+#include <assert.h>
+#include <string.h>
 
-enum { T = UVCCI_SKS_T, TT = UVCCI_SKS_TT, TENSORS = 3, NEXT = 0, PREV = 1 };
+enum { T = 64, TT = T * T, TENSORS = 3 }; /* T: columns of U and V */
+enum { PERMILLE_MAX = 1000 };
 enum { LO = 0, HI = 1 }; /* components */
 enum { LANE_OWN_SHARE = 1, LANE_U = 0, LANE_V = 1 };
-/* rounds and vectors, as in plan.c */
+/* rounds and vectors, as the plans below have them */
 enum { ROUND_TRIPLE = 0, ROUND_COMMIT = 1, ROUND_SHARE = 2 };     /* of START */
 enum { ROUND_E = 0, ROUND_F = 1, OPENED = 2, ROUND_VERDICT = 2 }; /* of CHECK */
 enum { VEC_ROOT = 0, VEC_COMMIT = 1 };
 
-struct uvcci_sks {
-    uvcci_sks_shape shape;
+/* Of op(A), rows x inner, and op(B), inner x cols. */
+typedef struct sks_shape {
+    uint32_t rows, inner, cols;
+} sks_shape;
+
+/* What a START makes; the step's memory, until its check is done. */
+typedef struct sks {
+    sks_shape shape;
     uvcci_coin coin;
     bool selected;
     uint8_t hashed[2][TENSORS][32]; /* of lo and hi of A, B, C */
@@ -44,52 +64,179 @@ struct uvcci_sks {
     uvcc_shares half;           /* (C V)^T, T x rows */
     void *mem[3];
     size_t mem_bytes[3];
-};
+} sks;
 
 enum { MEM_TRIPLE, MEM_OPENED, MEM_HALF };
+
+static sks_shape shape_of(const uvcc_program *p, const uvcc_op_desc *op) {
+    const uvcc_tensor_desc *a = &p->tensors[op->in[0]].desc, *b = &p->tensors[op->in[1]].desc;
+    const bool ta = (op->flags & UVCC_OP_TRANS_A) != 0, tb = (op->flags & UVCC_OP_TRANS_B) != 0;
+    return (sks_shape){.rows = ta ? a->cols : a->rows,
+                       .inner = ta ? a->rows : a->cols,
+                       .cols = tb ? b->rows : b->cols};
+}
+
+/* ---- what they ask of the program ---- */
+
+static int check_start(const uvcci_op_check *c) {
+    if (c->d->constant < 0 || c->d->constant > PERMILLE_MAX)
+        return uvcci_fail(c->m, UVCC_ERR_PROGRAM, "%s: %lld permille; 0 to %u are possible",
+                          c->label, (long long)c->d->constant, PERMILLE_MAX);
+    const sks_shape shape = shape_of(c->p, c->d);
+    return uvcci_want_shape(c, c->in[2], shape.rows, shape.cols);
+}
+
+static bool same_tensors(const uvcc_op_desc *a, const uvcc_op_desc *b) {
+    return memcmp(a->in, b->in, 3 * sizeof a->in[0]) == 0;
+}
+
+/* The START before a CHECK with the same tensors that no other CHECK waits for. */
+static uint32_t start_before(const uvcci_entry *e, uint32_t i) {
+    const uvcc_op_desc *d = &e->ops[i].desc;
+    for (uint32_t j = i; j-- > 0;) {
+        const uvcci_op *op = &e->ops[j];
+        if (op->desc.opcode == UVCC_OP_SKS_START && op->partner == UVCCI_NO_OP &&
+            same_tensors(&op->desc, d))
+            return j;
+    }
+    return UVCCI_NO_OP;
+}
+
+/* Whether what made C is the untruncated product of the A and B that START reads. */
+static int check_product(const uvcci_entry *e, uint32_t i, const uint32_t *writers,
+                         const uvcci_message *m) {
+    const uint32_t writer = writers[e->ops[i].desc.in[2]];
+    char label[UVCCI_LABEL_BYTES], other[UVCCI_LABEL_BYTES];
+    const uvcci_op *op = &e->ops[i];
+    if (writer == UVCCI_NO_OP)
+        return uvcci_fail(m, UVCC_ERR_PROGRAM, "%s: no op of entry %s makes the product it checks",
+                          uvcci_op_label(op, label), e->name);
+    const uvcci_op *made = &e->ops[writer];
+    if (made->desc.opcode != UVCC_OP_GEMM_SS || made->desc.shift != 0 || made->desc.heads != 0)
+        return uvcci_fail(m, UVCC_ERR_PROGRAM,
+                          "%s checks what %s makes; it must be one GEMM_SS without a shift",
+                          uvcci_op_label(op, label), uvcci_op_label(made, other));
+    const uint8_t transposes = UVCC_OP_TRANS_A | UVCC_OP_TRANS_B;
+    bool same = ((made->desc.flags ^ op->desc.flags) & transposes) == 0;
+    for (unsigned k = 0; k < 2; k++)
+        same =
+            same && made->desc.in[k] == op->desc.in[k] && made->in_version[k] == op->in_version[k];
+    if (!same)
+        return uvcci_fail(m, UVCC_ERR_PROGRAM,
+                          "%s: %s multiplies other tensors, or they have changed since",
+                          uvcci_op_label(op, label), uvcci_op_label(made, other));
+    return 0;
+}
+
+static int check_awaited(const uvcci_entry *e, uint32_t i, const uvcci_message *m) {
+    char label[UVCCI_LABEL_BYTES];
+    if (e->ops[i].partner != UVCCI_NO_OP)
+        return 0;
+    return uvcci_fail(m, UVCC_ERR_PROGRAM, "%s: no SKS_GEMM_CHECK after it waits for its verdict",
+                      uvcci_op_label(&e->ops[i], label));
+}
+
+/* ---- plans: both ops of a check work on vectors of T x inner ---- */
+
+/* A digest from each party to both others. */
+static void add_digest(uvcci_draft *d, uvcci_plan_round *r, uvcci_stream_name stream,
+                       uint8_t what) {
+    uvcci_draft_vec(d, r, UVCCI_PROTO_DIGEST_ALL, 0, uvcci_draft_id(d, false, stream, 0, false, 1),
+                    8)
+        ->what = what;
+}
+
+static void set_length(uvcci_draft *d, const uvcc_op_desc *start) {
+    uvcci_plan *plan = d->plan;
+    plan->elems = (uint64_t)T * shape_of(d->p, start).inner;
+    plan->blocks = uvcci_blocks(plan->elems);
+    plan->turns = 2;
+}
+
+static uvcci_plan_round *add_round(uvcci_draft *d, uint64_t elems, uint8_t turn) {
+    return uvcci_draft_round(d, d->rounds, &d->plan->round_count, elems, turn);
+}
+
+static int plan_start(uvcci_draft *d) {
+    if (d->op->partner == UVCCI_NO_OP)
+        return UVCC_ERR_PROGRAM;
+    set_length(d, &d->op->desc);
+    for (uint16_t tensor = 0; tensor < TENSORS; tensor++)
+        uvcci_draft_id(d, true, UVCCI_STREAM_COIN, tensor, false, 1); /* of the commitments */
+    uvcci_draft_vec(d, add_round(d, TT, 0), UVCCI_PROTO_RESHARE, 0, UVCCI_ID_TILE0, 64);
+    uvcci_plan_round *commit = add_round(d, 1, 0);
+    add_digest(d, commit, UVCCI_STREAM_COIN, UVCCI_DIGEST_CHECK);
+    add_digest(d, commit, UVCCI_STREAM_COIN, UVCCI_DIGEST_COIN_COMMIT);
+    add_digest(d, add_round(d, 1, 1), UVCCI_STREAM_COIN, UVCCI_DIGEST_COIN_SHARE);
+    return 0;
+}
+
+static int plan_check(uvcci_draft *d) {
+    static const uvcci_stream_name streams[OPENED] = {UVCCI_STREAM_SKS_E, UVCCI_STREAM_SKS_F};
+    if (d->op->partner == UVCCI_NO_OP)
+        return UVCC_ERR_PROGRAM;
+    set_length(d, &d->e->ops[d->op->partner].desc);
+    for (unsigned k = 0; k < OPENED; k++)
+        uvcci_draft_vec(d, add_round(d, d->plan->elems, 0), UVCCI_PROTO_OPEN_ALL, 0,
+                        uvcci_draft_id(d, false, streams[k], 0, false, d->plan->blocks), 64);
+    add_digest(d, add_round(d, 1, 1), UVCCI_STREAM_SKS_Z, UVCCI_DIGEST_SKS);
+    return 0;
+}
+
+/* ---- state ---- */
 
 static bool starts(const uvcci_instance *r) {
     return r->op->desc.opcode == UVCC_OP_SKS_START;
 }
 
-/* The run of the START of either op. */
+/* The instance of the START of either op. */
 static uvcci_instance *start_of(const uvcci_instance *r) {
-    return &r->step->instances[starts(r) ? r->index : r->op->partner];
+    const uint32_t index = starts(r) ? r->index : r->op->partner;
+    assert(index <= r->index); /* it comes before its check */
+    return &r->step->instances[index];
 }
 
-static struct uvcci_sks *state_of(const uvcci_instance *r) {
-    return start_of(r)->sks;
+/* NULL before START's turn 0, so for good where only triples are made. */
+static sks *state_of(const uvcci_instance *r) {
+    return start_of(r)->state;
 }
 
 /* The coin is known, and did not select the product. */
 static bool unselected(const uvcci_instance *r) {
-    const struct uvcci_sks *k = state_of(r); /* none where only triples are made */
+    const sks *k = state_of(r);
     return start_of(r)->turn == UVCCI_TURN_DONE && k != NULL && !k->selected;
 }
 
-bool uvcci_sks_skips(const uvcci_instance *r) {
-    return !starts(r) && r->turn == 0 && unselected(r);
+static bool skips(const uvcci_instance *r) {
+    return r->turn == 0 && unselected(r);
 }
 
-bool uvcci_sks_refuses(const uvcci_instance *r, unsigned round) {
-    if (starts(r)) /* nobody opens before our commitment is out */
-        return round == ROUND_SHARE && r->turn == 0;
-    const uvcci_instance *start = start_of(r);
-    if (round != ROUND_VERDICT) /* they take our share of the coin */
-        return start->turn < 2 || unselected(r);
-    return r->turn == 0; /* it takes what we open */
+/* Nobody opens before our commitment is out. */
+static bool start_refuses(const uvcci_instance *r, unsigned round) {
+    assert(round <= ROUND_SHARE);
+    return round == ROUND_SHARE && r->turn == 0;
+}
+
+/* E and F take our share of the coin, the verdict takes what we open. */
+static bool check_refuses(const uvcci_instance *r, unsigned round) {
+    assert(round <= ROUND_VERDICT);
+    if (round == ROUND_VERDICT)
+        return r->turn == 0;
+    return start_of(r)->turn < 2 || unselected(r);
 }
 
 /* ---- memory ---- */
 
 /* Vectors of some words each in one block. */
-static bool take(uvcc_session *s, struct uvcci_sks *k, unsigned which, size_t words) {
+static bool take(uvcc_session *s, sks *k, unsigned which, size_t words) {
+    assert(k->mem[which] == NULL);
     k->mem_bytes[which] = words * 8;
     k->mem[which] = uvcci_arena_take(&s->tensors, words * 8);
     return k->mem[which] != NULL;
 }
 
 static uint64_t *cut(uint64_t **from, size_t words) {
+    assert(*from != NULL);
     uint64_t *p = *from;
     *from += words;
     return p;
@@ -100,12 +247,12 @@ static uvcc_shares cut_shares(uint64_t **from, size_t words) {
     return (uvcc_shares){.lo = lo, .hi = cut(from, words)};
 }
 
-static void give(uvcc_session *s, struct uvcci_sks *k, unsigned which) {
+static void give(uvcc_session *s, sks *k, unsigned which) {
     uvcci_arena_give(&s->tensors, k->mem[which], k->mem_bytes[which]);
     k->mem[which] = NULL;
 }
 
-static bool take_triple(uvcc_session *s, struct uvcci_sks *k) {
+static bool take_triple(uvcc_session *s, sks *k) {
     const size_t n = (size_t)T * k->shape.inner;
     if (!take(s, k, MEM_TRIPLE, 4 * n + 9 * TT))
         return false;
@@ -116,10 +263,11 @@ static bool take_triple(uvcc_session *s, struct uvcci_sks *k) {
     k->t = cut_shares(&at, TT);
     k->g = cut_shares(&at, TT);
     k->z = at;
+    assert(k->z + 3 * TT == (uint64_t *)k->mem[MEM_TRIPLE] + 4 * n + 9 * TT);
     return true;
 }
 
-static bool take_products(uvcc_session *s, struct uvcci_sks *k) {
+static bool take_products(uvcc_session *s, sks *k) {
     const size_t n = (size_t)T * k->shape.inner, half = (size_t)T * k->shape.rows;
     if (!take(s, k, MEM_OPENED, 4 * n) || !take(s, k, MEM_HALF, 2 * half))
         return false;
@@ -131,35 +279,33 @@ static bool take_products(uvcc_session *s, struct uvcci_sks *k) {
     return true;
 }
 
-void uvcci_sks_free(uvcc_session *s, uvcci_instance *r) {
-    if (r->sks == NULL)
+static void free_start(uvcc_session *s, uvcci_instance *r) {
+    sks *k = r->state;
+    if (k == NULL)
         return;
-    for (unsigned i = 0; i < 3; i++)
-        give(s, r->sks, i);
-    uvcci_wipe(&r->sks->coin, sizeof r->sks->coin);
+    for (unsigned i = 0; i < sizeof k->mem / sizeof k->mem[0]; i++)
+        give(s, k, i);
+    uvcci_wipe(&k->coin, sizeof k->coin);
 }
 
-void uvcci_sks_end(uvcc_session *s, uvcci_instance *r) {
-    if (starts(r) && state_of(r)->selected)
-        give(s, r->sks, MEM_HALF);
+/* What no check will read. */
+static void start_done(uvcc_session *s, uvcci_instance *r) {
+    assert(r->state != NULL);
+    if (state_of(r)->selected)
+        give(s, r->state, MEM_HALF);
     else
-        uvcci_sks_free(s, start_of(r));
+        free_start(s, r);
+}
+
+static void check_done(uvcc_session *s, uvcci_instance *r) {
+    free_start(s, start_of(r));
 }
 
 /* ---- tasks ---- */
 
 static void map(uvcci_builder *b, uint8_t op, uint32_t cols, uvcc_shares x, uvcc_shares y,
                 uvcc_shares out) {
-    uvcc_task *t = uvcci_add_task(b, UVCC_TASK_MAP, 0);
-    if (t == NULL)
-        return;
-    t->u.map.op = op;
-    t->u.map.rows = T;
-    t->u.map.cols = cols;
-    t->u.map.party = b->s->party;
-    t->u.map.x = x;
-    t->u.map.y = y;
-    t->u.map.out = out;
+    (void)uvcci_task_map(b, op, T, cols, &x, &y, &out); /* b->failed */
 }
 
 /* z = x_lo (y_lo + y_hi)^T + x_hi y_lo^T, all T x inner but z. */
@@ -205,7 +351,8 @@ static void toss(uvcc_session *s, uvcci_instance *r) {
     uvcci_prg_fill(&own, (uvcci_prg_at){.ordinal = r->ordinal, .lane = LANE_OWN_SHARE}, 0, word, 4);
     for (unsigned i = 0; i < 4; i++)
         uvcci_st64(share + 8 * i, word[i]);
-    uvcci_coin_init(&r->sks->coin, s->sid_sub, r->step->number, s->run, r->op_id, s->party, share);
+    uvcci_coin_init(&state_of(r)->coin, s->sid_sub, r->step->number, s->run, r->op_id, s->party,
+                    share);
     uvcci_wipe(&own, sizeof own);
     uvcci_wipe(word, sizeof word);
     uvcci_wipe(share, sizeof share);
@@ -213,29 +360,26 @@ static void toss(uvcc_session *s, uvcci_instance *r) {
 
 static void build_triple(uvcci_builder *b) {
     uvcci_instance *r = b->r;
-    struct uvcci_sks *k = r->sks;
+    sks *k = state_of(r);
     const uvcc_shares factor[2] = {k->x, k->y};
     uint32_t n;
     for (uint8_t i = 0; i < 2; i++) {
         uvcc_block *at = uvcci_add_blocks(b, i == 0 ? UVCC_TASK_TRIPLE_A : UVCC_TASK_TRIPLE_B, 0,
                                           UVCCI_ROLE_ALL, r->plan->elems, &n);
-        for (uint32_t j = 0; j < n; j++) {
-            at[j].out[0] = factor[i].lo + uvcci_at_block(&at[j]);
-            at[j].out[1] = factor[i].hi + uvcci_at_block(&at[j]);
-        }
+        for (uint32_t j = 0; j < n; j++)
+            uvcci_set_mask(&at[j], factor[i].lo, factor[i].hi);
     }
     product(b, k->x, k->y, k->xy.lo);
     uvcc_block *at = uvcci_add_blocks(b, UVCC_TASK_TRIPLE_C, 0, UVCCI_ROLE_ALL, TT, &n);
-    if (at == NULL)
-        return;
-    at->in[0] = at->out[0] = k->xy.lo;
-    at->wire_out[0] = r->out[ROUND_TRIPLE].span[0][0][0];
+    for (uint32_t j = 0; j < n; j++)
+        uvcci_set_reshare(&at[j], k->xy.lo, k->xy.lo,
+                          uvcci_sent_at(r, ROUND_TRIPLE, 0, UVCCI_FIRST, at[j].block));
 }
 
 /* Salted hashes of both components of the tensors, and of these the roots. */
 static void build_roots(uvcci_builder *b) {
     uvcci_instance *r = b->r;
-    struct uvcci_sks *k = r->sks;
+    sks *k = state_of(r);
     for (unsigned c = 0; c < 2; c++)
         for (uint16_t i = 0; i < TENSORS; i++) {
             const uint32_t tensor = r->op->desc.in[i];
@@ -266,30 +410,29 @@ static void build_roots(uvcci_builder *b) {
 static void copy_root(uvcci_builder *b) {
     uvcci_instance *r = b->r;
     uvcc_copy_item *items = uvcci_bump_take(&r->bump, 2 * sizeof *items);
-    uvcc_task *t = items != NULL ? uvcci_add_task(b, UVCC_TASK_COPY, 0) : NULL;
-    if (t == NULL) {
+    if (items == NULL) {
         b->failed = true;
         return;
     }
     for (unsigned side = 0; side < 2; side++)
-        items[side] = (uvcc_copy_item){
-            .dst = r->out[ROUND_COMMIT].digest[VEC_ROOT][side], .src = r->sks->own[LO], .len = 32};
-    t->u.copy.items = items;
-    t->u.copy.count = 2;
+        items[side] = (uvcc_copy_item){.dst = uvcci_digest_at(r, ROUND_COMMIT, VEC_ROOT, side),
+                                       .src = state_of(r)->own[LO],
+                                       .len = sizeof state_of(r)->own[LO]};
+    (void)uvcci_task_copy(b, items, 2); /* b->failed */
 }
 
 static void build_commit(uvcci_builder *b) {
     uvcci_instance *r = b->r;
-    r->sks = uvcci_bump_take(&r->step->bump, sizeof *r->sks);
-    if (r->sks != NULL)
-        r->sks->shape = uvcci_sks_shape_of(b->s->program, &r->op->desc);
-    if (r->sks == NULL || !take_triple(b->s, r->sks)) {
+    sks *k = r->state = uvcci_bump_take(&r->step->bump, sizeof *k);
+    if (k != NULL)
+        k->shape = shape_of(b->s->program, &r->op->desc);
+    if (k == NULL || !take_triple(b->s, k)) {
         b->failed = true;
         return;
     }
     toss(b->s, r);
     for (unsigned side = 0; side < 2; side++)
-        memcpy(r->out[ROUND_COMMIT].digest[VEC_COMMIT][side], uvcci_coin_commit(&r->sks->coin), 32);
+        memcpy(uvcci_digest_at(r, ROUND_COMMIT, VEC_COMMIT, side), uvcci_coin_commit(&k->coin), 32);
     build_triple(b);
     build_roots(b);
     copy_root(b);
@@ -297,26 +440,21 @@ static void build_commit(uvcci_builder *b) {
 
 static void build_share(uvcci_builder *b) {
     uvcci_instance *r = b->r;
-    uint32_t n;
-    const uint8_t *share = uvcci_coin_open(&r->sks->coin);
+    const uint8_t *share = uvcci_coin_open(&state_of(r)->coin);
     assert(share != NULL);
     for (unsigned side = 0; side < 2; side++)
-        memcpy(r->out[0].digest[0][side], share, 32);
-    uvcc_block *at = uvcci_add_blocks(b, UVCC_TASK_UNPACK, 0, UVCCI_ROLE_ALL, TT, &n);
-    if (at == NULL)
-        return;
-    at->wire_in[0] = uvcci_rx_at(r, ROUND_TRIPLE, 0, 0, 0);
-    at->out[0] = r->sks->xy.hi;
+        memcpy(uvcci_digest_at(r, ROUND_SHARE, 0, side), share, 32);
+    uvcci_task_unpack(b, 0, ROUND_TRIPLE, state_of(r)->xy.hi);
 }
 
 static void build_products(uvcci_builder *b) {
     uvcci_instance *r = b->r;
-    struct uvcci_sks *k = r->sks;
+    sks *k = state_of(r);
     const uvcc_op_desc *d = &r->op->desc;
     const uvcc_shares a = *uvcci_shares_of(b->s, d->in[0]), bb = *uvcci_shares_of(b->s, d->in[1]),
                       c = *uvcci_shares_of(b->s, d->in[2]);
     const bool ta = (d->flags & UVCC_OP_TRANS_A) != 0, tb = (d->flags & UVCC_OP_TRANS_B) != 0;
-    const uvcci_sks_shape *n = &k->shape;
+    const sks_shape *n = &k->shape;
     if (!k->selected)
         return;
     if (!take_products(b->s, k)) {
@@ -334,16 +472,12 @@ static void build_products(uvcci_builder *b) {
 /* ---- CHECK ---- */
 
 static void build_open(uvcci_builder *b) {
-    uvcci_instance *r = b->r;
-    struct uvcci_sks *k = state_of(r);
-    uint32_t n;
+    const sks *k = state_of(b->r);
+    assert(k != NULL && k->selected);
     for (unsigned v = 0; v < OPENED; v++) {
-        uvcc_block *at = uvcci_add_blocks(b, UVCC_TASK_PACK, 0, UVCCI_ROLE_ALL, r->plan->elems, &n);
-        for (uint32_t i = 0; i < n; i++) {
-            at[i].in[0] = k->opened[v].lo + uvcci_at_block(&at[i]);
-            at[i].wire_out[0] = r->out[v].span[0][0][at[i].block];
-        }
-        if (!uvcci_hash_held(b, v, b->s->party, k->opened[v].hi, r->out[v].digest[0][PREV]))
+        uvcci_task_pack(b, ROUND_E + v, k->opened[v].lo);
+        if (!uvcci_hash_held(b, ROUND_E + v, b->s->party, k->opened[v].hi,
+                             uvcci_digest_at(b->r, ROUND_E + v, 0, UVCCI_PREV)))
             b->failed = true;
     }
     uvcci_end_hashes(b);
@@ -351,28 +485,17 @@ static void build_open(uvcci_builder *b) {
 
 /* E or F^T, in lo; the component that we lacked, in hi, is hashed as its other holder hashed it. */
 static void finish_open(uvcci_builder *b, unsigned v) {
-    uvcci_instance *r = b->r;
-    const uvcc_shares o = state_of(r)->opened[v];
-    const uint16_t kinds[2] = {UVCC_TASK_OPEN_ALL_FINISH, UVCC_TASK_UNPACK};
-    uint32_t n;
-    for (unsigned pass = 0; pass < 2; pass++) {
-        uvcc_block *at = uvcci_add_blocks(b, kinds[pass], 0, UVCCI_ROLE_ALL, r->plan->elems, &n);
-        for (uint32_t i = 0; i < n; i++) {
-            const size_t first = uvcci_at_block(&at[i]);
-            at[i].in[0] = o.lo + first;
-            at[i].in[1] = o.hi + first;
-            at[i].wire_in[0] = uvcci_rx_at(r, v, 0, 0, at[i].block);
-            at[i].out[0] = (pass == 0 ? o.lo : o.hi) + first;
-        }
-    }
-    if (!uvcci_hash_opened_to_all(b, v, o.hi, o.lo))
+    const uvcc_shares *o = &state_of(b->r)->opened[v];
+    uvcci_task_open_all_finish(b, 0, ROUND_E + v, o, o->lo);
+    uvcci_task_unpack(b, 0, ROUND_E + v, o->hi);
+    if (!uvcci_hash_opened_to_all(b, ROUND_E + v, o->hi, o->lo))
         b->failed = true;
 }
 
 /* One component of E Y + X F, and of E F where it is component 0: as product() of (E, X) and
  * (F, Y - F), or (F, Y). */
 static void build_component(uvcci_builder *b, unsigned c) {
-    struct uvcci_sks *k = state_of(b->r);
+    sks *k = state_of(b->r);
     uint64_t *e = k->opened[0].lo, *f = k->opened[1].lo;
     uint64_t *x = c == LO ? k->x.lo : k->x.hi, *y = c == LO ? k->y.lo : k->y.hi;
     if ((b->s->party + c) % 3u != 0)
@@ -384,7 +507,7 @@ static void build_component(uvcci_builder *b, unsigned c) {
 
 /* z_p and z_(p+1) where they belong, and what z_(p+2) is if their sum is 0. */
 static void build_z(uvcci_builder *b) {
-    struct uvcci_sks *k = state_of(b->r);
+    sks *k = state_of(b->r);
     const unsigned p = b->s->party;
     uint64_t *third = k->z + (p + 2u) % 3u * TT;
     const uvcc_shares z = {.lo = k->z + p * TT, .hi = k->z + (p + 1u) % 3u * TT};
@@ -395,7 +518,7 @@ static void build_z(uvcci_builder *b) {
     map(b, UVCC_MAP_SCALE, T, (uvcc_shares){.lo = third}, (uvcc_shares){0},
         (uvcc_shares){.lo = third});
     if (!b->failed)
-        b->r->tasks[b->r->task_count - 1].u.map.constant = 0 - (uint64_t)1;
+        uvcci_last_task(b)->u.map.constant = 0 - (uint64_t)1;
 }
 
 /* HMAC-SHA256(S of (src, dst), "SKS" || U8 src || LE32 op_id || z_0 || z_1 || z_2). */
@@ -423,21 +546,25 @@ static void build_verdict(uvcci_builder *b) {
     build_component(b, HI);
     build_z(b);
     for (unsigned side = 0; side < 2; side++) {
-        hash_z(b, peer[side], b->s->party, r->out[0].digest[0][side]);
+        hash_z(b, peer[side], b->s->party, uvcci_digest_at(r, ROUND_VERDICT, 0, side));
         hash_z(b, peer[side], peer[side], state_of(r)->expect[side]);
     }
     uvcci_end_hashes(b);
 }
 
-bool uvcci_sks_build(uvcci_builder *b) {
-    static void (*const turns[2][3])(uvcci_builder *) = {
-        {build_commit, build_share, build_products}, {build_open, build_verdict, NULL}};
-    void (*build)(uvcci_builder *) = turns[starts(b->r) ? 0 : 1][b->r->turn];
-    if (build != NULL)
-        build(b);
-    uvcci_hash_payloads(b);
-    uvcci_end_hashes(b);
-    return !b->failed;
+static bool build_start(uvcci_builder *b) {
+    static void (*const turns[])(uvcci_builder *) = {build_commit, build_share, build_products};
+    assert(b->r->turn < sizeof turns / sizeof turns[0]);
+    turns[b->r->turn](b);
+    return uvcci_end_turn(b);
+}
+
+/* The last turn computes nothing: it is for the verdicts that came. */
+static bool build_check(uvcci_builder *b) {
+    static void (*const turns[])(uvcci_builder *) = {build_open, build_verdict};
+    if (b->r->turn < sizeof turns / sizeof turns[0])
+        turns[b->r->turn](b);
+    return uvcci_end_turn(b);
 }
 
 /* ---- what came, and what follows ---- */
@@ -454,25 +581,25 @@ static bool fail(uvcc_session *s, uvcci_instance *r, const char *text) {
 }
 
 static bool take_commits(uvcc_session *s, uvcci_instance *r) {
-    const uvcci_instance_round *in = &r->rounds[ROUND_COMMIT];
-    struct uvcci_sks *k = r->sks;
-    if (!uvcci_ct_equal(in->digest[VEC_ROOT][NEXT], k->own[HI], 32))
+    sks *k = state_of(r);
+    if (!uvcci_ct_equal(uvcci_digest_from(r, ROUND_COMMIT, VEC_ROOT, UVCCI_NEXT), k->own[HI], 32))
         return fail(s, r, "two parties hold different components of a product or its factors");
     memcpy(k->roots[s->party], k->own[LO], 32);
     for (unsigned side = 0; side < 2; side++) {
-        const uint8_t peer = side == NEXT ? uvcci_next_party(s) : uvcci_prev_party(s);
-        memcpy(k->roots[peer], in->digest[VEC_ROOT][side], 32);
+        const uint8_t peer = side == UVCCI_NEXT ? uvcci_next_party(s) : uvcci_prev_party(s);
+        memcpy(k->roots[peer], uvcci_digest_from(r, ROUND_COMMIT, VEC_ROOT, side), 32);
         if ((k->coin.committed >> peer & 1) == 0) /* else an earlier try found no room */
-            (void)uvcci_coin_on_commit(&k->coin, peer, in->digest[VEC_COMMIT][side]);
+            (void)uvcci_coin_on_commit(&k->coin, peer,
+                                       uvcci_digest_from(r, ROUND_COMMIT, VEC_COMMIT, side));
     }
     return true;
 }
 
 static bool take_shares(uvcc_session *s, uvcci_instance *r) {
-    struct uvcci_sks *k = r->sks;
+    sks *k = state_of(r);
     for (unsigned side = 0; side < 2; side++) {
-        const uint8_t peer = side == NEXT ? uvcci_next_party(s) : uvcci_prev_party(s);
-        if (uvcci_coin_on_share(&k->coin, peer, r->rounds[ROUND_SHARE].digest[0][side]) != 0) {
+        const uint8_t peer = side == UVCCI_NEXT ? uvcci_next_party(s) : uvcci_prev_party(s);
+        if (uvcci_coin_on_share(&k->coin, peer, uvcci_digest_from(r, ROUND_SHARE, 0, side)) != 0) {
             uvcci_abort(s, UVCC_ABORT_COIN, "a coin's share is not what was committed to");
             return false;
         }
@@ -485,20 +612,26 @@ static bool take_shares(uvcc_session *s, uvcci_instance *r) {
 }
 
 static bool take_verdicts(uvcc_session *s, uvcci_instance *r) {
-    const struct uvcci_sks *k = state_of(r);
+    const sks *k = state_of(r);
     for (unsigned side = 0; side < 2; side++)
-        if (!uvcci_ct_equal(k->expect[side], r->rounds[ROUND_VERDICT].digest[0][side], 32))
+        if (!uvcci_ct_equal(k->expect[side], uvcci_digest_from(r, ROUND_VERDICT, 0, side), 32))
             return fail(s, r, "the check of a product failed");
     verdict(s, r, 1);
     return true;
 }
 
-bool uvcci_sks_take(uvcc_session *s, uvcci_instance *r) {
-    if (starts(r) && r->turn != 0)
-        return r->turn == 1 ? take_commits(s, r) : take_shares(s, r);
-    if (!starts(r) && r->turn == 2)
+static bool take_start(uvcc_session *s, uvcci_instance *r) {
+    if (r->turn == 0)
+        return true;
+    assert(r->turn <= 2);
+    return r->turn == 1 ? take_commits(s, r) : take_shares(s, r);
+}
+
+/* A check that is skipped takes nothing, so nothing may have come. */
+static bool take_check(uvcc_session *s, uvcci_instance *r) {
+    if (r->turn == 2)
         return take_verdicts(s, r);
-    for (unsigned side = 0; uvcci_sks_skips(r) && side < 2; side++)
+    for (unsigned side = 0; skips(r) && side < 2; side++)
         if (r->rounds[ROUND_E].seen[side] != 0 || r->rounds[ROUND_F].seen[side] != 0) {
             uvcci_abort(s, UVCC_ABORT_PLAN, "a peer checks a product that the coin did not select");
             return false;
@@ -513,7 +646,7 @@ static void leaves_of_commits(uvcc_session *s, uvcci_instance *r) {
             uvcci_leaf(s, r->step, r->row0, leaf,
                        uvcci_leaf_component_commit(leaf, s->sid_sub, r->op_id, r->ids.id[i][0],
                                                    (uint8_t)((s->party + c) % 3u),
-                                                   r->sks->hashed[c][i]));
+                                                   state_of(r)->hashed[c][i]));
 }
 
 static void leaf_of_triple(uvcc_session *s, const uvcci_instance *start) {
@@ -523,18 +656,49 @@ static void leaf_of_triple(uvcc_session *s, const uvcci_instance *start) {
                uvcci_leaf_triple_consumed(leaf, s->sid_sub, start->op_id, id));
 }
 
-bool uvcci_sks_done(uvcc_session *s, uvcci_instance *r) {
+static bool start_computed(uvcc_session *s, uvcci_instance *r) {
     uint8_t leaf[UVCCI_LEAF_MAX_BYTES];
-    const struct uvcci_sks *k = state_of(r);
-    if (starts(r)) {
-        if (r->turn == 0)
-            leaves_of_commits(s, r);
-        else if (r->turn == 2)
-            uvcci_leaf(s, r->step, r->row0, leaf,
-                       uvcci_leaf_sks_coin(leaf, s->sid_sub, r->op_id, k->seed));
-        return true;
-    }
+    if (r->turn == 0)
+        leaves_of_commits(s, r);
+    else if (r->turn == 2)
+        uvcci_leaf(s, r->step, r->row0, leaf,
+                   uvcci_leaf_sks_coin(leaf, s->sid_sub, r->op_id, state_of(r)->seed));
+    return true;
+}
+
+static bool check_computed(uvcc_session *s, uvcci_instance *r) {
     if (r->turn == 0)
         leaf_of_triple(s, start_of(r));
     return true;
 }
+
+/* ---- the family ---- */
+
+static const uvcci_op_way start_way = {.take = take_start,
+                                       .build = build_start,
+                                       .computed = start_computed,
+                                       .done = start_done,
+                                       .free = free_start,
+                                       .refuses = start_refuses};
+static const uvcci_op_way check_way = {.skips = skips,
+                                       .take = take_check,
+                                       .build = build_check,
+                                       .computed = check_computed,
+                                       .done = check_done,
+                                       .refuses = check_refuses};
+
+static const uvcci_op_class classes[] = {
+    {.opcode = UVCC_OP_SKS_START,
+     .traits = UVCCI_USES_CONSTANT,
+     .flags = UVCC_OP_TRANS_A | UVCC_OP_TRANS_B,
+     .check = check_start,
+     .check_versions = check_product,
+     .check_partner = check_awaited,
+     .plan = plan_start,
+     .way = &start_way},
+    {.opcode = UVCC_OP_SKS_GEMM_CHECK,
+     .partner = start_before,
+     .plan = plan_check,
+     .way = &check_way},
+};
+const uvcci_op_family uvcci_ops_sks = UVCCI_FAMILY(classes);

@@ -1,4 +1,4 @@
-/* triple.c - triples that the host keeps, in a session: what it was given
+/* triples.c - triples that the host keeps, in a session: what it was given
  * (uvcc_session_load_triples) until a step opens and its ops take them, and what it makes where it
  * makes nothing else.
  *
@@ -7,9 +7,11 @@
  * host loads. */
 #include "exec/ops/triples.h"
 
+#include "exec/ops/beaver_state.h"
 #include "exec/runtime/builder.h"
 
 #include "proto/bytes.h"
+#include <assert.h>
 #include <string.h>
 
 static const struct {
@@ -84,6 +86,8 @@ static int take_record(uvcc_session *s, const uint8_t *data, const uvcc_triple_i
     return 0;
 }
 
+/* All records of a call are taken, or none: they wait on a list of their own until the last one was
+ * read. */
 int uvcci_session_load_triples(uvcc_session *s, const uint8_t *data, size_t len) {
     if (s == NULL || s->program == NULL || (data == NULL && len != 0))
         return UVCC_ERR_USAGE;
@@ -119,13 +123,14 @@ static void info_of(const uvcc_session *s, const uvcci_instance *r, uint32_t run
                     uvcc_triple_info *out) {
     const uvcc_op_desc *d = &r->op->desc;
     const uint32_t tensors[3] = {d->in[0], d->in[1], d->out[0]};
+    assert(uvcci_beaver_of(r) != NULL);
     *out = (uvcc_triple_info){.party = s->party,
                               .run = run,
                               .step = r->step->number,
                               .entry = r->step->entry_index,
                               .ordinal = r->ordinal,
                               .maker_run = s->run,
-                              .triple_id = r->beaver->triple_id,
+                              .triple_id = uvcci_beaver_of(r)->triple_id,
                               .bytes = uvcci_triple_bytes(r->plan->elems)};
     memcpy(out->sid_sub, s->sid_sub, 32);
     memcpy(out->program, s->program->hash, 32);
@@ -146,7 +151,7 @@ static bool fits(const uvcc_session *s, const uvcci_instance *r, const uvcci_sto
         return false;
     for (unsigned k = 0; k < 2; k++) {
         const uvcci_instance *owner = &r->step->instances[r->plan->beaver.mask[k].op];
-        const uvcci_stored_triple *theirs = owner->beaver->stored;
+        const uvcci_stored_triple *theirs = uvcci_beaver_of(owner)->stored;
         if (owner != r && (theirs == NULL || theirs->info.maker_run != is->maker_run))
             return false;
     }
@@ -157,13 +162,13 @@ void uvcci_triples_match(uvcc_session *s, uvcci_step *st) {
     for (uint32_t i = 0; i < st->entry->op_count; i++) { /* owners of masks come first */
         uvcci_instance *r = &st->instances[i];
         uvcci_stored_triple **at = &s->stored;
-        while (r->beaver != NULL && *at != NULL && !fits(s, r, *at))
+        while (uvcci_beaver_of(r) != NULL && *at != NULL && !fits(s, r, *at))
             at = &(*at)->next;
-        if (r->beaver == NULL || *at == NULL)
+        if (uvcci_beaver_of(r) == NULL || *at == NULL)
             continue;
-        r->beaver->stored = *at;
+        uvcci_beaver_of(r)->stored = *at;
         *at = (*at)->next;
-        r->beaver->stored->next = NULL;
+        uvcci_beaver_of(r)->stored->next = NULL;
     }
     for (uvcci_stored_triple **at = &s->stored; *at != NULL;) { /* no step takes these any more */
         uvcci_stored_triple *t = *at;
@@ -182,8 +187,9 @@ int uvcci_triples_room(uvcc_session *s, uvcci_step *st) {
     if (!s->cfg.triples.only)
         return 0;
     for (uint32_t i = 0; i < st->entry->op_count; i++)
-        if (st->instances[i].beaver != NULL)
+        if (uvcci_beaver_of(&st->instances[i]) != NULL)
             st->triples_bytes += uvcci_triple_bytes(st->instances[i].plan->elems);
+    assert(st->triples == NULL);
     st->triples = uvcci_arena_take(&s->wire, st->triples_bytes);
     return st->triples != NULL ? 0 : UVCC_ERR_NOMEM;
 }
@@ -193,8 +199,9 @@ uint8_t *uvcci_triple_record(uvcc_session *s, const uvcci_instance *r) {
     uvcc_triple_info info;
     uint8_t *at = st->triples;
     for (uint32_t i = 0; i < r->index; i++)
-        if (st->instances[i].beaver != NULL)
+        if (uvcci_beaver_of(&st->instances[i]) != NULL)
             at += uvcci_triple_bytes(st->instances[i].plan->elems);
+    assert(at + uvcci_triple_bytes(r->plan->elems) <= st->triples + st->triples_bytes);
     info_of(s, r, s->cfg.triples.run, &info);
     uvcci_triple_head_put(&info, at);
     for (unsigned i = 0; i < sizeof key_order / sizeof key_order[0]; i++)

@@ -5,6 +5,14 @@
 
 #include "exec/runtime/core.h"
 
+/* A triple that the host gave: C until the op takes it, and the keys of its masks. */
+typedef struct uvcci_stored_triple {
+    struct uvcci_stored_triple *next;
+    uvcc_triple_info info;
+    uvcc_step_keys keys; /* tags tripleA and tripleB of NEXT and PREV */
+    uint8_t *c;          /* lo, hi; WIRE arena */
+} uvcci_stored_triple;
+
 /* uvcc_session_load_triples() without its recording. */
 int uvcci_session_load_triples(uvcc_session *s, const uint8_t *data, size_t len);
 /* Finds what the host gave for a step that opens, drops the rest of it. */

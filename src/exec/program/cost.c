@@ -2,7 +2,7 @@
  * of TLVs that messages are made from; and the rounds of an entry.
  *
  * What an edge changes is who sends, not how much is sent, so no ids are needed. */
-#include "exec/program/plan.h"
+#include "exec/program/op_way.h"
 
 #include <string.h>
 
@@ -14,10 +14,9 @@ static uint64_t block_bytes(const uvcci_plan *plan, const uvcci_plan_round *r,
         return v->protocol == UVCCI_PROTO_DIGEST_ALL ? 32 : 0;
     if (flow->tlv == UVCC_TLV_KEY_CHUNK)
         return uvcci_plan_key_bytes(plan, r, block, (uvcc_role)flow->to);
-    if (plan->keyless)
-        return 8ull * uvcci_circuit_message_words(&plan->circuit, UVCC_BOOL_BIT | UVCC_BOOL_PRODUCT,
-                                                  r->turn, (uvcc_role)flow->from,
-                                                  (uvcc_role)flow->to, count);
+    if (plan->way->message_words != NULL)
+        return 8ull *
+               plan->way->message_words(plan, r, (uvcc_role)flow->from, (uvcc_role)flow->to, count);
     return ((uint64_t)count * v->bits + 7) / 8;
 }
 

@@ -1,4 +1,5 @@
 /* hash.c - a program's hash: what the parties must agree on, in one order of bytes. */
+#include "exec/program/op_class.h"
 #include "exec/program/program_impl.h"
 
 #include "proto/bytes.h"
@@ -24,7 +25,7 @@ static void hash_op(uvcci_sha256 *h, const uvcc_op_desc *d) {
     uvcci_put8(&w, d->shift);
     uvcci_put8(&w, d->truncation);
     uvcci_put8(&w, d->lift);
-    if (d->opcode == UVCC_OP_FUNCTION)
+    if (uvcci_op_has(d->opcode, UVCCI_USES_FUNCTION))
         uvcci_put16(&w, d->function);
     if (uvcci_uses_constant(d))
         uvcci_put64(&w, (uint64_t)d->constant);

@@ -5,7 +5,7 @@
  * tensor can be read as long as the last writer of its buffer is its own last writer. */
 #include "exec/program/liveness.h"
 
-#include "exec/program/sks.h"
+#include "exec/program/op_class.h"
 
 #include "proto/sort.h"
 #include <assert.h>
@@ -34,12 +34,12 @@ typedef struct walk {
 } walk;
 
 /* Each read makes at most an edge from its writer and one to the next writer of its buffer; each
- * write one from the writer before; a RECV_PP one from the SEND_PP before. */
+ * write one from the writer before; an op that follows another one from that. */
 uint32_t uvcci_edge_bound(const uvcci_op *ops, uint32_t count) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < count; i++)
         n += 2u * ops[i].desc.in_count + ops[i].desc.out_count +
-             (ops[i].desc.opcode == UVCC_OP_RECV_PP);
+             (uvcci_op_class_of(ops[i].desc.opcode)->follows != NULL);
     return n;
 }
 
@@ -91,8 +91,8 @@ static bool touch(uvcci_entry *e, uint32_t i, uint32_t buffer) {
     return true;
 }
 
-/* Messages name what to change, for whoever writes a program sees these two first: reading too
- * early, and reading what another tensor in the same buffer overwrote. */
+/* What op i reads must have been written, and its buffer not have been written over since: that is
+ * the only place where the sharing of buffers can go wrong. */
 static int read_inputs(walk *w, const uvcc_program *p, uvcci_entry *e, uint32_t i,
                        const uvcci_message *m) {
     uvcci_op *op = &e->ops[i];
@@ -125,18 +125,18 @@ static int read_inputs(walk *w, const uvcc_program *p, uvcci_entry *e, uint32_t 
     return 0;
 }
 
-/* A check that waits for its START names tensors, but does not read them. */
-static bool read_by_start(walk *w, uvcci_entry *e, uint32_t i) {
+/* An op that waits for what its partner did names tensors, but does not read them. */
+static bool waits_for_partner(walk *w, uvcci_entry *e, uint32_t i) {
     uvcci_op *op = &e->ops[i];
-    if (op->desc.opcode != UVCC_OP_SKS_GEMM_CHECK)
+    const uvcci_op_class *c = uvcci_op_class_of(op->desc.opcode);
+    const uint32_t partner = c->partner != NULL ? c->partner(e, i) : UVCCI_NO_OP;
+    if (partner == UVCCI_NO_OP)
         return false;
-    const uint32_t start = uvcci_sks_start_of(e, i);
-    if (start == UVCCI_NO_OP)
-        return false;
-    op->partner = start;
-    e->ops[start].partner = i;
-    memcpy(op->in_version, e->ops[start].in_version, sizeof op->in_version);
-    depend(w, e, start, i);
+    assert(partner < i); /* earlier ops only: dependencies have no circle */
+    op->partner = partner;
+    e->ops[partner].partner = i;
+    memcpy(op->in_version, e->ops[partner].in_version, sizeof op->in_version);
+    depend(w, e, partner, i);
     return true;
 }
 
@@ -159,17 +159,23 @@ static void write_outputs(walk *w, const uvcc_program *p, uvcci_entry *e, uint32
     }
 }
 
-/* The gradient of an activation that this stage sends comes after it left: its buffer is not needed
- * before that. */
-static void await_send(walk *w, uvcci_entry *e, uint32_t i) {
+/* Waits for an earlier op that no tensor names. */
+static void follow(walk *w, uvcci_entry *e, uint32_t i) {
     const uvcc_op_desc *d = &e->ops[i].desc;
-    if (d->opcode != UVCC_OP_RECV_PP || d->phase != UVCC_BWD)
-        return;
-    for (uint32_t k = 0; k < i; k++) {
-        const uvcc_op_desc *o = &e->ops[k].desc;
-        if (o->opcode == UVCC_OP_SEND_PP && o->phase == UVCC_FWD && o->mb == d->mb)
+    const uvcci_op_class *c = uvcci_op_class_of(d->opcode);
+    for (uint32_t k = 0; c->follows != NULL && k < i; k++)
+        if (c->follows(d, &e->ops[k].desc))
             depend(w, e, k, i);
+}
+
+static int check_partners(const uvcci_entry *e, const uvcci_message *m) {
+    int err = 0;
+    for (uint32_t i = 0; i < e->op_count && err == 0; i++) {
+        const uvcci_op_class *c = uvcci_op_class_of(e->ops[i].desc.opcode);
+        if (c->check_partner != NULL)
+            err = c->check_partner(e, i, m);
     }
+    return err;
 }
 
 /* Successor lists out of the edges: counts are known, so each op's list starts where the last
@@ -211,16 +217,17 @@ int uvcci_program_analyse(const uvcc_program *p, uvcci_entry *e, const uvcci_mes
     }
     for (uint32_t i = 0; i < e->op_count && err == 0; i++) {
         e->ops[i].partner = UVCCI_NO_OP;
-        if (!read_by_start(&w, e, i))
+        const uvcci_op_class *c = uvcci_op_class_of(e->ops[i].desc.opcode);
+        if (!waits_for_partner(&w, e, i))
             err = read_inputs(&w, p, e, i, m);
-        if (err == 0 && e->ops[i].desc.opcode == UVCC_OP_SKS_START)
-            err = uvcci_sks_check_start(e, i, w.writer[e->ops[i].desc.in[2]], m);
-        await_send(&w, e, i);
+        if (err == 0 && c->check_versions != NULL)
+            err = c->check_versions(e, i, w.writer, m);
+        follow(&w, e, i);
         if (err == 0)
             write_outputs(&w, p, e, i);
     }
     if (err == 0)
-        err = uvcci_sks_check_waits(e, m);
+        err = check_partners(e, m);
     if (err == 0)
         list_successors(&w, e);
     p->alloc.free(p->alloc.user, w.mem, w.mem_bytes, UVCC_MEM_STATE);

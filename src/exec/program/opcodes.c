@@ -11,22 +11,6 @@ static const uvcci_opcode opcodes[] = {
 #undef UVCC_OPCODE
 };
 
-bool uvcci_is_product(uint16_t opcode) {
-    return opcode == UVCC_OP_GEMM_SS || opcode == UVCC_OP_ELEM_MUL || opcode == UVCC_OP_ROW_MUL ||
-           opcode == UVCC_OP_COL_MUL || opcode == UVCC_OP_ROW_DOT;
-}
-
-bool uvcci_is_elem_mul(uint16_t opcode) {
-    return opcode == UVCC_OP_ELEM_MUL || opcode == UVCC_OP_ROW_MUL || opcode == UVCC_OP_COL_MUL;
-}
-
-bool uvcci_uses_constant(const uvcc_op_desc *d) {
-    return d->opcode == UVCC_OP_ROW_DOT || d->opcode == UVCC_OP_SCALE_PUBLIC ||
-           d->opcode == UVCC_OP_ADD_PUBLIC || d->opcode == UVCC_OP_CAUSAL_MASK ||
-           d->opcode == UVCC_OP_SKS_START ||
-           (uvcci_is_elem_mul(d->opcode) && (d->flags & UVCC_OP_WITHIN) != 0);
-}
-
 const uvcci_opcode *uvcci_opcode_find(uint16_t code) {
     for (size_t i = 0; i < sizeof opcodes / sizeof opcodes[0]; i++)
         if (opcodes[i].code == code)

@@ -1,45 +1,17 @@
 /* plan.c - plans of ops; see plan.h. */
-#include "exec/program/plan_impl.h"
-#include "exec/program/sks.h"
+#include "exec/program/op_class.h"
+#include "exec/program/op_way.h"
+#include "exec/program/plan_maker.h"
 
 #include "proto/bytes.h"
 #include "proto/sort.h"
+#include <assert.h>
 #include <uvcc/frame.h>
-
-uint8_t uvcci_plan_kind(uint8_t protocol) {
-    switch (protocol) {
-    case UVCCI_PROTO_INPUT:
-        return UVCC_FRAME_INPUT_BATCH;
-    case UVCCI_PROTO_RESHARE:
-    case UVCCI_PROTO_CIRCUIT_HEAD:
-    case UVCCI_PROTO_CIRCUIT_TOP:
-        return UVCC_FRAME_RESHARE_BATCH;
-    case UVCCI_PROTO_KEYS:
-        return UVCC_FRAME_KEYS_BATCH;
-    case UVCCI_PROTO_LIFT_PARALLEL:
-    case UVCCI_PROTO_LIFT_SEQUENTIAL:
-    case UVCCI_PROTO_LIFT_EXCHANGE:
-        return UVCC_FRAME_LIFT_BATCH;
-    default:
-        return UVCC_FRAME_OPEN_BATCH;
-    }
-}
-
-static void layout_of(const uvcci_plan *plan, uint32_t count, uvcc_role role,
-                      uvcc_key_layout *out) {
-    uvcc_key_layout_of((uvcc_gate)plan->gate, plan->compact, plan->shift, plan->bits, count, role,
-                       out);
-}
 
 static uint32_t key_bytes(const uvcci_plan *plan, const uvcci_plan_round *r, uint32_t count,
                           uvcc_role role) {
-    if (plan->function != NULL)
-        return (uint32_t)uvcci_fn_stream_bytes(plan->function, plan->fn,
-                                               plan->fn->instr[r->vec[0].instr].width,
-                                               role == UVCC_TAIL, count);
-    uvcc_key_layout l;
-    layout_of(plan, count, role, &l);
-    return l.total_bytes;
+    assert(plan->way->key_bytes != NULL); /* else it has no rounds of keys */
+    return plan->way->key_bytes(plan, r, count, role);
 }
 
 uint32_t uvcci_plan_key_bytes(const uvcci_plan *plan, const uvcci_plan_round *r, uint32_t block,
@@ -49,22 +21,22 @@ uint32_t uvcci_plan_key_bytes(const uvcci_plan *plan, const uvcci_plan_round *r,
 
 /* ---- rounds and their parts ---- */
 
-/* Words of the longest message of a block in a round of a circuit. */
-static uint32_t circuit_words_max(const uvcci_plan *plan, const uvcci_plan_round *r) {
+/* Words of the longest message of a block, where the way says how many it has. */
+static uint32_t message_words_max(const uvcci_plan *plan, const uvcci_plan_round *r) {
     uint32_t most = 0;
-    for (unsigned i = 0; i < 9; i++) {
-        uint32_t words = uvcci_circuit_message_words(
-            &plan->circuit, UVCC_BOOL_BIT | UVCC_BOOL_PRODUCT, r->turn, (uvcc_role)(i / 3),
-            (uvcc_role)(i % 3), uvcci_block_count(r->elems, 0));
+    for (unsigned i = 0; i < UVCC_PARTIES * UVCC_PARTIES; i++) {
+        uint32_t words =
+            plan->way->message_words(plan, r, (uvcc_role)(i / UVCC_PARTIES),
+                                     (uvcc_role)(i % UVCC_PARTIES), uvcci_block_count(r->elems, 0));
         most = words > most ? words : most;
     }
     return most;
 }
 
-static uint32_t circuit_pieces_max(const uvcci_plan *plan, const uvcci_plan_round *r) {
-    uint32_t piece =
-        uvcci_circuit_piece_words(&plan->circuit, r->turn, uvcci_block_count(r->elems, 0));
-    return (circuit_words_max(plan, r) + piece - 1) / piece;
+static uint32_t pieces_max(const uvcci_plan *plan, const uvcci_plan_round *r) {
+    const uint32_t piece = plan->way->piece_words(plan, r, uvcci_block_count(r->elems, 0));
+    assert(piece != 0);
+    return (message_words_max(plan, r) + piece - 1) / piece;
 }
 
 /* Bytes of a digest TLV, of which a part may carry one more per vector. */
@@ -88,8 +60,8 @@ bool uvcci_plan_keys_fit(uint64_t bytes) {
 static uint64_t block_bytes_max(const uvcci_plan *plan, const uvcci_plan_round *r) {
     uint64_t sum = 0;
     uint32_t most = uvcci_block_count(r->elems, 0);
-    if (plan->keyless)
-        return circuit_words_max(plan, r) * 8ull + circuit_pieces_max(plan, r) * 24ull;
+    if (plan->way->message_words != NULL)
+        return message_words_max(plan, r) * 8ull + pieces_max(plan, r) * 24ull;
     for (unsigned v = 0; v < r->vec_count; v++) {
         if (r->vec[v].protocol == UVCCI_PROTO_KEYS) {
             sum += stream_bytes_max(key_bytes(plan, r, most, UVCC_TAIL));
@@ -109,6 +81,7 @@ static int cut_round(uvcci_draft *d, uvcci_plan_round *r) {
     uint64_t per_block = block_bytes_max(plan, r);
     const uint64_t beside = UVCC_BLV1_HEADER_BYTES + (uint64_t)r->vec_count * DIGEST_TLV_BYTES;
     r->part_blocks = (uint32_t)blocks_of_part(per_block, r->vec_count);
+    assert(r->vec_count != 0 && r->blocks != 0);
     if (r->part_blocks == 0)
         return UVCC_ERR_PROGRAM;
     uint32_t parts = (r->blocks + r->part_blocks - 1) / r->part_blocks;
@@ -129,312 +102,7 @@ static int cut_round(uvcci_draft *d, uvcci_plan_round *r) {
     return 0;
 }
 
-uvcci_plan_round *uvcci_draft_round(uvcci_draft *d, uvcci_plan_round *list, uint8_t *count,
-                                    uint64_t elems, uint8_t turn) {
-    if (d->plan->round_count + d->plan->key_count == UVCCI_PLAN_ROUNDS) {
-        d->full = true;
-        return &list[0];
-    }
-    uvcci_plan_round *r = &list[(*count)++];
-    *r = (uvcci_plan_round){.turn = turn, .elems = elems, .blocks = uvcci_blocks(elems)};
-    return r;
-}
-
-uvcci_plan_round *uvcci_draft_turn(uvcci_draft *d) {
-    uvcci_plan *plan = d->plan;
-    uint8_t turn = plan->turns++;
-    return uvcci_draft_round(d, d->rounds, &plan->round_count, plan->elems, turn);
-}
-
-uint8_t uvcci_draft_id(uvcci_draft *d, bool fss, uvcci_stream_name stream, uint16_t call,
-                       bool per_block, uint32_t blocks) {
-    if (d->plan->id_count == UVCCI_PLAN_IDS) {
-        d->full = true;
-        return 0;
-    }
-    d->id[d->plan->id_count] = (uvcci_plan_id){.fss = fss,
-                                               .stream = (uint8_t)stream,
-                                               .call = call,
-                                               .per_block = per_block,
-                                               .blocks = blocks};
-    return d->plan->id_count++;
-}
-
-uvcci_plan_vec *uvcci_draft_vec(uvcci_draft *d, uvcci_plan_round *r, uvcci_protocol protocol,
-                                uint8_t hop, uint8_t id, uint8_t bits) {
-    if (r->vec_count == UVCCI_PLAN_VECS) {
-        d->full = true;
-        return &r->vec[0];
-    }
-    r->vec[r->vec_count] = (uvcci_plan_vec){
-        .protocol = (uint8_t)protocol, .hop = hop, .id = id, .stream_round = r->turn, .bits = bits};
-    return &r->vec[r->vec_count++];
-}
-
-/* ---- ops ---- */
-
-/* One vector that is not opened to an edge. */
-static void plan_vector(uvcci_draft *d, uvcci_protocol protocol, uvcci_stream_name stream) {
-    uint8_t id = protocol == UVCCI_PROTO_RESHARE
-                     ? UVCCI_ID_TILE0
-                     : uvcci_draft_id(d, false, stream, 0, false, d->plan->blocks);
-    uvcci_draft_vec(d, uvcci_draft_turn(d), protocol, 0, id, 64);
-}
-
-uint8_t uvcci_plan_lift_protocol(uint8_t lift) {
-    static const uint8_t protocols[] = {UVCCI_PROTO_LIFT_PARALLEL, UVCCI_PROTO_LIFT_SEQUENTIAL,
-                                        UVCCI_PROTO_LIFT_EXCHANGE};
-    return protocols[lift];
-}
-
-/* Opening to the edge, comparison bit, lift(s): what truncation and ReLU share. */
-static void plan_edge_gate(uvcci_draft *d, uvcci_protocol open, uvcci_stream_name stream, bool bit,
-                           unsigned lifts) {
-    uvcci_plan *plan = d->plan;
-    uint32_t blocks = plan->blocks;
-    plan->per_block_edge = true;
-    uvcci_draft_id(d, true, stream, 0, true, blocks); /* UVCCI_ID_FSS0 */
-    plan->open_round = (int8_t)plan->round_count;
-    uvcci_draft_vec(d, uvcci_draft_turn(d), open, 0,
-                    uvcci_draft_id(d, false, stream, 0, true, blocks), 64);
-    if (bit) {
-        plan->bit_round = (int8_t)plan->round_count;
-        uvcci_draft_vec(d, uvcci_draft_turn(d), UVCCI_PROTO_OPEN2, 0,
-                        uvcci_draft_id(d, false, UVCCI_STREAM_BIT, 0, true, blocks), 1);
-    }
-    uvcci_protocol lift = (uvcci_protocol)uvcci_plan_lift_protocol(plan->lift);
-    plan->lift_round = (int8_t)plan->round_count;
-    uint8_t second = lifts == 2 ? uvcci_draft_id(d, true, stream, 1, true, blocks) : UVCCI_ID_FSS0;
-    for (uint8_t hop = 0; hop < uvcci_protocol_hops(lift); hop++) {
-        uvcci_plan_round *r = uvcci_draft_turn(d);
-        for (unsigned i = 0; i < lifts; i++)
-            uvcci_draft_vec(d, r, lift, hop, i == 0 ? UVCCI_ID_FSS0 : second, 64);
-    }
-    uvcci_plan_round *keys = uvcci_draft_round(d, d->keys, &plan->key_count, plan->elems, 0);
-    uvcci_draft_vec(d, keys, UVCCI_PROTO_KEYS, 0, UVCCI_ID_FSS0, 8);
-    plan->key_turn = (uint8_t)(d->rounds[plan->open_round].turn + 1);
-}
-
-static void plan_circuit(uvcci_draft *d) {
-    uvcci_plan *plan = d->plan;
-    plan->keyless = true;
-    plan->circuit = uvcci_circuit_plan_of(plan->bits);
-    plan->per_block_edge = true;
-    for (unsigned round = 0; round < plan->circuit.rounds; round++) {
-        bool head = round == 0 || round > plan->circuit.levels;
-        uvcci_protocol protocol = head                            ? UVCCI_PROTO_CIRCUIT_HEAD
-                                  : round == plan->circuit.levels ? UVCCI_PROTO_CIRCUIT_TOP
-                                                                  : UVCCI_PROTO_RESHARE;
-        uint8_t id =
-            uvcci_draft_id(d, true, UVCCI_STREAM_MASK, (uint16_t)round, round == 0, plan->blocks);
-        uvcci_draft_vec(d, uvcci_draft_turn(d), protocol, 0, id, 64);
-    }
-}
-
-/* A digest from each party to both others. */
-static void add_digest(uvcci_draft *d, uvcci_plan_round *r, uvcci_stream_name stream,
-                       uint8_t what) {
-    uvcci_draft_vec(d, r, UVCCI_PROTO_DIGEST_ALL, 0, uvcci_draft_id(d, false, stream, 0, false, 1),
-                    8)
-        ->what = what;
-}
-
-/* Both ops of a check work on vectors of 64 x inner; see op_sks.c for the turns. */
-static int plan_sks(uvcci_draft *d, const uvcc_program *p, const uvcci_entry *e,
-                    const uvcci_op *op) {
-    uvcci_plan *plan = d->plan;
-    const bool starts = op->desc.opcode == UVCC_OP_SKS_START;
-    if (op->partner == UVCCI_NO_OP)
-        return UVCC_ERR_PROGRAM;
-    const uvcci_sks_shape shape =
-        uvcci_sks_shape_of(p, starts ? &op->desc : &e->ops[op->partner].desc);
-    plan->sks = true;
-    plan->elems = (uint64_t)UVCCI_SKS_T * shape.inner;
-    plan->blocks = uvcci_blocks(plan->elems);
-    plan->turns = 2;
-    if (starts) {
-        for (uint16_t tensor = 0; tensor < 3; tensor++)
-            uvcci_draft_id(d, true, UVCCI_STREAM_COIN, tensor, false, 1); /* of the commitments */
-        uvcci_draft_vec(d, uvcci_draft_round(d, d->rounds, &plan->round_count, UVCCI_SKS_TT, 0),
-                        UVCCI_PROTO_RESHARE, 0, UVCCI_ID_TILE0, 64);
-        uvcci_plan_round *commit = uvcci_draft_round(d, d->rounds, &plan->round_count, 1, 0);
-        add_digest(d, commit, UVCCI_STREAM_COIN, UVCCI_DIGEST_CHECK);
-        add_digest(d, commit, UVCCI_STREAM_COIN, UVCCI_DIGEST_COIN_COMMIT);
-        add_digest(d, uvcci_draft_round(d, d->rounds, &plan->round_count, 1, 1), UVCCI_STREAM_COIN,
-                   UVCCI_DIGEST_COIN_SHARE);
-        return 0;
-    }
-    for (unsigned k = 0; k < 2; k++)
-        uvcci_draft_vec(d, uvcci_draft_round(d, d->rounds, &plan->round_count, plan->elems, 0),
-                        UVCCI_PROTO_OPEN_ALL, 0,
-                        uvcci_draft_id(d, false, k == 0 ? UVCCI_STREAM_SKS_E : UVCCI_STREAM_SKS_F,
-                                       0, false, plan->blocks),
-                        64);
-    add_digest(d, uvcci_draft_round(d, d->rounds, &plan->round_count, 1, 1), UVCCI_STREAM_SKS_Z,
-               UVCCI_DIGEST_SKS);
-    return 0;
-}
-
-/* ---- Beaver products ---- */
-
-static bool on_triple(const uvcci_op *op) {
-    return uvcci_is_product(op->desc.opcode) && (op->desc.flags & UVCC_OP_BEAVER) != 0;
-}
-
-static bool reads_version(const uvcci_op *op, unsigned i, uint32_t tensor, uint32_t version) {
-    return on_triple(op) && op->desc.in[i] == tensor && op->in_version[i] == version;
-}
-
-/* Whose mask an operand has. */
-static uvcci_plan_mask mask_of(const uvcc_program *p, const uvcci_entry *e, const uvcci_op *op,
-                               unsigned operand) {
-    const uint32_t tensor = op->desc.in[operand], version = op->in_version[operand];
-    uvcci_plan_mask m = {.op = UVCCI_NO_OP, .round = -1, .elems = p->tensors[tensor].elems};
-    for (uint32_t i = 0; i < e->op_count; i++)
-        for (uint8_t k = 0; k < 2; k++) {
-            if (!reads_version(&e->ops[i], k, tensor, version))
-                continue;
-            if (m.op == UVCCI_NO_OP) {
-                m.op = i;
-                m.operand = k;
-            }
-            m.reads++;
-        }
-    return m;
-}
-
-/* The openings, if this op owns a mask, and the round that makes C. Ids come later: the first is
- * the truncation's. */
-static void begin_beaver(uvcci_draft *d, const uvcc_program *p, const uvcci_entry *e,
-                         const uvcci_op *op) {
-    uvcci_plan *plan = d->plan;
-    uvcci_plan_beaver *v = &plan->beaver;
-    const uint32_t self = (uint32_t)(op - e->ops);
-    v->on = true;
-    for (uint8_t k = 0; k < 2; k++) {
-        v->mask[k] = mask_of(p, e, op, k);
-        if (v->mask[k].op != self || v->mask[k].operand != k)
-            continue;
-        v->mask[k].round = (int8_t)plan->round_count;
-        uvcci_draft_round(d, d->rounds, &plan->round_count, v->mask[k].elems, 0);
-        plan->turns = 1;
-    }
-    v->product_turn = plan->turns;
-    v->triple_round = plan->round_count;
-    uvcci_draft_round(d, d->rounds, &plan->round_count, plan->elems, UVCCI_TURN_TRIPLE);
-}
-
-static void end_beaver(uvcci_draft *d) {
-    static const uvcci_stream_name streams[2] = {UVCCI_STREAM_GEMM_E, UVCCI_STREAM_GEMM_F};
-    uvcci_plan_beaver *v = &d->plan->beaver;
-    for (uint8_t k = 0; k < 2; k++) {
-        if (v->mask[k].round < 0)
-            continue;
-        uvcci_plan_round *r = &d->rounds[v->mask[k].round];
-        uint8_t id = uvcci_draft_id(d, false, streams[k], UVCCI_CALL_TRIPLE, false, r->blocks);
-        uvcci_draft_vec(d, r, UVCCI_PROTO_OPEN_ALL, 0, id, 64);
-    }
-    uvcci_draft_vec(d, &d->rounds[v->triple_round], UVCCI_PROTO_RESHARE, 0, UVCCI_ID_TILE0, 64);
-}
-
-static uint8_t gate_of(uint8_t truncation) {
-    static const uint8_t gates[] = {[UVCC_TRUNC_EXACT] = UVCC_GATE_TRUNC_ARS,
-                                    [UVCC_TRUNC_STOCHASTIC] = UVCC_GATE_TRUNC_SR,
-                                    [UVCC_TRUNC_EXACT_DCF] = UVCC_GATE_TRUNC_DCF};
-    return gates[truncation];
-}
-
-/* By the op's shift. A DPF's bit takes a round to convert, a DCF's is a share at once. */
-static void plan_truncation(uvcci_draft *d, const uvcc_op_desc *op, uvcci_protocol open) {
-    uvcci_plan *plan = d->plan;
-    plan->compact = open == UVCCI_PROTO_OPEN4;
-    plan->shift = plan->bits = op->shift;
-    plan->gate = gate_of(op->truncation);
-    plan_edge_gate(d, open, UVCCI_STREAM_TRUNC, plan->gate == UVCC_GATE_TRUNC_ARS, 1);
-}
-
-/* The opened differences give a replicated product; what is truncated then is truncated as TRUNCATE
- * does it. */
-static void plan_beaver(uvcci_draft *d, const uvcc_program *p, const uvcci_entry *e,
-                        const uvcci_op *op) {
-    begin_beaver(d, p, e, op);
-    if (op->desc.shift != 0)
-        plan_truncation(d, &op->desc, UVCCI_PROTO_OPEN2);
-    end_beaver(d);
-}
-
-static int plan_op(uvcci_draft *d, const uvcc_program *p, const uvcci_entry *e, const uvcci_op *op,
-                   uvcci_fn_plan *fn) {
-    uvcci_plan *plan = d->plan;
-    switch (op->desc.opcode) {
-    case UVCC_OP_INPUT:
-        plan->fixed_edge = e->inputs[op->io].owner;
-        plan_vector(d, UVCCI_PROTO_INPUT, UVCCI_STREAM_INPUT);
-        return 0;
-    case UVCC_OP_OUTPUT:
-        plan_vector(d, UVCCI_PROTO_OPEN_ALL, UVCCI_STREAM_OUT);
-        return 0;
-    case UVCC_OP_GEMM_SS:
-    case UVCC_OP_ELEM_MUL:
-    case UVCC_OP_ROW_MUL:
-    case UVCC_OP_COL_MUL:
-    case UVCC_OP_ROW_DOT:
-        if (on_triple(op)) {
-            plan_beaver(d, p, e, op);
-            return 0;
-        }
-        if (op->desc.shift == 0) {
-            plan_vector(d, UVCCI_PROTO_RESHARE, UVCCI_STREAM_MASK);
-            return 0;
-        }
-        plan_truncation(d, &op->desc, UVCCI_PROTO_OPEN4);
-        return 0;
-    case UVCC_OP_TRUNCATE:
-        plan_truncation(d, &op->desc,
-                        p->tensors[op->desc.in[0]].desc.sharing == UVCC_ADDITIVE
-                            ? UVCCI_PROTO_OPEN4
-                            : UVCCI_PROTO_OPEN2);
-        return 0;
-    case UVCC_OP_RESHARE:
-        plan_vector(d, UVCCI_PROTO_RESHARE, UVCCI_STREAM_MASK);
-        return 0;
-    case UVCC_OP_RELU:
-        /* |x| < 2^bits: x has bits + 1 bits, of which `bits` are compared. */
-        plan->bits = p->tensors[op->desc.in[0]].desc.bits;
-        if ((op->desc.flags & UVCC_OP_CIRCUIT) != 0) {
-            plan_circuit(d);
-            return 0;
-        }
-        plan->gate = UVCC_GATE_RELU;
-        plan_edge_gate(d, UVCCI_PROTO_OPEN2, UVCCI_STREAM_MASK, true, 2);
-        return 0;
-    case UVCC_OP_FUNCTION:
-        return uvcci_plan_function(d, p, op, fn);
-    case UVCC_OP_SKS_START:
-    case UVCC_OP_SKS_GEMM_CHECK:
-        return plan_sks(d, p, e, op);
-    case UVCC_OP_GEMM_PART:
-    case UVCC_OP_BIAS_ADD:
-    case UVCC_OP_REDUCE_BIAS_GRAD:
-    case UVCC_OP_ADD:
-    case UVCC_OP_SUB:
-    case UVCC_OP_SHIFT_LEFT:
-    case UVCC_OP_ROW_SUM:
-    case UVCC_OP_ROW_ADD:
-    case UVCC_OP_ROW_SUB:
-    case UVCC_OP_ROW_RSUB:
-    case UVCC_OP_ADD_PUBLIC:
-    case UVCC_OP_CAUSAL_MASK:
-    case UVCC_OP_SCALE_PUBLIC:
-    case UVCC_OP_SEND_PP:
-    case UVCC_OP_RECV_PP:
-    case UVCC_OP_REDUCE_SCATTER:
-    case UVCC_OP_ALL_GATHER:
-        return 0;
-    default:
-        return UVCC_ERR_PROGRAM;
-    }
-}
+/* ---- the whole plan ---- */
 
 /* Copies the draft's tables into memory of the plan's own. */
 static int settle(const uvcci_draft *d, bool function, const uvcc_allocator *al) {
@@ -467,26 +135,31 @@ void uvcci_plan_free(uvcci_plan *plan, const uvcc_allocator *al) {
     plan->mem = NULL;
 }
 
+/* The class says what is sent; then the rounds are cut into parts and numbered, in their order,
+ * since the numbers of batches go over the wire. What does not fit is refused as a whole. */
 int uvcci_plan_make(uvcci_plan *plan, const uvcc_program *p, const uvcci_entry *e,
                     const uvcci_op *op, const uvcc_allocator *al) {
-    uvcci_fn_plan fn;
-    uvcci_draft d = {.plan = plan};
+    uvcci_draft d = {.plan = plan, .p = p, .e = e, .op = op};
+    const uvcci_op_class *c = uvcci_op_class_of(op->desc.opcode);
     memset(plan, 0, sizeof *plan);
     plan->open_round = plan->bit_round = plan->lift_round = -1;
     plan->batches = plan->key_turn = 1;
-    if (op->desc.in_count + op->desc.out_count == 0) /* no op that is implemented */
+    if (c == NULL)
         return UVCC_ERR_PROGRAM;
+    assert(op->desc.in_count + op->desc.out_count != 0); /* no class has neither */
     uint32_t tensor = op->desc.out_count != 0 ? op->desc.out[0] : op->desc.in[0];
     plan->elems = p->tensors[tensor].elems;
     plan->lift = op->desc.lift;
     if (plan->lift > UVCC_LIFT_EXCHANGE)
         return UVCC_ERR_PROGRAM;
     plan->blocks = uvcci_blocks(plan->elems);
-    int rc = plan_op(&d, p, e, op, &fn);
-    plan->edge_blocks = plan->blocks;
-    for (unsigned k = 0; k < 2; k++) /* masks, also those of operands that others open */
-        if (uvcci_blocks(plan->beaver.mask[k].elems) > plan->edge_blocks)
-            plan->edge_blocks = uvcci_blocks(plan->beaver.mask[k].elems);
+    plan->tasks_max = 32;
+    plan->cls = c;
+    plan->way = c->way;
+    int rc = c->plan != NULL ? c->plan(&d) : 0;
+    assert(plan->way != NULL && plan->way->build != NULL);
+    if (plan->edge_blocks < plan->blocks)
+        plan->edge_blocks = plan->blocks;
     if ((uint64_t)plan->edge_blocks * UVCC_BLOCK_ELEMS >
         UINT32_MAX) /* `first` of a TLV is 32 bits */
         rc = UVCC_ERR_PROGRAM;
@@ -545,7 +218,7 @@ bool uvcci_plan_ids_collide(const uvcci_plan *plan, const uvcci_plan_ids *ids) {
 
 uint32_t uvcci_plan_tlvs_max(const uvcci_plan *plan, const uvcci_plan_round *r) {
     uint32_t blocks = r->blocks < r->part_blocks ? r->blocks : r->part_blocks;
-    uint32_t per_block = plan->keyless ? circuit_pieces_max(plan, r) : r->vec_count;
+    uint32_t per_block = plan->way->message_words != NULL ? pieces_max(plan, r) : r->vec_count;
     if (r->vec[0].protocol == UVCCI_PROTO_KEYS)
         per_block = uvcci_plan_key_bytes(plan, r, 0, UVCC_TAIL) / UVCC_KEY_CHUNK_BYTES + 1;
     return blocks * per_block + 1;
@@ -557,6 +230,7 @@ static int compare_tlvs(const void *a, const void *b) {
 }
 
 static void part_range(const uvcci_plan_round *r, uint32_t part, uint32_t *first, uint32_t *end) {
+    assert(part < r->parts);
     *first = part * r->part_blocks;
     *end = *first + r->part_blocks < r->blocks ? *first + r->part_blocks : r->blocks;
 }
@@ -604,14 +278,14 @@ static void list_add(struct lister *l, unsigned vec, unsigned flow, uint32_t blo
     l->bytes += uvcc_tlv_bytes(t);
 }
 
-/* The message of a block in a round of a circuit. */
+/* A block's message of as many words as the way says, in pieces. */
 static void list_pieces(struct lister *l, unsigned vec, const uvcci_flow *flow, unsigned flow_index,
                         uint32_t block) {
-    const uvcci_circuit_plan *c = &l->plan->circuit;
-    uint32_t count = uvcci_block_count(l->r->elems, block);
-    uint32_t words = uvcci_circuit_message_words(c, UVCC_BOOL_BIT | UVCC_BOOL_PRODUCT, l->r->turn,
-                                                 (uvcc_role)flow->from, (uvcc_role)flow->to, count);
-    uint32_t piece = uvcci_circuit_piece_words(c, l->r->turn, count);
+    const uvcci_op_way *way = l->plan->way;
+    const uint32_t count = uvcci_block_count(l->r->elems, block);
+    const uint32_t words =
+        way->message_words(l->plan, l->r, (uvcc_role)flow->from, (uvcc_role)flow->to, count);
+    const uint32_t piece = way->piece_words(l->plan, l->r, count);
     uvcc_tlv t = {.type = flow->tlv, .bits = 64, .id = block};
     for (uint32_t at = 0; at < words; at += piece, t.first += UVCC_BLOCK_ELEMS) {
         t.count = words - at < piece ? words - at : piece;
@@ -620,11 +294,14 @@ static void list_pieces(struct lister *l, unsigned vec, const uvcci_flow *flow, 
     }
 }
 
+/* Every field of a TLV is fixed by the plan and the ids: what the sender writes the receiver
+ * demands.
+ */
 static bool list_one(void *user, unsigned vec, const uvcci_flow *flow, unsigned flow_index,
                      uint32_t block, uint8_t edge) {
     struct lister *l = user;
     const uvcci_plan_vec *pv = &l->r->vec[vec];
-    if (l->plan->keyless) {
+    if (l->plan->way->message_words != NULL) {
         list_pieces(l, vec, flow, flow_index, block);
         return true;
     }
@@ -678,6 +355,7 @@ uint32_t uvcci_plan_list(const uvcci_plan *plan, const uvcci_plan_ids *ids,
     struct lister l = {
         .plan = plan, .ids = ids, .r = r, .out = out, .bytes = UVCC_BLV1_HEADER_BYTES};
     visit(ids, r, part, src, dst, list_one, &l);
+    assert(l.count <= uvcci_plan_tlvs_max(plan, r));
     uvcci_sort(out, l.count, sizeof out[0], compare_tlvs);
     *bytes = l.bytes;
     return l.count;

@@ -97,6 +97,9 @@ enum { UVCCI_CALL_TRIPLE = 1 };
 /* A turn is what runs between two rounds of communication: turn s follows round s - 1 and sends
  * the rounds with turn s. An op without communication has one turn, others have turns + 1. */
 typedef struct uvcci_plan {
+    const struct uvcci_op_class *cls; /* of the op (op_class.h) */
+    const struct uvcci_op_way *way;   /* how instances run (op_way.h) */
+    uint32_t tasks_max;               /* of a turn, hashes included */
     uint64_t elems;
     uint32_t blocks;     /* of the longest vector: of a function, perhaps not its input */
     bool per_block_edge; /* each block has the edge of its fss id */
@@ -113,9 +116,7 @@ typedef struct uvcci_plan {
     uvcci_plan_round *rounds;
     uvcci_plan_id *id;
     uvcci_plan_beaver beaver;
-    bool keyless; /* RELU by a circuit: */
-    uvcci_circuit_plan circuit;
-    bool sks;                      /* SKS_START or SKS_GEMM_CHECK */
+    uvcci_circuit_plan circuit;    /* of RELU by a circuit */
     const uvcc_function *function; /* of FUNCTION ops, with its compiled form */
     uvcci_fn_plan *fn;
     void *mem; /* holds rounds, id and fn */

@@ -1,7 +1,7 @@
 /* plan_function.c - the plan of a FUNCTION op: the vectors that its instructions send, in rounds of
  * their turn and length, and where each instruction's material lies in the key streams. */
 #include "exec/program/fn_class.h"
-#include "exec/program/plan_impl.h"
+#include "exec/program/plan_maker.h"
 
 #include <assert.h>
 
@@ -109,7 +109,7 @@ int uvcci_plan_function(uvcci_draft *d, const uvcc_program *p, const uvcci_op *o
                         uvcci_fn_plan *fn) {
     uvcci_plan *plan = d->plan;
     const uvcc_tensor_desc *in = &p->tensors[op->desc.in[0]].desc;
-    plan->function = uvcc_program_function_at(p, op->desc.function);
+    plan->function = &p->functions[op->desc.function]->f;
     plan->fn = fn;
     plan->gate = UVCC_GATE_FUNCTION;
     int rc = uvcci_fn_compile(plan->function, in->cols, NULL, fn, NULL, 0);

@@ -100,9 +100,9 @@ struct uvcc_program {
 /* Opcodes of products of two secrets, which end in a resharing or a truncation. */
 bool uvcci_is_product(uint16_t opcode);
 /* Whether the op truncates its result, as `truncation` says. */
-static inline bool uvcci_truncates(const uvcc_op_desc *d) {
-    return d->shift != 0 && (uvcci_is_product(d->opcode) || d->opcode == UVCC_OP_TRUNCATE);
-}
+bool uvcci_truncates(const uvcc_op_desc *d);
+/* Whether its job is one for the local plane. */
+bool uvcci_is_collective(uint16_t opcode);
 
 /* Operands of a matrix product: A, B, C. Rows and columns of one block as it is stored: the whole
  * of an operand where the op has no heads. */
@@ -118,6 +118,11 @@ static inline uint64_t uvcci_gemm_cols(const uvcc_op_desc *d, unsigned operand,
     return d->heads == 0 || stacked ? t->cols : t->cols / d->heads;
 }
 
+/* What is summed in one element: K. */
+static inline uint64_t uvcci_gemm_depth(const uvcc_op_desc *d, const uvcc_tensor_desc *a) {
+    return d->flags & UVCC_OP_TRANS_A ? uvcci_gemm_rows(d, 0, a) : uvcci_gemm_cols(d, 0, a);
+}
+
 /* "op NAME (OPCODE, PHASE k K)" for messages; returns out. */
 #define UVCCI_LABEL_BYTES 128u
 const char *uvcci_op_label(const uvcci_op *op, char out[UVCCI_LABEL_BYTES]);
@@ -128,10 +133,6 @@ static inline uint64_t uvcci_op_key(const uvcc_op_desc *d) {
 }
 /* Members of a group (uvcc_group) in the program's topology; 0: there is no such group. */
 uint32_t uvcci_group_size(const uvcc_program *p, uint8_t group);
-static inline bool uvcci_is_collective(uint16_t opcode) {
-    return opcode == UVCC_OP_SEND_PP || opcode == UVCC_OP_RECV_PP ||
-           opcode == UVCC_OP_REDUCE_SCATTER || opcode == UVCC_OP_ALL_GATHER;
-}
 
 static inline uint32_t uvcci_collective_count(const uvcci_entry *e) {
     uint32_t n = 0;

@@ -15,18 +15,8 @@ typedef struct uvcci_opcode {
 /* NULL: there is no such opcode. */
 const uvcci_opcode *uvcci_opcode_find(uint16_t code);
 
-/* ELEM_MUL, ROW_MUL, COL_MUL. */
-bool uvcci_is_elem_mul(uint16_t opcode);
 /* Whether the op reads desc.constant. */
 bool uvcci_uses_constant(const uvcc_op_desc *d);
-
-/* The smallest k with n <= 2^k. */
-static inline unsigned uvcci_ceil_log2(uint64_t n) {
-    unsigned bits = 0;
-    while (bits < 64 && (1ull << bits) < n)
-        bits++;
-    return bits;
-}
 
 /* Part of a list; there is none before something was added to it. */
 static inline const uvcc_io_desc *uvcci_io_from(const uvcc_io_desc *list, uint32_t first) {
@@ -42,11 +32,6 @@ static inline uint32_t uvcci_microbatches_of(const uvcc_program *p, const uvcci_
         if (p->inputs[e->input_first + i].mb > most)
             most = p->inputs[e->input_first + i].mb;
     return most + 1;
-}
-
-/* What is summed in one element: K. */
-static inline uint64_t uvcci_gemm_depth(const uvcc_op_desc *d, const uvcc_tensor_desc *a) {
-    return d->flags & UVCC_OP_TRANS_A ? uvcci_gemm_rows(d, 0, a) : uvcci_gemm_cols(d, 0, a);
 }
 
 /* checks.c: one tensor, one function, one entry; what products add up to in additive tensors, once

@@ -137,6 +137,28 @@ int uvcci_batch_open(uvcc_session *s, uvcci_instance *r, const uvcci_plan_round 
     return 0;
 }
 
+/* The messages of a round that this turn sends. */
+static const uvcci_batch_out *sent_by_turn(const uvcci_instance *r, unsigned round) {
+    unsigned k = 0;
+    while (k < UVCCI_TURN_ROUNDS && r->out[k].round != &r->plan->rounds[round])
+        k++;
+    assert(k < UVCCI_TURN_ROUNDS); /* its messages were opened before the turn is built */
+    return &r->out[k];
+}
+
+uint8_t *uvcci_sent_at(const uvcci_instance *r, unsigned round, unsigned vec, unsigned slot,
+                       uint32_t block) {
+    const uvcci_batch_out *out = sent_by_turn(r, round);
+    assert(vec < out->round->vec_count && slot < 2 && block < out->round->blocks);
+    return out->span[vec][slot][block];
+}
+
+uint8_t *uvcci_digest_at(const uvcci_instance *r, unsigned round, unsigned vec, unsigned side) {
+    const uvcci_batch_out *out = sent_by_turn(r, round);
+    assert(vec < out->round->vec_count && side < 2);
+    return out->digest[vec][side];
+}
+
 /* ---- tasks and digests ---- */
 
 uvcc_task *uvcci_add_task(uvcci_builder *b, uint16_t kind, uint16_t call) {
@@ -148,6 +170,11 @@ uvcc_task *uvcci_add_task(uvcci_builder *b, uint16_t kind, uint16_t call) {
     uvcc_task *t = &r->tasks[r->task_count++];
     *t = (uvcc_task){.kind = kind, .ordinal = r->ordinal, .call = call, .keys = &r->step->keys};
     return t;
+}
+
+uvcc_task *uvcci_last_task(const uvcci_builder *b) {
+    assert(b->r->task_count != 0);
+    return &b->r->tasks[b->r->task_count - 1];
 }
 
 /* Blocks are counted before they are had, so that a task names no block that this party has nothing
@@ -237,6 +264,12 @@ void uvcci_hash_payloads(uvcci_builder *b) {
             uvcci_tx *tx = &b->r->out[k].tx[i];
             uvcci_hash_salted(b, tx->dst, uvcc_link_msg_data(tx->msg), tx->len, tx->digest);
         }
+}
+
+bool uvcci_end_turn(uvcci_builder *b) {
+    uvcci_hash_payloads(b);
+    uvcci_end_hashes(b);
+    return !b->failed;
 }
 
 void uvcci_hash_opened(uvcci_builder *b, uint8_t id, uint8_t round, uint64_t elems,
@@ -396,6 +429,25 @@ bool uvcci_ensure_buffer(uvcc_session *s, uint32_t tensor) {
     uvcci_arena_give(&s->tensors, buf->shares.hi, bytes);
     buf->shares = (uvcc_shares){0};
     return false;
+}
+
+bool uvcci_ensure_outputs(uvcci_builder *b) {
+    const uvcc_op_desc *d = &b->r->op->desc;
+    for (unsigned i = 0; i < d->out_count; i++)
+        if (!uvcci_ensure_buffer(b->s, d->out[i]))
+            return false;
+    return true;
+}
+
+bool uvcci_take_words(uvcc_session *s, uint64_t **p, uint64_t words) {
+    if (*p == NULL)
+        *p = uvcci_arena_take(&s->tensors, words * 8);
+    return *p != NULL;
+}
+
+void uvcci_give_words(uvcc_session *s, uint64_t **p, uint64_t words) {
+    uvcci_arena_give(&s->tensors, *p, words * 8);
+    *p = NULL;
 }
 
 /* Copies of the key chunks of one round of keys to their places. */

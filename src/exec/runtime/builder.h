@@ -110,37 +110,31 @@ static inline bool uvcci_finishes(const uvcci_instance *r) {
     return r->plan->turns != 0 && r->turn == r->plan->turns;
 }
 
-/* ---- the present turn of an op; false: no memory. What instances hold goes with _free ---- */
+/* Of a vector that a role sends to two others, or gets from two: the buffer for the role that comes
+ * first (HEAD, TAIL, OTHER), and for the other one. A vector with one buffer has the first. */
+enum { UVCCI_FIRST = 0, UVCCI_SECOND = 1 };
+/* Digests go to both peers. */
+enum { UVCCI_NEXT = 0, UVCCI_PREV = 1 };
 
-/* op_gates.c */
-bool uvcci_gate_build(uvcci_builder *b);
-void uvcci_gate_free(uvcc_session *s, uvcci_instance *r);
-/* op_functions.c */
-bool uvcci_function_build(uvcci_builder *b);
-void uvcci_function_free(uvcc_session *s, uvcci_instance *r);
-/* Tasks of a deal: `tasks` has room for uvcci_function_deal_tasks(). keys[k]: where the streams for
- * HEAD (0) and TAIL (1) go, for all blocks of all rounds of keys; NULL where this party deals none.
- */
-uint32_t uvcci_function_deal_tasks(const uvcci_instance *r);
-int uvcci_function_deal(uvcc_session *s, uvcci_instance *r, uint8_t ***keys, uvcc_task *tasks,
-                        uint32_t *count);
-/* What a product op computes, of any shares of its operands: 3-additive, into z. */
-bool uvcci_build_product(uvcci_builder *b, const uvcc_shares *x, const uvcc_shares *y, uint64_t *z);
-/* The opening of a replicated vector to the edges, for a gate. */
-bool uvcci_build_open2(uvcci_builder *b, const uvcc_shares *in);
-/* Digests of a round that opens a vector to all: of a component that two hold, as party `src` sends
- * it; and, when it came, of the one that this party lacks, `c`, as its second holder (the next
- * party) sent it, with the OPEN_DONE of `opened`. */
-bool uvcci_hash_held(uvcci_builder *b, unsigned round, uint8_t src, const uint64_t *data,
-                     uint8_t *out);
-bool uvcci_hash_opened_to_all(uvcci_builder *b, unsigned round, const uint64_t *c,
-                              const uint64_t *opened);
-/* op_beaver.c */
-bool uvcci_beaver_build(uvcci_builder *b);
-/* op_circuits.c */
-bool uvcci_circuit_build(uvcci_builder *b);
-void uvcci_circuit_free(uvcc_session *s, uvcci_instance *r);
-/* op_collectives.c */
-bool uvcci_collective_build(uvcci_builder *b);
+/* Where the present turn fills a round of the plan that it sends: the block's bytes of a vector;
+ * a digest. */
+uint8_t *uvcci_sent_at(const uvcci_instance *r, unsigned round, unsigned vec, unsigned slot,
+                       uint32_t block);
+uint8_t *uvcci_digest_at(const uvcci_instance *r, unsigned round, unsigned vec, unsigned side);
+/* The digest that came. */
+static inline const uint8_t *uvcci_digest_from(const uvcci_instance *r, unsigned round,
+                                               unsigned vec, unsigned side) {
+    return r->rounds[round].digest[vec][side];
+}
+
+/* The task that was added last; there is one. */
+uvcc_task *uvcci_last_task(const uvcci_builder *b);
+/* Memory of all tensors that the op writes. */
+bool uvcci_ensure_outputs(uvcci_builder *b);
+/* The end of a turn's tasks: the digests of what it sends, and those asked for before. */
+bool uvcci_end_turn(uvcci_builder *b);
+/* Words of TENSOR memory, once: *p stays where it is there. */
+bool uvcci_take_words(uvcc_session *s, uint64_t **p, uint64_t words);
+void uvcci_give_words(uvcc_session *s, uint64_t **p, uint64_t words);
 
 #endif

@@ -11,9 +11,9 @@
 
 #include "exec/base/arena.h"
 #include "exec/base/triple_record.h"
+#include "exec/program/op_way.h"
 #include "exec/program/plan.h"
 #include "exec/program/program.h"
-#include "exec/program/sks.h"
 #include "exec/runtime/jobs.h"
 #include "proto/aes.h"
 #include "proto/hello.h"
@@ -95,37 +95,6 @@ typedef struct uvcci_instance_round {
     const uint8_t *check;
 } uvcci_instance_round;
 
-/* What an instruction of a function made at this party: vectors of its width, in TENSOR memory. */
-typedef struct uvcci_fn_value {
-    uint64_t *x;      /* M: xh (not of EXCHANGE); B: the word of bits; A: the share */
-    uint64_t *p;      /* M: this party's part of the mask */
-    uint64_t *opened; /* TABLE: vh */
-    uint64_t *times;  /* TABLE: bh */
-    uvcc_shares rss;  /* EXCHANGE without an output tensor */
-    uint8_t *packed;  /* opened bits as they are hashed */
-} uvcci_fn_value;
-
-/* A triple that the host gave: C until the op takes it, and the keys of its masks. */
-typedef struct uvcci_stored_triple {
-    struct uvcci_stored_triple *next;
-    uvcc_triple_info info;
-    uvcc_step_keys keys; /* tags tripleA and tripleB of NEXT and PREV */
-    uint8_t *c;          /* lo, hi; WIRE arena */
-} uvcci_stored_triple;
-
-/* A product on a Beaver triple, beside its instance. Vectors are TENSOR memory. */
-typedef struct uvcci_beaver {
-    bool admitted; /* its triple may be made now */
-    uint64_t triple_id;
-    uvcci_stored_triple *stored; /* the triple comes from here */
-    uvcc_shares mask[2];         /* A and B, while C is made; a component, for the product */
-    uvcc_shares c;
-    uvcc_shares own[2]; /* X - A, Y - B, where this op opens them; opened, lo is the sum */
-    bool opened[2];
-    uint32_t reads_left[2];
-    uvcc_shares z; /* the product, where it is truncated then */
-} uvcci_beaver;
-
 /* One op in one step. */
 struct uvcci_instance {
     uvcci_step *step;
@@ -147,12 +116,7 @@ struct uvcci_instance {
     uint32_t task_count;
     uvcci_batch_out out[UVCCI_TURN_ROUNDS];
     uvcci_pending_leaf *leaves;
-    uint64_t *z, *m, *d;
-    uint8_t *bits;
-    uvcci_fn_value *values; /* of a function, by instruction */
-    uint64_t *circuit;      /* of a comparison without keys: the blocks' states */
-    uvcci_beaver *beaver;   /* of a Beaver product, else NULL */
-    struct uvcci_sks *sks;  /* of an SKS_START, until its check is done */
+    void *state; /* of its family: see op_way.h. NULL: none now */
     uint8_t *keys;
     size_t key_bytes;
     size_t **key_at; /* [round of keys][block]: in `keys`, SIZE_MAX: none */
@@ -287,12 +251,12 @@ struct uvcc_session {
     uvcci_rx *rx_out;     /* their hash job is out */
     uvcci_set *sets;      /* PERSIST tensors being set by the host */
     uvcci_checkpoint checkpoint;
-    uvcci_stored_bundle *bundles; /* bundles, oldest first */
-    uint32_t tensors_at;          /* the step that the PERSIST tensors stand before */
-    uvcci_stored_triple *stored;  /* given by the host, for steps that are not open yet */
-    uint64_t triples_ahead;       /* bytes of C that are made, or being made, and not used */
-    uint64_t triple_bytes;        /* payload that made triples */
-    uint8_t *triples_made;        /* of the last finished step of a session that makes them */
+    uvcci_stored_bundle *bundles;       /* bundles, oldest first */
+    uint32_t tensors_at;                /* the step that the PERSIST tensors stand before */
+    struct uvcci_stored_triple *stored; /* given by the host, for steps that are not open yet */
+    uint64_t triples_ahead;             /* bytes of C that are made, or being made, and not used */
+    uint64_t triple_bytes;              /* payload that made triples */
+    uint8_t *triples_made;              /* of the last finished step of a session that makes them */
     size_t triples_made_bytes;
     uint32_t triples_made_step;
     /* opened outputs of the last finished step */
@@ -333,6 +297,11 @@ void uvcci_leaf(uvcc_session *s, uvcci_step *st, uint32_t row, const uint8_t *le
 uvcci_step *uvcci_step_of(uvcc_session *s, uint32_t step);
 /* The instance may be able to go on: it is looked at in the next turn of the session. */
 void uvcci_instance_wake(uvcci_instance *r);
+
+/* Before turn 0: its triple is being made, or is taken in. */
+static inline bool uvcci_before_start(const uvcci_instance *r) {
+    return r->turn == UVCCI_TURN_TRIPLE || r->turn == UVCCI_TURN_TRIPLE_HERE;
+}
 
 /* The engines of a vector's blocks. */
 static inline uvcci_engine **uvcci_engines_of(uvcci_instance *r, const uvcci_plan_vec *v) {

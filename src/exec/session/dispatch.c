@@ -7,6 +7,7 @@
 #include "exec/ops/dealing.h"
 #include "exec/session/handshake.h"
 #include "exec/session/instance.h"
+#include "exec/session/receive.h"
 #include "exec/session/step.h"
 #include "proto/mutant.h"
 #include <assert.h>

@@ -1,5 +1,5 @@
-/* instance.h - one op in one step, as a state machine: when a turn may start, what follows its job,
- * what the peers send. */
+/* instance.h - one op in one step, as a state machine: when a turn may start and what follows its
+ * job (instance.c), what the peers send (receive.c). */
 #ifndef UVCCI_INSTANCE_H
 #define UVCCI_INSTANCE_H
 
@@ -8,9 +8,8 @@
 /* Runs every op that can go on. True if anything changed. */
 bool uvcci_ops_advance(uvcc_session *s);
 void uvcci_op_job_done(uvcc_session *s, uvcci_instance *r);
-/* A batch came: checks it against the plan. UVCC_ABORT_NONE, or the reason to abort. */
-uint16_t uvcci_op_receive(uvcc_session *s, uint8_t peer, const uvcc_link_rx *m);
-void uvcci_op_rx_hashed(uvcc_session *s, uvcci_rx *rx);
+/* The leaf of a batch of that kind that was sent; the next one is of a batch that came. */
+uint8_t uvcci_sent_leaf(uint8_t kind);
 void uvcci_instance_free(uvcc_session *s, uvcci_instance *r);
 
 #endif

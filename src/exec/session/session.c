@@ -10,6 +10,7 @@
 #include "exec/session/checkpoint.h"
 #include "exec/session/dispatch.h"
 #include "exec/session/instance.h"
+#include "exec/session/receive.h"
 #include "exec/session/step.h"
 #include "proto/mutant.h"
 #include <assert.h>

@@ -6,7 +6,6 @@
  * step before is finished. Finished: every op done, every deal sent. */
 #include "exec/session/step.h"
 
-#include "exec/ops/beaver.h"
 #include "exec/ops/triples.h"
 #include "exec/session/bundle_store.h"
 #include "exec/session/checkpoint.h"
@@ -84,13 +83,15 @@ static bool instance_tables(uvcc_session *s, uvcci_step *st, uvcci_instance *r) 
 /* What this party will get, and fresh engines: known once the ids are. */
 static void instance_expect(uvcc_session *s, uvcci_instance *r) {
     const uvcci_plan *plan = r->plan;
+    const uvcci_op_way *way = plan->way;
     for (unsigned side = 0; side < 2; side++) {
         uint8_t peer = side == 0 ? uvcci_next_party(s) : uvcci_prev_party(s);
-        for (unsigned i = 0; i < (unsigned)plan->round_count + plan->key_count; i++)
-            for (uint32_t part = 0; !uvcci_triple_given(r, i) && part < plan->rounds[i].parts;
-                 part++)
+        for (unsigned i = 0; i < (unsigned)plan->round_count + plan->key_count; i++) {
+            const bool given = way->given != NULL && way->given(r, i);
+            for (uint32_t part = 0; !given && part < plan->rounds[i].parts; part++)
                 if (uvcci_plan_any(plan, &r->ids, &plan->rounds[i], part, peer, s->party))
                     r->rounds[i].need[side] |= 1ull << part;
+        }
     }
     for (unsigned i = 0; i < plan->round_count; i++)
         for (unsigned v = 0; v < plan->rounds[i].vec_count; v++) {
@@ -152,8 +153,8 @@ static int build_table(uvcc_session *s, uvcci_step *st) {
         r->row0 = i;
         r->ordinal = row->ordinal;
         r->op_id = row->op_id;
-        if (r->beaver != NULL)
-            r->beaver->triple_id = uvcci_triple_id(s->sid_sub, st->number, row->op_id, 0);
+        if (r->plan->way->number != NULL)
+            r->plan->way->number(s, r);
     }
     uvcci_triples_match(s, st);
     for (uint32_t i = 0; i < e->op_count; i++)
@@ -206,7 +207,7 @@ int uvcci_step_open(uvcc_session *s, uint32_t step, uint32_t entry) {
         r->plan = &st->plans[i];
         r->index = i;
         r->preds_left = e->ops[i].pred_count + uvcci_waits_to_fly(e, &e->ops[i].desc);
-        ok = instance_tables(s, st, r) && uvcci_beaver_init(st, r);
+        ok = instance_tables(s, st, r) && (r->plan->way->open == NULL || r->plan->way->open(st, r));
     }
     for (uint32_t i = 0; ok && i < e->output_count; i++)
         ok = (st->output[i] = uvcci_arena_take(

@@ -1,16 +1,20 @@
-/* plan_impl.h - what the files that make a plan share: plan.c (rounds, parts, messages) and
- * plan_function.c. For those only. */
-#ifndef UVCCI_PLAN_IMPL_H
-#define UVCCI_PLAN_IMPL_H
+/* plan_maker.h - a plan in the making: what the classes of ops add their rounds, vectors and ids
+ * with. What does not fit is noted in the draft and refused at the end, so these cannot fail. */
+#ifndef UVCCI_PLAN_MAKER_H
+#define UVCCI_PLAN_MAKER_H
 
 #include "exec/program/plan.h"
 
 /* A plan in the making. */
 typedef struct uvcci_draft {
     uvcci_plan *plan;
+    const uvcc_program *p;
+    const uvcci_entry *e;
+    const uvcci_op *op;
     uvcci_plan_round rounds[UVCCI_PLAN_ROUNDS], keys[UVCCI_PLAN_ROUNDS];
     uvcci_plan_id id[UVCCI_PLAN_IDS];
     uint16_t bases[256]; /* batches so far, by kind */
+    uvcci_fn_plan fn;    /* plan->fn of a FUNCTION, until the plan has memory of its own */
     bool full;           /* it did not fit into these */
 } uvcci_draft;
 
@@ -27,6 +31,8 @@ uint8_t uvcci_draft_id(uvcci_draft *d, bool fss, uvcci_stream_name stream, uint1
                        bool per_block, uint32_t blocks);
 uvcci_plan_vec *uvcci_draft_vec(uvcci_draft *d, uvcci_plan_round *r, uvcci_protocol protocol,
                                 uint8_t hop, uint8_t id, uint8_t bits);
+/* A turn more that sends one vector of the op's length which is not opened to an edge. */
+void uvcci_draft_vector(uvcci_draft *d, uvcci_protocol protocol, uvcci_stream_name stream);
 
 /* plan_function.c: compiles the op's function into *fn and plans what it sends. */
 int uvcci_plan_function(uvcci_draft *d, const uvcc_program *p, const uvcci_op *op,

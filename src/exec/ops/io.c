@@ -1,0 +1,130 @@
+/* io.c - INPUT and OUTPUT: a party's tensor becomes shares, a shared tensor is opened to all. */
+#include "exec/ops/families.h"
+#include "exec/ops/operands.h"
+#include "exec/ops/tasks.h"
+#include "exec/program/plan_maker.h"
+
+#include <assert.h>
+
+enum { ROUND = 0 }; /* the one of either op */
+
+/* ---- INPUT: the owner, HEAD, sends the third component to both others ---- */
+
+static int plan_input(uvcci_draft *d) {
+    d->plan->fixed_edge = d->e->inputs[d->op->io].owner;
+    uvcci_draft_vector(d, UVCCI_PROTO_INPUT, UVCCI_STREAM_INPUT);
+    return 0;
+}
+
+static const uint64_t *staged(const uvcci_instance *r) {
+    assert(r->op->io < r->step->entry->input_count);
+    return r->step->input[r->op->io];
+}
+
+/* The owner waits for its host. */
+static bool input_ready(const uvcc_session *s, const uvcci_instance *r) {
+    return r->turn != 0 || uvcci_role_at(s, r, 0) != UVCCI_HEAD || staged(r) != NULL;
+}
+
+static void share_input(uvcci_builder *b, const uvcc_shares *out) {
+    const uint64_t *value = staged(b->r);
+    uint32_t n;
+    uvcc_block *k = uvcci_add_op_blocks(b, UVCC_TASK_INPUT, 0, UVCCI_ROLE_HEAD, &n);
+    assert(n == 0 || value != NULL);
+    for (uint32_t i = 0; i < n; i++) {
+        uvcci_set_input_shared(&k[i], value, out,
+                               uvcci_sent_at(b->r, ROUND, 0, UVCCI_FIRST, k[i].block),
+                               uvcci_sent_at(b->r, ROUND, 0, UVCCI_SECOND, k[i].block));
+    }
+}
+
+static void take_input(uvcci_builder *b, const uvcc_shares *out) {
+    uint32_t n;
+    uvcc_block *k =
+        uvcci_add_op_blocks(b, UVCC_TASK_INPUT, 0, UVCCI_ROLE_TAIL | UVCCI_ROLE_OTHER, &n);
+    for (uint32_t i = 0; i < n; i++) {
+        uvcci_set_input_taken(&k[i], uvcci_rx_at(b->r, ROUND, 0, UVCCI_FIRST, k[i].block), out);
+    }
+}
+
+static bool build_input(uvcci_builder *b) {
+    if (!uvcci_ensure_outputs(b))
+        return false;
+    const uvcc_shares *out = uvcci_shares_of(b->s, b->r->op->desc.out[0]);
+    assert(b->r->turn <= 1);
+    if (b->r->turn == 0)
+        share_input(b, out);
+    else
+        take_input(b, out);
+    return uvcci_end_turn(b);
+}
+
+/* ---- OUTPUT ---- */
+
+typedef struct output_state {
+    uint64_t *lacked; /* the component that came, to compare with what its other holder hashed */
+} output_state;
+
+static output_state *output_of(const uvcci_instance *r) {
+    assert(r->state != NULL);
+    return r->state;
+}
+
+static int plan_output(uvcci_draft *d) {
+    uvcci_draft_vector(d, UVCCI_PROTO_OPEN_ALL, UVCCI_STREAM_OUT);
+    return 0;
+}
+
+static bool open_output(uvcci_builder *b, const uvcc_shares *x) {
+    uvcci_task_pack(b, ROUND, x->lo);
+    if (!uvcci_hash_held(b, ROUND, b->s->party, x->hi, uvcci_digest_at(b->r, ROUND, 0, UVCCI_PREV)))
+        return false;
+    uvcci_end_hashes(b); /* the payload's hash covers it */
+    return uvcci_end_turn(b);
+}
+
+static bool finish_output(uvcci_builder *b, const uvcc_shares *x) {
+    uvcci_instance *r = b->r;
+    output_state *o = output_of(r);
+    uint64_t *value = (uint64_t *)r->step->output[r->op->io];
+    if (!uvcci_take_words(b->s, &o->lacked, r->plan->elems))
+        return false;
+    uvcci_task_unpack(b, 0, ROUND, o->lacked);
+    uvcci_task_open_all_finish(b, 0, ROUND, x, value);
+    if (!uvcci_hash_opened_to_all(b, ROUND, o->lacked, value))
+        return false;
+    uvcci_end_hashes(b);
+    return true;
+}
+
+static bool build_output(uvcci_builder *b) {
+    const uvcc_shares *x = uvcci_shares_of(b->s, b->r->op->desc.in[0]);
+    assert(b->r->turn <= 1 && x->lo != NULL && x->hi != NULL);
+    return b->r->turn == 0 ? open_output(b, x) : finish_output(b, x);
+}
+
+static void release_output(uvcc_session *s, uvcci_instance *r) {
+    uvcci_give_words(s, &output_of(r)->lacked, r->plan->elems);
+}
+
+static void output_done(uvcc_session *s, uvcci_instance *r) {
+    assert(r->op->io < r->step->entry->output_count);
+    uvcci_event_push(s, &(uvcc_event){.kind = UVCC_EVENT_OUTPUT,
+                                      .run = s->run,
+                                      .step = r->step->number,
+                                      .id = r->step->entry->outputs[r->op->io].id});
+}
+
+/* ---- the family ---- */
+
+static const uvcci_op_way input_way = {.ready = input_ready, .build = build_input};
+static const uvcci_op_way output_way = {.state_bytes = sizeof(output_state),
+                                        .build = build_output,
+                                        .release = release_output,
+                                        .done = output_done};
+
+static const uvcci_op_class classes[] = {
+    {.opcode = UVCC_OP_INPUT, .traits = UVCCI_IS_INPUT, .plan = plan_input, .way = &input_way},
+    {.opcode = UVCC_OP_OUTPUT, .traits = UVCCI_IS_OUTPUT, .plan = plan_output, .way = &output_way},
+};
+const uvcci_op_family uvcci_ops_io = UVCCI_FAMILY(classes);

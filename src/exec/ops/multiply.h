@@ -1,0 +1,16 @@
+/* multiply.h - the local part of a product of two secrets, however the product is made: what one
+ * party computes of its own shares, 3-additive. */
+#ifndef UVCCI_MULTIPLY_H
+#define UVCCI_MULTIPLY_H
+
+#include "exec/runtime/builder.h"
+
+enum { UVCCI_DETAIL_GEMM = 255 }; /* of a product's class; others name their map */
+
+/* What the op computes, of any shares of its operands, into z. False: no memory. */
+bool uvcci_build_product(uvcci_builder *b, const uvcc_shares *x, const uvcc_shares *y, uint64_t *z);
+/* z = or += the op's product of matrices, or its products of blocks. */
+bool uvcci_build_gemm(uvcci_builder *b, const uvcc_shares *xs, const uvcc_shares *ys, uint64_t *z,
+                      bool accumulate);
+
+#endif

@@ -1,0 +1,195 @@
+/* operands.h - operands of block tasks by name. <uvcc/compute.h> numbers them (in[0], wire_out[1]);
+ * a family says here what each is. Vectors are given as a whole, a block takes its part; bytes of
+ * messages are the block's own. NULL: the block's role has no such operand. */
+#ifndef UVCCI_OPERANDS_H
+#define UVCCI_OPERANDS_H
+
+#include "exec/runtime/builder.h"
+
+/* ---- inputs, openings to all, resharing ---- */
+
+/* INPUT at the owner: what both others get is the third component. */
+static inline void uvcci_set_input_shared(uvcc_block *k, const uint64_t *value,
+                                          const uvcc_shares *out, uint8_t *to_tail,
+                                          uint8_t *to_other) {
+    const size_t at = uvcci_at_block(k);
+    k->in[0] = value + at;
+    k->out[0] = out->lo + at;
+    k->out[1] = out->hi + at;
+    k->wire_out[0] = to_tail;
+    k->wire_out[1] = to_other;
+}
+static inline void uvcci_set_input_taken(uvcc_block *k, const uint8_t *came,
+                                         const uvcc_shares *out) {
+    const size_t at = uvcci_at_block(k);
+    k->wire_in[0] = came;
+    k->out[0] = out->lo + at;
+    k->out[1] = out->hi + at;
+}
+/* PACK, and its other end, UNPACK. */
+static inline void uvcci_set_pack(uvcc_block *k, const uint64_t *words, uint8_t *sent) {
+    k->in[0] = words + uvcci_at_block(k);
+    k->wire_out[0] = sent;
+}
+static inline void uvcci_set_unpack(uvcc_block *k, const uint8_t *came, uint64_t *words) {
+    k->wire_in[0] = came;
+    k->out[0] = words + uvcci_at_block(k);
+}
+/* OPEN_ALL_FINISH: two own components and the one that came. */
+static inline void uvcci_set_open_all_finish(uvcc_block *k, const uvcc_shares *own,
+                                             const uint8_t *came, uint64_t *opened) {
+    const size_t at = uvcci_at_block(k);
+    k->in[0] = own->lo + at;
+    k->in[1] = own->hi + at;
+    k->wire_in[0] = came;
+    k->out[0] = opened + at;
+}
+/* RESHARE_MASK and TRIPLE_C: an additive share becomes component lo, which the party before gets.
+ */
+static inline void uvcci_set_reshare(uvcc_block *k, const uint64_t *additive, uint64_t *lo,
+                                     uint8_t *sent) {
+    const size_t at = uvcci_at_block(k);
+    k->in[0] = additive + at;
+    k->out[0] = lo + at;
+    k->wire_out[0] = sent;
+}
+/* TRIPLE_A and TRIPLE_B make components of a mask; either may be left out. */
+static inline void uvcci_set_mask(uvcc_block *k, uint64_t *lo, uint64_t *hi) {
+    const size_t at = uvcci_at_block(k);
+    k->out[0] = lo != NULL ? lo + at : NULL;
+    k->out[1] = hi != NULL ? hi + at : NULL;
+}
+/* With x they make x less the mask, and send its first component. */
+static inline void uvcci_set_masked(uvcc_block *k, const uvcc_shares *x, const uvcc_shares *less,
+                                    uint8_t *sent) {
+    const size_t at = uvcci_at_block(k);
+    k->in[0] = x->lo + at;
+    k->in[1] = x->hi + at;
+    uvcci_set_mask(k, less->lo, less->hi);
+    k->wire_out[0] = sent;
+}
+
+/* ---- gates ---- */
+
+/* OPEN2_MASK: of a replicated x; own is what this party knows of the opened sum. */
+static inline void uvcci_set_open2_mask(uvcc_block *k, const uvcc_shares *x, uint64_t *own,
+                                        uint8_t *sent) {
+    const size_t at = uvcci_at_block(k);
+    k->in[0] = x->lo + at;
+    k->in[1] = x->hi + at;
+    k->out[0] = own + at;
+    k->wire_out[0] = sent;
+}
+/* OPEN4_MASK: of an additive x. OTHER sends to HEAD and to TAIL, those to one another. */
+static inline void uvcci_set_open4_mask(uvcc_block *k, const uint64_t *x, uint64_t *own,
+                                        uint8_t *sent, uint8_t *sent_to_tail) {
+    k->in[0] = x + uvcci_at_block(k);
+    k->out[0] = own + uvcci_at_block(k);
+    k->wire_out[0] = sent;
+    k->wire_out[1] = sent_to_tail;
+}
+/* OPEN_FINISH: what came over the edge, and (OPEN4) from OTHER. */
+static inline void uvcci_set_open_finish(uvcc_block *k, const uint64_t *own, const uint8_t *came,
+                                         const uint8_t *from_other, uint64_t *opened) {
+    k->in[0] = own + uvcci_at_block(k);
+    k->wire_in[0] = came;
+    k->wire_in[1] = from_other;
+    k->out[0] = opened + uvcci_at_block(k);
+}
+/* LESS_MASK: this party's share of the comparison bits, masked. */
+static inline void uvcci_set_less_mask(uvcc_block *k, const uint64_t *opened, const uint8_t *key,
+                                       uint8_t *bits, uint8_t *sent) {
+    k->in[0] = opened + uvcci_at_block(k);
+    k->key = key;
+    k->out_bits = bits;
+    k->wire_out[0] = sent;
+}
+/* OPEN_BITS. */
+static inline void uvcci_set_open_bits(uvcc_block *k, const uint8_t *bits, const uint8_t *came,
+                                       uint8_t *opened_bits) {
+    k->in_bits = bits;
+    k->wire_in[0] = came;
+    k->out_bits = opened_bits;
+}
+/* TRUNC: a share of the truncated value, that may be one too large or too small. */
+static inline void uvcci_set_trunc(uvcc_block *k, const uint64_t *opened, const uint8_t *key,
+                                   uint64_t *share) {
+    k->in[0] = opened + uvcci_at_block(k);
+    k->key = key;
+    k->out[0] = share + uvcci_at_block(k);
+}
+/* FN_FLOOR corrects it by a DCF, in place. */
+static inline void uvcci_set_floor(uvcc_block *k, const uint64_t *opened, const uint8_t *key,
+                                   uint64_t *share) {
+    k->in[0] = opened + uvcci_at_block(k);
+    k->in[1] = k->out[0] = share + uvcci_at_block(k);
+    k->key = key;
+}
+/* TRUNC_EXACT corrects it by the opened bit. */
+static inline void uvcci_set_trunc_exact(uvcc_block *k, const uint64_t *share, const uint8_t *bits,
+                                         const uint8_t *came, const uint8_t *key, uint64_t *out) {
+    k->in[0] = share + uvcci_at_block(k);
+    k->in_bits = bits;
+    k->wire_in[0] = came;
+    k->key = key;
+    k->out[0] = out + uvcci_at_block(k);
+}
+/* RELU: shares of the product and of the sign. */
+static inline void uvcci_set_relu(uvcc_block *k, const uint64_t *opened, const uint8_t *bits,
+                                  const uint8_t *came, const uint8_t *key, uint64_t *product,
+                                  uint64_t *sign) {
+    k->in[0] = opened + uvcci_at_block(k);
+    k->in_bits = bits;
+    k->wire_in[0] = came;
+    k->key = key;
+    k->out[0] = product + uvcci_at_block(k);
+    k->out[1] = sign + uvcci_at_block(k);
+}
+/* LIFT_MASK and LIFT_FINISH; `came` of LIFT_MASK: the first hop's, for a second one. */
+static inline void uvcci_set_lift_mask(uvcc_block *k, const uint64_t *share, const uvcc_shares *out,
+                                       const uint8_t *came, uint8_t *sent) {
+    const size_t at = uvcci_at_block(k);
+    k->in[0] = share + at;
+    k->wire_in[0] = came;
+    k->out[0] = out->lo + at;
+    k->out[1] = out->hi + at;
+    k->wire_out[0] = sent;
+}
+static inline void uvcci_set_lift_finish(uvcc_block *k, const uint8_t *came,
+                                         const uvcc_shares *out) {
+    const size_t at = uvcci_at_block(k);
+    k->wire_in[0] = came;
+    k->out[0] = out->lo + at;
+    k->out[1] = out->hi + at;
+}
+/* DEAL: the key streams of HEAD and TAIL. */
+static inline void uvcci_set_deal(uvcc_block *k, uint8_t *head, uint8_t *tail) {
+    k->out_bytes[0] = head;
+    k->out_bytes[1] = tail;
+}
+
+/* ---- circuits on shared bits: BOOL tasks ---- */
+
+/* Of all: the replicated x, and the words that a block has between its rounds. */
+static inline void uvcci_set_circuit(uvcc_block *k, const uvcc_shares *x, uint64_t *words) {
+    k->in[0] = x->lo + uvcci_at_block(k);
+    k->in[1] = x->hi + uvcci_at_block(k);
+    k->in[2] = k->out[0] = words;
+}
+/* What a round sends or gets: HEAD's two messages; or one, which may have two parts. */
+static inline void uvcci_set_circuit_sent(uvcc_block *k, uint8_t *first, uint8_t *second) {
+    k->wire_out[0] = first;
+    k->wire_out[1] = second;
+}
+static inline void uvcci_set_circuit_came(uvcc_block *k, const uint8_t *first,
+                                          const uint8_t *second) {
+    k->wire_in[0] = first;
+    k->wire_in[1] = second;
+}
+/* Results instead of words: components of both values (SELECT_MASK), or both of one (FINISH). */
+static inline void uvcci_set_circuit_out(uvcc_block *k, uint64_t *first, uint64_t *second) {
+    k->out[0] = first;
+    k->out[1] = second;
+}
+
+#endif

@@ -1,0 +1,330 @@
+/* product.c - products of two secrets: of matrices (GEMM_SS), element by element (ELEM_MUL,
+ * ROW_MUL, COL_MUL), of rows (ROW_DOT). Each party computes an additive share alone; then the
+ * product is reshared or, with a shift, truncated. On a Beaver triple they go another way
+ * (beaver.c).
+ *
+ * GEMM_PART is the local part of a matrix product: it stays additive and is added to; RESHARE makes
+ * an additive tensor a replicated one. */
+#include "exec/ops/beaver.h"
+#include "exec/ops/families.h"
+#include "exec/ops/multiply.h"
+#include "exec/ops/operands.h"
+#include "exec/ops/tasks.h"
+#include "exec/ops/truncate.h"
+#include "exec/program/op_check.h"
+
+#include <assert.h>
+
+enum { A = 0, B = 1, C = 2 };
+
+/* ---- what matrix products ask of their tensors ---- */
+
+/* An operand of a product with heads can be cut into its blocks. */
+static int want_blocks(const uvcci_op_check *c, unsigned operand, const uvcc_tensor_desc *t) {
+    const uvcc_op_desc *d = c->d;
+    const uint64_t rows = uvcci_gemm_rows(d, operand, t), cols = uvcci_gemm_cols(d, operand, t);
+    const bool stacked = (d->flags & UVCC_OP_STACKED_A << operand) != 0;
+    if (d->heads == 0 || (rows * d->row_groups * (stacked ? d->heads : 1u) == t->rows &&
+                          cols * (stacked ? 1u : d->heads) == t->cols))
+        return 0;
+    return uvcci_fail(c->m, UVCC_ERR_PROGRAM,
+                      "%s: %s is %u x %u, %s; %u groups of rows and %u heads do not divide it",
+                      c->label, t->name, t->rows, t->cols, stacked ? "stacked" : "packed",
+                      d->row_groups, d->heads);
+}
+
+static int check_gemm_result(const uvcci_op_check *c, uint64_t rows, uint64_t cols) {
+    const uvcc_tensor_desc *z = c->out[0];
+    const uint64_t z_rows = uvcci_gemm_rows(c->d, C, z), z_cols = uvcci_gemm_cols(c->d, C, z);
+    int err = want_blocks(c, C, z);
+    if (err == 0 && (z_rows != rows || z_cols != cols))
+        err = uvcci_fail(c->m, UVCC_ERR_PROGRAM, "%s: %s%s is %llu x %llu, but must be %llu x %llu",
+                         c->label, c->d->heads != 0 ? "a block of " : "", z->name,
+                         (unsigned long long)z_rows, (unsigned long long)z_cols,
+                         (unsigned long long)rows, (unsigned long long)cols);
+    if (err == 0)
+        err = uvcci_want_scale(c, z, c->in[A]->scale + c->in[B]->scale - c->d->shift);
+    if (err == 0 && c->d->in_count == 3)
+        err = uvcci_want_same_shape(c, c->in[C], z);
+    if (err == 0 && c->d->in_count == 3)
+        err = uvcci_want_scale(c, c->in[C], z->scale);
+    return err;
+}
+
+/* Blocks before the products of blocks, these before the result: a message speaks of the first
+ * thing that is wrong in the order in which an author would look. */
+static int check_gemm(const uvcci_op_check *c) {
+    const uvcc_op_desc *d = c->d;
+    const uvcc_tensor_desc *a = c->in[A], *b = c->in[B];
+    int err = want_blocks(c, A, a);
+    if (err == 0)
+        err = want_blocks(c, B, b);
+    if (err != 0)
+        return err;
+    const bool ta = d->flags & UVCC_OP_TRANS_A, tb = d->flags & UVCC_OP_TRANS_B;
+    const uint64_t a_rows = uvcci_gemm_rows(d, A, a), a_cols = uvcci_gemm_cols(d, A, a);
+    const uint64_t b_rows = uvcci_gemm_rows(d, B, b), b_cols = uvcci_gemm_cols(d, B, b);
+    const uint64_t k = uvcci_gemm_depth(d, a), k_b = tb ? b_cols : b_rows;
+    if (k != k_b)
+        return uvcci_fail(c->m, UVCC_ERR_PROGRAM,
+                          "%s: op(%s) has %llu columns and op(%s) %llu rows; they must be equal",
+                          c->label, a->name, (unsigned long long)k, b->name,
+                          (unsigned long long)k_b);
+    err = check_gemm_result(c, ta ? a_cols : a_rows, tb ? b_rows : b_cols);
+    if (err == 0)
+        err = uvcci_want_bits(c, a->bits + b->bits + uvcci_ceil_log2(k),
+                              "bits(A) + bits(B) + log2(K)");
+    return err;
+}
+
+static int check_part(const uvcci_op_check *c) {
+    if (c->d->in_count != 2 && c->d->in_count != 3)
+        return uvcci_fail(c->m, UVCC_ERR_PROGRAM, "%s has %u inputs; it takes 2 or 3", c->label,
+                          c->d->in_count);
+    return check_gemm(c);
+}
+
+/* |A| |B| K < 2^a 2^b K, and what was there before. */
+static uint64_t part_sum_max(const uvcc_program *p, const uvcc_op_desc *d) {
+    const uvcc_tensor_desc *a = &p->tensors[d->in[A]].desc, *b = &p->tensors[d->in[B]].desc;
+    const uint64_t product = uvcci_gemm_depth(d, a) << (a->bits + b->bits);
+    return product + (d->in_count == 3 ? p->tensors[d->in[C]].sum_max : 0);
+}
+
+static int check_reshare(const uvcci_op_check *c) {
+    const uvcc_tensor_desc *x = c->in[0], *z = c->out[0];
+    int err = uvcci_want_same_shape(c, z, x);
+    return err == 0 ? uvcci_want_scale(c, z, x->scale) : err;
+}
+
+/* ---- what products of elements ask of theirs ---- */
+
+/* The bits that the author of a product knows. */
+static int want_known_bits(const uvcci_op_check *c) {
+    if (c->d->shift != 0 && c->d->constant >= 1 && c->d->constant <= (int64_t)UVCCI_MAX_BITS)
+        return 0;
+    return uvcci_fail(
+        c->m, UVCC_ERR_PROGRAM,
+        "%s: products within %lld bits, shifted by %u; 1 to %u and a shift are possible", c->label,
+        (long long)c->d->constant, c->d->shift, UVCCI_MAX_BITS);
+}
+
+/* `second`: what the check of the second input's shape said. */
+static int check_products(const uvcci_op_check *c, int second) {
+    const uvcc_tensor_desc *a = c->in[A], *b = c->in[B], *z = c->out[0];
+    int err = second;
+    if (err == 0)
+        err = uvcci_want_same_shape(c, z, a);
+    if (err == 0)
+        err = uvcci_want_scale(c, z, a->scale + b->scale - c->d->shift);
+    if (err == 0 && (c->d->flags & UVCC_OP_WITHIN) != 0)
+        return want_known_bits(c);
+    if (err == 0)
+        err = uvcci_want_bits(c, a->bits + b->bits, "bits(A) + bits(B)");
+    return err;
+}
+
+static int check_elem_mul(const uvcci_op_check *c) {
+    return check_products(c, uvcci_want_same_shape(c, c->in[B], c->in[A]));
+}
+
+static int check_row_mul(const uvcci_op_check *c) {
+    return check_products(c, uvcci_want_shape(c, c->in[B], c->in[A]->rows, 1));
+}
+
+/* One value for all elements, as far as a map counts them: 32 bits. */
+static bool is_one_value(const uvcc_tensor_desc *b, const uvcc_tensor_desc *a) {
+    return b->rows == 1 && b->cols == 1 && (uint64_t)a->rows * a->cols <= UINT32_MAX;
+}
+
+static int check_col_mul(const uvcci_op_check *c) {
+    const uvcc_tensor_desc *a = c->in[A], *b = c->in[B];
+    return check_products(c, is_one_value(b, a) ? 0 : uvcci_want_shape(c, b, 1, a->cols));
+}
+
+static int check_row_dot(const uvcci_op_check *c) {
+    const uvcc_tensor_desc *a = c->in[A], *b = c->in[B], *z = c->out[0];
+    const int fraction = z->scale + c->d->shift - a->scale - b->scale;
+    int err = uvcci_want_nonzero(c);
+    if (err == 0)
+        err = uvcci_want_same_shape(c, b, a);
+    if (err == 0)
+        err = uvcci_want_shape(c, z, a->rows, 1);
+    if (err == 0 && (fraction < 0 || fraction > (int)UVCCI_MAX_BITS))
+        err =
+            uvcci_fail(c->m, UVCC_ERR_PROGRAM,
+                       "%s: %s has scale %u, which leaves %d fraction bits for the constant; 0 to "
+                       "%u are possible",
+                       c->label, z->name, z->scale, fraction, UVCCI_MAX_BITS);
+    if (err == 0)
+        err = uvcci_want_bits(
+            c, a->bits + b->bits + uvcci_ceil_log2(a->cols) + uvcci_constant_bits(c->d->constant),
+            "bits(A) + bits(B) + log2(cols) + log2(constant)");
+    return err;
+}
+
+/* ---- GEMM_PART: what a party computes alone ---- */
+
+/* C + A B: what was there first, unless the op works in its buffer. */
+static bool build_part(uvcci_builder *b) {
+    const uvcc_op_desc *d = &b->r->op->desc;
+    const uvcci_tensor *ts = b->s->program->tensors;
+    if (!uvcci_ensure_outputs(b))
+        return false;
+    const bool accumulate = d->in_count == 3;
+    const uvcc_shares *out = uvcci_shares_of(b->s, d->out[0]);
+    assert(b->r->turn == 0 && out->hi == NULL);
+    if (accumulate && ts[d->in[C]].buffer != ts[d->out[0]].buffer)
+        (void)uvcci_task_map(b, UVCC_MAP_COPY, ts[d->out[0]].desc.rows, ts[d->out[0]].desc.cols,
+                             uvcci_shares_of(b->s, d->in[C]), NULL, out);
+    return uvcci_build_gemm(b, uvcci_shares_of(b->s, d->in[A]), uvcci_shares_of(b->s, d->in[B]),
+                            out->lo, accumulate);
+}
+
+/* ---- resharing ---- */
+
+enum { RESHARE_ROUND = 0 };
+
+/* RESHARE_MASK of a 3-additive vector. */
+static void mask_reshare(uvcci_builder *b, const uint64_t *z) {
+    uvcci_instance *r = b->r;
+    const uvcc_shares *out = uvcci_shares_of(b->s, r->op->desc.out[0]);
+    uint32_t n;
+    assert(z != NULL);
+    uvcc_block *k = uvcci_add_op_blocks(b, UVCC_TASK_RESHARE_MASK, 0, UVCCI_ROLE_ALL, &n);
+    for (uint32_t i = 0; i < n; i++) {
+        uvcci_set_reshare(&k[i], z, out->lo,
+                          uvcci_sent_at(r, RESHARE_ROUND, 0, UVCCI_FIRST, k[i].block));
+    }
+}
+
+static bool finish_reshare(uvcci_builder *b) {
+    assert(b->r->turn == 1);
+    uvcci_task_unpack(b, 0, RESHARE_ROUND, uvcci_shares_of(b->s, b->r->op->desc.out[0])->hi);
+    return true;
+}
+
+static int plan_reshare(uvcci_draft *d) {
+    uvcci_draft_vector(d, UVCCI_PROTO_RESHARE, UVCCI_STREAM_MASK);
+    return 0;
+}
+
+static bool build_reshare(uvcci_builder *b) {
+    if (b->r->turn != 0)
+        return finish_reshare(b);
+    if (!uvcci_ensure_outputs(b))
+        return false;
+    mask_reshare(b, uvcci_shares_of(b->s, b->r->op->desc.in[0])->lo);
+    return uvcci_end_turn(b);
+}
+
+/* ---- products ---- */
+
+static int plan_product(uvcci_draft *d) {
+    if ((d->op->desc.flags & UVCC_OP_BEAVER) != 0)
+        uvcci_beaver_plan(d);
+    else if (d->op->desc.shift != 0)
+        uvcci_truncation_plan(d, UVCCI_PROTO_OPEN4);
+    else
+        return plan_reshare(d);
+    return 0;
+}
+
+static bool begin_product(uvcci_builder *b, uvcci_gate *g) {
+    const uvcc_op_desc *d = &b->r->op->desc;
+    if (!uvcci_ensure_outputs(b) || !uvcci_take_words(b->s, &g->value, b->r->plan->elems) ||
+        !uvcci_build_product(b, uvcci_shares_of(b->s, d->in[A]), uvcci_shares_of(b->s, d->in[B]),
+                             g->value))
+        return false;
+    if (b->r->plan->open_round < 0)
+        mask_reshare(b, g->value);
+    else if (!uvcci_gate_open4(b, g, g->value))
+        return false;
+    return uvcci_end_turn(b);
+}
+
+static bool build_product(uvcci_builder *b) {
+    uvcci_gate *g = b->r->state;
+    assert(g != NULL);
+    if (b->r->turn == 0)
+        return begin_product(b, g);
+    return b->r->plan->open_round < 0 ? finish_reshare(b)
+                                      : uvcci_gate_build(b, g, &uvcci_truncation);
+}
+
+static void release_product(uvcc_session *s, uvcci_instance *r) {
+    uvcci_gate_release(s, r, r->state);
+}
+
+/* ---- the family ---- */
+
+static const uvcci_op_way product_way = {.state_bytes = sizeof(uvcci_gate),
+                                         .key_bytes = uvcci_gate_key_bytes,
+                                         .build = build_product,
+                                         .release = release_product,
+                                         .deal_tasks = uvcci_gate_deal_tasks,
+                                         .deal = uvcci_gate_deal};
+static const uvcci_op_way part_way = {.build = build_part};
+static const uvcci_op_way reshare_way = {.build = build_reshare};
+
+enum {
+    PRODUCT = UVCCI_IS_PRODUCT | UVCCI_USES_SHIFT | UVCCI_TRUNCATES,
+    TRANSPOSES = UVCC_OP_TRANS_A | UVCC_OP_TRANS_B,
+    STACKS = UVCC_OP_STACKED_A | UVCC_OP_STACKED_B | UVCC_OP_STACKED_C
+};
+
+static const uvcci_op_class classes[] = {
+    {.opcode = UVCC_OP_GEMM_SS,
+     .traits = PRODUCT | UVCCI_USES_HEADS,
+     .flags = TRANSPOSES | STACKS | UVCC_OP_BEAVER,
+     .detail = UVCCI_DETAIL_GEMM,
+     .check = check_gemm,
+     .plan = plan_product,
+     .way = &product_way},
+    {.opcode = UVCC_OP_ELEM_MUL,
+     .traits = PRODUCT | UVCCI_WORKS_IN_PLACE,
+     .flags = UVCC_OP_BEAVER | UVCC_OP_WITHIN,
+     .constant_flag = UVCC_OP_WITHIN,
+     .detail = UVCC_MAP_MUL,
+     .check = check_elem_mul,
+     .plan = plan_product,
+     .way = &product_way},
+    {.opcode = UVCC_OP_ROW_MUL,
+     .traits = PRODUCT | UVCCI_WORKS_IN_PLACE,
+     .flags = UVCC_OP_BEAVER | UVCC_OP_WITHIN,
+     .constant_flag = UVCC_OP_WITHIN,
+     .detail = UVCC_MAP_MUL_COL,
+     .check = check_row_mul,
+     .plan = plan_product,
+     .way = &product_way},
+    {.opcode = UVCC_OP_COL_MUL,
+     .traits = PRODUCT | UVCCI_WORKS_IN_PLACE,
+     .flags = UVCC_OP_BEAVER | UVCC_OP_WITHIN,
+     .constant_flag = UVCC_OP_WITHIN,
+     .detail = UVCC_MAP_MUL_ROW,
+     .check = check_col_mul,
+     .plan = plan_product,
+     .way = &product_way},
+    {.opcode = UVCC_OP_ROW_DOT,
+     .traits = PRODUCT | UVCCI_USES_CONSTANT,
+     .flags = UVCC_OP_BEAVER,
+     .detail = UVCC_MAP_DOT_ROWS,
+     .check = check_row_dot,
+     .plan = plan_product,
+     .way = &product_way},
+    {.opcode = UVCC_OP_GEMM_PART,
+     .traits = UVCCI_USES_HEADS | UVCCI_WORKS_IN_PLACE, /* on its third input alone */
+     .flags = TRANSPOSES | STACKS,
+     .detail = UVCCI_DETAIL_GEMM,
+     .in = {[C] = UVCCI_TAKES_ADDITIVE},
+     .out = UVCCI_TAKES_ADDITIVE,
+     .check = check_part,
+     .sum_max = part_sum_max,
+     .way = &part_way},
+    {.opcode = UVCC_OP_RESHARE,
+     .in = {UVCCI_TAKES_ADDITIVE},
+     .check = check_reshare,
+     .plan = plan_reshare,
+     .way = &reshare_way},
+};
+const uvcci_op_family uvcci_ops_product = UVCCI_FAMILY(classes);

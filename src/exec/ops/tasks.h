@@ -1,0 +1,43 @@
+/* tasks.h - tasks that several families add, with their operands by name: what <uvcc/compute.h>
+ * calls in[1] or wire_out[0] has the name of its part in the protocol here. */
+#ifndef UVCCI_TASKS_H
+#define UVCCI_TASKS_H
+
+#include "exec/runtime/builder.h"
+
+/* Blocks of the op's own vector. */
+static inline uvcc_block *uvcci_add_op_blocks(uvcci_builder *b, uint16_t kind, uint16_t call,
+                                              unsigned roles, uint32_t *count) {
+    return uvcci_add_blocks(b, kind, call, roles, b->r->plan->elems, count);
+}
+
+/* MAP over rows x cols; y NULL: there is none. NULL: no memory. */
+uvcc_task *uvcci_task_map(uvcci_builder *b, uint8_t op, uint32_t rows, uint32_t cols,
+                          const uvcc_shares *x, const uvcc_shares *y, const uvcc_shares *out);
+/* The same of single components. */
+static inline uvcc_task *uvcci_task_map_words(uvcci_builder *b, uint8_t op, uint32_t rows,
+                                              uint32_t cols, uint64_t *x, uint64_t *y,
+                                              uint64_t *out) {
+    return uvcci_task_map(b, op, rows, cols, &(uvcc_shares){.lo = x}, &(uvcc_shares){.lo = y},
+                          &(uvcc_shares){.lo = out});
+}
+/* COPY of `count` items, which must stay. False: no memory. */
+bool uvcci_task_copy(uvcci_builder *b, uvcc_copy_item *items, uint32_t count);
+
+/* PACK: a vector of words as a round's one vector. */
+void uvcci_task_pack(uvcci_builder *b, unsigned round, const uint64_t *x);
+/* UNPACK: what came in a round's one vector, as words. */
+void uvcci_task_unpack(uvcci_builder *b, uint16_t call, unsigned round, uint64_t *out);
+/* OPEN_ALL_FINISH: own components and the one that came make the value; `opened` may be own->lo. */
+void uvcci_task_open_all_finish(uvcci_builder *b, uint16_t call, unsigned round,
+                                const uvcc_shares *own, uint64_t *opened);
+
+/* Digests of a round that opens a vector to all: of a component that two hold, as party `src` sends
+ * it; and, when it came, of the one that this party lacks, `c`, as its second holder (the next
+ * party) sent it, with the OPEN_DONE of `opened`. False: no memory. */
+bool uvcci_hash_held(uvcci_builder *b, unsigned round, uint8_t src, const uint64_t *data,
+                     uint8_t *out);
+bool uvcci_hash_opened_to_all(uvcci_builder *b, unsigned round, const uint64_t *c,
+                              const uint64_t *opened);
+
+#endif

@@ -1,0 +1,235 @@
+/* Instances of ops as state machines: what must be over before a turn starts, what an instance
+ * holds when, what it gives back; the owner's wait for an input; a full table of jobs. */
+#include "triangle.h"
+
+#include "exec/runtime/core.h"
+
+enum {
+    IN_X = 1,
+    IN_W = 2,
+    OUT_S = 10,
+    OUT_D = 11,
+    COUNT = 9000,
+    OPS_MAX = 16,
+    BESIDE = 6,
+    TURNS = 300
+};
+
+/* Every way of running an op but functions and checks: inputs, a product with a truncation, RELU by
+ * keys and by a circuit, a local sum, a reshared product, outputs. */
+static uvcc_program *program(test_alloc *mem) {
+    const uvcc_allocator al = test_allocator(mem);
+    uvcc_program *p;
+    char why[256] = "";
+    assert_int_equal(uvcc_program_new(&p, &al), 0);
+    const uint32_t x = test_tensor(p, "x", 1, COUNT, 20, 8, UVCC_TRANSIENT);
+    const uint32_t w = test_tensor(p, "w", 1, COUNT, 20, 8, UVCC_TRANSIENT);
+    const uint32_t t = test_tensor(p, "t", 1, COUNT, 40, 8, UVCC_TRANSIENT);
+    const uint32_t r = test_tensor(p, "r", 1, COUNT, 40, 8, UVCC_TRANSIENT);
+    const uint32_t d = test_tensor(p, "d", 1, COUNT, 1, 0, UVCC_TRANSIENT);
+    const uint32_t c = test_tensor(p, "c", 1, COUNT, 20, 8, UVCC_TRANSIENT);
+    const uint32_t e = test_tensor(p, "e", 1, COUNT, 1, 0, UVCC_TRANSIENT);
+    const uint32_t q = test_tensor(p, "q", 1, COUNT, 21, 8, UVCC_TRANSIENT);
+    const uint32_t s = test_tensor(p, "s", 1, COUNT, 41, 8, UVCC_TRANSIENT);
+    const uvcc_op_desc ops[] = {
+        {.opcode = UVCC_OP_ELEM_MUL, .in = {x, w}, .out = {t}, .shift = 8},
+        {.opcode = UVCC_OP_RELU, .in = {t}, .out = {r, d}},
+        {.opcode = UVCC_OP_RELU, .in = {x}, .out = {c, e}, .flags = UVCC_OP_CIRCUIT},
+        {.opcode = UVCC_OP_ELEM_MUL, .in = {c, e}, .out = {q}},
+        {.opcode = UVCC_OP_ADD, .in = {r, q}, .out = {s}}};
+    assert_true(uvcc_program_entry(p, "run") >= 0);
+    assert_true(uvcc_program_input(p, IN_X, x, 0) >= 0);
+    assert_true(uvcc_program_input(p, IN_W, w, 1) >= 0);
+    for (uint16_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
+        uvcc_op_desc op = ops[i];
+        op.k = i;
+        op.out_count = op.opcode == UVCC_OP_RELU ? 2 : 1;
+        op.in_count = op.opcode == UVCC_OP_RELU ? 1 : 2;
+        assert_true(uvcc_program_op(p, &op) >= 0);
+    }
+    for (uint16_t i = 0; i < BESIDE; i++) { /* as many that do not wait for one another */
+        char name[8];
+        snprintf(name, sizeof name, "v%u", i);
+        const uvcc_op_desc op = {.opcode = UVCC_OP_ELEM_MUL,
+                                 .k = (uint16_t)(100 + i),
+                                 .in_count = 2,
+                                 .out_count = 1,
+                                 .in = {x, w},
+                                 .out = {test_tensor(p, name, 1, COUNT, 40, 16, UVCC_TRANSIENT)}};
+        assert_true(uvcc_program_op(p, &op) >= 0);
+    }
+    assert_true(uvcc_program_output(p, OUT_S, s) >= 0);
+    assert_true(uvcc_program_output(p, OUT_D, d) >= 0);
+    if (uvcc_program_finish(p, why, sizeof why) != 0)
+        fail_msg("%s", why);
+    return p;
+}
+
+static uvcci_step *step_of(triangle *t, unsigned party, uint32_t step) {
+    uvcci_step *st = &t->s[party]->ctx[step & 1];
+    return st->active && st->number == step ? st : NULL;
+}
+
+static bool fresh(const uvcci_instance *r) {
+    return r->turn == 0 && !r->job_out;
+}
+
+/* One instance, whenever the session stands still. */
+static void check_instance(const uvcci_step *st, const uvcci_instance *r) {
+    const uvcci_op_way *way = r->plan->way;
+    const bool done = r->turn == UVCCI_TURN_DONE;
+    assert_true(done || r->turn <= r->plan->turns);
+    assert_true(!r->job_out || (!done && r->task_count != 0));
+    if (!fresh(r))
+        assert_int_equal(r->preds_left, 0);
+    for (uint32_t k = 0; !done && k < r->op->succ_count; k++)
+        assert_true(fresh(&st->instances[st->entry->succ[r->op->succ_first + k]]));
+    if (fresh(r) || done)
+        assert_null(r->state);
+    else
+        assert_int_equal(r->state != NULL, way->state_bytes != 0);
+    if (done)
+        assert_null(r->keys);
+    for (unsigned k = 0; k < UVCCI_TURN_ROUNDS && !r->job_out; k++)
+        assert_null(r->out[k].round); /* what a turn sends goes when its job is done */
+}
+
+/* Jobs that are out, by party, and the most there were at one time at one party. */
+static int out[3], out_most;
+
+static void count_jobs(void *user, const uvcc_op_trace *t) {
+    int *n = &out[(uintptr_t)user];
+    *n += t->kind == UVCC_TRACE_JOB_OUT;
+    *n -= t->kind == UVCC_TRACE_JOB_DONE;
+    assert_true(*n >= 0);
+    out_most = *n > out_most ? *n : out_most;
+}
+
+static void check_step(triangle *t, uint8_t turn[3][OPS_MAX]) {
+    for (unsigned i = 0; i < 3; i++) {
+        const uvcci_step *st = step_of(t, i, 0);
+        uint32_t done = 0;
+        if (st == NULL)
+            continue;
+        for (uint32_t k = 0; k < st->entry->op_count; k++) {
+            const uvcci_instance *r = &st->instances[k];
+            check_instance(st, r);
+            assert_true(r->turn >= turn[i][k]);
+            turn[i][k] = r->turn;
+            done += r->turn == UVCCI_TURN_DONE;
+        }
+        assert_int_equal(st->instances_done, done);
+    }
+}
+
+static void give_inputs(triangle *t, const int64_t *x) {
+    assert_int_equal(uvcc_session_input(t->s[0], 0, IN_X, x, 0), 0);
+    assert_int_equal(uvcc_session_input(t->s[1], 0, IN_W, x, 0), 0);
+}
+
+static void run(const triangle_options *opt, uint8_t root[3][32]) {
+    test_alloc mem = {0};
+    uvcc_program *p = program(&mem);
+    uint8_t turn[3][OPS_MAX] = {{0}};
+    int64_t *x = malloc(COUNT * sizeof *x);
+    triangle t;
+    for (int64_t k = 0; k < COUNT; k++)
+        x[k] = 1000 - k;
+    triangle_open(&t, p, opt);
+    triangle_ready(&t);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(uvcc_session_step(t.s[i], 0, 0, 0), 0);
+    give_inputs(&t, x);
+    while (t.finished[0] + t.finished[1] + t.finished[2] != 3) {
+        assert_true(triangle_turn(&t));
+        check_step(&t, turn);
+    }
+    for (unsigned i = 0; i < 3; i++) {
+        const int64_t *d = uvcc_session_output(t.s[i], 0, OUT_D);
+        for (uint32_t k = 0; k < COUNT; k++) /* the product is a square */
+            assert_int_equal(d[k], 1);
+        assert_int_equal(t.s[i]->tensors.used_bytes, 0); /* no tensor persists here */
+    }
+    if (root != NULL)
+        memcpy(root, t.root, sizeof t.root);
+    triangle_close(&t);
+    free(x);
+    triangle_free(&t);
+    uvcc_program_free(p);
+    assert_int_equal(mem.live_blocks, 0);
+}
+
+static void test_turns(void **state) {
+    (void)state;
+    run(&(triangle_options){.seed = 1}, NULL);
+    for (uint64_t seed = 2; seed < 8; seed++)
+        run(&(triangle_options){.seed = seed, .compute_seed = seed, .mode = UVCC_CPU_DEFERRED},
+            NULL);
+}
+
+static void many_jobs(uvcc_config *cfg) {
+    cfg->trace.op = count_jobs;
+    cfg->trace.user = (void *)(uintptr_t)cfg->identity.party;
+}
+
+static void few_jobs(uvcc_config *cfg) {
+    many_jobs(cfg);
+    cfg->limits.jobs_max = 4; /* no session takes fewer */
+}
+
+/* Where the table of jobs is full an instance waits, and is looked at again. */
+static void test_few_jobs(void **state) {
+    (void)state;
+    uint8_t root[2][3][32];
+    out_most = 0;
+    run(&(triangle_options){.seed = 3, .mode = UVCC_CPU_DEFERRED, .tweak = many_jobs}, root[0]);
+    assert_true(out_most > 4);
+    out_most = 0;
+    run(&(triangle_options){.seed = 3, .mode = UVCC_CPU_DEFERRED, .tweak = few_jobs}, root[1]);
+    assert_in_range(out_most, 2, 4);
+    assert_memory_equal(root[0], root[1], sizeof root[0]);
+}
+
+/* The owner's turn 0 waits for its host; the others have nothing to do in theirs. */
+static void test_input(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    uvcc_program *p = program(&mem);
+    int64_t *x = calloc(COUNT, sizeof *x);
+    triangle t;
+    triangle_open(&t, p, NULL);
+    triangle_ready(&t);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(uvcc_session_step(t.s[i], 0, 0, 0), 0);
+    for (unsigned turns = 0; turns < TURNS; turns++)
+        (void)triangle_turn(&t);
+    for (unsigned i = 0; i < 3; i++) {
+        const uvcci_step *st = step_of(&t, i, 0);
+        assert_true(st->running);
+        for (unsigned k = 0; k < 2; k++) {
+            const uvcci_instance *r = &st->instances[k];
+            assert_int_equal(r->op->desc.opcode, UVCC_OP_INPUT);
+            assert_false(r->job_out);
+            assert_int_equal(r->turn, st->entry->inputs[k].owner == i ? 0 : 1);
+            assert_null(r->rounds[0].held);
+        }
+        assert_int_equal(st->instances_done, 0);
+    }
+    give_inputs(&t, x);
+    assert_int_equal(uvcc_session_input(t.s[0], 0, IN_X, x, 0), UVCC_ERR_STATE); /* once */
+    triangle_finish(&t, 1);
+    triangle_close(&t);
+    free(x);
+    triangle_free(&t);
+    uvcc_program_free(p);
+    assert_int_equal(mem.live_blocks, 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_turns),
+        cmocka_unit_test(test_few_jobs),
+        cmocka_unit_test(test_input),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
