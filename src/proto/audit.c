@@ -6,7 +6,7 @@
  *
  * A leaf that differs from its counterpart does not say which of the two is wrong. Where the leaves
  * of one bundle do not give its root, that is the wrong one. */
-#include "bundle.h"
+#include "proto/bundle.h"
 
 #include <uvcc/frame.h>
 

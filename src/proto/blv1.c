@@ -7,7 +7,7 @@
 
 #include <uvcc/blv1.h>
 
-#include "bytes.h"
+#include "proto/bytes.h"
 
 static const uint8_t MAGIC[4] = {'B', 'L', 'V', '1'};
 enum {

@@ -8,12 +8,12 @@
  *
  * Leaves stand in canonical order, so the row of a leaf's op id is found by walking the table
  * beside the leaves. A checksum says which leaf is damaged; it proves nothing. */
-#include "bundle.h"
+#include "proto/bundle.h"
 
 #include <assert.h>
 #include <uvcc/frame.h>
 
-#include "crc.h"
+#include "proto/crc.h"
 
 enum {
     SUM_BYTES = 4,

@@ -1,14 +1,14 @@
 /* coin.c - see coin.h. States: per party nothing, committed, opened; invariant: opened is a part of
  * committed, and empty until committed has all three. */
-#include "coin.h"
+#include "proto/coin.h"
 
 #include <assert.h>
 #include <string.h>
 
 #include <uvcc/types.h>
 
-#include "bytes.h"
-#include "crypto.h"
+#include "proto/bytes.h"
+#include "proto/crypto.h"
 
 enum { ALL = 7, SELECT_AT = 16 };
 

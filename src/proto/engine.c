@@ -3,7 +3,7 @@
  * States of an engine: the local share is ready or not; per flow of its role: not allowed yet, may
  * be sent, sent; awaited, come. Invariants: sent and may_send are disjoint and hold own flows only;
  * got holds flows to this role only; nothing is handed out before the local share is ready. */
-#include "engine.h"
+#include "proto/engine.h"
 
 #include <assert.h>
 #include <stddef.h>
@@ -88,7 +88,7 @@ unsigned uvcci_protocol_hops(uvcci_protocol p) {
 #define UVCCI_PROTOCOL(name, hops, text)                                                           \
     case UVCCI_PROTO_##name:                                                                       \
         return hops;
-#include "protocols.def"
+#include "proto/protocols.def"
 #undef UVCCI_PROTOCOL
     default:
         return 0;
@@ -100,7 +100,7 @@ const char *uvcci_protocol_name(uvcci_protocol p) {
 #define UVCCI_PROTOCOL(name, hops, text)                                                           \
     case UVCCI_PROTO_##name:                                                                       \
         return #name;
-#include "protocols.def"
+#include "proto/protocols.def"
 #undef UVCCI_PROTOCOL
     default:
         return NULL;

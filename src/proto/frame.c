@@ -7,8 +7,8 @@
 
 #include <uvcc/frame.h>
 
-#include "bytes.h"
-#include "crc.h"
+#include "proto/bytes.h"
+#include "proto/crc.h"
 
 enum {
     AT_VERSION = 4,

@@ -6,14 +6,14 @@
  * most three payloads due, and the chain HELLO 1 -> 2 -> 3 -> nothing (with HELLO 1 -> 1 only every
  * second time, and 1 -> 1 for one that is not believed) ends, so answers never feed each other. The
  * ephemeral secret lives until both peers are DONE. */
-#include "hello.h"
+#include "proto/hello.h"
 
 #include <assert.h>
 
-#include "bytes.h"
-#include "ids.h"
-#include "mutant.h"
-#include "pace.h"
+#include "proto/bytes.h"
+#include "proto/ids.h"
+#include "proto/mutant.h"
+#include "proto/pace.h"
 
 enum { HELLO1 = 1, HELLO2 = 2, HELLO3 = 3 };
 #define BIT(hello) (1u << (hello))

@@ -9,10 +9,10 @@
 #include <assert.h>
 #include <string.h>
 
-#include "bytes.h"
-#include "ids.h"
-#include "link_impl.h"
-#include "mutant.h"
+#include "proto/bytes.h"
+#include "proto/ids.h"
+#include "proto/link_impl.h"
+#include "proto/mutant.h"
 
 #define MS UINT64_C(1000000)
 /* Caches of an idle link go back after this time. */

@@ -8,7 +8,7 @@
 
 #include <uvcc/link.h>
 
-#include "crypto.h"
+#include "proto/crypto.h"
 
 /* A sender's seqs stay within this distance of the cumulative ack. */
 #define UVCCI_WINDOW          65536u

@@ -8,7 +8,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "link_impl.h"
+#include "proto/link_impl.h"
 
 #define ALL_FREE  ((1u << UVCCI_SLAB_OBJECTS) - 1u)
 #define NO_INDEX  UINT32_MAX

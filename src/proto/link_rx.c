@@ -17,11 +17,11 @@
 #include <assert.h>
 #include <string.h>
 
-#include "bytes.h"
-#include "crc.h"
-#include "link_impl.h"
-#include "mutant.h"
-#include "pace.h"
+#include "proto/bytes.h"
+#include "proto/crc.h"
+#include "proto/link_impl.h"
+#include "proto/mutant.h"
+#include "proto/pace.h"
 
 /* Frames that hold a place are copied in tiles, so that the CRC finds its bytes in the first cache.
  */

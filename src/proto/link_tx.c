@@ -18,10 +18,10 @@
 #include <assert.h>
 #include <string.h>
 
-#include "bytes.h"
-#include "crc.h"
-#include "link_impl.h"
-#include "mutant.h"
+#include "proto/bytes.h"
+#include "proto/crc.h"
+#include "proto/link_impl.h"
+#include "proto/mutant.h"
 
 enum { MSG_NEW = 0, MSG_SENT = 1 };
 

@@ -7,14 +7,14 @@
  * Invariants after a successful build: rows ascend strictly, b is dense per op, op ids are distinct
  * and non-zero, and index holds exactly them. The index probes linearly and is at most half full,
  * so every search ends. */
-#include "optable.h"
+#include "proto/optable.h"
 
 #include <assert.h>
 #include <string.h>
 #include <uvcc/types.h>
 
-#include "bytes.h"
-#include "sort.h"
+#include "proto/bytes.h"
+#include "proto/sort.h"
 
 static uint64_t key_of(const uvcci_oprow *row) {
     return (uint64_t)row->phase << 48 | (uint64_t)row->mb << 32 | (uint64_t)row->k << 16 | row->b;

@@ -9,7 +9,7 @@
  *
  * A proof up to the root of a worker alone has one step root and one replica root. Its head's run
  * is 0: only a STEP_BEGIN leaf speaks of the run. */
-#include "bundle.h"
+#include "proto/bundle.h"
 
 enum { SUM_BYTES = 4, FLAG_OF_JOB = 1 };
 

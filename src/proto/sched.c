@@ -1,10 +1,10 @@
 /* sched.c - the 1F1B order: warm-up forwards, one forward one backward, drain; and which of several
  * runnable ops is next. Stateless. */
-#include "sched.h"
+#include "proto/sched.h"
 
 #include <uvcc/pipeline.h>
 
-#include "ids.h"
+#include "proto/ids.h"
 
 /* A stage is one byte and a microbatch two wherever ids are made of them. */
 #define MAX_STAGES       256u

@@ -1,5 +1,5 @@
 /* sort.c - heapsort over elements of any size. */
-#include "sort.h"
+#include "proto/sort.h"
 
 #include <stdint.h>
 #include <string.h>

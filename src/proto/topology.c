@@ -1,5 +1,5 @@
 /* topology.c - coordinates of workers and the groups they form. Stateless. */
-#include "topology.h"
+#include "proto/topology.h"
 
 #include <uvcc/types.h>
 

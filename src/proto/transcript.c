@@ -4,12 +4,12 @@
  * (after new and add) and rooted (after root): in the latter the entries stand in canonical order.
  * Entries double when they are full, so an add costs O(1) amortised; sorting is a bottom-up merge
  * sort, which finds leaves that came in order cheap. */
-#include "transcript.h"
+#include "proto/transcript.h"
 
 #include <assert.h>
 #include <string.h>
 
-#include "bytes.h"
+#include "proto/bytes.h"
 
 #define CHUNK_BYTES   (64u << 10)
 #define FIRST_ENTRIES 256u

@@ -3,7 +3,7 @@
 #ifndef UVCCI_TRANSCRIPT_H
 #define UVCCI_TRANSCRIPT_H
 
-#include "crypto.h"
+#include "proto/crypto.h"
 #include <uvcc/audit.h>
 
 /* Leaf types: the public ones under the names of this room. */
