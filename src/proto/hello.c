@@ -272,6 +272,10 @@ static int take_hello2(uvcci_hello *h, uint8_t peer, const uint8_t *in, uint64_t
     return 0;
 }
 
+/* HELLO 1 repeats until it is answered, so most that come are not the first: the same again is
+ * answered, one that differs is a peer that restarted (stale) or nobody's; only before agreement
+ * may a wrong one end the handshake. The second first one makes us agree, and then HELLO 2s that
+ * came early are taken. */
 static int input_hello1(uvcci_hello *h, uint8_t peer, const uint8_t *in, uint64_t now) {
     uvcci_hello_peer *p = &h->peer[peer];
     if (in[AT_PARTY] != peer) { /* ours, reflected, or from another link */

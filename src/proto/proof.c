@@ -181,6 +181,8 @@ static void put_upper(uvcci_writer *w, const uvcc_bundle *b, const uvcc_job_root
     uvcci_put(w, j == NULL ? b->audit[b->party].signature : j->global.signature, 64);
 }
 
+/* The head's run is 0 and the leaf goes without its sid: what a proof shows must follow from the
+ * leaf and the roots, not from fields that no root covers. */
 int64_t uvcc_proof_make(const uvcc_bundle *b, uint32_t index, const uvcc_job_root *job,
                         uint8_t *out, size_t cap) {
     if (b == NULL || out == NULL || index >= b->leaf_count)
@@ -218,6 +220,8 @@ int64_t uvcc_proof_make(const uvcc_bundle *b, uint32_t index, const uvcc_job_roo
     return (int64_t)w.len;
 }
 
+/* Checks the form only, before anything is hashed: every length is computed from the fields and
+ * must be exactly what is there, so what uvcc_proof_check reads later is in bounds. */
 int uvcc_proof_decode(uvcc_proof *out, const uint8_t *bytes, size_t len, uvcc_audit_fault *fault) {
     if (out == NULL || (bytes == NULL && len != 0))
         return UVCC_ERR_USAGE;
