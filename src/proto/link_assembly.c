@@ -103,9 +103,9 @@ static uint32_t range_find(uvcci_rx_msg *m, uint32_t at) {
     return low;
 }
 
-uvcci_slot uvcci_slot_of(uvcci_rx_msg *m, uint32_t first, uint32_t end) {
+uvcci_range_slot uvcci_range_slot_of(uvcci_rx_msg *m, uint32_t first, uint32_t end) {
     const uvcci_range *r = ranges_of(m);
-    uvcci_slot s = {.at = range_find(m, first)};
+    uvcci_range_slot s = {.at = range_find(m, first)};
     s.left = s.at < m->range_cnt && r[s.at].end == first;
     uint32_t next = s.at + s.left;
     s.right = next < m->range_cnt && r[next].first == end;
@@ -115,20 +115,20 @@ uvcci_slot uvcci_slot_of(uvcci_rx_msg *m, uint32_t first, uint32_t end) {
 
 /* A range of its own may need a greater array. What is refused here comes again, when
  * retransmissions have closed gaps; no honest window has as many gaps as all arrays can hold. */
-static uint32_t ranges_more(const uvcci_rx_msg *m, const uvcci_slot *s) {
+static uint32_t ranges_more(const uvcci_rx_msg *m, const uvcci_range_slot *s) {
     uint32_t cap = m->range_cap == 0 ? 1 : m->range_cap;
     if (s->left || s->right || m->range_cnt < cap)
         return 0;
     return m->range_cap == 0 ? RANGES_MIN : 2 * m->range_cap;
 }
 
-bool uvcci_slot_admissible(const uvcc_link *l, const uvcci_rx_msg *m, const uvcci_slot *s) {
+bool uvcci_range_admissible(const uvcc_link *l, const uvcci_rx_msg *m, const uvcci_range_slot *s) {
     return s->left || s->right ||
            (m->range_cnt <= l->cfg.rx_ranges_max &&
             l->rx.range_caps + ranges_more(m, s) <= RANGE_CAPS_MAX);
 }
 
-bool uvcci_slot_reserve(uvcc_link *l, uvcci_rx_msg *m, const uvcci_slot *s) {
+bool uvcci_range_reserve(uvcc_link *l, uvcci_rx_msg *m, const uvcci_range_slot *s) {
     uint32_t more = ranges_more(m, s);
     if (more == 0)
         return true;
@@ -144,7 +144,7 @@ bool uvcci_slot_reserve(uvcc_link *l, uvcci_rx_msg *m, const uvcci_slot *s) {
     return true;
 }
 
-void uvcci_slot_fill(uvcci_rx_msg *m, const uvcci_slot *s, uint32_t first, uint32_t end) {
+void uvcci_range_fill(uvcci_rx_msg *m, const uvcci_range_slot *s, uint32_t first, uint32_t end) {
     uvcci_range *r = ranges_of(m);
     uint32_t after = m->range_cnt - s->at;
     assert(!s->overlap && first < end && s->at <= m->range_cnt);

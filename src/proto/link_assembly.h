@@ -6,10 +6,10 @@
 #include "proto/link_state.h"
 
 /* Where [first, end) stands among the ranges: joined on the left, on the right, or overlapping. */
-typedef struct uvcci_slot {
+typedef struct uvcci_range_slot {
     uint32_t at;
     bool left, right, overlap;
-} uvcci_slot;
+} uvcci_range_slot;
 
 /* The message of a frame if it is in reassembly; those of one frame never are. */
 uvcci_rx_msg *uvcci_assembly_find(const uvcc_link *l, const uvcc_frame_header *h);
@@ -19,12 +19,12 @@ uvcci_rx_msg *uvcci_assembly_new(uvcc_link *l, const uvcc_frame_header *h);
 void uvcci_assembly_whole(uvcc_link *l, uvcci_rx_msg *m, uint64_t seq);
 void uvcci_assembly_free(uvcc_link *l, uvcci_rx_msg *m);
 
-uvcci_slot uvcci_slot_of(uvcci_rx_msg *m, uint32_t first, uint32_t end);
+uvcci_range_slot uvcci_range_slot_of(uvcci_rx_msg *m, uint32_t first, uint32_t end);
 /* False: it would make more ranges than the config or all arrays may hold; it comes again. */
-bool uvcci_slot_admissible(const uvcc_link *l, const uvcci_rx_msg *m, const uvcci_slot *s);
+bool uvcci_range_admissible(const uvcc_link *l, const uvcci_rx_msg *m, const uvcci_range_slot *s);
 /* Memory that filling needs; false without it. */
-bool uvcci_slot_reserve(uvcc_link *l, uvcci_rx_msg *m, const uvcci_slot *s);
-void uvcci_slot_fill(uvcci_rx_msg *m, const uvcci_slot *s, uint32_t first, uint32_t end);
+bool uvcci_range_reserve(uvcc_link *l, uvcci_rx_msg *m, const uvcci_range_slot *s);
+void uvcci_range_fill(uvcci_rx_msg *m, const uvcci_range_slot *s, uint32_t first, uint32_t end);
 
 void uvcci_assembly_free_all(uvcc_link *l);
 /* Gives back what no message needs. */

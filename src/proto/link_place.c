@@ -72,12 +72,12 @@ uvcci_verdict uvcci_judge_message(const uvcc_link *l, const uvcc_frame_header *h
             *why = "another msg_id for one chunk";
             return UVCCI_WRONG;
         }
-        uvcci_slot s = uvcci_slot_of(m, h->offset, h->offset + piece);
+        uvcci_range_slot s = uvcci_range_slot_of(m, h->offset, h->offset + piece);
         if (s.overlap) {
             *why = "two frames for one place";
             return UVCCI_WRONG;
         }
-        return uvcci_slot_admissible(l, m, &s) ? UVCCI_TAKE : UVCCI_LATER;
+        return uvcci_range_admissible(l, m, &s) ? UVCCI_TAKE : UVCCI_LATER;
     }
     int cls = uvcc_frame_kind_class(h->kind);
     if (l->rx.admitted[cls] + uvcci_msg_cost(h->msg_len) > l->rx.granted[cls]) {
@@ -105,8 +105,9 @@ bool uvcci_place_take(uvcc_link *l, const uvcc_frame_header *h, uvcci_rx_msg *m,
     if (m == NULL && (p->msg = uvcci_assembly_new(l, h)) == NULL)
         return false;
     if (p->msg->tabled) {
-        uvcci_slot s = uvcci_slot_of(p->msg, h->offset, h->offset + uvcci_frame_piece(h));
-        if (!uvcci_slot_reserve(l, p->msg, &s)) {
+        uvcci_range_slot s =
+            uvcci_range_slot_of(p->msg, h->offset, h->offset + uvcci_frame_piece(h));
+        if (!uvcci_range_reserve(l, p->msg, &s)) {
             uvcci_place_undo(l, p);
             return false;
         }
@@ -119,8 +120,8 @@ void uvcci_place_commit(uvcc_link *l, const uvcc_frame_header *h, const uvcci_pl
     uint32_t piece = uvcci_frame_piece(h);
     assert(m->state == UVCCI_MSG_OPEN && piece <= m->len - m->got);
     if (m->tabled) {
-        uvcci_slot s = uvcci_slot_of(m, h->offset, h->offset + piece);
-        uvcci_slot_fill(m, &s, h->offset, h->offset + piece);
+        uvcci_range_slot s = uvcci_range_slot_of(m, h->offset, h->offset + piece);
+        uvcci_range_fill(m, &s, h->offset, h->offset + piece);
     }
     m->got += piece;
     m->msg_ids[h->chunk_idx] = h->msg_id;
