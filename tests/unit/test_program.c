@@ -1,3 +1,5 @@
+/* Programs: the pinned transformer block with its lives, versions and dependencies, everything that
+ * the checks refuse, and the hash. */
 #include "support.h"
 
 #include <uvcc/program.h>
