@@ -2,8 +2,8 @@
 """layers.py ROOT [ARCHIVE...]: who may know whom (docs/architecture.md, src/exec and src/proto).
 
 Looks at the #include lines under ROOT, and with nm at the symbols that the object files in ARCHIVE
-(libuvcc_exec.a, libuvcc_proto.a) need of each other: a declaration copied by hand escapes the first,
-not the second. Refused are
+(libuvcc_exec.a, libuvcc_proto.a) need of each other: a declaration copied by hand escapes the
+first, not the second. Refused are
 
   - an include or a symbol of a room that a room may not know (ROOMS below);
   - a circle between modules, by includes or by symbols. A module is NAME.c and NAME.h; a header
@@ -68,7 +68,7 @@ def outside_lists(root):
     """Includes that the lists above do not have."""
     for top, may, rule in (
             ("include", INSTALLED_MAY, "an installed header includes installed headers only"),
-            ("src/proto", PROTO_MAY, 'src/proto includes "proto/x.h", the hooks and pure libraries'),
+            ("src/proto", PROTO_MAY, 'src/proto includes "proto/x.h", hooks and pure libraries'),
             ("src/exec", EXEC_MAY, 'src/exec includes "exec/ROOM/x.h" and "proto/x.h"')):
         for path, n, what in includes(root, top):
             if not any(re.fullmatch(p, what) for p in may):
