@@ -80,6 +80,7 @@ const uvcci_flow *uvcci_protocol_flows(uvcci_protocol p, unsigned *count) {
     while (end < uvcci_flow_count && uvcci_flows[end].protocol == p)
         end++;
     *count = end - first;
+    assert(*count <= 8); /* bits of a byte in an engine */
     return uvcci_flows + first;
 }
 
@@ -132,6 +133,7 @@ static void allow(uvcci_engine *e) {
         if (f[i].from == e->role && ready && (e->sent >> i & 1) == 0)
             e->may_send |= (uint8_t)(1u << i);
     }
+    assert((e->may_send & e->sent) == 0);
 }
 
 void uvcci_engine_init(uvcci_engine *e, uvcci_protocol p, uvcci_role role) {

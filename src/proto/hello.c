@@ -59,6 +59,7 @@ static bool x25519(const uvcci_hello *h) {
 }
 
 static uint8_t other_peer(const uvcci_hello *h, uint8_t peer) {
+    assert(peer < UVCC_PARTIES && peer != h->cfg.party);
     return (uint8_t)(3 - h->cfg.party - peer);
 }
 
@@ -104,6 +105,7 @@ static void set_timer(uvcci_hello_peer *p, uint64_t repeat_ns, uint64_t now) {
 }
 
 static void advance(uvcci_hello *h, uvcci_hello_peer *p, uvcci_hello_state state, uint64_t now) {
+    assert(p->state < state); /* a state never falls */
     p->state = state;
     set_timer(p, h->cfg.repeat_ns, now);
 }
@@ -221,6 +223,7 @@ static int derive(uvcci_hello *h, uint8_t peer, const uint8_t *their2) {
 
 /* Both HELLO 1 are here: the greatest run, the least step, the highest suite of all three. */
 static void agree(uvcci_hello *h, uint64_t now) {
+    assert(!h->agreed);
     uint8_t common = h->cfg.suites;
     h->run = h->cfg.next_run;
     h->step = h->cfg.next_step;

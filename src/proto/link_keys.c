@@ -50,6 +50,7 @@ int uvcc_link_set_keys(uvcc_link *l, uint8_t suite, const uint8_t prk[32]) {
 }
 
 uvcci_aead *uvcci_link_key_of(uvcc_link *l, uint32_t step, bool tx) {
+    assert(l->keys != NULL);
     uvcci_step_keys *s = l->keys->steps;
     if (s == NULL) {
         s = uvcci_link_alloc(l, sizeof *s, UVCC_MEM_SECRET);

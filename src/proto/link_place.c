@@ -104,6 +104,7 @@ bool uvcci_place_take(uvcc_link *l, const uvcc_frame_header *h, uvcci_rx_msg *m,
         return false;
     if (m == NULL && (p->msg = uvcci_assembly_new(l, h)) == NULL)
         return false;
+    assert(l->rx.admitted[p->msg->cls] <= l->rx.granted[p->msg->cls]);
     if (p->msg->tabled) {
         uvcci_range_slot s =
             uvcci_range_slot_of(p->msg, h->offset, h->offset + uvcci_frame_piece(h));

@@ -62,6 +62,7 @@ static void violate(uvcc_link *l, const char *why) {
 
 int uvcci_rx_open_piece(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *header,
                         const uint8_t *body, const uint8_t *tag, uint8_t *out) {
+    assert(uvcci_frame_is_sealed(h));
     uvcci_aead *key = uvcci_link_key_of(l, h->step, false);
     if (key == NULL)
         return UVCC_ERR_NOMEM;
@@ -324,6 +325,7 @@ int uvcc_link_accept(uvcc_link *l, uint64_t token, uint64_t now) {
     uvcci_rx_msg *m = uvcci_pool_find(&l->rx.pool, token);
     if (m == NULL || m->state != UVCCI_MSG_OFFERED)
         return UVCC_ERR_USAGE;
+    assert(m->got == m->len);
     uvcci_link_tick(l, now);
     m->state = UVCCI_MSG_ACCEPTED;
     l->stats.messages_rx++;
@@ -340,6 +342,7 @@ int uvcc_link_release(uvcc_link *l, uint64_t token, uint64_t now) {
     uvcci_link_tick(l, now);
     int cls = m->cls;
     l->rx.released[cls] += uvcci_msg_cost(m->len);
+    assert(l->rx.released[cls] <= l->rx.admitted[cls]);
     uvcci_assembly_free(l, m);
     uint64_t grown = l->rx.released[cls] + uvcci_rx_capacity(l, cls) - l->rx.granted[cls];
     uvcci_ack_within(l, grown >= uvcci_rx_capacity(l, cls) / 8 ? 0 : l->cfg.ack_delay_ns);

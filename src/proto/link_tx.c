@@ -269,6 +269,7 @@ static int64_t piece_bytes(const uvcc_link *l, const uvcc_link_msg *m, size_t ro
 
 static int cut(uvcc_link *l, uvcc_link_msg *m, uint32_t len) {
     uint64_t seq = l->tx.next;
+    assert(len <= m->len - m->cut && (len != 0 || m->len == 0));
     uvcci_tx_frame *f = uvcci_flight_reserve(l);
     if (f == NULL)
         return UVCC_ERR_NOMEM;
@@ -394,6 +395,7 @@ int uvcc_link_poll_transmit(uvcc_link *l, uvcc_transmit *out, uint64_t now) {
             return 0;
     }
     uvcci_scratch *s = l->tx.scratch;
+    assert(s->first < s->count);
     l->tx.outstanding = true;
     *out = (uvcc_transmit){
         .id = ++l->tx.transmit_id,

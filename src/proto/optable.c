@@ -44,6 +44,7 @@ static bool number_rows(uvcci_oprow *rows, uint32_t n) {
 /* The slot of op_id, or the empty slot where it would go. Ids are hashes: their low bits spread. */
 static uint32_t slot_of(const uvcci_optable *t, uint32_t op_id) {
     uint32_t mask = t->index_cap - 1;
+    assert(t->index_cap >= 2 * (uint64_t)t->count && (t->index_cap & mask) == 0);
     uint32_t slot = op_id & mask;
     while (t->index[slot] != 0 && t->rows[t->index[slot] - 1].op_id != op_id)
         slot = (slot + 1) & mask;

@@ -2,6 +2,7 @@
  * runnable ops is next. Stateless. */
 #include "proto/sched.h"
 
+#include <assert.h>
 #include <uvcc/pipeline.h>
 
 #include "proto/ids.h"
@@ -59,5 +60,6 @@ int uvcci_sched_order(uint32_t stage, uint32_t stages, uint32_t microbatches, ui
             out[n++] = (uvcci_slot){UVCCI_PHASE_FWD, (uint16_t)forward++};
         out[n++] = (uvcci_slot){UVCCI_PHASE_BWD, (uint16_t)backward++};
     }
+    assert(n == 2 * (size_t)microbatches);
     return (int)n;
 }

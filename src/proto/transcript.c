@@ -82,6 +82,7 @@ void uvcci_transcript_free(uvcci_transcript *t) {
 }
 
 static int reserve_entry(uvcci_transcript *t) {
+    assert(t->count < t->max && t->cap <= t->max);
     if (t->count < t->cap)
         return 0;
     uint32_t cap = t->cap <= t->max / 2 ? 2 * t->cap : t->max;
@@ -219,6 +220,7 @@ void uvcci_merkle_begin(uvcci_merkle *m, uint32_t target) {
 
 /* The two upmost subtrees become one. */
 static void merkle_join(uvcci_merkle *m) {
+    assert(m->depth >= 2);
     uint8_t *left = m->node[m->depth - 2], *right = m->node[m->depth - 1];
     if (m->at == m->depth - 1 || m->at == m->depth - 2) {
         assert(m->sibling_count < UVCC_PATH_MAX);
@@ -232,6 +234,7 @@ static void merkle_join(uvcci_merkle *m) {
 void uvcci_merkle_add(uvcci_merkle *m, const uint8_t leaf_hash[32]) {
     if (m->count == m->target)
         m->at = m->depth;
+    assert(m->depth < sizeof m->node / sizeof m->node[0]);
     memcpy(m->node[m->depth++], leaf_hash, 32);
     m->count++;
     for (uint32_t n = m->count; (n & 1u) == 0; n >>= 1)
