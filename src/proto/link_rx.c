@@ -180,8 +180,8 @@ static int take_ping(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *p,
     uint32_t bytes = UVCC_FRAME_HEADER_BYTES + h->payload_len;
     if (bytes > l->rx.ping_bytes)
         l->rx.ping_bytes = bytes;
-    uvcci_ack_within(l,
-                     l->cfg.ack_delay_ns); /* PINGs can be replayed: their ACKs keep a distance */
+    /* PINGs can be replayed: their ACKs keep a distance. */
+    uvcci_ack_within(l, l->cfg.ack_delay_ns);
     return 0;
 }
 

@@ -376,6 +376,8 @@ static bool pending(const uvcc_link *l) {
     return false;
 }
 
+/* A stream's transmit that was taken in part is offered again as it is: what is built anew would be
+ * frames in the middle of a frame. Memory that is not there is asked for again after RETRY_NS. */
 int uvcc_link_poll_transmit(uvcc_link *l, uvcc_transmit *out, uint64_t now) {
     uvcci_link_tick(l, now);
     if (l->tx.fatal != 0)
