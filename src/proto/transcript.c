@@ -309,32 +309,32 @@ int uvcci_transcript_leaf(const uvcci_transcript *t, uint32_t i, uint32_t *row,
     return 0;
 }
 
-/* H(label || id || LE32(epoch) || roots): the two upper kinds of root, up to the roots. */
-static void begin_roots(uvcci_sha256 *h, const char *label, const uint8_t id[32], uint32_t epoch) {
+/* H(label || id || LE32(step) || roots): the two upper kinds of root, up to the roots. */
+static void begin_roots(uvcci_sha256 *h, const char *label, const uint8_t id[32], uint32_t step) {
     uint8_t le[4];
-    uvcci_st32(le, epoch);
+    uvcci_st32(le, step);
     uvcci_sha256_init(h);
     uvcci_sha256_update(h, label, strlen(label));
     uvcci_sha256_update(h, id, 32);
     uvcci_sha256_update(h, le, sizeof le);
 }
 
-void uvcci_replica_root(const uint8_t sid_rep[32], uint32_t epoch, const uint8_t *step_roots,
+void uvcci_replica_root(const uint8_t sid_rep[32], uint32_t step, const uint8_t *step_roots,
                         uint32_t count, uint8_t out[32]) {
     uvcci_sha256 h;
-    begin_roots(&h, "UVCC_REPLICA_ROOT_V1", sid_rep, epoch);
+    begin_roots(&h, "UVCC_REPLICA_ROOT_V1", sid_rep, step);
     uvcci_sha256_update(&h, step_roots, 32 * (size_t)count);
     uvcci_sha256_final(&h, out);
 }
 
-void uvcci_global_root_begin(uvcci_sha256 *h, const uint8_t sid_job[32], uint32_t epoch) {
-    begin_roots(h, "UVCC_GLOBAL_ROOT_V1", sid_job, epoch);
+void uvcci_global_root_begin(uvcci_sha256 *h, const uint8_t sid_job[32], uint32_t step) {
+    begin_roots(h, "UVCC_GLOBAL_ROOT_V1", sid_job, step);
 }
 
-void uvcci_global_root(const uint8_t sid_job[32], uint32_t epoch, const uint8_t *replica_roots,
+void uvcci_global_root(const uint8_t sid_job[32], uint32_t step, const uint8_t *replica_roots,
                        uint32_t count, uint8_t out[32]) {
     uvcci_sha256 h;
-    uvcci_global_root_begin(&h, sid_job, epoch);
+    uvcci_global_root_begin(&h, sid_job, step);
     uvcci_sha256_update(&h, replica_roots, 32 * (size_t)count);
     uvcci_sha256_final(&h, out);
 }
