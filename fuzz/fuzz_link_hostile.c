@@ -7,7 +7,7 @@
  * bounded; the deadline is in the future once nothing waits. */
 #include "frames.h"
 
-#include "proto/link_impl.h"
+#include "proto/link_state.h"
 
 enum { ACTIONS_MAX = 400, HELD_MAX = 32, SENT_MAX = 40, DIGEST_MAX = 1000 };
 

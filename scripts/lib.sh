@@ -23,6 +23,7 @@ missing_packages() {
     [ -e /usr/include/stdio.h ] || printf 'libc6-dev\n'
     command -v meson >/dev/null 2>&1 || printf 'meson\n'
     command -v ninja >/dev/null 2>&1 || printf 'ninja-build\n'
+    command -v python3 >/dev/null 2>&1 || printf 'python3\n'
     command -v pkg-config >/dev/null 2>&1 || printf 'pkg-config\n'
     { command -v valgrind >/dev/null 2>&1 && [ -e /usr/include/valgrind/memcheck.h ]; } ||
         printf 'valgrind\n'
@@ -30,6 +31,20 @@ missing_packages() {
                 cmocka:libcmocka-dev jansson:libjansson-dev; do
         pkg-config --exists "${pair%%:*}" 2>/dev/null || printf '%s\n' "${pair#*:}"
     done
+}
+
+# clang-format 14, for the test that wants it: installed if that can be done here; a test that is
+# skipped says the same.
+want_clang_format() {
+    clang-format-14 --version >/dev/null 2>&1 && return
+    clang-format --version 2>/dev/null | grep -q 'version 14\.' && return
+    if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1; then
+        say "Installing: clang-format-14"
+        { DEBIAN_FRONTEND=noninteractive apt-get -qq update &&
+          DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o Dpkg::Use-Pty=0 \
+              --no-install-recommends install clang-format-14; } >&2 </dev/null && return
+    fi
+    say "No clang-format 14 (Debian: clang-format-14): the test of it is skipped."
 }
 
 # Installs what is missing when root on a system with apt-get, else says what to install and fails.

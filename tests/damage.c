@@ -1,3 +1,4 @@
+/* damage.c - see damage.h: bundles of a run, copies of them, and what is done to the copies. */
 #include "damage.h"
 
 #include "proto/bundle.h"

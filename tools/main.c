@@ -1,4 +1,4 @@
-/* main.c - the command `uvcc`. */
+/* main.c - the command `uvcc`: gives its arguments to the subcommand that they name. */
 #include <stdio.h>
 #include <string.h>
 #include <uvcc/host.h>

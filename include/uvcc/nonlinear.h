@@ -113,8 +113,8 @@ typedef struct uvcc_nonlinear_options {
                              of 1 / sqrt(..) that made it; where `plain`, the column only */
     bool plain;         /**< norms: without gamma and beta, x is the only input */
     bool loss;          /**< CROSS_ENTROPY_GRADIENT: a second output, the column of losses in nats,
-                             ln(sum of exp(x)) - x of the one-hot's element. SOFTMAX, built: two more
-                             outputs, the columns of m and of ln(sum of exp(x - m)) */
+                             ln(sum of exp(x)) - x of the one-hot's element. SOFTMAX, built: two
+                             more outputs, the columns of m and of ln(sum of exp(x - m)) */
     double gain;        /**< RSQRT: factor in (1/2, 1]; 0: 1 */
     double epsilon;     /**< norms: added to the mean square or variance; 0: none */
     uint8_t raise;      /**< emitting an ELEMENT function: it is of 2^raise x */

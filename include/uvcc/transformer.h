@@ -102,8 +102,8 @@ typedef struct uvcc_transformer_config {
     uint8_t text_owner;  /**< party that gives tokens and targets */
     uint8_t loss;        /**< 1: "train" opens the loss of its batch */
     uint16_t sks;        /**< of 1000 matrix products (attention's excepted) so many are checked for
-                              integrity, chosen by coins (SKS_START): products are kept whole for it,
-                              which costs a resharing each; 0: none */
+                              integrity, chosen by coins (SKS_START): products are kept whole for
+                              it, which costs a resharing each; 0: none */
 } uvcc_transformer_config;
 
 /** A worker of a party. */

@@ -5,13 +5,13 @@
  * each word, so ShiftRows rotates 16-bit lanes, and the next row down is a rotation of the word by
  * 16. No table is indexed and nothing branches on data. Keys are expanded by the same S-box,
  * whatever the backend. */
-#include "aes.h"
+#include "proto/aes.h"
 
 #include <string.h>
 
-#include "aes_backends.h"
-#include "bytes.h"
-#include "crypto.h"
+#include "proto/aes_backends.h"
+#include "proto/bytes.h"
+#include "proto/crypto.h"
 
 enum { ROUNDS = 10, BLOCK = 16, GROUP = 4 };
 

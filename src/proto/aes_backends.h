@@ -3,7 +3,7 @@
 #ifndef UVCCI_AES_BACKENDS_H
 #define UVCCI_AES_BACKENDS_H
 
-#include "aes.h"
+#include "proto/aes.h"
 
 typedef struct uvcci_aes_ops {
     void (*ecb)(const uint8_t *rk, const uint8_t *in, uint8_t *out, size_t n);

@@ -4,7 +4,7 @@
  * system are asked at run time. A group of blocks is inlined twice: once whole, where every
  * condition on the number of blocks folds away, and once for the rest. Only block counts are ever
  * branched on, and the public selection of mmo2 chooses what is read. */
-#include "aes_backends.h"
+#include "proto/aes_backends.h"
 
 #if UVCCI_AES_X86
 
@@ -12,7 +12,7 @@
 #include <immintrin.h>
 #include <stdbool.h>
 
-#include "bytes.h"
+#include "proto/bytes.h"
 
 #define NI          __attribute__((target("aes,sse4.1")))
 #define NI_INLINE   static inline __attribute__((always_inline, target("aes,sse4.1")))

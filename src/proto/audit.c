@@ -6,7 +6,7 @@
  *
  * A leaf that differs from its counterpart does not say which of the two is wrong. Where the leaves
  * of one bundle do not give its root, that is the wrong one. */
-#include "bundle.h"
+#include "proto/bundle.h"
 
 #include <uvcc/frame.h>
 
@@ -283,6 +283,10 @@ static int check_audits(const uvcc_bundle *b, uvcc_audit_fault *f) {
     return 0;
 }
 
+/* Which fault is told matters: a bundle may be wrong in itself only because a leaf of it was
+ * changed, so a wrong root alone is told after a disagreement that names this party's leaf, and any
+ * other fault of a bundle before what it makes the others look like. Signed roots are compared
+ * last, over bundles that agree. */
 int uvcc_bundle_verify(const uvcc_bundle b[3], const uvcc_audit_keys *keys,
                        uvcc_audit_fault *fault) {
     if (b == NULL || keys == NULL)

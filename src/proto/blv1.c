@@ -7,7 +7,7 @@
 
 #include <uvcc/blv1.h>
 
-#include "bytes.h"
+#include "proto/bytes.h"
 
 static const uint8_t MAGIC[4] = {'B', 'L', 'V', '1'};
 enum {
@@ -183,6 +183,8 @@ static const char *value_read(uint8_t type, const uint8_t *v, size_t len, uvcc_t
     return reserved == 0 ? NULL : "a reserved field of a value is not 0";
 }
 
+/* The mirror of value_read: reserved bytes are zeros, so that a value has one encoding and its
+ * digest one value. */
 static void value_head_write(const uvcc_tlv *t, uint8_t *v) {
     memset(v, 0, value_head_bytes(t->type));
     switch (t->type) {
@@ -255,6 +257,8 @@ static const char *tlv_read(const uint8_t *p, size_t len, uvcc_tlv *t, size_t *u
     return NULL;
 }
 
+/* All rules of a batch, so that readers afterwards need no checks: what they walk over was walked
+ * here. The order of TLVs is a rule since a root must not depend on how a peer arranged them. */
 static const char *batch_fault(const uint8_t *in, size_t len, uint32_t *count) {
     if (len < UVCC_BLV1_HEADER_BYTES)
         return "shorter than the batch header";

@@ -8,12 +8,12 @@
  *
  * Leaves stand in canonical order, so the row of a leaf's op id is found by walking the table
  * beside the leaves. A checksum says which leaf is damaged; it proves nothing. */
-#include "bundle.h"
+#include "proto/bundle.h"
 
 #include <assert.h>
 #include <uvcc/frame.h>
 
-#include "crc.h"
+#include "proto/crc.h"
 
 enum {
     SUM_BYTES = 4,
@@ -373,6 +373,8 @@ static int decode_leaves(uvcc_bundle *b, size_t at, uvcc_audit_fault *f) {
     return 0;
 }
 
+/* Leaves have their own lengths, so a false leaf count shows here, as a tail that does not begin
+ * where the leaves end: that is told as bytes left over rather than as a wrong checksum. */
 static int decode_tail(uvcc_bundle *b, size_t at, uvcc_audit_fault *f) {
     const uint8_t *p = b->bytes + at;
     const size_t left = b->len - at;
@@ -404,6 +406,8 @@ static int decode_tail(uvcc_bundle *b, size_t at, uvcc_audit_fault *f) {
     return 0;
 }
 
+/* The checksum comes before any field, so that a damaged byte is told as such, and the party only
+ * after it: a fault of bytes that nobody vouches for names no party. */
 static int decode_head(uvcc_bundle *b, uvcc_audit_fault *f) {
     const uint8_t *p = b->bytes;
     uvcci_head h;
@@ -552,6 +556,8 @@ size_t uvcci_bundle_bytes(const uvcci_optable *table, const uvcci_transcript *t)
     return n;
 }
 
+/* Leaves are stored without their sid, which follows from the head; checksums are zeros until
+ * uvcci_bundle_seal writes them all, since put_audit changes the tail later. */
 void uvcci_bundle_encode(const uvcci_head *h, const uint8_t h_program[32],
                          const uvcci_optable *table, const uvcci_transcript *t,
                          const uint8_t step_root[32], uint8_t *out) {

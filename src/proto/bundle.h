@@ -4,9 +4,9 @@
 #ifndef UVCCI_BUNDLE_H
 #define UVCCI_BUNDLE_H
 
-#include "bytes.h"
-#include "optable.h"
-#include "transcript.h"
+#include "proto/bytes.h"
+#include "proto/optable.h"
+#include "proto/transcript.h"
 
 /* Who and where: the first bytes of all formats. */
 typedef struct uvcci_head {

@@ -1,14 +1,14 @@
 /* coin.c - see coin.h. States: per party nothing, committed, opened; invariant: opened is a part of
  * committed, and empty until committed has all three. */
-#include "coin.h"
+#include "proto/coin.h"
 
 #include <assert.h>
 #include <string.h>
 
 #include <uvcc/types.h>
 
-#include "bytes.h"
-#include "crypto.h"
+#include "proto/bytes.h"
+#include "proto/crypto.h"
 
 enum { ALL = 7, SELECT_AT = 16 };
 
@@ -30,6 +30,7 @@ static void commitment(const uvcci_coin *c, uint8_t party, const uint8_t share[3
 
 void uvcci_coin_init(uvcci_coin *c, const uint8_t sid_sub[32], uint32_t step, uint32_t run,
                      uint32_t op_id, uint8_t party, const uint8_t share[32]) {
+    assert(party < UVCC_PARTIES);
     *c = (uvcci_coin){.step = step, .run = run, .op_id = op_id, .party = party};
     memcpy(c->sid_sub, sid_sub, 32);
     memcpy(c->share[party], share, 32);
@@ -42,6 +43,7 @@ const uint8_t *uvcci_coin_commit(uvcci_coin *c) {
 }
 
 int uvcci_coin_on_commit(uvcci_coin *c, uint8_t from, const uint8_t commit[32]) {
+    assert(from < UVCC_PARTIES && from != c->party);
     if ((c->committed >> from & 1) != 0)
         return UVCC_ERR_PROTOCOL;
     memcpy(c->commit[from], commit, 32);
@@ -58,6 +60,7 @@ const uint8_t *uvcci_coin_open(uvcci_coin *c) {
 
 int uvcci_coin_on_share(uvcci_coin *c, uint8_t from, const uint8_t share[32]) {
     uint8_t want[32];
+    assert(from < UVCC_PARTIES && from != c->party);
     if (c->committed != ALL || (c->opened >> from & 1) != 0)
         return UVCC_ERR_PROTOCOL;
     commitment(c, from, share, want);

@@ -3,7 +3,7 @@
  * A CRC is kept reflected, as zlib and gzip do: bit 31 is the coefficient of x^0. Appending n bytes
  * multiplies the CRC of what stands before by x^(8n) modulo the polynomial; the inversions at both
  * ends cancel out. */
-#include "crc.h"
+#include "proto/crc.h"
 
 #include <isa-l.h>
 

@@ -4,7 +4,7 @@
  * several times the cost of hashing one identifier. Everything secret that this file leaves in its
  * own variables is wiped. Invariant: a failed call leaves no plaintext in `out`. */
 #define OPENSSL_SUPPRESS_DEPRECATED
-#include "crypto.h"
+#include "proto/crypto.h"
 
 #include <assert.h>
 #include <limits.h>
@@ -13,7 +13,7 @@
 #include <sodium.h>
 #include <string.h>
 
-#include "bytes.h"
+#include "proto/bytes.h"
 
 /* --- SHA-256 ---------------------------------------------------------------------------------- */
 

@@ -3,7 +3,7 @@
  * States of an engine: the local share is ready or not; per flow of its role: not allowed yet, may
  * be sent, sent; awaited, come. Invariants: sent and may_send are disjoint and hold own flows only;
  * got holds flows to this role only; nothing is handed out before the local share is ready. */
-#include "engine.h"
+#include "proto/engine.h"
 
 #include <assert.h>
 #include <stddef.h>
@@ -80,6 +80,7 @@ const uvcci_flow *uvcci_protocol_flows(uvcci_protocol p, unsigned *count) {
     while (end < uvcci_flow_count && uvcci_flows[end].protocol == p)
         end++;
     *count = end - first;
+    assert(*count <= 8); /* bits of a byte in an engine */
     return uvcci_flows + first;
 }
 
@@ -88,7 +89,7 @@ unsigned uvcci_protocol_hops(uvcci_protocol p) {
 #define UVCCI_PROTOCOL(name, hops, text)                                                           \
     case UVCCI_PROTO_##name:                                                                       \
         return hops;
-#include "protocols.def"
+#include "proto/protocols.def"
 #undef UVCCI_PROTOCOL
     default:
         return 0;
@@ -100,7 +101,7 @@ const char *uvcci_protocol_name(uvcci_protocol p) {
 #define UVCCI_PROTOCOL(name, hops, text)                                                           \
     case UVCCI_PROTO_##name:                                                                       \
         return #name;
-#include "protocols.def"
+#include "proto/protocols.def"
 #undef UVCCI_PROTOCOL
     default:
         return NULL;
@@ -132,6 +133,7 @@ static void allow(uvcci_engine *e) {
         if (f[i].from == e->role && ready && (e->sent >> i & 1) == 0)
             e->may_send |= (uint8_t)(1u << i);
     }
+    assert((e->may_send & e->sent) == 0);
 }
 
 void uvcci_engine_init(uvcci_engine *e, uvcci_protocol p, uvcci_role role) {

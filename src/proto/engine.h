@@ -25,7 +25,7 @@ static inline uint8_t uvcci_party_of(uvcci_role role, uint8_t edge) {
 
 typedef enum uvcci_protocol {
 #define UVCCI_PROTOCOL(name, hops, text) UVCCI_PROTO_##name,
-#include "protocols.def"
+#include "proto/protocols.def"
 #undef UVCCI_PROTOCOL
     UVCCI_PROTO_COUNT
 } uvcci_protocol;

@@ -3,12 +3,10 @@
  * Invariants: nothing is read past the given bytes; nothing is written on refusal; a header that
  * passes has lengths that cannot wrap: offset + piece <= msg_len <= UVCC_MSG_MAX_BYTES, and the
  * piece lies in one chunk. */
-#include <stdbool.h>
+#include "proto/frame.h"
 
-#include <uvcc/frame.h>
-
-#include "bytes.h"
-#include "crc.h"
+#include "proto/bytes.h"
+#include "proto/crc.h"
 
 enum {
     AT_VERSION = 4,
@@ -28,6 +26,7 @@ enum {
     AT_ACK = 52,
     AT_CRC32 = 60,
 };
+_Static_assert(AT_ACK == UVCCI_FRAME_BOUND_BYTES, "a seal binds the header up to the ack");
 
 static const uint8_t MAGIC[4] = {'U', 'V', 'F', '1'};
 enum { VERSION = 1 };
@@ -121,6 +120,8 @@ static int refuse(const char **why, const char *text) {
     return UVCC_ERR_FRAME;
 }
 
+/* Decodes into a local and checks that, so a refused header leaves *out alone; the offsets above
+ * stand for this and for encoding alike. */
 int uvcc_frame_decode_header(const uint8_t in[UVCC_FRAME_HEADER_BYTES], uvcc_frame_header *out,
                              const char **why) {
     if (memcmp(in, MAGIC, sizeof MAGIC) != 0)
@@ -156,6 +157,18 @@ uint32_t uvcc_frame_crc(const uint8_t header[UVCC_FRAME_HEADER_BYTES], const uin
                         size_t payload_len) {
     uint32_t crc = uvcci_crc32(0, header, AT_CRC32);
     return payload_len == 0 ? crc : uvcci_crc32(crc, payload, payload_len);
+}
+
+void uvcci_frame_put_ack(uint8_t header[UVCC_FRAME_HEADER_BYTES], uint64_t ack) {
+    uvcci_st64(header + AT_ACK, ack);
+}
+
+void uvcci_frame_put_crc(uint8_t header[UVCC_FRAME_HEADER_BYTES], uint32_t crc) {
+    uvcci_st32(header + AT_CRC32, crc);
+}
+
+uint32_t uvcci_frame_payload_len(const uint8_t header[UVCC_FRAME_HEADER_BYTES]) {
+    return uvcci_ld32(header + AT_PAYLOAD_LEN);
 }
 
 ptrdiff_t uvcc_frame_decode(const uint8_t *in, size_t len, uvcc_frame_header *out,

@@ -6,14 +6,14 @@
  * most three payloads due, and the chain HELLO 1 -> 2 -> 3 -> nothing (with HELLO 1 -> 1 only every
  * second time, and 1 -> 1 for one that is not believed) ends, so answers never feed each other. The
  * ephemeral secret lives until both peers are DONE. */
-#include "hello.h"
+#include "proto/hello.h"
 
 #include <assert.h>
 
-#include "bytes.h"
-#include "ids.h"
-#include "mutant.h"
-#include "pace.h"
+#include "proto/bytes.h"
+#include "proto/ids.h"
+#include "proto/mutant.h"
+#include "proto/pace.h"
 
 enum { HELLO1 = 1, HELLO2 = 2, HELLO3 = 3 };
 #define BIT(hello) (1u << (hello))
@@ -59,6 +59,7 @@ static bool x25519(const uvcci_hello *h) {
 }
 
 static uint8_t other_peer(const uvcci_hello *h, uint8_t peer) {
+    assert(peer < UVCC_PARTIES && peer != h->cfg.party);
     return (uint8_t)(3 - h->cfg.party - peer);
 }
 
@@ -104,6 +105,7 @@ static void set_timer(uvcci_hello_peer *p, uint64_t repeat_ns, uint64_t now) {
 }
 
 static void advance(uvcci_hello *h, uvcci_hello_peer *p, uvcci_hello_state state, uint64_t now) {
+    assert(p->state < state); /* a state never falls */
     p->state = state;
     set_timer(p, h->cfg.repeat_ns, now);
 }
@@ -221,6 +223,7 @@ static int derive(uvcci_hello *h, uint8_t peer, const uint8_t *their2) {
 
 /* Both HELLO 1 are here: the greatest run, the least step, the highest suite of all three. */
 static void agree(uvcci_hello *h, uint64_t now) {
+    assert(!h->agreed);
     uint8_t common = h->cfg.suites;
     h->run = h->cfg.next_run;
     h->step = h->cfg.next_step;
@@ -272,6 +275,10 @@ static int take_hello2(uvcci_hello *h, uint8_t peer, const uint8_t *in, uint64_t
     return 0;
 }
 
+/* HELLO 1 repeats until it is answered, so most that come are not the first: the same again is
+ * answered, one that differs is a peer that restarted (stale) or nobody's; only before agreement
+ * may a wrong one end the handshake. The second first one makes us agree, and then HELLO 2s that
+ * came early are taken. */
 static int input_hello1(uvcci_hello *h, uint8_t peer, const uint8_t *in, uint64_t now) {
     uvcci_hello_peer *p = &h->peer[peer];
     if (in[AT_PARTY] != peer) { /* ours, reflected, or from another link */

@@ -27,7 +27,7 @@
 #ifndef UVCCI_HELLO_H
 #define UVCCI_HELLO_H
 
-#include "crypto.h"
+#include "proto/crypto.h"
 
 #define UVCCI_HELLO1_BYTES 152u
 #define UVCCI_HELLO2_BYTES 108u

@@ -4,13 +4,13 @@
  * fields, gathered in a small buffer; a key is HKDF over an info string built the same way. No
  * field comes from a peer unchecked and none has variable width, so no buffer can overflow: the
  * writers' `bad` flag is an assertion. */
-#include "ids.h"
+#include "proto/ids.h"
 
 #include <assert.h>
 #include <string.h>
 #include <uvcc/frame.h>
 
-#include "bytes.h"
+#include "proto/bytes.h"
 
 /* The longest input is that of a RESHARE_BATCH's message id: 26 bytes of label, sid_sub, 10 more.
  */
@@ -97,8 +97,8 @@ uint64_t uvcci_fss_id(const uint8_t sid_sub[32], uint32_t step, uint32_t op_id, 
 
 static const char *const stream_names[] = {
 #define UVCCI_STREAM(name) #name,
-#include "mutant.h"
-#include "streams.def"
+#include "proto/mutant.h"
+#include "proto/streams.def"
 #undef UVCCI_STREAM
 };
 

@@ -2,7 +2,7 @@
 #ifndef UVCCI_IDS_H
 #define UVCCI_IDS_H
 
-#include "crypto.h"
+#include "proto/crypto.h"
 #include <stdint.h>
 
 enum { UVCCI_PHASE_FWD = 0, UVCCI_PHASE_BWD = 1, UVCCI_PHASE_UPD = 2 };
@@ -11,7 +11,7 @@ enum { UVCCI_BLOCK_IO = 254, UVCCI_BLOCK_ENDS = 255 };
 /* Names of opened streams. */
 typedef enum uvcci_stream_name {
 #define UVCCI_STREAM(name) UVCCI_STREAM_##name,
-#include "streams.def"
+#include "proto/streams.def"
 #undef UVCCI_STREAM
     UVCCI_STREAM_COUNT
 } uvcci_stream_name;

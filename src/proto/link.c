@@ -1,5 +1,5 @@
-/* link.c - a reliable message link to one peer: its life, its keys, its clock. Messages out stand
- * in link_tx.c, frames in in link_rx.c, records in link_pool.c.
+/* link.c - a reliable message link to one peer: its life, its HELLO, its clock; the other calls
+ * stand in link_send.c, link_tx.c, link_rx.c and link_keys.c (link_state.h has the list).
  *
  * States: made -> set_run -> (set_keys) -> started. HELLO frames flow in all of them, ACK, PING and
  * data only once started; a stream link sends only between stream_opened and stream_closed.
@@ -9,50 +9,23 @@
 #include <assert.h>
 #include <string.h>
 
-#include "bytes.h"
-#include "ids.h"
-#include "link_impl.h"
-#include "mutant.h"
+#include "proto/bytes.h"
+#include "proto/link_acked.h"
+#include "proto/link_core.h"
+#include "proto/link_keys.h"
+#include "proto/link_pool.h"
+#include "proto/link_rx.h"
+#include "proto/link_stream.h"
+#include "proto/link_tx.h"
+#include "proto/mutant.h"
 
 #define MS UINT64_C(1000000)
-/* Caches of an idle link go back after this time. */
-#define TRIM_NS          (100 * MS)
+
 #define RTO_MOST_NS      (3600000 * MS)
 #define RUN_MAX          ((1u << 24) - 1u)
 #define PACKET_MIN_BYTES 256u
 #define FRAME_MAX_BYTES  (UVCC_FRAME_HEADER_BYTES + UVCC_CHUNK_BYTES + UVCC_FRAME_SEAL_BYTES)
 #define FRAME_MIN_BYTES  256u
-
-void *uvcci_link_alloc(uvcc_link *l, size_t bytes, uvcc_mem_class cls) {
-    void *p = l->cfg.alloc.alloc(l->cfg.alloc.user, bytes, cls);
-    if (p == NULL)
-        return NULL;
-    l->stats.memory_bytes += bytes;
-    if (l->trim_at == UVCC_NEVER)
-        l->trim_at = uvcci_later(l->now, TRIM_NS);
-    return p;
-}
-
-void uvcci_link_give(uvcc_link *l, void *p, size_t bytes, uvcc_mem_class cls) {
-    if (p == NULL)
-        return;
-    assert(l->stats.memory_bytes >= bytes);
-    l->stats.memory_bytes -= bytes;
-    l->cfg.alloc.free(l->cfg.alloc.user, p, bytes, cls);
-}
-
-void uvcci_link_tick(uvcc_link *l, uint64_t now) {
-    uint64_t last = l->now - l->skew;
-    if (now < last) {
-        l->skew += last - now;
-        l->stats.clock_back++;
-    }
-    l->now = uvcci_max64(l->now, uvcci_later(now, l->skew));
-}
-
-bool uvcci_link_stepless(uint8_t kind) {
-    return kind == UVCC_FRAME_STEP || kind == UVCC_FRAME_AUDIT || kind == UVCC_FRAME_BYE;
-}
 
 /* ---- configuration ---- */
 
@@ -71,6 +44,8 @@ static void set_default32(uint32_t *v, uint32_t value) {
         *v = value;
 }
 
+/* Zeros become the defaults of link.h; then every limit must be one with which no sum of them wraps
+ * and the smallest frames still fit. False: the config is refused. */
 static bool resolve(uvcc_link_config *c) {
     const uint64_t bytes = UINT64_C(32) << 20;
     set_default32(&c->frame_bytes, 64u << 10);
@@ -127,35 +102,15 @@ int uvcc_link_new(uvcc_link **out, const uvcc_link_config *cfg) {
     return 0;
 }
 
-static void step_keys_free(uvcc_link *l) {
-    uvcci_step_keys *s = l->keys != NULL ? l->keys->steps : NULL;
-    if (s == NULL)
-        return;
-    for (size_t i = 0; i < 3; i++) {
-        uvcci_aead_free(&s->tx[i].aead);
-        uvcci_aead_free(&s->rx[i].aead);
-    }
-    uvcci_wipe(s, sizeof *s);
-    uvcci_link_give(l, s, sizeof *s, UVCC_MEM_SECRET);
-    l->keys->steps = NULL;
-}
-
-static void keys_free(uvcc_link *l) {
-    if (l->keys == NULL)
-        return;
-    step_keys_free(l);
-    uvcci_wipe(l->keys, sizeof *l->keys);
-    uvcci_link_give(l, l->keys, sizeof *l->keys, UVCC_MEM_SECRET);
-    l->keys = NULL;
-}
-
 void uvcc_link_free(uvcc_link *l) {
     if (l == NULL)
         return;
     uvcci_tx_free(l);
+    uvcci_stream_reset(l);
+    uvcci_stream_trim(l);
     uvcci_rx_free(l);
     uvcci_data_trim(l);
-    keys_free(l);
+    uvcci_keys_free(l);
     uvcci_link_give(l, l->hello_out, sizeof *l->hello_out, UVCC_MEM_STATE);
     uvcci_link_give(l, l->hello_in, sizeof *l->hello_in, UVCC_MEM_STATE);
     assert(l->stats.memory_bytes == sizeof *l);
@@ -167,10 +122,10 @@ void uvcc_link_free(uvcc_link *l) {
 uint64_t uvcc_link_memory_bound(const uvcc_link *l) {
     return sizeof *l + sizeof(uvcci_link_keys) + sizeof(uvcci_step_keys) + sizeof(uvcci_spares) +
            sizeof(uvcci_hello_box) + sizeof(uvcci_hello_queue) + uvcci_data_bound(l) +
-           uvcci_tx_bound(l) + uvcci_rx_bound(l);
+           uvcci_tx_bound(l) + uvcci_rx_bound(l) + sizeof(uvcci_rx_partial);
 }
 
-/* ---- run, keys, step ---- */
+/* ---- run, step ---- */
 
 int uvcc_link_set_run(uvcc_link *l, uint32_t run) {
     if (run > RUN_MAX)
@@ -184,27 +139,10 @@ int uvcc_link_set_run(uvcc_link *l, uint32_t run) {
     return 0;
 }
 
-int uvcc_link_set_keys(uvcc_link *l, uint8_t suite, const uint8_t prk[32]) {
-    if (prk == NULL || (suite != UVCCI_SUITE_CHACHA20_POLY1305 && suite != UVCCI_SUITE_AES256_GCM))
-        return UVCC_ERR_USAGE;
-    if (!l->have_run || l->started || l->keys != NULL)
-        return UVCC_ERR_STATE;
-    uvcci_link_keys *k = uvcci_link_alloc(l, sizeof *k, UVCC_MEM_SECRET);
-    if (k == NULL)
-        return UVCC_ERR_NOMEM;
-    memset(k, 0, sizeof *k);
-    k->suite = suite;
-    memcpy(k->prk, prk, sizeof k->prk);
-    uvcci_derive_ctl_key(prk, l->run, l->cfg.me, l->cfg.peer, k->ctl_tx);
-    uvcci_derive_ctl_key(prk, l->run, l->cfg.peer, l->cfg.me, k->ctl_rx);
-    l->keys = k;
-    return 0;
-}
-
 int uvcc_link_reset(uvcc_link *l) {
     if (l->started || l->tx.undone != 0)
         return UVCC_ERR_STATE;
-    keys_free(l);
+    uvcci_keys_free(l);
     uvcci_link_give(l, l->hello_out, sizeof *l->hello_out, UVCC_MEM_STATE);
     l->hello_out = NULL;
     l->have_run = l->heard = false;
@@ -214,43 +152,11 @@ int uvcc_link_reset(uvcc_link *l) {
     return 0;
 }
 
-uvcci_aead *uvcci_link_key_of(uvcc_link *l, uint32_t step, bool tx) {
-    uvcci_step_keys *s = l->keys->steps;
-    if (s == NULL) {
-        s = uvcci_link_alloc(l, sizeof *s, UVCC_MEM_SECRET);
-        if (s == NULL)
-            return NULL;
-        memset(s, 0, sizeof *s);
-        l->keys->steps = s;
-    }
-    uvcci_link_key *k = tx ? &s->tx[step % 3] : &s->rx[step % 3];
-    if (k->valid && k->step == step)
-        return &k->aead;
-    uvcci_aead_free(&k->aead);
-    k->valid = false;
-    uint8_t src = tx ? l->cfg.me : l->cfg.peer, dst = tx ? l->cfg.peer : l->cfg.me, key[32];
-    uvcci_derive_frame_key(l->keys->prk, step, l->run, src, dst, key);
-    k->valid = uvcci_aead_init(&k->aead, l->keys->suite, key) == 0;
-    k->step = step;
-    uvcci_wipe(key, sizeof key);
-    return k->valid ? &k->aead : NULL;
-}
-
-static void key_expire(uvcci_link_key *k, uint32_t step) {
-    if (k->valid && k->step + UINT64_C(1) < step) {
-        uvcci_aead_free(&k->aead);
-        k->valid = false;
-    }
-}
-
 int uvcc_link_set_step(uvcc_link *l, uint32_t step) {
     if (step < l->step)
         return UVCC_ERR_USAGE;
     l->step = step;
-    for (size_t i = 0; l->keys != NULL && l->keys->steps != NULL && i < 3; i++) {
-        key_expire(&l->keys->steps->tx[i], step);
-        key_expire(&l->keys->steps->rx[i], step);
-    }
+    uvcci_keys_expire(l, step);
     return 0;
 }
 
@@ -301,6 +207,7 @@ size_t uvcc_link_poll_hello(uvcc_link *l, uint8_t out[256], bool *sealed) {
 bool uvcc_link_heard(const uvcc_link *l) {
     return l->heard;
 }
+
 const char *uvcc_link_violation(const uvcc_link *l) {
     return l->violation;
 }
@@ -311,7 +218,7 @@ void uvcc_link_stream_opened(uvcc_link *l, uint64_t now) {
     if (l->cfg.datagram)
         return;
     uvcci_link_tick(l, now);
-    uvcci_rx_stream_reset(l);
+    uvcci_stream_reset(l);
     uvcci_tx_stream_reset(l);
     l->stream_up = true;
     l->rx.ack_at = l->now;
@@ -323,14 +230,21 @@ void uvcc_link_stream_closed(uvcc_link *l, uint64_t now) {
     if (l->cfg.datagram)
         return;
     uvcci_link_tick(l, now);
-    uvcci_rx_stream_reset(l);
+    uvcci_stream_reset(l);
     uvcci_tx_stream_reset(l);
     l->stream_up = false;
 }
 
+int uvcc_link_feed(uvcc_link *l, const uint8_t *data, size_t len, uint64_t now) {
+    uvcci_link_tick(l, now);
+    l->stats.bytes_rx += len;
+    return l->cfg.datagram ? uvcci_rx_packet(l, data, len) : uvcci_stream_feed(l, data, len);
+}
+
 /* Nothing is on its way in or out; what memory is left holds caches. */
 static bool quiet(const uvcc_link *l) {
-    return l->tx.pool.live == 0 && l->tx.unacked == 0 && !l->tx.outstanding && uvcci_rx_quiet(l);
+    return l->tx.pool.live == 0 && l->tx.unacked == 0 && !l->tx.outstanding && uvcci_rx_quiet(l) &&
+           uvcci_stream_quiet(l);
 }
 
 uint64_t uvcc_link_next_deadline(const uvcc_link *l) {
@@ -357,10 +271,11 @@ void uvcc_link_on_timer(uvcc_link *l, uint64_t now) {
     if (quiet(l)) {
         uvcci_tx_trim(l);
         uvcci_rx_trim(l);
+        uvcci_stream_trim(l);
         uvcci_data_trim(l);
-        step_keys_free(l);
+        uvcci_step_keys_free(l);
     } else {
-        l->trim_at = uvcci_later(l->now, TRIM_NS);
+        uvcci_link_trim_later(l);
     }
 }
 

@@ -5,10 +5,12 @@
  * only one with room (so a link that hovers at a slab's edge does not call the allocator each
  * time). A token names an object as long as it lives and nothing afterwards. Buffers in use and
  * spare ones together stay within the config's four limits. */
+#include "proto/link_pool.h"
+
 #include <assert.h>
 #include <string.h>
 
-#include "link_impl.h"
+#include "proto/link_core.h"
 
 #define ALL_FREE  ((1u << UVCCI_SLAB_OBJECTS) - 1u)
 #define NO_INDEX  UINT32_MAX

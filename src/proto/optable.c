@@ -7,14 +7,14 @@
  * Invariants after a successful build: rows ascend strictly, b is dense per op, op ids are distinct
  * and non-zero, and index holds exactly them. The index probes linearly and is at most half full,
  * so every search ends. */
-#include "optable.h"
+#include "proto/optable.h"
 
 #include <assert.h>
 #include <string.h>
 #include <uvcc/types.h>
 
-#include "bytes.h"
-#include "sort.h"
+#include "proto/bytes.h"
+#include "proto/sort.h"
 
 static uint64_t key_of(const uvcci_oprow *row) {
     return (uint64_t)row->phase << 48 | (uint64_t)row->mb << 32 | (uint64_t)row->k << 16 | row->b;
@@ -44,6 +44,7 @@ static bool number_rows(uvcci_oprow *rows, uint32_t n) {
 /* The slot of op_id, or the empty slot where it would go. Ids are hashes: their low bits spread. */
 static uint32_t slot_of(const uvcci_optable *t, uint32_t op_id) {
     uint32_t mask = t->index_cap - 1;
+    assert(t->index_cap >= 2 * (uint64_t)t->count && (t->index_cap & mask) == 0);
     uint32_t slot = op_id & mask;
     while (t->index[slot] != 0 && t->rows[t->index[slot] - 1].op_id != op_id)
         slot = (slot + 1) & mask;

@@ -3,7 +3,7 @@
 #ifndef UVCCI_OPTABLE_H
 #define UVCCI_OPTABLE_H
 
-#include "ids.h"
+#include "proto/ids.h"
 
 typedef struct uvcci_oprow {
     uint8_t phase;

@@ -2,13 +2,13 @@
  *
  * State: none. Two words make a block, so a range may begin and end in the middle of one; whole
  * blocks are encrypted straight into `out`. */
-#include "prg.h"
+#include "proto/prg.h"
 
 #include <assert.h>
 #include <string.h>
 
-#include "bytes.h"
-#include "crypto.h"
+#include "proto/bytes.h"
+#include "proto/crypto.h"
 
 #define LANE_SHIFT  40
 #define LANE_BLOCKS ((uint64_t)1 << LANE_SHIFT)

@@ -7,7 +7,7 @@
 #ifndef UVCCI_PRG_H
 #define UVCCI_PRG_H
 
-#include "aes.h"
+#include "proto/aes.h"
 
 typedef struct uvcci_prg_at {
     uint32_t ordinal;

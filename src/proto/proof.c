@@ -9,7 +9,7 @@
  *
  * A proof up to the root of a worker alone has one step root and one replica root. Its head's run
  * is 0: only a STEP_BEGIN leaf speaks of the run. */
-#include "bundle.h"
+#include "proto/bundle.h"
 
 enum { SUM_BYTES = 4, FLAG_OF_JOB = 1 };
 
@@ -168,19 +168,22 @@ static bool job_fits(const uvcc_bundle *b, const uvcc_job_root *j) {
 static void put_upper(uvcci_writer *w, const uvcc_bundle *b, const uvcc_job_root *j) {
     const uint32_t each = j == NULL ? 1 : (uint32_t)j->stages * j->tp_ranks;
     const uint32_t replicas = j == NULL ? 1 : j->replicas;
-    const uint8_t *epochs =
+    const uint8_t *step_roots =
         j == NULL ? b->step_root : j->step_roots + (size_t)b->replica * each * 32;
-    uvcci_put(w, epochs, (size_t)each * 32);
+    uvcci_put(w, step_roots, (size_t)each * 32);
     for (uint32_t r = 0; r < replicas; r++) {
         uint8_t sid_rep[32], root[32];
         uvcci_sid_rep(b->sid_job, j == NULL ? b->replica : r, sid_rep);
         uvcci_replica_root(sid_rep, b->step,
-                           j == NULL ? epochs : j->step_roots + (size_t)r * each * 32, each, root);
+                           j == NULL ? step_roots : j->step_roots + (size_t)r * each * 32, each,
+                           root);
         uvcci_put(w, root, 32);
     }
     uvcci_put(w, j == NULL ? b->audit[b->party].signature : j->global.signature, 64);
 }
 
+/* The head's run is 0 and the leaf goes without its sid: what a proof shows must follow from the
+ * leaf and the roots, not from fields that no root covers. */
 int64_t uvcc_proof_make(const uvcc_bundle *b, uint32_t index, const uvcc_job_root *job,
                         uint8_t *out, size_t cap) {
     if (b == NULL || out == NULL || index >= b->leaf_count)
@@ -218,6 +221,8 @@ int64_t uvcc_proof_make(const uvcc_bundle *b, uint32_t index, const uvcc_job_roo
     return (int64_t)w.len;
 }
 
+/* Checks the form only, before anything is hashed: every length is computed from the fields and
+ * must be exactly what is there, so what uvcc_proof_check reads later is in bounds. */
 int uvcc_proof_decode(uvcc_proof *out, const uint8_t *bytes, size_t len, uvcc_audit_fault *fault) {
     if (out == NULL || (bytes == NULL && len != 0))
         return UVCC_ERR_USAGE;
@@ -259,15 +264,15 @@ int uvcc_proof_decode(uvcc_proof *out, const uint8_t *bytes, size_t len, uvcc_au
     if (p.path_len > UVCC_PATH_MAX)
         return uvcci_fault_at(fault, UVCC_ERR_FRAME, UVCC_FAULT_HEADER, p.party, leaf_at + n);
     p.leaf_len = uvcci_leaf_whole(sid_sub, stored, n, p.leaf);
-    const size_t epochs = (p.of_job ? (size_t)p.stages * p.tp_ranks : 1) * 32;
+    const size_t steps_len = (p.of_job ? (size_t)p.stages * p.tp_ranks : 1) * 32;
     const size_t replicas = (p.of_job ? (size_t)p.replicas : 1) * 32;
-    const size_t want = 32 * (size_t)p.path_len + epochs + replicas + 64, left = r.len - r.at;
+    const size_t want = 32 * (size_t)p.path_len + steps_len + replicas + 64, left = r.len - r.at;
     if (left != want)
         return uvcci_fault_at(fault, UVCC_ERR_FRAME,
                               left < want ? UVCC_FAULT_CUT : UVCC_FAULT_LEFT_OVER, p.party, len);
     p.path = bytes + r.at;
     p.step_roots = p.path + 32 * (size_t)p.path_len;
-    p.replica_roots = p.step_roots + epochs;
+    p.replica_roots = p.step_roots + steps_len;
     p.signature = p.replica_roots + replicas;
     *out = p;
     return uvcci_fault_at(fault, 0, UVCC_FAULT_NONE, p.party, 0);

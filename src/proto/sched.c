@@ -1,10 +1,11 @@
 /* sched.c - the 1F1B order: warm-up forwards, one forward one backward, drain; and which of several
  * runnable ops is next. Stateless. */
-#include "sched.h"
+#include "proto/sched.h"
 
+#include <assert.h>
 #include <uvcc/pipeline.h>
 
-#include "ids.h"
+#include "proto/ids.h"
 
 /* A stage is one byte and a microbatch two wherever ids are made of them. */
 #define MAX_STAGES       256u
@@ -59,5 +60,6 @@ int uvcci_sched_order(uint32_t stage, uint32_t stages, uint32_t microbatches, ui
             out[n++] = (uvcci_slot){UVCCI_PHASE_FWD, (uint16_t)forward++};
         out[n++] = (uvcci_slot){UVCCI_PHASE_BWD, (uint16_t)backward++};
     }
+    assert(n == 2 * (size_t)microbatches);
     return (int)n;
 }

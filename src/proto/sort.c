@@ -1,6 +1,7 @@
 /* sort.c - heapsort over elements of any size. */
-#include "sort.h"
+#include "proto/sort.h"
 
+#include <assert.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -26,6 +27,7 @@ static void sift_down(uint8_t *list, size_t i, size_t n, size_t bytes, uvcci_com
 }
 
 void uvcci_sort(void *list, size_t count, size_t bytes, uvcci_compare compare) {
+    assert(bytes != 0 && count <= SIZE_MAX / bytes);
     for (size_t i = count / 2; i-- > 0;)
         sift_down(list, i, count, bytes, compare);
     for (size_t end = count; end-- > 1;) {

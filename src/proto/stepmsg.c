@@ -2,12 +2,12 @@
  *
  * Stateless. A decoder checks the whole payload's length first, from the count that it holds where
  * it has one, so no read after that can fail and nothing is written before. */
-#include "stepmsg.h"
+#include "proto/stepmsg.h"
 
 #include <uvcc/types.h>
 
-#include "bytes.h"
-#include "crypto.h"
+#include "proto/bytes.h"
+#include "proto/crypto.h"
 
 static int end_encode(const uvcci_writer *w) {
     return w->bad ? UVCC_ERR_USAGE : (int)w->len;

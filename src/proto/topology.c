@@ -1,6 +1,7 @@
 /* topology.c - coordinates of workers and the groups they form. Stateless. */
-#include "topology.h"
+#include "proto/topology.h"
 
+#include <assert.h>
 #include <uvcc/types.h>
 
 #define MAX_STAGES 256u
@@ -27,6 +28,7 @@ int uvcci_topology_rank(const uvcci_topology *topo, uvcci_coord at, uint32_t *lo
 int uvcci_topology_coord(const uvcci_topology *topo, uint32_t local_rank, uvcci_coord *at) {
     if (local_rank >= uvcci_topology_workers(topo))
         return UVCC_ERR_USAGE;
+    assert(uvcci_topology_check(topo) == 0);
     uint32_t pipeline_at = local_rank / topo->tp_ranks;
     *at = (uvcci_coord){.replica = (uint16_t)(pipeline_at / topo->stages),
                         .stage = (uint16_t)(pipeline_at % topo->stages),
@@ -47,6 +49,7 @@ static int stage_group(const uvcci_topology *topo, uvcci_coord at, uint32_t *mem
 
 int uvcci_topology_group(const uvcci_topology *topo, uvcci_group kind, uvcci_coord at,
                          uint32_t *members, size_t cap) {
+    assert(uvcci_topology_check(topo) == 0);
     uint32_t per_replica = (uint32_t)topo->stages * topo->tp_ranks;
     uint32_t rank, own, count, stride;
     int rc = uvcci_topology_rank(topo, at, &rank);

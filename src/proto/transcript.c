@@ -4,12 +4,12 @@
  * (after new and add) and rooted (after root): in the latter the entries stand in canonical order.
  * Entries double when they are full, so an add costs O(1) amortised; sorting is a bottom-up merge
  * sort, which finds leaves that came in order cheap. */
-#include "transcript.h"
+#include "proto/transcript.h"
 
 #include <assert.h>
 #include <string.h>
 
-#include "bytes.h"
+#include "proto/bytes.h"
 
 #define CHUNK_BYTES   (64u << 10)
 #define FIRST_ENTRIES 256u
@@ -82,6 +82,7 @@ void uvcci_transcript_free(uvcci_transcript *t) {
 }
 
 static int reserve_entry(uvcci_transcript *t) {
+    assert(t->count < t->max && t->cap <= t->max);
     if (t->count < t->cap)
         return 0;
     uint32_t cap = t->cap <= t->max / 2 ? 2 * t->cap : t->max;
@@ -219,6 +220,7 @@ void uvcci_merkle_begin(uvcci_merkle *m, uint32_t target) {
 
 /* The two upmost subtrees become one. */
 static void merkle_join(uvcci_merkle *m) {
+    assert(m->depth >= 2);
     uint8_t *left = m->node[m->depth - 2], *right = m->node[m->depth - 1];
     if (m->at == m->depth - 1 || m->at == m->depth - 2) {
         assert(m->sibling_count < UVCC_PATH_MAX);
@@ -232,6 +234,7 @@ static void merkle_join(uvcci_merkle *m) {
 void uvcci_merkle_add(uvcci_merkle *m, const uint8_t leaf_hash[32]) {
     if (m->count == m->target)
         m->at = m->depth;
+    assert(m->depth < sizeof m->node / sizeof m->node[0]);
     memcpy(m->node[m->depth++], leaf_hash, 32);
     m->count++;
     for (uint32_t n = m->count; (n & 1u) == 0; n >>= 1)
@@ -306,32 +309,32 @@ int uvcci_transcript_leaf(const uvcci_transcript *t, uint32_t i, uint32_t *row,
     return 0;
 }
 
-/* H(label || id || LE32(epoch) || roots): the two upper kinds of root, up to the roots. */
-static void begin_roots(uvcci_sha256 *h, const char *label, const uint8_t id[32], uint32_t epoch) {
+/* H(label || id || LE32(step) || roots): the two upper kinds of root, up to the roots. */
+static void begin_roots(uvcci_sha256 *h, const char *label, const uint8_t id[32], uint32_t step) {
     uint8_t le[4];
-    uvcci_st32(le, epoch);
+    uvcci_st32(le, step);
     uvcci_sha256_init(h);
     uvcci_sha256_update(h, label, strlen(label));
     uvcci_sha256_update(h, id, 32);
     uvcci_sha256_update(h, le, sizeof le);
 }
 
-void uvcci_replica_root(const uint8_t sid_rep[32], uint32_t epoch, const uint8_t *step_roots,
+void uvcci_replica_root(const uint8_t sid_rep[32], uint32_t step, const uint8_t *step_roots,
                         uint32_t count, uint8_t out[32]) {
     uvcci_sha256 h;
-    begin_roots(&h, "UVCC_REPLICA_ROOT_V1", sid_rep, epoch);
+    begin_roots(&h, "UVCC_REPLICA_ROOT_V1", sid_rep, step);
     uvcci_sha256_update(&h, step_roots, 32 * (size_t)count);
     uvcci_sha256_final(&h, out);
 }
 
-void uvcci_global_root_begin(uvcci_sha256 *h, const uint8_t sid_job[32], uint32_t epoch) {
-    begin_roots(h, "UVCC_GLOBAL_ROOT_V1", sid_job, epoch);
+void uvcci_global_root_begin(uvcci_sha256 *h, const uint8_t sid_job[32], uint32_t step) {
+    begin_roots(h, "UVCC_GLOBAL_ROOT_V1", sid_job, step);
 }
 
-void uvcci_global_root(const uint8_t sid_job[32], uint32_t epoch, const uint8_t *replica_roots,
+void uvcci_global_root(const uint8_t sid_job[32], uint32_t step, const uint8_t *replica_roots,
                        uint32_t count, uint8_t out[32]) {
     uvcci_sha256 h;
-    uvcci_global_root_begin(&h, sid_job, epoch);
+    uvcci_global_root_begin(&h, sid_job, step);
     uvcci_sha256_update(&h, replica_roots, 32 * (size_t)count);
     uvcci_sha256_final(&h, out);
 }

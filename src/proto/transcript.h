@@ -3,7 +3,7 @@
 #ifndef UVCCI_TRANSCRIPT_H
 #define UVCCI_TRANSCRIPT_H
 
-#include "crypto.h"
+#include "proto/crypto.h"
 #include <uvcc/audit.h>
 
 /* Leaf types: the public ones under the names of this room. */
@@ -55,12 +55,12 @@ void uvcci_merkle_end(uvcci_merkle *m, uint8_t root[32]);
 int uvcci_merkle_verify(const uint8_t leaf_hash[32], uint32_t index, uint32_t count,
                         const uint8_t *siblings, uint32_t n, const uint8_t root[32]);
 
-void uvcci_replica_root(const uint8_t sid_rep[32], uint32_t epoch, const uint8_t *step_roots,
+void uvcci_replica_root(const uint8_t sid_rep[32], uint32_t step, const uint8_t *step_roots,
                         uint32_t count, uint8_t out[32]);
-void uvcci_global_root(const uint8_t sid_job[32], uint32_t epoch, const uint8_t *replica_roots,
+void uvcci_global_root(const uint8_t sid_job[32], uint32_t step, const uint8_t *replica_roots,
                        uint32_t count, uint8_t out[32]);
 /* The same, up to the replica roots: the caller updates with them, in order, and ends it. */
-void uvcci_global_root_begin(uvcci_sha256 *h, const uint8_t sid_job[32], uint32_t epoch);
+void uvcci_global_root_begin(uvcci_sha256 *h, const uint8_t sid_job[32], uint32_t step);
 /* Message of an AUDIT signature: "UVCC_AUDIT_SIG_V1" || U8(party) || global_root || policy_hash. */
 #define UVCCI_AUDIT_MSG_BYTES (17u + 1u + 32u + 32u)
 void uvcci_audit_msg(uint8_t party, const uint8_t global_root[32], const uint8_t policy_hash[32],

@@ -1,3 +1,5 @@
+/* The protocols as tables: what roles send whom, rounds and bytes, every order in which messages
+ * may come, and those that none may. */
 #include "support.h"
 
 #include "proto/engine.h"

@@ -1,3 +1,5 @@
+/* Functions as programs see them: what the checks refuse, what is opened and dealt in which round,
+ * costs, and the plaintext definition of every instruction against formulas. */
 #include "support.h"
 
 #include "exec/ops/functions_impl.h"
@@ -318,7 +320,8 @@ static void test_refused_heads(void **state) {
     assert_int_equal(uvcc_function_check(NULL, 1, d.in_bits, NULL, NULL, 0), UVCC_ERR_USAGE);
     REFUSED(USAGE, "there is no function, or its inputs have no columns", d.cols = 0);
     REFUSED(USAGE, "there is no function, or its inputs have no columns", d.f.instrs = NULL);
-    REFUSED(LIMIT, "function t has 193 instructions; at most 192 are possible", d.f.instr_count = 193);
+    REFUSED(LIMIT, "function t has 193 instructions; at most 192 are possible",
+            d.f.instr_count = 193);
     REFUSED(PROGRAM, "function t has 0 inputs and 2 outputs; 1 to 6 and 1 to 4 are possible",
             d.f.inputs = 0);
     REFUSED(PROGRAM, "function t has 7 inputs and 2 outputs; 1 to 6 and 1 to 4 are possible",
@@ -340,40 +343,48 @@ static void test_refused_operands(void **state) {
     draft d;
     REFUSED(PROGRAM, AT("1 (?)", "kind 0 is unknown"), d.s[1].kind = 0);
     REFUSED(PROGRAM, AT("1 (?)", "kind 99 is unknown"), d.s[1].kind = 99);
-    REFUSED(PROGRAM, AT("1 (SHIFT)", "operand a is instruction 1; it must be an earlier instruction"),
+    REFUSED(PROGRAM,
+            AT("1 (SHIFT)", "operand a is instruction 1; it must be an earlier instruction"),
             d.s[1].a = 1);
-    REFUSED(PROGRAM, AT("12 (LIFT)", "operand a is instruction 255; it must be an earlier instruction"),
+    REFUSED(PROGRAM,
+            AT("12 (LIFT)", "operand a is instruction 255; it must be an earlier instruction"),
             d.s[12].a = NONE);
-    REFUSED(PROGRAM, AT("4 (SELECT)", "operand b is instruction 255; it must be an earlier instruction"),
+    REFUSED(PROGRAM,
+            AT("4 (SELECT)", "operand b is instruction 255; it must be an earlier instruction"),
             d.s[4].b = NONE);
+    REFUSED(PROGRAM,
+            AT("3 (COMPARE)",
+               "operand a is instruction 2 (TABLE), its value is additive; it must be masked"),
+            d.s[3].a = 2);
     REFUSED(
         PROGRAM,
-        AT("3 (COMPARE)", "operand a is instruction 2 (TABLE), its value is additive; it must be masked"),
-        d.s[3].a = 2);
+        AT("4 (SELECT)", "operand a is instruction 0 (OPEN), its value is masked; it must be bits"),
+        d.s[4].a = 0);
     REFUSED(PROGRAM,
-            AT("4 (SELECT)", "operand a is instruction 0 (OPEN), its value is masked; it must be bits"),
-            d.s[4].a = 0);
-    REFUSED(PROGRAM,
-            AT("5 (ADD)",
-               "operand b is instruction 3 (COMPARE), its value is bits; it must be additive or masked"),
+            AT("5 (ADD)", "operand b is instruction 3 (COMPARE), its value is bits; it must be "
+                          "additive or masked"),
             d.s[5].b = 3);
     REFUSED(PROGRAM,
-            AT("9 (INDEX)",
-               "operand a is instruction 3 (COMPARE), its value is bits; it must be masked or additive"),
+            AT("9 (INDEX)", "operand a is instruction 3 (COMPARE), its value is bits; it must be "
+                            "masked or additive"),
             d.s[9].a = 3);
+    REFUSED(
+        PROGRAM,
+        AT("11 (BITS)", "operand a is instruction 10 (LIFT), its value is none; it must be bits"),
+        d.s[11].a = 10);
     REFUSED(PROGRAM,
-            AT("11 (BITS)", "operand a is instruction 10 (LIFT), its value is none; it must be bits"),
-            d.s[11].a = 10);
-    REFUSED(PROGRAM,
-            AT("12 (LIFT)", "operand a is instruction 6 (EXCHANGE), its value is masked; it must be "
-                            "additive"),
+            AT("12 (LIFT)",
+               "operand a is instruction 6 (EXCHANGE), its value is masked; it must be "
+               "additive"),
             d.s[12].a = 6);
     REFUSED(PROGRAM,
-            AT("2 (TABLE)", "operand b is instruction 0 (OPEN), its value is masked; it must be additive"),
+            AT("2 (TABLE)",
+               "operand b is instruction 0 (OPEN), its value is masked; it must be additive"),
             d.s[2].b = 0);
     REFUSED(PROGRAM,
-            AT("7 (PAIR_DIFF)", "operand a is instruction 1 (SHIFT), which only COMPARE and tables can "
-                                "read"),
+            AT("7 (PAIR_DIFF)",
+               "operand a is instruction 1 (SHIFT), which only COMPARE and tables can "
+               "read"),
             d.s[7].a = 1);
     REFUSED(PROGRAM, AT("9 (ADD)", "operand a has 6 columns, b 3; they must be equal"),
             (d.s[9].kind = UVCC_FN_ADD, d.s[9].a = 5, d.s[9].b = 7));
@@ -459,7 +470,8 @@ static void test_refused_tables(void **state) {
             (FACTORS, d.s[2].a = 0, d.s[2].bits = 14));
     REFUSED(PROGRAM, AT("2 (TABLE)", "operand a must be the SHIFT of operand b by 4"),
             (FACTORS, d.s[2].b = 1));
-    REFUSED(PROGRAM, AT("2 (TABLE)", "operand b is instruction 255; it must be an earlier instruction"),
+    REFUSED(PROGRAM,
+            AT("2 (TABLE)", "operand b is instruction 255; it must be an earlier instruction"),
             (FACTORS, d.s[2].b = NONE));
     REFUSED(PROGRAM, AT("2 (TABLE)", "7 words; it takes 8"), (FACTORS, d.s[2].word_count = 7));
     REFUSED(PROGRAM, AT("2 (TABLE)", "its constant is a shift; 0 to 63 are possible"),
@@ -482,7 +494,8 @@ static void test_refused_outputs(void **state) {
     REFUSED(PROGRAM, AT("10 (LIFT)", "there is no output 2"), d.s[10].io = 2);
     REFUSED(PROGRAM, AT("10 (LIFT)", "there is no output 255"), d.s[10].io = NONE);
     REFUSED(PROGRAM, AT("6 (EXCHANGE)", "there is no output 2"), d.s[6].io = 2);
-    REFUSED(PROGRAM, AT("10 (LIFT)", "output 0 is written by an earlier instruction"), d.s[6].io = 0);
+    REFUSED(PROGRAM, AT("10 (LIFT)", "output 0 is written by an earlier instruction"),
+            d.s[6].io = 0);
     REFUSED(BOUND, AT("10 (LIFT)", "output 0 needs 63 bits; at most 62 are possible"),
             (d.s[4].words = large, d.s[10].a = 4));
     start(&d);
@@ -836,18 +849,21 @@ static void test_refused_quads(void **state) {
     } cases[] = {
         {4,
          UVCC_ERR_PROGRAM,
-         "function t, instruction 5 (QUAD_BEST): operand a must be a COMPARE of a QUAD_DIFF by one word, "
+         "function t, instruction 5 (QUAD_BEST): operand a must be a COMPARE of a QUAD_DIFF by one "
+         "word, "
          "b "
          "a QUAD_DIFF",
          {.kind = UVCC_FN_COMPARE, .a = 3, .bits = 10, .word_count = 2, .words = pair_words}},
         {5,
          UVCC_ERR_PROGRAM,
-         "function t, instruction 5 (QUAD_BEST): operand b is instruction 3 (QUAD_DIFF), which only COMPARE and "
+         "function t, instruction 5 (QUAD_BEST): operand b is instruction 3 (QUAD_DIFF), which "
+         "only COMPARE and "
          "tables can read",
          {.kind = UVCC_FN_QUAD_BEST, .a = 4, .b = 3}},
         {6,
          UVCC_ERR_PROGRAM,
-         "function t, instruction 6 (QUAD_LAST): operand a is instruction 2 (SHIFT), which only COMPARE and "
+         "function t, instruction 6 (QUAD_LAST): operand a is instruction 2 (SHIFT), which only "
+         "COMPARE and "
          "tables can read",
          {.kind = UVCC_FN_QUAD_LAST, .a = 2}},
         {10,
@@ -1039,8 +1055,9 @@ static void test_multiscale_of_anything(void **state) {
     char message[256] = "";
     assert_int_equal(uvcc_function_check(&f, 1, in_bits, NULL, message, sizeof message),
                      UVCC_ERR_BOUND);
-    assert_string_equal(message, "function t, instruction 3 (MULTISCALE): its operand has indices up to "
-                                 "18446744073709551615 at the last scale; 11 are possible");
+    assert_string_equal(message,
+                        "function t, instruction 3 (MULTISCALE): its operand has indices up to "
+                        "18446744073709551615 at the last scale; 11 are possible");
 }
 
 /* ---- floors ---- */
@@ -1203,7 +1220,8 @@ static void test_refused_exact_steps(void **state) {
         {5,
          {.kind = UVCC_FN_TABLE_MUL, .a = 1, .b = NONE, .c = 3},
          UVCC_ERR_PROGRAM,
-         "(TABLE_MUL): operand c is instruction 3 (COMPARE), its value is bits; it must be masked or "
+         "(TABLE_MUL): operand c is instruction 3 (COMPARE), its value is bits; it must be masked "
+         "or "
          "additive"},
         {5,
          {.kind = UVCC_FN_TABLE_MUL, .a = 1, .b = NONE, .c = 5},
@@ -1283,8 +1301,9 @@ static void test_refused_exact_steps(void **state) {
     steps[16] = (uvcc_fn_instr){.kind = UVCC_FN_ADD, .a = 15, .b = NONE};
     assert_int_equal(uvcc_function_check(&f, 3, (uint8_t[]){11}, NULL, message, sizeof message),
                      UVCC_ERR_PROGRAM);
-    assert_string_equal(message, "function t, instruction 15 (TABLE_MUL): operand c is opened in round 1, "
-                                 "this in round 3");
+    assert_string_equal(message,
+                        "function t, instruction 15 (TABLE_MUL): operand c is opened in round 1, "
+                        "this in round 3");
 }
 
 /* ---- splines ---- */
@@ -1428,7 +1447,8 @@ static void test_refused_splines(void **state) {
     assert_int_equal(uvcc_function_check(&f, 9, wide, NULL, message, sizeof message),
                      UVCC_ERR_BOUND);
     assert_string_equal(
-        message, "function t, instruction 2 (LIFT): output 0 needs 63 bits; at most 62 are possible");
+        message,
+        "function t, instruction 2 (LIFT): output 0 needs 63 bits; at most 62 are possible");
 }
 
 static void test_eval_misuse(void **state) {
@@ -1671,9 +1691,10 @@ static void test_program_refused(void **state) {
                r.op.out_count = 1);
     OP_REFUSED(PROGRAM, OP ": D is 3 x 3, but must be 2 x 3", r.t[D].rows = 3);
     OP_REFUSED(PROGRAM, OP ": Y is 2 x 4, but must be 2 x 3", r.t[Y].cols = 4);
-    OP_REFUSED(BOUND,
-               OP ": function t, instruction 1 (COMPARE): its operand needs 21 bits, but 20 are declared",
-               r.t[X].bits = 21);
+    OP_REFUSED(
+        BOUND,
+        OP ": function t, instruction 1 (COMPARE): its operand needs 21 bits, but 20 are declared",
+        r.t[X].bits = 21);
     OP_REFUSED(BOUND, OP ": Y declares 19 bits, but needs 20", r.t[Y].bits = 19);
     OP_REFUSED(PROGRAM, OP " cannot write Y in the buffer of its input X; give it one of its own",
                r.t[Y].in_buffer_of = X);
@@ -1687,13 +1708,14 @@ static void test_program_refused(void **state) {
         {.kind = UVCC_FN_LIFT, .a = 2, .io = 1},
     };
     const uvcc_function heavy = FUNCTION(heavy_steps, 1, 2);
-    OP_REFUSED(
-        PROGRAM,
-        OP ": function t has 3218 B of keys for an element of width 3, most in instruction 2 (SPLINE): "
-           "more than a message holds for 2700 elements",
-        (r.f[0] = &heavy, r.t[X].rows = r.t[Y].rows = r.t[D].rows = 900, r.t[Y].bits = 16));
+    OP_REFUSED(PROGRAM,
+               OP ": function t has 3218 B of keys for an element of width 3, most in instruction "
+                  "2 (SPLINE): "
+                  "more than a message holds for 2700 elements",
+               (r.f[0] = &heavy, r.t[X].rows = r.t[Y].rows = r.t[D].rows = 900, r.t[Y].bits = 16));
     /* a function that no op runs is checked too */
-    OP_REFUSED(PROGRAM, "function t: no instruction writes output 2", (r.functions = 2, r.f[1] = &f));
+    OP_REFUSED(PROGRAM, "function t: no instruction writes output 2",
+               (r.functions = 2, r.f[1] = &f));
     static const uvcc_fn_instr two[] = {
         {.kind = UVCC_FN_OPEN, .bits = 64},
         {.kind = UVCC_FN_OPEN, .bits = 64, .io = 1},

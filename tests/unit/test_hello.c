@@ -1,3 +1,5 @@
+/* The handshake of three parties: its bytes against vectors, what stops it, what it ignores,
+ * restarts, forgers, and how often it repeats what was lost. */
 #include "support.h"
 
 #include "proto/bytes.h"

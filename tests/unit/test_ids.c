@@ -1,3 +1,4 @@
+/* Ids, names and keys derived from the session: all against vectors of an independent program. */
 #include "support.h"
 
 #include <uvcc/frame.h>

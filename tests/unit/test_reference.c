@@ -1,3 +1,4 @@
+/* The plaintext twin: every op against slow formulas, bounds, and what persists between steps. */
 #include "support.h"
 
 #include <uvcc/program.h>

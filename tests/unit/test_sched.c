@@ -1,3 +1,5 @@
+/* The 1F1B order: against vectors, in unit-time simulation against the ideal, what is in flight,
+ * and the rank by which ops of a stage go. */
 #include "support.h"
 
 #include <uvcc/pipeline.h>

@@ -1,3 +1,5 @@
+/* STEP, AUDIT and BYE payloads: round trips, every wrong length, too many shapes, hashes of shapes.
+ */
 #include "support.h"
 
 #include "proto/bytes.h"

@@ -1,3 +1,4 @@
+/* The groups of a larger job: against vectors, and ranks against coordinates. */
 #include "support.h"
 
 #include "proto/ids.h"

@@ -1,3 +1,5 @@
+/* Leaves, their order, Merkle roots and proofs: against vectors and against slow definitions, in
+ * any order of arrival. */
 #include "support.h"
 
 #include "proto/bytes.h"

@@ -1,7 +1,7 @@
 /* codec_frames.c - listings of frames and of the batches in them. Frames are made by one end of a
  * link and taken by the other, so what is listed is what goes over the wire. */
 #include "frames.h"
-#include "proto/bytes.h"
+#include "proto/ackmsg.h"
 #include "proto/ids.h"
 #include "proto/stepmsg.h"
 #include "proto/transcript.h"
@@ -447,7 +447,8 @@ static void ack_fields(listing *l, const uint8_t *p, size_t len, const wire *w) 
     const uvcci_tx *t = &w->l[1]->tx;
     char name[32], text[64];
     uint64_t cum = t->cum;
-    listing_must(l, len >= UVCCI_ACK_FIXED_BYTES, "no ACK");
+    uvcci_ack a;
+    listing_must(l, uvcci_ack_decode(&a, p, len) == 0, "no ACK");
     if (!listing_good(l))
         return;
     const uint64_t run = w->s.run;
@@ -457,13 +458,11 @@ static void ack_fields(listing *l, const uint8_t *p, size_t len, const wire *w) 
     field_code(l, "cumulative", 8, cum, text);
     field_number(l, "credit_online", 8, t->cls[UVCC_CLASS_ONLINE].credit, "");
     field_number(l, "credit_keys", 8, t->cls[UVCC_CLASS_KEYS].credit, "");
-    field_number(l, "ping_bytes", 4, uvcci_ld32(p + 32), "");
-    const unsigned n = uvcci_ld16(p + 36);
-    field_number(l, "ranges", 2, n, "");
+    field_number(l, "ping_bytes", 4, a.ping_bytes, "");
+    field_number(l, "ranges", 2, a.range_cnt, "");
     uint64_t there = t->next - 1 - cum; /* above the cumulative one: acknowledged ones and gaps */
-    for (unsigned i = 0; i < n && UVCCI_ACK_FIXED_BYTES + 16 * (i + 1) <= len; i++) {
-        const uint8_t *r = p + UVCCI_ACK_FIXED_BYTES + 16 * i;
-        uint64_t end[2] = {uvcci_ld64(r), uvcci_ld64(r + 8)};
+    for (uint32_t i = 0; i < a.range_cnt; i++) {
+        const uint64_t *end = a.range[i];
         there -= end[1] - end[0] + 1;
         for (unsigned k = 0; k < 2; k++) {
             snprintf(name, sizeof name, "range %u, %s", i, k == 0 ? "first" : "last");

@@ -5,7 +5,7 @@
 
 #include "listing.h"
 
-#include "proto/link_impl.h"
+#include "proto/link_state.h"
 #include <uvcc/frame.h>
 
 /* Who sends a frame to whom, and when. */

@@ -1,23 +1,26 @@
-/* link_impl.h - what the files of the link share: link.c (lifecycle, keys, time), link_pool.c
- * (records), link_tx.c (messages out, loss detection), link_rx.c (frames in, reassembly, ACK).
+/* link_state.h - what a link is made of, shared by its modules: link_core (memory, time),
+ * link_keys, link_pool (records), the sending ones (link_queue, link_flight, link_send,
+ * link_scratch, link_acked, link_tx), the receiving ones (link_window, link_assembly, link_place,
+ * link_rx, link_stream) and link, which drives them all.
  *
  * Two clocks: `now` of the caller, and l->now, which is the same but never steps back: when the
  * caller's clock does, the difference goes into l->skew and time runs on from where it was. */
-#ifndef UVCCI_LINK_IMPL_H
-#define UVCCI_LINK_IMPL_H
+#ifndef UVCCI_LINK_STATE_H
+#define UVCCI_LINK_STATE_H
 
 #include <uvcc/link.h>
 
-#include "crypto.h"
+#include "proto/crypto.h"
 
 /* A sender's seqs stay within this distance of the cumulative ack. */
-#define UVCCI_WINDOW          65536u
-#define UVCCI_ACK_RANGES_MAX  32u
-#define UVCCI_ACK_FIXED_BYTES 38u
+#define UVCCI_WINDOW 65536u
+
 /* Datagram frames before the path is known to carry more. */
 #define UVCCI_PACKET_BYTES 1232u
+
 /* Greatest UDP payload; control frames are never longer. */
-#define UVCCI_PACKET_MAX_BYTES   65507u
+#define UVCCI_PACKET_MAX_BYTES 65507u
+
 #define UVCCI_HELLO_MAX_BYTES    256u
 #define UVCCI_MSG_OVERHEAD_BYTES 64u /* what a message costs beside its bytes, in credit */
 
@@ -86,6 +89,7 @@ typedef struct uvcci_tx_frame {
 enum { UVCCI_NOWHERE = 0, UVCCI_IN_SENT = 1, UVCCI_IN_LOST = 2 };
 
 #define UVCCI_BLOCK_FRAMES 64u
+
 typedef struct uvcci_tx_block {
     uvcci_tx_frame frame[UVCCI_BLOCK_FRAMES];
     uint64_t acked; /* bit i: frame i is acknowledged or never was */
@@ -98,6 +102,7 @@ typedef struct uvcci_seq_list {
 /* Bytes of one poll_transmit: headers, tags and short payloads stand in `bytes`, long payloads are
  * slices of their messages. */
 #define UVCCI_SCRATCH_SLICES 64u
+
 typedef struct uvcci_scratch {
     size_t cap, used;      /* of bytes */
     size_t total;          /* bytes on offer and not yet taken */
@@ -171,7 +176,9 @@ enum { UVCCI_MSG_OPEN = 0, UVCCI_MSG_READY = 1, UVCCI_MSG_OFFERED = 2, UVCCI_MSG
 _Static_assert(sizeof(struct uvcc_link_msg) <= UVCCI_INLINE_AT,
                "the record leaves its inline part");
 _Static_assert(sizeof(uvcci_rx_msg) <= UVCCI_INLINE_AT, "the record leaves its inline part");
+
 _Static_assert(sizeof(uvcci_tx_frame) == 64, "one cache line");
+
 _Static_assert(sizeof(uvcci_slab) == 4096, "one page");
 
 /* What came of a frame whose header is here and whose payload is not yet (streams). */
@@ -189,6 +196,7 @@ typedef struct uvcci_rx_partial {
 /* The seqs above the cumulative one: two rings of `words` words, bits for (cum, cum + 64 * words].
  */
 #define UVCCI_FRESH 8u
+
 typedef struct uvcci_rx_window {
     uint64_t fresh[UVCCI_FRESH][2]; /* runs of seqs lately received out of order: a ring */
     uint32_t fresh_at, words;
@@ -226,14 +234,17 @@ typedef struct uvcci_link_keys {
     uint8_t suite;
     struct uvcci_step_keys *steps; /* NULL: none derived */
 } uvcci_link_keys;
+
 typedef struct uvcci_step_keys {
     uvcci_link_key tx[3], rx[3]; /* by step mod 3; derived at first use */
 } uvcci_step_keys;
 
 /* Message buffers lately given back, for messages of the same length: a fresh megabyte costs more
  * in page faults than in anything that the link does with it. */
-#define UVCCI_SPARES          8u
+#define UVCCI_SPARES 8u
+
 #define UVCCI_SPARE_MIN_BYTES 2048u
+
 typedef struct uvcci_spares {
     uint32_t oldest;
     uint32_t len[UVCCI_SPARES];
@@ -242,11 +253,13 @@ typedef struct uvcci_spares {
 } uvcci_spares;
 
 #define UVCCI_HELLO_QUEUE 4u
+
 typedef struct uvcci_hello_box {
     uint16_t len;
     bool sealed;
     uint8_t payload[UVCCI_HELLO_MAX_BYTES];
 } uvcci_hello_box;
+
 typedef struct uvcci_hello_queue {
     uint32_t first, count;
     uvcci_hello_box box[UVCCI_HELLO_QUEUE];
@@ -270,73 +283,5 @@ struct uvcc_link {
     uvcci_tx tx;
     uvcci_rx rx;
 };
-
-/* link.c */
-void *uvcci_link_alloc(uvcc_link *l, size_t bytes, uvcc_mem_class cls);
-void uvcci_link_give(uvcc_link *l, void *p, size_t bytes, uvcc_mem_class cls);
-void uvcci_link_tick(uvcc_link *l, uint64_t now);
-/* The key of a step, derived at first use; NULL if it cannot be. */
-uvcci_aead *uvcci_link_key_of(uvcc_link *l, uint32_t step, bool tx);
-bool uvcci_link_stepless(uint8_t kind); /* STEP, AUDIT, BYE */
-static inline uint64_t uvcci_later(uint64_t t, uint64_t by) {
-    if (by == UVCC_NEVER)
-        return UVCC_NEVER;
-    return t >= UVCC_NEVER - 1 - by ? UVCC_NEVER - 1 : t + by;
-}
-static inline uint64_t uvcci_min64(uint64_t a, uint64_t b) {
-    return a < b ? a : b;
-}
-static inline uint64_t uvcci_max64(uint64_t a, uint64_t b) {
-    return a > b ? a : b;
-}
-static inline uint64_t uvcci_msg_cost(uint32_t len) {
-    return (uint64_t)len + UVCCI_MSG_OVERHEAD_BYTES;
-}
-
-/* link_pool.c */
-void *uvcci_pool_take(uvcc_link *l, uvcci_pool *p);
-void uvcci_pool_give(uvcc_link *l, uvcci_pool *p, void *object);
-void *uvcci_pool_find(const uvcci_pool *p, uint64_t token);
-/* The first live object at or after *at (begin with 0), NULL at the end. */
-void *uvcci_pool_each(const uvcci_pool *p, uint32_t *at);
-/* Gives back what no object needs. */
-void uvcci_pool_trim(uvcc_link *l, uvcci_pool *p);
-uint64_t uvcci_pool_bound(uint64_t objects);
-/* A message's bytes: in its record if they fit, else a buffer. NULL without memory. */
-uint8_t *uvcci_data_take(uvcc_link *l, void *record, uint32_t len);
-void uvcci_data_give(uvcc_link *l, uint8_t *data, uint32_t len);
-void uvcci_data_trim(uvcc_link *l);
-uint64_t uvcci_data_bound(const uvcc_link *l);
-
-/* link_tx.c */
-typedef struct uvcci_ack {
-    uint64_t counter, cum, credit[2];
-    uint32_t ping_bytes, range_cnt;
-    uint64_t range[UVCCI_ACK_RANGES_MAX][2];
-} uvcci_ack;
-void uvcci_tx_init(uvcc_link *l);
-void uvcci_tx_free(uvcc_link *l);
-bool uvcci_tx_cum_valid(const uvcc_link *l, uint64_t seq);
-bool uvcci_tx_ack_valid(const uvcc_link *l, const uvcci_ack *a);
-void uvcci_tx_cum(uvcc_link *l, uint64_t seq);
-void uvcci_tx_ack(uvcc_link *l, const uvcci_ack *a);
-void uvcci_tx_stream_reset(uvcc_link *l);
-void uvcci_tx_on_timer(uvcc_link *l);
-uint64_t uvcci_tx_deadline(const uvcc_link *l);
-void uvcci_tx_trim(uvcc_link *l);
-uint64_t uvcci_tx_bound(const uvcc_link *l);
-void uvcci_tx_digest(const uvcc_link *l, uvcci_sha256 *h);
-
-/* link_rx.c */
-void uvcci_rx_init(uvcc_link *l);
-void uvcci_rx_free(uvcc_link *l);
-void uvcci_rx_stream_reset(uvcc_link *l);
-/* Writes an ACK's payload with at most max_ranges ranges; returns its length. The ACK will be sent.
- */
-size_t uvcci_rx_write_ack(uvcc_link *l, uint8_t *out, uint32_t max_ranges);
-bool uvcci_rx_quiet(const uvcc_link *l);
-void uvcci_rx_trim(uvcc_link *l);
-uint64_t uvcci_rx_bound(const uvcc_link *l);
-void uvcci_rx_digest(const uvcc_link *l, uvcci_sha256 *h);
 
 #endif

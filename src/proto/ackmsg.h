@@ -1,0 +1,29 @@
+/* ackmsg.h - the payload of an ACK frame (wire.md 2): what came, and what may be sent. A struct-out
+ * codec; what may be acknowledged at all is the link's rule. */
+#ifndef UVCCI_ACKMSG_H
+#define UVCCI_ACKMSG_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define UVCCI_ACK_RANGES_MAX  32u
+#define UVCCI_ACK_MIN_BYTES   38u
+#define UVCCI_ACK_RANGE_BYTES 16u
+#define UVCCI_ACK_MAX_BYTES   (UVCCI_ACK_MIN_BYTES + UVCCI_ACK_RANGES_MAX * UVCCI_ACK_RANGE_BYTES)
+/* A PING is zeros, so many or more. */
+#define UVCCI_PING_MIN_BYTES 4u
+
+typedef struct uvcci_ack {
+    uint64_t counter;   /* of ACKs: an older one says nothing */
+    uint64_t cum;       /* every seq up to it came */
+    uint64_t credit[2]; /* absolute, by class */
+    uint32_t ping_bytes, range_cnt;
+    uint64_t range[UVCCI_ACK_RANGES_MAX][2]; /* first and last seq, above cum */
+} uvcci_ack;
+
+/* Writes at most UVCCI_ACK_MAX_BYTES; returns how many. */
+size_t uvcci_ack_encode(const uvcci_ack *a, uint8_t out[UVCCI_ACK_MAX_BYTES]);
+/* 0, or UVCC_ERR_FRAME if the length is not that of the ranges. */
+int uvcci_ack_decode(uvcci_ack *out, const uint8_t *in, size_t len);
+
+#endif

@@ -1,0 +1,24 @@
+/* link_rx.h - whole frames in, and the owner's side of whole messages. */
+#ifndef UVCCI_LINK_RX_H
+#define UVCCI_LINK_RX_H
+
+#include "proto/link_state.h"
+
+void uvcci_rx_init(uvcc_link *l);
+void uvcci_rx_free(uvcc_link *l);
+/* A packet: frames, one after the other. 0 or UVCC_ERR_NOMEM. */
+int uvcci_rx_packet(uvcc_link *l, const uint8_t *data, size_t len);
+/* A frame whose CRC is right. 0: taken or dropped without harm; UVCC_ERR_FRAME: refused;
+ * UVCC_ERR_LIMIT: over suspicious_max (datagrams); UVCC_ERR_NOMEM: as if lost. */
+int uvcci_rx_take(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *header,
+                  const uint8_t *payload);
+/* Opens the sealed piece of a data frame, which may stand in `out` already. */
+int uvcci_rx_open_piece(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *header,
+                        const uint8_t *body, const uint8_t *tag, uint8_t *out);
+/* Nothing is being received, and nothing is with the owner. */
+bool uvcci_rx_quiet(const uvcc_link *l);
+void uvcci_rx_trim(uvcc_link *l);
+uint64_t uvcci_rx_bound(const uvcc_link *l);
+void uvcci_rx_digest(const uvcc_link *l, uvcci_sha256 *h);
+
+#endif

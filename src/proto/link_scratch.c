@@ -1,0 +1,93 @@
+/* link_scratch.c - the bytes of one transmit, see link_scratch.h.
+ *
+ * Invariants: total is the sum of the slices from `first` on; used <= cap. */
+#include "proto/link_scratch.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "proto/link_core.h"
+
+/* A stream's transmit is closed when it holds this much: it bounds what an urgent message waits
+ * for. */
+#define STREAM_TRANSMIT_BYTES (256u << 10)
+
+/* Payloads up to this are copied next to their headers: one slice for many short frames. */
+#define COPY_MAX_BYTES 128u
+
+bool uvcci_scratch_reserve(uvcc_link *l, size_t cap) {
+    uvcci_scratch *s = l->tx.scratch;
+    if (s == NULL || s->cap < cap) {
+        s = uvcci_link_alloc(l, sizeof *s + cap, UVCC_MEM_STATE);
+        if (s == NULL)
+            return false;
+        if (l->tx.scratch != NULL)
+            uvcci_link_give(l, l->tx.scratch, sizeof *s + l->tx.scratch->cap, UVCC_MEM_STATE);
+        s->cap = cap;
+        l->tx.scratch = s;
+    }
+    s->used = s->total = 0;
+    s->first = s->count = 0;
+    s->has_ack = false;
+    return true;
+}
+
+void uvcci_scratch_free(uvcc_link *l) {
+    if (l->tx.scratch == NULL)
+        return;
+    uvcci_link_give(l, l->tx.scratch, sizeof *l->tx.scratch + l->tx.scratch->cap, UVCC_MEM_STATE);
+    l->tx.scratch = NULL;
+}
+
+uint8_t *uvcci_scratch_put(uvcci_scratch *s, size_t n) {
+    assert(n <= s->cap - s->used);
+    uint8_t *p = s->bytes + s->used;
+    s->used += n;
+    s->total += n;
+    if (s->count != 0) {
+        uvcc_slice *last = &s->slices[s->count - 1];
+        if (last->data + last->len == p) {
+            last->len += n;
+            return p;
+        }
+    }
+    assert(s->count < UVCCI_SCRATCH_SLICES);
+    s->slices[s->count++] = (uvcc_slice){.data = p, .len = n};
+    return p;
+}
+
+void uvcci_scratch_slice(uvcci_scratch *s, const uint8_t *data, size_t n) {
+    if (n == 0)
+        return;
+    if (n <= COPY_MAX_BYTES) {
+        memcpy(uvcci_scratch_put(s, n), data, n);
+        return;
+    }
+    assert(s->count < UVCCI_SCRATCH_SLICES);
+    s->slices[s->count++] = (uvcc_slice){.data = data, .len = n};
+    s->total += n;
+}
+
+size_t uvcci_scratch_room(const uvcc_link *l) {
+    const uvcci_scratch *s = l->tx.scratch;
+    if (s->count + 3 > UVCCI_SCRATCH_SLICES ||
+        s->cap - s->used < UVCC_FRAME_HEADER_BYTES + COPY_MAX_BYTES + UVCC_FRAME_SEAL_BYTES)
+        return 0;
+    if (l->cfg.datagram)
+        return s->total >= l->tx.packet_bytes ? 0 : l->tx.packet_bytes - s->total;
+    return s->total >= STREAM_TRANSMIT_BYTES ? 0 : SIZE_MAX;
+}
+
+void uvcci_scratch_advance(uvcci_scratch *s, size_t bytes) {
+    assert(bytes <= s->total);
+    s->total -= bytes;
+    while (bytes != 0) {
+        uvcc_slice *slice = &s->slices[s->first];
+        size_t n = bytes < slice->len ? bytes : slice->len;
+        slice->data += n;
+        slice->len -= n;
+        bytes -= n;
+        if (slice->len == 0)
+            s->first++;
+    }
+}

@@ -1,0 +1,156 @@
+/* link_send.c - messages out, see link_send.h.
+ *
+ * Invariants: held <= the class's limit; begun_bytes <= credit; nothing that the outstanding
+ * transmit points to is freed before transmit_done. */
+#include "proto/link_send.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "proto/link_core.h"
+#include "proto/link_pool.h"
+#include "proto/link_queue.h"
+#include "proto/mutant.h"
+
+enum { MSG_NEW = 0, MSG_SENT = 1 };
+
+static uint64_t tx_limit(const uvcc_link *l, int cls) {
+    return cls == UVCC_CLASS_KEYS ? l->cfg.tx_keys_bytes : l->cfg.tx_online_bytes;
+}
+
+int uvcc_link_msg_new(uvcc_link *l, uint8_t kind, uint32_t len, uvcc_link_msg **out) {
+    int cls = uvcc_frame_kind_class(kind);
+    if (out == NULL || (cls != UVCC_CLASS_ONLINE && cls != UVCC_CLASS_KEYS))
+        return UVCC_ERR_USAGE;
+    uint64_t cost = uvcci_msg_cost(len), limit = tx_limit(l, cls);
+    if (len > UVCC_MSG_MAX_BYTES || cost > limit)
+        return UVCC_ERR_LIMIT;
+    if (l->tx.cls[cls].held + cost > limit)
+        return UVCC_ERR_AGAIN;
+    uvcc_link_msg *m = uvcci_pool_take(l, &l->tx.pool);
+    if (m == NULL)
+        return UVCC_ERR_NOMEM;
+    m->data = uvcci_data_take(l, m, len);
+    if (m->data == NULL) {
+        uvcci_pool_give(l, &l->tx.pool, m);
+        return UVCC_ERR_NOMEM;
+    }
+    m->len = len;
+    m->kind = kind;
+    m->cls = (uint8_t)cls;
+    m->state = MSG_NEW;
+    l->tx.cls[cls].held += cost;
+    *out = m;
+    return 0;
+}
+
+uint8_t *uvcc_link_msg_data(uvcc_link_msg *m) {
+    return m->data;
+}
+
+static void msg_free(uvcc_link *l, uvcc_link_msg *m) {
+    assert(l->tx.cls[m->cls].held >= uvcci_msg_cost(m->len));
+    l->tx.cls[m->cls].held -= uvcci_msg_cost(m->len);
+    uvcci_data_give(l, m->data, m->len);
+    uvcci_pool_give(l, &l->tx.pool, m);
+}
+
+void uvcc_link_msg_drop(uvcc_link *l, uvcc_link_msg *m) {
+    assert(m->state == MSG_NEW);
+    msg_free(l, m);
+}
+
+bool uvcc_link_writable(const uvcc_link *l, uint8_t kind, uint32_t len) {
+    int cls = uvcc_frame_kind_class(kind);
+    return (cls == UVCC_CLASS_ONLINE || cls == UVCC_CLASS_KEYS) &&
+           l->tx.cls[cls].held + uvcci_msg_cost(len) <= tx_limit(l, cls);
+}
+
+bool uvcc_link_drained(const uvcc_link *l) {
+    return l->tx.undone == 0;
+}
+
+int uvcc_link_send(uvcc_link *l, uvcc_link_msg *m, uint32_t step, uint32_t op_id,
+                   const uint32_t *msg_ids, uint64_t order, uint64_t now) {
+    if (m == NULL || msg_ids == NULL || m->state != MSG_NEW)
+        return UVCC_ERR_USAGE;
+    if (!l->have_run)
+        return UVCC_ERR_STATE;
+    bool stepless = uvcci_link_stepless(m->kind);
+    uint32_t packet = l->cfg.datagram ? l->tx.packet_bytes : UVCCI_PACKET_BYTES;
+    if (stepless &&
+        (op_id != 0 || m->len > packet - UVCC_FRAME_HEADER_BYTES - UVCC_FRAME_SEAL_BYTES))
+        return UVCC_ERR_USAGE;
+    uvcci_link_tick(l, now);
+    m->step = stepless ? l->step : step;
+    m->op_id = op_id;
+    uint32_t chunks = m->len == 0 ? 1 : (m->len - 1) / UVCC_CHUNK_BYTES + 1;
+    memcpy(m->msg_ids, msg_ids, chunks * sizeof *msg_ids);
+    m->order = order;
+    m->serial = l->tx.serial++;
+    m->cut = m->frames = 0;
+    m->state = MSG_SENT;
+    uvcci_link_queue_push(&l->tx.cls[m->cls], m);
+    l->tx.undone++;
+    return 0;
+}
+
+static bool fits_credit(const uvcci_tx_class *c, const uvcc_link_msg *m) {
+    return UVCCI_MUTANT(5) || uvcci_msg_cost(m->len) <= c->credit - c->begun_bytes;
+}
+
+uvcc_link_msg *uvcci_send_next(const uvcci_tx_class *c) {
+    uvcc_link_msg *waiting = uvcci_link_queue_peek(c);
+    if (waiting != NULL && (c->begun == NULL || waiting->order < c->begun->order) &&
+        fits_credit(c, waiting))
+        return waiting;
+    return c->begun;
+}
+
+void uvcci_send_begin(uvcc_link *l, uvcc_link_msg *m) {
+    uvcci_tx_class *c = &l->tx.cls[m->cls];
+    assert(uvcci_link_queue_peek(c) == m);
+    uvcci_link_queue_pop(c);
+    m->next = c->begun;
+    c->begun = m;
+    assert(c->begun_bytes <= c->credit || UVCCI_MUTANT(5));
+    c->begun_bytes += uvcci_msg_cost(m->len);
+    l->stats.messages_tx++;
+    *(m->cls == UVCC_CLASS_KEYS ? &l->stats.payload_keys_tx : &l->stats.payload_online_tx) +=
+        m->len;
+}
+
+bool uvcci_send_blocked(const uvcc_link *l) {
+    for (size_t i = 0; i < 2; i++) {
+        const uvcci_tx_class *c = &l->tx.cls[i];
+        const uvcc_link_msg *waiting = uvcci_link_queue_peek(c);
+        if (waiting != NULL && c->begun == NULL && !fits_credit(c, waiting))
+            return true;
+    }
+    return false;
+}
+
+void uvcci_send_done(uvcc_link *l, uvcc_link_msg *m) {
+    assert(l->tx.undone != 0 && m->state == MSG_SENT && m->frames == 0 && m->cut == m->len);
+    l->tx.undone--;
+    if (l->tx.scratch != NULL && l->tx.scratch->total != 0) {
+        m->next = l->tx.zombies;
+        l->tx.zombies = m;
+    } else {
+        msg_free(l, m);
+    }
+}
+
+void uvcci_zombies_free(uvcc_link *l) {
+    while (l->tx.zombies != NULL) {
+        uvcc_link_msg *m = l->tx.zombies;
+        l->tx.zombies = m->next;
+        msg_free(l, m);
+    }
+}
+
+void uvcci_send_free_all(uvcc_link *l) {
+    uint32_t at = 0;
+    for (uvcc_link_msg *m; (m = uvcci_pool_each(&l->tx.pool, &at)) != NULL;)
+        msg_free(l, m);
+}

@@ -1,0 +1,23 @@
+/* link_send.h - messages out, from their buffer to their last acknowledgement: limits, order,
+ * credit.
+ *
+ * A message waits in its class's queue, is begun when the whole of it fits the credit, is cut into
+ * frames one by one (link_tx), and goes back to the allocator when all frames are acknowledged. */
+#ifndef UVCCI_LINK_SEND_H
+#define UVCCI_LINK_SEND_H
+
+#include "proto/link_state.h"
+
+/* The message of this class whose next piece is to go, NULL if there is none or it must wait. */
+uvcc_link_msg *uvcci_send_next(const uvcci_tx_class *c);
+/* Takes its credit and the top of the class's stack of begun ones. */
+void uvcci_send_begin(uvcc_link *l, uvcc_link_msg *m);
+/* A class can send nothing until the peer grants more credit. */
+bool uvcci_send_blocked(const uvcc_link *l);
+/* All of it is acknowledged: its memory goes back, as soon as no transmit points there. */
+void uvcci_send_done(uvcc_link *l, uvcc_link_msg *m);
+/* The transmit is over: what was done meanwhile goes back. */
+void uvcci_zombies_free(uvcc_link *l);
+void uvcci_send_free_all(uvcc_link *l);
+
+#endif

@@ -1,0 +1,256 @@
+/* link_stream.c - frames out of a byte stream that is cut anywhere.
+ *
+ * The payload of a plain new frame goes straight from the caller's bytes to its place in the
+ * message; what is not plain is gathered and judged when it is whole, so nothing is believed
+ * unchecked.
+ *
+ * States of the frame that is not whole: its header is coming (header_got < 64) -> its payload is
+ * (PLACE: into its message; GATHER: into a buffer; SKIP: nowhere, only its CRC counts). */
+#include "proto/link_stream.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "proto/crc.h"
+#include "proto/frame.h"
+#include "proto/link_assembly.h"
+#include "proto/link_core.h"
+#include "proto/link_place.h"
+#include "proto/link_rx.h"
+
+/* Frames that hold a place are copied in tiles, so that the CRC finds its bytes in the first cache.
+ */
+#define TILE_BYTES (8u << 10)
+
+/* A stream's frame up to this is taken at once when all of it is there. */
+#define WHOLE_MAX_BYTES 4096u
+
+enum { MODE_SKIP = 0, MODE_PLACE = 1, MODE_GATHER = 2 };
+
+static uvcci_place partial_place(const uvcc_link *l) {
+    return (uvcci_place){.msg = l->rx.in->msg, .created = l->rx.in->created};
+}
+
+static void partial_gather_free(uvcc_link *l) {
+    uvcci_rx_partial *in = l->rx.in;
+    if (in->mode == MODE_GATHER)
+        uvcci_link_give(l, in->to, in->h.payload_len, UVCC_MEM_STATE);
+    in->mode = MODE_SKIP;
+    in->header_got = 0;
+}
+
+/* Forgets the frame that is not whole. */
+static void partial_drop(uvcc_link *l) {
+    uvcci_rx_partial *in = l->rx.in;
+    if (in == NULL)
+        return;
+    if (in->header_got == UVCC_FRAME_HEADER_BYTES && in->mode == MODE_PLACE) {
+        uvcci_place p = partial_place(l);
+        uvcci_place_undo(l, &p);
+    }
+    partial_gather_free(l);
+}
+
+static int stream_break(uvcc_link *l, int err) {
+    partial_drop(l);
+    l->rx.broken = true;
+    if (err != UVCC_ERR_FRAME)
+        return err;
+    l->stats.refused++;
+    return UVCC_ERR_STREAM_BROKEN;
+}
+
+/* The header is here: decides where the payload goes. A stream resends nothing, so a frame for
+ * which there is no room breaks it: the peer, who keeps to the credit, sends none. */
+static int partial_begin(uvcc_link *l) {
+    uvcci_rx_partial *in = l->rx.in;
+    in->got = 0;
+    in->crc = uvcc_frame_crc(in->header, NULL, 0);
+    in->mode = MODE_SKIP;
+    uvcci_verdict v = uvcci_judge_session(l, &in->h);
+    if (v == UVCCI_REFUSE)
+        return UVCC_ERR_FRAME;
+    if (v != UVCCI_TAKE)
+        return 0;
+    if (uvcc_frame_kind_class(in->h.kind) != UVCC_CLASS_CONTROL) {
+        const char *why;
+        uvcci_rx_msg *m = uvcci_assembly_find(l, &in->h);
+        v = uvcci_judge_message(l, &in->h, m, &why);
+        uvcci_place p;
+        if (v == UVCCI_LATER)
+            return UVCC_ERR_FRAME;
+        if (v == UVCCI_TAKE && !uvcci_place_take(l, &in->h, m, &p))
+            return UVCC_ERR_NOMEM;
+        if (v == UVCCI_TAKE) {
+            in->mode = MODE_PLACE;
+            in->msg = p.msg;
+            in->created = p.created;
+            in->to = p.msg->data + in->h.offset;
+            return 0;
+        }
+    }
+    if (in->h.payload_len == 0)
+        return 0;
+    in->to = uvcci_link_alloc(l, in->h.payload_len, UVCC_MEM_STATE);
+    if (in->to == NULL)
+        return UVCC_ERR_NOMEM;
+    in->mode = MODE_GATHER;
+    return 0;
+}
+
+/* Takes n more bytes of the payload. */
+static void partial_add(uvcc_link *l, const uint8_t *data, size_t n) {
+    uvcci_rx_partial *in = l->rx.in;
+    size_t body = in->mode == MODE_PLACE ? uvcci_frame_piece(&in->h) : in->h.payload_len;
+    assert(n <= in->h.payload_len - in->got);
+    while (n != 0) {
+        size_t tile = n < TILE_BYTES ? n : TILE_BYTES;
+        if (in->got < body && tile > body - in->got)
+            tile = body - in->got;
+        in->crc = uvcci_crc32(in->crc, data, tile);
+        if (in->got >= body)
+            memcpy(in->tag + (in->got - body), data, tile);
+        else if (in->mode != MODE_SKIP)
+            memcpy(in->to + in->got, data, tile);
+        in->got += (uint32_t)tile;
+        data += tile;
+        n -= tile;
+    }
+}
+
+/* The payload is here too. What was skipped and is wanted now (the step opened meanwhile) is
+ * refused without breaking the stream: the peer sends it again after the next reconnection. */
+static int partial_end(uvcc_link *l) {
+    uvcci_rx_partial *in = l->rx.in;
+    if (in->crc != in->h.crc32)
+        return UVCC_ERR_FRAME;
+    if (in->mode == MODE_SKIP && in->h.payload_len != 0 &&
+        uvcci_judge_session(l, &in->h) == UVCCI_TAKE) {
+        l->stats.refused++; /* it came before its time, and its bytes are gone */
+        return 0;
+    }
+    if (in->mode != MODE_PLACE) {
+        int err = uvcci_rx_take(l, &in->h, in->header, in->to);
+        if (err == 0)
+            partial_gather_free(l);
+        return err;
+    }
+    if (!uvcci_step_is_open(l, &in->h)) /* the step went on meanwhile */
+        return UVCC_ERR_FRAME;
+    if (uvcci_frame_is_sealed(&in->h)) {
+        int err = uvcci_rx_open_piece(l, &in->h, in->header, in->to, in->tag, in->to);
+        if (err != 0)
+            return err == UVCC_ERR_NOMEM ? err : UVCC_ERR_FRAME;
+    }
+    l->stats.frames_rx++;
+    l->tx.alive_at = uvcci_later(l->now, l->cfg.keepalive_ns);
+    uvcci_place p = partial_place(l);
+    in->mode = MODE_SKIP;
+    in->header_got = 0;
+    uvcci_place_commit(l, &in->h, &p);
+    return 0;
+}
+
+/* A frame that is wholly in the caller's bytes and better taken from there: its length, 0 if it is
+ * not such a one, or an error. */
+static ptrdiff_t feed_whole(uvcc_link *l, const uint8_t *data, size_t len) {
+    if (len < UVCC_FRAME_HEADER_BYTES)
+        return 0;
+    uint32_t payload_len = uvcci_frame_payload_len(data);
+    if (payload_len > len - UVCC_FRAME_HEADER_BYTES ||
+        (payload_len > WHOLE_MAX_BYTES && l->keys == NULL))
+        return 0;
+    uvcc_frame_header h;
+    const uint8_t *payload;
+    ptrdiff_t n = uvcc_frame_decode(data, len, &h, &payload, NULL);
+    if (n < 0)
+        return n;
+    int err = uvcci_rx_take(l, &h, data, payload);
+    return err != 0 ? err : n;
+}
+
+/* The partial frame, made at need; NULL without memory. */
+static uvcci_rx_partial *partial_get(uvcc_link *l) {
+    uvcci_rx_partial *in = l->rx.in;
+    if (in != NULL)
+        return in;
+    in = uvcci_link_alloc(l, sizeof *in, UVCC_MEM_STATE);
+    if (in == NULL)
+        return NULL;
+    in->header_got = 0;
+    in->mode = MODE_SKIP;
+    l->rx.in = in;
+    return in;
+}
+
+/* More bytes of the header; when it is all there, what it says. 0 or an error. */
+static int partial_header(uvcc_link *l, const uint8_t *data, size_t n) {
+    uvcci_rx_partial *in = l->rx.in;
+    assert(n <= UVCC_FRAME_HEADER_BYTES - in->header_got);
+    memcpy(in->header + in->header_got, data, n);
+    in->header_got += (uint32_t)n;
+    if (in->header_got < UVCC_FRAME_HEADER_BYTES)
+        return 0;
+    in->mode = MODE_SKIP;
+    int err = uvcc_frame_decode_header(in->header, &in->h, NULL);
+    return err == 0 ? partial_begin(l) : err;
+}
+
+/* A part of a frame that is not wholly there: at least a byte of data, at most the frame's rest.
+ * The bytes taken, or an error. */
+static ptrdiff_t feed_part(uvcc_link *l, const uint8_t *data, size_t len) {
+    uvcci_rx_partial *in = partial_get(l);
+    if (in == NULL)
+        return UVCC_ERR_NOMEM;
+    size_t taken = 0;
+    if (in->header_got < UVCC_FRAME_HEADER_BYTES) {
+        size_t left = UVCC_FRAME_HEADER_BYTES - in->header_got;
+        taken = len < left ? len : left;
+        int err = partial_header(l, data, taken);
+        if (err != 0)
+            return err;
+        if (in->header_got < UVCC_FRAME_HEADER_BYTES)
+            return (ptrdiff_t)taken;
+    }
+    size_t n = in->h.payload_len - in->got;
+    if (n > len - taken)
+        n = len - taken;
+    partial_add(l, data + taken, n);
+    if (in->got == in->h.payload_len) {
+        int err = partial_end(l);
+        if (err != 0)
+            return err;
+        in->header_got = 0;
+    }
+    return (ptrdiff_t)(taken + n);
+}
+
+int uvcci_stream_feed(uvcc_link *l, const uint8_t *data, size_t len) {
+    if (l->rx.broken)
+        return UVCC_ERR_STREAM_BROKEN;
+    while (len != 0) {
+        bool between = l->rx.in == NULL || l->rx.in->header_got == 0;
+        ptrdiff_t n = between ? feed_whole(l, data, len) : 0;
+        if (n == 0)
+            n = feed_part(l, data, len);
+        if (n < 0)
+            return stream_break(l, (int)n);
+        data += n;
+        len -= (size_t)n;
+    }
+    return 0;
+}
+
+void uvcci_stream_reset(uvcc_link *l) {
+    partial_drop(l);
+    l->rx.broken = false;
+}
+
+bool uvcci_stream_quiet(const uvcc_link *l) {
+    return l->rx.in == NULL || l->rx.in->header_got == 0;
+}
+
+void uvcci_stream_trim(uvcc_link *l) {
+    uvcci_link_give(l, l->rx.in, sizeof *l->rx.in, UVCC_MEM_STATE);
+    l->rx.in = NULL;
+}

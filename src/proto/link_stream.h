@@ -1,0 +1,16 @@
+/* link_stream.h - frames out of a byte stream that is cut anywhere. */
+#ifndef UVCCI_LINK_STREAM_H
+#define UVCCI_LINK_STREAM_H
+
+#include "proto/link_state.h"
+
+/* Any run of bytes; all are consumed. 0, UVCC_ERR_STREAM_BROKEN or UVCC_ERR_NOMEM, and after either
+ * UVCC_ERR_STREAM_BROKEN until uvcci_stream_reset. */
+int uvcci_stream_feed(uvcc_link *l, const uint8_t *data, size_t len);
+/* Another stream, or none: a frame that is not whole is forgotten. */
+void uvcci_stream_reset(uvcc_link *l);
+/* No frame is half here. */
+bool uvcci_stream_quiet(const uvcc_link *l);
+void uvcci_stream_trim(uvcc_link *l);
+
+#endif
