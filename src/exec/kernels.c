@@ -1,4 +1,4 @@
-/* kernels.c - every task of <uvcc/compute.h> on one core.
+/* kernels.c - every task of <uvcc/task.h> on one core, as docs/compute.md defines it.
  *
  * Vectors run chunk by chunk: pads of a chunk are made by the PRG into slots that stay in cache,
  * then one fused loop makes the results. Chunks begin at multiples of CHUNK elements, so bits and

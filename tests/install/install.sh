@@ -34,6 +34,9 @@ for header in $(grep '\.h$' "$dest/have"); do
     $cc -std=c17 -Wall -Wextra -Wpedantic -Werror -fsyntax-only $(flags --cflags) "$dest/one.c"
 done
 
+# Who has the headers need not have the sources.
+! grep -rn 'src/' "$includedir/uvcc" || { echo "an installed header refers to a file under src/"; exit 1; }
+
 # What the installed tool learns from without --text.
 corpus=$(find "$dest" -path '*/share/uvcc/corpus.txt')
 cmp "${corpus:-/nowhere}" "$source/tests/data/corpus.txt" || { echo "the corpus was not installed"; exit 1; }
