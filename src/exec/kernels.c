@@ -778,18 +778,9 @@ static void map_public(const uvcc_task *t) {
 
 static int map(const uvcc_task *t) {
     const uvcc_shares *x = &t->u.map.x, *y = &t->u.map.y, *z = &t->u.map.out;
-    const size_t n = (size_t)t->u.map.rows * t->u.map.cols;
     const unsigned lo = t->u.map.party, hi = (lo + 1) % UVCC_PARTIES;
     if (map_product(t))
         return 0;
-    if (t->u.map.op == UVCC_MAP_PUBLIC) {
-        uint64_t *const part[2] = {z->lo, z->hi};
-        for (unsigned i = 0; i < 2; i++)
-            if ((t->u.map.party + i) % UVCC_PARTIES == 0)
-                memmove(part[i], x->lo, n * sizeof *x->lo);
-            else
-                memset(part[i], 0, n * sizeof *x->lo);
-    }
     if (t->u.map.op == UVCC_MAP_PUBLIC || t->u.map.op == UVCC_MAP_INDEX) {
         map_public(t);
         return 0;
