@@ -10,7 +10,8 @@
 #include "selftest/vectors.h"
 
 const uint32_t maker_all[] = {1, 7, 64, 65, 0}, maker_few[] = {7, 65, 0};
-const uint32_t maker_group[] = {8, 257, 0}, maker_large[] = {UVCC_BLOCK_ELEMS, 3, 0};
+const uint32_t maker_tiny[] = {1, 2, 0}, maker_group[] = {8, 257, 0},
+               maker_large[] = {UVCC_BLOCK_ELEMS, 3, 0};
 
 /* Where tasks stand; no byte of the counter block is 0 for all of them. */
 enum { ORDINAL = 0x01020304, CALL = 0x0506, BLOCK = 0x0708090A };

@@ -52,8 +52,9 @@ typedef struct shape {
         .fixed = (n)                                                                               \
     }
 
-/* Small ones; small ones for variants; both sides of a group of 256; the end of a block. */
-extern const uint32_t maker_all[], maker_few[], maker_group[], maker_large[];
+/* Small ones; small ones for variants; for what is slow to check; both sides of a group of 256; the
+ * end of a block. */
+extern const uint32_t maker_all[], maker_few[], maker_tiny[], maker_group[], maker_large[];
 
 /* A case "TASK variant ROLE" at the place that the maker gives to all; role NULL: not form B. */
 maker_case maker_begin(maker *m, const char *task, const char *variant, const char *role,

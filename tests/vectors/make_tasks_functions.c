@@ -514,7 +514,7 @@ void make_functions(maker *m) {
                                      {"large", maker_large, 0, true, false, false, false}};
     static const scales all_scales[] = {{"", maker_all, 12, 4, 5, 4},
                                         {"few cells", maker_few, 7, 1, 14, 2},
-                                        {"many cells", maker_few, 64, 32, 0, 16},
+                                        {"many cells", maker_tiny, 64, 32, 0, 16},
                                         {"group", maker_group, 9, 3, 11, 3},
                                         {"large", maker_large, 4, 1, 9, 2}};
     static const pieces splines[] = {
