@@ -41,6 +41,9 @@ done
 corpus=$(find "$dest" -path '*/share/uvcc/corpus.txt')
 cmp "${corpus:-/nowhere}" "$source/tests/data/corpus.txt" || { echo "the corpus was not installed"; exit 1; }
 
+tasks=$(find "$dest" -path '*/share/uvcc/tasks')
+diff -r "${tasks:-/nowhere}" "$source/tests/vectors/tasks" || { echo "the vectors were not installed"; exit 1; }
+
 # The shared library shows the public names and no others.
 nm -D --defined-only "$libdir/libuvcc.so" | awk '{ print $3 }' | grep -v '^uvcc_' >"$dest/extra" || true
 [ ! -s "$dest/extra" ] || { echo "libuvcc.so exports:"; sed 's/^/    /' "$dest/extra"; exit 1; }

@@ -2,7 +2,7 @@
 #ifndef UVCC_TOOLS_SELFTEST_INTERNAL_H
 #define UVCC_TOOLS_SELFTEST_INTERNAL_H
 
-#include "selftest/vectors.h"
+#include "vectors.h"
 
 /* Of operands and results that a file shows as they are; longer ones have a digest. */
 enum { VECTOR_SHOWN_BYTES = 64 };

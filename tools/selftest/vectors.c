@@ -3,7 +3,7 @@
  * Memory of a run lives until it is freed, as later cases read what earlier ones gave. Every
  * operand has guards around it, and what a task only reads is compared afterwards, so that a kernel
  * that writes where it must not is found here. */
-#include "selftest/vectors.h"
+#include "vectors.h"
 
 #include <dirent.h>
 #include <sodium.h>
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <uvcc/host.h>
 
-#include "selftest/internal.h"
+#include "internal.h"
 
 enum { GUARD = 64, GUARD_BYTE = 0xA5, FRESH_BYTE = 0xEE };
 
@@ -312,10 +312,6 @@ void vector_run_free(vector_run *r) {
     free(r);
 }
 
-uint32_t vector_run_cases(const vector_run *r) {
-    return r->case_count;
-}
-
 /* ---- results ---- */
 
 /* A result of a run, one after the other. */
@@ -335,12 +331,12 @@ static const vector_memory *next_result(const vector_run *r, cursor *k) {
     return NULL;
 }
 
-uint64_t vector_run_bytes(const vector_run *r) {
-    uint64_t bytes = 0;
+uint64_t vector_run_results(const vector_run *r) {
+    uint64_t n = 0;
     cursor k = {0};
-    for (const vector_memory *x; (x = next_result(r, &k)) != NULL;)
-        bytes += x->len;
-    return bytes;
+    while (next_result(r, &k) != NULL)
+        n++;
+    return n;
 }
 
 static void place_of(const vector_run *r, const cursor *k, vector_mismatch *out) {

@@ -54,8 +54,7 @@ int vector_run_check(const vector_run *r, vector_mismatch *out, vector_message *
 int vector_run_compare(const vector_run *r, const vector_run *expected, vector_mismatch *out,
                        vector_message *m);
 
-uint32_t vector_run_cases(const vector_run *r);
-uint64_t vector_run_bytes(const vector_run *r); /* of results */
+uint64_t vector_run_results(const vector_run *r);
 /* Writes the results into the cases of the file, and short operands that a seed makes as hex. */
 int vector_run_record(const vector_run *r, vector_message *m);
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "selftest/internal.h"
+#include "internal.h"
 
 /* ---- names ---- */
 
@@ -375,12 +375,18 @@ static int read_fn(vector_run *r, vector_case *c, vector_message *m) {
     return 0;
 }
 
+/* Where tasks stand; another seed puts them elsewhere. */
+static uint32_t place_of(const vector_run *r, const char *name) {
+    const uint64_t x = (uint64_t)json_integer_value(json_object_get(r->file->root, name));
+    return (uint32_t)(r->reseed == 0 ? x : word_of(r, x, 0));
+}
+
 static int read_unit(vector_run *r, vector_case *c, uint32_t i, vector_message *m) {
     json_t *u = json_array_get(json_object_get(c->json, "units"), i);
     c->units[i].json = u;
     if (c->form == 'B') {
         uvcc_block *b = (uvcc_block *)c->items + i;
-        b->block = (uint32_t)json_integer_value(json_object_get(r->file->root, "block")) + i;
+        b->block = place_of(r, "block") + i;
         b->count = (uint32_t)json_integer_value(json_object_get(u, "count"));
         b->role = c->role;
     } else if (c->form == 'H') {
@@ -435,7 +441,7 @@ int vector_read_case(vector_run *r, vector_case *c, vector_message *m) {
         return vector_fail_case(m, r, c, "its name, task, role or status is not understood");
     c->form = kinds[c->task.kind].form[0];
     c->role = (uint8_t)(is < 0 ? 0 : is);
-    c->task.ordinal = (uint32_t)json_integer_value(json_object_get(r->file->root, "ordinal"));
+    c->task.ordinal = place_of(r, "ordinal");
     c->task.call = (uint16_t)json_integer_value(
         json_object_get(call != NULL ? c->json : r->file->root, "call"));
     c->task.keys = &r->keys[c->role];
