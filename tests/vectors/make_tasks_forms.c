@@ -268,6 +268,55 @@ static void bytes(maker *m) {
     }
 }
 
+/* ---- collectives ---- */
+
+typedef struct collective {
+    const char *name;
+    uvcc_collective_op
+        op; /* SEND: of the first unit, the second receives; backwards the other way */
+    uvcc_group group;
+    unsigned members, elems;
+    bool backwards, both;
+} collective;
+
+static void join(maker *m, const collective *k) {
+    maker_case c = maker_begin(m, "COLLECTIVE", k->name, NULL, NULL);
+    const bool sends = k->op == UVCC_COLLECTIVE_SEND;
+    const size_t all = (size_t)8 * k->elems, part = all / k->members;
+    maker_arg(&c, "group", json_integer(k->group));
+    maker_arg(&c, "phase", json_integer(k->backwards ? 1 : 0));
+    maker_arg(&c, "elems", json_integer(k->elems));
+    for (unsigned i = 0; i < k->members; i++) {
+        const bool gives = !sends || (i == 0) == k->backwards, takes = !sends || !gives;
+        const size_t in = k->op == UVCC_COLLECTIVE_ALL_GATHER ? part : all;
+        const size_t out = k->op == UVCC_COLLECTIVE_REDUCE_SCATTER ? part : all;
+        if (i != 0)
+            maker_next_unit(&c);
+        maker_unit(&c, "op", json_integer(sends && gives ? UVCC_COLLECTIVE_RECV : k->op));
+        for (unsigned hi = 0; hi < (k->both ? 2u : 1u); hi++) {
+            if (takes)
+                maker_with(&c, hi != 0 ? "in.hi" : "in.lo", FIXED(in));
+            if (gives)
+                maker_gives(&c, hi != 0 ? "out.hi" : "out.lo", FIXED(out));
+        }
+    }
+}
+
+static void collectives(maker *m) {
+    static const collective all[] = {
+        {"send", UVCC_COLLECTIVE_SEND, UVCC_GROUP_PP, 2, 7, false, true},
+        {"send back lo", UVCC_COLLECTIVE_SEND, UVCC_GROUP_PP, 2, 65, true, false},
+        {"reduce scatter", UVCC_COLLECTIVE_REDUCE_SCATTER, UVCC_GROUP_TP, 3, 12, false, true},
+        {"reduce scatter lo", UVCC_COLLECTIVE_REDUCE_SCATTER, UVCC_GROUP_DP, 4, 68, false, false},
+        {"all gather", UVCC_COLLECTIVE_ALL_GATHER, UVCC_GROUP_TP, 4, 8, false, true},
+        {"all gather lo", UVCC_COLLECTIVE_ALL_GATHER, UVCC_GROUP_STAGE, 2, 130, false, false}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        join(m, &all[i]);
+    maker_case c = maker_begin(m, "COLLECTIVE", "refused, not for executors", NULL, NULL);
+    maker_arg(&c, "op", json_integer(UVCC_COLLECTIVE_ALL_GATHER));
+    maker_fails(&c);
+}
+
 void make_forms(maker *m) {
     maps(m);
     products(m);
@@ -280,7 +329,5 @@ void make_forms(maker *m) {
     maker_fails(&c);
     digests(m);
     bytes(m);
-    c = maker_begin(m, "COLLECTIVE", "refused, not for executors", NULL, NULL);
-    maker_arg(&c, "op", json_integer(UVCC_COLLECTIVE_ALL_GATHER));
-    maker_fails(&c);
+    collectives(m);
 }

@@ -43,7 +43,7 @@ typedef struct vector_case {
     vector_unit *units;
     uvcc_task task;
     uvcc_fn_args fn;
-    void *items; /* blocks, hash items or copy items */
+    void *items; /* blocks, hash items, copy items or the tasks of members */
 } vector_case;
 
 /* Memory that lives as long as the run. */

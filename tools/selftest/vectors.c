@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <uvcc/collective.h>
 #include <uvcc/host.h>
 
 #include "internal.h"
@@ -200,8 +201,10 @@ static void bind(vector_case *c, uint32_t unit) {
     static const struct {
         char form;
         size_t bytes;
-    } items[] = {
-        {'B', sizeof(uvcc_block)}, {'H', sizeof(uvcc_hash_item)}, {'C', sizeof(uvcc_copy_item)}};
+    } items[] = {{'B', sizeof(uvcc_block)},
+                 {'H', sizeof(uvcc_hash_item)},
+                 {'C', sizeof(uvcc_copy_item)},
+                 {'L', sizeof(uvcc_task)}};
     uint8_t *base = (uint8_t *)&c->task;
     for (unsigned i = 0; i < sizeof items / sizeof items[0]; i++)
         if (c->form == items[i].form)
@@ -237,6 +240,56 @@ static int check_memory(const vector_run *r, const vector_case *c, vector_messag
     return 0;
 }
 
+static int check_completion(const vector_run *r, const vector_case *c, const uvcc_job *job,
+                            const uvcc_completion *done, vector_message *m) {
+    if (done->id != job->id || done->cookie != job->cookie)
+        return vector_fail_case(m, r, c, "the completion is another job's");
+    if (done->status != c->want)
+        return vector_fail_case(m, r, c, "the status is %s, not %s", uvcc_error_name(done->status),
+                                uvcc_error_name(c->want));
+    return 0;
+}
+
+static int run_task(const vector_run *r, const vector_case *c, uvcc_cpu *cpu, vector_message *m) {
+    const uvcc_job job = {.id = 1 + r->done, .cookie = 7, .tasks = &c->task, .count = 1};
+    uvcc_completion done;
+    if (uvcc_cpu_submit(cpu, &job) != 0 || uvcc_cpu_poll(cpu, &done) != 1)
+        return vector_fail_case(m, r, c, "the executor took no job or gave no completion");
+    return check_completion(r, c, &job, &done, m);
+}
+
+/* Each member gives its task; when the last one has, all are done. The units are the workers of one
+ * party, along the dimension that the group has. */
+static int run_members(vector_run *r, const vector_case *c, vector_message *m) {
+    const uint8_t group = c->task.u.collective.group;
+    const uint16_t n = (uint16_t)c->unit_count;
+    const uvcc_collective_config cfg = {
+        .size = sizeof cfg,
+        .alloc = uvcc_host_allocator(),
+        .replicas = group == UVCC_GROUP_DP ? n : 1,
+        .stages = group == UVCC_GROUP_PP ? n : 1,
+        .tp_ranks = group == UVCC_GROUP_TP || group == UVCC_GROUP_STAGE ? n : 1};
+    uvcc_collective *plane = NULL;
+    uvcc_job *jobs = vector_take(r, (n + 1u) * sizeof *jobs, m);
+    if (jobs == NULL || uvcc_collective_new(&plane, &cfg) != 0)
+        return vector_fail_case(m, r, c, "no collective for its members");
+    int e = 0;
+    for (uint32_t i = 0; i < n && e == 0; i++) {
+        jobs[i] = (uvcc_job){.id = i + 1, .cookie = i, .count = 1, .plane = UVCC_PLANE_LOCAL};
+        jobs[i].tasks = (const uvcc_task *)c->items + i;
+        if (uvcc_collective_submit(plane, i, &jobs[i]) != 0)
+            e = vector_fail_case(m, r, c, "member %u is refused", i);
+    }
+    for (uint32_t i = 0; i < n && e == 0; i++) {
+        uvcc_completion done;
+        e = uvcc_collective_poll(plane, i, &done) != 1
+                ? vector_fail_case(m, r, c, "member %u has no completion", i)
+                : check_completion(r, c, &jobs[i], &done, m);
+    }
+    uvcc_collective_free(plane);
+    return e;
+}
+
 static int run_case(vector_run *r, vector_case *c, uvcc_cpu *cpu, vector_message *m) {
     if (vector_read_case(r, c, m) != 0)
         return -1;
@@ -246,15 +299,9 @@ static int run_case(vector_run *r, vector_case *c, uvcc_cpu *cpu, vector_message
             return -1;
         bind(c, u);
     }
-    const uvcc_job job = {.id = 1 + r->done, .cookie = 7, .tasks = &c->task, .count = 1};
-    uvcc_completion done;
-    if (uvcc_cpu_submit(cpu, &job) != 0 || uvcc_cpu_poll(cpu, &done) != 1)
-        return vector_fail_case(m, r, c, "the executor took no job or gave no completion");
-    if (done.id != job.id || done.cookie != job.cookie)
-        return vector_fail_case(m, r, c, "the completion is another job's");
-    if (done.status != c->want)
-        return vector_fail_case(m, r, c, "the status is %s, not %s", uvcc_error_name(done.status),
-                                uvcc_error_name(c->want));
+    const bool members = c->form == 'L' && c->want == 0;
+    if ((members ? run_members(r, c, m) : run_task(r, c, cpu, m)) != 0)
+        return -1;
     return check_memory(r, c, m);
 }
 

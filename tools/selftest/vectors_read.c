@@ -76,7 +76,9 @@ const vector_slot vector_slots[] = {
     TASK('S', "out.lo", bits.out.lo),
     TASK('S', "out.hi", bits.out.hi),
     TASK('L', "in.lo", collective.in.lo),
+    TASK('L', "in.hi", collective.in.hi),
     TASK('L', "out.lo", collective.out.lo),
+    TASK('L', "out.hi", collective.out.hi),
     {'H', "data", offsetof(uvcc_hash_item, data), false},
     {'H', "digest", offsetof(uvcc_hash_item, out), false},
     {'C', "src", offsetof(uvcc_copy_item, src), false},
@@ -136,6 +138,7 @@ static const member members[] = {
     OF_TASK('S', bits, lane),
     OF_TASK('L', collective, op),
     OF_TASK('L', collective, group),
+    OF_TASK('L', collective, phase),
     OF_TASK('L', collective, elems),
     OF_FN(bits),
     OF_FN(shift),
@@ -389,6 +392,12 @@ static int read_unit(vector_run *r, vector_case *c, uint32_t i, vector_message *
         b->block = place_of(r, "block") + i;
         b->count = (uint32_t)json_integer_value(json_object_get(u, "count"));
         b->role = c->role;
+    } else if (c->form == 'L') {
+        json_t *op = json_object_get(u, "op");
+        uvcc_task *task = (uvcc_task *)c->items + i;
+        *task = c->task;
+        if (op != NULL && !set_member('L', task, "op", op))
+            return vector_fail_case(m, r, c, "op of unit %u is not understood", i);
     } else if (c->form == 'H') {
         uvcc_hash_item *h = (uvcc_hash_item *)c->items + i;
         const json_int_t len = vector_length(r, i, json_object_get(u, "prefix"));
@@ -404,7 +413,7 @@ static int read_unit(vector_run *r, vector_case *c, uint32_t i, vector_message *
 }
 
 static int read_units(vector_run *r, vector_case *c, vector_message *m) {
-    static const size_t bytes = sizeof(uvcc_block) + sizeof(uvcc_hash_item);
+    static const size_t bytes = sizeof(uvcc_block) + sizeof(uvcc_hash_item) + sizeof(uvcc_task);
     uvcc_task *t = &c->task;
     c->unit_count = (uint32_t)json_array_size(json_object_get(c->json, "units"));
     c->units = vector_take(r, (c->unit_count + 1) * sizeof *c->units, m);

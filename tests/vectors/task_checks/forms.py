@@ -145,4 +145,27 @@ def hash_item(unit, with_, file):
     return {"digest": hmac.new(key, digest, hashlib.sha256).digest() if mode == 1 else digest}
 
 
+def collective(members, phase, elems):
+    """members: (op, operands) of each; what each gives."""
+    outs, size = [], elems // len(members)
+    for i, (op, _) in enumerate(members):
+        out = {}
+        for part in ("lo", "hi"):
+            have = [words_of(of["in." + part]) for _, of in members if "in." + part in of]
+            if not have or op == 1:
+                continue
+            if op == 2:  # from the stage before (FWD), or the next one (BWD)
+                sender = members[i - 1 if phase == 0 else i + 1]
+                demand(sender[0] == 1)
+                words = words_of(sender[1]["in." + part])
+            elif op == 3:
+                words = [sum(column) for column in zip(*have)][i * size : (i + 1) * size]
+            else:
+                demand(op == 4)
+                words = [x for of in have for x in of]
+            out["out." + part] = bytes_of(words)
+        outs.append(out)
+    return outs
+
+
 TASKS = {"MAP": t_map, "GEMM": t_gemm, "BIT_SUMS": t_bit_sums}
