@@ -189,6 +189,7 @@ static bool has_member(json_t *c, const void *what) {
     return false;
 }
 
+/* What a kind alone does not tell: ops, gates, lifts, modes, what is in place. */
 static void every_variant_has_vectors(void **state) {
     static const char *const maps[] = {
 #define UVCC_MAP(name, number, form, what) #name,

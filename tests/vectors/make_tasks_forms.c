@@ -80,6 +80,8 @@ static void map(maker *m, const map_kind *k, const map_way *w) {
         maker_gives(&c, "out.hi", FIXED(8 * n));
 }
 
+/* Every op in some shapes; what depends on the party once more as another, what may lack hi
+ * without. */
 static void maps(maker *m) {
     static const map_kind kinds[] = {{"ADD", SAME, SAME, SAME, false, false, false, false},
                                      {"SUB", SAME, SAME, SAME, false, false, false, false},

@@ -146,6 +146,7 @@ static void weigh(maker *m, const comparison *k, unsigned r) {
     maker_gives(&c, "out[0]", WORDS(1));
 }
 
+/* From the key to d x: each case works on what the ones before it gave. */
 static void compare(maker *m, const comparison *k) {
     const maker_label dealt = maker_of("FN_DEAL_KEY", k->variant, UVCC_OTHER);
     deal_comparison(m, k);
@@ -189,6 +190,7 @@ typedef struct table {
     bool times;
 } table;
 
+/* A key, and the entry that it selects, masked. */
 static void look_up(maker *m, const table *t) {
     maker_case c = begin(m, "FN_DEAL_KEY", t->variant, UVCC_OTHER, t->counts);
     number(&c, "bits", t->bits);
@@ -229,6 +231,8 @@ typedef struct scalar {
     bool times, by_table, masked, bit;
 } scalar;
 
+/* The dealt words, and the table's value without sign and masks. How many words there are follows
+ * from which operands there are. */
 static void finish_table(maker *m, const scalar *s) {
     const bool second = s->times || s->by_table || s->masked;
     const shape words = WORDS((second ? 4u : 2u) * (s->bit ? 2u : 1u));
@@ -426,6 +430,7 @@ static void spline(maker *m, const pieces *s) {
 
 /* ---- refusals and roles that have nothing to do ---- */
 
+/* Just outside the limits of each task; the rest of the arguments is within them. */
 static void refuse(maker *m) {
     static const struct {
         const char *task, *name;
@@ -490,6 +495,7 @@ static void idle(maker *m) {
     maker_fn(&c, "words", spline_words(&p));
 }
 
+/* Sizes are chosen so that keys stay short where blocks are long, for the sake of slow checkers. */
 void make_functions(maker *m) {
     static const comparison comparisons[] = {{"16 bits", maker_all, 16, 3},
                                              {"5 bits", maker_few, 5, 1},

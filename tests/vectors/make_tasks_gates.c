@@ -327,6 +327,7 @@ static void triple_c(maker *m, const char *variant, const uint32_t *counts) {
 
 /* ---- refusals ---- */
 
+/* Just outside the limits of each task. */
 static void refuse(maker *m) {
     static const struct {
         const char *task, *role, *name;
@@ -358,6 +359,7 @@ static void refuse(maker *m) {
     maker_fails(&c);
 }
 
+/* Sizes are chosen so that keys stay short where blocks are long, for the sake of slow checkers. */
 void make_gates(maker *m) {
     static const gate gates[] = {
         {"sr compact", maker_all, UVCC_GATE_TRUNC_SR, true, 16},

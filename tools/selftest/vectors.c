@@ -5,6 +5,7 @@
  * that writes where it must not is found here. */
 #include "vectors.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <sodium.h>
 #include <stdarg.h>
@@ -115,6 +116,7 @@ static int make_room(vector_run *r, vector_memory *x, bool words, size_t len, ve
 }
 
 static bool guards_hold(const vector_memory *x) {
+    assert(x->all != NULL && x->data - x->all >= GUARD);
     for (const uint8_t *p = x->all; p < x->data; p++)
         if (*p != GUARD_BYTE)
             return false;
@@ -387,6 +389,7 @@ uint64_t vector_run_results(const vector_run *r) {
 }
 
 static void place_of(const vector_run *r, const cursor *k, vector_mismatch *out) {
+    assert(k->at < r->case_count && k->slot >= 1); /* next_result() is one ahead */
     const vector_case *c = &r->cases[k->at];
     *out = (vector_mismatch){.name = c->name,
                              .task = c->task_name,
@@ -400,7 +403,7 @@ static bool differ(const vector_run *r, const cursor *k, const uint8_t *expected
                    const vector_memory *x, vector_mismatch *out) {
     if (x->len == 0 || memcmp(expected, x->data, x->len) == 0)
         return false;
-    size_t i = 0;
+    size_t i = 0; /* ends: they differ somewhere */
     while (expected[i] == x->data[i])
         i++;
     place_of(r, k, out);
