@@ -213,7 +213,7 @@ static int make_program(run *r) {
 /* The masks that a task of the party that deals reads, of a step that rounds by their low bits. */
 static void take_low(const run *r, const uvcc_task *t) {
     const bool reads = t->kind == UVCC_TASK_FN_SHIFT || t->kind == UVCC_TASK_FN_DEAL_TRUNC ||
-                       t->kind == UVCC_TASK_FN_DEAL_LADDER;
+                       t->kind == UVCC_TASK_FN_DEAL_MULTISCALE;
     if (!reads || t->call >= r->fn.function.step_count || r->low[t->call] == NULL)
         return;
     const unsigned bits = uvcc_function_low_bits(&r->fn.function.steps[t->call]);

@@ -108,7 +108,7 @@ typedef struct uvcc_block {
     uint8_t role;          /**< this party's role on the block's edge (or in the protocol) */
     const uint64_t *in[4]; /**< words, `count` of them if compute.md does not say else */
     uint64_t *out[2];
-    const uint8_t *in_bits; /**< packed bits kept by LESS_MASK */
+    const uint8_t *in_bits; /**< packed bits that LESS_MASK gave */
     uint8_t *out_bits;
     const uint8_t *wire_in[2]; /**< in a received message; any alignment */
     uint8_t *wire_out[2];      /**< in a message to send; any alignment */

@@ -227,7 +227,8 @@ static void sum_both(const chunk *c) {
     const uint16_t call = c->t->call;
     const uint64_t *xh = in(c, 0), *p = in(c, 1), *e = in(c, 2), *other = in(c, 3);
     const uint64_t head = 0 - (uint64_t)is_head(c);
-    uint64_t *sum = c->s->slot[2], *one = c->s->slot[3], *by_k = c->s->slot[4], *by_kk = c->s->slot[5];
+    uint64_t *sum = c->s->slot[2], *one = c->s->slot[3], *by_k = c->s->slot[4],
+             *by_kk = c->s->slot[5];
     times_k(c, share_words(c, 0, call, SCALAR_LANE, BOTH_OTHER, 1),
             share_words(c, 1, call, SCALAR_LANE, BOTH_OTHER + 1, 1), 0, other, one);
     for (uint32_t i = 0; i < c->n; i++) { /* d' x */
@@ -685,7 +686,8 @@ static void deal_select(const chunk *c) {
     }
 }
 
-/* The words that a factor s of v needs, from q on; b NULL: v is not multiplied. Gives the next q. */
+/* The words that a factor s of v needs, from q on; b NULL: v is not multiplied. Gives the next q.
+ */
 static uint32_t deal_scalar_by(const chunk *c, uint32_t q, const uint64_t *s, const uint64_t *rho,
                                const uint64_t *b) {
     uint64_t *x = c->s->slot[1], *y = c->s->slot[4];
@@ -801,8 +803,8 @@ static const vec_kernel kernels[] = {
     [UVCC_TASK_FN_DEAL_TRUNC - UVCC_TASK_FN_OPEN_MASK] = {deal_trunc, false},
     [UVCC_TASK_FN_BEST - UVCC_TASK_FN_OPEN_MASK] = {best, false},
     [UVCC_TASK_FN_DEAL_BEST - UVCC_TASK_FN_OPEN_MASK] = {deal_best, false},
-    [UVCC_TASK_FN_LADDER - UVCC_TASK_FN_OPEN_MASK] = {ladder, true},
-    [UVCC_TASK_FN_DEAL_LADDER - UVCC_TASK_FN_OPEN_MASK] = {deal_ladder, true},
+    [UVCC_TASK_FN_MULTISCALE - UVCC_TASK_FN_OPEN_MASK] = {ladder, true},
+    [UVCC_TASK_FN_DEAL_MULTISCALE - UVCC_TASK_FN_OPEN_MASK] = {deal_ladder, true},
     [UVCC_TASK_FN_FLOOR - UVCC_TASK_FN_OPEN_MASK] = {floor_masked, true},
     [UVCC_TASK_FN_DEAL_FLOOR - UVCC_TASK_FN_OPEN_MASK] = {deal_floor, true},
     [UVCC_TASK_FN_SPLINE - UVCC_TASK_FN_OPEN_MASK] = {spline, true},
@@ -866,8 +868,8 @@ bool uvcci_fn_is_sane(const uvcc_task *t) {
                fn->entry_count <= UVCC_FN_ENTRIES_MAX &&
                fn->entry_count - 1 <= low_bits(fn->bits) && fn->shift < 64 &&
                (fn->shift == 0 || fn->words != NULL);
-    case UVCC_TASK_FN_LADDER:
-    case UVCC_TASK_FN_DEAL_LADDER:
+    case UVCC_TASK_FN_MULTISCALE:
+    case UVCC_TASK_FN_DEAL_MULTISCALE:
         return ladder_is_sane(fn);
     case UVCC_TASK_FN_SPLINE:
     case UVCC_TASK_FN_DEAL_SPLINE:

@@ -442,7 +442,7 @@ static void build_ladder(const fn_step *f) {
     uvcci_fn_value *v = value_of(f, f->i);
     if (!take(f, &v->x))
         return;
-    uvcc_block *k = blocks_of(f, UVCC_TASK_FN_LADDER, UVCCI_ROLE_EDGE, &n);
+    uvcc_block *k = blocks_of(f, UVCC_TASK_FN_MULTISCALE, UVCCI_ROLE_EDGE, &n);
     for (uint32_t i = 0; i < n; i++) {
         k[i].in[0] = masked_of(f, f->d->a, k[i].role) + uvcci_at_block(&k[i]);
         k[i].key = material_of(f, f->i, &k[i], false);
@@ -714,7 +714,7 @@ static uint8_t *deal_at(const fn_deal *d, unsigned i, const uvcc_block *k, unsig
 static uint16_t key_task(uint8_t kind) {
     switch (kind) {
     case UVCC_FN_LADDER:
-        return UVCC_TASK_FN_DEAL_LADDER;
+        return UVCC_TASK_FN_DEAL_MULTISCALE;
     case UVCC_FN_FLOOR:
         return UVCC_TASK_FN_DEAL_FLOOR;
     case UVCC_FN_SPLINE:

@@ -783,11 +783,11 @@ static void ladders(void **state) {
                         .call_key = CALL,
                         .word_count = WORDS,
                         .words = w};
-    vec(O, UVCC_TASK_FN_DEAL_LADDER, (uvcc_block){.in = {m.r}, .out_bytes = {key[0], key[1]}});
+    vec(O, UVCC_TASK_FN_DEAL_MULTISCALE, (uvcc_block){.in = {m.r}, .out_bytes = {key[0], key[1]}});
     for (unsigned i = 0; i < 2; i++)
         assert_tainted(key[i], sizeof key[i]);
     for (unsigned i = 0; i < 2; i++)
-        vec(i, UVCC_TASK_FN_LADDER, (uvcc_block){.in = {m.xh[i]}, .out = {got[i]}, .key = key[i]});
+        vec(i, UVCC_TASK_FN_MULTISCALE, (uvcc_block){.in = {m.xh[i]}, .out = {got[i]}, .key = key[i]});
     look_at_edge(got);
     for (uint32_t i = 0; i < N; i++)
         if ((int64_t)x[i] >= CELLS << SHIFT)

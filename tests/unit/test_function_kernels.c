@@ -864,12 +864,12 @@ static void ladder(sim *s) {
                            .constant = -77,
                            .word_count = WORDS,
                            .words = w};
-    vec(s, O, UVCC_TASK_FN_DEAL_LADDER, (uvcc_block){.in = {m.r}, .out_bytes = {cw[0], cw[1]}});
+    vec(s, O, UVCC_TASK_FN_DEAL_MULTISCALE, (uvcc_block){.in = {m.r}, .out_bytes = {cw[0], cw[1]}});
     assert_memory_equal(cw[0], cw[1], key_bytes);
     for (unsigned r = 0; r < 2; r++)
-        vec(s, r, UVCC_TASK_FN_LADDER,
+        vec(s, r, UVCC_TASK_FN_MULTISCALE,
             (uvcc_block){.in = {m.xh[r]}, .out = {y.of[r]}, .key = cw[r]});
-    vec(s, O, UVCC_TASK_FN_LADDER, (uvcc_block){0});
+    vec(s, O, UVCC_TASK_FN_MULTISCALE, (uvcc_block){0});
     for (uint32_t i = 0; i < s->n; i++) {
         want[i] = (uint64_t)-77;
         for (unsigned k = RUNGS; k-- > 0;) {
@@ -1020,14 +1020,14 @@ static void bad_numbers(void **state) {
         {UVCC_TASK_FN_DEAL_BITS, {.bits = 9, .word_count = 65}},
         {UVCC_TASK_FN_DEAL_SELECT, {.word_count = 0}},
         {UVCC_TASK_FN_TRUNC, {.shift = 0}},
-        {UVCC_TASK_FN_LADDER, {.bits = 9, .first = 4, .word_count = 36}},
-        {UVCC_TASK_FN_LADDER, {.bits = 9, .first = 1, .word_count = 36, .words = w}},
-        {UVCC_TASK_FN_LADDER, {.bits = 9, .first = 17, .word_count = 153, .words = w}},
-        {UVCC_TASK_FN_LADDER, {.bits = 9, .first = 4, .word_count = 35, .words = w}},
-        {UVCC_TASK_FN_LADDER, {.bits = 2, .first = 4, .word_count = 72, .words = w}},
-        {UVCC_TASK_FN_DEAL_LADDER,
+        {UVCC_TASK_FN_MULTISCALE, {.bits = 9, .first = 4, .word_count = 36}},
+        {UVCC_TASK_FN_MULTISCALE, {.bits = 9, .first = 1, .word_count = 36, .words = w}},
+        {UVCC_TASK_FN_MULTISCALE, {.bits = 9, .first = 17, .word_count = 153, .words = w}},
+        {UVCC_TASK_FN_MULTISCALE, {.bits = 9, .first = 4, .word_count = 35, .words = w}},
+        {UVCC_TASK_FN_MULTISCALE, {.bits = 2, .first = 4, .word_count = 72, .words = w}},
+        {UVCC_TASK_FN_DEAL_MULTISCALE,
          {.bits = 60, .shift = 5, .first = 4, .word_count = 36, .words = w}},
-        {UVCC_TASK_FN_DEAL_LADDER, {.bits = 63, .first = 2, .word_count = 18 * 33, .words = w}},
+        {UVCC_TASK_FN_DEAL_MULTISCALE, {.bits = 63, .first = 2, .word_count = 18 * 33, .words = w}},
         {UVCC_TASK_FN_DEAL_TRUNC, {.shift = 63}},
         {UVCC_TASK_FN_FLOOR, {.shift = 0}},
         {UVCC_TASK_FN_FLOOR, {.shift = 63}},

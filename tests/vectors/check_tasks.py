@@ -2,7 +2,7 @@
 """check_tasks.py DIR: recomputes every result of the golden vectors of compute tasks.
 
 A second implementation of docs/compute.md, written from that document and not from the kernels, so
-that what the document leaves out or gets wrong shows up here. It needs nothing but the standard
+that what the document does not say or gets wrong shows up here. It needs nothing but the standard
 library of Python, and is slow and plain on purpose: one element after the other, integers for
 words. Section numbers are those of the document; task_checks/ has a file for each.
 """

@@ -330,31 +330,31 @@ static void best(maker *m, const char *variant, const uint32_t *counts) {
 typedef struct scales {
     const char *variant;
     const uint32_t *counts;
-    unsigned depth, rungs, shift, cells;
+    unsigned depth, scales, shift, cells;
 } scales;
 
 static void scales_args(maker_case *c, const scales *s) {
     number(c, "bits", s->depth);
     number(c, "shift", s->shift);
     number(c, "first", s->cells);
-    number(c, "word_count", (json_int_t)9 * s->cells * s->rungs);
+    number(c, "word_count", (json_int_t)9 * s->cells * s->scales);
     maker_fn_seed(c, "words");
 }
 
 static void multiscale(maker *m, const scales *s) {
-    const shape key = {.bytes = (size_t)16 * s->depth + (size_t)24 * s->rungs +
+    const shape key = {.bytes = (size_t)16 * s->depth + (size_t)24 * s->scales +
                                 ((size_t)2 * s->depth + 7) / 8};
-    maker_case c = begin(m, "FN_DEAL_LADDER", s->variant, UVCC_OTHER, s->counts);
+    maker_case c = begin(m, "FN_DEAL_MULTISCALE", s->variant, UVCC_OTHER, s->counts);
     scales_args(&c, s);
     maker_with(&c, "in[0]", WORDS(1));
     maker_gives(&c, "out_bytes[0]", key);
     maker_gives(&c, "out_bytes[1]", key);
     for (unsigned r = 0; r < EDGE; r++) {
-        c = begin(m, "FN_LADDER", s->variant, r, s->counts);
+        c = begin(m, "FN_MULTISCALE", s->variant, r, s->counts);
         scales_args(&c, s);
         number(&c, "constant", 99);
         maker_with(&c, "in[0]", WORDS(1));
-        maker_from(&c, "key", maker_of("FN_DEAL_LADDER", s->variant, UVCC_OTHER).text,
+        maker_from(&c, "key", maker_of("FN_DEAL_MULTISCALE", s->variant, UVCC_OTHER).text,
                    r == 0 ? "out_bytes[0]" : "out_bytes[1]");
         maker_gives(&c, "out[0]", WORDS(1));
     }
@@ -448,10 +448,10 @@ static void refuse(maker *m) {
                {"FN_TABLE", "65537 entries", 20, 0, 0, 65537, 0},
                {"FN_TRUNC", "shift 0", 0, 0, 0, 0, 0},
                {"FN_FLOOR", "shift 63", 0, 63, 0, 0, 0},
-               {"FN_LADDER", "one cell", 9, 3, 1, 0, 9},
-               {"FN_LADDER", "17 cells", 9, 3, 17, 0, 153},
-               {"FN_LADDER", "a rung at the root", 2, 3, 2, 0, 36},
-               {"FN_LADDER", "more than 64 bits", 62, 3, 2, 0, 18},
+               {"FN_MULTISCALE", "one cell", 9, 3, 1, 0, 9},
+               {"FN_MULTISCALE", "17 cells", 9, 3, 17, 0, 153},
+               {"FN_MULTISCALE", "a scale at the root", 2, 3, 2, 0, 36},
+               {"FN_MULTISCALE", "more than 64 bits", 62, 3, 2, 0, 18},
                {"FN_SPLINE", "degree 4", 16, 0, 4, 0, 11},
                {"FN_SPLINE", "bits 64", 64, 0, 0, 0, 3},
                {"FN_SPLINE", "a word too many", 16, 0, 1, 0, 6}};
@@ -485,8 +485,8 @@ static void idle(maker *m) {
         maker_fn_seed(&c, "words");
         maker_fn_seed(&c, "entries");
     }
-    const scales s = {.depth = 9, .rungs = 2, .shift = 3, .cells = 4};
-    maker_case c = begin(m, "FN_LADDER", "", UVCC_OTHER, maker_few);
+    const scales s = {.depth = 9, .scales = 2, .shift = 3, .cells = 4};
+    maker_case c = begin(m, "FN_MULTISCALE", "", UVCC_OTHER, maker_few);
     scales_args(&c, &s);
     const pieces p = {.bits = 9, .degree = 1, .knots = 2};
     c = begin(m, "FN_SPLINE", "", UVCC_OTHER, maker_few);

@@ -192,15 +192,15 @@ def top(x, s):
 class Mst:
     """Section 4.3."""
 
-    def __init__(self, nodes, depth, rungs, shift, cells):
-        self.nodes, self.depth, self.rungs = nodes, depth, rungs
+    def __init__(self, nodes, depth, scales, shift, cells):
+        self.nodes, self.depth, self.scales = nodes, depth, scales
         self.shift, self.cells = shift, cells
 
     def limits_hold(self):
         return (
             2 <= self.cells <= 16
-            and 1 <= self.rungs <= 32
-            and 2 * (self.rungs - 1) < self.depth
+            and 1 <= self.scales <= 32
+            and 2 * (self.scales - 1) < self.depth
             and self.shift + self.depth <= 64
         )
 
@@ -209,7 +209,7 @@ class Mst:
         return [y & M64, y >> 64, self.nodes.mmo(0, seed ^ 3) & M64]
 
     def make(self, masks, roots):
-        cws, rungs = [[] for _ in range(self.depth)], [[] for _ in range(self.rungs)]
+        cws, scales = [[] for _ in range(self.depth)], [[] for _ in range(self.scales)]
         bits = []
         for r, pair in zip(masks, roots):
             alpha, taus = low(r >> self.shift, self.depth), []
@@ -218,22 +218,22 @@ class Mst:
                 cws[level].append(cw)
                 taus.append(tau)
                 below = self.depth - 1 - level
-                if below % 2 or below // 2 >= self.rungs:
+                if below % 2 or below // 2 >= self.scales:
                     continue
                 q = top(r, self.shift + below)
                 v = [self.words(s) for s, _ in pair]
                 for j, beta in enumerate((1, q, q * q)):
                     x = beta - v[0][j] + v[1][j]
-                    rungs[below // 2].append(-x if pair[1][1] else x)
+                    scales[below // 2].append(-x if pair[1][1] else x)
             bits.append(control_bytes(taus))
         out = b"".join(x.to_bytes(16, "little") for level in cws for x in level)
-        for rung in rungs:
-            out += bytes_of(rung)
+        for scale in scales:
+            out += bytes_of(scale)
         return out + b"".join(bits)
 
     def share(self, key, count, i, root, party, xh, words):
-        rungs_at = 16 * self.depth * count
-        of = Levels(key, key[rungs_at + 24 * self.rungs * count :], self.depth, count, i)
+        scales_at = 16 * self.depth * count
+        of = Levels(key, key[scales_at + 24 * self.scales * count :], self.depth, count, i)
         known = {(0, 0): root}
 
         def node(level, number):
@@ -244,16 +244,16 @@ class Mst:
             return known[level, number]
 
         total = 0
-        for k in range(self.rungs):
+        for k in range(self.scales):
             s_k, level = self.shift + 2 * k, self.depth - 2 * k
             z, lo = xh >> s_k, top(xh, s_k)
-            at = rungs_at + 24 * (k * count + i)
-            rung = words_of(key[at : at + 24])
+            at = scales_at + 24 * (k * count + i)
+            scale = words_of(key[at : at + 24])
             for cell in range(self.cells, 4 * self.cells):
-                if k + 1 < self.rungs and z // 4 - (z - cell) // 4 >= self.cells:
+                if k + 1 < self.scales and z // 4 - (z - cell) // 4 >= self.cells:
                     continue
                 s, t = node(level, (z - cell) % (1 << level))
-                u = [v + (rung[j] if t else 0) for j, v in enumerate(self.words(s))]
+                u = [v + (scale[j] if t else 0) for j, v in enumerate(self.words(s))]
                 a = [words[(3 * k + j) * 3 * self.cells + cell - self.cells] for j in range(3)]
                 total += a[0] * u[0] - a[1] * u[1] + a[2] * u[2]
                 total += lo * (a[1] * u[0] - 2 * a[2] * u[1] + lo * a[2] * u[0])
