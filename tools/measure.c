@@ -55,11 +55,11 @@ typedef struct run {
     unsigned entries, inputs, outputs;
     uint32_t steps; /* finished by all */
     uint64_t random;
-    size_t room;                      /* elements of the largest shape */
-    int64_t *list;                    /* all inputs of an element function */
-    int64_t *in[MEASURE_INPUTS_MAX];  /* of a step */
-    int64_t *defined[OUTPUTS_MAX];    /* what the function gives */
-    uint64_t *low[UVCC_FN_STEPS_MAX]; /* of the steps of the function that round */
+    size_t room;                       /* elements of the largest shape */
+    int64_t *list;                     /* all inputs of an element function */
+    int64_t *in[MEASURE_INPUTS_MAX];   /* of a step */
+    int64_t *defined[OUTPUTS_MAX];     /* what the function gives */
+    uint64_t *low[UVCC_FN_INSTRS_MAX]; /* of the steps of the function that round */
     double *want, *bound;
     uvcc_nonlinear_fn fn; /* MEASURE_DEFINITION: of the current entry */
     uint64_t counted;     /* errors */
@@ -87,7 +87,7 @@ static int tensor(run *r, const char *kind, unsigned number, uvcc_tensor_desc d)
     char name[32];
     (void)snprintf(name, sizeof name, "%s%u", kind, number);
     d.name = name;
-    d.lifetime = UVCC_EPOCH;
+    d.lifetime = UVCC_TRANSIENT;
     d.in_buffer_of = UVCC_NO_TENSOR;
     return uvcc_program_tensor(r->program, &d);
 }
@@ -301,8 +301,7 @@ static int give(run *r, unsigned p, unsigned number, bool *agreed, bool *given) 
         rc = uvcc_session_step(s, r->steps, number, now);
     *agreed |= rc == 0;
     if (*agreed && !*given) {
-        rc = p < r->inputs ? uvcc_session_input(s, r->steps, 10 * number + p, r->in[p], now)
-                                 : 0;
+        rc = p < r->inputs ? uvcc_session_input(s, r->steps, 10 * number + p, r->in[p], now) : 0;
         *given = rc == 0;
     }
     return rc == 0 || rc == UVCC_ERR_AGAIN ? EXIT_DONE : failed(r, "a step was refused", rc);
@@ -451,7 +450,7 @@ static measure_check check_of(const measure_job *job) {
 }
 
 static void free_low(run *r) {
-    for (unsigned i = 0; i < UVCC_FN_STEPS_MAX; i++) {
+    for (unsigned i = 0; i < UVCC_FN_INSTRS_MAX; i++) {
         free(r->low[i]);
         r->low[i] = NULL;
     }

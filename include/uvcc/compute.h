@@ -1,9 +1,9 @@
 /* uvcc/compute.h - compute jobs and executors.
  *
- * A session never computes on large data itself: uvcc_session_poll_op() hands out jobs, an executor
- * runs them and gives one completion each, uvcc_session_complete() takes it. A job is a short list
- * of tasks (<uvcc/task.h>) that run in order (a CUDA executor enqueues them on one stream);
- * different jobs that are out at the same time are independent.
+ * A session never computes on large data itself: uvcc_session_poll_job() hands out jobs, an
+ * executor runs them and gives one completion each, uvcc_session_complete() takes it. A job is a
+ * short list of tasks (<uvcc/task.h>) that run in order (a CUDA executor enqueues them on one
+ * stream); different jobs that are out at the same time are independent.
  */
 #ifndef UVCC_COMPUTE_H
 #define UVCC_COMPUTE_H

@@ -91,8 +91,8 @@ typedef enum uvcc_gate {
 /** Offsets in the key stream of one block for one receiver; UINT32_MAX where a section is absent.
  */
 typedef struct uvcc_key_layout {
-    uint32_t levels, leaves, bits; /**< sections of CW */
-    uint32_t words[3];             /**< TRUNC: rho, w_0, w_1; RELU: k, kr, - */
+    uint32_t levels, terminals, bits; /**< sections of CW */
+    uint32_t words[3];                /**< TRUNC: rho, w_0, w_1; RELU: k, kr, - */
     uint32_t corr[2];
     uint32_t dcf; /**< TRUNC_DCF: the whole DCF key, first of all */
     uint32_t total_bytes;

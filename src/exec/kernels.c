@@ -1015,8 +1015,7 @@ int uvcci_cpu_worker_init(uvcci_cpu_worker *w, const uvcc_allocator *al, uint32_
 }
 
 int uvcci_cpu_worker_reserve(uvcci_cpu_worker *w) {
-    const size_t gemm_words =
-        uvcci_gemm_scratch_words(w->gemm, UINT32_MAX, UINT32_MAX, UINT32_MAX);
+    const size_t gemm_words = uvcci_gemm_scratch_words(w->gemm, UINT32_MAX, UINT32_MAX, UINT32_MAX);
     const size_t others[] = {uvcci_fn_packing_words_max(), uvcci_bit_sums_words()};
     size_t most = gemm_words;
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)

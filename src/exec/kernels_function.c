@@ -521,21 +521,21 @@ static void best(const chunk *c) {
 
 /* --- Ladders ---------------------------------------------------------------------------------- */
 
-static uvcci_ladder ladder_of(const uvcc_fn_args *fn) {
-    return uvcci_fn_ladder(fn->bits, fn->shift, fn->first, fn->word_count);
+static uvcci_multiscale multiscale_of(const uvcc_fn_args *fn) {
+    return uvcci_fn_multiscale(fn->bits, fn->shift, fn->first, fn->word_count);
 }
 
-static void ladder(const chunk *c) {
+static void multiscale(const chunk *c) {
     const uvcc_block *b = c->b;
     if (b->role == UVCC_OTHER)
         return;
     const uvcc_fn_args *fn = args(c);
-    const uvcci_ladder s = ladder_of(fn);
+    const uvcci_multiscale s = multiscale_of(fn);
     const uint64_t constant = is_head(c) ? (uint64_t)fn->constant : 0;
     uint64_t *roots = c->s->roots[0];
     prg_of_call(c, fn->call_key, pair_other(c), UVCC_TAG_root, 0, 0, roots, (size_t)b->count * 2);
-    uvcci_ladder_eval(uvcci_kernel_dpf_keys(c), &s, b->count, b->in[0], (const uint8_t *)roots,
-                      !is_head(c), b->key, fn->words, b->out[0]);
+    uvcci_multiscale_eval(uvcci_kernel_dpf_keys(c), &s, b->count, b->in[0], (const uint8_t *)roots,
+                          !is_head(c), b->key, fn->words, b->out[0]);
     for (uint32_t i = 0; i < b->count; i++)
         b->out[0][i] += constant;
 }
@@ -561,15 +561,15 @@ static void deal_key(const chunk *c) {
             b->out[0][i] = ((uint64_t)c->s->shares[i] << 1) - 1;
 }
 
-static void deal_ladder(const chunk *c) {
+static void deal_multiscale(const chunk *c) {
     const uvcc_block *b = c->b;
-    const uvcci_ladder s = ladder_of(args(c));
+    const uvcci_multiscale s = multiscale_of(args(c));
     uint64_t(*roots)[2 * BLOCK] = c->s->roots;
     prg_of_call(c, args(c)->call_key, PAIR_HO, UVCC_TAG_root, 0, 0, roots[0], (size_t)b->count * 2);
     prg_of_call(c, args(c)->call_key, PAIR_TO, UVCC_TAG_root, 0, 0, roots[1], (size_t)b->count * 2);
-    uvcci_ladder_gen(uvcci_kernel_dpf_keys(c), &s, b->count, b->in[0], (const uint8_t *)roots[0],
-                     (const uint8_t *)roots[1], b->out_bytes[0]);
-    memcpy(b->out_bytes[1], b->out_bytes[0], uvcci_ladder_bytes(s.depth, s.rungs, b->count));
+    uvcci_multiscale_gen(uvcci_kernel_dpf_keys(c), &s, b->count, b->in[0],
+                         (const uint8_t *)roots[0], (const uint8_t *)roots[1], b->out_bytes[0]);
+    memcpy(b->out_bytes[1], b->out_bytes[0], uvcci_multiscale_bytes(s.depth, s.scales, b->count));
 }
 
 /* For alpha in s->words. */
@@ -803,8 +803,8 @@ static const vec_kernel kernels[] = {
     [UVCC_TASK_FN_DEAL_TRUNC - UVCC_TASK_FN_OPEN_MASK] = {deal_trunc, false},
     [UVCC_TASK_FN_BEST - UVCC_TASK_FN_OPEN_MASK] = {best, false},
     [UVCC_TASK_FN_DEAL_BEST - UVCC_TASK_FN_OPEN_MASK] = {deal_best, false},
-    [UVCC_TASK_FN_MULTISCALE - UVCC_TASK_FN_OPEN_MASK] = {ladder, true},
-    [UVCC_TASK_FN_DEAL_MULTISCALE - UVCC_TASK_FN_OPEN_MASK] = {deal_ladder, true},
+    [UVCC_TASK_FN_MULTISCALE - UVCC_TASK_FN_OPEN_MASK] = {multiscale, true},
+    [UVCC_TASK_FN_DEAL_MULTISCALE - UVCC_TASK_FN_OPEN_MASK] = {deal_multiscale, true},
     [UVCC_TASK_FN_FLOOR - UVCC_TASK_FN_OPEN_MASK] = {floor_masked, true},
     [UVCC_TASK_FN_DEAL_FLOOR - UVCC_TASK_FN_OPEN_MASK] = {deal_floor, true},
     [UVCC_TASK_FN_SPLINE - UVCC_TASK_FN_OPEN_MASK] = {spline, true},
@@ -821,12 +821,12 @@ static bool bits_are_sane(unsigned bits, unsigned most) {
     return bits >= 1 && bits <= most;
 }
 
-static bool ladder_is_sane(const uvcc_fn_args *fn) {
-    if (fn->words == NULL || fn->first < 2 || fn->first > UVCCI_LADDER_CELLS_MAX)
+static bool multiscale_is_sane(const uvcc_fn_args *fn) {
+    if (fn->words == NULL || fn->first < 2 || fn->first > UVCCI_MULTISCALE_CELLS_MAX)
         return false;
-    const uvcci_ladder s = ladder_of(fn);
-    return s.rungs >= 1 && s.rungs <= UVCCI_LADDER_RUNGS_MAX &&
-           UVCCI_LADDER_STEP * (s.rungs - 1) < s.depth && s.shift + s.depth <= 64;
+    const uvcci_multiscale s = multiscale_of(fn);
+    return s.scales >= 1 && s.scales <= UVCCI_MULTISCALE_SCALES_MAX &&
+           UVCCI_MULTISCALE_STEP * (s.scales - 1) < s.depth && s.shift + s.depth <= 64;
 }
 
 /* A dealer does not need the words. */
@@ -870,7 +870,7 @@ bool uvcci_fn_is_sane(const uvcc_task *t) {
                (fn->shift == 0 || fn->words != NULL);
     case UVCC_TASK_FN_MULTISCALE:
     case UVCC_TASK_FN_DEAL_MULTISCALE:
-        return ladder_is_sane(fn);
+        return multiscale_is_sane(fn);
     case UVCC_TASK_FN_SPLINE:
     case UVCC_TASK_FN_DEAL_SPLINE:
     case UVCC_TASK_FN_DEAL_POWERS:

@@ -13,29 +13,29 @@
 typedef struct fn_step {
     uvcci_builder *b;
     uvcc_session *s;
-    uvcci_run *r;
+    uvcci_instance *r;
     unsigned i;
-    const uvcc_fn_step *d;
+    const uvcc_fn_instr *d;
     const uvcci_fn_info *info;
     uint64_t elems; /* of its value */
 } fn_step;
 
-static uint64_t elems_of(const uvcci_run *r, unsigned step) {
+static uint64_t elems_of(const uvcci_instance *r, unsigned step) {
     const uvcci_plan *p = r->plan;
     return p->elems / p->fn->step[0].width * p->fn->step[step].width;
 }
 
-static uint32_t rows_of(const uvcci_run *r) {
+static uint32_t rows_of(const uvcci_instance *r) {
     return (uint32_t)(r->plan->elems / r->plan->fn->step[0].width);
 }
 
-static bool is_table(const uvcci_run *r, uint8_t step) {
+static bool is_table(const uvcci_instance *r, uint8_t step) {
     return step != UVCC_FN_NONE && r->plan->function->steps[step].kind == UVCC_FN_TABLE;
 }
 
 /* The arguments of a step's task. */
-static uvcc_fn_args *args_of(uvcci_bump *bump, const uvcci_run *r, unsigned i, uint16_t kind) {
-    const uvcc_fn_step *d = &r->plan->function->steps[i];
+static uvcc_fn_args *args_of(uvcci_bump *bump, const uvcci_instance *r, unsigned i, uint16_t kind) {
+    const uvcc_fn_instr *d = &r->plan->function->steps[i];
     uvcc_fn_args *a = uvcci_bump_take(bump, sizeof *a);
     if (a == NULL)
         return NULL;
@@ -88,7 +88,7 @@ static uvcci_fn_value *value_of(const fn_step *f, unsigned step) {
 
 /* Both components of what an EXCHANGE or LIFT gives. */
 static uvcc_shares *rss_of(const fn_step *f, unsigned step) {
-    const uvcc_fn_step *d = &f->r->plan->function->steps[step];
+    const uvcc_fn_instr *d = &f->r->plan->function->steps[step];
     return d->io == UVCC_FN_NONE ? &value_of(f, step)->rss
                                  : uvcci_shares_of(f->s, f->r->op->desc.out[d->io]);
 }
@@ -105,7 +105,7 @@ static const uint64_t *masked_of(const fn_step *f, unsigned step, uint8_t role) 
 static uint8_t *hole_of(const fn_step *f, unsigned nth, uint32_t block) {
     unsigned vec;
     const uvcci_plan_round *round = uvcci_plan_sent_by(f->r->plan, f->i, &vec);
-    for (unsigned k = 0; k < UVCCI_STAGE_ROUNDS; k++)
+    for (unsigned k = 0; k < UVCCI_TURN_ROUNDS; k++)
         if (f->r->out[k].round == round)
             return f->r->out[k].hole[vec + nth][0][block];
     return NULL;
@@ -358,7 +358,7 @@ static void build_shift(const fn_step *f) {
 }
 
 /* The map of a public linear step. */
-static uint8_t linear_map(const uvcc_fn_step *d) {
+static uint8_t linear_map(const uvcc_fn_instr *d) {
     static const uint8_t maps[UVCC_FN_KIND_END] = {
         [UVCC_FN_PAIR_DIFF] = UVCC_MAP_PAIR_DIFF, [UVCC_FN_PAIR_SECOND] = UVCC_MAP_PAIR_SECOND,
         [UVCC_FN_QUAD_DIFF] = UVCC_MAP_QUAD_DIFF, [UVCC_FN_QUAD_LAST] = UVCC_MAP_QUAD_LAST,
@@ -368,8 +368,8 @@ static uint8_t linear_map(const uvcc_fn_step *d) {
 }
 
 /* The columns that its map counts: those of its operand, but of its value where that is wider. */
-static uint32_t linear_cols(const uvcci_run *r, unsigned i) {
-    const uvcc_fn_step *d = &r->plan->function->steps[i];
+static uint32_t linear_cols(const uvcci_instance *r, unsigned i) {
+    const uvcc_fn_instr *d = &r->plan->function->steps[i];
     return r->plan->fn->step[d->kind == UVCC_FN_SPREAD ? i : d->a].width;
 }
 
@@ -437,7 +437,7 @@ static void build_floor(const fn_step *f) {
     }
 }
 
-static void build_ladder(const fn_step *f) {
+static void build_multiscale(const fn_step *f) {
     uint32_t n;
     uvcci_fn_value *v = value_of(f, f->i);
     if (!take(f, &v->x))
@@ -553,7 +553,7 @@ static const struct {
     [UVCC_FN_ROW_SUM] = {build_linear, NULL},
     [UVCC_FN_MUL] = {build_mul, NULL},
     [UVCC_FN_TRUNC] = {build_trunc, NULL},
-    [UVCC_FN_LADDER] = {build_ladder, NULL},
+    [UVCC_FN_MULTISCALE] = {build_multiscale, NULL},
     [UVCC_FN_FLOOR] = {build_floor, NULL},
     [UVCC_FN_SPLINE] = {build_spline, NULL},
     [UVCC_FN_COMPARE] = {send_compare, finish_compare},
@@ -574,8 +574,8 @@ static void give(uvcc_session *s, uint64_t **p, uint64_t elems) {
     *p = NULL;
 }
 
-static void free_opened(uvcc_session *s, uvcci_run *r, unsigned step) {
-    const uvcc_fn_step *d = &r->plan->function->steps[step];
+static void free_opened(uvcc_session *s, uvcci_instance *r, unsigned step) {
+    const uvcc_fn_instr *d = &r->plan->function->steps[step];
     uvcci_fn_value *v = &r->values[step];
     size_t bits = d->kind == UVCC_FN_OPEN ? d->bits : d->word_count;
     size_t bytes = (size_t)uvcci_blocks(elems_of(r, step)) * UVCC_BLOCK_ELEMS / 8 * bits;
@@ -585,7 +585,7 @@ static void free_opened(uvcc_session *s, uvcci_run *r, unsigned step) {
     v->packed = NULL;
 }
 
-static void free_value(uvcc_session *s, uvcci_run *r, unsigned step) {
+static void free_value(uvcc_session *s, uvcci_instance *r, unsigned step) {
     uvcci_fn_value *v = &r->values[step];
     uint64_t elems = elems_of(r, step);
     free_opened(s, r, step);
@@ -595,14 +595,14 @@ static void free_value(uvcc_session *s, uvcci_run *r, unsigned step) {
     give(s, &v->rss.hi, elems);
 }
 
-void uvcci_function_free(uvcc_session *s, uvcci_run *r) {
+void uvcci_function_free(uvcc_session *s, uvcci_instance *r) {
     for (unsigned i = 0; r->values != NULL && i < r->plan->function->step_count; i++)
         free_value(s, r, i);
     r->values = NULL;
 }
 
 /* What earlier stages, whose jobs are done, read last. */
-static void free_past(uvcc_session *s, uvcci_run *r) {
+static void free_past(uvcc_session *s, uvcci_instance *r) {
     for (unsigned i = 0; i < r->plan->function->step_count; i++) {
         const uvcci_fn_info *info = &r->plan->fn->step[i];
         if (info->sends && info->stage + 1u < r->stage)
@@ -614,7 +614,7 @@ static void free_past(uvcc_session *s, uvcci_run *r) {
 
 bool uvcci_function_build(uvcci_builder *b) {
     uvcc_session *s = b->s;
-    uvcci_run *r = b->r;
+    uvcci_instance *r = b->r;
     const uvcci_plan *p = r->plan;
     const uvcc_function *fn = p->function;
     if (r->stage == 0) {
@@ -651,7 +651,7 @@ bool uvcci_function_build(uvcci_builder *b) {
 /* A deal under construction: what OTHER knows of each step's value. */
 typedef struct fn_deal {
     uvcc_session *s;
-    uvcci_run *r;
+    uvcci_instance *r;
     uint8_t **keys[2]; /* [HEAD, TAIL][blocks of all rounds of keys, one after the other] */
     uint64_t **word;   /* [step]: M: r; B: k; of a step that owns a key: ... */
     uint64_t **sign;   /* ... the leaf's sign */
@@ -660,7 +660,7 @@ typedef struct fn_deal {
     bool failed;
 } fn_deal;
 
-static bool signs_wanted(const uvcci_run *r, unsigned owner) {
+static bool signs_wanted(const uvcci_instance *r, unsigned owner) {
     for (unsigned i = 0; i < r->plan->function->step_count; i++)
         if (uvcci_fn_is_table(r->plan->function->steps[i].kind) &&
             r->plan->fn->step[i].key == owner)
@@ -668,17 +668,17 @@ static bool signs_wanted(const uvcci_run *r, unsigned owner) {
     return false;
 }
 
-static bool owns_key(const uvcci_run *r, unsigned step) {
+static bool owns_key(const uvcci_instance *r, unsigned step) {
     return uvcci_fn_owns_key(r->plan->function, r->plan->fn, step);
 }
 
-uint32_t uvcci_function_deal_tasks(const uvcci_run *r) {
+uint32_t uvcci_function_deal_tasks(const uvcci_instance *r) {
     return 3u * r->plan->function->step_count;
 }
 
 /* A task of step i over the blocks that this party deals. */
 static uvcc_block *deal_blocks(fn_deal *d, uint16_t kind, unsigned i, uint32_t *n) {
-    uvcci_run *r = d->r;
+    uvcci_instance *r = d->r;
     const uint64_t elems = elems_of(r, i);
     *n = 0;
     uvcc_block *k = uvcci_bump_take(&r->deal_bump, uvcci_blocks(elems) * sizeof *k);
@@ -713,7 +713,7 @@ static uint8_t *deal_at(const fn_deal *d, unsigned i, const uvcc_block *k, unsig
 
 static uint16_t key_task(uint8_t kind) {
     switch (kind) {
-    case UVCC_FN_LADDER:
+    case UVCC_FN_MULTISCALE:
         return UVCC_TASK_FN_DEAL_MULTISCALE;
     case UVCC_FN_FLOOR:
         return UVCC_TASK_FN_DEAL_FLOOR;
@@ -738,7 +738,7 @@ static void deal_key(fn_deal *d, unsigned i, unsigned operand) {
     }
 }
 
-static void deal_shift(fn_deal *d, unsigned i, const uvcc_fn_step *s) {
+static void deal_shift(fn_deal *d, unsigned i, const uvcc_fn_instr *s) {
     uint32_t n;
     uvcc_block *k = deal_blocks(d, UVCC_TASK_FN_SHIFT, i, &n);
     for (uint32_t j = 0; j < n; j++) {
@@ -747,7 +747,7 @@ static void deal_shift(fn_deal *d, unsigned i, const uvcc_fn_step *s) {
     }
 }
 
-static void deal_linear(fn_deal *d, unsigned i, const uvcc_fn_step *s) {
+static void deal_linear(fn_deal *d, unsigned i, const uvcc_fn_instr *s) {
     uvcc_task *t = &d->tasks[d->count++];
     *t = (uvcc_task){.kind = UVCC_TASK_MAP};
     t->u.map.op = linear_map(s);
@@ -759,7 +759,7 @@ static void deal_linear(fn_deal *d, unsigned i, const uvcc_fn_step *s) {
     t->u.map.out.lo = d->word[i];
 }
 
-static void deal_best(fn_deal *d, unsigned i, const uvcc_fn_step *s) {
+static void deal_best(fn_deal *d, unsigned i, const uvcc_fn_instr *s) {
     uint32_t n;
     uvcc_block *k = deal_blocks(d, UVCC_TASK_FN_DEAL_BEST, i, &n);
     for (uint32_t j = 0; j < n; j++) {
@@ -791,7 +791,7 @@ static void deal_words(fn_deal *d, unsigned i, uint16_t kind, const uint64_t *x,
     }
 }
 
-static void deal_select(fn_deal *d, unsigned i, const uvcc_fn_step *s) {
+static void deal_select(fn_deal *d, unsigned i, const uvcc_fn_instr *s) {
     uint32_t n;
     uvcc_block *k = deal_blocks(d, UVCC_TASK_FN_DEAL_SELECT, i, &n);
     for (uint32_t j = 0; j < n; j++) {
@@ -804,7 +804,7 @@ static void deal_select(fn_deal *d, unsigned i, const uvcc_fn_step *s) {
     }
 }
 
-static void deal_table(fn_deal *d, unsigned i, const uvcc_fn_step *s) {
+static void deal_table(fn_deal *d, unsigned i, const uvcc_fn_instr *s) {
     uint32_t n;
     const uint64_t *sign = d->sign[d->r->plan->fn->step[i].key];
     deal_key(d, i, s->a);
@@ -825,7 +825,7 @@ static void deal_table(fn_deal *d, unsigned i, const uvcc_fn_step *s) {
 }
 
 static void deal_step(fn_deal *d, unsigned i) {
-    const uvcc_fn_step *s = &d->r->plan->function->steps[i];
+    const uvcc_fn_instr *s = &d->r->plan->function->steps[i];
     const uvcci_fn_info *info = &d->r->plan->fn->step[i];
     switch (s->kind) {
     case UVCC_FN_OPEN:
@@ -859,7 +859,7 @@ static void deal_step(fn_deal *d, unsigned i) {
         deal_key(d, i, s->a); /* of a FLOOR */
         deal_words(d, i, UVCC_TASK_FN_DEAL_TRUNC, d->word[s->a], NULL, NULL);
         break;
-    case UVCC_FN_LADDER:
+    case UVCC_FN_MULTISCALE:
         deal_key(d, i, s->a);
         break;
     case UVCC_FN_SPLINE:
@@ -885,7 +885,7 @@ static void deal_step(fn_deal *d, unsigned i) {
 
 /* Memory for masks, bits and signs. */
 static bool deal_room(fn_deal *d) {
-    uvcci_run *r = d->r;
+    uvcci_instance *r = d->r;
     const unsigned steps = r->plan->function->step_count;
     d->word = uvcci_bump_take(&r->deal_bump, steps * sizeof *d->word);
     d->sign = uvcci_bump_take(&r->deal_bump, steps * sizeof *d->sign);
@@ -914,7 +914,7 @@ static bool deal_room(fn_deal *d) {
     return true;
 }
 
-int uvcci_function_deal(uvcc_session *s, uvcci_run *r, uint8_t ***keys, uvcc_task *tasks,
+int uvcci_function_deal(uvcc_session *s, uvcci_instance *r, uint8_t ***keys, uvcc_task *tasks,
                         uint32_t *count) {
     fn_deal d = {.s = s, .r = r, .keys = {keys[0], keys[1]}, .tasks = tasks};
     if (!deal_room(&d))

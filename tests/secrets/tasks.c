@@ -607,8 +607,8 @@ static void look_up(unsigned bits, unsigned shift, bool times) {
     }
 }
 
-/* A table of y >> SHIFT times [nothing is carried from the bits below], and times a table of them or
- * times y. */
+/* A table of y >> SHIFT times [nothing is carried from the bits below], and times a table of them
+ * or times y. */
 static void look_up_exactly(bool by_table) {
     enum { SHIFT = 5, BITS = 9, ENTRIES = 100, LOWS = 1 << SHIFT };
     static const int64_t zero[1] = {0};
@@ -636,10 +636,8 @@ static void look_up_exactly(bool by_table) {
         fn.call_key = CALL;
         for (unsigned r = 0; r < 2; r++) {
             vec(r, UVCC_TASK_FN_TABLE,
-                (uvcc_block){.in = {at[i].xh[r]},
-                             .out = {v[i][r]},
-                             .wire_out = {sent[r]},
-                             .key = keys[i]});
+                (uvcc_block){
+                    .in = {at[i].xh[r]}, .out = {v[i][r]}, .wire_out = {sent[r]}, .key = keys[i]});
             declassify(sent[r], BYTES, "masked by a pad of the sender and OTHER");
         }
         for (unsigned r = 0; r < 2; r++) {
@@ -762,7 +760,7 @@ static void products_and_groups(void **state) {
     close_sim();
 }
 
-static void ladders(void **state) {
+static void multiscales(void **state) {
     enum { CELLS = 9, RUNGS = 3, BITS = 20, SHIFT = 4, WORDS = 9 * CELLS * RUNGS };
     static int64_t w[WORDS];
     static uint8_t key[2][N * (16 * BITS + 24 * RUNGS + 5)];
@@ -787,7 +785,8 @@ static void ladders(void **state) {
     for (unsigned i = 0; i < 2; i++)
         assert_tainted(key[i], sizeof key[i]);
     for (unsigned i = 0; i < 2; i++)
-        vec(i, UVCC_TASK_FN_MULTISCALE, (uvcc_block){.in = {m.xh[i]}, .out = {got[i]}, .key = key[i]});
+        vec(i, UVCC_TASK_FN_MULTISCALE,
+            (uvcc_block){.in = {m.xh[i]}, .out = {got[i]}, .key = key[i]});
     look_at_edge(got);
     for (uint32_t i = 0; i < N; i++)
         if ((int64_t)x[i] >= CELLS << SHIFT)
@@ -1201,8 +1200,8 @@ int test_tasks(void) {
         SECRETS_TEST_ON(tables, avx2),
         SECRETS_TEST_ON(products_and_groups, portable),
         SECRETS_TEST_ON(products_and_groups, avx2),
-        SECRETS_TEST_ON(ladders, portable),
-        SECRETS_TEST_ON(ladders, avx2),
+        SECRETS_TEST_ON(multiscales, portable),
+        SECRETS_TEST_ON(multiscales, avx2),
         SECRETS_TEST_ON(splines, portable),
         SECRETS_TEST_ON(splines, avx2),
         SECRETS_TEST_ON(lifts, portable),

@@ -387,7 +387,8 @@ static void check_select(sim *s, const bit_value *b, const uint64_t *d, const in
 }
 
 /* The bits of b, weighed, times one more bit and y. */
-static void check_select_mul(sim *s, const bit_value *b, const uint64_t *d, const int64_t *weights) {
+static void check_select_mul(sim *s, const bit_value *b, const uint64_t *d,
+                             const int64_t *weights) {
     enum { OTHER_BITS = 11 };
     static const int64_t threshold[1] = {-3};
     uint64_t *y = words(s), *want = words(s), *x = words(s);
@@ -571,10 +572,8 @@ static opened_table open_table(sim *s, const masked *x, const key *k, uvcc_fn_ar
     s->fn = fn;
     for (unsigned r = 0; r < 2; r++)
         vec(s, r, UVCC_TASK_FN_TABLE,
-            (uvcc_block){.in = {x->xh[r]},
-                         .out = {t.v.of[r]},
-                         .wire_out = {sent[r]},
-                         .key = k->cw[r]});
+            (uvcc_block){
+                .in = {x->xh[r]}, .out = {t.v.of[r]}, .wire_out = {sent[r]}, .key = k->cw[r]});
     for (unsigned r = 0; r < 2; r++)
         vec(s, r, UVCC_TASK_OPEN_FINISH,
             (uvcc_block){.in = {t.v.of[r]}, .out = {t.v.of[r]}, .wire_in = {sent[1 - r]}});
@@ -841,20 +840,21 @@ static void best_of_four(sim *s) {
     check_additive(s, &y, want);
 }
 
-/* A step of four polynomials: below the ladder, in rungs 0 and 1, by index and by what is left. */
-static void ladder(sim *s) {
+/* A step of four polynomials: below the multiscale, in scales 0 and 1, by index and by what is
+ * left. */
+static void multiscale(sim *s) {
     enum { CELLS = 4, RUNGS = 2, SHIFT = 3, BITS = 9, WORDS = 9 * CELLS * RUNGS };
-    const uvcci_ladder shape = {BITS, RUNGS, SHIFT, CELLS};
+    const uvcci_multiscale shape = {BITS, RUNGS, SHIFT, CELLS};
     uint64_t *x = words(s), *want = words(s);
     int64_t *w = own(s, WORDS * sizeof *w);
     for (unsigned i = 0; i < WORDS; i++)
         w[i] = (int64_t)test_rand(&s->rng);
-    for (uint32_t i = 0; i < s->n; i++) /* up to the end of the last rung, negative ones too */
+    for (uint32_t i = 0; i < s->n; i++) /* up to the end of the last scale_at, negative ones too */
         x[i] =
             (uint64_t)(test_rand(&s->rng) % ((4 * CELLS - 1) << (SHIFT + 2))) - (i % 4 == 0) * 300u;
     const masked m = masked_by_hand(s, x, 1);
     const additive y = new_additive(s);
-    const uint32_t key_bytes = (uint32_t)uvcci_ladder_bytes(BITS, RUNGS, s->n);
+    const uint32_t key_bytes = (uint32_t)uvcci_multiscale_bytes(BITS, RUNGS, s->n);
     uint8_t *cw[2] = {bytes(s, key_bytes), bytes(s, key_bytes)};
     s->call++;
     s->fn = (uvcc_fn_args){.bits = BITS,
@@ -873,9 +873,10 @@ static void ladder(sim *s) {
     for (uint32_t i = 0; i < s->n; i++) {
         want[i] = (uint64_t)-77;
         for (unsigned k = RUNGS; k-- > 0;) {
-            const unsigned n = uvcci_ladder_bits(&shape, k);
+            const unsigned n = uvcci_multiscale_bits(&shape, k);
             const int64_t at = ((int64_t)(x[i] + (m.r[i] & low(n))) >> n) - CELLS;
-            const uint64_t l = uvcci_ladder_low(m.xh[H][i], n) - uvcci_ladder_low(m.r[i], n);
+            const uint64_t l =
+                uvcci_multiscale_low(m.xh[H][i], n) - uvcci_multiscale_low(m.r[i], n);
             if (at < 0)
                 continue;
             const int64_t *c = w + (size_t)9 * CELLS * k + at;
@@ -978,7 +979,7 @@ static void some_products(sim *s) {
     for (unsigned i = 0; i < sizeof shifts / sizeof *shifts; i++)
         truncate_by(s, shifts[i]);
     best_of_four(s);
-    ladder(s);
+    multiscale(s);
 }
 
 static void products(void **state) {
