@@ -10,6 +10,7 @@
 #include "nonlinear.h"
 #include "pipeline/pipeline.h"
 #include "replay.h"
+#include "selftest/selftest.h"
 #include "sim/sim.h"
 #include "train.h"
 
@@ -25,6 +26,7 @@ static void usage(FILE *to) {
         "  uvcc keygen     makes key files and shows public keys; see uvcc keygen --help\n"
         "  uvcc nonlinear  measures the nonlinear functions; see uvcc nonlinear --help\n"
         "  uvcc pipeline   a pipeline of stages in simulated time; see uvcc pipeline --help\n"
+        "  uvcc selftest   checks this machine's compute kernels; see uvcc selftest --help\n"
         "  uvcc sim        runs simulated triangles with faults; see uvcc sim --help\n"
         "  uvcc --version  show the version\n"
         "  uvcc --help     show this\n",
@@ -49,6 +51,8 @@ int main(int argc, char **argv) {
         return nonlinear_main(argc - 2, argv + 2);
     if (strcmp(word, "pipeline") == 0)
         return pipeline_main(argc - 2, argv + 2);
+    if (strcmp(word, "selftest") == 0)
+        return selftest_main(argc - 2, argv + 2);
     if (strcmp(word, "sim") == 0)
         return sim_main(argc - 2, argv + 2);
     if (strcmp(word, "--version") == 0) {

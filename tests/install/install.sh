@@ -38,9 +38,15 @@ for header in $(grep '\.h$' "$dest/have"); do
         $(flags --cflags) "$dest/one.c"
 done
 
+# Who has the headers need not have the sources.
+! grep -rn 'src/' "$includedir/uvcc" || { echo "an installed header refers to a file under src/"; exit 1; }
+
 # What the installed tool learns from without --text.
 corpus=$(find "$dest" -path '*/share/uvcc/corpus.txt')
 cmp "${corpus:-/nowhere}" "$source/tests/data/corpus.txt" || { echo "the corpus was not installed"; exit 1; }
+
+tasks=$(find "$dest" -path '*/share/uvcc/tasks')
+diff -r "${tasks:-/nowhere}" "$source/tests/vectors/tasks" || { echo "the vectors were not installed"; exit 1; }
 
 # The shared library shows the public names and no others.
 nm -D --defined-only "$libdir/libuvcc.so" | awk '{ print $3 }' | grep -v '^uvcc_' >"$dest/extra" || true

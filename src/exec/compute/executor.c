@@ -200,6 +200,29 @@ static int threads_open(uvcc_cpu *x) {
     return e;
 }
 
+/* --- Back ends -------------------------------------------------------------------------------- */
+
+const char *uvcc_cpu_backend_name(uint32_t backend) {
+    static const char *const names[UVCC_BACKEND_END] = {
+#define UVCC_BACKEND(name, number, text, what) [number] = (text),
+#include <uvcc/backends.def>
+#undef UVCC_BACKEND
+    };
+    return backend < UVCC_BACKEND_END ? names[backend] : NULL;
+}
+
+/* AES counts: a CPU may have the vectors of a back end and not its AES, and trees are made of AES.
+ */
+bool uvcc_cpu_backend_is_here(uint32_t backend) {
+    static const uvcci_aes_backend aes[UVCC_BACKEND_END] = {
+        [UVCC_BACKEND_AUTO] = UVCCI_AES_PORTABLE, [UVCC_BACKEND_PORTABLE] = UVCCI_AES_PORTABLE,
+        [UVCC_BACKEND_AVX2] = UVCCI_AES_NI,       [UVCC_BACKEND_AVX512] = UVCCI_AES_VAES,
+        [UVCC_BACKEND_AMX] = UVCCI_AES_VAES,
+    };
+    return backend < UVCC_BACKEND_END && (uint32_t)uvcci_gemm_best() >= backend &&
+           uvcci_aes_best() >= aes[backend];
+}
+
 /* --- The object ------------------------------------------------------------------------------- */
 
 static int config_read(uvcc_cpu_config *cfg, const uvcc_cpu_config *from) {
@@ -214,7 +237,8 @@ static int config_read(uvcc_cpu_config *cfg, const uvcc_cpu_config *from) {
         cfg->threads = DEFAULT_THREADS;
     if (cfg->queue_jobs == 0)
         cfg->queue_jobs = DEFAULT_JOBS;
-    return cfg->threads > MAX_THREADS || cfg->queue_jobs > MAX_JOBS || cfg->backend > 4
+    return cfg->threads > MAX_THREADS || cfg->queue_jobs > MAX_JOBS ||
+                   cfg->backend >= UVCC_BACKEND_END
                ? UVCC_ERR_CONFIG
                : 0;
 }

@@ -1,4 +1,4 @@
-/* kernels.h - the CPU's implementation of every task of <uvcc/compute.h>, single-threaded. */
+/* kernels.h - the CPU's implementation of every task of <uvcc/task.h>, single-threaded. */
 #ifndef UVCCI_KERNELS_H
 #define UVCCI_KERNELS_H
 

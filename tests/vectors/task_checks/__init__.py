@@ -1,0 +1,1 @@
+"""A second implementation of docs/compute.md, for check_tasks.py."""
