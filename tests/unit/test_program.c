@@ -4,6 +4,7 @@
 #include <uvcc/program.h>
 
 #include "exec/program/plan.h"
+#include "exec/program/plan_make.h"
 #include "exec/program/program.h"
 
 static uvcc_program *new_program(test_alloc *counts) {

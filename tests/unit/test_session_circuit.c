@@ -3,6 +3,7 @@
 #include "triangle.h"
 
 #include "exec/program/plan.h"
+#include "exec/program/plan_make.h"
 #include "exec/runtime/core.h"
 #include <uvcc/loopback.h>
 

@@ -1,4 +1,4 @@
-/* triple.h - records of triples that a host keeps (uvcc/triple.h): their bytes. */
+/* triple_record.h - records of triples that a host keeps (uvcc/triple.h): their bytes. */
 #ifndef UVCCI_TRIPLE_H
 #define UVCCI_TRIPLE_H
 

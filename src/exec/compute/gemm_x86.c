@@ -145,6 +145,8 @@ const uvcci_gemm_micro uvcci_gemm_micro_avx512 = {avx512_run,  Z_MR,        Z_NR
 
 enum { Y_MR = 2, Y_REGS = 2, Y_LANES = 4, Y_NR = Y_REGS * Y_LANES };
 
+/* AVX2 has no 64-bit product, so each takes three of 32 bits. The two sums of a tile live in
+ * registers over the whole depth, and meet once at its end. */
 __attribute__((target("avx2"))) static void avx2_run(size_t depth, const uint64_t *a,
                                                      const uint64_t *b, uint64_t *c, size_t ldc,
                                                      bool accumulate) {

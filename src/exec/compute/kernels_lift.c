@@ -78,7 +78,8 @@ static void lift_mask(const chunk *c) {
 }
 
 static void lift_finish_exchange(const chunk *c) {
-    assert(c->b->out[0] != NULL && c->b->out[1] != NULL);
+    assert(c->b->role == UVCC_TAIL || c->b->out[1] != NULL);
+    assert(c->b->role == UVCC_HEAD || c->b->out[0] != NULL);
     if (c->b->role == UVCC_OTHER) {
         const uint64_t *to = pad(c, 0, PAIR_TO, UVCC_TAG_lift, 2);
         const uint64_t *ho = pad(c, 1, PAIR_HO, UVCC_TAG_lift, 2);

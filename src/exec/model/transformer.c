@@ -520,6 +520,8 @@ static void build(uvcci_tf_builder *b) {
     add_reveal(b);
 }
 
+/* Every worker calls the same emitters, which leave out what its stage and rank have no part in: so
+ * the programs of all workers fit together by construction. On an error nothing is left. */
 int uvcc_transformer_program(uvcc_program **out, const uvcc_transformer_config *c,
                              const uvcc_transformer_worker *w, const uvcc_allocator *al,
                              char *message, size_t message_cap) {

@@ -3,6 +3,7 @@
  *
  * What an edge changes is who sends, not how much is sent, so no ids are needed. */
 #include "exec/program/op_way.h"
+#include "exec/program/plan_make.h"
 
 #include <string.h>
 

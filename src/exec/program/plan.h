@@ -126,9 +126,12 @@ typedef struct uvcci_plan {
     uint32_t messages_max;                    /* one way, keys included */
 } uvcci_plan;
 
-/* UVCC_ERR_PROGRAM for an op that this version cannot run or that is too large. */
-int uvcci_plan_make(uvcci_plan *plan, const uvcc_program *p, const uvcci_entry *e,
-                    const uvcci_op *op, const uvcc_allocator *al);
+/* Bytes of a digest TLV, of which a part may carry one more per vector. */
+enum { UVCCI_DIGEST_TLV_BYTES = 4 + 12 + 32 };
+/* Bytes that one block can add to a message of the round, at most; blocks of so many bytes that a
+ * message of so many vectors has room for. */
+uint64_t uvcci_plan_block_bytes_max(const uvcci_plan *plan, const uvcci_plan_round *r);
+uint64_t uvcci_plan_part_room(uint64_t per_block, unsigned vectors);
 void uvcci_plan_free(uvcci_plan *plan, const uvcc_allocator *al);
 
 static inline bool uvcci_plan_is_keys(const uvcci_plan *plan, const uvcci_plan_round *r) {

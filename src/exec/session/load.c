@@ -1,6 +1,7 @@
 /* load.c - a session takes its program: plans of all ops, capacities that these need, PERSIST
  * tensors, links. */
 #include "exec/session/load.h"
+#include "exec/program/plan_make.h"
 
 #include "exec/session/checkpoint.h"
 #include "proto/bytes.h"
