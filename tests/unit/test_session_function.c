@@ -248,14 +248,14 @@ static const int64_t pieces[] = {
     0,      WHOLE / 2, ((1 << G) + 3) / 6, /* between: x / 2 + x^2 / 6 */
     0,      WHOLE,     0                   /* from 3 on: x */
 };
-static const uvcc_fn_instr hard_swish_steps[] = {
+static const uvcc_fn_instr hard_swish_instrs[] = {
     {.kind = UVCC_FN_OPEN, .bits = 64, .io = 0},
     {.kind = UVCC_FN_SPLINE, .a = 0, .bits = 21, .first = 2, .word_count = 11, .words = pieces},
     {.kind = UVCC_FN_EXCHANGE, .a = 1, .io = UVCC_FN_NONE},
     {.kind = UVCC_FN_FLOOR, .a = 2, .shift = F + G},
     {.kind = UVCC_FN_LIFT, .a = 3, .io = 0},
 };
-static const uvcc_function hard_swish = {"hard_swish", 1, 1, 5, hard_swish_steps};
+static const uvcc_function hard_swish = {"hard_swish", 1, 1, 5, hard_swish_instrs};
 /* docs/recipes/function.md end */
 
 /* Exact indices: a table of floor(x / 32) times one of what lies below, x times a table, x where
