@@ -15,9 +15,9 @@ static void check_taken(const train_options *o) {
     FUZZ_CHECK(o->epochs >= 1 && o->epochs <= 10000);
     FUZZ_CHECK(o->batch >= 1 && o->batch <= 1u << 20 && (o->batch & (o->batch - 1)) == 0);
     FUZZ_CHECK(o->lr_shift <= 20 && o->frac_bits >= 4 && o->frac_bits <= 24);
-    FUZZ_CHECK(o->truncation <= UVCC_TRUNC_EXACT_DCF && o->compute <= UVCC_CPU_THREADS);
-    const double rates[] = {o->faults.drop, o->faults.duplicate, o->faults.reorder,
-                            o->faults.corrupt};
+    FUZZ_CHECK(o->truncation <= UVCC_TRUNC_EXACT_DCF && o->run.compute <= UVCC_CPU_THREADS);
+    const double rates[] = {o->run.faults.drop, o->run.faults.duplicate, o->run.faults.reorder,
+                            o->run.faults.corrupt};
     for (int i = 0; i < 4; i++)
         FUZZ_CHECK(rates[i] >= 0 && rates[i] < 1);
 }
@@ -42,7 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     memset(message, 0, sizeof message);
     memset(&o, 0xA5, sizeof o);
     int rc = options_parse(&o, argc, argv, message, sizeof message);
-    if (rc == 0 && !o.help)
+    if (rc == 0 && !o.run.help)
         check_taken(&o);
     if (rc != 0) {
         size_t len = strnlen(message, sizeof message);

@@ -1,5 +1,17 @@
+/* triangle.c - see triangle.h. */
 #include "triangle.h"
 
+uvcc_config triangle_config_alone(test_alloc *mem, uint64_t *random) {
+    uvcc_config c;
+    assert_int_equal(uvcc_config_default(&c, sizeof c), 0);
+    c.alloc = test_allocator(mem);
+    c.random = test_random(random);
+    for (unsigned q = 1; q < 3; q++)
+        memset(c.pair_secret[q], (int)q, 32);
+    return c;
+}
+
+/* All three from one seed; secrets are made by pair, so that both ends have the same. */
 void triangle_make(triangle *t, const uvcc_program *p, const triangle_options *opt) {
     memset(t, 0, sizeof *t);
     if (opt != NULL)
@@ -38,7 +50,9 @@ void triangle_make(triangle *t, const uvcc_program *p, const triangle_options *o
 
 void triangle_start(triangle *t) {
     for (unsigned i = 0; i < 3; i++)
-        assert_int_equal(uvcc_session_start(t->s[i], uvcc_loopback_now(t->net)), 0);
+        assert_int_equal(uvcc_session_start(t->s[i], triangle_now(t)), 0);
+    for (uint8_t i = 0; i < 6 && t->opt.wired; i++) /* each to its two peers */
+        assert_int_equal(uvcc_session_peer_open(t->s[i / 2], (i / 2 + 1 + i % 2) % 3, 0), 0);
 }
 
 void triangle_open(triangle *t, const uvcc_program *p, const triangle_options *opt) {
@@ -86,49 +100,138 @@ static void take_bundle(triangle *t, unsigned party, uint32_t step) {
     forget_bundles(t, at);
 }
 
-void triangle_events(triangle *t) {
-    for (unsigned i = 0; i < 3; i++) {
-        uvcc_event e;
-        while (t->s[i] != NULL && uvcc_session_poll_event(t->s[i], &e) == 1) {
-            if (t->opt.on_event != NULL)
-                t->opt.on_event(t->opt.user, i, t->s[i], &e);
-            switch (e.kind) {
-            case UVCC_EVENT_READY:
-                t->ready[i] = true;
-                break;
-            case UVCC_EVENT_STEP_STARTED:
-                t->started[i]++;
-                break;
-            case UVCC_EVENT_STEP_FINISHED:
-                t->finished[i]++;
-                memcpy(t->root[i], e.root, 32);
-                break;
-            case UVCC_EVENT_AUDIT:
-                t->audits[i]++;
-                break;
-            case UVCC_EVENT_BUNDLE:
-                take_bundle(t, i, e.step);
-                break;
-            case UVCC_EVENT_ABORTED:
-                t->aborted[i] = e.reason;
-                t->abort_text[i] = e.text;
-                break;
-            case UVCC_EVENT_CLOSED:
-                assert_false(t->closed[i]);
-                t->closed[i] = true;
-                break;
-            default:
-                break;
-            }
-        }
+/* The caller hears it first: what it looks at is what was there when the event came. */
+static void take_event(triangle *t, unsigned i, const uvcc_event *e) {
+    if (t->opt.on_event != NULL)
+        t->opt.on_event(t->opt.user, i, t->s[i], e);
+    switch (e->kind) {
+    case UVCC_EVENT_READY:
+        t->ready[i] = true;
+        break;
+    case UVCC_EVENT_STEP_STARTED:
+        t->started[i]++;
+        break;
+    case UVCC_EVENT_STEP_FINISHED:
+        t->finished[i]++;
+        memcpy(t->root[i], e->root, 32);
+        break;
+    case UVCC_EVENT_AUDIT:
+        t->audits[i]++;
+        break;
+    case UVCC_EVENT_BUNDLE:
+        take_bundle(t, i, e->step);
+        break;
+    case UVCC_EVENT_ABORTED:
+        t->aborted[i] = e->reason;
+        t->abort_text[i] = e->text;
+        t->aborted_step[i] = e->step;
+        break;
+    case UVCC_EVENT_CLOSED:
+        assert_false(t->closed[i]);
+        t->closed[i] = true;
+        break;
+    default:
+        break;
     }
 }
 
-bool triangle_turn(triangle *t) {
-    int rc = uvcc_loopback_drive(t->net, t->s, t->cpu, 3);
-    assert_true(rc >= 0);
+static void take_events(triangle *t, unsigned i) {
+    uvcc_event e;
+    while (t->s[i] != NULL && uvcc_session_poll_event(t->s[i], &e) == 1)
+        take_event(t, i, &e);
+}
+
+void triangle_events(triangle *t) {
+    for (unsigned i = 0; i < 3; i++)
+        take_events(t, i);
+}
+
+/* ---- perfect wires ---- */
+
+static void run_tasks(triangle *t, unsigned i, const uvcc_job *job, uint32_t first,
+                      uint32_t count) {
+    uvcc_job part = *job;
+    uvcc_completion c;
+    part.tasks = &job->tasks[first];
+    part.count = count;
+    assert_int_equal(uvcc_cpu_submit(t->cpu[i], &part), 0);
+    assert_int_equal(uvcc_cpu_poll(t->cpu[i], &c), 1);
+    assert_int_equal(c.status, 0);
+}
+
+static void run_job(triangle *t, unsigned i, const uvcc_job *job) {
+    const uvcc_completion c = {.id = job->id, .cookie = job->cookie};
+    if (t->opt.on_task == NULL)
+        run_tasks(t, i, job, 0, job->count);
+    for (uint32_t k = 0; k < job->count && t->opt.on_task != NULL; k++) {
+        t->opt.on_task(t->opt.user, i, job, k, false);
+        run_tasks(t, i, job, k, 1);
+        t->opt.on_task(t->opt.user, i, job, k, true);
+    }
+    assert_int_equal(uvcc_session_complete(t->s[i], &c, 0), 0);
+}
+
+static bool send_all(triangle *t, uint8_t i) {
+    bool any = false;
+    for (uvcc_transmit tx; uvcc_session_poll_transmit(t->s[i], &tx, 0) == 1; any = true) {
+        for (uint32_t k = 0; k < tx.slice_count; k++)
+            assert_int_equal(
+                uvcc_session_feed(t->s[tx.peer], i, tx.slices[k].data, tx.slices[k].len, 0), 0);
+        assert_int_equal(uvcc_session_transmit_done(t->s[i], tx.peer, tx.id, tx.total, 0), 0);
+    }
+    return any;
+}
+
+static bool wires_turn(triangle *t) {
+    bool any = false;
+    for (uint8_t i = 0; i < 3; i++) {
+        for (const uvcc_job *job; uvcc_session_poll_job(t->s[i], &job) == 1; any = true)
+            run_job(t, i, job);
+        if (t->opt.on_send != NULL)
+            t->opt.on_send(t->opt.user, i);
+        any |= send_all(t, i);
+        take_events(t, i);
+    }
+    return any;
+}
+
+/* ---- driving ---- */
+
+uint64_t triangle_now(const triangle *t) {
+    return t->opt.wired ? 0 : uvcc_loopback_now(t->net);
+}
+
+int triangle_drive(triangle *t) {
+    if (t->opt.wired)
+        return wires_turn(t);
+    const int rc = uvcc_loopback_drive(t->net, t->s, t->cpu, 3);
     triangle_events(t);
+    return rc;
+}
+
+bool triangle_turn(triangle *t) {
+    const int rc = triangle_drive(t);
+    assert_true(rc >= 0);
     return rc == 1;
+}
+
+void triangle_settle(triangle *t) {
+    while (triangle_turn(t))
+        ;
+}
+
+void triangle_agree(triangle *t, uint32_t step, uint32_t entry) {
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(uvcc_session_step(t->s[i], step, entry, triangle_now(t)), 0);
+}
+
+void triangle_input(triangle *t, unsigned party, uint32_t step, uint32_t id, const int64_t *v) {
+    assert_int_equal(uvcc_session_input(t->s[party], step, id, v, triangle_now(t)), 0);
+}
+
+void triangle_set_public(triangle *t, uint32_t tensor, const int64_t *v) {
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(uvcc_session_set_public(t->s[i], tensor, v), 0);
 }
 
 static void no_abort(const triangle *t) {
@@ -155,9 +258,8 @@ void triangle_finish(triangle *t, uint32_t steps) {
 }
 
 void triangle_close(triangle *t) {
-    uint64_t now = uvcc_loopback_now(t->net);
     for (unsigned i = 0; i < 3; i++)
-        assert_int_equal(uvcc_session_close(t->s[i], now), 0);
+        assert_int_equal(uvcc_session_close(t->s[i], triangle_now(t)), 0);
     while (!t->closed[0] || !t->closed[1] || !t->closed[2])
         if (!triangle_turn(t))
             fail_msg("stuck in close");

@@ -1,5 +1,6 @@
-/* triangle.h - three sessions over a loopback network, for tests: made, driven, ended in one place.
- */
+/* triangle.h - three sessions and what joins them, for tests: made, driven, ended in one place.
+ * What joins them is a loopback network, or wires (see `wired`), where a test can look between a
+ * job's tasks and touch what is there. A test that calls sessions itself is about those calls. */
 #ifndef UVCC_TEST_TRIANGLE_H
 #define UVCC_TEST_TRIANGLE_H
 
@@ -16,6 +17,14 @@ typedef struct triangle_options {
     bool faulty;
     void (*tweak)(uvcc_config *cfg); /* last word on each session's config */
     bool unverified;                 /* bundles are made and not looked at */
+    /* Perfect wires instead of the network: what a session sends is at its peer at once, time
+     * stands still, and a turn in which nothing happens ends it. Jobs run when they are handed out,
+     * and one task after the other if there is an on_task, which is called before and after (done)
+     * each. */
+    bool wired;
+    void (*on_task)(void *user, unsigned party, const uvcc_job *job, uint32_t task, bool done);
+    /* ... and this before a party sends what its jobs made; may be NULL. */
+    void (*on_send)(void *user, unsigned party);
     /* Every bundle, when it is complete; may be NULL. */
     void (*on_bundle)(void *user, unsigned party, uint32_t step, const uint8_t *bytes, size_t len);
     /* Every event, before it is taken; may be NULL. */
@@ -34,6 +43,7 @@ typedef struct triangle {
     bool ready[3], closed[3];
     uint16_t aborted[3];
     const char *abort_text[3];
+    uint32_t aborted_step[3];
     uint32_t started[3], finished[3]; /* number of steps */
     uint8_t root[3][32];              /* of the last finished step */
     uint32_t audits[3];
@@ -47,6 +57,8 @@ typedef struct triangle {
                        verify */
 } triangle;
 
+/* The config of one party without peers, for tests of what a session refuses before it has any. */
+uvcc_config triangle_config_alone(test_alloc *mem, uint64_t *random);
 /* Sessions with the program loaded; triangle_start() starts their handshake. */
 void triangle_make(triangle *t, const uvcc_program *p, const triangle_options *opt);
 void triangle_start(triangle *t);
@@ -54,8 +66,18 @@ void triangle_start(triangle *t);
 void triangle_open(triangle *t, const uvcc_program *p, const triangle_options *opt);
 /* All events that wait. */
 void triangle_events(triangle *t);
-/* One turn of the network and all events; false when nothing can happen any more. */
+/* One turn of the network or wires and all events; false when nothing can happen any more. */
 bool triangle_turn(triangle *t);
+/* The same with what the driver returns, for tests in which it may fail. */
+int triangle_drive(triangle *t);
+/* Drives until nothing can happen any more. */
+void triangle_settle(triangle *t);
+uint64_t triangle_now(const triangle *t);
+/* All parties agree to a step; one gives its input. Both must be taken. */
+void triangle_agree(triangle *t, uint32_t step, uint32_t entry);
+void triangle_input(triangle *t, unsigned party, uint32_t step, uint32_t id, const int64_t *v);
+/* The same public value at all parties. */
+void triangle_set_public(triangle *t, uint32_t tensor, const int64_t *v);
 /* Drives until all are READY, all have finished `steps` steps, or all are CLOSED. Fails the test on
  * an abort or when the run gets stuck. */
 void triangle_ready(triangle *t);

@@ -147,6 +147,7 @@ static void print_leaf(const uvcc_leaf *l) {
     }
 }
 
+/* All that the bundle claims comes before the leaves: whose it is shows without reading them. */
 static int show_bundle(const audit_options *o, const uint8_t *bytes, size_t len) {
     uvcc_bundle b;
     uvcc_audit_fault f;
@@ -436,6 +437,7 @@ static int prove_in(const audit_options *o, const uvcc_bundle *b, uint32_t index
     return status;
 }
 
+/* From the latest bundle back: a leaf that a restart made again counts as it was made last. */
 static int prove(const audit_options *o) {
     wanted w;
     audit_list list;

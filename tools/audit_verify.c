@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <uvcc/host.h>
 
 #include "files.h"
@@ -134,6 +133,8 @@ static int list_folder(const folder *in, folders *to, audit_list *l) {
     return status;
 }
 
+/* Folder by folder and not by recursion: the tree may come from somebody else. Sorted, so that what
+ * is found first does not depend on the file system. */
 int audit_list_read(const char *dir, audit_list *out) {
     folders to = {0};
     struct stat st;
@@ -231,19 +232,12 @@ typedef struct verify {
     bool last_known; /* last_step is that of last_run */
     uint32_t last_run, last_step;
     double shown_s;
-    bool terminal, line_open;
     /* what was found */
     bool faulty;
     bundle_place place;
     uvcc_audit_fault fault;
     char what[400];
 } verify;
-
-static void end_line(verify *v) {
-    if (v->line_open)
-        (void)fputc('\n', stderr);
-    v->line_open = false;
-}
 
 static int found(verify *v, const bundle_place *at, const uvcc_audit_fault *f, const char *format,
                  ...) __attribute__((format(printf, 4, 5)));
@@ -271,19 +265,14 @@ static int found_fault(verify *v, const bundle_place *at, const uvcc_audit_fault
 }
 
 static void show_progress(verify *v, const bundle_place *at, size_t done) {
-    if (!v->terminal && !v->o->progress)
+    if (!report_on_terminal() && !v->o->progress)
         return;
     double now = (double)uvcc_host_now_ns() * 1e-9;
-    if (now - v->shown_s < (v->terminal ? TERMINAL_EVERY_S : LINES_EVERY_S))
+    if (now - v->shown_s < (report_on_terminal() ? TERMINAL_EVERY_S : LINES_EVERY_S))
         return;
     v->shown_s = now;
-    (void)fprintf(stderr, "%srun %u  step %u  %zu of %zu files  %.1f MB  %llu leaves",
-                  v->line_open ? "\r\033[K" : "", at->run, at->step, done, v->list.count,
-                  (double)v->bytes * 1e-6, (unsigned long long)v->leaves);
-    v->line_open = true;
-    if (!v->terminal)
-        end_line(v);
-    (void)fflush(stderr);
+    report_line(false, "run %u  step %u  %zu of %zu files  %.1f MB  %llu leaves", at->run, at->step,
+                done, v->list.count, (double)v->bytes * 1e-6, (unsigned long long)v->leaves);
 }
 
 /* ---- the list's gaps ---- */
@@ -578,10 +567,12 @@ static json_t *fault_json(const verify *v, const char *path) {
                      optional(f->other_leaf, f->other_leaf != UVCC_NO_LEAF), "what", v->what);
 }
 
+/* A fault is told with all that was good before it, so that nobody has to run it again to see that.
+ */
 static int tell(verify *v, int status, report_json *json) {
     const verify_options *o = v->o;
     uint8_t root[UVCC_PARTIES][32];
-    FILE *to = o->json != NULL && strcmp(o->json, "-") == 0 ? stderr : stdout;
+    FILE *to = report_stream(o->json);
     char *path = v->faulty ? audit_path(o->dir, &v->place) : NULL;
     if (v->faulty && path == NULL)
         return AUDIT_UNUSABLE;
@@ -622,7 +613,7 @@ static int tell(verify *v, int status, report_json *json) {
 }
 
 int audit_verify(const verify_options *o) {
-    verify v = {.o = o, .terminal = isatty(STDERR_FILENO) == 1};
+    verify v = {.o = o};
     report_json *json = report_json_open(o->json);
     if (json == NULL)
         return AUDIT_UNUSABLE;
@@ -637,7 +628,7 @@ int audit_verify(const verify_options *o) {
     if (status == 0) {
         v.shown_s = (double)uvcc_host_now_ns() * 1e-9;
         status = verify_all(&v);
-        end_line(&v);
+        report_line_end();
         if (status == AUDIT_GOOD || v.faulty)
             status = tell(&v, status, json);
     }

@@ -12,7 +12,6 @@
 
 #include "files.h"
 #include "report.h"
-#include "train.h"
 
 static const char keys_header[] = "uvcc public keys v1\n";
 

@@ -310,6 +310,8 @@ static int first_row(reader *r, csv_table *t, const char *label, const field *fi
     return find_label(r, label, *header ? fields : NULL, columns, &t->label_column);
 }
 
+/* The first row says how many columns there are; every message names the line and what to do with
+ * it. */
 static int read_rows(reader *r, csv_table *t, const char *label, field *fields) {
     uint32_t room = 0, blank_line = 0;
     int rc;

@@ -32,6 +32,8 @@ static double largest(const csv_table *t) {
     return most > 0 ? most : 1;
 }
 
+/* The scale is that of training rows alone: held-out rows must not have a say in what is trained.
+ */
 int dataset_build(dataset *out, const csv_table *t, const char *path, unsigned frac_bits,
                   unsigned range_bits, char *message, size_t message_cap) {
     uint32_t test_rows = t->rows / HELD_OUT_EVERY;

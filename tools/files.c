@@ -11,6 +11,7 @@
 
 #include "report.h"
 
+/* O_NONBLOCK, O_NOCTTY: a pipe or a terminal in the place of a file is refused, not waited for. */
 int file_read(const char *path, int status, uint8_t **bytes, size_t *len) {
     struct stat st;
     *bytes = NULL;
@@ -79,25 +80,25 @@ static int flush_directory(const char *path) {
 
 int file_write(const char *path, const void *bytes, size_t len) {
     size_t room = strlen(path) + 32;
-    char *draft = malloc(room);
-    if (draft == NULL)
+    char *part = malloc(room);
+    if (part == NULL)
         return ENOMEM;
-    (void)snprintf(draft, room, "%s.%ld.part", path, (long)getpid());
-    int why = 0, fd = open(draft, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    (void)snprintf(part, room, "%s.%ld.part", path, (long)getpid());
+    int why = 0, fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0) {
         why = errno;
     } else {
         why = write_all(fd, bytes, len);
         if (close(fd) != 0 && why == 0)
             why = errno;
-        if (why == 0 && rename(draft, path) != 0)
+        if (why == 0 && rename(part, path) != 0)
             why = errno;
         if (why != 0)
-            (void)unlink(draft);
+            (void)unlink(part);
         else
             why = flush_directory(path);
     }
-    free(draft);
+    free(part);
     return why;
 }
 

@@ -86,6 +86,7 @@ static int parse_choice(const flag_message *m, const flag *f, const char *text, 
     return flag_fail(m, "--%s %s: give one of %s", f->name, text, f->value);
 }
 
+/* A message says what to give instead: it is all that a user sees. */
 static int parse_value(const flag_message *m, const flag *f, const char *text, void *options) {
     void *at = (char *)options + f->at;
     double v;
@@ -130,6 +131,7 @@ static const flag *find(const flag_set *set, const char *name, size_t len) {
     return NULL;
 }
 
+/* Stops at --help, so that whoever asks for it gets it, whatever else is wrong behind it. */
 int flags_parse(const flag_set *set, void *options, int argc, char *const *argv, const char **words,
                 int *word_count, const flag_message *m) {
     const bool *help = (const bool *)((const char *)options + set->at_help);

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "keyfile.h"
-#include "train.h"
+#include "report.h"
 
 #define MESSAGE_BYTES 256u
 

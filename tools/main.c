@@ -31,6 +31,7 @@ static void usage(FILE *to) {
         to);
 }
 
+/* A command gets the words after its name and returns the exit status. */
 int main(int argc, char **argv) {
     uvcc_host_keep_memory();
     const char *word = argc > 1 ? argv[1] : "";

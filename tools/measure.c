@@ -12,9 +12,9 @@
 #include <string.h>
 #include <uvcc/uvcc.h>
 
+#include "host_loop.h"
 #include "measure_real.h"
 #include "report.h"
-#include "seeded.h"
 
 enum {
     OUTPUTS_MAX = 2,
@@ -30,14 +30,6 @@ _Static_assert(ENTRY_WITH + 1 + sizeof other_widths / sizeof other_widths[0] <= 
 
 const char *const measure_checks[] = {"reference", "definition", "bound"};
 
-typedef struct party {
-    uvcc_session *session;
-    uvcc_cpu *cpu;
-    uvcc_seeded_random random;
-    uint32_t finished; /* steps */
-    bool ready;
-} party;
-
 typedef struct entry {
     measure_shape shape;
     uint32_t in[MEASURE_INPUTS_MAX], out[OUTPUTS_MAX];
@@ -46,14 +38,15 @@ typedef struct entry {
 typedef struct run {
     const measure_job *job;
     const uvcc_nonlinear_info *info;
+    run_options options;
     uvcc_allocator al;
-    uvcc_program *program;
+    uvcc_program *program; /* the host's */
     uvcc_reference *reference;
-    uvcc_loopback *net;
-    party party[UVCC_PARTIES];
+    host host;
     entry entry[ENTRIES_MAX];
     unsigned entries, inputs, outputs;
-    uint32_t steps; /* finished by all */
+    uint32_t steps;  /* finished by all */
+    unsigned number; /* of the entry of the step that is run */
     uint64_t random;
     size_t room;                       /* elements of the largest shape */
     int64_t *list;                     /* all inputs of an element function */
@@ -64,14 +57,8 @@ typedef struct run {
     uvcc_nonlinear_fn fn; /* MEASURE_DEFINITION: of the current entry */
     uint64_t counted;     /* errors */
     double error_sum;
-    session_log log;
     measure_result result;
 } run;
-
-static int failed(const run *r, const char *what, int rc) {
-    return report_error(EXIT_FAILED, "%s: %s: %s%s%s", r->info->name, what, uvcc_error_text(rc),
-                        *r->log.line != '\0' ? ": " : "", r->log.line);
-}
 
 /* ---- the program ---- */
 
@@ -182,19 +169,23 @@ static int add_entry(run *r, unsigned number) {
     return rc < 0 ? rc : add_outputs(r, number);
 }
 
-static int make_program(run *r) {
+/* An entry for each shape, and the plaintext run. */
+static int make_program(void *user, const host_worker *w, uvcc_program **out) {
+    run *r = user;
     const bool rows = r->info->form != UVCC_NL_ELEMENT;
     const uint64_t whole = (r->job->inputs + MEASURE_COLS - 1) / MEASURE_COLS;
     const uint32_t batch = MEASURE_BATCH / MEASURE_COLS;
     const measure_shape main = {whole < batch ? (uint32_t)whole : batch, MEASURE_COLS};
     char message[MESSAGE_BYTES] = "";
+    (void)w;
     r->entry[ENTRY_WITHOUT].shape = r->entry[ENTRY_WITH].shape = main;
     r->entries = ENTRY_WITH + 1;
     for (unsigned i = 0; rows && i < sizeof other_widths / sizeof other_widths[0]; i++) {
-        const uint32_t w = other_widths[i], fit = OTHER_WIDTH_ELEMENTS / w;
-        r->entry[r->entries++].shape = (measure_shape){fit > 2 ? fit : 2, w};
+        const uint32_t cols = other_widths[i], fit = OTHER_WIDTH_ELEMENTS / cols;
+        r->entry[r->entries++].shape = (measure_shape){fit > 2 ? fit : 2, cols};
     }
-    int rc = uvcc_program_new(&r->program, &r->al);
+    int rc = uvcc_program_new(out, &r->al);
+    r->program = *out;
     for (unsigned i = 0; i < r->entries && rc >= 0; i++) {
         rc = add_entry(r, i);
         if (elements(r->entry[i].shape) > r->room)
@@ -204,8 +195,8 @@ static int make_program(run *r) {
         rc = uvcc_program_finish(r->program, message, sizeof message);
     if (rc >= 0)
         rc = uvcc_reference_new(&r->reference, r->program, &r->al);
-    (void)snprintf(r->log.line, sizeof r->log.line, "%s", message);
-    return rc < 0 ? failed(r, "the program", rc) : EXIT_DONE;
+    (void)snprintf(r->host.log.line, sizeof r->host.log.line, "%s", message);
+    return rc < 0 ? host_failed(&r->host, "the program", rc) : EXIT_DONE;
 }
 
 /* ---- sessions ---- */
@@ -231,100 +222,57 @@ static void watch(void *user, const uvcc_job *job, bool done) {
         take_low(user, &job->tasks[i]);
 }
 
-static int start_party(run *r, unsigned p) {
-    party *me = &r->party[p];
-    uvcc_cpu_config cpu = {
-        .size = sizeof cpu, .alloc = r->al, .mode = (uvcc_cpu_mode)r->job->compute, .seed = p};
-    if (r->result.check == MEASURE_DEFINITION) {
-        cpu.job = watch;
-        cpu.job_user = r;
-    }
-    uvcc_config cfg;
-    int rc = uvcc_cpu_new(&me->cpu, &cpu);
-    if (rc == 0)
-        rc = uvcc_config_default(&cfg, sizeof cfg);
-    if (rc != 0)
-        return rc;
-    seeded_session(&cfg, &r->al, "nonlinear", r->job->seed, p, NULL, &r->log);
-    cfg.random = uvcc_seeded(&me->random, r->job->seed, p);
-    cfg.cookie = p;
-    rc = uvcc_session_new(&me->session, &cfg);
-    return rc != 0 ? rc : uvcc_session_load_program(me->session, r->program);
+static void configure(void *user, const host_worker *w, unsigned party, uvcc_config *session,
+                      uvcc_cpu_config *executor) {
+    const run *r = user;
+    (void)w;
+    (void)party;
+    (void)session;
+    if (r->result.check != MEASURE_DEFINITION)
+        return;
+    executor->job = watch;
+    executor->job_user = user;
+}
+
+static int entry_of(void *user, const host_worker *w, uint32_t step) {
+    const run *r = user;
+    (void)w;
+    (void)step;
+    return (int)r->number;
+}
+
+/* Input i is party i's: see add_inputs(). */
+static const int64_t *give_input(void *user, const host_worker *w, uint32_t step, uint32_t id) {
+    const run *r = user;
+    (void)w;
+    (void)step;
+    return r->in[id - 10 * r->number];
 }
 
 static int start(run *r) {
-    int rc = seeded_network(&r->net, &r->al, NULL, r->job->seed);
-    for (unsigned p = 0; p < UVCC_PARTIES && rc == 0; p++)
-        rc = start_party(r, p);
-    for (unsigned p = 0; p < UVCC_PARTIES && rc == 0; p++)
-        rc = uvcc_session_start(r->party[p].session, uvcc_loopback_now(r->net));
-    return rc == 0 ? EXIT_DONE : failed(r, "the sessions", rc);
-}
-
-static int take_events(run *r, unsigned p) {
-    party *me = &r->party[p];
-    uvcc_event e;
-    while (uvcc_session_poll_event(me->session, &e) == 1) {
-        if (e.kind == UVCC_EVENT_READY)
-            me->ready = true;
-        else if (e.kind == UVCC_EVENT_STEP_FINISHED)
-            me->finished = e.step + 1;
-        else if (e.kind == UVCC_EVENT_ABORTED)
-            return report_error(EXIT_FAILED, "%s: party %u stopped: %s%s%s", r->info->name, p,
-                                uvcc_abort_text(e.reason), e.text != NULL ? ": " : "",
-                                e.text != NULL ? e.text : "");
-    }
-    return EXIT_DONE;
-}
-
-static int drive(run *r) {
-    uvcc_session *sessions[UVCC_PARTIES];
-    uvcc_cpu *cpus[UVCC_PARTIES];
-    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
-        sessions[p] = r->party[p].session;
-        cpus[p] = r->party[p].cpu;
-    }
-    const int rc = uvcc_loopback_drive(r->net, sessions, cpus, UVCC_PARTIES);
-    if (rc < 0)
-        return failed(r, "the parties cannot go on", rc);
-    return rc > 0 ? EXIT_DONE
-                  : report_error(EXIT_FAILED, "%s: the parties wait for each other for ever",
-                                 r->info->name);
-}
-
-/* Input i is party i's. Agreed: uvcc_session_step took the step; given: the input too. */
-static int give(run *r, unsigned p, unsigned number, bool *agreed, bool *given) {
-    const uint64_t now = uvcc_loopback_now(r->net);
-    uvcc_session *s = r->party[p].session;
-    int rc = 0;
-    if (!*agreed)
-        rc = uvcc_session_step(s, r->steps, number, now);
-    *agreed |= rc == 0;
-    if (*agreed && !*given) {
-        rc = p < r->inputs ? uvcc_session_input(s, r->steps, 10 * number + p, r->in[p], now) : 0;
-        *given = rc == 0;
-    }
-    return rc == 0 || rc == UVCC_ERR_AGAIN ? EXIT_DONE : failed(r, "a step was refused", rc);
+    r->options =
+        (run_options){.seed = r->job->seed, .fault_seed = r->job->seed, .compute = r->job->compute};
+    const host_config c = {.command = "nonlinear",
+                           .run = &r->options,
+                           .replicas = 1,
+                           .stages = 1,
+                           .tensor_ranks = 1,
+                           .about = r->info->name,
+                           .hooks = {.user = r,
+                                     .program = make_program,
+                                     .configure = configure,
+                                     .entry = entry_of,
+                                     .input = give_input}};
+    const int status = host_open(&r->host, &c);
+    return status == EXIT_DONE ? host_start(&r->host) : status;
 }
 
 /* One step of an entry with r->in. */
 static int step(run *r, unsigned number) {
-    bool agreed[UVCC_PARTIES] = {false}, given[UVCC_PARTIES] = {false};
-    int status = EXIT_DONE;
-    for (;;) {
-        unsigned finished = 0;
-        for (unsigned p = 0; p < UVCC_PARTIES && status == EXIT_DONE; p++) {
-            status = take_events(r, p);
-            if (status == EXIT_DONE && r->party[p].ready && !given[p])
-                status = give(r, p, number, &agreed[p], &given[p]);
-            finished += r->party[p].finished > r->steps;
-        }
-        if (status != EXIT_DONE || finished == UVCC_PARTIES)
-            break;
-        if (*r->job->stop != 0)
-            return report_error(EXIT_INTERRUPTED, "%s: interrupted", r->info->name);
-        status = drive(r);
-    }
+    r->number = number;
+    const int status = host_run(&r->host, r->steps + 1, true);
+    if (status == EXIT_INTERRUPTED)
+        return report_error(status, "%s: interrupted", r->info->name);
     r->steps++;
     return status;
 }
@@ -332,7 +280,8 @@ static int step(run *r, unsigned number) {
 /* ---- comparing ---- */
 
 static const int64_t *opened(const run *r, unsigned p, unsigned number, unsigned output) {
-    return uvcc_session_output(r->party[p].session, r->steps - 1, 10 * number + output);
+    return uvcc_session_output(r->host.worker[0].party[p].session, r->steps - 1,
+                               10 * number + output);
 }
 
 static size_t output_elements(const run *r, unsigned number) {
@@ -360,8 +309,8 @@ static int compare_reference(run *r, unsigned number) {
     if (rc == 0)
         rc = uvcc_reference_step(r->reference, number, message, sizeof message);
     if (rc != 0) {
-        (void)snprintf(r->log.line, sizeof r->log.line, "%s", message);
-        return failed(r, "the plaintext run", rc);
+        (void)snprintf(r->host.log.line, sizeof r->host.log.line, "%s", message);
+        return host_failed(&r->host, "the plaintext run", rc);
     }
     for (unsigned o = 0; o < r->outputs; o++) {
         const int64_t *plain = uvcc_reference_get(r->reference, e->out[o]);
@@ -379,7 +328,7 @@ static int compare_definition(run *r, unsigned number) {
     const int rc = uvcc_function_eval(&r->fn.function, s.rows, s.cols, in, r->defined,
                                       (const uint64_t *const *)r->low, &r->al);
     if (rc != 0)
-        return failed(r, "the function in plaintext", rc);
+        return host_failed(&r->host, "the function in plaintext", rc);
     for (size_t i = 0; r->job->what == UVCC_NL_CROSS_ENTROPY_GRADIENT && i < count; i++)
         r->defined[0][i] -= r->in[1][i];
     for (unsigned o = 0; o < r->outputs; o++)
@@ -472,9 +421,9 @@ static int build_function(run *r, unsigned number) {
             continue;
         r->low[i] = calloc(r->room, sizeof *r->low[i]);
         if (r->low[i] == NULL)
-            return failed(r, "the function", UVCC_ERR_NOMEM);
+            return host_failed(&r->host, "the function", UVCC_ERR_NOMEM);
     }
-    return rc == 0 ? EXIT_DONE : failed(r, "the function", rc);
+    return rc == 0 ? EXIT_DONE : host_failed(&r->host, "the function", rc);
 }
 
 static int make_room(run *r, uint64_t total) {
@@ -492,7 +441,7 @@ static int make_room(run *r, uint64_t total) {
         ok = ok && r->list != NULL;
     }
     ok = ok && r->want != NULL && r->bound != NULL;
-    return ok ? EXIT_DONE : failed(r, "the inputs", UVCC_ERR_NOMEM);
+    return ok ? EXIT_DONE : host_failed(&r->host, "the inputs", UVCC_ERR_NOMEM);
 }
 
 static void fill(run *r, unsigned number, uint64_t batch) {
@@ -509,15 +458,9 @@ typedef struct traffic {
 } traffic;
 
 static traffic traffic_of(const run *r) {
-    traffic t = {0};
-    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
-        uvcc_session_stats st;
-        uvcc_session_get_stats(r->party[p].session, &st);
-        t.rounds = st.rounds > t.rounds ? st.rounds : t.rounds;
-        t.online += st.bytes_online;
-        t.keys += st.bytes_preprocessing;
-    }
-    return t;
+    host_totals t;
+    host_totals_of(&r->host, &t);
+    return (traffic){t.rounds, t.bytes_online, t.bytes_preprocessing};
 }
 
 /* What a step with the function has more of than one without. */
@@ -557,6 +500,7 @@ static int run_batches(run *r, uint64_t batches, uint64_t *time_ns) {
     return status;
 }
 
+/* Two steps without the function first: the first one carries what only a first step does. */
 static int run_all(run *r) {
     const size_t size = elements(r->entry[ENTRY_WITH].shape);
     const uint64_t batches = (r->job->inputs + size - 1) / size;
@@ -588,14 +532,9 @@ static int run_all(run *r) {
     return status;
 }
 
-static void end(run *r) {
-    for (unsigned p = 0; p < UVCC_PARTIES; p++) /* jobs that are out end before their memory goes */
-        uvcc_cpu_free(r->party[p].cpu);
-    for (unsigned p = 0; p < UVCC_PARTIES; p++)
-        uvcc_session_free(r->party[p].session);
-    uvcc_loopback_free(r->net);
+static int end(run *r) {
     uvcc_reference_free(r->reference);
-    uvcc_program_free(r->program);
+    const int status = host_end(&r->host);
     uvcc_nonlinear_free(&r->fn);
     for (unsigned i = 0; i < MEASURE_INPUTS_MAX; i++)
         free(r->in[i]);
@@ -605,6 +544,7 @@ static void end(run *r) {
     free(r->list);
     free(r->want);
     free(r->bound);
+    return status;
 }
 
 int measure(const measure_job *job, measure_result *out) {
@@ -617,13 +557,11 @@ int measure(const measure_job *job, measure_result *out) {
                .al = uvcc_host_allocator(),
                .random = job->seed,
                .result = {.check = check_of(job), .secure_equal = true}};
-    int status = make_program(r);
-    if (status == EXIT_DONE)
-        status = start(r);
+    int status = start(r);
     if (status == EXIT_DONE)
         status = run_all(r);
     *out = r->result;
-    end(r);
+    const int ended = end(r);
     free(r);
-    return status;
+    return status != EXIT_DONE ? status : ended;
 }

@@ -3,10 +3,9 @@
 #ifndef UVCC_TOOLS_MEASURE_H
 #define UVCC_TOOLS_MEASURE_H
 
-#include <signal.h>
 #include <uvcc/nonlinear.h>
 
-#include "train.h"
+#include "report.h"
 
 enum { MEASURE_BATCH = 1 << 16, MEASURE_COLS = 128, MEASURE_COLUMNS = 480 };
 
@@ -34,9 +33,8 @@ typedef struct measure_job {
     bool exact, plain; /* plain: of a norm, without gamma and beta */
     uint64_t inputs;   /* at least so many, in rows of MEASURE_COLS */
     uint64_t seed;
-    uint32_t compute;                  /* uvcc_cpu_mode */
-    measure_plot *plot;                /* NULL: none */
-    const volatile sig_atomic_t *stop; /* ends the run with EXIT_INTERRUPTED when it is not 0 */
+    uint32_t compute;                                         /* uvcc_cpu_mode */
+    measure_plot *plot;                                       /* NULL: none */
     void (*progress)(void *user, uint64_t done, uint64_t of); /* inputs */
     void *user;
 } measure_job;
@@ -52,7 +50,7 @@ typedef struct measure_result {
     double per_s;                   /* elements, at the default width */
 } measure_result;
 
-/* An exit status; EXIT_DONE even if the values are wrong. */
+/* An exit status; EXIT_DONE even if the values are wrong. An interruption ends it (host_loop.h). */
 int measure(const measure_job *job, measure_result *out);
 
 #endif

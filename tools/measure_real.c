@@ -2,7 +2,6 @@
 #include "measure_real.h"
 
 #include <math.h>
-#include <string.h>
 
 static const double PI = 3.14159265358979323846;
 
@@ -27,6 +26,7 @@ static double gelu_tanh(double x) {
     return 0.5 * x * (1 + tanh(sqrt(2 / PI) * (x + 0.044715 * x * x * x)));
 }
 
+/* By the C library in double, from the definitions and not from the tables that are measured. */
 double measure_real_at(uvcc_nonlinear what, double x) {
     switch (what) {
     case UVCC_NL_SIGN:

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <math.h>
-#include <signal.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 #include <unistd.h>
 #include <uvcc/compute.h>
 
+#include "host_loop.h"
 #include "measure.h"
 #include "measure_real.h"
 #include "report.h"
@@ -71,12 +71,6 @@ typedef struct nonlinear_options {
     bool plain, table, progress, help;
 } nonlinear_options;
 
-static volatile sig_atomic_t interrupted;
-static void on_interrupt(int number) {
-    (void)number;
-    interrupted = 1;
-}
-
 static const char *name_of(unsigned subject) {
     const struct subject *s = &subjects[subject];
     return s->plain != NULL ? s->plain : uvcc_nonlinear_at(s->what)->name;
@@ -84,6 +78,7 @@ static const char *name_of(unsigned subject) {
 
 /* ---- options ---- */
 
+/* The names come from the list of subjects, so that help and measurements cannot differ. */
 static void print_help(void) {
     (void)puts(
         "Usage: uvcc nonlinear [NAME...] [OPTION...]\n"
@@ -264,19 +259,15 @@ static int parse(nonlinear_options *o, int argc, char *const *argv) {
 
 /* ---- output ---- */
 
-static FILE *output_of(const nonlinear_options *o) {
-    return o->json != NULL && strcmp(o->json, "-") == 0 ? stderr : stdout;
-}
-
 static void print_head(const nonlinear_options *o) {
     if (o->table)
         (void)puts("| function | mode | max error | mean error | rounds | online B | key B |\n"
                    "|---|---|---|---|---|---|---|");
     else
-        (void)fprintf(output_of(o), "%-23s %-5s %9s %9s %9s %6s %9s %9s %10s  %s\n", "function",
-                      "mode", "inputs", "max err", "mean err", "rounds", "online B", "key B",
-                      "per s", "equal");
-    (void)fflush(output_of(o));
+        (void)fprintf(report_stream(o->json), "%-23s %-5s %9s %9s %9s %6s %9s %9s %10s  %s\n",
+                      "function", "mode", "inputs", "max err", "mean err", "rounds", "online B",
+                      "key B", "per s", "equal");
+    (void)fflush(report_stream(o->json));
 }
 
 static const char *verdict(const measure_result *r) {
@@ -290,11 +281,12 @@ static void print_result(const nonlinear_options *o, unsigned subject, unsigned 
                      modes[mode], r->max_error, r->mean_error, (unsigned long long)r->rounds,
                      r->online_bytes, r->key_bytes);
     else
-        (void)fprintf(output_of(o), "%-23s %-5s %9llu %9.2e %9.2e %6llu %9.2f %9.2f %10.0f  %s\n",
+        (void)fprintf(report_stream(o->json),
+                      "%-23s %-5s %9llu %9.2e %9.2e %6llu %9.2f %9.2f %10.0f  %s\n",
                       name_of(subject), modes[mode], (unsigned long long)r->inputs, r->max_error,
                       r->mean_error, (unsigned long long)r->rounds, r->online_bytes, r->key_bytes,
                       r->per_s, verdict(r));
-    (void)fflush(output_of(o));
+    (void)fflush(report_stream(o->json));
 }
 
 /* NULL without memory. */
@@ -311,24 +303,14 @@ static json_t *to_json(unsigned subject, unsigned mode, const measure_result *r)
 
 typedef struct shown {
     const char *name, *mode;
-    bool on, terminal, open;
+    bool on;
 } shown;
 
 static void show_progress(void *user, uint64_t done, uint64_t of) {
     shown *s = user;
-    if (!s->on || (!s->terminal && done != of))
-        return;
-    (void)fprintf(stderr, "%s%s %s: %llu of %llu inputs%s", s->terminal ? "\r\033[K" : "", s->name,
-                  s->mode, (unsigned long long)done, (unsigned long long)of,
-                  s->terminal ? "" : "\n");
-    (void)fflush(stderr);
-    s->open = s->terminal;
-}
-
-static void hide_progress(shown *s) {
-    if (s->open)
-        (void)fputs("\r\033[K", stderr);
-    s->open = false;
+    if (s->on && (report_on_terminal() || done == of))
+        report_line(false, "%s %s: %llu of %llu inputs", s->name, s->mode, (unsigned long long)done,
+                    (unsigned long long)of);
 }
 
 /* ---- plots ---- */
@@ -381,6 +363,8 @@ static void finish_axis(svg_axis *a) {
         a->to = a->from + 1;
 }
 
+/* Both modes over the real function, their errors below on the same x: where a mode is worse shows.
+ */
 static int write_plot(const nonlinear_options *o, unsigned subject, const measure_plot *plots) {
     static const char *const names[] = {"fast: opened", "exact: opened"};
     static const char *const errors[] = {"fast", "exact"};
@@ -450,6 +434,7 @@ typedef struct state {
     unsigned wrong; /* results */
 } state;
 
+/* A wrong result does not end the run: the others are of use beside it. */
 static int measure_mode(state *s, unsigned subject, unsigned mode) {
     const nonlinear_options *o = s->o;
     const struct subject *what = &subjects[subject];
@@ -463,12 +448,11 @@ static int measure_mode(state *s, unsigned subject, unsigned mode) {
                              .seed = o->seed,
                              .compute = o->compute,
                              .plot = o->plot != NULL ? &s->plots[mode] : NULL,
-                             .stop = &interrupted,
                              .progress = show_progress,
                              .user = &s->shown};
     measure_result r;
     const int status = measure(&job, &r);
-    hide_progress(&s->shown);
+    report_line_clear();
     if (status != EXIT_DONE)
         return status;
     print_result(o, subject, mode, &r);
@@ -514,14 +498,12 @@ int nonlinear_main(int argc, char *const *argv) {
         return status;
     if (sodium_init() < 0)
         return report_error(EXIT_FAILED, "libsodium cannot start");
-    const struct sigaction on_signal = {.sa_handler = on_interrupt};
-    (void)sigaction(SIGINT, &on_signal, NULL);
+    host_catch_interrupt();
     report_json *json = report_json_open(o.json);
     if (json == NULL)
         return EXIT_BAD_INPUT;
     state s = {.o = &o, .list = json_array(), .plots = calloc(MODES, sizeof *s.plots)};
-    s.shown.terminal = isatty(STDERR_FILENO) == 1;
-    s.shown.on = s.shown.terminal || o.progress;
+    s.shown.on = report_on_terminal() || o.progress;
     status = s.list != NULL && s.plots != NULL ? measure_all(&s, json)
                                                : report_error(EXIT_FAILED, "out of memory");
     json_decref(s.list);

@@ -2,8 +2,6 @@
  */
 #include "options.h"
 
-#include <string.h>
-
 #include "runflags.h"
 
 #define HIDDEN_UNITS_MAX 4096u
@@ -27,7 +25,7 @@ static const flag options[] = {
     {"lr-shift", "N", FLAG_COUNT, AT(lr_shift), 0, 20, NULL,
      "the learning rate is 2^-N, on the mean over a batch (2)"},
     {"frac-bits", "N", FLAG_COUNT, AT(frac_bits), 4, 24, NULL, "fraction bits of fixed point (16)"},
-    {"seed", "N", FLAG_SEED, AT(seed), 0, 0, NULL,
+    {"seed", "N", FLAG_SEED, AT(run.seed), 0, 0, NULL,
      "of initial weights, order of rows, keys and masks (1)"},
     {"truncation", "ars|sr|ars-dcf", FLAG_CHOICE, AT(truncation), 0, 0, run_truncations,
      "ars: exact, equal to the plaintext run; sr: stochastic, cheaper; ars-dcf: as ars in fewer "
@@ -40,7 +38,7 @@ static const flag options[] = {
     RUN_FLAGS(AT),
 };
 _Static_assert(FLAG_LIST_MAX == UVCC_MLP_MAX_LAYERS - 1, "--hidden");
-static const flag_set set = {"train", options, sizeof options / sizeof options[0], AT(help)};
+static const flag_set set = {"train", options, sizeof options / sizeof options[0], AT(run.help)};
 
 void options_print_help(FILE *to) {
     (void)fputs(
@@ -88,12 +86,9 @@ int options_parse(train_options *out, int argc, char *const *argv, char *message
                            .batch = 16,
                            .lr_shift = 2,
                            .frac_bits = 16,
-                           .seed = 1,
                            .truncation = UVCC_TRUNC_EXACT,
-                           .compute = UVCC_CPU_INLINE,
-                           .compute_seed = 1,
-                           .fault_seed = 1};
+                           .run = RUN_DEFAULTS};
     if (flags_parse(&set, out, argc, argv, NULL, NULL, &m) != 0)
         return -1;
-    return out->help ? 0 : check(&m, out);
+    return out->run.help ? 0 : check(&m, out);
 }

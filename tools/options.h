@@ -6,23 +6,20 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <uvcc/loopback.h>
 #include <uvcc/mlp.h>
 
 #include "flags.h"
+#include "run_options.h"
 
 typedef struct train_options {
-    const char *data, *label, *json, *record, *audit, *trace; /* NULL: not given */
+    run_options run;
+    const char *data, *label, *record; /* NULL: not given */
     flag_list hidden;
     uint32_t epochs, batch, lr_shift, frac_bits;
-    uint64_t seed, compute_seed, fault_seed;
-    uint32_t truncation;      /* uvcc_truncation */
-    uint32_t compare;         /* uvcc_compare */
-    uint32_t products;        /* uvcc_products */
-    uint32_t compute;         /* uvcc_cpu_mode */
-    uint32_t model;           /* the value of --model: mlp */
-    uvcc_fault_config faults; /* drop, duplicate, reorder, corrupt */
-    bool progress, profile, force, help;
+    uint32_t truncation; /* uvcc_truncation */
+    uint32_t compare;    /* uvcc_compare */
+    uint32_t model;      /* the value of --model: mlp */
+    bool force;
 } train_options;
 
 /* Reads the words after `uvcc train`. Returns 0, or -1 and one line in message. With help set,

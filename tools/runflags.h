@@ -1,5 +1,6 @@
-/* runflags.h - options that all simulated runs have: how products and jobs are made, what the
- * network does. A table of flags includes RUN_FLAGS(AT); its options have these members. */
+/* runflags.h - the flags of run_options.h: how products and jobs are made, what the network does,
+ * what is written. A table of flags includes RUN_FLAGS(AT) if its options have a run_options called
+ * `run`. The flag of --seed is the command's own, since its help says of what. */
 #ifndef UVCC_TOOLS_RUNFLAGS_H
 #define UVCC_TOOLS_RUNFLAGS_H
 
@@ -7,6 +8,7 @@
 #include <uvcc/program.h>
 
 #include "flags.h"
+#include "run_options.h"
 
 /* Values of choices are those of uvcc_truncation, uvcc_products and uvcc_cpu_mode. */
 static const char *const run_truncations[] = {"ars", "sr", "ars-dcf", NULL};
@@ -18,11 +20,14 @@ _Static_assert(UVCC_PRODUCTS_NATIVE == 0 && UVCC_PRODUCTS_BEAVER == 1, "order of
 _Static_assert(UVCC_CPU_INLINE == 0 && UVCC_CPU_DEFERRED == 1 && UVCC_CPU_THREADS == 2,
                "order of run_computes[]");
 
+#define RUN_DEFAULTS                                                                               \
+    { .compute = UVCC_CPU_INLINE, .seed = 1, .compute_seed = 1, .fault_seed = 1 }
+
 #define RUN_FLAGS(AT)                                                                              \
     {"products",                                                                                   \
      "native|beaver",                                                                              \
      FLAG_CHOICE,                                                                                  \
-     AT(products),                                                                                 \
+     AT(run.products),                                                                             \
      0,                                                                                            \
      0,                                                                                            \
      run_products,                                                                                 \
@@ -30,7 +35,7 @@ _Static_assert(UVCC_CPU_INLINE == 0 && UVCC_CPU_DEFERRED == 1 && UVCC_CPU_THREAD
         {"compute",                                                                                \
          "inline|deferred|threads",                                                                \
          FLAG_CHOICE,                                                                              \
-         AT(compute),                                                                              \
+         AT(run.compute),                                                                          \
          0,                                                                                        \
          0,                                                                                        \
          run_computes,                                                                             \
@@ -38,38 +43,39 @@ _Static_assert(UVCC_CPU_INLINE == 0 && UVCC_CPU_DEFERRED == 1 && UVCC_CPU_THREAD
         {"compute-seed",                                                                           \
          "N",                                                                                      \
          FLAG_SEED,                                                                                \
-         AT(compute_seed),                                                                         \
+         AT(run.compute_seed),                                                                     \
          0,                                                                                        \
          0,                                                                                        \
          NULL,                                                                                     \
          "of the shuffle of deferred (1)"},                                                        \
-        {"drop", "P", FLAG_RATE, AT(faults.drop),                                                  \
+        {"drop", "P", FLAG_RATE, AT(run.faults.drop),                                              \
          0,      0,   NULL,      "rate of packets lost, 0 <= P < 1 (0)"},                          \
-        {"duplicate", "P", FLAG_RATE, AT(faults.duplicate), 0, 0, NULL, "... doubled (0)"},        \
-        {"reorder", "P", FLAG_RATE, AT(faults.reorder),                                            \
+        {"duplicate", "P", FLAG_RATE, AT(run.faults.duplicate), 0, 0, NULL, "... doubled (0)"},    \
+        {"reorder", "P", FLAG_RATE, AT(run.faults.reorder),                                        \
          0,         0,   NULL,      "... delayed behind later ones (0)"},                          \
-        {"corrupt", "P", FLAG_RATE, AT(faults.corrupt), 0, 0, NULL, "... with bits flipped (0)"},  \
-        {"fault-seed", "N", FLAG_SEED, AT(fault_seed), 0, 0, NULL, "of these faults (1)"},         \
+        {"corrupt", "P", FLAG_RATE, AT(run.faults.corrupt),                                        \
+         0,         0,   NULL,      "... with bits flipped (0)"},                                  \
+        {"fault-seed", "N", FLAG_SEED, AT(run.fault_seed), 0, 0, NULL, "of these faults (1)"},     \
         {"json",    "FILE|-",                                                                      \
-         FLAG_TEXT, AT(json),                                                                      \
+         FLAG_TEXT, AT(run.json),                                                                  \
          0,         0,                                                                             \
          NULL,      "write the results as JSON; with -, alone on standard output"},                \
         {"audit",                                                                                  \
          "DIR",                                                                                    \
          FLAG_TEXT,                                                                                \
-         AT(audit),                                                                                \
+         AT(run.audit),                                                                            \
          0,                                                                                        \
          0,                                                                                        \
          NULL,                                                                                     \
          "write each step's bundle of each party for uvcc audit; DIR must have none of this run"}, \
-        {"trace", "FILE", FLAG_TEXT, AT(trace),                                                    \
+        {"trace", "FILE", FLAG_TEXT, AT(run.trace),                                                \
          0,       0,      NULL,      "write what ran and waited, for Perfetto (ui.perfetto.dev)"}, \
-        {"profile", NULL, FLAG_SWITCH, AT(profile),                                                \
+        {"profile", NULL, FLAG_SWITCH, AT(run.profile),                                            \
          0,         0,    NULL,        "show what each kind of op took: compute, waits, bytes"},   \
-        {"progress", NULL, FLAG_SWITCH, AT(progress),                                              \
+        {"progress", NULL, FLAG_SWITCH, AT(run.progress),                                          \
          0,          0,    NULL,        "show progress even where standard error is no terminal"}, \
     {                                                                                              \
-        "help", NULL, FLAG_SWITCH, AT(help), 0, 0, NULL, "show this"                               \
+        "help", NULL, FLAG_SWITCH, AT(run.help), 0, 0, NULL, "show this"                           \
     }
 
 #endif

@@ -221,6 +221,7 @@ static void op_sends(worker *w, live_op *o, const uvcc_op_trace *e) {
         o->bytes += e->bytes;
 }
 
+/* An op that had nothing to do ends without having begun: one that is not known is passed over. */
 static void hear(worker *w, const uvcc_op_trace *e) {
     const uint64_t now = now_ns(w->of);
     live_op *o = find_op(w, e);

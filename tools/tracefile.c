@@ -6,11 +6,11 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#include "draft.h"
+#include "atomic_file.h"
 #include "report.h"
 
 struct tracefile {
-    draft *out;
+    atomic_file *out;
     bool some; /* an event was written */
 };
 
@@ -20,18 +20,18 @@ tracefile *tracefile_open(const char *path, int *status) {
         *status = report_error(EXIT_FAILED, "out of memory");
         return NULL;
     }
-    t->out = draft_open("trace", path, status);
+    t->out = atomic_file_open("trace", path, status);
     if (t->out == NULL) {
         free(t);
         return NULL;
     }
-    (void)fputs("{\"displayTimeUnit\": \"ms\", \"traceEvents\": [", draft_file(t->out));
+    (void)fputs("{\"displayTimeUnit\": \"ms\", \"traceEvents\": [", atomic_file_stream(t->out));
     return t;
 }
 
 /* The start of the next event. */
 static FILE *next(tracefile *t) {
-    FILE *f = draft_file(t->out); /* it remembers writes that fail */
+    FILE *f = atomic_file_stream(t->out); /* it remembers writes that fail */
     (void)fputs(t->some ? ",\n" : "\n", f);
     t->some = true;
     return f;
@@ -84,14 +84,14 @@ void tracefile_slice(tracefile *t, uint32_t process, uint32_t track, const char 
 }
 
 int tracefile_finish(tracefile *t) {
-    (void)fputs("\n]}\n", draft_file(t->out));
-    return draft_finish(t->out);
+    (void)fputs("\n]}\n", atomic_file_stream(t->out));
+    return atomic_file_finish(t->out);
 }
 
 void tracefile_close(tracefile *t) {
     if (t == NULL)
         return;
-    draft_close(t->out);
+    atomic_file_close(t->out);
     free(t);
 }
 

@@ -13,12 +13,11 @@
 #include <unistd.h>
 
 #include "report.h"
-#include "train.h"
 
 #define BUFFER_BYTES 262144u
 
 struct uvlog {
-    char *path, *draft; /* draft: the name so far; NULL once it has its own */
+    char *path, *part; /* part: the name so far; NULL once it has its own */
     int fd;
     int why; /* errno of the first write that failed */
     bool force, made;
@@ -57,6 +56,8 @@ static void keep(void *user, const uint8_t *bytes, size_t len) {
     l->len += len;
 }
 
+/* Made before the run, so that a place that cannot be written costs no training; never through a
+ * link, since it will hold secrets. */
 uvlog *uvlog_open(const char *dir, unsigned party, bool force) {
     size_t room = strlen(dir) + 64;
     uvlog *l = calloc(1, sizeof *l);
@@ -64,15 +65,15 @@ uvlog *uvlog_open(const char *dir, unsigned party, bool force) {
         l->fd = -1;
         l->force = force;
         l->path = malloc(room);
-        l->draft = malloc(room);
+        l->part = malloc(room);
     }
-    if (l == NULL || l->path == NULL || l->draft == NULL) {
+    if (l == NULL || l->path == NULL || l->part == NULL) {
         (void)report_error(EXIT_FAILED, "out of memory");
         uvlog_close(l);
         return NULL;
     }
     (void)snprintf(l->path, room, "%s/party%u.uvlog", dir, party);
-    (void)snprintf(l->draft, room, "%s.%ld.part", l->path, (long)getpid());
+    (void)snprintf(l->part, room, "%s.%ld.part", l->path, (long)getpid());
     struct stat st;
     if (mkdir(dir, 0700) != 0 && errno != EEXIST) {
         (void)report_error(EXIT_BAD_INPUT, "--record %s: cannot be made: %s; choose another place",
@@ -82,7 +83,7 @@ uvlog *uvlog_open(const char *dir, unsigned party, bool force) {
                            "--record %s: there is a %s already; give --force or another directory",
                            dir, l->path);
     } else {
-        l->fd = open(l->draft, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        l->fd = open(l->part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
         l->made = l->fd >= 0;
         if (l->made)
             return l;
@@ -100,11 +101,11 @@ uvcc_recorder uvlog_recorder(uvlog *l) {
 
 /* Without force a file that came meanwhile is not replaced either, where the system can do that. */
 static bool give_name(uvlog *l) {
-    if (!l->force && link(l->draft, l->path) == 0)
-        return unlink(l->draft) == 0;
+    if (!l->force && link(l->part, l->path) == 0)
+        return unlink(l->part) == 0;
     if (!l->force && errno == EEXIST)
         return false;
-    return rename(l->draft, l->path) == 0;
+    return rename(l->part, l->path) == 0;
 }
 
 int uvlog_finish(uvlog *l) {
@@ -119,8 +120,8 @@ int uvlog_finish(uvlog *l) {
     if (l->why != 0)
         return report_error(EXIT_FAILED, "--record: %s cannot be written: %s", l->path,
                             strerror(l->why));
-    free(l->draft);
-    l->draft = NULL;
+    free(l->part);
+    l->part = NULL;
     return EXIT_DONE;
 }
 
@@ -129,9 +130,9 @@ void uvlog_close(uvlog *l) {
         return;
     if (l->fd >= 0)
         (void)close(l->fd);
-    if (l->made && l->draft != NULL)
-        (void)unlink(l->draft);
-    free(l->draft);
+    if (l->made && l->part != NULL)
+        (void)unlink(l->part);
+    free(l->part);
     free(l->path);
     sodium_memzero(l, sizeof *l);
     free(l);
@@ -141,9 +142,10 @@ void uvlog_close(uvlog *l) {
 
 char *uvlog_app_text(const train_options *o, const uvcc_mlp_config *mlp) {
     char seed[24], fault_seed[24], compute_seed[24]; /* JSON readers cut large integers */
-    (void)snprintf(seed, sizeof seed, "%llu", (unsigned long long)o->seed);
-    (void)snprintf(fault_seed, sizeof fault_seed, "%llu", (unsigned long long)o->fault_seed);
-    (void)snprintf(compute_seed, sizeof compute_seed, "%llu", (unsigned long long)o->compute_seed);
+    (void)snprintf(seed, sizeof seed, "%llu", (unsigned long long)o->run.seed);
+    (void)snprintf(fault_seed, sizeof fault_seed, "%llu", (unsigned long long)o->run.fault_seed);
+    (void)snprintf(compute_seed, sizeof compute_seed, "%llu",
+                   (unsigned long long)o->run.compute_seed);
     json_t *hidden = json_array();
     int bad = 0;
     for (uint32_t i = 0; i < mlp->hidden_count; i++)
@@ -157,9 +159,10 @@ char *uvlog_app_text(const train_options *o, const uvcc_mlp_config *mlp) {
         "range_bits", mlp->range_bits, "weight_range_bits", mlp->weight_range_bits, "truncation",
         mlp->truncation, "lift", mlp->lift, "compare", mlp->compare, "products", mlp->products,
         "x_owner", mlp->x_owner, "y_owner", mlp->y_owner, "options", "data", o->data,
-        strlen(o->data), "epochs", (int)o->epochs, "seed", seed, "compute", (int)o->compute,
-        "compute_seed", compute_seed, "drop", o->faults.drop, "duplicate", o->faults.duplicate,
-        "reorder", o->faults.reorder, "corrupt", o->faults.corrupt, "fault_seed", fault_seed);
+        strlen(o->data), "epochs", (int)o->epochs, "seed", seed, "compute", (int)o->run.compute,
+        "compute_seed", compute_seed, "drop", o->run.faults.drop, "duplicate",
+        o->run.faults.duplicate, "reorder", o->run.faults.reorder, "corrupt", o->run.faults.corrupt,
+        "fault_seed", fault_seed);
     char *text = j == NULL || bad != 0 ? NULL : json_dumps(j, JSON_COMPACT);
     json_decref(j);
     return text;

@@ -264,6 +264,8 @@ static uint64_t arrival(uvcc_loopback *n, link *l, uint64_t index, size_t len) {
 
 /* ---- sending ---- */
 
+/* Every fault is drawn from the packet's index: changing one rate leaves the others' draws alone. A
+ * lost packet counts as taken, as a socket would have it. */
 static size_t send_datagram(uvcc_loopback *n, uint32_t li, const uvcc_slice *slices, size_t total) {
     link *l = &n->links[li];
     const uvcc_fault_config *f = &l->f;
@@ -325,6 +327,8 @@ static size_t split(const link *l, uint64_t index, size_t len, size_t sizes[SPLI
     return count;
 }
 
+/* Memory is found before the index moves and anything is counted: a send that fails changes
+ * nothing, and is the same when it is tried again. */
 static size_t send_stream(uvcc_loopback *n, uint32_t from, uint32_t to, const uvcc_slice *slices,
                           size_t total) {
     uint32_t li = link_index(n, from, to);
@@ -595,6 +599,7 @@ int uvcc_loopback_set_all_faults(uvcc_loopback *n, const uvcc_fault_config *f) {
     return UVCC_OK;
 }
 
+/* Streams open by events like any others: no host may assume that a peer is there at the start. */
 int uvcc_loopback_new(uvcc_loopback **out, const uvcc_allocator *al, uint32_t nodes, bool datagram,
                       uint64_t seed) {
     if (out == NULL || al == NULL || al->alloc == NULL || al->free == NULL || nodes < 2 ||

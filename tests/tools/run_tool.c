@@ -183,3 +183,71 @@ void remove_tree(const char *path) {
     closedir(d);
     assert_int_equal(rmdir(path), 0);
 }
+
+int hear(void) {
+    const int kept = dup(STDERR_FILENO);
+    const int fd = open("said", O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    assert_true(kept >= 0 && fd >= 0 && dup2(fd, STDERR_FILENO) >= 0);
+    close(fd);
+    return kept;
+}
+
+char *heard(int kept) {
+    assert_true(dup2(kept, STDERR_FILENO) >= 0);
+    close(kept);
+    char *text = read_all("said");
+    assert_int_equal(unlink("said"), 0);
+    return text;
+}
+
+json_t *results(const char *words) {
+    char all[1024];
+    snprintf(all, sizeof all, "train %s", words);
+    return json_of(all, 0);
+}
+
+char *output_of(const char *words) {
+    outcome o = run_tool(words);
+    if (o.status != 0 || *o.err != '\0')
+        fail_msg("uvcc %s\n  status %d\n  %s", words, o.status, o.err);
+    free(o.err);
+    return o.out;
+}
+
+void write_vector_csv(const json_t *vectors, const char *first, const char *end) {
+    FILE *f = fopen("t.csv", "wb");
+    assert_non_null(f);
+    fputs(first, f);
+    size_t i;
+    json_t *line;
+    json_array_foreach(json_object_get(vectors, "csv"), i, line)
+        fprintf(f, "%s%s", json_string_value(line), end);
+    assert_int_equal(fclose(f), 0);
+}
+
+void vector_words(const json_t *run, char *words, size_t room) {
+    int n = snprintf(words, room,
+                     "--data %s --epochs %u --batch %u --lr-shift %u --seed %u "
+                     "--frac-bits %u --hidden ",
+                     "t.csv", (unsigned)test_u64(run, "epochs"), (unsigned)test_u64(run, "batch"),
+                     (unsigned)test_u64(run, "lr_shift"), (unsigned)test_u64(run, "seed"),
+                     (unsigned)test_u64(run, "frac_bits"));
+    size_t i;
+    json_t *units;
+    json_array_foreach(json_object_get(run, "hidden"), i, units) n += snprintf(
+        words + n, room - (size_t)n, "%s%d", i > 0 ? "," : "", (int)json_integer_value(units));
+}
+
+void check_vector(const json_t *run, const json_t *j) {
+    assert_string_equal(test_str(j, "weights_sha256"), test_str(run, "weights_sha256"));
+    assert_true(json_is_true(json_object_get(j, "reference_equal")));
+    assert_int_equal(test_u64(j, "steps"), test_u64(run, "steps"));
+    assert_true(json_equal(json_object_get(j, "test_accuracy"),
+                           json_object_get(j, "reference_test_accuracy")));
+    const json_t *roots = json_object_get(j, "global_root");
+    assert_int_equal(json_array_size(roots), 3);
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(strlen(json_string_value(json_array_get(roots, i))), 64);
+    assert_true(test_u64(j, "bytes_online") > 0 && test_u64(j, "bytes_preprocessing") > 0);
+    assert_true(test_u64(j, "messages") > 0 && test_u64(j, "rounds") > 0);
+}

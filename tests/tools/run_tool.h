@@ -20,6 +20,9 @@ int enter(void **state);
 int leave(void **state);
 
 char *read_all(const char *path);
+/* What this process says on standard error in between, for tests of the tools' modules. */
+int hear(void);
+char *heard(int kept); /* to be freed; `kept` is what hear() returned */
 /* A file or a directory with all in it, if it is there. */
 void remove_tree(const char *path);
 void write_file(const char *path, const char *text, size_t len);
@@ -31,6 +34,16 @@ outcome interrupt_tool(const char *words, const char *stream);
 
 /* What a run with these words and --json - writes; it must end with `status`. */
 json_t *json_of(const char *words, int status);
+/* `uvcc train` with these words, which must succeed: its JSON. */
+json_t *results(const char *words);
+/* Standard output of a run that must succeed in silence. Free it. */
+char *output_of(const char *words);
+/* t.csv: the CSV of vectors/mlp.json, with what stands before its first line and at each line's
+ * end. */
+void write_vector_csv(const json_t *vectors, const char *first, const char *end);
+/* The words of one of the vectors' runs on it; what that run must give. */
+void vector_words(const json_t *run, char *words, size_t room);
+void check_vector(const json_t *run, const json_t *j);
 /* A number of an object, whole or not. */
 double number(const json_t *o, const char *key);
 

@@ -5,7 +5,7 @@
 
 #include "bundles.h"
 #include "proto/bundle.h"
-#include "train.h"
+#include "report.h"
 #include <dirent.h>
 #include <errno.h>
 #include <sys/stat.h>
@@ -181,7 +181,7 @@ static void names_files_out_of_place(void **state) {
     forget(&o);
     write_bytes(a, &r.f[r.steps - 1][2]);
 
-    write_file("ev/party-0/r0s0t0/run-000000/step-00000001.bundle.77.part", "x", 1); /* a draft */
+    write_file("ev/party-0/r0s0t0/run-000000/step-00000001.bundle.77.part", "x", 1); /* not whole */
     good("audit verify ev");
     write_file("ev/party-0/r0s0t0/run-000000/step-1.bundle", "x", 1);
     faulty("audit verify ev", "run-000000/step-1.bundle", "does not belong there");

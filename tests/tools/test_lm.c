@@ -133,6 +133,56 @@ static void other_blocks(void **state) {
     unlink("t.txt");
 }
 
+/* One process at a time, each with a run's number of its own; an older file in the place of a newer
+ * one is no checkpoint. */
+static void guards_the_directory(void) {
+    int lock = open("kept/lock", O_RDWR);
+    assert_true(lock >= 0);
+    assert_int_equal(flock(lock, LOCK_EX), 0);
+    refused(EXACT "--stages 2 --checkpoint kept", "kept: another process uses it");
+    refused("generate kept --length 1", "kept: another process uses it");
+    close(lock);
+    char *run = read_all("kept/party-0/run");
+    char *other_run = read_all("kept/party-2/run");
+    assert_string_equal(run, other_run);
+    assert_true(atoi(run) >= 5); /* of the runs above, the samples' too */
+    free(run);
+    free(other_run);
+    /* an older file in the place of a newer one */
+    assert_int_equal(rename("kept/party-1/r0-s0-t0.step-1", "kept/party-1/r0-s0-t0.step-2"), 0);
+    refused("generate kept --length 1", "party-1/r0-s0-t0.step-2 is damaged");
+    remove_tree("kept");
+    json_decref(json_of(EXACT "--stages 2 --checkpoint kept", 0));
+}
+
+/* A step whose products failed their check is not run again unasked. */
+static void refuses_the_step(const json_t *whole) {
+    write_file("kept/party-2/sks-refused", "1\n", 2);
+    unlink("kept/party-1/r0-s1-t0.step-2");
+    outcome o = run_tool(EXACT "--stages 2 --checkpoint kept");
+    assert_int_equal(o.status, 1);
+    assert_non_null(strstr(o.err, "--sks-override"));
+    forget(&o);
+    json_t *told = json_of(EXACT "--stages 2 --checkpoint kept --sks-override", 0);
+    assert_string_equal(test_str(whole, "weights_sha256"), test_str(told, "weights_sha256"));
+    json_decref(told);
+}
+
+static void refuses_what_is_damaged(void) {
+    refused(EXACT "--checkpoint kept", "stages 2, not 1");
+    char *share = read_all("kept/party-2/r0-s0-t0.step-2");
+    assert_non_null(share);
+    write_file("kept/party-2/r0-s0-t0.step-2", "UVCCSEAL damaged", 16);
+    refused("generate kept --length 1", "party-2/r0-s0-t0.step-2 is damaged");
+    free(share);
+    write_file("kept/party-1/run", "5", 1); /* as if it was cut: no line's end */
+    refused(EXACT "--stages 2 --checkpoint kept",
+            "party-1/run: is not the number that stood there");
+    write_file("kept/party-1/run", "", 0);
+    refused(EXACT "--stages 2 --checkpoint kept",
+            "party-1/run: is not the number that stood there");
+}
+
 /* A kept model goes on where it was, can be sampled from, and is refused when it is damaged or not
  * the one that the options speak of. */
 static void keeps(void **state) {
@@ -163,47 +213,9 @@ static void keeps(void **state) {
     forget(&a);
     forget(&b);
 
-    /* one process at a time, each with a run's number of its own */
-    int lock = open("kept/lock", O_RDWR);
-    assert_true(lock >= 0);
-    assert_int_equal(flock(lock, LOCK_EX), 0);
-    refused(EXACT "--stages 2 --checkpoint kept", "kept: another process uses it");
-    refused("generate kept --length 1", "kept: another process uses it");
-    close(lock);
-    char *run = read_all("kept/party-0/run");
-    char *other_run = read_all("kept/party-2/run");
-    assert_string_equal(run, other_run);
-    assert_true(atoi(run) >= 5); /* of the runs above, the samples' too */
-    free(run);
-    free(other_run);
-    /* an older file in the place of a newer one */
-    assert_int_equal(rename("kept/party-1/r0-s0-t0.step-1", "kept/party-1/r0-s0-t0.step-2"), 0);
-    refused("generate kept --length 1", "party-1/r0-s0-t0.step-2 is damaged");
-    remove_tree("kept");
-    json_decref(json_of(EXACT "--stages 2 --checkpoint kept", 0));
-    /* a step whose products failed their check is not run again unasked */
-    write_file("kept/party-2/sks-refused", "1\n", 2);
-    unlink("kept/party-1/r0-s1-t0.step-2");
-    outcome o = run_tool(EXACT "--stages 2 --checkpoint kept");
-    assert_int_equal(o.status, 1);
-    assert_non_null(strstr(o.err, "--sks-override"));
-    forget(&o);
-    json_t *told = json_of(EXACT "--stages 2 --checkpoint kept --sks-override", 0);
-    assert_string_equal(test_str(whole, "weights_sha256"), test_str(told, "weights_sha256"));
-    json_decref(told);
-
-    refused(EXACT "--checkpoint kept", "stages 2, not 1");
-    char *share = read_all("kept/party-2/r0-s0-t0.step-2");
-    assert_non_null(share);
-    write_file("kept/party-2/r0-s0-t0.step-2", "UVCCSEAL damaged", 16);
-    refused("generate kept --length 1", "party-2/r0-s0-t0.step-2 is damaged");
-    free(share);
-    write_file("kept/party-1/run", "5", 1); /* as if it was cut: no line's end */
-    refused(EXACT "--stages 2 --checkpoint kept",
-            "party-1/run: is not the number that stood there");
-    write_file("kept/party-1/run", "", 0);
-    refused(EXACT "--stages 2 --checkpoint kept",
-            "party-1/run: is not the number that stood there");
+    guards_the_directory();
+    refuses_the_step(whole);
+    refuses_what_is_damaged();
     remove_tree("kept");
     json_decref(whole);
     json_decref(kept);

@@ -46,15 +46,14 @@ static audit_run run_steps(const uvcc_program *p, const char *const *entries, ui
     triangle_ready(&t);
     for (uint32_t m = 0; m < steps; m++) {
         uint32_t entry = (uint32_t)uvcc_program_find_entry(p, entries[m]);
-        for (unsigned i = 0; i < 3; i++)
-            assert_int_equal(uvcc_session_step(t.s[i], m, entry, 0), 0);
+        triangle_agree(&t, m, entry);
         for (uint32_t k = 0; k < uvcc_program_input_count(p, entry); k++) {
             const uvcc_io_desc *io = uvcc_program_input_at(p, entry, k);
             const uvcc_tensor_desc *d = uvcc_program_tensor_at(p, io->tensor);
             int64_t *v = calloc((size_t)d->rows * d->cols, sizeof *v);
             for (size_t e = 0; e < (size_t)d->rows * d->cols; e++)
                 v[e] = (int64_t)(e + m);
-            assert_int_equal(uvcc_session_input(t.s[io->owner], m, io->id, v, 0), 0);
+            triangle_input(&t, io->owner, m, io->id, v);
             free(v);
         }
         triangle_finish(&t, m + 1);
@@ -776,13 +775,8 @@ static void never_without_audit(void **state) {
     (void)state;
     test_alloc mem = {0};
     uint64_t rnd = 1;
-    uvcc_config c;
+    uvcc_config c = triangle_config_alone(&mem, &rnd);
     uvcc_session *s;
-    assert_int_equal(uvcc_config_default(&c, sizeof c), 0);
-    c.alloc = test_allocator(&mem);
-    c.random = test_random(&rnd);
-    for (unsigned q = 0; q < 3; q++)
-        memset(c.pair_secret[q], 1 + (int)q, 32);
     c.bundles = c.audit_off = true;
     assert_int_equal(uvcc_session_new(&s, &c), UVCC_ERR_CONFIG);
     c.audit_off = false;

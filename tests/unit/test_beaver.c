@@ -79,15 +79,13 @@ static void set_weights(triangle *t, const uvcc_program *p, uvcc_reference *ref)
     const int w = uvcc_program_find(p, "W");
     const uvcc_tensor_desc *d = uvcc_program_tensor_at(p, (uint32_t)w);
     int64_t *v = values(99, (size_t)d->rows * d->cols);
-    for (unsigned i = 0; i < 3; i++)
-        assert_int_equal(uvcc_session_set_public(t->s[i], (uint32_t)w, v), 0);
+    triangle_set_public(t, (uint32_t)w, v);
     assert_int_equal(uvcc_reference_set(ref, (uint32_t)w, v), 0);
     free(v);
 }
 
 static void agree(triangle *t, uint32_t step) {
-    for (unsigned i = 0; i < 3; i++)
-        assert_int_equal(uvcc_session_step(t->s[i], step, 0, uvcc_loopback_now(t->net)), 0);
+    triangle_agree(t, step, 0);
 }
 
 static void give_inputs(triangle *t, const uvcc_program *p, uvcc_reference *ref, uint32_t step) {
@@ -95,8 +93,7 @@ static void give_inputs(triangle *t, const uvcc_program *p, uvcc_reference *ref,
         const uvcc_io_desc *io = uvcc_program_input_at(p, 0, i);
         const uvcc_tensor_desc *d = uvcc_program_tensor_at(p, io->tensor);
         int64_t *v = values(7 * step + i, (size_t)d->rows * d->cols);
-        assert_int_equal(
-            uvcc_session_input(t->s[io->owner], step, io->id, v, uvcc_loopback_now(t->net)), 0);
+        triangle_input(t, io->owner, step, io->id, v);
         assert_int_equal(uvcc_reference_set(ref, io->tensor, v), 0);
         free(v);
     }
@@ -279,7 +276,6 @@ typedef struct masking {
     uint64_t opened; /* its first word, of component lo: X - A */
 } masking;
 
-/* Perfect wires by hand, so that jobs can be looked at between poll_job and submit. */
 typedef struct observer {
     masking *seen;
     uint32_t count, cap;
@@ -287,83 +283,44 @@ typedef struct observer {
     uint8_t spoil; /* party that sends one opened word wrong; 3: none */
 } observer;
 
-static void observe(observer *o, const uvcc_job *job) {
-    for (uint32_t i = 0; i < job->count; i++) {
-        const uvcc_task *t = &job->tasks[i];
-        if (t->kind != UVCC_TASK_TRIPLE_A && t->kind != UVCC_TASK_TRIPLE_B)
+static void observe(observer *o, const uvcc_task *t) {
+    if (t->kind != UVCC_TASK_TRIPLE_A && t->kind != UVCC_TASK_TRIPLE_B)
+        return;
+    const uvcc_prg_tag tag = t->kind == UVCC_TASK_TRIPLE_A ? UVCC_TAG_tripleA : UVCC_TAG_tripleB;
+    for (uint32_t k = 0; k < t->u.vec.count; k++) {
+        const uvcc_block *b = &t->u.vec.blocks[k];
+        if (b->in[0] == NULL)
             continue;
-        const uvcc_prg_tag tag =
-            t->kind == UVCC_TASK_TRIPLE_A ? UVCC_TAG_tripleA : UVCC_TAG_tripleB;
-        for (uint32_t k = 0; k < t->u.vec.count; k++) {
-            const uvcc_block *b = &t->u.vec.blocks[k];
-            if (b->in[0] == NULL)
-                continue;
-            masking m = {.kind = t->kind,
-                         .call = t->call,
-                         .ordinal = t->ordinal,
-                         .block = b->block,
-                         .opened = b->out[0][0]};
-            memcpy(m.key[0], t->keys->prg[UVCC_PAIR_PREV][tag], 16);
-            memcpy(m.key[1], t->keys->prg[UVCC_PAIR_NEXT][tag], 16);
-            if (o->count == o->cap) {
-                o->cap = 2 * o->cap + 16;
-                o->seen = realloc(o->seen, o->cap * sizeof *o->seen);
-                assert_non_null(o->seen);
-            }
-            o->seen[o->count++] = m;
+        masking m = {.kind = t->kind,
+                     .call = t->call,
+                     .ordinal = t->ordinal,
+                     .block = b->block,
+                     .opened = b->out[0][0]};
+        memcpy(m.key[0], t->keys->prg[UVCC_PAIR_PREV][tag], 16);
+        memcpy(m.key[1], t->keys->prg[UVCC_PAIR_NEXT][tag], 16);
+        if (o->count == o->cap) {
+            o->cap = 2 * o->cap + 16;
+            o->seen = realloc(o->seen, o->cap * sizeof *o->seen);
+            assert_non_null(o->seen);
         }
+        o->seen[o->count++] = m;
     }
 }
 
-static void spoil(const uvcc_job *job) {
-    for (uint32_t i = 0; i < job->count; i++) {
-        const uvcc_task *t = &job->tasks[i];
-        if (t->kind == UVCC_TASK_TRIPLE_B && t->u.vec.blocks[0].wire_out[0] != NULL)
-            t->u.vec.blocks[0].wire_out[0][3] ^= 4;
-    }
-}
-
-static bool observed_turn(triangle *t, observer *o) {
-    bool any = false;
-    for (uint8_t i = 0; i < 3; i++) {
-        const uvcc_job *job;
-        uvcc_completion c;
-        uvcc_transmit tx;
-        uvcc_event e;
-        while (uvcc_session_poll_job(t->s[i], &job) == 1) {
-            assert_int_equal(uvcc_cpu_submit(t->cpu[i], job), 0);
-            if (i == o->watch)
-                observe(o, job);
-            if (i == o->spoil)
-                spoil(job);
-            any = true;
-        }
-        while (uvcc_cpu_poll(t->cpu[i], &c) == 1)
-            assert_int_equal(uvcc_session_complete(t->s[i], &c, 0), 0);
-        while (uvcc_session_poll_transmit(t->s[i], &tx, 0) == 1) {
-            for (uint32_t k = 0; k < tx.slice_count; k++)
-                assert_int_equal(
-                    uvcc_session_feed(t->s[tx.peer], i, tx.slices[k].data, tx.slices[k].len, 0), 0);
-            assert_int_equal(uvcc_session_transmit_done(t->s[i], tx.peer, tx.id, tx.total, 0), 0);
-            any = true;
-        }
-        while (uvcc_session_poll_event(t->s[i], &e) == 1) {
-            t->finished[i] += e.kind == UVCC_EVENT_STEP_FINISHED;
-            if (e.kind == UVCC_EVENT_ABORTED)
-                t->aborted[i] = e.reason;
-        }
-    }
-    return any;
+static void watch_task(void *user, unsigned party, const uvcc_job *job, uint32_t task, bool done) {
+    observer *o = user;
+    const uvcc_task *t = &job->tasks[task];
+    if (done && party == o->watch)
+        observe(o, t);
+    if (done && party == o->spoil && t->kind == UVCC_TASK_TRIPLE_B &&
+        t->u.vec.blocks[0].wire_out[0] != NULL)
+        t->u.vec.blocks[0].wire_out[0][3] ^= 4;
 }
 
 static void observed_open(triangle *t, const uvcc_program *p, observer *o) {
-    triangle_open(t, p, &(triangle_options){.seed = 9});
-    for (uint8_t i = 0; i < 3; i++)
-        for (uint8_t q = 0; q < 3; q++)
-            if (q != i)
-                assert_int_equal(uvcc_session_peer_open(t->s[i], q, 0), 0);
-    while (observed_turn(t, o))
-        ;
+    triangle_open(t, p,
+                  &(triangle_options){.seed = 9, .wired = true, .on_task = watch_task, .user = o});
+    triangle_settle(t);
 }
 
 /* A mask has one key, tag, op, call and block: no two things are ever opened under one, in a step
@@ -384,8 +341,7 @@ static void test_masks(void **state) {
     for (uint32_t step = 0; step < STEPS; step++) {
         agree(&t, step);
         give_inputs(&t, p, ref, step);
-        while (observed_turn(&t, &o))
-            ;
+        triangle_settle(&t);
         assert_int_equal(t.finished[0] + t.finished[1] + t.finished[2], 3 * (step + 1));
         check_outputs(&t, p, ref, step);
     }
@@ -420,8 +376,7 @@ static void test_wrong_opening(void **state) {
     set_weights(&t, p, ref);
     agree(&t, 0);
     give_inputs(&t, p, ref, 0);
-    while (observed_turn(&t, &o))
-        ;
+    triangle_settle(&t);
     assert_int_equal(t.aborted[1], UVCC_ABORT_OPEN_MISMATCH);
     assert_int_equal(t.aborted[0], UVCC_ABORT_PEER);
     triangle_free(&t);
@@ -978,12 +933,9 @@ static void test_makers_agree(void **state) {
         uvcc_program_free(p);
     }
     test_alloc mem = {0};
-    uvcc_config c;
     uvcc_session *s;
     uint64_t rnd = 1;
-    assert_int_equal(uvcc_config_default(&c, sizeof c), 0);
-    c.alloc = test_allocator(&mem);
-    c.random = test_random(&rnd);
+    uvcc_config c = triangle_config_alone(&mem, &rnd);
     c.triples_run = 1;
     assert_int_equal(uvcc_session_new(&s, &c), UVCC_ERR_CONFIG);
     with_checkpoints(&c);

@@ -246,7 +246,7 @@ static void give_input(triangle *t, uint32_t step, const uvcc_program *p, const 
     assert_non_null(v);
     for (size_t i = 0; i < n; i += d->cols)
         v[i] = 1;
-    assert_int_equal(uvcc_session_input(t->s[io->owner], step, io->id, v, 0), 0);
+    triangle_input(t, io->owner, step, io->id, v);
     free(v);
 }
 
@@ -261,8 +261,7 @@ static void measure(const uvcc_program *p, uint32_t steps) {
     triangle_open(&t, p, &(triangle_options){.seed = 5, .tweak = listen});
     triangle_ready(&t);
     for (uint32_t step = 0; step < steps; step++) {
-        for (unsigned i = 0; i < 3; i++)
-            assert_int_equal(uvcc_session_step(t.s[i], step, entry, 0), 0);
+        triangle_agree(&t, step, entry);
         for (uint32_t i = 0; i < uvcc_program_input_count(p, entry); i++)
             give_input(&t, step, p, uvcc_program_input_at(p, entry, i));
         triangle_finish(&t, step + 1);

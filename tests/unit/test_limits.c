@@ -58,9 +58,8 @@ static void end(fix *f) {
 
 static void agree(fix *f, uint32_t step) {
     static const int64_t v[COLS] = {5, -6, 7};
-    for (unsigned i = 0; i < 3; i++)
-        assert_int_equal(uvcc_session_step(f->t.s[i], step, 0, f->now), 0);
-    assert_int_equal(uvcc_session_input(f->t.s[1], step, IN_X, v, f->now), 0);
+    triangle_agree(&f->t, step, 0);
+    triangle_input(&f->t, 1, step, IN_X, v);
 }
 /* An honest step gets through. */
 static void whole_step(fix *f, uint32_t step) {
@@ -425,13 +424,9 @@ static void reassembly(void **state) {
     /* Less than the program needs is refused. */
     test_alloc mem = {0};
     uvcc_program *p = sum_program(&mem);
-    uvcc_config c;
     uvcc_session *s;
     uint64_t seed = 1;
-    assert_int_equal(uvcc_config_default(&c, sizeof c), 0);
-    c.alloc = test_allocator(&mem);
-    c.random = test_random(&seed);
-    memset(c.pair_secret[1], 1, 32);
+    uvcc_config c = triangle_config_alone(&mem, &seed);
     too_few_messages(&c);
     assert_int_equal(uvcc_session_new(&s, &c), 0);
     assert_int_equal(uvcc_session_load_program(s, p), UVCC_ERR_LIMIT);
@@ -497,7 +492,8 @@ static void proposals(void **state) {
     }
 }
 
-/* A thousand BYEs, to a host that polls nothing: one event, no memory, and an honest end. */
+/* A thousand BYEs, to a host that polls nothing (so the network is driven without the triangle,
+ * which polls): one event, no memory, and an honest end. */
 static void byes(void **state) {
     (void)state;
     fix f;

@@ -1242,11 +1242,10 @@ static void secure_case(uvcc_nonlinear what, bool exact, bool dcf, bool plain,
     triangle t;
     triangle_open(&t, n.p, &(triangle_options){.seed = what});
     triangle_ready(&t);
-    for (unsigned p = 0; p < 3; p++)
-        assert_int_equal(uvcc_session_step(t.s[p], 0, 0, 0), 0);
+    triangle_agree(&t, 0, 0);
     for (unsigned i = 0; i < inputs_of(what, &o); i++) {
         assert_int_equal(uvcc_reference_set(n.r, n.in[i], x[i]), 0);
-        assert_int_equal(uvcc_session_input(t.s[0], 0, i, x[i], 0), 0);
+        triangle_input(&t, 0, 0, i, x[i]);
     }
     one_run(&n);
     triangle_finish(&t, 1);

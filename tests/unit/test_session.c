@@ -87,10 +87,9 @@ static void relu_run(const triangle_options *opt, uint32_t m, uint32_t k, uint32
     for (uint32_t step = 0; step < steps; step++) {
         random_values(step + 5, x, (size_t)m * k, 19);
         random_values(step + 6, w, (size_t)k * n, 19);
-        for (unsigned i = 0; i < 3; i++)
-            assert_int_equal(uvcc_session_step(t.s[i], step, 0, 0), 0);
-        assert_int_equal(uvcc_session_input(t.s[0], step, IN_X, x, 0), 0);
-        assert_int_equal(uvcc_session_input(t.s[1], step, IN_W, w, 0), 0);
+        triangle_agree(&t, step, 0);
+        triangle_input(&t, 0, step, IN_X, x);
+        triangle_input(&t, 1, step, IN_W, w);
         triangle_finish(&t, step + 1);
         for (unsigned i = 0; i < 3; i++) {
             const int64_t *z = uvcc_session_output(t.s[i], step, OUT_Z);
@@ -573,15 +572,14 @@ static unsigned one_random_program(uint64_t seed, unsigned *drawn) {
                                       .mode = seed % 3 == 0 ? UVCC_CPU_DEFERRED : UVCC_CPU_INLINE,
                                       .compute_seed = seed});
     triangle_ready(&t);
-    for (unsigned i = 0; i < 3; i++)
-        assert_int_equal(uvcc_session_step(t.s[i], 0, 0, 0), 0);
+    triangle_agree(&t, 0, 0);
     for (unsigned i = 0; i < 5; i++) {
         size_t n = (size_t)r.v[i].rows * r.v[i].cols;
         int64_t *v = malloc(n * sizeof *v);
         random_values(seed * 31 + i, v, n, r.v[i].bits - 1);
         assert_int_equal(uvcc_reference_set(ref, r.v[i].tensor, v), 0);
         uint8_t owner = uvcc_program_input_at(r.p, 0, i)->owner;
-        assert_int_equal(uvcc_session_input(t.s[owner], 0, 1 + i, v, 0), 0);
+        triangle_input(&t, owner, 0, 1 + i, v);
         free(v);
     }
     char why[256];
@@ -719,12 +717,11 @@ static void attention_run(uint8_t truncation) {
     triangle t;
     triangle_open(&t, p, &(triangle_options){.seed = 5 + truncation, .mode = UVCC_CPU_DEFERRED});
     triangle_ready(&t);
-    for (unsigned i = 0; i < 3; i++)
-        assert_int_equal(uvcc_session_step(t.s[i], 0, 0, 0), 0);
+    triangle_agree(&t, 0, 0);
     for (uint8_t i = 0; i < ATTENTION_INPUTS; i++) {
         const shape s = attention_shape(i >= IN_P);
         random_values(i + 3u, v, (size_t)s.rows * s.cols, IN_BITS - 1);
-        assert_int_equal(uvcc_session_input(t.s[i % 3], 0, i, v, 0), 0);
+        triangle_input(&t, i % 3, 0, i, v);
         assert_int_equal(uvcc_reference_set(ref, uvcc_program_input_at(p, 0, i)->tensor, v), 0);
     }
     char why[200];
@@ -808,10 +805,9 @@ static uvcc_session_stats product_stats(unsigned parts, uint8_t truncation, uint
     int64_t v[M * K], u[K * N];
     random_values(1, v, M * K, 19);
     random_values(2, u, K * N, 19);
-    for (unsigned i = 0; i < 3; i++)
-        assert_int_equal(uvcc_session_step(t.s[i], 0, 0, 0), 0);
-    assert_int_equal(uvcc_session_input(t.s[0], 0, IN_X, v, 0), 0);
-    assert_int_equal(uvcc_session_input(t.s[1], 0, IN_W, u, 0), 0);
+    triangle_agree(&t, 0, 0);
+    triangle_input(&t, 0, 0, IN_X, v);
+    triangle_input(&t, 1, 0, IN_W, u);
     triangle_finish(&t, 1);
     *z = (uint64_t)uvcc_session_output(t.s[2], 0, OUT_Z)[M * N - 1];
     uvcc_session_stats st = {0};
@@ -882,9 +878,8 @@ static void one_op_large(uint16_t opcode, uint32_t n, uint8_t shift, uint8_t tru
     triangle_ready(&t);
     int64_t *v = malloc(n * sizeof *v);
     random_values(n, v, n, 19);
-    for (unsigned i = 0; i < 3; i++)
-        assert_int_equal(uvcc_session_step(t.s[i], 0, 0, 0), 0);
-    assert_int_equal(uvcc_session_input(t.s[2], 0, 1, v, 0), 0);
+    triangle_agree(&t, 0, 0);
+    triangle_input(&t, 2, 0, 1, v);
     triangle_finish(&t, 1);
     const int64_t *got = uvcc_session_output(t.s[1], 0, 2);
     for (uint32_t i = 0; i < n; i++) {
@@ -987,13 +982,12 @@ static void test_inputs_refused(void **state) {
     triangle_open(&t, p, &(triangle_options){.seed = 5});
     assert_int_equal(uvcc_session_input(t.s[0], 0, IN_X, v, 0), UVCC_ERR_STATE);
     triangle_ready(&t);
-    for (unsigned i = 0; i < 3; i++)
-        assert_int_equal(uvcc_session_step(t.s[i], 0, 0, 0), 0);
+    triangle_agree(&t, 0, 0);
     while (t.started[0] == 0)
         assert_true(triangle_turn(&t));
     assert_int_equal(uvcc_session_input(t.s[0], 0, IN_W, v, 0), UVCC_ERR_USAGE);
     assert_int_equal(uvcc_session_input(t.s[0], 0, 99, v, 0), UVCC_ERR_NOT_FOUND);
-    assert_int_equal(uvcc_session_input(t.s[0], 0, IN_X, v, 0), 0);
+    triangle_input(&t, 0, 0, IN_X, v);
     assert_int_equal(uvcc_session_input(t.s[0], 0, IN_X, v, 0), UVCC_ERR_STATE);
     assert_null(uvcc_session_output(t.s[0], 0, OUT_Z));
     /* A stale and a foreign completion change nothing. */
@@ -1031,8 +1025,7 @@ static void test_capacity_refused(void **state) {
     assert_int_equal(uvcc_config_default(&c, sizeof c), 0);
     uvcc_session *s;
     assert_int_equal(uvcc_session_new(&s, &c), UVCC_ERR_CONFIG);
-    c.alloc = test_allocator(&mem);
-    c.random = test_random(&seed);
+    c = triangle_config_alone(&mem, &seed);
     c.flags = 1;
     assert_int_equal(uvcc_session_new(&s, &c), UVCC_ERR_CONFIG);
     c.flags = 0;
@@ -1054,14 +1047,9 @@ static void test_empty_program(void **state) {
     tensor(p, "x", (shape){1, 1}, 20, 10, UVCC_TRANSIENT);
     assert_true(uvcc_program_entry(p, "run") >= 0);
     finish(p);
-    uvcc_config c;
-    uvcc_session *s;
-    assert_int_equal(uvcc_config_default(&c, sizeof c), 0);
-    c.alloc = al;
     uint64_t rnd = 1;
-    c.random = test_random(&rnd);
-    memset(c.pair_secret[1], 1, 32);
-    memset(c.pair_secret[2], 2, 32);
+    const uvcc_config c = triangle_config_alone(&mem, &rnd);
+    uvcc_session *s;
     assert_int_equal(uvcc_session_new(&s, &c), 0);
     assert_int_equal(uvcc_session_load_program(s, p), UVCC_ERR_PROGRAM);
     uvcc_session_free(s);
@@ -1092,14 +1080,8 @@ static void test_allocation_failures(void **state) {
         }
         for (unsigned k = 0;
              !failed && k < 20000 && t.finished[0] + t.finished[1] + t.finished[2] < 3; k++) {
-            int rc = uvcc_loopback_drive(t.net, t.s, t.cpu, 3);
-            failed |= rc <= 0;
-            uvcc_event e;
-            for (unsigned q = 0; q < 3; q++)
-                while (uvcc_session_poll_event(t.s[q], &e) == 1) {
-                    t.finished[q] += e.kind == UVCC_EVENT_STEP_FINISHED;
-                    failed |= e.kind == UVCC_EVENT_ABORTED;
-                }
+            failed |= triangle_drive(&t) <= 0;
+            failed |= t.aborted[0] != 0 || t.aborted[1] != 0 || t.aborted[2] != 0;
         }
         bool hit = t.mem.fail_at == 0;
         t.mem.fail_at = 0;
@@ -1145,9 +1127,8 @@ static void sum_step(triangle *t, uint32_t step, uint32_t done) {
     int64_t x[RESTART_ELEMS];
     for (int64_t i = 0; i < RESTART_ELEMS; i++)
         x[i] = 100 * (step + 1) + i;
-    for (unsigned i = 0; i < 3; i++)
-        assert_int_equal(uvcc_session_step(t->s[i], step, 0, 0), 0);
-    assert_int_equal(uvcc_session_input(t->s[0], step, 1, x, 0), 0);
+    triangle_agree(t, step, 0);
+    triangle_input(t, 0, step, 1, x);
     triangle_finish(t, done);
     const int64_t *w = uvcc_session_output(t->s[1], step, 2);
     for (int64_t i = 0; i < RESTART_ELEMS; i++)
@@ -1293,14 +1274,13 @@ static void test_op_id_collision(void **state) {
     triangle_open(&t, p, &(triangle_options){.seed = 31, .tweak = at_colliding_step});
     triangle_ready(&t);
     int64_t v[4] = {1, -2, 3, -4};
-    for (unsigned i = 0; i < 3; i++)
-        assert_int_equal(uvcc_session_step(t.s[i], COLLIDING_STEP, 0, 0), 0);
+    triangle_agree(&t, COLLIDING_STEP, 0);
     unsigned salted = 0;
     const uvcci_optable *table = &t.s[0]->ctx[COLLIDING_STEP & 1].table;
     for (uint32_t i = 0; i < table->count; i++)
         salted += table->rows[i].attempt != 0;
     assert_int_equal(salted, 1);
-    assert_int_equal(uvcc_session_input(t.s[0], COLLIDING_STEP, 1, v, 0), 0);
+    triangle_input(&t, 0, COLLIDING_STEP, 1, v);
     triangle_finish(&t, 1);
     const int64_t *out = uvcc_session_output(t.s[2], COLLIDING_STEP, 2);
     for (unsigned i = 0; i < 4; i++)
@@ -1339,33 +1319,13 @@ static void in_region(uvcc_config *c) {
     c->checkpoint_every = 1;
 }
 
-/* The documented loop by hand, over perfect wires. */
-static bool hand_turn(triangle *t) {
-    bool any = false;
-    for (uint8_t i = 0; i < 3; i++) {
-        const uvcc_job *job;
-        uvcc_completion c;
-        uvcc_transmit tx;
-        while (uvcc_session_poll_job(t->s[i], &job) == 1) {
-            assert_int_equal(mprotect(region.base, REGION_BYTES, PROT_READ | PROT_WRITE), 0);
-            assert_int_equal(uvcc_cpu_submit(t->cpu[i], job), 0);
-            assert_int_equal(mprotect(region.base, REGION_BYTES, PROT_NONE), 0);
-            any = true;
-        }
-        while (uvcc_cpu_poll(t->cpu[i], &c) == 1)
-            assert_int_equal(uvcc_session_complete(t->s[i], &c, 0), 0);
-        while (uvcc_session_poll_transmit(t->s[i], &tx, 0) == 1) {
-            for (uint32_t k = 0; k < tx.slice_count; k++)
-                assert_int_equal(
-                    uvcc_session_feed(t->s[tx.peer], i, tx.slices[k].data, tx.slices[k].len, 0), 0);
-            assert_int_equal(uvcc_session_transmit_done(t->s[i], tx.peer, tx.id, tx.total, 0), 0);
-            any = true;
-        }
-        uvcc_event e;
-        while (uvcc_session_poll_event(t->s[i], &e) == 1)
-            t->finished[i] += e.kind == UVCC_EVENT_STEP_FINISHED;
-    }
-    return any;
+static void open_region(void *user, unsigned party, const uvcc_job *job, uint32_t task, bool done) {
+    (void)user;
+    (void)party;
+    (void)job;
+    (void)task;
+    assert_int_equal(mprotect(region.base, REGION_BYTES, done ? PROT_NONE : PROT_READ | PROT_WRITE),
+                     0);
 }
 
 static void test_only_jobs_touch_tensors(void **state) {
@@ -1376,22 +1336,17 @@ static void test_only_jobs_touch_tensors(void **state) {
     test_alloc mem = {0};
     uvcc_program *p = relu_program(&mem, 6, 5, 4, UVCC_TRUNC_EXACT, 0);
     triangle t;
-    triangle_open(&t, p, &(triangle_options){.seed = 41, .tweak = in_region});
-    for (uint8_t i = 0; i < 3; i++)
-        for (uint8_t q = 0; q < 3; q++)
-            if (q != i)
-                assert_int_equal(uvcc_session_peer_open(t.s[i], q, 0), 0);
-    while (hand_turn(&t))
-        ;
+    triangle_open(
+        &t, p,
+        &(triangle_options){.seed = 41, .tweak = in_region, .wired = true, .on_task = open_region});
+    triangle_settle(&t);
     int64_t x[30], w[20];
     random_values(1, x, 30, 18);
     random_values(2, w, 20, 18);
-    for (unsigned i = 0; i < 3; i++)
-        assert_int_equal(uvcc_session_step(t.s[i], 0, 0, 0), 0);
-    assert_int_equal(uvcc_session_input(t.s[0], 0, IN_X, x, 0), 0);
-    assert_int_equal(uvcc_session_input(t.s[1], 0, IN_W, w, 0), 0);
-    while (hand_turn(&t))
-        ;
+    triangle_agree(&t, 0, 0);
+    triangle_input(&t, 0, 0, IN_X, x);
+    triangle_input(&t, 1, 0, IN_W, w);
+    triangle_settle(&t);
     assert_int_equal(t.finished[0] + t.finished[1] + t.finished[2], 3);
     int64_t sum = 0;
     for (unsigned k = 0; k < 5; k++)

@@ -60,9 +60,8 @@ static outcome run(const triangle_options *opt, uint32_t n, uint8_t bits, uint32
     triangle_ready(&t);
     for (uint32_t step = 0; step < steps; step++) {
         fill(n + bits + step, x, n, bits);
-        for (unsigned i = 0; i < 3; i++)
-            assert_int_equal(uvcc_session_step(t.s[i], step, 0, 0), 0);
-        assert_int_equal(uvcc_session_input(t.s[2], step, IN_X, x, 0), 0);
+        triangle_agree(&t, step, 0);
+        triangle_input(&t, 2, step, IN_X, x);
         triangle_finish(&t, step + 1);
         for (unsigned i = 0; i < 3; i++) {
             const int64_t *y = uvcc_session_output(t.s[i], step, OUT_Y);
@@ -248,33 +247,11 @@ static void check_task(const uvcc_task *t, unsigned *seen) {
         assert_int_equal(seen[t->call]++, 0);
 }
 
-/* The documented loop by hand, over perfect wires. */
-static bool hand_turn(triangle *t, unsigned seen[3][ROUNDS_MAX]) {
-    bool any = false;
-    for (uint8_t i = 0; i < 3; i++) {
-        const uvcc_job *job;
-        uvcc_completion c;
-        uvcc_transmit tx;
-        uvcc_event e;
-        while (uvcc_session_poll_job(t->s[i], &job) == 1) {
-            for (uint32_t k = 0; k < job->count; k++)
-                check_task(&job->tasks[k], seen[i]);
-            assert_int_equal(uvcc_cpu_submit(t->cpu[i], job), 0);
-            any = true;
-        }
-        while (uvcc_cpu_poll(t->cpu[i], &c) == 1)
-            assert_int_equal(uvcc_session_complete(t->s[i], &c, 0), 0);
-        while (uvcc_session_poll_transmit(t->s[i], &tx, 0) == 1) {
-            for (uint32_t k = 0; k < tx.slice_count; k++)
-                assert_int_equal(
-                    uvcc_session_feed(t->s[tx.peer], i, tx.slices[k].data, tx.slices[k].len, 0), 0);
-            assert_int_equal(uvcc_session_transmit_done(t->s[i], tx.peer, tx.id, tx.total, 0), 0);
-            any = true;
-        }
-        while (uvcc_session_poll_event(t->s[i], &e) == 1)
-            t->finished[i] += e.kind == UVCC_EVENT_STEP_FINISHED;
-    }
-    return any;
+static void look_at_task(void *user, unsigned party, const uvcc_job *job, uint32_t task,
+                         bool done) {
+    unsigned(*seen)[ROUNDS_MAX] = user;
+    if (!done)
+        check_task(&job->tasks[task], seen[party]);
 }
 
 static void test_calls(void **state) {
@@ -285,16 +262,13 @@ static void test_calls(void **state) {
     triangle t;
     int64_t x[100];
     fill(1, x, 100, 31);
-    triangle_open(&t, p, &(triangle_options){.seed = 8});
-    for (uint8_t i = 0; i < 6; i++) /* each to its two peers */
-        assert_int_equal(uvcc_session_peer_open(t.s[i / 2], (i / 2 + 1 + i % 2) % 3, 0), 0);
-    while (hand_turn(&t, seen))
-        ;
-    for (unsigned i = 0; i < 3; i++)
-        assert_int_equal(uvcc_session_step(t.s[i], 0, 0, 0), 0);
-    assert_int_equal(uvcc_session_input(t.s[2], 0, IN_X, x, 0), 0);
-    while (hand_turn(&t, seen))
-        ;
+    triangle_open(
+        &t, p,
+        &(triangle_options){.seed = 8, .wired = true, .on_task = look_at_task, .user = seen});
+    triangle_settle(&t);
+    triangle_agree(&t, 0, 0);
+    triangle_input(&t, 2, 0, IN_X, x);
+    triangle_settle(&t);
     for (unsigned i = 0; i < 3; i++) {
         assert_int_equal(t.finished[i], 1);
         for (unsigned k = 0; k < ROUNDS_MAX; k++)
@@ -315,9 +289,8 @@ static void test_aborts(void **state) {
         triangle t;
         triangle_open(&t, p, &(triangle_options){.seed = 3, .mode = UVCC_CPU_DEFERRED});
         triangle_ready(&t);
-        for (unsigned i = 0; i < 3; i++)
-            assert_int_equal(uvcc_session_step(t.s[i], 0, 0, 0), 0);
-        assert_int_equal(uvcc_session_input(t.s[2], 0, IN_X, x, 0), 0);
+        triangle_agree(&t, 0, 0);
+        triangle_input(&t, 2, 0, IN_X, x);
         for (unsigned k = 0; k < turns && t.finished[0] == 0; k++)
             (void)triangle_turn(&t);
         const bool finished = t.finished[0] != 0;

@@ -166,12 +166,11 @@ static void run(unsigned shift, uint8_t lift, uint32_t rows, uint32_t cols) {
     triangle_open(
         &t, b.p, &(triangle_options){.seed = shift, .mode = UVCC_CPU_DEFERRED, .unverified = true});
     triangle_ready(&t);
-    for (unsigned i = 0; i < 3; i++)
-        assert_int_equal(uvcc_session_step(t.s[i], 0, 0, 0), 0);
+    triangle_agree(&t, 0, 0);
     uint64_t rng = shift;
     for (uint8_t i = 0; i < INPUTS; i++) {
         int64_t *v = values_of(uvcc_program_tensor_at(b.p, b.in[i]), shift, &rng);
-        assert_int_equal(uvcc_session_input(t.s[i % 3], 0, i, v, 0), 0);
+        triangle_input(&t, i % 3, 0, i, v);
         assert_int_equal(uvcc_reference_set(ref, b.in[i], v), 0);
         free(v);
     }
@@ -232,8 +231,7 @@ static void sends(unsigned truncation, uint64_t rounds, double online, double ke
     triangle t;
     triangle_open(&t, p, &(triangle_options){.seed = 1});
     triangle_ready(&t);
-    for (unsigned i = 0; i < 3; i++)
-        assert_int_equal(uvcc_session_step(t.s[i], 0, 0, 0), 0);
+    triangle_agree(&t, 0, 0);
     triangle_finish(&t, 1);
     double bytes[2] = {0};
     for (unsigned i = 0; i < 3; i++) {

@@ -79,8 +79,7 @@ static outcome run_at(const triangle_options *opt, const uvcc_function *f, uint3
     uint64_t rnd = 1234 + n;
     triangle_open(&t, p, opt);
     triangle_ready(&t);
-    for (unsigned i = 0; i < 3; i++)
-        assert_int_equal(uvcc_session_step(t.s[i], 0, 0, 0), 0);
+    triangle_agree(&t, 0, 0);
     for (unsigned i = 0; i < 2; i++) {
         x[i] = malloc(n * sizeof *x[i]);
         for (size_t k = 0; k < n; k++) {
@@ -91,7 +90,7 @@ static outcome run_at(const triangle_options *opt, const uvcc_function *f, uint3
                 x[i][k] = at->x[k / 5 % at->count];
         }
         if (i < f->inputs)
-            assert_int_equal(uvcc_session_input(t.s[i], 0, IN_X + i, x[i], 0), 0);
+            triangle_input(&t, i, 0, IN_X + i, x[i]);
     }
     for (unsigned o = 0; o < f->outputs; o++)
         want[o] = malloc((size_t)rows * uvcc_function_cols(f, cols, (uint8_t)o) * sizeof(int64_t));
@@ -503,9 +502,8 @@ static void test_stochastic_index(void **state) {
     uint64_t rnd = 5;
     for (int k = 0; k < N; k++)
         x[k] = (int64_t)(test_rand(&rnd) % 8191) - 4095;
-    for (unsigned i = 0; i < 3; i++)
-        assert_int_equal(uvcc_session_step(t.s[i], 0, 0, 0), 0);
-    assert_int_equal(uvcc_session_input(t.s[0], 0, IN_X, x, 0), 0);
+    triangle_agree(&t, 0, 0);
+    triangle_input(&t, 0, 0, IN_X, x);
     triangle_finish(&t, 1);
     const int64_t *y = uvcc_session_output(t.s[1], 0, OUT_FIRST);
     const int64_t *z = uvcc_session_output(t.s[1], 0, OUT_FIRST + 1);
@@ -661,8 +659,7 @@ static void run_defined(uvcc_nonlinear what, bool exact, uint32_t rows, uint32_t
     dealer d;
     triangle_open(&t, p, &(triangle_options){.seed = 7 + (uint64_t)what});
     triangle_ready(&t);
-    for (unsigned i = 0; i < 3; i++)
-        assert_int_equal(uvcc_session_step(t.s[i], 0, 0, 0), 0);
+    triangle_agree(&t, 0, 0);
     open_dealer(&d, &t, f, rows, cols);
     int64_t *x = malloc(n * sizeof *x), *want[2];
     uint64_t rnd = (uint64_t)what;
@@ -673,7 +670,7 @@ static void run_defined(uvcc_nonlinear what, bool exact, uint32_t rows, uint32_t
     const int64_t *const in[1] = {x};
     assert_int_equal(
         uvcc_function_eval(f, rows, cols, in, want, (const uint64_t *const *)d.low, &al), 0);
-    assert_int_equal(uvcc_session_input(t.s[0], 0, IN_X, x, 0), 0);
+    triangle_input(&t, 0, 0, IN_X, x);
     triangle_finish(&t, 1);
     for (unsigned k = 0; k <= exact; k++) {
         for (uint8_t i = 0; i < f->outputs; i++)

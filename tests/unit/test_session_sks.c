@@ -142,10 +142,9 @@ static outcome honest(const triangle_options *opt, shape s, int64_t permille, ui
     for (uint32_t step = 0; step < steps; step++) {
         fill(step + 1, a, (size_t)s.m * s.k);
         fill(step + 100, b, (size_t)s.k * s.n);
-        for (unsigned i = 0; i < 3; i++)
-            assert_int_equal(uvcc_session_step(t.s[i], step, 0, 0), 0);
-        assert_int_equal(uvcc_session_input(t.s[0], step, IN_A, a, 0), 0);
-        assert_int_equal(uvcc_session_input(t.s[1], step, IN_B, b, 0), 0);
+        triangle_agree(&t, step, 0);
+        triangle_input(&t, 0, step, IN_A, a);
+        triangle_input(&t, 1, step, IN_B, b);
         triangle_finish(&t, step + 1);
         check_outputs(&g, &t, step, a, b, (size_t)s.m * s.n);
     }
@@ -213,7 +212,7 @@ static void test_same_roots(void **state) {
     }
 }
 
-/* ---- by hand, over perfect wires, with a hand on every task ---- */
+/* ---- with a hand on every task ---- */
 
 typedef struct hand {
     triangle t;
@@ -226,7 +225,6 @@ typedef struct hand {
     unsigned kind, done;
     uint64_t error;
     size_t element;
-    uint32_t aborted_step[3];
     uint8_t coin[3][3][32]; /* commitments, shares, roots, by party */
     unsigned checks;        /* parties that ran the check */
 } hand;
@@ -244,66 +242,27 @@ static bool is_of(const uvcc_job *job, const uvcci_instance *r) {
     return r != NULL && r->job_out && job->tasks == r->tasks;
 }
 
-static void hand_job(hand *h, uint8_t party, const uvcc_job *job) {
-    uvcc_completion c = {0};
-    for (uint32_t i = 0; i < job->count; i++) {
-        uvcc_job one = *job;
-        one.tasks = &job->tasks[i];
-        one.count = 1;
-        assert_int_equal(uvcc_cpu_submit(h->t.cpu[party], &one), 0);
-        assert_int_equal(uvcc_cpu_poll(h->t.cpu[party], &c), 1);
-        assert_int_equal(c.status, 0);
-        if (h->after != NULL)
-            h->after(h, party, job, i);
-    }
-    assert_int_equal(uvcc_session_complete(h->t.s[party], &c, 0), 0);
+static void hand_task(void *user, unsigned party, const uvcc_job *job, uint32_t task, bool done) {
+    hand *h = user;
+    if (done && h->after != NULL)
+        h->after(h, (uint8_t)party, job, task);
 }
 
-static void hand_event(hand *h, uint8_t i, const uvcc_event *e) {
-    triangle *t = &h->t;
-    t->ready[i] |= e->kind == UVCC_EVENT_READY;
-    t->finished[i] += e->kind == UVCC_EVENT_STEP_FINISHED;
-    if (e->kind == UVCC_EVENT_ABORTED) {
-        t->aborted[i] = e->reason;
-        t->abort_text[i] = e->text;
-        h->aborted_step[i] = e->step;
-    }
-}
-
-static bool hand_turn(hand *h) {
-    triangle *t = &h->t;
-    bool any = false;
-    for (uint8_t i = 0; i < 3; i++) {
-        const uvcc_job *job;
-        uvcc_transmit tx;
-        uvcc_event e;
-        while (uvcc_session_poll_job(t->s[i], &job) == 1) {
-            hand_job(h, i, job);
-            any = true;
-        }
-        if (h->look != NULL)
-            h->look(h);
-        while (uvcc_session_poll_transmit(t->s[i], &tx, 0) == 1) {
-            for (uint32_t k = 0; k < tx.slice_count; k++)
-                assert_int_equal(
-                    uvcc_session_feed(t->s[tx.peer], i, tx.slices[k].data, tx.slices[k].len, 0), 0);
-            assert_int_equal(uvcc_session_transmit_done(t->s[i], tx.peer, tx.id, tx.total, 0), 0);
-            any = true;
-        }
-        while (uvcc_session_poll_event(t->s[i], &e) == 1)
-            hand_event(h, i, &e);
-    }
-    return any;
+static void hand_look(void *user, unsigned party) {
+    hand *h = user;
+    (void)party;
+    if (h->look != NULL)
+        h->look(h);
 }
 
 static void hand_open(hand *h, shape s, int64_t permille, uint64_t seed) {
     const uvcc_allocator al = test_allocator(&h->mem);
     h->g = make_program(&al, s, permille);
-    triangle_open(&h->t, h->g.p, &(triangle_options){.seed = seed});
-    for (uint8_t i = 0; i < 6; i++) /* each to its two peers */
-        assert_int_equal(uvcc_session_peer_open(h->t.s[i / 2], (i / 2 + 1 + i % 2) % 3, 0), 0);
-    while (hand_turn(h))
-        ;
+    triangle_open(
+        &h->t, h->g.p,
+        &(triangle_options){
+            .seed = seed, .wired = true, .on_task = hand_task, .on_send = hand_look, .user = h});
+    triangle_settle(&h->t);
     for (unsigned i = 0; i < 3; i++)
         assert_true(h->t.ready[i]);
 }
@@ -312,12 +271,10 @@ static void hand_step(hand *h, shape s, uint32_t step) {
     int64_t *a = malloc((size_t)s.m * s.k * 8), *b = malloc((size_t)s.k * s.n * 8);
     fill(step + 1, a, (size_t)s.m * s.k);
     fill(step + 2, b, (size_t)s.k * s.n);
-    for (unsigned i = 0; i < 3; i++)
-        assert_int_equal(uvcc_session_step(h->t.s[i], step, 0, 0), 0);
-    assert_int_equal(uvcc_session_input(h->t.s[0], step, IN_A, a, 0), 0);
-    assert_int_equal(uvcc_session_input(h->t.s[1], step, IN_B, b, 0), 0);
-    while (hand_turn(h))
-        ;
+    triangle_agree(&h->t, step, 0);
+    triangle_input(&h->t, 0, step, IN_A, a);
+    triangle_input(&h->t, 1, step, IN_B, b);
+    triangle_settle(&h->t);
     free(a);
     free(b);
 }
@@ -539,7 +496,7 @@ static void test_lies_are_found(void **state) {
                     ended += h->t.finished[i];
                     assert_int_not_equal(h->t.aborted[i], 0);
                     if (h->t.aborted[i] == UVCC_ABORT_SKS)
-                        assert_int_equal(h->aborted_step[i], 0);
+                        assert_int_equal(h->t.aborted_step[i], 0);
                     seen |= h->t.aborted[i] == reason[kind];
                     /* a root that only the third party got wrong gives it another seed: what it
                      * opens then is not what its peers hold */
@@ -813,10 +770,9 @@ static void test_aborts(void **state) {
         triangle t;
         triangle_open(&t, g.p, &(triangle_options){.seed = 3, .mode = UVCC_CPU_DEFERRED});
         triangle_ready(&t);
-        for (unsigned i = 0; i < 3; i++)
-            assert_int_equal(uvcc_session_step(t.s[i], 0, 0, 0), 0);
-        assert_int_equal(uvcc_session_input(t.s[0], 0, IN_A, a, 0), 0);
-        assert_int_equal(uvcc_session_input(t.s[1], 0, IN_B, b, 0), 0);
+        triangle_agree(&t, 0, 0);
+        triangle_input(&t, 0, 0, IN_A, a);
+        triangle_input(&t, 1, 0, IN_B, b);
         for (unsigned k = 0; k < turns && t.finished[0] == 0; k++)
             (void)triangle_turn(&t);
         const bool finished = t.finished[0] != 0;
@@ -862,8 +818,8 @@ static void run_steps(void (*tweak)(uvcc_config *), uint8_t root[2][32], bool st
                              stops && step == 1 ? UVCC_ERR_REFUSED : 0);
         if (stops && step == 1)
             break;
-        assert_int_equal(uvcc_session_input(t.s[0], step, IN_A, a, 0), 0);
-        assert_int_equal(uvcc_session_input(t.s[1], step, IN_B, b, 0), 0);
+        triangle_input(&t, 0, step, IN_A, a);
+        triangle_input(&t, 1, step, IN_B, b);
         triangle_finish(&t, step + 1);
         memcpy(root[step], t.root[0], 32);
     }
@@ -972,17 +928,14 @@ static void test_check_alone(void **state) {
     program g = begin(&al, (shape){4, 4, 4, 0});
     const uvcc_op_desc product = product_op(&g, 0), check = check_op(&g);
     uvcc_buffer_life life;
-    uvcc_config c;
     uvcc_session *s;
-    uvcc_seeded_random rnd;
+    uint64_t rnd = 1;
+    const uvcc_config c = triangle_config_alone(&mem, &rnd);
     add_op(g.p, &product);
     add_op(g.p, &check);
     assert_int_equal(uvcc_program_finish(g.p, NULL, 0), 0);
     assert_int_equal(uvcc_program_life(g.p, 0, g.c, &life), 0);
     assert_int_equal(life.reads, 1);
-    assert_int_equal(uvcc_config_default(&c, sizeof c), 0);
-    c.alloc = al;
-    c.random = uvcc_seeded(&rnd, 1, 0);
     assert_int_equal(uvcc_session_new(&s, &c), 0);
     assert_int_equal(uvcc_session_load_program(s, g.p), UVCC_ERR_PROGRAM);
     uvcc_session_free(s);

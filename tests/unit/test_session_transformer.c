@@ -80,14 +80,13 @@ static void run(one *o, const char *entry) {
     char why[256] = "";
     const int64_t rate = uvcc_transformer_rate(&o->c, step);
     set_public(o, (uint32_t)uvcc_program_find(o->p, "rate"), &rate);
-    for (unsigned p = 0; p < 3; p++)
-        assert_int_equal(uvcc_session_step(o->t.s[p], step, e, 0), 0);
+    triangle_agree(&o->t, step, e);
     for (uint32_t k = 0; k < uvcc_program_input_count(o->p, e); k++) {
         const uvcc_io_desc *io = uvcc_program_input_at(o->p, e, k);
         const uint32_t rows = uvcc_program_tensor_at(o->p, io->tensor)->rows;
         uvcc_transformer_one_hot(text + step + k, rows, o->room);
         assert_int_equal(uvcc_reference_set(o->r, io->tensor, o->room), 0);
-        assert_int_equal(uvcc_session_input(o->t.s[io->owner], step, io->id, o->room, 0), 0);
+        triangle_input(&o->t, io->owner, step, io->id, o->room);
     }
     if (uvcc_reference_step(o->r, e, why, sizeof why) != 0)
         fail_msg("%s: %s", entry, why);

@@ -127,10 +127,9 @@ static void train_step(triangle *t, uint32_t step) {
         x[i] = (int64_t)(i * 331 % 4096) - 2048;
     for (unsigned i = 0; i < 12; i++)
         y[i] = i % 3 == 0 ? 4096 : 0;
-    for (unsigned i = 0; i < 3; i++)
-        assert_int_equal(uvcc_session_step(t->s[i], step, 0, 0), 0);
-    assert_int_equal(uvcc_session_input(t->s[0], step, UVCC_MLP_IN_X, x, 0), 0);
-    assert_int_equal(uvcc_session_input(t->s[1], step, UVCC_MLP_IN_Y, y, 0), 0);
+    triangle_agree(t, step, 0);
+    triangle_input(t, 0, step, UVCC_MLP_IN_X, x);
+    triangle_input(t, 1, step, UVCC_MLP_IN_Y, y);
     triangle_finish(t, step + 1);
 }
 

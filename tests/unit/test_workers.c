@@ -469,18 +469,13 @@ static void test_session_refuses(void **state) {
         test_alloc mem = {0};
         const shape s = {1, 2, 1, 0};
         uvcc_program *p = worker_program(&mem, &s, 0);
-        uvcc_config c;
         uvcc_session *session;
         uint64_t rnd = 1;
-        assert_int_equal(uvcc_config_default(&c, sizeof c), 0);
-        c.alloc = test_allocator(&mem);
-        c.random = test_random(&rnd);
+        uvcc_config c = triangle_config_alone(&mem, &rnd);
         c.stages = what == 1 ? 3 : 2;
         c.stage = what == 2;
         if (what == 3)
             c.record.write = ignore_bytes;
-        for (uint8_t q = 0; q < 3; q++)
-            memset(c.pair_secret[q], 1 + q, 32);
         assert_int_equal(uvcc_session_new(&session, &c), 0);
         assert_int_equal(uvcc_session_load_program(session, p), what == 0 ? 0 : UVCC_ERR_CONFIG);
         uvcc_session_free(session);

@@ -95,6 +95,7 @@ static json_t *config_json(const uvcc_transformer_config *c) {
     return NULL;
 }
 
+/* The file may have been edited: every number must fit its member before it goes there. */
 int lm_checkpoint_config(const char *dir, uvcc_transformer_config *cfg) {
     char path[PATH_BYTES];
     uint8_t *text;
@@ -172,7 +173,7 @@ static uvcc_transformer_worker worker_at(const uvcc_transformer_config *c, uint3
 }
 
 static bool all_have(const char *dir, const uvcc_transformer_config *c, uint32_t step) {
-    for (unsigned p = 0; p < JOB_PARTIES; p++)
+    for (unsigned p = 0; p < UVCC_PARTIES; p++)
         for (uint32_t i = 0; i < c->replicas * c->stages * c->tensor_ranks; i++) {
             const uvcc_transformer_worker at = worker_at(c, i);
             if (!has(dir, p, &at, step))
@@ -221,7 +222,7 @@ static int read_numbers(const char *dir, const char *name, bool *any, uint32_t *
     char path[PATH_BYTES];
     *any = false;
     *most = 0;
-    for (unsigned p = 0; p < JOB_PARTIES; p++) {
+    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
         uint8_t *bytes;
         size_t len;
         struct stat st;
@@ -245,7 +246,7 @@ static int read_numbers(const char *dir, const char *name, bool *any, uint32_t *
 static int write_numbers(const char *dir, const char *name, uint32_t v) {
     char path[PATH_BYTES], text[32];
     int n = snprintf(text, sizeof text, "%u\n", v);
-    for (unsigned p = 0; p < JOB_PARTIES; p++) {
+    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
         path_of(path, "%s/party-%u/%s", dir, p, name);
         int why = file_write(path, text, (size_t)n);
         if (why != 0)
@@ -288,6 +289,8 @@ int lm_checkpoint_refuse(const char *dir, uint32_t step) {
     return write_numbers(dir, "sks-refused", step);
 }
 
+/* The lock comes first: of two processes each would take the other's run for its own. The run's
+ * number comes last, when nothing else can fail. */
 int lm_checkpoint_open(const char *dir, const uvcc_transformer_config *cfg, uint32_t *step,
                        uint32_t *run) {
     char path[PATH_BYTES], message[256];
@@ -300,7 +303,7 @@ int lm_checkpoint_open(const char *dir, const uvcc_transformer_config *cfg, uint
     int locked = lm_checkpoint_lock(dir);
     if (locked != EXIT_DONE)
         return locked;
-    for (unsigned p = 0; p < JOB_PARTIES; p++) {
+    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
         uint8_t key[32];
         path_of(path, "%s/party-%u", dir, p);
         if ((why = dir_make(path)) != 0)
@@ -337,14 +340,15 @@ int lm_checkpoint_load(const char *dir, unsigned party, const uvcc_transformer_w
 
 int lm_checkpoint_resume(job *j, const char *dir, uint32_t step) {
     int status = EXIT_DONE;
-    for (uint32_t i = 0; i < j->workers && status == EXIT_DONE; i++)
-        for (unsigned p = 0; p < JOB_PARTIES && status == EXIT_DONE; p++) {
+    for (uint32_t i = 0; i < j->host.workers && status == EXIT_DONE; i++)
+        for (unsigned p = 0; p < UVCC_PARTIES && status == EXIT_DONE; p++) {
             uint8_t *bytes;
             size_t len;
-            status = lm_checkpoint_load(dir, p, &j->worker[i].at, step, &bytes, &len);
+            const uvcc_transformer_worker at = job_place(&j->host.worker[i]);
+            status = lm_checkpoint_load(dir, p, &at, step, &bytes, &len);
             if (status != EXIT_DONE)
                 break;
-            int rc = uvcc_session_resume(j->worker[i].party[p].session, bytes, len);
+            int rc = uvcc_session_resume(j->host.worker[i].party[p].session, bytes, len);
             sodium_memzero(bytes, len);
             free(bytes);
             if (rc == UVCC_ERR_MISMATCH)
@@ -358,22 +362,26 @@ int lm_checkpoint_resume(job *j, const char *dir, uint32_t step) {
     return status;
 }
 
+/* All parties' new files are there before an old one goes: a cut in between leaves a step that all
+ * have. */
 int lm_checkpoint_write(const job *j, const char *dir) {
     int status = EXIT_DONE;
-    for (unsigned p = 0; p < JOB_PARTIES && status == EXIT_DONE; p++) {
+    for (unsigned p = 0; p < UVCC_PARTIES && status == EXIT_DONE; p++) {
         uint8_t key[32];
         status = read_key(dir, p, key);
-        for (uint32_t i = 0; i < j->workers && status == EXIT_DONE; i++) {
+        for (uint32_t i = 0; i < j->host.workers && status == EXIT_DONE; i++) {
             char path[PATH_BYTES], label[LABEL_BYTES];
             const uint8_t *data;
             uint32_t step;
             size_t len;
-            int rc = uvcc_session_checkpoint(j->worker[i].party[p].session, &step, &data, &len);
+            const host_worker *w = &j->host.worker[i];
+            const uvcc_transformer_worker at = job_place(w);
+            int rc = uvcc_session_checkpoint(w->party[p].session, &step, &data, &len);
             if (rc != 0) {
                 status = report_error(EXIT_FAILED, "no checkpoint: %s", uvcc_error_text(rc));
                 break;
             }
-            file_of(path, label, dir, p, &j->worker[i].at, step);
+            file_of(path, label, dir, p, &at, step);
             int why = sealed_write(path, label, key, data, len);
             if (why != 0)
                 status = cannot(path, "cannot be written", why);
@@ -381,10 +389,11 @@ int lm_checkpoint_write(const job *j, const char *dir) {
         sodium_memzero(key, sizeof key);
     }
     /* Older ones go when all have the new ones. */
-    for (unsigned p = 0; p < JOB_PARTIES && status == EXIT_DONE && j->step >= STEPS_KEPT; p++)
-        for (uint32_t i = 0; i < j->workers; i++) {
+    for (unsigned p = 0; p < UVCC_PARTIES && status == EXIT_DONE && j->step >= STEPS_KEPT; p++)
+        for (uint32_t i = 0; i < j->host.workers; i++) {
             char path[PATH_BYTES], label[LABEL_BYTES];
-            file_of(path, label, dir, p, &j->worker[i].at, j->step - STEPS_KEPT);
+            const uvcc_transformer_worker at = job_place(&j->host.worker[i]);
+            file_of(path, label, dir, p, &at, j->step - STEPS_KEPT);
             (void)unlink(path);
         }
     return status;

@@ -5,7 +5,6 @@
 #include "generate.h"
 
 #include <math.h>
-#include <signal.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,12 +73,6 @@ typedef struct generation {
     int64_t *input, *noise, *select;
 } generation;
 
-static volatile sig_atomic_t interrupted;
-static void on_interrupt(int number) {
-    (void)number;
-    interrupted = 1;
-}
-
 /* ---- the weights' shares ---- */
 
 typedef struct gathered {
@@ -144,7 +137,7 @@ static int gather_party(generation *g, gathered *to, const char *dir, unsigned p
 }
 
 static int set_weights(generation *g, const gathered *from, unsigned party) {
-    const job_worker *w = &g->job.worker[0];
+    const host_worker *w = &g->job.host.worker[0];
     for (uint32_t i = 0; i < uvcc_transformer_weight_count(&g->cfg); i++) {
         uvcc_transformer_weight weight;
         const size_t offset = lm_model_offset(&g->cfg, i);
@@ -165,7 +158,7 @@ static int load(generation *g, const char *dir, uint32_t step) {
     int status = EXIT_DONE;
     if (to.lo == NULL || to.hi == NULL || to.part_lo == NULL || to.part_hi == NULL)
         status = report_error(EXIT_FAILED, "out of memory");
-    for (unsigned p = 0; p < JOB_PARTIES && status == EXIT_DONE; p++) {
+    for (unsigned p = 0; p < UVCC_PARTIES && status == EXIT_DONE; p++) {
         status = gather_party(g, &to, dir, p, step);
         if (status == EXIT_DONE)
             status = set_weights(g, &to, p);
@@ -191,9 +184,10 @@ static double gumbel(const uvcc_random *random) {
     return -log(-log(u));
 }
 
-static const int64_t *give_input(void *user, const job_worker *w, uint32_t id) {
+static const int64_t *give_input(void *user, const host_worker *w, uint32_t step, uint32_t id) {
     generation *g = user;
     (void)w;
+    (void)step;
     if (id == UVCC_TRANSFORMER_IN_PROMPT) {
         uvcc_transformer_one_hot(g->window, g->cfg.context, g->input);
         return g->input;
@@ -207,9 +201,7 @@ static const int64_t *give_input(void *user, const job_worker *w, uint32_t id) {
 static int select_row(generation *g) {
     memset(g->select, 0, g->cfg.context * sizeof *g->select);
     g->select[g->used - 1] = 1;
-    job_worker *w = &g->job.worker[0];
-    int t = uvcc_program_find(w->program, "select");
-    return job_set_public(&g->job, w, (uint32_t)t, g->select);
+    return job_set_public(&g->job, &g->job.host.worker[0], "select", g->select);
 }
 
 static void append(generation *g, uint8_t byte) {
@@ -223,10 +215,11 @@ static int sample(generation *g) {
     for (uint32_t i = 0; i < g->o->length && status == EXIT_DONE; i++) {
         status = select_row(g);
         if (status == EXIT_DONE)
-            status = job_step(&g->job, "next", &interrupted);
+            status = job_step(&g->job, "next", true);
         if (status != EXIT_DONE)
             break;
-        const int64_t *byte = job_output(&g->job, &g->job.worker[0], UVCC_TRANSFORMER_OUT_NEXT);
+        const int64_t *byte =
+            job_output(&g->job, &g->job.host.worker[0], UVCC_TRANSFORMER_OUT_NEXT);
         append(g, (uint8_t)*byte);
         (void)fputc((int)*byte, stdout);
         (void)fflush(stdout);
@@ -237,6 +230,7 @@ static int sample(generation *g) {
 
 /* ---- from begin to end ---- */
 
+/* One worker of each party has the whole model here, however the kept one was split: see load(). */
 static int begin(generation *g, const char *dir) {
     uint32_t step;
     int rc = uvcc_transformer_default(&g->kept, sizeof g->kept);
@@ -263,7 +257,6 @@ static int begin(generation *g, const char *dir) {
     g->job = (job){.o = &g->job_options,
                    .cfg = &g->cfg,
                    .command = "generate",
-                   .al = uvcc_host_allocator(),
                    .hooks = {.user = g, .input = give_input}};
     uint32_t run;
     status = lm_checkpoint_lock(dir);
@@ -272,7 +265,7 @@ static int begin(generation *g, const char *dir) {
     if (status == EXIT_DONE)
         status = job_open(&g->job, 0, run);
     if (status == EXIT_DONE)
-        status = job_start(&g->job, &interrupted);
+        status = job_start(&g->job);
     return status == EXIT_DONE ? load(g, dir, step) : status;
 }
 
@@ -285,13 +278,13 @@ static int generate(generation *g, const char *dir) {
         status = sample(g);
     }
     if (status == EXIT_DONE)
-        status = job_close(&g->job);
-    job_free(&g->job);
+        status = host_close(&g->job.host);
+    const int ended = host_end(&g->job.host);
     free(g->window);
     free(g->input);
     free(g->noise);
     free(g->select);
-    return status;
+    return status != EXIT_DONE ? status : ended;
 }
 
 int generate_main(int argc, char *const *argv) {
@@ -314,10 +307,9 @@ int generate_main(int argc, char *const *argv) {
     } else if (sodium_init() < 0) {
         status = report_error(EXIT_FAILED, "libsodium cannot start");
     } else {
-        struct sigaction on_signal = {.sa_handler = on_interrupt};
-        (void)sigaction(SIGINT, &on_signal, NULL);
-        generation g = {.o = &o,
-                        .job_options = {.seed = o.seed, .compute = o.compute, .compute_seed = 1}};
+        host_catch_interrupt();
+        generation g = {
+            .o = &o, .job_options.run = {.seed = o.seed, .compute = o.compute, .compute_seed = 1}};
         status = generate(&g, words[0]);
     }
     free(words);

@@ -8,6 +8,7 @@
 
 #define MESSAGE_BYTES 512u
 
+/* Options are in the user's units; the sizes among each other are the library's to check. */
 int lm_model_config(uvcc_transformer_config *cfg, const lm_options *o, char *message,
                     size_t message_cap) {
     int rc = uvcc_transformer_default(cfg, sizeof *cfg);
@@ -35,7 +36,7 @@ int lm_model_config(uvcc_transformer_config *cfg, const lm_options *o, char *mes
     cfg->weight_decay = o->weight_decay;
     cfg->truncation = (uint8_t)o->truncation;
     cfg->exact = (uint8_t)o->index;
-    cfg->products = (uint8_t)o->products;
+    cfg->products = (uint8_t)o->run.products;
     cfg->loss = 1;
     cfg->sks = (uint16_t)o->sks;
     rc = uvcc_transformer_check(cfg, message, message_cap);
@@ -86,18 +87,19 @@ static int each_state(const lm_model *m, const uvcc_transformer_worker *at, cons
 
 struct target {
     job *j;
-    job_worker *w;
+    host_worker *w;
 };
 static int set_session(void *user, uint32_t tensor, const int64_t *v) {
     struct target *t = user;
-    return job_set_public(t->j, t->w, tensor, v);
+    return host_set_public(&t->j->host, t->w, tensor, v);
 }
 
 int lm_model_set(const lm_model *m, job *j) {
     int status = EXIT_DONE;
-    for (uint32_t i = 0; i < j->workers && status == EXIT_DONE; i++) {
-        job_worker *w = &j->worker[i];
-        status = each_state(m, &w->at, w->program, set_session, &(struct target){j, w});
+    for (uint32_t i = 0; i < j->host.workers && status == EXIT_DONE; i++) {
+        host_worker *w = &j->host.worker[i];
+        const uvcc_transformer_worker at = job_place(w);
+        status = each_state(m, &at, w->program, set_session, &(struct target){j, w});
     }
     return status;
 }
@@ -105,12 +107,13 @@ int lm_model_set(const lm_model *m, job *j) {
 int lm_model_gather(lm_model *m, const job *j) {
     for (uint32_t i = 0; i < uvcc_transformer_weight_count(m->cfg); i++) {
         bool found = false;
-        for (uint32_t k = 0; k < j->workers; k++) {
-            const int64_t *part = job_output(j, &j->worker[k], UVCC_TRANSFORMER_OUT_WEIGHT + i);
+        for (uint32_t k = 0; k < j->host.workers; k++) {
+            const host_worker *w = &j->host.worker[k];
+            const uvcc_transformer_worker at = job_place(w);
+            const int64_t *part = job_output(j, w, UVCC_TRANSFORMER_OUT_WEIGHT + i);
             if (part == NULL)
                 continue;
-            uvcc_transformer_put(m->cfg, &j->worker[k].at, i, part,
-                                 m->weights + lm_model_offset(m->cfg, i));
+            uvcc_transformer_put(m->cfg, &at, i, part, m->weights + lm_model_offset(m->cfg, i));
             found = true;
         }
         if (!found)
@@ -160,7 +163,7 @@ static int plain_step(plain *p, const char *entry, const lm_options *o, const lm
         uvcc_transformer_rows(
             p->cfg, &at, in->id - (next ? UVCC_TRANSFORMER_IN_TARGETS : UVCC_TRANSFORMER_IN_TOKENS),
             &first, &count);
-        lm_fill_rows(p->cfg, o->seed, step, text, next, first, count, p->input);
+        lm_fill_rows(p->cfg, o->run.seed, step, text, next, first, count, p->input);
         int rc = uvcc_reference_set(p->reference, in->tensor, p->input);
         if (rc != 0)
             return rc;
@@ -191,6 +194,7 @@ static int plain_train(plain *p, const lm_options *o, const lm_text *text) {
     return rc == 0 ? plain_step(p, "reveal", o, text, o->steps) : rc;
 }
 
+/* On one worker with one microbatch: the weights must not depend on how the work was split. */
 int lm_model_check(const lm_model *m, const lm_options *o, const uvcc_transformer_config *cfg,
                    const lm_text *text, bool *equal) {
     const uvcc_allocator al = uvcc_host_allocator();
@@ -200,7 +204,7 @@ int lm_model_check(const lm_model *m, const lm_options *o, const uvcc_transforme
     one.products = UVCC_PRODUCTS_NATIVE;
     plain p = {.cfg = &one};
     lm_model first = {0};
-    int status = lm_model_init(&first, &one, o->seed);
+    int status = lm_model_init(&first, &one, o->run.seed);
     int rc = status != EXIT_DONE ? UVCC_ERR_NOMEM
                                  : uvcc_transformer_program(&p.program, &one, &at, &al, p.message,
                                                             sizeof p.message);

@@ -2,7 +2,6 @@
  * which names the numbers. */
 #include "options.h"
 
-#include <string.h>
 #include <uvcc/transformer.h>
 #include <uvcc/uvcc.h>
 
@@ -66,7 +65,7 @@ static const flag flags[] = {
      "other in the model's order"},
     {"check", NULL, FLAG_SWITCH, AT(check), 0, 0, NULL,
      "run the plaintext reference beside it and compare the weights"},
-    {"seed", "N", FLAG_SEED, AT(seed), 0, 0, NULL,
+    {"seed", "N", FLAG_SEED, AT(run.seed), 0, 0, NULL,
      "of initial weights, order of windows, keys and masks (1)"},
     {"plot", "FILE.svg", FLAG_TEXT, AT(plot), 0, 0, NULL, "draw the loss"},
     {"checkpoint", "DIR", FLAG_TEXT, AT(checkpoint), 0, 0, NULL,
@@ -75,7 +74,7 @@ static const flag flags[] = {
     RUN_FLAGS(AT),
 };
 static const flag_set set = {"train --model transformer", flags, sizeof flags / sizeof flags[0],
-                             AT(help)};
+                             AT(run.help)};
 
 void lm_options_print_help(FILE *to) {
     (void)fputs("Usage: uvcc train --model transformer [OPTION...]\n"
@@ -142,11 +141,12 @@ static int check(const flag_message *m, const lm_options *o) {
             m, "--index exact goes with --truncation ars or ars-dcf; give both or neither");
     if (bad == 0 && o->reveal != 0 && (o->weights != NULL || o->check))
         bad = flag_fail(m, "--weights and --check need opened weights; leave out --reveal no");
-    if (bad == 0 && o->audit != NULL && o->transcript != 0)
+    if (bad == 0 && o->run.audit != NULL && o->transcript != 0)
         bad = flag_fail(m, "--audit needs the transcript; leave out --transcript off");
     return bad;
 }
 
+/* Defaults are those of the library, so that a program and this command train alike. */
 int lm_options_parse(lm_options *out, int argc, char *const *argv, char *message,
                      size_t message_cap) {
     const flag_message m = {message, message_cap};
@@ -171,12 +171,9 @@ int lm_options_parse(lm_options *out, int argc, char *const *argv, char *message
                         .stages = 1,
                         .tensor = 1,
                         .truncation = UVCC_TRUNC_STOCHASTIC,
-                        .compute = UVCC_CPU_INLINE,
-                        .seed = 1,
-                        .compute_seed = 1,
-                        .fault_seed = 1,
+                        .run = RUN_DEFAULTS,
                         .model = 1};
     if (flags_parse(&set, out, argc, argv, NULL, NULL, &m) != 0)
         return -1;
-    return out->help ? 0 : check(&m, out);
+    return out->run.help ? 0 : check(&m, out);
 }

@@ -4,17 +4,13 @@
 #include "train.h"
 
 #include <math.h>
-#include <signal.h>
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "../bundles.h"
-#include "../draft.h"
+#include "../atomic_file.h"
 #include "../files.h"
 #include "../report.h"
-#include "../seeded.h"
 #include "../svg.h"
 #include "checkpoint.h"
 #include "job.h"
@@ -38,15 +34,7 @@ typedef struct lm_run {
     bool checked, equal; /* against the plaintext run */
     double start_s, time_s;
     uint64_t transient_bound, transient_bound_mb; /* of one worker; 0: not known */
-    bool line_open;
-    bundles *audit; /* NULL: none are written */
 } lm_run;
-
-static volatile sig_atomic_t interrupted;
-static void on_interrupt(int number) {
-    (void)number;
-    interrupted = 1;
-}
 
 static double now_s(void) {
     return (double)uvcc_host_now_ns() * 1e-9;
@@ -55,29 +43,15 @@ static double now_s(void) {
 /* ---- inputs ---- */
 
 /* Rows of one-hot vectors: of tokens, or of the bytes that follow them. */
-static const int64_t *give_input(void *user, const job_worker *w, uint32_t id) {
+static const int64_t *give_input(void *user, const host_worker *w, uint32_t step, uint32_t id) {
     lm_run *r = user;
+    const uvcc_transformer_worker at = job_place(w);
     const bool next = id >= UVCC_TRANSFORMER_IN_TARGETS;
     const uint32_t mb = id - (next ? UVCC_TRANSFORMER_IN_TARGETS : UVCC_TRANSFORMER_IN_TOKENS);
     uint32_t first, count;
-    uvcc_transformer_rows(&r->cfg, &w->at, mb, &first, &count);
-    lm_fill_rows(&r->cfg, r->o->seed, r->job.step, &r->text, next, first, count, r->input);
+    uvcc_transformer_rows(&r->cfg, &at, mb, &first, &count);
+    lm_fill_rows(&r->cfg, r->o->run.seed, step, &r->text, next, first, count, r->input);
     return r->input;
-}
-
-/* ---- audit ---- */
-
-static bundle_place place_of(const job_worker *w, unsigned party) {
-    return (bundle_place){.party = (uint8_t)party,
-                          .r = (uint16_t)w->at.replica,
-                          .s = (uint16_t)w->at.stage,
-                          .t = (uint16_t)w->at.tensor_rank};
-}
-
-static int take_event(void *user, const job_worker *w, unsigned party, const uvcc_event *e) {
-    lm_run *r = user;
-    const bundle_place at = place_of(w, party);
-    return bundles_event(r->audit, w->party[party].session, &at, e);
 }
 
 /* Kept for good: see the checkpoint's directory. */
@@ -87,65 +61,20 @@ static void keep_refusal(void *user, uint32_t step) {
         (void)lm_checkpoint_refuse(r->o->checkpoint, step);
 }
 
-static bool waits_for_audit(void *user) {
-    return bundles_waiting(((lm_run *)user)->audit) != 0;
-}
-
-static int start_audit(lm_run *r, uint32_t run) {
-    if (r->o->audit == NULL)
-        return EXIT_DONE;
-    bundles_config c = {.dir = r->o->audit,
-                        .replicas = (uint16_t)r->cfg.replicas,
-                        .stages = (uint16_t)r->cfg.stages,
-                        .tp_ranks = (uint16_t)r->cfg.tensor_ranks,
-                        .run = run};
-    seeded_bundles(&c, r->job.command, r->o->seed);
-    r->audit = bundles_open(&c);
-    r->job.hooks.event = take_event;
-    r->job.hooks.waits = waits_for_audit;
-    return r->audit != NULL ? EXIT_DONE : EXIT_BAD_INPUT;
-}
-
-/* What waits for a peer's AUDIT when a run ends early is written as far as it goes. */
-static int end_audit(lm_run *r) {
-    int status = EXIT_DONE;
-    for (uint32_t i = 0; r->audit != NULL && r->job.worker != NULL && i < r->job.workers; i++)
-        for (unsigned p = 0; p < JOB_PARTIES; p++) {
-            const job_worker *w = &r->job.worker[i];
-            const bundle_place at = place_of(w, p);
-            if (w->party[p].session != NULL &&
-                bundles_flush(r->audit, w->party[p].session, &at) != EXIT_DONE)
-                status = EXIT_FAILED;
-        }
-    bundles_close(r->audit);
-    r->audit = NULL;
-    return status;
-}
-
 /* ---- progress ---- */
 
 static void show(lm_run *r, double loss) {
-    const bool terminal = isatty(STDERR_FILENO) == 1;
-    if (!terminal && !r->o->progress)
+    if (!report_on_terminal() && !r->o->run.progress)
         return;
-    job_totals t;
-    job_totals_of(&r->job, &t);
+    host_totals t;
+    host_totals_of(&r->job.host, &t);
     const uint32_t done = r->job.step - r->first, left = r->o->steps - r->job.step;
     const double elapsed = now_s() - r->start_s;
-    (void)fprintf(stderr,
-                  "%sstep %u/%u  loss %.4f  %.0f bytes/s  %.1f MB  %llu rounds  %.0f s left%s",
-                  r->line_open ? "\r\033[K" : "", r->job.step, r->o->steps, loss,
-                  (double)done * r->cfg.batch * r->cfg.context / elapsed,
-                  (double)(t.bytes_online + t.bytes_preprocessing) * 1e-6,
-                  (unsigned long long)t.rounds, elapsed / done * left, terminal ? "" : "\n");
-    r->line_open = terminal;
-    (void)fflush(stderr);
-}
-
-static void end_line(lm_run *r) {
-    if (r->line_open)
-        (void)fputc('\n', stderr);
-    r->line_open = false;
+    report_line(false, "step %u/%u  loss %.4f  %.0f bytes/s  %.1f MB  %llu rounds  %.0f s left",
+                r->job.step, r->o->steps, loss,
+                (double)done * r->cfg.batch * r->cfg.context / elapsed,
+                (double)(t.bytes_online + t.bytes_preprocessing) * 1e-6,
+                (unsigned long long)t.rounds, elapsed / done * left);
 }
 
 /* ---- the steps ---- */
@@ -153,17 +82,15 @@ static void end_line(lm_run *r) {
 static int set_rate(lm_run *r) {
     int status = EXIT_DONE;
     const int64_t rate = uvcc_transformer_rate(&r->cfg, r->job.step);
-    for (uint32_t i = 0; i < r->job.workers && status == EXIT_DONE; i++) {
-        int t = uvcc_program_find(r->job.worker[i].program, "rate");
-        status = job_set_public(&r->job, &r->job.worker[i], (uint32_t)t, &rate);
-    }
+    for (uint32_t i = 0; i < r->job.host.workers && status == EXIT_DONE; i++)
+        status = job_set_public(&r->job, &r->job.host.worker[i], "rate", &rate);
     return status;
 }
 
 /* The opened sum over the batch: every worker of the last stage has it. */
 static double step_loss(const lm_run *r) {
-    for (uint32_t i = 0; i < r->job.workers; i++) {
-        const int64_t *sum = job_output(&r->job, &r->job.worker[i], UVCC_TRANSFORMER_OUT_LOSS);
+    for (uint32_t i = 0; i < r->job.host.workers; i++) {
+        const int64_t *sum = job_output(&r->job, &r->job.host.worker[i], UVCC_TRANSFORMER_OUT_LOSS);
         if (sum != NULL)
             return ldexp((double)*sum, -(int)UVCC_TRANSFORMER_LOSS_BITS) / r->cfg.batch /
                    r->cfg.context;
@@ -176,7 +103,7 @@ static int train(lm_run *r) {
     while (status == EXIT_DONE && r->job.step < r->o->steps) {
         status = set_rate(r);
         if (status == EXIT_DONE)
-            status = job_step(&r->job, "train", &interrupted);
+            status = job_step(&r->job, "train", true);
         if (status != EXIT_DONE)
             break;
         r->loss[r->losses] = step_loss(r);
@@ -184,7 +111,7 @@ static int train(lm_run *r) {
         if (r->o->checkpoint != NULL)
             status = lm_checkpoint_write(&r->job, r->o->checkpoint);
     }
-    end_line(r);
+    report_line_end();
     if (status == EXIT_INTERRUPTED && r->o->checkpoint != NULL)
         return report_error(status,
                             "interrupted in step %u of %u; the same command goes on from %s",
@@ -213,7 +140,7 @@ static int write_weights(const lm_run *r) {
 static int reveal(lm_run *r) {
     if (r->o->reveal != 0)
         return EXIT_DONE;
-    int status = job_step(&r->job, "reveal", NULL);
+    int status = job_step(&r->job, "reveal", false);
     if (status == EXIT_DONE)
         status = lm_model_gather(&r->model, &r->job);
     if (status == EXIT_DONE)
@@ -236,18 +163,18 @@ static json_t *root_json(const lm_run *r, unsigned party) {
     uint8_t root[32];
     if (r->o->transcript != 0)
         return json_null();
-    return job_root(&r->job, party, root) == EXIT_DONE ? report_hex(root, sizeof root) : NULL;
+    return host_root(&r->job.host, party, root) == EXIT_DONE ? report_hex(root, sizeof root) : NULL;
 }
 
-/* With the members of `profile` (NULL: none), which it takes. */
-static json_t *to_json(const lm_run *r, json_t *profile) {
+/* Names are what scripts read (docs/transformer.md): they do not change. NULL without memory. */
+static json_t *to_json(const lm_run *r) {
     json_t *o = json_object(), *loss = json_array(), *roots = json_array();
-    job_totals t;
+    host_totals t;
     int bad = 0;
-    job_totals_of(&r->job, &t);
+    host_totals_of(&r->job.host, &t);
     for (uint32_t i = 0; i < r->losses; i++)
         bad |= json_array_append_new(loss, json_real(r->loss[i]));
-    for (unsigned p = 0; p < JOB_PARTIES; p++)
+    for (unsigned p = 0; p < UVCC_PARTIES; p++)
         bad |= json_array_append_new(roots, root_json(r, p));
     const struct {
         const char *key;
@@ -273,34 +200,10 @@ static json_t *to_json(const lm_run *r, json_t *profile) {
     };
     for (size_t i = 0; i < sizeof members / sizeof members[0]; i++)
         bad |= json_object_set_new(o, members[i].key, members[i].value);
-    if (profile != NULL)
-        bad |= json_object_update(o, profile);
-    json_decref(profile);
     if (bad == 0)
         return o;
     json_decref(o);
     return NULL;
-}
-
-/* The profile, the trace and the JSON output. */
-static int report_on_ops(lm_run *r, report_json *json) {
-    json_t *profile = NULL;
-    job_totals t;
-    if (r->job.trace == NULL)
-        return report_json_put(json, to_json(r, NULL));
-    job_totals_of(&r->job, &t);
-    trace_other_bytes(r->job.trace, t.bytes_online, t.bytes_preprocessing);
-    if (r->o->profile) {
-        const int status = trace_print(r->job.trace, report_stream(r->o->json));
-        if (status != EXIT_DONE)
-            return status;
-        profile = trace_json(r->job.trace);
-        if (profile == NULL)
-            return report_error(EXIT_FAILED, "out of memory");
-    }
-    const int written = report_json_put(json, to_json(r, profile));
-    const int traced = trace_finish(r->job.trace);
-    return written != EXIT_DONE ? written : traced;
 }
 
 static int plot(const lm_run *r) {
@@ -324,7 +227,7 @@ static int plot(const lm_run *r) {
                    : report_error(EXIT_FAILED, "--plot %s: cannot be written", r->o->plot);
 }
 
-static void show_memory(const lm_run *r, const job_totals *t, FILE *to) {
+static void show_memory(const lm_run *r, const host_totals *t, FILE *to) {
     (void)fprintf(to, "tensor memory    %.1f MB at most in one worker\n",
                   (double)t->tensor_peak * 1e-6);
     (void)fprintf(to, "of one step      %.1f MB", (double)t->transient_peak * 1e-6);
@@ -334,16 +237,17 @@ static void show_memory(const lm_run *r, const job_totals *t, FILE *to) {
     (void)fputc('\n', to);
 }
 
+/* For a reader; scripts take the JSON. What was not opened is not shown as if it was. */
 static void summary(const lm_run *r) {
-    FILE *to = report_stream(r->o->json);
-    job_totals t;
+    FILE *to = report_stream(r->o->run.json);
+    host_totals t;
     char text[65];
-    job_totals_of(&r->job, &t);
+    host_totals_of(&r->job.host, &t);
     (void)sodium_bin2hex(text, sizeof text, r->weights_sha256, 32);
     (void)fprintf(to, "trained          %u steps of %u sequences of %u bytes in %.2f s\n",
                   r->losses, r->cfg.batch, r->cfg.context, r->time_s);
     (void)fprintf(to, "model            %llu weights, %u workers per party (R %u, S %u, T %u)\n",
-                  (unsigned long long)uvcc_transformer_parameters(&r->cfg), r->job.workers,
+                  (unsigned long long)uvcc_transformer_parameters(&r->cfg), r->job.host.workers,
                   r->cfg.replicas, r->cfg.stages, r->cfg.tensor_ranks);
     if (r->losses != 0)
         (void)fprintf(to,
@@ -367,6 +271,8 @@ static void summary(const lm_run *r) {
 
 /* ---- from begin to end ---- */
 
+/* A checkpoint's shares go in before the handshake, which agrees on the step; the initial weights
+ * after it, as public values. */
 static int begin(lm_run *r) {
     char message[MESSAGE_BYTES] = "";
     int status = lm_model_config(&r->cfg, r->o, message, sizeof message);
@@ -383,22 +289,19 @@ static int begin(lm_run *r) {
     r->job = (job){.o = r->o,
                    .cfg = &r->cfg,
                    .command = "lm",
-                   .al = uvcc_host_allocator(),
                    .hooks = {.user = r, .input = give_input, .refused = keep_refusal}};
-    status = lm_model_init(&r->model, &r->cfg, r->o->seed);
+    status = lm_model_init(&r->model, &r->cfg, r->o->run.seed);
     uint32_t run = 0;
     if (status == EXIT_DONE && r->o->checkpoint != NULL)
         status = lm_checkpoint_open(r->o->checkpoint, &r->cfg, &r->first, &run);
     if (status == EXIT_DONE && r->o->checkpoint != NULL)
         status = lm_checkpoint_refused(r->o->checkpoint, &r->job.sks);
     if (status == EXIT_DONE)
-        status = start_audit(r, run);
-    if (status == EXIT_DONE)
         status = job_open(&r->job, r->first, run);
     if (status == EXIT_DONE && r->first != 0)
         status = lm_checkpoint_resume(&r->job, r->o->checkpoint, r->first);
     if (status == EXIT_DONE)
-        status = job_start(&r->job, &interrupted);
+        status = job_start(&r->job);
     return status == EXIT_DONE && r->first == 0 ? lm_model_set(&r->model, &r->job) : status;
 }
 
@@ -420,13 +323,13 @@ static int run(lm_run *r, report_json *json) {
         status = reveal(r);
     r->time_s = now_s() - r->start_s;
     if (status == EXIT_DONE)
-        status = job_close(&r->job);
+        status = host_close(&r->job.host);
     if (status == EXIT_DONE)
         status = check(r);
     if (status == EXIT_DONE) {
         r->transient_bound = job_transient_bound(&r->job, &r->transient_bound_mb);
         summary(r);
-        status = report_on_ops(r, json);
+        status = host_report(&r->job.host, json, to_json(r), report_stream(r->o->run.json));
     }
     if (status == EXIT_DONE)
         status = plot(r);
@@ -440,23 +343,22 @@ int lm_train_main(int argc, char *const *argv) {
     lm_options o;
     if (lm_options_parse(&o, argc, argv, message, sizeof message) != 0)
         return report_error(EXIT_BAD_INPUT, "%s", message);
-    if (o.help) {
+    if (o.run.help) {
         lm_options_print_help(stdout);
         return EXIT_DONE;
     }
     if (sodium_init() < 0)
         return report_error(EXIT_FAILED, "libsodium cannot start");
-    struct sigaction on_signal = {.sa_handler = on_interrupt};
-    (void)sigaction(SIGINT, &on_signal, NULL);
-    if (draft_check("weights", o.weights) != EXIT_DONE || draft_check("plot", o.plot) != EXIT_DONE)
+    host_catch_interrupt();
+    if (atomic_file_check("weights", o.weights) != EXIT_DONE ||
+        atomic_file_check("plot", o.plot) != EXIT_DONE)
         return EXIT_BAD_INPUT;
-    report_json *json = report_json_open(o.json);
+    report_json *json = report_json_open(o.run.json);
     if (json == NULL)
         return EXIT_BAD_INPUT;
     lm_run r = {.o = &o};
-    int status = run(&r, json), ended = end_audit(&r);
+    int status = run(&r, json), ended = host_end(&r.job.host);
     report_json_close(json);
-    job_free(&r.job);
     lm_model_free(&r.model);
     lm_text_free(&r.text);
     free(r.input);

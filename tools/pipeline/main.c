@@ -320,6 +320,7 @@ static int simulate(const pipeline_options *o, const pipe_graph *g, run_trace *t
     return status;
 }
 
+/* Files that cannot be written are known before anything is simulated. */
 int pipeline_main(int argc, char *const *argv) {
     pipeline_options o;
     char message[MESSAGE_BYTES];

@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../draft.h"
+#include "../atomic_file.h"
 #include "../report.h"
 
 enum { WORKERS_MAX = 64, SHOWN_MAX = 10, SEED_SECONDS = 60, SWEEP_SECONDS = 1800 };
@@ -234,6 +234,7 @@ static uint32_t reap(const options *o, totals *t, worker *w, int fd[2], bool sto
     return left;
 }
 
+/* Processes, not threads: a seed that crashes takes one worker with it, and the report goes on. */
 static bool run_all(const options *o, totals *t) {
     int fd[2];
     worker w[WORKERS_MAX] = {0};
@@ -290,7 +291,7 @@ static void write_json(FILE *f, const totals *t) {
 }
 
 static void print_summary(const options *o, const totals *t) {
-    FILE *to = o->json != NULL && strcmp(o->json, "-") == 0 ? stderr : stdout;
+    FILE *to = report_stream(o->json);
     (void)fprintf(to,
                   "%" PRIu64 " seeds, %" PRIu64 " failed; %" PRIu64 " messages, %" PRIu64
                   " faults, %" PRIu64 " restarts, %" PRIu64 " aborts; digest %016" PRIx64
@@ -377,6 +378,7 @@ static bool parse_words(const char *s, uint64_t *out) {
     return true;
 }
 
+/* Not by flags.h: counts have 64 bits here, and --without takes a list of words. */
 static int parse(options *o, int argc, char *const *argv) {
     uint64_t workers = 2;
     for (int i = 0; i < argc; i++) {
@@ -464,6 +466,7 @@ static int read_list(options *o) {
     return EXIT_DONE;
 }
 
+/* The JSON's place is opened before the seeds run, which may take hours. */
 int sim_main(int argc, char *const *argv) {
     options o = {.first = 1, .count = 100};
     report_command("sim");
@@ -476,21 +479,21 @@ int sim_main(int argc, char *const *argv) {
         print_help();
         return EXIT_DONE;
     }
-    draft *json = o.json != NULL ? draft_open("json", o.json, &status) : NULL;
+    atomic_file *json = o.json != NULL ? atomic_file_open("json", o.json, &status) : NULL;
     if (status != EXIT_DONE)
         return status;
     totals t = {0};
     if (sodium_init() < 0 || !run_all(&o, &t)) {
-        draft_close(json);
+        atomic_file_close(json);
         return report_error(EXIT_FAILED, "no worker can begin: %s", strerror(errno));
     }
     free(listed);
     free(listed_without);
     print_summary(&o, &t);
     if (json != NULL) {
-        write_json(draft_file(json), &t);
-        status = draft_finish(json);
-        draft_close(json);
+        write_json(atomic_file_stream(json), &t);
+        status = atomic_file_finish(json);
+        atomic_file_close(json);
     }
     return t.failures == 0 ? status : EXIT_FAILED;
 }

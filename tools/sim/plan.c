@@ -86,6 +86,8 @@ static void draw_link(sim_plan *p) {
     }
 }
 
+/* Every class of faults draws from a stream of its own, in any case: leaving one out, as minimising
+ * does, must not change the others. */
 void sim_plan_draw(sim_plan *p, uint64_t seed, uint64_t without) {
     *p = (sim_plan){.seed = seed};
     sim_random r = sim_stream(seed, SIM_STREAM_PLAN);

@@ -2,8 +2,9 @@
  * seed, and what its files share.
  *
  * A run is a pure function of (seed, faults left out): plan.c draws what will happen, workload.c
- * the programs and what they must give, world.c drives the sessions, compute.c runs their jobs,
- * wire.c carries and mutates their bytes, main.c runs many seeds and reports. Every concern has a
+ * the programs and what they must give, world.c drives the parties of party.c, script.c troubles
+ * them, compute.c runs their jobs, which prg_use.c looks at, wire.c carries and mutates their
+ * bytes, check.c looks at the end of it, main.c runs many seeds and reports. Every concern has a
  * random stream of its own, so that leaving one fault out changes no other draw. */
 #ifndef UVCC_TOOLS_SIM_H
 #define UVCC_TOOLS_SIM_H

@@ -130,6 +130,8 @@ static void mutate(sim_party *p, uint32_t to, const uint8_t *frame, size_t len) 
 
 /* ---- following frames ---- */
 
+/* Frames are kept as they went by: the hostile party sends old ones again. The first of each kind
+ * in a step is always mutated, or rare kinds would hardly ever be. */
 static void on_frame(sim_party *p, uint32_t to, const uint8_t *frame, size_t len, bool hostile) {
     sim_world *w = p->w;
     sim_pipe *pipe = &w->pipe[p->node][to];
@@ -182,6 +184,8 @@ static void follow(sim_party *p, uint32_t to, const uint8_t *data, size_t len, b
     }
 }
 
+/* Bytes are looked at as they go, not as the session has them: a partial send is part of a frame.
+ */
 size_t sim_wire_send(sim_party *p, uint8_t peer, const uvcc_transmit *tx) {
     sim_world *w = p->w;
     uint32_t to = 3u * p->triangle + peer;

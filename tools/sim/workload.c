@@ -236,30 +236,34 @@ static void grow_relu(builder *b, const value *x) {
     b->ok &= uvcc_program_op(b->p, &op) >= 0;
 }
 
-/* A table's value plus x times a bit on one key, or x and what a spline makes of it, scaled back;
- * or tables of an exact index; and for rows of several columns the greatest. */
-static void grow_function(builder *b, const value *x) {
-    static const int32_t entries[] = {5, -77, 1 << 20, 3};
-    static const int64_t zero[] = {0}, one[] = {1}, far[] = {-3, 40};
-    /* of an exact index: what the table rises by, and [index >= 0] by the rounded one */
-    static const int32_t rises[] = {5, -82, 77};
-    static const int64_t ends[] = {0, 1}, between[] = {1, -1};
-    const uint8_t bits = (uint8_t)(x->bits + 1),
-                  next = pick(b, 2) != 0 ? UVCC_FN_LIFT : UVCC_FN_EXCHANGE;
+/* Functions that grow_function() takes one of, each at most FN_STEPS steps. The first step opens x,
+ * the last one lifts the result or exchanges it (`next`); `bits` is what a key compares. */
+enum { FN_STEPS = 14 };
+static const int32_t fn_entries[] = {5, -77, 1 << 20, 3};
+static const int64_t fn_zero[] = {0}, fn_far[] = {-3, 40};
+
+/* A table's value plus x times a bit on one key. */
+static uint32_t element_steps(uvcc_fn_instr out[FN_STEPS], uint8_t bits, uint8_t next) {
     const uvcc_fn_instr element[] = {
         {.kind = UVCC_FN_OPEN, .bits = 64},
-        {.kind = UVCC_FN_COMPARE, .bits = bits, .word_count = 2, .words = far},
+        {.kind = UVCC_FN_COMPARE, .bits = bits, .word_count = 2, .words = fn_far},
         {.kind = UVCC_FN_TABLE,
          .b = UVCC_FN_NONE,
          .bits = bits,
          .first = -2,
          .entry_count = 4,
-         .entries = entries},
-        {.kind = UVCC_FN_SELECT, .a = 1, .b = 0, .word_count = 2, .words = far},
+         .entries = fn_entries},
+        {.kind = UVCC_FN_SELECT, .a = 1, .b = 0, .word_count = 2, .words = fn_far},
         {.kind = UVCC_FN_ADD, .a = 2, .b = 3},
         {.kind = UVCC_FN_ADD, .a = 4, .b = 0},
         {.kind = next, .a = 5},
     };
+    memcpy(out, element, sizeof element);
+    return sizeof element / sizeof element[0];
+}
+
+/* x and what a spline makes of it, scaled back. */
+static uint32_t scaled_steps(uvcc_fn_instr out[FN_STEPS], uint8_t bits, uint8_t next) {
     static const int64_t pieces[] = {-3, 40, 0, 1, 5, -1, -9, 2};
     const uvcc_fn_instr scaled[] = {
         {.kind = UVCC_FN_OPEN, .bits = 64},
@@ -270,17 +274,26 @@ static void grow_function(builder *b, const value *x) {
         {.kind = UVCC_FN_ADD, .a = 4, .b = 3},
         {.kind = next, .a = 5},
     };
+    memcpy(out, scaled, sizeof scaled);
+    return sizeof scaled / sizeof scaled[0];
+}
+
+/* Tables of an exact index. */
+static uint32_t exact_steps(uvcc_fn_instr out[FN_STEPS], uint8_t bits, uint8_t next) {
+    /* what the table rises by, and [index >= 0] by the rounded one */
+    static const int32_t rises[] = {5, -82, 77};
+    static const int64_t ends[] = {0, 1}, between[] = {1, -1};
     const uvcc_fn_instr exact[] = {
         {.kind = UVCC_FN_OPEN, .bits = 64},
         {.kind = UVCC_FN_SHIFT, .shift = 2},
         {.kind = UVCC_FN_LOW, .bits = 2},
-        {.kind = UVCC_FN_COMPARE, .a = 2, .bits = 2, .word_count = 1, .words = zero},
+        {.kind = UVCC_FN_COMPARE, .a = 2, .bits = 2, .word_count = 1, .words = fn_zero},
         {.kind = UVCC_FN_TABLE,
          .a = 2,
          .b = UVCC_FN_NONE,
          .bits = 2,
          .entry_count = 4,
-         .entries = entries},
+         .entries = fn_entries},
         {.kind = UVCC_FN_TABLE_MUL,
          .a = 1,
          .b = UVCC_FN_NONE,
@@ -288,7 +301,7 @@ static void grow_function(builder *b, const value *x) {
          .bits = bits,
          .first = 1,
          .entry_count = 2,
-         .entries = entries},
+         .entries = fn_entries},
         {.kind = UVCC_FN_TABLE_MUL,
          .a = 1,
          .b = 3,
@@ -305,25 +318,37 @@ static void grow_function(builder *b, const value *x) {
         {.kind = UVCC_FN_ADD, .a = 10, .b = 11},
         {.kind = next, .a = 12},
     };
+    _Static_assert(sizeof exact / sizeof exact[0] <= FN_STEPS, "FN_STEPS");
+    memcpy(out, exact, sizeof exact);
+    return sizeof exact / sizeof exact[0];
+}
+
+/* For rows of several columns: the greatest. */
+static uint32_t pairs_steps(uvcc_fn_instr out[FN_STEPS], uint8_t bits, uint8_t next) {
+    static const int64_t one[] = {1};
     const uvcc_fn_instr pairs[] = {
         {.kind = UVCC_FN_OPEN, .bits = 64},
         {.kind = UVCC_FN_PAIR_DIFF},
         {.kind = UVCC_FN_PAIR_SECOND},
-        {.kind = UVCC_FN_COMPARE, .a = 1, .bits = bits, .word_count = 1, .words = zero},
+        {.kind = UVCC_FN_COMPARE, .a = 1, .bits = bits, .word_count = 1, .words = fn_zero},
         {.kind = UVCC_FN_SELECT, .a = 3, .b = 1, .word_count = 1, .words = one},
         {.kind = UVCC_FN_ADD, .a = 4, .b = 2},
         {.kind = next, .a = 5},
     };
+    memcpy(out, pairs, sizeof pairs);
+    return sizeof pairs / sizeof pairs[0];
+}
+
+static void grow_function(builder *b, const value *x) {
+    static uint32_t (*const kinds[])(uvcc_fn_instr *, uint8_t,
+                                     uint8_t) = {element_steps, scaled_steps, exact_steps};
+    const uint8_t bits = (uint8_t)(x->bits + 1),
+                  next = pick(b, 2) != 0 ? UVCC_FN_LIFT : UVCC_FN_EXCHANGE;
     const bool in_pairs = x->cols > 1 && pick(b, 2) != 0;
-    const uvcc_fn_instr *const steps = in_pairs        ? pairs
-                                       : b->k % 3 == 0 ? element
-                                       : b->k % 3 == 1 ? scaled
-                                                       : exact;
-    const uvcc_function f = {.name = "f",
-                             .inputs = 1,
-                             .outputs = 1,
-                             .instr_count = steps == exact ? sizeof exact / sizeof *exact : 7,
-                             .instrs = steps};
+    uvcc_fn_instr steps[FN_STEPS];
+    const uint32_t count = (in_pairs ? pairs_steps : kinds[b->k % 3])(steps, bits, next);
+    const uvcc_function f = {
+        .name = "f", .inputs = 1, .outputs = 1, .instr_count = (uint8_t)count, .instrs = steps};
     const uint8_t in_bits = (uint8_t)x->bits;
     uint8_t out_bits;
     if (uvcc_function_check(&f, x->cols, &in_bits, &out_bits, NULL, 0) != 0 || out_bits > BITS_MAX)
@@ -340,6 +365,7 @@ static void grow_function(builder *b, const value *x) {
     b->ok &= index >= 0 && uvcc_program_op(b->p, &op) >= 0;
 }
 
+/* An op that does not fit what was drawn is left out: forcing it would make all programs alike. */
 static void grow(builder *b) {
     value x = b->v[pick(b, b->count)], y = b->v[pick(b, b->count)], *out;
     unsigned wide = (x.bits > y.bits ? x.bits : y.bits) + 1;
@@ -408,6 +434,7 @@ static void values(sim_random *r, int64_t *v, size_t n, unsigned bits) {
         v[i] = (int64_t)(sim_next(r) >> (63 - bits)) - (INT64_C(1) << bits);
 }
 
+/* A perceptron beside the random programs: long chains of dependent ops, and state over steps. */
 static bool draw_mlp(sim_workload *w, builder *b, uint64_t seed, const uvcc_allocator *al,
                      char *why, size_t cap) {
     uvcc_mlp_config c = {.features = 2 + pick(b, 4),
@@ -484,6 +511,8 @@ static bool draw_step(sim_workload *w, uvcc_reference *ref, uint32_t step, sim_r
     return true;
 }
 
+/* The reference runs here, once for a seed: every run of it, with whatever faults, is held to that.
+ */
 bool sim_workload_draw(sim_workload *w, uint64_t seed, char *why, size_t cap) {
     memset(w, 0, sizeof *w);
     (void)snprintf(why, cap, "out of memory");

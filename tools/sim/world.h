@@ -147,11 +147,38 @@ void sim_fail(sim_world *w, const char *format, ...) __attribute__((format(print
 void sim_trace(sim_world *w, uint64_t a, uint64_t b, uint64_t c);
 uint64_t sim_hash(const void *data, size_t len, uint64_t seed);
 
-/* world.c */
+/* Whether the class is among the plan's; a time up to `most`, short ones as likely as long ones. */
+bool sim_was_on(const sim_world *w, sim_fault f);
+uint64_t sim_some_time(sim_random *r, uint64_t least, uint64_t most);
+
+/* party.c */
 uint64_t sim_local(const sim_party *p);
+/* The same, when the host looks at it: what it has seen is what deadlines are measured by. */
+uint64_t sim_look(sim_party *p);
+void sim_arm(sim_party *p, bool fired);
+bool sim_transmit(sim_party *p); /* true if anything moved */
 /* After an input: events, the host's part, jobs, transmits. */
 void sim_settle(sim_party *p);
 void sim_before_input(sim_party *p);
+/* A session from `from` (NULL: from the beginning). False if memory was refused: try again. */
+bool sim_build(sim_party *p, const sim_checkpoint *from);
+void sim_rebuild(sim_party *p); /* at the step that all have */
+void sim_die(sim_party *p);
+void sim_bury(sim_party *p); /* frees the session, and checks that nothing is left of it */
+sim_checkpoint *sim_kept_at(sim_party *p, uint32_t step); /* NULL: none */
+/* The step at which all can resume: the least of the latest checkpoints; 0: from the beginning. */
+uint32_t sim_common_step(const sim_world *w);
+
+/* script.c */
+void sim_script(sim_world *w);
+
+/* check.c */
+void sim_check_held(sim_world *w);
+void sim_check_end(sim_party *p);
+void sim_check_work(sim_party *p);
+
+/* prg_use.c */
+void sim_inspect(sim_party *p, const uvcc_job *job);
 
 /* compute.c */
 void sim_jobs_take(sim_party *p);

@@ -1,44 +1,38 @@
-/* Files under another name until they are whole (tools/draft.h): what is finished has its name and
- * nothing else is left; what cannot be written says why, and not what some other call met. */
+/* Files under another name until they are whole (tools/atomic_file.h): what is finished has its
+ * name and nothing else is left; what cannot be written says why, and not what some other call met.
+ */
 #include "run_tool.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "draft.h"
+#include "atomic_file.h"
 #include "report.h"
 
-/* draft_finish(), and what it says. */
-static outcome finished(draft *d) {
+/* atomic_file_finish(), and what it says. */
+static outcome finished(atomic_file *a) {
     outcome o = {0};
-    const int kept = dup(STDERR_FILENO);
-    const int fd = open("said", O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    assert_true(kept >= 0 && fd >= 0 && dup2(fd, STDERR_FILENO) >= 0);
+    const int kept = hear();
     errno = ENOTTY; /* what came last before it */
-    o.status = draft_finish(d);
-    assert_true(dup2(kept, STDERR_FILENO) >= 0);
-    close(kept);
-    close(fd);
-    o.err = read_all("said");
-    assert_int_equal(unlink("said"), 0);
+    o.status = atomic_file_finish(a);
+    o.err = heard(kept);
     return o;
 }
 
 static void gets_its_name(void **state) {
     (void)state;
     int status = EXIT_FAILED;
-    draft *d = draft_open("json", "whole", &status);
-    assert_non_null(d);
-    fputs("all of it\n", draft_file(d));
+    atomic_file *a = atomic_file_open("json", "whole", &status);
+    assert_non_null(a);
+    fputs("all of it\n", atomic_file_stream(a));
     assert_int_equal(access("whole", F_OK), -1);
-    outcome o = finished(d);
+    outcome o = finished(a);
     assert_int_equal(o.status, EXIT_DONE);
     assert_string_equal(o.err, "");
     forget(&o);
-    draft_close(d);
+    atomic_file_close(a);
     char *text = read_all("whole");
     assert_string_equal(text, "all of it\n");
     free(text);
@@ -62,21 +56,21 @@ static void says_why(void **state) {
     for (unsigned i = 0; i < 3; i++) {
         int status = EXIT_FAILED;
         const struct rlimit low = {1024, old.rlim_max};
-        draft *d = draft_open("json", "cut", &status);
-        assert_non_null(d);
+        atomic_file *a = atomic_file_open("json", "cut", &status);
+        assert_non_null(a);
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
-        const size_t written = fwrite(much, 1, cases[i].bytes, draft_file(d));
+        const size_t written = fwrite(much, 1, cases[i].bytes, atomic_file_stream(a));
         assert_true(cases[i].bytes == 2000 || written < cases[i].bytes);
         if (!cases[i].to_the_end)
             assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
-        outcome o = finished(d);
+        outcome o = finished(a);
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
         assert_int_equal(o.status, EXIT_FAILED);
         assert_non_null(strstr(o.err, "--json cut: cannot be written"));
         assert_non_null(strstr(o.err, cases[i].says));
         assert_null(strstr(o.err, strerror(ENOTTY)));
         forget(&o);
-        draft_close(d);
+        atomic_file_close(a);
         assert_int_equal(access("cut", F_OK), -1);
     }
     assert_true(signal(SIGXFSZ, SIG_DFL) != SIG_ERR);
@@ -85,10 +79,10 @@ static void says_why(void **state) {
 static void refuses_places(void **state) {
     (void)state;
     int status = EXIT_DONE;
-    assert_null(draft_open("json", "no/such/place", &status));
+    assert_null(atomic_file_open("json", "no/such/place", &status));
     assert_int_equal(status, EXIT_BAD_INPUT);
     status = EXIT_DONE;
-    assert_null(draft_open("json", ".", &status));
+    assert_null(atomic_file_open("json", ".", &status));
     assert_int_equal(status, EXIT_BAD_INPUT);
 }
 

@@ -1,0 +1,300 @@
+/* test_host_loop.c - the host of all simulated parties (tools/host_loop.h): steps are prepared once
+ * and given to their owners, may overlap where a command says so, end by an interruption or an
+ * error and not otherwise; jobs of several workers have one root. */
+#include "run_tool.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include "host_loop.h"
+
+enum { ELEMS = 3, STEPS = 4, IN_X = 1, IN_Y = 2, OUT_W = 9, STEPS_MAX = 16 };
+
+/* A command: W = W + X Y, with X of party 0 and Y of party 2; W is opened. */
+typedef struct command {
+    host host;
+    run_options run;
+    int64_t x[2][ELEMS], y[ELEMS]; /* x: of step m at m mod 2, since steps may overlap */
+    int64_t want[ELEMS];           /* after the last step that is prepared */
+    unsigned prepared, given[2][STEPS_MAX], turns;
+    uint32_t finished_then[STEPS_MAX]; /* by the first party, when this step was prepared */
+    uint8_t root[UVCC_PARTIES][32];    /* of the last step, as a session of one worker says it */
+    uint8_t step_root[2][UVCC_PARTIES][32];
+    unsigned interrupt_at, fail_prepare, fail_input, fail_event, abort_at; /* steps; 0: never */
+    bool ahead;
+} command;
+
+static int make_program(void *user, const host_worker *w, uvcc_program **out) {
+    const command *c = user;
+    const uvcc_allocator al = uvcc_host_allocator();
+    (void)w;
+    assert_int_equal(uvcc_program_new(out, &al), 0);
+    uvcc_program *p = *out;
+    assert_int_equal(uvcc_program_topology(p, c->host.workers, 1, 1), 0);
+    const uint32_t x = test_tensor(p, "x", 1, ELEMS, 10, 0, UVCC_TRANSIENT),
+                   y = test_tensor(p, "y", 1, ELEMS, 10, 0, UVCC_TRANSIENT),
+                   z = test_tensor(p, "z", 1, ELEMS, 21, 0, UVCC_TRANSIENT),
+                   v = test_tensor(p, "w", 1, ELEMS, 40, 0, UVCC_PERSIST);
+    assert_true(uvcc_program_entry(p, "step") >= 0);
+    assert_true(uvcc_program_input(p, IN_X, x, 0) >= 0);
+    assert_true(uvcc_program_input(p, IN_Y, y, 2) >= 0);
+    const uvcc_op_desc ops[] = {
+        {.opcode = UVCC_OP_ELEM_MUL, .in_count = 2, .in = {x, y}, .out_count = 1, .out = {z}},
+        {.opcode = UVCC_OP_ADD,
+         .phase = UVCC_UPD,
+         .in_count = 2,
+         .in = {v, z},
+         .out_count = 1,
+         .out = {v}}};
+    for (unsigned i = 0; i < 2; i++)
+        assert_true(uvcc_program_op(p, &ops[i]) >= 0);
+    assert_true(uvcc_program_output(p, OUT_W, v) >= 0);
+    char why[256] = "";
+    if (uvcc_program_finish(p, why, sizeof why) != 0)
+        fail_msg("%s", why);
+    return EXIT_DONE;
+}
+
+static int entry_of(void *user, const host_worker *w, uint32_t step) {
+    (void)user;
+    (void)w;
+    (void)step;
+    return 0;
+}
+
+static bool may_run_ahead(void *user, uint32_t step) {
+    (void)step;
+    return ((const command *)user)->ahead;
+}
+
+static int prepare(void *user, uint32_t step) {
+    command *c = user;
+    assert_int_equal(step, c->prepared); /* every step once, in order */
+    c->prepared++;
+    for (unsigned p = 0; p < UVCC_PARTIES; p++)
+        if (c->host.worker[0].party[p].finished > c->finished_then[step])
+            c->finished_then[step] = c->host.worker[0].party[p].finished;
+    for (unsigned i = 0; i < ELEMS; i++) {
+        c->x[step % 2][i] = (int64_t)(step + 1) * (i + 2);
+        c->y[i] = 7 - (int64_t)i;
+        c->want[i] += c->x[step % 2][i] * c->y[i];
+    }
+    return c->fail_prepare == step && step != 0 ? EXIT_BAD_INPUT : EXIT_DONE;
+}
+
+static const int64_t *give_input(void *user, const host_worker *w, uint32_t step, uint32_t id) {
+    command *c = user;
+    (void)w;
+    assert_true(id == IN_X || id == IN_Y);
+    c->given[id == IN_Y][step]++;
+    return c->fail_input == step && step != 0 ? NULL : id == IN_X ? c->x[step % 2] : c->y;
+}
+
+static int take_event(void *user, const host_worker *w, unsigned party, const uvcc_event *e) {
+    command *c = user;
+    if (e->kind != UVCC_EVENT_STEP_FINISHED)
+        return EXIT_DONE;
+    memcpy(c->root[party], e->root, 32);
+    memcpy(c->step_root[w->rank][party], e->step_root, 32);
+    if (c->abort_at == e->step && e->step != 0 && w->rank == c->host.workers - 1 && party == 1)
+        assert_int_equal(
+            uvcc_session_abort(w->party[1].session, UVCC_ABORT_HOST, uvcc_loopback_now(w->net)), 0);
+    return c->fail_event == e->step && e->step != 0 ? EXIT_BAD_INPUT : EXIT_DONE;
+}
+
+static void count_turn(void *user) {
+    command *c = user;
+    c->turns++;
+    if (c->interrupt_at != 0 && host_finished(&c->host) == c->interrupt_at)
+        assert_int_equal(raise(SIGINT), 0);
+}
+
+static int open_job(command *c, uint32_t replicas) {
+    static const int64_t zeros[ELEMS];
+    c->run = (run_options){.seed = 5, .compute_seed = 1, .fault_seed = 1};
+    const host_config config = {.command = "train",
+                                .run = &c->run,
+                                .replicas = replicas,
+                                .stages = 1,
+                                .tensor_ranks = 1,
+                                .of_workers = replicas > 1,
+                                .hooks = {.user = c,
+                                          .program = make_program,
+                                          .entry = entry_of,
+                                          .ahead = may_run_ahead,
+                                          .prepare = prepare,
+                                          .input = give_input,
+                                          .event = take_event,
+                                          .turned = count_turn}};
+    int status = host_open(&c->host, &config);
+    for (uint32_t i = 0; i < replicas && status == EXIT_DONE; i++) {
+        host_worker *w = &c->host.worker[i];
+        status = host_set_public(&c->host, w, (uint32_t)uvcc_program_find(w->program, "w"), zeros);
+    }
+    return status == EXIT_DONE ? host_start(&c->host) : status;
+}
+
+static void check_outputs(const command *c, uint32_t step) {
+    for (uint32_t i = 0; i < c->host.workers; i++)
+        for (unsigned p = 0; p < UVCC_PARTIES; p++) {
+            const host_party *me = &c->host.worker[i].party[p];
+            const int64_t *v = uvcc_session_output(me->session, step, OUT_W);
+            assert_non_null(v);
+            assert_memory_equal(v, c->want, sizeof c->want);
+        }
+}
+
+/* Step by step, then several at once: the same. */
+static void runs_steps(void **state) {
+    (void)state;
+    command c = {0};
+    host_totals t;
+    assert_int_equal(open_job(&c, 1), EXIT_DONE);
+    for (uint32_t step = 0; step < STEPS; step++) {
+        assert_int_equal(host_run(&c.host, step + 1, true), EXIT_DONE);
+        assert_int_equal(host_finished(&c.host), step + 1);
+        check_outputs(&c, step);
+    }
+    assert_int_equal(host_run(&c.host, 3 * STEPS, true), EXIT_DONE);
+    check_outputs(&c, 3 * STEPS - 1);
+    assert_int_equal(c.prepared, 3 * STEPS);
+    for (uint32_t step = 0; step < 3 * STEPS; step++) {
+        assert_int_equal(c.given[0][step], 1); /* the owner's, and nobody else's */
+        assert_int_equal(c.given[1][step], 1);
+        assert_int_equal(c.finished_then[step], step);
+    }
+    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
+        uint8_t root[32];
+        assert_int_equal(host_root(&c.host, p, root), EXIT_DONE);
+        assert_memory_equal(root, c.root[p], 32);
+    }
+    host_totals_of(&c.host, &t);
+    assert_true(t.bytes_online > 0 && t.rounds > 0 && t.messages > 0);
+    assert_int_equal(host_close(&c.host), EXIT_DONE);
+    assert_int_equal(host_end(&c.host), EXIT_DONE);
+    assert_int_equal(host_end(&c.host), EXIT_DONE); /* nothing is left to end */
+}
+
+/* The next step is prepared while the one before it runs, and not the one after that. */
+static void runs_ahead(void **state) {
+    (void)state;
+    command c = {.ahead = true};
+    assert_int_equal(open_job(&c, 1), EXIT_DONE);
+    assert_int_equal(host_run(&c.host, STEPS, true), EXIT_DONE);
+    assert_int_equal(c.finished_then[1], 0);
+    for (uint32_t step = 1; step < STEPS; step++)
+        assert_true(c.finished_then[step] + 1 == step || c.finished_then[step] == step);
+    check_outputs(&c, STEPS - 1);
+    assert_int_equal(host_end(&c.host), EXIT_DONE);
+}
+
+static void several_workers(void **state) {
+    (void)state;
+    command c = {0};
+    assert_int_equal(open_job(&c, 2), EXIT_DONE);
+    assert_int_equal(host_run(&c.host, STEPS, true), EXIT_DONE);
+    check_outputs(&c, STEPS - 1);
+    assert_int_equal(c.given[0][0], 2); /* once for each worker */
+    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
+        uvcc_config cfg;
+        uint8_t roots[2][32], want[32], root[32];
+        assert_int_equal(uvcc_config_default(&cfg, sizeof cfg), 0);
+        seeded_identity(&cfg, "train", 5, p);
+        for (unsigned i = 0; i < 2; i++)
+            memcpy(roots[i], c.step_root[i][p], 32);
+        assert_int_equal(uvcc_audit_global_root(cfg.sid_job, STEPS - 1, 2, 1, 1, roots[0], want),
+                         0);
+        assert_int_equal(host_root(&c.host, p, root), EXIT_DONE);
+        assert_memory_equal(root, want, 32);
+    }
+    assert_int_equal(host_close(&c.host), EXIT_DONE);
+    assert_int_equal(host_end(&c.host), EXIT_DONE);
+}
+
+/* Runs into what was set up; says `part` and ends with `status`. */
+static void fails(command *c, uint32_t replicas, int status, const char *part) {
+    assert_int_equal(open_job(c, replicas), EXIT_DONE);
+    const int kept = hear();
+    const int was = host_run(&c->host, STEPS, true);
+    char *said = heard(kept);
+    assert_int_equal(was, status);
+    if (*part == '\0' ? *said != '\0' : strstr(said, part) == NULL)
+        fail_msg("it says: %s", said);
+    free(said);
+    assert_int_equal(host_end(&c->host), EXIT_DONE);
+}
+
+/* What a hook says is the end; what a session says too, with the worker's place if there are any.
+ */
+static void ends_by_errors(void **state) {
+    (void)state;
+    command c = {.fail_prepare = 1};
+    fails(&c, 1, EXIT_BAD_INPUT, "");
+    assert_int_equal(c.prepared, 2);
+    c = (command){.fail_input = 1};
+    fails(&c, 1, EXIT_FAILED, "");
+    c = (command){.fail_event = 1};
+    fails(&c, 1, EXIT_BAD_INPUT, "");
+    c = (command){.abort_at = 1};
+    fails(&c, 1, EXIT_FAILED, "party 1 stopped: ");
+    c = (command){.abort_at = 1};
+    fails(&c, 2, EXIT_FAILED, "party 1, worker r1 s0 t0 stopped: ");
+}
+
+/* A party that agrees to nothing keeps the others waiting for ever, and that is seen. */
+static void sees_that_nothing_moves(void **state) {
+    (void)state;
+    command c = {0};
+    assert_int_equal(open_job(&c, 1), EXIT_DONE);
+    assert_int_equal(host_run(&c.host, 1, true), EXIT_DONE);
+    c.host.c.about = "this";
+    c.host.worker[0].party[1].ready = false;
+    const int kept = hear();
+    assert_int_equal(host_run(&c.host, 2, true), EXIT_FAILED);
+    char *said = heard(kept);
+    assert_string_equal(said,
+                        "uvcc train: this: the parties wait for each other for ever in step 2\n");
+    free(said);
+    assert_int_equal(host_end(&c.host), EXIT_DONE);
+}
+
+static void too_many_workers(void **state) {
+    (void)state;
+    command c = {0};
+    const int kept = hear();
+    assert_int_equal(open_job(&c, UVCC_LOOPBACK_TRIANGLES_MAX + 1), EXIT_BAD_INPUT);
+    char *said = heard(kept);
+    assert_non_null(strstr(said, "65 workers; at most 64"));
+    free(said);
+    assert_int_equal(host_end(&c.host), EXIT_DONE);
+}
+
+/* The last one: the mark stays. Without `stops` a run goes on to its end. */
+static void stops_when_interrupted(void **state) {
+    (void)state;
+    command c = {.interrupt_at = 2};
+    host_catch_interrupt();
+    assert_false(host_interrupted());
+    fails(&c, 1, EXIT_INTERRUPTED, "");
+    assert_true(host_interrupted());
+    assert_true(c.prepared <= 3);
+    c = (command){0};
+    assert_int_equal(open_job(&c, 1), EXIT_DONE);
+    assert_int_equal(host_run(&c.host, STEPS, false), EXIT_DONE);
+    check_outputs(&c, STEPS - 1);
+    assert_int_equal(host_close(&c.host), EXIT_DONE);
+    assert_int_equal(host_end(&c.host), EXIT_DONE);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(runs_steps),
+        cmocka_unit_test(runs_ahead),
+        cmocka_unit_test(several_workers),
+        cmocka_unit_test(ends_by_errors),
+        cmocka_unit_test(sees_that_nothing_moves),
+        cmocka_unit_test(too_many_workers),
+        cmocka_unit_test(stops_when_interrupted),
+    };
+    return cmocka_run_group_tests(tests, enter, leave);
+}

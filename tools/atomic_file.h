@@ -1,0 +1,22 @@
+/* atomic_file.h - an output file under another name beside its place until it is whole, so that a
+ * place that cannot be written is known before the work, and a name never stands for half a file.
+ */
+#ifndef UVCC_TOOLS_DRAFT_H
+#define UVCC_TOOLS_DRAFT_H
+
+#include <stdio.h>
+
+typedef struct atomic_file atomic_file;
+/* `path` as --`option` gave it; "-" is standard output. NULL after reporting the error (report.h),
+ * with its exit status in *status. */
+atomic_file *atomic_file_open(const char *option, const char *path, int *status);
+FILE *atomic_file_stream(atomic_file *a);
+/* Whether such a file can be made: an exit status after reporting, before work whose results go
+ * there by other means. NULL: yes. */
+int atomic_file_check(const char *option, const char *path);
+/* Everything is written: the file gets its name. An exit status; also for writes that failed. */
+int atomic_file_finish(atomic_file *a);
+/* Takes away what was not finished. */
+void atomic_file_close(atomic_file *a);
+
+#endif

@@ -1,0 +1,576 @@
+/* host_loop.c - see host_loop.h.
+ *
+ * A turn hears the events of every party and then lets that party agree to steps and give inputs,
+ * one party after the other in a fixed order; after it the networks move on together. With inline
+ * or deferred executors a run is therefore a function of its options. */
+#include "host_loop.h"
+
+#include <assert.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RANK_BITS 8u /* of sessions of a job */
+_Static_assert(UVCC_LOOPBACK_TRIANGLES_MAX *UVCC_PARTIES <= 1u << RANK_BITS, "RANK_BITS");
+
+typedef bool condition(const host *h, const host_party *p);
+
+/* ---- interruption ---- */
+
+static volatile sig_atomic_t interrupted;
+static void on_interrupt(int number) {
+    (void)number;
+    interrupted = 1;
+}
+
+void host_catch_interrupt(void) {
+    const struct sigaction on_signal = {.sa_handler = on_interrupt};
+    (void)sigaction(SIGINT, &on_signal, NULL);
+}
+
+bool host_interrupted(void) {
+    return interrupted != 0;
+}
+
+/* ---- small things ---- */
+
+int host_failed(const host *h, const char *what, int rc) {
+    const char *about = h->c.about != NULL ? h->c.about : "", *line = h->log.line;
+    return report_error(EXIT_FAILED, "%s%s%s: %s%s%s", about, *about != '\0' ? ": " : "", what,
+                        uvcc_error_text(rc), *line != '\0' ? ": " : "", line);
+}
+
+/* Of all sessions of the job. */
+static uint32_t number_of(const host_worker *w, unsigned p) {
+    return w->rank * UVCC_PARTIES + p;
+}
+
+static bundle_place place_of(const host_worker *w, unsigned p) {
+    return (bundle_place){.party = (uint8_t)p,
+                          .r = (uint16_t)w->replica,
+                          .s = (uint16_t)w->stage,
+                          .t = (uint16_t)w->tensor_rank};
+}
+
+static bool all(const host *h, condition *is) {
+    for (uint32_t i = 0; i < h->workers; i++)
+        for (unsigned p = 0; p < UVCC_PARTIES; p++)
+            if (!is(h, &h->worker[i].party[p]))
+                return false;
+    return true;
+}
+
+uint32_t host_finished(const host *h) {
+    uint32_t least = UINT32_MAX;
+    for (uint32_t i = 0; i < h->workers; i++)
+        for (unsigned p = 0; p < UVCC_PARTIES; p++)
+            if (h->worker[i].party[p].finished < least)
+                least = h->worker[i].party[p].finished;
+    return least;
+}
+
+/* ---- setting up ---- */
+
+/* They hold a party's secrets, so they are opened before there are any. */
+static int open_logs(host *h) {
+    assert(h->c.record == NULL || h->workers == 1);
+    for (unsigned p = 0; h->c.record != NULL && p < UVCC_PARTIES; p++) {
+        h->worker[0].party[p].log = uvlog_open(h->c.record, p, h->c.force);
+        if (h->worker[0].party[p].log == NULL)
+            return EXIT_BAD_INPUT;
+    }
+    return EXIT_DONE;
+}
+
+static int open_audit(host *h) {
+    if (h->c.run->audit == NULL)
+        return EXIT_DONE;
+    bundles_config c = {.dir = h->c.run->audit,
+                        .replicas = (uint16_t)h->c.replicas,
+                        .stages = (uint16_t)h->c.stages,
+                        .tp_ranks = (uint16_t)h->c.tensor_ranks,
+                        .run = h->c.run_number};
+    seeded_bundles(&c, h->c.command, h->c.run->seed);
+    h->audit = bundles_open(&c);
+    return h->audit != NULL ? EXIT_DONE : EXIT_BAD_INPUT;
+}
+
+static int open_trace(host *h) {
+    int status = EXIT_DONE;
+    if (h->c.run->trace == NULL && !h->c.run->profile)
+        return EXIT_DONE;
+    h->trace = trace_new(h->c.run->trace, h->worker[0].program, h->workers * UVCC_PARTIES, &status);
+    if (h->trace != NULL && h->c.hooks.part != NULL)
+        trace_name_parts(h->trace, h->c.hooks.part, h->c.hooks.user);
+    return status;
+}
+
+static int open_planes(host *h) {
+    int rc = 0;
+    for (unsigned p = 0; p < UVCC_PARTIES && rc == 0; p++)
+        rc = uvcc_collective_new(
+            &h->plane[p], &(uvcc_collective_config){.size = sizeof(uvcc_collective_config),
+                                                    .alloc = h->al,
+                                                    .replicas = (uint16_t)h->c.replicas,
+                                                    .stages = (uint16_t)h->c.stages,
+                                                    .tp_ranks = (uint16_t)h->c.tensor_ranks});
+    return rc == 0 ? EXIT_DONE : host_failed(h, "the local plane", rc);
+}
+
+static void hook_trace(host *h, const host_worker *w, unsigned p, uvcc_config *session,
+                       uvcc_cpu_config *cpu) {
+    char name[64], worker[48] = "";
+    if (h->trace == NULL)
+        return;
+    if (h->c.of_workers)
+        (void)snprintf(worker, sizeof worker, " r%u s%u t%u", w->replica, w->stage, w->tensor_rank);
+    (void)snprintf(name, sizeof name, "party %u%s", p, worker);
+    trace_hook(h->trace, number_of(w, p), name, session, cpu);
+    trace_program(h->trace, number_of(w, p), w->program);
+}
+
+/* A job of one worker leaves them 0, which means the same: its logs hold the configuration as the
+ * host gave it. */
+static void place_session(const host *h, const host_worker *w, uvcc_config *cfg) {
+    if (h->workers == 1)
+        return;
+    cfg->replicas = (uint16_t)h->c.replicas;
+    cfg->stages = (uint16_t)h->c.stages;
+    cfg->tp_ranks = (uint16_t)h->c.tensor_ranks;
+    cfg->replica = (uint16_t)w->replica;
+    cfg->stage = (uint16_t)w->stage;
+    cfg->tp_rank = (uint16_t)w->tensor_rank;
+}
+
+/* The random bytes of a run that goes on from a checkpoint are others than those of the runs
+ * before: a pad must never come twice. */
+static void configure(host *h, host_worker *w, unsigned p, uvcc_config *cfg, uvcc_cpu_config *cpu) {
+    const run_options *o = h->c.run;
+    host_party *me = &w->party[p];
+    seeded_session(cfg, &h->al, h->c.command, o->seed, p, &o->faults, &h->log);
+    cfg->random = uvcc_seeded(&me->random, o->seed, h->c.run_number << RANK_BITS | number_of(w, p));
+    place_session(h, w, cfg);
+    cfg->bundles = o->audit != NULL;
+    cfg->cookie = number_of(w, p);
+    cfg->checkpoint_every = h->c.checkpoints ? 1 : 0;
+    cfg->next_step = h->c.first_step;
+    cfg->next_run = h->c.run_number;
+    if (me->log != NULL) {
+        cfg->record = uvlog_recorder(me->log);
+        cfg->record.app = (const uint8_t *)h->c.app;
+        cfg->record.app_len = strlen(h->c.app);
+    }
+    hook_trace(h, w, p, cfg, cpu);
+    if (h->c.hooks.configure != NULL)
+        h->c.hooks.configure(h->c.hooks.user, w, p, cfg, cpu);
+}
+
+/* What a session refuses of its program is the options' doing, anything else ours. */
+static int open_party(host *h, host_worker *w, unsigned p) {
+    host_party *me = &w->party[p];
+    uvcc_cpu_config cpu = {.size = sizeof cpu,
+                           .alloc = h->al,
+                           .mode = (uvcc_cpu_mode)h->c.run->compute,
+                           .threads = h->c.threads,
+                           .seed = UVCC_PARTIES * h->c.run->compute_seed + p};
+    uvcc_config cfg;
+    int rc = uvcc_config_default(&cfg, sizeof cfg);
+    if (rc == 0) {
+        configure(h, w, p, &cfg, &cpu);
+        rc = uvcc_cpu_new(&me->cpu, &cpu);
+    }
+    if (rc == 0)
+        rc = uvcc_session_new(&me->session, &cfg);
+    if (rc == 0)
+        rc = uvcc_session_load_program(me->session, w->program);
+    if (h->c.smaller != NULL && (rc == UVCC_ERR_PROGRAM || rc == UVCC_ERR_LIMIT))
+        return report_error(EXIT_BAD_INPUT, "a step is too large (%s); give %s", h->log.line,
+                            h->c.smaller);
+    me->agreed = me->given = me->finished = h->c.first_step;
+    return rc == 0 ? EXIT_DONE : host_failed(h, "a session cannot begin", rc);
+}
+
+static int open_worker(host *h, host_worker *w) {
+    const run_options *o = h->c.run;
+    const int rc = seeded_network(&w->net, &h->al, &o->faults, o->fault_seed + w->rank);
+    int status = rc == 0 ? EXIT_DONE : host_failed(h, "the network", rc);
+    for (unsigned p = 0; p < UVCC_PARTIES && status == EXIT_DONE; p++)
+        status = open_party(h, w, p);
+    return status;
+}
+
+/* Workers in order of their rank. */
+static int make_workers(host *h) {
+    const uint32_t stages = h->c.stages, ranks = h->c.tensor_ranks;
+    h->workers = h->c.replicas * stages * ranks;
+    if (h->workers > UVCC_LOOPBACK_TRIANGLES_MAX)
+        return report_error(
+            EXIT_BAD_INPUT,
+            "--replicas, --stages, --tensor: %u workers; at most %u run in one process", h->workers,
+            UVCC_LOOPBACK_TRIANGLES_MAX);
+    h->worker = calloc(h->workers, sizeof *h->worker);
+    if (h->worker == NULL)
+        return host_failed(h, "the workers", UVCC_ERR_NOMEM);
+    for (uint32_t i = 0; i < h->workers; i++)
+        h->worker[i] = (host_worker){.replica = i / ranks / stages,
+                                     .stage = i / ranks % stages,
+                                     .tensor_rank = i % ranks,
+                                     .rank = i};
+    return EXIT_DONE;
+}
+
+/* Programs come first: options that make none leave nothing behind. Then places that cannot be
+ * written are known before the work begins. */
+int host_open(host *h, const host_config *c) {
+    *h = (host){.c = *c, .al = uvcc_host_allocator(), .until = c->first_step};
+    h->prepared = c->first_step;
+    int status = make_workers(h);
+    for (uint32_t i = 0; i < h->workers && status == EXIT_DONE; i++)
+        status = c->hooks.program(c->hooks.user, &h->worker[i], &h->worker[i].program);
+    if (status == EXIT_DONE)
+        status = open_logs(h);
+    if (status == EXIT_DONE)
+        status = open_audit(h);
+    if (status == EXIT_DONE)
+        status = open_planes(h);
+    if (status == EXIT_DONE)
+        status = open_trace(h);
+    for (uint32_t i = 0; i < h->workers && status == EXIT_DONE; i++)
+        status = open_worker(h, &h->worker[i]);
+    return status;
+}
+
+/* ---- events ---- */
+
+static int stopped(const host *h, const host_worker *w, unsigned p, const uvcc_event *e) {
+    const char *about = h->c.about != NULL ? h->c.about : "";
+    char worker[64] = "";
+    if (h->c.of_workers)
+        (void)snprintf(worker, sizeof worker, ", worker r%u s%u t%u", w->replica, w->stage,
+                       w->tensor_rank);
+    return report_error(EXIT_FAILED, "%s%sparty %u%s stopped: %s%s%s", about,
+                        *about != '\0' ? ": " : "", p, worker, uvcc_abort_text(e->reason),
+                        e->text != NULL ? ": " : "", e->text != NULL ? e->text : "");
+}
+
+static int take_event(host *h, host_worker *w, unsigned p, const uvcc_event *e) {
+    const bundle_place at = place_of(w, p);
+    host_party *me = &w->party[p];
+    int status = h->audit != NULL ? bundles_event(h->audit, me->session, &at, e) : EXIT_DONE;
+    if (status == EXIT_DONE && h->c.hooks.event != NULL)
+        status = h->c.hooks.event(h->c.hooks.user, w, p, e);
+    if (status != EXIT_DONE)
+        return status;
+    switch (e->kind) {
+    case UVCC_EVENT_READY:
+        me->ready = true;
+        break;
+    case UVCC_EVENT_STEP_FINISHED:
+        me->finished = e->step + 1;
+        memcpy(me->step_root, e->step_root, sizeof me->step_root);
+        break;
+    case UVCC_EVENT_CHECKPOINT:
+        me->checkpointed = e->step;
+        break;
+    case UVCC_EVENT_ABORTED:
+        return stopped(h, w, p, e);
+    case UVCC_EVENT_CLOSED:
+        me->closed = true;
+        break;
+    default:
+        break;
+    }
+    return EXIT_DONE;
+}
+
+static int take_events(host *h, host_worker *w, unsigned p) {
+    uvcc_event e;
+    int status = EXIT_DONE;
+    while (status == EXIT_DONE && uvcc_session_poll_event(w->party[p].session, &e) == 1)
+        status = take_event(h, w, p, &e);
+    return status;
+}
+
+/* ---- steps ---- */
+
+static int refused(const host *h, uint32_t step, int rc) {
+    if (rc != UVCC_ERR_REFUSED)
+        return host_failed(h, "a step was refused", rc);
+    return report_error(EXIT_FAILED,
+                        "the check of a product failed in step %u of an earlier run; find out "
+                        "why, then go on with --sks-override, which the transcript records",
+                        step + 1);
+}
+
+/* A step is agreed to once the one before it is finished, or, where the command says so, is
+ * running. */
+static int agree(host *h, host_worker *w, unsigned p) {
+    const host_hooks *c = &h->c.hooks;
+    host_party *me = &w->party[p];
+    while (me->ready && me->agreed < h->until) {
+        const uint32_t step = me->agreed;
+        const bool ahead = c->ahead != NULL && c->ahead(c->user, step);
+        if (step > me->finished + ahead)
+            break;
+        if (step == h->prepared && c->prepare != NULL) {
+            const int status = c->prepare(c->user, step);
+            if (status != EXIT_DONE)
+                return status;
+        }
+        if (step == h->prepared)
+            h->prepared++;
+        const int entry = c->entry(c->user, w, step);
+        const int rc = entry < 0 ? entry
+                                 : uvcc_session_step(me->session, step, (uint32_t)entry,
+                                                     uvcc_loopback_now(w->net));
+        if (rc == UVCC_ERR_AGAIN)
+            break;
+        if (rc != 0)
+            return refused(h, step, rc);
+        me->agreed++;
+    }
+    return EXIT_DONE;
+}
+
+/* Inputs of steps that are agreed to. A session may not take one yet: then it is offered again. */
+static int give(host *h, host_worker *w, unsigned p) {
+    const host_hooks *c = &h->c.hooks;
+    host_party *me = &w->party[p];
+    for (; me->given < me->agreed; me->given++, me->inputs = 0) {
+        const uint32_t entry = (uint32_t)c->entry(c->user, w, me->given);
+        for (; me->inputs < uvcc_program_input_count(w->program, entry); me->inputs++) {
+            const uvcc_io_desc *in = uvcc_program_input_at(w->program, entry, me->inputs);
+            if (in->owner != p)
+                continue;
+            const int64_t *v = c->input(c->user, w, me->given, in->id);
+            if (v == NULL)
+                return EXIT_FAILED;
+            const int rc =
+                uvcc_session_input(me->session, me->given, in->id, v, uvcc_loopback_now(w->net));
+            if (rc == UVCC_ERR_AGAIN)
+                return EXIT_DONE;
+            if (rc != 0)
+                return host_failed(h, "an input was refused", rc);
+        }
+    }
+    return EXIT_DONE;
+}
+
+/* ---- driving ---- */
+
+static int turn(host *h) {
+    int status = EXIT_DONE;
+    for (uint32_t i = 0; i < h->workers; i++)
+        for (unsigned p = 0; p < UVCC_PARTIES && status == EXIT_DONE; p++) {
+            status = take_events(h, &h->worker[i], p);
+            if (status == EXIT_DONE)
+                status = agree(h, &h->worker[i], p);
+            if (status == EXIT_DONE)
+                status = give(h, &h->worker[i], p);
+        }
+    if (h->c.hooks.turned != NULL)
+        h->c.hooks.turned(h->c.hooks.user);
+    return status;
+}
+
+/* All networks, up to the next time that something happens. */
+static int drive(host *h) {
+    uvcc_loopback_triangle t[UVCC_LOOPBACK_TRIANGLES_MAX];
+    const char *about = h->c.about != NULL ? h->c.about : "";
+    for (uint32_t i = 0; i < h->workers; i++) {
+        t[i].net = h->worker[i].net;
+        for (unsigned p = 0; p < UVCC_PARTIES; p++) {
+            t[i].sessions[p] = h->worker[i].party[p].session;
+            t[i].executors[p] = h->worker[i].party[p].cpu;
+        }
+    }
+    const int rc = uvcc_loopback_drive_all(t, h->workers, h->plane);
+    if (rc < 0)
+        return host_failed(h, "the parties cannot go on", rc);
+    if (rc == 0)
+        return report_error(EXIT_FAILED, "%s%sthe parties wait for each other for ever in step %u",
+                            about, *about != '\0' ? ": " : "", host_finished(h) + 1);
+    return EXIT_DONE;
+}
+
+static int drive_until(host *h, condition *is, bool stops) {
+    int status = turn(h);
+    while (status == EXIT_DONE && !all(h, is)) {
+        if (stops && host_interrupted())
+            return EXIT_INTERRUPTED;
+        status = drive(h);
+        if (status == EXIT_DONE)
+            status = turn(h);
+    }
+    return status;
+}
+
+static bool is_ready(const host *h, const host_party *p) {
+    (void)h;
+    return p->ready;
+}
+
+static bool is_closed(const host *h, const host_party *p) {
+    (void)h;
+    return p->closed;
+}
+
+/* What the parties say of each other's roots belongs to a step. */
+static bool has_finished(const host *h, const host_party *p) {
+    return p->finished >= h->until && (!h->c.checkpoints || p->checkpointed >= h->until) &&
+           (h->audit == NULL || bundles_waiting(h->audit) == 0);
+}
+
+int host_start(host *h) {
+    int rc = 0;
+    for (uint32_t i = 0; i < h->workers && rc == 0; i++)
+        for (unsigned p = 0; p < UVCC_PARTIES && rc == 0; p++)
+            rc = uvcc_session_start(h->worker[i].party[p].session,
+                                    uvcc_loopback_now(h->worker[i].net));
+    h->recorded = rc == 0;
+    return rc == 0 ? EXIT_DONE : host_failed(h, "a session cannot start", rc);
+}
+
+int host_ready(host *h) {
+    return drive_until(h, is_ready, true);
+}
+
+int host_run(host *h, uint32_t steps, bool stops) {
+    assert(steps >= h->until);
+    h->until = steps;
+    return drive_until(h, has_finished, stops);
+}
+
+int host_close(host *h) {
+    int rc = 0;
+    for (uint32_t i = 0; i < h->workers && rc == 0; i++)
+        for (unsigned p = 0; p < UVCC_PARTIES && rc == 0; p++)
+            rc = uvcc_session_close(h->worker[i].party[p].session,
+                                    uvcc_loopback_now(h->worker[i].net));
+    return rc == 0 ? drive_until(h, is_closed, false) : host_failed(h, "closing", rc);
+}
+
+int host_set_public(host *h, host_worker *w, uint32_t tensor, const int64_t *v) {
+    int rc = 0;
+    for (unsigned p = 0; p < UVCC_PARTIES && rc == 0; p++)
+        while ((rc = uvcc_session_set_public(w->party[p].session, tensor, v)) == UVCC_ERR_AGAIN) {
+            const int status = drive(h); /* what is out must end first */
+            if (status != EXIT_DONE)
+                return status;
+        }
+    return rc == 0 ? EXIT_DONE : host_failed(h, "a public value", rc);
+}
+
+/* ---- the end ---- */
+
+/* What waits for a peer's AUDIT when a run ends early is written as far as it goes. */
+static int end_audit(host *h) {
+    int status = EXIT_DONE;
+    for (uint32_t i = 0; h->audit != NULL && i < h->workers; i++)
+        for (unsigned p = 0; p < UVCC_PARTIES; p++) {
+            const host_worker *w = &h->worker[i];
+            const bundle_place at = place_of(w, p);
+            if (w->party[p].session != NULL &&
+                bundles_flush(h->audit, w->party[p].session, &at) != EXIT_DONE)
+                status = EXIT_FAILED;
+        }
+    bundles_close(h->audit);
+    return status;
+}
+
+/* Logs of runs that failed are kept too: that is what they are for. */
+static int end_logs(host *h) {
+    int status = EXIT_DONE;
+    for (unsigned p = 0; p < UVCC_PARTIES && h->c.record != NULL; p++) {
+        uvlog *log = h->worker[0].party[p].log;
+        if (log != NULL && h->recorded && status == EXIT_DONE)
+            status = uvlog_finish(log);
+        uvlog_close(log);
+    }
+    return status;
+}
+
+/* Executors go first: jobs that are out end before their memory goes. Logs go last: a session may
+ * have something to say until it is gone. */
+int host_end(host *h) {
+    if (h->worker == NULL)
+        return EXIT_DONE;
+    const int status = end_audit(h);
+    for (uint32_t i = 0; i < h->workers; i++)
+        for (unsigned p = 0; p < UVCC_PARTIES; p++)
+            uvcc_cpu_free(h->worker[i].party[p].cpu);
+    for (unsigned p = 0; p < UVCC_PARTIES; p++)
+        uvcc_collective_free(h->plane[p]);
+    for (uint32_t i = 0; i < h->workers; i++) {
+        for (unsigned p = 0; p < UVCC_PARTIES; p++)
+            uvcc_session_free(h->worker[i].party[p].session);
+        uvcc_loopback_free(h->worker[i].net);
+        uvcc_program_free(h->worker[i].program);
+    }
+    trace_free(h->trace);
+    const int logs = end_logs(h);
+    free(h->worker);
+    h->worker = NULL;
+    return status != EXIT_DONE ? status : logs;
+}
+
+/* ---- results ---- */
+
+int host_root(const host *h, unsigned party, uint8_t root[32]) {
+    uvcc_config cfg;
+    uint8_t(*roots)[32] = calloc(h->workers, sizeof *roots);
+    int rc = roots == NULL ? UVCC_ERR_NOMEM : uvcc_config_default(&cfg, sizeof cfg);
+    for (uint32_t i = 0; rc == 0 && i < h->workers; i++)
+        memcpy(roots[i], h->worker[i].party[party].step_root, sizeof roots[i]);
+    if (rc == 0) {
+        seeded_identity(&cfg, h->c.command, h->c.run->seed, party);
+        rc = uvcc_audit_global_root(cfg.sid_job, host_finished(h) - 1, (uint16_t)h->c.replicas,
+                                    (uint16_t)h->c.stages, (uint16_t)h->c.tensor_ranks, roots[0],
+                                    root);
+    }
+    free(roots);
+    return rc == 0 ? EXIT_DONE : host_failed(h, "the roots", rc);
+}
+
+static uint64_t more(uint64_t a, uint64_t b) {
+    return a > b ? a : b;
+}
+
+void host_totals_of(const host *h, host_totals *out) {
+    *out = (host_totals){0};
+    for (uint32_t i = 0; i < h->workers; i++)
+        for (unsigned p = 0; p < UVCC_PARTIES; p++) {
+            uvcc_session_stats st;
+            uvcc_session_get_stats(h->worker[i].party[p].session, &st);
+            out->bytes_online += st.bytes_online;
+            out->bytes_preprocessing += st.bytes_preprocessing;
+            out->messages += st.messages;
+            out->retransmissions += st.retransmissions;
+            out->rounds = more(out->rounds, st.rounds);
+            out->tensor_peak = more(out->tensor_peak, st.tensor_peak_bytes);
+            out->transient_peak = more(out->transient_peak, st.transient_peak_bytes);
+        }
+}
+
+int host_report(host *h, report_json *json, json_t *result, FILE *to) {
+    json_t *profile = NULL;
+    host_totals t;
+    if (h->trace == NULL)
+        return report_json_put(json, result);
+    host_totals_of(h, &t);
+    trace_other_bytes(h->trace, t.bytes_online, t.bytes_preprocessing);
+    int status = h->c.run->profile ? trace_print(h->trace, to) : EXIT_DONE;
+    if (status == EXIT_DONE && h->c.run->profile) {
+        profile = trace_json(h->trace);
+        if (profile == NULL || json_object_update(result, profile) != 0)
+            status = report_error(EXIT_FAILED, "out of memory");
+        json_decref(profile);
+    }
+    if (status != EXIT_DONE) {
+        json_decref(result);
+        return status;
+    }
+    const int written = report_json_put(json, result), traced = trace_finish(h->trace);
+    return written != EXIT_DONE ? written : traced;
+}

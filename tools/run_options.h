@@ -1,0 +1,19 @@
+/* run_options.h - the options of a run of simulated parties, alike in all commands that have one.
+ */
+#ifndef UVCC_TOOLS_RUN_OPTIONS_H
+#define UVCC_TOOLS_RUN_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <uvcc/loopback.h>
+
+typedef struct run_options {
+    const char *json, *audit, *trace; /* NULL: not given */
+    uint32_t products;                /* uvcc_products */
+    uint32_t compute;                 /* uvcc_cpu_mode */
+    uint64_t seed, compute_seed, fault_seed;
+    uvcc_fault_config faults; /* drop, duplicate, reorder, corrupt */
+    bool profile, progress, help;
+} run_options;
+
+#endif

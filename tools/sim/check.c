@@ -1,0 +1,101 @@
+/* check.c - what must hold of a run at one time: when its faults end, and when it is over. What
+ * must hold all the time is checked where it happens. */
+#include "world.h"
+
+#define MEMORY_SLACK (1u << 20)
+#define MEMORY_TIMES 4u
+#define FRAMES_TIMES 4u
+#define FRAMES_SLACK 400u
+#define INPUT_FRAMES 400u
+
+/* An unaccepted message is not acknowledged, so its sender tries on. */
+void sim_check_held(sim_world *w) {
+    uint64_t rto = w->plan->rto_max_ns != 0 ? w->plan->rto_max_ns : 2 * SIM_S;
+    uint64_t off = SIM_BIT(SIM_CLOCK_AHEAD) | SIM_BIT(SIM_CLOCK_STOP) | SIM_BIT(SIM_CLOCK_BACK) |
+                   SIM_BIT(SIM_RESTART) | SIM_BIT(SIM_HOSTILE) | SIM_BIT(SIM_ALLOC) |
+                   SIM_BIT(SIM_JOB_FAIL) | SIM_BIT(SIM_BANDWIDTH);
+    if (!w->plan->datagram || (w->plan->faults & off) != 0 || w->out->aborts != 0)
+        return;
+    uint64_t now = sim_now(w);
+    for (uint32_t i = 0; i < w->nodes; i++) {
+        const sim_party *p = &w->party[i];
+        bool held = false;
+        uint64_t heard = 0;
+        for (uint32_t k = 0; k < p->job_count; k++)
+            held |= p->jobs[k].receives && p->jobs[k].due == UVCC_NEVER &&
+                    now - p->jobs[k].since > 3 * rto;
+        for (uint32_t q = 0; q < w->nodes; q++)
+            heard = w->pipe[q][i].data_at > heard ? w->pipe[q][i].data_at : heard;
+        if (held && now - heard > 2 * rto)
+            sim_fail(w,
+                     "party %u did not accept a message yet, but nobody has sent it again for %.2f "
+                     "s; retransmissions are %.2f s apart at most",
+                     p->index, (double)(now - heard) * 1e-9, (double)rto * 1e-9);
+    }
+}
+
+/* What the session counted is what its host did, and it took no more memory than it may. */
+void sim_check_end(sim_party *p) {
+    sim_world *w = p->w;
+    uvcc_session_stats st;
+    uvcc_session_get_stats(p->s, &st);
+    w->out->messages += st.messages;
+    if (st.jobs != p->handed || p->handed != p->completed)
+        sim_fail(w, "party %u: %llu jobs were taken, %llu completed, %llu counted", p->index,
+                 (unsigned long long)p->handed, (unsigned long long)p->completed,
+                 (unsigned long long)st.jobs);
+    if (st.jobs_stale != p->stale)
+        sim_fail(w, "party %u: %llu stale completions, %llu counted", p->index,
+                 (unsigned long long)p->stale, (unsigned long long)st.jobs_stale);
+    uint64_t harm = SIM_BIT(SIM_CORRUPT) | SIM_BIT(SIM_TRUNCATE) | SIM_BIT(SIM_HOSTILE) |
+                    SIM_BIT(SIM_RESTART) | SIM_BIT(SIM_ALLOC);
+    if ((w->plan->faults & harm) == 0 && st.frames_refused != p->refused)
+        sim_fail(w, "party %u refused %llu frames that nobody harmed", p->index,
+                 (unsigned long long)(st.frames_refused - p->refused));
+    /* A digest has a leaf, two commitments one of their lift besides; a coin has one; four digests
+     * of a verdict make two, of triple and verdict. */
+    uint64_t leaves = p->finished - p->base + p->hash_items + p->commit_items / 2 + p->coins +
+                      p->verdict_items / 2;
+    leaves = w->plan->audit_off ? 0 : leaves;
+    if (!p->aborted && w->out->aborts == 0 && st.leaves != leaves)
+        sim_fail(w, "party %u: %llu leaves, not %llu", p->index, (unsigned long long)st.leaves,
+                 (unsigned long long)leaves);
+    if (w->clean == NULL || p->triangle != 0)
+        return;
+    double usual = (double)w->clean->memory_peak[p->index];
+    double ratio = (double)st.memory_peak_bytes / usual;
+    if (ratio > w->out->memory_ratio)
+        w->out->memory_ratio = ratio;
+    if (st.memory_peak_bytes > MEMORY_TIMES * w->clean->memory_peak[p->index] + MEMORY_SLACK)
+        sim_fail(w, "party %u takes %llu bytes, usually %.0f", p->index,
+                 (unsigned long long)st.memory_peak_bytes, usual);
+}
+
+/* It sent no more than what came gave it reason to. */
+void sim_check_work(sim_party *p) {
+    sim_world *w = p->w;
+    uint64_t frames = 0;
+    for (uint32_t b = 0; b < w->nodes; b++)
+        frames += w->pipe[p->node][b].frames;
+    if (w->clean == NULL || p->triangle != 0) {
+        w->record->frames[p->index % 3] = p->triangle != 0 ? w->record->frames[p->index] : frames;
+        return;
+    }
+    /* A connection that comes back repeats what was on its way: at most all. */
+    uint64_t usual = w->clean->frames[p->index];
+    uint64_t base =
+        usual + p->frames_in + p->timers + FRAMES_SLACK + p->reopened * usual / FRAMES_TIMES;
+    double ratio = (double)frames / (double)base;
+    if (ratio > w->out->frames_ratio)
+        w->out->frames_ratio = ratio;
+    double burst = (double)p->frames_most / (double)(usual + INPUT_FRAMES);
+    if (burst > w->out->input_frames)
+        w->out->input_frames = burst;
+    if (frames > FRAMES_TIMES * base)
+        sim_fail(w, "party %u sends %llu frames after %llu packets and %llu timers; usually %llu",
+                 p->index, (unsigned long long)frames, (unsigned long long)p->frames_in,
+                 (unsigned long long)p->timers, (unsigned long long)usual);
+    if (p->frames_most > 2 * (usual + INPUT_FRAMES))
+        sim_fail(w, "party %u sends %llu frames after one input", p->index,
+                 (unsigned long long)p->frames_most);
+}

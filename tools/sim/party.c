@@ -1,0 +1,549 @@
+/* party.c - a party of a run: a host around one session, as in <uvcc/session.h>, with a clock of
+ * its own, memory that can fail, and a life that can end and begin anew from a checkpoint.
+ *
+ * It has its own loop, not that of the other commands (host_loop.h): what it does between the calls
+ * of a host, and in which order, is what is tried out here. */
+#include "world.h"
+
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- memory ---- */
+
+#define BLOCK_MAGIC UINT64_C(0x75766363626c6f63)
+enum { BLOCK_HEAD = 64 };
+
+static void *memory_alloc(void *user, size_t bytes, uvcc_mem_class cls) {
+    sim_memory *m = user;
+    if (++m->calls == m->fail_at) {
+        m->failed = m->lately = true;
+        return NULL;
+    }
+    size_t room = (bytes + 2 * BLOCK_HEAD - 1) & ~(size_t)(BLOCK_HEAD - 1);
+    uint8_t *p = aligned_alloc(BLOCK_HEAD, room);
+    if (p == NULL)
+        abort();
+    const uint64_t head[3] = {BLOCK_MAGIC, bytes, (uint64_t)cls};
+    memcpy(p, head, sizeof head);
+    memset(p + BLOCK_HEAD, 0xA5, room - BLOCK_HEAD);
+    m->live_blocks++;
+    m->live_bytes += bytes;
+    return p + BLOCK_HEAD;
+}
+
+static void memory_free(void *user, void *at, size_t bytes, uvcc_mem_class cls) {
+    sim_memory *m = user;
+    if (at == NULL)
+        return;
+    uint8_t *p = (uint8_t *)at - BLOCK_HEAD;
+    uint64_t head[3];
+    memcpy(head, p, sizeof head);
+    if (head[0] != BLOCK_MAGIC || head[1] != bytes || head[2] != (uint64_t)cls)
+        abort(); /* freed twice, or as another size or class */
+    memset(p, 0x5A, BLOCK_HEAD + bytes);
+    m->live_blocks--;
+    m->live_bytes -= bytes;
+    free(p);
+}
+
+/* ---- clocks ---- */
+
+uint64_t sim_local(const sim_party *p) {
+    return p->stands_until > sim_now(p->w) ? p->stands_at : sim_now(p->w) + p->skew;
+}
+
+uint64_t sim_look(sim_party *p) {
+    uint64_t t = sim_local(p);
+    if (t > p->latest)
+        p->latest = t;
+    return t;
+}
+
+static bool output_waits(const sim_party *p) {
+    for (unsigned i = 0; i < 3; i++) {
+        const sim_pipe *pipe = &p->w->pipe[p->node][3u * p->triangle + i];
+        if (i != p->index && (p->slot[i].out || pipe->queue.len != 0))
+            return true;
+    }
+    return false;
+}
+
+/* When the host's timer goes off, in global time. */
+void sim_arm(sim_party *p, bool fired) {
+    sim_world *w = p->w;
+    uint64_t now = sim_now(w), local = sim_look(p), at = uvcc_session_next_deadline(p->s);
+    p->wake = UVCC_NEVER;
+    if (at == UVCC_NEVER)
+        return;
+    if (at <= p->latest && at <= local) {
+        if (fired && !output_waits(p) && !p->closed && !p->mem.lately)
+            sim_fail(w, "party %u: the deadline is in the past, and nothing waits to be sent",
+                     p->index);
+        p->wake = fired ? now + SIM_MS : now;
+        return;
+    }
+    uint64_t wait = at - local;
+    uint64_t from = p->stands_until > now ? p->stands_until : now;
+    p->wake = wait < UVCC_NEVER - 1 - from ? from + wait : UVCC_NEVER - 1;
+    if (sim_strikes(w, SIM_TIMER_EARLY)) {
+        p->wake = now + sim_below(&w->r[SIM_TIMER_EARLY], (wait < SIM_S ? wait : SIM_S) + 1) + 1;
+    } else if (sim_strikes(w, SIM_TIMER_LATE)) {
+        p->wake += sim_some_time(&w->r[SIM_TIMER_LATE], 10000, 100 * SIM_MS);
+    }
+}
+
+/* ---- transmits ---- */
+
+static uint64_t slices_hash(const uvcc_transmit *tx) {
+    uint64_t h = tx->total;
+    for (uint32_t i = 0; i < tx->slice_count; i++)
+        h = sim_hash(tx->slices[i].data, tx->slices[i].len, h);
+    return h;
+}
+
+static bool slot_move(sim_party *p, uint8_t peer) {
+    sim_world *w = p->w;
+    sim_slot *s = &p->slot[peer];
+    if (!s->out || s->due > sim_now(w))
+        return false;
+    if (slices_hash(&s->tx) != s->hash) {
+        sim_fail(w, "party %u: a transmit changed between poll and done", p->index);
+        return false;
+    }
+    size_t n = sim_wire_send(p, peer, &s->tx);
+    if (n == 0)
+        return false;
+    s->out = false;
+    int rc = uvcc_session_transmit_done(p->s, peer, s->tx.id, n, sim_look(p));
+    if (rc != 0)
+        sim_fail(w, "party %u: transmit_done says %d", p->index, rc);
+    return true;
+}
+
+bool sim_transmit(sim_party *p) {
+    sim_world *w = p->w;
+    uvcc_transmit tx;
+    bool any = false;
+    for (uint8_t i = 0; i < 3; i++)
+        any |= slot_move(p, i);
+    while (!w->out->failed && uvcc_session_poll_transmit(p->s, &tx, sim_look(p)) == 1) {
+        sim_slot *s = &p->slot[tx.peer];
+        size_t total = 0;
+        for (uint32_t i = 0; i < tx.slice_count; i++)
+            total += tx.slices[i].len;
+        if (s->out || tx.total == 0 || total != tx.total)
+            sim_fail(w, "party %u: two transmits to one peer, or an empty one", p->index);
+        *s = (sim_slot){.out = true, .tx = tx, .hash = slices_hash(&tx), .due = sim_now(w)};
+        if (sim_strikes(w, SIM_TX_HELD)) {
+            s->due += sim_some_time(&w->r[SIM_TX_HELD], 1000, 20 * SIM_MS);
+            if (sim_below(&w->r[SIM_TX_HELD], 4) == 0) { /* the host could send nothing */
+                s->out = false;
+                w->pipe[p->node][3u * p->triangle + tx.peer].data_at = sim_now(w); /* it tried */
+                if (uvcc_session_transmit_done(p->s, tx.peer, tx.id, 0, sim_look(p)) != 0)
+                    sim_fail(w, "party %u: transmit_done of nothing is refused", p->index);
+                any = true;
+            }
+        }
+        any |= slot_move(p, tx.peer);
+    }
+    return any;
+}
+
+/* ---- what the host does ---- */
+
+sim_checkpoint *sim_kept_at(sim_party *p, uint32_t step) {
+    for (unsigned i = 0; i < 2; i++)
+        if (p->kept[i].step != 0 && p->kept[i].step == step)
+            return &p->kept[i];
+    return NULL;
+}
+
+static void keep_checkpoint(sim_party *p) {
+    uint32_t step;
+    const uint8_t *data;
+    size_t len;
+    if (uvcc_session_checkpoint(p->s, &step, &data, &len) != 0) {
+        sim_fail(p->w, "party %u: a checkpoint was told of and is not there", p->index);
+        return;
+    }
+    sim_checkpoint *c = sim_kept_at(p, step);
+    if (c == NULL) {
+        free(p->kept[1].data);
+        p->kept[1] = p->kept[0];
+        p->kept[0] = (sim_checkpoint){.step = step};
+        c = &p->kept[0];
+    }
+    free(c->data);
+    c->data = malloc(len);
+    if (c->data == NULL)
+        abort();
+    memcpy(c->data, data, len);
+    c->len = len;
+}
+
+static void check_outputs(sim_party *p, uint32_t i) {
+    sim_world *w = p->w;
+    uint32_t step = w->plan->first_step + i, e = w->work->entry[i];
+    uint64_t h = 0;
+    for (uint32_t k = 0; k < uvcc_program_output_count(w->work->program, e); k++) {
+        const uvcc_io_desc *io = uvcc_program_output_at(w->work->program, e, k);
+        size_t bytes = sim_elems(w->work, io->tensor) * sizeof(int64_t);
+        const int64_t *v = uvcc_session_output(p->s, step, io->id);
+        if (v == NULL) {
+            sim_fail(w, "party %u: output %u of step %u is not open", p->index, io->id, i);
+            return;
+        }
+        if (w->work->exact && memcmp(v, w->work->output[i][k], bytes) != 0)
+            sim_fail(w, "party %u: output %u of step %u differs from the reference", p->index,
+                     io->id, i);
+        h = sim_hash(v, bytes, h);
+    }
+    if (p->triangle != 0)
+        return;
+    sim_record *r = w->record;
+    for (unsigned q = 0; q < 3; q++)
+        if (q != p->index && r->have[q][i] && r->output_hash[q][i] != h && w->work->exact)
+            sim_fail(w, "parties %u and %u have other outputs of step %u", p->index, q, i);
+    r->output_hash[p->index][i] = h;
+    if (w->clean != NULL && w->out->restarts == 0 && w->clean->output_hash[p->index][i] != h)
+        sim_fail(w, "party %u: the outputs of step %u are not those of a run without faults",
+                 p->index, i);
+}
+
+static void step_finished(sim_party *p, const uvcc_event *e) {
+    sim_world *w = p->w;
+    uint32_t i = e->step - w->plan->first_step;
+    if (i != p->finished || i >= p->agreed) {
+        sim_fail(w, "party %u: step %u finished out of order", p->index, i);
+        return;
+    }
+    p->finished++;
+    check_outputs(p, i);
+    if (p->triangle != 0 || w->plan->audit_off)
+        return;
+    memcpy(w->record->root[p->index][i], e->root, 32);
+    w->record->have[p->index][i] = true;
+    if (w->clean != NULL && w->out->restarts == 0 && w->clean->have[p->index][i] &&
+        memcmp(e->root, w->clean->root[p->index][i], 32) != 0)
+        sim_fail(w, "party %u: the root of step %u is not that of a run without faults", p->index,
+                 i);
+}
+
+/* Aborts have a cause: a job that failed, memory that was refused, a peer that is hostile. */
+static bool excused(const sim_world *w) {
+    if (sim_was_on(w, SIM_HOSTILE) || sim_was_on(w, SIM_JOB_FAIL))
+        return true;
+    for (uint32_t i = 0; i < w->nodes; i++)
+        if (w->party[i].mem.failed)
+            return true;
+    return false;
+}
+
+static void note_life(const sim_party *p, uint32_t run) {
+    sim_record *r = p->w->record;
+    uint32_t i = 0;
+    while (i < r->lives && r->life[i].run != run)
+        i++;
+    if (i == SIM_LIVES_MAX)
+        return;
+    if (i == r->lives)
+        r->life[r->lives++] = (sim_life){.run = run, .base = p->base};
+    if (r->life[i].base != p->base)
+        sim_fail(p->w, "the parties of run %u resume at other steps", run);
+    r->life[i].random[p->index] = p->random_name;
+    r->life[i].ready++;
+}
+
+static void on_ready(sim_party *p, const uvcc_event *e) {
+    sim_world *w = p->w;
+    if (p->ready || (p->greatest_run != UINT32_MAX && e->run <= p->greatest_run))
+        sim_fail(w, "party %u: READY twice, or run %u again", p->index, e->run);
+    uvcc_session_stats st;
+    uvcc_session_get_stats(p->s, &st);
+    p->refused = st.frames_refused;
+    p->ready = true;
+    p->greatest_run = e->run;
+    p->base = p->agreed = p->finished = e->step - w->plan->first_step;
+    if (p->base > w->work->steps)
+        sim_fail(w, "party %u: resumes at step %u", p->index, e->step);
+    /* What comes after this step will be made again: an older copy must not stay beside it. */
+    for (unsigned i = 0; i < 2 && p->kept[0].step > e->step; i++) {
+        free(p->kept[0].data);
+        p->kept[0] = p->kept[1];
+        p->kept[1] = (sim_checkpoint){0};
+    }
+    if (p->triangle == 0)
+        note_life(p, e->run);
+}
+
+/* Every event is held to what may come then; an abort needs a cause among the faults. */
+static void host_events(sim_party *p) {
+    sim_world *w = p->w;
+    uvcc_event e;
+    while (uvcc_session_poll_event(p->s, &e) == 1) {
+        sim_trace(w, 30 + p->node, (uint64_t)e.kind << 32 | e.step, e.reason);
+        if (w->verbose)
+            (void)fprintf(stderr, "%12.6f party %u: event %d step %u run %u peer %u reason %u %s\n",
+                          (double)sim_now(w) * 1e-9, p->node, e.kind, e.step, e.run, e.peer,
+                          e.reason, e.text != NULL ? e.text : "");
+        if (p->closed)
+            sim_fail(w, "party %u: event %d after CLOSED", p->index, e.kind);
+        switch (e.kind) {
+        case UVCC_EVENT_READY:
+            on_ready(p, &e);
+            break;
+        case UVCC_EVENT_STEP_FINISHED:
+            step_finished(p, &e);
+            break;
+        case UVCC_EVENT_CHECKPOINT:
+            keep_checkpoint(p);
+            break;
+        case UVCC_EVENT_ABORTED:
+            if (!excused(w))
+                sim_fail(w, "party %u aborted: %s", p->index, e.text);
+            p->aborted = true;
+            w->out->aborts++;
+            break;
+        case UVCC_EVENT_CLOSED:
+            p->closed = true;
+            if (p->job_count != 0)
+                sim_fail(w, "party %u closed with jobs out", p->index);
+            break;
+        default:
+            break;
+        }
+    }
+}
+
+/* The tensors of the step where the parties resume. False while it has to be tried again. */
+static bool host_tensors(sim_party *p) {
+    sim_world *w = p->w;
+    if (p->resumed)
+        return true;
+    uint32_t step = w->plan->first_step + p->base;
+    const sim_checkpoint *c = sim_kept_at(p, step);
+    if (c == NULL) {
+        sim_fail(w, "party %u: the parties resume at step %u, of which there is no checkpoint",
+                 p->index, step);
+        return false;
+    }
+    int rc = uvcc_session_resume(p->s, c->data, c->len);
+    if (rc != 0 && rc != UVCC_ERR_AGAIN && rc != UVCC_ERR_NOMEM)
+        sim_fail(w, "party %u: resume says %d", p->index, rc);
+    return p->resumed = rc == 0;
+}
+
+static void host_input(sim_party *p) {
+    sim_world *w = p->w;
+    const uvcc_program *prog = w->work->program;
+    for (uint32_t i = p->finished; i < p->agreed; i++) {
+        for (uint32_t k = 0; k < uvcc_program_input_count(prog, w->work->entry[i]) && !p->aborted;
+             k++) {
+            const uvcc_io_desc *io = uvcc_program_input_at(prog, w->work->entry[i], k);
+            uint32_t bit = 1u << (8 * (i % 4) + k);
+            if (io->owner != p->index || (p->given & bit) != 0)
+                continue;
+            int rc = uvcc_session_input(p->s, w->plan->first_step + i, io->id, w->work->input[i][k],
+                                        sim_look(p));
+            if (rc == 0)
+                p->given |= bit;
+            else if (rc != UVCC_ERR_NOMEM && rc != UVCC_ERR_ABORTED)
+                sim_fail(w, "party %u: input says %d", p->index, rc);
+        }
+    }
+}
+
+static void host_work(sim_party *p) {
+    sim_world *w = p->w;
+    if (!p->ready || p->closing || p->aborted || p->closed || !host_tensors(p))
+        return;
+    while (p->agreed < w->work->steps && (w->plan->ahead || p->agreed == p->finished)) {
+        int rc = uvcc_session_step(p->s, w->plan->first_step + p->agreed, w->work->entry[p->agreed],
+                                   sim_look(p));
+        if (rc == UVCC_ERR_AGAIN || rc == UVCC_ERR_NOMEM || rc == UVCC_ERR_ABORTED)
+            break;
+        if (rc != 0) {
+            sim_fail(w, "party %u: step %u says %d", p->index, p->agreed, rc);
+            break;
+        }
+        p->given &= ~(0xffu << (8 * (p->agreed % 4)));
+        p->agreed++;
+    }
+    host_input(p);
+}
+
+void sim_before_input(sim_party *p) {
+    p->inputs++;
+    p->frames_since = 0;
+    p->mem.lately = false;
+}
+
+void sim_settle(sim_party *p) {
+    sim_world *w = p->w;
+    if (p->s == NULL)
+        return;
+    bool any = true;
+    for (unsigned i = 0; any && !w->out->failed; i++) {
+        host_events(p);
+        host_work(p);
+        host_events(p);
+        if (p->aborted && !p->closing) {
+            p->closing = true;
+            sim_jobs_calm(p);
+            int rc = uvcc_session_close(p->s, sim_look(p));
+            if (rc != 0)
+                sim_fail(w, "party %u: close after an abort says %d", p->index, rc);
+            host_events(p);
+        }
+        sim_jobs_take(p);
+        any = sim_transmit(p);
+        if (i == 100000)
+            sim_fail(w, "party %u sends without end", p->index);
+    }
+    sim_arm(p, false);
+}
+
+/* ---- life and death ---- */
+
+/* A run that goes on has random bytes of its own, unless just that is what is tried out. */
+static void config(sim_party *p, uvcc_config *c) {
+    sim_world *w = p->w;
+    const sim_plan *plan = w->plan;
+    (void)uvcc_config_default(c, sizeof *c);
+    c->alloc = (uvcc_allocator){.alloc = memory_alloc, .free = memory_free, .user = &p->mem};
+    bool first = p->greatest_run == UINT32_MAX;
+    p->random_name = w->again != NULL ? w->again->life[w->life].random[p->index]
+                     : first || sim_was_on(w, SIM_SAME_RANDOM) ? 0
+                                                               : p->greatest_run + 1;
+    c->random = uvcc_seeded(&p->random, plan->seed, 16 * p->random_name + p->node);
+    c->party = p->index;
+    c->suites = plan->suites;
+    c->datagram = plan->datagram;
+    c->audit_off = plan->audit_off;
+    c->frame_bytes = plan->frame_bytes;
+    c->datagram_bytes = plan->datagram_bytes;
+    c->rto_initial_ns = plan->rto_initial_ns;
+    c->rto_max_ns = plan->rto_max_ns;
+    c->keepalive_ns = plan->keepalive_ns;
+    c->next_step = plan->first_step;
+    c->next_run = w->again != NULL ? w->again->life[w->life].run
+                  : first          ? plan->next_run - (plan->next_run != 0 && p->index == 1)
+                                   : p->greatest_run + 1;
+    c->cookie = 1000u + 16u * c->next_run + p->node;
+    c->checkpoint_every = 1;
+    c->exchange_x25519 = plan->exchange;
+    memset(c->sid_job, 0x20 + p->triangle, 32);
+    memset(c->sign_seed, 0x40 + p->node, 32);
+    for (uint8_t q = 0; q < 3; q++) {
+        uint8_t seed[32], sk[64];
+        memset(seed, 0x40 + 3 * p->triangle + q, 32);
+        (void)crypto_sign_seed_keypair(c->peer_sign_key[q], sk, seed);
+        if (q != p->index)
+            memset(c->pair_secret[q], 0x11 * (p->index + q) + 7 * p->triangle, 32);
+    }
+}
+
+/* The smallest receive credit for keys that this program can live with. */
+static int load(sim_party *p, uvcc_config *c) {
+    sim_world *w = p->w;
+    if (w->plan->small_credit)
+        c->rx_keys_bytes = 128;
+    for (;; c->rx_keys_bytes *= 2) {
+        int rc = uvcc_session_new(&p->s, c);
+        if (rc != 0) {
+            p->s = NULL;
+            return rc;
+        }
+        rc = uvcc_session_load_program(p->s, w->work->program);
+        if (rc == 0)
+            return 0;
+        uvcc_session_free(p->s);
+        p->s = NULL;
+        if (rc != UVCC_ERR_LIMIT || c->rx_keys_bytes == 0)
+            return rc;
+    }
+}
+
+void sim_bury(sim_party *p) {
+    sim_world *w = p->w;
+    uvcc_session_free(p->s);
+    p->s = NULL;
+    sim_jobs_drop(p);
+    if (p->mem.live_blocks != 0)
+        sim_fail(w, "party %u: %llu blocks are left after free", p->index,
+                 (unsigned long long)p->mem.live_blocks);
+    memset(p->slot, 0, sizeof p->slot);
+    p->wake = UVCC_NEVER;
+    p->ready = p->closing = p->closed = p->aborted = p->resumed = false;
+    p->agreed = p->finished = p->given = 0;
+}
+
+/* A session from `from` (NULL: from the beginning). False if memory was refused: try again. */
+bool sim_build(sim_party *p, const sim_checkpoint *from) {
+    sim_world *w = p->w;
+    uvcc_config c;
+    config(p, &c);
+    int rc = load(p, &c);
+    if (rc == 0 && from != NULL)
+        rc = uvcc_session_resume(p->s, from->data, from->len);
+    for (uint32_t i = 0; rc == 0 && from == NULL && i < w->work->initial_count; i++)
+        rc = uvcc_session_set_public(p->s, w->work->initial_tensor[i], w->work->initial[i]);
+    if (rc == 0)
+        rc = uvcc_session_start(p->s, sim_look(p));
+    if (rc == UVCC_ERR_NOMEM) {
+        sim_bury(p);
+        p->rebuild_at = sim_now(w) + SIM_MS;
+        return false;
+    }
+    if (rc != 0) {
+        sim_fail(w, "party %u: a session cannot begin: %d", p->index, rc);
+        return false;
+    }
+    p->resumed = true;
+    p->rebuild_at = UVCC_NEVER;
+    for (uint8_t q = 0; q < 3 && !w->plan->datagram; q++)
+        if (q != p->index &&
+            p->missed[q]) /* what came was for nobody: no host has that connection */
+            (void)uvcc_loopback_disconnect(w->net, p->node, 3u * p->triangle + q);
+        else if (q != p->index && p->up[q])
+            (void)uvcc_session_peer_open(p->s, q, sim_look(p));
+    sim_settle(p);
+    return true;
+}
+
+void sim_die(sim_party *p) {
+    sim_world *w = p->w;
+    if (p->s == NULL)
+        return;
+    sim_trace(w, 40 + p->node, 0, 0);
+    if (w->verbose)
+        (void)fprintf(stderr, "%12.6f party %u dies\n", (double)sim_now(w) * 1e-9, p->node);
+    sim_bury(p);
+    for (uint32_t q = 0; q < 3 && !w->plan->datagram; q++)
+        if (q != p->index)
+            (void)uvcc_loopback_disconnect(w->net, p->node, 3u * p->triangle + q);
+}
+
+/* The step at which all can resume: the least of the latest checkpoints; 0: from the beginning. */
+uint32_t sim_common_step(const sim_world *w) {
+    uint32_t least = UINT32_MAX;
+    for (unsigned i = 0; i < 3; i++)
+        least = w->party[i].kept[0].step < least ? w->party[i].kept[0].step : least;
+    return least;
+}
+
+void sim_rebuild(sim_party *p) {
+    sim_world *w = p->w;
+    uint32_t step = sim_common_step(w);
+    sim_checkpoint *c = step == 0 ? NULL : w->plan->offer_own ? &p->kept[0] : sim_kept_at(p, step);
+    if (step != 0 && c == NULL) {
+        sim_fail(w, "party %u has no checkpoint of step %u", p->index, step);
+        return;
+    }
+    bool later = c != NULL && c->step != step;
+    if (!sim_build(p, c))
+        return;
+    p->resumed = !later;
+}

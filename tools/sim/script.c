@@ -1,0 +1,134 @@
+/* script.c - what befalls a run from outside at its appointed times: deaths, clocks that jump or
+ * stop, cut links, and at calm_at_ns the end of all that. */
+#include "world.h"
+
+/* ---- deaths ---- */
+
+/* A victim dies, then the others (a restart of one is a restart of all); each comes back when it
+ * likes. The victim may be back before the others have noticed, if all have a checkpoint. */
+static void kill_one(sim_world *w) {
+    sim_random *r = &w->r[SIM_RESTART];
+    uint64_t now = sim_now(w), last = 0;
+    bool eager = w->plan->offer_own && sim_common_step(w) != 0 && sim_below(r, 2) == 0;
+    w->out->restarts++;
+    w->out->injected++;
+    for (unsigned i = 0; i < 3; i++) {
+        sim_party *p = &w->party[i];
+        p->dies_at = now + (i == w->kill_party ? 0 : sim_some_time(r, 10000, 300 * SIM_MS));
+        last = p->dies_at > last ? p->dies_at : last;
+    }
+    for (unsigned i = 0; i < 3; i++)
+        w->party[i].rebuild_at =
+            (eager && i == w->kill_party ? now : last) + 1 + sim_some_time(r, 10000, 300 * SIM_MS);
+    sim_die(&w->party[w->kill_party]);
+    w->party[w->kill_party].dies_at = UVCC_NEVER;
+    bool again = sim_below(r, 3) == 0 && w->plan->next_run < 1u << 20;
+    w->kill_party = (uint8_t)sim_below(r, 3);
+    w->kill_at = again ? last + SIM_S + sim_some_time(r, SIM_MS, 2 * SIM_S) : UVCC_NEVER;
+}
+
+/* ---- clocks, cuts, the calm ---- */
+
+static void upset_clock(sim_world *w) {
+    static const sim_fault kinds[] = {SIM_CLOCK_AHEAD, SIM_CLOCK_STOP, SIM_CLOCK_BACK};
+    for (unsigned i = 0; i < 3; i++) {
+        sim_fault f = kinds[i];
+        sim_random *r = &w->r[f];
+        sim_party *p = &w->party[sim_below(r, w->nodes)];
+        uint64_t ns = sim_some_time(r, 100000, f == SIM_CLOCK_STOP ? 2 * SIM_S : 3600 * SIM_S);
+        bool hit = sim_below(r, 3) == 0;
+        if (!sim_on(w, f) || !hit || p->stands_until > sim_now(w))
+            continue;
+        w->out->injected++;
+        if (f == SIM_CLOCK_AHEAD) {
+            p->skew += ns;
+        } else if (f == SIM_CLOCK_STOP) {
+            p->stands_at = sim_local(p);
+            p->stands_until = sim_now(w) + ns;
+            p->loses = ns % 2 == 0;
+            if (p->loses)
+                p->skew -= ns;
+        } else {
+            p->skew -= ns;
+            w->back_ns += ns;
+        }
+        if (p->s != NULL)
+            sim_arm(p, false);
+    }
+}
+
+static void cut_one(sim_world *w) {
+    sim_random *r = &w->r[SIM_CUT];
+    uint64_t now = sim_now(w);
+    (void)uvcc_loopback_cut(w->net, w->cut_from, w->cut_to, false);
+    uint32_t triangle = (uint32_t)sim_below(r, w->nodes / 3);
+    w->cut_from = 3 * triangle + (uint32_t)sim_below(r, 3);
+    w->cut_to = 3 * triangle + (w->cut_from % 3 + 1 + (uint32_t)sim_below(r, 2)) % 3;
+    (void)uvcc_loopback_cut(w->net, w->cut_from, w->cut_to, true);
+    w->uncut_at = now + sim_some_time(r, SIM_MS, 2 * SIM_S);
+    w->next_cut = w->uncut_at + sim_some_time(r, SIM_MS, SIM_S);
+    w->out->injected++;
+}
+
+static void calm(sim_world *w) {
+    sim_check_held(w);
+    bool hostile = sim_on(w, SIM_HOSTILE);
+    w->calm = true;
+    w->faults = 0;
+    w->kill_at = w->next_clock = w->next_cut = w->uncut_at = UVCC_NEVER;
+    (void)uvcc_loopback_set_all_faults(w->net, NULL);
+    for (uint32_t a = 0; a < w->nodes; a++) {
+        sim_party *p = &w->party[a];
+        for (uint32_t b = 0; b < w->nodes; b++) {
+            if (a == b)
+                continue;
+            (void)uvcc_loopback_cut(w->net, a, b, false);
+            if (hostile && !w->plan->datagram && (a == w->plan->hostile_party))
+                (void)uvcc_loopback_disconnect(w->net, a, b); /* what was mutated is under way */
+        }
+        if (p->stands_until > sim_now(w)) {
+            p->skew += p->loses ? p->stands_until - sim_now(w) : 0;
+            p->stands_until = sim_now(w);
+        }
+        sim_jobs_calm(p);
+        for (unsigned q = 0; q < 3; q++)
+            p->slot[q].due = 0;
+        p->mem.fail_at = 0;
+        sim_settle(p);
+    }
+}
+
+/* In a repetition of restarts: all die as soon as all can resume where the next run did. */
+static void next_life(sim_world *w) {
+    if (w->again == NULL || w->life + 1 >= w->again->lives)
+        return;
+    uint32_t base = w->again->life[w->life + 1].base;
+    for (unsigned i = 0; i < 3; i++)
+        if (base != 0 && sim_kept_at(&w->party[i], w->plan->first_step + base) == NULL)
+            return;
+    w->life++;
+    for (unsigned i = 0; i < 3; i++)
+        sim_die(&w->party[i]);
+    for (unsigned i = 0; i < 3; i++)
+        (void)sim_build(&w->party[i],
+                        base == 0 ? NULL : sim_kept_at(&w->party[i], w->plan->first_step + base));
+}
+
+void sim_script(sim_world *w) {
+    uint64_t now = sim_now(w);
+    next_life(w);
+    if (!w->calm && w->plan->calm_at_ns <= now)
+        calm(w);
+    if (w->kill_at <= now)
+        kill_one(w);
+    if (w->next_clock <= now) {
+        upset_clock(w);
+        w->next_clock = now + sim_some_time(&w->compute, SIM_MS, 500 * SIM_MS);
+    }
+    if (w->uncut_at <= now) {
+        (void)uvcc_loopback_cut(w->net, w->cut_from, w->cut_to, false);
+        w->uncut_at = UVCC_NEVER;
+    }
+    if (w->next_cut <= now)
+        cut_one(w);
+}
