@@ -154,16 +154,17 @@ static void helps(void **state) {
     forget(&o);
 }
 
-/* Real sessions: jobs by rank keep more in hand than jobs as they come, and nobody is busier than
- * always. A single microbatch is what the bound is measured by. */
+/* Real sessions, more in flight than compute can take at once: jobs by rank are much faster than
+ * jobs as they come. A single microbatch is what the bound is measured by. */
 static void sessions_are_measured(void **state) {
     (void)state;
     static const char words[] =
-        "pipeline --sessions --stages 2 --microbatches 1,8 --ahead 8 --json - --order ";
+        "pipeline --sessions --stages 2 --microbatches 1,8 --ahead 8 --wait-factor 1 "
+        "--json - --order ";
     double makespan[2][2];
     static const char *const orders[] = {"sends", "arrival"};
     for (size_t k = 0; k < 2; k++) {
-        char line[128];
+        char line[160];
         snprintf(line, sizeof line, "%s%s", words, orders[k]);
         outcome o = run_tool(line);
         assert_int_equal(o.status, 0);
@@ -179,7 +180,7 @@ static void sessions_are_measured(void **state) {
         json_decref(all);
         forget(&o);
     }
-    assert_true(makespan[0][1] < makespan[1][1]);
+    assert_true(makespan[0][1] < 0.9 * makespan[1][1]);
     assert_true(makespan[0][1] < 8 * makespan[0][0]);
     outcome o = run_tool("pipeline --order arrival");
     assert_int_equal(o.status, 2);
