@@ -26,6 +26,9 @@ typedef struct uvcc_job {
     const uvcc_task *tasks;
     uint32_t count;
     uint8_t plane; /**< uvcc_plane */
+    /** Which of the jobs that wait to run should be next: the one of least rank, among equals the
+     * one that came first (docs/pipeline.md). Any order gives the same results. */
+    uint64_t rank;
 } uvcc_job;
 
 typedef struct uvcc_completion {
@@ -48,6 +51,10 @@ typedef enum uvcc_cpu_mode {
     UVCC_CPU_DEFERRED = 1, /**< submit keeps it; poll runs kept jobs in a seeded shuffled order, and
                                 sometimes none, so that completions come late and out of order */
     UVCC_CPU_THREADS = 2,
+    /** One compute resource in simulated time, for simulations and measurements of schedules: of
+     * the jobs that wait the one of least rank runs, for as long as the `cost` hook says, and its
+     * completion comes when `clock` has reached its end. uvcc_cpu_due() says when that is. */
+    UVCC_CPU_TIMED = 3,
 } uvcc_cpu_mode;
 
 /** Which kernels run the tasks; all of them give the same bytes. backends.def lists them. */
@@ -61,6 +68,12 @@ typedef enum uvcc_cpu_backend {
 UVCC_API const char *uvcc_cpu_backend_name(uint32_t backend);
 /** Whether this CPU has what the back end needs, so that nothing below stands in for it. */
 UVCC_API bool uvcc_cpu_backend_is_here(uint32_t backend);
+
+/** What a job costs a TIMED executor. */
+typedef struct uvcc_cpu_cost {
+    uint64_t duration_ns; /**< 0: it takes nothing from the resource, and is done at once */
+    uint64_t rank;        /**< the job's, which the hook may replace */
+} uvcc_cpu_cost;
 
 typedef struct uvcc_cpu_config {
     size_t size;
@@ -80,6 +93,11 @@ typedef struct uvcc_cpu_config {
      * that a host can time jobs; may be NULL. Must not call the library. */
     void (*job)(void *user, const uvcc_job *job, bool done);
     void *job_user;
+    /** TIMED: what a job costs, asked once when it is submitted, and the present time. Both needed;
+     * must not call the library. */
+    void (*cost)(void *user, const uvcc_job *job, uvcc_cpu_cost *cost);
+    uint64_t (*clock)(void *user);
+    void *timed_user;
 } uvcc_cpu_config;
 
 typedef struct uvcc_cpu uvcc_cpu;
@@ -92,8 +110,13 @@ UVCC_API int uvcc_cpu_submit(uvcc_cpu *x, const uvcc_job *job);
 UVCC_API int uvcc_cpu_poll(uvcc_cpu *x, uvcc_completion *out);
 /** Jobs submitted whose completion was not polled yet. */
 UVCC_API uint32_t uvcc_cpu_pending(const uvcc_cpu *x);
+/** When uvcc_cpu_poll() has something to give: TIMED: the end of the job that runs, UVCC_NEVER
+ * while none does; other modes: 0, that is any time now, while jobs are pending. UVCC_NEVER:
+ * nothing is pending. */
+UVCC_API uint64_t uvcc_cpu_due(const uvcc_cpu *x);
 /** THREADS: blocks until a completion is ready or nothing is pending (for hosts without a loop of
- * their own). Other modes: returns at once. */
+ * their own). TIMED: no more jobs come at the present time, so the next one starts if the resource
+ * is free. Other modes: returns at once. */
 UVCC_API void uvcc_cpu_wait(uvcc_cpu *x);
 
 #ifdef __cplusplus

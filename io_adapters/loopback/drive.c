@@ -2,8 +2,9 @@
  *
  * A turn works in passes over everything, in a fixed order, until a pass finds nothing to do at the
  * present virtual time and no job is with an executor; only then does the clock move. So compute
- * takes no virtual time, and a run with inline or deferred executors is a pure function of its
- * seeds. Jobs that wait in the local plane wait for other workers: the clock moves for those.
+ * takes no virtual time, but with TIMED executors what they say, and a run with executors that have
+ * no threads is a pure function of its seeds. Jobs that wait in the local plane wait for other
+ * workers: the clock moves for those.
  *
  * Nothing is kept between calls: a transmit that a full stream did not take is given back at the
  * end of the call and offered again.
@@ -150,15 +151,17 @@ static int pass(turn *t, bool *moved) {
     return rc;
 }
 
-/* True if jobs are out; for executors with threads, after one more of them is done. */
+/* True if jobs are done or will be at the present time; for executors with threads, after one more
+ * of them is done. */
 static bool wait_for_jobs(const turn *t) {
-    for (uint32_t i = 0; i < t->count; i++) {
-        if (t->sessions[i] != NULL && uvcc_cpu_pending(t->executors[i]) > 0) {
-            uvcc_cpu_wait(t->executors[i]);
-            return true;
-        }
+    bool due = false;
+    for (uint32_t i = 0; i < t->count && !due; i++) {
+        if (t->sessions[i] == NULL || uvcc_cpu_pending(t->executors[i]) == 0)
+            continue;
+        uvcc_cpu_wait(t->executors[i]);
+        due = uvcc_cpu_due(t->executors[i]) <= uvcc_loopback_now(t->net);
     }
-    return false;
+    return due;
 }
 
 /* All that can happen at the present time. */
@@ -185,6 +188,8 @@ static uint64_t next_time(const turn *t) {
             t->sessions[i] == NULL ? UVCC_NEVER : uvcc_session_next_deadline(t->sessions[i]);
         if (d > now && d < next) /* one that its timer left in place waits for something else */
             next = d;
+        uint64_t end = t->sessions[i] == NULL ? UVCC_NEVER : uvcc_cpu_due(t->executors[i]);
+        next = end < next ? end : next;
     }
     return next;
 }

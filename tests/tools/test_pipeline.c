@@ -154,11 +154,49 @@ static void helps(void **state) {
     forget(&o);
 }
 
+/* Real sessions, more in flight than compute can take at once: jobs by rank are much faster than
+ * jobs as they come. A single microbatch is what the bound is measured by. */
+static void sessions_are_measured(void **state) {
+    (void)state;
+    static const char words[] =
+        "pipeline --sessions --stages 2 --microbatches 1,8 --ahead 8 --wait-factor 1 "
+        "--json - --order ";
+    double makespan[2][2];
+    static const char *const orders[] = {"sends", "arrival"};
+    for (size_t k = 0; k < 2; k++) {
+        char line[160];
+        snprintf(line, sizeof line, "%s%s", words, orders[k]);
+        outcome o = run_tool(line);
+        assert_int_equal(o.status, 0);
+        json_t *all = json_loads(o.out, 0, NULL);
+        const json_t *list = json_object_get(all, "sessions");
+        assert_int_equal(json_array_size(list), 2);
+        for (size_t i = 0; i < 2; i++) {
+            const json_t *r = json_array_get(list, i);
+            makespan[k][i] = number(r, "makespan");
+            assert_true(number(r, "busy_fraction") > 0 && number(r, "busy_fraction") <= 1);
+            assert_true(i != 0 || k != 0 || number(r, "bound") == number(r, "makespan"));
+        }
+        json_decref(all);
+        forget(&o);
+    }
+    assert_true(makespan[0][1] < 0.9 * makespan[1][1]);
+    assert_true(makespan[0][1] < 8 * makespan[0][0]);
+    outcome o = run_tool("pipeline --order arrival");
+    assert_int_equal(o.status, 2);
+    assert_non_null(strstr(o.err, "--order arrival goes with --sessions"));
+    forget(&o);
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reports),        cmocka_unit_test(results_are_current),
-        cmocka_unit_test(draws_to_width), cmocka_unit_test(writes_a_trace),
-        cmocka_unit_test(repeats),        cmocka_unit_test(refuses_bad_words),
+        cmocka_unit_test(reports),
+        cmocka_unit_test(results_are_current),
+        cmocka_unit_test(sessions_are_measured),
+        cmocka_unit_test(draws_to_width),
+        cmocka_unit_test(writes_a_trace),
+        cmocka_unit_test(repeats),
+        cmocka_unit_test(refuses_bad_words),
         cmocka_unit_test(helps),
     };
     if (argc != 3 || !find_tool(argv[1]))

@@ -163,6 +163,10 @@ void uvcc_cpu_wait(uvcc_cpu *x) {
     x->waits += x->mode == UVCC_CPU_THREADS;
 }
 
+uint64_t uvcc_cpu_due(const uvcc_cpu *x) {
+    return x->pending != 0 ? 0 : UVCC_NEVER;
+}
+
 /* ---- the tests ---- */
 
 typedef struct scene {

@@ -157,6 +157,64 @@ static void threads_mode(void **state) {
     }
 }
 
+/* ---- simulated time ---- */
+
+static uint64_t timed_now(void *user) {
+    return *(const uint64_t *)user;
+}
+
+/* Job i takes 10 i; job 0 nothing. */
+static void timed_cost(void *user, const uvcc_job *job, uvcc_cpu_cost *cost) {
+    (void)user;
+    assert_int_equal(cost->rank, job->rank);
+    assert_int_equal(cost->duration_ns, 0);
+    cost->duration_ns = 10 * job->id;
+    if (job->id == 5)
+        cost->rank = 0; /* the hook's word counts */
+}
+
+/* One job at a time, the least rank of those that came; what takes no time is done at once. */
+static void timed_mode(void **state) {
+    (void)state;
+    static const struct {
+        uint64_t id, end;
+    } expected[] = {{0, 0}, {5, 50}, {3, 80}, {1, 90}, {4, 130}, {2, 150}};
+    static const uint64_t ranks[] = {9, 2, 7, 1, 3, 8};
+    uint64_t now = 0, rng = 3;
+    uvcc_cpu_config cfg = config(UVCC_CPU_TIMED);
+    uvcc_cpu *x = NULL;
+    uvcc_completion c;
+    static work w[6];
+    assert_int_equal(uvcc_cpu_new(&x, &cfg), UVCC_ERR_CONFIG); /* hooks are missing */
+    cfg.cost = timed_cost;
+    cfg.clock = timed_now;
+    cfg.timed_user = &now;
+    assert_int_equal(uvcc_cpu_new(&x, &cfg), 0);
+    assert_true(uvcc_cpu_due(x) == UVCC_NEVER);
+    for (unsigned i = 0; i < 6; i++) {
+        make_work(&w[i], i, &rng);
+        w[i].job.rank = ranks[i];
+        assert_int_equal(uvcc_cpu_submit(x, &w[i].job), 0);
+    }
+    for (unsigned k = 0; k < 6; k++) {
+        uvcc_cpu_wait(x);
+        const uint64_t due = uvcc_cpu_due(x);
+        assert_true(due == expected[k].end);
+        if (due != now) {
+            assert_int_equal(uvcc_cpu_poll(x, &c), 0);
+            now = due;
+        }
+        assert_int_equal(uvcc_cpu_poll(x, &c), 1);
+        assert_int_equal(c.id, expected[k].id);
+        check_work(&w[c.id]);
+    }
+    assert_int_equal(uvcc_cpu_pending(x), 0);
+    make_work(&w[1], 1, &rng); /* what waits when the executor goes is run all the same */
+    assert_int_equal(uvcc_cpu_submit(x, &w[1].job), 0);
+    uvcc_cpu_free(x);
+    check_work(&w[1]);
+}
+
 /* A host that sleeps until the hook tells it to poll. */
 typedef struct bell {
     pthread_mutex_t lock;
@@ -421,7 +479,7 @@ static void queue_many_producers(void **state) {
     test_alloc mem = {0};
     const uvcc_allocator al = test_allocator(&mem);
     uvcci_queue q;
-    assert_int_equal(uvcci_queue_init(&q, &al, 8, 16), 0);
+    assert_int_equal(uvcci_queue_init(&q, &al, 8, UVCCI_QUEUE_FIFO, 16), 0);
     pthread_t ids[PRODUCERS];
     producer p[PRODUCERS];
     for (uint32_t i = 0; i < PRODUCERS; i++) {
@@ -443,13 +501,50 @@ static void queue_many_producers(void **state) {
     assert_int_equal(mem.live_blocks, 0);
 }
 
+/* Lesser ranks first, equal ones as they came, whatever is popped in between. */
+static void queue_by_rank(void **state) {
+    (void)state;
+    enum { ITEMS = 500 };
+    test_alloc mem = {0};
+    const uvcc_allocator al = test_allocator(&mem);
+    struct ranked {
+        uint32_t number;
+        uint64_t rank;
+    } in[ITEMS], out;
+    bool here[ITEMS] = {false};
+    uvcci_queue q;
+    uint64_t seed = 7;
+    assert_int_equal(uvcci_queue_init(&q, &al, sizeof in[0], offsetof(struct ranked, rank), ITEMS),
+                     0);
+    for (uint32_t i = 0, left = 0; i < ITEMS || left != 0;) {
+        if (i < ITEMS && test_rand(&seed) % 3 != 0) {
+            in[i] = (struct ranked){i, test_rand(&seed) % 16};
+            assert_int_equal(uvcci_queue_push(&q, &in[i]), 0);
+            here[i++] = true;
+            left++;
+            continue;
+        }
+        if (left == 0)
+            continue;
+        assert_int_equal(uvcci_queue_try_pop(&q, &out), 1);
+        for (uint32_t k = 0; k < i; k++)
+            if (here[k] && k != out.number)
+                assert_true(in[k].rank > out.rank || (in[k].rank == out.rank && k > out.number));
+        assert_true(here[out.number]);
+        here[out.number] = false;
+        left--;
+    }
+    uvcci_queue_free(&q);
+    assert_int_equal(mem.live_blocks, 0);
+}
+
 static void queue_bounds(void **state) {
     (void)state;
     test_alloc mem = {.fail_at = 1};
     const uvcc_allocator al = test_allocator(&mem);
     uvcci_queue q;
-    assert_int_equal(uvcci_queue_init(&q, &al, 8, 3), UVCC_ERR_NOMEM);
-    assert_int_equal(uvcci_queue_init(&q, &al, 8, 3), 0);
+    assert_int_equal(uvcci_queue_init(&q, &al, 8, UVCCI_QUEUE_FIFO, 3), UVCC_ERR_NOMEM);
+    assert_int_equal(uvcci_queue_init(&q, &al, 8, UVCCI_QUEUE_FIFO, 3), 0);
     uint64_t out, in = 0, expect = 0;
     for (unsigned round = 0; round < 10; round++) { /* the ring turns */
         for (; in < expect + 3; in++)
@@ -485,6 +580,8 @@ int main(void) {
         cmocka_unit_test(bad_use),
         cmocka_unit_test(allocation_failures),
         cmocka_unit_test(queue_many_producers),
+        cmocka_unit_test(timed_mode),
+        cmocka_unit_test(queue_by_rank),
         cmocka_unit_test(queue_bounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

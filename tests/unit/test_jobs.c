@@ -50,9 +50,9 @@ static void in_order(void **state) {
     open_table(&f, 4, 0);
     int who[4];
     const uvcc_task tasks[2] = {compute, compute};
-    uvcci_jobs_push(&f.j, tasks, 2, UVCCI_JOB_DEAL, &who[0]);
-    uvcci_jobs_push(&f.j, &compute, 1, UVCCI_JOB_OP, &who[1]);
-    uvcci_jobs_push(&f.j, &compute, 1, UVCCI_JOB_RX, &who[2]);
+    uvcci_jobs_push(&f.j, tasks, 2, UVCCI_JOB_DEAL, 0, &who[0]);
+    uvcci_jobs_push(&f.j, &compute, 1, UVCCI_JOB_OP, 0, &who[1]);
+    uvcci_jobs_push(&f.j, &compute, 1, UVCCI_JOB_RX, 0, &who[2]);
     assert_int_equal(f.j.queued, 3);
     const uvcc_job *job;
     uvcci_job_owner owner;
@@ -63,7 +63,7 @@ static void in_order(void **state) {
     assert_int_equal(job->plane, UVCC_PLANE_COMPUTE);
     assert_int_equal(owner, UVCCI_JOB_DEAL);
     assert_ptr_equal(w, &who[0]);
-    uvcci_jobs_push(&f.j, &compute, 1, UVCCI_JOB_SET, &who[3]); /* behind those that wait */
+    uvcci_jobs_push(&f.j, &compute, 1, UVCCI_JOB_SET, 0, &who[3]); /* behind those that wait */
     const uint64_t b = hand_out(&f, UVCCI_JOB_OP, &who[1]);
     const uint64_t c = hand_out(&f, UVCCI_JOB_RX, &who[2]);
     const uint64_t d = hand_out(&f, UVCCI_JOB_SET, &who[3]);
@@ -89,7 +89,7 @@ static void one_completion(void **state) {
     int a, b;
     void *who = NULL;
     assert_int_equal(take(&f, 0, &who), 0); /* a slot that is free */
-    uvcci_jobs_push(&f.j, &compute, 1, UVCCI_JOB_OP, &a);
+    uvcci_jobs_push(&f.j, &compute, 1, UVCCI_JOB_OP, 0, &a);
     assert_int_equal(take(&f, f.j.slots[0].job.id, &who), 0); /* not handed out yet */
     assert_int_equal(f.j.stale, 2);
     const uint64_t first = hand_out(&f, UVCCI_JOB_OP, &a);
@@ -102,7 +102,7 @@ static void one_completion(void **state) {
     assert_ptr_equal(who, &a);
     assert_int_equal(take(&f, first, &who), 0); /* twice */
     /* The slot's next job has another id, so the old one stays stale. */
-    uvcci_jobs_push(&f.j, &compute, 1, UVCCI_JOB_OP, &b);
+    uvcci_jobs_push(&f.j, &compute, 1, UVCCI_JOB_OP, 0, &b);
     const uint64_t second = hand_out(&f, UVCCI_JOB_OP, &b);
     assert_int_equal((uint32_t)second, (uint32_t)first);
     assert_int_not_equal(second, first);
@@ -121,12 +121,12 @@ static void planes(void **state) {
     open_table(&f, 2, 2);
     int who;
     void *w;
-    uvcci_jobs_push(&f.j, &collective, 1, UVCCI_JOB_OP, &who);
-    uvcci_jobs_push(&f.j, &collective, 1, UVCCI_JOB_OP, &who);
+    uvcci_jobs_push(&f.j, &collective, 1, UVCCI_JOB_OP, 0, &who);
+    uvcci_jobs_push(&f.j, &collective, 1, UVCCI_JOB_OP, 0, &who);
     assert_false(uvcci_jobs_full(&f.j));
-    uvcci_jobs_push(&f.j, &compute, 1, UVCCI_JOB_OP, &who);
+    uvcci_jobs_push(&f.j, &compute, 1, UVCCI_JOB_OP, 0, &who);
     assert_false(uvcci_jobs_full(&f.j));
-    uvcci_jobs_push(&f.j, &compute, 1, UVCCI_JOB_OP, &who);
+    uvcci_jobs_push(&f.j, &compute, 1, UVCCI_JOB_OP, 0, &who);
     assert_true(uvcci_jobs_full(&f.j));
     const uvcc_job *job;
     uvcci_job_owner owner;
@@ -151,8 +151,8 @@ static void cancelling(void **state) {
     int who[4];
     void *w;
     for (unsigned i = 0; i < 3; i++)
-        uvcci_jobs_push(&f.j, &compute, 1, UVCCI_JOB_OP, &who[i]);
-    uvcci_jobs_push(&f.j, &collective, 1, UVCCI_JOB_OP, &who[3]);
+        uvcci_jobs_push(&f.j, &compute, 1, UVCCI_JOB_OP, 0, &who[i]);
+    uvcci_jobs_push(&f.j, &collective, 1, UVCCI_JOB_OP, 0, &who[3]);
     const uint64_t out = hand_out(&f, UVCCI_JOB_OP, &who[0]);
     uvcci_jobs_cancel_queued(&f.j);
     const uvcc_job *job;
@@ -164,8 +164,8 @@ static void cancelling(void **state) {
     assert_ptr_equal(w, &who[0]);
     /* All slots are there again. */
     for (unsigned i = 0; i < 3; i++)
-        uvcci_jobs_push(&f.j, &compute, 1, UVCCI_JOB_OP, &who[i]);
-    uvcci_jobs_push(&f.j, &collective, 1, UVCCI_JOB_OP, &who[3]);
+        uvcci_jobs_push(&f.j, &compute, 1, UVCCI_JOB_OP, 0, &who[i]);
+    uvcci_jobs_push(&f.j, &collective, 1, UVCCI_JOB_OP, 0, &who[3]);
     assert_true(uvcci_jobs_full(&f.j));
     for (unsigned i = 0; i < 4; i++)
         (void)hand_out(&f, UVCCI_JOB_OP, &who[i]);
@@ -202,7 +202,7 @@ static void at_random(void **state) {
         const bool local = (r >> 8 & 3) == 0;
         if (r % 3 == 0 && used[local] < (local ? LOCAL : LIMIT)) {
             void *w = &who[pushed++ % WHO];
-            uvcci_jobs_push(&f.j, local ? &collective : &compute, 1, UVCCI_JOB_OP, w);
+            uvcci_jobs_push(&f.j, local ? &collective : &compute, 1, UVCCI_JOB_OP, 0, w);
             queue[queued].who = w;
             queue[queued++].local = local;
             used[local]++;
@@ -235,10 +235,53 @@ static void at_random(void **state) {
     close_table(&f);
 }
 
+/* The least rank comes out first, equal ranks in the order of pushes, whatever came in between. */
+static void test_by_rank(void **state) {
+    (void)state;
+    enum { JOBS = 64 };
+    static const uvcc_task task = {.kind = UVCC_TASK_MAP};
+    test_alloc mem = {0};
+    const uvcc_allocator al = test_allocator(&mem);
+    uvcci_jobs j;
+    struct {
+        uint64_t rank;
+        uint32_t number;
+    } pushed[JOBS], *got;
+    uint64_t seed = 11;
+    assert_int_equal(uvcci_jobs_init(&j, &al, JOBS, 0, 1), 0);
+    for (uint32_t round = 0; round < 20; round++) {
+        uint64_t before = 0;
+        uint32_t number = 0;
+        for (uint32_t i = 0; i < JOBS; i++) {
+            pushed[i].rank = test_rand(&seed) % 9;
+            pushed[i].number = i;
+            uvcci_jobs_push(&j, &task, 1, UVCCI_JOB_OP, pushed[i].rank, &pushed[i]);
+        }
+        for (uint32_t i = 0; i < JOBS; i++) {
+            const uvcc_job *job;
+            uvcci_job_owner owner;
+            void *who;
+            assert_int_equal(uvcci_jobs_poll(&j, &job, &owner, &who), 1);
+            got = who;
+            assert_true(job->rank == got->rank);
+            assert_true(i == 0 || got->rank > before ||
+                        (got->rank == before && got->number > number));
+            before = got->rank;
+            number = got->number;
+            assert_int_equal(uvcci_jobs_take(&j, &(uvcc_completion){.id = job->id}, &owner, &who),
+                             1);
+        }
+    }
+    uvcci_jobs_free(&j, &al);
+    assert_int_equal(mem.live_blocks, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(in_order),   cmocka_unit_test(one_completion), cmocka_unit_test(planes),
-        cmocka_unit_test(cancelling), cmocka_unit_test(no_memory),      cmocka_unit_test(at_random),
+        cmocka_unit_test(test_by_rank),   cmocka_unit_test(in_order),
+        cmocka_unit_test(one_completion), cmocka_unit_test(planes),
+        cmocka_unit_test(cancelling),     cmocka_unit_test(no_memory),
+        cmocka_unit_test(at_random),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

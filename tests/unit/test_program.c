@@ -1034,7 +1034,7 @@ static void test_no_memory(void **state) {
         if (done)
             break;
     }
-    assert_int_equal(retried, 3);
+    assert_int_equal(retried, 4);
 }
 
 int main(void) {

@@ -6,6 +6,7 @@
 #include "exec/program/program.h"
 #include "proto/topology.h"
 #include <uvcc/loopback.h>
+#include <uvcc/pipeline.h>
 
 enum { ROWS = 4, COLS = 4, ELEMS = ROWS * COLS, WORKERS_MAX = 8, MBS = 6, OUT_W = 100 };
 
@@ -517,11 +518,58 @@ static void test_worker_gone(void **state) {
     free(j);
 }
 
+/* Whether a SEND_PP of the same phase and microbatch comes of the op, however far behind it. */
+static bool leads_to_a_send(const uvcci_entry *e, uint32_t i) {
+    const uvcci_op *op = &e->ops[i];
+    bool any = op->desc.opcode == UVCC_OP_SEND_PP;
+    bool *reached = calloc(e->op_count, sizeof *reached);
+    assert_non_null(reached);
+    reached[i] = true;
+    for (uint32_t k = i; k < e->op_count; k++)
+        for (uint32_t s = 0; reached[k] && s < e->ops[k].succ_count; s++) {
+            const uint32_t next = e->succ[e->ops[k].succ_first + s];
+            const uvcc_op_desc *d = &e->ops[next].desc;
+            if (d->phase != op->desc.phase || d->mb != op->desc.mb)
+                continue;
+            reached[next] = true;
+            any |= d->opcode == UVCC_OP_SEND_PP;
+        }
+    free(reached);
+    return any;
+}
+
+/* The order in which ops are taken: what a neighbour waits for, then the oldest microbatch. */
+static void test_ranks(void **state) {
+    (void)state;
+    const shape s = {.replicas = 1, .stages = 3, .tp_ranks = 1, .ahead = 1};
+    for (uint32_t stage = 0; stage < 3; stage++) {
+        test_alloc mem = {0};
+        uvcc_program *p = worker_program(&mem, &s, stage);
+        const uvcci_entry *e = &p->entries[0];
+        uint32_t feeding = 0;
+        uint64_t before = 0;
+        for (uint32_t rank = 0; rank < e->op_count; rank++) {
+            const uint32_t i = e->by_rank[rank];
+            const uvcc_op_desc *d = &e->ops[i].desc;
+            const bool feeds = leads_to_a_send(e, i);
+            const uint64_t here = uvcc_pipeline_rank(feeds, d->phase, d->mb, d->k);
+            assert_int_equal(e->ops[i].rank, rank);
+            assert_true(rank == 0 || here > before);
+            before = here;
+            feeding += feeds;
+        }
+        assert_true(feeding != 0 && feeding < e->op_count);
+        uvcc_program_free(p);
+        assert_int_equal(mem.live_blocks, 0);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_equal_reference), cmocka_unit_test(test_on_triples),
-        cmocka_unit_test(test_loader),          cmocka_unit_test(test_reference_alone),
-        cmocka_unit_test(test_session_refuses), cmocka_unit_test(test_worker_gone),
+        cmocka_unit_test(test_ranks),           cmocka_unit_test(test_equal_reference),
+        cmocka_unit_test(test_on_triples),      cmocka_unit_test(test_loader),
+        cmocka_unit_test(test_reference_alone), cmocka_unit_test(test_session_refuses),
+        cmocka_unit_test(test_worker_gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,14 +8,18 @@
 #include "../report.h"
 #include "../tracefile.h"
 #include "pipeline.h"
+#include "sessions.h"
 #include "view.h"
 
 #define MESSAGE_BYTES 512u
 #define TICK_NS       1000u /* in traces: a microsecond */
 
-enum { ORDER_SENDS, ORDER_1F1B };
+enum { ORDER_SENDS, ORDER_1F1B, ORDER_ARRIVAL };
 static const char *const choices[] = {"block", "random", NULL};
-static const char *const orders[] = {"sends", "1f1b", NULL};
+static const char *const orders[] = {"sends", "1f1b", "arrival", NULL};
+_Static_assert((int)SESSIONS_RANK == ORDER_SENDS && (int)SESSIONS_1F1B == ORDER_1F1B &&
+                   (int)SESSIONS_ARRIVAL == ORDER_ARRIVAL,
+               "order of orders[]");
 _Static_assert(PIPE_WAITS_BLOCK == 0 && PIPE_WAITS_RANDOM == 1, "order of choices[]");
 
 typedef struct pipeline_options {
@@ -25,7 +29,7 @@ typedef struct pipeline_options {
     double wait_share;
     uint64_t seed;
     const char *json, *trace;
-    bool spread, ascii, help;
+    bool sessions, spread, ascii, help;
 } pipeline_options;
 
 #define AT(member) offsetof(pipeline_options, member)
@@ -35,23 +39,28 @@ static const flag options[] = {
      "microbatches of a step, one run for each number (32,128)"},
     {"ahead", "N[,N...]", FLAG_LIST, AT(ahead), 0, 65536, NULL,
      "forwards ahead of what 1F1B needs, one run for each number (0,16)"},
-    {"order", "sends|1f1b", FLAG_CHOICE, AT(order), 0, 0, orders,
+    {"sessions", NULL, FLAG_SWITCH, AT(sessions), 0, 0, NULL,
+     "real sessions: a transformer of one layer a stage, three parties, simulated time"},
+    {"order", "sends|1f1b|arrival", FLAG_CHOICE, AT(order), 0, 0, orders,
      "among the ops that can run: what a neighbour waits for, then the oldest microbatch; or the "
-     "1F1B order (sends)"},
-    {"op-ticks", "N", FLAG_COUNT, AT(op_ticks), 1, 1000, NULL, "mean compute of an op (4)"},
+     "1F1B order; with --sessions also as jobs come (sends)"},
+    {"op-ticks", "N", FLAG_COUNT, AT(op_ticks), 1, 1000, NULL,
+     "mean compute of an op; with --sessions of each of its turns (4)"},
     {"spread", NULL, FLAG_SWITCH, AT(spread), 0, 0, NULL,
      "compute of an op is random around the mean, else all are equal"},
     {"wait-factor", "N", FLAG_COUNT, AT(wait_factor), 0, 1000, NULL,
-     "a wait for the link takes so many times the mean (10)"},
+     "a wait for the link takes so many times the mean; with --sessions a message's way (10)"},
     {"waits", "block|random", FLAG_CHOICE, AT(choice), 0, 0, choices,
      "the ops that wait: those of the block that send messages, 31 of 51; or random ones (block)"},
     {"wait-share", "P", FLAG_RATE, AT(wait_share), 0, 0, NULL,
      "with random: the share of ops that wait (0.6)"},
     {"seed", "N", FLAG_SEED, AT(seed), 0, 0, NULL, "of random waits and compute (1)"},
-    {"dim", "N", FLAG_COUNT, AT(sizes.dim), 1, 65536, NULL, "width of the block, for memory (256)"},
+    {"dim", "N", FLAG_COUNT, AT(sizes.dim), 1, 65536, NULL,
+     "width of the block, for memory (256; with --sessions 8)"},
     {"hidden", "N", FLAG_COUNT, AT(sizes.hidden), 0, 262144, NULL, "its inner width (4 dim)"},
-    {"heads", "N", FLAG_COUNT, AT(sizes.heads), 1, 1024, NULL, "its heads (4)"},
-    {"context", "N", FLAG_COUNT, AT(sizes.context), 1, 65536, NULL, "tokens of a sequence (128)"},
+    {"heads", "N", FLAG_COUNT, AT(sizes.heads), 1, 1024, NULL, "its heads (4; 2)"},
+    {"context", "N", FLAG_COUNT, AT(sizes.context), 1, 65536, NULL,
+     "tokens of a sequence (128; 4)"},
     {"batch", "N", FLAG_COUNT, AT(sizes.batch), 1, 65536, NULL, "sequences of a microbatch (1)"},
     {"json", "FILE|-", FLAG_TEXT, AT(json), 0, 0, NULL,
      "write the results as JSON; with -, alone on standard output"},
@@ -93,11 +102,21 @@ static int parse(pipeline_options *o, int argc, char *const *argv) {
                             .wait_factor = 10,
                             .wait_share = 0.6,
                             .seed = 1,
-                            .sizes = {.dim = 256, .heads = 4, .context = 128, .batch = 1}};
+                            .sizes = {.batch = 1}};
     if (flags_parse(&set, o, argc, argv, NULL, NULL, &m) != 0)
         return report_error(EXIT_BAD_INPUT, "%s", message);
+    const pipe_sizes usual = o->sessions ? (pipe_sizes){.dim = 8, .heads = 2, .context = 4}
+                                         : (pipe_sizes){.dim = 256, .heads = 4, .context = 128};
+    o->sizes.dim = o->sizes.dim != 0 ? o->sizes.dim : usual.dim;
+    o->sizes.heads = o->sizes.heads != 0 ? o->sizes.heads : usual.heads;
+    o->sizes.context = o->sizes.context != 0 ? o->sizes.context : usual.context;
     if (o->sizes.hidden == 0)
         o->sizes.hidden = 4 * o->sizes.dim;
+    if (!o->sessions && o->order == ORDER_ARRIVAL)
+        return report_error(EXIT_BAD_INPUT, "--order arrival goes with --sessions");
+    if (o->sessions && (o->trace != NULL || o->spread || o->choice != PIPE_WAITS_BLOCK))
+        return report_error(EXIT_BAD_INPUT,
+                            "--sessions goes without --trace, --spread and --waits");
     return EXIT_DONE;
 }
 
@@ -321,6 +340,88 @@ static int simulate(const pipeline_options *o, const pipe_graph *g, run_trace *t
 }
 
 /* Files that cannot be written are known before anything is simulated. */
+/* ---- sessions ---- */
+
+typedef struct session_rows {
+    const pipeline_options *o;
+    FILE *to;
+    json_t *list;
+} session_rows;
+
+/* One microbatch goes through all stages alone; each one more takes the busiest worker's compute.
+ */
+static double bound_of(const sessions_result *one, uint32_t microbatches) {
+    return (double)one->makespan + (double)one->compute * (microbatches - 1.0);
+}
+
+static int measure_row(const session_rows *x, uint32_t microbatches, uint32_t ahead,
+                       const sessions_result *one) {
+    const pipeline_options *o = x->o;
+    const sessions_run r = {.sizes = o->sizes,
+                            .stages = o->stages,
+                            .microbatches = microbatches,
+                            .ahead = ahead,
+                            .turn_ticks = o->op_ticks,
+                            .link_ticks = o->wait_factor * o->op_ticks,
+                            .order = o->order,
+                            .seed = o->seed};
+    sessions_result m;
+    const int status = sessions_measure(&r, &m);
+    if (status != EXIT_DONE)
+        return status;
+    const double bound = bound_of(one, microbatches), of = bound / (double)m.makespan;
+    (void)fprintf(x->to, "%5" PRIu32 "  %5" PRIu32 "  %9" PRIu64 "  %5.1f%%  %9.0f    %5.1f%%\n",
+                  microbatches, ahead, m.makespan, 100 * m.busy_fraction, bound, 100 * of);
+    (void)fflush(x->to);
+    (void)json_array_append_new(
+        x->list,
+        json_pack("{s:i, s:i, s:s, s:I, s:f, s:f, s:f, s:I, s:I}", "microbatches",
+                  (int)microbatches, "ahead", (int)ahead, "order", orders[o->order], "makespan",
+                  (json_int_t)m.makespan, "busy_fraction", m.busy_fraction, "bound", bound,
+                  "of_bound", of, "jobs", (json_int_t)m.jobs, "bytes", (json_int_t)m.bytes));
+    return EXIT_DONE;
+}
+
+static int measure_rows(const session_rows *x) {
+    const pipeline_options *o = x->o;
+    const sessions_run alone = {.sizes = o->sizes,
+                                .stages = o->stages,
+                                .microbatches = 1,
+                                .turn_ticks = o->op_ticks,
+                                .link_ticks = o->wait_factor * o->op_ticks,
+                                .seed = o->seed};
+    sessions_result one;
+    int status = sessions_measure(&alone, &one);
+    if (status != EXIT_DONE)
+        return status;
+    (void)fprintf(x->to,
+                  "%" PRIu32 " stages, %" PRIu32 " ticks a turn, messages of %" PRIu32
+                  " ticks; one microbatch: %" PRIu64 " ticks, %" PRIu64 " of compute\n\n"
+                  "    M  ahead   makespan    busy      bound  of bound\n",
+                  o->stages, o->op_ticks, o->wait_factor * o->op_ticks, one.makespan, one.compute);
+    for (uint32_t i = 0; i < o->microbatches.count && status == EXIT_DONE; i++)
+        for (uint32_t k = 0; k < o->ahead.count && status == EXIT_DONE; k++)
+            status = measure_row(x, (uint32_t)o->microbatches.v[i], (uint32_t)o->ahead.v[k], &one);
+    return status;
+}
+
+static int measure_sessions(const pipeline_options *o, report_json *json) {
+    session_rows x = {.o = o, .to = report_stream(o->json), .list = json_array()};
+    if (x.list == NULL)
+        return report_error(EXIT_FAILED, "out of memory");
+    const int status = measure_rows(&x);
+    if (status != EXIT_DONE) {
+        json_decref(x.list);
+        return status;
+    }
+    return report_json_put(
+        json, json_pack("{s:i, s:i, s:i, s:{s:i, s:i, s:i, s:i, s:i}, s:o}", "stages",
+                        (int)o->stages, "turn_ticks", (int)o->op_ticks, "link_ticks",
+                        (int)(o->wait_factor * o->op_ticks), "sizes", "dim", (int)o->sizes.dim,
+                        "hidden", (int)o->sizes.hidden, "heads", (int)o->sizes.heads, "context",
+                        (int)o->sizes.context, "batch", (int)o->sizes.batch, "sessions", x.list));
+}
+
 int pipeline_main(int argc, char *const *argv) {
     pipeline_options o;
     report_command("pipeline");
@@ -330,6 +431,12 @@ int pipeline_main(int argc, char *const *argv) {
     if (o.help) {
         print_help();
         return EXIT_DONE;
+    }
+    if (o.sessions) {
+        report_json *out = report_json_open(o.json);
+        status = out == NULL ? EXIT_BAD_INPUT : measure_sessions(&o, out);
+        report_json_close(out);
+        return status;
     }
     pipe_graph *g = malloc(sizeof *g);
     if (g == NULL)

@@ -2,11 +2,13 @@
  *
  * The object belongs to one thread; only the two queues are shared with the workers. INLINE and
  * THREADS hand completions out through `done`, THREADS hands jobs in through `todo`, DEFERRED keeps
- * jobs in `kept` and runs one when it is polled. Invariants: pending <= queue_jobs, which is also
+ * jobs in `kept` and runs one when it is polled, TIMED keeps them in `todo`, runs one and keeps its
+ * completion in `running` until its time is over. Invariants: pending <= queue_jobs, which is also
  * every capacity, so no push can fail; every submitted job makes exactly one completion. */
 #include <uvcc/compute.h>
 
 #include <assert.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "exec/compute/kernels.h"
@@ -31,10 +33,19 @@ struct uvcc_cpu {
     uint32_t kept_count;
     uint64_t shuffle;
 
-    uvcci_queue todo; /* THREADS */
+    uvcci_queue todo; /* THREADS; TIMED: of timed_job */
     cpu_thread *threads;
     uint32_t thread_count; /* running */
+
+    uvcc_completion running; /* TIMED: of the job that has the resource until running_end */
+    uint64_t running_end;    /* UVCC_NEVER: none has it */
 };
+
+/* What TIMED keeps of a job that waits. */
+typedef struct timed_job {
+    uint64_t rank, duration_ns;
+    uvcc_job job;
+} timed_job;
 
 static void *cpu_alloc(const uvcc_cpu_config *cfg, size_t bytes) {
     return cfg->alloc.alloc(cfg->alloc.user, bytes, UVCC_MEM_STATE);
@@ -63,8 +74,8 @@ static void deliver(uvcc_cpu *x, uvcci_cpu_worker *w, const uvcc_job *job) {
 /* --- INLINE: one worker and a queue ----------------------------------------------------------- */
 
 static int inline_open(uvcc_cpu *x) {
-    const int e =
-        uvcci_queue_init(&x->done, &x->cfg.alloc, sizeof(uvcc_completion), x->cfg.queue_jobs);
+    const int e = uvcci_queue_init(&x->done, &x->cfg.alloc, sizeof(uvcc_completion),
+                                   UVCCI_QUEUE_FIFO, x->cfg.queue_jobs);
     if (e != 0)
         return e;
     const int f = uvcci_cpu_worker_init(&x->worker, &x->cfg.alloc, x->cfg.backend);
@@ -180,10 +191,12 @@ static void threads_close(uvcc_cpu *x) {
 
 static int threads_open(uvcc_cpu *x) {
     const uvcc_allocator *al = &x->cfg.alloc;
-    int e = uvcci_queue_init(&x->done, al, sizeof(uvcc_completion), x->cfg.queue_jobs);
+    int e = uvcci_queue_init(&x->done, al, sizeof(uvcc_completion), UVCCI_QUEUE_FIFO,
+                             x->cfg.queue_jobs);
     if (e != 0)
         return e;
-    e = uvcci_queue_init(&x->todo, al, sizeof(uvcc_job), x->cfg.queue_jobs);
+    e = uvcci_queue_init(&x->todo, al, sizeof(uvcc_job), offsetof(uvcc_job, rank),
+                         x->cfg.queue_jobs);
     if (e != 0) {
         uvcci_queue_free(&x->done);
         return e;
@@ -221,6 +234,65 @@ bool uvcc_cpu_backend_is_here(uint32_t backend) {
     };
     return backend < UVCC_BACKEND_END && (uint32_t)uvcci_gemm_best() >= backend &&
            uvcci_aes_best() >= aes[backend];
+}
+
+/* --- TIMED: one resource in simulated time -----------------------------------------------------
+ */
+
+static void timed_close(uvcc_cpu *x) {
+    timed_job waiting;
+    while (uvcci_queue_try_pop(&x->todo, &waiting))
+        (void)run(x, &x->worker, &waiting.job);
+    uvcci_queue_free(&x->todo);
+    inline_close(x);
+}
+
+static int timed_open(uvcc_cpu *x) {
+    if (x->cfg.cost == NULL || x->cfg.clock == NULL)
+        return UVCC_ERR_CONFIG;
+    const int e = inline_open(x);
+    if (e != 0)
+        return e;
+    x->running_end = UVCC_NEVER;
+    const int f = uvcci_queue_init(&x->todo, &x->cfg.alloc, sizeof(timed_job),
+                                   offsetof(timed_job, rank), x->cfg.queue_jobs);
+    if (f != 0)
+        inline_close(x);
+    return f;
+}
+
+/* Gives the resource to the next job, if it is free. The host says when, with uvcc_cpu_wait(): what
+ * comes at one time is ranked before one of it starts. */
+static void timed_start(uvcc_cpu *x) {
+    timed_job next;
+    if (x->running_end != UVCC_NEVER || !uvcci_queue_try_pop(&x->todo, &next))
+        return;
+    x->running = run(x, &x->worker, &next.job);
+    x->running_end = x->cfg.clock(x->cfg.timed_user) + next.duration_ns;
+}
+
+static void timed_submit(uvcc_cpu *x, const uvcc_job *job) {
+    uvcc_cpu_cost cost = {.rank = job->rank};
+    x->cfg.cost(x->cfg.timed_user, job, &cost);
+    if (cost.duration_ns == 0) {
+        deliver(x, &x->worker, job);
+        return;
+    }
+    const timed_job waiting = {cost.rank, cost.duration_ns, *job};
+    const int e = uvcci_queue_push(&x->todo, &waiting);
+    assert(e == 0);
+    (void)e;
+}
+
+static int timed_poll(uvcc_cpu *x, uvcc_completion *out) {
+    if (uvcci_queue_try_pop(&x->done, out))
+        return 1;
+    const bool over = x->running_end <= x->cfg.clock(x->cfg.timed_user);
+    if (over) {
+        *out = x->running;
+        x->running_end = UVCC_NEVER;
+    }
+    return over;
 }
 
 /* --- The object ------------------------------------------------------------------------------- */
@@ -265,6 +337,9 @@ int uvcc_cpu_new(uvcc_cpu **out, const uvcc_cpu_config *from) {
     case UVCC_CPU_THREADS:
         e = threads_open(x);
         break;
+    case UVCC_CPU_TIMED:
+        e = timed_open(x);
+        break;
     default:
         e = UVCC_ERR_CONFIG;
     }
@@ -282,6 +357,8 @@ void uvcc_cpu_free(uvcc_cpu *x) {
         inline_close(x);
     else if (x->cfg.mode == UVCC_CPU_DEFERRED)
         deferred_close(x);
+    else if (x->cfg.mode == UVCC_CPU_TIMED)
+        timed_close(x);
     else
         threads_close(x);
     const uvcc_cpu_config cfg = x->cfg;
@@ -298,6 +375,8 @@ int uvcc_cpu_submit(uvcc_cpu *x, const uvcc_job *job) {
         deliver(x, &x->worker, job);
     } else if (x->cfg.mode == UVCC_CPU_DEFERRED) {
         x->kept[x->kept_count++] = *job;
+    } else if (x->cfg.mode == UVCC_CPU_TIMED) {
+        timed_submit(x, job);
     } else {
         const int e = uvcci_queue_push(&x->todo, job);
         assert(e == 0);
@@ -310,6 +389,7 @@ int uvcc_cpu_poll(uvcc_cpu *x, uvcc_completion *out) {
     if (x == NULL || out == NULL)
         return UVCC_ERR_USAGE;
     const int some = x->cfg.mode == UVCC_CPU_DEFERRED ? deferred_poll(x, out)
+                     : x->cfg.mode == UVCC_CPU_TIMED  ? timed_poll(x, out)
                                                       : uvcci_queue_try_pop(&x->done, out);
     x->pending -= (uint32_t)some;
     return some;
@@ -319,7 +399,17 @@ uint32_t uvcc_cpu_pending(const uvcc_cpu *x) {
     return x == NULL ? 0 : x->pending;
 }
 
+uint64_t uvcc_cpu_due(const uvcc_cpu *x) {
+    if (x == NULL || x->pending == 0)
+        return UVCC_NEVER;
+    return x->cfg.mode == UVCC_CPU_TIMED && x->done.count == 0 ? x->running_end : 0;
+}
+
 void uvcc_cpu_wait(uvcc_cpu *x) {
-    if (x != NULL && x->cfg.mode == UVCC_CPU_THREADS && x->pending != 0)
+    if (x == NULL)
+        return;
+    if (x->cfg.mode == UVCC_CPU_THREADS && x->pending != 0)
         uvcci_queue_wait(&x->done);
+    if (x->cfg.mode == UVCC_CPU_TIMED)
+        timed_start(x);
 }

@@ -1,18 +1,28 @@
 /* queue.c - a bounded queue under one mutex.
  *
  * Jobs last micro- to milliseconds, so a lock taken twice per job costs nothing that a lock-free
- * ring would win back. Invariant: the items are those at first, first + 1, ... (mod capacity),
- * `count` of them. */
+ * ring would win back. The items are a binary heap by (rank, number), numbers in the order of
+ * pushes: so equal ranks, and all items of a queue without ranks, come out as they went in.
+ * Invariant: no item comes before its parent, that at (i - 1) / 2. */
 #include "exec/compute/queue.h"
 
 #include <assert.h>
 #include <string.h>
 
-int uvcci_queue_init(uvcci_queue *q, const uvcc_allocator *al, size_t item_bytes,
+/* Behind each item stands its number. */
+static size_t stride(const uvcci_queue *q) {
+    return q->item_bytes + sizeof(uint64_t);
+}
+
+int uvcci_queue_init(uvcci_queue *q, const uvcc_allocator *al, size_t item_bytes, size_t rank_at,
                      uint32_t capacity) {
     assert(item_bytes != 0 && capacity != 0);
-    *q = (uvcci_queue){.alloc = *al, .item_bytes = item_bytes, .capacity = capacity};
-    q->items = al->alloc(al->user, item_bytes * capacity, UVCC_MEM_STATE);
+    assert(rank_at == UVCCI_QUEUE_FIFO || rank_at + sizeof(uint64_t) <= item_bytes);
+    *q = (uvcci_queue){
+        .alloc = *al, .item_bytes = item_bytes, .rank_at = rank_at, .capacity = capacity};
+    /* One place more: for the item that a push or a pop moves. */
+    const size_t bytes = stride(q) * ((size_t)capacity + 1);
+    q->items = al->alloc(al->user, bytes, UVCC_MEM_STATE);
     if (q->items == NULL)
         return UVCC_ERR_NOMEM;
     if (pthread_mutex_init(&q->lock, NULL) == 0) {
@@ -20,26 +30,63 @@ int uvcci_queue_init(uvcci_queue *q, const uvcc_allocator *al, size_t item_bytes
             return 0;
         pthread_mutex_destroy(&q->lock);
     }
-    al->free(al->user, q->items, item_bytes * capacity, UVCC_MEM_STATE);
+    al->free(al->user, q->items, bytes, UVCC_MEM_STATE);
     return UVCC_ERR_NOMEM;
 }
 
 void uvcci_queue_free(uvcci_queue *q) {
     pthread_cond_destroy(&q->filled);
     pthread_mutex_destroy(&q->lock);
-    q->alloc.free(q->alloc.user, q->items, q->item_bytes * q->capacity, UVCC_MEM_STATE);
+    q->alloc.free(q->alloc.user, q->items, stride(q) * ((size_t)q->capacity + 1), UVCC_MEM_STATE);
 }
 
-static uint8_t *item_at(uvcci_queue *q, uint32_t i) {
-    assert(i < q->capacity && q->count <= q->capacity);
-    return q->items + ((size_t)q->first + i) % q->capacity * q->item_bytes;
+static uint8_t *item_at(const uvcci_queue *q, uint32_t i) {
+    assert(i <= q->capacity && q->count <= q->capacity);
+    return q->items + i * stride(q);
+}
+
+static uint64_t word(const uint8_t *at) {
+    uint64_t x;
+    memcpy(&x, at, sizeof x);
+    return x;
+}
+
+static bool before(const uvcci_queue *q, const uint8_t *a, const uint8_t *b) {
+    if (q->rank_at != UVCCI_QUEUE_FIFO && word(a + q->rank_at) != word(b + q->rank_at))
+        return word(a + q->rank_at) < word(b + q->rank_at);
+    return word(a + q->item_bytes) < word(b + q->item_bytes);
+}
+
+static void set(uvcci_queue *q, uint32_t to, const uint8_t *item) {
+    memcpy(item_at(q, to), item, stride(q));
+}
+
+static void put(uvcci_queue *q, const void *item) {
+    uint8_t *moved = item_at(q, q->capacity);
+    uint32_t i = q->count++;
+    memcpy(moved, item, q->item_bytes);
+    memcpy(moved + q->item_bytes, &q->pushed, sizeof q->pushed);
+    q->pushed++;
+    for (; i != 0 && before(q, moved, item_at(q, (i - 1) / 2)); i = (i - 1) / 2)
+        set(q, i, item_at(q, (i - 1) / 2));
+    set(q, i, moved);
 }
 
 static void take_first(uvcci_queue *q, void *item) {
-    assert(q->count != 0 && q->first < q->capacity);
+    assert(q->count != 0);
     memcpy(item, item_at(q, 0), q->item_bytes);
-    q->first = (q->first + 1) % q->capacity;
-    q->count--;
+    const uint8_t *moved = item_at(q, --q->count);
+    uint32_t i = 0;
+    for (uint32_t child = 1; child < q->count; child = 2 * i + 1) {
+        if (child + 1 < q->count && before(q, item_at(q, child + 1), item_at(q, child)))
+            child++;
+        if (!before(q, item_at(q, child), moved))
+            break;
+        set(q, i, item_at(q, child));
+        i = child;
+    }
+    if (q->count != 0)
+        memmove(item_at(q, i), moved, stride(q)); /* the last may stand there already */
 }
 
 int uvcci_queue_push(uvcci_queue *q, const void *item) {
@@ -50,8 +97,7 @@ int uvcci_queue_push(uvcci_queue *q, const void *item) {
     } else if (q->count == q->capacity) {
         e = UVCC_ERR_AGAIN;
     } else {
-        memcpy(item_at(q, q->count), item, q->item_bytes);
-        q->count++;
+        put(q, item);
         pthread_cond_signal(&q->filled);
     }
     pthread_mutex_unlock(&q->lock);

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <uvcc/types.h>
 
 typedef struct uvcci_queue {
@@ -12,13 +13,16 @@ typedef struct uvcci_queue {
     pthread_mutex_t lock;
     pthread_cond_t filled; /* an item came, or the queue was closed */
     uint8_t *items;
-    size_t item_bytes;
-    uint32_t capacity, first, count;
+    size_t item_bytes, rank_at;
+    uint32_t capacity, count;
+    uint64_t pushed;
     bool closed;
 } uvcci_queue;
 
-/* UVCC_ERR_NOMEM: nothing to free. */
-int uvcci_queue_init(uvcci_queue *q, const uvcc_allocator *al, size_t item_bytes,
+#define UVCCI_QUEUE_FIFO SIZE_MAX
+/* rank_at: where an item has a uint64_t: items of lesser rank come out first, those of one rank in
+ * the order they went in; UVCCI_QUEUE_FIFO: all do. UVCC_ERR_NOMEM: nothing to free. */
+int uvcci_queue_init(uvcci_queue *q, const uvcc_allocator *al, size_t item_bytes, size_t rank_at,
                      uint32_t capacity);
 /* No thread may be inside any other call. */
 void uvcci_queue_free(uvcci_queue *q);

@@ -109,7 +109,7 @@ static const uvcci_op_way way = {.build = build};
 
 static const uvcci_op_class classes[] = {
     {.opcode = UVCC_OP_SEND_PP,
-     .traits = UVCCI_IS_COLLECTIVE,
+     .traits = UVCCI_IS_COLLECTIVE | UVCCI_FEEDS_NEIGHBOUR,
      .detail = UVCC_COLLECTIVE_SEND,
      .check = check_neighbour,
      .way = &way},

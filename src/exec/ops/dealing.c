@@ -222,7 +222,7 @@ static bool deal_step(uvcc_session *s, uvcci_step *st) {
             return true;
         }
         st->deal_next++;
-        uvcci_jobs_push(&s->jobs, tasks, count, UVCCI_JOB_DEAL, r);
+        uvcci_jobs_push(&s->jobs, tasks, count, UVCCI_JOB_DEAL, uvcci_job_rank(r), r);
         any = true;
     }
     return any;

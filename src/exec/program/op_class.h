@@ -24,6 +24,7 @@ typedef enum uvcci_op_trait {
     UVCCI_IS_COLLECTIVE = 1 << 8, /* its job is one for the local plane */
     UVCCI_IS_INPUT = 1 << 9,      /* uvcc_program_input() makes it */
     UVCCI_IS_OUTPUT = 1 << 10,
+    UVCCI_FEEDS_NEIGHBOUR = 1 << 11, /* a neighbouring stage waits for it */
 } uvcci_op_trait;
 
 /* Sharings of a tensor, as a set. */

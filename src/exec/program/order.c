@@ -1,9 +1,11 @@
 /* order.c - the tables of an entry: its ops in program order, with the limit of microbatches in
  * flight; liveness.c adds versions, dependencies and lives. */
 #include "exec/program/liveness.h"
+#include "exec/program/op_class.h"
 #include "exec/program/program_impl.h"
 
 #include "proto/sched.h"
+#include "proto/sort.h"
 #include <assert.h>
 #include <string.h>
 #include <uvcc/pipeline.h>
@@ -82,6 +84,62 @@ static void limit_flight(uvcci_entry *e) {
     e->in_flight = bwd != 0 && most < e->microbatches ? most : 0;
 }
 
+/* ---- ranks ---- */
+
+typedef struct ranked {
+    uint64_t rank;
+    uint32_t op;
+    bool feeds;
+} ranked;
+
+static int compare_ranks(const void *a, const void *b) {
+    const ranked *x = a, *y = b;
+    return (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+/* Whether a neighbouring stage waits for the op, or for one of its phase and microbatch that needs
+ * it. Successors stand behind in program order, so theirs is known. */
+static bool feeds(const uvcci_entry *e, const ranked *list, uint32_t i) {
+    const uvcci_op *op = &e->ops[i];
+    if (uvcci_op_has(op->desc.opcode, UVCCI_FEEDS_NEIGHBOUR))
+        return true;
+    for (uint32_t k = 0; k < op->succ_count; k++) {
+        const uint32_t next = e->succ[op->succ_first + k];
+        const uvcc_op_desc *d = &e->ops[next].desc;
+        assert(next > i);
+        if (d->phase == op->desc.phase && d->mb == op->desc.mb && list[next].feeds)
+            return true;
+    }
+    return false;
+}
+
+/* Which op runs first when several can: sessions take ready ops, and their jobs and messages, by
+ * it. */
+static int rank_ops(const uvcc_program *p, uvcci_entry *e) {
+    const size_t bytes = e->op_count * sizeof(ranked);
+    if (e->op_count == 0)
+        return 0;
+    ranked *list = p->alloc.alloc(p->alloc.user, bytes, UVCC_MEM_STATE);
+    if (list == NULL)
+        return UVCC_ERR_NOMEM;
+    for (uint32_t i = e->op_count; i-- != 0;) {
+        const uvcc_op_desc *d = &e->ops[i].desc;
+        list[i].op = i;
+        list[i].feeds = feeds(e, list, i);
+        list[i].rank = uvcc_pipeline_rank(list[i].feeds, d->phase, d->mb, d->k);
+    }
+    uvcci_sort(list, e->op_count, sizeof list[0], compare_ranks);
+    for (uint32_t i = 0; i < e->op_count; i++) {
+        assert(i == 0 || list[i - 1].rank < list[i].rank);
+        e->by_rank[i] = list[i].op;
+        e->ops[list[i].op].rank = i;
+    }
+    p->alloc.free(p->alloc.user, list, bytes, UVCC_MEM_STATE);
+    return 0;
+}
+
+/* ---- all of them ---- */
+
 /* One block of memory for all tables of the entry, in the order of their alignment; it is freed as
  * one. */
 int uvcci_order_entry(uvcc_program *p, uvcci_entry *e, const uvcci_message *m) {
@@ -91,8 +149,8 @@ int uvcci_order_entry(uvcc_program *p, uvcci_entry *e, const uvcci_message *m) {
     size_t count = e->input_count + e->user_count + e->output_count;
     size_t edges = uvcci_edge_bound(user, e->user_count) + e->input_count + 2 * e->output_count;
     e->microbatches = uvcci_microbatches_of(p, e);
-    size_t bytes = count * (sizeof *e->ops + sizeof *e->by_ordinal) + edges * sizeof *e->succ +
-                   p->tensor_count * (sizeof *e->life + sizeof *e->uses) +
+    size_t bytes = count * (sizeof *e->ops + sizeof *e->by_ordinal + sizeof *e->by_rank) +
+                   edges * sizeof *e->succ + p->tensor_count * (sizeof *e->life + sizeof *e->uses) +
                    e->microbatches * sizeof *e->bwd_count;
     e->mem = p->alloc.alloc(p->alloc.user, bytes, UVCC_MEM_STATE);
     if (e->mem == NULL)
@@ -102,7 +160,8 @@ int uvcci_order_entry(uvcc_program *p, uvcci_entry *e, const uvcci_message *m) {
     e->life = (uvcc_buffer_life *)(e->ops + count);
     e->uses = (uint32_t *)(e->life + p->tensor_count);
     e->by_ordinal = e->uses + p->tensor_count;
-    e->bwd_count = e->by_ordinal + count;
+    e->by_rank = e->by_ordinal + count;
+    e->bwd_count = e->by_rank + count;
     e->succ = e->bwd_count + e->microbatches;
     e->op_count = (uint32_t)count;
     e->inputs = inputs;
@@ -114,5 +173,7 @@ int uvcci_order_entry(uvcc_program *p, uvcci_entry *e, const uvcci_message *m) {
         e->ops[i].desc.name = e->ops[i].name[0] != 0 ? e->ops[i].name : NULL;
     limit_flight(e);
     err = uvcci_check_sums(p, e, m);
-    return err == 0 ? uvcci_program_analyse(p, e, m) : err;
+    if (err == 0)
+        err = uvcci_program_analyse(p, e, m);
+    return err == 0 ? rank_ops(p, e) : err;
 }

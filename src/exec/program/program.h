@@ -6,7 +6,8 @@
  *    stands in it; an index of an op is an index into `ops`.
  *  - ordinals: the order of (phase, mb, k), where inputs have block 254 of FWD and outputs
  *    block 254 of UPD. Pads and the op table use it. by_ordinal maps an ordinal to an index.
- *  - execution: any order that the dependencies and the limit of microbatches in flight allow. An
+ *  - execution: any order that the dependencies and the limit of microbatches in flight allow; of
+ *    the ops that can run the one of least rank goes first (uvcc_pipeline_rank). An
  * op may start when its `pred_count` predecessors are DONE; succ[op.succ_first ..] names the ops to
  * tell when it is DONE itself.
  *
@@ -54,6 +55,7 @@ typedef struct uvcci_op {
     uint32_t out_version[UVCC_OP_MAX_OUT]; /* from 1 */
     uint32_t pred_count;
     uint32_t succ_first, succ_count;
+    uint32_t rank;    /* place among the entry's ops by uvcc_pipeline_rank(), from 0 */
     uint32_t partner; /* SKS_START: the check that waits for it; SKS_GEMM_CHECK: its START */
     uint32_t touched[UVCC_OP_MAX_IN + UVCC_OP_MAX_OUT]; /* buffers read or written, each once */
     uint32_t touched_count;
@@ -65,6 +67,7 @@ typedef struct uvcci_entry {
     uvcci_op *ops; /* program order */
     uint32_t op_count;
     uint32_t *by_ordinal; /* [op_count] */
+    uint32_t *by_rank;    /* [op_count]: index of the op with that rank */
     uint32_t *succ;
     uvcc_buffer_life *life; /* [tensor_count], by owning tensor */
     uint32_t *uses;         /* [tensor_count], by owning tensor: ops that touch the buffer */

@@ -121,5 +121,6 @@ void uvcci_leaf(uvcc_session *s, uvcci_step *st, uint32_t row, const uint8_t *le
 
 void uvcci_instance_wake(uvcci_instance *r) {
     assert(r->index < r->step->entry->op_count);
-    r->step->ready[r->index / 64] |= 1ull << (r->index % 64);
+    assert(r->op->rank < r->step->entry->op_count);
+    r->step->ready[r->op->rank / 64] |= 1ull << (r->op->rank % 64);
 }

@@ -143,7 +143,7 @@ struct uvcci_step {
     uint32_t instances_done, deals_sent, deal_next, triple_next;
     uint8_t *triples; /* made for the host, WIRE arena: records of the entry's Beaver products */
     size_t triples_bytes;
-    uint64_t *ready; /* bitmap of instances to look at */
+    uint64_t *ready; /* bitmap, by rank, of the instances to look at */
     uint32_t ready_words;
     uint32_t depth;
     uint8_t h_optable[32], h_shapes[32];
@@ -307,6 +307,12 @@ static inline bool uvcci_before_start(const uvcci_instance *r) {
 static inline uvcci_engine **uvcci_engines_of(uvcci_instance *r, const uvcci_plan_vec *v) {
     assert(v->id == UVCCI_ID_TILE0 || v->id < r->plan->id_count);
     return &r->engine[v->id == UVCCI_ID_TILE0 ? r->plan->id_count : v->id];
+}
+
+/* Jobs of an op: by its rank, those of the next step (its keys, its triples) after all of this
+ * one's. What is not an op's has rank 0: others wait for it. */
+static inline uint64_t uvcci_job_rank(const uvcci_instance *r) {
+    return (uint64_t)!r->step->running << 32 | (r->op->rank + 1u);
 }
 
 /* TRANSIENT memory taken (+) or given back (-), for the statistics. */

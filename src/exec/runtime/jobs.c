@@ -42,8 +42,22 @@ static void release(uvcci_jobs *j, uvcci_job_slot *s) {
     j->free_head = (uint32_t)(s - j->slots) + 1;
 }
 
+/* Behind all that are of its rank or less. Most jobs come in order, so the tail is tried first. */
+static void enqueue(uvcci_jobs *j, uint32_t i) {
+    uint32_t *at = &j->queue_head;
+    if (j->queue_tail != 0 && j->slots[j->queue_tail - 1].job.rank <= j->slots[i].job.rank)
+        at = &j->slots[j->queue_tail - 1].next;
+    while (*at != 0 && j->slots[*at - 1].job.rank <= j->slots[i].job.rank)
+        at = &j->slots[*at - 1].next;
+    j->slots[i].next = *at;
+    *at = i + 1;
+    if (j->slots[i].next == 0)
+        j->queue_tail = i + 1;
+    j->queued++;
+}
+
 void uvcci_jobs_push(uvcci_jobs *j, const uvcc_task *tasks, uint32_t count, uvcci_job_owner owner,
-                     void *who) {
+                     uint64_t rank, void *who) {
     assert(j->free_head != 0 && tasks != NULL && count != 0);
     uint32_t i = j->free_head - 1;
     uvcci_job_slot *s = &j->slots[i];
@@ -52,6 +66,7 @@ void uvcci_jobs_push(uvcci_jobs *j, const uvcc_task *tasks, uint32_t count, uvcc
                         .cookie = j->cookie,
                         .tasks = tasks,
                         .count = count,
+                        .rank = rank,
                         .plane = tasks[0].kind == UVCC_TASK_COLLECTIVE ? UVCC_PLANE_LOCAL
                                                                        : UVCC_PLANE_COMPUTE};
     j->used += s->job.plane == UVCC_PLANE_COMPUTE;
@@ -59,13 +74,7 @@ void uvcci_jobs_push(uvcci_jobs *j, const uvcc_task *tasks, uint32_t count, uvcc
     s->state = 1;
     s->owner = (uint8_t)owner;
     s->who = who;
-    s->next = 0;
-    if (j->queue_tail != 0)
-        j->slots[j->queue_tail - 1].next = i + 1;
-    else
-        j->queue_head = i + 1;
-    j->queue_tail = i + 1;
-    j->queued++;
+    enqueue(j, i);
 }
 
 int uvcci_jobs_poll(uvcci_jobs *j, const uvcc_job **out, uvcci_job_owner *owner, void **who) {

@@ -1,5 +1,6 @@
-/* jobs.h - the table of compute jobs of a session: slots with generations, a queue of those to hand
- * out, exactly one terminal completion each. A completion with another generation is stale. */
+/* jobs.h - the table of compute jobs of a session: slots with generations, a queue by rank of those
+ * to hand out, exactly one terminal completion each. A completion with another generation is stale.
+ */
 #ifndef UVCCI_JOBS_H
 #define UVCCI_JOBS_H
 
@@ -40,8 +41,9 @@ bool uvcci_jobs_full(const uvcci_jobs *j);
 /* The tasks stay the owner's and must outlive the job; a collective's is of the local plane. The
  * table must not be full. */
 void uvcci_jobs_push(uvcci_jobs *j, const uvcc_task *tasks, uint32_t count, uvcci_job_owner owner,
-                     void *who);
-/* 1 and the next job with its owner, or 0. */
+                     uint64_t rank, void *who);
+/* 1 and the job of least rank with its owner, or 0. Jobs of one rank come in the order of pushes.
+ */
 int uvcci_jobs_poll(uvcci_jobs *j, const uvcc_job **out, uvcci_job_owner *owner, void **who);
 /* Takes a completion: 1 with its owner, 0 if it is stale. */
 int uvcci_jobs_take(uvcci_jobs *j, const uvcc_completion *c, uvcci_job_owner *owner, void **who);

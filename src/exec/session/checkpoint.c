@@ -61,7 +61,7 @@ static uvcci_set *set_new(uvcc_session *s, size_t bytes, uint32_t items) {
 static void set_push(uvcc_session *s, uvcci_set *set) {
     set->next = s->sets;
     s->sets = set;
-    uvcci_jobs_push(&s->jobs, &set->task, 1, UVCCI_JOB_SET, set);
+    uvcci_jobs_push(&s->jobs, &set->task, 1, UVCCI_JOB_SET, 0, set);
 }
 
 static void add_copy(uvcci_set *set, uint64_t *dst, const void *src, size_t len) {
@@ -241,7 +241,7 @@ static void start_copy(uvcc_session *s) {
     c->tasks[1] = (uvcc_task){.kind = UVCC_TASK_HASH, .u.hash = {.items = &c->hash, .count = 1}};
     c->wanted = false;
     c->job_out = true;
-    uvcci_jobs_push(&s->jobs, c->tasks, 2, UVCCI_JOB_CHECKPOINT, c);
+    uvcci_jobs_push(&s->jobs, c->tasks, 2, UVCCI_JOB_CHECKPOINT, 0, c);
 }
 
 void uvcci_checkpoint_due(uvcc_session *s) {

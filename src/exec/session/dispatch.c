@@ -86,7 +86,7 @@ static void advance_rx_jobs(uvcc_session *s) {
         s->rx_pending = rx->next;
         rx->next = s->rx_out;
         s->rx_out = rx;
-        uvcci_jobs_push(&s->jobs, &rx->task, 1, UVCCI_JOB_RX, rx);
+        uvcci_jobs_push(&s->jobs, &rx->task, 1, UVCCI_JOB_RX, 0, rx);
     }
 }
 

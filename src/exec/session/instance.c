@@ -211,7 +211,7 @@ static void send_round(uvcc_session *s, uvcci_instance *r, uvcci_batch_out *out)
         uvcc_link_msg *msg = tx->msg;
         tx->msg = NULL;
         uvcci_send(s, tx->dst, msg, round->kind, tx->len, r->step->number, op_id,
-                   (uint64_t)r->step->number << 32 | (uint64_t)r->index << 6 |
+                   (uint64_t)r->step->number << 32 | (uint64_t)r->op->rank << 6 |
                        (uvcci_before_start(r) ? 0 : round->turn));
         if (uvcci_before_start(r))
             s->triple_bytes += tx->len;
@@ -341,7 +341,7 @@ static void start_turn(uvcc_session *s, uvcci_instance *r) {
     } else {
         assert(r->task_count <= r->plan->tasks_max);
         r->job_out = true;
-        uvcci_jobs_push(&s->jobs, r->tasks, r->task_count, UVCCI_JOB_OP, r);
+        uvcci_jobs_push(&s->jobs, r->tasks, r->task_count, UVCCI_JOB_OP, uvcci_job_rank(r), r);
     }
 }
 
@@ -387,7 +387,7 @@ static bool step_advance(uvcc_session *s, uvcci_step *st) {
         while (bits != 0 && !uvcci_failed(s)) {
             unsigned i = (unsigned)__builtin_ctzll(bits);
             bits &= bits - 1;
-            any |= instance_advance(s, &st->instances[w * 64 + i]);
+            any |= instance_advance(s, &st->instances[st->entry->by_rank[w * 64 + i]]);
         }
     }
     return any;
