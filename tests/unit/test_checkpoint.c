@@ -153,7 +153,7 @@ static void who_may_be_set(void **state) {
     f.s->ctx[0].running = false;
     static const uvcc_task task = {.kind = UVCC_TASK_COPY};
     for (unsigned i = 0; i < 4; i++)
-        uvcci_jobs_push(&f.s->jobs, &task, 1, UVCCI_JOB_SET, NULL);
+        uvcci_jobs_push(&f.s->jobs, &task, 1, UVCCI_JOB_SET, 0, NULL);
     assert_int_equal(uvcc_session_set_public(f.s, A, v), UVCC_ERR_AGAIN);
     uvcci_jobs_cancel_queued(&f.s->jobs);
     f.mem.fail_at = 1;
@@ -250,7 +250,7 @@ static void when_one_is_made(void **state) {
     /* With no job free it waits, and holds the step. */
     static const uvcc_task task = {.kind = UVCC_TASK_COPY};
     for (unsigned i = 0; i < 4; i++)
-        uvcci_jobs_push(&f.s->jobs, &task, 1, UVCCI_JOB_SET, NULL);
+        uvcci_jobs_push(&f.s->jobs, &task, 1, UVCCI_JOB_SET, 0, NULL);
     step_ends(&f);
     step_ends(&f);
     assert_true(uvcci_checkpoint_busy(f.s));

@@ -94,7 +94,7 @@ static void configure(void *user, const host_worker *w, unsigned party, uvcc_con
     seat *s = &m->seats[w->rank * UVCC_PARTIES + party];
     *s = (seat){.r = m->r, .w = w, .job = UINT64_MAX};
     s->at = (uvcc_pipeline){w->stage, m->r->stages, m->r->microbatches, m->r->ahead};
-    cfg->audit_off = true;
+    cfg->checks.audit_off = true;
     cfg->trace = (uvcc_tracer){hear, s};
     cpu->mode = UVCC_CPU_TIMED;
     cpu->cost = cost_of;
