@@ -126,8 +126,8 @@ WIDE_INLINE void add_sums(const uvcci_multiscale_wide *w, uvcci_multiscale_facto
     }
 }
 
-/* Control bits are secret, so correction words are added under masks, never behind a branch. What is
- * left of a window after its full groups has a case for each number of registers: add_sums() is
+/* Control bits are secret, so correction words are added under masks, never behind a branch. What
+ * is left of a window after its full groups has a case for each number of registers: add_sums() is
  * unrolled only where the compiler knows how many it has. */
 WIDE void uvcci_multiscale_wide_sums(const uvcci_multiscale_wide *w,
                                      uvcci_multiscale_factors factor, const uvcci_dpf_node *seed,
