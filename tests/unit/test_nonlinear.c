@@ -893,6 +893,14 @@ static void test_options(void **state) {
     assert_int_equal(uvcc_nonlinear_build(&f, UVCC_NL_GELU, &o, &al), UVCC_ERR_USAGE);
     o.index_bits = 3;
     assert_int_equal(uvcc_nonlinear_build(&f, UVCC_NL_GELU, &o, &al), UVCC_ERR_USAGE);
+    const uint8_t scale = o.scale;
+    o.index_bits = 12;
+    o.scale = 11; /* the index would have more fraction bits than the input */
+    assert_int_equal(uvcc_nonlinear_build(&f, UVCC_NL_GELU, &o, &al), UVCC_ERR_USAGE);
+    o.scale = 12;
+    assert_int_equal(uvcc_nonlinear_build(&f, UVCC_NL_GELU, &o, &al), 0);
+    uvcc_nonlinear_free(&f);
+    o.scale = scale;
     o.index_bits = 0;
     o.in_bits = 62;
     assert_int_equal(uvcc_nonlinear_build(&f, UVCC_NL_GELU, &o, &al), UVCC_ERR_USAGE);

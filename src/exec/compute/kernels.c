@@ -10,7 +10,7 @@
  * share, a pad or a mask; roles, counts, shifts and opened values are public to whoever has them.
  *
  * Kernels stand by subject: kernels_open.c, _gate, _lift, _deal, _map, _gemm, _bytes, _sks,
- * _function, _function_deal; below them kernels_pads.c and kernels_keys.c.
+ * _function, _function_deal; below them kernels_pads.c, kernels_keys.c, kernels_packing.c.
  */
 #include "exec/compute/kernels_impl.h"
 
@@ -38,22 +38,6 @@ const uvcci_kernel *uvcci_kernel_of(unsigned kind) {
         found = k;
     }
     return found;
-}
-
-int uvcci_kernel_reserve(uvcci_cpu_worker *w, size_t words) {
-    if (words <= w->scratch_words)
-        return 0;
-    uint64_t *p = w->alloc.alloc(w->alloc.user, words * sizeof *p, UVCC_MEM_TENSOR);
-    if (p == NULL)
-        return UVCC_ERR_NOMEM;
-    if (w->scratch != NULL) {
-        const size_t bytes = w->scratch_words * sizeof *p;
-        uvcci_wipe(w->scratch, bytes);
-        w->alloc.free(w->alloc.user, w->scratch, bytes, UVCC_MEM_TENSOR);
-    }
-    w->scratch = p;
-    w->scratch_words = words;
-    return 0;
 }
 
 /* A task of blocks. What its numbers and blocks may be is checked here, so kernels need not. */
@@ -139,9 +123,6 @@ void uvcci_cpu_worker_free(uvcci_cpu_worker *w) {
         uvcci_wipe(w->block_scratch, sizeof(block_scratch));
         al->free(al->user, w->block_scratch, sizeof(block_scratch), UVCC_MEM_SECRET);
     }
-    if (w->scratch != NULL) {
-        uvcci_wipe(w->scratch, w->scratch_words * sizeof *w->scratch);
-        al->free(al->user, w->scratch, w->scratch_words * sizeof *w->scratch, UVCC_MEM_TENSOR);
-    }
+    uvcci_kernel_release(w);
     *w = (uvcci_cpu_worker){0};
 }

@@ -156,10 +156,12 @@ void uvcci_kernel_deal_dcf(const chunk *c, uint16_t call, unsigned n, unsigned w
 /* The same with beta = 1. Packing: BLOCK words. */
 void uvcci_kernel_deal_less(const chunk *c, uint16_t call, unsigned n);
 
-/* --- Packing memory --------------------------------------------------------------------------- */
+/* --- Packing memory (kernels_packing.c) ------------------------------------------------------ */
 
 /* At least so many words of it; UVCC_ERR_NOMEM. */
 int uvcci_kernel_reserve(uvcci_cpu_worker *w, size_t words);
+/* Wipes it and gives it back. */
+void uvcci_kernel_release(uvcci_cpu_worker *w);
 /* The most that a task of functions (kernels_function.c) or BIT_SUMS (kernels_sks.c) can need. */
 size_t uvcci_fn_packing_words_max(void);
 size_t uvcci_bit_sums_words(void);

@@ -1,5 +1,6 @@
 /* nonlinear.c - the functions of a transformer as lists of instructions with their tables: which
- * there are, their options, and the memory of what is built.
+ * family makes each (what there is stands in nonlinear_list.c), their options, and the memory of
+ * what is built.
  *
  * A function is built twice by the same code: first without memory, to count instructions, words
  * and entries and to learn the bits of its outputs, then into one block. The builder bounds every
@@ -11,26 +12,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* ---- the list ---- */
-
-static const uvcc_nonlinear_info list[UVCC_NL_COUNT] = {
-#define UVCC_NONLINEAR(NAME, name, inputs, outputs, form, index_bits, bound, relative, low, high,  \
-                       what)                                                                       \
-    {name, what, UVCC_NL_##form, inputs, outputs, index_bits, relative, bound, low, high},
-#include <uvcc/nonlinear.def>
-#undef UVCC_NONLINEAR
-};
-
-const uvcc_nonlinear_info *uvcc_nonlinear_at(uvcc_nonlinear what) {
-    return (unsigned)what < UVCC_NL_COUNT ? &list[what] : NULL;
-}
-
-int uvcc_nonlinear_find(const char *name) {
-    for (unsigned i = 0; name != NULL && i < UVCC_NL_COUNT; i++)
-        if (strcmp(list[i].name, name) == 0)
-            return (int)i;
-    return UVCC_ERR_NOT_FOUND;
-}
+/* ---- the families ---- */
 
 /* Those that are one function; the other blocks are made of ops (nonlinear_emit.c). */
 static const uvcci_nl_family *const families[UVCC_NL_COUNT] = {
@@ -56,16 +38,6 @@ static const uvcci_nl_family *const families[UVCC_NL_COUNT] = {
 
 /* ---- options, bits, memory ---- */
 
-bool uvcci_nl_index_fits(const uvcci_nl_builder *b) {
-    assert(families[b->what] != NULL);
-    const unsigned index = b->o.index_bits;
-    return list[b->what].index_bits == 0 || (index >= 4 && index <= 12 && index <= b->o.scale);
-}
-
-bool uvcci_nl_columns_fit(const uvcci_nl_builder *b) {
-    return b->o.cols != 0 && b->o.cols <= 1u << 16;
-}
-
 static bool check_options(const uvcci_nl_builder *b) {
     assert(families[b->what] != NULL && families[b->what]->build != NULL);
     const uvcc_nonlinear_options *o = &b->o;
@@ -85,7 +57,7 @@ int uvcci_nonlinear_options(uvcc_nonlinear what, const uvcc_nonlinear_options *g
     if (out->in_bits == 0)
         out->in_bits = out->scale + 9;
     if (out->index_bits == 0)
-        out->index_bits = list[what].index_bits;
+        out->index_bits = uvcc_nonlinear_at(what)->index_bits;
     if (out->out_scale == 0)
         out->out_scale = out->scale;
     if (out->gain == 0)
@@ -115,7 +87,7 @@ static uint8_t outputs_of(const uvcci_nl_builder *b) {
     if (b->what == UVCC_NL_SOFTMAX && b->o.loss)
         return UVCCI_NL_OUT_MAX;
     const bool has = b->what == UVCC_NL_RELU || uvcci_nl_multiplies_x(b->what);
-    return list[b->what].outputs + (has && b->o.derivative);
+    return uvcc_nonlinear_at(b->what)->outputs + (has && b->o.derivative);
 }
 
 int uvcc_nonlinear_build(uvcc_nonlinear_fn *out, uvcc_nonlinear what,
@@ -139,7 +111,7 @@ int uvcc_nonlinear_build(uvcc_nonlinear_fn *out, uvcc_nonlinear what,
     assert((uint8_t *)(b.entries + b.entry_count) == (uint8_t *)mem + bytes);
     *out = (uvcc_nonlinear_fn){.alloc = *al, .mem = mem, .mem_bytes = bytes};
     out->function = (uvcc_function){
-        .name = list[what].name,
+        .name = uvcc_nonlinear_at(what)->name,
         .inputs = 1,
         .outputs = outputs_of(&b),
         .instr_count = (uint8_t)b.instr_count,

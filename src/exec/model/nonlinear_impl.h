@@ -1,8 +1,9 @@
-/* nonlinear_impl.h - what the files share that make the functions of a transformer: a builder of
- * instructions (nonlinear_instr.c), the curves behind tables (nonlinear_curves.c), tables and exact
- * indices (nonlinear_tables.c), and by subject nonlinear_window.c (steps, GELU and its like),
- * nonlinear_exp.c, nonlinear_octaves.c (reciprocal, rsqrt, ln), nonlinear_rows.c (maxima, softmax).
- * nonlinear.c has the table of functions. For those only. */
+/* nonlinear_impl.h - what the files share that make the functions of a transformer. From below: the
+ * list of what there is (nonlinear_list.c), a builder of instructions (nonlinear_instr.c), the
+ * curves behind tables (nonlinear_curves.c), tables and exact indices (nonlinear_tables.c); by
+ * subject nonlinear_window.c (steps, GELU and its like), nonlinear_exp.c, nonlinear_octaves.c
+ * (reciprocal, rsqrt, ln) and, on those two, nonlinear_rows.c (maxima, softmax); above them
+ * nonlinear.c, which knows the family of each function. For those only. */
 #ifndef UVCCI_NONLINEAR_IMPL_H
 #define UVCCI_NONLINEAR_IMPL_H
 
@@ -60,6 +61,13 @@ uint8_t uvcci_nl_exchange(uvcci_nl_builder *b, uint8_t a, unsigned bits);
 uint8_t uvcci_nl_exchange_to(uvcci_nl_builder *b, uint8_t a, uint8_t io, unsigned bits);
 void uvcci_nl_lift(uvcci_nl_builder *b, uint8_t a, uint8_t io);
 void uvcci_nl_lift_known(uvcci_nl_builder *b, uint8_t a, uint8_t io, unsigned bits);
+
+/* ---- what several functions ask of their options ---- */
+
+/* Tables have at most 65536 entries; the index has at most the input's fraction bits. */
+bool uvcci_nl_index_fits(const uvcci_nl_builder *b);
+/* A row has from 1 to 65536 columns. */
+bool uvcci_nl_columns_fit(const uvcci_nl_builder *b);
 
 /* ---- curves ---- */
 
@@ -189,9 +197,5 @@ typedef struct uvcci_nl_family {
 extern const uvcci_nl_family uvcci_nl_sign, uvcci_nl_relu, uvcci_nl_clip, uvcci_nl_asymptotic,
     uvcci_nl_exp, uvcci_nl_reciprocal, uvcci_nl_rsqrt, uvcci_nl_ln, uvcci_nl_max, uvcci_nl_argmax,
     uvcci_nl_softmax;
-/* Tables have at most 65536 entries; the index has at most the input's fraction bits. */
-bool uvcci_nl_index_fits(const uvcci_nl_builder *b);
-/* A row has from 1 to 65536 columns. */
-bool uvcci_nl_columns_fit(const uvcci_nl_builder *b);
 
 #endif

@@ -1,44 +1,15 @@
-/* functions.c - FUNCTION ops in a session: the turns of HEAD and TAIL. What OTHER deals stands in
- * functions_deal.c.
+/* functions.c - FUNCTION ops in a session: the turns of HEAD and TAIL, the table of what is done
+ * for each kind of instruction, and OTHER's deal, whose parts stand in functions_deal.c.
  *
- * Both follow the function's instructions in their order. An instruction that sends is taken up
- * twice: in its turn it masks and fills its round's messages, in the next it finishes from what
- * came. */
+ * HEAD and TAIL follow the function's instructions in their order. An instruction that sends is
+ * taken up twice: in its turn it masks and fills its round's messages, in the next it finishes from
+ * what came. */
 #include "exec/ops/functions_impl.h"
 
 #include <assert.h>
 #include <string.h>
 
 /* ---- what is where ---- */
-
-/* The arguments of an instruction's task. */
-uvcc_fn_args *uvcci_fn_args_of(uvcci_bump *bump, const uvcci_instance *r, unsigned i,
-                               uint16_t kind) {
-    const uvcc_fn_instr *d = &r->plan->function->instrs[i];
-    uvcc_fn_args *a = uvcci_bump_take(bump, sizeof *a);
-    assert(i < r->plan->function->instr_count);
-    if (a == NULL)
-        return NULL;
-    bool scaled = d->kind == UVCC_FN_TABLE && d->shift != 0;
-    *a = (uvcc_fn_args){.bits = d->bits,
-                        .shift = d->shift,
-                        .exchange = d->kind == UVCC_FN_EXCHANGE,
-                        .times = d->kind == UVCC_FN_TABLE && d->b != UVCC_FN_NONE && !scaled,
-                        .by_table = uvcci_fn_is_table_at(r, d->c),
-                        .call_key = r->plan->fn->instr[i].key,
-                        .call_bits = d->kind == UVCC_FN_TABLE_MUL ? d->c : d->a,
-                        .first = d->first,
-                        .constant = d->constant,
-                        .entry_count = d->entry_count,
-                        .word_count = d->word_count,
-                        .entries = d->entries,
-                        .words = d->words};
-    if (kind == UVCC_TASK_FN_OPEN_BITS)
-        a->bits = (uint8_t)d->word_count;
-    else if (kind == UVCC_TASK_FN_SHIFT && d->kind == UVCC_FN_SHIFT)
-        a->bits = r->plan->fn->instr[d->a].mod;
-    return a;
-}
 
 /* Blocks of a task of this instruction; its arguments are the instruction's. */
 static uvcc_block *blocks_of(const uvcci_fn_build *f, uint16_t kind, unsigned roles, uint32_t *n) {
@@ -573,12 +544,6 @@ const uvcci_fn_turns *uvcci_fn_turns_of(uint8_t kind) {
     return &kinds[kind];
 }
 
-uint32_t uvcci_fn_linear_cols(const uvcci_instance *r, unsigned i) {
-    const uvcc_fn_instr *d = &r->plan->function->instrs[i];
-    const bool spreads = (uvcci_fn_class_of(d->kind)->traits & UVCCI_FN_SPREADS) != 0;
-    return r->plan->fn->instr[spreads ? i : d->a].width;
-}
-
 /* ---- turns ---- */
 
 static void give(uvcc_session *s, uint64_t **p, uint64_t elems) {
@@ -661,4 +626,32 @@ bool uvcci_function_build(uvcci_builder *b) {
     uvcci_hash_payloads(b);
     uvcci_end_hashes(b);
     return !b->failed;
+}
+
+/* ---- the deal ---- */
+
+enum { INSTR_DEAL_TASKS = 3 }; /* that an instruction becomes at most */
+
+uint32_t uvcci_function_deal_tasks(const uvcci_instance *r) {
+    return (uint32_t)INSTR_DEAL_TASKS * r->plan->function->instr_count;
+}
+
+/* The parts ask for the row of the instruction at hand in d, since the table is above them. */
+static void deal_instr(uvcci_fn_deal *d, unsigned i) {
+    const uvcc_fn_instr *s = &d->r->plan->function->instrs[i];
+    d->turns = uvcci_fn_turns_of(s->kind);
+    if (d->turns->deal != NULL)
+        d->turns->deal(d, i, s);
+    assert(d->count <= INSTR_DEAL_TASKS * (i + 1));
+}
+
+int uvcci_function_deal(uvcc_session *s, uvcci_instance *r, uint8_t ***keys, uvcc_task *tasks,
+                        uint32_t *count) {
+    uvcci_fn_deal d = {.s = s, .r = r, .keys = {keys[0], keys[1]}, .tasks = tasks};
+    if (!uvcci_fn_deal_room(&d))
+        return UVCC_ERR_NOMEM;
+    for (unsigned i = 0; i < r->plan->function->instr_count && !d.failed; i++)
+        deal_instr(&d, i);
+    *count = d.count;
+    return d.failed ? UVCC_ERR_NOMEM : 0;
 }

@@ -1,5 +1,6 @@
-/* functions_deal.c - what OTHER deals for a FUNCTION op: the instructions followed once, ahead of
- * time, on masks instead of values. An instruction becomes three tasks at most. */
+/* functions_deal.c - what OTHER deals for an instruction of a FUNCTION op: it follows them once,
+ * ahead of time, on masks instead of values (uvcci_function_deal in functions.c). An instruction
+ * becomes three tasks at most. */
 #include "exec/ops/functions_impl.h"
 
 #include <assert.h>
@@ -18,10 +19,6 @@ static bool signs_wanted(const uvcci_instance *r, unsigned owner) {
 
 static bool owns_key(const uvcci_instance *r, unsigned instr) {
     return uvcci_fn_owns_key(r->plan->function, r->plan->fn, instr);
-}
-
-uint32_t uvcci_function_deal_tasks(const uvcci_instance *r) {
-    return 3u * r->plan->function->instr_count;
 }
 
 /* Whether OTHER needs the mask of an instruction's value. */
@@ -72,7 +69,8 @@ void uvcci_fn_deal_key(uvcci_fn_deal *d, unsigned i, const uvcc_fn_instr *s) {
     uint32_t n;
     if (!owns_key(d->r, i))
         return;
-    uvcc_block *k = deal_blocks(d, uvcci_fn_turns_of(s->kind)->key_task, i, &n);
+    assert(d->turns != NULL && d->turns->key_task != 0);
+    uvcc_block *k = deal_blocks(d, d->turns->key_task, i, &n);
     for (uint32_t j = 0; j < n; j++) {
         k[j].in[0] = d->word[s->a] + uvcci_at_block(&k[j]);
         for (unsigned tail = 0; tail < 2; tail++)
@@ -96,10 +94,10 @@ void uvcci_fn_deal_shift(uvcci_fn_deal *d, unsigned i, const uvcc_fn_instr *s) {
 void uvcci_fn_deal_linear(uvcci_fn_deal *d, unsigned i, const uvcc_fn_instr *s) {
     if (!mask_wanted(d, i))
         return;
-    assert(d->word[s->a] != NULL && d->word[i] != NULL);
+    assert(d->turns != NULL && d->word[s->a] != NULL && d->word[i] != NULL);
     uvcc_task *t = &d->tasks[d->count++];
     *t = (uvcc_task){.kind = UVCC_TASK_MAP};
-    t->u.map.op = uvcci_fn_turns_of(s->kind)->map;
+    t->u.map.op = d->turns->map;
     t->u.map.rows = uvcci_fn_rows(d->r);
     t->u.map.cols = uvcci_fn_linear_cols(d->r, i);
     t->u.map.x.lo = d->word[s->a];
@@ -200,10 +198,11 @@ void uvcci_fn_deal_compare(uvcci_fn_deal *d, unsigned i, const uvcc_fn_instr *s)
     deal_words(d, i, UVCC_TASK_FN_DEAL_BITS, d->word[s->a], NULL, d->word[i]);
 }
 
-/* ---- the deal ---- */
+/* ---- memory ---- */
 
-/* Memory for masks, bits and signs. */
-static bool deal_room(uvcci_fn_deal *d) {
+/* One piece for all instructions, since the deal gives it back as one; who needs a mask or signs is
+ * known of the compiled form, so nothing is taken that is not read. */
+bool uvcci_fn_deal_room(uvcci_fn_deal *d) {
     uvcci_instance *r = d->r;
     const unsigned instrs = r->plan->function->instr_count;
     d->word = uvcci_bump_take(&r->deal_bump, instrs * sizeof *d->word);
@@ -232,23 +231,4 @@ static bool deal_room(uvcci_fn_deal *d) {
     }
     assert(next == r->deal_words + words);
     return true;
-}
-
-static void deal_instr(uvcci_fn_deal *d, unsigned i) {
-    const uvcc_fn_instr *s = &d->r->plan->function->instrs[i];
-    const uvcci_fn_turns *turns = uvcci_fn_turns_of(s->kind);
-    if (turns->deal != NULL)
-        turns->deal(d, i, s);
-    assert(d->count <= 3 * (i + 1));
-}
-
-int uvcci_function_deal(uvcc_session *s, uvcci_instance *r, uint8_t ***keys, uvcc_task *tasks,
-                        uint32_t *count) {
-    uvcci_fn_deal d = {.s = s, .r = r, .keys = {keys[0], keys[1]}, .tasks = tasks};
-    if (!deal_room(&d))
-        return UVCC_ERR_NOMEM;
-    for (unsigned i = 0; i < r->plan->function->instr_count && !d.failed; i++)
-        deal_instr(&d, i);
-    *count = d.count;
-    return d.failed ? UVCC_ERR_NOMEM : 0;
 }

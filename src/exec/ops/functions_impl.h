@@ -1,6 +1,6 @@
-/* functions_impl.h - what the files of FUNCTION ops share: functions.c (the turns of HEAD and
- * TAIL), functions_deal.c (what OTHER deals); and the table of what sessions do for each kind of
- * instruction. For those only. */
+/* functions_impl.h - what the files of FUNCTION ops share: functions_common.c (what both need), on
+ * it functions_deal.c (what OTHER deals), on both functions.c (the turns of HEAD and TAIL, and the
+ * table of what sessions do for each kind of instruction). For those only. */
 #ifndef UVCCI_FUNCTIONS_IMPL_H
 #define UVCCI_FUNCTIONS_IMPL_H
 
@@ -27,6 +27,7 @@ typedef struct uvcci_fn_deal {
     uint64_t **sign;   /* ... the terminal's sign */
     uvcc_task *tasks;
     uint32_t count;
+    const struct uvcci_fn_turns *turns; /* of the instruction at hand */
     bool failed;
 } uvcci_fn_deal;
 
@@ -51,14 +52,16 @@ static inline uint32_t uvcci_fn_rows(const uvcci_instance *r) {
 static inline bool uvcci_fn_is_table_at(const uvcci_instance *r, uint8_t instr) {
     return instr != UVCC_FN_NONE && r->plan->function->instrs[instr].kind == UVCC_FN_TABLE;
 }
-/* The arguments of an instruction's task. */
+/* functions_common.c: the arguments of an instruction's task; NULL: no memory. */
 uvcc_fn_args *uvcci_fn_args_of(uvcci_bump *bump, const uvcci_instance *r, unsigned i,
                                uint16_t kind);
 /* The columns that the map of a linear instruction counts: those of its operand, but of its value
  * where that is wider. */
 uint32_t uvcci_fn_linear_cols(const uvcci_instance *r, unsigned i);
 
-/* functions_deal.c: what the table points to. */
+/* functions_deal.c: memory for masks, bits and signs; false: there is none. And what the table
+ * points to. */
+bool uvcci_fn_deal_room(uvcci_fn_deal *d);
 void uvcci_fn_deal_pads(uvcci_fn_deal *d, unsigned i, const uvcc_fn_instr *s);
 void uvcci_fn_deal_shift(uvcci_fn_deal *d, unsigned i, const uvcc_fn_instr *s);
 void uvcci_fn_deal_linear(uvcci_fn_deal *d, unsigned i, const uvcc_fn_instr *s);

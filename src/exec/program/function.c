@@ -7,10 +7,6 @@
 #include <assert.h>
 #include <string.h>
 
-const char *uvcci_fn_name(const uvcc_function *f) {
-    return f->name != NULL ? f->name : "(no name)";
-}
-
 const char *uvcci_fn_kind_name(uint8_t kind) {
     const uvcci_fn_class *class = uvcci_fn_class_of(kind);
     return class != NULL ? class->name : "?";

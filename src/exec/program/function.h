@@ -37,7 +37,9 @@ typedef struct uvcci_fn_plan {
 int uvcci_fn_compile(const uvcc_function *f, uint32_t cols, const uint8_t *in_bits,
                      uvcci_fn_plan *plan, char *message, size_t message_cap);
 /* Its name, for messages. */
-const char *uvcci_fn_name(const uvcc_function *f);
+static inline const char *uvcci_fn_name(const uvcc_function *f) {
+    return f->name != NULL ? f->name : "(no name)";
+}
 /* The instruction without what its kind does not use: operands and io UVCC_FN_NONE, the rest 0. */
 uvcc_fn_instr uvcci_fn_canonical(const uvcc_fn_instr *s);
 

@@ -1,78 +1,12 @@
 /* function_compile.c - a function checked and compiled: operands, rounds, bounds, masks. What is
- * particular to a kind of instruction stands in its class (function_kinds.c). */
+ * particular to a kind of instruction stands in its class (function_kinds.c), the checks that both
+ * make in function_checks.c. */
 #include "exec/program/function_impl.h"
 
 #include <assert.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 /* ---- operands ---- */
-
-int uvcci_fn_refuse(const uvcci_fn_compiler *c, int error, const char *format, ...) {
-    char what[192];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(what, sizeof what, format, args);
-    va_end(args);
-    return uvcci_fail(c->m, error, "function %s, instruction %u (%s): %s", uvcci_fn_name(c->f),
-                      c->i, uvcci_fn_kind_name(c->s.kind), what);
-}
-
-static const char *kind_of_value(char value) {
-    return value == 'M' ? "masked" : value == 'B' ? "bits" : value == 'A' ? "additive" : "none";
-}
-
-int uvcci_fn_check_operand(const uvcci_fn_compiler *c, char which, uint8_t index,
-                           const char *kinds_allowed) {
-    if (index >= c->i)
-        return uvcci_fn_refuse(c, UVCC_ERR_PROGRAM,
-                               "operand %c is instruction %u; it must be an earlier instruction",
-                               which, index);
-    assert(c->class != NULL && kinds_allowed[0] != 0);
-    const uint8_t kind = c->f->instrs[index].kind;
-    const char value = (char)c->plan->instr[index].value;
-    if (value == 0 || strchr(kinds_allowed, value) == NULL)
-        return uvcci_fn_refuse(
-            c, UVCC_ERR_PROGRAM,
-            "operand %c is instruction %u (%s), its value is %s; it must be %s%s%s", which, index,
-            uvcci_fn_kind_name(kind), kind_of_value(value), kind_of_value(kinds_allowed[0]),
-            kinds_allowed[1] != 0 ? " or " : "",
-            kinds_allowed[1] != 0 ? kind_of_value(kinds_allowed[1]) : "");
-    if (c->plan->instr[index].index && (c->class->traits & UVCCI_FN_READS_INDEX) == 0)
-        return uvcci_fn_refuse(
-            c, UVCC_ERR_PROGRAM,
-            "operand %c is instruction %u (%s), which only COMPARE and tables can read", which,
-            index, uvcci_fn_kind_name(kind));
-    return 0;
-}
-
-int uvcci_fn_check_mod(const uvcci_fn_compiler *c, char which, uint8_t index, unsigned bits) {
-    assert(index < c->i && c->plan->instr[index].value == 'M');
-    const unsigned mod = c->plan->instr[index].mod;
-    if (mod >= bits)
-        return 0;
-    return uvcci_fn_refuse(c, UVCC_ERR_PROGRAM, "operand %c has %u bits opened; %u are needed",
-                           which, mod, bits);
-}
-
-int uvcci_fn_check_widths(const uvcci_fn_compiler *c, char which, uint8_t index) {
-    const uint32_t wa = c->plan->instr[c->s.a].width, w = c->plan->instr[index].width;
-    assert(c->s.a < c->i && index < c->i && wa != 0 && w != 0);
-    if (wa == w)
-        return 0;
-    return uvcci_fn_refuse(c, UVCC_ERR_PROGRAM,
-                           "operand a has %u columns, %c %u; they must be equal", wa, which, w);
-}
-
-int uvcci_fn_check_one_bit(const uvcci_fn_compiler *c, char which, uint8_t index) {
-    assert(index < c->i && c->plan->instr[index].value == 'B');
-    const uint32_t bits = c->f->instrs[index].word_count;
-    if (bits == 1)
-        return 0;
-    return uvcci_fn_refuse(c, UVCC_ERR_PROGRAM, "operand %c has %u bits; it must have one", which,
-                           bits);
-}
 
 static int check_operands(const uvcci_fn_compiler *c) {
     const uvcci_fn_class *row = c->class;
@@ -93,22 +27,6 @@ static int check_operands(const uvcci_fn_compiler *c) {
                        : uvcci_fn_refuse(c, UVCC_ERR_PROGRAM,
                                          "operand a has %u columns; it must have one", wa);
     return uvcci_fn_check_widths(c, 'b', c->s.b);
-}
-
-/* ---- outputs ---- */
-
-int uvcci_fn_write_output(uvcci_fn_compiler *c) {
-    if (c->s.io >= c->f->outputs)
-        return uvcci_fn_refuse(c, UVCC_ERR_PROGRAM, "there is no output %u", c->s.io);
-    if (c->written & 1u << c->s.io)
-        return uvcci_fn_refuse(c, UVCC_ERR_PROGRAM,
-                               "output %u is written by an earlier instruction", c->s.io);
-    c->written |= 1u << c->s.io;
-    if (c->in_bits != NULL && uvcci_bits_of(c->info->bound) > UVCCI_MAX_BITS)
-        return uvcci_fn_refuse(c, UVCC_ERR_BOUND,
-                               "output %u needs %u bits; at most %u are possible", c->s.io,
-                               uvcci_bits_of(c->info->bound), UVCCI_MAX_BITS);
-    return 0;
 }
 
 /* ---- the list ---- */
@@ -204,7 +122,7 @@ int uvcci_fn_compile(const uvcc_function *f, uint32_t cols, const uint8_t *in_bi
     uvcci_fn_compiler c = {.f = f, .in_bits = in_bits, .plan = plan, .m = &m};
     for (; c.i < f->instr_count && err == 0; c.i++) {
         c.s = uvcci_fn_canonical(&f->instrs[c.i]);
-        c.class = uvcci_fn_class_of(c.s.kind);
+        c.class = c.classes[c.i] = uvcci_fn_class_of(c.s.kind);
         c.info = &plan->instr[c.i];
         err = compile_instr(&c, cols);
     }

@@ -1,5 +1,6 @@
-/* function_impl.h - what the files that compile functions share: function_compile.c (a list of
- * instructions), function_kinds.c (each kind's part of it). For those only. */
+/* function_impl.h - what the files that compile functions share: function_checks.c, on it
+ * function_kinds.c (what is particular to a kind), on both function_compile.c (a list of
+ * instructions). For those only. */
 #ifndef UVCCI_FUNCTION_IMPL_H
 #define UVCCI_FUNCTION_IMPL_H
 
@@ -15,8 +16,9 @@ typedef struct uvcci_fn_compiler {
     uvcci_fn_plan *plan;
     const uvcci_message *m;
     unsigned i;
-    uvcc_fn_instr s; /* canonical */
-    const uvcci_fn_class *class;
+    uvcc_fn_instr s;                                   /* canonical */
+    const uvcci_fn_class *class;                       /* NULL: its kind is unknown */
+    const uvcci_fn_class *classes[UVCC_FN_INSTRS_MAX]; /* of all up to it */
     uvcci_fn_info *info;
     uint32_t opened, written; /* inputs and outputs seen, as bits */
 } uvcci_fn_compiler;

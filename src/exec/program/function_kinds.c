@@ -64,7 +64,7 @@ static uvcci_spline spline_of(const uvcc_fn_instr *s) {
 static uint8_t key_of(const uvcci_fn_compiler *c) {
     for (unsigned j = 0; j < c->i; j++) {
         const uvcc_fn_instr *s = &c->f->instrs[j];
-        if ((uvcci_fn_class_of(s->kind)->traits & UVCCI_FN_SHARES_KEY) != 0 && s->a == c->s.a &&
+        if ((c->classes[j]->traits & UVCCI_FN_SHARES_KEY) != 0 && s->a == c->s.a &&
             s->bits == c->s.bits)
             return (uint8_t)j;
     }
