@@ -4,6 +4,7 @@
 
 #include "exec/runtime/core.h"
 #include "exec/session/receive.h"
+#include "exec/session/step.h"
 #include <uvcc/blv1.h>
 
 enum { IN_X = 1, OUT_Y = 10, COUNT = 5000, ME = 0, BATCHES_MAX = 64 };
@@ -243,6 +244,41 @@ static void test_keys_twice(void **state) {
     end(&f);
 }
 
+/* An op that is done waits for nothing: what a peer sends to it all the same is refused. A step
+ * does not end while the hash of a message is out, because the message names an instance of it. */
+static void test_done_ops(void **state) {
+    (void)state;
+    fixture f;
+    uvcc_link_rx m;
+    unsigned tried = 0;
+    begin(&f);
+    for (uint32_t i = 0; i < f.st->entry->op_count && tried < 3; i++) {
+        uvcci_instance *r = &f.st->instances[i];
+        const uint8_t turn = r->turn;
+        for (uint8_t src = 1; src < 3 && r->plan->round_count != 0 && tried < 3; src++) {
+            if ((r->rounds[0].need[uvcci_side(f.s, src)] & 1) == 0 ||
+                !make(&f, r, 0, 0, src, -1, 0, &m))
+                continue;
+            const unsigned before = taken(&f);
+            r->turn = UVCCI_TURN_DONE;
+            assert_int_equal(uvcci_op_receive(f.s, src, &m), UVCC_ABORT_PLAN);
+            assert_int_equal(taken(&f), before);
+            r->turn = turn;
+            assert_int_equal(uvcci_op_receive(f.s, src, &m), UVCC_ABORT_NONE);
+            assert_int_equal(taken(&f), before + 1);
+            assert_int_equal(f.st->hashing, before + 1);
+            tried++;
+        }
+    }
+    assert_int_equal(tried, 3);
+    f.st->agreed = f.st->running = true;
+    f.st->instances_done = f.st->deals_sent = f.st->entry->op_count;
+    (void)uvcci_step_advance(f.s);
+    assert_true(f.st->active && f.s->step == 0);
+    f.st->instances_done = f.st->deals_sent = 0;
+    end(&f);
+}
+
 /* Without memory nothing is kept, and the batch can come again. */
 static void test_no_memory(void **state) {
     (void)state;
@@ -264,9 +300,8 @@ static void test_no_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_against_plan),
-        cmocka_unit_test(test_places),
-        cmocka_unit_test(test_keys_twice),
+        cmocka_unit_test(test_against_plan), cmocka_unit_test(test_places),
+        cmocka_unit_test(test_keys_twice),   cmocka_unit_test(test_done_ops),
         cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -57,6 +57,10 @@ static uint16_t admit(const incoming *c, const uvcc_link_rx *m) {
     const uvcci_op_way *way = c->r->plan->way;
     if (way->given != NULL && way->given(c->r, round_index(c)))
         return UVCC_ABORT_TRIPLE;
+    /* Online messages of an op that is done: of one that was left out, or of a session that makes
+     * triples only. */
+    if (!c->keys && c->r->turn == UVCCI_TURN_DONE)
+        return UVCC_ABORT_PLAN;
     if ((c->in->need[c->side] & part_bit(c)) == 0 || (c->in->seen[c->side] & part_bit(c)) != 0 ||
         (way->refuses != NULL && way->refuses(c->r, round_index(c))))
         return UVCC_ABORT_PLAN;
@@ -146,6 +150,7 @@ static void queue_hash(uvcc_session *s, uvcci_rx *rx) {
     memcpy(rx->item.key, rx->instance->step->salt[rx->peer], 32);
     rx->task = (uvcc_task){.kind = UVCC_TASK_HASH, .u.hash = {.items = &rx->item, .count = 1}};
     rx->next = NULL;
+    rx->instance->step->hashing++;
     uvcci_rx **tail = &s->rx_pending;
     while (*tail != NULL)
         tail = &(*tail)->next;

@@ -258,6 +258,8 @@ static void rx_hashed(uvcc_session *s, uvcci_rx *rx) {
         at = &(*at)->next;
     }
     *at = rx->next;
+    assert(rx->instance->step->hashing != 0);
+    rx->instance->step->hashing--;
     if (!uvcci_failed(s)) {
         uvcci_op_rx_hashed(s, rx);
         return;

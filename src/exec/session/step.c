@@ -515,8 +515,10 @@ bool uvcci_step_advance(uvcc_session *s) {
         start_step(s, st);
         any = true;
     }
+    /* A message that nothing waits for may still be with the executor: its instance stays until
+     * then. */
     if (st->running && st->instances_done == st->entry->op_count &&
-        st->deals_sent == st->entry->op_count) {
+        st->deals_sent == st->entry->op_count && st->hashing == 0) {
         finish_step(s, st);
         any = true;
     }
