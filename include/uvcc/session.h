@@ -102,7 +102,8 @@ typedef struct uvcc_config_limits {
     uint64_t triples_ahead_bytes; /**< products C of triples that are here before their ops can use
                                        them; 0: 64 MiB. One is let in whatever its size */
     uint64_t tensor_bytes;        /**< limit of UVCC_MEM_TENSOR memory; 0: none */
-    uint32_t jobs_max;            /**< compute jobs out at a time, collectives apart; 0: 256 */
+    uint32_t jobs_max;            /**< compute jobs out at a time, collectives apart; at least 4, 0:
+                                       256 */
     uint32_t leaves_max;          /**< transcript leaves of a step; 0: 2^22 */
     uint64_t reserved[4];         /**< 0 */
 } uvcc_config_limits;
@@ -139,9 +140,10 @@ typedef struct uvcc_config_triples {
  *
  * Versions: `size` is the caller's sizeof. A library takes a structure that ends earlier than its
  * own, at the end of any group behind `place`: the groups that are not there are all zero, as in
- * their defaults. It refuses one that is longer. So a new group goes to the end, and inside a group
- * nothing ever moves: what is added to one takes the place of `reserved` words, which must be zero,
- * so that a library which does not know a member refuses its use instead of overlooking it. */
+ * their defaults. It refuses every other size (UVCC_ERR_USAGE). So a new group goes to the end, and
+ * inside a group nothing ever moves: what is added to one takes the place of `reserved` words,
+ * which must be zero, so that a library which does not know a member refuses its use instead of
+ * overlooking it. */
 typedef struct uvcc_config {
     size_t size; /**< sizeof(uvcc_config): set by uvcc_config_default */
     uint32_t flags;

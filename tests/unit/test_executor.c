@@ -209,6 +209,13 @@ static void timed_mode(void **state) {
         check_work(&w[c.id]);
     }
     assert_int_equal(uvcc_cpu_pending(x), 0);
+    now = UVCC_NEVER; /* the end of time: nothing runs, so nothing is done */
+    assert_int_equal(uvcc_cpu_poll(x, &c), 0);
+    make_work(&w[2], 2, &rng); /* and what runs then ends, without going round */
+    assert_int_equal(uvcc_cpu_submit(x, &w[2].job), 0);
+    uvcc_cpu_wait(x);
+    assert_int_equal(uvcc_cpu_poll(x, &c), 1);
+    assert_int_equal(uvcc_cpu_pending(x), 0);
     make_work(&w[1], 1, &rng); /* what waits when the executor goes is run all the same */
     assert_int_equal(uvcc_cpu_submit(x, &w[1].job), 0);
     uvcc_cpu_free(x);

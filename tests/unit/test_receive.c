@@ -244,6 +244,24 @@ static void test_keys_twice(void **state) {
     end(&f);
 }
 
+/* The root of a step that nobody can have run yet would take the place of the one that is waited
+ * for. */
+static void test_early_audit(void **state) {
+    (void)state;
+    fixture f;
+    const uvcci_audit_msg_t a = {.party = 1, .step = 0};
+    uint8_t bytes[UVCCI_AUDIT_BYTES];
+    const int n = uvcci_audit_encode(&a, bytes, sizeof bytes);
+    begin(&f);
+    uvcc_session *s = f.t.s[2]; /* its host did not agree to step 0 */
+    assert_true(n > 0);
+    memset(s->cfg.identity.peer_sign_key[1], 0, 32); /* any signature will do */
+    uvcci_step_on_audit(s, 1, bytes, (uint32_t)n);
+    assert_true(uvcci_failed(s));
+    assert_int_equal(s->abort_reason, UVCC_ABORT_AUDIT);
+    end(&f);
+}
+
 /* An op that is done waits for nothing: what a peer sends to it all the same is refused. A step
  * does not end while the hash of a message is out, because the message names an instance of it. */
 static void test_done_ops(void **state) {
@@ -302,7 +320,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_against_plan), cmocka_unit_test(test_places),
         cmocka_unit_test(test_keys_twice),   cmocka_unit_test(test_done_ops),
-        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_early_audit),  cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1074,6 +1074,8 @@ static void test_config_versions(void **state) {
         uvcc_session_free(s);
     }
     c = whole;
+    c.size = offsetof(uvcc_config, checks) + 8; /* inside a group */
+    assert_int_equal(uvcc_session_new(&s, &c), UVCC_ERR_USAGE);
     c.size = offsetof(uvcc_config, links) - 1;
     assert_int_equal(uvcc_session_new(&s, &c), UVCC_ERR_USAGE);
     c.size = sizeof c + 1;
@@ -1410,6 +1412,24 @@ static void test_only_jobs_touch_tensors(void **state) {
     munmap(region.base, REGION_BYTES);
 }
 
+/* A host's clock may begin beyond the end of time: it stands still there. */
+static void test_clock_begins_late(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    uint64_t rnd = 3;
+    uvcc_config c = triangle_config_alone(&mem, &rnd);
+    uvcc_program *p = sum_program(&mem);
+    uvcc_session *s;
+    assert_int_equal(uvcc_session_new(&s, &c), 0);
+    assert_int_equal(uvcc_session_load_program(s, p), 0);
+    assert_int_equal(uvcc_session_start(s, UVCC_NEVER - 1), 0);
+    assert_int_equal(uvcc_session_on_timer(s, UVCC_NEVER - 1), 0);
+    assert_int_equal(uvcc_session_on_timer(s, 5), 0);
+    uvcc_session_free(s);
+    uvcc_program_free(p);
+    assert_int_equal(mem.live_blocks, 0);
+}
+
 /* A clock that steps back an hour must not keep timers waiting for an hour. */
 static void test_clock_steps_back(void **state) {
     (void)state;
@@ -1461,6 +1481,7 @@ int main(void) {
         cmocka_unit_test(test_op_id_collision),
         cmocka_unit_test(test_only_jobs_touch_tensors),
         cmocka_unit_test(test_clock_steps_back),
+        cmocka_unit_test(test_clock_begins_late),
         cmocka_unit_test(test_empty_program),
     };
     int failed = cmocka_run_group_tests_name("native", tests, native, NULL);

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <uvcc/loopback.h>
+
 #include "../flags.h"
 #include "../report.h"
 #include "../tracefile.h"
@@ -114,6 +116,13 @@ static int parse(pipeline_options *o, int argc, char *const *argv) {
         o->sizes.hidden = 4 * o->sizes.dim;
     if (!o->sessions && o->order == ORDER_ARRIVAL)
         return report_error(EXIT_BAD_INPUT, "--order arrival goes with --sessions");
+    for (uint32_t i = 0; o->sessions && i < o->microbatches.count; i++)
+        if ((o->microbatches.v[i] & (o->microbatches.v[i] - 1)) != 0 || o->microbatches.v[i] > 64)
+            return report_error(EXIT_BAD_INPUT, "--sessions takes powers of two up to 64 as "
+                                                "--microbatches");
+    if (o->sessions && o->stages > UVCC_LOOPBACK_TRIANGLES_MAX)
+        return report_error(EXIT_BAD_INPUT, "--sessions takes at most %u --stages",
+                            UVCC_LOOPBACK_TRIANGLES_MAX);
     if (o->sessions && (o->trace != NULL || o->spread || o->choice != PIPE_WAITS_BLOCK))
         return report_error(EXIT_BAD_INPUT,
                             "--sessions goes without --trace, --spread and --waits");

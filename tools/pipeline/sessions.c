@@ -145,7 +145,8 @@ static int set_up(measured *m) {
     if (uvcc_transformer_check(&m->cfg, message, sizeof message) != 0)
         return report_error(EXIT_BAD_INPUT, "%s", message);
     m->run.seed = r->seed;
-    m->run.faults.delay_ns = (uint64_t)r->link_ticks * TICK_NS;
+    m->run.faults.delay_ns =
+        r->link_ticks != 0 ? (uint64_t)r->link_ticks * TICK_NS : 1; /* 0 is the network's default */
     m->seats = calloc((size_t)r->stages * UVCC_PARTIES, sizeof *m->seats);
     m->rows = calloc(rows, UVCC_TRANSFORMER_VOCAB * sizeof *m->rows);
     m->bytes = calloc(rows, 1);

@@ -38,7 +38,8 @@ struct uvcc_cpu {
     uint32_t thread_count; /* running */
 
     uvcc_completion running; /* TIMED: of the job that has the resource until running_end */
-    uint64_t running_end;    /* UVCC_NEVER: none has it */
+    uint64_t running_end;
+    bool busy; /* a job has the resource */
 };
 
 /* What TIMED keeps of a job that waits. */
@@ -253,7 +254,6 @@ static int timed_open(uvcc_cpu *x) {
     const int e = inline_open(x);
     if (e != 0)
         return e;
-    x->running_end = UVCC_NEVER;
     const int f = uvcci_queue_init(&x->todo, &x->cfg.alloc, sizeof(timed_job),
                                    offsetof(timed_job, rank), x->cfg.queue_jobs);
     if (f != 0)
@@ -265,10 +265,12 @@ static int timed_open(uvcc_cpu *x) {
  * comes at one time is ranked before one of it starts. */
 static void timed_start(uvcc_cpu *x) {
     timed_job next;
-    if (x->running_end != UVCC_NEVER || !uvcci_queue_try_pop(&x->todo, &next))
+    if (x->busy || !uvcci_queue_try_pop(&x->todo, &next))
         return;
     x->running = run(x, &x->worker, &next.job);
-    x->running_end = x->cfg.clock(x->cfg.timed_user) + next.duration_ns;
+    x->busy = true;
+    const uint64_t end = UVCC_NEVER - 1, now = x->cfg.clock(x->cfg.timed_user);
+    x->running_end = now < end && next.duration_ns < end - now ? now + next.duration_ns : end;
 }
 
 static void timed_submit(uvcc_cpu *x, const uvcc_job *job) {
@@ -287,10 +289,10 @@ static void timed_submit(uvcc_cpu *x, const uvcc_job *job) {
 static int timed_poll(uvcc_cpu *x, uvcc_completion *out) {
     if (uvcci_queue_try_pop(&x->done, out))
         return 1;
-    const bool over = x->running_end <= x->cfg.clock(x->cfg.timed_user);
+    const bool over = x->busy && x->running_end <= x->cfg.clock(x->cfg.timed_user);
     if (over) {
         *out = x->running;
-        x->running_end = UVCC_NEVER;
+        x->busy = false;
     }
     return over;
 }
@@ -402,7 +404,9 @@ uint32_t uvcc_cpu_pending(const uvcc_cpu *x) {
 uint64_t uvcc_cpu_due(const uvcc_cpu *x) {
     if (x == NULL || x->pending == 0)
         return UVCC_NEVER;
-    return x->cfg.mode == UVCC_CPU_TIMED && x->done.count == 0 ? x->running_end : 0;
+    if (x->cfg.mode != UVCC_CPU_TIMED || x->done.count != 0)
+        return 0;
+    return x->busy ? x->running_end : UVCC_NEVER;
 }
 
 void uvcc_cpu_wait(uvcc_cpu *x) {

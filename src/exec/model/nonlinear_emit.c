@@ -3,6 +3,7 @@
  * An emission keeps its first error and does nothing after it, so a composition reads as a list.
  * Values between ops are temporary tensors; equal functions are registered once. */
 #include "exec/model/nonlinear.h"
+#include "exec/program/program.h"
 
 #include <assert.h>
 #include <math.h>
@@ -30,8 +31,9 @@ static void note(emission *m, int result) {
 
 static uint32_t temporary(emission *m, uint32_t rows, uint32_t cols, unsigned bits,
                           unsigned scale) {
-    assert(rows != 0 && cols != 0 && scale < 64);
     char name[64];
+    if (scale > UVCCI_MAX_BITS) /* no tensor has that: the options ask for it */
+        note(m, UVCC_ERR_BOUND);
     snprintf(name, sizeof name, "%s.%u", m->e->prefix, m->e->temporaries++);
     const uvcc_tensor_desc d = {
         .name = name,

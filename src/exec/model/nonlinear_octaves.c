@@ -33,8 +33,10 @@ unsigned uvcci_nl_octaves_scale(const uvcci_nl_octaves *v) {
     return v->entry_scale + v->groups - 1 - v->below / v->step;
 }
 
-/* c 2^e, rounded up. */
+/* c 2^e, rounded up; large e leave nothing to round, and no room for more bits. */
 static int64_t lead(unsigned e) {
+    if (e >= LEAD_BITS)
+        return (int64_t)LEAD << (e - LEAD_BITS);
     return (((int64_t)LEAD << e) + (1 << LEAD_BITS) - 1) >> LEAD_BITS;
 }
 

@@ -36,9 +36,9 @@ int uvcci_session_start(uvcc_session *s, uint64_t now) {
     } else {
         memcpy(c.secret, s->cfg.identity.pair_secret, sizeof c.secret);
     }
-    s->now = now;
+    s->now = now < UVCC_NEVER / 2 ? now : UVCC_NEVER / 2; /* where time ends: set_now() */
     if (rc == 0)
-        rc = uvcci_hello_init(&s->hello, &c, now);
+        rc = uvcci_hello_init(&s->hello, &c, s->now);
     uvcci_wipe(&c, sizeof c);
     if (rc == 0)
         s->state = UVCCI_SESSION_HELLO;

@@ -82,11 +82,21 @@ static int config_take(uvcc_session *s, const uvcc_config *in) {
     return c->limits.jobs_max < 4 ? UVCC_ERR_CONFIG : 0;
 }
 
+/* Where a configuration of some version may end: behind `place`, or behind any group after it. */
+static bool is_an_end(size_t size) {
+    static const size_t ends[] = {offsetof(uvcc_config, links),   offsetof(uvcc_config, limits),
+                                  offsetof(uvcc_config, resume),  offsetof(uvcc_config, checks),
+                                  offsetof(uvcc_config, triples), sizeof(uvcc_config)};
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
+        if (size == ends[i])
+            return true;
+    return false;
+}
+
 /* Everything that the session takes from here on goes through its meter, also what a failure gives
  * back. */
 int uvcci_session_new(uvcc_session **out, const uvcc_config *cfg) {
-    if (out == NULL || cfg == NULL || cfg->size > sizeof *cfg ||
-        cfg->size < offsetof(uvcc_config, links))
+    if (out == NULL || cfg == NULL || !is_an_end(cfg->size))
         return UVCC_ERR_USAGE;
     if (cfg->alloc.alloc == NULL || cfg->alloc.free == NULL)
         return UVCC_ERR_CONFIG;
@@ -422,9 +432,14 @@ int uvcci_session_step(uvcc_session *s, uint32_t step, uint32_t entry, uint64_t 
     }
     if (s->tensors_at != s->step)
         return UVCC_ERR_STATE; /* the parties resume earlier than our tensors */
-    /* In order, at most one ahead, and with room for the step's events. */
-    if (step > s->step + 1 || (step == s->step + 1 && uvcci_step_of(s, s->step) == NULL) ||
-        s->event_count + 32 + s->program->entries[entry].output_count > s->event_cap)
+    /* In order, at most one ahead, and with room for its events and those of a step that is open.
+     */
+    const uvcci_step *open = uvcci_step_of(s, s->step);
+    uint32_t room = 32 + s->program->entries[entry].output_count;
+    if (step == s->step + 1 && open != NULL)
+        room += 32 + open->entry->output_count;
+    if (step > s->step + 1 || (step == s->step + 1 && open == NULL) ||
+        s->event_count + room > s->event_cap)
         return UVCC_ERR_AGAIN;
     int rc = uvcci_zero_unset(s);
     if (rc == 0)

@@ -421,9 +421,12 @@ void uvcci_step_on_audit(uvcc_session *s, uint8_t peer, const uint8_t *data, uin
     }
     uvcci_peer *p = &s->peer[peer];
     unsigned at = a.step & 1;
-    /* A peer may finish the running step before us, never a later one; each step has one AUDIT. */
+    /* A peer may finish the running step before us, never a later one, nor one that it could not
+     * run for want of our STEP; each step has one AUDIT. */
+    const uvcci_step *st = uvcci_step_of(s, a.step);
     bool twice = p->audit_here[at] && p->audit[at].step >= a.step;
-    if (a.step > s->step || a.step + 2 < s->step || twice || !verify_audit(s, peer, &a)) {
+    bool early = a.step > s->step || (a.step == s->step && (st == NULL || !st->sent));
+    if (early || a.step + 2 < s->step || twice || !verify_audit(s, peer, &a)) {
         uvcci_abort(s, UVCC_ABORT_AUDIT, "a peer's signed root is not right");
         return;
     }
