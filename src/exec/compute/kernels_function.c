@@ -266,6 +266,8 @@ static void mask_table(const chunk *c, unsigned i, const uint64_t *x, uint8_t la
     }
 }
 
+/* As many elements at a time as have room for their windows' terminals; then the sums are masked, a
+ * chunk at a time. OTHER dealt the key and has nothing to do. */
 static void table(const chunk *c) {
     assert(c->first == 0 && c->n == c->b->count);
     if (c->b->role == UVCC_OTHER)

@@ -1,5 +1,5 @@
 /* transformer.c - options of a transformer, the numbers that follow from them, and its programs put
- * together.
+ * together; and which part of the model an op belongs to, for reports.
  *
  * Options are checked here with messages that name them; uvcc_program_finish checks every op again.
  */

@@ -574,6 +574,8 @@ static void verdict(uvcc_session *s, uvcci_instance *r, uint8_t ok) {
     uvcci_leaf(s, r->step, r->row0, leaf, uvcci_leaf_sks_verdict(leaf, s->sid_sub, r->op_id, ok));
 }
 
+/* A check that fails says so in the transcript before the session ends. False, for its caller to
+ * return. */
 static bool fail(uvcc_session *s, uvcci_instance *r, const char *text) {
     verdict(s, r, 0);
     uvcci_abort(s, UVCC_ABORT_SKS, text);

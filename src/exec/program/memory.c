@@ -50,6 +50,7 @@ static void join(const memory *m, uint64_t *into, const uint64_t *set) {
         into[w] |= set[w];
 }
 
+/* One block of memory, cut into all tables, the longs first: it is had or not had as one. */
 static int memory_init(memory *m) {
     const size_t ops = m->e->op_count, tensors = m->p->tensor_count, mbs = m->e->microbatches;
     uint32_t touches = 0;

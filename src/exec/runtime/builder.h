@@ -30,9 +30,6 @@ typedef struct uvcci_builder {
     bool failed;
 } uvcci_builder;
 
-static inline bool uvcci_audit_on(const uvcc_session *s) {
-    return !s->cfg.checks.audit_off;
-}
 static inline uvcci_role uvcci_role_at(const uvcc_session *s, const uvcci_instance *r,
                                        uint32_t block) {
     assert(block < r->plan->edge_blocks);

@@ -265,6 +265,10 @@ struct uvcc_session {
     uint32_t last_output_step, last_output_entry;
 };
 
+/* Whether there is a transcript: leaves, roots, and hashes of what comes. */
+static inline bool uvcci_audit_on(const uvcc_session *s) {
+    return !s->cfg.checks.audit_off;
+}
 static inline uint8_t uvcci_next_party(const uvcc_session *s) {
     return (uint8_t)((s->party + 1u) % 3u);
 }
