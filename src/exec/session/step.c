@@ -266,7 +266,7 @@ static void send_small(uvcc_session *s, uint8_t dst, uint8_t kind, const uint8_t
  * m-2, if this run had that step, are here. They stay in their parity's place until step m needs
  * it. */
 static bool may_send_step(const uvcc_session *s, uint32_t m) {
-    if (s->cfg.checks.audit_off || m < s->hello.step + 2)
+    if (s->cfg.checks.audit_off || m - s->hello.step < 2)
         return true;
     for (uint8_t p = 0; p < 3; p++)
         if (p != s->party &&
