@@ -120,6 +120,18 @@ static void on_event(struct host *h, const uvcc_event *ev, uint64_t now) {
     }
 }
 
+/* A tensor of one step, in memory of its own; negative: an error. */
+static int tensor(uvcc_program *p, const char *name, uint32_t rows, uint32_t cols, uint8_t bits,
+                  uint8_t scale) {
+    return uvcc_program_tensor(p, &(uvcc_tensor_desc){.name = name,
+                                                      .rows = rows,
+                                                      .cols = cols,
+                                                      .bits = bits,
+                                                      .scale = scale,
+                                                      .lifetime = UVCC_TRANSIENT,
+                                                      .in_buffer_of = UVCC_NO_TENSOR});
+}
+
 /* relu(X W) as data: the same calls at every party. */
 static uvcc_program *make_program(void) {
     const uvcc_allocator alloc = uvcc_host_allocator();
@@ -127,41 +139,11 @@ static uvcc_program *make_program(void) {
     char message[256] = "out of memory";
     if (uvcc_program_new(&p, &alloc) != 0)
         return NULL;
-    int x = uvcc_program_tensor(p, &(uvcc_tensor_desc){.name = "X",
-                                                       .rows = ROWS,
-                                                       .cols = INNER,
-                                                       .bits = 20,
-                                                       .scale = FRAC_BITS,
-                                                       .lifetime = UVCC_TRANSIENT,
-                                                       .in_buffer_of = UVCC_NO_TENSOR});
-    int w = uvcc_program_tensor(p, &(uvcc_tensor_desc){.name = "W",
-                                                       .rows = INNER,
-                                                       .cols = COLS,
-                                                       .bits = 20,
-                                                       .scale = FRAC_BITS,
-                                                       .lifetime = UVCC_TRANSIENT,
-                                                       .in_buffer_of = UVCC_NO_TENSOR});
-    int z = uvcc_program_tensor(p, &(uvcc_tensor_desc){.name = "Z",
-                                                       .rows = ROWS,
-                                                       .cols = COLS,
-                                                       .bits = 26,
-                                                       .scale = FRAC_BITS,
-                                                       .lifetime = UVCC_TRANSIENT,
-                                                       .in_buffer_of = UVCC_NO_TENSOR});
-    int y = uvcc_program_tensor(p, &(uvcc_tensor_desc){.name = "Y",
-                                                       .rows = ROWS,
-                                                       .cols = COLS,
-                                                       .bits = 26,
-                                                       .scale = FRAC_BITS,
-                                                       .lifetime = UVCC_TRANSIENT,
-                                                       .in_buffer_of = UVCC_NO_TENSOR});
-    int d = uvcc_program_tensor(p, &(uvcc_tensor_desc){.name = "D",
-                                                       .rows = ROWS,
-                                                       .cols = COLS,
-                                                       .bits = 1,
-                                                       .scale = 0,
-                                                       .lifetime = UVCC_TRANSIENT,
-                                                       .in_buffer_of = UVCC_NO_TENSOR});
+    int x = tensor(p, "X", ROWS, INNER, 20, FRAC_BITS);
+    int w = tensor(p, "W", INNER, COLS, 20, FRAC_BITS);
+    int z = tensor(p, "Z", ROWS, COLS, 26, FRAC_BITS);
+    int y = tensor(p, "Y", ROWS, COLS, 26, FRAC_BITS);
+    int d = tensor(p, "D", ROWS, COLS, 1, 0);
     if (x < 0 || w < 0 || z < 0 || y < 0 || d < 0 || uvcc_program_entry(p, "relu(XW)") < 0 ||
         uvcc_program_input(p, IN_X, (uint32_t)x, 0) < 0 ||
         uvcc_program_input(p, IN_W, (uint32_t)w, 1) < 0 ||
