@@ -1384,6 +1384,17 @@ static void test_emit_refuses(void **state) {
     o.epsilon = -1;
     const uint32_t norm[2] = {x, x};
     assert_int_equal(uvcc_emit_nonlinear(&e, UVCC_NL_RMSNORM, &o, norm, &x), UVCC_ERR_USAGE);
+    /* A tensor between its ops would have more fraction bits than there are. */
+    const uvcc_tensor_desc fine = {.name = "fine",
+                                   .rows = 2,
+                                   .cols = 4,
+                                   .bits = 20,
+                                   .scale = 45,
+                                   .lifetime = UVCC_TRANSIENT,
+                                   .in_buffer_of = UVCC_NO_TENSOR};
+    const uint32_t f = (uint32_t)uvcc_program_tensor(p, &fine);
+    const uvcc_nonlinear_options plain = {.size = sizeof plain, .plain = true};
+    assert_int_equal(uvcc_emit_nonlinear(&e, UVCC_NL_LAYERNORM, &plain, &f, &f), UVCC_ERR_BOUND);
     uvcc_program_free(p);
     assert_int_equal(counts.live_blocks, 0);
 }
