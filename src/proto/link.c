@@ -222,7 +222,7 @@ void uvcc_link_stream_opened(uvcc_link *l, uint64_t now) {
     uvcci_tx_stream_reset(l);
     l->stream_up = true;
     l->rx.ack_at = l->now;
-    if (l->tx.unacked != 0 && !UVCCI_MUTANT(18))
+    if (l->tx.unreceived != 0 && !UVCCI_MUTANT(18))
         l->tx.resume_at = uvcci_later(l->now, l->cfg.rto_initial_ns);
 }
 
@@ -243,8 +243,8 @@ int uvcc_link_feed(uvcc_link *l, const uint8_t *data, size_t len, uint64_t now) 
 
 /* Nothing is on its way in or out; what memory is left holds caches. */
 static bool quiet(const uvcc_link *l) {
-    return l->tx.pool.live == 0 && l->tx.unacked == 0 && !l->tx.outstanding && uvcci_rx_quiet(l) &&
-           uvcci_stream_quiet(l);
+    bool sent = UVCCI_MUTANT(20) ? l->tx.unreceived == 0 : l->tx.pool.live == 0;
+    return sent && !l->tx.outstanding && uvcci_rx_quiet(l) && uvcci_stream_quiet(l);
 }
 
 uint64_t uvcc_link_next_deadline(const uvcc_link *l) {
@@ -281,6 +281,7 @@ void uvcc_link_on_timer(uvcc_link *l, uint64_t now) {
 
 void uvcc_link_get_stats(const uvcc_link *l, uvcc_link_stats *out) {
     *out = l->stats;
+    out->packet_bytes = l->cfg.datagram ? l->tx.path.packet : 0;
 }
 
 void uvcc_link_digest(const uvcc_link *l, uint8_t out[32]) {
