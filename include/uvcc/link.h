@@ -12,8 +12,9 @@
  * Memory: everything comes from the allocator of the config and is bounded by it: at most
  * tx_online_bytes + tx_keys_bytes of queued and unacknowledged payload, rx_online_bytes +
  * rx_keys_bytes of messages being received or held by the owner, and bookkeeping in proportion to
- * frames in flight (uvcc_link_memory_bound() says how much in all). An idle link takes about 1.5 KiB:
- * buffers kept for reuse go back 100 ms after the last of them was needed, if on_timer is called.
+ * frames in flight (uvcc_link_memory_bound() says how much in all). An idle link takes about 1.5
+ * KiB: buffers kept for reuse go back 100 ms after the last of them was needed, if on_timer is
+ * called.
  * The cipher contexts of suite 2 are libcrypto's own memory.
  */
 #ifndef UVCC_LINK_H

@@ -14,7 +14,6 @@
 
 #include <assert.h>
 
-#include "proto/link_acked.h"
 #include "proto/link_core.h"
 #include "proto/mutant.h"
 
@@ -78,10 +77,10 @@ uint32_t uvcci_path_due(uvcc_link *l) {
     return p->probe;
 }
 
-void uvcci_path_sent(uvcc_link *l, uint32_t number) {
+void uvcci_path_sent(uvcc_link *l, uint32_t number, uint64_t wait) {
     l->tx.path.number = number;
     l->tx.path.tries++;
-    l->tx.path.at = uvcci_later(l->now, uvcci_tx_rto(l));
+    l->tx.path.at = uvcci_later(l->now, wait);
 }
 
 void uvcci_path_answered(uvcc_link *l, uint32_t number) {

@@ -15,8 +15,8 @@ void uvcci_path_begin(uvcc_link *l);
 void uvcci_path_data(uvcc_link *l);
 /* path.at has come: the size of the PING to send now, 0 if there is none. */
 uint32_t uvcci_path_due(uvcc_link *l);
-/* It was sent, under this number. */
-void uvcci_path_sent(uvcc_link *l, uint32_t number);
+/* It was sent, under this number; an answer takes `wait` at most. */
+void uvcci_path_sent(uvcc_link *l, uint32_t number, uint64_t wait);
 /* The peer got the PING of this number last. */
 void uvcci_path_answered(uvcc_link *l, uint32_t number);
 /* What became of a frame, and that nothing was heard for a timeout. */

@@ -63,6 +63,8 @@ uvcci_verdict uvcci_judge_session(const uvcc_link *l, const uvcc_frame_header *h
     return uvcci_frame_is_sealed(h) || uvcci_tx_cum_valid(l, h->ack) ? UVCCI_TAKE : UVCCI_REFUSE;
 }
 
+/* Nothing that is asked here costs a seal: what is wrong counts only if it is authentic, which the
+ * caller finds out. */
 uvcci_verdict uvcci_judge_message(const uvcc_link *l, const uvcc_frame_header *h, uvcci_rx_msg *m,
                                   const char **why) {
     uint32_t piece = uvcci_frame_piece(h);

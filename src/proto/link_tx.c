@@ -125,7 +125,7 @@ static int emit_probe(uvcc_link *l) {
     uint8_t *payload = l->tx.scratch->bytes + UVCCI_PACKET_MAX_BYTES;
     int err = emit_numbered(l, payload, bytes - head);
     if (err == 0)
-        uvcci_path_sent(l, l->tx.pings);
+        uvcci_path_sent(l, l->tx.pings, uvcci_tx_rto(l));
     return err;
 }
 

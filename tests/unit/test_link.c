@@ -576,7 +576,7 @@ static void ack_after_acceptance(void **state) {
     assert_int_equal(sent_of_kind(&f, UVCC_FRAME_ACK, &last), 1);
     assert_int_equal(uvcci_ld64(last.bytes + 72), seq(&f, 0));
     assert_int_equal(uvcci_ld64(last.bytes + 80), (32u << 20) + 364); /* the refused one's credit */
-    assert_int_equal(uvcci_ld32(last.bytes + 100), 2); /* repeats */
+    assert_int_equal(uvcci_ld32(last.bytes + 100), 2);                /* repeats */
     assert_int_equal(uvcci_ld64(last.bytes + 110), seq(&f, 1));
     assert_int_equal(uvcci_ld64(last.bytes + 118), seq(&f, 3));
     assert_int_equal(stats(&f).duplicates, 2);
