@@ -174,6 +174,11 @@ UVCC_API const char *uvcc_link_violation(const uvcc_link *l);
 UVCC_API void uvcc_link_stream_opened(uvcc_link *l, uint64_t now);
 /** The stream is gone; an outstanding transmit is void. */
 UVCC_API void uvcc_link_stream_closed(uvcc_link *l, uint64_t now);
+/** When to call again if nothing happens: on_timer, then poll_transmit. After both were called it
+ * lies in the future, or a poll still has something to give: who polls until there is nothing and
+ * waits until then never spins. While a transmit is out, or part of one was taken by a full socket,
+ * nothing that only a poll could send is in it: poll when the socket takes bytes again.
+ * UVCC_NEVER: only input can bring progress. */
 UVCC_API uint64_t uvcc_link_next_deadline(const uvcc_link *l);
 UVCC_API void uvcc_link_on_timer(uvcc_link *l, uint64_t now);
 UVCC_API void uvcc_link_get_stats(const uvcc_link *l, uvcc_link_stats *out);

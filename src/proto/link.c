@@ -247,15 +247,17 @@ static bool quiet(const uvcc_link *l) {
     return sent && !l->tx.outstanding && uvcci_rx_quiet(l) && uvcci_stream_quiet(l);
 }
 
+/* What on_timer does counts always; what only a poll does, only while a poll can: with a transmit
+ * out, or the rest of one that a full socket left, its end is what the caller waits for. */
 uint64_t uvcc_link_next_deadline(const uvcc_link *l) {
-    uint64_t t = l->tx.retry_at;
-    if (l->cfg.datagram || l->stream_up) {
-        if (l->started)
-            t = uvcci_min64(t, uvcci_min64(l->rx.ack_at, uvcci_tx_deadline(l)));
-    }
-    t = uvcci_min64(t, l->trim_at);
-    if (l->tx.retry_at != UVCC_NEVER) /* no memory to send what is due */
-        t = l->tx.retry_at;
+    uint64_t t = l->trim_at, poll = l->tx.retry_at; /* no memory to send what is due */
+    bool up = l->cfg.datagram || l->stream_up;
+    if (up && l->started)
+        t = uvcci_min64(t, uvcci_tx_timer_deadline(l));
+    if (poll == UVCC_NEVER && l->started)
+        poll = uvcci_min64(l->rx.ack_at, uvcci_tx_poll_deadline(l));
+    if (up && (uvcci_tx_can_poll(l) || UVCCI_MUTANT(23)))
+        t = uvcci_min64(t, poll);
     if (t == UVCC_NEVER)
         return UVCC_NEVER;
     return t > l->skew ? t - l->skew : 0;

@@ -399,9 +399,9 @@ int uvcc_link_poll_transmit(uvcc_link *l, uvcc_transmit *out, uint64_t now) {
     if (l->tx.outstanding || (!l->cfg.datagram && !l->stream_up))
         return 0;
     if (l->tx.scratch == NULL || l->tx.scratch->total == 0) {
+        l->tx.retry_at = UVCC_NEVER;
         if (!pending(l))
             return 0;
-        l->tx.retry_at = UVCC_NEVER;
         int err = build(l);
         if (l->tx.fatal != 0)
             return l->tx.fatal;
@@ -453,10 +453,18 @@ void uvcci_tx_stream_reset(uvcc_link *l) {
     uvcci_zombies_free(l);
 }
 
-uint64_t uvcci_tx_deadline(const uvcc_link *l) {
+uint64_t uvcci_tx_timer_deadline(const uvcc_link *l) {
     uint64_t t = uvcci_min64(uvcci_min64(l->tx.rto_at, l->tx.loss_at), l->tx.maybe_at);
-    t = uvcci_min64(t, uvcci_min64(l->tx.ping_at, l->tx.alive_at));
-    return uvcci_min64(t, uvcci_min64(l->tx.resume_at, l->tx.path.at));
+    return uvcci_min64(t, l->tx.resume_at);
+}
+
+uint64_t uvcci_tx_poll_deadline(const uvcc_link *l) {
+    return uvcci_min64(uvcci_min64(l->tx.ping_at, l->tx.alive_at), l->tx.path.at);
+}
+
+bool uvcci_tx_can_poll(const uvcc_link *l) {
+    return l->tx.fatal == 0 && !l->tx.outstanding &&
+           (l->tx.scratch == NULL || l->tx.scratch->total == 0);
 }
 
 void uvcci_tx_init(uvcc_link *l) {

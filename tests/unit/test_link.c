@@ -1454,8 +1454,163 @@ static void spare_buffers(void **state) {
     end(&f);
 }
 
+/* Everything came and nothing was accepted yet, for longer than caches live; then what the peer
+ * says last, as new news or old. */
+static void received_long_before_accepted(void **state) {
+    (void)state;
+    for (unsigned k = 0; k < 12; k++) {
+        fix f;
+        begin(&f, k % 2 == 0, (uint8_t)(k / 2 % 3), NULL);
+        sent(&f, NULL, 0);
+        grant(&f);
+        for (uint32_t id = 1; id <= 3; id++)
+            message(&f, UVCC_FRAME_OPEN_BATCH, 100 * id, id, 0);
+        sent(&f, NULL, 0);
+        ack all = {.cum = seq(&f, 0), .range = {{seq(&f, 1), seq(&f, 3)}}, .range_cnt = 1};
+        assert_int_equal(feed_ack(&f, &all), 0);
+        assert_false(uvcc_link_drained(f.l));
+        uint64_t until = f.now + 3000 * SIM_MS, resent = stats(&f).retransmissions;
+        while (f.now < until) {
+            f.now += 50 * SIM_MS;
+            uvcc_link_on_timer(f.l, f.now);
+            sent(&f, NULL, 0);
+        }
+        assert_int_equal(stats(&f).retransmissions, resent); /* the peer has them */
+        if (k >= 6) {
+            ack stale = {.cum = seq(&f, 1)};
+            assert_int_equal(feed_ack(&f, &stale), 0);
+            assert_false(uvcc_link_drained(f.l));
+        }
+        ack last = {.cum = seq(&f, 3)};
+        assert_int_equal(feed_ack(&f, &last), 0);
+        assert_true(uvcc_link_drained(f.l));
+        end(&f);
+    }
+}
+
+/* Who waits for acceptance asks after a while: the ACK that told of it may be lost. */
+static void acceptance_is_asked_for(void **state) {
+    (void)state;
+    fix f;
+    begin(&f, true, 1, NULL);
+    sent(&f, NULL, 0);
+    grant(&f);
+    message(&f, UVCC_FRAME_OPEN_BATCH, 100, 1, 0);
+    sent(&f, NULL, 0);
+    ack came = {.cum = seq(&f, 0), .range = {{seq(&f, 1), seq(&f, 1)}}, .range_cnt = 1};
+    assert_int_equal(feed_ack(&f, &came), 0);
+    size_t pings = 0;
+    for (uint64_t until = f.now + 9000 * SIM_MS; uvcc_link_next_deadline(f.l) < until;) {
+        f.now = uvcc_link_next_deadline(f.l);
+        uvcc_link_on_timer(f.l, f.now);
+        pings += sent_of_kind(&f, UVCC_FRAME_PING, NULL);
+    }
+    assert_true(pings >= 4 && pings <= 24);
+    ack accepted = {.cum = seq(&f, 1)};
+    assert_int_equal(feed_ack(&f, &accepted), 0);
+    assert_true(uvcc_link_drained(f.l));
+    f.now += 9000 * SIM_MS;
+    uvcc_link_on_timer(f.l, f.now);
+    assert_int_equal(sent_of_kind(&f, UVCC_FRAME_PING, NULL), 0);
+    end(&f);
+}
+
+/* A seal that is wrong costs its opening: no memory of a message that the header claims. */
+static void nothing_taken_before_a_seal(void **state) {
+    (void)state;
+    fill_content();
+    for (unsigned k = 0; k < 4; k++) {
+        bool datagram = k < 2;
+        fix f;
+        begin(&f, datagram, (uint8_t)(1 + k % 2), NULL);
+        sent(&f, NULL, 0);
+        assert_int_equal(feed_piece(&f, 1, 1, 10, 0, 10), 0); /* the step's key is here */
+        expect_message(&f, 1, 10);
+        sent(&f, NULL, 0);
+        uvcc_frame_header h = data_header(&f, 60000, 2, UVCC_MSG_MAX_BYTES, 0, 1000);
+        size_t n = make(&f, &h, content, wire);
+        wire[n - 1] ^= 1;
+        uvcci_st32(wire + 60, uvcc_frame_crc(wire, wire + 64, h.payload_len));
+        size_t calls = f.mem.calls, bytes = f.mem.live_bytes;
+        f.mem.peak_bytes = bytes;
+        /* The last byte apart: a stream has to hold the frame meanwhile. */
+        size_t first = datagram ? n : n - 1;
+        int err = uvcc_link_feed(f.l, wire, first, f.now);
+        assert_int_equal(err, 0);
+        if (!datagram)
+            assert_int_equal(uvcc_link_feed(f.l, wire + first, 1, f.now), UVCC_ERR_STREAM_BROKEN);
+        else
+            assert_int_equal(f.mem.calls, calls);
+        assert_int_equal(stats(&f).refused, 1);
+        assert_true(f.mem.peak_bytes - bytes <= (datagram ? 0 : 1000 + 16 + 512));
+        /* The same frame unharmed begins its message. */
+        if (!datagram)
+            uvcc_link_stream_opened(f.l, f.now);
+        assert_int_equal(feed_piece(&f, 60000, 2, UVCC_MSG_MAX_BYTES, 0, 1000), 0);
+        assert_true(f.mem.live_bytes - bytes > UVCC_MSG_MAX_BYTES);
+        end(&f);
+    }
+}
+
+/* A data frame that not every path carries is refused, before its seal. */
+static void long_datagram_frames(void **state) {
+    (void)state;
+    fill_content();
+    fix f;
+    begin(&f, true, 1, NULL);
+    sent(&f, NULL, 0);
+    const uint32_t most = 1232 - UVCC_FRAME_HEADER_BYTES - UVCC_FRAME_SEAL_BYTES;
+    assert_int_equal(feed_piece(&f, 1, 1, 3000, 0, most + 1), 0);
+    assert_int_equal(stats(&f).refused, 1);
+    assert_int_equal(feed_piece(&f, 1, 1, 3000, 0, most), 0);
+    assert_int_equal(stats(&f).refused, 1);
+    end(&f);
+}
+
+/* A transmit is out, or a part of it was taken, for ever: what only a poll could send does not make
+ * deadlines that have passed. */
+static void deadlines_while_a_transmit_is_out(void **state) {
+    (void)state;
+    fill_content();
+    for (unsigned k = 0; k < 3; k++) {
+        fix f;
+        begin(&f, k == 0, 1, NULL);
+        sent(&f, NULL, 0);
+        grant(&f);
+        message(&f, UVCC_FRAME_OPEN_BATCH, 1000, 1, 0);
+        uvcc_transmit t, more;
+        assert_int_equal(uvcc_link_poll_transmit(f.l, &t, f.now), 1);
+        if (k == 2) /* the socket is full */
+            assert_int_equal(uvcc_link_transmit_done(f.l, t.id, 1, f.now), 0);
+        assert_int_equal(feed_piece(&f, 1, 1, 10, 0, 10), 0);
+        expect_message(&f, 1, 10);
+        unsigned wakeups = 0;
+        for (uint64_t until = f.now + 30000 * SIM_MS; wakeups < 1000; wakeups++) {
+            uint64_t at = uvcc_link_next_deadline(f.l);
+            if (at > until)
+                break;
+            assert_true(at > f.now);
+            f.now = at;
+            uvcc_link_on_timer(f.l, f.now);
+            if (k != 2)
+                assert_int_equal(uvcc_link_poll_transmit(f.l, &more, f.now), 0);
+        }
+        assert_true(wakeups < 400);
+        if (k == 2)
+            assert_int_equal(uvcc_link_poll_transmit(f.l, &t, f.now), 1);
+        assert_int_equal(uvcc_link_transmit_done(f.l, t.id, t.total, f.now), 0);
+        assert_int_equal(sent_of_kind(&f, UVCC_FRAME_ACK, NULL), 1);
+        end(&f);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(received_long_before_accepted),
+        cmocka_unit_test(acceptance_is_asked_for),
+        cmocka_unit_test(nothing_taken_before_a_seal),
+        cmocka_unit_test(long_datagram_frames),
+        cmocka_unit_test(deadlines_while_a_transmit_is_out),
         cmocka_unit_test(configuration),
         cmocka_unit_test(frames_as_specified),
         cmocka_unit_test(order_within_a_class),
