@@ -122,6 +122,9 @@ static void take_event(triangle *t, unsigned i, const uvcc_event *e) {
     case UVCC_EVENT_BUNDLE:
         take_bundle(t, i, e->step);
         break;
+    case UVCC_EVENT_MISMATCH:
+        t->mismatch[i][e->peer] = e->text;
+        break;
     case UVCC_EVENT_ABORTED:
         t->aborted[i] = e->reason;
         t->abort_text[i] = e->text;

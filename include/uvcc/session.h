@@ -216,9 +216,15 @@ typedef enum uvcc_event_kind {
     UVCC_EVENT_PEER_RESTARTED = 10, /**< `peer` proved that it began anew (identity.exchange_x25519
                                        only): the steps cannot go on. Nothing else has changed; end
                                        this session and start one with next_run > `run` */
-    UVCC_EVENT_TRIPLES = 11, /**< triples.only: those of `step` are made: uvcc_session_triples() */
-    UVCC_EVENT_BUNDLE = 12,  /**< the bundle of `step` has all three signed roots:
-                                  uvcc_session_bundle() */
+    UVCC_EVENT_TRIPLES = 11,  /**< triples.only: those of `step` are made: uvcc_session_triples() */
+    UVCC_EVENT_BUNDLE = 12,   /**< the bundle of `step` has all three signed roots:
+                                   uvcc_session_bundle() */
+    UVCC_EVENT_MISMATCH = 13, /**< a HELLO in the name of `peer` does not fit ours; `text` is the
+                                   field: version, sid_job, topology, position, program, key
+                                   exchange, run, suites, identity (signed by somebody else).
+                                   Nobody has proved who sent it, so the handshake waits on for one
+                                   that fits; a host decides how long. Once per peer and field
+                                   until that peer's HELLO fits, and at a limited rate */
 } uvcc_event_kind;
 
 /** Reasons in BYE and ABORT leaves; aborts.def lists them. */
@@ -236,7 +242,7 @@ typedef struct uvcc_event {
     uint32_t run, step, id;
     uint8_t root[32];
     uint8_t signature[64]; /**< STEP_FINISHED: ours; AUDIT: the peer's */
-    const char *text;      /**< static, ABORTED: what was wrong; no secret in it */
+    const char *text;      /**< static, ABORTED: what was wrong, MISMATCH: the field; no secret */
     uint8_t step_root[32]; /**< STEP_FINISHED: of this worker's leaves; those of all workers of a
                               party give its global root (uvcc_audit_global_root) */
 } uvcc_event;

@@ -112,26 +112,39 @@ static void advance(uvcci_hello *h, uvcci_hello_peer *p, uvcci_hello_state state
 
 /* ---- agreement ---- */
 
-static const char *hello1_fault(const uvcci_hello *h, uint8_t peer, const uint8_t *in) {
+const char *uvcci_hello_field_name(uvcci_hello_field field) {
+    static const char *const names[UVCCI_FIELD_COUNT] = {
+        "nothing", "version",      "sid_job", "topology", "position",
+        "program", "key exchange", "run",     "suites",   "identity"};
+    assert((unsigned)field < UVCCI_FIELD_COUNT);
+    return names[field];
+}
+
+static int mismatch(uvcci_hello *h, uvcci_hello_field field) {
+    h->field = field;
+    return UVCC_ERR_MISMATCH;
+}
+
+static uvcci_hello_field hello1_fault(const uvcci_hello *h, uint8_t peer, const uint8_t *in) {
     if (in[AT_RESERVED] != 0)
-        return "version";
+        return UVCCI_FIELD_VERSION;
     if (memcmp(in + AT_SID_JOB, h->hello1 + AT_SID_JOB, 32) != 0)
-        return "sid_job";
+        return UVCCI_FIELD_SID_JOB;
     if (memcmp(in + AT_TOPOLOGY, h->hello1 + AT_TOPOLOGY, 6) != 0)
-        return "topology";
+        return UVCCI_FIELD_TOPOLOGY;
     if (memcmp(in + AT_POSITION, h->hello1 + AT_POSITION, 6) != 0)
-        return "position";
+        return UVCCI_FIELD_POSITION;
     if (memcmp(in + AT_PROGRAM, h->hello1 + AT_PROGRAM, 32) != 0)
-        return "program";
+        return UVCCI_FIELD_PROGRAM;
     if (all_zero(in + AT_EPHEMERAL, 32) == x25519(h))
-        return "key exchange";
+        return UVCCI_FIELD_EXCHANGE;
     if (uvcci_ld32(in + AT_NEXT_RUN) >= UVCCI_RUN_LIMIT)
-        return "run";
+        return UVCCI_FIELD_RUN;
     const uint8_t *third = h->peer[other_peer(h, peer)].hello1;
     uint8_t common = h->cfg.suites & in[AT_SUITES];
     if (third[0] != 0)
         common &= third[AT_SUITES];
-    return common == 0 ? "suites" : NULL;
+    return common == 0 ? UVCCI_FIELD_SUITES : UVCCI_FIELD_NONE;
 }
 
 static void hash_in_order(bool first, const uint8_t *mine, const uint8_t *theirs, size_t len,
@@ -260,11 +273,11 @@ static int take_hello2(uvcci_hello *h, uint8_t peer, const uint8_t *in, uint64_t
         return UVCC_ERR_AUTH;
     if (x25519(h)) {
         if (!hello2_verifies(h, peer, p->hello1, in, now))
-            return UVCC_ERR_AUTH;
+            return mismatch(h, UVCCI_FIELD_IDENTITY);
         int err = derive(h, peer, in);
-        if (err == UVCC_ERR_AUTH) {
-            h->field = "key exchange";
-            return UVCC_ERR_MISMATCH;
+        if (err == UVCC_ERR_AUTH) { /* the peer itself signed it */
+            h->field = UVCCI_FIELD_EXCHANGE;
+            return UVCC_ERR_PROTOCOL;
         }
         if (err != 0)
             return err;
@@ -276,9 +289,9 @@ static int take_hello2(uvcci_hello *h, uint8_t peer, const uint8_t *in, uint64_t
 }
 
 /* HELLO 1 repeats until it is answered, so most that come are not the first: the same again is
- * answered, one that differs is a peer that restarted (stale) or nobody's; only before agreement
- * may a wrong one end the handshake. The second first one makes us agree, and then HELLO 2s that
- * came early are taken. */
+ * answered, one that differs is a peer that restarted (stale) or nobody's. One that we cannot
+ * agree with is told and not kept: nobody has signed it, so it ends nothing. The second first one
+ * makes us agree, and then HELLO 2s that came early are taken. */
 static int input_hello1(uvcci_hello *h, uint8_t peer, const uint8_t *in, uint64_t now) {
     uvcci_hello_peer *p = &h->peer[peer];
     if (in[AT_PARTY] != peer) { /* ours, reflected, or from another link */
@@ -294,32 +307,36 @@ static int input_hello1(uvcci_hello *h, uint8_t peer, const uint8_t *in, uint64_
         }
         return 0;
     }
-    const char *fault = hello1_fault(h, peer, in);
+    uvcci_hello_field fault = hello1_fault(h, peer, in);
     if (h->agreed) {
         h->other_n++;
-        if (!x25519(h) || p->state < UVCCI_HELLO_WAIT3) {
+        if (fault != UVCCI_FIELD_NONE) {
+            ; /* nobody can agree with it, so there is nothing to begin again for */
+        } else if (!x25519(h) || p->state < UVCCI_HELLO_WAIT3) {
             h->stale = true;
-        } else if (fault == NULL) {
+        } else {
             memcpy(p->other1, in, UVCCI_HELLO1_BYTES);
             p->pending |= BIT(HELLO1);
         }
+    }
+    if (fault != UVCCI_FIELD_NONE)
+        return mismatch(h, fault);
+    if (h->agreed)
         return 0;
-    }
-    if (fault != NULL) {
-        h->field = fault;
-        return UVCC_ERR_MISMATCH;
-    }
     memcpy(p->hello1, in, UVCCI_HELLO1_BYTES);
     p->pending |= BIT(HELLO1); /* it has just started: our first one may have met nobody */
     if (h->peer[other_peer(h, peer)].hello1[0] == 0)
         return 0;
     agree(h, now);
     const uint8_t both[] = {peer, other_peer(h, peer)};
-    int rc = 0;
-    for (unsigned i = 0; i < 2 && rc == 0; i++)
-        if (h->peer[both[i]].early2[0] != 0)
-            rc = take_hello2(h, both[i], h->peer[both[i]].early2, now);
-    return rc;
+    for (unsigned i = 0; i < 2; i++) {
+        if (h->peer[both[i]].early2[0] == 0)
+            continue;
+        int rc = take_hello2(h, both[i], h->peer[both[i]].early2, now);
+        if (rc != 0 && rc != UVCC_ERR_AUTH && rc != UVCC_ERR_MISMATCH)
+            return rc; /* a wrong one may have been anybody's: it comes again, or is told then */
+    }
+    return 0;
 }
 
 static int input_hello2(uvcci_hello *h, uint8_t peer, const uint8_t *in, uint64_t now) {
@@ -375,6 +392,16 @@ int uvcci_hello_input(uvcci_hello *h, uint8_t peer, const uint8_t *payload, size
         return input_hello3(h, p, payload, now);
     h->ignored++;
     return 0;
+}
+
+int uvcci_hello_foreign(uvcci_hello *h, uint8_t peer, const uint8_t *payload, size_t len) {
+    assert(peer < UVCC_PARTIES && peer != h->cfg.party);
+    h->ignored++;
+    if (len != UVCCI_HELLO1_BYTES || payload[0] != HELLO1 || payload[AT_PARTY] != peer)
+        return 0;
+    uvcci_hello_field fault = hello1_fault(h, peer, payload);
+    /* What is not in the tag will be said under the right one. */
+    return fault == UVCCI_FIELD_NONE || fault > UVCCI_FIELD_POSITION ? 0 : mismatch(h, fault);
 }
 
 void uvcci_hello_peer_passed(uvcci_hello *h, uint8_t peer) {

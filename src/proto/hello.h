@@ -52,6 +52,22 @@ typedef struct uvcci_hello_config {
     uint64_t repeat_ns;      /* first repetition; doubles up to 32 times that */
 } uvcci_hello_config;
 
+/* What can be wrong with a peer's HELLO, in the order in which it is looked at. */
+typedef enum uvcci_hello_field {
+    UVCCI_FIELD_NONE,
+    UVCCI_FIELD_VERSION,
+    UVCCI_FIELD_SID_JOB,
+    UVCCI_FIELD_TOPOLOGY,
+    UVCCI_FIELD_POSITION,
+    UVCCI_FIELD_PROGRAM,
+    UVCCI_FIELD_EXCHANGE,
+    UVCCI_FIELD_RUN,
+    UVCCI_FIELD_SUITES,
+    UVCCI_FIELD_IDENTITY, /* HELLO 2 is not signed by whom we expect */
+    UVCCI_FIELD_COUNT
+} uvcci_hello_field;
+const char *uvcci_hello_field_name(uvcci_hello_field field);
+
 typedef enum uvcci_hello_state {
     UVCCI_HELLO_WAIT1,
     UVCCI_HELLO_WAIT2,
@@ -82,12 +98,12 @@ typedef struct uvcci_hello {
     bool agreed;              /* both HELLO 1 are here: run, step, suite are set */
     uint32_t run, step;
     uint8_t suite;
-    const char *field;   /* on UVCC_ERR_MISMATCH: which field differs */
-    uint64_t ignored;    /* payloads without effect: malformed, untimely, known */
-    uint64_t other_n;    /* HELLO 1 other than the one agreed on */
-    uint64_t sent[3][3]; /* uvcci_pace by peer and HELLO */
-    uint64_t forged[3];  /* uvcci_pace by peer: signatures that did not verify */
-    bool stale;          /* uvcci_hello_stale() unless done */
+    uvcci_hello_field field; /* on UVCC_ERR_MISMATCH and _PROTOCOL: what is wrong */
+    uint64_t ignored;        /* payloads without effect: malformed, untimely, known */
+    uint64_t other_n;        /* HELLO 1 other than the one agreed on */
+    uint64_t sent[3][3];     /* uvcci_pace by peer and HELLO */
+    uint64_t forged[3];      /* uvcci_pace by peer: signatures that did not verify */
+    bool stale;              /* uvcci_hello_stale() unless done */
 } uvcci_hello;
 
 /* UVCC_ERR_CONFIG: equal pair secrets; a zero identity, two equal ones, or one that is not
@@ -99,12 +115,17 @@ void uvcci_hello_wipe(uvcci_hello *h);
  * later. */
 void uvcci_hello_again(uvcci_hello *h, uint64_t now);
 /* A HELLO payload came from `peer`; sealed: it came in a verified sealed control frame (HELLO 3).
- * 0: taken or ignored (h->ignored counts). UVCC_ERR_MISMATCH: a peer with another version,
- * topology, program, sid or kind of key exchange, no common suite, an impossible run, or a signed
- * ephemeral that gives no secret (fatal; h->field names it). UVCC_ERR_AUTH: HELLO 2 or 3
- * contradicts ours or is not the peer's (changes nothing, but is reported). UVCC_ERR_CRYPTO. */
+ * 0: taken or ignored (h->ignored counts). UVCC_ERR_MISMATCH: a HELLO 1 with another version,
+ * topology, program, sid or kind of key exchange, no common suite, or an impossible run, or a HELLO
+ * 2 that the expected identity did not sign (h->field names it). Anybody may have sent it: it is
+ * not kept, and the handshake waits on for a better one. UVCC_ERR_PROTOCOL: the peer signed an
+ * ephemeral that gives no secret (fatal; h->field). UVCC_ERR_AUTH: HELLO 2 or 3 contradicts ours or
+ * is not the peer's (changes nothing, but is reported). UVCC_ERR_CRYPTO. */
 int uvcci_hello_input(uvcci_hello *h, uint8_t peer, const uint8_t *payload, size_t len, bool sealed,
                       uint64_t now);
+/* An unsealed HELLO came from `peer` under another session's tag: it is never taken, but
+ * UVCC_ERR_MISMATCH if it is a HELLO 1 that says why (h->field), else 0. */
+int uvcci_hello_foreign(uvcci_hello *h, uint8_t peer, const uint8_t *payload, size_t len);
 /* Any other sealed frame of this run came from `peer`: it is past HELLO 3. */
 void uvcci_hello_peer_passed(uvcci_hello *h, uint8_t peer);
 /* The peer's stream was (re)opened: send the present messages again at once. */

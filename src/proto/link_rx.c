@@ -128,7 +128,8 @@ static int take_data(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *he
 
 /* ---- control frames ---- */
 
-static void hello_push(uvcc_link *l, const uint8_t *payload, size_t len, bool sealed) {
+static void hello_push(uvcc_link *l, const uint8_t *payload, size_t len, bool sealed,
+                       bool foreign) {
     if (len > UVCCI_HELLO_MAX_BYTES || len == 0) {
         l->stats.refused++;
         return;
@@ -147,6 +148,7 @@ static void hello_push(uvcc_link *l, const uint8_t *payload, size_t len, bool se
     uvcci_hello_box *b = &q->box[(q->first + q->count++) % UVCCI_HELLO_QUEUE];
     b->len = (uint16_t)len;
     b->sealed = sealed;
+    b->foreign = foreign;
     memcpy(b->payload, payload, len);
 }
 
@@ -220,7 +222,7 @@ static int take_control(uvcc_link *l, const uvcc_frame_header *h, const uint8_t 
     uint64_t counter = l->tx.ack_counter;
     int err = 0;
     if (hello)
-        hello_push(l, p, len, sealed);
+        hello_push(l, p, len, sealed, false);
     else if (h->kind == UVCC_FRAME_ACK)
         err = take_ack(l, p, len, &why);
     else
@@ -249,6 +251,11 @@ static int frame_stray(uvcc_link *l, uint64_t *stat) {
     return 0;
 }
 
+bool uvcci_rx_foreign_hello(const uvcc_link *l, const uvcc_frame_header *h) {
+    return h->kind == UVCC_FRAME_HELLO && !uvcci_frame_is_sealed(h) && h->src == l->cfg.peer &&
+           h->dst == l->cfg.me && h->msg_len <= UVCCI_HELLO_MAX_BYTES;
+}
+
 /* Everything that comes ends here, forged or not: only what judge_session takes is looked at
  * further, and only a frame without fault is a sign of life. */
 int uvcci_rx_take(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *header,
@@ -265,7 +272,9 @@ int uvcci_rx_take(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *heade
         l->stats.duplicates++;
         uvcci_ack_within(l, l->cfg.ack_delay_ns); /* whatever the rate of repetitions is */
         break;
-    case UVCCI_FOREIGN:
+    case UVCCI_FOREIGN: /* a peer with another sid_job has another tag: its HELLO says so */
+        if (uvcci_rx_foreign_hello(l, h) && payload != NULL)
+            hello_push(l, payload, h->msg_len, false, true);
         return frame_stray(l, &l->stats.foreign);
     case UVCCI_STALE:
         return frame_stray(l, &l->stats.stale_run);

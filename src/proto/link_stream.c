@@ -70,7 +70,7 @@ static int partial_begin(uvcc_link *l) {
     uvcci_verdict v = uvcci_judge_session(l, &in->h);
     if (v == UVCCI_REFUSE)
         return UVCC_ERR_FRAME;
-    if (v != UVCCI_TAKE)
+    if (v != UVCCI_TAKE && !(v == UVCCI_FOREIGN && uvcci_rx_foreign_hello(l, &in->h)))
         return 0;
     if (uvcc_frame_kind_class(in->h.kind) != UVCC_CLASS_CONTROL) {
         const char *why;
@@ -130,7 +130,7 @@ static int partial_end(uvcc_link *l) {
         return 0;
     }
     if (in->mode != MODE_PLACE) {
-        int err = uvcci_rx_take(l, &in->h, in->header, in->to);
+        int err = uvcci_rx_take(l, &in->h, in->header, in->mode == MODE_GATHER ? in->to : NULL);
         if (err == 0)
             partial_gather_free(l);
         return err;

@@ -405,6 +405,7 @@ int uvcci_session_poll_event(uvcc_session *s, uvcc_event *out) {
     *out = s->events[s->event_head];
     s->event_head = (s->event_head + 1) % s->event_cap;
     s->event_count--;
+    s->mismatches.queued -= out->kind == UVCC_EVENT_MISMATCH;
     if (out->kind == UVCC_EVENT_BUNDLE)
         uvcci_bundle_store_told(s, out->step);
     return 1;
@@ -439,7 +440,7 @@ int uvcci_session_step(uvcc_session *s, uint32_t step, uint32_t entry, uint64_t 
     if (step == s->step + 1 && open != NULL)
         room += 32 + open->entry->output_count;
     if (step > s->step + 1 || (step == s->step + 1 && open == NULL) ||
-        s->event_count + room > s->event_cap)
+        s->event_count - s->mismatches.queued + room > s->event_cap - UVCCI_MISMATCH_EVENTS)
         return UVCC_ERR_AGAIN;
     int rc = uvcci_zero_unset(s);
     if (rc == 0)
