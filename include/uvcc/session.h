@@ -54,17 +54,18 @@ typedef struct uvcc_recorder {
 
 /* ---- configuration, in groups ---- */
 
-/** Who this party is, in which job, and by what its peers know it. */
+/** Who this party is, in which job, and by what its peers know it. uvcc_session_new() refuses with
+ * UVCC_ERR_CONFIG, and names in the log, what was forgotten: a zero sid_job; a zero sign_seed,
+ * unless secrets are provisioned and the audit is off; zero or equal pair_secrets, or with
+ * exchange_x25519 zero or equal peer_sign_keys. */
 typedef struct uvcc_config_identity {
-    uint8_t party;              /**< 0..2 */
-    bool exchange_x25519;       /**< session keys from an X25519 exchange instead of pair_secret,
-                                     which is ignored: sign_seed is this party's identity and
-                                     peer_sign_key are the peers'; none may be zero. The same at all
-                                     three */
-    uint8_t sid_job[32];        /**< names the job; the same at all three */
-    uint8_t pair_secret[3][32]; /**< provisioned, by peer; the own entry is ignored. Two equal ones
-                                     are refused */
-    uint8_t sign_seed[32];      /**< Ed25519 seed of this party's audit signatures */
+    uint8_t party;                /**< 0..2 */
+    bool exchange_x25519;         /**< session keys from an X25519 exchange instead of pair_secret,
+                                       which is ignored: sign_seed is this party's identity and
+                                       peer_sign_key are the peers'. The same at all three */
+    uint8_t sid_job[32];          /**< names the job; the same at all three */
+    uint8_t pair_secret[3][32];   /**< provisioned, by peer; the own entry is ignored */
+    uint8_t sign_seed[32];        /**< Ed25519 seed of this party's audit signatures */
     uint8_t peer_sign_key[3][32]; /**< Ed25519 public keys, by party; all zero: that peer's AUDIT
                                        signatures are kept but not verified */
     uint8_t policy_hash[32];      /**< of what the parties agreed on outside; each AUDIT signs it */

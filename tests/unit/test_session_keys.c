@@ -315,6 +315,12 @@ static void completes(void **state) {
     assert_int_equal(mem.live_blocks, 0);
 }
 
+static void keep_line(void *user, uvcc_log_level level, const char *line) {
+    (void)level;
+    memcpy(user, line, strlen(line) + 1);
+}
+
+/* What a host forgot is refused by its name, before anything is loaded or sent. */
 static void refuses_configs(void **state) {
     (void)state;
     world w;
@@ -322,35 +328,56 @@ static void refuses_configs(void **state) {
     uint64_t random = 1;
     uvcc_config c;
     uvcc_session *s;
-    for (unsigned i = 0; i < 5; i++) {
+    static const char *const named[] = {"sid_job is zero", /* 0 and 1: exchanged and provisioned */
+                                        "sid_job is zero",
+                                        "sign_seed is zero",
+                                        "sign_seed is zero",
+                                        "peer_sign_key of a peer is zero",
+                                        "peer_sign_key of a peer is zero",
+                                        "peer_sign_key of two parties is the same",
+                                        "peer_sign_key of two parties is the same",
+                                        "pair_secret of a peer is zero",
+                                        "pair_secret of a peer is zero",
+                                        "pair_secret of both peers is the same"};
+    for (unsigned i = 0; i < sizeof named / sizeof named[0]; i++) {
+        char last[256] = "";
         c = w.cfg[1];
         c.random = test_random(&random);
-        if (i == 0)
+        c.log = (uvcc_logger){.write = keep_line, .user = last};
+        c.identity.exchange_x25519 = i != 1 && i != 3 && i < 8;
+        if (i < 2)
+            memset(c.identity.sid_job, 0, 32);
+        else if (i < 4)
             memset(c.identity.sign_seed, 0, 32);
-        else if (i == 1 || i == 2)
-            memset(c.identity.peer_sign_key[i == 1 ? 0 : 2], 0, 32);
-        else if (i == 3)
+        else if (i < 6)
+            memset(c.identity.peer_sign_key[i == 4 ? 0 : 2], 0, 32);
+        else if (i == 6)
             memcpy(c.identity.peer_sign_key[0], c.identity.peer_sign_key[2], 32);
-        else
+        else if (i == 7)
             identity_key(c.identity.sign_seed, c.identity.peer_sign_key[2]);
-        int rc = uvcc_session_new(&s, &c);
-        if (i < 3) {
-            assert_int_equal(rc, UVCC_ERR_CONFIG);
-            continue;
+        else if (i < 10)
+            memset(c.identity.pair_secret[i == 8 ? 0 : 2], 0, 32);
+        else
+            memcpy(c.identity.pair_secret[0], c.identity.pair_secret[2], 32);
+        assert_int_equal(uvcc_session_new(&s, &c), UVCC_ERR_CONFIG);
+        assert_non_null(strstr(last, named[i]));
+    }
+    /* What is not used may be anything: with provisioned secrets the peers' keys and, without
+     * audit, our own; with exchanged ones the secrets. */
+    for (unsigned i = 0; i < 2; i++) {
+        c = w.cfg[1];
+        c.random = test_random(&random);
+        c.identity.exchange_x25519 = i == 1;
+        if (i == 0) {
+            c.checks.audit_off = true;
+            memset(c.identity.sign_seed, 0, 32);
+            memset(c.identity.peer_sign_key, 0, sizeof c.identity.peer_sign_key);
+        } else {
+            memset(c.identity.pair_secret, 0, sizeof c.identity.pair_secret);
         }
-        assert_int_equal(rc, 0);
-        assert_int_equal(uvcc_session_load_program(s, w.p), 0);
-        assert_int_equal(uvcc_session_start(s, 0), UVCC_ERR_CONFIG);
+        assert_int_equal(uvcc_session_new(&s, &c), 0);
         uvcc_session_free(s);
     }
-    /* None of this matters with provisioned secrets. */
-    c = w.cfg[1];
-    c.random = test_random(&random);
-    c.identity.exchange_x25519 = false;
-    memset(c.identity.sign_seed, 0, 32);
-    memset(c.identity.peer_sign_key, 0, sizeof c.identity.peer_sign_key);
-    assert_int_equal(uvcc_session_new(&s, &c), 0);
-    uvcc_session_free(s);
     world_free(&w);
 }
 

@@ -141,6 +141,8 @@ static bool take_hellos(uvcc_session *s, uint8_t p) {
     return any;
 }
 
+/* HELLOs in, keys to the links that the state machine vouches for, READY once both peers are done,
+ * and a peer's restart told once; a handshake that cannot end begins again. */
 bool uvcci_handshake_advance(uvcc_session *s) {
     bool any = false;
     for (uint8_t p = 0; p < 3 && !uvcci_failed(s); p++)
