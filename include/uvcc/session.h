@@ -214,15 +214,16 @@ typedef enum uvcc_event_kind {
                                        Reason SKS: see checks.sks_refused */
     UVCC_EVENT_CLOSED = 8,        /**< the last one: nothing of ours is out any more */
     UVCC_EVENT_CHECKPOINT = 9,    /**< a checkpoint that resumes at `step` is ready */
-    UVCC_EVENT_PEER_RESTARTED = 10, /**< `peer` proved that it began anew (identity.exchange_x25519
-                                       only): the steps cannot go on. Nothing else has changed; end
-                                       this session and start one with next_run > `run` */
+    UVCC_EVENT_PEER_RESTARTED =
+        10, /**< `peer` proved that it began anew: the steps cannot go on. Nothing else has changed;
+               end this session and start one with next_run > `run` */
     UVCC_EVENT_TRIPLES = 11,  /**< triples.only: those of `step` are made: uvcc_session_triples() */
     UVCC_EVENT_BUNDLE = 12,   /**< the bundle of `step` has all three signed roots:
                                    uvcc_session_bundle() */
     UVCC_EVENT_MISMATCH = 13, /**< a HELLO in the name of `peer` does not fit ours; `text` is the
                                    field: version, sid_job, topology, position, program, key
-                                   exchange, run, suites, identity (signed by somebody else).
+                                   exchange, run, suites, identity (signed by somebody else),
+                                   pair_secret (the peer has another one).
                                    Nobody has proved who sent it, so the handshake waits on for one
                                    that fits; a host decides how long. Once per peer and field
                                    until that peer's HELLO fits, and at a limited rate */

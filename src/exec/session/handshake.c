@@ -110,7 +110,7 @@ static void fits(uvcc_session *s, uint8_t p) {
     if (peer->state >= UVCCI_HELLO_WAIT3)
         s->mismatches.told[p] = 0;
     else if (peer->hello1[0] != 0)
-        s->mismatches.told[p] &= 1u << UVCCI_FIELD_IDENTITY;
+        s->mismatches.told[p] &= 1u << UVCCI_FIELD_IDENTITY | 1u << UVCCI_FIELD_SECRET;
 }
 
 /* The HELLOs that came from p. Nothing unsigned ends the handshake: what does not fit is told, and

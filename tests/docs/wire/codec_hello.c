@@ -103,11 +103,12 @@ static void hello_values(listing *l, handshake *s, uvcci_hello_config c[3]) {
     }
     party_values(l, s, s->dst, true, c);
     party_values(l, s, third, false, c);
-    if (s->hello < 3)
-        return;
-    value_exactly(l, "secret", c[s->src].secret[s->dst], 32);
-    memcpy(c[s->dst].secret[s->src], c[s->src].secret[s->dst], 32);
-    value_exactly(l, "nonce", s->nonce, sizeof s->nonce);
+    if (!s->x25519) {
+        value_exactly(l, "secret", c[s->src].secret[s->dst], 32);
+        memcpy(c[s->dst].secret[s->src], c[s->src].secret[s->dst], 32);
+    }
+    if (s->hello == 3)
+        value_exactly(l, "nonce", s->nonce, sizeof s->nonce);
 }
 
 /* ---- the handshake ---- */
@@ -154,7 +155,7 @@ static void hello1_fields(listing *l, const uvcci_hello *h) {
     field_number(l, "hello", 1, 1, "");
     field_code(l, "suites", 1, c->suites, "");
     field_number(l, "party", 1, c->party, "");
-    field_number(l, "zero", 1, 0, "");
+    field_number(l, "version", 1, 2, "");
     field_bytes(l, "sid_job", c->sid_job, 32, "");
     field_number(l, "R", 2, c->r, "");
     field_number(l, "S", 2, c->s, "");
@@ -179,7 +180,12 @@ static void hello2_fields(listing *l, const uvcci_hello *h, uint8_t peer) {
     field_number(l, "run", 4, h->run, "");
     field_number(l, "step", 4, h->step, "");
     field_bytes(l, "H(HELLO 1 of both)", p->hello2 + 12, 32, "");
-    field_bytes(l, "signature", p->their2 + 44, 64, x25519 ? "Ed25519" : "");
+    if (x25519) {
+        field_bytes(l, "proof", p->their2 + 44, 64, "Ed25519");
+    } else {
+        field_bytes(l, "proof", p->their2 + 44, 32, "HMAC-SHA256");
+        field_bytes(l, "zero", p->their2 + 76, 32, "");
+    }
 }
 
 /* ---- what the receiver makes of it ---- */
