@@ -167,6 +167,8 @@ static void open_triangle(triangle *t, const workload *w) {
         c.random = uvcc_seeded(&t->random[i], 1, i);
         c.identity.party = i;
         c.checks.audit_off = !w->audit;
+        memset(c.identity.sid_job, 5, 32);
+        memset(c.identity.sign_seed, 0x40 + i, 32);
         for (uint8_t q = 0; q < 3; q++)
             memset(c.identity.pair_secret[q], 0x10 << ((i + q) % 3) | 1, 32);
         check(uvcc_session_new(&t->s[i], &c), "session");

@@ -536,6 +536,8 @@ static void load(const uvcc_program *p) {
     c.random = fuzz_random(&rng);
     for (uint8_t q = 0; q < 3; q++)
         memset(c.identity.pair_secret[q], 0x11 + q, 32);
+    memset(c.identity.sid_job, 5, 32);
+    memset(c.identity.sign_seed, 7, 32);
     c.resume.checkpoint_every = 1;
     FUZZ_CHECK(uvcc_session_new(&s, &c) == 0);
     int err = uvcc_session_load_program(s, p);

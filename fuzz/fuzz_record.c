@@ -203,6 +203,8 @@ static bytes record(fuzz_in *in, const uvcc_program *p) {
     c.identity.party = how >> 6;
     for (unsigned q = 0; q < 3; q++)
         memset(c.identity.pair_secret[q], 1 + (int)q, 32);
+    memset(c.identity.sid_job, 5, 32);
+    memset(c.identity.sign_seed, 7, 32);
     c.record = (uvcc_recorder){.write = append, .user = &log};
     if (uvcc_session_new(&s, &c) == 0) {
         uint64_t now = FUZZ_MS;

@@ -375,7 +375,10 @@ static void begin(world *w, uint8_t how) {
             FUZZ_CHECK(uvcc_config_default(&c, sizeof c) == 0);
             c.alloc = fuzz_allocator(&w->mem);
             c.random = fuzz_random(&w->at[i].rng);
+            memset(c.identity.sid_job, 5, 32);
             memset(c.identity.sign_seed, 0x40 + i, 32);
+            for (unsigned q = 0; q < 3; q++)
+                memset(c.identity.pair_secret[q], 1 + (int)q, 32);
             FUZZ_CHECK(uvcc_session_new(&s, &c) == 0);
             memcpy(known[i], uvcc_session_public_key(s), 32);
             uvcc_session_free(s);

@@ -9,6 +9,8 @@ uvcc_config triangle_config_alone(test_alloc *mem, uint64_t *random) {
     c.random = test_random(random);
     for (unsigned q = 1; q < 3; q++)
         memset(c.identity.pair_secret[q], (int)q, 32);
+    memset(c.identity.sid_job, 9, 32);
+    memset(c.identity.sign_seed, 8, 32);
     return c;
 }
 
@@ -121,6 +123,9 @@ static void take_event(triangle *t, unsigned i, const uvcc_event *e) {
         break;
     case UVCC_EVENT_BUNDLE:
         take_bundle(t, i, e->step);
+        break;
+    case UVCC_EVENT_MISMATCH:
+        t->mismatch[i][e->peer] = e->text;
         break;
     case UVCC_EVENT_ABORTED:
         t->aborted[i] = e->reason;

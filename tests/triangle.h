@@ -45,6 +45,7 @@ typedef struct triangle {
     bool ready[3], closed[3];
     uint16_t aborted[3];
     const char *abort_text[3];
+    const char *mismatch[3][3]; /* what the last MISMATCH named, by party and peer */
     uint32_t aborted_step[3];
     uint32_t started[3], finished[3]; /* number of steps */
     uint8_t root[3][32];              /* of the last finished step */

@@ -54,17 +54,18 @@ typedef struct uvcc_recorder {
 
 /* ---- configuration, in groups ---- */
 
-/** Who this party is, in which job, and by what its peers know it. */
+/** Who this party is, in which job, and by what its peers know it. uvcc_session_new() refuses with
+ * UVCC_ERR_CONFIG, and names in the log, what was forgotten: a zero sid_job; a zero sign_seed,
+ * unless secrets are provisioned and the audit is off; zero or equal pair_secrets, or with
+ * exchange_x25519 zero or equal peer_sign_keys. */
 typedef struct uvcc_config_identity {
-    uint8_t party;              /**< 0..2 */
-    bool exchange_x25519;       /**< session keys from an X25519 exchange instead of pair_secret,
-                                     which is ignored: sign_seed is this party's identity and
-                                     peer_sign_key are the peers'; none may be zero. The same at all
-                                     three */
-    uint8_t sid_job[32];        /**< names the job; the same at all three */
-    uint8_t pair_secret[3][32]; /**< provisioned, by peer; the own entry is ignored. Two equal ones
-                                     are refused */
-    uint8_t sign_seed[32];      /**< Ed25519 seed of this party's audit signatures */
+    uint8_t party;                /**< 0..2 */
+    bool exchange_x25519;         /**< session keys from an X25519 exchange instead of pair_secret,
+                                       which is ignored: sign_seed is this party's identity and
+                                       peer_sign_key are the peers'. The same at all three */
+    uint8_t sid_job[32];          /**< names the job; the same at all three */
+    uint8_t pair_secret[3][32];   /**< provisioned, by peer; the own entry is ignored */
+    uint8_t sign_seed[32];        /**< Ed25519 seed of this party's audit signatures */
     uint8_t peer_sign_key[3][32]; /**< Ed25519 public keys, by party; all zero: that peer's AUDIT
                                        signatures are kept but not verified */
     uint8_t policy_hash[32];      /**< of what the parties agreed on outside; each AUDIT signs it */
@@ -213,12 +214,19 @@ typedef enum uvcc_event_kind {
                                        Reason SKS: see checks.sks_refused */
     UVCC_EVENT_CLOSED = 8,        /**< the last one: nothing of ours is out any more */
     UVCC_EVENT_CHECKPOINT = 9,    /**< a checkpoint that resumes at `step` is ready */
-    UVCC_EVENT_PEER_RESTARTED = 10, /**< `peer` proved that it began anew (identity.exchange_x25519
-                                       only): the steps cannot go on. Nothing else has changed; end
-                                       this session and start one with next_run > `run` */
-    UVCC_EVENT_TRIPLES = 11, /**< triples.only: those of `step` are made: uvcc_session_triples() */
-    UVCC_EVENT_BUNDLE = 12,  /**< the bundle of `step` has all three signed roots:
-                                  uvcc_session_bundle() */
+    UVCC_EVENT_PEER_RESTARTED =
+        10, /**< `peer` proved that it began anew: the steps cannot go on. Nothing else has changed;
+               end this session and start one with next_run > `run` */
+    UVCC_EVENT_TRIPLES = 11,  /**< triples.only: those of `step` are made: uvcc_session_triples() */
+    UVCC_EVENT_BUNDLE = 12,   /**< the bundle of `step` has all three signed roots:
+                                   uvcc_session_bundle() */
+    UVCC_EVENT_MISMATCH = 13, /**< a HELLO in the name of `peer` does not fit ours; `text` is the
+                                   field: version, sid_job, topology, position, program, key
+                                   exchange, run, suites, identity (signed by somebody else),
+                                   pair_secret (the peer has another one).
+                                   Nobody has proved who sent it, so the handshake waits on for one
+                                   that fits; a host decides how long. Once per peer and field
+                                   until that peer's HELLO fits, and at a limited rate */
 } uvcc_event_kind;
 
 /** Reasons in BYE and ABORT leaves; aborts.def lists them. */
@@ -236,7 +244,7 @@ typedef struct uvcc_event {
     uint32_t run, step, id;
     uint8_t root[32];
     uint8_t signature[64]; /**< STEP_FINISHED: ours; AUDIT: the peer's */
-    const char *text;      /**< static, ABORTED: what was wrong; no secret in it */
+    const char *text;      /**< static, ABORTED: what was wrong, MISMATCH: the field; no secret */
     uint8_t step_root[32]; /**< STEP_FINISHED: of this worker's leaves; those of all workers of a
                               party give its global root (uvcc_audit_global_root) */
 } uvcc_event;

@@ -2,10 +2,10 @@
  *
  * States per peer: WAIT1 -> WAIT2 -> WAIT3 -> DONE (hello.h); both peers leave WAIT1 together, when
  * the second HELLO 1 comes. Invariants: a state never falls (but in uvcci_hello_again); keys and
- * expected payloads are derived once; nothing unsigned changes what was signed; an input makes at
+ * expected payloads are derived once; nothing unproved changes what was proved; an input makes at
  * most three payloads due, and the chain HELLO 1 -> 2 -> 3 -> nothing (with HELLO 1 -> 1 only every
- * second time, and 1 -> 1 for one that is not believed) ends, so answers never feed each other. The
- * ephemeral secret lives until both peers are DONE. */
+ * second time, and 1 -> 1 for one that is not believed) ends, so answers never feed each other.
+ * What keys are made of lives until both peers are DONE. */
 #include "proto/hello.h"
 
 #include <assert.h>
@@ -17,6 +17,7 @@
 
 enum { HELLO1 = 1, HELLO2 = 2, HELLO3 = 3 };
 #define BIT(hello) (1u << (hello))
+enum { VERSION = 2 };
 enum { BACKOFF_MAX = 32 };
 enum { AT_ONCE = 4, FORGED_MAX = 64 }; /* hello.h: what peers and forgers can make us do */
 enum {
@@ -27,7 +28,7 @@ enum {
 enum {
     AT_SUITES = 1,
     AT_PARTY = 2,
-    AT_RESERVED = 3,
+    AT_VERSION = 3,
     AT_SID_JOB = 4,
     AT_TOPOLOGY = 36,
     AT_POSITION = 42,
@@ -44,7 +45,7 @@ enum {
     AT_ZERO = 2,
     AT_RUN = 4, /* then the step */
     AT_HASH = 12,
-    AT_SIGNATURE = 44,
+    AT_PROOF = 44,
 };
 
 static bool all_zero(const uint8_t *p, size_t n) {
@@ -69,7 +70,7 @@ static int write_hello1(uvcci_hello *h) {
     uvcci_put8(&w, HELLO1);
     uvcci_put8(&w, c->suites);
     uvcci_put8(&w, c->party);
-    uvcci_put8(&w, 0);
+    uvcci_put8(&w, VERSION);
     uvcci_put(&w, c->sid_job, 32);
     uvcci_put16(&w, c->r);
     uvcci_put16(&w, c->s);
@@ -112,26 +113,39 @@ static void advance(uvcci_hello *h, uvcci_hello_peer *p, uvcci_hello_state state
 
 /* ---- agreement ---- */
 
-static const char *hello1_fault(const uvcci_hello *h, uint8_t peer, const uint8_t *in) {
-    if (in[AT_RESERVED] != 0)
-        return "version";
+const char *uvcci_hello_field_name(uvcci_hello_field field) {
+    static const char *const names[UVCCI_FIELD_COUNT] = {
+        "nothing",      "version", "sid_job", "topology", "position",   "program",
+        "key exchange", "run",     "suites",  "identity", "pair_secret"};
+    assert((unsigned)field < UVCCI_FIELD_COUNT);
+    return names[field];
+}
+
+static int mismatch(uvcci_hello *h, uvcci_hello_field field) {
+    h->field = field;
+    return UVCC_ERR_MISMATCH;
+}
+
+static uvcci_hello_field hello1_fault(const uvcci_hello *h, uint8_t peer, const uint8_t *in) {
+    if (in[AT_VERSION] != VERSION)
+        return UVCCI_FIELD_VERSION;
     if (memcmp(in + AT_SID_JOB, h->hello1 + AT_SID_JOB, 32) != 0)
-        return "sid_job";
+        return UVCCI_FIELD_SID_JOB;
     if (memcmp(in + AT_TOPOLOGY, h->hello1 + AT_TOPOLOGY, 6) != 0)
-        return "topology";
+        return UVCCI_FIELD_TOPOLOGY;
     if (memcmp(in + AT_POSITION, h->hello1 + AT_POSITION, 6) != 0)
-        return "position";
+        return UVCCI_FIELD_POSITION;
     if (memcmp(in + AT_PROGRAM, h->hello1 + AT_PROGRAM, 32) != 0)
-        return "program";
+        return UVCCI_FIELD_PROGRAM;
     if (all_zero(in + AT_EPHEMERAL, 32) == x25519(h))
-        return "key exchange";
+        return UVCCI_FIELD_EXCHANGE;
     if (uvcci_ld32(in + AT_NEXT_RUN) >= UVCCI_RUN_LIMIT)
-        return "run";
+        return UVCCI_FIELD_RUN;
     const uint8_t *third = h->peer[other_peer(h, peer)].hello1;
     uint8_t common = h->cfg.suites & in[AT_SUITES];
     if (third[0] != 0)
         common &= third[AT_SUITES];
-    return common == 0 ? "suites" : NULL;
+    return common == 0 ? UVCCI_FIELD_SUITES : UVCCI_FIELD_NONE;
 }
 
 static void hash_in_order(bool first, const uint8_t *mine, const uint8_t *theirs, size_t len,
@@ -143,15 +157,15 @@ static void hash_in_order(bool first, const uint8_t *mine, const uint8_t *theirs
     uvcci_sha256_final(&s, out);
 }
 
-#define LABEL        "UVCC_HELLO_V1"
-#define SIGNED_BYTES (sizeof LABEL - 1 + 2 * UVCCI_HELLO1_BYTES + 1 + 8 + 64 + 1)
+#define LABEL        "UVCC_HELLO_V2"
+#define PROVED_BYTES (sizeof LABEL - 1 + 2 * UVCCI_HELLO1_BYTES + 1 + 8 + 64 + 1)
 
-/* What `signer` signs in its HELLO 2 of the pair of us and `peer`, whose HELLO 1 is their1. */
-static void write_signed(const uvcci_hello *h, uint8_t peer, const uint8_t *their1,
-                         const uint8_t *hello2, uint8_t signer, uint8_t out[SIGNED_BYTES]) {
+/* What `signer` proves in its HELLO 2 of the pair of us and `peer`, whose HELLO 1 is their1. */
+static void write_proved(const uvcci_hello *h, uint8_t peer, const uint8_t *their1,
+                         const uint8_t *hello2, uint8_t signer, uint8_t out[PROVED_BYTES]) {
     uint8_t me = h->cfg.party;
     bool first = me < peer;
-    uvcci_writer w = uvcci_writer_on(out, SIGNED_BYTES);
+    uvcci_writer w = uvcci_writer_on(out, PROVED_BYTES);
     uvcci_put(&w, LABEL, sizeof LABEL - 1);
     uvcci_put(&w, first ? h->hello1 : their1, UVCCI_HELLO1_BYTES);
     uvcci_put(&w, first ? their1 : h->hello1, UVCCI_HELLO1_BYTES);
@@ -160,7 +174,14 @@ static void write_signed(const uvcci_hello *h, uint8_t peer, const uint8_t *thei
     uvcci_put(&w, h->cfg.identity[first ? me : peer], 32);
     uvcci_put(&w, h->cfg.identity[first ? peer : me], 32);
     uvcci_put8(&w, signer);
-    assert(!w.bad && w.len == SIGNED_BYTES);
+    assert(!w.bad && w.len == PROVED_BYTES);
+}
+
+/* A proof by the pair's secret: an HMAC, then zeros. */
+static void write_mac(const uvcci_hello *h, uint8_t peer, const uint8_t text[PROVED_BYTES],
+                      uint8_t proof[64]) {
+    uvcci_hmac_once(h->proof_key[peer], 32, text, PROVED_BYTES, proof);
+    memset(proof + 32, 0, 32);
 }
 
 static void write_hello2(uvcci_hello *h, uint8_t peer) {
@@ -172,28 +193,37 @@ static void write_hello2(uvcci_hello *h, uint8_t peer) {
     uvcci_st32(m + AT_RUN, h->run);
     uvcci_st32(m + AT_RUN + 4, h->step);
     hash_in_order(h->cfg.party < peer, h->hello1, p->hello1, UVCCI_HELLO1_BYTES, m + AT_HASH);
-    if (x25519(h)) {
-        uint8_t text[SIGNED_BYTES];
-        write_signed(h, peer, p->hello1, m, h->cfg.party, text);
-        uvcci_sign(h->cfg.sign_sk, text, sizeof text, m + AT_SIGNATURE);
-    } else {
-        memset(m + AT_SIGNATURE, 0, 64);
-    }
+    uint8_t text[PROVED_BYTES];
+    write_proved(h, peer, p->hello1, m, h->cfg.party, text);
+    if (x25519(h))
+        uvcci_sign(h->cfg.sign_sk, text, sizeof text, m + AT_PROOF);
+    else
+        write_mac(h, peer, text, m + AT_PROOF);
+}
+
+/* False: it is forged, or of a peer with another secret or identity. */
+static bool proof_verifies(const uvcci_hello *h, uint8_t peer, const uint8_t text[PROVED_BYTES],
+                           const uint8_t proof[64]) {
+    if (x25519(h))
+        return uvcci_sign_verify(h->cfg.identity[peer], text, PROVED_BYTES, proof) == 0;
+    uint8_t want[64];
+    write_mac(h, peer, text, want);
+    return uvcci_ct_equal(want, proof, 64);
 }
 
 /* The peer's HELLO 2 over our HELLO 1 and `their1`. */
 static bool hello2_verifies(uvcci_hello *h, uint8_t peer, const uint8_t *their1, const uint8_t *in,
                             uint64_t now) {
-    uint8_t hash[32], text[SIGNED_BYTES];
+    uint8_t hash[32], text[PROVED_BYTES];
     hash_in_order(h->cfg.party < peer, h->hello1, their1, UVCCI_HELLO1_BYTES, hash);
     if (in[AT_ZERO] != 0 || in[AT_ZERO + 1] != 0 || memcmp(in + AT_HASH, hash, 32) != 0)
         return false;
-    /* Anyone who listens can get this far, and a signature is dear. */
+    /* Anyone who listens can get this far, and a proof is dear. */
     uint64_t each = h->cfg.repeat_ns / FORGED_MAX;
     if (!uvcci_pace_has(h->forged[peer], h->cfg.repeat_ns - each, now))
         return false;
-    write_signed(h, peer, their1, in, peer, text);
-    if (uvcci_sign_verify(h->cfg.identity[peer], text, sizeof text, in + AT_SIGNATURE) == 0)
+    write_proved(h, peer, their1, in, peer, text);
+    if (proof_verifies(h, peer, text, in + AT_PROOF))
         return true;
     uvcci_pace_spend(&h->forged[peer], each, now);
     return false;
@@ -243,8 +273,6 @@ static void agree(uvcci_hello *h, uint64_t now) {
         uint8_t peer = (uint8_t)((h->cfg.party + i) % UVCC_PARTIES);
         uvcci_hello_peer *p = &h->peer[peer];
         write_hello2(h, peer);
-        if (!x25519(h))
-            (void)derive(h, peer, p->hello2); /* provisioned: the same bytes both ways */
         p->pending |= BIT(HELLO2);
         advance(h, p, UVCCI_HELLO_WAIT2, now);
     }
@@ -255,20 +283,17 @@ static void agree(uvcci_hello *h, uint64_t now) {
 /* The first HELLO 2 that matches ours. */
 static int take_hello2(uvcci_hello *h, uint8_t peer, const uint8_t *in, uint64_t now) {
     uvcci_hello_peer *p = &h->peer[peer];
-    size_t same = x25519(h) ? AT_SIGNATURE : UVCCI_HELLO2_BYTES;
-    if (memcmp(in, p->hello2, same) != 0)
+    if (memcmp(in, p->hello2, AT_PROOF) != 0)
         return UVCC_ERR_AUTH;
-    if (x25519(h)) {
-        if (!hello2_verifies(h, peer, p->hello1, in, now))
-            return UVCC_ERR_AUTH;
-        int err = derive(h, peer, in);
-        if (err == UVCC_ERR_AUTH) {
-            h->field = "key exchange";
-            return UVCC_ERR_MISMATCH;
-        }
-        if (err != 0)
-            return err;
+    if (!hello2_verifies(h, peer, p->hello1, in, now))
+        return mismatch(h, x25519(h) ? UVCCI_FIELD_IDENTITY : UVCCI_FIELD_SECRET);
+    int err = derive(h, peer, in);
+    if (err == UVCC_ERR_AUTH) { /* the peer itself signed it */
+        h->field = UVCCI_FIELD_EXCHANGE;
+        return UVCC_ERR_PROTOCOL;
     }
+    if (err != 0)
+        return err;
     memcpy(p->their2, in, UVCCI_HELLO2_BYTES);
     p->pending = (uint8_t)((p->pending & ~BIT(HELLO1)) | BIT(HELLO3));
     advance(h, p, UVCCI_HELLO_WAIT3, now);
@@ -276,9 +301,9 @@ static int take_hello2(uvcci_hello *h, uint8_t peer, const uint8_t *in, uint64_t
 }
 
 /* HELLO 1 repeats until it is answered, so most that come are not the first: the same again is
- * answered, one that differs is a peer that restarted (stale) or nobody's; only before agreement
- * may a wrong one end the handshake. The second first one makes us agree, and then HELLO 2s that
- * came early are taken. */
+ * answered, one that differs is a peer that restarted (stale) or nobody's. One that we cannot
+ * agree with is told and not kept: nobody has proved it, so it ends nothing. The second first one
+ * makes us agree, and then HELLO 2s that came early are taken. */
 static int input_hello1(uvcci_hello *h, uint8_t peer, const uint8_t *in, uint64_t now) {
     uvcci_hello_peer *p = &h->peer[peer];
     if (in[AT_PARTY] != peer) { /* ours, reflected, or from another link */
@@ -294,32 +319,36 @@ static int input_hello1(uvcci_hello *h, uint8_t peer, const uint8_t *in, uint64_
         }
         return 0;
     }
-    const char *fault = hello1_fault(h, peer, in);
+    uvcci_hello_field fault = hello1_fault(h, peer, in);
     if (h->agreed) {
         h->other_n++;
-        if (!x25519(h) || p->state < UVCCI_HELLO_WAIT3) {
+        if (fault != UVCCI_FIELD_NONE) {
+            ; /* nobody can agree with it, so there is nothing to begin again for */
+        } else if (p->state < UVCCI_HELLO_WAIT3) {
             h->stale = true;
-        } else if (fault == NULL) {
+        } else {
             memcpy(p->other1, in, UVCCI_HELLO1_BYTES);
             p->pending |= BIT(HELLO1);
         }
+    }
+    if (fault != UVCCI_FIELD_NONE)
+        return mismatch(h, fault);
+    if (h->agreed)
         return 0;
-    }
-    if (fault != NULL) {
-        h->field = fault;
-        return UVCC_ERR_MISMATCH;
-    }
     memcpy(p->hello1, in, UVCCI_HELLO1_BYTES);
     p->pending |= BIT(HELLO1); /* it has just started: our first one may have met nobody */
     if (h->peer[other_peer(h, peer)].hello1[0] == 0)
         return 0;
     agree(h, now);
     const uint8_t both[] = {peer, other_peer(h, peer)};
-    int rc = 0;
-    for (unsigned i = 0; i < 2 && rc == 0; i++)
-        if (h->peer[both[i]].early2[0] != 0)
-            rc = take_hello2(h, both[i], h->peer[both[i]].early2, now);
-    return rc;
+    for (unsigned i = 0; i < 2; i++) {
+        if (h->peer[both[i]].early2[0] == 0)
+            continue;
+        int rc = take_hello2(h, both[i], h->peer[both[i]].early2, now);
+        if (rc != 0 && rc != UVCC_ERR_AUTH && rc != UVCC_ERR_MISMATCH)
+            return rc; /* a wrong one may have been anybody's: it comes again, or is told then */
+    }
+    return 0;
 }
 
 static int input_hello2(uvcci_hello *h, uint8_t peer, const uint8_t *in, uint64_t now) {
@@ -355,6 +384,7 @@ static int input_hello3(uvcci_hello *h, uvcci_hello_peer *p, const uint8_t *in, 
         if (uvcci_hello_done(h)) { /* nothing needs them any more */
             uvcci_wipe(h->cfg.ephemeral, sizeof h->cfg.ephemeral);
             uvcci_wipe(h->cfg.sign_sk, sizeof h->cfg.sign_sk);
+            uvcci_wipe(h->cfg.secret, sizeof h->cfg.secret);
         }
     } else {
         h->ignored++;
@@ -375,6 +405,16 @@ int uvcci_hello_input(uvcci_hello *h, uint8_t peer, const uint8_t *payload, size
         return input_hello3(h, p, payload, now);
     h->ignored++;
     return 0;
+}
+
+int uvcci_hello_foreign(uvcci_hello *h, uint8_t peer, const uint8_t *payload, size_t len) {
+    assert(peer < UVCC_PARTIES && peer != h->cfg.party);
+    h->ignored++;
+    if (len != UVCCI_HELLO1_BYTES || payload[0] != HELLO1 || payload[AT_PARTY] != peer)
+        return 0;
+    uvcci_hello_field fault = hello1_fault(h, peer, payload);
+    /* What is not in the tag will be said under the right one. */
+    return fault == UVCCI_FIELD_NONE || fault > UVCCI_FIELD_POSITION ? 0 : mismatch(h, fault);
 }
 
 void uvcci_hello_peer_passed(uvcci_hello *h, uint8_t peer) {
@@ -408,6 +448,14 @@ int uvcci_hello_init(uvcci_hello *h, const uvcci_hello_config *cfg, uint64_t now
     assert(cfg != &h->cfg);
     memset(h, 0, sizeof *h);
     h->cfg = *cfg;
+    if (!x25519(h)) {
+        memset(h->cfg.identity, 0, sizeof h->cfg.identity); /* they stand in what is proved */
+        for (uint8_t i = 1; i < UVCC_PARTIES; i++) {
+            uint8_t me = cfg->party, peer = (uint8_t)((me + i) % UVCC_PARTIES);
+            uvcci_derive_proof_key(cfg->secret[peer], cfg->sid_job, me < peer ? me : peer,
+                                   me < peer ? peer : me, h->proof_key[peer]);
+        }
+    }
     int err = write_hello1(h);
     if (err != 0) {
         uvcci_hello_wipe(h);
@@ -499,7 +547,7 @@ uint64_t uvcci_hello_deadline(const uvcci_hello *h) {
 }
 
 bool uvcci_hello_keyed(const uvcci_hello *h, uint8_t peer) {
-    return h->peer[peer].state >= (x25519(h) ? UVCCI_HELLO_WAIT3 : UVCCI_HELLO_WAIT2);
+    return h->peer[peer].state >= UVCCI_HELLO_WAIT3;
 }
 
 bool uvcci_hello_stale(const uvcci_hello *h) {

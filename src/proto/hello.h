@@ -3,23 +3,24 @@
  * identities sign. Pure: the session carries payloads between this and the links.
  *
  * States per peer: WAIT1 (not both HELLO 1 here yet) -> WAIT2 (both peers' HELLO 1 here: run, step,
- * suite; provisioned: keys) -> WAIT3 (the peer's HELLO 2 matched; X25519: its signature verified,
- * and only now there are keys) -> DONE (HELLO 3 verified).
+ * suite) -> WAIT3 (the peer's HELLO 2 matched and its proof verified: X25519: a signature,
+ * provisioned: an HMAC under a key made of the pair's secret; only now there are keys) -> DONE
+ * (HELLO 3 verified).
  *
  * Until both HELLO 1 are here a peer's newest one counts. From then on another HELLO 1 of a peer is
  * counted in other_n, and
- * - X25519, from WAIT3 on: it changes nothing until a HELLO 2 signed over it and our HELLO 1 comes.
- *   It is kept and answered by our HELLO 1, so that a peer which began anew can sign. Once it did,
- *   uvcci_hello_restarted() says so; keys and state stay. (A peer that died within this handshake
- *   can be made to look so by replaying what it signed then: that costs a needless restart.)
- * - else, before uvcci_hello_done(): it means that the peer began anew, or that an old packet came
- *   first.
- * - provisioned, after uvcci_hello_done(): nothing; only a HELLO 3 under keys that no link tries
- *   would tell.
+ * - from WAIT3 on it changes nothing until a HELLO 2 comes that proves it: one over it and our
+ * HELLO
+ *   1. It is kept and answered by our HELLO 1. A peer which began anew needs that one and the
+ *   third's HELLO 1, which the third sends for the same reason or because it begins itself; then it
+ *   agrees and proves itself. Once it did, uvcci_hello_restarted() says so; keys and state stay. (A
+ *   peer that died within this handshake can be made to look so by replaying what it sent then:
+ *   that costs a needless restart.)
+ * - before: the peer began anew, or an old packet came first.
  *
  * Whoever replays or forges HELLOs does not set our pace: each of the three goes to a peer four
  * times at once (again on a new stream), then once per repeat_ns / 4, and what is due meanwhile
- * waits; of a peer's signatures 64 wrong ones per repeat_ns are looked at.
+ * waits; of a peer's proofs 64 wrong ones per repeat_ns are looked at.
  *
  * Where one of these makes an end impossible, uvcci_hello_stale() says so: discard the links' keys
  * and call uvcci_hello_again(). Our HELLO 1 stays the same then, so parties that do this because of
@@ -45,12 +46,30 @@ typedef struct uvcci_hello_config {
     uint32_t next_step, next_run;
     uint8_t n[32];           /* fresh random bytes of this (re)start */
     uvcci_exchange exchange; /* the same at all three */
-    uint8_t secret[3][32];   /* PROVISIONED: by peer's party index; own entry unused */
+    uint8_t secret[3][32];   /* PROVISIONED: by peer's party index; own entry unused. Wiped when
+                                both peers are DONE */
     uint8_t ephemeral[32];   /* X25519: secret, fresh random bytes of this (re)start */
     uint8_t sign_sk[64];     /* X25519: this party's Ed25519 secret key */
     uint8_t identity[3][32]; /* X25519: Ed25519 public keys by party, own one included */
     uint64_t repeat_ns;      /* first repetition; doubles up to 32 times that */
 } uvcci_hello_config;
+
+/* What can be wrong with a peer's HELLO, in the order in which it is looked at. */
+typedef enum uvcci_hello_field {
+    UVCCI_FIELD_NONE,
+    UVCCI_FIELD_VERSION,
+    UVCCI_FIELD_SID_JOB,
+    UVCCI_FIELD_TOPOLOGY,
+    UVCCI_FIELD_POSITION,
+    UVCCI_FIELD_PROGRAM,
+    UVCCI_FIELD_EXCHANGE,
+    UVCCI_FIELD_RUN,
+    UVCCI_FIELD_SUITES,
+    UVCCI_FIELD_IDENTITY, /* HELLO 2 is not signed by whom we expect */
+    UVCCI_FIELD_SECRET,   /* HELLO 2 is not proved by the pair's secret */
+    UVCCI_FIELD_COUNT
+} uvcci_hello_field;
+const char *uvcci_hello_field_name(uvcci_hello_field field);
 
 typedef enum uvcci_hello_state {
     UVCCI_HELLO_WAIT1,
@@ -67,27 +86,28 @@ typedef struct uvcci_hello_peer {
     uint8_t prk[32];                    /* valid once keyed */
     uint8_t hello3[UVCCI_HELLO3_BYTES]; /* likewise; the same bytes both ways */
     uint8_t early2[UVCCI_HELLO2_BYTES]; /* came before we could tell; 0...: none */
-    uint8_t other1[UVCCI_HELLO1_BYTES]; /* X25519: another HELLO 1, not believed; 0...: none */
+    uint8_t other1[UVCCI_HELLO1_BYTES]; /* another HELLO 1, not believed; 0...: none */
     uint64_t next_repeat, repeat_ns;
     uint8_t pending; /* bit i: HELLO i goes out at the next poll */
     bool answer1;    /* the next known HELLO 1 is answered by HELLO 1 too */
     bool reached;    /* the peer is known to be past HELLO 3 */
-    bool restarted;  /* it signed a HELLO 2 over other1 */
+    bool restarted;  /* it proved other1 by a HELLO 2 */
 } uvcci_hello_peer;
 
 typedef struct uvcci_hello {
     uvcci_hello_config cfg;
     uint8_t hello1[UVCCI_HELLO1_BYTES];
+    uint8_t proof_key[3][32]; /* provisioned: of the HMAC in HELLO 2, by peer. No key comes of it */
     uvcci_hello_peer peer[3]; /* by party; own entry unused */
     bool agreed;              /* both HELLO 1 are here: run, step, suite are set */
     uint32_t run, step;
     uint8_t suite;
-    const char *field;   /* on UVCC_ERR_MISMATCH: which field differs */
-    uint64_t ignored;    /* payloads without effect: malformed, untimely, known */
-    uint64_t other_n;    /* HELLO 1 other than the one agreed on */
-    uint64_t sent[3][3]; /* uvcci_pace by peer and HELLO */
-    uint64_t forged[3];  /* uvcci_pace by peer: signatures that did not verify */
-    bool stale;          /* uvcci_hello_stale() unless done */
+    uvcci_hello_field field; /* on UVCC_ERR_MISMATCH and _PROTOCOL: what is wrong */
+    uint64_t ignored;        /* payloads without effect: malformed, untimely, known */
+    uint64_t other_n;        /* HELLO 1 other than the one agreed on */
+    uint64_t sent[3][3];     /* uvcci_pace by peer and HELLO */
+    uint64_t forged[3];      /* uvcci_pace by peer: proofs that did not verify */
+    bool stale;              /* uvcci_hello_stale() unless done */
 } uvcci_hello;
 
 /* UVCC_ERR_CONFIG: equal pair secrets; a zero identity, two equal ones, or one that is not
@@ -99,12 +119,17 @@ void uvcci_hello_wipe(uvcci_hello *h);
  * later. */
 void uvcci_hello_again(uvcci_hello *h, uint64_t now);
 /* A HELLO payload came from `peer`; sealed: it came in a verified sealed control frame (HELLO 3).
- * 0: taken or ignored (h->ignored counts). UVCC_ERR_MISMATCH: a peer with another version,
- * topology, program, sid or kind of key exchange, no common suite, an impossible run, or a signed
- * ephemeral that gives no secret (fatal; h->field names it). UVCC_ERR_AUTH: HELLO 2 or 3
+ * 0: taken or ignored (h->ignored counts). UVCC_ERR_MISMATCH: a HELLO 1 with another version,
+ * topology, program, sid or kind of key exchange, no common suite, or an impossible run, or a HELLO
+ * 2 that the expected identity, or who knows the secret, did not make (h->field names it). Anybody
+ * may have sent it: it is not kept, and the handshake waits on for a better one. UVCC_ERR_PROTOCOL:
+ * the peer signed an ephemeral that gives no secret (fatal; h->field). UVCC_ERR_AUTH: HELLO 2 or 3
  * contradicts ours or is not the peer's (changes nothing, but is reported). UVCC_ERR_CRYPTO. */
 int uvcci_hello_input(uvcci_hello *h, uint8_t peer, const uint8_t *payload, size_t len, bool sealed,
                       uint64_t now);
+/* An unsealed HELLO came from `peer` under another session's tag: it is never taken, but
+ * UVCC_ERR_MISMATCH if it is a HELLO 1 that says why (h->field), else 0. */
+int uvcci_hello_foreign(uvcci_hello *h, uint8_t peer, const uint8_t *payload, size_t len);
 /* Any other sealed frame of this run came from `peer`: it is past HELLO 3. */
 void uvcci_hello_peer_passed(uvcci_hello *h, uint8_t peer);
 /* The peer's stream was (re)opened: send the present messages again at once. */
@@ -117,11 +142,11 @@ size_t uvcci_hello_poll(uvcci_hello *h, uint8_t peer, uint8_t out[UVCCI_HELLO1_B
 /* Not after now while something is due, UVCC_NEVER when both peers are past. */
 uint64_t uvcci_hello_deadline(const uvcci_hello *h);
 uint64_t uvcci_hello_peer_deadline(const uvcci_hello *h, uint8_t peer);
-/* Keys of the pair are derived and, with X25519, known to be the peer's: its link may be keyed. */
+/* Keys of the pair are derived, and the peer has proved its HELLO 1: its link may be keyed. */
 bool uvcci_hello_keyed(const uvcci_hello *h, uint8_t peer);
 /* This handshake cannot end any more: uvcci_hello_again(). */
 bool uvcci_hello_stale(const uvcci_hello *h);
-/* The peer proved that it began anew while this handshake or its session lived (X25519 only). */
+/* The peer proved that it began anew while this handshake or its session lived. */
 bool uvcci_hello_restarted(const uvcci_hello *h, uint8_t peer);
 /* Both peers DONE. */
 bool uvcci_hello_done(const uvcci_hello *h);

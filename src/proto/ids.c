@@ -218,3 +218,17 @@ void uvcci_derive_session_key(const uint8_t n_a[32], const uint8_t n_b[32], cons
     expand(prk, &in, k_ab, 32);
     uvcci_wipe(prk, sizeof prk);
 }
+
+void uvcci_derive_proof_key(const uint8_t secret[32], const uint8_t sid_job[32], uint8_t a,
+                            uint8_t b, uint8_t key[32]) {
+    assert(a < b);
+    static const char salt[] = "UVCC_PROOF_V1";
+    uint8_t prk[32];
+    uvcci_hkdf_extract(salt, sizeof salt - 1, secret, 32, prk);
+    input in;
+    begin_with_id(&in, "uvcc/proof", sid_job);
+    uvcci_put8(&in.w, a);
+    uvcci_put8(&in.w, b);
+    expand(prk, &in, key, 32);
+    uvcci_wipe(prk, sizeof prk);
+}

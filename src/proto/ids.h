@@ -54,4 +54,7 @@ void uvcci_derive_leaf_salt(const uint8_t prk[32], uint64_t step, uint32_t run, 
 void uvcci_derive_session_key(const uint8_t n_a[32], const uint8_t n_b[32], const uint8_t ikm[32],
                               const uint8_t sid_job[32], uint32_t run, uint8_t a, uint8_t b,
                               uint8_t k_ab[32]);
+/* Of the HMAC by which parties a < b prove that they have their pair's secret. */
+void uvcci_derive_proof_key(const uint8_t secret[32], const uint8_t sid_job[32], uint8_t a,
+                            uint8_t b, uint8_t key[32]);
 #endif

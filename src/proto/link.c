@@ -12,6 +12,7 @@
 #include "proto/bytes.h"
 #include "proto/link_acked.h"
 #include "proto/link_core.h"
+#include "proto/link_hello.h"
 #include "proto/link_keys.h"
 #include "proto/link_pool.h"
 #include "proto/link_rx.h"
@@ -188,7 +189,8 @@ int uvcc_link_send_hello(uvcc_link *l, const uint8_t *payload, size_t len, bool 
     return 0;
 }
 
-size_t uvcc_link_poll_hello(uvcc_link *l, uint8_t out[256], bool *sealed) {
+size_t uvcci_link_poll_hello(uvcc_link *l, uint8_t out[UVCCI_HELLO_MAX_BYTES], bool *sealed,
+                             bool *foreign) {
     uvcci_hello_queue *q = l->hello_in;
     if (q == NULL || q->count == 0)
         return 0;
@@ -196,11 +198,21 @@ size_t uvcc_link_poll_hello(uvcc_link *l, uint8_t out[256], bool *sealed) {
     size_t len = b->len;
     memcpy(out, b->payload, len);
     *sealed = b->sealed;
+    *foreign = b->foreign;
     q->first = (q->first + 1) % UVCCI_HELLO_QUEUE;
     if (--q->count == 0) {
         uvcci_link_give(l, q, sizeof *q, UVCC_MEM_STATE);
         l->hello_in = NULL;
     }
+    return len;
+}
+
+size_t uvcc_link_poll_hello(uvcc_link *l, uint8_t out[256], bool *sealed) {
+    bool foreign;
+    size_t len;
+    do
+        len = uvcci_link_poll_hello(l, out, sealed, &foreign);
+    while (len != 0 && foreign);
     return len;
 }
 

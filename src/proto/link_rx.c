@@ -163,7 +163,8 @@ static int take_data(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *he
 
 /* ---- control frames ---- */
 
-static void hello_push(uvcc_link *l, const uint8_t *payload, size_t len, bool sealed) {
+static void hello_push(uvcc_link *l, const uint8_t *payload, size_t len, bool sealed,
+                       bool foreign) {
     if (len > UVCCI_HELLO_MAX_BYTES || len == 0) {
         l->stats.refused++;
         return;
@@ -182,6 +183,7 @@ static void hello_push(uvcc_link *l, const uint8_t *payload, size_t len, bool se
     uvcci_hello_box *b = &q->box[(q->first + q->count++) % UVCCI_HELLO_QUEUE];
     b->len = (uint16_t)len;
     b->sealed = sealed;
+    b->foreign = foreign;
     memcpy(b->payload, payload, len);
 }
 
@@ -258,7 +260,7 @@ static int take_control(uvcc_link *l, const uvcc_frame_header *h, const uint8_t 
     uint64_t counter = l->tx.ack_counter;
     int err = 0;
     if (hello)
-        hello_push(l, p, len, sealed);
+        hello_push(l, p, len, sealed, false);
     else if (h->kind == UVCC_FRAME_ACK)
         err = take_ack(l, p, len, &why);
     else
@@ -287,9 +289,14 @@ static int frame_stray(uvcc_link *l, uint64_t *stat) {
     return 0;
 }
 
+bool uvcci_rx_foreign_hello(const uvcc_link *l, const uvcc_frame_header *h) {
+    return h->kind == UVCC_FRAME_HELLO && !uvcci_frame_is_sealed(h) && h->src == l->cfg.peer &&
+           h->dst == l->cfg.me && h->msg_len <= UVCCI_HELLO_MAX_BYTES;
+}
+
 /* What is not a new frame of this session and run ends here, forged or not. 0, an error, or
- * NEW_FRAME: it is looked at further. */
-static int frame_known(uvcc_link *l, const uvcc_frame_header *h) {
+ * NEW_FRAME: it is looked at further. payload may be NULL if it was not kept. */
+static int frame_known(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *payload) {
     l->stats.frames_rx++;
     switch (uvcci_judge_session(l, h)) {
     case UVCCI_TAKE:
@@ -301,7 +308,9 @@ static int frame_known(uvcc_link *l, const uvcc_frame_header *h) {
         uvcci_ack_within(l, l->cfg.ack_delay_ns); /* whatever the rate of repetitions is */
         l->tx.alive_at = uvcci_later(l->now, l->cfg.keepalive_ns);
         return 0;
-    case UVCCI_FOREIGN:
+    case UVCCI_FOREIGN: /* a peer with another sid_job has another tag: its HELLO says so */
+        if (uvcci_rx_foreign_hello(l, h) && payload != NULL)
+            hello_push(l, payload, h->msg_len, false, true);
         return frame_stray(l, &l->stats.foreign);
     case UVCCI_STALE:
         return frame_stray(l, &l->stats.stale_run);
@@ -322,7 +331,7 @@ static int frame_end(uvcc_link *l, int err) {
 
 int uvcci_rx_take(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *header,
                   const uint8_t *payload) {
-    int err = frame_known(l, h);
+    int err = frame_known(l, h, payload);
     if (err != NEW_FRAME)
         return err;
     bool control = uvcc_frame_kind_class(h->kind) == UVCC_CLASS_CONTROL;
@@ -332,7 +341,7 @@ int uvcci_rx_take(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *heade
 
 int uvcci_rx_take_gathered(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *header,
                            uint8_t *payload) {
-    int err = frame_known(l, h);
+    int err = frame_known(l, h, payload);
     return err != NEW_FRAME ? err : frame_end(l, open_then_place(l, h, header, payload, payload));
 }
 

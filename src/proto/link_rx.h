@@ -12,6 +12,8 @@ int uvcci_rx_packet(uvcc_link *l, const uint8_t *data, size_t len);
  * UVCC_ERR_LIMIT: over suspicious_max (datagrams); UVCC_ERR_NOMEM: as if lost. */
 int uvcci_rx_take(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *header,
                   const uint8_t *payload);
+/* An unsealed HELLO from the peer to us; asked where its tag is another session's. */
+bool uvcci_rx_foreign_hello(const uvcc_link *l, const uvcc_frame_header *h);
 /* Opens the sealed piece of a data frame, which may stand in `out` already. */
 int uvcci_rx_open_piece(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *header,
                         const uint8_t *body, const uint8_t *tag, uint8_t *out);

@@ -11,6 +11,7 @@
 #include <uvcc/link.h>
 
 #include "proto/crypto.h"
+#include "proto/link_hello.h"
 
 /* A sender's seqs stay within this distance of the cumulative ack. */
 #define UVCCI_WINDOW 65536u
@@ -22,7 +23,6 @@
 /* Greatest UDP payload; control frames are never longer. */
 #define UVCCI_PACKET_MAX_BYTES 65507u
 
-#define UVCCI_HELLO_MAX_BYTES    256u
 #define UVCCI_MSG_OVERHEAD_BYTES 64u /* what a message costs beside its bytes, in credit */
 
 /* ---- records: messages live in slabs of equal objects ---- */
@@ -270,7 +270,7 @@ typedef struct uvcci_spares {
 
 typedef struct uvcci_hello_box {
     uint16_t len;
-    bool sealed;
+    bool sealed, foreign; /* foreign: unsealed, under another session's tag */
     uint8_t payload[UVCCI_HELLO_MAX_BYTES];
 } uvcci_hello_box;
 

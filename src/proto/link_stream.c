@@ -76,7 +76,8 @@ static int partial_begin(uvcc_link *l) {
     uvcci_verdict v = uvcci_judge_session(l, &in->h);
     if (v == UVCCI_REFUSE)
         return UVCC_ERR_FRAME;
-    if (v != UVCCI_TAKE && v != UVCCI_WRONG)
+    bool hello = v == UVCCI_FOREIGN && uvcci_rx_foreign_hello(l, &in->h);
+    if (v != UVCCI_TAKE && v != UVCCI_WRONG && !hello)
         return 0;
     if (uvcc_frame_kind_class(in->h.kind) != UVCC_CLASS_CONTROL) {
         const char *why;
@@ -144,8 +145,9 @@ static int partial_end(uvcc_link *l) {
         return 0;
     }
     if (in->mode != MODE_PLACE) {
+        const uint8_t *kept = in->mode == MODE_GATHER ? in->to : NULL;
         int err = gathered_sealed(l) ? uvcci_rx_take_gathered(l, &in->h, in->header, in->to)
-                                     : uvcci_rx_take(l, &in->h, in->header, in->to);
+                                     : uvcci_rx_take(l, &in->h, in->header, kept);
         if (err == 0)
             partial_gather_free(l);
         return err;

@@ -28,7 +28,8 @@ table='1 100 a frame that came is taken again
 16 6000 a step starts while its checkpoint is being copied
 17 100 an ACK is acknowledged
 18 100 a new stream does not resend
-19 300 one mask serves two versions of tensors'
+19 300 one mask serves two versions of tensors
+24 300 a HELLO that nobody signed ends a session'
 
 fail=0
 echo "$table" >"$work/table"

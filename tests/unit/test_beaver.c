@@ -929,10 +929,15 @@ static void test_makers_agree(void **state) {
         triangle_open(&t, p, &(triangle_options){.seed = 3, .tweak = tweaks[k]});
         for (unsigned i = 0; i < 2000 && triangle_turn(&t); i++)
             ;
-        unsigned refused = 0;
-        for (unsigned i = 0; i < 3; i++)
-            refused += t.aborted[i] == UVCC_ABORT_HELLO;
-        assert_true(refused > 0 && !(t.ready[0] && t.ready[1] && t.ready[2]));
+        unsigned other = k == 0 ? 1 : 2;
+        for (unsigned i = 0; i < 3; i++) {
+            assert_false(t.ready[i]);
+            for (unsigned q = 0; q < 3; q++)
+                if (i != q && (i == other || q == other))
+                    assert_string_equal(t.mismatch[i][q], "program");
+                else
+                    assert_null(t.mismatch[i][q]);
+        }
         triangle_free(&t);
         uvcc_program_free(p);
     }

@@ -41,6 +41,8 @@ static void configure(fix *f, uvcc_config *c, uint8_t party) {
     c->identity.party = party;
     for (uint8_t q = 0; q < 3; q++)
         memset(c->identity.pair_secret[q], 1 + party + q, 32);
+    memset(c->identity.sid_job, 9, 32);
+    memset(c->identity.sign_seed, 0x40 + party, 32);
     c->resume.checkpoint_every = 2;
     c->limits.jobs_max = 4;
 }

@@ -13,6 +13,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
 
+VERSION = 2
+
+
 def sha(*parts):
     return hashlib.sha256(b"".join(parts)).digest()
 
@@ -52,7 +55,7 @@ def case(name, exchange, suites, next_step, next_run):
     ident_public = [k.public_key().public_bytes_raw() for k in identity]
 
     hello1 = [
-        bytes([1, suites[p], p, 0]) + sid_job + le16(*topology) + h_program
+        bytes([1, suites[p], p, VERSION]) + sid_job + le16(*topology) + h_program
         + le32(next_step[p], next_run[p]) + n[p] + (x_public[p] if signed else bytes(32))
         for p in range(3)
     ]
@@ -71,13 +74,16 @@ def case(name, exchange, suites, next_step, next_run):
             info = b"uvcc/session" + sid_job + le32(run) + bytes([a, b])
             k_ab = mac(mac(n[a] + n[b], ikm), info + b"\x01")
             prk = mac(sid_sub, k_ab)
+            proof_key = mac(mac(b"UVCC_PROOF_V1", secret[a, b]),
+                            b"uvcc/proof" + sid_job + bytes([a, b]) + b"\x01")
+            ids = ident_public[a] + ident_public[b] if signed else bytes(64)
             hello2 = []
             for signer in (a, b):
-                text = (b"UVCC_HELLO_V1" + hello1[a] + hello1[b] + bytes([suite]) + le32(run, step)
-                        + ident_public[a] + ident_public[b] + bytes([signer]))
+                text = (b"UVCC_HELLO_V2" + hello1[a] + hello1[b] + bytes([suite]) + le32(run, step)
+                        + ids + bytes([signer]))
                 hello2.append(
                     bytes([2, suite]) + le16(0) + le32(run, step) + sha(hello1[a], hello1[b])
-                    + (identity[signer].sign(text) if signed else bytes(64)))
+                    + (identity[signer].sign(text) if signed else mac(proof_key, text) + bytes(32)))
             assert all(len(m) == 108 for m in hello2)
             hello3 = bytes([3]) + sha(*hello2)
             pairs.append({

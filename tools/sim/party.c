@@ -301,7 +301,8 @@ static void host_events(sim_party *p) {
             keep_checkpoint(p);
             break;
         case UVCC_EVENT_ABORTED:
-            if (!excused(w))
+            /* What nobody signed ends nothing, and a hostile party has no keys. */
+            if (!excused(w) || e.reason == UVCC_ABORT_HELLO)
                 sim_fail(w, "party %u aborted: %s", p->index, e.text);
             p->aborted = true;
             w->out->aborts++;

@@ -207,6 +207,14 @@ typedef struct uvcci_peer {
     uvcci_audit_msg_t audit[2];
 } uvcci_peer;
 
+/* What was told of HELLOs that disagree: see handshake.c. */
+enum { UVCCI_MISMATCH_EVENTS = 16 }; /* of the event queue */
+typedef struct uvcci_mismatches {
+    uint16_t told[3]; /* by peer; bit f: field f was, and it did not change since */
+    uint64_t pace[3]; /* uvcci_pace */
+    uint32_t queued;  /* events that the host did not poll yet */
+} uvcci_mismatches;
+
 typedef enum uvcci_session_state {
     UVCCI_SESSION_NEW,
     UVCCI_SESSION_LOADED,
@@ -234,6 +242,7 @@ struct uvcc_session {
     uvcci_plan **plans;    /* by entry */
     uvcci_buffer *buffers; /* by owning tensor */
     uvcci_hello hello;
+    uvcci_mismatches mismatches;
     uint32_t run, step; /* first unfinished step */
     uvcci_peer peer[3];
     uvcci_jobs jobs;

@@ -3,8 +3,15 @@
 #include "exec/session/handshake.h"
 
 #include "proto/crypto.h"
+#include "proto/link_hello.h"
+#include "proto/mutant.h"
+#include "proto/pace.h"
 #include <assert.h>
 #include <string.h>
+
+/* Mismatches of a peer that are told at once; then one each time that so many HELLO repetitions
+ * take. */
+enum { TOLD_AT_ONCE = 8, TOLD_REPEATS = 16 };
 
 /* Secrets are copied into the handshake's configuration and wiped from here; the state machine
  * keeps its own until it is done. */
@@ -74,30 +81,74 @@ static bool key_link(uvcc_session *s, uint8_t p) {
     return true;
 }
 
-/* A HELLO that disagrees aborts at once: nothing that the parties would do together can be right.
- * One that is not authentic is counted and forgotten, for anybody may have sent it. */
+/* A HELLO in the name of p does not fit: the host hears of it once per field, until that changes,
+ * and never so often that who forges HELLOs could fill its log or its events. What is not told for
+ * that reason is told when it comes again. */
+static void tell_mismatch(uvcc_session *s, uint8_t p) {
+    uvcci_mismatches *m = &s->mismatches;
+    const uint16_t bit = (uint16_t)(1u << s->hello.field);
+    const uint64_t each = TOLD_REPEATS * s->hello.cfg.repeat_ns;
+    if ((m->told[p] & bit) != 0 || m->queued == UVCCI_MISMATCH_EVENTS ||
+        !uvcci_pace_has(m->pace[p], (TOLD_AT_ONCE - 1) * each, s->now))
+        return;
+    uvcci_pace_spend(&m->pace[p], each, s->now);
+    m->told[p] |= bit;
+    m->queued++;
+    const char *name = uvcci_hello_field_name(s->hello.field);
+    uvcci_log(s, UVCC_LOG_WARN,
+              "party %u: a HELLO of party %u differs from ours in %s; it is ignored", s->party, p,
+              name);
+    uvcci_event_push(
+        s,
+        &(uvcc_event){
+            .kind = UVCC_EVENT_MISMATCH, .peer = p, .run = s->run, .step = s->step, .text = name});
+}
+
+/* A HELLO of p was right, so what was wrong with the others may be told again. */
+static void fits(uvcc_session *s, uint8_t p) {
+    const uvcci_hello_peer *peer = &s->hello.peer[p];
+    if (peer->state >= UVCCI_HELLO_WAIT3)
+        s->mismatches.told[p] = 0;
+    else if (peer->hello1[0] != 0)
+        s->mismatches.told[p] &= 1u << UVCCI_FIELD_IDENTITY | 1u << UVCCI_FIELD_SECRET;
+}
+
+/* The HELLOs that came from p. Nothing unsigned ends the handshake: what does not fit is told, and
+ * what is not authentic is counted; both are forgotten, for anybody may have sent them. */
+static bool take_hellos(uvcc_session *s, uint8_t p) {
+    bool any = false, sealed, foreign;
+    uint8_t payload[UVCCI_HELLO_MAX_BYTES];
+    size_t n;
+    while ((n = uvcci_link_poll_hello(s->peer[p].link, payload, &sealed, &foreign)) != 0) {
+        any = true;
+        uint64_t ignored = s->hello.ignored;
+        int rc = foreign ? uvcci_hello_foreign(&s->hello, p, payload, n)
+                         : uvcci_hello_input(&s->hello, p, payload, n, sealed, s->now);
+        if (rc == UVCC_ERR_PROTOCOL || (UVCCI_MUTANT(24) && rc == UVCC_ERR_MISMATCH)) {
+            uvcci_log(s, UVCC_LOG_ERROR, "party %u: party %u signed an impossible %s", s->party, p,
+                      uvcci_hello_field_name(s->hello.field));
+            uvcci_abort(s, UVCC_ABORT_HELLO, uvcci_hello_field_name(s->hello.field));
+            return true;
+        }
+        if (rc == UVCC_ERR_MISMATCH)
+            tell_mismatch(s, p);
+        else if (rc == 0 && s->hello.ignored == ignored)
+            fits(s, p);
+        s->stats.frames_refused += rc == UVCC_ERR_AUTH || rc == UVCC_ERR_MISMATCH;
+    }
+    if (uvcc_link_heard(s->peer[p].link))
+        uvcci_hello_peer_passed(&s->hello, p);
+    return any;
+}
+
+/* HELLOs in, keys to the links that the state machine vouches for, READY once both peers are done,
+ * and a peer's restart told once; a handshake that cannot end begins again. */
 bool uvcci_handshake_advance(uvcc_session *s) {
     bool any = false;
-    for (uint8_t p = 0; p < 3; p++) {
-        if (p == s->party)
-            continue;
-        uint8_t payload[256];
-        bool sealed;
-        size_t n;
-        while ((n = uvcc_link_poll_hello(s->peer[p].link, payload, &sealed)) != 0) {
-            any = true;
-            int rc = uvcci_hello_input(&s->hello, p, payload, n, sealed, s->now);
-            if (rc == UVCC_ERR_MISMATCH) {
-                uvcci_log(s, UVCC_LOG_ERROR, "party %u: party %u differs in %s", s->party, p,
-                          s->hello.field);
-                uvcci_abort(s, UVCC_ABORT_HELLO, s->hello.field);
-                return true;
-            }
-            s->stats.frames_refused += rc == UVCC_ERR_AUTH;
-        }
-        if (uvcc_link_heard(s->peer[p].link))
-            uvcci_hello_peer_passed(&s->hello, p);
-    }
+    for (uint8_t p = 0; p < 3 && !uvcci_failed(s); p++)
+        any |= p != s->party && take_hellos(s, p);
+    if (uvcci_failed(s))
+        return true;
     if (uvcci_hello_stale(&s->hello)) {
         hello_again(s);
         any = true;

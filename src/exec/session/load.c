@@ -194,7 +194,7 @@ int uvcci_session_load_program(uvcc_session *s, const uvcc_program *p) {
     rc = make_plans(s, p, &n);
     if (rc != 0)
         return rc;
-    s->event_cap = 96 + 2 * n.outputs;
+    s->event_cap = 96 + 2 * n.outputs + UVCCI_MISMATCH_EVENTS;
     s->events = s->alloc.alloc(s->alloc.user, s->event_cap * sizeof s->events[0], UVCC_MEM_STATE);
     s->buffers =
         s->alloc.alloc(s->alloc.user, p->tensor_count * sizeof s->buffers[0], UVCC_MEM_STATE);

@@ -43,6 +43,37 @@ static bool reserved_unused(const uvcc_config *c) {
 #undef UNUSED
 }
 
+static bool zero32(const uint8_t b[32]) {
+    static const uint8_t zero[32];
+    return uvcci_ct_equal(b, zero, 32);
+}
+
+/* What a host forgot to fill in would be a job that others can join, or keys that everybody knows.
+ * The member that is wrong, and what is wrong with it; NULL if nothing is. `own`: the public key of
+ * sign_seed. */
+static const char *identity_fault(const uvcc_config *c, const uint8_t own[32]) {
+    const uvcc_config_identity *id = &c->identity;
+    const uint8_t a = (uint8_t)((id->party + 1u) % 3u), b = (uint8_t)((id->party + 2u) % 3u);
+    if (zero32(id->sid_job))
+        return "identity.sid_job is zero";
+    if ((id->exchange_x25519 || !c->checks.audit_off) && zero32(id->sign_seed))
+        return "identity.sign_seed is zero";
+    if (!id->exchange_x25519) {
+        if (zero32(id->pair_secret[a]) || zero32(id->pair_secret[b]))
+            return "identity.pair_secret of a peer is zero";
+        if (uvcci_ct_equal(id->pair_secret[a], id->pair_secret[b], 32))
+            return "identity.pair_secret of both peers is the same";
+        return NULL;
+    }
+    if (zero32(id->peer_sign_key[a]) || zero32(id->peer_sign_key[b]))
+        return "identity.peer_sign_key of a peer is zero";
+    if (uvcci_ct_equal(id->peer_sign_key[a], id->peer_sign_key[b], 32) ||
+        uvcci_ct_equal(id->peer_sign_key[a], own, 32) ||
+        uvcci_ct_equal(id->peer_sign_key[b], own, 32))
+        return "identity.peer_sign_key of two parties is the same";
+    return NULL;
+}
+
 /* What is 0 means a default; a contradiction is refused here, before anything depends on it. */
 static int config_take(uvcc_session *s, const uvcc_config *in) {
     uvcc_config *c = &s->cfg;
@@ -59,12 +90,12 @@ static int config_take(uvcc_session *s, const uvcc_config *in) {
         c->place.tp_rank >= c->place.tp_ranks || c->place.stages > 256 ||
         (c->checks.bundles && c->checks.audit_off))
         return UVCC_ERR_CONFIG;
-    static const uint8_t zero[32];
-    for (uint8_t p = 0; c->identity.exchange_x25519 && p < 3; p++)
-        if (uvcci_ct_equal(p == c->identity.party ? c->identity.sign_seed
-                                                  : c->identity.peer_sign_key[p],
-                           zero, 32))
-            return UVCC_ERR_CONFIG;
+    uvcci_sign_keypair(c->identity.sign_seed, s->sign_pk, s->sign_sk);
+    const char *fault = identity_fault(c, s->sign_pk);
+    if (fault != NULL) {
+        uvcci_log(s, UVCC_LOG_ERROR, "party %u: %s", c->identity.party, fault);
+        return UVCC_ERR_CONFIG;
+    }
     if (c->links.suites == 0)
         c->links.suites = UVCC_SUITES_ALL;
     if (c->limits.jobs_max == 0)
@@ -127,7 +158,6 @@ int uvcci_session_new(uvcc_session **out, const uvcc_config *cfg) {
     s->sid_tag = uvcci_sid_tag(s->sid_sub);
     uvcci_derive_prk(s->sid_sub, k_own, s->k_own_prk);
     uvcci_wipe(k_own, sizeof k_own);
-    uvcci_sign_keypair(s->cfg.identity.sign_seed, s->sign_pk, s->sign_sk);
     *out = s;
     return 0;
 }
@@ -405,6 +435,7 @@ int uvcci_session_poll_event(uvcc_session *s, uvcc_event *out) {
     *out = s->events[s->event_head];
     s->event_head = (s->event_head + 1) % s->event_cap;
     s->event_count--;
+    s->mismatches.queued -= out->kind == UVCC_EVENT_MISMATCH;
     if (out->kind == UVCC_EVENT_BUNDLE)
         uvcci_bundle_store_told(s, out->step);
     return 1;
@@ -439,7 +470,7 @@ int uvcci_session_step(uvcc_session *s, uint32_t step, uint32_t entry, uint64_t 
     if (step == s->step + 1 && open != NULL)
         room += 32 + open->entry->output_count;
     if (step > s->step + 1 || (step == s->step + 1 && open == NULL) ||
-        s->event_count + room > s->event_cap)
+        s->event_count - s->mismatches.queued + room > s->event_cap - UVCCI_MISMATCH_EVENTS)
         return UVCC_ERR_AGAIN;
     int rc = uvcci_zero_unset(s);
     if (rc == 0)
