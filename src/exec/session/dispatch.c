@@ -81,9 +81,8 @@ static bool advance_messages(uvcc_session *s) {
 }
 
 static void advance_rx_jobs(uvcc_session *s) {
-    while (s->rx_pending != NULL && !uvcci_jobs_full(&s->jobs)) {
-        uvcci_rx *rx = s->rx_pending;
-        s->rx_pending = rx->next;
+    while (s->rx_pending.first != NULL && !uvcci_jobs_full(&s->jobs)) {
+        uvcci_rx *rx = uvcci_rx_queue_take(&s->rx_pending);
         rx->next = s->rx_out;
         s->rx_out = rx;
         uvcci_jobs_push(&s->jobs, &rx->task, 1, UVCCI_JOB_RX, 0, rx);

@@ -158,7 +158,7 @@ void uvcci_session_free(uvcc_session *s) {
         return;
     for (unsigned i = 0; i < 2; i++)
         uvcci_step_free(s, &s->ctx[i]);
-    free_rx_list(s, s->rx_pending);
+    free_rx_list(s, s->rx_pending.first);
     free_rx_list(s, s->rx_out);
     while (s->sets != NULL) {
         uvcci_set *next = s->sets->next;
