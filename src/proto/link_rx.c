@@ -123,6 +123,7 @@ static int take_data(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *he
         return err == UVCC_ERR_NOMEM ? err : UVCC_ERR_FRAME;
     }
     uvcci_place_commit(l, h, &p);
+    uvcci_heard(l);
     return 0;
 }
 
@@ -229,8 +230,11 @@ static int take_control(uvcc_link *l, const uvcc_frame_header *h, const uint8_t 
         uvcci_link_give(l, tmp, len, UVCC_MEM_STATE);
     if (err != 0 && sealed)
         violate(l, why);
-    if (sealed && l->tx.ack_counter != counter) /* no replay */
-        suspect_note(l, SUSPECT_CONTROL, false);
+    if (l->tx.ack_counter != counter) { /* no replay */
+        uvcci_heard(l);
+        if (sealed)
+            suspect_note(l, SUSPECT_CONTROL, false);
+    }
     if (err == 0 && !sealed && !hello)
         uvcci_tx_cum(l, h->ack);
     return err;
@@ -250,7 +254,7 @@ static int frame_stray(uvcc_link *l, uint64_t *stat) {
 }
 
 /* Everything that comes ends here, forged or not: only what judge_session takes is looked at
- * further, and only a frame without fault is a sign of life. */
+ * further. */
 int uvcci_rx_take(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *header,
                   const uint8_t *payload) {
     l->stats.frames_rx++;
@@ -275,8 +279,6 @@ int uvcci_rx_take(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *heade
     default:
         return UVCC_ERR_FRAME;
     }
-    if (err == 0)
-        l->tx.alive_at = uvcci_later(l->now, l->cfg.keepalive_ns);
     return err;
 }
 

@@ -206,7 +206,7 @@ static void quiet_when_idle(void **state) {
         sim_run_for(&w, 100000 * SIM_MS);
         assert_true(w.packets - packets >= 10 && w.packets - packets <= 44);
         for (int i = 0; i < 2; i++)
-            assert_true(w.node[i].mem.live_bytes <= 1152);
+            assert_true(w.node[i].mem.live_bytes <= 1280);
         sim_end(&w);
     }
 }
