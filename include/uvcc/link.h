@@ -83,6 +83,7 @@ typedef struct uvcc_link_stats {
                                                that are not wholly acknowledged */
     uint32_t packet_bytes;                /**< datagrams: greatest packet that is sent now */
     bool stream_up;                       /**< streams: between stream_opened and stream_closed */
+    bool ack_due;                         /**< an ACK of ours is due, or on its way out */
     bool blocked;                         /**< messages wait for the peer's credit */
 } uvcc_link_stats;
 

@@ -280,6 +280,11 @@ void uvcc_link_on_timer(uvcc_link *l, uint64_t now) {
     }
 }
 
+static bool ack_due(const uvcc_link *l) {
+    return l->rx.ack_at != UVCC_NEVER || l->tx.outstanding ||
+           (l->tx.scratch != NULL && l->tx.scratch->total != 0);
+}
+
 void uvcc_link_get_stats(const uvcc_link *l, uvcc_link_stats *out) {
     *out = l->stats;
     out->min_rtt_ns = l->tx.min_rtt;
@@ -290,12 +295,12 @@ void uvcc_link_get_stats(const uvcc_link *l, uvcc_link_stats *out) {
     out->unacked_messages = l->tx.undone - l->stats.queued_messages;
     out->packet_bytes = l->cfg.datagram ? l->tx.packet_bytes : 0;
     out->stream_up = l->stream_up;
+    out->ack_due = ack_due(l);
     out->blocked = uvcci_send_blocked(l);
 }
 
 bool uvcc_link_settled(const uvcc_link *l) {
-    return uvcc_link_drained(l) && l->rx.ack_at == UVCC_NEVER && !l->tx.outstanding &&
-           (l->tx.scratch == NULL || l->tx.scratch->total == 0);
+    return uvcc_link_drained(l) && !ack_due(l);
 }
 
 void uvcc_link_digest(const uvcc_link *l, uint8_t out[32]) {

@@ -219,7 +219,7 @@ typedef struct uvcci_buffer {
 typedef struct uvcci_peer {
     uvcc_link *link;
     bool keyed, restarted; /* the link has keys; the event went out */
-    bool bye;
+    bool bye, ended;       /* its BYE came; ... with the reason of an abort */
     /* STEP by step mod 4 and AUDIT by parity, that came before we could use them */
     bool step_here[4], audit_here[2];
     uvcci_step_msg step_msg[4];
