@@ -51,7 +51,8 @@ typedef struct uvcc_link_config {
     uint64_t rto_min_ns;      /**< 0: 1 ms */
     uint64_t rto_max_ns;      /**< 0: 2 s */
     uint64_t ack_delay_ns;    /**< datagrams: an ack waits at most this long; 0: 200 us */
-    uint64_t keepalive_ns;    /**< a PING after this much silence; 0: 10 s; UVCC_NEVER: none */
+    uint64_t keepalive_ns;    /**< a PING after this much time without a sign of life (see
+                                  heard_ns); 0: 10 s; UVCC_NEVER: none */
     uint32_t suspicious_max;  /**< datagrams: seals that may fail to open per window, of data and of
                                    control frames each; 0: 4096. One more for each that opens and is
                                    new. Half of it is for what cheap checks speak against, and for
@@ -71,8 +72,21 @@ typedef struct uvcc_link_stats {
     uint64_t memory_bytes; /**< taken from the allocator now */
     uint64_t srtt_ns, rttvar_ns;
     uint64_t suspicious_dropped; /**< frames over suspicious_max, with the rest of their packets */
-    uint64_t path_falls;   /**< times that long packets vanished and short ones went instead */
-    uint32_t packet_bytes; /**< datagrams: the longest packet sent now */
+    uint64_t path_falls;         /**< times that long packets vanished and short ones went instead */
+    uint64_t min_rtt_ns;         /**< least round trip lately; 0: none measured */
+    /** When the last frame came that only the peer can have sent just then, by the caller's clock:
+     * a data frame that is new, or an ACK newer than all before. Its seal verified, if links are
+     * sealed; repetitions and PINGs, which anybody can replay, do not count. UVCC_NEVER: none yet.
+     * An idle link hears the peer at least every keepalive_ns and a round trip, by its own PINGs.
+     */
+    uint64_t heard_ns;
+    uint64_t queued_messages, unacked_messages; /**< sent: not begun; begun, not acknowledged */
+    uint64_t queued_bytes, unacked_bytes; /**< of these: not yet in a frame; in frames, of messages
+                                               that are not wholly acknowledged */
+    uint32_t packet_bytes;                /**< datagrams: greatest packet that is sent now */
+    bool stream_up;                       /**< streams: between stream_opened and stream_closed */
+    bool ack_due;                         /**< an ACK of ours is due, or on its way out */
+    bool blocked;                         /**< messages wait for the peer's credit */
 } uvcc_link_stats;
 
 /** Fills *cfg with zeros and its size; the zero values above mean defaults. */
@@ -126,6 +140,9 @@ UVCC_API int uvcc_link_send_hello(uvcc_link *l, const uint8_t *payload, size_t l
 UVCC_API bool uvcc_link_gapless(const uvcc_link *l);
 /** Nothing queued, nothing unacknowledged. */
 UVCC_API bool uvcc_link_drained(const uvcc_link *l);
+/** The same, and no ACK of ours is due and no transmit is out: a peer that sends nothing more has
+ * all that it can want of us, unless it was lost. */
+UVCC_API bool uvcc_link_settled(const uvcc_link *l);
 
 /** 1 and *out, or 0; UVCC_ERR_CRYPTO if sealing failed (sticky: the message is lost, abort).
  * Without memory it returns 0 and the next deadline says when to try again. */

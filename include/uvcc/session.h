@@ -106,7 +106,9 @@ typedef struct uvcc_config_limits {
     uint32_t jobs_max;            /**< compute jobs out at a time, collectives apart; at least 4, 0:
                                        256 */
     uint32_t leaves_max;          /**< transcript leaves of a step; 0: 2^22 */
-    uint64_t reserved[4];         /**< 0 */
+    uint64_t close_ns;            /**< how long a closing session waits for its peers at most, after
+                                       an abort too; 0: 3 s; UVCC_NEVER: as long as it takes */
+    uint64_t reserved[3];         /**< 0 */
 } uvcc_config_limits;
 
 /** Where a job goes on, and what it leaves for going on later. */
@@ -305,8 +307,11 @@ UVCC_API int uvcc_session_input(uvcc_session *s, uint32_t step, uint32_t id, con
 /** An opened output of the last finished or the running step: rows * cols values, valid until the
  * next step that opens it starts. NULL if it is not open. */
 UVCC_API const int64_t *uvcc_session_output(const uvcc_session *s, uint32_t step, uint32_t id);
-/** Steps must not be running. Sends BYE, lets acknowledgements drain, then CLOSED. After an abort
- * it only waits for jobs that are out. */
+/** Steps must not be running. Sends BYE and waits until all that it sent is acknowledged and both
+ * peers' BYEs are here and acknowledged, then CLOSED; after an abort until both peers have ended
+ * too or have its BYE. A byte stream that is closed after its peer's BYE came is not waited for:
+ * the peer has all that it wants. CLOSED comes no later than limits.close_ns, but not before all
+ * jobs are back. Keep the loop turning until then. */
 UVCC_API int uvcc_session_close(uvcc_session *s, uint64_t now);
 /** Stops now: BYE with the reason to both peers, ABORT leaf, event ABORTED. */
 UVCC_API int uvcc_session_abort(uvcc_session *s, uint16_t reason, uint64_t now);

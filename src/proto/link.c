@@ -16,6 +16,7 @@
 #include "proto/link_keys.h"
 #include "proto/link_pool.h"
 #include "proto/link_rx.h"
+#include "proto/link_send.h"
 #include "proto/link_stream.h"
 #include "proto/link_tx.h"
 #include "proto/mutant.h"
@@ -96,7 +97,7 @@ int uvcc_link_new(uvcc_link **out, const uvcc_link_config *cfg) {
     l->cfg = c;
     l->stats.memory_bytes = sizeof *l;
     l->hash_mul = secret | 1;
-    l->trim_at = UVCC_NEVER;
+    l->trim_at = l->heard_at = UVCC_NEVER;
     uvcci_tx_init(l);
     uvcci_rx_init(l);
     *out = l;
@@ -293,9 +294,27 @@ void uvcc_link_on_timer(uvcc_link *l, uint64_t now) {
     }
 }
 
+static bool ack_due(const uvcc_link *l) {
+    return l->rx.ack_at != UVCC_NEVER || l->tx.outstanding ||
+           (l->tx.scratch != NULL && l->tx.scratch->total != 0);
+}
+
 void uvcc_link_get_stats(const uvcc_link *l, uvcc_link_stats *out) {
     *out = l->stats;
+    out->min_rtt_ns = l->tx.min_rtt;
+    out->heard_ns = l->heard_at;
+    if (l->heard_at != UVCC_NEVER)
+        out->heard_ns = l->heard_at > l->skew ? l->heard_at - l->skew : 0;
+    assert(l->tx.undone >= l->stats.queued_messages);
+    out->unacked_messages = l->tx.undone - l->stats.queued_messages;
     out->packet_bytes = l->cfg.datagram ? l->tx.path.packet : 0;
+    out->stream_up = l->stream_up;
+    out->ack_due = ack_due(l);
+    out->blocked = uvcci_send_blocked(l);
+}
+
+bool uvcc_link_settled(const uvcc_link *l) {
+    return uvcc_link_drained(l) && !ack_due(l);
 }
 
 void uvcc_link_digest(const uvcc_link *l, uint8_t out[32]) {

@@ -27,6 +27,13 @@ static inline uint64_t uvcci_max64(uint64_t a, uint64_t b) {
     return a > b ? a : b;
 }
 
+/* The peer lives: something new of it came, that nobody else can have sent and that is no replay.
+ * PINGs are none, so both ends of an idle link ask and hear an answer. */
+static inline void uvcci_heard(uvcc_link *l) {
+    l->heard_at = l->now;
+    l->tx.alive_at = uvcci_later(l->now, l->cfg.keepalive_ns);
+}
+
 static inline uint64_t uvcci_msg_cost(uint32_t len) {
     return (uint64_t)len + UVCCI_MSG_OVERHEAD_BYTES;
 }

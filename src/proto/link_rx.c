@@ -269,8 +269,11 @@ static int take_control(uvcc_link *l, const uvcc_frame_header *h, const uint8_t 
         uvcci_link_give(l, tmp, len, UVCC_MEM_STATE);
     if (err != 0 && sealed)
         violate(l, why);
-    if (sealed && l->tx.ack_counter != counter) /* no replay */
-        suspect_note(l, SUSPECT_CONTROL, false);
+    if (l->tx.ack_counter != counter) { /* no replay */
+        uvcci_heard(l);
+        if (sealed)
+            suspect_note(l, SUSPECT_CONTROL, false);
+    }
     if (err == 0 && !sealed && !hello)
         uvcci_tx_cum(l, h->ack);
     return err;
@@ -306,7 +309,6 @@ static int frame_known(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *
         l->stats.duplicates++;
         l->rx.repeats++;
         uvcci_ack_within(l, l->cfg.ack_delay_ns); /* whatever the rate of repetitions is */
-        l->tx.alive_at = uvcci_later(l->now, l->cfg.keepalive_ns);
         return 0;
     case UVCCI_FOREIGN: /* a peer with another sid_job has another tag: its HELLO says so */
         if (uvcci_rx_foreign_hello(l, h) && payload != NULL)
@@ -322,27 +324,20 @@ static int frame_known(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *
     }
 }
 
-/* Only a frame without fault is a sign of life. */
-static int frame_end(uvcc_link *l, int err) {
-    if (err == 0)
-        l->tx.alive_at = uvcci_later(l->now, l->cfg.keepalive_ns);
-    return err;
-}
-
 int uvcci_rx_take(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *header,
                   const uint8_t *payload) {
     int err = frame_known(l, h, payload);
     if (err != NEW_FRAME)
         return err;
-    bool control = uvcc_frame_kind_class(h->kind) == UVCC_CLASS_CONTROL;
-    return frame_end(l, control ? take_control(l, h, header, payload)
-                                : take_data(l, h, header, payload));
+    return uvcc_frame_kind_class(h->kind) == UVCC_CLASS_CONTROL
+               ? take_control(l, h, header, payload)
+               : take_data(l, h, header, payload);
 }
 
 int uvcci_rx_take_gathered(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *header,
                            uint8_t *payload) {
     int err = frame_known(l, h, payload);
-    return err != NEW_FRAME ? err : frame_end(l, open_then_place(l, h, header, payload, payload));
+    return err != NEW_FRAME ? err : open_then_place(l, h, header, payload, payload);
 }
 
 int uvcci_rx_packet(uvcc_link *l, const uint8_t *data, size_t len) {

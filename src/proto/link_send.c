@@ -93,6 +93,8 @@ int uvcc_link_send(uvcc_link *l, uvcc_link_msg *m, uint32_t step, uint32_t op_id
     m->state = MSG_SENT;
     uvcci_link_queue_push(&l->tx.cls[m->cls], m);
     l->tx.undone++;
+    l->stats.queued_messages++;
+    l->stats.queued_bytes += m->len;
     return 0;
 }
 
@@ -117,6 +119,7 @@ void uvcci_send_begin(uvcc_link *l, uvcc_link_msg *m) {
     assert(c->begun_bytes <= c->credit || UVCCI_MUTANT(5));
     c->begun_bytes += uvcci_msg_cost(m->len);
     l->stats.messages_tx++;
+    l->stats.queued_messages--;
     *(m->cls == UVCC_CLASS_KEYS ? &l->stats.payload_keys_tx : &l->stats.payload_online_tx) +=
         m->len;
 }
@@ -134,6 +137,7 @@ bool uvcci_send_blocked(const uvcc_link *l) {
 void uvcci_send_done(uvcc_link *l, uvcc_link_msg *m) {
     assert(l->tx.undone != 0 && m->state == MSG_SENT && m->frames == 0 && m->cut == m->len);
     l->tx.undone--;
+    l->stats.unacked_bytes -= m->len;
     if (l->tx.scratch != NULL && l->tx.scratch->total != 0) {
         m->next = l->tx.zombies;
         l->tx.zombies = m;

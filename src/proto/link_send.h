@@ -12,6 +12,11 @@
 uvcc_link_msg *uvcci_send_next(const uvcci_tx_class *c);
 /* Takes its credit and the top of the class's stack of begun ones. */
 void uvcci_send_begin(uvcc_link *l, uvcc_link_msg *m);
+/* `len` more bytes of a message went into a frame. */
+static inline void uvcci_send_moved(uvcc_link *l, uint32_t len) {
+    l->stats.queued_bytes -= len;
+    l->stats.unacked_bytes += len;
+}
 /* A class can send nothing until the peer grants more credit. */
 bool uvcci_send_blocked(const uvcc_link *l);
 /* All of it is acknowledged: its memory goes back, as soon as no transmit points there. */

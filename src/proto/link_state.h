@@ -286,6 +286,7 @@ struct uvcc_link {
     uint64_t hash_mul;   /* a secret choice of hash: peers pick the ids */
     uint64_t trim_at;    /* caches go back then if the link is idle */
     uint64_t data_bytes; /* of message buffers in use */
+    uint64_t heard_at;   /* see uvcci_heard(); NEVER: not yet */
     uvcci_spares *spares;
     uint32_t run, step;
     uint32_t generation; /* of the last object that a pool gave out */

@@ -160,7 +160,6 @@ static int partial_end(uvcc_link *l) {
             return err == UVCC_ERR_NOMEM ? err : UVCC_ERR_FRAME;
     }
     l->stats.frames_rx++;
-    l->tx.alive_at = uvcci_later(l->now, l->cfg.keepalive_ns);
     uvcci_place p = partial_place(l);
     in->mode = MODE_SKIP;
     in->header_got = 0;

@@ -292,6 +292,7 @@ static int cut(uvcc_link *l, uvcc_link_msg *m, uint32_t len) {
         uvcci_flight_sent(l, seq, f);
     m->frames++;
     m->cut += len;
+    uvcci_send_moved(l, len);
     if (m->cut == m->len)
         l->tx.cls[m->cls].begun = m->next;
     return 0;

@@ -957,6 +957,95 @@ static void pings(void **state) {
 
 /* ---- HELLO, steps, streams ---- */
 
+/* Only what is new and the peer's own tells that it lives: a data frame, an ACK; neither their
+ * repetitions nor PINGs, which anybody can send again. Both ends of an idle link ask, so both hear
+ * an answer. */
+static void signs_of_life(void **state) {
+    (void)state;
+    fill_content();
+    for (uint8_t suite = 0; suite < 3; suite++)
+        for (int datagram = 0; datagram < 2; datagram++) {
+            fix f;
+            begin(&f, datagram != 0, suite, NULL);
+            sent(&f, NULL, 0);
+            assert_true(stats(&f).heard_ns == UVCC_NEVER);
+            grant(&f);
+            uint64_t heard = f.now;
+            assert_int_equal(stats(&f).heard_ns, heard);
+            f.now += SIM_MS;
+            uvcc_frame_header h = control_header(&f, UVCC_FRAME_PING, 4);
+            static const uint8_t zeros[4];
+            assert_int_equal(feed_frame(&f, &h, zeros), 0);
+            assert_int_equal(stats(&f).heard_ns, heard);
+            assert_int_equal(feed_piece(&f, 1, 1, 700, 0, 700), 0);
+            heard = f.now;
+            assert_int_equal(stats(&f).heard_ns, heard);
+            f.now += SIM_MS;
+            assert_int_equal(feed_piece(&f, 1, 1, 700, 0, 700), 0); /* again */
+            assert_int_equal(stats(&f).duplicates, 1);
+            assert_int_equal(stats(&f).heard_ns, heard);
+            ack a = {.cum = seq(&f, 0)};
+            assert_int_equal(feed_ack(&f, &a), 0);
+            assert_int_equal(stats(&f).heard_ns, heard += SIM_MS);
+            sent(&f, NULL, 0);
+            /* PINGs of the peer do not keep ours back. */
+            uint64_t asked = 0;
+            for (unsigned k = 0; k < 25; k++) {
+                f.now += 1000 * SIM_MS;
+                assert_int_equal(feed_frame(&f, &h, zeros), 0);
+                uvcc_link_on_timer(f.l, f.now);
+                asked += sent_of_kind(&f, UVCC_FRAME_PING, NULL);
+            }
+            assert_int_equal(asked, 2);
+            expect_message(&f, 1, 700);
+            end(&f);
+        }
+}
+
+/* What is queued and unacknowledged, from queueing to the last ACK. */
+static void what_is_on_its_way(void **state) {
+    (void)state;
+    for (int datagram = 0; datagram < 2; datagram++) {
+        fix f;
+        begin(&f, datagram != 0, 1, NULL);
+        sent(&f, NULL, 0);
+        assert_true(uvcc_link_settled(f.l));
+        message(&f, UVCC_FRAME_OPEN_BATCH, 700, 1, 0);
+        message(&f, UVCC_FRAME_OPEN_BATCH, 300, 2, 0);
+        sent(&f, NULL, 0);
+        uvcc_link_stats s = stats(&f);
+        assert_true(s.blocked && s.queued_messages == 2 && s.queued_bytes == 1000);
+        assert_true(s.unacked_messages == 0 && s.unacked_bytes == 0);
+        assert_int_equal(s.packet_bytes, datagram ? 1232 : 0);
+        assert_int_equal(s.stream_up, !datagram);
+        grant(&f);
+        sent(&f, NULL, 0);
+        s = stats(&f);
+        assert_true(!s.blocked && s.queued_messages == 0 && s.queued_bytes == 0);
+        assert_true(s.unacked_messages == 2 && s.unacked_bytes == 1000);
+        ack a = {.cum = seq(&f, 1)};
+        assert_int_equal(feed_ack(&f, &a), 0);
+        s = stats(&f);
+        assert_true(s.unacked_messages == 1 && s.unacked_bytes == 300);
+        a.cum = seq(&f, 2);
+        assert_int_equal(feed_ack(&f, &a), 0);
+        s = stats(&f);
+        assert_true(s.unacked_messages == 0 && s.unacked_bytes == 0);
+        assert_true(uvcc_link_drained(f.l) && uvcc_link_settled(f.l));
+        /* An ACK that is due, or on its way out, is still ours to send. */
+        assert_int_equal(feed_piece(&f, 1, 1, 700, 0, 700), 0);
+        expect_message(&f, 1, 700);
+        assert_true(uvcc_link_drained(f.l) && !uvcc_link_settled(f.l));
+        f.now += SIM_MS;
+        uvcc_transmit t;
+        assert_int_equal(uvcc_link_poll_transmit(f.l, &t, f.now), 1);
+        assert_false(uvcc_link_settled(f.l));
+        assert_int_equal(uvcc_link_transmit_done(f.l, t.id, t.total, f.now), 0);
+        assert_true(uvcc_link_settled(f.l));
+        end(&f);
+    }
+}
+
 static void hellos(void **state) {
     (void)state;
     fix f;
@@ -1627,6 +1716,8 @@ int main(void) {
         cmocka_unit_test(flips_and_truncations),
         cmocka_unit_test(hostile_acks),
         cmocka_unit_test(pings),
+        cmocka_unit_test(signs_of_life),
+        cmocka_unit_test(what_is_on_its_way),
         cmocka_unit_test(hellos),
         cmocka_unit_test(steps),
         cmocka_unit_test(every_split),

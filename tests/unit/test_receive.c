@@ -122,7 +122,7 @@ static bool make(fixture *f, const uvcci_instance *r, unsigned round, uint32_t p
 
 static unsigned taken(const fixture *f) {
     unsigned n = 0;
-    for (const uvcci_rx *rx = f->s->rx_pending; rx != NULL; rx = rx->next)
+    for (const uvcci_rx *rx = f->s->rx_pending.first; rx != NULL; rx = rx->next)
         n++;
     return n;
 }
@@ -316,11 +316,32 @@ static void test_no_memory(void **state) {
     end(&f);
 }
 
+/* Messages wait for their hashes in the order in which they came, and one more costs the same
+ * however many wait: with a walk to the end this test would run for minutes. */
+static void test_queue(void **state) {
+    (void)state;
+    enum { MANY = 300000 };
+    uvcci_rx *all = calloc(MANY, sizeof *all);
+    uvcci_rx_queue q = {0};
+    assert_non_null(all);
+    for (unsigned round = 0; round < 2; round++) { /* it can be emptied and filled again */
+        for (uint32_t i = 0; i < MANY; i++)
+            uvcci_rx_queue_put(&q, &all[i]);
+        for (uint32_t i = 0; i < MANY; i++)
+            assert_ptr_equal(uvcci_rx_queue_take(&q), &all[i]);
+        assert_null(uvcci_rx_queue_take(&q));
+    }
+    uvcci_rx_queue_put(&q, &all[1]);
+    assert_ptr_equal(uvcci_rx_queue_take(&q), &all[1]);
+    free(all);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_against_plan), cmocka_unit_test(test_places),
         cmocka_unit_test(test_keys_twice),   cmocka_unit_test(test_done_ops),
         cmocka_unit_test(test_early_audit),  cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_queue),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,6 +44,25 @@ typedef struct uvcci_rx {
     uvcc_hash_item item;
 } uvcci_rx;
 
+/* Messages in the order in which they came. Put and taken in constant time: a peer decides how many
+ * wait. */
+typedef struct uvcci_rx_queue {
+    uvcci_rx *first, *last;
+} uvcci_rx_queue;
+
+static inline void uvcci_rx_queue_put(uvcci_rx_queue *q, uvcci_rx *rx) {
+    rx->next = NULL;
+    *(q->first != NULL ? &q->last->next : &q->first) = rx;
+    q->last = rx;
+}
+
+static inline uvcci_rx *uvcci_rx_queue_take(uvcci_rx_queue *q) {
+    uvcci_rx *rx = q->first;
+    if (rx != NULL)
+        q->first = rx->next;
+    return rx;
+}
+
 /* A message being filled. */
 typedef struct uvcci_tx {
     uvcc_link_msg *msg;
@@ -200,7 +219,7 @@ typedef struct uvcci_buffer {
 typedef struct uvcci_peer {
     uvcc_link *link;
     bool keyed, restarted; /* the link has keys; the event went out */
-    bool bye;
+    bool bye, ended;       /* its BYE came; ... with the reason of an abort */
     /* STEP by step mod 4 and AUDIT by parity, that came before we could use them */
     bool step_here[4], audit_here[2];
     uvcci_step_msg step_msg[4];
@@ -256,10 +275,10 @@ struct uvcc_session {
     uint8_t last_root[32];
     bool have_root;
     uvcc_session_stats stats;
-    uint32_t poll_peer;   /* fairness of poll_transmit */
-    uvcci_rx *rx_pending; /* received, waiting for a hash job */
-    uvcci_rx *rx_out;     /* their hash job is out */
-    uvcci_set *sets;      /* PERSIST tensors being set by the host */
+    uint32_t poll_peer;        /* fairness of poll_transmit */
+    uvcci_rx_queue rx_pending; /* received, waiting for a hash job */
+    uvcci_rx *rx_out;          /* their hash job is out */
+    uvcci_set *sets;           /* PERSIST tensors being set by the host */
     uvcci_checkpoint checkpoint;
     uvcci_stored_bundle *bundles;       /* bundles, oldest first */
     uint32_t tensors_at;                /* the step that the PERSIST tensors stand before */

@@ -12,6 +12,26 @@
 #include "proto/mutant.h"
 #include <assert.h>
 
+static void on_bye(uvcc_session *s, uint8_t peer, const uvcc_link_rx *m) {
+    uvcci_peer *p = &s->peer[peer];
+    uint16_t reason;
+    if (uvcci_bye_decode(&reason, m->data, m->len) != 0) {
+        uvcci_abort(s, UVCC_ABORT_BATCH, "a BYE message is malformed");
+        return;
+    }
+    const bool first = !p->bye;
+    p->bye = true;
+    p->ended |= reason != UVCC_ABORT_NONE;
+    if (reason == UVCC_ABORT_SKS) /* of a step that may be finished here */
+        uvcci_abort_at(s, m->step, reason, "a peer found that the check of a product failed");
+    else if (reason != UVCC_ABORT_NONE)
+        uvcci_abort(s, UVCC_ABORT_PEER, uvcc_abort_text(reason));
+    else if (first)
+        uvcci_event_push(
+            s, &(uvcc_event){
+                   .kind = UVCC_EVENT_PEER_BYE, .peer = peer, .run = s->run, .step = s->step});
+}
+
 /* A message that is taken here is accepted (the peer may forget it) and released (its memory goes
  * back) at once; a batch is accepted when its leaf stands, and released by the op that used it. */
 static void on_message(uvcc_session *s, uint8_t peer, const uvcc_link_rx *m) {
@@ -38,18 +58,7 @@ static void on_message(uvcc_session *s, uint8_t peer, const uvcc_link_rx *m) {
         uvcci_step_on_audit(s, peer, m->data, m->len);
         break;
     case UVCC_FRAME_BYE:
-        if (uvcci_bye_decode(&reason, m->data, m->len) != 0)
-            uvcci_abort(s, UVCC_ABORT_BATCH, "a BYE message is malformed");
-        else if (reason == UVCC_ABORT_SKS) /* of a step that may be finished here */
-            uvcci_abort_at(s, m->step, reason, "a peer found that the check of a product failed");
-        else if (reason != UVCC_ABORT_NONE)
-            uvcci_abort(s, UVCC_ABORT_PEER, uvcc_abort_text(reason));
-        else if (!s->peer[peer].bye) {
-            s->peer[peer].bye = true;
-            uvcci_event_push(
-                s, &(uvcc_event){
-                       .kind = UVCC_EVENT_PEER_BYE, .peer = peer, .run = s->run, .step = s->step});
-        }
+        on_bye(s, peer, m);
         break;
     default: /* batches: accepted and released by their op */
         reason = uvcci_op_receive(s, peer, m);
@@ -81,31 +90,53 @@ static bool advance_messages(uvcc_session *s) {
 }
 
 static void advance_rx_jobs(uvcc_session *s) {
-    while (s->rx_pending != NULL && !uvcci_jobs_full(&s->jobs)) {
-        uvcci_rx *rx = s->rx_pending;
-        s->rx_pending = rx->next;
+    while (s->rx_pending.first != NULL && !uvcci_jobs_full(&s->jobs)) {
+        uvcci_rx *rx = uvcci_rx_queue_take(&s->rx_pending);
         rx->next = s->rx_out;
         s->rx_out = rx;
         uvcci_jobs_push(&s->jobs, &rx->task, 1, UVCCI_JOB_RX, 0, rx);
     }
 }
 
-static bool drained(const uvcc_session *s, bool with_bye) {
-    for (uint8_t p = 0; p < 3; p++)
-        if (p != s->party && s->peer[p].link != NULL && /* a load that failed may have made one */
-            (!uvcc_link_drained(s->peer[p].link) ||
-             (with_bye && !(s->peer[p].bye && uvcc_link_gapless(s->peer[p].link)))))
-            return false;
-    return true;
+/* What an aborted session still takes: that its peers end too. All else is dropped unaccepted. */
+static void take_byes(uvcc_session *s) {
+    for (uint8_t p = 0; p < 3; p++) {
+        uvcc_link *l = p != s->party ? s->peer[p].link : NULL;
+        uvcc_link_rx m;
+        uint16_t reason;
+        while (l != NULL && uvcc_link_poll_message(l, &m) == 1) {
+            if (m.kind == UVCC_FRAME_BYE && uvcci_bye_decode(&reason, m.data, m.len) == 0) {
+                s->peer[p].bye = true;
+                s->peer[p].ended |= reason != UVCC_ABORT_NONE;
+                (void)uvcc_link_accept(l, m.token, s->now);
+            }
+            (void)uvcc_link_release(l, m.token, s->now);
+        }
+    }
+}
+
+/* Nothing more is to come of a peer, and nothing more of ours is to reach it. One that aborted
+ * takes nothing but the acknowledgement of its BYE. One that closed its stream after its BYE is
+ * gone; if it was the network that closed it, the peer may miss our BYE, and waits out its time. */
+static bool parted(const uvcc_session *s, uint8_t p) {
+    const uvcci_peer *peer = &s->peer[p];
+    uvcc_link_stats l;
+    if (peer->link == NULL) /* a load that failed may have made one */
+        return true;
+    if (s->state == UVCCI_SESSION_CLOSING && !(peer->bye && uvcc_link_gapless(peer->link)))
+        return false; /* its BYE may overtake what it sent before */
+    if (uvcc_link_settled(peer->link))
+        return true;
+    uvcc_link_get_stats(peer->link, &l);
+    return (peer->bye && !s->cfg.links.datagram && !l.stream_up) || (peer->ended && !l.ack_due);
 }
 
 static void advance_close(uvcc_session *s) {
     if (s->close_deadline == UVCC_NEVER || s->state == UVCCI_SESSION_CLOSED ||
         (s->jobs.out != 0 && !UVCCI_MUTANT(13)))
         return;
-    bool quiet = s->state == UVCCI_SESSION_CLOSING
-                     ? drained(s, true)
-                     : s->state != UVCCI_SESSION_ABORTED || drained(s, false);
+    bool linked = s->state == UVCCI_SESSION_CLOSING || s->state == UVCCI_SESSION_ABORTED;
+    bool quiet = !linked || (parted(s, uvcci_next_party(s)) && parted(s, uvcci_prev_party(s)));
     if (!quiet && s->now < s->close_deadline)
         return;
     s->state = UVCCI_SESSION_CLOSED;
@@ -130,5 +161,7 @@ void uvcci_dispatch(uvcc_session *s) {
         any |= uvcci_beaver_advance(s);
         any |= uvcci_ops_advance(s);
     }
+    if (s->state == UVCCI_SESSION_ABORTED)
+        take_byes(s);
     advance_close(s);
 }

@@ -149,12 +149,8 @@ static void queue_hash(uvcc_session *s, uvcci_rx *rx) {
         .mode = UVCC_HASH_SALTED, .data = rx->data, .len = rx->len, .out = rx->digest};
     memcpy(rx->item.key, rx->instance->step->salt[rx->peer], 32);
     rx->task = (uvcc_task){.kind = UVCC_TASK_HASH, .u.hash = {.items = &rx->item, .count = 1}};
-    rx->next = NULL;
     rx->instance->step->hashing++;
-    uvcci_rx **tail = &s->rx_pending;
-    while (*tail != NULL)
-        tail = &(*tail)->next;
-    *tail = rx;
+    uvcci_rx_queue_put(&s->rx_pending, rx);
 }
 
 uint16_t uvcci_op_receive(uvcc_session *s, uint8_t peer, const uvcc_link_rx *m) {

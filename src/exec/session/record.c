@@ -407,7 +407,8 @@ static const member members[] = {MEMBER(flags),
                                  MEMBER(checks.bundles),
                                  MEMBER(checks.sks_refused),
                                  MEMBER(checks.sks_override),
-                                 MEMBER(checks.sks_step)};
+                                 MEMBER(checks.sks_step),
+                                 MEMBER(limits.close_ns)};
 enum { MEMBER_COUNT = sizeof members / sizeof members[0] };
 
 size_t uvcci_record_config_bytes(void) {

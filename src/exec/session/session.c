@@ -16,8 +16,6 @@
 #include <assert.h>
 #include <string.h>
 
-#define CLOSE_NS 3000000000ull /* how long close waits for peers */
-
 /* ---- configuration and life ---- */
 
 int uvcc_config_default(uvcc_config *cfg, size_t cfg_size) {
@@ -106,6 +104,8 @@ static int config_take(uvcc_session *s, const uvcc_config *in) {
         c->limits.keys_ahead_bytes = 32ull << 20;
     if (c->links.hello_repeat_ns == 0)
         c->links.hello_repeat_ns = 200000000ull;
+    if (c->limits.close_ns == 0)
+        c->limits.close_ns = 3000000000ull;
     if (c->limits.triples_ahead_bytes == 0)
         c->limits.triples_ahead_bytes = 64ull << 20;
     if (c->triples.only ? c->resume.checkpoint_every != 0 : c->triples.run != 0)
@@ -188,7 +188,7 @@ void uvcci_session_free(uvcc_session *s) {
         return;
     for (unsigned i = 0; i < 2; i++)
         uvcci_step_free(s, &s->ctx[i]);
-    free_rx_list(s, s->rx_pending);
+    free_rx_list(s, s->rx_pending.first);
     free_rx_list(s, s->rx_out);
     while (s->sets != NULL) {
         uvcci_set *next = s->sets->next;
@@ -242,6 +242,11 @@ static void set_now(uvcc_session *s, uint64_t now) {
     uint64_t inside = now + s->skew < end ? now + s->skew : end;
     if (inside > s->now)
         s->now = inside;
+}
+
+/* A time from now on; before NEVER, however long it is. */
+static uint64_t later(uint64_t now, uint64_t by) {
+    return by < UVCC_NEVER - 1 - now ? now + by : UVCC_NEVER - 1;
 }
 
 static bool peer_ok(const uvcc_session *s, uint8_t peer) {
@@ -394,7 +399,10 @@ int uvcci_session_transmit_done(uvcc_session *s, uint8_t peer, uint64_t id, size
     if (!peer_ok(s, peer))
         return UVCC_ERR_USAGE;
     set_now(s, now);
-    return uvcc_link_transmit_done(s->peer[peer].link, id, bytes, s->now);
+    int rc = uvcc_link_transmit_done(s->peer[peer].link, id, bytes, s->now);
+    if (rc == 0 && s->close_deadline != UVCC_NEVER) /* it may have been what CLOSED waited for */
+        uvcci_dispatch(s);
+    return rc;
 }
 
 int uvcci_session_poll_job(uvcc_session *s, const uvcc_job **out) {
@@ -535,7 +543,7 @@ int uvcci_session_close(uvcc_session *s, uint64_t now) {
         s->state = UVCCI_SESSION_CLOSED;
         return 0;
     }
-    s->close_deadline = s->now + CLOSE_NS;
+    s->close_deadline = later(s->now, s->cfg.limits.close_ns);
     uvcci_dispatch(s);
     return 0;
 }
