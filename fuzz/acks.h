@@ -1,5 +1,5 @@
 /* acks.h - one link that sends, and an authenticated peer whose acknowledgements are a program of
- * inputs: any cumulative ack, any ranges, any counter, credit and PING size, sealed with the right
+ * inputs: any cumulative ack, any ranges, any counter, credit and counts, sealed with the right
  * keys, between sends, timers, idle times in which caches are trimmed, transmits that are held, and
  * streams that come back. fuzz_link_acks.c reads the program from the fuzzer, test_link_acks.c from
  * seeded random bytes.
@@ -130,7 +130,7 @@ static inline void acks_check(acks_world *w) {
     fuzz_link_check(&w->f);
     FUZZ_CHECK(l->tx.cum < l->tx.next && w->top < l->tx.next);
     if (uvcc_link_drained(l))
-        FUZZ_CHECK(l->tx.cum == l->tx.next - 1 && l->tx.unacked == 0);
+        FUZZ_CHECK(l->tx.cum == l->tx.next - 1 && l->tx.unreceived == 0);
 }
 
 /* Timers that are due fire; then nothing is due, whether a transmit is out or not. */
@@ -307,7 +307,7 @@ static inline void acks_ranges(acks_world *w, fuzz_in *in, uint8_t how, uvcci_ac
 /* One ACK out of the input. Three bytes say which. */
 static inline void acks_ack(acks_world *w, fuzz_in *in) {
     uint8_t how = fuzz_u8(in), ranges = fuzz_u8(in), rest = fuzz_u8(in);
-    uvcci_ack a = {.ping_bytes = 0, .credit = {UINT64_C(1) << 24, UINT64_C(1) << 24}};
+    uvcci_ack a = {.credit = {UINT64_C(1) << 24, UINT64_C(1) << 24}};
     a.cum = acks_cum(w, in, how);
     acks_ranges(w, in, ranges, &a);
     a.counter = w->counter + 1;
@@ -329,8 +329,12 @@ static inline void acks_ack(acks_world *w, fuzz_in *in) {
     }
     if ((how & 0x80) != 0)
         a.credit[rest >> 3 & 1] = (how & 0x40) != 0 ? fuzz_u64(in) : 0;
-    if ((how & 0x20) != 0)
-        a.ping_bytes = (how & 0x10) != 0 ? fuzz_u32(in) : 1400;
+    a.ping_number = (how & 0x20) != 0 ? w->f.l->tx.pings : 0;
+    if ((how & 0x10) != 0) { /* PINGs that were never sent, repeats and marks that never were */
+        a.ping_number += fuzz_u8(in);
+        a.repeats = fuzz_u32(in);
+        a.ce_packets = fuzz_u16(in);
+    }
     if ((rest & 0xF0) == 0xF0)
         a.counter = fuzz_u64(in);
     acks_tell(w, &a);
@@ -446,7 +450,7 @@ static inline void acks_finish(acks_world *w) {
     }
     if (w->mute || l->tx.fatal != 0)
         return;
-    FUZZ_CHECK(uvcc_link_drained(l) && l->tx.unacked == 0);
+    FUZZ_CHECK(uvcc_link_drained(l) && l->tx.unreceived == 0);
     for (int i = 0; i < 1000 && w->f.mem.live_bytes > w->idle; i++) { /* the path is probed */
         w->f.now += 110 * FUZZ_MS;
         acks_timers(w);

@@ -80,8 +80,11 @@ static uint32_t change_ack(uvcc_link *peers, uint8_t *p, uint32_t len, fuzz_in *
         a.counter = how & 8 ? fuzz_u64(in) : a.counter + fuzz_u8(in) - 8;
     if (how & 16)
         a.credit[how >> 5 & 1] = how & 64 ? fuzz_u64(in) : a.credit[how >> 5 & 1] - fuzz_u8(in);
-    if (how & 128)
-        a.ping_bytes = fuzz_u32(in);
+    if (how & 128) {
+        a.ping_number = fuzz_u8(in);
+        a.repeats = fuzz_u32(in);
+        a.ce_packets = fuzz_u16(in);
+    }
     return (uint32_t)uvcci_ack_encode(&a, p);
 }
 

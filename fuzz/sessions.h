@@ -275,6 +275,7 @@ static inline void feed(world *w, uint8_t i, uint8_t from, const uint8_t *data, 
     FUZZ_CHECK(err <= 0);
     if (err == UVCC_ERR_STREAM_BROKEN || (err == UVCC_ERR_NOMEM && !w->datagram)) {
         FUZZ_CHECK(!w->datagram);
+        w->now += w->traitor ? 10 * FUZZ_MS : 0; /* it may break again and again */
         stream(w, i, from, true);
     }
 }
