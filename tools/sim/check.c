@@ -2,13 +2,14 @@
  * must hold all the time is checked where it happens. */
 #include "world.h"
 
-#define MEMORY_SLACK (1u << 20)
-#define MEMORY_TIMES 4u
-#define FRAMES_TIMES 4u
-#define FRAMES_SLACK 400u
-#define INPUT_FRAMES 400u
+#define MEMORY_SLACK  (1u << 20)
+#define MEMORY_TIMES  4u
+#define FRAMES_TIMES  4u
+#define FRAMES_SLACK  400u
+#define INPUT_FRAMES  400u
+#define NEEDLESS_MOST 0.2
 
-/* An unaccepted message is not acknowledged, so its sender tries on. */
+/* The cumulative ack has not passed an unaccepted message, so its sender asks on. */
 void sim_check_held(sim_world *w) {
     uint64_t rto = w->plan->rto_max_ns != 0 ? w->plan->rto_max_ns : 2 * SIM_S;
     uint64_t off = SIM_BIT(SIM_CLOCK_AHEAD) | SIM_BIT(SIM_CLOCK_STOP) | SIM_BIT(SIM_CLOCK_BACK) |
@@ -25,13 +26,54 @@ void sim_check_held(sim_world *w) {
             held |= p->jobs[k].receives && p->jobs[k].due == UVCC_NEVER &&
                     now - p->jobs[k].since > 3 * rto;
         for (uint32_t q = 0; q < w->nodes; q++)
-            heard = w->pipe[q][i].data_at > heard ? w->pipe[q][i].data_at : heard;
+            heard = w->pipe[q][i].asked_at > heard ? w->pipe[q][i].asked_at : heard;
         if (held && now - heard > 2 * rto)
             sim_fail(w,
-                     "party %u did not accept a message yet, but nobody has sent it again for %.2f "
-                     "s; retransmissions are %.2f s apart at most",
+                     "party %u did not accept a message yet, but nobody has asked for it for %.2f "
+                     "s; that happens every %.2f s at least",
                      p->index, (double)(now - heard) * 1e-9, (double)rto * 1e-9);
     }
+}
+
+/* Where only the path changes, or what a sender is used to. */
+bool sim_path_judged(const sim_world *w) {
+    uint64_t off = SIM_BIT(SIM_CUT) | SIM_BIT(SIM_STALL) | SIM_BIT(SIM_DROP) |
+                   SIM_BIT(SIM_BANDWIDTH) | SIM_BIT(SIM_BOTTLENECK) | SIM_BIT(SIM_CLOCK_AHEAD) |
+                   SIM_BIT(SIM_CLOCK_STOP) | SIM_BIT(SIM_CLOCK_BACK) | SIM_BIT(SIM_RESTART) |
+                   SIM_BIT(SIM_HOSTILE) | SIM_BIT(SIM_ALLOC) | SIM_BIT(SIM_ACKS) |
+                   SIM_BIT(SIM_CORRUPT) | SIM_BIT(SIM_TRUNCATE);
+    return (w->plan->faults & off) == 0 && w->out->aborts == 0;
+}
+
+/* What a path stopped carrying is not left behind. */
+void sim_check_path(sim_world *w) {
+    uint64_t now = sim_now(w);
+    for (uint32_t a = 0; a < w->nodes && sim_path_judged(w); a++)
+        for (uint32_t b = 0; b < w->nodes; b++) {
+            const sim_pipe *pipe = &w->pipe[a][b];
+            if (pipe->lost_seq != 0 && now - pipe->lost_at > SIM_PATH_NS && !w->party[a].closed &&
+                !w->party[b].closed)
+                sim_fail(w, "party %u: what the path stopped carrying did not go again for %.2f s",
+                         a % 3, (double)(now - pipe->lost_at) * 1e-9);
+        }
+}
+
+/* Where nothing is lost and nobody troubles clocks, hardly a frame goes twice: what takes time to
+ * be accepted was told to have come. */
+static void check_needless(sim_party *p, const uvcc_session_stats *st) {
+    sim_world *w = p->w;
+    uint64_t fine = SIM_BIT(SIM_ACCEPT) | SIM_BIT(SIM_JOB_LATE) | SIM_BIT(SIM_JOB_SHUFFLE) |
+                    SIM_BIT(SIM_JOB_TWICE) | SIM_BIT(SIM_JOB_STALE) | SIM_BIT(SIM_SAME_RANDOM) |
+                    SIM_BIT(SIM_SPLIT) | SIM_BIT(SIM_COALESCE) | SIM_BIT(SIM_DISCONNECT) |
+                    SIM_BIT(SIM_PARTIAL) | SIM_BIT(SIM_JOB_LOST);
+    if (!w->plan->datagram || (w->plan->faults & ~fine) != 0 || w->out->aborts != 0)
+        return;
+    double part = (double)st->retransmissions / (double)(st->messages + 100);
+    if (part > w->out->needless)
+        w->out->needless = part;
+    if (part > NEEDLESS_MOST)
+        sim_fail(w, "party %u sends %llu frames again that came, of %llu messages", p->index,
+                 (unsigned long long)st->retransmissions, (unsigned long long)st->messages);
 }
 
 /* What the session counted is what its host did, and it took no more memory than it may. */
@@ -60,6 +102,7 @@ void sim_check_end(sim_party *p) {
     if (!p->aborted && w->out->aborts == 0 && st.leaves != leaves)
         sim_fail(w, "party %u: %llu leaves, not %llu", p->index, (unsigned long long)st.leaves,
                  (unsigned long long)leaves);
+    check_needless(p, &st);
     if (w->clean == NULL || p->triangle != 0)
         return;
     double usual = (double)w->clean->memory_peak[p->index];

@@ -39,6 +39,11 @@ void sim_jobs_take(sim_party *p) {
             j->due += sim_below(&w->r[SIM_JOB_SHUFFLE], 100000);
         if (sim_strikes(w, SIM_JOB_LATE))
             j->due += sim_below(&w->r[SIM_JOB_LATE], 30 * SIM_MS);
+        if (j->receives && sim_on(w, SIM_ACCEPT)) { /* no message is accepted before */
+            uint64_t some = 10 * SIM_MS + sim_below(&w->r[SIM_ACCEPT], 90 * SIM_MS);
+            j->due += some;
+            w->out->injected++;
+        }
         if (sim_strikes(w, SIM_JOB_FAIL))
             j->fail = true;
         if (sim_strikes(w, SIM_JOB_LOST)) {

@@ -89,7 +89,7 @@ typedef struct totals {
     uint64_t seeds, failures, first_failure, messages, injected, restarts, aborts, digest;
     uint64_t shown;
     double seconds;
-    double memory_ratio, frames_ratio, input_frames;
+    double memory_ratio, frames_ratio, input_frames, needless;
 } totals;
 
 static uint64_t *listed; /* seeds of --list; NULL: first, first + 1, ... */
@@ -201,6 +201,7 @@ static void count(const options *o, totals *t, const note *n) {
     t->memory_ratio = max(t->memory_ratio, x->memory_ratio);
     t->frames_ratio = max(t->frames_ratio, x->frames_ratio);
     t->input_frames = max(t->input_frames, x->input_frames);
+    t->needless = max(t->needless, x->needless);
     if (x->failed)
         failed(o, t, n->seed, x->why);
 }
@@ -299,8 +300,8 @@ static void print_summary(const options *o, const totals *t) {
                   t->seeds, t->failures, t->messages, t->injected, t->restarts, t->aborts,
                   t->digest, t->seconds > 0 ? (double)t->seeds / t->seconds : 0);
     if (o->verbose)
-        (void)fprintf(to, "memory %.2f of usual, frames %.2f, burst %.2f\n", t->memory_ratio,
-                      t->frames_ratio, t->input_frames);
+        (void)fprintf(to, "memory %.2f of usual, frames %.2f, burst %.2f, needless %.3f\n",
+                      t->memory_ratio, t->frames_ratio, t->input_frames, t->needless);
 }
 
 /* ---- options ---- */

@@ -140,7 +140,7 @@ bool sim_transmit(sim_party *p) {
             s->due += sim_some_time(&w->r[SIM_TX_HELD], 1000, 20 * SIM_MS);
             if (sim_below(&w->r[SIM_TX_HELD], 4) == 0) { /* the host could send nothing */
                 s->out = false;
-                w->pipe[p->node][3u * p->triangle + tx.peer].data_at = sim_now(w); /* it tried */
+                w->pipe[p->node][3u * p->triangle + tx.peer].asked_at = sim_now(w); /* it tried */
                 if (uvcc_session_transmit_done(p->s, tx.peer, tx.id, 0, sim_look(p)) != 0)
                     sim_fail(w, "party %u: transmit_done of nothing is refused", p->index);
                 any = true;
@@ -472,6 +472,7 @@ void sim_bury(sim_party *p) {
     uvcc_session_free(p->s);
     p->s = NULL;
     sim_jobs_drop(p);
+    sim_wire_forget(p);
     if (p->mem.live_blocks != 0)
         sim_fail(w, "party %u: %llu blocks are left after free", p->index,
                  (unsigned long long)p->mem.live_blocks);

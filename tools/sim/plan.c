@@ -54,7 +54,9 @@ static const struct {
     [SIM_JOB_STALE] = {2. / 3, 0.3},   [SIM_JOB_LOST] = {1. / 8, 0.02},
     [SIM_JOB_FAIL] = {1. / 24, 0.02},  [SIM_ALLOC] = {1. / 10, 1},
     [SIM_RESTART] = {1. / 4, 1},       [SIM_SAME_RANDOM] = {1. / 2, 1},
-    [SIM_HOSTILE] = {1. / 8, 0.5},
+    [SIM_HOSTILE] = {1. / 8, 0.5},     [SIM_PATH] = {1. / 2, 1},
+    [SIM_BOTTLENECK] = {1. / 3, 1},    [SIM_ACKS] = {1. / 4, 1},
+    [SIM_ACCEPT] = {1. / 2, 1},
 };
 
 /* Rates near 0 are more frequent than those near the greatest. */
@@ -84,6 +86,31 @@ static void draw_link(sim_plan *p) {
     if ((p->faults & SIM_BIT(SIM_BANDWIDTH)) != 0) {
         p->link.bandwidth_bps = bandwidth;
         p->link.queue_bytes = 4096u << sim_below(&r, 12);
+    }
+}
+
+/* Paths that shrink, and may widen again, and ways out that are narrow. Any packet up to 1,232
+ * bytes gets through: that is what every path carries. */
+static void draw_paths(sim_plan *p) {
+    sim_random r = sim_stream(p->seed, SIM_STREAM_PLAN + 51);
+    uint64_t at = sim_below(&r, 2) == 0 ? 1 : 1 + sim_below(&r, p->calm_at_ns);
+    uint64_t again = at + 1 + sim_below(&r, 3 * SIM_S);
+    uint32_t bytes = 1232 + (uint32_t)sim_below(&r, sim_below(&r, 2) == 0 ? 300 : 6900);
+    uint32_t wider = sim_below(&r, 2) == 0 ? 0 : bytes + (uint32_t)sim_below(&r, 4000);
+    bool widens = sim_below(&r, 2) == 0;
+    uint64_t rate = UINT64_C(1000000) << sim_below(&r, 7);
+    uint64_t queue = (10 + sim_below(&r, 190)) * 1232;
+    p->acks_party = (uint8_t)sim_below(&r, 3);
+    p->path_at_ns = p->path_again_ns = UVCC_NEVER;
+    if ((p->faults & SIM_BIT(SIM_PATH)) != 0) {
+        p->path_at_ns = at;
+        p->path_bytes = bytes;
+        p->path_again_ns = widens ? again : UVCC_NEVER;
+        p->path_again_bytes = wider;
+    }
+    if ((p->faults & SIM_BIT(SIM_BOTTLENECK)) != 0) {
+        p->bottleneck_bps = rate;
+        p->bottleneck_bytes = queue;
     }
 }
 
@@ -124,4 +151,5 @@ void sim_plan_draw(sim_plan *p, uint64_t seed, uint64_t without) {
     p->alloc_party = (uint8_t)sim_below(&r, 3);
     p->alloc_place = unit(&r);
     draw_link(p);
+    draw_paths(p);
 }

@@ -70,9 +70,16 @@ static void cut_one(sim_world *w) {
     w->out->injected++;
 }
 
+/* The path carries less, or more, from now on; and it stays so when the faults are over. */
+static void change_path(sim_world *w) {
+    bool first = w->next_path == w->plan->path_at_ns;
+    w->path_bytes = first ? w->plan->path_bytes : w->plan->path_again_bytes;
+    w->next_path = first ? w->plan->path_again_ns : UVCC_NEVER;
+}
+
 static void calm(sim_world *w) {
     sim_check_held(w);
-    bool hostile = sim_on(w, SIM_HOSTILE);
+    bool hostile = sim_on(w, SIM_HOSTILE), acks = sim_on(w, SIM_ACKS);
     w->calm = true;
     w->faults = 0;
     w->kill_at = w->next_clock = w->next_cut = w->uncut_at = UVCC_NEVER;
@@ -83,7 +90,8 @@ static void calm(sim_world *w) {
             if (a == b)
                 continue;
             (void)uvcc_loopback_cut(w->net, a, b, false);
-            if (hostile && !w->plan->datagram && (a == w->plan->hostile_party))
+            if (!w->plan->datagram &&
+                ((hostile && a == w->plan->hostile_party) || (acks && a == w->plan->acks_party)))
                 (void)uvcc_loopback_disconnect(w->net, a, b); /* what was mutated is under way */
         }
         if (p->stands_until > sim_now(w)) {
@@ -131,4 +139,6 @@ void sim_script(sim_world *w) {
     }
     if (w->next_cut <= now)
         cut_one(w);
+    if (w->next_path <= now)
+        change_path(w);
 }

@@ -48,7 +48,11 @@ int sim_main(int argc, char *const *argv);
     F(ALLOC, "alloc")                                                                              \
     F(RESTART, "restart")                                                                          \
     F(SAME_RANDOM, "same-random")                                                                  \
-    F(HOSTILE, "hostile")
+    F(HOSTILE, "hostile")                                                                          \
+    F(PATH, "path")                                                                                \
+    F(BOTTLENECK, "bottleneck")                                                                    \
+    F(ACKS, "acks")                                                                                \
+    F(ACCEPT, "accept")
 
 typedef enum sim_fault {
 #define SIM_ENUM(name, word) SIM_##name,
@@ -101,6 +105,10 @@ typedef struct sim_plan {
     uint8_t hostile_party, alloc_party;
     double alloc_place; /* which call fails, as a part of those of a run without faults */
     uint64_t alloc_at;  /* or exactly this one; 0: by alloc_place */
+    uint8_t acks_party;
+    uint64_t path_at_ns, path_again_ns;    /* when longer packets vanish; when some do no more */
+    uint32_t path_bytes, path_again_bytes; /* 0: none do */
+    uint64_t bottleneck_bps, bottleneck_bytes; /* of a party's way out: its rate, its queue */
 } sim_plan;
 
 /* `without`: classes that are left out. */
@@ -139,7 +147,7 @@ typedef struct sim_outcome {
     uint64_t messages, injected, restarts, aborts, turns, virtual_ns;
     uint64_t allocs[3];
     /* worst ratios seen, for setting the bounds */
-    double memory_ratio, frames_ratio, input_frames;
+    double memory_ratio, frames_ratio, input_frames, needless;
 } sim_outcome;
 
 /* One seed: the run without faults, then the one with them. */

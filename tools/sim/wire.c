@@ -23,6 +23,13 @@ bool sim_append(sim_bytes *b, const void *data, size_t len) {
     return true;
 }
 
+/* Whether the party's ACKs are troubled; a hostile party has enough to do. */
+static bool sim_acks(const sim_party *p) {
+    const sim_world *w = p->w;
+    return sim_on(w, SIM_ACKS) && p->node == w->plan->acks_party &&
+           !(sim_on(w, SIM_HOSTILE) && p->node == w->plan->hostile_party);
+}
+
 static void put32(uint8_t *p, uint32_t v) {
     for (unsigned i = 0; i < 4; i++)
         p[i] = (uint8_t)(v >> (8 * i));
@@ -33,13 +40,120 @@ static size_t frame_bytes(const uint8_t *header) {
                                       (size_t)header[50] << 16 | (size_t)header[51] << 24);
 }
 
+/* ---- packets on their way out ---- */
+
+static void parcel_add(sim_world *w, const sim_parcel *like, const uvcc_slice *slices,
+                       uint32_t count) {
+    if (w->parcel_count == w->parcel_cap) {
+        w->parcel_cap = 2 * w->parcel_cap + 16;
+        w->parcels = realloc(w->parcels, w->parcel_cap * sizeof *w->parcels);
+        if (w->parcels == NULL)
+            abort();
+    }
+    sim_parcel *x = &w->parcels[w->parcel_count++];
+    *x = *like;
+    x->len = 0;
+    for (uint32_t i = 0; i < count; i++)
+        x->len += slices[i].len;
+    x->data = malloc(x->len + 1);
+    if (x->data == NULL)
+        abort();
+    uint8_t *at = x->data;
+    for (uint32_t i = 0; i < count; at += slices[i].len, i++)
+        memcpy(at, slices[i].data, slices[i].len);
+}
+
+/* A datagram: too long for the path it is gone; a narrow way out has one queue for both peers, and
+ * what does not fit is gone too. */
+static size_t packet_send(sim_party *p, uint32_t to, const uvcc_slice *slices, uint32_t count,
+                          size_t total) {
+    sim_world *w = p->w;
+    uint64_t now = sim_now(w), *fre = &w->uplink_free[p->node];
+    w->vanished = w->path_bytes != 0 && total > w->path_bytes;
+    if (w->vanished) {
+        w->out->injected++;
+        return total;
+    }
+    if (!sim_on(w, SIM_BOTTLENECK))
+        return uvcc_loopback_send(w->net, p->node, to, slices, count);
+    uint64_t bps = w->plan->bottleneck_bps, from = *fre > now ? *fre : now;
+    if ((from - now) * bps / SIM_S / 8 + total > w->plan->bottleneck_bytes) {
+        w->out->injected++;
+        return total;
+    }
+    *fre = from + total * 8 * SIM_S / bps;
+    const sim_parcel like = {.due = *fre, .from = p->node, .to = to};
+    parcel_add(w, &like, slices, count);
+    return total;
+}
+
+bool sim_parcels_due(sim_world *w) {
+    bool any = false;
+    for (uint32_t i = 0; i < w->parcel_count;) {
+        sim_parcel x = w->parcels[i];
+        if (x.due > sim_now(w)) {
+            i++;
+            continue;
+        }
+        w->parcel_count--; /* the others keep their order */
+        memmove(&w->parcels[i], &w->parcels[i + 1], (w->parcel_count - i) * sizeof x);
+        sim_pipe *pipe = &w->pipe[x.from][x.to];
+        uvcc_slice s = {x.data, x.len};
+        if (w->plan->datagram)
+            (void)uvcc_loopback_send(w->net, x.from, x.to, &s, 1);
+        else if (pipe->epoch == x.epoch)
+            (void)sim_append(&pipe->queue, x.data, x.len);
+        free(x.data);
+        any = true;
+    }
+    return any;
+}
+
+uint64_t sim_parcels_next(const sim_world *w) {
+    uint64_t next = UVCC_NEVER;
+    for (uint32_t i = 0; i < w->parcel_count; i++)
+        next = w->parcels[i].due < next ? w->parcels[i].due : next;
+    return next;
+}
+
+/* ---- a party whose ACKs are late, few, or many ---- */
+
+static void emit(sim_party *p, uint32_t to, const uint8_t *data, size_t len);
+
+/* All are authentic and right when they were made; older ones come after newer ones. */
+static void trouble_ack(sim_party *p, uint32_t to, const uint8_t *frame, size_t len) {
+    sim_world *w = p->w;
+    sim_random *r = &w->r[SIM_ACKS];
+    uvcc_slice s = {frame, len};
+    sim_parcel like = {.from = p->node, .to = to, .epoch = w->pipe[p->node][to].epoch};
+    w->out->injected++;
+    switch (sim_below(r, 4)) {
+    case 0: /* withheld */
+        break;
+    case 1: /* late */
+        like.due = sim_now(w) + sim_some_time(r, 100000, 400 * SIM_MS);
+        parcel_add(w, &like, &s, 1);
+        break;
+    case 2: /* repeated, at once and later */
+        emit(p, to, frame, len);
+        for (uint64_t n = sim_below(r, 4); n != 0; n--) {
+            like.due = sim_now(w) + sim_some_time(r, 100000, 400 * SIM_MS);
+            parcel_add(w, &like, &s, 1);
+        }
+        break;
+    default:
+        emit(p, to, frame, len);
+        break;
+    }
+}
+
 /* ---- the hostile party ---- */
 
 static void emit(sim_party *p, uint32_t to, const uint8_t *data, size_t len) {
     sim_world *w = p->w;
     if (w->plan->datagram) {
         uvcc_slice s = {data, len};
-        (void)uvcc_loopback_send(w->net, p->node, to, &s, 1);
+        (void)packet_send(p, to, &s, 1, len);
     } else {
         (void)sim_append(&w->pipe[p->node][to].queue, data, len);
     }
@@ -134,6 +248,22 @@ static void mutate(sim_party *p, uint32_t to, const uint8_t *frame, size_t len) 
 
 /* Frames are kept as they went by: the hostile party sends old ones again. The first of each kind
  * in a step is always mutated, or rare kinds would hardly ever be. */
+/* Data that a path stopped carrying goes again in a packet that it carries, soon. */
+static void note_path(sim_party *p, sim_pipe *pipe, uint64_t seq) {
+    sim_world *w = p->w;
+    uint64_t now = sim_now(w);
+    if (w->vanished && seq > pipe->top_seq && pipe->lost_seq == 0) {
+        pipe->lost_seq = seq;
+        pipe->lost_at = now;
+    } else if (!w->vanished && seq == pipe->lost_seq) {
+        pipe->lost_seq = 0;
+        if (sim_path_judged(w) && now - pipe->lost_at > SIM_PATH_NS)
+            sim_fail(w, "party %u: what the path stopped carrying went again after %.2f s",
+                     p->index, (double)(now - pipe->lost_at) * 1e-9);
+    }
+    pipe->top_seq = seq > pipe->top_seq ? seq : pipe->top_seq;
+}
+
 static void on_frame(sim_party *p, uint32_t to, const uint8_t *frame, size_t len, bool hostile) {
     sim_world *w = p->w;
     sim_pipe *pipe = &w->pipe[p->node][to];
@@ -147,9 +277,19 @@ static void on_frame(sim_party *p, uint32_t to, const uint8_t *frame, size_t len
     p->frames_since++;
     if (p->frames_since > p->frames_most)
         p->frames_most = p->frames_since;
-    if (h.seq != 0)
-        pipe->data_at = sim_now(w);
+    if (h.seq != 0 || h.kind == UVCC_FRAME_PING)
+        pipe->asked_at = sim_now(w);
+    if (h.seq != 0) {
+        note_path(p, pipe, h.seq);
+    }
     sim_trace(w, 20 + p->node, (uint64_t)h.kind << 32 | h.msg_len, h.seq);
+    if (sim_acks(p)) {
+        if (h.kind == UVCC_FRAME_ACK)
+            trouble_ack(p, to, frame, len);
+        else
+            emit(p, to, frame, len);
+        return;
+    }
     if (!hostile && !sim_on(w, SIM_HOSTILE))
         return;
     if (pipe->seen_step != h.step) {
@@ -193,14 +333,17 @@ size_t sim_wire_send(sim_party *p, uint8_t peer, const uvcc_transmit *tx) {
     uint32_t to = 3u * p->triangle + peer;
     bool hostile = sim_on(w, SIM_HOSTILE) && p->node == w->plan->hostile_party;
     size_t taken = tx->total;
+    w->vanished = false;
     if (!w->plan->datagram && !p->up[peer])
         return 0;
-    if (!hostile) {
+    if (!hostile && !sim_acks(p)) {
         if (w->pipe[p->node][to].queue.len != 0)
             return 0; /* what was mutated goes first */
         uvcc_loopback_stats before, after;
         uvcc_loopback_get_stats(w->net, &before);
-        taken = uvcc_loopback_send(w->net, p->node, to, tx->slices, tx->slice_count);
+        taken = w->plan->datagram
+                    ? packet_send(p, to, tx->slices, tx->slice_count, tx->total)
+                    : uvcc_loopback_send(w->net, p->node, to, tx->slices, tx->slice_count);
         uvcc_loopback_get_stats(w->net, &after);
         /* A stream that lost or changed bytes ends: what TCP delivers is right, or nothing comes.
          */
@@ -240,6 +383,7 @@ bool sim_wire_flush(sim_party *p) {
 
 void sim_wire_reset(sim_world *w, uint32_t a, uint32_t b) {
     w->pipe[a][b].part.len = w->pipe[a][b].queue.len = 0;
+    w->pipe[a][b].epoch++;
     w->pipe[a][b].drop_at = UVCC_NEVER;
 }
 
@@ -251,5 +395,13 @@ void sim_wire_free(sim_world *w) {
             for (unsigned i = 0; i < SIM_HISTORY; i++)
                 free(w->pipe[a][b].old[i].data);
         }
+    for (uint32_t i = 0; i < w->parcel_count; i++)
+        free(w->parcels[i].data);
+    free(w->parcels);
     free(w->uses);
+}
+
+void sim_wire_forget(sim_party *p) {
+    for (uint32_t b = 0; b < p->w->nodes; b++)
+        p->w->pipe[p->node][b].lost_seq = 0;
 }

@@ -168,6 +168,7 @@ static uint64_t least(uint64_t a, uint64_t b) {
 static uint64_t next_time(const sim_world *w) {
     uint64_t now = sim_now(w), next = uvcc_loopback_next(w->net);
     next = least(next, least(w->kill_at, least(w->next_clock, least(w->next_cut, w->uncut_at))));
+    next = least(next, least(w->next_path, sim_parcels_next(w)));
     if (!w->calm)
         next = least(next, w->plan->calm_at_ns);
     for (uint32_t i = 0; i < w->nodes; i++) {
@@ -191,11 +192,13 @@ static void turn(sim_world *w) {
     bool moved = true;
     while (moved && !w->out->failed) {
         sim_script(w);
-        moved = deliver(w);
+        moved = sim_parcels_due(w);
+        moved |= deliver(w);
         for (uint32_t i = 0; i < w->nodes && !w->out->failed; i++)
             moved |= party_pass(&w->party[i]);
         w->out->turns++;
     }
+    sim_check_path(w);
     uint64_t next = next_time(w);
     if (next == UVCC_NEVER)
         next = sim_now(w) + SIM_S;
@@ -385,6 +388,7 @@ static void simulate(const sim_plan *plan, const sim_workload *work, const sim_r
     for (unsigned a = 0; a < SIM_NODES * SIM_NODES; a++)
         w->pipe[a / SIM_NODES][a % SIM_NODES].drop_at = UVCC_NEVER;
     w->kill_at = w->next_clock = w->next_cut = w->uncut_at = UVCC_NEVER;
+    w->next_path = sim_on(w, SIM_PATH) ? plan->path_at_ns : UVCC_NEVER;
     w->cut_to = 1;
     if (sim_on(w, SIM_RESTART)) {
         w->kill_party = (uint8_t)sim_below(&w->r[SIM_RESTART], 3);

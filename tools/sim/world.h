@@ -53,13 +53,24 @@ typedef struct sim_bytes {
     size_t len, cap;
 } sim_bytes;
 
+/* A packet, or a frame of a stream, that waits on its way out. */
+typedef struct sim_parcel {
+    uint64_t due;
+    uint32_t from, to, epoch;
+    uint8_t *data;
+    size_t len;
+} sim_parcel;
+
 /* One direction between two nodes. */
 typedef struct sim_pipe {
+    uint32_t epoch;                      /* of the stream: what waited for an earlier one is gone */
+    uint64_t top_seq, lost_seq, lost_at; /* first sent in a packet that the path did not carry */
+
     sim_bytes part;  /* of the frame that is being written */
     sim_bytes queue; /* mutated bytes that the stream did not take yet */
     sim_bytes old[SIM_HISTORY];
     uint64_t drop_at;         /* when the stream ends because it lost bytes */
-    uint64_t frames, data_at; /* frames written; when the last reliable one was */
+    uint64_t frames, asked_at; /* frames written; when the last that asks for an ACK was */
     uint64_t seen_kinds;      /* kinds written in the present step and run */
     uint32_t seen_step;
 } sim_pipe;
@@ -129,6 +140,11 @@ struct sim_world {
     sim_random r[SIM_FAULTS], compute;
     sim_use *uses;
     size_t use_count, use_cap;
+    sim_parcel *parcels;
+    uint32_t parcel_count, parcel_cap;
+    uint32_t path_bytes; /* longer packets vanish; 0: none do */
+    uint64_t next_path, uplink_free[SIM_NODES];
+    bool vanished; /* the packet whose frames are looked at */
     uint64_t kill_at, back_ns;
     uint8_t kill_party;
     uint64_t next_clock, next_cut, uncut_at;
@@ -151,6 +167,10 @@ uint64_t sim_hash(const void *data, size_t len, uint64_t seed);
 /* Whether the class is among the plan's; a time up to `most`, short ones as likely as long ones. */
 bool sim_was_on(const sim_world *w, sim_fault f);
 uint64_t sim_some_time(sim_random *r, uint64_t least, uint64_t most);
+
+/* How long data may wait that the path stopped carrying, where nothing else delays it. */
+#define SIM_PATH_NS (2 * SIM_S)
+bool sim_path_judged(const sim_world *w);
 
 /* party.c */
 uint64_t sim_local(const sim_party *p);
@@ -175,6 +195,7 @@ void sim_script(sim_world *w);
 
 /* check.c */
 void sim_check_held(sim_world *w);
+void sim_check_path(sim_world *w);
 void sim_check_end(sim_party *p);
 void sim_check_work(sim_party *p);
 
@@ -191,7 +212,10 @@ void sim_jobs_drop(sim_party *p); /* the session is gone */
 /* wire.c */
 /* Bytes of a transmit that the network took; 0 if it takes none now. */
 size_t sim_wire_send(sim_party *p, uint8_t peer, const uvcc_transmit *tx);
-bool sim_wire_flush(sim_party *p); /* hostile bytes that wait; true if any went */
+bool sim_wire_flush(sim_party *p);  /* hostile bytes that wait; true if any went */
+bool sim_parcels_due(sim_world *w); /* true if any went */
+uint64_t sim_parcels_next(const sim_world *w);
+void sim_wire_forget(sim_party *p); /* the session is gone */
 void sim_wire_reset(sim_world *w, uint32_t a, uint32_t b);
 void sim_wire_free(sim_world *w);
 bool sim_append(sim_bytes *b, const void *data, size_t len);
