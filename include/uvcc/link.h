@@ -72,8 +72,8 @@ typedef struct uvcc_link_stats {
     uint64_t memory_bytes; /**< taken from the allocator now */
     uint64_t srtt_ns, rttvar_ns;
     uint64_t suspicious_dropped; /**< frames over suspicious_max, with the rest of their packets */
-    uint64_t path_falls;         /**< times that long packets vanished and short ones went instead */
-    uint64_t min_rtt_ns;         /**< least round trip lately; 0: none measured */
+    uint64_t path_falls; /**< times that long packets vanished and short ones went instead */
+    uint64_t min_rtt_ns; /**< least round trip lately; 0: none measured */
     /** When the last frame came that only the peer can have sent just then, by the caller's clock:
      * a data frame that is new, or an ACK newer than all before. Its seal verified, if links are
      * sealed; repetitions and PINGs, which anybody can replay, do not count. UVCC_NEVER: none yet.

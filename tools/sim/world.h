@@ -69,9 +69,9 @@ typedef struct sim_pipe {
     sim_bytes part;  /* of the frame that is being written */
     sim_bytes queue; /* mutated bytes that the stream did not take yet */
     sim_bytes old[SIM_HISTORY];
-    uint64_t drop_at;         /* when the stream ends because it lost bytes */
+    uint64_t drop_at;          /* when the stream ends because it lost bytes */
     uint64_t frames, asked_at; /* frames written; when the last that asks for an ACK was */
-    uint64_t seen_kinds;      /* kinds written in the present step and run */
+    uint64_t seen_kinds;       /* kinds written in the present step and run */
     uint32_t seen_step;
 } sim_pipe;
 
