@@ -16,6 +16,7 @@
 #define LIVENESS_NS  (60 * SIM_S)
 #define TOLD_NS      (5 * SIM_S)
 #define QUIET_AFTER  (3 * SIM_S)
+#define SEARCH_TIME  (20 * SIM_S) /* a path's packets are searched for, three probes a size */
 #define QUIET_NS     (25 * SIM_S)
 #define KEEPALIVE_NS (10 * SIM_S)
 #define INPUTS_MAX   1500000u
@@ -237,7 +238,7 @@ static void run_for(sim_world *w, uint64_t ns) {
 static void check_quiet(sim_world *w) {
     uint64_t before[SIM_NODES][SIM_NODES];
     uint64_t every = w->plan->keepalive_ns != 0 ? w->plan->keepalive_ns : KEEPALIVE_NS;
-    run_for(w, QUIET_AFTER);
+    run_for(w, (w->plan->faults & SIM_BIT(SIM_PATH)) != 0 ? SEARCH_TIME : QUIET_AFTER);
     for (uint32_t a = 0; a < w->nodes; a++)
         for (uint32_t b = 0; b < w->nodes; b++)
             before[a][b] = w->pipe[a][b].frames;
