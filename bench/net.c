@@ -316,18 +316,32 @@ static void packet_event(net *n) {
     free(p);
 }
 
-/* One event; false: none until `until`. */
-static bool event(net *n, uint64_t until) {
-    uint64_t at = n->heap_count != 0 ? n->heap[0]->at : UVCC_NEVER;
+/* The end that wants to be woken first, if that is before the next packet; *at: then. */
+static net_flow *next_wake(const net *n, int *end, uint64_t *at) {
     net_flow *wake = NULL;
-    int end = 0;
+    *at = n->heap_count != 0 ? n->heap[0]->at : UVCC_NEVER;
     for (size_t i = 0; i < n->flow_count; i++)
         for (int e = 0; e < 2 && n->flow[i]->f.error == 0; e++)
-            if (n->flow[i]->end[e].wake_at < at) {
-                at = n->flow[i]->end[e].wake_at;
+            if (n->flow[i]->end[e].wake_at < *at) {
+                *at = n->flow[i]->end[e].wake_at;
                 wake = n->flow[i];
-                end = e;
+                *end = e;
             }
+    return wake;
+}
+
+uint64_t net_next(const net *n) {
+    int end;
+    uint64_t at;
+    next_wake(n, &end, &at);
+    return at;
+}
+
+/* One event; false: none until `until`. */
+static bool event(net *n, uint64_t until) {
+    int end = 0;
+    uint64_t at;
+    net_flow *wake = next_wake(n, &end, &at);
     if (at > until) {
         n->now = until;
         return false;

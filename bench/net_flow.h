@@ -1,4 +1,4 @@
-/* net_flow.h - what net.c and the kinds of flows share; not for users of net.h. */
+/* net_flow.h - what net.c and the kinds of flows share; users of net.h need none of it. */
 #ifndef UVCC_BENCH_NET_FLOW_H
 #define UVCC_BENCH_NET_FLOW_H
 
@@ -58,5 +58,18 @@ typedef struct net_set {
 } net_set;
 bool net_set_add(net_set *s, uint64_t i); /* true: it is new */
 bool net_set_has(const net_set *s, uint64_t i);
+
+/* The data frames that came to one end. */
+typedef struct net_frames {
+    net_set seen;
+    uint32_t packet_bytes; /* of a full packet */
+    uint32_t ideal_len; /* the last message's length, and ideal frame bytes for each of its bytes */
+    double ideal_ratio;
+} net_frames;
+/* Counts the frames of a packet in the flow's figures, by their headers. */
+void net_frames_count(net_frames *c, const uint8_t *data, size_t len, net_flow *flow, uint64_t now);
+
+/* When the next thing will happen; UVCC_NEVER: nothing will. */
+uint64_t net_next(const net *n);
 
 #endif

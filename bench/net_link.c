@@ -27,9 +27,7 @@ typedef struct link_flow {
     uint64_t sent, next_send;
     job *jobs; /* ring, in the order in which they end */
     size_t job_first, job_count, job_cap;
-    net_set seen;
-    uint32_t ideal_len; /* of the last message length asked for */
-    double ideal_ratio;
+    net_frames came;
 } link_flow;
 
 uint64_t net_ideal_bytes(uint32_t len, uint32_t packet_bytes, bool sealed) {
@@ -57,32 +55,32 @@ static bool fine(net_flow *flow, int err, const char *at) {
 
 /* ---- the frames that arrive ---- */
 
-static double ideal_share(link_flow *s, const uvcc_frame_header *h, uint32_t payload) {
+static double ideal_share(net_frames *c, const uvcc_frame_header *h, uint32_t payload) {
+    bool sealed = (h->flags & UVCC_FRAME_SEALED) != 0;
     if (h->msg_len == 0)
-        return UVCC_FRAME_HEADER_BYTES;
-    if (s->ideal_ratio == 0 || s->ideal_len != h->msg_len) {
-        uint32_t packet = s->c.datagram_bytes != 0 ? s->c.datagram_bytes : PACKET_BYTES;
-        s->ideal_len = h->msg_len;
-        s->ideal_ratio = (double)net_ideal_bytes(h->msg_len, packet, s->c.suite != 0) / h->msg_len;
+        return UVCC_FRAME_HEADER_BYTES + (sealed ? UVCC_FRAME_SEAL_BYTES : 0);
+    if (c->ideal_ratio == 0 || c->ideal_len != h->msg_len) {
+        c->ideal_len = h->msg_len;
+        c->ideal_ratio = (double)net_ideal_bytes(h->msg_len, c->packet_bytes, sealed) / h->msg_len;
     }
-    return payload * s->ideal_ratio;
+    return payload * c->ideal_ratio;
 }
 
-static void count_frames(net_flow *flow, const net_packet *p, uint64_t now) {
-    link_flow *s = flow->state;
-    for (uint32_t at = 0; p->stored - at >= UVCC_FRAME_HEADER_BYTES;) {
+void net_frames_count(net_frames *c, const uint8_t *data, size_t len, net_flow *flow,
+                      uint64_t now) {
+    for (size_t at = 0; len - at >= UVCC_FRAME_HEADER_BYTES;) {
         uvcc_frame_header h;
-        if (uvcc_frame_decode_header(p->data + at, &h, NULL) != 0)
+        if (uvcc_frame_decode_header(data + at, &h, NULL) != 0)
             return;
         uint32_t bytes = UVCC_FRAME_HEADER_BYTES + h.payload_len;
-        if (bytes > p->stored - at)
+        if (bytes > len - at)
             return;
         at += bytes;
         if (uvcc_frame_kind_class(h.kind) == UVCC_CLASS_CONTROL)
             continue;
         uint32_t seal = (h.flags & UVCC_FRAME_SEALED) != 0 ? UVCC_FRAME_SEAL_BYTES : 0;
-        bool first = net_set_add(&s->seen, h.seq & SEQ_MASK);
-        net_arrived(flow, first, bytes, ideal_share(s, &h, h.payload_len - seal), now);
+        bool first = net_set_add(&c->seen, h.seq & SEQ_MASK);
+        net_arrived(flow, first, bytes, ideal_share(c, &h, h.payload_len - seal), now);
     }
 }
 
@@ -237,7 +235,7 @@ static void receive(net_flow *flow, int end, const net_packet *p, uint64_t now) 
     if (s->link[end] == NULL)
         return;
     if (end == 1)
-        count_frames(flow, p, now);
+        net_frames_count(&s->came, p->data, p->stored, flow, now);
     int err = s->c.feed != NULL ? s->c.feed(s->link[end], p->data, p->stored, p->ce, now)
                                 : uvcc_link_feed(s->link[end], p->data, p->stored, now);
     if (err != UVCC_ERR_NOMEM)
@@ -253,7 +251,7 @@ static void link_flow_free(net_flow *flow) {
         if (s->link[e] != NULL)
             uvcc_link_free(s->link[e]);
     free(s->jobs);
-    free(s->seen.word);
+    free(s->came.seen.word);
     free(s);
 }
 
@@ -267,6 +265,7 @@ int net_add_link(net *n, const net_link_config *cfg) {
     s->c = *cfg;
     if (s->c.message_bytes == 0)
         s->c.message_bytes = 1u << 20;
+    s->came.packet_bytes = cfg->datagram_bytes != 0 ? cfg->datagram_bytes : PACKET_BYTES;
     net_flow *flow = net_add(n, cfg->start_ns);
     flow->overhead_bytes = cfg->overhead_bytes;
     flow->ecn = cfg->ecn;
