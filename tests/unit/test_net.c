@@ -293,6 +293,37 @@ static void test_jobs_and_gaps(void **state) {
     net_free(n);
 }
 
+/* A host whose timers tick every 7 ms sends what was lost again at a tick. */
+static void test_start_and_late_timers(void **state) {
+    (void)state;
+    net_config cfg = path(0, NET_MS, 0);
+    cfg.noise_ns = 0;
+    net *n = net_new(&cfg);
+    int a = net_add_link(n, &(net_link_config){.start_ns = 50 * NET_MS,
+                                               .message_bytes = 1000,
+                                               .messages = 2,
+                                               .message_gap_ns = 20 * NET_MS,
+                                               .timer_ns = 7 * NET_MS,
+                                               .feed = watch});
+    net_figures f;
+    net_pipe_counts c;
+    net_run(n, 50 * NET_MS - 1);
+    net_counts(n, NET_THERE, &c);
+    assert_int_equal(c.entered, 0);
+    net_run(n, 65 * NET_MS);
+    net_flow_figures(n, a, &f);
+    assert_int_equal(f.messages, 1);
+    assert_int_equal(f.past_deadlines, 0);
+    saw[0] = (seen){0};
+    net_pipe(n, NET_THERE)->loss = 1;
+    net_run(n, 80 * NET_MS);
+    net_pipe(n, NET_THERE)->loss = 0;
+    assert_true(net_run_flow(n, a, 10 * NET_S));
+    assert_true(saw[0].packets >= 1 && saw[0].first_at > 80 * NET_MS);
+    assert_int_equal((saw[0].first_at - NET_MS) % (7 * NET_MS), 0);
+    net_free(n);
+}
+
 static void test_needless_copies_are_seen(void **state) {
     (void)state;
     net_config cfg = path(0, NET_MS, 0);
@@ -342,6 +373,7 @@ int main(void) {
         cmocka_unit_test(test_marks),
         cmocka_unit_test(test_path_length),
         cmocka_unit_test(test_jobs_and_gaps),
+        cmocka_unit_test(test_start_and_late_timers),
         cmocka_unit_test(test_needless_copies_are_seen),
         cmocka_unit_test(test_a_seed_is_a_run),
     };
