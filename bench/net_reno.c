@@ -19,7 +19,8 @@
 #define RTO_MAX     (60 * NET_S)
 #define GRANULARITY NET_MS
 
-enum { OUT, DONE, LOST };
+/* SILENT: lost by a timeout, which may have been too early; acknowledgements may still come. */
+enum { OUT, DONE, LOST, SILENT };
 
 typedef struct sent_packet {
     uint64_t segment, at;
@@ -38,7 +39,7 @@ typedef struct ack_packet {
 typedef struct reno {
     /* left */
     sent_packet ring[RING];
-    uint64_t first, next; /* numbers: all below `first` are DONE or LOST */
+    uint64_t first, next; /* numbers; of those below `first` no news is waited for */
     uint64_t largest;     /* acknowledged; valid if any */
     bool any, limited;    /* limited: by the window, in the last turn */
     uint64_t *lost;       /* ring of segments to send again */
@@ -105,8 +106,8 @@ static void lost_put(reno *r, uint64_t segment) {
     r->lost[(r->lost_first + r->lost_count++) % r->lost_cap] = segment;
 }
 
-static void lose(reno *r, sent_packet *p) {
-    p->state = LOST;
+static void lose(reno *r, sent_packet *p, uint8_t state) {
+    p->state = state;
     r->flight -= PACKET;
     lost_put(r, p->segment);
 }
@@ -117,15 +118,18 @@ static void shrink(reno *r) {
     r->recovery = r->next;
 }
 
-static void first_advance(reno *r) {
-    while (r->first < r->next && r->ring[r->first % RING].state != OUT)
-        r->first++;
-}
-
 static uint64_t rto(const reno *r) {
     uint64_t t = r->srtt == 0 ? RTO_INITIAL : r->srtt + 4 * r->rttvar;
     t = (t < RTO_MIN ? RTO_MIN : t) << r->backoff;
     return t < RTO_MAX ? t : RTO_MAX;
+}
+
+static void first_advance(reno *r, uint64_t now) {
+    for (; r->first < r->next; r->first++) {
+        const sent_packet *p = &r->ring[r->first % RING];
+        if (p->state == OUT || (p->state == SILENT && p->at + 4 * rto(r) > now))
+            return;
+    }
 }
 
 static void rtt_sample(reno *r, uint64_t rtt) {
@@ -154,7 +158,7 @@ static void losses_detect(reno *r, uint64_t now) {
         if (p->state != OUT)
             continue;
         if (i + REORDER <= r->largest || p->at + late <= now) {
-            lose(r, p);
+            lose(r, p, LOST);
             answer |= i >= r->recovery;
         } else {
             r->loss_at = p->at + late;
@@ -163,7 +167,7 @@ static void losses_detect(reno *r, uint64_t now) {
     }
     if (answer)
         shrink(r);
-    first_advance(r);
+    first_advance(r, now);
 }
 
 static void acked(reno *r, uint64_t number, uint64_t flight, uint64_t now, uint64_t *sample) {
@@ -201,7 +205,7 @@ static void ack_came(reno *r, const ack_packet *a, uint64_t now) {
     if (!r->any || top > r->largest)
         r->largest = top;
     r->any = true;
-    first_advance(r);
+    first_advance(r, now);
     if (a->marked > r->marked) {
         r->marked = a->marked;
         if (top >= r->recovery)
@@ -215,17 +219,18 @@ static void ack_came(reno *r, const ack_packet *a, uint64_t now) {
 }
 
 static void timeout(reno *r, uint64_t now) {
-    r->threshold = r->flight / 2 > 2 * PACKET ? (double)r->flight / 2 : 2 * PACKET;
+    if (r->backoff == 0) /* else it stays (RFC 5681 3.1) */
+        r->threshold = r->flight / 2 > 2 * PACKET ? (double)r->flight / 2 : 2 * PACKET;
     for (uint64_t i = r->first; i < r->next; i++)
         if (r->ring[i % RING].state == OUT)
-            lose(r, &r->ring[i % RING]);
+            lose(r, &r->ring[i % RING], SILENT);
     r->window = PACKET;
     r->recovery = r->next;
     if (r->backoff < 16)
         r->backoff++;
     r->loss_at = UVCC_NEVER;
     r->rto_at = now + rto(r);
-    first_advance(r);
+    first_advance(r, now);
 }
 
 /* ---- the flow ---- */

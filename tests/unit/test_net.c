@@ -93,6 +93,33 @@ static void test_reno_window(void **state) {
     net_free(n);
 }
 
+/* It waits for packets that are overtaken by two others, does not send again what was acknowledged
+ * late, and its first packets may be lost. */
+static void test_reno_is_patient(void **state) {
+    (void)state;
+    net_config cfg = path(0, 10 * NET_MS, 0);
+    cfg.noise_ns = 0;
+    net *n = net_new(&cfg);
+    net_pipe(n, NET_THERE)->loss = 1;
+    int a = net_add_reno(n, &(net_reno_config){.access_rate = 10 * MBIT}); /* 1.2 ms for each */
+    net_figures f;
+    net_run(n, 900 * NET_MS);
+    net_pipe(n, NET_THERE)->loss = 0;
+    net_pipe(n, NET_THERE)->reorder = 0.05;
+    net_pipe(n, NET_THERE)->reorder_ns = 2400000 - 1;
+    net_run(n, 5 * NET_S);
+    net_flow_figures(n, a, &f);
+    assert_int_equal(f.needless, 0);
+    assert_int_equal(f.lost, 10);
+    assert_true((double)f.frame_bytes * 8 > 0.9 * 3.9 * 10 * MBIT);
+    /* Acknowledgements stay out for 600 ms: a timeout thinks that all is lost. */
+    net_pipe(n, NET_BACK)->delay_ns = 600 * NET_MS;
+    net_run(n, 8 * NET_S);
+    net_flow_figures(n, a, &f);
+    assert_in_range(f.needless, 1, 3);
+    net_free(n);
+}
+
 static void test_limits_and_conservation(void **state) {
     (void)state;
     for (int by_packets = 0; by_packets < 2; by_packets++) {
@@ -289,6 +316,7 @@ static void test_jobs_and_gaps(void **state) {
     assert_true(net_run_flow(n, a, NET_S));
     net_flow_figures(n, a, &f);
     assert_int_equal(f.messages, 5);
+    assert_true(f.gap_ns > 19 * NET_MS && f.gap_ns < 21 * NET_MS);
     assert_true(f.finished_ns >= NET_BEGIN + 110 * NET_MS && f.finished_ns < NET_BEGIN + NET_S);
     net_free(n);
 }
@@ -366,6 +394,7 @@ int main(void) {
         cmocka_unit_test(test_one_reno_fills_the_bottleneck),
         cmocka_unit_test(test_two_renos_share),
         cmocka_unit_test(test_reno_window),
+        cmocka_unit_test(test_reno_is_patient),
         cmocka_unit_test(test_limits_and_conservation),
         cmocka_unit_test(test_losses_are_as_likely_as_asked),
         cmocka_unit_test(test_times_are_exact),
