@@ -12,8 +12,9 @@
  * Memory: everything comes from the allocator of the config and is bounded by it: at most
  * tx_online_bytes + tx_keys_bytes of queued and unacknowledged payload, rx_online_bytes +
  * rx_keys_bytes of messages being received or held by the owner, and bookkeeping in proportion to
- * frames in flight (uvcc_link_memory_bound() says how much in all). An idle link takes about 1 KiB:
- * buffers kept for reuse go back 100 ms after the last of them was needed, if on_timer is called.
+ * frames in flight (uvcc_link_memory_bound() says how much in all). An idle link takes about 1.5
+ * KiB: buffers kept for reuse go back 100 ms after the last of them was needed, if on_timer is
+ * called.
  * The cipher contexts of suite 2 are libcrypto's own memory.
  */
 #ifndef UVCC_LINK_H
@@ -70,6 +71,8 @@ typedef struct uvcc_link_stats {
     uint64_t memory_bytes; /**< taken from the allocator now */
     uint64_t srtt_ns, rttvar_ns;
     uint64_t suspicious_dropped; /**< frames over suspicious_max, with the rest of their packets */
+    uint64_t path_falls;   /**< times that long packets vanished and short ones went instead */
+    uint32_t packet_bytes; /**< datagrams: the longest packet sent now */
 } uvcc_link_stats;
 
 /** Fills *cfg with zeros and its size; the zero values above mean defaults. */
@@ -119,6 +122,8 @@ UVCC_API bool uvcc_link_writable(const uvcc_link *l, uint8_t kind, uint32_t len)
 /** Sends a HELLO payload as a control frame, sealed or not. One may wait; a newer one replaces it.
  */
 UVCC_API int uvcc_link_send_hello(uvcc_link *l, const uint8_t *payload, size_t len, bool sealed);
+/** Nothing is missing of what the peer sent up to the last frame that came. */
+UVCC_API bool uvcc_link_gapless(const uvcc_link *l);
 /** Nothing queued, nothing unacknowledged. */
 UVCC_API bool uvcc_link_drained(const uvcc_link *l);
 
@@ -169,6 +174,11 @@ UVCC_API const char *uvcc_link_violation(const uvcc_link *l);
 UVCC_API void uvcc_link_stream_opened(uvcc_link *l, uint64_t now);
 /** The stream is gone; an outstanding transmit is void. */
 UVCC_API void uvcc_link_stream_closed(uvcc_link *l, uint64_t now);
+/** When to call again if nothing happens: on_timer, then poll_transmit. After both were called it
+ * lies in the future, or a poll still has something to give: who polls until there is nothing and
+ * waits until then never spins. While a transmit is out, or part of one was taken by a full socket,
+ * nothing that only a poll could send is in it: poll when the socket takes bytes again.
+ * UVCC_NEVER: only input can bring progress. */
 UVCC_API uint64_t uvcc_link_next_deadline(const uvcc_link *l);
 UVCC_API void uvcc_link_on_timer(uvcc_link *l, uint64_t now);
 UVCC_API void uvcc_link_get_stats(const uvcc_link *l, uvcc_link_stats *out);

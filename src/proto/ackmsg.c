@@ -6,7 +6,15 @@
 
 #include "proto/bytes.h"
 
-enum { AT_COUNTER = 0, AT_CUM = 8, AT_CREDIT = 16, AT_PING_BYTES = 32, AT_RANGE_CNT = 36 };
+enum {
+    AT_COUNTER = 0,
+    AT_CUM = 8,
+    AT_CREDIT = 16,
+    AT_PING_NUMBER = 32,
+    AT_REPEATS = 36,
+    AT_CE_PACKETS = 40,
+    AT_RANGE_CNT = 44
+};
 
 size_t uvcci_ack_encode(const uvcci_ack *a, uint8_t out[UVCCI_ACK_MAX_BYTES]) {
     assert(a->range_cnt <= UVCCI_ACK_RANGES_MAX);
@@ -14,7 +22,9 @@ size_t uvcci_ack_encode(const uvcci_ack *a, uint8_t out[UVCCI_ACK_MAX_BYTES]) {
     uvcci_st64(out + AT_CUM, a->cum);
     for (size_t c = 0; c < 2; c++)
         uvcci_st64(out + AT_CREDIT + 8 * c, a->credit[c]);
-    uvcci_st32(out + AT_PING_BYTES, a->ping_bytes);
+    uvcci_st32(out + AT_PING_NUMBER, a->ping_number);
+    uvcci_st32(out + AT_REPEATS, a->repeats);
+    uvcci_st32(out + AT_CE_PACKETS, a->ce_packets);
     uvcci_st16(out + AT_RANGE_CNT, (uint16_t)a->range_cnt);
     uint8_t *p = out + UVCCI_ACK_MIN_BYTES;
     for (uint32_t i = 0; i < a->range_cnt; i++, p += UVCCI_ACK_RANGE_BYTES) {
@@ -35,7 +45,9 @@ int uvcci_ack_decode(uvcci_ack *out, const uint8_t *in, size_t len) {
     out->cum = uvcci_ld64(in + AT_CUM);
     for (size_t c = 0; c < 2; c++)
         out->credit[c] = uvcci_ld64(in + AT_CREDIT + 8 * c);
-    out->ping_bytes = uvcci_ld32(in + AT_PING_BYTES);
+    out->ping_number = uvcci_ld32(in + AT_PING_NUMBER);
+    out->repeats = uvcci_ld32(in + AT_REPEATS);
+    out->ce_packets = uvcci_ld32(in + AT_CE_PACKETS);
     out->range_cnt = count;
     const uint8_t *p = in + UVCCI_ACK_MIN_BYTES;
     for (uint32_t i = 0; i < count; i++, p += UVCCI_ACK_RANGE_BYTES) {

@@ -7,18 +7,21 @@
 #include <stdint.h>
 
 #define UVCCI_ACK_RANGES_MAX  32u
-#define UVCCI_ACK_MIN_BYTES   38u
+#define UVCCI_ACK_MIN_BYTES   46u
 #define UVCCI_ACK_RANGE_BYTES 16u
 #define UVCCI_ACK_MAX_BYTES   (UVCCI_ACK_MIN_BYTES + UVCCI_ACK_RANGES_MAX * UVCCI_ACK_RANGE_BYTES)
-/* A PING is zeros, so many or more. */
+/* A PING is its number and zeros, so many bytes or more. */
 #define UVCCI_PING_MIN_BYTES 4u
 
 typedef struct uvcci_ack {
-    uint64_t counter;   /* of ACKs: an older one says nothing */
-    uint64_t cum;       /* every seq up to it came */
-    uint64_t credit[2]; /* absolute, by class */
-    uint32_t ping_bytes, range_cnt;
-    uint64_t range[UVCCI_ACK_RANGES_MAX][2]; /* first and last seq, above cum */
+    uint64_t counter;     /* of ACKs: an older one says nothing */
+    uint64_t cum;         /* every seq up to it was accepted */
+    uint64_t credit[2];   /* absolute, by class */
+    uint32_t ping_number; /* of the PING that came last; 0: none did */
+    uint32_t repeats;     /* data frames that came again, in this run; may wrap */
+    uint32_t ce_packets;  /* packets that came marked as congested (ECN); may wrap */
+    uint32_t range_cnt;
+    uint64_t range[UVCCI_ACK_RANGES_MAX][2]; /* first and last seq above cum that came */
 } uvcci_ack;
 
 /* Writes at most UVCCI_ACK_MAX_BYTES; returns how many. */

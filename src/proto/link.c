@@ -222,7 +222,7 @@ void uvcc_link_stream_opened(uvcc_link *l, uint64_t now) {
     uvcci_tx_stream_reset(l);
     l->stream_up = true;
     l->rx.ack_at = l->now;
-    if (l->tx.unacked != 0 && !UVCCI_MUTANT(18))
+    if (l->tx.unreceived != 0 && !UVCCI_MUTANT(18))
         l->tx.resume_at = uvcci_later(l->now, l->cfg.rto_initial_ns);
 }
 
@@ -243,19 +243,21 @@ int uvcc_link_feed(uvcc_link *l, const uint8_t *data, size_t len, uint64_t now) 
 
 /* Nothing is on its way in or out; what memory is left holds caches. */
 static bool quiet(const uvcc_link *l) {
-    return l->tx.pool.live == 0 && l->tx.unacked == 0 && !l->tx.outstanding && uvcci_rx_quiet(l) &&
-           uvcci_stream_quiet(l);
+    bool sent = UVCCI_MUTANT(20) ? l->tx.unreceived == 0 : l->tx.pool.live == 0;
+    return sent && !l->tx.outstanding && uvcci_rx_quiet(l) && uvcci_stream_quiet(l);
 }
 
+/* What on_timer does counts always; what only a poll does, only while a poll can: with a transmit
+ * out, or the rest of one that a full socket left, its end is what the caller waits for. */
 uint64_t uvcc_link_next_deadline(const uvcc_link *l) {
-    uint64_t t = l->tx.retry_at;
-    if (l->cfg.datagram || l->stream_up) {
-        if (l->started)
-            t = uvcci_min64(t, uvcci_min64(l->rx.ack_at, uvcci_tx_deadline(l)));
-    }
-    t = uvcci_min64(t, l->trim_at);
-    if (l->tx.retry_at != UVCC_NEVER) /* no memory to send what is due */
-        t = l->tx.retry_at;
+    uint64_t t = l->trim_at, poll = l->tx.retry_at; /* no memory to send what is due */
+    bool up = l->cfg.datagram || l->stream_up;
+    if (up && l->started)
+        t = uvcci_min64(t, uvcci_tx_timer_deadline(l));
+    if (poll == UVCC_NEVER && l->started)
+        poll = uvcci_min64(l->rx.ack_at, uvcci_tx_poll_deadline(l));
+    if (up && (uvcci_tx_can_poll(l) || UVCCI_MUTANT(23)))
+        t = uvcci_min64(t, poll);
     if (t == UVCC_NEVER)
         return UVCC_NEVER;
     return t > l->skew ? t - l->skew : 0;
@@ -281,6 +283,7 @@ void uvcc_link_on_timer(uvcc_link *l, uint64_t now) {
 
 void uvcc_link_get_stats(const uvcc_link *l, uvcc_link_stats *out) {
     *out = l->stats;
+    out->packet_bytes = l->cfg.datagram ? l->tx.path.packet : 0;
 }
 
 void uvcc_link_digest(const uvcc_link *l, uint8_t out[32]) {

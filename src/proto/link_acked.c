@@ -12,13 +12,14 @@
 
 #include "proto/link_core.h"
 #include "proto/link_flight.h"
+#include "proto/link_path.h"
 #include "proto/link_send.h"
 #include "proto/mutant.h"
 
-#define PROBE_STEP_BYTES    32u
 #define REORDER_EIGHTHS_MIN 1u
 #define REORDER_EIGHTHS_MAX 8u
 #define TIMEOUT_FRAMES      2u
+#define FIRST_PING_NS       UINT64_C(10000000)
 
 /* ---- time ---- */
 
@@ -37,6 +38,20 @@ void uvcci_tx_rto_arm(uvcc_link *l) {
     }
     uint64_t wait = uvcci_min64(uvcci_tx_rto(l) << l->tx.backoff, l->cfg.rto_max_ns);
     l->tx.rto_at = uvcci_later(l->tx.rto_base, wait);
+}
+
+void uvcci_tx_ping_arm(uvcc_link *l) {
+    bool accepting = l->cfg.datagram && l->tx.unreceived == 0 && l->tx.next != l->tx.cum + 1;
+    if ((!uvcci_send_blocked(l) || UVCCI_MUTANT(11)) && !accepting) {
+        l->tx.ping_at = UVCC_NEVER;
+        l->tx.ping_wait = 0;
+    } else if (l->tx.ping_at == UVCC_NEVER) {
+        if (l->tx.ping_wait == 0)
+            l->tx.ping_wait = l->tx.ack_counter == 0
+                                  ? uvcci_min64(FIRST_PING_NS, l->cfg.rto_initial_ns)
+                                  : uvcci_tx_rto(l);
+        l->tx.ping_at = uvcci_later(l->now, l->tx.ping_wait);
+    }
 }
 
 /* A new sample of the round trip, of a frame that was sent once (RFC 6298). */
@@ -72,11 +87,16 @@ static void losses_detect(uvcc_link *l) {
             l->tx.loss_at = uvcci_later(f->sent_ns, late);
             return;
         }
+        uvcci_path_frame(l, f, false);
         uvcci_flight_lose(l, seq, f);
     }
 }
 
-/* ---- acknowledgement ---- */
+/* ---- acknowledgement ----
+ *
+ * Two things are told: that a frame came (a range, or the cumulative ack if no range did before),
+ * which ends its retransmission and is what times and losses are judged by; and that it and all
+ * before it were accepted (the cumulative ack alone), which lets go of its bytes. */
 
 /* What one ACK told: gathered over its frames, applied at the end. */
 typedef struct ack_pass {
@@ -109,11 +129,7 @@ static void frame_timing(uvcc_link *l, const uvcci_tx_frame *f, ack_pass *pass) 
     if (!f->resent) {
         pass->original = true;
     } else if (rtt < l->tx.min_rtt - l->tx.min_rtt / 4) {
-        /* The first transmission is what was acknowledged. */
-        l->stats.spurious++;
-        if (l->tx.reorder_eighths < REORDER_EIGHTHS_MAX)
-            l->tx.reorder_eighths++;
-        return;
+        return; /* the first transmission is what came */
     }
     if (!rack_behind(l, f->xmit))
         return;
@@ -128,19 +144,20 @@ static void frame_timing(uvcc_link *l, const uvcci_tx_frame *f, ack_pass *pass) 
     pass->rtt = rtt;
 }
 
-static void frame_acked(uvcc_link *l, uvcci_tx_frame *f, ack_pass *pass) {
+/* The peer has the frame. */
+static void frame_received(uvcc_link *l, uvcci_tx_frame *f, ack_pass *pass) {
     pass->any = true;
-    assert(l->tx.unacked != 0 && f->msg->frames != 0);
-    l->tx.unacked--;
-    if (l->cfg.datagram)
+    assert(l->tx.unreceived != 0 && f->msg->frames != 0);
+    l->tx.unreceived--;
+    if (l->cfg.datagram) {
+        uvcci_path_frame(l, f, true);
         frame_timing(l, f, pass);
+    }
     uvcci_flight_unlist(l, f);
-    uvcc_link_msg *m = f->msg;
-    if (--m->frames == 0 && m->cut == m->len)
-        uvcci_send_done(l, m);
 }
 
-static void acked_range(uvcc_link *l, uint64_t first, uint64_t last, ack_pass *pass) {
+static void range_received(uvcc_link *l, uint64_t first, uint64_t last, ack_pass *pass) {
+    assert(first > l->tx.cum && last < l->tx.next);
     for (uint64_t b = first / UVCCI_BLOCK_FRAMES; b <= last / UVCCI_BLOCK_FRAMES; b++) {
         uvcci_tx_block *block = l->tx.ring[b & (l->tx.ring_cap - 1)];
         uint64_t base = b * UVCCI_BLOCK_FRAMES, mask = ~UINT64_C(0);
@@ -148,20 +165,40 @@ static void acked_range(uvcc_link *l, uint64_t first, uint64_t last, ack_pass *p
             mask &= ~UINT64_C(0) << (first - base);
         if (last - base < UVCCI_BLOCK_FRAMES - 1)
             mask &= (UINT64_C(2) << (last - base)) - 1;
-        uint64_t fresh = mask & ~block->acked;
-        block->acked |= mask;
+        uint64_t fresh = mask & ~block->received;
+        block->received |= mask;
         for (; fresh != 0; fresh &= fresh - 1)
-            frame_acked(l, &block->frame[__builtin_ctzll(fresh)], pass);
+            frame_received(l, &block->frame[__builtin_ctzll(fresh)], pass);
     }
 }
 
+/* All up to seq was accepted: messages of which nothing is missing go. */
 static void acked_cum(uvcc_link *l, uint64_t seq, ack_pass *pass) {
     if (seq <= l->tx.cum)
         return;
-    acked_range(l, l->tx.cum + 1, seq, pass);
+    range_received(l, l->tx.cum + 1, seq, pass);
     uint64_t old = l->tx.cum;
+    for (uint64_t s = old + 1; s <= seq; s++) {
+        uvcc_link_msg *m = uvcci_flight_at(l, s)->msg;
+        assert(m->frames != 0);
+        if (--m->frames == 0 && m->cut == m->len)
+            uvcci_send_done(l, m);
+    }
     l->tx.cum = seq;
     uvcci_flight_pass(l, old, seq);
+}
+
+/* The peer counts what came again. Of that, what we sent again was sent needlessly (the rest the
+ * network doubled): losses were called too early. */
+static void repeats_told(uvcc_link *l, uint32_t repeats) {
+    uint32_t more = repeats - l->tx.repeats;
+    uint64_t most = l->stats.retransmissions - l->stats.spurious;
+    l->tx.repeats = repeats;
+    if (!l->cfg.datagram || more == 0 || most == 0)
+        return;
+    l->stats.spurious += uvcci_min64(more, most);
+    if (l->tx.reorder_eighths < REORDER_EIGHTHS_MAX)
+        l->tx.reorder_eighths++;
 }
 
 static void pass_finish(uvcc_link *l, const ack_pass *pass) {
@@ -208,37 +245,12 @@ bool uvcci_tx_ack_valid(const uvcc_link *l, const uvcci_ack *a) {
     return true;
 }
 
-void uvcci_tx_probe_next(uvcc_link *l) {
-    l->tx.probe_tries = 0;
-    if (l->tx.probe_high < l->tx.packet_bytes + PROBE_STEP_BYTES) {
-        l->tx.probe_bytes = 0;
-        l->tx.probe_at = UVCC_NEVER;
-        return;
-    }
-    /* The greatest first: most paths carry it or nothing near it. */
-    l->tx.probe_bytes = l->tx.probe_bytes == 0
-                            ? l->tx.probe_high
-                            : l->tx.packet_bytes + (l->tx.probe_high - l->tx.packet_bytes + 1) / 2;
-    l->tx.probe_at = l->now;
-}
-
-static void probe_answered(uvcc_link *l, uint32_t ping_bytes) {
-    if (!l->cfg.datagram)
-        return;
-    uint32_t known = ping_bytes < l->cfg.datagram_bytes ? ping_bytes : l->cfg.datagram_bytes;
-    if (known > l->tx.packet_bytes)
-        l->tx.packet_bytes = known;
-    bool first = l->tx.ack_counter == 0;
-    if (first || (l->tx.probe_bytes != 0 && known >= l->tx.probe_bytes))
-        uvcci_tx_probe_next(l);
-}
-
-/* All that the peer did not acknowledge goes again, in order of seq. */
+/* All that the peer does not have goes again, in order of seq. */
 static void resume(uvcc_link *l) {
     l->tx.resume_at = UVCC_NEVER;
     for (uint64_t seq = l->tx.cum + 1; seq < l->tx.next; seq++) {
         uvcci_tx_block *b = *uvcci_flight_block(l, seq);
-        if ((b->acked >> seq % UVCCI_BLOCK_FRAMES & 1) == 0)
+        if ((b->received >> seq % UVCCI_BLOCK_FRAMES & 1) == 0)
             uvcci_flight_lose(l, seq, &b->frame[seq % UVCCI_BLOCK_FRAMES]);
     }
 }
@@ -247,13 +259,17 @@ void uvcci_tx_ack(uvcc_link *l, const uvcci_ack *a) {
     assert(uvcci_tx_ack_valid(l, a));
     if (a->counter <= l->tx.ack_counter)
         return;
-    probe_answered(l, a->ping_bytes);
+    if (l->tx.ack_counter == 0)
+        uvcci_path_begin(l);
+    else
+        uvcci_path_answered(l, a->ping_number);
     l->tx.ack_counter = a->counter;
     ack_pass pass = {0};
     acked_cum(l, a->cum, &pass);
     for (uint32_t i = 0; i < a->range_cnt; i++)
         if (a->range[i][1] > l->tx.cum)
-            acked_range(l, uvcci_max64(a->range[i][0], l->tx.cum + 1), a->range[i][1], &pass);
+            range_received(l, uvcci_max64(a->range[i][0], l->tx.cum + 1), a->range[i][1], &pass);
+    repeats_told(l, a->repeats);
     pass_finish(l, &pass);
     for (size_t i = 0; i < 2; i++)
         if (a->credit[i] > l->tx.cls[i].credit) {
@@ -262,6 +278,8 @@ void uvcci_tx_ack(uvcc_link *l, const uvcci_ack *a) {
         }
     if (l->tx.resume_at != UVCC_NEVER)
         resume(l);
+    if (l->started)
+        uvcci_tx_ping_arm(l);
 }
 
 /* ---- timers ---- */
@@ -287,15 +305,13 @@ void uvcci_tx_on_timer(uvcc_link *l) {
             l->tx.backoff++;
         l->tx.rto_base = l->tx.timeout_ns = l->now;
         l->tx.min_rtt = 0; /* the path may be another now */
+        uvcci_path_timeout(l);
         uvcci_tx_rto_arm(l);
     }
 }
 
 void uvcci_acked_init(uvcc_link *l) {
     uvcci_tx *t = &l->tx;
-    t->rto_at = t->loss_at = t->resume_at = t->probe_at = t->maybe_at = UVCC_NEVER;
+    t->rto_at = t->loss_at = t->resume_at = t->maybe_at = UVCC_NEVER;
     t->reorder_eighths = REORDER_EIGHTHS_MIN;
-    t->probe_high = l->cfg.datagram_bytes;
-    t->packet_bytes =
-        l->cfg.datagram_bytes < UVCCI_PACKET_BYTES ? l->cfg.datagram_bytes : UVCCI_PACKET_BYTES;
 }

@@ -1,5 +1,5 @@
 /* link_acked.h - what acknowledgements and silence tell a sender: which frames are there, which are
- * lost, how long the round trip is, what packets the path carries. */
+ * lost, which may be forgotten, how long the round trip is. */
 #ifndef UVCCI_LINK_ACKED_H
 #define UVCCI_LINK_ACKED_H
 
@@ -17,8 +17,9 @@ void uvcci_tx_ack(uvcc_link *l, const uvcci_ack *a);
 uint64_t uvcci_tx_rto(const uvcc_link *l);
 /* Sets the timer by the oldest frame in flight. */
 void uvcci_tx_rto_arm(uvcc_link *l);
-/* The next size to ask the path for, or none. */
-void uvcci_tx_probe_next(uvcc_link *l);
+/* PINGs while there is something to wait for and nothing in flight that would be answered: credit,
+ * or the acceptance of frames that came. */
+void uvcci_tx_ping_arm(uvcc_link *l);
 void uvcci_acked_init(uvcc_link *l);
 void uvcci_tx_on_timer(uvcc_link *l);
 

@@ -84,7 +84,7 @@ uvcci_tx_frame *uvcci_flight_reserve(uvcc_link *l) {
         uvcci_tx_block *b = uvcci_link_alloc(l, sizeof *b, UVCC_MEM_STATE);
         if (b == NULL)
             return NULL;
-        b->acked = (UINT64_C(1) << seq % UVCCI_BLOCK_FRAMES) - 1; /* frames before it are gone */
+        b->received = (UINT64_C(1) << seq % UVCCI_BLOCK_FRAMES) - 1; /* frames before it are gone */
         *slot = b;
     }
     return &(*slot)->frame[seq % UVCCI_BLOCK_FRAMES];

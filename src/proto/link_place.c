@@ -1,8 +1,8 @@
 /* link_place.c - a frame's way into its message, see link_place.h.
  *
- * Invariants: admitted - released <= capacity of the class; a frame that completes a message
- * becomes acknowledgeable when its owner accepts the message, the others when they are committed.
- */
+ * Invariants: admitted - released <= capacity of the class; every frame is told as received when it
+ * is committed; the cumulative ack passes one that completes a message when its owner accepts the
+ * message, the others when they are committed. */
 #include "proto/link_place.h"
 
 #include <assert.h>
@@ -47,6 +47,8 @@ uvcci_verdict uvcci_judge_session(const uvcc_link *l, const uvcc_frame_header *h
             return UVCCI_STALE;
         return uvcci_tx_cum_valid(l, h->ack) ? UVCCI_TAKE : UVCCI_REFUSE;
     }
+    if (l->cfg.datagram && UVCC_FRAME_HEADER_BYTES + h->payload_len > UVCCI_PACKET_BYTES)
+        return UVCCI_REFUSE;
     if (h->seq <= l->rx.cum)
         return UVCCI_REPEAT;
     if (h->seq - l->rx.cum > UVCCI_WINDOW)
@@ -55,14 +57,21 @@ uvcci_verdict uvcci_judge_session(const uvcc_link *l, const uvcc_frame_header *h
         return UVCCI_REPEAT;
     if (!l->started)
         return UVCCI_IGNORE;
-    if (!uvcci_step_is_open(l, h) || (!uvcci_frame_is_sealed(h) && !uvcci_tx_cum_valid(l, h->ack)))
-        return UVCCI_REFUSE;
-    return UVCCI_TAKE;
+    if (!uvcci_step_is_open(l, h)) /* the keys of the step before are still here, to judge it by */
+        return uvcci_frame_is_sealed(h) && h->step + UINT64_C(1) == l->step ? UVCCI_WRONG
+                                                                            : UVCCI_REFUSE;
+    return uvcci_frame_is_sealed(h) || uvcci_tx_cum_valid(l, h->ack) ? UVCCI_TAKE : UVCCI_REFUSE;
 }
 
+/* Nothing that is asked here costs a seal: what is wrong counts only if it is authentic, which the
+ * caller finds out. */
 uvcci_verdict uvcci_judge_message(const uvcc_link *l, const uvcc_frame_header *h, uvcci_rx_msg *m,
                                   const char **why) {
     uint32_t piece = uvcci_frame_piece(h);
+    if (!uvcci_step_is_open(l, h)) {
+        *why = "a new frame of a step that is over";
+        return UVCCI_WRONG;
+    }
     if (m != NULL) {
         if (m->len != h->msg_len) {
             *why = "another length for one message";
@@ -136,8 +145,10 @@ void uvcci_place_commit(uvcc_link *l, const uvcc_frame_header *h, const uvcci_pl
         uvcci_assembly_whole(l, m, h->seq);
         if (UVCCI_MUTANT(4))
             uvcci_window_keep(l, h->seq);
+        if (!l->cfg.datagram) /* a stream's sender waits for acceptance alone */
+            return;
     } else {
         uvcci_window_keep(l, h->seq);
-        uvcci_ack_note(l, UVCC_FRAME_HEADER_BYTES + h->payload_len);
     }
+    uvcci_ack_note(l, UVCC_FRAME_HEADER_BYTES + h->payload_len);
 }

@@ -13,7 +13,7 @@ typedef enum uvcci_verdict {
     UVCCI_STALE,   /* another run's */
     UVCCI_IGNORE,  /* cannot be judged in this state, no failure */
     UVCCI_LATER, /* no room for it now: as if lost (datagrams), refused (streams resend nothing) */
-    UVCCI_WRONG, /* in itself; a violation if authentic */
+    UVCCI_WRONG, /* in itself or of the step before; a violation if authentic */
     UVCCI_REFUSE,
 } uvcci_verdict;
 

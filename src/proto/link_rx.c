@@ -1,8 +1,9 @@
 /* link_rx.c - whole frames in: data into messages, control frames to whom they concern, garbage
  * bounded; and whole messages to their owner and back.
  *
- * A message's completing frame becomes acknowledgeable at acceptance, the others when buffered
- * (link_place). Nothing is believed before its CRC, and on sealed links its seal, was checked. */
+ * The cumulative ack passes a message's completing frame at acceptance, the others when they are
+ * buffered (link_place). Nothing is believed before its CRC, and on sealed links its seal, was
+ * checked; and until then a datagram takes no memory, a byte stream that of one frame. */
 #include "proto/link_rx.h"
 
 #include <assert.h>
@@ -23,6 +24,8 @@
 
 /* A frame this far beyond the greatest seq seen is not what a peer usually sends next. */
 #define NEAR_FRAMES 1024u
+
+#define NEW_FRAME 1
 
 /* ---- suspicion ----
  *
@@ -72,25 +75,72 @@ int uvcci_rx_open_piece(uvcc_link *l, const uvcc_frame_header *h, const uint8_t 
     return err;
 }
 
-/* A wrong frame is a violation if it is authentic, else just refused. */
-static int frame_wrong(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *header,
-                       const uint8_t *payload, const char *why) {
-    if (!uvcci_frame_is_sealed(h))
-        return UVCC_ERR_FRAME;
-    size_t piece = uvcci_frame_piece(h), bytes = piece + 1;
-    uint8_t *tmp = uvcci_link_alloc(l, bytes, UVCC_MEM_SECRET);
-    if (tmp == NULL)
+/* The place for a frame, and its bytes in it. */
+static int place_copy(uvcc_link *l, const uvcc_frame_header *h, uvcci_rx_msg *m,
+                      const uint8_t *plain) {
+    uvcci_place p;
+    uint32_t piece = uvcci_frame_piece(h);
+    if (!uvcci_place_take(l, h, m, &p))
         return UVCC_ERR_NOMEM;
-    int err = uvcci_rx_open_piece(l, h, header, payload, payload + piece, tmp);
-    uvcci_wipe(tmp, bytes);
-    uvcci_link_give(l, tmp, bytes, UVCC_MEM_SECRET);
-    if (err == 0)
-        violate(l, why);
-    return err == UVCC_ERR_NOMEM ? err : UVCC_ERR_FRAME;
+    if (piece != 0)
+        memcpy(p.msg->data + h->offset, plain, piece);
+    uvcci_place_commit(l, h, &p);
+    return 0;
 }
 
-/* A frame that is refused changes nothing: its place is taken before its bytes are checked, since
- * they are opened right into the message, and given back if they are wrong. */
+/* Opened right into its place, which is given back if the seal is wrong: for a message that is here
+ * already, or one whose bytes came with this frame. */
+static int place_open(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *header,
+                      const uint8_t *payload, uvcci_rx_msg *m) {
+    uvcci_place p;
+    if (!uvcci_place_take(l, h, m, &p))
+        return UVCC_ERR_NOMEM;
+    int err = uvcci_rx_open_piece(l, h, header, payload, payload + uvcci_frame_piece(h),
+                                  p.msg->data + h->offset);
+    if (err != 0) {
+        uvcci_place_undo(l, &p);
+        return err == UVCC_ERR_NOMEM ? err : UVCC_ERR_FRAME;
+    }
+    uvcci_place_commit(l, h, &p);
+    return 0;
+}
+
+/* Opens a frame into `plain`, which may be the payload's own memory, and takes its place only
+ * then. */
+static int open_then_place(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *header,
+                           const uint8_t *payload, uint8_t *plain) {
+    const char *why = NULL;
+    uvcci_rx_msg *m = uvcci_assembly_find(l, h);
+    uvcci_verdict v = uvcci_judge_message(l, h, m, &why);
+    if (v == UVCCI_LATER)
+        return UVCC_ERR_FRAME;
+    int err = uvcci_rx_open_piece(l, h, header, payload, payload + uvcci_frame_piece(h), plain);
+    if (err != 0)
+        return err == UVCC_ERR_NOMEM ? err : UVCC_ERR_FRAME;
+    if (v == UVCCI_TAKE)
+        return place_copy(l, h, m, plain);
+    violate(l, why);
+    return UVCC_ERR_FRAME;
+}
+
+/* A sealed frame that is wholly here. A datagram's is opened on the stack, before anything is
+ * taken; so is a stream's that claims more than came with it, or is wrong, in memory of a frame. */
+static int take_sealed(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *header,
+                       const uint8_t *payload, uvcci_rx_msg *m, uvcci_verdict v) {
+    uint8_t stack[UVCCI_PACKET_BYTES], *plain = stack;
+    uint32_t piece = uvcci_frame_piece(h);
+    if (!l->cfg.datagram && v == UVCCI_TAKE && (m != NULL || piece == h->msg_len))
+        return place_open(l, h, header, payload, m);
+    if (piece > sizeof stack && (plain = uvcci_link_alloc(l, piece, UVCC_MEM_SECRET)) == NULL)
+        return UVCC_ERR_NOMEM;
+    int err = open_then_place(l, h, header, payload, plain);
+    uvcci_wipe(plain, piece);
+    if (plain != stack)
+        uvcci_link_give(l, plain, piece, UVCC_MEM_SECRET);
+    return err;
+}
+
+/* A frame that is refused changes nothing. */
 static int take_data(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *header,
                      const uint8_t *payload) {
     const char *why = NULL;
@@ -100,30 +150,15 @@ static int take_data(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *he
     if (l->cfg.datagram && uvcci_frame_is_sealed(h) && v != UVCCI_LATER &&
         !suspect_allows(l, SUSPECT_DATA, likely))
         return UVCC_ERR_LIMIT;
-    if (v == UVCCI_WRONG)
-        return frame_wrong(l, h, header, payload, why);
     if (v == UVCCI_LATER && l->cfg.datagram) {
         l->stats.refused++;
         return 0;
     }
-    uvcci_place p;
     if (v == UVCCI_LATER)
         return UVCC_ERR_FRAME;
-    if (!uvcci_place_take(l, h, m, &p))
-        return UVCC_ERR_NOMEM;
-    uint32_t piece = uvcci_frame_piece(h);
-    uint8_t *to = p.msg->data + h->offset;
-    int err = 0;
     if (uvcci_frame_is_sealed(h))
-        err = uvcci_rx_open_piece(l, h, header, payload, payload + piece, to);
-    else if (piece != 0)
-        memcpy(to, payload, piece);
-    if (err != 0) {
-        uvcci_place_undo(l, &p);
-        return err == UVCC_ERR_NOMEM ? err : UVCC_ERR_FRAME;
-    }
-    uvcci_place_commit(l, h, &p);
-    return 0;
+        return take_sealed(l, h, header, payload, m, v);
+    return v == UVCCI_WRONG ? UVCC_ERR_FRAME : place_copy(l, h, m, payload);
 }
 
 /* ---- control frames ---- */
@@ -172,14 +207,12 @@ static int take_ack(uvcc_link *l, const uint8_t *p, size_t len, const char **why
     return 0;
 }
 
-static int take_ping(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *p, size_t len,
-                     const char **why) {
+static int take_ping(uvcc_link *l, const uint8_t *p, size_t len, const char **why) {
     *why = "a malformed PING";
-    if (len < UVCCI_PING_MIN_BYTES || !all_zero(p, len))
+    if (len < UVCCI_PING_MIN_BYTES ||
+        !all_zero(p + UVCCI_PING_MIN_BYTES, len - UVCCI_PING_MIN_BYTES))
         return UVCC_ERR_FRAME;
-    uint32_t bytes = UVCC_FRAME_HEADER_BYTES + h->payload_len;
-    if (bytes > l->rx.ping_bytes)
-        l->rx.ping_bytes = bytes;
+    l->rx.ping_number = uvcci_ld32(p);
     /* PINGs can be replayed: their ACKs keep a distance. */
     uvcci_ack_within(l, l->cfg.ack_delay_ns);
     return 0;
@@ -201,19 +234,24 @@ static int take_control(uvcc_link *l, const uvcc_frame_header *h, const uint8_t 
     if (sealed) {
         if ((l->cfg.datagram || hello) && !suspect_allows(l, SUSPECT_CONTROL, true))
             return hello ? 0 : UVCC_ERR_LIMIT;
-        if (len > sizeof stack && (tmp = uvcci_link_alloc(l, len, UVCC_MEM_STATE)) == NULL)
-            return UVCC_ERR_NOMEM;
         const uint8_t *body = payload + UVCCI_FRAME_NONCE_BYTES;
+        size_t body_len = h->payload_len - UVCCI_FRAME_NONCE_BYTES;
+        bool is_long = len > sizeof stack;
         int err = uvcci_xaead_open(l->keys->ctl_rx, payload, header, UVCCI_FRAME_BOUND_BYTES, body,
-                                   h->payload_len - UVCCI_FRAME_NONCE_BYTES, tmp);
-        p = tmp;
+                                   body_len, is_long ? NULL : stack);
         if (err != 0) {
             suspect_note(l, SUSPECT_CONTROL, true);
-            if (tmp != stack)
-                uvcci_link_give(l, tmp, len, UVCC_MEM_STATE);
             l->stats.refused += hello;
             return hello ? 0 : UVCC_ERR_FRAME;
         }
+        if (is_long) {
+            tmp = uvcci_link_alloc(l, len, UVCC_MEM_STATE);
+            if (tmp == NULL)
+                return UVCC_ERR_NOMEM;
+            (void)uvcci_xaead_open(l->keys->ctl_rx, payload, header, UVCCI_FRAME_BOUND_BYTES, body,
+                                   body_len, tmp);
+        }
+        p = tmp;
         l->heard = true;
     }
     const char *why = NULL;
@@ -224,7 +262,7 @@ static int take_control(uvcc_link *l, const uvcc_frame_header *h, const uint8_t 
     else if (h->kind == UVCC_FRAME_ACK)
         err = take_ack(l, p, len, &why);
     else
-        err = take_ping(l, h, p, len, &why);
+        err = take_ping(l, p, len, &why);
     if (tmp != stack)
         uvcci_link_give(l, tmp, len, UVCC_MEM_STATE);
     if (err != 0 && sealed)
@@ -249,22 +287,20 @@ static int frame_stray(uvcc_link *l, uint64_t *stat) {
     return 0;
 }
 
-/* Everything that comes ends here, forged or not: only what judge_session takes is looked at
- * further, and only a frame without fault is a sign of life. */
-int uvcci_rx_take(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *header,
-                  const uint8_t *payload) {
+/* What is not a new frame of this session and run ends here, forged or not. 0, an error, or
+ * NEW_FRAME: it is looked at further. */
+static int frame_known(uvcc_link *l, const uvcc_frame_header *h) {
     l->stats.frames_rx++;
-    int err = 0;
     switch (uvcci_judge_session(l, h)) {
     case UVCCI_TAKE:
-        err = uvcc_frame_kind_class(h->kind) == UVCC_CLASS_CONTROL
-                  ? take_control(l, h, header, payload)
-                  : take_data(l, h, header, payload);
-        break;
+    case UVCCI_WRONG:
+        return NEW_FRAME;
     case UVCCI_REPEAT:
         l->stats.duplicates++;
+        l->rx.repeats++;
         uvcci_ack_within(l, l->cfg.ack_delay_ns); /* whatever the rate of repetitions is */
-        break;
+        l->tx.alive_at = uvcci_later(l->now, l->cfg.keepalive_ns);
+        return 0;
     case UVCCI_FOREIGN:
         return frame_stray(l, &l->stats.foreign);
     case UVCCI_STALE:
@@ -275,9 +311,29 @@ int uvcci_rx_take(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *heade
     default:
         return UVCC_ERR_FRAME;
     }
+}
+
+/* Only a frame without fault is a sign of life. */
+static int frame_end(uvcc_link *l, int err) {
     if (err == 0)
         l->tx.alive_at = uvcci_later(l->now, l->cfg.keepalive_ns);
     return err;
+}
+
+int uvcci_rx_take(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *header,
+                  const uint8_t *payload) {
+    int err = frame_known(l, h);
+    if (err != NEW_FRAME)
+        return err;
+    bool control = uvcc_frame_kind_class(h->kind) == UVCC_CLASS_CONTROL;
+    return frame_end(l, control ? take_control(l, h, header, payload)
+                                : take_data(l, h, header, payload));
+}
+
+int uvcci_rx_take_gathered(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *header,
+                           uint8_t *payload) {
+    int err = frame_known(l, h);
+    return err != NEW_FRAME ? err : frame_end(l, open_then_place(l, h, header, payload, payload));
 }
 
 int uvcci_rx_packet(uvcc_link *l, const uint8_t *data, size_t len) {
@@ -331,7 +387,10 @@ int uvcc_link_accept(uvcc_link *l, uint64_t token, uint64_t now) {
     l->stats.messages_rx++;
     if (!UVCCI_MUTANT(4))
         uvcci_window_keep(l, m->done_seq);
-    uvcci_ack_note(l, UVCC_FRAME_HEADER_BYTES + uvcci_min64(m->len, l->tx.packet_bytes));
+    if (l->cfg.datagram) /* its frames were told when they came */
+        uvcci_ack_within(l, l->cfg.ack_delay_ns);
+    else
+        uvcci_ack_note(l, UVCC_FRAME_HEADER_BYTES + uvcci_min64(m->len, UVCCI_PACKET_BYTES));
     return 0;
 }
 
@@ -349,6 +408,10 @@ int uvcc_link_release(uvcc_link *l, uint64_t token, uint64_t now) {
     return 0;
 }
 
+bool uvcc_link_gapless(const uvcc_link *l) {
+    return l->rx.top <= l->rx.cum;
+}
+
 /* ---- life ---- */
 
 void uvcci_rx_init(uvcc_link *l) {
@@ -356,7 +419,7 @@ void uvcci_rx_init(uvcc_link *l) {
 }
 
 bool uvcci_rx_quiet(const uvcc_link *l) {
-    return l->rx.pool.live == 0 && l->rx.top <= l->rx.cum;
+    return l->rx.pool.live == 0 && uvcc_link_gapless(l);
 }
 
 void uvcci_rx_trim(uvcc_link *l) {

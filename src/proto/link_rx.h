@@ -15,6 +15,9 @@ int uvcci_rx_take(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *heade
 /* Opens the sealed piece of a data frame, which may stand in `out` already. */
 int uvcci_rx_open_piece(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *header,
                         const uint8_t *body, const uint8_t *tag, uint8_t *out);
+/* The same for a sealed data frame of a stream in a buffer of ours, in which it is opened. */
+int uvcci_rx_take_gathered(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *header,
+                           uint8_t *payload);
 /* Nothing is being received, and nothing is with the owner. */
 bool uvcci_rx_quiet(const uvcc_link *l);
 void uvcci_rx_trim(uvcc_link *l);

@@ -74,7 +74,7 @@ size_t uvcci_scratch_room(const uvcc_link *l) {
         s->cap - s->used < UVCC_FRAME_HEADER_BYTES + COPY_MAX_BYTES + UVCC_FRAME_SEAL_BYTES)
         return 0;
     if (l->cfg.datagram)
-        return s->total >= l->tx.packet_bytes ? 0 : l->tx.packet_bytes - s->total;
+        return s->total >= l->tx.path.packet ? 0 : l->tx.path.packet - s->total;
     return s->total >= STREAM_TRANSMIT_BYTES ? 0 : SIZE_MAX;
 }
 

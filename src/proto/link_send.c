@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "proto/link_core.h"
+#include "proto/link_path.h"
 #include "proto/link_pool.h"
 #include "proto/link_queue.h"
 #include "proto/mutant.h"
@@ -77,7 +78,7 @@ int uvcc_link_send(uvcc_link *l, uvcc_link_msg *m, uint32_t step, uint32_t op_id
     if (!l->have_run)
         return UVCC_ERR_STATE;
     bool stepless = uvcci_link_stepless(m->kind);
-    uint32_t packet = l->cfg.datagram ? l->tx.packet_bytes : UVCCI_PACKET_BYTES;
+    uint32_t packet = l->cfg.datagram ? uvcci_path_base(l) : UVCCI_PACKET_BYTES;
     if (stepless &&
         (op_id != 0 || m->len > packet - UVCC_FRAME_HEADER_BYTES - UVCC_FRAME_SEAL_BYTES))
         return UVCC_ERR_USAGE;

@@ -1,7 +1,7 @@
 /* link_state.h - what a link is made of, shared by its modules: link_core (memory, time),
  * link_keys, link_pool (records), the sending ones (link_queue, link_flight, link_send,
- * link_scratch, link_acked, link_tx), the receiving ones (link_window, link_assembly, link_place,
- * link_rx, link_stream) and link, which drives them all.
+ * link_scratch, link_path, link_acked, link_tx), the receiving ones (link_window, link_assembly,
+ * link_place, link_rx, link_stream) and link, which drives them all.
  *
  * Two clocks: `now` of the caller, and l->now, which is the same but never steps back: when the
  * caller's clock does, the difference goes into l->skew and time runs on from where it was. */
@@ -15,7 +15,8 @@
 /* A sender's seqs stay within this distance of the cumulative ack. */
 #define UVCCI_WINDOW 65536u
 
-/* Datagram frames before the path is known to carry more. */
+/* What every path carries: datagram frames are never longer, packets until the path is known to
+ * carry more. */
 #define UVCCI_PACKET_BYTES 1232u
 
 /* Greatest UDP payload; control frames are never longer. */
@@ -82,6 +83,7 @@ typedef struct uvcci_tx_frame {
     uint32_t offset;
     uint32_t len : 24, where : 2;
     uint32_t resent : 1, probed : 1; /* probed: by a timeout, without sign of loss */
+    uint32_t big : 1;                /* last sent in a packet that not every path carries */
     uint32_t crc;                    /* of the frame as last sent */
     uint32_t prev, next;
 } uvcci_tx_frame;
@@ -92,7 +94,7 @@ enum { UVCCI_NOWHERE = 0, UVCCI_IN_SENT = 1, UVCCI_IN_LOST = 2 };
 
 typedef struct uvcci_tx_block {
     uvcci_tx_frame frame[UVCCI_BLOCK_FRAMES];
-    uint64_t acked; /* bit i: frame i is acknowledged or never was */
+    uint64_t received; /* bit i: the peer has frame i, or it never was */
 } uvcci_tx_block;
 
 typedef struct uvcci_seq_list {
@@ -112,6 +114,17 @@ typedef struct uvcci_scratch {
     uint8_t bytes[];
 } uvcci_scratch;
 
+/* The path of a datagram link (link_path). */
+typedef struct uvcci_path {
+    uint64_t at;            /* when to probe */
+    uint64_t raise_at;      /* with data to send, the search begins anew then */
+    uint32_t packet;        /* the greatest packet sent */
+    uint32_t probe, number; /* size and number of the PING under way; 0: none */
+    uint32_t high;          /* nothing above is tried */
+    uint32_t lost;          /* frames in big packets since one came */
+    uint8_t tries;
+} uvcci_path;
+
 typedef struct uvcci_tx_class {
     uvcc_link_msg *first, *last; /* waiting, orders not falling */
     uvcc_link_msg *heap;         /* waiting, came with a lower order than `last` */
@@ -126,8 +139,8 @@ typedef struct uvcci_tx {
     uvcci_tx_class cls[2];
     uvcci_tx_block **ring;
     uint32_t ring_cap;
-    uint32_t unacked;   /* frames */
-    uint64_t cum, next; /* seqs */
+    uint32_t unreceived; /* frames that the peer is not known to have */
+    uint64_t cum, next;  /* seqs; cum: the peer accepted all up to it */
     uint64_t serial;
     uvcci_seq_list sent; /* in order of transmission (datagrams) */
     uint32_t xmit, rack_xmit, maybe_xmit;
@@ -137,9 +150,9 @@ typedef struct uvcci_tx {
     uint64_t resume_at; /* a reopened stream waits until then for the peer's ACK */
     uint64_t ping_at, ping_wait;
     uint64_t alive_at, retry_at;
-    uint64_t probe_at;
-    uint32_t probe_high, probe_bytes, packet_bytes;
-    uint8_t probe_tries, backoff, reorder_eighths;
+    uvcci_path path;
+    uint32_t pings, repeats; /* numbered so far; told by the peer */
+    uint8_t backoff, reorder_eighths;
     bool rack_valid, outstanding, pinging;
     int fatal;
     uint64_t ack_counter; /* greatest seen */
@@ -215,7 +228,8 @@ typedef struct uvcci_rx {
     uint64_t suspect[2];            /* uvcci_pace: failed opens of data and of control frames */
     uint64_t ack_at, ack_counter;
     uint64_t released[2], admitted[2], granted[2]; /* absolute, by class */
-    uint32_t ping_bytes;
+    uint32_t ping_number;                          /* of the PING that came last */
+    uint32_t repeats, ce_packets;
     bool broken;
     uvcci_rx_msg *ready_first, *ready_last;
     uvcci_rx_partial *in; /* made at need, then kept until the link is idle */

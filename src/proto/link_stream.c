@@ -60,6 +60,12 @@ static int stream_break(uvcc_link *l, int err) {
     return UVCC_ERR_STREAM_BROKEN;
 }
 
+/* Its payload may go straight to its place. A sealed frame that claims a message of more than came
+ * with it takes nothing before its seal was checked. */
+static bool placeable(const uvcc_frame_header *h, const uvcci_rx_msg *m) {
+    return m != NULL || !uvcci_frame_is_sealed(h) || uvcci_frame_piece(h) == h->msg_len;
+}
+
 /* The header is here: decides where the payload goes. A stream resends nothing, so a frame for
  * which there is no room breaks it: the peer, who keeps to the credit, sends none. */
 static int partial_begin(uvcc_link *l) {
@@ -70,7 +76,7 @@ static int partial_begin(uvcc_link *l) {
     uvcci_verdict v = uvcci_judge_session(l, &in->h);
     if (v == UVCCI_REFUSE)
         return UVCC_ERR_FRAME;
-    if (v != UVCCI_TAKE)
+    if (v != UVCCI_TAKE && v != UVCCI_WRONG)
         return 0;
     if (uvcc_frame_kind_class(in->h.kind) != UVCC_CLASS_CONTROL) {
         const char *why;
@@ -79,9 +85,10 @@ static int partial_begin(uvcc_link *l) {
         uvcci_place p;
         if (v == UVCCI_LATER)
             return UVCC_ERR_FRAME;
-        if (v == UVCCI_TAKE && !uvcci_place_take(l, &in->h, m, &p))
+        bool place = v == UVCCI_TAKE && placeable(&in->h, m);
+        if (place && !uvcci_place_take(l, &in->h, m, &p))
             return UVCC_ERR_NOMEM;
-        if (v == UVCCI_TAKE) {
+        if (place) {
             in->mode = MODE_PLACE;
             in->msg = p.msg;
             in->created = p.created;
@@ -118,6 +125,13 @@ static void partial_add(uvcc_link *l, const uint8_t *data, size_t n) {
     }
 }
 
+/* A sealed data frame stands in a buffer of ours: it can be opened there. */
+static bool gathered_sealed(const uvcc_link *l) {
+    const uvcci_rx_partial *in = l->rx.in;
+    return in->mode == MODE_GATHER && uvcci_frame_is_sealed(&in->h) &&
+           uvcc_frame_kind_class(in->h.kind) != UVCC_CLASS_CONTROL;
+}
+
 /* The payload is here too. What was skipped and is wanted now (the step opened meanwhile) is
  * refused without breaking the stream: the peer sends it again after the next reconnection. */
 static int partial_end(uvcc_link *l) {
@@ -130,7 +144,8 @@ static int partial_end(uvcc_link *l) {
         return 0;
     }
     if (in->mode != MODE_PLACE) {
-        int err = uvcci_rx_take(l, &in->h, in->header, in->to);
+        int err = gathered_sealed(l) ? uvcci_rx_take_gathered(l, &in->h, in->header, in->to)
+                                     : uvcci_rx_take(l, &in->h, in->header, in->to);
         if (err == 0)
             partial_gather_free(l);
         return err;

@@ -1,6 +1,6 @@
 /* link_tx.c - frames out: control frames, cutting, sealing, retransmission; one transmit at a time.
  *
- * A frame lives from its first transmission to its acknowledgement (link_flight); its header is
+ * A frame lives from its first transmission to the cumulative ack (link_flight); its header is
  * written anew for each transmission, its payload and tag are sealed once.
  *
  * Invariants: at most one transmit is outstanding, and nothing that it points to is freed before
@@ -11,12 +11,14 @@
 #include <string.h>
 
 #include "proto/ackmsg.h"
+#include "proto/bytes.h"
 #include "proto/crc.h"
 #include "proto/frame.h"
 #include "proto/link_acked.h"
 #include "proto/link_core.h"
 #include "proto/link_flight.h"
 #include "proto/link_keys.h"
+#include "proto/link_path.h"
 #include "proto/link_pool.h"
 #include "proto/link_queue.h"
 #include "proto/link_scratch.h"
@@ -26,8 +28,6 @@
 
 #define SCRATCH_BYTES (15u << 10)
 #define RETRY_NS      UINT64_C(1000000)
-#define FIRST_PING_NS UINT64_C(10000000)
-#define PROBE_TRIES   3u
 
 /* ---- control frames ---- */
 
@@ -40,7 +40,7 @@ static int emit_control(uvcc_link *l, uint8_t kind, const uint8_t *payload, size
     size_t body = len + (sealed ? UVCC_FRAME_CTL_SEAL_BYTES : 0);
     size_t total = UVCC_FRAME_HEADER_BYTES + body;
     if (total > s->cap - s->used || s->count == UVCCI_SCRATCH_SLICES ||
-        (l->cfg.datagram && s->total != 0 && s->total + total > l->tx.packet_bytes))
+        (l->cfg.datagram && s->total != 0 && s->total + total > l->tx.path.packet))
         return UVCC_ERR_LIMIT;
     uint8_t nonce[UVCCI_FRAME_NONCE_BYTES];
     if (sealed && l->cfg.random.fill(l->cfg.random.user, nonce, sizeof nonce) != 0)
@@ -79,9 +79,9 @@ static int emit_ack(uvcc_link *l) {
     uvcci_ack ack;
     uint32_t ranges = UVCCI_ACK_RANGES_MAX;
     size_t fixed = UVCC_FRAME_HEADER_BYTES + UVCC_FRAME_CTL_SEAL_BYTES + UVCCI_ACK_MIN_BYTES;
-    if (l->cfg.datagram && l->tx.scratch->total + fixed > l->tx.packet_bytes)
+    if (l->cfg.datagram && l->tx.scratch->total + fixed > l->tx.path.packet)
         return UVCC_ERR_LIMIT;
-    size_t room = l->cfg.datagram ? l->tx.packet_bytes - l->tx.scratch->total - fixed : SIZE_MAX;
+    size_t room = l->cfg.datagram ? l->tx.path.packet - l->tx.scratch->total - fixed : SIZE_MAX;
     if (room / UVCCI_ACK_RANGE_BYTES < ranges)
         ranges = (uint32_t)(room / UVCCI_ACK_RANGE_BYTES);
     uvcci_window_ack(l, &ack, ranges);
@@ -96,35 +96,37 @@ static int emit_ack(uvcc_link *l) {
     return 0;
 }
 
+/* A PING of len bytes: its number, never 0, and zeros. */
+static int emit_numbered(uvcc_link *l, uint8_t *payload, size_t len) {
+    uint32_t number = l->tx.pings == UINT32_MAX ? 1 : l->tx.pings + 1;
+    memset(payload, 0, len);
+    uvcci_st32(payload, number);
+    int err = emit_control(l, UVCC_FRAME_PING, payload, len, l->keys != NULL);
+    if (err != 0)
+        return err;
+    l->tx.pings = number;
+    l->stats.pings_tx++;
+    return 0;
+}
+
 static int emit_ping(uvcc_link *l) {
-    static const uint8_t payload[4] = {0};
-    int err = emit_control(l, UVCC_FRAME_PING, payload, sizeof payload, l->keys != NULL);
-    if (err == 0)
-        l->stats.pings_tx++;
-    return err;
+    uint8_t payload[UVCCI_PING_MIN_BYTES];
+    return emit_numbered(l, payload, sizeof payload);
 }
 
 /* A PING padded to the size that the path is asked for, alone in its packet. */
 static int emit_probe(uvcc_link *l) {
-    if (l->tx.probe_tries == PROBE_TRIES) {
-        l->tx.probe_high = l->tx.probe_bytes - 1;
-        uvcci_tx_probe_next(l);
-        if (l->tx.probe_bytes == 0)
-            return 0;
-    }
+    uint32_t bytes = uvcci_path_due(l);
+    if (bytes == 0)
+        return 0;
     size_t head = UVCC_FRAME_HEADER_BYTES + (l->keys != NULL ? UVCC_FRAME_CTL_SEAL_BYTES : 0);
-    size_t len = l->tx.probe_bytes - head;
     if (!uvcci_scratch_reserve(l, uvcci_max64(SCRATCH_BYTES, 2 * (uint64_t)UVCCI_PACKET_MAX_BYTES)))
         return UVCC_ERR_NOMEM;
-    uint8_t *zeros = l->tx.scratch->bytes + UVCCI_PACKET_MAX_BYTES;
-    memset(zeros, 0, len);
-    int err = emit_control(l, UVCC_FRAME_PING, zeros, len, l->keys != NULL);
-    if (err != 0)
-        return err;
-    l->stats.pings_tx++;
-    l->tx.probe_tries++;
-    l->tx.probe_at = uvcci_later(l->now, uvcci_tx_rto(l));
-    return 0;
+    uint8_t *payload = l->tx.scratch->bytes + UVCCI_PACKET_MAX_BYTES;
+    int err = emit_numbered(l, payload, bytes - head);
+    if (err == 0)
+        uvcci_path_sent(l, l->tx.pings, uvcci_tx_rto(l));
+    return err;
 }
 
 /* HELLO, ACK and PING that are due. What does not fit this packet waits for the next. */
@@ -164,7 +166,7 @@ static uint32_t seal_bytes(const uvcc_link *l) {
 }
 
 static uint32_t payload_max(const uvcc_link *l) {
-    uint32_t frame = l->cfg.datagram ? l->tx.packet_bytes : l->cfg.frame_bytes;
+    uint32_t frame = l->cfg.datagram ? uvcci_path_base(l) : l->cfg.frame_bytes;
     return frame - UVCC_FRAME_HEADER_BYTES - seal_bytes(l);
 }
 
@@ -277,7 +279,7 @@ static int cut(uvcc_link *l, uvcc_link_msg *m, uint32_t len) {
     f->offset = m->cut;
     f->len = len;
     f->where = UVCCI_NOWHERE;
-    f->resent = f->probed = 0;
+    f->resent = f->probed = f->big = 0;
     f->crc = 0;
     int err = emit_first(l, seq, f);
     if (err != 0)
@@ -285,7 +287,7 @@ static int cut(uvcc_link *l, uvcc_link_msg *m, uint32_t len) {
     if (l->tx.cls[m->cls].begun != m)
         uvcci_send_begin(l, m);
     l->tx.next++;
-    l->tx.unacked++;
+    l->tx.unreceived++;
     if (l->cfg.datagram)
         uvcci_flight_sent(l, seq, f);
     m->frames++;
@@ -323,30 +325,37 @@ static int emit_class(uvcc_link *l, uvcci_tx_class *c) {
 }
 
 static int emit_data(uvcc_link *l) {
+    uvcci_path_data(l);
     int more = emit_class(l, &l->tx.cls[UVCC_CLASS_ONLINE]);
     if (more == 1)
         more = emit_class(l, &l->tx.cls[UVCC_CLASS_KEYS]);
     if (l->cfg.datagram)
         uvcci_tx_rto_arm(l);
-    if (!uvcci_send_blocked(l) || UVCCI_MUTANT(11)) {
-        l->tx.ping_at = UVCC_NEVER;
-        l->tx.ping_wait = 0;
-    } else if (l->tx.ping_at == UVCC_NEVER) {
-        if (l->tx.ping_wait == 0)
-            l->tx.ping_wait = l->tx.ack_counter == 0
-                                  ? uvcci_min64(FIRST_PING_NS, l->cfg.rto_initial_ns)
-                                  : uvcci_tx_rto(l);
-        l->tx.ping_at = uvcci_later(l->now, l->tx.ping_wait);
-    }
+    uvcci_tx_ping_arm(l);
     return more < 0 ? more : 0;
+}
+
+/* The frames since transmission `first` stand in one packet: is it one that not every path
+ * carries? They are the last of the list. */
+static void mark_packet(uvcc_link *l, uint32_t first) {
+    bool big = l->tx.scratch->total > uvcci_path_base(l);
+    if (!l->cfg.datagram)
+        return;
+    for (uint32_t at = l->tx.sent.last; at != 0;) {
+        uvcci_tx_frame *f = uvcci_flight_at(l, uvcci_flight_seq(l, at));
+        if ((int32_t)(f->xmit - first) < 0)
+            return;
+        f->big = big;
+        at = f->prev;
+    }
 }
 
 /* ---- the caller's side ---- */
 
 static int build(uvcc_link *l) {
-    if (l->tx.probe_at <= l->now && l->started) {
+    if (l->tx.path.at <= l->now && l->started) {
         int err = emit_probe(l);
-        if (err != 0 || l->tx.probe_bytes != 0)
+        if (err != 0 || l->tx.path.probe != 0)
             return err;
     }
     if (!uvcci_scratch_reserve(l, SCRATCH_BYTES))
@@ -356,7 +365,12 @@ static int build(uvcc_link *l) {
         return 0;
     if (err != 0)
         return err;
-    return l->started && l->tx.resume_at == UVCC_NEVER ? emit_data(l) : 0;
+    if (!l->started || l->tx.resume_at != UVCC_NEVER)
+        return 0;
+    uint32_t first = l->tx.xmit;
+    err = emit_data(l);
+    mark_packet(l, first);
+    return err;
 }
 
 /* Something may be there to send: saves an idle link the scratch buffer. */
@@ -366,7 +380,7 @@ static bool pending(const uvcc_link *l) {
     if (!l->started)
         return false;
     if (l->rx.ack_at <= l->now || l->tx.ping_at <= l->now || l->tx.alive_at <= l->now ||
-        l->tx.probe_at <= l->now)
+        l->tx.path.at <= l->now)
         return true;
     for (size_t i = 0; i < 2; i++) {
         const uvcci_tx_class *c = &l->tx.cls[i];
@@ -385,9 +399,9 @@ int uvcc_link_poll_transmit(uvcc_link *l, uvcc_transmit *out, uint64_t now) {
     if (l->tx.outstanding || (!l->cfg.datagram && !l->stream_up))
         return 0;
     if (l->tx.scratch == NULL || l->tx.scratch->total == 0) {
+        l->tx.retry_at = UVCC_NEVER;
         if (!pending(l))
             return 0;
-        l->tx.retry_at = UVCC_NEVER;
         int err = build(l);
         if (l->tx.fatal != 0)
             return l->tx.fatal;
@@ -439,32 +453,44 @@ void uvcci_tx_stream_reset(uvcc_link *l) {
     uvcci_zombies_free(l);
 }
 
-uint64_t uvcci_tx_deadline(const uvcc_link *l) {
+uint64_t uvcci_tx_timer_deadline(const uvcc_link *l) {
     uint64_t t = uvcci_min64(uvcci_min64(l->tx.rto_at, l->tx.loss_at), l->tx.maybe_at);
-    t = uvcci_min64(t, uvcci_min64(l->tx.ping_at, l->tx.alive_at));
-    return uvcci_min64(t, uvcci_min64(l->tx.resume_at, l->tx.probe_at));
+    return uvcci_min64(t, l->tx.resume_at);
+}
+
+uint64_t uvcci_tx_poll_deadline(const uvcc_link *l) {
+    return uvcci_min64(uvcci_min64(l->tx.ping_at, l->tx.alive_at), l->tx.path.at);
+}
+
+bool uvcci_tx_can_poll(const uvcc_link *l) {
+    return l->tx.fatal == 0 && !l->tx.outstanding &&
+           (l->tx.scratch == NULL || l->tx.scratch->total == 0);
 }
 
 void uvcci_tx_init(uvcc_link *l) {
     uvcci_acked_init(l);
+    uvcci_path_init(l);
     l->tx.ping_at = l->tx.alive_at = l->tx.retry_at = UVCC_NEVER;
 }
 
-void uvcci_tx_trim(uvcc_link *l) {
-    assert(l->tx.unacked == 0 && !l->tx.outstanding);
+static void caches_free(uvcc_link *l) {
     uvcci_flight_free(l);
     if (l->tx.scratch != NULL && l->tx.scratch->total == 0)
         uvcci_scratch_free(l);
     uvcci_pool_trim(l, &l->tx.pool);
 }
 
+void uvcci_tx_trim(uvcc_link *l) {
+    assert(l->tx.pool.live == 0 && !l->tx.outstanding);
+    caches_free(l);
+}
+
 void uvcci_tx_free(uvcc_link *l) {
     uvcci_send_free_all(l);
     l->tx.outstanding = false;
-    l->tx.unacked = 0;
     if (l->tx.scratch != NULL)
         l->tx.scratch->total = 0;
-    uvcci_tx_trim(l);
+    caches_free(l);
 }
 
 uint64_t uvcci_tx_bound(const uvcc_link *l) {
@@ -487,7 +513,7 @@ void uvcci_tx_digest(const uvcc_link *l, uvcci_sha256 *h) {
     for (uint64_t seq = t->cum + 1; seq < t->next; seq++) {
         const uvcci_tx_block *b = *uvcci_flight_block(l, seq);
         const uvcci_tx_frame *f = &b->frame[seq % UVCCI_BLOCK_FRAMES];
-        if ((b->acked >> seq % UVCCI_BLOCK_FRAMES & 1) != 0)
+        if ((b->received >> seq % UVCCI_BLOCK_FRAMES & 1) != 0)
             continue;
         uvcci_digest64(h, seq);
         uvcci_digest64(h, (uint64_t)f->offset << 32 | f->len);

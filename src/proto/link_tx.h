@@ -9,7 +9,11 @@ void uvcci_tx_init(uvcc_link *l);
 void uvcci_tx_free(uvcc_link *l);
 /* The stream is another or none: an outstanding transmit is void. */
 void uvcci_tx_stream_reset(uvcc_link *l);
-uint64_t uvcci_tx_deadline(const uvcc_link *l);
+/* When on_timer has something to do. */
+uint64_t uvcci_tx_timer_deadline(const uvcc_link *l);
+/* When a poll has, beside an ACK, if it can: no transmit is out, nor a rest of one. */
+uint64_t uvcci_tx_poll_deadline(const uvcc_link *l);
+bool uvcci_tx_can_poll(const uvcc_link *l);
 /* Gives caches back; nothing may be in flight. */
 void uvcci_tx_trim(uvcc_link *l);
 uint64_t uvcci_tx_bound(const uvcc_link *l);

@@ -1,5 +1,8 @@
 /* link_window.c - the seqs that came, in two rings of bits above the cumulative one.
  *
+ * `seen`: the frame came, whole and authentic; the ranges of an ACK tell these. `ackable`: it and
+ * what it completed were accepted; the cumulative seq tells these.
+ *
  * Invariants: cum < every seq with a `seen` bit <= cum + 2^16; `ackable` is a subset of `seen`; the
  * cumulative seq is ackable, and the next one is not. */
 #include "proto/link_window.h"
@@ -23,7 +26,7 @@ void uvcci_ack_within(uvcc_link *l, uint64_t delay) {
 
 void uvcci_ack_note(uvcc_link *l, uint64_t bytes) {
     uint64_t enough =
-        l->cfg.datagram ? DATAGRAM_ACK_PACKETS * (uint64_t)l->tx.packet_bytes : STREAM_ACK_BYTES;
+        l->cfg.datagram ? DATAGRAM_ACK_PACKETS * (uint64_t)l->tx.path.packet : STREAM_ACK_BYTES;
     uint64_t sum = l->rx.noted + bytes;
     l->rx.noted = sum < enough ? (uint32_t)sum : (uint32_t)enough;
     uvcci_ack_within(l, sum < enough ? l->cfg.ack_delay_ns : 0);
@@ -101,7 +104,7 @@ bool uvcci_window_reserve(uvcc_link *l, uint64_t seq) {
     return true;
 }
 
-/* Remembers a seq received out of order: the latest go into every ACK. */
+/* Remembers a seq that came: the latest go into every ACK. */
 static void fresh_add(uvcci_rx_window *w, uint64_t seq) {
     uint64_t *run = w->fresh[(w->fresh_at - 1) % UVCCI_FRESH];
     if (seq == run[1] + 1) {
@@ -117,6 +120,7 @@ static void fresh_add(uvcci_rx_window *w, uint64_t seq) {
 void uvcci_window_see(uvcc_link *l, uint64_t seq) {
     assert(l->rx.window != NULL && seq > l->rx.cum && seq - l->rx.cum <= UVCCI_WINDOW);
     *seen_word(l->rx.window, seq) |= bit_of(seq);
+    fresh_add(l->rx.window, seq);
     l->rx.top = uvcci_max64(l->rx.top, seq);
 }
 
@@ -124,10 +128,8 @@ void uvcci_window_keep(uvcc_link *l, uint64_t seq) {
     uvcci_rx *r = &l->rx;
     assert(uvcci_window_seen(l, seq));
     *ackable_word(r->window, seq) |= bit_of(seq);
-    if (seq != r->cum + 1) {
-        fresh_add(r->window, seq);
+    if (seq != r->cum + 1)
         return;
-    }
     for (;;) {
         uint64_t next = r->cum + 1, *ackable = ackable_word(r->window, next);
         uint64_t gaps = ~(*ackable >> next % 64);
@@ -176,13 +178,18 @@ static bool sack_add(uvcci_ack *s, uint32_t max, uint64_t first, uint64_t last) 
     return true;
 }
 
-/* The next run of ackable seqs at or above `from`, at most to the end of a word, so that the work
- * is bounded by the words looked at. */
+/* The word whose bits ranges tell. */
+static uint64_t *told_word(uvcci_rx_window *w, uint64_t seq) {
+    return UVCCI_MUTANT(21) ? ackable_word(w, seq) : seen_word(w, seq);
+}
+
+/* The next run of seqs that came, at or above `from`, at most to the end of a word, so that the
+ * work is bounded by the words looked at. */
 static bool run_next(const uvcc_link *l, uint64_t from, uint32_t *words, uint64_t *first,
                      uint64_t *last) {
     for (uint64_t s = from; s <= l->rx.top && *words != 0; s = (s / 64 + 1) * 64) {
         --*words;
-        uint64_t w = *ackable_word(l->rx.window, s) >> s % 64;
+        uint64_t w = *told_word(l->rx.window, s) >> s % 64;
         if (w == 0)
             continue;
         uint32_t skip = (uint32_t)__builtin_ctzll(w);
@@ -206,8 +213,8 @@ static void sack_fill(uvcc_link *l, uvcci_ack *s, uint32_t max) {
         return;
     for (uint32_t i = 0; i < UVCCI_FRESH && s->range_cnt < max / 2 + 1; i++) {
         const uint64_t *run = r->window->fresh[(r->window->fresh_at - 1 - i) % UVCCI_FRESH];
-        if (run[0] > r->cum) /* cum never stops inside a run */
-            (void)sack_add(s, max, run[0], run[1]);
+        if (run[1] > r->cum && !UVCCI_MUTANT(21))
+            (void)sack_add(s, max, uvcci_max64(run[0], r->cum + 1), run[1]);
     }
     uint32_t words = ACK_SCAN_WORDS;
     uint64_t from = r->window->sack_cursor, first, last;
@@ -234,7 +241,9 @@ void uvcci_window_ack(uvcc_link *l, uvcci_ack *out, uint32_t max_ranges) {
     out->cum = r->cum + UVCCI_MUTANT(2);
     for (int c = 0; c < 2; c++)
         out->credit[c] = r->granted[c] = r->released[c] + uvcci_rx_capacity(l, c);
-    out->ping_bytes = r->ping_bytes;
+    out->ping_number = r->ping_number;
+    out->repeats = r->repeats;
+    out->ce_packets = r->ce_packets;
     r->ack_at = UVCC_NEVER;
     r->noted = 0;
 }

@@ -17,9 +17,9 @@ void uvcci_window_ack(uvcc_link *l, uvcci_ack *out, uint32_t max_ranges);
 bool uvcci_window_seen(const uvcc_link *l, uint64_t seq);
 /* Room for seq, which lies within UVCCI_WINDOW of the cumulative one; false without memory. */
 bool uvcci_window_reserve(uvcc_link *l, uint64_t seq);
-/* It came. */
+/* It came: ranges tell so from now on. */
 void uvcci_window_see(uvcc_link *l, uint64_t seq);
-/* The frame is kept, whatever happens: acknowledge it from now on. */
+/* It is kept, whatever happens, and so is what it completed: the cumulative ack may pass it. */
 void uvcci_window_keep(uvcc_link *l, uint64_t seq);
 /* Bit 0: may be acknowledged; bit 1: seen. For digests. */
 uint32_t uvcci_window_state(const uvcc_link *l, uint64_t seq);

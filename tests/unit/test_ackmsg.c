@@ -19,14 +19,18 @@ static void layout(void **state) {
     uvcci_ack a = {.counter = 0x0102030405060708,
                    .cum = 0x1112131415161718,
                    .credit = {0x2122232425262728, 0x3132333435363738},
-                   .ping_bytes = 0x41424344,
+                   .ping_number = 0x41424344,
+                   .repeats = 0x71727374,
+                   .ce_packets = 0x81828384,
                    .range_cnt = 1,
                    .range = {{0x5152535455565758, 0x6162636465666768}}};
     static const char want[] = "0807060504030201" /* counter */
                                "1817161514131211" /* cum */
                                "2827262524232221" /* credit: online */
                                "3837363534333231" /* credit: keys */
-                               "44434241"         /* ping_bytes */
+                               "44434241"         /* ping_number */
+                               "74737271"         /* repeats */
+                               "84838281"         /* ce_packets */
                                "0100"             /* ranges */
                                "5857565554535251"
                                "6867666564636261";
@@ -49,7 +53,9 @@ static void round_trips(void **state) {
         assert_int_equal(b.cum, a.cum);
         assert_int_equal(b.credit[0], a.credit[0]);
         assert_int_equal(b.credit[1], a.credit[1]);
-        assert_int_equal(b.ping_bytes, a.ping_bytes);
+        assert_int_equal(b.ping_number, a.ping_number);
+        assert_int_equal(b.repeats, a.repeats);
+        assert_int_equal(b.ce_packets, a.ce_packets);
         assert_int_equal(b.range_cnt, n);
         assert_memory_equal(b.range, a.range, n * sizeof a.range[0]);
         assert_int_equal(uvcci_ack_encode(&b, again), len);

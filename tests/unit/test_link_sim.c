@@ -206,7 +206,7 @@ static void quiet_when_idle(void **state) {
         sim_run_for(&w, 100000 * SIM_MS);
         assert_true(w.packets - packets >= 10 && w.packets - packets <= 44);
         for (int i = 0; i < 2; i++)
-            assert_true(w.node[i].mem.live_bytes <= 1152);
+            assert_true(w.node[i].mem.live_bytes <= 1664);
         sim_end(&w);
     }
 }
@@ -283,6 +283,48 @@ static void path_probing(void **state) {
             sim_run(&w, 60000 * SIM_MS);
             uint64_t needed = (4u << 20) / (carries[k] - 150);
             assert_true(w.packets - packets < needed * 2 + 40);
+            sim_end(&w);
+        }
+}
+
+static void probing_little(int i, uvcc_link_config *cfg) {
+    probing(i, cfg);
+    cfg->tx_online_bytes = 500000;
+}
+
+/* The path falls from 9,000 bytes to 1,500 in mid-stream, and later carries 9,000 again. */
+static void path_falls(void **state) {
+    (void)state;
+    for (uint8_t suite = 0; suite < 2; suite++)
+        for (uint32_t drop = 0; drop <= 50; drop += 50) {
+            sim_world w;
+            sim_init(&w, 8 + suite, true, suite);
+            probe_up_to = 9000;
+            w.path_bytes = 9000;
+            w.drop = drop;
+            w.delay_ns = 20 * SIM_MS;
+            w.ns_per_byte = 80; /* 100 Mbit/s */
+            sim_start(&w, probing_little);
+            sim_run_for(&w, 5000 * SIM_MS);
+            assert_int_equal(stats_of(&w, 0).packet_bytes, 9000);
+            for (unsigned k = 0; k < 400; k++)
+                sim_queue(&w, 0, UVCC_FRAME_OPEN_BATCH, 100000, 0);
+            sim_run_for(&w, 200 * SIM_MS);
+            size_t before = w.node[1].delivered;
+            assert_true(before > 0 && before < 200);
+            w.path_bytes = 1500;
+            sim_run_for(&w, 2000 * SIM_MS);
+            assert_true(w.node[1].delivered > before + 20);
+            assert_true(stats_of(&w, 0).path_falls >= 1);
+            sim_run(&w, 60000 * SIM_MS);
+            sim_run_for(&w, 20000 * SIM_MS);
+            uint32_t found = stats_of(&w, 0).packet_bytes;
+            assert_true(found > 1500 - 40 && found <= 1500);
+            w.path_bytes = 9000;
+            sim_run_for(&w, 601000 * SIM_MS);
+            sim_queue(&w, 0, UVCC_FRAME_OPEN_BATCH, 100000, 0);
+            sim_run_for(&w, 3000 * SIM_MS);
+            assert_int_equal(stats_of(&w, 0).packet_bytes, 9000);
             sim_end(&w);
         }
 }
@@ -447,6 +489,7 @@ int main(void) {
         cmocka_unit_test(clock_jumps),
         cmocka_unit_test(last_run),
         cmocka_unit_test(path_probing),
+        cmocka_unit_test(path_falls),
         cmocka_unit_test(spurious_retransmissions),
         cmocka_unit_test(allocation_failures),
         cmocka_unit_test(reconnect_everywhere),

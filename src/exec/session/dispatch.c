@@ -93,7 +93,8 @@ static void advance_rx_jobs(uvcc_session *s) {
 static bool drained(const uvcc_session *s, bool with_bye) {
     for (uint8_t p = 0; p < 3; p++)
         if (p != s->party && s->peer[p].link != NULL && /* a load that failed may have made one */
-            (!uvcc_link_drained(s->peer[p].link) || (with_bye && !s->peer[p].bye)))
+            (!uvcc_link_drained(s->peer[p].link) ||
+             (with_bye && !(s->peer[p].bye && uvcc_link_gapless(s->peer[p].link)))))
             return false;
     return true;
 }

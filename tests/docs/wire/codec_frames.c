@@ -458,9 +458,11 @@ static void ack_fields(listing *l, const uint8_t *p, size_t len, const wire *w) 
     field_code(l, "cumulative", 8, cum, text);
     field_number(l, "credit_online", 8, t->cls[UVCC_CLASS_ONLINE].credit, "");
     field_number(l, "credit_keys", 8, t->cls[UVCC_CLASS_KEYS].credit, "");
-    field_number(l, "ping_bytes", 4, a.ping_bytes, "");
+    field_number(l, "ping_number", 4, a.ping_number, "");
+    field_number(l, "repeats", 4, a.repeats, "");
+    field_number(l, "ce_packets", 4, a.ce_packets, "");
     field_number(l, "ranges", 2, a.range_cnt, "");
-    uint64_t there = t->next - 1 - cum; /* above the cumulative one: acknowledged ones and gaps */
+    uint64_t there = t->next - 1 - cum; /* above the cumulative one: what came, and gaps */
     for (uint32_t i = 0; i < a.range_cnt; i++) {
         const uint64_t *end = a.range[i];
         there -= end[1] - end[0] + 1;
@@ -471,15 +473,13 @@ static void ack_fields(listing *l, const uint8_t *p, size_t len, const wire *w) 
             field_code(l, name, 8, end[k], text);
         }
     }
-    listing_must(l, t->unacked == there, "the link counts other frames as acknowledged");
+    listing_must(l, t->unreceived == there, "the link counts other frames as received");
 }
 
 static void ping_fields(listing *l, const uint8_t *p, size_t len, const wire *w) {
-    const listing_block *b = &l->block[LISTING_BYTES];
-    field_number(l, "zero", 4, 0, "");
+    field_number(l, "number", 4, w->l[1]->rx.ping_number, "");
     field_bytes(l, "zeros", p + 4, len - 4, "");
-    listing_must(l, w->l[1]->rx.ping_bytes == b->len,
-                 "the link took it for a PING of another size");
+    listing_must(l, w->l[1]->rx.ping_number != 0, "the link took it for no PING");
 }
 
 /* The ends as they are before the frame: an ACK's sender has had what it says. */
