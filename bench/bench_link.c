@@ -316,7 +316,8 @@ static const bench_part parts[] = {
     {"small_queue", "10 Mbit/s, 40 ms, a queue of 50 packets", bench_small_queue, true},
     {"loss", "1, 5 and 20% of random loss at 1 Gbit/s, 2 ms", bench_loss, true},
     {"jobs", "messages accepted 10 and 100 ms late at 1 Gbit/s, 2 ms", bench_jobs, true},
-    {"path_falls", "packets of 9,000 bytes, then of 1,500 only", bench_path_falls, true},
+    {"path_falls", "100 Mbit/s, 40 ms; packets of 9,000 bytes, then of 1,500 only",
+     bench_path_falls, true},
     {"reorder", "one packet in 100 up to three round trips late", bench_reorder, true},
     {"tun", "UDP and TCP of the kernel through a relay (root, /dev/net/tun)", bench_tun, false},
 };

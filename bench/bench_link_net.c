@@ -246,25 +246,31 @@ void bench_jobs(const bench_options *o) {
 /* ---- a path that changes ---- */
 
 void bench_path_falls(const bench_options *o) {
-    figures gap, after;
+    figures gap, after, before;
     for (unsigned i = 0; i < o->seeds; i++) {
-        net *n = bottleneck(i + 1, 100e6, 500000, 0);
+        net *n = bottleneck(i + 1, 0, 0, 0); /* no queue in which probes are lost */
         net_link_config c = link_config(0);
+        c.access_rate = 100e6;
         c.datagram_bytes = 9000 - 28;
         int a = net_add_link(n, &c);
         for (int way = 0; way < 2; way++)
             net_pipe(n, way)->path_bytes = 9000 - 28;
         uint64_t falls = 2 * NET_S + pick(i + 1, 0, NET_S);
+        net_run(n, falls - NET_S);
+        net_flow_mark(n, a);
         net_run(n, falls);
+        net_figures f = read(n, a);
+        before.v[i] = (double)f.wire_bytes / (double)f.wire_packets;
         net_flow_mark(n, a);
         for (int way = 0; way < 2; way++)
             net_pipe(n, way)->path_bytes = 1500 - 28;
         net_run(n, falls + 10 * NET_S);
-        net_figures f = read(n, a);
+        f = read(n, a);
         gap.v[i] = (double)f.gap_ns / 1e9;
         after.v[i] = (double)f.frame_bytes * 8 / 10 / 100e6;
         net_free(n);
     }
+    bench_figure("link_path_falls", "", "packet_bytes_before", before.v, o->seeds, NO_GOAL, 0);
     bench_figure("link_path_falls", "", "silent_s", gap.v, o->seeds, AT_MOST, 2);
     bench_figure("link_path_falls", "", "goodput_share_of_10_s", after.v, o->seeds, NO_GOAL, 0);
 }

@@ -326,7 +326,7 @@ static void host_run(const tun_scene *scene, const wires *w, shared *sh, int sid
     bench_tune(&cfg, side, NULL);
     static const uint8_t prk[32] = {1, 2, 3};
     host h = {.side = side, .fd = w->udp[side], .sh = sh};
-    h.came.packet_bytes = cfg.datagram_bytes != 0 ? cfg.datagram_bytes : 1232;
+    h.came.frame_bytes = NET_FRAME_BYTES;
     bench_check(uvcc_link_new(&h.link, &cfg), "link_new");
     bench_check(uvcc_link_set_run(h.link, 1), "set_run");
     bench_check(uvcc_link_set_keys(h.link, 2, prk), "set_keys");

@@ -39,6 +39,9 @@
 #define NET_S     UINT64_C(1000000000)
 #define NET_BEGIN UINT64_C(1000000)
 
+/** The longest data frame of a datagram link; longer packets hold several (wire.md). */
+#define NET_FRAME_BYTES 1232u
+
 enum { NET_THERE = 0, NET_BACK = 1 };
 
 /** One direction of what the flows share. All of it may be changed while it runs (net_pipe()); what
@@ -111,8 +114,8 @@ typedef struct net_reno_config {
  * bytes. */
 typedef struct net_figures {
     uint64_t frames, frame_bytes; /**< that arrived for the first time */
-    double ideal_bytes; /**< the same, had messages been cut into full packets: what the wire
-                             must carry at least */
+    double ideal_bytes; /**< the same, had messages been cut into frames as long as may be: what the
+                           wire must carry at least */
     uint64_t needless;  /**< copies that arrived of frames that had arrived before */
     uint64_t needless_bytes;
     uint64_t wire_packets, wire_bytes; /**< sent from left to right, overhead left out */
@@ -152,7 +155,7 @@ void net_flow_mark(net *n, int flow);
 uvcc_link *net_flow_link(net *n, int flow, int end);
 /** Congestion window of a NewReno flow in bytes. */
 double net_reno_window(const net *n, int flow);
-/** Frame bytes that messages of len bytes take at least on datagrams of packet_bytes. */
-uint64_t net_ideal_bytes(uint32_t len, uint32_t packet_bytes, bool sealed);
+/** Frame bytes that a message of len bytes takes at least in frames of up to frame_bytes. */
+uint64_t net_ideal_bytes(uint32_t len, uint32_t frame_bytes, bool sealed);
 
 #endif

@@ -62,7 +62,7 @@ bool net_set_has(const net_set *s, uint64_t i);
 /* The data frames that came to one end. */
 typedef struct net_frames {
     net_set seen;
-    uint32_t packet_bytes; /* of a full packet */
+    uint32_t frame_bytes; /* of the longest frame */
     uint32_t ideal_len; /* the last message's length, and ideal frame bytes for each of its bytes */
     double ideal_ratio;
 } net_frames;

@@ -10,10 +10,9 @@
 
 #include <uvcc/host.h>
 
-#define SEQ_MASK     ((UINT64_C(1) << 40) - 1)
-#define PACKET_BYTES 1232u
-#define SPINS        8
-#define STUCK_NS     1000u
+#define SEQ_MASK ((UINT64_C(1) << 40) - 1)
+#define SPINS    8
+#define STUCK_NS 1000u
 
 typedef struct job {
     uint64_t token, due;
@@ -30,9 +29,9 @@ typedef struct link_flow {
     net_frames came;
 } link_flow;
 
-uint64_t net_ideal_bytes(uint32_t len, uint32_t packet_bytes, bool sealed) {
+uint64_t net_ideal_bytes(uint32_t len, uint32_t frame_bytes, bool sealed) {
     uint32_t head = UVCC_FRAME_HEADER_BYTES + (sealed ? UVCC_FRAME_SEAL_BYTES : 0);
-    uint32_t room = packet_bytes - head;
+    uint32_t room = frame_bytes - head;
     uint64_t frames = len == 0 ? 1 : 0;
     for (uint32_t left = len; left != 0;) {
         uint32_t chunk = left < UVCC_CHUNK_BYTES ? left : UVCC_CHUNK_BYTES;
@@ -61,7 +60,7 @@ static double ideal_share(net_frames *c, const uvcc_frame_header *h, uint32_t pa
         return UVCC_FRAME_HEADER_BYTES + (sealed ? UVCC_FRAME_SEAL_BYTES : 0);
     if (c->ideal_ratio == 0 || c->ideal_len != h->msg_len) {
         c->ideal_len = h->msg_len;
-        c->ideal_ratio = (double)net_ideal_bytes(h->msg_len, c->packet_bytes, sealed) / h->msg_len;
+        c->ideal_ratio = (double)net_ideal_bytes(h->msg_len, c->frame_bytes, sealed) / h->msg_len;
     }
     return payload * c->ideal_ratio;
 }
@@ -265,7 +264,9 @@ int net_add_link(net *n, const net_link_config *cfg) {
     s->c = *cfg;
     if (s->c.message_bytes == 0)
         s->c.message_bytes = 1u << 20;
-    s->came.packet_bytes = cfg->datagram_bytes != 0 ? cfg->datagram_bytes : PACKET_BYTES;
+    s->came.frame_bytes = cfg->datagram_bytes != 0 && cfg->datagram_bytes < NET_FRAME_BYTES
+                              ? cfg->datagram_bytes
+                              : NET_FRAME_BYTES;
     net_flow *flow = net_add(n, cfg->start_ns);
     flow->overhead_bytes = cfg->overhead_bytes;
     flow->ecn = cfg->ecn;
