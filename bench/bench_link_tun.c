@@ -64,8 +64,9 @@ typedef struct shared {
     volatile int stop, marks;
     char why[128]; /* not "": it could not be done */
     net_figures came;
-    uint64_t wire_bytes, tcp_bytes, late_max;
+    uint64_t wire_bytes, tcp_bytes;
     double late_mean, queue_ms;
+    double packet_bytes; /* mean, before the path fell */
     char error[128];
 } shared;
 
@@ -172,7 +173,6 @@ static void relay_out(net_flow *flow, int end, const net_packet *p, uint64_t now
     relay *r = flow->state;
     (void)now;
     uint64_t real = uvcc_host_now_ns() - r->zero, late = real > p->at ? real - p->at : 0;
-    r->sh->late_max = late > r->sh->late_max ? late : r->sh->late_max;
     r->sh->late_mean += ((double)late - r->sh->late_mean) / (double)++r->packets;
     if (write(r->w->tun[end], p->data, p->stored) < 0 && errno != EAGAIN && errno != EINVAL)
         snprintf(r->sh->error, sizeof r->sh->error, "relay: write: %s", strerror(errno));
@@ -249,7 +249,7 @@ typedef struct host {
     int side, fd;
     shared *sh;
     uint32_t sent;
-    uint64_t wire_bytes;
+    uint64_t wire_bytes, wire_packets;
     uvcc_transmit pending; /* total != 0: the socket did not take it */
     net_flow flow;         /* for its figures only */
     net_frames came;
@@ -305,6 +305,7 @@ static bool send_out(host *h, int *sent) {
         if (n < 0 && errno == EAGAIN)
             return true;
         h->wire_bytes += n < 0 ? 0 : t->total;
+        h->wire_packets += n >= 0;
         bench_check(
             uvcc_link_transmit_done(h->link, t->id, n < 0 ? 0 : t->total, uvcc_host_now_ns()),
             "transmit_done");
@@ -341,10 +342,12 @@ static void host_run(const tun_scene *scene, const wires *w, shared *sh, int sid
             uvcc_link_on_timer(h.link, now);
         int sent;
         bool full = send_out(&h, &sent);
-        if (side == 1 && sh->marks != h.marks) {
+        if (sh->marks != h.marks) {
             h.marks = sh->marks;
             h.flow.f.gap_ns = 0;
             h.flow.arrived = now;
+            if (side == 0)
+                sh->packet_bytes = (double)h.wire_bytes / (double)(h.wire_packets + 1);
         }
         struct pollfd fd = {.fd = h.fd, .events = (short)(POLLIN | (full ? POLLOUT : 0))};
         uint64_t deadline = uvcc_link_next_deadline(h.link);
@@ -462,7 +465,8 @@ static bool run_apart(const tun_scene *scene, shared *sh, double seconds, uint64
 
 typedef struct tun_values {
     double share[BENCH_SEEDS_MAX], wire[BENCH_SEEDS_MAX], tcp[BENCH_SEEDS_MAX];
-    double gap[BENCH_SEEDS_MAX], queue[BENCH_SEEDS_MAX], late[BENCH_SEEDS_MAX];
+    double gap[BENCH_SEEDS_MAX], packet[BENCH_SEEDS_MAX], queue[BENCH_SEEDS_MAX],
+        late[BENCH_SEEDS_MAX];
 } tun_values;
 
 static void print(const tun_scene *s, const tun_values *v, unsigned n) {
@@ -471,6 +475,7 @@ static void print(const tun_scene *s, const tun_values *v, unsigned n) {
     if (s->no_link) {
         bench_figure(s->name, "", "queue_ms", v->queue, n, NO_GOAL, 0);
     } else if (s->falls) {
+        bench_figure(s->name, "", "packet_bytes_before", v->packet, n, NO_GOAL, 0);
         bench_figure(s->name, "", "silent_s", v->gap, n, AT_MOST, 2);
     } else {
         bench_figure(s->name, "", "goodput_share", v->share, n, alone || reno ? AT_LEAST : NO_GOAL,
@@ -505,11 +510,7 @@ void bench_tun(const bench_options *o) {
          .no_link = true},
         {.name = "tun_small_queue", .rate = 10e6, .queue_packets = 50, .mtu = 1500},
         {.name = "tun_loss", .rate = 100e6, .queue_bytes = 500000, .loss = 0.01, .mtu = 1500},
-        {.name = "tun_path_falls",
-         .rate = 100e6,
-         .queue_bytes = 500000,
-         .mtu = 9000,
-         .falls = true},
+        {.name = "tun_path_falls", .mtu = 9000, .falls = true},
     };
     unsigned runs = o->quick ? 1 : 3;
     double seconds = o->quick ? 5 : 15;
@@ -527,6 +528,7 @@ void bench_tun(const bench_options *o) {
             /* Whole packets of 1,500 bytes, of which 1,448 are the flow's own. */
             v.tcp[k] = (double)sh->tcp_bytes * 1500 / 1448 * 8 / seconds / s->rate;
             v.gap[k] = (double)sh->came.gap_ns / 1e9;
+            v.packet[k] = sh->packet_bytes;
             v.queue[k] = sh->queue_ms;
             v.late[k] = sh->late_mean / 1e6;
         }
