@@ -1,7 +1,9 @@
-/* bench_link - what a link costs and how it bears loss. Both ends run on one core, in memory; the
- * medians of interleaved rounds are printed as JSON lines, throughput as a ratio to memcpy of the
- * same size in the same round. Loss is simulated in virtual time: 1 Gbit/s, 1 ms each way, loss on
- * both directions, the sender's socket blocks while its wire is busy. */
+/* bench_link.c - what a link costs and how it bears a network. Here: the command, and the cost.
+ * Both ends run on one core, in memory; the medians of interleaved rounds are printed as JSON
+ * lines, throughput as a ratio to memcpy of the same size in the same round. The network in virtual
+ * time is in bench_link_net.c, that of the kernel in bench_link_tun.c. */
+#include "bench_link.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -15,10 +17,9 @@
 #include "proto/transcript.h"
 
 #define ROUNDS 31
-#define SEEDS  8
 #define MS     UINT64_C(1000000)
 
-static void check(int err, const char *what) {
+void bench_check(int err, const char *what) {
     if (err < 0) {
         fprintf(stderr, "bench_link: %s: %s\n", what, uvcc_error_text(err));
         exit(1);
@@ -41,7 +42,7 @@ static void audit(uvcci_transcript *t, uint8_t type, const uint8_t *data, uint32
     uvcci_sha256_once(data, len, h);
     uvcci_hmac_once(salt, sizeof salt, h, sizeof h, h);
     size_t n = uvcci_leaf_batch(leaf, type, sid, 3, 0, 1, 4, h);
-    check(uvcci_transcript_add(t, 5, leaf, n), "transcript_add");
+    bench_check(uvcci_transcript_add(t, 5, leaf, n), "transcript_add");
 }
 
 static uvcc_link *link_new(int me, bool datagram, uint8_t suite) {
@@ -55,13 +56,13 @@ static uvcc_link *link_new(int me, bool datagram, uint8_t suite) {
     cfg.sid_tag = 7;
     cfg.keepalive_ns = UVCC_NEVER;
     uvcc_link *l;
-    check(uvcc_link_new(&l, &cfg), "link_new");
-    check(uvcc_link_set_run(l, 1), "set_run");
+    bench_check(uvcc_link_new(&l, &cfg), "link_new");
+    bench_check(uvcc_link_set_run(l, 1), "set_run");
     if (suite != 0) {
         static const uint8_t prk[32] = {1, 2, 3};
-        check(uvcc_link_set_keys(l, suite, prk), "set_keys");
+        bench_check(uvcc_link_set_keys(l, suite, prk), "set_keys");
     }
-    check(uvcc_link_start(l, 1), "start");
+    bench_check(uvcc_link_start(l, 1), "start");
     if (!datagram)
         uvcc_link_stream_opened(l, 1);
     return l;
@@ -81,10 +82,10 @@ static void take(pair *p, uvcc_link *l) {
     while (uvcc_link_poll_message(l, &rx) == 1) {
         if (p->came != NULL)
             audit(p->came, UVCCI_LEAF_OPEN_RECEIVED, rx.data, rx.len);
-        check(uvcc_link_accept(l, rx.token, p->now), "accept");
+        bench_check(uvcc_link_accept(l, rx.token, p->now), "accept");
         p->received++;
         p->bytes += rx.len;
-        check(uvcc_link_release(l, rx.token, p->now), "release");
+        bench_check(uvcc_link_release(l, rx.token, p->now), "release");
     }
 }
 
@@ -94,8 +95,8 @@ static bool carry(pair *p, uvcc_link *from, uvcc_link *to) {
     bool any = false;
     while (uvcc_link_poll_transmit(from, &t, p->now) == 1) {
         for (uint32_t i = 0; i < t.slice_count; i++)
-            check(uvcc_link_feed(to, t.slices[i].data, t.slices[i].len, p->now), "feed");
-        check(uvcc_link_transmit_done(from, t.id, t.total, p->now), "transmit_done");
+            bench_check(uvcc_link_feed(to, t.slices[i].data, t.slices[i].len, p->now), "feed");
+        bench_check(uvcc_link_transmit_done(from, t.id, t.total, p->now), "transmit_done");
         take(p, to);
         any = true;
     }
@@ -104,13 +105,13 @@ static bool carry(pair *p, uvcc_link *from, uvcc_link *to) {
 
 static void send_one(pair *p, uint32_t len, uint32_t op_id, const uint8_t *bytes) {
     uvcc_link_msg *m;
-    check(uvcc_link_msg_new(p->a, UVCC_FRAME_OPEN_BATCH, len, &m), "msg_new");
+    bench_check(uvcc_link_msg_new(p->a, UVCC_FRAME_OPEN_BATCH, len, &m), "msg_new");
     if (bytes != NULL)
         memcpy(uvcc_link_msg_data(m), bytes, len);
     if (p->sent != NULL)
         audit(p->sent, UVCCI_LEAF_OPEN_SENT, uvcc_link_msg_data(m), len);
     uint32_t ids[UVCC_MSG_MAX_CHUNKS] = {op_id};
-    check(uvcc_link_send(p->a, m, 0, op_id, ids, op_id, p->now), "send");
+    bench_check(uvcc_link_send(p->a, m, 0, op_id, ids, op_id, p->now), "send");
 }
 
 static void settle(pair *p) {
@@ -172,7 +173,8 @@ static double time_memcpy(uint32_t len, uint32_t times) {
     return (double)(cpu_ns() - t) / times;
 }
 
-static void bench_throughput(void) {
+static void bench_throughput(const bench_options *o) {
+    (void)o;
     static const struct { uint32_t len, times; } sizes[] = {{1u << 20, 32}, {64u << 10, 512}};
     for (size_t s = 0; s < 2; s++) {
         double cost[3][ROUNDS], ratio[3][ROUNDS], copy[ROUNDS];
@@ -205,14 +207,15 @@ static void bench_throughput(void) {
 
 /* The same messages with both ends' transcripts, as a fraction of what SHA-256 at both ends alone
  * would allow. */
-static void bench_audited(void) {
+static void bench_audited(const bench_options *o) {
+    (void)o;
     static const struct { uint32_t len, times; } sizes[] = {{1u << 20, 8}, {64u << 10, 128}};
     uvcc_allocator al = uvcc_host_allocator();
     for (size_t s = 0; s < 2; s++) {
         double cost[ROUNDS], of_hash[ROUNDS];
         pair p = pair_new(false, 0);
-        check(uvcci_transcript_new(&p.sent, &al, 1u << 20), "transcript_new");
-        check(uvcci_transcript_new(&p.came, &al, 1u << 20), "transcript_new");
+        bench_check(uvcci_transcript_new(&p.sent, &al, 1u << 20), "transcript_new");
+        bench_check(uvcci_transcript_new(&p.came, &al, 1u << 20), "transcript_new");
         uint8_t *bytes = malloc(sizes[s].len), h[32];
         if (bytes == NULL)
             exit(1);
@@ -239,7 +242,8 @@ static void bench_audited(void) {
     }
 }
 
-static void bench_small(void) {
+static void bench_small(const bench_options *o) {
+    (void)o;
     for (uint8_t suite = 0; suite < 3; suite++) {
         double cost[ROUNDS];
         uint8_t bytes[64];
@@ -258,136 +262,128 @@ static void bench_small(void) {
     }
 }
 
-/* ---- loss ---- */
+/* ---- figures ---- */
 
-#define PACKETS 65536u
-typedef struct wire {
-    struct {
-        uint64_t at;
-        uint32_t len;
-        uint8_t bytes[1232];
-    } * packet; /* ring, in order of arrival */
-    size_t first, count;
-    uint64_t free_at, dropped, sent;
-} wire;
+static unsigned missed;
 
-static uint64_t rng;
-static double uniform(void) {
-    rng += 0x9E3779B97F4A7C15u;
-    uint64_t z = rng;
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-    return (double)((z ^ z >> 31) >> 11) * 0x1p-53;
+unsigned bench_missed(void) {
+    return missed;
 }
 
-static void wire_send(wire *w, uvcc_link *from, double loss, uint64_t now) {
-    uvcc_transmit t;
-    while (w->free_at <= now && uvcc_link_poll_transmit(from, &t, now) == 1) {
-        w->free_at = (w->free_at < now ? now : w->free_at) + 8 * t.total;
-        w->sent++;
-        if (uniform() < loss) {
-            w->dropped++;
-        } else if (w->count < PACKETS && t.total <= 1232) {
-            size_t at = (w->first + w->count++) % PACKETS;
-            w->packet[at].at = w->free_at + MS;
-            w->packet[at].len = 0;
-            for (uint32_t i = 0; i < t.slice_count; i++) {
-                memcpy(w->packet[at].bytes + w->packet[at].len, t.slices[i].data, t.slices[i].len);
-                w->packet[at].len += (uint32_t)t.slices[i].len;
-            }
-        }
-        check(uvcc_link_transmit_done(from, t.id, t.total, now), "transmit_done");
+void bench_figure(const char *bench, const char *with, const char *figure, const double *v,
+                  unsigned n, bench_goal kind, double goal) {
+    double sum = 0, least = v[0], most = v[0];
+    for (unsigned i = 0; i < n; i++) {
+        sum += v[i];
+        least = v[i] < least ? v[i] : least;
+        most = v[i] > most ? v[i] : most;
     }
+    double mean = sum / n;
+    printf("{\"bench\": \"%s\", %s\"figure\": \"%s\", \"mean\": %.5g", bench, with, figure, mean);
+    if (n > 1)
+        printf(", \"least\": %.5g, \"greatest\": %.5g, \"runs\": %u", least, most, n);
+    if (kind != NO_GOAL) {
+        bool met = kind == AT_LEAST ? mean >= goal : mean <= goal;
+        missed += !met;
+        printf(", \"%s\": %.5g, \"met\": %s", kind == AT_LEAST ? "at_least" : "at_most", goal,
+               met ? "true" : "false");
+    }
+    printf("}\n");
+    fflush(stdout);
 }
 
-static void wire_deliver(wire *w, uvcc_link *to, pair *p) {
-    while (w->count != 0 && w->packet[w->first].at <= p->now) {
-        check(uvcc_link_feed(to, w->packet[w->first].bytes, w->packet[w->first].len, p->now),
-              "feed");
-        w->first = (w->first + 1) % PACKETS;
-        w->count--;
-        take(p, to);
-    }
+void bench_tune(uvcc_link_config *cfg, int end, void *user) {
+    (void)cfg;
+    (void)end;
+    (void)user;
 }
 
-static uint64_t min64(uint64_t a, uint64_t b) {
-    return a < b ? a : b;
+/* ---- the command ---- */
+
+typedef struct bench_part {
+    const char *name, *what;
+    void (*run)(const bench_options *o);
+    bool simulated;
+} bench_part;
+
+static const bench_part parts[] = {
+    {"throughput", "messages of 1 MiB and 64 KiB, as a ratio to memcpy", bench_throughput, false},
+    {"audited", "the same with both ends' transcripts", bench_audited, false},
+    {"small", "messages of 64 bytes", bench_small, false},
+    {"alone", "1 Gbit/s into 100 Mbit/s, 40 ms, a queue of 500 kB", bench_alone, true},
+    {"beside_reno", "the same beside a NewReno flow", bench_beside_reno, true},
+    {"four", "four links share it", bench_four, true},
+    {"small_queue", "10 Mbit/s, 40 ms, a queue of 50 packets", bench_small_queue, true},
+    {"loss", "1, 5 and 20% of random loss at 1 Gbit/s, 2 ms", bench_loss, true},
+    {"jobs", "messages accepted 10 and 100 ms late at 1 Gbit/s, 2 ms", bench_jobs, true},
+    {"path_falls", "100 Mbit/s, 40 ms; packets of 9,000 bytes, then of 1,500 only",
+     bench_path_falls, true},
+    {"reorder", "one packet in 100 up to three round trips late", bench_reorder, true},
+    {"tun", "UDP and TCP of the kernel through a relay (root, /dev/net/tun)", bench_tun, false},
+};
+#define PARTS (sizeof parts / sizeof parts[0])
+
+static void help(void) {
+    printf("bench_link [--quick] [--seeds N] [--check] [PART...]\n\n"
+           "What a link costs and how it bears a network, as JSON lines; figures with a goal say\n"
+           "whether the mean of their runs meets it. PART is one of these, or \"net\" for those\n"
+           "in virtual time (default: all):\n\n");
+    for (size_t i = 0; i < PARTS; i++)
+        printf("  %-12s %s\n", parts[i].name, parts[i].what);
+    printf("\n  --quick      2 seeds instead of 8, and shorter runs\n"
+           "  --seeds N    runs of each figure in virtual time, 1 to %d\n"
+           "  --check      exit status 1 if a goal was missed\n"
+           "  --help       this text\n",
+           BENCH_SEEDS_MAX);
 }
 
-typedef struct loss_result {
-    double seconds, spurious;
-} loss_result;
-
-static loss_result lossy_transfer(double loss, uint64_t seed, uint32_t messages) {
-    rng = seed;
-    pair p = pair_new(true, 0);
-    wire w[2] = {{0}};
-    for (int i = 0; i < 2; i++) {
-        w[i].packet = malloc(PACKETS * sizeof *w[i].packet);
-        if (w[i].packet == NULL)
-            exit(1);
-    }
-    uint32_t sent = 0;
-    uint64_t begin = p.now;
-    while (p.received < messages) {
-        while (sent < messages && uvcc_link_writable(p.a, UVCC_FRAME_OPEN_BATCH, 1u << 20)) {
-            send_one(&p, 1u << 20, sent + 1, NULL);
-            sent++;
-        }
-        wire_send(&w[0], p.a, loss, p.now);
-        wire_send(&w[1], p.b, loss, p.now);
-        uint64_t t = min64(uvcc_link_next_deadline(p.a), uvcc_link_next_deadline(p.b));
-        for (int i = 0; i < 2; i++) {
-            if (w[i].count != 0)
-                t = min64(t, w[i].packet[w[i].first].at);
-            if (w[i].free_at > p.now)
-                t = min64(t, w[i].free_at);
-        }
-        p.now = t > p.now ? t : p.now + 1;
-        wire_deliver(&w[0], p.b, &p);
-        wire_deliver(&w[1], p.a, &p);
-        uvcc_link_on_timer(p.a, p.now);
-        uvcc_link_on_timer(p.b, p.now);
-    }
-    uvcc_link_stats s;
-    uvcc_link_get_stats(p.b, &s);
-    loss_result r = {.seconds = (double)(p.now - begin) * 1e-9,
-                     .spurious = (double)s.duplicates * 1168 / ((double)messages * (1u << 20))};
-    pair_free(&p);
-    free(w[0].packet);
-    free(w[1].packet);
-    return r;
+static bool wanted(const bench_part *p, int names, char **name) {
+    if (names == 0)
+        return true;
+    for (int i = 0; i < names; i++)
+        if (strcmp(name[i], p->name) == 0 || (p->simulated && strcmp(name[i], "net") == 0))
+            return true;
+    return false;
 }
 
-static void bench_loss(void) {
-    static const double losses[] = {0.01, 0.05, 0.20};
-    const uint32_t messages = 96;
-    double base = lossy_transfer(0, 1, messages).seconds;
-    printf("{\"bench\": \"link_lossless\", \"mbit_per_s\": %.1f}\n", messages * 8.388608 / base);
-    for (size_t i = 0; i < sizeof losses / sizeof losses[0]; i++) {
-        double sum = 0, spurious = 0, worst = 1e9;
-        for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-            loss_result r = lossy_transfer(losses[i], seed * 1000003, messages);
-            double goodput = base / r.seconds / (1 - losses[i]);
-            sum += goodput;
-            spurious += r.spurious;
-            worst = goodput < worst ? goodput : worst;
-        }
-        printf("{\"bench\": \"link_loss\", \"loss\": %.2f, \"goodput\": %.4f, \"worst\": %.4f, "
-               "\"spurious\": %.5f}\n",
-               losses[i], sum / SEEDS, worst, spurious / SEEDS);
-    }
+static bool known(const char *name) {
+    for (size_t i = 0; i < PARTS; i++)
+        if (strcmp(name, parts[i].name) == 0)
+            return true;
+    return strcmp(name, "net") == 0;
 }
 
 int main(int argc, char **argv) {
-    const char *only = argc > 1 ? argv[1] : "";
-    if (*only == '\0' || strcmp(only, "throughput") == 0)
-        bench_throughput();
-    if (*only == '\0' || strcmp(only, "audited") == 0)
-        bench_audited();
-    if (*only == '\0' || strcmp(only, "small") == 0)
-        bench_small();
-    if (*only == '\0' || strcmp(only, "loss") == 0)
-        bench_loss();
-    return 0;
+    bench_options o = {.seeds = 0};
+    bool checked = false;
+    int names = 0;
+    for (int i = 1; i < argc; i++) {
+        char *end = NULL;
+        if (strcmp(argv[i], "--help") == 0) {
+            help();
+            return 0;
+        } else if (strcmp(argv[i], "--quick") == 0) {
+            o.quick = true;
+        } else if (strcmp(argv[i], "--check") == 0) {
+            checked = true;
+        } else if (strcmp(argv[i], "--seeds") == 0 && i + 1 < argc) {
+            unsigned long n = strtoul(argv[++i], &end, 10);
+            o.seeds = *end == '\0' && n <= BENCH_SEEDS_MAX ? (unsigned)n : 0;
+            if (o.seeds == 0) {
+                fprintf(stderr, "bench_link: --seeds takes 1 to %d\n", BENCH_SEEDS_MAX);
+                return 2;
+            }
+        } else if (known(argv[i])) {
+            argv[1 + names++] = argv[i];
+        } else {
+            fprintf(stderr, "bench_link: no option or part %s (see --help)\n", argv[i]);
+            return 2;
+        }
+    }
+    if (o.seeds == 0)
+        o.seeds = o.quick ? 2 : 8;
+    for (size_t i = 0; i < PARTS; i++)
+        if (wanted(&parts[i], names, argv + 1))
+            parts[i].run(&o);
+    return checked && missed != 0 ? 1 : 0;
 }
