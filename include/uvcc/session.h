@@ -93,7 +93,16 @@ typedef struct uvcc_config_links {
     uint64_t hello_repeat_ns;                                                    /**< 0: 200 ms */
     uint32_t suspicious_max; /**< per peer, as in uvcc_link_config, and so is the next */
     uint64_t suspicious_window_ns;
-    uint64_t reserved[4]; /**< 0 */
+    uint64_t reserved[2]; /**< 0 */
+    /** A peer of which nothing is heard for so long is told of (PEER_SILENT); 0: never. Heard is
+     * what nobody can replay (uvcc_link_stats.heard_ns), and before READY, where no key proves
+     * anything, a HELLO: after the first of a peer the wait is at least 64 hello_repeat_ns, for
+     * they become rare. At least 1 ms; keepalive_ns 0 becomes a quarter of it (at most 10 s), and
+     * more than half of it is refused. Longer than any peer's host may stand still; time in which
+     * this one did does not count. */
+    uint64_t silence_ns;
+    /** After so much silence the session aborts (SILENCE); 0: never. Not below silence_ns. */
+    uint64_t silence_abort_ns;
 } uvcc_config_links;
 
 /** What this session may take and how far it may run ahead. */
@@ -213,7 +222,7 @@ typedef enum uvcc_event_kind {
     UVCC_EVENT_AUDIT = 5,         /**< `peer`'s signed `root` of `step` came and was verified */
     UVCC_EVENT_PEER_BYE = 6,      /**< `peer` is done */
     UVCC_EVENT_ABORTED = 7,       /**< `reason` (a uvcc_abort_reason), `text`; only close works now.
-                                       Reason SKS: see checks.sks_refused */
+                                       Reason SKS: see checks.sks_refused; SILENCE: `peer` */
     UVCC_EVENT_CLOSED = 8,        /**< the last one: nothing of ours is out any more */
     UVCC_EVENT_CHECKPOINT = 9,    /**< a checkpoint that resumes at `step` is ready */
     UVCC_EVENT_PEER_RESTARTED =
@@ -229,6 +238,10 @@ typedef enum uvcc_event_kind {
                                    Nobody has proved who sent it, so the handshake waits on for one
                                    that fits; a host decides how long. Once per peer and field
                                    until that peer's HELLO fits, and at a limited rate */
+    UVCC_EVENT_PEER_SILENT = 14, /**< nothing was heard of `peer` since `since_ns`: see
+                                      links.silence_ns. Once until it is heard again; nothing else
+                                      has changed */
+    UVCC_EVENT_PEER_HEARD = 15,  /**< `peer` is silent no more, or nothing is to come of it */
 } uvcc_event_kind;
 
 /** Reasons in BYE and ABORT leaves; aborts.def lists them. */
@@ -249,6 +262,8 @@ typedef struct uvcc_event {
     const char *text;      /**< static, ABORTED: what was wrong, MISMATCH: the field; no secret */
     uint8_t step_root[32]; /**< STEP_FINISHED: of this worker's leaves; those of all workers of a
                               party give its global root (uvcc_audit_global_root) */
+    uint64_t since_ns; /**< PEER_SILENT: when it was last heard, by the host's clock; before READY
+                            maybe when the session started */
 } uvcc_event;
 /** 1 and the next event, else 0. Events never get lost; the queue is bounded by the protocol. */
 UVCC_API int uvcc_session_poll_event(uvcc_session *s, uvcc_event *out);

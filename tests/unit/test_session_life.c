@@ -23,13 +23,24 @@ typedef struct fix {
     test_alloc mem;
     uvcc_program *p;
     triangle t;
-    unsigned byes[3]; /* events PEER_BYE, by party */
+    unsigned byes[3];                   /* events PEER_BYE, by party */
+    unsigned silent[3][3], heard[3][3]; /* PEER_SILENT and _HEARD, by party and peer */
+    uint64_t since, told_at;            /* of the last PEER_SILENT */
+    uint8_t aborted_by;                 /* peer of ABORTED at party 0 */
 } fix;
 
 static void on_event(void *user, unsigned party, const uvcc_session *s, const uvcc_event *e) {
     fix *f = user;
     (void)s;
     f->byes[party] += e->kind == UVCC_EVENT_PEER_BYE;
+    f->silent[party][e->peer] += e->kind == UVCC_EVENT_PEER_SILENT;
+    f->heard[party][e->peer] += e->kind == UVCC_EVENT_PEER_HEARD;
+    if (e->kind == UVCC_EVENT_PEER_SILENT) {
+        f->since = e->since_ns;
+        f->told_at = triangle_now(&f->t);
+    }
+    if (e->kind == UVCC_EVENT_ABORTED && party == 0)
+        f->aborted_by = e->peer;
 }
 
 static void begin(fix *f, bool datagram, void (*tweak)(uvcc_config *)) {
@@ -212,6 +223,207 @@ static void test_close_time(void **state) {
     }
 }
 
+/* ---- silence ---- */
+
+static uint64_t silence_ns, silence_abort_ns;
+static unsigned warned;
+static void count_warnings(void *user, uvcc_log_level level, const char *line) {
+    (void)user;
+    warned += level == UVCC_LOG_WARN && strstr(line, "is silent") != NULL;
+}
+/* Of party 0 alone: nobody has to help. */
+static void with_silence(uvcc_config *c) {
+    if (c->identity.party != 0)
+        return;
+    c->links.silence_ns = silence_ns;
+    c->links.silence_abort_ns = silence_abort_ns;
+    c->log.write = count_warnings;
+}
+
+static void cut(fix *f, unsigned from, unsigned to, bool is) {
+    assert_int_equal(uvcc_loopback_cut(f->t.net, from, to, is), 0);
+}
+
+/* A peer that says nothing is told of once, when its time is over, and once more when it is heard
+ * again; idle ones that live are not. */
+static void test_silence(void **state) {
+    (void)state;
+    for (unsigned datagram = 0; datagram < 2; datagram++) {
+        fix f;
+        silence_ns = SECOND, silence_abort_ns = 0, warned = 0;
+        begin_ready(&f, datagram != 0, with_silence);
+        one_step(&f, 0);
+        until(&f, 30 * SECOND);
+        for (unsigned p = 1; p < 3; p++)
+            assert_true(f.silent[0][p] == 0 && f.heard[0][p] == 0);
+        for (unsigned k = 1; k <= 3; k++) {
+            const uint64_t from = triangle_now(&f.t);
+            cut(&f, 1, 0, true);
+            until(&f, from + 10 * SECOND);
+            assert_int_equal(f.silent[0][1], k);
+            assert_int_equal(f.heard[0][1], k - 1);
+            assert_true(f.since <= from + MS && f.since + SECOND / 3 > from);
+            assert_int_equal(f.told_at, f.since + SECOND);
+            cut(&f, 1, 0, false);
+            until(&f, from + 20 * SECOND);
+            assert_int_equal(f.silent[0][1], k);
+            assert_int_equal(f.heard[0][1], k);
+        }
+        one_step(&f, 1);
+        assert_true(f.silent[0][2] == 0 && f.heard[0][2] == 0);
+        assert_int_equal(warned, 3);
+        triangle_close(&f.t);
+        end(&f);
+    }
+}
+
+/* If so configured it ends the session, by a reason of its own that names the peer. */
+static void test_silence_aborts(void **state) {
+    (void)state;
+    for (unsigned k = 0; k < 4; k++) {
+        fix f;
+        silence_ns = k % 2 == 0 ? SECOND : 0, silence_abort_ns = 4 * SECOND;
+        begin_ready(&f, k / 2 != 0, with_silence);
+        cut(&f, 2, 0, true);
+        const uint64_t from = triangle_now(&f.t);
+        until(&f, from + 4 * SECOND - 1500 * MS);
+        assert_int_equal(f.silent[0][2], k % 2 == 0);
+        assert_int_equal(f.t.aborted[0], 0);
+        until(&f, from + 5 * SECOND);
+        assert_int_equal(f.t.aborted[0], UVCC_ABORT_SILENCE);
+        assert_int_equal(f.aborted_by, 2);
+        assert_string_equal(f.t.abort_text[0], "party 2 is silent");
+        assert_int_equal(f.t.aborted[1], UVCC_ABORT_PEER);
+        end(&f);
+    }
+}
+
+/* In the handshake it tells who is missing, not who waits for the missing one too. */
+static void test_who_is_missing(void **state) {
+    (void)state;
+    for (unsigned k = 0; k < 4; k++) {
+        fix f;
+        silence_ns = SECOND, silence_abort_ns = k % 2 == 0 ? 0 : 30 * SECOND;
+        begin(&f, k / 2 != 0, with_silence);
+        for (unsigned i = 0; i < 2; i++)
+            assert_int_equal(uvcc_session_start(f.t.s[i], 0), 0);
+        uvcc_session *late = f.t.s[2];
+        f.t.s[2] = NULL;
+        until(&f, 29 * SECOND);
+        assert_true(f.silent[0][2] == 1 && f.silent[0][1] == 0);
+        assert_int_equal(f.told_at, SECOND);
+        assert_int_equal(f.since, 0);
+        until(&f, 40 * SECOND);
+        f.t.s[2] = late;
+        if (k % 2 != 0) {
+            assert_int_equal(f.t.aborted[0], UVCC_ABORT_SILENCE);
+            assert_int_equal(f.aborted_by, 2);
+        } else {
+            const uint64_t now = triangle_now(&f.t);
+            assert_int_equal(uvcc_session_start(late, now), 0);
+            for (unsigned i = 0; i < 2 && !f.t.opt.datagram; i++)
+                assert_int_equal(uvcc_loopback_disconnect(f.t.net, i, 2), 0);
+            triangle_ready(&f.t);
+            one_step(&f, 0);
+            assert_true(f.silent[0][2] == 1 && f.heard[0][2] == 1);
+            assert_true(f.silent[0][1] == 0 && f.heard[0][1] == 0);
+        }
+        end(&f);
+    }
+}
+
+/* Time in which this host stood still is nobody's silence. */
+static void test_standing_still(void **state) {
+    (void)state;
+    fix f;
+    silence_ns = SECOND, silence_abort_ns = 2 * SECOND;
+    begin_ready(&f, true, with_silence);
+    until(&f, 10 * SECOND);
+    for (unsigned k = 0; k < 3; k++) {
+        uvcc_loopback_advance(f.t.net, triangle_now(&f.t) + 60 * SECOND);
+        assert_int_equal(uvcc_session_on_timer(f.t.s[0], triangle_now(&f.t)), 0);
+        until(&f, triangle_now(&f.t) + 5 * SECOND);
+    }
+    assert_int_equal(f.t.aborted[0], 0);
+    assert_true(f.silent[0][1] == 0 && f.silent[0][2] == 0);
+    end(&f);
+}
+
+/* What the host does not poll does not pile up: it is told what is, not all that was. */
+static void test_silence_is_a_state(void **state) {
+    (void)state;
+    fix f;
+    silence_ns = SECOND, silence_abort_ns = 0;
+    begin_ready(&f, true, with_silence);
+    uvcc_event e;
+    for (unsigned k = 0; k < 200; k++) {
+        cut(&f, 1, 0, k % 2 == 0);
+        for (const uint64_t end = triangle_now(&f.t) + 2 * SECOND; triangle_now(&f.t) < end;)
+            assert_int_equal(uvcc_loopback_drive(f.t.net, f.t.s, f.t.cpu, 3), 1);
+    }
+    assert_int_equal(uvcc_session_poll_event(f.t.s[0], &e), 0);
+    cut(&f, 1, 0, true);
+    for (const uint64_t end = triangle_now(&f.t) + 2 * SECOND; triangle_now(&f.t) < end;)
+        assert_int_equal(uvcc_loopback_drive(f.t.net, f.t.s, f.t.cpu, 3), 1);
+    assert_int_equal(uvcc_session_poll_event(f.t.s[0], &e), 1);
+    assert_int_equal(e.kind, UVCC_EVENT_PEER_SILENT);
+    assert_int_equal(e.peer, 1);
+    assert_int_equal(uvcc_session_poll_event(f.t.s[0], &e), 0);
+    end(&f);
+}
+
+/* Of a peer that said BYE nothing is to come. */
+static void test_silent_after_bye(void **state) {
+    (void)state;
+    fix f;
+    silence_ns = SECOND, silence_abort_ns = 2 * SECOND;
+    begin_ready(&f, true, with_silence);
+    assert_int_equal(uvcc_session_close(f.t.s[1], triangle_now(&f.t)), 0);
+    until(&f, triangle_now(&f.t) + 10 * SECOND);
+    assert_int_equal(f.byes[0], 1);
+    cut(&f, 1, 0, true);
+    until(&f, triangle_now(&f.t) + 10 * SECOND);
+    assert_true(f.silent[0][1] == 0 && f.t.aborted[0] == 0);
+    end(&f);
+}
+
+/* What cannot work is refused: PINGs too rare to hear their answers, an abort before the event. */
+static void test_silence_config(void **state) {
+    (void)state;
+    static const struct {
+        uint64_t silence, abort, keepalive;
+        bool taken;
+    } cases[] = {
+        {SECOND, 0, 0, true},
+        {SECOND, SECOND, 0, true},
+        {SECOND, SECOND - 1, 0, false},
+        {0, SECOND, 0, true},
+        {MS, 0, 0, true},
+        {MS - 1, 0, 0, false},
+        {0, MS - 1, 0, false},
+        {SECOND, 0, SECOND / 2, true},
+        {SECOND, 0, SECOND / 2 + 1, false},
+        {0, SECOND, SECOND / 2 + 1, false},
+        {SECOND, 0, UVCC_NEVER, false},
+        {0, 0, UVCC_NEVER, true},
+        {UVCC_NEVER, UVCC_NEVER, 0, true},
+    };
+    for (unsigned k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        test_alloc mem = {0};
+        uint64_t rnd = 3;
+        uvcc_config c = triangle_config_alone(&mem, &rnd);
+        uvcc_session *s;
+        c.links.silence_ns = cases[k].silence;
+        c.links.silence_abort_ns = cases[k].abort;
+        c.links.keepalive_ns = cases[k].keepalive;
+        const int rc = uvcc_session_new(&s, &c);
+        assert_int_equal(rc, cases[k].taken ? 0 : UVCC_ERR_CONFIG);
+        if (rc == 0)
+            uvcc_session_free(s);
+        assert_int_equal(mem.live_blocks, 0);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nobody_waits_for_the_done),
@@ -219,6 +431,13 @@ int main(void) {
         cmocka_unit_test(test_streams_that_closed),
         cmocka_unit_test(test_stream_without_bye),
         cmocka_unit_test(test_close_time),
+        cmocka_unit_test(test_silence),
+        cmocka_unit_test(test_silence_aborts),
+        cmocka_unit_test(test_who_is_missing),
+        cmocka_unit_test(test_standing_still),
+        cmocka_unit_test(test_silence_is_a_state),
+        cmocka_unit_test(test_silent_after_bye),
+        cmocka_unit_test(test_silence_config),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

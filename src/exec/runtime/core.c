@@ -61,7 +61,8 @@ void uvcci_send_bye(uvcc_session *s, uint16_t reason) {
     }
 }
 
-void uvcci_abort_at(uvcc_session *s, uint32_t at, uint16_t reason, const char *text) {
+static void abort_with(uvcc_session *s, uint32_t at, uint8_t peer, uint16_t reason,
+                       const char *text) {
     assert(reason != UVCC_ABORT_NONE && text != NULL);
     if (uvcci_failed(s))
         return;
@@ -79,14 +80,24 @@ void uvcci_abort_at(uvcc_session *s, uint32_t at, uint16_t reason, const char *t
     if (linked)
         uvcci_send_bye(s, reason);
     uvcci_log(s, UVCC_LOG_ERROR, "party %u: aborted in step %u: %s", s->party, s->step, text);
-    uvcci_event_push(
-        s,
-        &(uvcc_event){
-            .kind = UVCC_EVENT_ABORTED, .reason = reason, .run = s->run, .step = at, .text = text});
+    uvcci_event_push(s, &(uvcc_event){.kind = UVCC_EVENT_ABORTED,
+                                      .peer = peer,
+                                      .reason = reason,
+                                      .run = s->run,
+                                      .step = at,
+                                      .text = text});
+}
+
+void uvcci_abort_at(uvcc_session *s, uint32_t at, uint16_t reason, const char *text) {
+    abort_with(s, at, 0, reason, text);
 }
 
 void uvcci_abort(uvcc_session *s, uint16_t reason, const char *text) {
-    uvcci_abort_at(s, s->step, reason, text);
+    abort_with(s, s->step, 0, reason, text);
+}
+
+void uvcci_abort_by(uvcc_session *s, uint8_t peer, uint16_t reason, const char *text) {
+    abort_with(s, s->step, peer, reason, text);
 }
 
 /* ---- messages, steps, instances ---- */

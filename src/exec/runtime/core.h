@@ -220,6 +220,10 @@ typedef struct uvcci_peer {
     uvcc_link *link;
     bool keyed, restarted; /* the link has keys; the event went out */
     bool bye, ended;       /* its BYE came; ... with the reason of an abort */
+    bool hello_came;       /* a HELLO of it did */
+    bool silent, silent_told;
+    uint64_t hello_at; /* its last HELLO before READY, else when the handshake began or ended */
+    uint64_t silent_since;
     /* STEP by step mod 4 and AUDIT by parity, that came before we could use them */
     bool step_here[4], audit_here[2];
     uvcci_step_msg step_msg[4];
@@ -270,6 +274,8 @@ struct uvcc_session {
     bool hello_waits[3]; /* a HELLO is in the link, not transmitted yet */
     uint16_t abort_reason;
     uint64_t close_deadline; /* UVCC_NEVER while open */
+    uint64_t called_at;      /* when silence was last looked for, and since when */
+    uint64_t awake_at;       /* this host did not stand still */
     uvcc_event *events;      /* ring */
     uint32_t event_cap, event_head, event_count;
     uint8_t last_root[32];
@@ -303,6 +309,10 @@ static inline uint8_t uvcci_next_party(const uvcc_session *s) {
 static inline uint8_t uvcci_prev_party(const uvcc_session *s) {
     return (uint8_t)((s->party + 2u) % 3u);
 }
+/* A time inside by the host's clock, as it goes now. */
+static inline uint64_t uvcci_host_time(const uvcc_session *s, uint64_t at) {
+    return at > s->skew ? at - s->skew : 0;
+}
 /* 0: the next party, 1: the one before. */
 static inline unsigned uvcci_side(const uvcc_session *s, uint8_t peer) {
     assert(peer < UVCC_PARTIES && peer != s->party);
@@ -317,6 +327,8 @@ void uvcci_log(const uvcc_session *s, uvcc_log_level level, const char *format, 
  * event names that step instead of the first unfinished one. */
 void uvcci_abort(uvcc_session *s, uint16_t reason, const char *text);
 void uvcci_abort_at(uvcc_session *s, uint32_t step, uint16_t reason, const char *text);
+/* ... because of what that peer does, or does not: the event names it. */
+void uvcci_abort_by(uvcc_session *s, uint8_t peer, uint16_t reason, const char *text);
 /* Queues a BYE for both peers. */
 void uvcci_send_bye(uvcc_session *s, uint16_t reason);
 bool uvcci_failed(const uvcc_session *s);

@@ -118,7 +118,9 @@ static void output_event(uvcci_recording *rec, const uvcc_session *s, const uvcc
     uint32_t step;
     const uint8_t *data;
     size_t len;
-    if (e->kind == UVCC_EVENT_OUTPUT)
+    if (e->kind == UVCC_EVENT_PEER_SILENT)
+        output(rec, &e->since_ns, sizeof e->since_ns);
+    else if (e->kind == UVCC_EVENT_OUTPUT)
         output_values(rec, s, e->step, e->id);
     else if (e->kind == UVCC_EVENT_CHECKPOINT &&
              uvcc_session_checkpoint(s, &step, &data, &len) == 0)

@@ -7,6 +7,7 @@
 #include "exec/ops/dealing.h"
 #include "exec/session/handshake.h"
 #include "exec/session/instance.h"
+#include "exec/session/peers.h"
 #include "exec/session/receive.h"
 #include "exec/session/step.h"
 #include "proto/mutant.h"
@@ -161,6 +162,7 @@ void uvcci_dispatch(uvcc_session *s) {
         any |= uvcci_beaver_advance(s);
         any |= uvcci_ops_advance(s);
     }
+    uvcci_peers_advance(s);
     if (s->state == UVCCI_SESSION_ABORTED)
         take_byes(s);
     advance_close(s);

@@ -2,6 +2,8 @@
  * state machine of hello.h, keys for the links, READY. */
 #include "exec/session/handshake.h"
 
+#include "exec/session/peers.h"
+
 #include "proto/crypto.h"
 #include "proto/link_hello.h"
 #include "proto/mutant.h"
@@ -47,6 +49,8 @@ int uvcci_session_start(uvcc_session *s, uint64_t now) {
     if (rc == 0)
         rc = uvcci_hello_init(&s->hello, &c, s->now);
     uvcci_wipe(&c, sizeof c);
+    for (uint8_t p = 0; p < 3; p++)
+        uvcci_peer_hello(s, p, false);
     if (rc == 0)
         s->state = UVCCI_SESSION_HELLO;
     return rc;
@@ -121,6 +125,8 @@ static bool take_hellos(uvcc_session *s, uint8_t p) {
     size_t n;
     while ((n = uvcci_link_poll_hello(s->peer[p].link, payload, &sealed, &foreign)) != 0) {
         any = true;
+        if (s->state == UVCCI_SESSION_HELLO && !foreign)
+            uvcci_peer_hello(s, p, true);
         uint64_t ignored = s->hello.ignored;
         int rc = foreign ? uvcci_hello_foreign(&s->hello, p, payload, n)
                          : uvcci_hello_input(&s->hello, p, payload, n, sealed, s->now);
@@ -159,9 +165,11 @@ bool uvcci_handshake_advance(uvcc_session *s) {
     if (s->state == UVCCI_SESSION_HELLO && uvcci_hello_done(&s->hello)) {
         assert(s->peer[uvcci_next_party(s)].keyed && s->peer[uvcci_prev_party(s)].keyed);
         s->state = UVCCI_SESSION_READY;
-        for (uint8_t p = 0; p < 3; p++)
+        for (uint8_t p = 0; p < 3; p++) {
+            uvcci_peer_hello(s, p, false);
             if (p != s->party && uvcc_link_start(s->peer[p].link, s->now) != 0)
                 uvcci_abort(s, UVCC_ABORT_MEMORY, "a link could not start");
+        }
         uvcci_event_push(s,
                          &(uvcc_event){.kind = UVCC_EVENT_READY, .run = s->run, .step = s->step});
         any = true;

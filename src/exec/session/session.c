@@ -10,11 +10,15 @@
 #include "exec/session/checkpoint.h"
 #include "exec/session/dispatch.h"
 #include "exec/session/instance.h"
+#include "exec/session/peers.h"
 #include "exec/session/receive.h"
 #include "exec/session/step.h"
 #include "proto/mutant.h"
 #include <assert.h>
 #include <string.h>
+
+#define KEEPALIVE_NS   10000000000ull /* of links, unless silence has to be noticed before */
+#define SILENCE_MIN_NS 1000000ull
 
 /* ---- configuration and life ---- */
 
@@ -72,6 +76,27 @@ static const char *identity_fault(const uvcc_config *c, const uint8_t own[32]) {
     return NULL;
 }
 
+/* A peer that has nothing to say is heard by the answers to our PINGs alone: several of them must
+ * fit into the least time of silence. */
+static bool silence_take(uvcc_session *s) {
+    uvcc_config_links *c = &s->cfg.links;
+    if (c->silence_ns == 0 && c->silence_abort_ns == 0)
+        return true;
+    const uint64_t least = c->silence_ns != 0 ? c->silence_ns : c->silence_abort_ns;
+    if (c->silence_abort_ns != 0 && c->silence_abort_ns < least) {
+        uvcci_log(s, UVCC_LOG_ERROR, "links.silence_abort_ns is below links.silence_ns");
+        return false;
+    }
+    if (c->keepalive_ns == 0)
+        c->keepalive_ns = least / 4 < KEEPALIVE_NS ? least / 4 : KEEPALIVE_NS;
+    if (least < SILENCE_MIN_NS || c->keepalive_ns > least / 2) {
+        uvcci_log(s, UVCC_LOG_ERROR,
+                  "links.silence_ns is below 1 ms, or below twice links.keepalive_ns");
+        return false;
+    }
+    return true;
+}
+
 /* What is 0 means a default; a contradiction is refused here, before anything depends on it. */
 static int config_take(uvcc_session *s, const uvcc_config *in) {
     uvcc_config *c = &s->cfg;
@@ -110,7 +135,7 @@ static int config_take(uvcc_session *s, const uvcc_config *in) {
         c->limits.triples_ahead_bytes = 64ull << 20;
     if (c->triples.only ? c->resume.checkpoint_every != 0 : c->triples.run != 0)
         return UVCC_ERR_CONFIG;
-    return c->limits.jobs_max < 4 ? UVCC_ERR_CONFIG : 0;
+    return c->limits.jobs_max < 4 || !silence_take(s) ? UVCC_ERR_CONFIG : 0;
 }
 
 /* Where a configuration of some version may end: behind `place`, or behind any group after it. */
@@ -421,6 +446,8 @@ uint64_t uvcc_session_next_deadline(const uvcc_session *s) {
         return UVCC_NEVER;
     /* While jobs are out only their completions can close it. */
     uint64_t at = s->jobs.out == 0 ? s->close_deadline : UVCC_NEVER;
+    const uint64_t silence = uvcci_peers_deadline(s);
+    at = silence < at ? silence : at;
     for (uint8_t p = 0; p < 3; p++) {
         if (!peer_ok(s, p) || (UVCCI_MUTANT(14) && p == 2))
             continue;
@@ -433,12 +460,14 @@ uint64_t uvcc_session_next_deadline(const uvcc_session *s) {
     }
     if (at == UVCC_NEVER)
         return at;
-    return at > s->skew ? at - s->skew : 0; /* by the host's clock */
+    return uvcci_host_time(s, at);
 }
 
 int uvcci_session_poll_event(uvcc_session *s, uvcc_event *out) {
-    if (s == NULL || out == NULL || s->event_count == 0)
+    if (s == NULL || out == NULL)
         return 0;
+    if (s->event_count == 0)
+        return uvcci_peers_poll_event(s, out);
     assert(s->event_head < s->event_cap && s->event_count <= s->event_cap);
     *out = s->events[s->event_head];
     s->event_head = (s->event_head + 1) % s->event_cap;
