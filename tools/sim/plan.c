@@ -109,6 +109,7 @@ static void draw_paths(sim_plan *p) {
         p->link = (uvcc_fault_config){.delay_ns = p->link.delay_ns};
         p->datagram = true;
         p->datagram_bytes = 8192;
+        p->rto_initial_ns = 0; /* above any round trip here */
     }
     p->path_at_ns = p->path_again_ns = UVCC_NEVER;
     if ((p->faults & SIM_BIT(SIM_PATH)) != 0) {
