@@ -29,6 +29,10 @@ table='1 100 a frame that came is taken again
 17 100 an ACK is acknowledged
 18 100 a new stream does not resend
 19 300 one mask serves two versions of tensors
+20 100 a range lets the ring of frames go
+21 100 ranges tell acceptance only
+22 100 a path that carries less is not found
+23 100 a deadline is in the past while a transmit is out
 24 300 a HELLO that nobody signed ends a session'
 
 fail=0

@@ -90,17 +90,27 @@ static void draw_link(sim_plan *p) {
 }
 
 /* Paths that shrink, and may widen again, and ways out that are narrow. Any packet up to 1,232
- * bytes gets through: that is what every path carries. */
+ * bytes gets through: that is what every path carries. In some seeds nothing else
+ * is on: there times and counts can be judged. */
 static void draw_paths(sim_plan *p) {
     sim_random r = sim_stream(p->seed, SIM_STREAM_PLAN + 51);
-    uint64_t at = sim_below(&r, 2) == 0 ? 1 : 1 + sim_below(&r, p->calm_at_ns);
+    uint64_t at = SIM_MS << sim_below(&r, 12);
     uint64_t again = at + 1 + sim_below(&r, 3 * SIM_S);
     uint32_t bytes = 1232 + (uint32_t)sim_below(&r, sim_below(&r, 2) == 0 ? 300 : 6900);
     uint32_t wider = sim_below(&r, 2) == 0 ? 0 : bytes + (uint32_t)sim_below(&r, 4000);
     bool widens = sim_below(&r, 2) == 0;
     uint64_t rate = UINT64_C(1000000) << sim_below(&r, 7);
     uint64_t queue = (10 + sim_below(&r, 190)) * 1232;
+    bool alone = sim_below(&r, 5) == 0;
+    uint64_t one = SIM_BIT(sim_below(&r, 2) == 0 ? SIM_PATH : SIM_ACCEPT);
     p->acks_party = (uint8_t)sim_below(&r, 3);
+    if (alone && (p->faults & one) != 0) {
+        p->faults &= one | SIM_ALONE_FAULTS;
+        p->link = (uvcc_fault_config){.delay_ns = p->link.delay_ns};
+        p->datagram = true;
+        p->datagram_bytes = 8192;
+        p->rto_initial_ns = 0; /* above any round trip here */
+    }
     p->path_at_ns = p->path_again_ns = UVCC_NEVER;
     if ((p->faults & SIM_BIT(SIM_PATH)) != 0) {
         p->path_at_ns = at;

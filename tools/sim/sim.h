@@ -63,6 +63,10 @@ typedef enum sim_fault {
 extern const char *const sim_fault_words[SIM_FAULTS];
 #define SIM_BIT(f)      (UINT64_C(1) << (f))
 #define SIM_LINK_FAULTS (SIM_BIT(SIM_CUT + 1) - 1)
+/* What may be on beside a fault whose times and counts are judged. */
+#define SIM_ALONE_FAULTS                                                                           \
+    (SIM_BIT(SIM_JOB_LATE) | SIM_BIT(SIM_JOB_SHUFFLE) | SIM_BIT(SIM_JOB_TWICE) |                   \
+     SIM_BIT(SIM_JOB_STALE))
 
 /* ---- random streams ---- */
 

@@ -19,6 +19,8 @@
 #define SEARCH_TIME  (20 * SIM_S) /* a path's packets are searched for, three probes a size */
 #define QUIET_NS     (25 * SIM_S)
 #define KEEPALIVE_NS (10 * SIM_S)
+#define QUIET_TIMES  2u /* jobs that were late have made caches grow */
+#define QUIET_SLACK  (256u << 10)
 #define INPUTS_MAX   1500000u
 
 /* ---- small things ---- */
@@ -234,6 +236,20 @@ static void run_for(sim_world *w, uint64_t ns) {
         turn(w);
 }
 
+/* What a run took for a while it has given back: it holds about what one without faults holds. */
+static void check_quiet_memory(sim_world *w) {
+    for (uint32_t i = 0; i < 3; i++) {
+        uvcc_session_stats st;
+        uvcc_session_get_stats(w->party[i].s, &st);
+        w->record->memory_quiet[i] = st.memory_bytes;
+        if (w->clean != NULL && w->out->restarts == 0 && w->clean->memory_quiet[i] != 0 &&
+            st.memory_bytes > QUIET_TIMES * w->clean->memory_quiet[i] + QUIET_SLACK)
+            sim_fail(w, "party %u holds %llu bytes with nothing left to do, usually %llu", i,
+                     (unsigned long long)st.memory_bytes,
+                     (unsigned long long)w->clean->memory_quiet[i]);
+    }
+}
+
 /* With nothing to send there is no traffic but keep-alives. */
 static void check_quiet(sim_world *w) {
     uint64_t before[SIM_NODES][SIM_NODES];
@@ -249,6 +265,7 @@ static void check_quiet(sim_world *w) {
                 2 * (QUIET_NS / every + (every != UVCC_NEVER)))
                 sim_fail(w, "%llu frames from %u to %u with nothing to send",
                          (unsigned long long)(w->pipe[a][b].frames - before[a][b]), a, b);
+    check_quiet_memory(w);
 }
 
 static void close_all(sim_world *w) {
