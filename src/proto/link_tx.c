@@ -204,7 +204,8 @@ static void put_frame_body(uvcc_link *l, uvcci_tx_frame *f) {
         return;
     f->sent_ns = l->now;
     f->xmit = l->tx.xmit++;
-    l->tx.rto_base = l->now;
+    if (l->tx.sent.first == 0) /* RFC 6298 5.1: what is sent later does not put silence off */
+        l->tx.rto_base = l->now;
 }
 
 /* First transmission: seals the piece where it stands. The frame's fields are set but tag and crc.

@@ -1656,6 +1656,23 @@ static void long_datagram_frames(void **state) {
     end(&f);
 }
 
+/* Frames that go out meanwhile do not put off the timeout of those that nobody answered. */
+static void silence_is_not_put_off(void **state) {
+    (void)state;
+    fix f;
+    begin(&f, true, 0, NULL);
+    sent(&f, NULL, 0);
+    grant(&f);
+    for (uint32_t id = 1; id <= 500; id++) {
+        message(&f, UVCC_FRAME_OPEN_BATCH, 100, id, 0);
+        sent(&f, NULL, 0);
+        f.now += SIM_MS;
+        uvcc_link_on_timer(f.l, f.now);
+    }
+    assert_true(stats(&f).retransmissions > 0);
+    end(&f);
+}
+
 /* A transmit is out, or a part of it was taken, for ever: what only a poll could send does not make
  * deadlines that have passed. */
 static void deadlines_while_a_transmit_is_out(void **state) {
@@ -1700,6 +1717,7 @@ int main(void) {
         cmocka_unit_test(nothing_taken_before_a_seal),
         cmocka_unit_test(long_datagram_frames),
         cmocka_unit_test(deadlines_while_a_transmit_is_out),
+        cmocka_unit_test(silence_is_not_put_off),
         cmocka_unit_test(configuration),
         cmocka_unit_test(frames_as_specified),
         cmocka_unit_test(order_within_a_class),
