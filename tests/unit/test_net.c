@@ -173,7 +173,7 @@ static void test_losses_are_as_likely_as_asked(void **state) {
 /* ---- what a packet meets on its way, seen where it is fed ---- */
 
 typedef struct seen {
-    uint64_t packets, marked, overtaken, first_at, last_at, top, pause;
+    uint64_t packets, marked, overtaken, first_at, last_at, top, pause, together;
     size_t longest;
 } seen;
 static seen saw[2];
@@ -184,6 +184,7 @@ static int watch(uvcc_link *l, const uint8_t *data, size_t len, bool ce, uint64_
         seen *s = &saw[0];
         s->first_at = s->packets == 0 ? now : s->first_at;
         s->pause = s->packets != 0 && now - s->last_at > s->pause ? now - s->last_at : s->pause;
+        s->together += s->packets != 0 && now == s->last_at;
         s->last_at = now;
         s->packets++;
         s->marked += ce;
@@ -376,6 +377,7 @@ static void test_busy_hosts(void **state) {
         assert_int_equal(saw[0].overtaken, 0);
         assert_true(busy ? saw[0].pause > 10 * NET_MS && saw[0].pause < 41 * NET_MS
                          : saw[0].pause < 2 * NET_MS);
+        assert_int_equal(saw[0].together > 50, busy);
         double share = rate_of(n, a, 2) / (10 * MBIT);
         assert_true(busy ? share > 0.6 && share < 0.9 : share > 0.95);
         net_free(n);
