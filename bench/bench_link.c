@@ -327,7 +327,7 @@ static void help(void) {
     printf("bench_link [--quick] [--seeds N] [--check] [PART...]\n\n"
            "What a link costs and how it bears a network, as JSON lines; figures with a goal say\n"
            "whether the mean of their runs meets it. PART is one of these, or \"net\" for those\n"
-           "in virtual time (default: all):\n\n");
+           "in virtual time, or a bench name of tun, such as tun_alone (default: all):\n\n");
     for (size_t i = 0; i < PARTS; i++)
         printf("  %-12s %s\n", parts[i].name, parts[i].what);
     printf("\n  --quick      2 seeds instead of 8, and shorter runs\n"
@@ -373,6 +373,9 @@ int main(int argc, char **argv) {
                 fprintf(stderr, "bench_link: --seeds takes 1 to %d\n", BENCH_SEEDS_MAX);
                 return 2;
             }
+        } else if (strncmp(argv[i], "tun_", 4) == 0) {
+            o.tun_scene = argv[i];
+            argv[1 + names++] = "tun";
         } else if (known(argv[i])) {
             argv[1 + names++] = argv[i];
         } else {

@@ -12,6 +12,7 @@
 typedef struct bench_options {
     bool quick; /* fewer seeds, shorter times */
     unsigned seeds;
+    const char *tun_scene; /* only this one; NULL: all */
 } bench_options;
 
 /* Ends the program if err is an error. */

@@ -47,13 +47,15 @@ static double wire_over_ideal(const net_figures *f) {
 /* ---- a bottleneck ---- */
 
 static void one(const bench_options *o, const char *name, double rate, uint64_t bytes,
-                uint32_t packets, uint64_t timer_ns, double goal_share, double goal_wire) {
+                uint32_t packets, net_link_config host, double goal_share, double goal_wire) {
     uint64_t seconds = o->quick ? 10 : 20;
     figures share, wire, delay;
     for (unsigned i = 0; i < o->seeds; i++) {
         net *n = bottleneck(i + 1, rate, bytes, packets);
         net_link_config c = link_config(pick(i + 1, 0, 40 * NET_MS));
-        c.timer_ns = timer_ns;
+        c.timer_ns = host.timer_ns;
+        c.stall_ns = host.stall_ns;
+        c.stall_every_ns = host.stall_every_ns;
         int a = net_add_link(n, &c);
         net_run(n, c.start_ns + seconds * NET_S);
         net_figures f = read(n, a);
@@ -70,12 +72,15 @@ static void one(const bench_options *o, const char *name, double rate, uint64_t 
 }
 
 void bench_alone(const bench_options *o) {
-    one(o, "link_alone", 100e6, 500000, 0, 0, 0.94, 1.05);
-    one(o, "link_alone_timers_of_1_ms", 100e6, 500000, 0, NET_MS, 0, 0);
+    one(o, "link_alone", 100e6, 500000, 0, (net_link_config){0}, 0.94, 1.05);
+    one(o, "link_alone_timers_of_1_ms", 100e6, 500000, 0, (net_link_config){.timer_ns = NET_MS}, 0,
+        0);
+    one(o, "link_alone_busy_hosts", 100e6, 500000, 0,
+        (net_link_config){.stall_ns = 20 * NET_MS, .stall_every_ns = 50 * NET_MS}, 0, 0);
 }
 
 void bench_small_queue(const bench_options *o) {
-    one(o, "link_small_queue", 10e6, 0, 50, 0, 0, 1.10);
+    one(o, "link_small_queue", 10e6, 0, 50, (net_link_config){0}, 0, 1.10);
 }
 
 /* One of both begins up to a second before the other, by turns. */

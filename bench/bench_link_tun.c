@@ -520,10 +520,14 @@ void bench_tun(const bench_options *o) {
     unsigned runs = o->quick ? 1 : 3;
     double seconds = o->quick ? 5 : 15;
     shared *sh = mmap(NULL, sizeof *sh, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    bool found = false;
     if (sh == MAP_FAILED)
         return;
     for (size_t i = 0; i < sizeof scenes / sizeof scenes[0]; i++) {
         const tun_scene *s = &scenes[i];
+        if (o->tun_scene != NULL && strcmp(o->tun_scene, s->name) != 0)
+            continue;
+        found = true;
         tun_values v;
         unsigned k = 0;
         for (; k < runs && run_apart(s, sh, seconds, k + 1); k++) {
@@ -540,10 +544,14 @@ void bench_tun(const bench_options *o) {
         }
         if (k == runs)
             print(s, &v, runs);
-        else if (i == 0 && sh->why[0] != '\0')
+        else if (sh->why[0] != '\0' && s->tcp == NULL)
             break; /* it cannot be had here at all */
     }
     munmap(sh, sizeof *sh);
+    if (!found) {
+        fprintf(stderr, "bench_link: there is no %s\n", o->tun_scene);
+        exit(2);
+    }
 }
 
 #endif

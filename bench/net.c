@@ -295,6 +295,17 @@ void net_free(net *n) {
     free(n);
 }
 
+/* When the end can do something: now, or when its stall is over. */
+static uint64_t awake_at(net *n, net_end *e) {
+    if (e->stall_ns == 0)
+        return n->now;
+    while (e->back_at <= n->now) {
+        e->stall_at = e->back_at + draw(&n->rng) % (2 * e->stall_every_ns + 1);
+        e->back_at = e->stall_at + 1 + draw(&n->rng) % e->stall_ns;
+    }
+    return e->stall_at <= n->now ? e->back_at : n->now;
+}
+
 static void packet_event(net *n) {
     net_packet *p = heap_pop(n);
     pipe_state *s = &n->pipe[p->end];
@@ -306,9 +317,15 @@ static void packet_event(net *n) {
             free(p);
         return;
     }
+    int to = 1 - p->end;
+    uint64_t at = awake_at(n, &p->flow->end[to]);
+    if (at > n->now) {
+        p->at = at;
+        heap_push(n, p);
+        return;
+    }
     s->n.under_way--;
     s->n.delivered++;
-    int to = 1 - p->end;
     if (p->flow->f.error == 0) {
         p->flow->receive(p->flow, to, p, n->now);
         p->flow->turn(p->flow, to, n->now);
@@ -350,6 +367,8 @@ static bool event(net *n, uint64_t until) {
         n->now = at;
     if (wake == NULL) {
         packet_event(n);
+    } else if ((at = awake_at(n, &wake->end[end])) > n->now) {
+        wake->end[end].wake_at = at;
     } else {
         wake->f.wakeups++;
         wake->turn(wake, end, n->now);

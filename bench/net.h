@@ -89,6 +89,9 @@ typedef struct net_link_config {
     uint64_t job_ns;   /**< a message is accepted so long after it came out of the link, as by a
                             hash job; jobs run side by side [0: at once] */
     uint64_t timer_ns; /**< the host's timers are late, to the next multiple of this [exact] */
+    uint64_t stall_ns; /**< the hosts do nothing for up to so long, at times drawn, about */
+    uint64_t
+        stall_every_ns; /**< every so often, as on a busy machine; what comes waits [0: never] */
     uint32_t datagram_bytes; /**< uvcc_link_config.datagram_bytes of both ends */
     uint8_t suite;           /**< 0: unsealed, else uvcc_link_set_keys */
     bool ecn;                /**< its packets may be marked */

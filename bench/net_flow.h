@@ -18,7 +18,9 @@ typedef struct net_packet {
 typedef struct net_end {
     double access_rate;
     uint64_t free_at, wake_at;
-    uint64_t last_at; /* when its latest packet reaches the pipe */
+    uint64_t last_at;                  /* when its latest packet reaches the pipe */
+    uint64_t stall_ns, stall_every_ns; /* as in net_link_config */
+    uint64_t stall_at, back_at;        /* the next or present stall, and its end */
 } net_end;
 
 typedef struct net_flow {

@@ -270,7 +270,11 @@ int net_add_link(net *n, const net_link_config *cfg) {
     net_flow *flow = net_add(n, cfg->start_ns);
     flow->overhead_bytes = cfg->overhead_bytes;
     flow->ecn = cfg->ecn;
-    flow->end[0].access_rate = flow->end[1].access_rate = cfg->access_rate;
+    for (int e = 0; e < 2; e++) {
+        flow->end[e].access_rate = cfg->access_rate;
+        flow->end[e].stall_ns = cfg->stall_ns;
+        flow->end[e].stall_every_ns = cfg->stall_every_ns;
+    }
     flow->turn = turn;
     flow->receive = receive;
     flow->free = link_flow_free;

@@ -173,7 +173,7 @@ static void test_losses_are_as_likely_as_asked(void **state) {
 /* ---- what a packet meets on its way, seen where it is fed ---- */
 
 typedef struct seen {
-    uint64_t packets, marked, overtaken, first_at, last_at, top;
+    uint64_t packets, marked, overtaken, first_at, last_at, top, pause, together;
     size_t longest;
 } seen;
 static seen saw[2];
@@ -183,6 +183,8 @@ static int watch(uvcc_link *l, const uint8_t *data, size_t len, bool ce, uint64_
     if (uvcc_frame_decode_header(data, &h, NULL) == 0 && h.kind == UVCC_FRAME_OPEN_BATCH) {
         seen *s = &saw[0];
         s->first_at = s->packets == 0 ? now : s->first_at;
+        s->pause = s->packets != 0 && now - s->last_at > s->pause ? now - s->last_at : s->pause;
+        s->together += s->packets != 0 && now == s->last_at;
         s->last_at = now;
         s->packets++;
         s->marked += ce;
@@ -352,6 +354,36 @@ static void test_start_and_late_timers(void **state) {
     net_free(n);
 }
 
+static void no_timeouts(uvcc_link_config *cfg, int end, void *user) {
+    (void)end;
+    (void)user;
+    cfg->rto_initial_ns = cfg->rto_min_ns = cfg->rto_max_ns = NET_S;
+}
+
+/* What comes to a host that is busy waits, in order; nothing is lost. */
+static void test_busy_hosts(void **state) {
+    (void)state;
+    for (int busy = 0; busy < 2; busy++) {
+        net_config cfg = path(0, NET_MS, 0);
+        net *n = net_new(&cfg);
+        saw[0] = (seen){0};
+        int a = net_add_link(n, &(net_link_config){.access_rate = 10 * MBIT,
+                                                   .stall_ns = busy ? 20 * NET_MS : 0,
+                                                   .stall_every_ns = 40 * NET_MS,
+                                                   .tune = no_timeouts,
+                                                   .feed = watch});
+        net_run(n, 2 * NET_S);
+        conserved(n);
+        assert_int_equal(saw[0].overtaken, 0);
+        assert_true(busy ? saw[0].pause > 10 * NET_MS && saw[0].pause < 41 * NET_MS
+                         : saw[0].pause < 2 * NET_MS);
+        assert_int_equal(saw[0].together > 50, busy);
+        double share = rate_of(n, a, 2) / (10 * MBIT);
+        assert_true(busy ? share > 0.6 && share < 0.9 : share > 0.95);
+        net_free(n);
+    }
+}
+
 static void test_needless_copies_are_seen(void **state) {
     (void)state;
     net_config cfg = path(0, NET_MS, 0);
@@ -403,6 +435,7 @@ int main(void) {
         cmocka_unit_test(test_path_length),
         cmocka_unit_test(test_jobs_and_gaps),
         cmocka_unit_test(test_start_and_late_timers),
+        cmocka_unit_test(test_busy_hosts),
         cmocka_unit_test(test_needless_copies_are_seen),
         cmocka_unit_test(test_a_seed_is_a_run),
     };
