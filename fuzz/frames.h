@@ -23,7 +23,7 @@ typedef struct fuzz_link {
     fuzz_rng rng;
     uint64_t now;
     bool datagram;
-    uint32_t run, step;
+    uint32_t run, step, first;
     uint8_t suite, prk[32];
     uint64_t seq, ack_counter; /* the hostile peer's */
 } fuzz_link;
@@ -64,9 +64,11 @@ static inline bool fuzz_link_begin(fuzz_link *f, fuzz_in *in) {
     if (uvcc_link_new(&f->l, &cfg) != 0)
         return false;
     FUZZ_CHECK(uvcc_link_set_run(f->l, f->run) == 0);
-    FUZZ_CHECK(uvcc_link_set_step(f->l, f->step) == 0);
+    FUZZ_CHECK(uvcc_link_set_step(f->l, f->step - 1) == 0); /* where its keys begin */
     if (f->suite != 0)
         FUZZ_CHECK(uvcc_link_set_keys(f->l, f->suite, f->prk) == 0);
+    f->first = f->step - 1;
+    FUZZ_CHECK(uvcc_link_set_step(f->l, f->step) == 0);
     if ((how & 64) == 0)
         FUZZ_CHECK(uvcc_link_start(f->l, f->now) == 0);
     uvcc_link_stream_opened(f->l, f->now);
@@ -145,7 +147,11 @@ static inline size_t fuzz_seal(const fuzz_link *f, const uvcc_frame_header *h, c
         n += UVCC_FRAME_CTL_SEAL_BYTES;
     } else {
         uvcci_aead a;
-        uvcci_derive_frame_key(prk, h->step, f->run, FUZZ_PEER, FUZZ_ME, key);
+        uvcci_derive_chain(prk, f->first, f->run, prk);
+        for (uint64_t at = f->first; at < h->step && at < f->first + UINT64_C(300); at++)
+            uvcci_ratchet(prk, at + 1, f->run);
+        uvcci_derive_frame_key(prk, h->step, f->run, FUZZ_PEER, FUZZ_ME,
+                               (uint32_t)(h->seq >> UVCCI_EPOCH_BITS & 0x3fffff), key);
         FUZZ_CHECK(uvcci_aead_init(&a, f->suite == 2 ? 2 : 1, key) == 0);
         FUZZ_CHECK(uvcci_aead_seal(&a, h->seq, out, 52, piece, len, p, p + len) == 0);
         uvcci_aead_free(&a);

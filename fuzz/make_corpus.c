@@ -217,8 +217,8 @@ static uvcc_link *link_new(fuzz_mem *mem, fuzz_rng *rng, int i, bool datagram, u
     c.sid_tag = 0x1122334455667788u;
     memset(prk, 0x42, sizeof prk);
     if (uvcc_link_new(&l, &c) != 0 || uvcc_link_set_run(l, 3) != 0 ||
-        uvcc_link_set_step(l, 5) != 0 || (suite != 0 && uvcc_link_set_keys(l, suite, prk) != 0) ||
-        uvcc_link_start(l, FUZZ_MS) != 0)
+        uvcc_link_set_step(l, 4) != 0 || (suite != 0 && uvcc_link_set_keys(l, suite, prk) != 0) ||
+        uvcc_link_set_step(l, 5) != 0 || uvcc_link_start(l, FUZZ_MS) != 0)
         die("a link cannot be made");
     uvcc_link_stream_opened(l, FUZZ_MS);
     return l;

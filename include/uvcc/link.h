@@ -100,9 +100,10 @@ UVCC_API uint64_t uvcc_link_memory_bound(const uvcc_link *l);
 /** Numbers this run's frames: reliable seqs are (run << 40) + 1, + 2, ... Call before the first
  * send or feed of a data frame; once per link. */
 UVCC_API int uvcc_link_set_run(uvcc_link *l, uint32_t run);
-/** Seals from now on: data frames under keys of (step, run, src, dst), control frames under the
- * control key, all derived from prk (wire.md, Sealing). From then on unsealed frames except HELLO
- * are refused. suite 1 or 2. Needs set_run. */
+/** Seals from now on: data frames under keys of (step, run, src, dst, epoch), control frames under
+ * the control key, all derived from prk (wire.md, Sealing), which the link does not keep: the
+ * present step, which must be set before, is the first one with keys. From then on unsealed frames
+ * except HELLO are refused. suite 1 or 2. Needs set_run. */
 UVCC_API int uvcc_link_set_keys(uvcc_link *l, uint8_t suite, const uint8_t prk[32]);
 /** Forgets run, step and keys, for a handshake that begins again: before start, and with no message
  * sent. A HELLO that waits is dropped; a stream stays up. */
@@ -125,9 +126,10 @@ UVCC_API int uvcc_link_msg_new(uvcc_link *l, uint8_t kind, uint32_t len,
 UVCC_API uint8_t *uvcc_link_msg_data(uvcc_link_msg *m);
 /** Gives an unsent message back. */
 UVCC_API void uvcc_link_msg_drop(uvcc_link *l, uvcc_link_msg *m);
-/** Queues it. msg_ids: one per chunk. `order`: lower goes first within the class (online before
- * keys always); equal orders keep the order of calls. The link owns m from now on and seals it in
- * place. STEP, AUDIT and BYE must fit one datagram frame. */
+/** Queues it, for `step`: on a sealed link the first unfinished one, the next, or one whose keys
+ * are still there, else UVCC_ERR_USAGE. msg_ids: one per chunk. `order`: lower goes first within
+ * the class (online before keys always); equal orders keep the order of calls. The link owns m from
+ * now on and seals it in place. STEP, AUDIT and BYE must fit one datagram frame. */
 UVCC_API int uvcc_link_send(uvcc_link *l, uvcc_link_msg *m, uint32_t step, uint32_t op_id,
                             const uint32_t *msg_ids, uint64_t order, uint64_t now);
 /** True if a message of len bytes of `kind` would get its buffer now; with more than

@@ -550,6 +550,11 @@ bool uvcci_hello_keyed(const uvcci_hello *h, uint8_t peer) {
     return h->peer[peer].state >= UVCCI_HELLO_WAIT3;
 }
 
+void uvcci_hello_forget(uvcci_hello *h, uint8_t peer) {
+    assert(uvcci_hello_keyed(h, peer));
+    uvcci_wipe(h->peer[peer].prk, sizeof h->peer[peer].prk);
+}
+
 bool uvcci_hello_stale(const uvcci_hello *h) {
     return h->stale && !uvcci_hello_done(h);
 }

@@ -83,7 +83,7 @@ typedef struct uvcci_hello_peer {
     uint8_t hello1[UVCCI_HELLO1_BYTES]; /* theirs; first byte 0 until it is here */
     uint8_t hello2[UVCCI_HELLO2_BYTES]; /* ours, from WAIT2 on */
     uint8_t their2[UVCCI_HELLO2_BYTES]; /* theirs, from WAIT3 on */
-    uint8_t prk[32];                    /* valid once keyed */
+    uint8_t prk[32];                    /* valid once keyed, until it is forgotten */
     uint8_t hello3[UVCCI_HELLO3_BYTES]; /* likewise; the same bytes both ways */
     uint8_t early2[UVCCI_HELLO2_BYTES]; /* came before we could tell; 0...: none */
     uint8_t other1[UVCCI_HELLO1_BYTES]; /* another HELLO 1, not believed; 0...: none */
@@ -144,6 +144,8 @@ uint64_t uvcci_hello_deadline(const uvcci_hello *h);
 uint64_t uvcci_hello_peer_deadline(const uvcci_hello *h, uint8_t peer);
 /* Keys of the pair are derived, and the peer has proved its HELLO 1: its link may be keyed. */
 bool uvcci_hello_keyed(const uvcci_hello *h, uint8_t peer);
+/* The keys of the pair were taken: wipes peer[].prk. */
+void uvcci_hello_forget(uvcci_hello *h, uint8_t peer);
 /* This handshake cannot end any more: uvcci_hello_again(). */
 bool uvcci_hello_stale(const uvcci_hello *h);
 /* The peer proved that it began anew while this handshake or its session lived. */

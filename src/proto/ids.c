@@ -159,7 +159,7 @@ static void begin_step_key(input *in, const char *label, uint64_t step, uint32_t
     begin(in, label);
     uvcci_put8(&in->w, 0);
     uvcci_put64(&in->w, step);
-    uvcci_put32(&in->w, run);
+    uvcci_put32(&in->w, UVCCI_MUTANT(6) ? 0 : run);
 }
 
 static const char *const tag_labels[] = {
@@ -168,21 +168,38 @@ static const char *const tag_labels[] = {
 #undef UVCCI_TAG
 };
 
-void uvcci_derive_prg_key(const uint8_t prk[32], uvcci_tag tag, uint64_t step, uint32_t run,
+void uvcci_derive_chain(const uint8_t prk[32], uint64_t step, uint32_t run, uint8_t chain[32]) {
+    input in;
+    begin_step_key(&in, "uvcc/chain", step, run);
+    expand(prk, &in, chain, 32);
+}
+
+void uvcci_ratchet(uint8_t chain[32], uint64_t step, uint32_t run) {
+    input in;
+    uint8_t next[32];
+    begin_step_key(&in, "uvcc/ratchet", step, run);
+    expand(chain, &in, next, 32);
+    memcpy(chain, next, 32);
+    uvcci_wipe(next, sizeof next);
+}
+
+void uvcci_derive_prg_key(const uint8_t chain[32], uvcci_tag tag, uint64_t step, uint32_t run,
                           uint8_t key[16]) {
     assert((unsigned)tag < UVCCI_TAG_COUNT);
     input in;
-    begin_step_key(&in, tag_labels[tag], step, UVCCI_MUTANT(6) ? 0 : run);
-    expand(prk, &in, key, 16);
+    begin_step_key(&in, tag_labels[tag], step, run);
+    expand(chain, &in, key, 16);
 }
 
-void uvcci_derive_frame_key(const uint8_t prk[32], uint64_t step, uint32_t run, uint8_t src,
-                            uint8_t dst, uint8_t key[32]) {
+void uvcci_derive_frame_key(const uint8_t chain[32], uint64_t step, uint32_t run, uint8_t src,
+                            uint8_t dst, uint32_t epoch, uint8_t key[32]) {
     input in;
     begin_step_key(&in, "uvcc/frame", step, run);
     uvcci_put8(&in.w, src);
     uvcci_put8(&in.w, dst);
-    expand(prk, &in, key, 32);
+    if (epoch != 0)
+        uvcci_put32(&in.w, epoch);
+    expand(chain, &in, key, 32);
 }
 
 void uvcci_derive_ctl_key(const uint8_t prk[32], uint32_t run, uint8_t src, uint8_t dst,
@@ -196,10 +213,10 @@ void uvcci_derive_ctl_key(const uint8_t prk[32], uint32_t run, uint8_t src, uint
     expand(prk, &in, key, 32);
 }
 
-void uvcci_derive_leaf_salt(const uint8_t prk[32], uint64_t step, uint32_t run, uint8_t s[32]) {
+void uvcci_derive_leaf_salt(const uint8_t chain[32], uint64_t step, uint32_t run, uint8_t s[32]) {
     input in;
     begin_step_key(&in, "uvcc/leaf", step, run);
-    expand(prk, &in, s, 32);
+    expand(chain, &in, s, 32);
 }
 
 void uvcci_derive_session_key(const uint8_t n_a[32], const uint8_t n_b[32], const uint8_t ikm[32],

@@ -34,8 +34,10 @@ static inline uint8_t uvcci_edge(uint64_t fss_id) {
     return (uint8_t)(fss_id % 3u);
 }
 
-/* Keys of a triangle (protocols.md 2). PRK = HKDF-Extract(salt = sid_sub, K_ab);
- * key = Expand(PRK, "uvcc/" || tag || U8(0) || LE64(step) || LE32(run)). */
+/* Keys of a triangle (protocols.md 1). PRK = HKDF-Extract(salt = sid_sub, K_ab). Of it come, at
+ * once, the control keys and the chain value C of the first step; C of step n + 1 comes of that of
+ * step n, and every other key of step n of C_n: Expand(C_n, "uvcc/" || tag || U8(0) || LE64(step)
+ * || LE32(run)). Who forgets C_n when step n is over cannot open it any more. */
 void uvcci_derive_prk(const uint8_t sid_sub[32], const uint8_t k_ab[32], uint8_t prk[32]);
 typedef enum uvcci_tag {
 #define UVCCI_TAG(name) UVCCI_TAG_##name,
@@ -43,13 +45,19 @@ typedef enum uvcci_tag {
 #undef UVCCI_TAG
     UVCCI_TAG_COUNT
 } uvcci_tag;
-void uvcci_derive_prg_key(const uint8_t prk[32], uvcci_tag tag, uint64_t step, uint32_t run,
+/* C of the first step. */
+void uvcci_derive_chain(const uint8_t prk[32], uint64_t step, uint32_t run, uint8_t chain[32]);
+/* C of `step` from that of the step before, in its place. */
+void uvcci_ratchet(uint8_t chain[32], uint64_t step, uint32_t run);
+void uvcci_derive_prg_key(const uint8_t chain[32], uvcci_tag tag, uint64_t step, uint32_t run,
                           uint8_t key[16]);
-void uvcci_derive_frame_key(const uint8_t prk[32], uint64_t step, uint32_t run, uint8_t src,
-                            uint8_t dst, uint8_t key[32]);
+/* epoch: seq's counter >> UVCCI_EPOCH_BITS. */
+#define UVCCI_EPOCH_BITS 18
+void uvcci_derive_frame_key(const uint8_t chain[32], uint64_t step, uint32_t run, uint8_t src,
+                            uint8_t dst, uint32_t epoch, uint8_t key[32]);
 void uvcci_derive_ctl_key(const uint8_t prk[32], uint32_t run, uint8_t src, uint8_t dst,
                           uint8_t key[32]);
-void uvcci_derive_leaf_salt(const uint8_t prk[32], uint64_t step, uint32_t run, uint8_t s[32]);
+void uvcci_derive_leaf_salt(const uint8_t chain[32], uint64_t step, uint32_t run, uint8_t s[32]);
 /* K_ab of HELLO: a < b; n_a, n_b the parties' N. */
 void uvcci_derive_session_key(const uint8_t n_a[32], const uint8_t n_b[32], const uint8_t ikm[32],
                               const uint8_t sid_job[32], uint32_t run, uint8_t a, uint8_t b,

@@ -12,11 +12,11 @@
 #include "proto/bytes.h"
 #include "proto/link_acked.h"
 #include "proto/link_core.h"
-#include "proto/link_hello.h"
 #include "proto/link_keys.h"
 #include "proto/link_pool.h"
 #include "proto/link_rx.h"
 #include "proto/link_send.h"
+#include "proto/link_session.h"
 #include "proto/link_stream.h"
 #include "proto/link_tx.h"
 #include "proto/mutant.h"
@@ -170,6 +170,20 @@ int uvcc_link_start(uvcc_link *l, uint64_t now) {
     l->rx.ack_at = l->now;
     l->tx.alive_at = uvcci_later(l->now, l->cfg.keepalive_ns);
     return 0;
+}
+
+const char *uvcci_link_spent(const uvcc_link *l) {
+    static const char *const texts[] = {
+        [UVCCI_SPENT_SEQS] = "a run of 2^40 frames to a peer is over: begin another run",
+        [UVCCI_SPENT_KEY] = "too many forged frames in one step: begin another run",
+        [UVCCI_SPENT_CTL_KEY] = "too many forged control frames in one run: begin another run"};
+    return texts[l->tx.spent];
+}
+
+void uvcci_link_skip_to(uvcc_link *l, uint64_t counter) {
+    assert(l->have_run && l->tx.undone == 0 && l->tx.next == l->tx.cum + 1 && counter < 1ull << 40);
+    l->tx.cum = l->rx.cum = l->rx.top = (uint64_t)l->run << 40 | counter;
+    l->tx.next = l->tx.cum + 1;
 }
 
 /* ---- HELLO ---- */

@@ -1,7 +1,9 @@
 /* link_keys.c - the keys of a sealed link, see link_keys.h.
  *
  * Invariants: at most three steps' keys of each direction exist, those of step mod 3; what goes
- * back to the allocator was wiped. */
+ * back to the allocator was wiped; chain_step is the step before the first unfinished one, unless a
+ * message of an older one was not cut yet (it waits for a peer that is behind) or the run began
+ * later. */
 #include "proto/link_keys.h"
 
 #include <assert.h>
@@ -9,14 +11,17 @@
 
 #include "proto/ids.h"
 #include "proto/link_core.h"
+#include "proto/link_send.h"
+
+#define COUNTER_MASK ((UINT64_C(1) << 40) - 1)
 
 void uvcci_step_keys_free(uvcc_link *l) {
     uvcci_step_keys *s = l->keys != NULL ? l->keys->steps : NULL;
     if (s == NULL)
         return;
-    for (size_t i = 0; i < 3; i++) {
-        uvcci_aead_free(&s->tx[i].aead);
-        uvcci_aead_free(&s->rx[i].aead);
+    for (size_t i = 0; i < 6; i++) {
+        uvcci_aead_free(&s->tx[i / 2][i % 2].aead);
+        uvcci_aead_free(&s->rx[i / 2][i % 2].aead);
     }
     uvcci_wipe(s, sizeof *s);
     uvcci_link_give(l, s, sizeof *s, UVCC_MEM_SECRET);
@@ -42,34 +47,69 @@ int uvcc_link_set_keys(uvcc_link *l, uint8_t suite, const uint8_t prk[32]) {
         return UVCC_ERR_NOMEM;
     memset(k, 0, sizeof *k);
     k->suite = suite;
-    memcpy(k->prk, prk, sizeof k->prk);
+    k->chain_step = l->step;
+    uvcci_derive_chain(prk, l->step, l->run, k->chain);
     uvcci_derive_ctl_key(prk, l->run, l->cfg.me, l->cfg.peer, k->ctl_tx);
     uvcci_derive_ctl_key(prk, l->run, l->cfg.peer, l->cfg.me, k->ctl_rx);
     l->keys = k;
     return 0;
 }
 
-uvcci_aead *uvcci_link_key_of(uvcc_link *l, uint32_t step, bool tx) {
-    assert(l->keys != NULL);
+bool uvcci_link_has_key(const uvcc_link *l, uint32_t step) {
+    return l->keys != NULL && step >= l->keys->chain_step;
+}
+
+static uvcci_step_keys *step_keys(uvcc_link *l) {
     uvcci_step_keys *s = l->keys->steps;
-    if (s == NULL) {
-        s = uvcci_link_alloc(l, sizeof *s, UVCC_MEM_SECRET);
-        if (s == NULL)
-            return NULL;
-        memset(s, 0, sizeof *s);
-        l->keys->steps = s;
-    }
-    uvcci_link_key *k = tx ? &s->tx[step % 3] : &s->rx[step % 3];
-    if (k->valid && k->step == step)
+    if (s != NULL)
+        return s;
+    s = uvcci_link_alloc(l, sizeof *s, UVCC_MEM_SECRET);
+    if (s == NULL)
+        return NULL;
+    memset(s, 0, sizeof *s);
+    l->keys->steps = s;
+    return s;
+}
+
+/* From the chain value, which is a few steps back at most: a frame that comes is of the first
+ * unfinished step or beside it, and so is what an owner sends. */
+uvcci_aead *uvcci_link_key_of(uvcc_link *l, uint32_t step, uint64_t seq, bool tx) {
+    assert(l->keys != NULL);
+    uvcci_step_keys *s = step_keys(l);
+    if (s == NULL || !uvcci_link_has_key(l, step))
+        return NULL;
+    uint32_t epoch = (uint32_t)((seq & COUNTER_MASK) >> UVCCI_EPOCH_BITS);
+    uvcci_link_key *k = tx ? &s->tx[step % 3][epoch % 2] : &s->rx[step % 3][epoch % 2];
+    if (k->valid && k->step == step && k->epoch == epoch)
         return &k->aead;
     uvcci_aead_free(&k->aead);
     k->valid = false;
-    uint8_t src = tx ? l->cfg.me : l->cfg.peer, dst = tx ? l->cfg.peer : l->cfg.me, key[32];
-    uvcci_derive_frame_key(l->keys->prk, step, l->run, src, dst, key);
+    uint8_t src = tx ? l->cfg.me : l->cfg.peer, dst = tx ? l->cfg.peer : l->cfg.me;
+    uint8_t chain[32], key[32];
+    memcpy(chain, l->keys->chain, sizeof chain);
+    for (uint64_t at = l->keys->chain_step; at < step; at++)
+        uvcci_ratchet(chain, at + 1, l->run);
+    uvcci_derive_frame_key(chain, step, l->run, src, dst, epoch, key);
     k->valid = uvcci_aead_init(&k->aead, l->keys->suite, key) == 0;
     k->step = step;
+    k->epoch = epoch;
+    uvcci_wipe(chain, sizeof chain);
     uvcci_wipe(key, sizeof key);
     return k->valid ? &k->aead : NULL;
+}
+
+static void count_forged(uvcc_link *l, uint32_t *count, uint32_t most, uvcci_spent what) {
+    *count += *count != UINT32_MAX;
+    if (*count >= most && l->tx.spent == UVCCI_SPENT_NOTHING)
+        l->tx.spent = (uint8_t)what;
+}
+
+void uvcci_keys_forged(uvcc_link *l, uint32_t step) {
+    count_forged(l, &l->keys->forged[step % 3], UVCCI_FORGED_MAX, UVCCI_SPENT_KEY);
+}
+
+void uvcci_keys_forged_ctl(uvcc_link *l) {
+    count_forged(l, &l->keys->forged_ctl, UVCCI_FORGED_CTL_MAX, UVCCI_SPENT_CTL_KEY);
 }
 
 static void key_expire(uvcci_link_key *k, uint32_t step) {
@@ -80,8 +120,15 @@ static void key_expire(uvcci_link_key *k, uint32_t step) {
 }
 
 void uvcci_keys_expire(uvcc_link *l, uint32_t step) {
-    for (size_t i = 0; l->keys != NULL && l->keys->steps != NULL && i < 3; i++) {
-        key_expire(&l->keys->steps->tx[i], step);
-        key_expire(&l->keys->steps->rx[i], step);
+    uvcci_link_keys *k = l->keys;
+    if (k == NULL)
+        return;
+    for (size_t i = 0; k->steps != NULL && i < 6; i++) {
+        key_expire(&k->steps->tx[i / 2][i % 2], step);
+        key_expire(&k->steps->rx[i / 2][i % 2], step);
     }
+    k->forged[(step + 1) % 3] = 0; /* of the step that can come from now on */
+    uint32_t oldest = uvcci_send_oldest_step(l, step == 0 ? 0 : step - 1);
+    for (; k->chain_step < oldest; k->chain_step++)
+        uvcci_ratchet(k->chain, k->chain_step + UINT64_C(1), l->run);
 }

@@ -66,12 +66,18 @@ static void violate(uvcc_link *l, const char *why) {
 int uvcci_rx_open_piece(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *header,
                         const uint8_t *body, const uint8_t *tag, uint8_t *out) {
     assert(uvcci_frame_is_sealed(h));
-    uvcci_aead *key = uvcci_link_key_of(l, h->step, false);
-    if (key == NULL)
-        return UVCC_ERR_NOMEM;
-    int err = uvcci_aead_open(key, h->seq, header, UVCCI_FRAME_BOUND_BYTES, body,
-                              uvcci_frame_piece(h), tag, out);
+    uvcci_aead *key = NULL;
+    if (uvcci_link_has_key(l, h->step)) {
+        key = uvcci_link_key_of(l, h->step, h->seq, false);
+        if (key == NULL)
+            return UVCC_ERR_NOMEM;
+    } /* else of a step before this run's first: there is no such frame */
+    int err = key == NULL ? UVCC_ERR_AUTH
+                          : uvcci_aead_open(key, h->seq, header, UVCCI_FRAME_BOUND_BYTES, body,
+                                            uvcci_frame_piece(h), tag, out);
     suspect_note(l, SUSPECT_DATA, err != 0);
+    if (err != 0 && key != NULL)
+        uvcci_keys_forged(l, h->step);
     return err;
 }
 
@@ -243,6 +249,7 @@ static int take_control(uvcc_link *l, const uvcc_frame_header *h, const uint8_t 
                                    body_len, is_long ? NULL : stack);
         if (err != 0) {
             suspect_note(l, SUSPECT_CONTROL, true);
+            uvcci_keys_forged_ctl(l);
             l->stats.refused += hello;
             return hello ? 0 : UVCC_ERR_FRAME;
         }

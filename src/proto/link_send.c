@@ -14,6 +14,7 @@
 #include "proto/mutant.h"
 
 enum { MSG_NEW = 0, MSG_SENT = 1 };
+enum { SEQS_KEPT = 1 << 20 }; /* of the 2^40 of a run */
 
 static uint64_t tx_limit(const uvcc_link *l, int cls) {
     return cls == UVCC_CLASS_KEYS ? l->cfg.tx_keys_bytes : l->cfg.tx_online_bytes;
@@ -82,6 +83,9 @@ int uvcc_link_send(uvcc_link *l, uvcc_link_msg *m, uint32_t step, uint32_t op_id
     if (stepless &&
         (op_id != 0 || m->len > packet - UVCC_FRAME_HEADER_BYTES - UVCC_FRAME_SEAL_BYTES))
         return UVCC_ERR_USAGE;
+    if (l->keys != NULL && !stepless &&
+        (step < l->keys->chain_step || step > l->step + UINT64_C(1)))
+        return UVCC_ERR_USAGE; /* there is no key for it */
     uvcci_link_tick(l, now);
     m->step = stepless ? l->step : step;
     m->op_id = op_id;
@@ -152,6 +156,23 @@ void uvcci_zombies_free(uvcc_link *l) {
         l->tx.zombies = m->next;
         msg_free(l, m);
     }
+}
+
+bool uvcci_send_spent(uvcc_link *l, const uvcc_link_msg *m) {
+    const uint64_t end = UINT64_C(1) << 40, counter = l->tx.next & (end - 1);
+    if (counter < end - SEQS_KEPT)
+        return false;
+    if (l->tx.spent == UVCCI_SPENT_NOTHING)
+        l->tx.spent = UVCCI_SPENT_SEQS;
+    return !uvcci_link_stepless(m->kind) || counter == end - 1;
+}
+
+uint32_t uvcci_send_oldest_step(const uvcc_link *l, uint32_t step) {
+    uint32_t at = 0;
+    for (const uvcc_link_msg *m; (m = uvcci_pool_each(&l->tx.pool, &at)) != NULL;)
+        if (m->state == MSG_SENT && m->step < step && (m->cut < m->len || m->frames == 0))
+            step = m->step;
+    return step;
 }
 
 void uvcci_send_free_all(uvcc_link *l) {

@@ -11,7 +11,8 @@
 #include <uvcc/link.h>
 
 #include "proto/crypto.h"
-#include "proto/link_hello.h"
+#include "proto/ids.h"
+#include "proto/link_session.h"
 
 /* A sender's seqs stay within this distance of the cumulative ack. */
 #define UVCCI_WINDOW 65536u
@@ -134,6 +135,14 @@ typedef struct uvcci_tx_class {
     uint64_t credit, begun_bytes; /* absolute: granted, taken */
 } uvcci_tx_class;
 
+/* What ends the run: uvcci_link_spent(). */
+typedef enum uvcci_spent {
+    UVCCI_SPENT_NOTHING,
+    UVCCI_SPENT_SEQS,
+    UVCCI_SPENT_KEY,
+    UVCCI_SPENT_CTL_KEY
+} uvcci_spent;
+
 typedef struct uvcci_tx {
     uvcci_pool pool;
     uvcci_tx_class cls[2];
@@ -154,6 +163,7 @@ typedef struct uvcci_tx {
     uint32_t pings, repeats; /* numbered so far; told by the peer */
     uint8_t backoff, reorder_eighths;
     bool rack_valid, outstanding, pinging;
+    uint8_t spent; /* uvcci_spent */
     int fatal;
     uint64_t ack_counter; /* greatest seen */
     uint64_t transmit_id;
@@ -238,20 +248,27 @@ typedef struct uvcci_rx {
 /* ---- the link ---- */
 
 typedef struct uvcci_link_key {
-    uint32_t step;
+    uint32_t step, epoch;
     bool valid;
     uvcci_aead aead;
 } uvcci_link_key;
 
 typedef struct uvcci_link_keys {
-    uint8_t prk[32], ctl_tx[32], ctl_rx[32];
+    uint8_t chain[32]; /* C of step chain_step, the oldest whose keys may still be needed */
+    uint8_t ctl_tx[32], ctl_rx[32];
+    uint32_t chain_step;
+    uint32_t forged[3], forged_ctl; /* failed opens under keys of a step, by step mod 3 */
     uint8_t suite;
     struct uvcci_step_keys *steps; /* NULL: none derived */
 } uvcci_link_keys;
 
+/* By step mod 3 and epoch mod 2; derived at first use. The frames that may come at a time are of
+ * two epochs at most. */
 typedef struct uvcci_step_keys {
-    uvcci_link_key tx[3], rx[3]; /* by step mod 3; derived at first use */
+    uvcci_link_key tx[3][2], rx[3][2];
 } uvcci_step_keys;
+
+_Static_assert(UVCCI_WINDOW < 1u << UVCCI_EPOCH_BITS, "a window holds frames of two epochs");
 
 /* Message buffers lately given back, for messages of the same length: a fresh megabyte costs more
  * in page faults than in anything that the link does with it. */

@@ -215,7 +215,7 @@ static int emit_first(uvcc_link *l, uint64_t seq, uvcci_tx_frame *f) {
     f->ack = l->keys != NULL ? 0 : l->rx.cum;
     data_header(l, f->msg, f, seq, f->ack, header);
     if (l->keys != NULL) {
-        uvcci_aead *key = uvcci_link_key_of(l, f->msg->step, true);
+        uvcci_aead *key = uvcci_link_key_of(l, f->msg->step, seq, true);
         if (key == NULL)
             return UVCC_ERR_CRYPTO;
         if (uvcci_aead_seal(key, seq, header, UVCCI_FRAME_BOUND_BYTES, data, f->len, data,
@@ -315,7 +315,7 @@ static int emit_class(uvcc_link *l, uvcci_tx_class *c) {
             continue;
         }
         uvcc_link_msg *m = uvcci_send_next(c);
-        if (m == NULL || l->tx.next - l->tx.cum > UVCCI_WINDOW)
+        if (m == NULL || l->tx.next - l->tx.cum > UVCCI_WINDOW || uvcci_send_spent(l, m))
             return 1;
         int64_t len = piece_bytes(l, m, room);
         if (len < 0)

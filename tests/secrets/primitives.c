@@ -260,7 +260,9 @@ static void key_schedule(void **state) {
         assert_tainted(key, 16);
     }
     CLEAR(key);
-    uvcci_derive_frame_key(prk, 5, 3, 0, 1, key);
+    uvcci_derive_chain(prk, 5, 3, prk);
+    uvcci_ratchet(prk, 6, 3);
+    uvcci_derive_frame_key(prk, 5, 3, 0, 1, 7, key);
     assert_tainted(key, sizeof key);
     CLEAR(key);
     uvcci_derive_ctl_key(prk, 3, 0, 1, key);

@@ -203,7 +203,7 @@ static void vectors_of_keys(void **state) {
     json_array_foreach(rows(v, "frame_keys"), i, o) {
         sid_of(o, "key", want);
         uvcci_derive_frame_key(prk, test_u64(o, "step"), u32(o, "run"), u8(o, "src"), u8(o, "dst"),
-                               got);
+                               0, got);
         assert_memory_equal(got, want, 32);
     }
     o = json_object_get(v, "leaf_salt");
@@ -223,6 +223,43 @@ static void vectors_of_keys(void **state) {
     json_decref(v);
 }
 
+/* Chain values of successive steps, and the keys of each. */
+static void vectors_of_the_ratchet(void **state) {
+    (void)state;
+    json_t *v = LOAD_VECTORS("ratchet.json");
+    size_t i, k, n;
+    json_t *session, *step, *frame;
+    json_array_foreach(rows(v, "sessions"), i, session) {
+        uint8_t chain[32], want[32], got[32];
+        const uint32_t run = u32(session, "run");
+        json_array_foreach(rows(session, "steps"), k, step) {
+            const uint64_t at = test_u64(step, "step");
+            if (k == 0) {
+                sid_of(session, "prk", got);
+                uvcci_derive_chain(got, at, run, chain);
+            } else {
+                uvcci_ratchet(chain, at, run);
+            }
+            sid_of(step, "chain", want);
+            assert_memory_equal(chain, want, 32);
+            json_array_foreach(rows(step, "frames"), n, frame) {
+                sid_of(frame, "key", want);
+                uvcci_derive_frame_key(chain, at, run, u8(frame, "src"), u8(frame, "dst"),
+                                       u32(frame, "epoch"), got);
+                assert_memory_equal(got, want, 32);
+            }
+            test_hex_n(test_str(step, "mask"), want, 16);
+            uvcci_derive_prg_key(chain, UVCCI_TAG_mask, at, run, got);
+            assert_memory_equal(got, want, 16);
+            sid_of(step, "leaf_salt", want);
+            uvcci_derive_leaf_salt(chain, at, run, got);
+            assert_memory_equal(got, want, 32);
+        }
+        assert_int_equal(k, 4);
+    }
+    json_decref(v);
+}
+
 /* The vectors have no control key, so its info string is spelled out here. */
 static void control_key(void **state) {
     (void)state;
@@ -236,13 +273,10 @@ static void control_key(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(vectors_of_sids),
-        cmocka_unit_test(vectors_of_ids),
-        cmocka_unit_test(attempt_of_a_first_batch),
-        cmocka_unit_test(other_kinds_have_no_msg_id),
-        cmocka_unit_test(names_are_hashed),
-        cmocka_unit_test(vectors_of_keys),
-        cmocka_unit_test(control_key),
+        cmocka_unit_test(vectors_of_sids),          cmocka_unit_test(vectors_of_ids),
+        cmocka_unit_test(attempt_of_a_first_batch), cmocka_unit_test(other_kinds_have_no_msg_id),
+        cmocka_unit_test(names_are_hashed),         cmocka_unit_test(vectors_of_keys),
+        cmocka_unit_test(vectors_of_the_ratchet),   cmocka_unit_test(control_key),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -128,19 +128,32 @@ static void feed(fix *f, const uvcc_frame_header *h, const uint8_t *payload) {
     size_t n = put(f, h, payload, bytes);
     assert_int_equal(uvcc_session_feed(f->t.s[0], 1, bytes, n, f->now), 0);
 }
+/* What no session keeps: the PRK of P0 and P1, made again of what the triangle gave them. */
+static void pair_prk(const fix *f, uint8_t prk[32]) {
+    const uvcci_hello *a = &f->t.s[0]->hello, *b = &f->t.s[1]->hello;
+    uint8_t secret[32], k_ab[32];
+    memset(secret, 0x11, sizeof secret);
+    uvcci_derive_session_key(a->cfg.n, b->cfg.n, secret, a->cfg.sid_job, a->run, 0, 1, k_ab);
+    uvcci_derive_prk(a->cfg.sid_sub, k_ab, prk);
+}
+
 /* Sealed under the keys of the pair. */
 static void feed_sealed(fix *f, const uvcc_frame_header *h, const uint8_t *piece) {
     const uvcc_session *evil = f->t.s[1];
-    uint8_t head[64], body[1300], key[32];
+    uint8_t head[64], body[1300], key[32], prk[32], chain[32];
     uvcc_frame_encode_header(h, head);
+    pair_prk(f, prk);
     if (uvcc_frame_kind_class(h->kind) == UVCC_CLASS_CONTROL) {
         memset(body, 0x77, 24);
-        uvcci_derive_ctl_key(evil->hello.peer[0].prk, evil->run, 1, 0, key);
+        uvcci_derive_ctl_key(prk, evil->run, 1, 0, key);
         assert_int_equal(uvcci_xaead_seal(key, body, head, 52, piece, h->msg_len, body + 24), 0);
     } else {
         uvcci_aead a;
         size_t n = h->payload_len - UVCC_FRAME_SEAL_BYTES;
-        uvcci_derive_frame_key(evil->hello.peer[0].prk, h->step, evil->run, 1, 0, key);
+        uvcci_derive_chain(prk, evil->hello.step, evil->run, chain);
+        for (uint64_t at = evil->hello.step; at < h->step; at++)
+            uvcci_ratchet(chain, at + 1, evil->run);
+        uvcci_derive_frame_key(chain, h->step, evil->run, 1, 0, 0, key);
         assert_int_equal(uvcci_aead_init(&a, evil->hello.suite, key), 0);
         assert_int_equal(uvcci_aead_seal(&a, h->seq, head, 52, piece, n, body, body + n), 0);
         uvcci_aead_free(&a);

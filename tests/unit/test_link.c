@@ -13,12 +13,30 @@ typedef struct fix {
     uvcc_link *l;
     test_alloc mem;
     uint64_t seed, now;
-    uint32_t run, step;
+    uint32_t run, step, first; /* first: the one whose keys come of the PRK */
     uint8_t suite, prk[32];
     uint64_t ack_counter;
 } fix;
 
 typedef void (*config_change)(uvcc_link_config *cfg);
+
+/* Its run began one step before the present one. */
+static void keyed(fix *f) {
+    assert_int_equal(uvcc_link_set_step(f->l, f->step - 1), 0);
+    if (f->suite != 0)
+        assert_int_equal(uvcc_link_set_keys(f->l, f->suite, f->prk), 0);
+    assert_int_equal(uvcc_link_set_step(f->l, f->step), 0);
+    f->first = f->step - 1;
+}
+
+static void data_key(const fix *f, uint32_t step, uint64_t seq, uint8_t src, uint8_t dst,
+                     uint8_t key[32]) {
+    uint8_t chain[32];
+    uvcci_derive_chain(f->prk, f->first, f->run, chain);
+    for (uint64_t at = f->first; at < step; at++)
+        uvcci_ratchet(chain, at + 1, f->run);
+    uvcci_derive_frame_key(chain, step, f->run, src, dst, (uint32_t)(seq >> 18 & 0x3fffff), key);
+}
 
 static void begin(fix *f, bool datagram, uint8_t suite, config_change change) {
     memset(f, 0, sizeof *f);
@@ -40,9 +58,7 @@ static void begin(fix *f, bool datagram, uint8_t suite, config_change change) {
         change(&cfg);
     assert_int_equal(uvcc_link_new(&f->l, &cfg), 0);
     assert_int_equal(uvcc_link_set_run(f->l, f->run), 0);
-    assert_int_equal(uvcc_link_set_step(f->l, f->step), 0);
-    if (suite != 0)
-        assert_int_equal(uvcc_link_set_keys(f->l, suite, f->prk), 0);
+    keyed(f);
     assert_int_equal(uvcc_link_start(f->l, f->now), 0);
     uvcc_link_stream_opened(f->l, f->now);
 }
@@ -178,7 +194,7 @@ static size_t make(const fix *f, const uvcc_frame_header *h, const uint8_t *piec
     } else {
         uvcci_aead a;
         size_t n = h->payload_len - UVCC_FRAME_SEAL_BYTES;
-        uvcci_derive_frame_key(f->prk, h->step, f->run, PEER, ME, key);
+        data_key(f, h->step, h->seq, PEER, ME, key);
         assert_int_equal(uvcci_aead_init(&a, f->suite, key), 0);
         assert_int_equal(uvcci_aead_seal(&a, h->seq, out, 52, piece, n, p, p + n), 0);
         uvcci_aead_free(&a);
@@ -1163,9 +1179,7 @@ static size_t record(uint8_t *out, size_t most, uint8_t suite) {
     f = (fix){.l = l, .run = 3, .step = 5, .suite = suite};
     memset(f.prk, 0x42, sizeof f.prk);
     assert_int_equal(uvcc_link_set_run(l, f.run), 0);
-    assert_int_equal(uvcc_link_set_step(l, f.step), 0);
-    if (suite != 0)
-        assert_int_equal(uvcc_link_set_keys(l, suite, f.prk), 0);
+    keyed(&f);
     assert_int_equal(uvcc_link_start(l, 1), 0);
     uvcc_link_stream_opened(l, 1);
     /* Its peer's ACK, with credit. */

@@ -258,7 +258,9 @@ struct uvcc_session {
     uint8_t party;
     uint8_t sid_rep[32], sid_sub[32];
     uint64_t sid_tag;
-    uint8_t k_own_prk[32];
+    uint8_t k_own_prk[32]; /* until READY */
+    uint8_t chain[3][32];  /* by pair: C of step chain_step, the next one to be opened */
+    uint64_t chain_step;
     uint8_t sign_pk[32], sign_sk[64];
     const uvcc_program *program;
     uint8_t h_program[32];

@@ -10,6 +10,7 @@
 #include "exec/session/peers.h"
 #include "exec/session/receive.h"
 #include "exec/session/step.h"
+#include "proto/link_session.h"
 #include "proto/mutant.h"
 #include <assert.h>
 
@@ -86,6 +87,9 @@ static bool advance_messages(uvcc_session *s) {
         const char *why = uvcc_link_violation(s->peer[p].link);
         if (why != NULL)
             uvcci_abort(s, UVCC_ABORT_FRAME, why);
+        why = uvcci_link_spent(s->peer[p].link);
+        if (why != NULL)
+            uvcci_abort(s, UVCC_ABORT_LIMIT, why);
     }
     return any;
 }

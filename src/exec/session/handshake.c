@@ -5,7 +5,8 @@
 #include "exec/session/peers.h"
 
 #include "proto/crypto.h"
-#include "proto/link_hello.h"
+#include "proto/ids.h"
+#include "proto/link_session.h"
 #include "proto/mutant.h"
 #include "proto/pace.h"
 #include <assert.h>
@@ -51,8 +52,10 @@ int uvcci_session_start(uvcc_session *s, uint64_t now) {
     uvcci_wipe(&c, sizeof c);
     for (uint8_t p = 0; p < 3; p++)
         uvcci_peer_hello(s, p, false);
-    if (rc == 0)
+    if (rc == 0) {
         s->state = UVCCI_SESSION_HELLO;
+        uvcci_wipe(s->cfg.identity.pair_secret, sizeof s->cfg.identity.pair_secret);
+    }
     return rc;
 }
 
@@ -70,7 +73,8 @@ static void hello_again(uvcc_session *s) {
     }
 }
 
-/* A link gets its keys as soon as the handshake vouches for them. */
+/* A link gets its keys as soon as the handshake vouches for them, and so does the session: the
+ * PRK, of which all steps' keys could be derived, is gone then. */
 static bool key_link(uvcc_session *s, uint8_t p) {
     uvcc_link *l = s->peer[p].link;
     if (s->peer[p].keyed || !uvcci_hello_keyed(&s->hello, p))
@@ -82,6 +86,8 @@ static bool key_link(uvcc_session *s, uint8_t p) {
     if (uvcc_link_set_run(l, s->run) != 0 || uvcc_link_set_step(l, s->step) != 0 ||
         uvcc_link_set_keys(l, s->hello.suite, s->hello.peer[p].prk) != 0)
         uvcci_abort(s, UVCC_ABORT_CRYPTO, "a link could not be keyed");
+    uvcci_derive_chain(s->hello.peer[p].prk, s->step, s->run, s->chain[uvcci_side(s, p)]);
+    uvcci_hello_forget(&s->hello, p);
     return true;
 }
 
@@ -165,6 +171,9 @@ bool uvcci_handshake_advance(uvcc_session *s) {
     if (s->state == UVCCI_SESSION_HELLO && uvcci_hello_done(&s->hello)) {
         assert(s->peer[uvcci_next_party(s)].keyed && s->peer[uvcci_prev_party(s)].keyed);
         s->state = UVCCI_SESSION_READY;
+        s->chain_step = s->step;
+        uvcci_derive_chain(s->k_own_prk, s->step, s->run, s->chain[UVCC_PAIR_OWN]);
+        uvcci_wipe(s->k_own_prk, sizeof s->k_own_prk);
         for (uint8_t p = 0; p < 3; p++) {
             uvcci_peer_hello(s, p, false);
             if (p != s->party && uvcc_link_start(s->peer[p].link, s->now) != 0)

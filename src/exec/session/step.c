@@ -18,15 +18,20 @@
 
 /* ---- opening a context ---- */
 
+/* The chain values go on to the next step: steps are opened one after the other, each once, and
+ * nothing that is kept gives the keys of this one again. */
 static void derive_keys(uvcc_session *s, uvcci_step *st) {
-    const uint8_t *prk[3] = {[UVCC_PAIR_NEXT] = s->hello.peer[uvcci_next_party(s)].prk,
-                             [UVCC_PAIR_PREV] = s->hello.peer[uvcci_prev_party(s)].prk,
-                             [UVCC_PAIR_OWN] = s->k_own_prk};
+    assert(s->hello.run == s->run && s->chain_step == st->number);
     for (unsigned pair = 0; pair < 3; pair++)
         for (unsigned tag = 0; tag < UVCC_TAG_COUNT; tag++)
-            uvcci_derive_prg_key(prk[pair], (uvcci_tag)tag, st->number, s->run,
+            uvcci_derive_prg_key(s->chain[pair], (uvcci_tag)tag, st->number, s->run,
                                  st->keys.prg[pair][tag]);
-    assert(s->hello.run == s->run);
+    for (uint8_t p = 0; p < 3; p++)
+        if (p != s->party)
+            uvcci_derive_leaf_salt(s->chain[uvcci_side(s, p)], st->number, s->run, st->salt[p]);
+    s->chain_step++;
+    for (unsigned pair = 0; pair < 3; pair++)
+        uvcci_ratchet(s->chain[pair], s->chain_step, s->run);
     uint8_t seed[13 + 32 + 4], h[32];
     uvcci_writer w = uvcci_writer_on(seed, sizeof seed);
     uvcci_put(&w, "UVCC_DPF_V1", 11);
@@ -35,9 +40,6 @@ static void derive_keys(uvcc_session *s, uvcci_step *st) {
     assert(!w.bad);
     uvcci_sha256_once(seed, w.len, h);
     memcpy(st->keys.dpf, h, 32);
-    for (uint8_t p = 0; p < 3; p++)
-        if (p != s->party)
-            uvcci_derive_leaf_salt(s->hello.peer[p].prk, st->number, s->run, st->salt[p]);
     for (unsigned pair = 0; pair < 2; pair++)
         uvcci_aes_init(&st->commit_key[pair], st->keys.prg[pair][UVCC_TAG_salt], UVCCI_AES_AUTO);
 }

@@ -1,0 +1,20 @@
+/* link_session.h - what a session needs of a link besides the public calls. */
+#ifndef UVCCI_LINK_SESSION_H
+#define UVCCI_LINK_SESSION_H
+
+#include <uvcc/link.h>
+
+#define UVCCI_HELLO_MAX_BYTES 256u
+
+/* As uvcc_link_poll_hello(), which skips those that are `foreign`: unsealed, from this peer to us,
+ * under another session's tag. They say why that peer is not heard, and nothing else. */
+size_t uvcci_link_poll_hello(uvcc_link *l, uint8_t out[UVCCI_HELLO_MAX_BYTES], bool *sealed,
+                             bool *foreign);
+
+/* What this link has used up, so that the run must end: a sentence; NULL: nothing. */
+const char *uvcci_link_spent(const uvcc_link *l);
+/* For tests: the next frame of either direction is number counter + 1. Both ends must do so, after
+ * set_run and before anything is sent. */
+void uvcci_link_skip_to(uvcc_link *l, uint64_t counter);
+
+#endif
