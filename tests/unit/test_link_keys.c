@@ -96,7 +96,7 @@ static void unsent_messages_hold_it(void **state) {
         assert_true(i < 10);
         assert_int_equal(uvcc_link_transmit_done(f.l, t.id, t.total, f.now), 0);
     }
-    assert_int_equal(f.l->tx.unacked, 1); /* it went out and may be lost: its bytes are sealed */
+    assert_int_equal(f.l->tx.unreceived, 1); /* it went out and may be lost: its bytes are sealed */
     assert_int_equal(uvcc_link_set_step(f.l, FIRST + 6), 0);
     assert_int_equal(f.l->keys->chain_step, FIRST + 1);
     f.l->tx.cls[UVCC_CLASS_KEYS].credit = 1000;
