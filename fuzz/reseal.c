@@ -29,7 +29,7 @@ ptrdiff_t reseal_open(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *f
                    : -1;
     }
     size_t len = h->payload_len - UVCC_FRAME_SEAL_BYTES;
-    uvcci_aead *key = uvcci_link_key_of(l, h->step, true);
+    uvcci_aead *key = uvcci_link_key_of(l, h->step, h->seq, true);
     if (key == NULL || uvcci_aead_open(key, h->seq, frame, BOUND, p, len, p + len, out) != 0)
         return -1;
     return (ptrdiff_t)len;
@@ -50,7 +50,7 @@ size_t reseal_seal(uvcc_link *l, uvcc_frame_header h, const uint8_t *plain, uint
         if (uvcci_xaead_seal(l->keys->ctl_tx, p, out, BOUND, plain, len, p + 24) != 0)
             return 0;
     } else {
-        uvcci_aead *key = uvcci_link_key_of(l, h.step, true);
+        uvcci_aead *key = uvcci_link_key_of(l, h.step, h.seq, true);
         if (key == NULL || uvcci_aead_seal(key, h.seq, out, BOUND, plain, len, p, p + len) != 0)
             return 0;
     }

@@ -57,7 +57,7 @@ int uvcc_link_set_keys(uvcc_link *l, uint8_t suite, const uint8_t prk[32]) {
 }
 
 bool uvcci_link_has_key(const uvcc_link *l, uint32_t step) {
-    return l->keys != NULL && step >= l->keys->chain_step;
+    return l->keys != NULL && step >= l->keys->chain_step && step <= l->step + UINT64_C(1);
 }
 
 static uvcci_step_keys *step_keys(uvcc_link *l) {
