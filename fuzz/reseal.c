@@ -16,11 +16,6 @@ static bool is_control(const uvcc_frame_header *h) {
     return uvcc_frame_kind_class(h->kind) == UVCC_CLASS_CONTROL;
 }
 
-/* Of a step that a peer may send: each further one costs a derivation. */
-static uvcci_aead *step_key(uvcc_link *l, const uvcc_frame_header *h) {
-    return h->step <= l->step + UINT64_C(4) ? uvcci_link_key_of(l, h->step, h->seq, true) : NULL;
-}
-
 ptrdiff_t reseal_open(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *frame,
                       uint8_t *out) {
     const uint8_t *p = frame + UVCC_FRAME_HEADER_BYTES;
@@ -34,7 +29,7 @@ ptrdiff_t reseal_open(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *f
                    : -1;
     }
     size_t len = h->payload_len - UVCC_FRAME_SEAL_BYTES;
-    uvcci_aead *key = step_key(l, h);
+    uvcci_aead *key = uvcci_link_key_of(l, h->step, h->seq, true);
     if (key == NULL || uvcci_aead_open(key, h->seq, frame, BOUND, p, len, p + len, out) != 0)
         return -1;
     return (ptrdiff_t)len;
@@ -55,7 +50,7 @@ size_t reseal_seal(uvcc_link *l, uvcc_frame_header h, const uint8_t *plain, uint
         if (uvcci_xaead_seal(l->keys->ctl_tx, p, out, BOUND, plain, len, p + 24) != 0)
             return 0;
     } else {
-        uvcci_aead *key = step_key(l, &h);
+        uvcci_aead *key = uvcci_link_key_of(l, h.step, h.seq, true);
         if (key == NULL || uvcci_aead_seal(key, h.seq, out, BOUND, plain, len, p, p + len) != 0)
             return 0;
     }

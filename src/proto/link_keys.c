@@ -12,6 +12,7 @@
 #include "proto/ids.h"
 #include "proto/link_core.h"
 #include "proto/link_send.h"
+#include "proto/mutant.h"
 
 #define COUNTER_MASK ((UINT64_C(1) << 40) - 1)
 
@@ -56,7 +57,7 @@ int uvcc_link_set_keys(uvcc_link *l, uint8_t suite, const uint8_t prk[32]) {
 }
 
 bool uvcci_link_has_key(const uvcc_link *l, uint32_t step) {
-    return l->keys != NULL && step >= l->keys->chain_step;
+    return l->keys != NULL && step >= l->keys->chain_step && step <= l->step + UINT64_C(1);
 }
 
 static uvcci_step_keys *step_keys(uvcc_link *l) {
@@ -128,7 +129,7 @@ void uvcci_keys_expire(uvcc_link *l, uint32_t step) {
         key_expire(&k->steps->rx[i / 2][i % 2], step);
     }
     k->forged[(step + 1) % 3] = 0; /* of the step that can come from now on */
-    uint32_t oldest = uvcci_send_oldest_step(l, step == 0 ? 0 : step - 1);
+    uint32_t oldest = uvcci_send_oldest_step(l, step == 0 || UVCCI_MUTANT(25) ? step : step - 1);
     for (; k->chain_step < oldest; k->chain_step++)
         uvcci_ratchet(k->chain, k->chain_step + UINT64_C(1), l->run);
 }

@@ -14,7 +14,7 @@
 #define UVCCI_FORGED_MAX     (1u << 30) /* failed opens under the keys of a step */
 #define UVCCI_FORGED_CTL_MAX UINT32_MAX /* and under a control key */
 
-/* The step's keys can be derived: it is not over. */
+/* The step's keys can be derived: it is not over, and at most the next one. */
 bool uvcci_link_has_key(const uvcc_link *l, uint32_t step);
 /* The key of a step and seq, derived at first use; NULL if it cannot be. */
 uvcci_aead *uvcci_link_key_of(uvcc_link *l, uint32_t step, uint64_t seq, bool tx);

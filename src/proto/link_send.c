@@ -85,7 +85,7 @@ int uvcc_link_send(uvcc_link *l, uvcc_link_msg *m, uint32_t step, uint32_t op_id
         return UVCC_ERR_USAGE;
     if (l->keys != NULL && !stepless &&
         (step < l->keys->chain_step || step > l->step + UINT64_C(1)))
-        return UVCC_ERR_USAGE; /* there is no key for it */
+        return UVCC_ERR_USAGE; /* as uvcci_link_has_key(): there is none for it */
     uvcci_link_tick(l, now);
     m->step = stepless ? l->step : step;
     m->op_id = op_id;

@@ -33,7 +33,8 @@ table='1 100 a frame that came is taken again
 21 100 ranges tell acceptance only
 22 100 a path that carries less is not found
 23 100 a deadline is in the past while a transmit is out
-24 300 a HELLO that nobody signed ends a session'
+24 300 a HELLO that nobody signed ends a session
+25 300 the keys of the step before are forgotten too early'
 
 fail=0
 echo "$table" >"$work/table"

@@ -70,9 +70,10 @@ static void chain_follows_the_steps(void **state) {
         chain_of(&f, oldest, want);
         assert_memory_equal(f.l->keys->chain, want, 32);
         for (uint32_t k = FIRST - 1; k < FIRST + 12; k++) {
-            assert_true(uvcci_link_has_key(f.l, k) == (k >= oldest));
-            assert_true(k >= oldest || uvcci_link_key_of(f.l, k, 1, true) == NULL);
-            assert_true(k >= oldest || uvcci_link_key_of(f.l, k, 1, false) == NULL);
+            bool there = k >= oldest && k <= step + 1;
+            assert_true(uvcci_link_has_key(f.l, k) == there);
+            assert_true((uvcci_link_key_of(f.l, k, 1, true) != NULL) == there);
+            assert_true((uvcci_link_key_of(f.l, k, 1, false) != NULL) == there);
         }
         /* What has no key is refused before it is queued. */
         assert_int_equal(queue(&f, UVCC_FRAME_OPEN_BATCH, step + 2), UVCC_ERR_USAGE);

@@ -298,6 +298,10 @@ static void host_events(sim_party *p) {
             p->aborted = true;
             w->out->aborts++;
             break;
+        case UVCC_EVENT_PEER_RESTARTED:
+            if (w->out->restarts == 0)
+                sim_fail(w, "party %u: party %u did not begin anew", p->index, e.peer);
+            break;
         case UVCC_EVENT_CLOSED:
             p->closed = true;
             if (p->job_count != 0)
