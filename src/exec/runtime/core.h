@@ -124,6 +124,7 @@ struct uvcci_instance {
     uint32_t ordinal, op_id;
     uint32_t preds_left;
     uint32_t depth; /* rounds before this op, then with it */
+    uint64_t since; /* when its last turn ended */
     uint8_t turn;
     bool job_out, started, deal_done;
     uvcci_plan_ids ids;
@@ -154,6 +155,7 @@ struct uvcci_instance {
 struct uvcci_step {
     bool active, sent, agreed, running;
     uint32_t number, entry_index;
+    uint64_t since; /* when this party agreed to it, sent its STEP, began it: the last of these */
     const uvcci_entry *entry;
     const uvcci_plan *plans;
     uvcci_optable table;
@@ -254,6 +256,7 @@ struct uvcc_session {
     uvcci_meter meter;
     uvcc_allocator alloc; /* metered */
     uvcci_session_state state;
+    uint64_t state_at;            /* when the handshake or the closing began */
     uint64_t now, host_now, skew; /* skew: what the host's clock stepped back in all */
     uint8_t party;
     uint8_t sid_rep[32], sid_sub[32];

@@ -572,6 +572,7 @@ int uvcci_session_close(uvcc_session *s, uint64_t now) {
         s->state = UVCCI_SESSION_CLOSED;
         return 0;
     }
+    s->state_at = s->now;
     s->close_deadline = later(s->now, s->cfg.limits.close_ns);
     uvcci_dispatch(s);
     return 0;

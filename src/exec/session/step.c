@@ -187,6 +187,7 @@ int uvcci_step_open(uvcc_session *s, uint32_t step, uint32_t entry) {
     memset(st, 0, sizeof *st);
     uvcci_bump_init(&st->bump, &s->alloc);
     st->active = true;
+    st->since = s->now;
     st->number = step;
     st->entry_index = entry;
     st->entry = e;
@@ -319,6 +320,7 @@ static bool advance_agreement(uvcc_session *s, uvcci_step *st) {
             return true;
         }
         st->sent = any = true;
+        st->since = s->now;
         send_small(s, uvcci_next_party(s), UVCC_FRAME_STEP, bytes, (uint32_t)n);
         send_small(s, uvcci_prev_party(s), UVCC_FRAME_STEP, bytes, (uint32_t)n);
     }
@@ -347,6 +349,7 @@ static bool advance_agreement(uvcc_session *s, uvcci_step *st) {
 static void start_step(uvcc_session *s, uvcci_step *st) {
     assert(st->agreed && !st->running && st->number == s->step);
     st->running = true;
+    st->since = s->now;
     for (uint32_t i = 0; i < s->program->tensor_count; i++)
         s->buffers[i].uses_left = st->entry->uses[i];
     uint8_t leaf[UVCCI_LEAF_MAX_BYTES];
