@@ -1,9 +1,9 @@
 /* transcript.c - the leaves of one worker's step and their Merkle root (wire.md 4).
  *
  * Leaf bytes go into a chain of chunks, never moved; an entry per leaf points at them. States: open
- * (after new and add) and rooted (after root): in the latter the entries stand in canonical order.
- * Entries double when they are full, so an add costs O(1) amortised; sorting is a bottom-up merge
- * sort, which finds leaves that came in order cheap. */
+ * (after new and add) and rooted (after sort or root): in the latter the entries stand in canonical
+ * order. Entries double when they are full, so an add costs O(1) amortised; sorting is a bottom-up
+ * merge sort, which finds leaves that came in order cheap. */
 #include "proto/transcript.h"
 
 #include <assert.h>
@@ -31,7 +31,7 @@ struct uvcci_transcript {
     entry *entries;
     uint32_t count, cap, max;
     chunk *first, *last; /* last: the chunk being filled */
-    bool rooted;
+    bool rooted;         /* the entries stand in canonical order */
 };
 
 static void *take(const uvcc_allocator *al, size_t count, size_t size) {
@@ -276,15 +276,23 @@ int uvcci_merkle_verify(const uint8_t leaf_hash[32], uint32_t index, uint32_t co
 
 /* ---- a transcript's root ---- */
 
-int uvcci_transcript_root(uvcci_transcript *t, uint8_t root[32]) {
+int uvcci_transcript_sort(uvcci_transcript *t) {
     const uint32_t n = t->count;
-    if (n > 1) {
+    if (n > 1 && !t->rooted) {
         entry *scratch = take(&t->al, n, sizeof *scratch);
         if (scratch == NULL)
             return UVCC_ERR_NOMEM;
         sort_entries(t->entries, scratch, n);
         give(&t->al, scratch, n, sizeof *scratch);
     }
+    t->rooted = true;
+    return 0;
+}
+
+int uvcci_transcript_root(uvcci_transcript *t, uint8_t root[32]) {
+    const uint32_t n = t->count;
+    if (uvcci_transcript_sort(t) != 0)
+        return UVCC_ERR_NOMEM;
     uvcci_merkle m;
     uvcci_merkle_begin(&m, UVCC_NO_LEAF);
     for (uint32_t i = 0; i < n; i++) {
@@ -293,7 +301,6 @@ int uvcci_transcript_root(uvcci_transcript *t, uint8_t root[32]) {
         uvcci_merkle_add(&m, h);
     }
     uvcci_merkle_end(&m, root);
-    t->rooted = true;
     return 0;
 }
 

@@ -174,6 +174,8 @@ struct uvcci_step {
     uint8_t salt[3][32];     /* leaf salts by peer's party; own entry unused */
     uvcci_aes commit_key[2]; /* tag salt: NEXT, PREV */
     uvcci_transcript *transcript;
+    struct uvcci_root *root; /* of a large one, on its way: root.h */
+    uint8_t step_root[32];
     uint64_t **input; /* staged values by input index, WIRE pool */
     int64_t **output; /* opened values by output index, WIRE pool */
     uint64_t leaves;
@@ -273,8 +275,9 @@ struct uvcc_session {
     uvcci_peer peer[3];
     uvcci_jobs jobs;
     uvcci_arena tensors, wire;
-    uvcci_step ctx[2];   /* by step parity */
-    bool hello_waits[3]; /* a HELLO is in the link, not transmitted yet */
+    uint32_t root_inline; /* leaves of a transcript that is hashed at once */
+    uvcci_step ctx[2];    /* by step parity */
+    bool hello_waits[3];  /* a HELLO is in the link, not transmitted yet */
     uint16_t abort_reason;
     uint64_t close_deadline; /* UVCC_NEVER while open */
     uint64_t called_at;      /* when silence was last looked for, and since when */

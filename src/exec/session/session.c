@@ -12,6 +12,7 @@
 #include "exec/session/instance.h"
 #include "exec/session/peers.h"
 #include "exec/session/receive.h"
+#include "exec/session/root.h"
 #include "exec/session/step.h"
 #include "proto/mutant.h"
 #include <assert.h>
@@ -175,6 +176,7 @@ int uvcci_session_new(uvcc_session **out, const uvcc_config *cfg) {
     assert(s->cfg.identity.party < UVCC_PARTIES && s->cfg.limits.jobs_max >= 4);
     s->party = s->cfg.identity.party;
     s->close_deadline = UVCC_NEVER;
+    s->root_inline = UVCCI_ROOT_INLINE;
     s->tensors_at = s->cfg.resume.next_step;
     uvcci_arena_init(&s->tensors, &s->alloc, UVCC_MEM_TENSOR, s->cfg.limits.tensor_bytes);
     uvcci_arena_init(&s->wire, &s->alloc, UVCC_MEM_WIRE, 0);
@@ -382,6 +384,8 @@ int uvcci_session_complete(uvcc_session *s, const uvcc_completion *c, uint64_t n
         uvcci_checkpoint_done(s);
     else if (uvcci_failed(s))
         ; /* its memory goes with the session */
+    else if (owner == UVCCI_JOB_ROOT)
+        uvcci_root_job_done(who);
     else if (owner == UVCCI_JOB_OP)
         uvcci_op_job_done(s, who);
     else
