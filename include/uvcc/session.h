@@ -215,7 +215,11 @@ UVCC_API int uvcc_session_transmit_done(uvcc_session *s, uint8_t peer, uint64_t 
                                         uint64_t now);
 /** 1 and the next job to run, else 0. The job stays valid until its completion is handed in. */
 UVCC_API int uvcc_session_poll_job(uvcc_session *s, const uvcc_job **out);
-/** UVCC_NEVER if only input can bring progress. */
+/** When to call uvcc_session_on_timer(), by the host's clock; UVCC_NEVER if only input can bring
+ * progress. After on_timer(now) it lies after now, unless a poll gives something at once: a
+ * transmit, an event or a job. So a host that handles what it polled, then sleeps until the
+ * deadline, never spins, also while a transmit is out, a stream is down or jobs are. A host that
+ * keeps a polled transmit is not asked to do more about that peer until transmit_done(). */
 UVCC_API uint64_t uvcc_session_next_deadline(const uvcc_session *s);
 
 typedef enum uvcc_event_kind {

@@ -426,6 +426,85 @@ static void test_silence_config(void **state) {
     }
 }
 
+/* ---- deadlines ---- */
+
+/* All that one party's host does in a turn, but that it keeps the transmits that it polls. The
+ * deadline must be after now then. */
+static void keeping_turn(uvcc_session *s, uvcc_cpu *cpu, uint64_t now) {
+    const uvcc_job *job;
+    uvcc_completion c;
+    uvcc_transmit tx;
+    uvcc_event e;
+    if (uvcc_session_next_deadline(s) <= now)
+        assert_int_equal(uvcc_session_on_timer(s, now), 0);
+    while (uvcc_session_poll_event(s, &e) == 1)
+        ;
+    while (uvcc_session_poll_job(s, &job) == 1) {
+        assert_int_equal(uvcc_cpu_submit(cpu, job), 0);
+        assert_int_equal(uvcc_cpu_poll(cpu, &c), 1);
+        assert_int_equal(uvcc_session_complete(s, &c, now), 0);
+    }
+    while (uvcc_session_poll_transmit(s, &tx, now) == 1)
+        ;
+    assert_true(uvcc_session_next_deadline(s) > now);
+}
+
+/* A session whose transmits stay out, or whose streams are down, for a minute: in the handshake, in
+ * a step, while it closes and after an abort, with HELLOs, ACKs, PINGs, resending and silence due.
+ * It wakes its host now and then, not all the time. */
+static void test_transmits_that_stay_out(void **state) {
+    (void)state;
+    silence_ns = SECOND, silence_abort_ns = 0;
+    for (unsigned k = 0; k < 16; k++) {
+        const bool datagram = (k & 1) != 0, down = (k & 2) != 0;
+        const unsigned phase = k >> 2; /* handshake, step, closing, aborted */
+        fix f;
+        begin(&f, datagram, with_silence);
+        triangle_start(&f.t);
+        if (phase != 0) {
+            triangle_ready(&f.t);
+            if (phase != 2)
+                triangle_agree(&f.t, 0, 0);
+        }
+        uvcc_session *s = f.t.s[0];
+        uint64_t now = triangle_now(&f.t);
+        const uint64_t until = now + 60 * SECOND;
+        keeping_turn(s, f.t.cpu[0], now);
+        if (phase == 1)
+            triangle_input(&f.t, 1, 0, IN_X, (const int64_t[COLS]){1});
+        if (phase == 3)
+            assert_int_equal(uvcc_session_abort(s, UVCC_ABORT_HOST, now), 0);
+        if (phase >= 2)
+            assert_int_equal(uvcc_session_close(s, now), 0);
+        /* The peers go on for a while, so that there is something to acknowledge. */
+        for (unsigned i = 1; i < 3; i++) {
+            uvcc_transmit tx;
+            while (uvcc_session_poll_transmit(f.t.s[i], &tx, now) == 1) {
+                uint8_t bytes[70000];
+                size_t len = 0;
+                for (uint32_t j = 0; j < tx.slice_count; j++) {
+                    memcpy(bytes + len, tx.slices[j].data, tx.slices[j].len);
+                    len += tx.slices[j].len;
+                }
+                if (tx.peer == 0)
+                    (void)uvcc_session_feed(s, (uint8_t)i, bytes, len, now);
+                assert_int_equal(uvcc_session_transmit_done(f.t.s[i], tx.peer, tx.id, len, now), 0);
+            }
+        }
+        for (uint8_t p = 1; p < 3 && down; p++)
+            assert_int_equal(uvcc_session_peer_closed(s, p, now), 0);
+        unsigned woken = 0;
+        while (now < until) {
+            keeping_turn(s, f.t.cpu[0], now);
+            const uint64_t next = uvcc_session_next_deadline(s);
+            now = next < until ? next : until;
+            woken++;
+        }
+        assert_true(woken < 1000);
+        end(&f);
+    }
+}
+
 /* ---- memory that is refused ---- */
 
 static struct {
@@ -673,6 +752,7 @@ int main(void) {
         cmocka_unit_test(test_silence_is_a_state),
         cmocka_unit_test(test_silent_after_bye),
         cmocka_unit_test(test_silence_config),
+        cmocka_unit_test(test_transmits_that_stay_out),
         cmocka_unit_test(test_no_memory_in_feed),
         cmocka_unit_test(test_handshake_info),
         cmocka_unit_test(test_step_info),
