@@ -207,11 +207,31 @@ uint64_t triangle_now(const triangle *t) {
     return t->opt.wired ? 0 : uvcc_loopback_now(t->net);
 }
 
+/* A deadline that has come is gone after on_timer, or a poll gives something: else a host that
+ * sleeps until then spins. The driver has handed out all jobs and taken all events. */
+static void check_deadlines(triangle *t) {
+    for (unsigned i = 0; i < 3; i++) {
+        const uint64_t now = triangle_now(t);
+        uvcc_session *s = t->s[i];
+        uvcc_transmit tx;
+        if (s == NULL || uvcc_session_next_deadline(s) > now)
+            continue;
+        assert_int_equal(uvcc_session_on_timer(s, now), 0);
+        take_events(t, i);
+        if (uvcc_session_next_deadline(s) > now)
+            continue;
+        if (uvcc_session_poll_transmit(s, &tx, now) != 1)
+            fail_msg("party %u: the deadline is in the past, and no poll gives anything", i);
+        assert_int_equal(uvcc_session_transmit_done(s, tx.peer, tx.id, 0, now), 0);
+    }
+}
+
 int triangle_drive(triangle *t) {
     if (t->opt.wired)
         return wires_turn(t);
     const int rc = uvcc_loopback_drive(t->net, t->s, t->cpu, 3);
     triangle_events(t);
+    check_deadlines(t);
     return rc;
 }
 

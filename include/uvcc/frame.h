@@ -66,6 +66,11 @@ UVCC_API uint32_t uvcc_frame_crc(const uint8_t header[UVCC_FRAME_HEADER_BYTES],
 UVCC_API ptrdiff_t uvcc_frame_decode(const uint8_t *in, size_t len, uvcc_frame_header *out,
                                      const uint8_t **payload, const char **why);
 
+/** The sid_tag of a frame: bytes 8 to 15 of its header, and so of every packet, little-endian. For
+ * hosts that give packets of one socket to many sessions: nothing is checked but magic and version.
+ * UVCC_ERR_FRAME: too short, or no frame; nothing is written. */
+UVCC_API int uvcc_frame_peek_sid_tag(const uint8_t *bytes, size_t len, uint64_t *out);
+
 /** "OPEN_BATCH" and so on; NULL for an unassigned kind. */
 UVCC_API const char *uvcc_frame_kind_name(uint8_t kind);
 /** Credit class of a kind; UVCC_ERR_NOT_FOUND for an unassigned kind. */

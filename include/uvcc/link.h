@@ -155,7 +155,8 @@ UVCC_API int uvcc_link_transmit_done(uvcc_link *l, uint64_t id, size_t bytes, ui
 
 /** Stream: any run of bytes; datagram: exactly one packet. All bytes are consumed. Only
  * UVCC_ERR_STREAM_BROKEN (streams: close and reconnect) and UVCC_ERR_NOMEM (the frame is dropped as
- * if lost; since a stream sends nothing twice, close and reconnect there too) are ever returned.
+ * if lost: datagrams go on, what it held comes again; since a stream sends nothing twice, close and
+ * reconnect there too) are ever returned.
  * After either, a stream's bytes are refused until uvcc_link_stream_opened. */
 UVCC_API int uvcc_link_feed(uvcc_link *l, const uint8_t *data, size_t len, uint64_t now);
 

@@ -192,7 +192,11 @@ UVCC_API int uvcc_session_start(uvcc_session *s, uint64_t now);
 /* ---- input from the world ---- */
 
 /** Bytes (a piece of the stream, or exactly one datagram) from `peer`. All are consumed.
- * UVCC_ERR_STREAM_BROKEN: close the stream and reconnect. Fatal errors stick: see the event. */
+ * UVCC_ERR_STREAM_BROKEN: close the stream and reconnect. Fatal errors stick: see the event.
+ * Memory that a frame does not get is no end: a datagram is as if lost and comes again, so feed
+ * says 0; a stream sends nothing twice, so it says UVCC_ERR_STREAM_BROKEN, and after
+ * peer_closed() and peer_open() on a new one the peer sends again what was not acknowledged. What
+ * is not frames (an op's own memory) aborts the session with reason MEMORY. */
 UVCC_API int uvcc_session_feed(uvcc_session *s, uint8_t peer, const uint8_t *data, size_t len,
                                uint64_t now);
 /** A byte stream to `peer` is up / gone. Datagram sessions need neither. */
@@ -211,7 +215,11 @@ UVCC_API int uvcc_session_transmit_done(uvcc_session *s, uint8_t peer, uint64_t 
                                         uint64_t now);
 /** 1 and the next job to run, else 0. The job stays valid until its completion is handed in. */
 UVCC_API int uvcc_session_poll_job(uvcc_session *s, const uvcc_job **out);
-/** UVCC_NEVER if only input can bring progress. */
+/** When to call uvcc_session_on_timer(), by the host's clock; UVCC_NEVER if only input can bring
+ * progress. After on_timer(now) it lies after now, unless a poll gives something at once: a
+ * transmit, an event or a job. So a host that handles what it polled, then sleeps until the
+ * deadline, never spins, also while a transmit is out, a stream is down or jobs are. A host that
+ * keeps a polled transmit is not asked to do more about that peer until transmit_done(). */
 UVCC_API uint64_t uvcc_session_next_deadline(const uvcc_session *s);
 
 typedef enum uvcc_event_kind {
@@ -347,12 +355,72 @@ typedef struct uvcc_session_stats {
         transient_peak_bytes;    /**< TRANSIENT buffers that are live: uvcc_program_memory() */
     uint64_t suspicious_dropped; /**< frames over suspicious_max: somebody floods a link */
 } uvcc_session_stats;
+/** s or out NULL: nothing is done. */
 UVCC_API void uvcc_session_get_stats(const uvcc_session *s, uvcc_session_stats *out);
-/** Hash of the whole protocol state except timing: equal inputs give equal digests. */
+
+/** How far the handshake with one peer is. */
+typedef enum uvcc_handshake {
+    UVCC_HANDSHAKE_HELLO1 = 0, /**< not both peers' HELLO 1 are here */
+    UVCC_HANDSHAKE_HELLO2 = 1, /**< its HELLO 2 is to come */
+    UVCC_HANDSHAKE_HELLO3 = 2, /**< its HELLO 3 is: proof that it has the keys */
+    UVCC_HANDSHAKE_DONE = 3,
+} uvcc_handshake;
+
+/** What a session needs of a peer before it can go on. */
+typedef enum uvcc_wait {
+    UVCC_WAIT_NONE = 0,  /**< nothing: it computes, waits for the other peer or for its own host */
+    UVCC_WAIT_HELLO = 1, /**< its part of the handshake */
+    UVCC_WAIT_STEP = 2,  /**< that its host agrees to `wait_step` */
+    UVCC_WAIT_AUDIT = 3, /**< its signed root of `wait_step`: two before the one that is to begin */
+    UVCC_WAIT_BATCH = 4, /**< messages of `wait_op` of `wait_step` */
+    UVCC_WAIT_BYE = 5,   /**< closing: its BYE */
+    UVCC_WAIT_ACK = 6,   /**< closing: the acknowledgement of what it was sent, or its end */
+} uvcc_wait;
+
+/** What is known of a peer, for hosts that show it or ask why nothing moves. Members are only ever
+ * added at the end. */
+typedef struct uvcc_peer_info {
+    size_t size;       /**< set by the caller: sizeof(uvcc_peer_info) */
+    bool connected;    /**< streams: it is up; datagrams: something of it came, maybe long ago */
+    bool hello;        /**< a HELLO of it came; nothing proves whose it was */
+    bool silent;       /**< see links.silence_ns; false without it */
+    bool bye;          /**< its BYE came */
+    bool restarted;    /**< it proved that it began anew (PEER_RESTARTED) */
+    bool blocked;      /**< messages wait for its credit: it does not take what came, or is gone */
+    uint8_t handshake; /**< uvcc_handshake */
+    uint8_t waits_for; /**< uvcc_wait */
+    /** When it was last heard for sure (uvcc_link_stats.heard_ns), by the host's clock; UVCC_NEVER:
+     * not yet. */
+    uint64_t heard_ns;
+    uint64_t srtt_ns, rttvar_ns, min_rtt_ns;  /**< datagrams: of the path; 0: not measured */
+    uint64_t rate_bytes_per_s;                /**< delivered, as measured; 0: not measured */
+    uint64_t queued_messages, queued_bytes;   /**< not sent yet */
+    uint64_t unacked_messages, unacked_bytes; /**< sent, not acknowledged */
+    /** Of waits_for; 0 where they mean nothing. */
+    uint32_t wait_step;
+    uint32_t wait_op;       /**< BATCH: index as in uvcc_program_op_at, of the most urgent op */
+    uint32_t wait_ops;      /**< BATCH: ops that wait for this peer */
+    uint32_t wait_messages; /**< BATCH: messages of it that are missing now */
+    uint64_t wait_since_ns; /**< since when, by the host's clock */
+} uvcc_peer_info;
+/** out->size is set by the caller. UVCC_ERR_USAGE: a NULL, no peer, or a size that is no version's;
+ * UVCC_ERR_STATE: before uvcc_session_start(). */
+UVCC_API int uvcc_session_peer_info(const uvcc_session *s, uint8_t peer, uvcc_peer_info *out);
+
+/** The sid_tag of this session's frames: one socket can serve many sessions, by
+ * uvcc_frame_peek_sid_tag() of each packet. All frames of a packet are of one session; 64 bits of a
+ * hash, so a host refuses two sessions with the same. 0: s is NULL. */
+UVCC_API uint64_t uvcc_session_sid_tag(const uvcc_session *s);
+/** The id of this worker's session (wire.md 5), which no two of a job share. UVCC_ERR_USAGE: a
+ * NULL. */
+UVCC_API int uvcc_session_sid_sub(const uvcc_session *s, uint8_t out[32]);
+/** Hash of the whole protocol state except timing: equal inputs give equal digests. s or out NULL:
+ * nothing is done. */
 UVCC_API void uvcc_session_digest(const uvcc_session *s, uint8_t out[32]);
 /** The global root of the last finished step. UVCC_ERR_STATE before the first, or with the audit
  * off. */
 UVCC_API int uvcc_session_root(const uvcc_session *s, uint8_t root[32]);
+/** The Ed25519 public key of identity.sign_seed, 32 bytes that live as long as s. NULL: s is. */
 UVCC_API const uint8_t *uvcc_session_public_key(const uvcc_session *s);
 
 #ifdef __cplusplus

@@ -95,6 +95,10 @@ typedef struct uvcc_slice {
     size_t len;
 } uvcc_slice;
 
+/** Most slices of a transmit: room for one iovec each, or for sendmsg in one call (IOV_MAX is 1024
+ * on Linux, and at least 16). */
+#define UVCC_TRANSMIT_SLICES_MAX 64u
+
 /** Bytes to put on the wire. At most one is outstanding per link, and so per peer of a session:
  * poll returns 0 until transmit_done. Slices stay valid until then. On a stream `done` may be
  * called with fewer bytes than `total`: the rest is offered next. A datagram goes whole or is lost
@@ -103,7 +107,7 @@ typedef struct uvcc_slice {
 typedef struct uvcc_transmit {
     uint64_t id;
     uint8_t peer;
-    uint32_t slice_count;
+    uint32_t slice_count; /**< 1..UVCC_TRANSMIT_SLICES_MAX */
     const uvcc_slice *slices;
     size_t total;
 } uvcc_transmit;

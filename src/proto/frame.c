@@ -53,6 +53,14 @@ void uvcc_frame_encode_header(const uvcc_frame_header *h, uint8_t out[UVCC_FRAME
     uvcci_st32(out + AT_CRC32, h->crc32);
 }
 
+int uvcc_frame_peek_sid_tag(const uint8_t *bytes, size_t len, uint64_t *out) {
+    if (bytes == NULL || out == NULL || len < UVCC_FRAME_HEADER_BYTES ||
+        memcmp(bytes, MAGIC, sizeof MAGIC) != 0 || bytes[AT_VERSION] != VERSION)
+        return UVCC_ERR_FRAME;
+    *out = uvcci_ld64(bytes + AT_SID_TAG);
+    return 0;
+}
+
 /* Where the frame's bytes stand in the message; `piece` is the payload without its seal. */
 static const char *place_fault(const uvcc_frame_header *h, uint32_t piece) {
     if (h->msg_len > UVCC_MSG_MAX_BYTES)

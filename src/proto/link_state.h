@@ -104,7 +104,7 @@ typedef struct uvcci_seq_list {
 
 /* Bytes of one poll_transmit: headers, tags and short payloads stand in `bytes`, long payloads are
  * slices of their messages. */
-#define UVCCI_SCRATCH_SLICES 64u
+#define UVCCI_SCRATCH_SLICES UVCC_TRANSMIT_SLICES_MAX
 
 typedef struct uvcci_scratch {
     size_t cap, used;      /* of bytes */

@@ -1,9 +1,9 @@
 /* transcript.c - the leaves of one worker's step and their Merkle root (wire.md 4).
  *
  * Leaf bytes go into a chain of chunks, never moved; an entry per leaf points at them. States: open
- * (after new and add) and rooted (after root): in the latter the entries stand in canonical order.
- * Entries double when they are full, so an add costs O(1) amortised; sorting is a bottom-up merge
- * sort, which finds leaves that came in order cheap. */
+ * (after new and add) and rooted (after sort or root): in the latter the entries stand in canonical
+ * order. Entries double when they are full, so an add costs O(1) amortised; sorting is a bottom-up
+ * merge sort, which finds leaves that came in order cheap. */
 #include "proto/transcript.h"
 
 #include <assert.h>
@@ -13,6 +13,8 @@
 
 #define CHUNK_BYTES   (64u << 10)
 #define FIRST_ENTRIES 256u
+#define RADIX         65536u /* half of a row's bits */
+#define RADIX_FROM    16384u
 
 typedef struct chunk {
     struct chunk *next;
@@ -31,7 +33,7 @@ struct uvcci_transcript {
     entry *entries;
     uint32_t count, cap, max;
     chunk *first, *last; /* last: the chunk being filled */
-    bool rooted;
+    bool rooted;         /* the entries stand in canonical order */
 };
 
 static void *take(const uvcc_allocator *al, size_t count, size_t size) {
@@ -172,6 +174,31 @@ static void sort_entries(entry *entries, entry *scratch, size_t n) {
         memcpy(entries, from, n * sizeof *entries);
 }
 
+/* Many leaves: first by row, in two stable passes over the rows' halves, then each row's few. It
+ * touches an entry twice where merging alone would touch it once for every doubling. */
+static void radix_pass(entry *to, const entry *from, uint32_t n, unsigned shift, uint32_t *at) {
+    memset(at, 0, RADIX * sizeof at[0]);
+    for (uint32_t i = 0; i < n; i++)
+        at[from[i].row >> shift & (RADIX - 1)]++;
+    for (uint32_t d = 0, sum = 0; d < RADIX; d++) {
+        uint32_t count = at[d];
+        at[d] = sum;
+        sum += count;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        to[at[from[i].row >> shift & (RADIX - 1)]++] = from[i];
+}
+
+static void sort_many(entry *entries, entry *scratch, uint32_t n, uint32_t *at) {
+    radix_pass(scratch, entries, n, 0, at);
+    radix_pass(entries, scratch, n, 16, at);
+    for (uint32_t first = 0, end; first < n; first = end) {
+        for (end = first + 1; end < n && entries[end].row == entries[first].row; end++)
+            ;
+        sort_entries(entries + first, scratch + first, end - first);
+    }
+}
+
 static void hash_node(const uint8_t left[32], const uint8_t right[32], uint8_t out[32]) {
     uint8_t buf[65] = {1};
     memcpy(buf + 1, left, 32);
@@ -276,15 +303,28 @@ int uvcci_merkle_verify(const uint8_t leaf_hash[32], uint32_t index, uint32_t co
 
 /* ---- a transcript's root ---- */
 
-int uvcci_transcript_root(uvcci_transcript *t, uint8_t root[32]) {
+int uvcci_transcript_sort(uvcci_transcript *t) {
     const uint32_t n = t->count;
-    if (n > 1) {
+    if (n > 1 && !t->rooted) {
         entry *scratch = take(&t->al, n, sizeof *scratch);
         if (scratch == NULL)
             return UVCC_ERR_NOMEM;
-        sort_entries(t->entries, scratch, n);
+        uint32_t *at = n >= RADIX_FROM ? take(&t->al, RADIX, sizeof at[0]) : NULL;
+        if (at != NULL)
+            sort_many(t->entries, scratch, n, at);
+        else
+            sort_entries(t->entries, scratch, n);
+        give(&t->al, at, RADIX, sizeof at[0]);
         give(&t->al, scratch, n, sizeof *scratch);
     }
+    t->rooted = true;
+    return 0;
+}
+
+int uvcci_transcript_root(uvcci_transcript *t, uint8_t root[32]) {
+    const uint32_t n = t->count;
+    if (uvcci_transcript_sort(t) != 0)
+        return UVCC_ERR_NOMEM;
     uvcci_merkle m;
     uvcci_merkle_begin(&m, UVCC_NO_LEAF);
     for (uint32_t i = 0; i < n; i++) {
@@ -293,7 +333,6 @@ int uvcci_transcript_root(uvcci_transcript *t, uint8_t root[32]) {
         uvcci_merkle_add(&m, h);
     }
     uvcci_merkle_end(&m, root);
-    t->rooted = true;
     return 0;
 }
 

@@ -30,7 +30,9 @@ uint32_t uvcci_transcript_count(const uvcci_transcript *t);
 /* Sorts by (row, leaf bytes: memcmp, shorter first on a common prefix) and computes the root.
  * May be called again after further leaves. */
 int uvcci_transcript_root(uvcci_transcript *t, uint8_t root[32]);
-/* After _root: leaf i in canonical order (view valid until the next add). */
+/* Puts the leaves in canonical order alone, for a root that is computed elsewhere. */
+int uvcci_transcript_sort(uvcci_transcript *t);
+/* After _sort or _root: leaf i in canonical order (view valid until the next add). */
 int uvcci_transcript_leaf(const uvcci_transcript *t, uint32_t i, uint32_t *row,
                           const uint8_t **leaf, size_t *len);
 

@@ -34,7 +34,9 @@ table='1 100 a frame that came is taken again
 22 100 a path that carries less is not found
 23 100 a deadline is in the past while a transmit is out
 24 300 a HELLO that nobody signed ends a session
-25 300 the keys of the step before are forgotten too early'
+25 300 the keys of the step before are forgotten too early
+28 200 the silence of a peer that was told of is a deadline still
+29 300 a HELLO that waits in its link is a deadline'
 
 fail=0
 echo "$table" >"$work/table"

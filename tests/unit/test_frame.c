@@ -500,8 +500,30 @@ static void random_round_trip(void **state) {
     assert_true(accepted > 1000);
 }
 
+/* The tag is told of a frame's beginning alone, and of nothing else. */
+static void test_peek(void **state) {
+    (void)state;
+    const uvcc_frame_header h = {.kind = UVCC_FRAME_PING, .sid_tag = 0x0123456789abcdefull};
+    uint8_t b[UVCC_FRAME_HEADER_BYTES + 1] = {0};
+    uint64_t tag = 7;
+    uvcc_frame_encode_header(&h, b);
+    assert_int_equal(uvcc_frame_peek_sid_tag(b, sizeof b, &tag), 0);
+    assert_true(tag == h.sid_tag);
+    tag = 7;
+    assert_int_equal(uvcc_frame_peek_sid_tag(b, UVCC_FRAME_HEADER_BYTES - 1, &tag), UVCC_ERR_FRAME);
+    assert_int_equal(uvcc_frame_peek_sid_tag(NULL, sizeof b, &tag), UVCC_ERR_FRAME);
+    assert_int_equal(uvcc_frame_peek_sid_tag(b, sizeof b, NULL), UVCC_ERR_FRAME);
+    for (unsigned i = 0; i < 5; i++) { /* magic, version */
+        b[i] ^= 1;
+        assert_int_equal(uvcc_frame_peek_sid_tag(b, sizeof b, &tag), UVCC_ERR_FRAME);
+        b[i] ^= 1;
+    }
+    assert_int_equal(tag, 7);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_peek),
         cmocka_unit_test(accepts_vectors),
         cmocka_unit_test(reads_fields),
         cmocka_unit_test(refuses_vectors),

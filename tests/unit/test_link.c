@@ -90,6 +90,7 @@ static size_t sent(fix *f, frame *out, size_t most) {
     uvcc_transmit t;
     while (uvcc_link_poll_transmit(f->l, &t, f->now) == 1) {
         size_t len = 0;
+        assert_true(t.slice_count != 0 && t.slice_count <= UVCC_TRANSMIT_SLICES_MAX);
         for (uint32_t i = 0; i < t.slice_count; i++) {
             assert_true(len + t.slices[i].len <= sizeof buf);
             memcpy(buf + len, t.slices[i].data, t.slices[i].len);

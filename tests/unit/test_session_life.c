@@ -2,16 +2,18 @@
  * network's, and every wait is told by it. */
 #include "triangle.h"
 
+#include "exec/runtime/core.h"
+
 enum { COLS = 4, IN_X = 1, OUT_X = 2 };
 #define MS     1000000ull
 #define SECOND (1000 * MS)
 
-static uvcc_program *sum_program(test_alloc *mem) {
+static uvcc_program *sum_program(test_alloc *mem, uint32_t cols) {
     uvcc_allocator al = test_allocator(mem);
     uvcc_program *p;
     char why[256] = "";
     assert_int_equal(uvcc_program_new(&p, &al), 0);
-    const uint32_t x = test_tensor(p, "x", 1, COLS, 20, 10, UVCC_TRANSIENT);
+    const uint32_t x = test_tensor(p, "x", 1, cols, 20, 10, UVCC_TRANSIENT);
     assert_true(uvcc_program_entry(p, "one") >= 0);
     assert_true(uvcc_program_input(p, IN_X, x, 1) >= 0); /* P1's */
     assert_true(uvcc_program_output(p, OUT_X, x) >= 0);
@@ -45,7 +47,7 @@ static void on_event(void *user, unsigned party, const uvcc_session *s, const uv
 
 static void begin(fix *f, bool datagram, void (*tweak)(uvcc_config *)) {
     memset(f, 0, sizeof *f);
-    f->p = sum_program(&f->mem);
+    f->p = sum_program(&f->mem, COLS);
     triangle_make(
         &f->t, f->p,
         &(triangle_options){
@@ -424,6 +426,318 @@ static void test_silence_config(void **state) {
     }
 }
 
+/* ---- deadlines ---- */
+
+/* All that one party's host does in a turn, but that it keeps the transmits that it polls. The
+ * deadline must be after now then. */
+static void keeping_turn(uvcc_session *s, uvcc_cpu *cpu, uint64_t now) {
+    const uvcc_job *job;
+    uvcc_completion c;
+    uvcc_transmit tx;
+    uvcc_event e;
+    if (uvcc_session_next_deadline(s) <= now)
+        assert_int_equal(uvcc_session_on_timer(s, now), 0);
+    while (uvcc_session_poll_event(s, &e) == 1)
+        ;
+    while (uvcc_session_poll_job(s, &job) == 1) {
+        assert_int_equal(uvcc_cpu_submit(cpu, job), 0);
+        assert_int_equal(uvcc_cpu_poll(cpu, &c), 1);
+        assert_int_equal(uvcc_session_complete(s, &c, now), 0);
+    }
+    while (uvcc_session_poll_transmit(s, &tx, now) == 1)
+        ;
+    assert_true(uvcc_session_next_deadline(s) > now);
+}
+
+/* A session whose transmits stay out, or whose streams are down, for a minute: in the handshake, in
+ * a step, while it closes and after an abort, with HELLOs, ACKs, PINGs, resending and silence due.
+ * It wakes its host now and then, not all the time. */
+static void test_transmits_that_stay_out(void **state) {
+    (void)state;
+    silence_ns = SECOND, silence_abort_ns = 0;
+    for (unsigned k = 0; k < 16; k++) {
+        const bool datagram = (k & 1) != 0, down = (k & 2) != 0;
+        const unsigned phase = k >> 2; /* handshake, step, closing, aborted */
+        fix f;
+        begin(&f, datagram, with_silence);
+        triangle_start(&f.t);
+        if (phase != 0) {
+            triangle_ready(&f.t);
+            if (phase != 2)
+                triangle_agree(&f.t, 0, 0);
+        }
+        uvcc_session *s = f.t.s[0];
+        uint64_t now = triangle_now(&f.t);
+        const uint64_t until = now + 60 * SECOND;
+        keeping_turn(s, f.t.cpu[0], now);
+        if (phase == 1)
+            triangle_input(&f.t, 1, 0, IN_X, (const int64_t[COLS]){1});
+        if (phase == 3)
+            assert_int_equal(uvcc_session_abort(s, UVCC_ABORT_HOST, now), 0);
+        if (phase >= 2)
+            assert_int_equal(uvcc_session_close(s, now), 0);
+        /* The peers go on for a while, so that there is something to acknowledge. */
+        for (unsigned i = 1; i < 3; i++) {
+            uvcc_transmit tx;
+            while (uvcc_session_poll_transmit(f.t.s[i], &tx, now) == 1) {
+                uint8_t bytes[70000];
+                size_t len = 0;
+                for (uint32_t j = 0; j < tx.slice_count; j++) {
+                    memcpy(bytes + len, tx.slices[j].data, tx.slices[j].len);
+                    len += tx.slices[j].len;
+                }
+                if (tx.peer == 0)
+                    (void)uvcc_session_feed(s, (uint8_t)i, bytes, len, now);
+                assert_int_equal(uvcc_session_transmit_done(f.t.s[i], tx.peer, tx.id, len, now), 0);
+            }
+        }
+        for (uint8_t p = 1; p < 3 && down; p++)
+            assert_int_equal(uvcc_session_peer_closed(s, p, now), 0);
+        unsigned woken = 0;
+        while (now < until) {
+            keeping_turn(s, f.t.cpu[0], now);
+            const uint64_t next = uvcc_session_next_deadline(s);
+            now = next < until ? next : until;
+            woken++;
+        }
+        assert_true(woken < 1000);
+        end(&f);
+    }
+}
+
+/* ---- memory that is refused ---- */
+
+static struct {
+    uvcc_allocator base;
+    unsigned fail, failed; /* WIRE blocks that are refused from now on; that were */
+} thrifty;
+
+static void *thrifty_alloc(void *user, size_t bytes, uvcc_mem_class cls) {
+    (void)user;
+    if (cls == UVCC_MEM_WIRE && thrifty.failed < thrifty.fail) {
+        thrifty.failed++;
+        return NULL;
+    }
+    return thrifty.base.alloc(thrifty.base.user, bytes, cls);
+}
+
+static void thrifty_free(void *user, void *p, size_t bytes, uvcc_mem_class cls) {
+    (void)user;
+    thrifty.base.free(thrifty.base.user, p, bytes, cls);
+}
+
+static void with_thrifty(uvcc_config *c) {
+    if (c->identity.party != 0)
+        return;
+    thrifty.base = c->alloc;
+    c->alloc = (uvcc_allocator){.alloc = thrifty_alloc, .free = thrifty_free};
+}
+
+/* What a peer sends finds no memory, three times: datagrams come again, streams are closed and
+ * opened again by the host, and the step is done with the right result. */
+static void test_no_memory_in_feed(void **state) {
+    (void)state;
+    enum { MANY = 4000 };
+    for (unsigned datagram = 0; datagram < 2; datagram++) {
+        test_alloc mem = {0};
+        uvcc_program *p = sum_program(&mem, MANY);
+        triangle t;
+        int64_t *x = calloc(MANY, sizeof *x);
+        memset(&thrifty, 0, sizeof thrifty);
+        x[0] = 77, x[MANY - 1] = -78;
+        triangle_open(
+            &t, p,
+            &(triangle_options){.seed = 9, .datagram = datagram != 0, .tweak = with_thrifty});
+        triangle_ready(&t);
+        triangle_agree(&t, 0, 0);
+        while (t.started[0] == 0)
+            assert_true(triangle_turn(&t));
+        thrifty.fail = 3;
+        triangle_input(&t, 1, 0, IN_X, x);
+        while (triangle_now(&t) < SECOND && t.finished[0] + t.finished[1] + t.finished[2] < 3)
+            assert_true(triangle_turn(&t));
+        triangle_finish(&t, t.finished[0]);
+        assert_int_equal(t.finished[0], 1);
+        assert_int_equal(thrifty.failed, 3);
+        assert_memory_equal(uvcc_session_output(t.s[0], 0, OUT_X), x, MANY * sizeof *x);
+        uvcc_loopback_stats st;
+        uvcc_loopback_get_stats(t.net, &st);
+        assert_int_equal(st.disconnects != 0, datagram == 0);
+        free(x);
+        triangle_close(&t);
+        triangle_free(&t);
+        uvcc_program_free(p);
+    }
+}
+
+/* ---- what is known of peers ---- */
+
+static uvcc_peer_info info(const fix *f, unsigned party, uint8_t peer) {
+    uvcc_peer_info i = {.size = sizeof i};
+    assert_int_equal(uvcc_session_peer_info(f->t.s[party], peer, &i), 0);
+    assert_int_equal(i.size, sizeof i);
+    return i;
+}
+
+static void waits_for(const fix *f, unsigned party, uint8_t peer, uvcc_wait what, uint32_t step,
+                      uint64_t since) {
+    const uvcc_peer_info i = info(f, party, peer);
+    if (i.waits_for != what || i.wait_step != step || i.wait_since_ns != since)
+        fail_msg("party %u of %u: %u, step %u since %llu, not %u, %u, %llu", party, peer,
+                 i.waits_for, i.wait_step, (unsigned long long)i.wait_since_ns, what, step,
+                 (unsigned long long)since);
+}
+
+/* Who is missing in the handshake: the one that fell silent in its middle, not the one with which
+ * it is done, though nobody speaks any more until READY. */
+static void test_handshake_info(void **state) {
+    (void)state;
+    fix f;
+    silence_ns = SECOND, silence_abort_ns = 0;
+    begin(&f, true, with_silence);
+    uvcc_peer_info i = {.size = sizeof i};
+    assert_int_equal(uvcc_session_peer_info(f.t.s[0], 1, &i), UVCC_ERR_STATE);
+    triangle_start(&f.t);
+    i = info(&f, 0, 1);
+    assert_true(!i.hello && !i.connected && i.heard_ns == UVCC_NEVER);
+    assert_int_equal(i.handshake, UVCC_HANDSHAKE_HELLO1);
+    while (info(&f, 0, 1).handshake == UVCC_HANDSHAKE_HELLO1 ||
+           info(&f, 1, 0).handshake == UVCC_HANDSHAKE_HELLO1)
+        assert_true(triangle_turn(&f.t));
+    for (unsigned p = 0; p < 2; p++)
+        cut(&f, 2, p, true);
+    const uint64_t from = triangle_now(&f.t);
+    until(&f, from + 30 * SECOND);
+    i = info(&f, 0, 1);
+    assert_int_equal(i.handshake, UVCC_HANDSHAKE_DONE);
+    assert_true(i.hello && i.connected && !i.silent);
+    waits_for(&f, 0, 1, UVCC_WAIT_NONE, 0, 0);
+    i = info(&f, 0, 2);
+    assert_true(i.handshake < UVCC_HANDSHAKE_DONE && i.silent);
+    waits_for(&f, 0, 2, UVCC_WAIT_HELLO, 0, 0);
+    assert_true(f.silent[0][1] == 0 && f.silent[0][2] == 1);
+    end(&f);
+}
+
+/* Why a step does not go on: each reason, by the right peer, since the right time. */
+static void test_step_info(void **state) {
+    (void)state;
+    fix f;
+    begin_ready(&f, true, NULL);
+    until(&f, triangle_now(&f.t) + MS);
+    const uint64_t asked = triangle_now(&f.t);
+    for (uint8_t p = 1; p < 3; p++)
+        waits_for(&f, 0, p, UVCC_WAIT_NONE, 0, 0);
+    assert_int_equal(uvcc_session_step(f.t.s[1], 0, 0, asked), 0);
+    until(&f, triangle_now(&f.t) + MS);
+    waits_for(&f, 1, 0, UVCC_WAIT_STEP, 0, asked); /* who proposes */
+    waits_for(&f, 1, 2, UVCC_WAIT_NONE, 0, 0);
+    const uint64_t proposed = triangle_now(&f.t);
+    assert_int_equal(uvcc_session_step(f.t.s[0], 0, 0, proposed), 0);
+    until(&f, triangle_now(&f.t) + MS);
+    waits_for(&f, 0, 1, UVCC_WAIT_NONE, 0, 0);
+    waits_for(&f, 0, 2, UVCC_WAIT_STEP, 0, proposed);
+    const uint64_t agreed = triangle_now(&f.t);
+    assert_int_equal(uvcc_session_step(f.t.s[2], 0, 0, agreed), 0);
+    until(&f, triangle_now(&f.t) + MS);
+    /* It runs, and the input of party 1 is missing: 0 and 2 wait for it, it waits for nobody. */
+    for (unsigned p = 0; p < 3; p += 2) {
+        const uvcc_peer_info i = info(&f, p, 1);
+        assert_int_equal(i.waits_for, UVCC_WAIT_BATCH);
+        assert_int_equal(uvcc_program_op_at(f.p, 0, i.wait_op)->opcode, UVCC_OP_INPUT);
+        assert_true(i.wait_ops == 1 && i.wait_messages == 1);
+        assert_true(i.wait_since_ns >= agreed && i.wait_since_ns < agreed + MS);
+        waits_for(&f, p, 2 - (uint8_t)p, UVCC_WAIT_NONE, 0, 0);
+        waits_for(&f, 1, (uint8_t)p, UVCC_WAIT_NONE, 0, 0);
+    }
+    /* The path to 0 is cut: what 1 sends it stays unacknowledged. */
+    cut(&f, 1, 0, true);
+    const int64_t x[COLS] = {0};
+    triangle_input(&f.t, 1, 0, IN_X, x);
+    until(&f, triangle_now(&f.t) + MS);
+    uvcc_peer_info i = info(&f, 1, 0);
+    assert_true(i.unacked_messages != 0 && i.unacked_bytes != 0 && i.queued_messages == 0);
+    assert_int_equal(info(&f, 0, 1).waits_for, UVCC_WAIT_BATCH);
+    cut(&f, 1, 0, false);
+    triangle_finish(&f.t, 1);
+    until(&f, triangle_now(&f.t) + 10 * MS);
+    i = info(&f, 1, 0);
+    assert_true(i.unacked_messages == 0 && i.unacked_bytes == 0);
+    assert_true(i.srtt_ns >= 100000 && i.min_rtt_ns >= 100000 && i.connected);
+    assert_true(i.heard_ns <= triangle_now(&f.t) && i.heard_ns > agreed);
+    /* A root of two steps ago is missing. */
+    one_step(&f, 1);
+    until(&f, triangle_now(&f.t) + 10 * MS);
+    f.t.s[0]->peer[2].audit_here[0] = false;
+    assert_int_equal(uvcc_session_step(f.t.s[0], 2, 0, triangle_now(&f.t)), 0);
+    waits_for(&f, 0, 2, UVCC_WAIT_AUDIT, 0, triangle_now(&f.t));
+    waits_for(&f, 0, 1, UVCC_WAIT_NONE, 0, 0);
+    end(&f);
+}
+
+/* What a closing session waits for. */
+static void test_close_info(void **state) {
+    (void)state;
+    fix f;
+    begin_ready(&f, true, NULL);
+    uint64_t at = triangle_now(&f.t);
+    assert_int_equal(uvcc_session_close(f.t.s[1], at), 0);
+    waits_for(&f, 1, 0, UVCC_WAIT_BYE, 0, at);
+    until(&f, at + 10 * MS);
+    assert_true(info(&f, 0, 1).bye && !info(&f, 0, 2).bye);
+    cut(&f, 1, 0, true);
+    at = triangle_now(&f.t);
+    assert_int_equal(uvcc_session_close(f.t.s[0], at), 0);
+    waits_for(&f, 0, 1, UVCC_WAIT_ACK, 0, at);
+    waits_for(&f, 0, 2, UVCC_WAIT_BYE, 0, at);
+    until(&f, at + 10 * SECOND);
+    assert_true(f.t.closed[0]);
+    waits_for(&f, 0, 1, UVCC_WAIT_NONE, 0, 0);
+    end(&f);
+}
+
+/* A packet says whose it is, and wrong calls are refused, not fatal. */
+static void test_getters(void **state) {
+    (void)state;
+    fix f;
+    begin(&f, true, NULL);
+    triangle_start(&f.t);
+    uvcc_session *s = f.t.s[0];
+    uvcc_transmit tx;
+    uint64_t tag;
+    uint8_t sub[2][32], digest[32] = {9}, root[32];
+    assert_int_equal(uvcc_session_poll_transmit(s, &tx, 0), 1);
+    assert_true(tx.slice_count <= UVCC_TRANSMIT_SLICES_MAX);
+    assert_int_equal(uvcc_frame_peek_sid_tag(tx.slices[0].data, tx.slices[0].len, &tag), 0);
+    assert_true(tag == uvcc_session_sid_tag(s) && tag != 0);
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(uvcc_session_sid_sub(f.t.s[i], sub[i]), 0);
+    assert_memory_equal(sub[0], sub[1], 32);
+    assert_true(uvcci_sid_tag(sub[0]) == tag);
+
+    uvcc_session_stats st = {.jobs = 5};
+    uvcc_peer_info i = {.size = sizeof i};
+    uvcc_session_get_stats(NULL, &st);
+    uvcc_session_get_stats(s, NULL);
+    assert_int_equal(st.jobs, 5);
+    uvcc_session_digest(NULL, digest);
+    uvcc_session_digest(s, NULL);
+    assert_int_equal(digest[0], 9);
+    assert_null(uvcc_session_public_key(NULL));
+    assert_int_equal(uvcc_session_sid_tag(NULL), 0);
+    assert_int_equal(uvcc_session_sid_sub(NULL, digest), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_session_sid_sub(s, NULL), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_session_root(NULL, root), UVCC_ERR_STATE);
+    assert_int_equal(uvcc_session_root(s, NULL), UVCC_ERR_STATE);
+    assert_int_equal(uvcc_session_peer_info(NULL, 1, &i), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_session_peer_info(s, 1, NULL), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_session_peer_info(s, 0, &i), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_session_peer_info(s, 3, &i), UVCC_ERR_USAGE);
+    i.size--;
+    assert_int_equal(uvcc_session_peer_info(s, 1, &i), UVCC_ERR_USAGE);
+    end(&f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nobody_waits_for_the_done),
@@ -438,6 +752,12 @@ int main(void) {
         cmocka_unit_test(test_silence_is_a_state),
         cmocka_unit_test(test_silent_after_bye),
         cmocka_unit_test(test_silence_config),
+        cmocka_unit_test(test_transmits_that_stay_out),
+        cmocka_unit_test(test_no_memory_in_feed),
+        cmocka_unit_test(test_handshake_info),
+        cmocka_unit_test(test_step_info),
+        cmocka_unit_test(test_close_info),
+        cmocka_unit_test(test_getters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -269,6 +269,20 @@ static void on_ready(sim_party *p, const uvcc_event *e) {
         note_life(p, e->run);
 }
 
+/* One after the other, of a peer that may be silent: nothing that is told of is older than the
+ * wait, and where nothing is wrong with network and hosts nobody is silent. */
+static void on_silence(sim_party *p, const uvcc_event *e) {
+    sim_world *w = p->w;
+    const bool silent = e->kind == UVCC_EVENT_PEER_SILENT;
+    if (p->silent[e->peer % 3] == silent || e->peer == p->index || w->plan->silence_ns == 0)
+        sim_fail(w, "party %u: event %d of party %u out of place", p->index, e->kind, e->peer);
+    p->silent[e->peer % 3] = silent;
+    if (silent && e->since_ns > p->latest - w->plan->silence_ns)
+        sim_fail(w, "party %u: party %u is silent too early", p->index, e->peer);
+    if (silent && w->plan->faults == 0)
+        sim_fail(w, "party %u: party %u is silent, and nothing is wrong", p->index, e->peer);
+}
+
 /* Every event is held to what may come then; an abort needs a cause among the faults. */
 static void host_events(sim_party *p) {
     sim_world *w = p->w;
@@ -301,6 +315,10 @@ static void host_events(sim_party *p) {
         case UVCC_EVENT_PEER_RESTARTED:
             if (w->out->restarts == 0)
                 sim_fail(w, "party %u: party %u did not begin anew", p->index, e.peer);
+            break;
+        case UVCC_EVENT_PEER_SILENT:
+        case UVCC_EVENT_PEER_HEARD:
+            on_silence(p, &e);
             break;
         case UVCC_EVENT_CLOSED:
             p->closed = true;
@@ -423,6 +441,7 @@ static void config(sim_party *p, uvcc_config *c) {
     c->links.rto_initial_ns = plan->rto_initial_ns;
     c->links.rto_max_ns = plan->rto_max_ns;
     c->links.keepalive_ns = plan->keepalive_ns;
+    c->links.silence_ns = plan->silence_ns;
     c->resume.next_step = plan->first_step;
     c->resume.next_run = w->again != NULL ? w->again->life[w->life].run
                          : first          ? plan->next_run - (plan->next_run != 0 && p->index == 1)
@@ -472,6 +491,7 @@ void sim_bury(sim_party *p) {
         sim_fail(w, "party %u: %llu blocks are left after free", p->index,
                  (unsigned long long)p->mem.live_blocks);
     memset(p->slot, 0, sizeof p->slot);
+    memset(p->silent, 0, sizeof p->silent);
     p->wake = UVCC_NEVER;
     p->ready = p->closing = p->closed = p->aborted = p->resumed = false;
     p->agreed = p->finished = p->given = 0;

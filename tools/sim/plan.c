@@ -156,6 +156,10 @@ void sim_plan_draw(sim_plan *p, uint64_t seed, uint64_t without) {
     p->rto_max_ns = sim_below(&r, 2) == 0 ? 0 : 500 * SIM_MS;
     uint64_t alive = sim_below(&r, 4);
     p->keepalive_ns = alive == 0 ? SIM_S : alive == 1 ? UVCC_NEVER : 0;
+    /* Silence draws by itself, and lets the sessions choose their PINGs: a quarter of it. */
+    sim_random own = sim_stream(seed, SIM_STREAM_PLAN + 90);
+    if (p->keepalive_ns == 0 && sim_below(&own, 2) == 0)
+        p->silence_ns = 100 * SIM_MS << sim_below(&own, 6);
     p->calm_at_ns = 100 * SIM_MS << sim_below(&r, 8);
     p->hostile_party = (uint8_t)sim_below(&r, 3);
     p->alloc_party = (uint8_t)sim_below(&r, 3);

@@ -104,6 +104,7 @@ typedef struct sim_plan {
     bool small_credit;
     uint32_t first_step, next_run;
     uint64_t rto_initial_ns, rto_max_ns, keepalive_ns;
+    uint64_t silence_ns; /* 0: no peer's silence is told of */
     uint64_t calm_at_ns; /* when faults end */
     uvcc_fault_config link;
     uint8_t hostile_party, alloc_party;

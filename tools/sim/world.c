@@ -254,6 +254,8 @@ static void check_quiet_memory(sim_world *w) {
 static void check_quiet(sim_world *w) {
     uint64_t before[SIM_NODES][SIM_NODES];
     uint64_t every = w->plan->keepalive_ns != 0 ? w->plan->keepalive_ns : KEEPALIVE_NS;
+    if (w->plan->silence_ns != 0 && w->plan->silence_ns / 4 < every)
+        every = w->plan->silence_ns / 4;
     run_for(w, (w->plan->faults & SIM_BIT(SIM_PATH)) != 0 ? SEARCH_TIME : QUIET_AFTER);
     for (uint32_t a = 0; a < w->nodes; a++)
         for (uint32_t b = 0; b < w->nodes; b++)

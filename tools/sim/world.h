@@ -108,6 +108,7 @@ typedef struct sim_party {
     bool missed[3]; /* bytes came over that stream while there was no session */
     /* what the host knows */
     bool ready, closing, closed, aborted, resumed;
+    bool silent[3];                   /* a peer that the session called so */
     uint32_t agreed, finished, given; /* steps of the workload; given: bit per step */
     uint32_t base;                    /* first step of this session */
     uint32_t greatest_run;            /* UINT32_MAX: none yet */

@@ -124,6 +124,7 @@ struct uvcci_instance {
     uint32_t ordinal, op_id;
     uint32_t preds_left;
     uint32_t depth; /* rounds before this op, then with it */
+    uint64_t since; /* when its last turn ended */
     uint8_t turn;
     bool job_out, started, deal_done;
     uvcci_plan_ids ids;
@@ -154,6 +155,7 @@ struct uvcci_instance {
 struct uvcci_step {
     bool active, sent, agreed, running;
     uint32_t number, entry_index;
+    uint64_t since; /* when this party agreed to it, sent its STEP, began it: the last of these */
     const uvcci_entry *entry;
     const uvcci_plan *plans;
     uvcci_optable table;
@@ -172,6 +174,8 @@ struct uvcci_step {
     uint8_t salt[3][32];     /* leaf salts by peer's party; own entry unused */
     uvcci_aes commit_key[2]; /* tag salt: NEXT, PREV */
     uvcci_transcript *transcript;
+    struct uvcci_root *root; /* of a large one, on its way: root.h */
+    uint8_t step_root[32];
     uint64_t **input; /* staged values by input index, WIRE pool */
     int64_t **output; /* opened values by output index, WIRE pool */
     uint64_t leaves;
@@ -254,6 +258,7 @@ struct uvcc_session {
     uvcci_meter meter;
     uvcc_allocator alloc; /* metered */
     uvcci_session_state state;
+    uint64_t state_at;            /* when the handshake or the closing began */
     uint64_t now, host_now, skew; /* skew: what the host's clock stepped back in all */
     uint8_t party;
     uint8_t sid_rep[32], sid_sub[32];
@@ -272,8 +277,9 @@ struct uvcc_session {
     uvcci_peer peer[3];
     uvcci_jobs jobs;
     uvcci_arena tensors, wire;
-    uvcci_step ctx[2];   /* by step parity */
-    bool hello_waits[3]; /* a HELLO is in the link, not transmitted yet */
+    uint32_t root_inline; /* leaves of a transcript that is hashed at once */
+    uvcci_step ctx[2];    /* by step parity */
+    bool hello_waits[3];  /* a HELLO is in the link, not transmitted yet */
     uint16_t abort_reason;
     uint64_t close_deadline; /* UVCC_NEVER while open */
     uint64_t called_at;      /* when silence was last looked for, and since when */

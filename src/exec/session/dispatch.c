@@ -120,28 +120,13 @@ static void take_byes(uvcc_session *s) {
     }
 }
 
-/* Nothing more is to come of a peer, and nothing more of ours is to reach it. One that aborted
- * takes nothing but the acknowledgement of its BYE. One that closed its stream after its BYE is
- * gone; if it was the network that closed it, the peer may miss our BYE, and waits out its time. */
-static bool parted(const uvcc_session *s, uint8_t p) {
-    const uvcci_peer *peer = &s->peer[p];
-    uvcc_link_stats l;
-    if (peer->link == NULL) /* a load that failed may have made one */
-        return true;
-    if (s->state == UVCCI_SESSION_CLOSING && !(peer->bye && uvcc_link_gapless(peer->link)))
-        return false; /* its BYE may overtake what it sent before */
-    if (uvcc_link_settled(peer->link))
-        return true;
-    uvcc_link_get_stats(peer->link, &l);
-    return (peer->bye && !s->cfg.links.datagram && !l.stream_up) || (peer->ended && !l.ack_due);
-}
-
 static void advance_close(uvcc_session *s) {
     if (s->close_deadline == UVCC_NEVER || s->state == UVCCI_SESSION_CLOSED ||
         (s->jobs.out != 0 && !UVCCI_MUTANT(13)))
         return;
     bool linked = s->state == UVCCI_SESSION_CLOSING || s->state == UVCCI_SESSION_ABORTED;
-    bool quiet = !linked || (parted(s, uvcci_next_party(s)) && parted(s, uvcci_prev_party(s)));
+    bool quiet =
+        !linked || (uvcci_parted(s, uvcci_next_party(s)) && uvcci_parted(s, uvcci_prev_party(s)));
     if (!quiet && s->now < s->close_deadline)
         return;
     s->state = UVCCI_SESSION_CLOSED;

@@ -52,6 +52,7 @@ int uvcci_session_start(uvcc_session *s, uint64_t now) {
     uvcci_wipe(&c, sizeof c);
     for (uint8_t p = 0; p < 3; p++)
         uvcci_peer_hello(s, p, false);
+    s->state_at = s->now;
     if (rc == 0) {
         s->state = UVCCI_SESSION_HELLO;
         uvcci_wipe(s->cfg.identity.pair_secret, sizeof s->cfg.identity.pair_secret);

@@ -1,6 +1,7 @@
 /* inspect.c - what the public calls tell of a session without changing it: opened values,
- * statistics, digest, root. */
-#include "exec/runtime/core.h"
+ * statistics, digest, root, what is known of its peers and what it needs of them. */
+#include "exec/session/instance.h"
+#include "exec/session/peers.h"
 
 #include "proto/crypto.h"
 #include <assert.h>
@@ -31,6 +32,8 @@ const int64_t *uvcc_session_output(const uvcc_session *s, uint32_t step, uint32_
 
 /* Counters of the session and of its links; what only one of them can know is asked of it now. */
 void uvcc_session_get_stats(const uvcc_session *s, uvcc_session_stats *out) {
+    if (s == NULL || out == NULL)
+        return;
     *out = s->stats;
     out->run = s->run;
     out->step = s->step;
@@ -63,9 +66,12 @@ void uvcc_session_get_stats(const uvcc_session *s, uvcc_session_stats *out) {
     out->tensor_peak_bytes = s->tensors.peak_bytes;
 }
 
+/* What decides how the session goes on, and nothing that depends on when things came. */
 void uvcc_session_digest(const uvcc_session *s, uint8_t out[32]) {
     uvcci_sha256 h;
     uint8_t d[32];
+    if (s == NULL || out == NULL)
+        return;
     uvcci_sha256_init(&h);
     const uint64_t head[] = {(uint64_t)s->state, s->run,          s->step,       s->abort_reason,
                              s->jobs.handed,     s->stats.rounds, s->event_count};
@@ -94,12 +100,120 @@ void uvcc_session_digest(const uvcc_session *s, uint8_t out[32]) {
 }
 
 int uvcc_session_root(const uvcc_session *s, uint8_t root[32]) {
-    if (s == NULL || !s->have_root)
+    if (s == NULL || root == NULL || !s->have_root)
         return UVCC_ERR_STATE;
     memcpy(root, s->last_root, 32);
     return 0;
 }
 
 const uint8_t *uvcc_session_public_key(const uvcc_session *s) {
-    return s->sign_pk;
+    return s != NULL ? s->sign_pk : NULL;
 }
+
+uint64_t uvcc_session_sid_tag(const uvcc_session *s) {
+    return s != NULL ? s->sid_tag : 0;
+}
+
+int uvcc_session_sid_sub(const uvcc_session *s, uint8_t out[32]) {
+    if (s == NULL || out == NULL)
+        return UVCC_ERR_USAGE;
+    memcpy(out, s->sid_sub, 32);
+    return 0;
+}
+
+/* ---- peers ---- */
+
+static void wait_for(uvcc_peer_info *i, uvcc_wait what, uint32_t step, uint64_t since) {
+    i->waits_for = (uint8_t)what;
+    i->wait_step = step;
+    i->wait_since_ns = since;
+}
+
+/* Ops of a running step that need messages of the peer, the most urgent first. */
+static void batch_waits(const uvcc_session *s, const uvcci_step *st, uint8_t peer,
+                        uvcc_peer_info *i) {
+    for (uint32_t k = 0; k < st->entry->op_count; k++) {
+        const uvcci_instance *r = &st->instances[st->entry->by_rank[k]];
+        const uint32_t missing = uvcci_instance_missing(s, r, peer);
+        if (missing == 0)
+            continue;
+        if (i->wait_ops++ == 0) {
+            wait_for(i, UVCC_WAIT_BATCH, st->number, r->since > st->since ? r->since : st->since);
+            i->wait_op = r->index;
+        }
+        i->wait_messages += missing;
+    }
+}
+
+/* A step that this host asked for and that has not begun, or its ops. */
+static void step_waits(const uvcc_session *s, uint8_t peer, uvcc_peer_info *i) {
+    const uvcci_step *st = &s->ctx[s->step & 1];
+    const uvcci_peer *p = &s->peer[peer];
+    if (!st->active || st->number != s->step)
+        return;
+    const bool root_here =
+        s->cfg.checks.audit_off || st->number - s->hello.step < 2 ||
+        (p->audit_here[st->number & 1] && p->audit[st->number & 1].step == st->number - 2);
+    const bool asked = st->sent || peer == 0; /* P0 proposes, the others answer */
+    if (st->running)
+        batch_waits(s, st, peer, i);
+    else if (!st->agreed && asked && !p->step_here[st->number & 3])
+        wait_for(i, UVCC_WAIT_STEP, st->number, st->since);
+    else if (!st->sent && !root_here)
+        wait_for(i, UVCC_WAIT_AUDIT, st->number - 2, st->since);
+}
+
+static void waits(const uvcc_session *s, uint8_t peer, uvcc_peer_info *i) {
+    if (s->state == UVCCI_SESSION_HELLO) {
+        if (s->hello.peer[peer].state != UVCCI_HELLO_DONE)
+            wait_for(i, UVCC_WAIT_HELLO, 0, s->state_at);
+    } else if (s->state == UVCCI_SESSION_READY) {
+        step_waits(s, peer, i);
+    } else if (s->close_deadline != UVCC_NEVER && !uvcci_parted(s, peer)) {
+        wait_for(i, s->state == UVCCI_SESSION_CLOSING && !i->bye ? UVCC_WAIT_BYE : UVCC_WAIT_ACK, 0,
+                 s->state_at);
+    }
+    if (i->waits_for != UVCC_WAIT_NONE)
+        i->wait_since_ns = uvcci_host_time(s, i->wait_since_ns);
+}
+
+/* Most of it is the link's; an older caller's structure would end earlier, but there is none yet.
+ */
+int uvcc_session_peer_info(const uvcc_session *s, uint8_t peer, uvcc_peer_info *out) {
+    if (s == NULL || out == NULL || peer >= UVCC_PARTIES || peer == s->party ||
+        out->size != sizeof *out)
+        return UVCC_ERR_USAGE;
+    if (s->state < UVCCI_SESSION_HELLO)
+        return UVCC_ERR_STATE;
+    const uvcci_peer *p = &s->peer[peer];
+    uvcc_link_stats l;
+    if (p->link == NULL)
+        return UVCC_ERR_STATE;
+    uvcc_link_get_stats(p->link, &l);
+    *out = (uvcc_peer_info){
+        .size = sizeof *out,
+        .connected = s->cfg.links.datagram ? p->hello_came || l.frames_rx != 0 : l.stream_up,
+        .hello = p->hello_came,
+        .silent = p->silent,
+        .bye = p->bye,
+        .restarted = p->restarted,
+        .blocked = l.blocked,
+        .handshake = (uint8_t)s->hello.peer[peer].state,
+        .heard_ns = l.heard_ns == UVCC_NEVER ? UVCC_NEVER : uvcci_host_time(s, l.heard_ns),
+        .srtt_ns = l.srtt_ns,
+        .rttvar_ns = l.rttvar_ns,
+        .min_rtt_ns = l.min_rtt_ns,
+        .queued_messages = l.queued_messages,
+        .queued_bytes = l.queued_bytes,
+        .unacked_messages = l.unacked_messages,
+        .unacked_bytes = l.unacked_bytes,
+    };
+    waits(s, peer, out);
+    return 0;
+}
+
+_Static_assert((int)UVCCI_HELLO_WAIT1 == UVCC_HANDSHAKE_HELLO1 &&
+                   (int)UVCCI_HELLO_WAIT2 == UVCC_HANDSHAKE_HELLO2 &&
+                   (int)UVCCI_HELLO_WAIT3 == UVCC_HANDSHAKE_HELLO3 &&
+                   (int)UVCCI_HELLO_DONE == UVCC_HANDSHAKE_DONE,
+               "uvcc_handshake is the state of hello.h");

@@ -91,6 +91,22 @@ static bool rounds_came(const uvcci_instance *r, unsigned turn, bool keys) {
     return true;
 }
 
+uint32_t uvcci_instance_missing(const uvcc_session *s, const uvcci_instance *r, uint8_t peer) {
+    const uvcci_plan *p = r->plan;
+    const unsigned side = uvcci_side(s, peer), end = (unsigned)p->round_count + p->key_count;
+    uint32_t n = 0;
+    if (r->job_out || r->turn == UVCCI_TURN_DONE || r->preds_left != 0)
+        return 0;
+    for (unsigned i = 0; i < end; i++) {
+        const bool now =
+            i < p->round_count ? r->turn != 0 && p->rounds[i].turn + 1u == r->turn : reads_keys(r);
+        uint64_t missing = now ? r->rounds[i].need[side] & ~r->rounds[i].seen[side] : 0;
+        for (; missing != 0; missing &= missing - 1)
+            n++;
+    }
+    return n;
+}
+
 static void release_round(uvcc_session *s, uvcci_instance *r, unsigned round) {
     uvcci_rx **held = &r->rounds[round].held;
     while (*held != NULL) {
@@ -243,6 +259,7 @@ static void next_turn(uvcc_session *s, uvcci_instance *r) {
         return;
     }
     uvcci_trace_op(s, r, UVCC_TRACE_WAIT);
+    r->since = s->now;
     r->turn = r->turn == UVCCI_TURN_TRIPLE_HERE ? 0 : (uint8_t)(r->turn + 1);
     uvcci_instance_wake(r);
 }

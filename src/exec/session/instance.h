@@ -10,6 +10,9 @@ bool uvcci_ops_advance(uvcc_session *s);
 void uvcci_op_job_done(uvcc_session *s, uvcci_instance *r);
 /* The leaf of a batch of that kind that was sent; the next one is of a batch that came. */
 uint8_t uvcci_sent_leaf(uint8_t kind);
+/* Messages of the peer without which the instance cannot go on: 0 while something else is awaited.
+ */
+uint32_t uvcci_instance_missing(const uvcc_session *s, const uvcci_instance *r, uint8_t peer);
 void uvcci_instance_free(uvcc_session *s, uvcci_instance *r);
 
 #endif

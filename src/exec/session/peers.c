@@ -1,4 +1,4 @@
-/* peers.c - silence of peers (config.links.silence_ns, silence_abort_ns).
+/* peers.c - silence of peers (config.links.silence_ns, silence_abort_ns), and their end.
  *
  * A peer is heard by what its link says of it (uvcc_link_stats.heard_ns), and before READY by its
  * HELLOs, of which nothing proves that they are its own. It is watched while something is to come
@@ -123,4 +123,22 @@ int uvcci_peers_poll_event(uvcc_session *s, uvcc_event *out) {
         return 1;
     }
     return 0;
+}
+
+/* ---- the end ---- */
+
+/* A peer that aborted takes nothing but the acknowledgement of its BYE. One that closed its stream
+ * after its BYE is gone; if it was the network that closed it, the peer may miss our BYE, and waits
+ * out its time. */
+bool uvcci_parted(const uvcc_session *s, uint8_t p) {
+    const uvcci_peer *peer = &s->peer[p];
+    uvcc_link_stats l;
+    if (peer->link == NULL) /* a load that failed may have made one */
+        return true;
+    if (s->state == UVCCI_SESSION_CLOSING && !(peer->bye && uvcc_link_gapless(peer->link)))
+        return false; /* its BYE may overtake what it sent before */
+    if (uvcc_link_settled(peer->link))
+        return true;
+    uvcc_link_get_stats(peer->link, &l);
+    return (peer->bye && !s->cfg.links.datagram && !l.stream_up) || (peer->ended && !l.ack_due);
 }

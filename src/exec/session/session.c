@@ -12,6 +12,7 @@
 #include "exec/session/instance.h"
 #include "exec/session/peers.h"
 #include "exec/session/receive.h"
+#include "exec/session/root.h"
 #include "exec/session/step.h"
 #include "proto/mutant.h"
 #include <assert.h>
@@ -175,6 +176,7 @@ int uvcci_session_new(uvcc_session **out, const uvcc_config *cfg) {
     assert(s->cfg.identity.party < UVCC_PARTIES && s->cfg.limits.jobs_max >= 4);
     s->party = s->cfg.identity.party;
     s->close_deadline = UVCC_NEVER;
+    s->root_inline = UVCCI_ROOT_INLINE;
     s->tensors_at = s->cfg.resume.next_step;
     uvcci_arena_init(&s->tensors, &s->alloc, UVCC_MEM_TENSOR, s->cfg.limits.tensor_bytes);
     uvcci_arena_init(&s->wire, &s->alloc, UVCC_MEM_WIRE, 0);
@@ -382,6 +384,8 @@ int uvcci_session_complete(uvcc_session *s, const uvcc_completion *c, uint64_t n
         uvcci_checkpoint_done(s);
     else if (uvcci_failed(s))
         ; /* its memory goes with the session */
+    else if (owner == UVCCI_JOB_ROOT)
+        uvcci_root_job_done(who);
     else if (owner == UVCCI_JOB_OP)
         uvcci_op_job_done(s, who);
     else
@@ -454,7 +458,7 @@ uint64_t uvcc_session_next_deadline(const uvcc_session *s) {
         /* A peer may still want our last word. While a HELLO waits in the link, for a stream or for
          * memory, another is not due. */
         uint64_t hello = uvcci_hello_peer_deadline(&s->hello, p);
-        at = !s->hello_waits[p] && hello < at ? hello : at;
+        at = (!s->hello_waits[p] || UVCCI_MUTANT(29)) && hello < at ? hello : at;
         uint64_t link = uvcc_link_next_deadline(s->peer[p].link);
         at = link < at ? link : at;
     }
@@ -572,6 +576,7 @@ int uvcci_session_close(uvcc_session *s, uint64_t now) {
         s->state = UVCCI_SESSION_CLOSED;
         return 0;
     }
+    s->state_at = s->now;
     s->close_deadline = later(s->now, s->cfg.limits.close_ns);
     uvcci_dispatch(s);
     return 0;

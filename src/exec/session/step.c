@@ -10,6 +10,7 @@
 #include "exec/session/bundle_store.h"
 #include "exec/session/checkpoint.h"
 #include "exec/session/instance.h"
+#include "exec/session/root.h"
 
 #include "proto/bytes.h"
 #include "proto/mutant.h"
@@ -189,6 +190,7 @@ int uvcci_step_open(uvcc_session *s, uint32_t step, uint32_t entry) {
     memset(st, 0, sizeof *st);
     uvcci_bump_init(&st->bump, &s->alloc);
     st->active = true;
+    st->since = s->now;
     st->number = step;
     st->entry_index = entry;
     st->entry = e;
@@ -245,6 +247,7 @@ void uvcci_step_free(uvcc_session *s, uvcci_step *st) {
         uvcci_arena_give(&s->wire, st->output[i],
                          s->program->tensors[st->entry->outputs[i].tensor].elems * 8);
     uvcci_arena_give(&s->wire, st->triples, st->triples_bytes);
+    uvcci_root_free(s, st);
     if (st->transcript != NULL)
         uvcci_transcript_free(st->transcript);
     uvcci_bump_reset(&st->bump);
@@ -321,6 +324,7 @@ static bool advance_agreement(uvcc_session *s, uvcci_step *st) {
             return true;
         }
         st->sent = any = true;
+        st->since = s->now;
         send_small(s, uvcci_next_party(s), UVCC_FRAME_STEP, bytes, (uint32_t)n);
         send_small(s, uvcci_prev_party(s), UVCC_FRAME_STEP, bytes, (uint32_t)n);
     }
@@ -349,6 +353,7 @@ static bool advance_agreement(uvcc_session *s, uvcci_step *st) {
 static void start_step(uvcc_session *s, uvcci_step *st) {
     assert(st->agreed && !st->running && st->number == s->step);
     st->running = true;
+    st->since = s->now;
     for (uint32_t i = 0; i < s->program->tensor_count; i++)
         s->buffers[i].uses_left = st->entry->uses[i];
     uint8_t leaf[UVCCI_LEAF_MAX_BYTES];
@@ -449,6 +454,20 @@ static bool buffers_are_free(const uvcc_session *s) {
     return true;
 }
 
+/* The root of a step that is done, at once or by jobs. True if it is there. */
+static bool step_rooted(uvcc_session *s, uvcci_step *st) {
+    if (s->cfg.checks.audit_off)
+        return true;
+    int rc = 1;
+    if (uvcci_transcript_count(st->transcript) > s->root_inline)
+        rc = uvcci_root_advance(s, st);
+    else if (uvcci_transcript_root(st->transcript, st->step_root) != 0)
+        rc = UVCC_ERR_NOMEM;
+    if (rc < 0)
+        uvcci_abort(s, UVCC_ABORT_MEMORY, "no memory for the transcript's root");
+    return rc == 1;
+}
+
 /* What can fail comes before what the host sees: once STEP_FINISHED is out, the step is over, its
  * outputs and its bundle are here, and the next one may start. */
 static void finish_step(uvcc_session *s, uvcci_step *st) {
@@ -456,10 +475,7 @@ static void finish_step(uvcc_session *s, uvcci_step *st) {
     uvcc_event e = {.kind = UVCC_EVENT_STEP_FINISHED, .run = s->run, .step = st->number};
     uint32_t number = st->number;
     uint8_t step_root[32], replica[32];
-    if (!s->cfg.checks.audit_off && uvcci_transcript_root(st->transcript, step_root) != 0) {
-        uvcci_abort(s, UVCC_ABORT_MEMORY, "no memory for the transcript's root");
-        return;
-    }
+    memcpy(step_root, st->step_root, 32);
     if (!keep_outputs(s, st))
         return;
     if (!s->cfg.checks.audit_off) {
@@ -523,7 +539,7 @@ bool uvcci_step_advance(uvcc_session *s) {
     /* A message that nothing waits for may still be with the executor: its instance stays until
      * then. */
     if (st->running && st->instances_done == st->entry->op_count &&
-        st->deals_sent == st->entry->op_count && st->hashing == 0) {
+        st->deals_sent == st->entry->op_count && st->hashing == 0 && step_rooted(s, st)) {
         finish_step(s, st);
         any = true;
     }
