@@ -124,6 +124,18 @@ static void draw_paths(sim_plan *p) {
     }
 }
 
+/* How long peers may be silent, and how long a session waits at its end. A host that steps keeps a
+ * peer's clock: what was silence is not told with certainty then, but its events keep their order.
+ */
+static void draw_patience(sim_plan *p) {
+    sim_random r = sim_stream(p->seed, SIM_STREAM_PLAN + 52);
+    static const uint64_t ends[] = {0, 200 * SIM_MS, SIM_S, 10 * SIM_S};
+    uint64_t silence = 2 * SIM_S + sim_below(&r, 4 * SIM_S);
+    bool watched = sim_below(&r, 2) == 0;
+    p->silence_ns = watched && p->keepalive_ns != UVCC_NEVER ? silence : 0;
+    p->close_ns = ends[sim_below(&r, 4)];
+}
+
 /* Every class of faults draws from a stream of its own, in any case: leaving one out, as minimising
  * does, must not change the others. */
 void sim_plan_draw(sim_plan *p, uint64_t seed, uint64_t without) {
@@ -162,4 +174,5 @@ void sim_plan_draw(sim_plan *p, uint64_t seed, uint64_t without) {
     p->alloc_place = unit(&r);
     draw_link(p);
     draw_paths(p);
+    draw_patience(p);
 }

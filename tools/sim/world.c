@@ -253,7 +253,9 @@ static void check_quiet_memory(sim_world *w) {
 /* With nothing to send there is no traffic but keep-alives. */
 static void check_quiet(sim_world *w) {
     uint64_t before[SIM_NODES][SIM_NODES];
-    uint64_t every = w->plan->keepalive_ns != 0 ? w->plan->keepalive_ns : KEEPALIVE_NS;
+    uint64_t every = w->plan->keepalive_ns != 0 ? w->plan->keepalive_ns
+                     : w->plan->silence_ns != 0 ? w->plan->silence_ns / 4
+                                                : KEEPALIVE_NS;
     run_for(w, (w->plan->faults & SIM_BIT(SIM_PATH)) != 0 ? SEARCH_TIME : QUIET_AFTER);
     for (uint32_t a = 0; a < w->nodes; a++)
         for (uint32_t b = 0; b < w->nodes; b++)
@@ -278,6 +280,7 @@ static void close_all(sim_world *w) {
         if (rc != 0)
             sim_fail(w, "party %u: close says %d", p->index, rc);
         p->closing = true;
+        p->close_at = w->calm ? sim_now(w) : 0;
         sim_settle(p);
     }
 }

@@ -116,7 +116,9 @@ typedef struct sim_party {
     uint64_t rebuild_at;
     /* counts */
     uint64_t inputs, frames_in, frames_since, frames_most, timers, reopened;
-    uint64_t dies_at; /* in a restart */
+    uint64_t dies_at;  /* in a restart */
+    bool silent[3];    /* as the events said */
+    uint64_t close_at; /* of a close in the calm; 0: none */
 } sim_party;
 
 typedef struct sim_use { /* of one PRG position */
