@@ -31,10 +31,10 @@ table='1 100 a frame that came is taken again
 19 300 one mask serves two versions of tensors
 20 100 a range lets the ring of frames go
 21 100 ranges tell acceptance only
-22 100 a path that carries less is not found
+22 400 a path that carries less is not found
 23 100 a deadline is in the past while a transmit is out
 24 300 a HELLO that nobody signed ends a session
-28 100 the deadline of a silence that was told stays'
+28 300 the deadline of a silence that was told stays'
 
 fail=0
 echo "$table" >"$work/table"
