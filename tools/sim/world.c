@@ -340,6 +340,8 @@ static void finish(sim_world *w) {
     w->out->injected += n.dropped + n.duplicated + n.reordered + n.corrupted + n.truncated +
                         n.stalls + n.disconnects;
     w->out->virtual_ns = sim_now(w);
+    if (!w->out->failed)
+        sim_check_spurious(w);
     for (uint32_t i = 0; i < w->nodes; i++) {
         sim_party *p = &w->party[i];
         if (p->s != NULL && !w->out->failed) {

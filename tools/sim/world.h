@@ -199,6 +199,7 @@ void sim_script(sim_world *w);
 /* check.c */
 void sim_check_held(sim_world *w);
 void sim_check_path(sim_world *w);
+void sim_check_spurious(sim_world *w);
 void sim_check_end(sim_party *p);
 void sim_check_work(sim_party *p);
 
