@@ -17,6 +17,9 @@
 #include "proto/ackmsg.h"
 #include "proto/link_state.h"
 
+/* An honest peer gets all that a link has within that time, whatever it was told before. */
+#define ACKS_DRAIN_NS (5000 * FUZZ_MS)
+
 enum {
     ACKS_ACTIONS_MAX = 400,
     ACKS_SEQS = 16384,       /* a link that sent so many frames gets no more messages */
@@ -436,7 +439,7 @@ static inline void acks_finish(acks_world *w) {
     w->f.mem.fail_in = 0;
     if (!w->f.datagram && !w->up)
         acks_reopen(w, true);
-    for (uint32_t n = 0; n < 3000 && !w->mute; n++) {
+    for (uint64_t end = w->f.now + ACKS_DRAIN_NS; w->f.now < end && !w->mute;) {
         acks_drain(w, 0);
         if (l->tx.fatal != 0 || (uvcc_link_drained(l) && l->tx.cum == l->tx.next - 1))
             break;
@@ -445,7 +448,10 @@ static inline void acks_finish(acks_world *w) {
                        .credit = {UINT64_C(1) << 30, UINT64_C(1) << 30}};
         acks_tell(w, &a);
         acks_check(w);
-        w->f.now += FUZZ_MS;
+        uint64_t due = uvcc_link_next_deadline(l), now = w->f.now;
+        w->f.now = due > now + 20 * FUZZ_MS ? now + 20 * FUZZ_MS
+                   : due > now + FUZZ_MS    ? due
+                                            : now + FUZZ_MS;
         acks_timers(w);
     }
     if (w->mute || l->tx.fatal != 0)

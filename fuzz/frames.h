@@ -8,6 +8,7 @@
 
 #include "common.h"
 
+#include "proto/ackmsg.h"
 #include "proto/bytes.h"
 #include "proto/crypto.h"
 #include "proto/ids.h"
@@ -109,7 +110,9 @@ static inline uint32_t fuzz_ack(fuzz_link *f, fuzz_in *in, uint8_t *p) {
     uvcci_st64(p + 16, what & 2 ? fuzz_u64(in) : UINT64_C(1) << 20);
     uvcci_st64(p + 24, what & 4 ? fuzz_u64(in) : UINT64_C(1) << 20);
     uvcci_st32(p + 32, what & 8 ? fuzz_u32(in) : 0);
-    uvcci_st16(p + 36, (uint16_t)(how & 32 ? fuzz_u8(in) : ranges));
+    uvcci_st32(p + 36, what & 8 ? fuzz_u8(in) : 0);
+    uvcci_st32(p + 40, 0);
+    uvcci_st16(p + UVCCI_ACK_MIN_BYTES - 2, (uint16_t)(how & 32 ? fuzz_u8(in) : ranges));
     uint64_t at = base + (what >> 4);
     for (uint32_t i = 0; i < ranges; i++) {
         uint64_t first, last;
@@ -118,14 +121,14 @@ static inline uint32_t fuzz_ack(fuzz_link *f, fuzz_in *in, uint8_t *p) {
             last = fuzz_u64(in);
         } else {
             uint8_t r = fuzz_u8(in);
-            first = at + 2 + (r >> 4);
+            first = at + 1 + (r >> 4); /* what touches cum too: it came and was not accepted */
             last = first + (r & 15) - (how >> 7) * (uint64_t)2;
             at = last;
         }
-        uvcci_st64(p + 38 + 16 * i, first);
-        uvcci_st64(p + 38 + 16 * i + 8, last);
+        uvcci_st64(p + UVCCI_ACK_MIN_BYTES + 16 * i, first);
+        uvcci_st64(p + UVCCI_ACK_MIN_BYTES + 16 * i + 8, last);
     }
-    return 38 + 16 * ranges;
+    return UVCCI_ACK_MIN_BYTES + 16 * ranges;
 }
 
 /* Seals and checksums `h` with `piece` at `out` (which has room for FUZZ_FRAME_BYTES). Bits of

@@ -424,8 +424,10 @@ int main(int argc, char **argv) {
     random_programs("blv1", 2, 1, 200);
     random_programs("link", 64, 7, 300);
     random_programs("link_hostile", 128, 9, 300);
+    random_programs("link_acks", 64, 5, 300);
     random_programs("split", 128, 18, 300);
     random_programs("session", 256, 31, 120);
+    random_programs("traitor", 256, 37, 150);
     random_programs("program", 8, 1, 300);
     random_programs("triple", 16, 1, 200);
     dcf_program();

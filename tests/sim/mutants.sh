@@ -31,11 +31,11 @@ table='1 100 a frame that came is taken again
 19 300 one mask serves two versions of tensors
 20 100 a range lets the ring of frames go
 21 100 ranges tell acceptance only
-22 100 a path that carries less is not found
+22 400 a path that carries less is not found
 23 100 a deadline is in the past while a transmit is out
 24 300 a HELLO that nobody signed ends a session
 25 300 the keys of the step before are forgotten too early
-28 200 the silence of a peer that was told of is a deadline still
+28 300 the silence of a peer that was told of is a deadline still
 29 300 a HELLO that waits in its link is a deadline'
 
 fail=0

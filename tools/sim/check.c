@@ -9,6 +9,7 @@
 #define INPUT_FRAMES   400u
 #define NEEDLESS_PART  10u
 #define NEEDLESS_SLACK 5u
+#define SPURIOUS_SLACK 12u
 
 /* The cumulative ack has not passed an unaccepted message, so its sender asks on. */
 void sim_check_held(sim_world *w) {
@@ -72,6 +73,28 @@ static void check_needless(sim_party *p, const uvcc_session_stats *st) {
     if (st->retransmissions > st->messages / NEEDLESS_PART + NEEDLESS_SLACK)
         sim_fail(w, "party %u sends %llu frames again that came, of %llu messages", p->index,
                  (unsigned long long)st->retransmissions, (unsigned long long)st->messages);
+}
+
+/* What was sent needlessly is what came twice: no more is counted, and all but what the last ACKs
+ * would have told. */
+void sim_check_spurious(sim_world *w) {
+    uint64_t off = SIM_BIT(SIM_DUPLICATE) | SIM_BIT(SIM_HOSTILE) | SIM_BIT(SIM_RESTART) |
+                   SIM_BIT(SIM_ALLOC) | SIM_BIT(SIM_CORRUPT) | SIM_BIT(SIM_TRUNCATE) |
+                   SIM_BIT(SIM_JOB_FAIL) | SIM_BIT(SIM_ACKS);
+    uint64_t spurious = 0, twice = 0;
+    if (!w->plan->datagram || (w->plan->faults & off) != 0 || w->out->aborts != 0)
+        return;
+    for (uint32_t i = 0; i < w->nodes; i++) {
+        uvcc_session_stats st;
+        if (w->party[i].s == NULL)
+            return;
+        uvcc_session_get_stats(w->party[i].s, &st);
+        spurious += st.spurious_retransmissions;
+        twice += st.frames_duplicate;
+    }
+    if (spurious > twice || twice > spurious + spurious / 8 + SPURIOUS_SLACK)
+        sim_fail(w, "%llu frames came twice, %llu were counted as sent needlessly",
+                 (unsigned long long)twice, (unsigned long long)spurious);
 }
 
 /* What the session counted is what its host did, and it took no more memory than it may. */

@@ -144,6 +144,9 @@ bool sim_transmit(sim_party *p) {
 
 /* ---- what the host does ---- */
 
+/* CLOSED comes so soon after what it waits for. */
+#define CLOSE_SLACK (100 * SIM_MS)
+
 sim_checkpoint *sim_kept_at(sim_party *p, uint32_t step) {
     for (unsigned i = 0; i < 2; i++)
         if (p->kept[i].step != 0 && p->kept[i].step == step)
@@ -269,18 +272,37 @@ static void on_ready(sim_party *p, const uvcc_event *e) {
         note_life(p, e->run);
 }
 
-/* One after the other, of a peer that may be silent: nothing that is told of is older than the
- * wait, and where nothing is wrong with network and hosts nobody is silent. */
+/* SILENT and HEARD take turns, and nobody is silent in a run without faults. */
 static void on_silence(sim_party *p, const uvcc_event *e) {
     sim_world *w = p->w;
-    const bool silent = e->kind == UVCC_EVENT_PEER_SILENT;
-    if (p->silent[e->peer % 3] == silent || e->peer == p->index || w->plan->silence_ns == 0)
-        sim_fail(w, "party %u: event %d of party %u out of place", p->index, e->kind, e->peer);
-    p->silent[e->peer % 3] = silent;
-    if (silent && e->since_ns > p->latest - w->plan->silence_ns)
-        sim_fail(w, "party %u: party %u is silent too early", p->index, e->peer);
-    if (silent && w->plan->faults == 0)
-        sim_fail(w, "party %u: party %u is silent, and nothing is wrong", p->index, e->peer);
+    bool silent = e->kind == UVCC_EVENT_PEER_SILENT;
+    if (w->plan->silence_ns == 0 || e->peer >= 3 || e->peer == p->index ||
+        p->silent[e->peer] == silent)
+        sim_fail(w, "party %u: event %d of party %u out of turn", p->index, e->kind, e->peer);
+    else if (silent && w->plan->faults == 0)
+        sim_fail(w, "party %u: party %u is silent without faults", p->index, e->peer);
+    else if (silent && (w->plan->faults & SIM_BIT(SIM_CLOCK_BACK)) == 0 &&
+             p->latest - e->since_ns < w->plan->silence_ns)
+        sim_fail(w, "party %u: party %u was called silent after %.3f s", p->index, e->peer,
+                 (double)(p->latest - e->since_ns) * 1e-9);
+    else
+        p->silent[e->peer] = silent;
+}
+
+static void on_closed(sim_party *p) {
+    sim_world *w = p->w;
+    uint64_t most = w->plan->close_ns != 0 ? w->plan->close_ns : 3 * SIM_S;
+    p->closed = true;
+    if (p->job_count != 0)
+        sim_fail(w, "party %u closed with jobs out", p->index);
+    if (p->close_at == 0 || p->aborted || w->back_ns != 0)
+        return;
+    uint64_t took = sim_now(w) - p->close_at;
+    if (took > most + CLOSE_SLACK)
+        sim_fail(w, "party %u took %.3f s to close", p->index, (double)took * 1e-9);
+    if (w->plan->faults == 0 && took > CLOSE_SLACK)
+        sim_fail(w, "party %u took %.3f s to close among peers that close", p->index,
+                 (double)took * 1e-9);
 }
 
 /* Every event is held to what may come then; an abort needs a cause among the faults. */
@@ -316,14 +338,12 @@ static void host_events(sim_party *p) {
             if (w->out->restarts == 0)
                 sim_fail(w, "party %u: party %u did not begin anew", p->index, e.peer);
             break;
+        case UVCC_EVENT_CLOSED:
+            on_closed(p);
+            break;
         case UVCC_EVENT_PEER_SILENT:
         case UVCC_EVENT_PEER_HEARD:
             on_silence(p, &e);
-            break;
-        case UVCC_EVENT_CLOSED:
-            p->closed = true;
-            if (p->job_count != 0)
-                sim_fail(w, "party %u closed with jobs out", p->index);
             break;
         default:
             break;
@@ -442,6 +462,7 @@ static void config(sim_party *p, uvcc_config *c) {
     c->links.rto_max_ns = plan->rto_max_ns;
     c->links.keepalive_ns = plan->keepalive_ns;
     c->links.silence_ns = plan->silence_ns;
+    c->limits.close_ns = plan->close_ns;
     c->resume.next_step = plan->first_step;
     c->resume.next_run = w->again != NULL ? w->again->life[w->life].run
                          : first          ? plan->next_run - (plan->next_run != 0 && p->index == 1)
@@ -491,9 +512,10 @@ void sim_bury(sim_party *p) {
         sim_fail(w, "party %u: %llu blocks are left after free", p->index,
                  (unsigned long long)p->mem.live_blocks);
     memset(p->slot, 0, sizeof p->slot);
-    memset(p->silent, 0, sizeof p->silent);
     p->wake = UVCC_NEVER;
     p->ready = p->closing = p->closed = p->aborted = p->resumed = false;
+    p->silent[0] = p->silent[1] = p->silent[2] = false;
+    p->close_at = 0;
     p->agreed = p->finished = p->given = 0;
 }
 

@@ -124,6 +124,21 @@ static void draw_paths(sim_plan *p) {
     }
 }
 
+/* How long peers may be silent, and how long a session waits at its end. A host that steps keeps a
+ * peer's clock: what was silence is not told with certainty then, but its events keep their order.
+ */
+static void draw_patience(sim_plan *p) {
+    sim_random r = sim_stream(p->seed, SIM_STREAM_PLAN + 52);
+    static const uint64_t ends[] = {0, 200 * SIM_MS, SIM_S, 10 * SIM_S};
+    uint64_t silence = 2 * SIM_S + sim_below(&r, 4 * SIM_S);
+    uint64_t shorter = 100 * SIM_MS << sim_below(&r, 6); /* sessions choose their PINGs */
+    if (p->keepalive_ns == 0 && sim_below(&r, 2) == 0)
+        silence = shorter;
+    bool watched = sim_below(&r, 2) == 0;
+    p->silence_ns = watched && p->keepalive_ns != UVCC_NEVER ? silence : 0;
+    p->close_ns = ends[sim_below(&r, 4)];
+}
+
 /* Every class of faults draws from a stream of its own, in any case: leaving one out, as minimising
  * does, must not change the others. */
 void sim_plan_draw(sim_plan *p, uint64_t seed, uint64_t without) {
@@ -156,14 +171,11 @@ void sim_plan_draw(sim_plan *p, uint64_t seed, uint64_t without) {
     p->rto_max_ns = sim_below(&r, 2) == 0 ? 0 : 500 * SIM_MS;
     uint64_t alive = sim_below(&r, 4);
     p->keepalive_ns = alive == 0 ? SIM_S : alive == 1 ? UVCC_NEVER : 0;
-    /* Silence draws by itself, and lets the sessions choose their PINGs: a quarter of it. */
-    sim_random own = sim_stream(seed, SIM_STREAM_PLAN + 90);
-    if (p->keepalive_ns == 0 && sim_below(&own, 2) == 0)
-        p->silence_ns = 100 * SIM_MS << sim_below(&own, 6);
     p->calm_at_ns = 100 * SIM_MS << sim_below(&r, 8);
     p->hostile_party = (uint8_t)sim_below(&r, 3);
     p->alloc_party = (uint8_t)sim_below(&r, 3);
     p->alloc_place = unit(&r);
     draw_link(p);
     draw_paths(p);
+    draw_patience(p);
 }

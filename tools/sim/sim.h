@@ -104,13 +104,13 @@ typedef struct sim_plan {
     bool small_credit;
     uint32_t first_step, next_run;
     uint64_t rto_initial_ns, rto_max_ns, keepalive_ns;
-    uint64_t silence_ns; /* 0: no peer's silence is told of */
     uint64_t calm_at_ns; /* when faults end */
     uvcc_fault_config link;
     uint8_t hostile_party, alloc_party;
     double alloc_place; /* which call fails, as a part of those of a run without faults */
     uint64_t alloc_at;  /* or exactly this one; 0: by alloc_place */
     uint8_t acks_party;
+    uint64_t silence_ns, close_ns;         /* as in the config */
     uint64_t path_at_ns, path_again_ns;    /* when longer packets vanish; when some do no more */
     uint32_t path_bytes, path_again_bytes; /* 0: none do */
     uint64_t bottleneck_bps, bottleneck_bytes; /* of a party's way out: its rate, its queue */

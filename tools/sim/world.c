@@ -280,6 +280,7 @@ static void close_all(sim_world *w) {
         if (rc != 0)
             sim_fail(w, "party %u: close says %d", p->index, rc);
         p->closing = true;
+        p->close_at = w->calm ? sim_now(w) : 0;
         sim_settle(p);
     }
 }
@@ -339,6 +340,8 @@ static void finish(sim_world *w) {
     w->out->injected += n.dropped + n.duplicated + n.reordered + n.corrupted + n.truncated +
                         n.stalls + n.disconnects;
     w->out->virtual_ns = sim_now(w);
+    if (!w->out->failed)
+        sim_check_spurious(w);
     for (uint32_t i = 0; i < w->nodes; i++) {
         sim_party *p = &w->party[i];
         if (p->s != NULL && !w->out->failed) {

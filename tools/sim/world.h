@@ -108,7 +108,6 @@ typedef struct sim_party {
     bool missed[3]; /* bytes came over that stream while there was no session */
     /* what the host knows */
     bool ready, closing, closed, aborted, resumed;
-    bool silent[3];                   /* a peer that the session called so */
     uint32_t agreed, finished, given; /* steps of the workload; given: bit per step */
     uint32_t base;                    /* first step of this session */
     uint32_t greatest_run;            /* UINT32_MAX: none yet */
@@ -117,7 +116,9 @@ typedef struct sim_party {
     uint64_t rebuild_at;
     /* counts */
     uint64_t inputs, frames_in, frames_since, frames_most, timers, reopened;
-    uint64_t dies_at; /* in a restart */
+    uint64_t dies_at;  /* in a restart */
+    bool silent[3];    /* as the events said */
+    uint64_t close_at; /* of a close in the calm; 0: none */
 } sim_party;
 
 typedef struct sim_use { /* of one PRG position */
@@ -198,6 +199,7 @@ void sim_script(sim_world *w);
 /* check.c */
 void sim_check_held(sim_world *w);
 void sim_check_path(sim_world *w);
+void sim_check_spurious(sim_world *w);
 void sim_check_end(sim_party *p);
 void sim_check_work(sim_party *p);
 
