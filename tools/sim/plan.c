@@ -134,6 +134,9 @@ static void draw_patience(sim_plan *p) {
     uint64_t shorter = 100 * SIM_MS << sim_below(&r, 6); /* sessions choose their PINGs */
     if (p->keepalive_ns == 0 && sim_below(&r, 2) == 0)
         silence = shorter;
+    /* A clock that steps back may hold a run up for an hour, with a timer at each quarter of it. */
+    if ((p->faults & SIM_BIT(SIM_CLOCK_BACK)) != 0 && silence < 2 * SIM_S)
+        silence = 2 * SIM_S;
     bool watched = sim_below(&r, 2) == 0;
     p->silence_ns = watched && p->keepalive_ns != UVCC_NEVER ? silence : 0;
     p->close_ns = ends[sim_below(&r, 4)];
