@@ -40,6 +40,9 @@ typedef struct uvcc_session uvcc_session;
 
 enum { UVCC_SUITE_CHACHA20_POLY1305 = 1, UVCC_SUITE_AES256_GCM = 2, UVCC_SUITES_ALL = 3 };
 
+/** Key encapsulation, by the ids of the HPKE registry. */
+enum { UVCC_KEM_NONE = 0, UVCC_KEM_X25519 = 0x0020 /**< DHKEM(X25519, HKDF-SHA256), RFC 9180 */ };
+
 /** Recorder hook: gets a log of everything that reaches the session, from which <uvcc/record.h>
  * repeats the run. THE LOG HOLDS THE SESSION'S SECRETS AND SHARES: pair secrets, seeds, random
  * bytes, private inputs. Keep it as you keep keys: mode 0600, encrypted at rest, destroyed when it
@@ -57,7 +60,7 @@ typedef struct uvcc_recorder {
 /** Who this party is, in which job, and by what its peers know it. uvcc_session_new() refuses with
  * UVCC_ERR_CONFIG, and names in the log, what was forgotten: a zero sid_job; a zero sign_seed,
  * unless secrets are provisioned and the audit is off; zero or equal pair_secrets, or with
- * exchange_x25519 zero or equal peer_sign_keys. */
+ * exchange_x25519 zero or equal peer_sign_keys; an unknown kem. */
 typedef struct uvcc_config_identity {
     uint8_t party;                /**< 0..2 */
     bool exchange_x25519;         /**< session keys from an X25519 exchange instead of pair_secret,
@@ -69,7 +72,10 @@ typedef struct uvcc_config_identity {
     uint8_t peer_sign_key[3][32]; /**< Ed25519 public keys, by party; all zero: that peer's AUDIT
                                        signatures are kept but not verified */
     uint8_t policy_hash[32];      /**< of what the parties agreed on outside; each AUDIT signs it */
-    uint64_t reserved[4];         /**< 0 */
+    uint64_t kem;         /**< a second key agreement whose secret goes into all keys, beside
+                               that of either exchange: UVCC_KEM_*, 0: none. The same at all
+                               three */
+    uint64_t reserved[3]; /**< 0 */
 } uvcc_config_identity;
 
 /** Which worker of the job this is. */
@@ -241,7 +247,7 @@ typedef enum uvcc_event_kind {
                                    uvcc_session_bundle() */
     UVCC_EVENT_MISMATCH = 13, /**< a HELLO in the name of `peer` does not fit ours; `text` is the
                                    field: version, sid_job, topology, position, program, key
-                                   exchange, run, suites, identity (signed by somebody else),
+                                   exchange, kem, run, suites, identity (signed by somebody else),
                                    pair_secret (the peer has another one).
                                    Nobody has proved who sent it, so the handshake waits on for one
                                    that fits; a host decides how long. Once per peer and field

@@ -37,6 +37,9 @@ enum {
     AT_NEXT_RUN = 84,
     AT_N = 88,
     AT_EPHEMERAL = 120,
+    AT_KEM = 152,    /* with a second key agreement alone: its id, */
+    AT_EK_LEN = 154, /* the length of the encapsulation key (0: of party 2, who needs none), */
+    AT_EK = 156,     /* and the key */
 };
 
 /* HELLO 2. */
@@ -46,6 +49,8 @@ enum {
     AT_RUN = 4, /* then the step */
     AT_HASH = 12,
     AT_PROOF = 44,
+    AT_CT_LEN = 108, /* for a party of lower index, with a second key agreement alone */
+    AT_CT = 110,
 };
 
 static bool all_zero(const uint8_t *p, size_t n) {
@@ -57,6 +62,21 @@ static bool all_zero(const uint8_t *p, size_t n) {
 
 static bool x25519(const uvcci_hello *h) {
     return h->cfg.exchange == UVCCI_EXCHANGE_X25519;
+}
+
+static const uvcci_kem *kem_of(const uvcci_hello *h) {
+    return uvcci_kem_of(h->cfg.kem);
+}
+
+/* HELLO 1 of `party`, and HELLO 2 of `src` to `dst`: how long they are in this job. */
+static size_t hello1_len(const uvcci_hello *h, uint8_t party) {
+    const uvcci_kem *k = kem_of(h);
+    return k == NULL ? UVCCI_HELLO1_BYTES : AT_EK + (party < 2 ? k->ek_bytes : 0u);
+}
+
+static size_t hello2_len(const uvcci_hello *h, uint8_t src, uint8_t dst) {
+    const uvcci_kem *k = kem_of(h);
+    return k == NULL || src < dst ? UVCCI_HELLO2_BYTES : AT_CT + (size_t)k->ct_bytes;
 }
 
 static uint8_t other_peer(const uvcci_hello *h, uint8_t peer) {
@@ -83,7 +103,15 @@ static int write_hello1(uvcci_hello *h) {
     uvcci_put32(&w, c->next_run);
     uvcci_put(&w, c->n, 32);
     assert(!w.bad && w.len == AT_EPHEMERAL); /* provisioned: the rest stays zero */
-    return x25519(h) ? uvcci_x25519_public(c->ephemeral, h->hello1 + AT_EPHEMERAL) : 0;
+    int err = x25519(h) ? uvcci_x25519_public(c->ephemeral, h->hello1 + AT_EPHEMERAL) : 0;
+    const uvcci_kem *k = kem_of(h);
+    if (err != 0 || k == NULL)
+        return err;
+    uvcci_st16(h->hello1 + AT_KEM, k->id);
+    uvcci_st16(h->hello1 + AT_EK_LEN, (uint16_t)(hello1_len(h, c->party) - AT_EK));
+    if (c->party == 2)
+        return 0;
+    return k->keypair(c->kem_seed[c->party], h->hello1 + AT_EK, h->kem_dk);
 }
 
 /* ---- repetition ---- */
@@ -115,8 +143,8 @@ static void advance(uvcci_hello *h, uvcci_hello_peer *p, uvcci_hello_state state
 
 const char *uvcci_hello_field_name(uvcci_hello_field field) {
     static const char *const names[UVCCI_FIELD_COUNT] = {
-        "nothing",      "version", "sid_job", "topology", "position",   "program",
-        "key exchange", "run",     "suites",  "identity", "pair_secret"};
+        "nothing",      "version", "sid_job", "topology", "position", "program",
+        "key exchange", "kem",     "run",     "suites",   "identity", "pair_secret"};
     assert((unsigned)field < UVCCI_FIELD_COUNT);
     return names[field];
 }
@@ -126,7 +154,8 @@ static int mismatch(uvcci_hello *h, uvcci_hello_field field) {
     return UVCC_ERR_MISMATCH;
 }
 
-static uvcci_hello_field hello1_fault(const uvcci_hello *h, uint8_t peer, const uint8_t *in) {
+static uvcci_hello_field hello1_fault(const uvcci_hello *h, uint8_t peer, const uint8_t *in,
+                                      size_t len) {
     if (in[AT_VERSION] != VERSION)
         return UVCCI_FIELD_VERSION;
     if (memcmp(in + AT_SID_JOB, h->hello1 + AT_SID_JOB, 32) != 0)
@@ -139,6 +168,8 @@ static uvcci_hello_field hello1_fault(const uvcci_hello *h, uint8_t peer, const 
         return UVCCI_FIELD_PROGRAM;
     if (all_zero(in + AT_EPHEMERAL, 32) == x25519(h))
         return UVCCI_FIELD_EXCHANGE;
+    if (len != hello1_len(h, peer) || (kem_of(h) != NULL && uvcci_ld16(in + AT_KEM) != h->cfg.kem))
+        return UVCCI_FIELD_KEM;
     if (uvcci_ld32(in + AT_NEXT_RUN) >= UVCCI_RUN_LIMIT)
         return UVCCI_FIELD_RUN;
     const uint8_t *third = h->peer[other_peer(h, peer)].hello1;
@@ -148,40 +179,66 @@ static uvcci_hello_field hello1_fault(const uvcci_hello *h, uint8_t peer, const 
     return common == 0 ? UVCCI_FIELD_SUITES : UVCCI_FIELD_NONE;
 }
 
-static void hash_in_order(bool first, const uint8_t *mine, const uint8_t *theirs, size_t len,
-                          uint8_t out[32]) {
-    uvcci_sha256 s;
-    uvcci_sha256_init(&s);
-    uvcci_sha256_update(&s, first ? mine : theirs, len);
-    uvcci_sha256_update(&s, first ? theirs : mine, len);
-    uvcci_sha256_final(&s, out);
+/* Of both HELLO 1, the lower party's first. */
+static void hash_hello1(const uvcci_hello *h, uint8_t peer, const uint8_t *their1,
+                        uvcci_sha256 *sha) {
+    const uint8_t me = h->cfg.party;
+    uvcci_sha256_init(sha);
+    if (me < peer)
+        uvcci_sha256_update(sha, h->hello1, hello1_len(h, me));
+    uvcci_sha256_update(sha, their1, hello1_len(h, peer));
+    if (me > peer)
+        uvcci_sha256_update(sha, h->hello1, hello1_len(h, me));
 }
 
-#define LABEL        "UVCC_HELLO_V2"
-#define PROVED_BYTES (sizeof LABEL - 1 + 2 * UVCCI_HELLO1_BYTES + 1 + 8 + 64 + 1)
+/* No text with a second key agreement is one without: HELLO 1 begins with its number. */
+#define LABEL     "UVCC_HELLO_V2"
+#define LABEL_KEM "/KEM"
+#define PROVED_MAX                                                                                 \
+    (sizeof LABEL LABEL_KEM - 1 + 2 * UVCCI_HELLO1_MAX + 1 + 8 + 64 + 1 + 2 + UVCCI_KEM_CT_MAX)
 
-/* What `signer` proves in its HELLO 2 of the pair of us and `peer`, whose HELLO 1 is their1. */
-static void write_proved(const uvcci_hello *h, uint8_t peer, const uint8_t *their1,
-                         const uint8_t *hello2, uint8_t signer, uint8_t out[PROVED_BYTES]) {
-    uint8_t me = h->cfg.party;
+/* What `signer` proves in its HELLO 2 of the pair of us and `peer`, whose HELLO 1 is their1; its
+ * length. */
+static size_t write_proved(const uvcci_hello *h, uint8_t peer, const uint8_t *their1,
+                           const uint8_t *hello2, uint8_t signer, uint8_t out[PROVED_MAX]) {
+    uint8_t me = h->cfg.party, to = signer == me ? peer : me;
     bool first = me < peer;
-    uvcci_writer w = uvcci_writer_on(out, PROVED_BYTES);
+    const uint8_t a = first ? me : peer, b = first ? peer : me;
+    uvcci_writer w = uvcci_writer_on(out, PROVED_MAX);
     uvcci_put(&w, LABEL, sizeof LABEL - 1);
-    uvcci_put(&w, first ? h->hello1 : their1, UVCCI_HELLO1_BYTES);
-    uvcci_put(&w, first ? their1 : h->hello1, UVCCI_HELLO1_BYTES);
+    if (kem_of(h) != NULL)
+        uvcci_put(&w, LABEL_KEM, sizeof LABEL_KEM - 1);
+    uvcci_put(&w, first ? h->hello1 : their1, hello1_len(h, a));
+    uvcci_put(&w, first ? their1 : h->hello1, hello1_len(h, b));
     uvcci_put8(&w, hello2[AT_SUITE]);
     uvcci_put(&w, hello2 + AT_RUN, 8);
-    uvcci_put(&w, h->cfg.identity[first ? me : peer], 32);
-    uvcci_put(&w, h->cfg.identity[first ? peer : me], 32);
+    uvcci_put(&w, h->cfg.identity[a], 32);
+    uvcci_put(&w, h->cfg.identity[b], 32);
     uvcci_put8(&w, signer);
-    assert(!w.bad && w.len == PROVED_BYTES);
+    uvcci_put(&w, hello2 + AT_CT_LEN, hello2_len(h, signer, to) - UVCCI_HELLO2_BYTES);
+    assert(!w.bad);
+    return w.len;
 }
 
 /* A proof by the pair's secret: an HMAC, then zeros. */
-static void write_mac(const uvcci_hello *h, uint8_t peer, const uint8_t text[PROVED_BYTES],
+static void write_mac(const uvcci_hello *h, uint8_t peer, const uint8_t *text, size_t len,
                       uint8_t proof[64]) {
-    uvcci_hmac_once(h->proof_key[peer], 32, text, PROVED_BYTES, proof);
+    uvcci_hmac_once(h->proof_key[peer], 32, text, len, proof);
     memset(proof + 32, 0, 32);
+}
+
+/* A secret for the peer's encapsulation key, if we are the higher of the two. Another key than
+ * before, after a handshake that began again, gets another one. */
+static void encapsulate(uvcci_hello *h, uint8_t peer) {
+    const uvcci_kem *k = kem_of(h);
+    uvcci_hello_peer *p = &h->peer[peer];
+    if (k == NULL || h->cfg.party < peer)
+        return;
+    uint8_t seed[32];
+    uvcci_hmac_once(h->cfg.kem_seed[peer], 32, p->hello1 + AT_EK, k->ek_bytes, seed);
+    uvcci_st16(p->hello2 + AT_CT_LEN, k->ct_bytes);
+    p->kem_out = k->encapsulate(p->hello1 + AT_EK, seed, p->hello2 + AT_CT, p->kem_ss) == 0;
+    uvcci_wipe(seed, sizeof seed);
 }
 
 static void write_hello2(uvcci_hello *h, uint8_t peer) {
@@ -192,63 +249,104 @@ static void write_hello2(uvcci_hello *h, uint8_t peer) {
     uvcci_st16(m + AT_ZERO, 0);
     uvcci_st32(m + AT_RUN, h->run);
     uvcci_st32(m + AT_RUN + 4, h->step);
-    hash_in_order(h->cfg.party < peer, h->hello1, p->hello1, UVCCI_HELLO1_BYTES, m + AT_HASH);
-    uint8_t text[PROVED_BYTES];
-    write_proved(h, peer, p->hello1, m, h->cfg.party, text);
+    uvcci_sha256 sha;
+    hash_hello1(h, peer, p->hello1, &sha);
+    uvcci_sha256_final(&sha, m + AT_HASH);
+    encapsulate(h, peer);
+    uint8_t text[PROVED_MAX];
+    size_t len = write_proved(h, peer, p->hello1, m, h->cfg.party, text);
     if (x25519(h))
-        uvcci_sign(h->cfg.sign_sk, text, sizeof text, m + AT_PROOF);
+        uvcci_sign(h->cfg.sign_sk, text, len, m + AT_PROOF);
     else
-        write_mac(h, peer, text, m + AT_PROOF);
+        write_mac(h, peer, text, len, m + AT_PROOF);
 }
 
 /* False: it is forged, or of a peer with another secret or identity. */
-static bool proof_verifies(const uvcci_hello *h, uint8_t peer, const uint8_t text[PROVED_BYTES],
+static bool proof_verifies(const uvcci_hello *h, uint8_t peer, const uint8_t *text, size_t len,
                            const uint8_t proof[64]) {
     if (x25519(h))
-        return uvcci_sign_verify(h->cfg.identity[peer], text, PROVED_BYTES, proof) == 0;
+        return uvcci_sign_verify(h->cfg.identity[peer], text, len, proof) == 0;
     uint8_t want[64];
-    write_mac(h, peer, text, want);
+    write_mac(h, peer, text, len, want);
     return uvcci_ct_equal(want, proof, 64);
 }
 
 /* The peer's HELLO 2 over our HELLO 1 and `their1`. */
 static bool hello2_verifies(uvcci_hello *h, uint8_t peer, const uint8_t *their1, const uint8_t *in,
                             uint64_t now) {
-    uint8_t hash[32], text[PROVED_BYTES];
-    hash_in_order(h->cfg.party < peer, h->hello1, their1, UVCCI_HELLO1_BYTES, hash);
+    uint8_t hash[32], text[PROVED_MAX];
+    uvcci_sha256 sha;
+    hash_hello1(h, peer, their1, &sha);
+    uvcci_sha256_final(&sha, hash);
+    if (h->cfg.party < peer && kem_of(h) != NULL &&
+        uvcci_ld16(in + AT_CT_LEN) != kem_of(h)->ct_bytes)
+        return false;
     if (in[AT_ZERO] != 0 || in[AT_ZERO + 1] != 0 || memcmp(in + AT_HASH, hash, 32) != 0)
         return false;
     /* Anyone who listens can get this far, and a proof is dear. */
     uint64_t each = h->cfg.repeat_ns / FORGED_MAX;
     if (!uvcci_pace_has(h->forged[peer], h->cfg.repeat_ns - each, now))
         return false;
-    write_proved(h, peer, their1, in, peer, text);
-    if (proof_verifies(h, peer, text, in + AT_PROOF))
+    size_t len = write_proved(h, peer, their1, in, peer, text);
+    if (proof_verifies(h, peer, text, len, in + AT_PROOF))
         return true;
     uvcci_pace_spend(&h->forged[peer], each, now);
     return false;
 }
 
-/* Keys of the pair and what HELLO 3 says, once both HELLO 2 are known. */
+/* The second secret, and the hash of all that it and the first hang on: both HELLO 1, which hold
+ * ephemerals, encapsulation key and N, and the ciphertext. */
+static int kem_secret(uvcci_hello *h, uint8_t peer, const uint8_t *their2, uint8_t ss[32],
+                      uint8_t transcript[32]) {
+    const uvcci_kem *k = kem_of(h);
+    const uvcci_hello_peer *p = &h->peer[peer];
+    const bool ours = h->cfg.party > peer; /* the ciphertext */
+    const uint8_t *tail = (ours ? p->hello2 : their2) + AT_CT_LEN;
+    uvcci_sha256 sha;
+    hash_hello1(h, peer, p->hello1, &sha);
+    uvcci_sha256_update(&sha, tail, 2u + k->ct_bytes);
+    uvcci_sha256_final(&sha, transcript);
+    if (!ours)
+        return k->decapsulate(h->kem_dk, h->hello1 + AT_EK, tail + 2, ss);
+    memcpy(ss, p->kem_ss, 32);
+    return p->kem_out ? 0 : UVCC_ERR_AUTH;
+}
+
+/* Keys of the pair and what HELLO 3 says, once both HELLO 2 are known. UVCC_ERR_AUTH: what the peer
+ * proved gives no secret; h->field says what. */
 static int derive(uvcci_hello *h, uint8_t peer, const uint8_t *their2) {
     uvcci_hello_peer *p = &h->peer[peer];
-    uint8_t me = h->cfg.party, shared[32], k_ab[32];
-    const uint8_t *ikm = h->cfg.secret[peer], *their_n = p->hello1 + AT_N;
+    uint8_t me = h->cfg.party, secret[2][32], k_ab[32], transcript[32];
     bool first = me < peer;
-    if (x25519(h)) {
-        int err = uvcci_x25519_shared(h->cfg.ephemeral, p->hello1 + AT_EPHEMERAL, shared);
-        if (err != 0)
-            return err;
-        ikm = shared;
+    const uint8_t *their_n = p->hello1 + AT_N, *n_a = first ? h->cfg.n : their_n,
+                  *n_b = first ? their_n : h->cfg.n;
+    const uint8_t a = first ? me : peer, b = first ? peer : me;
+    memcpy(secret[0], h->cfg.secret[peer], 32);
+    h->field = UVCCI_FIELD_EXCHANGE;
+    int err =
+        x25519(h) ? uvcci_x25519_shared(h->cfg.ephemeral, p->hello1 + AT_EPHEMERAL, secret[0]) : 0;
+    if (err == 0 && kem_of(h) != NULL) {
+        h->field = UVCCI_FIELD_KEM;
+        err = kem_secret(h, peer, their2, secret[1], transcript);
+        if (err == 0)
+            uvcci_derive_hybrid_key(n_a, n_b, secret[0], secret[1], transcript, h->cfg.kem, h->run,
+                                    a, b, k_ab);
+    } else if (err == 0) {
+        uvcci_derive_session_key(n_a, n_b, secret[0], h->cfg.sid_job, h->run, a, b, k_ab);
     }
-    uvcci_derive_session_key(first ? h->cfg.n : their_n, first ? their_n : h->cfg.n, ikm,
-                             h->cfg.sid_job, h->run, first ? me : peer, first ? peer : me, k_ab);
-    uvcci_derive_prk(h->cfg.sid_sub, k_ab, p->prk);
+    if (err == 0) {
+        h->field = UVCCI_FIELD_NONE;
+        uvcci_derive_prk(h->cfg.sid_sub, k_ab, p->prk);
+        uvcci_sha256 sha;
+        uvcci_sha256_init(&sha);
+        uvcci_sha256_update(&sha, first ? p->hello2 : their2, hello2_len(h, a, b));
+        uvcci_sha256_update(&sha, first ? their2 : p->hello2, hello2_len(h, b, a));
+        p->hello3[0] = HELLO3;
+        uvcci_sha256_final(&sha, p->hello3 + 1);
+    }
     uvcci_wipe(k_ab, sizeof k_ab);
-    uvcci_wipe(shared, sizeof shared);
-    p->hello3[0] = HELLO3;
-    hash_in_order(first, p->hello2, their2, UVCCI_HELLO2_BYTES, p->hello3 + 1);
-    return 0;
+    uvcci_wipe(secret, sizeof secret);
+    return err;
 }
 
 /* Both HELLO 1 are here: the greatest run, the least step, the highest suite of all three. */
@@ -288,13 +386,11 @@ static int take_hello2(uvcci_hello *h, uint8_t peer, const uint8_t *in, uint64_t
     if (!hello2_verifies(h, peer, p->hello1, in, now))
         return mismatch(h, x25519(h) ? UVCCI_FIELD_IDENTITY : UVCCI_FIELD_SECRET);
     int err = derive(h, peer, in);
-    if (err == UVCC_ERR_AUTH) { /* the peer itself signed it */
-        h->field = UVCCI_FIELD_EXCHANGE;
+    if (err == UVCC_ERR_AUTH) /* the peer itself proved it */
         return UVCC_ERR_PROTOCOL;
-    }
     if (err != 0)
         return err;
-    memcpy(p->their2, in, UVCCI_HELLO2_BYTES);
+    memcpy(p->their2, in, hello2_len(h, peer, h->cfg.party));
     p->pending = (uint8_t)((p->pending & ~BIT(HELLO1)) | BIT(HELLO3));
     advance(h, p, UVCCI_HELLO_WAIT3, now);
     return 0;
@@ -304,13 +400,13 @@ static int take_hello2(uvcci_hello *h, uint8_t peer, const uint8_t *in, uint64_t
  * answered, one that differs is a peer that restarted (stale) or nobody's. One that we cannot
  * agree with is told and not kept: nobody has proved it, so it ends nothing. The second first one
  * makes us agree, and then HELLO 2s that came early are taken. */
-static int input_hello1(uvcci_hello *h, uint8_t peer, const uint8_t *in, uint64_t now) {
+static int input_hello1(uvcci_hello *h, uint8_t peer, const uint8_t *in, size_t len, uint64_t now) {
     uvcci_hello_peer *p = &h->peer[peer];
     if (in[AT_PARTY] != peer) { /* ours, reflected, or from another link */
         h->ignored++;
         return 0;
     }
-    if (memcmp(in, p->hello1, UVCCI_HELLO1_BYTES) == 0) {
+    if (len == hello1_len(h, peer) && memcmp(in, p->hello1, len) == 0) {
         /* The peer lacks our HELLO 2, or even our HELLO 1; see the invariant above. */
         h->ignored++;
         if (h->agreed) {
@@ -319,7 +415,7 @@ static int input_hello1(uvcci_hello *h, uint8_t peer, const uint8_t *in, uint64_
         }
         return 0;
     }
-    uvcci_hello_field fault = hello1_fault(h, peer, in);
+    uvcci_hello_field fault = hello1_fault(h, peer, in, len);
     if (h->agreed) {
         h->other_n++;
         if (fault != UVCCI_FIELD_NONE) {
@@ -327,7 +423,7 @@ static int input_hello1(uvcci_hello *h, uint8_t peer, const uint8_t *in, uint64_
         } else if (p->state < UVCCI_HELLO_WAIT3) {
             h->stale = true;
         } else {
-            memcpy(p->other1, in, UVCCI_HELLO1_BYTES);
+            memcpy(p->other1, in, len);
             p->pending |= BIT(HELLO1);
         }
     }
@@ -335,7 +431,7 @@ static int input_hello1(uvcci_hello *h, uint8_t peer, const uint8_t *in, uint64_
         return mismatch(h, fault);
     if (h->agreed)
         return 0;
-    memcpy(p->hello1, in, UVCCI_HELLO1_BYTES);
+    memcpy(p->hello1, in, len);
     p->pending |= BIT(HELLO1); /* it has just started: our first one may have met nobody */
     if (h->peer[other_peer(h, peer)].hello1[0] == 0)
         return 0;
@@ -354,12 +450,12 @@ static int input_hello1(uvcci_hello *h, uint8_t peer, const uint8_t *in, uint64_
 static int input_hello2(uvcci_hello *h, uint8_t peer, const uint8_t *in, uint64_t now) {
     uvcci_hello_peer *p = &h->peer[peer];
     if (!h->agreed) { /* the other peer's HELLO 1 is late: looked at when it is here */
-        memcpy(p->early2, in, UVCCI_HELLO2_BYTES);
+        memcpy(p->early2, in, hello2_len(h, peer, h->cfg.party));
         return 0;
     }
     if (p->state == UVCCI_HELLO_WAIT2)
         return take_hello2(h, peer, in, now);
-    if (memcmp(in, p->their2, UVCCI_HELLO2_BYTES) == 0) {
+    if (memcmp(in, p->their2, hello2_len(h, peer, h->cfg.party)) == 0) {
         h->ignored++;
         p->pending |= BIT(HELLO3); /* again: the peer repeats HELLO 2 until HELLO 3 comes */
         return 0;
@@ -385,6 +481,10 @@ static int input_hello3(uvcci_hello *h, uvcci_hello_peer *p, const uint8_t *in, 
             uvcci_wipe(h->cfg.ephemeral, sizeof h->cfg.ephemeral);
             uvcci_wipe(h->cfg.sign_sk, sizeof h->cfg.sign_sk);
             uvcci_wipe(h->cfg.secret, sizeof h->cfg.secret);
+            uvcci_wipe(h->cfg.kem_seed, sizeof h->cfg.kem_seed);
+            uvcci_wipe(h->kem_dk, sizeof h->kem_dk);
+            for (uint8_t i = 0; i < UVCC_PARTIES; i++)
+                uvcci_wipe(h->peer[i].kem_ss, sizeof h->peer[i].kem_ss);
         }
     } else {
         h->ignored++;
@@ -392,14 +492,22 @@ static int input_hello3(uvcci_hello *h, uvcci_hello_peer *p, const uint8_t *in, 
     return 0;
 }
 
+/* Of whatever job: without a second key agreement, or with the encapsulation key that it names. */
+static bool is_hello1(const uint8_t *in, size_t len) {
+    if (len < UVCCI_HELLO1_BYTES || in[0] != HELLO1)
+        return false;
+    return len == UVCCI_HELLO1_BYTES || (len >= AT_EK && uvcci_ld16(in + AT_KEM) != 0 &&
+                                         uvcci_ld16(in + AT_EK_LEN) == len - AT_EK);
+}
+
 int uvcci_hello_input(uvcci_hello *h, uint8_t peer, const uint8_t *payload, size_t len, bool sealed,
                       uint64_t now) {
     assert(peer < UVCC_PARTIES && peer != h->cfg.party);
     uvcci_hello_peer *p = &h->peer[peer];
     uint8_t kind = len == 0 ? 0 : payload[0];
-    if (kind == HELLO1 && len == UVCCI_HELLO1_BYTES && !sealed)
-        return input_hello1(h, peer, payload, now);
-    if (kind == HELLO2 && len == UVCCI_HELLO2_BYTES && !sealed)
+    if (kind == HELLO1 && is_hello1(payload, len) && !sealed)
+        return input_hello1(h, peer, payload, len, now);
+    if (kind == HELLO2 && len == hello2_len(h, peer, h->cfg.party) && !sealed)
         return input_hello2(h, peer, payload, now);
     if (kind == HELLO3 && len == UVCCI_HELLO3_BYTES && sealed)
         return input_hello3(h, p, payload, now);
@@ -410,9 +518,9 @@ int uvcci_hello_input(uvcci_hello *h, uint8_t peer, const uint8_t *payload, size
 int uvcci_hello_foreign(uvcci_hello *h, uint8_t peer, const uint8_t *payload, size_t len) {
     assert(peer < UVCC_PARTIES && peer != h->cfg.party);
     h->ignored++;
-    if (len != UVCCI_HELLO1_BYTES || payload[0] != HELLO1 || payload[AT_PARTY] != peer)
+    if (!is_hello1(payload, len) || payload[AT_PARTY] != peer)
         return 0;
-    uvcci_hello_field fault = hello1_fault(h, peer, payload);
+    uvcci_hello_field fault = hello1_fault(h, peer, payload, len);
     /* What is not in the tag will be said under the right one. */
     return fault == UVCCI_FIELD_NONE || fault > UVCCI_FIELD_POSITION ? 0 : mismatch(h, fault);
 }
@@ -436,10 +544,13 @@ static bool keys_fit(const uvcci_hello_config *c, uint8_t a, uint8_t b) {
     return memcmp(id[c->party], c->sign_sk + 32, 32) == 0;
 }
 
+/* The configuration is judged before anything is kept of it. With provisioned keys there are no
+ * identities: zeros stand for them in what is proved. */
 int uvcci_hello_init(uvcci_hello *h, const uvcci_hello_config *cfg, uint64_t now) {
     if (cfg->party >= UVCC_PARTIES || cfg->suites == 0 || (cfg->suites & ~SUITES_KNOWN) != 0 ||
         cfg->next_run >= UVCCI_RUN_LIMIT || cfg->repeat_ns == 0 ||
-        cfg->repeat_ns > UVCC_NEVER / BACKOFF_MAX)
+        cfg->repeat_ns > UVCC_NEVER / BACKOFF_MAX ||
+        (cfg->kem != UVCCI_KEM_NONE && uvcci_kem_of(cfg->kem) == NULL))
         return UVCC_ERR_CONFIG;
     uint8_t a = (uint8_t)((cfg->party + 1) % UVCC_PARTIES),
             b = (uint8_t)((cfg->party + 2) % UVCC_PARTIES);
@@ -501,8 +612,7 @@ static bool goes(uvcci_hello *h, uint8_t peer, unsigned which, uint64_t now) {
     return true;
 }
 
-size_t uvcci_hello_poll(uvcci_hello *h, uint8_t peer, uint8_t out[UVCCI_HELLO1_BYTES], bool *sealed,
-                        uint64_t now) {
+size_t uvcci_hello_poll(uvcci_hello *h, uint8_t peer, uint8_t *out, bool *sealed, uint64_t now) {
     uvcci_hello_peer *p = &h->peer[peer];
     if (now >= p->next_repeat) {
         p->pending |= unconfirmed(p);
@@ -511,12 +621,12 @@ size_t uvcci_hello_poll(uvcci_hello *h, uint8_t peer, uint8_t out[UVCCI_HELLO1_B
     }
     *sealed = false;
     if (goes(h, peer, HELLO1, now)) {
-        memcpy(out, h->hello1, UVCCI_HELLO1_BYTES);
-        return UVCCI_HELLO1_BYTES;
+        memcpy(out, h->hello1, hello1_len(h, h->cfg.party));
+        return hello1_len(h, h->cfg.party);
     }
     if (goes(h, peer, HELLO2, now)) {
-        memcpy(out, p->hello2, UVCCI_HELLO2_BYTES);
-        return UVCCI_HELLO2_BYTES;
+        memcpy(out, p->hello2, hello2_len(h, h->cfg.party, peer));
+        return hello2_len(h, h->cfg.party, peer);
     }
     if (goes(h, peer, HELLO3, now)) {
         memcpy(out, p->hello3, UVCCI_HELLO3_BYTES);

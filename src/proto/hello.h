@@ -29,9 +29,13 @@
 #define UVCCI_HELLO_H
 
 #include "proto/crypto.h"
+#include "proto/kem.h"
 
+/* Without a second key agreement; and the most with one. */
 #define UVCCI_HELLO1_BYTES 152u
+#define UVCCI_HELLO1_MAX   (UVCCI_HELLO1_BYTES + 4u + UVCCI_KEM_EK_MAX)
 #define UVCCI_HELLO2_BYTES 108u
+#define UVCCI_HELLO2_MAX   (UVCCI_HELLO2_BYTES + 2u + UVCCI_KEM_CT_MAX)
 #define UVCCI_HELLO3_BYTES 33u
 #define UVCCI_RUN_LIMIT    (1u << 24) /* a run fits above the 40 bits of a seq's counter */
 
@@ -51,6 +55,8 @@ typedef struct uvcci_hello_config {
     uint8_t ephemeral[32];   /* X25519: secret, fresh random bytes of this (re)start */
     uint8_t sign_sk[64];     /* X25519: this party's Ed25519 secret key */
     uint8_t identity[3][32]; /* X25519: Ed25519 public keys by party, own one included */
+    uint16_t kem;            /* a second key agreement, UVCCI_KEM_*; the same at all three */
+    uint8_t kem_seed[3][32]; /* with it: secret, fresh random bytes of this (re)start */
     uint64_t repeat_ns;      /* first repetition; doubles up to 32 times that */
 } uvcci_hello_config;
 
@@ -63,6 +69,7 @@ typedef enum uvcci_hello_field {
     UVCCI_FIELD_POSITION,
     UVCCI_FIELD_PROGRAM,
     UVCCI_FIELD_EXCHANGE,
+    UVCCI_FIELD_KEM,
     UVCCI_FIELD_RUN,
     UVCCI_FIELD_SUITES,
     UVCCI_FIELD_IDENTITY, /* HELLO 2 is not signed by whom we expect */
@@ -80,23 +87,26 @@ typedef enum uvcci_hello_state {
 
 typedef struct uvcci_hello_peer {
     uvcci_hello_state state;
-    uint8_t hello1[UVCCI_HELLO1_BYTES]; /* theirs; first byte 0 until it is here */
-    uint8_t hello2[UVCCI_HELLO2_BYTES]; /* ours, from WAIT2 on */
-    uint8_t their2[UVCCI_HELLO2_BYTES]; /* theirs, from WAIT3 on */
+    uint8_t hello1[UVCCI_HELLO1_MAX];   /* theirs; first byte 0 until it is here */
+    uint8_t hello2[UVCCI_HELLO2_MAX];   /* ours, from WAIT2 on */
+    uint8_t their2[UVCCI_HELLO2_MAX];   /* theirs, from WAIT3 on */
     uint8_t prk[32];                    /* valid once keyed, until it is forgotten */
     uint8_t hello3[UVCCI_HELLO3_BYTES]; /* likewise; the same bytes both ways */
-    uint8_t early2[UVCCI_HELLO2_BYTES]; /* came before we could tell; 0...: none */
-    uint8_t other1[UVCCI_HELLO1_BYTES]; /* another HELLO 1, not believed; 0...: none */
+    uint8_t early2[UVCCI_HELLO2_MAX];   /* came before we could tell; 0...: none */
+    uint8_t kem_ss[32];                 /* encapsulated for it, while kem_out */
+    uint8_t other1[UVCCI_HELLO1_MAX];   /* another HELLO 1, not believed; 0...: none */
     uint64_t next_repeat, repeat_ns;
     uint8_t pending; /* bit i: HELLO i goes out at the next poll */
     bool answer1;    /* the next known HELLO 1 is answered by HELLO 1 too */
     bool reached;    /* the peer is known to be past HELLO 3 */
+    bool kem_out;    /* its encapsulation key is one that gives a secret */
     bool restarted;  /* it proved other1 by a HELLO 2 */
 } uvcci_hello_peer;
 
 typedef struct uvcci_hello {
     uvcci_hello_config cfg;
-    uint8_t hello1[UVCCI_HELLO1_BYTES];
+    uint8_t hello1[UVCCI_HELLO1_MAX];
+    uint8_t kem_dk[UVCCI_KEM_DK_MAX];
     uint8_t proof_key[3][32]; /* provisioned: of the HMAC in HELLO 2, by peer. No key comes of it */
     uvcci_hello_peer peer[3]; /* by party; own entry unused */
     bool agreed;              /* both HELLO 1 are here: run, step, suite are set */
@@ -111,8 +121,8 @@ typedef struct uvcci_hello {
 } uvcci_hello;
 
 /* UVCC_ERR_CONFIG: equal pair secrets; a zero identity, two equal ones, or one that is not
- * sign_sk's; suites without or with an unknown bit; an exchange, party, run or repeat_ns out of
- * range. UVCC_ERR_CRYPTO. */
+ * sign_sk's; suites without or with an unknown bit; an unknown kem; an exchange, party, run or
+ * repeat_ns out of range. UVCC_ERR_CRYPTO. */
 int uvcci_hello_init(uvcci_hello *h, const uvcci_hello_config *cfg, uint64_t now);
 void uvcci_hello_wipe(uvcci_hello *h);
 /* Begins a stale handshake again: forgets what came, keeps our HELLO 1, which goes out repeat_ns
@@ -134,11 +144,10 @@ int uvcci_hello_foreign(uvcci_hello *h, uint8_t peer, const uint8_t *payload, si
 void uvcci_hello_peer_passed(uvcci_hello *h, uint8_t peer);
 /* The peer's stream was (re)opened: send the present messages again at once. */
 void uvcci_hello_nudge(uvcci_hello *h, uint8_t peer, uint64_t now);
-/* Next payload to send to `peer` (<= 152 bytes): its length, 0 if none. *sealed: as a sealed
- * control frame. Up to three may be due at once, in order; a link holds one HELLO at a time, so
- * poll again when it has been transmitted. */
-size_t uvcci_hello_poll(uvcci_hello *h, uint8_t peer, uint8_t out[UVCCI_HELLO1_BYTES], bool *sealed,
-                        uint64_t now);
+/* Next payload to send to `peer` (<= UVCCI_HELLO1_MAX bytes): its length, 0 if none. *sealed: as a
+ * sealed control frame. Up to three may be due at once, in order; a link holds one HELLO at a time,
+ * so poll again when it has been transmitted. */
+size_t uvcci_hello_poll(uvcci_hello *h, uint8_t peer, uint8_t *out, bool *sealed, uint64_t now);
 /* Not after now while something is due, UVCC_NEVER when both peers are past. */
 uint64_t uvcci_hello_deadline(const uvcci_hello *h);
 uint64_t uvcci_hello_peer_deadline(const uvcci_hello *h, uint8_t peer);

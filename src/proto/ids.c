@@ -236,6 +236,32 @@ void uvcci_derive_session_key(const uint8_t n_a[32], const uint8_t n_b[32], cons
     uvcci_wipe(prk, sizeof prk);
 }
 
+/* Both secrets in one extraction (the combiner of draft-ietf-tls-hybrid-design and of NIST SP
+ * 800-56C): their lengths are fixed by the ids, so what is extracted says which is which. Its
+ * output is random to who lacks either of them, as long as HMAC-SHA256 extracts from the other; the
+ * transcript in the expansion ties it to the ciphertext and to both public keys, so that nobody
+ * who changes one gets keys that are related (Giacon, Heuer, Poettering, PKC 2018). */
+void uvcci_derive_hybrid_key(const uint8_t n_a[32], const uint8_t n_b[32], const uint8_t ss_1[32],
+                             const uint8_t ss_2[32], const uint8_t transcript[32], uint16_t kem,
+                             uint32_t run, uint8_t a, uint8_t b, uint8_t k_ab[32]) {
+    assert(a < b && kem != 0);
+    uint8_t salt[64], ikm[64], prk[32];
+    memcpy(salt, n_a, 32);
+    memcpy(salt + 32, n_b, 32);
+    memcpy(ikm, ss_1, 32);
+    memcpy(ikm + 32, ss_2, 32);
+    uvcci_hkdf_extract(salt, sizeof salt, ikm, sizeof ikm, prk);
+    input in;
+    begin_with_id(&in, "uvcc/hybrid", transcript);
+    uvcci_put16(&in.w, kem);
+    uvcci_put32(&in.w, run);
+    uvcci_put8(&in.w, a);
+    uvcci_put8(&in.w, b);
+    expand(prk, &in, k_ab, 32);
+    uvcci_wipe(ikm, sizeof ikm);
+    uvcci_wipe(prk, sizeof prk);
+}
+
 void uvcci_derive_proof_key(const uint8_t secret[32], const uint8_t sid_job[32], uint8_t a,
                             uint8_t b, uint8_t key[32]) {
     assert(a < b);

@@ -62,6 +62,11 @@ void uvcci_derive_leaf_salt(const uint8_t chain[32], uint64_t step, uint32_t run
 void uvcci_derive_session_key(const uint8_t n_a[32], const uint8_t n_b[32], const uint8_t ikm[32],
                               const uint8_t sid_job[32], uint32_t run, uint8_t a, uint8_t b,
                               uint8_t k_ab[32]);
+/* The same of two key agreements: kem is the second's id, `transcript` the hash of both HELLO 1 and
+ * the ciphertext. */
+void uvcci_derive_hybrid_key(const uint8_t n_a[32], const uint8_t n_b[32], const uint8_t ss_1[32],
+                             const uint8_t ss_2[32], const uint8_t transcript[32], uint16_t kem,
+                             uint32_t run, uint8_t a, uint8_t b, uint8_t k_ab[32]);
 /* Of the HMAC by which parties a < b prove that they have their pair's secret. */
 void uvcci_derive_proof_key(const uint8_t secret[32], const uint8_t sid_job[32], uint8_t a,
                             uint8_t b, uint8_t key[32]);

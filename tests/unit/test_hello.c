@@ -7,7 +7,11 @@
 #include "proto/ids.h"
 
 enum { REPEAT = 100 };
-static uvcci_exchange kinds[] = {UVCCI_EXCHANGE_PROVISIONED, UVCCI_EXCHANGE_X25519};
+/* With a second key agreement, and without. */
+enum { WITH_KEM = 2 };
+static uvcci_exchange kinds[] = {UVCCI_EXCHANGE_PROVISIONED, UVCCI_EXCHANGE_X25519,
+                                 (uvcci_exchange)(UVCCI_EXCHANGE_PROVISIONED | WITH_KEM),
+                                 (uvcci_exchange)(UVCCI_EXCHANGE_X25519 | WITH_KEM)};
 
 static uvcci_hello_config config(uint8_t party, uint64_t seed) {
     uvcci_hello_config c = {.party = party,
@@ -60,7 +64,7 @@ typedef struct msg {
     uint8_t src, dst, len;
     bool sealed, live;
     uint8_t key[32]; /* a sealed payload opens only where the same PRK is held */
-    uint8_t bytes[UVCCI_HELLO1_BYTES];
+    uint8_t bytes[UVCCI_HELLO1_MAX];
 } msg;
 
 typedef struct net {
@@ -99,7 +103,7 @@ static void push(net *n, uint8_t src, uint8_t dst, const uint8_t *p, size_t len,
 }
 
 static void flush(net *n, uint8_t p) {
-    uint8_t out[UVCCI_HELLO1_BYTES];
+    uint8_t out[UVCCI_HELLO1_MAX];
     bool sealed;
     for (uint8_t q = 0; q < 3; q++) {
         if (q == p)
@@ -145,7 +149,12 @@ static void open_net_of(net *n, uint64_t seed, uvcci_exchange kind) {
     n->seed = seed;
     n->delay = 1;
     for (uint8_t p = 0; p < 3; p++)
-        n->cfg[p] = kind == UVCCI_EXCHANGE_X25519 ? config_x(p, seed) : config(p, seed);
+        n->cfg[p] = (kind & 1) == UVCCI_EXCHANGE_X25519 ? config_x(p, seed) : config(p, seed);
+    for (uint8_t p = 0; p < 3 && (kind & WITH_KEM) != 0; p++) {
+        n->cfg[p].kem = UVCCI_KEM_X25519;
+        seed = seed * 3 + p + 177;
+        test_rand_bytes(&seed, n->cfg[p].kem_seed, sizeof n->cfg[p].kem_seed);
+    }
 }
 
 static void open_net(net *n, uint64_t seed) {
@@ -167,6 +176,8 @@ static void renew(net *n, uint8_t p) {
     test_rand_bytes(&n->seed, c->n, 32);
     if (c->exchange == UVCCI_EXCHANGE_X25519)
         test_rand_bytes(&n->seed, c->ephemeral, 32);
+    if (c->kem != 0)
+        test_rand_bytes(&n->seed, c->kem_seed, sizeof c->kem_seed);
     if (n->h[p].agreed && uvcci_hello_done(&n->h[p]))
         c->next_run = n->h[p].run + 1;
 }
@@ -830,7 +841,10 @@ static void vectors(void **state) {
 
         json_t *parties = json_object_get(c, "parties"), *pairs = json_object_get(c, "pairs"),
                *pair;
-        uint8_t h1[3][152], h2[2][108], h3[33], want[32], sk[3][64];
+        json_t *kem = json_object_get(c, "kem");
+        base.kem = (uint16_t)json_integer_value(kem);
+        uint8_t h1[3][UVCCI_HELLO1_MAX], h2[2][UVCCI_HELLO2_MAX], h3[33], want[32], sk[3][64];
+        size_t len1[3], len2[2];
         for (size_t p = 0; x && p < 3; p++) {
             uint8_t seed[32];
             test_hex_n(test_str(json_array_get(parties, p), "identity_seed"), seed, 32);
@@ -857,18 +871,23 @@ static void vectors(void **state) {
                 if (a == p || b == p)
                     test_hex_n(test_str(pair, "ikm"), mine.secret[a + b - p], 32);
             }
+            for (unsigned q = 0; base.kem != 0 && q < 3; q++)
+                test_hex_n(json_string_value(json_array_get(json_object_get(o, "kem_seed"), q)),
+                           mine.kem_seed[q], 32);
             assert_int_equal(uvcci_hello_init(&h[p], &mine, 0), 0);
-            test_hex_n(test_str(o, "hello1"), h1[p], 152);
+            len1[p] = strlen(test_str(o, "hello1")) / 2;
+            assert_true(len1[p] <= sizeof h1[p] && (base.kem != 0 || len1[p] == 152));
+            test_hex_n(test_str(o, "hello1"), h1[p], len1[p]);
         }
-        uint8_t out[152];
+        uint8_t out[UVCCI_HELLO1_MAX];
         bool sealed;
         for (uint8_t p = 0; p < 3; p++)
             for (uint8_t q = 0; q < 3; q++) {
                 if (p == q)
                     continue;
-                assert_int_equal(uvcci_hello_poll(&h[p], q, out, &sealed, 0), 152);
-                assert_memory_equal(out, h1[p], 152);
-                assert_int_equal(uvcci_hello_input(&h[p], q, h1[q], 152, false, 0), 0);
+                assert_int_equal(uvcci_hello_poll(&h[p], q, out, &sealed, 0), len1[p]);
+                assert_memory_equal(out, h1[p], len1[p]);
+                assert_int_equal(uvcci_hello_input(&h[p], q, h1[q], len1[q], false, 0), 0);
                 if (h[p].agreed) {
                     assert_int_equal(h[p].run, test_u64(c, "run"));
                     assert_int_equal(h[p].step, test_u64(c, "step"));
@@ -879,23 +898,28 @@ static void vectors(void **state) {
         json_array_foreach(pairs, k, pair) {
             uint8_t a = (uint8_t)test_u64(pair, "a"), b = (uint8_t)test_u64(pair, "b");
             uint8_t k_ab[32], ikm[32];
-            test_hex_n(test_str(pair, "hello2_a"), h2[0], 108);
-            test_hex_n(test_str(pair, "hello2_b"), h2[1], 108);
+            for (unsigned turn = 0; turn < 2; turn++) {
+                const char *hex = test_str(pair, turn == 0 ? "hello2_a" : "hello2_b");
+                len2[turn] = strlen(hex) / 2;
+                assert_true(len2[turn] <= sizeof h2[turn]);
+                test_hex_n(hex, h2[turn], len2[turn]);
+            }
             test_hex_n(test_str(pair, "hello3"), h3, 33);
             test_hex_n(test_str(pair, "ikm"), ikm, 32);
             uvcci_derive_session_key(h1[a] + 88, h1[b] + 88, ikm, base.sid_job,
                                      (uint32_t)test_u64(c, "run"), a, b, k_ab);
             test_hex_n(test_str(pair, "k_ab"), want, 32);
-            assert_memory_equal(k_ab, want, 32);
+            assert_true((memcmp(k_ab, want, 32) == 0) == (base.kem == 0));
             test_hex_n(test_str(pair, "prk"), want, 32);
             for (unsigned turn = 0; turn < 2; turn++) {
                 uvcci_hello *me = &h[turn == 0 ? a : b];
                 uint8_t peer = turn == 0 ? b : a;
-                while (uvcci_hello_poll(me, peer, out, &sealed, 0) == 152)
+                while (uvcci_hello_poll(me, peer, out, &sealed, 0) != 0 && out[0] == 1)
                     ;
-                assert_memory_equal(out, h2[turn], 108);
+                assert_memory_equal(out, h2[turn], len2[turn]);
                 assert_false(uvcci_hello_keyed(me, peer));
-                assert_int_equal(uvcci_hello_input(me, peer, h2[1 - turn], 108, false, 0), 0);
+                assert_int_equal(
+                    uvcci_hello_input(me, peer, h2[1 - turn], len2[1 - turn], false, 0), 0);
                 assert_true(uvcci_hello_keyed(me, peer));
                 assert_memory_equal(me->peer[peer].prk, want, 32);
                 assert_int_equal(uvcci_hello_poll(me, peer, out, &sealed, 0), 33);
@@ -1130,6 +1154,130 @@ static void forgets_secrets(void **state) {
     assert_false(holds(h, sizeof *h, shared[0], 32) || holds(h, sizeof *h, shared[1], 32));
 }
 
+/* ---- a second key agreement ---- */
+
+enum { KEM1 = 188, KEM2 = 142 }; /* HELLO 1 of parties 0 and 1, HELLO 2 of a higher party */
+
+static void to_wait2_kem(net *n, uvcci_exchange kind) {
+    open_net_of(n, 1, (uvcci_exchange)(kind | WITH_KEM));
+    for (uint8_t p = 0; p < 3; p++)
+        assert_int_equal(uvcci_hello_init(&n->h[p], &n->cfg[p], 0), 0);
+    for (uint8_t p = 0; p < 3; p++)
+        for (uint8_t q = 0; q < 3; q++)
+            if (p != q)
+                assert_int_equal(uvcci_hello_input(&n->h[p], q, n->h[q].hello1,
+                                                   q == 2 ? KEM1 - 32 : KEM1, false, 0),
+                                 0);
+}
+
+/* Who is without one, has another one, or another key's length is named, both ways. */
+static void kem_differs(void **state) {
+    (void)state;
+    for (unsigned kind = 0; kind < 2; kind++) {
+        net n, plain;
+        to_wait2_kem(&n, (uvcci_exchange)kind);
+        open_net_of(&plain, 1, (uvcci_exchange)kind);
+        uvcci_hello with, without;
+        assert_int_equal(uvcci_hello_init(&with, &n.cfg[0], 0), 0);
+        assert_int_equal(uvcci_hello_init(&without, &plain.cfg[1], 0), 0);
+        assert_int_equal(uvcci_hello_input(&with, 1, without.hello1, 152, false, 0),
+                         UVCC_ERR_MISMATCH);
+        assert_int_equal(with.field, UVCCI_FIELD_KEM);
+        assert_int_equal(uvcci_hello_input(&without, 0, with.hello1, KEM1, false, 0),
+                         UVCC_ERR_MISMATCH);
+        assert_int_equal(without.field, UVCCI_FIELD_KEM);
+        uint8_t m[KEM1 + 1000];
+        memcpy(m, n.h[1].hello1, KEM1);
+        uvcci_st16(m + 152, 0x0041); /* ML-KEM-768, one day */
+        uvcci_st16(m + 154, 1000);
+        assert_int_equal(uvcci_hello_input(&with, 1, m, 156 + 1000, false, 0), UVCC_ERR_MISMATCH);
+        assert_int_equal(with.field, UVCCI_FIELD_KEM);
+        assert_int_equal(with.ignored, 0);
+        assert_int_equal(uvcci_hello_input(&with, 1, m, 156 + 999, false, 0), 0); /* malformed */
+        assert_int_equal(with.ignored, 1);
+        assert_int_equal(with.peer[1].hello1[0], 0);
+    }
+    uvcci_hello h;
+    uvcci_hello_config c = config(1, 1);
+    c.kem = 0x0041;
+    assert_int_equal(uvcci_hello_init(&h, &c, 0), UVCC_ERR_CONFIG);
+}
+
+/* Every bit of a ciphertext and of its length is proved, in both exchanges; keys hang on both
+ * secrets. */
+static void kem_is_bound(void **state) {
+    (void)state;
+    for (unsigned kind = 0; kind < 2; kind++) {
+        net n;
+        to_wait2_kem(&n, (uvcci_exchange)kind);
+        uvcci_hello *h = &n.h[0];
+        uint64_t now = 0;
+        uint8_t m[KEM2];
+        for (size_t at = 44; at < KEM2; at++)
+            for (unsigned bit = 0; bit < 8; bit++) {
+                memcpy(m, n.h[1].peer[0].hello2, KEM2);
+                m[at] ^= (uint8_t)(1u << bit);
+                assert_int_equal(uvcci_hello_input(h, 1, m, KEM2, false, now), UVCC_ERR_MISMATCH);
+                assert_false(uvcci_hello_keyed(h, 1));
+                now += REPEAT;
+            }
+        assert_int_equal(uvcci_hello_input(h, 1, n.h[1].peer[0].hello2, 108, false, now), 0);
+        assert_false(uvcci_hello_keyed(h, 1)); /* without its end: ignored */
+        /* Another second secret, or another first one, is another PRK. */
+        uvcci_hello a = *h, b = *h, x = *h;
+        const uint8_t *right = n.h[1].peer[0].hello2;
+        b.kem_dk[5] ^= 0x10;
+        x.cfg.secret[1][0] ^= 1;
+        x.cfg.ephemeral[5] ^= 0x10;
+        assert_int_equal(uvcci_hello_input(&a, 1, right, KEM2, false, now), 0);
+        assert_int_equal(uvcci_hello_input(&b, 1, right, KEM2, false, now), 0);
+        assert_int_equal(uvcci_hello_input(&x, 1, right, KEM2, false, now), 0);
+        assert_memory_not_equal(a.peer[1].prk, b.peer[1].prk, 32);
+        assert_memory_not_equal(a.peer[1].prk, x.peer[1].prk, 32);
+        assert_int_equal(uvcci_hello_input(&n.h[1], 0, h->peer[1].hello2, 108, false, now), 0);
+        assert_memory_equal(a.peer[1].prk, n.h[1].peer[0].prk, 32);
+    }
+}
+
+/* Nothing that the second secret could be made of again is there once both peers are DONE. */
+static void kem_is_forgotten(void **state) {
+    (void)state;
+    net n;
+    open_net_of(&n, 1, (uvcci_exchange)(UVCCI_EXCHANGE_X25519 | WITH_KEM));
+    assert_true(run(&n, 100 * REPEAT));
+    for (uint8_t p = 0; p < 3; p++) {
+        static const uint8_t zero[32];
+        const uvcci_hello *h = &n.h[p];
+        for (uint8_t q = 0; q < 3; q++) { /* the decapsulation key is the seed here */
+            assert_false(holds(h, sizeof *h, n.cfg[p].kem_seed[q], 32));
+            assert_memory_equal(h->peer[q].kem_ss, zero, 32);
+        }
+        assert_memory_equal(h->kem_dk, zero, 32);
+    }
+}
+
+/* An encapsulation key that gives no secret, from a peer who proves it. */
+static void kem_gives_nothing(void **state) {
+    (void)state;
+    for (unsigned kind = 0; kind < 2; kind++) {
+        net n;
+        open_net_of(&n, 1, (uvcci_exchange)(kind | WITH_KEM));
+        for (uint8_t p = 0; p < 3; p++)
+            assert_int_equal(uvcci_hello_init(&n.h[p], &n.cfg[p], 0), 0);
+        memset(n.h[0].hello1 + 156, 0, 32);
+        for (uint8_t p = 0; p < 3; p++)
+            for (uint8_t q = 0; q < 3; q++)
+                if (p != q)
+                    assert_int_equal(uvcci_hello_input(&n.h[p], q, n.h[q].hello1,
+                                                       q == 2 ? KEM1 - 32 : KEM1, false, 0),
+                                     0);
+        assert_int_equal(uvcci_hello_input(&n.h[1], 0, n.h[0].peer[1].hello2, 108, false, 0),
+                         UVCC_ERR_PROTOCOL);
+        assert_int_equal(n.h[1].field, UVCCI_FIELD_KEM);
+        assert_false(uvcci_hello_keyed(&n.h[1], 0));
+    }
+}
+
 /* ---- a peer of a live party begins anew ---- */
 
 static void live(net *n, void **state) {
@@ -1263,6 +1411,7 @@ static struct CMUnitTest of_kind(const char *name, CMUnitTestFunction f, unsigne
     return (struct CMUnitTest){.name = name, .test_func = f, .initial_state = &kinds[kind]};
 }
 #define BOTH(f) of_kind(#f " (provisioned)", f, 0), of_kind(#f " (X25519)", f, 1)
+#define ALL(f)  BOTH(f), of_kind(#f " (provisioned, KEM)", f, 2), of_kind(#f " (X25519, KEM)", f, 3)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
@@ -1274,9 +1423,9 @@ int main(void) {
         cmocka_unit_test(reflection_and_order),
         cmocka_unit_test(tampered),
         cmocka_unit_test(another_n),
-        BOTH(lossless),
-        BOTH(lossy),
-        BOTH(restart_in_the_middle),
+        ALL(lossless),
+        ALL(lossy),
+        ALL(restart_in_the_middle),
         cmocka_unit_test(wrong_secret),
         cmocka_unit_test(back_off),
         cmocka_unit_test(asks_one_that_passed),
@@ -1288,9 +1437,13 @@ int main(void) {
         cmocka_unit_test(man_in_the_middle),
         cmocka_unit_test(small_order),
         cmocka_unit_test(forgets_secrets),
+        cmocka_unit_test(kem_differs),
+        cmocka_unit_test(kem_is_bound),
+        cmocka_unit_test(kem_is_forgotten),
+        cmocka_unit_test(kem_gives_nothing),
         BOTH(live_verifies_restart),
         BOTH(live_ignores_forgeries),
-        BOTH(restart_of_the_job),
+        ALL(restart_of_the_job),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -321,6 +321,47 @@ static void keep_line(void *user, uvcc_log_level level, const char *line) {
     memcpy(user, line, strlen(line) + 1);
 }
 
+static void tweak_kem(uvcc_config *c) {
+    c->identity.kem = UVCC_KEM_X25519;
+}
+static void tweak_x_kem(uvcc_config *c) {
+    keys_of(c);
+    c->identity.kem = UVCC_KEM_X25519;
+}
+
+/* With a second key agreement, in both exchanges, over good and bad networks. */
+static void completes_with_a_kem(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    uvcc_program *p = program(&mem);
+    static const int64_t v[STATE_ELEMS] = {1, -2, 3, -4, 5, -6, 7, -8, 9};
+    for (unsigned i = 0; i < 16; i++) {
+        triangle t;
+        triangle_options opt = {.seed = i,
+                                .datagram = i % 2 != 0,
+                                .tweak = i % 4 < 2 ? tweak_kem : tweak_x_kem,
+                                .faulty = i >= 6,
+                                .faults = {.drop = 0.2,
+                                           .duplicate = 0.2,
+                                           .reorder = 0.2,
+                                           .split = 0.5,
+                                           .coalesce = 0.3,
+                                           .partial = 0.3}};
+        triangle_make(&t, p, &opt);
+        triangle_set_public(&t, 0, v);
+        triangle_start(&t);
+        triangle_ready(&t);
+        triangle_agree(&t, 0, 0);
+        triangle_finish(&t, 1);
+        for (unsigned k = 0; k < 3; k++)
+            assert_int_equal(uvcc_session_output(t.s[k], 0, OUT)[1], -2);
+        triangle_close(&t);
+        triangle_free(&t);
+    }
+    uvcc_program_free(p);
+    assert_int_equal(mem.live_blocks, 0);
+}
+
 /* What a host forgot is refused by its name, before anything is loaded or sent. */
 static void refuses_configs(void **state) {
     (void)state;
@@ -459,6 +500,31 @@ static void mixed_exchanges(void **state) {
     begin(&w, 1);
     assert_true(drive(&w, w.now + 60 * SECOND));
     works(&w);
+    world_free(&w);
+}
+
+static void kem_is_named(void **state) {
+    (void)state;
+    world w;
+    world_make(&w);
+    w.cfg[1].identity.kem = UVCC_KEM_X25519;
+    world_open(&w);
+    never_ready(&w, 0, 1);
+    for (unsigned i = 0; i < 3; i += 2) {
+        told(&w, i, 1, "kem");
+        told(&w, 1, i, "kem");
+    }
+    char last[256] = "";
+    uint64_t random = 1;
+    uvcc_session *s;
+    uvcc_config c = w.cfg[0];
+    c.random = test_random(&random);
+    c.log = (uvcc_logger){.write = keep_line, .user = last};
+    for (unsigned i = 0; i < 2; i++) {
+        c.identity.kem = i == 0 ? 0x0041 : 0x10020;
+        assert_int_equal(uvcc_session_new(&s, &c), UVCC_ERR_CONFIG);
+        assert_non_null(strstr(last, "identity.kem is unknown"));
+    }
     world_free(&w);
 }
 
@@ -746,8 +812,10 @@ static void restarts_at_any_time(void **state) {
         for (unsigned turns = 0; turns < 60; turns++) {
             world w;
             world_make(&w);
-            for (unsigned i = 0; i < 3; i++)
+            for (unsigned i = 0; i < 3; i++) {
                 w.cfg[i].identity.exchange_x25519 = x != 0;
+                w.cfg[i].identity.kem = turns % 2 != 0 ? UVCC_KEM_X25519 : UVCC_KEM_NONE;
+            }
             w.follow = true;
             w.hook = turns % 3 != 0 ? lossy : NULL;
             w.born = turns * 10;
@@ -771,13 +839,22 @@ static void restarts_at_any_time(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(completes),         cmocka_unit_test(refuses_configs),
-        cmocka_unit_test(wrong_identity),    cmocka_unit_test(mixed_exchanges),
-        cmocka_unit_test(another_job),       cmocka_unit_test(tampered),
-        cmocka_unit_test(forged_hello1),     cmocka_unit_test(forged_for_ever),
-        cmocka_unit_test(reflected),         cmocka_unit_test(replayed),
-        cmocka_unit_test(restart_exchanged), cmocka_unit_test(restart_provisioned),
-        cmocka_unit_test(wrong_secret),      cmocka_unit_test(restarts_at_any_time),
+        cmocka_unit_test(completes),
+        cmocka_unit_test(refuses_configs),
+        cmocka_unit_test(wrong_identity),
+        cmocka_unit_test(mixed_exchanges),
+        cmocka_unit_test(completes_with_a_kem),
+        cmocka_unit_test(kem_is_named),
+        cmocka_unit_test(another_job),
+        cmocka_unit_test(tampered),
+        cmocka_unit_test(forged_hello1),
+        cmocka_unit_test(forged_for_ever),
+        cmocka_unit_test(reflected),
+        cmocka_unit_test(replayed),
+        cmocka_unit_test(restart_exchanged),
+        cmocka_unit_test(restart_provisioned),
+        cmocka_unit_test(wrong_secret),
+        cmocka_unit_test(restarts_at_any_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,7 +37,17 @@ def seeded(*words):
     return sha(b"hello vectors ", " ".join(str(w) for w in words).encode())
 
 
-def case(name, exchange, suites, next_step, next_run):
+KEM_X25519 = 0x0020
+
+
+def dhkem(dh, enc, pk):
+    """ExtractAndExpand of RFC 9180, 4.1, for DHKEM(X25519, HKDF-SHA256)."""
+    suite = b"KEM" + struct.pack(">H", KEM_X25519)
+    prk = mac(b"", b"HPKE-v1" + suite + b"eae_prk" + dh)
+    return mac(prk, struct.pack(">H", 32) + b"HPKE-v1" + suite + b"shared_secret" + enc + pk + b"\x01")
+
+
+def case(name, exchange, suites, next_step, next_run, kem=0):
     R, S, T, replica, stage, tp = topology = (4, 3, 2, 3, 2, 1)
     sid_job = seeded("sid_job", name)
     sid_rep = sha(b"UVCC_SID_REPLICA_V1", sid_job, le32(replica))
@@ -54,12 +64,17 @@ def case(name, exchange, suites, next_step, next_run):
     identity = [Ed25519PrivateKey.from_private_bytes(s) for s in seed]
     ident_public = [k.public_key().public_bytes_raw() for k in identity]
 
+    kem_seed = [[seeded("kem", name, p, q) for q in range(3)] for p in range(3)]
+    dk = [X25519PrivateKey.from_private_bytes(kem_seed[p][p]) for p in range(3)]
+    ek = [k.public_key().public_bytes_raw() for k in dk]
+    ek[2] = b""
     hello1 = [
         bytes([1, suites[p], p, VERSION]) + sid_job + le16(*topology) + h_program
         + le32(next_step[p], next_run[p]) + n[p] + (x_public[p] if signed else bytes(32))
+        + (le16(kem, len(ek[p])) + ek[p] if kem else b"")
         for p in range(3)
     ]
-    assert all(len(m) == 152 for m in hello1)
+    assert kem or all(len(m) == 152 for m in hello1)
     run, step = max(next_run), min(next_step)
     suite = max(i for i in (1, 2) if all(s >> (i - 1) & 1 for s in suites))
 
@@ -73,18 +88,30 @@ def case(name, exchange, suites, next_step, next_run):
                 ikm = secret[a, b]
             info = b"uvcc/session" + sid_job + le32(run) + bytes([a, b])
             k_ab = mac(mac(n[a] + n[b], ikm), info + b"\x01")
+            tail = b""
+            if kem:
+                eph = X25519PrivateKey.from_private_bytes(mac(kem_seed[b][a], ek[a]))
+                ct = eph.public_key().public_bytes_raw()
+                ss = dhkem(eph.exchange(X25519PublicKey.from_public_bytes(ek[a])), ct, ek[a])
+                assert ss == dhkem(dk[a].exchange(X25519PublicKey.from_public_bytes(ct)), ct, ek[a])
+                tail = le16(len(ct)) + ct
+                info = (b"uvcc/hybrid" + sha(hello1[a], hello1[b], tail) + le16(kem) + le32(run)
+                        + bytes([a, b]))
+                k_ab = mac(mac(n[a] + n[b], ikm + ss), info + b"\x01")
             prk = mac(sid_sub, k_ab)
             proof_key = mac(mac(b"UVCC_PROOF_V1", secret[a, b]),
                             b"uvcc/proof" + sid_job + bytes([a, b]) + b"\x01")
             ids = ident_public[a] + ident_public[b] if signed else bytes(64)
             hello2 = []
             for signer in (a, b):
-                text = (b"UVCC_HELLO_V2" + hello1[a] + hello1[b] + bytes([suite]) + le32(run, step)
-                        + ids + bytes([signer]))
+                mine = tail if signer == b else b""
+                text = (b"UVCC_HELLO_V2" + (b"/KEM" if kem else b"") + hello1[a] + hello1[b] + bytes([suite]) + le32(run, step)
+                        + ids + bytes([signer]) + mine)
                 hello2.append(
                     bytes([2, suite]) + le16(0) + le32(run, step) + sha(hello1[a], hello1[b])
-                    + (identity[signer].sign(text) if signed else mac(proof_key, text) + bytes(32)))
-            assert all(len(m) == 108 for m in hello2)
+                    + (identity[signer].sign(text) if signed else mac(proof_key, text) + bytes(32))
+                    + mine)
+            assert kem or all(len(m) == 108 for m in hello2)
             hello3 = bytes([3]) + sha(*hello2)
             pairs.append({
                 "a": a, "b": b, "ikm": ikm.hex(), "k_ab": k_ab.hex(), "prk": prk.hex(),
@@ -99,10 +126,12 @@ def case(name, exchange, suites, next_step, next_run):
             party["ephemeral"] = ephemeral[p].hex()
             party["identity_seed"] = seed[p].hex()
             party["identity"] = ident_public[p].hex()
+        if kem:
+            party["kem_seed"] = [x.hex() for x in kem_seed[p]]
         party["hello1"] = hello1[p].hex()
         parties.append(party)
     return {
-        "name": name, "exchange": exchange, "sid_job": sid_job.hex(), "sid_sub": sid_sub.hex(),
+        "name": name, "exchange": exchange, **({"kem": kem} if kem else {}), "sid_job": sid_job.hex(), "sid_sub": sid_sub.hex(),
         "topology": list(topology), "h_program": h_program.hex(), "parties": parties, "run": run,
         "step": step, "suite": suite, "pairs": pairs,
     }
@@ -114,4 +143,6 @@ print(json.dumps({"cases": [
     case("x25519, first start", "x25519", [3, 3, 3], [0, 0, 0], [0, 0, 0]),
     case("x25519, resumed", "x25519", [1, 3, 3], [4294967295, 70000, 70001], [16777215, 3, 4]),
     case("x25519, one suite", "x25519", [2, 2, 3], [1, 1, 1], [9, 9, 9]),
+    case("provisioned, with a KEM", "provisioned", [3, 3, 3], [0, 0, 0], [1, 0, 0], KEM_X25519),
+    case("x25519, with a KEM", "x25519", [1, 3, 3], [7, 9, 8], [2, 5, 4], KEM_X25519),
 ]}, indent=1))

@@ -46,6 +46,10 @@ int uvcci_session_start(uvcc_session *s, uint64_t now) {
     } else {
         memcpy(c.secret, s->cfg.identity.pair_secret, sizeof c.secret);
     }
+    c.kem = (uint16_t)s->cfg.identity.kem;
+    for (uint8_t p = 0; p <= s->party && c.kem != UVCC_KEM_NONE && rc == 0; p++)
+        if (s->cfg.random.fill(s->cfg.random.user, c.kem_seed[p], 32) != 0)
+            rc = UVCC_ERR_RANDOM;
     s->now = now < UVCC_NEVER / 2 ? now : UVCC_NEVER / 2; /* where time ends: set_now() */
     if (rc == 0)
         rc = uvcci_hello_init(&s->hello, &c, s->now);

@@ -410,7 +410,8 @@ static const member members[] = {MEMBER(flags),
                                  MEMBER(checks.sks_step),
                                  MEMBER(limits.close_ns),
                                  MEMBER(links.silence_ns),
-                                 MEMBER(links.silence_abort_ns)};
+                                 MEMBER(links.silence_abort_ns),
+                                 MEMBER(identity.kem)};
 enum { MEMBER_COUNT = sizeof members / sizeof members[0] };
 
 size_t uvcci_record_config_bytes(void) {

@@ -57,6 +57,9 @@ static bool zero32(const uint8_t b[32]) {
 static const char *identity_fault(const uvcc_config *c, const uint8_t own[32]) {
     const uvcc_config_identity *id = &c->identity;
     const uint8_t a = (uint8_t)((id->party + 1u) % 3u), b = (uint8_t)((id->party + 2u) % 3u);
+    if (id->kem != UVCC_KEM_NONE &&
+        (id->kem > UINT16_MAX || uvcci_kem_of((uint16_t)id->kem) == NULL))
+        return "identity.kem is unknown";
     if (zero32(id->sid_job))
         return "identity.sid_job is zero";
     if ((id->exchange_x25519 || !c->checks.audit_off) && zero32(id->sign_seed))
@@ -404,7 +407,7 @@ int uvcci_session_poll_transmit(uvcc_session *s, uvcc_transmit *out, uint64_t no
         uint8_t p = (uint8_t)((s->poll_peer + i) % 3u);
         if (!peer_ok(s, p))
             continue;
-        uint8_t payload[UVCCI_HELLO1_BYTES];
+        uint8_t payload[UVCCI_HELLO1_MAX];
         bool sealed;
         size_t n;
         if (!s->hello_waits[p] &&
