@@ -271,7 +271,8 @@ int uvcc_link_feed(uvcc_link *l, const uint8_t *data, size_t len, uint64_t now) 
 /* Nothing is on its way in or out; what memory is left holds caches. */
 static bool quiet(const uvcc_link *l) {
     bool sent = UVCCI_MUTANT(20) ? l->tx.unreceived == 0 : l->tx.pool.live == 0;
-    return sent && !l->tx.outstanding && uvcci_rx_quiet(l) && uvcci_stream_quiet(l);
+    bool taken = l->tx.scratch == NULL || l->tx.scratch->total == 0;
+    return sent && taken && !l->tx.outstanding && uvcci_rx_quiet(l) && uvcci_stream_quiet(l);
 }
 
 /* What on_timer does counts always; what only a poll does, only while a poll can: with a transmit
