@@ -264,6 +264,30 @@ static void bench_small(const bench_options *o) {
 
 /* ---- figures ---- */
 
+static const char *const controllers[] = {
+    [UVCC_CONGESTION_BBR] = "bbr",
+    [UVCC_CONGESTION_CUBIC] = "cubic",
+    [UVCC_CONGESTION_FIXED] = "fixed",
+};
+#define CONTROLLERS (sizeof controllers / sizeof controllers[0])
+static uint32_t controller; /* of all links on datagrams; 0: the library's default */
+
+void bench_tune(uvcc_link_config *cfg, int end, void *user) {
+    (void)end;
+    (void)user;
+    cfg->congestion = controller;
+}
+
+static bool controller_set(const char *name) {
+    for (uint32_t i = 0; i < CONTROLLERS; i++)
+        if (strcmp(name, controllers[i]) == 0) {
+            controller = i;
+            return true;
+        }
+    fprintf(stderr, "bench_link: --congestion takes bbr, cubic or fixed\n");
+    return false;
+}
+
 static unsigned missed;
 
 unsigned bench_missed(void) {
@@ -279,7 +303,8 @@ void bench_figure(const char *bench, const char *with, const char *figure, const
         most = v[i] > most ? v[i] : most;
     }
     double mean = sum / n;
-    printf("{\"bench\": \"%s\", %s\"figure\": \"%s\", \"mean\": %.5g", bench, with, figure, mean);
+    printf("{\"bench\": \"%s\", %s\"congestion\": \"%s\", \"figure\": \"%s\", \"mean\": %.5g",
+           bench, with, controllers[controller], figure, mean);
     if (n > 1)
         printf(", \"least\": %.5g, \"greatest\": %.5g, \"runs\": %u", least, most, n);
     if (kind != NO_GOAL) {
@@ -290,12 +315,6 @@ void bench_figure(const char *bench, const char *with, const char *figure, const
     }
     printf("}\n");
     fflush(stdout);
-}
-
-void bench_tune(uvcc_link_config *cfg, int end, void *user) {
-    (void)cfg;
-    (void)end;
-    (void)user;
 }
 
 /* ---- the command ---- */
@@ -324,7 +343,7 @@ static const bench_part parts[] = {
 #define PARTS (sizeof parts / sizeof parts[0])
 
 static void help(void) {
-    printf("bench_link [--quick] [--seeds N] [--check] [PART...]\n\n"
+    printf("bench_link [--quick] [--seeds N] [--congestion NAME] [--check] [PART...]\n\n"
            "What a link costs and how it bears a network, as JSON lines; figures with a goal say\n"
            "whether the mean of their runs meets it. PART is one of these, or \"net\" for those\n"
            "in virtual time, or a bench name of tun, such as tun_alone (default: all):\n\n");
@@ -332,6 +351,7 @@ static void help(void) {
         printf("  %-12s %s\n", parts[i].name, parts[i].what);
     printf("\n  --quick      2 seeds instead of 8, and shorter runs\n"
            "  --seeds N    runs of each figure in virtual time, 1 to %d\n"
+           "  --congestion NAME  of all links on datagrams: bbr (the default), cubic or fixed\n"
            "  --check      exit status 1 if a goal was missed\n"
            "  --help       this text\n",
            BENCH_SEEDS_MAX);
@@ -366,6 +386,9 @@ int main(int argc, char **argv) {
             o.quick = true;
         } else if (strcmp(argv[i], "--check") == 0) {
             checked = true;
+        } else if (strcmp(argv[i], "--congestion") == 0 && i + 1 < argc) {
+            if (!controller_set(argv[++i]))
+                return 2;
         } else if (strcmp(argv[i], "--seeds") == 0 && i + 1 < argc) {
             unsigned long n = strtoul(argv[++i], &end, 10);
             o.seeds = *end == '\0' && n <= BENCH_SEEDS_MAX ? (unsigned)n : 0;

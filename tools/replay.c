@@ -142,7 +142,7 @@ static int unusable(const char *path, uint64_t record, uint64_t offset, const ch
  * away. */
 static void print_bytes(const uvcc_record *r, unsigned i) {
     (void)printf(" %zu bytes", r->data[i].len);
-    if (r->type != UVCC_RECORD_FEED || r->data[i].len == 0)
+    if ((r->type != UVCC_RECORD_FEED && r->type != UVCC_RECORD_FEED_ECN) || r->data[i].len == 0)
         return;
     uint8_t h[crypto_hash_sha256_BYTES];
     (void)crypto_hash_sha256(h, r->data[i].data, r->data[i].len);

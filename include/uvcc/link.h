@@ -13,8 +13,8 @@
  * tx_online_bytes + tx_keys_bytes of queued and unacknowledged payload, rx_online_bytes +
  * rx_keys_bytes of messages being received or held by the owner, and bookkeeping in proportion to
  * frames in flight (uvcc_link_memory_bound() says how much in all). An idle link takes about 1.5
- * KiB: buffers kept for reuse go back 100 ms after the last of them was needed, if on_timer is
- * called.
+ * KiB, one of datagrams 2: buffers kept for reuse go back 100 ms after the last of them was needed,
+ * if on_timer is called.
  * The cipher contexts of suite 2 are libcrypto's own memory.
  */
 #ifndef UVCC_LINK_H
@@ -31,6 +31,13 @@ extern "C" {
 typedef struct uvcc_link uvcc_link;
 /** A message of ours, from msg_new to acknowledgement. */
 typedef struct uvcc_link_msg uvcc_link_msg;
+
+/** What decides how fast a datagram link sends (docs/congestion.md). Streams have their own. */
+enum uvcc_congestion {
+    UVCC_CONGESTION_BBR = 0,   /**< draft-ietf-ccwg-bbr; loss alone does not slow it */
+    UVCC_CONGESTION_CUBIC = 1, /**< RFC 9438 */
+    UVCC_CONGESTION_FIXED = 2, /**< a configured rate whatever happens: for private links only */
+};
 
 typedef struct uvcc_link_config {
     size_t size; /**< sizeof(uvcc_link_config) */
@@ -59,6 +66,10 @@ typedef struct uvcc_link_config {
                                    frames of other sessions and runs. Over it such frames are
                                  dropped,  with the rest of their packet, before a seal is opened */
     uint64_t suspicious_window_ns; /**< 0: 1 s; at least suspicious_max, at most an hour */
+    uint32_t congestion;           /**< datagrams: enum uvcc_congestion */
+    uint64_t rate_bytes_per_s;     /**< datagrams: bytes of frames per second. FIXED: the rate, 0:
+                                        none, the peer's credit is all that bounds. BBR and CUBIC:
+                                        never faster than this, 0: no such bound */
 } uvcc_link_config;
 
 typedef struct uvcc_link_stats {
@@ -83,10 +94,17 @@ typedef struct uvcc_link_stats {
     uint64_t queued_messages, unacked_messages; /**< sent: not begun; begun, not acknowledged */
     uint64_t queued_bytes, unacked_bytes; /**< of these: not yet in a frame; in frames, of messages
                                                that are not wholly acknowledged */
-    uint32_t packet_bytes;                /**< datagrams: greatest packet that is sent now */
-    bool stream_up;                       /**< streams: between stream_opened and stream_closed */
-    bool ack_due;                         /**< an ACK of ours is due, or on its way out */
-    bool blocked;                         /**< messages wait for the peer's credit */
+    /** Congestion control (datagrams, else 0), in bytes of frames: what is in flight, and may
+     * be (UVCC_NEVER: as much as the credit lets through); bytes per second that are sent at most
+     * (0: no bound) and that the path delivered lately. */
+    uint64_t flight_bytes, window_bytes;
+    uint64_t pacing_bytes_per_s, delivered_bytes_per_s;
+    uint64_t marks;        /**< packets that the peer says came with ECN's mark CE */
+    uint64_t collapses;    /**< times of persistent congestion (RFC 9002, 7.6) */
+    uint32_t packet_bytes; /**< datagrams: greatest packet that is sent now */
+    bool stream_up;        /**< streams: between stream_opened and stream_closed */
+    bool ack_due;          /**< an ACK of ours is due, or on its way out */
+    bool blocked;          /**< messages wait for the peer's credit */
 } uvcc_link_stats;
 
 /** Fills *cfg with zeros and its size; the zero values above mean defaults. */
@@ -159,6 +177,11 @@ UVCC_API int uvcc_link_transmit_done(uvcc_link *l, uint64_t id, size_t bytes, ui
  * reconnect there too) are ever returned.
  * After either, a stream's bytes are refused until uvcc_link_stream_opened. */
 UVCC_API int uvcc_link_feed(uvcc_link *l, const uint8_t *data, size_t len, uint64_t now);
+/** The same for a packet of whose IP header the adapter knows; ce: it carried ECN's mark CE.
+ * Counted if it brought anything new, and told to the peer with the next ACK; its controller slows
+ * down. UVCC_ERR_USAGE on streams. */
+UVCC_API int uvcc_link_feed_ecn(uvcc_link *l, const uint8_t *data, size_t len, bool ce,
+                                uint64_t now);
 
 /** A message that is whole. Its bytes are the link's, 64-byte aligned and writable, until release.
  */

@@ -99,7 +99,10 @@ typedef struct uvcc_config_links {
     uint64_t hello_repeat_ns;                                                    /**< 0: 200 ms */
     uint32_t suspicious_max; /**< per peer, as in uvcc_link_config, and so is the next */
     uint64_t suspicious_window_ns;
-    uint64_t reserved[2]; /**< 0 */
+    uint32_t congestion;       /**< datagrams: enum uvcc_congestion, for each of the two links, and
+                                    so is the rate */
+    uint32_t reserved32;       /**< 0 */
+    uint64_t rate_bytes_per_s; /**< 0: none */
     /** A peer of which nothing is heard for so long is told of (PEER_SILENT); 0: never. Heard is
      * what nobody can replay (uvcc_link_stats.heard_ns), and before READY, where no key proves
      * anything, a HELLO: after the first of a peer the wait is at least 64 hello_repeat_ns, for
@@ -205,6 +208,11 @@ UVCC_API int uvcc_session_start(uvcc_session *s, uint64_t now);
  * is not frames (an op's own memory) aborts the session with reason MEMORY. */
 UVCC_API int uvcc_session_feed(uvcc_session *s, uint8_t peer, const uint8_t *data, size_t len,
                                uint64_t now);
+/** The same for a datagram whose IP header the adapter saw; ce: it carried ECN's mark CE, so a
+ * router on the way has a queue. The peer is told and slows down. Not for streams, whose own
+ * protocol sees to it (UVCC_ERR_USAGE). */
+UVCC_API int uvcc_session_feed_ecn(uvcc_session *s, uint8_t peer, const uint8_t *data, size_t len,
+                                   bool ce, uint64_t now);
 /** A byte stream to `peer` is up / gone. Datagram sessions need neither. */
 UVCC_API int uvcc_session_peer_open(uvcc_session *s, uint8_t peer, uint64_t now);
 UVCC_API int uvcc_session_peer_closed(uvcc_session *s, uint8_t peer, uint64_t now);

@@ -11,6 +11,7 @@
 
 #include "proto/bytes.h"
 #include "proto/link_acked.h"
+#include "proto/link_cc.h"
 #include "proto/link_core.h"
 #include "proto/link_keys.h"
 #include "proto/link_pool.h"
@@ -75,8 +76,8 @@ static bool resolve(uvcc_link_config *c) {
            c->rx_keys_bytes <= most && c->rx_messages_max <= 1u << 20 &&
            c->rx_ranges_max <= 1u << 20 && c->rto_min_ns <= c->rto_max_ns &&
            c->rto_initial_ns <= c->rto_max_ns && c->rto_max_ns <= RTO_MOST_NS &&
-           c->ack_delay_ns <= RTO_MOST_NS && c->suspicious_window_ns >= c->suspicious_max &&
-           c->suspicious_window_ns <= RTO_MOST_NS;
+           c->ack_delay_ns <= RTO_MOST_NS && c->congestion <= UVCC_CONGESTION_FIXED &&
+           c->suspicious_window_ns >= c->suspicious_max && c->suspicious_window_ns <= RTO_MOST_NS;
 }
 
 int uvcc_link_new(uvcc_link **out, const uvcc_link_config *cfg) {
@@ -100,6 +101,11 @@ int uvcc_link_new(uvcc_link **out, const uvcc_link_config *cfg) {
     l->trim_at = l->heard_at = UVCC_NEVER;
     uvcci_tx_init(l);
     uvcci_rx_init(l);
+    if (c.datagram && uvcci_link_cc_new(l) != 0) {
+        c.alloc.free(c.alloc.user, l, sizeof *l, UVCC_MEM_STATE);
+        return UVCC_ERR_NOMEM;
+    }
+    l->trim_at = UVCC_NEVER; /* no time is known yet */
     *out = l;
     return 0;
 }
@@ -113,6 +119,7 @@ void uvcc_link_free(uvcc_link *l) {
     uvcci_rx_free(l);
     uvcci_data_trim(l);
     uvcci_keys_free(l);
+    uvcci_link_cc_free(l);
     uvcci_link_give(l, l->hello_out, sizeof *l->hello_out, UVCC_MEM_STATE);
     uvcci_link_give(l, l->hello_in, sizeof *l->hello_in, UVCC_MEM_STATE);
     assert(l->stats.memory_bytes == sizeof *l);
@@ -122,9 +129,9 @@ void uvcc_link_free(uvcc_link *l) {
 }
 
 uint64_t uvcc_link_memory_bound(const uvcc_link *l) {
-    return sizeof *l + sizeof(uvcci_link_keys) + sizeof(uvcci_step_keys) + sizeof(uvcci_spares) +
-           sizeof(uvcci_hello_box) + sizeof(uvcci_hello_queue) + uvcci_data_bound(l) +
-           uvcci_tx_bound(l) + uvcci_rx_bound(l) + sizeof(uvcci_rx_partial);
+    return sizeof *l + sizeof(uvcci_link_cc) + sizeof(uvcci_link_keys) + sizeof(uvcci_step_keys) +
+           sizeof(uvcci_spares) + sizeof(uvcci_hello_box) + sizeof(uvcci_hello_queue) +
+           uvcci_data_bound(l) + uvcci_tx_bound(l) + uvcci_rx_bound(l) + sizeof(uvcci_rx_partial);
 }
 
 /* ---- run, step ---- */
@@ -166,6 +173,7 @@ int uvcc_link_start(uvcc_link *l, uint64_t now) {
     if (!l->have_run || l->started)
         return UVCC_ERR_STATE;
     uvcci_link_tick(l, now);
+    uvcci_link_cc_start(l);
     l->started = true;
     l->rx.ack_at = l->now;
     l->tx.alive_at = uvcci_later(l->now, l->cfg.keepalive_ns);
@@ -268,6 +276,18 @@ int uvcc_link_feed(uvcc_link *l, const uint8_t *data, size_t len, uint64_t now) 
     return l->cfg.datagram ? uvcci_rx_packet(l, data, len) : uvcci_stream_feed(l, data, len);
 }
 
+/* A mark counts only with a new frame, which is authentic on sealed links: nobody else can slow us.
+ */
+int uvcc_link_feed_ecn(uvcc_link *l, const uint8_t *data, size_t len, bool ce, uint64_t now) {
+    if (!l->cfg.datagram)
+        return UVCC_ERR_USAGE;
+    uint64_t taken = l->rx.taken;
+    int err = uvcc_link_feed(l, data, len, now);
+    if (ce && l->rx.taken != taken)
+        l->rx.ce_packets++;
+    return err;
+}
+
 /* Nothing is on its way in or out; what memory is left holds caches. */
 static bool quiet(const uvcc_link *l) {
     bool sent = UVCCI_MUTANT(20) ? l->tx.unreceived == 0 : l->tx.pool.live == 0;
@@ -323,6 +343,7 @@ void uvcc_link_get_stats(const uvcc_link *l, uvcc_link_stats *out) {
     assert(l->tx.undone >= l->stats.queued_messages);
     out->unacked_messages = l->tx.undone - l->stats.queued_messages;
     out->packet_bytes = l->cfg.datagram ? l->tx.path.packet : 0;
+    uvcci_link_cc_stats(l, out);
     out->stream_up = l->stream_up;
     out->ack_due = ack_due(l);
     out->blocked = uvcci_send_blocked(l);

@@ -3,13 +3,13 @@
  * Loss (datagrams) is told by time and order of transmission, as RACK does: a frame is lost when
  * one sent after it was acknowledged and more than a round trip and an allowance for reordering
  * passed since it was sent. Silence is broken by sending the two oldest frames again, each time
- * after twice the wait. Nothing is ever concluded about congestion: the window is the credit. A
- * late ack always counts, so a timeout below the queueing delay costs a few frames and cannot
- * livelock. */
+ * after twice the wait. What it means for congestion is for link_cc to say. A late ack always
+ * counts, so a timeout below the queueing delay costs a few frames and cannot livelock. */
 #include "proto/link_acked.h"
 
 #include <assert.h>
 
+#include "proto/link_cc.h"
 #include "proto/link_core.h"
 #include "proto/link_flight.h"
 #include "proto/link_path.h"
@@ -87,6 +87,7 @@ static void losses_detect(uvcc_link *l) {
             l->tx.loss_at = uvcci_later(f->sent_ns, late);
             return;
         }
+        uvcci_link_cc_lost(l, f);
         uvcci_path_frame(l, f, false);
         uvcci_flight_lose(l, seq, f);
     }
@@ -151,6 +152,7 @@ static void frame_received(uvcc_link *l, uvcci_tx_frame *f, ack_pass *pass) {
     l->tx.unreceived--;
     if (l->cfg.datagram) {
         uvcci_path_frame(l, f, true);
+        uvcci_link_cc_acked(l, f);
         frame_timing(l, f, pass);
     }
     uvcci_flight_unlist(l, f);
@@ -197,6 +199,7 @@ static void repeats_told(uvcc_link *l, uint32_t repeats) {
     if (!l->cfg.datagram || more == 0 || most == 0)
         return;
     l->stats.spurious += uvcci_min64(more, most);
+    uvcci_link_cc_spurious(l, uvcci_min64(more, most) * UVCCI_PACKET_BYTES);
     if (l->tx.reorder_eighths < REORDER_EIGHTHS_MAX)
         l->tx.reorder_eighths++;
 }
@@ -217,7 +220,9 @@ static void pass_finish(uvcc_link *l, const ack_pass *pass) {
         l->tx.maybe_at = uvcci_later(l->now, uvcci_max64(uvcci_tx_rto(l), 2 * pass->probe_rtt));
     }
     l->tx.rto_base = l->now;
+    uvcci_link_cc_ack_rtt(l);
     losses_detect(l);
+    uvcci_link_cc_ack_done(l);
     uvcci_tx_rto_arm(l);
 }
 
@@ -270,6 +275,7 @@ void uvcci_tx_ack(uvcc_link *l, const uvcci_ack *a) {
         if (a->range[i][1] > l->tx.cum)
             range_received(l, uvcci_max64(a->range[i][0], l->tx.cum + 1), a->range[i][1], &pass);
     repeats_told(l, a->repeats);
+    uvcci_link_cc_marks(l, a->ce_packets);
     pass_finish(l, &pass);
     for (size_t i = 0; i < 2; i++)
         if (a->credit[i] > l->tx.cls[i].credit) {
@@ -296,6 +302,10 @@ void uvcci_tx_on_timer(uvcc_link *l) {
     if (l->now >= l->tx.loss_at)
         losses_detect(l);
     if (l->now >= l->tx.rto_at) {
+        if (l->tx.sent.first != 0) {
+            uint64_t oldest = uvcci_flight_seq(l, l->tx.sent.first);
+            uvcci_link_cc_timeout(l, TIMEOUT_FRAMES, uvcci_flight_at(l, oldest)->sent_ns);
+        }
         for (uint32_t i = 0; i < TIMEOUT_FRAMES && l->tx.sent.first != 0; i++) {
             uint64_t seq = uvcci_flight_seq(l, l->tx.sent.first);
             uvcci_flight_lose(l, seq, uvcci_flight_at(l, seq));

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "proto/link_core.h"
+#include "proto/mutant.h"
 
 #define RING_MIN 16u
 
@@ -38,16 +39,20 @@ static void list_remove(uvcc_link *l, uvcci_seq_list *list, uvcci_tx_frame *f) {
 }
 
 void uvcci_flight_unlist(uvcc_link *l, uvcci_tx_frame *f) {
-    if (f->where == UVCCI_IN_SENT)
+    if (f->where == UVCCI_IN_SENT) {
         list_remove(l, &l->tx.sent, f);
-    else if (f->where == UVCCI_IN_LOST)
+        if (!UVCCI_MUTANT(26))
+            l->tx.inflight -= uvcci_tx_frame_bytes(f);
+    } else if (f->where == UVCCI_IN_LOST) {
         list_remove(l, &l->tx.cls[f->msg->cls].lost, f);
+    }
     f->where = UVCCI_NOWHERE;
 }
 
 void uvcci_flight_sent(uvcc_link *l, uint64_t seq, uvcci_tx_frame *f) {
     assert(l->cfg.datagram && f->where == UVCCI_NOWHERE);
     list_append(l, &l->tx.sent, seq, f);
+    l->tx.inflight += uvcci_tx_frame_bytes(f);
     f->where = UVCCI_IN_SENT;
 }
 

@@ -137,6 +137,7 @@ void uvcci_place_commit(uvcc_link *l, const uvcc_frame_header *h, const uvcci_pl
     m->msg_ids[h->chunk_idx] = h->msg_id;
     m->ids_known |= (uint16_t)(1u << h->chunk_idx);
     uvcci_window_see(l, h->seq);
+    l->rx.taken++;
     uvcci_heard(l);
     if (uvcci_frame_is_sealed(h))
         l->heard = true;

@@ -1,7 +1,7 @@
 /* link_state.h - what a link is made of, shared by its modules: link_core (memory, time),
  * link_keys, link_pool (records), the sending ones (link_queue, link_flight, link_send,
- * link_scratch, link_path, link_acked, link_tx), the receiving ones (link_window, link_assembly,
- * link_place, link_rx, link_stream) and link, which drives them all.
+ * link_scratch, link_path, link_cc, link_acked, link_tx), the receiving ones (link_window,
+ * link_assembly, link_place, link_rx, link_stream) and link, which drives them all.
  *
  * Two clocks: `now` of the caller, and l->now, which is the same but never steps back: when the
  * caller's clock does, the difference goes into l->skew and time runs on from where it was. */
@@ -10,6 +10,7 @@
 
 #include <uvcc/link.h>
 
+#include "proto/cc.h"
 #include "proto/crypto.h"
 #include "proto/ids.h"
 #include "proto/link_session.h"
@@ -87,7 +88,13 @@ typedef struct uvcci_tx_frame {
     uint32_t big : 1;                /* last sent in a packet that not every path carries */
     uint32_t crc;                    /* of the frame as last sent */
     uint32_t prev, next;
+    uvcci_rate_stamp rate;
 } uvcci_tx_frame;
+
+/* What it counts for in windows and rates, sealed or not. */
+static inline uint64_t uvcci_tx_frame_bytes(const uvcci_tx_frame *f) {
+    return (uint64_t)f->len + UVCC_FRAME_HEADER_BYTES + UVCCI_TAG_BYTES;
+}
 
 enum { UVCCI_NOWHERE = 0, UVCCI_IN_SENT = 1, UVCCI_IN_LOST = 2 };
 
@@ -151,6 +158,7 @@ typedef struct uvcci_tx {
     uint32_t unreceived; /* frames that the peer is not known to have */
     uint64_t cum, next;  /* seqs; cum: the peer accepted all up to it */
     uint64_t serial;
+    uint64_t inflight;   /* frame bytes of `sent` */
     uvcci_seq_list sent; /* in order of transmission (datagrams) */
     uint32_t xmit, rack_xmit, maybe_xmit;
     uint32_t undone; /* messages sent and not wholly acknowledged */
@@ -200,7 +208,7 @@ _Static_assert(sizeof(struct uvcc_link_msg) <= UVCCI_INLINE_AT,
                "the record leaves its inline part");
 _Static_assert(sizeof(uvcci_rx_msg) <= UVCCI_INLINE_AT, "the record leaves its inline part");
 
-_Static_assert(sizeof(uvcci_tx_frame) == 64, "one cache line");
+_Static_assert(sizeof(uvcci_tx_frame) == 88, "65,536 of them may be in flight");
 
 _Static_assert(sizeof(uvcci_slab) == 4096, "one page");
 
@@ -240,10 +248,31 @@ typedef struct uvcci_rx {
     uint64_t released[2], admitted[2], granted[2]; /* absolute, by class */
     uint32_t ping_number;                          /* of the PING that came last */
     uint32_t repeats, ce_packets;
+    uint64_t taken; /* data frames that were new */
     bool broken;
     uvcci_rx_msg *ready_first, *ready_last;
     uvcci_rx_partial *in; /* made at need, then kept until the link is idle */
 } uvcci_rx;
+
+/* ---- congestion control (datagrams) ---- */
+
+typedef struct uvcci_link_cc {
+    uvcci_cc cc;
+    uvcci_rate rate;
+    uvcci_rate_sample sample; /* of the ACK that is being read */
+    uint64_t rtt;             /* the same: shortest of its frames; NEVER: none */
+    uint64_t delivery;        /* the latest sample's rate */
+    uint64_t pace_at;         /* the next packet is due then */
+    uint64_t wake_at;         /* data waits until then, for a whole quantum; NEVER: it does not */
+    uint64_t late_ns;         /* the host came so much later than asked, and did not catch up yet */
+    uint64_t full_until;      /* the window limits us until so much was delivered */
+    /* Silence: the oldest frame in flight when it was first noticed was sent then; when it was
+     * noticed lately, and before that. */
+    uint64_t silent_from, silent_last, silent_to;
+    uint32_t ce_seen, ce_new; /* marked packets: counted by the peer, not told yet */
+    uint32_t probes;          /* frames that go out whatever the window is */
+    bool original;            /* the ACK tells of a frame sent once, since the last timeout */
+} uvcci_link_cc;
 
 /* ---- the link ---- */
 
@@ -312,6 +341,7 @@ struct uvcc_link {
     uvcci_link_keys *keys;
     uvcci_hello_box *hello_out;
     uvcci_hello_queue *hello_in;
+    uvcci_link_cc *cc; /* NULL: a stream */
     uvcci_tx tx;
     uvcci_rx rx;
 };

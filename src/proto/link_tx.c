@@ -15,6 +15,7 @@
 #include "proto/crc.h"
 #include "proto/frame.h"
 #include "proto/link_acked.h"
+#include "proto/link_cc.h"
 #include "proto/link_core.h"
 #include "proto/link_flight.h"
 #include "proto/link_keys.h"
@@ -202,6 +203,7 @@ static void put_frame_body(uvcc_link *l, uvcci_tx_frame *f) {
     l->stats.frames_tx++;
     if (!l->cfg.datagram)
         return;
+    uvcci_link_cc_sent(l, f);
     f->sent_ns = l->now;
     f->xmit = l->tx.xmit++;
     if (l->tx.sent.first == 0) /* RFC 6298 5.1: what is sent later does not put silence off */
@@ -303,7 +305,7 @@ static int cut(uvcc_link *l, uvcc_link_msg *m, uint32_t len) {
 static int emit_class(uvcc_link *l, uvcci_tx_class *c) {
     for (;;) {
         size_t room = uvcci_scratch_room(l);
-        if (room == 0)
+        if (room == 0 || !uvcci_link_cc_room(l))
             return 0;
         if (c->lost.first != 0) {
             uint64_t seq = uvcci_flight_seq(l, c->lost.first);
@@ -326,11 +328,26 @@ static int emit_class(uvcc_link *l, uvcci_tx_class *c) {
     }
 }
 
+static bool data_waits(const uvcc_link *l) {
+    bool seqs = l->tx.next - l->tx.cum <= UVCCI_WINDOW;
+    for (size_t i = 0; i < 2; i++) {
+        const uvcci_tx_class *c = &l->tx.cls[i];
+        if (c->lost.first != 0 || (seqs && uvcci_send_next(c) != NULL))
+            return true;
+    }
+    return false;
+}
+
 static int emit_data(uvcc_link *l) {
     uvcci_path_data(l);
-    int more = emit_class(l, &l->tx.cls[UVCC_CLASS_ONLINE]);
-    if (more == 1)
-        more = emit_class(l, &l->tx.cls[UVCC_CLASS_KEYS]);
+    int more = data_waits(l);
+    if (more == 0) {
+        uvcci_link_cc_idle(l);
+    } else if (uvcci_link_cc_open(l)) {
+        more = emit_class(l, &l->tx.cls[UVCC_CLASS_ONLINE]);
+        if (more == 1)
+            more = emit_class(l, &l->tx.cls[UVCC_CLASS_KEYS]);
+    }
     if (l->cfg.datagram)
         uvcci_tx_rto_arm(l);
     uvcci_tx_ping_arm(l);
@@ -402,8 +419,10 @@ int uvcc_link_poll_transmit(uvcc_link *l, uvcc_transmit *out, uint64_t now) {
         return 0;
     if (l->tx.scratch == NULL || l->tx.scratch->total == 0) {
         l->tx.retry_at = UVCC_NEVER;
-        if (!pending(l))
+        if (!pending(l)) {
+            uvcci_link_cc_idle(l);
             return 0;
+        }
         int err = build(l);
         if (l->tx.fatal != 0)
             return l->tx.fatal;
@@ -461,7 +480,8 @@ uint64_t uvcci_tx_timer_deadline(const uvcc_link *l) {
 }
 
 uint64_t uvcci_tx_poll_deadline(const uvcc_link *l) {
-    return uvcci_min64(uvcci_min64(l->tx.ping_at, l->tx.alive_at), l->tx.path.at);
+    uint64_t t = uvcci_min64(uvcci_min64(l->tx.ping_at, l->tx.alive_at), l->tx.path.at);
+    return uvcci_min64(t, uvcci_link_cc_deadline(l));
 }
 
 bool uvcci_tx_can_poll(const uvcc_link *l) {

@@ -15,6 +15,8 @@
 
 #define STREAM_ACK_BYTES     (256u << 10)
 #define DATAGRAM_ACK_PACKETS 8u
+#define FIRST_FRAMES         64u
+#define FIRST_ACK_PACKETS    2u
 #define ACK_SCAN_WORDS       128u
 #define WINDOW_MIN_WORDS     4u
 
@@ -25,8 +27,10 @@ void uvcci_ack_within(uvcc_link *l, uint64_t delay) {
 }
 
 void uvcci_ack_note(uvcc_link *l, uint64_t bytes) {
-    uint64_t enough =
-        l->cfg.datagram ? DATAGRAM_ACK_PACKETS * (uint64_t)l->tx.path.packet : STREAM_ACK_BYTES;
+    /* A sender that begins knows neither times nor rates: it hears of its first packets soon. */
+    uint32_t packets = l->rx.top - ((uint64_t)l->run << 40) < FIRST_FRAMES ? FIRST_ACK_PACKETS
+                                                                           : DATAGRAM_ACK_PACKETS;
+    uint64_t enough = l->cfg.datagram ? packets * (uint64_t)l->tx.path.packet : STREAM_ACK_BYTES;
     uint64_t sum = l->rx.noted + bytes;
     l->rx.noted = sum < enough ? (uint32_t)sum : (uint32_t)enough;
     uvcci_ack_within(l, sum < enough ? l->cfg.ack_delay_ns : 0);

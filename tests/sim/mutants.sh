@@ -35,6 +35,8 @@ table='1 100 a frame that came is taken again
 23 100 a deadline is in the past while a transmit is out
 24 300 a HELLO that nobody signed ends a session
 25 300 the keys of the step before are forgotten too early
+26 300 what is acknowledged stays in the window
+27 300 pacing asks to be polled before it lets anything go
 28 300 the silence of a peer that was told of is a deadline still
 29 300 a HELLO that waits in its link is a deadline'
 

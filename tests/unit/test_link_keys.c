@@ -101,6 +101,7 @@ static void unsent_messages_hold_it(void **state) {
     assert_int_equal(uvcc_link_set_step(f.l, FIRST + 6), 0);
     assert_int_equal(f.l->keys->chain_step, FIRST + 1);
     f.l->tx.cls[UVCC_CLASS_KEYS].credit = 1000;
+    f.now += 1000000; /* packets are paced */
     while (uvcc_link_poll_transmit(f.l, &t, f.now) == 1)
         assert_int_equal(uvcc_link_transmit_done(f.l, t.id, t.total, f.now), 0);
     assert_int_equal(uvcc_link_set_step(f.l, FIRST + 7), 0);

@@ -206,7 +206,7 @@ static void quiet_when_idle(void **state) {
         sim_run_for(&w, 100000 * SIM_MS);
         assert_true(w.packets - packets >= 10 && w.packets - packets <= 44);
         for (int i = 0; i < 2; i++)
-            assert_true(w.node[i].mem.live_bytes <= 1664);
+            assert_true(w.node[i].mem.live_bytes <= (datagram ? 2240 : 1664));
         sim_end(&w);
     }
 }
@@ -282,7 +282,7 @@ static void path_probing(void **state) {
             sim_queue(&w, 0, UVCC_FRAME_OPEN_BATCH, 4u << 20, 0);
             sim_run(&w, 60000 * SIM_MS);
             uint64_t needed = (4u << 20) / (carries[k] - 150);
-            assert_true(w.packets - packets < needed * 2 + 40);
+            assert_true(w.packets - packets < needed * 3 + 40); /* and ACKs, 5 in a ms at most */
             sim_end(&w);
         }
 }
@@ -309,7 +309,7 @@ static void path_falls(void **state) {
             assert_int_equal(stats_of(&w, 0).packet_bytes, 9000);
             for (unsigned k = 0; k < 400; k++)
                 sim_queue(&w, 0, UVCC_FRAME_OPEN_BATCH, 100000, 0);
-            sim_run_for(&w, 200 * SIM_MS);
+            sim_run_for(&w, 400 * SIM_MS);
             size_t before = w.node[1].delivered;
             assert_true(before > 0 && before < 200);
             w.path_bytes = 1500;

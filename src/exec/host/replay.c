@@ -210,6 +210,20 @@ static void *values(replay *r, unsigned which, const uvcc_slice *d) {
     return at;
 }
 
+static void complete(replay *r, const uvcc_record *c) {
+    const uvcc_completion done = {.id = c->id, .cookie = c->number, .status = c->status};
+    finish_job(r, c->id);
+    (void)uvcc_session_complete(r->session, &done, c->now);
+}
+
+static void feed(uvcc_session *s, const uvcc_record *c) {
+    const uvcc_slice *d = &c->data[0];
+    if (c->type == UVCC_RECORD_FEED)
+        (void)uvcc_session_feed(s, c->peer, d->data, d->len, c->now);
+    else
+        (void)uvcc_session_feed_ecn(s, c->peer, d->data, d->len, c->number != 0, c->now);
+}
+
 /* What the call returns is not looked at here: the session records it, and compare() sees that. */
 static void make_call(replay *r, const uvcc_record *c) {
     uvcc_session *s = r->session;
@@ -224,7 +238,8 @@ static void make_call(replay *r, const uvcc_record *c) {
         (void)uvcc_session_start(s, c->now);
         break;
     case UVCC_RECORD_FEED:
-        (void)uvcc_session_feed(s, c->peer, c->data[0].data, c->data[0].len, c->now);
+    case UVCC_RECORD_FEED_ECN:
+        feed(s, c);
         break;
     case UVCC_RECORD_PEER_OPEN:
         (void)uvcc_session_peer_open(s, c->peer, c->now);
@@ -235,12 +250,9 @@ static void make_call(replay *r, const uvcc_record *c) {
     case UVCC_RECORD_ON_TIMER:
         (void)uvcc_session_on_timer(s, c->now);
         break;
-    case UVCC_RECORD_COMPLETE: {
-        const uvcc_completion done = {.id = c->id, .cookie = c->number, .status = c->status};
-        finish_job(r, c->id);
-        (void)uvcc_session_complete(s, &done, c->now);
+    case UVCC_RECORD_COMPLETE:
+        complete(r, c);
         break;
-    }
     case UVCC_RECORD_POLL_TRANSMIT:
         (void)uvcc_session_poll_transmit(s, &tx, c->now);
         break;

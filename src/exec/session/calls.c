@@ -271,6 +271,19 @@ int uvcc_session_feed(uvcc_session *s, uint8_t peer, const uint8_t *data, size_t
     return returned(rec, s, uvcci_session_feed(s, peer, data, len, now));
 }
 
+int uvcc_session_feed_ecn(uvcc_session *s, uint8_t peer, const uint8_t *data, size_t len, bool ce,
+                          uint64_t now) {
+    uvcci_recording *rec = recording(s);
+    if (rec == NULL || (data == NULL && len != 0))
+        return uvcci_session_feed_ecn(s, peer, data, len, ce, now);
+    called(rec, (uvcc_record){.type = UVCC_RECORD_FEED_ECN,
+                              .now = now,
+                              .peer = peer,
+                              .number = ce,
+                              .data = {slice(data, len)}});
+    return returned(rec, s, uvcci_session_feed_ecn(s, peer, data, len, ce, now));
+}
+
 int uvcc_session_peer_open(uvcc_session *s, uint8_t peer, uint64_t now) {
     uvcci_recording *rec = recording(s);
     if (rec == NULL)

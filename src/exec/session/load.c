@@ -97,6 +97,8 @@ static int make_links(uvcc_session *s, const needs *n) {
     c.rx_ranges_max = s->cfg.links.rx_ranges_max;
     c.suspicious_max = s->cfg.links.suspicious_max;
     c.suspicious_window_ns = s->cfg.links.suspicious_window_ns;
+    c.congestion = s->cfg.links.congestion;
+    c.rate_bytes_per_s = s->cfg.links.rate_bytes_per_s;
     /* Two steps of online messages may be outstanding, and STEP, AUDIT and BYE. */
     uint64_t online = 2 * n->online_bytes + 65536, messages;
     int rc = capacity(s, "rx_messages_max", s->cfg.links.rx_messages_max, 2 * n->messages + 64,

@@ -411,7 +411,9 @@ static const member members[] = {MEMBER(flags),
                                  MEMBER(limits.close_ns),
                                  MEMBER(links.silence_ns),
                                  MEMBER(links.silence_abort_ns),
-                                 MEMBER(identity.kem)};
+                                 MEMBER(identity.kem),
+                                 MEMBER(links.congestion),
+                                 MEMBER(links.rate_bytes_per_s)};
 enum { MEMBER_COUNT = sizeof members / sizeof members[0] };
 
 size_t uvcci_record_config_bytes(void) {

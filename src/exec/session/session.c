@@ -41,8 +41,8 @@ static bool all_zero(const uint64_t *words, size_t n) {
 /* Words that a later version gave a meaning: whoever sets them relies on it. */
 static bool reserved_unused(const uvcc_config *c) {
 #define UNUSED(group) all_zero(c->group.reserved, sizeof c->group.reserved / sizeof(uint64_t))
-    return UNUSED(identity) && UNUSED(place) && UNUSED(links) && UNUSED(limits) && UNUSED(resume) &&
-           UNUSED(checks) && UNUSED(triples);
+    return c->links.reserved32 == 0 && UNUSED(identity) && UNUSED(place) && UNUSED(limits) &&
+           UNUSED(resume) && UNUSED(checks) && UNUSED(triples);
 #undef UNUSED
 }
 
@@ -293,6 +293,16 @@ int uvcci_session_feed(uvcc_session *s, uint8_t peer, const uint8_t *data, size_
     uvcci_dispatch(s);
     /* A frame that found no memory is lost: datagrams come again, a stream has to begin anew. */
     return rc != 0 && !s->cfg.links.datagram ? UVCC_ERR_STREAM_BROKEN : 0;
+}
+
+int uvcci_session_feed_ecn(uvcc_session *s, uint8_t peer, const uint8_t *data, size_t len, bool ce,
+                           uint64_t now) {
+    if (!peer_ok(s, peer) || (data == NULL && len != 0) || !s->cfg.links.datagram)
+        return UVCC_ERR_USAGE;
+    set_now(s, now);
+    (void)uvcc_link_feed_ecn(s->peer[peer].link, data, len, ce, s->now); /* as in feed */
+    uvcci_dispatch(s);
+    return 0;
 }
 
 int uvcci_session_peer_open(uvcc_session *s, uint8_t peer, uint64_t now) {

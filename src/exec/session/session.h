@@ -10,6 +10,8 @@ int uvcci_session_new(uvcc_session **out, const uvcc_config *cfg);
 void uvcci_session_free(uvcc_session *s);
 int uvcci_session_feed(uvcc_session *s, uint8_t peer, const uint8_t *data, size_t len,
                        uint64_t now);
+int uvcci_session_feed_ecn(uvcc_session *s, uint8_t peer, const uint8_t *data, size_t len, bool ce,
+                           uint64_t now);
 int uvcci_session_peer_open(uvcc_session *s, uint8_t peer, uint64_t now);
 int uvcci_session_peer_closed(uvcc_session *s, uint8_t peer, uint64_t now);
 int uvcci_session_on_timer(uvcc_session *s, uint64_t now);
