@@ -127,6 +127,13 @@ void uvcci_link_cc_stats(const uvcc_link *l, uvcc_link_stats *out) {
 
 /* ---- what it tells ---- */
 
+/* A measured rate may be next to none, after an outage: no packet waits longer than silence may
+ * last. A configured one is kept to, whatever it is. */
+static uint64_t pace_latest(const uvcc_link *l) {
+    const uvcci_cc *c = &l->cc->cc;
+    return c->rate == c->rate_bound ? UVCC_NEVER : uvcci_later(l->now, l->cfg.rto_max_ns);
+}
+
 void uvcci_link_cc_sent(uvcc_link *l, uvcci_tx_frame *f) {
     uvcci_link_cc *k = l->cc;
     if (k == NULL)
@@ -143,6 +150,19 @@ void uvcci_link_cc_sent(uvcc_link *l, uvcci_tx_frame *f) {
     uint64_t depth = PACE_LATE_NS + k->late_ns;
     uint64_t late = l->now > depth ? l->now - depth : 0;
     k->pace_at = uvcci_later(uvcci_max64(k->pace_at, late), uvcci_rate_time(k->cc.rate, bytes));
+    k->pace_at = uvcci_min64(k->pace_at, pace_latest(l));
+}
+
+/* What pacing still waits for was sent at another rate: at the new one it takes another time. */
+static void pace_follow(uvcc_link *l, uint64_t was) {
+    uvcci_link_cc *k = l->cc;
+    if (k->cc.rate == was || k->pace_at <= l->now)
+        return;
+    uint64_t bytes = uvcci_rate_bytes(was, k->pace_at - l->now);
+    k->pace_at = l->now;
+    if (k->cc.rate != 0)
+        k->pace_at =
+            uvcci_min64(uvcci_later(l->now, uvcci_rate_time(k->cc.rate, bytes)), pace_latest(l));
 }
 
 void uvcci_link_cc_acked(uvcc_link *l, const uvcci_tx_frame *f) {
@@ -183,7 +203,9 @@ void uvcci_link_cc_ack_done(uvcc_link *l) {
     };
     if (k->sample.rate != 0)
         k->delivery = k->sample.rate;
+    uint64_t was = k->cc.rate;
     k->cc.is->acked(&k->cc, &a);
+    pace_follow(l, was);
     if (k->cc.measures_nothing)
         uvcci_rate_limited(&k->rate, l->tx.inflight);
     if (k->original) /* the silence is over */

@@ -462,6 +462,8 @@ static void config(sim_party *p, uvcc_config *c) {
     c->links.rto_max_ns = plan->rto_max_ns;
     c->links.keepalive_ns = plan->keepalive_ns;
     c->links.silence_ns = plan->silence_ns;
+    c->links.congestion = plan->congestion >> (2 * p->index) & 3;
+    c->links.rate_bytes_per_s = plan->rate_bytes_per_s;
     c->limits.close_ns = plan->close_ns;
     c->resume.next_step = plan->first_step;
     c->resume.next_run = w->again != NULL ? w->again->life[w->life].run

@@ -142,6 +142,19 @@ static void draw_patience(sim_plan *p) {
     p->close_ns = ends[sim_below(&r, 4)];
 }
 
+/* What paces datagrams; parties may differ, and some have a bound of their own. */
+static void draw_controllers(sim_plan *p) {
+    sim_random r = sim_stream(p->seed, SIM_STREAM_PLAN + 53);
+    bool same = sim_below(&r, 2) == 0;
+    uint32_t first = (uint32_t)sim_below(&r, 3);
+    for (unsigned i = 0; i < 3; i++) {
+        uint32_t other = (uint32_t)sim_below(&r, 3);
+        p->congestion |= (same ? first : other) << (2 * i);
+    }
+    uint64_t rate = UINT64_C(100000) << sim_below(&r, 8);
+    p->rate_bytes_per_s = sim_below(&r, 3) == 0 ? rate : 0;
+}
+
 /* Every class of faults draws from a stream of its own, in any case: leaving one out, as minimising
  * does, must not change the others. */
 void sim_plan_draw(sim_plan *p, uint64_t seed, uint64_t without) {
@@ -181,4 +194,5 @@ void sim_plan_draw(sim_plan *p, uint64_t seed, uint64_t without) {
     draw_link(p);
     draw_paths(p);
     draw_patience(p);
+    draw_controllers(p);
 }

@@ -110,7 +110,9 @@ typedef struct sim_plan {
     double alloc_place; /* which call fails, as a part of those of a run without faults */
     uint64_t alloc_at;  /* or exactly this one; 0: by alloc_place */
     uint8_t acks_party;
-    uint64_t silence_ns, close_ns;         /* as in the config */
+    uint64_t silence_ns, close_ns; /* as in the config */
+    uint32_t congestion;           /* the controllers, two bits a party */
+    uint64_t rate_bytes_per_s;
     uint64_t path_at_ns, path_again_ns;    /* when longer packets vanish; when some do no more */
     uint32_t path_bytes, path_again_bytes; /* 0: none do */
     uint64_t bottleneck_bps, bottleneck_bytes; /* of a party's way out: its rate, its queue */
