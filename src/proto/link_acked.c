@@ -17,7 +17,8 @@
 #include "proto/mutant.h"
 
 #define REORDER_EIGHTHS_MIN 1u
-#define REORDER_EIGHTHS_MAX 8u
+#define REORDER_EIGHTHS_MAX 32u
+#define REORDER_KEEP        16u
 #define TIMEOUT_FRAMES      2u
 #define FIRST_PING_NS       UINT64_C(10000000)
 
@@ -70,6 +71,31 @@ static void rtt_sample(uvcc_link *l, uint64_t rtt) {
     }
 }
 
+/* ---- the allowance for reordering ----
+ *
+ * As RACK's (RFC 8985, 6.2 and 7.1): it grows with each round trip in which the peer tells of
+ * frames that we sent again and that came all the same, and goes back after REORDER_KEEP round
+ * trips with losses and no such word. RACK stops at a round trip; paths that reorder by more get
+ * more here, since nothing but our own waiting depends on it. */
+
+static void reorder_told(uvcc_link *l) {
+    uvcci_reorder *r = &l->tx.reorder;
+    r->keep = REORDER_KEEP;
+    if (l->now < r->grow_at)
+        return;
+    r->grow_at = uvcci_later(l->now, l->stats.srtt_ns);
+    r->eighths = (uint8_t)uvcci_min64(r->eighths + r->eighths / 2u + 1u, REORDER_EIGHTHS_MAX);
+}
+
+static void reorder_lost(uvcc_link *l) {
+    uvcci_reorder *r = &l->tx.reorder;
+    if (r->eighths == REORDER_EIGHTHS_MIN || l->now < r->lost_at)
+        return;
+    r->lost_at = uvcci_later(l->now, l->stats.srtt_ns);
+    if (--r->keep == 0)
+        r->eighths = REORDER_EIGHTHS_MIN;
+}
+
 /* Frames sent before the latest acknowledged one are lost once they are late. The list is in order
  * of transmission, so only its head is looked at. */
 static void losses_detect(uvcc_link *l) {
@@ -77,7 +103,7 @@ static void losses_detect(uvcc_link *l) {
     if (!l->tx.rack_valid)
         return;
     uint64_t rtt = uvcci_max64(l->tx.rack_rtt, l->stats.srtt_ns);
-    uint64_t late = rtt + uvcci_max64(rtt / 8 * l->tx.reorder_eighths, 1000);
+    uint64_t late = rtt + uvcci_max64(rtt / 8 * l->tx.reorder.eighths, 1000);
     while (l->tx.sent.first != 0) {
         uint64_t seq = uvcci_flight_seq(l, l->tx.sent.first);
         uvcci_tx_frame *f = uvcci_flight_at(l, seq);
@@ -87,6 +113,7 @@ static void losses_detect(uvcc_link *l) {
             l->tx.loss_at = uvcci_later(f->sent_ns, late);
             return;
         }
+        reorder_lost(l);
         uvcci_link_cc_lost(l, f);
         uvcci_path_frame(l, f, false);
         uvcci_flight_lose(l, seq, f);
@@ -200,8 +227,7 @@ static void repeats_told(uvcc_link *l, uint32_t repeats) {
         return;
     l->stats.spurious += uvcci_min64(more, most);
     uvcci_link_cc_spurious(l, uvcci_min64(more, most) * UVCCI_PACKET_BYTES);
-    if (l->tx.reorder_eighths < REORDER_EIGHTHS_MAX)
-        l->tx.reorder_eighths++;
+    reorder_told(l);
 }
 
 static void pass_finish(uvcc_link *l, const ack_pass *pass) {
@@ -323,5 +349,5 @@ void uvcci_tx_on_timer(uvcc_link *l) {
 void uvcci_acked_init(uvcc_link *l) {
     uvcci_tx *t = &l->tx;
     t->rto_at = t->loss_at = t->resume_at = t->maybe_at = UVCC_NEVER;
-    t->reorder_eighths = REORDER_EIGHTHS_MIN;
+    t->reorder.eighths = REORDER_EIGHTHS_MIN;
 }

@@ -185,6 +185,7 @@ void uvcci_link_cc_ack_rtt(uvcc_link *l) {
         l->cc->cc.is->rtt(&l->cc->cc, l->cc->rtt);
 }
 
+/* All that this ACK told goes to the controller at once, and what was gathered is forgotten. */
 void uvcci_link_cc_ack_done(uvcc_link *l) {
     uvcci_link_cc *k = l->cc;
     if (k == NULL)

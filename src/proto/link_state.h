@@ -133,6 +133,13 @@ typedef struct uvcci_path {
     uint8_t tries;
 } uvcci_path;
 
+/* How much later than a round trip a frame may come (link_acked). */
+typedef struct uvcci_reorder {
+    uint64_t grow_at, lost_at; /* not again before */
+    uint8_t eighths;           /* of a round trip */
+    uint8_t keep;              /* round trips with losses until it goes back */
+} uvcci_reorder;
+
 typedef struct uvcci_tx_class {
     uvcc_link_msg *first, *last; /* waiting, orders not falling */
     uvcc_link_msg *heap;         /* waiting, came with a lower order than `last` */
@@ -169,7 +176,8 @@ typedef struct uvcci_tx {
     uint64_t alive_at, retry_at;
     uvcci_path path;
     uint32_t pings, repeats; /* numbered so far; told by the peer */
-    uint8_t backoff, reorder_eighths;
+    uvcci_reorder reorder;
+    uint8_t backoff;
     bool rack_valid, outstanding, pinging;
     uint8_t spent; /* uvcci_spent */
     int fatal;

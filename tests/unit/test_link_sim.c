@@ -2,6 +2,8 @@
  * once, byte for byte, within bounded memory. */
 #include "link_sim.h"
 
+#include "proto/link_state.h"
+
 static const uint8_t kinds[] = {UVCC_FRAME_OPEN_BATCH, UVCC_FRAME_LIFT_BATCH,
                                 UVCC_FRAME_RESHARE_BATCH, UVCC_FRAME_KEYS_BATCH,
                                 UVCC_FRAME_INPUT_BATCH};
@@ -329,6 +331,40 @@ static void path_falls(void **state) {
         }
 }
 
+static void much_at_once(int i, uvcc_link_config *cfg) {
+    (void)i;
+    cfg->tx_online_bytes = 4u << 20;
+}
+
+/* One packet in fifty comes up to three round trips late: after a while hardly one of them goes
+ * twice; and when packets are lost instead, loss is found fast again. */
+static void reordering_beyond_a_round_trip(void **state) {
+    (void)state;
+    sim_world w;
+    sim_init(&w, 14, true, 0);
+    w.ns_per_byte = 80;
+    w.delay_ns = 5 * SIM_MS;
+    w.reorder = 20;
+    w.jitter_ns = 30 * SIM_MS;
+    sim_start(&w, much_at_once);
+    for (int n = 0; n < 100; n++)
+        sim_queue(&w, 0, UVCC_FRAME_OPEN_BATCH, 100000, 0);
+    sim_run(&w, 10000 * SIM_MS);
+    uint64_t learnt = stats_of(&w, 0).spurious;
+    for (int n = 0; n < 100; n++)
+        sim_queue(&w, 0, UVCC_FRAME_OPEN_BATCH, 100000, 0);
+    sim_run(&w, 10000 * SIM_MS);
+    assert_true(stats_of(&w, 0).spurious - learnt < 30);
+    assert_true(w.node[0].link->tx.reorder.eighths > 8);
+    w.reorder = 0;
+    w.drop = 20;
+    for (int n = 0; n < 100; n++)
+        sim_queue(&w, 0, UVCC_FRAME_OPEN_BATCH, 100000, 0);
+    sim_run(&w, 10000 * SIM_MS);
+    assert_int_equal(w.node[0].link->tx.reorder.eighths, 1);
+    sim_end(&w);
+}
+
 /* Heavy reordering makes retransmissions that were not needed; they are counted, and their number
  * falls as the allowance for reordering grows. */
 static void spurious_retransmissions(void **state) {
@@ -491,6 +527,7 @@ int main(void) {
         cmocka_unit_test(path_probing),
         cmocka_unit_test(path_falls),
         cmocka_unit_test(spurious_retransmissions),
+        cmocka_unit_test(reordering_beyond_a_round_trip),
         cmocka_unit_test(allocation_failures),
         cmocka_unit_test(reconnect_everywhere),
         cmocka_unit_test(frame_sizes),
