@@ -333,6 +333,7 @@ static const bench_part parts[] = {
     {"beside_reno", "the same beside a NewReno flow", bench_beside_reno, true},
     {"four", "four links share it", bench_four, true},
     {"small_queue", "10 Mbit/s, 40 ms, a queue of 50 packets", bench_small_queue, true},
+    {"marks", "the first one with ECN's marks above 100 kB", bench_marks, true},
     {"loss", "1, 5 and 20% of random loss at 1 Gbit/s, 2 ms", bench_loss, true},
     {"jobs", "messages accepted 10 and 100 ms late at 1 Gbit/s, 2 ms", bench_jobs, true},
     {"path_falls", "100 Mbit/s, 40 ms; packets of 9,000 bytes, then of 1,500 only",

@@ -33,6 +33,7 @@ void bench_alone(const bench_options *o);
 void bench_beside_reno(const bench_options *o);
 void bench_four(const bench_options *o);
 void bench_small_queue(const bench_options *o);
+void bench_marks(const bench_options *o);
 void bench_loss(const bench_options *o);
 void bench_jobs(const bench_options *o);
 void bench_path_falls(const bench_options *o);

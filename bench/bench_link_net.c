@@ -83,6 +83,34 @@ void bench_small_queue(const bench_options *o) {
     one(o, "link_small_queue", 10e6, 0, 50, (net_link_config){0}, 0, 1.10);
 }
 
+static int feed_marked(uvcc_link *l, const uint8_t *data, size_t len, bool ce, uint64_t now) {
+    return uvcc_link_feed_ecn(l, data, len, ce, now);
+}
+
+/* The same bottleneck, which marks packets that find 100 kB in its queue: all of the rate, and
+ * nothing lost. */
+void bench_marks(const bench_options *o) {
+    uint64_t seconds = o->quick ? 10 : 20;
+    figures share, delay, dropped;
+    for (unsigned i = 0; i < o->seeds; i++) {
+        net *n = bottleneck(i + 1, 100e6, 500000, 0);
+        net_pipe(n, NET_THERE)->mark_bytes = 100000;
+        net_link_config c = link_config(pick(i + 1, 0, 40 * NET_MS));
+        c.ecn = true;
+        c.feed = feed_marked;
+        int a = net_add_link(n, &c);
+        net_run(n, c.start_ns + seconds * NET_S);
+        net_figures f = read(n, a);
+        share.v[i] = (double)f.frame_bytes * 8 / (double)seconds / 100e6;
+        delay.v[i] = f.queue_ns / 1e6;
+        dropped.v[i] = (double)f.dropped;
+        net_free(n);
+    }
+    bench_figure("link_marks", "", "goodput_share", share.v, o->seeds, NO_GOAL, 0);
+    bench_figure("link_marks", "", "queue_ms", delay.v, o->seeds, NO_GOAL, 0);
+    bench_figure("link_marks", "", "packets_dropped", dropped.v, o->seeds, NO_GOAL, 0);
+}
+
 /* One of both begins up to a second before the other, by turns. */
 void bench_beside_reno(const bench_options *o) {
     uint64_t seconds = o->quick ? 15 : 30;

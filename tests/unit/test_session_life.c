@@ -664,6 +664,7 @@ static void test_step_info(void **state) {
     i = info(&f, 1, 0);
     assert_true(i.unacked_messages == 0 && i.unacked_bytes == 0);
     assert_true(i.srtt_ns >= 100000 && i.min_rtt_ns >= 100000 && i.connected);
+    assert_true(i.rate_bytes_per_s != 0);
     assert_true(i.heard_ns <= triangle_now(&f.t) && i.heard_ns > agreed);
     /* A root of two steps ago is missing. */
     one_step(&f, 1);

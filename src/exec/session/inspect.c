@@ -203,6 +203,7 @@ int uvcc_session_peer_info(const uvcc_session *s, uint8_t peer, uvcc_peer_info *
         .srtt_ns = l.srtt_ns,
         .rttvar_ns = l.rttvar_ns,
         .min_rtt_ns = l.min_rtt_ns,
+        .rate_bytes_per_s = l.delivered_bytes_per_s,
         .queued_messages = l.queued_messages,
         .queued_bytes = l.queued_bytes,
         .unacked_messages = l.unacked_messages,
