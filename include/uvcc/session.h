@@ -138,7 +138,8 @@ typedef struct uvcc_config_resume {
 
 /** Evidence of what was computed, and what a failed check leaves behind. */
 typedef struct uvcc_config_checks {
-    bool audit_off; /**< no leaves, no roots, no AUDIT; nothing else changes */
+    bool audit_off; /**< no leaves, no roots, no AUDIT; nothing else changes. The same at all three:
+                         a party with it refuses the others' AUDITs, and all abort */
     bool bundles;   /**< hold each finished step's bundle for the host: BUNDLE events. Not with
                          audit_off */
     /** The host keeps on disk what the event ABORTED with reason SKS says, for good: sks_refused
@@ -244,12 +245,15 @@ typedef enum uvcc_event_kind {
     UVCC_EVENT_AUDIT = 5,         /**< `peer`'s signed `root` of `step` came and was verified */
     UVCC_EVENT_PEER_BYE = 6,      /**< `peer` is done */
     UVCC_EVENT_ABORTED = 7,       /**< `reason` (a uvcc_abort_reason), `text`; only close works now.
-                                       Reason SKS: see checks.sks_refused; SILENCE: `peer` */
+                                       Reasons PEER, RESTARTED, SILENCE: of or by `peer`, and with
+                                       PEER `text` is of that peer's reason. SKS: see
+                                       checks.sks_refused */
     UVCC_EVENT_CLOSED = 8,        /**< the last one: nothing of ours is out any more */
     UVCC_EVENT_CHECKPOINT = 9,    /**< a checkpoint that resumes at `step` is ready */
     UVCC_EVENT_PEER_RESTARTED =
         10, /**< `peer` proved that it began anew: the steps cannot go on. Nothing else has changed;
-               end this session and start one with next_run > `run` */
+               abort with reason RESTARTED, which tells the third party, and start a
+               session with next_run > `run` (docs/host.md) */
     UVCC_EVENT_TRIPLES = 11,  /**< triples.only: those of `step` are made: uvcc_session_triples() */
     UVCC_EVENT_BUNDLE = 12,   /**< the bundle of `step` has all three signed roots:
                                    uvcc_session_bundle() */

@@ -61,6 +61,8 @@ struct world {
     bool follow; /* a party that hears of a peer's restart begins anew */
     bool ready[3];
     uint16_t aborted[3];
+    uint8_t aborted_by[3];
+    bool closed[3];
     const char *text[3];
     unsigned mismatches[3][3]; /* events MISMATCH, and what the last one named */
     const char *mismatch[3][3];
@@ -175,8 +177,10 @@ static void serve(world *w, uint8_t i) {
             w->ready[i] = true;
         if (e.kind == UVCC_EVENT_ABORTED) {
             w->aborted[i] = e.reason;
+            w->aborted_by[i] = e.peer;
             w->text[i] = e.text;
         }
+        w->closed[i] |= e.kind == UVCC_EVENT_CLOSED;
         if (e.kind == UVCC_EVENT_MISMATCH) {
             w->mismatches[i][e.peer]++;
             w->mismatch[i][e.peer] = e.text;
@@ -785,6 +789,33 @@ static void tells_of_a_restart(bool x25519) {
     world_free(&w);
 }
 
+/* Who hears of a restart first ends for that reason, and closes without its peer, which has no keys
+ * any more; the third party hears the reason even if the peer never reached it. */
+static void restart_ends_all(void **state) {
+    (void)state;
+    world w;
+    world_make(&w);
+    world_open(&w);
+    assert_true(drive(&w, SECOND));
+    works(&w);
+    renew(&w, 1);
+    for (unsigned n = 0; w.restarted[0][1] == 0; n++) {
+        assert_true(n < 100000);
+        turn(&w);
+    }
+    const bool heard = w.restarted[2][1] != 0;
+    assert_int_equal(uvcc_session_abort(w.s[0], UVCC_ABORT_RESTARTED, w.now), 0);
+    assert_int_equal(uvcc_session_close(w.s[0], w.now), 0);
+    uint64_t until = w.now + SECOND / 2; /* close_ns is 3 s */
+    while (w.now < until && !(w.closed[0] && w.aborted[2] != 0))
+        turn(&w);
+    assert_true(w.closed[0]);
+    assert_true(heard || w.aborted[2] == UVCC_ABORT_RESTARTED);
+    assert_int_equal(w.aborted[2], UVCC_ABORT_RESTARTED);
+    assert_int_equal(w.aborted_by[2], 0);
+    world_free(&w);
+}
+
 static void restart_exchanged(void **state) {
     (void)state;
     tells_of_a_restart(true);
@@ -851,6 +882,7 @@ int main(void) {
         cmocka_unit_test(forged_for_ever),
         cmocka_unit_test(reflected),
         cmocka_unit_test(replayed),
+        cmocka_unit_test(restart_ends_all),
         cmocka_unit_test(restart_exchanged),
         cmocka_unit_test(restart_provisioned),
         cmocka_unit_test(wrong_secret),

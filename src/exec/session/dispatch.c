@@ -26,8 +26,10 @@ static void on_bye(uvcc_session *s, uint8_t peer, const uvcc_link_rx *m) {
     p->ended |= reason != UVCC_ABORT_NONE;
     if (reason == UVCC_ABORT_SKS) /* of a step that may be finished here */
         uvcci_abort_at(s, m->step, reason, "a peer found that the check of a product failed");
+    else if (reason == UVCC_ABORT_RESTARTED) /* maybe of the third party, and news here */
+        uvcci_abort_by(s, peer, reason, uvcc_abort_text(reason));
     else if (reason != UVCC_ABORT_NONE)
-        uvcci_abort(s, UVCC_ABORT_PEER, uvcc_abort_text(reason));
+        uvcci_abort_by(s, peer, UVCC_ABORT_PEER, uvcc_abort_text(reason));
     else if (first)
         uvcci_event_push(
             s, &(uvcc_event){

@@ -165,7 +165,9 @@ static void step_waits(const uvcc_session *s, uint8_t peer, uvcc_peer_info *i) {
 
 static void waits(const uvcc_session *s, uint8_t peer, uvcc_peer_info *i) {
     if (s->state == UVCCI_SESSION_HELLO) {
-        if (s->hello.peer[peer].state != UVCCI_HELLO_DONE)
+        const uvcci_hello_peer *h = &s->hello.peer[peer];
+        const bool third = h->state == UVCCI_HELLO_WAIT1 && h->hello1[0] != 0; /* is missing */
+        if (h->state != UVCCI_HELLO_DONE && !third)
             wait_for(i, UVCC_WAIT_HELLO, 0, s->state_at);
     } else if (s->state == UVCCI_SESSION_READY) {
         step_waits(s, peer, i);

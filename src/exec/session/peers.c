@@ -135,6 +135,8 @@ bool uvcci_parted(const uvcc_session *s, uint8_t p) {
     uvcc_link_stats l;
     if (peer->link == NULL) /* a load that failed may have made one */
         return true;
+    if (peer->restarted) /* it has no keys of this run any more */
+        return true;
     if (s->state == UVCCI_SESSION_CLOSING && !(peer->bye && uvcc_link_gapless(peer->link)))
         return false; /* its BYE may overtake what it sent before */
     if (uvcc_link_settled(peer->link))
