@@ -390,6 +390,26 @@ static void test_silent_after_bye(void **state) {
 }
 
 /* What cannot work is refused: PINGs too rare to hear their answers, an abort before the event. */
+/* A peer that says BYE although a step needs it still, and then nothing: it is silent as any other. */
+static void test_silent_after_an_early_bye(void **state) {
+    (void)state;
+    fix f;
+    silence_ns = SECOND, silence_abort_ns = 2 * SECOND;
+    begin_ready(&f, true, with_silence);
+    triangle_agree(&f.t, 0, 0); /* the input of party 1 is missing */
+    until(&f, triangle_now(&f.t) + 10 * MS);
+    for (unsigned p = 0; p < 3; p += 2) {
+        f.t.s[p]->peer[1].bye = true;
+        cut(&f, 1, p, true);
+        cut(&f, p, 1, true);
+    }
+    const uint64_t from = triangle_now(&f.t);
+    until(&f, from + 5 * SECOND);
+    assert_true(f.t.aborted[0] == UVCC_ABORT_SILENCE || f.t.aborted[2] == UVCC_ABORT_SILENCE);
+    assert_true(f.t.aborted[0] != 0 && f.t.aborted[2] != 0);
+    end(&f);
+}
+
 static void test_silence_config(void **state) {
     (void)state;
     static const struct {
@@ -752,6 +772,7 @@ int main(void) {
         cmocka_unit_test(test_standing_still),
         cmocka_unit_test(test_silence_is_a_state),
         cmocka_unit_test(test_silent_after_bye),
+        cmocka_unit_test(test_silent_after_an_early_bye),
         cmocka_unit_test(test_silence_config),
         cmocka_unit_test(test_transmits_that_stay_out),
         cmocka_unit_test(test_no_memory_in_feed),

@@ -2,6 +2,7 @@
  * statistics, digest, root, what is known of its peers and what it needs of them. */
 #include "exec/session/instance.h"
 #include "exec/session/peers.h"
+#include "exec/session/waits.h"
 
 #include "proto/crypto.h"
 #include <assert.h>
@@ -123,57 +124,18 @@ int uvcc_session_sid_sub(const uvcc_session *s, uint8_t out[32]) {
 
 /* ---- peers ---- */
 
-static void wait_for(uvcc_peer_info *i, uvcc_wait what, uint32_t step, uint64_t since) {
-    i->waits_for = (uint8_t)what;
-    i->wait_step = step;
-    i->wait_since_ns = since;
-}
-
-/* Ops of a running step that need messages of the peer, the most urgent first. */
-static void batch_waits(const uvcc_session *s, const uvcci_step *st, uint8_t peer,
-                        uvcc_peer_info *i) {
-    for (uint32_t k = 0; k < st->entry->op_count; k++) {
-        const uvcci_instance *r = &st->instances[st->entry->by_rank[k]];
-        const uint32_t missing = uvcci_instance_missing(s, r, peer);
-        if (missing == 0)
-            continue;
-        if (i->wait_ops++ == 0) {
-            wait_for(i, UVCC_WAIT_BATCH, st->number, r->since > st->since ? r->since : st->since);
-            i->wait_op = r->index;
-        }
-        i->wait_messages += missing;
-    }
-}
-
-/* A step that this host asked for and that has not begun, or its ops. */
-static void step_waits(const uvcc_session *s, uint8_t peer, uvcc_peer_info *i) {
-    const uvcci_step *st = &s->ctx[s->step & 1];
-    const uvcci_peer *p = &s->peer[peer];
-    if (!st->active || st->number != s->step)
-        return;
-    const bool root_here =
-        s->cfg.checks.audit_off || st->number - s->hello.step < 2 ||
-        (p->audit_here[st->number & 1] && p->audit[st->number & 1].step == st->number - 2);
-    const bool asked = st->sent || peer == 0; /* P0 proposes, the others answer */
-    if (st->running)
-        batch_waits(s, st, peer, i);
-    else if (!st->agreed && asked && !p->step_here[st->number & 3])
-        wait_for(i, UVCC_WAIT_STEP, st->number, st->since);
-    else if (!st->sent && !root_here)
-        wait_for(i, UVCC_WAIT_AUDIT, st->number - 2, st->since);
-}
-
 static void waits(const uvcc_session *s, uint8_t peer, uvcc_peer_info *i) {
     if (s->state == UVCCI_SESSION_HELLO) {
         const uvcci_hello_peer *h = &s->hello.peer[peer];
         const bool third = h->state == UVCCI_HELLO_WAIT1 && h->hello1[0] != 0; /* is missing */
         if (h->state != UVCCI_HELLO_DONE && !third)
-            wait_for(i, UVCC_WAIT_HELLO, 0, s->state_at);
+            uvcci_wait_for(i, UVCC_WAIT_HELLO, 0, s->state_at);
     } else if (s->state == UVCCI_SESSION_READY) {
-        step_waits(s, peer, i);
+        uvcci_step_waits(s, peer, i);
     } else if (s->close_deadline != UVCC_NEVER && !uvcci_parted(s, peer)) {
-        wait_for(i, s->state == UVCCI_SESSION_CLOSING && !i->bye ? UVCC_WAIT_BYE : UVCC_WAIT_ACK, 0,
-                 s->state_at);
+        uvcci_wait_for(i,
+                       s->state == UVCCI_SESSION_CLOSING && !i->bye ? UVCC_WAIT_BYE : UVCC_WAIT_ACK,
+                       0, s->state_at);
     }
     if (i->waits_for != UVCC_WAIT_NONE)
         i->wait_since_ns = uvcci_host_time(s, i->wait_since_ns);

@@ -2,7 +2,8 @@
  *
  * A peer is heard by what its link says of it (uvcc_link_stats.heard_ns), and before READY by its
  * HELLOs, of which nothing proves that they are its own. It is watched while something is to come
- * of it: in the handshake until its part of it is done, then until its BYE.
+ * of it: in the handshake until its part of it is done, then until its BYE, and after that while a
+ * step that has begun needs it still.
  *
  * Time in which this host stood still is nobody's silence: what came meanwhile was not fed yet. So
  * that this can be told, the session wants to be called every quarter of the least wait, and begins
@@ -11,6 +12,8 @@
  * What the host is told is the present state of each peer, so two events at most wait for it
  * however often a peer comes and goes: they stand outside the queue. */
 #include "exec/session/peers.h"
+
+#include "exec/session/waits.h"
 
 #include "proto/mutant.h"
 #include <assert.h>
@@ -27,7 +30,11 @@ static bool watched(const uvcc_session *s, uint8_t p) {
         return false;
     if (handshaking(s))
         return s->hello.peer[p].state != UVCCI_HELLO_DONE;
-    return s->state == UVCCI_SESSION_READY && !s->peer[p].bye;
+    if (s->state != UVCCI_SESSION_READY || !s->peer[p].bye)
+        return s->state == UVCCI_SESSION_READY;
+    uvcc_peer_info needed = {.waits_for = UVCC_WAIT_NONE}; /* its BYE came too early */
+    uvcci_step_waits(s, p, &needed);
+    return needed.waits_for != UVCC_WAIT_NONE;
 }
 
 static uint64_t heard_at(const uvcc_session *s, uint8_t p) {
