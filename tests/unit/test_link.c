@@ -1067,7 +1067,7 @@ static void hellos(void **state) {
     (void)state;
     fix f;
     begin(&f, false, 2, NULL);
-    uint8_t out[256];
+    uint8_t out[UVCC_HELLO_MAX_BYTES];
     bool sealed = false;
     for (uint8_t k = 0; k < 6; k++) {
         memset(content, k, 100);
