@@ -500,8 +500,6 @@ int uvcc_link_transmit_done(uvcc_link *l, uint64_t id, size_t bytes, uint64_t no
 void uvcci_tx_stream_reset(uvcc_link *l) {
     l->tx.outstanding = false;
     l->tx.resume_at = UVCC_NEVER;
-    if (l->hello_out != NULL)
-        l->hello_out->cut = 0; /* its first pieces may have gone with the stream */
     if (l->tx.scratch != NULL)
         l->tx.scratch->total = 0;
     uvcci_zombies_free(l);
