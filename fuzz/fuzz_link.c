@@ -183,7 +183,7 @@ static void take(world *w, int i) {
         if (!w->hold)
             settle(w, i, n->held - 1);
     }
-    uint8_t hello[256];
+    uint8_t hello[UVCC_HELLO_MAX_BYTES];
     bool sealed;
     while (uvcc_link_poll_hello(n->l, hello, &sealed) != 0) {
     }

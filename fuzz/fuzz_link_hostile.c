@@ -75,7 +75,7 @@ static void settle(world *w, size_t at, bool refuse) {
 static void take(world *w) {
     fuzz_link *f = &w->f;
     uvcc_link_rx rx;
-    uint8_t hello[256];
+    uint8_t hello[UVCC_HELLO_MAX_BYTES];
     bool sealed;
     while (uvcc_link_poll_message(f->l, &rx) == 1) {
         FUZZ_CHECK((uintptr_t)rx.data % 64 == 0 && rx.len <= UVCC_MSG_MAX_BYTES);

@@ -153,8 +153,10 @@ UVCC_API int uvcc_link_send(uvcc_link *l, uvcc_link_msg *m, uint32_t step, uint3
 /** True if a message of len bytes of `kind` would get its buffer now; with more than
  * UVCC_MSG_MAX_BYTES, if there is room for messages of so many bytes in all. */
 UVCC_API bool uvcc_link_writable(const uvcc_link *l, uint8_t kind, uint32_t len);
-/** Sends a HELLO payload as a control frame, sealed or not. One may wait; a newer one replaces it.
- */
+/** Greatest HELLO payload. */
+#define UVCC_HELLO_MAX_BYTES 2560u
+/** Sends a HELLO payload, sealed (at most 128 bytes) in one control frame, or not: then in as many
+ * frames as it needs. One may wait; a newer one replaces it, or what was not sent of it. */
 UVCC_API int uvcc_link_send_hello(uvcc_link *l, const uint8_t *payload, size_t len, bool sealed);
 /** Nothing is missing of what the peer sent up to the last frame that came. */
 UVCC_API bool uvcc_link_gapless(const uvcc_link *l);
@@ -201,9 +203,9 @@ UVCC_API int uvcc_link_accept(uvcc_link *l, uint64_t token, uint64_t now);
 /** The owner is done with the bytes (accepted or refused): memory goes back, credit rises. A
  * refused message is never acknowledged; its owner aborts. */
 UVCC_API int uvcc_link_release(uvcc_link *l, uint64_t token, uint64_t now);
-/** Next HELLO payload: its length (<= 256) copied to out, 0 if none. *sealed: it came sealed and
+/** Next HELLO payload: its length copied to out, 0 if none. *sealed: it came sealed and
  * verified. A small queue; the oldest is dropped when it is full. */
-UVCC_API size_t uvcc_link_poll_hello(uvcc_link *l, uint8_t out[256], bool *sealed);
+UVCC_API size_t uvcc_link_poll_hello(uvcc_link *l, uint8_t out[UVCC_HELLO_MAX_BYTES], bool *sealed);
 /** True once a sealed, authentic frame of this run came (tells HELLO that the peer is past it). */
 UVCC_API bool uvcc_link_heard(const uvcc_link *l);
 /** A sealed and authentic frame was wrong in itself (chunk arithmetic, other bytes for one place,

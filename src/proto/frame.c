@@ -82,9 +82,10 @@ static const char *place_fault(const uvcc_frame_header *h, uint32_t piece) {
 static const char *control_fault(const uvcc_frame_header *h, uint32_t piece) {
     if (h->seq != 0)
         return "a seq on a control kind";
-    if (h->op_id != 0 || h->msg_id != 0)
+    const bool part = piece != h->msg_len;
+    if (h->op_id != 0 || (h->msg_id != 0 && !part))
         return "an id on a control kind";
-    if (piece != h->msg_len)
+    if (part && (h->kind != UVCC_FRAME_HELLO || (h->flags & UVCC_FRAME_SEALED) != 0))
         return "a control frame is one piece";
     return NULL;
 }

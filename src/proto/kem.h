@@ -9,10 +9,10 @@
 #define UVCCI_KEM_NONE   0x0000
 #define UVCCI_KEM_X25519 0x0020 /* DHKEM(X25519, HKDF-SHA256) of RFC 9180 */
 
-/* The greatest of those below. */
-#define UVCCI_KEM_EK_MAX 32u
-#define UVCCI_KEM_DK_MAX 32u
-#define UVCCI_KEM_CT_MAX 32u
+/* Room for ML-KEM-1024, its decapsulation key kept as the seed that it is made of. */
+#define UVCCI_KEM_EK_MAX 1568u
+#define UVCCI_KEM_DK_MAX 64u
+#define UVCCI_KEM_CT_MAX 1568u
 
 typedef struct uvcci_kem {
     uint16_t id;

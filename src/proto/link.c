@@ -1,5 +1,5 @@
-/* link.c - a reliable message link to one peer: its life, its HELLO, its clock; the other calls
- * stand in link_send.c, link_tx.c, link_rx.c and link_keys.c (link_state.h has the list).
+/* link.c - a reliable message link to one peer: its life, its clock; the other calls stand in
+ * link_send.c, link_tx.c, link_rx.c, link_hello.c and link_keys.c (link_state.h has the list).
  *
  * States: made -> set_run -> (set_keys) -> started. HELLO frames flow in all of them, ACK, PING and
  * data only once started; a stream link sends only between stream_opened and stream_closed.
@@ -13,6 +13,7 @@
 #include "proto/link_acked.h"
 #include "proto/link_cc.h"
 #include "proto/link_core.h"
+#include "proto/link_hello.h"
 #include "proto/link_keys.h"
 #include "proto/link_pool.h"
 #include "proto/link_rx.h"
@@ -120,8 +121,7 @@ void uvcc_link_free(uvcc_link *l) {
     uvcci_data_trim(l);
     uvcci_keys_free(l);
     uvcci_link_cc_free(l);
-    uvcci_link_give(l, l->hello_out, sizeof *l->hello_out, UVCC_MEM_STATE);
-    uvcci_link_give(l, l->hello_in, sizeof *l->hello_in, UVCC_MEM_STATE);
+    uvcci_link_hello_free(l);
     assert(l->stats.memory_bytes == sizeof *l);
     uvcc_allocator a = l->cfg.alloc;
     uvcci_wipe(l, sizeof *l);
@@ -130,8 +130,9 @@ void uvcc_link_free(uvcc_link *l) {
 
 uint64_t uvcc_link_memory_bound(const uvcc_link *l) {
     return sizeof *l + sizeof(uvcci_link_cc) + sizeof(uvcci_link_keys) + sizeof(uvcci_step_keys) +
-           sizeof(uvcci_spares) + sizeof(uvcci_hello_box) + sizeof(uvcci_hello_queue) +
-           uvcci_data_bound(l) + uvcci_tx_bound(l) + uvcci_rx_bound(l) + sizeof(uvcci_rx_partial);
+           sizeof(uvcci_spares) + sizeof(uvcci_hello_out) + sizeof(uvcci_hello_queue) +
+           sizeof(uvcci_hello_pieces) + uvcci_data_bound(l) + uvcci_tx_bound(l) +
+           uvcci_rx_bound(l) + sizeof(uvcci_rx_partial);
 }
 
 /* ---- run, step ---- */
@@ -152,8 +153,7 @@ int uvcc_link_reset(uvcc_link *l) {
     if (l->started || l->tx.undone != 0)
         return UVCC_ERR_STATE;
     uvcci_keys_free(l);
-    uvcci_link_give(l, l->hello_out, sizeof *l->hello_out, UVCC_MEM_STATE);
-    l->hello_out = NULL;
+    uvcci_link_hello_drop(l);
     l->have_run = l->heard = false;
     l->step = 0;
     /* A peer that was done already may have sent an ACK. */
@@ -192,51 +192,6 @@ void uvcci_link_skip_to(uvcc_link *l, uint64_t counter) {
     assert(l->have_run && l->tx.undone == 0 && l->tx.next == l->tx.cum + 1 && counter < 1ull << 40);
     l->tx.cum = l->rx.cum = l->rx.top = (uint64_t)l->run << 40 | counter;
     l->tx.next = l->tx.cum + 1;
-}
-
-/* ---- HELLO ---- */
-
-int uvcc_link_send_hello(uvcc_link *l, const uint8_t *payload, size_t len, bool sealed) {
-    if (payload == NULL || len == 0 || len > UVCCI_HELLO_MAX_BYTES)
-        return UVCC_ERR_USAGE;
-    if (sealed && l->keys == NULL)
-        return UVCC_ERR_STATE;
-    if (l->hello_out == NULL) {
-        l->hello_out = uvcci_link_alloc(l, sizeof *l->hello_out, UVCC_MEM_STATE);
-        if (l->hello_out == NULL)
-            return UVCC_ERR_NOMEM;
-    }
-    l->hello_out->len = (uint16_t)len;
-    l->hello_out->sealed = sealed;
-    memcpy(l->hello_out->payload, payload, len);
-    return 0;
-}
-
-size_t uvcci_link_poll_hello(uvcc_link *l, uint8_t out[UVCCI_HELLO_MAX_BYTES], bool *sealed,
-                             bool *foreign) {
-    uvcci_hello_queue *q = l->hello_in;
-    if (q == NULL || q->count == 0)
-        return 0;
-    const uvcci_hello_box *b = &q->box[q->first];
-    size_t len = b->len;
-    memcpy(out, b->payload, len);
-    *sealed = b->sealed;
-    *foreign = b->foreign;
-    q->first = (q->first + 1) % UVCCI_HELLO_QUEUE;
-    if (--q->count == 0) {
-        uvcci_link_give(l, q, sizeof *q, UVCC_MEM_STATE);
-        l->hello_in = NULL;
-    }
-    return len;
-}
-
-size_t uvcc_link_poll_hello(uvcc_link *l, uint8_t out[256], bool *sealed) {
-    bool foreign;
-    size_t len;
-    do
-        len = uvcci_link_poll_hello(l, out, sealed, &foreign);
-    while (len != 0 && foreign);
-    return len;
 }
 
 bool uvcc_link_heard(const uvcc_link *l) {
@@ -321,6 +276,7 @@ void uvcc_link_on_timer(uvcc_link *l, uint64_t now) {
     if (quiet(l)) {
         uvcci_tx_trim(l);
         uvcci_rx_trim(l);
+        uvcci_link_hello_trim(l);
         uvcci_stream_trim(l);
         uvcci_data_trim(l);
         uvcci_step_keys_free(l);

@@ -15,6 +15,7 @@
 #include "proto/link_acked.h"
 #include "proto/link_assembly.h"
 #include "proto/link_core.h"
+#include "proto/link_hello.h"
 #include "proto/link_keys.h"
 #include "proto/link_place.h"
 #include "proto/link_pool.h"
@@ -169,30 +170,6 @@ static int take_data(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *he
 
 /* ---- control frames ---- */
 
-static void hello_push(uvcc_link *l, const uint8_t *payload, size_t len, bool sealed,
-                       bool foreign) {
-    if (len > UVCCI_HELLO_MAX_BYTES || len == 0) {
-        l->stats.refused++;
-        return;
-    }
-    if (l->hello_in == NULL) {
-        l->hello_in = uvcci_link_alloc(l, sizeof *l->hello_in, UVCC_MEM_STATE);
-        if (l->hello_in == NULL)
-            return; /* HELLO repeats */
-        l->hello_in->first = l->hello_in->count = 0;
-    }
-    uvcci_hello_queue *q = l->hello_in;
-    if (q->count == UVCCI_HELLO_QUEUE) {
-        q->first = (q->first + 1) % UVCCI_HELLO_QUEUE;
-        q->count--;
-    }
-    uvcci_hello_box *b = &q->box[(q->first + q->count++) % UVCCI_HELLO_QUEUE];
-    b->len = (uint16_t)len;
-    b->sealed = sealed;
-    b->foreign = foreign;
-    memcpy(b->payload, payload, len);
-}
-
 static bool all_zero(const uint8_t *p, size_t n) {
     uint8_t sum = 0;
     for (size_t i = 0; i < n; i++)
@@ -235,7 +212,11 @@ static int take_control(uvcc_link *l, const uvcc_frame_header *h, const uint8_t 
     const uint8_t *p = payload;
     uint8_t stack[UVCCI_ACK_MAX_BYTES], *tmp = stack;
     size_t len = h->msg_len;
-    if (hello && ((sealed && l->keys == NULL) || len > UVCCI_HELLO_MAX_BYTES)) {
+    if (hello && !sealed) {
+        uvcci_link_hello_take(l, h, payload, false);
+        return 0;
+    }
+    if (hello && (l->keys == NULL || len > UVCCI_HELLO_SEALED_MAX)) {
         l->stats.refused++;
         return 0;
     }
@@ -267,7 +248,7 @@ static int take_control(uvcc_link *l, const uvcc_frame_header *h, const uint8_t 
     uint64_t counter = l->tx.ack_counter;
     int err = 0;
     if (hello)
-        hello_push(l, p, len, sealed, false);
+        uvcci_link_hello_push(l, p, len, true, false);
     else if (h->kind == UVCC_FRAME_ACK)
         err = take_ack(l, p, len, &why);
     else
@@ -281,7 +262,7 @@ static int take_control(uvcc_link *l, const uvcc_frame_header *h, const uint8_t 
         if (sealed)
             suspect_note(l, SUSPECT_CONTROL, false);
     }
-    if (err == 0 && !sealed && !hello)
+    if (err == 0 && !sealed)
         uvcci_tx_cum(l, h->ack);
     return err;
 }
@@ -301,7 +282,7 @@ static int frame_stray(uvcc_link *l, uint64_t *stat) {
 
 bool uvcci_rx_foreign_hello(const uvcc_link *l, const uvcc_frame_header *h) {
     return h->kind == UVCC_FRAME_HELLO && !uvcci_frame_is_sealed(h) && h->src == l->cfg.peer &&
-           h->dst == l->cfg.me && h->msg_len <= UVCCI_HELLO_MAX_BYTES;
+           h->dst == l->cfg.me && h->msg_len <= UVCC_HELLO_MAX_BYTES;
 }
 
 /* What is not a new frame of this session and run ends here, forged or not. 0, an error, or
@@ -319,7 +300,7 @@ static int frame_known(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *
         return 0;
     case UVCCI_FOREIGN: /* a peer with another sid_job has another tag: its HELLO says so */
         if (uvcci_rx_foreign_hello(l, h) && payload != NULL)
-            hello_push(l, payload, h->msg_len, false, true);
+            uvcci_link_hello_take(l, h, payload, true);
         return frame_stray(l, &l->stats.foreign);
     case UVCCI_STALE:
         return frame_stray(l, &l->stats.stale_run);

@@ -4,12 +4,12 @@
 
 #include <uvcc/link.h>
 
-#define UVCCI_HELLO_MAX_BYTES 256u
-
 /* As uvcc_link_poll_hello(), which skips those that are `foreign`: unsealed, from this peer to us,
  * under another session's tag. They say why that peer is not heard, and nothing else. */
-size_t uvcci_link_poll_hello(uvcc_link *l, uint8_t out[UVCCI_HELLO_MAX_BYTES], bool *sealed,
+size_t uvcci_link_poll_hello(uvcc_link *l, uint8_t out[UVCC_HELLO_MAX_BYTES], bool *sealed,
                              bool *foreign);
+/* A HELLO waits to be sent, or the rest of one. */
+bool uvcci_link_hello_waits(const uvcc_link *l);
 
 /* What this link has used up, so that the run must end: a sentence; NULL: nothing. */
 const char *uvcci_link_spent(const uvcc_link *l);

@@ -1,5 +1,5 @@
 /* link_state.h - what a link is made of, shared by its modules: link_core (memory, time),
- * link_keys, link_pool (records), the sending ones (link_queue, link_flight, link_send,
+ * link_keys, link_hello, link_pool (records), the sending ones (link_queue, link_flight, link_send,
  * link_scratch, link_path, link_cc, link_acked, link_tx), the receiving ones (link_window,
  * link_assembly, link_place, link_rx, link_stream) and link, which drives them all.
  *
@@ -322,11 +322,31 @@ typedef struct uvcci_spares {
 
 #define UVCCI_HELLO_QUEUE 4u
 
+/* A sealed HELLO is one frame, whatever the path. */
+#define UVCCI_HELLO_SEALED_MAX 128u
+
 typedef struct uvcci_hello_box {
     uint16_t len;
     bool sealed, foreign; /* foreign: unsealed, under another session's tag */
-    uint8_t payload[UVCCI_HELLO_MAX_BYTES];
+    uint8_t payload[UVCC_HELLO_MAX_BYTES];
 } uvcci_hello_box;
+
+typedef struct uvcci_hello_out {
+    uint32_t msg_id;   /* what its pieces carry */
+    uint16_t len, cut; /* cut: bytes that went out in pieces */
+    bool sealed;
+    uint8_t payload[UVCC_HELLO_MAX_BYTES];
+} uvcci_hello_out;
+
+/* A HELLO that is coming: which one, and its bytes that are here. */
+typedef struct uvcci_hello_pieces {
+    uint64_t sid_tag;
+    uint32_t msg_id, msg_len, got;
+    uint64_t have[UVCC_HELLO_MAX_BYTES / 64];
+    uint8_t bytes[UVCC_HELLO_MAX_BYTES];
+} uvcci_hello_pieces;
+
+_Static_assert(UVCC_HELLO_MAX_BYTES % 64 == 0, "have has a bit for each byte");
 
 typedef struct uvcci_hello_queue {
     uint32_t first, count;
@@ -347,8 +367,9 @@ struct uvcc_link {
     bool have_run, started, stream_up, heard;
     const char *violation;
     uvcci_link_keys *keys;
-    uvcci_hello_box *hello_out;
+    uvcci_hello_out *hello_out;
     uvcci_hello_queue *hello_in;
+    uvcci_hello_pieces *hello_pieces;
     uvcci_link_cc *cc; /* NULL: a stream */
     uvcci_tx tx;
     uvcci_rx rx;

@@ -18,6 +18,7 @@
 #include "proto/link_cc.h"
 #include "proto/link_core.h"
 #include "proto/link_flight.h"
+#include "proto/link_hello.h"
 #include "proto/link_keys.h"
 #include "proto/link_path.h"
 #include "proto/link_pool.h"
@@ -32,11 +33,16 @@
 
 /* ---- control frames ---- */
 
+/* Of a control frame's message what is in the frame: all of it but in HELLO. */
+typedef struct control_part {
+    uint32_t msg_id, msg_len, offset;
+} control_part;
+
 /* Writes one control frame. A sealed one gets a random nonce, an unsealed one carries our
  * cumulative ack: its header is then the only news that a peer without keys has. 0, UVCC_ERR_LIMIT
  * if it does not fit this packet, or an error of the random hook. */
-static int emit_control(uvcc_link *l, uint8_t kind, const uint8_t *payload, size_t len,
-                        bool sealed) {
+static int emit_part(uvcc_link *l, uint8_t kind, const control_part *part, const uint8_t *payload,
+                     size_t len, bool sealed) {
     uvcci_scratch *s = l->tx.scratch;
     size_t body = len + (sealed ? UVCC_FRAME_CTL_SEAL_BYTES : 0);
     size_t total = UVCC_FRAME_HEADER_BYTES + body;
@@ -55,8 +61,10 @@ static int emit_control(uvcc_link *l, uint8_t kind, const uint8_t *payload, size
         .flags = sealed ? UVCC_FRAME_SEALED : 0,
         .sid_tag = l->cfg.sid_tag,
         .step = l->step,
+        .msg_id = part->msg_id,
         .chunk_cnt = 1,
-        .msg_len = (uint32_t)len,
+        .msg_len = part->msg_len,
+        .offset = part->offset,
         .payload_len = (uint32_t)body,
         .ack = ack ? l->rx.cum : 0,
     };
@@ -73,6 +81,11 @@ static int emit_control(uvcc_link *l, uint8_t kind, const uint8_t *payload, size
     uvcci_frame_put_crc(p, uvcc_frame_crc(p, at, body));
     l->stats.frames_tx++;
     return 0;
+}
+
+static int emit_control(uvcc_link *l, uint8_t kind, const uint8_t *payload, size_t len,
+                        bool sealed) {
+    return emit_part(l, kind, &(control_part){.msg_len = (uint32_t)len}, payload, len, sealed);
 }
 
 static int emit_ack(uvcc_link *l) {
@@ -130,19 +143,37 @@ static int emit_probe(uvcc_link *l) {
     return err;
 }
 
+/* The HELLO that waits: whole, or in pieces that every path carries, and the rest of one whose
+ * first pieces are out. */
+static int emit_hello(uvcc_link *l) {
+    uvcci_hello_out *o = l->hello_out;
+    const uint32_t packet = l->cfg.datagram ? uvcci_path_base(l) : UVCCI_PACKET_BYTES;
+    const uint32_t max = packet - UVCC_FRAME_HEADER_BYTES;
+    if (o->sealed || o->len <= max) {
+        int err = emit_control(l, UVCC_FRAME_HELLO, o->payload, o->len, o->sealed);
+        if (err == 0)
+            uvcci_link_hello_drop(l);
+        return err;
+    }
+    while (o->cut < o->len) {
+        const uint32_t left = (uint32_t)o->len - o->cut, len = left < max ? left : max;
+        const control_part part = {.msg_id = o->msg_id, .msg_len = o->len, .offset = o->cut};
+        int err = emit_part(l, UVCC_FRAME_HELLO, &part, o->payload + o->cut, len, false);
+        if (err != 0)
+            return err;
+        o->cut = (uint16_t)(o->cut + len);
+    }
+    uvcci_link_hello_drop(l);
+    return 0;
+}
+
 /* HELLO, ACK and PING that are due. What does not fit this packet waits for the next. */
 static int emit_controls(uvcc_link *l) {
     int err = 0;
-    if (l->hello_out != NULL) {
-        uvcci_hello_box *b = l->hello_out;
-        err = emit_control(l, UVCC_FRAME_HELLO, b->payload, b->len, b->sealed);
-        if (err != 0)
-            return err;
-        uvcci_link_give(l, b, sizeof *b, UVCC_MEM_STATE);
-        l->hello_out = NULL;
-    }
-    if (!l->started)
-        return 0;
+    if (l->hello_out != NULL)
+        err = emit_hello(l);
+    if (err != 0 || !l->started)
+        return err;
     if (l->rx.ack_at <= l->now)
         err = emit_ack(l);
     if (err == 0 && l->tx.ping_at <= l->now) {

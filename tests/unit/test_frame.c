@@ -453,6 +453,34 @@ static void sealed_lengths(void **state) {
     h.ack = 77; /* ignored */
     h.payload_len = 33 + 40;
     GOOD(&h);
+
+    /* A HELLO may be cut while it is not sealed; then it has an id. */
+    h = whole(UVCC_FRAME_HELLO, 1724);
+    h.msg_id = 7;
+    BAD(&h);
+    h.payload_len = 1168;
+    GOOD(&h);
+    h.offset = 1724 - 1168;
+    GOOD(&h);
+    h.offset++;
+    BAD(&h);
+    h.offset = 1168;
+    h.payload_len = 0;
+    BAD(&h);
+    h.payload_len = 1;
+    h.op_id = 1;
+    BAD(&h);
+    h.op_id = 0;
+    h.flags = UVCC_FRAME_SEALED;
+    h.payload_len = 41;
+    BAD(&h);
+    h.flags = 0;
+    for (unsigned i = 0; i < 2; i++) {
+        h.kind = i == 0 ? UVCC_FRAME_PING : UVCC_FRAME_ACK;
+        h.payload_len = 1168;
+        h.offset = 0;
+        BAD(&h);
+    }
 }
 
 static void sealed_vectors(void **state) {

@@ -1067,7 +1067,7 @@ static void hellos(void **state) {
     (void)state;
     fix f;
     begin(&f, false, 2, NULL);
-    uint8_t out[256];
+    uint8_t out[UVCC_HELLO_MAX_BYTES];
     bool sealed = false;
     for (uint8_t k = 0; k < 6; k++) {
         memset(content, k, 100);
@@ -1087,7 +1087,7 @@ static void hellos(void **state) {
     assert_int_equal(uvcc_link_poll_hello(f.l, out, &sealed), 0);
     assert_true(uvcc_link_heard(f.l));
     /* Never a failure: too long, not authentic. */
-    uvcc_frame_header h = control_header(&f, UVCC_FRAME_HELLO, 300);
+    uvcc_frame_header h = control_header(&f, UVCC_FRAME_HELLO, 129);
     assert_int_equal(feed_frame(&f, &h, content), 0);
     f.run++;
     h = control_header(&f, UVCC_FRAME_HELLO, 33);
@@ -1100,6 +1100,7 @@ static void hellos(void **state) {
     sent(&f, NULL, 0);
     assert_int_equal(uvcc_link_send_hello(f.l, content, 152, false), 0);
     assert_int_equal(uvcc_link_send_hello(f.l, content, 33, true), 0);
+    assert_int_equal(uvcc_link_send_hello(f.l, content, 129, true), UVCC_ERR_USAGE);
     assert_int_equal(sent_of_kind(&f, UVCC_FRAME_HELLO, &last), 1);
     assert_int_equal(last.h.payload_len, 33 + 40);
     assert_int_equal(last.h.ack, 0);

@@ -279,7 +279,7 @@ struct uvcc_session {
     uvcci_arena tensors, wire;
     uint32_t root_inline; /* leaves of a transcript that is hashed at once */
     uvcci_step ctx[2];    /* by step parity */
-    bool hello_waits[3];  /* a HELLO is in the link, not transmitted yet */
+    bool hello_waits[3];  /* a HELLO is in the link, or the rest of one, not transmitted yet */
     uint16_t abort_reason;
     uint64_t close_deadline; /* UVCC_NEVER while open */
     uint64_t called_at;      /* when silence was last looked for, and since when */

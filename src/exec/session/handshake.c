@@ -128,11 +128,14 @@ static void fits(uvcc_session *s, uint8_t p) {
         s->mismatches.told[p] &= 1u << UVCCI_FIELD_IDENTITY | 1u << UVCCI_FIELD_SECRET;
 }
 
+_Static_assert(UVCCI_HELLO1_MAX <= UVCC_HELLO_MAX_BYTES && UVCCI_HELLO2_MAX <= UVCC_HELLO_MAX_BYTES,
+               "links carry every HELLO");
+
 /* The HELLOs that came from p. Nothing unsigned ends the handshake: what does not fit is told, and
  * what is not authentic is counted; both are forgotten, for anybody may have sent them. */
 static bool take_hellos(uvcc_session *s, uint8_t p) {
     bool any = false, sealed, foreign;
-    uint8_t payload[UVCCI_HELLO_MAX_BYTES];
+    uint8_t payload[UVCC_HELLO_MAX_BYTES];
     size_t n;
     while ((n = uvcci_link_poll_hello(s->peer[p].link, payload, &sealed, &foreign)) != 0) {
         any = true;

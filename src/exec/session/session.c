@@ -14,6 +14,7 @@
 #include "exec/session/receive.h"
 #include "exec/session/root.h"
 #include "exec/session/step.h"
+#include "proto/link_session.h"
 #include "proto/mutant.h"
 #include <assert.h>
 #include <string.h>
@@ -428,7 +429,7 @@ int uvcci_session_poll_transmit(uvcc_session *s, uvcc_transmit *out, uint64_t no
             uvcci_abort(s, UVCC_ABORT_CRYPTO, "a frame could not be sealed");
         if (rc == 1) {
             assert(out->peer == p && out->total != 0);
-            s->hello_waits[p] = false;
+            s->hello_waits[p] = uvcci_link_hello_waits(s->peer[p].link);
             s->poll_peer = (p + 1u) % 3u;
             return 1;
         }

@@ -12,6 +12,7 @@ typedef struct handshake {
     uvcci_hello m[3];
     uint8_t src, dst, hello;
     bool x25519;
+    uint16_t kem;
     uint8_t secret[32], nonce[24];
 } handshake;
 
@@ -34,6 +35,8 @@ static void fill_up(const handshake *s, uvcci_hello_config c[3]) {
         c[p].exchange = s->x25519 ? UVCCI_EXCHANGE_X25519 : UVCCI_EXCHANGE_PROVISIONED;
         memset(c[p].n, 0x70 + p, 32);
         memset(c[p].ephemeral, 0x60 + p, 32);
+        c[p].kem = s->kem;
+        memset(c[p].kem_seed, 0x30 + p, sizeof c[p].kem_seed);
         for (unsigned q = 0; q < 3 && q != 3u - p; q++)
             memset(c[p].secret[q], 0x50 + (int)(p + q), 32);
         memset(seed, 0x40 + p, sizeof seed);
@@ -51,6 +54,11 @@ static void party_values(listing *l, const handshake *s, uint8_t p, bool whole,
     if (!whole)
         return;
     value_exactly(l, "n", c[p].n, 32);
+    if (s->kem != UVCCI_KEM_NONE && (p < 2 || s->hello > 1)) {
+        value_exactly(l, "kem_seed", seed, 32); /* of its key, or of what it encapsulates */
+        for (unsigned q = 0; q < 3; q++)
+            memcpy(c[p].kem_seed[q], seed, 32);
+    }
     if (!s->x25519)
         return;
     value_exactly(l, "ephemeral", c[p].ephemeral, 32);
@@ -67,6 +75,8 @@ static void hello_values(listing *l, handshake *s, uvcci_hello_config c[3]) {
     const char *exchange = value_word(l, "exchange");
     s->x25519 = strcmp(exchange, "x25519") == 0;
     listing_must(l, s->x25519 || strcmp(exchange, "provisioned") == 0, "no such exchange");
+    if (listing_has(l, "kem"))
+        s->kem = (uint16_t)value_number(l, "kem", UINT16_MAX);
     s->src = (uint8_t)value_number(l, "src", 2);
     s->dst = (uint8_t)value_number(l, "dst", 2);
     listing_must(l, s->hello != 0 && s->src != s->dst, "no such HELLO");
@@ -114,8 +124,8 @@ static void hello_values(listing *l, handshake *s, uvcci_hello_config c[3]) {
 /* ---- the handshake ---- */
 
 /* Lets the machines talk until `src` has the wanted HELLO for `dst`, which does not get it. */
-static size_t talk(listing *l, handshake *s, uint8_t out[UVCCI_HELLO1_BYTES], bool *sealed) {
-    uint8_t payload[UVCCI_HELLO1_BYTES];
+static size_t talk(listing *l, handshake *s, uint8_t out[UVCCI_HELLO1_MAX], bool *sealed) {
+    uint8_t payload[UVCCI_HELLO1_MAX];
     for (unsigned round = 0; round < ROUNDS; round++)
         for (uint8_t a = 0; a < 3 && listing_good(l); a++)
             for (uint8_t i = 1; i < 3; i++) {
@@ -168,6 +178,13 @@ static void hello1_fields(listing *l, const uvcci_hello *h) {
     field_bytes(l, "N", c->n, 32, "");
     const bool x25519 = c->exchange == UVCCI_EXCHANGE_X25519;
     field_bytes(l, "ephemeral", h->hello1 + 120, 32, x25519 ? "X25519 public key" : "");
+    if (c->kem == UVCCI_KEM_NONE)
+        return;
+    const uint16_t n = (uint16_t)(c->party < 2 ? uvcci_kem_of(c->kem)->ek_bytes : 0);
+    field_code(l, "kem", 2, c->kem, "");
+    field_number(l, "n", 2, n, "");
+    if (n != 0)
+        field_bytes(l, "encapsulation key", h->hello1 + 156, n, "");
 }
 
 /* h: the receiver's machine. */
@@ -186,24 +203,31 @@ static void hello2_fields(listing *l, const uvcci_hello *h, uint8_t peer) {
         field_bytes(l, "proof", p->their2 + 44, 32, "HMAC-SHA256");
         field_bytes(l, "zero", p->their2 + 76, 32, "");
     }
+    if (h->cfg.kem == UVCCI_KEM_NONE || peer < h->cfg.party)
+        return;
+    const uint16_t n = uvcci_kem_of(h->cfg.kem)->ct_bytes;
+    field_number(l, "n", 2, n, "");
+    field_bytes(l, "ciphertext", p->their2 + 110, n, "");
 }
 
 /* ---- what the receiver makes of it ---- */
 
 /* A HELLO 1 with one bit changed is refused by the name of its field. */
-static void hello1_is_read(listing *l, const handshake *s, const uint8_t *payload) {
+static void hello1_is_read(listing *l, const handshake *s, const uint8_t *payload, size_t len) {
     static const struct {
         size_t at;
         const char *field;
     } flips[] = {{3, "version"},   {4, "sid_job"},   {35, "sid_job"},  {36, "topology"},
                  {41, "topology"}, {42, "position"}, {47, "position"}, {48, "program"},
-                 {79, "program"},  {87, "run"}};
+                 {79, "program"},  {87, "run"},      {152, "kem"}};
     for (size_t i = 0; i < sizeof flips / sizeof flips[0] && listing_good(l); i++) {
+        if (flips[i].at >= len)
+            continue;
         uvcci_hello copy = s->m[s->dst];
-        uint8_t changed[UVCCI_HELLO1_BYTES];
-        memcpy(changed, payload, sizeof changed);
+        uint8_t changed[UVCCI_HELLO1_MAX];
+        memcpy(changed, payload, len);
         changed[flips[i].at] ^= 1;
-        int rc = uvcci_hello_input(&copy, s->src, changed, sizeof changed, false, 0);
+        int rc = uvcci_hello_input(&copy, s->src, changed, len, false, 0);
         if (rc != UVCC_ERR_MISMATCH ||
             strcmp(uvcci_hello_field_name(copy.field), flips[i].field) != 0)
             listing_refuse(l, l->line, "another %s is not refused as such", flips[i].field);
@@ -215,7 +239,7 @@ static void hello_is_checked(listing *l, const handshake *s, const uint8_t *payl
                              bool sealed) {
     for (size_t at = 1; at < len && listing_good(l); at++) {
         uvcci_hello copy = s->m[s->dst];
-        uint8_t changed[UVCCI_HELLO1_BYTES];
+        uint8_t changed[UVCCI_HELLO1_MAX];
         memcpy(changed, payload, len);
         changed[at] ^= 1;
         int rc = uvcci_hello_input(&copy, s->src, changed, len, sealed, 0);
@@ -231,16 +255,16 @@ static void receive(listing *l, handshake *s, wire *w) {
     const listing_block *b = &l->block[LISTING_BYTES];
     uvcci_hello *h = &s->m[s->dst];
     uvcci_hello_peer *p = &h->peer[s->src];
-    uint8_t payload[UVCCI_HELLO_MAX_BYTES];
+    uint8_t payload[UVCC_HELLO_MAX_BYTES];
     bool sealed = false;
     wire_feed(l, w, 1, b->bytes, b->len, 0);
     size_t len = listing_good(l) ? uvcc_link_poll_hello(w->l[1], payload, &sealed) : 0;
-    listing_must(l, len != 0 && len <= UVCCI_HELLO1_BYTES && payload[0] == s->hello,
+    listing_must(l, len != 0 && len <= UVCCI_HELLO1_MAX && payload[0] == s->hello,
                  "no HELLO came of it");
     if (!listing_good(l))
         return;
     if (s->hello == 1)
-        hello1_is_read(l, s, payload);
+        hello1_is_read(l, s, payload, len);
     else
         hello_is_checked(l, s, payload, len, sealed);
     uint64_t ignored = h->ignored;
@@ -270,7 +294,7 @@ static void begin(listing *l, handshake *s, const uvcci_hello_config c[3]) {
 void codec_hello(listing *l, listing_seen *seen) {
     static handshake s;
     uvcci_hello_config c[3] = {{.party = 0}, {.party = 1}, {.party = 2}};
-    uint8_t payload[UVCCI_HELLO1_BYTES];
+    uint8_t payload[UVCCI_HELLO1_MAX];
     bool sealed = false;
     memset(&s, 0, sizeof s);
     hello_values(l, &s, c);
