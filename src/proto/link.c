@@ -131,8 +131,8 @@ void uvcc_link_free(uvcc_link *l) {
 uint64_t uvcc_link_memory_bound(const uvcc_link *l) {
     return sizeof *l + sizeof(uvcci_link_cc) + sizeof(uvcci_link_keys) + sizeof(uvcci_step_keys) +
            sizeof(uvcci_spares) + sizeof(uvcci_hello_out) + sizeof(uvcci_hello_queue) +
-           sizeof(uvcci_hello_pieces) + uvcci_data_bound(l) + uvcci_tx_bound(l) +
-           uvcci_rx_bound(l) + sizeof(uvcci_rx_partial);
+           sizeof(uvcci_hello_pieces) + sizeof(uvcci_hello_early) + uvcci_data_bound(l) +
+           uvcci_tx_bound(l) + uvcci_rx_bound(l) + sizeof(uvcci_rx_partial);
 }
 
 /* ---- run, step ---- */
@@ -154,6 +154,7 @@ int uvcc_link_reset(uvcc_link *l) {
         return UVCC_ERR_STATE;
     uvcci_keys_free(l);
     uvcci_link_hello_drop(l);
+    uvcci_link_hello_late(l);
     l->have_run = l->heard = false;
     l->step = 0;
     /* A peer that was done already may have sent an ACK. */

@@ -161,7 +161,13 @@ void uvcci_link_hello_drop(uvcc_link *l) {
     l->hello_out = NULL;
 }
 
+void uvcci_link_hello_late(uvcc_link *l) {
+    uvcci_link_give(l, l->hello_early, sizeof *l->hello_early, UVCC_MEM_STATE);
+    l->hello_early = NULL;
+}
+
 void uvcci_link_hello_free(uvcc_link *l) {
+    uvcci_link_hello_late(l);
     uvcci_link_hello_drop(l);
     uvcci_link_hello_trim(l);
     uvcci_link_give(l, l->hello_in, sizeof *l->hello_in, UVCC_MEM_STATE);

@@ -14,6 +14,8 @@ void uvcci_link_hello_take(uvcc_link *l, const uvcc_frame_header *h, const uint8
 void uvcci_link_hello_trim(uvcc_link *l);
 /* What waits to be sent is dropped. */
 void uvcci_link_hello_drop(uvcc_link *l);
+/* What came too early is forgotten. */
+void uvcci_link_hello_late(uvcc_link *l);
 void uvcci_link_hello_free(uvcc_link *l);
 
 #endif

@@ -19,6 +19,7 @@
 #include "proto/link_keys.h"
 #include "proto/link_place.h"
 #include "proto/link_pool.h"
+#include "proto/link_session.h"
 #include "proto/link_window.h"
 #include "proto/mutant.h"
 #include "proto/pace.h"
@@ -203,6 +204,19 @@ static int take_ping(uvcc_link *l, const uint8_t *p, size_t len, const char **wh
     return 0;
 }
 
+/* On a stream a HELLO 3 may come in the same bytes as the HELLO 2 that gives us the keys for it:
+ * the last such one is kept until then, unopened, in a buffer of constant size. */
+static void hello_keep(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *header,
+                       const uint8_t *payload) {
+    if (l->hello_early == NULL)
+        l->hello_early = uvcci_link_alloc(l, sizeof *l->hello_early, UVCC_MEM_STATE);
+    if (l->hello_early == NULL)
+        return; /* HELLO repeats */
+    assert(h->payload_len <= sizeof l->hello_early->payload);
+    memcpy(l->hello_early->header, header, UVCC_FRAME_HEADER_BYTES);
+    memcpy(l->hello_early->payload, payload, h->payload_len);
+}
+
 /* Control frames are opened into a copy: their owner's bytes are const, and an ACK must not half
  * change the sender before all of it was checked. A HELLO never breaks a stream: the peer may be in
  * another state of the handshake. */
@@ -216,7 +230,11 @@ static int take_control(uvcc_link *l, const uvcc_frame_header *h, const uint8_t 
         uvcci_link_hello_take(l, h, payload, false);
         return 0;
     }
-    if (hello && (l->keys == NULL || len > UVCCI_HELLO_SEALED_MAX)) {
+    if (hello && l->keys == NULL && len <= UVCCI_HELLO_SEALED_MAX) {
+        hello_keep(l, h, header, payload);
+        return 0;
+    }
+    if (hello && len > UVCCI_HELLO_SEALED_MAX) {
         l->stats.refused++;
         return 0;
     }
@@ -265,6 +283,16 @@ static int take_control(uvcc_link *l, const uvcc_frame_header *h, const uint8_t 
     if (err == 0 && !sealed)
         uvcci_tx_cum(l, h->ack);
     return err;
+}
+
+void uvcci_link_take_early(uvcc_link *l) {
+    uvcc_frame_header h;
+    if (l->hello_early == NULL || l->keys == NULL)
+        return;
+    uvcci_hello_early e = *l->hello_early;
+    uvcci_link_hello_late(l);
+    if (uvcc_frame_decode_header(e.header, &h, NULL) == 0)
+        (void)take_control(l, &h, e.header, e.payload);
 }
 
 /* ---- any frame ---- */

@@ -11,6 +11,9 @@ size_t uvcci_link_poll_hello(uvcc_link *l, uint8_t out[UVCC_HELLO_MAX_BYTES], bo
 /* A HELLO waits to be sent, or the rest of one. */
 bool uvcci_link_hello_waits(const uvcc_link *l);
 
+/* After set_keys: a sealed HELLO that came before, if it is the peer's. */
+void uvcci_link_take_early(uvcc_link *l);
+
 /* What this link has used up, so that the run must end: a sentence; NULL: nothing. */
 const char *uvcci_link_spent(const uvcc_link *l);
 /* For tests: the next frame of either direction is number counter + 1. Both ends must do so, after

@@ -346,6 +346,12 @@ typedef struct uvcci_hello_pieces {
     uint8_t bytes[UVCC_HELLO_MAX_BYTES];
 } uvcci_hello_pieces;
 
+/* A sealed HELLO that came before there were keys, as it came: its peer was a turn faster. */
+typedef struct uvcci_hello_early {
+    uint8_t header[UVCC_FRAME_HEADER_BYTES];
+    uint8_t payload[UVCCI_HELLO_SEALED_MAX + UVCC_FRAME_CTL_SEAL_BYTES];
+} uvcci_hello_early;
+
 _Static_assert(UVCC_HELLO_MAX_BYTES % 64 == 0, "have has a bit for each byte");
 
 typedef struct uvcci_hello_queue {
@@ -370,6 +376,7 @@ struct uvcc_link {
     uvcci_hello_out *hello_out;
     uvcci_hello_queue *hello_in;
     uvcci_hello_pieces *hello_pieces;
+    uvcci_hello_early *hello_early;
     uvcci_link_cc *cc; /* NULL: a stream */
     uvcci_tx tx;
     uvcci_rx rx;

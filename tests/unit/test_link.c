@@ -2,6 +2,8 @@
  * Lossy and long runs of two links stand in test_link_sim.c. */
 #include "link_sim.h"
 
+#include "proto/link_session.h"
+
 #include "proto/bytes.h"
 #include "proto/ids.h"
 
@@ -801,7 +803,8 @@ static void hostile_headers(void **state) {
     }
 }
 
-/* Sealed frames before there are keys are nothing, not even on a stream. */
+/* Sealed frames before there are keys are nothing, not even on a stream, but for a HELLO, which is
+ * kept. */
 static void sealed_before_keys(void **state) {
     (void)state;
     for (int datagram = 0; datagram < 2; datagram++) {
@@ -813,8 +816,48 @@ static void sealed_before_keys(void **state) {
         assert_int_equal(feed_ack(&f, &a), 0);
         uvcc_frame_header h = control_header(&f, UVCC_FRAME_HELLO, 33);
         assert_int_equal(feed_frame(&f, &h, content), 0);
-        assert_int_equal(stats(&f).refused, 3);
+        assert_int_equal(stats(&f).refused, 2);
         assert_false(uvcc_link_heard(f.l));
+        end(&f);
+    }
+}
+
+/* HELLO 3 in the same bytes as the HELLO 2 that gives the keys for it: opened once they are here;
+ * one that is not the peer's is nothing. */
+static void hello_before_keys(void **state) {
+    (void)state;
+    for (unsigned k = 0; k < 4; k++) {
+        fix f = {.run = 3, .step = 5, .suite = 1, .seed = 9, .now = SIM_MS};
+        memset(f.prk, 0x42, sizeof f.prk);
+        uvcc_link_config cfg;
+        uvcc_link_config_default(&cfg);
+        cfg.alloc = test_allocator(&f.mem);
+        cfg.random = test_random(&f.seed);
+        cfg.me = ME;
+        cfg.peer = PEER;
+        cfg.datagram = k % 2 != 0;
+        cfg.sid_tag = SID;
+        assert_int_equal(uvcc_link_new(&f.l, &cfg), 0);
+        uvcc_link_stream_opened(f.l, f.now);
+        uvcc_frame_header h = control_header(&f, UVCC_FRAME_HELLO, 33);
+        size_t n = make(&f, &h, content, wire);
+        if (k / 2 != 0) {
+            wire[n - 1] ^= 1;
+            uvcci_st32(wire + 60, uvcc_frame_crc(wire, wire + 64, h.payload_len));
+        }
+        uint8_t out[UVCC_HELLO_MAX_BYTES];
+        bool sealed = false;
+        for (unsigned twice = 0; twice < 2; twice++)
+            assert_int_equal(uvcc_link_feed(f.l, wire, n, f.now), 0);
+        assert_int_equal(uvcc_link_poll_hello(f.l, out, &sealed), 0);
+        assert_int_equal(uvcc_link_set_run(f.l, f.run), 0);
+        assert_int_equal(uvcc_link_set_step(f.l, f.step), 0);
+        assert_int_equal(uvcc_link_set_keys(f.l, 1, f.prk), 0);
+        uvcci_link_take_early(f.l);
+        assert_int_equal(uvcc_link_poll_hello(f.l, out, &sealed), k / 2 == 0 ? 33 : 0);
+        assert_int_equal(sealed, k / 2 == 0);
+        uvcci_link_take_early(f.l);
+        assert_int_equal(uvcc_link_poll_hello(f.l, out, &sealed), 0);
         end(&f);
     }
 }
@@ -1751,6 +1794,7 @@ int main(void) {
         cmocka_unit_test(reassembly_limits),
         cmocka_unit_test(hostile_headers),
         cmocka_unit_test(sealed_before_keys),
+        cmocka_unit_test(hello_before_keys),
         cmocka_unit_test(flips_and_truncations),
         cmocka_unit_test(hostile_acks),
         cmocka_unit_test(pings),

@@ -390,7 +390,8 @@ static void test_silent_after_bye(void **state) {
 }
 
 /* What cannot work is refused: PINGs too rare to hear their answers, an abort before the event. */
-/* A peer that says BYE although a step needs it still, and then nothing: it is silent as any other. */
+/* A peer that says BYE although a step needs it still, and then nothing: it is silent as any other.
+ */
 static void test_silent_after_an_early_bye(void **state) {
     (void)state;
     fix f;

@@ -91,6 +91,7 @@ static bool key_link(uvcc_session *s, uint8_t p) {
     if (uvcc_link_set_run(l, s->run) != 0 || uvcc_link_set_step(l, s->step) != 0 ||
         uvcc_link_set_keys(l, s->hello.suite, s->hello.peer[p].prk) != 0)
         uvcci_abort(s, UVCC_ABORT_CRYPTO, "a link could not be keyed");
+    uvcci_link_take_early(l);
     uvcci_derive_chain(s->hello.peer[p].prk, s->step, s->run, s->chain[uvcci_side(s, p)]);
     uvcci_hello_forget(&s->hello, p);
     return true;
