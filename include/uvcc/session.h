@@ -429,7 +429,7 @@ UVCC_API int uvcc_session_peer_info(const uvcc_session *s, uint8_t peer, uvcc_pe
  * uvcc_frame_peek_sid_tag() of each packet. All frames of a packet are of one session; 64 bits of a
  * hash, so a host refuses two sessions with the same. 0: s is NULL. */
 UVCC_API uint64_t uvcc_session_sid_tag(const uvcc_session *s);
-/** The id of this worker's session (wire.md 5), which no two of a job share. UVCC_ERR_USAGE: a
+/** The id of this worker's session (wire.md 1), which no two of a job share. UVCC_ERR_USAGE: a
  * NULL. */
 UVCC_API int uvcc_session_sid_sub(const uvcc_session *s, uint8_t out[32]);
 /** Hash of the whole protocol state except timing: equal inputs give equal digests. s or out NULL:

@@ -243,7 +243,9 @@ static void pass_finish(uvcc_link *l, const ack_pass *pass) {
     } else if (pass->probe && rack_behind(l, pass->probe_xmit)) {
         l->tx.maybe_xmit = pass->probe_xmit;
         l->tx.maybe_rtt = pass->probe_rtt;
-        l->tx.maybe_at = uvcci_later(l->now, uvcci_max64(uvcci_tx_rto(l), 2 * pass->probe_rtt));
+        uint64_t at = uvcci_later(l->now, uvcci_max64(uvcci_tx_rto(l), 2 * pass->probe_rtt));
+        /* Not put off by what later timeouts bring, or a lost flight goes by two frames each. */
+        l->tx.maybe_at = uvcci_min64(l->tx.maybe_at, at);
     }
     l->tx.rto_base = l->now;
     uvcci_link_cc_ack_rtt(l);

@@ -2,7 +2,8 @@
  *
  * Sources: RFC 8899 (DPLPMTUD): sizes are confirmed by a PING that got there, a probe that was lost
  * tells nothing of congestion. Falling costs a few headers and a search, so little evidence is
- * enough: a timeout, or BLACK_PACKETS of long packets lost with none that came between.
+ * enough: two timeouts with nothing heard between, or BLACK_PACKETS of long packets lost with none
+ * that came between.
  *
  * States: base (nothing asked yet) -> searching (probe != 0) -> found (probe 0; tried again after
  * RAISE_NS, when there is data); any of them -> searching below the old size when long packets
@@ -17,10 +18,11 @@
 #include "proto/link_core.h"
 #include "proto/mutant.h"
 
-#define STEP_BYTES    32u
-#define PROBE_TRIES   3u
-#define BLACK_PACKETS 6u
-#define RAISE_NS      UINT64_C(600000000000)
+#define STEP_BYTES     32u
+#define PROBE_TRIES    3u
+#define BLACK_PACKETS  6u
+#define BLACK_TIMEOUTS 2u
+#define RAISE_NS       UINT64_C(600000000000)
 
 uint32_t uvcci_path_base(const uvcc_link *l) {
     return l->cfg.datagram_bytes < UVCCI_PACKET_BYTES ? l->cfg.datagram_bytes : UVCCI_PACKET_BYTES;
@@ -107,6 +109,8 @@ static void fall(uvcc_link *l) {
 
 void uvcci_path_frame(uvcc_link *l, const uvcci_tx_frame *f, bool received) {
     uvcci_path *p = &l->tx.path;
+    if (received)
+        p->timeouts = 0;
     if (!f->big)
         return;
     if (received)
@@ -115,6 +119,8 @@ void uvcci_path_frame(uvcc_link *l, const uvcci_tx_frame *f, bool received) {
         fall(l);
 }
 
+/* One may be a host that stood still; what it resent may have gone in a long packet, too. */
 void uvcci_path_timeout(uvcc_link *l) {
-    fall(l);
+    if (++l->tx.path.timeouts >= BLACK_TIMEOUTS)
+        fall(l);
 }

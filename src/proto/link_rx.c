@@ -198,7 +198,10 @@ static int take_ping(uvcc_link *l, const uint8_t *p, size_t len, const char **wh
     if (len < UVCCI_PING_MIN_BYTES ||
         !all_zero(p + UVCCI_PING_MIN_BYTES, len - UVCCI_PING_MIN_BYTES))
         return UVCC_ERR_FRAME;
-    l->rx.ping_number = uvcci_ld32(p);
+    if (len >= l->rx.ping_bytes) { /* a short one does not hide that a long one came */
+        l->rx.ping_number = uvcci_ld32(p);
+        l->rx.ping_bytes = (uint32_t)len;
+    }
     /* PINGs can be replayed: their ACKs keep a distance. */
     uvcci_ack_within(l, l->cfg.ack_delay_ns);
     return 0;

@@ -131,6 +131,7 @@ typedef struct uvcci_path {
     uint32_t high;          /* nothing above is tried */
     uint32_t lost;          /* frames in big packets since one came */
     uint8_t tries;
+    uint8_t timeouts; /* with nothing heard between */
 } uvcci_path;
 
 /* How much later than a round trip a frame may come (link_acked). */
@@ -254,7 +255,8 @@ typedef struct uvcci_rx {
     uint64_t suspect[2];            /* uvcci_pace: failed opens of data and of control frames */
     uint64_t ack_at, ack_counter;
     uint64_t released[2], admitted[2], granted[2]; /* absolute, by class */
-    uint32_t ping_number;                          /* of the PING that came last */
+    uint32_t ping_number; /* of the longest PING since the last ACK that told of one */
+    uint32_t ping_bytes;  /* its length; 0: it was told */
     uint32_t repeats, ce_packets;
     uint64_t taken; /* data frames that were new */
     bool broken;

@@ -246,6 +246,7 @@ void uvcci_window_ack(uvcc_link *l, uvcci_ack *out, uint32_t max_ranges) {
     for (int c = 0; c < 2; c++)
         out->credit[c] = r->granted[c] = r->released[c] + uvcci_rx_capacity(l, c);
     out->ping_number = r->ping_number;
+    r->ping_bytes = 0;
     out->repeats = r->repeats;
     out->ce_packets = r->ce_packets;
     r->ack_at = UVCC_NEVER;

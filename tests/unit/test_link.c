@@ -1003,6 +1003,17 @@ static void pings(void **state) {
                 assert_int_equal(uvcci_ld32(last.bytes + 64 + 32), 9 - k);
             assert_int_equal(sent(&f, NULL, 0), 0); /* one PING, one ACK */
         }
+        /* A short one right behind a long one does not hide it. */
+        for (uint32_t k = 0; k < 2; k++) {
+            uvcc_frame_header h = control_header(&f, UVCC_FRAME_PING, k == 0 ? 5000 : 4);
+            numbered[0] = (uint8_t)(20 + k);
+            assert_int_equal(feed_frame(&f, &h, numbered), 0);
+        }
+        frame both;
+        f.now += SIM_MS / 5;
+        assert_int_equal(sent_of_kind(&f, UVCC_FRAME_ACK, &both), 1);
+        if (suite == 0)
+            assert_int_equal(uvcci_ld32(both.bytes + 64 + 32), 20);
         ack a = {.cum = seq(&f, 0)};
         assert_int_equal(feed_ack(&f, &a), 0);
         assert_int_equal(sent(&f, NULL, 0), 0); /* an ACK is never acknowledged */

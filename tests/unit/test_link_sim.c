@@ -331,6 +331,37 @@ static void path_falls(void **state) {
         }
 }
 
+static void flight(int i, uvcc_link_config *cfg) {
+    (void)i;
+    cfg->tx_online_bytes = 8u << 20;
+    cfg->congestion = UVCC_CONGESTION_FIXED;
+}
+
+/* A flight of thousands of frames is lost as a whole: a few timeouts tell it, not one for each two
+ * frames. */
+static void lost_flight(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        sim_world w;
+        sim_init(&w, seed, true, 0);
+        w.ns_per_byte = 2;
+        w.delay_ns = seed * SIM_MS;
+        sim_start(&w, flight);
+        for (int n = 0; n < 40; n++)
+            sim_queue(&w, 0, UVCC_FRAME_OPEN_BATCH, 100000, 0);
+        sim_run(&w, 1000 * SIM_MS);
+        for (int n = 0; n < 80; n++)
+            sim_queue(&w, 0, UVCC_FRAME_OPEN_BATCH, 100000, 0);
+        w.cut_wire = true;
+        sim_run_for(&w, 50 * SIM_MS);
+        w.cut_wire = false;
+        w.jitter_ns = SIM_MS / 2;
+        w.reorder = 500;
+        sim_run(&w, 600 * SIM_MS);
+        sim_end(&w);
+    }
+}
+
 static void much_at_once(int i, uvcc_link_config *cfg) {
     (void)i;
     cfg->tx_online_bytes = 4u << 20;
@@ -526,6 +557,7 @@ int main(void) {
         cmocka_unit_test(last_run),
         cmocka_unit_test(path_probing),
         cmocka_unit_test(path_falls),
+        cmocka_unit_test(lost_flight),
         cmocka_unit_test(spurious_retransmissions),
         cmocka_unit_test(reordering_beyond_a_round_trip),
         cmocka_unit_test(allocation_failures),
