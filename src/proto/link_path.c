@@ -121,6 +121,7 @@ void uvcci_path_frame(uvcc_link *l, const uvcci_tx_frame *f, bool received) {
 
 /* One may be a host that stood still; what it resent may have gone in a long packet, too. */
 void uvcci_path_timeout(uvcc_link *l) {
-    if (++l->tx.path.timeouts >= BLACK_TIMEOUTS)
+    l->tx.path.timeouts += l->tx.path.timeouts != UINT8_MAX;
+    if (l->tx.path.timeouts >= BLACK_TIMEOUTS)
         fall(l);
 }
