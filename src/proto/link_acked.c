@@ -20,7 +20,6 @@
 #define REORDER_EIGHTHS_MAX 32u
 #define REORDER_KEEP        16u
 #define TIMEOUT_FRAMES      2u
-#define NEW_FRAME_TIMEOUTS  16u
 #define FIRST_PING_NS       UINT64_C(10000000)
 
 /* ---- time ---- */
@@ -333,10 +332,7 @@ void uvcci_tx_on_timer(uvcc_link *l) {
     if (l->now >= l->tx.rto_at) {
         if (l->tx.sent.first != 0) {
             uint64_t oldest = uvcci_flight_seq(l, l->tx.sent.first);
-            /* After long a new one, too: a peer that has no room for what is in flight waits for
-             * it. */
-            uint32_t frames = TIMEOUT_FRAMES + (l->tx.path.timeouts >= NEW_FRAME_TIMEOUTS);
-            uvcci_link_cc_timeout(l, frames, uvcci_flight_at(l, oldest)->sent_ns);
+            uvcci_link_cc_timeout(l, TIMEOUT_FRAMES, uvcci_flight_at(l, oldest)->sent_ns);
         }
         for (uint32_t i = 0; i < TIMEOUT_FRAMES && l->tx.sent.first != 0; i++) {
             uint64_t seq = uvcci_flight_seq(l, l->tx.sent.first);

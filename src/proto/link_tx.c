@@ -28,8 +28,9 @@
 #include "proto/link_window.h"
 #include "proto/mutant.h"
 
-#define SCRATCH_BYTES (15u << 10)
-#define RETRY_NS      UINT64_C(1000000)
+#define SCRATCH_BYTES      (15u << 10)
+#define NEW_FIRST_TIMEOUTS 16u
+#define RETRY_NS           UINT64_C(1000000)
 
 /* ---- control frames ---- */
 
@@ -332,13 +333,24 @@ static int cut(uvcc_link *l, uvcc_link_msg *m, uint32_t len) {
     return 0;
 }
 
+static uvcc_link_msg *new_next(const uvcc_link *l, const uvcci_tx_class *c) {
+    return l->tx.next - l->tx.cum > UVCCI_WINDOW ? NULL : uvcci_send_next(c);
+}
+
+/* After many timeouts with nothing received each second one is for new frames: a peer that has no
+ * room for messages that are in flight may wait for the rest of those that it began to take. */
+static bool new_first(const uvcc_link *l) {
+    return l->tx.path.timeouts >= NEW_FIRST_TIMEOUTS && l->tx.path.timeouts % 2 != 0;
+}
+
 /* Lost frames, then new ones, of one class. 1: the class has no more; 0: the packet is full. */
 static int emit_class(uvcc_link *l, uvcci_tx_class *c) {
     for (;;) {
         size_t room = uvcci_scratch_room(l);
         if (room == 0 || !uvcci_link_cc_room(l))
             return 0;
-        if (c->lost.first != 0) {
+        uvcc_link_msg *m = new_next(l, c);
+        if (c->lost.first != 0 && !(m != NULL && new_first(l))) {
             uint64_t seq = uvcci_flight_seq(l, c->lost.first);
             uvcci_tx_frame *f = uvcci_flight_at(l, seq);
             if (room < UVCC_FRAME_HEADER_BYTES + f->len + seal_bytes(l) &&
@@ -347,8 +359,7 @@ static int emit_class(uvcc_link *l, uvcci_tx_class *c) {
             emit_again(l, seq, f);
             continue;
         }
-        uvcc_link_msg *m = uvcci_send_next(c);
-        if (m == NULL || l->tx.next - l->tx.cum > UVCCI_WINDOW || uvcci_send_spent(l, m))
+        if (m == NULL || uvcci_send_spent(l, m))
             return 1;
         int64_t len = piece_bytes(l, m, room);
         if (len < 0)
@@ -360,10 +371,9 @@ static int emit_class(uvcc_link *l, uvcci_tx_class *c) {
 }
 
 static bool data_waits(const uvcc_link *l) {
-    bool seqs = l->tx.next - l->tx.cum <= UVCCI_WINDOW;
     for (size_t i = 0; i < 2; i++) {
         const uvcci_tx_class *c = &l->tx.cls[i];
-        if (c->lost.first != 0 || (seqs && uvcci_send_next(c) != NULL))
+        if (c->lost.first != 0 || new_next(l, c) != NULL)
             return true;
     }
     return false;
