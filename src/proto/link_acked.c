@@ -20,6 +20,8 @@
 #define REORDER_EIGHTHS_MAX 32u
 #define REORDER_KEEP        16u
 #define TIMEOUT_FRAMES      2u
+#define REFUSED_TIMEOUTS    4u
+#define REFUSED_FRAMES      64u
 #define FIRST_PING_NS       UINT64_C(10000000)
 
 /* ---- time ---- */
@@ -318,6 +320,31 @@ void uvcci_tx_ack(uvcc_link *l, const uvcci_ack *a) {
 
 /* ---- timers ---- */
 
+/* Silence: the oldest frames go again, two of them. But a peer that answers and has received
+ * nothing for several timeouts refuses what is in flight for want of room, and waits for other
+ * frames: what it refuses may not fill the window for ever, so more of it leaves. */
+static void timeout(uvcc_link *l) {
+    bool refuses =
+        l->tx.path.timeouts >= REFUSED_TIMEOUTS && l->tx.ack_counter != l->tx.timeout_acks;
+    uint32_t frames = refuses ? REFUSED_FRAMES : TIMEOUT_FRAMES;
+    l->tx.timeout_acks = l->tx.ack_counter;
+    if (l->tx.sent.first != 0) {
+        uint64_t oldest = uvcci_flight_seq(l, l->tx.sent.first);
+        uvcci_link_cc_timeout(l, TIMEOUT_FRAMES, uvcci_flight_at(l, oldest)->sent_ns);
+    }
+    for (uint32_t i = 0; i < frames && l->tx.sent.first != 0; i++) {
+        uint64_t seq = uvcci_flight_seq(l, l->tx.sent.first);
+        uvcci_flight_lose(l, seq, uvcci_flight_at(l, seq));
+        uvcci_flight_at(l, seq)->probed = 1;
+    }
+    if (uvcci_tx_rto(l) << l->tx.backoff < l->cfg.rto_max_ns)
+        l->tx.backoff++;
+    l->tx.rto_base = l->tx.timeout_ns = l->now;
+    l->tx.min_rtt = 0; /* the path may be another now */
+    uvcci_path_timeout(l);
+    uvcci_tx_rto_arm(l);
+}
+
 void uvcci_tx_on_timer(uvcc_link *l) {
     if (l->now >= l->tx.resume_at)
         resume(l);
@@ -329,23 +356,8 @@ void uvcci_tx_on_timer(uvcc_link *l) {
     }
     if (l->now >= l->tx.loss_at)
         losses_detect(l);
-    if (l->now >= l->tx.rto_at) {
-        if (l->tx.sent.first != 0) {
-            uint64_t oldest = uvcci_flight_seq(l, l->tx.sent.first);
-            uvcci_link_cc_timeout(l, TIMEOUT_FRAMES, uvcci_flight_at(l, oldest)->sent_ns);
-        }
-        for (uint32_t i = 0; i < TIMEOUT_FRAMES && l->tx.sent.first != 0; i++) {
-            uint64_t seq = uvcci_flight_seq(l, l->tx.sent.first);
-            uvcci_flight_lose(l, seq, uvcci_flight_at(l, seq));
-            uvcci_flight_at(l, seq)->probed = 1;
-        }
-        if (uvcci_tx_rto(l) << l->tx.backoff < l->cfg.rto_max_ns)
-            l->tx.backoff++;
-        l->tx.rto_base = l->tx.timeout_ns = l->now;
-        l->tx.min_rtt = 0; /* the path may be another now */
-        uvcci_path_timeout(l);
-        uvcci_tx_rto_arm(l);
-    }
+    if (l->now >= l->tx.rto_at)
+        timeout(l);
 }
 
 void uvcci_acked_init(uvcc_link *l) {

@@ -160,6 +160,7 @@ static int take_data(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *he
         return UVCC_ERR_LIMIT;
     if (v == UVCCI_LATER && l->cfg.datagram) {
         l->stats.refused++;
+        uvcci_ack_within(l, l->cfg.ack_delay_ns); /* we are here, and did not take it */
         return 0;
     }
     if (v == UVCCI_LATER)

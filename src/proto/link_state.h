@@ -172,6 +172,7 @@ typedef struct uvcci_tx {
     uint32_t undone; /* messages sent and not wholly acknowledged */
     uint64_t rack_rtt, maybe_rtt, maybe_at, min_rtt;
     uint64_t rto_base, rto_at, loss_at, timeout_ns; /* timeout_ns: when the last one was */
+    uint64_t timeout_acks;                          /* ack_counter at that time */
     uint64_t resume_at; /* a reopened stream waits until then for the peer's ACK */
     uint64_t ping_at, ping_wait;
     uint64_t alive_at, retry_at;
