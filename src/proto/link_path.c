@@ -121,7 +121,9 @@ void uvcci_path_frame(uvcc_link *l, const uvcci_tx_frame *f, bool received) {
 
 /* One may be a host that stood still; what it resent may have gone in a long packet, too. */
 void uvcci_path_timeout(uvcc_link *l) {
-    l->tx.path.timeouts += l->tx.path.timeouts != UINT8_MAX;
+    l->tx.path.timeouts++;
+    if (l->tx.path.timeouts == 0) /* many, and the turns go on */
+        l->tx.path.timeouts = UVCCI_TURN_TIMEOUTS;
     if (l->tx.path.timeouts >= BLACK_TIMEOUTS)
         fall(l);
 }

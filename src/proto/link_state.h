@@ -122,6 +122,9 @@ typedef struct uvcci_scratch {
     uint8_t bytes[];
 } uvcci_scratch;
 
+/* So many timeouts with nothing received: a multiple of 4. */
+#define UVCCI_TURN_TIMEOUTS 16u
+
 /* The path of a datagram link (link_path). */
 typedef struct uvcci_path {
     uint64_t at;            /* when to probe */

@@ -28,9 +28,8 @@
 #include "proto/link_window.h"
 #include "proto/mutant.h"
 
-#define SCRATCH_BYTES      (15u << 10)
-#define NEW_FIRST_TIMEOUTS 16u
-#define RETRY_NS           UINT64_C(1000000)
+#define SCRATCH_BYTES (15u << 10)
+#define RETRY_NS      UINT64_C(1000000)
 
 /* ---- control frames ---- */
 
@@ -337,10 +336,15 @@ static uvcc_link_msg *new_next(const uvcc_link *l, const uvcci_tx_class *c) {
     return l->tx.next - l->tx.cum > UVCCI_WINDOW ? NULL : uvcci_send_next(c);
 }
 
-/* After many timeouts with nothing received each second one is for new frames: a peer that has no
- * room for messages that are in flight may wait for the rest of those that it began to take. */
-static bool new_first(const uvcc_link *l) {
-    return l->tx.path.timeouts >= NEW_FIRST_TIMEOUTS && l->tx.path.timeouts % 2 != 0;
+/* After many timeouts with nothing received what goes first takes turns, by timeouts: a peer that
+ * has no room for messages that are in flight may wait for the rest of those that it began to take,
+ * in new frames or in the other class. */
+static bool turn_of_new(const uvcc_link *l) {
+    return l->tx.path.timeouts >= UVCCI_TURN_TIMEOUTS && (l->tx.path.timeouts & 1) != 0;
+}
+
+static bool turn_of_keys(const uvcc_link *l) {
+    return l->tx.path.timeouts >= UVCCI_TURN_TIMEOUTS && (l->tx.path.timeouts & 2) != 0;
 }
 
 /* Lost frames, then new ones, of one class. 1: the class has no more; 0: the packet is full. */
@@ -350,7 +354,7 @@ static int emit_class(uvcc_link *l, uvcci_tx_class *c) {
         if (room == 0 || !uvcci_link_cc_room(l))
             return 0;
         uvcc_link_msg *m = new_next(l, c);
-        if (c->lost.first != 0 && !(m != NULL && new_first(l))) {
+        if (c->lost.first != 0 && !(m != NULL && turn_of_new(l))) {
             uint64_t seq = uvcci_flight_seq(l, c->lost.first);
             uvcci_tx_frame *f = uvcci_flight_at(l, seq);
             if (room < UVCC_FRAME_HEADER_BYTES + f->len + seal_bytes(l) &&
@@ -385,9 +389,10 @@ static int emit_data(uvcc_link *l) {
     if (more == 0) {
         uvcci_link_cc_idle(l);
     } else if (uvcci_link_cc_open(l)) {
-        more = emit_class(l, &l->tx.cls[UVCC_CLASS_ONLINE]);
+        const int first = turn_of_keys(l) ? UVCC_CLASS_KEYS : UVCC_CLASS_ONLINE;
+        more = emit_class(l, &l->tx.cls[first]);
         if (more == 1)
-            more = emit_class(l, &l->tx.cls[UVCC_CLASS_KEYS]);
+            more = emit_class(l, &l->tx.cls[1 - first]);
     }
     if (l->cfg.datagram)
         uvcci_tx_rto_arm(l);
