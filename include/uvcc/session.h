@@ -432,6 +432,10 @@ UVCC_API uint64_t uvcc_session_sid_tag(const uvcc_session *s);
 /** The id of this worker's session (wire.md 1), which no two of a job share. UVCC_ERR_USAGE: a
  * NULL. */
 UVCC_API int uvcc_session_sid_sub(const uvcc_session *s, uint8_t out[32]);
+/** Why the last call on this session that was refused was: one line of English without secrets, for
+ * a person; "" if none was, or s is NULL. It lives as long as s and changes with the next refusal;
+ * what a program decides by is the error code. */
+UVCC_API const char *uvcc_session_error_detail(const uvcc_session *s);
 /** Hash of the whole protocol state except timing: equal inputs give equal digests. s or out NULL:
  * nothing is done. */
 UVCC_API void uvcc_session_digest(const uvcc_session *s, uint8_t out[32]);

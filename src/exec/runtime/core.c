@@ -21,6 +21,15 @@ void uvcci_log(const uvcc_session *s, uvcc_log_level level, const char *format, 
     s->cfg.log.write(s->cfg.log.user, level, line);
 }
 
+int uvcci_refuse(uvcc_session *s, int rc, const char *format, ...) {
+    va_list ap;
+    va_start(ap, format);
+    (void)vsnprintf(s->detail, sizeof s->detail, format, ap);
+    va_end(ap);
+    uvcci_log(s, UVCC_LOG_WARN, "party %u: %s", s->party, s->detail);
+    return rc;
+}
+
 void uvcci_event_push(uvcc_session *s, const uvcc_event *e) {
     assert(s->event_count < s->event_cap);
     s->events[(s->event_head + s->event_count++) % s->event_cap] = *e;

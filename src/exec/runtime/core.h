@@ -305,6 +305,7 @@ struct uvcc_session {
     /* opened outputs of the last finished step */
     int64_t **last_output;
     uint32_t last_output_step, last_output_entry;
+    char detail[256]; /* uvcc_session_error_detail() */
 };
 
 /* Whether there is a transcript: leaves, roots, and hashes of what comes. */
@@ -330,6 +331,10 @@ static inline unsigned uvcci_side(const uvcc_session *s, uint8_t peer) {
 /* ---- core.c ---- */
 
 void uvcci_log(const uvcc_session *s, uvcc_log_level level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Says why a call of the host is refused: the text is logged and kept as the session's error
+ * detail. Returns rc. No secret goes into it. */
+int uvcci_refuse(uvcc_session *s, int rc, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Ends the session: ABORT leaf, BYE to both peers, event ABORTED. The first reason stays. _at: the
  * event names that step instead of the first unfinished one. */

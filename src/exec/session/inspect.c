@@ -115,6 +115,10 @@ uint64_t uvcc_session_sid_tag(const uvcc_session *s) {
     return s != NULL ? s->sid_tag : 0;
 }
 
+const char *uvcc_session_error_detail(const uvcc_session *s) {
+    return s == NULL ? "" : s->detail;
+}
+
 int uvcc_session_sid_sub(const uvcc_session *s, uint8_t out[32]) {
     if (s == NULL || out == NULL)
         return UVCC_ERR_USAGE;
