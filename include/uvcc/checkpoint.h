@@ -16,6 +16,11 @@ typedef struct uvcc_checkpoint_info {
     uint32_t step, tensors; /**< it resumes at `step`; how many tensors are in it */
     uint8_t sid_sub[32];    /**< of the worker (uvcc_session's coordinate) */
     uint8_t program_hash[32];
+    uint32_t run;            /**< that made it */
+    uint8_t root_before[32]; /**< its party's audit root over the steps before; zeros: none, or the
+                                  audit is off */
+    uint8_t lineage[32];     /**< which steps of which runs made these tensors: the same in the
+                                  checkpoints of all three parties, and in no other history */
 } uvcc_checkpoint_info;
 /** Checks all of it. UVCC_ERR_MISMATCH: it is no checkpoint; UVCC_ERR_AUTH: it is damaged. */
 UVCC_API int uvcc_checkpoint_read(const uint8_t *data, size_t len, uvcc_checkpoint_info *info);

@@ -131,9 +131,13 @@ typedef struct uvcc_config_limits {
 
 /** Where a job goes on, and what it leaves for going on later. */
 typedef struct uvcc_config_resume {
-    uint32_t next_step, next_run; /**< 0 and 0 for a new job; next_run: above every run before */
-    uint32_t checkpoint_every;    /**< a checkpoint after every so many steps; 0: none */
-    uint64_t reserved[2];         /**< 0 */
+    uint32_t
+        next_step;     /**< the first step, 0 for a new job, where the host sets the tensors itself:
+                            the same at all three. With uvcc_session_resume it is not looked at */
+    uint32_t next_run; /**< 0 for a new job; above every run before */
+    uint32_t checkpoint_every; /**< a checkpoint after every so many steps, and one before the first
+                                    step on tensors that the host set; 0: none */
+    uint64_t reserved[2];      /**< 0 */
 } uvcc_config_resume;
 
 /** Evidence of what was computed, and what a failed check leaves behind. */
@@ -238,7 +242,9 @@ UVCC_API int uvcc_session_poll_job(uvcc_session *s, const uvcc_job **out);
 UVCC_API uint64_t uvcc_session_next_deadline(const uvcc_session *s);
 
 typedef enum uvcc_event_kind {
-    UVCC_EVENT_READY = 1,         /**< both handshakes are done; `run`, `step` say where we are */
+    UVCC_EVENT_READY = 1,         /**< both handshakes are done; `run`, `step` say where we are, and
+                                       `root` the lineage of the checkpoint to go on from: zeros,
+                                       the host sets the tensors */
     UVCC_EVENT_STEP_STARTED = 2,  /**< all three agreed on `step` */
     UVCC_EVENT_OUTPUT = 3,        /**< output `id` of `step` is open: uvcc_session_output() */
     UVCC_EVENT_STEP_FINISHED = 4, /**< `root` is this party's global root of `step` */
@@ -259,7 +265,8 @@ typedef enum uvcc_event_kind {
                                    uvcc_session_bundle() */
     UVCC_EVENT_MISMATCH = 13, /**< a HELLO in the name of `peer` does not fit ours; `text` is the
                                    field: version, sid_job, topology, position, program, key
-                                   exchange, kem, run, suites, identity (signed by somebody else),
+                                   exchange, kem, run, suites, lineage (no checkpoint in common),
+                                   identity (signed by somebody else),
                                    pair_secret (the peer has another one).
                                    Nobody has proved who sent it, so the handshake waits on for one
                                    that fits; a host decides how long. Once per peer and field
@@ -297,15 +304,15 @@ UVCC_API int uvcc_session_poll_event(uvcc_session *s, uvcc_event *out);
 /* ---- work ---- */
 
 /** A public value for a PERSIST tensor before the first step (or between steps), the same at all
- * three parties: trivial shares. UVCC_ERR_AGAIN: the tensor is being set already, or no job is
- * free. */
+ * three parties: trivial shares. UVCC_ERR_AGAIN: the tensor is being set already. */
 UVCC_API int uvcc_session_set_public(uvcc_session *s, uint32_t tensor, const int64_t *v);
 /** This party's components of a PERSIST tensor, split by a client or from a checkpoint. */
 UVCC_API int uvcc_session_set_shares(uvcc_session *s, uint32_t tensor, const uint64_t *lo,
                                      const uint64_t *hi);
 /** The last checkpoint (config.resume.checkpoint_every): all PERSIST shares of this party as they
  * stand before step *step. `*data` is valid until the next CHECKPOINT event. It holds shares:
- * encrypt it at rest, write it atomically, keep the last two. UVCC_ERR_STATE if there is none. */
+ * encrypt it at rest and write it atomically; which to keep until when: docs/host.md.
+ * UVCC_ERR_STATE if there is none. */
 UVCC_API int uvcc_session_checkpoint(const uvcc_session *s, uint32_t *step, const uint8_t **data,
                                      size_t *len);
 /** The bundle of a finished step (config.checks.bundles): its leaves, this party's signed root, and
@@ -315,13 +322,17 @@ UVCC_API int uvcc_session_checkpoint(const uvcc_session *s, uint32_t *step, cons
  * UVCC_ERR_NOT_FOUND if it is not here. */
 UVCC_API int uvcc_session_bundle(const uvcc_session *s, uint32_t step, const uint8_t **data,
                                  size_t *len);
-/** Resumes from a checkpoint of this party, program and coordinate: before start (the session then
- * offers to resume at its step), or after READY when the parties agreed on an earlier step (the
- * checkpoint must be of exactly that step). config.resume.next_run must be above every run used
- * before. A host that resumes at a step discards its checkpoints of later ones: they are of another
- * history, and a second restart must not mix the two. UVCC_ERR_MISMATCH: it is another party's,
- * program's or step's; UVCC_ERR_AUTH: it is damaged. Without the checkpoint of the agreed step
- * uvcc_session_step() says UVCC_ERR_STATE. */
+/** A checkpoint of this party, program and coordinate to go on from. Before the start: give it
+ * every one that is kept (at most 4): each is offered to the peers, the tensors are those of the
+ * newest. NULL and 0 offers to begin anew at resume.next_step as well, on tensors that the host
+ * sets, which is what a session does that was given nothing. The three go on from the last step of
+ * which all have a checkpoint of one history; the event READY says which. If it is not that of the
+ * newest, one more call, after READY and with that checkpoint (or NULL and 0, and then
+ * uvcc_session_set_*), sets the tensors; until then uvcc_session_step() says UVCC_ERR_STATE. There
+ * is nothing to wait for: what was being set is set first. Parties with no such step in common do
+ * not get READY, but MISMATCH, "lineage". config.resume.next_run must be above every run used
+ * before. UVCC_ERR_MISMATCH: it is another party's, program's, or not of the agreed step and
+ * history; UVCC_ERR_AUTH: it is damaged; UVCC_ERR_LIMIT: four are offered already. */
 UVCC_API int uvcc_session_resume(uvcc_session *s, const uint8_t *data, size_t len);
 /** Triples that a session with triples.only made for this party, program, coordinate and run: any
  * number of records (<uvcc/triple.h>) of steps that this session has not agreed to yet, after

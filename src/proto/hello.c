@@ -17,7 +17,7 @@
 
 enum { HELLO1 = 1, HELLO2 = 2, HELLO3 = 3 };
 #define BIT(hello) (1u << (hello))
-enum { VERSION = 2 };
+enum { VERSION = 3 };
 enum { BACKOFF_MAX = 32 };
 enum { AT_ONCE = 4, FORGED_MAX = 64 }; /* hello.h: what peers and forgers can make us do */
 enum {
@@ -33,14 +33,17 @@ enum {
     AT_TOPOLOGY = 36,
     AT_POSITION = 42,
     AT_PROGRAM = 48,
-    AT_NEXT_STEP = 80,
-    AT_NEXT_RUN = 84,
-    AT_N = 88,
-    AT_EPHEMERAL = 120,
-    AT_KEM = 152,    /* with a second key agreement alone: its id, */
-    AT_EK_LEN = 154, /* the length of the encapsulation key (0: of party 2, who needs none), */
-    AT_EK = 156,     /* and the key */
+    AT_NEXT_RUN = 80,
+    AT_N = 84,
+    AT_EPHEMERAL = 116,
+    AT_OFFERS = 148, /* of UVCCI_OFFERS: step (NO_OFFER: none), lineage */
+    AT_KEM = 292,    /* with a second key agreement alone: its id, */
+    AT_EK_LEN = 294, /* the length of the encapsulation key (0: of party 2, who needs none), */
+    AT_EK = 296,     /* and the key */
 };
+
+enum { OFFER_BYTES = 36 };
+#define NO_OFFER UINT32_MAX
 
 /* HELLO 2. */
 enum {
@@ -84,6 +87,7 @@ static uint8_t other_peer(const uvcci_hello *h, uint8_t peer) {
     return (uint8_t)(3 - h->cfg.party - peer);
 }
 
+/* Our HELLO 1, once: it stays the same when the handshake begins again. */
 static int write_hello1(uvcci_hello *h) {
     const uvcci_hello_config *c = &h->cfg;
     uvcci_writer w = uvcci_writer_on(h->hello1, sizeof h->hello1);
@@ -99,10 +103,15 @@ static int write_hello1(uvcci_hello *h) {
     uvcci_put16(&w, c->stage);
     uvcci_put16(&w, c->tp);
     uvcci_put(&w, c->h_program, 32);
-    uvcci_put32(&w, c->next_step);
     uvcci_put32(&w, c->next_run);
     uvcci_put(&w, c->n, 32);
-    assert(!w.bad && w.len == AT_EPHEMERAL); /* provisioned: the rest stays zero */
+    assert(!w.bad && w.len == AT_EPHEMERAL); /* provisioned: zeros follow */
+    for (unsigned i = 0; i < UVCCI_OFFERS; i++) {
+        uint8_t *at = h->hello1 + AT_OFFERS + i * OFFER_BYTES;
+        uvcci_st32(at, i < c->offer_count ? c->offer[i].step : NO_OFFER);
+        if (i < c->offer_count)
+            memcpy(at + 4, c->offer[i].lineage, 32);
+    }
     int err = x25519(h) ? uvcci_x25519_public(c->ephemeral, h->hello1 + AT_EPHEMERAL) : 0;
     const uvcci_kem *k = kem_of(h);
     if (err != 0 || k == NULL)
@@ -143,8 +152,8 @@ static void advance(uvcci_hello *h, uvcci_hello_peer *p, uvcci_hello_state state
 
 const char *uvcci_hello_field_name(uvcci_hello_field field) {
     static const char *const names[UVCCI_FIELD_COUNT] = {
-        "nothing",      "version", "sid_job", "topology", "position", "program",
-        "key exchange", "kem",     "run",     "suites",   "identity", "pair_secret"};
+        "nothing", "version", "sid_job", "topology", "position", "program",    "key exchange",
+        "kem",     "run",     "suites",  "lineage",  "identity", "pair_secret"};
     assert((unsigned)field < UVCCI_FIELD_COUNT);
     return names[field];
 }
@@ -152,6 +161,31 @@ const char *uvcci_hello_field_name(uvcci_hello_field field) {
 static int mismatch(uvcci_hello *h, uvcci_hello_field field) {
     h->field = field;
     return UVCC_ERR_MISMATCH;
+}
+
+/* The offer at `at` is among those of a HELLO 1, or there is none yet. */
+static bool offers(const uint8_t *hello1, const uint8_t *at) {
+    for (unsigned i = 0; i < UVCCI_OFFERS; i++) {
+        const uint8_t *o = hello1 + AT_OFFERS + i * OFFER_BYTES;
+        if (memcmp(o, at, UVCCI_MUTANT(31) ? 4 : OFFER_BYTES) == 0)
+            return true;
+    }
+    return hello1[0] == 0;
+}
+
+/* The best of our offers that both have (a HELLO 1 that is not here has all): the greatest step, of
+ * two lineages the one whose bytes are greater. NULL: they have none in common. */
+static const uint8_t *common_offer(const uvcci_hello *h, const uint8_t *a, const uint8_t *b) {
+    const uint8_t *best = NULL;
+    for (unsigned i = 0; i < UVCCI_OFFERS; i++) {
+        const uint8_t *o = h->hello1 + AT_OFFERS + i * OFFER_BYTES;
+        if (uvcci_ld32(o) == NO_OFFER || !offers(a, o) || !offers(b, o))
+            continue;
+        if (best == NULL || uvcci_ld32(o) > uvcci_ld32(best) ||
+            (uvcci_ld32(o) == uvcci_ld32(best) && memcmp(o + 4, best + 4, 32) > 0))
+            best = o;
+    }
+    return best;
 }
 
 static uvcci_hello_field hello1_fault(const uvcci_hello *h, uint8_t peer, const uint8_t *in,
@@ -176,7 +210,9 @@ static uvcci_hello_field hello1_fault(const uvcci_hello *h, uint8_t peer, const 
     uint8_t common = h->cfg.suites & in[AT_SUITES];
     if (third[0] != 0)
         common &= third[AT_SUITES];
-    return common == 0 ? UVCCI_FIELD_SUITES : UVCCI_FIELD_NONE;
+    if (common == 0)
+        return UVCCI_FIELD_SUITES;
+    return common_offer(h, in, third) == NULL ? UVCCI_FIELD_LINEAGE : UVCCI_FIELD_NONE;
 }
 
 /* Of both HELLO 1, the lower party's first. */
@@ -349,21 +385,24 @@ static int derive(uvcci_hello *h, uint8_t peer, const uint8_t *their2) {
     return err;
 }
 
-/* Both HELLO 1 are here: the greatest run, the least step, the highest suite of all three. */
+/* Both HELLO 1 are here: the greatest run, the best common offer, the highest suite of all three.
+ */
 static void agree(uvcci_hello *h, uint64_t now) {
     assert(!h->agreed);
     uint8_t common = h->cfg.suites;
     h->run = h->cfg.next_run;
-    h->step = h->cfg.next_step;
     for (uint8_t i = 1; i < UVCC_PARTIES; i++) {
         const uint8_t *m = h->peer[(h->cfg.party + i) % UVCC_PARTIES].hello1;
-        uint32_t step = uvcci_ld32(m + AT_NEXT_STEP), run = uvcci_ld32(m + AT_NEXT_RUN);
+        const uint32_t run = uvcci_ld32(m + AT_NEXT_RUN);
         common &= m[AT_SUITES];
         if (UVCCI_MUTANT(9) ? run < h->run : run > h->run)
             h->run = run;
-        if (step < h->step)
-            h->step = step;
     }
+    const uint8_t *offer = common_offer(h, h->peer[(h->cfg.party + 1) % UVCC_PARTIES].hello1,
+                                        h->peer[(h->cfg.party + 2) % UVCC_PARTIES].hello1);
+    assert(offer != NULL); /* else the second HELLO 1 was not taken */
+    h->step = uvcci_ld32(offer);
+    memcpy(h->lineage, offer + 4, 32);
     bool second = (common & BIT(UVCCI_SUITE_AES256_GCM - 1)) != 0;
     h->suite = second ? UVCCI_SUITE_AES256_GCM : UVCCI_SUITE_CHACHA20_POLY1305;
     h->agreed = true;
@@ -549,7 +588,8 @@ static bool keys_fit(const uvcci_hello_config *c, uint8_t a, uint8_t b) {
 int uvcci_hello_init(uvcci_hello *h, const uvcci_hello_config *cfg, uint64_t now) {
     if (cfg->party >= UVCC_PARTIES || cfg->suites == 0 || (cfg->suites & ~SUITES_KNOWN) != 0 ||
         cfg->next_run >= UVCCI_RUN_LIMIT || cfg->repeat_ns == 0 ||
-        cfg->repeat_ns > UVCC_NEVER / BACKOFF_MAX ||
+        cfg->repeat_ns > UVCC_NEVER / BACKOFF_MAX || cfg->offer_count == 0 ||
+        cfg->offer_count > UVCCI_OFFERS ||
         (cfg->kem != UVCCI_KEM_NONE && uvcci_kem_of(cfg->kem) == NULL))
         return UVCC_ERR_CONFIG;
     uint8_t a = (uint8_t)((cfg->party + 1) % UVCC_PARTIES),
@@ -671,6 +711,16 @@ bool uvcci_hello_stale(const uvcci_hello *h) {
 
 bool uvcci_hello_restarted(const uvcci_hello *h, uint8_t peer) {
     return h->peer[peer].restarted;
+}
+
+void uvcci_hello_nonce(const uvcci_hello *h, uint8_t out[32]) {
+    assert(h->agreed);
+    uvcci_sha256 sha;
+    uvcci_sha256_init(&sha);
+    uvcci_sha256_update(&sha, "UVCC_RUN_V1", 11);
+    for (uint8_t p = 0; p < UVCC_PARTIES; p++)
+        uvcci_sha256_update(&sha, p == h->cfg.party ? h->cfg.n : h->peer[p].hello1 + AT_N, 32);
+    uvcci_sha256_final(&sha, out);
 }
 
 bool uvcci_hello_done(const uvcci_hello *h) {

@@ -32,12 +32,20 @@
 #include "proto/kem.h"
 
 /* Without a second key agreement; and the most with one. */
-#define UVCCI_HELLO1_BYTES 152u
+#define UVCCI_HELLO1_BYTES 292u
 #define UVCCI_HELLO1_MAX   (UVCCI_HELLO1_BYTES + 4u + UVCCI_KEM_EK_MAX)
 #define UVCCI_HELLO2_BYTES 108u
 #define UVCCI_HELLO2_MAX   (UVCCI_HELLO2_BYTES + 2u + UVCCI_KEM_CT_MAX)
 #define UVCCI_HELLO3_BYTES 33u
 #define UVCCI_RUN_LIMIT    (1u << 24) /* a run fits above the 40 bits of a seq's counter */
+
+/* Where a party can go on: before `step`, with tensors of that lineage (ids.h); a zero lineage:
+ * what its host sets. The three agree on the greatest step that all offer with one lineage. */
+#define UVCCI_OFFERS 4u
+typedef struct uvcci_offer {
+    uint32_t step;
+    uint8_t lineage[32];
+} uvcci_offer;
 
 typedef enum uvcci_exchange { UVCCI_EXCHANGE_PROVISIONED, UVCCI_EXCHANGE_X25519 } uvcci_exchange;
 
@@ -47,7 +55,9 @@ typedef struct uvcci_hello_config {
     uint8_t sid_job[32], sid_sub[32];
     uint16_t r, s, t, replica, stage, tp;
     uint8_t h_program[32];
-    uint32_t next_step, next_run;
+    uint32_t next_run;
+    uvcci_offer offer[UVCCI_OFFERS];
+    uint8_t offer_count;     /* at least 1 */
     uint8_t n[32];           /* fresh random bytes of this (re)start */
     uvcci_exchange exchange; /* the same at all three */
     uint8_t secret[3][32];   /* PROVISIONED: by peer's party index; own entry unused. Wiped when
@@ -72,6 +82,7 @@ typedef enum uvcci_hello_field {
     UVCCI_FIELD_KEM,
     UVCCI_FIELD_RUN,
     UVCCI_FIELD_SUITES,
+    UVCCI_FIELD_LINEAGE,  /* no step that all offer with one lineage */
     UVCCI_FIELD_IDENTITY, /* HELLO 2 is not signed by whom we expect */
     UVCCI_FIELD_SECRET,   /* HELLO 2 is not proved by the pair's secret */
     UVCCI_FIELD_COUNT
@@ -109,8 +120,9 @@ typedef struct uvcci_hello {
     uint8_t kem_dk[UVCCI_KEM_DK_MAX];
     uint8_t proof_key[3][32]; /* provisioned: of the HMAC in HELLO 2, by peer. No key comes of it */
     uvcci_hello_peer peer[3]; /* by party; own entry unused */
-    bool agreed;              /* both HELLO 1 are here: run, step, suite are set */
+    bool agreed;              /* both HELLO 1 are here: run, step, lineage, suite are set */
     uint32_t run, step;
+    uint8_t lineage[32];
     uint8_t suite;
     uvcci_hello_field field; /* on UVCC_ERR_MISMATCH and _PROTOCOL: what is wrong */
     uint64_t ignored;        /* payloads without effect: malformed, untimely, known */
@@ -121,8 +133,8 @@ typedef struct uvcci_hello {
 } uvcci_hello;
 
 /* UVCC_ERR_CONFIG: equal pair secrets; a zero identity, two equal ones, or one that is not
- * sign_sk's; suites without or with an unknown bit; an unknown kem; an exchange, party, run or
- * repeat_ns out of range. UVCC_ERR_CRYPTO. */
+ * sign_sk's; suites without or with an unknown bit; an unknown kem; an exchange, party, run,
+ * number of offers or repeat_ns out of range. UVCC_ERR_CRYPTO. */
 int uvcci_hello_init(uvcci_hello *h, const uvcci_hello_config *cfg, uint64_t now);
 void uvcci_hello_wipe(uvcci_hello *h);
 /* Begins a stale handshake again: forgets what came, keeps our HELLO 1, which goes out repeat_ns
@@ -130,11 +142,12 @@ void uvcci_hello_wipe(uvcci_hello *h);
 void uvcci_hello_again(uvcci_hello *h, uint64_t now);
 /* A HELLO payload came from `peer`; sealed: it came in a verified sealed control frame (HELLO 3).
  * 0: taken or ignored (h->ignored counts). UVCC_ERR_MISMATCH: a HELLO 1 with another version,
- * topology, program, sid or kind of key exchange, no common suite, or an impossible run, or a HELLO
- * 2 that the expected identity, or who knows the secret, did not make (h->field names it). Anybody
- * may have sent it: it is not kept, and the handshake waits on for a better one. UVCC_ERR_PROTOCOL:
- * the peer signed an ephemeral that gives no secret (fatal; h->field). UVCC_ERR_AUTH: HELLO 2 or 3
- * contradicts ours or is not the peer's (changes nothing, but is reported). UVCC_ERR_CRYPTO. */
+ * topology, program, sid or kind of key exchange, no common suite, no common offer, or an
+ * impossible run, or a HELLO 2 that the expected identity, or who knows the secret, did not make
+ * (h->field names it). Anybody may have sent it: it is not kept, and the handshake waits on for a
+ * better one. UVCC_ERR_PROTOCOL: the peer signed an ephemeral that gives no secret (fatal;
+ * h->field). UVCC_ERR_AUTH: HELLO 2 or 3 contradicts ours or is not the peer's (changes nothing,
+ * but is reported). UVCC_ERR_CRYPTO. */
 int uvcci_hello_input(uvcci_hello *h, uint8_t peer, const uint8_t *payload, size_t len, bool sealed,
                       uint64_t now);
 /* An unsealed HELLO came from `peer` under another session's tag: it is never taken, but
@@ -159,6 +172,8 @@ void uvcci_hello_forget(uvcci_hello *h, uint8_t peer);
 bool uvcci_hello_stale(const uvcci_hello *h);
 /* The peer proved that it began anew while this handshake or its session lived. */
 bool uvcci_hello_restarted(const uvcci_hello *h, uint8_t peer);
+/* H of the three N, once both HELLO 1 are here: a run's own, the same at all three. */
+void uvcci_hello_nonce(const uvcci_hello *h, uint8_t out[32]);
 /* Both peers DONE. */
 bool uvcci_hello_done(const uvcci_hello *h);
 

@@ -12,9 +12,8 @@
 
 #include "proto/bytes.h"
 
-/* The longest input is that of a RESHARE_BATCH's message id: 26 bytes of label, sid_sub, 10 more.
- */
-#define BUF_BYTES 68u
+/* The longest input is a lineage's. */
+#define BUF_BYTES (15u + 32u + 1u + 8u + 64u)
 
 typedef struct input {
     uvcci_writer w;
@@ -52,6 +51,18 @@ void uvcci_sid_rep(const uint8_t sid_job[32], uint32_t replica, uint8_t out[32])
     input in;
     begin_with_id(&in, "UVCC_SID_REPLICA_V1", sid_job);
     uvcci_put32(&in.w, replica);
+    hash(&in, out);
+}
+
+void uvcci_lineage(const uint8_t before[32], uint8_t what, uint32_t run, uint32_t step,
+                   const uint8_t nonce[32], const uint8_t h_optable[32], uint8_t out[32]) {
+    input in;
+    begin_with_id(&in, "UVCC_LINEAGE_V1", before);
+    uvcci_put8(&in.w, what);
+    uvcci_put32(&in.w, run);
+    uvcci_put32(&in.w, step);
+    uvcci_put(&in.w, nonce, 32);
+    uvcci_put(&in.w, h_optable, 32);
     hash(&in, out);
 }
 

@@ -34,6 +34,13 @@ static inline uint8_t uvcci_edge(uint64_t fss_id) {
     return (uint8_t)(fss_id % 3u);
 }
 
+/* The lineage of tensors: which steps, of which runs, made them what they are; the same at all
+ * three. `before` is that before the step, or sid_sub where a run begins on tensors that hosts set
+ * (with an h_optable of zeros); nonce is the run's own (uvcci_hello_nonce). */
+enum { UVCCI_LINEAGE_FINISHED = 0, UVCCI_LINEAGE_DROPPED = 1, UVCCI_LINEAGE_BEGUN = 2 };
+void uvcci_lineage(const uint8_t before[32], uint8_t what, uint32_t run, uint32_t step,
+                   const uint8_t nonce[32], const uint8_t h_optable[32], uint8_t out[32]);
+
 /* Keys of a triangle (protocols.md 1). PRK = HKDF-Extract(salt = sid_sub, K_ab). Of it come, at
  * once, the control keys and the chain value C of the first step; C of step n + 1 comes of that of
  * step n, and every other key of step n of C_n: Expand(C_n, "uvcc/" || tag || U8(0) || LE64(step)

@@ -24,6 +24,7 @@ int uvcci_step_encode(const uvcci_step_msg *m, uint8_t *out, size_t cap) {
         return UVCC_ERR_USAGE;
     uvcci_writer w = uvcci_writer_on(out, cap);
     uvcci_put32(&w, m->step);
+    uvcci_put(&w, m->lineage, 32);
     uvcci_put(&w, m->h_program, 32);
     uvcci_put(&w, m->h_optable, 32);
     uvcci_put16(&w, m->shape_count);
@@ -40,6 +41,7 @@ int uvcci_step_decode(uvcci_step_msg *m, const uint8_t *in, size_t len) {
         return UVCC_ERR_BATCH;
     uvcci_reader r = uvcci_reader_on(in, len);
     m->step = uvcci_get32(&r);
+    uvcci_get(&r, m->lineage, 32);
     uvcci_get(&r, m->h_program, 32);
     uvcci_get(&r, m->h_optable, 32);
     m->shape_count = uvcci_get16(&r);

@@ -10,7 +10,7 @@
 
 #define UVCCI_SHAPES_MAX     64u
 #define UVCCI_SHAPE_BYTES    12u
-#define UVCCI_STEP_MIN_BYTES (4u + 32u + 32u + 2u)
+#define UVCCI_STEP_MIN_BYTES (4u + 32u + 32u + 32u + 2u)
 #define UVCCI_STEP_MAX_BYTES (UVCCI_STEP_MIN_BYTES + UVCCI_SHAPES_MAX * UVCCI_SHAPE_BYTES)
 #define UVCCI_AUDIT_BYTES    (1u + 4u + 32u + 64u)
 #define UVCCI_BYE_BYTES      2u
@@ -23,6 +23,7 @@ typedef struct uvcci_shape {
 
 typedef struct uvcci_step_msg {
     uint32_t step;
+    uint8_t lineage[32]; /* before the step before, or of the run's first step (ids.h) */
     uint8_t h_program[32], h_optable[32];
     uint16_t shape_count;
     uvcci_shape shapes[UVCCI_SHAPES_MAX]; /* decode leaves those past shape_count alone */

@@ -10,7 +10,7 @@
 #include <uvcc/uvcc.h>
 
 enum { A, T, B, TENSORS }; /* A and B are PERSIST */
-enum { A_ELEMS = 6, B_ELEMS = 5000, HEAD = 80, TENSOR_HEAD = 16, HASH = 32 };
+enum { A_ELEMS = 6, B_ELEMS = 5000, HEAD = 148, TENSOR_HEAD = 16, HASH = 32 };
 
 typedef struct fix {
     test_alloc mem;
@@ -55,6 +55,7 @@ static void open_as(fix *f, uint8_t party, uint32_t b_elems) {
     configure(f, &c, party);
     assert_int_equal(uvcc_session_new(&f->s, &c), 0);
     assert_int_equal(uvcc_session_load_program(f->s, f->p), 0);
+    memset(f->s->lineage, 3, 32); /* as at READY */
     const uvcc_cpu_config x = {.size = sizeof x, .alloc = al};
     assert_int_equal(uvcc_cpu_new(&f->cpu, &x), 0);
 }
@@ -149,19 +150,23 @@ static void who_may_be_set(void **state) {
     assert_int_equal(run_jobs(&f), 1);
     set_shares(&f, 7);
     assert_shares(&f, 7);
-    /* While a step runs, and while no job is free, nothing may change. */
+    /* While a step runs nothing may change; while no job is free it waits. */
     f.s->ctx[0].running = true;
     assert_int_equal(uvcc_session_set_public(f.s, A, v), UVCC_ERR_STATE);
     f.s->ctx[0].running = false;
     static const uvcc_task task = {.kind = UVCC_TASK_COPY};
     for (unsigned i = 0; i < 4; i++)
         uvcci_jobs_push(&f.s->jobs, &task, 1, UVCCI_JOB_SET, 0, NULL);
-    assert_int_equal(uvcc_session_set_public(f.s, A, v), UVCC_ERR_AGAIN);
-    uvcci_jobs_cancel_queued(&f.s->jobs);
     f.mem.fail_at = 1;
     assert_int_equal(uvcc_session_set_public(f.s, A, v), UVCC_ERR_NOMEM);
     assert_null(f.s->sets);
+    assert_int_equal(uvcc_session_set_public(f.s, A, v), 0);
+    assert_false(f.s->sets->out);
     assert_shares(&f, 7);
+    uvcci_jobs_cancel_queued(&f.s->jobs);
+    uvcci_sets_advance(f.s);
+    assert_int_equal(run_jobs(&f), 1);
+    assert_int_equal(lo_of(&f, A)[0], (uint64_t)v[0]);
     close_one(&f);
 }
 
@@ -269,15 +274,20 @@ static void what_it_is_made_of(void **state) {
     open_one(&f);
     set_shares(&f, 100);
     f.s->step = 1;
+    f.s->run = 0x0908;
+    memset(f.s->root_before, 0x77, 32);
     step_ends(&f);
     size_t len;
     const uint8_t *d = make_checkpoint(&f, &len);
     assert_int_equal(len, HEAD + 2 * TENSOR_HEAD + 16 * (A_ELEMS + B_ELEMS) + HASH);
-    assert_memory_equal(d, "UVCK\1\0\0\0", 8);
+    assert_memory_equal(d, "UVCK\2\0\0\0", 8);
     assert_memory_equal(d + 8, f.s->sid_sub, 32);
     assert_memory_equal(d + 40, f.s->h_program, 32);
     assert_int_equal(uvcci_ld32(d + 72), 2);
     assert_int_equal(uvcci_ld32(d + 76), 2);
+    assert_int_equal(uvcci_ld32(d + 80), 0x0908);
+    assert_memory_equal(d + 84, f.s->root_before, 32);
+    assert_memory_equal(d + 116, f.s->lineage, 32);
     const uint8_t *at = d + HEAD;
     for (uint32_t t = A; t < TENSORS; t += B - A) {
         const uint64_t n = f.p->tensors[t].elems;
@@ -313,6 +323,9 @@ static void looking_into_one(void **state) {
     assert_int_equal(info.tensors, 2);
     assert_memory_equal(info.program_hash, f.s->h_program, 32);
     assert_memory_equal(info.sid_sub, f.s->sid_sub, 32);
+    assert_int_equal(info.run, f.s->run);
+    assert_memory_equal(info.root_before, f.s->root_before, 32);
+    assert_memory_equal(info.lineage, f.s->lineage, 32);
     uint64_t lo[A_ELEMS], hi[A_ELEMS];
     assert_int_equal(uvcc_checkpoint_tensor(d, len, A, lo, hi, A_ELEMS), 0);
     assert_memory_equal(lo, lo_of(&f, A), sizeof lo);
@@ -375,26 +388,118 @@ static void what_is_resumed(void **state) {
     }
     assert_int_equal(uvcc_session_resume(f.s, kept, len - 1), UVCC_ERR_MISMATCH);
     assert_int_equal(uvcc_session_resume(f.s, NULL, len), UVCC_ERR_USAGE);
-    assert_int_equal(f.s->tensors_at, 0); /* none of it changed anything */
+    assert_int_equal(f.s->offer_count, 0); /* none of it changed anything */
     assert_int_equal(run_jobs(&f), 0);
 
     const int64_t v[A_ELEMS] = {0};
     assert_int_equal(uvcc_session_set_public(f.s, A, v), 0);
-    assert_int_equal(uvcc_session_resume(f.s, kept, len), UVCC_ERR_AGAIN); /* A is being set */
-    assert_int_equal(run_jobs(&f), 1);
     f.mem.fail_at = 1;
     assert_int_equal(uvcc_session_resume(f.s, kept, len), UVCC_ERR_NOMEM);
-    assert_int_equal(uvcc_session_resume(f.s, kept, len), 0);
-    assert_int_equal(f.s->tensors_at, 4);
-    assert_int_equal(f.s->cfg.resume.next_step, 4); /* what the HELLO will offer */
+    assert_int_equal(f.s->offer_count, 0);
+    assert_int_equal(uvcc_session_resume(f.s, kept, len), 0); /* A is being set: after that */
+    assert_int_equal(f.s->loaded.step, 4);
+    assert_int_equal(f.s->offer_count, 1); /* what the HELLO will offer */
     assert_int_equal(uvcc_session_set_public(f.s, B, v), UVCC_ERR_AGAIN);
     memset(kept, 0, HEAD); /* it was copied */
-    assert_int_equal(run_jobs(&f), 1);
+    assert_int_equal(run_jobs(&f), 2);
     assert_shares(&f, 20);
     assert_int_equal(uvcci_zero_unset(f.s), 0);
     assert_int_equal(run_jobs(&f), 0); /* all of them are set now */
     free(kept);
     free(bad);
+    close_one(&f);
+}
+
+/* A checkpoint of step `step`, run `run` and that lineage, of one that is there. */
+static uint8_t *variant(const uint8_t *of, size_t len, uint32_t step, uint32_t run, int lineage,
+                        uint64_t first) {
+    uint8_t *d = malloc(len);
+    memcpy(d, of, len);
+    uvcci_st32(d + 72, step);
+    uvcci_st32(d + 80, run);
+    memset(d + 116, lineage, 32);
+    uvcci_st64(d + HEAD + TENSOR_HEAD, first);
+    seal(d, len);
+    return d;
+}
+
+/* Each is offered, at most four; what is set is the newest, in whatever order they come. */
+static void several_are_offered(void **state) {
+    (void)state;
+    fix f;
+    open_one(&f);
+    set_shares(&f, 20);
+    f.s->step = 3;
+    step_ends(&f);
+    size_t len;
+    const uint8_t *d = make_checkpoint(&f, &len);
+    uint8_t *c[6] = {variant(d, len, 4, 1, 1, 41), variant(d, len, 2, 1, 2, 21),
+                     variant(d, len, 6, 1, 3, 61), variant(d, len, 6, 2, 4, 62),
+                     variant(d, len, 8, 1, 5, 81), variant(d, len, 8, 1, 0, 80)};
+    close_one(&f);
+    open_one(&f);
+    assert_int_equal(uvcc_session_resume(f.s, c[5], len), UVCC_ERR_MISMATCH); /* no lineage */
+    for (unsigned i = 0; i < 4; i++)
+        assert_int_equal(uvcc_session_resume(f.s, c[i], len), 0);
+    assert_int_equal(uvcc_session_resume(f.s, c[4], len), UVCC_ERR_LIMIT);
+    assert_int_equal(uvcc_session_resume(f.s, c[1], len), 0); /* it is there already */
+    assert_int_equal(f.s->offer_count, 4);
+    for (unsigned i = 0; i < 4; i++) {
+        assert_int_equal(f.s->offer[i].step, uvcci_ld32(c[i] + 72));
+        assert_memory_equal(f.s->offer[i].lineage, c[i] + 116, 32);
+    }
+    assert_int_equal(f.s->loaded.step, 6);
+    assert_int_equal(f.s->loaded.lineage[0], 4); /* of the later run */
+    assert_int_equal(run_jobs(&f), 2); /* the first, and the last instead of that between */
+    assert_int_equal(lo_of(&f, A)[0], 62);
+    for (unsigned i = 0; i < 6; i++)
+        free(c[i]);
+    close_one(&f);
+    /* To begin anew is an offer like the others; where they agree on it nothing is set. */
+    open_one(&f);
+    set_shares(&f, 3);
+    assert_int_equal(uvcc_session_resume(f.s, NULL, 0), 0);
+    assert_int_equal(f.s->offer_count, 1);
+    assert_int_equal(f.s->offer[0].step, 0);
+    f.s->state = UVCCI_SESSION_READY;
+    memset(f.s->hello.lineage, 1, 32);
+    assert_int_equal(uvcc_session_resume(f.s, NULL, 0), UVCC_ERR_MISMATCH);
+    memset(f.s->hello.lineage, 0, 32);
+    assert_int_equal(uvcc_session_resume(f.s, NULL, 0), 0);
+    assert_true(f.s->tensors_here);
+    assert_int_equal(uvcci_zero_unset(f.s), 0);
+    f.s->state = UVCCI_SESSION_HELLO;
+    assert_int_equal(run_jobs(&f), 1);
+    assert_int_equal(lo_of(&f, A)[0], 0);
+    close_one(&f);
+}
+
+/* What is being copied does not change: what the host sets meanwhile is set after it. */
+static void sets_wait_for_a_checkpoint(void **state) {
+    (void)state;
+    fix f;
+    open_one(&f);
+    set_shares(&f, 30);
+    f.s->step = 1;
+    step_ends(&f);
+    assert_true(uvcci_checkpoint_busy(f.s));
+    const int64_t v[A_ELEMS] = {7};
+    assert_int_equal(uvcc_session_set_public(f.s, A, v), 0);
+    const uvcc_job *job, *none;
+    assert_int_equal(uvcc_session_poll_job(f.s, &job), 1);
+    assert_int_equal(uvcc_session_poll_job(f.s, &none), 0); /* the set is not out */
+    uvcc_completion c;
+    assert_int_equal(uvcc_cpu_submit(f.cpu, job), 0);
+    assert_int_equal(uvcc_cpu_poll(f.cpu, &c), 1);
+    assert_int_equal(uvcc_session_complete(f.s, &c, 0), 0);
+    uvcci_sets_advance(f.s);
+    assert_int_equal(run_jobs(&f), 1);
+    uint32_t step;
+    const uint8_t *d;
+    size_t len;
+    assert_int_equal(uvcc_session_checkpoint(f.s, &step, &d, &len), 0);
+    assert_int_not_equal(uvcci_ld64(d + HEAD + TENSOR_HEAD), lo_of(&f, A)[0]);
+    assert_null(f.s->sets);
     close_one(&f);
 }
 
@@ -427,10 +532,16 @@ static void whose_and_when(void **state) {
     /* After READY only a checkpoint of exactly the agreed step. */
     f.s->state = UVCCI_SESSION_READY;
     f.s->step = 3;
+    memcpy(f.s->hello.lineage, other + 116, 32);
     assert_int_equal(uvcc_session_resume(f.s, other, len), UVCC_ERR_MISMATCH);
     f.s->step = 2;
+    f.s->hello.lineage[31] ^= 1;
+    assert_int_equal(uvcc_session_resume(f.s, other, len), UVCC_ERR_MISMATCH);
+    f.s->hello.lineage[31] ^= 1;
+    assert_false(f.s->tensors_here);
     assert_int_equal(uvcc_session_resume(f.s, other, len), 0);
-    assert_int_equal(f.s->tensors_at, 2);
+    assert_true(f.s->tensors_here);
+    assert_int_equal(f.s->loaded.step, 2);
     f.s->state = UVCCI_SESSION_HELLO;
     assert_int_equal(run_jobs(&f), 1);
     assert_shares(&f, 1);
@@ -440,9 +551,10 @@ static void whose_and_when(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_may_be_set),   cmocka_unit_test(the_unset_are_zeros),
-        cmocka_unit_test(when_one_is_made), cmocka_unit_test(what_it_is_made_of),
-        cmocka_unit_test(looking_into_one), cmocka_unit_test(what_is_resumed),
+        cmocka_unit_test(who_may_be_set),      cmocka_unit_test(the_unset_are_zeros),
+        cmocka_unit_test(when_one_is_made),    cmocka_unit_test(what_it_is_made_of),
+        cmocka_unit_test(looking_into_one),    cmocka_unit_test(what_is_resumed),
+        cmocka_unit_test(several_are_offered), cmocka_unit_test(sets_wait_for_a_checkpoint),
         cmocka_unit_test(whose_and_when),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,7 +21,8 @@ static uvcci_hello_config config(uint8_t party, uint64_t seed) {
                             .t = 1,
                             .replica = 1,
                             .stage = 2,
-                            .next_step = 7,
+                            .offer = {{.step = 7}},
+                            .offer_count = 1,
                             .next_run = 5,
                             .repeat_ns = REPEAT};
     for (unsigned i = 0; i < 32; i++) {
@@ -58,10 +59,11 @@ static uvcci_hello_config config_x(uint8_t party, uint64_t seed) {
 
 /* ---- a network of three that drops, doubles and reorders ---- */
 
-enum { MSG_MAX = 4096, MSG_BYTES = 192, ACK = 0xAC }; /* no long keys here */
+enum { MSG_MAX = 4096, MSG_BYTES = UVCCI_HELLO1_BYTES + 64, ACK = 0xAC }; /* no long keys here */
 typedef struct msg {
     uint64_t at;
-    uint8_t src, dst, len;
+    uint8_t src, dst;
+    uint16_t len;
     bool sealed, live;
     uint8_t key[32]; /* a sealed payload opens only where the same PRK is held */
     uint8_t bytes[MSG_BYTES];
@@ -93,7 +95,7 @@ static void push(net *n, uint8_t src, uint8_t dst, const uint8_t *p, size_t len,
         *m = (msg){.at = n->now + 1 + test_rand(&n->seed) % n->delay,
                    .src = src,
                    .dst = dst,
-                   .len = (uint8_t)len,
+                   .len = (uint16_t)len,
                    .sealed = sealed,
                    .live = true};
         memcpy(m->bytes, p, len);
@@ -269,8 +271,15 @@ static void layout(void **state) {
     (void)state;
     net n;
     open_net(&n, 1);
-    n.cfg[0].next_step = 11;
-    n.cfg[1].next_step = 3;
+    for (uint8_t p = 0; p < 3; p++) { /* 3 is the last that all have; 2 has another one there too */
+        uvcci_hello_config *c = &n.cfg[p];
+        c->offer_count = 4;
+        for (uint8_t i = 0; i < 4; i++) {
+            c->offer[i].step = p == 2 && i == 0 ? 3u : p + 3u - i;
+            memset(c->offer[i].lineage, 0x80 + (int)c->offer[i].step + (p == 2 && i == 0), 32);
+        }
+    }
+    n.cfg[1].offer_count = 3;
     n.cfg[2].next_run = 0x00ABCDEF;
     n.cfg[0].suites = 3;
     n.cfg[1].suites = 1;
@@ -280,57 +289,61 @@ static void layout(void **state) {
     uint8_t out[UVCCI_HELLO1_BYTES], want[UVCCI_HELLO1_BYTES], h1[3][UVCCI_HELLO1_BYTES];
     bool sealed = true;
     for (uint8_t p = 0; p < 3; p++) {
-        assert_int_equal(uvcci_hello_poll(&n.h[p], (uint8_t)((p + 2) % 3), out, &sealed, 0), 152);
-        assert_int_equal(uvcci_hello_poll(&n.h[p], (uint8_t)((p + 1) % 3), out, &sealed, 0), 152);
+        assert_int_equal(uvcci_hello_poll(&n.h[p], (uint8_t)((p + 2) % 3), out, &sealed, 0), 292);
+        assert_int_equal(uvcci_hello_poll(&n.h[p], (uint8_t)((p + 1) % 3), out, &sealed, 0), 292);
         assert_false(sealed);
         const uvcci_hello_config *c = &n.cfg[p];
         uvcci_writer w = uvcci_writer_on(want, sizeof want);
         uvcci_put8(&w, 1);
         uvcci_put8(&w, c->suites);
         uvcci_put8(&w, p);
-        uvcci_put8(&w, 2); /* version */
+        uvcci_put8(&w, 3); /* version */
         uvcci_put(&w, c->sid_job, 32);
         static const uint16_t dims[] = {2, 3, 1, 1, 2, 0};
         for (unsigned i = 0; i < 6; i++)
             uvcci_put16(&w, dims[i]);
         uvcci_put(&w, c->h_program, 32);
-        uvcci_put32(&w, c->next_step);
         uvcci_put32(&w, c->next_run);
         uvcci_put(&w, c->n, 32);
         static const uint8_t zero[32];
         uvcci_put(&w, zero, 32);
-        assert_int_equal(w.len, 152);
-        assert_memory_equal(out, want, 152);
-        memcpy(h1[p], out, 152);
+        for (unsigned i = 0; i < 4; i++) {
+            uvcci_put32(&w, i < c->offer_count ? c->offer[i].step : UINT32_MAX);
+            uvcci_put(&w, i < c->offer_count ? c->offer[i].lineage : zero, 32);
+        }
+        assert_int_equal(w.len, 292);
+        assert_memory_equal(out, want, 292);
+        memcpy(h1[p], out, 292);
     }
 
     /* P1 hears P0 and P2. */
     assert_false(uvcci_hello_keyed(&n.h[1], 0));
-    assert_int_equal(uvcci_hello_input(&n.h[1], 0, h1[0], 152, false, 0), 0);
+    assert_int_equal(uvcci_hello_input(&n.h[1], 0, h1[0], 292, false, 0), 0);
     assert_false(uvcci_hello_keyed(&n.h[1], 0));
-    assert_int_equal(uvcci_hello_input(&n.h[1], 2, h1[2], 152, false, 0), 0);
+    assert_int_equal(uvcci_hello_input(&n.h[1], 2, h1[2], 292, false, 0), 0);
     assert_false(uvcci_hello_keyed(&n.h[1], 0) || uvcci_hello_keyed(&n.h[1], 2));
     assert_int_equal(n.h[1].run, 0x00ABCDEF);
     assert_int_equal(n.h[1].step, 3);
+    assert_int_equal(n.h[1].lineage[31], 0x83);
     assert_int_equal(n.h[1].suite, 1);
 
     /* HELLO 1 is due again for a peer that has just shown up, then HELLO 2. */
-    assert_int_equal(uvcci_hello_poll(&n.h[1], 0, out, &sealed, 0), 152);
+    assert_int_equal(uvcci_hello_poll(&n.h[1], 0, out, &sealed, 0), 292);
     assert_int_equal(uvcci_hello_poll(&n.h[1], 0, out, &sealed, 0), 108);
     assert_false(sealed);
     uint8_t both[2 * UVCCI_HELLO1_BYTES], hash[32], expect[108] = {2, 1}, key[32];
-    uint8_t text[13 + 304 + 9 + 64 + 1] = "UVCC_HELLO_V2", theirs[108];
-    memcpy(both, h1[0], 152);
-    memcpy(both + 152, h1[1], 152);
-    uvcci_sha256_once(both, 304, hash);
+    uint8_t text[13 + 584 + 9 + 64 + 1] = "UVCC_HELLO_V2", theirs[108];
+    memcpy(both, h1[0], 292);
+    memcpy(both + 292, h1[1], 292);
+    uvcci_sha256_once(both, 584, hash);
     uvcci_st32(expect + 4, 0x00ABCDEF);
     uvcci_st32(expect + 8, 3);
     memcpy(expect + 12, hash, 32);
     /* The proof: an HMAC over both HELLO 1, suite, run, step, no identities, and the sender. */
     uvcci_derive_proof_key(n.cfg[1].secret[0], n.cfg[1].sid_job, 0, 1, key);
-    memcpy(text + 13, both, 304);
-    text[317] = 1;
-    memcpy(text + 318, expect + 4, 8);
+    memcpy(text + 13, both, 584);
+    text[597] = 1;
+    memcpy(text + 598, expect + 4, 8);
     memcpy(theirs, expect, 108);
     uvcci_hmac_once(key, 32, text, sizeof text, theirs + 44);
     text[sizeof text - 1] = 1;
@@ -375,8 +388,8 @@ static void suites(void **state) {
                 n.cfg[2].suites = (uint8_t)c;
                 for (uint8_t p = 0; p < 3; p++)
                     assert_int_equal(uvcci_hello_init(&n.h[p], &n.cfg[p], 0), 0);
-                int err1 = uvcci_hello_input(&n.h[0], 1, n.h[1].hello1, 152, false, 0);
-                int err2 = uvcci_hello_input(&n.h[0], 2, n.h[2].hello1, 152, false, 0);
+                int err1 = uvcci_hello_input(&n.h[0], 1, n.h[1].hello1, 292, false, 0);
+                int err2 = uvcci_hello_input(&n.h[0], 2, n.h[2].hello1, 292, false, 0);
                 if ((a & b & c) != 0) {
                     assert_true(err1 == 0 && err2 == 0);
                     assert_int_equal(n.h[0].suite, (a & b & c) & 2 ? 2 : 1);
@@ -418,9 +431,9 @@ static void names_the_field(void **state) {
     static const struct {
         unsigned from, to;
         const char *field;
-    } fields[] = {{3, 4, "version"},         {4, 36, "sid_job"},  {36, 42, "topology"},
-                  {42, 48, "position"},      {48, 80, "program"}, {87, 88, "run"},
-                  {120, 152, "key exchange"}};
+    } fields[] = {{3, 4, "version"},          {4, 36, "sid_job"},   {36, 42, "topology"},
+                  {42, 48, "position"},       {48, 80, "program"},  {83, 84, "run"},
+                  {116, 148, "key exchange"}, {148, 184, "lineage"}};
     for (unsigned f = 0; f < sizeof fields / sizeof *fields; f++)
         for (unsigned at = fields[f].from; at < fields[f].to; at++)
             for (unsigned bit = 0; bit < 8; bit++) {
@@ -428,10 +441,10 @@ static void names_the_field(void **state) {
                 open_net(&n, 1);
                 for (uint8_t p = 0; p < 3; p++)
                     assert_int_equal(uvcci_hello_init(&n.h[p], &n.cfg[p], 0), 0);
-                uint8_t m[152];
-                memcpy(m, n.h[1].hello1, 152);
+                uint8_t m[292];
+                memcpy(m, n.h[1].hello1, 292);
                 m[at] ^= (uint8_t)(1u << bit);
-                assert_int_equal(uvcci_hello_input(&n.h[0], 1, m, 152, false, 0),
+                assert_int_equal(uvcci_hello_input(&n.h[0], 1, m, 292, false, 0),
                                  UVCC_ERR_MISMATCH);
                 assert_string_equal(uvcci_hello_field_name(n.h[0].field), fields[f].field);
                 uvcci_hello clean;
@@ -449,7 +462,7 @@ static void to_wait2(net *n) {
     for (uint8_t p = 0; p < 3; p++)
         for (uint8_t q = 0; q < 3; q++)
             if (p != q)
-                assert_int_equal(uvcci_hello_input(&n->h[p], q, n->h[q].hello1, 152, false, 0), 0);
+                assert_int_equal(uvcci_hello_input(&n->h[p], q, n->h[q].hello1, 292, false, 0), 0);
 }
 
 /* ... and P1 has taken P0's HELLO 2: it knows HELLO 3. */
@@ -469,7 +482,7 @@ static void ignores_what_is_malformed(void **state) {
             for (unsigned sealed = 0; sealed < 2; sealed++) {
                 test_rand_bytes(&seed, m, sizeof m);
                 m[0] = (uint8_t)kind;
-                bool formed = len == 152   ? kind == 1 && !sealed
+                bool formed = len == 292   ? kind == 1 && !sealed
                               : len == 108 ? kind == 2 && !sealed
                                            : len == 33 && kind == 3 && sealed;
                 if (formed)
@@ -487,8 +500,8 @@ static void reflection_and_order(void **state) {
     net n;
     to_wait2(&n);
     uvcci_hello *h = &n.h[0], was = *h;
-    assert_int_equal(uvcci_hello_input(h, 1, h->hello1, 152, false, 0), 0);
-    assert_int_equal(uvcci_hello_input(h, 1, n.h[2].hello1, 152, false, 0), 0);
+    assert_int_equal(uvcci_hello_input(h, 1, h->hello1, 292, false, 0), 0);
+    assert_int_equal(uvcci_hello_input(h, 1, n.h[2].hello1, 292, false, 0), 0);
     was.ignored += 2;
     assert_memory_equal(h, &was, sizeof was);
 
@@ -502,7 +515,7 @@ static void reflection_and_order(void **state) {
      * here. */
     uvcci_hello fresh;
     assert_int_equal(uvcci_hello_init(&fresh, &n.cfg[0], 0), 0);
-    assert_int_equal(uvcci_hello_input(&fresh, 1, n.h[1].hello1, 152, false, 0), 0);
+    assert_int_equal(uvcci_hello_input(&fresh, 1, n.h[1].hello1, 292, false, 0), 0);
     uvcci_hello before = fresh;
     assert_int_equal(uvcci_hello_input(&fresh, 1, n.h[1].peer[0].hello2, 108, false, 0), 0);
     assert_int_equal(uvcci_hello_input(&fresh, 1, n.h[1].peer[0].hello3, 33, true, 0), 0);
@@ -510,7 +523,7 @@ static void reflection_and_order(void **state) {
     before.ignored++;
     memcpy(before.peer[1].early2, n.h[1].peer[0].hello2, 108);
     assert_memory_equal(&fresh, &before, sizeof before);
-    assert_int_equal(uvcci_hello_input(&fresh, 2, n.h[2].hello1, 152, false, 0), 0);
+    assert_int_equal(uvcci_hello_input(&fresh, 2, n.h[2].hello1, 292, false, 0), 0);
     assert_int_equal(fresh.peer[1].state, UVCCI_HELLO_WAIT3);
     assert_int_equal(fresh.peer[2].state, UVCCI_HELLO_WAIT2);
 }
@@ -559,19 +572,19 @@ static void another_n(void **state) {
     for (uint8_t p = 0; p < 3; p++)
         assert_int_equal(uvcci_hello_init(&n.h[p], &n.cfg[p], 0), 0);
     /* Before both HELLO 1 are here the newest counts. */
-    uint8_t old[152];
-    memcpy(old, n.h[1].hello1, 152);
+    uint8_t old[292];
+    memcpy(old, n.h[1].hello1, 292);
     old[90] ^= 1;
     uvcci_hello *h = &n.h[0];
-    assert_int_equal(uvcci_hello_input(h, 1, old, 152, false, 0), 0);
-    assert_int_equal(uvcci_hello_input(h, 1, n.h[1].hello1, 152, false, 0), 0);
-    assert_int_equal(uvcci_hello_input(h, 2, n.h[2].hello1, 152, false, 0), 0);
-    assert_memory_equal(h->peer[1].hello1, n.h[1].hello1, 152);
+    assert_int_equal(uvcci_hello_input(h, 1, old, 292, false, 0), 0);
+    assert_int_equal(uvcci_hello_input(h, 1, n.h[1].hello1, 292, false, 0), 0);
+    assert_int_equal(uvcci_hello_input(h, 2, n.h[2].hello1, 292, false, 0), 0);
+    assert_memory_equal(h->peer[1].hello1, n.h[1].hello1, 292);
     /* From then on it changes nothing, whatever else it says. */
     uvcci_hello was = *h;
-    assert_int_equal(uvcci_hello_input(h, 1, old, 152, false, 0), 0);
+    assert_int_equal(uvcci_hello_input(h, 1, old, 292, false, 0), 0);
     old[50] ^= 1; /* but what disagrees is named */
-    assert_int_equal(uvcci_hello_input(h, 1, old, 152, false, 0), UVCC_ERR_MISMATCH);
+    assert_int_equal(uvcci_hello_input(h, 1, old, 292, false, 0), UVCC_ERR_MISMATCH);
     assert_int_equal(h->field, UVCCI_FIELD_PROGRAM);
     was.field = UVCCI_FIELD_PROGRAM;
     was.other_n = 2;
@@ -582,7 +595,7 @@ static void another_n(void **state) {
     uvcci_hello_again(h, 0);
     uvcci_hello clean;
     assert_int_equal(uvcci_hello_init(&clean, &n.cfg[0], 0), 0);
-    assert_memory_equal(h->hello1, clean.hello1, 152);
+    assert_memory_equal(h->hello1, clean.hello1, 292);
     for (uint8_t q = 1; q < 3; q++) {
         clean.peer[q].pending = 0; /* but it waits for its timer */
         clean.peer[q].next_repeat = REPEAT;
@@ -603,6 +616,17 @@ static void lossless(void **state) {
     assert_true(n.now < REPEAT);
 }
 
+/* One offer that all three have, among others that no two have: earlier ones, or later. */
+static void random_offers(uvcci_hello_config *c, uint64_t *seed, uint8_t p, uint32_t common) {
+    const unsigned at = (unsigned)(test_rand(seed) % UVCCI_OFFERS);
+    c->offer_count = UVCCI_OFFERS;
+    for (unsigned i = 0; i < UVCCI_OFFERS; i++) {
+        c->offer[i].step = common + (uint32_t)(test_rand(seed) % 16) - 8;
+        memset(c->offer[i].lineage, i == at ? 0xCC : p + 1, 32);
+    }
+    c->offer[at].step = common;
+}
+
 static void lossy(void **state) {
     for (uint64_t seed = 1; seed <= 400; seed++) {
         net n;
@@ -612,7 +636,7 @@ static void lossy(void **state) {
         n.delay = 1 + test_rand(&n.seed) % (10 * REPEAT);
         for (uint8_t p = 0; p < 3; p++) {
             n.cfg[p].next_run = (uint32_t)(test_rand(&n.seed) % (1u << 24));
-            n.cfg[p].next_step = (uint32_t)test_rand(&n.seed);
+            random_offers(&n.cfg[p], &n.seed, p, (uint32_t)seed * 16);
             n.starts[p] = test_rand(&n.seed) % (20 * REPEAT);
         }
         if (!run(&n, 4000 * REPEAT))
@@ -620,7 +644,9 @@ static void lossy(void **state) {
         assert_agreement(&n);
         assert_int_equal(n.auth, 0);
         for (uint8_t p = 0; p < 3; p++) {
-            assert_true(n.h[0].run >= n.cfg[p].next_run && n.h[0].step <= n.cfg[p].next_step);
+            assert_true(n.h[0].run >= n.cfg[p].next_run);
+            assert_int_equal(n.h[p].step, (uint32_t)seed * 16);
+            assert_int_equal(n.h[p].lineage[0], 0xCC);
             assert_true(n.h[p].other_n == 0);
         }
         /* The stored packets once more, in any order: nothing changes and answers end. */
@@ -709,7 +735,7 @@ static void back_off(void **state) {
     (void)state;
     uvcci_hello h;
     uvcci_hello_config c = config(0, 1);
-    uint8_t out[152];
+    uint8_t out[292];
     bool sealed;
     uint64_t now = 1000;
     assert_int_equal(uvcci_hello_init(&h, &c, now), 0);
@@ -723,7 +749,7 @@ static void back_off(void **state) {
             now += gap;
         }
         for (uint8_t p = 1; p < 3; p++) {
-            assert_int_equal(uvcci_hello_poll(&h, p, out, &sealed, now), 152);
+            assert_int_equal(uvcci_hello_poll(&h, p, out, &sealed, now), 292);
             assert_int_equal(uvcci_hello_poll(&h, p, out, &sealed, now), 0);
         }
     }
@@ -731,11 +757,11 @@ static void back_off(void **state) {
     uvcci_hello_nudge(&h, 2, now);
     assert_int_equal(uvcci_hello_deadline(&h), 0);
     assert_int_equal(uvcci_hello_poll(&h, 1, out, &sealed, now), 0);
-    assert_int_equal(uvcci_hello_poll(&h, 2, out, &sealed, now), 152);
+    assert_int_equal(uvcci_hello_poll(&h, 2, out, &sealed, now), 292);
     assert_true(uvcci_hello_deadline(&h) == now + REPEAT);
     /* The end of time is an ordinary number. */
     uvcci_hello_nudge(&h, 2, UINT64_MAX - 5);
-    assert_int_equal(uvcci_hello_poll(&h, 2, out, &sealed, UINT64_MAX - 5), 152);
+    assert_int_equal(uvcci_hello_poll(&h, 2, out, &sealed, UINT64_MAX - 5), 292);
     assert_int_equal(uvcci_hello_poll(&h, 2, out, &sealed, UINT64_MAX - 4), 0);
 }
 
@@ -747,7 +773,7 @@ static void asks_one_that_passed(void **state) {
     to_wait2(&n);
     peer_takes_ours(&n);
     uvcci_hello *h = &n.h[0];
-    uint8_t out[152];
+    uint8_t out[292];
     bool sealed;
     assert_int_equal(uvcci_hello_input(h, 1, n.h[1].peer[0].hello2, 108, false, 0), 0);
     uvcci_hello_peer_passed(h, 1);
@@ -770,14 +796,14 @@ static void repeats_until_passed(void **state) {
     to_wait2(&n);
     peer_takes_ours(&n);
     uvcci_hello *h = &n.h[0];
-    uint8_t out[152];
+    uint8_t out[292];
     bool sealed;
     uint64_t now = 0;
 #define DRAIN()   while (uvcci_hello_poll(h, 1, out, &sealed, now) != 0)
 #define NEXT(len) assert_int_equal(uvcci_hello_poll(h, 1, out, &sealed, now), len)
     DRAIN();
     now += 50 * REPEAT;
-    NEXT(152);
+    NEXT(292);
     NEXT(108);
     NEXT(0);
     assert_int_equal(uvcci_hello_input(h, 1, n.h[1].peer[0].hello2, 108, false, now), 0);
@@ -805,9 +831,9 @@ static void repeats_until_passed(void **state) {
     NEXT(33);
     NEXT(0);
     for (unsigned turn = 0; turn < 4; turn++) {
-        assert_int_equal(uvcci_hello_input(h, 1, n.h[1].hello1, 152, false, now), 0);
+        assert_int_equal(uvcci_hello_input(h, 1, n.h[1].hello1, 292, false, now), 0);
         if (turn % 2 == 1)
-            NEXT(152);
+            NEXT(292);
         NEXT(108);
         NEXT(0);
     }
@@ -843,7 +869,8 @@ static void vectors(void **state) {
                *pair;
         json_t *kem = json_object_get(c, "kem");
         base.kem = (uint16_t)json_integer_value(kem);
-        uint8_t h1[3][UVCCI_HELLO1_MAX], h2[2][UVCCI_HELLO2_MAX], h3[33], want[32], sk[3][64];
+        uint8_t h1[3][UVCCI_HELLO1_MAX], h2[2][UVCCI_HELLO2_MAX], h3[33], want[32], nonce[32],
+            sk[3][64];
         size_t len1[3], len2[2];
         for (size_t p = 0; x && p < 3; p++) {
             uint8_t seed[32];
@@ -858,7 +885,13 @@ static void vectors(void **state) {
             uvcci_hello_config mine = base;
             mine.party = p;
             mine.suites = (uint8_t)test_u64(o, "suites");
-            mine.next_step = (uint32_t)test_u64(o, "next_step");
+            const json_t *offers = json_object_get(o, "offers"), *offer;
+            size_t n;
+            json_array_foreach((json_t *)(uintptr_t)offers, n, offer) {
+                mine.offer[n].step = (uint32_t)test_u64(offer, "step");
+                test_hex_n(test_str(offer, "lineage"), mine.offer[n].lineage, 32);
+                mine.offer_count = (uint8_t)(n + 1);
+            }
             mine.next_run = (uint32_t)test_u64(o, "next_run");
             test_hex_n(test_str(o, "n"), mine.n, 32);
             if (x) {
@@ -876,7 +909,7 @@ static void vectors(void **state) {
                            mine.kem_seed[q], 32);
             assert_int_equal(uvcci_hello_init(&h[p], &mine, 0), 0);
             len1[p] = strlen(test_str(o, "hello1")) / 2;
-            assert_true(len1[p] <= sizeof h1[p] && (base.kem != 0 || len1[p] == 152));
+            assert_true(len1[p] <= sizeof h1[p] && (base.kem != 0 || len1[p] == 292));
             test_hex_n(test_str(o, "hello1"), h1[p], len1[p]);
         }
         uint8_t out[UVCCI_HELLO1_MAX];
@@ -891,6 +924,11 @@ static void vectors(void **state) {
                 if (h[p].agreed) {
                     assert_int_equal(h[p].run, test_u64(c, "run"));
                     assert_int_equal(h[p].step, test_u64(c, "step"));
+                    test_hex_n(test_str(c, "lineage"), want, 32);
+                    assert_memory_equal(h[p].lineage, want, 32);
+                    uvcci_hello_nonce(&h[p], nonce);
+                    test_hex_n(test_str(c, "run_nonce"), want, 32);
+                    assert_memory_equal(nonce, want, 32);
                     assert_int_equal(h[p].suite, test_u64(c, "suite"));
                 }
             }
@@ -906,7 +944,7 @@ static void vectors(void **state) {
             }
             test_hex_n(test_str(pair, "hello3"), h3, 33);
             test_hex_n(test_str(pair, "ikm"), ikm, 32);
-            uvcci_derive_session_key(h1[a] + 88, h1[b] + 88, ikm, base.sid_job,
+            uvcci_derive_session_key(h1[a] + 84, h1[b] + 84, ikm, base.sid_job,
                                      (uint32_t)test_u64(c, "run"), a, b, k_ab);
             test_hex_n(test_str(pair, "k_ab"), want, 32);
             assert_true((memcmp(k_ab, want, 32) == 0) == (base.kem == 0));
@@ -942,7 +980,7 @@ static void to_wait2_x(net *n) {
     for (uint8_t p = 0; p < 3; p++)
         for (uint8_t q = 0; q < 3; q++)
             if (p != q)
-                assert_int_equal(uvcci_hello_input(&n->h[p], q, n->h[q].hello1, 152, false, 0), 0);
+                assert_int_equal(uvcci_hello_input(&n->h[p], q, n->h[q].hello1, 292, false, 0), 0);
 }
 
 static void refuses_identities(void **state) {
@@ -1056,17 +1094,17 @@ static void man_in_the_middle(void **state) {
     (void)state;
     net n;
     open_net_of(&n, 1, UVCCI_EXCHANGE_X25519);
-    uint8_t e[32] = {7}, pk[32], m[2][152];
+    uint8_t e[32] = {7}, pk[32], m[2][292];
     assert_int_equal(uvcci_x25519_public(e, pk), 0);
     for (uint8_t p = 0; p < 3; p++)
         assert_int_equal(uvcci_hello_init(&n.h[p], &n.cfg[p], 0), 0);
     for (uint8_t p = 0; p < 2; p++) {
-        memcpy(m[p], n.h[p].hello1, 152);
-        memcpy(m[p] + 120, pk, 32);
+        memcpy(m[p], n.h[p].hello1, 292);
+        memcpy(m[p] + 116, pk, 32);
     }
     for (uint8_t p = 0; p < 2; p++) {
-        assert_int_equal(uvcci_hello_input(&n.h[p], 2, n.h[2].hello1, 152, false, 0), 0);
-        assert_int_equal(uvcci_hello_input(&n.h[p], (uint8_t)(1 - p), m[1 - p], 152, false, 0), 0);
+        assert_int_equal(uvcci_hello_input(&n.h[p], 2, n.h[2].hello1, 292, false, 0), 0);
+        assert_int_equal(uvcci_hello_input(&n.h[p], (uint8_t)(1 - p), m[1 - p], 292, false, 0), 0);
     }
     for (uint8_t p = 0; p < 2; p++) {
         assert_int_equal(
@@ -1075,7 +1113,7 @@ static void man_in_the_middle(void **state) {
         assert_false(uvcci_hello_keyed(&n.h[p], (uint8_t)(1 - p)));
         /* The true HELLO 1 comes through: begin again, and all is well. */
         assert_int_equal(
-            uvcci_hello_input(&n.h[p], (uint8_t)(1 - p), n.h[1 - p].hello1, 152, false, 0), 0);
+            uvcci_hello_input(&n.h[p], (uint8_t)(1 - p), n.h[1 - p].hello1, 292, false, 0), 0);
         assert_true(uvcci_hello_stale(&n.h[p]));
     }
     for (uint8_t p = 0; p < 3; p++)
@@ -1101,11 +1139,11 @@ static void small_order(void **state) {
         open_net_of(&n, 1, UVCCI_EXCHANGE_X25519);
         for (uint8_t p = 0; p < 3; p++)
             assert_int_equal(uvcci_hello_init(&n.h[p], &n.cfg[p], 0), 0);
-        test_hex_n(points[i], n.h[1].hello1 + 120, 32);
+        test_hex_n(points[i], n.h[1].hello1 + 116, 32);
         for (uint8_t p = 0; p < 3; p++)
             for (uint8_t q = 0; q < 3; q++)
                 if (p != q)
-                    assert_int_equal(uvcci_hello_input(&n.h[p], q, n.h[q].hello1, 152, false, 0),
+                    assert_int_equal(uvcci_hello_input(&n.h[p], q, n.h[q].hello1, 292, false, 0),
                                      0);
         assert_int_equal(uvcci_hello_input(&n.h[0], 1, n.h[1].peer[0].hello2, 108, false, 0),
                          UVCC_ERR_PROTOCOL);
@@ -1119,9 +1157,9 @@ static void small_order(void **state) {
     uvcci_hello_config cx = config_x(0, 1), cp = config(1, 1);
     assert_int_equal(uvcci_hello_init(&x, &cx, 0), 0);
     assert_int_equal(uvcci_hello_init(&p, &cp, 0), 0);
-    assert_int_equal(uvcci_hello_input(&x, 1, p.hello1, 152, false, 0), UVCC_ERR_MISMATCH);
+    assert_int_equal(uvcci_hello_input(&x, 1, p.hello1, 292, false, 0), UVCC_ERR_MISMATCH);
     assert_int_equal(x.field, UVCCI_FIELD_EXCHANGE);
-    assert_int_equal(uvcci_hello_input(&p, 0, x.hello1, 152, false, 0), UVCC_ERR_MISMATCH);
+    assert_int_equal(uvcci_hello_input(&p, 0, x.hello1, 292, false, 0), UVCC_ERR_MISMATCH);
     assert_int_equal(p.field, UVCCI_FIELD_EXCHANGE);
 }
 
@@ -1156,7 +1194,10 @@ static void forgets_secrets(void **state) {
 
 /* ---- a second key agreement ---- */
 
-enum { KEM1 = 188, KEM2 = 142 }; /* HELLO 1 of parties 0 and 1, HELLO 2 of a higher party */
+enum {
+    KEM1 = 292 + 4 + 32,
+    KEM2 = 142
+}; /* HELLO 1 of parties 0 and 1, HELLO 2 of a higher party */
 
 static void to_wait2_kem(net *n, uvcci_exchange kind) {
     open_net_of(n, 1, (uvcci_exchange)(kind | WITH_KEM));
@@ -1180,7 +1221,7 @@ static void kem_differs(void **state) {
         uvcci_hello with, without;
         assert_int_equal(uvcci_hello_init(&with, &n.cfg[0], 0), 0);
         assert_int_equal(uvcci_hello_init(&without, &plain.cfg[1], 0), 0);
-        assert_int_equal(uvcci_hello_input(&with, 1, without.hello1, 152, false, 0),
+        assert_int_equal(uvcci_hello_input(&with, 1, without.hello1, 292, false, 0),
                          UVCC_ERR_MISMATCH);
         assert_int_equal(with.field, UVCCI_FIELD_KEM);
         assert_int_equal(uvcci_hello_input(&without, 0, with.hello1, KEM1, false, 0),
@@ -1188,12 +1229,12 @@ static void kem_differs(void **state) {
         assert_int_equal(without.field, UVCCI_FIELD_KEM);
         uint8_t m[KEM1 + 1000];
         memcpy(m, n.h[1].hello1, KEM1);
-        uvcci_st16(m + 152, 0x0041); /* ML-KEM-768, one day */
-        uvcci_st16(m + 154, 1000);
-        assert_int_equal(uvcci_hello_input(&with, 1, m, 156 + 1000, false, 0), UVCC_ERR_MISMATCH);
+        uvcci_st16(m + 292, 0x0041); /* ML-KEM-768, one day */
+        uvcci_st16(m + 294, 1000);
+        assert_int_equal(uvcci_hello_input(&with, 1, m, 296 + 1000, false, 0), UVCC_ERR_MISMATCH);
         assert_int_equal(with.field, UVCCI_FIELD_KEM);
         assert_int_equal(with.ignored, 0);
-        assert_int_equal(uvcci_hello_input(&with, 1, m, 156 + 999, false, 0), 0); /* malformed */
+        assert_int_equal(uvcci_hello_input(&with, 1, m, 296 + 999, false, 0), 0); /* malformed */
         assert_int_equal(with.ignored, 1);
         assert_int_equal(with.peer[1].hello1[0], 0);
     }
@@ -1264,7 +1305,7 @@ static void kem_gives_nothing(void **state) {
         open_net_of(&n, 1, (uvcci_exchange)(kind | WITH_KEM));
         for (uint8_t p = 0; p < 3; p++)
             assert_int_equal(uvcci_hello_init(&n.h[p], &n.cfg[p], 0), 0);
-        memset(n.h[0].hello1 + 156, 0, 32);
+        memset(n.h[0].hello1 + 296, 0, 32);
         for (uint8_t p = 0; p < 3; p++)
             for (uint8_t q = 0; q < 3; q++)
                 if (p != q)
@@ -1289,7 +1330,7 @@ static void live_verifies_restart(void **state) {
     net n;
     live(&n, state);
     uvcci_hello *h = &n.h[0], was = *h, old1 = n.h[1];
-    uint8_t out[152];
+    uint8_t out[292];
     bool sealed;
     renew(&n, 1);
     uvcci_hello *again = &n.h[1];
@@ -1297,9 +1338,9 @@ static void live_verifies_restart(void **state) {
 
     /* Its HELLO 1 is kept, answered by ours each time, and believed by nobody. */
     for (unsigned turn = 0; turn < 3; turn++) {
-        assert_int_equal(uvcci_hello_input(h, 1, again->hello1, 152, false, n.now), 0);
-        assert_int_equal(uvcci_hello_poll(h, 1, out, &sealed, n.now), 152);
-        assert_memory_equal(out, h->hello1, 152);
+        assert_int_equal(uvcci_hello_input(h, 1, again->hello1, 292, false, n.now), 0);
+        assert_int_equal(uvcci_hello_poll(h, 1, out, &sealed, n.now), 292);
+        assert_memory_equal(out, h->hello1, 292);
         assert_int_equal(uvcci_hello_poll(h, 1, out, &sealed, n.now), 0);
         n.now += REPEAT;
     }
@@ -1307,15 +1348,15 @@ static void live_verifies_restart(void **state) {
     was.peer[1].next_repeat = h->peer[1].next_repeat;
     was.peer[1].repeat_ns = h->peer[1].repeat_ns;
     was.other_n = 3;
-    memcpy(was.peer[1].other1, again->hello1, 152);
+    memcpy(was.peer[1].other1, again->hello1, 292);
     assert_memory_equal(h, &was, sizeof was);
     assert_false(uvcci_hello_restarted(h, 1));
 
     /* It agrees, and signs. */
-    assert_int_equal(uvcci_hello_input(again, 0, out, 152, false, n.now), 0);
-    memcpy(out, h->hello1, 152);
-    assert_int_equal(uvcci_hello_input(again, 0, out, 152, false, n.now), 0);
-    assert_int_equal(uvcci_hello_input(again, 2, n.h[2].hello1, 152, false, n.now), 0);
+    assert_int_equal(uvcci_hello_input(again, 0, out, 292, false, n.now), 0);
+    memcpy(out, h->hello1, 292);
+    assert_int_equal(uvcci_hello_input(again, 0, out, 292, false, n.now), 0);
+    assert_int_equal(uvcci_hello_input(again, 2, n.h[2].hello1, 292, false, n.now), 0);
     assert_int_equal(again->run, was.run + 1);
     const uint8_t *right = again->peer[0].hello2;
 
@@ -1351,15 +1392,15 @@ static void live_ignores_forgeries(void **state) {
     live(&n, state);
     uvcci_hello *h = &n.h[0], was = *h;
     uint64_t seed = 3;
-    uint8_t m[152], hello2[108];
+    uint8_t m[292], hello2[108];
     for (unsigned i = 0; i < 200; i++) {
-        memcpy(m, n.h[1].hello1, 152);
-        test_rand_bytes(&seed, m + 88, h->cfg.exchange == UVCCI_EXCHANGE_X25519 ? 64 : 32);
+        memcpy(m, n.h[1].hello1, 292);
+        test_rand_bytes(&seed, m + 84, h->cfg.exchange == UVCCI_EXCHANGE_X25519 ? 64 : 32);
         if (i % 3 == 0)
             m[50] ^= 1; /* another program: not even kept */
-        assert_int_equal(uvcci_hello_input(h, 1, m, 152, false, 0),
+        assert_int_equal(uvcci_hello_input(h, 1, m, 292, false, 0),
                          i % 3 == 0 ? UVCC_ERR_MISMATCH : 0);
-        assert_true((memcmp(h->peer[1].other1, m, 152) == 0) == (i % 3 != 0));
+        assert_true((memcmp(h->peer[1].other1, m, 292) == 0) == (i % 3 != 0));
         test_rand_bytes(&seed, hello2, 108);
         hello2[0] = 2;
         assert_int_equal(uvcci_hello_input(h, 1, hello2, 108, false, 0), UVCC_ERR_AUTH);
@@ -1367,15 +1408,15 @@ static void live_ignores_forgeries(void **state) {
         if (i % 3 != 0) {
             uvcci_hello mirror;
             assert_int_equal(uvcci_hello_init(&mirror, &n.cfg[0], 0), 0);
-            assert_int_equal(uvcci_hello_input(&mirror, 1, m, 152, false, 0), 0);
-            assert_int_equal(uvcci_hello_input(&mirror, 2, n.h[2].hello1, 152, false, 0), 0);
+            assert_int_equal(uvcci_hello_input(&mirror, 1, m, 292, false, 0), 0);
+            assert_int_equal(uvcci_hello_input(&mirror, 2, n.h[2].hello1, 292, false, 0), 0);
             assert_int_equal(uvcci_hello_input(h, 1, mirror.peer[1].hello2, 108, false, 0),
                              UVCC_ERR_AUTH);
         }
     }
     was.other_n = 200;
     was.field = UVCCI_FIELD_PROGRAM;
-    memcpy(was.peer[1].other1, h->peer[1].other1, 152);
+    memcpy(was.peer[1].other1, h->peer[1].other1, 292);
     was.peer[1].pending = 1u << 1;
     was.forged[1] = h->forged[1];
     assert_memory_equal(h, &was, sizeof was);

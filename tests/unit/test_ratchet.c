@@ -124,7 +124,7 @@ static void know(secrets *k, const triangle *t, bool exchanged) {
             const uint8_t peer = (uint8_t)(pair + 1); /* of P0 */
             memset(ikm, 0x11 * peer, 32);
             if (exchanged &&
-                uvcci_x25519_shared(own.drawn[i], t->s[peer]->hello.hello1 + 120, ikm) != 0)
+                uvcci_x25519_shared(own.drawn[i], t->s[peer]->hello.hello1 + 116, ikm) != 0)
                 continue;
             uvcci_derive_session_key(s->hello.cfg.n, t->s[peer]->hello.cfg.n, ikm,
                                      s->hello.cfg.sid_job, s->run, 0, peer, k_ab);

@@ -1268,13 +1268,14 @@ static void test_restart(void **state) {
     free(bad);
     assert_int_equal(uvcc_session_resume(t.s[0], kept[1][3].data, kept[1][3].len),
                      UVCC_ERR_MISMATCH);
-    assert_int_equal(uvcc_session_resume(t.s[0], kept[0][3].data, kept[0][3].len), 0);
-    assert_int_equal(uvcc_session_resume(t.s[1], kept[1][3].data, kept[1][3].len), 0);
-    assert_int_equal(uvcc_session_resume(t.s[2], kept[2][2].data, kept[2][2].len), 0);
+    for (unsigned i = 0; i < 3; i++)
+        for (unsigned k = 2; k <= 3 - i / 2; k++)
+            assert_int_equal(uvcc_session_resume(t.s[i], kept[i][k].data, kept[i][k].len), 0);
     triangle_start(&t);
     triangle_ready(&t);
     assert_int_equal(uvcc_session_step(t.s[2], 3, 0, 0), UVCC_ERR_AGAIN);
     assert_int_equal(uvcc_session_step(t.s[0], 2, 0, 0), UVCC_ERR_STATE);
+    assert_non_null(strstr(uvcc_session_error_detail(t.s[0]), "before step 2"));
     assert_int_equal(uvcc_session_resume(t.s[0], kept[0][3].data, kept[0][3].len),
                      UVCC_ERR_MISMATCH);
     for (unsigned i = 0; i < 2; i++)
@@ -1289,6 +1290,107 @@ static void test_restart(void **state) {
     for (unsigned i = 0; i < 3; i++)
         for (unsigned k = 0; k <= RESTART_STEPS; k++)
             free(kept[i][k].data);
+    uvcc_program_free(p);
+}
+
+/* The checkpoints of step `step`, as soon as they are there. */
+static void keep_all(triangle *t, uint32_t step, uint8_t *to[3], size_t *len) {
+    for (unsigned i = 0; i < 3; i++) {
+        uint32_t at;
+        const uint8_t *data;
+        while (uvcc_session_checkpoint(t->s[i], &at, &data, len) != 0 || at != step)
+            assert_true(triangle_turn(t));
+        to[i] = malloc(*len);
+        memcpy(to[i], data, *len);
+    }
+}
+
+/* Three runs' checkpoints of step 2, from a common one of step 1 (run 0) on, and of the beginning:
+ * to[run][party]. */
+static void two_histories(uvcc_program *p, uint8_t *to[3][3], uint8_t *first[3], size_t *len) {
+    uint8_t *one[3];
+    for (uint32_t run = 0; run < 3; run++) {
+        triangle t;
+        resume_run = run;
+        triangle_make(&t, p, &(triangle_options){.seed = 31 + run, .tweak = every_step});
+        for (unsigned i = 0; i < 3 && run != 0; i++)
+            assert_int_equal(uvcc_session_resume(t.s[i], one[i], *len), 0);
+        triangle_start(&t);
+        triangle_ready(&t);
+        if (run == 0) {
+            triangle_agree(&t, 0, 0);
+            keep_all(&t, 0, first, len);
+            const int64_t x[RESTART_ELEMS] = {100, 101, 102, 103, 104};
+            triangle_input(&t, 0, 0, 1, x);
+            triangle_finish(&t, 1);
+            keep_all(&t, 1, one, len);
+        }
+        sum_step(&t, 1, run == 0 ? 2 : 1);
+        keep_all(&t, 2, to[run], len);
+        triangle_free(&t);
+    }
+    for (unsigned i = 0; i < 3; i++)
+        free(one[i]);
+}
+
+/* Whether the parties with these checkpoints go on, and before which step. */
+static int go_on(uvcc_program *p, uint8_t *give[3][2], size_t len, uint32_t *step) {
+    triangle t;
+    resume_run = 9;
+    triangle_make(&t, p, &(triangle_options){.seed = 77, .tweak = every_step});
+    for (unsigned i = 0; i < 3; i++)
+        for (unsigned k = 0; k < 2; k++)
+            if (give[i][k] != NULL)
+                assert_int_equal(uvcc_session_resume(t.s[i], give[i][k], len), 0);
+    triangle_start(&t);
+    unsigned ready = 0, lineage = 0;
+    while (ready < 3 && lineage < 3) {
+        assert_true(triangle_turn(&t));
+        ready = lineage = 0;
+        for (unsigned i = 0; i < 3; i++) {
+            ready += t.ready[i];
+            for (unsigned q = 0; q < 3; q++)
+                lineage += t.mismatch[i][q] != NULL && strcmp(t.mismatch[i][q], "lineage") == 0;
+        }
+    }
+    *step = t.s[0]->step;
+    assert_true(ready == 0 || ready == 3);
+    triangle_free(&t);
+    return ready == 3;
+}
+
+/* Tensors of two histories never meet, though party, program and step are the same. */
+static void test_mixed_histories(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    uvcc_program *p = sum_program(&mem);
+    uint8_t *kept[3][3], *first[3];
+    size_t len;
+    uint32_t step = 99;
+    two_histories(p, kept, first, &len);
+    for (unsigned odd = 0; odd < 3; odd++) {
+        uint8_t *give[3][2] = {{0}};
+        for (unsigned i = 0; i < 3; i++)
+            give[i][0] = kept[i == odd ? 2 : 1][i];
+        assert_int_equal(go_on(p, give, len, &step), 0);
+        /* With the earlier one as well they agree on it. */
+        for (unsigned i = 0; i < 3; i++)
+            give[i][1] = first[i];
+        assert_int_equal(go_on(p, give, len, &step), 1);
+        assert_int_equal(step, 0);
+        /* And on the history that all have. */
+        give[odd][1] = kept[1][odd];
+        assert_int_equal(go_on(p, give, len, &step), 1);
+        assert_int_equal(step, 2);
+        /* Who has nothing begins anew, and the others do not. */
+        give[odd][0] = give[odd][1] = NULL;
+        assert_int_equal(go_on(p, give, len, &step), 0);
+    }
+    for (unsigned i = 0; i < 3; i++) {
+        free(first[i]);
+        for (unsigned run = 0; run < 3; run++)
+            free(kept[run][i]);
+    }
     uvcc_program_free(p);
 }
 
@@ -1486,6 +1588,7 @@ int main(void) {
         cmocka_unit_test(test_config_versions),
         cmocka_unit_test(test_allocation_failures),
         cmocka_unit_test(test_restart),
+        cmocka_unit_test(test_mixed_histories),
         cmocka_unit_test(test_op_id_collision),
         cmocka_unit_test(test_only_jobs_touch_tensors),
         cmocka_unit_test(test_clock_steps_back),

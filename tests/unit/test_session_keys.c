@@ -575,7 +575,7 @@ static bool spoil_hello2(world *w, uint8_t from, uint8_t to, uint8_t *bytes, siz
 static bool other_ephemeral(world *w, uint8_t from, uint8_t to, uint8_t *bytes, size_t len) {
     (void)w;
     if (from + to == 1 && is_hello(bytes, len, 1))
-        memset(bytes + 64 + 120, 9, 32);
+        memset(bytes + 64 + 116, 9, 32);
     return true;
 }
 
@@ -663,7 +663,7 @@ static void forged_for_ever(void **state) {
         }
     assert_true(len != 0);
     memcpy(truth[1], truth[0], len);
-    truth[1][64 + 88] ^= 1; /* another N: new each time */
+    truth[1][64 + 84] ^= 1; /* another N: new each time */
     fix_crc(truth[1], len);
     memcpy(forged, truth[0], len);
     forged[64 + 48] ^= 1;

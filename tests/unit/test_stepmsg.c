@@ -13,6 +13,7 @@ static uvcci_step_msg sample_step(uint16_t shapes) {
     m.step = (uint32_t)test_rand(&seed);
     test_rand_bytes(&seed, m.h_program, 32);
     test_rand_bytes(&seed, m.h_optable, 32);
+    test_rand_bytes(&seed, m.lineage, 32);
     m.shape_count = shapes;
     for (unsigned i = 0; i < shapes; i++)
         m.shapes[i] = (uvcci_shape){(uint32_t)test_rand(&seed), (uint32_t)test_rand(&seed),
@@ -22,6 +23,7 @@ static uvcci_step_msg sample_step(uint16_t shapes) {
 
 static void check_same_step(const uvcci_step_msg *a, const uvcci_step_msg *b) {
     assert_int_equal(a->step, b->step);
+    assert_memory_equal(a->lineage, b->lineage, 32);
     assert_memory_equal(a->h_program, b->h_program, 32);
     assert_memory_equal(a->h_optable, b->h_optable, 32);
     assert_int_equal(a->shape_count, b->shape_count);
@@ -44,7 +46,7 @@ static void step_round_trips(void **state) {
     for (uint16_t shapes = 0; shapes <= UVCCI_SHAPES_MAX; shapes++) {
         uvcci_step_msg m = sample_step(shapes), got;
         int len = uvcci_step_encode(&m, buf, sizeof buf);
-        assert_int_equal(len, 70 + 12 * shapes);
+        assert_int_equal(len, 102 + 12 * shapes);
         assert_int_equal(decode_step(&got, buf, (size_t)len), 0);
         check_same_step(&m, &got);
     }
@@ -58,11 +60,12 @@ static void step_layout(void **state) {
     uvcci_step_msg m = sample_step(1);
     m.step = 0x01020304;
     m.shapes[0] = (uvcci_shape){0x11223344, 5, 7};
-    assert_int_equal(uvcci_step_encode(&m, buf, sizeof buf), 82);
+    assert_int_equal(uvcci_step_encode(&m, buf, sizeof buf), 114);
     assert_memory_equal(buf, "\x04\x03\x02\x01", 4);
-    assert_memory_equal(buf + 4, m.h_program, 32);
-    assert_memory_equal(buf + 36, m.h_optable, 32);
-    assert_memory_equal(buf + 68, tail, sizeof tail);
+    assert_memory_equal(buf + 4, m.lineage, 32);
+    assert_memory_equal(buf + 36, m.h_program, 32);
+    assert_memory_equal(buf + 68, m.h_optable, 32);
+    assert_memory_equal(buf + 100, tail, sizeof tail);
 }
 
 static void step_of_another_length_is_refused(void **state) {
@@ -86,13 +89,13 @@ static void step_of_another_length_is_refused(void **state) {
 static void step_with_too_many_shapes_is_refused(void **state) {
     (void)state;
     uvcci_step_msg m = sample_step(64), got;
-    size_t cap = 70 + 12 * (size_t)65535;
+    size_t cap = 102 + 12 * (size_t)65535;
     uint8_t *buf = calloc(1, cap);
     assert_non_null(buf);
     assert_true(uvcci_step_encode(&m, buf, cap) > 0);
     for (unsigned n = 65; n <= 65535; n += n < 70 ? 1 : 5039) {
-        uvcci_st16(buf + 68, (uint16_t)n);
-        assert_int_equal(uvcci_step_decode(&got, buf, 70 + 12 * (size_t)n), UVCC_ERR_BATCH);
+        uvcci_st16(buf + 100, (uint16_t)n);
+        assert_int_equal(uvcci_step_decode(&got, buf, 102 + 12 * (size_t)n), UVCC_ERR_BATCH);
     }
     m.shape_count = 65;
     assert_int_equal(uvcci_step_encode(&m, buf, cap), UVCC_ERR_USAGE);
@@ -105,7 +108,7 @@ static void shapes_hash_is_over_the_encoding(void **state) {
     for (uint16_t n = 0; n <= UVCCI_SHAPES_MAX; n++) {
         uvcci_step_msg m = sample_step(n);
         int len = uvcci_step_encode(&m, buf, sizeof buf);
-        uvcci_sha256_once(buf + 68, (size_t)len - 68, want);
+        uvcci_sha256_once(buf + 100, (size_t)len - 100, want);
         uvcci_shapes_hash(m.shapes, n, got);
         assert_memory_equal(got, want, 32);
     }

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
 
-VERSION = 2
+VERSION = 3
 
 
 def sha(*parts):
@@ -47,7 +47,16 @@ def dhkem(dh, enc, pk):
     return mac(prk, struct.pack(">H", 32) + b"HPKE-v1" + suite + b"shared_secret" + enc + pk + b"\x01")
 
 
-def case(name, exchange, suites, next_step, next_run, kem=0):
+def lineage(*words):
+    return seeded("lineage", *words)
+
+
+def offer_bytes(offers):
+    free = 4 - len(offers)
+    return b"".join(le32(s) + l for s, l in offers) + free * (le32(0xFFFFFFFF) + bytes(32))
+
+
+def case(name, exchange, suites, offers, next_run, kem=0):
     R, S, T, replica, stage, tp = topology = (4, 3, 2, 3, 2, 1)
     sid_job = seeded("sid_job", name)
     sid_rep = sha(b"UVCC_SID_REPLICA_V1", sid_job, le32(replica))
@@ -70,12 +79,13 @@ def case(name, exchange, suites, next_step, next_run, kem=0):
     ek[2] = b""
     hello1 = [
         bytes([1, suites[p], p, VERSION]) + sid_job + le16(*topology) + h_program
-        + le32(next_step[p], next_run[p]) + n[p] + (x_public[p] if signed else bytes(32))
+        + le32(next_run[p]) + n[p] + (x_public[p] if signed else bytes(32)) + offer_bytes(offers[p])
         + (le16(kem, len(ek[p])) + ek[p] if kem else b"")
         for p in range(3)
     ]
-    assert kem or all(len(m) == 152 for m in hello1)
-    run, step = max(next_run), min(next_step)
+    assert kem or all(len(m) == 292 for m in hello1)
+    run = max(next_run)
+    step, agreed = max(set(offers[0]) & set(offers[1]) & set(offers[2]))
     suite = max(i for i in (1, 2) if all(s >> (i - 1) & 1 for s in suites))
 
     pairs = []
@@ -120,7 +130,8 @@ def case(name, exchange, suites, next_step, next_run, kem=0):
 
     parties = []
     for p in range(3):
-        party = {"suites": suites[p], "next_step": next_step[p], "next_run": next_run[p],
+        party = {"suites": suites[p], "next_run": next_run[p],
+                 "offers": [{"step": s, "lineage": l.hex()} for s, l in offers[p]],
                  "n": n[p].hex()}
         if signed:
             party["ephemeral"] = ephemeral[p].hex()
@@ -133,16 +144,30 @@ def case(name, exchange, suites, next_step, next_run, kem=0):
     return {
         "name": name, "exchange": exchange, **({"kem": kem} if kem else {}), "sid_job": sid_job.hex(), "sid_sub": sid_sub.hex(),
         "topology": list(topology), "h_program": h_program.hex(), "parties": parties, "run": run,
-        "step": step, "suite": suite, "pairs": pairs,
+        "step": step, "lineage": agreed.hex(), "run_nonce": sha(b"UVCC_RUN_V1", *n).hex(),
+        "suite": suite, "pairs": pairs,
     }
 
 
+FRESH = [[(0, bytes(32))]] * 3
+
+
+def kept(*steps, of=0):
+    """Checkpoints of one history."""
+    return [(s, lineage(of, s)) for s in steps]
+
+
 print(json.dumps({"cases": [
-    case("provisioned, first start", "provisioned", [3, 3, 3], [0, 0, 0], [0, 0, 0]),
-    case("provisioned, resumed", "provisioned", [3, 1, 3], [7, 9, 8], [2, 5, 4]),
-    case("x25519, first start", "x25519", [3, 3, 3], [0, 0, 0], [0, 0, 0]),
-    case("x25519, resumed", "x25519", [1, 3, 3], [4294967295, 70000, 70001], [16777215, 3, 4]),
-    case("x25519, one suite", "x25519", [2, 2, 3], [1, 1, 1], [9, 9, 9]),
-    case("provisioned, with a KEM", "provisioned", [3, 3, 3], [0, 0, 0], [1, 0, 0], KEM_X25519),
-    case("x25519, with a KEM", "x25519", [1, 3, 3], [7, 9, 8], [2, 5, 4], KEM_X25519),
+    case("provisioned, first start", "provisioned", [3, 3, 3], FRESH, [0, 0, 0]),
+    case("provisioned, resumed", "provisioned", [3, 1, 3],
+         [kept(7, 6, 5), kept(9, 8, 7, 6), kept(8, 7)], [2, 5, 4]),
+    case("x25519, first start", "x25519", [3, 3, 3], FRESH, [0, 0, 0]),
+    case("x25519, resumed", "x25519", [1, 3, 3],
+         [kept(4294967294, 70000), kept(70000), kept(70001, 70000)], [16777215, 3, 4]),
+    case("x25519, one suite", "x25519", [2, 2, 3], [[(1, bytes(32))]] * 3, [9, 9, 9]),
+    case("provisioned, two histories", "provisioned", [3, 3, 3],
+         [kept(4, of=1) + kept(4, 3), kept(4, 3, 2), kept(4, of=1) + kept(3, 2)], [7, 7, 7]),
+    case("provisioned, with a KEM", "provisioned", [3, 3, 3], FRESH, [1, 0, 0], KEM_X25519),
+    case("x25519, with a KEM", "x25519", [1, 3, 3], [kept(7, 8), kept(9, 8), kept(8)], [2, 5, 4],
+         KEM_X25519),
 ]}, indent=1))

@@ -147,29 +147,70 @@ bool sim_transmit(sim_party *p) {
 /* CLOSED comes so soon after what it waits for. */
 #define CLOSE_SLACK (100 * SIM_MS)
 
-sim_checkpoint *sim_kept_at(sim_party *p, uint32_t step) {
-    for (unsigned i = 0; i < 2; i++)
-        if (p->kept[i].step != 0 && p->kept[i].step == step)
-            return &p->kept[i];
-    return NULL;
+sim_checkpoint *sim_kept_at(sim_party *p, uint32_t step, const uint8_t *lineage) {
+    sim_checkpoint *best = NULL;
+    for (unsigned i = 0; i < SIM_KEPT; i++) {
+        sim_checkpoint *c = &p->kept[i];
+        if (c->data != NULL && c->step == step && (best == NULL || c->run > best->run) &&
+            (lineage == NULL || memcmp(c->lineage, lineage, 32) == 0))
+            best = c;
+    }
+    return best;
+}
+
+static void forget(sim_checkpoint *c) {
+    free(c->data);
+    *c = (sim_checkpoint){0};
+}
+
+void sim_forget(sim_party *p, const sim_checkpoint *but) {
+    for (unsigned i = 0; i < SIM_KEPT; i++)
+        if (&p->kept[i] != but)
+            forget(&p->kept[i]);
+}
+
+/* A host has the checkpoint of a step on its disk before it agrees to the next one, and here no
+ * sooner; it takes the place of an older one of that step. */
+static void make_durable(sim_party *p, uint32_t before) {
+    for (unsigned i = 0; i < SIM_KEPT; i++) {
+        sim_checkpoint *c = &p->kept[i];
+        if (c->data == NULL || c->durable || c->step >= before)
+            continue;
+        c->durable = true;
+        for (unsigned k = 0; k < SIM_KEPT; k++)
+            if (k != i && p->kept[k].data != NULL && p->kept[k].step == c->step)
+                forget(&p->kept[k]);
+    }
+}
+
+/* All three run `step`, so each has that of the step before on its disk: the rule of docs/host.md.
+ */
+static void drop_old(sim_party *p, uint32_t step) {
+    p->past_first |= step > p->w->plan->first_step;
+    for (unsigned i = 0; i < SIM_KEPT; i++)
+        if (p->kept[i].data != NULL && p->kept[i].durable && p->kept[i].step + 2 <= step)
+            forget(&p->kept[i]);
 }
 
 static void keep_checkpoint(sim_party *p) {
     uint32_t step;
     const uint8_t *data;
     size_t len;
-    if (uvcc_session_checkpoint(p->s, &step, &data, &len) != 0) {
+    uvcc_checkpoint_info info;
+    if (uvcc_session_checkpoint(p->s, &step, &data, &len) != 0 ||
+        uvcc_checkpoint_read(data, len, &info) != 0 || info.step != step) {
         sim_fail(p->w, "party %u: a checkpoint was told of and is not there", p->index);
         return;
     }
-    sim_checkpoint *c = sim_kept_at(p, step);
-    if (c == NULL) {
-        free(p->kept[1].data);
-        p->kept[1] = p->kept[0];
-        p->kept[0] = (sim_checkpoint){.step = step};
-        c = &p->kept[0];
+    sim_checkpoint *c = p->kept;
+    while (c < p->kept + SIM_KEPT && c->data != NULL)
+        c++;
+    if (c == p->kept + SIM_KEPT) {
+        sim_fail(p->w, "party %u: too many checkpoints are kept", p->index);
+        return;
     }
-    free(c->data);
+    *c = (sim_checkpoint){.step = step, .run = info.run, .durable = p->w->again != NULL};
+    memcpy(c->lineage, info.lineage, 32);
     c->data = malloc(len);
     if (c->data == NULL)
         abort();
@@ -235,15 +276,19 @@ static bool excused(const sim_world *w) {
     return false;
 }
 
-static void note_life(const sim_party *p, uint32_t run) {
+static void note_life(const sim_party *p, uint32_t run, const uint8_t lineage[32]) {
     sim_record *r = p->w->record;
     uint32_t i = 0;
     while (i < r->lives && r->life[i].run != run)
         i++;
     if (i == SIM_LIVES_MAX)
         return;
-    if (i == r->lives)
-        r->life[r->lives++] = (sim_life){.run = run, .base = p->base};
+    if (i == r->lives) {
+        r->life[r->lives] = (sim_life){.run = run, .base = p->base};
+        memcpy(r->life[r->lives++].lineage, lineage, 32);
+    }
+    if (memcmp(r->life[i].lineage, lineage, 32) != 0)
+        sim_fail(p->w, "the parties of run %u go on with tensors of two histories", run);
     if (r->life[i].base != p->base)
         sim_fail(p->w, "the parties of run %u resume at other steps", run);
     r->life[i].random[p->index] = p->random_name;
@@ -262,14 +307,13 @@ static void on_ready(sim_party *p, const uvcc_event *e) {
     p->base = p->agreed = p->finished = e->step - w->plan->first_step;
     if (p->base > w->work->steps)
         sim_fail(w, "party %u: resumes at step %u", p->index, e->step);
-    /* What comes after this step will be made again: an older copy must not stay beside it. */
-    for (unsigned i = 0; i < 2 && p->kept[0].step > e->step; i++) {
-        free(p->kept[0].data);
-        p->kept[0] = p->kept[1];
-        p->kept[1] = (sim_checkpoint){0};
-    }
+    /* What comes after this step will be made again. A host need not be tidy. */
+    for (unsigned i = 0; i < SIM_KEPT && !w->plan->untidy; i++)
+        if (p->kept[i].data != NULL && p->kept[i].step > e->step)
+            forget(&p->kept[i]);
+    memcpy(p->lineage, e->root, 32);
     if (p->triangle == 0)
-        note_life(p, e->run);
+        note_life(p, e->run, e->root);
 }
 
 /* SILENT and HEARD take turns, and nobody is silent in a run without faults. */
@@ -321,6 +365,9 @@ static void host_events(sim_party *p) {
         case UVCC_EVENT_READY:
             on_ready(p, &e);
             break;
+        case UVCC_EVENT_STEP_STARTED:
+            drop_old(p, e.step);
+            break;
         case UVCC_EVENT_STEP_FINISHED:
             step_finished(p, &e);
             break;
@@ -351,20 +398,38 @@ static void host_events(sim_party *p) {
     }
 }
 
-/* The tensors of the step where the parties resume. False while it has to be tried again. */
+static int set_initial(sim_party *p) {
+    int rc = 0;
+    for (uint32_t i = p->initial_set; rc == 0 && i < p->w->work->initial_count; i++) {
+        rc = uvcc_session_set_public(p->s, p->w->work->initial_tensor[i], p->w->work->initial[i]);
+        p->initial_set += rc == 0;
+    }
+    return rc;
+}
+
+/* The tensors of the step where the parties resume. False while it has to be tried again: without
+ * memory, or while what the session began with is still being set. */
 static bool host_tensors(sim_party *p) {
+    static const uint8_t zero[32];
     sim_world *w = p->w;
-    if (p->resumed)
-        return true;
+    if (p->resumed || memcmp(p->lineage, p->loaded, 32) == 0)
+        return p->resumed = true;
     uint32_t step = w->plan->first_step + p->base;
-    const sim_checkpoint *c = sim_kept_at(p, step);
-    if (c == NULL) {
+    const bool anew = memcmp(p->lineage, zero, 32) == 0;
+    const sim_checkpoint *c = anew ? NULL : sim_kept_at(p, step, p->lineage);
+    if (c == NULL && !anew) {
         sim_fail(w, "party %u: the parties resume at step %u, of which there is no checkpoint",
                  p->index, step);
         return false;
     }
-    int rc = uvcc_session_resume(p->s, c->data, c->len);
-    if (rc != 0 && rc != UVCC_ERR_AGAIN && rc != UVCC_ERR_NOMEM)
+    int rc = 0;
+    if (!anew)
+        rc = uvcc_session_resume(p->s, c->data, c->len);
+    else if (p->initial_set == 0)
+        rc = uvcc_session_resume(p->s, NULL, 0);
+    if (rc == 0 && anew)
+        rc = set_initial(p);
+    if (rc != 0 && rc != UVCC_ERR_NOMEM && !(anew && rc == UVCC_ERR_AGAIN))
         sim_fail(w, "party %u: resume says %d", p->index, rc);
     return p->resumed = rc == 0;
 }
@@ -394,6 +459,7 @@ static void host_work(sim_party *p) {
     if (!p->ready || p->closing || p->aborted || p->closed || !host_tensors(p))
         return;
     while (p->agreed < w->work->steps && (w->plan->ahead || p->agreed == p->finished)) {
+        make_durable(p, w->plan->first_step + p->agreed);
         int rc = uvcc_session_step(p->s, w->plan->first_step + p->agreed, w->work->entry[p->agreed],
                                    sim_look(p));
         if (rc == UVCC_ERR_AGAIN || rc == UVCC_ERR_NOMEM || rc == UVCC_ERR_ABORTED)
@@ -518,19 +584,45 @@ void sim_bury(sim_party *p) {
     p->ready = p->closing = p->closed = p->aborted = p->resumed = false;
     p->silent[0] = p->silent[1] = p->silent[2] = false;
     p->close_at = 0;
-    p->agreed = p->finished = p->given = 0;
+    p->agreed = p->finished = p->given = p->initial_set = 0;
+    memset(p->loaded, 0, 32);
 }
 
-/* A session from `from` (NULL: from the beginning). False if memory was refused: try again. */
-bool sim_build(sim_party *p, const sim_checkpoint *from) {
+/* Offers what is kept, that of the latest run first, as far as there is room. */
+static int offer(sim_party *p) {
+    bool given[SIM_KEPT] = {false};
+    const sim_checkpoint *newest = NULL;
+    int rc = p->past_first ? 0 : uvcc_session_resume(p->s, NULL, 0);
+    for (unsigned n = p->past_first ? 0 : 1; n < 4 && rc == 0; n++) {
+        unsigned best = SIM_KEPT;
+        for (unsigned i = 0; i < SIM_KEPT; i++) {
+            const sim_checkpoint *c = &p->kept[i], *b = &p->kept[best % SIM_KEPT];
+            if (c->data != NULL && !given[i] &&
+                (best == SIM_KEPT || c->run > b->run || (c->run == b->run && c->step > b->step)))
+                best = i;
+        }
+        if (best == SIM_KEPT)
+            break;
+        const sim_checkpoint *c = &p->kept[best];
+        given[best] = true;
+        rc = uvcc_session_resume(p->s, c->data, c->len);
+        if (newest == NULL || c->step > newest->step ||
+            (c->step == newest->step && c->run > newest->run))
+            newest = c;
+    }
+    if (rc == 0 && newest != NULL)
+        memcpy(p->loaded, newest->lineage, 32);
+    return rc == 0 && newest == NULL ? set_initial(p) : rc;
+}
+
+/* A session that goes on from what is kept, or begins. False if memory was refused: try again. */
+bool sim_build(sim_party *p) {
     sim_world *w = p->w;
     uvcc_config c;
     config(p, &c);
     int rc = load(p, &c);
-    if (rc == 0 && from != NULL)
-        rc = uvcc_session_resume(p->s, from->data, from->len);
-    for (uint32_t i = 0; rc == 0 && from == NULL && i < w->work->initial_count; i++)
-        rc = uvcc_session_set_public(p->s, w->work->initial_tensor[i], w->work->initial[i]);
+    if (rc == 0)
+        rc = offer(p);
     if (rc == 0)
         rc = uvcc_session_start(p->s, sim_look(p));
     if (rc == UVCC_ERR_NOMEM) {
@@ -542,7 +634,6 @@ bool sim_build(sim_party *p, const sim_checkpoint *from) {
         sim_fail(w, "party %u: a session cannot begin: %d", p->index, rc);
         return false;
     }
-    p->resumed = true;
     p->rebuild_at = UVCC_NEVER;
     for (uint8_t q = 0; q < 3 && !w->plan->datagram; q++)
         if (q != p->index &&
@@ -562,29 +653,10 @@ void sim_die(sim_party *p) {
     if (w->verbose)
         (void)fprintf(stderr, "%12.6f party %u dies\n", (double)sim_now(w) * 1e-9, p->node);
     sim_bury(p);
+    for (unsigned i = 0; i < SIM_KEPT; i++)
+        if (!p->kept[i].durable)
+            forget(&p->kept[i]);
     for (uint32_t q = 0; q < 3 && !w->plan->datagram; q++)
         if (q != p->index)
             (void)uvcc_loopback_disconnect(w->net, p->node, 3u * p->triangle + q);
-}
-
-/* The step at which all can resume: the least of the latest checkpoints; 0: from the beginning. */
-uint32_t sim_common_step(const sim_world *w) {
-    uint32_t least = UINT32_MAX;
-    for (unsigned i = 0; i < 3; i++)
-        least = w->party[i].kept[0].step < least ? w->party[i].kept[0].step : least;
-    return least;
-}
-
-void sim_rebuild(sim_party *p) {
-    sim_world *w = p->w;
-    uint32_t step = sim_common_step(w);
-    sim_checkpoint *c = step == 0 ? NULL : w->plan->offer_own ? &p->kept[0] : sim_kept_at(p, step);
-    if (step != 0 && c == NULL) {
-        sim_fail(w, "party %u has no checkpoint of step %u", p->index, step);
-        return;
-    }
-    bool later = c != NULL && c->step != step;
-    if (!sim_build(p, c))
-        return;
-    p->resumed = !later;
 }

@@ -175,7 +175,7 @@ void sim_plan_draw(sim_plan *p, uint64_t seed, uint64_t without) {
     p->exchange = sim_below(&r, 8) == 0;
     p->audit_off = sim_below(&r, 8) == 0;
     p->ahead = sim_below(&r, 2) == 0;
-    p->offer_own = sim_below(&r, 2) == 0;
+    p->untidy = sim_below(&r, 2) == 0;
     p->suites = (uint8_t)sim_below(&r, 4);
     p->frame_bytes = sim_below(&r, 2) == 0 ? 0 : 256u << sim_below(&r, 6);
     p->datagram_bytes = sim_below(&r, 2) == 0 ? 0 : 8192;

@@ -5,11 +5,14 @@
 /* ---- deaths ---- */
 
 /* A victim dies, then the others (a restart of one is a restart of all); each comes back when it
- * likes. The victim may be back before the others have noticed, if all have a checkpoint. */
+ * likes. The victim may be back before the others have noticed. */
 static void kill_one(sim_world *w) {
     sim_random *r = &w->r[SIM_RESTART];
     uint64_t now = sim_now(w), last = 0;
-    bool eager = w->plan->offer_own && sim_common_step(w) != 0 && sim_below(r, 2) == 0;
+    bool ran = true; /* else it would come into a handshake of which the others die later */
+    for (unsigned i = 0; i < 3; i++)
+        ran &= w->party[i].greatest_run != UINT32_MAX;
+    bool eager = w->plan->untidy && ran && sim_below(r, 2) == 0;
     w->out->restarts++;
     w->out->injected++;
     for (unsigned i = 0; i < 3; i++) {
@@ -112,14 +115,17 @@ static void next_life(sim_world *w) {
         return;
     uint32_t base = w->again->life[w->life + 1].base;
     for (unsigned i = 0; i < 3; i++)
-        if (base != 0 && sim_kept_at(&w->party[i], w->plan->first_step + base) == NULL)
+        if (base != 0 && sim_kept_at(&w->party[i], w->plan->first_step + base, NULL) == NULL)
             return;
     w->life++;
     for (unsigned i = 0; i < 3; i++)
         sim_die(&w->party[i]);
-    for (unsigned i = 0; i < 3; i++)
-        (void)sim_build(&w->party[i],
-                        base == 0 ? NULL : sim_kept_at(&w->party[i], w->plan->first_step + base));
+    for (unsigned i = 0; i < 3; i++) {
+        sim_party *p = &w->party[i];
+        sim_forget(p, base == 0 ? NULL : sim_kept_at(p, w->plan->first_step + base, NULL));
+        p->past_first = base != 0;
+        (void)sim_build(p);
+    }
 }
 
 void sim_script(sim_world *w) {

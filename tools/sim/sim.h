@@ -98,7 +98,7 @@ typedef struct sim_plan {
     uint64_t faults; /* bits of the classes that are on */
     double rate[SIM_FAULTS];
     uint32_t triangles;
-    bool datagram, exchange, audit_off, ahead, offer_own;
+    bool datagram, exchange, audit_off, ahead, untidy;
     uint8_t suites;
     uint32_t frame_bytes, datagram_bytes;
     bool small_credit;

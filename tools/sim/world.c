@@ -130,7 +130,7 @@ static bool party_pass(sim_party *p) {
         sim_die(p);
     }
     if (p->rebuild_at <= now) {
-        sim_rebuild(p);
+        (void)sim_build(p);
         return true;
     }
     if (p->s == NULL)
@@ -364,8 +364,7 @@ static void finish(sim_world *w) {
         } else if (p->s != NULL) {
             sim_bury(p);
         }
-        for (unsigned k = 0; k < 2; k++)
-            free(p->kept[k].data);
+        sim_forget(p, NULL);
         free(p->jobs);
         free(p->late);
     }
@@ -439,7 +438,7 @@ static void simulate(const sim_plan *plan, const sim_workload *work, const sim_r
                                  : 1 + (uint64_t)(plan->alloc_place * (double)clean->allocs[i]);
     }
     for (uint32_t i = 0; i < w->nodes && !out->failed; i++)
-        (void)sim_build(&w->party[i], NULL);
+        (void)sim_build(&w->party[i]);
     run(w);
     finish(w);
     free(w);

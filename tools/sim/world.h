@@ -5,13 +5,14 @@
 #include "sim.h"
 #include <uvcc/loopback.h>
 
-enum { SIM_NODES = 6, SIM_HISTORY = 16, SIM_LIVES_MAX = 8 };
+enum { SIM_NODES = 6, SIM_HISTORY = 16, SIM_LIVES_MAX = 8, SIM_KEPT = 8 };
 
 /* One run (in the sense of HELLO) that went ready at all parties. */
 typedef struct sim_life {
-    uint32_t run, base; /* base: the workload's step where it resumed */
-    uint32_t random[3]; /* what the parties' random streams were named by */
-    uint32_t ready;     /* parties */
+    uint32_t run, base;  /* base: the workload's step where it resumed */
+    uint32_t random[3];  /* what the parties' random streams were named by */
+    uint32_t ready;      /* parties */
+    uint8_t lineage[32]; /* of the tensors there */
 } sim_life;
 
 /* What the parties of a run finished with, to be compared with another run. */
@@ -77,8 +78,10 @@ typedef struct sim_pipe {
 } sim_pipe;
 
 typedef struct sim_checkpoint {
-    uint32_t step; /* 0: none */
-    uint8_t *data;
+    uint32_t step, run;
+    uint8_t lineage[32];
+    bool durable;  /* else it dies with the party */
+    uint8_t *data; /* NULL: none */
     size_t len;
 } sim_checkpoint;
 
@@ -110,9 +113,12 @@ typedef struct sim_party {
     bool ready, closing, closed, aborted, resumed;
     uint32_t agreed, finished, given; /* steps of the workload; given: bit per step */
     uint32_t base;                    /* first step of this session */
+    uint32_t initial_set;             /* tensors that were given their first values */
+    uint8_t lineage[32], loaded[32];  /* agreed on, and of the tensors that are set */
     uint32_t greatest_run;            /* UINT32_MAX: none yet */
     uint32_t random_name;
-    sim_checkpoint kept[2]; /* the later one first */
+    sim_checkpoint kept[SIM_KEPT];
+    bool past_first; /* all three have a checkpoint, so none begins anew */
     uint64_t rebuild_at;
     /* counts */
     uint64_t inputs, frames_in, frames_since, frames_most, timers, reopened;
@@ -185,13 +191,13 @@ bool sim_transmit(sim_party *p); /* true if anything moved */
 void sim_settle(sim_party *p);
 void sim_before_input(sim_party *p);
 /* A session from `from` (NULL: from the beginning). False if memory was refused: try again. */
-bool sim_build(sim_party *p, const sim_checkpoint *from);
-void sim_rebuild(sim_party *p); /* at the step that all have */
+bool sim_build(sim_party *p);
 void sim_die(sim_party *p);
 void sim_bury(sim_party *p); /* frees the session, and checks that nothing is left of it */
-sim_checkpoint *sim_kept_at(sim_party *p, uint32_t step); /* NULL: none */
-/* The step at which all can resume: the least of the latest checkpoints; 0: from the beginning. */
-uint32_t sim_common_step(const sim_world *w);
+/* Of that step and, if not NULL, lineage: that of the latest run. NULL: none. */
+sim_checkpoint *sim_kept_at(sim_party *p, uint32_t step, const uint8_t *lineage);
+/* All but that one; NULL: all. */
+void sim_forget(sim_party *p, const sim_checkpoint *but);
 
 /* script.c */
 void sim_script(sim_world *w);

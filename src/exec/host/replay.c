@@ -280,7 +280,7 @@ static void make_call(replay *r, const uvcc_record *c) {
                                       values(r, 1, &c->data[1]));
         break;
     case UVCC_RECORD_RESUME:
-        (void)uvcc_session_resume(s, c->data[0].data, c->data[0].len);
+        (void)uvcc_session_resume(s, c->data[0].len != 0 ? c->data[0].data : NULL, c->data[0].len);
         break;
     case UVCC_RECORD_LOAD_TRIPLES:
         (void)uvcc_session_load_triples(s, c->data[0].data, c->data[0].len);

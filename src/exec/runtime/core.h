@@ -190,6 +190,8 @@ typedef struct uvcci_set {
     uint32_t item_count;
     uint8_t *staged; /* WIRE arena */
     size_t bytes;
+    bool alone; /* of all tensors: after every other one */
+    bool out;
 } uvcci_set;
 
 /* The PERSIST shares of a step's beginning, on their way out. */
@@ -197,6 +199,7 @@ typedef struct uvcci_checkpoint {
     uint8_t *data, *next; /* WIRE arena: the finished one, the one being made */
     size_t bytes;         /* of either */
     uint32_t step, next_step;
+    bool here; /* `data` is one */
     bool wanted, job_out;
     uvcc_task tasks[2];
     uvcc_copy_item *items;
@@ -294,8 +297,15 @@ struct uvcc_session {
     uvcci_rx *rx_out;          /* their hash job is out */
     uvcci_set *sets;           /* PERSIST tensors being set by the host */
     uvcci_checkpoint checkpoint;
-    uvcci_stored_bundle *bundles;       /* bundles, oldest first */
-    uint32_t tensors_at;                /* the step that the PERSIST tensors stand before */
+    uvcci_stored_bundle *bundles;    /* bundles, oldest first */
+    uvcci_offer offer[UVCCI_OFFERS]; /* checkpoints that the host gave before the start */
+    uint32_t offer_count, loaded_run;
+    uvcci_offer loaded;         /* where the PERSIST tensors stand at first */
+    uint8_t root_before[32];    /* audit root of the steps before, of that checkpoint */
+    bool tensors_here;          /* they stand where the parties agreed to go on */
+    uint8_t lineage[32];        /* of the tensors before `step` */
+    uint8_t lineage_before[32]; /* before the step before it; of the run's first step the same */
+    uint8_t run_nonce[32];
     struct uvcci_stored_triple *stored; /* given by the host, for steps that are not open yet */
     uint64_t triples_ahead;             /* bytes of C that are made, or being made, and not used */
     uint64_t triple_bytes;              /* payload that made triples */

@@ -428,7 +428,7 @@ int uvcc_session_set_shares(uvcc_session *s, uint32_t tensor, const uint64_t *lo
 
 int uvcc_session_resume(uvcc_session *s, const uint8_t *data, size_t len) {
     uvcci_recording *rec = recording(s);
-    if (rec == NULL || data == NULL)
+    if (rec == NULL || (data == NULL && len != 0))
         return uvcci_session_resume(s, data, len);
     called(rec, (uvcc_record){.type = UVCC_RECORD_RESUME, .data = {slice(data, len)}});
     return returned(rec, s, uvcci_session_resume(s, data, len));

@@ -1,20 +1,34 @@
 /* checkpoint.c - values into and out of PERSIST tensors: what the host sets, checkpoints, resuming.
  *
- * Format, little-endian: "UVCK" || U8 version=1 || U8 party || LE16 0 || sid_sub(32) ||
- * H(program)(32) || LE32 step || LE32 tensor count || per PERSIST tensor in index order: LE32 index
- * || LE32 0 || LE64 elements || lo || hi; then SHA-256 of all before. `run` is not in it (a restart
- * has a new one).
+ * Format, little-endian: "UVCK" || U8 version=2 || U8 party || LE16 0 || sid_sub(32) ||
+ * H(program)(32) || LE32 step || LE32 tensor count || LE32 run || root before(32) || lineage(32) ||
+ * per PERSIST tensor in index order: LE32 index || LE32 0 || LE64 elements || lo || hi; then
+ * SHA-256 of all before. The run is that which made it.
  *
  * Shares move by jobs only; a step does not start while a checkpoint of its beginning is being
- * copied or a value is being set. */
+ * copied or a value is being set, and no value is set while a checkpoint is being copied. */
 #include "exec/session/checkpoint.h"
+
+#include "exec/session/lineage.h"
 
 #include "proto/bytes.h"
 #include <assert.h>
 #include <string.h>
 #include <uvcc/checkpoint.h>
 
-enum { HEAD_BYTES = 4 + 4 + 32 + 32 + 4 + 4, TENSOR_HEAD_BYTES = 16, HASH_BYTES = 32 };
+enum {
+    VERSION = 2,
+    AT_SID_SUB = 8,
+    AT_PROGRAM = 40,
+    AT_STEP = 72,
+    AT_COUNT = 76,
+    AT_RUN = 80,
+    AT_ROOT = 84,
+    AT_LINEAGE = 116,
+    HEAD_BYTES = 148,
+    TENSOR_HEAD_BYTES = 16,
+    HASH_BYTES = 32
+};
 
 static void *state_alloc(uvcc_session *s, size_t bytes) {
     void *p = s->alloc.alloc(s->alloc.user, bytes, UVCC_MEM_STATE);
@@ -58,10 +72,22 @@ static uvcci_set *set_new(uvcc_session *s, size_t bytes, uint32_t items) {
     return NULL;
 }
 
+void uvcci_sets_advance(uvcc_session *s) {
+    if (s->checkpoint.wanted || s->checkpoint.job_out)
+        return;
+    for (uvcci_set *set = s->sets; set != NULL; set = set->next) {
+        const bool others = s->sets != set || set->next != NULL;
+        if (set->out || (set->alone && others) || uvcci_jobs_full(&s->jobs))
+            continue;
+        set->out = true;
+        uvcci_jobs_push(&s->jobs, &set->task, 1, UVCCI_JOB_SET, 0, set);
+    }
+}
+
 static void set_push(uvcc_session *s, uvcci_set *set) {
     set->next = s->sets;
     s->sets = set;
-    uvcci_jobs_push(&s->jobs, &set->task, 1, UVCCI_JOB_SET, 0, set);
+    uvcci_sets_advance(s);
 }
 
 static void add_copy(uvcci_set *set, uint64_t *dst, const void *src, size_t len) {
@@ -77,7 +103,7 @@ static int may_set(const uvcc_session *s) {
     if (s->state == UVCCI_SESSION_NEW || s->state == UVCCI_SESSION_CLOSING ||
         s->ctx[s->step & 1].running)
         return UVCC_ERR_STATE;
-    return uvcci_jobs_full(&s->jobs) ? UVCC_ERR_AGAIN : 0;
+    return 0;
 }
 
 /* Jobs may run in any order: a tensor that is being set must not be set again. */
@@ -137,11 +163,10 @@ int uvcci_zero_unset(uvcc_session *s) {
         n += persists(s, i) && !s->buffers[i].set;
     if (n == 0)
         return 0;
-    if (uvcci_jobs_full(&s->jobs))
-        return UVCC_ERR_AGAIN;
     uvcci_set *set = set_new(s, 0, 2 * n);
     if (set == NULL)
         return UVCC_ERR_NOMEM;
+    set->alone = true; /* a checkpoint that is not wanted may still be on its way into them */
     set->task.kind = UVCC_TASK_WIPE;
     set->task.u.copy.items = set->items;
     for (uint32_t i = 0; i < s->program->tensor_count; i++) {
@@ -191,17 +216,21 @@ void uvcci_checkpoint_free(uvcc_session *s) {
     memset(c, 0, sizeof *c);
 }
 
-/* The header of a checkpoint that resumes at `step`: what a resuming session compares. */
+/* The header of a checkpoint that resumes at `step`. A resuming session compares it up to the run.
+ */
 static void write_head(const uvcc_session *s, uint32_t step, uint8_t head[HEAD_BYTES]) {
     uvcci_writer w = uvcci_writer_on(head, HEAD_BYTES);
     uvcci_put(&w, "UVCK", 4);
-    uvcci_put8(&w, 1);
+    uvcci_put8(&w, VERSION);
     uvcci_put8(&w, s->party);
     uvcci_put16(&w, 0);
     uvcci_put(&w, s->sid_sub, 32);
     uvcci_put(&w, s->h_program, 32);
     uvcci_put32(&w, step);
     uvcci_put32(&w, s->checkpoint.item_count / 2);
+    uvcci_put32(&w, s->run);
+    uvcci_put(&w, s->root_before, 32);
+    uvcci_put(&w, s->lineage, 32);
     assert(!w.bad && w.len == HEAD_BYTES);
 }
 
@@ -249,6 +278,13 @@ void uvcci_checkpoint_due(uvcc_session *s) {
         s->cfg.resume.checkpoint_every != 0 && s->step % s->cfg.resume.checkpoint_every == 0;
 }
 
+void uvcci_checkpoint_first(uvcc_session *s) {
+    if (s->cfg.resume.checkpoint_every == 0 || s->step != s->hello.step || s->checkpoint.here ||
+        s->checkpoint.job_out || s->sets != NULL || !uvcci_lineage_is_ours(s->hello.lineage))
+        return;
+    s->checkpoint.wanted = true;
+}
+
 bool uvcci_checkpoint_busy(uvcc_session *s) {
     if (s->checkpoint.wanted && !s->checkpoint.job_out && !uvcci_jobs_full(&s->jobs))
         start_copy(s);
@@ -265,6 +301,7 @@ void uvcci_checkpoint_done(uvcc_session *s) {
     c->data = c->next;
     c->next = old;
     c->step = c->next_step;
+    c->here = true;
     uvcci_event_push(s,
                      &(uvcc_event){.kind = UVCC_EVENT_CHECKPOINT, .run = s->run, .step = c->step});
 }
@@ -273,7 +310,7 @@ int uvcc_session_checkpoint(const uvcc_session *s, uint32_t *step, const uint8_t
                             size_t *len) {
     if (s == NULL || step == NULL || data == NULL || len == NULL)
         return UVCC_ERR_USAGE;
-    if (s->checkpoint.data == NULL || s->checkpoint.step == 0)
+    if (!s->checkpoint.here)
         return UVCC_ERR_STATE;
     *step = s->checkpoint.step;
     *data = s->checkpoint.data;
@@ -290,16 +327,19 @@ static bool hash_fits(const uint8_t *data, size_t len) {
 int uvcc_checkpoint_read(const uint8_t *data, size_t len, uvcc_checkpoint_info *info) {
     if (data == NULL || info == NULL)
         return UVCC_ERR_USAGE;
-    if (len < HEAD_BYTES + HASH_BYTES || memcmp(data, "UVCK", 4) != 0 || data[4] != 1 ||
+    if (len < HEAD_BYTES + HASH_BYTES || memcmp(data, "UVCK", 4) != 0 || data[4] != VERSION ||
         data[5] >= UVCC_PARTIES)
         return UVCC_ERR_MISMATCH;
     if (!hash_fits(data, len))
         return UVCC_ERR_AUTH;
     *info = (uvcc_checkpoint_info){.party = data[5],
-                                   .step = uvcci_ld32(data + HEAD_BYTES - 8),
-                                   .tensors = uvcci_ld32(data + HEAD_BYTES - 4)};
-    memcpy(info->sid_sub, data + 8, 32);
-    memcpy(info->program_hash, data + 40, 32);
+                                   .run = uvcci_ld32(data + AT_RUN),
+                                   .step = uvcci_ld32(data + AT_STEP),
+                                   .tensors = uvcci_ld32(data + AT_COUNT)};
+    memcpy(info->sid_sub, data + AT_SID_SUB, 32);
+    memcpy(info->program_hash, data + AT_PROGRAM, 32);
+    memcpy(info->root_before, data + AT_ROOT, 32);
+    memcpy(info->lineage, data + AT_LINEAGE, 32);
     return 0;
 }
 
@@ -332,15 +372,16 @@ int uvcc_checkpoint_tensor(const uint8_t *data, size_t len, uint32_t tensor, uin
 }
 
 /* 0 if the bytes are a whole checkpoint of this session's coordinate. */
-static int check(const uvcc_session *s, const uint8_t *data, size_t len) {
+static int check(uvcc_session *s, const uint8_t *data, size_t len) {
+    static const char other[] = "the checkpoint is of another party, worker or program";
     uint8_t head[HEAD_BYTES];
     if (len != s->checkpoint.bytes)
-        return UVCC_ERR_MISMATCH;
+        return uvcci_refuse(s, UVCC_ERR_MISMATCH, "%s", other);
     if (!hash_fits(data, len))
-        return UVCC_ERR_AUTH;
-    write_head(s, uvcci_ld32(data + HEAD_BYTES - 8), head);
-    if (memcmp(head, data, HEAD_BYTES) != 0)
-        return UVCC_ERR_MISMATCH;
+        return uvcci_refuse(s, UVCC_ERR_AUTH, "the checkpoint is damaged");
+    write_head(s, uvcci_ld32(data + AT_STEP), head);
+    if (memcmp(head, data, AT_RUN) != 0 || uvcci_lineage_is_ours(data + AT_LINEAGE))
+        return uvcci_refuse(s, UVCC_ERR_MISMATCH, "%s", other);
     size_t at = HEAD_BYTES;
     for (uint32_t i = 0; i < s->program->tensor_count; i++) {
         uint8_t th[TENSOR_HEAD_BYTES];
@@ -348,35 +389,33 @@ static int check(const uvcc_session *s, const uint8_t *data, size_t len) {
             continue;
         write_tensor_head(s, i, th);
         if (memcmp(th, data + at, sizeof th) != 0)
-            return UVCC_ERR_MISMATCH;
+            return uvcci_refuse(s, UVCC_ERR_MISMATCH, "%s", other);
         at += TENSOR_HEAD_BYTES + 16 * s->program->tensors[i].elems;
     }
     return 0;
 }
 
-/* All tensors at once, or none: the bytes are checked as a whole before the first is set. Before
- * the start the step is ours to offer; after READY it is what the parties agreed on. */
-int uvcci_session_resume(uvcc_session *s, const uint8_t *data, size_t len) {
-    if (s == NULL || data == NULL || s->program == NULL)
-        return UVCC_ERR_USAGE;
-    bool ready = s->state == UVCCI_SESSION_READY;
-    if (!uvcci_failed(s) && ((s->state != UVCCI_SESSION_LOADED && !ready) || s->ctx[0].active ||
-                             s->ctx[1].active || s->stats.steps_finished != 0))
-        return UVCC_ERR_STATE;
-    int rc = may_set(s);
-    if (rc == 0 && s->sets != NULL)
-        rc = UVCC_ERR_AGAIN;
-    if (rc == 0)
-        rc = check(s, data, len);
-    if (rc != 0)
-        return rc;
-    uint32_t step = uvcci_ld32(data + HEAD_BYTES - 8);
-    if (ready && step != s->step)
-        return UVCC_ERR_MISMATCH;
+/* Sets of all tensors that have not begun: nobody wants their values any more. */
+static void drop_waiting(uvcc_session *s) {
+    for (uvcci_set **at = &s->sets; *at != NULL;) {
+        uvcci_set *set = *at;
+        if (!set->alone || set->out) {
+            at = &set->next;
+            continue;
+        }
+        *at = set->next;
+        uvcci_set_free(s, set);
+    }
+}
+
+/* Sets all tensors to a checkpoint's: once the sets before are done, or instead of one like it that
+ * has not begun. */
+static int set_all(uvcc_session *s, const uint8_t *data, size_t len) {
     uvcci_set *set = set_new(s, len, s->checkpoint.item_count);
     if (set == NULL)
         return UVCC_ERR_NOMEM;
     memcpy(set->staged, data, len);
+    set->alone = true;
     set->task.kind = UVCC_TASK_COPY;
     set->task.u.copy.items = set->items;
     size_t at = HEAD_BYTES;
@@ -392,9 +431,80 @@ int uvcci_session_resume(uvcc_session *s, const uint8_t *data, size_t len) {
         s->buffers[i].set = true;
     }
     assert(at == len - HASH_BYTES);
+    drop_waiting(s);
     set_push(s, set);
-    s->tensors_at = step;
+    return 0;
+}
+
+/* Another place where the session may go on. 0 too if it is offered already. */
+static int add_offer(uvcc_session *s, const uvcci_offer *o) {
+    for (uint32_t i = 0; i < s->offer_count; i++)
+        if (s->offer[i].step == o->step && memcmp(s->offer[i].lineage, o->lineage, 32) == 0)
+            return 0;
+    if (s->offer_count == UVCCI_OFFERS)
+        return uvcci_refuse(s, UVCC_ERR_LIMIT, "%u checkpoints are offered already", UVCCI_OFFERS);
+    s->offer[s->offer_count++] = *o;
+    return 0;
+}
+
+/* Begins on what the host sets: before the start that is offered too, after READY no tensor is set
+ * any more. */
+static int begin_anew(uvcc_session *s, bool ready) {
+    uvcci_offer o = {.step = s->cfg.resume.next_step};
     if (!ready)
-        s->cfg.resume.next_step = step;
+        return add_offer(s, &o);
+    if (o.step != s->step || !uvcci_lineage_is_ours(s->hello.lineage))
+        return uvcci_refuse(s, UVCC_ERR_MISMATCH,
+                            "the parties agreed on a checkpoint of step %u, not to begin anew",
+                            s->step);
+    drop_waiting(s);
+    for (uint32_t i = 0; i < s->program->tensor_count; i++)
+        s->buffers[i].set = false;
+    s->loaded = o;
+    memset(s->root_before, 0, 32);
+    s->tensors_here = true;
+    return 0;
+}
+
+/* All tensors at once, or none: the bytes are checked as a whole before the first is set. Before
+ * the start each one is offered, and the newest is set; after READY it must be the one that the
+ * parties agreed on. */
+int uvcci_session_resume(uvcc_session *s, const uint8_t *data, size_t len) {
+    if (s == NULL || s->program == NULL || (data == NULL) != (len == 0))
+        return UVCC_ERR_USAGE;
+    const bool ready = s->state == UVCCI_SESSION_READY;
+    if (!uvcci_failed(s) && ((s->state != UVCCI_SESSION_LOADED && !ready) || s->ctx[0].active ||
+                             s->ctx[1].active || s->stats.steps_finished != 0))
+        return uvcci_refuse(s, UVCC_ERR_STATE,
+                            "a checkpoint is taken before the start, or after READY before any "
+                            "step");
+    int rc = may_set(s);
+    if (rc == 0 && data == NULL)
+        return begin_anew(s, ready);
+    if (rc == 0)
+        rc = check(s, data, len);
+    if (rc != 0)
+        return rc;
+    uvcci_offer o = {.step = uvcci_ld32(data + AT_STEP)};
+    const uint32_t run = uvcci_ld32(data + AT_RUN), offers = s->offer_count;
+    memcpy(o.lineage, data + AT_LINEAGE, 32);
+    if (ready && (o.step != s->step || memcmp(o.lineage, s->hello.lineage, 32) != 0))
+        return uvcci_refuse(s, UVCC_ERR_MISMATCH,
+                            "the checkpoint of step %u is not that of step %u on which the parties "
+                            "agreed, or of another history",
+                            o.step, s->step);
+    if (!ready && (rc = add_offer(s, &o)) != 0)
+        return rc;
+    const bool older = o.step < s->loaded.step || (o.step == s->loaded.step && run < s->loaded_run);
+    if (!ready && !uvcci_lineage_is_ours(s->loaded.lineage) && older)
+        return 0;
+    if ((rc = set_all(s, data, len)) != 0) {
+        s->offer_count = offers;
+        return rc;
+    }
+    s->loaded = o;
+    s->loaded_run = run;
+    memcpy(s->root_before, data + AT_ROOT, 32);
+    s->tensors_here = ready;
     return 0;
 }

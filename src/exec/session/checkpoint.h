@@ -17,6 +17,10 @@ int uvcci_session_resume(uvcc_session *s, const uint8_t *data, size_t len);
 /* Room for checkpoints, if the session makes any. */
 int uvcci_checkpoint_init(uvcc_session *s);
 void uvcci_checkpoint_free(uvcc_session *s);
+/* Sets whose time has come go to the executor: not while a checkpoint is being copied. */
+void uvcci_sets_advance(uvcc_session *s);
+/* Before the first step on tensors that the host set: a checkpoint is due. */
+void uvcci_checkpoint_first(uvcc_session *s);
 /* After a step: makes one before s->step if it is due. */
 void uvcci_checkpoint_due(uvcc_session *s);
 /* True while the next step must wait for it. */

@@ -2,6 +2,7 @@
  * state machine of hello.h, keys for the links, READY. */
 #include "exec/session/handshake.h"
 
+#include "exec/session/lineage.h"
 #include "exec/session/peers.h"
 
 #include "proto/crypto.h"
@@ -29,9 +30,14 @@ int uvcci_session_start(uvcc_session *s, uint64_t now) {
                             .replica = s->cfg.place.replica,
                             .stage = s->cfg.place.stage,
                             .tp = s->cfg.place.tp_rank,
-                            .next_step = s->cfg.resume.next_step,
+                            .offer = {s->loaded},
+                            .offer_count = 1,
                             .next_run = s->cfg.resume.next_run,
                             .repeat_ns = s->cfg.links.hello_repeat_ns};
+    if (s->offer_count != 0) {
+        memcpy(c.offer, s->offer, sizeof c.offer);
+        c.offer_count = (uint8_t)s->offer_count;
+    }
     memcpy(c.sid_job, s->cfg.identity.sid_job, 32);
     memcpy(c.sid_sub, s->sid_sub, 32);
     memcpy(c.h_program, s->h_program, 32);
@@ -180,6 +186,7 @@ bool uvcci_handshake_advance(uvcc_session *s) {
     if (s->state == UVCCI_SESSION_HELLO && uvcci_hello_done(&s->hello)) {
         assert(s->peer[uvcci_next_party(s)].keyed && s->peer[uvcci_prev_party(s)].keyed);
         s->state = UVCCI_SESSION_READY;
+        uvcci_lineage_ready(s);
         s->chain_step = s->step;
         uvcci_derive_chain(s->k_own_prk, s->step, s->run, s->chain[UVCC_PAIR_OWN]);
         uvcci_wipe(s->k_own_prk, sizeof s->k_own_prk);
@@ -188,8 +195,9 @@ bool uvcci_handshake_advance(uvcc_session *s) {
             if (p != s->party && uvcc_link_start(s->peer[p].link, s->now) != 0)
                 uvcci_abort(s, UVCC_ABORT_MEMORY, "a link could not start");
         }
-        uvcci_event_push(s,
-                         &(uvcc_event){.kind = UVCC_EVENT_READY, .run = s->run, .step = s->step});
+        uvcc_event e = {.kind = UVCC_EVENT_READY, .run = s->run, .step = s->step};
+        memcpy(e.root, s->hello.lineage, 32);
+        uvcci_event_push(s, &e);
         any = true;
     }
     for (uint8_t p = 0; p < 3; p++)

@@ -181,7 +181,7 @@ int uvcci_session_new(uvcc_session **out, const uvcc_config *cfg) {
     s->party = s->cfg.identity.party;
     s->close_deadline = UVCC_NEVER;
     s->root_inline = UVCCI_ROOT_INLINE;
-    s->tensors_at = s->cfg.resume.next_step;
+    s->loaded.step = s->cfg.resume.next_step;
     uvcci_arena_init(&s->tensors, &s->alloc, UVCC_MEM_TENSOR, s->cfg.limits.tensor_bytes);
     uvcci_arena_init(&s->wire, &s->alloc, UVCC_MEM_WIRE, 0);
     uvcci_sid_rep(s->cfg.identity.sid_job, s->cfg.place.replica, s->sid_rep);
@@ -363,6 +363,8 @@ static void set_done(uvcc_session *s, uvcci_set *set) {
     *at = set->next;
     if (!UVCCI_MUTANT(15))
         uvcci_set_free(s, set);
+    if (!uvcci_failed(s))
+        uvcci_sets_advance(s);
 }
 
 static bool is_collective(uvcci_job_owner owner, const void *who) {
@@ -516,8 +518,11 @@ int uvcci_session_step(uvcc_session *s, uint32_t step, uint32_t entry, uint64_t 
                   s->party, step);
         return UVCC_ERR_REFUSED;
     }
-    if (s->tensors_at != s->step)
-        return UVCC_ERR_STATE; /* the parties resume earlier than our tensors */
+    if (!s->tensors_here)
+        return uvcci_refuse(s, UVCC_ERR_STATE,
+                            "the parties agreed to go on before step %u: uvcc_session_resume with "
+                            "its checkpoint comes first",
+                            s->step);
     /* In order, at most one ahead, and with room for its events and those of a step that is open.
      */
     const uvcci_step *open = uvcci_step_of(s, s->step);

@@ -10,6 +10,7 @@
 #include "exec/session/bundle_store.h"
 #include "exec/session/checkpoint.h"
 #include "exec/session/instance.h"
+#include "exec/session/lineage.h"
 #include "exec/session/root.h"
 
 #include "proto/bytes.h"
@@ -168,6 +169,7 @@ static int build_table(uvcc_session *s, uvcci_step *st) {
 
 static void fill_step_msg(const uvcc_session *s, uvcci_step *st) {
     st->msg.step = st->number;
+    memcpy(st->msg.lineage, st->number == s->step ? s->lineage_before : s->lineage, 32);
     memcpy(st->msg.h_program, s->h_program, 32);
     memcpy(st->msg.h_optable, st->h_optable, 32);
     assert(st->entry->input_count <= UVCCI_SHAPES_MAX);
@@ -282,7 +284,8 @@ static bool may_send_step(const uvcc_session *s, uint32_t m) {
 
 static bool same_step(const uvcci_step_msg *a, const uvcci_step_msg *b) {
     if (a->step != b->step || a->shape_count != b->shape_count ||
-        memcmp(a->h_program, b->h_program, 32) != 0 || memcmp(a->h_optable, b->h_optable, 32) != 0)
+        memcmp(a->lineage, b->lineage, 32) != 0 || memcmp(a->h_program, b->h_program, 32) != 0 ||
+        memcmp(a->h_optable, b->h_optable, 32) != 0)
         return false;
     for (uint16_t i = 0; i < a->shape_count; i++)
         if (a->shapes[i].id != b->shapes[i].id || a->shapes[i].rows != b->shapes[i].rows ||
@@ -336,8 +339,10 @@ static bool advance_agreement(uvcc_session *s, uvcci_step *st) {
             if (!s->peer[p].step_here[at])
                 all = false;
             else if (!same_step(&st->msg, &s->peer[p].step_msg[at])) {
-                uvcci_abort(s, UVCC_ABORT_STEP,
-                            "the parties disagree on a step's program, op table or public shapes");
+                uvcci_abort(
+                    s, UVCC_ABORT_STEP,
+                    "the parties disagree on a step's program, op table or public shapes, or "
+                    "on the steps before it");
                 return true;
             }
         }
@@ -496,9 +501,9 @@ static void finish_step(uvcc_session *s, uvcci_step *st) {
     s->stats.steps_finished++;
     s->stats.leaves += st->leaves;
     uvcci_triples_keep(s, st);
+    uvcci_lineage_step(s, st, UVCCI_LINEAGE_FINISHED);
     uvcci_step_free(s, st);
     s->step++;
-    s->tensors_at = s->step;
     for (uint8_t p = 0; p < 3; p++)
         if (p != s->party)
             (void)uvcc_link_set_step(s->peer[p].link, s->step);
@@ -518,6 +523,8 @@ static void finish_step(uvcc_session *s, uvcci_step *st) {
     uvcci_checkpoint_due(s);
 }
 
+/* Agreement for both open steps, then the start of the first, which sets and checkpoints hold, and
+ * its end. */
 bool uvcci_step_advance(uvcc_session *s) {
     bool any = false;
     for (uint32_t k = 0; k < 2 && !uvcci_failed(s); k++) {
@@ -528,8 +535,11 @@ bool uvcci_step_advance(uvcc_session *s) {
     if (uvcci_failed(s))
         return any;
     assert(uvcci_step_of(s, s->step + 1) == NULL || !uvcci_step_of(s, s->step + 1)->running);
-    bool hold = (uvcci_checkpoint_busy(s) && !UVCCI_MUTANT(16)) || s->sets != NULL;
+    uvcci_sets_advance(s);
     uvcci_step *st = uvcci_step_of(s, s->step);
+    if (st != NULL && st->agreed && !st->running)
+        uvcci_checkpoint_first(s);
+    bool hold = (uvcci_checkpoint_busy(s) && !UVCCI_MUTANT(16)) || s->sets != NULL;
     if (st == NULL)
         return any;
     if (st->agreed && !st->running && !hold) {

@@ -82,13 +82,16 @@ static void checkpoint_fields(listing *l, const uint8_t sid_sub[32]) {
     if (!listing_good(l))
         return;
     field_text(l, "magic", "UVCK", 4);
-    field_number(l, "version", 1, 1, "");
+    field_number(l, "version", 1, 2, "");
     field_number(l, "party", 1, info.party, "");
     field_number(l, "zero", 2, 0, "");
     field_bytes(l, "sid_sub", info.sid_sub, 32, "");
     field_bytes(l, "H(program)", info.program_hash, 32, "");
     field_number(l, "step", 4, info.step, "");
     field_number(l, "tensors", 4, info.tensors, "");
+    field_number(l, "run", 4, info.run, "");
+    field_bytes(l, "root before", info.root_before, 32, "");
+    field_bytes(l, "lineage", info.lineage, 32, "");
     for (uint32_t k = 0; k < info.tensors && listing_good(l); k++) {
         uint64_t share[2][ELEMS];
         listing_must(l, uvcc_checkpoint_tensor(b->bytes, b->len, k, share[0], share[1], ELEMS) == 0,

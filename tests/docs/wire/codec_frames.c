@@ -206,6 +206,7 @@ void codec_batch(listing *l, listing_seen *seen) {
 static size_t step_values(listing *l, const scene *s, uint8_t out[PAYLOAD_MAX]) {
     uvcci_step_msg m = {.step = s->step};
     uint64_t n[3] = {0};
+    value_exactly(l, "lineage", m.lineage, 32);
     value_exactly(l, "h_program", m.h_program, 32);
     value_exactly(l, "h_optable", m.h_optable, 32);
     while (listing_has(l, "shape") && m.shape_count < UVCCI_SHAPES_MAX) {
@@ -224,6 +225,7 @@ static void step_fields(listing *l, const uint8_t *p, size_t len) {
     if (!listing_good(l))
         return;
     field_number(l, "step", 4, m.step, "");
+    field_bytes(l, "lineage", m.lineage, 32, "");
     field_bytes(l, "H(program)", m.h_program, 32, "");
     field_bytes(l, "H(op table)", m.h_optable, 32, "");
     field_number(l, "shapes", 2, m.shape_count, "");

@@ -44,12 +44,25 @@ static void fill_up(const handshake *s, uvcci_hello_config c[3]) {
     }
 }
 
+/* offer = STEP BYTE: a checkpoint of lineage 32 x BYTE, 0: what the host sets. */
+static void party_offers(listing *l, uvcci_hello_config *c) {
+    do {
+        uint64_t o[2] = {0};
+        listing_must(l, value_numbers(l, "offer", o, 2) == 2 && c->offer_count < UVCCI_OFFERS,
+                     "up to four offers: the step and the lineage's byte");
+        if (!listing_good(l))
+            return;
+        c->offer[c->offer_count].step = (uint32_t)o[0];
+        memset(c->offer[c->offer_count++].lineage, (int)(uint8_t)o[1], 32);
+    } while (listing_has(l, "offer"));
+}
+
 static void party_values(listing *l, const handshake *s, uint8_t p, bool whole,
                          uvcci_hello_config c[3]) {
     uint8_t seed[32];
     listing_must(l, value_number(l, "party", 2) == p, "src, then dst, then the third party");
     c[p].suites = (uint8_t)value_number(l, "suites", 3);
-    c[p].next_step = (uint32_t)value_number(l, "next_step", UINT32_MAX);
+    party_offers(l, &c[p]);
     c[p].next_run = (uint32_t)value_number(l, "next_run", UINT32_MAX);
     if (!whole)
         return;
@@ -106,7 +119,8 @@ static void hello_values(listing *l, handshake *s, uvcci_hello_config c[3]) {
         for (unsigned i = 0; i < 2; i++) {
             uvcci_hello_config *o = &c[i == 0 ? s->dst : third];
             o->suites = c[s->src].suites;
-            o->next_step = c[s->src].next_step;
+            memcpy(o->offer, c[s->src].offer, sizeof o->offer);
+            o->offer_count = c[s->src].offer_count;
             o->next_run = c[s->src].next_run;
         }
         return;
@@ -165,7 +179,7 @@ static void hello1_fields(listing *l, const uvcci_hello *h) {
     field_number(l, "hello", 1, 1, "");
     field_code(l, "suites", 1, c->suites, "");
     field_number(l, "party", 1, c->party, "");
-    field_number(l, "version", 1, 2, "");
+    field_number(l, "version", 1, 3, "");
     field_bytes(l, "sid_job", c->sid_job, 32, "");
     field_number(l, "R", 2, c->r, "");
     field_number(l, "S", 2, c->s, "");
@@ -173,18 +187,22 @@ static void hello1_fields(listing *l, const uvcci_hello *h) {
     for (unsigned i = 0; i < 3; i++)
         field_number(l, places[i], 2, at[i], "");
     field_bytes(l, "H(program)", c->h_program, 32, "");
-    field_number(l, "next_step", 4, c->next_step, "");
     field_number(l, "next_run", 4, c->next_run, "");
     field_bytes(l, "N", c->n, 32, "");
     const bool x25519 = c->exchange == UVCCI_EXCHANGE_X25519;
-    field_bytes(l, "ephemeral", h->hello1 + 120, 32, x25519 ? "X25519 public key" : "");
+    field_bytes(l, "ephemeral", h->hello1 + 116, 32, x25519 ? "X25519 public key" : "");
+    for (unsigned i = 0; i < UVCCI_OFFERS; i++) {
+        const bool none = i >= c->offer_count;
+        field_number(l, "offer", 4, none ? UINT32_MAX : c->offer[i].step, none ? "none" : "step");
+        field_bytes(l, "lineage", c->offer[i].lineage, 32, "");
+    }
     if (c->kem == UVCCI_KEM_NONE)
         return;
     const uint16_t n = (uint16_t)(c->party < 2 ? uvcci_kem_of(c->kem)->ek_bytes : 0);
     field_code(l, "kem", 2, c->kem, "");
     field_number(l, "n", 2, n, "");
     if (n != 0)
-        field_bytes(l, "encapsulation key", h->hello1 + 156, n, "");
+        field_bytes(l, "encapsulation key", h->hello1 + 296, n, "");
 }
 
 /* h: the receiver's machine. */
@@ -219,7 +237,7 @@ static void hello1_is_read(listing *l, const handshake *s, const uint8_t *payloa
         const char *field;
     } flips[] = {{3, "version"},   {4, "sid_job"},   {35, "sid_job"},  {36, "topology"},
                  {41, "topology"}, {42, "position"}, {47, "position"}, {48, "program"},
-                 {79, "program"},  {87, "run"},      {152, "kem"}};
+                 {79, "program"},  {83, "run"},      {292, "kem"}};
     for (size_t i = 0; i < sizeof flips / sizeof flips[0] && listing_good(l); i++) {
         if (flips[i].at >= len)
             continue;
