@@ -118,8 +118,8 @@ static void tokens_name_records(void **state) {
     }
     for (uint64_t low = 21; low < 32; low++) /* of the last slab: records that there are not */
         for (uint64_t generation = 1; generation <= 51; generation++)
-            assert_null(uvcci_pool_find(&l->tx.pool,
-                                        generation << 32 | (token[49] & 0xffffffe0) | low));
+            assert_null(
+                uvcci_pool_find(&l->tx.pool, generation << 32 | (token[49] & 0xffffffe0) | low));
     for (uint64_t low = 50 - 42; low < 21; low++)
         assert_null(
             uvcci_pool_find(&l->tx.pool, UINT64_C(1) << 32 | (token[49] & 0xffffffe0) | low));

@@ -1143,15 +1143,23 @@ static void test_two_checks(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_programs),         cmocka_unit_test(test_check_alone),
-        cmocka_unit_test(test_two_checks),       cmocka_unit_test(test_shapes),
-        cmocka_unit_test(test_never_trips),      cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_same_roots),       cmocka_unit_test(test_errors_are_found),
-        cmocka_unit_test(test_lies_are_found),   cmocka_unit_test(test_bit_products),
-        cmocka_unit_test(test_sampling),         cmocka_unit_test(test_never_and_always),
-        cmocka_unit_test(test_digests),          cmocka_unit_test(test_tensors_go_early),
+        cmocka_unit_test(test_programs),
+        cmocka_unit_test(test_check_alone),
+        cmocka_unit_test(test_two_checks),
+        cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_never_trips),
+        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_same_roots),
+        cmocka_unit_test(test_errors_are_found),
+        cmocka_unit_test(test_lies_are_found),
+        cmocka_unit_test(test_bit_products),
+        cmocka_unit_test(test_sampling),
+        cmocka_unit_test(test_never_and_always),
+        cmocka_unit_test(test_digests),
+        cmocka_unit_test(test_tensors_go_early),
         cmocka_unit_test(test_early_messages),
-        cmocka_unit_test(test_aborts),           cmocka_unit_test(test_refusal_and_override),
+        cmocka_unit_test(test_aborts),
+        cmocka_unit_test(test_refusal_and_override),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
