@@ -1784,6 +1784,39 @@ static void deadlines_while_a_transmit_is_out(void **state) {
     }
 }
 
+/* More gaps than an ACK has ranges: each tells as many as it holds, and where one ends the next
+ * goes on, so that a few tell all, with nothing new in between. */
+static void more_gaps_than_an_ack_holds(void **state) {
+    (void)state;
+    enum { GAPS = 300, ACKS = 14 };
+    fix f;
+    begin(&f, true, 0, NULL);
+    sent(&f, NULL, 0);
+    for (uint32_t k = 1; k <= GAPS; k++)
+        assert_int_equal(feed_piece(&f, 2 * k, k, 3, 0, 3), 0);
+    static uint8_t told[2 * GAPS + 1];
+    memset(told, 0, sizeof told);
+    unsigned count = 0;
+    for (unsigned k = 0; k < ACKS; k++) {
+        frame last = {0};
+        f.now += SIM_MS;
+        assert_int_equal(sent_of_kind(&f, UVCC_FRAME_ACK, &last), 1);
+        const uint8_t *p = last.bytes + 64;
+        const uint32_t ranges = uvcci_ld16(p + 44);
+        assert_true(ranges == 32 || (k != 0 && ranges < 32)); /* fewer where the last gap is */
+        for (uint32_t i = 0; i < ranges; i++) {
+            const uint64_t n = uvcci_ld64(p + 46 + 16 * i) - seq(&f, 0);
+            assert_true(n % 2 == 0 && n <= 2 * GAPS);
+            assert_int_equal(uvcci_ld64(p + 54 + 16 * i), seq(&f, n));
+            count += told[n] == 0;
+            told[n] = 1;
+        }
+        assert_int_equal(feed_piece(&f, 2, 1, 3, 0, 3), 0); /* came before: one more ACK */
+    }
+    assert_int_equal(count, GAPS);
+    end(&f);
+}
+
 /* ---- what once only a reader of the code knew ---- */
 
 static void few_opens(uvcc_link_config *c) {
@@ -1930,6 +1963,7 @@ static void bound_of_each_limit(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(more_gaps_than_an_ack_holds),
         cmocka_unit_test(replayed_controls_give_nothing_back),
         cmocka_unit_test(hello_waits_for_randomness),
         cmocka_unit_test(bound_with_both_classes),

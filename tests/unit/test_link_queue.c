@@ -133,10 +133,40 @@ static void tokens_name_records(void **state) {
     uvcc_link_free(l);
 }
 
+/* What so many records take at most, while they come and while they go. */
+static void records_within_their_bound(void **state) {
+    (void)state;
+    enum { MOST = 1000 };
+    test_alloc mem = {0};
+    uvcc_link_config cfg;
+    uvcc_link *l;
+    uint64_t seed = 1;
+    static void *object[MOST];
+    uvcc_link_config_default(&cfg);
+    cfg.alloc = test_allocator(&mem);
+    cfg.random = test_random(&seed);
+    cfg.peer = 1;
+    assert_int_equal(uvcc_link_new(&l, &cfg), 0);
+    const size_t link = mem.live_bytes;
+    for (unsigned i = 0; i < MOST; i++) {
+        object[i] = uvcci_pool_take(l, &l->tx.pool);
+        assert_true(mem.peak_bytes - link <= uvcci_pool_bound(i + 1));
+    }
+    assert_in_range(uvcci_pool_bound(MOST) - (mem.peak_bytes - link), 0, 4096 + 16 * 64);
+    for (unsigned i = 0; i < MOST; i++) { /* from the newest slab on, then from the oldest */
+        uvcci_pool_give(l, &l->tx.pool, object[i % 2 == 0 ? i : MOST - i]);
+        assert_true(mem.live_bytes - link <= uvcci_pool_bound(MOST));
+    }
+    uvcci_pool_trim(l, &l->tx.pool);
+    assert_int_equal(mem.live_bytes, link);
+    uvcc_link_free(l);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(least_order_first),
         cmocka_unit_test(tokens_name_records),
+        cmocka_unit_test(records_within_their_bound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
