@@ -827,6 +827,33 @@ static void check_verdicts(hand *h, uint8_t party, const uvcc_job *job, const uv
     assert_true(has_leaf(r->step, leaf, uvcci_leaf_triple_consumed(leaf, sid, start, id)));
 }
 
+/* What CHECK 0 sends to the previous party beside E and F: of the component that it holds too. */
+static void check_open_digests(hand *h, uint8_t party, const uvcc_job *job,
+                               const uvcci_instance *r) {
+    static const uvcci_stream_name streams[2] = {UVCCI_STREAM_SKS_E, UVCCI_STREAM_SKS_F};
+    const size_t bytes = 64 * 6 * 8; /* of T x inner */
+    uint8_t text[32 + 64 * 6 * 8], want[32];
+    unsigned found = 0;
+    for (uint32_t i = 0; i < job->count; i++)
+        for (uint32_t k = 0; job->tasks[i].kind == UVCC_TASK_HASH && k < job->tasks[i].u.hash.count;
+             k++) {
+            const uvcc_hash_item *it = &job->tasks[i].u.hash.items[k];
+            if (it->len != bytes || it->prefix_len == 0 || found == 2)
+                continue;
+            uvcci_writer w = uvcci_writer_on(text, sizeof text);
+            uvcci_put(&w, "UVCC_CHECK_V1", 13);
+            uvcci_put64(&w, uvcci_stream_id(h->t.s[party]->sid_sub, r->step->number, r->op_id,
+                                            streams[found], 0, 0));
+            uvcci_put8(&w, party);
+            uvcci_put(&w, it->data, bytes);
+            assert_false(w.bad);
+            uvcci_sha256_once(text, w.len, want);
+            assert_memory_equal(r->out[found].digest[0][1], want, 32);
+            found++;
+        }
+    assert_int_equal(found, 2);
+}
+
 static void watch_digests(hand *h, uint8_t party, const uvcc_job *job, uint32_t task) {
     const uvcci_instance *start = run_of(h->t.s[party], UVCC_OP_SKS_START),
                          *check = run_of(h->t.s[party], UVCC_OP_SKS_GEMM_CHECK);
@@ -836,6 +863,8 @@ static void watch_digests(hand *h, uint8_t party, const uvcc_job *job, uint32_t 
         check_start_digests(h, party, start);
     else if (is_of(job, start) && start->turn == 1)
         check_start_leaves(h, party, start);
+    else if (is_of(job, check) && check->turn == 0)
+        check_open_digests(h, party, job, check);
     else if (is_of(job, check) && check->turn == 1)
         check_verdicts(h, party, job, check);
     else
@@ -852,7 +881,7 @@ static void test_digests(void **state) {
     hand_step(h, s, 0);
     hand_step(h, s, 1);
     assert_int_equal(h->t.finished[0], 2);
-    assert_int_equal(h->done, 3 * 3);
+    assert_int_equal(h->done, 4 * 3);
     assert_int_equal(h->checks, 7);
     hand_close(h);
     free(h);
