@@ -918,6 +918,19 @@ static void with_checkpoints(uvcc_config *c) {
     c->resume.checkpoint_every = 1;
 }
 
+/* Who makes triples says so in what it calls its program: triples.md. */
+static void check_maker_hash(const uvcc_session *s, const uvcc_program *p) {
+    uint8_t text[64], want[32];
+    uvcci_writer w = uvcci_writer_on(text, sizeof text);
+    uvcc_program_hash(p, want);
+    uvcci_put(&w, "UVCC_TRIPLES_V1", 15);
+    uvcci_put(&w, want, 32);
+    uvcci_put32(&w, s->cfg.triples.run);
+    if (s->cfg.triples.only)
+        uvcci_sha256_once(text, w.len, want);
+    assert_memory_equal(s->h_program, want, 32);
+}
+
 /* All three make triples, for one run, or the handshake fails. */
 static void test_makers_agree(void **state) {
     (void)state;
@@ -931,6 +944,7 @@ static void test_makers_agree(void **state) {
             ;
         unsigned other = k == 0 ? 1 : 2;
         for (unsigned i = 0; i < 3; i++) {
+            check_maker_hash(t.s[i], p);
             assert_false(t.ready[i]);
             for (unsigned q = 0; q < 3; q++)
                 if (i != q && (i == other || q == other))

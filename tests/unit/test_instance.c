@@ -1,8 +1,11 @@
 /* Instances of ops as state machines: what must be over before a turn starts, what an instance
- * holds when, what it gives back; the owner's wait for an input; a full table of jobs. */
+ * holds when, what it gives back; the owner's wait for an input; a full table of jobs; which salts
+ * its commitments have. */
 #include "triangle.h"
 
 #include "exec/runtime/core.h"
+#include "proto/bytes.h"
+#include "proto/crypto.h"
 
 enum {
     IN_X = 1,
@@ -105,12 +108,25 @@ static void count_jobs(void *user, const uvcc_op_trace *t) {
     out_most = *n > out_most ? *n : out_most;
 }
 
+/* The key of the trees is the step's: protocols.md, section 8. */
+static void check_tree_key(const uvcc_session *s, const uvcci_step *st) {
+    uint8_t text[64], want[32];
+    uvcci_writer w = uvcci_writer_on(text, sizeof text);
+    uvcci_put(&w, "UVCC_DPF_V1", 11);
+    uvcci_put(&w, s->sid_sub, 32);
+    uvcci_put32(&w, st->number);
+    uvcci_sha256_once(text, w.len, want);
+    assert_int_equal(sizeof st->keys.dpf, 32);
+    assert_memory_equal(st->keys.dpf, want, 32);
+}
+
 static void check_step(triangle *t, uint8_t turn[3][OPS_MAX]) {
     for (unsigned i = 0; i < 3; i++) {
         const uvcci_step *st = step_of(t, i, 0);
         uint32_t done = 0;
         if (st == NULL)
             continue;
+        check_tree_key(t->s[i], st);
         for (uint32_t k = 0; k < st->entry->op_count; k++) {
             const uvcci_instance *r = &st->instances[k];
             check_instance(st, r);
@@ -225,11 +241,76 @@ static void test_input(void **state) {
     assert_int_equal(mem.live_blocks, 0);
 }
 
+/* ---- salts of commitments ---- */
+
+enum { SALTS_MAX = 1000 };
+
+typedef struct salts {
+    struct {
+        uint8_t key[32];
+        unsigned parties; /* bit p: party p hashed under it */
+    } at[SALTS_MAX];
+    unsigned count;
+} salts;
+
+/* A component's commitment is an HMAC of its words, and of nothing before them. */
+static void note_salts(void *user, unsigned party, const uvcc_job *job, uint32_t task, bool done) {
+    salts *all = user;
+    const uvcc_task *t = &job->tasks[task];
+    for (uint32_t k = 0; done && t->kind == UVCC_TASK_HASH && k < t->u.hash.count; k++) {
+        const uvcc_hash_item *it = &t->u.hash.items[k];
+        if (it->mode != UVCC_HASH_HMAC || it->prefix_len != 0)
+            continue;
+        unsigned i = 0;
+        while (i < all->count && memcmp(all->at[i].key, it->key, 32) != 0)
+            i++;
+        assert_true(i < SALTS_MAX);
+        memcpy(all->at[i].key, it->key, 32);
+        all->count += i == all->count;
+        assert_int_equal(all->at[i].parties >> party & 1, 0); /* it hashed with that before */
+        all->at[i].parties |= 1u << party;
+    }
+}
+
+/* A salt that came twice, in two ops, calls, blocks or steps, would show which components are
+ * equal. Each is of the two that hold the component. */
+static void test_salts(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    uvcc_program *p = program(&mem);
+    salts *all = calloc(1, sizeof *all);
+    int64_t *x = calloc(COUNT, sizeof *x);
+    unsigned first = 0;
+    triangle t;
+    triangle_open(
+        &t, p, &(triangle_options){.seed = 1, .wired = true, .on_task = note_salts, .user = all});
+    triangle_settle(&t);
+    for (uint32_t step = 0; step < 2; step++) {
+        triangle_agree(&t, step, 0);
+        triangle_input(&t, 0, step, IN_X, x);
+        triangle_input(&t, 1, step, IN_W, x);
+        triangle_settle(&t);
+        first = step == 0 ? all->count : first;
+    }
+    assert_int_equal(t.finished[0], 2);
+    for (unsigned i = 0; i < all->count; i++)
+        assert_true(all->at[i].parties == 3 || all->at[i].parties == 5 || all->at[i].parties == 6);
+    /* three components of each of the three blocks of what two lifts give */
+    assert_true(first >= 2 * 3 * 3 && first % 9 == 0);
+    assert_int_equal(all->count, 2 * first);
+    free(all);
+    free(x);
+    triangle_free(&t);
+    uvcc_program_free(p);
+    assert_int_equal(mem.live_blocks, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_turns),
         cmocka_unit_test(test_few_jobs),
         cmocka_unit_test(test_input),
+        cmocka_unit_test(test_salts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1784,8 +1784,190 @@ static void deadlines_while_a_transmit_is_out(void **state) {
     }
 }
 
+/* More gaps than an ACK has ranges: each tells as many as it holds, and where one ends the next
+ * goes on, so that a few tell all, with nothing new in between. */
+static void more_gaps_than_an_ack_holds(void **state) {
+    (void)state;
+    enum { GAPS = 300, ACKS = 14 };
+    fix f;
+    begin(&f, true, 0, NULL);
+    sent(&f, NULL, 0);
+    for (uint32_t k = 1; k <= GAPS; k++)
+        assert_int_equal(feed_piece(&f, 2 * k, k, 3, 0, 3), 0);
+    static uint8_t told[2 * GAPS + 1];
+    memset(told, 0, sizeof told);
+    unsigned count = 0;
+    for (unsigned k = 0; k < ACKS; k++) {
+        frame last = {0};
+        f.now += SIM_MS;
+        assert_int_equal(sent_of_kind(&f, UVCC_FRAME_ACK, &last), 1);
+        const uint8_t *p = last.bytes + 64;
+        const uint32_t ranges = uvcci_ld16(p + 44);
+        assert_true(ranges == 32 || (k != 0 && ranges < 32)); /* fewer where the last gap is */
+        for (uint32_t i = 0; i < ranges; i++) {
+            const uint64_t n = uvcci_ld64(p + 46 + 16 * i) - seq(&f, 0);
+            assert_true(n % 2 == 0 && n <= 2 * GAPS);
+            assert_int_equal(uvcci_ld64(p + 54 + 16 * i), seq(&f, n));
+            count += told[n] == 0;
+            told[n] = 1;
+        }
+        assert_int_equal(feed_piece(&f, 2, 1, 3, 0, 3), 0); /* came before: one more ACK */
+    }
+    assert_int_equal(count, GAPS);
+    end(&f);
+}
+
+/* ---- what once only a reader of the code knew ---- */
+
+static void few_opens(uvcc_link_config *c) {
+    c->suspicious_max = 64;
+}
+
+/* A control frame under the right header, with a tag that is not right. */
+static void feed_forged(fix *f) {
+    uvcc_frame_header h = control_header(f, UVCC_FRAME_ACK, 46);
+    const size_t n = make(f, &h, content, wire);
+    wire[n - 1] ^= 1;
+    uvcci_st32(wire + 60, uvcc_frame_crc(wire, wire + 64, h.payload_len));
+    assert_int_equal(uvcc_link_feed(f->l, wire, n, f->now), 0);
+}
+
+/* An authentic control frame gives one failed open back, once: replays of it, PINGs and ACKs that
+ * are old news give nothing, or whoever has one such frame forges as much as it likes. */
+static void replayed_controls_give_nothing_back(void **state) {
+    (void)state;
+    for (unsigned what = 0; what < 3; what++) {
+        fix f;
+        begin(&f, true, 2, few_opens);
+        sent(&f, NULL, 0);
+        const ack a = {.cum = seq(&f, 0), .credit = {1000, 1000}};
+        const uint8_t number[4] = {1};
+        const uvcc_frame_header ping = control_header(&f, UVCC_FRAME_PING, 4);
+        for (unsigned k = 0; k < 40; k++)
+            feed_forged(&f);
+        assert_int_equal(stats(&f).refused, 40);
+        assert_int_equal(feed_ack_counter(&f, &a, 5), 0);
+        for (unsigned k = 0; k < 30; k++)
+            assert_int_equal(what == 0   ? feed_ack_counter(&f, &a, 5)
+                             : what == 1 ? feed_ack_counter(&f, &a, 4)
+                                         : feed_frame(&f, &ping, number),
+                             0);
+        for (unsigned k = 0; k < 100; k++)
+            feed_forged(&f);
+        assert_int_equal(stats(&f).refused, 64 + 1);
+        assert_int_equal(stats(&f).suspicious_dropped, 40 + 100 - 64 - 1);
+        end(&f);
+    }
+}
+
+typedef struct sometimes {
+    uint64_t state;
+    bool fails;
+} sometimes;
+
+static int sometimes_fill(void *user, void *out, size_t bytes) {
+    sometimes *r = user;
+    test_rand_bytes(&r->state, out, bytes);
+    return r->fails ? -1 : 0;
+}
+
+static sometimes randomness;
+
+static void random_sometimes(uvcc_link_config *c) {
+    c->random = (uvcc_random){.fill = sometimes_fill, .user = &randomness};
+}
+
+/* A sealed HELLO needs a nonce. Without one nothing goes out, and it stays due. */
+static void hello_waits_for_randomness(void **state) {
+    (void)state;
+    for (unsigned datagram = 0; datagram < 2; datagram++) {
+        fix f;
+        frame last;
+        randomness = (sometimes){.state = 1};
+        begin(&f, datagram != 0, 2, random_sometimes);
+        sent(&f, NULL, 0);
+        randomness.fails = true;
+        assert_int_equal(uvcc_link_send_hello(f.l, content, 33, true), 0);
+        for (unsigned k = 0; k < 5; k++) {
+            assert_int_equal(sent(&f, NULL, 0), 0);
+            const uint64_t next = uvcc_link_next_deadline(f.l);
+            assert_true(next > f.now && next <= f.now + 2 * SIM_MS);
+            f.now = next;
+            uvcc_link_on_timer(f.l, f.now);
+        }
+        randomness.fails = false;
+        assert_int_equal(sent_of_kind(&f, UVCC_FRAME_HELLO, &last), 1);
+        assert_int_equal(last.h.payload_len, 33 + 40);
+        assert_int_equal(sent_of_kind(&f, UVCC_FRAME_HELLO, NULL), 0);
+        end(&f);
+    }
+}
+
+static void roomy(uvcc_link_config *c) {
+    c->tx_online_bytes = c->tx_keys_bytes = 3u << 20;
+    c->rx_online_bytes = c->rx_keys_bytes = 2u << 20;
+}
+
+/* Both classes filled in both directions with the shortest messages, which cost most beside their
+ * bytes, and a window of them on their way: stats() holds what that takes to the bound. */
+static void bound_with_both_classes(void **state) {
+    (void)state;
+    static const uint8_t kind[2] = {UVCC_FRAME_OPEN_BATCH, UVCC_FRAME_KEYS_BATCH};
+    fix f;
+    begin(&f, true, 0, roomy);
+    sent(&f, NULL, 0);
+    grant(&f);
+    for (uint32_t k = 0; k < 2 * (3u << 20) / 64; k++) {
+        uvcc_link_msg *m;
+        const uint32_t id = 4;
+        assert_int_equal(uvcc_link_msg_new(f.l, kind[k % 2], 0, &m), 0);
+        assert_int_equal(uvcc_link_send(f.l, m, f.step, k + 1, &id, k, f.now), 0);
+    }
+    for (uint32_t k = 0; k < 65535; k++) {
+        uvcc_frame_header h = data_header(&f, k + 2, k + 1, 0, 0, 0); /* the first seq is missing */
+        h.kind = kind[k % 2];
+        assert_int_equal(feed_frame(&f, &h, content), 0);
+    }
+    assert_int_equal(stats(&f).refused, 0);
+    uvcc_link_free(f.l);
+    assert_int_equal(f.mem.live_bytes, 0);
+}
+
+/* Each limit stands in the bound, as bytes and as the records that they may take. */
+static void bound_of_each_limit(void **state) {
+    (void)state;
+    uint64_t bound[5];
+    for (unsigned k = 0; k < 5; k++) {
+        test_alloc mem = {0};
+        uint64_t seed = 1;
+        uvcc_link_config c;
+        uvcc_link *l;
+        uvcc_link_config_default(&c);
+        c.alloc = test_allocator(&mem);
+        c.random = test_random(&seed);
+        c.peer = PEER;
+        uint64_t *limit[] = {&c.tx_online_bytes, &c.tx_keys_bytes, &c.rx_online_bytes,
+                             &c.rx_keys_bytes};
+        for (unsigned i = 0; i < 4; i++)
+            *limit[i] = (4 + i) << 20;
+        if (k < 4)
+            *limit[k] += 21 * 64 * 100; /* a hundred slabs of the shortest messages */
+        assert_int_equal(uvcc_link_new(&l, &c), 0);
+        bound[k] = uvcc_link_memory_bound(l);
+        uvcc_link_free(l);
+    }
+    for (unsigned k = 0; k < 4; k++)
+        assert_in_range(bound[k] - bound[4], 21 * 64 * 100 + 100 * 4096,
+                        21 * 64 * 100 + 101 * 4096 + 102 * 24);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(more_gaps_than_an_ack_holds),
+        cmocka_unit_test(replayed_controls_give_nothing_back),
+        cmocka_unit_test(hello_waits_for_randomness),
+        cmocka_unit_test(bound_with_both_classes),
+        cmocka_unit_test(bound_of_each_limit),
         cmocka_unit_test(received_long_before_accepted),
         cmocka_unit_test(acceptance_is_asked_for),
         cmocka_unit_test(nothing_taken_before_a_seal),

@@ -109,6 +109,28 @@ static void unsent_messages_hold_it(void **state) {
     end(&f);
 }
 
+/* Keys are kept as long as frames of their step may come or go again, and no longer. */
+static void keys_go_with_their_steps(void **state) {
+    (void)state;
+    fix f;
+    begin(&f, 1);
+    for (uint32_t step = FIRST + 1; step < FIRST + 8; step++) {
+        assert_int_equal(uvcc_link_set_step(f.l, step), 0);
+        for (uint32_t k = step - 1; k <= step + 1; k++)
+            for (unsigned way = 0; way < 4; way++)
+                assert_non_null(uvcci_link_key_of(
+                    f.l, k, (uint64_t)(way / 2) << UVCCI_EPOCH_BITS | 1, way % 2 == 0));
+        assert_int_equal(uvcc_link_set_step(f.l, step + 1), 0);
+        for (uint32_t k = step - 1; k <= step + 1; k++)
+            for (unsigned epoch = 0; epoch < 2; epoch++) {
+                const uvcci_step_keys *all = f.l->keys->steps;
+                assert_int_equal(all->tx[k % 3][epoch].valid, k >= step);
+                assert_int_equal(all->rx[k % 3][epoch].valid, k >= step);
+            }
+    }
+    end(&f);
+}
+
 /* Each epoch has a key of its own, and two of a step are there at a time. */
 static void epochs_have_keys(void **state) {
     (void)state;
@@ -205,9 +227,8 @@ static void forgeries_are_counted(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(chain_follows_the_steps),
-        cmocka_unit_test(unsent_messages_hold_it),
-        cmocka_unit_test(epochs_have_keys),
+        cmocka_unit_test(chain_follows_the_steps),  cmocka_unit_test(unsent_messages_hold_it),
+        cmocka_unit_test(keys_go_with_their_steps), cmocka_unit_test(epochs_have_keys),
         cmocka_unit_test(forgeries_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,9 @@
 /* The queue of a class against a plain list: whatever orders come and when they go, the least order
- * goes first, equal ones as they came. */
+ * goes first, equal ones as they came. And the records that messages stand in: a token names one
+ * of them as long as it lives, and no other bits name anything. */
 #include "support.h"
 
+#include "proto/link_pool.h"
 #include "proto/link_queue.h"
 
 enum { MESSAGES = 400 };
@@ -71,9 +73,100 @@ static void least_order_first(void **state) {
             run(kind, eighths);
 }
 
+/* Memory with a margin in which every word is the number of the first record: what is read beyond
+ * a slab looks like a live record. */
+enum { MARGIN = 4096 };
+
+static void *margin_alloc(void *user, size_t bytes, uvcc_mem_class cls) {
+    (void)user;
+    (void)cls;
+    uint32_t *p = aligned_alloc(64, (bytes + MARGIN + 63) & ~(size_t)63);
+    assert_non_null(p);
+    for (size_t i = 0; i < (bytes + MARGIN) / 4; i++)
+        p[i] = 1;
+    return p;
+}
+
+static void margin_free(void *user, void *p, size_t bytes, uvcc_mem_class cls) {
+    (void)user;
+    (void)bytes;
+    (void)cls;
+    free(p);
+}
+
+static void tokens_name_records(void **state) {
+    (void)state;
+    uvcc_link_config cfg;
+    uvcc_link *l;
+    uint64_t seed = 1;
+    void *object[50];
+    uint64_t token[50];
+    uvcc_link_config_default(&cfg);
+    cfg.alloc = (uvcc_allocator){.alloc = margin_alloc, .free = margin_free};
+    cfg.random = test_random(&seed);
+    cfg.peer = 1;
+    assert_int_equal(uvcc_link_new(&l, &cfg), 0);
+    for (unsigned i = 0; i < 50; i++) { /* three slabs of 21 */
+        object[i] = uvcci_pool_take(l, &l->tx.pool);
+        assert_non_null(object[i]);
+        token[i] = uvcci_object_token(object[i]);
+    }
+    assert_int_equal(token[0] >> 32, 1);
+    for (unsigned i = 0; i < 50; i++) {
+        assert_ptr_equal(uvcci_pool_find(&l->tx.pool, token[i]), object[i]);
+        assert_null(uvcci_pool_find(&l->tx.pool, token[i] + (UINT64_C(1) << 32)));
+    }
+    for (uint64_t low = 21; low < 32; low++) /* of the last slab: records that there are not */
+        for (uint64_t generation = 1; generation <= 51; generation++)
+            assert_null(
+                uvcci_pool_find(&l->tx.pool, generation << 32 | (token[49] & 0xffffffe0) | low));
+    for (uint64_t low = 50 - 42; low < 21; low++)
+        assert_null(
+            uvcci_pool_find(&l->tx.pool, UINT64_C(1) << 32 | (token[49] & 0xffffffe0) | low));
+    for (uint64_t slab = 3; slab < 70; slab++)
+        assert_null(uvcci_pool_find(&l->tx.pool, UINT64_C(1) << 32 | slab << 5));
+    assert_null(uvcci_pool_find(&l->tx.pool, UINT64_C(1) << 32 | 0xffffffe0));
+    for (unsigned i = 0; i < 50; i++) {
+        uvcci_pool_give(l, &l->tx.pool, object[i]);
+        assert_null(uvcci_pool_find(&l->tx.pool, token[i]));
+    }
+    uvcc_link_free(l);
+}
+
+/* What so many records take at most, while they come and while they go. */
+static void records_within_their_bound(void **state) {
+    (void)state;
+    enum { MOST = 1000 };
+    test_alloc mem = {0};
+    uvcc_link_config cfg;
+    uvcc_link *l;
+    uint64_t seed = 1;
+    static void *object[MOST];
+    uvcc_link_config_default(&cfg);
+    cfg.alloc = test_allocator(&mem);
+    cfg.random = test_random(&seed);
+    cfg.peer = 1;
+    assert_int_equal(uvcc_link_new(&l, &cfg), 0);
+    const size_t link = mem.live_bytes;
+    for (unsigned i = 0; i < MOST; i++) {
+        object[i] = uvcci_pool_take(l, &l->tx.pool);
+        assert_true(mem.peak_bytes - link <= uvcci_pool_bound(i + 1));
+    }
+    assert_in_range(uvcci_pool_bound(MOST) - (mem.peak_bytes - link), 0, 4096 + 16 * 64);
+    for (unsigned i = 0; i < MOST; i++) { /* from the newest slab on, then from the oldest */
+        uvcci_pool_give(l, &l->tx.pool, object[i % 2 == 0 ? i : MOST - i]);
+        assert_true(mem.live_bytes - link <= uvcci_pool_bound(MOST));
+    }
+    uvcci_pool_trim(l, &l->tx.pool);
+    assert_int_equal(mem.live_bytes, link);
+    uvcc_link_free(l);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(least_order_first),
+        cmocka_unit_test(tokens_name_records),
+        cmocka_unit_test(records_within_their_bound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

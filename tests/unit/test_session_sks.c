@@ -7,6 +7,7 @@
 #include "proto/bytes.h"
 #include "proto/coin.h"
 #include "proto/crypto.h"
+#include "proto/ids.h"
 #include "proto/prg.h"
 #include <uvcc/loopback.h>
 
@@ -696,6 +697,196 @@ static void test_bit_products(void **state) {
     free(h);
 }
 
+/* ---- digests, from protocols.md alone ---- */
+
+/* Four words of a PRG as bytes: a share of the coin, a salt. */
+static void prg_bytes(const uint8_t key[16], uvcci_prg_at at, uint8_t out[32]) {
+    uint64_t word[4];
+    uvcci_aes aes;
+    uvcci_aes_init(&aes, key, UVCCI_AES_AUTO);
+    uvcci_prg_fill(&aes, at, 0, word, 4);
+    for (unsigned i = 0; i < 4; i++)
+        uvcci_st64(out + 8 * i, word[i]);
+}
+
+/* k_(tensor,c) of c = p or p + 1, as party p has the tensor. */
+static void component_hash(const hand *h, uint8_t party, const uvcci_instance *r, unsigned c,
+                           uint16_t tensor, uint8_t out[32]) {
+    const uvcc_session *s = h->t.s[party];
+    const uint32_t which[3] = {h->g.a, h->g.b, h->g.c};
+    const uvcc_shares *v = &s->buffers[which[tensor]].shares;
+    const uint64_t *words = c == 0 ? v->lo : v->hi;
+    const size_t n = s->program->tensors[which[tensor]].elems;
+    uint8_t key[32], *bytes = malloc(n * 8);
+    const unsigned pair = c == 0 ? UVCC_PAIR_PREV : UVCC_PAIR_NEXT; /* who else holds it */
+    prg_bytes(r->step->keys.prg[pair][UVCC_TAG_salt],
+              (uvcci_prg_at){.ordinal = r->op->ordinal, .call = tensor}, key);
+    for (size_t i = 0; i < n; i++)
+        uvcci_st64(bytes + 8 * i, words[i]);
+    uvcci_hmac_once(key, 32, bytes, n * 8, out);
+    free(bytes);
+}
+
+static bool has_leaf(const uvcci_step *st, const uint8_t *want, size_t want_len) {
+    uint8_t root[32];
+    bool found = false;
+    assert_int_equal(uvcci_transcript_root(st->transcript, root), 0);
+    for (uint32_t i = 0; i < uvcci_transcript_count(st->transcript); i++) {
+        uint32_t row;
+        const uint8_t *leaf;
+        size_t len;
+        assert_int_equal(uvcci_transcript_leaf(st->transcript, i, &row, &leaf, &len), 0);
+        found |= len == want_len && memcmp(leaf, want, len) == 0;
+    }
+    return found;
+}
+
+/* What START 0 sends: the root of the tensors' first components, the coin's commitment. */
+static void check_start_digests(hand *h, uint8_t party, const uvcci_instance *r) {
+    const uint8_t *sid = h->t.s[party]->sid_sub;
+    uint8_t text[128], want[32], share[32];
+    assert_true(r->op->ordinal != 0 && r->step->number != 0); /* else they may be left out */
+    uvcci_writer w = uvcci_writer_on(text, sizeof text);
+    uvcci_put(&w, "UVCC_CHECK_V1", 13);
+    uvcci_put64(&w, uvcci_stream_id(sid, r->step->number, r->op_id, UVCCI_STREAM_COIN, 0, 0));
+    uvcci_put8(&w, party);
+    for (uint16_t tensor = 0; tensor < 3; tensor++) {
+        component_hash(h, party, r, 0, tensor, want);
+        uvcci_put(&w, want, 32);
+    }
+    assert_false(w.bad);
+    uvcci_sha256_once(text, w.len, want);
+    assert_memory_equal(r->out[1].digest[0][0], want, 32);
+    prg_bytes(r->step->keys.prg[UVCC_PAIR_OWN][UVCC_TAG_own],
+              (uvcci_prg_at){.ordinal = r->op->ordinal, .lane = 1}, share);
+    w = uvcci_writer_on(text, sizeof text);
+    uvcci_put(&w, "UVCC_COIN_V1", 12);
+    uvcci_put(&w, sid, 32);
+    uvcci_put32(&w, r->step->number);
+    uvcci_put32(&w, h->t.s[party]->run);
+    uvcci_put32(&w, r->op_id);
+    uvcci_put8(&w, party);
+    uvcci_put(&w, share, 32);
+    uvcci_sha256_once(text, w.len, want);
+    assert_memory_equal(r->out[1].digest[1][0], want, 32);
+}
+
+/* START 1 opens that share. Its leaves of START 0 stand in the transcript by now. */
+static void check_start_leaves(hand *h, uint8_t party, const uvcci_instance *r) {
+    const uint8_t *sid = h->t.s[party]->sid_sub;
+    uint8_t want[32], leaf[UVCCI_LEAF_MAX_BYTES];
+    prg_bytes(r->step->keys.prg[UVCC_PAIR_OWN][UVCC_TAG_own],
+              (uvcci_prg_at){.ordinal = r->op->ordinal, .lane = 1}, want);
+    assert_memory_equal(r->out[0].digest[0][0], want, 32);
+    for (unsigned c = 0; c < 2; c++)
+        for (uint16_t tensor = 0; tensor < 3; tensor++) {
+            component_hash(h, party, r, c, tensor, want);
+            const uint64_t id = uvcci_fss_id(sid, r->step->number, r->op_id, tensor, 0);
+            const size_t len = uvcci_leaf_component_commit(leaf, sid, r->op_id, id,
+                                                           (uint8_t)((party + c) % 3u), want);
+            assert_true(has_leaf(r->step, leaf, len));
+        }
+}
+
+/* What CHECK 1 sends: the components of Z, which the job hashed, sum up to 0 and are the same at
+ * all parties; source, op and salt stand in the digest. */
+static void check_verdicts(hand *h, uint8_t party, const uvcc_job *job, const uvcci_instance *r) {
+    static uint64_t first[3 * 64 * 64];
+    const uint8_t *sid = h->t.s[party]->sid_sub, *z = NULL;
+    uint8_t text[8 + 3 * 64 * 64 * 8], want[32], leaf[UVCCI_LEAF_MAX_BYTES];
+    const size_t bytes = sizeof first;
+    for (uint32_t i = 0; i < job->count; i++)
+        if (job->tasks[i].kind == UVCC_TASK_HASH)
+            for (uint32_t k = 0; k < job->tasks[i].u.hash.count; k++)
+                if (job->tasks[i].u.hash.items[k].len == bytes)
+                    z = job->tasks[i].u.hash.items[k].data;
+    assert_non_null(z);
+    for (unsigned i = 0; i < 64 * 64; i++)
+        assert_true(uvcci_ld64(z + 8 * i) + uvcci_ld64(z + 8 * (i + 64 * 64)) +
+                        uvcci_ld64(z + 8 * (i + 2 * 64 * 64)) ==
+                    0);
+    if (h->checks == 0)
+        memcpy(first, z, bytes);
+    assert_memory_equal(first, z, bytes);
+    h->checks |= 1u << party;
+    for (unsigned side = 0; side < 2; side++) {
+        const uint8_t peer = (uint8_t)((party + 1 + side) % 3u);
+        const uint8_t *salt = r->step->salt[peer];
+        assert_memory_equal(h->t.s[peer]->ctx[r->step->number & 1].salt[party], salt, 32);
+        uvcci_writer w = uvcci_writer_on(text, sizeof text);
+        uvcci_put(&w, "SKS", 3);
+        uvcci_put8(&w, party);
+        uvcci_put32(&w, r->op_id);
+        uvcci_put(&w, z, bytes);
+        assert_false(w.bad);
+        uvcci_hmac_once(salt, 32, text, w.len, want);
+        assert_memory_equal(r->out[0].digest[0][side], want, 32);
+    }
+    const uint32_t start = run_of(h->t.s[party], UVCC_OP_SKS_START)->op_id;
+    const uint64_t id = uvcci_triple_id(sid, r->step->number, start, 0);
+    assert_true(has_leaf(r->step, leaf, uvcci_leaf_triple_consumed(leaf, sid, start, id)));
+}
+
+/* What CHECK 0 sends to the previous party beside E and F: of the component that it holds too. */
+static void check_open_digests(hand *h, uint8_t party, const uvcc_job *job,
+                               const uvcci_instance *r) {
+    static const uvcci_stream_name streams[2] = {UVCCI_STREAM_SKS_E, UVCCI_STREAM_SKS_F};
+    const size_t bytes = 64 * 6 * 8; /* of T x inner */
+    uint8_t text[32 + 64 * 6 * 8], want[32];
+    unsigned found = 0;
+    for (uint32_t i = 0; i < job->count; i++)
+        for (uint32_t k = 0; job->tasks[i].kind == UVCC_TASK_HASH && k < job->tasks[i].u.hash.count;
+             k++) {
+            const uvcc_hash_item *it = &job->tasks[i].u.hash.items[k];
+            if (it->len != bytes || it->prefix_len == 0 || found == 2)
+                continue;
+            uvcci_writer w = uvcci_writer_on(text, sizeof text);
+            uvcci_put(&w, "UVCC_CHECK_V1", 13);
+            uvcci_put64(&w, uvcci_stream_id(h->t.s[party]->sid_sub, r->step->number, r->op_id,
+                                            streams[found], 0, 0));
+            uvcci_put8(&w, party);
+            uvcci_put(&w, it->data, bytes);
+            assert_false(w.bad);
+            uvcci_sha256_once(text, w.len, want);
+            assert_memory_equal(r->out[found].digest[0][1], want, 32);
+            found++;
+        }
+    assert_int_equal(found, 2);
+}
+
+static void watch_digests(hand *h, uint8_t party, const uvcc_job *job, uint32_t task) {
+    const uvcci_instance *start = run_of(h->t.s[party], UVCC_OP_SKS_START),
+                         *check = run_of(h->t.s[party], UVCC_OP_SKS_GEMM_CHECK);
+    if (start == NULL || task + 1 != job->count || start->step->number == 0)
+        return;
+    if (is_of(job, start) && start->turn == 0)
+        check_start_digests(h, party, start);
+    else if (is_of(job, start) && start->turn == 1)
+        check_start_leaves(h, party, start);
+    else if (is_of(job, check) && check->turn == 0)
+        check_open_digests(h, party, job, check);
+    else if (is_of(job, check) && check->turn == 1)
+        check_verdicts(h, party, job, check);
+    else
+        return;
+    h->done++;
+}
+
+static void test_digests(void **state) {
+    (void)state;
+    const shape s = {5, 6, 7, 0};
+    hand *h = calloc(1, sizeof *h);
+    h->after = watch_digests;
+    hand_open(h, s, 1000, 5);
+    hand_step(h, s, 0);
+    hand_step(h, s, 1);
+    assert_int_equal(h->t.finished[0], 2);
+    assert_int_equal(h->done, 4 * 3);
+    assert_int_equal(h->checks, 7);
+    hand_close(h);
+    free(h);
+}
+
 /* ---- what a START holds ---- */
 
 /* A and B are free as soon as the products of the check are made: the verdict needs no tensor. */
@@ -981,14 +1172,23 @@ static void test_two_checks(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_programs),         cmocka_unit_test(test_check_alone),
-        cmocka_unit_test(test_two_checks),       cmocka_unit_test(test_shapes),
-        cmocka_unit_test(test_never_trips),      cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_same_roots),       cmocka_unit_test(test_errors_are_found),
-        cmocka_unit_test(test_lies_are_found),   cmocka_unit_test(test_bit_products),
-        cmocka_unit_test(test_sampling),         cmocka_unit_test(test_never_and_always),
-        cmocka_unit_test(test_tensors_go_early), cmocka_unit_test(test_early_messages),
-        cmocka_unit_test(test_aborts),           cmocka_unit_test(test_refusal_and_override),
+        cmocka_unit_test(test_programs),
+        cmocka_unit_test(test_check_alone),
+        cmocka_unit_test(test_two_checks),
+        cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_never_trips),
+        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_same_roots),
+        cmocka_unit_test(test_errors_are_found),
+        cmocka_unit_test(test_lies_are_found),
+        cmocka_unit_test(test_bit_products),
+        cmocka_unit_test(test_sampling),
+        cmocka_unit_test(test_never_and_always),
+        cmocka_unit_test(test_digests),
+        cmocka_unit_test(test_tensors_go_early),
+        cmocka_unit_test(test_early_messages),
+        cmocka_unit_test(test_aborts),
+        cmocka_unit_test(test_refusal_and_override),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,109 @@
+/* What of a link goes out first when there is more than a packet, or a peer that says nothing. */
+#include "link_sim.h"
+
+#include "proto/link_state.h"
+
+enum { ME = 0, PEER = 2, RUN = 3, STEP = 5 };
+enum { OLD_ONLINE = 1, OLD_KEYS, NEW_ONLINE, NEW_KEYS };
+
+typedef struct fix {
+    uvcc_link *l;
+    test_alloc mem;
+    uint64_t seed, now;
+} fix;
+
+static void begin(fix *f) {
+    *f = (fix){.seed = 9, .now = 50 * SIM_MS};
+    uvcc_link_config cfg;
+    uvcc_link_config_default(&cfg);
+    cfg.alloc = test_allocator(&f->mem);
+    cfg.random = test_random(&f->seed);
+    cfg.me = ME;
+    cfg.peer = PEER;
+    cfg.datagram = true;
+    cfg.sid_tag = 1;
+    assert_int_equal(uvcc_link_new(&f->l, &cfg), 0);
+    assert_int_equal(uvcc_link_set_run(f->l, RUN), 0);
+    assert_int_equal(uvcc_link_set_step(f->l, STEP), 0);
+    assert_int_equal(uvcc_link_start(f->l, f->now), 0);
+    for (unsigned c = 0; c < 2; c++)
+        f->l->tx.cls[c].credit = 1u << 20;
+}
+
+static void end(fix *f) {
+    uvcc_link_free(f->l);
+    assert_int_equal(f->mem.live_blocks, 0);
+}
+
+static void queue(fix *f, uint8_t kind, uint32_t op_id) {
+    uvcc_link_msg *m;
+    const uint32_t id = op_id;
+    assert_int_equal(uvcc_link_msg_new(f->l, kind, 1000, &m), 0); /* a packet each */
+    memset(uvcc_link_msg_data(m), 0, 1000);
+    assert_int_equal(uvcc_link_send(f->l, m, STEP, op_id, &id, 0, f->now), 0);
+}
+
+/* Everything that goes out now; the first of them with data, by its op. 0: none. */
+static uint32_t first_sent(fix *f) {
+    uvcc_transmit t;
+    uint32_t first = 0;
+    while (uvcc_link_poll_transmit(f->l, &t, f->now) == 1) {
+        uint8_t bytes[1300];
+        size_t len = 0;
+        for (uint32_t i = 0; i < t.slice_count; i++) {
+            assert_true(len + t.slices[i].len <= sizeof bytes);
+            memcpy(bytes + len, t.slices[i].data, t.slices[i].len);
+            len += t.slices[i].len;
+        }
+        for (size_t at = 0; at < len;) {
+            uvcc_frame_header h;
+            const uint8_t *payload;
+            const ptrdiff_t k = uvcc_frame_decode(bytes + at, len - at, &h, &payload, NULL);
+            assert_true(k > 0);
+            if (first == 0 && uvcc_frame_kind_class(h.kind) != UVCC_CLASS_CONTROL)
+                first = h.op_id;
+            at += (size_t)k;
+        }
+        assert_int_equal(uvcc_link_transmit_done(f->l, t.id, t.total, f->now), 0);
+    }
+    return first;
+}
+
+/* Online before keys, lost frames before new ones. After many timeouts with nothing heard each of
+ * the four has its turn: what the peer waits for may be any of them. */
+static void turns(void **state) {
+    (void)state;
+    bool later[5] = {0};
+    for (unsigned timeouts = 1; timeouts < 40; timeouts++) {
+        fix f;
+        begin(&f);
+        queue(&f, UVCC_FRAME_KEYS_BATCH, OLD_KEYS);
+        queue(&f, UVCC_FRAME_OPEN_BATCH, OLD_ONLINE);
+        assert_int_equal(first_sent(&f), OLD_ONLINE);
+        while (f.l->tx.path.timeouts < timeouts) {
+            assert_true(uvcc_link_next_deadline(f.l) != UVCC_NEVER);
+            f.now = uvcc_link_next_deadline(f.l);
+            uvcc_link_on_timer(f.l, f.now);
+            if (f.l->tx.path.timeouts < timeouts)
+                (void)first_sent(&f);
+        }
+        queue(&f, UVCC_FRAME_KEYS_BATCH, NEW_KEYS);
+        queue(&f, UVCC_FRAME_OPEN_BATCH, NEW_ONLINE);
+        const uint32_t first = first_sent(&f);
+        static const uint32_t turn[4] = {OLD_ONLINE, NEW_ONLINE, OLD_KEYS, NEW_KEYS};
+        if (timeouts < 16)
+            assert_int_equal(first, OLD_ONLINE);
+        else
+            assert_int_equal(first, turn[timeouts % 4]);
+        later[first] = true;
+        end(&f);
+    }
+    assert_true(later[OLD_KEYS] && later[NEW_ONLINE] && later[NEW_KEYS]);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(turns),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
