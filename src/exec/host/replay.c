@@ -285,6 +285,9 @@ static void make_call(replay *r, const uvcc_record *c) {
     case UVCC_RECORD_LOAD_TRIPLES:
         (void)uvcc_session_load_triples(s, c->data[0].data, c->data[0].len);
         break;
+    case UVCC_RECORD_CANCEL:
+        (void)uvcc_session_cancel(s, c->step, c->now);
+        break;
     case UVCC_RECORD_CLOSE:
         (void)uvcc_session_close(s, c->now);
         break;

@@ -77,7 +77,7 @@ static int may_set(const uvcc_session *s) {
     if (s->state == UVCCI_SESSION_NEW || s->state == UVCCI_SESSION_CLOSING ||
         s->ctx[s->step & 1].running)
         return UVCC_ERR_STATE;
-    return uvcci_jobs_full(&s->jobs) ? UVCC_ERR_AGAIN : 0;
+    return uvcci_jobs_full(&s->jobs) || s->cancel.job_out ? UVCC_ERR_AGAIN : 0;
 }
 
 /* Jobs may run in any order: a tensor that is being set must not be set again. */
