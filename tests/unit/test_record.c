@@ -302,7 +302,7 @@ static void test_round_trip(void **state) {
             free(out.p);
         }
     }
-    assert_int_equal(types, 26);
+    assert_int_equal(types, 27);
 }
 
 /* A short log with most types in it. */
