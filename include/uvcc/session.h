@@ -133,10 +133,11 @@ typedef struct uvcc_config_limits {
 typedef struct uvcc_config_resume {
     uint32_t next_step, next_run; /**< 0 and 0 for a new job; next_run: above every run before */
     uint32_t checkpoint_every;    /**< a checkpoint after every so many steps; 0: none */
-    uint64_t cancellable; /**< 1: this host lets steps be dropped (uvcc_session_cancel); at the start
-                               of each the PERSIST tensors that it writes are copied, into memory
-                               that the session holds from load_program on. Not with audit_off, nor
-                               with collectives: UVCC_ERR_CONFIG. 0: asked by a peer, it goes on */
+    uint64_t
+        cancellable; /**< 1: this host lets steps be dropped (uvcc_session_cancel); at the start
+                          of each the PERSIST tensors that it writes are copied, into memory
+                          that the session holds from load_program on. Not with audit_off, nor
+                          with collectives: UVCC_ERR_CONFIG. 0: asked by a peer, it goes on */
     uint64_t reserved[1]; /**< 0 */
 } uvcc_config_resume;
 

@@ -164,8 +164,8 @@ bool uvcci_leaf_parse(uvcc_leaf *out, const uint8_t *stored, size_t len) {
     out->type = type;
     out->stored = stored;
     out->stored_len = len;
-    const bool of_step = type == UVCC_LEAF_STEP_BEGIN || type == UVCC_LEAF_ABORT ||
-                         type == UVCC_LEAF_STEP_CANCELLED;
+    const bool of_step =
+        type == UVCC_LEAF_STEP_BEGIN || type == UVCC_LEAF_ABORT || type == UVCC_LEAF_STEP_CANCELLED;
     out->op_id = of_step ? 0 : uvcci_ld32(stored + 1);
     out->src = route ? stored[5] : UVCC_NO_PARTY;
     out->dst = route ? stored[6] : UVCC_NO_PARTY;

@@ -1,7 +1,7 @@
-/* stepmsg.h - payloads of STEP, AUDIT, BYE and CANCEL (wire.md 6). Struct-out codecs: no allocation, no
- * session. An encoder returns the payload's length, or UVCC_ERR_USAGE for a field out of range or a
- * buffer that is too small; a decoder returns 0 or UVCC_ERR_BATCH and writes only on 0. Lengths are
- * strict: nothing may be missing or left over. */
+/* stepmsg.h - payloads of STEP, AUDIT, BYE and CANCEL (wire.md 6). Struct-out codecs: no
+ * allocation, no session. An encoder returns the payload's length, or UVCC_ERR_USAGE for a field
+ * out of range or a buffer that is too small; a decoder returns 0 or UVCC_ERR_BATCH and writes only
+ * on 0. Lengths are strict: nothing may be missing or left over. */
 #ifndef UVCCI_STEPMSG_H
 #define UVCCI_STEPMSG_H
 

@@ -241,7 +241,7 @@ typedef struct uvcci_peer {
     bool bye, ended;       /* its BYE came; ... with the reason of an abort */
     bool hello_came;       /* a HELLO of it did */
     bool silent, silent_told;
-    uint32_t reached; /* it finished all steps before this one, for all that it said */
+    uint32_t reached;  /* it finished all steps before this one, for all that it said */
     uint64_t hello_at; /* its last HELLO before READY, else when the handshake began or ended */
     uint64_t silent_since;
     /* STEP by step mod 4 and AUDIT by parity, that came before we could use them */

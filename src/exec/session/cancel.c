@@ -280,8 +280,7 @@ static void go_on(uvcc_session *s, uvcci_step *st) {
  * on. */
 static bool finishes(const uvcc_session *s, uint8_t peer, const uvcci_step *st) {
     const uint8_t v = vote_of(s, peer, st->number);
-    return v == UVCCI_VOTE_FINISHED ||
-           (v == UVCCI_VOTE_NONE && s->peer[peer].bye && st->agreed);
+    return v == UVCCI_VOTE_FINISHED || (v == UVCCI_VOTE_NONE && s->peer[peer].bye && st->agreed);
 }
 
 static bool decide(uvcc_session *s, uvcci_step *st) {
@@ -291,8 +290,8 @@ static bool decide(uvcc_session *s, uvcci_step *st) {
         go_on(s, st);
         return true;
     }
-    st->dropped =
-        vote_of(s, a, st->number) != UVCCI_VOTE_NONE && vote_of(s, b, st->number) != UVCCI_VOTE_NONE;
+    st->dropped = vote_of(s, a, st->number) != UVCCI_VOTE_NONE &&
+                  vote_of(s, b, st->number) != UVCCI_VOTE_NONE;
     return st->dropped;
 }
 
@@ -300,8 +299,7 @@ static bool decide(uvcc_session *s, uvcci_step *st) {
 static bool jobs_out(const uvcci_step *st) {
     for (uint32_t i = 0; i < st->entry->op_count; i++) {
         const uvcci_instance *r = &st->instances[i];
-        if ((r->job_out && !r->parked) ||
-            (r->deal_out != NULL && !r->deal_done && !r->deal_parked))
+        if ((r->job_out && !r->parked) || (r->deal_out != NULL && !r->deal_done && !r->deal_parked))
             return true;
     }
     return st->hashing != 0;

@@ -4,8 +4,8 @@
 
 #include "exec/runtime/core.h"
 
-/* Memory for what steps overwrite, if the host may cancel any: TENSOR, as long as the session. UVCC_ERR_CONFIG: the program has
- * collectives; UVCC_ERR_NOMEM. */
+/* Memory for what steps overwrite, if the host may cancel any: TENSOR, as long as the session.
+ * UVCC_ERR_CONFIG: the program has collectives; UVCC_ERR_NOMEM. */
 int uvcci_cancel_init(uvcc_session *s);
 void uvcci_cancel_free(uvcc_session *s);
 /* The host asks. 0, UVCC_ERR_STATE, UVCC_ERR_AGAIN. */
