@@ -3,7 +3,7 @@
 #include "triangle.h"
 
 #include "exec/runtime/core.h"
-#include <stdio.h>
+#include <uvcc/checkpoint.h>
 
 enum { ROWS = 3, DEPTH = 4, COLS = 5, SHIFT = 6, IN_X = 1, OUT_W = 2, OUT_A = 3 };
 enum { N = ROWS * COLS };
@@ -307,12 +307,295 @@ static void test_jobs_late_and_bad_networks(void **state) {
     }
 }
 
+/* ---- who may, and when ---- */
+
+static void only_two(uvcc_config *c) {
+    c->resume.cancellable = c->identity.party != 1;
+}
+
+/* One that does not allow it goes on, and so do all. */
+static void test_not_allowed(void **state) {
+    (void)state;
+    run r;
+    open_run(&r, &(triangle_options){.seed = 1, .wired = true, .ticks = true, .tweak = only_two},
+             0);
+    step_as_ever(&r, 0);
+    begin(&r, 1);
+    assert_int_equal(uvcc_session_cancel(r.t.s[1], 1, 0), UVCC_ERR_STATE);
+    assert_string_equal(uvcc_session_error_detail(r.t.s[1]), "resume.cancellable is not set");
+    ask(&r, 5, 1);
+    assert_false(end(&r, 1));
+    ended(&r, 1, false);
+    step_as_ever(&r, 2);
+    close_run(&r);
+}
+
+static void test_what_is_refused(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    uvcc_session *s;
+    uint64_t rnd = 1;
+    uvcc_config c = triangle_config_alone(&mem, &rnd);
+    c.resume.cancellable = 2;
+    assert_int_equal(uvcc_session_new(&s, &c), UVCC_ERR_CONFIG);
+    c.resume.cancellable = 1;
+    c.checks.audit_off = true;
+    assert_int_equal(uvcc_session_new(&s, &c), UVCC_ERR_CONFIG);
+    assert_int_equal(uvcc_session_cancel(NULL, 0, 0), UVCC_ERR_USAGE);
+    run r;
+    open_run(&r, &(triangle_options){.seed = 1, .wired = true, .ticks = true}, 0);
+    s = r.t.s[0];
+    assert_int_equal(uvcc_session_cancel(s, 0, 0), UVCC_ERR_STATE); /* nobody asked for it */
+    begin(&r, 0);
+    begin(&r, 1);
+    assert_int_equal(uvcc_session_cancel(s, 1, 0), UVCC_ERR_AGAIN);
+    assert_int_equal(uvcc_session_cancel(s, 2, 0), UVCC_ERR_STATE);
+    assert_int_equal(uvcc_session_cancel(s, 0, 0), 0);
+    assert_int_equal(uvcc_session_cancel(s, 0, 0), 0); /* it was asked already */
+    assert_true(end(&r, 0));
+    assert_int_equal(uvcc_session_cancel(s, 0, 0), UVCC_ERR_STATE);
+    assert_int_equal(uvcc_session_abort(s, UVCC_ABORT_HOST, triangle_now(&r.t)), 0);
+    assert_int_equal(uvcc_session_cancel(s, 1, triangle_now(&r.t)), UVCC_ERR_ABORTED);
+    triangle_free(&r.t);
+    uvcc_program_free(r.p);
+}
+
+/* A host that has not agreed to the step answers when it does, and that is told. */
+static void test_before_all_agreed(void **state) {
+    (void)state;
+    run r;
+    open_run(&r, &(triangle_options){.seed = 2, .wired = true, .ticks = true}, 0);
+    step_as_ever(&r, 0);
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(uvcc_session_step(r.t.s[i], 1, 0, triangle_now(&r.t)), 0);
+    triangle_input(&r.t, 0, 1, IN_X, r.x[1]);
+    ask(&r, 1, 1);
+    for (unsigned k = 0; k < 50; k++)
+        (void)triangle_turn(&r.t);
+    uvcc_peer_info p = {.size = sizeof p};
+    assert_int_equal(uvcc_session_peer_info(r.t.s[0], 2, &p), 0);
+    assert_int_equal(p.waits_for, UVCC_WAIT_CANCEL);
+    assert_int_equal(p.wait_step, 1);
+    assert_int_equal(uvcc_session_peer_info(r.t.s[0], 1, &p), 0);
+    assert_int_equal(p.waits_for, UVCC_WAIT_NONE); /* it said so already */
+    assert_int_equal(r.cancelled[0], 0);
+    assert_int_equal(uvcc_session_step(r.t.s[2], 1, 0, triangle_now(&r.t)), 0);
+    assert_true(end(&r, 1));
+    assert_int_equal(r.started[0] >> 1 & 1, 0); /* it never ran */
+    step_as_ever(&r, 2);
+    close_run(&r);
+}
+
+/* ---- checkpoints ---- */
+
+static void allow_and_keep(uvcc_config *c) {
+    allow(c);
+    c->resume.checkpoint_every = 1;
+}
+
+static uint64_t opened(const run *r, uint32_t tensor, unsigned i) {
+    uint64_t sum = 0;
+    for (unsigned p = 0; p < 3; p++) {
+        uint64_t lo[N], hi[N];
+        uint32_t step;
+        const uint8_t *data;
+        size_t len;
+        assert_int_equal(uvcc_session_checkpoint(r->t.s[p], &step, &data, &len), 0);
+        assert_int_equal(step, 2);
+        assert_int_equal(uvcc_checkpoint_tensor(data, len, tensor, lo, hi, N), 0);
+        sum += lo[i];
+    }
+    return sum;
+}
+
+/* That of a dropped step's end has what stood before it. */
+static void test_checkpoints(void **state) {
+    (void)state;
+    for (unsigned place = 1; place < 60; place += 4) {
+        run r;
+        open_run(
+            &r,
+            &(triangle_options){.seed = 6, .wired = true, .ticks = true, .tweak = allow_and_keep},
+            0);
+        step_as_ever(&r, 0);
+        r.who = 1u << place % 3;
+        r.at = place;
+        begin(&r, 1);
+        const bool dropped = end(&r, 1);
+        r.who = 0;
+        ended(&r, 1, dropped);
+        for (unsigned k = 0; k < 50; k++)
+            (void)triangle_turn(&r.t);
+        for (unsigned i = 0; i < N; i++) {
+            assert_int_equal(opened(&r, W, i), (uint64_t)r.w[i]);
+            assert_int_equal(opened(&r, U, i), (uint64_t)r.u[i]);
+        }
+        for (unsigned i = 0; i < 3; i++)
+            assert_int_equal(r.checkpoints[i], 2);
+        step_as_ever(&r, 2);
+        close_run(&r);
+    }
+}
+
+/* ---- without memory ---- */
+
+/* Each allocation of a dropped step fails once: that party aborts, or it is dropped at all three.
+ */
+static void test_without_memory(void **state) {
+    (void)state;
+    size_t calls = 1, ends = 0, aborts = 0;
+    for (size_t n = 0; n <= calls; n++) { /* 0: none fails */
+        run r;
+        open_run(&r, &(triangle_options){.seed = 7, .datagram = true, .unverified = true}, 0);
+        step_as_ever(&r, 0);
+        r.t.mem.calls = 0;
+        r.t.mem.fail_at = n;
+        for (unsigned i = 0; i < 3; i++)
+            (void)uvcc_session_step(r.t.s[i], 1, 0, triangle_now(&r.t));
+        (void)uvcc_session_input(r.t.s[0], 1, IN_X, r.x[1], triangle_now(&r.t));
+        (void)triangle_turn(&r.t);
+        (void)uvcc_session_cancel(r.t.s[n % 3], 1, triangle_now(&r.t));
+        for (unsigned k = 0; k < 400 && triangle_turn(&r.t); k++)
+            ;
+        calls = n == 0 ? r.t.mem.calls : calls;
+        const uint32_t all = r.cancelled[0] | r.cancelled[1] | r.cancelled[2];
+        const uint32_t finished = r.finished[0] | r.finished[1] | r.finished[2];
+        assert_int_equal(all & finished, 0);
+        ends += all >> 1 & 1;
+        for (unsigned i = 0; i < 3; i++)
+            aborts += r.t.aborted[i] == UVCC_ABORT_MEMORY;
+        triangle_free(&r.t);
+        uvcc_program_free(r.p);
+        assert_int_equal(r.mem.live_blocks, 0);
+    }
+    assert_true(ends != 0 && aborts != 0);
+}
+
+/* ---- a party that cheats ---- */
+
+/* A CANCEL of `from`, whatever its session thinks. */
+static void say(run *r, unsigned from, uint8_t to, const uint8_t *bytes, uint32_t len) {
+    uvcc_session *s = r->t.s[from];
+    uvcc_link_msg *m;
+    assert_int_equal(uvcc_link_msg_new(s->peer[to].link, UVCC_FRAME_CANCEL, len, &m), 0);
+    memcpy(uvcc_link_msg_data(m), bytes, len);
+    uvcci_send(s, to, m, UVCC_FRAME_CANCEL, len, s->step, 0, 0);
+}
+
+static void vote(run *r, unsigned from, uint8_t to, uint8_t v, uint32_t step) {
+    const uint8_t bytes[UVCCI_CANCEL_BYTES] = {v, (uint8_t)step, (uint8_t)(step >> 8),
+                                               (uint8_t)(step >> 16), (uint8_t)(step >> 24)};
+    say(r, from, to, bytes, sizeof bytes);
+}
+
+/* P2 tells P0 that it stopped and P1 that it finishes: never does one of them drop the step and the
+ * other finish it. P0 or P1 asks. */
+static void test_two_votes(void **state) {
+    (void)state;
+    unsigned refused = 0;
+    for (unsigned place = 0; place < 30; place++)
+        for (unsigned how = 0; how < 8; how++) {
+            run r;
+            open_run(&r, &(triangle_options){.seed = 8, .unverified = true}, 0);
+            step_as_ever(&r, 0);
+            begin(&r, 1);
+            for (unsigned k = 0; k < place; k++)
+                (void)triangle_turn(&r.t);
+            if (r.finished[0] >> 1 != 0 || r.finished[1] >> 1 != 0 || r.finished[2] >> 1 != 0) {
+                triangle_free(&r.t);
+                uvcc_program_free(r.p);
+                break;
+            }
+            const uint8_t dropper = how & 1, other = dropper ^ 1;
+            r.t.s[2]->cancel.vote[2][1] = UVCCI_VOTE_STOPPED; /* it says nothing by itself */
+            if ((how & 2) != 0)
+                ask(&r, 1u << dropper, 1);
+            else
+                ask(&r, 1u << other, 1);
+            vote(&r, 2, dropper, UVCCI_VOTE_STOPPED, 1);
+            vote(&r, 2, other, UVCCI_VOTE_FINISHED, 1);
+            for (unsigned k = 0; k < 2000 && triangle_turn(&r.t); k++)
+                if (k == 20 && (how & 4) != 0 && r.t.aborted[2] == 0 && r.t.s[2]->step == 1)
+                    vote(&r, 2, dropper, UVCCI_VOTE_FLUSHED, 1);
+            assert_int_equal((r.cancelled[0] | r.cancelled[1]) & (r.finished[0] | r.finished[1]),
+                             0);
+            for (unsigned i = 0; i < 2; i++)
+                refused += r.t.aborted[i] == UVCC_ABORT_STEP;
+            triangle_free(&r.t);
+            uvcc_program_free(r.p);
+        }
+    assert_true(refused > 4);
+}
+
+/* What no honest party says ends the session. */
+static void test_wrong_messages(void **state) {
+    (void)state;
+    static const struct {
+        uint8_t first, vote; /* 0: no first one; 9: malformed */
+        uint32_t step;
+        uint16_t reason;
+    } cases[] = {{0, 0, 1, UVCC_ABORT_BATCH},
+                 {0, 4, 1, UVCC_ABORT_BATCH},
+                 {0, 9, 1, UVCC_ABORT_BATCH},
+                 {0, UVCCI_VOTE_STOPPED, 4, UVCC_ABORT_STEP},
+                 {0, UVCCI_VOTE_FINISHED, UINT32_MAX, UVCC_ABORT_STEP},
+                 {0, UVCCI_VOTE_FLUSHED, 1, UVCC_ABORT_STEP},
+                 {0, UVCCI_VOTE_FLUSHED, 2, UVCC_ABORT_STEP},
+                 {UVCCI_VOTE_FINISHED, UVCCI_VOTE_FINISHED, 1, UVCC_ABORT_STEP},
+                 {UVCCI_VOTE_FINISHED, UVCCI_VOTE_STOPPED, 2, 0},
+                 {UVCCI_VOTE_FINISHED, UVCCI_VOTE_STOPPED, 1, UVCC_ABORT_STEP},
+                 {UVCCI_VOTE_FINISHED, UVCCI_VOTE_FLUSHED, 1, UVCC_ABORT_STEP}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        run r;
+        open_run(&r, &(triangle_options){.seed = 9, .unverified = true}, 0);
+        step_as_ever(&r, 0);
+        if (cases[i].first != 0)
+            vote(&r, 2, 0, cases[i].first, 1);
+        if (cases[i].vote == 9)
+            say(&r, 2, 0, (const uint8_t[]){1, 1, 0, 0}, 4);
+        else
+            vote(&r, 2, 0, cases[i].vote, cases[i].step);
+        for (unsigned k = 0; k < 2000 && triangle_turn(&r.t); k++)
+            ;
+        if (r.t.aborted[0] != cases[i].reason)
+            fail_msg("case %zu: reason %u", i, r.t.aborted[0]);
+        triangle_free(&r.t);
+        uvcc_program_free(r.p);
+    }
+}
+
+static void quiet_audit(uvcc_config *c) {
+    c->checks.audit_off = true;
+    c->checks.bundles = false;
+}
+
+/* Where roots are not exchanged nobody is asked. */
+static void test_not_without_audit(void **state) {
+    (void)state;
+    run r;
+    open_run(&r, &(triangle_options){.seed = 9, .audit_off = true, .tweak = quiet_audit}, 0);
+    vote(&r, 2, 0, UVCCI_VOTE_STOPPED, 0);
+    for (unsigned k = 0; k < 2000 && triangle_turn(&r.t); k++)
+        ;
+    assert_int_equal(r.t.aborted[0], UVCC_ABORT_BATCH);
+    triangle_free(&r.t);
+    uvcc_program_free(r.p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_place_each_party),
         cmocka_unit_test(test_two_and_three_at_once),
         cmocka_unit_test(test_on_triples),
         cmocka_unit_test(test_jobs_late_and_bad_networks),
+        cmocka_unit_test(test_not_allowed),
+        cmocka_unit_test(test_what_is_refused),
+        cmocka_unit_test(test_before_all_agreed),
+        cmocka_unit_test(test_checkpoints),
+        cmocka_unit_test(test_without_memory),
+        cmocka_unit_test(test_two_votes),
+        cmocka_unit_test(test_wrong_messages),
+        cmocka_unit_test(test_not_without_audit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -595,6 +595,9 @@ static void drop_step(uvcc_session *s, uvcci_step *st) {
         uvcci_deal_ready(s);
 }
 
+/* Agreement of both steps that may be open, then the start and the end of the first: an end waits
+ * for nothing but what is of this step, and a dropped one for a checkpoint that is due before it.
+ */
 bool uvcci_step_advance(uvcc_session *s) {
     bool any = false;
     for (uint32_t k = 0; k < 2 && !uvcci_failed(s); k++) {
@@ -609,7 +612,7 @@ bool uvcci_step_advance(uvcc_session *s) {
     uvcci_step *st = uvcci_step_of(s, s->step);
     if (st == NULL)
         return any;
-    if (uvcci_cancel_complete(s, st)) {
+    if (!hold && uvcci_cancel_complete(s, st)) {
         drop_step(s, st);
         return true;
     }
