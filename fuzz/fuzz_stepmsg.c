@@ -1,5 +1,5 @@
-/* fuzz_stepmsg.c - the payloads of STEP, AUDIT and BYE: what decodes encodes to the same bytes, and
- * an encoder takes what its decoder gives, in exactly the room that it needs. */
+/* fuzz_stepmsg.c - the payloads of STEP, AUDIT, BYE and CANCEL: what decodes encodes to the same
+ * bytes, and an encoder takes what its decoder gives, in exactly the room that it needs. */
 #include "common.h"
 
 #include "proto/stepmsg.h"
@@ -40,10 +40,21 @@ static void bye(const uint8_t *in, size_t len) {
                    memcmp(in, out, len) == 0);
 }
 
+static void cancel(const uint8_t *in, size_t len) {
+    uvcci_cancel_msg m;
+    uint8_t out[UVCCI_CANCEL_BYTES];
+    int err = uvcci_cancel_decode(&m, in, len);
+    FUZZ_CHECK(err == 0 || err == UVCC_ERR_BATCH);
+    if (err == 0)
+        FUZZ_CHECK(uvcci_cancel_encode(&m, out, sizeof out) == (int)len &&
+                   memcmp(in, out, len) == 0);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     step(data, size);
     audit(data, size);
     bye(data, size);
+    cancel(data, size);
     if (size >= UVCCI_STEP_MIN_BYTES) { /* shapes as many as there is room for */
         size_t len = UVCCI_STEP_MIN_BYTES +
                      (size - UVCCI_STEP_MIN_BYTES) / UVCCI_SHAPE_BYTES * UVCCI_SHAPE_BYTES;

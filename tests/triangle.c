@@ -174,16 +174,18 @@ static void run_job(triangle *t, unsigned i, const uvcc_job *job) {
         run_tasks(t, i, job, k, 1);
         t->opt.on_task(t->opt.user, i, job, k, true);
     }
-    assert_int_equal(uvcc_session_complete(t->s[i], &c, 0), 0);
+    assert_int_equal(uvcc_session_complete(t->s[i], &c, t->wire_ns), 0);
 }
 
 static bool send_all(triangle *t, uint8_t i) {
     bool any = false;
-    for (uvcc_transmit tx; uvcc_session_poll_transmit(t->s[i], &tx, 0) == 1; any = true) {
+    for (uvcc_transmit tx; uvcc_session_poll_transmit(t->s[i], &tx, t->wire_ns) == 1; any = true) {
         for (uint32_t k = 0; k < tx.slice_count; k++)
-            assert_int_equal(
-                uvcc_session_feed(t->s[tx.peer], i, tx.slices[k].data, tx.slices[k].len, 0), 0);
-        assert_int_equal(uvcc_session_transmit_done(t->s[i], tx.peer, tx.id, tx.total, 0), 0);
+            assert_int_equal(uvcc_session_feed(t->s[tx.peer], i, tx.slices[k].data,
+                                               tx.slices[k].len, t->wire_ns),
+                             0);
+        assert_int_equal(uvcc_session_transmit_done(t->s[i], tx.peer, tx.id, tx.total, t->wire_ns),
+                         0);
     }
     return any;
 }
@@ -195,16 +197,19 @@ static bool wires_turn(triangle *t) {
             run_job(t, i, job);
         if (t->opt.on_send != NULL)
             t->opt.on_send(t->opt.user, i);
+        if (t->opt.ticks)
+            assert_int_equal(uvcc_session_on_timer(t->s[i], t->wire_ns), 0);
         any |= send_all(t, i);
         take_events(t, i);
     }
-    return any;
+    t->wire_ns += t->opt.ticks ? 1000000 : 0;
+    return any || t->opt.ticks;
 }
 
 /* ---- driving ---- */
 
 uint64_t triangle_now(const triangle *t) {
-    return t->opt.wired ? 0 : uvcc_loopback_now(t->net);
+    return t->opt.wired ? t->wire_ns : uvcc_loopback_now(t->net);
 }
 
 /* A deadline that has come is gone after on_timer, or a poll gives something: else a host that

@@ -24,6 +24,7 @@ typedef struct triangle_options {
      * and one task after the other if there is an on_task, which is called before and after (done)
      * each. */
     bool wired;
+    bool ticks; /* wired: but time goes on, by 1 ms a turn, and no turn is the last */
     void (*on_task)(void *user, unsigned party, const uvcc_job *job, uint32_t task, bool done);
     /* ... and this before a party sends what its jobs made; may be NULL. */
     void (*on_send)(void *user, unsigned party);
@@ -37,6 +38,7 @@ typedef struct triangle_options {
 typedef struct triangle {
     triangle_options opt;
     test_alloc mem;
+    uint64_t wire_ns; /* with ticks */
     uvcc_loopback *net;
     uvcc_session *s[3];
     uvcc_cpu *cpu[3];

@@ -137,7 +137,12 @@ typedef struct uvcc_config_resume {
     uint32_t next_run; /**< 0 for a new job; above every run before */
     uint32_t checkpoint_every; /**< a checkpoint after every so many steps, and one before the first
                                     step on tensors that the host set; 0: none */
-    uint64_t reserved[2];      /**< 0 */
+    uint64_t
+        cancellable; /**< 1: this host lets steps be dropped (uvcc_session_cancel); at the start
+                          of each the PERSIST tensors that it writes are copied, into memory
+                          that the session holds from load_program on. Not with audit_off, nor
+                          with collectives: UVCC_ERR_CONFIG. 0: asked by a peer, it goes on */
+    uint64_t reserved[1]; /**< 0 */
 } uvcc_config_resume;
 
 /** Evidence of what was computed, and what a failed check leaves behind. */
@@ -275,6 +280,9 @@ typedef enum uvcc_event_kind {
                                       links.silence_ns. Once until it is heard again; nothing else
                                       has changed */
     UVCC_EVENT_PEER_HEARD = 15,  /**< `peer` is silent no more, or nothing is to come of it */
+    UVCC_EVENT_STEP_CANCELLED =
+        16, /**< all three dropped `step`: tensors are as before it. `root`, `signature` and
+               `step_root` as for STEP_FINISHED; see uvcc_session_cancel() */
 } uvcc_event_kind;
 
 /** Reasons in BYE and ABORT leaves; aborts.def lists them. */
@@ -359,6 +367,16 @@ UVCC_API int uvcc_session_input(uvcc_session *s, uint32_t step, uint32_t id, con
 /** An opened output of the last finished or the running step: rows * cols values, valid until the
  * next step that opens it starts. NULL if it is not open. */
 UVCC_API const int64_t *uvcc_session_output(const uvcc_session *s, uint32_t step, uint32_t id);
+/** Asks to drop `step`, the first unfinished one, which this host agreed to; it may run or wait.
+ * Here nothing more of it is computed or sent from now on. If no party finished it, and all allow
+ * it (resume.cancellable), it is dropped: STEP_CANCELLED. Else it goes on: STEP_FINISHED. One of
+ * the two comes, at all three the same. Its number is used up, as are its inputs and the triples
+ * given for it: the next step is step + 1, which may be agreed already. Outputs of it that were
+ * opened before are shown no more, but a peer may have seen them (SECURITY.md). A peer whose host
+ * has not agreed to the step yet answers when it does. UVCC_ERR_STATE: it is over, not agreed to
+ * here, or resume.cancellable is 0; UVCC_ERR_AGAIN: the step before it runs. Asking again for the
+ * same step does nothing. */
+UVCC_API int uvcc_session_cancel(uvcc_session *s, uint32_t step, uint64_t now);
 /** Steps must not be running. Sends BYE and waits until all that it sent is acknowledged and both
  * peers' BYEs are here and acknowledged, then CLOSED; after an abort until both peers have ended
  * too or have its BYE. A byte stream that is closed after its peer's BYE came is not waited for:
@@ -383,6 +401,7 @@ typedef struct uvcc_session_stats {
     uint64_t transient_bytes,
         transient_peak_bytes;    /**< TRANSIENT buffers that are live: uvcc_program_memory() */
     uint64_t suspicious_dropped; /**< frames over suspicious_max: somebody floods a link */
+    uint64_t steps_cancelled;
 } uvcc_session_stats;
 /** s or out NULL: nothing is done. */
 UVCC_API void uvcc_session_get_stats(const uvcc_session *s, uvcc_session_stats *out);
@@ -404,6 +423,7 @@ typedef enum uvcc_wait {
     UVCC_WAIT_BATCH = 4, /**< messages of `wait_op` of `wait_step` */
     UVCC_WAIT_BYE = 5,   /**< closing: its BYE */
     UVCC_WAIT_ACK = 6,   /**< closing: the acknowledgement of what it was sent, or its end */
+    UVCC_WAIT_CANCEL = 7, /**< its word on `wait_step`, which this party stopped */
 } uvcc_wait;
 
 /** What is known of a peer, for hosts that show it or ask why nothing moves. Members are only ever

@@ -164,8 +164,9 @@ bool uvcci_leaf_parse(uvcc_leaf *out, const uint8_t *stored, size_t len) {
     out->type = type;
     out->stored = stored;
     out->stored_len = len;
-    out->op_id =
-        type == UVCC_LEAF_STEP_BEGIN || type == UVCC_LEAF_ABORT ? 0 : uvcci_ld32(stored + 1);
+    const bool of_step =
+        type == UVCC_LEAF_STEP_BEGIN || type == UVCC_LEAF_ABORT || type == UVCC_LEAF_STEP_CANCELLED;
+    out->op_id = of_step ? 0 : uvcci_ld32(stored + 1);
     out->src = route ? stored[5] : UVCC_NO_PARTY;
     out->dst = route ? stored[6] : UVCC_NO_PARTY;
     out->digest = digest ? stored + len - 32 : NULL;
@@ -272,7 +273,7 @@ int uvcc_leaf_next(uvcc_leaf_reader *r, uvcc_leaf *out) {
     if (!uvcci_leaf_parse(out, p + 1, p[0]))
         return 0; /* it was decoded before, so it is one */
     r->at += 1u + p[0] + SUM_BYTES;
-    if (out->type != UVCC_LEAF_STEP_BEGIN)
+    if (out->type != UVCC_LEAF_STEP_BEGIN && out->type != UVCC_LEAF_STEP_CANCELLED)
         (void)find_row(b, out->op_id, &r->row);
     out->row = r->row;
     return 1;
@@ -328,6 +329,12 @@ static uvcc_fault_kind leaf_fault(const uvcc_bundle *b, uvcc_leaf *l, const uvcc
     if (l->type == UVCC_LEAF_STEP_BEGIN)
         return UVCC_FAULT_TWICE;
     l->row = before->row;
+    if (before->type == UVCC_LEAF_STEP_CANCELLED ||
+        (l->type == UVCC_LEAF_STEP_CANCELLED &&
+         (before->type != UVCC_LEAF_STEP_BEGIN || uvcci_ld32(l->stored + 1) != b->step)))
+        return UVCC_FAULT_CANCELLED; /* a dropped step has two leaves */
+    if (l->type == UVCC_LEAF_STEP_CANCELLED)
+        return UVCC_FAULT_NONE;
     const bool of_step = l->type == UVCC_LEAF_SKS_VERDICT && l->op_id == 0;
     if (of_step && l->row != 0)
         return UVCC_FAULT_ORDER;

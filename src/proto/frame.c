@@ -93,8 +93,8 @@ static const char *control_fault(const uvcc_frame_header *h, uint32_t piece) {
 static const char *reliable_fault(const uvcc_frame_header *h) {
     if ((h->seq & SEQ_COUNTER_MASK) == 0)
         return "seq 0 on a reliable kind";
-    bool no_op =
-        h->kind == UVCC_FRAME_STEP || h->kind == UVCC_FRAME_AUDIT || h->kind == UVCC_FRAME_BYE;
+    bool no_op = h->kind == UVCC_FRAME_STEP || h->kind == UVCC_FRAME_AUDIT ||
+                 h->kind == UVCC_FRAME_BYE || h->kind == UVCC_FRAME_CANCEL;
     if (no_op && h->op_id != 0)
         return "an op_id on a kind without one";
     return NULL;

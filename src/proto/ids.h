@@ -26,7 +26,7 @@ uint64_t uvcci_fss_id(const uint8_t sid_sub[32], uint32_t step, uint32_t op_id, 
 uint64_t uvcci_stream_id(const uint8_t sid_sub[32], uint32_t step, uint32_t op_id,
                          uvcci_stream_name name, uint16_t call, uint32_t tile);
 uint64_t uvcci_triple_id(const uint8_t sid_sub[32], uint32_t step, uint32_t op_id, uint32_t tile);
-/* kind: a FRAME kind that has message ids (0x62, 0x64..0x6A); 0 for any other. */
+/* kind: a FRAME kind that has message ids (0x62, 0x64..0x6B); 0 for any other. */
 uint32_t uvcci_msg_id(uint8_t kind, const uint8_t sid_sub[32], uint32_t op_id, uint8_t src,
                       uint8_t dst, uint16_t chunk_idx, uint16_t chunk_cnt);
 /* Edge of a block: HEAD = P_e, TAIL = P_(e+1), OTHER = P_(e+2). */

@@ -41,5 +41,6 @@ void uvcci_link_tick(uvcc_link *l, uint64_t now) {
 }
 
 bool uvcci_link_stepless(uint8_t kind) {
-    return kind == UVCC_FRAME_STEP || kind == UVCC_FRAME_AUDIT || kind == UVCC_FRAME_BYE;
+    return kind == UVCC_FRAME_STEP || kind == UVCC_FRAME_AUDIT || kind == UVCC_FRAME_BYE ||
+           kind == UVCC_FRAME_CANCEL;
 }

@@ -175,6 +175,27 @@ uint32_t uvcci_send_oldest_step(const uvcc_link *l, uint32_t step) {
     return step;
 }
 
+/* Sent and not done; a session's messages are never empty. */
+static bool undone(const uvcc_link_msg *m) {
+    return m->state == MSG_SENT && (m->cut < m->len || m->frames != 0);
+}
+
+bool uvcci_link_flushed(const uvcc_link *l, uint32_t step) {
+    uint32_t at = 0;
+    for (const uvcc_link_msg *m; (m = uvcci_pool_each(&l->tx.pool, &at)) != NULL;)
+        if (undone(m) && m->step <= step)
+            return false;
+    return true;
+}
+
+bool uvcci_link_kind_acked(const uvcc_link *l, uint8_t kind) {
+    uint32_t at = 0;
+    for (const uvcc_link_msg *m; (m = uvcci_pool_each(&l->tx.pool, &at)) != NULL;)
+        if (undone(m) && m->kind == kind)
+            return false;
+    return true;
+}
+
 void uvcci_send_free_all(uvcc_link *l) {
     uint32_t at = 0;
     for (uvcc_link_msg *m; (m = uvcci_pool_each(&l->tx.pool, &at)) != NULL;)

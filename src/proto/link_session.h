@@ -16,6 +16,10 @@ void uvcci_link_take_early(uvcc_link *l);
 
 /* What this link has used up, so that the run must end: a sentence; NULL: nothing. */
 const char *uvcci_link_spent(const uvcc_link *l);
+/* Nothing that was sent under `step` or before is unacknowledged or queued. */
+bool uvcci_link_flushed(const uvcc_link *l, uint32_t step);
+/* No message of that kind is unacknowledged or queued. */
+bool uvcci_link_kind_acked(const uvcc_link *l, uint8_t kind);
 /* For tests: the next frame of either direction is number counter + 1. Both ends must do so, after
  * set_run and before anything is sent. */
 void uvcci_link_skip_to(uvcc_link *l, uint64_t counter);

@@ -1,4 +1,4 @@
-/* stepmsg.c - codecs of STEP, AUDIT and BYE.
+/* stepmsg.c - codecs of STEP, AUDIT, BYE and CANCEL.
  *
  * Stateless. A decoder checks the whole payload's length first, from the count that it holds where
  * it has one, so no read after that can fail and nothing is written before. */
@@ -99,5 +99,22 @@ int uvcci_bye_decode(uint16_t *reason, const uint8_t *in, size_t len) {
     if (len != UVCCI_BYE_BYTES)
         return UVCC_ERR_BATCH;
     *reason = uvcci_ld16(in);
+    return 0;
+}
+
+int uvcci_cancel_encode(const uvcci_cancel_msg *m, uint8_t *out, size_t cap) {
+    if (m->vote < UVCCI_VOTE_STOPPED || m->vote > UVCCI_VOTE_FLUSHED)
+        return UVCC_ERR_USAGE;
+    uvcci_writer w = uvcci_writer_on(out, cap);
+    uvcci_put8(&w, m->vote);
+    uvcci_put32(&w, m->step);
+    return end_encode(&w);
+}
+
+int uvcci_cancel_decode(uvcci_cancel_msg *m, const uint8_t *in, size_t len) {
+    if (len != UVCCI_CANCEL_BYTES || in[0] < UVCCI_VOTE_STOPPED || in[0] > UVCCI_VOTE_FLUSHED)
+        return UVCC_ERR_BATCH;
+    m->vote = in[0];
+    m->step = uvcci_ld32(in + 1);
     return 0;
 }

@@ -1,7 +1,7 @@
-/* stepmsg.h - payloads of STEP, AUDIT and BYE (wire.md 2). Struct-out codecs: no allocation, no
- * session. An encoder returns the payload's length, or UVCC_ERR_USAGE for a field out of range or a
- * buffer that is too small; a decoder returns 0 or UVCC_ERR_BATCH and writes only on 0. Lengths are
- * strict: nothing may be missing or left over. */
+/* stepmsg.h - payloads of STEP, AUDIT, BYE and CANCEL (wire.md 6). Struct-out codecs: no
+ * allocation, no session. An encoder returns the payload's length, or UVCC_ERR_USAGE for a field
+ * out of range or a buffer that is too small; a decoder returns 0 or UVCC_ERR_BATCH and writes only
+ * on 0. Lengths are strict: nothing may be missing or left over. */
 #ifndef UVCCI_STEPMSG_H
 #define UVCCI_STEPMSG_H
 
@@ -14,6 +14,7 @@
 #define UVCCI_STEP_MAX_BYTES (UVCCI_STEP_MIN_BYTES + UVCCI_SHAPES_MAX * UVCCI_SHAPE_BYTES)
 #define UVCCI_AUDIT_BYTES    (1u + 4u + 32u + 64u)
 #define UVCCI_BYE_BYTES      2u
+#define UVCCI_CANCEL_BYTES   5u
 
 /* Public shape of one input tensor of a step; what id, rows and cols may be is the session's rule.
  */
@@ -47,5 +48,20 @@ int uvcci_audit_decode(uvcci_audit_msg_t *m, const uint8_t *in, size_t len);
 /* reason: 0 when done, else why the sender aborts. */
 int uvcci_bye_encode(uint16_t reason, uint8_t *out, size_t cap);
 int uvcci_bye_decode(uint16_t *reason, const uint8_t *in, size_t len);
+
+/* What a party says about dropping a step. */
+enum {
+    UVCCI_VOTE_NONE = 0,
+    UVCCI_VOTE_STOPPED = 1,  /* it starts nothing of the step any more, until another finishes it */
+    UVCCI_VOTE_FINISHED = 2, /* it finished the step, or will */
+    UVCCI_VOTE_FLUSHED = 3   /* after STOPPED by all: the receiver has all that it sent of it */
+};
+typedef struct uvcci_cancel_msg {
+    uint8_t vote; /* UVCCI_VOTE_STOPPED to _FLUSHED */
+    uint32_t step;
+} uvcci_cancel_msg;
+
+int uvcci_cancel_encode(const uvcci_cancel_msg *m, uint8_t *out, size_t cap);
+int uvcci_cancel_decode(uvcci_cancel_msg *m, const uint8_t *in, size_t len);
 
 #endif

@@ -467,6 +467,11 @@ size_t uvcci_leaf_abort(uint8_t *out, const uint8_t sid[32], uint32_t step, uint
     return end_leaf(&w);
 }
 
+size_t uvcci_leaf_step_cancelled(uint8_t *out, const uint8_t sid[32], uint32_t step) {
+    uvcci_writer w = begin_leaf(out, UVCCI_LEAF_STEP_CANCELLED, sid, step);
+    return end_leaf(&w);
+}
+
 size_t uvcci_leaf_triple_consumed(uint8_t *out, const uint8_t sid[32], uint32_t op_id,
                                   uint64_t triple_id) {
     uvcci_writer w = begin_leaf(out, UVCCI_LEAF_TRIPLE_CONSUMED, sid, op_id);

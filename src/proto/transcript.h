@@ -83,6 +83,7 @@ size_t uvcci_leaf_component_commit(uint8_t *out, const uint8_t sid[32], uint32_t
 size_t uvcci_leaf_lift_done(uint8_t *out, const uint8_t sid[32], uint32_t op_id, uint64_t fss_id,
                             uint32_t q_count);
 size_t uvcci_leaf_abort(uint8_t *out, const uint8_t sid[32], uint32_t step, uint16_t reason);
+size_t uvcci_leaf_step_cancelled(uint8_t *out, const uint8_t sid[32], uint32_t step);
 size_t uvcci_leaf_triple_consumed(uint8_t *out, const uint8_t sid[32], uint32_t op_id,
                                   uint64_t triple_id);
 size_t uvcci_leaf_sks_coin(uint8_t *out, const uint8_t sid[32], uint32_t op_id,

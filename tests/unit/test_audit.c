@@ -442,6 +442,28 @@ static void leaves_by_name(void **state) {
     assert_int_equal(f.leaf, 1);
 }
 
+/* A dropped step has two leaves, of its own number. */
+static void dropped_steps(void **state) {
+    (void)state;
+    static const uvcci_oprow rows[] = {{.k = 1}, {.k = 2}};
+    uint8_t leaf[UVCCI_LEAF_MAX_BYTES];
+    for (unsigned what = 0; what < 5; what++) {
+        hand h;
+        hand_begin(&h, rows, 2);
+        hand_leaf(&h, 0, leaf, uvcci_leaf_step_cancelled(leaf, h.sid_sub, what == 1 ? 4 : 3));
+        if (what == 2)
+            hand_leaf(&h, 0, leaf, uvcci_leaf_step_cancelled(leaf, h.sid_sub, 3));
+        if (what == 3) /* before it */
+            hand_leaf(&h, 0, leaf,
+                      uvcci_leaf_lift_done(leaf, h.sid_sub, h.rows[0].op_id, 1, UVCC_BLOCK_ELEMS));
+        if (what == 4)
+            hand_leaf(&h, 1, leaf,
+                      uvcci_leaf_lift_done(leaf, h.sid_sub, h.rows[1].op_id, 1, UVCC_BLOCK_ELEMS));
+        const uvcc_audit_fault f = hand_end(&h);
+        assert_int_equal(f.kind, what == 0 ? UVCC_FAULT_NONE : UVCC_FAULT_CANCELLED);
+    }
+}
+
 /* ---- lies that are signed ---- */
 
 static void sign(uint8_t seed_byte, uint8_t party, const uint8_t root[32], uint8_t signature[64]) {
@@ -821,21 +843,14 @@ static void without_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(honest_runs),
-        cmocka_unit_test(random_damage),
-        cmocka_unit_test(cut_and_flipped),
-        cmocka_unit_test(impossible_leaves),
-        cmocka_unit_test(tables_in_order),
-        cmocka_unit_test(leaves_by_name),
-        cmocka_unit_test(signed_lies),
-        cmocka_unit_test(roots_of_peers),
-        cmocka_unit_test(proofs),
-        cmocka_unit_test(streamed_tree),
-        cmocka_unit_test(vector_of_job_root),
-        cmocka_unit_test(job_roots),
-        cmocka_unit_test(proof_of_many_workers),
-        cmocka_unit_test(never_without_audit),
-        cmocka_unit_test(without_memory),
+        cmocka_unit_test(honest_runs),         cmocka_unit_test(random_damage),
+        cmocka_unit_test(cut_and_flipped),     cmocka_unit_test(impossible_leaves),
+        cmocka_unit_test(tables_in_order),     cmocka_unit_test(leaves_by_name),
+        cmocka_unit_test(dropped_steps),       cmocka_unit_test(signed_lies),
+        cmocka_unit_test(roots_of_peers),      cmocka_unit_test(proofs),
+        cmocka_unit_test(streamed_tree),       cmocka_unit_test(vector_of_job_root),
+        cmocka_unit_test(job_roots),           cmocka_unit_test(proof_of_many_workers),
+        cmocka_unit_test(never_without_audit), cmocka_unit_test(without_memory),
     };
     return cmocka_run_group_tests_name("audit", tests, NULL, NULL);
 }

@@ -236,7 +236,7 @@ static void kinds(void **state) {
     (void)state;
     for (unsigned k = 0; k < 256; k++) {
         uvcc_frame_header h = whole((uint8_t)k, 5);
-        bool known = k >= 0x60 && k <= 0x6A;
+        bool known = k >= 0x60 && k <= 0x6B;
         assert_int_equal(check(&h), known ? 0 : UVCC_ERR_FRAME);
         assert_int_equal(uvcc_frame_kind_name((uint8_t)k) != NULL, known);
         assert_int_equal(uvcc_frame_kind_label((uint8_t)k) != NULL, known);
@@ -295,10 +295,10 @@ static void seqs(void **state) {
 
 static void op_ids(void **state) {
     (void)state;
-    for (unsigned k = 0x60; k <= 0x6A; k++) {
+    for (unsigned k = 0x60; k <= 0x6B; k++) {
         uvcc_frame_header h = whole((uint8_t)k, 9);
         h.op_id = 1;
-        bool batch = k >= 0x65 && k != UVCC_FRAME_AUDIT;
+        bool batch = k >= 0x65 && k != UVCC_FRAME_AUDIT && k != UVCC_FRAME_CANCEL;
         assert_int_equal(check(&h) == 0, batch);
         h.op_id = 0;
         h.msg_id = 1;

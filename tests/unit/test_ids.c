@@ -157,7 +157,7 @@ static void other_kinds_have_no_msg_id(void **state) {
     (void)state;
     uint8_t sub[32] = {1};
     for (unsigned kind = 0; kind < 256; kind++) {
-        bool reliable = kind == 0x62 || (kind >= 0x64 && kind <= 0x6A);
+        bool reliable = kind == 0x62 || (kind >= 0x64 && kind <= 0x6B);
         assert_int_equal(uvcci_msg_id((uint8_t)kind, sub, 1, 0, 1, 0, 1) != 0, reliable);
     }
 }

@@ -33,6 +33,11 @@ static void recorded(uvcc_config *c) {
     c->resume.checkpoint_every = 1;
 }
 
+static void recorded_cancellable(uvcc_config *c) {
+    recorded(c);
+    c->resume.cancellable = 1;
+}
+
 static void recorded_x25519(uvcc_config *c) {
     recorded(c);
     c->identity.exchange_x25519 = true;
@@ -302,7 +307,7 @@ static void test_round_trip(void **state) {
             free(out.p);
         }
     }
-    assert_int_equal(types, 26);
+    assert_int_equal(types, 27);
 }
 
 /* A short log with most types in it. */
@@ -717,8 +722,9 @@ static void test_odd_calls(void **state) {
         uint8_t junk[700];
         int64_t x[ROWS * COLS] = {1, 2, 3}, v[ROWS * COLS] = {5};
         forget_logs();
-        triangle_open(
-            &t, p, &(triangle_options){.seed = seed, .tweak = recorded, .datagram = seed % 3 == 0});
+        triangle_open(&t, p,
+                      &(triangle_options){
+                          .seed = seed, .tweak = recorded_cancellable, .datagram = seed % 3 == 0});
         uvcc_session *s = t.s[seed % 3];
         for (unsigned turn = 0; turn < 150; turn++) {
             uint64_t r = test_rand(&rnd);
@@ -727,7 +733,7 @@ static void test_odd_calls(void **state) {
             const uvcc_job *job;
             uvcc_transmit tx;
             uvcc_completion c = {.id = r >> 40, .cookie = 100 + seed % 3, .status = 0};
-            switch ((r >> 32) % 19) {
+            switch ((r >> 32) % 20) {
             case 0:
                 test_rand_bytes(&rnd, junk, sizeof junk);
                 (void)uvcc_session_feed(s, peer, junk, r % sizeof junk, now);
@@ -791,6 +797,9 @@ static void test_odd_calls(void **state) {
             case 17:
                 (void)uvcc_session_load_program(s, p);
                 break;
+            case 18:
+                (void)uvcc_session_cancel(s, (uint32_t)(r % 3), now);
+                break;
             default:
                 (void)uvcc_session_start(s, now);
                 break;
@@ -805,6 +814,41 @@ static void test_odd_calls(void **state) {
         for (unsigned k = 0; k < 3; k++)
             replays_equal(&logs[k], p, (uvcc_cpu_mode)((seed + k) % 3), NULL);
     }
+    forget_logs();
+    uvcc_program_free(p);
+}
+
+/* A step that is dropped, wherever it is asked for, is dropped in the replay. */
+static void test_cancelled_steps(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    uvcc_program *p = make_program(&mem, 20);
+    const int64_t x[ROWS * COLS] = {1, 2, 3};
+    uint64_t dropped = 0;
+    for (unsigned turns = 0; turns < 4; turns++) {
+        triangle t;
+        forget_logs();
+        triangle_open(&t, p, &(triangle_options){.seed = turns, .tweak = recorded_cancellable});
+        triangle_ready(&t);
+        triangle_agree(&t, 0, 0);
+        triangle_input(&t, 0, 0, IN_X, x);
+        for (unsigned k = 0; k < turns; k++)
+            (void)triangle_turn(&t);
+        (void)uvcc_session_cancel(t.s[turns % 3], 0, triangle_now(&t));
+        uvcc_session_stats st = {0};
+        while (st.steps_cancelled + st.steps_finished == 0) {
+            assert_true(triangle_turn(&t));
+            uvcc_session_get_stats(t.s[turns % 3], &st);
+        }
+        dropped += st.steps_cancelled;
+        while (t.bundles[0] + t.bundles[1] + t.bundles[2] < 3)
+            assert_true(triangle_turn(&t));
+        triangle_close(&t);
+        triangle_free(&t);
+        for (unsigned k = 0; k < 3; k++)
+            replays_equal(&logs[k], p, UVCC_CPU_INLINE, NULL);
+    }
+    assert_true(dropped != 0);
     forget_logs();
     uvcc_program_free(p);
 }
@@ -970,6 +1014,7 @@ int main(void) {
         cmocka_unit_test(test_changes_are_noticed),
         cmocka_unit_test(test_another_program),
         cmocka_unit_test(test_odd_calls),
+        cmocka_unit_test(test_cancelled_steps),
         cmocka_unit_test(test_resume),
         cmocka_unit_test(test_failing_hooks),
         cmocka_unit_test(test_replay_without_memory),

@@ -168,6 +168,27 @@ static void bye_codec(void **state) {
     assert_int_equal(uvcci_bye_encode(1, buf, 0), UVCC_ERR_USAGE);
 }
 
+static void cancel_codec(void **state) {
+    (void)state;
+    uint8_t buf[8];
+    for (unsigned vote = 0; vote < 256; vote++) {
+        const uvcci_cancel_msg m = {.vote = (uint8_t)vote, .step = 0x0A0B0C0D};
+        uvcci_cancel_msg got = {.step = 7};
+        const bool good = vote >= 1 && vote <= 3;
+        assert_int_equal(uvcci_cancel_encode(&m, buf, sizeof buf), good ? 5 : UVCC_ERR_USAGE);
+        if (good)
+            assert_memory_equal(buf + 1, "\x0D\x0C\x0B\x0A", 4);
+        buf[0] = (uint8_t)vote;
+        assert_int_equal(uvcci_cancel_decode(&got, buf, 5), good ? 0 : UVCC_ERR_BATCH);
+        assert_int_equal(got.step, good ? m.step : 7);
+        for (size_t n = 0; n <= sizeof buf; n++)
+            if (n != 5)
+                assert_int_equal(uvcci_cancel_decode(&got, buf, n), UVCC_ERR_BATCH);
+        for (size_t cap = 0; cap < 5; cap++)
+            assert_int_equal(uvcci_cancel_encode(&m, buf, cap), UVCC_ERR_USAGE);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(step_round_trips),
@@ -177,6 +198,7 @@ int main(void) {
         cmocka_unit_test(shapes_hash_is_over_the_encoding),
         cmocka_unit_test(audit_codec),
         cmocka_unit_test(bye_codec),
+        cmocka_unit_test(cancel_codec),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

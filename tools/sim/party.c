@@ -230,7 +230,8 @@ static void check_outputs(sim_party *p, uint32_t i) {
             sim_fail(w, "party %u: output %u of step %u is not open", p->index, io->id, i);
             return;
         }
-        if (w->work->exact && memcmp(v, w->work->output[i][k], bytes) != 0)
+        if (w->work->exact && (p->dropped == 0 ? memcmp(v, w->work->output[i][k], bytes) != 0
+                                               : !sim_workload_fits(w->work, p->dropped, i, k, v)))
             sim_fail(w, "party %u: output %u of step %u differs from the reference", p->index,
                      io->id, i);
         h = sim_hash(v, bytes, h);
@@ -242,26 +243,45 @@ static void check_outputs(sim_party *p, uint32_t i) {
         if (q != p->index && r->have[q][i] && r->output_hash[q][i] != h && w->work->exact)
             sim_fail(w, "parties %u and %u have other outputs of step %u", p->index, q, i);
     r->output_hash[p->index][i] = h;
-    if (w->clean != NULL && w->out->restarts == 0 && w->clean->output_hash[p->index][i] != h)
+    if (w->clean != NULL && w->out->restarts == 0 && p->dropped == 0 &&
+        w->clean->output_hash[p->index][i] != h)
         sim_fail(w, "party %u: the outputs of step %u are not those of a run without faults",
                  p->index, i);
 }
 
-static void step_finished(sim_party *p, const uvcc_event *e) {
+/* Finished or dropped, but the same at all three, and dropped only where somebody asked. */
+static void step_over(sim_party *p, const uvcc_event *e) {
     sim_world *w = p->w;
+    const bool dropped = e->kind == UVCC_EVENT_STEP_CANCELLED;
     uint32_t i = e->step - w->plan->first_step;
     if (i != p->finished || i >= p->agreed) {
         sim_fail(w, "party %u: step %u finished out of order", p->index, i);
         return;
     }
+    uint8_t *fate = &w->fate[p->triangle][i];
+    if (*fate != 0 && *fate != e->kind)
+        sim_fail(w, "party %u: step %u was dropped at one party and not at another", p->index, i);
+    *fate = (uint8_t)e->kind;
     p->finished++;
+    if (dropped) {
+        p->dropped |= 1u << i;
+        w->out->dropped++;
+        if (!sim_was_on(w, SIM_CANCEL) || w->plan->audit_off)
+            sim_fail(w, "party %u: step %u was dropped, and nobody asked", p->index, i);
+        if (uvcc_program_output_count(w->work->program, w->work->entry[i]) != 0 &&
+            uvcc_session_output(
+                p->s, e->step,
+                uvcc_program_output_at(w->work->program, w->work->entry[i], 0)->id) != NULL)
+            sim_fail(w, "party %u: an output of step %u, which was dropped, is open", p->index, i);
+        return;
+    }
     check_outputs(p, i);
     if (p->triangle != 0 || w->plan->audit_off)
         return;
     memcpy(w->record->root[p->index][i], e->root, 32);
     w->record->have[p->index][i] = true;
-    if (w->clean != NULL && w->out->restarts == 0 && w->clean->have[p->index][i] &&
-        memcmp(e->root, w->clean->root[p->index][i], 32) != 0)
+    if (w->clean != NULL && w->out->restarts == 0 && p->dropped == 0 &&
+        w->clean->have[p->index][i] && memcmp(e->root, w->clean->root[p->index][i], 32) != 0)
         sim_fail(w, "party %u: the root of step %u is not that of a run without faults", p->index,
                  i);
 }
@@ -305,6 +325,9 @@ static void on_ready(sim_party *p, const uvcc_event *e) {
     p->ready = true;
     p->greatest_run = e->run;
     p->base = p->agreed = p->finished = e->step - w->plan->first_step;
+    p->dropped &= (1u << p->base) - 1;
+    for (uint32_t i = p->base; i < w->work->steps; i++)
+        w->fate[p->triangle][i] = 0;
     if (p->base > w->work->steps)
         sim_fail(w, "party %u: resumes at step %u", p->index, e->step);
     /* What comes after this step will be made again. A host need not be tidy. */
@@ -369,7 +392,8 @@ static void host_events(sim_party *p) {
             drop_old(p, e.step);
             break;
         case UVCC_EVENT_STEP_FINISHED:
-            step_finished(p, &e);
+        case UVCC_EVENT_STEP_CANCELLED:
+            step_over(p, &e);
             break;
         case UVCC_EVENT_CHECKPOINT:
             keep_checkpoint(p);
@@ -454,6 +478,22 @@ static void host_input(sim_party *p) {
     }
 }
 
+/* A host that may not ask is refused; one that asks twice, or late, is no trouble. */
+static bool cancels(const sim_party *p) {
+    const sim_plan *plan = p->w->plan;
+    return sim_was_on(p->w, SIM_CANCEL) && !plan->audit_off &&
+           (plan->seed % 8 != 0 || plan->seed / 8 % 3 != p->index);
+}
+
+static void host_cancel(sim_party *p) {
+    sim_world *w = p->w;
+    if (p->finished >= p->agreed || p->aborted || !sim_strikes(w, SIM_CANCEL))
+        return;
+    int rc = uvcc_session_cancel(p->s, w->plan->first_step + p->finished, sim_look(p));
+    if (rc != UVCC_ERR_ABORTED && rc != (cancels(p) ? 0 : UVCC_ERR_STATE))
+        sim_fail(w, "party %u: cancelling step %u says %d", p->index, p->finished, rc);
+}
+
 static void host_work(sim_party *p) {
     sim_world *w = p->w;
     if (!p->ready || p->closing || p->aborted || p->closed || !host_tensors(p))
@@ -472,6 +512,7 @@ static void host_work(sim_party *p) {
         p->agreed++;
     }
     host_input(p);
+    host_cancel(p);
 }
 
 void sim_before_input(sim_party *p) {
@@ -537,6 +578,7 @@ static void config(sim_party *p, uvcc_config *c) {
                                           : p->greatest_run + 1;
     c->cookie = 1000u + 16u * c->resume.next_run + p->node;
     c->resume.checkpoint_every = 1;
+    c->resume.cancellable = cancels(p);
     c->identity.exchange_x25519 = plan->exchange;
     memset(c->identity.sid_job, 0x20 + p->triangle, 32);
     memset(c->identity.sign_seed, 0x40 + p->node, 32);

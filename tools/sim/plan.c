@@ -56,7 +56,7 @@ static const struct {
     [SIM_RESTART] = {1. / 4, 1},       [SIM_SAME_RANDOM] = {1. / 2, 1},
     [SIM_HOSTILE] = {1. / 8, 0.5},     [SIM_PATH] = {1. / 2, 1},
     [SIM_BOTTLENECK] = {1. / 3, 1},    [SIM_ACKS] = {1. / 4, 1},
-    [SIM_ACCEPT] = {1. / 2, 1},
+    [SIM_ACCEPT] = {1. / 2, 1},        [SIM_CANCEL] = {1. / 4, 0.04},
 };
 
 /* Rates near 0 are more frequent than those near the greatest. */

@@ -52,7 +52,8 @@ int sim_main(int argc, char *const *argv);
     F(PATH, "path")                                                                                \
     F(BOTTLENECK, "bottleneck")                                                                    \
     F(ACKS, "acks")                                                                                \
-    F(ACCEPT, "accept")
+    F(ACCEPT, "accept")                                                                            \
+    F(CANCEL, "cancel")
 
 typedef enum sim_fault {
 #define SIM_ENUM(name, word) SIM_##name,
@@ -139,6 +140,10 @@ struct sim_workload {
     int64_t *initial[64];
 };
 
+/* What the reference says of the outputs of `step` where those in `dropped` (bit i: step i) were
+ * left out; true if `v` is that of output k. */
+bool sim_workload_fits(const sim_workload *w, uint32_t dropped, uint32_t step, uint32_t k,
+                       const int64_t *v);
 /* False after writing why. */
 bool sim_workload_draw(sim_workload *w, uint64_t seed, char *why, size_t cap);
 void sim_workload_free(sim_workload *w);
@@ -151,7 +156,7 @@ typedef struct sim_outcome {
     char why[240];
     uint64_t faults; /* classes that were on */
     uint64_t digest;
-    uint64_t messages, injected, restarts, aborts, turns, virtual_ns;
+    uint64_t messages, injected, restarts, aborts, dropped, turns, virtual_ns;
     uint64_t allocs[3];
     /* worst ratios seen, for setting the bounds */
     double memory_ratio, frames_ratio, input_frames, needless;

@@ -512,6 +512,43 @@ static bool draw_step(sim_workload *w, uvcc_reference *ref, uint32_t step, sim_r
     return true;
 }
 
+/* A reference with the tensors of the beginning. */
+static uvcc_reference *new_reference(const sim_workload *w) {
+    uvcc_allocator al = uvcc_host_allocator();
+    uvcc_reference *ref;
+    if (uvcc_reference_new(&ref, w->program, &al) != 0)
+        return NULL;
+    bool ok = true;
+    for (uint32_t i = 0; i < w->initial_count; i++)
+        ok &= uvcc_reference_set(ref, w->initial_tensor[i], w->initial[i]) == 0;
+    if (ok)
+        return ref;
+    uvcc_reference_free(ref);
+    return NULL;
+}
+
+bool sim_workload_fits(const sim_workload *w, uint32_t dropped, uint32_t step, uint32_t k,
+                       const int64_t *v) {
+    const uvcc_program *p = w->program;
+    uvcc_reference *ref = new_reference(w);
+    char why[200];
+    if (ref == NULL)
+        abort();
+    bool ok = true;
+    for (uint32_t i = 0; ok && i <= step; i++) {
+        if ((dropped >> i & 1) != 0)
+            continue;
+        for (uint32_t q = 0; ok && q < uvcc_program_input_count(p, w->entry[i]); q++)
+            ok = uvcc_reference_set(ref, uvcc_program_input_at(p, w->entry[i], q)->tensor,
+                                    w->input[i][q]) == 0;
+        ok = ok && uvcc_reference_step(ref, w->entry[i], why, sizeof why) == 0;
+    }
+    const uint32_t t = uvcc_program_output_at(p, w->entry[step], k)->tensor;
+    ok = ok && memcmp(v, uvcc_reference_get(ref, t), sim_elems(w, t) * sizeof *v) == 0;
+    uvcc_reference_free(ref);
+    return ok;
+}
+
 /* The reference runs here, once for a seed: every run of it, with whatever faults, is held to that.
  */
 bool sim_workload_draw(sim_workload *w, uint64_t seed, char *why, size_t cap) {
@@ -537,12 +574,10 @@ bool sim_workload_draw(sim_workload *w, uint64_t seed, char *why, size_t cap) {
         if (!b.ok || uvcc_program_finish(b.p, why, cap) != 0)
             return false;
     }
-    uvcc_reference *ref;
-    if (uvcc_reference_new(&ref, w->program, &al) != 0)
+    uvcc_reference *ref = new_reference(w);
+    if (ref == NULL)
         return false;
     bool ok = true;
-    for (uint32_t i = 0; i < w->initial_count; i++)
-        ok &= uvcc_reference_set(ref, w->initial_tensor[i], w->initial[i]) == 0;
     sim_random r = sim_stream(seed, SIM_STREAM_VALUES);
     for (uint32_t i = 0; ok && i < w->steps; i++)
         ok = draw_step(w, ref, i, &r, why, cap);

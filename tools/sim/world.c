@@ -516,7 +516,8 @@ void sim_seed(const sim_plan *plan, sim_outcome *out, bool verbose) {
         out->digest = sim_mix(out->digest ^ clean_digest);
     }
     lives_that_count(record);
-    if (!out->failed && out->restarts != 0 && out->aborts == 0 && record->lives != 0) {
+    if (!out->failed && out->restarts != 0 && out->aborts == 0 && out->dropped == 0 &&
+        record->lives != 0) {
         sim_outcome o = {.faults = 0};
         still.triangles = 1;
         simulate(&still, &work, NULL, record, again, &o, false);

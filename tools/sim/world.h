@@ -115,6 +115,7 @@ typedef struct sim_party {
     uint32_t base;                    /* first step of this session */
     uint32_t initial_set;             /* tensors that were given their first values */
     uint8_t lineage[32], loaded[32];  /* agreed on, and of the tensors that are set */
+    uint32_t dropped;                 /* bit i: step i was, in the history that goes on */
     uint32_t greatest_run;            /* UINT32_MAX: none yet */
     uint32_t random_name;
     sim_checkpoint kept[SIM_KEPT];
@@ -158,6 +159,7 @@ struct sim_world {
     uint8_t kill_party;
     uint64_t next_clock, next_cut, uncut_at;
     uint32_t cut_from, cut_to;
+    uint8_t fate[2][SIM_STEPS_MAX]; /* by triangle: how a step ended at the first that said so */
     uint64_t trace;
 };
 

@@ -224,6 +224,15 @@ static void feed(uvcc_session *s, const uvcc_record *c) {
         (void)uvcc_session_feed_ecn(s, c->peer, d->data, d->len, c->number != 0, c->now);
 }
 
+static void stop(uvcc_session *s, const uvcc_record *c) {
+    if (c->type == UVCC_RECORD_CANCEL)
+        (void)uvcc_session_cancel(s, c->step, c->now);
+    else if (c->type == UVCC_RECORD_CLOSE)
+        (void)uvcc_session_close(s, c->now);
+    else
+        (void)uvcc_session_abort(s, (uint16_t)c->number, c->now);
+}
+
 /* What the call returns is not looked at here: the session records it, and compare() sees that. */
 static void make_call(replay *r, const uvcc_record *c) {
     uvcc_session *s = r->session;
@@ -285,11 +294,8 @@ static void make_call(replay *r, const uvcc_record *c) {
     case UVCC_RECORD_LOAD_TRIPLES:
         (void)uvcc_session_load_triples(s, c->data[0].data, c->data[0].len);
         break;
-    case UVCC_RECORD_CLOSE:
-        (void)uvcc_session_close(s, c->now);
-        break;
     default:
-        (void)uvcc_session_abort(s, (uint16_t)c->number, c->now);
+        stop(s, c);
         break;
     }
 }

@@ -488,7 +488,7 @@ bool uvcci_beaver_advance(uvcc_session *s) {
     bool any = false;
     for (uint32_t k = 0; k < 2; k++) {
         uvcci_step *st = uvcci_step_of(s, s->step + k);
-        if (st == NULL || !st->agreed)
+        if (st == NULL || !st->agreed || st->halted)
             break;
         any |= admit(s, st);
         if (st->triple_next < st->entry->op_count)

@@ -176,6 +176,10 @@ static void send_in_order(uvcc_session *s) {
     }
 }
 
+void uvcci_deal_ready(uvcc_session *s) {
+    send_in_order(s);
+}
+
 void uvcci_deal_job_done(uvcc_session *s, uvcci_instance *r) {
     assert(!r->deal_done && r->deal_out != NULL);
     r->deal_done = true;
@@ -232,7 +236,7 @@ bool uvcci_deal_advance(uvcc_session *s) {
     bool any = false;
     for (uint32_t k = 0; k < 2 && !uvcci_failed(s); k++) { /* the running step first */
         uvcci_step *st = uvcci_step_of(s, s->step + k);
-        if (st == NULL || !st->agreed)
+        if (st == NULL || !st->agreed || st->halted)
             break;
         any |= deal_step(s, st);
         if (st->deal_next < st->entry->op_count)

@@ -21,6 +21,8 @@ uint8_t *uvcci_deal_stream(const uvcc_session *s, const uvcci_deal *d, unsigned 
 /* Deals what can be dealt now. True if anything changed. */
 bool uvcci_deal_advance(uvcc_session *s);
 void uvcci_deal_job_done(uvcc_session *s, uvcci_instance *r);
+/* Sends the keys whose turn has come: the step before is over. */
+void uvcci_deal_ready(uvcc_session *s);
 /* Drops what an op's deal holds. */
 void uvcci_deal_free(uvcc_session *s, uvcci_instance *r);
 

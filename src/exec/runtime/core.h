@@ -127,6 +127,7 @@ struct uvcci_instance {
     uint64_t since; /* when its last turn ended */
     uint8_t turn;
     bool job_out, started, deal_done;
+    bool parked, deal_parked; /* its job came back while the step halts: cancel.h */
     uvcci_plan_ids ids;
     uvcci_instance_round *rounds; /* as in the plan */
     uvcci_engine **engine;        /* [id][block]; tile 0 last */
@@ -154,6 +155,9 @@ struct uvcci_instance {
  */
 struct uvcci_step {
     bool active, sent, agreed, running;
+    /* cancel.h: nothing of it goes on; all three drop it; nothing of it is out or held; its tensors
+     * are saved; they are put back. */
+    bool halted, dropped, quiet, saved, restored;
     uint32_t number, entry_index;
     uint64_t since; /* when this party agreed to it, sent its STEP, began it: the last of these */
     const uvcci_entry *entry;
@@ -207,6 +211,17 @@ typedef struct uvcci_checkpoint {
     uvcc_hash_item hash;
 } uvcci_checkpoint;
 
+/* Dropping steps: see cancel.c. */
+typedef struct uvcci_cancel {
+    uint8_t vote[3][8];    /* UVCCI_VOTE_*, by party, this one too, and step mod 8 */
+    uint64_t since;        /* when this party voted last */
+    bool unacked, job_out; /* a vote may not be acknowledged; a copy of tensors is out */
+    uvcc_shares *saved;    /* [tensor]: those that steps overwrite, as before the running step */
+    uvcc_task task;
+    uvcc_copy_item *items;
+    uint32_t item_cap;
+} uvcci_cancel;
+
 /* A finished step's bundle, for the host. */
 typedef struct uvcci_stored_bundle {
     struct uvcci_stored_bundle *next;
@@ -229,6 +244,7 @@ typedef struct uvcci_peer {
     bool bye, ended;       /* its BYE came; ... with the reason of an abort */
     bool hello_came;       /* a HELLO of it did */
     bool silent, silent_told;
+    uint32_t reached;  /* it finished all steps before this one, for all that it said */
     uint64_t hello_at; /* its last HELLO before READY, else when the handshake began or ended */
     uint64_t silent_since;
     /* STEP by step mod 4 and AUDIT by parity, that came before we could use them */
@@ -297,6 +313,7 @@ struct uvcc_session {
     uvcci_rx *rx_out;          /* their hash job is out */
     uvcci_set *sets;           /* PERSIST tensors being set by the host */
     uvcci_checkpoint checkpoint;
+    uvcci_cancel cancel;
     uvcci_stored_bundle *bundles;    /* bundles, oldest first */
     uvcci_offer offer[UVCCI_OFFERS]; /* checkpoints that the host gave before the start */
     uint32_t offer_count, loaded_run;

@@ -13,7 +13,8 @@ typedef enum uvcci_job_owner {
     UVCCI_JOB_RX = 3,   /* the hash of a received message */
     UVCCI_JOB_SET = 4,  /* a host's value into PERSIST tensors */
     UVCCI_JOB_CHECKPOINT = 5,
-    UVCCI_JOB_ROOT = 6, /* a slice of a large transcript's tree */
+    UVCCI_JOB_ROOT = 6,   /* a slice of a large transcript's tree */
+    UVCCI_JOB_CANCEL = 7, /* what a step overwrites, saved or put back */
 } uvcci_job_owner;
 
 typedef struct uvcci_job_slot {

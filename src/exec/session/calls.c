@@ -153,9 +153,10 @@ static int returned(uvcci_recording *rec, const uvcc_session *s, int rc) {
                        .status = rc,
                        .data = {slice(digest, rec->grown ? UVCCI_RECORD_DIGEST_BYTES : 0)}});
     rec->grown = false;
-    if (s != NULL && s->stats.steps_finished != rec->steps) {
-        assert(s->stats.steps_finished > rec->steps);
-        rec->steps = s->stats.steps_finished;
+    const uint64_t steps = s != NULL ? s->stats.steps_finished + s->stats.steps_cancelled : 0;
+    if (s != NULL && steps != rec->steps) {
+        assert(steps > rec->steps);
+        rec->steps = steps;
         uvcc_session_digest(s, state);
         uvcci_record_put(&rec->writer,
                          &(uvcc_record){.type = UVCC_RECORD_STEP_END,
@@ -440,6 +441,14 @@ int uvcc_session_load_triples(uvcc_session *s, const uint8_t *data, size_t len) 
         return uvcci_session_load_triples(s, data, len);
     called(rec, (uvcc_record){.type = UVCC_RECORD_LOAD_TRIPLES, .data = {slice(data, len)}});
     return returned(rec, s, uvcci_session_load_triples(s, data, len));
+}
+
+int uvcc_session_cancel(uvcc_session *s, uint32_t step, uint64_t now) {
+    uvcci_recording *rec = recording(s);
+    if (rec == NULL)
+        return uvcci_session_cancel(s, step, now);
+    called(rec, (uvcc_record){.type = UVCC_RECORD_CANCEL, .now = now, .step = step});
+    return returned(rec, s, uvcci_session_cancel(s, step, now));
 }
 
 int uvcc_session_close(uvcc_session *s, uint64_t now) {

@@ -73,7 +73,7 @@ static uvcci_set *set_new(uvcc_session *s, size_t bytes, uint32_t items) {
 }
 
 void uvcci_sets_advance(uvcc_session *s) {
-    if (s->checkpoint.wanted || s->checkpoint.job_out)
+    if (s->checkpoint.wanted || s->checkpoint.job_out || s->cancel.job_out)
         return;
     for (uvcci_set *set = s->sets; set != NULL; set = set->next) {
         const bool others = s->sets != set || set->next != NULL;
@@ -85,6 +85,9 @@ void uvcci_sets_advance(uvcc_session *s) {
 }
 
 static void set_push(uvcc_session *s, uvcci_set *set) {
+    uvcci_step *st = uvcci_step_of(s, s->step);
+    if (st != NULL)
+        st->saved = false;
     set->next = s->sets;
     s->sets = set;
     uvcci_sets_advance(s);

@@ -5,6 +5,7 @@
 
 #include "exec/ops/beaver.h"
 #include "exec/ops/dealing.h"
+#include "exec/session/cancel.h"
 #include "exec/session/handshake.h"
 #include "exec/session/instance.h"
 #include "exec/session/peers.h"
@@ -64,7 +65,12 @@ static void on_message(uvcc_session *s, uint8_t peer, const uvcc_link_rx *m) {
     case UVCC_FRAME_BYE:
         on_bye(s, peer, m);
         break;
+    case UVCC_FRAME_CANCEL:
+        uvcci_cancel_on_message(s, peer, m->data, m->len);
+        break;
     default: /* batches: accepted and released by their op */
+        if (uvcci_cancel_discards(s, peer, m))
+            return;
         reason = uvcci_op_receive(s, peer, m);
         assert(reason < sizeof texts / sizeof texts[0]);
         if (reason != UVCC_ABORT_NONE)
@@ -148,6 +154,7 @@ void uvcci_dispatch(uvcc_session *s) {
         if (uvcci_failed(s))
             break;
         advance_rx_jobs(s); /* first: they are what others wait for */
+        any |= uvcci_cancel_advance(s);
         any |= uvcci_step_advance(s);
         any |= uvcci_deal_advance(s);
         any |= uvcci_beaver_advance(s);

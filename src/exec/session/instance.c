@@ -415,7 +415,7 @@ bool uvcci_ops_advance(uvcc_session *s) {
     bool any = false;
     for (uint32_t k = 0; k < 2 && !uvcci_failed(s); k++) {
         uvcci_step *st = uvcci_step_of(s, s->step + k);
-        if (st == NULL || !st->agreed)
+        if (st == NULL || !st->agreed || st->halted)
             break;
         any |= step_advance(s, st);
     }
@@ -423,6 +423,12 @@ bool uvcci_ops_advance(uvcc_session *s) {
 }
 
 /* ---- its end ---- */
+
+void uvcci_instance_release(uvcc_session *s, uvcci_instance *r) {
+    const unsigned rounds = (unsigned)r->plan->round_count + r->plan->key_count;
+    for (unsigned i = 0; i < rounds; i++)
+        release_round(s, r, i);
+}
 
 void uvcci_instance_free(uvcc_session *s, uvcci_instance *r) {
     const unsigned rounds = (unsigned)r->plan->round_count + r->plan->key_count;

@@ -3,6 +3,7 @@
 #include "exec/session/load.h"
 #include "exec/program/plan_make.h"
 
+#include "exec/session/cancel.h"
 #include "exec/session/checkpoint.h"
 #include "proto/bytes.h"
 #include <assert.h>
@@ -217,6 +218,8 @@ int uvcci_session_load_program(uvcc_session *s, const uvcc_program *p) {
     rc = make_local_jobs(s, p);
     if (rc == 0)
         rc = uvcci_checkpoint_init(s);
+    if (rc == 0)
+        rc = uvcci_cancel_init(s);
     if (rc == 0)
         rc = make_links(s, &n);
     if (rc == 0)

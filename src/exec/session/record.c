@@ -413,7 +413,8 @@ static const member members[] = {MEMBER(flags),
                                  MEMBER(links.silence_abort_ns),
                                  MEMBER(identity.kem),
                                  MEMBER(links.congestion),
-                                 MEMBER(links.rate_bytes_per_s)};
+                                 MEMBER(links.rate_bytes_per_s),
+                                 MEMBER(resume.cancellable)};
 enum { MEMBER_COUNT = sizeof members / sizeof members[0] };
 
 size_t uvcci_record_config_bytes(void) {

@@ -7,6 +7,7 @@
 #include "exec/ops/triples.h"
 #include "exec/runtime/trace.h"
 #include "exec/session/bundle_store.h"
+#include "exec/session/cancel.h"
 #include "exec/session/checkpoint.h"
 #include "exec/session/dispatch.h"
 #include "exec/session/instance.h"
@@ -140,6 +141,8 @@ static int config_take(uvcc_session *s, const uvcc_config *in) {
         c->limits.triples_ahead_bytes = 64ull << 20;
     if (c->triples.only ? c->resume.checkpoint_every != 0 : c->triples.run != 0)
         return UVCC_ERR_CONFIG;
+    if (c->resume.cancellable > 1 || (c->resume.cancellable && c->checks.audit_off))
+        return UVCC_ERR_CONFIG;
     return c->limits.jobs_max < 4 || !silence_take(s) ? UVCC_ERR_CONFIG : 0;
 }
 
@@ -231,6 +234,7 @@ void uvcci_session_free(uvcc_session *s) {
         const uvcc_program *p = s->program;
         uvcci_outputs_free(s);
         uvcci_checkpoint_free(s);
+        uvcci_cancel_free(s);
         for (uint32_t i = 0; s->buffers != NULL && i < p->tensor_count; i++) {
             uvcci_arena_give(&s->tensors, s->buffers[i].shares.lo, p->tensors[i].elems * 8);
             uvcci_arena_give(&s->tensors, s->buffers[i].shares.hi, p->tensors[i].elems * 8);
@@ -398,8 +402,10 @@ int uvcci_session_complete(uvcc_session *s, const uvcc_completion *c, uint64_t n
         set_done(s, who);
     else if (owner == UVCCI_JOB_CHECKPOINT)
         uvcci_checkpoint_done(s);
-    else if (uvcci_failed(s))
-        ; /* its memory goes with the session */
+    else if (owner == UVCCI_JOB_CANCEL)
+        uvcci_cancel_job_done(s);
+    else if (uvcci_failed(s) || uvcci_cancel_parks(owner, who))
+        ; /* its memory goes with the session, or it waits */
     else if (owner == UVCCI_JOB_ROOT)
         uvcci_root_job_done(who);
     else if (owner == UVCCI_JOB_OP)
@@ -575,6 +581,20 @@ int uvcci_session_input(uvcc_session *s, uint32_t step, uint32_t id, const int64
         return 0;
     }
     return UVCC_ERR_NOT_FOUND;
+}
+
+int uvcci_session_cancel(uvcc_session *s, uint32_t step, uint64_t now) {
+    if (s == NULL)
+        return UVCC_ERR_USAGE;
+    set_now(s, now);
+    if (uvcci_failed(s))
+        return UVCC_ERR_ABORTED;
+    if (s->state != UVCCI_SESSION_READY)
+        return uvcci_refuse(s, UVCC_ERR_STATE, "no step can be cancelled now");
+    int rc = uvcci_cancel_ask(s, step);
+    if (rc == 0)
+        uvcci_dispatch(s);
+    return rc;
 }
 
 int uvcci_session_close(uvcc_session *s, uint64_t now) {

@@ -24,6 +24,7 @@ int uvcci_session_poll_event(uvcc_session *s, uvcc_event *out);
 int uvcci_session_step(uvcc_session *s, uint32_t step, uint32_t entry, uint64_t now);
 int uvcci_session_input(uvcc_session *s, uint32_t step, uint32_t id, const int64_t *v,
                         uint64_t now);
+int uvcci_session_cancel(uvcc_session *s, uint32_t step, uint64_t now);
 int uvcci_session_close(uvcc_session *s, uint64_t now);
 int uvcci_session_abort(uvcc_session *s, uint16_t reason, uint64_t now);
 

@@ -6,8 +6,10 @@
  * step before is finished. Finished: every op done, every deal sent. */
 #include "exec/session/step.h"
 
+#include "exec/ops/dealing.h"
 #include "exec/ops/triples.h"
 #include "exec/session/bundle_store.h"
+#include "exec/session/cancel.h"
 #include "exec/session/checkpoint.h"
 #include "exec/session/instance.h"
 #include "exec/session/lineage.h"
@@ -294,6 +296,21 @@ static bool same_step(const uvcci_step_msg *a, const uvcci_step_msg *b) {
     return true;
 }
 
+/* A link is in the first unfinished step, but no more than one beyond what the peer has reached for
+ * sure: else a peer that is two steps behind could not say what it has to (BYE, CANCEL), and would
+ * not be able to read what this party says. Without AUDITs that is not known. */
+static void follow(uvcc_session *s, uint8_t peer) {
+    const uint64_t known = s->peer[peer].reached + 1ull;
+    const bool back = !s->cfg.checks.audit_off && s->step > s->hello.step && known < s->step;
+    (void)uvcc_link_set_step(s->peer[peer].link, back ? s->step - 1 : s->step);
+}
+
+static void reached(uvcc_session *s, uint8_t peer, uint32_t step) {
+    if (s->peer[peer].reached < step)
+        s->peer[peer].reached = step;
+    follow(s, peer);
+}
+
 void uvcci_step_on_step(uvcc_session *s, uint8_t peer, const uint8_t *data, uint32_t len) {
     uvcci_step_msg m;
     memset(&m, 0, sizeof m);
@@ -310,6 +327,8 @@ void uvcci_step_on_step(uvcc_session *s, uint8_t peer, const uint8_t *data, uint
     }
     p->step_here[m.step & 3] = true;
     p->step_msg[m.step & 3] = m;
+    if (m.step != 0)
+        reached(s, peer, m.step - 1); /* it finished the step before that */
 }
 
 /* STEP of this party out, if its time has come; then agreement. P0 proposes and the others echo, so
@@ -355,19 +374,24 @@ static bool advance_agreement(uvcc_session *s, uvcci_step *st) {
     return any;
 }
 
+static void begin_leaf(uvcc_session *s, uvcci_step *st) {
+    uint8_t leaf[UVCCI_LEAF_MAX_BYTES];
+    uint16_t rst[3] = {s->cfg.place.replicas, s->cfg.place.stages, s->cfg.place.tp_ranks};
+    size_t n = uvcci_leaf_step_begin(leaf, s->sid_sub, st->number, s->run, rst, s->h_program,
+                                     st->h_shapes, st->h_optable);
+    uvcci_leaf(s, st, UVCCI_ROW_STEP_BEGIN, leaf, n);
+}
+
 static void start_step(uvcc_session *s, uvcci_step *st) {
     assert(st->agreed && !st->running && st->number == s->step);
     st->running = true;
     st->since = s->now;
     for (uint32_t i = 0; i < s->program->tensor_count; i++)
         s->buffers[i].uses_left = st->entry->uses[i];
-    uint8_t leaf[UVCCI_LEAF_MAX_BYTES];
-    uint16_t rst[3] = {s->cfg.place.replicas, s->cfg.place.stages, s->cfg.place.tp_ranks};
-    size_t n = uvcci_leaf_step_begin(leaf, s->sid_sub, st->number, s->run, rst, s->h_program,
-                                     st->h_shapes, st->h_optable);
-    uvcci_leaf(s, st, UVCCI_ROW_STEP_BEGIN, leaf, n);
+    begin_leaf(s, st);
     if (s->cfg.checks.sks_refused && s->cfg.checks.sks_step == st->number) {
-        n = uvcci_leaf_sks_verdict(leaf, s->sid_sub, 0, UVCCI_SKS_OVERRIDDEN);
+        uint8_t leaf[UVCCI_LEAF_MAX_BYTES];
+        size_t n = uvcci_leaf_sks_verdict(leaf, s->sid_sub, 0, UVCCI_SKS_OVERRIDDEN);
         uvcci_leaf(s, st, UVCCI_ROW_STEP_BEGIN, leaf, n);
         uvcci_log(s, UVCC_LOG_WARN, "party %u: step %u runs again after a check failed in it",
                   s->party, st->number);
@@ -444,6 +468,7 @@ void uvcci_step_on_audit(uvcc_session *s, uint8_t peer, const uint8_t *data, uin
     }
     p->audit_here[at] = true;
     p->audit[at] = a;
+    reached(s, peer, a.step + 1);
     uvcc_event e = {.kind = UVCC_EVENT_AUDIT, .peer = peer, .run = s->run, .step = a.step};
     memcpy(e.root, a.global_root, 32);
     memcpy(e.signature, a.signature, 64);
@@ -473,15 +498,32 @@ static bool step_rooted(uvcc_session *s, uvcci_step *st) {
     return rc == 1;
 }
 
-/* What can fail comes before what the host sees: once STEP_FINISHED is out, the step is over, its
- * outputs and its bundle are here, and the next one may start. */
+/* Its AUDIT out. */
+static void send_audit(uvcc_session *s, const uvcc_event *e) {
+    uvcci_audit_msg_t a = {.party = s->party, .step = e->step};
+    memcpy(a.global_root, e->root, 32);
+    memcpy(a.signature, e->signature, 64);
+    uint8_t bytes[UVCCI_AUDIT_BYTES];
+    int n = uvcci_audit_encode(&a, bytes, sizeof bytes);
+    if (n > 0) {
+        send_small(s, uvcci_next_party(s), UVCC_FRAME_AUDIT, bytes, (uint32_t)n);
+        send_small(s, uvcci_prev_party(s), UVCC_FRAME_AUDIT, bytes, (uint32_t)n);
+    }
+}
+
+/* What can fail comes before what the host sees: once STEP_FINISHED (or STEP_CANCELLED, of a
+ * dropped one) is out, the step is over, its outputs and its bundle are here, and the next one may
+ * start. */
 static void finish_step(uvcc_session *s, uvcci_step *st) {
-    assert(st->running && st->number == s->step && buffers_are_free(s));
-    uvcc_event e = {.kind = UVCC_EVENT_STEP_FINISHED, .run = s->run, .step = st->number};
+    const bool dropped = st->dropped;
+    assert((st->running || dropped) && st->number == s->step && buffers_are_free(s));
+    uvcc_event e = {.kind = dropped ? UVCC_EVENT_STEP_CANCELLED : UVCC_EVENT_STEP_FINISHED,
+                    .run = s->run,
+                    .step = st->number};
     uint32_t number = st->number;
     uint8_t step_root[32], replica[32];
     memcpy(step_root, st->step_root, 32);
-    if (!keep_outputs(s, st))
+    if (!dropped && !keep_outputs(s, st))
         return;
     if (!s->cfg.checks.audit_off) {
         uvcci_replica_root(s->sid_rep, number, step_root, 1, replica);
@@ -497,34 +539,70 @@ static void finish_step(uvcc_session *s, uvcci_step *st) {
         uvcci_abort(s, UVCC_ABORT_MEMORY, "no memory for a step's bundle");
         return;
     }
-    s->stats.rounds += st->depth;
-    s->stats.steps_finished++;
+    s->stats.rounds += dropped ? 0 : st->depth;
+    s->stats.steps_finished += !dropped;
+    s->stats.steps_cancelled += dropped;
     s->stats.leaves += st->leaves;
-    uvcci_triples_keep(s, st);
-    uvcci_lineage_step(s, st, UVCCI_LINEAGE_FINISHED);
+    if (!dropped)
+        uvcci_triples_keep(s, st);
+    uvcci_lineage_step(s, st, dropped ? UVCCI_LINEAGE_DROPPED : UVCCI_LINEAGE_FINISHED);
     uvcci_step_free(s, st);
     s->step++;
+    uvcci_cancel_passed(s);
     for (uint8_t p = 0; p < 3; p++)
         if (p != s->party)
-            (void)uvcc_link_set_step(s->peer[p].link, s->step);
+            follow(s, p);
     uvcci_event_push(s, &e); /* the step is finished even if its AUDIT finds no memory */
     uvcci_bundle_store_early(s, number);
-    if (!s->cfg.checks.audit_off) {
-        uvcci_audit_msg_t a = {.party = s->party, .step = number};
-        memcpy(a.global_root, e.root, 32);
-        memcpy(a.signature, e.signature, 64);
-        uint8_t bytes[UVCCI_AUDIT_BYTES];
-        int n = uvcci_audit_encode(&a, bytes, sizeof bytes);
-        if (n > 0) {
-            send_small(s, uvcci_next_party(s), UVCC_FRAME_AUDIT, bytes, (uint32_t)n);
-            send_small(s, uvcci_prev_party(s), UVCC_FRAME_AUDIT, bytes, (uint32_t)n);
-        }
-    }
+    if (!s->cfg.checks.audit_off)
+        send_audit(s, &e);
     uvcci_checkpoint_due(s);
 }
 
-/* Agreement for both open steps, then the start of the first, which sets and checkpoints hold, and
- * its end. */
+/* ---- a step that all three drop ---- */
+
+/* What its ops took of TRANSIENT memory goes back; nobody works on it any more. */
+static void give_transients(uvcc_session *s) {
+    for (uint32_t i = 0; i < s->program->tensor_count; i++) {
+        uvcci_buffer *b = &s->buffers[i];
+        const uvcci_tensor *t = &s->program->tensors[i];
+        b->uses_left = 0;
+        if (t->desc.lifetime != UVCC_TRANSIENT || b->shares.lo == NULL)
+            continue;
+        uvcci_transient_count(s, &b->shares, -(int64_t)(t->elems * 8));
+        uvcci_arena_give(&s->tensors, b->shares.lo, t->elems * 8);
+        uvcci_arena_give(&s->tensors, b->shares.hi, t->elems * 8);
+        b->shares = (uvcc_shares){0};
+    }
+}
+
+/* Its transcript is two leaves, the same at all three: that it began, and that it was dropped. */
+static void drop_step(uvcc_session *s, uvcci_step *st) {
+    assert(st->dropped && st->agreed && st->number == s->step && st->root == NULL);
+    if (!s->cfg.checks.audit_off) {
+        uint8_t leaf[UVCCI_LEAF_MAX_BYTES];
+        uvcci_transcript_free(st->transcript);
+        st->transcript = NULL;
+        st->leaves = 0;
+        if (uvcci_transcript_new(&st->transcript, &s->alloc, s->cfg.limits.leaves_max) != 0) {
+            uvcci_abort(s, UVCC_ABORT_MEMORY, "no memory for the transcript of a dropped step");
+            return;
+        }
+        begin_leaf(s, st);
+        uvcci_leaf(s, st, UVCCI_ROW_STEP_BEGIN, leaf,
+                   uvcci_leaf_step_cancelled(leaf, s->sid_sub, st->number));
+        if (uvcci_failed(s) || !step_rooted(s, st))
+            return;
+    }
+    give_transients(s);
+    finish_step(s, st);
+    if (!uvcci_failed(s))
+        uvcci_deal_ready(s);
+}
+
+/* Agreement of both steps that may be open, then the start and the end of the first: an end waits
+ * for nothing but what is of this step, and a dropped one for a checkpoint that is due before it.
+ */
 bool uvcci_step_advance(uvcc_session *s) {
     bool any = false;
     for (uint32_t k = 0; k < 2 && !uvcci_failed(s); k++) {
@@ -542,14 +620,19 @@ bool uvcci_step_advance(uvcc_session *s) {
     bool hold = (uvcci_checkpoint_busy(s) && !UVCCI_MUTANT(16)) || s->sets != NULL;
     if (st == NULL)
         return any;
-    if (st->agreed && !st->running && !hold) {
+    if (!hold && uvcci_cancel_complete(s, st)) {
+        drop_step(s, st);
+        return true;
+    }
+    if (st->agreed && !st->running && !st->halted && !hold && uvcci_cancel_saved(s, st)) {
         start_step(s, st);
         any = true;
     }
     /* A message that nothing waits for may still be with the executor: its instance stays until
      * then. */
     if (st->running && st->instances_done == st->entry->op_count &&
-        st->deals_sent == st->entry->op_count && st->hashing == 0 && step_rooted(s, st)) {
+        st->deals_sent == st->entry->op_count && st->hashing == 0 && !uvcci_cancel_holds(s, st) &&
+        step_rooted(s, st)) {
         finish_step(s, st);
         any = true;
     }

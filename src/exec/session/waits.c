@@ -1,6 +1,7 @@
 /* waits.c - what a session needs of a peer now, see waits.h. Nothing changes. */
 #include "exec/session/waits.h"
 
+#include "exec/session/cancel.h"
 #include "exec/session/instance.h"
 
 void uvcci_wait_for(uvcc_peer_info *i, uvcc_wait what, uint32_t step, uint64_t since) {
@@ -35,7 +36,9 @@ void uvcci_step_waits(const uvcc_session *s, uint8_t peer, uvcc_peer_info *i) {
         s->cfg.checks.audit_off || st->number - s->hello.step < 2 ||
         (p->audit_here[st->number & 1] && p->audit[st->number & 1].step == st->number - 2);
     const bool asked = st->sent || peer == 0; /* P0 proposes, the others answer */
-    if (st->running)
+    if (uvcci_cancel_waits(s, peer, st))
+        uvcci_wait_for(i, UVCC_WAIT_CANCEL, st->number, s->cancel.since);
+    else if (st->running && !st->halted)
         batch_waits(s, st, peer, i);
     else if (!st->agreed && asked && !p->step_here[st->number & 3])
         uvcci_wait_for(i, UVCC_WAIT_STEP, st->number, st->since);

@@ -44,6 +44,8 @@ static const leaf_field lifted_fields[] = {{"op_id", 4}, {"fss_id", 8}, {"q_coun
 static const leaf_field abort_fields[] = {{"step", 4}, {"reason", 2}, {NULL, 0}};
 static const leaf_field consumed_fields[] = {{"op_id", 4}, {"triple_id", 8}, {NULL, 0}};
 
+static const leaf_field cancelled_fields[] = {{"step", 4}, {NULL, 0}};
+
 static const leaf_shape shapes[] = {
     {UVCC_LEAF_STEP_BEGIN, begin_fields},         {UVCC_LEAF_OPEN_SENT, batch_fields},
     {UVCC_LEAF_OPEN_RECEIVED, batch_fields},      {UVCC_LEAF_OPEN_DONE, opened_fields},
@@ -52,7 +54,7 @@ static const leaf_shape shapes[] = {
     {UVCC_LEAF_LIFT_RECEIVED, batch_fields},      {UVCC_LEAF_SKS_COIN, coin_fields},
     {UVCC_LEAF_SKS_VERDICT, verdict_fields},      {UVCC_LEAF_COMPONENT_COMMIT, commit_fields},
     {UVCC_LEAF_LIFT_DONE, lifted_fields},         {UVCC_LEAF_ABORT, abort_fields},
-    {UVCC_LEAF_TRIPLE_CONSUMED, consumed_fields},
+    {UVCC_LEAF_TRIPLE_CONSUMED, consumed_fields}, {UVCC_LEAF_STEP_CANCELLED, cancelled_fields},
 };
 
 static const leaf_shape *shape_of(uint8_t type) {
@@ -153,6 +155,8 @@ static size_t leaf_values(listing *l, uint8_t type, uint32_t op, const leaf_plac
     case UVCC_LEAF_ABORT:
         return uvcci_leaf_abort(out, sid, at->step,
                                 (uint16_t)value_number(l, "reason", UINT16_MAX));
+    case UVCC_LEAF_STEP_CANCELLED:
+        return uvcci_leaf_step_cancelled(out, sid, at->step);
     case UVCC_LEAF_TRIPLE_CONSUMED:
         return uvcci_leaf_triple_consumed(out, sid, op, value_number(l, "triple_id", UINT64_MAX));
     default:
@@ -161,7 +165,8 @@ static size_t leaf_values(listing *l, uint8_t type, uint32_t op, const leaf_plac
 }
 
 static bool has_op(uint8_t type) {
-    return type != UVCC_LEAF_STEP_BEGIN && type != UVCC_LEAF_ABORT;
+    return type != UVCC_LEAF_STEP_BEGIN && type != UVCC_LEAF_ABORT &&
+           type != UVCC_LEAF_STEP_CANCELLED;
 }
 
 /* A leaf by itself, whole; the library reads it as it stands in bundles, without its sid. */

@@ -201,7 +201,7 @@ void codec_batch(listing *l, listing_seen *seen) {
     seen->tlv[type] = true;
 }
 
-/* ---- STEP, AUDIT, BYE ---- */
+/* ---- STEP, AUDIT, BYE, CANCEL ---- */
 
 static size_t step_values(listing *l, const scene *s, uint8_t out[PAYLOAD_MAX]) {
     uvcci_step_msg m = {.step = s->step};
@@ -284,6 +284,24 @@ static void bye_fields(listing *l, const uint8_t *p, size_t len) {
     field_number(l, "reason", 2, reason, known ? names[reason] : "");
 }
 
+static size_t cancel_values(listing *l, uint8_t out[PAYLOAD_MAX]) {
+    const uvcci_cancel_msg m = {.vote = (uint8_t)value_number(l, "vote", UVCCI_VOTE_FLUSHED),
+                                .step = (uint32_t)value_number(l, "cancelled", UINT32_MAX)};
+    int len = uvcci_cancel_encode(&m, out, PAYLOAD_MAX);
+    listing_must(l, len > 0, "no CANCEL has these");
+    return listing_good(l) ? (size_t)len : 0;
+}
+
+static void cancel_fields(listing *l, const uint8_t *p, size_t len) {
+    static const char *const names[] = {"", "STOPPED", "FINISHED", "FLUSHED"};
+    uvcci_cancel_msg m = {0};
+    listing_must(l, uvcci_cancel_decode(&m, p, len) == 0, "no CANCEL");
+    if (!listing_good(l))
+        return;
+    field_number(l, "vote", 1, m.vote, names[m.vote]);
+    field_number(l, "cancelled", 4, m.step, "");
+}
+
 /* ---- reliable kinds ---- */
 
 static bool is_batch_kind(uint8_t kind) {
@@ -303,6 +321,8 @@ static size_t payload_values(listing *l, const scene *s, uint32_t *op_id, signer
         return step_values(l, s, out);
     if (s->kind == UVCC_FRAME_AUDIT)
         return audit_values(l, s, who, out);
+    if (s->kind == UVCC_FRAME_CANCEL)
+        return cancel_values(l, out);
     int len =
         s->kind == UVCC_FRAME_BYE
             ? uvcci_bye_encode((uint16_t)value_number(l, "reason", UINT16_MAX), out, PAYLOAD_MAX)
@@ -366,6 +386,8 @@ static void payload_fields(listing *l, const scene *s, const signer *who, const 
         step_fields(l, p, len);
     else if (s->kind == UVCC_FRAME_AUDIT)
         audit_fields(l, who, p, len);
+    else if (s->kind == UVCC_FRAME_CANCEL)
+        cancel_fields(l, p, len);
     else
         bye_fields(l, p, len);
 }
