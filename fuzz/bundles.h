@@ -71,7 +71,7 @@ static inline void fuzz_bundle_end(fuzz_bundles *b, fuzz_step *s, uint8_t party)
     static const uint16_t one[3] = {1, 1, 1};
     static const uint8_t h_program[32] = {4}, h_shapes[32] = {5};
     uint8_t leaf[UVCCI_LEAF_MAX_BYTES], h_table[32], epoch[32], root[32], sig[64], seed[32], sk[64];
-    uint8_t msg[UVCCI_AUDIT_MSG_BYTES];
+    uint8_t audit_root[32], before[32];
     uvcci_optable_hash(&s->table, h_table);
     fuzz_leaf(s, party, 0, leaf,
               uvcci_leaf_step_begin(leaf, s->sid_sub, 6, 2, one, h_program, h_shapes, h_table));
@@ -82,6 +82,7 @@ static inline void fuzz_bundle_end(fuzz_bundles *b, fuzz_step *s, uint8_t party)
                           .sid_job = b->sid_job,
                           .step = 6,
                           .run = 2,
+                          .first = 4,
                           .policy_hash = b->policy_hash};
     b->len[party] = uvcci_bundle_bytes(&s->table, s->t[party]);
     if (b->len[party] > FUZZ_BUNDLE_BYTES)
@@ -90,11 +91,18 @@ static inline void fuzz_bundle_end(fuzz_bundles *b, fuzz_step *s, uint8_t party)
     uvcci_worker_root(b->sid_job, 0, 6, epoch, root);
     memset(seed, 1 + party, sizeof seed);
     uvcci_sign_keypair(seed, b->keys.key[party], sk);
-    uvcci_audit_msg(party, root, b->policy_hash, msg);
-    uvcci_sign(sk, msg, sizeof msg, sig);
+    memset(audit_root, 0x60 + party, sizeof audit_root);
+    memset(before, 0x70 + party, sizeof before);
+    uvcc_statement st = uvcci_head_statement(&h, UVCC_SCOPE_WORKER);
+    st.root = root;
+    st.audit_root = audit_root;
+    st.before = before;
+    uvcci_statement_sign(&st, sk, sig);
+    const uvcc_signed_root views = {
+        .root = root, .audit_root = audit_root, .before = before, .signature = sig};
     for (unsigned p = 0; p < 3; p++) /* the later ones once they are made */
         if (p <= party)
-            uvcci_bundle_put_audit(b->bytes[p], b->len[p], party, root, sig);
+            uvcci_bundle_put_audit(b->bytes[p], b->len[p], party, &views);
 }
 
 /* The AUDITs of parties 0 and 1 in the bundles of those after them are missing: a run's last step.

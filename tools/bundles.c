@@ -26,6 +26,7 @@ typedef struct gathered {
     struct gathered *next;
     bundle_place at;
     size_t count;
+    uint32_t first; /* of the run, as the workers' bundles have it */
     uint8_t roots[][32];
 } gathered;
 
@@ -35,6 +36,7 @@ struct bundles {
     uint32_t waiting_count;
     waiting *waiting;
     gathered *gathered;
+    uvcc_audit_tree run[UVCC_PARTIES]; /* the global roots over all workers, of this run */
 };
 
 /* ---- names ---- */
@@ -294,6 +296,8 @@ static int write_bundle(bundles *b, const uvcc_session *s, const bundle_place *a
 
 /* ---- roots over all workers ---- */
 
+/* Steps become whole in order, for each worker finishes them in order. What an earlier run's job
+ * roots were is not looked up: `before` is zeros, and the workers' own statements say it. */
 static int write_job_root(bundles *b, gathered **list, const uvcc_bundle *last) {
     gathered *g = *list;
     *list = g->next;
@@ -303,13 +307,15 @@ static int write_job_root(bundles *b, gathered **list, const uvcc_bundle *last) 
                              .tp_ranks = b->c.tp_ranks,
                              .step = g->at.step,
                              .run = g->at.run,
+                             .first = g->first,
                              .sid_job = last->sid_job,
                              .policy_hash = last->policy_hash,
                              .step_roots = g->roots[0]};
     size_t len = uvcc_job_root_bytes(j.replicas, j.stages, j.tp_ranks);
     uint8_t *bytes = malloc(len != 0 ? len : 1);
-    int rc = bytes == NULL ? UVCC_ERR_NOMEM
-                           : uvcc_job_root_encode(&j, b->c.sign_seed[j.party], bytes, len);
+    int rc = bytes == NULL
+                 ? UVCC_ERR_NOMEM
+                 : uvcc_job_root_encode(&j, &b->run[j.party], b->c.sign_seed[j.party], bytes, len);
     int status =
         rc == 0 ? write_at(b, &g->at, bytes, len)
                 : report_error(EXIT_FAILED, "a root over all workers: %s", uvcc_error_text(rc));
@@ -335,7 +341,10 @@ static int gather(bundles *b, const uvcc_session *s, const bundle_place *at) {
         if (*g == NULL)
             return report_error(EXIT_FAILED, "out of memory");
         (*g)->at = place;
+        (*g)->first = decoded.first;
     }
+    if ((*g)->first != decoded.first)
+        return report_error(EXIT_FAILED, "the workers of a party began the run at other steps");
     size_t index = ((size_t)at->r * b->c.stages + at->s) * b->c.tp_ranks + at->t;
     memcpy((*g)->roots[index], decoded.step_root, 32);
     return ++(*g)->count == b->workers ? write_job_root(b, g, &decoded) : EXIT_DONE;

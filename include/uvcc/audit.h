@@ -66,12 +66,57 @@ typedef struct uvcc_audit_keys {
     uint8_t key[UVCC_PARTIES][32];
 } uvcc_audit_keys;
 
+/* ---- statements ---- */
+
+/** Of what a statement is. */
+typedef enum uvcc_scope {
+    UVCC_SCOPE_WORKER = 1, /**< a step of one worker, as its session signs it */
+    UVCC_SCOPE_JOB = 2     /**< a step of all workers of a party; replica, stage, tp_rank are 0 */
+} uvcc_scope;
+
+/** What a party signs of a step (wire.md 8). Two of one scope, party, job, worker, run and step
+ * with different content, both signed, prove that the party cheated or used a run number twice.
+ * The pointers are views of 32 bytes. */
+typedef struct uvcc_statement {
+    uint8_t scope; /**< uvcc_scope */
+    uint8_t party;
+    uint16_t replicas, stages, tp_ranks, replica, stage, tp_rank;
+    uint32_t run, step;
+    uint32_t first; /**< the run's first step */
+    const uint8_t *sid_job;
+    const uint8_t *root;       /**< the global root of the step */
+    const uint8_t *audit_root; /**< over the global roots of the run's steps first..step */
+    const uint8_t *before;     /**< the audit_root that the run goes on from, zeros if none */
+    const uint8_t *policy_hash;
+} uvcc_statement;
+#define UVCC_STATEMENT_BYTES 199u
+
+/** The bytes that are signed. 0, or UVCC_ERR_USAGE for fields that cannot be. */
+UVCC_API int uvcc_statement_encode(const uvcc_statement *s, uint8_t out[UVCC_STATEMENT_BYTES]);
+/** 0 if it is signed by the Ed25519 public key, UVCC_ERR_AUTH if not, UVCC_ERR_USAGE as encode. */
+UVCC_API int uvcc_statement_check(const uvcc_statement *s, const uint8_t key[32],
+                                  const uint8_t signature[64]);
+
+/** The Merkle tree (wire.md 8) over the global roots of a run's steps as they come: constant in
+ * size, one hash per level. The caller does not look into it. */
+typedef struct uvcc_audit_tree {
+    uint8_t node[32][32];
+    uint32_t count;
+} uvcc_audit_tree;
+UVCC_API void uvcc_audit_tree_init(uvcc_audit_tree *t);
+/** The next step's root. 0, UVCC_ERR_USAGE, UVCC_ERR_LIMIT after 2^32 - 1. */
+UVCC_API int uvcc_audit_tree_add(uvcc_audit_tree *t, const uint8_t global_root[32]);
+/** The audit root over what was added so far; more may be added after it. 0 or UVCC_ERR_USAGE. */
+UVCC_API int uvcc_audit_tree_root(const uvcc_audit_tree *t, uint8_t root[32]);
+
 /* ---- bundles ---- */
 
-/** A party's signed root; views, NULL if it is not here. */
+/** What a party signed of a step; views, NULL if it is not here. */
 typedef struct uvcc_signed_root {
-    const uint8_t *root;      /**< 32 bytes: global_root of wire.md 8 */
-    const uint8_t *signature; /**< 64 bytes */
+    const uint8_t *root;       /**< 32 bytes: global_root of wire.md 8 */
+    const uint8_t *audit_root; /**< 32 bytes: as in uvcc_statement */
+    const uint8_t *before;     /**< 32 bytes: as in uvcc_statement */
+    const uint8_t *signature;  /**< 64 bytes */
 } uvcc_signed_root;
 
 /** A decoded bundle: views into its bytes. */
@@ -80,7 +125,7 @@ typedef struct uvcc_bundle {
     size_t len;
     uint8_t party;
     uint16_t replicas, stages, tp_ranks, replica, stage, tp_rank;
-    uint32_t step, run;
+    uint32_t step, run, first;                        /**< first: the run's first step */
     const uint8_t *sid_job, *h_program, *policy_hash; /**< 32 bytes each */
     const uint8_t *rows; /**< row_count rows of the op table, 13 bytes each (wire.md 1) */
     uint32_t row_count, leaf_count;
@@ -96,14 +141,16 @@ typedef struct uvcc_bundle {
  * NULL here and below. */
 UVCC_API int uvcc_bundle_decode(uvcc_bundle *out, const uint8_t *bytes, size_t len,
                                 uvcc_audit_fault *fault);
-/** The leaves of a decoded bundle give its step root, that its global root, and every signed root
- * in it has a good signature under its party's key. 0, or UVCC_ERR_AUTH and *fault. */
+/** What party q says it signed of this step, as a bundle has it; b->audit[q] must be here. */
+UVCC_API void uvcc_bundle_statement(const uvcc_bundle *b, uint8_t q, uvcc_statement *out);
+/** The leaves of a decoded bundle give its step root, that its global root, and every statement in
+ * it is signed by its party's key. 0, or UVCC_ERR_AUTH and *fault. */
 UVCC_API int uvcc_bundle_check(const uvcc_bundle *b, const uvcc_audit_keys *keys,
                                uvcc_audit_fault *fault);
 /** The bundles of parties 0, 1, 2 of one worker and step: each as by uvcc_bundle_check, and against
  * each other: what one says it sent is what the other says it received, both ends of keys and
  * openings and both holders of a component have the same digest, the steps began alike, and each
- * has the roots that the others signed. Where a root is wrong and a leaf differs from its
+ * has what the others signed. Where a root is wrong and a leaf differs from its
  * counterpart, the leaf is named. 0, or UVCC_ERR_AUTH and *fault. */
 UVCC_API int uvcc_bundle_verify(const uvcc_bundle b[3], const uvcc_audit_keys *keys,
                                 uvcc_audit_fault *fault);
@@ -141,30 +188,31 @@ UVCC_API void uvcc_leaf_hash(const uvcc_bundle *b, const uvcc_leaf *leaf, uint8_
 UVCC_API int uvcc_audit_global_root(const uint8_t sid_job[32], uint32_t step, uint16_t replicas,
                                     uint16_t stages, uint16_t tp_ranks, const uint8_t *step_roots,
                                     uint8_t root[32]);
-/** The audit root over `count` steps: the Merkle root of their global roots, in order. `roots`
- * (count * 32 bytes) is scratch and is overwritten. */
+/** The audit root over `count` steps: the Merkle root of their global roots, in order, as
+ * uvcc_audit_tree makes it one by one. `roots` (count * 32 bytes) is scratch and is overwritten. */
 UVCC_API void uvcc_audit_root(uint8_t *roots, uint32_t count, uint8_t root[32]);
 
 /** A party's signed root over all its workers of a step; views. */
 typedef struct uvcc_job_root {
     uint8_t party;
     uint16_t replicas, stages, tp_ranks;
-    uint32_t step, run;
+    uint32_t step, run, first; /**< first: the run's first step */
     const uint8_t *sid_job, *policy_hash;
     const uint8_t *step_roots; /**< in (r, s, t) order */
-    uvcc_signed_root global;   /**< encode ignores it */
+    uvcc_signed_root global;   /**< encode reads `before` alone, NULL for zeros */
 } uvcc_job_root;
 
 /** Bytes of the record of a topology; 0 if it cannot be. */
 UVCC_API size_t uvcc_job_root_bytes(uint16_t replicas, uint16_t stages, uint16_t tp_ranks);
-/** Computes the global root, signs it with the party's sign_seed and writes the record: exactly
- * uvcc_job_root_bytes(). 0 or UVCC_ERR_USAGE. */
-UVCC_API int uvcc_job_root_encode(const uvcc_job_root *j, const uint8_t sign_seed[32], uint8_t *out,
-                                  size_t cap);
+/** Computes the global root, signs the statement with the party's sign_seed and writes the record:
+ * exactly uvcc_job_root_bytes(). `run` has the party's global roots over all workers of the run's
+ * steps first..step-1, and this step's goes into it. 0, or UVCC_ERR_USAGE and `run` as it was. */
+UVCC_API int uvcc_job_root_encode(const uvcc_job_root *j, uvcc_audit_tree *run,
+                                  const uint8_t sign_seed[32], uint8_t *out, size_t cap);
 /** As uvcc_bundle_decode. */
 UVCC_API int uvcc_job_root_decode(uvcc_job_root *out, const uint8_t *bytes, size_t len,
                                   uvcc_audit_fault *fault);
-/** The step roots give the global root, and that is signed by the party's key. As
+/** The step roots give the global root, and the statement of it is signed by the party's key. As
  * uvcc_bundle_check. */
 UVCC_API int uvcc_job_root_check(const uvcc_job_root *j, const uvcc_audit_keys *keys,
                                  uvcc_audit_fault *fault);
@@ -176,17 +224,17 @@ typedef struct uvcc_proof {
     uint8_t party;
     uint16_t replicas, stages, tp_ranks, replica, stage, tp_rank; /**< of the worker */
     bool of_job; /**< up to the root over all workers; else to that of the worker alone */
-    uint32_t step;
+    uint32_t step, run, first; /**< first: the run's first step */
     const uint8_t *sid_job, *policy_hash;
-    uint32_t index, leaf_count; /**< the leaf's place; the number of leaves, like the topology, is
-                                   what the proof says and not what it proves */
+    uint32_t index, leaf_count; /**< the leaf's place; the number of leaves is what the proof
+                                   says and not what it proves */
     uint8_t leaf[UVCC_LEAF_MAX_BYTES];
     size_t leaf_len;
     const uint8_t *path; /**< path_len siblings of 32 bytes, from the bottom */
     uint8_t path_len;
     const uint8_t *step_roots;    /**< of the leaf's replica, in (s, t) order; one if not of_job */
     const uint8_t *replica_roots; /**< one if not of_job */
-    const uint8_t *signature;     /**< 64 bytes */
+    const uint8_t *audit_root, *before, *signature; /**< 32, 32, 64 bytes */
 } uvcc_proof;
 
 /** Most bytes that a proof under this topology takes; job NULL: without a root over all workers. */
@@ -200,9 +248,10 @@ UVCC_API int64_t uvcc_proof_make(const uvcc_bundle *b, uint32_t index, const uvc
 /** Reads a proof: 0, or UVCC_ERR_FRAME and *fault. */
 UVCC_API int uvcc_proof_decode(uvcc_proof *out, const uint8_t *bytes, size_t len,
                                uvcc_audit_fault *fault);
-/** The leaf leads to the step root, that to the global root, and that is signed by the party's key.
- * 0, or UVCC_ERR_AUTH and *fault. What it proves: that party signed a transcript of this step with
- * this leaf in it. It says nothing of other leaves, nor that the leaf is true. */
+/** The leaf leads to the step root, that to the global root, and the statement of that is signed by
+ * the party's key. 0, or UVCC_ERR_AUTH and *fault. What it proves: that party signed a transcript
+ * of this step and run with this leaf in it. It says nothing of other leaves, nor that the leaf is
+ * true. */
 UVCC_API int uvcc_proof_check(const uvcc_proof *p, const uvcc_audit_keys *keys,
                               uvcc_audit_fault *fault);
 

@@ -17,8 +17,9 @@ typedef struct uvcc_checkpoint_info {
     uint8_t sid_sub[32];    /**< of the worker (uvcc_session's coordinate) */
     uint8_t program_hash[32];
     uint32_t run;            /**< that made it */
-    uint8_t root_before[32]; /**< its party's audit root over the steps before; zeros: none, or the
-                                  audit is off */
+    uint8_t root_before[32]; /**< its party's audit root over the steps before in its run
+                                  (<uvcc/audit.h>); of a run that finished none, or with the audit
+                                  off, what that run goes on from itself; zeros: none */
     uint8_t lineage[32];     /**< which steps of which runs made these tensors: the same in the
                                   checkpoints of all three parties, and in no other history */
 } uvcc_checkpoint_info;

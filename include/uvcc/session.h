@@ -305,6 +305,8 @@ typedef struct uvcc_event {
                               party give its global root (uvcc_audit_global_root) */
     uint64_t since_ns; /**< PEER_SILENT: when it was last heard, by the host's clock; before READY
                             maybe when the session started */
+    uint8_t audit_root[32]; /**< STEP_FINISHED, AUDIT: over the global roots of this run's steps up
+                               to `step`, of the party that signed them */
 } uvcc_event;
 /** 1 and the next event, else 0. Events never get lost; the queue is bounded by the protocol. */
 UVCC_API int uvcc_session_poll_event(uvcc_session *s, uvcc_event *out);

@@ -247,8 +247,9 @@ static void match_all(cross *c) {
 static bool same_step(const uvcc_bundle *a, const uvcc_bundle *b) {
     return a->replicas == b->replicas && a->stages == b->stages && a->tp_ranks == b->tp_ranks &&
            a->replica == b->replica && a->stage == b->stage && a->tp_rank == b->tp_rank &&
-           a->step == b->step && a->run == b->run && a->row_count == b->row_count &&
-           memcmp(a->sid_job, b->sid_job, 32) == 0 && memcmp(a->h_program, b->h_program, 32) == 0 &&
+           a->step == b->step && a->run == b->run && a->first == b->first &&
+           a->row_count == b->row_count && memcmp(a->sid_job, b->sid_job, 32) == 0 &&
+           memcmp(a->h_program, b->h_program, 32) == 0 &&
            memcmp(a->policy_hash, b->policy_hash, 32) == 0 &&
            memcmp(a->rows, b->rows, (size_t)a->row_count * UVCCI_OPROW_BYTES) == 0;
 }
@@ -267,12 +268,18 @@ static int check_same(const uvcc_bundle *b, uvcc_audit_fault *f) {
     return UVCC_ERR_AUTH;
 }
 
-/* Each party has the roots that the others signed. */
+static bool same_statement(const uvcc_signed_root *a, const uvcc_signed_root *b) {
+    return memcmp(a->root, b->root, 32) == 0 && memcmp(a->audit_root, b->audit_root, 32) == 0 &&
+           memcmp(a->before, b->before, 32) == 0;
+}
+
+/* Each party has what the others signed. All signatures are good, over statements of the same step
+ * of the same run and worker: so who signed two that differ told two stories. */
 static int check_audits(const uvcc_bundle *b, uvcc_audit_fault *f) {
     for (uint8_t p = 0; p < UVCC_PARTIES; p++)
         for (uint8_t q = 0; q < UVCC_PARTIES; q++) {
             const uint8_t *root = b[p].audit[q].root;
-            if (root == NULL || memcmp(root, b[q].audit[q].root, 32) == 0)
+            if (root == NULL || same_statement(&b[p].audit[q], &b[q].audit[q]))
                 continue;
             (void)uvcci_fault_at(f, UVCC_ERR_AUTH, UVCC_FAULT_TWO_ROOTS, p,
                                  (uint64_t)(root - b[p].bytes));
@@ -285,7 +292,7 @@ static int check_audits(const uvcc_bundle *b, uvcc_audit_fault *f) {
 
 /* Which fault is told matters: a bundle may be wrong in itself only because a leaf of it was
  * changed, so a wrong root alone is told after a disagreement that names this party's leaf, and any
- * other fault of a bundle before what it makes the others look like. Signed roots are compared
+ * other fault of a bundle before what it makes the others look like. Statements are compared
  * last, over bundles that agree. */
 int uvcc_bundle_verify(const uvcc_bundle b[3], const uvcc_audit_keys *keys,
                        uvcc_audit_fault *fault) {

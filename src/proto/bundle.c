@@ -4,7 +4,8 @@
  *     head || H(program) || LE32 rows || LE32 leaves || CRC-32 of all before
  *     the rows of the op table || CRC-32 of them
  *     per leaf: U8 n || the leaf without its sid, n bytes || CRC-32 of LE32 index, n and those
- *     step_root || per party: U8 here || global_root || signature || CRC-32 of this line
+ *     step_root || per party: U8 here || global_root || audit_root || before || signature ||
+ *         CRC-32 of these two lines
  *
  * Leaves stand in canonical order, so the row of a leaf's op id is found by walking the table
  * beside the leaves. A checksum says which leaf is damaged; it proves nothing. */
@@ -18,7 +19,7 @@
 enum {
     SUM_BYTES = 4,
     BUNDLE_HEAD_BYTES = UVCCI_HEAD_BYTES + 32 + 4 + 4,
-    AUDIT_BYTES = 1 + 32 + 64,
+    AUDIT_BYTES = 1 + 3 * 32 + 64,
     TAIL_BYTES = 32 + 3 * AUDIT_BYTES + SUM_BYTES,
     SID_BYTES = 32
 };
@@ -74,6 +75,7 @@ void uvcci_head_put(uvcci_writer *w, const char *magic, const uvcci_head *h) {
     uvcci_put(w, h->sid_job, 32);
     uvcci_put32(w, h->step);
     uvcci_put32(w, h->run);
+    uvcci_put32(w, h->first);
     uvcci_put(w, h->policy_hash, 32);
 }
 
@@ -94,11 +96,30 @@ bool uvcci_head_get(uvcci_head *h, const uint8_t *bytes, uint8_t flags_max) {
     r.at += 32;
     h->step = uvcci_get32(&r);
     h->run = uvcci_get32(&r);
+    h->first = uvcci_get32(&r);
     h->policy_hash = bytes + r.at;
-    bool ok = h->party < UVCC_PARTIES && h->flags <= flags_max && h->topology[1] <= 256;
+    bool ok = h->party < UVCC_PARTIES && h->flags <= flags_max && h->topology[1] <= 256 &&
+              h->first <= h->step;
     for (unsigned i = 0; i < 3; i++)
         ok = ok && h->at[i] < h->topology[i];
     return ok;
+}
+
+uvcc_statement uvcci_head_statement(const uvcci_head *h, uvcc_scope scope) {
+    const bool worker = scope == UVCC_SCOPE_WORKER;
+    return (uvcc_statement){.scope = (uint8_t)scope,
+                            .party = h->party,
+                            .replicas = h->topology[0],
+                            .stages = h->topology[1],
+                            .tp_ranks = h->topology[2],
+                            .replica = worker ? h->at[0] : 0,
+                            .stage = worker ? h->at[1] : 0,
+                            .tp_rank = worker ? h->at[2] : 0,
+                            .run = h->run,
+                            .step = h->step,
+                            .first = h->first,
+                            .sid_job = h->sid_job,
+                            .policy_hash = h->policy_hash};
 }
 
 bool uvcci_sum_good(const uint8_t *bytes, size_t len) {
@@ -408,7 +429,8 @@ static int decode_tail(uvcc_bundle *b, size_t at, uvcc_audit_fault *f) {
             return uvcci_fault_at(f, UVCC_ERR_FRAME, UVCC_FAULT_HEADER, b->party,
                                   (uint64_t)(e - b->bytes));
         if (e[0] == 1)
-            b->audit[q] = (uvcc_signed_root){.root = e + 1, .signature = e + 33};
+            b->audit[q] = (uvcc_signed_root){
+                .root = e + 1, .audit_root = e + 33, .before = e + 65, .signature = e + 97};
     }
     return 0;
 }
@@ -441,6 +463,7 @@ static int decode_head(uvcc_bundle *b, uvcc_audit_fault *f) {
     b->sid_job = h.sid_job;
     b->step = h.step;
     b->run = h.run;
+    b->first = h.first;
     b->policy_hash = h.policy_hash;
     uvcci_sid_rep(b->sid_job, b->replica, sid_rep);
     uvcci_sid_sub(sid_rep, (uint8_t)b->stage, b->tp_rank, b->sid_sub);
@@ -512,11 +535,29 @@ void uvcci_worker_root(const uint8_t sid_job[32], uint16_t replica, uint32_t ste
     uvcci_global_root(sid_job, step, replica_root, 1, root);
 }
 
-int uvcci_root_signed(const uvcc_audit_keys *keys, uint8_t party, const uint8_t root[32],
-                      const uint8_t policy_hash[32], const uint8_t signature[64]) {
-    uint8_t msg[UVCCI_AUDIT_MSG_BYTES];
-    uvcci_audit_msg(party, root, policy_hash, msg);
-    return uvcci_sign_verify(keys->key[party], msg, sizeof msg, signature) == 0 ? 0 : UVCC_ERR_AUTH;
+/* In the run's first step the audit root is the step's own root. */
+uvcc_fault_kind uvcci_statement_fault(const uvcc_statement *s, const uvcc_audit_keys *keys,
+                                      const uint8_t signature[64]) {
+    if (uvcc_statement_check(s, keys->key[s->party], signature) != 0)
+        return UVCC_FAULT_SIGNATURE;
+    return s->step == s->first && memcmp(s->audit_root, s->root, 32) != 0 ? UVCC_FAULT_AUDIT_ROOT
+                                                                          : UVCC_FAULT_NONE;
+}
+
+void uvcc_bundle_statement(const uvcc_bundle *b, uint8_t q, uvcc_statement *out) {
+    const uvcc_signed_root *s = &b->audit[q];
+    const uvcci_head h = {.party = q,
+                          .topology = {b->replicas, b->stages, b->tp_ranks},
+                          .at = {b->replica, b->stage, b->tp_rank},
+                          .sid_job = b->sid_job,
+                          .step = b->step,
+                          .run = b->run,
+                          .first = b->first,
+                          .policy_hash = b->policy_hash};
+    *out = uvcci_head_statement(&h, UVCC_SCOPE_WORKER);
+    out->root = s->root;
+    out->audit_root = s->audit_root;
+    out->before = s->before;
 }
 
 int uvcc_bundle_check(const uvcc_bundle *b, const uvcc_audit_keys *keys, uvcc_audit_fault *fault) {
@@ -534,11 +575,14 @@ int uvcc_bundle_check(const uvcc_bundle *b, const uvcc_audit_keys *keys, uvcc_au
                               (uint64_t)(b->audit[b->party].root - b->bytes));
     for (uint8_t q = 0; q < UVCC_PARTIES; q++) {
         const uvcc_signed_root *s = &b->audit[q];
-        if (s->root == NULL ||
-            uvcci_root_signed(keys, q, s->root, b->policy_hash, s->signature) == 0)
+        uvcc_statement st;
+        if (s->root == NULL)
             continue;
-        (void)uvcci_fault_at(fault, UVCC_ERR_AUTH, UVCC_FAULT_SIGNATURE, b->party,
-                             (uint64_t)(s->root - b->bytes));
+        uvcc_bundle_statement(b, q, &st);
+        const uvcc_fault_kind kind = uvcci_statement_fault(&st, keys, s->signature);
+        if (kind == UVCC_FAULT_NONE)
+            continue;
+        (void)uvcci_fault_at(fault, UVCC_ERR_AUTH, kind, b->party, (uint64_t)(s->root - b->bytes));
         if (fault != NULL && q != b->party)
             fault->other = q;
         return UVCC_ERR_AUTH;
@@ -599,13 +643,14 @@ void uvcci_bundle_encode(const uvcci_head *h, const uint8_t h_program[32],
     uvcci_bundle_seal(out, len);
 }
 
-void uvcci_bundle_put_audit(uint8_t *bytes, size_t len, uint8_t party, const uint8_t root[32],
-                            const uint8_t signature[64]) {
+void uvcci_bundle_put_audit(uint8_t *bytes, size_t len, uint8_t party, const uvcc_signed_root *s) {
     assert(len >= TAIL_BYTES && party < UVCC_PARTIES);
     uint8_t *tail = bytes + len - TAIL_BYTES, *e = tail + 32 + party * AUDIT_BYTES;
     e[0] = 1;
-    memcpy(e + 1, root, 32);
-    memcpy(e + 33, signature, 64);
+    memcpy(e + 1, s->root, 32);
+    memcpy(e + 33, s->audit_root, 32);
+    memcpy(e + 65, s->before, 32);
+    memcpy(e + 97, s->signature, 64);
     uvcci_sum_put(tail, TAIL_BYTES);
 }
 

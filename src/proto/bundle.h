@@ -6,6 +6,7 @@
 
 #include "proto/bytes.h"
 #include "proto/optable.h"
+#include "proto/statement.h"
 #include "proto/transcript.h"
 
 /* Who and where: the first bytes of all formats. */
@@ -13,14 +14,17 @@ typedef struct uvcci_head {
     uint8_t party, flags;
     uint16_t topology[3], at[3]; /* R, S, T; r, s, t */
     const uint8_t *sid_job;
-    uint32_t step, run;
+    uint32_t step, run, first;
     const uint8_t *policy_hash;
 } uvcci_head;
-#define UVCCI_HEAD_BYTES (8u + 2u + 12u + 32u + 8u + 32u)
+#define UVCCI_HEAD_BYTES (8u + 2u + 12u + 32u + 12u + 32u)
 
-#define UVCCI_MAGIC_BUNDLE "uvccbdl\1"
-#define UVCCI_MAGIC_JOB    "uvccjob\1"
-#define UVCCI_MAGIC_PROOF  "uvccprf\1"
+#define UVCCI_MAGIC_BUNDLE "uvccbdl\2"
+#define UVCCI_MAGIC_JOB    "uvccjob\2"
+#define UVCCI_MAGIC_PROOF  "uvccprf\2"
+
+/* What a head says, as a statement of a scope; the roots are missing. */
+uvcc_statement uvcci_head_statement(const uvcci_head *h, uvcc_scope scope);
 
 void uvcci_head_put(uvcci_writer *w, const char *magic, const uvcci_head *h);
 /* Whether the magic is there. */
@@ -58,9 +62,9 @@ void uvcci_bundle_root(const uvcc_bundle *b, uvcci_merkle *m, uint32_t target, u
 /* The global root of a worker alone. */
 void uvcci_worker_root(const uint8_t sid_job[32], uint16_t replica, uint32_t step,
                        const uint8_t step_root[32], uint8_t root[32]);
-/* 0 or UVCC_ERR_AUTH. */
-int uvcci_root_signed(const uvcc_audit_keys *keys, uint8_t party, const uint8_t root[32],
-                      const uint8_t policy_hash[32], const uint8_t signature[64]);
+/* What is wrong with a signed statement by itself: SIGNATURE, AUDIT_ROOT or NONE. */
+uvcc_fault_kind uvcci_statement_fault(const uvcc_statement *s, const uvcc_audit_keys *keys,
+                                      const uint8_t signature[64]);
 
 /* ---- writing ---- */
 
@@ -69,9 +73,8 @@ size_t uvcci_bundle_bytes(const uvcci_optable *table, const uvcci_transcript *t)
 void uvcci_bundle_encode(const uvcci_head *h, const uint8_t h_program[32],
                          const uvcci_optable *table, const uvcci_transcript *t,
                          const uint8_t step_root[32], uint8_t *out);
-/* Puts a party's signed root into a bundle that uvcci_bundle_encode made. */
-void uvcci_bundle_put_audit(uint8_t *bytes, size_t len, uint8_t party, const uint8_t root[32],
-                            const uint8_t signature[64]);
+/* Puts what a party signed into a bundle that uvcci_bundle_encode made. */
+void uvcci_bundle_put_audit(uint8_t *bytes, size_t len, uint8_t party, const uvcc_signed_root *s);
 /* All three are in it. */
 bool uvcci_bundle_complete(const uint8_t *bytes, size_t len);
 /* Makes all checksums of a bundle right, as far as its form goes. */

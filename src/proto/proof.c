@@ -1,17 +1,17 @@
 /* proof.c - from a leaf to a signed root: roots over all workers of a party, and proofs.
  *
- *     job root: head (r, s, t = 0) || R*S*T step roots || global_root || signature ||
- *               CRC-32 of all
+ *     job root: head (r, s, t = 0) || R*S*T step roots || global_root || audit_root || before ||
+ *               signature || CRC-32 of all
  *
  *     proof:    head (flags 1: up to a job root) || LE32 index || LE32 leaves || U8 n ||
  *               the leaf without its sid, n bytes || U8 siblings || siblings ||
- *               step roots of the leaf's replica || replica roots || signature || CRC-32 of all
+ *               step roots of the leaf's replica || replica roots || audit_root || before ||
+ *               signature || CRC-32 of all
  *
- * A proof up to the root of a worker alone has one step root and one replica root. Its head's run
- * is 0: only a STEP_BEGIN leaf speaks of the run. */
+ * A proof up to the root of a worker alone has one step root and one replica root. */
 #include "proto/bundle.h"
 
-enum { SUM_BYTES = 4, FLAG_OF_JOB = 1 };
+enum { SUM_BYTES = 4, FLAG_OF_JOB = 1, SIGNED_BYTES = 32 + 32 + 64 };
 
 /* ---- job roots ---- */
 
@@ -49,8 +49,8 @@ void uvcc_audit_root(uint8_t *roots, uint32_t count, uint8_t root[32]) {
 size_t uvcc_job_root_bytes(uint16_t replicas, uint16_t stages, uint16_t tp_ranks) {
     if (!topology_good(replicas, stages, tp_ranks))
         return 0;
-    return UVCCI_HEAD_BYTES + (size_t)workers_of(replicas, stages, tp_ranks) * 32 + 32 + 64 +
-           SUM_BYTES;
+    return UVCCI_HEAD_BYTES + (size_t)workers_of(replicas, stages, tp_ranks) * 32 + 32 +
+           SIGNED_BYTES + SUM_BYTES;
 }
 
 static uvcci_head head_of_job(const uvcc_job_root *j) {
@@ -59,33 +59,48 @@ static uvcci_head head_of_job(const uvcc_job_root *j) {
                         .sid_job = j->sid_job,
                         .step = j->step,
                         .run = j->run,
+                        .first = j->first,
                         .policy_hash = j->policy_hash};
 }
 
-int uvcc_job_root_encode(const uvcc_job_root *j, const uint8_t sign_seed[32], uint8_t *out,
-                         size_t cap) {
-    if (j == NULL || sign_seed == NULL || out == NULL || j->party >= UVCC_PARTIES ||
-        j->sid_job == NULL || j->policy_hash == NULL || j->step_roots == NULL)
+/* The tree takes the root last, so that it is as it was after an error. */
+int uvcc_job_root_encode(const uvcc_job_root *j, uvcc_audit_tree *run, const uint8_t sign_seed[32],
+                         uint8_t *out, size_t cap) {
+    static const uint8_t zero[32];
+    if (j == NULL || run == NULL || sign_seed == NULL || out == NULL || j->party >= UVCC_PARTIES ||
+        j->sid_job == NULL || j->policy_hash == NULL || j->step_roots == NULL ||
+        j->first > j->step || run->count != j->step - j->first)
         return UVCC_ERR_USAGE;
     const size_t len = uvcc_job_root_bytes(j->replicas, j->stages, j->tp_ranks);
     if (len == 0 || cap < len)
         return UVCC_ERR_USAGE;
-    uint8_t root[32], pk[32], sk[64], msg[UVCCI_AUDIT_MSG_BYTES], signature[64];
+    uint8_t root[32], audit_root[32], pk[32], sk[64], signature[64];
+    uvcc_audit_tree tree = *run;
     int rc = uvcc_audit_global_root(j->sid_job, j->step, j->replicas, j->stages, j->tp_ranks,
                                     j->step_roots, root);
+    if (rc == 0)
+        rc = uvcc_audit_tree_add(&tree, root);
+    if (rc == 0)
+        rc = uvcc_audit_tree_root(&tree, audit_root);
     if (rc != 0)
         return rc;
+    uvcci_head h = head_of_job(j);
+    uvcc_statement st = uvcci_head_statement(&h, UVCC_SCOPE_JOB);
+    st.root = root;
+    st.audit_root = audit_root;
+    st.before = j->global.before != NULL ? j->global.before : zero;
     uvcci_sign_keypair(sign_seed, pk, sk);
-    uvcci_audit_msg(j->party, root, j->policy_hash, msg);
-    uvcci_sign(sk, msg, sizeof msg, signature);
+    uvcci_statement_sign(&st, sk, signature);
     uvcci_wipe(sk, sizeof sk);
     uvcci_writer w = uvcci_writer_on(out, len);
-    uvcci_head h = head_of_job(j);
     uvcci_head_put(&w, UVCCI_MAGIC_JOB, &h);
     uvcci_put(&w, j->step_roots, (size_t)workers_of(j->replicas, j->stages, j->tp_ranks) * 32);
     uvcci_put(&w, root, 32);
+    uvcci_put(&w, audit_root, 32);
+    uvcci_put(&w, st.before, 32);
     uvcci_put(&w, signature, 64);
     uvcci_sum_put(out, len);
+    *run = tree;
     return 0;
 }
 
@@ -101,33 +116,39 @@ static int check_record(const uint8_t *bytes, size_t len, const char *magic, siz
     return 0;
 }
 
+/* The number of step roots follows from the topology, and the length from that: nothing is read
+ * that is not known to be there. */
 int uvcc_job_root_decode(uvcc_job_root *out, const uint8_t *bytes, size_t len,
                          uvcc_audit_fault *fault) {
     if (out == NULL || (bytes == NULL && len != 0))
         return UVCC_ERR_USAGE;
     uvcci_head h;
-    int rc = check_record(bytes, len, UVCCI_MAGIC_JOB, UVCCI_HEAD_BYTES + 32 + 32 + 64 + SUM_BYTES,
-                          fault);
+    int rc = check_record(bytes, len, UVCCI_MAGIC_JOB,
+                          UVCCI_HEAD_BYTES + 32 + 32 + SIGNED_BYTES + SUM_BYTES, fault);
     if (rc != 0)
         return rc;
     if (!uvcci_head_get(&h, bytes, 0) || h.at[0] != 0 || h.at[1] != 0 || h.at[2] != 0)
         return uvcci_fault_at(fault, UVCC_ERR_FRAME, UVCC_FAULT_HEADER, UVCC_NO_PARTY, 8);
     const uint64_t roots = workers_of(h.topology[0], h.topology[1], h.topology[2]) * 32;
-    const uint64_t left = len - (UVCCI_HEAD_BYTES + 32 + 64 + SUM_BYTES);
+    const uint64_t left = len - (UVCCI_HEAD_BYTES + 32 + SIGNED_BYTES + SUM_BYTES);
     if (left != roots)
         return uvcci_fault_at(fault, UVCC_ERR_FRAME,
                               left < roots ? UVCC_FAULT_CUT : UVCC_FAULT_LEFT_OVER, h.party, len);
-    const uint8_t *p = bytes + UVCCI_HEAD_BYTES;
+    const uint8_t *p = bytes + UVCCI_HEAD_BYTES, *global = p + roots;
     *out = (uvcc_job_root){.party = h.party,
                            .replicas = h.topology[0],
                            .stages = h.topology[1],
                            .tp_ranks = h.topology[2],
                            .step = h.step,
                            .run = h.run,
+                           .first = h.first,
                            .sid_job = h.sid_job,
                            .policy_hash = h.policy_hash,
                            .step_roots = p,
-                           .global = {.root = p + roots, .signature = p + roots + 32}};
+                           .global = {.root = global,
+                                      .audit_root = global + 32,
+                                      .before = global + 64,
+                                      .signature = global + 96}};
     return uvcci_fault_at(fault, 0, UVCC_FAULT_NONE, h.party, 0);
 }
 
@@ -142,9 +163,13 @@ int uvcc_job_root_check(const uvcc_job_root *j, const uvcc_audit_keys *keys,
         return rc;
     if (memcmp(root, j->global.root, 32) != 0)
         return uvcci_fault_at(fault, UVCC_ERR_AUTH, UVCC_FAULT_GLOBAL, j->party, 0);
-    if (uvcci_root_signed(keys, j->party, root, j->policy_hash, j->global.signature) != 0)
-        return uvcci_fault_at(fault, UVCC_ERR_AUTH, UVCC_FAULT_SIGNATURE, j->party, 0);
-    return uvcci_fault_at(fault, 0, UVCC_FAULT_NONE, j->party, 0);
+    const uvcci_head h = head_of_job(j);
+    uvcc_statement st = uvcci_head_statement(&h, UVCC_SCOPE_JOB);
+    st.root = j->global.root;
+    st.audit_root = j->global.audit_root;
+    st.before = j->global.before;
+    const uvcc_fault_kind kind = uvcci_statement_fault(&st, keys, j->global.signature);
+    return uvcci_fault_at(fault, kind != UVCC_FAULT_NONE ? UVCC_ERR_AUTH : 0, kind, j->party, 0);
 }
 
 /* ---- proofs ---- */
@@ -152,19 +177,19 @@ int uvcc_job_root_check(const uvcc_job_root *j, const uvcc_audit_keys *keys,
 size_t uvcc_proof_max_bytes(const uvcc_job_root *job) {
     size_t roots = job == NULL ? 2 : (size_t)job->stages * job->tp_ranks + job->replicas;
     return UVCCI_HEAD_BYTES + 8 + 1 + UVCC_LEAF_MAX_BYTES + 1 + 32 * UVCC_PATH_MAX + 32 * roots +
-           64 + SUM_BYTES;
+           SIGNED_BYTES + SUM_BYTES;
 }
 
 static bool job_fits(const uvcc_bundle *b, const uvcc_job_root *j) {
     const size_t at = ((size_t)b->replica * j->stages + b->stage) * j->tp_ranks + b->tp_rank;
     return j->party == b->party && j->replicas == b->replicas && j->stages == b->stages &&
            j->tp_ranks == b->tp_ranks && j->step == b->step && j->run == b->run &&
-           memcmp(j->sid_job, b->sid_job, 32) == 0 &&
+           j->first == b->first && memcmp(j->sid_job, b->sid_job, 32) == 0 &&
            memcmp(j->policy_hash, b->policy_hash, 32) == 0 &&
            memcmp(j->step_roots + 32 * at, b->step_root, 32) == 0;
 }
 
-/* The roots of the upper levels, and the signature. */
+/* The roots of the upper levels, and the rest of the statement with its signature. */
 static void put_upper(uvcci_writer *w, const uvcc_bundle *b, const uvcc_job_root *j) {
     const uint32_t each = j == NULL ? 1 : (uint32_t)j->stages * j->tp_ranks;
     const uint32_t replicas = j == NULL ? 1 : j->replicas;
@@ -179,11 +204,13 @@ static void put_upper(uvcci_writer *w, const uvcc_bundle *b, const uvcc_job_root
                            root);
         uvcci_put(w, root, 32);
     }
-    uvcci_put(w, j == NULL ? b->audit[b->party].signature : j->global.signature, 64);
+    const uvcc_signed_root *s = j == NULL ? &b->audit[b->party] : &j->global;
+    uvcci_put(w, s->audit_root, 32);
+    uvcci_put(w, s->before, 32);
+    uvcci_put(w, s->signature, 64);
 }
 
-/* The head's run is 0 and the leaf goes without its sid: what a proof shows must follow from the
- * leaf and the roots, not from fields that no root covers. */
+/* The leaf goes without its sid, which follows from the head, and the signature covers the head. */
 int64_t uvcc_proof_make(const uvcc_bundle *b, uint32_t index, const uvcc_job_root *job,
                         uint8_t *out, size_t cap) {
     if (b == NULL || out == NULL || index >= b->leaf_count)
@@ -204,6 +231,8 @@ int64_t uvcc_proof_make(const uvcc_bundle *b, uint32_t index, const uvcc_job_roo
                     .at = {b->replica, b->stage, b->tp_rank},
                     .sid_job = b->sid_job,
                     .step = b->step,
+                    .run = b->run,
+                    .first = b->first,
                     .policy_hash = b->policy_hash};
     uvcci_writer w = uvcci_writer_on(out, cap);
     uvcci_head_put(&w, UVCCI_MAGIC_PROOF, &h);
@@ -230,7 +259,7 @@ int uvcc_proof_decode(uvcc_proof *out, const uint8_t *bytes, size_t len, uvcc_au
     int rc = check_record(bytes, len, UVCCI_MAGIC_PROOF, UVCCI_HEAD_BYTES + SUM_BYTES, fault);
     if (rc != 0)
         return rc;
-    if (!uvcci_head_get(&h, bytes, FLAG_OF_JOB) || h.run != 0)
+    if (!uvcci_head_get(&h, bytes, FLAG_OF_JOB))
         return uvcci_fault_at(fault, UVCC_ERR_FRAME, UVCC_FAULT_HEADER, UVCC_NO_PARTY, 8);
     uvcc_proof p = {.party = h.party,
                     .replicas = h.topology[0],
@@ -241,6 +270,8 @@ int uvcc_proof_decode(uvcc_proof *out, const uint8_t *bytes, size_t len, uvcc_au
                     .tp_rank = h.at[2],
                     .of_job = h.flags == FLAG_OF_JOB,
                     .step = h.step,
+                    .run = h.run,
+                    .first = h.first,
                     .sid_job = h.sid_job,
                     .policy_hash = h.policy_hash};
     uint8_t sid_rep[32], sid_sub[32], stored[UINT8_MAX];
@@ -266,18 +297,22 @@ int uvcc_proof_decode(uvcc_proof *out, const uint8_t *bytes, size_t len, uvcc_au
     p.leaf_len = uvcci_leaf_whole(sid_sub, stored, n, p.leaf);
     const size_t steps_len = (p.of_job ? (size_t)p.stages * p.tp_ranks : 1) * 32;
     const size_t replicas = (p.of_job ? (size_t)p.replicas : 1) * 32;
-    const size_t want = 32 * (size_t)p.path_len + steps_len + replicas + 64, left = r.len - r.at;
+    const size_t want = 32 * (size_t)p.path_len + steps_len + replicas + SIGNED_BYTES;
+    const size_t left = r.len - r.at;
     if (left != want)
         return uvcci_fault_at(fault, UVCC_ERR_FRAME,
                               left < want ? UVCC_FAULT_CUT : UVCC_FAULT_LEFT_OVER, p.party, len);
     p.path = bytes + r.at;
     p.step_roots = p.path + 32 * (size_t)p.path_len;
     p.replica_roots = p.step_roots + steps_len;
-    p.signature = p.replica_roots + replicas;
+    p.audit_root = p.replica_roots + replicas;
+    p.before = p.audit_root + 32;
+    p.signature = p.before + 32;
     *out = p;
     return uvcci_fault_at(fault, 0, UVCC_FAULT_NONE, p.party, 0);
 }
 
+/* What the leaf leads to is what the statement is of: its global root is computed, not read. */
 int uvcc_proof_check(const uvcc_proof *p, const uvcc_audit_keys *keys, uvcc_audit_fault *fault) {
     if (p == NULL || keys == NULL || p->party >= UVCC_PARTIES)
         return UVCC_ERR_USAGE;
@@ -294,7 +329,18 @@ int uvcc_proof_check(const uvcc_proof *p, const uvcc_audit_keys *keys, uvcc_audi
     if (memcmp(replica_root, p->replica_roots + 32 * (size_t)(p->of_job ? p->replica : 0), 32) != 0)
         return uvcci_fault_at(fault, UVCC_ERR_AUTH, UVCC_FAULT_GLOBAL, p->party, 0);
     uvcci_global_root(p->sid_job, p->step, p->replica_roots, replicas, root);
-    if (uvcci_root_signed(keys, p->party, root, p->policy_hash, p->signature) != 0)
-        return uvcci_fault_at(fault, UVCC_ERR_AUTH, UVCC_FAULT_SIGNATURE, p->party, 0);
-    return uvcci_fault_at(fault, 0, UVCC_FAULT_NONE, p->party, 0);
+    const uvcci_head head = {.party = p->party,
+                             .topology = {p->replicas, p->stages, p->tp_ranks},
+                             .at = {p->replica, p->stage, p->tp_rank},
+                             .sid_job = p->sid_job,
+                             .step = p->step,
+                             .run = p->run,
+                             .first = p->first,
+                             .policy_hash = p->policy_hash};
+    uvcc_statement st = uvcci_head_statement(&head, p->of_job ? UVCC_SCOPE_JOB : UVCC_SCOPE_WORKER);
+    st.root = root;
+    st.audit_root = p->audit_root;
+    st.before = p->before;
+    const uvcc_fault_kind kind = uvcci_statement_fault(&st, keys, p->signature);
+    return uvcci_fault_at(fault, kind != UVCC_FAULT_NONE ? UVCC_ERR_AUTH : 0, kind, p->party, 0);
 }

@@ -74,6 +74,8 @@ int uvcci_audit_encode(const uvcci_audit_msg_t *m, uint8_t *out, size_t cap) {
     uvcci_put8(&w, m->party);
     uvcci_put32(&w, m->step);
     uvcci_put(&w, m->global_root, 32);
+    uvcci_put(&w, m->audit_root, 32);
+    uvcci_put(&w, m->before, 32);
     uvcci_put(&w, m->signature, 64);
     return end_encode(&w);
 }
@@ -85,6 +87,8 @@ int uvcci_audit_decode(uvcci_audit_msg_t *m, const uint8_t *in, size_t len) {
     m->party = uvcci_get8(&r);
     m->step = uvcci_get32(&r);
     uvcci_get(&r, m->global_root, 32);
+    uvcci_get(&r, m->audit_root, 32);
+    uvcci_get(&r, m->before, 32);
     uvcci_get(&r, m->signature, 64);
     return 0;
 }

@@ -12,7 +12,7 @@
 #define UVCCI_SHAPE_BYTES    12u
 #define UVCCI_STEP_MIN_BYTES (4u + 32u + 32u + 32u + 2u)
 #define UVCCI_STEP_MAX_BYTES (UVCCI_STEP_MIN_BYTES + UVCCI_SHAPES_MAX * UVCCI_SHAPE_BYTES)
-#define UVCCI_AUDIT_BYTES    (1u + 4u + 32u + 64u)
+#define UVCCI_AUDIT_BYTES    (1u + 4u + 3u * 32u + 64u)
 #define UVCCI_BYE_BYTES      2u
 #define UVCCI_CANCEL_BYTES   5u
 
@@ -38,7 +38,7 @@ void uvcci_shapes_hash(const uvcci_shape *shapes, uint16_t n, uint8_t out[32]);
 typedef struct uvcci_audit_msg_t {
     uint8_t party; /* 0..2 */
     uint32_t step;
-    uint8_t global_root[32];
+    uint8_t global_root[32], audit_root[32], before[32];
     uint8_t signature[64];
 } uvcci_audit_msg_t;
 

@@ -199,7 +199,7 @@ static void sort_many(entry *entries, entry *scratch, uint32_t n, uint32_t *at) 
     }
 }
 
-static void hash_node(const uint8_t left[32], const uint8_t right[32], uint8_t out[32]) {
+void uvcci_merkle_node(const uint8_t left[32], const uint8_t right[32], uint8_t out[32]) {
     uint8_t buf[65] = {1};
     memcpy(buf + 1, left, 32);
     memcpy(buf + 33, right, 32);
@@ -213,7 +213,7 @@ static uint32_t parents_of(uint32_t n) {
 /* The level above n >= 2 nodes. `up` may be `level` itself: node i is read before it is written. */
 static void hash_level(uint8_t (*up)[32], uint8_t (*level)[32], uint32_t n) {
     for (uint32_t i = 0; i < n / 2; i++)
-        hash_node(level[2 * (size_t)i], level[2 * (size_t)i + 1], up[i]);
+        uvcci_merkle_node(level[2 * (size_t)i], level[2 * (size_t)i + 1], up[i]);
     if (n & 1u)
         memcpy(up[n / 2], level[n - 1], 32);
 }
@@ -254,7 +254,7 @@ static void merkle_join(uvcci_merkle *m) {
         memcpy(m->sibling[m->sibling_count++], m->at == m->depth - 1 ? left : right, 32);
         m->at = m->depth - 2;
     }
-    hash_node(left, right, left);
+    uvcci_merkle_node(left, right, left);
     m->depth--;
 }
 
@@ -292,9 +292,9 @@ int uvcci_merkle_verify(const uint8_t leaf_hash[32], uint32_t index, uint32_t co
                 return UVCC_ERR_AUTH;
             const uint8_t *sibling = siblings + 32 * (size_t)used++;
             if (index & 1u)
-                hash_node(sibling, node, node);
+                uvcci_merkle_node(sibling, node, node);
             else
-                hash_node(node, sibling, node);
+                uvcci_merkle_node(node, sibling, node);
         }
         index >>= 1;
     }
@@ -376,17 +376,6 @@ void uvcci_global_root(const uint8_t sid_job[32], uint32_t step, const uint8_t *
     uvcci_global_root_begin(&h, sid_job, step);
     uvcci_sha256_update(&h, replica_roots, 32 * (size_t)count);
     uvcci_sha256_final(&h, out);
-}
-
-void uvcci_audit_msg(uint8_t party, const uint8_t global_root[32], const uint8_t policy_hash[32],
-                     uint8_t out[UVCCI_AUDIT_MSG_BYTES]) {
-    static const char label[] = "UVCC_AUDIT_SIG_V1";
-    uvcci_writer w = uvcci_writer_on(out, UVCCI_AUDIT_MSG_BYTES);
-    uvcci_put(&w, label, sizeof label - 1);
-    uvcci_put8(&w, party);
-    uvcci_put(&w, global_root, 32);
-    uvcci_put(&w, policy_hash, 32);
-    assert(!w.bad && w.len == UVCCI_AUDIT_MSG_BYTES);
 }
 
 /* Every leaf: its type, a sid, a LE32 (op id or step), then its own fields. */

@@ -39,6 +39,8 @@ int uvcci_transcript_leaf(const uvcci_transcript *t, uint32_t i, uint32_t *row,
 /* Merkle: node = H(U8(1) || left || right), a last odd node moves up unchanged, empty =
  * H("UVCC_EMPTY_V1"). `hashes` (count * 32 bytes) is scratch and is overwritten. */
 void uvcci_merkle_root(uint8_t *hashes, uint32_t count, uint8_t root[32]);
+/* `out` may be either of the two below it. */
+void uvcci_merkle_node(const uint8_t left[32], const uint8_t right[32], uint8_t out[32]);
 /* The same root from leaf hashes that come one by one, and the siblings of one of them on the way.
  * Whole subtrees wait on a stack, at most one per level. */
 typedef struct uvcci_merkle {
@@ -63,10 +65,6 @@ void uvcci_global_root(const uint8_t sid_job[32], uint32_t step, const uint8_t *
                        uint32_t count, uint8_t out[32]);
 /* The same, up to the replica roots: the caller updates with them, in order, and ends it. */
 void uvcci_global_root_begin(uvcci_sha256 *h, const uint8_t sid_job[32], uint32_t step);
-/* Message of an AUDIT signature: "UVCC_AUDIT_SIG_V1" || U8(party) || global_root || policy_hash. */
-#define UVCCI_AUDIT_MSG_BYTES (17u + 1u + 32u + 32u)
-void uvcci_audit_msg(uint8_t party, const uint8_t global_root[32], const uint8_t policy_hash[32],
-                     uint8_t out[UVCCI_AUDIT_MSG_BYTES]);
 
 /* Leaf builders; each returns the leaf's length (<= UVCCI_LEAF_MAX_BYTES). */
 size_t uvcci_leaf_step_begin(uint8_t *out, const uint8_t sid[32], uint32_t step, uint32_t run,

@@ -351,7 +351,7 @@ static void refuses_options(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         refused(cases[i][0], cases[i][1]);
-    write_file("proof", "uvccprf\1", 8);
+    write_file("proof", "uvccprf\2", 8);
     faulty("audit show proof", "proof", "it ends too early");
     outcome o = run_tool("audit --help");
     assert_int_equal(o.status, 0);
@@ -470,7 +470,12 @@ static void audits_many_workers(void **state) {
     faulty("audit verify ev", root, "do not give the signed global root");
     uvcc_job_root decoded; /* the party signs another step root than its worker did */
     assert_int_equal(uvcc_job_root_decode(&decoded, f.bytes, f.len, NULL), 0);
-    assert_int_equal(uvcc_job_root_encode(&decoded, c.sign_seed[2], save.bytes, save.len), 0);
+    uvcc_audit_tree tree;
+    uvcc_audit_tree_init(&tree);
+    for (uint32_t i = decoded.first; i < decoded.step; i++)
+        assert_int_equal(uvcc_audit_tree_add(&tree, decoded.global.root), 0);
+    assert_int_equal(uvcc_job_root_encode(&decoded, &tree, c.sign_seed[2], save.bytes, save.len),
+                     0);
     write_bytes(root, &save);
     faulty("audit verify ev", root, "step root of worker r0s0t0 is not that of its bundle");
     assert_int_equal(unlink(root), 0);

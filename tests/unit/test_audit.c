@@ -6,7 +6,7 @@
 #include <uvcc/frame.h>
 #include <uvcc/mlp.h>
 
-enum { DAMAGES = 1000, TAIL = 32 + 3 * 97 + 4 };
+enum { DAMAGES = 1000, AUDIT = 1 + 3 * 32 + 64, TAIL = 32 + 3 * AUDIT + 4 };
 
 static void keep(void *user, unsigned party, uint32_t step, const uint8_t *bytes, size_t len) {
     audit_run *r = user;
@@ -30,7 +30,9 @@ static void bundles_come_and_go(void *user, unsigned party, const uvcc_session *
     assert_int_equal(uvcc_session_bundle(s, e->step, &data, &len), 0);
     assert_int_equal(uvcc_bundle_decode(&b, data, len, NULL), 0);
     assert_memory_equal(b.audit[party].root, e->root, 32);
+    assert_memory_equal(b.audit[party].audit_root, e->audit_root, 32);
     assert_memory_equal(b.audit[party].signature, e->signature, 64);
+    assert_int_equal(b.first, 0);
     assert_int_equal(uvcc_session_bundle(s, e->step + 1, &data, &len), UVCC_ERR_NOT_FOUND);
     if (e->step >= 2)
         assert_int_equal(uvcc_session_bundle(s, e->step - 2, &data, &len), UVCC_ERR_NOT_FOUND);
@@ -345,7 +347,10 @@ static uvcc_audit_fault hand_end(hand *h) {
     size_t len = uvcci_bundle_bytes(&table, h->t);
     uint8_t *bytes = malloc(len);
     uvcci_bundle_encode(&head, zero, &table, h->t, epoch, bytes);
-    uvcci_bundle_put_audit(bytes, len, 1, zero, signature);
+    uvcci_bundle_put_audit(
+        bytes, len, 1,
+        &(uvcc_signed_root){
+            .root = zero, .audit_root = zero, .before = zero, .signature = signature});
     uvcc_bundle b;
     uvcc_audit_fault f;
     (void)uvcc_bundle_decode(&b, bytes, len, &f);
@@ -466,27 +471,60 @@ static void dropped_steps(void **state) {
 
 /* ---- lies that are signed ---- */
 
-static void sign(uint8_t seed_byte, uint8_t party, const uint8_t root[32], uint8_t signature[64]) {
-    static const uint8_t policy[32];
-    uint8_t seed[32], pk[32], sk[64], msg[UVCCI_AUDIT_MSG_BYTES];
-    memset(seed, seed_byte, 32);
+/* What a party signs, in storage of its own. */
+typedef struct lie {
+    uint8_t root[32], audit_root[32], before[32], signature[64];
+} lie;
+
+static uvcc_signed_root views(const lie *l) {
+    return (uvcc_signed_root){.root = l->root,
+                              .audit_root = l->audit_root,
+                              .before = l->before,
+                              .signature = l->signature};
+}
+
+/* What party q signed, as a bundle has it. */
+static lie what_signed(const uvcc_bundle *b, uint8_t q) {
+    lie l;
+    memcpy(l.root, b->audit[q].root, 32);
+    memcpy(l.audit_root, b->audit[q].audit_root, 32);
+    memcpy(l.before, b->audit[q].before, 32);
+    memcpy(l.signature, b->audit[q].signature, 64);
+    return l;
+}
+
+/* Party q signs it, for the bundle's place. */
+static void sign(const uvcc_bundle *b, uint8_t q, lie *l) {
+    uint8_t seed[32], pk[32], sk[64];
+    uvcc_statement st;
+    uvcc_bundle_statement(b, q, &st);
+    st.root = l->root;
+    st.audit_root = l->audit_root;
+    st.before = l->before;
+    memset(seed, 0x40 + q, 32); /* the seeds of triangle.c */
     uvcci_sign_keypair(seed, pk, sk);
-    uvcci_audit_msg(party, root, policy, msg);
-    uvcci_sign(sk, msg, sizeof msg, signature);
+    uvcci_statement_sign(&st, sk, l->signature);
+}
+
+static void put(file *f, uint8_t q, const lie *l) {
+    const uvcc_signed_root v = views(l);
+    uvcci_bundle_put_audit(f->bytes, f->len, q, &v);
 }
 
 /* Signs the leaves as they are now: the party's own lie, which the others do not know of. */
 static void sign_again(file *f, uint8_t party) {
     uvcc_bundle b;
     uvcci_merkle m;
-    uint8_t epoch[32], root[32], signature[64];
+    uint8_t epoch[32];
     uvcci_bundle_seal(f->bytes, f->len);
     assert_int_equal(uvcc_bundle_decode(&b, f->bytes, f->len, NULL), 0);
     uvcci_bundle_root(&b, &m, UVCC_NO_LEAF, epoch);
     memcpy(f->bytes + f->len - TAIL, epoch, 32);
-    uvcci_worker_root(b.sid_job, b.replica, b.step, epoch, root);
-    sign((uint8_t)(0x40 + party), party, root, signature); /* the seeds of triangle.c */
-    uvcci_bundle_put_audit(f->bytes, f->len, party, root, signature);
+    lie l = what_signed(&b, party);
+    uvcci_worker_root(b.sid_job, b.replica, b.step, epoch, l.root);
+    memcpy(l.audit_root, l.root, 32); /* of the run's first step */
+    sign(&b, party, &l);
+    put(f, party, &l);
 }
 
 /* A party that signs a false transcript is not told apart from the one that it contradicts, but the
@@ -534,34 +572,124 @@ static void signed_lies(void **state) {
     audit_run_free(&r);
 }
 
+/* A party signed another statement of the same step for party 2: its root, what it goes on from or
+ * its audit root differ. That is proof against the party that signed both. */
+static void two_statements(void **state) {
+    (void)state;
+    audit_run r = train();
+    for (unsigned what = 0; what < 3; what++) {
+        uvcc_audit_fault f;
+        uvcc_bundle b;
+        file d[3];
+        for (unsigned p = 0; p < 3; p++)
+            d[p] = copy_of(&r.f[1][p]);
+        assert_int_equal(uvcc_bundle_decode(&b, d[2].bytes, d[2].len, NULL), 0);
+        lie l = what_signed(&b, 0);
+        (what == 0 ? l.root : what == 1 ? l.audit_root : l.before)[5] ^= 1;
+        sign(&b, 0, &l);
+        put(&d[2], 0, &l);
+        assert_int_equal(judge(d, &r.keys, &f), UVCC_ERR_AUTH);
+        assert_int_equal(f.kind, UVCC_FAULT_TWO_ROOTS);
+        assert_int_equal(f.party, 2); /* where it stands; who signed both: */
+        assert_int_equal(f.other, 0);
+        l.signature[5] ^= 1;
+        put(&d[2], 0, &l);
+        assert_int_equal(judge(d, &r.keys, &f), UVCC_ERR_AUTH);
+        assert_int_equal(f.kind, UVCC_FAULT_SIGNATURE);
+        assert_int_equal(f.party, 2);
+        assert_int_equal(f.other, 0);
+        for (unsigned p = 0; p < 3; p++)
+            free(d[p].bytes);
+    }
+    audit_run_free(&r);
+}
+
+/* Party 2 puts what party 0 signed of another step, of another run or as another worker into its
+ * own bundle, all of it genuine: it is party 2's bundle that is wrong, and party 0 signed no two
+ * statements of one step. */
+static void pasted_statements(void **state) {
+    (void)state;
+    audit_run r = train();
+    for (unsigned what = 0; what < 6; what++) {
+        uvcc_audit_fault f;
+        uvcc_bundle b, from;
+        file d[3];
+        for (unsigned p = 0; p < 3; p++)
+            d[p] = copy_of(&r.f[1][p]);
+        assert_int_equal(uvcc_bundle_decode(&b, d[2].bytes, d[2].len, NULL), 0);
+        from = b;
+        lie l = what_signed(&b, 0);
+        l.root[0] ^= 1;  /* it may have run otherwise there */
+        if (what == 0) { /* the step before */
+            assert_int_equal(uvcc_bundle_decode(&from, r.f[0][0].bytes, r.f[0][0].len, NULL), 0);
+            l = what_signed(&from, 0);
+        } else if (what == 1) {
+            from.step = 2;
+        } else if (what == 2) {
+            from.run++;
+        } else if (what == 3) {
+            from.replicas = 2;
+            from.replica = 1;
+        } else if (what == 4) { /* an honest rerun of this step alone */
+            from.run++;
+            from.first = from.step;
+            memcpy(l.audit_root, l.root, 32);
+        } else {
+            from.first = from.step;
+        }
+        if (what != 0)
+            sign(&from, 0, &l);
+        uvcc_statement st;
+        const uvcc_signed_root v = views(&l);
+        uvcc_bundle_statement(&from, 0, &st);
+        st.root = v.root;
+        st.audit_root = v.audit_root;
+        st.before = v.before;
+        assert_int_equal(uvcc_statement_check(&st, r.keys.key[0], l.signature), 0);
+        put(&d[2], 0, &l);
+        assert_int_equal(judge(d, &r.keys, &f), UVCC_ERR_AUTH);
+        if (f.kind != UVCC_FAULT_SIGNATURE || f.party != 2 || f.other != 0)
+            fail_msg("case %u: party %u: %s", what, f.party, uvcc_fault_text(f.kind));
+        for (unsigned p = 0; p < 3; p++)
+            free(d[p].bytes);
+    }
+    audit_run_free(&r);
+}
+
+/* In the first step of a run the audit root is the step's own. */
+static void audit_root_of_the_first_step(void **state) {
+    (void)state;
+    audit_run r = add();
+    uvcc_audit_fault f;
+    uvcc_bundle b;
+    file d[3] = {copy_of(&r.f[0][0]), r.f[0][1], r.f[0][2]};
+    assert_int_equal(uvcc_bundle_decode(&b, d[0].bytes, d[0].len, NULL), 0);
+    lie l = what_signed(&b, 0);
+    l.audit_root[7] ^= 1;
+    sign(&b, 0, &l);
+    put(&d[0], 0, &l);
+    assert_int_equal(judge(d, &r.keys, &f), UVCC_ERR_AUTH);
+    assert_int_equal(f.kind, UVCC_FAULT_AUDIT_ROOT);
+    assert_int_equal(f.party, 0);
+    free(d[0].bytes);
+    audit_run_free(&r);
+}
+
 static void roots_of_peers(void **state) {
     (void)state;
     audit_run r = add();
     uvcc_audit_fault f;
     file d[3];
-    uint8_t root[32] = {7}, signature[64];
     for (unsigned p = 0; p < 3; p++)
         d[p] = copy_of(&r.f[0][p]);
-    sign(0x40, 0, root, signature); /* party 0 signed something else for party 2 */
-    uvcci_bundle_put_audit(d[2].bytes, d[2].len, 0, root, signature);
-    assert_int_equal(judge(d, &r.keys, &f), UVCC_ERR_AUTH);
-    assert_int_equal(f.kind, UVCC_FAULT_TWO_ROOTS);
-    assert_int_equal(f.party, 2);
-    assert_int_equal(f.other, 0);
-    signature[5] ^= 1;
-    uvcci_bundle_put_audit(d[2].bytes, d[2].len, 0, root, signature);
-    assert_int_equal(judge(d, &r.keys, &f), UVCC_ERR_AUTH);
-    assert_int_equal(f.kind, UVCC_FAULT_SIGNATURE);
-    assert_int_equal(f.party, 2);
-    assert_int_equal(f.other, 0);
     /* A bundle that has not all AUDITs yet is good as far as it goes; the own root must be there.
      */
     uint8_t *e = d[2].bytes + d[2].len - TAIL + 32;
-    memset(e, 0, 2 * 97);
+    memset(e, 0, 2 * AUDIT);
     uvcci_bundle_seal(d[2].bytes, d[2].len);
     assert_int_equal(judge(d, &r.keys, &f), 0);
     assert_false(uvcci_bundle_complete(d[2].bytes, d[2].len));
-    memset(e, 0, 3 * 97);
+    memset(e, 0, 3 * AUDIT);
     uvcci_bundle_seal(d[2].bytes, d[2].len);
     assert_int_equal(judge(d, &r.keys, &f), UVCC_ERR_FRAME);
     uvcc_audit_keys other = r.keys;
@@ -570,6 +698,28 @@ static void roots_of_peers(void **state) {
     assert_int_equal(f.kind, UVCC_FAULT_SIGNATURE);
     for (unsigned p = 0; p < 3; p++)
         free(d[p].bytes);
+    audit_run_free(&r);
+}
+
+/* What the sessions signed is what the roots of the run give, and names no earlier run. */
+static void audit_roots(void **state) {
+    (void)state;
+    audit_run r = train();
+    static const uint8_t zero[32];
+    for (uint8_t p = 0; p < 3; p++) {
+        uvcc_audit_tree tree;
+        uint8_t root[32];
+        uvcc_audit_tree_init(&tree);
+        for (uint32_t m = 0; m < r.steps; m++) {
+            uvcc_bundle b;
+            assert_int_equal(uvcc_bundle_decode(&b, r.f[m][p].bytes, r.f[m][p].len, NULL), 0);
+            assert_int_equal(b.first, 0);
+            assert_int_equal(uvcc_audit_tree_add(&tree, b.audit[p].root), 0);
+            assert_int_equal(uvcc_audit_tree_root(&tree, root), 0);
+            assert_memory_equal(b.audit[p].audit_root, root, 32);
+            assert_memory_equal(b.audit[p].before, zero, 32);
+        }
+    }
     audit_run_free(&r);
 }
 
@@ -612,10 +762,8 @@ static void check_proof(const uvcc_bundle *b, uint32_t index, const uvcc_job_roo
         assert_int_equal(uvcc_proof_decode(&p, bytes, (size_t)len, &f), UVCC_ERR_FRAME);
         uint32_t sum = uvcci_ld32(bytes + len - 4);
         uvcci_sum_put(bytes, (size_t)len);
-        /* A root does not tell of how many leaves it is, nor of a topology that it is not over.
-         * With one worker the root over all is its own. */
-        bool bound = (bit / 8 < 9 || bit / 8 >= 16) &&
-                     (bit / 8 < UVCCI_HEAD_BYTES + 4 || bit / 8 >= UVCCI_HEAD_BYTES + 8);
+        /* A root does not tell of how many leaves it is. */
+        bool bound = bit / 8 < UVCCI_HEAD_BYTES + 4 || bit / 8 >= UVCCI_HEAD_BYTES + 8;
         if (bit / 8 < (size_t)len - 4 && uvcc_proof_decode(&p, bytes, (size_t)len, &f) == 0 &&
             uvcc_proof_check(&p, keys, &f) == 0 && bound)
             fail_msg("bit %zu of %lld", bit, (long long)len);
@@ -693,11 +841,19 @@ static void vector_of_job_root(void **state) {
 
 static uint8_t *encode_job(const uvcc_job_root *j, size_t *len) {
     uint8_t seed[32];
+    uvcc_audit_tree tree, full;
     *len = uvcc_job_root_bytes(j->replicas, j->stages, j->tp_ranks);
     uint8_t *bytes = malloc(*len);
     memset(seed, 0x40 + j->party, 32);
-    assert_int_equal(uvcc_job_root_encode(j, seed, bytes, *len), 0);
-    assert_int_equal(uvcc_job_root_encode(j, seed, bytes, *len - 1), UVCC_ERR_USAGE);
+    uvcc_audit_tree_init(&tree);
+    assert_int_equal(uvcc_job_root_encode(j, &tree, seed, bytes, *len - 1), UVCC_ERR_USAGE);
+    assert_int_equal(tree.count, 0);
+    assert_int_equal(uvcc_job_root_encode(j, &tree, seed, bytes, *len), 0);
+    assert_int_equal(tree.count, 1);
+    full = tree; /* it is not that of the steps before this one */
+    assert_int_equal(uvcc_job_root_encode(j, &full, seed, bytes, *len), UVCC_ERR_USAGE);
+    assert_memory_equal(&full, &tree, sizeof tree);
+    assert_int_equal(uvcc_job_root_encode(j, NULL, seed, bytes, *len), UVCC_ERR_USAGE);
     return bytes;
 }
 
@@ -714,16 +870,18 @@ static void job_roots(void **state) {
                        .tp_ranks = 1,
                        .step = b.step,
                        .run = b.run,
+                       .first = b.first,
                        .sid_job = b.sid_job,
                        .policy_hash = b.policy_hash,
                        .step_roots = b.step_root},
                   got;
-    /* With one worker it is what the session signs, to the byte. */
+    /* With one worker the roots are the session's; the signature is of another scope. */
     uint8_t *bytes = encode_job(&j, &len);
     assert_int_equal(uvcc_job_root_decode(&got, bytes, len, &f), 0);
     assert_int_equal(uvcc_job_root_check(&got, &r.keys, &f), 0);
     assert_memory_equal(got.global.root, b.audit[1].root, 32);
-    assert_memory_equal(got.global.signature, b.audit[1].signature, 64);
+    assert_memory_equal(got.global.audit_root, b.audit[1].audit_root, 32);
+    assert_memory_not_equal(got.global.signature, b.audit[1].signature, 64);
     check_proof(&b, 2, &got, &r.keys, true);
     for (size_t cut = 0; cut < len; cut++) {
         uint8_t *exact = malloc(cut + 1);
@@ -735,8 +893,7 @@ static void job_roots(void **state) {
         bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
         assert_int_equal(uvcc_job_root_decode(&j, bytes, len, &f), UVCC_ERR_FRAME);
         uvcci_sum_put(bytes, len);
-        if (uvcc_job_root_decode(&j, bytes, len, &f) == 0 && bit / 8 != 58 && bit / 8 != 59 &&
-            bit / 8 != 60 && bit / 8 != 61) /* the run is in no root: the bundles have it */
+        if (uvcc_job_root_decode(&j, bytes, len, &f) == 0)
             assert_int_equal(uvcc_job_root_check(&j, &r.keys, &f), UVCC_ERR_AUTH);
         bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
         uvcci_sum_put(bytes, len);
@@ -843,14 +1000,26 @@ static void without_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(honest_runs),         cmocka_unit_test(random_damage),
-        cmocka_unit_test(cut_and_flipped),     cmocka_unit_test(impossible_leaves),
-        cmocka_unit_test(tables_in_order),     cmocka_unit_test(leaves_by_name),
-        cmocka_unit_test(dropped_steps),       cmocka_unit_test(signed_lies),
-        cmocka_unit_test(roots_of_peers),      cmocka_unit_test(proofs),
-        cmocka_unit_test(streamed_tree),       cmocka_unit_test(vector_of_job_root),
-        cmocka_unit_test(job_roots),           cmocka_unit_test(proof_of_many_workers),
-        cmocka_unit_test(never_without_audit), cmocka_unit_test(without_memory),
+        cmocka_unit_test(honest_runs),
+        cmocka_unit_test(random_damage),
+        cmocka_unit_test(cut_and_flipped),
+        cmocka_unit_test(impossible_leaves),
+        cmocka_unit_test(tables_in_order),
+        cmocka_unit_test(leaves_by_name),
+        cmocka_unit_test(dropped_steps),
+        cmocka_unit_test(signed_lies),
+        cmocka_unit_test(two_statements),
+        cmocka_unit_test(pasted_statements),
+        cmocka_unit_test(audit_root_of_the_first_step),
+        cmocka_unit_test(roots_of_peers),
+        cmocka_unit_test(audit_roots),
+        cmocka_unit_test(proofs),
+        cmocka_unit_test(streamed_tree),
+        cmocka_unit_test(vector_of_job_root),
+        cmocka_unit_test(job_roots),
+        cmocka_unit_test(proof_of_many_workers),
+        cmocka_unit_test(never_without_audit),
+        cmocka_unit_test(without_memory),
     };
     return cmocka_run_group_tests_name("audit", tests, NULL, NULL);
 }

@@ -27,6 +27,8 @@ static void open_store(fix *f) {
     uvcci_sid_rep(f->s.cfg.identity.sid_job, 0, f->s.sid_rep);
     uvcci_sid_sub(f->s.sid_rep, 0, 0, f->s.sid_sub);
     f->s.run = 9;
+    for (unsigned p = 0; p < 3; p++)
+        f->s.roots[p].count = 100; /* AUDITs that are here were taken */
     f->s.events = f->events;
     f->s.event_cap = EVENTS;
 }
@@ -38,15 +40,13 @@ static void close_store(fix *f) {
     assert_int_equal(f->mem.live_bytes, 0);
 }
 
-/* Root and signature of a party in a step: told apart, not valid. */
-static void fill(uint8_t party, uint32_t step, uint8_t root[32], uint8_t signature[64]) {
-    memset(root, (int)(16 * party + step), 32);
-    memset(signature, (int)(128 + 16 * party + step), 64);
-}
-
+/* What a party signed of a step: told apart, not valid. */
 static uvcci_audit_msg_t audit_of(uint8_t party, uint32_t step) {
     uvcci_audit_msg_t a = {.party = party, .step = step};
-    fill(party, step, a.global_root, a.signature);
+    memset(a.global_root, (int)(16 * party + step), 32);
+    memset(a.audit_root, (int)(64 + 16 * party + step), 32);
+    memset(a.before, (int)(192 + 16 * party + step), 32);
+    memset(a.signature, (int)(128 + 16 * party + step), 64);
     return a;
 }
 
@@ -56,16 +56,16 @@ static bool step_ends(fix *f, uint32_t step) {
     const size_t fail_at = f->mem.fail_at;
     f->mem.fail_at = 0;
     assert_int_equal(uvcci_transcript_new(&st.transcript, &f->s.alloc, 8), 0);
-    uint8_t leaf[UVCCI_LEAF_MAX_BYTES], h_optable[32], step_root[32], root[32], signature[64];
+    uint8_t leaf[UVCCI_LEAF_MAX_BYTES], h_optable[32], step_root[32];
+    const uvcci_audit_msg_t own = audit_of(PARTY, step);
     uvcci_optable_hash(&st.table, h_optable);
     const uint16_t rst[3] = {1, 1, 1};
     const size_t n = uvcci_leaf_step_begin(leaf, f->s.sid_sub, step, f->s.run, rst, f->s.h_program,
                                            f->zero, h_optable);
     assert_int_equal(uvcci_transcript_add(st.transcript, UVCCI_ROW_STEP_BEGIN, leaf, n), 0);
     assert_int_equal(uvcci_transcript_root(st.transcript, step_root), 0);
-    fill(PARTY, step, root, signature);
     f->mem.fail_at = fail_at;
-    const bool ok = uvcci_bundle_store_add(&f->s, &st, step_root, root, signature);
+    const bool ok = uvcci_bundle_store_add(&f->s, &st, step_root, &own);
     f->mem.fail_at = 0;
     uvcci_transcript_free(st.transcript);
     return ok;
@@ -107,13 +107,14 @@ static unsigned signed_by(fix *f, uint32_t step) {
     assert_int_equal(b.party, PARTY);
     unsigned set = 0;
     for (uint8_t p = 0; p < 3; p++) {
-        uint8_t root[32], signature[64];
-        fill(p, step, root, signature);
+        const uvcci_audit_msg_t a = audit_of(p, step);
         if (b.audit[p].root == NULL)
             continue;
         set |= 1u << p;
-        assert_memory_equal(b.audit[p].root, root, 32);
-        assert_memory_equal(b.audit[p].signature, signature, 64);
+        assert_memory_equal(b.audit[p].root, a.global_root, 32);
+        assert_memory_equal(b.audit[p].audit_root, a.audit_root, 32);
+        assert_memory_equal(b.audit[p].before, a.before, 32);
+        assert_memory_equal(b.audit[p].signature, a.signature, 64);
     }
     return set;
 }
@@ -174,13 +175,22 @@ static void audits_that_came_early(void **state) {
     f.s.peer[2].audit[5 & 1] = audit_of(2, 5);
     uvcci_bundle_store_audit(&f.s, &f.s.peer[2].audit[5 & 1]);
     assert_told(&f, 5);
-    /* Both were here already: the host hears of it with the step's end. */
+    /* One that is here but waits for that of the step before is not in it yet. */
+    f.s.roots[2].count = 6;
     f.s.peer[0].audit[6 & 1] = audit_of(0, 6);
     f.s.peer[2].audit[6 & 1] = audit_of(2, 6);
     assert_true(step_ends(&f, 6));
     uvcci_bundle_store_early(&f.s, 6);
-    assert_int_equal(signed_by(&f, 6), 7);
-    assert_told(&f, 6);
+    assert_int_equal(signed_by(&f, 6), 1u << PARTY | 1u << 0);
+    assert_told(&f, UINT32_MAX);
+    f.s.roots[2].count = 100;
+    /* Both were here already: the host hears of it with the step's end. */
+    f.s.peer[0].audit[8 & 1] = audit_of(0, 8);
+    f.s.peer[2].audit[8 & 1] = audit_of(2, 8);
+    assert_true(step_ends(&f, 8));
+    uvcci_bundle_store_early(&f.s, 8);
+    assert_int_equal(signed_by(&f, 8), 7);
+    assert_told(&f, 8);
     close_store(&f);
 }
 

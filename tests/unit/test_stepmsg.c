@@ -124,12 +124,16 @@ static void audit_codec(void **state) {
         m.party = party;
         m.step = 0x0A0B0C0D;
         test_rand_bytes(&seed, m.global_root, 32);
+        test_rand_bytes(&seed, m.audit_root, 32);
+        test_rand_bytes(&seed, m.before, 32);
         test_rand_bytes(&seed, m.signature, 64);
-        assert_int_equal(uvcci_audit_encode(&m, buf, UVCCI_AUDIT_BYTES), 101);
+        assert_int_equal(uvcci_audit_encode(&m, buf, UVCCI_AUDIT_BYTES), 165);
         assert_int_equal(buf[0], party);
         assert_memory_equal(buf + 1, "\x0D\x0C\x0B\x0A", 4);
         assert_memory_equal(buf + 5, m.global_root, 32);
-        assert_memory_equal(buf + 37, m.signature, 64);
+        assert_memory_equal(buf + 37, m.audit_root, 32);
+        assert_memory_equal(buf + 69, m.before, 32);
+        assert_memory_equal(buf + 101, m.signature, 64);
         memset(&got, 0, sizeof got);
         assert_int_equal(uvcci_audit_decode(&got, buf, UVCCI_AUDIT_BYTES), 0);
         assert_memory_equal(&got, &m, sizeof m);

@@ -540,18 +540,6 @@ static void leaf_layouts(void **state) {
 #undef CHECK
 }
 
-static void audit_message(void **state) {
-    (void)state;
-    uint8_t root[32], policy[32], out[UVCCI_AUDIT_MSG_BYTES];
-    memset(root, 0xAA, 32);
-    memset(policy, 0xBB, 32);
-    uvcci_audit_msg(2, root, policy, out);
-    assert_int_equal(sizeof out, 82);
-    assert_memory_equal(out, "UVCC_AUDIT_SIG_V1\x02", 18);
-    assert_memory_equal(out + 18, root, 32);
-    assert_memory_equal(out + 50, policy, 32);
-}
-
 static void names(void **state) {
     (void)state;
     for (unsigned type = 0; type < 256; type++) {
@@ -576,7 +564,6 @@ int main(void) {
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(many_leaves),
         cmocka_unit_test(leaf_layouts),
-        cmocka_unit_test(audit_message),
         cmocka_unit_test(names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -124,6 +124,18 @@ void uvcci_send(uvcc_session *s, uint8_t dst, uvcc_link_msg *msg, uint8_t kind, 
     }
 }
 
+void uvcci_send_small(uvcc_session *s, uint8_t dst, uint8_t kind, const uint8_t *bytes,
+                      uint32_t len) {
+    uvcc_link_msg *m;
+    assert(len <= UVCC_CHUNK_BYTES);
+    if (uvcc_link_msg_new(s->peer[dst].link, kind, len, &m) != 0) {
+        uvcci_abort(s, UVCC_ABORT_MEMORY, "no room for a STEP or AUDIT message");
+        return;
+    }
+    memcpy(uvcc_link_msg_data(m), bytes, len);
+    uvcci_send(s, dst, m, kind, len, s->step, 0, 0);
+}
+
 uvcci_step *uvcci_step_of(uvcc_session *s, uint32_t step) {
     uvcci_step *st = &s->ctx[step & 1];
     assert(!st->active || (st->number & 1) == (step & 1));

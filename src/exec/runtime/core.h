@@ -251,6 +251,7 @@ typedef struct uvcci_peer {
     bool step_here[4], audit_here[2];
     uvcci_step_msg step_msg[4];
     uvcci_audit_msg_t audit[2];
+    uint8_t root_before[32]; /* that its run goes on from, by its first AUDIT */
 } uvcci_peer;
 
 /* What was told of HELLOs that disagree: see handshake.c. */
@@ -307,6 +308,8 @@ struct uvcc_session {
     uint32_t event_cap, event_head, event_count;
     uint8_t last_root[32];
     bool have_root;
+    uint32_t first;           /* the run's first step */
+    uvcc_audit_tree roots[3]; /* by party: the global roots of this run's steps */
     uvcc_session_stats stats;
     uint32_t poll_peer;        /* fairness of poll_transmit */
     uvcci_rx_queue rx_pending; /* received, waiting for a hash job */
@@ -318,7 +321,7 @@ struct uvcc_session {
     uvcci_offer offer[UVCCI_OFFERS]; /* checkpoints that the host gave before the start */
     uint32_t offer_count, loaded_run;
     uvcci_offer loaded;         /* where the PERSIST tensors stand at first */
-    uint8_t root_before[32];    /* audit root of the steps before, of that checkpoint */
+    uint8_t root_before[32];    /* audit root that the run goes on from, of that checkpoint */
     bool tensors_here;          /* they stand where the parties agreed to go on */
     uint8_t lineage[32];        /* of the tensors before `step` */
     uint8_t lineage_before[32]; /* before the step before it; of the run's first step the same */
@@ -376,6 +379,9 @@ void uvcci_event_push(uvcc_session *s, const uvcc_event *e);
 /* Sends a finished message with its chunk ids. */
 void uvcci_send(uvcc_session *s, uint8_t dst, uvcc_link_msg *msg, uint8_t kind, uint32_t len,
                 uint32_t step, uint32_t op_id, uint64_t order);
+/* A message of one chunk that names no op: a STEP or an AUDIT. */
+void uvcci_send_small(uvcc_session *s, uint8_t dst, uint8_t kind, const uint8_t *bytes,
+                      uint32_t len);
 /* Adds a leaf to the step's transcript, if there is one. A full transcript aborts the session. */
 void uvcci_leaf(uvcc_session *s, uvcci_step *st, uint32_t row, const uint8_t *leaf, size_t len);
 /* The context of a step that this party's host agreed to, or NULL. */

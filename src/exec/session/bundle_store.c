@@ -51,11 +51,20 @@ static uvcci_head head_of(const uvcc_session *s, uint32_t step) {
                         .sid_job = c->identity.sid_job,
                         .step = step,
                         .run = s->run,
+                        .first = s->first,
                         .policy_hash = c->identity.policy_hash};
 }
 
+static void put_audit(uvcci_stored_bundle *k, const uvcci_audit_msg_t *a) {
+    uvcci_bundle_put_audit(k->bytes, k->len, a->party,
+                           &(uvcc_signed_root){.root = a->global_root,
+                                               .audit_root = a->audit_root,
+                                               .before = a->before,
+                                               .signature = a->signature});
+}
+
 bool uvcci_bundle_store_add(uvcc_session *s, const uvcci_step *st, const uint8_t step_root[32],
-                            const uint8_t root[32], const uint8_t signature[64]) {
+                            const uvcci_audit_msg_t *own) {
     assert(st->transcript != NULL && find(s, st->number) == NULL);
     drop_told(s);
     uvcci_stored_bundle *k = s->alloc.alloc(s->alloc.user, sizeof *k, UVCC_MEM_STATE);
@@ -70,7 +79,7 @@ bool uvcci_bundle_store_add(uvcc_session *s, const uvcci_step *st, const uint8_t
     }
     uvcci_head h = head_of(s, st->number);
     uvcci_bundle_encode(&h, s->h_program, &st->table, st->transcript, step_root, k->bytes);
-    uvcci_bundle_put_audit(k->bytes, k->len, s->party, root, signature);
+    put_audit(k, own);
     uvcci_stored_bundle **tail = &s->bundles;
     while (*tail != NULL)
         tail = &(*tail)->next;
@@ -83,7 +92,7 @@ void uvcci_bundle_store_audit(uvcc_session *s, const uvcci_audit_msg_t *a) {
     uvcci_stored_bundle *k = find(s, a->step);
     if (k == NULL)
         return;
-    uvcci_bundle_put_audit(k->bytes, k->len, a->party, a->global_root, a->signature);
+    put_audit(k, a);
     if (!uvcci_bundle_complete(k->bytes, k->len)) /* each AUDIT comes once */
         return;
     uvcci_event_push(s, &(uvcc_event){.kind = UVCC_EVENT_BUNDLE, .run = s->run, .step = a->step});
@@ -92,7 +101,8 @@ void uvcci_bundle_store_audit(uvcc_session *s, const uvcci_audit_msg_t *a) {
 void uvcci_bundle_store_early(uvcc_session *s, uint32_t step) {
     for (uint8_t p = 0; p < UVCC_PARTIES; p++) {
         const uvcci_peer *peer = &s->peer[p];
-        if (p != s->party && peer->audit_here[step & 1] && peer->audit[step & 1].step == step)
+        if (p != s->party && peer->audit_here[step & 1] && peer->audit[step & 1].step == step &&
+            step - s->first < s->roots[p].count)
             uvcci_bundle_store_audit(s, &peer->audit[step & 1]);
     }
 }

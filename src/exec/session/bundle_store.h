@@ -7,10 +7,10 @@
 
 #include "exec/runtime/core.h"
 
-/* Keeps the bundle of a step whose transcript is rooted, with this party's signed root; lets those
- * go that the host has had. False without memory. */
+/* Keeps the bundle of a step whose transcript is rooted, with what this party signed of it; lets
+ * those go that the host has had. False without memory. */
 bool uvcci_bundle_store_add(uvcc_session *s, const uvcci_step *st, const uint8_t step_root[32],
-                            const uint8_t root[32], const uint8_t signature[64]);
+                            const uvcci_audit_msg_t *own);
 /* After STEP_FINISHED: puts in the AUDITs that came before the step ended here. */
 void uvcci_bundle_store_early(uvcc_session *s, uint32_t step);
 void uvcci_bundle_store_audit(uvcc_session *s, const uvcci_audit_msg_t *a);

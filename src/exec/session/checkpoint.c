@@ -9,6 +9,7 @@
  * copied or a value is being set, and no value is set while a checkpoint is being copied. */
 #include "exec/session/checkpoint.h"
 
+#include "exec/session/evidence.h"
 #include "exec/session/lineage.h"
 
 #include "proto/bytes.h"
@@ -222,6 +223,8 @@ void uvcci_checkpoint_free(uvcc_session *s) {
 /* The header of a checkpoint that resumes at `step`. A resuming session compares it up to the run.
  */
 static void write_head(const uvcc_session *s, uint32_t step, uint8_t head[HEAD_BYTES]) {
+    uint8_t root_before[32];
+    uvcci_root_before(s, root_before);
     uvcci_writer w = uvcci_writer_on(head, HEAD_BYTES);
     uvcci_put(&w, "UVCK", 4);
     uvcci_put8(&w, VERSION);
@@ -232,7 +235,7 @@ static void write_head(const uvcc_session *s, uint32_t step, uint8_t head[HEAD_B
     uvcci_put32(&w, step);
     uvcci_put32(&w, s->checkpoint.item_count / 2);
     uvcci_put32(&w, s->run);
-    uvcci_put(&w, s->root_before, 32);
+    uvcci_put(&w, root_before, 32);
     uvcci_put(&w, s->lineage, 32);
     assert(!w.bad && w.len == HEAD_BYTES);
 }

@@ -2,6 +2,7 @@
  * state machine of hello.h, keys for the links, READY. */
 #include "exec/session/handshake.h"
 
+#include "exec/session/evidence.h"
 #include "exec/session/lineage.h"
 #include "exec/session/peers.h"
 
@@ -188,6 +189,7 @@ bool uvcci_handshake_advance(uvcc_session *s) {
         s->state = UVCCI_SESSION_READY;
         uvcci_lineage_ready(s);
         s->chain_step = s->step;
+        uvcci_evidence_begin(s);
         uvcci_derive_chain(s->k_own_prk, s->step, s->run, s->chain[UVCC_PAIR_OWN]);
         uvcci_wipe(s->k_own_prk, sizeof s->k_own_prk);
         for (uint8_t p = 0; p < 3; p++) {

@@ -1,4 +1,4 @@
-/* step.c - steps: the op table and keys of a step, agreement by STEP, start, end, roots and AUDIT.
+/* step.c - steps: the op table and keys of a step, agreement by STEP, start, end, root.
  *
  * A context is opened when this party's host agrees to the step. STEP goes out from P0 at once and
  * from the others once P0's is here, and only after step m-2 is finished and (audit on) both its
@@ -11,6 +11,7 @@
 #include "exec/session/bundle_store.h"
 #include "exec/session/cancel.h"
 #include "exec/session/checkpoint.h"
+#include "exec/session/evidence.h"
 #include "exec/session/instance.h"
 #include "exec/session/lineage.h"
 #include "exec/session/root.h"
@@ -260,17 +261,6 @@ void uvcci_step_free(uvcc_session *s, uvcci_step *st) {
 
 /* ---- agreement ---- */
 
-static void send_small(uvcc_session *s, uint8_t dst, uint8_t kind, const uint8_t *bytes,
-                       uint32_t len) {
-    uvcc_link_msg *m;
-    if (uvcc_link_msg_new(s->peer[dst].link, kind, len, &m) != 0) {
-        uvcci_abort(s, UVCC_ABORT_MEMORY, "no room for a STEP or AUDIT message");
-        return;
-    }
-    memcpy(uvcc_link_msg_data(m), bytes, len);
-    uvcci_send(s, dst, m, kind, len, s->step, 0, 0);
-}
-
 /* Step m may be proposed or echoed: it is the first unfinished one or the next, and the AUDITs of
  * m-2, if this run had that step, are here. They stay in their parity's place until step m needs
  * it. */
@@ -347,8 +337,8 @@ static bool advance_agreement(uvcc_session *s, uvcci_step *st) {
         }
         st->sent = any = true;
         st->since = s->now;
-        send_small(s, uvcci_next_party(s), UVCC_FRAME_STEP, bytes, (uint32_t)n);
-        send_small(s, uvcci_prev_party(s), UVCC_FRAME_STEP, bytes, (uint32_t)n);
+        uvcci_send_small(s, uvcci_next_party(s), UVCC_FRAME_STEP, bytes, (uint32_t)n);
+        uvcci_send_small(s, uvcci_prev_party(s), UVCC_FRAME_STEP, bytes, (uint32_t)n);
     }
     if (st->sent && !st->agreed) {
         bool all = true;
@@ -437,43 +427,10 @@ static bool keep_outputs(uvcc_session *s, uvcci_step *st) {
     return true;
 }
 
-static bool verify_audit(uvcc_session *s, uint8_t peer, const uvcci_audit_msg_t *a) {
-    static const uint8_t zero[32];
-    uint8_t msg[UVCCI_AUDIT_MSG_BYTES];
-    if (a->party != peer)
-        return false;
-    if (memcmp(s->cfg.identity.peer_sign_key[peer], zero, 32) == 0)
-        return true;
-    uvcci_audit_msg(peer, a->global_root, s->cfg.identity.policy_hash, msg);
-    return uvcci_sign_verify(s->cfg.identity.peer_sign_key[peer], msg, sizeof msg, a->signature) ==
-           0;
-}
-
 void uvcci_step_on_audit(uvcc_session *s, uint8_t peer, const uint8_t *data, uint32_t len) {
-    uvcci_audit_msg_t a;
-    if (s->cfg.checks.audit_off || uvcci_audit_decode(&a, data, len) != 0) {
-        uvcci_abort(s, UVCC_ABORT_BATCH, "an AUDIT message is malformed or not wanted");
-        return;
-    }
-    uvcci_peer *p = &s->peer[peer];
-    unsigned at = a.step & 1;
-    /* A peer may finish the running step before us, never a later one, nor one that it could not
-     * run for want of our STEP; each step has one AUDIT. */
-    const uvcci_step *st = uvcci_step_of(s, a.step);
-    bool twice = p->audit_here[at] && p->audit[at].step >= a.step;
-    bool early = a.step > s->step || (a.step == s->step && (st == NULL || !st->sent));
-    if (early || a.step + 2 < s->step || twice || !verify_audit(s, peer, &a)) {
-        uvcci_abort(s, UVCC_ABORT_AUDIT, "a peer's signed root is not right");
-        return;
-    }
-    p->audit_here[at] = true;
-    p->audit[at] = a;
-    reached(s, peer, a.step + 1);
-    uvcc_event e = {.kind = UVCC_EVENT_AUDIT, .peer = peer, .run = s->run, .step = a.step};
-    memcpy(e.root, a.global_root, 32);
-    memcpy(e.signature, a.signature, 64);
-    uvcci_event_push(s, &e);
-    uvcci_bundle_store_audit(s, &a);
+    uint32_t step;
+    if (uvcci_evidence_on_audit(s, peer, data, len, &step))
+        reached(s, peer, step + 1);
 }
 
 /* No op of it will touch a tensor again. A session that makes triples ran none. */
@@ -498,19 +455,6 @@ static bool step_rooted(uvcc_session *s, uvcci_step *st) {
     return rc == 1;
 }
 
-/* Its AUDIT out. */
-static void send_audit(uvcc_session *s, const uvcc_event *e) {
-    uvcci_audit_msg_t a = {.party = s->party, .step = e->step};
-    memcpy(a.global_root, e->root, 32);
-    memcpy(a.signature, e->signature, 64);
-    uint8_t bytes[UVCCI_AUDIT_BYTES];
-    int n = uvcci_audit_encode(&a, bytes, sizeof bytes);
-    if (n > 0) {
-        send_small(s, uvcci_next_party(s), UVCC_FRAME_AUDIT, bytes, (uint32_t)n);
-        send_small(s, uvcci_prev_party(s), UVCC_FRAME_AUDIT, bytes, (uint32_t)n);
-    }
-}
-
 /* What can fail comes before what the host sees: once STEP_FINISHED (or STEP_CANCELLED, of a
  * dropped one) is out, the step is over, its outputs and its bundle are here, and the next one may
  * start. */
@@ -521,21 +465,21 @@ static void finish_step(uvcc_session *s, uvcci_step *st) {
                     .run = s->run,
                     .step = st->number};
     uint32_t number = st->number;
-    uint8_t step_root[32], replica[32];
+    uint8_t step_root[32];
+    uvcci_audit_msg_t audit;
     memcpy(step_root, st->step_root, 32);
     if (!dropped && !keep_outputs(s, st))
         return;
     if (!s->cfg.checks.audit_off) {
-        uvcci_replica_root(s->sid_rep, number, step_root, 1, replica);
-        uvcci_global_root(s->cfg.identity.sid_job, number, replica, 1, s->last_root);
+        uvcci_evidence_sign(s, number, step_root, &audit);
         s->have_root = true;
-        uint8_t msg[UVCCI_AUDIT_MSG_BYTES];
-        uvcci_audit_msg(s->party, s->last_root, s->cfg.identity.policy_hash, msg);
-        uvcci_sign(s->sign_sk, msg, sizeof msg, e.signature);
-        memcpy(e.root, s->last_root, 32);
+        memcpy(s->last_root, audit.global_root, 32);
+        memcpy(e.root, audit.global_root, 32);
+        memcpy(e.audit_root, audit.audit_root, 32);
+        memcpy(e.signature, audit.signature, 64);
         memcpy(e.step_root, step_root, 32);
     }
-    if (s->cfg.checks.bundles && !uvcci_bundle_store_add(s, st, step_root, e.root, e.signature)) {
+    if (s->cfg.checks.bundles && !uvcci_bundle_store_add(s, st, step_root, &audit)) {
         uvcci_abort(s, UVCC_ABORT_MEMORY, "no memory for a step's bundle");
         return;
     }
@@ -555,7 +499,7 @@ static void finish_step(uvcc_session *s, uvcci_step *st) {
     uvcci_event_push(s, &e); /* the step is finished even if its AUDIT finds no memory */
     uvcci_bundle_store_early(s, number);
     if (!s->cfg.checks.audit_off)
-        send_audit(s, &e);
+        uvcci_evidence_send(s, &audit);
     uvcci_checkpoint_due(s);
 }
 

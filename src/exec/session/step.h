@@ -1,4 +1,4 @@
-/* step.h - the steps of a session: opening a context, agreement by STEP, start, end, AUDIT. */
+/* step.h - the steps of a session: opening a context, agreement by STEP, start, end. */
 #ifndef UVCCI_STEP_H
 #define UVCCI_STEP_H
 

@@ -238,6 +238,7 @@ static void head_values(listing *l, head_box *x, bool place) {
     value_exactly(l, "sid_job", x->sid_job, 32);
     x->h.step = (uint32_t)value_number(l, "step", UINT32_MAX);
     x->h.run = (uint32_t)value_number(l, "run", UINT32_MAX);
+    x->h.first = (uint32_t)value_number(l, "first", x->h.step);
     value_exactly(l, "policy_hash", x->policy_hash, 32);
     x->h.sid_job = x->sid_job;
     x->h.policy_hash = x->policy_hash;
@@ -250,7 +251,7 @@ static void head_values(listing *l, head_box *x, bool place) {
 static void head_fields(listing *l, const char *magic, const uvcci_head *h) {
     static const char *const names[] = {"R", "S", "T", "r", "s", "t"};
     field_text(l, "magic", magic, 7);
-    field_number(l, "version", 1, 1, "");
+    field_number(l, "version", 1, 2, "");
     field_number(l, "party", 1, h->party, "");
     field_number(l, "flags", 1, h->flags, "");
     for (unsigned i = 0; i < 6; i++)
@@ -258,6 +259,7 @@ static void head_fields(listing *l, const char *magic, const uvcci_head *h) {
     field_bytes(l, "sid_job", h->sid_job, 32, "");
     field_number(l, "step", 4, h->step, "");
     field_number(l, "run", 4, h->run, "");
+    field_number(l, "first", 4, h->first, "");
     field_bytes(l, "policy_hash", h->policy_hash, 32, "");
 }
 
@@ -338,16 +340,32 @@ static void bundle_values(listing *l, bundle_box *x) {
     uvcci_bundle_encode(&x->head.h, x->h_program, &x->table, x->t, x->step_root, x->bytes);
     uvcci_worker_root(x->head.sid_job, x->head.h.at[0], x->head.h.step, x->step_root, x->root);
     while (listing_has(l, "signer")) {
-        uint8_t seed[32], sk[64], text[UVCCI_AUDIT_MSG_BYTES], signature[64];
+        uint8_t seed[32], sk[64], audit_root[32], before[32], signature[64];
         uint8_t party = (uint8_t)value_number(l, "signer", 2), root[32];
         memcpy(root, x->root, 32);
         if (party != x->head.h.party) /* of another transcript */
             value_exactly(l, "root", root, 32);
+        value_exactly(l, "audit_root", audit_root, 32);
+        value_exactly(l, "before", before, 32);
         value_exactly(l, "sign_seed", seed, 32);
+        if (!listing_good(l))
+            return;
         uvcci_sign_keypair(seed, x->keys.key[party], sk);
-        uvcci_audit_msg(party, root, x->head.policy_hash, text);
-        uvcci_sign(sk, text, sizeof text, signature);
-        uvcci_bundle_put_audit(x->bytes, x->len, party, root, signature);
+        uvcci_head h = x->head.h;
+        h.party = party;
+        uvcc_statement st = uvcci_head_statement(&h, UVCC_SCOPE_WORKER);
+        st.root = root;
+        st.audit_root = audit_root;
+        st.before = before;
+        uint8_t text[UVCC_STATEMENT_BYTES];
+        listing_must(l, uvcc_statement_encode(&st, text) == 0, "no statement");
+        if (!listing_good(l))
+            return;
+        uvcci_statement_sign(&st, sk, signature);
+        uvcci_bundle_put_audit(
+            x->bytes, x->len, party,
+            &(uvcc_signed_root){
+                .root = root, .audit_root = audit_root, .before = before, .signature = signature});
     }
 }
 
@@ -365,6 +383,7 @@ static uvcci_head head_of(const uvcc_bundle *b) {
                         .sid_job = b->sid_job,
                         .step = b->step,
                         .run = b->run,
+                        .first = b->first,
                         .policy_hash = b->policy_hash};
 }
 
@@ -388,6 +407,8 @@ static void signed_root_fields(listing *l, const uvcc_bundle *b) {
         field_title(l, "root of party %u", p);
         field_number(l, "here", 1, here, "");
         field_bytes(l, "global_root", here ? s->root : zeros, 32, "");
+        field_bytes(l, "audit_root", here ? s->audit_root : zeros, 32, "");
+        field_bytes(l, "before", here ? s->before : zeros, 32, "");
         field_bytes(l, "signature", here ? s->signature : zeros, 64, here ? "Ed25519" : "");
     }
 }
@@ -470,6 +491,8 @@ void codec_proof(listing *l, listing_seen *seen) {
                           .at = {p.replica, p.stage, p.tp_rank},
                           .sid_job = p.sid_job,
                           .step = p.step,
+                          .run = p.run,
+                          .first = p.first,
                           .policy_hash = p.policy_hash};
     uint8_t stored[UVCC_LEAF_MAX_BYTES];
     uvcc_leaf leaf = {.type = 0};
@@ -487,7 +510,9 @@ void codec_proof(listing *l, listing_seen *seen) {
         field_bytes(l, "sibling", p.path + 32 * i, 32, "");
     field_bytes(l, "step_root", p.step_roots, 32, "");
     field_bytes(l, "replica_root", p.replica_roots, 32, "");
-    field_bytes(l, "signature", p.signature, 64, "Ed25519 over the global root");
+    field_bytes(l, "audit_root", p.audit_root, 32, "");
+    field_bytes(l, "before", p.before, 32, "");
+    field_bytes(l, "signature", p.signature, 64, "Ed25519");
     sum_field(l, "of all before");
     snprintf(l->subject, sizeof l->subject, "Proof");
     seen->proof = true;
@@ -496,12 +521,16 @@ void codec_proof(listing *l, listing_seen *seen) {
 /* The roots of all workers of a party, which stand in the values, and the signature over them. */
 void codec_job_root(listing *l, listing_seen *seen) {
     head_box x;
-    uint8_t roots[ROWS_MAX * 32], seed[32], sk[64], out[RECORD_MAX];
+    uint8_t roots[ROWS_MAX * 32], before_it[ROWS_MAX][32], before[32], seed[32], sk[64];
+    uint8_t out[RECORD_MAX];
     uvcc_audit_keys keys = {{{0}}};
-    unsigned n = 0;
+    unsigned n = 0, earlier = 0; /* of the run's steps before this one */
     head_values(l, &x, false);
     while (listing_has(l, "step_root") && n < ROWS_MAX)
         value_exactly(l, "step_root", roots + 32 * n++, 32);
+    while (listing_has(l, "earlier_root") && earlier < ROWS_MAX)
+        value_exactly(l, "earlier_root", before_it[earlier++], 32);
+    value_exactly(l, "before", before, 32);
     value_exactly(l, "sign_seed", seed, 32);
     uvcci_sign_keypair(seed, keys.key[x.h.party], sk);
     uvcc_job_root j = {.party = x.h.party,
@@ -510,12 +539,18 @@ void codec_job_root(listing *l, listing_seen *seen) {
                        .tp_ranks = x.h.topology[2],
                        .step = x.h.step,
                        .run = x.h.run,
+                       .first = x.h.first,
                        .sid_job = x.sid_job,
                        .policy_hash = x.policy_hash,
-                       .step_roots = roots};
+                       .step_roots = roots,
+                       .global = {.before = before}};
     listing_must(l, (unsigned)j.replicas * j.stages * j.tp_ranks == n, "a root for each worker");
+    uvcc_audit_tree tree;
+    uvcc_audit_tree_init(&tree);
+    for (unsigned i = 0; i < earlier; i++)
+        (void)uvcc_audit_tree_add(&tree, before_it[i]);
     if (listing_good(l))
-        listing_must(l, uvcc_job_root_encode(&j, seed, out, sizeof out) == 0, "no job root");
+        listing_must(l, uvcc_job_root_encode(&j, &tree, seed, out, sizeof out) == 0, "no job root");
     listing_made(l, LISTING_BYTES, out, uvcc_job_root_bytes(j.replicas, j.stages, j.tp_ranks));
     const listing_block *k = &l->block[LISTING_BYTES];
     uvcc_audit_fault fault = {.kind = UVCC_FAULT_NONE};
@@ -529,12 +564,15 @@ void codec_job_root(listing *l, listing_seen *seen) {
                           .sid_job = j.sid_job,
                           .step = j.step,
                           .run = j.run,
+                          .first = j.first,
                           .policy_hash = j.policy_hash};
     head_fields(l, "uvccjob", &h);
     field_title(l, "step roots in (r, s, t) order");
     for (unsigned i = 0; i < n; i++)
         field_bytes(l, "step_root", j.step_roots + 32 * i, 32, "");
     field_bytes(l, "global_root", j.global.root, 32, "");
+    field_bytes(l, "audit_root", j.global.audit_root, 32, "");
+    field_bytes(l, "before", j.global.before, 32, "");
     field_bytes(l, "signature", j.global.signature, 64, "Ed25519");
     sum_field(l, "of all before");
     snprintf(l->subject, sizeof l->subject, "Job root");

@@ -3,6 +3,7 @@
 #include "frames.h"
 #include "proto/ackmsg.h"
 #include "proto/ids.h"
+#include "proto/statement.h"
 #include "proto/stepmsg.h"
 #include "proto/transcript.h"
 #include <uvcc/blv1.h>
@@ -237,20 +238,56 @@ static void step_fields(listing *l, const uint8_t *p, size_t len) {
     }
 }
 
-/* Who signs, and the policy, are in no byte of the frame: they stand in the values. */
+/* Who signs, and what the receiver knows of the statement, are in no byte of the frame: they stand
+ * in the values. */
 typedef struct signer {
-    uint8_t pk[32], policy_hash[32];
+    uint8_t pk[32], sid_job[32], policy_hash[32];
+    uvcc_statement known;
 } signer;
+
+static uvcc_statement audit_statement(const signer *who, const uvcci_audit_msg_t *m) {
+    uvcc_statement st = who->known;
+    st.sid_job = who->sid_job;
+    st.policy_hash = who->policy_hash;
+    st.party = m->party;
+    st.step = m->step;
+    st.root = m->global_root;
+    st.audit_root = m->audit_root;
+    st.before = m->before;
+    return st;
+}
+
+static void known_values(listing *l, const scene *s, signer *who) {
+    uint64_t n[3] = {0}, at[3] = {0};
+    value_exactly(l, "sid_job", who->sid_job, 32);
+    listing_must(l, value_numbers(l, "topology", n, 3) == 3, "R, S and T");
+    listing_must(l, value_numbers(l, "place", at, 3) == 3, "r, s and t");
+    who->known = (uvcc_statement){.scope = UVCC_SCOPE_WORKER,
+                                  .replicas = (uint16_t)n[0],
+                                  .stages = (uint16_t)n[1],
+                                  .tp_ranks = (uint16_t)n[2],
+                                  .replica = (uint16_t)at[0],
+                                  .stage = (uint16_t)at[1],
+                                  .tp_rank = (uint16_t)at[2],
+                                  .run = s->run,
+                                  .first = (uint32_t)value_number(l, "first", s->step)};
+}
 
 static size_t audit_values(listing *l, const scene *s, signer *who, uint8_t out[PAYLOAD_MAX]) {
     uvcci_audit_msg_t m = {.party = s->src, .step = s->step};
-    uint8_t seed[32], sk[64], text[UVCCI_AUDIT_MSG_BYTES];
+    uint8_t seed[32], sk[64], text[UVCC_STATEMENT_BYTES];
+    known_values(l, s, who);
     value_exactly(l, "global_root", m.global_root, 32);
+    value_exactly(l, "audit_root", m.audit_root, 32);
+    value_exactly(l, "before", m.before, 32);
     value_exactly(l, "policy_hash", who->policy_hash, 32);
     value_exactly(l, "sign_seed", seed, 32);
     uvcci_sign_keypair(seed, who->pk, sk);
-    uvcci_audit_msg(m.party, m.global_root, who->policy_hash, text);
-    uvcci_sign(sk, text, sizeof text, m.signature);
+    const uvcc_statement st = audit_statement(who, &m);
+    listing_must(l, uvcc_statement_encode(&st, text) == 0, "no statement");
+    if (!listing_good(l))
+        return 0;
+    uvcci_statement_sign(&st, sk, m.signature);
     int len = uvcci_audit_encode(&m, out, PAYLOAD_MAX);
     listing_must(l, len > 0, "no AUDIT");
     return listing_good(l) ? (size_t)len : 0;
@@ -258,16 +295,16 @@ static size_t audit_values(listing *l, const scene *s, signer *who, uint8_t out[
 
 static void audit_fields(listing *l, const signer *who, const uint8_t *p, size_t len) {
     uvcci_audit_msg_t m = {.party = 0};
-    uint8_t text[UVCCI_AUDIT_MSG_BYTES];
     listing_must(l, uvcci_audit_decode(&m, p, len) == 0, "no AUDIT");
     if (!listing_good(l))
         return;
-    uvcci_audit_msg(m.party, m.global_root, who->policy_hash, text);
-    listing_must(l, uvcci_sign_verify(who->pk, text, sizeof text, m.signature) == 0,
-                 "the signature is wrong");
+    const uvcc_statement st = audit_statement(who, &m);
+    listing_must(l, uvcc_statement_check(&st, who->pk, m.signature) == 0, "the signature is wrong");
     field_number(l, "party", 1, m.party, "");
     field_number(l, "step", 4, m.step, "");
     field_bytes(l, "global_root", m.global_root, 32, "");
+    field_bytes(l, "audit_root", m.audit_root, 32, "");
+    field_bytes(l, "before", m.before, 32, "");
     field_bytes(l, "signature", m.signature, 64, "Ed25519");
 }
 
