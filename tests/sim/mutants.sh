@@ -39,6 +39,7 @@ table='1 100 a frame that came is taken again
 27 300 pacing asks to be polled before it lets anything go
 28 300 the silence of a peer that was told of is a deadline still
 29 300 a HELLO that waits in its link is a deadline
+30 100 what is signed of a step does not say which step it is
 31 2000 lineages are not compared in the handshake
 32 300 tensors are not put back when a step is dropped'
 

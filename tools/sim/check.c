@@ -1,6 +1,9 @@
 /* check.c - what must hold of a run at one time: when its faults end, and when it is over. What
  * must hold all the time is checked where it happens. */
 #include "world.h"
+#include <sodium.h>
+#include <string.h>
+#include <uvcc/audit.h>
 
 #define MEMORY_SLACK   (1u << 20)
 #define MEMORY_TIMES   4u
@@ -10,6 +13,43 @@
 #define NEEDLESS_PART  10u
 #define NEEDLESS_SLACK 5u
 #define SPURIOUS_SLACK 12u
+
+/* What a party signed of its first step is a statement of that step and run, and of no other. A run
+ * that goes on from a checkpoint states an earlier history besides, which nobody here knows. */
+void sim_check_statement(sim_party *p, const uvcc_event *e) {
+    sim_world *w = p->w;
+    static const uint8_t zero[32];
+    uint8_t sid_job[32], seed[32], key[32], sk[64];
+    if (w->plan->audit_off || p->base != 0 || e->step != w->plan->first_step)
+        return;
+    memset(sid_job, 0x20 + p->triangle, sizeof sid_job);
+    memset(seed, 0x40 + p->node, sizeof seed);
+    (void)crypto_sign_seed_keypair(key, sk, seed);
+    const uvcc_statement good = {.scope = UVCC_SCOPE_WORKER,
+                                 .party = p->index,
+                                 .replicas = 1,
+                                 .stages = 1,
+                                 .tp_ranks = 1,
+                                 .run = e->run,
+                                 .step = e->step,
+                                 .first = e->step,
+                                 .sid_job = sid_job,
+                                 .root = e->root,
+                                 .audit_root = e->audit_root,
+                                 .before = zero,
+                                 .policy_hash = zero};
+    uvcc_statement next = good, later = good;
+    next.step++;
+    later.run++;
+    if (uvcc_statement_check(&good, key, e->signature) != 0)
+        sim_fail(w, "party %u: what it signed of step %u does not verify", p->index, e->step);
+    if (uvcc_statement_check(&next, key, e->signature) == 0)
+        sim_fail(w, "party %u: what it signed of step %u passes for step %u", p->index, e->step,
+                 next.step);
+    if (uvcc_statement_check(&later, key, e->signature) == 0)
+        sim_fail(w, "party %u: what it signed in run %u passes for run %u", p->index, e->run,
+                 later.run);
+}
 
 /* The cumulative ack has not passed an unaccepted message, so its sender asks on. */
 void sim_check_held(sim_world *w) {

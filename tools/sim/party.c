@@ -276,6 +276,7 @@ static void step_over(sim_party *p, const uvcc_event *e) {
         return;
     }
     check_outputs(p, i);
+    sim_check_statement(p, e);
     if (p->triangle != 0 || w->plan->audit_off)
         return;
     memcpy(w->record->root[p->index][i], e->root, 32);

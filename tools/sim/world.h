@@ -208,6 +208,7 @@ void sim_script(sim_world *w);
 void sim_check_held(sim_world *w);
 void sim_check_path(sim_world *w);
 void sim_check_spurious(sim_world *w);
+void sim_check_statement(sim_party *p, const uvcc_event *e);
 void sim_check_end(sim_party *p);
 void sim_check_work(sim_party *p);
 
