@@ -30,7 +30,7 @@ static const flag options[] = {
      "the parties' public keys (DIR/public-keys). An auditor takes them from the parties, not from "
      "what is to be checked"},
     {"json", "FILE|-", FLAG_TEXT, AT(json), 0, 0, NULL,
-     "verify: write the outcome as JSON; with -, alone on standard output"},
+     "verify, check: write the outcome as JSON; with -, alone on standard output"},
     {"unfinished", NULL, FLAG_SWITCH, AT(unfinished), 0, 0, NULL,
      "verify: let a run's last step pass if not all parties have it"},
     {"out", "FILE", FLAG_TEXT, AT(out), 0, 0, NULL,
@@ -90,11 +90,15 @@ static int parse(audit_options *o, int argc, char *const *argv) {
 
 /* ---- small things ---- */
 
-static void print_hex(const char *name, const uint8_t *bytes, size_t len) {
-    (void)printf("%-16s ", name);
+/* The files of this command begin so; then comes their version. */
+static const char magic_bundle[] = "uvccbdl", magic_job_root[] = "uvccjob",
+                  magic_proof[] = "uvccprf";
+
+static void print_hex(FILE *to, const char *name, const uint8_t *bytes, size_t len) {
+    (void)fprintf(to, "%-16s ", name);
     for (size_t i = 0; i < len; i++)
-        (void)printf("%02x", bytes[i]);
-    (void)putchar('\n');
+        (void)fprintf(to, "%02x", bytes[i]);
+    (void)fputc('\n', to);
 }
 
 static bool parse_count(const char *text, char end, uint32_t *out, const char **rest) {
@@ -156,18 +160,22 @@ static int show_bundle(const audit_options *o, const uint8_t *bytes, size_t len)
     (void)printf("bundle           party %u, run %u, step %u, worker r%us%ut%u of %u x %u x %u\n",
                  b.party, b.run, b.step, b.replica, b.stage, b.tp_rank, b.replicas, b.stages,
                  b.tp_ranks);
-    print_hex("job", b.sid_job, 32);
-    print_hex("program", b.h_program, 32);
-    print_hex("policy", b.policy_hash, 32);
+    (void)printf("run began        with step %u\n", b.first);
+    print_hex(stdout, "job", b.sid_job, 32);
+    print_hex(stdout, "program", b.h_program, 32);
+    print_hex(stdout, "policy", b.policy_hash, 32);
     (void)printf("op table         %u rows\nleaves           %u\n", b.row_count, b.leaf_count);
-    print_hex("step root", b.step_root, 32);
+    print_hex(stdout, "step root", b.step_root, 32);
     for (unsigned p = 0; p < UVCC_PARTIES; p++) {
         char name[32];
         (void)snprintf(name, sizeof name, "root of party %u", p);
-        if (b.audit[p].root != NULL)
-            print_hex(name, b.audit[p].root, 32);
-        else
+        if (b.audit[p].root == NULL) {
             (void)printf("%s is not here\n", name);
+            continue;
+        }
+        print_hex(stdout, name, b.audit[p].root, 32);
+        print_hex(stdout, "  audit root", b.audit[p].audit_root, 32);
+        print_hex(stdout, "  goes on from", b.audit[p].before, 32);
     }
     uvcc_leaf_reader r;
     uvcc_leaf l;
@@ -192,29 +200,35 @@ static int show_job_root(const audit_options *o, const uint8_t *bytes, size_t le
         return fault(o->word[1], &f);
     (void)printf("root             party %u, run %u, step %u, %u x %u x %u workers\n", j.party,
                  j.run, j.step, j.replicas, j.stages, j.tp_ranks);
-    print_hex("job", j.sid_job, 32);
-    print_hex("policy", j.policy_hash, 32);
+    print_hex(stdout, "job", j.sid_job, 32);
+    print_hex(stdout, "policy", j.policy_hash, 32);
     size_t at = 0;
     for (unsigned r = 0; r < j.replicas; r++)
         for (unsigned s = 0; s < j.stages; s++)
             for (unsigned t = 0; t < j.tp_ranks; t++) {
                 char name[32];
                 (void)snprintf(name, sizeof name, "r%us%ut%u", r, s, t);
-                print_hex(name, j.step_roots + 32 * at++, 32);
+                print_hex(stdout, name, j.step_roots + 32 * at++, 32);
             }
-    print_hex("global root", j.global.root, 32);
+    print_hex(stdout, "global root", j.global.root, 32);
+    (void)printf("run began        with step %u\n", j.first);
+    print_hex(stdout, "audit root", j.global.audit_root, 32);
+    print_hex(stdout, "goes on from", j.global.before, 32);
     return flushed();
 }
 
-static void print_proof(const uvcc_proof *p) {
-    (void)printf("leaf             %s\n", uvcc_leaf_name(p->leaf[0]));
-    print_hex("leaf bytes", p->leaf, p->leaf_len);
-    (void)printf("place            index %u, party %u, step %u, worker r%us%ut%u\n", p->index,
-                 p->party, p->step, p->replica, p->stage, p->tp_rank);
-    print_hex("job", p->sid_job, 32);
-    print_hex("policy", p->policy_hash, 32);
-    (void)printf("under            %s\n",
-                 p->of_job ? "the party's root over all its workers" : "the root of this worker");
+static void print_proof(FILE *to, const uvcc_proof *p) {
+    (void)fprintf(to, "leaf             %s\n", uvcc_leaf_name(p->leaf[0]));
+    print_hex(to, "leaf bytes", p->leaf, p->leaf_len);
+    (void)fprintf(to, "place            index %u, party %u, run %u, step %u, worker r%us%ut%u\n",
+                  p->index, p->party, p->run, p->step, p->replica, p->stage, p->tp_rank);
+    print_hex(to, "job", p->sid_job, 32);
+    print_hex(to, "policy", p->policy_hash, 32);
+    (void)fprintf(to, "run began        with step %u\n", p->first);
+    print_hex(to, "audit root", p->audit_root, 32);
+    print_hex(to, "goes on from", p->before, 32);
+    (void)fprintf(to, "under            %s\n",
+                  p->of_job ? "the party's root over all its workers" : "the root of this worker");
 }
 
 /* ---- proofs as files ---- */
@@ -247,11 +261,10 @@ static void from_hex(uint8_t *bytes, size_t *len) {
     *len = n / 2;
 }
 
-static int check(const audit_options *o) {
+/* Reads, decodes and checks it; *bytes are the caller's to free in any case. */
+static int check_proof(const audit_options *o, uint8_t **bytes, uvcc_proof *p,
+                       uvcc_audit_fault *f) {
     uvcc_audit_keys keys;
-    uvcc_audit_fault f;
-    uvcc_proof p;
-    uint8_t *bytes = NULL;
     size_t len;
     if (o->words != 2)
         return report_error(AUDIT_UNUSABLE, "check: give one PROOF");
@@ -259,20 +272,69 @@ static int check(const audit_options *o) {
         return report_error(AUDIT_UNUSABLE, "check: --keys FILE is missing; name the public keys");
     int status = bundle_keys_read(o->keys, AUDIT_UNUSABLE, &keys);
     if (status == 0)
-        status = file_read(o->word[1], AUDIT_UNUSABLE, &bytes, &len);
-    if (status == 0) {
-        from_hex(bytes, &len);
-        if (uvcc_proof_decode(&p, bytes, len, &f) != 0 || uvcc_proof_check(&p, &keys, &f) != 0)
-            status = fault(o->word[1], &f);
-    }
-    if (status == 0) {
-        print_proof(&p);
-        (void)printf("proved           party %u signed a transcript of step %u with this leaf\n",
-                     p.party, p.step);
+        status = file_read(o->word[1], AUDIT_UNUSABLE, bytes, &len);
+    if (status != 0)
+        return status;
+    from_hex(*bytes, &len);
+    if (uvcc_proof_decode(p, *bytes, len, f) != 0 || uvcc_proof_check(p, &keys, f) != 0)
+        return fault(o->word[1], f);
+    return 0;
+}
+
+static json_t *hex_json(const uint8_t *bytes, size_t len) {
+    char text[2 * UVCC_LEAF_MAX_BYTES + 1];
+    return json_string(sodium_bin2hex(text, sizeof text, bytes, len));
+}
+
+/* What is proved; of a proof that is not good only what is wrong with it. */
+static json_t *proof_json(const uvcc_proof *p, const uvcc_audit_fault *f, int status) {
+    if (status != AUDIT_GOOD)
+        return json_pack("{s:b, s:o, s:s}", "good", 0, "kind",
+                         status == AUDIT_FAULT ? json_integer(f->kind) : json_null(), "error",
+                         report_last());
+    return json_pack("{s:b, s:i, s:I, s:I, s:I, s:i, s:i, s:i, s:I, s:s, s:b, s:o, s:o, s:o, s:o, "
+                     "s:o, s:n, s:n}",
+                     "good", 1, "party", p->party, "run", (json_int_t)p->run, "step",
+                     (json_int_t)p->step, "first_step", (json_int_t)p->first, "replica", p->replica,
+                     "stage", p->stage, "tensor_rank", p->tp_rank, "index", (json_int_t)p->index,
+                     "type", uvcc_leaf_name(p->leaf[0]), "of_job", p->of_job, "leaf",
+                     hex_json(p->leaf, p->leaf_len), "job", report_hex(p->sid_job, 32), "policy",
+                     report_hex(p->policy_hash, 32), "audit_root", report_hex(p->audit_root, 32),
+                     "before", report_hex(p->before, 32), "kind", "error");
+}
+
+/* The JSON object is written whatever happened, as that of verify. */
+static int check(const audit_options *o) {
+    uvcc_audit_fault f = {.kind = UVCC_FAULT_NONE};
+    uvcc_proof p;
+    uint8_t *bytes = NULL;
+    report_json *json = report_json_open(o->json);
+    if (json == NULL)
+        return AUDIT_UNUSABLE;
+    int status = check_proof(o, &bytes, &p, &f);
+    if (report_json_put(json, proof_json(&p, &f, status)) != EXIT_DONE)
+        status = AUDIT_UNUSABLE;
+    if (status == AUDIT_GOOD) {
+        FILE *to = report_stream(o->json);
+        print_proof(to, &p);
+        (void)fprintf(
+            to,
+            "proved           party %u signed a transcript of step %u of run %u with this leaf\n",
+            p.party, p.step, p.run);
         status = flushed();
     }
+    report_json_close(json);
     free(bytes);
     return status;
+}
+
+/* One of the three kinds, of any version. */
+static bool is_evidence(const uint8_t *bytes, size_t len) {
+    static const char *const magic[] = {magic_bundle, magic_job_root, magic_proof};
+    for (size_t i = 0; i < sizeof magic / sizeof magic[0]; i++)
+        if (len >= 8 && memcmp(bytes, magic[i], 7) == 0)
+            return true;
+    return false;
 }
 
 static int show(const audit_options *o) {
@@ -285,14 +347,19 @@ static int show(const audit_options *o) {
     int status = file_read(o->word[1], AUDIT_UNUSABLE, &bytes, &len);
     if (status == 0) {
         from_hex(bytes, &len);
-        if (len >= 7 && memcmp(bytes, "uvccjob", 7) == 0) {
+        if (!is_evidence(bytes, len)) {
+            status = report_error(
+                AUDIT_UNUSABLE,
+                "%s: is no bundle, no proof and no root over several workers; name such a file",
+                o->word[1]);
+        } else if (memcmp(bytes, magic_job_root, 7) == 0) {
             status = show_job_root(o, bytes, len);
-        } else if (len < 7 || memcmp(bytes, "uvccprf", 7) != 0) {
+        } else if (memcmp(bytes, magic_bundle, 7) == 0) {
             status = show_bundle(o, bytes, len);
         } else if (uvcc_proof_decode(&p, bytes, len, &f) != 0) {
             status = fault(o->word[1], &f);
         } else {
-            print_proof(&p);
+            print_proof(stdout, &p);
             status = flushed();
         }
     }
@@ -476,9 +543,7 @@ static int prove(const audit_options *o) {
 /* ---- the command ---- */
 
 static int verify(const audit_options *o) {
-    if (o->words != 2)
-        return report_error(AUDIT_UNUSABLE, "verify: give one DIR");
-    return audit_verify(&(verify_options){.dir = o->word[1],
+    return audit_verify(&(verify_options){.dir = o->words == 2 ? o->word[1] : NULL,
                                           .keys = o->keys,
                                           .json = o->json,
                                           .unfinished = o->unfinished,

@@ -4,8 +4,9 @@
  * The list of files comes first: what is missing, out of place or of no step is found from names
  * alone. Then, step by step and worker by worker, the three parties' bundles are read, put where
  * their names say they belong, and checked against each other (uvcc/audit.h); where a party has
- * several workers, its root over all of them is checked with their step roots. Three bundles are
- * in memory at a time. */
+ * several workers, its root over all of them is checked with their step roots; and what is signed
+ * of one step with what was signed of those before it (audit_runs.h). Three bundles are in memory
+ * at a time. */
 #include "audit.h"
 
 #include <dirent.h>
@@ -16,6 +17,7 @@
 #include <sys/stat.h>
 #include <uvcc/host.h>
 
+#include "audit_runs.h"
 #include "files.h"
 
 #define TERMINAL_EVERY_S 0.1
@@ -222,13 +224,13 @@ typedef struct verify {
     uint8_t sid_job[32], policy_hash[32];
     uint16_t topology[3];
     /* per party */
-    uint8_t (*epochs[UVCC_PARTIES])[32]; /* of a step's workers */
-    uint8_t (*roots[UVCC_PARTIES])[32];  /* global roots of the steps so far that count */
-    uint32_t *steps;                     /* the numbers of these */
-    size_t step_count, step_room;
+    uint8_t (*step_roots[UVCC_PARTIES])[32]; /* of a step's workers */
+    uint8_t roots[UVCC_PARTIES][32];         /* global roots of the step over all workers */
+    audit_runs *runs;
     /* what was done */
     uint64_t bundles, leaves, bytes;
     size_t workers, unfinished;
+    bool run_begun;  /* a bundle of the present run was checked */
     bool last_known; /* last_step is that of last_run */
     uint32_t last_run, last_step;
     double shown_s;
@@ -311,8 +313,11 @@ static size_t count_workers(const audit_list *l) {
     return n;
 }
 
+/* What helps where a run's last step is not there at all parties. */
+static const char cut_short[] = "; if the run was cut short, give --unfinished";
+
 /* Who is missing in a group of fewer than three. */
-static int missing(verify *v, const bundle_place *at, size_t n, size_t i) {
+static int missing(verify *v, const bundle_place *at, size_t n, size_t i, bool last) {
     bundle_place gone = *at;
     unsigned have = 0;
     char name[BUNDLE_NAME_BYTES];
@@ -322,7 +327,7 @@ static int missing(verify *v, const bundle_place *at, size_t n, size_t i) {
     while (have >> gone.party & 1)
         gone.party++;
     bundle_name(at, name);
-    return found(v, &gone, NULL, "is missing: there is %s", name);
+    return found(v, &gone, NULL, "is missing: there is %s%s", name, last ? cut_short : "");
 }
 
 /* Steps of a run follow each other without gaps, and a run begins no later than the one before
@@ -407,25 +412,29 @@ static size_t worker_index(const verify *v, const bundle_place *at) {
     return ((size_t)at->r * v->topology[1] + at->s) * v->topology[2] + at->t;
 }
 
-static bool push_step(verify *v, uint32_t step) {
-    while (v->step_count != 0 && v->steps[v->step_count - 1] >= step)
-        v->step_count--; /* a later run began here again */
-    if (v->step_count == v->step_room) {
-        size_t room = v->step_room == 0 ? 1024 : 2 * v->step_room;
-        uint32_t *steps = realloc(v->steps, room * sizeof *steps);
-        if (steps == NULL)
-            return false;
-        v->steps = steps;
-        for (unsigned p = 0; p < UVCC_PARTIES; p++) {
-            uint8_t(*roots)[32] = realloc(v->roots[p], room * 32);
-            if (roots == NULL)
-                return false;
-            v->roots[p] = roots;
-        }
-        v->step_room = room;
-    }
-    v->steps[v->step_count++] = step;
-    return true;
+/* What a party signed of its next step, beside what it signed of this run before. */
+static int take_statement(verify *v, const bundle_place *at, uint32_t first,
+                          const uvcc_signed_root *s) {
+    const size_t index = at->job ? v->workers : worker_index(v, at);
+    const uvcc_fault_kind kind = audit_runs_take(v->runs, at->party, index, at->step, first, s);
+    if (kind == UVCC_FAULT_NONE)
+        return 0;
+    const uvcc_audit_fault f = {.kind = kind,
+                                .party = at->party,
+                                .other = UVCC_NO_PARTY,
+                                .leaf = UVCC_NO_LEAF,
+                                .other_leaf = UVCC_NO_LEAF,
+                                .row = UVCC_NO_LEAF};
+    return found_fault(v, at, &f);
+}
+
+/* The bundles that are checked say with which step their run began. */
+static int check_beginning(verify *v, const bundle_place *at, uint32_t first) {
+    if (v->run_begun || first >= at->step)
+        return 0;
+    bundle_place gone = *at;
+    gone.step = first;
+    return found(v, &gone, NULL, "is missing: run %u began with step %u", at->run, first);
 }
 
 /* The bundles of one worker and step: entries i to i + 2. */
@@ -439,10 +448,13 @@ static int verify_bundles(verify *v, size_t i) {
         status = read_bundle(v, &e[p], &bytes[p], &b[p]);
     if (status == 0 && uvcc_bundle_verify(b, &v->keys, &f) != 0)
         status = found_fault(v, &e[f.party < UVCC_PARTIES ? f.party : 0], &f);
+    if (status == 0)
+        status = check_beginning(v, e, b[0].first);
     for (unsigned p = 0; p < UVCC_PARTIES && status == 0; p++) {
-        memcpy(v->epochs[p][worker_index(v, e)], b[p].step_root, 32);
+        memcpy(v->step_roots[p][worker_index(v, e)], b[p].step_root, 32);
         if (v->workers == 1)
-            memcpy(v->roots[p][v->step_count - 1], b[p].audit[p].root, 32);
+            memcpy(v->roots[p], b[p].audit[p].root, 32);
+        status = take_statement(v, &e[p], b[p].first, &b[p].audit[p]);
     }
     for (unsigned p = 0; p < UVCC_PARTIES; p++)
         free(bytes[p]);
@@ -474,14 +486,78 @@ static int verify_job_root(verify *v, const bundle_place *at) {
     else if (uvcc_job_root_check(&j, &v->keys, &f) != 0)
         status = found_fault(v, at, &f);
     for (size_t w = 0; status == 0 && w < v->workers; w++)
-        if (memcmp(j.step_roots + 32 * w, v->epochs[at->party][w], 32) != 0)
+        if (memcmp(j.step_roots + 32 * w, v->step_roots[at->party][w], 32) != 0)
             status = found(
                 v, at, NULL, "the step root of worker r%us%ut%u is not that of its bundle",
                 (unsigned)(w / t[2] / t[1]), (unsigned)(w / t[2] % t[1]), (unsigned)(w % t[2]));
     if (status == 0)
-        memcpy(v->roots[at->party][v->step_count - 1], j.global.root, 32);
+        status = take_statement(v, at, j.first, &j.global);
+    if (status == 0)
+        memcpy(v->roots[at->party], j.global.root, 32);
     free(bytes);
     return status;
+}
+
+/* ---- which run a run goes on from ---- */
+
+static bool listed(const audit_list *l, const bundle_place *at) {
+    return l->count != 0 &&
+           bsearch(at, l->entries, l->count, sizeof l->entries[0], compare_entries) != NULL;
+}
+
+static bundle_place place_of(const verify *v, unsigned party, size_t index, uint32_t run,
+                             uint32_t step) {
+    const size_t t = v->topology[2], st = v->topology[1] * t;
+    return (bundle_place){.party = (uint8_t)party,
+                          .r = (uint16_t)(index / st),
+                          .s = (uint16_t)(index % st / t),
+                          .t = (uint16_t)(index % t),
+                          .run = run,
+                          .step = step};
+}
+
+/* A file that is wrong was told before, or is of a last step that need not be whole: as if it were
+ * not there. */
+static int look_back(void *user, unsigned party, size_t index, uint32_t run, uint32_t step,
+                     uint8_t audit_root[32]) {
+    const verify *v = user;
+    const bundle_place at = place_of(v, party, index, run, step);
+    uint8_t *bytes;
+    size_t len;
+    uvcc_bundle b;
+    if (!listed(&v->list, &at))
+        return 0;
+    char *path = audit_path(v->o->dir, &at);
+    if (path == NULL)
+        return -1;
+    const int status = file_read(path, AUDIT_UNUSABLE, &bytes, &len);
+    free(path);
+    if (status != 0)
+        return -1;
+    const bool good = uvcc_bundle_decode(&b, bytes, len, NULL) == 0 && b.party == party &&
+                      uvcc_bundle_check(&b, &v->keys, NULL) == 0;
+    if (good)
+        memcpy(audit_root, b.audit[party].audit_root, 32);
+    free(bytes);
+    return good;
+}
+
+static int check_origin(verify *v, const bundle_place *first) {
+    unsigned party;
+    size_t index;
+    const int rc = audit_runs_origin(v->runs, look_back, v, &party, &index);
+    if (rc < 0)
+        return AUDIT_UNUSABLE;
+    if (rc == 0)
+        return 0;
+    const bundle_place at = place_of(v, party, index, first->run, first->step);
+    const uvcc_audit_fault f = {.kind = UVCC_FAULT_BEFORE,
+                                .party = at.party,
+                                .other = UVCC_NO_PARTY,
+                                .leaf = UVCC_NO_LEAF,
+                                .other_leaf = UVCC_NO_LEAF,
+                                .row = UVCC_NO_LEAF};
+    return found(v, &at, &f, "run %u: %s", at.run, uvcc_fault_text(f.kind));
 }
 
 /* All files of one run and step: entries from i on. Returns how many in *n. */
@@ -495,7 +571,7 @@ static int verify_step(verify *v, size_t i, size_t *n) {
         const bundle_place *e = &v->list.entries[at];
         if (group < UVCC_PARTIES) {
             if (!v->o->unfinished || !last)
-                return missing(v, e, group, at);
+                return missing(v, e, group, at, last);
             v->unfinished++;
         }
         workers += !e->job && group == UVCC_PARTIES;
@@ -507,13 +583,11 @@ static int verify_step(verify *v, size_t i, size_t *n) {
     if (!whole && !(v->o->unfinished && last)) {
         bundle_place gone = {.job = workers == v->workers, .run = first->run, .step = first->step};
         return found(v, &gone, NULL,
-                     "the step has bundles of %zu of %zu workers, and %s root over all workers",
-                     workers, v->workers, jobs != 0 ? "a" : "no");
+                     "the step has bundles of %zu of %zu workers, and %s root over all workers%s",
+                     workers, v->workers, jobs != 0 ? "a" : "no", last ? cut_short : "");
     }
     if (!whole) /* of the last step of a run that was cut short */
         return 0;
-    if (!push_step(v, first->step))
-        return no_memory();
     int status = 0;
     for (size_t k = i; k < at && status == 0; k += UVCC_PARTIES) {
         const bundle_place *e = &v->list.entries[k];
@@ -522,16 +596,24 @@ static int verify_step(verify *v, size_t i, size_t *n) {
         for (unsigned p = 0; e->job && p < UVCC_PARTIES && status == 0; p++)
             status = verify_job_root(v, &v->list.entries[k + p]);
         show_progress(v, e, k + UVCC_PARTIES);
+        v->run_begun = true;
     }
-    return status;
+    if (status != 0)
+        return status;
+    if (!audit_runs_step(v->runs, v->roots))
+        return no_memory();
+    return audit_runs_at_first(v->runs) ? check_origin(v, first) : 0;
 }
 
 static int verify_all(verify *v) {
     int status = 0;
     v->workers = count_workers(&v->list);
+    v->runs = audit_runs_new(v->workers);
+    if (v->runs == NULL)
+        return no_memory();
     for (unsigned p = 0; p < UVCC_PARTIES; p++) {
-        v->epochs[p] = malloc(32 * (v->workers + 1));
-        if (v->epochs[p] == NULL)
+        v->step_roots[p] = malloc(32 * (v->workers + 1));
+        if (v->step_roots[p] == NULL)
             return no_memory();
     }
     const bundle_place *before = NULL;
@@ -539,6 +621,11 @@ static int verify_all(verify *v) {
         const bundle_place *at = &v->list.entries[i];
         if (before != NULL)
             status = check_order(v, before, at);
+        if (before == NULL || before->run != at->run) {
+            v->run_begun = false;
+            if (!audit_runs_begin(v->runs, at->run))
+                return no_memory();
+        }
         if (status == 0)
             status = verify_step(v, i, &n);
         before = at;
@@ -547,6 +634,13 @@ static int verify_all(verify *v) {
 }
 
 /* ---- telling ---- */
+
+/* What the history of the last run is. */
+typedef struct outcome {
+    size_t steps;
+    uint32_t first, last;
+    json_t *roots, *unknown;
+} outcome;
 
 static json_t *optional(uint32_t v, bool there) {
     return there ? json_integer(v) : json_null();
@@ -567,48 +661,80 @@ static json_t *fault_json(const verify *v, const char *path) {
                      optional(f->other_leaf, f->other_leaf != UVCC_NO_LEAF), "what", v->what);
 }
 
-/* A fault is told with all that was good before it, so that nobody has to run it again to see that.
- */
-static int tell(verify *v, int status, report_json *json) {
-    const verify_options *o = v->o;
+/* The history of the last run, for who compares it with what is known elsewhere. */
+static void tell_roots(const verify *v, FILE *to, bool good, outcome *o) {
     uint8_t root[UVCC_PARTIES][32];
-    FILE *to = report_stream(o->json);
-    char *path = v->faulty ? audit_path(o->dir, &v->place) : NULL;
-    if (v->faulty && path == NULL)
-        return AUDIT_UNUSABLE;
-    (void)fprintf(to,
-                  "checked          %llu bundles of %zu workers, %.1f MB\n"
-                  "leaves           %llu\n",
-                  (unsigned long long)v->bundles, UVCC_PARTIES * v->workers,
-                  (double)v->bytes * 1e-6, (unsigned long long)v->leaves);
-    if (v->step_count != 0)
-        (void)fprintf(to, "steps            %u to %u\n", v->steps[0], v->steps[v->step_count - 1]);
-    json_t *roots = json_array();
-    for (unsigned p = 0; p < UVCC_PARTIES && status == AUDIT_GOOD; p++) {
-        uvcc_audit_root(v->step_count != 0 ? v->roots[p][0] : NULL, (uint32_t)v->step_count,
-                        root[p]);
+    o->steps = v->runs != NULL ? audit_runs_history(v->runs, &o->first, &o->last, root) : 0;
+    if (o->steps != 0)
+        (void)fprintf(to, "steps            %u to %u\n", o->first, o->last);
+    for (unsigned p = 0; p < UVCC_PARTIES && good && v->runs != NULL; p++) {
         (void)fprintf(to, "audit root %u     ", p);
         for (unsigned i = 0; i < 32; i++)
             (void)fprintf(to, "%02x", root[p][i]);
         (void)fputc('\n', to);
-        (void)json_array_append_new(roots, report_hex(root[p], 32));
+        (void)json_array_append_new(o->roots, report_hex(root[p], 32));
     }
-    if (v->unfinished != 0 && status == AUDIT_GOOD)
+    for (uint32_t run, n = 0; v->runs != NULL && audit_runs_unknown(v->runs, n, &run); n++) {
+        if (good)
+            (void)fprintf(to, "not here         the run that run %u goes on from\n", run);
+        (void)json_array_append_new(o->unknown, json_integer(run));
+    }
+}
+
+/* A fault is told with all that was good before it, so that nobody has to run it again to see that.
+ * The JSON object is there whatever happened. */
+static int tell(verify *v, int status, report_json *json) {
+    const verify_options *o = v->o;
+    const bool good = status == AUDIT_GOOD;
+    outcome out = {.roots = json_array(), .unknown = json_array()};
+    FILE *to = report_stream(o->json);
+    char *path = v->faulty ? audit_path(o->dir, &v->place) : NULL;
+    if (v->faulty && path == NULL)
+        status = AUDIT_UNUSABLE;
+    if (good || v->faulty)
+        (void)fprintf(to,
+                      "checked          %llu bundles of %zu workers, %.1f MB\n"
+                      "leaves           %llu\n",
+                      (unsigned long long)v->bundles, UVCC_PARTIES * v->workers,
+                      (double)v->bytes * 1e-6, (unsigned long long)v->leaves);
+    tell_roots(v, to, good, &out);
+    if (v->unfinished != 0 && good)
         (void)fprintf(to,
                       "unfinished       the run was cut short: its end is not signed by all, or "
                       "not there at all parties\n");
-    json_t *j = json_pack("{s:b, s:I, s:o, s:I, s:I, s:I, s:I, s:b, s:o, s:o}", "good",
-                          status == AUDIT_GOOD, "steps", (json_int_t)v->step_count, "first_step",
-                          optional(v->step_count != 0 ? v->steps[0] : 0, v->step_count != 0),
-                          "workers", (json_int_t)v->workers, "bundles", (json_int_t)v->bundles,
-                          "leaves", (json_int_t)v->leaves, "bytes", (json_int_t)v->bytes,
-                          "unfinished", v->unfinished != 0, "audit_root", roots, "fault",
-                          v->faulty ? fault_json(v, path) : json_null());
+    json_t *j =
+        json_pack("{s:b, s:I, s:o, s:I, s:I, s:I, s:I, s:b, s:o, s:o, s:o, s:o}", "good", good,
+                  "steps", (json_int_t)out.steps, "first_step", optional(out.first, out.steps != 0),
+                  "workers", (json_int_t)v->workers, "bundles", (json_int_t)v->bundles, "leaves",
+                  (json_int_t)v->leaves, "bytes", (json_int_t)v->bytes, "unfinished",
+                  v->unfinished != 0, "audit_root", out.roots, "goes_on_from_unknown", out.unknown,
+                  "fault", path != NULL ? fault_json(v, path) : json_null(), "error",
+                  good || path != NULL ? json_null() : json_string(report_last()));
     if (report_json_put(json, j) != EXIT_DONE)
         status = AUDIT_UNUSABLE;
-    else if (v->faulty)
+    else if (path != NULL)
         (void)report_error(status, "%s: %s", path, v->what);
     free(path);
+    return status;
+}
+
+static int verify_directory(verify *v) {
+    const verify_options *o = v->o;
+    if (o->dir == NULL)
+        return report_error(AUDIT_UNUSABLE, "verify: give one DIR");
+    size_t room = strlen(o->dir) + 16;
+    char *keys = malloc(room);
+    int status = keys == NULL ? no_memory() : audit_list_read(o->dir, &v->list);
+    if (status == 0) {
+        (void)snprintf(keys, room, "%s/public-keys", o->dir);
+        status = bundle_keys_read(o->keys != NULL ? o->keys : keys, AUDIT_UNUSABLE, &v->keys);
+    }
+    free(keys);
+    if (status == 0) {
+        v->shown_s = (double)uvcc_host_now_ns() * 1e-9;
+        status = verify_all(v);
+        report_line_end();
+    }
     return status;
 }
 
@@ -617,27 +743,11 @@ int audit_verify(const verify_options *o) {
     report_json *json = report_json_open(o->json);
     if (json == NULL)
         return AUDIT_UNUSABLE;
-    size_t room = strlen(o->dir) + 16;
-    char *keys = malloc(room);
-    int status = keys == NULL ? no_memory() : audit_list_read(o->dir, &v.list);
-    if (status == 0) {
-        (void)snprintf(keys, room, "%s/public-keys", o->dir);
-        status = bundle_keys_read(o->keys != NULL ? o->keys : keys, AUDIT_UNUSABLE, &v.keys);
-    }
-    free(keys);
-    if (status == 0) {
-        v.shown_s = (double)uvcc_host_now_ns() * 1e-9;
-        status = verify_all(&v);
-        report_line_end();
-        if (status == AUDIT_GOOD || v.faulty)
-            status = tell(&v, status, json);
-    }
+    int status = tell(&v, verify_directory(&v), json);
     report_json_close(json);
-    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
-        free(v.epochs[p]);
-        free(v.roots[p]);
-    }
-    free(v.steps);
+    for (unsigned p = 0; p < UVCC_PARTIES; p++)
+        free(v.step_roots[p]);
+    audit_runs_free(v.runs);
     audit_list_free(&v.list);
     return status;
 }

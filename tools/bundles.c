@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "dir_lock.h"
 #include "files.h"
 #include "report.h"
 
@@ -32,6 +33,7 @@ typedef struct gathered {
 
 struct bundles {
     bundles_config c;
+    int lock; /* of DIR */
     size_t workers;
     uint32_t waiting_count;
     waiting *waiting;
@@ -210,8 +212,9 @@ static int check_old(const bundles_config *c) {
     return status;
 }
 
+/* The lock comes first: of two processes each would see that the other wrote no bundles yet. */
 bundles *bundles_open(const bundles_config *c) {
-    if (make_dir(c) != EXIT_DONE || check_old(c) != EXIT_DONE)
+    if (make_dir(c) != EXIT_DONE)
         return NULL;
     bundles *b = calloc(1, sizeof *b);
     if (b == NULL) {
@@ -220,7 +223,8 @@ bundles *bundles_open(const bundles_config *c) {
     }
     b->c = *c;
     b->workers = (size_t)c->replicas * c->stages * c->tp_ranks;
-    if (write_keys(c) != EXIT_DONE) {
+    if (dir_lock(c->dir, &b->lock) != EXIT_DONE || check_old(c) != EXIT_DONE ||
+        write_keys(c) != EXIT_DONE) {
         bundles_close(b);
         return NULL;
     }
@@ -240,6 +244,7 @@ void bundles_close(bundles *b) {
         free(b->gathered);
         b->gathered = next;
     }
+    dir_unlock(b->lock);
     sodium_memzero(b, sizeof *b);
     free(b);
 }

@@ -2,6 +2,7 @@
  * (docs/audit.md).
  *
  *     DIR/public-keys                                       of the three parties
+ *     DIR/lock                                              held while a process writes to DIR
  *     DIR/party-P/rRsStT/run-RRRRRR/step-SSSSSSSS.bundle    of each worker, run and step
  *     DIR/party-P/job/run-RRRRRR/step-SSSSSSSS.root         signed root over all workers, if there
  * are more than one
@@ -47,8 +48,9 @@ typedef struct bundles_config {
     uvcc_audit_keys keys;
 } bundles_config;
 
-/* Makes DIR and writes the keys. A DIR that has bundles of this run or a later one, or of other
- * keys, is refused: evidence is not written over. NULL after reporting. */
+/* Makes DIR, locks it until the end and writes the keys. A DIR that another process writes to, or
+ * that has bundles of this run or a later one, or of other keys, is refused: evidence is not
+ * written over. NULL after reporting. */
 bundles *bundles_open(const bundles_config *c);
 /* Every event of every session, when it is polled: writes the bundles that are complete, and the
  * root over all workers of a party once all of them have finished the step. An exit status. */

@@ -10,6 +10,7 @@
 #include "atomic_file.h"
 
 static const char *command = "train";
+static char last[512]; /* error */
 static bool line_open; /* of standard error, by report_line() */
 
 void report_command(const char *name) {
@@ -20,11 +21,18 @@ int report_error(int status, const char *format, ...) {
     va_list args;
     report_line_end();
     va_start(args, format);
+    (void)vsnprintf(last, sizeof last, format, args);
+    va_end(args);
+    va_start(args, format);
     (void)fprintf(stderr, "uvcc %s: ", command);
     (void)vfprintf(stderr, format, args);
     (void)fputc('\n', stderr);
     va_end(args);
     return status;
+}
+
+const char *report_last(void) {
+    return last;
 }
 
 /* ---- progress ---- */

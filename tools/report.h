@@ -15,6 +15,8 @@ enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_BAD_INPUT = 2, EXIT_INTERRUPTED = 13
 void report_command(const char *name);
 /* One line on standard error, below a line of progress; returns `status`. */
 int report_error(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* What the last of them said, without the command; "" before the first. */
+const char *report_last(void);
 
 /* A line of progress. On a terminal the next one takes its place, unless it `stays`. */
 void report_line(bool stays, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -452,7 +452,7 @@ static json_t *kind_json(const kind *k, const totals *all) {
     return json_pack(
         "{s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:f}",
         "op", k->name, "count", (json_int_t)k->count, "compute_s", (double)compute_of(k) * 1e-9,
-        "compute_share", share(compute_of(k), all->compute_ns), "stages_s",
+        "compute_share", share(compute_of(k), all->compute_ns), "turns_s",
         (double)k->compute_ns[UVCC_TRACE_TURN] * 1e-9, "keys_s",
         (double)k->compute_ns[UVCC_TRACE_KEYS] * 1e-9, "hashes_s",
         (double)k->compute_ns[UVCC_TRACE_HASH] * 1e-9, "wait_s", (double)k->wait_ns * 1e-9,

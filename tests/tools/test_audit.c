@@ -8,6 +8,10 @@
 #include "report.h"
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -237,11 +241,27 @@ static void proves_leaves(void **state) {
         o = run_tool("audit check proof --keys ev/public-keys");
         assert_int_equal(o.status, 0);
         assert_non_null(strstr(o.out, uvcc_leaf_name(l.type)));
-        assert_non_null(strstr(o.out, "party 2 signed a transcript of step 1 with this leaf"));
+        assert_non_null(
+            strstr(o.out, "party 2 signed a transcript of step 1 of run 0 with this leaf"));
         forget(&o);
+        json_t *j = json_of("audit check proof --keys ev/public-keys", 0);
+        assert_true(json_is_true(json_object_get(j, "good")));
+        assert_string_equal(test_str(j, "type"), uvcc_leaf_name(l.type));
+        assert_int_equal(test_u64(j, "party"), 2);
+        assert_int_equal(test_u64(j, "step"), 1);
+        assert_int_equal(test_u64(j, "first_step"), 0);
+        assert_int_equal(test_u64(j, "index"), i);
+        assert_int_equal(strlen(test_str(j, "leaf")), 2 * (l.stored_len + 32));
+        assert_true(json_is_null(json_object_get(j, "error")));
+        json_decref(j);
         by_place.bytes[by_place.len / 2] ^= 1;
         write_bytes("proof", &by_place);
         faulty("audit check proof --keys ev/public-keys", "proof", "checksum");
+        j = json_of("audit check proof --keys ev/public-keys", 1);
+        assert_true(json_is_false(json_object_get(j, "good")));
+        assert_int_equal(test_u64(j, "kind"), UVCC_FAULT_CHECKSUM);
+        assert_non_null(strstr(test_str(j, "error"), "checksum"));
+        json_decref(j);
         uvcci_sum_put(by_place.bytes, by_place.len);
         write_bytes("proof", &by_place);
         faulty("audit check proof --keys ev/public-keys", "proof", "");
@@ -276,6 +296,77 @@ static void keeps_what_finished(void **state) {
     remove_tree("ev");
     refused(TRAIN "--audit t.csv", "--audit t.csv");
     refused(TRAIN "--audit no/such", "cannot be made");
+}
+
+/* Two processes would each see that the other wrote nothing yet. */
+static void one_writer_at_a_time(void **state) {
+    (void)state;
+    write_csv();
+    assert_int_equal(mkdir("ev", 0700), 0);
+    int fd = open("ev/lock", O_RDWR | O_CREAT, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
+    refused(TRAIN "--audit ev", "ev: another process uses it");
+    assert_int_equal(close(fd), 0);
+    good(TRAIN "--audit ev");
+    good("audit verify ev"); /* the file that is locked is in nobody's way */
+    remove_tree("ev");
+    assert_int_equal(mkdir("ev", 0700), 0);
+    assert_int_equal(symlink("/etc/passwd", "ev/lock"), 0);
+    outcome o = run_tool(TRAIN "--audit ev");
+    assert_int_equal(o.status, 2);
+    assert_non_null(strstr(o.err, "ev/lock: cannot be locked"));
+    forget(&o);
+    remove_tree("ev");
+}
+
+/* Files that end in .part, or bundles that are not whole, below a directory. */
+static unsigned torn_files(const char *dir) {
+    unsigned n = 0;
+    char path[400];
+    DIR *d = opendir(dir);
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+        struct stat st;
+        if (e->d_name[0] == '.')
+            continue;
+        snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
+        assert_int_equal(stat(path, &st), 0);
+        if (S_ISDIR(st.st_mode))
+            n += torn_files(path);
+        else if (strstr(path, ".bundle") != NULL) {
+            uvcc_bundle b;
+            file f = read_file(path);
+            n += uvcc_bundle_decode(&b, f.bytes, f.len, NULL) != 0;
+            free(f.bytes);
+        } else
+            n += strcmp(e->d_name, "lock") != 0 && strcmp(e->d_name, "public-keys") != 0;
+    }
+    assert_int_equal(closedir(d), 0);
+    return n;
+}
+
+/* A file may not grow over some size: as on a disk that is full, a write ends in the middle. */
+static void full_disk(void **state) {
+    (void)state;
+    struct rlimit was, small;
+    write_csv();
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);
+    for (rlim_t size = 100; size < 8000; size = size * 3 / 2) {
+        small = (struct rlimit){.rlim_cur = size, .rlim_max = was.rlim_max};
+        assert_true(signal(SIGXFSZ, SIG_IGN) != SIG_ERR);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+        outcome o = run_tool(TRAIN "--audit ev");
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
+        assert_true(signal(SIGXFSZ, SIG_DFL) != SIG_ERR);
+        if (o.status != 1 && o.status != 2)
+            fail_msg("%lu bytes: status %d\n%s", (unsigned long)size, o.status, o.err);
+        if (strstr(o.err, "cannot be written") == NULL)
+            fail_msg("%lu bytes: %s", (unsigned long)size, o.err);
+        forget(&o);
+        assert_int_equal(torn_files("ev"), 0);
+        remove_tree("ev");
+    }
 }
 
 /* A recorded run with bundles is made again, bundles and all. */
@@ -348,9 +439,17 @@ static void refuses_options(void **state) {
         {"audit show", "give one FILE"},
         {"audit show none", "none: cannot be opened"},
         {"audit show .", "no regular file"},
+        {"audit show /etc/passwd", "is no bundle, no proof and no root over several workers"},
+        {"audit show /dev/null", "no regular file"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         refused(cases[i][0], cases[i][1]);
+    json_t *j = json_of("audit check x", 2); /* the object is there whatever happened */
+    assert_true(json_is_false(json_object_get(j, "good")));
+    assert_true(json_is_null(json_object_get(j, "kind")));
+    json_decref(j);
+    write_file("proof", "", 0);
+    refused("audit show proof", "is no bundle");
     write_file("proof", "uvccprf\2", 8);
     faulty("audit show proof", "proof", "it ends too early");
     outcome o = run_tool("audit --help");
@@ -461,7 +560,7 @@ static void audits_many_workers(void **state) {
     exchange(root, "ev/party-2/job/run-000000/step-00000002.root");
     faulty("audit verify ev", root, "than its place");
     exchange(root, "ev/party-2/job/run-000000/step-00000002.root");
-    file f = read_file(root), save = copy_of(&f);
+    file f = read_file(root), save = copy_of(&f), job = copy_of(&f);
     f.bytes[UVCCI_HEAD_BYTES + 3] ^= 1;
     write_bytes(root, &f);
     faulty("audit verify ev", root, "checksum");
@@ -478,6 +577,18 @@ static void audits_many_workers(void **state) {
                      0);
     write_bytes(root, &save);
     faulty("audit verify ev", root, "step root of worker r0s0t0 is not that of its bundle");
+    /* over its workers' roots, with an audit root that is not that of the run */
+    assert_int_equal(uvcc_job_root_decode(&decoded, job.bytes, job.len, NULL), 0);
+    uvcc_audit_tree_init(&tree);
+    for (uint32_t i = decoded.first; i < decoded.step; i++)
+        assert_int_equal(uvcc_audit_tree_add(&tree, decoded.global.root), 0);
+    assert_int_equal(uvcc_job_root_encode(&decoded, &tree, c.sign_seed[2], save.bytes, save.len),
+                     0);
+    write_bytes(root, &save);
+    faulty("audit verify ev", root, "the signed audit root is not over the roots");
+    write_bytes(root, &job);
+    good("audit verify ev");
+    free(job.bytes);
     assert_int_equal(unlink(root), 0);
     faulty("audit verify ev", root, "is missing");
     for (unsigned p = 0; p < 3; p++) {
@@ -493,11 +604,17 @@ static void audits_many_workers(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_random_damage),  cmocka_unit_test(names_files_out_of_place),
-        cmocka_unit_test(needs_the_right_keys), cmocka_unit_test(proves_leaves),
-        cmocka_unit_test(keeps_what_finished),  cmocka_unit_test(recorded_too),
-        cmocka_unit_test(follows_runs),         cmocka_unit_test(refuses_options),
+        cmocka_unit_test(names_random_damage),
+        cmocka_unit_test(names_files_out_of_place),
+        cmocka_unit_test(needs_the_right_keys),
+        cmocka_unit_test(proves_leaves),
+        cmocka_unit_test(keeps_what_finished),
+        cmocka_unit_test(recorded_too),
+        cmocka_unit_test(follows_runs),
+        cmocka_unit_test(refuses_options),
         cmocka_unit_test(audits_many_workers),
+        cmocka_unit_test(one_writer_at_a_time),
+        cmocka_unit_test(full_disk),
     };
     if (argc != 2 || !find_tool(argv[1])) {
         (void)fprintf(stderr, "usage: test_audit_tool PATH_OF_UVCC\n");

@@ -9,10 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../dir_lock.h"
 #include "../files.h"
 #include "../keyfile.h"
 #include "../report.h"
@@ -256,20 +256,8 @@ static int write_numbers(const char *dir, const char *name, uint32_t v) {
 }
 
 int lm_checkpoint_lock(const char *dir) {
-    char path[PATH_BYTES];
-    path_of(path, "%s/lock", dir);
-    int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return cannot(path, "cannot be opened", errno);
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0)
-        return EXIT_DONE; /* the process's end gives it back */
-    int why = errno;
-    (void)close(fd);
-    if (why == EWOULDBLOCK)
-        return report_error(
-            EXIT_BAD_INPUT,
-            "%s: another process uses it; wait for its end, or give another directory", dir);
-    return cannot(path, "cannot be locked", why);
+    int fd; /* the process's end gives it back */
+    return dir_lock(dir, &fd);
 }
 
 /* On the disk before anything is sent under it: a run that was used may never come again. */
