@@ -364,7 +364,7 @@ int bundles_event(bundles *b, const uvcc_session *s, const bundle_place *worker,
     at.step = e->step;
     if (e->kind == UVCC_EVENT_BUNDLE)
         return write_bundle(b, s, &at);
-    if (e->kind != UVCC_EVENT_STEP_FINISHED)
+    if (e->kind != UVCC_EVENT_STEP_FINISHED && e->kind != UVCC_EVENT_STEP_CANCELLED)
         return EXIT_DONE;
     waiting *w = malloc(sizeof *w);
     if (w == NULL)

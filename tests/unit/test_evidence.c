@@ -211,6 +211,11 @@ static void without_its_key(void **state) {
     at_step(&f, a.step);
     a.audit_root[3] ^= 1;
     assert_false(taken(&f, &a));
+    begin(&f); /* of a step before the run's first */
+    memset(f.s.cfg.identity.peer_sign_key[PEER], 0, 32);
+    a = next_audit(&f);
+    a.step = FIRST - 1;
+    assert_false(taken(&f, &a));
 }
 
 /* What this party signs is what its peers take; a checkpoint carries what it finished. */

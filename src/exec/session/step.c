@@ -466,7 +466,7 @@ static void finish_step(uvcc_session *s, uvcci_step *st) {
                     .step = st->number};
     uint32_t number = st->number;
     uint8_t step_root[32];
-    uvcci_audit_msg_t audit;
+    uvcci_audit_msg_t audit = {.party = s->party};
     memcpy(step_root, st->step_root, 32);
     if (!dropped && !keep_outputs(s, st))
         return;
