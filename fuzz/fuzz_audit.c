@@ -18,7 +18,7 @@ static const fuzz_bundles *base(void) {
 }
 
 static void check_fault(const uvcc_audit_fault *f, size_t size) {
-    FUZZ_CHECK(f->kind > UVCC_FAULT_NONE && f->kind <= UVCC_FAULT_FIRST);
+    FUZZ_CHECK(f->kind > UVCC_FAULT_NONE && f->kind <= UVCC_FAULT_CANCELLED);
     FUZZ_CHECK(f->party < 3 || f->party == UVCC_NO_PARTY);
     FUZZ_CHECK(f->other < 3 || f->other == UVCC_NO_PARTY);
     FUZZ_CHECK(f->offset <= size);
