@@ -1784,6 +1784,25 @@ static void deadlines_while_a_transmit_is_out(void **state) {
     }
 }
 
+/* A piece that touches what is there makes a range longer, and takes nothing. */
+static void pieces_in_order_take_nothing(void **state) {
+    (void)state;
+    for (unsigned back = 0; back < 2; back++) {
+        fix f;
+        fill_content();
+        begin(&f, true, 0, NULL);
+        sent(&f, NULL, 0);
+        size_t calls = 0;
+        for (uint32_t k = 0; k < 30; k++) {
+            assert_int_equal(feed_piece(&f, k + 1, 9, 600, 20 * (back ? 29 - k : k), 20), 0);
+            calls = k == 0 ? f.mem.calls : calls;
+            assert_int_equal(f.mem.calls, calls);
+        }
+        expect_message(&f, 9, 600);
+        end(&f);
+    }
+}
+
 /* More gaps than an ACK has ranges: each tells as many as it holds, and where one ends the next
  * goes on, so that a few tell all, with nothing new in between. */
 static void more_gaps_than_an_ack_holds(void **state) {
@@ -1963,6 +1982,7 @@ static void bound_of_each_limit(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pieces_in_order_take_nothing),
         cmocka_unit_test(more_gaps_than_an_ack_holds),
         cmocka_unit_test(replayed_controls_give_nothing_back),
         cmocka_unit_test(hello_waits_for_randomness),
