@@ -1784,6 +1784,25 @@ static void deadlines_while_a_transmit_is_out(void **state) {
     }
 }
 
+/* A piece that touches what is there makes a range longer, and takes nothing. */
+static void pieces_in_order_take_nothing(void **state) {
+    (void)state;
+    for (unsigned back = 0; back < 2; back++) {
+        fix f;
+        fill_content();
+        begin(&f, true, 0, NULL);
+        sent(&f, NULL, 0);
+        size_t calls = 0;
+        for (uint32_t k = 0; k < 30; k++) {
+            assert_int_equal(feed_piece(&f, k + 1, 9, 600, 20 * (back ? 29 - k : k), 20), 0);
+            calls = k == 0 ? f.mem.calls : calls;
+            assert_int_equal(f.mem.calls, calls);
+        }
+        expect_message(&f, 9, 600);
+        end(&f);
+    }
+}
+
 /* More gaps than an ACK has ranges: each tells as many as it holds, and where one ends the next
  * goes on, so that a few tell all, with nothing new in between. */
 static void more_gaps_than_an_ack_holds(void **state) {
@@ -1933,41 +1952,13 @@ static void bound_with_both_classes(void **state) {
     assert_int_equal(f.mem.live_bytes, 0);
 }
 
-/* Each limit stands in the bound, as bytes and as the records that they may take. */
-static void bound_of_each_limit(void **state) {
-    (void)state;
-    uint64_t bound[5];
-    for (unsigned k = 0; k < 5; k++) {
-        test_alloc mem = {0};
-        uint64_t seed = 1;
-        uvcc_link_config c;
-        uvcc_link *l;
-        uvcc_link_config_default(&c);
-        c.alloc = test_allocator(&mem);
-        c.random = test_random(&seed);
-        c.peer = PEER;
-        uint64_t *limit[] = {&c.tx_online_bytes, &c.tx_keys_bytes, &c.rx_online_bytes,
-                             &c.rx_keys_bytes};
-        for (unsigned i = 0; i < 4; i++)
-            *limit[i] = (4 + i) << 20;
-        if (k < 4)
-            *limit[k] += 21 * 64 * 100; /* a hundred slabs of the shortest messages */
-        assert_int_equal(uvcc_link_new(&l, &c), 0);
-        bound[k] = uvcc_link_memory_bound(l);
-        uvcc_link_free(l);
-    }
-    for (unsigned k = 0; k < 4; k++)
-        assert_in_range(bound[k] - bound[4], 21 * 64 * 100 + 100 * 4096,
-                        21 * 64 * 100 + 101 * 4096 + 102 * 24);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pieces_in_order_take_nothing),
         cmocka_unit_test(more_gaps_than_an_ack_holds),
         cmocka_unit_test(replayed_controls_give_nothing_back),
         cmocka_unit_test(hello_waits_for_randomness),
         cmocka_unit_test(bound_with_both_classes),
-        cmocka_unit_test(bound_of_each_limit),
         cmocka_unit_test(received_long_before_accepted),
         cmocka_unit_test(acceptance_is_asked_for),
         cmocka_unit_test(nothing_taken_before_a_seal),

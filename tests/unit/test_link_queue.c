@@ -162,11 +162,40 @@ static void records_within_their_bound(void **state) {
     uvcc_link_free(l);
 }
 
+/* Each limit stands in the bound, as bytes and as the records that they may take. */
+static void bound_of_each_limit(void **state) {
+    (void)state;
+    uint64_t bound[5];
+    for (unsigned k = 0; k < 5; k++) {
+        test_alloc mem = {0};
+        uint64_t seed = 1;
+        uvcc_link_config c;
+        uvcc_link *l;
+        uvcc_link_config_default(&c);
+        c.alloc = test_allocator(&mem);
+        c.random = test_random(&seed);
+        c.peer = 1;
+        uint64_t *limit[] = {&c.tx_online_bytes, &c.tx_keys_bytes, &c.rx_online_bytes,
+                             &c.rx_keys_bytes};
+        for (unsigned i = 0; i < 4; i++)
+            *limit[i] = (4 + i) << 20;
+        if (k < 4)
+            *limit[k] += 21 * 64 * 100; /* a hundred slabs of the shortest messages */
+        assert_int_equal(uvcc_link_new(&l, &c), 0);
+        bound[k] = uvcc_link_memory_bound(l);
+        uvcc_link_free(l);
+    }
+    for (unsigned k = 0; k < 4; k++)
+        assert_in_range(bound[k] - bound[4], 21 * 64 * 100 + 100 * 4096,
+                        21 * 64 * 100 + 101 * 4096 + 102 * 24);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(least_order_first),
         cmocka_unit_test(tokens_name_records),
         cmocka_unit_test(records_within_their_bound),
+        cmocka_unit_test(bound_of_each_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

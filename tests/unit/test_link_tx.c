@@ -1,6 +1,8 @@
-/* What of a link goes out first when there is more than a packet, or a peer that says nothing. */
+/* What of a link goes out first when there is more than a packet, or a peer that says nothing; and
+ * when a frame counts as lost. */
 #include "link_sim.h"
 
+#include "proto/bytes.h"
 #include "proto/link_state.h"
 
 enum { ME = 0, PEER = 2, RUN = 3, STEP = 5 };
@@ -101,9 +103,64 @@ static void turns(void **state) {
     assert_true(later[OLD_KEYS] && later[NEW_ONLINE] && later[NEW_KEYS]);
 }
 
+/* ---- when a frame is late ---- */
+
+static void feed_ack(fix *f, uint64_t counter, uint64_t first, uint64_t last) {
+    const uint64_t base = (uint64_t)RUN << 40;
+    uint8_t bytes[64 + 62] = {0}, *p = bytes + 64;
+    uvcc_frame_header h = {.kind = UVCC_FRAME_ACK,
+                           .src = PEER,
+                           .dst = ME,
+                           .sid_tag = 1,
+                           .step = STEP,
+                           .chunk_cnt = 1,
+                           .msg_len = 62,
+                           .payload_len = 62,
+                           .ack = base};
+    uvcci_st64(p, counter);
+    uvcci_st64(p + 8, base);
+    uvcci_st64(p + 16, 1u << 20);
+    uvcci_st64(p + 24, 1u << 20);
+    uvcci_st16(p + 44, 1);
+    uvcci_st64(p + 46, base + first);
+    uvcci_st64(p + 54, base + last);
+    uvcc_frame_encode_header(&h, bytes);
+    uvcci_st32(bytes + 60, uvcc_frame_crc(bytes, p, 62));
+    assert_int_equal(uvcc_link_feed(f->l, bytes, sizeof bytes, f->now), 0);
+}
+
+/* A frame is lost when one that was sent after it is there, and a round trip and so many eighths
+ * of one are over since it was sent: not a nanosecond earlier. */
+static void late_frames(void **state) {
+    (void)state;
+    for (unsigned eighths = 2; eighths <= 8; eighths += 3) {
+        fix f;
+        begin(&f);
+        f.l->tx.reorder.eighths = (uint8_t)eighths;
+        const uint64_t sent = f.now, rtt = 80 * SIM_MS;
+        for (uint32_t k = 1; k <= 3; k++)
+            queue(&f, UVCC_FRAME_OPEN_BATCH, k);
+        assert_int_equal(first_sent(&f), 1);
+        assert_int_equal(f.l->tx.next - ((uint64_t)RUN << 40), 4); /* all three went out */
+        f.now = sent + rtt;
+        feed_ack(&f, 1, 3, 3);
+        f.now = sent + rtt + rtt / 8 * eighths;
+        assert_int_equal(f.l->tx.loss_at, f.now);
+        f.now--;
+        uvcc_link_on_timer(f.l, f.now);
+        assert_int_equal(f.l->tx.cls[UVCC_CLASS_ONLINE].lost.first, 0);
+        f.now++;
+        uvcc_link_on_timer(f.l, f.now);
+        assert_int_not_equal(f.l->tx.cls[UVCC_CLASS_ONLINE].lost.first, 0);
+        assert_int_equal(first_sent(&f), 1);
+        end(&f);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(turns),
+        cmocka_unit_test(late_frames),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
