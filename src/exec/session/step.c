@@ -457,11 +457,11 @@ void uvcci_step_on_audit(uvcc_session *s, uint8_t peer, const uint8_t *data, uin
     }
     uvcci_peer *p = &s->peer[peer];
     unsigned at = a.step & 1;
-    /* A peer may finish the running step before us, never a later one, nor one that it could not
-     * run for want of our STEP; each step has one AUDIT. */
+    /* A peer may finish the running step before us, and the next if it needs nothing of us there,
+     * but none that it could not run for want of our STEP; each step has one AUDIT. */
     const uvcci_step *st = uvcci_step_of(s, a.step);
     bool twice = p->audit_here[at] && p->audit[at].step >= a.step;
-    bool early = a.step > s->step || (a.step == s->step && (st == NULL || !st->sent));
+    bool early = a.step >= s->step && (a.step - s->step > 1 || st == NULL || !st->sent);
     if (early || a.step + 2 < s->step || twice || !verify_audit(s, peer, &a)) {
         uvcci_abort(s, UVCC_ABORT_AUDIT, "a peer's signed root is not right");
         return;
@@ -600,9 +600,8 @@ static void drop_step(uvcc_session *s, uvcci_step *st) {
         uvcci_deal_ready(s);
 }
 
-/* Agreement of both steps that may be open, then the start and the end of the first: an end waits
- * for nothing but what is of this step, and a dropped one for a checkpoint that is due before it.
- */
+/* Agreement for both open steps, then the start of the first, which sets and checkpoints hold, and
+ * its end. */
 bool uvcci_step_advance(uvcc_session *s) {
     bool any = false;
     for (uint32_t k = 0; k < 2 && !uvcci_failed(s); k++) {
