@@ -114,11 +114,11 @@ bool uvcci_evidence_on_audit(uvcc_session *s, uint8_t peer, const uint8_t *data,
     }
     uvcci_peer *p = &s->peer[peer];
     unsigned at = a.step & 1;
-    /* A peer may finish the running step before us, never a later one, nor one that it could not
-     * run for want of our STEP; each step has one AUDIT. */
+    /* A peer may finish the running step before us, and the next if it needs nothing of us there,
+     * but none that it could not run for want of our STEP; each step has one AUDIT. */
     const uvcci_step *st = uvcci_step_of(s, a.step);
     bool twice = p->audit_here[at] && p->audit[at].step >= a.step;
-    bool early = a.step > s->step || (a.step == s->step && (st == NULL || !st->sent));
+    bool early = a.step >= s->step && (a.step - s->step > 1 || st == NULL || !st->sent);
     if (early || a.step + 2 < s->step || twice || !verified(s, peer, &a)) {
         uvcci_abort(s, UVCC_ABORT_AUDIT, "what a peer signed of a step is not right");
         return false;

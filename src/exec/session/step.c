@@ -544,9 +544,8 @@ static void drop_step(uvcc_session *s, uvcci_step *st) {
         uvcci_deal_ready(s);
 }
 
-/* Agreement of both steps that may be open, then the start and the end of the first: an end waits
- * for nothing but what is of this step, and a dropped one for a checkpoint that is due before it.
- */
+/* Agreement for both open steps, then the start of the first, which sets and checkpoints hold, and
+ * its end. */
 bool uvcci_step_advance(uvcc_session *s) {
     bool any = false;
     for (uint32_t k = 0; k < 2 && !uvcci_failed(s); k++) {
