@@ -23,6 +23,14 @@ class Message:
         self.tlvs = wire.read_batch(payload) if frame.name in wire.BATCHES else []
 
 
+def read_step(payload):
+    """(number, H(program), H(op table), public shapes) of a STEP."""
+    need(len(payload) >= 70, "a STEP's length")
+    shapes = payload[68:]
+    need(len(shapes) == 2 + 12 * int.from_bytes(shapes[:2], "little"), "a STEP's shapes")
+    return int.from_bytes(payload[:4], "little"), payload[4:36], payload[36:68], shapes
+
+
 class Hello1:
     def __init__(self, p):
         need(len(p) >= 152 and p[0] == 1, "a HELLO 1 of the wrong length")
@@ -84,6 +92,8 @@ class Run:
             need(h[p].program == h[0].program, "H(program)")
             need(h[p].ephemeral == bytes(32), "an ephemeral key with provisioned secrets")
             loads = [r.fields[0] for r in self.records[p] if r.name == "LOAD_PROGRAM"]
+            if self.cfg[p]["triples_only"]:
+                loads = [H(b"UVCC_TRIPLES_V1", x, le32(self.cfg[p]["triples_run"])) for x in loads]
             need(loads and loads[-1] == h[p].program, "HELLO's H(program) is not that of the log")
         self.program = h[0].program
         self.run = max(x.next_run for x in h.values())
