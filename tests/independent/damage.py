@@ -63,7 +63,6 @@ class Hand:
 
     def __init__(self, tree, seeds, other, rng):
         self.tree, self.seeds, self.other, self.rng = tree, seeds, other, rng
-        self.said = ""
 
     def pick(self, paths=None):
         return self.rng.choice(paths or self.tree.bundles())
@@ -164,34 +163,67 @@ class Hand:
     # ---- what a holder of keys can do ----
 
     def resign(self, path, b, tell=True):
-        """Makes step root, global root and signature of b right again, here and, if told, in the peers' bundles."""
+        """Makes step root, global root and signature of b right again, here and, if told, in the peers' bundles; the
+        audit roots of the later steps too, mostly."""
         b.sub = wire.sid_sub(b.sid_job, b.r, b.s, b.t)
         b.step_root = wire.merkle(b.hashes())
-        root = b.roots[b.party]
-        root.root = b.own_root()
-        root.signature = wire.sign(self.seeds[b.party], evidence.statement(b, b.party, root))
+        b.roots[b.party].root = b.own_root()
+        self.put(path, b)
+        self.chain(path, b.party, tell, self.rng.random() < 0.7)
+        self.retell_job(path, b)
+
+    def same_run(self, path):
+        """The paths of a run of a worker and party, by step."""
+        return sorted(p for p in self.tree.files if p.rsplit("/", 1)[0] == path.rsplit("/", 1)[0])
+
+    def chain(self, path, party, tell, later=True):
+        """Signs the party's statements from this step on, or of this step alone, over audit roots made anew."""
+        roots = []
+        for at in self.same_run(path):
+            try:
+                b = self.read(at)
+            except evidence.Fault:
+                continue
+            root = b.roots[b.party % 3]
+            roots.append(root.root)
+            if at < path or (at > path and not later):
+                continue
+            root.audit_root = wire.merkle(roots)
+            self.state(at, b, party, tell)
+
+    def state(self, path, b, party, tell):
+        """Signs a bundle's own statement, and puts it into the peers' bundles."""
+        root = b.roots[party]
+        root.signature = wire.sign(self.seeds[party], evidence.statement(b, party, root))
         self.put(path, b)
         for p in range(3):
             peer = self.place(path, p)
-            if tell and p != b.party and peer in self.tree.files:
+            if tell and p != party and peer in self.tree.files:
                 o = self.read(peer)
-                if o.roots[b.party].here:
-                    o.roots[b.party] = root
+                if o.roots[party].here:
+                    o.roots[party] = root
                     self.put(peer, o)
-        self.retell_job(path, b)
 
     def retell_job(self, path, b):
         parts = path.split("/")
         job = "/".join((parts[0], "job", parts[2], parts[3].replace(".bundle", ".root")))
         if job in self.tree.files:
             j = JobRoot(self.tree.files[job])
-            j.step_roots[(b.r * b.S + b.s) * b.T + b.t] = b.step_root
+            n = (b.r * b.S + b.s) * b.T + b.t
+            if n < len(j.step_roots):
+                j.step_roots[n] = b.step_root
             self.sign_job(job, j)
 
     def sign_job(self, path, j):
         j.own.root = j.root()
-        j.own.signature = wire.sign(self.seeds[j.party], evidence.statement(j, j.party, j.own))
         self.tree.files[path] = j.encode()
+        roots = []
+        for at in self.same_run(path):
+            j = JobRoot(self.tree.files[at])
+            roots.append(j.own.root)
+            j.own.audit_root = wire.merkle(roots)
+            j.own.signature = wire.sign(self.seeds[j.party], evidence.statement(j, j.party, j.own))
+            self.tree.files[at] = j.encode()
 
     def sort(self, b):
         rows = {r[5]: i for i, r in enumerate(b.rows)}
@@ -339,7 +371,7 @@ class Hand:
         p = self.rng.randrange(3)
         way = self.rng.randrange(4)
         if way == 0:
-            b.roots[p] = evidence.Root()
+            b.roots[p] = evidence.Root(version=b.version)
         elif way == 1:
             b.roots[p].root = bytes([b.roots[p].root[0] ^ 1]) + b.roots[p].root[1:]
         elif way == 2:
@@ -376,9 +408,58 @@ class Hand:
         root = b.roots[p]
         if root.here:
             root.root = self.rng.randbytes(32)
+            if b.step == b.first:
+                root.audit_root = self.rng.choice((root.audit_root, root.root, root.root))
             root.signature = wire.sign(self.seeds[p], evidence.statement(b, p, root))
         self.put(path, b)
         return "%s root of %d" % (path, p)
+
+    def stated(self):
+        """A party states another audit root, history or first step than is so: of a step, or of its whole run."""
+        path = self.pick()
+        b = self.read(path)
+        what = self.rng.choice(("audit_root", "before", "before", "first"))
+        paths = self.same_run(path) if self.rng.random() < 0.6 else [path]
+        new, tell = self.rng.randbytes(32), self.rng.random() < 0.8
+        for at in paths:
+            b = self.read(at)
+            if what == "first":
+                b.first = min(b.step, b.first + 1) if b.first == 0 else b.first - 1
+            else:
+                setattr(b.roots[b.party], what, new)
+            self.state(at, b, b.party, tell)
+        return "%s %s, %d steps, told %s" % (path, what, len(paths), tell)
+
+    def first_steps(self):
+        """A run without its first step; or all parties agree on another first step, and sign it."""
+        path = self.pick()
+        all_sign = self.rng.random() < 0.5
+        for p in range(3):
+            paths = self.same_run(self.place(path, p))
+            if not all_sign:
+                del self.tree.files[paths[0]]
+                continue
+            for at in paths:
+                b = self.read(at)
+                b.first = min(b.step, b.first + 1)
+                for q, root in enumerate(b.roots):
+                    if root.here:
+                        root.signature = wire.sign(self.seeds[q], evidence.statement(b, q, root))
+                self.put(at, b)
+        return "%s, signed %s" % (path, all_sign)
+
+    def another_run(self):
+        """A whole run under the number of another, or a run left out."""
+        path = self.pick()
+        run = path.split("/")[-2]
+        other = "run-%06d" % (int(run[4:]) + 1)
+        left_out = self.rng.random() < 0.5
+        for at in sorted(self.tree.files):
+            if "/" + run + "/" in at:
+                data = self.tree.files.pop(at)
+                if not left_out:
+                    self.tree.files[at.replace(run, other)] = data
+        return "%s, left out %s" % (run, left_out)
 
     def step_root(self):
         path = self.pick()
@@ -425,7 +506,8 @@ class Hand:
     WAYS = ("flip", "cut", "lengthen", "zero_part", "drop_file", "drop_step", "exchange_files", "exchange_parties",
             "exchange_steps", "foreign_job", "foreign_file", "leaf_digest", "leaf_field", "leaf_dropped", "leaf_twice",
             "leaf_order", "leaf_pair", "leaf_pair_dropped", "leaves_of_peer", "header", "table", "unsigned",
-            "false_signature", "another_root", "two_roots", "step_root", "renumber", "job_root")
+            "false_signature", "another_root", "two_roots", "step_root", "renumber", "job_root", "stated", "first_steps",
+            "another_run")
 
 
 def damage(tree, seeds, other, number, seed):

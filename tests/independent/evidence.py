@@ -13,7 +13,7 @@ import wire
 from wire import H, le32, u8
 
 TREE, CUT, LEFT_OVER, MAGIC, CHECKSUM, HEADER, TABLE, FORM, FIELD, OP, ORDER, TWICE, BEGIN, ROOT, GLOBAL = range(15)
-SIGNATURE, OTHER_STEP, DIFFERS, NO_COUNTERPART, MISSING, TWO_ROOTS, PATH = range(15, 22)
+SIGNATURE, OTHER_STEP, DIFFERS, NO_COUNTERPART, MISSING, TWO_ROOTS, PATH, AUDIT_ROOT, BEFORE, FIRST = range(15, 25)
 
 # Leaf without its sid, by type: the form of what follows the type (docs/wire.md 8).
 FORMS = {
@@ -225,8 +225,8 @@ class Bundle(Head):
                 raise Fault(FIELD, "its source or destination", leaf=i)
             name = (kind, op, src, dst)
         elif kind == 0x7A:
-            if v[1] > 1:
-                raise Fault(FIELD, "a verdict that is none", leaf=i)
+            if v[1] != 1:
+                raise Fault(FIELD, "a verdict that no finished step has", leaf=i)
             name = (kind, op)
         elif kind == 0x7B:
             if v[2] not in (self.party, (self.party + 1) % 3):
@@ -235,6 +235,8 @@ class Bundle(Head):
         elif kind == 0x73:
             name = (kind, op, v[1], v[2])
         elif kind in (0x7C, 0x7E):
+            if kind == 0x7C and not 1 <= v[2] <= wire.BLOCK:
+                raise Fault(FIELD, "a block of so many elements", leaf=i)
             name = (kind, op, v[1])
         else:
             name = (kind, op)
@@ -276,6 +278,9 @@ class Bundle(Head):
                 faults.append(Fault(HEADER, "bytes of a root that is not here", kinds=(SIGNATURE, FORM)))
             elif root.here and not self.root_signed(p, root, keys):
                 faults.append(Fault(SIGNATURE, "the root of party %d is not signed" % p,
+                                    other=None if p == self.party else p))
+            elif root.here and self.version == 2 and self.step == self.first and root.root != root.audit_root:
+                faults.append(Fault(AUDIT_ROOT, "the audit root of a run's first step is another than its root",
                                     other=None if p == self.party else p))
         own = self.roots[self.party]
         if own.here == 1 and own.root != self.own_root():
@@ -325,6 +330,8 @@ def compare(bundles):
                 f = Fault(OTHER_STEP, "they differ in " + what)
                 faults.append(pin(f, b))
                 faults.append(pin(Fault(OTHER_STEP, "they differ in " + what), a))
+        if a.first != b.first:
+            faults += [pin(Fault(FIRST, "they differ in the run's first step"), x) for x in (a, b)]
     if faults:
         return faults
     for b in bundles:
@@ -349,7 +356,9 @@ def compare(bundles):
     for b in bundles:
         for o in bundles:
             root = b.roots[o.party]
-            if o is not b and root.here and root.root != o.roots[o.party].root:
+            own = o.roots[o.party]
+            if o is not b and root.here and (root.root, root.audit_root, root.before) != (
+                    own.root, own.audit_root, own.before):
                 faults.append(pin(Fault(TWO_ROOTS, "another root", other=o.party), b))
     return faults
 
@@ -369,12 +378,14 @@ class JobRoot(Head):
                 and self.r == self.s == self.t == 0 and self.run < 1 << 24):
             bad = Fault(HEADER, "a field of the header is out of range", kinds=(CHECKSUM, CUT, LEFT_OVER))
             raise bad
+        # Its only checksum is its last bytes, so a cut or longer one has a wrong checksum too.
+        n = 32 * self.R * self.S * self.T
+        if len(data) != c.at + n + (100 if self.version == 1 else 164):
+            raise Fault(CUT if len(data) < c.at + n + 164 else LEFT_OVER, "its length", kinds=(CHECKSUM, HEADER))
         self.step_roots = [c.take(32) for _ in range(self.R * self.S * self.T)]
         self.own = Root.read(c, self.version, 1)
         if c.num(4) != crc(data[:c.at - 4]):
             raise Fault(CHECKSUM, "its checksum")
-        if c.at != len(data):
-            raise Fault(LEFT_OVER, "there is more than its header says")
 
     def encode(self):
         data = self.write_head(self.MAGIC) + b"".join(self.step_roots) + b"".join(self.own.fields()[1:])
@@ -461,7 +472,7 @@ def verify_tree(top, keys=None, unfinished=False):
     if out.keys is None:
         out.usable = False
         return out
-    bundles, jobs = {}, {}
+    found, job_files = {}, {}
     for base, _, names in sorted(os.walk(top)):
         for name in sorted(names):
             rel = os.path.relpath(os.path.join(base, name), top)
@@ -470,21 +481,38 @@ def verify_tree(top, keys=None, unfinished=False):
             m, j = BUNDLE_PATH.fullmatch(rel), JOB_PATH.fullmatch(rel)
             if m:
                 p, r, s, t, run, step = map(int, m.groups())
-                place = (p, run, step, r, s, t)
-                bundles[(r, s, t), run, step, p] = load(os.path.join(top, rel), rel, Bundle, place, out)
+                found[(r, s, t), run, step, p] = rel
             elif j:
                 p, run, step = map(int, j.groups())
-                jobs[run, step, p] = load(os.path.join(top, rel), rel, JobRoot, (p, run, step), out)
+                job_files[run, step, p] = rel
             else:
                 out.faults.append(tree_fault(rel, "a foreign file"))
+    if unfinished:
+        pass_over(found, job_files)
+    bundles = {k: load(os.path.join(top, rel), rel, Bundle, (k[3], k[1], k[2]) + k[0], out)
+               for k, rel in found.items()}
+    jobs = {k: load(os.path.join(top, rel), rel, JobRoot, (k[2], k[0], k[1]), out) for k, rel in job_files.items()}
     if not bundles:
         out.usable = False
         return out
-    check_steps(bundles, jobs, unfinished, out)
+    check_steps(bundles, jobs, out)
     return out
 
 
-def check_steps(bundles, jobs, unfinished, out):
+def pass_over(found, job_files):
+    """A run that was cut short: its last step, if somebody lacks it, is not looked at, and in no root."""
+    workers = {k[0] for k in found}
+    for run in {k[1] for k in found}:
+        step = max(k[2] for k in found if k[1] == run)
+        whole = all((w, run, step, p) in found for w in workers for p in range(3))
+        if whole and (len(workers) == 1 or all((run, step, p) in job_files for p in range(3))):
+            continue
+        for files in (found, job_files):
+            for k in [k for k in files if k[-3:-1] == (run, step)]:
+                del files[k]
+
+
+def check_steps(bundles, jobs, out):
     some = next((b for b in bundles.values() if b), None)
     runs = sorted({k[1] for k in bundles})
     if some:
@@ -497,16 +525,17 @@ def check_steps(bundles, jobs, unfinished, out):
     for w in {k[0] for k in bundles} - set(workers):
         out.faults.append(tree_fault(None, "a worker that the topology does not have"))
     signed = [dict() for _ in range(3)]
+    if some and some.version == 2:
+        check_histories(bundles, jobs, out)
     for run in runs:
         steps = sorted({k[2] for k in bundles if k[1] == run})
         if steps != list(range(steps[0], steps[-1] + 1)):
             out.faults.append(tree_fault(None, "a gap in the steps"))
         for step in steps:
-            last = unfinished and step == steps[-1]
             for w in workers:
                 got = [bundles.get((w, run, step, p)) for p in range(3)]
                 lack = [p for p in range(3) if (w, run, step, p) not in bundles]
-                if lack and not last:
+                if lack:
                     out.faults.append(tree_fault(None, "step %d of run %d lacks party %s" % (step, run, lack)))
                 for b in got:
                     for p in range(3):
@@ -515,7 +544,7 @@ def check_steps(bundles, jobs, unfinished, out):
                 if all(got):
                     out.faults += compare(got)
             for p in range(3):
-                root = check_job(run, step, p, workers, bundles, jobs, last, out, some)
+                root = check_job(run, step, p, workers, bundles, jobs, out)
                 if root:
                     signed[p][step] = root
     out.steps = sorted(signed[0])
@@ -528,7 +557,7 @@ def check_steps(bundles, jobs, unfinished, out):
             out.faults.append(tree_fault(None, "a job root of no run"))
 
 
-def check_job(run, step, p, workers, bundles, jobs, last, out, some):
+def check_job(run, step, p, workers, bundles, jobs, out):
     """The root that a party signed for a step, of all its workers; None if it is not known."""
     mine = [bundles.get((w, run, step, p)) for w in workers]
     if len(workers) == 1:
@@ -537,13 +566,59 @@ def check_job(run, step, p, workers, bundles, jobs, last, out, some):
         return mine[0].roots[p].root if mine[0] else None
     job = jobs.get((run, step, p))
     if (run, step, p) not in jobs:
-        if not last:
-            out.faults.append(tree_fault(None, "a job root is missing"))
+        out.faults.append(tree_fault(None, "a job root is missing"))
         return None
     if job and all(mine) and [b.step_root for b in mine] != job.step_roots:
         out.faults.append(pin(Fault(ROOT, "its step roots are not those of the bundles",
                                     kinds=(TREE, GLOBAL, OTHER_STEP, DIFFERS)), job))
     return job.own.root if job else None
+
+
+# ---- histories: what the statements of a run say of its steps, and of the run before ----
+
+def check_histories(bundles, jobs, out):
+    """Of each worker and party, and of each party's job roots: audit roots, first steps, and what runs go on from."""
+    lines = {}
+    for (w, run, step, p), b in bundles.items():
+        lines.setdefault((w, p), {}).setdefault(run, {})[step] = (b, b and b.roots[p])
+    for (run, step, p), j in jobs.items():
+        lines.setdefault((None, p), {}).setdefault(run, {})[step] = (j, j and j.own)
+    for (w, _), runs in lines.items():
+        ends = {}
+        for run in sorted(runs):
+            check_history(run, runs[run], ends, out, w is None)
+
+
+def check_history(run, steps, ends, out, job):
+    """One run of a worker; ends: of earlier runs, step -> the audit roots that are before it."""
+    roots, first, before, whole = [], None, None, True
+    for step in sorted(steps):
+        b, own = steps[step]
+        if b is None:
+            whole = False
+            continue
+        if first is None:
+            first, before = b.first, own.before
+            if step != first and whole:
+                out.faults.append(tree_fault(None, "run %d lacks its first steps" % run))
+                out.faults.append(pin(Fault(FIRST, "its run's first step is not here", kinds=(TREE, AUDIT_ROOT)), b))
+                whole = False
+            if not job and whole:
+                known = ends.get(first, set())
+                if before != bytes(32) and ends and before not in known:
+                    out.faults.append(pin(Fault(BEFORE, "it goes on from no earlier run"), b))
+                if before == bytes(32) and first > 0 and known and bytes(32) not in known:
+                    out.faults.append(pin(Fault(BEFORE, "zeros where an earlier run ended"), b))
+        if b.first != first:
+            out.faults.append(pin(Fault(FIRST, "another first step than the run's", kinds=(TREE, OTHER_STEP)), b))
+        if own.before != before:
+            out.faults.append(pin(Fault(BEFORE, "another audit root before the run", kinds=(OTHER_STEP,)), b))
+        roots.append(own.root)
+        if whole and own.audit_root != wire.merkle(roots):
+            out.faults.append(pin(Fault(AUDIT_ROOT, "the audit root is not over the run's roots"), b))
+        ends.setdefault(step + 1, set()).add(own.audit_root)
+    if before is not None:
+        ends.setdefault(first, set()).add(before)
 
 
 # ---- agreement with the tool ----
