@@ -14,12 +14,14 @@ from wire import H, le32, u8
 
 TREE, CUT, LEFT_OVER, MAGIC, CHECKSUM, HEADER, TABLE, FORM, FIELD, OP, ORDER, TWICE, BEGIN, ROOT, GLOBAL = range(15)
 SIGNATURE, OTHER_STEP, DIFFERS, NO_COUNTERPART, MISSING, TWO_ROOTS, PATH, AUDIT_ROOT, BEFORE, FIRST = range(15, 25)
+CANCELLED, RECEIVER = 26, 27
 
 # Leaf without its sid, by type: the form of what follows the type (docs/wire.md 8).
 FORMS = {
     0x70: "<IIHHH32s32s32s", 0x71: "<IBBI32s", 0x72: "<IBBI32s", 0x73: "<IQH32s", 0x74: "<IBBI32s",
     0x75: "<IBBI32s", 0x76: "<IBB32s", 0x77: "<IBBI32s", 0x78: "<IBBI32s", 0x79: "<I32s", 0x7A: "<IB",
     0x7B: "<IQB32s", 0x7C: "<IQI", 0x7E: "<IQ",
+    0x7F: "<I",
 }
 SENT, RECEIVED = (0x71, 0x74, 0x77), (0x72, 0x75, 0x78)
 BATCH_KINDS = {0x71: ("OPEN_BATCH",), 0x74: ("RESHARE_BATCH", "INPUT_BATCH"), 0x77: ("LIFT_BATCH",)}
@@ -199,6 +201,10 @@ class Bundle(Head):
         kind, v = x[0], struct.unpack(form, x[1:])
         if kind == 0x70:
             return 0, (kind,)
+        if kind == 0x7F:
+            if v[0] != self.step or len(self.leaves) != 2:
+                raise Fault(CANCELLED, "beside the leaf of a dropped step, or of another step")
+            return 0, (kind,)
         op = v[0]
         if kind == 0x7A and op == 0:
             if v[1] != 2:
@@ -298,16 +304,41 @@ def is_output(b, op):
     return phase == 2 and 256 * 254 <= k <= 256 * 254 + 255
 
 
+def is_output_to_one(b, op):
+    phase, _, k, _ = b.rows[b.row_of[op]][:4]
+    return phase == 2 and k >= 256 * 255
+
+
+def check_receivers(bundles):
+    """Of each output to one party: all OPEN_SENT go to it, and it alone has an OPEN_DONE."""
+    faults = []
+    a = bundles[0]
+    ops = [r[5] for r in a.rows if r[0] == 2 and r[2] >= 256 * 255 and r[3] == 0]
+    for op in ops:
+        mine = {r[5] for r in a.rows if r[:3] == a.rows[a.row_of[op]][:3]}
+        sent = [(b, n, i) for b in bundles for n, i in b.names.items() if n[0] == 0x71 and n[1] in mine]
+        done = [(b, n, i) for b in bundles for n, i in b.names.items() if n[0] == 0x73 and n[1] == op]
+        to = {n[3] for _, n, _ in sent}
+        if len(to) != 1 or {b.party for b, _, _ in done} != to or len(done) != 1 or len(sent) < 2:
+            for b, _, i in sent + done:
+                faults.append(pin(Fault(RECEIVER, "not an opening to one party alone", leaf=i), b))
+            faults.append(tree_fault(None, "an opening to one party, without its leaves"))
+            faults[-1].kinds = (RECEIVER, MISSING, NO_COUNTERPART)
+    return faults
+
+
 def holders(b, name):
     """Who must have the counterpart of a leaf: a list of parties, or None for "all who have it, at least two"."""
     kind, me = name[0], b.party
-    if kind in (0x70, 0x79, 0x7C, 0x7E):
+    if kind in (0x70, 0x79, 0x7C, 0x7E, 0x7F):
         return [0, 1, 2]
     if kind == 0x7A:
         return [me] if name[1] == 0 else [0, 1, 2]
     if kind in SENT + RECEIVED + (0x76,):
         return [name[2], name[3]]
     if kind == 0x73:
+        if is_output_to_one(b, name[1]):
+            return [me]
         return [0, 1, 2] if is_output(b, name[1]) else None
     return [name[3], (name[3] + 2) % 3]
 
@@ -353,6 +384,7 @@ def compare(bundles):
                 if o.party in want:
                     faults.append(pin(Fault(NO_COUNTERPART, "no counterpart", leaf=i, other=o.party), b))
                     faults.append(pin(Fault(MISSING, "missing", other=b.party, other_leaf=i), o))
+    faults += check_receivers(bundles)
     for b in bundles:
         for o in bundles:
             root = b.roots[o.party]

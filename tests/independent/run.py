@@ -66,6 +66,7 @@ class Run:
         self.read_handshake()
         self.open_frames()
         self.assemble()
+        self.votes()
 
     # ---- the handshake and its keys ----
 
@@ -151,6 +152,16 @@ class Run:
                     acks[f.src, f.dst] = counter
                 elif f.name != "PING":
                     need(f.seq >> 40 == self.run, "a frame of another run")
+
+    def votes(self):
+        """Steps that all three dropped: the votes of CANCEL."""
+        said = defaultdict(set)
+        for m in self.control:
+            if m.name == "CANCEL":
+                need(len(m.payload) == 5 and 1 <= m.payload[0] <= 3, "a CANCEL")
+                said[int.from_bytes(m.payload[1:], "little")].add((m.src, m.dst, m.payload[0]))
+        every = {(a, b, 3) for a in range(3) for b in range(3) if a != b}
+        self.dropped = {step for step, votes in said.items() if every <= votes}
 
     def assemble(self):
         """Messages of all links, each frame's ids checked; exactly once by seq."""
@@ -243,6 +254,9 @@ class Step:
         begin = (le32(self.number) + le32(run.run) + le16(run.R) + le16(run.S) + le16(run.T) + run.program
                  + H(begin_shapes) + wire.optable_hash(self.rows))
         self.add((0, 1, 2), 0x70, begin)
+        if self.number in run.dropped:
+            self.add((0, 1, 2), 0x7F, le32(self.number))
+            return self.out
         for m in self.messages:
             self.message_leaves(m)
         self.key_leaves()
@@ -416,7 +430,29 @@ class Step:
             need(self.digest_tlv(op, sid, p, (p + 2) % 3, 0) == want, "the digest of an opening to all")
 
     def opened_to_one(self, op, sid, t, name, vecs):
-        raise Wrong("an opening to one party, which docs/wire.md does not have")
+        """The next party sends the receiver the component that it lacks, the one before it a digest of the same."""
+        to = t.target - 0x10
+        sender, other = (to + 1) % 3, (to + 2) % 3
+        need(name == "OUT" and sorted(vecs) == [(sender, to)] and t.bits == 64, "an opening to one party")
+        missing = vecs[sender, to]
+        want = H(b"UVCC_CHECK_V1", le64(sid), u8(other), wire.pack_words(missing))
+        need(self.digest_tlv(op, sid, other, to, 0) == want, "the digest of an opening to one party")
+        body = le32(op.id) + le64(sid) + le16(t.round)
+        rest = self.opened_components(op, to)
+        if rest is None:
+            said = {x[-32:] for x in self.known[to] if x[33:].startswith(body) and x[0] == 0x73}
+            need(len(said) == 1, "no OPEN_DONE at the receiver")
+            self.add((to,), 0x73, body + said.pop(), "taken")
+            self.taken.append((self.number, op.ordinal, name))
+            return
+        value = [sum(x) & M64 for x in zip(missing, *rest)]
+        salts = [self.run.pairs[to, p].leaf_salt(self.number) for p in (sender, other)]
+        key = H(b"UVCC_OPEN_TO_ONE_V1", *salts)
+        self.add((to,), 0x73, body + wire.mac(key, H(wire.pack_words(value))))
+
+    def opened_components(self, op, to):
+        """The receiver's own two components of what is opened to it, if they are known."""
+        return None
 
     def opened_to_edge(self, op, sid, t, name, call, tile, vecs):
         e = self.edge(op, tile)

@@ -1,42 +1,59 @@
-"""Logs of sessions, read from docs/replay.md alone: records, configuration, and the frames in them."""
+"""Logs of sessions, read from docs/replay.md alone: records, configuration, and the frames in them. Its
+tables of records and of the configuration are read from the document itself."""
 
+import hashlib
+import math
+import os
+import re
 import struct
 import zlib
 
 import wire
 from wire import need
 
-RECORDS = {
-    1: ("HEADER", "DDD"), 2: ("RANDOM", "nrD"), 3: ("NOMEM", "n"), 4: ("RESULT", "rD"), 5: ("STEP_END", "nHH"),
-    6: ("END", "HH"), 16: ("LOAD_PROGRAM", "H"), 17: ("START", "t"), 18: ("FEED", "tpD"), 19: ("PEER_OPEN", "tp"),
-    20: ("PEER_CLOSED", "tp"), 21: ("ON_TIMER", "t"), 22: ("COMPLETE", "tinr"), 23: ("POLL_TRANSMIT", "t"),
-    24: ("TRANSMIT_DONE", "tpin"), 25: ("POLL_JOB", ""), 26: ("POLL_EVENT", ""), 27: ("STEP", "tse"),
-    28: ("INPUT", "tsiD"), 29: ("SET_PUBLIC", "iD"), 30: ("SET_SHARES", "iDD"), 31: ("RESUME", "D"),
-    32: ("CLOSE", "t"), 33: ("ABORT", "tn"), 34: ("LOAD_TRIPLES", "D"), 35: ("FEED_ECN", "tpnD"),
-}
+DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs")
 
-# The table "The configuration": name and form of each member, without gaps.
-CONFIG = (
-    ("flags", "I"), ("party", "B"), ("suites", "B"), ("sid_job", "32s"), ("replicas", "H"), ("stages", "H"),
-    ("tp_ranks", "H"), ("replica", "H"), ("stage", "H"), ("tp_rank", "H"), ("pair_secret", "96s"),
-    ("sign_seed", "32s"), ("peer_sign_key", "96s"), ("policy_hash", "32s"), ("next_step", "I"), ("next_run", "I"),
-    ("datagram", "B"), ("audit_off", "B"), ("frame_bytes", "I"), ("datagram_bytes", "I"), ("rx_online_bytes", "Q"),
-    ("rx_keys_bytes", "Q"), ("tx_online_bytes", "Q"), ("tx_keys_bytes", "Q"), ("keys_ahead_bytes", "Q"),
-    ("tensor_bytes", "Q"), ("jobs_max", "I"), ("leaves_max", "I"), ("cookie", "Q"), ("rto_initial_ns", "Q"),
-    ("rto_min_ns", "Q"), ("rto_max_ns", "Q"), ("ack_delay_ns", "Q"), ("keepalive_ns", "Q"), ("hello_repeat_ns", "Q"),
-    ("checkpoint_every", "I"), ("exchange_x25519", "B"), ("rx_messages_max", "I"), ("rx_ranges_max", "I"),
-    ("suspicious_max", "I"), ("suspicious_window_ns", "Q"), ("triples_ahead_bytes", "Q"), ("triples_only", "B"),
-    ("triples_run", "I"), ("bundles", "B"), ("sks_refused", "B"), ("sks_override", "B"), ("sks_step", "I"),
-    ("close_ns", "Q"), ("silence_ns", "Q"), ("silence_abort_ns", "Q"), ("kem", "Q"), ("congestion", "I"),
-    ("rate_bytes_per_s", "Q"),
-)
+
+def tables(page):
+    """The rows of all tables of a document, cell by cell."""
+    with open(os.path.join(DOCS, page), encoding="utf-8") as fh:
+        return [[c.strip() for c in line.strip().strip("|").split("|")] for line in fh if line.startswith("|")]
+
+
+def read_records():
+    """Code -> (name, letters of the fields), of the table of docs/replay.md."""
+    rows = [r for r in tables("replay.md") if len(r) == 4 and r[0].isdigit() and re.fullmatch("[A-Za-z]*", r[2])]
+    return {int(r[0]): (r[1], r[2]) for r in rows}
+
+
+def read_config_table():
+    """(name, bytes) of each member, of the table "The configuration"."""
+    out = []
+    for sizes, names in (r for r in tables("replay.md") if len(r) == 2 and re.fullmatch(r"[\d, *]+( each)?", r[0])):
+        names = [n.split(":")[0].strip() for n in re.split("[,;]", names)]
+        names = [n for n in names if re.fullmatch("[a-z][a-z0-9_]*", n)]
+        if sizes.endswith("each"):
+            sizes = [sizes.split()[0]] * len(names)
+        sizes = [math.prod(int(x) for x in s.split("*")) for s in (sizes if isinstance(sizes, list) else sizes.split(","))]
+        need(len(sizes) == len(names), "the configuration's table: %s" % names)
+        out += list(zip(names, sizes))
+    return out
+
+
+RECORDS = read_records()
+CONFIG = read_config_table()
 
 
 def read_config(data):
-    size = struct.calcsize("<" + "".join(form for _, form in CONFIG))
+    """Members of up to 8 bytes as numbers, longer ones as bytes."""
+    size = sum(n for _, n in CONFIG)
     need(len(data) == size, "the configuration has %d bytes, docs/replay.md says %d" % (len(data), size))
-    values = struct.unpack("<" + "".join(form for _, form in CONFIG), data)
-    return dict(zip((name for name, _ in CONFIG), values))
+    out, at = {}, 0
+    for name, n in CONFIG:
+        raw = data[at:at + n]
+        out[name] = int.from_bytes(raw, "little") if n <= 8 else raw
+        at += n
+    return out
 
 
 class Record:
@@ -66,7 +83,6 @@ def read_log(data):
     """All records of a log, checked: checksums, forms, END's hash. Times are made absolute."""
     need(data[:8] == b"uvcclog\1", "the magic of a log")
     at, number, now, out = 8, 0, 0, []
-    import hashlib
     while at < len(data):
         begin = at
         length, body = varint(data, at)
