@@ -18,7 +18,7 @@ class Tree:
     def __init__(self, top=None):
         self.files = {}
         for base, _, names in os.walk(top) if top else ():
-            for name in names:
+            for name in sorted(set(names) - {"lock"}):
                 path = os.path.join(base, name)
                 with open(path, "rb") as fh:
                     self.files[os.path.relpath(path, top)] = fh.read()
@@ -46,10 +46,17 @@ def adopt(tree, seeds):
     """The tree as if the parties' keys were of these seeds: every root signed anew."""
     lines = b"".join(b"%d %s\n" % (p, wire.public_key(seeds[p]).hex().encode()) for p in range(3))
     tree.files["public-keys"] = b"uvcc public keys v1\n" + lines
+    ends = {}
     for path in tree.bundles():
         b = Bundle(tree.files[path])
         for p, root in enumerate(b.roots):
             if root.here:
+                # A run that goes on from an earlier one says so.
+                where = (p, b.r, b.s, b.t)
+                ends[where, b.run, b.step] = root.audit_root
+                earlier = [run for at, run, step in ends if at == where and run < b.run and step == b.first - 1]
+                if earlier and b.version == 2:
+                    root.before = ends[where, max(earlier), b.first - 1]
                 root.signature = wire.sign(seeds[p], evidence.statement(b, p, root))
         tree.files[path] = b.encode()
     for path in tree.jobs():

@@ -66,11 +66,13 @@ def crc(*parts):
 class Head:
     """What bundles, job roots and proofs begin with. Version 1 has no `first`."""
 
+    seen = 0
+
     def read_head(self, c, magic):
         name = c.take(8)
         if name[:7] != magic or name[7] not in (1, 2):
             raise Fault(MAGIC, "it is of another kind or version")
-        self.version = name[7]
+        self.version = Head.seen = name[7]
         (self.party, self.flags, self.R, self.S, self.T, self.r, self.s, self.t, self.sid_job, self.step,
          self.run) = c.form("<BB6H32sII")
         self.first = c.num(4) if self.version == 2 else 0
@@ -461,7 +463,7 @@ class Outcome:
     def __init__(self):
         self.usable, self.faults, self.audit_root = True, [], [None] * 3
         self.leaves = self.bundles = 0
-        self.steps = []
+        self.steps, self.unknown = [], []
 
 
 def tree_fault(path, what):
@@ -508,7 +510,7 @@ def verify_tree(top, keys=None, unfinished=False):
     for base, _, names in sorted(os.walk(top)):
         for name in sorted(names):
             rel = os.path.relpath(os.path.join(base, name), top)
-            if rel == "public-keys" or name.endswith(".part"):
+            if rel in ("public-keys", "lock") or name.endswith(".part"):
                 continue
             m, j = BUNDLE_PATH.fullmatch(rel), JOB_PATH.fullmatch(rel)
             if m:
@@ -557,8 +559,7 @@ def check_steps(bundles, jobs, out):
     for w in {k[0] for k in bundles} - set(workers):
         out.faults.append(tree_fault(None, "a worker that the topology does not have"))
     signed = [dict() for _ in range(3)]
-    if some and some.version == 2:
-        check_histories(bundles, jobs, out)
+    parents = check_histories(bundles, jobs, out) if some and some.version == 2 else None
     for run in runs:
         steps = sorted({k[2] for k in bundles if k[1] == run})
         if steps != list(range(steps[0], steps[-1] + 1)):
@@ -578,12 +579,12 @@ def check_steps(bundles, jobs, out):
             for p in range(3):
                 root = check_job(run, step, p, workers, bundles, jobs, out)
                 if root:
-                    signed[p][step] = root
-    out.steps = sorted(signed[0])
+                    signed[p][run, step] = root
+    out.steps = sorted({step for _, step in signed[0]})
     out.bundles = len(bundles)
     out.leaves = sum(len(b.leaves) for b in bundles.values() if b)
     for p in range(3):
-        out.audit_root[p] = wire.merkle([signed[p][s] for s in sorted(signed[p])])
+        out.audit_root[p] = wire.merkle(history(runs, parents, signed[p]))
     for key in jobs:
         if key[0] not in runs:
             out.faults.append(tree_fault(None, "a job root of no run"))
@@ -609,21 +610,27 @@ def check_job(run, step, p, workers, bundles, jobs, out):
 # ---- histories: what the statements of a run say of its steps, and of the run before ----
 
 def check_histories(bundles, jobs, out):
-    """Of each worker and party, and of each party's job roots: audit roots, first steps, and what runs go on from."""
+    """Of each worker and party, and of each party's job roots: audit roots, first steps, and what runs go on from.
+    Gives run -> the run that it goes on from, or None."""
     lines = {}
     for (w, run, step, p), b in bundles.items():
         lines.setdefault((w, p), {}).setdefault(run, {})[step] = (b, b and b.roots[p])
     for (run, step, p), j in jobs.items():
         lines.setdefault((None, p), {}).setdefault(run, {})[step] = (j, j and j.own)
-    for (w, _), runs in lines.items():
-        ends = {}
-        for run in sorted(runs):
-            check_history(run, runs[run], ends, out, w is None)
+    for line in lines.values():
+        for run, steps in line.items():
+            check_run(run, steps, out)
+    workers = {at: line for at, line in lines.items() if at[0] is not None}
+    parents, every = {}, sorted({run for line in workers.values() for run in line})
+    for n, run in enumerate(every):
+        check_parent(run, every[:n], workers, parents, out)
+    return parents
 
 
-def check_history(run, steps, ends, out, job):
-    """One run of a worker; ends: of earlier runs, step -> the audit roots that are before it."""
-    roots, first, before, whole = [], None, None, True
+def check_run(run, steps, out):
+    """One run of a worker or of a party's job roots: first step, what is before it, and audit roots."""
+    first = before = None
+    roots, whole = [], True
     for step in sorted(steps):
         b, own = steps[step]
         if b is None:
@@ -631,16 +638,10 @@ def check_history(run, steps, ends, out, job):
             continue
         if first is None:
             first, before = b.first, own.before
-            if step != first and whole:
+            if step != first and step == min(steps):
                 out.faults.append(tree_fault(None, "run %d lacks its first steps" % run))
                 out.faults.append(pin(Fault(FIRST, "its run's first step is not here", kinds=(TREE, AUDIT_ROOT)), b))
                 whole = False
-            if not job and whole:
-                known = ends.get(first, set())
-                if before != bytes(32) and ends and before not in known:
-                    out.faults.append(pin(Fault(BEFORE, "it goes on from no earlier run"), b))
-                if before == bytes(32) and first > 0 and known and bytes(32) not in known:
-                    out.faults.append(pin(Fault(BEFORE, "zeros where an earlier run ended"), b))
         if b.first != first:
             out.faults.append(pin(Fault(FIRST, "another first step than the run's", kinds=(TREE, OTHER_STEP)), b))
         if own.before != before:
@@ -648,9 +649,72 @@ def check_history(run, steps, ends, out, job):
         roots.append(own.root)
         if whole and own.audit_root != wire.merkle(roots):
             out.faults.append(pin(Fault(AUDIT_ROOT, "the audit root is not over the run's roots"), b))
-        ends.setdefault(step + 1, set()).add(own.audit_root)
-    if before is not None:
-        ends.setdefault(first, set()).add(before)
+
+
+ZEROS, UNKNOWN = "zeros", "unknown"
+
+
+def parent_of(run, earlier, line, parents):
+    """What one worker of one party says that a run goes on from: a run, ZEROS, UNKNOWN; None if it cannot be told."""
+    b, own = line[run][min(line[run])]
+    if b is None or b.step != b.first:
+        return None
+    blind = False
+    for old in reversed(earlier):
+        end, said = line.get(old, {}).get(b.first - 1, (None, None))
+        if end and said.audit_root == own.before:
+            return old
+        blind = blind or end is None
+    for old in reversed(earlier):
+        begin, said = line.get(old, {}).get(b.first, (None, None))
+        if begin and begin.first == b.first and said.before == own.before and parents.get(old) is not None:
+            return parents[old]
+    if own.before == bytes(32):
+        return ZEROS
+    return UNKNOWN
+
+
+def check_parent(run, earlier, workers, parents, out):
+    said = []
+    for at in sorted(workers, key=lambda a: (a[1], a[0])):
+        if run in workers[at]:
+            said.append((parent_of(run, earlier, workers[at], parents), workers[at][run][min(workers[at][run])][0], at))
+    told = [x for x in said if x[0] is not None]
+    if not told:
+        parents[run] = None
+        return
+    kinds = {x[0] for x in told}
+    parents[run] = min(kinds, key=lambda k: (k in (ZEROS, UNKNOWN), str(k)))
+    b = told[0][1]
+    if len(kinds) > 1:
+        # An earlier step that a party lacks says nothing; the documents name the first file that is otherwise.
+        for parent, x, at in told:
+            lost = isinstance(parents[run], int) and workers[at].get(parents[run], {}).get(x.first - 1) is None
+            if parent != parents[run] and lost and parent == UNKNOWN:
+                continue
+            out.faults.append(pin(Fault(BEFORE, "the parties' runs go on from different ones"), x))
+        return
+    bad = (parents[run] == ZEROS and b.first > 0 and earlier) or (
+        parents[run] == UNKNOWN and (b.first == 0 or earlier == list(range(run))))
+    if bad:
+        out.faults += [pin(Fault(BEFORE, "it goes on from no earlier run"), x) for _, x, _ in told]
+    elif parents[run] == UNKNOWN:
+        out.unknown.append(run)
+
+
+def history(runs, parents, roots):
+    """The global roots of the last run, and before them those of the runs that it goes on from."""
+    if parents is None:  # version 1: of the last run that has the step
+        return [root for _, root in sorted({step: root for (_, step), root in sorted(roots.items())}.items())]
+    out, upto, run = [], None, max(runs)
+    while isinstance(run, int):
+        steps = sorted(s for r, s in roots if r == run and (upto is None or s < upto))
+        out = [roots[run, s] for s in steps] + out
+        first = min([s for r, s in roots if r == run], default=None)
+        if first is None:
+            break
+        upto, run = first if upto is None else min(first, upto), parents.get(run)
+    return out
 
 
 # ---- agreement with the tool ----

@@ -67,10 +67,12 @@ def judge(uvcc, top, what, extra=(), keys=None, unfinished=False):
         return "%s: the tool cannot use it, we can" % what, "unusable"
     if status not in (0, 1):
         return "%s: the tool ends with %d" % (what, status), "crash"
-    if said is None and status == 1 and any(f.kind == evidence.TREE for f in ours.faults):
-        return None, "no JSON"
+    if said is None and status == 1 and evidence.Head.seen == 1 and any(f.kind == evidence.TREE for f in ours.faults):
+        return None, "no JSON"  # before bundles of version 2
     if said is None:
         return "%s: no JSON" % what, "crash"
+    if status == 1 and said["fault"] is None and any(f.kind == evidence.TREE for f in ours.faults):
+        return (None if said["error"] else "%s: no error" % what), "error"
     if said["good"] != (status == 0):
         return "%s: exit status %d and JSON differ" % (what, status), "crash"
     if status == 0:
@@ -78,6 +80,8 @@ def judge(uvcc, top, what, extra=(), keys=None, unfinished=False):
             return "%s: the tool says good, we: %s" % (what, ours.faults[0]), "good"
         if [r.hex() for r in ours.audit_root] != said["audit_root"]:
             return "%s: the audit roots differ" % what, "good"
+        if said.get("goes_on_from_unknown", []) != ours.unknown:
+            return "%s: it goes on from %s, we: %s" % (what, said["goes_on_from_unknown"], ours.unknown), "good"
         if (said["bundles"], said["leaves"]) != (ours.bundles, ours.leaves):
             return "%s: numbers of bundles or leaves differ" % what, "good"
         return None, "good"
