@@ -23,26 +23,31 @@ class Message:
         self.tlvs = wire.read_batch(payload) if frame.name in wire.BATCHES else []
 
 
-def read_step(payload):
-    """(number, H(program), H(op table), public shapes) of a STEP."""
-    need(len(payload) >= 70, "a STEP's length")
-    shapes = payload[68:]
-    need(len(shapes) == 2 + 12 * int.from_bytes(shapes[:2], "little"), "a STEP's shapes")
-    return int.from_bytes(payload[:4], "little"), payload[4:36], payload[36:68], shapes
+class ReadStep:
+    """The fields of a STEP."""
+
+    def __init__(self, payload):
+        need(len(payload) >= 102, "a STEP's length")
+        self.number, self.lineage, self.program, self.optable = struct.unpack_from("<I32s32s32s", payload)
+        self.shapes = payload[100:]
+        need(len(self.shapes) == 2 + 12 * int.from_bytes(self.shapes[:2], "little"), "a STEP's shapes")
+        self.payload = payload
 
 
 class Hello1:
     def __init__(self, p):
-        need(len(p) >= 152 and p[0] == 1, "a HELLO 1 of the wrong length")
+        need(len(p) == 292 and p[0] == 1, "a HELLO 1 of the wrong length, or with a second key agreement")
         (_, self.suites, self.party, self.version, self.sid_job, self.R, self.S, self.T, self.r, self.s, self.t,
-         self.program, self.next_step, self.next_run) = struct.unpack_from("<BBBB32s6H32sII", p)
-        need(self.version in HELLO_TAIL, "HELLO version %d" % self.version)
-        self.n, self.ephemeral = p[88:120], p[120:152]
-        need(len(p) == 152 + HELLO_TAIL[self.version], "a HELLO 1 with a second key agreement, or too long")
+         self.program, self.next_run, self.n, self.ephemeral) = struct.unpack_from("<BBBB32s6H32sI32s32s", p)
+        need(self.version == 3, "HELLO version %d" % self.version)
+        offers = [struct.unpack_from("<I32s", p, 148 + 36 * i) for i in range(4)]
+        need(all(lineage == bytes(32) for step, lineage in offers if step == NO_STEP), "an offer that is none")
+        self.offers = {o for o in offers if o[0] != NO_STEP}
         self.bytes = p
 
 
-HELLO_TAIL = {2: 0}
+NO_STEP = (1 << 32) - 1
+FINISHED, DROPPED, SET = 0, 1, 2  # what moves a lineage on
 
 
 class Run:
@@ -98,7 +103,10 @@ class Run:
             need(loads and loads[-1] == h[p].program, "HELLO's H(program) is not that of the log")
         self.program = h[0].program
         self.run = max(x.next_run for x in h.values())
-        self.first = min(x.next_step for x in h.values())
+        common = h[0].offers & h[1].offers & h[2].offers
+        need(common, "no common offer")
+        self.first, self.offered = max(common)
+        self.nonce = H(b"UVCC_RUN_V1", h[0].n, h[1].n, h[2].n)
         common = h[0].suites & h[1].suites & h[2].suites
         need(common != 0, "no common suite")
         self.suite = common.bit_length()
@@ -115,7 +123,7 @@ class Run:
                 head = (u8(2) + u8(self.suite) + le16(0) + le32(self.run) + le32(self.first)
                         + H(hello1[a], hello1[b]))
                 need(p[:44] == head, "a HELLO 2's fields")
-                told = (b"UVCC_HELLO_V%d" % h[a].version + hello1[a] + hello1[b] + u8(self.suite) + le32(self.run)
+                told = (b"UVCC_HELLO_V2" + hello1[a] + hello1[b] + u8(self.suite) + le32(self.run)
                         + le32(self.first) + bytes(64) + u8(src))
                 need(p[44:] == wire.mac(proof, told) + bytes(32), "the proof of HELLO 2 %d -> %d" % (src, dst))
         # K_own: docs say 32 bytes of the random hook; they are the first that a session asks for.
@@ -126,6 +134,20 @@ class Run:
             self.own.append(wire.Pair(first.fields[2], self.sub, self.run, self.first))
             nonce = [r.fields[2] for r in self.records[p] if r.name == "RANDOM" and r.fields[0] == 32]
             need(h[p].n in nonce, "HELLO's N is not of the random hook")
+
+    def lineage(self, before, what, step, optable):
+        return H(b"UVCC_LINEAGE_V1", before, u8(what), le32(self.run), le32(step), self.nonce, optable)
+
+    def check_lineages(self, steps):
+        """STEP m has the lineage before step m - 1, or that of the run's first step. steps: ReadSteps by number."""
+        now = self.offered
+        if now == bytes(32):
+            now = self.lineage(self.sub, SET, self.first, bytes(32))
+        last = now
+        for number in sorted(steps):
+            need(steps[number].lineage == last, "the lineage of STEP %d" % number)
+            last, what = now, DROPPED if number in self.dropped else FINISHED
+            now = self.lineage(now, what, number, steps[number].optable)
 
     def secret(self, a, b):
         return self.cfg[a]["pair_secret"][32 * b:32 * b + 32]

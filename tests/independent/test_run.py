@@ -78,18 +78,18 @@ def check_run(r, top, make):
     proposed, audits = {}, {}
     for m in r.control:
         if m.name == "STEP":
-            number, program, optable, shapes = run.read_step(m.payload)
-            need(program == r.program, "STEP's H(program)")
-            proposed.setdefault(number, (optable, shapes))
-            need(proposed[number] == (optable, shapes), "two STEPs that differ")
+            step = run.ReadStep(m.payload)
+            need(step.program == r.program, "STEP's H(program)")
+            need(proposed.setdefault(step.number, step).payload == m.payload, "two STEPs that differ")
         elif m.name == "AUDIT":
             audits[m.src, m.dst, int.from_bytes(m.payload[1:5], "little")] = m.payload
         elif m.name == "BYE":
             need(m.payload == bytes(2), "a BYE with a reason")
     need(sorted(proposed) == list(range(r.first, r.first + len(proposed))), "steps without gaps")
+    r.check_lineages(proposed)
     trees, steps = [[], [], []], []
     for number in sorted(proposed):
-        optable, shapes = proposed[number]
+        optable, shapes = proposed[number].optable, proposed[number].shapes
         bundles = bundles_of(top, r, number)
         steps.append(check_step(r, number, shapes, optable, bundles, make))
         check_roots(r, number, bundles, trees, audits)
