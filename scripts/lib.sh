@@ -24,6 +24,8 @@ missing_packages() {
     command -v meson >/dev/null 2>&1 || printf 'meson\n'
     command -v ninja >/dev/null 2>&1 || printf 'ninja-build\n'
     command -v python3 >/dev/null 2>&1 || printf 'python3\n'
+    python3 -c 'import cryptography' 2>/dev/null || /usr/bin/python3 -c 'import cryptography' 2>/dev/null ||
+        printf 'python3-cryptography\n'
     command -v pkg-config >/dev/null 2>&1 || printf 'pkg-config\n'
     { command -v valgrind >/dev/null 2>&1 && [ -e /usr/include/valgrind/memcheck.h ]; } ||
         printf 'valgrind\n'

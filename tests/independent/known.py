@@ -1,0 +1,342 @@
+"""The program of make_run.c, op by op: what its values are made of. With it a step's transcripts follow from
+the logs as a whole, and so do what parties sent: pads, shares of comparison bits by the DPF's keys, products on
+triples, and the check of a product (docs/protocols.md 5 to 8 and 11)."""
+
+import wire
+from run import Step
+from wire import H, M64, le16, le32, le64, mac, need, pack_words, u8
+
+GEMM, START, TRUNC, RELU, BEAVER_DCF, TRUNC_SR, BEAVER, FUNCTION, ELEM, CIRCUIT, CHECK = range(11)  # k
+F, T = 16, 64
+Z_BITS = 26
+FN_FIRST = {2: 2, 4: 4}  # of the function: instruction that owns a key -> call of its key stream
+
+
+def add(*vs):
+    return [sum(x) & M64 for x in zip(*vs)]
+
+
+def sub(a, b):
+    return [x - y & M64 for x, y in zip(a, b)]
+
+
+def matmul(a, b, n, k, m):
+    return [sum(a[i * k + q] * b[q * m + j] for q in range(k)) & M64 for i in range(n) for j in range(m)]
+
+
+def transpose(a, n, m):
+    return [a[i * m + j] for j in range(m) for i in range(n)]
+
+
+def local_product(x, y, prod):
+    """The three summands z_p = x_p (y_p + y_(p+1)) + x_(p+1) y_p."""
+    return [add(prod(x[p], add(y[p], y[(p + 1) % 3])), prod(x[(p + 1) % 3], y[p])) for p in range(3)]
+
+
+class KnownStep(Step):
+    def __init__(self, run, number, rows, maker=None):
+        super().__init__(run, number, rows)
+        self.maker = maker  # the run of a session that made the triples, if there is one
+        self.by_k = {op.k: op for op in self.ops if op.phase == 0}
+        self.checked = 0
+        self.tensors = {}
+
+    def pair(self, a, b):
+        return self.run.pairs[a % 3, b % 3]
+
+    def words(self, pair, tag, lane, op, call, block, n):
+        return pair.F(tag, lane, self.number, op.ordinal, call, block, n)
+
+    def transcripts(self, shapes, known):
+        self.inputs()
+        self.products()
+        return super().transcripts(shapes, known)
+
+    def vector(self, op, kind, src, dst, tlv_type, run=None):
+        """The words of a whole vector that src sent to dst."""
+        messages = run.messages[self.number] if run else self.messages
+        ts = [t for m in messages if self.op_of[m.op_id] is op and m.name == kind and (m.src, m.dst) == (src, dst)
+              for t in m.tlvs if t.type == tlv_type]
+        need(len(ts) == 1, "%d vectors where one is due" % len(ts))
+        return wire.words(ts[0].words)
+
+    def want(self, a, b, what):
+        need(a == b, "step %d: %s" % (self.number, what))
+        self.checked += 1
+
+    # ---- inputs and products ----
+
+    def inputs(self):
+        """An input's components, of the owner's PRG words and its message; their sum is what the host gave."""
+        for i, (name, owner) in enumerate((("X", 0), ("W", 1), ("V", 2))):
+            op = self.by_k[wire.IO_FIRST + i]
+            p = owner
+            given = [r.fields for r in self.run.records[p] if r.name == "INPUT"]
+            value = next(wire.words(f[3]) for f in given if f[1] == self.number and f[2] == i + 1)
+            n = len(value)
+            rest = self.vector(op, "INPUT_BATCH", p, (p + 1) % 3, 0x41)
+            self.want(rest, self.vector(op, "INPUT_BATCH", p, (p + 2) % 3, 0x41), "an input, to both others")
+            comps = {p: self.words(self.pair(p, p - 1), "input", 0, op, 0, 0, n),
+                     (p + 1) % 3: self.words(self.pair(p, p + 1), "input", 0, op, 0, 0, n), (p + 2) % 3: rest}
+            self.want(add(*comps.values()), value, "the components of input %s" % name)
+            self.tensors[name] = [comps[c] for c in range(3)]
+
+    def reshared(self, op, run=None):
+        """Component p of a reshared value is what p sent to p - 1."""
+        return [self.vector(op, "RESHARE_BATCH", p, (p + 2) % 3, 0x21, run) for p in range(3)]
+
+    def zero_shares(self, op, lane, n, call=0, run=None):
+        pairs = (run or self.run).pairs
+        return [sub(self.words(pairs[p, (p + 1) % 3], "zero", lane, op, call, 0, n),
+                    self.words(pairs[p, (p + 2) % 3], "zero", lane, op, call, 0, n)) for p in range(3)]
+
+    def products(self):
+        op = self.by_k[GEMM]
+        c = self.tensors["C"] = self.reshared(op)
+        z = local_product(self.tensors["X"], self.tensors["W"], lambda a, b: matmul(a, b, 2, 3, 2))
+        zs = self.zero_shares(op, 0, 4)
+        for p in range(3):
+            self.want(c[p], add(z[p], zs[p]), "the reshare of a product")
+
+    # ---- openings by two messages ----
+
+    def sequential(self, op):
+        return op.k == TRUNC_SR
+
+    def component(self, op, call, block, c):
+        """OPEN2: the value's components, and that HEAD and TAIL sent theirs under their pads with OTHER."""
+        if op.k in (TRUNC, TRUNC_SR):
+            comps = self.tensors["C"]
+        elif op.k in (RELU, FUNCTION):
+            comps = self.lifted(TRUNC)
+        elif op.k == BEAVER_DCF:
+            comps = self.on_triple(op, self.lifted(RELU), self.tensors["V"])
+        else:
+            return None
+        return comps[c]
+
+    def lifted(self, k, call=0):
+        got = self.sealed_values[self.by_k[k].id, call, 0]
+        return [got[c] for c in range(3)]
+
+    def opened_to_edge(self, op, sid, t, name, call, tile, vecs):
+        super().opened_to_edge(op, sid, t, name, call, tile, vecs)
+        e = self.edge(op, tile)
+        head, tail, other = e, (e + 1) % 3, (e + 2) % 3
+        pads = [self.words(self.pair(p, other), "mask", 0, op, call, tile, t.count) for p in (head, tail)]
+        if name in ("TRUNC", "MASK") and (other, head) not in vecs:
+            a, b, c = [self.component(op, call, tile, x) for x in (head, tail, other)]
+            self.want(vecs[head, tail], add(a, pads[0]), "HEAD's part of an OPEN2")
+            self.want(vecs[tail, head], add(c, pads[1]), "TAIL's part of an OPEN2")
+            xh = add(vecs[head, tail], vecs[tail, head], b)
+            self.opened(op, call, e, xh, pads, name)
+        if name == "BIT":
+            self.later.append((op, call, e, vecs))
+
+    def open_leaves(self):
+        self.later = []
+        super().open_leaves()
+        for args in self.later:
+            self.bits(*args)
+
+    def opened(self, op, call, e, xh, pads, name):
+        if name == "TRUNC":
+            xh = [x + (1 << 62) & M64 for x in xh]
+        self.tensors[op.k, "xh"] = xh, add(*pads)
+
+    # ---- comparison bits, by the DPF's keys ----
+
+    def bits(self, op, call, e, vecs):
+        """What HEAD and TAIL sent is their share of the bit, by root, key and point, under 1-bit pads."""
+        head, tail, other = e, (e + 1) % 3, (e + 2) % 3
+        xh, _ = self.tensors[op.k, "xh"]
+        if op.k == FUNCTION and call == 2:
+            xh = [xh[i] - xh[i + 1] & M64 for i in range(0, len(xh), 2)]
+        n = {TRUNC: F, RELU: Z_BITS, FUNCTION: 30 if call == 2 else 29}[op.k]
+        for p, peer, side in ((head, tail, 0), (tail, head, 1)):
+            key = self.key_stream(op, other, p, call if op.k == FUNCTION else 0)
+            c = len(xh)
+            pad = self.words(self.pair(p, other), "mask", 2, op, call, 0, c)
+            roots = self.words(self.pair(p, other), "root", 0, op, call, 0, 2 * c)
+            for i, x in enumerate(xh):
+                le = self.dpf(key, n, c, i, roots[2 * i:2 * i + 2], side, x & (1 << n) - 1, op.k)
+                if op.k == FUNCTION:
+                    # A share of [alpha <= z], HEAD's XOR bit n of z; one word, so one bit of word i of the pad.
+                    bit = le ^ (x >> n & 1 if side == 0 else 0) ^ pad[i] & 1
+                else:
+                    # [z < alpha] is 1 XOR that, the 1 taken by HEAD; bit i mod 64 of word i / 64 of the pad.
+                    bit = le ^ (1 - side) ^ pad[i // 64] >> i % 64 & 1
+                self.want(vecs[p, peer][i], bit, "the bit of element %d, op %d, call %d" % (i, op.k, call))
+
+    def key_stream(self, op, src, dst, call):
+        fss = wire.fss_id(self.run.sub, self.number, op.id, call, 0)
+        ts = [t for m in self.messages if self.op_of[m.op_id] is op and (m.src, m.dst) == (src, dst) for t in m.tlvs
+              if t.type == 0x31 and t.id == fss]
+        need(len(ts) == 1 and ts[0].offset == 0, "a key stream under the documented id")
+        self.want(ts[0].gate, {TRUNC: 2, RELU: 3, FUNCTION: 4}[op.k], "the number of a gate")
+        return ts[0].bytes
+
+    def mmo(self, side, x):
+        k = H(b"UVCC_DPF_V1", self.run.sub, le32(self.number))
+        enc = wire.Cipher(wire.algorithms.AES(k[16 * side:16 * side + 16]), wire.modes.ECB()).encryptor()
+        return bytes(a ^ b for a, b in zip(enc.update(x), x))
+
+    def dpf(self, key, n, c, i, root, side, x, k):
+        """A party's XOR share of [alpha <= x] by a DPF key on n bits of a block of c elements."""
+        levels = max(n - 7, 0)
+        tail_words = 0 if side == 0 or k == FUNCTION else {TRUNC: 24, RELU: 16}[k]
+        bits_at = 16 * c * (levels + 1) + tail_words * c
+        if k == FUNCTION:
+            bits_at = 16 * c * (levels + 1)
+        per = (2 * levels + 7) // 8
+        cbits = int.from_bytes(key[bits_at + per * i:bits_at + per * (i + 1)], "little")
+        s, t, out = pack_words(root), side, 0
+        s = bytes([s[0] & 254]) + s[1:]
+        for level in range(levels):
+            cw = key[16 * (level * c + i):16 * (level * c + i) + 16]
+            kids = []
+            for right in (0, 1):
+                y = self.mmo(right, s)
+                kt = y[0] & 1 ^ (t & cbits >> (2 * level + right) & 1)
+                ks = bytes([y[0] & 254]) + y[1:]
+                kids.append((bytes(a ^ b for a, b in zip(ks, cw)) if t else ks, kt))
+            go = x >> (n - 1 - level) & 1
+            if go:
+                out ^= t ^ kids[1][1]
+            s, t = kids[go]
+        last = self.mmo(0, s)
+        if t:
+            f = key[16 * (levels * c + i):16 * (levels * c + i) + 16]
+            last = bytes(a ^ b for a, b in zip(last, f))
+        low = x % 128 if n >= 7 else x
+        terminal = int.from_bytes(last, "little") & (1 << (low + 1)) - 1
+        return out ^ bin(terminal).count("1") & 1
+
+    # ---- products on triples ----
+
+    def masks(self, tag, op, n):
+        """Component p of a mask is the word that p shares with p - 1, of the session that makes the triple."""
+        pairs = (self.maker or self.run).pairs
+        return [self.words(pairs[p, (p + 2) % 3], tag, 0, op, 1, 0, n) for p in range(3)]
+
+    def stream(self, op, name, call=0):
+        return wire.stream_id(self.run.sub, self.number, op.id, name, call, 0)
+
+    def to_all(self, op, name, call):
+        """Components of what an op opened to all."""
+        sid = self.stream(op, name, call)
+        return [[v for m in self.messages if self.op_of[m.op_id] is op and (m.src, m.dst) == (p, (p + 1) % 3)
+                 for t in m.tlvs if t.type == 0x11 and t.id == sid for v in t.elements()] for p in range(3)]
+
+    def on_triple(self, op, x, y):
+        first = self.by_k[BEAVER_DCF]  # it is the first that reads V on a triple
+        n = len(x[0])
+        a, b = self.masks("tripleA", op, n), self.masks("tripleB", first, n)
+        e, f = self.to_all(op, "GEMM_E", 1), self.to_all(first, "GEMM_F", 1)
+        for p in range(3):
+            self.want(e[p], sub(x[p], a[p]), "component %d of X - A" % p)
+            self.want(f[p], sub(y[p], b[p]), "component %d of Y - B" % p)
+
+        def prod(u, v):
+            return [i * j & M64 for i, j in zip(u, v)]
+
+        c, zs = self.reshared(op, self.maker), self.zero_shares(op, 1, n, 1, self.maker)
+        z = local_product(a, b, prod)
+        for p in range(3):
+            self.want(c[p], add(z[p], zs[p]), "C of a triple")
+        ee, ff = add(*e), add(*f)
+        out = [add(c[p], prod(ee, b[p]), prod(a[p], ff)) for p in range(3)]
+        out[0] = add(out[0], prod(ee, ff))
+        return out
+
+    # ---- outputs ----
+
+    def opened_to_all(self, op, sid, t, name, vecs):
+        super().opened_to_all(op, sid, t, name, vecs)
+        comps = self.sealed_values[op.id, sid]
+        n = op.k - wire.IO_FIRST
+        if name == "OUT" and n == 2:
+            self.want(comps, self.on_triple(self.by_k[BEAVER], self.lifted(TRUNC), self.tensors["V"]), "output E")
+        elif name == "OUT":
+            k, call = {0: (BEAVER_DCF, 0), 1: (TRUNC_SR, 0), 3: (FUNCTION, 6), 4: (FUNCTION, 7), 5: (ELEM, 0)}.get(
+                n, (None, 0))
+            if k is not None:
+                self.want(comps, self.lifted(k, call), "output %d" % n)
+
+    # ---- the check of a product ----
+
+    def digests_check(self):
+        """Commitments, coin, E and F, verdicts; and the leaves that they leave."""
+        start, check = self.by_k[START], self.by_k[CHECK]
+        sid = self.stream(start, "COIN")
+        hashes = [b"", b"", b""]
+        for call, name in enumerate(("X", "W", "C")):
+            fss = wire.fss_id(self.run.sub, self.number, start.id, call, 0)
+            for c in range(3):
+                salt = pack_words(self.words(self.pair(c, c + 2), "salt", 0, start, call, 0, 4))
+                k = mac(salt, pack_words(self.tensors[name][c]))
+                hashes[c] += k
+                self.add((c, (c + 2) % 3), 0x7B, le32(start.id) + le64(fss) + u8(c) + k)
+        roots = [H(b"UVCC_CHECK_V1", le64(sid), u8(c), hashes[c]) for c in range(3)]
+        shares = [pack_words(self.run.own[p].F("own", 1, self.number, start.ordinal, 0, 0, 4)) for p in range(3)]
+        commits = [H(b"UVCC_COIN_V1", self.run.sub, le32(self.number), le32(self.run.run), le32(start.id), u8(p),
+                     shares[p]) for p in range(3)]
+        for p in range(3):
+            for q in ((p + 1) % 3, (p + 2) % 3):
+                for what, digest in ((0, roots[p]), (1, commits[p]), (2, shares[p])):
+                    self.want(self.digest_tlv(start, sid, p, q, what), digest, "SKS_START's digest %d" % what)
+        seed = H(b"UVCC_COIN_SEED_V1", *commits, *shares, *roots)
+        self.add((0, 1, 2), 0x79, le32(start.id) + seed)
+        need(1000 * int.from_bytes(seed[16:20], "little") >> 32 < 1000, "a product that is always selected")
+        self.verdict(start, check, seed)
+
+    def verdict(self, start, check, seed):
+        a, b, c = self.tensors["X"], self.tensors["W"], self.tensors["C"]
+        rows, inner, cols = 2, 3, 2
+        key = seed[:16]
+        u, v = [wire.prg_words(key, lane, start.ordinal, 0, 0, n) for lane, n in ((0, rows), (1, cols))]
+        ut = [x >> j & 1 for j in range(T) for x in u]  # T x rows
+        vm = [x >> j & 1 for x in v for j in range(T)]  # cols x T
+        n = T * inner
+        x, y = ([self.words(self.pair(p, p - 1), tag, 0, start, 0, 0, n) for p in range(3)]
+                for tag in ("tripleA", "tripleB"))
+        e = [sub(matmul(ut, a[p], T, rows, inner), x[p]) for p in range(3)]
+        y = [transpose(w, T, inner) for w in y]  # its words are those of Y^T
+        bv = [matmul(b[p], vm, inner, cols, T) for p in range(3)]
+        f = [transpose(sub(bv[p], y[p]), inner, T) for p in range(3)]
+        self.want(self.to_all(check, "SKS_E", 0), e, "E of a check")
+        self.want(self.to_all(check, "SKS_F", 0), f, "F of a check")
+        xy, zs = self.reshared(start), self.zero_shares(start, 1, T * T)
+
+        def prod(p, q):
+            return matmul(p, q, T, inner, T)
+
+        z = local_product(x, y, prod)
+        for p in range(3):
+            self.want(xy[p], add(z[p], zs[p]), "X Y of a check")
+        ee, ff = add(*e), transpose(add(*f), T, inner)
+        comps = []
+        for p in range(3):
+            t = matmul(matmul(ut, c[p], T, rows, cols), vm, T, cols, T)
+            comps.append(sub(t, add(xy[p], prod(ee, y[p]), prod(x[p], ff))))
+        comps[0] = sub(comps[0], prod(ee, ff))
+        self.want(add(*comps), [0] * (T * T), "Z of a right product")
+        z = b"".join(pack_words(comps[p]) for p in range(3))
+        sid = self.stream(check, "SKS_Z")
+        for p in range(3):
+            for q in ((p + 1) % 3, (p + 2) % 3):
+                salt = self.run.pairs[p, q].leaf_salt(self.number)
+                self.want(self.digest_tlv(check, sid, p, q, 3), mac(salt, b"SKS", u8(p), le32(check.id), z), "a verdict")
+        self.add((0, 1, 2), 0x7A, le32(check.id) + u8(1))
+
+    # ---- key rounds of the function ----
+
+    def key_leaves(self):
+        super().key_leaves()
+        op = self.by_k[FUNCTION]
+        for m in self.messages:
+            if self.op_of[m.op_id] is op and m.name == "KEYS_BATCH":
+                b = self.rows[self.row_of[m.op_id]][3]
+                call, _ = self.find_fss(op, m.tlvs[0].id)
+                # The round of the width whose instructions have keys first comes first: b = 0 has call 2.
+                self.want(FN_FIRST[call], {0: 2, 1: 4}[b], "the key rounds of a function")
