@@ -48,9 +48,8 @@ static void set_default32(uint32_t *v, uint32_t value) {
         *v = value;
 }
 
-/* Zeros become the defaults of link.h; then every limit must be one with which no sum of them wraps
- * and the smallest frames still fit. False: the config is refused. */
-static bool resolve(uvcc_link_config *c) {
+/* Zeros become the defaults of link.h. */
+static void resolve(uvcc_link_config *c) {
     const uint64_t bytes = UINT64_C(32) << 20;
     set_default32(&c->frame_bytes, 64u << 10);
     set_default32(&c->datagram_bytes, UVCCI_PACKET_BYTES);
@@ -67,27 +66,73 @@ static bool resolve(uvcc_link_config *c) {
     set_default(&c->keepalive_ns, 10000 * MS);
     set_default32(&c->suspicious_max, 4096);
     set_default(&c->suspicious_window_ns, 1000 * MS);
-
-    const uint64_t most = UINT64_C(1) << 40; /* so that no sum of limits can wrap */
-    return c->alloc.alloc != NULL && c->alloc.free != NULL && c->random.fill != NULL &&
-           c->me < UVCC_PARTIES && c->peer < UVCC_PARTIES && c->me != c->peer &&
-           c->frame_bytes >= FRAME_MIN_BYTES && c->frame_bytes <= FRAME_MAX_BYTES &&
-           c->datagram_bytes >= PACKET_MIN_BYTES && c->datagram_bytes <= UVCCI_PACKET_MAX_BYTES &&
-           c->tx_online_bytes <= most && c->tx_keys_bytes <= most && c->rx_online_bytes <= most &&
-           c->rx_keys_bytes <= most && c->rx_messages_max <= 1u << 20 &&
-           c->rx_ranges_max <= 1u << 20 && c->rto_min_ns <= c->rto_max_ns &&
-           c->rto_initial_ns <= c->rto_max_ns && c->rto_max_ns <= RTO_MOST_NS &&
-           c->ack_delay_ns <= RTO_MOST_NS && c->congestion <= UVCC_CONGESTION_FIXED &&
-           c->suspicious_window_ns >= c->suspicious_max && c->suspicious_window_ns <= RTO_MOST_NS;
 }
 
+/* Every limit must be one with which no sum of them wraps and the smallest frames still fit. */
+static const char *sizes_fault(const uvcc_link_config *c) {
+    const uint64_t most = UINT64_C(1) << 40;
+    if (c->frame_bytes < FRAME_MIN_BYTES || c->frame_bytes > FRAME_MAX_BYTES)
+        return "frame_bytes is below 256 or above 2^20 and a frame's header and seal";
+    if (c->datagram_bytes < PACKET_MIN_BYTES || c->datagram_bytes > UVCCI_PACKET_MAX_BYTES)
+        return "datagram_bytes is below 256 or above 65507";
+    if (c->tx_online_bytes > most)
+        return "tx_online_bytes is above 2^40";
+    if (c->tx_keys_bytes > most)
+        return "tx_keys_bytes is above 2^40";
+    if (c->rx_online_bytes > most)
+        return "rx_online_bytes is above 2^40";
+    if (c->rx_keys_bytes > most)
+        return "rx_keys_bytes is above 2^40";
+    if (c->rx_messages_max > 1u << 20)
+        return "rx_messages_max is above 2^20";
+    return c->rx_ranges_max > 1u << 20 ? "rx_ranges_max is above 2^20" : NULL;
+}
+
+static const char *times_fault(const uvcc_link_config *c) {
+    if (c->rto_max_ns > RTO_MOST_NS)
+        return "rto_max_ns is above an hour";
+    if (c->rto_min_ns > c->rto_max_ns)
+        return "rto_min_ns is above rto_max_ns";
+    if (c->rto_initial_ns > c->rto_max_ns)
+        return "rto_initial_ns is above rto_max_ns";
+    if (c->ack_delay_ns > RTO_MOST_NS)
+        return "ack_delay_ns is above an hour";
+    if (c->suspicious_window_ns < c->suspicious_max || c->suspicious_window_ns > RTO_MOST_NS)
+        return "suspicious_window_ns is below suspicious_max or above an hour";
+    return NULL;
+}
+
+static const char *fault_of(const uvcc_link_config *c) {
+    if (c->alloc.alloc == NULL || c->alloc.free == NULL || c->random.fill == NULL)
+        return "alloc or random has no hook";
+    if (c->me >= UVCC_PARTIES || c->peer >= UVCC_PARTIES || c->me == c->peer)
+        return "me and peer are not two of the three parties";
+    if (c->congestion > UVCC_CONGESTION_FIXED)
+        return "congestion is unknown";
+    const char *fault = sizes_fault(c);
+    return fault != NULL ? fault : times_fault(c);
+}
+
+const char *uvcci_link_config_fault(const uvcc_link_config *cfg) {
+    uvcc_link_config c = *cfg;
+    resolve(&c);
+    return fault_of(&c);
+}
+
+const uvcc_link_config *uvcci_link_config_of(const uvcc_link *l) {
+    return &l->cfg;
+}
+
+/* The random bytes are asked for before anything is taken: they multiply what a peer chooses, so
+ * that it cannot aim at one place of our tables. */
 int uvcc_link_new(uvcc_link **out, const uvcc_link_config *cfg) {
     if (out == NULL || cfg == NULL)
         return UVCC_ERR_USAGE;
     if (cfg->size != sizeof *cfg)
         return UVCC_ERR_CONFIG;
     uvcc_link_config c = *cfg;
-    if (!resolve(&c))
+    resolve(&c);
+    if (fault_of(&c) != NULL)
         return UVCC_ERR_CONFIG;
     uint64_t secret;
     if (c.random.fill(c.random.user, &secret, sizeof secret) != 0)

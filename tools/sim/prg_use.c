@@ -36,14 +36,15 @@ static const struct {
      0},
     {UVCC_TAG_root, 0, true,
      KIND(LESS_MASK) | KIND(DEAL) | KIND(FN_DEAL_KEY) | KIND(FN_FLOOR) | KIND(FN_DEAL_FLOOR) |
-         KIND(FN_SPLINE) | KIND(FN_DEAL_SPLINE),
+         KIND(FN_SPLINE) | KIND(FN_DEAL_SPLINE) | KIND(FN_MULTISCALE) | KIND(FN_DEAL_MULTISCALE),
      KIND(FN_COMPARE) | KIND(FN_TABLE)},
     {UVCC_TAG_select, 0, true, KIND(TRUNC_EXACT) | KIND(RELU) | KIND(DEAL) | KIND(FN_DEAL_BITS),
      KIND(FN_SELECT) | KIND(FN_BITS)},
     {UVCC_TAG_select, 1, true, KIND(FN_SELECT) | KIND(FN_DEAL_SELECT), 0},
     {UVCC_TAG_select, 2, true,
      KIND(FN_SCALAR) | KIND(FN_DEAL_SCALAR) | KIND(FN_TRUNC) | KIND(FN_DEAL_TRUNC) |
-         KIND(FN_SPLINE) | KIND(FN_DEAL_POWERS) | KIND(FN_SELECT) | KIND(FN_DEAL_SELECT),
+         KIND(FN_SPLINE) | KIND(FN_DEAL_POWERS) | KIND(FN_SELECT) | KIND(FN_DEAL_SELECT) |
+         KIND(FN_MUL) | KIND(FN_DEAL_MUL) | KIND(FN_BEST) | KIND(FN_DEAL_BEST),
      0},
     {UVCC_TAG_lift, 0, true, KIND(LIFT_MASK) | KIND(LIFT_FINISH), 0},
     {UVCC_TAG_lift, 1, false, KIND(LIFT_MASK) | KIND(LIFT_FINISH), 0},
@@ -117,6 +118,12 @@ static void use(sim_party *p, const uvcc_task *t, const uvcc_block *b, unsigned 
     use_at(p, t, t->call, b, pair, tag, lane);
 }
 
+/* Which reader a kind has stands in reader_of(): no reader is asked for what it does not know. */
+static void not_mine(sim_party *p, const uvcc_task *t) {
+    sim_fail(p->w, "the check of PRG words does not know what task %u reads: party %u", t->kind,
+             p->index);
+}
+
 /* Tasks of functions, of the party that deals. */
 static void use_function_deal(sim_party *p, const uvcc_task *t, const uvcc_block *b) {
     const uvcc_fn_args *fn = t->u.vec.fn;
@@ -124,10 +131,13 @@ static void use_function_deal(sim_party *p, const uvcc_task *t, const uvcc_block
     switch (t->kind) {
     case UVCC_TASK_FN_DEAL_TRUNC:
     case UVCC_TASK_FN_DEAL_POWERS:
+    case UVCC_TASK_FN_DEAL_MUL:
+    case UVCC_TASK_FN_DEAL_BEST:
         use(p, t, b, ho, UVCC_TAG_select, 2);
         break;
     case UVCC_TASK_FN_DEAL_FLOOR:
     case UVCC_TASK_FN_DEAL_SPLINE:
+    case UVCC_TASK_FN_DEAL_MULTISCALE:
     case UVCC_TASK_FN_DEAL_KEY:
         use_at(p, t, fn->call_key, b, ho, UVCC_TAG_root, 0);
         use_at(p, t, fn->call_key, b, to, UVCC_TAG_root, 0);
@@ -151,7 +161,7 @@ static void use_function_deal(sim_party *p, const uvcc_task *t, const uvcc_block
         use(p, t, b, ho, UVCC_TAG_select, 2);
         break;
     default:
-        break;
+        not_mine(p, t);
     }
 }
 
@@ -189,6 +199,7 @@ static void use_function(sim_party *p, const uvcc_task *t, const uvcc_block *b) 
             use(p, t, b, other, UVCC_TAG_select, b->in[3] == NULL ? 1 : 2);
         break;
     case UVCC_TASK_FN_FLOOR:
+    case UVCC_TASK_FN_MULTISCALE:
     case UVCC_TASK_FN_SPLINE:
         use_at(p, t, fn->call_key, b, other, UVCC_TAG_root, 0);
         if (head && t->kind == UVCC_TASK_FN_SPLINE)
@@ -196,12 +207,13 @@ static void use_function(sim_party *p, const uvcc_task *t, const uvcc_block *b) 
         break;
     case UVCC_TASK_FN_SCALAR:
     case UVCC_TASK_FN_TRUNC:
+    case UVCC_TASK_FN_MUL:
+    case UVCC_TASK_FN_BEST:
         if (head)
             use(p, t, b, other, UVCC_TAG_select, 2);
         break;
     default:
-        use_function_deal(p, t, b);
-        break;
+        not_mine(p, t);
     }
 }
 
@@ -268,7 +280,7 @@ static void use_lift(sim_party *p, const uvcc_task *t, const uvcc_block *b) {
         }
         break;
     default:
-        break;
+        not_mine(p, t);
     }
 }
 
@@ -314,14 +326,8 @@ static void use_gate(sim_party *p, const uvcc_task *t, const uvcc_block *b) {
         use(p, t, b, next, UVCC_TAG_zero, 3);
         use(p, t, b, prev, UVCC_TAG_zero, 3);
         break;
-    case UVCC_TASK_LIFT_MASK:
-    case UVCC_TASK_LIFT_FINISH:
-        use_lift(p, t, b);
-        break;
     default:
-        if (t->u.vec.fn != NULL)
-            use_function(p, t, b);
-        break;
+        not_mine(p, t);
     }
 }
 
@@ -360,10 +366,96 @@ static void use_block(sim_party *p, const uvcc_task *t, const uvcc_block *b) {
         use(p, t, b, prev, UVCC_TAG_zero, 1);
         break;
     default:
-        use_gate(p, t, b);
-        break;
+        not_mine(p, t);
     }
 }
+
+typedef void reader(sim_party *p, const uvcc_task *t, const uvcc_block *b);
+
+static void use_nothing(sim_party *p, const uvcc_task *t, const uvcc_block *b) {
+    (void)p;
+    (void)t;
+    (void)b;
+}
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic error "-Wswitch" /* a kind that is not here does not compile */
+
+/* Who knows what words a kind reads. NULL: of no blocks, so of none of a step's keys. */
+static reader *reader_of(uvcc_task_kind kind) {
+    switch (kind) {
+    case UVCC_TASK_INPUT:
+    case UVCC_TASK_OPEN4_MASK:
+    case UVCC_TASK_RESHARE_MASK:
+    case UVCC_TASK_TRIPLE_A:
+    case UVCC_TASK_TRIPLE_B:
+    case UVCC_TASK_TRIPLE_C:
+        return use_block;
+    case UVCC_TASK_OPEN2_MASK:
+    case UVCC_TASK_TRUNC:
+    case UVCC_TASK_LESS_MASK:
+    case UVCC_TASK_TRUNC_EXACT:
+    case UVCC_TASK_RELU:
+    case UVCC_TASK_DEAL:
+    case UVCC_TASK_BOOL_SHARE:
+    case UVCC_TASK_BOOL_MERGE:
+    case UVCC_TASK_BOOL_SELECT_MASK:
+        return use_gate;
+    case UVCC_TASK_LIFT_MASK:
+    case UVCC_TASK_LIFT_FINISH:
+        return use_lift;
+    case UVCC_TASK_FN_OPEN_MASK:
+    case UVCC_TASK_FN_PADS:
+    case UVCC_TASK_FN_COMPARE:
+    case UVCC_TASK_FN_SELECT:
+    case UVCC_TASK_FN_BITS:
+    case UVCC_TASK_FN_TABLE:
+    case UVCC_TASK_FN_SCALAR:
+    case UVCC_TASK_FN_MUL:
+    case UVCC_TASK_FN_TRUNC:
+    case UVCC_TASK_FN_BEST:
+    case UVCC_TASK_FN_MULTISCALE:
+    case UVCC_TASK_FN_FLOOR:
+    case UVCC_TASK_FN_SPLINE:
+        return use_function;
+    case UVCC_TASK_FN_DEAL_KEY:
+    case UVCC_TASK_FN_DEAL_BITS:
+    case UVCC_TASK_FN_DEAL_SELECT:
+    case UVCC_TASK_FN_DEAL_SCALAR:
+    case UVCC_TASK_FN_DEAL_MUL:
+    case UVCC_TASK_FN_DEAL_TRUNC:
+    case UVCC_TASK_FN_DEAL_BEST:
+    case UVCC_TASK_FN_DEAL_MULTISCALE:
+    case UVCC_TASK_FN_DEAL_FLOOR:
+    case UVCC_TASK_FN_DEAL_SPLINE:
+    case UVCC_TASK_FN_DEAL_POWERS:
+        return use_function_deal;
+    case UVCC_TASK_OPEN_FINISH:
+    case UVCC_TASK_UNPACK:
+    case UVCC_TASK_PACK:
+    case UVCC_TASK_OPEN_ALL_FINISH:
+    case UVCC_TASK_OPEN_BITS:
+    case UVCC_TASK_FN_OPEN_FINISH:
+    case UVCC_TASK_FN_SHIFT:
+    case UVCC_TASK_FN_OPEN_BITS:
+    case UVCC_TASK_FN_ADD:
+    case UVCC_TASK_BOOL_JOIN:
+    case UVCC_TASK_BOOL_RECEIVE:
+    case UVCC_TASK_BOOL_SELECT_FINISH:
+        return use_nothing;
+    case UVCC_TASK_MAP:
+    case UVCC_TASK_GEMM:
+    case UVCC_TASK_HASH:
+    case UVCC_TASK_COPY:
+    case UVCC_TASK_WIPE:
+    case UVCC_TASK_COLLECTIVE:
+    case UVCC_TASK_BIT_SUMS: /* of a key that a coin gave */
+    case UVCC_TASK_KIND_END:
+        break;
+    }
+    return NULL;
+}
+#pragma GCC diagnostic pop
 
 /* Without salt: a checkpoint's digest, which stays at home; the two copies of an opened component
  * that are compared; and what is opened to all. */
@@ -425,12 +517,10 @@ void sim_inspect(sim_party *p, const uvcc_job *job) {
     p->hash_items += consumes_triple(job);
     for (uint32_t i = 0; i < job->count; i++) {
         const uvcc_task *t = &job->tasks[i];
+        reader *reads = reader_of((uvcc_task_kind)t->kind);
         if (t->kind == UVCC_TASK_HASH)
             inspect_hash(p, job, t);
-        else if (t->kind != UVCC_TASK_MAP && t->kind != UVCC_TASK_GEMM &&
-                 t->kind != UVCC_TASK_BIT_SUMS && t->kind != UVCC_TASK_COPY &&
-                 t->kind != UVCC_TASK_WIPE)
-            for (uint32_t k = 0; k < t->u.vec.count; k++)
-                use_block(p, t, &t->u.vec.blocks[k]);
+        for (uint32_t k = 0; reads != NULL && k < t->u.vec.count; k++)
+            reads(p, t, &t->u.vec.blocks[k]);
     }
 }

@@ -171,6 +171,10 @@ static int check_optimizer(const uvcc_transformer_config *c, const uvcci_message
         return refuse(m, "momentum_shift", "must be at most 8");
     if (c->variance_shift > 8)
         return refuse(m, "variance_shift", "must be at most 8");
+    /* The first moment must not remember for much longer than the second: after large gradients end
+     * m / sqrt(v + epsilon^2) would grow, for v forgot them, and leave its declared range of 64. */
+    if (adam && or_else(c->momentum_shift, 2) >= or_else(c->variance_shift, 4) + 2)
+        return refuse(m, "momentum_shift", "must be below variance_shift + 2 with this optimizer");
     if (!within(c->learning_rate, 0, 3.999))
         return refuse(m, "learning_rate", "must be from 0 to below 4");
     if (!within(c->final_rate, 0, 1))
