@@ -34,6 +34,8 @@
 /* ---- configuration ---- */
 
 void uvcc_link_config_default(uvcc_link_config *cfg) {
+    if (cfg == NULL)
+        return;
     memset(cfg, 0, sizeof *cfg);
     cfg->size = sizeof *cfg;
 }
@@ -174,6 +176,8 @@ void uvcc_link_free(uvcc_link *l) {
 }
 
 uint64_t uvcc_link_memory_bound(const uvcc_link *l) {
+    if (l == NULL)
+        return 0;
     return sizeof *l + sizeof(uvcci_link_cc) + sizeof(uvcci_link_keys) + sizeof(uvcci_step_keys) +
            sizeof(uvcci_spares) + sizeof(uvcci_hello_out) + sizeof(uvcci_hello_queue) +
            sizeof(uvcci_hello_pieces) + sizeof(uvcci_hello_early) + uvcci_data_bound(l) +
@@ -183,6 +187,8 @@ uint64_t uvcc_link_memory_bound(const uvcc_link *l) {
 /* ---- run, step ---- */
 
 int uvcc_link_set_run(uvcc_link *l, uint32_t run) {
+    if (l == NULL)
+        return UVCC_ERR_USAGE;
     if (run > RUN_MAX)
         return UVCC_ERR_USAGE;
     if (l->have_run)
@@ -195,6 +201,8 @@ int uvcc_link_set_run(uvcc_link *l, uint32_t run) {
 }
 
 int uvcc_link_reset(uvcc_link *l) {
+    if (l == NULL)
+        return UVCC_ERR_USAGE;
     if (l->started || l->tx.undone != 0)
         return UVCC_ERR_STATE;
     uvcci_keys_free(l);
@@ -208,6 +216,8 @@ int uvcc_link_reset(uvcc_link *l) {
 }
 
 int uvcc_link_set_step(uvcc_link *l, uint32_t step) {
+    if (l == NULL)
+        return UVCC_ERR_USAGE;
     if (step < l->step)
         return UVCC_ERR_USAGE;
     l->step = step;
@@ -216,6 +226,8 @@ int uvcc_link_set_step(uvcc_link *l, uint32_t step) {
 }
 
 int uvcc_link_start(uvcc_link *l, uint64_t now) {
+    if (l == NULL)
+        return UVCC_ERR_USAGE;
     if (!l->have_run || l->started)
         return UVCC_ERR_STATE;
     uvcci_link_tick(l, now);
@@ -241,16 +253,22 @@ void uvcci_link_skip_to(uvcc_link *l, uint64_t counter) {
 }
 
 bool uvcc_link_heard(const uvcc_link *l) {
+    if (l == NULL)
+        return false;
     return l->heard;
 }
 
 const char *uvcc_link_violation(const uvcc_link *l) {
+    if (l == NULL)
+        return NULL;
     return l->violation;
 }
 
 /* ---- streams and time ---- */
 
 void uvcc_link_stream_opened(uvcc_link *l, uint64_t now) {
+    if (l == NULL)
+        return;
     if (l->cfg.datagram)
         return;
     uvcci_link_tick(l, now);
@@ -263,6 +281,8 @@ void uvcc_link_stream_opened(uvcc_link *l, uint64_t now) {
 }
 
 void uvcc_link_stream_closed(uvcc_link *l, uint64_t now) {
+    if (l == NULL)
+        return;
     if (l->cfg.datagram)
         return;
     uvcci_link_tick(l, now);
@@ -272,6 +292,8 @@ void uvcc_link_stream_closed(uvcc_link *l, uint64_t now) {
 }
 
 int uvcc_link_feed(uvcc_link *l, const uint8_t *data, size_t len, uint64_t now) {
+    if (l == NULL || (data == NULL && len != 0))
+        return UVCC_ERR_USAGE;
     uvcci_link_tick(l, now);
     l->stats.bytes_rx += len;
     return l->cfg.datagram ? uvcci_rx_packet(l, data, len) : uvcci_stream_feed(l, data, len);
@@ -280,7 +302,7 @@ int uvcc_link_feed(uvcc_link *l, const uint8_t *data, size_t len, uint64_t now) 
 /* A mark counts only with a new frame, which is authentic on sealed links: nobody else can slow us.
  */
 int uvcc_link_feed_ecn(uvcc_link *l, const uint8_t *data, size_t len, bool ce, uint64_t now) {
-    if (!l->cfg.datagram)
+    if (l == NULL || (data == NULL && len != 0) || !l->cfg.datagram)
         return UVCC_ERR_USAGE;
     uint64_t taken = l->rx.taken;
     int err = uvcc_link_feed(l, data, len, now);
@@ -299,6 +321,8 @@ static bool quiet(const uvcc_link *l) {
 /* What on_timer does counts always; what only a poll does, only while a poll can: with a transmit
  * out, or the rest of one that a full socket left, its end is what the caller waits for. */
 uint64_t uvcc_link_next_deadline(const uvcc_link *l) {
+    if (l == NULL)
+        return UVCC_NEVER;
     uint64_t t = l->trim_at, poll = l->tx.retry_at; /* no memory to send what is due */
     bool up = l->cfg.datagram || l->stream_up;
     if (up && l->started)
@@ -313,6 +337,8 @@ uint64_t uvcc_link_next_deadline(const uvcc_link *l) {
 }
 
 void uvcc_link_on_timer(uvcc_link *l, uint64_t now) {
+    if (l == NULL)
+        return;
     uvcci_link_tick(l, now);
     if (l->started && (l->cfg.datagram || l->stream_up))
         uvcci_tx_on_timer(l);
@@ -337,6 +363,8 @@ static bool ack_due(const uvcc_link *l) {
 }
 
 void uvcc_link_get_stats(const uvcc_link *l, uvcc_link_stats *out) {
+    if (l == NULL || out == NULL)
+        return;
     *out = l->stats;
     out->min_rtt_ns = l->tx.min_rtt;
     out->heard_ns = l->heard_at;
@@ -352,10 +380,14 @@ void uvcc_link_get_stats(const uvcc_link *l, uvcc_link_stats *out) {
 }
 
 bool uvcc_link_settled(const uvcc_link *l) {
+    if (l == NULL)
+        return false;
     return uvcc_link_drained(l) && !ack_due(l);
 }
 
 void uvcc_link_digest(const uvcc_link *l, uint8_t out[32]) {
+    if (l == NULL || out == NULL)
+        return;
     uvcci_sha256 h;
     uvcci_sha256_init(&h);
     uint8_t b[16];

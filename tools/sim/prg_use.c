@@ -3,6 +3,7 @@
  * those of <uvcc/compute.h>, written down a second time. */
 #include "world.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -118,7 +119,7 @@ static void use(sim_party *p, const uvcc_task *t, const uvcc_block *b, unsigned 
     use_at(p, t, t->call, b, pair, tag, lane);
 }
 
-/* Which reader a kind has stands in reader_of(): no reader is asked for what it does not know. */
+/* Which reader a kind has stands in readers[]: no reader is asked for what it does not know. */
 static void not_mine(sim_party *p, const uvcc_task *t) {
     sim_fail(p->w, "the check of PRG words does not know what task %u reads: party %u", t->kind,
              p->index);
@@ -372,90 +373,73 @@ static void use_block(sim_party *p, const uvcc_task *t, const uvcc_block *b) {
 
 typedef void reader(sim_party *p, const uvcc_task *t, const uvcc_block *b);
 
-static void use_nothing(sim_party *p, const uvcc_task *t, const uvcc_block *b) {
-    (void)p;
-    (void)t;
-    (void)b;
-}
-
-#pragma GCC diagnostic push
-#pragma GCC diagnostic error "-Wswitch" /* a kind that is not here does not compile */
-
-/* Who knows what words a kind reads. NULL: of no blocks, so of none of a step's keys. */
-static reader *reader_of(uvcc_task_kind kind) {
-    switch (kind) {
-    case UVCC_TASK_INPUT:
-    case UVCC_TASK_OPEN4_MASK:
-    case UVCC_TASK_RESHARE_MASK:
-    case UVCC_TASK_TRIPLE_A:
-    case UVCC_TASK_TRIPLE_B:
-    case UVCC_TASK_TRIPLE_C:
-        return use_block;
-    case UVCC_TASK_OPEN2_MASK:
-    case UVCC_TASK_TRUNC:
-    case UVCC_TASK_LESS_MASK:
-    case UVCC_TASK_TRUNC_EXACT:
-    case UVCC_TASK_RELU:
-    case UVCC_TASK_DEAL:
-    case UVCC_TASK_BOOL_SHARE:
-    case UVCC_TASK_BOOL_MERGE:
-    case UVCC_TASK_BOOL_SELECT_MASK:
-        return use_gate;
-    case UVCC_TASK_LIFT_MASK:
-    case UVCC_TASK_LIFT_FINISH:
-        return use_lift;
-    case UVCC_TASK_FN_OPEN_MASK:
-    case UVCC_TASK_FN_PADS:
-    case UVCC_TASK_FN_COMPARE:
-    case UVCC_TASK_FN_SELECT:
-    case UVCC_TASK_FN_BITS:
-    case UVCC_TASK_FN_TABLE:
-    case UVCC_TASK_FN_SCALAR:
-    case UVCC_TASK_FN_MUL:
-    case UVCC_TASK_FN_TRUNC:
-    case UVCC_TASK_FN_BEST:
-    case UVCC_TASK_FN_MULTISCALE:
-    case UVCC_TASK_FN_FLOOR:
-    case UVCC_TASK_FN_SPLINE:
-        return use_function;
-    case UVCC_TASK_FN_DEAL_KEY:
-    case UVCC_TASK_FN_DEAL_BITS:
-    case UVCC_TASK_FN_DEAL_SELECT:
-    case UVCC_TASK_FN_DEAL_SCALAR:
-    case UVCC_TASK_FN_DEAL_MUL:
-    case UVCC_TASK_FN_DEAL_TRUNC:
-    case UVCC_TASK_FN_DEAL_BEST:
-    case UVCC_TASK_FN_DEAL_MULTISCALE:
-    case UVCC_TASK_FN_DEAL_FLOOR:
-    case UVCC_TASK_FN_DEAL_SPLINE:
-    case UVCC_TASK_FN_DEAL_POWERS:
-        return use_function_deal;
-    case UVCC_TASK_OPEN_FINISH:
-    case UVCC_TASK_UNPACK:
-    case UVCC_TASK_PACK:
-    case UVCC_TASK_OPEN_ALL_FINISH:
-    case UVCC_TASK_OPEN_BITS:
-    case UVCC_TASK_FN_OPEN_FINISH:
-    case UVCC_TASK_FN_SHIFT:
-    case UVCC_TASK_FN_OPEN_BITS:
-    case UVCC_TASK_FN_ADD:
-    case UVCC_TASK_BOOL_JOIN:
-    case UVCC_TASK_BOOL_RECEIVE:
-    case UVCC_TASK_BOOL_SELECT_FINISH:
-        return use_nothing;
-    case UVCC_TASK_MAP:
-    case UVCC_TASK_GEMM:
-    case UVCC_TASK_HASH:
-    case UVCC_TASK_COPY:
-    case UVCC_TASK_WIPE:
-    case UVCC_TASK_COLLECTIVE:
-    case UVCC_TASK_BIT_SUMS: /* of a key that a coin gave */
-    case UVCC_TASK_KIND_END:
-        break;
-    }
-    return NULL;
-}
-#pragma GCC diagnostic pop
+/* Who knows what words each kind reads; NULL: it reads none (BIT_SUMS those of a key that a coin
+ * gave). A kind that has no line here does not compile. */
+#define READS_INPUT              use_block
+#define READS_OPEN4_MASK         use_block
+#define READS_RESHARE_MASK       use_block
+#define READS_TRIPLE_A           use_block
+#define READS_TRIPLE_B           use_block
+#define READS_TRIPLE_C           use_block
+#define READS_OPEN2_MASK         use_gate
+#define READS_TRUNC              use_gate
+#define READS_LESS_MASK          use_gate
+#define READS_TRUNC_EXACT        use_gate
+#define READS_RELU               use_gate
+#define READS_DEAL               use_gate
+#define READS_BOOL_SHARE         use_gate
+#define READS_BOOL_MERGE         use_gate
+#define READS_BOOL_SELECT_MASK   use_gate
+#define READS_LIFT_MASK          use_lift
+#define READS_LIFT_FINISH        use_lift
+#define READS_FN_OPEN_MASK       use_function
+#define READS_FN_PADS            use_function
+#define READS_FN_COMPARE         use_function
+#define READS_FN_SELECT          use_function
+#define READS_FN_BITS            use_function
+#define READS_FN_TABLE           use_function
+#define READS_FN_SCALAR          use_function
+#define READS_FN_MUL             use_function
+#define READS_FN_TRUNC           use_function
+#define READS_FN_BEST            use_function
+#define READS_FN_MULTISCALE      use_function
+#define READS_FN_FLOOR           use_function
+#define READS_FN_SPLINE          use_function
+#define READS_FN_DEAL_KEY        use_function_deal
+#define READS_FN_DEAL_BITS       use_function_deal
+#define READS_FN_DEAL_SELECT     use_function_deal
+#define READS_FN_DEAL_SCALAR     use_function_deal
+#define READS_FN_DEAL_MUL        use_function_deal
+#define READS_FN_DEAL_TRUNC      use_function_deal
+#define READS_FN_DEAL_BEST       use_function_deal
+#define READS_FN_DEAL_MULTISCALE use_function_deal
+#define READS_FN_DEAL_FLOOR      use_function_deal
+#define READS_FN_DEAL_SPLINE     use_function_deal
+#define READS_FN_DEAL_POWERS     use_function_deal
+#define READS_OPEN_FINISH        NULL
+#define READS_UNPACK             NULL
+#define READS_PACK               NULL
+#define READS_OPEN_ALL_FINISH    NULL
+#define READS_OPEN_BITS          NULL
+#define READS_FN_OPEN_FINISH     NULL
+#define READS_FN_SHIFT           NULL
+#define READS_FN_OPEN_BITS       NULL
+#define READS_FN_ADD             NULL
+#define READS_BOOL_JOIN          NULL
+#define READS_BOOL_RECEIVE       NULL
+#define READS_BOOL_SELECT_FINISH NULL
+#define READS_MAP                NULL
+#define READS_GEMM               NULL
+#define READS_HASH               NULL
+#define READS_COPY               NULL
+#define READS_WIPE               NULL
+#define READS_COLLECTIVE         NULL
+#define READS_BIT_SUMS           NULL
+static reader *const readers[] = {
+#define UVCC_TASK(name, number, form, roles, what) [number] = READS_##name,
+#include <uvcc/tasks.def>
+#undef UVCC_TASK
+};
 
 /* Without salt: a checkpoint's digest, which stays at home; the two copies of an opened component
  * that are compared; and what is opened to all. */
@@ -517,7 +501,8 @@ void sim_inspect(sim_party *p, const uvcc_job *job) {
     p->hash_items += consumes_triple(job);
     for (uint32_t i = 0; i < job->count; i++) {
         const uvcc_task *t = &job->tasks[i];
-        reader *reads = reader_of((uvcc_task_kind)t->kind);
+        assert(t->kind < UVCC_TASK_KIND_END);
+        reader *const reads = readers[t->kind];
         if (t->kind == UVCC_TASK_HASH)
             inspect_hash(p, job, t);
         for (uint32_t k = 0; reads != NULL && k < t->u.vec.count; k++)

@@ -274,6 +274,8 @@ int uvcc_transformer_check(const uvcc_transformer_config *c, char *message, size
 }
 
 int64_t uvcc_transformer_rate(const uvcc_transformer_config *c, uint32_t step) {
+    if (c == NULL)
+        return 0;
     double part = 1;
     if (step < c->warmup)
         part = (step + 1.0) / c->warmup;
@@ -585,6 +587,8 @@ static void name_pass(const uvcc_transformer_config *c, const uvcc_op_desc *op,
 
 void uvcc_transformer_section(const uvcc_transformer_config *c, const uvcc_op_desc *op,
                               char out[UVCC_TRANSFORMER_SECTION_BYTES]) {
+    if (c == NULL || op == NULL || out == NULL)
+        return;
     const bool after = op->phase == UVCC_UPD && op->k >> 8 >= UVCCI_TF_BLOCK_OUT;
     const char *name = op->opcode == UVCC_OP_INPUT             ? "inputs"
                        : op->opcode == UVCC_OP_OUTPUT || after ? "opening"
