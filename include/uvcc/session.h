@@ -120,7 +120,10 @@ typedef struct uvcc_config_limits {
                                     the largest op's keys */
     uint64_t triples_ahead_bytes; /**< products C of triples that are here before their ops can use
                                        them; 0: 64 MiB. One is let in whatever its size */
-    uint64_t tensor_bytes;        /**< limit of UVCC_MEM_TENSOR memory; 0: none */
+    uint64_t tensor_bytes;        /**< limit of UVCC_MEM_TENSOR memory; 0: none. Less than what any
+                                       order of the program's ops needs: UVCC_ERR_LIMIT when it is
+                                       loaded, with that number; a step that needs more than the
+                                       limit aborts (MEMORY) */
     uint32_t jobs_max;            /**< compute jobs out at a time, collectives apart; at least 4, 0:
                                        256 */
     uint32_t leaves_max;          /**< transcript leaves of a step; 0: 2^22 */

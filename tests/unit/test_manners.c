@@ -6,6 +6,7 @@
 #include "exec/base/bounds.h"
 #include "exec/runtime/core.h"
 #include "proto/link_session.h"
+#include <uvcc/host.h>
 
 enum { IN_X = 1, OUT_Y = 2, COLS = 3, BITS = 4 };
 
@@ -349,12 +350,53 @@ static void test_link_options(void **state) {
     assert_int_equal(mem.live_blocks, 0);
 }
 
+/* ---- memory ---- */
+
+/* A limit with which no op order gets through is refused with the number; with the number it is
+ * loaded. */
+static void test_tensor_floor(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    uint64_t seed = 1;
+    uvcc_program *p = relu_program(&mem);
+    uvcc_config c = triangle_config_alone(&mem, &seed);
+    const uint64_t block = 256; /* of a component of 3 words */
+    const uint64_t needed = 2 * block /* W */ + 3 * 2 * block /* RELU: S, Y, D */;
+    char want[128];
+    uvcc_session *s;
+    snprintf(want, sizeof want, "limits.tensor_bytes is %u, this program needs at least %u",
+             (unsigned)needed - 1, (unsigned)needed);
+    c.limits.tensor_bytes = needed - 1;
+    assert_int_equal(uvcc_session_new(&s, &c), 0);
+    REFUSES(s, UVCC_ERR_LIMIT, want, uvcc_session_load_program(s, p));
+    assert_null(s->program); /* nothing has changed */
+    uvcc_session_free(s);
+    c.limits.tensor_bytes = needed;
+    assert_int_equal(uvcc_session_new(&s, &c), 0);
+    assert_int_equal(uvcc_session_load_program(s, p), 0);
+    uvcc_session_free(s);
+    uvcc_program_free(p);
+    assert_int_equal(mem.live_blocks, 0);
+}
+
+/* The usual hook says that it filled what it filled. */
+static void test_host_random(void **state) {
+    (void)state;
+    const uvcc_random r = uvcc_host_random();
+    uint8_t a[64] = {0}, b[64] = {0};
+    assert_int_equal(r.fill(r.user, a, sizeof a), 0);
+    assert_int_equal(r.fill(r.user, b, sizeof b), 0);
+    assert_memory_not_equal(a, b, sizeof a);
+    assert_memory_not_equal(a + 32, b + 32, 32);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_within),         cmocka_unit_test(test_input_outside),
         cmocka_unit_test(test_public_outside), cmocka_unit_test(test_too_early),
         cmocka_unit_test(test_step_numbers),   cmocka_unit_test(test_config_refusals),
-        cmocka_unit_test(test_link_options),
+        cmocka_unit_test(test_link_options),   cmocka_unit_test(test_tensor_floor),
+        cmocka_unit_test(test_host_random),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

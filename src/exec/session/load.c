@@ -152,6 +152,41 @@ static int make_local_jobs(uvcc_session *s, const uvcc_program *p) {
     return uvcci_jobs_init(&s->jobs, &s->alloc, s->cfg.limits.jobs_max, most, s->cfg.cookie);
 }
 
+/* A buffer of one tensor, as it is taken: in one component or two. */
+static uint64_t buffer_bytes(const uvcc_program *p, uint32_t buffer) {
+    const uvcci_tensor *t = &p->tensors[buffer];
+    return uvcci_arena_rounded(t->elems * 8) * (t->desc.sharing == UVCC_ADDITIVE ? 1 : 2);
+}
+
+/* The least TENSOR memory with which every op can run: what persists, and at one time all buffers
+ * of one op. More is needed while several are live and for what ops work on; but with less than
+ * this no order of the ops gets through. */
+static uint64_t tensor_floor(const uvcc_program *p) {
+    uint64_t kept = 0, most = 0;
+    for (uint32_t i = 0; i < p->tensor_count; i++)
+        if (p->tensors[i].buffer == i && p->tensors[i].desc.lifetime == UVCC_PERSIST)
+            kept += buffer_bytes(p, i);
+    for (uint32_t e = 0; e < p->entry_count; e++)
+        for (uint32_t i = 0; i < p->entries[e].op_count; i++) {
+            const uvcci_op *op = &p->entries[e].ops[i];
+            uint64_t bytes = 0;
+            for (uint32_t k = 0; k < op->touched_count; k++)
+                if (p->tensors[op->touched[k]].desc.lifetime == UVCC_TRANSIENT)
+                    bytes += buffer_bytes(p, op->touched[k]);
+            most = bytes > most ? bytes : most;
+        }
+    return kept + most;
+}
+
+static int check_tensors(uvcc_session *s, const uvcc_program *p) {
+    const uint64_t needed = tensor_floor(p), limit = s->cfg.limits.tensor_bytes;
+    if (limit == 0 || limit >= needed)
+        return 0;
+    return uvcci_refuse(s, UVCC_ERR_LIMIT,
+                        "limits.tensor_bytes is %llu, this program needs at least %llu",
+                        (unsigned long long)limit, (unsigned long long)needed);
+}
+
 /* In the order in which things are needed: the program and its hash, plans, memory that lives as
  * long as the session, then links of the size that the plans ask for. */
 int uvcci_session_load_program(uvcc_session *s, const uvcc_program *p) {
@@ -168,6 +203,8 @@ int uvcci_session_load_program(uvcc_session *s, const uvcc_program *p) {
             return uvcci_refuse(s, UVCC_ERR_PROGRAM, "entry %s has more than %u inputs",
                                 p->entries[e].name, UVCCI_SHAPES_MAX);
     int rc = check_place(s, p);
+    if (rc == 0)
+        rc = check_tensors(s, p);
     if (rc != 0)
         return rc;
     s->program = p; /* a failed load leaves a session that can only be freed */
