@@ -151,7 +151,8 @@ typedef struct uvcc_config_resume {
 /** Evidence of what was computed, and what a failed check leaves behind. */
 typedef struct uvcc_config_checks {
     bool audit_off; /**< no leaves, no roots, no AUDIT; nothing else changes. The same at all three:
-                         a party with it refuses the others' AUDITs, and all abort */
+                         a party with it refuses the others' AUDITs (event ABORTED, reason AUDIT,
+                       text that names this member), and all abort */
     bool bundles;   /**< hold each finished step's bundle for the host: BUNDLE events. Not with
                          audit_off */
     /** The host keeps on disk what the event ABORTED with reason SKS says, for good: sks_refused

@@ -223,6 +223,32 @@ static void test_step_numbers(void **state) {
     uvcc_program_free(p);
 }
 
+static void last_party_without(uvcc_config *c) {
+    c->checks.audit_off = c->identity.party == 2;
+    c->checks.bundles = false;
+}
+
+/* No HELLO compares it, so it shows at the end of the first step: by name. */
+static void test_audit_differs(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    uvcc_program *p = relu_program(&mem);
+    const int64_t v[COLS] = {1, 2, 3};
+    triangle t;
+    triangle_open(&t, p,
+                  &(triangle_options){.seed = 6, .tweak = last_party_without, .unverified = true});
+    triangle_ready(&t);
+    triangle_agree(&t, 0, 0);
+    triangle_input(&t, 0, 0, IN_X, v);
+    while (t.aborted[2] == 0)
+        assert_true(triangle_turn(&t));
+    assert_int_equal(t.aborted[2], UVCC_ABORT_AUDIT);
+    assert_non_null(strstr(t.abort_text[2], "checks.audit_off differs"));
+    triangle_close(&t);
+    triangle_free(&t);
+    uvcc_program_free(p);
+}
+
 /* ---- configurations ---- */
 
 static void keep_line(void *user, uvcc_log_level level, const char *line) {
@@ -395,8 +421,8 @@ int main(void) {
         cmocka_unit_test(test_within),         cmocka_unit_test(test_input_outside),
         cmocka_unit_test(test_public_outside), cmocka_unit_test(test_too_early),
         cmocka_unit_test(test_step_numbers),   cmocka_unit_test(test_config_refusals),
-        cmocka_unit_test(test_link_options),   cmocka_unit_test(test_tensor_floor),
-        cmocka_unit_test(test_host_random),
+        cmocka_unit_test(test_link_options),   cmocka_unit_test(test_audit_differs),
+        cmocka_unit_test(test_tensor_floor),   cmocka_unit_test(test_host_random),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

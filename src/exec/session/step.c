@@ -449,10 +449,17 @@ static bool verify_audit(uvcc_session *s, uint8_t peer, const uvcci_audit_msg_t 
            0;
 }
 
+/* Kept until its step's bundle, or the step after the next, needs it: peers finish in their own
+ * time, so one may come before the step is finished here. */
 void uvcci_step_on_audit(uvcc_session *s, uint8_t peer, const uint8_t *data, uint32_t len) {
     uvcci_audit_msg_t a;
-    if (s->cfg.checks.audit_off || uvcci_audit_decode(&a, data, len) != 0) {
-        uvcci_abort(s, UVCC_ABORT_BATCH, "an AUDIT message is malformed or not wanted");
+    if (s->cfg.checks.audit_off) { /* no HELLO compares it */
+        uvcci_abort_by(s, peer, UVCC_ABORT_AUDIT,
+                       "checks.audit_off differs: it is set here, and a peer sent its signed root");
+        return;
+    }
+    if (uvcci_audit_decode(&a, data, len) != 0) {
+        uvcci_abort(s, UVCC_ABORT_BATCH, "an AUDIT message is malformed");
         return;
     }
     uvcci_peer *p = &s->peer[peer];
