@@ -120,7 +120,10 @@ typedef struct uvcc_config_limits {
                                     the largest op's keys */
     uint64_t triples_ahead_bytes; /**< products C of triples that are here before their ops can use
                                        them; 0: 64 MiB. One is let in whatever its size */
-    uint64_t tensor_bytes;        /**< limit of UVCC_MEM_TENSOR memory; 0: none */
+    uint64_t tensor_bytes;        /**< limit of UVCC_MEM_TENSOR memory; 0: none. Less than what any
+                                       order of the program's ops needs: UVCC_ERR_LIMIT when it is
+                                       loaded, with that number; a step that needs more than the
+                                       limit aborts (MEMORY) */
     uint32_t jobs_max;            /**< compute jobs out at a time, collectives apart; at least 4, 0:
                                        256 */
     uint32_t leaves_max;          /**< transcript leaves of a step; 0: 2^22 */
@@ -148,7 +151,8 @@ typedef struct uvcc_config_resume {
 /** Evidence of what was computed, and what a failed check leaves behind. */
 typedef struct uvcc_config_checks {
     bool audit_off; /**< no leaves, no roots, no AUDIT; nothing else changes. The same at all three:
-                         a party with it refuses the others' AUDITs, and all abort */
+                         a party with it refuses the others' AUDITs (event ABORTED, reason AUDIT,
+                       text that names this member), and all abort */
     bool bundles;   /**< hold each finished step's bundle for the host: BUNDLE events. Not with
                          audit_off */
     /** The host keeps on disk what the event ABORTED with reason SKS says, for good: sks_refused
@@ -197,6 +201,8 @@ typedef struct uvcc_config {
 /** cfg_size = sizeof *cfg of the caller's header. */
 UVCC_API int uvcc_config_default(uvcc_config *cfg, size_t cfg_size);
 
+/** UVCC_ERR_CONFIG: refused, and cfg->log is told which member and why (also those of links, which
+ * are as in uvcc_link_config); UVCC_ERR_USAGE: NULL, or a `size` that is no version's. */
 UVCC_API int uvcc_session_new(uvcc_session **out, const uvcc_config *cfg) UVCC_MUST_USE;
 /** Frees everything and wipes secrets. Jobs and transmits that are still out lose their memory:
  * close first, or be sure that no executor works on it any more. */
@@ -314,9 +320,12 @@ UVCC_API int uvcc_session_poll_event(uvcc_session *s, uvcc_event *out);
 /* ---- work ---- */
 
 /** A public value for a PERSIST tensor before the first step (or between steps), the same at all
- * three parties: trivial shares. UVCC_ERR_AGAIN: the tensor is being set already. */
+ * three parties: trivial shares. UVCC_ERR_AGAIN: the tensor is being set already. UVCC_ERR_BOUND: a
+ * value is outside the bits that it declares; nothing was taken. */
 UVCC_API int uvcc_session_set_public(uvcc_session *s, uint32_t tensor, const int64_t *v);
-/** This party's components of a PERSIST tensor, split by a client or from a checkpoint. */
+/** This party's components of a PERSIST tensor, split by a client or from a checkpoint. Nobody can
+ * see from shares whether the value is within its declared bits: whoever split it answers for that.
+ */
 UVCC_API int uvcc_session_set_shares(uvcc_session *s, uint32_t tensor, const uint64_t *lo,
                                      const uint64_t *hi);
 /** The last checkpoint (config.resume.checkpoint_every): all PERSIST shares of this party as they
@@ -359,11 +368,17 @@ UVCC_API int uvcc_session_triples(const uvcc_session *s, uint32_t *step, const u
                                   size_t *len);
 /** Agrees to run `entry` as step `step` (the next one: the first unfinished step or the one after
  * it). P0's agreement proposes it; it starts when all three agree and the step before is finished.
- * Calling for step m+1 while m runs lets its keys be dealt ahead. UVCC_ERR_AGAIN: too early.
- * UVCC_ERR_REFUSED: see checks.sks_refused. */
+ * Calling for step m+1 while m runs lets its keys be dealt ahead. UVCC_ERR_AGAIN: two steps are
+ * open already, or events wait to be polled. UVCC_ERR_USAGE: no such entry; the step is over or was
+ * agreed to already, or another one comes before it that was not asked for. UVCC_ERR_STATE: not
+ * READY, or the tensors here stand before another step. UVCC_ERR_REFUSED: see checks.sks_refused.
+ */
 UVCC_API int uvcc_session_step(uvcc_session *s, uint32_t step, uint32_t entry, uint64_t now);
 /** This party's private input `id` of `step`: rows * cols values, after uvcc_session_step for it.
- */
+ * UVCC_ERR_BOUND: a value is outside the bits that the tensor declares, and nothing was taken: all
+ * bounds of the program follow from these, and what breaks one gives wrong results in silence.
+ * UVCC_ERR_STATE: the step is not open, or it was given already; UVCC_ERR_NOT_FOUND: no such input;
+ * UVCC_ERR_USAGE: it is another party's. */
 UVCC_API int uvcc_session_input(uvcc_session *s, uint32_t step, uint32_t id, const int64_t *v,
                                 uint64_t now);
 /** An opened output of the last finished or the running step: rows * cols values, valid until the

@@ -3,6 +3,9 @@
  * Conventions of the whole API
  *  - A call returns 0 (or a count) on success and a negative uvcc_error otherwise. Unless its
  *    documentation says "fatal", a failed call has changed nothing.
+ *  - A NULL where the documentation allows none is UVCC_ERR_USAGE, also from polls. Calls that
+ *    return something else do nothing then and say 0, false, NULL or "" (a deadline: UVCC_NEVER).
+ *    `free` takes NULL.
  *  - Time is `uint64_t` nanoseconds of any monotonic clock, always the last argument;
  *    UVCC_NEVER means "no deadline". A clock that steps back is clamped, never asserted.
  *  - Nothing blocks, nothing calls back except the hooks below, the recorder and the tracer of a

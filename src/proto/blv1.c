@@ -55,10 +55,14 @@ static unsigned element_bits(const uvcc_tlv *t) {
 }
 
 size_t uvcc_tlv_data_bytes(const uvcc_tlv *t) {
+    if (t == NULL)
+        return 0;
     return (size_t)(((uint64_t)t->count * element_bits(t) + 7) / 8);
 }
 
 size_t uvcc_tlv_bytes(const uvcc_tlv *t) {
+    if (t == NULL)
+        return 0;
     size_t value = value_head_bytes(t->type) + uvcc_tlv_data_bytes(t);
     return TLV_HEADER_BYTES + ((value + 3) & ~(size_t)3);
 }
@@ -70,6 +74,8 @@ static uint32_t third_key(const uvcc_tlv *t) {
 }
 
 int uvcc_tlv_compare(const uvcc_tlv *a, const uvcc_tlv *b) {
+    if (a == NULL || b == NULL)
+        return UVCC_ERR_USAGE;
     if (a->type != b->type)
         return a->type < b->type ? -1 : 1;
     if (a->id != b->id)
@@ -301,10 +307,14 @@ int64_t uvcc_blv1_check(const uint8_t *in, size_t len, const char **why) {
 }
 
 void uvcc_blv1_reader_init(uvcc_blv1_reader *r, const uint8_t *in, size_t len) {
+    if (r == NULL)
+        return;
     *r = (uvcc_blv1_reader){.p = in, .len = len, .at = UVCC_BLV1_HEADER_BYTES};
 }
 
 int uvcc_blv1_next(uvcc_blv1_reader *r, uvcc_tlv *out) {
+    if (r == NULL || out == NULL)
+        return UVCC_ERR_USAGE;
     if (r->at >= r->len)
         return 0;
     const uint8_t *p = r->p + r->at;
@@ -317,6 +327,8 @@ int uvcc_blv1_next(uvcc_blv1_reader *r, uvcc_tlv *out) {
 /* ---- writing ---- */
 
 int uvcc_blv1_begin(uvcc_blv1_writer *w, void *out, size_t cap) {
+    if (w == NULL || out == NULL)
+        return UVCC_ERR_USAGE;
     if (cap < UVCC_BLV1_HEADER_BYTES)
         return UVCC_ERR_LIMIT;
     *w = (uvcc_blv1_writer){.p = out, .cap = cap, .len = UVCC_BLV1_HEADER_BYTES};
@@ -333,7 +345,11 @@ static bool comes_back(const uvcc_tlv *t) {
            back.first == t->first && back.bits == t->bits;
 }
 
+/* A TLV that does not fit leaves the writer as it was: nothing is written before its whole length
+ * is known to fit. */
 int uvcc_blv1_put(uvcc_blv1_writer *w, const uvcc_tlv *t, uint8_t **span) {
+    if (w == NULL || t == NULL)
+        return UVCC_ERR_USAGE;
     if (members_fault(t) != NULL || !comes_back(t) ||
         (w->count != 0 && uvcc_tlv_compare(&w->last, t) >= 0))
         return UVCC_ERR_USAGE;
@@ -363,6 +379,8 @@ int uvcc_blv1_put(uvcc_blv1_writer *w, const uvcc_tlv *t, uint8_t **span) {
 }
 
 ptrdiff_t uvcc_blv1_end(uvcc_blv1_writer *w) {
+    if (w == NULL)
+        return UVCC_ERR_USAGE;
     memcpy(w->p, MAGIC, sizeof MAGIC);
     w->p[4] = VERSION;
     w->p[5] = 0;
@@ -456,6 +474,8 @@ static void unpack_any(const uint8_t *in, size_t n, unsigned bits, uint64_t *out
 }
 
 void uvcc_bits_pack(const uint64_t *in, size_t n, unsigned bits, uint8_t *out) {
+    if (in == NULL || out == NULL)
+        return;
     assert(bits >= 1 && bits <= 64);
     switch (bits) {
     case 1:
@@ -481,6 +501,8 @@ void uvcc_bits_pack(const uint64_t *in, size_t n, unsigned bits, uint8_t *out) {
 }
 
 void uvcc_bits_unpack(const uint8_t *in, size_t n, unsigned bits, uint64_t *out) {
+    if (in == NULL || out == NULL)
+        return;
     assert(bits >= 1 && bits <= 64);
     switch (bits) {
     case 1:

@@ -268,6 +268,8 @@ static uvcc_fault_kind read_record(const uint8_t *p, size_t left, uint32_t index
 }
 
 void uvcc_leaf_reader_init(uvcc_leaf_reader *r, const uvcc_bundle *b) {
+    if (r == NULL)
+        return;
     *r = (uvcc_leaf_reader){.bundle = b};
 }
 
@@ -286,6 +288,8 @@ static bool find_row(const uvcc_bundle *b, uint32_t op_id, uint32_t *row) {
 }
 
 int uvcc_leaf_next(uvcc_leaf_reader *r, uvcc_leaf *out) {
+    if (r == NULL || out == NULL)
+        return UVCC_ERR_USAGE;
     const uvcc_bundle *b = r->bundle;
     if (r->index == b->leaf_count || r->at >= b->leaves_len)
         return 0;
@@ -302,10 +306,14 @@ int uvcc_leaf_next(uvcc_leaf_reader *r, uvcc_leaf *out) {
 
 size_t uvcc_leaf_bytes(const uvcc_bundle *b, const uvcc_leaf *leaf,
                        uint8_t out[UVCC_LEAF_MAX_BYTES]) {
+    if (b == NULL || leaf == NULL || out == NULL)
+        return 0;
     return uvcci_leaf_whole(b->sid_sub, leaf->stored, leaf->stored_len, out);
 }
 
 void uvcc_leaf_hash(const uvcc_bundle *b, const uvcc_leaf *leaf, uint8_t hash[32]) {
+    if (b == NULL || leaf == NULL || hash == NULL)
+        return;
     uint8_t whole[UVCC_LEAF_MAX_BYTES];
     uvcci_sha256_once(whole, uvcc_leaf_bytes(b, leaf, whole), hash);
 }

@@ -34,6 +34,8 @@ enum { VERSION = 1 };
 #define SEQ_COUNTER_MASK ((UINT64_C(1) << 40) - 1)
 
 void uvcc_frame_encode_header(const uvcc_frame_header *h, uint8_t out[UVCC_FRAME_HEADER_BYTES]) {
+    if (h == NULL || out == NULL)
+        return;
     memcpy(out, MAGIC, sizeof MAGIC);
     out[AT_VERSION] = VERSION;
     out[AT_KIND] = h->kind;
@@ -54,6 +56,8 @@ void uvcc_frame_encode_header(const uvcc_frame_header *h, uint8_t out[UVCC_FRAME
 }
 
 int uvcc_frame_peek_sid_tag(const uint8_t *bytes, size_t len, uint64_t *out) {
+    if (bytes == NULL || out == NULL)
+        return UVCC_ERR_USAGE;
     if (bytes == NULL || out == NULL || len < UVCC_FRAME_HEADER_BYTES ||
         memcmp(bytes, MAGIC, sizeof MAGIC) != 0 || bytes[AT_VERSION] != VERSION)
         return UVCC_ERR_FRAME;
@@ -133,6 +137,8 @@ static int refuse(const char **why, const char *text) {
  * stand for this and for encoding alike. */
 int uvcc_frame_decode_header(const uint8_t in[UVCC_FRAME_HEADER_BYTES], uvcc_frame_header *out,
                              const char **why) {
+    if (in == NULL || out == NULL)
+        return UVCC_ERR_USAGE;
     if (memcmp(in, MAGIC, sizeof MAGIC) != 0)
         return refuse(why, "magic");
     if (in[AT_VERSION] != VERSION)
@@ -164,6 +170,8 @@ int uvcc_frame_decode_header(const uint8_t in[UVCC_FRAME_HEADER_BYTES], uvcc_fra
 
 uint32_t uvcc_frame_crc(const uint8_t header[UVCC_FRAME_HEADER_BYTES], const uint8_t *payload,
                         size_t payload_len) {
+    if (header == NULL || (payload == NULL && payload_len != 0))
+        return 0;
     uint32_t crc = uvcci_crc32(0, header, AT_CRC32);
     return payload_len == 0 ? crc : uvcci_crc32(crc, payload, payload_len);
 }

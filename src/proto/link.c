@@ -34,6 +34,8 @@
 /* ---- configuration ---- */
 
 void uvcc_link_config_default(uvcc_link_config *cfg) {
+    if (cfg == NULL)
+        return;
     memset(cfg, 0, sizeof *cfg);
     cfg->size = sizeof *cfg;
 }
@@ -48,9 +50,8 @@ static void set_default32(uint32_t *v, uint32_t value) {
         *v = value;
 }
 
-/* Zeros become the defaults of link.h; then every limit must be one with which no sum of them wraps
- * and the smallest frames still fit. False: the config is refused. */
-static bool resolve(uvcc_link_config *c) {
+/* Zeros become the defaults of link.h. */
+static void resolve(uvcc_link_config *c) {
     const uint64_t bytes = UINT64_C(32) << 20;
     set_default32(&c->frame_bytes, 64u << 10);
     set_default32(&c->datagram_bytes, UVCCI_PACKET_BYTES);
@@ -67,27 +68,73 @@ static bool resolve(uvcc_link_config *c) {
     set_default(&c->keepalive_ns, 10000 * MS);
     set_default32(&c->suspicious_max, 4096);
     set_default(&c->suspicious_window_ns, 1000 * MS);
-
-    const uint64_t most = UINT64_C(1) << 40; /* so that no sum of limits can wrap */
-    return c->alloc.alloc != NULL && c->alloc.free != NULL && c->random.fill != NULL &&
-           c->me < UVCC_PARTIES && c->peer < UVCC_PARTIES && c->me != c->peer &&
-           c->frame_bytes >= FRAME_MIN_BYTES && c->frame_bytes <= FRAME_MAX_BYTES &&
-           c->datagram_bytes >= PACKET_MIN_BYTES && c->datagram_bytes <= UVCCI_PACKET_MAX_BYTES &&
-           c->tx_online_bytes <= most && c->tx_keys_bytes <= most && c->rx_online_bytes <= most &&
-           c->rx_keys_bytes <= most && c->rx_messages_max <= 1u << 20 &&
-           c->rx_ranges_max <= 1u << 20 && c->rto_min_ns <= c->rto_max_ns &&
-           c->rto_initial_ns <= c->rto_max_ns && c->rto_max_ns <= RTO_MOST_NS &&
-           c->ack_delay_ns <= RTO_MOST_NS && c->congestion <= UVCC_CONGESTION_FIXED &&
-           c->suspicious_window_ns >= c->suspicious_max && c->suspicious_window_ns <= RTO_MOST_NS;
 }
 
+/* Every limit must be one with which no sum of them wraps and the smallest frames still fit. */
+static const char *sizes_fault(const uvcc_link_config *c) {
+    const uint64_t most = UINT64_C(1) << 40;
+    if (c->frame_bytes < FRAME_MIN_BYTES || c->frame_bytes > FRAME_MAX_BYTES)
+        return "frame_bytes is below 256 or above 2^20 and a frame's header and seal";
+    if (c->datagram_bytes < PACKET_MIN_BYTES || c->datagram_bytes > UVCCI_PACKET_MAX_BYTES)
+        return "datagram_bytes is below 256 or above 65507";
+    if (c->tx_online_bytes > most)
+        return "tx_online_bytes is above 2^40";
+    if (c->tx_keys_bytes > most)
+        return "tx_keys_bytes is above 2^40";
+    if (c->rx_online_bytes > most)
+        return "rx_online_bytes is above 2^40";
+    if (c->rx_keys_bytes > most)
+        return "rx_keys_bytes is above 2^40";
+    if (c->rx_messages_max > 1u << 20)
+        return "rx_messages_max is above 2^20";
+    return c->rx_ranges_max > 1u << 20 ? "rx_ranges_max is above 2^20" : NULL;
+}
+
+static const char *times_fault(const uvcc_link_config *c) {
+    if (c->rto_max_ns > RTO_MOST_NS)
+        return "rto_max_ns is above an hour";
+    if (c->rto_min_ns > c->rto_max_ns)
+        return "rto_min_ns is above rto_max_ns";
+    if (c->rto_initial_ns > c->rto_max_ns)
+        return "rto_initial_ns is above rto_max_ns";
+    if (c->ack_delay_ns > RTO_MOST_NS)
+        return "ack_delay_ns is above an hour";
+    if (c->suspicious_window_ns < c->suspicious_max || c->suspicious_window_ns > RTO_MOST_NS)
+        return "suspicious_window_ns is below suspicious_max or above an hour";
+    return NULL;
+}
+
+static const char *fault_of(const uvcc_link_config *c) {
+    if (c->alloc.alloc == NULL || c->alloc.free == NULL || c->random.fill == NULL)
+        return "alloc or random has no hook";
+    if (c->me >= UVCC_PARTIES || c->peer >= UVCC_PARTIES || c->me == c->peer)
+        return "me and peer are not two of the three parties";
+    if (c->congestion > UVCC_CONGESTION_FIXED)
+        return "congestion is unknown";
+    const char *fault = sizes_fault(c);
+    return fault != NULL ? fault : times_fault(c);
+}
+
+const char *uvcci_link_config_fault(const uvcc_link_config *cfg) {
+    uvcc_link_config c = *cfg;
+    resolve(&c);
+    return fault_of(&c);
+}
+
+const uvcc_link_config *uvcci_link_config_of(const uvcc_link *l) {
+    return &l->cfg;
+}
+
+/* The random bytes are asked for before anything is taken: they multiply what a peer chooses, so
+ * that it cannot aim at one place of our tables. */
 int uvcc_link_new(uvcc_link **out, const uvcc_link_config *cfg) {
     if (out == NULL || cfg == NULL)
         return UVCC_ERR_USAGE;
     if (cfg->size != sizeof *cfg)
         return UVCC_ERR_CONFIG;
     uvcc_link_config c = *cfg;
-    if (!resolve(&c))
+    resolve(&c);
+    if (fault_of(&c) != NULL)
         return UVCC_ERR_CONFIG;
     uint64_t secret;
     if (c.random.fill(c.random.user, &secret, sizeof secret) != 0)
@@ -129,6 +176,8 @@ void uvcc_link_free(uvcc_link *l) {
 }
 
 uint64_t uvcc_link_memory_bound(const uvcc_link *l) {
+    if (l == NULL)
+        return 0;
     return sizeof *l + sizeof(uvcci_link_cc) + sizeof(uvcci_link_keys) + sizeof(uvcci_step_keys) +
            sizeof(uvcci_spares) + sizeof(uvcci_hello_out) + sizeof(uvcci_hello_queue) +
            sizeof(uvcci_hello_pieces) + sizeof(uvcci_hello_early) + uvcci_data_bound(l) +
@@ -138,6 +187,8 @@ uint64_t uvcc_link_memory_bound(const uvcc_link *l) {
 /* ---- run, step ---- */
 
 int uvcc_link_set_run(uvcc_link *l, uint32_t run) {
+    if (l == NULL)
+        return UVCC_ERR_USAGE;
     if (run > RUN_MAX)
         return UVCC_ERR_USAGE;
     if (l->have_run)
@@ -150,6 +201,8 @@ int uvcc_link_set_run(uvcc_link *l, uint32_t run) {
 }
 
 int uvcc_link_reset(uvcc_link *l) {
+    if (l == NULL)
+        return UVCC_ERR_USAGE;
     if (l->started || l->tx.undone != 0)
         return UVCC_ERR_STATE;
     uvcci_keys_free(l);
@@ -163,6 +216,8 @@ int uvcc_link_reset(uvcc_link *l) {
 }
 
 int uvcc_link_set_step(uvcc_link *l, uint32_t step) {
+    if (l == NULL)
+        return UVCC_ERR_USAGE;
     if (step < l->step)
         return UVCC_ERR_USAGE;
     l->step = step;
@@ -171,6 +226,8 @@ int uvcc_link_set_step(uvcc_link *l, uint32_t step) {
 }
 
 int uvcc_link_start(uvcc_link *l, uint64_t now) {
+    if (l == NULL)
+        return UVCC_ERR_USAGE;
     if (!l->have_run || l->started)
         return UVCC_ERR_STATE;
     uvcci_link_tick(l, now);
@@ -196,16 +253,22 @@ void uvcci_link_skip_to(uvcc_link *l, uint64_t counter) {
 }
 
 bool uvcc_link_heard(const uvcc_link *l) {
+    if (l == NULL)
+        return false;
     return l->heard;
 }
 
 const char *uvcc_link_violation(const uvcc_link *l) {
+    if (l == NULL)
+        return NULL;
     return l->violation;
 }
 
 /* ---- streams and time ---- */
 
 void uvcc_link_stream_opened(uvcc_link *l, uint64_t now) {
+    if (l == NULL)
+        return;
     if (l->cfg.datagram)
         return;
     uvcci_link_tick(l, now);
@@ -218,6 +281,8 @@ void uvcc_link_stream_opened(uvcc_link *l, uint64_t now) {
 }
 
 void uvcc_link_stream_closed(uvcc_link *l, uint64_t now) {
+    if (l == NULL)
+        return;
     if (l->cfg.datagram)
         return;
     uvcci_link_tick(l, now);
@@ -227,6 +292,8 @@ void uvcc_link_stream_closed(uvcc_link *l, uint64_t now) {
 }
 
 int uvcc_link_feed(uvcc_link *l, const uint8_t *data, size_t len, uint64_t now) {
+    if (l == NULL || (data == NULL && len != 0))
+        return UVCC_ERR_USAGE;
     uvcci_link_tick(l, now);
     l->stats.bytes_rx += len;
     return l->cfg.datagram ? uvcci_rx_packet(l, data, len) : uvcci_stream_feed(l, data, len);
@@ -235,7 +302,7 @@ int uvcc_link_feed(uvcc_link *l, const uint8_t *data, size_t len, uint64_t now) 
 /* A mark counts only with a new frame, which is authentic on sealed links: nobody else can slow us.
  */
 int uvcc_link_feed_ecn(uvcc_link *l, const uint8_t *data, size_t len, bool ce, uint64_t now) {
-    if (!l->cfg.datagram)
+    if (l == NULL || (data == NULL && len != 0) || !l->cfg.datagram)
         return UVCC_ERR_USAGE;
     uint64_t taken = l->rx.taken;
     int err = uvcc_link_feed(l, data, len, now);
@@ -254,6 +321,8 @@ static bool quiet(const uvcc_link *l) {
 /* What on_timer does counts always; what only a poll does, only while a poll can: with a transmit
  * out, or the rest of one that a full socket left, its end is what the caller waits for. */
 uint64_t uvcc_link_next_deadline(const uvcc_link *l) {
+    if (l == NULL)
+        return UVCC_NEVER;
     uint64_t t = l->trim_at, poll = l->tx.retry_at; /* no memory to send what is due */
     bool up = l->cfg.datagram || l->stream_up;
     if (up && l->started)
@@ -268,6 +337,8 @@ uint64_t uvcc_link_next_deadline(const uvcc_link *l) {
 }
 
 void uvcc_link_on_timer(uvcc_link *l, uint64_t now) {
+    if (l == NULL)
+        return;
     uvcci_link_tick(l, now);
     if (l->started && (l->cfg.datagram || l->stream_up))
         uvcci_tx_on_timer(l);
@@ -292,6 +363,8 @@ static bool ack_due(const uvcc_link *l) {
 }
 
 void uvcc_link_get_stats(const uvcc_link *l, uvcc_link_stats *out) {
+    if (l == NULL || out == NULL)
+        return;
     *out = l->stats;
     out->min_rtt_ns = l->tx.min_rtt;
     out->heard_ns = l->heard_at;
@@ -307,10 +380,14 @@ void uvcc_link_get_stats(const uvcc_link *l, uvcc_link_stats *out) {
 }
 
 bool uvcc_link_settled(const uvcc_link *l) {
+    if (l == NULL)
+        return false;
     return uvcc_link_drained(l) && !ack_due(l);
 }
 
 void uvcc_link_digest(const uvcc_link *l, uint8_t out[32]) {
+    if (l == NULL || out == NULL)
+        return;
     uvcci_sha256 h;
     uvcci_sha256_init(&h);
     uint8_t b[16];

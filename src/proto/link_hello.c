@@ -117,6 +117,8 @@ size_t uvcci_link_poll_hello(uvcc_link *l, uint8_t out[UVCC_HELLO_MAX_BYTES], bo
 }
 
 size_t uvcc_link_poll_hello(uvcc_link *l, uint8_t out[UVCC_HELLO_MAX_BYTES], bool *sealed) {
+    if (l == NULL)
+        return 0;
     bool foreign;
     size_t len;
     do
@@ -133,6 +135,8 @@ void uvcci_link_hello_trim(uvcc_link *l) {
 /* ---- out ---- */
 
 int uvcc_link_send_hello(uvcc_link *l, const uint8_t *payload, size_t len, bool sealed) {
+    if (l == NULL)
+        return UVCC_ERR_USAGE;
     if (payload == NULL || len == 0 ||
         len > (sealed ? UVCCI_HELLO_SEALED_MAX : UVCC_HELLO_MAX_BYTES))
         return UVCC_ERR_USAGE;

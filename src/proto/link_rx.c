@@ -383,6 +383,8 @@ int uvcci_rx_packet(uvcc_link *l, const uint8_t *data, size_t len) {
 /* ---- the owner's side ---- */
 
 int uvcc_link_poll_message(uvcc_link *l, uvcc_link_rx *out) {
+    if (l == NULL || out == NULL)
+        return UVCC_ERR_USAGE;
     uvcci_rx_msg *m = l->rx.ready_first;
     if (m == NULL)
         return 0;
@@ -402,6 +404,8 @@ int uvcc_link_poll_message(uvcc_link *l, uvcc_link_rx *out) {
 }
 
 int uvcc_link_accept(uvcc_link *l, uint64_t token, uint64_t now) {
+    if (l == NULL)
+        return UVCC_ERR_USAGE;
     uvcci_rx_msg *m = uvcci_pool_find(&l->rx.pool, token);
     if (m == NULL || m->state != UVCCI_MSG_OFFERED)
         return UVCC_ERR_USAGE;
@@ -419,6 +423,8 @@ int uvcc_link_accept(uvcc_link *l, uint64_t token, uint64_t now) {
 }
 
 int uvcc_link_release(uvcc_link *l, uint64_t token, uint64_t now) {
+    if (l == NULL)
+        return UVCC_ERR_USAGE;
     uvcci_rx_msg *m = uvcci_pool_find(&l->rx.pool, token);
     if (m == NULL || (m->state != UVCCI_MSG_OFFERED && m->state != UVCCI_MSG_ACCEPTED))
         return UVCC_ERR_USAGE;
@@ -433,6 +439,8 @@ int uvcc_link_release(uvcc_link *l, uint64_t token, uint64_t now) {
 }
 
 bool uvcc_link_gapless(const uvcc_link *l) {
+    if (l == NULL)
+        return false;
     return l->rx.top <= l->rx.cum;
 }
 

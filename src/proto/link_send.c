@@ -47,6 +47,8 @@ int uvcc_link_msg_new(uvcc_link *l, uint8_t kind, uint32_t len, uvcc_link_msg **
 }
 
 uint8_t *uvcc_link_msg_data(uvcc_link_msg *m) {
+    if (m == NULL)
+        return NULL;
     return m->data;
 }
 
@@ -58,6 +60,8 @@ static void msg_free(uvcc_link *l, uvcc_link_msg *m) {
 }
 
 void uvcc_link_msg_drop(uvcc_link *l, uvcc_link_msg *m) {
+    if (l == NULL || m == NULL)
+        return;
     assert(m->state == MSG_NEW);
     msg_free(l, m);
 }
@@ -69,12 +73,16 @@ bool uvcc_link_writable(const uvcc_link *l, uint8_t kind, uint32_t len) {
 }
 
 bool uvcc_link_drained(const uvcc_link *l) {
+    if (l == NULL)
+        return false;
     return l->tx.undone == 0;
 }
 
+/* Nothing here takes memory: what a message needs was had by msg_new, so a step that got its
+ * buffers can always send them. */
 int uvcc_link_send(uvcc_link *l, uvcc_link_msg *m, uint32_t step, uint32_t op_id,
                    const uint32_t *msg_ids, uint64_t order, uint64_t now) {
-    if (m == NULL || msg_ids == NULL || m->state != MSG_NEW)
+    if (l == NULL || m == NULL || msg_ids == NULL || m->state != MSG_NEW)
         return UVCC_ERR_USAGE;
     if (!l->have_run)
         return UVCC_ERR_STATE;

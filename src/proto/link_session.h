@@ -11,6 +11,11 @@ size_t uvcci_link_poll_hello(uvcc_link *l, uint8_t out[UVCC_HELLO_MAX_BYTES], bo
 /* A HELLO waits to be sent, or the rest of one. */
 bool uvcci_link_hello_waits(const uvcc_link *l);
 
+/* The member of a configuration that is out of its range, and the range; NULL: it can be used. */
+const char *uvcci_link_config_fault(const uvcc_link_config *cfg);
+/* The configuration of a link, defaults filled in. */
+const uvcc_link_config *uvcci_link_config_of(const uvcc_link *l);
+
 /* After set_keys: a sealed HELLO that came before, if it is the peer's. */
 void uvcci_link_take_early(uvcc_link *l);
 

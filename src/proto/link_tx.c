@@ -458,6 +458,8 @@ static bool pending(const uvcc_link *l) {
 /* A stream's transmit that was taken in part is offered again as it is: what is built anew would be
  * frames in the middle of a frame. Memory that is not there is asked for again after RETRY_NS. */
 int uvcc_link_poll_transmit(uvcc_link *l, uvcc_transmit *out, uint64_t now) {
+    if (l == NULL || out == NULL)
+        return UVCC_ERR_USAGE;
     uvcci_link_tick(l, now);
     if (l->tx.fatal != 0)
         return l->tx.fatal;
@@ -491,6 +493,8 @@ int uvcc_link_poll_transmit(uvcc_link *l, uvcc_transmit *out, uint64_t now) {
 }
 
 int uvcc_link_transmit_done(uvcc_link *l, uint64_t id, size_t bytes, uint64_t now) {
+    if (l == NULL)
+        return UVCC_ERR_USAGE;
     uvcci_scratch *s = l->tx.scratch;
     if (!l->tx.outstanding || id != l->tx.transmit_id || bytes > s->total ||
         (l->cfg.datagram && bytes != 0 && bytes != s->total))

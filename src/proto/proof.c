@@ -43,6 +43,8 @@ int uvcc_audit_global_root(const uint8_t sid_job[32], uint32_t step, uint16_t re
 }
 
 void uvcc_audit_root(uint8_t *roots, uint32_t count, uint8_t root[32]) {
+    if (roots == NULL || root == NULL)
+        return;
     uvcci_merkle_root(roots, count, root);
 }
 

@@ -6,6 +6,7 @@
  * functions below that the linker puts in front of the real ones (--wrap). */
 #include "triangle.h"
 
+#include "exec/base/bounds.h"
 #include "exec/compute/kernels.h"
 #include "proto/coin.h"
 #include "proto/hello.h"
@@ -63,6 +64,13 @@ WRAP(bool, uvcci_ct_equal, const void *a, const void *b, size_t len) {
     bool equal = __real_uvcci_ct_equal(a, b, len);
     publish(&equal, sizeof equal);
     return equal;
+}
+
+/* Whether all values of an input are within its declared bits: if not, it is refused. */
+WRAP(bool, uvcci_all_within, const int64_t *v, size_t n, unsigned bits) {
+    bool within = __real_uvcci_all_within(v, n, bits);
+    publish(&within, sizeof within);
+    return within;
 }
 
 /* Outside of crypto.c these make digests for the transcript only: under a salt or a fresh key. */

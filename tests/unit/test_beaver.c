@@ -1124,8 +1124,58 @@ static void test_no_memory(void **state) {
     assert_int_equal(mem.live_blocks, 0);
 }
 
+/* ... and of a step that uses stored triples: it ends right, or all abort for want of memory; what
+ * it could not copy is never taken for a product. */
+static void test_no_memory_in_step(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    const uvcc_allocator al = test_allocator(&mem);
+    uvcc_triple_store *made[3];
+    bytes kept[3];
+    make_stores(made, &al, small, &(triangle_options){.seed = 11});
+    for (unsigned i = 0; i < 3; i++)
+        kept[i] = saved(made[i]);
+    free_stores(made);
+    bool whole = false;
+    for (size_t at = 1; !whole; at += at < 40 ? 1 : 7) {
+        uvcc_triple_store *store[3];
+        consuming c;
+        bool over = false;
+        consume_open(&c, small, RUN, NULL);
+        for (unsigned i = 0; i < 3; i++)
+            assert_int_equal(uvcc_triple_store_load(&store[i], &al, kept[i].p, kept[i].len), 0);
+        hand_over(store, &c, 0);
+        free_stores(store);
+        agree(&c.t, 0);
+        give_inputs(&c.t, c.p, c.ref, 0);
+        const size_t calls = c.t.mem.calls;
+        c.t.mem.fail_at = at;
+        while (!over && (c.t.finished[0] == 0 || c.t.finished[1] == 0 || c.t.finished[2] == 0)) {
+            assert_true(triangle_turn(&c.t));
+            for (unsigned i = 0; i < 3; i++)
+                over |= c.t.aborted[i] != 0;
+        }
+        c.t.mem.fail_at = 0;
+        for (unsigned i = 0; i < 3; i++) { /* an executor's memory is a job's failure */
+            const uint16_t why = c.t.aborted[i];
+            if (why != 0 && why != UVCC_ABORT_MEMORY && why != UVCC_ABORT_JOB &&
+                why != UVCC_ABORT_PEER)
+                fail_msg("allocation %zu: party %u aborts for %u, %s", at, i, why,
+                         c.t.abort_text[i]);
+        }
+        if (!over)
+            check_outputs(&c.t, c.p, c.ref, 0);
+        whole = !over && c.t.mem.calls - calls < at; /* it was beyond the last */
+        consume_free(&c);
+    }
+    for (unsigned i = 0; i < 3; i++)
+        free(kept[i].p);
+    assert_int_equal(mem.live_blocks, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_no_memory_in_step),
         cmocka_unit_test(test_training),
         cmocka_unit_test(test_bytes),
         cmocka_unit_test(test_masks),

@@ -539,8 +539,8 @@ static void test_peek(void **state) {
     assert_true(tag == h.sid_tag);
     tag = 7;
     assert_int_equal(uvcc_frame_peek_sid_tag(b, UVCC_FRAME_HEADER_BYTES - 1, &tag), UVCC_ERR_FRAME);
-    assert_int_equal(uvcc_frame_peek_sid_tag(NULL, sizeof b, &tag), UVCC_ERR_FRAME);
-    assert_int_equal(uvcc_frame_peek_sid_tag(b, sizeof b, NULL), UVCC_ERR_FRAME);
+    assert_int_equal(uvcc_frame_peek_sid_tag(NULL, sizeof b, &tag), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_frame_peek_sid_tag(b, sizeof b, NULL), UVCC_ERR_USAGE);
     for (unsigned i = 0; i < 5; i++) { /* magic, version */
         b[i] ^= 1;
         assert_int_equal(uvcc_frame_peek_sid_tag(b, sizeof b, &tag), UVCC_ERR_FRAME);

@@ -879,7 +879,7 @@ static void test_options(void **state) {
     uvcc_nonlinear_options o = options(25, false);
     assert_int_equal(uvcc_nonlinear_find("gelu"), UVCC_NL_GELU);
     assert_int_equal(uvcc_nonlinear_find("gel"), UVCC_ERR_NOT_FOUND);
-    assert_int_equal(uvcc_nonlinear_find(NULL), UVCC_ERR_NOT_FOUND);
+    assert_int_equal(uvcc_nonlinear_find(NULL), UVCC_ERR_USAGE);
     assert_null(uvcc_nonlinear_at(UVCC_NL_COUNT));
     assert_int_equal(uvcc_nonlinear_build(&f, UVCC_NL_COUNT, &o, &al), UVCC_ERR_USAGE);
     assert_int_equal(uvcc_nonlinear_build(NULL, UVCC_NL_GELU, &o, &al), UVCC_ERR_USAGE);

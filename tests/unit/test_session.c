@@ -970,8 +970,10 @@ static void test_step_disagreement(void **state) {
     triangle_open(&t, p, &(triangle_options){.seed = 4});
     assert_int_equal(uvcc_session_step(t.s[0], 0, 0, 0), UVCC_ERR_STATE);
     triangle_ready(&t);
-    assert_int_equal(uvcc_session_step(t.s[0], 2, 0, 0), UVCC_ERR_AGAIN);
-    assert_int_equal(uvcc_session_step(t.s[0], 1, 0, 0), UVCC_ERR_AGAIN);
+    assert_int_equal(uvcc_session_step(t.s[0], 2, 0, 0), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_session_step(t.s[0], 1, 0, 0), UVCC_ERR_USAGE);
+    assert_string_equal(uvcc_session_error_detail(t.s[0]),
+                        "step 1 cannot be: step 0 comes before it");
     assert_int_equal(uvcc_session_step(t.s[0], 0, 7, 0), UVCC_ERR_USAGE);
     assert_int_equal(uvcc_session_step(t.s[0], 0, 0, 0), 0);
     assert_int_equal(uvcc_session_step(t.s[0], 0, 0, 0), UVCC_ERR_USAGE);
@@ -1273,7 +1275,7 @@ static void test_restart(void **state) {
             assert_int_equal(uvcc_session_resume(t.s[i], kept[i][k].data, kept[i][k].len), 0);
     triangle_start(&t);
     triangle_ready(&t);
-    assert_int_equal(uvcc_session_step(t.s[2], 3, 0, 0), UVCC_ERR_AGAIN);
+    assert_int_equal(uvcc_session_step(t.s[2], 3, 0, 0), UVCC_ERR_USAGE);
     assert_int_equal(uvcc_session_step(t.s[0], 2, 0, 0), UVCC_ERR_STATE);
     assert_non_null(strstr(uvcc_session_error_detail(t.s[0]), "before step 2"));
     assert_int_equal(uvcc_session_resume(t.s[0], kept[0][3].data, kept[0][3].len),

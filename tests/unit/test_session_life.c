@@ -749,8 +749,8 @@ static void test_getters(void **state) {
     assert_int_equal(uvcc_session_sid_tag(NULL), 0);
     assert_int_equal(uvcc_session_sid_sub(NULL, digest), UVCC_ERR_USAGE);
     assert_int_equal(uvcc_session_sid_sub(s, NULL), UVCC_ERR_USAGE);
-    assert_int_equal(uvcc_session_root(NULL, root), UVCC_ERR_STATE);
-    assert_int_equal(uvcc_session_root(s, NULL), UVCC_ERR_STATE);
+    assert_int_equal(uvcc_session_root(NULL, root), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_session_root(s, NULL), UVCC_ERR_USAGE);
     assert_int_equal(uvcc_session_peer_info(NULL, 1, &i), UVCC_ERR_USAGE);
     assert_int_equal(uvcc_session_peer_info(s, 1, NULL), UVCC_ERR_USAGE);
     assert_int_equal(uvcc_session_peer_info(s, 0, &i), UVCC_ERR_USAGE);

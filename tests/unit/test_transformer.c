@@ -600,6 +600,14 @@ static void test_options(void **state) {
     WRONG("optimizer is unknown", c.optimizer = 3);
     WRONG("momentum_shift must be", c.momentum_shift = 9);
     WRONG("variance_shift must be", c.variance_shift = 9);
+    WRONG("momentum_shift must be below variance_shift + 2 with this optimizer",
+          c.momentum_shift = 4;
+          c.variance_shift = 2);
+    WRONG("momentum_shift must be below variance_shift + 2", c.variance_shift = 0;
+          c.momentum_shift = 6);
+    REFUSED(0, "", c.momentum_shift = 3; c.variance_shift = 2);
+    REFUSED(0, "", c.optimizer = UVCC_OPTIMIZER_MOMENTUM; c.momentum_shift = 4;
+            c.variance_shift = 2);
     WRONG("learning_rate must be", c.learning_rate = 4);
     WRONG("learning_rate must be", c.learning_rate = NAN);
     WRONG("final_rate must be", c.final_rate = 1.5);

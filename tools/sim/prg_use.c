@@ -3,6 +3,7 @@
  * those of <uvcc/compute.h>, written down a second time. */
 #include "world.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,14 +37,15 @@ static const struct {
      0},
     {UVCC_TAG_root, 0, true,
      KIND(LESS_MASK) | KIND(DEAL) | KIND(FN_DEAL_KEY) | KIND(FN_FLOOR) | KIND(FN_DEAL_FLOOR) |
-         KIND(FN_SPLINE) | KIND(FN_DEAL_SPLINE),
+         KIND(FN_SPLINE) | KIND(FN_DEAL_SPLINE) | KIND(FN_MULTISCALE) | KIND(FN_DEAL_MULTISCALE),
      KIND(FN_COMPARE) | KIND(FN_TABLE)},
     {UVCC_TAG_select, 0, true, KIND(TRUNC_EXACT) | KIND(RELU) | KIND(DEAL) | KIND(FN_DEAL_BITS),
      KIND(FN_SELECT) | KIND(FN_BITS)},
     {UVCC_TAG_select, 1, true, KIND(FN_SELECT) | KIND(FN_DEAL_SELECT), 0},
     {UVCC_TAG_select, 2, true,
      KIND(FN_SCALAR) | KIND(FN_DEAL_SCALAR) | KIND(FN_TRUNC) | KIND(FN_DEAL_TRUNC) |
-         KIND(FN_SPLINE) | KIND(FN_DEAL_POWERS) | KIND(FN_SELECT) | KIND(FN_DEAL_SELECT),
+         KIND(FN_SPLINE) | KIND(FN_DEAL_POWERS) | KIND(FN_SELECT) | KIND(FN_DEAL_SELECT) |
+         KIND(FN_MUL) | KIND(FN_DEAL_MUL) | KIND(FN_BEST) | KIND(FN_DEAL_BEST),
      0},
     {UVCC_TAG_lift, 0, true, KIND(LIFT_MASK) | KIND(LIFT_FINISH), 0},
     {UVCC_TAG_lift, 1, false, KIND(LIFT_MASK) | KIND(LIFT_FINISH), 0},
@@ -117,6 +119,12 @@ static void use(sim_party *p, const uvcc_task *t, const uvcc_block *b, unsigned 
     use_at(p, t, t->call, b, pair, tag, lane);
 }
 
+/* Which reader a kind has stands in readers[]: no reader is asked for what it does not know. */
+static void not_mine(sim_party *p, const uvcc_task *t) {
+    sim_fail(p->w, "the check of PRG words does not know what task %u reads: party %u", t->kind,
+             p->index);
+}
+
 /* Tasks of functions, of the party that deals. */
 static void use_function_deal(sim_party *p, const uvcc_task *t, const uvcc_block *b) {
     const uvcc_fn_args *fn = t->u.vec.fn;
@@ -124,10 +132,13 @@ static void use_function_deal(sim_party *p, const uvcc_task *t, const uvcc_block
     switch (t->kind) {
     case UVCC_TASK_FN_DEAL_TRUNC:
     case UVCC_TASK_FN_DEAL_POWERS:
+    case UVCC_TASK_FN_DEAL_MUL:
+    case UVCC_TASK_FN_DEAL_BEST:
         use(p, t, b, ho, UVCC_TAG_select, 2);
         break;
     case UVCC_TASK_FN_DEAL_FLOOR:
     case UVCC_TASK_FN_DEAL_SPLINE:
+    case UVCC_TASK_FN_DEAL_MULTISCALE:
     case UVCC_TASK_FN_DEAL_KEY:
         use_at(p, t, fn->call_key, b, ho, UVCC_TAG_root, 0);
         use_at(p, t, fn->call_key, b, to, UVCC_TAG_root, 0);
@@ -151,7 +162,7 @@ static void use_function_deal(sim_party *p, const uvcc_task *t, const uvcc_block
         use(p, t, b, ho, UVCC_TAG_select, 2);
         break;
     default:
-        break;
+        not_mine(p, t);
     }
 }
 
@@ -189,6 +200,7 @@ static void use_function(sim_party *p, const uvcc_task *t, const uvcc_block *b) 
             use(p, t, b, other, UVCC_TAG_select, b->in[3] == NULL ? 1 : 2);
         break;
     case UVCC_TASK_FN_FLOOR:
+    case UVCC_TASK_FN_MULTISCALE:
     case UVCC_TASK_FN_SPLINE:
         use_at(p, t, fn->call_key, b, other, UVCC_TAG_root, 0);
         if (head && t->kind == UVCC_TASK_FN_SPLINE)
@@ -196,12 +208,13 @@ static void use_function(sim_party *p, const uvcc_task *t, const uvcc_block *b) 
         break;
     case UVCC_TASK_FN_SCALAR:
     case UVCC_TASK_FN_TRUNC:
+    case UVCC_TASK_FN_MUL:
+    case UVCC_TASK_FN_BEST:
         if (head)
             use(p, t, b, other, UVCC_TAG_select, 2);
         break;
     default:
-        use_function_deal(p, t, b);
-        break;
+        not_mine(p, t);
     }
 }
 
@@ -268,7 +281,7 @@ static void use_lift(sim_party *p, const uvcc_task *t, const uvcc_block *b) {
         }
         break;
     default:
-        break;
+        not_mine(p, t);
     }
 }
 
@@ -314,14 +327,8 @@ static void use_gate(sim_party *p, const uvcc_task *t, const uvcc_block *b) {
         use(p, t, b, next, UVCC_TAG_zero, 3);
         use(p, t, b, prev, UVCC_TAG_zero, 3);
         break;
-    case UVCC_TASK_LIFT_MASK:
-    case UVCC_TASK_LIFT_FINISH:
-        use_lift(p, t, b);
-        break;
     default:
-        if (t->u.vec.fn != NULL)
-            use_function(p, t, b);
-        break;
+        not_mine(p, t);
     }
 }
 
@@ -360,10 +367,79 @@ static void use_block(sim_party *p, const uvcc_task *t, const uvcc_block *b) {
         use(p, t, b, prev, UVCC_TAG_zero, 1);
         break;
     default:
-        use_gate(p, t, b);
-        break;
+        not_mine(p, t);
     }
 }
+
+typedef void reader(sim_party *p, const uvcc_task *t, const uvcc_block *b);
+
+/* Who knows what words each kind reads; NULL: it reads none (BIT_SUMS those of a key that a coin
+ * gave). A kind that has no line here does not compile. */
+#define READS_INPUT              use_block
+#define READS_OPEN4_MASK         use_block
+#define READS_RESHARE_MASK       use_block
+#define READS_TRIPLE_A           use_block
+#define READS_TRIPLE_B           use_block
+#define READS_TRIPLE_C           use_block
+#define READS_OPEN2_MASK         use_gate
+#define READS_TRUNC              use_gate
+#define READS_LESS_MASK          use_gate
+#define READS_TRUNC_EXACT        use_gate
+#define READS_RELU               use_gate
+#define READS_DEAL               use_gate
+#define READS_BOOL_SHARE         use_gate
+#define READS_BOOL_MERGE         use_gate
+#define READS_BOOL_SELECT_MASK   use_gate
+#define READS_LIFT_MASK          use_lift
+#define READS_LIFT_FINISH        use_lift
+#define READS_FN_OPEN_MASK       use_function
+#define READS_FN_PADS            use_function
+#define READS_FN_COMPARE         use_function
+#define READS_FN_SELECT          use_function
+#define READS_FN_BITS            use_function
+#define READS_FN_TABLE           use_function
+#define READS_FN_SCALAR          use_function
+#define READS_FN_MUL             use_function
+#define READS_FN_TRUNC           use_function
+#define READS_FN_BEST            use_function
+#define READS_FN_MULTISCALE      use_function
+#define READS_FN_FLOOR           use_function
+#define READS_FN_SPLINE          use_function
+#define READS_FN_DEAL_KEY        use_function_deal
+#define READS_FN_DEAL_BITS       use_function_deal
+#define READS_FN_DEAL_SELECT     use_function_deal
+#define READS_FN_DEAL_SCALAR     use_function_deal
+#define READS_FN_DEAL_MUL        use_function_deal
+#define READS_FN_DEAL_TRUNC      use_function_deal
+#define READS_FN_DEAL_BEST       use_function_deal
+#define READS_FN_DEAL_MULTISCALE use_function_deal
+#define READS_FN_DEAL_FLOOR      use_function_deal
+#define READS_FN_DEAL_SPLINE     use_function_deal
+#define READS_FN_DEAL_POWERS     use_function_deal
+#define READS_OPEN_FINISH        NULL
+#define READS_UNPACK             NULL
+#define READS_PACK               NULL
+#define READS_OPEN_ALL_FINISH    NULL
+#define READS_OPEN_BITS          NULL
+#define READS_FN_OPEN_FINISH     NULL
+#define READS_FN_SHIFT           NULL
+#define READS_FN_OPEN_BITS       NULL
+#define READS_FN_ADD             NULL
+#define READS_BOOL_JOIN          NULL
+#define READS_BOOL_RECEIVE       NULL
+#define READS_BOOL_SELECT_FINISH NULL
+#define READS_MAP                NULL
+#define READS_GEMM               NULL
+#define READS_HASH               NULL
+#define READS_COPY               NULL
+#define READS_WIPE               NULL
+#define READS_COLLECTIVE         NULL
+#define READS_BIT_SUMS           NULL
+static reader *const readers[] = {
+#define UVCC_TASK(name, number, form, roles, what) [number] = READS_##name,
+#include <uvcc/tasks.def>
+#undef UVCC_TASK
+};
 
 /* Without salt: a checkpoint's digest, which stays at home; the two copies of an opened component
  * that are compared; and what is opened to all. */
@@ -425,12 +501,11 @@ void sim_inspect(sim_party *p, const uvcc_job *job) {
     p->hash_items += consumes_triple(job);
     for (uint32_t i = 0; i < job->count; i++) {
         const uvcc_task *t = &job->tasks[i];
+        assert(t->kind < UVCC_TASK_KIND_END);
+        reader *const reads = readers[t->kind];
         if (t->kind == UVCC_TASK_HASH)
             inspect_hash(p, job, t);
-        else if (t->kind != UVCC_TASK_MAP && t->kind != UVCC_TASK_GEMM &&
-                 t->kind != UVCC_TASK_BIT_SUMS && t->kind != UVCC_TASK_COPY &&
-                 t->kind != UVCC_TASK_WIPE)
-            for (uint32_t k = 0; k < t->u.vec.count; k++)
-                use_block(p, t, &t->u.vec.blocks[k]);
+        for (uint32_t k = 0; reads != NULL && k < t->u.vec.count; k++)
+            reads(p, t, &t->u.vec.blocks[k]);
     }
 }

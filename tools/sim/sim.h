@@ -80,7 +80,8 @@ enum {
     SIM_STREAM_WORKLOAD,
     SIM_STREAM_VALUES,
     SIM_STREAM_COMPUTE,
-    SIM_STREAM_CHECKS
+    SIM_STREAM_CHECKS,
+    SIM_STREAM_FUNCTIONS
 };
 sim_random sim_stream(uint64_t seed, unsigned concern);
 uint64_t sim_next(sim_random *r);

@@ -22,6 +22,7 @@ typedef struct builder {
     uint16_t k;
     bool ok, stochastic;
     sim_random checks; /* of products, a stream of their own */
+    sim_random functions;
     uvcc_op_desc check[VALUES_MAX];
     unsigned check_count;
 } builder;
@@ -340,14 +341,82 @@ static uint32_t pairs_steps(uvcc_fn_instr out[FN_STEPS], uint8_t bits, uint8_t n
     return sizeof pairs / sizeof pairs[0];
 }
 
+/* Two products, one behind the other. */
+static uint32_t product_steps(uvcc_fn_instr out[FN_STEPS], uint8_t bits, uint8_t next) {
+    const uvcc_fn_instr products[] = {
+        {.kind = UVCC_FN_OPEN, .bits = 64},    {.kind = UVCC_FN_MUL},  {.kind = UVCC_FN_MUL},
+        {.kind = UVCC_FN_ADD, .a = 1, .b = 2}, {.kind = next, .a = 3},
+    };
+    (void)bits;
+    memcpy(out, products, sizeof products);
+    return sizeof products / sizeof products[0];
+}
+
+/* The greatest of each four columns. */
+static uint32_t quad_steps(uvcc_fn_instr out[FN_STEPS], uint8_t bits, uint8_t next) {
+    const uvcc_fn_instr quads[] = {
+        {.kind = UVCC_FN_OPEN, .bits = 64},
+        {.kind = UVCC_FN_QUAD_DIFF},
+        {.kind = UVCC_FN_COMPARE, .a = 1, .bits = bits, .word_count = 1, .words = fn_zero},
+        {.kind = UVCC_FN_QUAD_LAST},
+        {.kind = UVCC_FN_QUAD_BEST, .a = 2, .b = 1},
+        {.kind = UVCC_FN_ADD, .a = 4, .b = 3},
+        {.kind = next, .a = 5},
+    };
+    memcpy(out, quads, sizeof quads);
+    return sizeof quads / sizeof quads[0];
+}
+
+/* A comparison, a table of several scales and a truncation: stochastic. */
+static uint32_t scales_steps(uvcc_fn_instr out[FN_STEPS], uint8_t bits, uint8_t next) {
+    enum { FINEST = 2, FIRST = 4, SCALES = 10, WORDS = 9 * FIRST };
+    static const int64_t words[WORDS * SCALES] = {3, -1, 4, 1, -5, 9, 2, 6, -5, 3, 5};
+    uint8_t scales = 1; /* until the last one has them all: 4 FIRST 2^(FINEST + 2 scales - 2) */
+    while (scales < SCALES && 4 + FINEST + 2 * scales - 2 < bits)
+        scales++;
+    const uvcc_fn_instr steps[] = {
+        {.kind = UVCC_FN_OPEN, .bits = 64},
+        {.kind = UVCC_FN_COMPARE, .bits = bits, .word_count = 1, .words = fn_zero},
+        {.kind = UVCC_FN_MULTISCALE,
+         .bits = (uint8_t)(2 * scales + 4),
+         .shift = FINEST,
+         .first = FIRST,
+         .constant = 7,
+         .word_count = WORDS * scales,
+         .words = words},
+        {.kind = UVCC_FN_BITS, .a = 1, .word_count = 1, .words = fn_far},
+        {.kind = UVCC_FN_TRUNC, .shift = 2},
+        {.kind = UVCC_FN_ADD, .a = 2, .b = 3},
+        {.kind = UVCC_FN_ADD, .a = 4, .b = 5},
+        {.kind = next, .a = 6},
+    };
+    memcpy(out, steps, sizeof steps);
+    return sizeof steps / sizeof steps[0];
+}
+
+typedef uint32_t (*function_steps)(uvcc_fn_instr *, uint8_t, uint8_t);
+
+/* In half of the functions one of the rarer, drawn apart so that the other half stays as it was. */
+static function_steps rarer(builder *b, const value *x, function_steps usual) {
+    switch (sim_below(&b->functions, 6)) {
+    case 0:
+        return product_steps;
+    case 1:
+        return x->cols > 1 ? quad_steps : usual;
+    case 2:
+        return b->stochastic ? scales_steps : usual;
+    default:
+        return usual;
+    }
+}
+
 static void grow_function(builder *b, const value *x) {
-    static uint32_t (*const kinds[])(uvcc_fn_instr *, uint8_t,
-                                     uint8_t) = {element_steps, scaled_steps, exact_steps};
+    static const function_steps kinds[] = {element_steps, scaled_steps, exact_steps};
     const uint8_t bits = (uint8_t)(x->bits + 1),
                   next = pick(b, 2) != 0 ? UVCC_FN_LIFT : UVCC_FN_EXCHANGE;
     const bool in_pairs = x->cols > 1 && pick(b, 2) != 0;
     uvcc_fn_instr steps[FN_STEPS];
-    const uint32_t count = (in_pairs ? pairs_steps : kinds[b->k % 3])(steps, bits, next);
+    const uint32_t count = rarer(b, x, in_pairs ? pairs_steps : kinds[b->k % 3])(steps, bits, next);
     const uvcc_function f = {
         .name = "f", .inputs = 1, .outputs = 1, .instr_count = (uint8_t)count, .instrs = steps};
     const uint8_t in_bits = (uint8_t)x->bits;
@@ -557,6 +626,7 @@ bool sim_workload_draw(sim_workload *w, uint64_t seed, char *why, size_t cap) {
     uvcc_allocator al = uvcc_host_allocator();
     builder b = {.r = sim_stream(seed, SIM_STREAM_WORKLOAD),
                  .checks = sim_stream(seed, SIM_STREAM_CHECKS),
+                 .functions = sim_stream(seed, SIM_STREAM_FUNCTIONS),
                  .ok = true};
     bool mlp = pick(&b, 5) == 0;
     b.stochastic = pick(&b, 5) == 0;

@@ -50,6 +50,12 @@ static unsigned size_class(size_t bytes, size_t *rounded) {
     return UVCCI_ARENA_CLASSES;
 }
 
+size_t uvcci_arena_rounded(size_t bytes) {
+    size_t size;
+    (void)size_class(bytes, &size);
+    return size;
+}
+
 void uvcci_arena_init(uvcci_arena *p, const uvcc_allocator *al, uvcc_mem_class cls,
                       uint64_t limit_bytes) {
     assert(al->alloc != NULL && al->free != NULL);

@@ -34,6 +34,8 @@ void uvcci_arena_init(uvcci_arena *p, const uvcc_allocator *al, uvcc_mem_class c
 /* 64-byte aligned, contents undefined; NULL at the limit or when the allocator fails. bytes may be
  * 0. */
 void *uvcci_arena_take(uvcci_arena *p, size_t bytes);
+/* What a block of so many bytes takes; SIZE_MAX: none is so large. */
+size_t uvcci_arena_rounded(size_t bytes);
 /* With the same number of bytes. NULL is allowed. */
 void uvcci_arena_give(uvcci_arena *p, void *mem, size_t bytes);
 /* Returns kept blocks to the allocator. */

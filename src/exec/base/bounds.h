@@ -3,6 +3,8 @@
 #define UVCCI_BOUNDS_H
 
 #include <assert.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 static inline uint64_t uvcci_sat_add(uint64_t x, uint64_t y) {
@@ -34,5 +36,10 @@ static inline uint64_t uvcci_shifted_bound(uint64_t x, unsigned shift) {
         return x;
     return (x >> shift) + ((x & ((1ull << shift) - 1)) != 0);
 }
+
+/* Whether all |v[i]| < 2^bits (1..63). Values are secrets: only the answer depends on them. */
+bool uvcci_all_within(const int64_t *v, size_t n, unsigned bits);
+/* The first that is not, where the answer was no. Which one it is, a refusal tells its own host. */
+size_t uvcci_first_outside(const int64_t *v, size_t n, unsigned bits);
 
 #endif

@@ -319,6 +319,8 @@ static int config_read(uvcc_cpu_config *cfg, const uvcc_cpu_config *from) {
 
 /* A failed mode has given back all it took, so that only the object itself is left to free. */
 int uvcc_cpu_new(uvcc_cpu **out, const uvcc_cpu_config *from) {
+    if (from == NULL)
+        return UVCC_ERR_USAGE;
     if (out == NULL)
         return UVCC_ERR_USAGE;
     uvcc_cpu_config cfg;

@@ -21,6 +21,8 @@ int uvcc_client_split(const int64_t *v, size_t n, const uvcc_random *random, uin
 
 void uvcc_client_combine(const uint64_t *c0, const uint64_t *c1, const uint64_t *c2, size_t n,
                          int64_t *v) {
+    if (c0 == NULL || c1 == NULL || c2 == NULL || v == NULL)
+        return;
     for (size_t i = 0; i < n; i++)
         v[i] = (int64_t)(c0[i] + c1[i] + c2[i]);
 }

@@ -279,6 +279,8 @@ int uvcc_triple_store_save(const uvcc_triple_store *st, uint8_t *out, size_t cap
 
 int uvcc_triple_store_load(uvcc_triple_store **out, const uvcc_allocator *al, const uint8_t *data,
                            size_t len) {
+    if (al == NULL)
+        return UVCC_ERR_USAGE;
     static const uint8_t start[8] = {'U', 'V', 'T', 'S', 1, 0, 0, 0};
     uvcc_triple_store *st;
     if (out == NULL || (data == NULL && len != 0))

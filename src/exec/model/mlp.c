@@ -18,10 +18,14 @@
 /* ---- shapes and numbers ---- */
 
 uint32_t uvcc_mlp_layers(const uvcc_mlp_config *cfg) {
+    if (cfg == NULL)
+        return 0;
     return cfg->hidden_count + 1;
 }
 
 void uvcc_mlp_shape(const uvcc_mlp_config *cfg, uint32_t l, uint32_t *in, uint32_t *out) {
+    if (cfg == NULL || in == NULL || out == NULL)
+        return;
     *in = l == 0 ? cfg->features : cfg->hidden[l - 1];
     *out = l == cfg->hidden_count ? cfg->classes : cfg->hidden[l];
 }
@@ -34,10 +38,14 @@ static unsigned ceil_log2(uint32_t n) {
 }
 
 unsigned uvcc_mlp_master_shift(const uvcc_mlp_config *cfg) {
+    if (cfg == NULL)
+        return 0;
     return cfg->lr_shift + ceil_log2(cfg->batch);
 }
 
 void uvcc_mlp_initial_weights(const uvcc_mlp_config *cfg, uint64_t seed, uint32_t l, int64_t *w) {
+    if (cfg == NULL || w == NULL)
+        return;
     uint32_t in, out;
     uvcc_mlp_shape(cfg, l, &in, &out);
     int64_t limit = (int64_t)floor(ldexp(sqrt(6.0 / ((double)in + out)), cfg->frac_bits));
@@ -47,6 +55,8 @@ void uvcc_mlp_initial_weights(const uvcc_mlp_config *cfg, uint64_t seed, uint32_
 }
 
 void uvcc_mlp_order(uint64_t seed, uint32_t epoch, uint32_t n, uint32_t *order) {
+    if (order == NULL)
+        return;
     for (uint32_t i = 0; i < n; i++)
         order[i] = i;
     uvcci_aes key;

@@ -18,6 +18,8 @@ const uvcc_nonlinear_info *uvcc_nonlinear_at(uvcc_nonlinear what) {
 }
 
 int uvcc_nonlinear_find(const char *name) {
+    if (name == NULL)
+        return UVCC_ERR_USAGE;
     for (unsigned i = 0; name != NULL && i < UVCC_NL_COUNT; i++)
         if (strcmp(list[i].name, name) == 0)
             return (int)i;

@@ -4,6 +4,7 @@
  * and the checks of finish make that equal to the shared buffers of a session. Arithmetic is mod
  * 2^64, then floor shifts: truncations are exact, also those that a session runs stochastically.
  * Nothing here is secret, and nothing is shared with the kernels it is compared with. */
+#include "exec/base/bounds.h"
 #include "exec/program/program.h"
 
 #include "proto/topology.h"
@@ -91,20 +92,11 @@ int uvcc_reference_new(uvcc_reference **out, const uvcc_program *p, const uvcc_a
     return 0;
 }
 
-/* Index of the first value outside (-2^bits, 2^bits), or n. */
-static size_t first_outside(const int64_t *v, size_t n, unsigned bits) {
-    const int64_t limit = (int64_t)((1ull << bits) - 1);
-    for (size_t i = 0; i < n; i++)
-        if (v[i] > limit || v[i] < -limit)
-            return i;
-    return n;
-}
-
 int uvcc_reference_set(uvcc_reference *r, uint32_t tensor, const int64_t *v) {
     if (r == NULL || v == NULL || tensor >= r->p->tensor_count)
         return UVCC_ERR_USAGE;
     const uvcci_tensor *t = &r->p->tensors[tensor];
-    if (first_outside(v, t->elems, t->desc.bits) != t->elems)
+    if (uvcci_first_outside(v, t->elems, t->desc.bits) != t->elems)
         return UVCC_ERR_BOUND;
     memcpy(r->value[tensor], v, tensor_bytes(r->p, tensor));
     r->given[tensor] = true;
@@ -153,7 +145,7 @@ static void truncate_result(const call *c) {
         return;
     const bool known =
         (c->d->flags & UVCC_OP_WITHIN) != 0; /* then it may be INT64_MAX, and stays it */
-    assert(known || first_outside(c->out[0], c->elems, UVCCI_MAX_BITS) == c->elems);
+    assert(known || uvcci_first_outside(c->out[0], c->elems, UVCCI_MAX_BITS) == c->elems);
     for (size_t i = 0; i < c->elems; i++)
         if (!known || c->out[0][i] != INT64_MAX)
             c->out[0][i] = floor_shift(c->out[0][i], c->d->shift);
@@ -437,7 +429,7 @@ static int check_outputs(uvcc_reference *r, const uvcci_op *op, const uvcci_mess
     for (uint32_t j = 0; j < op->desc.out_count; j++) {
         const uvcci_tensor *t = &r->p->tensors[op->desc.out[j]];
         const int64_t *v = r->value[op->desc.out[j]];
-        size_t i = first_outside(v, t->elems, t->desc.bits);
+        size_t i = uvcci_first_outside(v, t->elems, t->desc.bits);
         r->outside[op->desc.out[j]] = i != t->elems;
         if (i != t->elems && err == 0)
             err =

@@ -171,6 +171,10 @@ static int check_optimizer(const uvcc_transformer_config *c, const uvcci_message
         return refuse(m, "momentum_shift", "must be at most 8");
     if (c->variance_shift > 8)
         return refuse(m, "variance_shift", "must be at most 8");
+    /* The first moment must not remember for much longer than the second: after large gradients end
+     * m / sqrt(v + epsilon^2) would grow, for v forgot them, and leave its declared range of 64. */
+    if (adam && or_else(c->momentum_shift, 2) >= or_else(c->variance_shift, 4) + 2)
+        return refuse(m, "momentum_shift", "must be below variance_shift + 2 with this optimizer");
     if (!within(c->learning_rate, 0, 3.999))
         return refuse(m, "learning_rate", "must be from 0 to below 4");
     if (!within(c->final_rate, 0, 1))
@@ -270,6 +274,8 @@ int uvcc_transformer_check(const uvcc_transformer_config *c, char *message, size
 }
 
 int64_t uvcc_transformer_rate(const uvcc_transformer_config *c, uint32_t step) {
+    if (c == NULL)
+        return 0;
     double part = 1;
     if (step < c->warmup)
         part = (step + 1.0) / c->warmup;
@@ -581,6 +587,8 @@ static void name_pass(const uvcc_transformer_config *c, const uvcc_op_desc *op,
 
 void uvcc_transformer_section(const uvcc_transformer_config *c, const uvcc_op_desc *op,
                               char out[UVCC_TRANSFORMER_SECTION_BYTES]) {
+    if (c == NULL || op == NULL || out == NULL)
+        return;
     const bool after = op->phase == UVCC_UPD && op->k >> 8 >= UVCCI_TF_BLOCK_OUT;
     const char *name = op->opcode == UVCC_OP_INPUT             ? "inputs"
                        : op->opcode == UVCC_OP_OUTPUT || after ? "opening"

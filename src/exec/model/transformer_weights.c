@@ -92,6 +92,8 @@ uint32_t uvcci_tf_weight(const uvcc_transformer_config *c, uint32_t layer, uvcci
 }
 
 uint32_t uvcc_transformer_weight_count(const uvcc_transformer_config *c) {
+    if (c == NULL)
+        return 0;
     return count_slots(c, UVCCI_TF_E, UVCCI_TF_ALL_SLOTS) +
            c->layers * count_slots(c, 0, UVCCI_TF_SLOTS);
 }
@@ -161,6 +163,8 @@ uint64_t uvcc_transformer_parameters(const uvcc_transformer_config *c) {
 
 bool uvcc_transformer_part_of(const uvcc_transformer_config *c, const uvcc_transformer_worker *at,
                               uint32_t i, uvcc_transformer_part *out) {
+    if (at == NULL || out == NULL)
+        return false;
     uvcc_transformer_weight w;
     if (uvcc_transformer_weight_at(c, i, &w) != 0 || at->stage != w.stage)
         return false;
@@ -183,6 +187,8 @@ static size_t part_row(const uvcc_transformer_weight *w, const uvcc_transformer_
 
 void uvcc_transformer_take(const uvcc_transformer_config *c, const uvcc_transformer_worker *at,
                            uint32_t i, const int64_t *whole, int64_t *part) {
+    if (at == NULL || whole == NULL || part == NULL)
+        return;
     uvcc_transformer_weight w;
     uvcc_transformer_part p;
     if (uvcc_transformer_weight_at(c, i, &w) != 0 || !uvcc_transformer_part_of(c, at, i, &p))
@@ -193,6 +199,8 @@ void uvcc_transformer_take(const uvcc_transformer_config *c, const uvcc_transfor
 
 void uvcc_transformer_put(const uvcc_transformer_config *c, const uvcc_transformer_worker *at,
                           uint32_t i, const int64_t *part, int64_t *whole) {
+    if (at == NULL || part == NULL || whole == NULL)
+        return;
     uvcc_transformer_weight w;
     uvcc_transformer_part p;
     if (uvcc_transformer_weight_at(c, i, &w) != 0 || !uvcc_transformer_part_of(c, at, i, &p))
@@ -214,6 +222,8 @@ static double spread_of(uvcci_tf_slot slot, const uvcc_transformer_weight *w) {
 
 void uvcc_transformer_initial(const uvcc_transformer_config *c, uint64_t seed, uint32_t i,
                               int64_t *out) {
+    if (out == NULL)
+        return;
     uvcc_transformer_weight w;
     uint32_t layer;
     if (uvcc_transformer_weight_at(c, i, &w) != 0)
@@ -234,6 +244,8 @@ void uvcc_transformer_initial(const uvcc_transformer_config *c, uint64_t seed, u
 
 void uvcc_transformer_weights_hash(const uvcc_transformer_config *c, const int64_t *weights,
                                    uint8_t out[32]) {
+    if (weights == NULL || out == NULL)
+        return;
     uvcci_sha256 h;
     uint8_t word[8];
     uvcci_sha256_init(&h);
@@ -298,6 +310,8 @@ int uvcc_transformer_state(const uvcc_transformer_config *c, const uvcc_transfor
 
 uint64_t uvcc_transformer_sequence(const uvcc_transformer_config *c, uint64_t seed, uint32_t step,
                                    uint32_t i, uint64_t bytes) {
+    if (c == NULL)
+        return 0;
     uvcci_aes key;
     uint64_t word;
     uvcci_public_random_key(&key, "uvcc/text", seed, step);
@@ -313,6 +327,8 @@ void uvcc_transformer_one_hot(const uint8_t *bytes, uint32_t rows, int64_t *out)
 
 void uvcc_transformer_rows(const uvcc_transformer_config *c, const uvcc_transformer_worker *w,
                            uint32_t mb, uint32_t *first, uint32_t *count) {
+    if (c == NULL || w == NULL || first == NULL || count == NULL)
+        return;
     const uint32_t sequences = c->batch / c->replicas / c->microbatches;
     const uint32_t own = sequences / c->tensor_ranks;
     *count = own * c->context;
@@ -322,6 +338,8 @@ void uvcc_transformer_rows(const uvcc_transformer_config *c, const uvcc_transfor
 void uvcc_transformer_window_rows(const uvcc_transformer_config *c,
                                   const uvcc_transformer_worker *w, uint32_t *first,
                                   uint32_t *count) {
+    if (c == NULL || w == NULL || first == NULL || count == NULL)
+        return;
     *count = c->windows / c->tensor_ranks * c->context;
     *first = w->tensor_rank * *count;
 }

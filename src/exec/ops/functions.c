@@ -13,7 +13,7 @@
 
 /* Blocks of a task of this instruction; its arguments are the instruction's. */
 static uvcc_block *blocks_of(const uvcci_fn_build *f, uint16_t kind, unsigned roles, uint32_t *n) {
-    uvcc_block *k = uvcci_add_blocks(f->b, kind, (uint16_t)f->i, roles, f->elems, n);
+    uvcc_block *k = uvcci_add_blocks(f->b, kind, uvcci_fn_call_of(f->i, kind), roles, f->elems, n);
     if (k == NULL)
         return NULL;
     uvcc_fn_args *a = uvcci_fn_args_of(&f->r->bump, f->r, f->i, kind);

@@ -2,7 +2,14 @@
  * their turns and for OTHER when it deals, so it stands below both. */
 #include "exec/ops/functions_impl.h"
 
+#include "proto/mutant.h"
 #include <assert.h>
+
+uint16_t uvcci_fn_call_of(unsigned i, uint16_t kind) {
+    const bool planted =
+        UVCCI_MUTANT(34) && (kind == UVCC_TASK_FN_MUL || kind == UVCC_TASK_FN_DEAL_MUL);
+    return (uint16_t)(planted ? 0 : i);
+}
 
 uvcc_fn_args *uvcci_fn_args_of(uvcci_bump *bump, const uvcci_instance *r, unsigned i,
                                uint16_t kind) {
@@ -25,6 +32,8 @@ uvcc_fn_args *uvcci_fn_args_of(uvcci_bump *bump, const uvcci_instance *r, unsign
                         .word_count = d->word_count,
                         .entries = d->entries,
                         .words = d->words};
+    if (UVCCI_MUTANT(35) && d->kind == UVCC_FN_MULTISCALE && a->call_key != 0)
+        a->call_key--;
     if (kind == UVCC_TASK_FN_OPEN_BITS)
         a->bits = (uint8_t)d->word_count;
     else if (kind == UVCC_TASK_FN_SHIFT && d->kind == UVCC_FN_SHIFT)

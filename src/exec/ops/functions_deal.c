@@ -42,8 +42,10 @@ static uvcc_block *deal_blocks(uvcci_fn_deal *d, uint16_t kind, unsigned i, uint
             k[(*n)++] =
                 (uvcc_block){.block = b, .count = uvcci_block_count(elems, b), .role = UVCC_OTHER};
     uvcc_task *t = &d->tasks[d->count++];
-    *t = (uvcc_task){
-        .kind = kind, .ordinal = r->ordinal, .call = (uint16_t)i, .keys = &r->step->keys};
+    *t = (uvcc_task){.kind = kind,
+                     .ordinal = r->ordinal,
+                     .call = uvcci_fn_call_of(i, kind),
+                     .keys = &r->step->keys};
     t->u.vec.blocks = k;
     t->u.vec.count = *n;
     t->u.vec.fn = a;

@@ -52,7 +52,9 @@ static inline uint32_t uvcci_fn_rows(const uvcci_instance *r) {
 static inline bool uvcci_fn_is_table_at(const uvcci_instance *r, uint8_t instr) {
     return instr != UVCC_FN_NONE && r->plan->function->instrs[instr].kind == UVCC_FN_TABLE;
 }
-/* functions_common.c: the arguments of an instruction's task; NULL: no memory. */
+/* functions_common.c: the call of an instruction's task, which places its PRG words. */
+uint16_t uvcci_fn_call_of(unsigned i, uint16_t kind);
+/* The arguments of an instruction's task; NULL: no memory. */
 uvcc_fn_args *uvcci_fn_args_of(uvcci_bump *bump, const uvcci_instance *r, unsigned i,
                                uint16_t kind);
 /* The columns that the map of a linear instruction counts: those of its operand, but of its value

@@ -53,13 +53,16 @@ static bool loaded(const uvcci_stored_triple *list, const uvcc_triple_info *t) {
 }
 
 /* Whether this session may still take it. */
-static int admit(const uvcc_session *s, const uvcc_triple_info *t) {
+static int admit(uvcc_session *s, const uvcc_triple_info *t) {
     if (t->party != s->party || memcmp(t->sid_sub, s->sid_sub, 32) != 0 ||
         memcmp(t->program, s->program->hash, 32) != 0 || t->run != s->run)
-        return UVCC_ERR_MISMATCH;
-    if (t->step < s->step || uvcci_step_of((uvcc_session *)(uintptr_t)s, t->step) != NULL ||
-        loaded(s->stored, t))
-        return UVCC_ERR_STATE;
+        return uvcci_refuse(s, UVCC_ERR_MISMATCH,
+                            "a triple is of another party, worker, program or run");
+    if (t->step < s->step || uvcci_step_of(s, t->step) != NULL)
+        return uvcci_refuse(s, UVCC_ERR_STATE, "a triple is for step %u, which was agreed to",
+                            t->step);
+    if (loaded(s->stored, t))
+        return uvcci_refuse(s, UVCC_ERR_STATE, "a triple of step %u was given already", t->step);
     return 0;
 }
 
@@ -89,19 +92,27 @@ static int take_record(uvcc_session *s, const uint8_t *data, const uvcc_triple_i
 /* All records of a call are taken, or none: they wait on a list of their own until the last one was
  * read. */
 int uvcci_session_load_triples(uvcc_session *s, const uint8_t *data, size_t len) {
-    if (s == NULL || s->program == NULL || (data == NULL && len != 0))
+    if (s == NULL)
         return UVCC_ERR_USAGE;
+    if (data == NULL && len != 0)
+        return uvcci_refuse(s, UVCC_ERR_USAGE, "there are no data, but their length is not 0");
     if (uvcci_failed(s))
-        return UVCC_ERR_ABORTED;
+        return uvcci_refuse(s, UVCC_ERR_ABORTED, "no triples: the session has ended");
     if (s->state != UVCCI_SESSION_READY || s->cfg.triples.only)
-        return UVCC_ERR_STATE;
+        return uvcci_refuse(s, UVCC_ERR_STATE, "no triples: %s",
+                            s->cfg.triples.only ? "this session makes them (triples.only)"
+                                                : "the session is not READY");
     uvcci_stored_triple *fresh = NULL;
     int rc = 0;
     for (size_t at = 0; rc == 0 && at < len;) {
         uvcc_triple_info t;
         rc = uvcc_triple_read(data + at, len - at, &t);
-        if (rc == 0)
-            rc = loaded(fresh, &t) ? UVCC_ERR_STATE : admit(s, &t);
+        if (rc != 0)
+            rc = uvcci_refuse(s, rc, "the record at byte %zu is cut or damaged", at);
+        else if (loaded(fresh, &t))
+            rc = uvcci_refuse(s, UVCC_ERR_STATE, "a triple of step %u is given twice", t.step);
+        else
+            rc = admit(s, &t);
         if (rc == 0)
             rc = take_record(s, data + at, &t, &fresh);
         at += t.bytes;

@@ -14,8 +14,12 @@ static uint32_t place(uvcc_key_layout *k, uint32_t bytes) {
     return at;
 }
 
+/* Sections stand one behind the other in the order of struct uvcc_key_layout; which ones there are
+ * follows from the gate and from whether pads are compact. */
 void uvcc_key_layout_of(uvcc_gate gate, bool compact, unsigned shift, unsigned bits, uint32_t count,
                         uvcc_role role, uvcc_key_layout *out) {
+    if (out == NULL)
+        return;
     const uint32_t no = UINT32_MAX;
     *out = (uvcc_key_layout){no, no, no, {no, no, no}, {no, no}, no, 0};
     const bool tail = role == UVCC_TAIL, trunc = gate != UVCC_GATE_RELU;

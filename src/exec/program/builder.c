@@ -292,18 +292,26 @@ int uvcc_program_finish(uvcc_program *p, char *message, size_t message_cap) {
 /* ---- reading ---- */
 
 void uvcc_program_hash(const uvcc_program *p, uint8_t out[32]) {
+    if (p == NULL || out == NULL)
+        return;
     memcpy(out, p->hash, 32);
 }
 
 uint32_t uvcc_program_tensor_count(const uvcc_program *p) {
+    if (p == NULL)
+        return 0;
     return p->tensor_count;
 }
 
 const uvcc_tensor_desc *uvcc_program_tensor_at(const uvcc_program *p, uint32_t i) {
+    if (p == NULL)
+        return NULL;
     return i < p->tensor_count ? &p->tensors[i].desc : NULL;
 }
 
 int uvcc_program_find(const uvcc_program *p, const char *name) {
+    if (p == NULL || name == NULL)
+        return UVCC_ERR_USAGE;
     if (name == NULL)
         return UVCC_ERR_NOT_FOUND;
     uint32_t hash = hash_name(name);
@@ -314,18 +322,26 @@ int uvcc_program_find(const uvcc_program *p, const char *name) {
 }
 
 const uvcc_function *uvcc_program_function_at(const uvcc_program *p, uint32_t i) {
+    if (p == NULL)
+        return NULL;
     return i < p->function_count ? &p->functions[i]->f : NULL;
 }
 
 uint32_t uvcc_program_entry_count(const uvcc_program *p) {
+    if (p == NULL)
+        return 0;
     return p->entry_count;
 }
 
 const char *uvcc_program_entry_name(const uvcc_program *p, uint32_t entry) {
+    if (p == NULL)
+        return NULL;
     return entry < p->entry_count ? p->entries[entry].name : NULL;
 }
 
 int uvcc_program_find_entry(const uvcc_program *p, const char *name) {
+    if (p == NULL || name == NULL)
+        return UVCC_ERR_USAGE;
     for (uint32_t i = 0; name != NULL && i < p->entry_count; i++)
         if (strcmp(p->entries[i].name, name) == 0)
             return (int)i;
@@ -338,34 +354,48 @@ static const uvcci_entry *entry_at(const uvcc_program *p, uint32_t entry) {
 }
 
 uint32_t uvcc_program_op_count(const uvcc_program *p, uint32_t entry) {
+    if (p == NULL)
+        return 0;
     const uvcci_entry *e = entry_at(p, entry);
     return e != NULL ? e->op_count : 0;
 }
 
 const uvcc_op_desc *uvcc_program_op_at(const uvcc_program *p, uint32_t entry, uint32_t i) {
+    if (p == NULL)
+        return NULL;
     return i < uvcc_program_op_count(p, entry) ? &p->entries[entry].ops[i].desc : NULL;
 }
 
 uint32_t uvcc_program_input_count(const uvcc_program *p, uint32_t entry) {
+    if (p == NULL)
+        return 0;
     const uvcci_entry *e = entry_at(p, entry);
     return e != NULL ? e->input_count : 0;
 }
 
 const uvcc_io_desc *uvcc_program_input_at(const uvcc_program *p, uint32_t entry, uint32_t i) {
+    if (p == NULL)
+        return NULL;
     return i < uvcc_program_input_count(p, entry) ? &p->entries[entry].inputs[i] : NULL;
 }
 
 uint32_t uvcc_program_output_count(const uvcc_program *p, uint32_t entry) {
+    if (p == NULL)
+        return 0;
     const uvcci_entry *e = entry_at(p, entry);
     return e != NULL ? e->output_count : 0;
 }
 
 const uvcc_io_desc *uvcc_program_output_at(const uvcc_program *p, uint32_t entry, uint32_t i) {
+    if (p == NULL)
+        return NULL;
     return i < uvcc_program_output_count(p, entry) ? &p->entries[entry].outputs[i] : NULL;
 }
 
 int uvcc_program_life(const uvcc_program *p, uint32_t entry, uint32_t buffer,
                       uvcc_buffer_life *out) {
+    if (p == NULL)
+        return UVCC_ERR_USAGE;
     const uvcci_entry *e = entry_at(p, entry);
     if (e == NULL || out == NULL || buffer >= p->tensor_count ||
         p->tensors[buffer].buffer != buffer)
@@ -377,6 +407,8 @@ int uvcc_program_life(const uvcc_program *p, uint32_t entry, uint32_t buffer,
 
 int uvcc_program_followers(const uvcc_program *p, uint32_t entry, uint32_t i, uint32_t *out,
                            uint32_t cap) {
+    if (p == NULL)
+        return UVCC_ERR_USAGE;
     const uvcci_entry *e = entry_at(p, entry);
     if (e == NULL || i >= e->op_count || (out == NULL && cap != 0))
         return UVCC_ERR_USAGE;

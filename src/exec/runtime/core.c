@@ -26,7 +26,9 @@ int uvcci_refuse(uvcc_session *s, int rc, const char *format, ...) {
     va_start(ap, format);
     (void)vsnprintf(s->detail, sizeof s->detail, format, ap);
     va_end(ap);
-    uvcci_log(s, UVCC_LOG_WARN, "party %u: %s", s->party, s->detail);
+    /* AGAIN is no mistake, and may be asked for in every turn. */
+    uvcci_log(s, rc == UVCC_ERR_AGAIN ? UVCC_LOG_DEBUG : UVCC_LOG_WARN, "party %u: %s", s->party,
+              s->detail);
     return rc;
 }
 

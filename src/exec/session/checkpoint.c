@@ -9,6 +9,7 @@
  * copied or a value is being set, and no value is set while a checkpoint is being copied. */
 #include "exec/session/checkpoint.h"
 
+#include "exec/base/bounds.h"
 #include "exec/session/evidence.h"
 #include "exec/session/lineage.h"
 
@@ -101,12 +102,15 @@ static void add_copy(uvcci_set *set, uint64_t *dst, const void *src, size_t len)
 }
 
 /* Whether PERSIST tensors may change now. */
-static int may_set(const uvcc_session *s) {
+static int may_set(uvcc_session *s) {
     if (uvcci_failed(s))
-        return UVCC_ERR_ABORTED;
-    if (s->state == UVCCI_SESSION_NEW || s->state == UVCCI_SESSION_CLOSING ||
-        s->ctx[s->step & 1].running)
-        return UVCC_ERR_STATE;
+        return uvcci_refuse(s, UVCC_ERR_ABORTED, "tensors stay: the session has ended");
+    if (s->state == UVCCI_SESSION_NEW || s->state == UVCCI_SESSION_CLOSING)
+        return uvcci_refuse(s, UVCC_ERR_STATE, "tensors stay: %s",
+                            s->state == UVCCI_SESSION_NEW ? "no program is loaded"
+                                                          : "the session is closing");
+    if (s->ctx[s->step & 1].running)
+        return uvcci_refuse(s, UVCC_ERR_STATE, "tensors stay: step %u runs", s->step);
     return 0;
 }
 
@@ -122,24 +126,48 @@ static bool being_set(const uvcc_session *s, const uint64_t *lo) {
     return false;
 }
 
+/* The tensor, if it may be set now; NULL and the reason. What is wrong for good comes first. */
+static const uvcci_tensor *settable(uvcc_session *s, uint32_t tensor, int *rc) {
+    *rc = may_set(s);
+    if (*rc != 0)
+        return NULL;
+    if (tensor >= s->program->tensor_count) {
+        *rc = uvcci_refuse(s, UVCC_ERR_USAGE, "the program has no tensor %u", tensor);
+        return NULL;
+    }
+    const uvcci_tensor *t = &s->program->tensors[tensor];
+    if (!persists(s, tensor))
+        *rc = uvcci_refuse(s, UVCC_ERR_USAGE, "%s is TRANSIENT: nothing is kept in it", t->name);
+    else if (being_set(s, s->buffers[t->buffer].shares.lo))
+        *rc = uvcci_refuse(s, UVCC_ERR_AGAIN, "%s is being set already", t->name);
+    return *rc == 0 ? t : NULL;
+}
+
+/* What all know may be named. */
+static int check_public(uvcc_session *s, const uvcci_tensor *t, const int64_t *v) {
+    const size_t n = (size_t)t->elems;
+    if (uvcci_all_within(v, n, t->desc.bits))
+        return 0;
+    const size_t i = uvcci_first_outside(v, n, t->desc.bits);
+    return uvcci_refuse(s, UVCC_ERR_BOUND, "value %zu of %s is %lld, outside its %u bits", i,
+                        t->name, (long long)v[i], t->desc.bits);
+}
+
 /* One vector: public; two: this party's shares. What the host gave is copied before this returns; a
  * job brings it to where tensors are. */
 static int set_tensor(uvcc_session *s, uint32_t tensor, const void *a, const void *b) {
-    if (s == NULL || a == NULL || s->program == NULL || tensor >= s->program->tensor_count ||
-        !persists(s, tensor))
-        return UVCC_ERR_USAGE;
-    int rc = may_set(s);
+    int rc;
+    const uvcci_tensor *t = settable(s, tensor, &rc);
+    if (t != NULL && b == NULL)
+        rc = check_public(s, t, a);
     if (rc != 0)
         return rc;
-    const uvcci_tensor *t = &s->program->tensors[tensor];
     const uvcc_shares *to = &s->buffers[t->buffer].shares;
     size_t n = t->elems * 8;
     assert(t->buffer == tensor && to->lo != NULL && to->hi != NULL);
-    if (being_set(s, to->lo))
-        return UVCC_ERR_AGAIN;
     uvcci_set *set = set_new(s, b != NULL ? 2 * n : n, b != NULL ? 2 : 0);
     if (set == NULL)
-        return UVCC_ERR_NOMEM;
+        return uvcci_refuse(s, UVCC_ERR_NOMEM, "no memory to set %s", t->name);
     memcpy(set->staged, a, n);
     if (b != NULL) {
         memcpy(set->staged + n, b, n);
@@ -186,12 +214,20 @@ int uvcci_zero_unset(uvcc_session *s) {
 }
 
 int uvcci_session_set_public(uvcc_session *s, uint32_t tensor, const int64_t *v) {
+    if (s == NULL)
+        return UVCC_ERR_USAGE;
+    if (v == NULL)
+        return uvcci_refuse(s, UVCC_ERR_USAGE, "there are no values: NULL");
     return set_tensor(s, tensor, v, NULL);
 }
 
 int uvcci_session_set_shares(uvcc_session *s, uint32_t tensor, const uint64_t *lo,
                              const uint64_t *hi) {
-    return hi == NULL ? UVCC_ERR_USAGE : set_tensor(s, tensor, lo, hi);
+    if (s == NULL)
+        return UVCC_ERR_USAGE;
+    if (lo == NULL || hi == NULL)
+        return uvcci_refuse(s, UVCC_ERR_USAGE, "there are not both components: NULL");
+    return set_tensor(s, tensor, lo, hi);
 }
 
 /* ---- checkpoints ---- */
@@ -476,7 +512,7 @@ static int begin_anew(uvcc_session *s, bool ready) {
  * the start each one is offered, and the newest is set; after READY it must be the one that the
  * parties agreed on. */
 int uvcci_session_resume(uvcc_session *s, const uint8_t *data, size_t len) {
-    if (s == NULL || s->program == NULL || (data == NULL) != (len == 0))
+    if (s == NULL || (data == NULL) != (len == 0))
         return UVCC_ERR_USAGE;
     const bool ready = s->state == UVCCI_SESSION_READY;
     if (!uvcci_failed(s) && ((s->state != UVCCI_SESSION_LOADED && !ready) || s->ctx[0].active ||

@@ -108,8 +108,13 @@ static bool take(uvcc_session *s, uint8_t peer, const uvcci_audit_msg_t *a) {
 bool uvcci_evidence_on_audit(uvcc_session *s, uint8_t peer, const uint8_t *data, uint32_t len,
                              uint32_t *step) {
     uvcci_audit_msg_t a;
-    if (s->cfg.checks.audit_off || uvcci_audit_decode(&a, data, len) != 0) {
-        uvcci_abort(s, UVCC_ABORT_BATCH, "an AUDIT message is malformed or not wanted");
+    if (s->cfg.checks.audit_off) { /* no HELLO compares it */
+        uvcci_abort_by(s, peer, UVCC_ABORT_AUDIT,
+                       "checks.audit_off differs: it is set here, and a peer sent its signed root");
+        return false;
+    }
+    if (uvcci_audit_decode(&a, data, len) != 0) {
+        uvcci_abort(s, UVCC_ABORT_BATCH, "an AUDIT message is malformed");
         return false;
     }
     uvcci_peer *p = &s->peer[peer];

@@ -21,8 +21,12 @@ enum { TOLD_AT_ONCE = 8, TOLD_REPEATS = 16 };
 /* Secrets are copied into the handshake's configuration and wiped from here; the state machine
  * keeps its own until it is done. */
 int uvcci_session_start(uvcc_session *s, uint64_t now) {
-    if (s == NULL || s->state != UVCCI_SESSION_LOADED)
-        return UVCC_ERR_STATE;
+    if (s == NULL)
+        return UVCC_ERR_USAGE;
+    if (s->state != UVCCI_SESSION_LOADED)
+        return uvcci_refuse(s, UVCC_ERR_STATE,
+                            s->state == UVCCI_SESSION_NEW ? "no program is loaded"
+                                                          : "the session was started already");
     uvcci_hello_config c = {.party = s->party,
                             .suites = s->cfg.links.suites,
                             .r = s->cfg.place.replicas,

@@ -101,7 +101,9 @@ void uvcc_session_digest(const uvcc_session *s, uint8_t out[32]) {
 }
 
 int uvcc_session_root(const uvcc_session *s, uint8_t root[32]) {
-    if (s == NULL || root == NULL || !s->have_root)
+    if (s == NULL || root == NULL)
+        return UVCC_ERR_USAGE;
+    if (!s->have_root)
         return UVCC_ERR_STATE;
     memcpy(root, s->last_root, 32);
     return 0;

@@ -5,6 +5,7 @@
 
 #include "exec/session/cancel.h"
 #include "exec/session/checkpoint.h"
+#include "exec/session/config.h"
 #include "proto/bytes.h"
 #include <assert.h>
 #include <string.h>
@@ -25,10 +26,9 @@ static int make_plans(uvcc_session *s, const uvcc_program *p, needs *n) {
     memset(s->plans, 0, p->entry_count * sizeof s->plans[0]);
     for (uint32_t e = 0; e < p->entry_count; e++) {
         const uvcci_entry *entry = &p->entries[e];
-        if (entry->op_count == 0) {
-            uvcci_log(s, UVCC_LOG_ERROR, "entry %s has no ops, inputs or outputs", entry->name);
-            return UVCC_ERR_PROGRAM;
-        }
+        if (entry->op_count == 0)
+            return uvcci_refuse(s, UVCC_ERR_PROGRAM, "entry %s has no ops, inputs or outputs",
+                                entry->name);
         s->plans[e] =
             s->alloc.alloc(s->alloc.user, entry->op_count * sizeof s->plans[e][0], UVCC_MEM_STATE);
         if (s->plans[e] == NULL)
@@ -40,11 +40,10 @@ static int make_plans(uvcc_session *s, const uvcc_program *p, needs *n) {
             int rc = uvcci_plan_make(plan, p, entry, &entry->ops[i], &s->alloc);
             if (rc != 0) {
                 char label[128];
-                if (rc == UVCC_ERR_PROGRAM)
-                    uvcci_log(s, UVCC_LOG_ERROR,
-                              "entry %s, %s: this version cannot run it, or it is too large",
-                              entry->name, uvcci_op_label(&entry->ops[i], label));
-                return rc;
+                return uvcci_refuse(
+                    s, rc, "entry %s, %s: %s", entry->name, uvcci_op_label(&entry->ops[i], label),
+                    rc == UVCC_ERR_PROGRAM ? "this version cannot run it, or it is too large"
+                                           : "no memory for its plan");
             }
             assert(plan->round_count + plan->key_count == 0 || plan->messages_max != 0);
             bytes += plan->online_bytes_max;
@@ -67,13 +66,11 @@ static uint64_t at_least(uint64_t value, uint64_t least) {
 }
 
 /* A configured capacity below what the program needs is refused; 0 takes the default. */
-static int capacity(const uvcc_session *s, const char *name, uint64_t configured, uint64_t needed,
+static int capacity(uvcc_session *s, const char *name, uint64_t configured, uint64_t needed,
                     uint64_t usual, uint64_t *out) {
-    if (configured != 0 && configured < needed) {
-        uvcci_log(s, UVCC_LOG_ERROR, "%s is %llu, this program needs at least %llu", name,
-                  (unsigned long long)configured, (unsigned long long)needed);
-        return UVCC_ERR_LIMIT;
-    }
+    if (configured != 0 && configured < needed)
+        return uvcci_refuse(s, UVCC_ERR_LIMIT, "%s is %llu, this program needs at least %llu", name,
+                            (unsigned long long)configured, (unsigned long long)needed);
     *out = configured != 0 ? configured : at_least(usual, needed);
     return 0;
 }
@@ -82,26 +79,11 @@ static int capacity(const uvcc_session *s, const char *name, uint64_t configured
  * session. */
 static int make_links(uvcc_session *s, const needs *n) {
     uvcc_link_config c;
-    uvcc_link_config_default(&c);
+    uvcci_config_link(&s->cfg, &c);
     c.alloc = s->alloc;
-    c.random = s->cfg.random;
-    c.me = s->party;
-    c.datagram = s->cfg.links.datagram;
     c.sid_tag = s->sid_tag;
-    c.frame_bytes = s->cfg.links.frame_bytes;
-    c.datagram_bytes = s->cfg.links.datagram_bytes;
-    c.rto_initial_ns = s->cfg.links.rto_initial_ns;
-    c.rto_min_ns = s->cfg.links.rto_min_ns;
-    c.rto_max_ns = s->cfg.links.rto_max_ns;
-    c.ack_delay_ns = s->cfg.links.ack_delay_ns;
-    c.keepalive_ns = s->cfg.links.keepalive_ns;
-    c.rx_ranges_max = s->cfg.links.rx_ranges_max;
-    c.suspicious_max = s->cfg.links.suspicious_max;
-    c.suspicious_window_ns = s->cfg.links.suspicious_window_ns;
-    c.congestion = s->cfg.links.congestion;
-    c.rate_bytes_per_s = s->cfg.links.rate_bytes_per_s;
     /* Two steps of online messages may be outstanding, and STEP, AUDIT and BYE. */
-    uint64_t online = 2 * n->online_bytes + 65536, messages;
+    uint64_t online = 2 * n->online_bytes + 65536, messages = 0;
     int rc = capacity(s, "rx_messages_max", s->cfg.links.rx_messages_max, 2 * n->messages + 64,
                       1024, &messages);
     c.rx_messages_max = rc == 0 ? (uint32_t)messages : 0;
@@ -140,22 +122,19 @@ static void hash_maker(uvcc_session *s) {
 
 /* The program's topology, unless it is for any one worker, is that of the configuration, and its
  * entries are for this stage. */
-static int check_place(const uvcc_session *s, const uvcc_program *p) {
+static int check_place(uvcc_session *s, const uvcc_program *p) {
     if (p->replicas * p->stages * p->tp_ranks == 1)
         return 0;
     if (p->replicas != s->cfg.place.replicas || p->stages != s->cfg.place.stages ||
-        p->tp_ranks != s->cfg.place.tp_ranks) {
-        uvcci_log(s, UVCC_LOG_ERROR, "the program is for %u x %u x %u workers, not %u x %u x %u",
-                  p->replicas, p->stages, p->tp_ranks, s->cfg.place.replicas, s->cfg.place.stages,
-                  s->cfg.place.tp_ranks);
-        return UVCC_ERR_CONFIG;
-    }
+        p->tp_ranks != s->cfg.place.tp_ranks)
+        return uvcci_refuse(s, UVCC_ERR_CONFIG,
+                            "the program is for %u x %u x %u workers, not %u x %u x %u",
+                            p->replicas, p->stages, p->tp_ranks, s->cfg.place.replicas,
+                            s->cfg.place.stages, s->cfg.place.tp_ranks);
     for (uint32_t e = 0; e < p->entry_count; e++)
-        if (p->entries[e].stages > 1 && p->entries[e].stage != s->cfg.place.stage) {
-            uvcci_log(s, UVCC_LOG_ERROR, "entry %s is for stage %u, not %u", p->entries[e].name,
-                      p->entries[e].stage, s->cfg.place.stage);
-            return UVCC_ERR_CONFIG;
-        }
+        if (p->entries[e].stages > 1 && p->entries[e].stage != s->cfg.place.stage)
+            return uvcci_refuse(s, UVCC_ERR_CONFIG, "entry %s is for stage %u, not %u",
+                                p->entries[e].name, p->entries[e].stage, s->cfg.place.stage);
     return 0;
 }
 
@@ -173,20 +152,59 @@ static int make_local_jobs(uvcc_session *s, const uvcc_program *p) {
     return uvcci_jobs_init(&s->jobs, &s->alloc, s->cfg.limits.jobs_max, most, s->cfg.cookie);
 }
 
+/* A buffer of one tensor, as it is taken: in one component or two. */
+static uint64_t buffer_bytes(const uvcc_program *p, uint32_t buffer) {
+    const uvcci_tensor *t = &p->tensors[buffer];
+    return uvcci_arena_rounded(t->elems * 8) * (t->desc.sharing == UVCC_ADDITIVE ? 1 : 2);
+}
+
+/* The least TENSOR memory with which every op can run: what persists, and at one time all buffers
+ * of one op. More is needed while several are live and for what ops work on; but with less than
+ * this no order of the ops gets through. */
+static uint64_t tensor_floor(const uvcc_program *p) {
+    uint64_t kept = 0, most = 0;
+    for (uint32_t i = 0; i < p->tensor_count; i++)
+        if (p->tensors[i].buffer == i && p->tensors[i].desc.lifetime == UVCC_PERSIST)
+            kept += buffer_bytes(p, i);
+    for (uint32_t e = 0; e < p->entry_count; e++)
+        for (uint32_t i = 0; i < p->entries[e].op_count; i++) {
+            const uvcci_op *op = &p->entries[e].ops[i];
+            uint64_t bytes = 0;
+            for (uint32_t k = 0; k < op->touched_count; k++)
+                if (p->tensors[op->touched[k]].desc.lifetime == UVCC_TRANSIENT)
+                    bytes += buffer_bytes(p, op->touched[k]);
+            most = bytes > most ? bytes : most;
+        }
+    return kept + most;
+}
+
+static int check_tensors(uvcc_session *s, const uvcc_program *p) {
+    const uint64_t needed = tensor_floor(p), limit = s->cfg.limits.tensor_bytes;
+    if (limit == 0 || limit >= needed)
+        return 0;
+    return uvcci_refuse(s, UVCC_ERR_LIMIT,
+                        "limits.tensor_bytes is %llu, this program needs at least %llu",
+                        (unsigned long long)limit, (unsigned long long)needed);
+}
+
 /* In the order in which things are needed: the program and its hash, plans, memory that lives as
  * long as the session, then links of the size that the plans ask for. */
 int uvcci_session_load_program(uvcc_session *s, const uvcc_program *p) {
-    if (s == NULL || p == NULL || !p->finished)
+    if (s == NULL)
         return UVCC_ERR_USAGE;
+    if (p == NULL || !p->finished)
+        return uvcci_refuse(s, UVCC_ERR_USAGE,
+                            p == NULL ? "there is no program: NULL"
+                                      : "the program is not finished");
     if (s->state != UVCCI_SESSION_NEW || s->program != NULL)
-        return UVCC_ERR_STATE;
+        return uvcci_refuse(s, UVCC_ERR_STATE, "a program was loaded already");
     for (uint32_t e = 0; e < p->entry_count; e++)
-        if (p->entries[e].input_count > UVCCI_SHAPES_MAX) {
-            uvcci_log(s, UVCC_LOG_ERROR, "entry %s has more than %u inputs", p->entries[e].name,
-                      UVCCI_SHAPES_MAX);
-            return UVCC_ERR_PROGRAM;
-        }
+        if (p->entries[e].input_count > UVCCI_SHAPES_MAX)
+            return uvcci_refuse(s, UVCC_ERR_PROGRAM, "entry %s has more than %u inputs",
+                                p->entries[e].name, UVCCI_SHAPES_MAX);
     int rc = check_place(s, p);
+    if (rc == 0)
+        rc = check_tensors(s, p);
     if (rc != 0)
         return rc;
     s->program = p; /* a failed load leaves a session that can only be freed */

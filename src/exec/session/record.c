@@ -258,6 +258,8 @@ int uvcci_record_decode(const uint8_t *bytes, size_t len, uint64_t now, uvcc_rec
 }
 
 void uvcc_record_reader_init(uvcc_record_reader *r, const uint8_t *log, size_t len) {
+    if (r == NULL)
+        return;
     *r = (uvcc_record_reader){.bytes = log, .len = len};
 }
 
@@ -286,6 +288,8 @@ static int refuse(uvcc_record_reader *r, const char *why) {
 /* A cut log is told from a damaged one where that can be known: a host may keep what stands before
  * the cut. Nothing of a refused record reaches *r but the reason. */
 int uvcc_record_next(uvcc_record_reader *r, uvcc_record *out) {
+    if (r == NULL || out == NULL)
+        return UVCC_ERR_USAGE;
     static const char cut[] = "the log ends within it";
     size_t at = (size_t)r->offset;
     if (r->last_type == UVCC_RECORD_END)
@@ -333,6 +337,8 @@ int uvcc_record_next(uvcc_record_reader *r, uvcc_record *out) {
 }
 
 int uvcc_record_check(uvcc_record_reader *r, const uint8_t *log, size_t len) {
+    if (r == NULL || log == NULL)
+        return UVCC_ERR_USAGE;
     uvcc_record rec;
     uint8_t all[32];
     int rc;

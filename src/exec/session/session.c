@@ -1,14 +1,16 @@
-/* session.c - the public object: configuration, life, and the input calls without their recording
- * (calls.c has that). What an input means is decided elsewhere: each call notes the time, hands on
+/* session.c - the public object: its life, and the input calls without their recording (calls.c
+ * has that). What an input means is decided elsewhere: each call notes the time, hands on
  * what came, and ends in uvcci_dispatch(), which carries it to where it belongs. */
 #include "exec/session/session.h"
 
+#include "exec/base/bounds.h"
 #include "exec/ops/dealing.h"
 #include "exec/ops/triples.h"
 #include "exec/runtime/trace.h"
 #include "exec/session/bundle_store.h"
 #include "exec/session/cancel.h"
 #include "exec/session/checkpoint.h"
+#include "exec/session/config.h"
 #include "exec/session/dispatch.h"
 #include "exec/session/instance.h"
 #include "exec/session/peers.h"
@@ -20,159 +22,23 @@
 #include <assert.h>
 #include <string.h>
 
-#define KEEPALIVE_NS   10000000000ull /* of links, unless silence has to be noticed before */
-#define SILENCE_MIN_NS 1000000ull
-
-/* ---- configuration and life ---- */
-
-int uvcc_config_default(uvcc_config *cfg, size_t cfg_size) {
-    if (cfg == NULL || cfg_size < sizeof(size_t) || cfg_size > sizeof *cfg)
-        return UVCC_ERR_USAGE;
-    memset(cfg, 0, cfg_size);
-    cfg->size = cfg_size;
-    return 0;
-}
-
-static bool all_zero(const uint64_t *words, size_t n) {
-    uint64_t any = 0;
-    for (size_t i = 0; i < n; i++)
-        any |= words[i];
-    return any == 0;
-}
-
-/* Words that a later version gave a meaning: whoever sets them relies on it. */
-static bool reserved_unused(const uvcc_config *c) {
-#define UNUSED(group) all_zero(c->group.reserved, sizeof c->group.reserved / sizeof(uint64_t))
-    return c->links.reserved32 == 0 && UNUSED(identity) && UNUSED(place) && UNUSED(limits) &&
-           UNUSED(resume) && UNUSED(checks) && UNUSED(triples);
-#undef UNUSED
-}
-
-static bool zero32(const uint8_t b[32]) {
-    static const uint8_t zero[32];
-    return uvcci_ct_equal(b, zero, 32);
-}
-
-/* What a host forgot to fill in would be a job that others can join, or keys that everybody knows.
- * The member that is wrong, and what is wrong with it; NULL if nothing is. `own`: the public key of
- * sign_seed. */
-static const char *identity_fault(const uvcc_config *c, const uint8_t own[32]) {
-    const uvcc_config_identity *id = &c->identity;
-    const uint8_t a = (uint8_t)((id->party + 1u) % 3u), b = (uint8_t)((id->party + 2u) % 3u);
-    if (id->kem != UVCC_KEM_NONE &&
-        (id->kem > UINT16_MAX || uvcci_kem_of((uint16_t)id->kem) == NULL))
-        return "identity.kem is unknown";
-    if (zero32(id->sid_job))
-        return "identity.sid_job is zero";
-    if ((id->exchange_x25519 || !c->checks.audit_off) && zero32(id->sign_seed))
-        return "identity.sign_seed is zero";
-    if (!id->exchange_x25519) {
-        if (zero32(id->pair_secret[a]) || zero32(id->pair_secret[b]))
-            return "identity.pair_secret of a peer is zero";
-        if (uvcci_ct_equal(id->pair_secret[a], id->pair_secret[b], 32))
-            return "identity.pair_secret of both peers is the same";
-        return NULL;
-    }
-    if (zero32(id->peer_sign_key[a]) || zero32(id->peer_sign_key[b]))
-        return "identity.peer_sign_key of a peer is zero";
-    if (uvcci_ct_equal(id->peer_sign_key[a], id->peer_sign_key[b], 32) ||
-        uvcci_ct_equal(id->peer_sign_key[a], own, 32) ||
-        uvcci_ct_equal(id->peer_sign_key[b], own, 32))
-        return "identity.peer_sign_key of two parties is the same";
-    return NULL;
-}
-
-/* A peer that has nothing to say is heard by the answers to our PINGs alone: several of them must
- * fit into the least time of silence. */
-static bool silence_take(uvcc_session *s) {
-    uvcc_config_links *c = &s->cfg.links;
-    if (c->silence_ns == 0 && c->silence_abort_ns == 0)
-        return true;
-    const uint64_t least = c->silence_ns != 0 ? c->silence_ns : c->silence_abort_ns;
-    if (c->silence_abort_ns != 0 && c->silence_abort_ns < least) {
-        uvcci_log(s, UVCC_LOG_ERROR, "links.silence_abort_ns is below links.silence_ns");
-        return false;
-    }
-    if (c->keepalive_ns == 0)
-        c->keepalive_ns = least / 4 < KEEPALIVE_NS ? least / 4 : KEEPALIVE_NS;
-    if (least < SILENCE_MIN_NS || c->keepalive_ns > least / 2) {
-        uvcci_log(s, UVCC_LOG_ERROR,
-                  "links.silence_ns is below 1 ms, or below twice links.keepalive_ns");
-        return false;
-    }
-    return true;
-}
-
-/* What is 0 means a default; a contradiction is refused here, before anything depends on it. */
-static int config_take(uvcc_session *s, const uvcc_config *in) {
-    uvcc_config *c = &s->cfg;
-    memcpy(c, in, in->size);
-    if (!reserved_unused(c) || c->flags != 0 || c->identity.party > 2 ||
-        c->links.suites > UVCC_SUITES_ALL || c->alloc.alloc == NULL || c->alloc.free == NULL ||
-        c->random.fill == NULL)
-        return UVCC_ERR_CONFIG;
-    uint16_t *ones[] = {&c->place.replicas, &c->place.stages, &c->place.tp_ranks};
-    for (unsigned i = 0; i < 3; i++)
-        if (*ones[i] == 0)
-            *ones[i] = 1;
-    if (c->place.replica >= c->place.replicas || c->place.stage >= c->place.stages ||
-        c->place.tp_rank >= c->place.tp_ranks || c->place.stages > 256 ||
-        (c->checks.bundles && c->checks.audit_off))
-        return UVCC_ERR_CONFIG;
-    uvcci_sign_keypair(c->identity.sign_seed, s->sign_pk, s->sign_sk);
-    const char *fault = identity_fault(c, s->sign_pk);
-    if (fault != NULL) {
-        uvcci_log(s, UVCC_LOG_ERROR, "party %u: %s", c->identity.party, fault);
-        return UVCC_ERR_CONFIG;
-    }
-    if (c->links.suites == 0)
-        c->links.suites = UVCC_SUITES_ALL;
-    if (c->limits.jobs_max == 0)
-        c->limits.jobs_max = 256;
-    if (c->limits.leaves_max == 0)
-        c->limits.leaves_max = 1u << 22;
-    if (c->limits.keys_ahead_bytes == 0)
-        c->limits.keys_ahead_bytes = 32ull << 20;
-    if (c->links.hello_repeat_ns == 0)
-        c->links.hello_repeat_ns = 200000000ull;
-    if (c->limits.close_ns == 0)
-        c->limits.close_ns = 3000000000ull;
-    if (c->limits.triples_ahead_bytes == 0)
-        c->limits.triples_ahead_bytes = 64ull << 20;
-    if (c->triples.only ? c->resume.checkpoint_every != 0 : c->triples.run != 0)
-        return UVCC_ERR_CONFIG;
-    if (c->resume.cancellable > 1 || (c->resume.cancellable && c->checks.audit_off))
-        return UVCC_ERR_CONFIG;
-    return c->limits.jobs_max < 4 || !silence_take(s) ? UVCC_ERR_CONFIG : 0;
-}
-
-/* Where a configuration of some version may end: behind `place`, or behind any group after it. */
-static bool is_an_end(size_t size) {
-    static const size_t ends[] = {offsetof(uvcc_config, links),   offsetof(uvcc_config, limits),
-                                  offsetof(uvcc_config, resume),  offsetof(uvcc_config, checks),
-                                  offsetof(uvcc_config, triples), sizeof(uvcc_config)};
-    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
-        if (size == ends[i])
-            return true;
-    return false;
-}
+/* ---- life ---- */
 
 /* Everything that the session takes from here on goes through its meter, also what a failure gives
  * back. */
 int uvcci_session_new(uvcc_session **out, const uvcc_config *cfg) {
-    if (out == NULL || cfg == NULL || !is_an_end(cfg->size))
-        return UVCC_ERR_USAGE;
-    if (cfg->alloc.alloc == NULL || cfg->alloc.free == NULL)
-        return UVCC_ERR_CONFIG;
+    int rc = out == NULL ? UVCC_ERR_USAGE : uvcci_config_check(cfg);
+    if (rc != 0)
+        return rc;
     uvcc_session *s = cfg->alloc.alloc(cfg->alloc.user, sizeof *s, UVCC_MEM_SECRET);
     if (s == NULL)
         return UVCC_ERR_NOMEM;
     memset(s, 0, sizeof *s);
     s->meter.base = cfg->alloc;
     s->alloc = uvcci_metered(&s->meter);
-    int rc = config_take(s, cfg);
-    if (rc == 0)
-        rc = uvcci_jobs_init(&s->jobs, &s->alloc, s->cfg.limits.jobs_max, 0, s->cfg.cookie);
+    uvcci_config_take(&s->cfg, cfg);
+    uvcci_sign_keypair(s->cfg.identity.sign_seed, s->sign_pk, s->sign_sk);
+    rc = uvcci_jobs_init(&s->jobs, &s->alloc, s->cfg.limits.jobs_max, 0, s->cfg.cookie);
     uint8_t k_own[32];
     if (rc == 0 && s->cfg.random.fill(s->cfg.random.user, k_own, sizeof k_own) != 0)
         rc = UVCC_ERR_RANDOM;
@@ -289,21 +155,49 @@ static bool peer_ok(const uvcc_session *s, uint8_t peer) {
            s->state >= UVCCI_SESSION_HELLO;
 }
 
+/* 0, or why nothing can go to or come from that peer. */
+static int check_peer(uvcc_session *s, uint8_t peer) {
+    if (s == NULL)
+        return UVCC_ERR_USAGE;
+    if (peer >= UVCC_PARTIES || peer == s->party)
+        return uvcci_refuse(s, UVCC_ERR_USAGE, "party %u is no peer of party %u", peer, s->party);
+    if (s->state < UVCCI_SESSION_HELLO || s->peer[peer].link == NULL)
+        return uvcci_refuse(s, UVCC_ERR_STATE,
+                            s->program == NULL ? "there are no links: no program is loaded"
+                                               : "there are no links: the session is not started");
+    return 0;
+}
+
+static int check_fed(uvcc_session *s, uint8_t peer, const uint8_t *data, size_t len) {
+    const int rc = check_peer(s, peer);
+    if (rc == 0 && data == NULL && len != 0)
+        return uvcci_refuse(s, UVCC_ERR_USAGE, "there are no data, but their length is not 0");
+    return rc;
+}
+
 int uvcci_session_feed(uvcc_session *s, uint8_t peer, const uint8_t *data, size_t len,
                        uint64_t now) {
-    if (!peer_ok(s, peer) || (data == NULL && len != 0))
-        return UVCC_ERR_USAGE;
+    int rc = check_fed(s, peer, data, len);
+    if (rc != 0)
+        return rc;
     set_now(s, now);
-    int rc = uvcc_link_feed(s->peer[peer].link, data, len, s->now);
+    rc = uvcc_link_feed(s->peer[peer].link, data, len, s->now);
     uvcci_dispatch(s);
     /* A frame that found no memory is lost: datagrams come again, a stream has to begin anew. */
-    return rc != 0 && !s->cfg.links.datagram ? UVCC_ERR_STREAM_BROKEN : 0;
+    if (rc == 0 || s->cfg.links.datagram)
+        return 0;
+    return uvcci_refuse(s, UVCC_ERR_STREAM_BROKEN, "the stream of party %u is broken: %s", peer,
+                        rc == UVCC_ERR_NOMEM ? "no memory for a frame, and nothing comes twice"
+                                             : "what came is not a frame");
 }
 
 int uvcci_session_feed_ecn(uvcc_session *s, uint8_t peer, const uint8_t *data, size_t len, bool ce,
                            uint64_t now) {
-    if (!peer_ok(s, peer) || (data == NULL && len != 0) || !s->cfg.links.datagram)
-        return UVCC_ERR_USAGE;
+    int rc = check_fed(s, peer, data, len);
+    if (rc == 0 && !s->cfg.links.datagram)
+        rc = uvcci_refuse(s, UVCC_ERR_USAGE, "ECN marks packets: these links are streams");
+    if (rc != 0)
+        return rc;
     set_now(s, now);
     (void)uvcc_link_feed_ecn(s->peer[peer].link, data, len, ce, s->now); /* as in feed */
     uvcci_dispatch(s);
@@ -311,8 +205,9 @@ int uvcci_session_feed_ecn(uvcc_session *s, uint8_t peer, const uint8_t *data, s
 }
 
 int uvcci_session_peer_open(uvcc_session *s, uint8_t peer, uint64_t now) {
-    if (!peer_ok(s, peer))
-        return UVCC_ERR_USAGE;
+    int rc = check_peer(s, peer);
+    if (rc != 0)
+        return rc;
     set_now(s, now);
     uvcc_link_stream_opened(s->peer[peer].link, s->now);
     s->hello_waits[peer] = false;
@@ -322,8 +217,9 @@ int uvcci_session_peer_open(uvcc_session *s, uint8_t peer, uint64_t now) {
 }
 
 int uvcci_session_peer_closed(uvcc_session *s, uint8_t peer, uint64_t now) {
-    if (!peer_ok(s, peer))
-        return UVCC_ERR_USAGE;
+    int rc = check_peer(s, peer);
+    if (rc != 0)
+        return rc;
     set_now(s, now);
     uvcc_link_stream_closed(s->peer[peer].link, s->now);
     uvcci_dispatch(s);
@@ -379,8 +275,10 @@ static bool is_collective(uvcci_job_owner owner, const void *who) {
 /* An aborted session takes completions too: its jobs are out, and what they work on must stay until
  * the last one is back. */
 int uvcci_session_complete(uvcc_session *s, const uvcc_completion *c, uint64_t now) {
-    if (s == NULL || c == NULL)
+    if (s == NULL)
         return UVCC_ERR_USAGE;
+    if (c == NULL)
+        return uvcci_refuse(s, UVCC_ERR_USAGE, "there is no completion: NULL");
     set_now(s, now);
     uvcci_job_owner owner;
     void *who;
@@ -419,7 +317,9 @@ int uvcci_session_complete(uvcc_session *s, const uvcc_completion *c, uint64_t n
 /* ---- output to the world ---- */
 
 int uvcci_session_poll_transmit(uvcc_session *s, uvcc_transmit *out, uint64_t now) {
-    if (s == NULL || out == NULL || s->state < UVCCI_SESSION_HELLO)
+    if (s == NULL || out == NULL)
+        return UVCC_ERR_USAGE;
+    if (s->state < UVCCI_SESSION_HELLO)
         return 0;
     set_now(s, now);
     for (unsigned i = 0; i < 3; i++) {
@@ -447,17 +347,25 @@ int uvcci_session_poll_transmit(uvcc_session *s, uvcc_transmit *out, uint64_t no
 
 int uvcci_session_transmit_done(uvcc_session *s, uint8_t peer, uint64_t id, size_t bytes,
                                 uint64_t now) {
-    if (!peer_ok(s, peer))
-        return UVCC_ERR_USAGE;
+    int rc = check_peer(s, peer);
+    if (rc != 0)
+        return rc;
     set_now(s, now);
-    int rc = uvcc_link_transmit_done(s->peer[peer].link, id, bytes, s->now);
-    if (rc == 0 && s->close_deadline != UVCC_NEVER) /* it may have been what CLOSED waited for */
+    rc = uvcc_link_transmit_done(s->peer[peer].link, id, bytes, s->now);
+    if (rc != 0)
+        return uvcci_refuse(s, rc,
+                            "no transmit %llu of so many bytes to party %u is out: it is done "
+                            "already, or its stream was closed",
+                            (unsigned long long)id, peer);
+    if (s->close_deadline != UVCC_NEVER) /* it may have been what CLOSED waited for */
         uvcci_dispatch(s);
     return rc;
 }
 
 int uvcci_session_poll_job(uvcc_session *s, const uvcc_job **out) {
-    if (s == NULL || out == NULL || uvcci_failed(s))
+    if (s == NULL || out == NULL)
+        return UVCC_ERR_USAGE;
+    if (uvcci_failed(s))
         return 0;
     uvcci_job_owner owner;
     void *who;
@@ -491,7 +399,7 @@ uint64_t uvcc_session_next_deadline(const uvcc_session *s) {
 
 int uvcci_session_poll_event(uvcc_session *s, uvcc_event *out) {
     if (s == NULL || out == NULL)
-        return 0;
+        return UVCC_ERR_USAGE;
     if (s->event_count == 0)
         return uvcci_peers_poll_event(s, out);
     assert(s->event_head < s->event_cap && s->event_count <= s->event_cap);
@@ -506,39 +414,80 @@ int uvcci_session_poll_event(uvcc_session *s, uvcc_event *out) {
 
 /* ---- work ---- */
 
+/* Whether a host may ask for this step at all, now or later. Steps are asked for in order, so the
+ * one behind those that are open is the only one that can be right; others never become so by
+ * waiting. */
+static int check_order(uvcc_session *s, uint32_t step) {
+    const uint64_t next = (uint64_t)s->step + s->ctx[0].active + s->ctx[1].active;
+    if (step < s->step)
+        return uvcci_refuse(s, UVCC_ERR_USAGE, "step %u is over: step %u is the next one", step,
+                            s->step);
+    if (step < next)
+        return uvcci_refuse(s, UVCC_ERR_USAGE, "step %u was agreed to already", step);
+    if (step > next)
+        return uvcci_refuse(s, UVCC_ERR_USAGE, "step %u cannot be: step %llu comes before it", step,
+                            (unsigned long long)next);
+    return 0;
+}
+
+/* At most one ahead, and with room for its events and those of a step that is open. */
+static int check_room(uvcc_session *s, uint32_t step, uint32_t entry) {
+    const uvcci_step *open = uvcci_step_of(s, s->step);
+    if (step > s->step + 1)
+        return uvcci_refuse(s, UVCC_ERR_AGAIN, "step %u is two ahead: step %u is not over", step,
+                            s->step);
+    uint32_t room = 32 + s->program->entries[entry].output_count;
+    if (step == s->step + 1) {
+        assert(open != NULL);
+        room += 32 + open->entry->output_count;
+    }
+    if (s->event_count - s->mismatches.queued + room > s->event_cap - UVCCI_MISMATCH_EVENTS)
+        return uvcci_refuse(s, UVCC_ERR_AGAIN, "%u events wait to be polled", s->event_count);
+    return 0;
+}
+
+/* What no open session in the state that it is in takes: 0, or UVCC_ERR_ABORTED or _STATE. */
+static int check_ready(uvcc_session *s, const char *what) {
+    static const char *const states[] = {[UVCCI_SESSION_NEW] = "no program is loaded",
+                                         [UVCCI_SESSION_LOADED] = "the session is not started",
+                                         [UVCCI_SESSION_HELLO] =
+                                             "the handshake is not over (event READY)",
+                                         [UVCCI_SESSION_READY] = "",
+                                         [UVCCI_SESSION_CLOSING] = "the session is closing",
+                                         [UVCCI_SESSION_ABORTED] = "the session was aborted",
+                                         [UVCCI_SESSION_CLOSED] = "the session is closed"};
+    if (s->state == UVCCI_SESSION_READY)
+        return 0;
+    return uvcci_refuse(s, uvcci_failed(s) ? UVCC_ERR_ABORTED : UVCC_ERR_STATE, "%s: %s", what,
+                        states[s->state]);
+}
+
 /* What is wrong for good is refused before what may be right later: a host that gets AGAIN asks
  * again with the same words. */
 int uvcci_session_step(uvcc_session *s, uint32_t step, uint32_t entry, uint64_t now) {
-    if (s == NULL || s->program == NULL || entry >= s->program->entry_count)
+    if (s == NULL)
         return UVCC_ERR_USAGE;
     set_now(s, now);
-    if (uvcci_failed(s))
-        return UVCC_ERR_ABORTED;
-    if (s->state != UVCCI_SESSION_READY)
-        return UVCC_ERR_STATE;
-    if (step < s->step || uvcci_step_of(s, step) != NULL)
-        return UVCC_ERR_USAGE;
-    if (s->cfg.checks.sks_refused && step == s->cfg.checks.sks_step &&
-        !s->cfg.checks.sks_override) {
-        uvcci_log(s, UVCC_LOG_ERROR, "party %u: the check of a product failed in step %u before",
-                  s->party, step);
-        return UVCC_ERR_REFUSED;
-    }
+    int rc = check_ready(s, "no step");
+    if (rc == 0 && entry >= s->program->entry_count)
+        rc = uvcci_refuse(s, UVCC_ERR_USAGE, "the program has no entry %u", entry);
+    if (rc == 0)
+        rc = check_order(s, step);
+    if (rc != 0)
+        return rc;
+    if (s->cfg.checks.sks_refused && step == s->cfg.checks.sks_step && !s->cfg.checks.sks_override)
+        return uvcci_refuse(s, UVCC_ERR_REFUSED,
+                            "the check of a product failed in step %u before: an operator must "
+                            "set checks.sks_override",
+                            step);
     if (!s->tensors_here)
         return uvcci_refuse(s, UVCC_ERR_STATE,
                             "the parties agreed to go on before step %u: uvcc_session_resume with "
                             "its checkpoint comes first",
                             s->step);
-    /* In order, at most one ahead, and with room for its events and those of a step that is open.
-     */
-    const uvcci_step *open = uvcci_step_of(s, s->step);
-    uint32_t room = 32 + s->program->entries[entry].output_count;
-    if (step == s->step + 1 && open != NULL)
-        room += 32 + open->entry->output_count;
-    if (step > s->step + 1 || (step == s->step + 1 && open == NULL) ||
-        s->event_count - s->mismatches.queued + room > s->event_cap - UVCCI_MISMATCH_EVENTS)
-        return UVCC_ERR_AGAIN;
-    int rc = uvcci_zero_unset(s);
+    rc = check_room(s, step, entry);
+    if (rc == 0)
+        rc = uvcci_zero_unset(s);
     if (rc == 0)
         rc = uvcci_step_open(s, step, entry);
     if (rc == 0) {
@@ -548,39 +497,72 @@ int uvcci_session_step(uvcc_session *s, uint32_t step, uint32_t entry, uint64_t 
     return rc;
 }
 
-/* The values wait in WIRE memory until the INPUT op masks them: the op may not have been reached
- * yet. */
-int uvcci_session_input(uvcc_session *s, uint32_t step, uint32_t id, const int64_t *v,
-                        uint64_t now) {
-    if (s == NULL || v == NULL || s->program == NULL)
-        return UVCC_ERR_USAGE;
-    set_now(s, now);
-    if (uvcci_failed(s))
-        return UVCC_ERR_ABORTED;
-    uvcci_step *st = uvcci_step_of(s, step);
-    if (st == NULL)
-        return UVCC_ERR_STATE;
+/* ---- input values ---- */
+
+/* The entry's input of that id, or NULL and the reason. */
+static const uvcc_io_desc *input_of(uvcc_session *s, const uvcci_step *st, uint32_t id, int *rc) {
     for (uint32_t i = 0; i < st->entry->input_count; i++) {
         const uvcc_io_desc *io = &st->entry->inputs[i];
         if (io->id != id)
             continue;
         if (io->owner != s->party)
-            return UVCC_ERR_USAGE;
-        if (st->input[i] != NULL)
-            return UVCC_ERR_STATE;
-        size_t bytes = s->program->tensors[io->tensor].elems * 8;
-        assert(bytes != 0);
-        st->input[i] = uvcci_arena_take(&s->wire, bytes);
-        if (st->input[i] == NULL)
-            return UVCC_ERR_NOMEM;
-        memcpy(st->input[i], v, bytes);
-        for (uint32_t k = 0; k < st->entry->op_count; k++)
-            if (st->instances[k].op->desc.opcode == UVCC_OP_INPUT && st->instances[k].op->io == i)
-                uvcci_instance_wake(&st->instances[k]);
-        uvcci_dispatch(s);
-        return 0;
+            *rc = uvcci_refuse(s, UVCC_ERR_USAGE, "input %u of entry %s is party %u's", id,
+                               st->entry->name, io->owner);
+        else if (st->input[i] != NULL)
+            *rc = uvcci_refuse(s, UVCC_ERR_STATE, "input %u of step %u was given already", id,
+                               st->number);
+        return *rc == 0 ? io : NULL;
     }
-    return UVCC_ERR_NOT_FOUND;
+    *rc = uvcci_refuse(s, UVCC_ERR_NOT_FOUND, "entry %s has no input %u", st->entry->name, id);
+    return NULL;
+}
+
+/* All bounds of the program follow from those of its inputs: what is outside would give wrong
+ * results in silence. The value itself is nobody's business. */
+static int check_bits(uvcc_session *s, uint32_t tensor, const int64_t *v) {
+    const uvcci_tensor *t = &s->program->tensors[tensor];
+    if (uvcci_all_within(v, (size_t)t->elems, t->desc.bits))
+        return 0;
+    return uvcci_refuse(s, UVCC_ERR_BOUND,
+                        "value %zu of %s is outside its %u bits: less than 2^%u in magnitude is "
+                        "declared",
+                        uvcci_first_outside(v, (size_t)t->elems, t->desc.bits), t->name,
+                        t->desc.bits, t->desc.bits);
+}
+
+/* The values wait in WIRE memory until the INPUT op masks them: the op may not have been reached
+ * yet. */
+int uvcci_session_input(uvcc_session *s, uint32_t step, uint32_t id, const int64_t *v,
+                        uint64_t now) {
+    if (s == NULL)
+        return UVCC_ERR_USAGE;
+    set_now(s, now);
+    if (v == NULL)
+        return uvcci_refuse(s, UVCC_ERR_USAGE, "there are no values: NULL");
+    int rc = uvcci_failed(s) ? check_ready(s, "no input") : 0;
+    if (rc != 0)
+        return rc;
+    uvcci_step *st = s->program != NULL ? uvcci_step_of(s, step) : NULL;
+    if (st == NULL)
+        return uvcci_refuse(s, UVCC_ERR_STATE,
+                            step < s->step ? "step %u is over" : "step %u was not agreed to", step);
+    const uvcc_io_desc *io = input_of(s, st, id, &rc);
+    if (io != NULL)
+        rc = check_bits(s, io->tensor, v);
+    if (rc != 0)
+        return rc;
+    const uint32_t i = (uint32_t)(io - st->entry->inputs);
+    const size_t bytes = s->program->tensors[io->tensor].elems * 8;
+    assert(bytes != 0);
+    st->input[i] = uvcci_arena_take(&s->wire, bytes);
+    if (st->input[i] == NULL)
+        return uvcci_refuse(s, UVCC_ERR_NOMEM, "no memory for input %u", id);
+    memcpy(st->input[i], v, bytes);
+    for (uint32_t k = 0; k < st->entry->op_count; k++)
+        if (st->instances[k].op->desc.opcode == UVCC_OP_INPUT && st->instances[k].op->io == i)
+            uvcci_instance_wake(&st->instances[k]);
+    uvcci_dispatch(s);
+    return 0;
 }
 
 int uvcci_session_cancel(uvcc_session *s, uint32_t step, uint64_t now) {
@@ -602,12 +584,13 @@ int uvcci_session_close(uvcc_session *s, uint64_t now) {
         return UVCC_ERR_USAGE;
     set_now(s, now);
     if (s->state == UVCCI_SESSION_CLOSED)
-        return UVCC_ERR_CLOSED;
+        return uvcci_refuse(s, UVCC_ERR_CLOSED, "the session is closed");
     if (s->close_deadline != UVCC_NEVER)
-        return UVCC_ERR_STATE;
+        return uvcci_refuse(s, UVCC_ERR_STATE, "the session is closing already");
     if (s->state == UVCCI_SESSION_READY) {
         if (s->ctx[0].active || s->ctx[1].active)
-            return UVCC_ERR_STATE;
+            return uvcci_refuse(s, UVCC_ERR_STATE,
+                                "step %u is not over: finish it, or abort the session", s->step);
         s->state = UVCCI_SESSION_CLOSING;
         uvcci_send_bye(s, UVCC_ABORT_NONE);
     }
@@ -622,11 +605,15 @@ int uvcci_session_close(uvcc_session *s, uint64_t now) {
 }
 
 int uvcci_session_abort(uvcc_session *s, uint16_t reason, uint64_t now) {
-    if (s == NULL || reason == UVCC_ABORT_NONE)
+    if (s == NULL)
         return UVCC_ERR_USAGE;
+    if (reason == UVCC_ABORT_NONE)
+        return uvcci_refuse(s, UVCC_ERR_USAGE, "an abort has a reason other than 0");
     set_now(s, now);
     if (uvcci_failed(s) || s->events == NULL)
-        return UVCC_ERR_STATE;
+        return uvcci_refuse(s, UVCC_ERR_STATE,
+                            s->events == NULL ? "no program is loaded: nobody can be told"
+                                              : "the session has ended already");
     uvcci_abort(s, reason, uvcc_abort_text(reason));
     uvcci_dispatch(s);
     return 0;

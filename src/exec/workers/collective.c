@@ -124,6 +124,8 @@ static bool additive(const uvcc_task *t) {
 }
 
 uvcc_collective_tag uvcc_collective_tag_of(const uvcc_task *t) {
+    if (t == NULL)
+        return (uvcc_collective_tag){0};
     return (uvcc_collective_tag){.step = t->u.collective.step,
                                  .phase = t->u.collective.phase,
                                  .mb = t->u.collective.mb,
@@ -333,6 +335,8 @@ int uvcc_collective_submit(uvcc_collective *c, uint32_t local_rank, const uvcc_j
 }
 
 int uvcc_collective_poll(uvcc_collective *c, uint32_t local_rank, uvcc_completion *out) {
+    if (c == NULL || out == NULL)
+        return UVCC_ERR_USAGE;
     if (c == NULL || out == NULL || local_rank >= c->count || c->workers[local_rank].first == NULL)
         return 0;
     worker *w = &c->workers[local_rank];

@@ -99,6 +99,8 @@ int uvcc_collective_order_token(uvcc_collective_order *o, const uvcc_collective_
 }
 
 int uvcc_collective_order_poll(uvcc_collective_order *o, uvcc_collective_action *out) {
+    if (o == NULL || out == NULL)
+        return UVCC_ERR_USAGE;
     if (o == NULL || out == NULL || o->broken)
         return 0;
     assert(o->rank == 0 ? o->tokens == NULL : !o->token_out);
