@@ -251,7 +251,8 @@ typedef enum uvcc_event_kind {
                                        `root` the lineage of the checkpoint to go on from: zeros,
                                        the host sets the tensors */
     UVCC_EVENT_STEP_STARTED = 2,  /**< all three agreed on `step` */
-    UVCC_EVENT_OUTPUT = 3,        /**< output `id` of `step` is open: uvcc_session_output() */
+    UVCC_EVENT_OUTPUT = 3,        /**< output `id` of `step` is open: uvcc_session_output(). Of an
+                                       output to one party: at that party only */
     UVCC_EVENT_STEP_FINISHED = 4, /**< `root` is this party's global root of `step` */
     UVCC_EVENT_AUDIT = 5,         /**< `peer`'s signed `root` of `step` came and was verified */
     UVCC_EVENT_PEER_BYE = 6,      /**< `peer` is done */

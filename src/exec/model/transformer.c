@@ -582,8 +582,9 @@ static void name_pass(const uvcc_transformer_config *c, const uvcc_op_desc *op,
 void uvcc_transformer_section(const uvcc_transformer_config *c, const uvcc_op_desc *op,
                               char out[UVCC_TRANSFORMER_SECTION_BYTES]) {
     const bool after = op->phase == UVCC_UPD && op->k >> 8 >= UVCCI_TF_BLOCK_OUT;
-    const char *name = op->opcode == UVCC_OP_INPUT             ? "inputs"
-                       : op->opcode == UVCC_OP_OUTPUT || after ? "opening"
+    const bool opens = op->opcode == UVCC_OP_OUTPUT || op->opcode == UVCC_OP_OUTPUT_TO;
+    const char *name = op->opcode == UVCC_OP_INPUT ? "inputs"
+                       : opens || after            ? "opening"
                        : op->opcode == UVCC_OP_SEND_PP || op->opcode == UVCC_OP_RECV_PP
                            ? "between stages"
                        : op->phase == UVCC_UPD ? "update"

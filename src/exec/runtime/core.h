@@ -109,9 +109,10 @@ typedef struct uvcci_instance_round {
     uvcci_rx *held;                            /* accepted messages */
     const uint8_t **at[UVCCI_PLAN_VECS][2];    /* [vec][slot][block]; not of keys */
     const uint8_t *digest[UVCCI_PLAN_VECS][2]; /* of the whole vector, by sender */
-    /* Of an opening to all: what a job of the next turn computes of the component that this party
-     * lacks, for comparison with the next party's digest. */
+    /* Of an opening to all or to this party: what a job of the next turn computes of the component
+     * that it lacks, for comparison with the digest of the party on that side. */
     const uint8_t *check;
+    uint8_t check_side;
 } uvcci_instance_round;
 
 /* One op in one step. */
