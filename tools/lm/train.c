@@ -87,7 +87,7 @@ static int set_rate(lm_run *r) {
     return status;
 }
 
-/* The opened sum over the batch: every worker of the last stage has it. */
+/* The opened sum over the batch: the text's owner has it, at every worker of the last stage. */
 static double step_loss(const lm_run *r) {
     for (uint32_t i = 0; i < r->job.host.workers; i++) {
         const int64_t *sum = job_output(&r->job, &r->job.host.worker[i], UVCC_TRANSFORMER_OUT_LOSS);

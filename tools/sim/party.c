@@ -221,28 +221,35 @@ static void keep_checkpoint(sim_party *p) {
 static void check_outputs(sim_party *p, uint32_t i) {
     sim_world *w = p->w;
     uint32_t step = w->plan->first_step + i, e = w->work->entry[i];
-    uint64_t h = 0;
+    uint64_t h = 0, common = 0; /* of what this party has; of what all have */
     for (uint32_t k = 0; k < uvcc_program_output_count(w->work->program, e); k++) {
         const uvcc_io_desc *io = uvcc_program_output_at(w->work->program, e, k);
         size_t bytes = sim_elems(w->work, io->tensor) * sizeof(int64_t);
         const int64_t *v = uvcc_session_output(p->s, step, io->id);
-        if (v == NULL) {
-            sim_fail(w, "party %u: output %u of step %u is not open", p->index, io->id, i);
+        const bool to_all = io->receiver == UVCC_TO_ALL;
+        if ((v != NULL) != (to_all || io->receiver == p->index)) {
+            sim_fail(w, "party %u: output %u of step %u is%s open", p->index, io->id, i,
+                     v == NULL ? " not" : "");
             return;
         }
+        if (v == NULL)
+            continue;
         if (w->work->exact && (p->dropped == 0 ? memcmp(v, w->work->output[i][k], bytes) != 0
                                                : !sim_workload_fits(w->work, p->dropped, i, k, v)))
             sim_fail(w, "party %u: output %u of step %u differs from the reference", p->index,
                      io->id, i);
         h = sim_hash(v, bytes, h);
+        if (to_all)
+            common = sim_hash(v, bytes, common);
     }
     if (p->triangle != 0)
         return;
     sim_record *r = w->record;
     for (unsigned q = 0; q < 3; q++)
-        if (q != p->index && r->have[q][i] && r->output_hash[q][i] != h && w->work->exact)
+        if (q != p->index && r->have[q][i] && r->common_hash[q][i] != common && w->work->exact)
             sim_fail(w, "parties %u and %u have other outputs of step %u", p->index, q, i);
     r->output_hash[p->index][i] = h;
+    r->common_hash[p->index][i] = common;
     if (w->clean != NULL && w->out->restarts == 0 && p->dropped == 0 &&
         w->clean->output_hash[p->index][i] != h)
         sim_fail(w, "party %u: the outputs of step %u are not those of a run without faults",

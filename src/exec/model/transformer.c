@@ -411,8 +411,9 @@ static void add_logits(uvcci_tf_builder *b) {
     batch->tokens = input(b, "TOKENS", UVCC_TRANSFORMER_IN_WINDOW, b->first_stage);
     const uint32_t logits = uvcci_tf_forward(b, batch);
     if (b->last_stage && b->err == 0)
-        uvcci_tf_note(b, uvcc_program_output(b->p, UVCC_TRANSFORMER_OUT_LOGITS,
-                                             uvcci_tf_all_rows(b, "LA", logits)));
+        uvcci_tf_note(b,
+                      uvcc_program_output_to(b->p, UVCC_TRANSFORMER_OUT_LOGITS,
+                                             uvcci_tf_all_rows(b, "LA", logits), b->c->text_owner));
 }
 
 /* Its ops have indices of their own, so that a stage without inputs cannot take it for "logits". */
@@ -463,7 +464,8 @@ static void add_next(uvcci_tf_builder *b) {
         uvcci_tf_local(b, UVCC_OP_ADD, row, noise, noisy);
         uvcci_tf_function(b, UVCC_NL_ARGMAX, (uvcc_nonlinear_options){0}, &noisy, place, &next);
         if (b->err == 0)
-            uvcci_tf_note(b, uvcc_program_output(b->p, UVCC_TRANSFORMER_OUT_NEXT, next));
+            uvcci_tf_note(
+                b, uvcc_program_output_to(b->p, UVCC_TRANSFORMER_OUT_NEXT, next, b->c->text_owner));
     }
     b->first_index = 0;
 }
