@@ -1055,9 +1055,13 @@ static void test_capacity_refused(void **state) {
  * One that ends earlier or is longer, or that sets what this version does not know, is refused. */
 static void test_config_versions(void **state) {
     (void)state;
-    static const size_t ends[] = {offsetof(uvcc_config, links),   offsetof(uvcc_config, limits),
-                                  offsetof(uvcc_config, resume),  offsetof(uvcc_config, checks),
-                                  offsetof(uvcc_config, triples), sizeof(uvcc_config)};
+    static const size_t ends[] = {offsetof(uvcc_config, links),
+                                  offsetof(uvcc_config, limits),
+                                  offsetof(uvcc_config, resume),
+                                  offsetof(uvcc_config, checks),
+                                  offsetof(uvcc_config, triples),
+                                  offsetof(uvcc_config, consent),
+                                  sizeof(uvcc_config)};
     test_alloc mem = {0};
     uint64_t seed = 1;
     uvcc_session *s;
@@ -1088,9 +1092,9 @@ static void test_config_versions(void **state) {
     assert_int_equal(uvcc_session_new(&s, &c), UVCC_ERR_USAGE);
 #define LAST(group) (offsetof(uvcc_config, group.reserved) + sizeof c.group.reserved - 8)
     static const size_t unknown[] = {
-        LAST(identity), LAST(place),  offsetof(uvcc_config, links.reserved32),
-        LAST(limits),   LAST(resume), LAST(checks),
-        LAST(triples)};
+        LAST(identity), LAST(place),   offsetof(uvcc_config, links.reserved32),
+        LAST(limits),   LAST(resume),  LAST(checks),
+        LAST(triples),  LAST(consent), offsetof(uvcc_config, consent.reserved32)};
 #undef LAST
     for (unsigned i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
         c = whole;

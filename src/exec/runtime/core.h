@@ -23,6 +23,7 @@
 #include <assert.h>
 #include <uvcc/frame.h>
 #include <uvcc/link.h>
+#include <uvcc/policy.h>
 #include <uvcc/session.h>
 
 typedef struct uvcci_step uvcci_step;
@@ -272,8 +273,17 @@ typedef enum uvcci_session_state {
     UVCCI_SESSION_CLOSED,
 } uvcci_session_state;
 
+/* The policy's text, and how often its limits were used; len 0: there is none. */
+typedef struct uvcci_consent {
+    char text[UVCC_POLICY_BYTES_MAX];
+    size_t len;
+    uint32_t limits;
+    uint64_t used[UVCC_POLICY_LIMITS_MAX];
+} uvcci_consent;
+
 struct uvcc_session {
     uvcc_config cfg;
+    uvcci_consent consent;
     struct uvcci_recording *recording; /* calls.c; NULL: nothing is recorded */
     uvcci_meter meter;
     uvcc_allocator alloc; /* metered */

@@ -9,6 +9,7 @@
 #include "exec/session/bundle_store.h"
 #include "exec/session/cancel.h"
 #include "exec/session/checkpoint.h"
+#include "exec/session/consent.h"
 #include "exec/session/dispatch.h"
 #include "exec/session/instance.h"
 #include "exec/session/peers.h"
@@ -44,7 +45,8 @@ static bool all_zero(const uint64_t *words, size_t n) {
 static bool reserved_unused(const uvcc_config *c) {
 #define UNUSED(group) all_zero(c->group.reserved, sizeof c->group.reserved / sizeof(uint64_t))
     return c->links.reserved32 == 0 && UNUSED(identity) && UNUSED(place) && UNUSED(limits) &&
-           UNUSED(resume) && UNUSED(checks) && UNUSED(triples);
+           UNUSED(resume) && UNUSED(checks) && UNUSED(triples) && UNUSED(consent) &&
+           c->consent.reserved32 == 0;
 #undef UNUSED
 }
 
@@ -143,14 +145,20 @@ static int config_take(uvcc_session *s, const uvcc_config *in) {
         return UVCC_ERR_CONFIG;
     if (c->resume.cancellable > 1 || (c->resume.cancellable && c->checks.audit_off))
         return UVCC_ERR_CONFIG;
-    return c->limits.jobs_max < 4 || !silence_take(s) ? UVCC_ERR_CONFIG : 0;
+    if (c->limits.jobs_max < 4 || !silence_take(s))
+        return UVCC_ERR_CONFIG;
+    return uvcci_consent_take(s);
 }
 
 /* Where a configuration of some version may end: behind `place`, or behind any group after it. */
 static bool is_an_end(size_t size) {
-    static const size_t ends[] = {offsetof(uvcc_config, links),   offsetof(uvcc_config, limits),
-                                  offsetof(uvcc_config, resume),  offsetof(uvcc_config, checks),
-                                  offsetof(uvcc_config, triples), sizeof(uvcc_config)};
+    static const size_t ends[] = {offsetof(uvcc_config, links),
+                                  offsetof(uvcc_config, limits),
+                                  offsetof(uvcc_config, resume),
+                                  offsetof(uvcc_config, checks),
+                                  offsetof(uvcc_config, triples),
+                                  offsetof(uvcc_config, consent),
+                                  sizeof(uvcc_config)};
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
         if (size == ends[i])
             return true;
