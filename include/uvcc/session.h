@@ -172,11 +172,10 @@ typedef struct uvcc_config_triples {
  * and nothing has changed. identity.policy_hash is then the policy's: zero, or the same.
  * uvcc_session_new() refuses (UVCC_ERR_CONFIG) a text that is no policy, and names the line. */
 typedef struct uvcc_config_consent {
-    const char *policy; /**< the text, copied; NULL: none, everything is allowed */
-    size_t policy_len;  /**< at most UVCC_POLICY_BYTES_MAX */
-    const uint64_t
-        *used;            /**< copied: what earlier sessions of the job counted, by limit in the
-                               order of the text, as uvcc_session_policy_used() said; NULL: nothing */
+    const char *policy;   /**< the text, copied; NULL: none, everything is allowed */
+    size_t policy_len;    /**< at most UVCC_POLICY_BYTES_MAX */
+    const uint64_t *used; /**< copied: what earlier sessions of the job counted, by limit in the
+                               order of the text, as uvcc_session_policy_used() said; NULL: 0 */
     uint32_t used_count;  /**< as many as the text has limits; 0 with NULL */
     uint32_t reserved32;  /**< 0 */
     uint64_t reserved[3]; /**< 0 */

@@ -40,7 +40,8 @@ table='1 100 a frame that came is taken again
 28 300 the silence of a peer that was told of is a deadline still
 29 300 a HELLO that waits in its link is a deadline
 31 2000 lineages are not compared in the handshake
-32 300 tensors are not put back when a step is dropped'
+32 300 tensors are not put back when a step is dropped
+33 100 consent of an output is not looked at'
 
 fail=0
 echo "$table" >"$work/table"

@@ -567,8 +567,12 @@ static unsigned one_random_program(uint64_t seed, unsigned *drawn) {
     }
     while (r.k < 12 && r.count < VALUES_MAX - 2 && test_rand(&r.rnd) % 40 != 0)
         grow(&r);
-    for (unsigned i = 0; i < r.count; i++)
-        assert_true(uvcc_program_output(r.p, 100 + i, r.v[i].tensor) >= 0);
+    for (unsigned i = 0; i < r.count; i++) {
+        const bool all = i % 4 != 3;
+        assert_true((all ? uvcc_program_output(r.p, 100 + i, r.v[i].tensor)
+                         : uvcc_program_output_to(r.p, 100 + i, r.v[i].tensor, i % 3)) >= 0);
+        drawn[UVCC_OP_OUTPUT_TO] += !all;
+    }
     finish(r.p);
 
     uvcc_reference *ref;
@@ -598,6 +602,10 @@ static unsigned one_random_program(uint64_t seed, unsigned *drawn) {
         for (unsigned p = 0; p < 3; p++) {
             const int64_t *got = uvcc_session_output(t.s[p], 0, 100 + i);
             const int64_t *want = uvcc_reference_get(ref, r.v[i].tensor);
+            if (i % 4 == 3 && i % 3 != p) {
+                assert_null(got);
+                continue;
+            }
             if (memcmp(got, want, (size_t)r.v[i].rows * r.v[i].cols * sizeof *got) != 0)
                 fail_msg("seed %llu: tensor t%u differs at party %u", (unsigned long long)seed, i,
                          p);

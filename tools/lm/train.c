@@ -250,9 +250,11 @@ static void summary(const lm_run *r) {
                   (unsigned long long)uvcc_transformer_parameters(&r->cfg), r->job.host.workers,
                   r->cfg.replicas, r->cfg.stages, r->cfg.tensor_ranks);
     if (r->losses != 0)
-        (void)fprintf(to,
-                      "loss             %.4f nats per byte at first, %.4f over the last tenth\n",
-                      r->loss[0], final_loss(r));
+        (void)fprintf(
+            to,
+            "loss             %.4f nats per byte at first, %.4f over the last tenth (opened "
+            "to party %u)\n",
+            r->loss[0], final_loss(r), r->cfg.text_owner);
     if (r->checked)
         (void)fprintf(to, "plaintext run    weights %s\n",
                       r->equal ? "equal bit for bit"

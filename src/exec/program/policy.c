@@ -83,9 +83,17 @@ static bool entry_of(const word *w, uvcc_policy_rule *r) {
     return true;
 }
 
+/* Where a byte stands first; NULL: nowhere. */
+static const char *find(const char *at, size_t len, char byte) {
+    for (size_t i = 0; i < len; i++)
+        if (at[i] == byte)
+            return at + i;
+    return NULL;
+}
+
 /* An id, two with a dash between, or a star. */
 static bool ids_of(const word *w, uvcc_policy_rule *r) {
-    const char *dash = memchr(w->at, '-', w->len);
+    const char *dash = find(w->at, w->len, '-');
     const size_t first_len = dash != NULL ? (size_t)(dash - w->at) : w->len;
     uint64_t first = 0, last = UINT32_MAX;
     if (!is(w, "*")) {
@@ -136,7 +144,7 @@ static bool rule_of(const line *l, uvcc_policy_rule *r) {
 
 /* The line from *at on, without its end; false if it has none, or there is no line. */
 static bool next_line(const char *text, size_t len, size_t *at, word *out) {
-    const char *end = *at < len ? memchr(text + *at, '\n', len - *at) : NULL;
+    const char *end = *at < len ? find(text + *at, len - *at, '\n') : NULL;
     if (end == NULL)
         return false;
     *out = (word){text + *at, (size_t)(end - text) - *at};

@@ -18,6 +18,8 @@ void uvcci_consent_hash(const uvcc_config *c, uint8_t out[32]) {
         memcpy(out, c->identity.policy_hash, 32);
 }
 
+/* The text is copied: what the AUDITs sign is what is asked from here on, whatever the host does
+ * with its own. */
 int uvcci_consent_take(uvcc_session *s) {
     uvcc_config_consent *in = &s->cfg.consent;
     uvcci_consent *c = &s->consent;
