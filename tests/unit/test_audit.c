@@ -909,15 +909,23 @@ static void without_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(honest_runs),         cmocka_unit_test(random_damage),
-        cmocka_unit_test(cut_and_flipped),     cmocka_unit_test(impossible_leaves),
-        cmocka_unit_test(tables_in_order),     cmocka_unit_test(leaves_by_name),
-        cmocka_unit_test(dropped_steps),       cmocka_unit_test(signed_lies),
+        cmocka_unit_test(honest_runs),
+        cmocka_unit_test(random_damage),
+        cmocka_unit_test(cut_and_flipped),
+        cmocka_unit_test(impossible_leaves),
+        cmocka_unit_test(tables_in_order),
+        cmocka_unit_test(leaves_by_name),
+        cmocka_unit_test(dropped_steps),
+        cmocka_unit_test(signed_lies),
         cmocka_unit_test(openings_to_one),
-        cmocka_unit_test(roots_of_peers),      cmocka_unit_test(proofs),
-        cmocka_unit_test(streamed_tree),       cmocka_unit_test(vector_of_job_root),
-        cmocka_unit_test(job_roots),           cmocka_unit_test(proof_of_many_workers),
-        cmocka_unit_test(never_without_audit), cmocka_unit_test(without_memory),
+        cmocka_unit_test(roots_of_peers),
+        cmocka_unit_test(proofs),
+        cmocka_unit_test(streamed_tree),
+        cmocka_unit_test(vector_of_job_root),
+        cmocka_unit_test(job_roots),
+        cmocka_unit_test(proof_of_many_workers),
+        cmocka_unit_test(never_without_audit),
+        cmocka_unit_test(without_memory),
     };
     return cmocka_run_group_tests_name("audit", tests, NULL, NULL);
 }
