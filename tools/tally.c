@@ -33,7 +33,8 @@ static void by_block(void *user, const char *entry, const uvcc_op_desc *op,
     static const char *const phases[] = {"forward", "backward", "update"};
     (void)user;
     (void)entry;
-    if (op->opcode == UVCC_OP_INPUT || op->opcode == UVCC_OP_OUTPUT)
+    if (op->opcode == UVCC_OP_INPUT || op->opcode == UVCC_OP_OUTPUT ||
+        op->opcode == UVCC_OP_OUTPUT_TO)
         (void)snprintf(out, TALLY_NAME_BYTES, "%s",
                        op->opcode == UVCC_OP_INPUT ? "inputs" : "opening");
     else

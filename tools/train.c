@@ -193,7 +193,9 @@ static int take_weights(run *r, uint32_t step) {
     return EXIT_DONE;
 }
 
-/* All parties open the same values; the host of party 0 reads them. */
+/* Weights open to all, predictions to the owner of the features, who is party 0: its host reads
+ * both. */
+_Static_assert(FEATURES_OWNER == 0, "take_event() reads the outputs of party 0");
 static int take_outputs(run *r, uint32_t step) {
     uint32_t entry = entry_of(r, step);
     if (entry == r->train_entry)
@@ -201,8 +203,8 @@ static int take_outputs(run *r, uint32_t step) {
     if (entry == r->reveal_entry)
         return take_weights(r, step);
     if (entry == r->predict_entry) {
-        const int64_t *v =
-            uvcc_session_output(r->host.worker[0].party[0].session, step, UVCC_MLP_OUT_PREDICTION);
+        const int64_t *v = uvcc_session_output(r->host.worker[0].party[FEATURES_OWNER].session,
+                                               step, UVCC_MLP_OUT_PREDICTION);
         if (v == NULL)
             return host_failed(&r->host, "the predictions are not open", UVCC_ERR_STATE);
         r->right += count_right(r, step, v);

@@ -32,9 +32,9 @@ enum { UVCC_MLP_IN_X = 1, UVCC_MLP_IN_Y = 2, UVCC_MLP_IN_PREDICT_X = 3 };
 enum { UVCC_MLP_OUT_PREDICTION = 100, UVCC_MLP_OUT_WEIGHT = 200 /* + 2*layer, bias + 1 */ };
 
 /** Builds and finishes the program: entries "train", "predict" (if predict_rows) and "reveal"
- * (opens W0, b0, W1, ...). Tensors "W<l>", "b<l>" (forward), "MW<l>", "Mb<l>" (masters), all
- * PERSIST; "G<l>" of the last layer l is a training step's output minus Y (the reference can show
- * it). */
+ * (opens W0, b0, W1, ... to all); predictions open to x_owner only. Tensors "W<l>", "b<l>"
+ * (forward), "MW<l>", "Mb<l>" (masters), all PERSIST; "G<l>" of the last layer l is a training
+ * step's output minus Y (the reference can show it). */
 UVCC_API int uvcc_mlp_program(uvcc_program **out, const uvcc_mlp_config *cfg,
                               const uvcc_allocator *al, char *message,
                               size_t message_cap) UVCC_MUST_USE;

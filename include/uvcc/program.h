@@ -142,6 +142,10 @@ UVCC_API int uvcc_program_input_mb(uvcc_program *p, uint32_t id, uint32_t tensor
                                    uint16_t mb);
 /** Tensor `tensor` is opened to all at the end of the step, under `id`: phase UPD, block 254. */
 UVCC_API int uvcc_program_output(uvcc_program *p, uint32_t id, uint32_t tensor);
+/** The same, but opened to `receiver` (0..2) only: the other two learn nothing of it, and have
+ * neither the value nor an OUTPUT event. Phase UPD, block 255. */
+UVCC_API int uvcc_program_output_to(uvcc_program *p, uint32_t id, uint32_t tensor,
+                                    uint8_t receiver);
 /** The open entry is that of stage `stage` of `stages` (1..256) in a pipeline, whose microbatches
  * (1 + the greatest mb of its ops and inputs) run in the 1F1B order with `ahead` more forwards than
  * that needs: their FWD and BWD ops stand in program order in the slots of that order. Without this
@@ -177,10 +181,12 @@ UVCC_API uint32_t uvcc_program_op_count(const uvcc_program *p, uint32_t entry);
 UVCC_API const uvcc_op_desc *uvcc_program_op_at(const uvcc_program *p, uint32_t entry, uint32_t i);
 
 /** An input or output of an entry. */
+enum { UVCC_TO_ALL = 255 };
 typedef struct uvcc_io_desc {
     uint32_t id, tensor;
-    uint8_t owner; /**< inputs */
-    uint16_t mb;   /**< inputs: their microbatch */
+    uint8_t owner;    /**< inputs */
+    uint8_t receiver; /**< outputs: the one party that it opens to, or UVCC_TO_ALL; inputs: 0 */
+    uint16_t mb;      /**< inputs: their microbatch */
 } uvcc_io_desc;
 UVCC_API uint32_t uvcc_program_input_count(const uvcc_program *p, uint32_t entry);
 UVCC_API const uvcc_io_desc *uvcc_program_input_at(const uvcc_program *p, uint32_t entry,

@@ -171,6 +171,20 @@ typedef struct uvcc_config_triples {
     uint64_t reserved[2]; /**< 0 */
 } uvcc_config_triples;
 
+/** What this party consents to (<uvcc/policy.h>, docs/policy.md). The session refuses a program, a
+ * step or an input of its host that the policy does not allow, with UVCC_ERR_REFUSED and by name,
+ * and nothing has changed. identity.policy_hash is then the policy's: zero, or the same.
+ * uvcc_session_new() refuses (UVCC_ERR_CONFIG) a text that is no policy, and names the line. */
+typedef struct uvcc_config_consent {
+    const char *policy;   /**< the text, copied; NULL: none, everything is allowed */
+    size_t policy_len;    /**< at most UVCC_POLICY_BYTES_MAX */
+    const uint64_t *used; /**< copied: what earlier sessions of the job counted, by limit in the
+                               order of the text, as uvcc_session_policy_used() said; NULL: 0 */
+    uint32_t used_count;  /**< as many as the text has limits; 0 with NULL */
+    uint32_t reserved32;  /**< 0 */
+    uint64_t reserved[3]; /**< 0 */
+} uvcc_config_consent;
+
 /** Hooks, then groups. Zero means the default where one is named; unknown `flags` are refused.
  *
  * Versions: `size` is the caller's sizeof. A library takes a structure that ends earlier than its
@@ -196,6 +210,7 @@ typedef struct uvcc_config {
     uvcc_config_resume resume;
     uvcc_config_checks checks;
     uvcc_config_triples triples;
+    uvcc_config_consent consent;
 } uvcc_config;
 
 /** cfg_size = sizeof *cfg of the caller's header. */
@@ -207,9 +222,10 @@ UVCC_API int uvcc_session_new(uvcc_session **out, const uvcc_config *cfg) UVCC_M
 /** Frees everything and wipes secrets. Jobs and transmits that are still out lose their memory:
  * close first, or be sure that no executor works on it any more. */
 UVCC_API void uvcc_session_free(uvcc_session *s);
-/** The program must outlive the session. UVCC_ERR_LIMIT names in the log the receive capacity that
- * the program needs when the configured one is smaller. UVCC_ERR_CONFIG: the program is for another
- * topology or stage, or has collectives and the session is recorded. */
+/** The program must outlive the session. UVCC_ERR_REFUSED: see consent; another may be loaded.
+ * UVCC_ERR_LIMIT names in the log the receive capacity that the program needs when the configured
+ * one is smaller. UVCC_ERR_CONFIG: the program is for another topology or stage, or has collectives
+ * and the session is recorded. */
 UVCC_API int uvcc_session_load_program(uvcc_session *s, const uvcc_program *p);
 /** Begins the handshake. */
 UVCC_API int uvcc_session_start(uvcc_session *s, uint64_t now);
@@ -257,7 +273,8 @@ typedef enum uvcc_event_kind {
                                        `root` the lineage of the checkpoint to go on from: zeros,
                                        the host sets the tensors */
     UVCC_EVENT_STEP_STARTED = 2,  /**< all three agreed on `step` */
-    UVCC_EVENT_OUTPUT = 3,        /**< output `id` of `step` is open: uvcc_session_output() */
+    UVCC_EVENT_OUTPUT = 3,        /**< output `id` of `step` is open: uvcc_session_output(). Of an
+                                       output to one party: at that party only */
     UVCC_EVENT_STEP_FINISHED = 4, /**< `root` is this party's global root of `step` */
     UVCC_EVENT_AUDIT = 5,         /**< `peer`'s signed `root` of `step` came and was verified */
     UVCC_EVENT_PEER_BYE = 6,      /**< `peer` is done */
@@ -371,18 +388,26 @@ UVCC_API int uvcc_session_triples(const uvcc_session *s, uint32_t *step, const u
  * Calling for step m+1 while m runs lets its keys be dealt ahead. UVCC_ERR_AGAIN: two steps are
  * open already, or events wait to be polled. UVCC_ERR_USAGE: no such entry; the step is over or was
  * agreed to already, or another one comes before it that was not asked for. UVCC_ERR_STATE: not
- * READY, or the tensors here stand before another step. UVCC_ERR_REFUSED: see checks.sks_refused.
- */
+ * READY, or the tensors here stand before another step. UVCC_ERR_REFUSED: see
+ * checks.sks_refused and consent. */
 UVCC_API int uvcc_session_step(uvcc_session *s, uint32_t step, uint32_t entry, uint64_t now);
 /** This party's private input `id` of `step`: rows * cols values, after uvcc_session_step for it.
  * UVCC_ERR_BOUND: a value is outside the bits that the tensor declares, and nothing was taken: all
  * bounds of the program follow from these, and what breaks one gives wrong results in silence.
  * UVCC_ERR_STATE: the step is not open, or it was given already; UVCC_ERR_NOT_FOUND: no such input;
- * UVCC_ERR_USAGE: it is another party's. */
+ * UVCC_ERR_USAGE: it is another party's;
+ * UVCC_ERR_REFUSED: see consent. */
 UVCC_API int uvcc_session_input(uvcc_session *s, uint32_t step, uint32_t id, const int64_t *v,
                                 uint64_t now);
+/** How often each limit of the policy was used, with what consent.used said, in the order of the
+ * text: at most `cap` counts go into out; returns how many limits there are (0: no policy). A step
+ * counts when uvcc_session_step() takes it, an input when uvcc_session_input() does. A host that
+ * wants limits to hold over restarts keeps the counts, on disk before it goes on, and gives them to
+ * the next session. */
+UVCC_API int uvcc_session_policy_used(const uvcc_session *s, uint64_t *out, uint32_t cap);
 /** An opened output of the last finished or the running step: rows * cols values, valid until the
- * next step that opens it starts. NULL if it is not open. */
+ * next step that opens it starts. NULL if it is not open, or
+ * opens to another party only. */
 UVCC_API const int64_t *uvcc_session_output(const uvcc_session *s, uint32_t step, uint32_t id);
 /** Asks to drop `step`, the first unfinished one, which this host agreed to; it may run or wait.
  * Here nothing more of it is computed or sent from now on. If no party finished it, and all allow

@@ -13,7 +13,8 @@
  * Entries:
  *  - "train": inputs IN_TOKENS + m (first stage) and IN_TARGETS + m (last stage) for microbatch m,
  *    rows of one-hot vectors of 0 and 1 (uvcc_transformer_one_hot), from `text_owner`; with `loss`
- *    the output OUT_LOSS of the last stage.
+ *    the output OUT_LOSS of the last stage. All outputs but those of "reveal" open to `text_owner`
+ *    only: initial weights are public, and a loss tells whoever sees it about the text.
  *  - "logits": IN_WINDOW (first stage), `windows` sequences; OUT_LOGITS (last stage).
  *  - "eval": IN_EVAL_TOKENS, IN_EVAL_TARGETS, `windows` sequences; OUT_EVAL_LOSS, as OUT_LOSS.
  *  - "next": IN_PROMPT (first stage), as IN_WINDOW; IN_NOISE (last stage, every rank), windows x
@@ -99,7 +100,8 @@ typedef struct uvcc_transformer_config {
     uint8_t lift;        /**< uvcc_lift_kind */
     uint8_t exact;       /**< 1: functions take exact indices; 0: fast */
     uint8_t products;    /**< uvcc_products */
-    uint8_t text_owner;  /**< party that gives tokens and targets */
+    uint8_t text_owner;  /**< party that gives tokens and targets, and to which losses, logits
+                              and sampled bytes open */
     uint8_t loss;        /**< 1: "train" opens the loss of its batch */
     uint16_t sks;        /**< of 1000 matrix products (attention's excepted) so many are checked for
                               integrity, chosen by coins (SKS_START): products are kept whole for

@@ -12,6 +12,7 @@
 #include <uvcc/function.h>
 #include <uvcc/host.h>
 #include <uvcc/nonlinear.h>
+#include <uvcc/policy.h>
 #include <uvcc/program.h>
 #include <uvcc/session.h>
 #include <uvcc/trace.h>

@@ -132,6 +132,16 @@ static bool is_output_row(const uvcc_bundle *b, uint32_t row) {
     return r.phase == UVCCI_PHASE_UPD && r.k >> 8 == UVCCI_BLOCK_IO;
 }
 
+/* Of an output to one party; first: where its OPEN_DONE stands. */
+static bool is_to_one_row(const uvcc_bundle *b, uint32_t row, bool *first) {
+    uvcci_oprow r;
+    if (row >= b->row_count)
+        return false;
+    uvcci_oprow_get(&r, b->rows + (size_t)row * UVCCI_OPROW_BYTES);
+    *first = r.b == 0;
+    return r.phase == UVCCI_PHASE_UPD && r.k >> 8 == UVCCI_BLOCK_TO_ONE;
+}
+
 /* Bits of the parties that must have a leaf like this one, given which do. */
 static unsigned holders(const cross *c, const uvcc_leaf *l, unsigned have) {
     switch (l->type) {
@@ -213,11 +223,50 @@ static void match_mirrored(cross *c, uint8_t type) {
     }
 }
 
-static void match_row(cross *c) {
+/* Party p's leaf of an opening to one party, against party q and its leaf; neither need be. */
+static void not_alone(cross *c, uint8_t p, const uvcc_leaf *l, uint8_t q, const uvcc_leaf *lq) {
+    uvcc_audit_fault f;
+    (void)uvcci_fault_leaf(&f, 0, UVCC_FAULT_RECEIVER, &c->b[p], l);
+    f.other = q;
+    f.other_leaf = lq != NULL ? lq->index : UVCC_NO_LEAF;
+    found(c, c->wrong[p] ? WRONG_LEAF : DISAGREE, &f);
+}
+
+/* A row of an output to one party: all that is sent goes to one, who alone has what was opened. */
+static void match_to_one(cross *c, bool first_row) {
+    uvcc_leaf l, sent;
+    uint8_t from = UVCC_NO_PARTY;
+    for (uint8_t p = 0; p < UVCC_PARTIES; p++)
+        for (span s = c->span[p][UVCC_LEAF_OPEN_SENT - FIRST_TYPE];
+             take(&s, UVCC_NO_PARTY, UVCC_NO_PARTY, &l);) {
+            if (from != UVCC_NO_PARTY && l.dst != sent.dst)
+                not_alone(c, p, &l, from, &sent);
+            if (from == UVCC_NO_PARTY) {
+                from = p;
+                sent = l;
+            }
+        }
+    for (uint8_t p = 0; p < UVCC_PARTIES; p++) {
+        span s = c->span[p][UVCC_LEAF_OPEN_DONE - FIRST_TYPE];
+        const bool has = take(&s, UVCC_NO_PARTY, UVCC_NO_PARTY, &l);
+        const bool receiver = from != UVCC_NO_PARTY && p == sent.dst;
+        if (has && (!receiver || s.count != 0))
+            not_alone(c, p, &l, receiver ? UVCC_NO_PARTY : from,
+                      receiver || from == UVCC_NO_PARTY ? NULL : &sent);
+        if (!has && receiver && first_row)
+            not_alone(c, from, &sent, p, NULL);
+    }
+}
+
+static void match_row(cross *c, uint32_t row) {
+    bool first_row = false;
+    const bool to_one = is_to_one_row(c->b, row, &first_row);
+    if (to_one)
+        match_to_one(c, first_row);
     for (unsigned i = 0; i < TYPES; i++) {
         const uint8_t type = (uint8_t)(FIRST_TYPE + i);
-        if (uvcci_leaf_is_received(type))
-            continue; /* with its sending */
+        if (uvcci_leaf_is_received(type) || (to_one && type == UVCC_LEAF_OPEN_DONE))
+            continue; /* with its sending, or with its opening */
         if (!uvcci_leaf_is_sent(type)) {
             if (c->span[0][i].count + c->span[1][i].count + c->span[2][i].count != 0)
                 match_mirrored(c, type);
@@ -238,7 +287,7 @@ static void match_all(cross *c) {
     uint32_t row = 0;
     do { /* a program without ops has one leaf, in row 0 all the same */
         collect_row(c, row);
-        match_row(c);
+        match_row(c, row);
     } while (++row < c->b->row_count);
 }
 

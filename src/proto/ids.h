@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 enum { UVCCI_PHASE_FWD = 0, UVCCI_PHASE_BWD = 1, UVCCI_PHASE_UPD = 2 };
-enum { UVCCI_BLOCK_IO = 254, UVCCI_BLOCK_ENDS = 255 };
+enum { UVCCI_BLOCK_IO = 254, UVCCI_BLOCK_TO_ONE = 255 };
 
 /* Names of opened streams. */
 typedef enum uvcci_stream_name {

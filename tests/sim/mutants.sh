@@ -42,6 +42,7 @@ table='1 100 a frame that came is taken again
 30 100 what is signed of a step does not say which step it is
 31 2000 lineages are not compared in the handshake
 32 300 tensors are not put back when a step is dropped
+33 100 consent of an output is not looked at
 34 100 the words of a product in a function are those of another
 35 400 the key of a multi-scale table has the roots of a comparison'
 

@@ -92,7 +92,7 @@ static audit_run train(void) {
 }
 
 /* One input, a sum, its opening: small enough to try everything. */
-static uvcc_program *add_program(const uvcc_allocator *al) {
+static uvcc_program *add_program(const uvcc_allocator *al, uint8_t receiver) {
     uvcc_program *p;
     assert_int_equal(uvcc_program_new(&p, al), 0);
     uvcc_tensor_desc d = {.name = "X",
@@ -113,19 +113,25 @@ static uvcc_program *add_program(const uvcc_allocator *al) {
     assert_int_equal(uvcc_program_entry(p, "run"), 0);
     assert_int_equal(uvcc_program_input(p, 1, (uint32_t)x, 0), 0);
     assert_true(uvcc_program_op(p, &op) >= 0);
-    assert_int_equal(uvcc_program_output(p, 2, (uint32_t)y), 0);
+    assert_int_equal(receiver == UVCC_TO_ALL ? uvcc_program_output(p, 2, (uint32_t)y)
+                                             : uvcc_program_output_to(p, 2, (uint32_t)y, receiver),
+                     0);
     assert_int_equal(uvcc_program_finish(p, NULL, 0), 0);
     return p;
 }
 
-static audit_run add(void) {
+static audit_run add_to(uint8_t receiver) {
     static const char *const entries[] = {"run"};
     test_alloc mem = {0};
     uvcc_allocator al = test_allocator(&mem);
-    uvcc_program *p = add_program(&al);
+    uvcc_program *p = add_program(&al, receiver);
     audit_run r = run_steps(p, entries, 1);
     uvcc_program_free(p);
     return r;
+}
+
+static audit_run add(void) {
+    return add_to(UVCC_TO_ALL);
 }
 
 /* ---- judging three files ---- */
@@ -675,6 +681,67 @@ static void audit_root_of_the_first_step(void **state) {
     audit_run_free(&r);
 }
 
+/* The last leaf of a file with that type. */
+static uint32_t last_of(const file *f, uint8_t type) {
+    uint32_t k = leaf_count(f);
+    while (leaf_at(f, --k).type != type)
+        assert_true(k != 0);
+    return k;
+}
+
+/* A leaf more, behind all others. */
+static void append_leaf(file *f, const file *from, uint32_t index) {
+    const uvcc_leaf l = leaf_at(from, index), last = leaf_at(f, leaf_count(f) - 1);
+    const size_t n = 1 + l.stored_len + 4, end = last.offset + 1 + last.stored_len + 4;
+    memmove(f->bytes + end + n, f->bytes + end, f->len - end);
+    memcpy(f->bytes + end, from->bytes + l.offset, n);
+    f->len += n;
+    add_count(f, 1);
+}
+
+/* An output to one party, whichever it is: good as it is, and a fault of its own when another
+ * party says that it has the value too, or instead, or nobody does, or a message went astray.
+ */
+static void openings_to_one(void **state) {
+    (void)state;
+    for (uint8_t to = 0; to < 3; to++) {
+        const uint8_t tail = (uint8_t)((to + 1) % 3), other = (uint8_t)((to + 2) % 3);
+        audit_run r = add_to(to);
+        uvcc_audit_fault f;
+        assert_int_equal(judge(r.f[0], &r.keys, &f), 0);
+        const uint32_t done = last_of(&r.f[0][to], UVCC_LEAF_OPEN_DONE);
+        for (unsigned lie = 0; lie < 4; lie++) {
+            const uint8_t liar = lie == 0 ? tail : lie == 1 ? other : lie == 2 ? to : tail;
+            file d[3];
+            for (unsigned q = 0; q < 3; q++)
+                d[q] = copy_of(&r.f[0][q]);
+            if (lie < 2) {
+                append_leaf(&d[liar], &r.f[0][to], done);
+            } else if (lie == 2) {
+                remove_leaf(&d[liar], done);
+                add_count(&d[liar], -1);
+            } else { /* TAIL says that it sent to OTHER what went to the receiver */
+                const uvcc_leaf l = leaf_at(&d[liar], last_of(&d[liar], UVCC_LEAF_OPEN_SENT));
+                uint8_t *stored = d[liar].bytes + l.offset + 1;
+                uvcc_bundle b;
+                assert_int_equal(l.dst, to);
+                assert_int_equal(uvcc_bundle_decode(&b, d[liar].bytes, d[liar].len, NULL), 0);
+                stored[6] = other;
+                uvcci_st32(stored + 7, uvcci_msg_id(UVCC_FRAME_OPEN_BATCH, b.sid_sub, l.op_id, liar,
+                                                    other, 0, 1));
+            }
+            sign_again(&d[liar], liar);
+            assert_int_equal(judge(d, &r.keys, &f), UVCC_ERR_AUTH);
+            if (lie < 3 && f.kind != UVCC_FAULT_RECEIVER)
+                fail_msg("lie %u to party %u: %s", lie, to, uvcc_fault_text(f.kind));
+            assert_true(f.party == liar || f.other == liar);
+            for (unsigned q = 0; q < 3; q++)
+                free(d[q].bytes);
+        }
+        audit_run_free(&r);
+    }
+}
+
 static void roots_of_peers(void **state) {
     (void)state;
     audit_run r = add();
@@ -682,7 +749,8 @@ static void roots_of_peers(void **state) {
     file d[3];
     for (unsigned p = 0; p < 3; p++)
         d[p] = copy_of(&r.f[0][p]);
-    /* A bundle that has not all AUDITs yet is good as far as it goes; the own root must be there.
+    /* A bundle that has not all AUDITs yet is good as far as it goes; the own root must be
+     * there.
      */
     uint8_t *e = d[2].bytes + d[2].len - TAIL + 32;
     memset(e, 0, 2 * AUDIT);
@@ -973,7 +1041,7 @@ static void without_memory(void **state) {
     (void)state;
     test_alloc mem = {0};
     uvcc_allocator al = test_allocator(&mem);
-    uvcc_program *p = add_program(&al);
+    uvcc_program *p = add_program(&al, UVCC_TO_ALL);
     const int64_t v[2] = {1, 2};
     size_t calls = 1;
     unsigned bundles = 0;
@@ -1011,6 +1079,7 @@ int main(void) {
         cmocka_unit_test(two_statements),
         cmocka_unit_test(pasted_statements),
         cmocka_unit_test(audit_root_of_the_first_step),
+        cmocka_unit_test(openings_to_one),
         cmocka_unit_test(roots_of_peers),
         cmocka_unit_test(audit_roots),
         cmocka_unit_test(proofs),

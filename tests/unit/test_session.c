@@ -567,8 +567,12 @@ static unsigned one_random_program(uint64_t seed, unsigned *drawn) {
     }
     while (r.k < 12 && r.count < VALUES_MAX - 2 && test_rand(&r.rnd) % 40 != 0)
         grow(&r);
-    for (unsigned i = 0; i < r.count; i++)
-        assert_true(uvcc_program_output(r.p, 100 + i, r.v[i].tensor) >= 0);
+    for (unsigned i = 0; i < r.count; i++) {
+        const bool all = i % 4 != 3;
+        assert_true((all ? uvcc_program_output(r.p, 100 + i, r.v[i].tensor)
+                         : uvcc_program_output_to(r.p, 100 + i, r.v[i].tensor, i % 3)) >= 0);
+        drawn[UVCC_OP_OUTPUT_TO] += !all;
+    }
     finish(r.p);
 
     uvcc_reference *ref;
@@ -598,6 +602,10 @@ static unsigned one_random_program(uint64_t seed, unsigned *drawn) {
         for (unsigned p = 0; p < 3; p++) {
             const int64_t *got = uvcc_session_output(t.s[p], 0, 100 + i);
             const int64_t *want = uvcc_reference_get(ref, r.v[i].tensor);
+            if (i % 4 == 3 && i % 3 != p) {
+                assert_null(got);
+                continue;
+            }
             if (memcmp(got, want, (size_t)r.v[i].rows * r.v[i].cols * sizeof *got) != 0)
                 fail_msg("seed %llu: tensor t%u differs at party %u", (unsigned long long)seed, i,
                          p);
@@ -1057,9 +1065,13 @@ static void test_capacity_refused(void **state) {
  * One that ends earlier or is longer, or that sets what this version does not know, is refused. */
 static void test_config_versions(void **state) {
     (void)state;
-    static const size_t ends[] = {offsetof(uvcc_config, links),   offsetof(uvcc_config, limits),
-                                  offsetof(uvcc_config, resume),  offsetof(uvcc_config, checks),
-                                  offsetof(uvcc_config, triples), sizeof(uvcc_config)};
+    static const size_t ends[] = {offsetof(uvcc_config, links),
+                                  offsetof(uvcc_config, limits),
+                                  offsetof(uvcc_config, resume),
+                                  offsetof(uvcc_config, checks),
+                                  offsetof(uvcc_config, triples),
+                                  offsetof(uvcc_config, consent),
+                                  sizeof(uvcc_config)};
     test_alloc mem = {0};
     uint64_t seed = 1;
     uvcc_session *s;
@@ -1090,9 +1102,9 @@ static void test_config_versions(void **state) {
     assert_int_equal(uvcc_session_new(&s, &c), UVCC_ERR_USAGE);
 #define LAST(group) (offsetof(uvcc_config, group.reserved) + sizeof c.group.reserved - 8)
     static const size_t unknown[] = {
-        LAST(identity), LAST(place),  offsetof(uvcc_config, links.reserved32),
-        LAST(limits),   LAST(resume), LAST(checks),
-        LAST(triples)};
+        LAST(identity), LAST(place),   offsetof(uvcc_config, links.reserved32),
+        LAST(limits),   LAST(resume),  LAST(checks),
+        LAST(triples),  LAST(consent), offsetof(uvcc_config, consent.reserved32)};
 #undef LAST
     for (unsigned i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
         c = whole;

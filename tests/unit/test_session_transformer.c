@@ -94,10 +94,15 @@ static void run(one *o, const char *entry) {
     for (uint32_t k = 0; k < uvcc_program_output_count(o->p, e); k++) {
         const uvcc_io_desc *io = uvcc_program_output_at(o->p, e, k);
         const uvcc_tensor_desc *d = uvcc_program_tensor_at(o->p, io->tensor);
-        for (unsigned p = 0; p < 3; p++)
-            assert_memory_equal(uvcc_session_output(o->t.s[p], step, io->id),
-                                uvcc_reference_get(o->r, io->tensor),
-                                (size_t)d->rows * d->cols * sizeof(int64_t));
+        for (unsigned p = 0; p < 3; p++) {
+            const int64_t *v = uvcc_session_output(o->t.s[p], step, io->id);
+            assert_int_equal(io->receiver,
+                             strcmp(entry, "reveal") == 0 ? UVCC_TO_ALL : o->c.text_owner);
+            assert_true((v != NULL) == (io->receiver == UVCC_TO_ALL || io->receiver == p));
+            if (v != NULL)
+                assert_memory_equal(v, uvcc_reference_get(o->r, io->tensor),
+                                    (size_t)d->rows * d->cols * sizeof(int64_t));
+        }
     }
 }
 

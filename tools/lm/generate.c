@@ -1,7 +1,7 @@
 /* generate.c - see generate.h. The shares of all workers' parts are put together to those of one
- * worker per party. A step takes the window of bytes so far and noise from party 0, and opens the
- * place of the greatest sum of logit and noise: with Gumbel noise times the temperature that is a
- * sample of the softmax (E. J. Gumbel, 1954). Neither logits nor probabilities are opened. */
+ * worker per party. A step takes the window of bytes so far and noise from party 0, and opens to
+ * it the place of the greatest sum of logit and noise: with Gumbel noise times the temperature that
+ * is a sample of the softmax (E. J. Gumbel, 1954). Neither logits nor probabilities are opened. */
 #include "generate.h"
 
 #include <math.h>
@@ -49,7 +49,9 @@ static void print_help(void) {
         "\n"
         "Samples text, byte by byte, from a model that uvcc train --checkpoint DIR keeps. Its "
         "weights\n"
-        "stay shared among the three parties; each sampled byte is opened, and nothing else.\n"
+        "stay shared among the three parties; each sampled byte opens to the party whose prompt "
+        "it\n"
+        "is, and nothing else.\n"
         "\n"
         "This is a simulation in one process: it reads all parties' files and keys.\n"
         "\n"

@@ -116,7 +116,12 @@ int job_set_public(job *j, host_worker *w, const char *name, const int64_t *v) {
 }
 
 const int64_t *job_output(const job *j, const host_worker *w, uint32_t id) {
-    return uvcc_session_output(w->party[0].session, j->step - 1, id);
+    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
+        const int64_t *v = uvcc_session_output(w->party[p].session, j->step - 1, id);
+        if (v != NULL)
+            return v;
+    }
+    return NULL;
 }
 
 /* ---- memory ---- */

@@ -43,7 +43,8 @@ int job_step(job *j, const char *entry, bool stops);
 
 /* A PERSIST tensor's public value, by name. */
 int job_set_public(job *j, host_worker *w, const char *name, const int64_t *v);
-/* An output of the step that was run last, at party 0; NULL if the worker has none. */
+/* An output of the step that was run last, at the first party that it is open at; NULL if the
+ * worker has none. */
 const int64_t *job_output(const job *j, const host_worker *w, uint32_t id);
 /* Where a worker stands in the model. */
 uvcc_transformer_worker job_place(const host_worker *w);

@@ -85,7 +85,7 @@ void lm_options_print_help(FILE *to) {
                 "of them sees\n"
                 "weights or gradients, and the two others nothing of the text; what is opened is "
                 "the sum of\n"
-                "the losses of each step and, at the end, the weights.\n"
+                "the losses of each step, to party 0 only, and, at the end, the weights.\n"
                 "\n"
                 "This is a simulation: all keys and all randomness follow from --seed, so that a "
                 "run can be\n"

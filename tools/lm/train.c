@@ -87,7 +87,7 @@ static int set_rate(lm_run *r) {
     return status;
 }
 
-/* The opened sum over the batch: every worker of the last stage has it. */
+/* The opened sum over the batch: the text's owner has it, at every worker of the last stage. */
 static double step_loss(const lm_run *r) {
     for (uint32_t i = 0; i < r->job.host.workers; i++) {
         const int64_t *sum = job_output(&r->job, &r->job.host.worker[i], UVCC_TRANSFORMER_OUT_LOSS);
@@ -250,9 +250,11 @@ static void summary(const lm_run *r) {
                   (unsigned long long)uvcc_transformer_parameters(&r->cfg), r->job.host.workers,
                   r->cfg.replicas, r->cfg.stages, r->cfg.tensor_ranks);
     if (r->losses != 0)
-        (void)fprintf(to,
-                      "loss             %.4f nats per byte at first, %.4f over the last tenth\n",
-                      r->loss[0], final_loss(r));
+        (void)fprintf(
+            to,
+            "loss             %.4f nats per byte at first, %.4f over the last tenth (opened "
+            "to party %u)\n",
+            r->loss[0], final_loss(r), r->cfg.text_owner);
     if (r->checked)
         (void)fprintf(to, "plaintext run    weights %s\n",
                       r->equal ? "equal bit for bit"

@@ -221,28 +221,35 @@ static void keep_checkpoint(sim_party *p) {
 static void check_outputs(sim_party *p, uint32_t i) {
     sim_world *w = p->w;
     uint32_t step = w->plan->first_step + i, e = w->work->entry[i];
-    uint64_t h = 0;
+    uint64_t h = 0, common = 0; /* of what this party has; of what all have */
     for (uint32_t k = 0; k < uvcc_program_output_count(w->work->program, e); k++) {
         const uvcc_io_desc *io = uvcc_program_output_at(w->work->program, e, k);
         size_t bytes = sim_elems(w->work, io->tensor) * sizeof(int64_t);
         const int64_t *v = uvcc_session_output(p->s, step, io->id);
-        if (v == NULL) {
-            sim_fail(w, "party %u: output %u of step %u is not open", p->index, io->id, i);
+        const bool to_all = io->receiver == UVCC_TO_ALL;
+        if ((v != NULL) != (to_all || io->receiver == p->index)) {
+            sim_fail(w, "party %u: output %u of step %u is%s open", p->index, io->id, i,
+                     v == NULL ? " not" : "");
             return;
         }
+        if (v == NULL)
+            continue;
         if (w->work->exact && (p->dropped == 0 ? memcmp(v, w->work->output[i][k], bytes) != 0
                                                : !sim_workload_fits(w->work, p->dropped, i, k, v)))
             sim_fail(w, "party %u: output %u of step %u differs from the reference", p->index,
                      io->id, i);
         h = sim_hash(v, bytes, h);
+        if (to_all)
+            common = sim_hash(v, bytes, common);
     }
     if (p->triangle != 0)
         return;
     sim_record *r = w->record;
     for (unsigned q = 0; q < 3; q++)
-        if (q != p->index && r->have[q][i] && r->output_hash[q][i] != h && w->work->exact)
+        if (q != p->index && r->have[q][i] && r->common_hash[q][i] != common && w->work->exact)
             sim_fail(w, "parties %u and %u have other outputs of step %u", p->index, q, i);
     r->output_hash[p->index][i] = h;
+    r->common_hash[p->index][i] = common;
     if (w->clean != NULL && w->out->restarts == 0 && p->dropped == 0 &&
         w->clean->output_hash[p->index][i] != h)
         sim_fail(w, "party %u: the outputs of step %u are not those of a run without faults",
@@ -592,9 +599,67 @@ static void config(sim_party *p, uvcc_config *c) {
     }
 }
 
+/* A policy that lets every output but one open, to where the program opens it. UINT32_MAX: all. */
+static size_t policy_but(const sim_workload *work, uint32_t entry, uint32_t output, char *text,
+                         size_t cap) {
+    int n = snprintf(text, cap, "uvcc policy v1\nprogram any\n");
+    for (uint32_t e = 0; e < uvcc_program_entry_count(work->program); e++)
+        for (uint32_t i = 0; i < uvcc_program_output_count(work->program, e); i++) {
+            const uvcc_io_desc *io = uvcc_program_output_at(work->program, e, i);
+            const bool all = io->receiver == UVCC_TO_ALL;
+            if (e == entry && i == output)
+                continue;
+            n += snprintf(text + n, cap - (size_t)n, "open %s %u to %.*s\n",
+                          uvcc_program_entry_name(work->program, e), io->id, all ? 3 : 1,
+                          all ? "all" : &"012"[io->receiver]);
+            if ((size_t)n >= cap)
+                return 0;
+        }
+    return (size_t)n;
+}
+
+/* A session whose policy forbids an output refuses the program, names the output, and nothing else
+ * has happened. It is tried on a configuration with hooks of its own. */
+static void must_refuse(sim_party *p, const uvcc_config *like) {
+    sim_world *w = p->w;
+    const uvcc_program *program = w->work->program;
+    char text[UVCC_POLICY_BYTES_MAX], want[64];
+    uvcc_seeded_random random;
+    uvcc_config c = *like;
+    uvcc_session *s;
+    uint32_t entry = 0;
+    while (entry < uvcc_program_entry_count(program) &&
+           uvcc_program_output_count(program, entry) == 0)
+        entry++;
+    if (entry == uvcc_program_entry_count(program))
+        return;
+    const uint32_t output = p->index % uvcc_program_output_count(program, entry);
+    const size_t len = policy_but(w->work, entry, output, text, sizeof text);
+    if (len == 0)
+        return;
+    c.alloc = uvcc_host_allocator();
+    c.random = uvcc_seeded(&random, w->plan->seed, p->node);
+    c.record = (uvcc_recorder){0};
+    c.trace = (uvcc_tracer){0};
+    c.log = (uvcc_logger){0};
+    c.consent.policy = text;
+    c.consent.policy_len = len;
+    if (uvcc_session_new(&s, &c) != 0)
+        return;
+    (void)snprintf(want, sizeof want, "output %u of entry %s",
+                   uvcc_program_output_at(program, entry, output)->id,
+                   uvcc_program_entry_name(program, entry));
+    if (uvcc_session_load_program(s, program) != UVCC_ERR_REFUSED ||
+        strstr(uvcc_session_error_detail(s), want) == NULL)
+        sim_fail(w, "party %u: its policy does not let output %u of entry %u open, and it loads it",
+                 p->index, output, entry);
+    uvcc_session_free(s);
+}
+
 /* The smallest receive credit for keys that this program can live with. */
 static int load(sim_party *p, uvcc_config *c) {
     sim_world *w = p->w;
+    must_refuse(p, c);
     if (w->plan->small_credit)
         c->links.rx_keys_bytes = 128;
     for (;; c->links.rx_keys_bytes *= 2) {

@@ -495,8 +495,12 @@ static void random_program(builder *b) {
                       .out = {sum.tensor}};
     b->ok &= uvcc_program_op(b->p, &d) >= 0;
     b->ok &= uvcc_program_output(b->p, 99, sum.tensor) >= 0;
-    for (unsigned i = 0; i < b->count; i++)
-        b->ok &= uvcc_program_output(b->p, 100 + i, b->v[i].tensor) >= 0;
+    for (unsigned i = 0; i < b->count; i++) {
+        const unsigned to = (i + b->count) % 6; /* half of them to one party */
+        b->ok &=
+            (to < UVCC_PARTIES ? uvcc_program_output_to(b->p, 100 + i, b->v[i].tensor, (uint8_t)to)
+                               : uvcc_program_output(b->p, 100 + i, b->v[i].tensor)) >= 0;
+    }
 }
 
 static void values(sim_random *r, int64_t *v, size_t n, unsigned bits) {

@@ -21,7 +21,7 @@ typedef struct sim_record {
     uint32_t lives;
     bool have[3][SIM_STEPS_MAX];
     uint8_t root[3][SIM_STEPS_MAX][32];
-    uint64_t output_hash[3][SIM_STEPS_MAX];
+    uint64_t output_hash[3][SIM_STEPS_MAX], common_hash[3][SIM_STEPS_MAX];
     uint64_t frames[3], allocs[3], memory_peak[3], messages;
     uint64_t memory_quiet[3]; /* with nothing left to do */
 } sim_record;

@@ -324,8 +324,8 @@ static void add_train(builder *b) {
     }
 }
 
-/* Its output is revealed, so all its truncations are exact. Rows to predict are scaled by the
- * training rows and may pass 1, so they get the range of activations. */
+/* Its output is revealed, to the owner of the rows, so all its truncations are exact. Rows to
+ * predict are scaled by the training rows and may pass 1, so they get the range of activations. */
 static void add_predict(builder *b) {
     static const char *const names[] = {"PZ", "PA", "PD"};
     const uvcc_mlp_config *c = b->c;
@@ -336,7 +336,7 @@ static void add_predict(builder *b) {
     uint32_t x = values(b, "PX", 0, c->predict_rows, c->features, b->w.value);
     note(b, uvcc_program_input(b->p, UVCC_MLP_IN_PREDICT_X, x, c->x_owner));
     uint32_t z = forward(b, names, c->predict_rows, x, left, sign);
-    note(b, uvcc_program_output(b->p, UVCC_MLP_OUT_PREDICTION, z));
+    note(b, uvcc_program_output_to(b->p, UVCC_MLP_OUT_PREDICTION, z, c->x_owner));
 }
 
 /* Opens the weights. Stochastic rounding would let a party learn more than the weight it sees, so

@@ -417,8 +417,9 @@ static void add_logits(uvcci_tf_builder *b) {
     batch->tokens = input(b, "TOKENS", UVCC_TRANSFORMER_IN_WINDOW, b->first_stage);
     const uint32_t logits = uvcci_tf_forward(b, batch);
     if (b->last_stage && b->err == 0)
-        uvcci_tf_note(b, uvcc_program_output(b->p, UVCC_TRANSFORMER_OUT_LOGITS,
-                                             uvcci_tf_all_rows(b, "LA", logits)));
+        uvcci_tf_note(b,
+                      uvcc_program_output_to(b->p, UVCC_TRANSFORMER_OUT_LOGITS,
+                                             uvcci_tf_all_rows(b, "LA", logits), b->c->text_owner));
 }
 
 /* Its ops have indices of their own, so that a stage without inputs cannot take it for "logits". */
@@ -469,7 +470,8 @@ static void add_next(uvcci_tf_builder *b) {
         uvcci_tf_local(b, UVCC_OP_ADD, row, noise, noisy);
         uvcci_tf_function(b, UVCC_NL_ARGMAX, (uvcc_nonlinear_options){0}, &noisy, place, &next);
         if (b->err == 0)
-            uvcci_tf_note(b, uvcc_program_output(b->p, UVCC_TRANSFORMER_OUT_NEXT, next));
+            uvcci_tf_note(
+                b, uvcc_program_output_to(b->p, UVCC_TRANSFORMER_OUT_NEXT, next, b->c->text_owner));
     }
     b->first_index = 0;
 }
@@ -590,8 +592,9 @@ void uvcc_transformer_section(const uvcc_transformer_config *c, const uvcc_op_de
     if (c == NULL || op == NULL || out == NULL)
         return;
     const bool after = op->phase == UVCC_UPD && op->k >> 8 >= UVCCI_TF_BLOCK_OUT;
-    const char *name = op->opcode == UVCC_OP_INPUT             ? "inputs"
-                       : op->opcode == UVCC_OP_OUTPUT || after ? "opening"
+    const bool opens = op->opcode == UVCC_OP_OUTPUT || op->opcode == UVCC_OP_OUTPUT_TO;
+    const char *name = op->opcode == UVCC_OP_INPUT ? "inputs"
+                       : opens || after            ? "opening"
                        : op->opcode == UVCC_OP_SEND_PP || op->opcode == UVCC_OP_RECV_PP
                            ? "between stages"
                        : op->phase == UVCC_UPD ? "update"

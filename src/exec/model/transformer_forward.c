@@ -195,7 +195,9 @@ void uvcci_tf_add_losses(uvcci_tf_builder *b, uint32_t losses, uint32_t ways, ui
 }
 
 /* Each of the group's workers has a column of as many sums as there are workers. Reducing and
- * gathering it gives all of them the total of each row. What is opened is truncated exactly. */
+ * gathering it gives all of them the total of each row. What is opened is truncated exactly, and
+ * opens to the text's owner only: initial weights are public, so that a loss of theirs confirms a
+ * guess of the text. */
 void uvcci_tf_open_loss(uvcci_tf_builder *b, uint8_t group, uint32_t ways, uint32_t id) {
     uint32_t sum = b->loss;
     if (ways > 1) {
@@ -211,5 +213,5 @@ void uvcci_tf_open_loss(uvcci_tf_builder *b, uint8_t group, uint32_t ways, uint3
         uvcci_tf_transient(b, "LOSS.out", 1, 1, d.bits - (d.scale - UVCC_TRANSFORMER_LOSS_BITS),
                            UVCC_TRANSFORMER_LOSS_BITS);
     uvcci_tf_truncate(b, sum, out, uvcci_tf_exact(b));
-    uvcci_tf_note(b, uvcc_program_output(b->p, id, out));
+    uvcci_tf_note(b, uvcc_program_output_to(b->p, id, out, b->c->text_owner));
 }

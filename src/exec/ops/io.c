@@ -1,4 +1,5 @@
-/* io.c - INPUT and OUTPUT: a party's tensor becomes shares, a shared tensor is opened to all. */
+/* io.c - INPUT, OUTPUT, OUTPUT_TO: a party's tensor becomes shares, a shared tensor is opened to
+ * all or to one party. */
 #include "exec/ops/families.h"
 #include "exec/ops/operands.h"
 #include "exec/ops/tasks.h"
@@ -103,16 +104,68 @@ static bool build_output(uvcci_builder *b) {
     return b->r->turn == 0 ? open_output(b, x) : finish_output(b, x);
 }
 
+/* ---- OUTPUT_TO: HEAD, the receiver, gets the component that it lacks ---- */
+
+static int plan_output_to(uvcci_draft *d) {
+    d->plan->fixed_edge = d->e->outputs[d->op->io].receiver;
+    uvcci_draft_vector(d, UVCCI_PROTO_OPEN_ONE, UVCCI_STREAM_OUT);
+    return 0;
+}
+
+/* TAIL has it as its second component and sends it; OTHER has it as its first and hashes it. */
+static bool send_to_one(uvcci_builder *b, const uvcc_shares *x) {
+    const uvcci_role role = uvcci_role_at(b->s, b->r, 0);
+    uint32_t n;
+    uvcc_block *k = uvcci_add_op_blocks(b, UVCC_TASK_PACK, 0, UVCCI_ROLE_TAIL, &n);
+    for (uint32_t i = 0; i < n; i++)
+        uvcci_set_pack(&k[i], x->hi, uvcci_sent_at(b->r, ROUND, 0, UVCCI_FIRST, k[i].block));
+    if (role == UVCCI_OTHER &&
+        !uvcci_hash_held(b, ROUND, b->s->party, x->lo, uvcci_digest_at(b->r, ROUND, 0, UVCCI_NEXT)))
+        return false;
+    uvcci_end_hashes(b); /* the payload's hash covers it */
+    return uvcci_end_turn(b);
+}
+
+static bool receive_one(uvcci_builder *b, const uvcc_shares *x) {
+    uvcci_instance *r = b->r;
+    output_state *o = output_of(r);
+    uint64_t *value = (uint64_t *)r->step->output[r->op->io];
+    uint32_t n;
+    if (!uvcci_take_words(b->s, &o->lacked, r->plan->elems))
+        return false;
+    uvcc_block *k = uvcci_add_op_blocks(b, UVCC_TASK_UNPACK, 0, UVCCI_ROLE_HEAD, &n);
+    for (uint32_t i = 0; i < n; i++)
+        uvcci_set_unpack(&k[i], uvcci_rx_at(r, ROUND, 0, UVCCI_FIRST, k[i].block), o->lacked);
+    k = uvcci_add_op_blocks(b, UVCC_TASK_OPEN_ALL_FINISH, 0, UVCCI_ROLE_HEAD, &n);
+    for (uint32_t i = 0; i < n; i++)
+        uvcci_set_open_all_finish(&k[i], x, uvcci_rx_at(r, ROUND, 0, UVCCI_FIRST, k[i].block),
+                                  value);
+    if (!uvcci_hash_opened_to_one(b, ROUND, o->lacked, value))
+        return false;
+    uvcci_end_hashes(b);
+    return !b->failed;
+}
+
+static bool build_output_to(uvcci_builder *b) {
+    const uvcc_shares *x = uvcci_shares_of(b->s, b->r->op->desc.in[0]);
+    assert(b->r->turn <= 1 && x->lo != NULL && x->hi != NULL);
+    if (b->r->turn == 0)
+        return send_to_one(b, x);
+    return uvcci_role_at(b->s, b->r, 0) != UVCCI_HEAD || receive_one(b, x);
+}
+
 static void release_output(uvcc_session *s, uvcci_instance *r) {
     uvcci_give_words(s, &output_of(r)->lacked, r->plan->elems);
 }
 
 static void output_done(uvcc_session *s, uvcci_instance *r) {
     assert(r->op->io < r->step->entry->output_count);
-    uvcci_event_push(s, &(uvcc_event){.kind = UVCC_EVENT_OUTPUT,
-                                      .run = s->run,
-                                      .step = r->step->number,
-                                      .id = r->step->entry->outputs[r->op->io].id});
+    const uvcc_io_desc *io = &r->step->entry->outputs[r->op->io];
+    if (uvcci_opens_to(io, s->party))
+        uvcci_event_push(s, &(uvcc_event){.kind = UVCC_EVENT_OUTPUT,
+                                          .run = s->run,
+                                          .step = r->step->number,
+                                          .id = io->id});
 }
 
 /* ---- the family ---- */
@@ -122,9 +175,17 @@ static const uvcci_op_way output_way = {.state_bytes = sizeof(output_state),
                                         .build = build_output,
                                         .release = release_output,
                                         .done = output_done};
+static const uvcci_op_way output_to_way = {.state_bytes = sizeof(output_state),
+                                           .build = build_output_to,
+                                           .release = release_output,
+                                           .done = output_done};
 
 static const uvcci_op_class classes[] = {
     {.opcode = UVCC_OP_INPUT, .traits = UVCCI_IS_INPUT, .plan = plan_input, .way = &input_way},
     {.opcode = UVCC_OP_OUTPUT, .traits = UVCCI_IS_OUTPUT, .plan = plan_output, .way = &output_way},
+    {.opcode = UVCC_OP_OUTPUT_TO,
+     .traits = UVCCI_IS_OUTPUT,
+     .plan = plan_output_to,
+     .way = &output_to_way},
 };
 const uvcci_op_family uvcci_ops_io = UVCCI_FAMILY(classes);

@@ -4,6 +4,7 @@
 #include "exec/ops/operands.h"
 
 #include "proto/bytes.h"
+#include "proto/crypto.h"
 #include <assert.h>
 
 uvcc_task *uvcci_task_map(uvcci_builder *b, uint8_t op, uint32_t rows, uint32_t cols,
@@ -94,21 +95,49 @@ bool uvcci_hash_held(uvcci_builder *b, unsigned round, uint8_t src, const uint64
     return true;
 }
 
-bool uvcci_hash_opened_to_all(uvcci_builder *b, unsigned round, const uint64_t *c,
-                              const uint64_t *opened) {
+/* What is to be compared with the digest of the component's other holder, who is on that side (0:
+ * the next party), and the leaf of what was opened, whose digest the item computes. */
+static uvcc_hash_item *hash_opened(uvcci_builder *b, unsigned round, unsigned side,
+                                   const uint64_t *c, const uint64_t *opened) {
     uvcci_instance *r = b->r;
+    const uint8_t holder = side == UVCCI_NEXT ? uvcci_next_party(b->s) : uvcci_prev_party(b->s);
     uint8_t *check = uvcci_bump_take(&r->bump, 32);
     uvcci_pending_leaf *l = uvcci_add_leaf(b, UVCCI_LEAF_OPEN_DONE);
-    if (check == NULL || l == NULL || !uvcci_hash_held(b, round, uvcci_next_party(b->s), c, check))
-        return false;
+    if (check == NULL || l == NULL || !uvcci_hash_held(b, round, holder, c, check))
+        return NULL;
     uvcc_hash_item *it = uvcci_add_hash(b);
     if (it == NULL)
-        return false;
+        return NULL;
     r->rounds[round].check = check;
+    r->rounds[round].check_side = (uint8_t)side;
     l->id = stream_of(b, round);
     l->round = round_of(b, round)->vec[0].stream_round;
     it->data = (const uint8_t *)opened;
     it->len = round_of(b, round)->elems * 8;
     it->out = l->digest;
+    return it;
+}
+
+bool uvcci_hash_opened_to_all(uvcci_builder *b, unsigned round, const uint64_t *c,
+                              const uint64_t *opened) {
+    return hash_opened(b, round, UVCCI_NEXT, c, opened) != NULL;
+}
+
+/* The value is one party's alone, so neither an auditor nor another party may be able to guess it:
+ * the key is made of the salts of both pairs that the receiver is in. The others have one each. */
+bool uvcci_hash_opened_to_one(uvcci_builder *b, unsigned round, const uint64_t *c,
+                              const uint64_t *opened) {
+    uvcc_hash_item *it = hash_opened(b, round, UVCCI_PREV, c, opened);
+    if (it == NULL)
+        return false;
+    uint8_t text[19 + 64];
+    uvcci_writer w = uvcci_writer_on(text, sizeof text);
+    uvcci_put(&w, "UVCC_OPEN_TO_ONE_V1", 19);
+    uvcci_put(&w, b->r->step->salt[uvcci_next_party(b->s)], 32);
+    uvcci_put(&w, b->r->step->salt[uvcci_prev_party(b->s)], 32);
+    assert(!w.bad && w.len == sizeof text);
+    it->mode = UVCC_HASH_SALTED;
+    uvcci_sha256_once(text, sizeof text, it->key);
+    uvcci_wipe(text, sizeof text);
     return true;
 }

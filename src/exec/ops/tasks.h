@@ -39,5 +39,9 @@ bool uvcci_hash_held(uvcci_builder *b, unsigned round, uint8_t src, const uint64
                      uint8_t *out);
 bool uvcci_hash_opened_to_all(uvcci_builder *b, unsigned round, const uint64_t *c,
                               const uint64_t *opened);
+/* The same where the vector is opened to this party only: the digest came from the previous party,
+ * and that of OPEN_DONE has a key that no other party has. */
+bool uvcci_hash_opened_to_one(uvcci_builder *b, unsigned round, const uint64_t *c,
+                              const uint64_t *opened);
 
 #endif

@@ -212,9 +212,7 @@ int uvcc_program_input_mb(uvcc_program *p, uint32_t id, uint32_t tensor, uint8_t
     return (int)e->input_count++;
 }
 
-int uvcc_program_output(uvcc_program *p, uint32_t id, uint32_t tensor) {
-    if (p == NULL)
-        return UVCC_ERR_USAGE;
+static int add_output(uvcc_program *p, uint32_t id, uint32_t tensor, uint8_t receiver) {
     uvcci_entry *e;
     int err = open_entry(p, &e);
     if (err != 0)
@@ -227,8 +225,18 @@ int uvcc_program_output(uvcc_program *p, uint32_t id, uint32_t tensor) {
         return UVCC_ERR_NOMEM;
     assert(p->output_count == e->output_first + e->output_count);
     p->outputs = room;
-    room[p->output_count++] = (uvcc_io_desc){.id = id, .tensor = tensor, .owner = 0};
+    room[p->output_count++] = (uvcc_io_desc){.id = id, .tensor = tensor, .receiver = receiver};
     return (int)e->output_count++;
+}
+
+int uvcc_program_output(uvcc_program *p, uint32_t id, uint32_t tensor) {
+    return p == NULL ? UVCC_ERR_USAGE : add_output(p, id, tensor, UVCC_TO_ALL);
+}
+
+int uvcc_program_output_to(uvcc_program *p, uint32_t id, uint32_t tensor, uint8_t receiver) {
+    if (p == NULL || receiver >= UVCC_PARTIES)
+        return UVCC_ERR_USAGE;
+    return add_output(p, id, tensor, receiver);
 }
 
 int uvcc_program_pipeline(uvcc_program *p, uint32_t stage, uint32_t stages, uint32_t ahead) {

@@ -183,7 +183,7 @@ static int check_op(const uvcc_program *p, const uvcci_entry *e, const uvcci_op 
     const uvcci_op_class *k = uvcci_op_class_of(d->opcode);
     assert(k != NULL);
     if ((k->traits & (UVCCI_IS_INPUT | UVCCI_IS_OUTPUT)) != 0)
-        return uvcci_fail(m, bad, "%s: use uvcc_program_input and uvcc_program_output", label);
+        return uvcci_fail(m, bad, "%s: use uvcc_program_input, _output or _output_to", label);
     if ((row->n_in >= 0 && d->in_count != row->n_in) ||
         (row->n_out >= 0 && d->out_count != row->n_out))
         return uvcci_fail(m, bad, "%s has %u inputs and %u outputs; it takes %d and %d (-1: any)",
@@ -193,6 +193,9 @@ static int check_op(const uvcc_program *p, const uvcci_entry *e, const uvcci_op 
     if (d->k >> 8 == UVCCI_IO_BLOCK)
         return uvcci_fail(m, bad, "%s: block %u of k is for inputs and outputs", label,
                           UVCCI_IO_BLOCK);
+    if (d->phase == UVCC_UPD && d->k >> 8 == UVCCI_TO_ONE_BLOCK)
+        return uvcci_fail(m, bad, "%s: block %u of UPD is for outputs to one party", label,
+                          UVCCI_TO_ONE_BLOCK);
     if (d->phase == UVCC_UPD && d->mb != 0)
         return uvcci_fail(m, bad, "%s: an UPD op is of no microbatch but 0", label);
     if (before != NULL && uvcci_op_key(d) <= uvcci_op_key(&before->desc))

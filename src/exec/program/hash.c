@@ -125,7 +125,7 @@ static void hash_parallel(uvcci_sha256 *h, const uvcc_program *p) {
 
 /* Fields that came later, each where it is not 0: a program without any hashes as if there were no
  * such fields. */
-enum { HASH_SHARING = 1, HASH_HEADS = 2 };
+enum { HASH_SHARING = 1, HASH_HEADS = 2, HASH_RECEIVER = 3 };
 
 typedef struct later_fields {
     uvcci_sha256 *h;
@@ -155,6 +155,19 @@ static void hash_later_op(later_fields *l, uint32_t entry, uint32_t op, const uv
     hash_later(l, buf, w.len);
 }
 
+static void hash_later_output(later_fields *l, uint32_t entry, uint32_t i, const uvcc_io_desc *io) {
+    uint8_t buf[16];
+    uvcci_writer w = uvcci_writer_on(buf, sizeof buf);
+    if (io->receiver == UVCC_TO_ALL)
+        return;
+    uvcci_put8(&w, HASH_RECEIVER);
+    uvcci_put32(&w, entry);
+    uvcci_put32(&w, i);
+    uvcci_put8(&w, io->receiver);
+    assert(!w.bad);
+    hash_later(l, buf, w.len);
+}
+
 static void hash_later_fields(uvcci_sha256 *h, const uvcc_program *p) {
     later_fields l = {.h = h};
     uint8_t buf[8];
@@ -169,6 +182,9 @@ static void hash_later_fields(uvcci_sha256 *h, const uvcc_program *p) {
     for (uint32_t i = 0; i < p->entry_count; i++)
         for (uint32_t j = 0; j < p->entries[i].user_count; j++)
             hash_later_op(&l, i, j, &p->user_ops[p->entries[i].user_first + j].desc);
+    for (uint32_t i = 0; i < p->entry_count; i++)
+        for (uint32_t j = 0; j < p->entries[i].output_count; j++)
+            hash_later_output(&l, i, j, &p->entries[i].outputs[j]);
 }
 
 /* H("UVCC_PROGRAM_V1" || LE32 part_bytes || LE32 tensors || LE32 entries || each tensor: LE32 rows,
@@ -180,7 +196,8 @@ static void hash_later_fields(uvcci_sha256 *h, const uvcc_program *p) {
  * bits, shift, io, of TABLE_MUL and SELECT_MUL c || LE64 first, constant || LE32 entries, words ||
  * LE32 of each entry || LE64 of each word || if there are later fields: LE32 2^32 - 1 || each
  * additive tensor: U8 1 || LE32 tensor || U8 sharing
- * || each op with heads, by entry: U8 2 || LE32 entry, op || LE16 heads || LE32 row groups). What a
+ * || each op with heads, by entry: U8 2 || LE32 entry, op || LE16 heads || LE32 row groups
+ * || each output to one party, by entry: U8 3 || LE32 entry, output || U8 receiver). What a
  * kind of instruction does not use is UVCC_FN_NONE (a, b, io) or 0. Before the later fields stands,
  * unless hash_parallel says nothing, what it says. Names stay out. */
 void uvcci_hash_program(uvcc_program *p) {

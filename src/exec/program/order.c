@@ -14,9 +14,10 @@ static uvcci_op io_op(const uvcc_program *p, const uvcc_io_desc *io, uint32_t in
     uvcci_op op = {.io = index};
     uvcc_op_desc *d = &op.desc;
     d->mb = io->mb;
-    d->opcode = input ? UVCC_OP_INPUT : UVCC_OP_OUTPUT;
+    const bool to_one = !input && io->receiver != UVCC_TO_ALL;
+    d->opcode = input ? UVCC_OP_INPUT : to_one ? UVCC_OP_OUTPUT_TO : UVCC_OP_OUTPUT;
     d->phase = input ? UVCC_FWD : UVCC_UPD;
-    d->k = (uint16_t)(UVCCI_IO_BLOCK << 8 | index);
+    d->k = (uint16_t)((to_one ? UVCCI_TO_ONE_BLOCK : UVCCI_IO_BLOCK) << 8 | index);
     d->in_count = !input;
     d->out_count = input;
     for (uint32_t i = 0; i < UVCC_OP_MAX_IN; i++)

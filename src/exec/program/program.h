@@ -33,6 +33,7 @@
 #define UVCCI_MAX_OPS       65536u /* per entry, inputs and outputs included */
 #define UVCCI_MAX_IO        256u   /* inputs, and outputs, per entry: one block of k each */
 #define UVCCI_IO_BLOCK      254u
+#define UVCCI_TO_ONE_BLOCK  255u /* of UPD: outputs to one party */
 #define UVCCI_MAX_ELEMS     (1ull << 40)
 #define UVCCI_MAX_BITS      62u /* what truncation and comparison are exact on */
 #define UVCCI_MAX_STAGES    256u
@@ -133,6 +134,10 @@ const char *uvcci_op_label(const uvcci_op *op, char out[UVCCI_LABEL_BYTES]);
 /* Orders ops by (phase, mb, k). */
 static inline uint64_t uvcci_op_key(const uvcc_op_desc *d) {
     return (uint64_t)d->phase << 32 | (uint64_t)d->mb << 16 | d->k;
+}
+/* Whether an output opens to the party. */
+static inline bool uvcci_opens_to(const uvcc_io_desc *output, uint8_t party) {
+    return output->receiver == UVCC_TO_ALL || output->receiver == party;
 }
 /* Members of a group (uvcc_group) in the program's topology; 0: there is no such group. */
 uint32_t uvcci_group_size(const uvcc_program *p, uint8_t group);

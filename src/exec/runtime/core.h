@@ -23,6 +23,7 @@
 #include <assert.h>
 #include <uvcc/frame.h>
 #include <uvcc/link.h>
+#include <uvcc/policy.h>
 #include <uvcc/session.h>
 
 typedef struct uvcci_step uvcci_step;
@@ -109,9 +110,10 @@ typedef struct uvcci_instance_round {
     uvcci_rx *held;                            /* accepted messages */
     const uint8_t **at[UVCCI_PLAN_VECS][2];    /* [vec][slot][block]; not of keys */
     const uint8_t *digest[UVCCI_PLAN_VECS][2]; /* of the whole vector, by sender */
-    /* Of an opening to all: what a job of the next turn computes of the component that this party
-     * lacks, for comparison with the next party's digest. */
+    /* Of an opening to all or to this party: what a job of the next turn computes of the component
+     * that it lacks, for comparison with the digest of the party on that side. */
     const uint8_t *check;
+    uint8_t check_side;
 } uvcci_instance_round;
 
 /* One op in one step. */
@@ -272,8 +274,17 @@ typedef enum uvcci_session_state {
     UVCCI_SESSION_CLOSED,
 } uvcci_session_state;
 
+/* The policy's text, and how often its limits were used; len 0: there is none. */
+typedef struct uvcci_consent {
+    char text[UVCC_POLICY_BYTES_MAX];
+    size_t len;
+    uint32_t limits;
+    uint64_t used[UVCC_POLICY_LIMITS_MAX];
+} uvcci_consent;
+
 struct uvcc_session {
     uvcc_config cfg;
+    uvcci_consent consent;
     struct uvcci_recording *recording; /* calls.c; NULL: nothing is recorded */
     uvcci_meter meter;
     uvcc_allocator alloc; /* metered */

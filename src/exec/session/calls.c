@@ -9,6 +9,7 @@
 
 #include "exec/ops/triples.h"
 #include "exec/session/checkpoint.h"
+#include "exec/session/consent.h"
 #include "exec/session/handshake.h"
 #include "exec/session/load.h"
 #include "exec/session/record.h"
@@ -199,6 +200,7 @@ int uvcci_session_new_recorded(uvcc_session **out, const uvcc_config *cfg, uvcc_
     memset(&c, 0, sizeof c);
     memcpy(&c, cfg, cfg->size);
     c.random = (uvcc_random){.fill = record_random, .user = rec};
+    uvcci_consent_hash(&c, c.identity.policy_hash); /* the log has it, and not the policy */
     c.alloc = (uvcc_allocator){.alloc = record_alloc, .free = record_free, .user = rec};
     uvcci_record_begin(&rec->writer, &c.record);
     uvcci_record_config_put(&c, members);
@@ -240,6 +242,9 @@ void uvcc_session_free(uvcc_session *s) {
 
 int uvcc_session_load_program(uvcc_session *s, const uvcc_program *p) {
     uvcci_recording *rec = recording(s);
+    const int refused = uvcci_consent_program(s, p);
+    if (refused != 0)
+        return refused;
     if (rec == NULL || p == NULL || !p->finished)
         return uvcci_session_load_program(s, p);
     for (uint32_t e = 0; e < p->entry_count; e++)
@@ -367,10 +372,17 @@ int uvcc_session_poll_event(uvcc_session *s, uvcc_event *out) {
 
 int uvcc_session_step(uvcc_session *s, uint32_t step, uint32_t entry, uint64_t now) {
     uvcci_recording *rec = recording(s);
-    if (rec == NULL)
-        return uvcci_session_step(s, step, entry, now);
-    called(rec, (uvcc_record){.type = UVCC_RECORD_STEP, .now = now, .step = step, .entry = entry});
-    return returned(rec, s, uvcci_session_step(s, step, entry, now));
+    uvcci_use use;
+    int rc = uvcci_consent_step(s, entry, &use);
+    if (rc != 0)
+        return rc;
+    if (rec != NULL)
+        called(rec,
+               (uvcc_record){.type = UVCC_RECORD_STEP, .now = now, .step = step, .entry = entry});
+    rc = uvcci_session_step(s, step, entry, now);
+    if (rc == 0)
+        uvcci_consent_count(s, &use);
+    return rec != NULL ? returned(rec, s, rc) : rc;
 }
 
 /* Bytes of an input's values; 0 if it will be refused before they are read. */
@@ -386,15 +398,21 @@ static size_t input_bytes(uvcc_session *s, uint32_t step, uint32_t id) {
 
 int uvcc_session_input(uvcc_session *s, uint32_t step, uint32_t id, const int64_t *v,
                        uint64_t now) {
-    uvcci_recording *rec = recording(s);
-    if (rec == NULL || v == NULL)
-        return uvcci_session_input(s, step, id, v, now);
-    called(rec, (uvcc_record){.type = UVCC_RECORD_INPUT,
-                              .now = now,
-                              .step = step,
-                              .id = id,
-                              .data = {slice(v, input_bytes(s, step, id))}});
-    return returned(rec, s, uvcci_session_input(s, step, id, v, now));
+    uvcci_recording *rec = v != NULL ? recording(s) : NULL;
+    uvcci_use use;
+    int rc = uvcci_consent_input(s, step, id, &use);
+    if (rc != 0)
+        return rc;
+    if (rec != NULL)
+        called(rec, (uvcc_record){.type = UVCC_RECORD_INPUT,
+                                  .now = now,
+                                  .step = step,
+                                  .id = id,
+                                  .data = {slice(v, input_bytes(s, step, id))}});
+    rc = uvcci_session_input(s, step, id, v, now);
+    if (rc == 0)
+        uvcci_consent_count(s, &use);
+    return rec != NULL ? returned(rec, s, rc) : rc;
 }
 
 /* Bytes of a tensor that may be set; else 0. */

@@ -39,7 +39,7 @@ static const char *reserved_fault(const uvcc_config *c) {
     if (c->links.reserved32 != 0)
         return "links.reserved32 is not 0: this version knows no such option";
     if (USED(identity) || USED(place) || USED(limits) || USED(resume) || USED(checks) ||
-        USED(triples))
+        USED(triples) || USED(consent) || c->consent.reserved32 != 0)
         return "a reserved word is not 0: this version knows no such option";
     return NULL;
 #undef USED
@@ -134,9 +134,13 @@ static int refuse(const uvcc_config *c, const char *format, ...) {
 
 /* Where a configuration of some version may end: behind `place`, or behind any group after it. */
 static bool is_an_end(size_t size) {
-    static const size_t ends[] = {offsetof(uvcc_config, links),   offsetof(uvcc_config, limits),
-                                  offsetof(uvcc_config, resume),  offsetof(uvcc_config, checks),
-                                  offsetof(uvcc_config, triples), sizeof(uvcc_config)};
+    static const size_t ends[] = {offsetof(uvcc_config, links),
+                                  offsetof(uvcc_config, limits),
+                                  offsetof(uvcc_config, resume),
+                                  offsetof(uvcc_config, checks),
+                                  offsetof(uvcc_config, triples),
+                                  offsetof(uvcc_config, consent),
+                                  sizeof(uvcc_config)};
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
         if (size == ends[i])
             return true;

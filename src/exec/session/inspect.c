@@ -1,5 +1,6 @@
 /* inspect.c - what the public calls tell of a session without changing it: opened values,
  * statistics, digest, root, what is known of its peers and what it needs of them. */
+#include "exec/program/op_class.h"
 #include "exec/session/instance.h"
 #include "exec/session/peers.h"
 #include "exec/session/waits.h"
@@ -24,7 +25,7 @@ const int64_t *uvcc_session_output(const uvcc_session *s, uint32_t step, uint32_
         return NULL;
     for (uint32_t k = 0; k < st->entry->op_count; k++) {
         const uvcci_instance *r = &st->instances[k];
-        if (r->op->desc.opcode == UVCC_OP_OUTPUT && r->turn == UVCCI_TURN_DONE &&
+        if (uvcci_op_has(r->op->desc.opcode, UVCCI_IS_OUTPUT) && r->turn == UVCCI_TURN_DONE &&
             st->entry->outputs[r->op->io].id == id)
             return st->output[r->op->io];
     }

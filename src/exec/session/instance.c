@@ -244,7 +244,7 @@ static bool openings_agree(const uvcci_instance *r) {
     for (unsigned i = 0; i < r->plan->round_count; i++) {
         const uvcci_instance_round *in = &r->rounds[i];
         if (r->plan->rounds[i].turn + 1u == r->turn && in->check != NULL &&
-            !uvcci_ct_equal(in->check, in->digest[0][0], 32))
+            !uvcci_ct_equal(in->check, in->digest[0][in->check_side], 32))
             return false;
     }
     return true;

@@ -11,6 +11,7 @@
 #include "exec/session/cancel.h"
 #include "exec/session/checkpoint.h"
 #include "exec/session/config.h"
+#include "exec/session/consent.h"
 #include "exec/session/dispatch.h"
 #include "exec/session/instance.h"
 #include "exec/session/peers.h"
@@ -38,7 +39,10 @@ int uvcci_session_new(uvcc_session **out, const uvcc_config *cfg) {
     s->alloc = uvcci_metered(&s->meter);
     uvcci_config_take(&s->cfg, cfg);
     uvcci_sign_keypair(s->cfg.identity.sign_seed, s->sign_pk, s->sign_sk);
-    rc = uvcci_jobs_init(&s->jobs, &s->alloc, s->cfg.limits.jobs_max, 0, s->cfg.cookie);
+    s->party = s->cfg.identity.party;
+    rc = uvcci_consent_take(s);
+    if (rc == 0)
+        rc = uvcci_jobs_init(&s->jobs, &s->alloc, s->cfg.limits.jobs_max, 0, s->cfg.cookie);
     uint8_t k_own[32];
     if (rc == 0 && s->cfg.random.fill(s->cfg.random.user, k_own, sizeof k_own) != 0)
         rc = UVCC_ERR_RANDOM;
@@ -46,8 +50,7 @@ int uvcci_session_new(uvcc_session **out, const uvcc_config *cfg) {
         uvcci_session_free(s);
         return rc;
     }
-    assert(s->cfg.identity.party < UVCC_PARTIES && s->cfg.limits.jobs_max >= 4);
-    s->party = s->cfg.identity.party;
+    assert(s->party < UVCC_PARTIES && s->cfg.limits.jobs_max >= 4);
     s->close_deadline = UVCC_NEVER;
     s->root_inline = UVCCI_ROOT_INLINE;
     s->loaded.step = s->cfg.resume.next_step;

@@ -219,7 +219,8 @@ int uvcci_step_open(uvcc_session *s, uint32_t step, uint32_t entry) {
         ok = instance_tables(s, st, r) && (r->plan->way->open == NULL || r->plan->way->open(st, r));
     }
     for (uint32_t i = 0; ok && i < e->output_count; i++)
-        ok = (st->output[i] = uvcci_arena_take(
+        ok = !uvcci_opens_to(&e->outputs[i], s->party) ||
+             (st->output[i] = uvcci_arena_take(
                   &s->wire, s->program->tensors[e->outputs[i].tensor].elems * 8)) != NULL;
     if (ok && e->in_flight != 0)
         memcpy(st->bwd_left, e->bwd_count, e->microbatches * sizeof st->bwd_left[0]);
@@ -418,7 +419,7 @@ static bool keep_outputs(uvcc_session *s, uvcci_step *st) {
         return false;
     }
     for (uint32_t i = 0; i < st->entry->output_count; i++) {
-        assert(st->output[i] != NULL);
+        assert((st->output[i] != NULL) == uvcci_opens_to(&st->entry->outputs[i], s->party));
         s->last_output[i] = st->output[i];
         st->output[i] = NULL;
     }
