@@ -710,14 +710,14 @@ static void openings_to_one(void **state) {
         uvcc_audit_fault f;
         assert_int_equal(judge(r.f[0], &r.keys, &f), 0);
         const uint32_t done = last_of(&r.f[0][to], UVCC_LEAF_OPEN_DONE);
-        for (unsigned lie = 0; lie < 4; lie++) {
-            const uint8_t liar = lie == 0 ? tail : lie == 1 ? other : lie == 2 ? to : tail;
+        for (unsigned how = 0; how < 4; how++) {
+            const uint8_t liar = how == 0 ? tail : how == 1 ? other : how == 2 ? to : tail;
             file d[3];
             for (unsigned q = 0; q < 3; q++)
                 d[q] = copy_of(&r.f[0][q]);
-            if (lie < 2) {
+            if (how < 2) {
                 append_leaf(&d[liar], &r.f[0][to], done);
-            } else if (lie == 2) {
+            } else if (how == 2) {
                 remove_leaf(&d[liar], done);
                 add_count(&d[liar], -1);
             } else { /* TAIL says that it sent to OTHER what went to the receiver */
@@ -732,8 +732,8 @@ static void openings_to_one(void **state) {
             }
             sign_again(&d[liar], liar);
             assert_int_equal(judge(d, &r.keys, &f), UVCC_ERR_AUTH);
-            if (lie < 3 && f.kind != UVCC_FAULT_RECEIVER)
-                fail_msg("lie %u to party %u: %s", lie, to, uvcc_fault_text(f.kind));
+            if (how < 3 && f.kind != UVCC_FAULT_RECEIVER)
+                fail_msg("how %u to party %u: %s", how, to, uvcc_fault_text(f.kind));
             assert_true(f.party == liar || f.other == liar);
             for (unsigned q = 0; q < 3; q++)
                 free(d[q].bytes);
