@@ -42,12 +42,17 @@ static const char *about_of(const host *h) {
 
 /* What stands behind an error for want of memory; "" if it was none. */
 static const char *memory_why(const host *h, bool for_memory, char out[MEMORY_LINE_BYTES + 2]) {
-    out[0] = '\0';
-    if (for_memory) {
+    memcpy(out, ": ", for_memory ? 2 : 0);
+    out[for_memory ? 2 : 0] = '\0';
+    if (for_memory)
         memory_line(&h->memory, out + 2);
-        memcpy(out, ": ", out[2] != '\0' ? 2 : 0);
-    }
     return out;
+}
+
+/* A job fails for want of memory too. */
+static bool by_memory(const host *h, uint16_t reason) {
+    return reason == UVCC_ABORT_MEMORY ||
+           (reason == UVCC_ABORT_JOB && memory_failed(&h->memory) != 0);
 }
 
 int host_failed(const host *h, const char *what, int rc) {
@@ -271,7 +276,7 @@ static int stopped(const host *h, const host_worker *w, unsigned p, const uvcc_e
     return report_error(EXIT_FAILED, "%s%sparty %u%s stopped: %s%s%s%s", about,
                         *about != '\0' ? ": " : "", p, worker, uvcc_abort_text(e->reason),
                         e->text != NULL ? ": " : "", e->text != NULL ? e->text : "",
-                        memory_why(h, e->reason == UVCC_ABORT_MEMORY, why));
+                        memory_why(h, by_memory(h, e->reason), why));
 }
 
 static int take_event(host *h, host_worker *w, unsigned p, const uvcc_event *e) {
@@ -459,7 +464,7 @@ static int stuck(const host *h) {
     say_waits(h, waits);
     return report_error(EXIT_FAILED, "%s%sthe parties wait for each other for ever in step %u%s%s",
                         about_of(h), *about_of(h) != '\0' ? ": " : "", host_finished(h) + 1,
-                        memory_why(h, true, why), waits);
+                        memory_why(h, memory_failed(&h->memory) != 0, why), waits);
 }
 
 /* All networks, up to the next time that something happens. */

@@ -57,13 +57,13 @@ static const char *limit(double *mb) {
 
 void memory_line(const memory *m, char out[MEMORY_LINE_BYTES]) {
     double mb;
-    out[0] = '\0';
-    if (memory_failed(m) == 0)
-        return;
+    char wanted[64] = "";
     const char *name = limit(&mb);
-    const int n =
-        snprintf(out, MEMORY_LINE_BYTES, "no memory for %llu bytes more with %.1f MB in use",
-                 (unsigned long long)atomic_load(&m->wanted), (double)atomic_load(&m->used) * 1e-6);
+    if (memory_failed(m) != 0)
+        (void)snprintf(wanted, sizeof wanted, "no memory for %llu bytes more, ",
+                       (unsigned long long)atomic_load(&m->wanted));
+    const int n = snprintf(out, MEMORY_LINE_BYTES, "%s%.1f MB are in use", wanted,
+                           (double)atomic_load(&m->used) * 1e-6);
     if (name != NULL)
         (void)snprintf(out + n, MEMORY_LINE_BYTES - (size_t)n,
                        "; the limit is %.1f MB %s: raise it, or give smaller sizes", mb, name);

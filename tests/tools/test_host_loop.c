@@ -302,7 +302,7 @@ static void memory_ends(void **state) {
             worked++;
         } else {
             assert_int_equal(was, EXIT_FAILED);
-            if (strstr(said, "no memory for ") == NULL || strstr(said, " MB in use") == NULL)
+            if (strstr(said, "no memory for ") == NULL || strstr(said, " MB are in use") == NULL)
                 fail_msg("it says: %s", said);
             stalled += strstr(said, "out of memory in step ") != NULL;
         }
