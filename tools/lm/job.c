@@ -64,11 +64,9 @@ static const int64_t *give_input(void *user, const host_worker *w, uint32_t step
 
 static int take_event(void *user, const host_worker *w, unsigned party, const uvcc_event *e) {
     const job *j = user;
-    (void)w;
-    (void)party;
     if (e->kind == UVCC_EVENT_ABORTED && e->reason == UVCC_ABORT_SKS && j->hooks.refused != NULL)
         j->hooks.refused(j->hooks.user, e->step);
-    return EXIT_DONE;
+    return j->hooks.event != NULL ? j->hooks.event(j->hooks.user, w, party, e) : EXIT_DONE;
 }
 
 /* ---- steps ---- */

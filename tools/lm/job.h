@@ -20,6 +20,8 @@ typedef struct job_hooks {
     const int64_t *(*input)(void *user, const host_worker *w, uint32_t step, uint32_t id);
     /* The check of a product failed in this step; may be NULL. */
     void (*refused)(void *user, uint32_t step);
+    /* See host_hooks; may be NULL. */
+    int (*event)(void *user, const host_worker *w, unsigned party, const uvcc_event *e);
 } job_hooks;
 
 typedef struct job {
