@@ -20,6 +20,7 @@
 #define PATH_BYTES  4096u
 #define LABEL_BYTES 128u
 #define STEPS_KEPT  2u
+#define FIRST_KEPT  1u /* step of the first checkpoint of a model */
 
 /* ---- names ---- */
 
@@ -376,13 +377,25 @@ static int make_key(const char *dir, unsigned party) {
     return rename(part, path) == 0 ? EXIT_DONE : cannot(path, "cannot be made", errno);
 }
 
+/* A run that ended while it wrote the first checkpoint of all has finished nothing: it begins anew.
+ */
+static bool only_begun(const shares *all, const uvcc_transformer_config *c) {
+    for (size_t i = 0; i < all->count; i++)
+        if (all->of[i].step > FIRST_KEPT)
+            return false;
+    bool every = true;
+    for (unsigned p = 0; p < UVCC_PARTIES; p++)
+        every = every && party_has(all, c, p, FIRST_KEPT);
+    return !every;
+}
+
 /* Shares of later steps than all parties have would be taken for those that this run will make, if
  * it ended in between. They stay, under another name: their other parties' may come back. */
-static int set_aside(const char *dir, const shares *all, uint32_t step) {
+static int set_aside(const char *dir, const shares *all, const lm_start *start) {
     for (size_t i = 0; i < all->count; i++) {
         char path[PATH_BYTES], aside[PATH_BYTES], label[LABEL_BYTES];
         const share *s = &all->of[i];
-        if (s->step <= step)
+        if (start->resumes && s->step <= start->step)
             continue;
         file_of(path, label, dir, s->party, &s->at, s->step);
         path_of(aside, "%s.aside", path);
@@ -408,11 +421,11 @@ static int open_kept(const char *dir, const lm_manifest *want, const shares *all
         status = lm_manifest_compare(dir, &kept, want);
     if (status == EXIT_DONE)
         status = check_parts(dir, all);
-    if (status == EXIT_DONE && all->count != 0)
+    out->resumes = all->count != 0 && !only_begun(all, &kept.cfg);
+    if (status == EXIT_DONE && out->resumes)
         status = last_of(dir, all, &kept.cfg, &out->step);
     if (status == EXIT_DONE)
         status = lm_manifest_steps(dir, &kept, want, out->step, extend);
-    out->resumes = all->count != 0;
     out->extended = kept.extended != 0;
     return status;
 }
@@ -438,8 +451,8 @@ int lm_checkpoint_open(const char *dir, const lm_manifest *want, bool extend, lm
         why = dir_make(path);
         status = why == 0 ? make_key(dir, p) : cannot(path, "cannot be made", why);
     }
-    if (status == EXIT_DONE && out->resumes)
-        status = set_aside(dir, &all, out->step);
+    if (status == EXIT_DONE)
+        status = set_aside(dir, &all, out);
     free(all.of);
     return status == EXIT_DONE ? lm_checkpoint_next_run(dir, &out->run) : status;
 }
