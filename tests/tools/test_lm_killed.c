@@ -86,14 +86,43 @@ static void must_train(const char *want, size_t bytes, unsigned at) {
     free(got);
 }
 
-/* One kill, and every few of them another one in the run that goes on. */
-static void goes_on(void **state) {
-    (void)state;
+static void write_text(void) {
     char text[300];
     for (size_t i = 0; i < sizeof text; i++)
         text[i] = "three parties train together, and none of them sees. "[i % 53];
     write_file("t.txt", text, sizeof text);
     assert_int_equal(mkdir("out", 0700), 0);
+}
+
+static void clean(void) {
+    remove_tree("kept");
+    (void)unlink("t.txt");
+    (void)unlink("said");
+    remove_tree("out"); /* what a killed process left too */
+}
+
+/* A party lost the last step, so the others' are of another history than the one that it makes
+ * again: never are the two put together. */
+static void keeps_histories_apart(void **state) {
+    (void)state;
+    struct stat st;
+    write_text();
+    assert_int_equal(train(0), 0);
+    char *want = read_all(weights);
+    assert_int_equal(stat(weights, &st), 0);
+    for (unsigned at = 5; at <= 32; at += 3) {
+        assert_int_equal(unlink("kept/party-0/r0-s0-t0.step-3"), 0);
+        (void)train(at);
+        must_train(want, (size_t)st.st_size, at);
+    }
+    free(want);
+    clean();
+}
+
+/* One kill, and every few of them another one in the run that goes on. */
+static void goes_on(void **state) {
+    (void)state;
+    write_text();
     assert_int_equal(train(0), 0);
     const unsigned all = *calls;
     char *want = read_all(weights);
@@ -107,17 +136,15 @@ static void goes_on(void **state) {
             (void)train(1 + at % 17);
         must_train(want, (size_t)st.st_size, at);
     }
-    remove_tree("kept");
     free(want);
-    (void)unlink("t.txt");
-    (void)unlink("said");
-    remove_tree("out"); /* what a killed process left too */
+    clean();
 }
 
 int main(void) {
     calls = mmap(NULL, sizeof *calls, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (calls == MAP_FAILED || sodium_init() < 0)
         return 2;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(goes_on)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(goes_on),
+                                       cmocka_unit_test(keeps_histories_apart)};
     return cmocka_run_group_tests(tests, enter, leave);
 }
