@@ -96,10 +96,16 @@ uint32_t host_finished(const host *h) {
 
 /* They hold a party's secrets, so they are opened before there are any. */
 static int open_logs(host *h) {
-    assert(h->c.record == NULL || h->workers == 1);
-    for (unsigned p = 0; h->c.record != NULL && p < UVCC_PARTIES; p++) {
-        h->worker[0].party[p].log = uvlog_open(h->c.record, p, h->c.force);
-        if (h->worker[0].party[p].log == NULL)
+    char name[64];
+    for (uint32_t k = 0; h->c.record != NULL && k < h->workers * UVCC_PARTIES; k++) {
+        host_worker *w = &h->worker[k / UVCC_PARTIES];
+        const unsigned p = k % UVCC_PARTIES;
+        const int n = snprintf(name, sizeof name, "party%u", p);
+        if (h->workers > 1)
+            (void)snprintf(name + n, sizeof name - (size_t)n, "-r%u-s%u-t%u", w->replica, w->stage,
+                           w->tensor_rank);
+        w->party[p].log = uvlog_open(h->c.record, name, h->c.force);
+        if (w->party[p].log == NULL)
             return EXIT_BAD_INPUT;
     }
     return EXIT_DONE;
@@ -181,7 +187,7 @@ static void configure(host *h, host_worker *w, unsigned p, uvcc_config *cfg, uvc
     if (me->log != NULL) {
         cfg->record = uvlog_recorder(me->log);
         cfg->record.app = (const uint8_t *)h->c.app;
-        cfg->record.app_len = strlen(h->c.app);
+        cfg->record.app_len = h->c.app != NULL ? strlen(h->c.app) : 0;
     }
     hook_trace(h, w, p, cfg, cpu);
     if (h->c.hooks.configure != NULL)
@@ -571,8 +577,8 @@ static int end_audit(host *h) {
 /* Logs of runs that failed are kept too: that is what they are for. */
 static int end_logs(host *h) {
     int status = EXIT_DONE;
-    for (unsigned p = 0; p < UVCC_PARTIES && h->c.record != NULL; p++) {
-        uvlog *log = h->worker[0].party[p].log;
+    for (uint32_t k = 0; h->c.record != NULL && k < h->workers * UVCC_PARTIES; k++) {
+        uvlog *log = h->worker[k / UVCC_PARTIES].party[k % UVCC_PARTIES].log;
         if (log != NULL && h->recorded && status == EXIT_DONE)
             status = uvlog_finish(log);
         uvlog_close(log);

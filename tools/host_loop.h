@@ -72,13 +72,13 @@ typedef struct host_config {
     uint32_t replicas, stages, tensor_ranks;
     uint32_t threads; /* of each executor; 0: as the library does */
     uint32_t first_step, run_number;
-    bool checkpoints;            /* one after every step, which counts as finished with it only */
-    bool of_workers;             /* messages and the trace name workers, not parties alone */
-    const char *about;           /* what error lines begin with; NULL: nothing */
-    const char *smaller;         /* what to give if a step is too large */
-    const char *record;          /* directory of the logs of a job of one worker; NULL: none */
-    const char *app;             /* what they say of the program; outlives the host */
-    bool force;                  /* they may replace others */
+    bool checkpoints;    /* one after every step, which counts as finished with it only */
+    bool of_workers;     /* messages and the trace name workers, not parties alone */
+    const char *about;   /* what error lines begin with; NULL: nothing */
+    const char *smaller; /* what to give if a step is too large */
+    const char *record;  /* directory of the logs; NULL: none */
+    const char *app; /* what they say of the program, if configure() does not; outlives the host */
+    bool force;      /* they may replace others */
     const uvcc_allocator *alloc; /* of all sessions, networks and executors; NULL: the system's */
     host_hooks hooks;
 } host_config;

@@ -6,6 +6,7 @@
 #include <uvcc/transformer.h>
 
 #include "../host_loop.h"
+#include "manifest.h"
 #include "options.h"
 
 /* A step that no session runs again unless an operator says so. */
@@ -33,6 +34,8 @@ typedef struct job {
     uint32_t step;     /* the next one */
     job_hooks hooks;
     job_refusal sks;
+    const lm_manifest *manifest; /* what logs say of the programs; NULL: none are written */
+    char *app;                   /* the last of that; the caller's to free() */
 } job;
 
 /* These return an exit status after reporting; EXIT_INTERRUPTED is the caller's to report.

@@ -109,12 +109,9 @@ static int path_of(char out[PATH_BYTES], const char *dir) {
                : report_error(EXIT_BAD_INPUT, "%s: the name is too long", dir);
 }
 
-/* Seeds and sizes as text: JSON readers cut large integers. */
-int lm_manifest_write(const char *dir, const lm_manifest *m) {
-    char path[PATH_BYTES], seed[24];
-    int status = path_of(path, dir);
-    if (status != EXIT_DONE)
-        return status;
+/* Seeds as text: JSON readers cut large integers. NULL without memory. */
+static json_t *to_json(const lm_manifest *m) {
+    char seed[24];
     json_t *o = json_object();
     (void)snprintf(seed, sizeof seed, "%llu", (unsigned long long)m->seed);
     int bad = json_object_set_new(o, "version", json_integer(VERSION));
@@ -126,7 +123,19 @@ int lm_manifest_write(const char *dir, const lm_manifest *m) {
     bad |= json_object_set_new(o, "text_bytes", json_integer((json_int_t)m->text_bytes));
     bad |= json_object_set_new(o, "text_sha256", json_string(m->text_sha256));
     bad |= json_object_set_new(o, "extended", json_integer(m->extended));
-    char *text = bad == 0 ? json_dumps(o, JSON_INDENT(2)) : NULL;
+    if (bad == 0)
+        return o;
+    json_decref(o);
+    return NULL;
+}
+
+int lm_manifest_write(const char *dir, const lm_manifest *m) {
+    char path[PATH_BYTES];
+    int status = path_of(path, dir);
+    if (status != EXIT_DONE)
+        return status;
+    json_t *o = to_json(m);
+    char *text = o != NULL ? json_dumps(o, JSON_INDENT(2)) : NULL;
     json_decref(o);
     if (text == NULL)
         return report_error(EXIT_FAILED, "out of memory");
@@ -210,6 +219,47 @@ int lm_manifest_read(const char *dir, lm_manifest *m, bool *any) {
         status = report_error(EXIT_BAD_INPUT, "%s: %s", path, message);
     json_decref(o);
     return status;
+}
+
+/* ---- in logs ---- */
+
+char *lm_manifest_app(const lm_manifest *m, const uvcc_transformer_worker *at) {
+    json_t *o = json_pack("{s:s, s:o, s:[i,i,i]}", "tool", "uvcc train", "transformer", to_json(m),
+                          "worker", (int)at->replica, (int)at->stage, (int)at->tensor_rank);
+    char *text = o != NULL ? json_dumps(o, JSON_COMPACT) : NULL;
+    json_decref(o);
+    return text;
+}
+
+static bool take_worker(const json_t *o, uvcc_transformer_worker *at) {
+    uint32_t *const to[] = {&at->replica, &at->stage, &at->tensor_rank};
+    bool ok = json_array_size(o) == 3;
+    for (size_t i = 0; i < 3 && ok; i++) {
+        const json_int_t n = json_integer_value(json_array_get(o, i));
+        ok = json_is_integer(json_array_get(o, i)) && n >= 0 && n <= UINT16_MAX;
+        *to[i] = (uint32_t)n;
+    }
+    return ok;
+}
+
+int lm_manifest_app_program(uvcc_program **out, const uint8_t *text, size_t len,
+                            const uvcc_allocator *al, char *message, size_t message_cap) {
+    lm_manifest m = {.extended = 0};
+    uvcc_transformer_worker at;
+    json_t *o = json_loadb((const char *)text, len, 0, NULL);
+    const json_t *model = json_object_get(o, "transformer");
+    int rc = UVCC_ERR_NOT_FOUND;
+    if (model != NULL) {
+        (void)snprintf(message, message_cap, "a number is missing or out of range");
+        rc = uvcc_transformer_default(&m.cfg, sizeof m.cfg);
+        if (rc == 0 && (!take_all(model, &m) || !take_worker(json_object_get(o, "worker"), &at)))
+            rc = UVCC_ERR_CONFIG;
+        m.cfg.warmup = m.cfg.warmup < m.cfg.steps ? m.cfg.warmup : m.cfg.steps;
+        if (rc == 0)
+            rc = uvcc_transformer_program(out, &m.cfg, &at, al, message, message_cap);
+    }
+    json_decref(o);
+    return rc;
 }
 
 /* ---- the same model? ---- */

@@ -31,4 +31,11 @@ int lm_manifest_compare(const char *dir, const lm_manifest *kept, const lm_manif
 int lm_manifest_steps(const char *dir, lm_manifest *kept, const lm_manifest *want, uint32_t done,
                       bool extend);
 
+/* What a worker's log says of its program: JSON; NULL without memory. free() it. */
+char *lm_manifest_app(const lm_manifest *m, const uvcc_transformer_worker *at);
+/* That program again: 0; UVCC_ERR_NOT_FOUND: the text is not of a transformer; another error with a
+ * line in message. */
+int lm_manifest_app_program(uvcc_program **out, const uint8_t *text, size_t len,
+                            const uvcc_allocator *al, char *message, size_t message_cap);
+
 #endif

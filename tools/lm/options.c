@@ -71,6 +71,9 @@ static const flag flags[] = {
     {"checkpoint", "DIR", FLAG_TEXT, AT(checkpoint), 0, 0, NULL,
      "keep the parties' shares after every step, encrypted under their keys; go on from them if "
      "there are any"},
+    {"record", "DIR", FLAG_TEXT, AT(record), 0, 0, NULL,
+     "write each worker's log of each party for uvcc replay; it holds all of its secrets"},
+    {"force", NULL, FLAG_SWITCH, AT(force), 0, 0, NULL, "--record may replace logs"},
     {"extend", NULL, FLAG_SWITCH, AT(extend), 0, 0, NULL,
      "go on with more --steps than the model in --checkpoint was begun with: its rates follow the "
      "new number from there on"},

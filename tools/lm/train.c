@@ -29,7 +29,8 @@ typedef struct lm_run {
     int64_t *input;  /* of one worker */
     double *loss;    /* of every step, nats per byte */
     uint32_t losses; /* that many of them */
-    lm_start start;  /* where this run begins */
+    lm_manifest manifest;
+    lm_start start; /* where this run begins */
     uint8_t weights_sha256[32];
     bool reveals;        /* the step that opens the weights is next, or runs */
     bool checked, equal; /* against the plaintext run */
@@ -280,11 +281,9 @@ static void summary(const lm_run *r) {
 /* ---- from begin to end ---- */
 
 static int open_checkpoint(lm_run *r) {
-    lm_manifest want;
     if (r->o->checkpoint == NULL)
         return EXIT_DONE;
-    lm_manifest_of(&want, r->o, &r->cfg, &r->text);
-    int status = lm_checkpoint_open(r->o->checkpoint, &want, r->o->extend, &r->start);
+    int status = lm_checkpoint_open(r->o->checkpoint, &r->manifest, r->o->extend, &r->start);
     if (status == EXIT_DONE && r->o->check && r->start.extended)
         status = report_error(EXIT_BAD_INPUT,
                               "--check: the model in %s was extended, and the plaintext run knows "
@@ -316,10 +315,12 @@ static int begin(lm_run *r) {
     r->loss = calloc(r->o->steps, sizeof *r->loss);
     if (r->input == NULL || r->loss == NULL)
         return report_error(EXIT_FAILED, "out of memory");
+    lm_manifest_of(&r->manifest, r->o, &r->cfg, &r->text);
     r->job = (job){
         .o = r->o,
         .cfg = &r->cfg,
         .command = "lm",
+        .manifest = &r->manifest,
         .hooks = {.user = r, .input = give_input, .refused = keep_refusal, .event = keep_shares}};
     status = lm_model_init(&r->model, &r->cfg, r->o->run.seed);
     if (status == EXIT_DONE)
@@ -389,6 +390,7 @@ int lm_train_main(int argc, char *const *argv) {
     report_json_close(json);
     lm_model_free(&r.model);
     lm_text_free(&r.text);
+    free(r.job.app);
     free(r.input);
     free(r.loss);
     return status != EXIT_DONE ? status : ended;
