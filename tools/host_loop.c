@@ -304,6 +304,9 @@ static int take_event(host *h, host_worker *w, unsigned p, const uvcc_event *e) 
     case UVCC_EVENT_CHECKPOINT:
         me->checkpointed = e->step;
         break;
+    case UVCC_EVENT_MISMATCH: /* all parties are of one configuration here: waiting mends nothing */
+        return report_error(EXIT_FAILED, "%s%sparty %u and party %u do not fit together: %s",
+                            about_of(h), *about_of(h) != '\0' ? ": " : "", p, e->peer, e->text);
     case UVCC_EVENT_ABORTED:
         return stopped(h, w, p, e);
     case UVCC_EVENT_CLOSED:

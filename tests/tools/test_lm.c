@@ -309,6 +309,12 @@ static void goes_on_as_begun(void **state) {
     assert_int_equal(access("kept/party-0/r0-s0-t0.step-2.aside", F_OK), 0);
     assert_int_equal(access("kept/party-1/r0-s0-t0.step-2.aside", F_OK), -1);
     forget(&o);
+    /* As if one party's file came back from a copy: it has another past. */
+    assert_int_equal(rename("kept/party-0/r0-s0-t0.step-2", "away"), 0);
+    assert_int_equal(rename("kept/party-0/r0-s0-t0.step-2.aside", "kept/party-0/r0-s0-t0.step-2"),
+                     0);
+    refused(EXACT "--checkpoint kept", "kept/party-0/r0-s0-t0.step-2: is of another history than");
+    assert_int_equal(rename("away", "kept/party-0/r0-s0-t0.step-2"), 0);
     o = run_tool(EXACT "--checkpoint kept --steps 3 --extend");
     assert_int_equal(o.status, 0);
     assert_non_null(strstr(o.out, "going on         from step 2 of 3, kept in kept\n"));

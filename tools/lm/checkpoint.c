@@ -20,7 +20,7 @@
 #define PATH_BYTES  4096u
 #define LABEL_BYTES 128u
 #define STEPS_KEPT  2u
-#define FIRST_KEPT  1u /* step of the first checkpoint of a model */
+#define FIRST_KEPT  0u /* step of the first checkpoint of a model */
 
 /* ---- names ---- */
 
@@ -487,15 +487,35 @@ static int refuse_share(const char *path, const uint8_t *bytes, size_t len,
                                             : "of another program, made with other options");
 }
 
+/* The sessions would find that out too, but cannot say whose files they are: of the party that the
+ * two others do not agree with; of any, if no two do. */
+static int other_history(const char *dir, const uvcc_transformer_worker *at,
+                         const uvcc_checkpoint_info info[UVCC_PARTIES]) {
+    char path[PATH_BYTES], label[LABEL_BYTES];
+    bool same[UVCC_PARTIES]; /* as the next party */
+    for (unsigned p = 0; p < UVCC_PARTIES; p++)
+        same[p] = memcmp(info[p].lineage, info[(p + 1) % UVCC_PARTIES].lineage, 32) == 0;
+    const unsigned odd = same[1] ? 0 : same[2] ? 1 : 2;
+    file_of(path, label, dir, odd, at, info[odd].step);
+    if (same[0] && same[1])
+        return EXIT_DONE;
+    return report_error(EXIT_BAD_INPUT,
+                        "%s: is of another history than the files of the other parties: party 0's "
+                        "was made by run %u, party 1's by run %u, party 2's by run %u; put back "
+                        "three that were made together",
+                        path, info[0].run, info[1].run, info[2].run);
+}
+
 int lm_checkpoint_resume(job *j, const char *dir, uint32_t step) {
     int status = EXIT_DONE;
-    for (uint32_t i = 0; i < j->host.workers && status == EXIT_DONE; i++)
+    for (uint32_t i = 0; i < j->host.workers && status == EXIT_DONE; i++) {
+        uvcc_checkpoint_info info[UVCC_PARTIES];
+        const uvcc_transformer_worker at = job_place(&j->host.worker[i]);
         for (unsigned p = 0; p < UVCC_PARTIES && status == EXIT_DONE; p++) {
             char path[PATH_BYTES], label[LABEL_BYTES];
             uint8_t *bytes;
             size_t len;
             uvcc_session *session = j->host.worker[i].party[p].session;
-            const uvcc_transformer_worker at = job_place(&j->host.worker[i]);
             status = lm_checkpoint_load(dir, p, &at, step, &bytes, &len);
             if (status != EXIT_DONE)
                 break;
@@ -503,9 +523,14 @@ int lm_checkpoint_resume(job *j, const char *dir, uint32_t step) {
             file_of(path, label, dir, p, &at, step);
             if (rc != 0)
                 status = refuse_share(path, bytes, len, session, step, rc);
+            else if (uvcc_checkpoint_read(bytes, len, &info[p]) != 0)
+                status = report_error(EXIT_BAD_INPUT, "%s: is damaged", path);
             sodium_memzero(bytes, len);
             free(bytes);
         }
+        if (status == EXIT_DONE)
+            status = other_history(dir, &at, info);
+    }
     return status;
 }
 
