@@ -66,9 +66,9 @@ static void keep_refusal(void *user, uint32_t step) {
 /* The step that opens the weights changes none: what is kept stays that of the training. */
 static int keep_shares(void *user, const host_worker *w, unsigned party, const uvcc_event *e) {
     const lm_run *r = user;
-    return r->o->checkpoint != NULL && !r->reveals
-               ? lm_checkpoint_event(r->o->checkpoint, w, party, e)
-               : EXIT_DONE;
+    if (r->o->checkpoint == NULL || (r->reveals && e->kind == UVCC_EVENT_CHECKPOINT))
+        return EXIT_DONE;
+    return lm_checkpoint_event(r->o->checkpoint, w, party, e);
 }
 
 /* ---- progress ---- */
