@@ -291,12 +291,16 @@ static int open_checkpoint(lm_run *r) {
                               r->o->checkpoint);
     if (status == EXIT_DONE)
         status = lm_checkpoint_refused(r->o->checkpoint, &r->job.sks);
-    if (status == EXIT_DONE && r->start.resumes) {
-        FILE *to = report_stream(r->o->run.json);
+    return status;
+}
+
+static int resume(lm_run *r) {
+    FILE *to = report_stream(r->o->run.json);
+    const int status = lm_checkpoint_resume(&r->job, r->o->checkpoint, r->start.step);
+    if (status == EXIT_DONE)
         (void)fprintf(to, "going on         from step %u of %u, kept in %s\n", r->start.step,
                       r->o->steps, r->o->checkpoint);
-        (void)fflush(to);
-    }
+    (void)fflush(to);
     return status;
 }
 
@@ -328,7 +332,7 @@ static int begin(lm_run *r) {
     if (status == EXIT_DONE)
         status = job_open(&r->job, r->start.step, r->start.run);
     if (status == EXIT_DONE && r->start.resumes)
-        status = lm_checkpoint_resume(&r->job, r->o->checkpoint, r->start.step);
+        status = resume(r);
     if (status == EXIT_DONE)
         status = job_start(&r->job);
     return status == EXIT_DONE && !r->start.resumes ? lm_model_set(&r->model, &r->job) : status;
