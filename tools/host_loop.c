@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RANK_BITS 8u /* of sessions of a job */
+#define RANK_BITS         8u   /* of sessions of a job */
+#define STALLED_TURNS_MAX 500u /* in which memory was refused and nothing got on */
 _Static_assert(UVCC_LOOPBACK_TRIANGLES_MAX *UVCC_PARTIES <= 1u << RANK_BITS, "RANK_BITS");
 
 typedef bool condition(const host *h, const host_party *p);
@@ -35,10 +36,31 @@ bool host_interrupted(void) {
 
 /* ---- small things ---- */
 
+static const char *about_of(const host *h) {
+    return h->c.about != NULL ? h->c.about : "";
+}
+
+/* What stands behind an error for want of memory; "" if it was none. */
+static const char *memory_why(const host *h, bool for_memory, char out[MEMORY_LINE_BYTES + 2]) {
+    memcpy(out, ": ", for_memory ? 2 : 0);
+    out[for_memory ? 2 : 0] = '\0';
+    if (for_memory)
+        memory_line(&h->memory, out + 2);
+    return out;
+}
+
+/* A job fails for want of memory too. */
+static bool by_memory(const host *h, uint16_t reason) {
+    return reason == UVCC_ABORT_MEMORY ||
+           (reason == UVCC_ABORT_JOB && memory_failed(&h->memory) != 0);
+}
+
 int host_failed(const host *h, const char *what, int rc) {
     const char *about = h->c.about != NULL ? h->c.about : "", *line = h->log.line;
-    return report_error(EXIT_FAILED, "%s%s%s: %s%s%s", about, *about != '\0' ? ": " : "", what,
-                        uvcc_error_text(rc), *line != '\0' ? ": " : "", line);
+    char why[MEMORY_LINE_BYTES + 2];
+    return report_error(EXIT_FAILED, "%s%s%s: %s%s%s%s", about, *about != '\0' ? ": " : "", what,
+                        uvcc_error_text(rc), *line != '\0' ? ": " : "", line,
+                        memory_why(h, rc == UVCC_ERR_NOMEM, why));
 }
 
 /* Of all sessions of the job. */
@@ -74,10 +96,16 @@ uint32_t host_finished(const host *h) {
 
 /* They hold a party's secrets, so they are opened before there are any. */
 static int open_logs(host *h) {
-    assert(h->c.record == NULL || h->workers == 1);
-    for (unsigned p = 0; h->c.record != NULL && p < UVCC_PARTIES; p++) {
-        h->worker[0].party[p].log = uvlog_open(h->c.record, p, h->c.force);
-        if (h->worker[0].party[p].log == NULL)
+    char name[64];
+    for (uint32_t k = 0; h->c.record != NULL && k < h->workers * UVCC_PARTIES; k++) {
+        host_worker *w = &h->worker[k / UVCC_PARTIES];
+        const unsigned p = k % UVCC_PARTIES;
+        const int n = snprintf(name, sizeof name, "party%u", p);
+        if (h->workers > 1)
+            (void)snprintf(name + n, sizeof name - (size_t)n, "-r%u-s%u-t%u", w->replica, w->stage,
+                           w->tensor_rank);
+        w->party[p].log = uvlog_open(h->c.record, name, h->c.force);
+        if (w->party[p].log == NULL)
             return EXIT_BAD_INPUT;
     }
     return EXIT_DONE;
@@ -159,7 +187,7 @@ static void configure(host *h, host_worker *w, unsigned p, uvcc_config *cfg, uvc
     if (me->log != NULL) {
         cfg->record = uvlog_recorder(me->log);
         cfg->record.app = (const uint8_t *)h->c.app;
-        cfg->record.app_len = strlen(h->c.app);
+        cfg->record.app_len = h->c.app != NULL ? strlen(h->c.app) : 0;
     }
     hook_trace(h, w, p, cfg, cpu);
     if (h->c.hooks.configure != NULL)
@@ -223,7 +251,9 @@ static int make_workers(host *h) {
 /* Programs come first: options that make none leave nothing behind. Then places that cannot be
  * written are known before the work begins. */
 int host_open(host *h, const host_config *c) {
-    *h = (host){.c = *c, .al = uvcc_host_allocator(), .until = c->first_step};
+    const uvcc_allocator system = uvcc_host_allocator();
+    *h = (host){.c = *c, .until = c->first_step};
+    h->al = memory_counted(&h->memory, c->alloc != NULL ? c->alloc : &system);
     h->prepared = c->first_step;
     int status = make_workers(h);
     for (uint32_t i = 0; i < h->workers && status == EXIT_DONE; i++)
@@ -245,13 +275,14 @@ int host_open(host *h, const host_config *c) {
 
 static int stopped(const host *h, const host_worker *w, unsigned p, const uvcc_event *e) {
     const char *about = h->c.about != NULL ? h->c.about : "";
-    char worker[64] = "";
+    char worker[64] = "", why[MEMORY_LINE_BYTES + 2];
     if (h->c.of_workers)
         (void)snprintf(worker, sizeof worker, ", worker r%u s%u t%u", w->replica, w->stage,
                        w->tensor_rank);
-    return report_error(EXIT_FAILED, "%s%sparty %u%s stopped: %s%s%s", about,
+    return report_error(EXIT_FAILED, "%s%sparty %u%s stopped: %s%s%s%s", about,
                         *about != '\0' ? ": " : "", p, worker, uvcc_abort_text(e->reason),
-                        e->text != NULL ? ": " : "", e->text != NULL ? e->text : "");
+                        e->text != NULL ? ": " : "", e->text != NULL ? e->text : "",
+                        memory_why(h, by_memory(h, e->reason), why));
 }
 
 static int take_event(host *h, host_worker *w, unsigned p, const uvcc_event *e) {
@@ -273,6 +304,9 @@ static int take_event(host *h, host_worker *w, unsigned p, const uvcc_event *e) 
     case UVCC_EVENT_CHECKPOINT:
         me->checkpointed = e->step;
         break;
+    case UVCC_EVENT_MISMATCH: /* all parties are of one configuration here: waiting mends nothing */
+        return report_error(EXIT_FAILED, "%s%sparty %u and party %u do not fit together: %s",
+                            about_of(h), *about_of(h) != '\0' ? ": " : "", p, e->peer, e->text);
     case UVCC_EVENT_ABORTED:
         return stopped(h, w, p, e);
     case UVCC_EVENT_CLOSED:
@@ -324,8 +358,8 @@ static int agree(host *h, host_worker *w, unsigned p) {
         const int rc = entry < 0 ? entry
                                  : uvcc_session_step(me->session, step, (uint32_t)entry,
                                                      uvcc_loopback_now(w->net));
-        if (rc == UVCC_ERR_AGAIN)
-            break;
+        if (rc == UVCC_ERR_AGAIN || rc == UVCC_ERR_ABORTED)
+            break; /* its event says why */
         if (rc != 0)
             return refused(h, step, rc);
         me->agreed++;
@@ -348,7 +382,7 @@ static int give(host *h, host_worker *w, unsigned p) {
                 return EXIT_FAILED;
             const int rc =
                 uvcc_session_input(me->session, me->given, in->id, v, uvcc_loopback_now(w->net));
-            if (rc == UVCC_ERR_AGAIN)
+            if (rc == UVCC_ERR_AGAIN || rc == UVCC_ERR_ABORTED)
                 return EXIT_DONE;
             if (rc != 0)
                 return host_failed(h, "an input was refused", rc);
@@ -374,10 +408,77 @@ static int turn(host *h) {
     return status;
 }
 
+#define WAITS_BYTES 512u
+
+/* What the parties need of each other, of the first worker that needs anything: one line. */
+static void say_waits(const host *h, char out[WAITS_BYTES]) {
+    static const char *const what[] = {[UVCC_WAIT_HELLO] = "handshake",
+                                       [UVCC_WAIT_STEP] = "agreement to a step",
+                                       [UVCC_WAIT_AUDIT] = "root of a step",
+                                       [UVCC_WAIT_BATCH] = "messages",
+                                       [UVCC_WAIT_BYE] = "end",
+                                       [UVCC_WAIT_ACK] = "acknowledgement"};
+    size_t n = 0;
+    out[0] = '\0';
+    for (uint32_t i = 0; i < h->workers && n == 0; i++)
+        for (unsigned k = 0; k < UVCC_PARTIES * UVCC_PARTIES && n < WAITS_BYTES; k++) {
+            const unsigned p = k / UVCC_PARTIES, q = k % UVCC_PARTIES;
+            uvcc_peer_info info = {.size = sizeof info};
+            if (p == q ||
+                uvcc_session_peer_info(h->worker[i].party[p].session, (uint8_t)q, &info) != 0 ||
+                info.waits_for == UVCC_WAIT_NONE || info.waits_for > UVCC_WAIT_ACK)
+                continue;
+            n += (size_t)snprintf(out + n, WAITS_BYTES - n, "%s party %u waits for party %u's %s",
+                                  n == 0 ? ":" : ",", p, q, what[info.waits_for]);
+        }
+}
+
+/* Grows with everything that a run has only so much of: bytes that are sent again and streams that
+ * come back do not count. */
+static uint64_t progress(const host *h) {
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < h->workers; i++)
+        for (unsigned p = 0; p < UVCC_PARTIES; p++) {
+            const host_party *me = &h->worker[i].party[p];
+            uvcc_session_stats st;
+            uvcc_session_get_stats(me->session, &st);
+            sum += st.messages + st.jobs + st.steps_finished + me->agreed + me->given + me->inputs +
+                   me->ready + me->closed;
+        }
+    return sum;
+}
+
+/* A session that gets no memory asks again later, and later may be never: what it takes to go on is
+ * in use by what waits for it. So turns in which memory was refused are counted until something
+ * gets on; without a refusal none is. */
+static int check_stall(host *h) {
+    const uint64_t failed = memory_failed(&h->memory);
+    char why[MEMORY_LINE_BYTES], waits[WAITS_BYTES];
+    if (failed == h->stall.failed)
+        return EXIT_DONE;
+    h->stall.failed = failed;
+    const uint64_t now = progress(h);
+    h->stall.turns = now == h->stall.progress ? h->stall.turns + 1 : 0;
+    h->stall.progress = now;
+    if (h->stall.turns < STALLED_TURNS_MAX)
+        return EXIT_DONE;
+    memory_line(&h->memory, why);
+    say_waits(h, waits);
+    return report_error(EXIT_FAILED, "%s%sout of memory in step %u: %s%s", about_of(h),
+                        *about_of(h) != '\0' ? ": " : "", host_finished(h) + 1, why, waits);
+}
+
+static int stuck(const host *h) {
+    char why[MEMORY_LINE_BYTES + 2], waits[WAITS_BYTES];
+    say_waits(h, waits);
+    return report_error(EXIT_FAILED, "%s%sthe parties wait for each other for ever in step %u%s%s",
+                        about_of(h), *about_of(h) != '\0' ? ": " : "", host_finished(h) + 1,
+                        memory_why(h, memory_failed(&h->memory) != 0, why), waits);
+}
+
 /* All networks, up to the next time that something happens. */
 static int drive(host *h) {
     uvcc_loopback_triangle t[UVCC_LOOPBACK_TRIANGLES_MAX];
-    const char *about = h->c.about != NULL ? h->c.about : "";
     for (uint32_t i = 0; i < h->workers; i++) {
         t[i].net = h->worker[i].net;
         for (unsigned p = 0; p < UVCC_PARTIES; p++) {
@@ -388,10 +489,7 @@ static int drive(host *h) {
     const int rc = uvcc_loopback_drive_all(t, h->workers, h->plane);
     if (rc < 0)
         return host_failed(h, "the parties cannot go on", rc);
-    if (rc == 0)
-        return report_error(EXIT_FAILED, "%s%sthe parties wait for each other for ever in step %u",
-                            about, *about != '\0' ? ": " : "", host_finished(h) + 1);
-    return EXIT_DONE;
+    return rc == 0 ? stuck(h) : check_stall(h);
 }
 
 static int drive_until(host *h, condition *is, bool stops) {
@@ -482,8 +580,8 @@ static int end_audit(host *h) {
 /* Logs of runs that failed are kept too: that is what they are for. */
 static int end_logs(host *h) {
     int status = EXIT_DONE;
-    for (unsigned p = 0; p < UVCC_PARTIES && h->c.record != NULL; p++) {
-        uvlog *log = h->worker[0].party[p].log;
+    for (uint32_t k = 0; h->c.record != NULL && k < h->workers * UVCC_PARTIES; k++) {
+        uvlog *log = h->worker[k / UVCC_PARTIES].party[k % UVCC_PARTIES].log;
         if (log != NULL && h->recorded && status == EXIT_DONE)
             status = uvlog_finish(log);
         uvlog_close(log);

@@ -11,6 +11,7 @@
 #include <uvcc/uvcc.h>
 
 #include "bundles.h"
+#include "memory.h"
 #include "report.h"
 #include "run_options.h"
 #include "seeded.h"
@@ -75,15 +76,21 @@ typedef struct host_config {
     bool of_workers;     /* messages and the trace name workers, not parties alone */
     const char *about;   /* what error lines begin with; NULL: nothing */
     const char *smaller; /* what to give if a step is too large */
-    const char *record;  /* directory of the logs of a job of one worker; NULL: none */
-    const char *app;     /* what they say of the program; outlives the host */
-    bool force;          /* they may replace others */
+    const char *record;  /* directory of the logs; NULL: none */
+    const char *app; /* what they say of the program, if configure() does not; outlives the host */
+    bool force;      /* they may replace others */
+    const uvcc_allocator *alloc; /* of all sessions, networks and executors; NULL: the system's */
     host_hooks hooks;
 } host_config;
 
 typedef struct host {
     host_config c;
-    uvcc_allocator al;
+    memory memory;
+    uvcc_allocator al;  /* of it */
+    struct host_stall { /* see host_loop.c */
+        uint64_t failed, progress;
+        uint32_t turns;
+    } stall;
     host_worker *worker;
     uint32_t workers;
     uvcc_collective *plane[UVCC_PARTIES];
@@ -100,7 +107,9 @@ void host_catch_interrupt(void);
 bool host_interrupted(void);
 
 /* Those that return an int return an exit status, after reporting, where nothing else is said;
- * EXIT_INTERRUPTED alone is the caller's to report. host_end() follows in any case. */
+ * EXIT_INTERRUPTED alone is the caller's to report. host_end() follows in any case. The host stays
+ * in its place until then. None of them goes on for ever: parties that wait for each other, and
+ * turns without progress in which memory was refused, end in EXIT_FAILED. */
 int host_open(host *h, const host_config *c);
 /* The handshakes begin: before it shares of a checkpoint are given. */
 int host_start(host *h);

@@ -12,6 +12,7 @@
 #include <uvcc/uvcc.h>
 
 #include "files.h"
+#include "lm/manifest.h"
 #include "report.h"
 #include "uvlog.h"
 
@@ -262,6 +263,12 @@ static int build_program(const replay_options *o, const log_file *l, const uvcc_
         return unusable(o->file, rd.index, rd.offset, rd.why);
     uvcc_record_reader_init(&rd, l->bytes, l->len);
     (void)uvcc_record_next(&rd, &header);
+    const uvcc_slice *app = &header.data[2];
+    const int lm = lm_manifest_app_program(out, app->data, app->len, al, message, sizeof message);
+    if (lm != UVCC_ERR_NOT_FOUND)
+        return lm == 0 ? 0
+                       : report_error(EXIT_UNUSABLE, "%s: the program cannot be built: %s", o->file,
+                                      message);
     if (uvlog_app_read(header.data[2].data, header.data[2].len, &mlp, message, sizeof message) != 0)
         return report_error(EXIT_UNUSABLE, "%s: %s", o->file, message);
     int rc = uvcc_mlp_program(out, &mlp, al, message, sizeof message);

@@ -39,6 +39,10 @@ int sealed_read(const char *path, const char *label, const uint8_t key[32], uint
     if (status != EXIT_DONE)
         return status;
     *bytes = n >= HEAD_BYTES + TAG_BYTES ? malloc(n - HEAD_BYTES - TAG_BYTES + 1) : NULL;
+    if (n >= HEAD_BYTES + TAG_BYTES && *bytes == NULL) {
+        free(in);
+        return report_error(EXIT_FAILED, "%s: out of memory", path);
+    }
     bool ok = *bytes != NULL && memcmp(in, MAGIC, MAGIC_BYTES) == 0 &&
               crypto_aead_xchacha20poly1305_ietf_decrypt(*bytes, NULL, NULL, in + HEAD_BYTES,
                                                          n - HEAD_BYTES, (const uint8_t *)label,

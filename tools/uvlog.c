@@ -58,8 +58,8 @@ static void keep(void *user, const uint8_t *bytes, size_t len) {
 
 /* Made before the run, so that a place that cannot be written costs no training; never through a
  * link, since it will hold secrets. */
-uvlog *uvlog_open(const char *dir, unsigned party, bool force) {
-    size_t room = strlen(dir) + 64;
+uvlog *uvlog_open(const char *dir, const char *name, bool force) {
+    size_t room = strlen(dir) + strlen(name) + 64;
     uvlog *l = calloc(1, sizeof *l);
     if (l != NULL) {
         l->fd = -1;
@@ -72,7 +72,7 @@ uvlog *uvlog_open(const char *dir, unsigned party, bool force) {
         uvlog_close(l);
         return NULL;
     }
-    (void)snprintf(l->path, room, "%s/party%u.uvlog", dir, party);
+    (void)snprintf(l->path, room, "%s/%s.uvlog", dir, name);
     (void)snprintf(l->part, room, "%s.%ld.part", l->path, (long)getpid());
     struct stat st;
     if (mkdir(dir, 0700) != 0 && errno != EEXIST) {

@@ -10,11 +10,11 @@
 
 #include "options.h"
 
-/* DIR/partyN.uvlog, mode 0600, made under another name in the same place, which it keeps if the
+/* DIR/NAME.uvlog, mode 0600, made under another name in the same place, which it keeps if the
  * process ends early. Errors are reported (report.h). */
 typedef struct uvlog uvlog;
 /* NULL after reporting. The directory is made if there is none. */
-uvlog *uvlog_open(const char *dir, unsigned party, bool force);
+uvlog *uvlog_open(const char *dir, const char *name, bool force);
 /* The hook; app and app_len are the caller's to set. */
 uvcc_recorder uvlog_recorder(uvlog *l);
 /* The file gets its name; an exit status. */

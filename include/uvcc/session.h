@@ -224,8 +224,7 @@ UVCC_API int uvcc_session_new(uvcc_session **out, const uvcc_config *cfg) UVCC_M
 UVCC_API void uvcc_session_free(uvcc_session *s);
 /** The program must outlive the session. UVCC_ERR_REFUSED: see consent; another may be loaded.
  * UVCC_ERR_LIMIT names in the log the receive capacity that the program needs when the configured
- * one is smaller. UVCC_ERR_CONFIG: the program is for another topology or stage, or has collectives
- * and the session is recorded. */
+ * one is smaller. UVCC_ERR_CONFIG: the program is for another topology or stage. */
 UVCC_API int uvcc_session_load_program(uvcc_session *s, const uvcc_program *p);
 /** Begins the handshake. */
 UVCC_API int uvcc_session_start(uvcc_session *s, uint64_t now);

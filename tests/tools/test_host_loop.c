@@ -8,7 +8,7 @@
 
 #include "host_loop.h"
 
-enum { ELEMS = 3, STEPS = 4, IN_X = 1, IN_Y = 2, OUT_W = 9, STEPS_MAX = 16 };
+enum { ELEMS = 3, STEPS = 4, IN_X = 1, IN_Y = 2, OUT_W = 9, STEPS_MAX = 16, TURNS_MAX = 20000 };
 
 /* A command: W = W + X Y, with X of party 0 and Y of party 2; W is opened. */
 typedef struct command {
@@ -22,6 +22,7 @@ typedef struct command {
     uint8_t step_root[2][UVCC_PARTIES][32];
     unsigned interrupt_at, fail_prepare, fail_input, fail_event, abort_at; /* steps; 0: never */
     bool ahead;
+    const uvcc_allocator *alloc;
 } command;
 
 static int make_program(void *user, const host_worker *w, uvcc_program **out) {
@@ -105,6 +106,7 @@ static int take_event(void *user, const host_worker *w, unsigned party, const uv
 static void count_turn(void *user) {
     command *c = user;
     c->turns++;
+    assert_true(c->turns < TURNS_MAX); /* as good as for ever */
     if (c->interrupt_at != 0 && host_finished(&c->host) == c->interrupt_at)
         assert_int_equal(raise(SIGINT), 0);
 }
@@ -118,6 +120,7 @@ static int open_job(command *c, uint32_t replicas) {
                                 .stages = 1,
                                 .tensor_ranks = 1,
                                 .of_workers = replicas > 1,
+                                .alloc = c->alloc,
                                 .hooks = {.user = c,
                                           .program = make_program,
                                           .entry = entry_of,
@@ -252,10 +255,62 @@ static void sees_that_nothing_moves(void **state) {
     const int kept = hear();
     assert_int_equal(host_run(&c.host, 2, true), EXIT_FAILED);
     char *said = heard(kept);
-    assert_string_equal(said,
-                        "uvcc train: this: the parties wait for each other for ever in step 2\n");
+    assert_string_equal(
+        said, "uvcc train: this: the parties wait for each other for ever in step 2: party 0 "
+              "waits for party 1's agreement to a step, party 2 waits for party 1's "
+              "agreement to a step\n");
     free(said);
     assert_int_equal(host_end(&c.host), EXIT_DONE);
+}
+
+/* Memory with an end. */
+typedef struct scarce {
+    uvcc_allocator under;
+    size_t used, most;
+} scarce;
+
+static void *take_scarce(void *user, size_t bytes, uvcc_mem_class cls) {
+    scarce *m = user;
+    void *p = bytes > m->most - m->used ? NULL : m->under.alloc(m->under.user, bytes, cls);
+    m->used += p != NULL ? bytes : 0;
+    return p;
+}
+
+static void give_scarce(void *user, void *p, size_t bytes, uvcc_mem_class cls) {
+    scarce *m = user;
+    m->used -= p != NULL ? bytes : 0;
+    m->under.free(m->under.user, p, bytes, cls);
+}
+
+/* Of what is asked for one time or another there is too little: the run works, or ends with an
+ * error that says so, however little there is. Nothing is left in use. */
+static void memory_ends(void **state) {
+    (void)state;
+    unsigned worked = 0, stalled = 0;
+    for (unsigned i = 0; i < 120; i++) {
+        scarce m = {.under = uvcc_host_allocator(), .most = SIZE_MAX / 2};
+        const uvcc_allocator al = {.alloc = take_scarce, .free = give_scarce, .user = &m};
+        command c = {.alloc = &al};
+        assert_int_equal(open_job(&c, 1), EXIT_DONE);
+        m.most = m.used + (size_t)i * 8000;
+        const int kept = hear();
+        const int was = host_run(&c.host, STEPS, true);
+        char *said = heard(kept);
+        if (was == EXIT_DONE) {
+            assert_string_equal(said, "");
+            check_outputs(&c, STEPS - 1);
+            worked++;
+        } else {
+            assert_int_equal(was, EXIT_FAILED);
+            if (strstr(said, "no memory for ") == NULL || strstr(said, " MB are in use") == NULL)
+                fail_msg("it says: %s", said);
+            stalled += strstr(said, "out of memory in step ") != NULL;
+        }
+        free(said);
+        assert_int_equal(host_end(&c.host), EXIT_DONE);
+        assert_int_equal(m.used, 0);
+    }
+    assert_true(worked > 0 && worked < 120 && stalled > 0);
 }
 
 static void too_many_workers(void **state) {
@@ -293,6 +348,7 @@ int main(void) {
         cmocka_unit_test(several_workers),
         cmocka_unit_test(ends_by_errors),
         cmocka_unit_test(sees_that_nothing_moves),
+        cmocka_unit_test(memory_ends),
         cmocka_unit_test(too_many_workers),
         cmocka_unit_test(stops_when_interrupted),
     };

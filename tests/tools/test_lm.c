@@ -223,6 +223,109 @@ static void keeps(void **state) {
     unlink("t.txt");
 }
 
+/* As it was: what a refused run may not touch. */
+static void untouched(const char *words, const char *part) {
+    static const char *const files[] = {"kept/model.json", "kept/party-0/run", "kept/party-1/key",
+                                        "kept/party-2/r0-s0-t0.step-1",
+                                        "kept/party-2/r0-s0-t0.step-2"};
+    enum { FILES = sizeof files / sizeof files[0] };
+    char *before[FILES];
+    for (size_t i = 0; i < FILES; i++)
+        before[i] = access(files[i], F_OK) == 0 ? strdup(sha256_of(files[i])) : NULL;
+    refused(words, part);
+    for (size_t i = 0; i < FILES; i++) {
+        assert_int_equal(before[i] != NULL, access(files[i], F_OK) == 0);
+        if (before[i] != NULL)
+            assert_string_equal(before[i], sha256_of(files[i]));
+        free(before[i]);
+    }
+}
+
+static void lacks(const char *path, const char *part) {
+    assert_int_equal(rename(path, "away"), 0);
+    untouched(EXACT "--checkpoint kept", part);
+    assert_int_equal(rename("away", path), 0);
+}
+
+/* A model goes on as it was begun, or not at all; what is missing is named, and stays missing. */
+static void goes_on_as_begun(void **state) {
+    (void)state;
+    static const char *const others[][2] = {
+        {"--lr 0.02", "--lr 0.01, not 0.02"},
+        {"--warmup 3", "--warmup 20, not 3"},
+        {"--final-rate 0.5", "--final-rate 0.05, not 0.5"},
+        {"--steps 1", "--steps 2, not 1, and 2 are done"},
+        {"--steps 3", "--steps 2, not 3, and the rates hang on it; give the same, or --extend"},
+        {"--clip 0.03125", "--clip 0.0625, not 0.03125"},
+        {"--weight-decay 0.125", "--weight-decay 0, not 0.125"},
+        {"--truncation ars-dcf", "--truncation ars, not ars-dcf"},
+        {"--optimizer momentum", "--optimizer adamw, not momentum"},
+        {"--block swiglu", "--block gelu, not swiglu"},
+        {"--products beaver", "--products native, not beaver"},
+        {"--sks 5", "--sks 0, not 5"},
+        {"--batch 16", "--batch 8, not 16"},
+        {"--seed 2", "--seed 1, not 2"},
+        {"--text other.txt", "a --text of 600 bytes, SHA-256 "},
+        {"--steps 3 --extend --check", "leave out --extend"},
+    };
+    char words[512];
+    write_text();
+    write_file("other.txt", "another text, which has some words as well", 42);
+    outcome o = run_tool(EXACT "--checkpoint kept");
+    assert_int_equal(o.status, 0);
+    assert_null(strstr(o.out, "going on"));
+    forget(&o);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        snprintf(words, sizeof words, EXACT "--checkpoint kept %s", others[i][0]);
+        untouched(words, others[i][1]);
+    }
+    refused(EXACT "--extend", "--extend goes with --checkpoint");
+    lacks("kept/party-1/run", "kept/party-1/run is missing, but shares are there");
+    lacks("kept/party-2/key", "kept/party-2/key is missing, but shares are there");
+    lacks("kept/model.json", "kept/model.json is missing, but shares are there");
+    assert_int_equal(rename("kept/party-1/r0-s0-t0.step-1", "away-1"), 0);
+    lacks(
+        "kept/party-1/r0-s0-t0.step-2",
+        "no step in common: of party 0's workers r0 s0 t0 has step 1, 2, of party 1's r0 s0 t0 has "
+        "none, of party 2's r0 s0 t0 has step 1, 2; nothing was changed");
+    assert_int_equal(rename("away-1", "kept/party-1/r0-s0-t0.step-1"), 0);
+
+    /* of an older release */
+    char *json = read_all("kept/model.json"), *version = strstr(json, "\"version\": 2,");
+    assert_non_null(version);
+    memcpy(version, "\"inverse\"", 9);
+    assert_int_equal(rename("kept/model.json", "away"), 0);
+    write_file("kept/model.json", json, strlen(json));
+    refused(EXACT "--checkpoint kept", "kept/model.json is of version 1, this uvcc goes on from");
+    refused("generate kept --length 1", "kept/model.json is of version 1");
+    assert_int_equal(rename("away", "kept/model.json"), 0);
+    free(json);
+
+    /* A step that one party lost is made again, and the others' goes to one side. */
+    assert_int_equal(unlink("kept/party-1/r0-s0-t0.step-2"), 0);
+    o = run_tool(EXACT "--checkpoint kept");
+    assert_int_equal(o.status, 0);
+    assert_non_null(strstr(o.out, "going on         from step 1 of 2, kept in kept\n"));
+    assert_int_equal(access("kept/party-0/r0-s0-t0.step-2.aside", F_OK), 0);
+    assert_int_equal(access("kept/party-1/r0-s0-t0.step-2.aside", F_OK), -1);
+    forget(&o);
+    /* As if one party's file came back from a copy: it has another past. */
+    assert_int_equal(rename("kept/party-0/r0-s0-t0.step-2", "away"), 0);
+    assert_int_equal(rename("kept/party-0/r0-s0-t0.step-2.aside", "kept/party-0/r0-s0-t0.step-2"),
+                     0);
+    refused(EXACT "--checkpoint kept", "kept/party-0/r0-s0-t0.step-2: is of another history than");
+    assert_int_equal(rename("away", "kept/party-0/r0-s0-t0.step-2"), 0);
+    o = run_tool(EXACT "--checkpoint kept --steps 3 --extend");
+    assert_int_equal(o.status, 0);
+    assert_non_null(strstr(o.out, "going on         from step 2 of 3, kept in kept\n"));
+    forget(&o);
+    refused(EXACT "--checkpoint kept", "--steps 3, not 2, and 3 are done");
+    refused(EXACT "--steps 3 --check --checkpoint kept", "--check: the model in kept was extended");
+    remove_tree("kept");
+    unlink("other.txt");
+    unlink("t.txt");
+}
+
 /* Bundles of all workers, and the root over them that the JSON has. */
 static void leaves_evidence(void **state) {
     (void)state;
@@ -319,9 +422,10 @@ int main(int argc, char **argv) {
     if (argc != 2 || !find_tool(argv[1]))
         return 2;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(refuses),         cmocka_unit_test(same_weights),
-        cmocka_unit_test(other_blocks),    cmocka_unit_test(keeps),
-        cmocka_unit_test(leaves_evidence), cmocka_unit_test(tells_costs),
+        cmocka_unit_test(refuses),          cmocka_unit_test(same_weights),
+        cmocka_unit_test(other_blocks),     cmocka_unit_test(keeps),
+        cmocka_unit_test(goes_on_as_begun), cmocka_unit_test(leaves_evidence),
+        cmocka_unit_test(tells_costs),
     };
     return cmocka_run_group_tests(tests, enter, leave);
 }

@@ -307,7 +307,7 @@ static void test_round_trip(void **state) {
             free(out.p);
         }
     }
-    assert_int_equal(types, 27);
+    assert_int_equal(types, 28);
 }
 
 /* A short log with most types in it. */

@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +20,7 @@
 #define PATH_BYTES  4096u
 #define LABEL_BYTES 128u
 #define STEPS_KEPT  2u
+#define FIRST_KEPT  0u /* step of the first checkpoint of a model */
 
 /* ---- names ---- */
 
@@ -54,153 +54,194 @@ static int read_key(const char *dir, unsigned party, uint8_t key[32]) {
     return EXIT_DONE;
 }
 
-/* ---- the sizes ---- */
-
-static const struct {
-    const char *name;
-    size_t at;
-    unsigned bytes;
-} members[] = {
-#define MEMBER(m)                                                                                  \
-    { #m, offsetof(uvcc_transformer_config, m), sizeof(((uvcc_transformer_config *)0)->m) }
-    MEMBER(context),        MEMBER(dim),        MEMBER(heads),      MEMBER(layers),
-    MEMBER(hidden),         MEMBER(block),      MEMBER(norm),       MEMBER(batch),
-    MEMBER(microbatches),   MEMBER(replicas),   MEMBER(stages),     MEMBER(tensor_ranks),
-    MEMBER(ahead),          MEMBER(windows),    MEMBER(optimizer),  MEMBER(momentum_shift),
-    MEMBER(variance_shift), MEMBER(frac_bits),  MEMBER(value_bits), MEMBER(gradient_bits),
-    MEMBER(weight_bits),    MEMBER(truncation), MEMBER(lift),       MEMBER(exact),
-    MEMBER(products),       MEMBER(text_owner), MEMBER(loss),       MEMBER(sks),
-#undef MEMBER
-};
-enum { MEMBERS = sizeof members / sizeof members[0] };
-
-static uint32_t get_member(const uvcc_transformer_config *c, unsigned i) {
-    const uint8_t *at = (const uint8_t *)c + members[i].at;
-    uint32_t v = 0;
-    memcpy(&v, at, members[i].bytes); /* little-endian hosts only, as the library */
-    return v;
-}
-
-static json_t *config_json(const uvcc_transformer_config *c) {
-    json_t *o = json_object();
-    int bad = 0;
-    for (unsigned i = 0; i < MEMBERS; i++)
-        bad |= json_object_set_new(o, members[i].name, json_integer(get_member(c, i)));
-    bad |= json_object_set_new(o, "learning_rate", json_real(c->learning_rate));
-    bad |= json_object_set_new(o, "clip", json_real(c->clip));
-    bad |= json_object_set_new(o, "weight_decay", json_real(c->weight_decay));
-    if (bad == 0)
-        return o;
-    json_decref(o);
-    return NULL;
-}
-
-/* The file may have been edited: every number must fit its member before it goes there. */
 int lm_checkpoint_config(const char *dir, uvcc_transformer_config *cfg) {
-    char path[PATH_BYTES];
-    uint8_t *text;
-    size_t len;
-    path_of(path, "%s/model.json", dir);
-    struct stat st;
-    if (stat(path, &st) != 0)
+    lm_manifest m;
+    bool any;
+    const int status = lm_manifest_read(dir, &m, &any);
+    if (status == EXIT_DONE && !any)
         return report_error(EXIT_BAD_INPUT,
                             "%s: there is no kept model in it; name a directory that uvcc train "
                             "--checkpoint made",
                             dir);
-    if (file_read(path, EXIT_BAD_INPUT, &text, &len) != EXIT_DONE)
-        return EXIT_BAD_INPUT;
-    json_t *o = json_loadb((const char *)text, len, 0, NULL);
-    free(text);
-    bool ok = json_is_object(o);
-    for (unsigned i = 0; i < MEMBERS && ok; i++) {
-        const json_t *v = json_object_get(o, members[i].name);
-        const json_int_t most = (json_int_t)(UINT64_MAX >> (64 - 8 * members[i].bytes));
-        ok = json_is_integer(v) && json_integer_value(v) >= 0 && json_integer_value(v) <= most;
-        if (ok) {
-            uint32_t n = (uint32_t)json_integer_value(v);
-            memcpy((uint8_t *)cfg + members[i].at, &n, members[i].bytes);
-        }
-    }
-    cfg->learning_rate = json_number_value(json_object_get(o, "learning_rate"));
-    cfg->clip = json_number_value(json_object_get(o, "clip"));
-    cfg->weight_decay = json_number_value(json_object_get(o, "weight_decay"));
-    json_decref(o);
-    char message[256] = "it is no list of a model's sizes";
-    if (!ok || uvcc_transformer_check(cfg, message, sizeof message) != 0)
-        return report_error(EXIT_BAD_INPUT, "%s: %s", path, message);
-    return EXIT_DONE;
-}
-
-/* Writes the sizes, or compares them with those that are there. */
-static int settle_config(const char *dir, const uvcc_transformer_config *cfg) {
-    char path[PATH_BYTES];
-    struct stat st;
-    path_of(path, "%s/model.json", dir);
-    if (stat(path, &st) == 0) {
-        uvcc_transformer_config kept = *cfg;
-        int status = lm_checkpoint_config(dir, &kept);
-        for (unsigned i = 0; i < MEMBERS && status == EXIT_DONE; i++)
-            if (get_member(&kept, i) != get_member(cfg, i))
-                status =
-                    report_error(EXIT_BAD_INPUT,
-                                 "%s has a model with %s %u, not %u; give the same options or "
-                                 "another directory",
-                                 dir, members[i].name, get_member(&kept, i), get_member(cfg, i));
-        return status;
-    }
-    json_t *o = config_json(cfg);
-    char *text = o != NULL ? json_dumps(o, JSON_INDENT(2)) : NULL;
-    json_decref(o);
-    if (text == NULL)
-        return report_error(EXIT_FAILED, "out of memory");
-    int why = file_write(path, text, strlen(text));
-    free(text);
-    return why == 0 ? EXIT_DONE : cannot(path, "cannot be written", why);
+    *cfg = m.cfg;
+    cfg->warmup = cfg->warmup < cfg->steps ? cfg->warmup : cfg->steps;
+    return status;
 }
 
 /* ---- which steps are there ---- */
-
-static bool has(const char *dir, unsigned party, const uvcc_transformer_worker *at, uint32_t step) {
-    char path[PATH_BYTES], label[LABEL_BYTES];
-    struct stat st;
-    file_of(path, label, dir, party, at, step);
-    return stat(path, &st) == 0;
-}
 
 static uvcc_transformer_worker worker_at(const uvcc_transformer_config *c, uint32_t i) {
     return (uvcc_transformer_worker){i / c->tensor_ranks / c->stages,
                                      i / c->tensor_ranks % c->stages, i % c->tensor_ranks};
 }
 
-static bool all_have(const char *dir, const uvcc_transformer_config *c, uint32_t step) {
-    for (unsigned p = 0; p < UVCC_PARTIES; p++)
-        for (uint32_t i = 0; i < c->replicas * c->stages * c->tensor_ranks; i++) {
-            const uvcc_transformer_worker at = worker_at(c, i);
-            if (!has(dir, p, &at, step))
-                return false;
-        }
+/* Shares that a directory has. */
+typedef struct share {
+    uint8_t party;
+    uvcc_transformer_worker at;
+    uint32_t step;
+} share;
+typedef struct shares {
+    share *of;
+    size_t count, room;
+} shares;
+
+static bool parse_name(const char *name, share *out) {
+    char again[64];
+    if (sscanf(name, "r%u-s%u-t%u.step-%u", &out->at.replica, &out->at.stage, &out->at.tensor_rank,
+               &out->step) != 4)
+        return false;
+    (void)snprintf(again, sizeof again, "r%u-s%u-t%u.step-%u", out->at.replica, out->at.stage,
+                   out->at.tensor_rank, out->step);
+    return strcmp(name, again) == 0;
+}
+
+static int add(shares *all, const share *s) {
+    if (all->count == all->room) {
+        const size_t room = 2 * all->room + 64;
+        share *more = realloc(all->of, room * sizeof *more);
+        if (more == NULL)
+            return report_error(EXIT_FAILED, "out of memory");
+        all->of = more;
+        all->room = room;
+    }
+    all->of[all->count++] = *s;
+    return EXIT_DONE;
+}
+
+/* A party's directory that is not there has none. */
+static int find_shares(const char *dir, shares *out) {
+    char path[PATH_BYTES];
+    int status = EXIT_DONE;
+    *out = (shares){0};
+    for (unsigned p = 0; p < UVCC_PARTIES && status == EXIT_DONE; p++) {
+        path_of(path, "%s/party-%u", dir, p);
+        DIR *d = opendir(path);
+        if (d == NULL && errno == ENOENT)
+            continue;
+        if (d == NULL)
+            return report_error(EXIT_BAD_INPUT, "%s: %s", path, strerror(errno));
+        struct dirent *e;
+        share s = {.party = (uint8_t)p};
+        while (status == EXIT_DONE && (e = readdir(d)) != NULL)
+            if (parse_name(e->d_name, &s))
+                status = add(out, &s);
+        (void)closedir(d);
+    }
+    return status;
+}
+
+static bool same_worker(const uvcc_transformer_worker *a, const uvcc_transformer_worker *b) {
+    return a->replica == b->replica && a->stage == b->stage && a->tensor_rank == b->tensor_rank;
+}
+
+static bool has(const shares *all, unsigned party, const uvcc_transformer_worker *at,
+                uint32_t step) {
+    for (size_t i = 0; i < all->count; i++)
+        if (all->of[i].party == party && all->of[i].step == step && same_worker(&all->of[i].at, at))
+            return true;
+    return false;
+}
+
+static bool party_has(const shares *all, const uvcc_transformer_config *c, unsigned party,
+                      uint32_t step) {
+    for (uint32_t i = 0; i < c->replicas * c->stages * c->tensor_ranks; i++) {
+        const uvcc_transformer_worker at = worker_at(c, i);
+        if (!has(all, party, &at, step))
+            return false;
+    }
     return true;
 }
 
-int lm_checkpoint_last(const char *dir, const uvcc_transformer_config *cfg, uint32_t *step) {
-    char path[PATH_BYTES];
-    *step = 0;
-    path_of(path, "%s/party-0", dir);
-    DIR *d = opendir(path);
-    if (d == NULL)
-        return report_error(EXIT_BAD_INPUT, "%s: %s", path, strerror(errno));
-    struct dirent *e;
-    while ((e = readdir(d)) != NULL) {
-        unsigned long n = 0;
-        char *end = NULL;
-        if (strncmp(e->d_name, "r0-s0-t0.step-", 14) == 0)
-            n = strtoul(e->d_name + 14, &end, 10);
-        if (end != NULL && *end == '\0' && n > *step && n <= UINT32_MAX &&
-            all_have(dir, cfg, (uint32_t)n))
-            *step = (uint32_t)n;
+static bool party_any(const shares *all, unsigned party) {
+    for (size_t i = 0; i < all->count; i++)
+        if (all->of[i].party == party)
+            return true;
+    return false;
+}
+
+#define STEPS_BYTES 160u
+
+/* The steps of one worker, in order as far as there is room: "1, 2"; "none". */
+static void say_steps(const shares *all, unsigned party, const uvcc_transformer_worker *at,
+                      char out[STEPS_BYTES]) {
+    size_t n = 0;
+    uint32_t from = 0;
+    (void)snprintf(out, STEPS_BYTES, "none");
+    while (n < STEPS_BYTES) {
+        bool found = false;
+        uint32_t least = UINT32_MAX;
+        for (size_t i = 0; i < all->count; i++) {
+            const share *s = &all->of[i];
+            if (s->party == party && s->step >= from && s->step <= least &&
+                same_worker(&s->at, at)) {
+                found = true;
+                least = s->step;
+            }
+        }
+        if (!found || least == UINT32_MAX)
+            return;
+        n += (size_t)snprintf(out + n, STEPS_BYTES - n, "%s%u", n != 0 ? ", " : "step ", least);
+        from = least + 1;
     }
-    (void)closedir(d);
-    return EXIT_DONE;
+}
+
+/* Of each party the worker that has the least: all others of it have as much, or other steps. */
+static int nothing_in_common(const char *dir, const shares *all, const uvcc_transformer_config *c) {
+    char have[UVCC_PARTIES][STEPS_BYTES];
+    uvcc_transformer_worker worst[UVCC_PARTIES];
+    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
+        size_t least = SIZE_MAX;
+        for (uint32_t i = 0; i < c->replicas * c->stages * c->tensor_ranks; i++) {
+            const uvcc_transformer_worker at = worker_at(c, i);
+            size_t n = 0;
+            for (size_t k = 0; k < all->count; k++)
+                n += all->of[k].party == p && same_worker(&all->of[k].at, &at);
+            if (n < least) {
+                least = n;
+                worst[p] = at;
+            }
+        }
+        say_steps(all, p, &worst[p], have[p]);
+    }
+#define WHO(p) worst[p].replica, worst[p].stage, worst[p].tensor_rank, have[p]
+    return report_error(
+        EXIT_BAD_INPUT,
+        "%s: the parties have no step in common: of party 0's workers r%u s%u t%u has %s, of party "
+        "1's r%u s%u t%u has %s, of party 2's r%u s%u t%u has %s; nothing was changed: put back "
+        "what "
+        "is missing from a copy, or give another directory to begin anew",
+        dir, WHO(0), WHO(1), WHO(2));
+#undef WHO
+}
+
+static int last_of(const char *dir, const shares *all, const uvcc_transformer_config *c,
+                   uint32_t *step) {
+    const uvcc_transformer_worker first = worker_at(c, 0);
+    bool found = false;
+    *step = 0;
+    for (size_t i = 0; i < all->count; i++) {
+        const share *s = &all->of[i];
+        bool every = s->party == 0 && same_worker(&s->at, &first) && (!found || s->step > *step);
+        for (unsigned p = 0; p < UVCC_PARTIES && every; p++)
+            every = party_has(all, c, p, s->step);
+        if (every) {
+            found = true;
+            *step = s->step;
+        }
+    }
+    return found ? EXIT_DONE : nothing_in_common(dir, all, c);
+}
+
+int lm_checkpoint_last(const char *dir, const uvcc_transformer_config *cfg, bool *any,
+                       uint32_t *step) {
+    shares all;
+    int status = find_shares(dir, &all);
+    *any = all.count != 0;
+    if (status == EXIT_DONE && *any)
+        status = last_of(dir, &all, cfg, step);
+    free(all.of);
+    return status;
 }
 
 /* ---- numbers that are kept: of the last run, of a step that is refused ---- */
@@ -277,38 +318,131 @@ int lm_checkpoint_refuse(const char *dir, uint32_t step) {
     return write_numbers(dir, "sks-refused", step);
 }
 
+/* ---- opening ---- */
+
+static bool there(const char *path) {
+    struct stat st;
+    return lstat(path, &st) == 0;
+}
+
+/* Shares are of no use without what they were made under, and what is made anew in its place does
+ * harm: a run that was used comes again, other shares go under another key. */
+static int missing(const char *path, const char *why) {
+    return report_error(EXIT_BAD_INPUT, "%s is missing, but shares are there: %s", path, why);
+}
+
+static int check_parts(const char *dir, const shares *all) {
+    char path[PATH_BYTES];
+    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
+        path_of(path, "%s/party-%u/key", dir, p);
+        if (party_any(all, p) && !there(path))
+            return missing(path, "they are sealed under it; put it back from a copy, or give "
+                                 "another directory to begin anew");
+        path_of(path, "%s/party-%u/run", dir, p);
+        if (all->count != 0 && !there(path))
+            return missing(path,
+                           "it says which runs were, none of which may come again; put it back "
+                           "from a copy, take the greatest of the other parties', or give another "
+                           "directory to begin anew");
+    }
+    return EXIT_DONE;
+}
+
+/* Under another name first: a key's name never stands for half a key. */
+static int make_key(const char *dir, unsigned party) {
+    char path[PATH_BYTES], part[PATH_BYTES], message[256];
+    uint8_t key[32];
+    path_of(path, "%s/party-%u/key", dir, party);
+    path_of(part, "%s/party-%u/key.part", dir, party);
+    if (there(path))
+        return EXIT_DONE;
+    (void)unlink(part); /* of a process that was killed */
+    randombytes_buf(key, sizeof key);
+    const int rc = keyfile_write(part, KEYFILE_STORAGE, key, message, sizeof message);
+    sodium_memzero(key, sizeof key);
+    if (rc != 0)
+        return report_error(EXIT_FAILED, "%s %s", part, message);
+    return rename(part, path) == 0 ? EXIT_DONE : cannot(path, "cannot be made", errno);
+}
+
+/* A run that ended while it wrote the first checkpoint of all has finished nothing: it begins anew.
+ */
+static bool only_begun(const shares *all, const uvcc_transformer_config *c) {
+    for (size_t i = 0; i < all->count; i++)
+        if (all->of[i].step > FIRST_KEPT)
+            return false;
+    bool every = true;
+    for (unsigned p = 0; p < UVCC_PARTIES; p++)
+        every = every && party_has(all, c, p, FIRST_KEPT);
+    return !every;
+}
+
+/* Shares of later steps than all parties have would be taken for those that this run will make, if
+ * it ended in between. They stay, under another name: their other parties' may come back. */
+static int set_aside(const char *dir, const shares *all, const lm_start *start) {
+    for (size_t i = 0; i < all->count; i++) {
+        char path[PATH_BYTES], aside[PATH_BYTES], label[LABEL_BYTES];
+        const share *s = &all->of[i];
+        if (start->resumes && s->step <= start->step)
+            continue;
+        file_of(path, label, dir, s->party, &s->at, s->step);
+        path_of(aside, "%s.aside", path);
+        if (*aside == '\0' || rename(path, aside) != 0)
+            return cannot(path, "cannot be set aside", errno);
+    }
+    return EXIT_DONE;
+}
+
+static int open_kept(const char *dir, const lm_manifest *want, const shares *all, bool extend,
+                     lm_start *out) {
+    char path[PATH_BYTES];
+    lm_manifest kept;
+    bool any;
+    int status = lm_manifest_read(dir, &kept, &any);
+    if (status == EXIT_DONE && !any) {
+        path_of(path, "%s/model.json", dir);
+        return all->count == 0 ? lm_manifest_write(dir, want)
+                               : missing(path, "it says what they are of; put it back from a copy, "
+                                               "or give another directory to begin anew");
+    }
+    if (status == EXIT_DONE)
+        status = lm_manifest_compare(dir, &kept, want);
+    if (status == EXIT_DONE)
+        status = check_parts(dir, all);
+    out->resumes = all->count != 0 && !only_begun(all, &kept.cfg);
+    if (status == EXIT_DONE && out->resumes)
+        status = last_of(dir, all, &kept.cfg, &out->step);
+    if (status == EXIT_DONE)
+        status = lm_manifest_steps(dir, &kept, want, out->step, extend);
+    out->extended = kept.extended != 0;
+    return status;
+}
+
 /* The lock comes first: of two processes each would take the other's run for its own. The run's
  * number comes last, when nothing else can fail. */
-int lm_checkpoint_open(const char *dir, const uvcc_transformer_config *cfg, uint32_t *step,
-                       uint32_t *run) {
-    char path[PATH_BYTES], message[256];
-    struct stat st;
+int lm_checkpoint_open(const char *dir, const lm_manifest *want, bool extend, lm_start *out) {
+    char path[PATH_BYTES];
+    shares all = {0};
+    *out = (lm_start){0};
     int why = dir_make(dir);
     if (why != 0)
         return report_error(EXIT_BAD_INPUT,
                             "--checkpoint %s: cannot be made: %s; choose another place", dir,
                             strerror(why));
-    int locked = lm_checkpoint_lock(dir);
-    if (locked != EXIT_DONE)
-        return locked;
-    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
-        uint8_t key[32];
-        path_of(path, "%s/party-%u", dir, p);
-        if ((why = dir_make(path)) != 0)
-            return cannot(path, "cannot be made", why);
-        path_of(path, "%s/party-%u/key", dir, p);
-        if (stat(path, &st) == 0)
-            continue;
-        randombytes_buf(key, sizeof key);
-        int rc = keyfile_write(path, KEYFILE_STORAGE, key, message, sizeof message);
-        sodium_memzero(key, sizeof key);
-        if (rc != 0)
-            return report_error(EXIT_FAILED, "%s %s", path, message);
-    }
-    int status = settle_config(dir, cfg);
+    int status = lm_checkpoint_lock(dir);
     if (status == EXIT_DONE)
-        status = lm_checkpoint_last(dir, cfg, step);
-    return status == EXIT_DONE ? lm_checkpoint_next_run(dir, run) : status;
+        status = find_shares(dir, &all);
+    if (status == EXIT_DONE)
+        status = open_kept(dir, want, &all, extend, out);
+    for (unsigned p = 0; p < UVCC_PARTIES && status == EXIT_DONE; p++) {
+        path_of(path, "%s/party-%u", dir, p);
+        why = dir_make(path);
+        status = why == 0 ? make_key(dir, p) : cannot(path, "cannot be made", why);
+    }
+    if (status == EXIT_DONE)
+        status = set_aside(dir, &all, out);
+    free(all.of);
+    return status == EXIT_DONE ? lm_checkpoint_next_run(dir, &out->run) : status;
 }
 
 /* ---- shares ---- */
@@ -326,63 +460,105 @@ int lm_checkpoint_load(const char *dir, unsigned party, const uvcc_transformer_w
     return status;
 }
 
+/* Why a session does not take a file that its key opens. */
+static int refuse_share(const char *path, const uint8_t *bytes, size_t len,
+                        const uvcc_session *session, uint32_t step, int rc) {
+    uvcc_checkpoint_info info;
+    uint8_t sid_sub[32];
+    if (rc != UVCC_ERR_MISMATCH || uvcc_checkpoint_read(bytes, len, &info) != 0 ||
+        uvcc_session_sid_sub(session, sid_sub) != 0)
+        return report_error(EXIT_FAILED, "%s: %s", path, uvcc_error_text(rc));
+    return report_error(EXIT_BAD_INPUT, "%s: is %s; put back the one that belongs there", path,
+                        memcmp(info.sid_sub, sid_sub, sizeof sid_sub) != 0
+                            ? "of another job, made with another --seed"
+                        : info.step != step ? "of another step"
+                                            : "of another program, made with other options");
+}
+
+/* The sessions would find that out too, but cannot say whose files they are: of the party that the
+ * two others do not agree with; of any, if no two do. */
+static int other_history(const char *dir, const uvcc_transformer_worker *at,
+                         const uvcc_checkpoint_info info[UVCC_PARTIES]) {
+    char path[PATH_BYTES], label[LABEL_BYTES];
+    bool same[UVCC_PARTIES]; /* as the next party */
+    for (unsigned p = 0; p < UVCC_PARTIES; p++)
+        same[p] = memcmp(info[p].lineage, info[(p + 1) % UVCC_PARTIES].lineage, 32) == 0;
+    const unsigned odd = same[1] ? 0 : same[2] ? 1 : 2;
+    file_of(path, label, dir, odd, at, info[odd].step);
+    if (same[0] && same[1])
+        return EXIT_DONE;
+    return report_error(EXIT_BAD_INPUT,
+                        "%s: is of another history than the files of the other parties: party 0's "
+                        "was made by run %u, party 1's by run %u, party 2's by run %u; put back "
+                        "three that were made together",
+                        path, info[0].run, info[1].run, info[2].run);
+}
+
 int lm_checkpoint_resume(job *j, const char *dir, uint32_t step) {
     int status = EXIT_DONE;
-    for (uint32_t i = 0; i < j->host.workers && status == EXIT_DONE; i++)
+    for (uint32_t i = 0; i < j->host.workers && status == EXIT_DONE; i++) {
+        uvcc_checkpoint_info info[UVCC_PARTIES];
+        const uvcc_transformer_worker at = job_place(&j->host.worker[i]);
         for (unsigned p = 0; p < UVCC_PARTIES && status == EXIT_DONE; p++) {
+            char path[PATH_BYTES], label[LABEL_BYTES];
             uint8_t *bytes;
             size_t len;
-            const uvcc_transformer_worker at = job_place(&j->host.worker[i]);
+            uvcc_session *session = j->host.worker[i].party[p].session;
             status = lm_checkpoint_load(dir, p, &at, step, &bytes, &len);
             if (status != EXIT_DONE)
                 break;
-            int rc = uvcc_session_resume(j->host.worker[i].party[p].session, bytes, len);
+            const int rc = uvcc_session_resume(session, bytes, len);
+            file_of(path, label, dir, p, &at, step);
+            if (rc != 0)
+                status = refuse_share(path, bytes, len, session, step, rc);
+            else if (uvcc_checkpoint_read(bytes, len, &info[p]) != 0)
+                status = report_error(EXIT_BAD_INPUT, "%s: is damaged", path);
             sodium_memzero(bytes, len);
             free(bytes);
-            if (rc == UVCC_ERR_MISMATCH)
-                status = report_error(EXIT_BAD_INPUT,
-                                      "%s was made with other options or another --seed; give the "
-                                      "same ones",
-                                      dir);
-            else if (rc != 0)
-                status = report_error(EXIT_FAILED, "a checkpoint: %s", uvcc_error_text(rc));
         }
+        if (status == EXIT_DONE)
+            status = other_history(dir, &at, info);
+    }
     return status;
 }
 
-/* All parties' new files are there before an old one goes: a cut in between leaves a step that all
- * have. */
-int lm_checkpoint_write(const job *j, const char *dir) {
-    int status = EXIT_DONE;
-    for (unsigned p = 0; p < UVCC_PARTIES && status == EXIT_DONE; p++) {
-        uint8_t key[32];
-        status = read_key(dir, p, key);
-        for (uint32_t i = 0; i < j->host.workers && status == EXIT_DONE; i++) {
-            char path[PATH_BYTES], label[LABEL_BYTES];
-            const uint8_t *data;
-            uint32_t step;
-            size_t len;
-            const host_worker *w = &j->host.worker[i];
-            const uvcc_transformer_worker at = job_place(w);
-            int rc = uvcc_session_checkpoint(w->party[p].session, &step, &data, &len);
-            if (rc != 0) {
-                status = report_error(EXIT_FAILED, "no checkpoint: %s", uvcc_error_text(rc));
-                break;
-            }
-            file_of(path, label, dir, p, &at, step);
-            int why = sealed_write(path, label, key, data, len);
-            if (why != 0)
-                status = cannot(path, "cannot be written", why);
-        }
-        sodium_memzero(key, sizeof key);
+static int write_share(const char *dir, const host_worker *w, unsigned party) {
+    char path[PATH_BYTES], label[LABEL_BYTES];
+    const uvcc_transformer_worker at = job_place(w);
+    const uint8_t *data;
+    uint8_t key[32];
+    uint32_t step;
+    size_t len;
+    const int rc = uvcc_session_checkpoint(w->party[party].session, &step, &data, &len);
+    if (rc != 0)
+        return report_error(EXIT_FAILED, "no checkpoint: %s", uvcc_error_text(rc));
+    const int status = read_key(dir, party, key);
+    if (status != EXIT_DONE)
+        return status;
+    file_of(path, label, dir, party, &at, step);
+    const int why = sealed_write(path, label, key, data, len);
+    sodium_memzero(key, sizeof key);
+    return why == 0 ? EXIT_DONE : cannot(path, "cannot be written", why);
+}
+
+/* One that a killed process left goes with the others. */
+static void drop_shares(const char *dir, const host_worker *w, unsigned party, uint32_t last) {
+    char path[PATH_BYTES], label[LABEL_BYTES];
+    const uvcc_transformer_worker at = job_place(w);
+    for (uint32_t step = last;; step--) {
+        file_of(path, label, dir, party, &at, step);
+        if (unlink(path) != 0 || step == 0)
+            return;
     }
-    /* Older ones go when all have the new ones. */
-    for (unsigned p = 0; p < UVCC_PARTIES && status == EXIT_DONE && j->step >= STEPS_KEPT; p++)
-        for (uint32_t i = 0; i < j->host.workers; i++) {
-            char path[PATH_BYTES], label[LABEL_BYTES];
-            const uvcc_transformer_worker at = job_place(&j->host.worker[i]);
-            file_of(path, label, dir, p, &at, j->step - STEPS_KEPT);
-            (void)unlink(path);
-        }
-    return status;
+}
+
+/* The host hears of a checkpoint before it agrees to the next step, and of a step that has begun
+ * when all three have agreed to it, each with the checkpoint of the step before on its disk. */
+int lm_checkpoint_event(const char *dir, const host_worker *w, unsigned party,
+                        const uvcc_event *e) {
+    if (e->kind == UVCC_EVENT_CHECKPOINT)
+        return write_share(dir, w, party);
+    if (e->kind == UVCC_EVENT_STEP_STARTED && e->step >= STEPS_KEPT)
+        drop_shares(dir, w, party, e->step - STEPS_KEPT);
+    return EXIT_DONE;
 }

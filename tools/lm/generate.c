@@ -235,12 +235,12 @@ static int sample(generation *g) {
 /* One worker of each party has the whole model here, however the kept one was split: see load(). */
 static int begin(generation *g, const char *dir) {
     uint32_t step;
-    int rc = uvcc_transformer_default(&g->kept, sizeof g->kept);
-    int status = rc == 0 ? lm_checkpoint_config(dir, &g->kept) : EXIT_FAILED;
+    bool any;
+    int status = lm_checkpoint_config(dir, &g->kept);
     if (status == EXIT_DONE)
-        status = lm_checkpoint_last(dir, &g->kept, &step);
-    if (status == EXIT_DONE && step == 0)
-        status = report_error(EXIT_BAD_INPUT, "%s: there is no step that all parties have", dir);
+        status = lm_checkpoint_last(dir, &g->kept, &any, &step);
+    if (status == EXIT_DONE && !any)
+        status = report_error(EXIT_BAD_INPUT, "%s: no party has shares of the model yet", dir);
     if (status != EXIT_DONE)
         return status;
     g->cfg = g->kept;

@@ -2,6 +2,7 @@
 #include "job.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "../report.h"
@@ -32,9 +33,15 @@ static int make_program(void *user, const host_worker *w, uvcc_program **out) {
 
 static void configure(void *user, const host_worker *w, unsigned party, uvcc_config *cfg,
                       uvcc_cpu_config *cpu) {
-    const job *j = user;
-    (void)w;
+    job *j = user;
     (void)party;
+    if (cfg->record.write != NULL) { /* which is read before the next session is made */
+        const uvcc_transformer_worker at = job_place(w);
+        free(j->app);
+        j->app = lm_manifest_app(j->manifest, &at);
+        cfg->record.app = (const uint8_t *)j->app;
+        cfg->record.app_len = j->app != NULL ? strlen(j->app) : 0;
+    }
     (void)cpu;
     cfg->checks.audit_off = j->o->transcript != 0;
     cfg->checks.sks_refused = j->sks.refused;
@@ -64,11 +71,9 @@ static const int64_t *give_input(void *user, const host_worker *w, uint32_t step
 
 static int take_event(void *user, const host_worker *w, unsigned party, const uvcc_event *e) {
     const job *j = user;
-    (void)w;
-    (void)party;
     if (e->kind == UVCC_EVENT_ABORTED && e->reason == UVCC_ABORT_SKS && j->hooks.refused != NULL)
         j->hooks.refused(j->hooks.user, e->step);
-    return EXIT_DONE;
+    return j->hooks.event != NULL ? j->hooks.event(j->hooks.user, w, party, e) : EXIT_DONE;
 }
 
 /* ---- steps ---- */
@@ -84,6 +89,8 @@ int job_open(job *j, uint32_t first_step, uint32_t run) {
                            .run_number = run,
                            .checkpoints = j->o->checkpoint != NULL,
                            .of_workers = true,
+                           .record = j->o->record,
+                           .force = j->o->force,
                            .smaller = "a smaller --dim, --context or --batch, or more "
                                       "--microbatches",
                            .hooks = {.user = j,

@@ -6,6 +6,7 @@
 #include <uvcc/transformer.h>
 
 #include "../host_loop.h"
+#include "manifest.h"
 #include "options.h"
 
 /* A step that no session runs again unless an operator says so. */
@@ -20,6 +21,8 @@ typedef struct job_hooks {
     const int64_t *(*input)(void *user, const host_worker *w, uint32_t step, uint32_t id);
     /* The check of a product failed in this step; may be NULL. */
     void (*refused)(void *user, uint32_t step);
+    /* See host_hooks; may be NULL. */
+    int (*event)(void *user, const host_worker *w, unsigned party, const uvcc_event *e);
 } job_hooks;
 
 typedef struct job {
@@ -31,6 +34,8 @@ typedef struct job {
     uint32_t step;     /* the next one */
     job_hooks hooks;
     job_refusal sks;
+    const lm_manifest *manifest; /* what logs say of the programs; NULL: none are written */
+    char *app;                   /* the last of that; the caller's to free() */
 } job;
 
 /* These return an exit status after reporting; EXIT_INTERRUPTED is the caller's to report.

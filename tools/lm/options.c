@@ -71,6 +71,12 @@ static const flag flags[] = {
     {"checkpoint", "DIR", FLAG_TEXT, AT(checkpoint), 0, 0, NULL,
      "keep the parties' shares after every step, encrypted under their keys; go on from them if "
      "there are any"},
+    {"record", "DIR", FLAG_TEXT, AT(record), 0, 0, NULL,
+     "write each worker's log of each party for uvcc replay; it holds all of its secrets"},
+    {"force", NULL, FLAG_SWITCH, AT(force), 0, 0, NULL, "--record may replace logs"},
+    {"extend", NULL, FLAG_SWITCH, AT(extend), 0, 0, NULL,
+     "go on with more --steps than the model in --checkpoint was begun with: its rates follow the "
+     "new number from there on"},
     RUN_FLAGS(AT),
 };
 static const flag_set set = {"train --model transformer", flags, sizeof flags / sizeof flags[0],
@@ -141,6 +147,9 @@ static int check(const flag_message *m, const lm_options *o) {
             m, "--index exact goes with --truncation ars or ars-dcf; give both or neither");
     if (bad == 0 && o->reveal != 0 && (o->weights != NULL || o->check))
         bad = flag_fail(m, "--weights and --check need opened weights; leave out --reveal no");
+    if (bad == 0 && o->extend && (o->checkpoint == NULL || o->check))
+        bad = flag_fail(m, o->check ? "--check knows one schedule only; leave out --extend"
+                                    : "--extend goes with --checkpoint; give the directory");
     if (bad == 0 && o->run.audit != NULL && o->transcript != 0)
         bad = flag_fail(m, "--audit needs the transcript; leave out --transcript off");
     return bad;

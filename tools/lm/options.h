@@ -7,8 +7,8 @@
 
 typedef struct lm_options {
     run_options run;
-    const char *text;                        /* NULL: the built-in corpus */
-    const char *plot, *checkpoint, *weights; /* NULL: not given */
+    const char *text;                                 /* NULL: the built-in corpus */
+    const char *plot, *checkpoint, *weights, *record; /* NULL: not given */
     uint32_t layers, dim, heads, hidden, context;
     uint32_t batch, microbatches, steps;
     uint32_t block, optimizer;
@@ -16,7 +16,7 @@ typedef struct lm_options {
     uint32_t warmup;
     uint32_t replicas, stages, tensor, ahead;
     uint32_t truncation, index, sks, transcript, reveal;
-    bool check, sks_override;
+    bool check, sks_override, extend, force;
     uint32_t model; /* the value of --model */
 } lm_options;
 

@@ -29,8 +29,10 @@ typedef struct lm_run {
     int64_t *input;  /* of one worker */
     double *loss;    /* of every step, nats per byte */
     uint32_t losses; /* that many of them */
-    uint32_t first;  /* step that this run begins with */
+    lm_manifest manifest;
+    lm_start start; /* where this run begins */
     uint8_t weights_sha256[32];
+    bool reveals;        /* the step that opens the weights is next, or runs */
     bool checked, equal; /* against the plaintext run */
     double start_s, time_s;
     uint64_t transient_bound, transient_bound_mb; /* of one worker; 0: not known */
@@ -61,6 +63,14 @@ static void keep_refusal(void *user, uint32_t step) {
         (void)lm_checkpoint_refuse(r->o->checkpoint, step);
 }
 
+/* The step that opens the weights changes none: what is kept stays that of the training. */
+static int keep_shares(void *user, const host_worker *w, unsigned party, const uvcc_event *e) {
+    const lm_run *r = user;
+    if (r->o->checkpoint == NULL || (r->reveals && e->kind == UVCC_EVENT_CHECKPOINT))
+        return EXIT_DONE;
+    return lm_checkpoint_event(r->o->checkpoint, w, party, e);
+}
+
 /* ---- progress ---- */
 
 static void show(lm_run *r, double loss) {
@@ -68,7 +78,7 @@ static void show(lm_run *r, double loss) {
         return;
     host_totals t;
     host_totals_of(&r->job.host, &t);
-    const uint32_t done = r->job.step - r->first, left = r->o->steps - r->job.step;
+    const uint32_t done = r->job.step - r->start.step, left = r->o->steps - r->job.step;
     const double elapsed = now_s() - r->start_s;
     report_line(false, "step %u/%u  loss %.4f  %.0f bytes/s  %.1f MB  %llu rounds  %.0f s left",
                 r->job.step, r->o->steps, loss,
@@ -108,8 +118,6 @@ static int train(lm_run *r) {
             break;
         r->loss[r->losses] = step_loss(r);
         show(r, r->loss[r->losses++]);
-        if (r->o->checkpoint != NULL)
-            status = lm_checkpoint_write(&r->job, r->o->checkpoint);
     }
     report_line_end();
     if (status == EXIT_INTERRUPTED && r->o->checkpoint != NULL)
@@ -140,6 +148,7 @@ static int write_weights(const lm_run *r) {
 static int reveal(lm_run *r) {
     if (r->o->reveal != 0)
         return EXIT_DONE;
+    r->reveals = true;
     int status = job_step(&r->job, "reveal", false);
     if (status == EXIT_DONE)
         status = lm_model_gather(&r->model, &r->job);
@@ -213,11 +222,11 @@ static int plot(const lm_run *r) {
     if (x == NULL)
         return report_error(EXIT_FAILED, "out of memory");
     for (uint32_t i = 0; i < r->losses; i++) {
-        x[i] = r->first + i + 1;
+        x[i] = r->start.step + i + 1;
         top = r->loss[i] > top ? r->loss[i] : top;
     }
     const svg_series series = {"loss", "#1560bd", x, r->loss, r->losses, true};
-    const svg_panel panel = {{"step", r->first, r->first + r->losses, false},
+    const svg_panel panel = {{"step", r->start.step, r->start.step + r->losses, false},
                              {"nats per byte", 0, ceil(top), false},
                              &series,
                              1};
@@ -273,6 +282,30 @@ static void summary(const lm_run *r) {
 
 /* ---- from begin to end ---- */
 
+static int open_checkpoint(lm_run *r) {
+    if (r->o->checkpoint == NULL)
+        return EXIT_DONE;
+    int status = lm_checkpoint_open(r->o->checkpoint, &r->manifest, r->o->extend, &r->start);
+    if (status == EXIT_DONE && r->o->check && r->start.extended)
+        status = report_error(EXIT_BAD_INPUT,
+                              "--check: the model in %s was extended, and the plaintext run knows "
+                              "one schedule only; leave it out",
+                              r->o->checkpoint);
+    if (status == EXIT_DONE)
+        status = lm_checkpoint_refused(r->o->checkpoint, &r->job.sks);
+    return status;
+}
+
+static int resume(lm_run *r) {
+    FILE *to = report_stream(r->o->run.json);
+    const int status = lm_checkpoint_resume(&r->job, r->o->checkpoint, r->start.step);
+    if (status == EXIT_DONE)
+        (void)fprintf(to, "going on         from step %u of %u, kept in %s\n", r->start.step,
+                      r->o->steps, r->o->checkpoint);
+    (void)fflush(to);
+    return status;
+}
+
 /* A checkpoint's shares go in before the handshake, which agrees on the step; the initial weights
  * after it, as public values. */
 static int begin(lm_run *r) {
@@ -288,23 +321,23 @@ static int begin(lm_run *r) {
     r->loss = calloc(r->o->steps, sizeof *r->loss);
     if (r->input == NULL || r->loss == NULL)
         return report_error(EXIT_FAILED, "out of memory");
-    r->job = (job){.o = r->o,
-                   .cfg = &r->cfg,
-                   .command = "lm",
-                   .hooks = {.user = r, .input = give_input, .refused = keep_refusal}};
+    lm_manifest_of(&r->manifest, r->o, &r->cfg, &r->text);
+    r->job = (job){
+        .o = r->o,
+        .cfg = &r->cfg,
+        .command = "lm",
+        .manifest = &r->manifest,
+        .hooks = {.user = r, .input = give_input, .refused = keep_refusal, .event = keep_shares}};
     status = lm_model_init(&r->model, &r->cfg, r->o->run.seed);
-    uint32_t run = 0;
-    if (status == EXIT_DONE && r->o->checkpoint != NULL)
-        status = lm_checkpoint_open(r->o->checkpoint, &r->cfg, &r->first, &run);
-    if (status == EXIT_DONE && r->o->checkpoint != NULL)
-        status = lm_checkpoint_refused(r->o->checkpoint, &r->job.sks);
     if (status == EXIT_DONE)
-        status = job_open(&r->job, r->first, run);
-    if (status == EXIT_DONE && r->first != 0)
-        status = lm_checkpoint_resume(&r->job, r->o->checkpoint, r->first);
+        status = open_checkpoint(r);
+    if (status == EXIT_DONE)
+        status = job_open(&r->job, r->start.step, r->start.run);
+    if (status == EXIT_DONE && r->start.resumes)
+        status = resume(r);
     if (status == EXIT_DONE)
         status = job_start(&r->job);
-    return status == EXIT_DONE && r->first == 0 ? lm_model_set(&r->model, &r->job) : status;
+    return status == EXIT_DONE && !r->start.resumes ? lm_model_set(&r->model, &r->job) : status;
 }
 
 static int check(lm_run *r) {
@@ -363,6 +396,7 @@ int lm_train_main(int argc, char *const *argv) {
     report_json_close(json);
     lm_model_free(&r.model);
     lm_text_free(&r.text);
+    free(r.job.app);
     free(r.input);
     free(r.loss);
     return status != EXIT_DONE ? status : ended;

@@ -161,15 +161,16 @@ static int run_job(replay *r, const uvcc_job *j) {
         r->jobs = more;
         r->job_room = room;
     }
-    int rc;
-    while ((rc = uvcc_cpu_submit(r->opt->executor, j)) == UVCC_ERR_AGAIN &&
+    int rc = 0;
+    const bool local = j->plane == UVCC_PLANE_LOCAL; /* what it gave stands in the log */
+    while (!local && (rc = uvcc_cpu_submit(r->opt->executor, j)) == UVCC_ERR_AGAIN &&
            uvcc_cpu_pending(r->opt->executor) != 0) {
         uvcc_cpu_wait(r->opt->executor);
         poll_jobs(r);
     }
     assert(r->job_count < r->job_room);
     if (rc == 0)
-        r->jobs[r->job_count++] = (job){.id = j->id};
+        r->jobs[r->job_count++] = (job){.id = j->id, .done = local};
     return rc;
 }
 
@@ -210,8 +211,21 @@ static void *values(replay *r, unsigned which, const uvcc_slice *d) {
     return at;
 }
 
+/* The session looks at a collective's result where its job was to put it. */
 static void complete(replay *r, const uvcc_record *c) {
     const uvcc_completion done = {.id = c->id, .cookie = c->number, .status = c->status};
+    uvcc_shares to;
+    size_t bytes;
+    if (c->type == UVCC_RECORD_COMPLETE_LOCAL) {
+        if (!uvcci_session_local_result(r->session, &done, &to, &bytes) ||
+            c->data[0].len != bytes || c->data[1].len != (to.hi != NULL ? bytes : 0)) {
+            differ(r, "uvcc_session_complete: the collective gives something else");
+            return;
+        }
+        memcpy(to.lo, c->data[0].data, bytes);
+        if (to.hi != NULL)
+            memcpy(to.hi, c->data[1].data, bytes);
+    }
     finish_job(r, c->id);
     (void)uvcc_session_complete(r->session, &done, c->now);
 }
@@ -260,6 +274,7 @@ static void make_call(replay *r, const uvcc_record *c) {
         (void)uvcc_session_on_timer(s, c->now);
         break;
     case UVCC_RECORD_COMPLETE:
+    case UVCC_RECORD_COMPLETE_LOCAL:
         complete(r, c);
         break;
     case UVCC_RECORD_POLL_TRANSMIT:

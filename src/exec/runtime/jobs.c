@@ -95,6 +95,14 @@ int uvcci_jobs_poll(uvcci_jobs *j, const uvcc_job **out, uvcci_job_owner *owner,
     return 1;
 }
 
+void *uvcci_jobs_owner(const uvcci_jobs *j, uint64_t id, uvcci_job_owner owner) {
+    const uint32_t i = (uint32_t)id;
+    if (i >= j->cap || j->slots[i].state != 2 || j->slots[i].job.id != id ||
+        j->slots[i].owner != owner)
+        return NULL;
+    return j->slots[i].who;
+}
+
 int uvcci_jobs_take(uvcci_jobs *j, const uvcc_completion *c, uvcci_job_owner *owner, void **who) {
     uint32_t i = (uint32_t)c->id;
     if (i >= j->cap || j->slots[i].state != 2 ||

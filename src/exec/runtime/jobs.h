@@ -47,6 +47,8 @@ void uvcci_jobs_push(uvcci_jobs *j, const uvcc_task *tasks, uint32_t count, uvcc
 /* 1 and the job of least rank with its owner, or 0. Jobs of one rank come in the order of pushes.
  */
 int uvcci_jobs_poll(uvcci_jobs *j, const uvcc_job **out, uvcci_job_owner *owner, void **who);
+/* Who owns a job that is out; NULL: it is not, or has another owner. */
+void *uvcci_jobs_owner(const uvcci_jobs *j, uint64_t id, uvcci_job_owner owner);
 /* Takes a completion: 1 with its owner, 0 if it is stale. */
 int uvcci_jobs_take(uvcci_jobs *j, const uvcc_completion *c, uvcci_job_owner *owner, void **who);
 /* Drops the jobs that were not handed out yet. */

@@ -8,6 +8,7 @@
 #include "exec/session/calls.h"
 
 #include "exec/ops/triples.h"
+#include "exec/runtime/builder.h"
 #include "exec/session/checkpoint.h"
 #include "exec/session/consent.h"
 #include "exec/session/handshake.h"
@@ -247,13 +248,6 @@ int uvcc_session_load_program(uvcc_session *s, const uvcc_program *p) {
         return refused;
     if (rec == NULL || p == NULL || !p->finished)
         return uvcci_session_load_program(s, p);
-    for (uint32_t e = 0; e < p->entry_count; e++)
-        if (uvcci_collective_count(&p->entries[e]) != 0) {
-            uvcci_log(s, UVCC_LOG_ERROR,
-                      "a recorded session runs no collectives: what other workers give is not in "
-                      "its log");
-            return UVCC_ERR_CONFIG;
-        }
     called(rec, (uvcc_record){.type = UVCC_RECORD_LOAD_PROGRAM, .data = {slice(p->hash, 32)}});
     return returned(rec, s, uvcci_session_load_program(s, p));
 }
@@ -314,15 +308,40 @@ int uvcc_session_on_timer(uvcc_session *s, uint64_t now) {
     return returned(rec, s, uvcci_session_on_timer(s, now));
 }
 
+bool uvcci_session_local_result(uvcc_session *s, const uvcc_completion *c, uvcc_shares *out,
+                                size_t *bytes) {
+    if (c->status != 0 || c->cookie != s->cfg.cookie || uvcci_failed(s))
+        return false;
+    const uvcci_instance *r = uvcci_jobs_owner(&s->jobs, c->id, UVCCI_JOB_OP);
+    if (r == NULL || !uvcci_is_collective(r->op->desc.opcode) || r->op->desc.out_count == 0)
+        return false;
+    const uvcci_tensor *t = &s->program->tensors[r->op->desc.out[0]];
+    *out = *uvcci_shares_of(s, r->op->desc.out[0]);
+    if (t->desc.sharing == UVCC_ADDITIVE)
+        out->hi = NULL;
+    *bytes = (size_t)t->elems * 8;
+    return true;
+}
+
 int uvcc_session_complete(uvcc_session *s, const uvcc_completion *c, uint64_t now) {
     uvcci_recording *rec = recording(s);
     if (rec == NULL || c == NULL)
         return uvcci_session_complete(s, c, now);
-    called(rec, (uvcc_record){.type = UVCC_RECORD_COMPLETE,
-                              .now = now,
-                              .id = c->id,
-                              .number = c->cookie,
-                              .status = c->status});
+    uvcc_shares got;
+    size_t bytes;
+    if (uvcci_session_local_result(s, c, &got, &bytes))
+        called(rec, (uvcc_record){
+                        .type = UVCC_RECORD_COMPLETE_LOCAL,
+                        .now = now,
+                        .id = c->id,
+                        .number = c->cookie,
+                        .data = {slice(got.lo, bytes), slice(got.hi, got.hi != NULL ? bytes : 0)}});
+    else
+        called(rec, (uvcc_record){.type = UVCC_RECORD_COMPLETE,
+                                  .now = now,
+                                  .id = c->id,
+                                  .number = c->cookie,
+                                  .status = c->status});
     return returned(rec, s, uvcci_session_complete(s, c, now));
 }
 
