@@ -1,12 +1,12 @@
 /* audit.c - `uvcc audit`: the commands, their options, proofs and the texts of files. */
 #include "audit.h"
 
-#include <errno.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "atomic_file.h"
 #include "files.h"
 #include "flags.h"
 
@@ -108,10 +108,7 @@ static bool parse_count(const char *text, char end, uint32_t *out, const char **
 }
 
 static int flushed(void) {
-    return fflush(stdout) == 0
-               ? 0
-               : report_error(AUDIT_UNUSABLE, "standard output cannot be written: %s",
-                              strerror(errno));
+    return report_output(AUDIT_UNUSABLE);
 }
 
 static int fault(const char *path, const uvcc_audit_fault *f) {
@@ -378,10 +375,14 @@ static int look_into(const audit_options *o, const bundle_place *e, wanted *w, u
 
 static int write_proof(const audit_options *o, const uint8_t *bytes, size_t len) {
     if (o->out != NULL) {
-        int why = file_write(o->out, bytes, len);
-        return why == 0 ? 0
-                        : report_error(AUDIT_UNUSABLE, "--out %s: cannot be written: %s", o->out,
-                                       strerror(why));
+        int status;
+        atomic_file *out = atomic_file_open("out", o->out, &status);
+        if (out == NULL)
+            return AUDIT_UNUSABLE;
+        (void)fwrite(bytes, 1, len, atomic_file_stream(out));
+        status = atomic_file_finish(out) == EXIT_DONE ? 0 : AUDIT_UNUSABLE;
+        atomic_file_close(out);
+        return status;
     }
     for (size_t i = 0; i < len; i++)
         (void)printf("%02x%s", bytes[i], i % (LINE_HEX / 2) == LINE_HEX / 2 - 1 ? "\n" : "");

@@ -6,32 +6,16 @@
 #include "host_loop.h"
 
 #include <assert.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "interrupt.h"
 
 #define RANK_BITS 8u /* of sessions of a job */
 _Static_assert(UVCC_LOOPBACK_TRIANGLES_MAX *UVCC_PARTIES <= 1u << RANK_BITS, "RANK_BITS");
 
 typedef bool condition(const host *h, const host_party *p);
-
-/* ---- interruption ---- */
-
-static volatile sig_atomic_t interrupted;
-static void on_interrupt(int number) {
-    (void)number;
-    interrupted = 1;
-}
-
-void host_catch_interrupt(void) {
-    const struct sigaction on_signal = {.sa_handler = on_interrupt};
-    (void)sigaction(SIGINT, &on_signal, NULL);
-}
-
-bool host_interrupted(void) {
-    return interrupted != 0;
-}
 
 /* ---- small things ---- */
 
@@ -397,7 +381,7 @@ static int drive(host *h) {
 static int drive_until(host *h, condition *is, bool stops) {
     int status = turn(h);
     while (status == EXIT_DONE && !all(h, is)) {
-        if (stops && host_interrupted())
+        if (stops && interrupted())
             return EXIT_INTERRUPTED;
         status = drive(h);
         if (status == EXIT_DONE)

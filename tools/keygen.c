@@ -12,6 +12,7 @@
 #include "report.h"
 
 #define MESSAGE_BYTES 256u
+#define PATH_BYTES    4096u
 
 typedef struct keygen_options {
     const char *out, *public_of; /* NULL: not given */
@@ -20,13 +21,12 @@ typedef struct keygen_options {
 
 static int refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static int refuse(const char *format, ...) {
+    char text[PATH_BYTES + MESSAGE_BYTES];
     va_list args;
     va_start(args, format);
-    (void)fputs("uvcc keygen: ", stderr);
-    (void)vfprintf(stderr, format, args);
-    (void)fputc('\n', stderr);
+    (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    return EXIT_BAD_INPUT;
+    return report_error(EXIT_BAD_INPUT, "%s", text);
 }
 
 static void print_help(void) {
@@ -72,7 +72,7 @@ static int take_file(const char *name, int argc, char *const *argv, int *at, con
 static int parse(keygen_options *o, int argc, char *const *argv) {
     for (int i = 0; i < argc; i++) {
         const char *word = argv[i];
-        if (strcmp(word, "--help") == 0) {
+        if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
             o->help = true;
             return 0;
         }
@@ -105,11 +105,8 @@ static int show_public(const uint8_t seed[32]) {
     (void)crypto_sign_seed_keypair(pk, sk, seed);
     sodium_memzero(sk, sizeof sk);
     (void)sodium_bin2hex(hex, sizeof hex, pk, sizeof pk);
-    if (printf("%s\n", hex) < 0 || fflush(stdout) != 0) {
-        (void)refuse("the public key could not be written to standard output");
-        return EXIT_FAILED;
-    }
-    return EXIT_DONE;
+    (void)printf("%s\n", hex);
+    return report_output(EXIT_FAILED);
 }
 
 static int run(const keygen_options *o, uint8_t secret[32]) {

@@ -12,6 +12,7 @@
 #include <uvcc/compute.h>
 
 #include "host_loop.h"
+#include "interrupt.h"
 #include "measure.h"
 #include "measure_real.h"
 #include "report.h"
@@ -103,7 +104,8 @@ static void print_help(void) {
         "                         when jobs run: at once, late and shuffled, or on threads "
         "(inline)\n"
         "  --json FILE|-          write the results as JSON; with -, alone on standard output\n"
-        "  --plot DIR             write DIR/NAME.svg: the function above, the error below\n"
+        "  --plot DIR             write DIR/NAME.svg: the function above, the error below;\n"
+        "                         DIR is made if it is not there\n"
         "  --table                print the table of docs/nonlinear.md instead\n"
         "  --progress             show progress even where standard error is no terminal\n"
         "  --help                 show this\n"
@@ -267,7 +269,7 @@ static void print_head(const nonlinear_options *o) {
         (void)fprintf(report_stream(o->json), "%-23s %-5s %9s %9s %9s %6s %9s %9s %10s  %s\n",
                       "function", "mode", "inputs", "max err", "mean err", "rounds", "online B",
                       "key B", "per s", "equal");
-    (void)fflush(report_stream(o->json));
+    report_flush(report_stream(o->json));
 }
 
 static const char *verdict(const measure_result *r) {
@@ -286,7 +288,7 @@ static void print_result(const nonlinear_options *o, unsigned subject, unsigned 
                       name_of(subject), modes[mode], (unsigned long long)r->inputs, r->max_error,
                       r->mean_error, (unsigned long long)r->rounds, r->online_bytes, r->key_bytes,
                       r->per_s, verdict(r));
-    (void)fflush(report_stream(o->json));
+    report_flush(report_stream(o->json));
 }
 
 /* NULL without memory. */
@@ -363,6 +365,13 @@ static void finish_axis(svg_axis *a) {
         a->to = a->from + 1;
 }
 
+static int make_plot_place(const nonlinear_options *o) {
+    struct stat st;
+    if (mkdir(o->plot, 0777) == 0 || (stat(o->plot, &st) == 0 && S_ISDIR(st.st_mode)))
+        return EXIT_DONE;
+    return report_error(EXIT_FAILED, "--plot %s: cannot be made: %s", o->plot, strerror(errno));
+}
+
 /* Both modes over the real function, their errors below on the same x: where a mode is worse shows.
  */
 static int write_plot(const nonlinear_options *o, unsigned subject, const measure_plot *plots) {
@@ -379,8 +388,10 @@ static int write_plot(const nonlinear_options *o, unsigned subject, const measur
                           {.x = {x, s->from, s->to, s->log}, .series = error}};
     real_points(s, real);
     value[0] = (svg_series){"real", COLOUR_REAL, real->x, real->y, real->count, true};
-    panel[0].y = (svg_axis){element ? name_of(subject) : "opened", real->y[0], real->y[0], s->log};
-    panel[1].y = (svg_axis){measure_relative(s->what) ? "relative error" : "error", 0, 0, false};
+    panel[0].y =
+        (svg_axis){element ? name_of(subject) : "opened", real->y[0], real->y[0], s->log, false};
+    panel[1].y =
+        (svg_axis){measure_relative(s->what) ? "relative error" : "error", 0, 0, false, false};
     widen(&panel[0].y, real->y, real->count);
     for (unsigned m = 0; m < MODES; m++) {
         if (!o->mode[m])
@@ -399,23 +410,41 @@ static int write_plot(const nonlinear_options *o, unsigned subject, const measur
     (void)snprintf(title, sizeof title, "%s: %s", name_of(subject),
                    uvcc_nonlinear_at(s->what)->what);
     const int len = snprintf(path, sizeof path, "%s/%s.svg", o->plot, name_of(subject));
-    errno = ENAMETOOLONG;
-    const bool ok = len < (int)sizeof path && svg_write(path, title, panel, 2) == 0;
+    int status = make_plot_place(o);
+    if (status == EXIT_DONE)
+        status = len < (int)sizeof path
+                     ? svg_write("plot", path, title, panel, 2)
+                     : report_error(EXIT_FAILED, "--plot %s: the name is too long", o->plot);
     free(points);
-    return ok ? EXIT_DONE
-              : report_error(EXIT_FAILED, "--plot %s: cannot be written: %s", path,
-                             strerror(errno));
+    return status;
 }
 
-/* Known before the measuring. */
+/* Where the plots' directory would be made. */
+static int check_parent(const char *path) {
+    char parent[PATH_BYTES];
+    (void)snprintf(parent, sizeof parent, "%s", path);
+    size_t len = strlen(parent);
+    while (len > 1 && parent[len - 1] == '/')
+        len--;
+    while (len > 0 && parent[len - 1] != '/')
+        len--;
+    (void)snprintf(parent + len, sizeof parent - len, "%s", len == 0 ? "." : "");
+    return access(parent, W_OK | X_OK) == 0
+               ? EXIT_DONE
+               : report_error(EXIT_BAD_INPUT, "--plot %s: cannot be made: %s", path,
+                              strerror(errno));
+}
+
+/* Known before the measuring; the directory is made when there is something to put into it. */
 static int check_plot(const nonlinear_options *o) {
     struct stat st;
     if (o->plot == NULL)
         return EXIT_DONE;
-    if (mkdir(o->plot, 0777) != 0 && errno != EEXIST)
-        return report_error(EXIT_BAD_INPUT, "--plot %s: cannot be made: %s", o->plot,
-                            strerror(errno));
-    if (stat(o->plot, &st) != 0 || !S_ISDIR(st.st_mode))
+    if (strlen(o->plot) >= PATH_BYTES)
+        return report_error(EXIT_BAD_INPUT, "--plot %s: the name is too long", o->plot);
+    if (stat(o->plot, &st) != 0)
+        return check_parent(o->plot);
+    if (!S_ISDIR(st.st_mode))
         return report_error(EXIT_BAD_INPUT, "--plot %s: is no directory; name one, or a new one",
                             o->plot);
     if (access(o->plot, W_OK | X_OK) != 0)
@@ -498,7 +527,7 @@ int nonlinear_main(int argc, char *const *argv) {
         return status;
     if (sodium_init() < 0)
         return report_error(EXIT_FAILED, "libsodium cannot start");
-    host_catch_interrupt();
+    interrupt_catch();
     report_json *json = report_json_open(o.json);
     if (json == NULL)
         return EXIT_BAD_INPUT;

@@ -2,7 +2,6 @@
  * in its header. */
 #include "replay.h"
 
-#include <errno.h>
 #include <jansson.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -212,9 +211,8 @@ static int print_log(const replay_options *o, const log_file *l) {
     uvcc_record_reader_init(&rd, l->bytes, l->len);
     while (rd.index <= o->until && (rc = uvcc_record_next(&rd, &r)) == 1)
         print_record(&r);
-    if (fflush(stdout) != 0)
-        return report_error(EXIT_UNUSABLE, "standard output cannot be written: %s",
-                            strerror(errno));
+    if (report_output(EXIT_UNUSABLE) != 0)
+        return EXIT_UNUSABLE;
     if (rc < 0)
         return unusable(o->file, rd.index, rd.offset, rd.why);
     if (o->until == UVCC_NEVER && uvcc_record_check(&rd, l->bytes, l->len) != 0)

@@ -106,5 +106,5 @@ void train_report_summary(const train_options *o, const train_result *r) {
     for (unsigned i = 0; i < 32; i++)
         (void)fprintf(to, "%02x", r->weights_sha256[i]);
     (void)fputc('\n', to);
-    (void)fflush(to);
+    report_flush(to);
 }

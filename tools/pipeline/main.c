@@ -309,7 +309,7 @@ static int run_all(const runs *x, FILE *to, view_style style) {
         if (status != EXIT_DONE)
             return status;
         print_run(to, x->o, microbatches_of(x, i), ahead_of(x, i), &x->result[i]);
-        (void)fflush(to);
+        report_flush(to);
     }
     for (uint32_t i = 0; i < x->count; i++) {
         (void)fprintf(to, "\nM %" PRIu32 ", ahead %" PRIu32 "\n", microbatches_of(x, i),
@@ -381,7 +381,7 @@ static int measure_row(const session_rows *x, uint32_t microbatches, uint32_t ah
     const double bound = bound_of(one, microbatches), of = bound / (double)m.makespan;
     (void)fprintf(x->to, "%5" PRIu32 "  %5" PRIu32 "  %9" PRIu64 "  %5.1f%%  %9.0f    %5.1f%%\n",
                   microbatches, ahead, m.makespan, 100 * m.busy_fraction, bound, 100 * of);
-    (void)fflush(x->to);
+    report_flush(x->to);
     (void)json_array_append_new(
         x->list,
         json_pack("{s:i, s:i, s:s, s:I, s:f, s:f, s:f, s:I, s:I}", "microbatches",

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "../atomic_file.h"
+#include "../interrupt.h"
 #include "../report.h"
 
 enum { WORKERS_MAX = 64, SHOWN_MAX = 10, SEED_SECONDS = 60, SWEEP_SECONDS = 1800 };
@@ -120,6 +121,7 @@ static bool start(const options *o, worker *w, uint32_t me, int fd[2]) {
     w->at = UINT64_MAX;
     w->pid = fork();
     if (w->pid == 0) {
+        interrupt_leave();
         (void)close(fd[0]);
         work(o, me, w->next, fd[1]);
     }
@@ -134,6 +136,7 @@ static bool fails(const options *o, uint64_t seed, uint64_t without) {
     pid_t pid = fork();
     if (pid == 0) {
         sim_outcome out;
+        interrupt_leave();
         (void)signal(SIGABRT, SIG_DFL);
         (void)fclose(stderr);
         one(o, seed, without, false, &out);
@@ -384,7 +387,7 @@ static int parse(options *o, int argc, char *const *argv) {
     uint64_t workers = 2;
     for (int i = 0; i < argc; i++) {
         const char *word = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
-        if (strcmp(word, "--help") == 0) {
+        if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
             o->help = true;
             return EXIT_DONE;
         }
