@@ -46,28 +46,27 @@ static const flag options[] = {
 static const flag_set set = {"audit", options, sizeof options / sizeof options[0], AT(help)};
 
 static void print_help(void) {
-    (void)fputs(
-        "Usage: uvcc audit verify DIR [OPTION...]\n"
-        "       uvcc audit prove DIR LEAF [OPTION...]\n"
-        "       uvcc audit check PROOF --keys FILE\n"
-        "       uvcc audit show FILE [--leaves]\n"
-        "\n"
-        "verify  checks the bundles that uvcc train --audit DIR wrote: each alone, the\n"
-        "        three parties' against each other, and all signatures. It names the first\n"
-        "        fault: file, leaf, and what differs from what.\n"
-        "prove   proves that a leaf is under the root that its party signed. LEAF is\n"
-        "        PARTY/STEP/INDEX or the leaf's hash, 64 hexadecimal digits.\n"
-        "check   checks such a proof with the public keys alone, and says what it proves.\n"
-        "show    shows what a bundle, a proof or a root over several workers says, "
-        "unchecked.\n"
-        "\n"
-        "Options (defaults in parentheses):\n",
-        stdout);
+    flags_text(stdout,
+               "Usage: uvcc audit verify DIR [OPTION...]\n"
+               "       uvcc audit prove DIR LEAF [OPTION...]\n"
+               "       uvcc audit check PROOF --keys FILE\n"
+               "       uvcc audit show FILE [--leaves]\n"
+               "\n"
+               "verify  checks the bundles that uvcc train --audit DIR wrote: each alone, the\n"
+               "        three parties' against each other, and all signatures. It names the\n"
+               "        first fault: file, leaf, and what differs from what.\n"
+               "prove   proves that a leaf is under the root that its party signed. LEAF is\n"
+               "        PARTY/STEP/INDEX or the leaf's hash, 64 hexadecimal digits.\n"
+               "check   checks such a proof with the public keys alone, and says what it proves.\n"
+               "show    shows what a bundle, a proof or a root over several workers says, "
+               "unchecked.\n"
+               "\n"
+               "Options (defaults in parentheses):\n");
     flags_print(&set, stdout);
-    (void)fputs("\n"
-                "Exit status: 0 good, 1 a fault was found, 2 wrong options or files that cannot be "
-                "used.\n",
-                stdout);
+    flags_text(stdout,
+               "\n"
+               "Exit status: 0 good, 1 a fault was found, 2 wrong options or files that cannot be "
+               "used.\n");
 }
 
 static int parse(audit_options *o, int argc, char *const *argv) {
@@ -86,6 +85,26 @@ static int parse(audit_options *o, int argc, char *const *argv) {
         o->word[i] = words[i];
     free(words);
     return status;
+}
+
+/* What a command does not take would do nothing: it is refused by name. */
+static int refuse_idle(const audit_options *o, int argc, char *const *argv) {
+    static const struct {
+        const char *command, *takes; /* options with blanks around them */
+    } commands[] = {{"verify", " keys json unfinished progress "},
+                    {"prove", " keys out worker run "},
+                    {"check", " keys "},
+                    {"show", " leaves "}};
+    for (size_t c = 0; c < sizeof commands / sizeof commands[0]; c++)
+        for (size_t i = 0; i < set.count && strcmp(commands[c].command, o->word[0]) == 0; i++) {
+            char name[32];
+            (void)snprintf(name, sizeof name, " %s ", set.flags[i].name);
+            if (strstr(commands[c].takes, name) == NULL &&
+                flags_given(&set, argc, argv, set.flags[i].name))
+                return report_error(AUDIT_UNUSABLE, "%s: --%s does nothing here; leave it out",
+                                    o->word[0], set.flags[i].name);
+        }
+    return 0;
 }
 
 /* ---- small things ---- */
@@ -501,6 +520,8 @@ int audit_main(int argc, char *const *argv) {
                             "give one of verify, prove, check, show; see uvcc audit --help");
     if (sodium_init() < 0)
         return report_error(AUDIT_UNUSABLE, "libsodium cannot start");
+    if (refuse_idle(&o, argc, argv) != 0)
+        return AUDIT_UNUSABLE;
     if (strcmp(o.word[0], "verify") == 0)
         return verify(&o);
     if (strcmp(o.word[0], "prove") == 0)

@@ -466,12 +466,19 @@ static int end_audit(host *h) {
 /* Logs of runs that failed are kept too: that is what they are for. */
 static int end_logs(host *h) {
     int status = EXIT_DONE;
+    uint64_t bytes = 0;
     for (unsigned p = 0; p < UVCC_PARTIES && h->c.record != NULL; p++) {
         uvlog *log = h->worker[0].party[p].log;
-        if (log != NULL && h->recorded && status == EXIT_DONE)
+        if (log != NULL && h->recorded && status == EXIT_DONE) {
             status = uvlog_finish(log);
+            bytes += uvlog_bytes(log);
+        }
         uvlog_close(log);
     }
+    if (bytes != 0 && status == EXIT_DONE)
+        (void)fprintf(report_stream(h->c.run->json),
+                      "logs             %.1f MB, which hold the parties' secrets\n",
+                      (double)bytes * 1e-6);
     return status;
 }
 
@@ -555,6 +562,6 @@ int host_report(host *h, report_json *json, json_t *result, FILE *to) {
         json_decref(result);
         return status;
     }
-    const int written = report_json_put(json, result), traced = trace_finish(h->trace);
+    const int written = report_json_put(json, result), traced = trace_finish(h->trace, to);
     return written != EXIT_DONE ? written : traced;
 }

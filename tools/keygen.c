@@ -30,19 +30,23 @@ static int refuse(const char *format, ...) {
 }
 
 static void print_help(void) {
-    (void)fputs(
-        "Usage: uvcc keygen --out FILE           a new Ed25519 identity; prints its public key\n"
-        "       uvcc keygen --pair --out FILE    a new secret for a pair of parties\n"
-        "       uvcc keygen --public FILE        prints the public key of an identity\n"
-        "\n"
-        "An identity stays with its party; give its public key to the other two. A pair secret "
-        "goes\n"
-        "to both parties of the pair, over a channel that nobody else can read; every pair needs "
-        "its\n"
-        "own. Key files have mode 0600 and are never overwritten.\n"
-        "\n"
-        "Exit status: 0 done, 1 the system failed, 2 wrong options or files.\n",
-        stdout);
+    (void)fputs("Usage: uvcc keygen --out FILE           a new identity; prints its public key\n"
+                "       uvcc keygen --pair --out FILE    a new secret for a pair of parties\n"
+                "       uvcc keygen --public FILE        prints the public key of an identity\n"
+                "\n"
+                "An identity stays with its party; give its public key to the other two. A pair\n"
+                "secret goes to both parties of the pair, over a channel that nobody else can\n"
+                "read; every pair needs its own. Key files have mode 0600 and are never\n"
+                "overwritten.\n"
+                "\n"
+                "Options:\n"
+                "  --out FILE             the key file to make\n"
+                "  --pair                 a secret for a pair of parties, no identity\n"
+                "  --public FILE          show the public key of this identity\n"
+                "  --help                 show this\n"
+                "\n"
+                "Exit status: 0 done, 1 the system failed, 2 wrong options or files.\n",
+                stdout);
 }
 
 /* Takes --name FILE or --name=FILE at argv[*at]. 1: taken, 0: another option, -1: reported. */

@@ -21,6 +21,7 @@ struct uvlog {
     int fd;
     int why; /* errno of the first write that failed */
     bool force, made;
+    uint64_t bytes; /* written */
     size_t len;
     uint8_t buffer[BUFFER_BYTES];
 };
@@ -35,6 +36,7 @@ static void write_out(uvlog *l, const uint8_t *bytes, size_t len) {
         if (n > 0) {
             bytes += n;
             len -= (size_t)n;
+            l->bytes += (uint64_t)n;
         }
     }
 }
@@ -101,6 +103,10 @@ uvlog *uvlog_open(const char *dir, unsigned party, bool force) {
 
 uvcc_recorder uvlog_recorder(uvlog *l) {
     return (uvcc_recorder){.write = keep, .user = l};
+}
+
+uint64_t uvlog_bytes(const uvlog *l) {
+    return l->bytes;
 }
 
 int uvlog_finish(uvlog *l) {

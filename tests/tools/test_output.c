@@ -402,6 +402,117 @@ static void generated_text(void **state) {
     forget_rows();
 }
 
+/* ---- words ---- */
+
+static const char *const commands[] = {"",          " train",     " train --model transformer",
+                                       " generate", " replay",    " audit",
+                                       " keygen",   " nonlinear", " pipeline",
+                                       " selftest", " sim"};
+
+static void help_is_narrow(void **state) {
+    (void)state;
+    for (unsigned i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        for (unsigned k = 0; k < 2; k++) {
+            char words[64];
+            snprintf(words, sizeof words, "%s %s", commands[i], k == 0 ? "--help" : "-h");
+            char *help = output_of(words);
+            for (const char *line = help; *line != '\0'; line += strcspn(line, "\n") + 1)
+                if (strcspn(line, "\n") > 80 || line[strcspn(line, "\n")] == '\0')
+                    fail_msg("uvcc%s: %.*s", words, (int)strcspn(line, "\n"), line);
+            free(help);
+        }
+}
+
+/* What would do nothing is refused by its name. */
+static void refuses_idle_options(void **state) {
+    (void)state;
+    static const char *const cases[][2] = {
+        {"train --data t.csv --fault-seed 2", "--fault-seed does nothing without --drop"},
+        {"train --data t.csv --compute threads --compute-seed=1", "--compute-seed does nothing"},
+        {"train --data t.csv --force", "--force does nothing without --record"},
+        {"train --data t.csv --layers 2", "no option --layers"},
+        {"train --model transformer --epochs 2", "no option --epochs"},
+        {"train --model transformer --fault-seed 2 --drop 0", "--fault-seed does nothing"},
+        {"train --model transformer --compute-seed 2", "--compute-seed does nothing"},
+        {"train --model transformer --ahead 2", "--ahead does nothing with one microbatch"},
+        {"train --model transformer --sks-override", "--sks-override does nothing without"},
+        {"train --model transformer --lr 0 --warmup 2", "--warmup does nothing with --lr 0"},
+        {"train --model transformer --lr 0 --final-rate 0.5", "--final-rate does nothing"},
+        {"train --model transformer --replicas 3", "--replicas 3: give a power of two"},
+        {"train --model transformer --replicas 64 --batch 32", "give at least --batch 64"},
+        {"train --model transformer --weights w --reveal no", "leave out --reveal no"},
+        {"audit verify x --out y", "verify: --out does nothing"},
+        {"audit verify x --worker r0s0t0", "verify: --worker does nothing"},
+        {"audit verify x --leaves", "verify: --leaves does nothing"},
+        {"audit prove x 0/0/0 --unfinished", "prove: --unfinished does nothing"},
+        {"audit check x --keys k --run 1", "check: --run does nothing"},
+        {"audit show x --keys k", "show: --keys does nothing"},
+        {"replay x --print --compute threads", "leave --compute out"},
+        {"nonlinear --quick --inputs 5", "--quick does nothing with --inputs"},
+        {"pipeline --wait-share 0.5", "--wait-share does nothing without --waits random"},
+        {"pipeline --seed 4", "--seed does nothing where nothing is random"},
+        {"pipeline --sessions --width 40", "--width does nothing with --sessions"},
+        {"pipeline --sessions --ascii", "--ascii does nothing with --sessions"},
+        {"pipeline --sessions --trace x", "--trace does nothing with --sessions"},
+        {"selftest --rounds 0 --seed 4", "--seed does nothing with --rounds 0"},
+        {"sim --list x --seeds 4", "--seeds does nothing with --list"},
+        {"sim --list x --first-seed 4", "--first-seed does nothing with --list"},
+        {"sim --sweep-alloc --no-minimise", "--no-minimise does nothing"},
+        {"sim --sweep-alloc --without drop", "--without does nothing"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        refused(cases[i][0], cases[i][1]);
+    write_rows();
+    free(output_of(TRAIN " --json --force")); /* a value is no option */
+    assert_int_equal(unlink("--force"), 0);
+    free(output_of(TRAIN " --compute deferred --compute-seed 3 --drop 0.1 --fault-seed 3"));
+    forget_rows();
+}
+
+/* What takes a while says how long yet, and what it has written how large that is. */
+static void tells_of_time_and_size(void **state) {
+    (void)state;
+    static const char *const cases[] = {TRAIN " --progress", MODEL " --progress",
+                                        "nonlinear relu --exact --inputs 1 --progress"};
+    write_rows();
+    for (unsigned i = 0; i < 3; i++) {
+        outcome o = run_tool(cases[i]);
+        assert_int_equal(o.status, 0);
+        if (strstr(o.err, "  0 s left\n") == NULL)
+            fail_msg("uvcc %s: %s", cases[i], o.err);
+        forget(&o);
+    }
+    char *out = output_of(TRAIN " --record logs --trace trace");
+    assert_non_null(strstr(out, "\ntrace            0."));
+    assert_non_null(strstr(out, "\nlogs             0."));
+    free(out);
+    out = output_of("pipeline --microbatches 4 --ahead 0 --trace trace");
+    assert_non_null(strstr(out, "\ntrace            0."));
+    free(out);
+    remove_tree("logs");
+    assert_int_equal(unlink("trace"), 0);
+    forget_rows();
+    report_pace p;
+    report_pace_start(&p, true);
+    assert_string_equal(report_pace_left(&p, 0, 10), "");
+    p.start_s -= 100;
+    assert_string_equal(report_pace_left(&p, 5, 5), "0 s left");
+    assert_non_null(strstr(report_pace_left(&p, 5, 7), "s left"));
+    assert_non_null(strstr(report_pace_left(&p, 1, 3), "3 min "));
+    assert_non_null(strstr(report_pace_left(&p, 1, 101), "2 h 46 min left"));
+}
+
+/* A directory of plots is made for plots alone. */
+static void makes_no_directory(void **state) {
+    (void)state;
+    refused("nonlinear relu --plot new --json no/such/place", "--json no/such/place");
+    refused("nonlinear relu --plot no/such --inputs 1", "--plot no/such: cannot be made");
+    assert_int_equal(entries("."), 0);
+    free(output_of("nonlinear relu --exact --inputs 1 --plot new"));
+    assert_int_equal(entries("new"), 1);
+    remove_tree("new");
+}
+
 /* ---- plots ---- */
 
 static void fits(const double *v, size_t n, bool whole, double from, double to) {
@@ -463,6 +574,10 @@ int main(int argc, char **argv) {
         cmocka_unit_test(escapes),
         cmocka_unit_test(errors_are_escaped),
         cmocka_unit_test(generated_text),
+        cmocka_unit_test(help_is_narrow),
+        cmocka_unit_test(refuses_idle_options),
+        cmocka_unit_test(tells_of_time_and_size),
+        cmocka_unit_test(makes_no_directory),
         cmocka_unit_test(axes_fit),
         cmocka_unit_test(plots_have_points),
     };

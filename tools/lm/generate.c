@@ -47,7 +47,8 @@ static const flag flags[] = {
 static const flag_set set = {"generate", flags, sizeof flags / sizeof flags[0], AT(help)};
 
 static void print_help(void) {
-    (void)fputs(
+    flags_text(
+        stdout,
         "Usage: uvcc generate DIR [OPTION...]\n"
         "\n"
         "Samples text, byte by byte, from a model that uvcc train --checkpoint DIR keeps. Its "
@@ -61,12 +62,11 @@ static void print_help(void) {
         "file\n"
         "or a pipe gets its bytes as they are.\n"
         "\n"
-        "Options (defaults in parentheses):\n",
-        stdout);
+        "Options (defaults in parentheses):\n");
     flags_print(&set, stdout);
-    (void)fputs(
-        "\nExit status: 0 done, 1 the run failed, 2 wrong options or data, 130 interrupted.\n",
-        stdout);
+    flags_text(
+        stdout,
+        "\nExit status: 0 done, 1 the run failed, 2 wrong options or data, 130 interrupted.\n");
 }
 
 typedef struct generation {

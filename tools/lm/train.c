@@ -33,6 +33,7 @@ typedef struct lm_run {
     uint8_t weights_sha256[32];
     bool checked, equal; /* against the plaintext run */
     double start_s, time_s;
+    report_pace pace;
     uint64_t transient_bound, transient_bound_mb; /* of one worker; 0: not known */
 } lm_run;
 
@@ -64,17 +65,17 @@ static void keep_refusal(void *user, uint32_t step) {
 /* ---- progress ---- */
 
 static void show(lm_run *r, double loss) {
-    if (!report_on_terminal() && !r->o->run.progress)
+    const uint32_t done = r->job.step - r->first;
+    if (!report_pace_due(&r->pace, done == 1 || r->job.step == r->o->steps))
         return;
     host_totals t;
     host_totals_of(&r->job.host, &t);
-    const uint32_t done = r->job.step - r->first, left = r->o->steps - r->job.step;
-    const double elapsed = now_s() - r->start_s;
-    report_line(false, "step %u/%u  loss %.4f  %.0f bytes/s  %.1f MB  %llu rounds  %.0f s left",
-                r->job.step, r->o->steps, loss,
-                (double)done * r->cfg.batch * r->cfg.context / elapsed,
+    report_line(false, "step %u/%u  loss %.4f  %.0f bytes/s  %.1f MB  %llu rounds  %s", r->job.step,
+                r->o->steps, loss,
+                (double)done * r->cfg.batch * r->cfg.context / report_pace_elapsed(&r->pace),
                 (double)(t.bytes_online + t.bytes_preprocessing) * 1e-6,
-                (unsigned long long)t.rounds, elapsed / done * left);
+                (unsigned long long)t.rounds,
+                report_pace_left(&r->pace, done, r->o->steps - r->first));
 }
 
 /* ---- the steps ---- */
@@ -100,6 +101,7 @@ static double step_loss(const lm_run *r) {
 
 static int train(lm_run *r) {
     int status = EXIT_DONE;
+    report_pace_start(&r->pace, r->o->run.progress);
     while (status == EXIT_DONE && r->job.step < r->o->steps) {
         status = set_rate(r);
         if (status == EXIT_DONE)

@@ -34,24 +34,23 @@ static const flag flags[] = {
 static const flag_set set = {"selftest", flags, sizeof flags / sizeof flags[0], AT(help)};
 
 static void print_help(void) {
-    (void)fputs("Usage: uvcc selftest [OPTION...]\n"
-                "\n"
-                "Runs every compute task on the golden vectors, and on random operands beside the\n"
-                "portable kernels. All results must be the same bytes.\n"
-                "\n"
-                "Back ends:\n",
-                stdout);
+    flags_text(stdout,
+               "Usage: uvcc selftest [OPTION...]\n"
+               "\n"
+               "Runs every compute task on the golden vectors, and on random operands beside the\n"
+               "portable kernels. All results must be the same bytes.\n"
+               "\n"
+               "Back ends:\n");
 #define UVCC_BACKEND(name, number, text, what)                                                     \
     (void)printf("  %-10s %s%s\n", text, what,                                                     \
                  uvcc_cpu_backend_is_here(number) ? "" : " (this CPU has it not)");
 #include <uvcc/backends.def>
 #undef UVCC_BACKEND
-    (void)fputs("\nOptions (defaults in parentheses):\n", stdout);
+    flags_text(stdout, "\nOptions (defaults in parentheses):\n");
     flags_print(&set, stdout);
-    (void)fputs(
-        "\nExit status: 0 all results are right, 1 one is not or the system failed, 2 wrong "
-        "options.\n",
-        stdout);
+    flags_text(stdout,
+               "\nExit status: 0 all results are right, 1 one is not or the system failed, 2 wrong "
+               "options.\n");
 }
 
 /* ---- which back ends ---- */
@@ -202,6 +201,9 @@ int selftest_main(int argc, char *const *argv) {
         print_help();
         return EXIT_DONE;
     }
+    const flag_idle idle[] = {{"seed", o.rounds == 0, "with --rounds 0"}};
+    if (flags_refuse_idle(&set, argc, argv, idle, 1, &message) != 0)
+        return report_error(EXIT_BAD_INPUT, "%s", text);
     int status = choose(o.backend, &backends);
     if (status != 0)
         return status;
