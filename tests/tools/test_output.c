@@ -97,27 +97,29 @@ static void writes_into_pipes(void **state) {
     forget_rows();
 }
 
-/* As root a device could be replaced. */
+/* As root a device could be replaced: so it is one of this test's own. */
 static void leaves_devices(void **state) {
     (void)state;
     write_rows();
     struct stat null, st;
     assert_int_equal(stat("/dev/null", &null), 0);
-    if (mknod("device", S_IFCHR | 0600, null.st_rdev) == 0) {
-        const int fd = open("device", O_WRONLY); /* where devices are no devices */
-        if (fd >= 0) {
-            close(fd);
-            free(output_of(TRAIN " --json device --trace device"));
-            assert_int_equal(stat("device", &st), 0);
-            assert_true(S_ISCHR(st.st_mode));
-        }
-        assert_int_equal(unlink("device"), 0);
+    const bool own = mknod("device", S_IFCHR | 0600, null.st_rdev) == 0;
+    const int fd = own ? open("device", O_WRONLY) : -1; /* not where devices are no devices */
+    if (fd >= 0) {
+        close(fd);
+        free(output_of(TRAIN " --json device --trace device"));
+        assert_int_equal(symlink("device", "link"), 0);
+        free(output_of(TRAIN " --json link"));
+        assert_int_equal(lstat("device", &st), 0);
+        assert_true(S_ISCHR(st.st_mode));
+        assert_int_equal(lstat("link", &st), 0);
+        assert_true(S_ISLNK(st.st_mode));
+        assert_int_equal(unlink("link"), 0);
+    } else if (geteuid() != 0) {
+        free(output_of(TRAIN " --json /dev/null"));
     }
-    assert_int_equal(symlink("/dev/null", "null"), 0);
-    free(output_of(TRAIN " --json null"));
-    assert_int_equal(lstat("null", &st), 0);
-    assert_true(S_ISLNK(st.st_mode));
-    assert_int_equal(unlink("null"), 0);
+    if (own)
+        assert_int_equal(unlink("device"), 0);
     forget_rows();
 }
 
