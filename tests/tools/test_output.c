@@ -474,10 +474,11 @@ static void refuses_idle_options(void **state) {
 /* What takes a while says how long yet, and what it has written how large that is. */
 static void tells_of_time_and_size(void **state) {
     (void)state;
-    static const char *const cases[] = {TRAIN " --progress", MODEL " --progress",
-                                        "nonlinear relu --exact --inputs 1 --progress"};
+    static const char *const cases[] = {
+        TRAIN " --progress", MODEL " --progress", "nonlinear relu --exact --inputs 1 --progress",
+        "sim --seeds 3 --progress", "selftest --backend portable --rounds 1 --progress"};
     write_rows();
-    for (unsigned i = 0; i < 3; i++) {
+    for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         outcome o = run_tool(cases[i]);
         assert_int_equal(o.status, 0);
         if (strstr(o.err, "  0 s left\n") == NULL)

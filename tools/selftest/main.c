@@ -20,7 +20,7 @@ typedef struct selftest_options {
     const char *backend, *vectors; /* NULL: not given */
     uint64_t seed;
     uint32_t rounds;
-    bool help;
+    bool progress, help;
 } selftest_options;
 
 #define AT(member) offsetof(selftest_options, member)
@@ -33,6 +33,8 @@ static const flag flags[] = {
      "of the first round; the next has N + 1 and so on (1)"},
     {"vectors", "DIR", FLAG_TEXT, AT(vectors), 0, 0, NULL,
      "the golden vectors (those that came with this program)"},
+    {"progress", NULL, FLAG_SWITCH, AT(progress), 0, 0, NULL,
+     "show progress even where standard error is no terminal"},
     {"help", NULL, FLAG_SWITCH, AT(help), 0, 0, NULL, "show this"},
 };
 static const flag_set set = {"selftest", flags, sizeof flags / sizeof flags[0], AT(help)};
@@ -166,9 +168,16 @@ static int check_backend(const vector_set *v, const selftest_options *o, uint32_
         return status;
     (void)printf("%s: %" PRIu64 " golden results are right\n", uvcc_cpu_backend_name(backend),
                  results);
-    for (uint32_t k = 0; k < o->rounds; k++)
+    report_pace pace;
+    report_pace_start(&pace, o->progress);
+    for (uint32_t k = 0; k < o->rounds && status == EXIT_DONE; k++) {
         for (size_t i = 0; i < v->count && status == EXIT_DONE; i++)
             status = check_round(&v->files[i], backend, o->seed + k);
+        if (status == EXIT_DONE && report_pace_due(&pace, k + 1 == o->rounds))
+            report_line(false, "%s: round %u/%u  %s", uvcc_cpu_backend_name(backend), k + 1,
+                        o->rounds, report_pace_left(&pace, k + 1.0, o->rounds));
+    }
+    report_line_clear();
     if (status == EXIT_DONE && o->rounds != 0)
         (void)printf("%s: %" PRIu64 " results of random operands are those of the portable kernels "
                      "(--seed %" PRIu64 " --rounds %u)\n",

@@ -267,7 +267,7 @@ static bool run_all(const options *o, totals *t) {
             w[n.worker].at = n.begun ? n.seed : UINT64_MAX;
             if (!n.begun && !stop)
                 count(o, t, &n);
-            if (report_pace_due(&pace, false))
+            if (report_pace_due(&pace, any && t->seeds == o->count && !n.begun))
                 report_line(false, "%" PRIu64 "/%" PRIu64 " seeds, %" PRIu64 " failed  %s",
                             t->seeds, o->count, t->failures,
                             report_pace_left(&pace, (double)t->seeds, (double)o->count));
