@@ -23,7 +23,7 @@ bool interrupted(void);
 
 /* A new file under a name that does not stay, which a signal takes away: at most TEMPORARIES_MAX at
  * one time are, of names below TEMPORARY_NAME_BYTES. A descriptor, or -1 with errno set. */
-enum { TEMPORARIES_MAX = 16, TEMPORARY_NAME_BYTES = 4096 };
+enum { TEMPORARIES_MAX = 256, TEMPORARY_NAME_BYTES = 4096 };
 int temporary_make(const char *name, mode_t mode);
 /* It gets its name for good (without `replace` none that is taken), or goes. 0, or -1 with errno
  * set: then it is still there. */
