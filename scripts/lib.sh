@@ -49,6 +49,18 @@ want_clang_format() {
     say "No clang-format 14 (Debian: clang-format-14): the test of it is skipped."
 }
 
+# python3-jsonschema, in the same way: outputs are held to docs/json with it.
+want_jsonschema() {
+    python3 -c 'from jsonschema import Draft202012Validator' 2>/dev/null && return
+    if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1; then
+        say "Installing: python3-jsonschema"
+        { DEBIAN_FRONTEND=noninteractive apt-get -qq update &&
+          DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o Dpkg::Use-Pty=0 \
+              --no-install-recommends install python3-jsonschema; } >&2 </dev/null && return
+    fi
+    say "No jsonschema for python3 (Debian: python3-jsonschema): the test of docs/json is skipped."
+}
+
 # Installs what is missing when root on a system with apt-get, else says what to install and fails.
 need_packages() {
     missing=$(missing_packages | tr '\n' ' ')

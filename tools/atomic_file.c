@@ -2,17 +2,20 @@
 #include "atomic_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "interrupt.h"
+#include "place.h"
 #include "report.h"
 
 struct atomic_file {
     const char *option, *path;
-    char *name; /* the other name; NULL on standard output and once the file has its own */
+    place place;
+    char *name; /* the other name; NULL where the place is written as it is and once it is done */
     FILE *file;
 };
 
@@ -26,8 +29,35 @@ static atomic_file *no_memory(atomic_file *a, int *status) {
     return refuse(a, status, report_error(EXIT_FAILED, "out of memory"));
 }
 
-/* The process id keeps two runs apart; O_EXCL, so that nothing that lies there is written over. */
-atomic_file *atomic_file_open(const char *option, const char *path, int *status) {
+static int cannot(const char *option, const char *path, int why) {
+    if (why == EISDIR)
+        return report_error(EXIT_BAD_INPUT, "--%s %s: is a directory; name a file", option, path);
+    return report_error(EXIT_BAD_INPUT, "--%s %s: cannot be written: %s; choose another place",
+                        option, path, strerror(why));
+}
+
+/* The process id keeps two runs apart. The new file may be read by whom the old one might. */
+static int open_beside(atomic_file *a, bool own) {
+    const size_t room = strlen(a->place.path) + 32;
+    a->name = malloc(room);
+    if (a->name == NULL) {
+        errno = ENOMEM;
+        return -1;
+    }
+    (void)snprintf(a->name, room, "%s.%ld.tmp", a->place.path, (long)getpid());
+    const int fd = temporary_make(a->name, own ? 0600 : 0666);
+    const int why = errno;
+    if (fd >= 0 && a->place.there && !own)
+        (void)fchmod(fd, a->place.mode);
+    if (fd < 0) {
+        free(a->name);
+        a->name = NULL; /* not ours to remove */
+    }
+    errno = why;
+    return fd;
+}
+
+static atomic_file *open_it(const char *option, const char *path, bool own, int *status) {
     atomic_file *a = calloc(1, sizeof *a);
     if (a == NULL)
         return no_memory(a, status);
@@ -37,25 +67,12 @@ atomic_file *atomic_file_open(const char *option, const char *path, int *status)
         a->file = stdout;
         return a;
     }
-    struct stat st;
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
-        return refuse(
-            a, status,
-            report_error(EXIT_BAD_INPUT, "--%s %s: is a directory; name a file", option, path));
-    size_t room = strlen(path) + 32;
-    a->name = malloc(room);
-    if (a->name == NULL)
-        return no_memory(a, status);
-    (void)snprintf(a->name, room, "%s.%ld.tmp", path, (long)getpid());
-    int fd = open(a->name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd < 0) {
-        *status =
-            report_error(EXIT_BAD_INPUT, "--%s %s: cannot be written: %s; choose another place",
-                         option, path, strerror(errno));
-        free(a->name);
-        a->name = NULL; /* not ours to remove */
-        return refuse(a, status, *status);
-    }
+    const int why = place_find(&a->place, path);
+    if (why != 0)
+        return refuse(a, status, cannot(option, path, why));
+    const int fd = a->place.as_it_is ? place_open(&a->place) : open_beside(a, own);
+    if (fd < 0)
+        return refuse(a, status, cannot(option, path, errno));
     a->file = fdopen(fd, "w");
     if (a->file == NULL) {
         (void)close(fd);
@@ -64,11 +81,27 @@ atomic_file *atomic_file_open(const char *option, const char *path, int *status)
     return a;
 }
 
+atomic_file *atomic_file_open(const char *option, const char *path, int *status) {
+    return open_it(option, path, false, status);
+}
+
+atomic_file *atomic_file_open_own(const char *option, const char *path, int *status) {
+    return open_it(option, path, true, status);
+}
+
+/* What is no file is not opened: the reader of a pipe would see its end. */
 int atomic_file_check(const char *option, const char *path) {
+    place p;
     int status = EXIT_DONE;
-    if (path != NULL)
-        atomic_file_close(atomic_file_open(option, path, &status));
-    return status;
+    if (path == NULL || strcmp(path, "-") == 0)
+        return EXIT_DONE;
+    int why = place_find(&p, path);
+    if (why == 0 && !p.as_it_is)
+        atomic_file_close(open_it(option, path, true, &status));
+    else if (why == 0 && p.number < 0 && access(path, W_OK) != 0)
+        why = errno;
+    place_forget(&p);
+    return why != 0 ? cannot(option, path, why) : status;
 }
 
 FILE *atomic_file_stream(atomic_file *a) {
@@ -86,13 +119,15 @@ static int flush(FILE *f) {
 
 int atomic_file_finish(atomic_file *a) {
     int error = flush(a->file);
-    if (a->name != NULL) { /* on the disk before it gets its name */
-        if (error == 0 && fsync(fileno(a->file)) != 0)
-            error = errno;
+    if (a->file == stdout) {
+        report_output_said(error);
+    } else {
+        if (a->name != NULL && error == 0 && fsync(fileno(a->file)) != 0)
+            error = errno; /* on the disk before it gets its name */
         if (fclose(a->file) != 0 && error == 0)
             error = errno;
         a->file = NULL;
-        if (error == 0 && rename(a->name, a->path) != 0)
+        if (a->name != NULL && error == 0 && temporary_name(a->name, a->place.path, true) != 0)
             error = errno;
     }
     if (error != 0)
@@ -109,7 +144,8 @@ void atomic_file_close(atomic_file *a) {
     if (a->file != NULL && a->file != stdout)
         (void)fclose(a->file);
     if (a->name != NULL)
-        (void)unlink(a->name);
+        temporary_remove(a->name);
     free(a->name);
+    place_forget(&a->place);
     free(a);
 }

@@ -1,8 +1,8 @@
 /* atomic_file.h - an output file under another name beside its place until it is whole, so that a
  * place that cannot be written is known before the work, and a name never stands for half a file.
- */
-#ifndef UVCC_TOOLS_DRAFT_H
-#define UVCC_TOOLS_DRAFT_H
+ * What is no regular file (a device, a pipe) is written as it is: place.h. */
+#ifndef UVCC_TOOLS_ATOMIC_FILE_H
+#define UVCC_TOOLS_ATOMIC_FILE_H
 
 #include <stdio.h>
 
@@ -10,6 +10,8 @@ typedef struct atomic_file atomic_file;
 /* `path` as --`option` gave it; "-" is standard output. NULL after reporting the error (report.h),
  * with its exit status in *status. */
 atomic_file *atomic_file_open(const char *option, const char *path, int *status);
+/* The same for a file that its owner alone may read. */
+atomic_file *atomic_file_open_own(const char *option, const char *path, int *status);
 FILE *atomic_file_stream(atomic_file *a);
 /* Whether such a file can be made: an exit status after reporting, before work whose results go
  * there by other means. NULL: yes. */

@@ -1,12 +1,12 @@
 /* audit.c - `uvcc audit`: the commands, their options, proofs and the texts of files. */
 #include "audit.h"
 
-#include <errno.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "atomic_file.h"
 #include "files.h"
 #include "flags.h"
 
@@ -46,28 +46,27 @@ static const flag options[] = {
 static const flag_set set = {"audit", options, sizeof options / sizeof options[0], AT(help)};
 
 static void print_help(void) {
-    (void)fputs(
-        "Usage: uvcc audit verify DIR [OPTION...]\n"
-        "       uvcc audit prove DIR LEAF [OPTION...]\n"
-        "       uvcc audit check PROOF --keys FILE\n"
-        "       uvcc audit show FILE [--leaves]\n"
-        "\n"
-        "verify  checks the bundles that uvcc train --audit DIR wrote: each alone, the\n"
-        "        three parties' against each other, and all signatures. It names the first\n"
-        "        fault: file, leaf, and what differs from what.\n"
-        "prove   proves that a leaf is under the root that its party signed. LEAF is\n"
-        "        PARTY/STEP/INDEX or the leaf's hash, 64 hexadecimal digits.\n"
-        "check   checks such a proof with the public keys alone, and says what it proves.\n"
-        "show    shows what a bundle, a proof or a root over several workers says, "
-        "unchecked.\n"
-        "\n"
-        "Options (defaults in parentheses):\n",
-        stdout);
+    flags_text(stdout,
+               "Usage: uvcc audit verify DIR [OPTION...]\n"
+               "       uvcc audit prove DIR LEAF [OPTION...]\n"
+               "       uvcc audit check PROOF --keys FILE\n"
+               "       uvcc audit show FILE [--leaves]\n"
+               "\n"
+               "verify  checks the bundles that uvcc train --audit DIR wrote: each alone, the\n"
+               "        three parties' against each other, and all signatures. It names the\n"
+               "        first fault: file, leaf, and what differs from what.\n"
+               "prove   proves that a leaf is under the root that its party signed. LEAF is\n"
+               "        PARTY/STEP/INDEX or the leaf's hash, 64 hexadecimal digits.\n"
+               "check   checks such a proof with the public keys alone, and says what it proves.\n"
+               "show    shows what a bundle, a proof or a root over several workers says, "
+               "unchecked.\n"
+               "\n"
+               "Options (defaults in parentheses):\n");
     flags_print(&set, stdout);
-    (void)fputs("\n"
-                "Exit status: 0 good, 1 a fault was found, 2 wrong options or files that cannot be "
-                "used.\n",
-                stdout);
+    flags_text(stdout,
+               "\n"
+               "Exit status: 0 good, 1 a fault was found, 2 wrong options or files that cannot be "
+               "used.\n");
 }
 
 static int parse(audit_options *o, int argc, char *const *argv) {
@@ -86,6 +85,26 @@ static int parse(audit_options *o, int argc, char *const *argv) {
         o->word[i] = words[i];
     free(words);
     return status;
+}
+
+/* What a command does not take would do nothing: it is refused by name. */
+static int refuse_idle(const audit_options *o, int argc, char *const *argv) {
+    static const struct {
+        const char *command, *takes; /* options with blanks around them */
+    } commands[] = {{"verify", " keys json unfinished progress "},
+                    {"prove", " keys out worker run "},
+                    {"check", " keys json "},
+                    {"show", " leaves "}};
+    for (size_t c = 0; c < sizeof commands / sizeof commands[0]; c++)
+        for (size_t i = 0; i < set.count && strcmp(commands[c].command, o->word[0]) == 0; i++) {
+            char name[32];
+            (void)snprintf(name, sizeof name, " %s ", set.flags[i].name);
+            if (strstr(commands[c].takes, name) == NULL &&
+                flags_given(&set, argc, argv, set.flags[i].name))
+                return report_error(AUDIT_UNUSABLE, "%s: --%s does nothing here; leave it out",
+                                    o->word[0], set.flags[i].name);
+        }
+    return 0;
 }
 
 /* ---- small things ---- */
@@ -112,10 +131,7 @@ static bool parse_count(const char *text, char end, uint32_t *out, const char **
 }
 
 static int flushed(void) {
-    return fflush(stdout) == 0
-               ? 0
-               : report_error(AUDIT_UNUSABLE, "standard output cannot be written: %s",
-                              strerror(errno));
+    return report_output(AUDIT_UNUSABLE);
 }
 
 static int fault(const char *path, const uvcc_audit_fault *f) {
@@ -445,10 +461,14 @@ static int look_into(const audit_options *o, const bundle_place *e, wanted *w, u
 
 static int write_proof(const audit_options *o, const uint8_t *bytes, size_t len) {
     if (o->out != NULL) {
-        int why = file_write(o->out, bytes, len);
-        return why == 0 ? 0
-                        : report_error(AUDIT_UNUSABLE, "--out %s: cannot be written: %s", o->out,
-                                       strerror(why));
+        int status;
+        atomic_file *out = atomic_file_open("out", o->out, &status);
+        if (out == NULL)
+            return AUDIT_UNUSABLE;
+        (void)fwrite(bytes, 1, len, atomic_file_stream(out));
+        status = atomic_file_finish(out) == EXIT_DONE ? 0 : AUDIT_UNUSABLE;
+        atomic_file_close(out);
+        return status;
     }
     for (size_t i = 0; i < len; i++)
         (void)printf("%02x%s", bytes[i], i % (LINE_HEX / 2) == LINE_HEX / 2 - 1 ? "\n" : "");
@@ -565,6 +585,8 @@ int audit_main(int argc, char *const *argv) {
                             "give one of verify, prove, check, show; see uvcc audit --help");
     if (sodium_init() < 0)
         return report_error(AUDIT_UNUSABLE, "libsodium cannot start");
+    if (refuse_idle(&o, argc, argv) != 0)
+        return AUDIT_UNUSABLE;
     if (strcmp(o.word[0], "verify") == 0)
         return verify(&o);
     if (strcmp(o.word[0], "prove") == 0)

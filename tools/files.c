@@ -3,12 +3,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "interrupt.h"
+#include "place.h"
 #include "report.h"
 
 /* O_NONBLOCK, O_NOCTTY: a pipe or a terminal in the place of a file is refused, not waited for. */
@@ -58,7 +61,7 @@ static int write_all(int fd, const uint8_t *bytes, size_t len) {
             len -= (size_t)n;
         }
     }
-    return fsync(fd) == 0 ? 0 : errno;
+    return 0;
 }
 
 /* A new name is on the disk once its directory is. */
@@ -78,27 +81,42 @@ static int flush_directory(const char *path) {
     return why;
 }
 
-int file_write(const char *path, const void *bytes, size_t len) {
+/* errno of the first failure. */
+static int write_and_close(int fd, const void *bytes, size_t len, bool sync) {
+    int why = write_all(fd, bytes, len);
+    if (why == 0 && sync && fsync(fd) != 0)
+        why = errno;
+    if (close(fd) != 0 && why == 0)
+        why = errno;
+    return why;
+}
+
+static int replace(const char *path, const void *bytes, size_t len) {
     size_t room = strlen(path) + 32;
     char *part = malloc(room);
     if (part == NULL)
         return ENOMEM;
     (void)snprintf(part, room, "%s.%ld.part", path, (long)getpid());
-    int why = 0, fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0) {
+    const int fd = temporary_make(part, 0600);
+    int why = fd < 0 ? errno : write_and_close(fd, bytes, len, true);
+    if (why == 0 && temporary_name(part, path, true) != 0)
         why = errno;
-    } else {
-        why = write_all(fd, bytes, len);
-        if (close(fd) != 0 && why == 0)
-            why = errno;
-        if (why == 0 && rename(part, path) != 0)
-            why = errno;
-        if (why != 0)
-            (void)unlink(part);
-        else
-            why = flush_directory(path);
-    }
+    if (why != 0 && fd >= 0)
+        temporary_remove(part);
     free(part);
+    return why != 0 ? why : flush_directory(path);
+}
+
+int file_write(const char *path, const void *bytes, size_t len) {
+    place p;
+    int why = place_find(&p, path);
+    if (why == 0 && p.as_it_is) {
+        const int fd = place_open(&p);
+        why = fd < 0 ? errno : write_and_close(fd, bytes, len, false);
+    } else if (why == 0) {
+        why = replace(p.path, bytes, len);
+    }
+    place_forget(&p);
     return why;
 }
 

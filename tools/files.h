@@ -9,7 +9,8 @@
  * 0. */
 int file_read(const char *path, int status, uint8_t **bytes, size_t *len);
 /* Writes a file of mode 0600 under another name in the same place, flushes it to the disk and gives
- * it its name, over a file that has it; the name is on the disk too when it returns. 0 or errno. */
+ * it its name, over a file that has it; the name is on the disk too when it returns. What is no
+ * regular file is written as it is (place.h). 0 or errno. */
 int file_write(const char *path, const void *bytes, size_t len);
 /* Makes a directory of mode 0700 if there is none. 0 or errno. */
 int dir_make(const char *path);

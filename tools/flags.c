@@ -13,6 +13,51 @@ int flag_fail(const flag_message *m, const char *format, ...) {
     return -1;
 }
 
+enum { HELP_COLUMNS = 80, HELP_LEFT = 25 };
+
+/* Words up to the end of the line, in lines of at most HELP_COLUMNS; those that follow begin at
+ * `left`. What stands before is `column` wide. */
+static void put_words(FILE *to, const char *text, size_t len, size_t column, size_t left) {
+    bool first = true;
+    for (size_t i = 0; i < len;) {
+        const size_t n = strcspn(text + i, " \n");
+        const size_t word = n < len - i ? n : len - i;
+        if (!first && column + 1 + word > HELP_COLUMNS) {
+            (void)fprintf(to, "\n%*s", (int)left, "");
+            column = left;
+        } else if (!first) {
+            (void)fputc(' ', to);
+            column++;
+        }
+        (void)fwrite(text + i, 1, word, to);
+        column += word;
+        first = false;
+        i += word;
+        while (i < len && (text[i] == ' ' || text[i] == '\n'))
+            i++;
+    }
+    (void)fputc('\n', to);
+}
+
+/* A line that begins with a blank, and a usage, is laid out already. */
+static bool laid_out(const char *line) {
+    return *line == ' ' || *line == '\n' || strncmp(line, "Usage:", 6) == 0;
+}
+
+void flags_text(FILE *to, const char *text) {
+    while (*text != '\0') {
+        size_t n = strcspn(text, "\n");
+        if (laid_out(text)) {
+            (void)fprintf(to, "%.*s\n", (int)n, text);
+        } else {
+            while (text[n] == '\n' && text[n + 1] != '\0' && !laid_out(text + n + 1))
+                n += 1 + strcspn(text + n + 1, "\n");
+            put_words(to, text, n, 0, 0);
+        }
+        text += n + (text[n] == '\n');
+    }
+}
+
 void flags_print(const flag_set *set, FILE *to) {
     for (size_t i = 0; i < set->count; i++) {
         const flag *f = &set->flags[i];
@@ -20,9 +65,10 @@ void flags_print(const flag_set *set, FILE *to) {
         (void)snprintf(left, sizeof left, "--%s%s%s", f->name, f->value != NULL ? " " : "",
                        f->value != NULL ? f->value : "");
         if (strlen(left) > 22)
-            (void)fprintf(to, "  %s\n  %-22s %s\n", left, "", f->help);
+            (void)fprintf(to, "  %s\n  %-22s ", left, "");
         else
-            (void)fprintf(to, "  %-22s %s\n", left, f->help);
+            (void)fprintf(to, "  %-22s ", left);
+        put_words(to, f->help, strlen(f->help), HELP_LEFT, HELP_LEFT);
     }
 }
 
@@ -165,5 +211,27 @@ int flags_parse(const flag_set *set, void *options, int argc, char *const *argv,
     }
     if (word_count != NULL)
         *word_count = count;
+    return 0;
+}
+
+bool flags_given(const flag_set *set, int argc, char *const *argv, const char *name) {
+    for (int i = 0; i < argc; i++) {
+        if (strncmp(argv[i], "--", 2) != 0)
+            continue;
+        const size_t len = strcspn(argv[i] + 2, "=");
+        const flag *f = find(set, argv[i] + 2, len);
+        if (f != NULL && strcmp(f->name, name) == 0)
+            return true;
+        if (f != NULL && f->kind != FLAG_SWITCH && argv[i][2 + len] != '=')
+            i++; /* its value */
+    }
+    return false;
+}
+
+int flags_refuse_idle(const flag_set *set, int argc, char *const *argv, const flag_idle *idle,
+                      size_t count, const flag_message *m) {
+    for (size_t i = 0; i < count; i++)
+        if (idle[i].idle && flags_given(set, argc, argv, idle[i].name))
+            return flag_fail(m, "--%s does nothing %s; leave it out", idle[i].name, idle[i].why);
     return 0;
 }

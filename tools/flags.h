@@ -53,6 +53,22 @@ int flag_fail(const flag_message *m, const char *format, ...) __attribute__((for
  * `words` (with room for argc of them) and `word_count`; words may be NULL: then it is an error. */
 int flags_parse(const flag_set *set, void *options, int argc, char *const *argv, const char **words,
                 int *word_count, const flag_message *m);
+/* Whether an option is among words that flags_parse() has read. */
+bool flags_given(const flag_set *set, int argc, char *const *argv, const char *name);
+
+/* Options that do nothing for what the others ask for are refused: `why` follows "does nothing". */
+typedef struct flag_idle {
+    const char *name;
+    bool idle;
+    const char *why;
+} flag_idle;
+/* 0, or -1 and one line in the message, at the first that is idle and given. */
+int flags_refuse_idle(const flag_set *set, int argc, char *const *argv, const flag_idle *idle,
+                      size_t count, const flag_message *m);
+
+/* Help in lines of at most 80 columns: of the options, and of paragraphs of text. Lines of text
+ * that begin with a blank, and usages, stay as they are. */
 void flags_print(const flag_set *set, FILE *to);
+void flags_text(FILE *to, const char *text);
 
 #endif

@@ -6,33 +6,17 @@
 #include "host_loop.h"
 
 #include <assert.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "interrupt.h"
 
 #define RANK_BITS         8u   /* of sessions of a job */
 #define STALLED_TURNS_MAX 500u /* in which memory was refused and nothing got on */
 _Static_assert(UVCC_LOOPBACK_TRIANGLES_MAX *UVCC_PARTIES <= 1u << RANK_BITS, "RANK_BITS");
 
 typedef bool condition(const host *h, const host_party *p);
-
-/* ---- interruption ---- */
-
-static volatile sig_atomic_t interrupted;
-static void on_interrupt(int number) {
-    (void)number;
-    interrupted = 1;
-}
-
-void host_catch_interrupt(void) {
-    const struct sigaction on_signal = {.sa_handler = on_interrupt};
-    (void)sigaction(SIGINT, &on_signal, NULL);
-}
-
-bool host_interrupted(void) {
-    return interrupted != 0;
-}
 
 /* ---- small things ---- */
 
@@ -495,7 +479,7 @@ static int drive(host *h) {
 static int drive_until(host *h, condition *is, bool stops) {
     int status = turn(h);
     while (status == EXIT_DONE && !all(h, is)) {
-        if (stops && host_interrupted())
+        if (stops && interrupted())
             return EXIT_INTERRUPTED;
         status = drive(h);
         if (status == EXIT_DONE)
@@ -580,12 +564,19 @@ static int end_audit(host *h) {
 /* Logs of runs that failed are kept too: that is what they are for. */
 static int end_logs(host *h) {
     int status = EXIT_DONE;
+    uint64_t bytes = 0;
     for (uint32_t k = 0; h->c.record != NULL && k < h->workers * UVCC_PARTIES; k++) {
         uvlog *log = h->worker[k / UVCC_PARTIES].party[k % UVCC_PARTIES].log;
-        if (log != NULL && h->recorded && status == EXIT_DONE)
+        if (log != NULL && h->recorded && status == EXIT_DONE) {
             status = uvlog_finish(log);
+            bytes += uvlog_bytes(log);
+        }
         uvlog_close(log);
     }
+    if (bytes != 0 && status == EXIT_DONE)
+        (void)fprintf(report_stream(h->c.run->json),
+                      "logs             %.1f MB, which hold the parties' secrets\n",
+                      (double)bytes * 1e-6);
     return status;
 }
 
@@ -669,6 +660,6 @@ int host_report(host *h, report_json *json, json_t *result, FILE *to) {
         json_decref(result);
         return status;
     }
-    const int written = report_json_put(json, result), traced = trace_finish(h->trace);
+    const int written = report_json_put(json, result), traced = trace_finish(h->trace, to);
     return written != EXIT_DONE ? written : traced;
 }

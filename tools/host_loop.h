@@ -102,10 +102,6 @@ typedef struct host {
     session_log log;
 } host;
 
-/* From now on an interruption (SIGINT) only sets a mark. */
-void host_catch_interrupt(void);
-bool host_interrupted(void);
-
 /* Those that return an int return an exit status, after reporting, where nothing else is said;
  * EXIT_INTERRUPTED alone is the caller's to report. host_end() follows in any case. The host stays
  * in its place until then. None of them goes on for ever: parties that wait for each other, and
@@ -116,7 +112,7 @@ int host_start(host *h);
 /* Drives until all parties are ready. */
 int host_ready(host *h);
 /* Drives until all parties have finished all steps below `steps`, with bundles and checkpoints.
- * With `stops` an interruption ends it between two turns. */
+ * With `stops` an interruption (interrupt.h) ends it between two turns. */
 int host_run(host *h, uint32_t steps, bool stops);
 /* Ends the sessions in order. */
 int host_close(host *h);

@@ -12,6 +12,7 @@
 #include "report.h"
 
 #define MESSAGE_BYTES 256u
+#define PATH_BYTES    4096u
 
 typedef struct keygen_options {
     const char *out, *public_of; /* NULL: not given */
@@ -20,29 +21,32 @@ typedef struct keygen_options {
 
 static int refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static int refuse(const char *format, ...) {
+    char text[PATH_BYTES + MESSAGE_BYTES];
     va_list args;
     va_start(args, format);
-    (void)fputs("uvcc keygen: ", stderr);
-    (void)vfprintf(stderr, format, args);
-    (void)fputc('\n', stderr);
+    (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    return EXIT_BAD_INPUT;
+    return report_error(EXIT_BAD_INPUT, "%s", text);
 }
 
 static void print_help(void) {
-    (void)fputs(
-        "Usage: uvcc keygen --out FILE           a new Ed25519 identity; prints its public key\n"
-        "       uvcc keygen --pair --out FILE    a new secret for a pair of parties\n"
-        "       uvcc keygen --public FILE        prints the public key of an identity\n"
-        "\n"
-        "An identity stays with its party; give its public key to the other two. A pair secret "
-        "goes\n"
-        "to both parties of the pair, over a channel that nobody else can read; every pair needs "
-        "its\n"
-        "own. Key files have mode 0600 and are never overwritten.\n"
-        "\n"
-        "Exit status: 0 done, 1 the system failed, 2 wrong options or files.\n",
-        stdout);
+    (void)fputs("Usage: uvcc keygen --out FILE           a new identity; prints its public key\n"
+                "       uvcc keygen --pair --out FILE    a new secret for a pair of parties\n"
+                "       uvcc keygen --public FILE        prints the public key of an identity\n"
+                "\n"
+                "An identity stays with its party; give its public key to the other two. A pair\n"
+                "secret goes to both parties of the pair, over a channel that nobody else can\n"
+                "read; every pair needs its own. Key files have mode 0600 and are never\n"
+                "overwritten.\n"
+                "\n"
+                "Options:\n"
+                "  --out FILE             the key file to make\n"
+                "  --pair                 a secret for a pair of parties, no identity\n"
+                "  --public FILE          show the public key of this identity\n"
+                "  --help                 show this\n"
+                "\n"
+                "Exit status: 0 done, 1 the system failed, 2 wrong options or files.\n",
+                stdout);
 }
 
 /* Takes --name FILE or --name=FILE at argv[*at]. 1: taken, 0: another option, -1: reported. */
@@ -72,7 +76,7 @@ static int take_file(const char *name, int argc, char *const *argv, int *at, con
 static int parse(keygen_options *o, int argc, char *const *argv) {
     for (int i = 0; i < argc; i++) {
         const char *word = argv[i];
-        if (strcmp(word, "--help") == 0) {
+        if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
             o->help = true;
             return 0;
         }
@@ -105,11 +109,8 @@ static int show_public(const uint8_t seed[32]) {
     (void)crypto_sign_seed_keypair(pk, sk, seed);
     sodium_memzero(sk, sizeof sk);
     (void)sodium_bin2hex(hex, sizeof hex, pk, sizeof pk);
-    if (printf("%s\n", hex) < 0 || fflush(stdout) != 0) {
-        (void)refuse("the public key could not be written to standard output");
-        return EXIT_FAILED;
-    }
-    return EXIT_DONE;
+    (void)printf("%s\n", hex);
+    return report_output(EXIT_FAILED);
 }
 
 static int run(const keygen_options *o, uint8_t secret[32]) {

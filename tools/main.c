@@ -5,67 +5,67 @@
 #include <uvcc/types.h>
 
 #include "audit.h"
+#include "interrupt.h"
 #include "keygen.h"
 #include "lm/generate.h"
 #include "nonlinear.h"
 #include "pipeline/pipeline.h"
 #include "replay.h"
+#include "report.h"
 #include "selftest/selftest.h"
 #include "sim/sim.h"
 #include "train.h"
 
 static void usage(FILE *to) {
-    (void)fputs(
-        "Usage: uvcc COMMAND [OPTION...]\n"
-        "\n"
-        "  uvcc train      three parties train a network on a CSV file or a text; see uvcc train "
-        "--help\n"
-        "  uvcc generate   samples text from a kept language model; see uvcc generate --help\n"
-        "  uvcc replay     runs a recorded session again; see uvcc replay --help\n"
-        "  uvcc audit      checks the transcripts of a run; see uvcc audit --help\n"
-        "  uvcc keygen     makes key files and shows public keys; see uvcc keygen --help\n"
-        "  uvcc nonlinear  measures the nonlinear functions; see uvcc nonlinear --help\n"
-        "  uvcc pipeline   a pipeline of stages in simulated time; see uvcc pipeline --help\n"
-        "  uvcc selftest   checks this machine's compute kernels; see uvcc selftest --help\n"
-        "  uvcc sim        runs simulated triangles with faults; see uvcc sim --help\n"
-        "  uvcc --version  show the version\n"
-        "  uvcc --help     show this\n",
-        to);
+    (void)fputs("Usage: uvcc COMMAND [OPTION...]\n"
+                "\n"
+                "  uvcc train      three parties train a network on a CSV file or a text\n"
+                "  uvcc generate   samples text from a kept language model\n"
+                "  uvcc replay     runs a recorded session again\n"
+                "  uvcc audit      checks the transcripts of a run\n"
+                "  uvcc keygen     makes key files and shows public keys\n"
+                "  uvcc nonlinear  measures the nonlinear functions\n"
+                "  uvcc pipeline   a pipeline of stages in simulated time\n"
+                "  uvcc selftest   checks this machine's compute kernels\n"
+                "  uvcc sim        runs simulated triangles with faults\n"
+                "  uvcc --version  show the version\n"
+                "  uvcc --help     show this; uvcc COMMAND --help: of a command\n",
+                to);
 }
 
-/* A command gets the words after its name and returns the exit status. */
+/* A command gets the words after its name and returns the exit status. `broken`: its status if what
+ * it says cannot be written, where 1 means something else. */
+static const struct command {
+    const char *name;
+    int (*main)(int argc, char *const *argv);
+    int broken;
+} commands[] = {
+    {"train", train_main, EXIT_FAILED},       {"generate", generate_main, EXIT_FAILED},
+    {"replay", replay_main, EXIT_BAD_INPUT},  {"audit", audit_main, EXIT_BAD_INPUT},
+    {"keygen", keygen_main, EXIT_FAILED},     {"nonlinear", nonlinear_main, EXIT_FAILED},
+    {"pipeline", pipeline_main, EXIT_FAILED}, {"selftest", selftest_main, EXIT_FAILED},
+    {"sim", sim_main, EXIT_FAILED},
+};
+
 int main(int argc, char **argv) {
+    report_begin();
+    interrupt_begin();
     uvcc_host_keep_memory();
     const char *word = argc > 1 ? argv[1] : "";
-    if (strcmp(word, "train") == 0)
-        return train_main(argc - 2, argv + 2);
-    if (strcmp(word, "generate") == 0)
-        return generate_main(argc - 2, argv + 2);
-    if (strcmp(word, "replay") == 0)
-        return replay_main(argc - 2, argv + 2);
-    if (strcmp(word, "audit") == 0)
-        return audit_main(argc - 2, argv + 2);
-    if (strcmp(word, "keygen") == 0)
-        return keygen_main(argc - 2, argv + 2);
-    if (strcmp(word, "nonlinear") == 0)
-        return nonlinear_main(argc - 2, argv + 2);
-    if (strcmp(word, "pipeline") == 0)
-        return pipeline_main(argc - 2, argv + 2);
-    if (strcmp(word, "selftest") == 0)
-        return selftest_main(argc - 2, argv + 2);
-    if (strcmp(word, "sim") == 0)
-        return sim_main(argc - 2, argv + 2);
-    if (strcmp(word, "--version") == 0) {
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        if (strcmp(word, commands[i].name) == 0) {
+            report_command(word);
+            return report_output_end(commands[i].main(argc - 2, argv + 2), commands[i].broken);
+        }
+    int status = EXIT_DONE;
+    report_command("");
+    if (strcmp(word, "--version") == 0)
         (void)printf("uvcc %s\n", uvcc_version());
-        return EXIT_DONE;
-    }
-    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+    else if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
         usage(stdout);
-        return EXIT_DONE;
-    }
-    if (*word == '\0')
-        (void)fputs("uvcc: no command is given; see uvcc --help\n", stderr);
+    else if (*word == '\0')
+        status = report_error(EXIT_BAD_INPUT, "no command is given; see uvcc --help");
     else
-        (void)fprintf(stderr, "uvcc: there is no command '%s'; see uvcc --help\n", word);
-    return EXIT_BAD_INPUT;
+        status = report_error(EXIT_BAD_INPUT, "there is no command '%s'; see uvcc --help", word);
+    return report_output_end(status, EXIT_FAILED);
 }

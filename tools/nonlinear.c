@@ -12,6 +12,7 @@
 #include <uvcc/compute.h>
 
 #include "host_loop.h"
+#include "interrupt.h"
 #include "measure.h"
 #include "measure_real.h"
 #include "report.h"
@@ -80,41 +81,44 @@ static const char *name_of(unsigned subject) {
 
 /* The names come from the list of subjects, so that help and measurements cannot differ. */
 static void print_help(void) {
-    (void)puts(
-        "Usage: uvcc nonlinear [NAME...] [OPTION...]\n"
-        "\n"
-        "Measures the nonlinear functions (all, or those named) among three parties in this one\n"
-        "process that talk over sealed links: the distance from the real function over its range,\n"
-        "rounds, bytes and speed. Exact functions must open what the plaintext run gives, bit for\n"
-        "bit. Fast ones round at random, by the low bits of masks: with those that were dealt,\n"
-        "they must open what the function's definition gives, bit for bit too. The norms, which\n"
-        "are several ops, must keep to the error's bound.\n"
-        "\n"
-        "Errors of reciprocal and rsqrt are relative. Rounds and bytes are the difference to a\n"
-        "step that only takes and opens the values, bytes of all parties per input element.\n"
-        "\n"
-        "Options (defaults in parentheses):\n"
-        "  --exact, --fast        only this index mode (both)\n"
-        "  --plain                of rmsnorm and layernorm those without gamma and beta\n"
-        "  --inputs N             inputs per function, up to whole rows of 128 (1048576)\n"
-        "  --quick                16384 inputs\n"
-        "  --seed N               of random inputs, keys and masks (1)\n"
-        "  --compute inline|deferred|threads\n"
-        "                         when jobs run: at once, late and shuffled, or on threads "
-        "(inline)\n"
-        "  --json FILE|-          write the results as JSON; with -, alone on standard output\n"
-        "  --plot DIR             write DIR/NAME.svg: the function above, the error below\n"
-        "  --table                print the table of docs/nonlinear.md instead\n"
-        "  --progress             show progress even where standard error is no terminal\n"
-        "  --help                 show this\n"
-        "\n"
-        "Names:");
+    (void)puts("Usage: uvcc nonlinear [NAME...] [OPTION...]\n"
+               "\n"
+               "Measures the nonlinear functions (all, or those named) among three parties in\n"
+               "this one process that talk over sealed links: the distance from the real\n"
+               "function over its range, rounds, bytes and speed. Exact functions must open what\n"
+               "the plaintext run gives, bit for bit. Fast ones round at random, by the low bits\n"
+               "of masks: with those that were dealt, they must open what the function's\n"
+               "definition gives, bit for bit too. The norms, which are several ops, must keep\n"
+               "to the error's bound.\n"
+               "\n"
+               "Errors of reciprocal and rsqrt are relative. Rounds and bytes are the difference\n"
+               "to a step that only takes and opens the values, bytes of all parties per input\n"
+               "element.\n"
+               "\n"
+               "Options (defaults in parentheses):\n"
+               "  --exact, --fast        only this index mode (both)\n"
+               "  --plain                of rmsnorm and layernorm those without gamma and beta\n"
+               "  --inputs N             inputs per function, up to whole rows of 128 (1048576)\n"
+               "  --quick                16384 inputs\n"
+               "  --seed N               of random inputs, keys and masks (1)\n"
+               "  --compute inline|deferred|threads\n"
+               "                         when jobs run: at once, late and shuffled, or on\n"
+               "                         threads (inline)\n"
+               "  --json FILE|-          write the results as JSON; with -, alone on standard\n"
+               "                         output\n"
+               "  --plot DIR             write DIR/NAME.svg: the function above, the error\n"
+               "                         below; DIR is made if it is not there\n"
+               "  --table                print the table of docs/nonlinear.md instead\n"
+               "  --progress             show progress even where standard error is no terminal\n"
+               "  --help                 show this\n"
+               "\n"
+               "Names:");
     for (unsigned i = 0; i < SUBJECTS; i++) {
         if (subjects[i].plain == NULL)
             (void)printf("  %s\n", name_of(i));
     }
-    (void)puts("\nExit status: 0 done, 1 a function is not what it should be or the run failed, "
-               "2 wrong\noptions, 130 interrupted.");
+    (void)puts("\nExit status: 0 done, 1 a function is not what it should be or the run failed, 2\n"
+               "wrong options, 130 interrupted.");
 }
 
 static int want(nonlinear_options *o, const char *name) {
@@ -250,6 +254,8 @@ static int parse(nonlinear_options *o, int argc, char *const *argv) {
     }
     if (!o->mode[FAST] && !o->mode[EXACT])
         o->mode[FAST] = o->mode[EXACT] = true;
+    if (quick && o->inputs != 0)
+        return report_error(EXIT_BAD_INPUT, "--quick does nothing with --inputs; leave one out");
     if (o->inputs == 0)
         o->inputs = quick ? INPUTS_QUICK : INPUTS;
     if (o->table && o->json != NULL && strcmp(o->json, "-") == 0)
@@ -267,7 +273,7 @@ static void print_head(const nonlinear_options *o) {
         (void)fprintf(report_stream(o->json), "%-23s %-5s %9s %9s %9s %6s %9s %9s %10s  %s\n",
                       "function", "mode", "inputs", "max err", "mean err", "rounds", "online B",
                       "key B", "per s", "equal");
-    (void)fflush(report_stream(o->json));
+    report_flush(report_stream(o->json));
 }
 
 static const char *verdict(const measure_result *r) {
@@ -286,7 +292,7 @@ static void print_result(const nonlinear_options *o, unsigned subject, unsigned 
                       name_of(subject), modes[mode], (unsigned long long)r->inputs, r->max_error,
                       r->mean_error, (unsigned long long)r->rounds, r->online_bytes, r->key_bytes,
                       r->per_s, verdict(r));
-    (void)fflush(report_stream(o->json));
+    report_flush(report_stream(o->json));
 }
 
 /* NULL without memory. */
@@ -303,14 +309,16 @@ static json_t *to_json(unsigned subject, unsigned mode, const measure_result *r)
 
 typedef struct shown {
     const char *name, *mode;
-    bool on;
+    report_pace pace;
+    unsigned measured, of; /* functions in a mode, all of about the same work */
 } shown;
 
 static void show_progress(void *user, uint64_t done, uint64_t of) {
     shown *s = user;
-    if (s->on && (report_on_terminal() || done == of))
-        report_line(false, "%s %s: %llu of %llu inputs", s->name, s->mode, (unsigned long long)done,
-                    (unsigned long long)of);
+    if (report_pace_due(&s->pace, done == of))
+        report_line(false, "%s %s: %llu of %llu inputs  %s", s->name, s->mode,
+                    (unsigned long long)done, (unsigned long long)of,
+                    report_pace_left(&s->pace, s->measured + (double)done / (double)of, s->of));
 }
 
 /* ---- plots ---- */
@@ -363,6 +371,13 @@ static void finish_axis(svg_axis *a) {
         a->to = a->from + 1;
 }
 
+static int make_plot_place(const nonlinear_options *o) {
+    struct stat st;
+    if (mkdir(o->plot, 0777) == 0 || (stat(o->plot, &st) == 0 && S_ISDIR(st.st_mode)))
+        return EXIT_DONE;
+    return report_error(EXIT_FAILED, "--plot %s: cannot be made: %s", o->plot, strerror(errno));
+}
+
 /* Both modes over the real function, their errors below on the same x: where a mode is worse shows.
  */
 static int write_plot(const nonlinear_options *o, unsigned subject, const measure_plot *plots) {
@@ -379,8 +394,10 @@ static int write_plot(const nonlinear_options *o, unsigned subject, const measur
                           {.x = {x, s->from, s->to, s->log}, .series = error}};
     real_points(s, real);
     value[0] = (svg_series){"real", COLOUR_REAL, real->x, real->y, real->count, true};
-    panel[0].y = (svg_axis){element ? name_of(subject) : "opened", real->y[0], real->y[0], s->log};
-    panel[1].y = (svg_axis){measure_relative(s->what) ? "relative error" : "error", 0, 0, false};
+    panel[0].y =
+        (svg_axis){element ? name_of(subject) : "opened", real->y[0], real->y[0], s->log, false};
+    panel[1].y =
+        (svg_axis){measure_relative(s->what) ? "relative error" : "error", 0, 0, false, false};
     widen(&panel[0].y, real->y, real->count);
     for (unsigned m = 0; m < MODES; m++) {
         if (!o->mode[m])
@@ -399,23 +416,41 @@ static int write_plot(const nonlinear_options *o, unsigned subject, const measur
     (void)snprintf(title, sizeof title, "%s: %s", name_of(subject),
                    uvcc_nonlinear_at(s->what)->what);
     const int len = snprintf(path, sizeof path, "%s/%s.svg", o->plot, name_of(subject));
-    errno = ENAMETOOLONG;
-    const bool ok = len < (int)sizeof path && svg_write(path, title, panel, 2) == 0;
+    int status = make_plot_place(o);
+    if (status == EXIT_DONE)
+        status = len < (int)sizeof path
+                     ? svg_write("plot", path, title, panel, 2)
+                     : report_error(EXIT_FAILED, "--plot %s: the name is too long", o->plot);
     free(points);
-    return ok ? EXIT_DONE
-              : report_error(EXIT_FAILED, "--plot %s: cannot be written: %s", path,
-                             strerror(errno));
+    return status;
 }
 
-/* Known before the measuring. */
+/* Where the plots' directory would be made. */
+static int check_parent(const char *path) {
+    char parent[PATH_BYTES];
+    (void)snprintf(parent, sizeof parent, "%s", path);
+    size_t len = strlen(parent);
+    while (len > 1 && parent[len - 1] == '/')
+        len--;
+    while (len > 0 && parent[len - 1] != '/')
+        len--;
+    (void)snprintf(parent + len, sizeof parent - len, "%s", len == 0 ? "." : "");
+    return access(parent, W_OK | X_OK) == 0
+               ? EXIT_DONE
+               : report_error(EXIT_BAD_INPUT, "--plot %s: cannot be made: %s", path,
+                              strerror(errno));
+}
+
+/* Known before the measuring; the directory is made when there is something to put into it. */
 static int check_plot(const nonlinear_options *o) {
     struct stat st;
     if (o->plot == NULL)
         return EXIT_DONE;
-    if (mkdir(o->plot, 0777) != 0 && errno != EEXIST)
-        return report_error(EXIT_BAD_INPUT, "--plot %s: cannot be made: %s", o->plot,
-                            strerror(errno));
-    if (stat(o->plot, &st) != 0 || !S_ISDIR(st.st_mode))
+    if (strlen(o->plot) >= PATH_BYTES)
+        return report_error(EXIT_BAD_INPUT, "--plot %s: the name is too long", o->plot);
+    if (stat(o->plot, &st) != 0)
+        return check_parent(o->plot);
+    if (!S_ISDIR(st.st_mode))
         return report_error(EXIT_BAD_INPUT, "--plot %s: is no directory; name one, or a new one",
                             o->plot);
     if (access(o->plot, W_OK | X_OK) != 0)
@@ -453,6 +488,7 @@ static int measure_mode(state *s, unsigned subject, unsigned mode) {
     measure_result r;
     const int status = measure(&job, &r);
     report_line_clear();
+    s->shown.measured++;
     if (status != EXIT_DONE)
         return status;
     print_result(o, subject, mode, &r);
@@ -469,6 +505,9 @@ static int measure_mode(state *s, unsigned subject, unsigned mode) {
 
 static int measure_all(state *s, report_json *json) {
     int status = EXIT_DONE;
+    for (unsigned i = 0; i < SUBJECTS * MODES; i++)
+        s->shown.of += s->o->wanted[i / MODES] && s->o->mode[i % MODES];
+    report_pace_start(&s->shown.pace, s->o->progress);
     print_head(s->o);
     for (unsigned i = 0; i < SUBJECTS && status == EXIT_DONE; i++) {
         for (unsigned m = 0; m < MODES && s->o->wanted[i] && status == EXIT_DONE; m++) {
@@ -498,12 +537,11 @@ int nonlinear_main(int argc, char *const *argv) {
         return status;
     if (sodium_init() < 0)
         return report_error(EXIT_FAILED, "libsodium cannot start");
-    host_catch_interrupt();
+    interrupt_catch();
     report_json *json = report_json_open(o.json);
     if (json == NULL)
         return EXIT_BAD_INPUT;
     state s = {.o = &o, .list = json_array(), .plots = calloc(MODES, sizeof *s.plots)};
-    s.shown.on = report_on_terminal() || o.progress;
     status = s.list != NULL && s.plots != NULL ? measure_all(&s, json)
                                                : report_error(EXIT_FAILED, "out of memory");
     json_decref(s.list);

@@ -41,7 +41,8 @@ _Static_assert(FLAG_LIST_MAX == UVCC_MLP_MAX_LAYERS - 1, "--hidden");
 static const flag_set set = {"train", options, sizeof options / sizeof options[0], AT(run.help)};
 
 void options_print_help(FILE *to) {
-    (void)fputs(
+    flags_text(
+        to,
         "Usage: uvcc train --data FILE [OPTION...]\n"
         "\n"
         "Trains a multi-layer perceptron among three parties that run in this one process and "
@@ -54,15 +55,13 @@ void options_print_help(FILE *to) {
         "be\n"
         "repeated. It protects nothing from anyone who knows the seed.\n"
         "\n"
-        "Options (defaults in parentheses):\n",
-        to);
+        "Options (defaults in parentheses):\n");
     flags_print(&set, to);
-    (void)fputs(
-        "\n"
-        "With a rate above 0 the links carry datagrams, else byte streams.\n"
-        "\n"
-        "Exit status: 0 done, 1 the run failed, 2 wrong options or data, 130 interrupted.\n",
-        to);
+    flags_text(
+        to, "\n"
+            "With a rate above 0 the links carry datagrams, else byte streams.\n"
+            "\n"
+            "Exit status: 0 done, 1 the run failed, 2 wrong options or data, 130 interrupted.\n");
 }
 
 static int check(const flag_message *m, const train_options *o) {
@@ -90,5 +89,11 @@ int options_parse(train_options *out, int argc, char *const *argv, char *message
                            .run = RUN_DEFAULTS};
     if (flags_parse(&set, out, argc, argv, NULL, NULL, &m) != 0)
         return -1;
-    return out->run.help ? 0 : check(&m, out);
+    const flag_idle idle[] = {{"force", out->record == NULL, "without --record"}};
+    if (out->run.help)
+        return 0;
+    if (flags_refuse_idle(&set, argc, argv, idle, sizeof idle / sizeof idle[0], &m) != 0 ||
+        run_options_check(&out->run, &set, argc, argv, &m) != 0)
+        return -1;
+    return check(&m, out);
 }

@@ -2,7 +2,6 @@
  * in its header. */
 #include "replay.h"
 
-#include <errno.h>
 #include <jansson.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -35,26 +34,26 @@ typedef struct log_file {
 /* ---- options ---- */
 
 static void print_help(void) {
-    (void)fputs(
-        "Usage: uvcc replay FILE [OPTION...]\n"
-        "\n"
-        "Runs a session again from its log (uvcc train --record) and compares all that comes "
-        "out with\n"
-        "what came out then.\n"
-        "\n"
-        "A log holds the party's secrets and shares: keep it as you keep keys.\n"
-        "\n"
-        "  --until N       stop after the call that record N belongs to\n"
-        "  --print         list the records, one per line, and run nothing; secrets are shown "
-        "by\n"
-        "                  their lengths only\n"
-        "  --compute inline|deferred|threads\n"
-        "                  when jobs run: at once, late and shuffled, or on threads (inline)\n"
-        "  --json FILE|-   write the outcome as JSON; with -, alone on standard output\n"
-        "  --help          show this\n"
-        "\n"
-        "Exit status: 0 equal, 1 a difference, 2 wrong options or a file that cannot be used.\n",
-        stdout);
+    (void)fputs("Usage: uvcc replay FILE [OPTION...]\n"
+                "\n"
+                "Runs a session again from its log (uvcc train --record) and compares all that\n"
+                "comes out with what came out then.\n"
+                "\n"
+                "A log holds the party's secrets and shares: keep it as you keep keys.\n"
+                "\n"
+                "Options (defaults in parentheses):\n"
+                "  --until N       stop after the call that record N belongs to\n"
+                "  --print         list the records, one per line, and run nothing; secrets are\n"
+                "                  shown by their lengths only\n"
+                "  --compute inline|deferred|threads\n"
+                "                  when jobs run: at once, late and shuffled, or on threads\n"
+                "                  (inline)\n"
+                "  --json FILE|-   write the outcome as JSON; with -, alone on standard output\n"
+                "  --help          show this\n"
+                "\n"
+                "Exit status: 0 equal, 1 a difference, 2 wrong options or a file that cannot be\n"
+                "used.\n",
+                stdout);
 }
 
 static int parse_until(const char *text, uint64_t *out) {
@@ -81,6 +80,7 @@ static int parse_compute(const char *text, uint32_t *out) {
 /* 0 or an exit status after reporting. */
 static int parse(replay_options *o, int argc, char *const *argv) {
     *o = (replay_options){.until = UVCC_NEVER, .compute = UVCC_CPU_INLINE};
+    bool runs = false;
     for (int i = 0; i < argc; i++) {
         const char *word = argv[i];
         if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
@@ -101,6 +101,7 @@ static int parse(replay_options *o, int argc, char *const *argv) {
         const char *value = word[len] == '=' ? word + len + 1 : NULL;
         bool until = len == 7 && memcmp(word, "--until", len) == 0;
         bool compute = len == 9 && memcmp(word, "--compute", len) == 0;
+        runs = runs || compute;
         bool json = len == 6 && memcmp(word, "--json", len) == 0;
         if (!until && !compute && !json)
             return report_error(EXIT_UNUSABLE, "there is no option %.*s; see uvcc replay --help",
@@ -121,6 +122,8 @@ static int parse(replay_options *o, int argc, char *const *argv) {
         return report_error(EXIT_UNUSABLE, "no log is given; see uvcc replay --help");
     if (o->print && o->json != NULL)
         return report_error(EXIT_UNUSABLE, "--print has no JSON; leave --json out");
+    if (o->print && runs)
+        return report_error(EXIT_UNUSABLE, "--print runs nothing; leave --compute out");
     return 0;
 }
 
@@ -213,9 +216,8 @@ static int print_log(const replay_options *o, const log_file *l) {
     uvcc_record_reader_init(&rd, l->bytes, l->len);
     while (rd.index <= o->until && (rc = uvcc_record_next(&rd, &r)) == 1)
         print_record(&r);
-    if (fflush(stdout) != 0)
-        return report_error(EXIT_UNUSABLE, "standard output cannot be written: %s",
-                            strerror(errno));
+    if (report_output(EXIT_UNUSABLE) != 0)
+        return EXIT_UNUSABLE;
     if (rc < 0)
         return unusable(o->file, rd.index, rd.offset, rd.why);
     if (o->until == UVCC_NEVER && uvcc_record_check(&rd, l->bytes, l->len) != 0)

@@ -11,9 +11,12 @@
 /* Exit statuses of the tool. */
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_BAD_INPUT = 2, EXIT_INTERRUPTED = 130 };
 
-/* The command that error lines name; "train" at first. */
+/* First thing in main(): descriptors 0 to 2 that are closed are opened on /dev/null. */
+void report_begin(void);
+/* The command that error lines name; "train" at first; "" before there is any. */
 void report_command(const char *name);
-/* One line on standard error, below a line of progress; returns `status`. */
+/* One line on standard error, below a line of progress; returns `status`. Lines of errors and of
+ * progress are escaped (escape.h). */
 int report_error(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* What the last of them said, without the command; "" before the first. */
 const char *report_last(void);
@@ -25,6 +28,30 @@ void report_line_end(void);
 void report_line_clear(void);
 /* Whether anybody sees lines change. */
 bool report_on_terminal(void);
+
+/* When to show a line of progress: ten times a second on a terminal, every five seconds elsewhere,
+ * and there only if --progress `asked` for it. */
+typedef struct report_pace {
+    bool on;
+    double start_s, last_s;
+    char left[32];
+} report_pace;
+void report_pace_start(report_pace *p, bool asked);
+/* Whether a line is due, which is then shown; `now`: whatever the time is. */
+bool report_pace_due(report_pace *p, bool now);
+double report_pace_elapsed(const report_pace *p);
+/* "12 s left", by what is done of all; "" if nobody knows. Valid until the next call. */
+const char *report_pace_left(report_pace *p, double done, double of);
+
+/* Shows what was written so far; remembers what stands in the way of standard output. */
+void report_flush(FILE *to);
+/* Flushes standard output: 0, or `broken` after reporting that it cannot be written; quietly if its
+ * reader went away. It is reported once. */
+int report_output(int broken);
+/* Last thing in main(): the same, and it is closed. Returns `status`, or `broken` instead of 0. */
+int report_output_end(int status, int broken);
+/* Another line has said so; 0: there was nothing to say. */
+void report_output_said(int error);
 
 /* The JSON file is made under another name beside it at once, so that a place that cannot be
  * written is known before the training, and takes its name when it is whole. */

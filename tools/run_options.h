@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <uvcc/loopback.h>
 
+#include "flags.h"
+
 typedef struct run_options {
     const char *json, *audit, *trace; /* NULL: not given */
     uint32_t products;                /* uvcc_products */
@@ -15,5 +17,9 @@ typedef struct run_options {
     uvcc_fault_config faults; /* drop, duplicate, reorder, corrupt */
     bool profile, progress, help;
 } run_options;
+
+/* Refuses options of these that do nothing beside the others; as flags_refuse_idle(). */
+int run_options_check(const run_options *o, const flag_set *set, int argc, char *const *argv,
+                      const flag_message *m);
 
 #endif

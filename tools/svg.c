@@ -1,9 +1,10 @@
 /* svg.c - see svg.h. */
 #include "svg.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
+
+#include "atomic_file.h"
 
 enum { WIDTH = 760, PANEL = 300, LEFT = 80, RIGHT = 20, TOP = 40, BOTTOM = 50, LINE = 18 };
 
@@ -40,13 +41,13 @@ static void put_tick(FILE *f, const svg_panel *p, double top, double v, bool hor
         const double x = x_of(p, v);
         (void)fprintf(f,
                       "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#ddd\"/>"
-                      "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%g</text>\n",
+                      "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%.10g</text>\n",
                       x, top, x, bottom, x, bottom + LINE, v);
     } else {
         const double y = y_of(p, top, v);
         (void)fprintf(f,
                       "<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" stroke=\"#ddd\"/>"
-                      "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%g</text>\n",
+                      "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.10g</text>\n",
                       LEFT, y, WIDTH - RIGHT, y, LEFT - 6, y + 4, v);
     }
 }
@@ -63,7 +64,8 @@ static void put_ticks(FILE *f, const svg_panel *p, double top, bool horizontal) 
     }
     const double power = pow(10, floor(log10((a->to - a->from) / 4)));
     const double part = (a->to - a->from) / 4 / power;
-    const double every = power * (part >= 5 ? 5 : part >= 2 ? 2 : 1);
+    const double step = power * (part >= 5 ? 5 : part >= 2 ? 2 : 1);
+    const double every = a->whole && step < 1 ? 1 : step;
     for (double i = ceil(a->from / every - 1e-9); i * every <= a->to + every * 1e-9; i++)
         put_tick(f, p, top, i == 0 ? 0 : i * every, horizontal);
 }
@@ -73,8 +75,13 @@ static bool shown(const svg_panel *p, double x, double y) {
     return u >= -1e-9 && u <= 1 + 1e-9 && v >= -1e-9 && v <= 1 + 1e-9;
 }
 
+/* A line through one point would not be seen: it is a dot. */
 static void put_series(FILE *f, const svg_panel *p, double top, const svg_series *s) {
-    if (s->line)
+    size_t points = 0;
+    for (size_t i = 0; i < s->count; i++)
+        points += shown(p, s->x[i], s->y[i]);
+    const bool line = s->line && points > 1;
+    if (line)
         (void)fprintf(f, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\" points=\"",
                       s->colour);
     else
@@ -83,10 +90,10 @@ static void put_series(FILE *f, const svg_panel *p, double top, const svg_series
         if (!shown(p, s->x[i], s->y[i]))
             continue;
         const double x = x_of(p, s->x[i]), y = y_of(p, top, s->y[i]);
-        (void)fprintf(f, s->line ? "%.1f,%.1f " : "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"1.6\"/>\n",
-                      x, y);
+        (void)fprintf(f, line ? "%.1f,%.1f " : "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"1.6\"/>\n", x,
+                      y);
     }
-    (void)fputs(s->line ? "\"/>\n" : "</g>\n", f);
+    (void)fputs(line ? "\"/>\n" : "</g>\n", f);
 }
 
 /* At the left, or at the right of what falls. */
@@ -128,10 +135,33 @@ static void put_panel(FILE *f, const svg_panel *p, double top) {
     put_legend(f, p, top);
 }
 
-int svg_write(const char *path, const char *title, const svg_panel *panels, unsigned count) {
-    FILE *f = fopen(path, "w");
-    if (f == NULL)
-        return -1;
+void svg_fit(svg_axis *a, const double *v, size_t count) {
+    double low = INFINITY, high = -INFINITY;
+    for (size_t i = 0; i < count; i++) {
+        if (!isfinite(v[i]))
+            continue;
+        low = v[i] < low ? v[i] : low;
+        high = v[i] > high ? v[i] : high;
+    }
+    if (low > high)
+        low = high = 0; /* there is nothing to show */
+    const double about = fabs(low) > fabs(high) ? fabs(low) : fabs(high);
+    double room = (high - low) * 0.05;
+    if (high - low <= about * 1e-9) /* as good as constant */
+        room = a->whole ? 1 : about > 0 ? about * 0.5 : 1;
+    else if (a->whole)
+        room = 0;
+    a->from = low >= 0 && low < room ? 0 : low - room;
+    a->to = high + room;
+}
+
+int svg_write(const char *option, const char *path, const char *title, const svg_panel *panels,
+              unsigned count) {
+    int status;
+    atomic_file *out = atomic_file_open(option, path, &status);
+    if (out == NULL)
+        return status;
+    FILE *f = atomic_file_stream(out);
     const unsigned height = TOP + count * (PANEL + 10);
     (void)fprintf(f,
                   "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
@@ -145,6 +175,7 @@ int svg_write(const char *path, const char *title, const svg_panel *panels, unsi
     for (unsigned i = 0; i < count; i++)
         put_panel(f, &panels[i], TOP + i * (PANEL + 10));
     (void)fputs("</svg>\n", f);
-    const bool bad = ferror(f) != 0;
-    return fclose(f) != 0 || bad ? -1 : 0;
+    status = atomic_file_finish(out);
+    atomic_file_close(out);
+    return status;
 }

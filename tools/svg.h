@@ -15,7 +15,8 @@ typedef struct svg_series {
 typedef struct svg_axis {
     const char *label;
     double from, to;
-    bool log; /* 0 < from */
+    bool log;   /* 0 < from */
+    bool whole; /* of whole numbers: it has no marks between them */
 } svg_axis;
 
 typedef struct svg_panel {
@@ -24,7 +25,12 @@ typedef struct svg_panel {
     unsigned count;
 } svg_panel;
 
-/* Panels below each other. 0, or -1 with errno set. */
-int svg_write(const char *path, const char *title, const svg_panel *panels, unsigned count);
+/* from and to of an axis, by what is to be shown: some room on either side, also where all is the
+ * same. Values that are no numbers do not count. */
+void svg_fit(svg_axis *a, const double *v, size_t count);
+/* Panels below each other, into the file that --`option` named (atomic_file.h). An exit status,
+ * after reporting. */
+int svg_write(const char *option, const char *path, const char *title, const svg_panel *panels,
+              unsigned count);
 
 #endif

@@ -339,10 +339,10 @@ void trace_other_bytes(trace *t, uint64_t online, uint64_t preprocessing) {
     t->other_bytes[1] = preprocessing - of_ops[1];
 }
 
-int trace_finish(trace *t) {
+int trace_finish(trace *t, FILE *to) {
     if (t->failed)
         return report_error(EXIT_FAILED, "out of memory for the trace");
-    return t->file != NULL ? tracefile_finish(t->file) : EXIT_DONE;
+    return t->file != NULL ? tracefile_finish(t->file, to) : EXIT_DONE;
 }
 
 void trace_free(trace *t) {

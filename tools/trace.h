@@ -32,7 +32,7 @@ int trace_print(trace *t, FILE *to);
 /* The same as lists: "ops", "layers", "entries"; NULL: no memory. */
 json_t *trace_json(trace *t);
 /* No session and no executor works any more: the file gets its name. An exit status. */
-int trace_finish(trace *t);
+int trace_finish(trace *t, FILE *to);
 /* NULL is allowed. */
 void trace_free(trace *t);
 

@@ -83,9 +83,14 @@ void tracefile_slice(tracefile *t, uint32_t process, uint32_t track, const char 
                   (unsigned)(length % 1000), args);
 }
 
-int tracefile_finish(tracefile *t) {
-    (void)fputs("\n]}\n", atomic_file_stream(t->out));
-    return atomic_file_finish(t->out);
+int tracefile_finish(tracefile *t, FILE *to) {
+    FILE *f = atomic_file_stream(t->out);
+    (void)fputs("\n]}\n", f);
+    const long bytes = ftell(f); /* of what is no file: -1 */
+    const int status = atomic_file_finish(t->out);
+    if (status == EXIT_DONE && bytes > 0 && f != stdout)
+        (void)fprintf(to, "trace            %.1f MB\n", (double)bytes * 1e-6);
+    return status;
 }
 
 void tracefile_close(tracefile *t) {

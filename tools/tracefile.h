@@ -4,6 +4,7 @@
 #define UVCC_TOOLS_TRACEFILE_H
 
 #include <stdint.h>
+#include <stdio.h>
 
 typedef struct tracefile tracefile;
 /* `path` of --trace. NULL after reporting the error (report.h), with its exit status in *status. */
@@ -16,7 +17,7 @@ void tracefile_track(tracefile *t, uint32_t process, uint32_t track, const char 
 void tracefile_slice(tracefile *t, uint32_t process, uint32_t track, const char *name,
                      uint64_t start_ns, uint64_t end_ns, const char *args);
 /* The file is whole and gets its name; an exit status. */
-int tracefile_finish(tracefile *t);
+int tracefile_finish(tracefile *t, FILE *to);
 /* Takes away what was not finished; NULL is allowed. */
 void tracefile_close(tracefile *t);
 

@@ -18,6 +18,7 @@
 
 #include "dataset.h"
 #include "host_loop.h"
+#include "interrupt.h"
 #include "lm/train.h"
 #include "options.h"
 #include "report.h"
@@ -514,7 +515,7 @@ int train_main(int argc, char *const *argv) {
     }
     if (sodium_init() < 0)
         return report_error(EXIT_FAILED, "libsodium cannot start");
-    host_catch_interrupt();
+    interrupt_catch();
 
     csv_table t;
     dataset d;

@@ -6,50 +6,40 @@
 
 #include "report.h"
 
-#define TERMINAL_EVERY_S 0.1
-#define LINES_EVERY_S    5.0
-
 static double share(uint32_t part, uint32_t whole) {
     return (double)part / (double)whole;
 }
 
 /* ---- progress ---- */
 
-static double now_s(void) {
-    return (double)uvcc_host_now_ns() * 1e-9;
-}
-
 void train_progress_start(train_progress *p, const train_options *o, uint32_t steps_per_epoch) {
-    *p = (train_progress){.on = report_on_terminal() || o->run.progress,
-                          .epochs = o->epochs,
-                          .steps_per_epoch = steps_per_epoch,
-                          .batch = o->batch,
-                          .start_s = now_s()};
-    p->last_s = p->start_s;
+    *p = (train_progress){
+        .epochs = o->epochs, .steps_per_epoch = steps_per_epoch, .batch = o->batch};
+    report_pace_start(&p->pace, o->run.progress);
 }
 
 static bool epoch_ends(const train_progress *p, uint32_t steps) {
     return steps > 0 && steps % p->steps_per_epoch == 0;
 }
 
-bool train_progress_due(const train_progress *p, uint32_t steps) {
-    if (!p->on || steps == 0)
-        return false;
-    return epoch_ends(p, steps) ||
-           now_s() - p->last_s >= (report_on_terminal() ? TERMINAL_EVERY_S : LINES_EVERY_S);
+/* The ends of a hundred epochs at most, the first and the last among them, whatever the time is. */
+bool train_progress_due(train_progress *p, uint32_t steps) {
+    const uint32_t every = (p->epochs + 99) / 100, epoch = steps / p->steps_per_epoch;
+    const bool shows = epoch == 1 || epoch == p->epochs || epoch % every == 0;
+    return steps != 0 && report_pace_due(&p->pace, epoch_ends(p, steps) && shows);
 }
 
 void train_progress_show(train_progress *p, uint32_t steps, double loss, uint64_t bytes,
                          uint64_t rounds) {
-    p->last_s = now_s();
-    double elapsed = p->last_s - p->start_s;
-    report_line(epoch_ends(p, steps),
+    const double elapsed = report_pace_elapsed(&p->pace);
+    report_line(epoch_ends(p, steps) && p->epochs <= 100,
                 "epoch %u/%u  step %u/%u  reference loss %.4f  %.0f samples/s  %.1f MB  "
-                "%llu rounds",
+                "%llu rounds  %s",
                 (steps - 1) / p->steps_per_epoch + 1, p->epochs,
                 (steps - 1) % p->steps_per_epoch + 1, p->steps_per_epoch, loss,
                 elapsed > 0 ? (double)steps * p->batch / elapsed : 0.0, (double)bytes * 1e-6,
-                (unsigned long long)rounds);
+                (unsigned long long)rounds,
+                report_pace_left(&p->pace, steps, (double)p->epochs * p->steps_per_epoch));
 }
 
 /* ---- results ---- */
@@ -106,5 +96,5 @@ void train_report_summary(const train_options *o, const train_result *r) {
     for (unsigned i = 0; i < 32; i++)
         (void)fprintf(to, "%02x", r->weights_sha256[i]);
     (void)fputc('\n', to);
-    (void)fflush(to);
+    report_flush(to);
 }

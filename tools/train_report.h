@@ -6,6 +6,7 @@
 #include <uvcc/types.h>
 
 #include "options.h"
+#include "report.h"
 
 /* What a run has to say at its end; names as in the JSON output. */
 typedef struct train_result {
@@ -19,13 +20,12 @@ typedef struct train_result {
 } train_result;
 
 typedef struct train_progress {
-    bool on;
+    report_pace pace;
     uint32_t epochs, steps_per_epoch, batch;
-    double start_s, last_s;
 } train_progress;
 void train_progress_start(train_progress *p, const train_options *o, uint32_t steps_per_epoch);
 /* True if it is time for another report after `steps` finished training steps. */
-bool train_progress_due(const train_progress *p, uint32_t steps);
+bool train_progress_due(train_progress *p, uint32_t steps);
 void train_progress_show(train_progress *p, uint32_t steps, double loss, uint64_t bytes,
                          uint64_t rounds);
 

@@ -3,7 +3,6 @@
 #include "uvlog.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -12,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "interrupt.h"
 #include "report.h"
 
 #define BUFFER_BYTES 262144u
@@ -21,6 +21,7 @@ struct uvlog {
     int fd;
     int why; /* errno of the first write that failed */
     bool force, made;
+    uint64_t bytes; /* written */
     size_t len;
     uint8_t buffer[BUFFER_BYTES];
 };
@@ -35,6 +36,7 @@ static void write_out(uvlog *l, const uint8_t *bytes, size_t len) {
         if (n > 0) {
             bytes += n;
             len -= (size_t)n;
+            l->bytes += (uint64_t)n;
         }
     }
 }
@@ -82,8 +84,12 @@ uvlog *uvlog_open(const char *dir, const char *name, bool force) {
         (void)report_error(EXIT_BAD_INPUT,
                            "--record %s: there is a %s already; give --force or another directory",
                            dir, l->path);
+    } else if (lstat(l->path, &st) == 0 && !S_ISREG(st.st_mode)) {
+        (void)report_error(EXIT_BAD_INPUT,
+                           "--record %s: %s is no regular file; --force replaces logs alone", dir,
+                           l->path);
     } else {
-        l->fd = open(l->part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        l->fd = temporary_make(l->part, 0600);
         l->made = l->fd >= 0;
         if (l->made)
             return l;
@@ -99,13 +105,8 @@ uvcc_recorder uvlog_recorder(uvlog *l) {
     return (uvcc_recorder){.write = keep, .user = l};
 }
 
-/* Without force a file that came meanwhile is not replaced either, where the system can do that. */
-static bool give_name(uvlog *l) {
-    if (!l->force && link(l->part, l->path) == 0)
-        return unlink(l->part) == 0;
-    if (!l->force && errno == EEXIST)
-        return false;
-    return rename(l->part, l->path) == 0;
+uint64_t uvlog_bytes(const uvlog *l) {
+    return l->bytes;
 }
 
 int uvlog_finish(uvlog *l) {
@@ -115,7 +116,7 @@ int uvlog_finish(uvlog *l) {
     if (close(l->fd) != 0 && l->why == 0)
         l->why = errno;
     l->fd = -1;
-    if (l->why == 0 && !give_name(l))
+    if (l->why == 0 && temporary_name(l->part, l->path, l->force) != 0)
         l->why = errno;
     if (l->why != 0)
         return report_error(EXIT_FAILED, "--record: %s cannot be written: %s", l->path,
@@ -131,7 +132,7 @@ void uvlog_close(uvlog *l) {
     if (l->fd >= 0)
         (void)close(l->fd);
     if (l->made && l->part != NULL)
-        (void)unlink(l->part);
+        temporary_remove(l->part);
     free(l->part);
     free(l->path);
     sodium_memzero(l, sizeof *l);

@@ -19,6 +19,8 @@ uvlog *uvlog_open(const char *dir, const char *name, bool force);
 uvcc_recorder uvlog_recorder(uvlog *l);
 /* The file gets its name; an exit status. */
 int uvlog_finish(uvlog *l);
+/* Bytes of a log that is finished. */
+uint64_t uvlog_bytes(const uvlog *l);
 /* Takes away what was not finished. */
 void uvlog_close(uvlog *l);
 

@@ -48,6 +48,13 @@ cmp "${corpus:-/nowhere}" "$source/tests/data/corpus.txt" || { echo "the corpus 
 tasks=$(find "$dest" -path '*/share/uvcc/tasks')
 diff -r "${tasks:-/nowhere}" "$source/tests/vectors/tasks" || { echo "the vectors were not installed"; exit 1; }
 
+# The manual and the completion, all that there is of them.
+for page in "$source"/docs/man/*.1; do
+    [ -n "$(find "$dest" -path "*/man1/${page##*/}*")" ] || { echo "${page##*/} was not installed"; exit 1; }
+done
+completion=$(find "$dest" -path '*/share/bash-completion/completions/uvcc')
+cmp "${completion:-/nowhere}" "$source/docs/completion/uvcc" || { echo "no completion was installed"; exit 1; }
+
 # The shared library shows the public names and no others.
 nm -D --defined-only "$libdir/libuvcc.so" | awk '{ print $3 }' | grep -v '^uvcc_' >"$dest/extra" || true
 [ ! -s "$dest/extra" ] || { echo "libuvcc.so exports:"; sed 's/^/    /' "$dest/extra"; exit 1; }

@@ -51,9 +51,11 @@ static void redirect(int to, const char *name, const char *piped, const int pipe
         _exit(126);
 }
 
-static pid_t start(const char *words, const char *piped, const int pipe_fd[2]) {
+static pid_t start(const char *words, const char *piped, const int pipe_fd[2],
+                   void (*prepare)(void)) {
     char text[1024];
     char *argv[WORDS_MAX + 2] = {strdup(tool)};
+    static const int ends[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
     assert_true(strlen(words) < sizeof text);
     strcpy(text, words);
     unsigned n = 1;
@@ -70,6 +72,10 @@ static pid_t start(const char *words, const char *piped, const int pipe_fd[2]) {
             close(pipe_fd[0]);
             close(pipe_fd[1]);
         }
+        for (unsigned i = 0; i < sizeof ends / sizeof ends[0]; i++)
+            signal(ends[i], SIG_DFL); /* whatever the tests run under */
+        if (prepare != NULL)
+            prepare();
         execv(tool, argv);
         _exit(127);
     }
@@ -83,19 +89,28 @@ static outcome finish(pid_t pid) {
     while (waitpid(pid, &status, 0) < 0)
         assert_int_equal(errno, EINTR);
     o.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    o.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     o.out = read_all("stdout");
     o.err = read_all("stderr");
     return o;
 }
 
 outcome run_tool(const char *words) {
-    return finish(start(words, NULL, NULL));
+    return finish(start(words, NULL, NULL, NULL));
+}
+
+outcome run_tool_after(const char *words, void (*prepare)(void)) {
+    return finish(start(words, NULL, NULL, prepare));
 }
 
 outcome interrupt_tool(const char *words, const char *stream) {
+    return signal_tool(words, stream, SIGINT);
+}
+
+outcome signal_tool(const char *words, const char *stream, int number) {
     int fd[2];
     assert_int_equal(pipe(fd), 0);
-    const pid_t pid = start(words, stream, fd);
+    const pid_t pid = start(words, stream, fd, NULL);
     close(fd[1]);
     FILE *f = fopen(stream, "wb");
     assert_non_null(f);
@@ -104,7 +119,7 @@ outcome interrupt_tool(const char *words, const char *stream) {
     for (ssize_t n; (n = read(fd[0], part, sizeof part)) > 0;) {
         assert_int_equal(fwrite(part, 1, (size_t)n, f), n);
         if (!interrupted && memchr(part, '\n', (size_t)n) != NULL)
-            interrupted = kill(pid, SIGINT) == 0;
+            interrupted = kill(pid, number) == 0;
     }
     close(fd[0]);
     assert_int_equal(fclose(f), 0);

@@ -8,6 +8,7 @@
 
 typedef struct outcome {
     int status; /* exit status, or -1 */
+    int signal; /* that ended it, or 0 */
     char *out, *err;
 } outcome;
 void forget(outcome *o);
@@ -29,6 +30,10 @@ void write_file(const char *path, const char *text, size_t len);
 
 /* Runs the tool with words separated by blanks. */
 outcome run_tool(const char *words);
+/* The same, after `prepare` in the new process: its descriptors, limits, signals. */
+outcome run_tool_after(const char *words, void (*prepare)(void));
+/* The same, with a signal as soon as it has written a line on `stream`: "stdout" or "stderr". */
+outcome signal_tool(const char *words, const char *stream, int number);
 /* The same, with Ctrl-C as soon as it has written a line on `stream`: "stdout" or "stderr". */
 outcome interrupt_tool(const char *words, const char *stream);
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "host_loop.h"
+#include "interrupt.h"
 
 enum { ELEMS = 3, STEPS = 4, IN_X = 1, IN_Y = 2, OUT_W = 9, STEPS_MAX = 16, TURNS_MAX = 20000 };
 
@@ -328,10 +329,11 @@ static void too_many_workers(void **state) {
 static void stops_when_interrupted(void **state) {
     (void)state;
     command c = {.interrupt_at = 2};
-    host_catch_interrupt();
-    assert_false(host_interrupted());
+    interrupt_begin();
+    interrupt_catch();
+    assert_false(interrupted());
     fails(&c, 1, EXIT_INTERRUPTED, "");
-    assert_true(host_interrupted());
+    assert_true(interrupted());
     assert_true(c.prepared <= 3);
     c = (command){0};
     assert_int_equal(open_job(&c, 1), EXIT_DONE);

@@ -118,11 +118,62 @@ static void broken_vectors(void **state) {
     remove_tree("spoiled");
 }
 
+/* The gates' vectors with a case changed. */
+static void change(const char *name, void (*how)(json_t *list, json_t *c)) {
+    char path[1024];
+    size_t i;
+    assert_true((size_t)snprintf(path, sizeof path, "%s/gates.json", vectors) < sizeof path);
+    json_t *root = json_load_file(path, 0, NULL), *c, *list = json_object_get(root, "cases");
+    assert_non_null(root);
+    json_array_foreach(list, i, c) {
+        if (strcmp(json_string_value(json_object_get(c, "name")), name) == 0)
+            how(list, c);
+    }
+    assert_true(mkdir("spoiled", 0700) == 0);
+    assert_int_equal(json_dump_file(root, "spoiled/gates.json", JSON_COMPACT), 0);
+    json_decref(root);
+}
+
+static void no_operands(json_t *list, json_t *c) {
+    (void)list;
+    size_t i;
+    json_t *u;
+    json_array_foreach(json_object_get(c, "units"), i, u) json_object_del(u, "with");
+}
+static void no_units(json_t *list, json_t *c) {
+    (void)list;
+    json_object_del(c, "units");
+}
+static void same_name(json_t *list, json_t *c) {
+    json_t *first = json_object_get(json_array_get(list, 0), "name");
+    assert_int_equal(json_object_set(c, "name", first), 0);
+}
+
+/* What a task needs and the file has not is an error that names the case, not a crash. */
+static void missing_operands(void **state) {
+    (void)state;
+    static const struct {
+        void (*how)(json_t *list, json_t *c);
+        const char *says;
+    } cases[] = {{no_operands, "spoiled/gates.json: 'TRUNC sr full TAIL' crashes (signal 6): an "
+                               "operand is missing or too short"},
+                 {no_units, "spoiled/gates.json: TRUNC sr full TAIL: it has no units"},
+                 {same_name, ": two cases have this name"}};
+    for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        change("TRUNC sr full TAIL", cases[i].how);
+        outcome o = run_tool("selftest --backend portable --vectors spoiled");
+        if (o.status != 1 || strstr(o.err, cases[i].says) == NULL)
+            fail_msg("status %d, signal %d: %s", o.status, o.signal, o.err);
+        forget(&o);
+        remove_tree("spoiled");
+    }
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(right_results),     cmocka_unit_test(all_backends),
         cmocka_unit_test(help_and_refusals), cmocka_unit_test(wrong_results_are_named),
-        cmocka_unit_test(broken_vectors),
+        cmocka_unit_test(broken_vectors),    cmocka_unit_test(missing_operands),
     };
     if (argc < 3 || !find_tool(argv[1]))
         return 1;

@@ -9,7 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "../escape.h"
+#include "../interrupt.h"
 #include "../report.h"
 #include "checkpoint.h"
 #include "job.h"
@@ -44,7 +47,8 @@ static const flag flags[] = {
 static const flag_set set = {"generate", flags, sizeof flags / sizeof flags[0], AT(help)};
 
 static void print_help(void) {
-    (void)fputs(
+    flags_text(
+        stdout,
         "Usage: uvcc generate DIR [OPTION...]\n"
         "\n"
         "Samples text, byte by byte, from a model that uvcc train --checkpoint DIR keeps. Its "
@@ -55,12 +59,16 @@ static void print_help(void) {
         "\n"
         "This is a simulation in one process: it reads all parties' files and keys.\n"
         "\n"
-        "Options (defaults in parentheses):\n",
-        stdout);
+        "On a terminal control characters of the text, but newlines and tabs, are shown as \\xNN; "
+        "a "
+        "file\n"
+        "or a pipe gets its bytes as they are.\n"
+        "\n"
+        "Options (defaults in parentheses):\n");
     flags_print(&set, stdout);
-    (void)fputs(
-        "\nExit status: 0 done, 1 the run failed, 2 wrong options or data, 130 interrupted.\n",
-        stdout);
+    flags_text(
+        stdout,
+        "\nExit status: 0 done, 1 the run failed, 2 wrong options or data, 130 interrupted.\n");
 }
 
 typedef struct generation {
@@ -73,6 +81,8 @@ typedef struct generation {
     uvcc_seeded_random random_state;
     uvcc_random random; /* the noise */
     int64_t *input, *noise, *select;
+    bool on_terminal; /* standard output is one */
+    escaper escaper;
 } generation;
 
 /* ---- the weights' shares ---- */
@@ -212,6 +222,15 @@ static void append(generation *g, uint8_t byte) {
     g->window[g->used++] = byte;
 }
 
+/* Raw bytes go into a file or a pipe; of a terminal nothing in them may take command. */
+static void show(generation *g, const char *bytes, size_t len) {
+    if (g->on_terminal)
+        escape_put(&g->escaper, stdout, bytes, len);
+    else
+        (void)fwrite(bytes, 1, len, stdout);
+    report_flush(stdout);
+}
+
 static int sample(generation *g) {
     int status = EXIT_DONE;
     for (uint32_t i = 0; i < g->o->length && status == EXIT_DONE; i++) {
@@ -223,9 +242,11 @@ static int sample(generation *g) {
         const int64_t *byte =
             job_output(&g->job, &g->job.host.worker[0], UVCC_TRANSFORMER_OUT_NEXT);
         append(g, (uint8_t)*byte);
-        (void)fputc((int)*byte, stdout);
-        (void)fflush(stdout);
+        show(g, &(char){(char)*byte}, 1);
+        if (ferror(stdout)) /* nobody reads it */
+            status = report_output(EXIT_FAILED);
     }
+    escape_end(&g->escaper, stdout);
     (void)fputc('\n', stdout);
     return status;
 }
@@ -273,10 +294,12 @@ static int begin(generation *g, const char *dir) {
 
 static int generate(generation *g, const char *dir) {
     g->random = uvcc_seeded(&g->random_state, g->o->seed, 0x6e6f6973); /* "nois" */
+    g->on_terminal = isatty(STDOUT_FILENO) == 1;
+    g->escaper.keep = "\n\t";
     int status = begin(g, dir);
     if (status == EXIT_DONE) {
         if (g->o->prompt != NULL)
-            (void)fputs(g->o->prompt, stdout);
+            show(g, g->o->prompt, strlen(g->o->prompt));
         status = sample(g);
     }
     if (status == EXIT_DONE)
@@ -309,7 +332,7 @@ int generate_main(int argc, char *const *argv) {
     } else if (sodium_init() < 0) {
         status = report_error(EXIT_FAILED, "libsodium cannot start");
     } else {
-        host_catch_interrupt();
+        interrupt_catch();
         generation g = {
             .o = &o, .job_options.run = {.seed = o.seed, .compute = o.compute, .compute_seed = 1}};
         status = generate(&g, words[0]);

@@ -32,7 +32,8 @@ static const flag flags[] = {
     {"microbatches", "N", FLAG_COUNT, AT(microbatches), 1, 1024, NULL,
      "pieces of a step's batch, a power of two (1)"},
     {"steps", "N", FLAG_COUNT, AT(steps), 1, 100000000, NULL, "training steps (300)"},
-    {"optimizer", "sgd|momentum|adamw", FLAG_CHOICE, AT(optimizer), 0, 0, optimizers, "(adamw)"},
+    {"optimizer", "sgd|momentum|adamw", FLAG_CHOICE, AT(optimizer), 0, 0, optimizers,
+     "how weights follow the gradients (adamw)"},
     {"lr", "X", FLAG_REAL, AT(lr), 0, 16, NULL, "greatest learning rate of the schedule (0.01)"},
     {"warmup", "N", FLAG_COUNT, AT(warmup), 0, 1000000, NULL,
      "steps over which the rate rises to --lr (20)"},
@@ -83,31 +84,31 @@ static const flag_set set = {"train --model transformer", flags, sizeof flags / 
                              AT(run.help)};
 
 void lm_options_print_help(FILE *to) {
-    (void)fputs("Usage: uvcc train --model transformer [OPTION...]\n"
-                "\n"
-                "Trains a byte-level language model among three parties, each of R x S x T "
-                "workers, that all\n"
-                "run in this one process and talk over sealed links. Party 0 gives the text. None "
-                "of them sees\n"
-                "weights or gradients, and the two others nothing of the text; what is opened is "
-                "the sum of\n"
-                "the losses of each step, to party 0 only, and, at the end, the weights.\n"
-                "\n"
-                "This is a simulation: all keys and all randomness follow from --seed, so that a "
-                "run can be\n"
-                "repeated. It protects nothing from anyone who knows the seed.\n"
-                "\n"
-                "Options (defaults in parentheses):\n",
-                to);
+    flags_text(to,
+               "Usage: uvcc train --model transformer [OPTION...]\n"
+               "\n"
+               "Trains a byte-level language model among three parties, each of R x S x T "
+               "workers, that all\n"
+               "run in this one process and talk over sealed links. Party 0 gives the text. None "
+               "of them sees\n"
+               "weights or gradients, and the two others nothing of the text; what is opened is "
+               "the sum of\n"
+               "the losses of each step, to party 0 only, and, at the end, the weights.\n"
+               "\n"
+               "This is a simulation: all keys and all randomness follow from --seed, so that a "
+               "run can be\n"
+               "repeated. It protects nothing from anyone who knows the seed.\n"
+               "\n"
+               "Options (defaults in parentheses):\n");
     flags_print(&set, to);
-    (void)fputs(
+    flags_text(
+        to,
         "\n"
         "With --truncation ars or ars-dcf and --index exact the final weights depend on the text, "
         "the\n"
         "sizes and the seed alone: not on which of the two, R, S, T, --products or the network.\n"
         "\n"
-        "Exit status: 0 done, 1 the run failed, 2 wrong options or data, 130 interrupted.\n",
-        to);
+        "Exit status: 0 done, 1 the run failed, 2 wrong options or data, 130 interrupted.\n");
 }
 
 static int power_of_two(const flag_message *m, const char *name, uint32_t v) {
@@ -132,6 +133,8 @@ static int check(const flag_message *m, const lm_options *o) {
     if (bad == 0)
         bad = power_of_two(m, "microbatches", o->microbatches);
     if (bad == 0)
+        bad = power_of_two(m, "replicas", o->replicas); /* no batch would do: it is one too */
+    if (bad == 0)
         bad = divides(m, "heads", o->heads, "dim", o->dim);
     if (bad == 0)
         bad = divides(m, "stages", o->stages, "layers", o->layers);
@@ -139,9 +142,9 @@ static int check(const flag_message *m, const lm_options *o) {
         bad = divides(m, "tensor", o->tensor, "heads", o->heads);
     if (bad == 0 && o->batch % (o->microbatches * o->replicas) != 0)
         bad = flag_fail(m,
-                        "--batch %u: %u microbatches times %u replicas do not divide it; give a "
-                        "larger batch",
-                        o->batch, o->microbatches, o->replicas);
+                        "--batch %u is less than %u microbatches of %u replicas; give at least "
+                        "--batch %u",
+                        o->batch, o->microbatches, o->replicas, o->microbatches * o->replicas);
     if (bad == 0 && o->index == 1 && o->truncation == UVCC_TRUNC_STOCHASTIC)
         bad = flag_fail(
             m, "--index exact goes with --truncation ars or ars-dcf; give both or neither");
@@ -184,5 +187,16 @@ int lm_options_parse(lm_options *out, int argc, char *const *argv, char *message
                         .model = 1};
     if (flags_parse(&set, out, argc, argv, NULL, NULL, &m) != 0)
         return -1;
-    return out->run.help ? 0 : check(&m, out);
+    const flag_idle idle[] = {
+        {"ahead", out->microbatches == 1, "with one microbatch: see --microbatches"},
+        {"sks-override", out->checkpoint == NULL, "without --checkpoint"},
+        {"warmup", out->lr <= 0, "with --lr 0"},
+        {"final-rate", out->lr <= 0, "with --lr 0"},
+    };
+    if (out->run.help)
+        return 0;
+    if (flags_refuse_idle(&set, argc, argv, idle, sizeof idle / sizeof idle[0], &m) != 0 ||
+        run_options_check(&out->run, &set, argc, argv, &m) != 0)
+        return -1;
+    return check(&m, out);
 }

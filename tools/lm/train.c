@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "../atomic_file.h"
-#include "../files.h"
+#include "../interrupt.h"
 #include "../report.h"
 #include "../svg.h"
 #include "checkpoint.h"
@@ -35,6 +35,7 @@ typedef struct lm_run {
     bool reveals;        /* the step that opens the weights is next, or runs */
     bool checked, equal; /* against the plaintext run */
     double start_s, time_s;
+    report_pace pace;
     uint64_t transient_bound, transient_bound_mb; /* of one worker; 0: not known */
 } lm_run;
 
@@ -74,17 +75,17 @@ static int keep_shares(void *user, const host_worker *w, unsigned party, const u
 /* ---- progress ---- */
 
 static void show(lm_run *r, double loss) {
-    if (!report_on_terminal() && !r->o->run.progress)
+    const uint32_t done = r->job.step - r->start.step;
+    if (!report_pace_due(&r->pace, done == 1 || r->job.step == r->o->steps))
         return;
     host_totals t;
     host_totals_of(&r->job.host, &t);
-    const uint32_t done = r->job.step - r->start.step, left = r->o->steps - r->job.step;
-    const double elapsed = now_s() - r->start_s;
-    report_line(false, "step %u/%u  loss %.4f  %.0f bytes/s  %.1f MB  %llu rounds  %.0f s left",
-                r->job.step, r->o->steps, loss,
-                (double)done * r->cfg.batch * r->cfg.context / elapsed,
+    report_line(false, "step %u/%u  loss %.4f  %.0f bytes/s  %.1f MB  %llu rounds  %s", r->job.step,
+                r->o->steps, loss,
+                (double)done * r->cfg.batch * r->cfg.context / report_pace_elapsed(&r->pace),
                 (double)(t.bytes_online + t.bytes_preprocessing) * 1e-6,
-                (unsigned long long)t.rounds, elapsed / done * left);
+                (unsigned long long)t.rounds,
+                report_pace_left(&r->pace, done, r->o->steps - r->start.step));
 }
 
 /* ---- the steps ---- */
@@ -110,6 +111,7 @@ static double step_loss(const lm_run *r) {
 
 static int train(lm_run *r) {
     int status = EXIT_DONE;
+    report_pace_start(&r->pace, r->o->run.progress);
     while (status == EXIT_DONE && r->job.step < r->o->steps) {
         status = set_rate(r);
         if (status == EXIT_DONE)
@@ -133,16 +135,16 @@ static int train(lm_run *r) {
 
 static int write_weights(const lm_run *r) {
     const size_t n = (size_t)uvcc_transformer_parameters(&r->cfg);
-    uint8_t *bytes = malloc(8 * n);
-    if (bytes == NULL)
-        return report_error(EXIT_FAILED, "out of memory");
+    int status;
+    atomic_file *out = atomic_file_open_own("weights", r->o->weights, &status);
+    if (out == NULL)
+        return status;
     for (size_t i = 0; i < 8 * n; i++)
-        bytes[i] = (uint8_t)((uint64_t)r->model.weights[i / 8] >> (8 * (i % 8)));
-    int why = file_write(r->o->weights, bytes, 8 * n);
-    free(bytes);
-    return why == 0 ? EXIT_DONE
-                    : report_error(EXIT_FAILED, "--weights %s: cannot be written: %s",
-                                   r->o->weights, strerror(why));
+        (void)fputc((int)((uint64_t)r->model.weights[i / 8] >> (8 * (i % 8)) & 0xFF),
+                    atomic_file_stream(out));
+    status = atomic_file_finish(out);
+    atomic_file_close(out);
+    return status;
 }
 
 static int reveal(lm_run *r) {
@@ -218,22 +220,21 @@ static json_t *to_json(const lm_run *r) {
 static int plot(const lm_run *r) {
     if (r->o->plot == NULL || r->losses == 0)
         return EXIT_DONE;
-    double *x = malloc(r->losses * sizeof *x), top = 0;
+    double *x = malloc(r->losses * sizeof *x);
     if (x == NULL)
         return report_error(EXIT_FAILED, "out of memory");
-    for (uint32_t i = 0; i < r->losses; i++) {
+    for (uint32_t i = 0; i < r->losses; i++)
         x[i] = r->start.step + i + 1;
-        top = r->loss[i] > top ? r->loss[i] : top;
-    }
     const svg_series series = {"loss", "#1560bd", x, r->loss, r->losses, true};
-    const svg_panel panel = {{"step", r->start.step, r->start.step + r->losses, false},
-                             {"nats per byte", 0, ceil(top), false},
-                             &series,
-                             1};
-    int rc = svg_write(r->o->plot, "Loss of each step's batch", &panel, 1);
+    svg_panel panel = {.x = {.label = "step", .whole = true},
+                       .y = {.label = "nats per byte"},
+                       .series = &series,
+                       .count = 1};
+    svg_fit(&panel.x, x, r->losses);
+    svg_fit(&panel.y, r->loss, r->losses);
+    const int status = svg_write("plot", r->o->plot, "Loss of each step's batch", &panel, 1);
     free(x);
-    return rc == 0 ? EXIT_DONE
-                   : report_error(EXIT_FAILED, "--plot %s: cannot be written", r->o->plot);
+    return status;
 }
 
 static void show_memory(const lm_run *r, const host_totals *t, FILE *to) {
@@ -277,7 +278,7 @@ static void summary(const lm_run *r) {
                   (unsigned long long)t.retransmissions);
     show_memory(r, &t, to);
     (void)fprintf(to, "weights sha256   %s\n", r->o->reveal == 0 ? text : "not opened");
-    (void)fflush(to);
+    report_flush(to);
 }
 
 /* ---- from begin to end ---- */
@@ -384,7 +385,7 @@ int lm_train_main(int argc, char *const *argv) {
     }
     if (sodium_init() < 0)
         return report_error(EXIT_FAILED, "libsodium cannot start");
-    host_catch_interrupt();
+    interrupt_catch();
     if (atomic_file_check("weights", o.weights) != EXIT_DONE ||
         atomic_file_check("plot", o.plot) != EXIT_DONE)
         return EXIT_BAD_INPUT;

@@ -76,7 +76,8 @@ static const flag options[] = {
 static const flag_set set = {"pipeline", options, sizeof options / sizeof options[0], AT(help)};
 
 static void print_help(void) {
-    (void)fputs(
+    flags_text(
+        stdout,
         "Usage: uvcc pipeline [OPTION...]\n"
         "\n"
         "Runs the microbatches of one training step of a transformer block through the stages of "
@@ -88,10 +89,9 @@ static void print_help(void) {
         "is\n"
         "checked that no stage is idle while something in flight can run.\n"
         "\n"
-        "Options (defaults in parentheses):\n",
-        stdout);
+        "Options (defaults in parentheses):\n");
     flags_print(&set, stdout);
-    (void)fputs("\nExit status: 0 done, 1 the run failed, 2 wrong options.\n", stdout);
+    flags_text(stdout, "\nExit status: 0 done, 1 the run failed, 2 wrong options.\n");
 }
 
 static int parse(pipeline_options *o, int argc, char *const *argv) {
@@ -106,6 +106,20 @@ static int parse(pipeline_options *o, int argc, char *const *argv) {
                             .seed = 1,
                             .sizes = {.batch = 1}};
     if (flags_parse(&set, o, argc, argv, NULL, NULL, &m) != 0)
+        return report_error(EXIT_BAD_INPUT, "%s", message);
+    const bool fixed = !o->sessions && !o->spread && o->choice != PIPE_WAITS_RANDOM;
+    const flag_idle idle[] = {
+        {"wait-share", o->choice != PIPE_WAITS_RANDOM, "without --waits random"},
+        {"seed", fixed, "where nothing is random: see --spread and --waits"},
+        {"trace", o->sessions, "with --sessions"},
+        {"spread", o->sessions, "with --sessions"},
+        {"waits", o->sessions, "with --sessions"},
+        {"width", o->sessions, "with --sessions, which draws no picture"},
+        {"ascii", o->sessions, "with --sessions, which draws no picture"},
+    };
+    if (o->help)
+        return EXIT_DONE;
+    if (flags_refuse_idle(&set, argc, argv, idle, sizeof idle / sizeof idle[0], &m) != 0)
         return report_error(EXIT_BAD_INPUT, "%s", message);
     const pipe_sizes usual = o->sessions ? (pipe_sizes){.dim = 8, .heads = 2, .context = 4}
                                          : (pipe_sizes){.dim = 256, .heads = 4, .context = 128};
@@ -123,9 +137,6 @@ static int parse(pipeline_options *o, int argc, char *const *argv) {
     if (o->sessions && o->stages > UVCC_LOOPBACK_TRIANGLES_MAX)
         return report_error(EXIT_BAD_INPUT, "--sessions takes at most %u --stages",
                             UVCC_LOOPBACK_TRIANGLES_MAX);
-    if (o->sessions && (o->trace != NULL || o->spread || o->choice != PIPE_WAITS_BLOCK))
-        return report_error(EXIT_BAD_INPUT,
-                            "--sessions goes without --trace, --spread and --waits");
     return EXIT_DONE;
 }
 
@@ -180,10 +191,10 @@ static int open_trace(run_trace *t, const pipeline_options *o, const pipe_graph 
     return EXIT_DONE;
 }
 
-static int finish_trace(run_trace *t) {
+static int finish_trace(run_trace *t, FILE *to) {
     if (t->file == NULL)
         return EXIT_DONE;
-    return t->failed ? report_error(EXIT_FAILED, "out of memory") : tracefile_finish(t->file);
+    return t->failed ? report_error(EXIT_FAILED, "out of memory") : tracefile_finish(t->file, to);
 }
 
 static void close_trace(run_trace *t, uint32_t stages) {
@@ -309,7 +320,7 @@ static int run_all(const runs *x, FILE *to, view_style style) {
         if (status != EXIT_DONE)
             return status;
         print_run(to, x->o, microbatches_of(x, i), ahead_of(x, i), &x->result[i]);
-        (void)fflush(to);
+        report_flush(to);
     }
     for (uint32_t i = 0; i < x->count; i++) {
         (void)fprintf(to, "\nM %" PRIu32 ", ahead %" PRIu32 "\n", microbatches_of(x, i),
@@ -318,7 +329,7 @@ static int run_all(const runs *x, FILE *to, view_style style) {
     }
     (void)fputc('\n', to);
     view_legend(to, style);
-    return finish_trace(x->trace);
+    return finish_trace(x->trace, to);
 }
 
 static int simulate(const pipeline_options *o, const pipe_graph *g, run_trace *trace,
@@ -381,7 +392,7 @@ static int measure_row(const session_rows *x, uint32_t microbatches, uint32_t ah
     const double bound = bound_of(one, microbatches), of = bound / (double)m.makespan;
     (void)fprintf(x->to, "%5" PRIu32 "  %5" PRIu32 "  %9" PRIu64 "  %5.1f%%  %9.0f    %5.1f%%\n",
                   microbatches, ahead, m.makespan, 100 * m.busy_fraction, bound, 100 * of);
-    (void)fflush(x->to);
+    report_flush(x->to);
     (void)json_array_append_new(
         x->list,
         json_pack("{s:i, s:i, s:s, s:I, s:f, s:f, s:f, s:I, s:I}", "microbatches",

@@ -1,11 +1,15 @@
 /* main.c - see selftest.h. First the golden vectors as they stand, then rounds with other operands,
  * keys and places, which a seed makes: what the portable kernels give is what must come out. The
  * first result that differs is shown with its task, role, element and both values. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "../flags.h"
+#include "../interrupt.h"
 #include "../report.h"
 #include "selftest.h"
 #include "vectors.h"
@@ -16,7 +20,7 @@ typedef struct selftest_options {
     const char *backend, *vectors; /* NULL: not given */
     uint64_t seed;
     uint32_t rounds;
-    bool help;
+    bool progress, help;
 } selftest_options;
 
 #define AT(member) offsetof(selftest_options, member)
@@ -29,29 +33,30 @@ static const flag flags[] = {
      "of the first round; the next has N + 1 and so on (1)"},
     {"vectors", "DIR", FLAG_TEXT, AT(vectors), 0, 0, NULL,
      "the golden vectors (those that came with this program)"},
+    {"progress", NULL, FLAG_SWITCH, AT(progress), 0, 0, NULL,
+     "show progress even where standard error is no terminal"},
     {"help", NULL, FLAG_SWITCH, AT(help), 0, 0, NULL, "show this"},
 };
 static const flag_set set = {"selftest", flags, sizeof flags / sizeof flags[0], AT(help)};
 
 static void print_help(void) {
-    (void)fputs("Usage: uvcc selftest [OPTION...]\n"
-                "\n"
-                "Runs every compute task on the golden vectors, and on random operands beside the\n"
-                "portable kernels. All results must be the same bytes.\n"
-                "\n"
-                "Back ends:\n",
-                stdout);
+    flags_text(stdout,
+               "Usage: uvcc selftest [OPTION...]\n"
+               "\n"
+               "Runs every compute task on the golden vectors, and on random operands beside the\n"
+               "portable kernels. All results must be the same bytes.\n"
+               "\n"
+               "Back ends:\n");
 #define UVCC_BACKEND(name, number, text, what)                                                     \
     (void)printf("  %-10s %s%s\n", text, what,                                                     \
                  uvcc_cpu_backend_is_here(number) ? "" : " (this CPU has it not)");
 #include <uvcc/backends.def>
 #undef UVCC_BACKEND
-    (void)fputs("\nOptions (defaults in parentheses):\n", stdout);
+    flags_text(stdout, "\nOptions (defaults in parentheses):\n");
     flags_print(&set, stdout);
-    (void)fputs(
-        "\nExit status: 0 all results are right, 1 one is not or the system failed, 2 wrong "
-        "options.\n",
-        stdout);
+    flags_text(stdout,
+               "\nExit status: 0 all results are right, 1 one is not or the system failed, 2 wrong "
+               "options.\n");
 }
 
 /* ---- which back ends ---- */
@@ -163,14 +168,74 @@ static int check_backend(const vector_set *v, const selftest_options *o, uint32_
         return status;
     (void)printf("%s: %" PRIu64 " golden results are right\n", uvcc_cpu_backend_name(backend),
                  results);
-    for (uint32_t k = 0; k < o->rounds; k++)
+    report_pace pace;
+    report_pace_start(&pace, o->progress);
+    for (uint32_t k = 0; k < o->rounds && status == EXIT_DONE; k++) {
         for (size_t i = 0; i < v->count && status == EXIT_DONE; i++)
             status = check_round(&v->files[i], backend, o->seed + k);
+        if (status == EXIT_DONE && report_pace_due(&pace, k + 1 == o->rounds))
+            report_line(false, "%s: round %u/%u  %s", uvcc_cpu_backend_name(backend), k + 1,
+                        o->rounds, report_pace_left(&pace, k + 1.0, o->rounds));
+    }
+    report_line_clear();
     if (status == EXIT_DONE && o->rounds != 0)
         (void)printf("%s: %" PRIu64 " results of random operands are those of the portable kernels "
                      "(--seed %" PRIu64 " --rounds %u)\n",
                      uvcc_cpu_backend_name(backend), results * o->rounds, o->seed, o->rounds);
     return status;
+}
+
+/* ---- a process of its own ---- */
+
+/* The case that runs, as the child tells it: whole below PIPE_BUF. */
+typedef struct at_case {
+    char text[400];
+} at_case;
+
+static void tell(void *user, const char *path, const char *name) {
+    at_case at = {{0}};
+    (void)snprintf(at.text, sizeof at.text, "%s: '%s'", path, name);
+    if (write(*(const int *)user, &at, sizeof at) != (ssize_t)sizeof at)
+        _exit(EXIT_FAILED);
+}
+
+static int check_backends(const vector_set *v, const selftest_options *o, uint32_t backends) {
+    int status = EXIT_DONE;
+    for (uint32_t b = 0; b < UVCC_BACKEND_END && status == EXIT_DONE; b++)
+        if (backends >> b & 1)
+            status = check_backend(v, o, b);
+    return status;
+}
+
+/* A kernel takes sizes and operands as they come, and a broken one may do anything: what it does to
+ * its process is told here. */
+static int check_apart(const vector_set *v, const selftest_options *o, uint32_t backends) {
+    int fd[2], how = 0;
+    at_case at = {"the first case"};
+    if (report_output(EXIT_FAILED) != 0)
+        return EXIT_FAILED;
+    const pid_t pid = pipe(fd) == 0 ? fork() : -1;
+    if (pid < 0)
+        return report_error(EXIT_FAILED, "no process can begin: %s", strerror(errno));
+    if (pid == 0) {
+        interrupt_leave();
+        (void)close(fd[0]);
+        vector_watch(tell, &fd[1]);
+        const int status = check_backends(v, o, backends);
+        _exit(report_output(EXIT_FAILED) != 0 ? EXIT_FAILED : status);
+    }
+    (void)close(fd[1]);
+    for (at_case next; read(fd[0], &next, sizeof next) == (ssize_t)sizeof next;)
+        at = next;
+    (void)close(fd[0]);
+    while (waitpid(pid, &how, 0) < 0 && errno == EINTR)
+        ;
+    if (WIFEXITED(how))
+        return WEXITSTATUS(how);
+    return report_error(EXIT_FAILED,
+                        "%.*s crashes (signal %d): an operand is missing or too short, or a kernel "
+                        "is broken on this machine",
+                        (int)sizeof at.text - 1, at.text, WTERMSIG(how));
 }
 
 /* ---- the command ---- */
@@ -202,15 +267,16 @@ int selftest_main(int argc, char *const *argv) {
         print_help();
         return EXIT_DONE;
     }
+    const flag_idle idle[] = {{"seed", o.rounds == 0, "with --rounds 0"}};
+    if (flags_refuse_idle(&set, argc, argv, idle, 1, &message) != 0)
+        return report_error(EXIT_BAD_INPUT, "%s", text);
     int status = choose(o.backend, &backends);
     if (status != 0)
         return status;
     status = load(o.vectors, &v);
     if (status != 0)
         return status;
-    for (uint32_t b = 0; b < UVCC_BACKEND_END && status == EXIT_DONE; b++)
-        if (backends >> b & 1)
-            status = check_backend(&v, &o, b);
+    status = check_apart(&v, &o, backends);
     vector_set_free(&v);
     return status;
 }

@@ -292,9 +292,29 @@ static int run_members(vector_run *r, const vector_case *c, vector_message *m) {
     return e;
 }
 
+/* Results are known by the name of their case. */
+static int check_name(const vector_run *r, const vector_case *c, vector_message *m) {
+    for (uint32_t i = 0; i < r->done; i++)
+        if (strcmp(r->cases[i].name, c->name) == 0)
+            return vector_fail_case(m, r, c, "two cases have this name");
+    return 0;
+}
+
+static vector_watcher *watcher;
+static void *watcher_user;
+
+void vector_watch(vector_watcher *w, void *user) {
+    watcher = w;
+    watcher_user = user;
+}
+
 static int run_case(vector_run *r, vector_case *c, uvcc_cpu *cpu, vector_message *m) {
-    if (vector_read_case(r, c, m) != 0)
+    if (vector_read_case(r, c, m) != 0 || check_name(r, c, m) != 0)
         return -1;
+    if (c->want == 0 && c->unit_count == 0)
+        return vector_fail_case(m, r, c, "it has no units");
+    if (watcher != NULL)
+        watcher(watcher_user, r->file->path, c->name);
     for (uint32_t u = 0; u < c->unit_count; u++) {
         if (make_operands(r, c, u, m) != 0 || share_operands(r, c, &c->units[u], m) != 0 ||
             make_results(r, c, &c->units[u], m) != 0)

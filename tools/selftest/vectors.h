@@ -31,6 +31,11 @@ typedef struct vector_set {
 int vector_set_load(vector_set *out, const char *dir, vector_message *m);
 void vector_set_free(vector_set *s);
 
+/* Told of each case before it runs: a task may crash on operands that are not what it needs. NULL:
+ * nobody is. */
+typedef void vector_watcher(void *user, const char *path, const char *name);
+void vector_watch(vector_watcher *w, void *user);
+
 /* What the tasks of a file left, in memory. */
 typedef struct vector_run vector_run;
 /* Runs all cases of a file. reseed 0: as they stand. Returns 0, or -1 and a message: the file is

@@ -17,15 +17,19 @@
 #include <unistd.h>
 
 #include "../atomic_file.h"
+#include "../flags.h"
+#include "../interrupt.h"
 #include "../report.h"
 
+#define MESSAGE_BYTES 512u
+#define SEED_MAX      (UINT64_MAX / 2)
 enum { WORKERS_MAX = 64, SHOWN_MAX = 10, SEED_SECONDS = 60, SWEEP_SECONDS = 1800 };
 
 typedef struct options {
     uint64_t first, count, without;
-    uint32_t workers;
-    const char *json, *list;
-    bool verbose, sweep, stop, raw, help;
+    uint32_t seeds, workers;
+    const char *json, *list, *words; /* words: of --without */
+    bool verbose, sweep, stop, raw, progress, help;
 } options;
 
 /* ---- one seed ---- */
@@ -120,6 +124,7 @@ static bool start(const options *o, worker *w, uint32_t me, int fd[2]) {
     w->at = UINT64_MAX;
     w->pid = fork();
     if (w->pid == 0) {
+        interrupt_leave();
         (void)close(fd[0]);
         work(o, me, w->next, fd[1]);
     }
@@ -134,6 +139,7 @@ static bool fails(const options *o, uint64_t seed, uint64_t without) {
     pid_t pid = fork();
     if (pid == 0) {
         sim_outcome out;
+        interrupt_leave();
         (void)signal(SIGABRT, SIG_DFL);
         (void)fclose(stderr);
         one(o, seed, without, false, &out);
@@ -158,6 +164,7 @@ static void show_failure(const options *o, uint64_t i, const char *why) {
     uint64_t seed = seed_at(o, i), without = without_at(o, i);
     sim_plan p;
     sim_plan_draw(&p, seed, without);
+    report_line_clear();
     (void)fprintf(stderr, "seed %" PRIu64 ": %s\n", seed, why);
     if (!o->sweep && !o->raw) {
         for (unsigned f = 0; f < SIM_FAULTS; f++)
@@ -169,7 +176,7 @@ static void show_failure(const options *o, uint64_t i, const char *why) {
     }
     (void)fprintf(stderr, "  uvcc sim --first-seed %" PRIu64 " --seeds 1%s", seed,
                   o->sweep ? " --sweep-alloc" : "");
-    if ((without & p.faults) != 0 || without_at(o, i) != 0) {
+    if (!o->sweep && ((without & p.faults) != 0 || without_at(o, i) != 0)) {
         (void)fputs(" --without ", stderr);
         print_words(stderr, without);
     }
@@ -249,6 +256,8 @@ static bool run_all(const options *o, totals *t) {
             return false;
     }
     bool stop = false;
+    report_pace pace;
+    report_pace_start(&pace, o->progress);
     for (;;) {
         note n;
         struct pollfd ready = {.fd = fd[0], .events = POLLIN};
@@ -258,6 +267,10 @@ static bool run_all(const options *o, totals *t) {
             w[n.worker].at = n.begun ? n.seed : UINT64_MAX;
             if (!n.begun && !stop)
                 count(o, t, &n);
+            if (report_pace_due(&pace, any && t->seeds == o->count && !n.begun))
+                report_line(false, "%" PRIu64 "/%" PRIu64 " seeds, %" PRIu64 " failed  %s",
+                            t->seeds, o->count, t->failures,
+                            report_pace_left(&pace, (double)t->seeds, (double)o->count));
         }
         if (t->failures != 0 && o->stop && !stop) {
             stop = true;
@@ -269,6 +282,7 @@ static bool run_all(const options *o, totals *t) {
             break;
     }
     t->seconds = (double)(uvcc_host_now_ns() - begin) * 1e-9;
+    report_line_clear();
     (void)close(fd[0]);
     (void)close(fd[1]);
     return true;
@@ -306,12 +320,35 @@ static void print_summary(const options *o, const totals *t) {
 
 /* ---- options ---- */
 
-/* The classes of faults, in lines of at most 96 columns. */
+#define AT(member) offsetof(options, member)
+static const flag flags[] = {
+    {"first-seed", "S", FLAG_SEED, AT(first), 0, 0, NULL, "the first seed (1)"},
+    {"seeds", "N", FLAG_COUNT, AT(seeds), 1, UINT32_MAX, NULL, "how many (100)"},
+    {"threads", "N", FLAG_COUNT, AT(workers), 1, WORKERS_MAX, NULL, "worker processes (2)"},
+    {"without", "LIST", FLAG_TEXT, AT(words), 0, 0, NULL,
+     "leave classes of faults out, separated by commas"},
+    {"sweep-alloc", NULL, FLAG_SWITCH, AT(sweep), 0, 0, NULL,
+     "no faults but one: every allocation fails once"},
+    {"list", "FILE", FLAG_TEXT, AT(list), 0, 0, NULL,
+     "run the seeds of a list: lines of a seed and, perhaps, a --without list"},
+    {"stop", NULL, FLAG_SWITCH, AT(stop), 0, 0, NULL, "end at the first failure"},
+    {"no-minimise", NULL, FLAG_SWITCH, AT(raw), 0, 0, NULL,
+     "do not look for the faults that a failure takes"},
+    {"json", "FILE|-", FLAG_TEXT, AT(json), 0, 0, NULL,
+     "write the results as JSON; with -, alone on standard output"},
+    {"verbose", NULL, FLAG_SWITCH, AT(verbose), 0, 0, NULL, "show events of every session"},
+    {"progress", NULL, FLAG_SWITCH, AT(progress), 0, 0, NULL,
+     "show progress even where standard error is no terminal"},
+    {"help", NULL, FLAG_SWITCH, AT(help), 0, 0, NULL, "show this"},
+};
+static const flag_set set = {"sim", flags, sizeof flags / sizeof flags[0], AT(help)};
+
+/* The classes of faults, in lines of at most 80 columns. */
 static void print_wrapped(FILE *to) {
     size_t column = 0;
     for (unsigned f = 0; f < SIM_FAULTS; f++) {
         const size_t n = strlen(sim_fault_words[f]) + 1;
-        if (column == 0 || column + n > 94) {
+        if (column == 0 || column + n > 78) {
             (void)fprintf(to, "%s ", column == 0 ? "" : ",\n");
             column = 1;
         } else {
@@ -324,26 +361,19 @@ static void print_wrapped(FILE *to) {
 }
 
 static void print_help(void) {
-    (void)fputs("Usage: uvcc sim [OPTION...]\n"
-                "\n"
-                "Runs triangles under a virtual clock with faults of every kind, one run per seed, "
-                "and checks\n"
-                "what may never happen and what must happen in the end.\n"
-                "\n"
-                "  --first-seed S   the first seed (1)\n"
-                "  --seeds N        how many (100)\n"
-                "  --threads N      worker processes (2)\n"
-                "  --without LIST   leaves classes of faults out, separated by commas\n"
-                "  --sweep-alloc    no faults but one: every allocation fails once\n"
-                "  --list FILE      runs the seeds of a list: lines of a seed and, perhaps, a "
-                "--without list\n"
-                "  --stop           ends at the first failure\n"
-                "  --no-minimise    does not look for the faults that a failure takes\n"
-                "  --json FILE      writes the result as JSON; - is the standard output\n"
-                "  --verbose        shows events of every session\n"
-                "\n"
-                "Classes of faults:\n",
-                stdout);
+    flags_text(
+        stdout,
+        "Usage: uvcc sim [OPTION...]\n"
+        "\n"
+        "Runs triangles under a virtual clock with faults of every kind, one run per seed, and "
+        "checks what may never happen and what must happen in the end.\n"
+        "\n"
+        "Options (defaults in parentheses):\n");
+    flags_print(&set, stdout);
+    flags_text(stdout, "\nExit status: 0 no seed failed, 1 one did or the system failed, 2 wrong "
+                       "options.\n"
+                       "\n"
+                       "Classes of faults:\n");
     print_wrapped(stdout);
 }
 
@@ -355,13 +385,6 @@ static bool read_number(const char *s, uint64_t least, uint64_t most, uint64_t *
         return false;
     *out = v;
     return true;
-}
-
-/* Of an option; `range` says what it may be. */
-static bool parse_number(const char *s, char *range, size_t cap, uint64_t least, uint64_t most,
-                         uint64_t *out) {
-    (void)snprintf(range, cap, "a whole number from %" PRIu64 " to %" PRIu64, least, most);
-    return read_number(s, least, most, out);
 }
 
 static bool parse_words(const char *s, uint64_t *out) {
@@ -379,61 +402,29 @@ static bool parse_words(const char *s, uint64_t *out) {
     return true;
 }
 
-/* Not by flags.h: counts have 64 bits here, and --without takes a list of words. */
 static int parse(options *o, int argc, char *const *argv) {
-    uint64_t workers = 2;
-    for (int i = 0; i < argc; i++) {
-        const char *word = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
-        if (strcmp(word, "--help") == 0) {
-            o->help = true;
-            return EXIT_DONE;
-        }
-        bool *toggle = strcmp(word, "--verbose") == 0       ? &o->verbose
-                       : strcmp(word, "--sweep-alloc") == 0 ? &o->sweep
-                       : strcmp(word, "--stop") == 0        ? &o->stop
-                       : strcmp(word, "--no-minimise") == 0 ? &o->raw
-                                                            : NULL;
-        if (toggle != NULL) {
-            *toggle = true;
-            continue;
-        }
-        static const char *const known[] = {"--first-seed", "--seeds", "--threads",
-                                            "--without",    "--list",  "--json"};
-        unsigned k = 0;
-        while (k < 6 && strcmp(word, known[k]) != 0)
-            k++;
-        if (k == 6)
-            return report_error(EXIT_BAD_INPUT, "there is no option '%s'; see uvcc sim --help",
-                                word);
-        if (value == NULL)
-            return report_error(EXIT_BAD_INPUT, "%s needs a value", word);
-        i++;
-        char range[64] = "classes of faults as uvcc sim --help lists them";
-        bool ok = true;
-        switch (k) {
-        case 0:
-            ok = parse_number(value, range, sizeof range, 0, UINT64_MAX / 2, &o->first);
-            break;
-        case 1:
-            ok = parse_number(value, range, sizeof range, 1, UINT32_MAX, &o->count);
-            break;
-        case 2:
-            ok = parse_number(value, range, sizeof range, 1, WORKERS_MAX, &workers);
-            break;
-        case 3:
-            ok = parse_words(value, &o->without);
-            break;
-        case 4:
-            o->list = value;
-            break;
-        default:
-            o->json = value;
-            break;
-        }
-        if (!ok)
-            return report_error(EXIT_BAD_INPUT, "%s %s: give %s", word, value, range);
-    }
-    o->workers = (uint32_t)workers;
+    char text[MESSAGE_BYTES];
+    const flag_message m = {text, sizeof text};
+    if (flags_parse(&set, o, argc, argv, NULL, NULL, &m) != 0)
+        return report_error(EXIT_BAD_INPUT, "%s", text);
+    const flag_idle idle[] = {
+        {"first-seed", o->list != NULL, "with --list"},
+        {"seeds", o->list != NULL, "with --list"},
+        {"without", o->sweep, "with --sweep-alloc"},
+        {"no-minimise", o->sweep, "with --sweep-alloc"},
+    };
+    if (o->help)
+        return EXIT_DONE;
+    if (flags_refuse_idle(&set, argc, argv, idle, sizeof idle / sizeof idle[0], &m) != 0)
+        return report_error(EXIT_BAD_INPUT, "%s", text);
+    if (o->words != NULL && !parse_words(o->words, &o->without))
+        return report_error(EXIT_BAD_INPUT,
+                            "--without %s: give classes of faults as uvcc sim --help lists them",
+                            o->words);
+    if (o->first > SEED_MAX)
+        return report_error(EXIT_BAD_INPUT, "--first-seed %" PRIu64 ": give at most %" PRIu64,
+                            o->first, SEED_MAX);
+    o->count = o->seeds;
     return EXIT_DONE;
 }
 
@@ -449,7 +440,7 @@ static int read_list(options *o) {
         uint64_t n, without = 0;
         if (seed == NULL || *seed == '#')
             continue;
-        if (!read_number(seed, 0, UINT64_MAX / 2, &n) ||
+        if (!read_number(seed, 0, SEED_MAX, &n) ||
             (words != NULL && *words != '#' && !parse_words(words, &without))) {
             (void)fclose(f);
             return report_error(EXIT_BAD_INPUT,
@@ -469,7 +460,7 @@ static int read_list(options *o) {
 
 /* The JSON's place is opened before the seeds run, which may take hours. */
 int sim_main(int argc, char *const *argv) {
-    options o = {.first = 1, .count = 100};
+    options o = {.first = 1, .seeds = 100, .workers = 2};
     report_command("sim");
     int status = parse(&o, argc, argv);
     if (status == EXIT_DONE && !o.help && o.list != NULL)

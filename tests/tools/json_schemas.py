@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""json_schemas.py UVCC ROOT: what every command writes with --json is what docs/json says of it.
+
+Each schema is of JSON Schema 2020-12 and knows all members; every one is used, and refuses an output
+that lacks a member, has one more or has one of another type. Skipped (77) without python3-jsonschema.
+"""
+import copy
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+try:
+    from jsonschema import Draft202012Validator
+except ImportError:
+    print("there is no jsonschema of 2020-12 for python3 (Debian: python3-jsonschema): skipped")
+    sys.exit(77)
+
+UVCC, ROOT = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+SCHEMAS = os.path.join(ROOT, "docs", "json")
+ROWS = "1,2,0\n3,4,1\n1,2,0\n3,4,1\n5,6,1\n"
+TRAIN = "train --data t.csv --batch 2 --epochs 1 --hidden 2"
+MODEL = ("train --model transformer --text t.csv --dim 4 --heads 1 --context 2 --batch 2 "
+         "--microbatches 2")
+# (schema, words before --json -, exit status)
+CASES = [
+    ("train", TRAIN, 0),
+    ("train", TRAIN + " --profile --record logs --audit good", 0),
+    ("train", TRAIN + " --truncation sr --drop 0.1", 0),
+    ("train-transformer", MODEL + " --steps 1 --profile", 0),
+    ("train-transformer", MODEL + " --steps 1 --reveal no --transcript off", 0),
+    ("train-transformer", MODEL + " --steps 1 --check --checkpoint model", 0),
+    ("train-transformer", MODEL + " --steps 1 --checkpoint model", 0),
+    ("replay", "replay logs/party0.uvlog", 0),
+    ("replay", "replay logs/party0.uvlog --until 20", 0),
+    ("audit-verify", "audit verify good", 0),
+    ("audit-verify", "audit verify bad", 1),
+    ("audit-verify", "audit verify one", 1),
+    ("nonlinear", "nonlinear relu softmax --inputs 128", 0),
+    ("pipeline", "pipeline --stages 2 --microbatches 2 --ahead 0,1", 0),
+    ("pipeline", "pipeline --stages 2 --microbatches 2 --waits random --spread --order 1f1b", 0),
+    ("pipeline-sessions", "pipeline --sessions --stages 2 --microbatches 1 --ahead 0", 0),
+    ("sim", "sim --seeds 2", 0),
+]
+
+
+def run(words, status):
+    out = subprocess.run([UVCC, *words.split()], capture_output=True, check=False)
+    if out.returncode != status:
+        raise SystemExit("uvcc %s: status %d, not %d: %s" %
+                         (words, out.returncode, status, out.stderr.decode()))
+    return out.stdout
+
+
+def closed(schema, at):
+    """Objects of a schema that let members pass which it does not know."""
+    bad = []
+    if isinstance(schema, dict):
+        if schema.get("type") == "object" and schema.get("additionalProperties") is not False:
+            bad.append(at)
+        for key, value in schema.items():
+            bad += closed(value, at + "/" + key)
+    elif isinstance(schema, list):
+        for i, value in enumerate(schema):
+            bad += closed(value, "%s/%d" % (at, i))
+    return bad
+
+
+def spoiled(value):
+    """The value with one thing wrong, for each thing."""
+    if isinstance(value, dict):
+        more = copy.deepcopy(value)
+        more["one_more"] = 1
+        yield "one more member", more
+        for key in value:
+            less = {k: v for k, v in value.items() if k != key}
+            if key not in ("ops", "layers", "entries"):  # of --profile
+                yield "without " + key, less
+            yield key + " of another type", {**value, key: {"no": "such"}}
+            for what, part in spoiled(value[key]):
+                yield key + ": " + what, {**value, key: part}
+    elif isinstance(value, list) and value:
+        for what, part in spoiled(value[0]):
+            yield "first: " + what, [part] + value[1:]
+
+
+def damage():
+    """Outputs of runs that find something: a byte changed, bundles missing."""
+    shutil.copytree("good", "bad")
+    for path, _, names in sorted(os.walk("bad/party-1")):
+        for name in sorted(names):
+            if name.endswith("00000001.bundle"):
+                with open(os.path.join(path, name), "r+b") as f:
+                    f.seek(300)
+                    byte = f.read(1)
+                    f.seek(300)
+                    f.write(bytes([byte[0] ^ 1]))
+    shutil.copytree("good", "one")
+    shutil.rmtree("one/party-2")
+
+
+def main():
+    names = sorted(n for n in os.listdir(SCHEMAS) if n.endswith(".schema.json"))
+    validators, bad = {}, []
+    for name in names:
+        with open(os.path.join(SCHEMAS, name), encoding="utf-8") as f:
+            schema = json.load(f)
+        Draft202012Validator.check_schema(schema)
+        bad += ["%s: %s may have any member" % (name, at) for at in closed(schema, "")]
+        validators[name.removesuffix(".schema.json")] = Draft202012Validator(schema)
+    unused = set(validators) - {case[0] for case in CASES}
+    bad += ["%s.schema.json is of no case of this test" % name for name in sorted(unused)]
+    with open("t.csv", "w", encoding="utf-8") as f:
+        f.write(ROWS)
+    seen = set()
+    for name, words, status in CASES:
+        if "audit verify bad" in words:
+            damage()
+        value = json.loads(run(words + " --json -", status))
+        for e in validators[name].iter_errors(value):
+            bad.append("uvcc %s: %s: %s" % (words, "/".join(map(str, e.path)), e.message))
+        if name in seen:
+            continue
+        seen.add(name)
+        for what, other in spoiled(value):
+            if validators[name].is_valid(other):
+                bad.append("%s.schema.json takes an output %s" % (name, what))
+    for line in bad:
+        print(line)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as work:
+        os.chdir(work)
+        STATUS = main()
+        os.chdir("/")
+    sys.exit(STATUS)

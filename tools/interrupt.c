@@ -1,0 +1,143 @@
+/* interrupt.c - see interrupt.h. Names of temporary files stand in static memory, since a handler
+ * may not ask for any; they are written with signals blocked in this thread. Another thread may run
+ * the handler meanwhile, so a slot counts once its name is whole. */
+#include "interrupt.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "report.h"
+
+static const int endings[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
+enum { ENDINGS = sizeof endings / sizeof endings[0] };
+
+static volatile sig_atomic_t asked, mark; /* the command looks at the mark; it is set */
+static volatile sig_atomic_t used[TEMPORARIES_MAX];
+static char names[TEMPORARIES_MAX][TEMPORARY_NAME_BYTES];
+
+/* ---- signals ---- */
+
+static void remove_all(void) {
+    for (unsigned i = 0; i < TEMPORARIES_MAX; i++)
+        if (used[i])
+            (void)unlink(names[i]);
+}
+
+/* What is called here may be called in a handler. */
+static void on_signal(int number) {
+    static const char text[] = "uvcc: interrupted\n";
+    const int kept = errno;
+    if (number != SIGPIPE && asked && !mark) {
+        mark = 1;
+        errno = kept;
+        return;
+    }
+    remove_all();
+    if (number == SIGPIPE) { /* as if there were no handler */
+        const struct sigaction usual = {.sa_handler = SIG_DFL};
+        (void)sigaction(SIGPIPE, &usual, NULL);
+        (void)raise(SIGPIPE); /* comes when this returns */
+        errno = kept;
+        return;
+    }
+    const ssize_t ignored = write(STDERR_FILENO, text, sizeof text - 1);
+    (void)ignored;
+    _exit(EXIT_INTERRUPTED);
+}
+
+void interrupt_begin(void) {
+    const struct sigaction ends = {.sa_handler = on_signal}, ignored = {.sa_handler = SIG_IGN};
+    for (unsigned i = 0; i < ENDINGS; i++) {
+        struct sigaction before;
+        if (sigaction(endings[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+            (void)sigaction(endings[i], &ends, NULL);
+    }
+    (void)sigaction(SIGXFSZ, &ignored, NULL);
+}
+
+void interrupt_leave(void) {
+    const struct sigaction usual = {.sa_handler = SIG_DFL};
+    for (unsigned i = 0; i < ENDINGS; i++) {
+        struct sigaction now;
+        if (sigaction(endings[i], NULL, &now) == 0 && now.sa_handler == on_signal)
+            (void)sigaction(endings[i], &usual, NULL);
+    }
+}
+
+void interrupt_catch(void) {
+    asked = 1;
+}
+
+bool interrupted(void) {
+    return mark != 0;
+}
+
+/* ---- temporary files ---- */
+
+static sigset_t block(void) {
+    sigset_t set, before;
+    (void)sigemptyset(&set);
+    for (unsigned i = 0; i < ENDINGS; i++)
+        (void)sigaddset(&set, endings[i]);
+    (void)pthread_sigmask(SIG_BLOCK, &set, &before);
+    return before;
+}
+
+static void unblock(const sigset_t *before) {
+    const int kept = errno;
+    (void)pthread_sigmask(SIG_SETMASK, before, NULL);
+    errno = kept;
+}
+
+static void note(const char *name) {
+    for (unsigned i = 0; i < TEMPORARIES_MAX && strlen(name) < TEMPORARY_NAME_BYTES; i++)
+        if (!used[i]) {
+            (void)snprintf(names[i], sizeof names[i], "%s", name);
+            used[i] = 1;
+            return;
+        }
+}
+
+static void forget(const char *name) {
+    for (unsigned i = 0; i < TEMPORARIES_MAX; i++)
+        if (used[i] && strcmp(names[i], name) == 0)
+            used[i] = 0;
+}
+
+int temporary_make(const char *name, mode_t mode) {
+    const sigset_t before = block();
+    const int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+    if (fd >= 0)
+        note(name);
+    unblock(&before);
+    return fd;
+}
+
+/* Without `replace` a file that came meanwhile is kept where the system can do that. */
+static int give(const char *name, const char *to, bool replace) {
+    if (replace)
+        return rename(name, to);
+    if (link(name, to) == 0)
+        return unlink(name);
+    return errno == EEXIST ? -1 : rename(name, to);
+}
+
+int temporary_name(const char *name, const char *to, bool replace) {
+    const sigset_t before = block();
+    const int rc = give(name, to, replace);
+    if (rc == 0)
+        forget(name);
+    unblock(&before);
+    return rc;
+}
+
+void temporary_remove(const char *name) {
+    const sigset_t before = block();
+    (void)unlink(name);
+    forget(name);
+    unblock(&before);
+}
