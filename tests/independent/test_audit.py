@@ -39,7 +39,7 @@ def make_trees(uvcc, work):
           "--checkpoint", os.path.join(work, "checkpoint")]
     trees = {}
     for name, args in (("mlp", mlp), ("other", mlp + ["--seed", "2"]), ("lm", lm + ["--steps", "2"]),
-                       ("lm", lm + ["--steps", "3"])):
+                       ("lm", lm + ["--steps", "3", "--extend"])):
         top = os.path.join(work, name)
         subprocess.run([uvcc] + args + ["--audit", top], check=True, stdout=subprocess.DEVNULL,
                        stderr=subprocess.DEVNULL)

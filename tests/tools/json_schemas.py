@@ -38,6 +38,8 @@ CASES = [
     ("audit-verify", "audit verify good", 0),
     ("audit-verify", "audit verify bad", 1),
     ("audit-verify", "audit verify one", 1),
+    ("audit-check", "audit check proof --keys good/public-keys", 0),
+    ("audit-check", "audit check t.csv --keys good/public-keys", 1),
     ("nonlinear", "nonlinear relu softmax --inputs 128", 0),
     ("pipeline", "pipeline --stages 2 --microbatches 2 --ahead 0,1", 0),
     ("pipeline", "pipeline --stages 2 --microbatches 2 --waits random --spread --order 1f1b", 0),
@@ -118,6 +120,8 @@ def main():
     for name, words, status in CASES:
         if "audit verify bad" in words:
             damage()
+        if "audit check proof" in words:
+            run("audit prove good 0/0/1 --out proof", 0)
         value = json.loads(run(words + " --json -", status))
         for e in validators[name].iter_errors(value):
             bad.append("uvcc %s: %s: %s" % (words, "/".join(map(str, e.path)), e.message))

@@ -391,7 +391,7 @@ static void follows_runs(void **state) {
     json_t *j = verify_json(0);
     assert_int_equal(test_u64(j, "steps"), 3); /* and one that opened the weights */
     json_decref(j);
-    snprintf(words, sizeof words, "%s 4", model);
+    snprintf(words, sizeof words, "%s 4 --extend", model);
     good(words);
     j = verify_json(0);
     assert_int_equal(test_u64(j, "steps"), 5);

@@ -38,7 +38,7 @@ static void refuses(void **state) {
         {TRAIN "--stages 2", "--stages 2 does not divide --layers 1"},
         {TRAIN "--tensor 3", "--tensor 3 does not divide --heads"},
         {TRAIN "--batch 12", "power of two, such as 8 or 16"},
-        {TRAIN "--batch 2 --microbatches 4", "give a larger batch"},
+        {TRAIN "--batch 2 --microbatches 4", "give at least --batch 4"},
         {TRAIN "--context 12", "context"},
         {TRAIN "--index exact", "--truncation ars"},
         {TRAIN "--optimizer adam", "sgd|momentum|adamw"},

@@ -221,7 +221,9 @@ static bool list_one(void *user, unsigned vec, const uvcci_flow *flow, unsigned 
         t.aux = (uint8_t)((edge + 2u) % 3u);
         break;
     case UVCC_TLV_OPEN_VEC:
-        t.aux = pv->protocol == UVCCI_PROTO_OPEN_ALL ? 0xFF : edge;
+        t.aux = pv->protocol == UVCCI_PROTO_OPEN_ALL   ? 0xFF
+                : pv->protocol == UVCCI_PROTO_OPEN_ONE ? (uint8_t)(0x10 + edge)
+                                                       : edge;
         t.round = pv->stream_round;
         t.first = block * UVCC_BLOCK_ELEMS;
         if (per_block)
