@@ -553,6 +553,8 @@ uvcc_fault_kind uvcci_statement_fault(const uvcc_statement *s, const uvcc_audit_
 }
 
 void uvcc_bundle_statement(const uvcc_bundle *b, uint8_t q, uvcc_statement *out) {
+    if (b == NULL || q >= UVCC_PARTIES || out == NULL)
+        return;
     const uvcc_signed_root *s = &b->audit[q];
     const uvcci_head h = {.party = q,
                           .topology = {b->replicas, b->stages, b->tp_ranks},

@@ -26,6 +26,8 @@ OPTIONAL = {
     'uvcc_mlp_program': {'message'},
     'uvcc_nonlinear_build': {'options'},
     'uvcc_nonlinear_output': {'options'},
+    'uvcc_policy_check': {'message'},
+    'uvcc_policy_program': {'message'},
     'uvcc_program_finish': {'message'},
     'uvcc_program_rounds': {'counted'},
     'uvcc_reference_step': {'message'},

@@ -207,7 +207,8 @@ int uvcc_policy_check(const char *text, size_t len, char *message, size_t messag
 }
 
 void uvcc_policy_hash(const char *text, size_t len, uint8_t out[32]) {
-    uvcci_sha256_once((const uint8_t *)text, len, out);
+    if (out != NULL && (text != NULL || len == 0))
+        uvcci_sha256_once((const uint8_t *)text, len, out);
 }
 
 /* ---- programs ---- */
@@ -249,11 +250,11 @@ static bool may_open(const char *text, size_t len, const uvcci_entry *e, const u
 int uvcc_policy_program(const char *text, size_t len, const uvcc_program *p, char *message,
                         size_t message_cap) {
     const uvcci_message m = {message, message_cap};
+    if (p == NULL || !p->finished)
+        return uvcci_fail(&m, UVCC_ERR_USAGE, "there is no finished program");
     int rc = uvcc_policy_check(text, len, message, message_cap);
     if (rc != 0)
         return rc;
-    if (p == NULL || !p->finished)
-        return uvcci_fail(&m, UVCC_ERR_USAGE, "there is no finished program");
     if (!may_run(text, len, p))
         return uvcci_fail(&m, UVCC_ERR_REFUSED, "the policy does not allow this program");
     for (uint32_t i = 0; i < p->entry_count; i++) {
