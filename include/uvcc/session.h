@@ -335,7 +335,9 @@ UVCC_API int uvcc_session_poll_event(uvcc_session *s, uvcc_event *out);
 
 /* ---- work ---- */
 
-/** A public value for a PERSIST tensor before the first step (or between steps), the same at all
+/** A public value for a PERSIST tensor before the first step, or between steps before this host
+ * agrees to the next one (UVCC_ERR_STATE after that; a checkpoint of the step, if one is due, has
+ * the tensors as the step before left them, so who resumes there sets it again), the same at all
  * three parties: trivial shares. UVCC_ERR_AGAIN: the tensor is being set already. UVCC_ERR_BOUND: a
  * value is outside the bits that it declares; nothing was taken. */
 UVCC_API int uvcc_session_set_public(uvcc_session *s, uint32_t tensor, const int64_t *v);

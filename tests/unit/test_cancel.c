@@ -595,13 +595,13 @@ static void vote(run *r, unsigned from, uint8_t to, uint8_t v, uint32_t step) {
     say(r, from, to, bytes, sizeof bytes);
 }
 
-/* P2 tells P0 that it stopped and P1 that it finishes: never does one of them drop the step and the
- * other finish it. P0 or P1 asks. */
+/* P2 tells P0 that it stopped and P1 that it finishes, now or after P0's FLUSHED (or says BYE to P1
+ * then): never does one of them drop the step and the other finish it. P0 or P1 asks. */
 static void test_two_votes(void **state) {
     (void)state;
     unsigned refused = 0;
     for (unsigned place = 0; place < 30; place++)
-        for (unsigned how = 0; how < 8; how++) {
+        for (unsigned how = 0; how < 24; how++) {
             run r;
             open_run(&r, &(triangle_options){.seed = 8, .unverified = true}, 0);
             step_as_ever(&r, 0);
@@ -620,10 +620,20 @@ static void test_two_votes(void **state) {
             else
                 ask(&r, 1u << other, 1);
             vote(&r, 2, dropper, UVCCI_VOTE_STOPPED, 1);
-            vote(&r, 2, other, UVCCI_VOTE_FINISHED, 1);
-            for (unsigned k = 0; k < 2000 && triangle_turn(&r.t); k++)
+            if (how < 8)
+                vote(&r, 2, other, UVCCI_VOTE_FINISHED, 1);
+            else if (how < 16) /* P0 drops the step: all three say so to it */
+                vote(&r, other, dropper, UVCCI_VOTE_STOPPED, 1);
+            for (unsigned k = 0; k < 2000 && triangle_turn(&r.t); k++) {
                 if (k == 20 && (how & 4) != 0 && r.t.aborted[2] == 0 && r.t.s[2]->step == 1)
                     vote(&r, 2, dropper, UVCCI_VOTE_FLUSHED, 1);
+                if (k == 200 && how >= 8 && how < 16)
+                    vote(&r, 2, other, UVCCI_VOTE_FINISHED, 1);
+                if (k == 200 && how >= 16)
+                    r.t.s[other]->peer[2].bye = true;
+            }
+            const bool gone = r.t.s[dropper]->cancel.vote[dropper][1] == UVCCI_VOTE_FLUSHED;
+            assert_false(gone && r.finished[other] >> 1 != 0 && r.t.aborted[dropper] == 0);
             assert_int_equal((r.cancelled[0] | r.cancelled[1]) & (r.finished[0] | r.finished[1]),
                              0);
             for (unsigned i = 0; i < 2; i++)

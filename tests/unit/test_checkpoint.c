@@ -150,10 +150,10 @@ static void who_may_be_set(void **state) {
     assert_int_equal(run_jobs(&f), 1);
     set_shares(&f, 7);
     assert_shares(&f, 7);
-    /* While a step runs nothing may change; while no job is free it waits. */
-    f.s->ctx[0].running = true;
+    /* Once a step is agreed to nothing may change; while no job is free it waits. */
+    f.s->ctx[0].active = true; /* agreed to: it runs, or will */
     assert_int_equal(uvcc_session_set_public(f.s, A, v), UVCC_ERR_STATE);
-    f.s->ctx[0].running = false;
+    f.s->ctx[0].active = false;
     static const uvcc_task task = {.kind = UVCC_TASK_COPY};
     for (unsigned i = 0; i < 4; i++)
         uvcci_jobs_push(&f.s->jobs, &task, 1, UVCCI_JOB_SET, 0, NULL);

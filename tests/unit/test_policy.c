@@ -46,7 +46,7 @@ static void texts(void **state) {
     (void)state;
     static const char text[] =
         "uvcc policy v1\n"
-        "# a comment\n"
+        "# a comment of more words than any rule has: they say nothing \xe2\x82\xac\n"
         "\n"
         "program 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\n"
         "  open   run 7 to 2 \n"

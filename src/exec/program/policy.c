@@ -172,9 +172,13 @@ int uvcc_policy_next(const char *text, size_t len, size_t *at, uvcc_policy_rule 
         return UVCC_ERR_CONFIG;
     while (*at < len) {
         rule->line = 1 + lines_before(text, *at);
-        if (!next_line(text, len, at, &w) || !split(w.at, w.len, &l))
+        if (!next_line(text, len, at, &w))
             return UVCC_ERR_CONFIG;
-        if (l.count == 0 || l.word[0].at[0] == '#')
+        if (w.len != 0 && w.at[0] == '#')
+            continue;
+        if (!split(w.at, w.len, &l))
+            return UVCC_ERR_CONFIG;
+        if (l.count == 0)
             continue;
         return rule_of(&l, rule) ? 1 : UVCC_ERR_CONFIG;
     }

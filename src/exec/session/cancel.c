@@ -216,13 +216,17 @@ static bool peers_said(const uvcc_session *s, uint32_t step, uint8_t v) {
 /* FLUSHED is of whom all votes had reached, and found STOPPED, this party's too. */
 static const char *fault(const uvcc_session *s, uint8_t peer, const uvcci_cancel_msg *m) {
     const uint8_t before = vote_of(s, peer, m->step), own = vote_of(s, s->party, m->step);
+    const uvcci_step *st = &s->ctx[m->step & 1];
+    const bool halted = st->active && st->number == m->step && st->halted;
     if (m->vote != UVCCI_VOTE_FLUSHED && before != UVCCI_VOTE_NONE)
         return "a peer voted twice on a step";
-    if (m->vote == UVCCI_VOTE_FINISHED && own == UVCCI_VOTE_FLUSHED)
+    if (m->vote == UVCCI_VOTE_FINISHED &&
+        (own == UVCCI_VOTE_FLUSHED ||
+         vote_of(s, (uint8_t)(3 - s->party - peer), m->step) == UVCCI_VOTE_FLUSHED))
         return "a peer finishes a step that all agreed to drop";
     if (m->vote != UVCCI_VOTE_FLUSHED)
         return NULL;
-    if (before != UVCCI_VOTE_STOPPED || m->step != s->step ||
+    if (before != UVCCI_VOTE_STOPPED || m->step != s->step || !halted ||
         (own != UVCCI_VOTE_STOPPED && own != UVCCI_VOTE_FLUSHED) ||
         peers_said(s, m->step, UVCCI_VOTE_FINISHED))
         return "a peer drops a step that another finishes";
@@ -287,7 +291,10 @@ static bool decide(uvcc_session *s, uvcci_step *st) {
     const uint8_t a = uvcci_next_party(s), b = uvcci_prev_party(s);
     assert(st->halted && !st->dropped);
     if (finishes(s, a, st) || finishes(s, b, st)) {
-        go_on(s, st);
+        if (peers_said(s, st->number, UVCCI_VOTE_FLUSHED)) /* one that said BYE to us alone */
+            uvcci_abort(s, UVCC_ABORT_STEP, "a peer drops a step that another finishes");
+        else
+            go_on(s, st);
         return true;
     }
     st->dropped = vote_of(s, a, st->number) != UVCCI_VOTE_NONE &&

@@ -109,8 +109,11 @@ static int may_set(uvcc_session *s) {
         return uvcci_refuse(s, UVCC_ERR_STATE, "tensors stay: %s",
                             s->state == UVCCI_SESSION_NEW ? "no program is loaded"
                                                           : "the session is closing");
-    if (s->ctx[s->step & 1].running)
-        return uvcci_refuse(s, UVCC_ERR_STATE, "tensors stay: step %u runs", s->step);
+    /* Else a value would come before the step at one party and into it at another. */
+    if (uvcci_step_of(s, s->step) != NULL)
+        return uvcci_refuse(
+            s, UVCC_ERR_STATE,
+            "tensors stay: step %u is agreed to; they are set before uvcc_session_step", s->step);
     return 0;
 }
 

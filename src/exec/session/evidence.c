@@ -125,7 +125,9 @@ bool uvcci_evidence_on_audit(uvcc_session *s, uint8_t peer, const uint8_t *data,
     bool twice = p->audit_here[at] && p->audit[at].step >= a.step;
     bool early = a.step >= s->step && (a.step - s->step > 1 || st == NULL || !st->sent);
     if (early || a.step + 2 < s->step || twice || !verified(s, peer, &a)) {
-        uvcci_abort(s, UVCC_ABORT_AUDIT, "what a peer signed of a step is not right");
+        uvcci_abort(s, UVCC_ABORT_AUDIT,
+                    "what a peer signed of a step is not right: its key, its policy or "
+                    "its step is another");
         return false;
     }
     /* Our STEP went out, so the AUDITs of two steps before and of all earlier ones were here. */
