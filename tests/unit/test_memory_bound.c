@@ -140,6 +140,11 @@ static void triples_only(uvcc_config *c) {
     c->triples.run = 1;
 }
 
+/* As the default: for a program that is small beside the windows. */
+static void small_beside(uvcc_config *c) {
+    small_windows(c);
+}
+
 static void run(const uvcc_program *p, const char *entry, const char *what, bool datagram,
                 void (*more)(uvcc_config *)) {
     triangle t;
@@ -148,7 +153,7 @@ static void run(const uvcc_program *p, const char *entry, const char *what, bool
     begin(&t, p, datagram, more);
     set_all(&t, p);
     steps(&t, p, (uint32_t)e, 6);
-    end(&t, p, what, strcmp(entry, "train") == 0 && more != triples_only);
+    end(&t, p, what, strcmp(entry, "train") == 0 && more != triples_only && more != small_beside);
 }
 
 static void all_on(uvcc_config *c) {
@@ -239,6 +244,47 @@ static void test_transformer(void **state) {
     }
 }
 
+static void add_op(uvcc_program *p, uint16_t k, uint32_t a, uint32_t b, uint32_t z) {
+    assert_true(uvcc_program_op(p, &(uvcc_op_desc){.opcode = UVCC_OP_ADD,
+                                                   .k = k,
+                                                   .in_count = 2,
+                                                   .in = {a, b},
+                                                   .out_count = 1,
+                                                   .out = {z}}) >= 0);
+}
+
+/* TRANSIENT tensors and nothing else, which live at the same time: no looser term hides them. */
+static void test_tensors(void **state) {
+    enum { WIDE = 12, COLS = 5000 };
+    (void)state;
+    const uvcc_allocator al = uvcc_host_allocator();
+    uvcc_program *p;
+    char name[16], why[256] = "";
+    uint32_t y[WIDE];
+    assert_int_equal(uvcc_program_new(&p, &al), 0);
+    const uint32_t x = test_tensor(p, "x", 1, COLS, 8, 0, UVCC_TRANSIENT);
+    for (unsigned i = 0; i < WIDE; i++) {
+        (void)snprintf(name, sizeof name, "y%u", i);
+        y[i] = test_tensor(p, name, 1, COLS, 40, 0, UVCC_TRANSIENT);
+    }
+    assert_true(uvcc_program_entry(p, "train") >= 0);
+    assert_true(uvcc_program_input(p, 0, x, 0) >= 0);
+    for (unsigned i = 0; i < WIDE; i++)
+        add_op(p, (uint16_t)(i + 1), x, x, y[i]);
+    uint32_t sum = y[0];
+    for (unsigned i = 1; i < WIDE; i++) {
+        (void)snprintf(name, sizeof name, "z%u", i);
+        const uint32_t z = test_tensor(p, name, 1, COLS, 40, 0, UVCC_TRANSIENT);
+        add_op(p, (uint16_t)(WIDE + i), sum, y[i], z);
+        sum = z;
+    }
+    assert_true(uvcc_program_output(p, 0, sum) >= 0);
+    if (uvcc_program_finish(p, why, sizeof why) != 0)
+        fail_msg("%s", why);
+    run(p, "train", "tensors", false, small_beside);
+    uvcc_program_free(p);
+}
+
 static void limited(uvcc_config *c) {
     small_windows(c);
     c->limits.tensor_bytes = 8u << 20;
@@ -270,9 +316,8 @@ static void test_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mlp),
-        cmocka_unit_test(test_triples),
-        cmocka_unit_test(test_transformer),
+        cmocka_unit_test(test_mlp),         cmocka_unit_test(test_triples),
+        cmocka_unit_test(test_transformer), cmocka_unit_test(test_tensors),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
