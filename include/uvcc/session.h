@@ -226,6 +226,40 @@ UVCC_API void uvcc_session_free(uvcc_session *s);
  * UVCC_ERR_LIMIT names in the log the receive capacity that the program needs when the configured
  * one is smaller. UVCC_ERR_CONFIG: the program is for another topology or stage. */
 UVCC_API int uvcc_session_load_program(uvcc_session *s, const uvcc_program *p);
+/** Parts of what a session takes: see uvcc_memory_bound. */
+typedef enum uvcc_memory_term {
+    UVCC_MEMORY_SESSION = 0,  /**< the session, plans of all ops, events, jobs, tables of PERSIST
+                                   tensors and of checkpoints, the recording */
+    UVCC_MEMORY_LINKS = 1,    /**< windows of both links, records of messages, frames in flight */
+    UVCC_MEMORY_STEPS = 2,    /**< tables of two open steps, records of what came for them */
+    UVCC_MEMORY_EVIDENCE = 3, /**< transcripts, their roots, bundles */
+    UVCC_MEMORY_OPS = 4,      /**< tasks of ops at work and of keys being dealt */
+    UVCC_MEMORY_TENSORS = 5,  /**< all TENSOR memory: PERSIST tensors, with resume.cancellable those
+                                   that steps write once more, TRANSIENT ones, what ops work on,
+                                   keys and triples; freed blocks that are kept. At most
+                                   limits.tensor_bytes, if that is set */
+    UVCC_MEMORY_VALUES = 6,   /**< staged inputs, outputs, PERSIST values being set, checkpoints,
+                                   triples for the host and from it; freed blocks that are kept */
+    UVCC_MEMORY_ARENAS = 7,   /**< records of the blocks that are kept */
+} uvcc_memory_term;
+enum { UVCC_MEMORY_TERMS = 8 };
+
+/** What a session takes from its allocator at most, in bytes as they are asked for. */
+typedef struct uvcc_memory_bound {
+    uint64_t bytes;                   /**< in all */
+    uint64_t by_class[4];             /**< the same, by uvcc_mem_class */
+    uint64_t term[UVCC_MEMORY_TERMS]; /**< the same, by uvcc_memory_term */
+} uvcc_memory_bound;
+/** The most memory that a session of *cfg with the program takes at any time, whatever its peers do
+ * and in whatever order ops end: an upper bound, for who places sessions; docs/limits.md says what
+ * goes into it and how near it is. It counts on a host that gives uvcc_session_feed() at most 256
+ * KiB at a time, polls events, and gives triples ahead for two steps; triples of more steps come on
+ * top. Asking takes some memory of cfg->alloc and gives it back: STATE and SECRET, never TENSOR or
+ * WIRE. Nothing is taken from cfg->random, recorded or traced. Errors are those of
+ * uvcc_session_new() and uvcc_session_load_program(), named in cfg->log; UVCC_ERR_LIMIT too for an
+ * entry of more than 32,768 ops. *out is changed on success only. */
+UVCC_API int uvcc_session_memory_bound(const uvcc_config *cfg, const uvcc_program *p,
+                                       uvcc_memory_bound *out) UVCC_MUST_USE;
 /** Begins the handshake. */
 UVCC_API int uvcc_session_start(uvcc_session *s, uint64_t now);
 

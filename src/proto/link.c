@@ -184,6 +184,27 @@ uint64_t uvcc_link_memory_bound(const uvcc_link *l) {
            uvcci_tx_bound(l) + uvcci_rx_bound(l) + sizeof(uvcci_rx_partial);
 }
 
+/* Records of messages are the larger part of what windows full of the smallest messages take; an
+ * owner whose plan says how many there are takes less. Classes overlap: what is not certain to be
+ * of one is counted in both. */
+void uvcci_link_bound(const uvcc_link *l, const uvcci_link_use *use, uint64_t by_class[4]) {
+    const uint64_t tx = l->cfg.tx_online_bytes + l->cfg.tx_keys_bytes;
+    const uint64_t rx = l->cfg.rx_online_bytes + l->cfg.rx_keys_bytes;
+    const uint64_t tx_all = tx / UVCCI_MSG_OVERHEAD_BYTES, rx_all = rx / UVCCI_MSG_OVERHEAD_BYTES;
+    const uint64_t bound = uvcc_link_memory_bound(l);
+    const uint64_t pools = uvcci_pool_bound(tx_all) + uvcci_pool_bound(rx_all);
+    const uint64_t used = uvcci_pool_bound(use->tx_messages < tx_all ? use->tx_messages : tx_all) +
+                          uvcci_pool_bound(use->rx_messages < rx_all ? use->rx_messages : rx_all);
+    const uint64_t spare = (uint64_t)UVCCI_SPARES * use->message_bytes;
+    const uint64_t data = (use->tx_bytes < tx ? use->tx_bytes : tx) + rx + spare;
+    assert(bound > pools + uvcci_data_bound(l));
+    by_class[UVCC_MEM_WIRE] = used + (data < tx + rx ? data : tx + rx);
+    by_class[UVCC_MEM_SECRET] = sizeof(uvcci_link_keys) + sizeof(uvcci_step_keys) +
+                                UVCC_CHUNK_BYTES + UVCC_FRAME_SEAL_BYTES;
+    by_class[UVCC_MEM_STATE] = bound - pools - uvcci_data_bound(l);
+    by_class[UVCC_MEM_TENSOR] = 0;
+}
+
 /* ---- run, step ---- */
 
 int uvcc_link_set_run(uvcc_link *l, uint32_t run) {

@@ -83,6 +83,15 @@ void uvcci_transcript_free(uvcci_transcript *t) {
     give(&al, t, 1, sizeof *t);
 }
 
+/* Chunks hold all leaves but what is left at their ends, which is less than one; entries double
+ * beside the ones before, and sorting takes as many again. */
+uint64_t uvcci_transcript_bound(uint64_t leaves) {
+    const uint64_t per_chunk = sizeof((chunk *)0)->bytes / UVCCI_LEAF_MAX_BYTES;
+    const uint64_t entries = 3 * (leaves < FIRST_ENTRIES ? FIRST_ENTRIES : leaves);
+    return sizeof(struct uvcci_transcript) + (leaves / per_chunk + 1) * sizeof(chunk) +
+           entries * sizeof(entry) + (leaves >= RADIX_FROM ? RADIX * sizeof(uint32_t) : 0);
+}
+
 static int reserve_entry(uvcci_transcript *t) {
     assert(t->count < t->max && t->cap <= t->max);
     if (t->count < t->cap)

@@ -24,6 +24,8 @@ enum {
  * sorts it first there), ABORT 2^32-1. */
 typedef struct uvcci_transcript uvcci_transcript;
 int uvcci_transcript_new(uvcci_transcript **out, const uvcc_allocator *al, uint32_t max_leaves);
+/* Most memory that one of so many leaves takes, while it is sorted too. */
+uint64_t uvcci_transcript_bound(uint64_t leaves);
 void uvcci_transcript_free(uvcci_transcript *t);
 int uvcci_transcript_add(uvcci_transcript *t, uint32_t row, const uint8_t *leaf, size_t len);
 uint32_t uvcci_transcript_count(const uvcci_transcript *t);

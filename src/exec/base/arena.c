@@ -12,6 +12,7 @@ static void *metered_alloc(void *user, size_t bytes, uvcc_mem_class cls) {
     void *p = m->base.alloc(m->base.user, bytes, cls);
     if (p != NULL) {
         m->bytes += bytes;
+        m->by_class[cls] += bytes;
         if (m->bytes > m->peak_bytes)
             m->peak_bytes = m->bytes;
     }
@@ -21,8 +22,10 @@ static void *metered_alloc(void *user, size_t bytes, uvcc_mem_class cls) {
 static void metered_free(void *user, void *p, size_t bytes, uvcc_mem_class cls) {
     uvcci_meter *m = user;
     assert(p == NULL || m->bytes >= bytes); /* else somebody gives back another size */
-    if (p != NULL)
+    if (p != NULL) {
         m->bytes -= bytes;
+        m->by_class[cls] -= bytes;
+    }
     m->base.free(m->base.user, p, bytes, cls);
 }
 
@@ -65,6 +68,30 @@ void uvcci_arena_init(uvcci_arena *p, const uvcc_allocator *al, uvcc_mem_class c
     p->limit_bytes = limit_bytes;
 }
 
+/* Size of the blocks of a class. */
+static size_t class_bytes(unsigned c) {
+    const size_t base = (size_t)256 << (c / 4);
+    return base + (c % 4) * (base / 4);
+}
+
+static void drop_kept(uvcci_arena *p, unsigned c) {
+    struct uvcci_arena_free *f = p->free[c];
+    p->free[c] = f->next;
+    p->alloc->free(p->alloc->user, f->mem, class_bytes(c), p->cls);
+    p->alloc->free(p->alloc->user, f, sizeof *f, UVCC_MEM_STATE);
+    p->held_bytes -= class_bytes(c);
+}
+
+/* Makes room for `size` more: what is kept may be as much as was ever used at a time, and no more,
+ * whatever sizes come one after the other. The largest go first. */
+static void limit_kept(uvcci_arena *p, size_t size) {
+    const uint64_t used = p->used_bytes + size;
+    const uint64_t most = UVCCI_ARENA_TIMES * (used > p->peak_bytes ? used : p->peak_bytes);
+    for (unsigned c = UVCCI_ARENA_CLASSES; c-- != 0 && p->held_bytes + size > most;)
+        while (p->free[c] != NULL && p->held_bytes + size > most)
+            drop_kept(p, c);
+}
+
 void *uvcci_arena_take(uvcci_arena *p, size_t bytes) {
     size_t size;
     unsigned c = size_class(bytes, &size);
@@ -82,6 +109,7 @@ void *uvcci_arena_take(uvcci_arena *p, size_t bytes) {
             if (p->held_bytes + size > p->limit_bytes)
                 return NULL;
         }
+        limit_kept(p, size);
         mem = p->alloc->alloc(p->alloc->user, size, p->cls);
         if (mem == NULL)
             return NULL;
@@ -113,20 +141,16 @@ void uvcci_arena_give(uvcci_arena *p, void *mem, size_t bytes) {
 }
 
 void uvcci_arena_drain(uvcci_arena *p) {
-    size_t base = 256;
-    for (unsigned c = 0; c < UVCCI_ARENA_CLASSES; c++) {
-        size_t size = base + (c % 4) * (base / 4);
-        while (p->free[c] != NULL) {
-            struct uvcci_arena_free *f = p->free[c];
-            p->free[c] = f->next;
-            p->alloc->free(p->alloc->user, f->mem, size, p->cls);
-            p->alloc->free(p->alloc->user, f, sizeof *f, UVCC_MEM_STATE);
-            p->held_bytes -= size;
-        }
-        if (c % 4 == 3)
-            base *= 2;
-    }
+    for (unsigned c = 0; c < UVCCI_ARENA_CLASSES; c++)
+        while (p->free[c] != NULL)
+            drop_kept(p, c);
     assert(p->held_bytes == p->used_bytes);
+}
+
+uint64_t uvcci_arena_bound(uint64_t used_bytes, uint64_t *records) {
+    const uint64_t held = UVCCI_ARENA_TIMES * used_bytes;
+    *records = held / class_bytes(0) * sizeof(struct uvcci_arena_free);
+    return held;
 }
 
 #define CHUNK_BYTES 4096u
@@ -159,6 +183,30 @@ void *uvcci_bump_take(uvcci_bump *b, size_t bytes) {
     c->used += bytes;
     memset(p, 0, bytes);
     return p;
+}
+
+uvcci_bump_mark uvcci_bump_here(const uvcci_bump *b) {
+    return (uvcci_bump_mark){.chunk = b->chunks, .used = b->chunks != NULL ? b->chunks->used : 0};
+}
+
+void uvcci_bump_rewind(uvcci_bump *b, uvcci_bump_mark mark) {
+    while (b->chunks != mark.chunk) {
+        struct uvcci_bump_chunk *c = b->chunks;
+        b->chunks = c->next;
+        uvcci_wipe(c->bytes, c->used);
+        b->alloc->free(b->alloc->user, c, sizeof *c + c->cap, UVCC_MEM_STATE);
+    }
+    if (mark.chunk != NULL)
+        mark.chunk->used = mark.used;
+}
+
+/* A chunk is closed when a piece does not fit any more: it and that piece are more than its size.
+ * So all chunks but the last are less than twice the pieces. */
+uint64_t uvcci_bump_bound(uint64_t bytes, uint64_t pieces) {
+    if (pieces == 0)
+        return 0;
+    const uint64_t caps = 2 * (bytes + 15 * pieces) + CHUNK_BYTES;
+    return caps + (caps / CHUNK_BYTES + 1) * sizeof(struct uvcci_bump_chunk);
 }
 
 void uvcci_bump_reset(uvcci_bump *b) {

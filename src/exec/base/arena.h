@@ -10,11 +10,14 @@
 #include <uvcc/types.h>
 
 #define UVCCI_ARENA_CLASSES 160u
+/* Blocks in use and kept ones together are at most so many times what was in use at its peak. */
+#define UVCCI_ARENA_TIMES 2u
 
 /* Counts what goes through an allocator. */
 typedef struct uvcci_meter {
     uvcc_allocator base;
     uint64_t bytes, peak_bytes;
+    uint64_t by_class[4]; /* of `bytes`, by uvcc_mem_class */
 } uvcci_meter;
 /* An allocator that draws on m->base and counts in m; m must stay where it is. */
 uvcc_allocator uvcci_metered(uvcci_meter *m);
@@ -41,6 +44,10 @@ void uvcci_arena_give(uvcci_arena *p, void *mem, size_t bytes);
 /* Returns kept blocks to the allocator. */
 void uvcci_arena_drain(uvcci_arena *p);
 
+/* Most that an arena holds of which so much, rounded, is in use at a time; *records: the STATE
+ * memory of its records of kept blocks. */
+uint64_t uvcci_arena_bound(uint64_t used_bytes, uint64_t *records);
+
 typedef struct uvcci_bump {
     const uvcc_allocator *alloc;
     struct uvcci_bump_chunk *chunks;
@@ -49,5 +56,14 @@ void uvcci_bump_init(uvcci_bump *b, const uvcc_allocator *al);
 /* Zeroed, 16-byte aligned; NULL when the allocator fails. */
 void *uvcci_bump_take(uvcci_bump *b, size_t bytes);
 void uvcci_bump_reset(uvcci_bump *b);
+/* Where it stands; and gives back all that was taken since. */
+typedef struct uvcci_bump_mark {
+    struct uvcci_bump_chunk *chunk;
+    size_t used;
+} uvcci_bump_mark;
+uvcci_bump_mark uvcci_bump_here(const uvcci_bump *b);
+void uvcci_bump_rewind(uvcci_bump *b, uvcci_bump_mark mark);
+/* Most that so many pieces of so many bytes in all take. */
+uint64_t uvcci_bump_bound(uint64_t bytes, uint64_t pieces);
 
 #endif

@@ -499,7 +499,19 @@ bool uvcci_beaver_advance(uvcc_session *s) {
 
 /* ---- the way ---- */
 
-static const uvcci_op_way way = {.key_bytes = uvcci_gate_key_bytes,
+/* Masks and own differences of both operands, C and the product before it is truncated: what was
+ * opened stays for other ops, and triples are made before the op starts. */
+static uint64_t tensor_bytes(const uvcc_program *p, const uvcci_op *op, const uvcci_plan *plan) {
+    uint64_t bytes = uvcci_gate_tensor_bytes(p, op, plan);
+    bytes += 4 * uvcci_arena_rounded(plan->elems * 8);
+    for (unsigned k = 0; k < 2; k++)
+        bytes += 4 * uvcci_arena_rounded(plan->beaver.mask[k].elems * 8);
+    return bytes;
+}
+
+static const uvcci_op_way way = {.tensor_bytes = tensor_bytes,
+                                 .tensors_stay = true,
+                                 .key_bytes = uvcci_gate_key_bytes,
                                  .open = open_op,
                                  .number = number,
                                  .ready = ready,

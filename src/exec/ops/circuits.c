@@ -167,7 +167,15 @@ static bool build(uvcci_builder *b) {
     return uvcci_end_turn(b);
 }
 
+static uint64_t tensor_bytes(const uvcc_program *p, const uvcci_op *op, const uvcci_plan *plan) {
+    (void)p;
+    (void)op;
+    return uvcci_arena_rounded(plan->blocks *
+                               uvcci_circuit_state_words(&plan->circuit, UVCC_BLOCK_ELEMS) * 8);
+}
+
 const uvcci_op_way uvcci_circuit_way = {.state_bytes = sizeof(circuit_state),
+                                        .tensor_bytes = tensor_bytes,
                                         .message_words = message_words,
                                         .piece_words = piece_words,
                                         .build = build,

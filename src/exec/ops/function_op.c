@@ -110,9 +110,58 @@ static int deal(uvcc_session *s, const uvcci_deal *d, uvcc_task *tasks, uint32_t
     return uvcci_function_deal(s, r, keys, tasks, count);
 }
 
+/* ---- what it takes at most ---- */
+
+static uint64_t elems_of(const uvcci_plan *p, unsigned instr) {
+    return p->elems / p->fn->instr[0].width * p->fn->instr[instr].width;
+}
+
+/* Vectors of an instruction's value that are there in a turn: see free_past() in functions.c. */
+static uint64_t value_bytes(const uvcci_plan *p, unsigned i, unsigned turn) {
+    const uvcc_fn_instr *d = &p->function->instrs[i];
+    const uvcci_fn_info *info = &p->fn->instr[i];
+    const uint64_t words = uvcci_arena_rounded(elems_of(p, i) * 8);
+    const bool past = info->turn + 1u < turn;
+    uint64_t bytes = 0;
+    if (info->turn > turn)
+        return 0;
+    if (!past || info->last >= turn) /* x, p and both components */
+        bytes += words * (1u + info->pads +
+                          (d->kind == UVCC_FN_EXCHANGE || d->kind == UVCC_FN_LIFT ? 2u : 0u));
+    if (info->sends && !past) {
+        const uint64_t bits = d->kind == UVCC_FN_OPEN ? d->bits : d->word_count;
+        bytes += 2 * words + uvcci_arena_rounded((uint64_t)uvcci_blocks(elems_of(p, i)) *
+                                                 UVCC_BLOCK_ELEMS / 8 * bits);
+    }
+    return bytes;
+}
+
+static uint64_t tensor_bytes(const uvcc_program *p, const uvcci_op *op, const uvcci_plan *plan) {
+    uint64_t most = 0;
+    (void)p;
+    (void)op;
+    for (unsigned turn = 0; turn <= plan->turns; turn++) {
+        uint64_t bytes = 0;
+        for (unsigned i = 0; i < plan->function->instr_count; i++)
+            bytes += value_bytes(plan, i, turn);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+/* Masks and bits of those that OTHER knows, and signs of those that own a key. */
+static uint64_t deal_words(const uvcci_plan *plan) {
+    uint64_t words = 0;
+    for (unsigned i = 0; i < plan->function->instr_count; i++)
+        words += elems_of(plan, i) * (plan->fn->instr[i].dealer + 1u);
+    return words;
+}
+
 /* ---- the family ---- */
 
 static const uvcci_op_way way = {.state_bytes = sizeof(uvcci_fn_state),
+                                 .tensor_bytes = tensor_bytes,
+                                 .deal_words = deal_words,
                                  .key_bytes = key_bytes,
                                  .build = uvcci_function_build,
                                  .release = uvcci_function_free,

@@ -54,8 +54,19 @@ uint32_t uvcci_gate_key_bytes(const uvcci_plan *plan, const uvcci_plan_round *r,
 
 enum { BITS_STRIDE = UVCC_BLOCK_ELEMS / 8 };
 
+static size_t bits_of(const uvcci_plan *plan) {
+    return (size_t)plan->blocks * BITS_STRIDE * 2;
+}
+
 static size_t bits_bytes(const uvcci_instance *r) {
-    return (size_t)r->plan->blocks * BITS_STRIDE * 2;
+    return bits_of(r->plan);
+}
+
+uint64_t uvcci_gate_tensor_bytes(const uvcc_program *p, const uvcci_op *op,
+                                 const uvcci_plan *plan) {
+    (void)p;
+    (void)op;
+    return 3 * uvcci_arena_rounded(plan->elems * 8) + uvcci_arena_rounded(bits_of(plan));
 }
 
 uint8_t *uvcci_gate_bits(const uvcci_gate *g, uint32_t block) {

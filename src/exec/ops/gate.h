@@ -38,6 +38,8 @@ bool uvcci_gate_open2(uvcci_builder *b, uvcci_gate *g, const uvcc_shares *x);
 bool uvcci_gate_open4(uvcci_builder *b, uvcci_gate *g, const uint64_t *x);
 /* Any turn after that. */
 bool uvcci_gate_build(uvcci_builder *b, uvcci_gate *g, const uvcci_gate_kind *kind);
+/* Of an op that is a gate: uvcci_op_way. */
+uint64_t uvcci_gate_tensor_bytes(const uvcc_program *p, const uvcci_op *op, const uvcci_plan *plan);
 /* Gives back what the gate holds. */
 void uvcci_gate_release(uvcc_session *s, const uvcci_instance *r, uvcci_gate *g);
 

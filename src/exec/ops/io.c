@@ -170,12 +170,20 @@ static void output_done(uvcc_session *s, uvcci_instance *r) {
 
 /* ---- the family ---- */
 
+static uint64_t output_bytes(const uvcc_program *p, const uvcci_op *op, const uvcci_plan *plan) {
+    (void)p;
+    (void)op;
+    return uvcci_arena_rounded(plan->elems * 8);
+}
+
 static const uvcci_op_way input_way = {.ready = input_ready, .build = build_input};
 static const uvcci_op_way output_way = {.state_bytes = sizeof(output_state),
+                                        .tensor_bytes = output_bytes,
                                         .build = build_output,
                                         .release = release_output,
                                         .done = output_done};
 static const uvcci_op_way output_to_way = {.state_bytes = sizeof(output_state),
+                                           .tensor_bytes = output_bytes,
                                            .build = build_output_to,
                                            .release = release_output,
                                            .done = output_done};

@@ -259,6 +259,7 @@ static void release_product(uvcc_session *s, uvcci_instance *r) {
 /* ---- the family ---- */
 
 static const uvcci_op_way product_way = {.state_bytes = sizeof(uvcci_gate),
+                                         .tensor_bytes = uvcci_gate_tensor_bytes,
                                          .key_bytes = uvcci_gate_key_bytes,
                                          .build = build_product,
                                          .release = release_product,

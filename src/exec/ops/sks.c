@@ -676,7 +676,19 @@ static bool check_computed(uvcc_session *s, uvcci_instance *r) {
 
 /* ---- the family ---- */
 
-static const uvcci_op_way start_way = {.take = take_start,
+/* From the START on until its CHECK is done. */
+static uint64_t start_bytes(const uvcc_program *p, const uvcci_op *op, const uvcci_plan *plan) {
+    const sks_shape shape = shape_of(p, &op->desc);
+    const uint64_t n = (uint64_t)T * shape.inner, half = (uint64_t)T * shape.rows;
+    (void)plan;
+    return uvcci_arena_rounded((4 * n + 9 * TT) * 8) + uvcci_arena_rounded(4 * n * 8) +
+           uvcci_arena_rounded(2 * half * 8);
+}
+
+static const uvcci_op_way start_way = {.tensor_bytes = start_bytes,
+                                       .tensors_stay = true,
+                                       .step_bytes = sizeof(sks),
+                                       .take = take_start,
                                        .build = build_start,
                                        .computed = start_computed,
                                        .done = start_done,

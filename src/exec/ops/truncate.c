@@ -120,6 +120,7 @@ static void release_truncate(uvcc_session *s, uvcci_instance *r) {
 }
 
 static const uvcci_op_way truncate_way = {.state_bytes = sizeof(uvcci_gate),
+                                          .tensor_bytes = uvcci_gate_tensor_bytes,
                                           .key_bytes = uvcci_gate_key_bytes,
                                           .build = build_truncate,
                                           .release = release_truncate,

@@ -15,9 +15,17 @@
 
 #define MOST_OPS 32768u /* tables grow with the square */
 
+/* Buffers are sorted by words of their size or place and their number. */
+#define BUFFER_BITS 16
+#define MOST_BYTES  (1ull << 46)
+_Static_assert(UVCCI_MAX_TENSORS + MOST_OPS <= 1u << BUFFER_BITS, "a number for each");
+
 typedef struct memory {
     const uvcc_program *p;
     const uvcci_entry *e;
+    const uint64_t *work;  /* [op]: what an op takes from its start to its end; may be NULL */
+    bool tensors;          /* buffers of tensors count */
+    uint32_t total;        /* buffers: of tensors, then of ops */
     size_t words;          /* of a set of ops */
     uint64_t *before;      /* [op]: all that come before it */
     uint64_t *flown;       /* [microbatch]: its BWD ops and all before them */
@@ -32,13 +40,23 @@ typedef struct memory {
 } memory;
 
 static uint64_t buffer_bytes(const memory *m, uint32_t b) {
+    if (b >= m->p->tensor_count)
+        return m->work[b - m->p->tensor_count];
     const uvcci_tensor *t = &m->p->tensors[b];
     return t->elems * (t->desc.sharing == UVCC_ADDITIVE ? 8 : 16);
 }
 
 static bool is_live(const memory *m, uint32_t b) {
-    return m->p->tensors[b].buffer == b && m->p->tensors[b].desc.lifetime == UVCC_TRANSIENT &&
+    if (b >= m->p->tensor_count)
+        return m->work != NULL && m->work[b - m->p->tensor_count] != 0;
+    return m->tensors && m->p->tensors[b].buffer == b &&
+           m->p->tensors[b].desc.lifetime == UVCC_TRANSIENT &&
            m->e->life[b].first_write != UVCCI_NO_OP;
+}
+
+/* The op that takes it: of an op's own memory, that op. */
+static uint32_t first_of(const memory *m, uint32_t b) {
+    return b >= m->p->tensor_count ? b - m->p->tensor_count : m->e->life[b].first_write;
 }
 
 static bool holds(const uint64_t *set, uint32_t op) {
@@ -52,10 +70,10 @@ static void join(const memory *m, uint64_t *into, const uint64_t *set) {
 
 /* One block of memory, cut into all tables, the longs first: it is had or not had as one. */
 static int memory_init(memory *m) {
-    const size_t ops = m->e->op_count, tensors = m->p->tensor_count, mbs = m->e->microbatches;
+    const size_t ops = m->e->op_count, tensors = m->total, mbs = m->e->microbatches;
     uint32_t touches = 0;
     for (uint32_t i = 0; i < ops; i++)
-        touches += m->e->ops[i].touched_count;
+        touches += m->e->ops[i].touched_count + 1u; /* and its own memory */
     m->words = (ops + 63) / 64;
     const size_t longs = (ops + mbs) * m->words + tensors;
     const size_t shorts = touches + (tensors + 1) + 3 * tensors;
@@ -96,8 +114,11 @@ static void find_before(memory *m) {
 
 static void find_users(memory *m) {
     const uvcci_entry *e = m->e;
-    for (uint32_t b = 0; b < m->p->tensor_count; b++)
-        m->from[b + 1] = m->from[b] + e->uses[b];
+    const uint32_t tensors = m->p->tensor_count;
+    for (uint32_t b = 0; b < m->total; b++)
+        m->from[b + 1] = m->from[b] + (b < tensors ? e->uses[b] : 1u);
+    for (uint32_t i = 0; i < e->op_count; i++)
+        m->user[m->from[tensors + i]] = i;
     for (uint32_t i = 0; i < e->op_count; i++)
         for (uint32_t k = 0; k < e->ops[i].touched_count; k++) {
             const uint32_t b = e->ops[i].touched[k];
@@ -108,7 +129,7 @@ static void find_users(memory *m) {
 
 /* Whether a is dead before b is live. */
 static bool follows(const memory *m, uint32_t a, uint32_t b) {
-    const uint64_t *set = m->before + m->e->life[b].first_write * m->words;
+    const uint64_t *set = m->before + first_of(m, b) * m->words;
     for (uint32_t i = m->from[a]; i < m->from[a + 1]; i++)
         if (!holds(set, m->user[i]))
             return false;
@@ -154,22 +175,23 @@ static uint64_t sum_of_rows(memory *m) {
 /* Lists the buffers by size, the largest first, or by their first writer. */
 static void sort_buffers(memory *m, bool by_size) {
     m->count = 0;
-    for (uint32_t b = 0; b < m->p->tensor_count; b++)
+    for (uint32_t b = 0; b < m->total; b++)
         if (is_live(m, b)) {
-            const uint64_t by =
-                by_size ? (1ull << 45) - buffer_bytes(m, b) : m->e->life[b].first_write;
-            assert(buffer_bytes(m, b) <= 1ull << 45 && b < UVCCI_MAX_TENSORS);
-            m->key[m->count++] = by << 14 | b; /* at most 2^14 tensors, 2^44 bytes each */
+            const uint64_t bytes =
+                buffer_bytes(m, b) < MOST_BYTES ? buffer_bytes(m, b) : MOST_BYTES;
+            m->key[m->count++] = (by_size ? MOST_BYTES - bytes : first_of(m, b)) << BUFFER_BITS | b;
         }
     uvcci_sort(m->key, m->count, sizeof m->key[0], uvcci_compare_u64);
     for (uint32_t i = 0; i < m->count; i++)
-        m->list[i] = (uint32_t)(m->key[i] & (UVCCI_MAX_TENSORS - 1));
+        m->list[i] = (uint32_t)(m->key[i] & ((1u << BUFFER_BITS) - 1));
 }
 
-int uvcci_memory_bound(const uvcc_program *p, const uvcci_entry *e, uint64_t *bytes) {
-    memory m = {.p = p, .e = e};
+int uvcci_memory_bound_with(const uvcc_program *p, const uvcci_entry *e, const uint64_t *work,
+                            bool tensors, uint64_t *bytes) {
+    memory m = {.p = p, .e = e, .work = work, .tensors = tensors};
     if (m.e->op_count > MOST_OPS)
         return UVCC_ERR_LIMIT;
+    m.total = p->tensor_count + e->op_count;
     int err = memory_init(&m);
     if (err != 0)
         return err;
@@ -182,6 +204,10 @@ int uvcci_memory_bound(const uvcc_program *p, const uvcci_entry *e, uint64_t *by
     *bytes = by_size < by_time ? by_size : by_time;
     p->alloc.free(p->alloc.user, m.mem, m.mem_bytes, UVCC_MEM_STATE);
     return 0;
+}
+
+int uvcci_memory_bound(const uvcc_program *p, const uvcci_entry *e, uint64_t *bytes) {
+    return uvcci_memory_bound_with(p, e, NULL, true, bytes);
 }
 
 int uvcc_program_memory(const uvcc_program *p, uint32_t entry, uint64_t *bytes) {

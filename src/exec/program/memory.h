@@ -11,4 +11,9 @@
  * UVCC_ERR_LIMIT: more ops than tables are made for; UVCC_ERR_NOMEM. */
 int uvcci_memory_bound(const uvcc_program *p, const uvcci_entry *e, uint64_t *bytes);
 
+/* The same of these buffers (tensors: they count) and, by op in program order, of memory that an op
+ * takes from its start to its end (work; may be NULL). */
+int uvcci_memory_bound_with(const uvcc_program *p, const uvcci_entry *e, const uint64_t *work,
+                            bool tensors, uint64_t *bytes);
+
 #endif

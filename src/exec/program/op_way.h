@@ -20,6 +20,18 @@ struct uvcci_deal;
 typedef struct uvcci_op_way {
     size_t state_bytes;
 
+    /* ---- what it takes at most (session/bound.c) ---- */
+
+    /* TENSOR memory of an instance beside its op's tensors, its keys and what is dealt, as the
+     * arena rounds it; taken and given back between the op's start and its end, but with
+     * tensors_stay any time while the step is there. NULL: none. */
+    uint64_t (*tensor_bytes)(const struct uvcc_program *p, const struct uvcci_op *op,
+                             const uvcci_plan *plan);
+    bool tensors_stay;
+    size_t step_bytes; /* that a turn takes of the step */
+    /* Words that the deal of its keys works on. */
+    uint64_t (*deal_words)(const uvcci_plan *plan);
+
     /* ---- what messages cost (plan.c, cost.c) ---- */
 
     /* Bytes of the key stream of one block of `count` elements; of a way with rounds of keys. */

@@ -232,6 +232,10 @@ int uvcc_session_new(uvcc_session **out, const uvcc_config *cfg) {
     return uvcci_session_new_recorded(out, cfg, slice(uvcc_version(), strlen(uvcc_version())));
 }
 
+size_t uvcci_recording_bytes(void) {
+    return sizeof(uvcci_recording);
+}
+
 void uvcc_session_free(uvcc_session *s) {
     uvcci_recording *rec = recording(s);
     if (rec != NULL)

@@ -308,6 +308,7 @@ static bool turn_ready(const uvcc_session *s, const uvcci_instance *r) {
 /* Messages for all rounds that the turn sends. */
 static int open_rounds(uvcc_session *s, uvcci_instance *r) {
     const uvcci_plan *p = r->plan;
+    const uvcci_bump_mark mark = uvcci_bump_here(&r->bump);
     unsigned n = 0;
     int rc = 0;
     for (unsigned i = 0; i < p->round_count && rc == 0; i++) {
@@ -318,6 +319,8 @@ static int open_rounds(uvcc_session *s, uvcci_instance *r) {
     }
     for (unsigned k = 0; rc != 0 && k < n; k++)
         uvcci_batch_drop(s, &r->out[k]);
+    if (rc != 0)
+        uvcci_bump_rewind(&r->bump, mark); /* it is tried again, however often */
     return rc;
 }
 

@@ -57,6 +57,14 @@ void uvcci_root_free(uvcc_session *s, uvcci_step *st) {
     st->root = NULL;
 }
 
+uint64_t uvcci_root_bound(uint64_t leaves) {
+    const uint64_t slices = leaves / UVCCI_ROOT_SLICE + 1;
+    if (leaves <= UVCCI_ROOT_INLINE)
+        return 0;
+    return sizeof(struct uvcci_root) + slices * 32 +
+           (slices < UVCCI_ROOT_LANES ? slices : UVCCI_ROOT_LANES) * sizeof(lane);
+}
+
 /* One lane will do; the others come if there is memory. */
 static int begin(uvcc_session *s, uvcci_step *st) {
     const uint32_t n = uvcci_transcript_count(st->transcript);

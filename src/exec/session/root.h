@@ -17,6 +17,8 @@
 int uvcci_root_advance(uvcc_session *s, uvcci_step *st);
 /* A job of it, pushed with owner UVCCI_JOB_ROOT and `who`, is done. */
 void uvcci_root_job_done(void *who);
+/* Most memory that the root of so many leaves takes beside their transcript. */
+uint64_t uvcci_root_bound(uint64_t leaves);
 void uvcci_root_free(uvcc_session *s, uvcci_step *st);
 
 #endif

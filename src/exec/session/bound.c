@@ -1,0 +1,373 @@
+/* bound.c - how much memory a session takes at most: uvcc_session_memory_bound().
+ *
+ * What a session takes when it is made, when it takes its program and when a step opens does not
+ * depend on anything that comes later. So it is not counted again here but measured, on a session
+ * that is never started. Its TENSOR and WIRE memory is not there: such a session does not touch it.
+ * What is taken while steps run follows from the plans of their ops. */
+#include "exec/ops/triples.h"
+#include "exec/program/memory.h"
+#include "exec/runtime/builder.h"
+#include "exec/session/calls.h"
+#include "exec/session/config.h"
+#include "exec/session/root.h"
+#include "exec/session/step.h"
+#include "proto/link_session.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum {
+    BUNDLES = 4,      /* not taken by the host: AUDITs are at most two steps late */
+    SETS_OF_ALL = 3,  /* checkpoints on their way in: one whose job is out, one to come, one read */
+    TASKS = 32,       /* of a turn, but for instructions of functions */
+    INSTR_TASKS = 10, /* of an instruction in its two turns */
+    DEAL_BLOCKS = 3,  /* tasks with blocks of an instruction's deal, or of a gate's */
+    HASH_LISTS = 8,   /* that a turn ends, beside full ones */
+    FEED_MESSAGES = (256u << 10) / 64,
+};
+#define BUNDLE_BYTES 4096u /* head and tail of a bundle, and more */
+
+/* ---- a session without the memory that only jobs touch ---- */
+
+typedef struct shadow {
+    uvcc_allocator base;
+} shadow;
+
+/* Nobody may write here: it is constant. */
+static const _Alignas(64) uint8_t nowhere[64];
+
+static void *shadow_alloc(void *user, size_t bytes, uvcc_mem_class cls) {
+    const shadow *w = user;
+    if (cls == UVCC_MEM_TENSOR || cls == UVCC_MEM_WIRE)
+        return (void *)(uintptr_t)nowhere;
+    return w->base.alloc(w->base.user, bytes, cls);
+}
+
+static void shadow_free(void *user, void *p, size_t bytes, uvcc_mem_class cls) {
+    const shadow *w = user;
+    if (cls != UVCC_MEM_TENSOR && cls != UVCC_MEM_WIRE)
+        w->base.free(w->base.user, p, bytes, cls);
+}
+
+/* Keys are made of it that nothing is ever sealed with. */
+static int shadow_random(void *user, void *out, size_t bytes) {
+    (void)user;
+    memset(out, 1, bytes);
+    return 0;
+}
+
+/* ---- plans ---- */
+
+/* What the ops of one entry take, of which some are at work at a time. */
+typedef struct sums {
+    uint64_t online, keys, messages, leaves, message; /* message: bytes of the longest */
+    uint64_t deal, deal_words;                        /* TENSOR */
+    uint64_t stay; /* TENSOR, of ops whose memory stays, in both steps */
+    uint64_t deal_state, ahead_state,
+        scratch; /* STATE; ahead: of ops that begin before their turn, or that stays */
+    uint64_t products, triples; /* on triples; WIRE memory of given ones, or of those made */
+    uint64_t rows;
+} sums;
+
+static uint64_t keys_blocks(const uvcci_plan *p) {
+    uint64_t n = 0;
+    for (unsigned g = 0; g < p->key_count; g++)
+        n += p->rounds[p->round_count + g].blocks;
+    return n;
+}
+
+static unsigned instrs_of(const uvcci_plan *p) {
+    return p->function != NULL ? p->function->instr_count : 0;
+}
+
+/* A leaf for each message, sent or received; of a vector's block that it is opened, or both
+ * commitments and that it is lifted; of keys from and for each peer; of a triple. */
+static uint64_t leaves_of(const uvcci_plan *p) {
+    uint64_t n = 4ull * p->messages_max + 8;
+    for (unsigned k = 0; k < p->id_count; k++)
+        n += 4ull * p->id[k].blocks;
+    return n + 4ull * p->edge_blocks;
+}
+
+/* What opening the messages of a round takes of a bump. */
+static void round_state(const uvcci_plan *p, const uvcci_plan_round *r, uint64_t *bytes,
+                        uint64_t *pieces) {
+    const uint64_t tlvs = uvcci_plan_tlvs_max(p, r);
+    *bytes += tlvs * sizeof(uvcci_plan_tlv) + 2ull * r->parts * sizeof(uvcci_tx);
+    *bytes += uvcci_plan_is_keys(p, r)
+                  ? 2ull * r->parts * tlvs * (sizeof(uvcci_key_chunk) + sizeof(uvcc_copy_item))
+                  : 2ull * r->vec_count * r->blocks * sizeof(uint8_t *);
+    *bytes += 64; /* a check of what was opened */
+    *pieces += 6 + 2ull * r->vec_count;
+}
+
+/* Where keys lie: tables and lists of streams to sort. */
+static void key_state(const uvcci_plan *p, uint64_t *bytes, uint64_t *pieces) {
+    const uint64_t n = keys_blocks(p) + 1;
+    *bytes += 2 * ((p->key_count + 1u) * sizeof(size_t *) + n * (sizeof(size_t) + 32));
+    *pieces += 8;
+}
+
+/* The bump of an op, from its first turn until it is done. */
+static uint64_t op_state(const uvcci_plan *p) {
+    const uint64_t turns = p->turns + (p->beaver.on ? 3u : 1u), leaves = leaves_of(p);
+    const uint64_t tasks = TASKS * turns + (uint64_t)INSTR_TASKS * instrs_of(p);
+    const uint64_t hashes = leaves + 4ull * p->messages_max;
+    const uint64_t cap = 4ull * p->blocks + 2 * UVCCI_PLAN_PARTS + 8; /* as in uvcci_add_hash() */
+    const uint64_t lists = hashes / cap + HASH_LISTS * turns;
+    const uint64_t longest = p->edge_blocks > p->blocks ? p->edge_blocks : p->blocks;
+    uint64_t bytes = turns * p->tasks_max * sizeof(uvcc_task), pieces = 8 * turns;
+    bytes += tasks * (longest * sizeof(uvcc_block) + sizeof(uvcc_fn_args));
+    bytes += lists * cap * sizeof(uvcc_hash_item) + leaves * sizeof(uvcci_pending_leaf);
+    bytes += p->way->state_bytes + instrs_of(p) * 256ull + 1024;
+    bytes += 2ull * turns * longest * sizeof(uvcc_copy_item);
+    pieces += 2 * tasks + lists + leaves;
+    for (unsigned i = 0; i < (unsigned)p->round_count + p->key_count; i++)
+        round_state(p, &p->rounds[i], &bytes, &pieces);
+    key_state(p, &bytes, &pieces);
+    return uvcci_bump_bound(bytes, pieces);
+}
+
+/* The bump of an op whose keys are dealt. */
+static uint64_t deal_state(const uvcci_plan *p) {
+    const uint64_t instrs = instrs_of(p) + 1u;
+    const uint64_t longest = p->edge_blocks > p->blocks ? p->edge_blocks : p->blocks;
+    uint64_t bytes = p->key_count * sizeof(uvcci_batch_out) + 1024, pieces = 16 + 8 * instrs;
+    if (p->key_count == 0)
+        return 0;
+    bytes += (4 * instrs + 8) * sizeof(uvcc_task);
+    bytes += DEAL_BLOCKS * instrs * (longest * sizeof(uvcc_block) + sizeof(uvcc_fn_args));
+    bytes += instrs * 2 * sizeof(uint64_t *) + 2 * (keys_blocks(p) + 1) * sizeof(uint8_t *);
+    for (unsigned g = 0; g < p->key_count; g++)
+        round_state(p, &p->rounds[p->round_count + g], &bytes, &pieces);
+    key_state(p, &bytes, &pieces);
+    key_state(p, &bytes, &pieces);
+    return uvcci_bump_bound(bytes, pieces);
+}
+
+static void add_op(const uvcc_program *prog, const uvcci_op *op, const uvcci_plan *p, sums *n) {
+    const unsigned rounds = (unsigned)p->round_count + p->key_count;
+    n->online += p->online_bytes_max;
+    n->keys += p->key_bytes_max;
+    n->messages += p->messages_max;
+    n->leaves += leaves_of(p);
+    n->rows += p->batches;
+    n->deal += uvcci_arena_rounded(2 * p->key_bytes_max);
+    n->deal_words +=
+        p->way->deal_words != NULL ? uvcci_arena_rounded(p->way->deal_words(p) * 8) : 0;
+    n->deal_state += deal_state(p);
+    if (p->way->tensors_stay && p->way->tensor_bytes != NULL) {
+        /* of triples also for the next step, which makes them ahead */
+        n->stay += (p->beaver.on ? 2 : 1) * p->way->tensor_bytes(prog, op, p);
+    }
+    n->ahead_state += uvcci_bump_bound(p->way->step_bytes, p->way->step_bytes != 0);
+    if (p->beaver.on) {
+        n->products++;
+        n->ahead_state += op_state(p);
+        n->triples += uvcci_arena_rounded(16 * p->elems);
+    }
+    for (unsigned i = 0; i < rounds; i++) {
+        const uvcci_plan_round *r = &p->rounds[i];
+        const uint64_t tlvs = uvcci_plan_tlvs_max(p, r) * sizeof(uvcci_plan_tlv);
+        const uint64_t bytes = r->part_blocks * uvcci_plan_block_bytes_max(p, r) + 4096;
+        n->scratch = tlvs > n->scratch ? tlvs : n->scratch;
+        n->message = bytes > n->message ? bytes : n->message;
+    }
+}
+
+/* ---- entries ---- */
+
+/* The most of all entries. */
+typedef struct most {
+    sums n;
+    uint64_t state, wire, input, output; /* of an open step: measured */
+    uint64_t tensors, ops;               /* of ops at work: TENSOR, STATE */
+} most;
+
+static void keep_most(uint64_t *to, uint64_t value) {
+    *to = value > *to ? value : *to;
+}
+
+/* Ops that can be at work together, and tensors that can live together. */
+static int at_work(const uvcc_program *p, const uvcci_entry *e, const uvcci_plan *plans, most *m) {
+    const size_t bytes = e->op_count * sizeof(uint64_t);
+    uint64_t *work = p->alloc.alloc(p->alloc.user, bytes, UVCC_MEM_STATE);
+    uint64_t sum = 0, buffers = 0;
+    if (work == NULL)
+        return UVCC_ERR_NOMEM;
+    for (uint32_t i = 0; i < e->op_count; i++) {
+        const uvcci_op_way *way = plans[i].way;
+        work[i] = plans[i].key_count != 0 ? uvcci_arena_rounded(plans[i].key_bytes_max) : 0;
+        if (way->tensor_bytes != NULL && !way->tensors_stay)
+            work[i] += way->tensor_bytes(p, &e->ops[i], &plans[i]);
+    }
+    for (uint32_t b = 0; b < p->tensor_count; b++)
+        buffers += p->tensors[b].buffer == b && p->tensors[b].desc.lifetime == UVCC_TRANSIENT;
+    int rc = uvcci_memory_bound_with(p, e, work, true, &sum);
+    keep_most(&m->tensors, sum + sum / 4 + 512 * buffers); /* as the arena rounds tensors */
+    for (uint32_t i = 0; i < e->op_count; i++)
+        work[i] = plans[i].beaver.on ? 0 : op_state(&plans[i]);
+    if (rc == 0)
+        rc = uvcci_memory_bound_with(p, e, work, false, &sum);
+    keep_most(&m->ops, sum);
+    p->alloc.free(p->alloc.user, work, bytes, UVCC_MEM_STATE);
+    return rc;
+}
+
+static uint64_t io_bytes(const uvcc_program *p, const uvcc_io_desc *io, uint32_t count) {
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < count; i++)
+        bytes += uvcci_arena_rounded(p->tensors[io[i].tensor].elems * 8);
+    return bytes;
+}
+
+/* Opens step 0 of the entry and looks at what that took. */
+static int measure_entry(uvcc_session *s, uint32_t entry, most *m) {
+    const uvcci_entry *e = &s->program->entries[entry];
+    const uvcci_plan *plans = s->plans[entry];
+    const uint64_t state = s->meter.by_class[UVCC_MEM_STATE], wire = s->wire.used_bytes;
+    s->chain_step = 0;
+    int rc = uvcci_step_open(s, 0, entry);
+    if (rc != 0)
+        return rc;
+    keep_most(&m->state, s->meter.by_class[UVCC_MEM_STATE] - state);
+    keep_most(&m->wire, s->wire.used_bytes - wire);
+    uvcci_step_free(s, &s->ctx[0]);
+    uvcci_arena_drain(&s->wire);
+    sums n = {0};
+    for (uint32_t i = 0; i < e->op_count; i++)
+        add_op(s->program, &e->ops[i], &plans[i], &n);
+    uint64_t *to = (uint64_t *)&m->n, *from = (uint64_t *)&n;
+    for (size_t i = 0; i < sizeof n / sizeof *to; i++)
+        keep_most(&to[i], from[i]);
+    keep_most(&m->input, io_bytes(s->program, e->inputs, e->input_count));
+    keep_most(&m->output, io_bytes(s->program, e->outputs, e->output_count));
+    return s->cfg.triples.only ? 0 : at_work(s->program, e, plans, m);
+}
+
+/* ---- the sum ---- */
+
+static void add(uvcc_memory_bound *out, uvcc_memory_term term, uvcc_mem_class cls, uint64_t bytes) {
+    out->bytes += bytes;
+    out->by_class[cls] += bytes;
+    out->term[term] += bytes;
+}
+
+static uint64_t least(uint64_t a, uint64_t b) {
+    return a < b ? a : b;
+}
+
+static void add_links(const uvcc_session *s, const most *m, uvcc_memory_bound *out) {
+    const uvcc_link *l = s->peer[uvcci_next_party(s)].link;
+    const uvcc_link_config *c = uvcci_link_config_of(l);
+    const uint64_t messages = 2 * m->n.messages + 64;
+    const uvcci_link_use use = {.tx_messages = messages,
+                                .rx_messages = messages + c->rx_messages_max + FEED_MESSAGES,
+                                .tx_bytes = 2 * m->n.online + 65536 +
+                                            least(2 * m->n.keys, c->tx_keys_bytes),
+                                .message_bytes = m->n.message};
+    uint64_t by_class[4];
+    uvcci_link_bound(l, &use, by_class);
+    for (unsigned cls = 0; cls < 4; cls++)
+        add(out, UVCC_MEMORY_LINKS, (uvcc_mem_class)cls, 2 * by_class[cls]);
+}
+
+/* Leaves are those of the plans and, of an abort, a few more. */
+static void add_evidence(const uvcc_session *s, const most *m, uvcc_memory_bound *out) {
+    const uint64_t leaves = least(m->n.leaves + 64, s->cfg.limits.leaves_max);
+    if (!uvcci_audit_on(s))
+        return;
+    uint64_t bytes = 2 * uvcci_transcript_bound(leaves) + uvcci_root_bound(leaves);
+    if (s->cfg.checks.bundles)
+        bytes += BUNDLES * (BUNDLE_BYTES + m->n.rows * 64 + leaves * (UVCCI_LEAF_MAX_BYTES + 8));
+    add(out, UVCC_MEMORY_EVIDENCE, UVCC_MEM_STATE, bytes);
+}
+
+/* Keys are dealt ahead as far as they find room in the links, words and tasks of their deals with
+ * them; C of triples as far as limits say, and one more. */
+static uint64_t tensors_of(const uvcc_session *s, const most *m) {
+    const uint64_t window = uvcci_link_config_of(s->peer[uvcci_next_party(s)].link)->tx_keys_bytes;
+    const uint64_t dealt = least(2 * m->n.deal, 3 * window + m->n.deal);
+    return s->tensors.used_bytes + m->tensors + dealt + 2 * m->n.deal_words + m->n.stay;
+}
+
+static uint64_t values_of(const uvcc_session *s, const most *m) {
+    uint64_t set = 0;
+    for (uint32_t i = 0; i < s->program->tensor_count; i++)
+        if (s->program->tensors[i].buffer == i &&
+            s->program->tensors[i].desc.lifetime == UVCC_PERSIST)
+            set += uvcci_arena_rounded(16 * s->program->tensors[i].elems);
+    set += SETS_OF_ALL * uvcci_arena_rounded(s->checkpoint.bytes);
+    return s->wire.used_bytes + set + 3 * m->wire + 2 * m->input + m->output + 2 * m->n.triples;
+}
+
+static void add_arenas(const uvcc_session *s, const most *m, uvcc_memory_bound *out) {
+    uint64_t records, of_values;
+    uint64_t tensors = uvcci_arena_bound(tensors_of(s, m), &records);
+    const uint64_t values = uvcci_arena_bound(values_of(s, m), &of_values);
+    if (s->cfg.limits.tensor_bytes != 0)
+        tensors = least(tensors, s->cfg.limits.tensor_bytes);
+    add(out, UVCC_MEMORY_TENSORS, UVCC_MEM_TENSOR, tensors);
+    add(out, UVCC_MEMORY_VALUES, UVCC_MEM_WIRE, values);
+    add(out, UVCC_MEMORY_ARENAS, UVCC_MEM_STATE, records + of_values);
+}
+
+/* Of a session that holds what it takes with its program, and nothing more. */
+static int bound(uvcc_session *s, const uvcc_config *cfg, uvcc_memory_bound *out) {
+    const uint64_t *held = s->meter.by_class;
+    const bool recorded = cfg->record.write != NULL;
+    uint64_t count = 0;
+    most m = {0};
+    for (uint32_t i = 0; i < s->program->tensor_count; i++)
+        count += s->program->tensors[i].desc.lifetime == UVCC_PERSIST;
+    add(out, UVCC_MEMORY_SESSION, UVCC_MEM_STATE,
+        held[UVCC_MEM_STATE] + count * (sizeof(uvcci_set) + 2 * sizeof(uvcc_copy_item)) +
+            SETS_OF_ALL *
+                (sizeof(uvcci_set) + (s->checkpoint.item_count + 2u) * sizeof(uvcc_copy_item)));
+    add(out, UVCC_MEMORY_SESSION, UVCC_MEM_SECRET,
+        held[UVCC_MEM_SECRET] + sizeof *s + (recorded ? uvcci_recording_bytes() : 0));
+    int rc = 0;
+    for (uint32_t e = 0; rc == 0 && e < s->program->entry_count; e++)
+        rc = measure_entry(s, e, &m);
+    if (rc != 0)
+        return rc;
+    add_links(s, &m, out);
+    const uint64_t records = 4 * m.n.messages * sizeof(uvcci_rx);
+    add(out, UVCC_MEMORY_STEPS, UVCC_MEM_STATE,
+        2 * m.state + records + (m.output / 256 + 2) * sizeof(int64_t *));
+    add_evidence(s, &m, out);
+    add(out, UVCC_MEMORY_OPS, UVCC_MEM_STATE,
+        m.ops + 2 * (m.n.deal_state + m.n.ahead_state) +
+            uvcci_bump_bound(m.n.scratch, m.n.scratch != 0));
+    add(out, UVCC_MEMORY_OPS, UVCC_MEM_SECRET, 2 * m.n.products * sizeof(uvcci_stored_triple));
+    add_arenas(s, &m, out);
+    return 0;
+}
+
+int uvcc_session_memory_bound(const uvcc_config *cfg, const uvcc_program *p,
+                              uvcc_memory_bound *out) {
+    int rc = p == NULL || out == NULL ? UVCC_ERR_USAGE : uvcci_config_check(cfg);
+    if (rc != 0)
+        return rc;
+    shadow w = {.base = cfg->alloc};
+    uvcc_config c;
+    memset(&c, 0, sizeof c);
+    memcpy(&c, cfg, cfg->size);
+    c.alloc = (uvcc_allocator){.alloc = shadow_alloc, .free = shadow_free, .user = &w};
+    c.random.fill = shadow_random;
+    c.record = (uvcc_recorder){0};
+    c.trace = (uvcc_tracer){0};
+    uvcc_session *s = NULL;
+    rc = uvcc_session_new(&s, &c);
+    uvcci_wipe(&c, sizeof c);
+    if (rc != 0)
+        return rc;
+    uvcc_memory_bound all = {0};
+    rc = uvcc_session_load_program(s, p);
+    if (rc == 0)
+        rc = bound(s, cfg, &all);
+    uvcc_session_free(s);
+    if (rc == 0)
+        *out = all;
+    return rc;
+}

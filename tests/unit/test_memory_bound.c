@@ -1,0 +1,324 @@
+/* What uvcc_session_memory_bound() says holds: sessions run programs of all kinds, and what each
+ * took of its allocator at most, by class and in all, is never more. How near it is goes to the
+ * test's output. */
+#include "triangle.h"
+
+#include <uvcc/mlp.h>
+#include <uvcc/nonlinear.h>
+#include <uvcc/transformer.h>
+
+/* An allocator of each party that counts by class. */
+typedef struct counter {
+    uint64_t now[5], peak[5]; /* the last: in all */
+} counter;
+static counter count_of[3];
+static uvcc_config config_of[3];
+static void (*tweak_more)(uvcc_config *);
+
+static void *count_alloc(void *user, size_t bytes, uvcc_mem_class cls) {
+    const uvcc_allocator host = uvcc_host_allocator();
+    counter *c = user;
+    void *p = host.alloc(host.user, bytes, cls);
+    for (unsigned k = 0; p != NULL && k < 2; k++) {
+        const unsigned i = k == 0 ? (unsigned)cls : 4;
+        c->now[i] += bytes;
+        c->peak[i] = c->now[i] > c->peak[i] ? c->now[i] : c->peak[i];
+    }
+    return p;
+}
+
+static void count_free(void *user, void *p, size_t bytes, uvcc_mem_class cls) {
+    const uvcc_allocator host = uvcc_host_allocator();
+    counter *c = user;
+    if (p != NULL) {
+        assert_true(c->now[cls] >= bytes);
+        c->now[cls] -= bytes;
+        c->now[4] -= bytes;
+    }
+    host.free(host.user, p, bytes, cls);
+}
+
+static void tweak(uvcc_config *c) {
+    const uint8_t p = c->identity.party;
+    if (tweak_more != NULL)
+        tweak_more(c);
+    count_of[p] = (counter){0};
+    c->alloc = (uvcc_allocator){.alloc = count_alloc, .free = count_free, .user = &count_of[p]};
+    config_of[p] = *c;
+}
+
+static void begin(triangle *t, const uvcc_program *p, bool datagram, void (*more)(uvcc_config *)) {
+    tweak_more = more;
+    triangle_open(t, p, &(triangle_options){.seed = 5, .datagram = datagram, .tweak = tweak});
+    triangle_ready(t);
+}
+
+/* Asking takes no TENSOR or WIRE memory and gives all back. */
+static uvcc_memory_bound ask(const uvcc_config *cfg, const uvcc_program *p) {
+    counter c = {0};
+    uvcc_config own = *cfg;
+    uvcc_memory_bound b;
+    own.alloc.user = &c;
+    assert_int_equal(uvcc_session_memory_bound(&own, p, &b), 0);
+    assert_int_equal(c.now[4], 0);
+    assert_int_equal(c.peak[UVCC_MEM_TENSOR] + c.peak[UVCC_MEM_WIRE], 0);
+    uint64_t classes = 0, terms = 0;
+    for (unsigned i = 0; i < 4; i++)
+        classes += b.by_class[i];
+    for (unsigned i = 0; i < UVCC_MEMORY_TERMS; i++)
+        terms += b.term[i];
+    assert_int_equal(classes, b.bytes);
+    assert_int_equal(terms, b.bytes);
+    return b;
+}
+
+/* Ends the run and compares. */
+static void end(triangle *t, const uvcc_program *p, const char *what, bool near) {
+    triangle_close(t);
+    for (unsigned i = 0; i < 3; i++) {
+        uvcc_session_stats st;
+        const uvcc_memory_bound b = ask(&config_of[i], p);
+        const counter *c = &count_of[i];
+        uvcc_session_get_stats(t->s[i], &st);
+        if (i == 0)
+            print_message("%-22s %9.0f KiB of %9.0f (%.1f); STATE %.1f WIRE %.1f SECRET %.1f "
+                          "TENSOR %.1f; links %.0f%%\n",
+                          what, (double)c->peak[4] / 1024, (double)b.bytes / 1024,
+                          (double)b.bytes / (double)c->peak[4],
+                          (double)b.by_class[0] / (double)c->peak[0],
+                          (double)b.by_class[1] / (double)c->peak[1],
+                          (double)b.by_class[2] / (double)c->peak[2],
+                          (double)b.by_class[3] / (double)c->peak[3],
+                          100.0 * (double)b.term[UVCC_MEMORY_LINKS] / (double)b.bytes);
+        for (unsigned k = 0; k < 4; k++)
+            assert_true(c->peak[k] <= b.by_class[k]);
+        /* loose, not absurd: of the entry that needs the most, and with windows of its size */
+        assert_true(!near || b.bytes <= 10 * c->peak[4]);
+        assert_true(c->peak[4] <= b.bytes && st.memory_peak_bytes <= b.bytes);
+    }
+    triangle_free(t);
+}
+
+/* ---- programs ---- */
+
+static int64_t zeros[1 << 20];
+
+/* Every input of the steps is zero, and so is what persists. */
+static void set_all(triangle *t, const uvcc_program *p) {
+    for (uint32_t i = 0; uvcc_program_tensor_at(p, i) != NULL; i++)
+        if (uvcc_program_tensor_at(p, i)->lifetime == UVCC_PERSIST)
+            for (unsigned k = 0; k < 3; k++)
+                while (uvcc_session_set_public(t->s[k], i, zeros) == UVCC_ERR_AGAIN)
+                    assert_true(triangle_turn(t));
+}
+
+static void agree(triangle *t, const uvcc_program *p, uint32_t step, uint32_t entry) {
+    triangle_agree(t, step, entry);
+    for (uint32_t k = 0; k < uvcc_program_input_count(p, entry); k++) {
+        const uvcc_io_desc *io = uvcc_program_input_at(p, entry, k);
+        triangle_input(t, io->owner, step, io->id, zeros);
+    }
+}
+
+/* Two steps are open at a time. */
+static void steps(triangle *t, const uvcc_program *p, uint32_t entry, uint32_t count) {
+    agree(t, p, 0, entry);
+    for (uint32_t m = 1; m < count; m++) {
+        agree(t, p, m, entry);
+        triangle_finish(t, m);
+    }
+    triangle_finish(t, count);
+}
+
+static void small_windows(uvcc_config *c) {
+    c->links.rx_keys_bytes = c->links.tx_keys_bytes = c->limits.keys_ahead_bytes = 4u << 20;
+}
+
+static void triples_only(uvcc_config *c) {
+    small_windows(c);
+    c->triples.only = true;
+    c->triples.run = 1;
+}
+
+/* As the default: for a program that is small beside the windows. */
+static void small_beside(uvcc_config *c) {
+    small_windows(c);
+}
+
+static void run(const uvcc_program *p, const char *entry, const char *what, bool datagram,
+                void (*more)(uvcc_config *)) {
+    triangle t;
+    const int e = uvcc_program_find_entry(p, entry);
+    assert_true(e >= 0);
+    begin(&t, p, datagram, more);
+    set_all(&t, p);
+    steps(&t, p, (uint32_t)e, 6);
+    end(&t, p, what, strcmp(entry, "train") == 0 && more != triples_only && more != small_beside);
+}
+
+static void all_on(uvcc_config *c) {
+    small_windows(c);
+    c->resume.checkpoint_every = 2;
+    c->resume.cancellable = 1;
+    c->checks.bundles = true;
+}
+
+static void wide(uvcc_config *c) {
+    all_on(c);
+    c->links.rx_keys_bytes = c->links.tx_keys_bytes = c->limits.keys_ahead_bytes = 0;
+}
+
+static void no_audit(uvcc_config *c) {
+    small_windows(c);
+    c->checks.audit_off = true;
+    c->checks.bundles = false;
+}
+
+static uvcc_program *mlp(uint8_t products, uint8_t compare, uint32_t batch) {
+    const uvcc_mlp_config c = {.features = 200,
+                               .classes = 10,
+                               .hidden_count = 2,
+                               .hidden = {64, 48},
+                               .batch = batch,
+                               .predict_rows = 16,
+                               .lr_shift = 5,
+                               .frac_bits = 12,
+                               .products = products,
+                               .compare = compare};
+    const uvcc_allocator al = uvcc_host_allocator();
+    uvcc_program *p;
+    char why[256] = "";
+    if (uvcc_mlp_program(&p, &c, &al, why, sizeof why) != 0)
+        fail_msg("%s", why);
+    return p;
+}
+
+static void test_mlp(void **state) {
+    (void)state;
+    uvcc_program *p = mlp(UVCC_PRODUCTS_NATIVE, UVCC_COMPARE_FSS, 128);
+    run(p, "train", "mlp", false, NULL);
+    run(p, "train", "mlp, small windows", false, small_windows);
+    run(p, "train", "mlp, all on", false, all_on);
+    run(p, "train", "mlp, datagrams", true, all_on);
+    run(p, "train", "mlp, no audit", false, no_audit);
+    run(p, "predict", "mlp, predict", false, small_windows);
+    uvcc_program_free(p);
+    p = mlp(UVCC_PRODUCTS_NATIVE, UVCC_COMPARE_FSS, 2);
+    run(p, "train", "mlp, tiny", false, small_windows);
+    uvcc_program_free(p);
+    p = mlp(UVCC_PRODUCTS_NATIVE, UVCC_COMPARE_CIRCUIT, 128);
+    run(p, "train", "mlp, circuits", false, all_on);
+    uvcc_program_free(p);
+}
+
+static void test_triples(void **state) {
+    (void)state;
+    uvcc_program *p = mlp(UVCC_PRODUCTS_BEAVER, UVCC_COMPARE_FSS, 128);
+    run(p, "train", "mlp, triples", false, all_on);
+    run(p, "train", "mlp, triples only", false, triples_only);
+    uvcc_program_free(p);
+}
+
+/* Functions of all sorts, and checks of products. */
+static void test_transformer(void **state) {
+    static const uvcc_transformer_worker only = {0};
+    (void)state;
+    const uvcc_allocator al = uvcc_host_allocator();
+    for (unsigned sks = 0; sks < 2; sks++) {
+        uvcc_transformer_config c;
+        uvcc_program *p;
+        char why[256] = "";
+        assert_int_equal(uvcc_transformer_default(&c, sizeof c), 0);
+        c.context = 8;
+        c.dim = 16;
+        c.heads = 2;
+        c.layers = 2;
+        c.hidden = 24;
+        c.batch = 4;
+        c.microbatches = 2;
+        c.sks = sks != 0 ? 1000 : 0;
+        if (uvcc_transformer_program(&p, &c, &only, &al, why, sizeof why) != 0)
+            fail_msg("%s", why);
+        run(p, "train", sks != 0 ? "transformer, sks" : "transformer", sks == 0, wide);
+        uvcc_program_free(p);
+    }
+}
+
+static void add_op(uvcc_program *p, uint16_t k, uint32_t a, uint32_t b, uint32_t z) {
+    assert_true(uvcc_program_op(p, &(uvcc_op_desc){.opcode = UVCC_OP_ADD,
+                                                   .k = k,
+                                                   .in_count = 2,
+                                                   .in = {a, b},
+                                                   .out_count = 1,
+                                                   .out = {z}}) >= 0);
+}
+
+/* TRANSIENT tensors and nothing else, which live at the same time: no looser term hides them. */
+static void test_tensors(void **state) {
+    enum { WIDE = 12, COLS = 5000 };
+    (void)state;
+    const uvcc_allocator al = uvcc_host_allocator();
+    uvcc_program *p;
+    char name[16], why[256] = "";
+    uint32_t y[WIDE];
+    assert_int_equal(uvcc_program_new(&p, &al), 0);
+    const uint32_t x = test_tensor(p, "x", 1, COLS, 8, 0, UVCC_TRANSIENT);
+    for (unsigned i = 0; i < WIDE; i++) {
+        (void)snprintf(name, sizeof name, "y%u", i);
+        y[i] = test_tensor(p, name, 1, COLS, 40, 0, UVCC_TRANSIENT);
+    }
+    assert_true(uvcc_program_entry(p, "train") >= 0);
+    assert_true(uvcc_program_input(p, 0, x, 0) >= 0);
+    for (unsigned i = 0; i < WIDE; i++)
+        add_op(p, (uint16_t)(i + 1), x, x, y[i]);
+    uint32_t sum = y[0];
+    for (unsigned i = 1; i < WIDE; i++) {
+        (void)snprintf(name, sizeof name, "z%u", i);
+        const uint32_t z = test_tensor(p, name, 1, COLS, 40, 0, UVCC_TRANSIENT);
+        add_op(p, (uint16_t)(WIDE + i), sum, y[i], z);
+        sum = z;
+    }
+    assert_true(uvcc_program_output(p, 0, sum) >= 0);
+    if (uvcc_program_finish(p, why, sizeof why) != 0)
+        fail_msg("%s", why);
+    run(p, "train", "tensors", false, small_beside);
+    uvcc_program_free(p);
+}
+
+static void limited(uvcc_config *c) {
+    small_windows(c);
+    c->limits.tensor_bytes = 8u << 20;
+}
+
+/* The limit of tensor memory is the bound where it is the lesser; what a session refuses has none.
+ */
+static void test_refused(void **state) {
+    (void)state;
+    uvcc_program *p = mlp(UVCC_PRODUCTS_NATIVE, UVCC_COMPARE_FSS, 128);
+    triangle t;
+    begin(&t, p, false, limited);
+    uvcc_config c = config_of[0];
+    assert_int_equal(ask(&c, p).by_class[UVCC_MEM_TENSOR], 8u << 20);
+    uvcc_memory_bound b = {.bytes = 7};
+    assert_int_equal(uvcc_session_memory_bound(&c, p, NULL), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_session_memory_bound(&c, NULL, &b), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_session_memory_bound(NULL, p, &b), UVCC_ERR_USAGE);
+    c.limits.tensor_bytes = 1000;
+    assert_int_equal(uvcc_session_memory_bound(&c, p, &b), UVCC_ERR_LIMIT);
+    c = config_of[0];
+    c.identity.party = 3;
+    assert_int_equal(uvcc_session_memory_bound(&c, p, &b), UVCC_ERR_CONFIG);
+    assert_int_equal(b.bytes, 7);
+    triangle_close(&t);
+    triangle_free(&t);
+    uvcc_program_free(p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_mlp),         cmocka_unit_test(test_triples),
+        cmocka_unit_test(test_transformer), cmocka_unit_test(test_tensors),
+        cmocka_unit_test(test_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
