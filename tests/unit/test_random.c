@@ -97,8 +97,8 @@ static void choose(void *user, unsigned party, const uvcc_job *job, uint32_t tas
 }
 
 /* What a step opened, at all parties alike; `out` gets the first tensor. */
-static void check_step(const triangle *t, uvcc_reference *ref, uint32_t step,
-                       uint32_t cols, int64_t *out) {
+static void check_step(const triangle *t, uvcc_reference *ref, uint32_t step, uint32_t cols,
+                       int64_t *out) {
     const int64_t *v[TENSORS];
     char why[256] = "";
     for (uint32_t i = 0; i < TENSORS; i++) {

@@ -460,7 +460,8 @@ static int64_t next_at(job *j, uint32_t picked, double temperature) {
     set_persist(j, "select", j->room);
     set_persist(j, "temperature", &scaled);
     for (uint32_t i = 0; i < c->windows * UVCC_TRANSFORMER_VOCAB; i++)
-        j->room[i] = i % UVCC_TRANSFORMER_VOCAB == picked ? 1ll << UVCCI_GUMBEL_WORD : (3ll << UVCCI_GUMBEL_WORD) - 1;
+        j->room[i] = i % UVCC_TRANSFORMER_VOCAB == picked ? 1ll << UVCCI_GUMBEL_WORD
+                                                          : (3ll << UVCCI_GUMBEL_WORD) - 1;
     set_persist(j, "n.WORDS", j->room);
     assert_int_equal(uvcc_program_input_count(j->p[0], e), 1); /* nobody gives noise */
     give(j, 0, uvcc_program_input_at(j->p[0], e, 0));

@@ -340,8 +340,8 @@ static void random_words(maker *m) {
             maker_gives(&c, "out[1]", WORDS(1));
         }
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        maker_case c =
-            maker_begin(m, "RANDOM", i == 0 ? "refused, bits 0" : "refused, bits 63", "HEAD", maker_few);
+        maker_case c = maker_begin(m, "RANDOM", i == 0 ? "refused, bits 0" : "refused, bits 63",
+                                   "HEAD", maker_few);
         maker_arg(&c, "bits", json_integer(bad[i]));
         maker_fails(&c);
     }

@@ -19,8 +19,8 @@
 #include "job.h"
 #include "model.h"
 
-#define MESSAGE_BYTES 512u
-#define VOCAB         UVCC_TRANSFORMER_VOCAB
+#define MESSAGE_BYTES   512u
+#define VOCAB           UVCC_TRANSFORMER_VOCAB
 #define TEMPERATURE_MAX 8
 
 typedef struct generate_options {

@@ -75,6 +75,8 @@ static void set_words(uvcci_gumbel *g) {
                   (i == UVCCI_GUMBEL_KNOTS ? N : knots[i]) - 1);
 }
 
+/* Two splines, each on what one exchange masks anew: the first takes off what x wraps, so that the
+ * second has to know one period of G only. Its value needs no more than 61 bits, its terms do. */
 void uvcci_gumbel_build(uvcci_gumbel *g) {
     enum { NONE = UVCC_FN_NONE };
     assert(g != NULL);
@@ -99,11 +101,7 @@ void uvcci_gumbel_build(uvcci_gumbel *g) {
          .first = DEGREE,
          .words = g->words,
          .word_count = sizeof g->words / sizeof g->words[0]},
-        {.kind = UVCC_FN_LIFT,
-         .a = 3,
-         .b = NONE,
-         .io = 0,
-         .bits = FINE + (int)UVCCI_GUMBEL_RANGE},
+        {.kind = UVCC_FN_LIFT, .a = 3, .b = NONE, .io = 0, .bits = FINE + (int)UVCCI_GUMBEL_RANGE},
     };
     _Static_assert(sizeof steps == sizeof g->instrs, "as many as there is room for");
     memcpy(g->instrs, steps, sizeof steps);

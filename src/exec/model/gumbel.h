@@ -5,9 +5,9 @@
 
 #include <uvcc/function.h>
 
-/* The function takes a RANDOM of words of UVCCI_GUMBEL_WORD bits. Its values have UVCCI_GUMBEL_SCALE
- * fraction bits and are below 2^UVCCI_GUMBEL_RANGE. It does not truncate: with FLOOR's, the keys of
- * 4096 elements would not fit in a message. */
+/* The function takes a RANDOM of words of UVCCI_GUMBEL_WORD bits. Its values have
+ * UVCCI_GUMBEL_SCALE fraction bits and are below 2^UVCCI_GUMBEL_RANGE. It does not truncate: with
+ * FLOOR's, the keys of 4096 elements would not fit in a message. */
 enum {
     UVCCI_GUMBEL_WORD = 20,
     UVCCI_GUMBEL_RANGE = 4,

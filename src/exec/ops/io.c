@@ -1,5 +1,5 @@
-/* io.c - INPUT, RANDOM, OUTPUT, OUTPUT_TO: a party's tensor or what nobody chooses becomes shares, a
- * shared tensor is opened to all or to one party. */
+/* io.c - INPUT, RANDOM, OUTPUT, OUTPUT_TO: a party's tensor or what nobody chooses becomes shares,
+ * a shared tensor is opened to all or to one party. */
 #include "exec/ops/families.h"
 #include "exec/ops/operands.h"
 #include "exec/ops/tasks.h"
