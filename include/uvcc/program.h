@@ -99,7 +99,8 @@ typedef struct uvcc_op_desc {
     uint8_t flags;
     uint8_t shift; /**< truncation or shift, bits. ADD, SUB: the second input counts 2^-shift of
                         its value (a step size); integers are added as they are. SCALE_PUBLIC:
-                        fraction bits of the constant; nothing is truncated */
+                        fraction bits of the constant; nothing is truncated. RANDOM: bits of
+                        each of the three words */
     uint8_t truncation; /**< uvcc_truncation */
     uint8_t lift;       /**< uvcc_lift_kind of <uvcc/compute.h>, 0: parallel */
     uint16_t function;  /**< FUNCTION: index of the function; others: 0 */

@@ -17,10 +17,11 @@
  *    only: initial weights are public, and a loss tells whoever sees it about the text.
  *  - "logits": IN_WINDOW (first stage), `windows` sequences; OUT_LOGITS (last stage).
  *  - "eval": IN_EVAL_TOKENS, IN_EVAL_TARGETS, `windows` sequences; OUT_EVAL_LOSS, as OUT_LOSS.
- *  - "next": IN_PROMPT (first stage), as IN_WINDOW; IN_NOISE (last stage, every rank), windows x
- *    256 at scale f, |noise| < 256; and the PERSIST tensor "select" (windows x windows * context, 0
- *    and 1, public) that picks a row for each window. Opens as OUT_NEXT (windows x 1) the place of
- *    the greatest sum of logit and noise there, nothing else (last stage).
+ *  - "next": IN_PROMPT (first stage), as IN_WINDOW; and two public PERSIST tensors of the last
+ *    stage: "select" (windows x windows * context, 0 and 1), which picks a row for each window, and
+ *    "temperature" (1 x 1 at scale f, 0 <= value < 16). Opens as OUT_NEXT (windows x 1, last stage,
+ *    tensor rank 0) the place of the greatest sum, there, of logit and Gumbel noise times the
+ *    temperature, nothing else. The parties draw the noise jointly: nobody knows or chooses it.
  *  - "reveal": OUT_WEIGHT + i, this worker's part of global weight i, for every i that it has.
  *
  * Workers of a party hold different rows of an input: uvcc_transformer_rows says which.
@@ -120,7 +121,6 @@ enum {
     UVCC_TRANSFORMER_IN_EVAL_TOKENS = 2,
     UVCC_TRANSFORMER_IN_EVAL_TARGETS = 3,
     UVCC_TRANSFORMER_IN_PROMPT = 4,
-    UVCC_TRANSFORMER_IN_NOISE = 5,
     UVCC_TRANSFORMER_OUT_LOSS = 1,
     UVCC_TRANSFORMER_OUT_EVAL_LOSS = 2,
     UVCC_TRANSFORMER_OUT_LOGITS = 3,

@@ -2,6 +2,7 @@
  * losses, every block kind loads and learns, options are refused by name. */
 #include "support.h"
 
+#include "exec/model/gumbel.h"
 #include "exec/program/program.h"
 #include "model.h"
 #include "proto/aes.h"
@@ -441,33 +442,45 @@ static void test_logits(void **state) {
     job_free(&j);
 }
 
-/* The byte of the greatest sum of logit and noise, for any noise that the header allows. */
+static void set_persist(job *j, const char *name, const int64_t *v) {
+    const int t = uvcc_program_find(j->p[0], name);
+    assert_true(t >= 0);
+    assert_int_equal(uvcc_reference_set(j->r[0], (uint32_t)t, v), 0);
+}
+
+/* The byte that "next" opens at a temperature, with words that make one byte's noise the greatest
+ * there is and all others' the least. */
+static int64_t next_at(job *j, uint32_t picked, double temperature) {
+    const uvcc_transformer_config *c = &j->c;
+    const uint32_t e = (uint32_t)uvcc_program_find_entry(j->p[0], "next");
+    const int64_t scaled = llround(ldexp(temperature, c->frac_bits));
+    char why[256] = "";
+    memset(j->room, 0, c->context * sizeof *j->room);
+    j->room[c->context - 1] = 1;
+    set_persist(j, "select", j->room);
+    set_persist(j, "temperature", &scaled);
+    for (uint32_t i = 0; i < c->windows * UVCC_TRANSFORMER_VOCAB; i++)
+        j->room[i] = i % UVCC_TRANSFORMER_VOCAB == picked ? 1ll << UVCCI_GUMBEL_WORD
+                                                          : (3ll << UVCCI_GUMBEL_WORD) - 1;
+    set_persist(j, "n.WORDS", j->room);
+    assert_int_equal(uvcc_program_input_count(j->p[0], e), 1); /* nobody gives noise */
+    give(j, 0, uvcc_program_input_at(j->p[0], e, 0));
+    if (uvcc_reference_step(j->r[0], e, why, sizeof why) != 0)
+        fail_msg("%s", why);
+    return *output(j, 0, "next", UVCC_TRANSFORMER_OUT_NEXT);
+}
+
+/* The byte of the greatest sum of logit and noise, which is what the words say. */
 static void test_next(void **state) {
     (void)state;
     uvcc_transformer_config c = small();
     const uint32_t picked = 0x6b;
-    char why[256] = "";
     job j = job_of(&c);
-    const uint32_t e = (uint32_t)uvcc_program_find_entry(j.p[0], "next");
-    const int select = uvcc_program_find(j.p[0], "select");
-    assert_true(select >= 0);
     read_text(&j, 0, c.windows);
-    memset(j.room, 0, c.context * sizeof *j.room);
-    j.room[c.context - 1] = 1;
-    assert_int_equal(uvcc_reference_set(j.r[0], (uint32_t)select, j.room), 0);
-    for (uint32_t k = 0; k < uvcc_program_input_count(j.p[0], e); k++) {
-        const uvcc_io_desc *io = uvcc_program_input_at(j.p[0], e, k);
-        if (io->id != UVCC_TRANSFORMER_IN_NOISE) {
-            give(&j, 0, io);
-            continue;
-        }
-        for (uint32_t i = 0; i < UVCC_TRANSFORMER_VOCAB; i++)
-            j.room[i] = (i == picked ? 1 : -1) * ((256ll << c.frac_bits) - 1);
-        assert_int_equal(uvcc_reference_set(j.r[0], io->tensor, j.room), 0);
-    }
-    if (uvcc_reference_step(j.r[0], e, why, sizeof why) != 0)
-        fail_msg("%s", why);
-    assert_int_equal(*output(&j, 0, "next", UVCC_TRANSFORMER_OUT_NEXT), picked);
+    assert_int_equal(next_at(&j, picked, 15.99), picked);
+    assert_int_equal(next_at(&j, picked + 1, 8), picked + 1);
+    const int64_t likeliest = next_at(&j, picked, 0);
+    assert_int_equal(next_at(&j, (uint32_t)(likeliest + 1) % 256, 0), likeliest);
     job_free(&j);
 }
 

@@ -325,6 +325,28 @@ static void triple_c(maker *m, const char *variant, const uint32_t *counts) {
     }
 }
 
+static void random_words(maker *m) {
+    static const struct {
+        const char *name;
+        const uint32_t *counts;
+        int bits;
+    } of[] = {{"1", maker_few, 1}, {"20", maker_all, 20}, {"62 large", maker_large, 62}};
+    static const int bad[] = {0, 63};
+    for (size_t i = 0; i < sizeof of / sizeof of[0]; i++)
+        for (unsigned r = 0; r < ALL; r++) {
+            maker_case c = maker_begin(m, "RANDOM", of[i].name, maker_roles[r], of[i].counts);
+            maker_arg(&c, "bits", json_integer(of[i].bits));
+            maker_gives(&c, "out[0]", WORDS(1));
+            maker_gives(&c, "out[1]", WORDS(1));
+        }
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        maker_case c = maker_begin(m, "RANDOM", i == 0 ? "refused, bits 0" : "refused, bits 63",
+                                   "HEAD", maker_few);
+        maker_arg(&c, "bits", json_integer(bad[i]));
+        maker_fails(&c);
+    }
+}
+
 /* ---- refusals ---- */
 
 /* Just outside the limits of each task. */
@@ -418,4 +440,5 @@ void make_gates(maker *m) {
     triple_c(m, "", maker_all);
     triple_c(m, "large", maker_large);
     refuse(m);
+    random_words(m);
 }

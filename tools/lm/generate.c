@@ -1,7 +1,8 @@
 /* generate.c - see generate.h. The shares of all workers' parts are put together to those of one
- * worker per party. A step takes the window of bytes so far and noise from party 0, and opens to
- * it the place of the greatest sum of logit and noise: with Gumbel noise times the temperature that
- * is a sample of the softmax (E. J. Gumbel, 1954). Neither logits nor probabilities are opened. */
+ * worker per party. A step takes the window of bytes so far from party 0, and opens to it the
+ * place of the greatest sum of logit and noise: with Gumbel noise times the temperature that is a
+ * sample of the softmax (E. J. Gumbel, 1954). The parties draw the noise jointly and nobody knows
+ * it. Neither logits nor probabilities are opened. */
 #include "generate.h"
 
 #include <math.h>
@@ -18,9 +19,8 @@
 #include "job.h"
 #include "model.h"
 
-#define MESSAGE_BYTES 512u
-#define VOCAB         UVCC_TRANSFORMER_VOCAB
-/* gumbel() is below 33 ln 2 < 23, so noise, that times the temperature, is below 256. */
+#define MESSAGE_BYTES   512u
+#define VOCAB           UVCC_TRANSFORMER_VOCAB
 #define TEMPERATURE_MAX 8
 
 typedef struct generate_options {
@@ -39,7 +39,7 @@ static const flag flags[] = {
     {"length", "N", FLAG_COUNT, AT(length), 1, 1000000, NULL, "bytes to sample (200)"},
     {"temperature", "X", FLAG_REAL, AT(temperature), 0, TEMPERATURE_MAX, NULL,
      "0: always the likeliest byte; 1: as the model's probabilities say (0.7)"},
-    {"seed", "N", FLAG_SEED, AT(seed), 0, 0, NULL, "of the noise, keys and masks (1)"},
+    {"seed", "N", FLAG_SEED, AT(seed), 0, 0, NULL, "of keys and masks, and so of the noise (1)"},
     {"compute", "inline|deferred|threads", FLAG_CHOICE, AT(compute), 0, 0, computes,
      "when jobs run: at once, late and shuffled, or on threads (inline)"},
     {"help", NULL, FLAG_SWITCH, AT(help), 0, 0, NULL, "show this"},
@@ -78,9 +78,7 @@ typedef struct generation {
     job job;
     uint8_t *window; /* context bytes, the first `used` are there */
     uint32_t used;
-    uvcc_seeded_random random_state;
-    uvcc_random random; /* the noise */
-    int64_t *input, *noise, *select;
+    int64_t *input, *select;
     bool on_terminal; /* standard output is one */
     escaper escaper;
 } generation;
@@ -186,27 +184,13 @@ static int load(generation *g, const char *dir, uint32_t step) {
 
 /* ---- sampling ---- */
 
-/* -log(-log(u)), u uniform in (0, 1). */
-static double gumbel(const uvcc_random *random) {
-    uint8_t word[4];
-    (void)random->fill(random->user, word, sizeof word);
-    const uint32_t w =
-        word[0] | (uint32_t)word[1] << 8 | (uint32_t)word[2] << 16 | (uint32_t)word[3] << 24;
-    const double u = ((double)w + 0.5) / 4294967296.0;
-    return -log(-log(u));
-}
-
 static const int64_t *give_input(void *user, const host_worker *w, uint32_t step, uint32_t id) {
     generation *g = user;
     (void)w;
     (void)step;
-    if (id == UVCC_TRANSFORMER_IN_PROMPT) {
-        uvcc_transformer_one_hot(g->window, g->cfg.context, g->input);
-        return g->input;
-    }
-    for (uint32_t i = 0; i < VOCAB; i++)
-        g->noise[i] = llround(ldexp(g->o->temperature * gumbel(&g->random), g->cfg.frac_bits));
-    return g->noise;
+    (void)id; /* the prompt is the only one */
+    uvcc_transformer_one_hot(g->window, g->cfg.context, g->input);
+    return g->input;
 }
 
 /* The row that the next byte follows. */
@@ -232,7 +216,8 @@ static void show(generation *g, const char *bytes, size_t len) {
 }
 
 static int sample(generation *g) {
-    int status = EXIT_DONE;
+    const int64_t temperature = llround(ldexp(g->o->temperature, g->cfg.frac_bits));
+    int status = job_set_public(&g->job, &g->job.host.worker[0], "temperature", &temperature);
     for (uint32_t i = 0; i < g->o->length && status == EXIT_DONE; i++) {
         status = select_row(g);
         if (status == EXIT_DONE)
@@ -270,9 +255,8 @@ static int begin(generation *g, const char *dir) {
     const size_t rows = g->cfg.context;
     g->window = calloc(rows, 1);
     g->input = calloc(rows * VOCAB, sizeof *g->input);
-    g->noise = calloc(VOCAB, sizeof *g->noise);
     g->select = calloc(rows, sizeof *g->select);
-    if (g->window == NULL || g->input == NULL || g->noise == NULL || g->select == NULL)
+    if (g->window == NULL || g->input == NULL || g->select == NULL)
         return report_error(EXIT_FAILED, "out of memory");
     const char *prompt = g->o->prompt != NULL ? g->o->prompt : "\n";
     for (size_t i = 0; prompt[i] != '\0'; i++)
@@ -293,7 +277,6 @@ static int begin(generation *g, const char *dir) {
 }
 
 static int generate(generation *g, const char *dir) {
-    g->random = uvcc_seeded(&g->random_state, g->o->seed, 0x6e6f6973); /* "nois" */
     g->on_terminal = isatty(STDOUT_FILENO) == 1;
     g->escaper.keep = "\n\t";
     int status = begin(g, dir);
@@ -307,7 +290,6 @@ static int generate(generation *g, const char *dir) {
     const int ended = host_end(&g->job.host);
     free(g->window);
     free(g->input);
-    free(g->noise);
     free(g->select);
     return status != EXIT_DONE ? status : ended;
 }

@@ -23,6 +23,7 @@ static const struct {
     uint64_t again; /* kinds that may read a place as often as a function's steps share it */
 } purposes[] = {
     {UVCC_TAG_input, 0, true, KIND(INPUT), 0},
+    {UVCC_TAG_input, 1, true, KIND(RANDOM), 0},
     {UVCC_TAG_zero, 0, true, KIND(OPEN4_MASK) | KIND(RESHARE_MASK), 0},
     {UVCC_TAG_own, 0, false, KIND(OPEN4_MASK) | KIND(DEAL), 0},
     {UVCC_TAG_trunc, 0, false, KIND(OPEN4_MASK) | KIND(TRUNC) | KIND(DEAL), 0},
@@ -344,6 +345,10 @@ static void use_block(sim_party *p, const uvcc_task *t, const uvcc_block *b) {
         if (role != UVCC_TAIL)
             use(p, t, b, next, UVCC_TAG_input, 0);
         break;
+    case UVCC_TASK_RANDOM:
+        use(p, t, b, prev, UVCC_TAG_input, 1);
+        use(p, t, b, next, UVCC_TAG_input, 1);
+        break;
     case UVCC_TASK_OPEN4_MASK:
         use(p, t, b, next, UVCC_TAG_zero, 0);
         use(p, t, b, prev, UVCC_TAG_zero, 0);
@@ -376,6 +381,7 @@ typedef void reader(sim_party *p, const uvcc_task *t, const uvcc_block *b);
 /* Who knows what words each kind reads; NULL: it reads none (BIT_SUMS those of a key that a coin
  * gave). A kind that has no line here does not compile. */
 #define READS_INPUT              use_block
+#define READS_RANDOM             use_block
 #define READS_OPEN4_MASK         use_block
 #define READS_RESHARE_MASK       use_block
 #define READS_TRIPLE_A           use_block

@@ -151,6 +151,23 @@ static void pack(const chunk *c) {
     memcpy(wire_out(c, 0), in(c, 0), (size_t)c->n * 8);
 }
 
+/* Each component is a pad of the two that hold it, its lowest bits. */
+static void random_words(const chunk *c) {
+    assert(c->b->out[0] != NULL && c->b->out[1] != NULL);
+    const uint64_t mask = low_bits(c->t->u.vec.bits);
+    for (unsigned k = 0; k < 2; k++) {
+        const uint64_t *word =
+            pad(c, k, k == 0 ? UVCC_PAIR_PREV : UVCC_PAIR_NEXT, UVCC_TAG_input, 1);
+        uint64_t *to = out(c, k);
+        for (uint32_t i = 0; i < c->n; i++)
+            to[i] = word[i] & mask;
+    }
+}
+
+static bool random_is_sane(const uvcc_task *t) {
+    return t->u.vec.bits >= 1 && t->u.vec.bits <= 62;
+}
+
 static bool open4_is_sane(const uvcc_task *t) {
     return t->u.vec.shift >= 1 && t->u.vec.shift <= 62;
 }
@@ -167,4 +184,5 @@ const uvcci_kernel uvcci_kernels_open[UVCC_TASK_KIND_END] = {
     [UVCC_TASK_TRIPLE_A] = {.run = triple_mask},
     [UVCC_TASK_TRIPLE_B] = {.run = triple_mask},
     [UVCC_TASK_TRIPLE_C] = {.run = reshare_mask},
+    [UVCC_TASK_RANDOM] = {.run = random_words, .sane = random_is_sane},
 };

@@ -358,6 +358,7 @@ static int run_op(const call *c) {
     char label[UVCCI_LABEL_BYTES];
     switch (c->d->opcode) {
     case UVCC_OP_INPUT:
+    case UVCC_OP_RANDOM: /* no seed of its own: the caller says what was drawn */
         if (c->r->given[c->d->out[0]])
             return 0;
         return uvcci_fail(c->m, UVCC_ERR_STATE, "%s: its value has not been set",

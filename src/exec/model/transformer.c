@@ -5,6 +5,8 @@
  */
 #include "exec/model/transformer.h"
 
+#include "exec/model/gumbel.h"
+
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -339,12 +341,17 @@ static void add_weight(uvcci_tf_builder *b, uint32_t i) {
                               VARIANCE_SCALE + 2u * n->unit);
 }
 
+/* Integer bits of what noise is multiplied by, and of the product. */
+enum { TEMPERATURE_BITS = 4, NOISE_BITS = UVCCI_GUMBEL_RANGE + 4 };
+
 static void add_persistent(uvcci_tf_builder *b) {
     b->rate = persist(b, "", "rate", 1, 1, UVCC_TRANSFORMER_RATE_BITS + 2,
                       UVCC_TRANSFORMER_RATE_BITS - (unsigned)b->n.unit);
-    b->select = UVCC_NO_TENSOR;
-    if (b->c->windows != 0 && b->last_stage)
+    b->select = b->temperature = UVCC_NO_TENSOR;
+    if (b->c->windows != 0 && b->last_stage) {
         b->select = persist(b, "", "select", b->c->windows, b->c->windows * b->c->context, 1, 0);
+        b->temperature = persist(b, "", "temperature", 1, 1, b->n.f + TEMPERATURE_BITS, b->n.f);
+    }
     for (uint32_t i = 0; i < b->weight_count && b->err == 0; i++)
         add_weight(b, i);
 }
@@ -440,33 +447,56 @@ static void add_eval(uvcci_tf_builder *b) {
     b->first_index = 0;
 }
 
-enum { NOISE_BITS = 8 }; /* and fraction bits */
+/* Gumbel noise that nobody chooses, times the temperature. */
+static uint32_t add_noise(uvcci_tf_builder *b, uint32_t rows, uint32_t cols) {
+    const unsigned f = b->n.f;
+    uvcci_gumbel g;
+    const uint32_t words = uvcci_tf_transient(b, "WORDS", rows, cols, UVCCI_GUMBEL_WORD + 2, 0);
+    const uint32_t fine = uvcci_tf_transient(
+        b, "FINE", rows, cols, UVCCI_GUMBEL_SCALE + UVCCI_GUMBEL_RANGE, UVCCI_GUMBEL_SCALE);
+    const uint32_t unit = uvcci_tf_transient(b, "UNIT", rows, cols, f + UVCCI_GUMBEL_RANGE + 1, f);
+    const uint32_t noise = uvcci_tf_transient(b, "NOISE", rows, cols, f + NOISE_BITS, f);
+    uvcci_gumbel_build(&g);
+    const int function = b->err == 0 ? uvcc_program_function(b->p, &g.function) : b->err;
+    uvcci_tf_note(b, function);
+    uvcci_tf_op(b, (uvcc_op_desc){.opcode = UVCC_OP_RANDOM,
+                                  .out_count = 1,
+                                  .out = {words},
+                                  .shift = UVCCI_GUMBEL_WORD});
+    uvcci_tf_op(b, (uvcc_op_desc){.opcode = UVCC_OP_FUNCTION,
+                                  .in_count = 1,
+                                  .in = {words},
+                                  .out_count = 1,
+                                  .out = {fine},
+                                  .function = (uint16_t)(function >= 0 ? function : 0)});
+    uvcci_tf_truncate(b, fine, unit, b->truncation);
+    uvcci_tf_times(b, UVCC_OP_COL_MUL, unit, b->temperature, noise, 0, 0);
+    return noise;
+}
 
-/* The place of the greatest sum of logit and noise in one row per window. */
+/* The place of the greatest sum of logit and noise in one row per window. Every tensor rank has the
+ * logits, but there is one draw only. */
 static void add_next(uvcci_tf_builder *b) {
     uvcci_tf_batch *batch = &b->batches[0];
     static const char *const place[] = {"PLACE"};
     const uint32_t windows = b->c->windows;
-    uint32_t next = 0;
+    uint32_t next = 0, all = 0;
     begin(b, "next", 0, windows);
     snprintf(b->scope, sizeof b->scope, "n.");
     b->first_index = 2;
     b->opens_logits = true;
     batch->tokens = input(b, "TOKENS", UVCC_TRANSFORMER_IN_PROMPT, b->first_stage);
     const uint32_t own = uvcci_tf_forward(b, batch);
-    if (b->last_stage && b->err == 0) {
-        const uint32_t all = uvcci_tf_all_rows(b, "LA", own);
+    if (b->last_stage && b->err == 0)
+        all = uvcci_tf_all_rows(b, "LA", own);
+    if (b->last_stage && b->err == 0 && b->w.tensor_rank == 0) {
         const uvcc_tensor_desc d = *uvcci_tf_desc(b, all);
         const uint32_t row = uvcci_tf_transient(b, "ROW", windows, d.cols, d.bits, d.scale);
-        const uint32_t noise =
-            uvcci_tf_transient(b, "NOISE", windows, d.cols, b->n.f + NOISE_BITS, d.scale);
+        uvcci_tf_product(b, b->select, all, row, 0, false);
+        const uint32_t noise = add_noise(b, windows, d.cols);
         const uint32_t noisy = uvcci_tf_transient(
             b, "NOISY", windows, d.cols,
             (d.bits > b->n.f + NOISE_BITS ? d.bits : b->n.f + NOISE_BITS) + 1u, d.scale);
-        if (b->err == 0)
-            uvcci_tf_note(
-                b, uvcc_program_input(b->p, UVCC_TRANSFORMER_IN_NOISE, noise, b->c->text_owner));
-        uvcci_tf_product(b, b->select, all, row, 0, false);
         uvcci_tf_local(b, UVCC_OP_ADD, row, noise, noisy);
         uvcci_tf_function(b, UVCC_NL_ARGMAX, (uvcc_nonlinear_options){0}, &noisy, place, &next);
         if (b->err == 0)

@@ -134,7 +134,7 @@ typedef struct uvcci_tf_builder {
     char name[48];    /* of a tensor that is being made up */
     char culprit[64]; /* what the first error was about */
 
-    uint32_t select;     /* of "next": picks rows; UVCC_NO_TENSOR: none */
+    uint32_t select, temperature; /* of "next": picks rows; of its noise; UVCC_NO_TENSOR: none */
     uint32_t rate, loss; /* loss: column of sums of losses, one row per worker of the group */
     uint32_t weight_count;
     uvcci_tf_held *weights;

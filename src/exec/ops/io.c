@@ -1,8 +1,9 @@
-/* io.c - INPUT, OUTPUT, OUTPUT_TO: a party's tensor becomes shares, a shared tensor is opened to
- * all or to one party. */
+/* io.c - INPUT, RANDOM, OUTPUT, OUTPUT_TO: a party's tensor or what nobody chooses becomes shares,
+ * a shared tensor is opened to all or to one party. */
 #include "exec/ops/families.h"
 #include "exec/ops/operands.h"
 #include "exec/ops/tasks.h"
+#include "exec/program/op_check.h"
 #include "exec/program/plan_maker.h"
 
 #include <assert.h>
@@ -58,6 +59,36 @@ static bool build_input(uvcci_builder *b) {
     else
         take_input(b, out);
     return uvcci_end_turn(b);
+}
+
+/* ---- RANDOM: each component is of the pair that holds it; nobody holds the third ---- */
+
+static int check_random(const uvcci_op_check *c) {
+    if (c->d->shift == 0)
+        return uvcci_fail(c->m, UVCC_ERR_PROGRAM, "%s: words of 0 bits; shift says how many",
+                          c->label);
+    const unsigned bits = c->d->shift + 2u; /* of a sum of three */
+    const int err = uvcci_want_bits(c, bits, "a sum of three words");
+    if (err == 0 && c->out[0]->bits < bits)
+        return uvcci_fail(c->m, UVCC_ERR_BOUND, "%s: %s declares %u bits, but needs %u", c->label,
+                          c->out[0]->name, c->out[0]->bits, bits);
+    return err;
+}
+
+static int plan_random(uvcci_draft *d) {
+    d->plan->bits = d->op->desc.shift;
+    return 0;
+}
+
+static bool build_random(uvcci_builder *b) {
+    if (!uvcci_ensure_outputs(b))
+        return false;
+    const uvcc_shares *out = uvcci_shares_of(b->s, b->r->op->desc.out[0]);
+    uint32_t n;
+    uvcc_block *k = uvcci_add_op_blocks(b, UVCC_TASK_RANDOM, 0, UVCCI_ROLE_ALL, &n);
+    for (uint32_t i = 0; i < n; i++)
+        uvcci_set_mask(&k[i], out->lo, out->hi);
+    return !b->failed;
 }
 
 /* ---- OUTPUT ---- */
@@ -177,6 +208,7 @@ static uint64_t output_bytes(const uvcc_program *p, const uvcci_op *op, const uv
 }
 
 static const uvcci_op_way input_way = {.ready = input_ready, .build = build_input};
+static const uvcci_op_way random_way = {.build = build_random};
 static const uvcci_op_way output_way = {.state_bytes = sizeof(output_state),
                                         .tensor_bytes = output_bytes,
                                         .build = build_output,
@@ -190,6 +222,11 @@ static const uvcci_op_way output_to_way = {.state_bytes = sizeof(output_state),
 
 static const uvcci_op_class classes[] = {
     {.opcode = UVCC_OP_INPUT, .traits = UVCCI_IS_INPUT, .plan = plan_input, .way = &input_way},
+    {.opcode = UVCC_OP_RANDOM,
+     .traits = UVCCI_USES_SHIFT,
+     .check = check_random,
+     .plan = plan_random,
+     .way = &random_way},
     {.opcode = UVCC_OP_OUTPUT, .traits = UVCCI_IS_OUTPUT, .plan = plan_output, .way = &output_way},
     {.opcode = UVCC_OP_OUTPUT_TO,
      .traits = UVCCI_IS_OUTPUT,

@@ -53,7 +53,7 @@ static inline void uvcci_set_reshare(uvcc_block *k, const uint64_t *additive, ui
     k->out[0] = lo + at;
     k->wire_out[0] = sent;
 }
-/* TRIPLE_A and TRIPLE_B make components of a mask; either may be left out. */
+/* TRIPLE_A, TRIPLE_B and RANDOM make components of a mask; of a triple either may be left out. */
 static inline void uvcci_set_mask(uvcc_block *k, uint64_t *lo, uint64_t *hi) {
     const size_t at = uvcci_at_block(k);
     k->out[0] = lo != NULL ? lo + at : NULL;

@@ -279,6 +279,12 @@ def t_triple_c(t):
     t_reshare_mask(t, 1)
 
 
+def t_random(t):
+    demand(1 <= t.bits <= 62)
+    for k, pair in enumerate(("PREV", "NEXT")):
+        t.put("out[%d]" % k, [low(x, t.bits) for x in t.prg(pair, "input", 1)])
+
+
 TASKS = {
     "INPUT": t_input,
     "OPEN4_MASK": t_open4_mask,
@@ -299,4 +305,5 @@ TASKS = {
     "TRIPLE_A": t_triple_a,
     "TRIPLE_B": t_triple_b,
     "TRIPLE_C": t_triple_c,
+    "RANDOM": t_random,
 }
