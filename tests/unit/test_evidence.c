@@ -39,6 +39,7 @@ static void begin(fix *f) {
     s->event_cap = EVENTS;
     s->run = RUN;
     memset(f->before, 0x77, 32);
+    memset(s->hello.lineage, 5, 32); /* it goes on from a checkpoint */
     at_step(f, FIRST);
     uvcci_evidence_begin(s);
     assert_int_equal(s->first, FIRST);
@@ -131,7 +132,7 @@ static void in_order_and_not(void **state) {
 static void what_is_refused(void **state) {
     (void)state;
     fix f;
-    for (unsigned what = 0; what < 14; what++) {
+    for (unsigned what = 0; what < 15; what++) {
         begin(&f);
         uvcci_audit_msg_t first = next_audit(&f);
         assert_true(taken(&f, &first));
@@ -181,6 +182,9 @@ static void what_is_refused(void **state) {
             break;
         case 12: /* signed: from another history than the step before */
             a.before[31] ^= 1;
+            break;
+        case 13: /* right, but the parties agreed to begin anew */
+            memset(f.s.hello.lineage, 0, 32);
             break;
         default: /* signed: of a step before the run's first */
             f.s.first = FIRST + 2;

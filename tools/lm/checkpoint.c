@@ -17,6 +17,7 @@
 #include "../report.h"
 #include "../sealed.h"
 
+#define RUN_LAST    ((1u << 24) - 1) /* wire.md 5 */
 #define PATH_BYTES  4096u
 #define LABEL_BYTES 128u
 #define STEPS_KEPT  2u
@@ -233,11 +234,41 @@ static int last_of(const char *dir, const shares *all, const uvcc_transformer_co
     return found ? EXIT_DONE : nothing_in_common(dir, all, c);
 }
 
+static bool there(const char *path) {
+    struct stat st;
+    return lstat(path, &st) == 0;
+}
+
+/* Shares are of no use without what they were made under, and what is made anew in its place does
+ * harm: a run that was used comes again, other shares go under another key. */
+static int missing(const char *path, const char *why) {
+    return report_error(EXIT_BAD_INPUT, "%s is missing, but shares are there: %s", path, why);
+}
+
+static int check_parts(const char *dir, const shares *all) {
+    char path[PATH_BYTES];
+    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
+        path_of(path, "%s/party-%u/key", dir, p);
+        if (party_any(all, p) && !there(path))
+            return missing(path, "they are sealed under it; put it back from a copy, or give "
+                                 "another directory to begin anew");
+        path_of(path, "%s/party-%u/run", dir, p);
+        if (all->count != 0 && !there(path))
+            return missing(path,
+                           "it says which runs were, none of which may come again; put it back "
+                           "from a copy, take the greatest of the other parties', or give another "
+                           "directory to begin anew");
+    }
+    return EXIT_DONE;
+}
+
 int lm_checkpoint_last(const char *dir, const uvcc_transformer_config *cfg, bool *any,
                        uint32_t *step) {
     shares all;
     int status = find_shares(dir, &all);
     *any = all.count != 0;
+    if (status == EXIT_DONE && *any)
+        status = check_parts(dir, &all);
     if (status == EXIT_DONE && *any)
         status = last_of(dir, &all, cfg, step);
     free(all.of);
@@ -305,6 +336,11 @@ int lm_checkpoint_lock(const char *dir) {
 int lm_checkpoint_next_run(const char *dir, uint32_t *run) {
     bool any;
     int status = read_numbers(dir, "run", &any, run);
+    if (status == EXIT_DONE && any && *run >= RUN_LAST)
+        return report_error(EXIT_BAD_INPUT,
+                            "%s: run %u was the last that there can be; give another directory to "
+                            "begin anew",
+                            dir, *run);
     if (status == EXIT_DONE && any)
         ++*run;
     return status == EXIT_DONE ? write_numbers(dir, "run", *run) : status;
@@ -319,34 +355,6 @@ int lm_checkpoint_refuse(const char *dir, uint32_t step) {
 }
 
 /* ---- opening ---- */
-
-static bool there(const char *path) {
-    struct stat st;
-    return lstat(path, &st) == 0;
-}
-
-/* Shares are of no use without what they were made under, and what is made anew in its place does
- * harm: a run that was used comes again, other shares go under another key. */
-static int missing(const char *path, const char *why) {
-    return report_error(EXIT_BAD_INPUT, "%s is missing, but shares are there: %s", path, why);
-}
-
-static int check_parts(const char *dir, const shares *all) {
-    char path[PATH_BYTES];
-    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
-        path_of(path, "%s/party-%u/key", dir, p);
-        if (party_any(all, p) && !there(path))
-            return missing(path, "they are sealed under it; put it back from a copy, or give "
-                                 "another directory to begin anew");
-        path_of(path, "%s/party-%u/run", dir, p);
-        if (all->count != 0 && !there(path))
-            return missing(path,
-                           "it says which runs were, none of which may come again; put it back "
-                           "from a copy, take the greatest of the other parties', or give another "
-                           "directory to begin anew");
-    }
-    return EXIT_DONE;
-}
 
 /* Under another name first: a key's name never stands for half a key. */
 static int make_key(const char *dir, unsigned party) {

@@ -189,6 +189,7 @@ int lm_options_parse(lm_options *out, int argc, char *const *argv, char *message
         return -1;
     const flag_idle idle[] = {
         {"ahead", out->microbatches == 1, "with one microbatch: see --microbatches"},
+        {"force", out->record == NULL, "without --record"},
         {"sks-override", out->checkpoint == NULL, "without --checkpoint"},
         {"warmup", out->lr <= 0, "with --lr 0"},
         {"final-rate", out->lr <= 0, "with --lr 0"},

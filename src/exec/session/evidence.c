@@ -8,6 +8,7 @@
 #include "exec/session/evidence.h"
 
 #include "exec/session/bundle_store.h"
+#include "exec/session/lineage.h"
 #include "proto/statement.h"
 #include <string.h>
 
@@ -77,6 +78,9 @@ static bool verified(const uvcc_session *s, uint8_t peer, const uvcci_audit_msg_
     static const uint8_t zero[32];
     const uint8_t *key = s->cfg.identity.peer_sign_key[peer];
     if (a->party != peer || a->step < s->first)
+        return false;
+    /* A run on what hosts set goes on from nothing. */
+    if (uvcci_lineage_is_ours(s->hello.lineage) && memcmp(a->before, zero, 32) != 0)
         return false;
     const uvcc_statement st = statement_of(s, a);
     return memcmp(key, zero, 32) == 0 || uvcc_statement_check(&st, key, a->signature) == 0;
