@@ -960,6 +960,7 @@ static void job_roots(void **state) {
     for (size_t bit = 0; bit < 8 * (len - 4); bit++) {
         bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
         assert_int_equal(uvcc_job_root_decode(&j, bytes, len, &f), UVCC_ERR_FRAME);
+        assert_int_equal(f.kind, bit < 64 ? UVCC_FAULT_MAGIC : UVCC_FAULT_CHECKSUM);
         uvcci_sum_put(bytes, len);
         if (uvcc_job_root_decode(&j, bytes, len, &f) == 0)
             assert_int_equal(uvcc_job_root_check(&j, &r.keys, &f), UVCC_ERR_AUTH);

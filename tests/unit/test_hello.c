@@ -627,6 +627,31 @@ static void random_offers(uvcci_hello_config *c, uint64_t *seed, uint8_t p, uint
     c->offer[at].step = common;
 }
 
+/* Of two lineages of the step that all offer, each party takes the one whose bytes are greater, in
+ * whatever order they were offered; a later step goes before a greater lineage. */
+static void equal_steps(void **state) {
+    (void)state;
+    for (unsigned order = 0; order < 2; order++)
+        for (unsigned later = 0; later < 2; later++) {
+            net n;
+            open_net(&n, 1);
+            for (uint8_t p = 0; p < 3; p++) {
+                uvcci_hello_config *c = &n.cfg[p];
+                c->offer_count = 2;
+                for (unsigned i = 0; i < 2; i++) {
+                    const bool greater = i == order;
+                    c->offer[i].step = greater ? 9 : 9 + later;
+                    memset(c->offer[i].lineage, greater ? 0xBB : 0xAA, 32);
+                }
+            }
+            assert_true(run(&n, 2 * REPEAT));
+            for (uint8_t p = 0; p < 3; p++) {
+                assert_int_equal(n.h[p].step, 9 + later);
+                assert_int_equal(n.h[p].lineage[0], later ? 0xAA : 0xBB);
+            }
+        }
+}
+
 static void lossy(void **state) {
     for (uint64_t seed = 1; seed <= 400; seed++) {
         net n;
@@ -1458,6 +1483,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layout),
         cmocka_unit_test(suites),
+        cmocka_unit_test(equal_steps),
         cmocka_unit_test(refuses_configs),
         cmocka_unit_test(names_the_field),
         cmocka_unit_test(ignores_what_is_malformed),
