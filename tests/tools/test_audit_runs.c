@@ -75,8 +75,10 @@ static void run_steps(ran *r, uint32_t run, uint32_t first, uint32_t end) {
     next_step = first;
     triangle_open(&t, p, &opt);
     triangle_ready(&t);
-    for (unsigned i = 0; i < 3; i++)
+    for (unsigned i = 0; i < 3; i++) { /* as of a run that goes on from a checkpoint */
+        memset(t.s[i]->hello.lineage, 1, 32);
         memcpy(t.s[i]->root_before, r->before[i], 32);
+    }
     for (uint32_t m = first; m < end; m++) {
         triangle_agree(&t, m, 0);
         triangle_input(&t, 0, m, 1, v);

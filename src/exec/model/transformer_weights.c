@@ -320,6 +320,8 @@ uint64_t uvcc_transformer_sequence(const uvcc_transformer_config *c, uint64_t se
 }
 
 void uvcc_transformer_one_hot(const uint8_t *bytes, uint32_t rows, int64_t *out) {
+    if (bytes == NULL || out == NULL)
+        return;
     memset(out, 0, (size_t)rows * UVCC_TRANSFORMER_VOCAB * sizeof *out);
     for (uint32_t r = 0; r < rows; r++)
         out[(size_t)r * UVCC_TRANSFORMER_VOCAB + bytes[r]] = 1;
