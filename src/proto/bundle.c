@@ -552,18 +552,22 @@ uvcc_fault_kind uvcci_statement_fault(const uvcc_statement *s, const uvcc_audit_
                                                                           : UVCC_FAULT_NONE;
 }
 
+uvcci_head uvcci_bundle_head(const uvcc_bundle *b, uint8_t party) {
+    return (uvcci_head){.party = party,
+                        .topology = {b->replicas, b->stages, b->tp_ranks},
+                        .at = {b->replica, b->stage, b->tp_rank},
+                        .sid_job = b->sid_job,
+                        .step = b->step,
+                        .run = b->run,
+                        .first = b->first,
+                        .policy_hash = b->policy_hash};
+}
+
 void uvcc_bundle_statement(const uvcc_bundle *b, uint8_t q, uvcc_statement *out) {
     if (b == NULL || q >= UVCC_PARTIES || out == NULL)
         return;
     const uvcc_signed_root *s = &b->audit[q];
-    const uvcci_head h = {.party = q,
-                          .topology = {b->replicas, b->stages, b->tp_ranks},
-                          .at = {b->replica, b->stage, b->tp_rank},
-                          .sid_job = b->sid_job,
-                          .step = b->step,
-                          .run = b->run,
-                          .first = b->first,
-                          .policy_hash = b->policy_hash};
+    const uvcci_head h = uvcci_bundle_head(b, q);
     *out = uvcci_head_statement(&h, UVCC_SCOPE_WORKER);
     out->root = s->root;
     out->audit_root = s->audit_root;

@@ -17,6 +17,8 @@ typedef struct uvcci_head {
     uint32_t step, run, first;
     const uint8_t *policy_hash;
 } uvcci_head;
+/* The place of a bundle's step, as `party` would name it. */
+uvcci_head uvcci_bundle_head(const uvcc_bundle *b, uint8_t party);
 #define UVCCI_HEAD_BYTES (8u + 2u + 12u + 32u + 12u + 32u)
 
 #define UVCCI_MAGIC_BUNDLE "uvccbdl\2"

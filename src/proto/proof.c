@@ -227,15 +227,8 @@ int64_t uvcc_proof_make(const uvcc_bundle *b, uint32_t index, const uvcc_job_roo
     while (uvcc_leaf_next(&r, &l) == 1 && l.index != index)
         ;
     uvcci_bundle_root(b, &m, index, root);
-    uvcci_head h = {.party = b->party,
-                    .flags = job != NULL ? FLAG_OF_JOB : 0,
-                    .topology = {b->replicas, b->stages, b->tp_ranks},
-                    .at = {b->replica, b->stage, b->tp_rank},
-                    .sid_job = b->sid_job,
-                    .step = b->step,
-                    .run = b->run,
-                    .first = b->first,
-                    .policy_hash = b->policy_hash};
+    uvcci_head h = uvcci_bundle_head(b, b->party);
+    h.flags = job != NULL ? FLAG_OF_JOB : 0;
     uvcci_writer w = uvcci_writer_on(out, cap);
     uvcci_head_put(&w, UVCCI_MAGIC_PROOF, &h);
     uvcci_put32(&w, index);
