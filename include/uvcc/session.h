@@ -71,7 +71,8 @@ typedef struct uvcc_config_identity {
     uint8_t sign_seed[32];        /**< Ed25519 seed of this party's audit signatures */
     uint8_t peer_sign_key[3][32]; /**< Ed25519 public keys, by party; all zero: that peer's AUDIT
                                        signatures are kept but not verified */
-    uint8_t policy_hash[32];      /**< of what the parties agreed on outside; each AUDIT signs it */
+    uint8_t policy_hash[32];      /**< of what the parties agreed on outside: HELLOs compare it,
+                                     each AUDIT signs it; zeros: nothing */
     uint64_t kem;         /**< a second key agreement whose secret goes into all keys, beside
                                that of either exchange: UVCC_KEM_*, 0: none. The same at all
                                three */
@@ -325,8 +326,9 @@ typedef enum uvcc_event_kind {
     UVCC_EVENT_BUNDLE = 12,   /**< the bundle of `step` has all three signed roots:
                                    uvcc_session_bundle() */
     UVCC_EVENT_MISMATCH = 13, /**< a HELLO in the name of `peer` does not fit ours; `text` is the
-                                   field: version, sid_job, topology, position, program, key
-                                   exchange, kem, run, suites, lineage (no checkpoint in common),
+                                   field: version, sid_job, topology, position, program, policy,
+                                   key exchange, kem, run, suites, lineage (no checkpoint in
+                                   common),
                                    identity (signed by somebody else),
                                    pair_secret (the peer has another one).
                                    Nobody has proved who sent it, so the handshake waits on for one
@@ -460,7 +462,8 @@ UVCC_API int uvcc_session_cancel(uvcc_session *s, uint32_t step, uint64_t now);
  * the peer has all that it wants. CLOSED comes no later than limits.close_ns, but not before all
  * jobs are back. Keep the loop turning until then. */
 UVCC_API int uvcc_session_close(uvcc_session *s, uint64_t now);
-/** Stops now: BYE with the reason to both peers, ABORT leaf, event ABORTED. */
+/** Stops now: BYE with the reason to both peers, ABORT leaf, event ABORTED. `reason` is any
+ * uvcc_abort_reason but NONE, HOST where no other fits; UVCC_ERR_USAGE for other numbers. */
 UVCC_API int uvcc_session_abort(uvcc_session *s, uint16_t reason, uint64_t now);
 
 /* ---- inspection ---- */

@@ -17,7 +17,7 @@
 
 enum { HELLO1 = 1, HELLO2 = 2, HELLO3 = 3 };
 #define BIT(hello) (1u << (hello))
-enum { VERSION = 3 };
+enum { VERSION = 4 };
 enum { BACKOFF_MAX = 32 };
 enum { AT_ONCE = 4, FORGED_MAX = 64 }; /* hello.h: what peers and forgers can make us do */
 enum {
@@ -37,9 +37,10 @@ enum {
     AT_N = 84,
     AT_EPHEMERAL = 116,
     AT_OFFERS = 148, /* of UVCCI_OFFERS: step (NO_OFFER: none), lineage */
-    AT_KEM = 292,    /* with a second key agreement alone: its id, */
-    AT_EK_LEN = 294, /* the length of the encapsulation key (0: of party 2, who needs none), */
-    AT_EK = 296,     /* and the key */
+    AT_POLICY = 292,
+    AT_KEM = 324,    /* with a second key agreement alone: its id, */
+    AT_EK_LEN = 326, /* the length of the encapsulation key (0: of party 2, who needs none), */
+    AT_EK = 328,     /* and the key */
 };
 
 enum { OFFER_BYTES = 36 };
@@ -112,6 +113,7 @@ static int write_hello1(uvcci_hello *h) {
         if (i < c->offer_count)
             memcpy(at + 4, c->offer[i].lineage, 32);
     }
+    memcpy(h->hello1 + AT_POLICY, c->policy, 32);
     int err = x25519(h) ? uvcci_x25519_public(c->ephemeral, h->hello1 + AT_EPHEMERAL) : 0;
     const uvcci_kem *k = kem_of(h);
     if (err != 0 || k == NULL)
@@ -152,8 +154,8 @@ static void advance(uvcci_hello *h, uvcci_hello_peer *p, uvcci_hello_state state
 
 const char *uvcci_hello_field_name(uvcci_hello_field field) {
     static const char *const names[UVCCI_FIELD_COUNT] = {
-        "nothing", "version", "sid_job", "topology", "position", "program",    "key exchange",
-        "kem",     "run",     "suites",  "lineage",  "identity", "pair_secret"};
+        "nothing",      "version", "sid_job", "topology", "position", "program",  "policy",
+        "key exchange", "kem",     "run",     "suites",   "lineage",  "identity", "pair_secret"};
     assert((unsigned)field < UVCCI_FIELD_COUNT);
     return names[field];
 }
@@ -200,6 +202,8 @@ static uvcci_hello_field hello1_fault(const uvcci_hello *h, uint8_t peer, const 
         return UVCCI_FIELD_POSITION;
     if (memcmp(in + AT_PROGRAM, h->hello1 + AT_PROGRAM, 32) != 0)
         return UVCCI_FIELD_PROGRAM;
+    if (!UVCCI_MUTANT(36) && memcmp(in + AT_POLICY, h->hello1 + AT_POLICY, 32) != 0)
+        return UVCCI_FIELD_POLICY;
     if (all_zero(in + AT_EPHEMERAL, 32) == x25519(h))
         return UVCCI_FIELD_EXCHANGE;
     if (len != hello1_len(h, peer) || (kem_of(h) != NULL && uvcci_ld16(in + AT_KEM) != h->cfg.kem))
@@ -531,9 +535,14 @@ static int input_hello3(uvcci_hello *h, uvcci_hello_peer *p, const uint8_t *in, 
     return 0;
 }
 
-/* Of whatever job: without a second key agreement, or with the encapsulation key that it names. */
+/* Of whatever job: without a second key agreement, or with the encapsulation key that it names. Of
+ * another version only the first bytes are known to be where they are here. */
 static bool is_hello1(const uint8_t *in, size_t len) {
-    if (len < UVCCI_HELLO1_BYTES || in[0] != HELLO1)
+    if (len <= AT_VERSION || in[0] != HELLO1)
+        return false;
+    if (in[AT_VERSION] != VERSION)
+        return true;
+    if (len < UVCCI_HELLO1_BYTES)
         return false;
     return len == UVCCI_HELLO1_BYTES || (len >= AT_EK && uvcci_ld16(in + AT_KEM) != 0 &&
                                          uvcci_ld16(in + AT_EK_LEN) == len - AT_EK);

@@ -32,7 +32,7 @@
 #include "proto/kem.h"
 
 /* Without a second key agreement; and the most with one. */
-#define UVCCI_HELLO1_BYTES 292u
+#define UVCCI_HELLO1_BYTES 324u
 #define UVCCI_HELLO1_MAX   (UVCCI_HELLO1_BYTES + 4u + UVCCI_KEM_EK_MAX)
 #define UVCCI_HELLO2_BYTES 108u
 #define UVCCI_HELLO2_MAX   (UVCCI_HELLO2_BYTES + 2u + UVCCI_KEM_CT_MAX)
@@ -55,6 +55,7 @@ typedef struct uvcci_hello_config {
     uint8_t sid_job[32], sid_sub[32];
     uint16_t r, s, t, replica, stage, tp;
     uint8_t h_program[32];
+    uint8_t policy[32]; /* hash of what the three agreed to allow; zeros: nothing */
     uint32_t next_run;
     uvcci_offer offer[UVCCI_OFFERS];
     uint8_t offer_count;     /* at least 1 */
@@ -78,6 +79,7 @@ typedef enum uvcci_hello_field {
     UVCCI_FIELD_TOPOLOGY,
     UVCCI_FIELD_POSITION,
     UVCCI_FIELD_PROGRAM,
+    UVCCI_FIELD_POLICY,
     UVCCI_FIELD_EXCHANGE,
     UVCCI_FIELD_KEM,
     UVCCI_FIELD_RUN,
@@ -142,7 +144,7 @@ void uvcci_hello_wipe(uvcci_hello *h);
 void uvcci_hello_again(uvcci_hello *h, uint64_t now);
 /* A HELLO payload came from `peer`; sealed: it came in a verified sealed control frame (HELLO 3).
  * 0: taken or ignored (h->ignored counts). UVCC_ERR_MISMATCH: a HELLO 1 with another version,
- * topology, program, sid or kind of key exchange, no common suite, no common offer, or an
+ * topology, program, policy, sid or kind of key exchange, no common suite, no common offer, or an
  * impossible run, or a HELLO 2 that the expected identity, or who knows the secret, did not make
  * (h->field names it). Anybody may have sent it: it is not kept, and the handshake waits on for a
  * better one. UVCC_ERR_PROTOCOL: the peer signed an ephemeral that gives no secret (fatal;

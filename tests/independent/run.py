@@ -36,13 +36,14 @@ class ReadStep:
 
 class Hello1:
     def __init__(self, p):
-        need(len(p) == 292 and p[0] == 1, "a HELLO 1 of the wrong length, or with a second key agreement")
+        need(len(p) == 324 and p[0] == 1, "a HELLO 1 of the wrong length, or with a second key agreement")
         (_, self.suites, self.party, self.version, self.sid_job, self.R, self.S, self.T, self.r, self.s, self.t,
          self.program, self.next_run, self.n, self.ephemeral) = struct.unpack_from("<BBBB32s6H32sI32s32s", p)
-        need(self.version == 3, "HELLO version %d" % self.version)
+        need(self.version == 4, "HELLO version %d" % self.version)
         offers = [struct.unpack_from("<I32s", p, 148 + 36 * i) for i in range(4)]
         need(all(lineage == bytes(32) for step, lineage in offers if step == NO_STEP), "an offer that is none")
         self.offers = {o for o in offers if o[0] != NO_STEP}
+        self.policy = p[292:324]
         self.bytes = p
 
 
@@ -101,6 +102,7 @@ class Run:
             if self.cfg[p]["triples_only"]:
                 loads = [H(b"UVCC_TRIPLES_V1", x, le32(self.cfg[p]["triples_run"])) for x in loads]
             need(loads and loads[-1] == h[p].program, "HELLO's H(program) is not that of the log")
+        need(all(h[p].policy == self.policy for p in range(3)), "HELLO 1: H(policy)")
         self.program = h[0].program
         self.run = max(x.next_run for x in h.values())
         common = h[0].offers & h[1].offers & h[2].offers

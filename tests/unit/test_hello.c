@@ -29,6 +29,7 @@ static uvcci_hello_config config(uint8_t party, uint64_t seed) {
         c.sid_job[i] = (uint8_t)i;
         c.sid_sub[i] = (uint8_t)(0x40 + i);
         c.h_program[i] = (uint8_t)(0x80 + i);
+        c.policy[i] = (uint8_t)(0xc0 + i);
         /* One secret per pair: pairs are named by the party that is not in them. */
         for (unsigned peer = 0; peer < 3; peer++)
             c.secret[peer][i] = (uint8_t)(16 * (3 - party - peer) + i + seed);
@@ -289,15 +290,15 @@ static void layout(void **state) {
     uint8_t out[UVCCI_HELLO1_BYTES], want[UVCCI_HELLO1_BYTES], h1[3][UVCCI_HELLO1_BYTES];
     bool sealed = true;
     for (uint8_t p = 0; p < 3; p++) {
-        assert_int_equal(uvcci_hello_poll(&n.h[p], (uint8_t)((p + 2) % 3), out, &sealed, 0), 292);
-        assert_int_equal(uvcci_hello_poll(&n.h[p], (uint8_t)((p + 1) % 3), out, &sealed, 0), 292);
+        assert_int_equal(uvcci_hello_poll(&n.h[p], (uint8_t)((p + 2) % 3), out, &sealed, 0), 324);
+        assert_int_equal(uvcci_hello_poll(&n.h[p], (uint8_t)((p + 1) % 3), out, &sealed, 0), 324);
         assert_false(sealed);
         const uvcci_hello_config *c = &n.cfg[p];
         uvcci_writer w = uvcci_writer_on(want, sizeof want);
         uvcci_put8(&w, 1);
         uvcci_put8(&w, c->suites);
         uvcci_put8(&w, p);
-        uvcci_put8(&w, 3); /* version */
+        uvcci_put8(&w, 4); /* version */
         uvcci_put(&w, c->sid_job, 32);
         static const uint16_t dims[] = {2, 3, 1, 1, 2, 0};
         for (unsigned i = 0; i < 6; i++)
@@ -311,16 +312,17 @@ static void layout(void **state) {
             uvcci_put32(&w, i < c->offer_count ? c->offer[i].step : UINT32_MAX);
             uvcci_put(&w, i < c->offer_count ? c->offer[i].lineage : zero, 32);
         }
-        assert_int_equal(w.len, 292);
-        assert_memory_equal(out, want, 292);
-        memcpy(h1[p], out, 292);
+        uvcci_put(&w, c->policy, 32);
+        assert_int_equal(w.len, 324);
+        assert_memory_equal(out, want, 324);
+        memcpy(h1[p], out, 324);
     }
 
     /* P1 hears P0 and P2. */
     assert_false(uvcci_hello_keyed(&n.h[1], 0));
-    assert_int_equal(uvcci_hello_input(&n.h[1], 0, h1[0], 292, false, 0), 0);
+    assert_int_equal(uvcci_hello_input(&n.h[1], 0, h1[0], 324, false, 0), 0);
     assert_false(uvcci_hello_keyed(&n.h[1], 0));
-    assert_int_equal(uvcci_hello_input(&n.h[1], 2, h1[2], 292, false, 0), 0);
+    assert_int_equal(uvcci_hello_input(&n.h[1], 2, h1[2], 324, false, 0), 0);
     assert_false(uvcci_hello_keyed(&n.h[1], 0) || uvcci_hello_keyed(&n.h[1], 2));
     assert_int_equal(n.h[1].run, 0x00ABCDEF);
     assert_int_equal(n.h[1].step, 3);
@@ -328,22 +330,22 @@ static void layout(void **state) {
     assert_int_equal(n.h[1].suite, 1);
 
     /* HELLO 1 is due again for a peer that has just shown up, then HELLO 2. */
-    assert_int_equal(uvcci_hello_poll(&n.h[1], 0, out, &sealed, 0), 292);
+    assert_int_equal(uvcci_hello_poll(&n.h[1], 0, out, &sealed, 0), 324);
     assert_int_equal(uvcci_hello_poll(&n.h[1], 0, out, &sealed, 0), 108);
     assert_false(sealed);
     uint8_t both[2 * UVCCI_HELLO1_BYTES], hash[32], expect[108] = {2, 1}, key[32];
-    uint8_t text[13 + 584 + 9 + 64 + 1] = "UVCC_HELLO_V2", theirs[108];
-    memcpy(both, h1[0], 292);
-    memcpy(both + 292, h1[1], 292);
-    uvcci_sha256_once(both, 584, hash);
+    uint8_t text[13 + 648 + 9 + 64 + 1] = "UVCC_HELLO_V2", theirs[108];
+    memcpy(both, h1[0], 324);
+    memcpy(both + 324, h1[1], 324);
+    uvcci_sha256_once(both, 648, hash);
     uvcci_st32(expect + 4, 0x00ABCDEF);
     uvcci_st32(expect + 8, 3);
     memcpy(expect + 12, hash, 32);
     /* The proof: an HMAC over both HELLO 1, suite, run, step, no identities, and the sender. */
     uvcci_derive_proof_key(n.cfg[1].secret[0], n.cfg[1].sid_job, 0, 1, key);
-    memcpy(text + 13, both, 584);
-    text[597] = 1;
-    memcpy(text + 598, expect + 4, 8);
+    memcpy(text + 13, both, 648);
+    text[661] = 1;
+    memcpy(text + 662, expect + 4, 8);
     memcpy(theirs, expect, 108);
     uvcci_hmac_once(key, 32, text, sizeof text, theirs + 44);
     text[sizeof text - 1] = 1;
@@ -388,8 +390,8 @@ static void suites(void **state) {
                 n.cfg[2].suites = (uint8_t)c;
                 for (uint8_t p = 0; p < 3; p++)
                     assert_int_equal(uvcci_hello_init(&n.h[p], &n.cfg[p], 0), 0);
-                int err1 = uvcci_hello_input(&n.h[0], 1, n.h[1].hello1, 292, false, 0);
-                int err2 = uvcci_hello_input(&n.h[0], 2, n.h[2].hello1, 292, false, 0);
+                int err1 = uvcci_hello_input(&n.h[0], 1, n.h[1].hello1, 324, false, 0);
+                int err2 = uvcci_hello_input(&n.h[0], 2, n.h[2].hello1, 324, false, 0);
                 if ((a & b & c) != 0) {
                     assert_true(err1 == 0 && err2 == 0);
                     assert_int_equal(n.h[0].suite, (a & b & c) & 2 ? 2 : 1);
@@ -433,7 +435,8 @@ static void names_the_field(void **state) {
         const char *field;
     } fields[] = {{3, 4, "version"},          {4, 36, "sid_job"},   {36, 42, "topology"},
                   {42, 48, "position"},       {48, 80, "program"},  {83, 84, "run"},
-                  {116, 148, "key exchange"}, {148, 184, "lineage"}};
+                  {116, 148, "key exchange"}, {148, 184, "lineage"},
+                  {292, 324, "policy"}};
     for (unsigned f = 0; f < sizeof fields / sizeof *fields; f++)
         for (unsigned at = fields[f].from; at < fields[f].to; at++)
             for (unsigned bit = 0; bit < 8; bit++) {
@@ -441,10 +444,10 @@ static void names_the_field(void **state) {
                 open_net(&n, 1);
                 for (uint8_t p = 0; p < 3; p++)
                     assert_int_equal(uvcci_hello_init(&n.h[p], &n.cfg[p], 0), 0);
-                uint8_t m[292];
-                memcpy(m, n.h[1].hello1, 292);
+                uint8_t m[324];
+                memcpy(m, n.h[1].hello1, 324);
                 m[at] ^= (uint8_t)(1u << bit);
-                assert_int_equal(uvcci_hello_input(&n.h[0], 1, m, 292, false, 0),
+                assert_int_equal(uvcci_hello_input(&n.h[0], 1, m, 324, false, 0),
                                  UVCC_ERR_MISMATCH);
                 assert_string_equal(uvcci_hello_field_name(n.h[0].field), fields[f].field);
                 uvcci_hello clean;
@@ -462,7 +465,7 @@ static void to_wait2(net *n) {
     for (uint8_t p = 0; p < 3; p++)
         for (uint8_t q = 0; q < 3; q++)
             if (p != q)
-                assert_int_equal(uvcci_hello_input(&n->h[p], q, n->h[q].hello1, 292, false, 0), 0);
+                assert_int_equal(uvcci_hello_input(&n->h[p], q, n->h[q].hello1, 324, false, 0), 0);
 }
 
 /* ... and P1 has taken P0's HELLO 2: it knows HELLO 3. */
@@ -476,13 +479,15 @@ static void ignores_what_is_malformed(void **state) {
     to_wait2(&n);
     uvcci_hello was = n.h[0];
     uint64_t seed = 4;
-    uint8_t m[300];
+    uint8_t m[340];
     for (unsigned kind = 0; kind < 256; kind++)
-        for (size_t len = 0; len < 300; len++)
+        for (size_t len = 0; len < 340; len++)
             for (unsigned sealed = 0; sealed < 2; sealed++) {
                 test_rand_bytes(&seed, m, sizeof m);
                 m[0] = (uint8_t)kind;
-                bool formed = len == 292   ? kind == 1 && !sealed
+                m[3] = 4; /* of another version anything may be a HELLO 1 */
+                memset(m + 324, 0, 2); /* no KEM */
+                bool formed = len == 324   ? kind == 1 && !sealed
                               : len == 108 ? kind == 2 && !sealed
                                            : len == 33 && kind == 3 && sealed;
                 if (formed)
@@ -494,14 +499,43 @@ static void ignores_what_is_malformed(void **state) {
             }
 }
 
+/* A HELLO 1 of another version is told as that, however long it is there. */
+static void other_versions(void **state) {
+    (void)state;
+    net n;
+    open_net(&n, 1);
+    assert_int_equal(uvcci_hello_init(&n.h[0], &n.cfg[0], 0), 0);
+    assert_int_equal(uvcci_hello_init(&n.h[1], &n.cfg[1], 0), 0);
+    uvcci_hello was = n.h[0];
+    uint8_t *whole = n.h[1].hello1;
+    for (size_t len = 0; len <= UVCCI_HELLO1_MAX; len++) {
+        for (unsigned version = 3; version <= 5; version += 2) {
+            uint8_t *m = malloc(len + 1); /* what is read beyond it is found */
+            assert_non_null(m);
+            whole[3] = (uint8_t)version;
+            memcpy(m + 1, whole, len);
+            const bool told = len > 3;
+            assert_int_equal(uvcci_hello_input(&n.h[0], 1, m + 1, len, false, 0),
+                             told ? UVCC_ERR_MISMATCH : 0);
+            assert_int_equal(n.h[0].field, told ? UVCCI_FIELD_VERSION : UVCCI_FIELD_NONE);
+            assert_int_equal(uvcci_hello_foreign(&n.h[0], 1, m + 1, len),
+                             told ? UVCC_ERR_MISMATCH : 0);
+            was.ignored += told ? 1 : 2;
+            was.field = n.h[0].field;
+            assert_memory_equal(&was, &n.h[0], sizeof was);
+            free(m);
+        }
+    }
+}
+
 /* Our own payloads coming back, each payload from the wrong peer or in the wrong state. */
 static void reflection_and_order(void **state) {
     (void)state;
     net n;
     to_wait2(&n);
     uvcci_hello *h = &n.h[0], was = *h;
-    assert_int_equal(uvcci_hello_input(h, 1, h->hello1, 292, false, 0), 0);
-    assert_int_equal(uvcci_hello_input(h, 1, n.h[2].hello1, 292, false, 0), 0);
+    assert_int_equal(uvcci_hello_input(h, 1, h->hello1, 324, false, 0), 0);
+    assert_int_equal(uvcci_hello_input(h, 1, n.h[2].hello1, 324, false, 0), 0);
     was.ignored += 2;
     assert_memory_equal(h, &was, sizeof was);
 
@@ -515,7 +549,7 @@ static void reflection_and_order(void **state) {
      * here. */
     uvcci_hello fresh;
     assert_int_equal(uvcci_hello_init(&fresh, &n.cfg[0], 0), 0);
-    assert_int_equal(uvcci_hello_input(&fresh, 1, n.h[1].hello1, 292, false, 0), 0);
+    assert_int_equal(uvcci_hello_input(&fresh, 1, n.h[1].hello1, 324, false, 0), 0);
     uvcci_hello before = fresh;
     assert_int_equal(uvcci_hello_input(&fresh, 1, n.h[1].peer[0].hello2, 108, false, 0), 0);
     assert_int_equal(uvcci_hello_input(&fresh, 1, n.h[1].peer[0].hello3, 33, true, 0), 0);
@@ -523,7 +557,7 @@ static void reflection_and_order(void **state) {
     before.ignored++;
     memcpy(before.peer[1].early2, n.h[1].peer[0].hello2, 108);
     assert_memory_equal(&fresh, &before, sizeof before);
-    assert_int_equal(uvcci_hello_input(&fresh, 2, n.h[2].hello1, 292, false, 0), 0);
+    assert_int_equal(uvcci_hello_input(&fresh, 2, n.h[2].hello1, 324, false, 0), 0);
     assert_int_equal(fresh.peer[1].state, UVCCI_HELLO_WAIT3);
     assert_int_equal(fresh.peer[2].state, UVCCI_HELLO_WAIT2);
 }
@@ -572,19 +606,19 @@ static void another_n(void **state) {
     for (uint8_t p = 0; p < 3; p++)
         assert_int_equal(uvcci_hello_init(&n.h[p], &n.cfg[p], 0), 0);
     /* Before both HELLO 1 are here the newest counts. */
-    uint8_t old[292];
-    memcpy(old, n.h[1].hello1, 292);
+    uint8_t old[324];
+    memcpy(old, n.h[1].hello1, 324);
     old[90] ^= 1;
     uvcci_hello *h = &n.h[0];
-    assert_int_equal(uvcci_hello_input(h, 1, old, 292, false, 0), 0);
-    assert_int_equal(uvcci_hello_input(h, 1, n.h[1].hello1, 292, false, 0), 0);
-    assert_int_equal(uvcci_hello_input(h, 2, n.h[2].hello1, 292, false, 0), 0);
-    assert_memory_equal(h->peer[1].hello1, n.h[1].hello1, 292);
+    assert_int_equal(uvcci_hello_input(h, 1, old, 324, false, 0), 0);
+    assert_int_equal(uvcci_hello_input(h, 1, n.h[1].hello1, 324, false, 0), 0);
+    assert_int_equal(uvcci_hello_input(h, 2, n.h[2].hello1, 324, false, 0), 0);
+    assert_memory_equal(h->peer[1].hello1, n.h[1].hello1, 324);
     /* From then on it changes nothing, whatever else it says. */
     uvcci_hello was = *h;
-    assert_int_equal(uvcci_hello_input(h, 1, old, 292, false, 0), 0);
+    assert_int_equal(uvcci_hello_input(h, 1, old, 324, false, 0), 0);
     old[50] ^= 1; /* but what disagrees is named */
-    assert_int_equal(uvcci_hello_input(h, 1, old, 292, false, 0), UVCC_ERR_MISMATCH);
+    assert_int_equal(uvcci_hello_input(h, 1, old, 324, false, 0), UVCC_ERR_MISMATCH);
     assert_int_equal(h->field, UVCCI_FIELD_PROGRAM);
     was.field = UVCCI_FIELD_PROGRAM;
     was.other_n = 2;
@@ -595,7 +629,7 @@ static void another_n(void **state) {
     uvcci_hello_again(h, 0);
     uvcci_hello clean;
     assert_int_equal(uvcci_hello_init(&clean, &n.cfg[0], 0), 0);
-    assert_memory_equal(h->hello1, clean.hello1, 292);
+    assert_memory_equal(h->hello1, clean.hello1, 324);
     for (uint8_t q = 1; q < 3; q++) {
         clean.peer[q].pending = 0; /* but it waits for its timer */
         clean.peer[q].next_repeat = REPEAT;
@@ -760,7 +794,7 @@ static void back_off(void **state) {
     (void)state;
     uvcci_hello h;
     uvcci_hello_config c = config(0, 1);
-    uint8_t out[292];
+    uint8_t out[324];
     bool sealed;
     uint64_t now = 1000;
     assert_int_equal(uvcci_hello_init(&h, &c, now), 0);
@@ -774,7 +808,7 @@ static void back_off(void **state) {
             now += gap;
         }
         for (uint8_t p = 1; p < 3; p++) {
-            assert_int_equal(uvcci_hello_poll(&h, p, out, &sealed, now), 292);
+            assert_int_equal(uvcci_hello_poll(&h, p, out, &sealed, now), 324);
             assert_int_equal(uvcci_hello_poll(&h, p, out, &sealed, now), 0);
         }
     }
@@ -782,11 +816,11 @@ static void back_off(void **state) {
     uvcci_hello_nudge(&h, 2, now);
     assert_int_equal(uvcci_hello_deadline(&h), 0);
     assert_int_equal(uvcci_hello_poll(&h, 1, out, &sealed, now), 0);
-    assert_int_equal(uvcci_hello_poll(&h, 2, out, &sealed, now), 292);
+    assert_int_equal(uvcci_hello_poll(&h, 2, out, &sealed, now), 324);
     assert_true(uvcci_hello_deadline(&h) == now + REPEAT);
     /* The end of time is an ordinary number. */
     uvcci_hello_nudge(&h, 2, UINT64_MAX - 5);
-    assert_int_equal(uvcci_hello_poll(&h, 2, out, &sealed, UINT64_MAX - 5), 292);
+    assert_int_equal(uvcci_hello_poll(&h, 2, out, &sealed, UINT64_MAX - 5), 324);
     assert_int_equal(uvcci_hello_poll(&h, 2, out, &sealed, UINT64_MAX - 4), 0);
 }
 
@@ -798,7 +832,7 @@ static void asks_one_that_passed(void **state) {
     to_wait2(&n);
     peer_takes_ours(&n);
     uvcci_hello *h = &n.h[0];
-    uint8_t out[292];
+    uint8_t out[324];
     bool sealed;
     assert_int_equal(uvcci_hello_input(h, 1, n.h[1].peer[0].hello2, 108, false, 0), 0);
     uvcci_hello_peer_passed(h, 1);
@@ -821,14 +855,14 @@ static void repeats_until_passed(void **state) {
     to_wait2(&n);
     peer_takes_ours(&n);
     uvcci_hello *h = &n.h[0];
-    uint8_t out[292];
+    uint8_t out[324];
     bool sealed;
     uint64_t now = 0;
 #define DRAIN()   while (uvcci_hello_poll(h, 1, out, &sealed, now) != 0)
 #define NEXT(len) assert_int_equal(uvcci_hello_poll(h, 1, out, &sealed, now), len)
     DRAIN();
     now += 50 * REPEAT;
-    NEXT(292);
+    NEXT(324);
     NEXT(108);
     NEXT(0);
     assert_int_equal(uvcci_hello_input(h, 1, n.h[1].peer[0].hello2, 108, false, now), 0);
@@ -856,9 +890,9 @@ static void repeats_until_passed(void **state) {
     NEXT(33);
     NEXT(0);
     for (unsigned turn = 0; turn < 4; turn++) {
-        assert_int_equal(uvcci_hello_input(h, 1, n.h[1].hello1, 292, false, now), 0);
+        assert_int_equal(uvcci_hello_input(h, 1, n.h[1].hello1, 324, false, now), 0);
         if (turn % 2 == 1)
-            NEXT(292);
+            NEXT(324);
         NEXT(108);
         NEXT(0);
     }
@@ -881,6 +915,7 @@ static void vectors(void **state) {
         test_hex_n(test_str(c, "sid_job"), base.sid_job, 32);
         test_hex_n(test_str(c, "sid_sub"), base.sid_sub, 32);
         test_hex_n(test_str(c, "h_program"), base.h_program, 32);
+        test_hex_n(test_str(c, "policy"), base.policy, 32);
         uint16_t *const dims[] = {&base.r, &base.s, &base.t, &base.replica, &base.stage, &base.tp};
         for (size_t i = 0; i < 6; i++)
             *dims[i] =
@@ -934,7 +969,7 @@ static void vectors(void **state) {
                            mine.kem_seed[q], 32);
             assert_int_equal(uvcci_hello_init(&h[p], &mine, 0), 0);
             len1[p] = strlen(test_str(o, "hello1")) / 2;
-            assert_true(len1[p] <= sizeof h1[p] && (base.kem != 0 || len1[p] == 292));
+            assert_true(len1[p] <= sizeof h1[p] && (base.kem != 0 || len1[p] == 324));
             test_hex_n(test_str(o, "hello1"), h1[p], len1[p]);
         }
         uint8_t out[UVCCI_HELLO1_MAX];
@@ -1005,7 +1040,7 @@ static void to_wait2_x(net *n) {
     for (uint8_t p = 0; p < 3; p++)
         for (uint8_t q = 0; q < 3; q++)
             if (p != q)
-                assert_int_equal(uvcci_hello_input(&n->h[p], q, n->h[q].hello1, 292, false, 0), 0);
+                assert_int_equal(uvcci_hello_input(&n->h[p], q, n->h[q].hello1, 324, false, 0), 0);
 }
 
 static void refuses_identities(void **state) {
@@ -1119,17 +1154,17 @@ static void man_in_the_middle(void **state) {
     (void)state;
     net n;
     open_net_of(&n, 1, UVCCI_EXCHANGE_X25519);
-    uint8_t e[32] = {7}, pk[32], m[2][292];
+    uint8_t e[32] = {7}, pk[32], m[2][324];
     assert_int_equal(uvcci_x25519_public(e, pk), 0);
     for (uint8_t p = 0; p < 3; p++)
         assert_int_equal(uvcci_hello_init(&n.h[p], &n.cfg[p], 0), 0);
     for (uint8_t p = 0; p < 2; p++) {
-        memcpy(m[p], n.h[p].hello1, 292);
+        memcpy(m[p], n.h[p].hello1, 324);
         memcpy(m[p] + 116, pk, 32);
     }
     for (uint8_t p = 0; p < 2; p++) {
-        assert_int_equal(uvcci_hello_input(&n.h[p], 2, n.h[2].hello1, 292, false, 0), 0);
-        assert_int_equal(uvcci_hello_input(&n.h[p], (uint8_t)(1 - p), m[1 - p], 292, false, 0), 0);
+        assert_int_equal(uvcci_hello_input(&n.h[p], 2, n.h[2].hello1, 324, false, 0), 0);
+        assert_int_equal(uvcci_hello_input(&n.h[p], (uint8_t)(1 - p), m[1 - p], 324, false, 0), 0);
     }
     for (uint8_t p = 0; p < 2; p++) {
         assert_int_equal(
@@ -1138,7 +1173,7 @@ static void man_in_the_middle(void **state) {
         assert_false(uvcci_hello_keyed(&n.h[p], (uint8_t)(1 - p)));
         /* The true HELLO 1 comes through: begin again, and all is well. */
         assert_int_equal(
-            uvcci_hello_input(&n.h[p], (uint8_t)(1 - p), n.h[1 - p].hello1, 292, false, 0), 0);
+            uvcci_hello_input(&n.h[p], (uint8_t)(1 - p), n.h[1 - p].hello1, 324, false, 0), 0);
         assert_true(uvcci_hello_stale(&n.h[p]));
     }
     for (uint8_t p = 0; p < 3; p++)
@@ -1168,7 +1203,7 @@ static void small_order(void **state) {
         for (uint8_t p = 0; p < 3; p++)
             for (uint8_t q = 0; q < 3; q++)
                 if (p != q)
-                    assert_int_equal(uvcci_hello_input(&n.h[p], q, n.h[q].hello1, 292, false, 0),
+                    assert_int_equal(uvcci_hello_input(&n.h[p], q, n.h[q].hello1, 324, false, 0),
                                      0);
         assert_int_equal(uvcci_hello_input(&n.h[0], 1, n.h[1].peer[0].hello2, 108, false, 0),
                          UVCC_ERR_PROTOCOL);
@@ -1182,9 +1217,9 @@ static void small_order(void **state) {
     uvcci_hello_config cx = config_x(0, 1), cp = config(1, 1);
     assert_int_equal(uvcci_hello_init(&x, &cx, 0), 0);
     assert_int_equal(uvcci_hello_init(&p, &cp, 0), 0);
-    assert_int_equal(uvcci_hello_input(&x, 1, p.hello1, 292, false, 0), UVCC_ERR_MISMATCH);
+    assert_int_equal(uvcci_hello_input(&x, 1, p.hello1, 324, false, 0), UVCC_ERR_MISMATCH);
     assert_int_equal(x.field, UVCCI_FIELD_EXCHANGE);
-    assert_int_equal(uvcci_hello_input(&p, 0, x.hello1, 292, false, 0), UVCC_ERR_MISMATCH);
+    assert_int_equal(uvcci_hello_input(&p, 0, x.hello1, 324, false, 0), UVCC_ERR_MISMATCH);
     assert_int_equal(p.field, UVCCI_FIELD_EXCHANGE);
 }
 
@@ -1220,7 +1255,7 @@ static void forgets_secrets(void **state) {
 /* ---- a second key agreement ---- */
 
 enum {
-    KEM1 = 292 + 4 + 32,
+    KEM1 = 324 + 4 + 32,
     KEM2 = 142
 }; /* HELLO 1 of parties 0 and 1, HELLO 2 of a higher party */
 
@@ -1246,7 +1281,7 @@ static void kem_differs(void **state) {
         uvcci_hello with, without;
         assert_int_equal(uvcci_hello_init(&with, &n.cfg[0], 0), 0);
         assert_int_equal(uvcci_hello_init(&without, &plain.cfg[1], 0), 0);
-        assert_int_equal(uvcci_hello_input(&with, 1, without.hello1, 292, false, 0),
+        assert_int_equal(uvcci_hello_input(&with, 1, without.hello1, 324, false, 0),
                          UVCC_ERR_MISMATCH);
         assert_int_equal(with.field, UVCCI_FIELD_KEM);
         assert_int_equal(uvcci_hello_input(&without, 0, with.hello1, KEM1, false, 0),
@@ -1254,12 +1289,12 @@ static void kem_differs(void **state) {
         assert_int_equal(without.field, UVCCI_FIELD_KEM);
         uint8_t m[KEM1 + 1000];
         memcpy(m, n.h[1].hello1, KEM1);
-        uvcci_st16(m + 292, 0x0041); /* ML-KEM-768, one day */
-        uvcci_st16(m + 294, 1000);
-        assert_int_equal(uvcci_hello_input(&with, 1, m, 296 + 1000, false, 0), UVCC_ERR_MISMATCH);
+        uvcci_st16(m + 324, 0x0041); /* ML-KEM-768, one day */
+        uvcci_st16(m + 326, 1000);
+        assert_int_equal(uvcci_hello_input(&with, 1, m, 328 + 1000, false, 0), UVCC_ERR_MISMATCH);
         assert_int_equal(with.field, UVCCI_FIELD_KEM);
         assert_int_equal(with.ignored, 0);
-        assert_int_equal(uvcci_hello_input(&with, 1, m, 296 + 999, false, 0), 0); /* malformed */
+        assert_int_equal(uvcci_hello_input(&with, 1, m, 328 + 999, false, 0), 0); /* malformed */
         assert_int_equal(with.ignored, 1);
         assert_int_equal(with.peer[1].hello1[0], 0);
     }
@@ -1330,7 +1365,7 @@ static void kem_gives_nothing(void **state) {
         open_net_of(&n, 1, (uvcci_exchange)(kind | WITH_KEM));
         for (uint8_t p = 0; p < 3; p++)
             assert_int_equal(uvcci_hello_init(&n.h[p], &n.cfg[p], 0), 0);
-        memset(n.h[0].hello1 + 296, 0, 32);
+        memset(n.h[0].hello1 + 328, 0, 32);
         for (uint8_t p = 0; p < 3; p++)
             for (uint8_t q = 0; q < 3; q++)
                 if (p != q)
@@ -1355,7 +1390,7 @@ static void live_verifies_restart(void **state) {
     net n;
     live(&n, state);
     uvcci_hello *h = &n.h[0], was = *h, old1 = n.h[1];
-    uint8_t out[292];
+    uint8_t out[324];
     bool sealed;
     renew(&n, 1);
     uvcci_hello *again = &n.h[1];
@@ -1363,9 +1398,9 @@ static void live_verifies_restart(void **state) {
 
     /* Its HELLO 1 is kept, answered by ours each time, and believed by nobody. */
     for (unsigned turn = 0; turn < 3; turn++) {
-        assert_int_equal(uvcci_hello_input(h, 1, again->hello1, 292, false, n.now), 0);
-        assert_int_equal(uvcci_hello_poll(h, 1, out, &sealed, n.now), 292);
-        assert_memory_equal(out, h->hello1, 292);
+        assert_int_equal(uvcci_hello_input(h, 1, again->hello1, 324, false, n.now), 0);
+        assert_int_equal(uvcci_hello_poll(h, 1, out, &sealed, n.now), 324);
+        assert_memory_equal(out, h->hello1, 324);
         assert_int_equal(uvcci_hello_poll(h, 1, out, &sealed, n.now), 0);
         n.now += REPEAT;
     }
@@ -1373,15 +1408,15 @@ static void live_verifies_restart(void **state) {
     was.peer[1].next_repeat = h->peer[1].next_repeat;
     was.peer[1].repeat_ns = h->peer[1].repeat_ns;
     was.other_n = 3;
-    memcpy(was.peer[1].other1, again->hello1, 292);
+    memcpy(was.peer[1].other1, again->hello1, 324);
     assert_memory_equal(h, &was, sizeof was);
     assert_false(uvcci_hello_restarted(h, 1));
 
     /* It agrees, and signs. */
-    assert_int_equal(uvcci_hello_input(again, 0, out, 292, false, n.now), 0);
-    memcpy(out, h->hello1, 292);
-    assert_int_equal(uvcci_hello_input(again, 0, out, 292, false, n.now), 0);
-    assert_int_equal(uvcci_hello_input(again, 2, n.h[2].hello1, 292, false, n.now), 0);
+    assert_int_equal(uvcci_hello_input(again, 0, out, 324, false, n.now), 0);
+    memcpy(out, h->hello1, 324);
+    assert_int_equal(uvcci_hello_input(again, 0, out, 324, false, n.now), 0);
+    assert_int_equal(uvcci_hello_input(again, 2, n.h[2].hello1, 324, false, n.now), 0);
     assert_int_equal(again->run, was.run + 1);
     const uint8_t *right = again->peer[0].hello2;
 
@@ -1417,15 +1452,15 @@ static void live_ignores_forgeries(void **state) {
     live(&n, state);
     uvcci_hello *h = &n.h[0], was = *h;
     uint64_t seed = 3;
-    uint8_t m[292], hello2[108];
+    uint8_t m[324], hello2[108];
     for (unsigned i = 0; i < 200; i++) {
-        memcpy(m, n.h[1].hello1, 292);
+        memcpy(m, n.h[1].hello1, 324);
         test_rand_bytes(&seed, m + 84, h->cfg.exchange == UVCCI_EXCHANGE_X25519 ? 64 : 32);
         if (i % 3 == 0)
             m[50] ^= 1; /* another program: not even kept */
-        assert_int_equal(uvcci_hello_input(h, 1, m, 292, false, 0),
+        assert_int_equal(uvcci_hello_input(h, 1, m, 324, false, 0),
                          i % 3 == 0 ? UVCC_ERR_MISMATCH : 0);
-        assert_true((memcmp(h->peer[1].other1, m, 292) == 0) == (i % 3 != 0));
+        assert_true((memcmp(h->peer[1].other1, m, 324) == 0) == (i % 3 != 0));
         test_rand_bytes(&seed, hello2, 108);
         hello2[0] = 2;
         assert_int_equal(uvcci_hello_input(h, 1, hello2, 108, false, 0), UVCC_ERR_AUTH);
@@ -1433,15 +1468,15 @@ static void live_ignores_forgeries(void **state) {
         if (i % 3 != 0) {
             uvcci_hello mirror;
             assert_int_equal(uvcci_hello_init(&mirror, &n.cfg[0], 0), 0);
-            assert_int_equal(uvcci_hello_input(&mirror, 1, m, 292, false, 0), 0);
-            assert_int_equal(uvcci_hello_input(&mirror, 2, n.h[2].hello1, 292, false, 0), 0);
+            assert_int_equal(uvcci_hello_input(&mirror, 1, m, 324, false, 0), 0);
+            assert_int_equal(uvcci_hello_input(&mirror, 2, n.h[2].hello1, 324, false, 0), 0);
             assert_int_equal(uvcci_hello_input(h, 1, mirror.peer[1].hello2, 108, false, 0),
                              UVCC_ERR_AUTH);
         }
     }
     was.other_n = 200;
     was.field = UVCCI_FIELD_PROGRAM;
-    memcpy(was.peer[1].other1, h->peer[1].other1, 292);
+    memcpy(was.peer[1].other1, h->peer[1].other1, 324);
     was.peer[1].pending = 1u << 1;
     was.forged[1] = h->forged[1];
     assert_memory_equal(h, &was, sizeof was);
@@ -1487,6 +1522,7 @@ int main(void) {
         cmocka_unit_test(refuses_configs),
         cmocka_unit_test(names_the_field),
         cmocka_unit_test(ignores_what_is_malformed),
+        cmocka_unit_test(other_versions),
         cmocka_unit_test(reflection_and_order),
         cmocka_unit_test(tampered),
         cmocka_unit_test(another_n),

@@ -291,7 +291,8 @@ static void limits_hold(void **state) {
 
 /* Peers cannot make this party run what its host does not ask it for: one whose policy forbids the
  * step never begins it, and the other two wait. */
-static void only_at_two(uvcc_config *c) {
+static void only_at_one(uvcc_config *c) {
+    uvcc_policy_hash(policy, strlen(policy), c->identity.policy_hash); /* the others only say so */
     if (c->identity.party == 1) {
         c->consent.policy = policy;
         c->consent.policy_len = strlen(policy);
@@ -307,7 +308,7 @@ static void peers_do_not_overrule(void **state) {
     policy = "uvcc policy v1\nprogram any\nopen * * to all\nsteps show 0\n";
     triangle_open(
         &t, p,
-        &(triangle_options){.seed = 2, .tweak = only_at_two, .audit_off = true, .wired = true});
+        &(triangle_options){.seed = 2, .tweak = only_at_one, .audit_off = true, .wired = true});
     triangle_ready(&t);
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(uvcc_session_step(t.s[i], 0, 1, triangle_now(&t)),
@@ -322,6 +323,48 @@ static void peers_do_not_overrule(void **state) {
     uvcc_program_free(p);
 }
 
+/* One text for all three: who has another one, or none, is told so before anything runs, with
+ * AUDITs or without, and whether or not anybody has keys to verify what is signed. */
+static void another_text(uvcc_config *c) {
+    with_policy(c);
+    if (c->identity.party == 1)
+        c->consent.policy_len -= sizeof "steps * 4\n" - 1;
+    memset(c->identity.peer_sign_key, 0, sizeof c->identity.peer_sign_key);
+}
+
+static void no_text(uvcc_config *c) {
+    if (c->identity.party != 1)
+        with_policy(c);
+}
+
+static void texts_are_compared(void **state) {
+    (void)state;
+    uvcc_allocator al = uvcc_host_allocator();
+    uvcc_program *p = program(&al);
+    void (*const tweaks[])(uvcc_config *) = {another_text, no_text};
+    for (unsigned i = 0; i < 4; i++) {
+        triangle t;
+        policy = "uvcc policy v1\nprogram any\nopen * * to all\nsteps * 4\n";
+        triangle_open(
+            &t, p,
+            &(triangle_options){.seed = 2 + i, .tweak = tweaks[i / 2], .audit_off = i % 2 == 1});
+        for (unsigned n = 0; n < 2000 && triangle_turn(&t); n++)
+            ;
+        for (unsigned a = 0; a < 3; a++) {
+            assert_int_equal(t.ready[a], 0);
+            assert_int_equal(t.aborted[a], 0); /* anybody may have sent that HELLO */
+            assert_int_equal(uvcc_session_step(t.s[a], 0, 0, triangle_now(&t)), UVCC_ERR_STATE);
+            for (unsigned b = 0; b < 3; b++)
+                if (a != b && (a == 1 || b == 1))
+                    assert_string_equal(t.mismatch[a][b], "policy");
+                else
+                    assert_null(t.mismatch[a][b]);
+        }
+        triangle_free(&t);
+    }
+    uvcc_program_free(p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts),
@@ -331,6 +374,7 @@ int main(void) {
         cmocka_unit_test(refused_program),
         cmocka_unit_test(limits_hold),
         cmocka_unit_test(peers_do_not_overrule),
+        cmocka_unit_test(texts_are_compared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

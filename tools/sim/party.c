@@ -656,10 +656,59 @@ static void must_refuse(sim_party *p, const uvcc_config *like) {
     uvcc_session_free(s);
 }
 
+/* What a session has for a peer goes to a session of that peer. */
+static void hand_over(uvcc_session *from, uvcc_session *to, uint8_t sender, uint8_t receiver) {
+    uvcc_transmit tx;
+    while (uvcc_session_poll_transmit(from, &tx, 0) == 1) {
+        for (uint32_t i = 0; i < tx.slice_count && tx.peer == receiver; i++)
+            (void)uvcc_session_feed(to, sender, tx.slices[i].data, tx.slices[i].len, 0);
+        (void)uvcc_session_transmit_done(from, tx.peer, tx.id, tx.total, 0);
+    }
+}
+
+/* Two sessions of hooks of their own, that of party 0 and one of party 1 that has another policy:
+ * the first HELLO of either says so. */
+static void must_differ(sim_party *p, const uvcc_config *like) {
+    sim_world *w = p->w;
+    uvcc_seeded_random random[2];
+    uvcc_session *s[2] = {NULL, NULL};
+    uvcc_event e;
+    bool told = false;
+    for (uint8_t i = 0; i < 2; i++) {
+        uvcc_config c = *like;
+        c.alloc = uvcc_host_allocator();
+        c.random = uvcc_seeded(&random[i], w->plan->seed, 100u + i);
+        c.record = (uvcc_recorder){0};
+        c.trace = (uvcc_tracer){0};
+        c.log = (uvcc_logger){0};
+        c.identity.party = i;
+        c.identity.exchange_x25519 = 0;
+        memset(c.identity.policy_hash, 1 + i, 32);
+        for (uint8_t q = 0; q < 3; q++)
+            memset(c.identity.pair_secret[q], 1 + i + q, 32);
+        if (uvcc_session_new(&s[i], &c) != 0 ||
+            uvcc_session_load_program(s[i], w->work->program) != 0 ||
+            uvcc_session_start(s[i], 0) != 0)
+            sim_fail(w, "a session with a policy of its own cannot begin");
+        for (uint8_t q = 0; q < 3 && !w->plan->datagram; q++)
+            if (q != i)
+                (void)uvcc_session_peer_open(s[i], q, 0);
+    }
+    hand_over(s[0], s[1], 0, 1);
+    while (uvcc_session_poll_event(s[1], &e) == 1)
+        told |= e.kind == UVCC_EVENT_MISMATCH && strcmp(e.text, "policy") == 0;
+    if (!told)
+        sim_fail(w, "two parties have different policies, and nobody is told");
+    uvcc_session_free(s[0]);
+    uvcc_session_free(s[1]);
+}
+
 /* The smallest receive credit for keys that this program can live with. */
 static int load(sim_party *p, uvcc_config *c) {
     sim_world *w = p->w;
     must_refuse(p, c);
+    if (p->node == 0)
+        must_differ(p, c);
     if (w->plan->small_credit)
         c->links.rx_keys_bytes = 128;
     for (;; c->links.rx_keys_bytes *= 2) {

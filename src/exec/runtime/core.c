@@ -43,7 +43,8 @@ bool uvcci_failed(const uvcc_session *s) {
 
 /* ---- the end of a session ---- */
 
-const char *uvcc_abort_text(uint16_t reason) {
+/* NULL: there is no such reason. */
+static const char *reason_text(uint16_t reason) {
     switch (reason) {
 #define UVCC_ABORT(name, code, text)                                                               \
     case code:                                                                                     \
@@ -53,8 +54,17 @@ const char *uvcc_abort_text(uint16_t reason) {
 #include <uvcc/link.h>
 #undef UVCC_ABORT
     default:
-        return "unknown reason";
+        return NULL;
     }
+}
+
+const char *uvcc_abort_text(uint16_t reason) {
+    const char *text = reason_text(reason);
+    return text != NULL ? text : "unknown reason";
+}
+
+bool uvcci_abort_is_reason(uint16_t reason) {
+    return reason_text(reason) != NULL;
 }
 
 void uvcci_send_bye(uvcc_session *s, uint16_t reason) {

@@ -379,6 +379,8 @@ int uvcci_refuse(uvcc_session *s, int rc, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Ends the session: ABORT leaf, BYE to both peers, event ABORTED. The first reason stays. _at: the
  * event names that step instead of the first unfinished one. */
+/* Of aborts.def. */
+bool uvcci_abort_is_reason(uint16_t reason);
 void uvcci_abort(uvcc_session *s, uint16_t reason, const char *text);
 void uvcci_abort_at(uvcc_session *s, uint32_t step, uint16_t reason, const char *text);
 /* ... because of what that peer does, or does not: the event names it. */

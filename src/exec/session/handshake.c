@@ -46,6 +46,7 @@ int uvcci_session_start(uvcc_session *s, uint64_t now) {
     memcpy(c.sid_job, s->cfg.identity.sid_job, 32);
     memcpy(c.sid_sub, s->sid_sub, 32);
     memcpy(c.h_program, s->h_program, 32);
+    memcpy(c.policy, s->cfg.identity.policy_hash, 32);
     int rc = s->cfg.random.fill(s->cfg.random.user, c.n, 32) != 0 ? UVCC_ERR_RANDOM : 0;
     if (s->cfg.identity.exchange_x25519) {
         c.exchange = UVCCI_EXCHANGE_X25519;

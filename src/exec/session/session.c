@@ -612,6 +612,8 @@ int uvcci_session_abort(uvcc_session *s, uint16_t reason, uint64_t now) {
         return UVCC_ERR_USAGE;
     if (reason == UVCC_ABORT_NONE)
         return uvcci_refuse(s, UVCC_ERR_USAGE, "an abort has a reason other than 0");
+    if (!uvcci_abort_is_reason(reason)) /* peers would be told what nobody can look up */
+        return uvcci_refuse(s, UVCC_ERR_USAGE, "%u is no reason of aborts.def", reason);
     set_now(s, now);
     if (uvcci_failed(s) || s->events == NULL)
         return uvcci_refuse(s, UVCC_ERR_STATE,
