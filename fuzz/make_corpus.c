@@ -123,6 +123,14 @@ static void dictionary(FILE *f) {
         (void)snprintf(name, sizeof name, "csv_%zu", i);
         dict_bytes(f, name, words[i], strlen(words[i]));
     }
+    static const char *const policy[] = {
+        "uvcc policy v1\n", "program any\n",     "\nprogram ", "\nopen ", "\nsteps ", "\ninput ",
+        " to all\n",        "checkpoints no\n", " to ",        " * ",     "0-7",      "\n#"};
+    for (size_t i = 0; i < sizeof policy / sizeof policy[0]; i++) {
+        char name[24];
+        (void)snprintf(name, sizeof name, "policy_%zu", i);
+        dict_bytes(f, name, policy[i], strlen(policy[i]));
+    }
 }
 
 static int check_dictionary(const char *path) {
@@ -405,6 +413,34 @@ static void texts(void) {
     seed_text("options", "missing", -1, "--epochs\n");
 }
 
+/* Policies with every kind of line, and wrong ones. */
+static void policies(void) {
+#define HEAD "uvcc policy v1\nprogram any\n"
+    seed_text("policy", "all-lines", -1,
+              "uvcc policy v1\n# a comment\n\n"
+              "program 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\n"
+              "open train 1 to 0\n  open   * 7-9 to all \nsteps * 400\nsteps reveal 0\n"
+              "input train * 3200\ninput * 4-4294967295 18446744073709551615\ncheckpoints no\n");
+    seed_text("policy", "least", -1, HEAD);
+    seed_text("policy", "no-program", -1, "uvcc policy v1\nopen * * to all\n");
+    seed_text("policy", "version", -1, "uvcc policy v2\nprogram any\n");
+    seed_text("policy", "no-end", -1, HEAD "open * * to all");
+    seed_text("policy", "range", -1, HEAD "open * 4-3 to all\n");
+    seed_text("policy", "zeros", -1, HEAD "steps * 01\n");
+    seed_text("policy", "too-large", -1, HEAD "steps * 18446744073709551616\n");
+    seed_text("policy", "words", -1, HEAD "open a b c d e f g\n");
+    seed_text("policy", "entry", -1,
+              HEAD "steps 0123456789012345678901234567890123456789012345678901234567890123 1\n");
+    char text[UVCC_POLICY_BYTES_MAX + 2] = HEAD;
+    for (unsigned i = 0; i <= UVCC_POLICY_LIMITS_MAX; i++)
+        memcpy(text + sizeof HEAD - 1 + 10 * i, "steps * 1\n", 10);
+    seed_text("policy", "limits", -1, text);
+    memset(text, '\n', UVCC_POLICY_BYTES_MAX + 1);
+    memcpy(text, HEAD, sizeof HEAD - 1);
+    seed_text("policy", "too-long", -1, text);
+#undef HEAD
+}
+
 int main(int argc, char **argv) {
     if (argc == 3 && strcmp(argv[1], "--check") == 0)
         return check_dictionary(argv[2]);
@@ -437,5 +473,6 @@ int main(int argc, char **argv) {
     random_programs("triple", 16, 1, 200);
     dcf_program();
     texts();
+    policies();
     return 0;
 }

@@ -10,6 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <uvcc/policy.h>
+
+#include "files.h"
 #include "interrupt.h"
 
 #define RANK_BITS         8u   /* of sessions of a job */
@@ -95,6 +98,22 @@ static int open_logs(host *h) {
     return EXIT_DONE;
 }
 
+/* One text for all three: their handshakes compare it. */
+static int open_policy(host *h) {
+    const char *path = h->c.run->policy;
+    uint8_t *text = NULL;
+    char why[160];
+    if (path == NULL)
+        return EXIT_DONE;
+    const int status = file_read(path, EXIT_BAD_INPUT, &text, &h->policy_len);
+    if (status != EXIT_DONE)
+        return status;
+    h->policy = (char *)text;
+    if (uvcc_policy_check(h->policy, h->policy_len, why, sizeof why) != 0)
+        return report_error(EXIT_BAD_INPUT, "--policy %s: %s", path, why);
+    return EXIT_DONE;
+}
+
 static int open_audit(host *h) {
     if (h->c.run->audit == NULL)
         return EXIT_DONE;
@@ -164,6 +183,8 @@ static void configure(host *h, host_worker *w, unsigned p, uvcc_config *cfg, uvc
     cfg->random = uvcc_seeded(&me->random, o->seed, h->c.run_number << RANK_BITS | number_of(w, p));
     place_session(h, w, cfg);
     cfg->checks.bundles = o->audit != NULL;
+    cfg->consent.policy = h->policy;
+    cfg->consent.policy_len = h->policy_len;
     cfg->cookie = number_of(w, p);
     cfg->resume.checkpoint_every = h->c.checkpoints ? 1 : 0;
     cfg->resume.next_step = h->c.first_step;
@@ -199,6 +220,9 @@ static int open_party(host *h, host_worker *w, unsigned p) {
     if (h->c.smaller != NULL && (rc == UVCC_ERR_PROGRAM || rc == UVCC_ERR_LIMIT))
         return report_error(EXIT_BAD_INPUT, "a step is too large (%s); give %s", h->log.line,
                             h->c.smaller);
+    if (rc == UVCC_ERR_REFUSED)
+        return report_error(EXIT_BAD_INPUT, "--policy %s: %s", h->c.run->policy,
+                            uvcc_session_error_detail(me->session));
     me->agreed = me->given = me->finished = h->c.first_step;
     return rc == 0 ? EXIT_DONE : host_failed(h, "a session cannot begin", rc);
 }
@@ -240,6 +264,8 @@ int host_open(host *h, const host_config *c) {
     h->al = memory_counted(&h->memory, c->alloc != NULL ? c->alloc : &system);
     h->prepared = c->first_step;
     int status = make_workers(h);
+    if (status == EXIT_DONE)
+        status = open_policy(h);
     for (uint32_t i = 0; i < h->workers && status == EXIT_DONE; i++)
         status = c->hooks.program(c->hooks.user, &h->worker[i], &h->worker[i].program);
     if (status == EXIT_DONE)
@@ -312,9 +338,17 @@ static int take_events(host *h, host_worker *w, unsigned p) {
 
 /* ---- steps ---- */
 
-static int refused(const host *h, uint32_t step, int rc) {
+static int by_policy(const host *h, const uvcc_session *s, uint32_t step) {
+    return report_error(EXIT_FAILED, "--policy %s: step %u: %s", h->c.run->policy, step + 1,
+                        uvcc_session_error_detail(s));
+}
+
+static int refused(const host *h, const uvcc_session *s, uint32_t step, int rc) {
+    const char *why = uvcc_session_error_detail(s);
     if (rc != UVCC_ERR_REFUSED)
         return host_failed(h, "a step was refused", rc);
+    if (h->policy != NULL && strncmp(why, "the policy", strlen("the policy")) == 0)
+        return by_policy(h, s, step);
     return report_error(EXIT_FAILED,
                         "the check of a product failed in step %u of an earlier run; find out "
                         "why, then go on with --sks-override, which the transcript records",
@@ -345,7 +379,7 @@ static int agree(host *h, host_worker *w, unsigned p) {
         if (rc == UVCC_ERR_AGAIN || rc == UVCC_ERR_ABORTED)
             break; /* its event says why */
         if (rc != 0)
-            return refused(h, step, rc);
+            return refused(h, me->session, step, rc);
         me->agreed++;
     }
     return EXIT_DONE;
@@ -368,6 +402,8 @@ static int give(host *h, host_worker *w, unsigned p) {
                 uvcc_session_input(me->session, me->given, in->id, v, uvcc_loopback_now(w->net));
             if (rc == UVCC_ERR_AGAIN || rc == UVCC_ERR_ABORTED)
                 return EXIT_DONE;
+            if (rc == UVCC_ERR_REFUSED && h->policy != NULL)
+                return by_policy(h, me->session, me->given);
             if (rc != 0)
                 return host_failed(h, "an input was refused", rc);
         }
@@ -598,6 +634,7 @@ int host_end(host *h) {
         uvcc_program_free(h->worker[i].program);
     }
     trace_free(h->trace);
+    free(h->policy);
     const int logs = end_logs(h);
     free(h->worker);
     h->worker = NULL;

@@ -99,6 +99,8 @@ typedef struct host {
     bool recorded;     /* there is something to keep in the logs */
     bundles *audit;    /* NULL: none are written */
     trace *trace;      /* NULL: none */
+    char *policy;      /* the text, with a 0 behind it; NULL: none */
+    size_t policy_len;
     session_log log;
 } host;
 

@@ -10,7 +10,7 @@
 #include "flags.h"
 
 typedef struct run_options {
-    const char *json, *audit, *trace; /* NULL: not given */
+    const char *json, *audit, *trace, *policy; /* NULL: not given */
     uint32_t products;                /* uvcc_products */
     uint32_t compute;                 /* uvcc_cpu_mode */
     uint64_t seed, compute_seed, fault_seed;

@@ -68,6 +68,15 @@ _Static_assert(UVCC_CPU_INLINE == 0 && UVCC_CPU_DEFERRED == 1 && UVCC_CPU_THREAD
          0,                                                                                        \
          NULL,                                                                                     \
          "write each step's bundle of each party for uvcc audit; DIR must have none of this run"}, \
+        {"policy",                                                                                 \
+         "FILE",                                                                                   \
+         FLAG_TEXT,                                                                                \
+         AT(run.policy),                                                                           \
+         0,                                                                                        \
+         0,                                                                                        \
+         NULL,                                                                                     \
+         "what the three parties allow, which their sessions enforce (docs/policy.md); limits "    \
+         "count in this run"},                                                                     \
         {"trace", "FILE", FLAG_TEXT, AT(run.trace),                                                \
          0,       0,      NULL,      "write what ran and waited, for Perfetto (ui.perfetto.dev)"}, \
         {"profile", NULL, FLAG_SWITCH, AT(run.profile),                                            \

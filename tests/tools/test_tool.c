@@ -169,6 +169,38 @@ static void refuses_bad_files(void **state) {
     refused("train --data /dev/zero", "/dev/zero:1: the line is longer than 16 MiB");
 }
 
+/* The policy is read, checked by line, and enforced: openings before anything runs, limits when they
+ * are used up. */
+static void keeps_to_policy(void **state) {
+    (void)state;
+#define POLICY "uvcc policy v1\nprogram any\n"
+    static const char *const cases[][2] = {
+        {"", "--policy p.txt: line 1"},
+        {POLICY "opn * * to all\n", "--policy p.txt: line 3: this is no line"},
+        {POLICY, "does not allow output"},
+        {POLICY "open * * to all\nsteps train 2\n", "step 3: the policy's line 4 allows no further"},
+        {POLICY "open * * to all\ninput * * 2\n", "the policy's line 4 does not allow input"},
+    };
+    static const char *const words = "train --data t.csv --batch 2 --policy p.txt";
+    write_file(FILE_NAME, ROWS5, strlen(ROWS5));
+    refused("train --data t.csv --batch 2 --policy none", "none: cannot be opened");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        write_file("p.txt", cases[i][0], strlen(cases[i][0]));
+        if (i < 3) {
+            refused(words, cases[i][1]);
+        } else {
+            outcome o = run_tool(words);
+            assert_int_equal(o.status, 1);
+            assert_non_null(strstr(o.err, cases[i][1]));
+            forget(&o);
+        }
+    }
+    write_file("p.txt", POLICY "open * * to all\n", sizeof POLICY - 1 + 16);
+    outcome o = run_tool(words);
+    assert_int_equal(o.status, 0);
+    forget(&o);
+}
+
 /* Numbers that leave their range stop the run with the option to change. */
 static void refuses_to_diverge(void **state) {
     (void)state;
@@ -533,6 +565,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(shows_help_and_version),
         cmocka_unit_test(refuses_bad_options),
         cmocka_unit_test(refuses_bad_files),
+        cmocka_unit_test(keeps_to_policy),
         cmocka_unit_test(refuses_to_diverge),
         cmocka_unit_test(vectors_however_it_runs),
         cmocka_unit_test(repeats),

@@ -24,7 +24,7 @@
 #define TEMPERATURE_MAX 8
 
 typedef struct generate_options {
-    const char *prompt;
+    const char *prompt, *policy;
     uint32_t length, compute;
     double temperature;
     uint64_t seed;
@@ -42,6 +42,9 @@ static const flag flags[] = {
     {"seed", "N", FLAG_SEED, AT(seed), 0, 0, NULL, "of keys and masks, and so of the noise (1)"},
     {"compute", "inline|deferred|threads", FLAG_CHOICE, AT(compute), 0, 0, computes,
      "when jobs run: at once, late and shuffled, or on threads (inline)"},
+    {"policy", "FILE", FLAG_TEXT, AT(policy), 0, 0, NULL,
+     "what the three parties allow, which their sessions enforce (docs/policy.md); limits count in "
+     "this run"},
     {"help", NULL, FLAG_SWITCH, AT(help), 0, 0, NULL, "show this"},
 };
 static const flag_set set = {"generate", flags, sizeof flags / sizeof flags[0], AT(help)};
@@ -316,7 +319,9 @@ int generate_main(int argc, char *const *argv) {
     } else {
         interrupt_catch();
         generation g = {
-            .o = &o, .job_options.run = {.seed = o.seed, .compute = o.compute, .compute_seed = 1}};
+            .o = &o,
+            .job_options.run = {
+                .seed = o.seed, .compute = o.compute, .compute_seed = 1, .policy = o.policy}};
         status = generate(&g, words[0]);
     }
     free(words);
