@@ -100,9 +100,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const int rc = uvcc_policy_check(text, size, why, sizeof why);
     size_t len = sizeof head - 1;
     memcpy(written, head, len);
-    const int count = size <= UVCC_POLICY_BYTES_MAX
-                          ? read_rules(text, size, &limits, written, &len)
-                          : -1;
+    const int count =
+        size <= UVCC_POLICY_BYTES_MAX ? read_rules(text, size, &limits, written, &len) : -1;
     if (rc == 0) {
         FUZZ_CHECK(size <= UVCC_POLICY_BYTES_MAX && count >= 1 && limits <= UVCC_POLICY_LIMITS_MAX);
         if (len <= UVCC_POLICY_BYTES_MAX)

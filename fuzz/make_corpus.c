@@ -124,8 +124,8 @@ static void dictionary(FILE *f) {
         dict_bytes(f, name, words[i], strlen(words[i]));
     }
     static const char *const policy[] = {
-        "uvcc policy v1\n", "program any\n",     "\nprogram ", "\nopen ", "\nsteps ", "\ninput ",
-        " to all\n",        "checkpoints no\n", " to ",        " * ",     "0-7",      "\n#"};
+        "uvcc policy v1\n", "program any\n",    "\nprogram ", "\nopen ", "\nsteps ", "\ninput ",
+        " to all\n",        "checkpoints no\n", " to ",       " * ",     "0-7",      "\n#"};
     for (size_t i = 0; i < sizeof policy / sizeof policy[0]; i++) {
         char name[24];
         (void)snprintf(name, sizeof name, "policy_%zu", i);

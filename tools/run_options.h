@@ -11,8 +11,8 @@
 
 typedef struct run_options {
     const char *json, *audit, *trace, *policy; /* NULL: not given */
-    uint32_t products;                /* uvcc_products */
-    uint32_t compute;                 /* uvcc_cpu_mode */
+    uint32_t products;                         /* uvcc_products */
+    uint32_t compute;                          /* uvcc_cpu_mode */
     uint64_t seed, compute_seed, fault_seed;
     uvcc_fault_config faults; /* drop, duplicate, reorder, corrupt */
     bool profile, progress, help;

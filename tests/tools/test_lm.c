@@ -24,10 +24,13 @@ static void write_text(void) {
     write_file("t.txt", text, sizeof text);
 }
 
+#define SHUT "uvcc policy v1\nprogram any\nopen train * to 1\n"
+
 static void refuses(void **state) {
     (void)state;
     write_text();
     write_file("short.txt", "short", 5);
+    write_file("shut.txt", SHUT, sizeof SHUT - 1);
     static const char *const cases[][2] = {
         {TRAIN "--text no.txt", "no.txt: cannot be opened: No such file or directory; check"},
         {TRAIN "--text .", "no regular file"},
@@ -55,12 +58,15 @@ static void refuses(void **state) {
         {TRAIN "--text t.txt --plot no/such/p.svg", "--plot no/such/p.svg: cannot be written"},
         {TRAIN "--text t.txt --checkpoint no/such/c",
          "--checkpoint no/such/c: cannot be made: No such file or directory; choose"},
+        {TRAIN "--text t.txt --policy short.txt", "--policy short.txt: line 1"},
+        {SMALL "--policy shut.txt", "--policy shut.txt: the policy does not allow output"},
         {"generate no --length 0", "--length 0"},
         {"generate no --temperature 9", "--temperature 9"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         refused(cases[i][0], cases[i][1]);
     unlink("short.txt");
+    unlink("shut.txt");
     unlink("t.txt");
 }
 
@@ -131,6 +137,20 @@ static void other_blocks(void **state) {
         json_decref(j);
     }
     unlink("t.txt");
+}
+
+/* A policy for samples alone: what else the program could open does not run, and the third byte is
+ * one too many. */
+static void samples_by_policy(void) {
+    static const char text[] = "uvcc policy v1\nprogram any\nopen next * to 0\nsteps next 2\n"
+                               "steps reveal 0\nsteps logits 0\nsteps train 0\nsteps eval 0\n";
+    write_file("next.txt", text, sizeof text - 1);
+    outcome o = run_tool("generate kept --length 3 --policy next.txt");
+    assert_int_equal(o.status, 1);
+    assert_non_null(strstr(o.err, "step 3: the policy's line 4 allows no further step"));
+    forget(&o);
+    refused("generate kept --policy none.txt", "none.txt: cannot be opened");
+    unlink("next.txt");
 }
 
 /* One process at a time, each with a run's number of its own; an older file in the place of a newer
@@ -213,6 +233,7 @@ static void keeps(void **state) {
     assert_string_equal(a.out, b.out);
     forget(&a);
     forget(&b);
+    samples_by_policy();
 
     guards_the_directory();
     refuses_the_step(whole);

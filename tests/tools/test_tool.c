@@ -169,8 +169,8 @@ static void refuses_bad_files(void **state) {
     refused("train --data /dev/zero", "/dev/zero:1: the line is longer than 16 MiB");
 }
 
-/* The policy is read, checked by line, and enforced: openings before anything runs, limits when they
- * are used up. */
+/* The policy is read, checked by line, and enforced: openings before anything runs, limits when
+ * they are used up. */
 static void keeps_to_policy(void **state) {
     (void)state;
 #define POLICY "uvcc policy v1\nprogram any\n"
@@ -178,7 +178,8 @@ static void keeps_to_policy(void **state) {
         {"", "--policy p.txt: line 1"},
         {POLICY "opn * * to all\n", "--policy p.txt: line 3: this is no line"},
         {POLICY, "does not allow output"},
-        {POLICY "open * * to all\nsteps train 2\n", "step 3: the policy's line 4 allows no further"},
+        {POLICY "open * * to all\nsteps train 2\n",
+         "step 3: the policy's line 4 allows no further"},
         {POLICY "open * * to all\ninput * * 2\n", "the policy's line 4 does not allow input"},
     };
     static const char *const words = "train --data t.csv --batch 2 --policy p.txt";

@@ -433,10 +433,9 @@ static void names_the_field(void **state) {
     static const struct {
         unsigned from, to;
         const char *field;
-    } fields[] = {{3, 4, "version"},          {4, 36, "sid_job"},   {36, 42, "topology"},
-                  {42, 48, "position"},       {48, 80, "program"},  {83, 84, "run"},
-                  {116, 148, "key exchange"}, {148, 184, "lineage"},
-                  {292, 324, "policy"}};
+    } fields[] = {{3, 4, "version"},          {4, 36, "sid_job"},    {36, 42, "topology"},
+                  {42, 48, "position"},       {48, 80, "program"},   {83, 84, "run"},
+                  {116, 148, "key exchange"}, {148, 184, "lineage"}, {292, 324, "policy"}};
     for (unsigned f = 0; f < sizeof fields / sizeof *fields; f++)
         for (unsigned at = fields[f].from; at < fields[f].to; at++)
             for (unsigned bit = 0; bit < 8; bit++) {
@@ -485,7 +484,7 @@ static void ignores_what_is_malformed(void **state) {
             for (unsigned sealed = 0; sealed < 2; sealed++) {
                 test_rand_bytes(&seed, m, sizeof m);
                 m[0] = (uint8_t)kind;
-                m[3] = 4; /* of another version anything may be a HELLO 1 */
+                m[3] = 4;              /* of another version anything may be a HELLO 1 */
                 memset(m + 324, 0, 2); /* no KEM */
                 bool formed = len == 324   ? kind == 1 && !sealed
                               : len == 108 ? kind == 2 && !sealed

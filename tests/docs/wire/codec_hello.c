@@ -240,8 +240,8 @@ static void hello1_is_read(listing *l, const handshake *s, const uint8_t *payloa
         const char *field;
     } flips[] = {{3, "version"},   {4, "sid_job"},   {35, "sid_job"},  {36, "topology"},
                  {41, "topology"}, {42, "position"}, {47, "position"}, {48, "program"},
-                 {79, "program"},  {83, "run"},      {292, "policy"},
-                 {323, "policy"}, {324, "kem"}};
+                 {79, "program"},  {83, "run"},      {292, "policy"},  {323, "policy"},
+                 {324, "kem"}};
     for (size_t i = 0; i < sizeof flips / sizeof flips[0] && listing_good(l); i++) {
         if (flips[i].at >= len)
             continue;
