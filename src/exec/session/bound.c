@@ -7,6 +7,7 @@
 #include "exec/ops/triples.h"
 #include "exec/program/memory.h"
 #include "exec/runtime/builder.h"
+#include "exec/runtime/prg_check.h"
 #include "exec/session/calls.h"
 #include "exec/session/config.h"
 #include "exec/session/root.h"
@@ -24,6 +25,7 @@ enum {
     DEAL_BLOCKS = 3,  /* tasks with blocks of an instruction's deal, or of a gate's */
     HASH_LISTS = 8,   /* that a turn ends, beside full ones */
     FEED_MESSAGES = (256u << 10) / 64,
+    PLACES = 16, /* of key streams that a block reads in a turn, an instruction or a deal */
 };
 #define BUNDLE_BYTES 4096u /* head and tail of a bundle, and more */
 
@@ -67,6 +69,7 @@ typedef struct sums {
         scratch; /* STATE; ahead: of ops that begin before their turn, or that stays */
     uint64_t products, triples; /* on triples; WIRE memory of given ones, or of those made */
     uint64_t rows;
+    uint64_t places; /* of key streams that are read */
 } sums;
 
 static uint64_t keys_blocks(const uvcci_plan *p) {
@@ -145,6 +148,11 @@ static uint64_t deal_state(const uvcci_plan *p) {
     return uvcci_bump_bound(bytes, pieces);
 }
 
+static uint64_t places_of(const uvcci_plan *p) {
+    const uint64_t longest = p->edge_blocks > p->blocks ? p->edge_blocks : p->blocks;
+    return PLACES * longest * (p->turns + 2u + 2u * instrs_of(p));
+}
+
 static void add_op(const uvcc_program *prog, const uvcci_op *op, const uvcci_plan *p, sums *n) {
     const unsigned rounds = (unsigned)p->round_count + p->key_count;
     n->online += p->online_bytes_max;
@@ -152,6 +160,7 @@ static void add_op(const uvcc_program *prog, const uvcci_op *op, const uvcci_pla
     n->messages += p->messages_max;
     n->leaves += leaves_of(p);
     n->rows += p->batches;
+    n->places += places_of(p);
     n->deal += uvcci_arena_rounded(2 * p->key_bytes_max);
     n->deal_words +=
         p->way->deal_words != NULL ? uvcci_arena_rounded(p->way->deal_words(p) * 8) : 0;
@@ -301,6 +310,11 @@ static uint64_t values_of(const uvcc_session *s, const most *m) {
     return s->wire.used_bytes + set + 3 * m->wire + 2 * m->input + m->output + 2 * m->n.triples;
 }
 
+static void add_checks(const uvcc_session *s, const most *m, uvcc_memory_bound *out) {
+    if (s->cfg.checks.prg_uses != 0)
+        add(out, UVCC_MEMORY_STEPS, UVCC_MEM_STATE, 2 * uvcci_prg_check_bound(m->n.places));
+}
+
 static void add_arenas(const uvcc_session *s, const most *m, uvcc_memory_bound *out) {
     uint64_t records, of_values;
     uint64_t tensors = uvcci_arena_bound(tensors_of(s, m), &records);
@@ -336,6 +350,7 @@ static int bound(uvcc_session *s, const uvcc_config *cfg, uvcc_memory_bound *out
     add(out, UVCC_MEMORY_STEPS, UVCC_MEM_STATE,
         2 * m.state + records + (m.output / 256 + 2) * sizeof(int64_t *));
     add_evidence(s, &m, out);
+    add_checks(s, &m, out);
     add(out, UVCC_MEMORY_OPS, UVCC_MEM_STATE,
         m.ops + 2 * (m.n.deal_state + m.n.ahead_state) +
             uvcci_bump_bound(m.n.scratch, m.n.scratch != 0));
