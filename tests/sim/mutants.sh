@@ -44,7 +44,8 @@ table='1 100 a frame that came is taken again
 32 300 tensors are not put back when a step is dropped
 33 100 consent of an output is not looked at
 34 100 the words of a product in a function are those of another
-35 400 the key of a multi-scale table has the roots of a comparison'
+35 400 the key of a multi-scale table has the roots of a comparison
+37 300 all words that nobody chooses in a step are the same'
 
 fail=0
 echo "$table" >"$work/table"
