@@ -9,6 +9,7 @@
 #include "proto/ids.h"
 #include "reseal.h"
 
+enum { LONGEST = UVCC_MSG_MAX_BYTES };
 enum { VICTIM = 1, FEED_MAX = 256 << 10, FRAME_MAX = 1 << 16 };
 
 /* What the victim took of its allocator, by class and (last) in all. */
@@ -107,10 +108,15 @@ typedef struct liar {
     bool datagram;
 } liar;
 
+/* The victim goes on, and its ACKs grant what was released. */
 static void hand_in(liar *l, const uint8_t *data, size_t len) {
     uvcc_event e;
+    uvcc_transmit tx;
     uvcc_session *s = l->t->s[VICTIM];
-    (void)uvcc_session_feed(s, l->party, data, len, triangle_now(l->t));
+    const uint64_t now = triangle_now(l->t);
+    (void)uvcc_session_feed(s, l->party, data, len, now);
+    for (unsigned n = 0; n < 8 && uvcc_session_poll_transmit(s, &tx, now) == 1; n++)
+        assert_int_equal(uvcc_session_transmit_done(s, tx.peer, tx.id, tx.total, now), 0);
     while (uvcc_session_poll_event(s, &e) == 1)
         ;
 }
@@ -126,6 +132,8 @@ static void say(liar *l, uint8_t kind, uint32_t op, uint32_t msg_len, uint32_t o
                 uint32_t piece) {
     static uint8_t frame[FRAME_MAX + 1024], plain[FRAME_MAX];
     uvcc_session *s = l->t->s[l->party];
+    const uint16_t chunks = (uint16_t)((msg_len + UVCC_CHUNK_BYTES - 1) / UVCC_CHUNK_BYTES);
+    const uint16_t at = (uint16_t)(offset / UVCC_CHUNK_BYTES);
     const uvcc_frame_header h = {
         .kind = kind,
         .src = l->party,
@@ -134,8 +142,9 @@ static void say(liar *l, uint8_t kind, uint32_t op, uint32_t msg_len, uint32_t o
         .sid_tag = s->sid_tag,
         .seq = l->seq++,
         .op_id = op,
-        .msg_id = uvcci_msg_id(kind, s->sid_sub, op, l->party, VICTIM, 0, 1),
-        .chunk_cnt = 1,
+        .msg_id = uvcci_msg_id(kind, s->sid_sub, op, l->party, VICTIM, at, chunks),
+        .chunk_idx = at,
+        .chunk_cnt = chunks,
         .msg_len = msg_len,
         .offset = offset};
     const size_t n = reseal_seal(l->link, h, plain, piece, frame);
@@ -203,13 +212,12 @@ static void beyond(liar *l) {
 /* Whole messages that no plan has: the first one ends the session. What they were kept in may be
  * used again, for others of other lengths that never end. */
 static void whole(liar *l) {
-    enum { PIECES = 60000 };
-    const uint32_t lens[] = {1u << 20, (1u << 20) - 1, 900000, 700001};
-    for (unsigned m = 0; m < 24; m++) {
-        const uint32_t len = lens[m % 4] - m;
-        const uint32_t op = l->op++;
+    enum { PIECES = 32768, COUNT = 12 };
+    const uint32_t most = room(UVCC_FRAME_KEYS_BATCH) - 64;
+    for (uint32_t m = 0; m < COUNT; m++) {
+        const uint32_t op = l->op++, len = (most < LONGEST ? most : LONGEST) - m;
         for (uint32_t at = 0; at < len; at += PIECES)
-            say(l, kinds[m % 2], op, len, at, len - at < PIECES ? len - at : PIECES);
+            say(l, UVCC_FRAME_KEYS_BATCH, op, len, at, len - at < PIECES ? len - at : PIECES);
     }
     flush(l);
     large(l);
@@ -246,11 +254,16 @@ static void wide_windows(uvcc_config *c) {
     c->links.rx_messages_max = 40000;
 }
 
-static void run_attacks(const uvcc_program *p, const char *what, bool datagram, bool wide,
-                        attack *const *attacks, unsigned n) {
+static void huge_windows(uvcc_config *c) {
+    c->links.rx_keys_bytes = c->links.tx_keys_bytes = 128u << 20;
+    c->links.rx_online_bytes = 2u << 20;
+}
+
+static void run_attacks(const uvcc_program *p, const char *what, bool datagram,
+                        void (*windows)(uvcc_config *), attack *const *attacks, unsigned n) {
     static liar l[2];
     triangle t;
-    tweak_more = wide ? wide_windows : small_windows;
+    tweak_more = windows;
     triangle_open(&t, p, &(triangle_options){.seed = 9, .datagram = datagram, .tweak = tweak});
     triangle_ready(&t);
     triangle_agree(&t, 0, 0);
@@ -287,13 +300,16 @@ static void test_floods(void **state) {
     };
     (void)state;
     uvcc_program *p = product(3);
+    run_attacks(p, "D huge whole", true, huge_windows, (attack *const[]){whole}, 1);
+    run_attacks(p, "S huge whole", false, huge_windows, (attack *const[]){whole}, 1);
     for (unsigned wide = 0; wide < 2; wide++)
         for (unsigned datagram = 0; datagram < 2; datagram++)
             for (unsigned i = 0; i < sizeof floods / sizeof floods[0]; i++) {
                 char what[80];
                 (void)snprintf(what, sizeof what, "%s%s%s", datagram ? "D " : "S ",
                                wide ? "wide " : "", floods[i].what);
-                run_attacks(p, what, datagram != 0, wide != 0, floods[i].attacks, floods[i].n);
+                run_attacks(p, what, datagram != 0, wide != 0 ? wide_windows : small_windows,
+                            floods[i].attacks, floods[i].n);
             }
     uvcc_program_free(p);
 }

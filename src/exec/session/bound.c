@@ -62,8 +62,8 @@ static int shadow_random(void *user, void *out, size_t bytes) {
 
 /* What the ops of one entry take, of which some are at work at a time. */
 typedef struct sums {
-    uint64_t online, keys, messages, leaves, message; /* message: bytes of the longest */
-    uint64_t deal, deal_words;                        /* TENSOR */
+    uint64_t online, keys, messages, leaves;
+    uint64_t deal, deal_words; /* TENSOR */
     uint64_t stay; /* TENSOR, of ops whose memory stays, in both steps */
     uint64_t deal_state, ahead_state,
         scratch; /* STATE; ahead: of ops that begin before their turn, or that stays */
@@ -178,9 +178,7 @@ static void add_op(const uvcc_program *prog, const uvcci_op *op, const uvcci_pla
     for (unsigned i = 0; i < rounds; i++) {
         const uvcci_plan_round *r = &p->rounds[i];
         const uint64_t tlvs = uvcci_plan_tlvs_max(p, r) * sizeof(uvcci_plan_tlv);
-        const uint64_t bytes = r->part_blocks * uvcci_plan_block_bytes_max(p, r) + 4096;
         n->scratch = tlvs > n->scratch ? tlvs : n->scratch;
-        n->message = bytes > n->message ? bytes : n->message;
     }
 }
 
@@ -273,8 +271,7 @@ static void add_links(const uvcc_session *s, const most *m, uvcc_memory_bound *o
     const uvcci_link_use use = {.tx_messages = messages,
                                 .rx_messages = messages + c->rx_messages_max + FEED_MESSAGES,
                                 .tx_bytes = 2 * m->n.online + 65536 +
-                                            least(2 * m->n.keys, c->tx_keys_bytes),
-                                .message_bytes = m->n.message};
+                                            least(2 * m->n.keys, c->tx_keys_bytes)};
     uint64_t by_class[4];
     uvcci_link_bound(l, &use, by_class);
     for (unsigned cls = 0; cls < 4; cls++)
