@@ -13,9 +13,7 @@ enum { LONGEST = UVCC_MSG_MAX_BYTES };
 enum { VICTIM = 1, FEED_MAX = 256 << 10, FRAME_MAX = 1 << 16 };
 
 /* What the victim took of its allocator, by class and (last) in all. */
-static struct {
-    uint64_t now[5], peak[5];
-} count;
+static struct { uint64_t now[5], peak[5]; } count;
 static uvcc_config victim;
 static void (*tweak_more)(uvcc_config *);
 

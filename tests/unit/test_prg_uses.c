@@ -1,6 +1,6 @@
-/* Words of key streams that are read twice: what counts as that, and that a session which looks ends
- * before such a job goes out, and says which op, task, block and stream. tests/sim/mutants.sh plants
- * bugs in whole sessions. */
+/* Words of key streams that are read twice: what counts as that, and that a session which looks
+ * ends before such a job goes out, and says which op, task, block and stream.
+ * tests/sim/session_mutants.sh plants bugs in whole sessions. */
 #include "triangle.h"
 
 #include "exec/runtime/prg_check.h"
@@ -174,12 +174,10 @@ static void test_session(void **state) {
     for (unsigned on = 0; on < 2; on++) {
         triangle t;
         again a = {.t = &t, .on = on != 0};
-        triangle_open(&t, p,
-                      &(triangle_options){.seed = 3,
-                                          .wired = true,
-                                          .tweak = looks,
-                                          .on_task = build_again,
-                                          .user = &a});
+        triangle_open(
+            &t, p,
+            &(triangle_options){
+                .seed = 3, .wired = true, .tweak = looks, .on_task = build_again, .user = &a});
         triangle_ready(&t);
         triangle_agree(&t, 0, 0);
         if (!a.on) {

@@ -144,7 +144,7 @@ struct sim_workload {
 
 /* What the reference says of the outputs of `step` where those in `dropped` (bit i: step i) were
  * left out; true if `v` is that of output k. */
-/* Whether output k is of words that nobody chooses: the reference has 0 for them. Then *most is what
+/* Whether output k is of words that nobody chooses: the reference has 0 for them. *most is what
  * they are at most. */
 bool sim_workload_random(const sim_workload *w, uint32_t step, uint32_t k, int64_t *most);
 bool sim_workload_fits(const sim_workload *w, uint32_t dropped, uint32_t step, uint32_t k,

@@ -102,7 +102,8 @@ static uint64_t mixed(uint64_t x, uint64_t more) {
 /* Where it is, or where it goes. */
 static place *find(const uvcc_prg_uses *u, const place *x) {
     uint64_t h = mixed(x->key, (uint64_t)x->ordinal << 32 | x->block);
-    h = mixed(h, (uint64_t)x->call << 32 | (uint64_t)x->pair << 16 | (uint64_t)x->tag << 8 | x->lane);
+    h = mixed(h,
+              (uint64_t)x->call << 32 | (uint64_t)x->pair << 16 | (uint64_t)x->tag << 8 | x->lane);
     size_t i = (size_t)h & (u->cap - 1);
     while (u->places[i].kinds != 0 && !same(&u->places[i], x))
         i = (i + 1) & (u->cap - 1);

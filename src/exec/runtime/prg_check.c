@@ -48,6 +48,11 @@ bool uvcci_prg_check(uvcc_session *s, const uvcci_instance *r, const uvcc_task *
     return rc == 0;
 }
 
+void uvcci_prg_check_forget(uvcci_step *st) {
+    uvcc_prg_uses_free(st->prg_uses);
+    st->prg_uses = NULL;
+}
+
 uint64_t uvcci_prg_check_bound(uint64_t places) {
     return 6 * UVCC_PRG_PLACE_BYTES * places + 4096;
 }

@@ -64,7 +64,7 @@ static int shadow_random(void *user, void *out, size_t bytes) {
 typedef struct sums {
     uint64_t online, keys, messages, leaves;
     uint64_t deal, deal_words; /* TENSOR */
-    uint64_t stay; /* TENSOR, of ops whose memory stays, in both steps */
+    uint64_t stay;             /* TENSOR, of ops whose memory stays, in both steps */
     uint64_t deal_state, ahead_state,
         scratch; /* STATE; ahead: of ops that begin before their turn, or that stays */
     uint64_t products, triples; /* on triples; WIRE memory of given ones, or of those made */
