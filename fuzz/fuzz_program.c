@@ -381,6 +381,25 @@ static void op_function(builder *b, fuzz_in *in) {
     (void)uvcc_program_op(b->p, &op);
 }
 
+/* Words that nobody chooses, in a tensor with room for them or nearly. */
+static void op_random(builder *b, fuzz_in *in) {
+    const uint8_t how = fuzz_u8(in), shape = fuzz_u8(in);
+    uvcc_op_desc op = {.opcode = UVCC_OP_RANDOM,
+                       .phase = b->phase,
+                       .mb = b->mb,
+                       .k = ++b->k,
+                       .shift = how & 63,
+                       .out_count = 1};
+    const int rc = add_tensor(b, (uvcc_tensor_desc){.rows = 1 + (shape & 3),
+                                                    .cols = 1 + (shape >> 2 & 3),
+                                                    .bits = (uint8_t)(op.shift + 2 - (how >> 7)),
+                                                    .scale = shape >> 4,
+                                                    .lifetime = UVCC_TRANSIENT,
+                                                    .in_buffer_of = UVCC_NO_TENSOR});
+    op.out[0] = rc < 0 ? UVCC_NO_TENSOR : (uint32_t)rc;
+    (void)uvcc_program_op(b->p, &op);
+}
+
 static void action(builder *b, fuzz_in *in) {
     static const uint8_t bits[] = {20, 8, 1, 30, 62, 63, 36, 12}, scales[] = {12, 0, 8, 16};
     char name[16];
@@ -429,6 +448,10 @@ static void action(builder *b, fuzz_in *in) {
         op_fitting(b, in);
         break;
     default:
+        if (op == 0x97) {
+            op_random(b, in);
+            break;
+        }
         more = fuzz_u8(in);
         if (op == 0x87) { /* a stage of a job */
             (void)uvcc_program_topology(b->p, 1 + (more >> 6), 1 + (more & 3), 1);

@@ -352,6 +352,19 @@ static void dcf_program(void) {
     seed("program", "dcf", 3, data, sizeof data);
 }
 
+/* Words that nobody chooses, twice, and one that has too little room. */
+static void random_words_program(void) {
+    static const uint8_t actions[] = {0x0A,                             /* an entry */
+                                      0x97, 0x14, 0x05,                 /* RANDOM of 20 bits */
+                                      0x97, 0x3C, 0x10,                 /* of 60 */
+                                      0x07, 0x01, 0,    0x07, 0x02, 1}; /* two outputs */
+    uint8_t data[1 + sizeof actions + 3] = {0};
+    memcpy(data + 1, actions, sizeof actions);
+    seed("program", "words", 3, data, 1 + sizeof actions);
+    memcpy(data + 1 + sizeof actions, (const uint8_t[]){0x97, 0x94, 0x05}, 3);
+    seed("program", "words-tight", 3, data, sizeof data);
+}
+
 static void audits(void) {
     static fuzz_bundles b;
     uvcc_bundle d;
@@ -472,6 +485,7 @@ int main(int argc, char **argv) {
     random_programs("program", 8, 1, 300);
     random_programs("triple", 16, 1, 200);
     dcf_program();
+    random_words_program();
     texts();
     policies();
     return 0;

@@ -161,7 +161,12 @@ typedef struct uvcc_config_checks {
      * operator set sks_override too, which the step's transcript records. */
     bool sks_refused, sks_override;
     uint32_t sks_step;
-    uint64_t reserved[2]; /**< 0 */
+    /** 1: no job goes out that reads a word of a key stream which another one of its step has read
+     * (<uvcc/prg_uses.h>): a defect of this program, and the session ends (event ABORTED, reason
+     * INTERNAL; the log says which op, block and stream). Builds with -Dcheck_prg=true look
+     * anyway. */
+    uint64_t prg_uses;
+    uint64_t reserved[1]; /**< 0 */
 } uvcc_config_checks;
 
 /** A session that makes triples for another one and runs nothing else. */

@@ -195,7 +195,7 @@ void uvcci_link_bound(const uvcc_link *l, const uvcci_link_use *use, uint64_t by
     const uint64_t pools = uvcci_pool_bound(tx_all) + uvcci_pool_bound(rx_all);
     const uint64_t used = uvcci_pool_bound(use->tx_messages < tx_all ? use->tx_messages : tx_all) +
                           uvcci_pool_bound(use->rx_messages < rx_all ? use->rx_messages : rx_all);
-    const uint64_t spare = (uint64_t)UVCCI_SPARES * use->message_bytes;
+    const uint64_t spare = (uint64_t)UVCCI_SPARES * UVCC_MSG_MAX_BYTES; /* the peer chooses */
     const uint64_t data = (use->tx_bytes < tx ? use->tx_bytes : tx) + rx + spare;
     assert(bound > pools + uvcci_data_bound(l));
     by_class[UVCC_MEM_WIRE] = used + (data < tx + rx ? data : tx + rx);

@@ -19,7 +19,7 @@ const uvcc_link_config *uvcci_link_config_of(const uvcc_link *l);
 /* What a link's owner does with it at most: messages that it has there at a time in each direction,
  * bytes of those that it sends, of the longest. */
 typedef struct uvcci_link_use {
-    uint64_t tx_messages, rx_messages, tx_bytes, message_bytes;
+    uint64_t tx_messages, rx_messages, tx_bytes;
 } uvcci_link_use;
 /* The memory of a link so used, by uvcc_mem_class; never more in all than the sum. */
 void uvcci_link_bound(const uvcc_link *l, const uvcci_link_use *use, uint64_t by_class[4]);

@@ -10,7 +10,8 @@ import sys
 
 # Objects that nulls.c makes; everything else that is pointed at is zeroed memory.
 OPAQUE = {'uvcc_session', 'uvcc_program', 'uvcc_link', 'uvcc_link_msg', 'uvcc_loopback', 'uvcc_cpu',
-          'uvcc_collective', 'uvcc_collective_order', 'uvcc_reference', 'uvcc_triple_store'}
+          'uvcc_collective', 'uvcc_collective_order', 'uvcc_reference', 'uvcc_triple_store',
+          'uvcc_prg_uses'}
 # Complete types that mean nothing when they are all zero.
 MADE = {'uvcc_allocator', 'uvcc_random', 'uvcc_config', 'uvcc_link_config', 'uvcc_transformer_config',
         'uvcc_mlp_config', 'uvcc_peer_info'}

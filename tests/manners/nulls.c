@@ -20,6 +20,7 @@
 #include <uvcc/mlp.h>
 #include <uvcc/nonlinear.h>
 #include <uvcc/pipeline.h>
+#include <uvcc/prg_uses.h>
 #include <uvcc/record.h>
 #include <uvcc/transformer.h>
 
@@ -147,6 +148,13 @@ static uvcc_reference *a_uvcc_reference(unsigned v) {
     const uvcc_allocator al = uvcc_host_allocator();
     assert_int_equal(uvcc_reference_new(&r, finished, &al), 0);
     return r;
+}
+
+static uvcc_prg_uses *a_uvcc_prg_uses(unsigned v) {
+    uvcc_prg_uses *u;
+    const uvcc_allocator al = uvcc_host_allocator();
+    assert_int_equal(uvcc_prg_uses_new(&u, &al, v % 2 != 0), 0);
+    return u;
 }
 
 static uvcc_triple_store *a_uvcc_triple_store(unsigned v) {

@@ -155,6 +155,27 @@ static void inputs(void **state) {
     close_sim();
 }
 
+/* Each pair draws the component that both of it hold; nobody sends anything. */
+static void randoms(void **state) {
+    open_sim(state);
+    uint64_t *lo[3], *hi[3], *sum = words();
+    sim.vec.u.vec.bits = 62; /* all bytes of a word are secret */
+    for (unsigned r = 0; r < 3; r++) {
+        lo[r] = words();
+        hi[r] = words();
+        vec(r, UVCC_TASK_RANDOM, (uvcc_block){.out = {lo[r], hi[r]}});
+        assert_tainted(lo[r], BYTES);
+        assert_tainted(hi[r], BYTES);
+    }
+    for (unsigned i = 0; i < N; i++)
+        sum[i] = lo[0][i] + lo[1][i] + lo[2][i];
+    declassify(sum, BYTES, "only this test knows all three words");
+    check_rss(lo, hi, sum);
+    for (unsigned i = 0; i < N; i++)
+        assert_true(sum[i] <= 3 * ((UINT64_C(1) << 62) - 1));
+    close_sim();
+}
+
 /* Openings to the edge: zh at HEAD and TAIL. */
 static void opened(uint64_t *zh[2]) {
     for (unsigned r = 0; r < 2; r++)
@@ -1186,6 +1207,8 @@ int test_tasks(void) {
     const struct CMUnitTest tests[] = {
         SECRETS_TEST_ON(inputs, portable),
         SECRETS_TEST_ON(inputs, avx2),
+        SECRETS_TEST_ON(randoms, portable),
+        SECRETS_TEST_ON(randoms, avx2),
         SECRETS_TEST_ON(reshares_and_openings_to_all, portable),
         SECRETS_TEST_ON(reshares_and_openings_to_all, avx2),
         SECRETS_TEST_ON(triples, portable),

@@ -161,6 +161,7 @@ static void all_on(uvcc_config *c) {
     c->resume.checkpoint_every = 2;
     c->resume.cancellable = 1;
     c->checks.bundles = true;
+    c->checks.prg_uses = 1;
 }
 
 static void wide(uvcc_config *c) {

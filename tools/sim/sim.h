@@ -81,7 +81,8 @@ enum {
     SIM_STREAM_VALUES,
     SIM_STREAM_COMPUTE,
     SIM_STREAM_CHECKS,
-    SIM_STREAM_FUNCTIONS
+    SIM_STREAM_FUNCTIONS,
+    SIM_STREAM_RANDOMS
 };
 sim_random sim_stream(uint64_t seed, unsigned concern);
 uint64_t sim_next(sim_random *r);
@@ -143,6 +144,9 @@ struct sim_workload {
 
 /* What the reference says of the outputs of `step` where those in `dropped` (bit i: step i) were
  * left out; true if `v` is that of output k. */
+/* Whether output k is of words that nobody chooses: the reference has 0 for them. *most is what
+ * they are at most. */
+bool sim_workload_random(const sim_workload *w, uint32_t step, uint32_t k, int64_t *most);
 bool sim_workload_fits(const sim_workload *w, uint32_t dropped, uint32_t step, uint32_t k,
                        const int64_t *v);
 /* False after writing why. */

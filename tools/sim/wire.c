@@ -398,7 +398,8 @@ void sim_wire_free(sim_world *w) {
     for (uint32_t i = 0; i < w->parcel_count; i++)
         free(w->parcels[i].data);
     free(w->parcels);
-    free(w->uses);
+    for (unsigned i = 0; i < UVCC_PARTIES; i++)
+        uvcc_prg_uses_free(w->uses[i]);
 }
 
 void sim_wire_forget(sim_party *p) {

@@ -8,6 +8,7 @@
 #include <uvcc/mlp.h>
 
 enum { SCALE = 6, VALUES_MAX = 12, BITS_MAX = 45, ACC_BITS = 36 };
+enum { RANDOM_BITS = 20, RANDOM_OUTPUT = 300, RANDOMS_MAX = 3 };
 
 typedef struct value {
     uint32_t tensor, rows, cols;
@@ -22,7 +23,7 @@ typedef struct builder {
     uint16_t k;
     bool ok, stochastic;
     sim_random checks; /* of products, a stream of their own */
-    sim_random functions;
+    sim_random functions, randoms;
     uvcc_op_desc check[VALUES_MAX];
     unsigned check_count;
 } builder;
@@ -472,6 +473,31 @@ static void grow(builder *b) {
     }
 }
 
+/* Words R that nobody chooses, opened, and (x + R) - R: the reference, where R is 0, has x. */
+static void add_random(builder *b, const value *x, unsigned i) {
+    char name[16];
+    value r = *x, y = *x, z = *x;
+    r.bits = RANDOM_BITS + 2;
+    y.bits = (x->bits > r.bits ? x->bits : r.bits) + 1;
+    z.bits = y.bits + 1;
+    (void)snprintf(name, sizeof name, "R%u", i);
+    r.tensor = tensor(b, name, r.rows, r.cols, r.bits, SCALE, UVCC_TRANSIENT);
+    (void)snprintf(name, sizeof name, "xR%u", i);
+    y.tensor = tensor(b, name, y.rows, y.cols, y.bits, SCALE, UVCC_TRANSIENT);
+    (void)snprintf(name, sizeof name, "xR_R%u", i);
+    z.tensor = tensor(b, name, z.rows, z.cols, z.bits, SCALE, UVCC_TRANSIENT);
+    const uvcc_op_desc d = {.opcode = UVCC_OP_RANDOM,
+                            .k = b->k++,
+                            .out_count = 1,
+                            .out = {r.tensor},
+                            .shift = RANDOM_BITS};
+    b->ok &= uvcc_program_op(b->p, &d) >= 0;
+    add_op(b, UVCC_OP_ADD, x, &r, y.tensor, 0, 0);
+    add_op(b, UVCC_OP_SUB, &y, &r, z.tensor, 0, 0);
+    b->ok &= uvcc_program_output(b->p, RANDOM_OUTPUT + i, r.tensor) >= 0;
+    b->ok &= uvcc_program_output(b->p, RANDOM_OUTPUT + RANDOMS_MAX + i, z.tensor) >= 0;
+}
+
 /* An entry of random ops; a PERSIST sum of one of the inputs carries state from step to step. */
 static void random_program(builder *b) {
     uint32_t dim[3] = {1, 1 + pick(b, 4), 1 + pick(b, pick(b, 12) == 0 ? 70 : 8)};
@@ -483,6 +509,9 @@ static void random_program(builder *b) {
     for (unsigned tries = 3 + pick(b, 10); tries > 0 && b->count < VALUES_MAX - 1; tries--)
         grow(b);
     value x = b->v[0];
+    if (sim_below(&b->randoms, 3) == 0)
+        for (unsigned i = 0, n = 1 + (unsigned)sim_below(&b->randoms, RANDOMS_MAX); i < n; i++)
+            add_random(b, &x, i);
     value sum = {.tensor = tensor(b, "sum", x.rows, x.cols, ACC_BITS, SCALE, UVCC_PERSIST)};
     for (unsigned i = 0; i < b->check_count; i++)
         b->ok &= uvcc_program_op(b->p, &b->check[i]) >= 0;
@@ -551,6 +580,27 @@ static bool draw_mlp(sim_workload *w, builder *b, uint64_t seed, const uvcc_allo
     return true;
 }
 
+/* What the reference takes for words that nobody chooses. */
+static bool set_randoms(const uvcc_program *p, uint32_t entry, uvcc_reference *ref) {
+    static const int64_t none[1024];
+    for (uint32_t i = 0; i < uvcc_program_op_count(p, entry); i++) {
+        const uvcc_op_desc *d = uvcc_program_op_at(p, entry, i);
+        if (d->opcode != UVCC_OP_RANDOM)
+            continue;
+        const uvcc_tensor_desc *t = uvcc_program_tensor_at(p, d->out[0]);
+        if ((uint64_t)t->rows * t->cols > sizeof none / sizeof none[0] ||
+            uvcc_reference_set(ref, d->out[0], none) != 0)
+            return false;
+    }
+    return true;
+}
+
+bool sim_workload_random(const sim_workload *w, uint32_t step, uint32_t k, int64_t *most) {
+    const uvcc_io_desc *io = uvcc_program_output_at(w->program, w->entry[step], k);
+    *most = 3 * ((INT64_C(1) << RANDOM_BITS) - 1);
+    return io->id >= RANDOM_OUTPUT && io->id < RANDOM_OUTPUT + RANDOMS_MAX;
+}
+
 /* Inputs of a step, and what the reference makes of them. */
 static bool draw_step(sim_workload *w, uvcc_reference *ref, uint32_t step, sim_random *r, char *why,
                       size_t cap) {
@@ -572,7 +622,7 @@ static bool draw_step(sim_workload *w, uvcc_reference *ref, uint32_t step, sim_r
         if (uvcc_reference_set(ref, io->tensor, v) != 0)
             return false;
     }
-    if (uvcc_reference_step(ref, e, why, cap) != 0)
+    if (!set_randoms(p, e, ref) || uvcc_reference_step(ref, e, why, cap) != 0)
         return false;
     for (uint32_t i = 0; i < outputs; i++) {
         const uvcc_io_desc *io = uvcc_program_output_at(p, e, i);
@@ -614,7 +664,8 @@ bool sim_workload_fits(const sim_workload *w, uint32_t dropped, uint32_t step, u
         for (uint32_t q = 0; ok && q < uvcc_program_input_count(p, w->entry[i]); q++)
             ok = uvcc_reference_set(ref, uvcc_program_input_at(p, w->entry[i], q)->tensor,
                                     w->input[i][q]) == 0;
-        ok = ok && uvcc_reference_step(ref, w->entry[i], why, sizeof why) == 0;
+        ok = ok && set_randoms(p, w->entry[i], ref) &&
+             uvcc_reference_step(ref, w->entry[i], why, sizeof why) == 0;
     }
     const uint32_t t = uvcc_program_output_at(p, w->entry[step], k)->tensor;
     ok = ok && memcmp(v, uvcc_reference_get(ref, t), sim_elems(w, t) * sizeof *v) == 0;
@@ -631,6 +682,7 @@ bool sim_workload_draw(sim_workload *w, uint64_t seed, char *why, size_t cap) {
     builder b = {.r = sim_stream(seed, SIM_STREAM_WORKLOAD),
                  .checks = sim_stream(seed, SIM_STREAM_CHECKS),
                  .functions = sim_stream(seed, SIM_STREAM_FUNCTIONS),
+                 .randoms = sim_stream(seed, SIM_STREAM_RANDOMS),
                  .ok = true};
     bool mlp = pick(&b, 5) == 0;
     b.stochastic = pick(&b, 5) == 0;

@@ -4,6 +4,7 @@
 
 #include "sim.h"
 #include <uvcc/loopback.h>
+#include <uvcc/prg_uses.h>
 
 enum { SIM_NODES = 6, SIM_HISTORY = 16, SIM_LIVES_MAX = 8, SIM_KEPT = 8 };
 
@@ -128,11 +129,6 @@ typedef struct sim_party {
     uint64_t close_at; /* of a close in the calm; 0: none */
 } sim_party;
 
-typedef struct sim_use { /* of one PRG position */
-    uint64_t key[2];
-    uint64_t kinds[3];
-} sim_use;
-
 struct sim_world {
     const sim_plan *plan;
     const sim_workload *work;
@@ -148,8 +144,7 @@ struct sim_world {
     sim_party party[SIM_NODES];
     sim_pipe pipe[SIM_NODES][SIM_NODES];
     sim_random r[SIM_FAULTS], compute;
-    sim_use *uses;
-    size_t use_count, use_cap;
+    uvcc_prg_uses *uses[UVCC_PARTIES]; /* of both triangles; NULL: nothing was read yet */
     sim_parcel *parcels;
     uint32_t parcel_count, parcel_cap;
     uint32_t path_bytes; /* longer packets vanish; 0: none do */

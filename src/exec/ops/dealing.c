@@ -4,6 +4,7 @@
 #include "exec/ops/dealing.h"
 
 #include "exec/runtime/builder.h"
+#include "exec/runtime/prg_check.h"
 #include "exec/runtime/trace.h"
 
 #include <assert.h>
@@ -225,6 +226,8 @@ static bool deal_step(uvcc_session *s, uvcci_step *st) {
             uvcci_abort(s, UVCC_ABORT_MEMORY, "no memory to deal keys");
             return true;
         }
+        if (!uvcci_prg_check(s, r, tasks, count))
+            return true;
         st->deal_next++;
         uvcci_jobs_push(&s->jobs, tasks, count, UVCCI_JOB_DEAL, uvcci_job_rank(r), r);
         any = true;

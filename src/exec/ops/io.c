@@ -5,6 +5,7 @@
 #include "exec/ops/tasks.h"
 #include "exec/program/op_check.h"
 #include "exec/program/plan_maker.h"
+#include "proto/mutant.h"
 
 #include <assert.h>
 
@@ -86,6 +87,8 @@ static bool build_random(uvcci_builder *b) {
     const uvcc_shares *out = uvcci_shares_of(b->s, b->r->op->desc.out[0]);
     uint32_t n;
     uvcc_block *k = uvcci_add_op_blocks(b, UVCC_TASK_RANDOM, 0, UVCCI_ROLE_ALL, &n);
+    if (UVCCI_MUTANT(37) && !b->failed)
+        b->r->tasks[b->r->task_count - 1].ordinal = 0;
     for (uint32_t i = 0; i < n; i++)
         uvcci_set_mask(&k[i], out->lo, out->hi);
     return !b->failed;

@@ -24,6 +24,7 @@
 #include <uvcc/frame.h>
 #include <uvcc/link.h>
 #include <uvcc/policy.h>
+#include <uvcc/prg_uses.h>
 #include <uvcc/session.h>
 
 typedef struct uvcci_step uvcci_step;
@@ -179,6 +180,7 @@ struct uvcci_step {
     uvcc_step_keys keys;
     uint8_t salt[3][32];     /* leaf salts by peer's party; own entry unused */
     uvcci_aes commit_key[2]; /* tag salt: NEXT, PREV */
+    uvcc_prg_uses *prg_uses; /* prg_check.h; NULL: not looked at, or nothing was read yet */
     uvcci_transcript *transcript;
     struct uvcci_root *root; /* of a large one, on its way: root.h */
     uint8_t step_root[32];

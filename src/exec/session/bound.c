@@ -7,6 +7,7 @@
 #include "exec/ops/triples.h"
 #include "exec/program/memory.h"
 #include "exec/runtime/builder.h"
+#include "exec/runtime/prg_check.h"
 #include "exec/session/calls.h"
 #include "exec/session/config.h"
 #include "exec/session/root.h"
@@ -24,6 +25,7 @@ enum {
     DEAL_BLOCKS = 3,  /* tasks with blocks of an instruction's deal, or of a gate's */
     HASH_LISTS = 8,   /* that a turn ends, beside full ones */
     FEED_MESSAGES = (256u << 10) / 64,
+    PLACES = 16, /* of key streams that a block reads in a turn, an instruction or a deal */
 };
 #define BUNDLE_BYTES 4096u /* head and tail of a bundle, and more */
 
@@ -60,13 +62,14 @@ static int shadow_random(void *user, void *out, size_t bytes) {
 
 /* What the ops of one entry take, of which some are at work at a time. */
 typedef struct sums {
-    uint64_t online, keys, messages, leaves, message; /* message: bytes of the longest */
-    uint64_t deal, deal_words;                        /* TENSOR */
-    uint64_t stay; /* TENSOR, of ops whose memory stays, in both steps */
+    uint64_t online, keys, messages, leaves;
+    uint64_t deal, deal_words; /* TENSOR */
+    uint64_t stay;             /* TENSOR, of ops whose memory stays, in both steps */
     uint64_t deal_state, ahead_state,
         scratch; /* STATE; ahead: of ops that begin before their turn, or that stays */
     uint64_t products, triples; /* on triples; WIRE memory of given ones, or of those made */
     uint64_t rows;
+    uint64_t places; /* of key streams that are read */
 } sums;
 
 static uint64_t keys_blocks(const uvcci_plan *p) {
@@ -145,6 +148,11 @@ static uint64_t deal_state(const uvcci_plan *p) {
     return uvcci_bump_bound(bytes, pieces);
 }
 
+static uint64_t places_of(const uvcci_plan *p) {
+    const uint64_t longest = p->edge_blocks > p->blocks ? p->edge_blocks : p->blocks;
+    return PLACES * longest * (p->turns + 2u + 2u * instrs_of(p));
+}
+
 static void add_op(const uvcc_program *prog, const uvcci_op *op, const uvcci_plan *p, sums *n) {
     const unsigned rounds = (unsigned)p->round_count + p->key_count;
     n->online += p->online_bytes_max;
@@ -152,6 +160,7 @@ static void add_op(const uvcc_program *prog, const uvcci_op *op, const uvcci_pla
     n->messages += p->messages_max;
     n->leaves += leaves_of(p);
     n->rows += p->batches;
+    n->places += places_of(p);
     n->deal += uvcci_arena_rounded(2 * p->key_bytes_max);
     n->deal_words +=
         p->way->deal_words != NULL ? uvcci_arena_rounded(p->way->deal_words(p) * 8) : 0;
@@ -169,9 +178,7 @@ static void add_op(const uvcc_program *prog, const uvcci_op *op, const uvcci_pla
     for (unsigned i = 0; i < rounds; i++) {
         const uvcci_plan_round *r = &p->rounds[i];
         const uint64_t tlvs = uvcci_plan_tlvs_max(p, r) * sizeof(uvcci_plan_tlv);
-        const uint64_t bytes = r->part_blocks * uvcci_plan_block_bytes_max(p, r) + 4096;
         n->scratch = tlvs > n->scratch ? tlvs : n->scratch;
-        n->message = bytes > n->message ? bytes : n->message;
     }
 }
 
@@ -264,8 +271,7 @@ static void add_links(const uvcc_session *s, const most *m, uvcc_memory_bound *o
     const uvcci_link_use use = {.tx_messages = messages,
                                 .rx_messages = messages + c->rx_messages_max + FEED_MESSAGES,
                                 .tx_bytes = 2 * m->n.online + 65536 +
-                                            least(2 * m->n.keys, c->tx_keys_bytes),
-                                .message_bytes = m->n.message};
+                                            least(2 * m->n.keys, c->tx_keys_bytes)};
     uint64_t by_class[4];
     uvcci_link_bound(l, &use, by_class);
     for (unsigned cls = 0; cls < 4; cls++)
@@ -299,6 +305,11 @@ static uint64_t values_of(const uvcc_session *s, const most *m) {
             set += uvcci_arena_rounded(16 * s->program->tensors[i].elems);
     set += SETS_OF_ALL * uvcci_arena_rounded(s->checkpoint.bytes);
     return s->wire.used_bytes + set + 3 * m->wire + 2 * m->input + m->output + 2 * m->n.triples;
+}
+
+static void add_checks(const uvcc_session *s, const most *m, uvcc_memory_bound *out) {
+    if (s->cfg.checks.prg_uses != 0)
+        add(out, UVCC_MEMORY_STEPS, UVCC_MEM_STATE, 2 * uvcci_prg_check_bound(m->n.places));
 }
 
 static void add_arenas(const uvcc_session *s, const most *m, uvcc_memory_bound *out) {
@@ -336,6 +347,7 @@ static int bound(uvcc_session *s, const uvcc_config *cfg, uvcc_memory_bound *out
     add(out, UVCC_MEMORY_STEPS, UVCC_MEM_STATE,
         2 * m.state + records + (m.output / 256 + 2) * sizeof(int64_t *));
     add_evidence(s, &m, out);
+    add_checks(s, &m, out);
     add(out, UVCC_MEMORY_OPS, UVCC_MEM_STATE,
         m.ops + 2 * (m.n.deal_state + m.n.ahead_state) +
             uvcci_bump_bound(m.n.scratch, m.n.scratch != 0));

@@ -107,6 +107,8 @@ static const char *silence_fault(const uvcc_config_links *l) {
 static const char *rest_fault(const uvcc_config *c) {
     if (c->checks.bundles && c->checks.audit_off)
         return "checks.bundles is set with checks.audit_off: there is nothing to put into them";
+    if (c->checks.prg_uses > 1)
+        return "checks.prg_uses is neither 0 nor 1";
     if (c->triples.only && c->resume.checkpoint_every != 0)
         return "resume.checkpoint_every is set with triples.only: no step changes anything";
     if (c->resume.cancellable > 1)
@@ -219,6 +221,9 @@ void uvcci_config_take(uvcc_config *c, const uvcc_config *in) {
     or_else(&c->limits.keys_ahead_bytes, 32ull << 20);
     or_else(&c->limits.close_ns, 3000000000ull);
     or_else(&c->limits.triples_ahead_bytes, 64ull << 20);
+#ifdef UVCC_CHECK_PRG
+    or_else(&c->checks.prg_uses, 1);
+#endif
 }
 
 void uvcci_config_link(const uvcc_config *cfg, uvcc_link_config *out) {

@@ -9,6 +9,7 @@
 
 #include "exec/ops/dealing.h"
 #include "exec/runtime/builder.h"
+#include "exec/runtime/prg_check.h"
 #include "exec/runtime/trace.h"
 
 #include "proto/bytes.h"
@@ -358,7 +359,7 @@ static void start_turn(uvcc_session *s, uvcci_instance *r) {
         uvcci_abort(s, UVCC_ABORT_MEMORY, "no memory for a compute job");
     } else if (r->task_count == 0) {
         turn_done(s, r);
-    } else {
+    } else if (uvcci_prg_check(s, r, r->tasks, r->task_count)) {
         assert(r->task_count <= r->plan->tasks_max);
         r->job_out = true;
         uvcci_jobs_push(&s->jobs, r->tasks, r->task_count, UVCCI_JOB_OP, uvcci_job_rank(r), r);

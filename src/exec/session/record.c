@@ -420,7 +420,8 @@ static const member members[] = {MEMBER(flags),
                                  MEMBER(identity.kem),
                                  MEMBER(links.congestion),
                                  MEMBER(links.rate_bytes_per_s),
-                                 MEMBER(resume.cancellable)};
+                                 MEMBER(resume.cancellable),
+                                 MEMBER(checks.prg_uses)};
 enum { MEMBER_COUNT = sizeof members / sizeof members[0] };
 
 size_t uvcci_record_config_bytes(void) {

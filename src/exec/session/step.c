@@ -8,6 +8,7 @@
 
 #include "exec/ops/dealing.h"
 #include "exec/ops/triples.h"
+#include "exec/runtime/prg_check.h"
 #include "exec/session/bundle_store.h"
 #include "exec/session/cancel.h"
 #include "exec/session/checkpoint.h"
@@ -254,6 +255,7 @@ void uvcci_step_free(uvcc_session *s, uvcci_step *st) {
                          s->program->tensors[st->entry->outputs[i].tensor].elems * 8);
     uvcci_arena_give(&s->wire, st->triples, st->triples_bytes);
     uvcci_root_free(s, st);
+    uvcci_prg_check_forget(st);
     if (st->transcript != NULL)
         uvcci_transcript_free(st->transcript);
     uvcci_bump_reset(&st->bump);
