@@ -32,7 +32,7 @@ static const char *memory_why(const host *h, bool for_memory, char out[MEMORY_LI
     memcpy(out, ": ", for_memory ? 2 : 0);
     out[for_memory ? 2 : 0] = '\0';
     if (for_memory)
-        memory_line(&h->memory, out + 2);
+        memory_line(&h->memory, MEMORY_SIZES, out + 2);
     return out;
 }
 
@@ -482,18 +482,18 @@ static int check_stall(host *h) {
     h->stall.progress = now;
     if (h->stall.turns < STALLED_TURNS_MAX)
         return EXIT_DONE;
-    memory_line(&h->memory, why);
+    memory_line(&h->memory, MEMORY_SIZES, why);
     say_waits(h, waits);
-    return report_error(EXIT_FAILED, "%s%sout of memory in step %u: %s%s", about_of(h),
-                        *about_of(h) != '\0' ? ": " : "", host_finished(h) + 1, why, waits);
+    return report_error(EXIT_FAILED, "%s%sout of memory in step %u%s: %s", about_of(h),
+                        *about_of(h) != '\0' ? ": " : "", host_finished(h) + 1, waits, why);
 }
 
 static int stuck(const host *h) {
     char why[MEMORY_LINE_BYTES + 2], waits[WAITS_BYTES];
     say_waits(h, waits);
     return report_error(EXIT_FAILED, "%s%sthe parties wait for each other for ever in step %u%s%s",
-                        about_of(h), *about_of(h) != '\0' ? ": " : "", host_finished(h) + 1,
-                        memory_why(h, memory_failed(&h->memory) != 0, why), waits);
+                        about_of(h), *about_of(h) != '\0' ? ": " : "", host_finished(h) + 1, waits,
+                        memory_why(h, memory_failed(&h->memory) != 0, why));
 }
 
 /* All networks, up to the next time that something happens. */
