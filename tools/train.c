@@ -16,6 +16,7 @@
 #include <string.h>
 #include <uvcc/uvcc.h>
 
+#include "atomic_file.h"
 #include "dataset.h"
 #include "host_loop.h"
 #include "interrupt.h"
@@ -516,6 +517,9 @@ int train_main(int argc, char *const *argv) {
     if (sodium_init() < 0)
         return report_error(EXIT_FAILED, "libsodium cannot start");
     interrupt_catch();
+    const output_use uses[] = {{"trace", o.run.trace}, {"json", o.run.json}};
+    if (atomic_file_apart(uses, sizeof uses / sizeof uses[0]) != EXIT_DONE)
+        return EXIT_BAD_INPUT;
 
     csv_table t;
     dataset d;

@@ -32,6 +32,7 @@ typedef struct lm_run {
     lm_manifest manifest;
     lm_start start; /* where this run begins */
     uint8_t weights_sha256[32];
+    int weights_written; /* an exit status */
     bool reveals;        /* the step that opens the weights is next, or runs */
     bool checked, equal; /* against the plaintext run */
     double start_s, time_s;
@@ -156,7 +157,9 @@ static int reveal(lm_run *r) {
         status = lm_model_gather(&r->model, &r->job);
     if (status == EXIT_DONE)
         uvcc_transformer_weights_hash(&r->cfg, r->model.weights, r->weights_sha256);
-    return status == EXIT_DONE && r->o->weights != NULL ? write_weights(r) : status;
+    if (status == EXIT_DONE && r->o->weights != NULL)
+        r->weights_written = write_weights(r);
+    return status;
 }
 
 /* ---- results ---- */
@@ -348,6 +351,19 @@ static int check(lm_run *r) {
     return lm_model_check(&r->model, r->o, &r->cfg, &r->text, &r->equal);
 }
 
+/* Each output on its own: one that cannot be written costs none of the others. The first error's
+ * status. */
+static int put_results(lm_run *r, report_json *json) {
+    r->transient_bound = job_transient_bound(&r->job, &r->transient_bound_mb);
+    summary(r);
+    const int reported =
+        host_report(&r->job.host, json, to_json(r), report_stream(r->o->run.json));
+    const int plotted = plot(r);
+    return r->weights_written != EXIT_DONE ? r->weights_written
+           : reported != EXIT_DONE         ? reported
+                                           : plotted;
+}
+
 static int run(lm_run *r, report_json *json) {
     int status = begin(r);
     if (status == EXIT_INTERRUPTED)
@@ -362,13 +378,8 @@ static int run(lm_run *r, report_json *json) {
         status = host_close(&r->job.host);
     if (status == EXIT_DONE)
         status = check(r);
-    if (status == EXIT_DONE) {
-        r->transient_bound = job_transient_bound(&r->job, &r->transient_bound_mb);
-        summary(r);
-        status = host_report(&r->job.host, json, to_json(r), report_stream(r->o->run.json));
-    }
     if (status == EXIT_DONE)
-        status = plot(r);
+        status = put_results(r, json);
     if (status == EXIT_DONE && r->checked && !r->equal && r->o->index == 1)
         status = report_error(EXIT_FAILED, "the opened weights are not those of the plaintext run");
     return status;
@@ -386,7 +397,10 @@ int lm_train_main(int argc, char *const *argv) {
     if (sodium_init() < 0)
         return report_error(EXIT_FAILED, "libsodium cannot start");
     interrupt_catch();
-    if (atomic_file_check("weights", o.weights) != EXIT_DONE ||
+    const output_use uses[] = {
+        {"weights", o.weights}, {"plot", o.plot}, {"trace", o.run.trace}, {"json", o.run.json}};
+    if (atomic_file_apart(uses, sizeof uses / sizeof uses[0]) != EXIT_DONE ||
+        atomic_file_check("weights", o.weights) != EXIT_DONE ||
         atomic_file_check("plot", o.plot) != EXIT_DONE)
         return EXIT_BAD_INPUT;
     report_json *json = report_json_open(o.run.json);
