@@ -12,6 +12,7 @@
 
 #include <uvcc/policy.h>
 
+#include "dir_lock.h"
 #include "files.h"
 #include "interrupt.h"
 
@@ -84,6 +85,8 @@ uint32_t host_finished(const host *h) {
 /* They hold a party's secrets, so they are opened before there are any. */
 static int open_logs(host *h) {
     char name[64];
+    if (h->c.record != NULL && uvlog_lock(h->c.record, &h->record_lock) != EXIT_DONE)
+        return EXIT_BAD_INPUT;
     for (uint32_t k = 0; h->c.record != NULL && k < h->workers * UVCC_PARTIES; k++) {
         host_worker *w = &h->worker[k / UVCC_PARTIES];
         const unsigned p = k % UVCC_PARTIES;
@@ -260,7 +263,7 @@ static int make_workers(host *h) {
  * written are known before the work begins. */
 int host_open(host *h, const host_config *c) {
     const uvcc_allocator system = uvcc_host_allocator();
-    *h = (host){.c = *c, .until = c->first_step};
+    *h = (host){.c = *c, .until = c->first_step, .record_lock = -1};
     h->al = memory_counted(&h->memory, c->alloc != NULL ? c->alloc : &system);
     h->prepared = c->first_step;
     int status = make_workers(h);
@@ -609,6 +612,7 @@ static int end_logs(host *h) {
         }
         uvlog_close(log);
     }
+    dir_unlock(h->record_lock);
     if (bytes != 0 && status == EXIT_DONE)
         (void)fprintf(report_stream(h->c.run->json),
                       "logs             %.1f MB, which hold the parties' secrets\n",

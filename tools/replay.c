@@ -235,8 +235,8 @@ static int print_log(const replay_options *o, const log_file *l) {
 
 /* ---- replaying ---- */
 
-/* One object whatever happens, as `uvcc audit verify` does: of a log that cannot be replayed it holds
- * what was said. NULL without memory. */
+/* One object whatever happens, as `uvcc audit verify` does: of a log that cannot be replayed it
+ * holds what was said. NULL without memory. */
 static json_t *to_json(const log_file *l, int status, const uvcc_replay_result *r) {
     char digest[65];
     const bool ran = status != EXIT_UNUSABLE;

@@ -35,7 +35,8 @@ static void ends(void **state) {
     for (size_t i = 0; i < sizeof text; i++)
         text[i] = "three parties train together, and none of them sees. "[i % 53];
     write_file("t.txt", text, sizeof text);
-    json_decref(json_of("train --model transformer " MODEL "--steps 1 --checkpoint kept --record logs", 0));
+    json_decref(
+        json_of("train --model transformer " MODEL "--steps 1 --checkpoint kept --record logs", 0));
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
         for (size_t k = 0; k < sizeof kilobytes / sizeof kilobytes[0]; k++) {
             limit(kilobytes[k] * 1000);

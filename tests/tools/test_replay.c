@@ -4,6 +4,8 @@
 
 #include "exec/session/record.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -234,6 +236,20 @@ static void stops_within(uint64_t records) {
     }
 }
 
+/* Of two processes one would lose its logs when it ends. */
+static void one_writer_at_a_time(void) {
+    assert_int_equal(mkdir("logs", 0700), 0);
+    const int fd = open("logs", O_RDONLY | O_DIRECTORY);
+    assert_true(fd >= 0);
+    assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
+    refused("train --data t.csv --hidden 3 --batch 4 --record logs",
+            "--record logs: another process writes its logs there; wait for its end, or give");
+    refused("train --data t.csv --hidden 3 --batch 4 --record logs --force", "another process");
+    assert_int_equal(close(fd), 0);
+    json_decref(results("--data t.csv --hidden 3 --batch 4 --epochs 1 --record logs"));
+    remove_logs();
+}
+
 /* What is printed lists every record, and no secret. */
 static void prints_records(void **state) {
     (void)state;
@@ -280,6 +296,7 @@ static void prints_records(void **state) {
     remove_logs();
     refused("train --data t.csv --hidden 3 --batch 4 --record t.csv", "--record t.csv");
     refused("train --data t.csv --hidden 3 --batch 4 --record no/such", "cannot be made");
+    one_writer_at_a_time();
     /* A run that does not begin leaves nothing. */
     refused("train --data t.csv --hidden 3 --batch 4096 --record logs", "--batch");
     assert_int_equal(access("logs", F_OK), -1);

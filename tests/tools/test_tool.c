@@ -125,6 +125,9 @@ static void refuses_bad_files(void **state) {
         {"1,2,0\n3,4,1,9\n", "", "t.csv:2:4: the row has more"},
         {"1,2,0\n3,,1\n", "", "t.csv:2:2: the field is empty"},
         {"1,2,0\n3,abc,1\n", "", "t.csv:2:2: 'abc' is not a number"},
+        {"1,2,0\n3,x\033[31m,1\n", "", "t.csv:2:2: 'x\\x1b[31m' is not a number"},
+        {"1,2,0\n3,\xC3\xA9t\xC3,1\n", "", "t.csv:2:2: '\xC3\xA9t\\xc3' is not a number"},
+        {"1,2,0\n3,aaaaaaaaaaaaaaaaaaaaaaa\xC3\xA9,1\n", "", "2:2: 'aaaaaaaaaaaaaaaaaaaaaaa...'"},
         {"1,2,0\n3,nan,1\n", "", "t.csv:2:2: 'nan'"},
         {"1,2,0\n-Inf,4,1\n", "", "t.csv:2:1: '-Inf'"},
         {"nan,nan,nan\n", "", "t.csv:1:1: 'nan'"},
@@ -163,7 +166,7 @@ static void refuses_bad_files(void **state) {
         refused(words, cases[i].part);
     }
     write_file(FILE_NAME, "1,2,0\n3,\0004,1\n", 13);
-    refused("train --data t.csv", "t.csv:2:2: '?4' is not a number");
+    refused("train --data t.csv", "t.csv:2:2: '\\x004' is not a number");
     refused("train --data none.csv", "none.csv: cannot be opened: No such file");
     refused("train --data .", ".: cannot be read: Is a directory");
     refused("train --data /dev/zero", "/dev/zero:1: the line is longer than 16 MiB");
