@@ -440,11 +440,14 @@ static void refuses_sim_options(void **state) {
         {"sim --seeds x", "--seeds x: give a whole number from 1"},
         {"sim --threads 65", "--threads 65: give a whole number from 1 to 64"},
         {"sim --without nope", "--without nope: give classes of faults"},
+        {"sim --list empty", "--list empty: has no seed"},
         {"sim --list none", "--list none: cannot be opened: No such file or directory; check"},
         {"sim --seeds 1 --json no/such", "--json no/such: cannot be written"},
     };
+    write_file("empty", "# none\n", 7);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         refused(cases[i][0], cases[i][1]);
+    assert_int_equal(unlink("empty"), 0);
 }
 
 /* The rows of "ops": everything that was sent is some op's or the steps', and shares are whole. */
