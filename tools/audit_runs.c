@@ -203,6 +203,18 @@ static bool torn(const audit_runs *r, const comparison *c, audit_runs_conflict *
     return true;
 }
 
+/* Before step 0 there is none to go on from, whatever the others say. */
+static bool wrong_beginning(const audit_runs *r, audit_runs_conflict *out) {
+    const run_record *run = present(r);
+    for (unsigned p = 0; p < UVCC_PARTIES && run->first == 0; p++)
+        for (size_t i = 0; i < r->workers; i++)
+            if (!zero_before(r, run, p, i)) {
+                *out = (audit_runs_conflict){AUDIT_RUNS_BEGINNING, p, UVCC_NO_PARTY, i};
+                return true;
+            }
+    return false;
+}
+
 /* No earlier run fits. That is a fault unless one is missing: every number below is that of a run,
  * but not every run came so far that it left a bundle. */
 static int none_fits(const audit_runs *r, bool begins, audit_runs_conflict *out) {
@@ -212,13 +224,14 @@ static int none_fits(const audit_runs *r, bool begins, audit_runs_conflict *out)
     run->origin = begins ? BEGINS : NOT_HERE;
     if (begins)
         return run->first != 0 && !first_of_all;
-    return run->first == 0 || r->count - 1 == run->run;
+    return r->count - 1 == run->run;
 }
 
 int audit_runs_origin(audit_runs *r, audit_runs_look *look, void *user, audit_runs_conflict *out) {
     run_record *run = present(r);
     comparison zeros, c;
-    *out = (audit_runs_conflict){.other = UVCC_NO_PARTY};
+    if (wrong_beginning(r, out))
+        return 1;
     begin_comparison(r, &zeros);
     for (unsigned p = 0; p < UVCC_PARTIES; p++)
         for (size_t i = 0; i < r->workers; i++)

@@ -34,10 +34,11 @@ bool audit_runs_at_first(const audit_runs *r);
  * 1 and audit_root; 0: there is no such file; negative: after reporting. */
 typedef int audit_runs_look(void *user, unsigned party, size_t index, uint32_t run, uint32_t step,
                             uint8_t audit_root[32]);
-/* What does not fit together. It tells no liar: of two parties that contradict each other either
- * may be right, and what no file here shows may have been. */
+/* What does not fit together. But for BEGINNING it tells no liar: of two parties that contradict
+ * each other either may be right, and what no file here shows may have been. */
 typedef struct audit_runs_conflict {
     enum {
+        AUDIT_RUNS_BEGINNING, /* the run begins with step 0, and the party has it go on from one */
         AUDIT_RUNS_PARTIES, /* party and other say different things of worker `index` */
         AUDIT_RUNS_WORKERS, /* all parties say one thing of this worker, another of others */
         AUDIT_RUNS_NONE     /* no party's statements fit an earlier run */

@@ -542,7 +542,7 @@ static int look_back(void *user, unsigned party, size_t index, uint32_t run, uin
     return good;
 }
 
-/* The file is one that shows it: nobody is said to lie, see audit_runs.h. */
+/* The file is one that shows it; whom that blames is in audit_runs.h. */
 static int check_origin(verify *v, const bundle_place *first) {
     audit_runs_conflict c;
     const int rc = audit_runs_origin(v->runs, look_back, v, &c);
@@ -557,6 +557,9 @@ static int check_origin(verify *v, const bundle_place *first) {
                                 .leaf = UVCC_NO_LEAF,
                                 .other_leaf = UVCC_NO_LEAF,
                                 .row = UVCC_NO_LEAF};
+    if (c.kind == AUDIT_RUNS_BEGINNING)
+        return found(v, &at, &f, "run %u: %s: it begins with step 0", at.run,
+                     uvcc_fault_text(f.kind));
     if (c.kind == AUDIT_RUNS_PARTIES)
         return found(v, &at, &f,
                      "run %u: parties %u and %u do not sign that it goes on from the same run; "

@@ -234,7 +234,7 @@ static void runs_that_are_not_here(void **state) {
 static void false_histories(void **state) {
     (void)state;
     static ran a, b;
-    for (unsigned what = 0; what < 9; what++) {
+    for (unsigned what = 0; what < 12; what++) {
         unsigned party = 0;
         int other = NOBODY;
         memset(&a, 0, sizeof a);
@@ -277,6 +277,14 @@ static void false_histories(void **state) {
             run = 4;
             party = 1;
             other = 0;
+            break;
+        case 8:
+        case 9:
+        case 10: /* before step 0 there is nothing: the party that says so is the one that lies */
+            party = what - 8;
+            memset(b.before, 0, sizeof b.before);
+            b.before[party][31] = 1;
+            first = 0;
             break;
         default: /* another party's */
             memcpy(b.before[1], b.before[0], 32);
