@@ -39,9 +39,9 @@ typedef int audit_runs_look(void *user, unsigned party, size_t index, uint32_t r
 typedef struct audit_runs_conflict {
     enum {
         AUDIT_RUNS_BEGINNING, /* the run begins with step 0, and the party has it go on from one */
-        AUDIT_RUNS_PARTIES, /* party and other say different things of worker `index` */
-        AUDIT_RUNS_WORKERS, /* all parties say one thing of this worker, another of others */
-        AUDIT_RUNS_NONE     /* no party's statements fit an earlier run */
+        AUDIT_RUNS_PARTIES,   /* party and other say different things of worker `index` */
+        AUDIT_RUNS_WORKERS,   /* all parties say one thing of this worker, another of others */
+        AUDIT_RUNS_NONE       /* no party's statements fit an earlier run */
     } kind;
     unsigned party, other; /* other: UVCC_NO_PARTY but for PARTIES */
     size_t index;
