@@ -104,6 +104,34 @@ int atomic_file_check(const char *option, const char *path) {
     return why != 0 ? cannot(option, path, why) : status;
 }
 
+/* A device or a pipe may take several. What cannot be found is refused when it is opened. */
+static bool same_file(const char *a, const char *b) {
+    place x, y;
+    const bool found_x = place_find(&x, a) == 0, found_y = place_find(&y, b) == 0;
+    const bool same =
+        found_x && found_y && !x.as_it_is && !y.as_it_is && strcmp(x.path, y.path) == 0;
+    place_forget(&x);
+    place_forget(&y);
+    return same;
+}
+
+int atomic_file_apart(const output_use *uses, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        if (uses[i].path == NULL)
+            continue;
+        if (strcmp(uses[i].path, "-") == 0 && strcmp(uses[i].option, "json") != 0)
+            return report_error(EXIT_BAD_INPUT,
+                                "--%s -: standard output takes --json alone; name a file",
+                                uses[i].option);
+        for (size_t k = 0; k < i; k++)
+            if (uses[k].path != NULL && same_file(uses[i].path, uses[k].path))
+                return report_error(EXIT_BAD_INPUT,
+                                    "--%s %s: is the file of --%s too; name another",
+                                    uses[i].option, uses[i].path, uses[k].option);
+    }
+    return EXIT_DONE;
+}
+
 FILE *atomic_file_stream(atomic_file *a) {
     return a->file;
 }

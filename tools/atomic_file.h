@@ -16,6 +16,12 @@ FILE *atomic_file_stream(atomic_file *a);
 /* Whether such a file can be made: an exit status after reporting, before work whose results go
  * there by other means. NULL: yes. */
 int atomic_file_check(const char *option, const char *path);
+/* The same of several, before any is opened: an output of its own for each. Standard output takes
+ * one alone, that of --json. */
+typedef struct output_use {
+    const char *option, *path; /* NULL: not given */
+} output_use;
+int atomic_file_apart(const output_use *uses, size_t count);
 /* Everything is written: the file gets its name. An exit status; also for writes that failed. */
 int atomic_file_finish(atomic_file *a);
 /* Takes away what was not finished. */

@@ -524,6 +524,61 @@ static int prove_in(const audit_options *o, const uvcc_bundle *b, uint32_t index
     return status;
 }
 
+/* How far a bundle's place is to fit what is wanted; what follows next is what may differ. */
+enum fit { FIT_PARTY, FIT_WORKER, FIT_RUN };
+
+static uint64_t next_of(const bundle_place *e, enum fit fit) {
+    return fit == FIT_PARTY    ? (uint64_t)e->r << 32 | (uint64_t)e->s << 16 | e->t
+           : fit == FIT_WORKER ? e->run
+                               : e->step;
+}
+
+/* Of the bundles that fit so far those with the least and the greatest of what follows. */
+static bool span_of(const audit_list *l, const wanted *w, enum fit fit, bundle_place *least,
+                    bundle_place *most) {
+    bool any = false;
+    for (size_t i = 0; i < l->count; i++) {
+        const bundle_place *e = &l->entries[i];
+        const bool worker = e->r == w->at.r && e->s == w->at.s && e->t == w->at.t;
+        if (e->job || e->party != w->at.party || (fit >= FIT_WORKER && !worker) ||
+            (fit >= FIT_RUN && !w->any_run && e->run != w->at.run))
+            continue;
+        if (!any || next_of(e, fit) < next_of(least, fit))
+            *least = *e;
+        if (!any || next_of(e, fit) > next_of(most, fit))
+            *most = *e;
+        any = true;
+    }
+    return any;
+}
+
+/* Nothing is at the place that was named: how far it fits, and what there is instead. */
+static int not_there(const audit_options *o, const audit_list *l, const wanted *w) {
+    const char *leaf = o->word[2], *dir = o->word[1];
+    const bundle_place *at = &w->at;
+    bundle_place a, b;
+    if (w->by_hash)
+        return report_error(AUDIT_UNUSABLE, "%s: no leaf in %s has this hash%s", leaf, dir,
+                            w->any_run ? "" : ", in this run");
+    if (!span_of(l, w, FIT_PARTY, &a, &b))
+        return report_error(AUDIT_UNUSABLE, "%s: %s has no bundles of party %u", leaf, dir,
+                            at->party);
+    if (!span_of(l, w, FIT_WORKER, &a, &b)) {
+        (void)span_of(l, w, FIT_PARTY, &a, &b);
+        return report_error(AUDIT_UNUSABLE,
+                            "%s: %s has no worker r%us%ut%u: they are r%us%ut%u to r%us%ut%u", leaf,
+                            dir, at->r, at->s, at->t, a.r, a.s, a.t, b.r, b.s, b.t);
+    }
+    if (!w->any_run && !span_of(l, w, FIT_RUN, &a, &b)) {
+        (void)span_of(l, w, FIT_WORKER, &a, &b);
+        return report_error(AUDIT_UNUSABLE, "%s: %s has no run %u: its runs are %u to %u", leaf,
+                            dir, at->run, a.run, b.run);
+    }
+    (void)span_of(l, w, FIT_RUN, &a, &b);
+    return report_error(AUDIT_UNUSABLE, "%s: %s has no step %u%s: its steps are %u to %u", leaf,
+                        dir, at->step, w->any_run ? "" : " of this run", a.step, b.step);
+}
+
 /* From the latest bundle back: a leaf that a restart made again counts as it was made last. */
 static int prove(const audit_options *o) {
     wanted w;
@@ -554,9 +609,9 @@ static int prove(const audit_options *o) {
             status = prove_in(o, &b, w.index, &keys);
         free(bytes);
     }
-    audit_list_free(&list);
     if (status == 0 && !found)
-        status = report_error(AUDIT_UNUSABLE, "%s: no such leaf in %s", o->word[2], o->word[1]);
+        status = not_there(o, &list, &w);
+    audit_list_free(&list);
     return status;
 }
 

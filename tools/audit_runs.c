@@ -30,6 +30,7 @@ struct audit_runs {
     run_record *all;
     signer *signers;
     step_roots *roots;
+    uint8_t *said; /* of the comparison at hand: by signer, enum said */
 };
 
 static const uint8_t zero[32];
@@ -41,8 +42,9 @@ audit_runs *audit_runs_new(size_t workers) {
     r->workers = workers;
     r->per_party = workers + 1;
     r->signers = calloc(UVCC_PARTIES * r->per_party, sizeof *r->signers);
-    if (r->signers == NULL) {
-        free(r);
+    r->said = calloc(UVCC_PARTIES, r->per_party);
+    if (r->signers == NULL || r->said == NULL) {
+        audit_runs_free(r);
         return NULL;
     }
     return r;
@@ -56,6 +58,7 @@ void audit_runs_free(audit_runs *r) {
     free(r->all);
     free(r->signers);
     free(r->roots);
+    free(r->said);
     free(r);
 }
 
@@ -130,23 +133,26 @@ static bool zero_before(const audit_runs *r, const run_record *run, unsigned par
 /* How an earlier run compares with what the present one's workers say that it goes on from. */
 typedef struct comparison {
     size_t yes, no;
-    unsigned party; /* of the first no */
-    size_t index;
 } comparison;
 
-static void compare(comparison *c, unsigned party, size_t index, bool equal) {
+enum said { NOTHING, YES, NO };
+
+static void begin_comparison(const audit_runs *r, comparison *c) {
+    *c = (comparison){0};
+    memset(r->said, NOTHING, UVCC_PARTIES * r->per_party);
+}
+
+static void compare(const audit_runs *r, comparison *c, unsigned party, size_t index, bool equal) {
     c->yes += equal;
-    if (equal || c->no++ != 0)
-        return;
-    c->party = party;
-    c->index = index;
+    c->no += !equal;
+    r->said[party * r->per_party + index] = equal ? YES : NO;
 }
 
 /* With the audit roots after the step before the present run's first. */
 static int compare_ends(const audit_runs *r, const run_record *e, audit_runs_look *look, void *user,
                         comparison *c) {
     const run_record *run = present(r);
-    *c = (comparison){0};
+    begin_comparison(r, c);
     if (run->first == 0 || e->first >= run->first)
         return 0;
     for (unsigned p = 0; p < UVCC_PARTIES; p++)
@@ -156,7 +162,7 @@ static int compare_ends(const audit_runs *r, const run_record *e, audit_runs_loo
             if (rc < 0)
                 return rc;
             if (rc == 1)
-                compare(c, p, i, memcmp(root, run->before[p * r->per_party + i], 32) == 0);
+                compare(r, c, p, i, memcmp(root, run->before[p * r->per_party + i], 32) == 0);
         }
     return 0;
 }
@@ -164,51 +170,80 @@ static int compare_ends(const audit_runs *r, const run_record *e, audit_runs_loo
 /* With what a run that began at the same step goes on from. */
 static void compare_beginnings(const audit_runs *r, const run_record *e, comparison *c) {
     const run_record *run = present(r);
-    *c = (comparison){0};
+    begin_comparison(r, c);
     if (e->first != run->first || e->count == 0)
         return;
     for (unsigned p = 0; p < UVCC_PARTIES; p++)
         for (size_t i = 0; i < r->workers; i++) {
             const size_t at = p * r->per_party + i;
-            compare(c, p, i, memcmp(e->before[at], run->before[at], 32) == 0);
+            compare(r, c, p, i, memcmp(e->before[at], run->before[at], 32) == 0);
         }
 }
 
-/* 1: it is (by some) and is not (by others) what the run goes on from. */
-static int torn(const comparison *c, unsigned *party, size_t *index) {
-    *party = c->party;
-    *index = c->index;
-    return c->yes != 0 && c->no != 0;
+/* It is (by some) and is not (by others) what the run goes on from. Two parties that differ over
+ * one worker contradict each other, and either may be right; where none do, the workers differ. */
+static bool torn(const audit_runs *r, const comparison *c, audit_runs_conflict *out) {
+    bool found = false;
+    if (c->yes == 0 || c->no == 0)
+        return false;
+    out->kind = AUDIT_RUNS_WORKERS;
+    for (unsigned p = 0; p < UVCC_PARTIES; p++)
+        for (size_t i = 0; i < r->workers && out->kind == AUDIT_RUNS_WORKERS; i++) {
+            if (r->said[p * r->per_party + i] != NO)
+                continue;
+            if (!found) {
+                out->party = p;
+                out->index = i;
+                found = true;
+            }
+            for (unsigned q = 0; q < UVCC_PARTIES && out->kind == AUDIT_RUNS_WORKERS; q++)
+                if (r->said[q * r->per_party + i] == YES)
+                    *out = (audit_runs_conflict){AUDIT_RUNS_PARTIES, p, q, i};
+        }
+    return true;
+}
+
+/* Before step 0 there is none to go on from, whatever the others say. */
+static bool wrong_beginning(const audit_runs *r, audit_runs_conflict *out) {
+    const run_record *run = present(r);
+    for (unsigned p = 0; p < UVCC_PARTIES && run->first == 0; p++)
+        for (size_t i = 0; i < r->workers; i++)
+            if (!zero_before(r, run, p, i)) {
+                *out = (audit_runs_conflict){AUDIT_RUNS_BEGINNING, p, UVCC_NO_PARTY, i};
+                return true;
+            }
+    return false;
 }
 
 /* No earlier run fits. That is a fault unless one is missing: every number below is that of a run,
  * but not every run came so far that it left a bundle. */
-static int none_fits(const audit_runs *r, bool begins, unsigned *party, size_t *index) {
+static int none_fits(const audit_runs *r, bool begins, audit_runs_conflict *out) {
     run_record *run = present(r);
     const bool first_of_all = r->count == 1;
-    *party = 0;
-    *index = 0;
+    *out = (audit_runs_conflict){.kind = AUDIT_RUNS_NONE, .other = UVCC_NO_PARTY};
     run->origin = begins ? BEGINS : NOT_HERE;
     if (begins)
         return run->first != 0 && !first_of_all;
-    return run->first == 0 || r->count - 1 == run->run;
+    return r->count - 1 == run->run;
 }
 
-int audit_runs_origin(audit_runs *r, audit_runs_look *look, void *user, unsigned *party,
-                      size_t *index) {
+int audit_runs_origin(audit_runs *r, audit_runs_look *look, void *user, audit_runs_conflict *out) {
     run_record *run = present(r);
-    comparison zeros = {0}, c;
+    comparison zeros, c;
+    if (wrong_beginning(r, out))
+        return 1;
+    begin_comparison(r, &zeros);
     for (unsigned p = 0; p < UVCC_PARTIES; p++)
         for (size_t i = 0; i < r->workers; i++)
-            compare(&zeros, p, i, !zero_before(r, run, p, i));
-    if (torn(&zeros, party, index) != 0)
+            compare(r, &zeros, p, i, !zero_before(r, run, p, i));
+    if (torn(r, &zeros, out))
         return 1;
     const bool begins = zeros.yes == 0;
     for (size_t e = r->count - 1; e-- > 0 && !begins;) {
         const int rc = compare_ends(r, &r->all[e], look, user, &c);
         if (rc < 0)
             return rc;
-        if (torn(&c, party, index) != 0)
+        if (torn(r, &c, out))
             return 1;
         if (c.yes == 0)
             continue;
@@ -218,7 +253,7 @@ int audit_runs_origin(audit_runs *r, audit_runs_look *look, void *user, unsigned
     }
     for (size_t e = r->count - 1; e-- > 0;) {
         compare_beginnings(r, &r->all[e], &c);
-        if (torn(&c, party, index) != 0)
+        if (torn(r, &c, out))
             return 1;
         if (c.yes == 0)
             continue;
@@ -226,7 +261,7 @@ int audit_runs_origin(audit_runs *r, audit_runs_look *look, void *user, unsigned
         run->from = r->all[e].from;
         return 0;
     }
-    return none_fits(r, begins, party, index);
+    return none_fits(r, begins, out);
 }
 
 bool audit_runs_unknown(const audit_runs *r, size_t n, uint32_t *run) {

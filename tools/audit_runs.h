@@ -34,11 +34,20 @@ bool audit_runs_at_first(const audit_runs *r);
  * 1 and audit_root; 0: there is no such file; negative: after reporting. */
 typedef int audit_runs_look(void *user, unsigned party, size_t index, uint32_t run, uint32_t step,
                             uint8_t audit_root[32]);
-/* After a run's first step: which run it goes on from. 0; 1: party and index are those of the
- * worker that says something else than the earlier runs or the other workers; negative: `look` said
- * so. */
-int audit_runs_origin(audit_runs *r, audit_runs_look *look, void *user, unsigned *party,
-                      size_t *index);
+/* What does not fit together. But for BEGINNING it tells no liar: of two parties that contradict
+ * each other either may be right, and what no file here shows may have been. */
+typedef struct audit_runs_conflict {
+    enum {
+        AUDIT_RUNS_BEGINNING, /* the run begins with step 0, and the party has it go on from one */
+        AUDIT_RUNS_PARTIES,   /* party and other say different things of worker `index` */
+        AUDIT_RUNS_WORKERS,   /* all parties say one thing of this worker, another of others */
+        AUDIT_RUNS_NONE       /* no party's statements fit an earlier run */
+    } kind;
+    unsigned party, other; /* other: UVCC_NO_PARTY but for PARTIES */
+    size_t index;
+} audit_runs_conflict;
+/* After a run's first step: which run it goes on from. 0; 1 and *out; negative: `look` said so. */
+int audit_runs_origin(audit_runs *r, audit_runs_look *look, void *user, audit_runs_conflict *out);
 /* The runs, from 0 on, that go on from one that is not here: the number of the n-th, or false. */
 bool audit_runs_unknown(const audit_runs *r, size_t n, uint32_t *run);
 

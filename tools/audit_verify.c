@@ -542,22 +542,33 @@ static int look_back(void *user, unsigned party, size_t index, uint32_t run, uin
     return good;
 }
 
+/* The file is one that shows it; whom that blames is in audit_runs.h. */
 static int check_origin(verify *v, const bundle_place *first) {
-    unsigned party;
-    size_t index;
-    const int rc = audit_runs_origin(v->runs, look_back, v, &party, &index);
+    audit_runs_conflict c;
+    const int rc = audit_runs_origin(v->runs, look_back, v, &c);
     if (rc < 0)
         return AUDIT_UNUSABLE;
     if (rc == 0)
         return 0;
-    const bundle_place at = place_of(v, party, index, first->run, first->step);
+    const bundle_place at = place_of(v, c.party, c.index, first->run, first->step);
     const uvcc_audit_fault f = {.kind = UVCC_FAULT_BEFORE,
                                 .party = at.party,
-                                .other = UVCC_NO_PARTY,
+                                .other = (uint8_t)c.other,
                                 .leaf = UVCC_NO_LEAF,
                                 .other_leaf = UVCC_NO_LEAF,
                                 .row = UVCC_NO_LEAF};
-    return found(v, &at, &f, "run %u: %s", at.run, uvcc_fault_text(f.kind));
+    if (c.kind == AUDIT_RUNS_BEGINNING)
+        return found(v, &at, &f, "run %u: %s: it begins with step 0", at.run,
+                     uvcc_fault_text(f.kind));
+    if (c.kind == AUDIT_RUNS_PARTIES)
+        return found(v, &at, &f,
+                     "run %u: parties %u and %u do not sign that it goes on from the same run; "
+                     "which of them is wrong does not show here",
+                     at.run, c.party, c.other);
+    if (c.kind == AUDIT_RUNS_WORKERS)
+        return found(v, &at, &f, "run %u: its workers do not go on from the same run", at.run);
+    return found(v, &at, &f, "run %u: %s, by no party's statement that can be compared", at.run,
+                 uvcc_fault_text(f.kind));
 }
 
 /* All files of one run and step: entries from i on. Returns how many in *n. */

@@ -153,51 +153,52 @@ static int make_dir(const bundles_config *c) {
     return EXIT_DONE;
 }
 
-/* Whether a directory below DIR has an entry of this run or a later one. */
-static bool has_run(const bundles_config *c, const char *below) {
+/* What bundles there are already: any, and the greatest number of a run. */
+typedef struct earlier {
+    bool any;
+    uint32_t run;
+} earlier;
+
+/* Of one worker of a party, or of its roots over all workers. */
+static void find_runs(const bundles_config *c, const char *below, earlier *out) {
     char *path = path_of(c->dir, below);
     DIR *d = path != NULL ? opendir(path) : NULL;
-    bool has = false;
     for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
         bundle_place at;
-        has = has || (bundle_parse_run(e->d_name, &at) && at.run >= c->run);
+        if (bundle_parse_run(e->d_name, &at)) {
+            out->any = true;
+            out->run = at.run > out->run ? at.run : out->run;
+        }
     }
     if (d != NULL)
         (void)closedir(d);
     free(path);
-    return has;
 }
 
-static bool has_party(const bundles_config *c, unsigned party) {
+/* In the directory of a first run anything is one too many. */
+static void find_earlier(const bundles_config *c, unsigned party, earlier *out) {
     char name[16];
     (void)snprintf(name, sizeof name, "party-%u", party);
     char *path = path_of(c->dir, name);
     DIR *d = path != NULL ? opendir(path) : NULL;
-    bool has = false;
-    for (struct dirent *e; d != NULL && !has && (e = readdir(d)) != NULL;) {
+    for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
         char below[sizeof name + sizeof e->d_name + 1];
         if (e->d_name[0] == '.')
             continue;
         (void)snprintf(below, sizeof below, "%s/%s", name, e->d_name);
-        has = c->run == 0 || has_run(c, below);
+        out->any = out->any || c->run == 0;
+        find_runs(c, below, out);
     }
     if (d != NULL)
         (void)closedir(d);
     free(path);
-    return has;
 }
 
-/* Bundles of earlier runs stay, under the same keys. */
-static int check_old(const bundles_config *c) {
-    for (unsigned p = 0; p < UVCC_PARTIES; p++)
-        if (has_party(c, p))
-            return report_error(EXIT_BAD_INPUT,
-                                "--audit %s: there are bundles already; give another directory",
-                                c->dir);
+static int check_keys(const bundles_config *c) {
     struct stat st;
-    char *path = path_of(c->dir, "public-keys");
     uvcc_audit_keys keys;
     int status = EXIT_DONE;
+    char *path = path_of(c->dir, "public-keys");
     if (path == NULL)
         return report_error(EXIT_FAILED, "out of memory");
     if (c->run != 0 && stat(path, &st) == 0) {
@@ -210,6 +211,26 @@ static int check_old(const bundles_config *c) {
     }
     free(path);
     return status;
+}
+
+/* Bundles of earlier runs stay, under the same keys. Those of this run's number or a later one say
+ * that it was used: by another model, or by this one before it was put back from a copy. */
+static int check_old(const bundles_config *c) {
+    earlier was = {0};
+    int status = check_keys(c);
+    for (unsigned p = 0; p < UVCC_PARTIES; p++)
+        find_earlier(c, p, &was);
+    if (status != EXIT_DONE || !was.any || was.run < c->run)
+        return status;
+    if (c->run == 0)
+        return report_error(EXIT_BAD_INPUT,
+                            "--audit %s: there are bundles already; give another directory",
+                            c->dir);
+    return report_error(EXIT_BAD_INPUT,
+                        "--audit %s: has bundles of run %u, and this would be run %u: give the "
+                        "directory of this model's; if they are, the model came back from a copy, "
+                        "and no run may come again: first write %u into its three run files",
+                        c->dir, was.run, c->run, was.run);
 }
 
 /* The lock comes first: of two processes each would see that the other wrote no bundles yet. */

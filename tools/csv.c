@@ -169,16 +169,24 @@ static bool is_not_finite(field f) {
     return false;
 }
 
-/* The field for a message: printable and short. */
+#define SHOWN_MAX 24u
+
+/* The field for a message: short, and cut between characters. Who prints it escapes it (escape.h);
+ * that cannot show a NUL. */
 typedef struct excerpt {
-    char text[32];
+    char text[sizeof "\\x00" * SHOWN_MAX];
 } excerpt;
 static excerpt show(field f) {
     excerpt e;
-    size_t n = f.len < 24 ? f.len : 24;
+    size_t n = f.len < SHOWN_MAX ? f.len : SHOWN_MAX, at = 0;
+    while (n < f.len && n > SHOWN_MAX - 4 && (f.text[n] & 0xC0) == 0x80)
+        n--;
     for (size_t i = 0; i < n; i++)
-        e.text[i] = f.text[i] >= 0x20 && f.text[i] < 0x7F ? f.text[i] : '?';
-    (void)snprintf(e.text + n, sizeof e.text - n, "%s", f.len > n ? "..." : "");
+        if (f.text[i] != '\0')
+            e.text[at++] = f.text[i];
+        else
+            at += (size_t)snprintf(e.text + at, sizeof e.text - at, "\\x00");
+    (void)snprintf(e.text + at, sizeof e.text - at, "%s", f.len > n ? "..." : "");
     return e;
 }
 

@@ -12,6 +12,7 @@
 
 #include <uvcc/policy.h>
 
+#include "dir_lock.h"
 #include "files.h"
 #include "interrupt.h"
 
@@ -32,7 +33,7 @@ static const char *memory_why(const host *h, bool for_memory, char out[MEMORY_LI
     memcpy(out, ": ", for_memory ? 2 : 0);
     out[for_memory ? 2 : 0] = '\0';
     if (for_memory)
-        memory_line(&h->memory, out + 2);
+        memory_line(&h->memory, MEMORY_SIZES, out + 2);
     return out;
 }
 
@@ -84,6 +85,8 @@ uint32_t host_finished(const host *h) {
 /* They hold a party's secrets, so they are opened before there are any. */
 static int open_logs(host *h) {
     char name[64];
+    if (h->c.record != NULL && uvlog_lock(h->c.record, &h->record_lock) != EXIT_DONE)
+        return EXIT_BAD_INPUT;
     for (uint32_t k = 0; h->c.record != NULL && k < h->workers * UVCC_PARTIES; k++) {
         host_worker *w = &h->worker[k / UVCC_PARTIES];
         const unsigned p = k % UVCC_PARTIES;
@@ -260,7 +263,7 @@ static int make_workers(host *h) {
  * written are known before the work begins. */
 int host_open(host *h, const host_config *c) {
     const uvcc_allocator system = uvcc_host_allocator();
-    *h = (host){.c = *c, .until = c->first_step};
+    *h = (host){.c = *c, .until = c->first_step, .record_lock = -1};
     h->al = memory_counted(&h->memory, c->alloc != NULL ? c->alloc : &system);
     h->prepared = c->first_step;
     int status = make_workers(h);
@@ -482,18 +485,18 @@ static int check_stall(host *h) {
     h->stall.progress = now;
     if (h->stall.turns < STALLED_TURNS_MAX)
         return EXIT_DONE;
-    memory_line(&h->memory, why);
+    memory_line(&h->memory, MEMORY_SIZES, why);
     say_waits(h, waits);
-    return report_error(EXIT_FAILED, "%s%sout of memory in step %u: %s%s", about_of(h),
-                        *about_of(h) != '\0' ? ": " : "", host_finished(h) + 1, why, waits);
+    return report_error(EXIT_FAILED, "%s%sout of memory in step %u%s: %s", about_of(h),
+                        *about_of(h) != '\0' ? ": " : "", host_finished(h) + 1, waits, why);
 }
 
 static int stuck(const host *h) {
     char why[MEMORY_LINE_BYTES + 2], waits[WAITS_BYTES];
     say_waits(h, waits);
     return report_error(EXIT_FAILED, "%s%sthe parties wait for each other for ever in step %u%s%s",
-                        about_of(h), *about_of(h) != '\0' ? ": " : "", host_finished(h) + 1,
-                        memory_why(h, memory_failed(&h->memory) != 0, why), waits);
+                        about_of(h), *about_of(h) != '\0' ? ": " : "", host_finished(h) + 1, waits,
+                        memory_why(h, memory_failed(&h->memory) != 0, why));
 }
 
 /* All networks, up to the next time that something happens. */
@@ -609,6 +612,7 @@ static int end_logs(host *h) {
         }
         uvlog_close(log);
     }
+    dir_unlock(h->record_lock);
     if (bytes != 0 && status == EXIT_DONE)
         (void)fprintf(report_stream(h->c.run->json),
                       "logs             %.1f MB, which hold the parties' secrets\n",

@@ -97,6 +97,7 @@ typedef struct host {
     uint32_t until;    /* steps below may be agreed to */
     uint32_t prepared; /* steps below are prepared */
     bool recorded;     /* there is something to keep in the logs */
+    int record_lock;   /* of their directory; -1: none */
     bundles *audit;    /* NULL: none are written */
     trace *trace;      /* NULL: none */
     char *policy;      /* the text, with a 0 behind it; NULL: none */

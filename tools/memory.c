@@ -55,7 +55,7 @@ static const char *limit(double *mb) {
     return name;
 }
 
-void memory_line(const memory *m, char out[MEMORY_LINE_BYTES]) {
+void memory_line(const memory *m, const char *advice, char out[MEMORY_LINE_BYTES]) {
     double mb;
     char wanted[64] = "";
     const char *name = limit(&mb);
@@ -65,6 +65,6 @@ void memory_line(const memory *m, char out[MEMORY_LINE_BYTES]) {
     const int n = snprintf(out, MEMORY_LINE_BYTES, "%s%.1f MB are in use", wanted,
                            (double)atomic_load(&m->used) * 1e-6);
     if (name != NULL)
-        (void)snprintf(out + n, MEMORY_LINE_BYTES - (size_t)n,
-                       "; the limit is %.1f MB %s: raise it, or give smaller sizes", mb, name);
+        (void)snprintf(out + n, MEMORY_LINE_BYTES - (size_t)n, "; the limit is %.1f MB %s: %s", mb,
+                       name, advice);
 }

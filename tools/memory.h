@@ -19,8 +19,10 @@ typedef struct memory {
 uvcc_allocator memory_counted(memory *m, const uvcc_allocator *under);
 uint64_t memory_failed(const memory *m);
 #define MEMORY_LINE_BYTES 256u
+#define MEMORY_SIZES      "raise it, or give smaller sizes"
 /* "no memory for 65536 bytes more, 31.5 MB are in use; the limit is 48.0 MB of address space
- * (ulimit -v): raise it, or give smaller sizes", as far as there is something to say. */
-void memory_line(const memory *m, char out[MEMORY_LINE_BYTES]);
+ * (ulimit -v): raise it, or give smaller sizes", as far as there is something to say. The end is
+ * `advice`, where there is a limit. */
+void memory_line(const memory *m, const char *advice, char out[MEMORY_LINE_BYTES]);
 
 #endif

@@ -503,8 +503,9 @@ static int measure_mode(state *s, unsigned subject, unsigned mode) {
                : report_error(EXIT_FAILED, "out of memory");
 }
 
+/* A plot that cannot be written costs neither the others nor the JSON. */
 static int measure_all(state *s, report_json *json) {
-    int status = EXIT_DONE;
+    int status = EXIT_DONE, plotted = EXIT_DONE;
     for (unsigned i = 0; i < SUBJECTS * MODES; i++)
         s->shown.of += s->o->wanted[i / MODES] && s->o->mode[i % MODES];
     report_pace_start(&s->shown.pace, s->o->progress);
@@ -514,11 +515,13 @@ static int measure_all(state *s, report_json *json) {
             if (s->o->mode[m])
                 status = measure_mode(s, i, m);
         }
-        if (status == EXIT_DONE && s->o->wanted[i] && s->o->plot != NULL)
-            status = write_plot(s->o, i, s->plots);
+        if (status == EXIT_DONE && s->o->wanted[i] && s->o->plot != NULL &&
+            write_plot(s->o, i, s->plots) != EXIT_DONE)
+            plotted = EXIT_FAILED;
     }
     if (status == EXIT_DONE)
         status = report_json_put(json, json_pack("{s:O}", "functions", s->list));
+    status = status != EXIT_DONE ? status : plotted;
     return status == EXIT_DONE && s->wrong != 0 ? EXIT_FAILED : status;
 }
 

@@ -12,6 +12,7 @@
 
 #include "files.h"
 #include "lm/manifest.h"
+#include "memory.h"
 #include "report.h"
 #include "uvlog.h"
 
@@ -140,6 +141,13 @@ static int unusable(const char *path, uint64_t record, uint64_t offset, const ch
                         (unsigned long long)record, (unsigned long long)offset, what);
 }
 
+/* Nothing would stop there: a record that is looked for is not in this log. */
+static int past_end(const replay_options *o, uint64_t records) {
+    return report_error(EXIT_UNUSABLE, "--until %llu: %s has %llu records, the last one is %llu",
+                        (unsigned long long)o->until, o->file, (unsigned long long)records,
+                        (unsigned long long)records - 1);
+}
+
 /* ---- records as text ---- */
 
 /* Frames are sealed, so they may be told apart by a hash; a hash of a guessable value would give it
@@ -222,51 +230,74 @@ static int print_log(const replay_options *o, const log_file *l) {
         return unusable(o->file, rd.index, rd.offset, rd.why);
     if (o->until == UVCC_NEVER && uvcc_record_check(&rd, l->bytes, l->len) != 0)
         return unusable(o->file, rd.index, rd.offset, rd.why);
-    return EXIT_EQUAL;
+    return o->until == UVCC_NEVER || rc == 1 ? EXIT_EQUAL : past_end(o, rd.index);
 }
 
 /* ---- replaying ---- */
 
-static int show(const replay_options *o, const log_file *l, int rc, const uvcc_replay_result *r,
+/* One object whatever happens, as `uvcc audit verify` does: of a log that cannot be replayed it
+ * holds what was said. NULL without memory. */
+static json_t *to_json(const log_file *l, int status, const uvcc_replay_result *r) {
+    char digest[65];
+    const bool ran = status != EXIT_UNUSABLE;
+    for (unsigned i = 0; i < 32; i++)
+        (void)snprintf(digest + 2 * i, 3, "%02x", r->digest[i]);
+    json_t *first = status != EXIT_DIFFERENCE
+                        ? json_null()
+                        : json_pack("{s:I, s:I, s:s}", "record", (json_int_t)r->record, "offset",
+                                    (json_int_t)r->offset, "what", r->what);
+    return json_pack("{s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "equal",
+                     ran ? json_boolean(status == EXIT_EQUAL) : json_null(), "records",
+                     (json_int_t)r->records, "records_equal", (json_int_t)r->equal, "bytes",
+                     (json_int_t)l->len, "steps", (json_int_t)r->steps, "digest",
+                     ran ? json_string(digest) : json_null(), "first_difference", first, "error",
+                     ran ? json_null() : json_string(report_last()));
+}
+
+static int show(const replay_options *o, const log_file *l, int status, const uvcc_replay_result *r,
                 report_json *json) {
     char digest[65];
     for (unsigned i = 0; i < 32; i++)
         (void)snprintf(digest + 2 * i, 3, "%02x", r->digest[i]);
-    (void)fprintf(report_stream(o->json),
-                  "log              %llu records, %zu bytes\n"
-                  "made again       %llu records, %llu finished steps\n"
-                  "session digest   %s\n",
-                  (unsigned long long)r->records, l->len, (unsigned long long)r->equal,
-                  (unsigned long long)r->steps, digest);
-    json_t *first = rc == 0 ? json_null()
-                            : json_pack("{s:I, s:I, s:s}", "record", (json_int_t)r->record,
-                                        "offset", (json_int_t)r->offset, "what", r->what);
-    json_t *j = json_pack("{s:b, s:I, s:I, s:I, s:I, s:s, s:o}", "equal", rc == 0, "records",
-                          (json_int_t)r->records, "records_equal", (json_int_t)r->equal, "bytes",
-                          (json_int_t)l->len, "steps", (json_int_t)r->steps, "digest", digest,
-                          "first_difference", first);
-    int status = report_json_put(json, j);
-    if (status != EXIT_DONE)
+    if (status != EXIT_UNUSABLE)
+        (void)fprintf(report_stream(o->json),
+                      "log              %llu records, %zu bytes\n"
+                      "made again       %llu records, %llu finished steps\n"
+                      "session digest   %s\n",
+                      (unsigned long long)r->records, l->len, (unsigned long long)r->equal,
+                      (unsigned long long)r->steps, digest);
+    if (report_json_put(json, to_json(l, status, r)) != EXIT_DONE)
         return EXIT_UNUSABLE;
-    if (rc == 0)
-        return EXIT_EQUAL;
+    if (status != EXIT_DIFFERENCE)
+        return status;
     return report_error(EXIT_DIFFERENCE,
                         "%s: the first difference is at record %llu, byte %llu: %s", o->file,
                         (unsigned long long)r->record, (unsigned long long)r->offset, r->what);
 }
 
+/* What a replay without memory makes differs from the log, and says nothing of it. */
+static int no_memory(const replay_options *o, const memory *m) {
+    char why[MEMORY_LINE_BYTES];
+    memory_line(m, "raise it", why);
+    return report_error(EXIT_UNUSABLE, "%s: out of memory: %s", o->file, why);
+}
+
 static int build_program(const replay_options *o, const log_file *l, const uvcc_allocator *al,
-                         uvcc_program **out) {
+                         const memory *mem, uvcc_program **out) {
     uvcc_record_reader rd;
     uvcc_record header;
     char message[MESSAGE_BYTES] = "";
     uvcc_mlp_config mlp;
     if (uvcc_record_check(&rd, l->bytes, l->len) != 0)
         return unusable(o->file, rd.index, rd.offset, rd.why);
+    if (o->until != UVCC_NEVER && o->until >= rd.index)
+        return past_end(o, rd.index);
     uvcc_record_reader_init(&rd, l->bytes, l->len);
     (void)uvcc_record_next(&rd, &header);
     const uvcc_slice *app = &header.data[2];
     const int lm = lm_manifest_app_program(out, app->data, app->len, al, message, sizeof message);
+    if (memory_failed(mem) != 0)
+        return no_memory(o, mem);
     if (lm != UVCC_ERR_NOT_FOUND)
         return lm == 0 ? 0
                        : report_error(EXIT_UNUSABLE, "%s: the program cannot be built: %s", o->file,
@@ -274,30 +305,39 @@ static int build_program(const replay_options *o, const log_file *l, const uvcc_
     if (uvlog_app_read(header.data[2].data, header.data[2].len, &mlp, message, sizeof message) != 0)
         return report_error(EXIT_UNUSABLE, "%s: %s", o->file, message);
     int rc = uvcc_mlp_program(out, &mlp, al, message, sizeof message);
+    if (rc != 0 && memory_failed(mem) != 0)
+        return no_memory(o, mem);
     if (rc != 0)
         return report_error(EXIT_UNUSABLE, "%s: the program cannot be built: %s", o->file,
                             *message != '\0' ? message : uvcc_error_text(rc));
     return 0;
 }
 
-static int replay(const replay_options *o, const log_file *l, report_json *json) {
-    uvcc_allocator al = uvcc_host_allocator();
+static int run(const replay_options *o, const log_file *l, uvcc_cpu *cpu, const uvcc_program *p,
+               const uvcc_allocator *al, const memory *m, uvcc_replay_result *r) {
+    const uvcc_replay_options opt = {
+        .size = sizeof opt, .alloc = *al, .executor = cpu, .until = o->until};
+    const int rc = uvcc_replay(l->bytes, l->len, p, &opt, r);
+    if (rc != 0 && memory_failed(m) != 0)
+        return no_memory(o, m);
+    if (rc >= 0)
+        return rc == 0 ? EXIT_EQUAL : EXIT_DIFFERENCE;
+    return *r->what != '\0' ? unusable(o->file, r->record, r->offset, r->what)
+                            : report_error(EXIT_UNUSABLE, "%s: %s", o->file, uvcc_error_text(rc));
+}
+
+/* An exit status after reporting, but for a difference. */
+static int replay(const replay_options *o, const log_file *l, memory *m, uvcc_replay_result *r) {
+    const uvcc_allocator system = uvcc_host_allocator(), al = memory_counted(m, &system);
     uvcc_program *p = NULL;
     uvcc_cpu *cpu = NULL;
     uvcc_cpu_config x = {.size = sizeof x, .alloc = al, .mode = (uvcc_cpu_mode)o->compute};
-    int status = build_program(o, l, &al, &p);
+    int status = build_program(o, l, &al, m, &p);
     if (status == 0 && uvcc_cpu_new(&cpu, &x) != 0)
-        status = report_error(EXIT_UNUSABLE, "the executor cannot begin");
-    if (status == 0) {
-        const uvcc_replay_options opt = {
-            .size = sizeof opt, .alloc = al, .executor = cpu, .until = o->until};
-        uvcc_replay_result r;
-        int rc = uvcc_replay(l->bytes, l->len, p, &opt, &r);
-        status = rc >= 0 ? show(o, l, rc, &r, json)
-                 : *r.what != '\0'
-                     ? unusable(o->file, r.record, r.offset, r.what)
-                     : report_error(EXIT_UNUSABLE, "%s: %s", o->file, uvcc_error_text(rc));
-    }
+        status = memory_failed(m) != 0 ? no_memory(o, m)
+                                       : report_error(EXIT_UNUSABLE, "the executor cannot begin");
+    if (status == 0)
+        status = run(o, l, cpu, p, &al, m, r);
     uvcc_cpu_free(cpu);
     uvcc_program_free(p);
     return status;
@@ -321,7 +361,9 @@ int replay_main(int argc, char *const *argv) {
         status = print_log(&o, &l);
     } else if (status == 0) {
         report_json *json = report_json_open(o.json);
-        status = json == NULL ? EXIT_UNUSABLE : replay(&o, &l, json);
+        memory m;
+        uvcc_replay_result r = {.what = ""};
+        status = json == NULL ? EXIT_UNUSABLE : show(&o, &l, replay(&o, &l, &m, &r), &r, json);
         report_json_close(json);
     }
     forget_log(&l);

@@ -51,8 +51,7 @@ int sealed_read(const char *path, const char *label, const uint8_t key[32], uint
     if (!ok) {
         free(*bytes);
         *bytes = NULL;
-        return report_error(EXIT_BAD_INPUT, "%s is damaged, or not sealed with this party's key",
-                            path);
+        return SEALED_DAMAGED;
     }
     *len = n - HEAD_BYTES - TAG_BYTES;
     return EXIT_DONE;

@@ -11,7 +11,9 @@
 /* Mode 0600. 0 or errno. */
 int sealed_write(const char *path, const char *label, const uint8_t key[32], const uint8_t *bytes,
                  size_t len);
-/* An exit status after reporting; *bytes is the caller's to wipe and free(). */
+/* An exit status after reporting; *bytes is the caller's to wipe and free(). SEALED_DAMAGED, which
+ * the caller reports: not all of what was written, or under another key or label. */
+enum { SEALED_DAMAGED = -1 };
 int sealed_read(const char *path, const char *label, const uint8_t key[32], uint8_t **bytes,
                 size_t *len);
 

@@ -16,7 +16,9 @@
 #include <string.h>
 #include <uvcc/uvcc.h>
 
+#include "atomic_file.h"
 #include "dataset.h"
+#include "dir_use.h"
 #include "host_loop.h"
 #include "interrupt.h"
 #include "lm/train.h"
@@ -516,6 +518,11 @@ int train_main(int argc, char *const *argv) {
     if (sodium_init() < 0)
         return report_error(EXIT_FAILED, "libsodium cannot start");
     interrupt_catch();
+    const output_use uses[] = {{"trace", o.run.trace}, {"json", o.run.json}};
+    const dir_user dirs[] = {{o.run.audit, DIR_EVIDENCE}, {o.record, DIR_LOGS}};
+    if (atomic_file_apart(uses, sizeof uses / sizeof uses[0]) != EXIT_DONE ||
+        dir_use_check(dirs, sizeof dirs / sizeof dirs[0]) != EXIT_DONE)
+        return EXIT_BAD_INPUT;
 
     csv_table t;
     dataset d;

@@ -3,11 +3,13 @@
 #include "uvlog.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -58,6 +60,29 @@ static void keep(void *user, const uint8_t *bytes, size_t len) {
     l->len += len;
 }
 
+/* The directory itself is locked: no file of ours stays in it. Where a file system has no such
+ * locks there is none, and a log that another process made is seen when it gets its name. */
+int uvlog_lock(const char *dir, int *lock) {
+    int why = mkdir(dir, 0700) != 0 && errno != EEXIST ? errno : 0;
+    *lock = -1;
+    if (why != 0)
+        return report_error(EXIT_BAD_INPUT, "--record %s: cannot be made: %s; choose another place",
+                            dir, strerror(why));
+    const int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return report_error(EXIT_BAD_INPUT, "--record %s: %s; choose another place", dir,
+                            strerror(errno));
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+        (void)close(fd);
+        return report_error(EXIT_BAD_INPUT,
+                            "--record %s: another process writes its logs there; wait for its end, "
+                            "or give another directory",
+                            dir);
+    }
+    *lock = fd;
+    return EXIT_DONE;
+}
+
 /* Made before the run, so that a place that cannot be written costs no training; never through a
  * link, since it will hold secrets. */
 uvlog *uvlog_open(const char *dir, const char *name, bool force) {
@@ -77,10 +102,7 @@ uvlog *uvlog_open(const char *dir, const char *name, bool force) {
     (void)snprintf(l->path, room, "%s/%s.uvlog", dir, name);
     (void)snprintf(l->part, room, "%s.%ld.part", l->path, (long)getpid());
     struct stat st;
-    if (mkdir(dir, 0700) != 0 && errno != EEXIST) {
-        (void)report_error(EXIT_BAD_INPUT, "--record %s: cannot be made: %s; choose another place",
-                           dir, strerror(errno));
-    } else if (!force && lstat(l->path, &st) == 0) {
+    if (!force && lstat(l->path, &st) == 0) {
         (void)report_error(EXIT_BAD_INPUT,
                            "--record %s: there is a %s already; give --force or another directory",
                            dir, l->path);

@@ -13,7 +13,10 @@
 /* DIR/NAME.uvlog, mode 0600, made under another name in the same place, which it keeps if the
  * process ends early. Errors are reported (report.h). */
 typedef struct uvlog uvlog;
-/* NULL after reporting. The directory is made if there is none. */
+/* The directory, which is made if there is none, is this process's until *lock is given to
+ * dir_unlock(): an exit status after reporting. */
+int uvlog_lock(const char *dir, int *lock);
+/* NULL after reporting. */
 uvlog *uvlog_open(const char *dir, const char *name, bool force);
 /* The hook; app and app_len are the caller's to set. */
 uvcc_recorder uvlog_recorder(uvlog *l);

@@ -686,6 +686,11 @@ def check_parent(run, earlier, workers, parents, out):
     kinds = {x[0] for x in told}
     parents[run] = min(kinds, key=lambda k: (k in (ZEROS, UNKNOWN), str(k)))
     b = told[0][1]
+    if b.first == 0 and kinds != {ZEROS}:
+        # Before step 0 there is nothing to go on from: who says otherwise is named.
+        parents[run] = ZEROS
+        out.faults += [pin(Fault(BEFORE, "it begins with step 0"), x) for parent, x, _ in told if parent != ZEROS]
+        return
     if len(kinds) > 1:
         # An earlier step that a party lacks says nothing; the documents name the first file that is otherwise.
         for parent, x, at in told:
@@ -695,7 +700,7 @@ def check_parent(run, earlier, workers, parents, out):
             out.faults.append(pin(Fault(BEFORE, "the parties' runs go on from different ones"), x))
         return
     bad = (parents[run] == ZEROS and b.first > 0 and earlier) or (
-        parents[run] == UNKNOWN and (b.first == 0 or earlier == list(range(run))))
+        parents[run] == UNKNOWN and earlier == list(range(run)))
     if bad:
         out.faults += [pin(Fault(BEFORE, "it goes on from no earlier run"), x) for _, x, _ in told]
     elif parents[run] == UNKNOWN:

@@ -35,6 +35,7 @@ CASES = [
     ("train-transformer", MODEL + " --steps 1 --checkpoint model", 0),
     ("replay", "replay logs/party0.uvlog", 0),
     ("replay", "replay logs/party0.uvlog --until 20", 0),
+    ("replay", "replay logs/party0.uvlog --until 99999999", 2),
     ("audit-verify", "audit verify good", 0),
     ("audit-verify", "audit verify bad", 1),
     ("audit-verify", "audit verify one", 1),

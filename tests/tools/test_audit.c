@@ -270,9 +270,10 @@ static void proves_leaves(void **state) {
     char words[200];
     snprintf(words, sizeof words, "audit prove ev 2/1/%u", b.leaf_count);
     refused(words, "so no leaf");
-    refused("audit prove ev 2/999/0", "no such leaf");
-    refused("audit prove ev 2/1/0 --run 1", "no such leaf");
-    refused("audit prove ev 2/1/0 --worker r1s0t0", "no such leaf");
+    refused("audit prove ev 2/999/0", "2/999/0: ev has no step 999: its steps are 0 to ");
+    refused("audit prove ev 2/1/0 --run 1", "ev has no run 1: its runs are 0 to 0");
+    refused("audit prove ev 2/1/0 --worker r1s0t0",
+            "ev has no worker r1s0t0: they are r0s0t0 to r0s0t0");
     outcome o = run_tool("audit show ev/party-2/r0s0t0/run-000000/step-00000001.bundle --leaves");
     assert_int_equal(o.status, 0);
     assert_true(lines(o.out) >= b.leaf_count);
@@ -399,6 +400,10 @@ static void follows_runs(void **state) {
     json_decref(j);
     good("audit prove ev 0/2/0 --run 0 --out proof");
     good("audit prove ev 0/2/0 --run 1 --out proof");
+    refused("audit prove ev 0/2/0 --run 2", "0/2/0: ev has no run 2: its runs are 0 to 1");
+    refused("audit prove ev 0/99/0 --run 1", "ev has no step 99 of this run: its steps are ");
+    refused("audit prove ev 0000000000000000000000000000000000000000000000000000000000000000",
+            "no leaf in ev has this hash");
     remove_tree("logs"); /* without checkpoints it would be another run 0 */
     refused(words, "there are bundles already");
     remove_tree("logs");
@@ -546,6 +551,8 @@ static void audits_many_workers(void **state) {
     assert_int_equal(test_u64(j, "bundles"), 3 * 3 * R * S * T);
     json_decref(j);
     good("audit prove ev 1/2/4 --worker r1s0t1 --out proof");
+    refused("audit prove ev 1/2/4 --worker r9s0t1",
+            "ev has no worker r9s0t1: they are r0s0t0 to r1s");
     outcome o = run_tool("audit check proof --keys ev/public-keys");
     assert_int_equal(o.status, 0);
     assert_non_null(strstr(o.out, "root over all its workers"));

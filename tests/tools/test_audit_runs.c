@@ -4,6 +4,7 @@
 #include "run_tool.h"
 #include "triangle.h"
 
+#include "audit_runs.h"
 #include "bundles.h"
 #include "exec/runtime/core.h"
 #include "proto/bundle.h"
@@ -119,6 +120,17 @@ static void assert_root(const json_t *j, unsigned party, uint8_t (*roots)[32], u
     assert_memory_equal(got, want, 32);
 }
 
+/* Who contradicts the party that the fault names; NOBODY: no party is beside it. */
+enum { NOBODY = -1 };
+static void contradicted_by(int other) {
+    json_t *j = json_of("audit verify ev", 1);
+    const json_t *f = json_object_get(j, "fault"), *o = json_object_get(f, "other_party");
+    assert_true(other == NOBODY ? json_is_null(o) : json_integer_value(o) == other);
+    assert_int_equal(other != NOBODY,
+                     strstr(test_str(f, "what"), "which of them is wrong does not show") != NULL);
+    json_decref(j);
+}
+
 /* The fault is of this kind, in this file. */
 static void faulty(uvcc_fault_kind kind, unsigned party, uint32_t run, uint32_t step) {
     char path[200];
@@ -222,8 +234,9 @@ static void runs_that_are_not_here(void **state) {
 static void false_histories(void **state) {
     (void)state;
     static ran a, b;
-    for (unsigned what = 0; what < 8; what++) {
+    for (unsigned what = 0; what < 12; what++) {
         unsigned party = 0;
+        int other = NOBODY;
         memset(&a, 0, sizeof a);
         memset(&b, 0, sizeof b);
         run_steps(&a, 0, 0, 5);
@@ -233,6 +246,7 @@ static void false_histories(void **state) {
         case 0: /* one party names another history */
             b.before[1][7] ^= 1;
             party = 1;
+            other = 0;
             break;
         case 1: /* all do, and every run is here */
             for (unsigned p = 0; p < 3; p++)
@@ -247,6 +261,7 @@ static void false_histories(void **state) {
         case 4: /* one party none */
             memset(b.before[2], 0, 32);
             party = 2;
+            other = 0;
             break;
         case 5: /* one, at the beginning of all */
             first = 0;
@@ -254,14 +269,32 @@ static void false_histories(void **state) {
         case 6: /* one party another, though a run is not here */
             b.before[0][0] ^= 1;
             run = 4;
+            other = 1;
+            break;
+        case 7: /* one says that it is the run that is here, and it may be the one that lies */
+            b.before[1][0] ^= 1;
+            b.before[2][0] ^= 1;
+            run = 4;
+            party = 1;
+            other = 0;
+            break;
+        case 8:
+        case 9:
+        case 10: /* before step 0 there is nothing: the party that says so is the one that lies */
+            party = what - 8;
+            memset(b.before, 0, sizeof b.before);
+            b.before[party][31] = 1;
+            first = 0;
             break;
         default: /* another party's */
             memcpy(b.before[1], b.before[0], 32);
             party = 1;
+            other = 0;
             break;
         }
         run_steps(&b, run, first, first + 2);
         faulty(UVCC_FAULT_BEFORE, party, run, first);
+        contradicted_by(other);
         remove_tree("ev");
     }
 }
@@ -368,6 +401,75 @@ static void another_beginning(void **state) {
     remove_tree("ev");
 }
 
+/* ---- several workers ---- */
+
+enum { WORKERS = 2 };
+
+/* All that a party's worker signed of a step, of which its run begins. */
+static void take_first(audit_runs *r, uint32_t step, uint8_t roots[3][WORKERS][32],
+                       uint8_t before[3][WORKERS][32]) {
+    uint8_t all[3][32] = {{0}};
+    for (unsigned p = 0; p < 3; p++)
+        for (size_t i = 0; i < WORKERS; i++) {
+            const uvcc_signed_root s = {
+                .root = roots[p][i], .audit_root = roots[p][i], .before = before[p][i]};
+            assert_int_equal(audit_runs_take(r, p, i, step, step, &s), UVCC_FAULT_NONE);
+        }
+    assert_true(audit_runs_step(r, all));
+}
+
+static int look(void *user, unsigned party, size_t index, uint32_t run, uint32_t step,
+                uint8_t audit_root[32]) {
+    uint8_t(*roots)[WORKERS][32] = user;
+    assert_true(run == 0 && step == 0);
+    memcpy(audit_root, roots[party][index], 32);
+    return 1;
+}
+
+/* Which party's word stands against which, of which worker; whether it is the workers that differ.
+ */
+static void workers_conflict(void **state) {
+    (void)state;
+    static const struct {
+        uint8_t other[3][WORKERS]; /* says that it goes on from something else */
+        int kind;
+        unsigned party, against;
+        size_t index;
+    } cases[] = {
+        {{{0, 0}, {0, 0}, {0, 0}}, NOBODY, 0, 0, 0},
+        {{{0, 1}, {0, 1}, {0, 1}}, AUDIT_RUNS_WORKERS, 0, UVCC_NO_PARTY, 1},
+        {{{1, 0}, {1, 0}, {1, 0}}, AUDIT_RUNS_WORKERS, 0, UVCC_NO_PARTY, 0},
+        {{{0, 0}, {0, 1}, {0, 0}}, AUDIT_RUNS_PARTIES, 1, 0, 1},
+        {{{1, 1}, {1, 0}, {1, 0}}, AUDIT_RUNS_PARTIES, 0, 1, 1},
+        {{{1, 1}, {1, 1}, {1, 1}}, AUDIT_RUNS_NONE, 0, UVCC_NO_PARTY, 0},
+    };
+    static uint8_t zeros[3][WORKERS][32];
+    uint8_t roots[3][WORKERS][32], before[3][WORKERS][32];
+    for (unsigned k = 0; k < 3 * WORKERS; k++)
+        memset(roots[k / WORKERS][k % WORKERS], 1 + (int)k, 32);
+    for (size_t n = 0; n < sizeof cases / sizeof cases[0]; n++) {
+        audit_runs_conflict c;
+        audit_runs *r = audit_runs_new(WORKERS);
+        assert_non_null(r);
+        assert_true(audit_runs_begin(r, 0));
+        take_first(r, 0, roots, zeros);
+        assert_int_equal(audit_runs_origin(r, look, roots, &c), 0);
+        memcpy(before, roots, sizeof before);
+        for (unsigned k = 0; k < 3 * WORKERS; k++)
+            before[k / WORKERS][k % WORKERS][9] ^= cases[n].other[k / WORKERS][k % WORKERS];
+        assert_true(audit_runs_begin(r, 1));
+        take_first(r, 1, roots, before);
+        assert_int_equal(audit_runs_origin(r, look, roots, &c), cases[n].kind != NOBODY);
+        if (cases[n].kind != NOBODY) {
+            assert_int_equal(c.kind, cases[n].kind);
+            assert_int_equal(c.party, cases[n].party);
+            assert_int_equal(c.other, cases[n].against);
+            assert_int_equal(c.index, cases[n].index);
+        }
+        audit_runs_free(r);
+    }
+}
+
 /* ---- the object is always written ---- */
 
 static void json_whatever_happens(void **state) {
@@ -411,7 +513,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(honest_reruns),         cmocka_unit_test(runs_that_are_not_here),
         cmocka_unit_test(false_histories),       cmocka_unit_test(beginnings),
         cmocka_unit_test(lies_about_a_run),      cmocka_unit_test(another_beginning),
-        cmocka_unit_test(json_whatever_happens),
+        cmocka_unit_test(json_whatever_happens), cmocka_unit_test(workers_conflict),
     };
     if (argc != 2 || !find_tool(argv[1])) {
         (void)fprintf(stderr, "usage: test_audit_runs PATH_OF_UVCC\n");

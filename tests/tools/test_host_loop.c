@@ -305,6 +305,8 @@ static void memory_ends(void **state) {
             assert_int_equal(was, EXIT_FAILED);
             if (strstr(said, "no memory for ") == NULL || strstr(said, " MB are in use") == NULL)
                 fail_msg("it says: %s", said);
+            const char *waits = strstr(said, "waits for"); /* what to do comes last */
+            assert_true(waits == NULL || waits < strstr(said, "no memory for "));
             stalled += strstr(said, "out of memory in step ") != NULL;
         }
         free(said);

@@ -46,6 +46,10 @@ static void refuses(void **state) {
         {TRAIN "--index exact", "--truncation ars"},
         {TRAIN "--optimizer adam", "sgd|momentum|adamw"},
         {TRAIN "--lr 17", "--lr 17"},
+        {TRAIN "--clip 0", "--clip 0: with --optimizer adamw give 2^-12 to 0.0625"},
+        {TRAIN "--clip 0.5", "--clip 0.5: with --optimizer adamw give 2^-12 to 0.0625"},
+        {TRAIN "--optimizer sgd --clip 0.0001", "--clip 0.0001: give 2^-12 to 32, or 0 for none"},
+        {TRAIN "--optimizer sgd --clip 33", "--clip 33: give a number from 0 to 32"},
         {TRAIN "--lr x", "--lr x"},
         {TRAIN "--hidden 5,5", "--hidden 5,5"},
         {TRAIN "--data t.csv", "no option --data"},
@@ -170,7 +174,9 @@ static void guards_the_directory(void) {
     free(other_run);
     /* an older file in the place of a newer one */
     assert_int_equal(rename("kept/party-1/r0-s0-t0.step-1", "kept/party-1/r0-s0-t0.step-2"), 0);
-    refused("generate kept --length 1", "party-1/r0-s0-t0.step-2 is damaged");
+    refused("generate kept --length 1",
+            "party-1/r0-s0-t0.step-2 is damaged, or not sealed with this party's key; put it back "
+            "from a copy, or give another directory to begin anew");
     remove_tree("kept");
     json_decref(json_of(EXACT "--stages 2 --checkpoint kept", 0));
 }
@@ -188,13 +194,20 @@ static void refuses_the_step(const json_t *whole) {
     json_decref(told);
 }
 
-static void refuses_what_is_damaged(void) {
+static void refuses_what_is_damaged(const json_t *whole) {
     refused(EXACT "--checkpoint kept", "stages 2, not 1");
     char *share = read_all("kept/party-2/r0-s0-t0.step-2");
     assert_non_null(share);
     write_file("kept/party-2/r0-s0-t0.step-2", "UVCCSEAL damaged", 16);
     refused("generate kept --length 1", "party-2/r0-s0-t0.step-2 is damaged");
     free(share);
+    refused(EXACT "--stages 2 --checkpoint kept",
+            "party-2/r0-s0-t0.step-2 is damaged, or not sealed with this party's key; put it back "
+            "from a copy, or remove it to go on from step 1, which all have");
+    assert_int_equal(unlink("kept/party-2/r0-s0-t0.step-2"), 0); /* as it says */
+    json_t *again = json_of(EXACT "--stages 2 --checkpoint kept --sks-override", 0);
+    assert_string_equal(test_str(whole, "weights_sha256"), test_str(again, "weights_sha256"));
+    json_decref(again);
     write_file("kept/party-1/run", "5", 1); /* as if it was cut: no line's end */
     refused(EXACT "--stages 2 --checkpoint kept",
             "party-1/run: is not the number that stood there");
@@ -237,7 +250,7 @@ static void keeps(void **state) {
 
     guards_the_directory();
     refuses_the_step(whole);
-    refuses_what_is_damaged();
+    refuses_what_is_damaged(whole);
     remove_tree("kept");
     json_decref(whole);
     json_decref(kept);
@@ -267,6 +280,26 @@ static void lacks(const char *path, const char *part) {
     assert_int_equal(rename(path, "away"), 0);
     untouched(EXACT "--checkpoint kept", part);
     assert_int_equal(rename("away", path), 0);
+}
+
+/* With model.json. */
+static void says_what_is_wrong(void) {
+    static const char *const cases[][2] = {
+        {"", "it is empty"},
+        {"{\"version\": 2, \"cont", "it is cut, or no JSON"},
+        {"[]", "it is no JSON object"},
+        {"{}", "it does not say what a model was begun with"},
+        {"{\"version\": 2}", "a member is missing or out of range"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char part[160];
+        write_file("kept/model.json", cases[i][0], strlen(cases[i][0]));
+        snprintf(part, sizeof part,
+                 "kept/model.json is damaged: %s; put it back from a copy, or give another",
+                 cases[i][1]);
+        refused(EXACT "--checkpoint kept", part);
+        refused("generate kept --length 1", part);
+    }
 }
 
 /* A model goes on as it was begun, or not at all; what is missing is named, and stays missing. */
@@ -320,6 +353,7 @@ static void goes_on_as_begun(void **state) {
     write_file("kept/model.json", json, strlen(json));
     refused(EXACT "--checkpoint kept", "kept/model.json is of version 1, this uvcc goes on from");
     refused("generate kept --length 1", "kept/model.json is of version 1");
+    says_what_is_wrong();
     assert_int_equal(rename("away", "kept/model.json"), 0);
     free(json);
 
@@ -366,6 +400,87 @@ static void leaves_evidence(void **state) {
     refused(SMALL "--audit ev2 --transcript off", "--audit needs the transcript");
     remove_tree("ev");
     json_decref(j);
+    unlink("t.txt");
+}
+
+static void set_runs(const char *text) {
+    static const char *const files[] = {"kept/party-0/run", "kept/party-1/run", "kept/party-2/run"};
+    for (unsigned p = 0; p < 3; p++)
+        write_file(files[p], text, strlen(text));
+}
+
+/* A run that is refused is the same one the next time, and is refused again. */
+static void refused_runs_use_no_number(void **state) {
+    (void)state;
+    write_text();
+    json_decref(json_of(SMALL "--checkpoint kept --audit ev", 0));
+    json_decref(json_of(SMALL "--checkpoint kept --audit ev", 0));
+    set_runs("0\n"); /* as if the model came back from a copy */
+    for (unsigned i = 0; i < 2; i++) {
+        refused(SMALL "--checkpoint kept --audit ev",
+                "--audit ev: has bundles of run 1, and this would be run 1: give the directory");
+        char *run = read_all("kept/party-1/run");
+        assert_string_equal(run, "0\n");
+        free(run);
+    }
+    refused(SMALL "--checkpoint kept --record t.txt", "--record t.txt: Not a directory");
+    char *run = read_all("kept/party-2/run");
+    assert_string_equal(run, "0\n");
+    free(run);
+    set_runs("1\n"); /* as it says */
+    json_decref(json_of(SMALL "--checkpoint kept --audit ev", 0));
+    outcome o = run_tool("audit verify ev");
+    assert_int_equal(o.status, 0);
+    forget(&o);
+    remove_tree("kept");
+    remove_tree("ev");
+    unlink("t.txt");
+}
+
+/* Secrets never lie where evidence does, nor one thing in the place of another. */
+static void directories_have_one_use(void **state) {
+    (void)state;
+    write_text();
+    assert_int_equal(symlink("new", "link"), 0);
+    refused(SMALL "--checkpoint new --audit new", "--audit new: is the directory of --checkpoint");
+    refused(SMALL "--checkpoint new --audit ./new/", "is the directory of --checkpoint");
+    refused(SMALL "--checkpoint new --audit link", "is the directory of --checkpoint");
+    refused(SMALL "--checkpoint new --record new", "is the directory of --checkpoint");
+    refused(SMALL "--audit new --record new", "--record new: is the directory of --audit");
+    assert_int_equal(access("new", F_OK), -1);
+    assert_int_equal(unlink("link"), 0);
+    json_decref(json_of(SMALL "--checkpoint kept --audit ev --record logs", 0));
+    refused(SMALL "--checkpoint ev",
+            "--checkpoint ev: has evidence, which goes to auditors (--audit)");
+    refused(SMALL "--record ev", "--record ev: has evidence, which goes to auditors (--audit)");
+    refused(SMALL "--audit kept", "--audit kept: has a kept model, with its keys (--checkpoint)");
+    refused(SMALL "--record kept", "--record kept: has a kept model, with its keys");
+    refused(SMALL "--audit logs", "--audit logs: has logs, which hold all secrets (--record)");
+    refused(SMALL "--checkpoint logs", "--checkpoint logs: has logs, which hold all secrets");
+    outcome o = run_tool("audit verify ev");
+    assert_int_equal(o.status, 0);
+    forget(&o);
+    remove_tree("kept");
+    remove_tree("ev");
+    remove_tree("logs");
+    unlink("t.txt");
+}
+
+/* Nobody finds out after hours that nothing is left. */
+static void says_what_is_not_kept(void **state) {
+    (void)state;
+    write_text();
+    outcome o = run_tool(SMALL "--reveal no");
+    assert_int_equal(o.status, 0);
+    assert_string_equal(o.err, "the weights will be neither opened nor kept (see --checkpoint)\n");
+    assert_non_null(strstr(o.out, "weights sha256   not opened, and kept nowhere"));
+    forget(&o);
+    o = run_tool(SMALL "--reveal no --checkpoint kept");
+    assert_int_equal(o.status, 0);
+    assert_string_equal(o.err, "");
+    assert_non_null(strstr(o.out, "weights sha256   not opened\n"));
+    forget(&o);
+    remove_tree("kept");
     unlink("t.txt");
 }
 
@@ -444,10 +559,16 @@ int main(int argc, char **argv) {
     if (argc != 2 || !find_tool(argv[1]))
         return 2;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(refuses),          cmocka_unit_test(same_weights),
-        cmocka_unit_test(other_blocks),     cmocka_unit_test(keeps),
-        cmocka_unit_test(goes_on_as_begun), cmocka_unit_test(leaves_evidence),
+        cmocka_unit_test(refuses),
+        cmocka_unit_test(same_weights),
+        cmocka_unit_test(other_blocks),
+        cmocka_unit_test(keeps),
+        cmocka_unit_test(goes_on_as_begun),
+        cmocka_unit_test(leaves_evidence),
         cmocka_unit_test(tells_costs),
+        cmocka_unit_test(refused_runs_use_no_number),
+        cmocka_unit_test(directories_have_one_use),
+        cmocka_unit_test(says_what_is_not_kept),
     };
     return cmocka_run_group_tests(tests, enter, leave);
 }

@@ -24,6 +24,7 @@ static void ends(void **state) {
         "train --model transformer " MODEL "--layers 2 --stages 2 --steps 1",
         "generate kept --length 2",
         "nonlinear sign --exact --inputs 16384",
+        "replay logs/party0.uvlog",
     };
     static const rlim_t kilobytes[] = {14000, 18000, 24000, 30000, 35000, 40000, 46000, 54000};
     char text[600];
@@ -34,13 +35,15 @@ static void ends(void **state) {
     for (size_t i = 0; i < sizeof text; i++)
         text[i] = "three parties train together, and none of them sees. "[i % 53];
     write_file("t.txt", text, sizeof text);
-    json_decref(json_of("train --model transformer " MODEL "--steps 1 --checkpoint kept", 0));
+    json_decref(
+        json_of("train --model transformer " MODEL "--steps 1 --checkpoint kept --record logs", 0));
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
         for (size_t k = 0; k < sizeof kilobytes / sizeof kilobytes[0]; k++) {
             limit(kilobytes[k] * 1000);
             outcome o = run_tool(commands[i]);
             limit(RLIM_INFINITY);
-            if ((o.status == 1 || o.status == 2) && lines(o.err) == 1)
+            const bool finds = strncmp(commands[i], "replay", 6) == 0; /* 1: a difference */
+            if ((o.status == 2 || (o.status == 1 && !finds)) && lines(o.err) == 1)
                 failed++;
             else if (o.status == 0 && *o.err == '\0')
                 worked++;
@@ -54,6 +57,7 @@ static void ends(void **state) {
         }
     assert_true(failed > 10 && worked > 0);
     remove_tree("kept");
+    remove_tree("logs");
     unlink("t.txt");
     unlink("t.csv");
 }

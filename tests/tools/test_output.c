@@ -193,6 +193,64 @@ static void full_output_is_an_error(void **state) {
     forget_rows();
 }
 
+#define LM                                                                                         \
+    "train --model transformer --text t.csv --dim 4 --heads 1 --context 4 --batch 1 --steps 1"
+
+/* An output that cannot be written costs none of the others. */
+static void outputs_stand_alone(void **state) {
+    (void)state;
+    static const struct {
+        const char *words, *says;
+        const char *made[2];
+    } cases[] = {
+        {LM " --trace /dev/full --plot a --json b", "--trace /dev/full: cannot", {"a", "b"}},
+        {LM " --weights /dev/full --plot a --json b", "--weights /dev/full: cannot", {"a", "b"}},
+        {LM " --json /dev/full --plot a --trace b", "--json /dev/full: cannot", {"a", "b"}},
+        {TRAIN " --json /dev/full --trace a", "--json /dev/full: cannot", {"a", NULL}},
+        {TRAIN " --trace /dev/full --json a", "--trace /dev/full: cannot", {"a", NULL}},
+        {"pipeline --microbatches 1 --ahead 0 --trace /dev/full --json a",
+         "--trace /dev/full: cannot",
+         {"a", NULL}},
+        {"nonlinear relu sigmoid --exact --inputs 1 --plot plots --json a",
+         "--plot plots/relu.svg: is a directory",
+         {"plots/sigmoid.svg", "a"}},
+    };
+    write_rows();
+    assert_int_equal(mkdir("plots", 0700), 0);
+    assert_int_equal(mkdir("plots/relu.svg", 0700), 0);
+    for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        outcome o = run_tool(cases[i].words);
+        if (o.status != 1 || strstr(o.err, cases[i].says) == NULL || lines(o.err) != 1)
+            fail_msg("uvcc %s: status %d, %s", cases[i].words, o.status, o.err);
+        for (unsigned k = 0; k < 2 && cases[i].made[k] != NULL; k++)
+            if (unlink(cases[i].made[k]) != 0)
+                fail_msg("uvcc %s: made no %s", cases[i].words, cases[i].made[k]);
+        forget(&o);
+    }
+    remove_tree("plots");
+    assert_int_equal(entries("."), 0);
+    forget_rows();
+}
+
+/* Two outputs never share a file, however it is called, and standard output takes one. */
+static void outputs_are_apart(void **state) {
+    (void)state;
+    write_rows();
+    assert_int_equal(symlink("f", "link"), 0);
+    refused(LM " --weights f --json f", "--json f: is the file of --weights too");
+    refused(LM " --plot f --trace ./f", "--trace ./f: is the file of --plot too");
+    refused(LM " --plot f --weights link", "is the file of --weights too");
+    refused(LM " --weights -", "--weights -: standard output takes --json alone");
+    refused(LM " --plot -", "--plot -: standard output takes --json alone");
+    refused(LM " --trace - --json -", "--trace -: standard output takes --json alone");
+    refused(TRAIN " --trace f --json f", "--json f: is the file of --trace too");
+    refused("pipeline --trace f --json f", "--json f: is the file of --trace too");
+    refused("pipeline --trace -", "--trace -: standard output takes --json alone");
+    assert_int_equal(unlink("link"), 0);
+    assert_int_equal(entries("."), 0);
+    forget_rows();
+}
+
 /* The next files that are opened do not become standard output. */
 static void closed_descriptors(void **state) {
     (void)state;
@@ -569,6 +627,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(leaves_devices),
         cmocka_unit_test(shares_descriptors),
         cmocka_unit_test(full_output_is_an_error),
+        cmocka_unit_test(outputs_stand_alone),
+        cmocka_unit_test(outputs_are_apart),
         cmocka_unit_test(closed_descriptors),
         cmocka_unit_test(full_disks),
         cmocka_unit_test(ends_in_order),

@@ -4,6 +4,8 @@
 
 #include "exec/session/record.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -132,6 +134,11 @@ static void finds_damage(char *log, size_t len) {
              (unsigned long long)r.offset);
     write_file("forged", log, (size_t)(r.offset + r.bytes - 1));
     refused("replay forged", where);
+    json_t *j = replay_json("forged", 2);
+    assert_true(json_is_null(json_object_get(j, "equal")));
+    assert_true(json_is_null(json_object_get(j, "digest")));
+    assert_non_null(strstr(test_str(j, "error"), where));
+    json_decref(j);
     o = run_tool("replay forged --print");
     assert_int_equal(o.status, 2);
     assert_int_equal(lines(o.out), 29);
@@ -208,6 +215,41 @@ static void finds_what_differs(void **state) {
     remove_logs();
 }
 
+/* A record that the log does not have is none to stop at. */
+static void stops_within(uint64_t records) {
+    static const char *const more[] = {"", " --print"};
+    for (unsigned i = 0; i < 2; i++) {
+        char words[128], part[128];
+        snprintf(words, sizeof words, "replay " LOG " --until %llu%s",
+                 (unsigned long long)records - 1, more[i]);
+        outcome o = run_tool(words);
+        assert_int_equal(o.status, 0);
+        forget(&o);
+        snprintf(words, sizeof words, "replay " LOG " --until %llu%s", (unsigned long long)records,
+                 more[i]);
+        snprintf(part, sizeof part, "has %llu records, the last one is %llu",
+                 (unsigned long long)records, (unsigned long long)records - 1);
+        o = run_tool(words);
+        assert_int_equal(o.status, 2);
+        assert_non_null(strstr(o.err, part));
+        forget(&o);
+    }
+}
+
+/* Of two processes one would lose its logs when it ends. */
+static void one_writer_at_a_time(void) {
+    assert_int_equal(mkdir("logs", 0700), 0);
+    const int fd = open("logs", O_RDONLY | O_DIRECTORY);
+    assert_true(fd >= 0);
+    assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
+    refused("train --data t.csv --hidden 3 --batch 4 --record logs",
+            "--record logs: another process writes its logs there; wait for its end, or give");
+    refused("train --data t.csv --hidden 3 --batch 4 --record logs --force", "another process");
+    assert_int_equal(close(fd), 0);
+    json_decref(results("--data t.csv --hidden 3 --batch 4 --epochs 1 --record logs"));
+    remove_logs();
+}
+
 /* What is printed lists every record, and no secret. */
 static void prints_records(void **state) {
     (void)state;
@@ -221,6 +263,7 @@ static void prints_records(void **state) {
     assert_string_equal(o.err, "");
     assert_int_equal(lines(o.out), test_u64(j, "records"));
     assert_int_equal(strncmp(o.out, "0 @8 HEADER ", 12), 0);
+    stops_within(test_u64(j, "records"));
     json_decref(j);
     size_t len;
     char *log = read_bytes(LOG, &len);
@@ -253,6 +296,7 @@ static void prints_records(void **state) {
     remove_logs();
     refused("train --data t.csv --hidden 3 --batch 4 --record t.csv", "--record t.csv");
     refused("train --data t.csv --hidden 3 --batch 4 --record no/such", "cannot be made");
+    one_writer_at_a_time();
     /* A run that does not begin leaves nothing. */
     refused("train --data t.csv --hidden 3 --batch 4096 --record logs", "--batch");
     assert_int_equal(access("logs", F_OK), -1);

@@ -125,6 +125,9 @@ static void refuses_bad_files(void **state) {
         {"1,2,0\n3,4,1,9\n", "", "t.csv:2:4: the row has more"},
         {"1,2,0\n3,,1\n", "", "t.csv:2:2: the field is empty"},
         {"1,2,0\n3,abc,1\n", "", "t.csv:2:2: 'abc' is not a number"},
+        {"1,2,0\n3,x\033[31m,1\n", "", "t.csv:2:2: 'x\\x1b[31m' is not a number"},
+        {"1,2,0\n3,\xC3\xA9t\xC3,1\n", "", "t.csv:2:2: '\xC3\xA9t\\xc3' is not a number"},
+        {"1,2,0\n3,aaaaaaaaaaaaaaaaaaaaaaa\xC3\xA9,1\n", "", "2:2: 'aaaaaaaaaaaaaaaaaaaaaaa...'"},
         {"1,2,0\n3,nan,1\n", "", "t.csv:2:2: 'nan'"},
         {"1,2,0\n-Inf,4,1\n", "", "t.csv:2:1: '-Inf'"},
         {"nan,nan,nan\n", "", "t.csv:1:1: 'nan'"},
@@ -163,7 +166,7 @@ static void refuses_bad_files(void **state) {
         refused(words, cases[i].part);
     }
     write_file(FILE_NAME, "1,2,0\n3,\0004,1\n", 13);
-    refused("train --data t.csv", "t.csv:2:2: '?4' is not a number");
+    refused("train --data t.csv", "t.csv:2:2: '\\x004' is not a number");
     refused("train --data none.csv", "none.csv: cannot be opened: No such file");
     refused("train --data .", ".: cannot be read: Is a directory");
     refused("train --data /dev/zero", "/dev/zero:1: the line is longer than 16 MiB");
@@ -437,11 +440,14 @@ static void refuses_sim_options(void **state) {
         {"sim --seeds x", "--seeds x: give a whole number from 1"},
         {"sim --threads 65", "--threads 65: give a whole number from 1 to 64"},
         {"sim --without nope", "--without nope: give classes of faults"},
+        {"sim --list empty", "--list empty: has no seed"},
         {"sim --list none", "--list none: cannot be opened: No such file or directory; check"},
         {"sim --seeds 1 --json no/such", "--json no/such: cannot be written"},
     };
+    write_file("empty", "# none\n", 7);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         refused(cases[i][0], cases[i][1]);
+    assert_int_equal(unlink("empty"), 0);
 }
 
 /* The rows of "ops": everything that was sent is some op's or the steps', and shares are whole. */

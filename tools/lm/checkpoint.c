@@ -332,7 +332,6 @@ int lm_checkpoint_lock(const char *dir) {
     return dir_lock(dir, &fd);
 }
 
-/* On the disk before anything is sent under it: a run that was used may never come again. */
 int lm_checkpoint_next_run(const char *dir, uint32_t *run) {
     bool any;
     int status = read_numbers(dir, "run", &any, run);
@@ -343,7 +342,11 @@ int lm_checkpoint_next_run(const char *dir, uint32_t *run) {
                             dir, *run);
     if (status == EXIT_DONE && any)
         ++*run;
-    return status == EXIT_DONE ? write_numbers(dir, "run", *run) : status;
+    return status;
+}
+
+int lm_checkpoint_take_run(const char *dir, uint32_t run) {
+    return write_numbers(dir, "run", run);
 }
 
 int lm_checkpoint_refused(const char *dir, job_refusal *out) {
@@ -426,8 +429,7 @@ static int open_kept(const char *dir, const lm_manifest *want, const shares *all
     return status;
 }
 
-/* The lock comes first: of two processes each would take the other's run for its own. The run's
- * number comes last, when nothing else can fail. */
+/* The lock comes first: of two processes each would take the other's run for its own. */
 int lm_checkpoint_open(const char *dir, const lm_manifest *want, bool extend, lm_start *out) {
     char path[PATH_BYTES];
     shares all = {0};
@@ -455,6 +457,39 @@ int lm_checkpoint_open(const char *dir, const lm_manifest *want, bool extend, lm
 
 /* ---- shares ---- */
 
+/* The last step before `before` that all who have shares have: without what is later a run goes on
+ * from it. */
+static bool step_before(const char *dir, uint32_t before, uint32_t *step) {
+    shares all;
+    bool found = false;
+    if (find_shares(dir, &all) != EXIT_DONE)
+        return false;
+    for (size_t i = 0; i < all.count; i++) {
+        const uint32_t s = all.of[i].step;
+        bool every = s < before && (!found || s > *step);
+        for (size_t k = 0; k < all.count && every; k++)
+            every = has(&all, all.of[k].party, &all.of[k].at, s);
+        if (every) {
+            found = true;
+            *step = s;
+        }
+    }
+    free(all.of);
+    return found;
+}
+
+static int damaged(const char *path, const char *dir, uint32_t step) {
+    char instead[64] = "give another directory to begin anew";
+    uint32_t earlier = 0;
+    if (step_before(dir, step, &earlier))
+        (void)snprintf(instead, sizeof instead, "remove it to go on from step %u, which all have",
+                       earlier);
+    return report_error(EXIT_BAD_INPUT,
+                        "%s is damaged, or not sealed with this party's key; put it back from a "
+                        "copy, or %s",
+                        path, instead);
+}
+
 int lm_checkpoint_load(const char *dir, unsigned party, const uvcc_transformer_worker *at,
                        uint32_t step, uint8_t **bytes, size_t *len) {
     char path[PATH_BYTES], label[LABEL_BYTES];
@@ -465,7 +500,7 @@ int lm_checkpoint_load(const char *dir, unsigned party, const uvcc_transformer_w
     file_of(path, label, dir, party, at, step);
     status = sealed_read(path, label, key, bytes, len);
     sodium_memzero(key, sizeof key);
-    return status;
+    return status == SEALED_DAMAGED ? damaged(path, dir, step) : status;
 }
 
 /* Why a session does not take a file that its key opens. */

@@ -28,7 +28,7 @@ typedef struct lm_start {
 } lm_start;
 
 /* All return an exit status after reporting. Makes what is missing in a directory without shares;
- * takes the number of the run that begins (greater than all before) and writes it down. Refused: a
+ * says the number of the run that begins, greater than all before. Refused: a
  * model that was begun with something else, but for more steps with `extend`; one that lacks a key,
  * the number of a run, model.json or a step that all parties have. */
 int lm_checkpoint_open(const char *dir, const lm_manifest *want, bool extend, lm_start *out);
@@ -36,6 +36,10 @@ int lm_checkpoint_open(const char *dir, const lm_manifest *want, bool extend, lm
  * number, and with it its pads. Of a model that is only read: before the number of its run. */
 int lm_checkpoint_lock(const char *dir);
 int lm_checkpoint_next_run(const char *dir, uint32_t *run);
+/* Writes it down, at every party: when nothing can be refused any more, so that one that is refused
+ * is the same run the next time, and before anything is sent, since a run that was used may never
+ * come again. */
+int lm_checkpoint_take_run(const char *dir, uint32_t run);
 /* The mark of a failed check: read, and written at every party. */
 int lm_checkpoint_refused(const char *dir, job_refusal *out);
 int lm_checkpoint_refuse(const char *dir, uint32_t step);

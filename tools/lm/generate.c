@@ -275,6 +275,8 @@ static int begin(generation *g, const char *dir) {
     if (status == EXIT_DONE)
         status = job_open(&g->job, 0, run);
     if (status == EXIT_DONE)
+        status = lm_checkpoint_take_run(dir, run);
+    if (status == EXIT_DONE)
         status = job_start(&g->job);
     return status == EXIT_DONE ? load(g, dir, step) : status;
 }

@@ -190,8 +190,25 @@ static bool fits(const lm_manifest *m, char *message, size_t message_cap) {
     return uvcc_transformer_check(&c, message, message_cap) == 0;
 }
 
+#define WAY_OUT "put it back from a copy, or give another directory to begin anew"
+
+/* Version 1 had no `version`, but the sizes of the model. */
+static int refuse_version(const char *path, const json_t *o) {
+    const json_t *version = json_object_get(o, "version");
+    if (version == NULL && json_object_get(o, "context") == NULL)
+        return report_error(EXIT_BAD_INPUT,
+                            "%s is damaged: it does not say what a model was begun with; " WAY_OUT,
+                            path);
+    if (version != NULL && (!json_is_integer(version) || json_integer_value(version) == VERSION))
+        return EXIT_DONE;
+    return report_error(EXIT_BAD_INPUT,
+                        "%s is of version %lld, this uvcc goes on from version %d only: go on "
+                        "with the release that made it, or give another directory",
+                        path, version != NULL ? json_integer_value(version) : 1LL, VERSION);
+}
+
 int lm_manifest_read(const char *dir, lm_manifest *m, bool *any) {
-    char path[PATH_BYTES], message[256] = "it does not say what a model was begun with";
+    char path[PATH_BYTES], message[256] = "a member is missing or out of range";
     struct stat st;
     uint8_t *text;
     size_t len;
@@ -207,16 +224,15 @@ int lm_manifest_read(const char *dir, lm_manifest *m, bool *any) {
     *any = true;
     json_t *o = json_loadb((const char *)text, len, 0, NULL);
     free(text);
-    const json_t *version = json_object_get(o, "version");
-    if (json_is_object(o) &&
-        (version == NULL || (json_is_integer(version) && json_integer_value(version) != VERSION)))
-        status =
-            report_error(EXIT_BAD_INPUT,
-                         "%s is of version %lld, this uvcc goes on from version %d only: go on "
-                         "with the release that made it, or give another directory",
-                         path, version != NULL ? json_integer_value(version) : 1LL, VERSION);
-    else if (!take_all(o, m) || !fits(m, message, sizeof message))
-        status = report_error(EXIT_BAD_INPUT, "%s: %s", path, message);
+    if (!json_is_object(o))
+        status = report_error(EXIT_BAD_INPUT, "%s is damaged: it is %s; " WAY_OUT, path,
+                              len == 0    ? "empty"
+                              : o == NULL ? "cut, or no JSON"
+                                          : "no JSON object");
+    else
+        status = refuse_version(path, o);
+    if (status == EXIT_DONE && (!take_all(o, m) || !fits(m, message, sizeof message)))
+        status = report_error(EXIT_BAD_INPUT, "%s is damaged: %s; " WAY_OUT, path, message);
     json_decref(o);
     return status;
 }

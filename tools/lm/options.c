@@ -14,6 +14,10 @@ static const char *const indices[] = {"fast", "exact", NULL};
 static const char *const answers[] = {"yes", "no", NULL};
 static const char *const switches[] = {"on", "off", NULL};
 
+/* What the library takes with its default of epsilon: see uvcc_transformer_config.clip. */
+#define CLIP_LEAST     0x1p-12
+#define CLIP_ADAMW_MAX 0.0625
+
 #define AT(member) offsetof(lm_options, member)
 static const flag flags[] = {
     {"model", "mlp|transformer", FLAG_CHOICE, AT(model), 0, 0, models, "this is transformer"},
@@ -39,8 +43,9 @@ static const flag flags[] = {
      "steps over which the rate rises to --lr (20)"},
     {"final-rate", "X", FLAG_REAL, AT(final_rate), 0, 1, NULL,
      "part of --lr that the rate has fallen to after the last step (0.05)"},
-    {"clip", "X", FLAG_REAL, AT(clip), 0, 64, NULL,
-     "elements of the mean gradient are cut to [-X, X]; 0: not at all (0.0625)"},
+    {"clip", "X", FLAG_REAL, AT(clip), 0, 32, NULL,
+     "elements of the mean gradient are cut to [-X, X]: from 2^-12, with adamw to 0.0625, with the "
+     "others to 32; with these 0: not at all (0.0625)"},
     {"weight-decay", "X", FLAG_REAL, AT(weight_decay), 0, 1, NULL,
      "weights shrink by --lr times X a step (0)"},
     {"replicas", "R", FLAG_COUNT, AT(replicas), 1, 64, NULL, "data parallelism (1)"},
@@ -60,7 +65,7 @@ static const flag flags[] = {
     {"transcript", "on|off", FLAG_CHOICE, AT(transcript), 0, 0, switches,
      "hash what is sent and opened into signed roots; off is faster (on)"},
     {"reveal", "yes|no", FLAG_CHOICE, AT(reveal), 0, 0, answers,
-     "open the weights at the end; no: they stay shares, see --checkpoint (yes)"},
+     "open the weights at the end; no: they stay shares, which --checkpoint alone keeps (yes)"},
     {"weights", "FILE", FLAG_TEXT, AT(weights), 0, 0, NULL,
      "write the opened weights: 64-bit little-endian integers with 16 fraction bits, one after the "
      "other in the model's order"},
@@ -128,6 +133,16 @@ static int divides(const flag_message *m, const char *name, uint32_t v, const ch
     return flag_fail(m, "--%s %u does not divide --%s %u; give one that does", name, v, of, whole);
 }
 
+static int check_clip(const flag_message *m, const lm_options *o) {
+    const bool adamw = o->optimizer == UVCC_OPTIMIZER_ADAMW;
+    if (adamw && !(o->clip >= CLIP_LEAST && o->clip <= CLIP_ADAMW_MAX))
+        return flag_fail(m, "--clip %g: with --optimizer adamw give 2^-12 to %g", o->clip,
+                         CLIP_ADAMW_MAX);
+    if (!adamw && o->clip > 0 && o->clip < CLIP_LEAST)
+        return flag_fail(m, "--clip %g: give 2^-12 to 32, or 0 for none", o->clip);
+    return 0;
+}
+
 static int check(const flag_message *m, const lm_options *o) {
     int bad = power_of_two(m, "batch", o->batch);
     if (bad == 0)
@@ -148,6 +163,8 @@ static int check(const flag_message *m, const lm_options *o) {
     if (bad == 0 && o->index == 1 && o->truncation == UVCC_TRUNC_STOCHASTIC)
         bad = flag_fail(
             m, "--index exact goes with --truncation ars or ars-dcf; give both or neither");
+    if (bad == 0)
+        bad = check_clip(m, o);
     if (bad == 0 && o->reveal != 0 && (o->weights != NULL || o->check))
         bad = flag_fail(m, "--weights and --check need opened weights; leave out --reveal no");
     if (bad == 0 && o->extend && (o->checkpoint == NULL || o->check))

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "../atomic_file.h"
+#include "../dir_use.h"
 #include "../interrupt.h"
 #include "../report.h"
 #include "../svg.h"
@@ -32,6 +33,7 @@ typedef struct lm_run {
     lm_manifest manifest;
     lm_start start; /* where this run begins */
     uint8_t weights_sha256[32];
+    int weights_written; /* an exit status */
     bool reveals;        /* the step that opens the weights is next, or runs */
     bool checked, equal; /* against the plaintext run */
     double start_s, time_s;
@@ -156,7 +158,9 @@ static int reveal(lm_run *r) {
         status = lm_model_gather(&r->model, &r->job);
     if (status == EXIT_DONE)
         uvcc_transformer_weights_hash(&r->cfg, r->model.weights, r->weights_sha256);
-    return status == EXIT_DONE && r->o->weights != NULL ? write_weights(r) : status;
+    if (status == EXIT_DONE && r->o->weights != NULL)
+        r->weights_written = write_weights(r);
+    return status;
 }
 
 /* ---- results ---- */
@@ -277,7 +281,10 @@ static void summary(const lm_run *r) {
     (void)fprintf(to, "rounds           %llu, retransmissions %llu\n", (unsigned long long)t.rounds,
                   (unsigned long long)t.retransmissions);
     show_memory(r, &t, to);
-    (void)fprintf(to, "weights sha256   %s\n", r->o->reveal == 0 ? text : "not opened");
+    (void)fprintf(to, "weights sha256   %s\n",
+                  r->o->reveal == 0          ? text
+                  : r->o->checkpoint != NULL ? "not opened"
+                                             : "not opened, and kept nowhere (see --checkpoint)");
     report_flush(to);
 }
 
@@ -334,6 +341,8 @@ static int begin(lm_run *r) {
         status = open_checkpoint(r);
     if (status == EXIT_DONE)
         status = job_open(&r->job, r->start.step, r->start.run);
+    if (status == EXIT_DONE && r->o->checkpoint != NULL)
+        status = lm_checkpoint_take_run(r->o->checkpoint, r->start.run);
     if (status == EXIT_DONE && r->start.resumes)
         status = resume(r);
     if (status == EXIT_DONE)
@@ -348,11 +357,25 @@ static int check(lm_run *r) {
     return lm_model_check(&r->model, r->o, &r->cfg, &r->text, &r->equal);
 }
 
+/* Each output on its own: one that cannot be written costs none of the others. The first error's
+ * status. */
+static int put_results(lm_run *r, report_json *json) {
+    r->transient_bound = job_transient_bound(&r->job, &r->transient_bound_mb);
+    summary(r);
+    const int reported = host_report(&r->job.host, json, to_json(r), report_stream(r->o->run.json));
+    const int plotted = plot(r);
+    return r->weights_written != EXIT_DONE ? r->weights_written
+           : reported != EXIT_DONE         ? reported
+                                           : plotted;
+}
+
 static int run(lm_run *r, report_json *json) {
     int status = begin(r);
     if (status == EXIT_INTERRUPTED)
         return report_error(status, "interrupted before the first step; nothing is lost");
     r->start_s = now_s();
+    if (status == EXIT_DONE && r->o->reveal != 0 && r->o->checkpoint == NULL)
+        report_line(true, "the weights will be neither opened nor kept (see --checkpoint)");
     if (status == EXIT_DONE)
         status = train(r);
     if (status == EXIT_DONE)
@@ -362,13 +385,8 @@ static int run(lm_run *r, report_json *json) {
         status = host_close(&r->job.host);
     if (status == EXIT_DONE)
         status = check(r);
-    if (status == EXIT_DONE) {
-        r->transient_bound = job_transient_bound(&r->job, &r->transient_bound_mb);
-        summary(r);
-        status = host_report(&r->job.host, json, to_json(r), report_stream(r->o->run.json));
-    }
     if (status == EXIT_DONE)
-        status = plot(r);
+        status = put_results(r, json);
     if (status == EXIT_DONE && r->checked && !r->equal && r->o->index == 1)
         status = report_error(EXIT_FAILED, "the opened weights are not those of the plaintext run");
     return status;
@@ -386,7 +404,13 @@ int lm_train_main(int argc, char *const *argv) {
     if (sodium_init() < 0)
         return report_error(EXIT_FAILED, "libsodium cannot start");
     interrupt_catch();
-    if (atomic_file_check("weights", o.weights) != EXIT_DONE ||
+    const output_use uses[] = {
+        {"weights", o.weights}, {"plot", o.plot}, {"trace", o.run.trace}, {"json", o.run.json}};
+    const dir_user dirs[] = {
+        {o.checkpoint, DIR_MODEL}, {o.run.audit, DIR_EVIDENCE}, {o.record, DIR_LOGS}};
+    if (atomic_file_apart(uses, sizeof uses / sizeof uses[0]) != EXIT_DONE ||
+        dir_use_check(dirs, sizeof dirs / sizeof dirs[0]) != EXIT_DONE ||
+        atomic_file_check("weights", o.weights) != EXIT_DONE ||
         atomic_file_check("plot", o.plot) != EXIT_DONE)
         return EXIT_BAD_INPUT;
     report_json *json = report_json_open(o.run.json);

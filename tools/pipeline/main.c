@@ -6,6 +6,7 @@
 
 #include <uvcc/loopback.h>
 
+#include "../atomic_file.h"
 #include "../flags.h"
 #include "../report.h"
 #include "../tracefile.h"
@@ -329,7 +330,7 @@ static int run_all(const runs *x, FILE *to, view_style style) {
     }
     (void)fputc('\n', to);
     view_legend(to, style);
-    return finish_trace(x->trace, to);
+    return EXIT_DONE;
 }
 
 static int simulate(const pipeline_options *o, const pipe_graph *g, run_trace *trace,
@@ -351,6 +352,8 @@ static int simulate(const pipeline_options *o, const pipe_graph *g, run_trace *t
             all = NULL;
         }
         status = report_json_put(json, all);
+        const int traced = finish_trace(trace, to);
+        status = status != EXIT_DONE ? status : traced;
     }
     for (uint32_t i = 0; x.result != NULL && i < x.count; i++)
         free(x.result[i].doing);
@@ -452,6 +455,9 @@ int pipeline_main(int argc, char *const *argv) {
         print_help();
         return EXIT_DONE;
     }
+    const output_use uses[] = {{"trace", o.trace}, {"json", o.json}};
+    if (atomic_file_apart(uses, sizeof uses / sizeof uses[0]) != EXIT_DONE)
+        return EXIT_BAD_INPUT;
     if (o.sessions) {
         report_json *out = report_json_open(o.json);
         status = out == NULL ? EXIT_BAD_INPUT : measure_sessions(&o, out);

@@ -455,6 +455,8 @@ static int read_list(options *o) {
         listed_without[o->count++] = without;
     }
     (void)fclose(f);
+    if (o->count == 0) /* which would be a success of nothing */
+        return report_error(EXIT_BAD_INPUT, "--list %s: has no seed", o->list);
     return EXIT_DONE;
 }
 
