@@ -45,7 +45,7 @@ table='1 100 a frame that came is taken again
 33 100 consent of an output is not looked at
 34 100 the words of a product in a function are those of another
 35 400 the key of a multi-scale table has the roots of a comparison
-36 100 policies are not compared in the handshake'
+36 100 policies are not compared in the handshake
 37 300 all words that nobody chooses in a step are the same'
 
 fail=0
