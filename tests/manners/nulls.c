@@ -21,6 +21,7 @@
 #include <uvcc/nonlinear.h>
 #include <uvcc/pipeline.h>
 #include <uvcc/record.h>
+#include <uvcc/tls.h>
 #include <uvcc/transformer.h>
 
 /* States: of a session new, loaded, started, READY; of a program being built or finished. */
