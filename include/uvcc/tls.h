@@ -34,19 +34,24 @@ UVCC_API const char *uvcc_tls_name(uint32_t library);
 typedef struct uvcc_tls_config {
     size_t size; /**< sizeof(uvcc_tls_config) */
     uvcc_allocator alloc;
-    uvcc_logger log;  /**< why a connection was refused, without secrets */
+    uvcc_logger log;  /**< what is wrong with the configuration, without secrets; why a connection
+                           was refused says the net's */
     uint32_t library; /**< UVCC_TLS_* */
     uint8_t party;    /**< of this end */
     bool tls12;       /**< OpenSSL: TLS 1.2 is spoken too, for a peer with mbedTLS */
-    /** Certificates: PEM files with this party's chain, its key, and the authorities that the
-     * peers' certificates come from (a self-signed one of each peer is as good). All three or none.
-     * The key file must be its owner's alone (mode 0600). */
+    /** Certificates: PEM files of at most 1 MiB with this party's chain, its key, and the
+     * authorities that the peers' certificates come from (a self-signed one of each peer is as
+     * good; one that has a peer's name must not sign others: CA:FALSE). All three or none; they
+     * are read by uvcc_tls_new() only. The key file must be this user's alone (mode 0600), without
+     * a passphrase. */
     const char *certificate, *key, *authorities;
     /** The name (subjectAltName, DNS) that the certificate of each party must carry. NULL:
      * "party-0", "party-1", "party-2". The own one is ignored. */
     const char *name[UVCC_PARTIES];
-    /** Or, without certificates, the key shared with each peer; the own one is ignored. Copied.
-     * With ECDHE: who learns the key later reads nothing of before. */
+    /** Or, without certificates, the key shared with each peer; the own one is ignored; NULL: that
+     * peer is not spoken with. Each from a random generator, and no two alike. What goes into TLS
+     * is derived from it; the key itself is not kept. With ECDHE: who learns the key later reads
+     * nothing of before. */
     const uint8_t *psk[UVCC_PARTIES];
     size_t psk_len[UVCC_PARTIES];
 } uvcc_tls_config;
@@ -54,7 +59,7 @@ typedef struct uvcc_tls_config {
 typedef struct uvcc_tls uvcc_tls;
 /** One for all connections of a party; reads the files. UVCC_ERR_CONFIG: the log says what is wrong
  * with which member or file; UVCC_ERR_NOT_FOUND: the library is not built in. It must outlive its
- * connections. */
+ * connections, and one thread at a time uses it and them. */
 UVCC_API int uvcc_tls_new(uvcc_tls **out, const uvcc_tls_config *cfg) UVCC_MUST_USE;
 UVCC_API void uvcc_tls_free(uvcc_tls *t);
 

@@ -97,7 +97,7 @@ static const char *alert_text(unsigned alert) {
 
 /* What a certificate lacks: the first of the library's sentences. */
 static int refuse_certificate(uvcci_tls_conn *c, uint32_t flags) {
-    char text[256];
+    char text[256] = "it cannot be read";
     (void)mbedtls_x509_crt_verify_info(text, sizeof text, "", flags);
     text[strcspn(text, "\n")] = '\0';
     return uvcci_tls_fail(c, UVCC_ERR_AUTH, "its certificate is refused: %s", text);
@@ -112,6 +112,7 @@ static int refused(uvcci_tls_conn *c, int e) {
     case MBEDTLS_ERR_SSL_FATAL_ALERT_MESSAGE:
         return uvcci_tls_alert(c, m->ssl.in_msg[1], alert_text(m->ssl.in_msg[1]));
     case MBEDTLS_ERR_X509_CERT_VERIFY_FAILED:
+    case MBEDTLS_ERR_SSL_BAD_HS_CERTIFICATE: /* its usages, or bytes that are none */
         return refuse_certificate(c, mbedtls_ssl_get_verify_result(&m->ssl));
     case MBEDTLS_ERR_SSL_NO_CLIENT_CERTIFICATE:
         return uvcci_tls_fail(c, UVCC_ERR_AUTH, "it has shown no certificate");

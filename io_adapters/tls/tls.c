@@ -193,12 +193,13 @@ static int take_keys(uvcc_tls *t, const uvcc_tls_config *cfg) {
 
 static int take_names(uvcc_tls *t, const uvcc_tls_config *cfg) {
     for (uint8_t p = 0; p < UVCC_PARTIES; p++) {
-        if (cfg->name[p] == NULL)
+        const size_t len = cfg->name[p] == NULL ? 0 : strlen(cfg->name[p]);
+        if (len > 0 && len < sizeof t->name[p])
+            memcpy(t->name[p], cfg->name[p], len + 1);
+        else if (cfg->name[p] == NULL || p == t->party)
             (void)snprintf(t->name[p], sizeof t->name[p], "party-%u", p);
-        else if (cfg->name[p][0] == '\0' || strlen(cfg->name[p]) >= sizeof t->name[p])
-            return uvcci_tls_wrong(t, "name[%u]: 1 to %d bytes", p, UVCCI_TLS_NAME_BYTES - 1);
         else
-            memcpy(t->name[p], cfg->name[p], strlen(cfg->name[p]) + 1);
+            return uvcci_tls_wrong(t, "name[%u]: 1 to %d bytes", p, UVCCI_TLS_NAME_BYTES - 1);
     }
     for (uint8_t p = 0; p < UVCC_PARTIES; p++)
         for (uint8_t q = 0; q < p; q++)

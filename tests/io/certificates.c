@@ -46,6 +46,8 @@ cert cert_make(const cert_of *what, const cert *signer) {
         strcat(names, i == 0 ? "DNS:" : ",DNS:");
         strcat(names, what->names[i]);
     }
+    if (what->usage != NULL)
+        extend(c.x, by, NID_ext_key_usage, what->usage);
     if (names[0] != '\0')
         extend(c.x, by, NID_subject_alt_name, names);
     assert_true(X509_sign(c.x, signer == NULL ? c.key : signer->key, EVP_sha256()) > 0);

@@ -14,6 +14,7 @@ typedef struct cert_of {
     bool authority;
     long from_days, to_days; /* from now; both 0: yesterday to a year from now */
     bool rsa;
+    const char *usage; /* extendedKeyUsage; NULL: none */
 } cert_of;
 
 typedef struct cert {

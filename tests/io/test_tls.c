@@ -50,6 +50,7 @@ static int make_files(void **state) {
           &(cert_of){.subject = "x", .names = {"party-1"}, .from_days = 1, .to_days = 30});
     issue("nameless", &ca, &(cert_of){.subject = "party-1"});
     issue("both", &ca, &(cert_of){.subject = "x", .names = {"party-1", "party-2"}});
+    issue("calls1", &ca, &(cert_of){.subject = "x", .names = {"party-1"}, .usage = "clientAuth"});
     issue("wild", &ca, &(cert_of){.subject = "x", .names = {"*", "party-*"}});
     cert chained = cert_make(&(cert_of){.subject = "x", .names = {"party-1"}}, &middle);
     cert_write(dir, "chain1", (X509 *[]){chained.x, middle.x}, 2, chained.key, NULL);
@@ -475,6 +476,20 @@ static void refuses(uvcc_tls *caller, uvcc_tls *called, uint8_t peer, int who, i
     uvcc_tls_free(called);
 }
 
+static void neither_talks(uvcc_tls *caller, uvcc_tls *called, uint8_t peer) {
+    pipe2 p = {0};
+    pipe_open(&p, caller, called, peer);
+    pipe_shake(&p);
+    for (int i = 0; i < 2; i++) {
+        const int rc = ending(&p.end[i]);
+        assert_true(rc < 0 && rc != UVCC_ERR_AGAIN);
+        assert_string_not_equal(uvcci_tls_why(p.end[i].c), "");
+    }
+    pipe_free(&p);
+    uvcc_tls_free(caller);
+    uvcc_tls_free(called);
+}
+
 static void test_certificates_that_are_wrong(void **state) {
     (void)state;
     EACH_WAY(w) {
@@ -496,6 +511,8 @@ static void test_certificates_that_are_wrong(void **state) {
             refuses(named(a, 2, "p2", "ca.crt"), named(b, 1, bad[i].name, "ca.crt"), 1, 0,
                     UVCC_ERR_AUTH, bad[i].why[0]);
         }
+        /* One that is good for calling only; mbedTLS does not even show it. */
+        neither_talks(named(a, 2, "p2", "ca.crt"), named(b, 1, "calls1", "ca.crt"), 1);
         /* The called party sees its own name; the name of two parties; another authority. */
         refuses(named(a, 1, "p2", "ca.crt"), named(b, 2, "p2", "ca.crt"), 2, 1, UVCC_ERR_AUTH,
                 "of this party itself");
@@ -536,20 +553,8 @@ static void test_keys_that_are_wrong(void **state) {
 
 static void test_keys_against_certificates(void **state) {
     (void)state;
-    EACH_WAY(w) {
-        uvcc_tls *a = of_party(w->lib[0], 1, w->shared), *b = of_party(w->lib[1], 2, !w->shared);
-        pipe2 p = {0};
-        pipe_open(&p, a, b, 2);
-        pipe_shake(&p);
-        for (int i = 0; i < 2; i++) {
-            const int rc = ending(&p.end[i]);
-            assert_true(rc < 0 && rc != UVCC_ERR_AGAIN);
-            assert_string_not_equal(uvcci_tls_why(p.end[i].c), "");
-        }
-        pipe_free(&p);
-        uvcc_tls_free(a);
-        uvcc_tls_free(b);
-    }
+    EACH_WAY(w)
+    neither_talks(of_party(w->lib[0], 1, w->shared), of_party(w->lib[1], 2, !w->shared), 2);
 }
 
 /* A reflection of one's own calls finds nobody. */
@@ -946,7 +951,73 @@ static void test_memory_that_is_refused(void **state) {
     }
 }
 
-int main(void) {
+/* --files DIR: party-P.crt, party-P.key and trusted.crt there are good for all, in all ways. */
+static char *folder;
+static void test_these_files(void **state) {
+    (void)state;
+    snprintf(dir, sizeof dir, "%s", folder);
+    EACH_WAY(w) {
+        for (int i = 0; i < 6 && !w->shared; i++) {
+            static const uint8_t pairs[][2] = {{0, 1}, {1, 2}, {2, 0}, {1, 0}, {2, 1}, {0, 2}};
+            const uint8_t caller = pairs[i][0], called = pairs[i][1];
+            char name[2][16];
+            snprintf(name[0], sizeof name[0], "party-%u", caller);
+            snprintf(name[1], sizeof name[1], "party-%u", called);
+            uvcc_tls *a = named(w->lib[0], caller, name[0], "trusted.crt");
+            uvcc_tls *b = named(w->lib[1], called, name[1], "trusted.crt");
+            pipe2 p = {0};
+            pipe_open(&p, a, b, called);
+            pipe_shake(&p);
+            shaken(&p, caller, called);
+            pipe_free(&p);
+            uvcc_tls_free(a);
+            uvcc_tls_free(b);
+        }
+    }
+}
+
+/* --corpus DIR: what the two ends say, as inputs of fuzz_tls. */
+static char *corpus;
+static void test_write_corpus(void **state) {
+    (void)state;
+    EACH_WAY(w) {
+        if (!w->shared)
+            continue;
+        uvcc_tls *a = of_party(w->lib[0], 0, true), *b = of_party(w->lib[1], 1, true);
+        pipe2 p = {0};
+        pipe_open(&p, a, b, 1);
+        pipe_shake(&p);
+        shaken(&p, 0, 1);
+        for (int called = 0; called < 2; called++) {
+            char file[300];
+            const wire *said = called ? &p.there : &p.back;
+            const uint32_t lib = w->lib[called];
+            snprintf(file, sizeof file, "%s/%s-%s-%s", corpus, called ? "to" : "from",
+                     uvcc_tls_name(w->lib[1]), uvcc_tls_name(w->lib[0]));
+            FILE *f = fopen(file, "wb");
+            assert_non_null(f);
+            fputc((called ? 1 : 0) | (lib == UVCC_TLS_MBEDTLS ? 2 : 0) | 4, f);
+            fputc(0, f);
+            assert_int_equal(fwrite(said->bytes, 1, said->len, f), said->len);
+            fclose(f);
+        }
+        pipe_free(&p);
+        uvcc_tls_free(a);
+        uvcc_tls_free(b);
+    }
+}
+
+int main(int argc, char **argv) {
+    if (argc == 3 && strcmp(argv[1], "--corpus") == 0) {
+        corpus = argv[2];
+        const struct CMUnitTest files[] = {cmocka_unit_test(test_write_corpus)};
+        return cmocka_run_group_tests(files, NULL, NULL);
+    }
+    if (argc == 3 && strcmp(argv[1], "--files") == 0) {
+        folder = argv[2];
+        const struct CMUnitTest files[] = {cmocka_unit_test(test_these_files)};
+        return cmocka_run_group_tests(files, NULL, NULL);
+    }
     if (!uvcc_tls_is_here(UVCC_TLS_AUTO)) {
         puts("neither OpenSSL's libssl nor mbedTLS 2.28 was there at the build: skipped");
         return 77;
