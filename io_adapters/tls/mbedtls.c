@@ -285,7 +285,9 @@ static void settings(mbedtls_ssl_config *conf, bool shared_keys) {
     mbedtls_ssl_conf_authmode(conf, MBEDTLS_SSL_VERIFY_REQUIRED);
     mbedtls_ssl_conf_rng(conf, random_bytes, NULL);
     mbedtls_ssl_conf_extended_master_secret(conf, MBEDTLS_SSL_EXTENDED_MS_ENABLED);
+#ifdef MBEDTLS_SSL_RENEGOTIATION
     mbedtls_ssl_conf_renegotiation(conf, MBEDTLS_SSL_RENEGOTIATION_DISABLED);
+#endif
     mbedtls_ssl_conf_legacy_renegotiation(conf, MBEDTLS_SSL_LEGACY_BREAK_HANDSHAKE);
 }
 
@@ -295,8 +297,10 @@ static int settings_of(uvcci_tls_conn *c, mbedtls_ssl_config *conf) {
     int e = mbedtls_ssl_conf_alpn_protocols(conf, (const char **)(uintptr_t)alpn);
     if (c->server)
         mbedtls_ssl_conf_cert_req_ca_list(conf, MBEDTLS_SSL_CERT_REQ_CA_LIST_DISABLED);
+#ifdef MBEDTLS_SSL_SESSION_TICKETS
     else
         mbedtls_ssl_conf_session_tickets(conf, MBEDTLS_SSL_SESSION_TICKETS_DISABLED);
+#endif
     if (e != 0)
         return e;
     if (!c->t->shared_keys) {

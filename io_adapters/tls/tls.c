@@ -36,6 +36,7 @@ static const uvcci_tls_lib *library(uint32_t *which) {
         return &uvcci_tls_mbedtls;
     }
 #endif
+    (void)which;
     return NULL;
 }
 

@@ -4,6 +4,10 @@
 set -eu
 export LC_ALL=C
 command -v openssl >/dev/null || { echo "no openssl command: skipped"; exit 77; }
+case $1 in
+    /*) test_tls=$1 ;;
+    *) test_tls=$PWD/$1 ;;
+esac
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 sed -n 's/^    \(openssl \|printf \)/\1/p' "$2" >"$dir/all"
@@ -21,5 +25,5 @@ for p in 0 1 2; do
 done
 cp authority/ca.crt authority/trusted.crt
 cat self/party-?.crt >self/trusted.crt
-"$1" --files "$dir/authority"
-"$1" --files "$dir/self"
+"$test_tls" --files "$dir/authority"
+"$test_tls" --files "$dir/self"
