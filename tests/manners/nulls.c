@@ -22,6 +22,7 @@
 #include <uvcc/pipeline.h>
 #include <uvcc/prg_uses.h>
 #include <uvcc/record.h>
+#include <uvcc/tls.h>
 #include <uvcc/transformer.h>
 
 /* States: of a session new, loaded, started, READY; of a program being built or finished. */

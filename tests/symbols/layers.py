@@ -77,8 +77,9 @@ def outside_lists(root):
         for path, n, what in includes(root, top):
             bad = re.match(r'<(proto|exec)/', what)
             if what.startswith('"'):
-                at = os.path.normpath(os.path.join(os.path.dirname(path), what[1:-1]))
-                bad = not at.startswith(top + "/") or not os.path.exists(os.path.join(root, at))
+                beside = os.path.normpath(os.path.join(os.path.dirname(path), what[1:-1]))
+                bad = not any(at.startswith(top + "/") and os.path.exists(os.path.join(root, at))
+                              for at in (beside, os.path.normpath(what[1:-1])))
             if bad:
                 yield (f"{path}:{n}: includes {what}: hosts and adapters use installed headers and "
                        f"files of {top}")
