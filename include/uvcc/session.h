@@ -279,7 +279,16 @@ UVCC_API int uvcc_session_start(uvcc_session *s, uint64_t now);
  * is not frames (an op's own memory) aborts the session with reason MEMORY. */
 UVCC_API int uvcc_session_feed(uvcc_session *s, uint8_t peer, const uint8_t *data, size_t len,
                                uint64_t now);
-/** The same for a datagram whose IP header the adapter saw; ce: it carried ECN's mark CE, so a
+/** Reading a stream straight into place: 1 and where the next *len bytes of it, or fewer, may be
+ * put; 0: nowhere now, use feed; UVCC_ERR_USAGE on datagrams. Valid until the next call on this
+ * session that is not one of those that only ask (a step that ends may free what it points into).
+ * How to use it and when it is worth it: uvcc_link_rx_buffer() in <uvcc/link.h>. */
+UVCC_API int uvcc_session_rx_buffer(uvcc_session *s, uint8_t peer, uint8_t **to, size_t *len);
+/** n <= *len bytes were put there: exactly as if they had been fed, in a recorder's log too. 0 bytes
+ * change nothing. UVCC_ERR_USAGE: more than rx_buffer offered last for this peer, or it offered
+ * nothing, or bytes of that peer were fed since. */
+UVCC_API int uvcc_session_rx_filled(uvcc_session *s, uint8_t peer, size_t n, uint64_t now);
+/** uvcc_session_feed() for a datagram whose IP header the adapter saw; ce: it carried ECN's mark CE, so a
  * router on the way has a queue. The peer is told and slows down. Not for streams, whose own
  * protocol sees to it (UVCC_ERR_USAGE). */
 UVCC_API int uvcc_session_feed_ecn(uvcc_session *s, uint8_t peer, const uint8_t *data, size_t len,

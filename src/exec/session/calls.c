@@ -275,6 +275,17 @@ int uvcc_session_feed(uvcc_session *s, uint8_t peer, const uint8_t *data, size_t
     return returned(rec, s, uvcci_session_feed(s, peer, data, len, now));
 }
 
+/* The log has the bytes as if they had been fed: a replay has nowhere to read from. */
+int uvcc_session_rx_filled(uvcc_session *s, uint8_t peer, size_t n, uint64_t now) {
+    uvcci_recording *rec = recording(s);
+    const uint8_t *at = NULL;
+    if (rec == NULL || n == 0 || n > uvcci_session_offered(s, peer, &at))
+        return uvcci_session_rx_filled(s, peer, n, now);
+    called(rec, (uvcc_record){
+                    .type = UVCC_RECORD_FEED, .now = now, .peer = peer, .data = {slice(at, n)}});
+    return returned(rec, s, uvcci_session_rx_filled(s, peer, n, now));
+}
+
 int uvcc_session_feed_ecn(uvcc_session *s, uint8_t peer, const uint8_t *data, size_t len, bool ce,
                           uint64_t now) {
     uvcci_recording *rec = recording(s);
