@@ -295,6 +295,16 @@ UVCC_API int uvcc_session_feed_ecn(uvcc_session *s, uint8_t peer, const uint8_t 
                                    bool ce, uint64_t now);
 /** A byte stream to `peer` is up / gone. Datagram sessions need neither. */
 UVCC_API int uvcc_session_peer_open(uvcc_session *s, uint8_t peer, uint64_t now);
+/** peer_open() of a stream that goes over a secure channel, and what is the same at both ends of
+ * this channel and of no other (of TLS: the exporter of RFC 9266). The two must be equal before the
+ * peer is believed to be at its other end: who relays between two channels is told to the host
+ * (MISMATCH, "channel") and there is no READY; close the stream and connect again. One end with a
+ * binding and one without differ too. NULL: none, as peer_open(). The channel that counts is the
+ * one over which the handshake with this peer ends; later ones are not compared, and need not be:
+ * frames are sealed under keys that only the two ends of that handshake have, so a relay between
+ * later channels reads and changes no more than a network would. */
+UVCC_API int uvcc_session_peer_open_bound(uvcc_session *s, uint8_t peer, const uint8_t binding[32],
+                                          uint64_t now);
 UVCC_API int uvcc_session_peer_closed(uvcc_session *s, uint8_t peer, uint64_t now);
 UVCC_API int uvcc_session_on_timer(uvcc_session *s, uint64_t now);
 /** One completion per job. A stale or repeated one is counted and ignored. */

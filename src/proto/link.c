@@ -295,6 +295,7 @@ void uvcc_link_stream_opened(uvcc_link *l, uint64_t now) {
     uvcci_link_tick(l, now);
     uvcci_stream_reset(l);
     uvcci_tx_stream_reset(l);
+    uvcci_link_hello_late(l); /* it was said over another stream */
     l->stream_up = true;
     l->rx.ack_at = l->now;
     if (l->tx.unreceived != 0 && !UVCCI_MUTANT(18))

@@ -307,7 +307,7 @@ static void test_round_trip(void **state) {
             free(out.p);
         }
     }
-    assert_int_equal(types, 28);
+    assert_int_equal(types, 29);
 }
 
 /* A short log with most types in it. */
@@ -753,7 +753,7 @@ static void test_odd_calls(void **state) {
     uint64_t rnd = 11;
     for (unsigned seed = 0; seed < 12; seed++) {
         triangle t;
-        uint8_t junk[700];
+        uint8_t junk[700] = {0};
         int64_t x[ROWS * COLS] = {1, 2, 3}, v[ROWS * COLS] = {5};
         forget_logs();
         triangle_open(&t, p,
@@ -776,7 +776,7 @@ static void test_odd_calls(void **state) {
                 (void)place_junk(s, peer, r, now);
                 break;
             case 1:
-                (void)uvcc_session_peer_open(s, peer, now);
+                (void)uvcc_session_peer_open_bound(s, peer, r % 2 != 0 ? junk : NULL, now);
                 break;
             case 2:
                 (void)uvcc_session_peer_closed(s, peer, now);

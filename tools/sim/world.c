@@ -108,6 +108,8 @@ static bool deliver(sim_world *w) {
         if (ev.kind != UVCC_LOOPBACK_DATA) {
             p->up[peer] = ev.kind == UVCC_LOOPBACK_OPENED;
             p->missed[peer] = false;
+            p->relayed[peer] = false;
+            p->streams[peer] += p->up[peer];
             sim_wire_reset(w, ev.to, ev.from);
             p->slot[peer].out = false;
         }
@@ -118,7 +120,7 @@ static bool deliver(sim_world *w) {
         sim_before_input(p);
         if (ev.kind == UVCC_LOOPBACK_OPENED) {
             p->reopened++;
-            rc = uvcc_session_peer_open(p->s, peer, sim_look(p));
+            rc = sim_stream_open(p, peer);
         } else if (ev.kind == UVCC_LOOPBACK_CLOSED) {
             rc = uvcc_session_peer_closed(p->s, peer, sim_look(p));
         } else {

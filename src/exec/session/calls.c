@@ -302,9 +302,23 @@ int uvcc_session_feed_ecn(uvcc_session *s, uint8_t peer, const uint8_t *data, si
 int uvcc_session_peer_open(uvcc_session *s, uint8_t peer, uint64_t now) {
     uvcci_recording *rec = recording(s);
     if (rec == NULL)
-        return uvcci_session_peer_open(s, peer, now);
+        return uvcci_session_peer_open_bound(s, peer, NULL, now);
     called(rec, (uvcc_record){.type = UVCC_RECORD_PEER_OPEN, .now = now, .peer = peer});
-    return returned(rec, s, uvcci_session_peer_open(s, peer, now));
+    return returned(rec, s, uvcci_session_peer_open_bound(s, peer, NULL, now));
+}
+
+int uvcc_session_peer_open_bound(uvcc_session *s, uint8_t peer, const uint8_t binding[32],
+                                 uint64_t now) {
+    uvcci_recording *rec = recording(s);
+    if (binding == NULL)
+        return uvcc_session_peer_open(s, peer, now);
+    if (rec == NULL)
+        return uvcci_session_peer_open_bound(s, peer, binding, now);
+    called(rec, (uvcc_record){.type = UVCC_RECORD_PEER_OPEN_BOUND,
+                              .now = now,
+                              .peer = peer,
+                              .data = {slice(binding, 32)}});
+    return returned(rec, s, uvcci_session_peer_open_bound(s, peer, binding, now));
 }
 
 int uvcc_session_peer_closed(uvcc_session *s, uint8_t peer, uint64_t now) {

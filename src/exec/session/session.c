@@ -13,6 +13,7 @@
 #include "exec/session/config.h"
 #include "exec/session/consent.h"
 #include "exec/session/dispatch.h"
+#include "exec/session/handshake.h"
 #include "exec/session/instance.h"
 #include "exec/session/peers.h"
 #include "exec/session/receive.h"
@@ -243,13 +244,15 @@ int uvcci_session_feed_ecn(uvcc_session *s, uint8_t peer, const uint8_t *data, s
     return 0;
 }
 
-int uvcci_session_peer_open(uvcc_session *s, uint8_t peer, uint64_t now) {
+int uvcci_session_peer_open_bound(uvcc_session *s, uint8_t peer, const uint8_t *binding,
+                                  uint64_t now) {
     int rc = check_peer(s, peer);
     if (rc != 0)
         return rc;
     set_now(s, now);
     uvcc_link_stream_opened(s->peer[peer].link, s->now);
     s->hello_waits[peer] = false;
+    uvcci_handshake_channel(s, peer, binding);
     uvcci_hello_nudge(&s->hello, peer, s->now);
     uvcci_dispatch(s);
     return 0;
