@@ -208,9 +208,9 @@ UVCC_API int uvcc_link_rx_buffer(uvcc_link *l, uint8_t **to, size_t *len);
  * UVCC_ERR_USAGE: more than rx_buffer offered last, or it offered nothing, or bytes were fed or
  * another stream opened since; else as uvcc_link_feed(). */
 UVCC_API int uvcc_link_rx_filled(uvcc_link *l, size_t n, uint64_t now);
-/** uvcc_link_feed() for a packet of whose IP header the adapter knows; ce: it carried ECN's mark CE.
- * Counted if it brought anything new, and told to the peer with the next ACK; its controller slows
- * down. UVCC_ERR_USAGE on streams. */
+/** uvcc_link_feed() for a packet of whose IP header the adapter knows; ce: it carried ECN's mark
+ * CE. Counted if it brought anything new, and told to the peer with the next ACK; its controller
+ * slows down. UVCC_ERR_USAGE on streams. */
 UVCC_API int uvcc_link_feed_ecn(uvcc_link *l, const uint8_t *data, size_t len, bool ce,
                                 uint64_t now);
 

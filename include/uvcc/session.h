@@ -284,13 +284,13 @@ UVCC_API int uvcc_session_feed(uvcc_session *s, uint8_t peer, const uint8_t *dat
  * session that is not one of those that only ask (a step that ends may free what it points into).
  * How to use it and when it is worth it: uvcc_link_rx_buffer() in <uvcc/link.h>. */
 UVCC_API int uvcc_session_rx_buffer(uvcc_session *s, uint8_t peer, uint8_t **to, size_t *len);
-/** n <= *len bytes were put there: exactly as if they had been fed, in a recorder's log too. 0 bytes
- * change nothing. UVCC_ERR_USAGE: more than rx_buffer offered last for this peer, or it offered
- * nothing, or bytes of that peer were fed since. */
+/** n <= *len bytes were put there: exactly as if they had been fed, in a recorder's log too. 0
+ * bytes change nothing. UVCC_ERR_USAGE: more than rx_buffer offered last for this peer, or it
+ * offered nothing, or bytes of that peer were fed since. */
 UVCC_API int uvcc_session_rx_filled(uvcc_session *s, uint8_t peer, size_t n, uint64_t now);
-/** uvcc_session_feed() for a datagram whose IP header the adapter saw; ce: it carried ECN's mark CE, so a
- * router on the way has a queue. The peer is told and slows down. Not for streams, whose own
- * protocol sees to it (UVCC_ERR_USAGE). */
+/** uvcc_session_feed() for a datagram whose IP header the adapter saw; ce: it carried ECN's mark
+ * CE, so a router on the way has a queue. The peer is told and slows down. Not for streams, whose
+ * own protocol sees to it (UVCC_ERR_USAGE). */
 UVCC_API int uvcc_session_feed_ecn(uvcc_session *s, uint8_t peer, const uint8_t *data, size_t len,
                                    bool ce, uint64_t now);
 /** A byte stream to `peer` is up / gone. Datagram sessions need neither. */

@@ -23,8 +23,8 @@
  * waits; of a peer's proofs 64 wrong ones per repeat_ns are looked at.
  *
  * HELLO 3 is sealed under the pair's keys, so it says over which channel (a TLS connection) each
- * end speaks: both must name the same, or somebody relays between two. A new stream may have another
- * channel; the one that counts is that over which the peer's HELLO 3 comes.
+ * end speaks: both must name the same, or somebody relays between two. A new stream may have
+ * another channel; the one that counts is that over which the peer's HELLO 3 comes.
  *
  * Where one of these makes an end impossible, uvcci_hello_stale() says so: discard the links' keys
  * and call uvcci_hello_again(). Our HELLO 1 stays the same then, so parties that do this because of
@@ -161,7 +161,8 @@ int uvcci_hello_input(uvcci_hello *h, uint8_t peer, const uint8_t *payload, size
 /* An unsealed HELLO came from `peer` under another session's tag: it is never taken, but
  * UVCC_ERR_MISMATCH if it is a HELLO 1 that says why (h->field), else 0. */
 int uvcci_hello_foreign(uvcci_hello *h, uint8_t peer, const uint8_t *payload, size_t len);
-/* Another stream to `peer` is up: the binding of its channel, NULL if it has none. Before the nudge.
+/* Another stream to `peer` is up: the binding of its channel, NULL if it has none. Before the
+ * nudge.
  */
 void uvcci_hello_channel(uvcci_hello *h, uint8_t peer, const uint8_t *binding);
 /* Any other sealed frame of this run came from `peer`: it is past HELLO 3. */

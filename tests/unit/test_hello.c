@@ -980,6 +980,14 @@ static void repeats_until_passed(void **state) {
     assert_int_equal(h->peer[1].state, UVCCI_HELLO_DONE);
 }
 
+static void bind_channel(uvcci_hello *h, uint8_t peer, json_t *pair) {
+    uint8_t binding[32];
+    if (json_object_get(pair, "binding") == NULL)
+        return;
+    test_hex_n(test_str(pair, "binding"), binding, 32);
+    uvcci_hello_channel(h, peer, binding);
+}
+
 /* ---- the X25519 exchange ---- */
 
 /* Bytes from an independent program, both ways of keys: every payload of every pair. */
@@ -1093,10 +1101,7 @@ static void vectors(void **state) {
             for (unsigned turn = 0; turn < 2; turn++) {
                 uvcci_hello *me = &h[turn == 0 ? a : b];
                 uint8_t peer = turn == 0 ? b : a;
-                if (json_object_get(pair, "binding") != NULL) {
-                    test_hex_n(test_str(pair, "binding"), nonce, 32);
-                    uvcci_hello_channel(me, peer, nonce);
-                }
+                bind_channel(me, peer, pair);
                 while (uvcci_hello_poll(me, peer, out, &sealed, 0) != 0 && out[0] == 1)
                     ;
                 assert_memory_equal(out, h2[turn], len2[turn]);

@@ -111,7 +111,7 @@ typedef struct sim_party {
     bool up[3];
     uint32_t streams[3]; /* so far, the same at both ends */
     bool relayed[3];     /* the present one goes over two channels */
-    bool missed[3]; /* bytes came over that stream while there was no session */
+    bool missed[3];      /* bytes came over that stream while there was no session */
     /* what the host knows */
     bool ready, closing, closed, aborted, resumed;
     uint32_t agreed, finished, given; /* steps of the workload; given: bit per step */
