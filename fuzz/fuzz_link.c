@@ -60,6 +60,7 @@ typedef struct world {
     bool tight; /* receivers with room for two messages in reassembly */
     uint8_t suite, partial;
     uint64_t packets;
+    uint32_t offers; /* of places */
 } world;
 
 static uint64_t clock_of(const world *w, int i) {
@@ -189,15 +190,33 @@ static void take(world *w, int i) {
     }
 }
 
+/* Bytes to a link: of a stream, every second time that it offers a place, into that. */
+static int hand(world *w, int i, const uint8_t *data, size_t len) {
+    uint8_t *to;
+    size_t room = 0;
+    if (!w->datagram && uvcc_link_rx_buffer(w->n[i].l, &to, &room) == 1 && ++w->offers % 2 != 0) {
+        const size_t n = room < len ? room : len;
+        memcpy(to, data, n);
+        FUZZ_CHECK(uvcc_link_rx_filled(w->n[i].l, room + 1, clock_of(w, i)) == UVCC_ERR_USAGE);
+        int err = uvcc_link_rx_filled(w->n[i].l, n, clock_of(w, i));
+        if (err != 0 || n == len)
+            return err;
+        data += n;
+        len -= n;
+    }
+    uint8_t *copy = fuzz_copy(data, len);
+    int err = uvcc_link_feed(w->n[i].l, copy, len, clock_of(w, i));
+    free(copy);
+    return err;
+}
+
 /* Bytes to a node, in at most one piece and a rest. False: the stream broke and is new. */
 static bool give(world *w, int i, const uint8_t *data, size_t len, size_t first) {
     node *n = &w->n[i];
     if (w->datagram || first > len)
         first = len;
     for (size_t at = 0;; at = first, first = len) {
-        uint8_t *copy = fuzz_copy(data + at, first - at);
-        int err = uvcc_link_feed(n->l, copy, first - at, clock_of(w, i));
-        free(copy);
+        int err = hand(w, i, data + at, first - at);
         FUZZ_CHECK(err == 0 || (err == UVCC_ERR_STREAM_BROKEN && !w->datagram) ||
                    (err == UVCC_ERR_NOMEM && n->mem.failed != 0));
         take(w, i);

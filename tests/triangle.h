@@ -24,6 +24,8 @@ typedef struct triangle_options {
      * and one task after the other if there is an on_task, which is called before and after (done)
      * each. */
     bool wired;
+    /* Wired: bytes that have a place in a message are a call of their own, and go straight in. */
+    enum { TRIANGLE_FED, TRIANGLE_FED_APART, TRIANGLE_IN_PLACE } placing;
     bool ticks; /* wired: but time goes on, by 1 ms a turn, and no turn is the last */
     void (*on_task)(void *user, unsigned party, const uvcc_job *job, uint32_t task, bool done);
     /* ... and this before a party sends what its jobs made; may be NULL. */
@@ -62,6 +64,8 @@ typedef struct triangle {
                        verify */
 } triangle;
 
+/* Bytes that went into place since the last time that this was asked. */
+size_t triangle_in_place(void);
 /* The config of one party without peers, for tests of what a session refuses before it has any. */
 uvcc_config triangle_config_alone(test_alloc *mem, uint64_t *random);
 /* Sessions with the program loaded; triangle_start() starts their handshake. */

@@ -279,13 +279,32 @@ UVCC_API int uvcc_session_start(uvcc_session *s, uint64_t now);
  * is not frames (an op's own memory) aborts the session with reason MEMORY. */
 UVCC_API int uvcc_session_feed(uvcc_session *s, uint8_t peer, const uint8_t *data, size_t len,
                                uint64_t now);
-/** The same for a datagram whose IP header the adapter saw; ce: it carried ECN's mark CE, so a
- * router on the way has a queue. The peer is told and slows down. Not for streams, whose own
- * protocol sees to it (UVCC_ERR_USAGE). */
+/** Reading a stream straight into place: 1 and where the next *len bytes of it, or fewer, may be
+ * put; 0: nowhere now, use feed; UVCC_ERR_USAGE on datagrams. Valid until the next call on this
+ * session that is not one of those that only ask (a step that ends may free what it points into).
+ * How to use it and when it is worth it: uvcc_link_rx_buffer() in <uvcc/link.h>. */
+UVCC_API int uvcc_session_rx_buffer(uvcc_session *s, uint8_t peer, uint8_t **to, size_t *len);
+/** n <= *len bytes were put there: exactly as if they had been fed, in a recorder's log too. 0
+ * bytes change nothing. UVCC_ERR_USAGE: more than rx_buffer offered last for this peer, or it
+ * offered nothing, or bytes of that peer were fed since. */
+UVCC_API int uvcc_session_rx_filled(uvcc_session *s, uint8_t peer, size_t n, uint64_t now);
+/** uvcc_session_feed() for a datagram whose IP header the adapter saw; ce: it carried ECN's mark
+ * CE, so a router on the way has a queue. The peer is told and slows down. Not for streams, whose
+ * own protocol sees to it (UVCC_ERR_USAGE). */
 UVCC_API int uvcc_session_feed_ecn(uvcc_session *s, uint8_t peer, const uint8_t *data, size_t len,
                                    bool ce, uint64_t now);
 /** A byte stream to `peer` is up / gone. Datagram sessions need neither. */
 UVCC_API int uvcc_session_peer_open(uvcc_session *s, uint8_t peer, uint64_t now);
+/** peer_open() of a stream that goes over a secure channel, and what is the same at both ends of
+ * this channel and of no other (of TLS: the exporter of RFC 9266). The two must be equal before the
+ * peer is believed to be at its other end: who relays between two channels is told to the host
+ * (MISMATCH, "channel") and there is no READY; close the stream and connect again. One end with a
+ * binding and one without differ too. NULL: none, as peer_open(). The channel that counts is the
+ * one over which the handshake with this peer ends; later ones are not compared, and need not be:
+ * frames are sealed under keys that only the two ends of that handshake have, so a relay between
+ * later channels reads and changes no more than a network would. */
+UVCC_API int uvcc_session_peer_open_bound(uvcc_session *s, uint8_t peer, const uint8_t binding[32],
+                                          uint64_t now);
 UVCC_API int uvcc_session_peer_closed(uvcc_session *s, uint8_t peer, uint64_t now);
 UVCC_API int uvcc_session_on_timer(uvcc_session *s, uint64_t now);
 /** One completion per job. A stale or repeated one is counted and ignored. */

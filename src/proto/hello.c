@@ -57,6 +57,10 @@ enum {
     AT_CT = 110,
 };
 
+/* HELLO 3. */
+enum { AT_CHANNEL = 33 };
+_Static_assert(AT_CHANNEL + 32 == UVCCI_HELLO3_BYTES, "the channel ends it");
+
 static bool all_zero(const uint8_t *p, size_t n) {
     uint8_t sum = 0;
     for (size_t i = 0; i < n; i++)
@@ -154,8 +158,9 @@ static void advance(uvcci_hello *h, uvcci_hello_peer *p, uvcci_hello_state state
 
 const char *uvcci_hello_field_name(uvcci_hello_field field) {
     static const char *const names[UVCCI_FIELD_COUNT] = {
-        "nothing",      "version", "sid_job", "topology", "position", "program",  "policy",
-        "key exchange", "kem",     "run",     "suites",   "lineage",  "identity", "pair_secret"};
+        "nothing", "version", "sid_job",      "topology",    "position",
+        "program", "policy",  "key exchange", "kem",         "run",
+        "suites",  "lineage", "identity",     "pair_secret", "channel"};
     assert((unsigned)field < UVCCI_FIELD_COUNT);
     return names[field];
 }
@@ -383,6 +388,7 @@ static int derive(uvcci_hello *h, uint8_t peer, const uint8_t *their2) {
         uvcci_sha256_update(&sha, first ? their2 : p->hello2, hello2_len(h, b, a));
         p->hello3[0] = HELLO3;
         uvcci_sha256_final(&sha, p->hello3 + 1);
+        memcpy(p->hello3 + AT_CHANNEL, h->channel[peer], 32);
     }
     uvcci_wipe(k_ab, sizeof k_ab);
     uvcci_wipe(secret, sizeof secret);
@@ -510,14 +516,20 @@ static int input_hello2(uvcci_hello *h, uint8_t peer, const uint8_t *in, uint64_
     return 0;
 }
 
-static int input_hello3(uvcci_hello *h, uvcci_hello_peer *p, const uint8_t *in, uint64_t now) {
+/* Whoever relays between two channels has the keys of neither end, and cannot change what this
+ * says. A peer that is DONE showed it once; over which channel it repeats that is its own business.
+ */
+static int input_hello3(uvcci_hello *h, uint8_t peer, const uint8_t *in, uint64_t now) {
+    uvcci_hello_peer *p = &h->peer[peer];
     if (p->state < UVCCI_HELLO_WAIT3) {
         h->ignored++;
         return 0;
     }
-    if (!uvcci_ct_equal(in, p->hello3, UVCCI_HELLO3_BYTES))
+    if (!uvcci_ct_equal(in, p->hello3, AT_CHANNEL))
         return UVCC_ERR_AUTH;
     if (p->state == UVCCI_HELLO_WAIT3) {
+        if (!UVCCI_MUTANT(38) && memcmp(in + AT_CHANNEL, h->channel[peer], 32) != 0)
+            return mismatch(h, UVCCI_FIELD_CHANNEL);
         p->pending &= BIT(HELLO3);
         advance(h, p, UVCCI_HELLO_DONE, now);
         if (uvcci_hello_done(h)) { /* nothing needs them any more */
@@ -551,14 +563,13 @@ static bool is_hello1(const uint8_t *in, size_t len) {
 int uvcci_hello_input(uvcci_hello *h, uint8_t peer, const uint8_t *payload, size_t len, bool sealed,
                       uint64_t now) {
     assert(peer < UVCC_PARTIES && peer != h->cfg.party);
-    uvcci_hello_peer *p = &h->peer[peer];
     uint8_t kind = len == 0 ? 0 : payload[0];
     if (kind == HELLO1 && is_hello1(payload, len) && !sealed)
         return input_hello1(h, peer, payload, len, now);
     if (kind == HELLO2 && len == hello2_len(h, peer, h->cfg.party) && !sealed)
         return input_hello2(h, peer, payload, now);
     if (kind == HELLO3 && len == UVCCI_HELLO3_BYTES && sealed)
-        return input_hello3(h, p, payload, now);
+        return input_hello3(h, peer, payload, now);
     h->ignored++;
     return 0;
 }
@@ -571,6 +582,22 @@ int uvcci_hello_foreign(uvcci_hello *h, uint8_t peer, const uint8_t *payload, si
     uvcci_hello_field fault = hello1_fault(h, peer, payload, len);
     /* What is not in the tag will be said under the right one. */
     return fault == UVCCI_FIELD_NONE || fault > UVCCI_FIELD_POSITION ? 0 : mismatch(h, fault);
+}
+
+/* A binding of zeros is not none, so its hash is what is said. */
+void uvcci_hello_channel(uvcci_hello *h, uint8_t peer, const uint8_t *binding) {
+    uvcci_sha256 sha;
+    assert(peer < UVCC_PARTIES && peer != h->cfg.party);
+    if (UVCCI_MUTANT(39) && !all_zero(h->channel[peer], 32))
+        return;
+    memset(h->channel[peer], 0, 32);
+    if (binding != NULL) {
+        uvcci_sha256_init(&sha);
+        uvcci_sha256_update(&sha, "UVCC_CHANNEL_V1", 15);
+        uvcci_sha256_update(&sha, binding, 32);
+        uvcci_sha256_final(&sha, h->channel[peer]);
+    }
+    memcpy(h->peer[peer].hello3 + AT_CHANNEL, h->channel[peer], 32);
 }
 
 void uvcci_hello_peer_passed(uvcci_hello *h, uint8_t peer) {

@@ -22,6 +22,10 @@
  * times at once (again on a new stream), then once per repeat_ns / 4, and what is due meanwhile
  * waits; of a peer's proofs 64 wrong ones per repeat_ns are looked at.
  *
+ * HELLO 3 is sealed under the pair's keys, so it says over which channel (a TLS connection) each
+ * end speaks: both must name the same, or somebody relays between two. A new stream may have
+ * another channel; the one that counts is that over which the peer's HELLO 3 comes.
+ *
  * Where one of these makes an end impossible, uvcci_hello_stale() says so: discard the links' keys
  * and call uvcci_hello_again(). Our HELLO 1 stays the same then, so parties that do this because of
  * each other come to an end. */
@@ -36,7 +40,7 @@
 #define UVCCI_HELLO1_MAX   (UVCCI_HELLO1_BYTES + 4u + UVCCI_KEM_EK_MAX)
 #define UVCCI_HELLO2_BYTES 108u
 #define UVCCI_HELLO2_MAX   (UVCCI_HELLO2_BYTES + 2u + UVCCI_KEM_CT_MAX)
-#define UVCCI_HELLO3_BYTES 33u
+#define UVCCI_HELLO3_BYTES 65u
 #define UVCCI_RUN_LIMIT    (1u << 24) /* a run fits above the 40 bits of a seq's counter */
 
 /* Where a party can go on: before `step`, with tensors of that lineage (ids.h); a zero lineage:
@@ -87,6 +91,7 @@ typedef enum uvcci_hello_field {
     UVCCI_FIELD_LINEAGE,  /* no step that all offer with one lineage */
     UVCCI_FIELD_IDENTITY, /* HELLO 2 is not signed by whom we expect */
     UVCCI_FIELD_SECRET,   /* HELLO 2 is not proved by the pair's secret */
+    UVCCI_FIELD_CHANNEL,  /* HELLO 3 comes of another channel */
     UVCCI_FIELD_COUNT
 } uvcci_hello_field;
 const char *uvcci_hello_field_name(uvcci_hello_field field);
@@ -104,7 +109,7 @@ typedef struct uvcci_hello_peer {
     uint8_t hello2[UVCCI_HELLO2_MAX];   /* ours, from WAIT2 on */
     uint8_t their2[UVCCI_HELLO2_MAX];   /* theirs, from WAIT3 on */
     uint8_t prk[32];                    /* valid once keyed, until it is forgotten */
-    uint8_t hello3[UVCCI_HELLO3_BYTES]; /* likewise; the same bytes both ways */
+    uint8_t hello3[UVCCI_HELLO3_BYTES]; /* likewise; the same bytes both ways over one channel */
     uint8_t early2[UVCCI_HELLO2_MAX];   /* came before we could tell; 0...: none */
     uint8_t kem_ss[32];                 /* encapsulated for it, while kem_out */
     uint8_t other1[UVCCI_HELLO1_MAX];   /* another HELLO 1, not believed; 0...: none */
@@ -120,6 +125,7 @@ typedef struct uvcci_hello {
     uvcci_hello_config cfg;
     uint8_t hello1[UVCCI_HELLO1_MAX];
     uint8_t kem_dk[UVCCI_KEM_DK_MAX];
+    uint8_t channel[3][32];   /* by peer: what HELLO 3 says of the present one; zeros: unbound */
     uint8_t proof_key[3][32]; /* provisioned: of the HMAC in HELLO 2, by peer. No key comes of it */
     uvcci_hello_peer peer[3]; /* by party; own entry unused */
     bool agreed;              /* both HELLO 1 are here: run, step, lineage, suite are set */
@@ -155,6 +161,10 @@ int uvcci_hello_input(uvcci_hello *h, uint8_t peer, const uint8_t *payload, size
 /* An unsealed HELLO came from `peer` under another session's tag: it is never taken, but
  * UVCC_ERR_MISMATCH if it is a HELLO 1 that says why (h->field), else 0. */
 int uvcci_hello_foreign(uvcci_hello *h, uint8_t peer, const uint8_t *payload, size_t len);
+/* Another stream to `peer` is up: the binding of its channel, NULL if it has none. Before the
+ * nudge.
+ */
+void uvcci_hello_channel(uvcci_hello *h, uint8_t peer, const uint8_t *binding);
 /* Any other sealed frame of this run came from `peer`: it is past HELLO 3. */
 void uvcci_hello_peer_passed(uvcci_hello *h, uint8_t peer);
 /* The peer's stream was (re)opened: send the present messages again at once. */

@@ -295,6 +295,7 @@ void uvcc_link_stream_opened(uvcc_link *l, uint64_t now) {
     uvcci_link_tick(l, now);
     uvcci_stream_reset(l);
     uvcci_tx_stream_reset(l);
+    uvcci_link_hello_late(l); /* it was said over another stream */
     l->stream_up = true;
     l->rx.ack_at = l->now;
     if (l->tx.unreceived != 0 && !UVCCI_MUTANT(18))
@@ -318,6 +319,29 @@ int uvcc_link_feed(uvcc_link *l, const uint8_t *data, size_t len, uint64_t now) 
     uvcci_link_tick(l, now);
     l->stats.bytes_rx += len;
     return l->cfg.datagram ? uvcci_rx_packet(l, data, len) : uvcci_stream_feed(l, data, len);
+}
+
+int uvcc_link_rx_buffer(uvcc_link *l, uint8_t **to, size_t *len) {
+    if (l == NULL || to == NULL || len == NULL || l->cfg.datagram)
+        return UVCC_ERR_USAGE;
+    *to = NULL;
+    *len = uvcci_stream_offer(l, to);
+    return *len != 0;
+}
+
+size_t uvcci_link_offered(const uvcc_link *l, const uint8_t **at) {
+    return l->cfg.datagram ? 0 : uvcci_stream_offered(l, at);
+}
+
+int uvcc_link_rx_filled(uvcc_link *l, size_t n, uint64_t now) {
+    const uint8_t *at;
+    if (l == NULL || l->cfg.datagram || n > uvcci_link_offered(l, &at))
+        return UVCC_ERR_USAGE;
+    if (n == 0)
+        return 0;
+    uvcci_link_tick(l, now);
+    l->stats.bytes_rx += n;
+    return uvcci_stream_filled(l, n);
 }
 
 /* A mark counts only with a new frame, which is authentic on sealed links: nobody else can slow us.

@@ -27,6 +27,9 @@ void uvcci_link_bound(const uvcc_link *l, const uvcci_link_use *use, uint64_t by
 /* After set_keys: a sealed HELLO that came before, if it is the peer's. */
 void uvcci_link_take_early(uvcc_link *l);
 
+/* The bytes that uvcc_link_rx_buffer() offered last and where, if that still holds; else 0. */
+size_t uvcci_link_offered(const uvcc_link *l, const uint8_t **at);
+
 /* What this link has used up, so that the run must end: a sentence; NULL: nothing. */
 const char *uvcci_link_spent(const uvcc_link *l);
 /* Nothing that was sent under `step` or before is unacknowledged or queued. */

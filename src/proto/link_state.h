@@ -229,6 +229,7 @@ _Static_assert(sizeof(uvcci_slab) == 4096, "one page");
 typedef struct uvcci_rx_partial {
     uvcc_frame_header h;
     uint32_t header_got, got, crc;
+    uint32_t offered; /* bytes at to + got that uvcc_link_rx_buffer() gave out last; 0: none */
     uint8_t mode;
     bool created;
     uvcci_rx_msg *msg; /* PLACE */

@@ -5,7 +5,10 @@
  * unchecked.
  *
  * States of the frame that is not whole: its header is coming (header_got < 64) -> its payload is
- * (PLACE: into its message; GATHER: into a buffer; SKIP: nowhere, only its CRC counts). */
+ * (PLACE: into its message; GATHER: into a buffer; SKIP: nowhere, only its CRC counts).
+ *
+ * What PLACE and GATHER still miss can be offered to the caller, who then puts bytes there itself:
+ * `offered` says how many, and any other input takes the offer back. */
 #include "proto/link_stream.h"
 
 #include <assert.h>
@@ -36,7 +39,7 @@ static void partial_gather_free(uvcc_link *l) {
     if (in->mode == MODE_GATHER)
         uvcci_link_give(l, in->to, in->h.payload_len, UVCC_MEM_STATE);
     in->mode = MODE_SKIP;
-    in->header_got = 0;
+    in->header_got = in->offered = 0;
 }
 
 /* Forgets the frame that is not whole. */
@@ -106,10 +109,15 @@ static int partial_begin(uvcc_link *l) {
     return 0;
 }
 
+/* Bytes of the payload that go to in->to; behind them is the tag of a sealed piece. */
+static size_t partial_body(const uvcci_rx_partial *in) {
+    return in->mode == MODE_PLACE ? uvcci_frame_piece(&in->h) : in->h.payload_len;
+}
+
 /* Takes n more bytes of the payload. */
 static void partial_add(uvcc_link *l, const uint8_t *data, size_t n) {
     uvcci_rx_partial *in = l->rx.in;
-    size_t body = in->mode == MODE_PLACE ? uvcci_frame_piece(&in->h) : in->h.payload_len;
+    size_t body = partial_body(in);
     assert(n <= in->h.payload_len - in->got);
     while (n != 0) {
         size_t tile = n < TILE_BYTES ? n : TILE_BYTES;
@@ -133,9 +141,9 @@ static bool gathered_sealed(const uvcc_link *l) {
            uvcc_frame_kind_class(in->h.kind) != UVCC_CLASS_CONTROL;
 }
 
-/* The payload is here too. What was skipped and is wanted now (the step opened meanwhile) is
+/* The whole frame is here. What was skipped and is wanted now (the step opened meanwhile) is
  * refused without breaking the stream: the peer sends it again after the next reconnection. */
-static int partial_end(uvcc_link *l) {
+static int partial_judge(uvcc_link *l) {
     uvcci_rx_partial *in = l->rx.in;
     if (in->crc != in->h.crc32)
         return UVCC_ERR_FRAME;
@@ -167,6 +175,17 @@ static int partial_end(uvcc_link *l) {
     return 0;
 }
 
+/* After more of the payload: if that was all, the next frame begins. 0 or an error. */
+static int partial_end(uvcc_link *l) {
+    uvcci_rx_partial *in = l->rx.in;
+    if (in->got < in->h.payload_len)
+        return 0;
+    int err = partial_judge(l);
+    if (err == 0)
+        in->header_got = 0;
+    return err;
+}
+
 /* A frame that is wholly in the caller's bytes and better taken from there: its length, 0 if it is
  * not such a one, or an error. */
 static ptrdiff_t feed_whole(uvcc_link *l, const uint8_t *data, size_t len) {
@@ -193,7 +212,7 @@ static uvcci_rx_partial *partial_get(uvcc_link *l) {
     in = uvcci_link_alloc(l, sizeof *in, UVCC_MEM_STATE);
     if (in == NULL)
         return NULL;
-    in->header_got = 0;
+    in->header_got = in->offered = 0;
     in->mode = MODE_SKIP;
     l->rx.in = in;
     return in;
@@ -232,18 +251,15 @@ static ptrdiff_t feed_part(uvcc_link *l, const uint8_t *data, size_t len) {
     if (n > len - taken)
         n = len - taken;
     partial_add(l, data + taken, n);
-    if (in->got == in->h.payload_len) {
-        int err = partial_end(l);
-        if (err != 0)
-            return err;
-        in->header_got = 0;
-    }
-    return (ptrdiff_t)(taken + n);
+    int err = partial_end(l);
+    return err != 0 ? err : (ptrdiff_t)(taken + n);
 }
 
 int uvcci_stream_feed(uvcc_link *l, const uint8_t *data, size_t len) {
     if (l->rx.broken)
         return UVCC_ERR_STREAM_BROKEN;
+    if (l->rx.in != NULL)
+        l->rx.in->offered = 0;
     while (len != 0) {
         bool between = l->rx.in == NULL || l->rx.in->header_got == 0;
         ptrdiff_t n = between ? feed_whole(l, data, len) : 0;
@@ -255,6 +271,36 @@ int uvcci_stream_feed(uvcc_link *l, const uint8_t *data, size_t len) {
         len -= (size_t)n;
     }
     return 0;
+}
+
+size_t uvcci_stream_offer(uvcc_link *l, uint8_t **to) {
+    uvcci_rx_partial *in = l->rx.in;
+    if (in == NULL || in->header_got < UVCC_FRAME_HEADER_BYTES || in->mode == MODE_SKIP)
+        return 0;
+    const size_t body = partial_body(in);
+    assert(!l->rx.broken && in->got < in->h.payload_len);
+    in->offered = in->got < body ? (uint32_t)(body - in->got) : 0;
+    if (in->offered != 0)
+        *to = in->to + in->got;
+    return in->offered;
+}
+
+size_t uvcci_stream_offered(const uvcc_link *l, const uint8_t **at) {
+    const uvcci_rx_partial *in = l->rx.in;
+    if (in == NULL || in->offered == 0)
+        return 0;
+    *at = in->to + in->got;
+    return in->offered;
+}
+
+int uvcci_stream_filled(uvcc_link *l, size_t n) {
+    uvcci_rx_partial *in = l->rx.in;
+    assert(in != NULL && n != 0 && n <= in->offered);
+    in->crc = uvcci_crc32(in->crc, in->to + in->got, n);
+    in->got += (uint32_t)n;
+    in->offered = 0;
+    int err = partial_end(l);
+    return err != 0 ? stream_break(l, err) : 0;
 }
 
 void uvcci_stream_reset(uvcc_link *l) {

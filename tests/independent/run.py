@@ -154,6 +154,12 @@ class Run:
     def secret(self, a, b):
         return self.cfg[a]["pair_secret"][32 * b:32 * b + 32]
 
+    def channels(self, p, peer):
+        """What HELLO 3 may say: of the bindings with which p opened its streams to this peer."""
+        bound = [r.fields[2] for r in self.records[p] if r.name == "PEER_OPEN_BOUND" and r.fields[1] == peer]
+        plain = any(r.name == "PEER_OPEN" and r.fields[1] == peer for r in self.records[p])
+        return [H(b"UVCC_CHANNEL_V1", x) for x in bound] + [bytes(32)] * (plain or not bound)
+
     # ---- frames and messages ----
 
     def open_frames(self):
@@ -168,7 +174,8 @@ class Run:
                 self.opened += 1
                 if f.name == "HELLO":
                     a, b = sorted((f.src, f.dst))
-                    need(f.payload == u8(3) + H(self.hello2[a, b], self.hello2[b, a]), "a HELLO 3")
+                    need(f.payload[:33] == u8(3) + H(self.hello2[a, b], self.hello2[b, a]), "a HELLO 3")
+                    need(f.payload[33:] in self.channels(f.dst, f.src), "a HELLO 3's channel")
                 elif f.name == "ACK":
                     counter, cumulative = struct.unpack_from("<QQ", f.payload)
                     need(len(f.payload) == 46 + 16 * struct.unpack_from("<H", f.payload, 44)[0], "an ACK's length")

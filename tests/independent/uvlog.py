@@ -120,7 +120,7 @@ def frames_of(records):
     """The frames that came, of streams: (peer, Frame), in the order of the log."""
     pending, out = {0: b"", 1: b"", 2: b""}, []
     for r in records:
-        if r.name in ("PEER_CLOSED", "PEER_OPEN"):
+        if r.name in ("PEER_CLOSED", "PEER_OPEN", "PEER_OPEN_BOUND"):
             pending[r.fields[1]] = b""
         if r.name not in ("FEED", "FEED_ECN"):
             continue

@@ -32,6 +32,7 @@ OPTIONAL = {
     'uvcc_program_finish': {'message'},
     'uvcc_program_rounds': {'counted'},
     'uvcc_reference_step': {'message'},
+    'uvcc_session_peer_open_bound': {'binding'},
     'uvcc_transformer_check': {'message'},
     'uvcc_transformer_program': {'message'},
 }

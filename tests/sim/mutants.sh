@@ -46,7 +46,9 @@ table='1 100 a frame that came is taken again
 34 100 the words of a product in a function are those of another
 35 400 the key of a multi-scale table has the roots of a comparison
 36 100 policies are not compared in the handshake
-37 300 all words that nobody chooses in a step are the same'
+37 300 all words that nobody chooses in a step are the same
+38 100 the channels of the two ends are not compared
+39 100 a new stream goes on with the channel of the one before'
 
 fail=0
 echo "$table" >"$work/table"

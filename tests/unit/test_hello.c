@@ -362,14 +362,14 @@ static void layout(void **state) {
                              0x00ABCDEF, 0, 1, k);
     uvcci_derive_prk(n.cfg[1].sid_sub, k, prk);
     assert_memory_equal(n.h[1].peer[0].prk, prk, 32);
-    assert_int_equal(uvcci_hello_poll(&n.h[1], 0, out, &sealed, 0), 33);
+    assert_int_equal(uvcci_hello_poll(&n.h[1], 0, out, &sealed, 0), UVCCI_HELLO3_BYTES);
     assert_true(sealed);
     memcpy(both, theirs, 108);
     memcpy(both + 108, expect, 108);
     uvcci_sha256_once(both, 216, hash);
     assert_int_equal(out[0], 3);
     assert_memory_equal(out + 1, hash, 32);
-    assert_int_equal(uvcci_hello_input(&n.h[1], 0, out, 33, true, 0), 0);
+    assert_int_equal(uvcci_hello_input(&n.h[1], 0, out, UVCCI_HELLO3_BYTES, true, 0), 0);
     assert_int_equal(n.h[1].peer[0].state, UVCCI_HELLO_DONE);
     assert_false(uvcci_hello_done(&n.h[1]));
 
@@ -539,7 +539,7 @@ static void reflection_and_order(void **state) {
     assert_memory_equal(h, &was, sizeof was);
 
     /* HELLO 3 before HELLO 2; HELLO 2 of the other pair. */
-    assert_int_equal(uvcci_hello_input(h, 1, h->peer[1].hello3, 33, true, 0), 0);
+    assert_int_equal(uvcci_hello_input(h, 1, h->peer[1].hello3, UVCCI_HELLO3_BYTES, true, 0), 0);
     was.ignored++;
     assert_int_equal(uvcci_hello_input(h, 1, n.h[2].peer[0].hello2, 108, false, 0), UVCC_ERR_AUTH);
     assert_memory_equal(h, &was, sizeof was);
@@ -551,7 +551,8 @@ static void reflection_and_order(void **state) {
     assert_int_equal(uvcci_hello_input(&fresh, 1, n.h[1].hello1, 324, false, 0), 0);
     uvcci_hello before = fresh;
     assert_int_equal(uvcci_hello_input(&fresh, 1, n.h[1].peer[0].hello2, 108, false, 0), 0);
-    assert_int_equal(uvcci_hello_input(&fresh, 1, n.h[1].peer[0].hello3, 33, true, 0), 0);
+    assert_int_equal(
+        uvcci_hello_input(&fresh, 1, n.h[1].peer[0].hello3, UVCCI_HELLO3_BYTES, true, 0), 0);
     uvcci_hello_peer_passed(&fresh, 1);
     before.ignored++;
     memcpy(before.peer[1].early2, n.h[1].peer[0].hello2, 108);
@@ -571,17 +572,19 @@ static void tampered(void **state) {
     uint8_t m[108];
     uint64_t now = 0;
     for (unsigned turn = 2; turn <= 3; turn++) {
-        size_t len = turn == 2 ? 108 : 33;
+        size_t len = turn == 2 ? 108 : UVCCI_HELLO3_BYTES;
         const uint8_t *right = turn == 2 ? n.h[1].peer[0].hello2 : n.h[1].peer[0].hello3;
         uvcci_hello was = *h;
         for (size_t at = 1; at < len; at++)
             for (unsigned bit = 0; bit < 8; bit++) {
                 memcpy(m, right, len);
                 m[at] ^= (uint8_t)(1u << bit);
+                const size_t told = turn == 2 ? 44 : 33;
                 assert_int_equal(uvcci_hello_input(h, 1, m, len, turn == 3, now),
-                                 at < 44 ? UVCC_ERR_AUTH : UVCC_ERR_MISMATCH);
-                if (at >= 44) {
-                    assert_int_equal(h->field, UVCCI_FIELD_SECRET);
+                                 at < told ? UVCC_ERR_AUTH : UVCC_ERR_MISMATCH);
+                if (at >= told) {
+                    assert_int_equal(h->field,
+                                     turn == 2 ? UVCCI_FIELD_SECRET : UVCCI_FIELD_CHANNEL);
                     was.field = h->field;
                     was.forged[1] = h->forged[1];
                 }
@@ -592,10 +595,86 @@ static void tampered(void **state) {
         assert_int_equal(h->peer[1].state, turn == 2 ? UVCCI_HELLO_WAIT3 : UVCCI_HELLO_DONE);
     }
     uvcci_hello was = *h;
-    memcpy(m, n.h[1].peer[0].hello3, 33);
+    memcpy(m, n.h[1].peer[0].hello3, UVCCI_HELLO3_BYTES);
     m[5] ^= 1;
-    assert_int_equal(uvcci_hello_input(h, 1, m, 33, true, 0), UVCC_ERR_AUTH);
+    assert_int_equal(uvcci_hello_input(h, 1, m, UVCCI_HELLO3_BYTES, true, 0), UVCC_ERR_AUTH);
     assert_memory_equal(h, &was, sizeof was);
+}
+
+/* 0 and 1 are keyed and have each other's HELLO 3 to take. */
+static void to_hello3(net *n) {
+    to_wait2(n);
+    peer_takes_ours(n);
+    assert_int_equal(uvcci_hello_input(&n->h[0], 1, n->h[1].peer[0].hello2, 108, false, n->now), 0);
+    for (unsigned p = 0; p < 2; p++)
+        assert_int_equal(n->h[p].peer[1 - p].state, UVCCI_HELLO_WAIT3);
+}
+
+/* The HELLO 3 that `from` sends next, to the other. */
+static int say3(net *n, uint8_t from) {
+    uint8_t out[UVCCI_HELLO1_MAX];
+    bool sealed = false;
+    size_t len = 1;
+    uvcci_hello_nudge(&n->h[from], 1 - from, n->now);
+    while (!sealed && len != 0)
+        len = uvcci_hello_poll(&n->h[from], 1 - from, out, &sealed, n->now);
+    assert_true(sealed && len == UVCCI_HELLO3_BYTES);
+    return uvcci_hello_input(&n->h[1 - from], from, out, len, true, n->now);
+}
+
+/* Two channels are no channel: whoever relays between them is found out at both ends, and nothing
+ * else is: the next stream, over one channel, ends the handshake. */
+static void channels(void **state) {
+    (void)state;
+    static const uint8_t zeros[32] = {0}, a[32] = {1}, b[32] = {1, 1};
+    const struct {
+        const uint8_t *of[2];
+        bool fit;
+    } tries[] = {{{a, a}, true},      {{NULL, NULL}, true},  {{zeros, zeros}, true},
+                 {{a, b}, false},     {{a, NULL}, false},    {{NULL, b}, false},
+                 {{zeros, a}, false}, {{zeros, NULL}, false}};
+    for (unsigned i = 0; i < sizeof tries / sizeof tries[0]; i++)
+        for (unsigned when = 0; when < 2; when++) { /* before and after there are keys */
+            net n;
+            if (when == 1)
+                to_hello3(&n);
+            else
+                to_wait2(&n);
+            for (uint8_t p = 0; p < 2; p++)
+                uvcci_hello_channel(&n.h[p], 1 - p, tries[i].of[p]);
+            if (when == 0) {
+                peer_takes_ours(&n);
+                assert_int_equal(
+                    uvcci_hello_input(&n.h[0], 1, n.h[1].peer[0].hello2, 108, false, n.now), 0);
+            }
+            for (uint8_t p = 0; p < 2; p++) {
+                assert_int_equal(say3(&n, p), tries[i].fit ? 0 : UVCC_ERR_MISMATCH);
+                if (!tries[i].fit)
+                    assert_string_equal(uvcci_hello_field_name(n.h[1 - p].field), "channel");
+                assert_int_equal(n.h[1 - p].peer[p].state,
+                                 tries[i].fit ? UVCCI_HELLO_DONE : UVCCI_HELLO_WAIT3);
+            }
+            /* A new stream, to one end first: what was said over the old one is not what counts. */
+            uvcci_hello_channel(&n.h[0], 1, b);
+            uvcci_hello_channel(&n.h[1], 0, b);
+            for (uint8_t p = 0; p < 2; p++) {
+                assert_int_equal(say3(&n, p), 0);
+                assert_int_equal(n.h[1 - p].peer[p].state, UVCCI_HELLO_DONE);
+            }
+        }
+    /* One end is done over the first channel, and says the next one where the other is not. */
+    net n;
+    to_hello3(&n);
+    uvcci_hello_channel(&n.h[0], 1, a);
+    uvcci_hello_channel(&n.h[1], 0, a);
+    assert_int_equal(say3(&n, 1), 0);
+    assert_int_equal(n.h[0].peer[1].state, UVCCI_HELLO_DONE);
+    uvcci_hello_channel(&n.h[1], 0, b);
+    assert_int_equal(say3(&n, 0), UVCC_ERR_MISMATCH);
+    assert_int_equal(say3(&n, 1), 0); /* not compared any more */
+    uvcci_hello_channel(&n.h[0], 1, b);
+    assert_int_equal(say3(&n, 0), 0);
+    assert_int_equal(n.h[1].peer[0].state, UVCCI_HELLO_DONE);
 }
 
 static void another_n(void **state) {
@@ -840,10 +919,11 @@ static void asks_one_that_passed(void **state) {
     for (uint64_t now = REPEAT; now < 100 * REPEAT; now *= 2) {
         assert_int_not_equal(uvcci_hello_deadline(h), UVCC_NEVER);
         assert_int_equal(uvcci_hello_poll(h, 1, out, &sealed, 2 * now), 108);
-        assert_int_equal(uvcci_hello_poll(h, 1, out, &sealed, 2 * now), 33);
+        assert_int_equal(uvcci_hello_poll(h, 1, out, &sealed, 2 * now), UVCCI_HELLO3_BYTES);
         assert_int_equal(uvcci_hello_poll(h, 1, out, &sealed, 2 * now), 0);
     }
-    assert_int_equal(uvcci_hello_input(h, 1, n.h[1].peer[0].hello3, 33, true, 300 * REPEAT), 0);
+    assert_int_equal(
+        uvcci_hello_input(h, 1, n.h[1].peer[0].hello3, UVCCI_HELLO3_BYTES, true, 300 * REPEAT), 0);
     assert_int_equal(uvcci_hello_poll(h, 1, out, &sealed, 10000 * REPEAT), 0);
 }
 
@@ -865,16 +945,17 @@ static void repeats_until_passed(void **state) {
     NEXT(108);
     NEXT(0);
     assert_int_equal(uvcci_hello_input(h, 1, n.h[1].peer[0].hello2, 108, false, now), 0);
-    NEXT(33);
+    NEXT(UVCCI_HELLO3_BYTES);
     NEXT(0);
     assert_true(h->peer[1].next_repeat == now + REPEAT);
     now += REPEAT;
     NEXT(108);
-    NEXT(33);
+    NEXT(UVCCI_HELLO3_BYTES);
     NEXT(0);
-    assert_int_equal(uvcci_hello_input(h, 1, n.h[1].peer[0].hello3, 33, true, now), 0);
+    assert_int_equal(uvcci_hello_input(h, 1, n.h[1].peer[0].hello3, UVCCI_HELLO3_BYTES, true, now),
+                     0);
     now += REPEAT;
-    NEXT(33);
+    NEXT(UVCCI_HELLO3_BYTES);
     NEXT(0);
     uvcci_hello_peer_passed(h, 1);
     now += 1000 * REPEAT;
@@ -883,10 +964,11 @@ static void repeats_until_passed(void **state) {
     NEXT(0);
 
     /* A known HELLO 1 or 2 is still answered from memory; HELLO 3 never. */
-    assert_int_equal(uvcci_hello_input(h, 1, n.h[1].peer[0].hello3, 33, true, now), 0);
+    assert_int_equal(uvcci_hello_input(h, 1, n.h[1].peer[0].hello3, UVCCI_HELLO3_BYTES, true, now),
+                     0);
     NEXT(0);
     assert_int_equal(uvcci_hello_input(h, 1, n.h[1].peer[0].hello2, 108, false, now), 0);
-    NEXT(33);
+    NEXT(UVCCI_HELLO3_BYTES);
     NEXT(0);
     for (unsigned turn = 0; turn < 4; turn++) {
         assert_int_equal(uvcci_hello_input(h, 1, n.h[1].hello1, 324, false, now), 0);
@@ -896,6 +978,14 @@ static void repeats_until_passed(void **state) {
         NEXT(0);
     }
     assert_int_equal(h->peer[1].state, UVCCI_HELLO_DONE);
+}
+
+static void bind_channel(uvcci_hello *h, uint8_t peer, json_t *pair) {
+    uint8_t binding[32];
+    if (json_object_get(pair, "binding") == NULL)
+        return;
+    test_hex_n(test_str(pair, "binding"), binding, 32);
+    uvcci_hello_channel(h, peer, binding);
 }
 
 /* ---- the X25519 exchange ---- */
@@ -928,8 +1018,8 @@ static void vectors(void **state) {
                *pair;
         json_t *kem = json_object_get(c, "kem");
         base.kem = (uint16_t)json_integer_value(kem);
-        uint8_t h1[3][UVCCI_HELLO1_MAX], h2[2][UVCCI_HELLO2_MAX], h3[33], want[32], nonce[32],
-            sk[3][64];
+        uint8_t h1[3][UVCCI_HELLO1_MAX], h2[2][UVCCI_HELLO2_MAX], h3[UVCCI_HELLO3_BYTES], want[32],
+            nonce[32], sk[3][64];
         size_t len1[3], len2[2];
         for (size_t p = 0; x && p < 3; p++) {
             uint8_t seed[32];
@@ -1001,7 +1091,7 @@ static void vectors(void **state) {
                 assert_true(len2[turn] <= sizeof h2[turn]);
                 test_hex_n(hex, h2[turn], len2[turn]);
             }
-            test_hex_n(test_str(pair, "hello3"), h3, 33);
+            test_hex_n(test_str(pair, "hello3"), h3, UVCCI_HELLO3_BYTES);
             test_hex_n(test_str(pair, "ikm"), ikm, 32);
             uvcci_derive_session_key(h1[a] + 84, h1[b] + 84, ikm, base.sid_job,
                                      (uint32_t)test_u64(c, "run"), a, b, k_ab);
@@ -1011,6 +1101,7 @@ static void vectors(void **state) {
             for (unsigned turn = 0; turn < 2; turn++) {
                 uvcci_hello *me = &h[turn == 0 ? a : b];
                 uint8_t peer = turn == 0 ? b : a;
+                bind_channel(me, peer, pair);
                 while (uvcci_hello_poll(me, peer, out, &sealed, 0) != 0 && out[0] == 1)
                     ;
                 assert_memory_equal(out, h2[turn], len2[turn]);
@@ -1019,10 +1110,10 @@ static void vectors(void **state) {
                     uvcci_hello_input(me, peer, h2[1 - turn], len2[1 - turn], false, 0), 0);
                 assert_true(uvcci_hello_keyed(me, peer));
                 assert_memory_equal(me->peer[peer].prk, want, 32);
-                assert_int_equal(uvcci_hello_poll(me, peer, out, &sealed, 0), 33);
+                assert_int_equal(uvcci_hello_poll(me, peer, out, &sealed, 0), sizeof h3);
                 assert_true(sealed);
-                assert_memory_equal(out, h3, 33);
-                assert_int_equal(uvcci_hello_input(me, peer, h3, 33, true, 0), 0);
+                assert_memory_equal(out, h3, sizeof h3);
+                assert_int_equal(uvcci_hello_input(me, peer, h3, sizeof h3, true, 0), 0);
             }
         }
         for (uint8_t p = 0; p < 3; p++)
@@ -1243,7 +1334,8 @@ static void forgets_secrets(void **state) {
         assert_true(holds(h, sizeof *h, n.cfg[0].ephemeral, 32));
         assert_int_equal(uvcci_hello_input(h, q, n.h[q].peer[0].hello2, 108, false, 0), 0);
         assert_int_equal(uvcci_hello_input(&n.h[q], 0, h->peer[q].hello2, 108, false, 0), 0);
-        assert_int_equal(uvcci_hello_input(h, q, n.h[q].peer[0].hello3, 33, true, 0), 0);
+        assert_int_equal(
+            uvcci_hello_input(h, q, n.h[q].peer[0].hello3, UVCCI_HELLO3_BYTES, true, 0), 0);
     }
     assert_true(uvcci_hello_done(h));
     assert_false(holds(h, sizeof *h, n.cfg[0].ephemeral, 32));
@@ -1524,6 +1616,7 @@ int main(void) {
         cmocka_unit_test(other_versions),
         cmocka_unit_test(reflection_and_order),
         cmocka_unit_test(tampered),
+        cmocka_unit_test(channels),
         cmocka_unit_test(another_n),
         ALL(lossless),
         ALL(lossy),

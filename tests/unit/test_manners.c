@@ -135,13 +135,16 @@ static void test_too_early(void **state) {
     const uint64_t u[COLS] = {0};
     uvcc_session *s;
     uvcc_peer_info info = {.size = sizeof info};
-    uint8_t root[32];
+    uint8_t root[32], *to;
+    size_t room;
     assert_int_equal(uvcc_session_new(&s, &c), 0);
     assert_string_equal(uvcc_session_error_detail(s), "");
     for (unsigned loaded = 0; loaded < 2; loaded++) {
         const char *why = loaded ? "not started" : "no program is loaded";
         REFUSES(s, UVCC_ERR_STATE, why, uvcc_session_feed(s, peer, &byte, 1, 0));
         REFUSES(s, UVCC_ERR_STATE, why, uvcc_session_feed_ecn(s, peer, &byte, 1, false, 0));
+        REFUSES(s, UVCC_ERR_STATE, why, uvcc_session_rx_buffer(s, peer, &to, &room));
+        REFUSES(s, UVCC_ERR_STATE, why, uvcc_session_rx_filled(s, peer, 1, 0));
         REFUSES(s, UVCC_ERR_STATE, why, uvcc_session_peer_open(s, peer, 0));
         REFUSES(s, UVCC_ERR_STATE, why, uvcc_session_peer_closed(s, peer, 0));
         REFUSES(s, UVCC_ERR_STATE, why, uvcc_session_transmit_done(s, peer, 0, 0, 0));
@@ -171,6 +174,13 @@ static void test_too_early(void **state) {
     REFUSES(s, UVCC_ERR_USAGE, "party 3 is no peer", uvcc_session_peer_open(s, 3, 0));
     REFUSES(s, UVCC_ERR_USAGE, "no data", uvcc_session_feed(s, peer, NULL, 1, 0));
     REFUSES(s, UVCC_ERR_USAGE, "streams", uvcc_session_feed_ecn(s, peer, &byte, 1, false, 0));
+    REFUSES(s, UVCC_ERR_USAGE, "party 3 is no peer", uvcc_session_rx_buffer(s, 3, &to, &room));
+    REFUSES(s, UVCC_ERR_USAGE, "no place for the answer",
+            uvcc_session_rx_buffer(s, peer, NULL, &room));
+    assert_int_equal(uvcc_session_rx_buffer(s, peer, &to, &room), 0);
+    assert_int_equal(uvcc_session_rx_filled(s, peer, 0, 0), 0);
+    REFUSES(s, UVCC_ERR_USAGE, "1 bytes were put where 0 are offered",
+            uvcc_session_rx_filled(s, peer, 1, 0));
     REFUSES(s, UVCC_ERR_USAGE, "no transmit 7", uvcc_session_transmit_done(s, peer, 7, 1, 0));
     REFUSES(s, UVCC_ERR_USAGE, "other than 0", uvcc_session_abort(s, UVCC_ABORT_NONE, 0));
     REFUSES(s, UVCC_ERR_USAGE, "21 is no reason",

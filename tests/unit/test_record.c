@@ -307,7 +307,7 @@ static void test_round_trip(void **state) {
             free(out.p);
         }
     }
-    assert_int_equal(types, 28);
+    assert_int_equal(types, 29);
 }
 
 /* A short log with most types in it. */
@@ -591,6 +591,31 @@ static void test_until(void **state) {
     uvcc_program_free(p);
 }
 
+/* Bytes that were read straight into place stand in the log as those that were fed: it is the same
+ * log to the byte, and a replay feeds them. */
+static void test_in_place(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    uvcc_program *p = make_program(&mem, 20);
+    bytes fed[3];
+    triangle_options o = {.seed = 9, .wired = true, .ticks = true, .placing = TRIANGLE_FED_APART};
+    record_run(p, &o, 2);
+    assert_int_equal(triangle_in_place(), 0);
+    memcpy(fed, logs, sizeof fed);
+    memset(logs, 0, sizeof logs);
+    o.placing = TRIANGLE_IN_PLACE;
+    record_run(p, &o, 2);
+    assert_true(triangle_in_place() > 1000);
+    for (unsigned k = 0; k < 3; k++) {
+        assert_int_equal(logs[k].len, fed[k].len);
+        assert_memory_equal(logs[k].p, fed[k].p, fed[k].len);
+        replays_equal(&logs[k], p, UVCC_CPU_DEFERRED, last_digest[k]);
+        free(fed[k].p);
+    }
+    forget_logs();
+    uvcc_program_free(p);
+}
+
 /* ---- changed logs ---- */
 
 static void flip_data(uvcc_record *r, uint8_t *copy) {
@@ -710,6 +735,14 @@ static void test_another_program(void **state) {
 
 /* ---- inputs of every kind ---- */
 
+static int place_junk(uvcc_session *s, uint8_t peer, uint64_t r, uint64_t now) {
+    uint8_t *at;
+    size_t room = 0;
+    if (uvcc_session_rx_buffer(s, peer, &at, &room) == 1)
+        memset(at, 0x5a, room);
+    return uvcc_session_rx_filled(s, peer, r % 3 == 0 ? room + r % 2 : r % (room + 1), now);
+}
+
 /* A hostile host: refused calls, wrong completions, times that go back, closed and opened streams.
  * The calls themselves are what is tested, so the triangle is not driven as others are: events
  * wait, and the driver may fail. */
@@ -720,7 +753,7 @@ static void test_odd_calls(void **state) {
     uint64_t rnd = 11;
     for (unsigned seed = 0; seed < 12; seed++) {
         triangle t;
-        uint8_t junk[700];
+        uint8_t junk[700] = {0};
         int64_t x[ROWS * COLS] = {1, 2, 3}, v[ROWS * COLS] = {5};
         forget_logs();
         triangle_open(&t, p,
@@ -734,13 +767,16 @@ static void test_odd_calls(void **state) {
             const uvcc_job *job;
             uvcc_transmit tx;
             uvcc_completion c = {.id = r >> 40, .cookie = 100 + seed % 3, .status = 0};
-            switch ((r >> 32) % 20) {
+            switch ((r >> 32) % 21) {
             case 0:
                 test_rand_bytes(&rnd, junk, sizeof junk);
                 (void)uvcc_session_feed(s, peer, junk, r % sizeof junk, now);
                 break;
+            case 20: /* places that are refused, or full of junk */
+                (void)place_junk(s, peer, r, now);
+                break;
             case 1:
-                (void)uvcc_session_peer_open(s, peer, now);
+                (void)uvcc_session_peer_open_bound(s, peer, r % 2 != 0 ? junk : NULL, now);
                 break;
             case 2:
                 (void)uvcc_session_peer_closed(s, peer, now);
@@ -1012,6 +1048,7 @@ int main(void) {
         cmocka_unit_test(test_replays),
         cmocka_unit_test(test_outputs_are_digested),
         cmocka_unit_test(test_until),
+        cmocka_unit_test(test_in_place),
         cmocka_unit_test(test_changes_are_noticed),
         cmocka_unit_test(test_another_program),
         cmocka_unit_test(test_odd_calls),

@@ -56,7 +56,7 @@ def offer_bytes(offers):
     return b"".join(le32(s) + l for s, l in offers) + free * (le32(0xFFFFFFFF) + bytes(32))
 
 
-def case(name, exchange, suites, offers, next_run, kem=0, policy=bytes(32)):
+def case(name, exchange, suites, offers, next_run, kem=0, policy=bytes(32), bound=False):
     R, S, T, replica, stage, tp = topology = (4, 3, 2, 3, 2, 1)
     sid_job = seeded("sid_job", name)
     sid_rep = sha(b"UVCC_SID_REPLICA_V1", sid_job, le32(replica))
@@ -122,10 +122,13 @@ def case(name, exchange, suites, offers, next_run, kem=0, policy=bytes(32)):
                     + (identity[signer].sign(text) if signed else mac(proof_key, text) + bytes(32))
                     + mine)
             assert kem or all(len(m) == 108 for m in hello2)
-            hello3 = bytes([3]) + sha(*hello2)
+            binding = seeded("binding", name, a, b)
+            channel = sha(b"UVCC_CHANNEL_V1", binding) if bound else bytes(32)
+            hello3 = bytes([3]) + sha(*hello2) + channel
             pairs.append({
                 "a": a, "b": b, "ikm": ikm.hex(), "k_ab": k_ab.hex(), "prk": prk.hex(),
                 "hello2_a": hello2[0].hex(), "hello2_b": hello2[1].hex(), "hello3": hello3.hex(),
+                **({"binding": binding.hex()} if bound else {}),
             })
 
     parties = []
@@ -162,12 +165,12 @@ print(json.dumps({"cases": [
     case("provisioned, first start", "provisioned", [3, 3, 3], FRESH, [0, 0, 0]),
     case("provisioned, resumed", "provisioned", [3, 1, 3],
          [kept(7, 6, 5), kept(9, 8, 7, 6), kept(8, 7)], [2, 5, 4], policy=POLICY),
-    case("x25519, first start", "x25519", [3, 3, 3], FRESH, [0, 0, 0]),
+    case("x25519, first start", "x25519", [3, 3, 3], FRESH, [0, 0, 0], bound=True),
     case("x25519, resumed", "x25519", [1, 3, 3],
          [kept(4294967294, 70000), kept(70000), kept(70001, 70000)], [16777215, 3, 4]),
     case("x25519, one suite", "x25519", [2, 2, 3], [[(1, bytes(32))]] * 3, [9, 9, 9], policy=POLICY),
     case("provisioned, two histories", "provisioned", [3, 3, 3],
-         [kept(4, of=1) + kept(4, 3), kept(4, 3, 2), kept(4, of=1) + kept(3, 2)], [7, 7, 7]),
+         [kept(4, of=1) + kept(4, 3), kept(4, 3, 2), kept(4, of=1) + kept(3, 2)], [7, 7, 7], bound=True),
     case("provisioned, with a KEM", "provisioned", [3, 3, 3], FRESH, [1, 0, 0], KEM_X25519),
     case("x25519, with a KEM", "x25519", [1, 3, 3], [kept(7, 8), kept(9, 8), kept(8)], [2, 5, 4],
          KEM_X25519, POLICY),

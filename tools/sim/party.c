@@ -397,6 +397,30 @@ static void on_closed(sim_party *p) {
                  (double)took * 1e-9);
 }
 
+/* In every fourth plan somebody relays between two channels of the first stream of parties 0 and 1.
+ */
+int sim_stream_open(sim_party *p, uint8_t peer) {
+    const uint64_t seed = p->w->plan->seed;
+    const uint8_t a = p->index < peer ? p->index : peer, b = p->index < peer ? peer : p->index;
+    uint8_t binding[32] = {a, b, p->triangle};
+    memcpy(binding + 3, &p->streams[peer], sizeof p->streams[peer]);
+    p->relayed[peer] = seed % 4 == 1 && a == 0 && b == 1 && p->streams[peer] == 1;
+    if (p->relayed[peer])
+        binding[31] = (uint8_t)(1 + p->index);
+    if (seed % 2 == 0)
+        return uvcc_session_peer_open(p->s, peer, sim_look(p));
+    return uvcc_session_peer_open_bound(p->s, peer, binding, sim_look(p));
+}
+
+/* Who is told of a relay breaks the stream. */
+static void on_mismatch(sim_party *p, const uvcc_event *e) {
+    if (e->text == NULL || strcmp(e->text, "channel") != 0)
+        return;
+    if (!p->relayed[e->peer])
+        sim_fail(p->w, "party %u: a channel that nobody relays does not fit", p->index);
+    (void)uvcc_loopback_disconnect(p->w->net, p->node, 3u * p->triangle + e->peer);
+}
+
 /* Every event is held to what may come then; an abort needs a cause among the faults. */
 static void host_events(sim_party *p) {
     sim_world *w = p->w;
@@ -411,7 +435,13 @@ static void host_events(sim_party *p) {
             sim_fail(w, "party %u: event %d after CLOSED", p->index, e.kind);
         switch (e.kind) {
         case UVCC_EVENT_READY:
+            for (uint8_t q = 0; q < 3; q++)
+                if (p->relayed[q] && p->up[q])
+                    sim_fail(w, "party %u is ready over two channels to party %u", p->index, q);
             on_ready(p, &e);
+            break;
+        case UVCC_EVENT_MISMATCH:
+            on_mismatch(p, &e);
             break;
         case UVCC_EVENT_STEP_STARTED:
             drop_old(p, e.step);
@@ -814,7 +844,7 @@ bool sim_build(sim_party *p) {
             p->missed[q]) /* what came was for nobody: no host has that connection */
             (void)uvcc_loopback_disconnect(w->net, p->node, 3u * p->triangle + q);
         else if (q != p->index && p->up[q])
-            (void)uvcc_session_peer_open(p->s, q, sim_look(p));
+            (void)sim_stream_open(p, q);
     sim_settle(p);
     return true;
 }

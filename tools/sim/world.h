@@ -109,7 +109,9 @@ typedef struct sim_party {
     uint64_t hash_items, commit_items, verdict_items, coins;
     sim_slot slot[3];
     bool up[3];
-    bool missed[3]; /* bytes came over that stream while there was no session */
+    uint32_t streams[3]; /* so far, the same at both ends */
+    bool relayed[3];     /* the present one goes over two channels */
+    bool missed[3];      /* bytes came over that stream while there was no session */
     /* what the host knows */
     bool ready, closing, closed, aborted, resumed;
     uint32_t agreed, finished, given; /* steps of the workload; given: bit per step */
@@ -189,6 +191,8 @@ void sim_settle(sim_party *p);
 void sim_before_input(sim_party *p);
 /* A session from `from` (NULL: from the beginning). False if memory was refused: try again. */
 bool sim_build(sim_party *p);
+/* A stream is up: tells the session, with its channel's binding in every second plan. */
+int sim_stream_open(sim_party *p, uint8_t peer);
 void sim_die(sim_party *p);
 void sim_bury(sim_party *p); /* frees the session, and checks that nothing is left of it */
 /* Of that step and, if not NULL, lineage: that of the latest run. NULL: none. */

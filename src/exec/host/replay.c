@@ -267,6 +267,9 @@ static void make_call(replay *r, const uvcc_record *c) {
     case UVCC_RECORD_PEER_OPEN:
         (void)uvcc_session_peer_open(s, c->peer, c->now);
         break;
+    case UVCC_RECORD_PEER_OPEN_BOUND:
+        (void)uvcc_session_peer_open_bound(s, c->peer, c->data[0].data, c->now);
+        break;
     case UVCC_RECORD_PEER_CLOSED:
         (void)uvcc_session_peer_closed(s, c->peer, c->now);
         break;

@@ -275,6 +275,17 @@ int uvcc_session_feed(uvcc_session *s, uint8_t peer, const uint8_t *data, size_t
     return returned(rec, s, uvcci_session_feed(s, peer, data, len, now));
 }
 
+/* The log has the bytes as if they had been fed: a replay has nowhere to read from. */
+int uvcc_session_rx_filled(uvcc_session *s, uint8_t peer, size_t n, uint64_t now) {
+    uvcci_recording *rec = recording(s);
+    const uint8_t *at = NULL;
+    if (rec == NULL || n == 0 || n > uvcci_session_offered(s, peer, &at))
+        return uvcci_session_rx_filled(s, peer, n, now);
+    called(rec, (uvcc_record){
+                    .type = UVCC_RECORD_FEED, .now = now, .peer = peer, .data = {slice(at, n)}});
+    return returned(rec, s, uvcci_session_rx_filled(s, peer, n, now));
+}
+
 int uvcc_session_feed_ecn(uvcc_session *s, uint8_t peer, const uint8_t *data, size_t len, bool ce,
                           uint64_t now) {
     uvcci_recording *rec = recording(s);
@@ -291,9 +302,23 @@ int uvcc_session_feed_ecn(uvcc_session *s, uint8_t peer, const uint8_t *data, si
 int uvcc_session_peer_open(uvcc_session *s, uint8_t peer, uint64_t now) {
     uvcci_recording *rec = recording(s);
     if (rec == NULL)
-        return uvcci_session_peer_open(s, peer, now);
+        return uvcci_session_peer_open_bound(s, peer, NULL, now);
     called(rec, (uvcc_record){.type = UVCC_RECORD_PEER_OPEN, .now = now, .peer = peer});
-    return returned(rec, s, uvcci_session_peer_open(s, peer, now));
+    return returned(rec, s, uvcci_session_peer_open_bound(s, peer, NULL, now));
+}
+
+int uvcc_session_peer_open_bound(uvcc_session *s, uint8_t peer, const uint8_t binding[32],
+                                 uint64_t now) {
+    uvcci_recording *rec = recording(s);
+    if (binding == NULL)
+        return uvcc_session_peer_open(s, peer, now);
+    if (rec == NULL)
+        return uvcci_session_peer_open_bound(s, peer, binding, now);
+    called(rec, (uvcc_record){.type = UVCC_RECORD_PEER_OPEN_BOUND,
+                              .now = now,
+                              .peer = peer,
+                              .data = {slice(binding, 32)}});
+    return returned(rec, s, uvcci_session_peer_open_bound(s, peer, binding, now));
 }
 
 int uvcc_session_peer_closed(uvcc_session *s, uint8_t peer, uint64_t now) {

@@ -132,6 +132,12 @@ static void tell_mismatch(uvcc_session *s, uint8_t p) {
             .kind = UVCC_EVENT_MISMATCH, .peer = p, .run = s->run, .step = s->step, .text = name});
 }
 
+/* Another channel than before may be wrong in its own right, and is told again. */
+void uvcci_handshake_channel(uvcc_session *s, uint8_t p, const uint8_t *binding) {
+    uvcci_hello_channel(&s->hello, p, binding);
+    s->mismatches.told[p] &= (uint16_t) ~(1u << UVCCI_FIELD_CHANNEL);
+}
+
 /* A HELLO of p was right, so what was wrong with the others may be told again. */
 static void fits(uvcc_session *s, uint8_t p) {
     const uvcci_hello_peer *peer = &s->hello.peer[p];

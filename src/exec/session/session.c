@@ -13,6 +13,7 @@
 #include "exec/session/config.h"
 #include "exec/session/consent.h"
 #include "exec/session/dispatch.h"
+#include "exec/session/handshake.h"
 #include "exec/session/instance.h"
 #include "exec/session/peers.h"
 #include "exec/session/receive.h"
@@ -178,20 +179,56 @@ static int check_fed(uvcc_session *s, uint8_t peer, const uint8_t *data, size_t 
     return rc;
 }
 
+/* After bytes reached a link, which said rc. A frame that found no memory is lost: datagrams come
+ * again, a stream has to begin anew. */
+static int fed(uvcc_session *s, uint8_t peer, int rc) {
+    uvcci_dispatch(s);
+    if (rc == 0 || s->cfg.links.datagram)
+        return 0;
+    return uvcci_refuse(s, UVCC_ERR_STREAM_BROKEN, "the stream of party %u is broken: %s", peer,
+                        rc == UVCC_ERR_NOMEM ? "no memory for a frame, and nothing comes twice"
+                                             : "what came is not a frame");
+}
+
 int uvcci_session_feed(uvcc_session *s, uint8_t peer, const uint8_t *data, size_t len,
                        uint64_t now) {
     int rc = check_fed(s, peer, data, len);
     if (rc != 0)
         return rc;
     set_now(s, now);
-    rc = uvcc_link_feed(s->peer[peer].link, data, len, s->now);
-    uvcci_dispatch(s);
-    /* A frame that found no memory is lost: datagrams come again, a stream has to begin anew. */
-    if (rc == 0 || s->cfg.links.datagram)
-        return 0;
-    return uvcci_refuse(s, UVCC_ERR_STREAM_BROKEN, "the stream of party %u is broken: %s", peer,
-                        rc == UVCC_ERR_NOMEM ? "no memory for a frame, and nothing comes twice"
-                                             : "what came is not a frame");
+    return fed(s, peer, uvcc_link_feed(s->peer[peer].link, data, len, s->now));
+}
+
+static int check_placed(uvcc_session *s, uint8_t peer) {
+    const int rc = check_peer(s, peer);
+    if (rc == 0 && s->cfg.links.datagram)
+        return uvcci_refuse(s, UVCC_ERR_USAGE, "these links are datagrams: feed whole ones");
+    return rc;
+}
+
+/* Asks only: no recorder hears of it. */
+int uvcc_session_rx_buffer(uvcc_session *s, uint8_t peer, uint8_t **to, size_t *len) {
+    int rc = check_placed(s, peer);
+    if (rc == 0 && (to == NULL || len == NULL))
+        rc = uvcci_refuse(s, UVCC_ERR_USAGE, "there is no place for the answer: NULL");
+    return rc != 0 ? rc : uvcc_link_rx_buffer(s->peer[peer].link, to, len);
+}
+
+size_t uvcci_session_offered(const uvcc_session *s, uint8_t peer, const uint8_t **at) {
+    return peer_ok(s, peer) ? uvcci_link_offered(s->peer[peer].link, at) : 0;
+}
+
+int uvcci_session_rx_filled(uvcc_session *s, uint8_t peer, size_t n, uint64_t now) {
+    const uint8_t *at;
+    const int rc = check_placed(s, peer);
+    if (rc != 0 || n == 0)
+        return rc;
+    const size_t offered = uvcci_session_offered(s, peer, &at);
+    if (n > offered)
+        return uvcci_refuse(s, UVCC_ERR_USAGE, "%zu bytes were put where %zu are offered", n,
+                            offered);
+    set_now(s, now);
+    return fed(s, peer, uvcc_link_rx_filled(s->peer[peer].link, n, s->now));
 }
 
 int uvcci_session_feed_ecn(uvcc_session *s, uint8_t peer, const uint8_t *data, size_t len, bool ce,
@@ -207,13 +244,15 @@ int uvcci_session_feed_ecn(uvcc_session *s, uint8_t peer, const uint8_t *data, s
     return 0;
 }
 
-int uvcci_session_peer_open(uvcc_session *s, uint8_t peer, uint64_t now) {
+int uvcci_session_peer_open_bound(uvcc_session *s, uint8_t peer, const uint8_t *binding,
+                                  uint64_t now) {
     int rc = check_peer(s, peer);
     if (rc != 0)
         return rc;
     set_now(s, now);
     uvcc_link_stream_opened(s->peer[peer].link, s->now);
     s->hello_waits[peer] = false;
+    uvcci_handshake_channel(s, peer, binding);
     uvcci_hello_nudge(&s->hello, peer, s->now);
     uvcci_dispatch(s);
     return 0;

@@ -10,9 +10,14 @@ int uvcci_session_new(uvcc_session **out, const uvcc_config *cfg);
 void uvcci_session_free(uvcc_session *s);
 int uvcci_session_feed(uvcc_session *s, uint8_t peer, const uint8_t *data, size_t len,
                        uint64_t now);
+int uvcci_session_rx_filled(uvcc_session *s, uint8_t peer, size_t n, uint64_t now);
+/* The bytes that uvcc_session_rx_buffer() offered last for this peer, if that still holds. */
+size_t uvcci_session_offered(const uvcc_session *s, uint8_t peer, const uint8_t **at);
 int uvcci_session_feed_ecn(uvcc_session *s, uint8_t peer, const uint8_t *data, size_t len, bool ce,
                            uint64_t now);
-int uvcci_session_peer_open(uvcc_session *s, uint8_t peer, uint64_t now);
+/* binding: 32 bytes, or NULL */
+int uvcci_session_peer_open_bound(uvcc_session *s, uint8_t peer, const uint8_t *binding,
+                                  uint64_t now);
 int uvcci_session_peer_closed(uvcc_session *s, uint8_t peer, uint64_t now);
 int uvcci_session_on_timer(uvcc_session *s, uint64_t now);
 int uvcci_session_complete(uvcc_session *s, const uvcc_completion *c, uint64_t now);

@@ -11,9 +11,9 @@ enum { ROUNDS = 8 };
 typedef struct handshake {
     uvcci_hello m[3];
     uint8_t src, dst, hello;
-    bool x25519;
+    bool x25519, bound;
     uint16_t kem;
-    uint8_t secret[32], nonce[24];
+    uint8_t secret[32], nonce[24], binding[32];
 } handshake;
 
 /* ---- values ---- */
@@ -135,6 +135,9 @@ static void hello_values(listing *l, handshake *s, uvcci_hello_config c[3]) {
     }
     if (s->hello == 3)
         value_exactly(l, "nonce", s->nonce, sizeof s->nonce);
+    s->bound = s->hello == 3 && listing_has(l, "binding");
+    if (s->bound)
+        value_exactly(l, "binding", s->binding, sizeof s->binding);
 }
 
 /* ---- the handshake ---- */
@@ -304,12 +307,17 @@ static void receive(listing *l, handshake *s, wire *w) {
     } else {
         field_number(l, "hello", 1, 3, "");
         field_bytes(l, "H(HELLO 2 of both)", p->hello3 + 1, 32, "");
+        field_bytes(l, "channel", p->hello3 + 33, 32, "");
     }
 }
 
 static void begin(listing *l, handshake *s, const uvcci_hello_config c[3]) {
     for (unsigned p = 0; p < 3 && listing_good(l); p++)
         listing_must(l, uvcci_hello_init(&s->m[p], &c[p], 0) == 0, "no such party");
+    if (s->bound && listing_good(l)) {
+        uvcci_hello_channel(&s->m[s->src], s->dst, s->binding);
+        uvcci_hello_channel(&s->m[s->dst], s->src, s->binding);
+    }
 }
 
 /* hello = 1, 2 or 3, from src to dst. */

@@ -30,7 +30,7 @@
 #include <stdbool.h>
 
 enum {
-    LISTING_VALUES_MAX = 160,
+    LISTING_VALUES_MAX = 200,
     LISTING_BYTES_MAX = 4096,
     LISTING_TEXT_MAX = 65536,
     LISTING_BLOCKS = 2
