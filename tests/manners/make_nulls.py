@@ -11,10 +11,11 @@ import sys
 # Objects that nulls.c makes; everything else that is pointed at is zeroed memory.
 OPAQUE = {'uvcc_session', 'uvcc_program', 'uvcc_link', 'uvcc_link_msg', 'uvcc_loopback', 'uvcc_cpu',
           'uvcc_collective', 'uvcc_collective_order', 'uvcc_reference', 'uvcc_triple_store',
-          'uvcc_prg_uses'}
+          'uvcc_prg_uses', 'uvcc_demux', 'uvcc_net'}
 # Complete types that mean nothing when they are all zero.
 MADE = {'uvcc_allocator', 'uvcc_random', 'uvcc_config', 'uvcc_link_config', 'uvcc_transformer_config',
-        'uvcc_mlp_config', 'uvcc_peer_info'}
+        'uvcc_mlp_config', 'uvcc_peer_info', 'uvcc_net_config', 'uvcc_net_session', 'uvcc_net_link',
+        'uvcc_net_peer', 'uvcc_tls_config'}
 # Pointers that may be NULL, as their headers say: function -> parameters.
 OPTIONAL = {
     'uvcc_bundle_decode': {'fault'},
@@ -27,12 +28,13 @@ OPTIONAL = {
     'uvcc_mlp_program': {'message'},
     'uvcc_nonlinear_build': {'options'},
     'uvcc_nonlinear_output': {'options'},
+    'uvcc_net_backend_is_here': {'why'},
+    'uvcc_net_listen': {'tls', 'port'},
     'uvcc_policy_check': {'message'},
     'uvcc_policy_program': {'message'},
     'uvcc_program_finish': {'message'},
     'uvcc_program_rounds': {'counted'},
     'uvcc_reference_step': {'message'},
-    'uvcc_session_peer_open_bound': {'binding'},
     'uvcc_transformer_check': {'message'},
     'uvcc_transformer_program': {'message'},
 }

@@ -14,10 +14,12 @@
 #include <uvcc/checkpoint.h>
 #include <uvcc/client.h>
 #include <uvcc/collective.h>
+#include <uvcc/demux.h>
 #include <uvcc/frame.h>
 #include <uvcc/host.h>
 #include <uvcc/link.h>
 #include <uvcc/mlp.h>
+#include <uvcc/net.h>
 #include <uvcc/nonlinear.h>
 #include <uvcc/pipeline.h>
 #include <uvcc/prg_uses.h>
@@ -114,6 +116,59 @@ static uvcc_loopback *a_uvcc_loopback(unsigned v) {
     const uvcc_allocator al = uvcc_host_allocator();
     assert_int_equal(uvcc_loopback_new(&n, &al, 2, false, 1), 0);
     return n;
+}
+
+static uvcc_demux *a_uvcc_demux(unsigned v) {
+    uvcc_demux *d;
+    const uvcc_allocator al = uvcc_host_allocator();
+    assert_int_equal(uvcc_demux_new(&d, &al), 0);
+    if (v > 0)
+        assert_int_equal(uvcc_demux_add(d, 1, d), 0);
+    return d;
+}
+
+static uvcc_net_config *a_uvcc_net_config(void) {
+    uvcc_net_config *c = zeroed();
+    uvcc_net_config_default(c);
+    c->alloc = uvcc_host_allocator();
+    c->random = uvcc_host_random();
+    return c;
+}
+
+/* One for all calls: descriptors are few, and a call without a NULL may free none of it. */
+static uvcc_net *a_uvcc_net(unsigned v) {
+    static uvcc_net *n;
+    (void)v;
+    if (n == NULL)
+        assert_int_equal(uvcc_net_new(&n, a_uvcc_net_config()), 0);
+    return n;
+}
+
+static uvcc_net_session *a_uvcc_net_session(void) {
+    uvcc_net_session *how = zeroed();
+    how->size = sizeof *how;
+    return how;
+}
+
+static uvcc_net_link *a_uvcc_net_link(void) {
+    uvcc_net_link *how = zeroed();
+    how->size = sizeof *how;
+    how->peer = 1;
+    how->sid_tag = 1;
+    return how;
+}
+
+static uvcc_net_peer *a_uvcc_net_peer(void) {
+    uvcc_net_peer *out = zeroed();
+    out->size = sizeof *out;
+    return out;
+}
+
+static uvcc_tls_config *a_uvcc_tls_config(void) {
+    uvcc_tls_config *c = zeroed();
+    c->size = sizeof *c;
+    c->alloc = uvcc_host_allocator();
+    return c;
 }
 
 static uvcc_cpu *a_uvcc_cpu(unsigned v) {
