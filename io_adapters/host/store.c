@@ -60,15 +60,21 @@ static const char *number_after(const char *at, const char *before, uint64_t mos
     return *out <= most ? at : NULL;
 }
 
-bool uvcci_store_parse(const char *name, uvcci_worker *w, uint32_t *step) {
-    uint64_t r = 0, s = 0, t = 0, n = 0;
+/* "rR-sS-tT", and where it ends. */
+static const char *parse_worker(const char *name, uvcci_worker *w) {
+    uint64_t r = 0, s = 0, t = 0;
     const char *at = number_after(name, "r", UINT16_MAX, &r);
     at = number_after(at, "-s", UINT16_MAX, &s);
     at = number_after(at, "-t", UINT16_MAX, &t);
-    at = number_after(at, ".step-", UINT32_MAX, &n);
     w->replica = (uint16_t)r;
     w->stage = (uint16_t)s;
     w->tp_rank = (uint16_t)t;
+    return at;
+}
+
+bool uvcci_store_parse(const char *name, uvcci_worker *w, uint32_t *step) {
+    uint64_t n = 0;
+    const char *at = number_after(parse_worker(name, w), ".step-", UINT32_MAX, &n);
     *step = (uint32_t)n;
     return at != NULL && *at == '\0';
 }
@@ -134,7 +140,8 @@ static bool is_left_over(const char *name) {
         return false;
     memcpy(base, name, len - part);
     base[len - part] = '\0';
-    return strcmp(base, UVCCI_RUN_FILE) == 0 || strcmp(base, UVCCI_REFUSED_FILE) == 0 ||
+    const char *rest = parse_worker(base, &at);
+    return (rest != NULL && strcmp(rest, UVCCI_USED) == 0) || strcmp(base, UVCCI_RUN_FILE) == 0 || strcmp(base, UVCCI_REFUSED_FILE) == 0 ||
            strncmp(base, UVCCI_KEY_FILE ".", sizeof UVCCI_KEY_FILE) == 0 ||
            uvcci_store_parse(base, &at, &step);
 }

@@ -88,5 +88,6 @@ int uvcci_counts_keep(uvcc_store *st, uvcci_worker *w);
 #define UVCCI_KEY_FILE     "key"
 #define UVCCI_LOCK_FILE    "lock"
 #define UVCCI_REFUSED_FILE "sks-refused"
+#define UVCCI_USED         ".used" /* after a worker's name */
 
 #endif
