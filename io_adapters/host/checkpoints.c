@@ -161,8 +161,7 @@ static int set_aside(uvcc_store *st, uvcci_worker *w, uint32_t step) {
     (void)snprintf(aside, sizeof aside, "%s.damaged", name);
     for (unsigned i = 2; uvcci_file_there(&st->dir, aside) && i < ASIDE_MAX; i++)
         (void)snprintf(aside, sizeof aside, "%s.damaged-%u", name, i);
-    if (uvcci_file_there(&st->dir, aside) ||
-        renameat(st->dir.fd, name, st->dir.fd, aside) != 0)
+    if (uvcci_file_there(&st->dir, aside) || renameat(st->dir.fd, name, st->dir.fd, aside) != 0)
         return uvcci_say(&to, UVCC_ERR_IO, "%s/%s: is damaged, and cannot be set aside: %s",
                          st->path, name, strerror(errno));
     uvcci_store_warn(st, "%s/%s: is damaged, set aside as %s", st->path, name, aside);
@@ -343,8 +342,7 @@ static int write_checkpoint(uvcc_store *st, uvcci_worker *w) {
     uvcci_store_name(w, step, name);
     label_of(st, w, step, label);
     uvcci_kept *k = keep(st, w, step);
-    uint8_t *sealed =
-        k != NULL ? al->alloc(al->user, len + UVCCI_SEAL_BYTES, UVCC_MEM_WIRE) : NULL;
+    uint8_t *sealed = k != NULL ? al->alloc(al->user, len + UVCCI_SEAL_BYTES, UVCC_MEM_WIRE) : NULL;
     if (sealed == NULL) {
         if (k != NULL && !uvcci_file_there(&st->dir, name))
             forget(w, k);

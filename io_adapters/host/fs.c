@@ -160,8 +160,8 @@ static int open_file(const uvcci_dir *d, const char *name, bool own, int *fd, st
                      const uvcci_says *to) {
     *fd = openat(d->fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (*fd < 0 && errno == ELOOP)
-        return uvcci_say(to, UVCC_ERR_CONFIG, "%s/%s: is a symbolic link; put the file itself there",
-                         d->path, name);
+        return uvcci_say(to, UVCC_ERR_CONFIG,
+                         "%s/%s: is a symbolic link; put the file itself there", d->path, name);
     if (*fd < 0 && errno == ENOENT)
         return uvcci_say(to, UVCC_ERR_NOT_FOUND, "%s/%s: is not there", d->path, name);
     if (*fd < 0)

@@ -51,7 +51,8 @@ int uvcci_number_write(uvcc_store *st, const char *name, uint32_t v) {
 /* ---- counts of a policy ---- */
 
 static void counts_name(const uvcci_worker *w, char out[UVCCI_NAME_BYTES]) {
-    (void)snprintf(out, UVCCI_NAME_BYTES, "r%u-s%u-t%u" UVCCI_USED, w->replica, w->stage, w->tp_rank);
+    (void)snprintf(out, UVCCI_NAME_BYTES, "r%u-s%u-t%u" UVCCI_USED, w->replica, w->stage,
+                   w->tp_rank);
 }
 
 /* "uvcc policy counts v1", the policy's hash, a line for each limit. */

@@ -27,10 +27,9 @@ int uvcci_seal(uint8_t *out, const char *label, const uint8_t key[32], const uvc
 int uvcci_unseal(uint8_t *bytes, size_t len, const char *label, const uint8_t key[32],
                  const uint8_t **plain, size_t *plain_len) {
     if (len < UVCCI_SEAL_BYTES || memcmp(bytes, MAGIC, MAGIC_BYTES) != 0 ||
-        crypto_aead_xchacha20poly1305_ietf_decrypt(bytes + HEAD_BYTES, NULL, NULL,
-                                                   bytes + HEAD_BYTES, len - HEAD_BYTES,
-                                                   (const uint8_t *)label, strlen(label),
-                                                   bytes + MAGIC_BYTES, key) != 0)
+        crypto_aead_xchacha20poly1305_ietf_decrypt(
+            bytes + HEAD_BYTES, NULL, NULL, bytes + HEAD_BYTES, len - HEAD_BYTES,
+            (const uint8_t *)label, strlen(label), bytes + MAGIC_BYTES, key) != 0)
         return UVCC_ERR_AUTH;
     *plain = bytes + HEAD_BYTES;
     *plain_len = len - UVCCI_SEAL_BYTES;

@@ -1,7 +1,7 @@
 /* seal.h - bytes that only the holder of a key can read or change.
  *
- * Form: "UVCCSEAL" || nonce (24 bytes) || XChaCha20-Poly1305 of the bytes, with a label as additional
- * data: what took another's place is refused. */
+ * Form: "UVCCSEAL" || nonce (24 bytes) || XChaCha20-Poly1305 of the bytes, with a label as
+ * additional data: what took another's place is refused. */
 #ifndef UVCC_IO_HOST_SEAL_H
 #define UVCC_IO_HOST_SEAL_H
 

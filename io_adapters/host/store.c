@@ -104,9 +104,9 @@ static int next_name(uvcc_store *st, DIR *d, const char **name) {
         *name = e->d_name;
         return 1;
     }
-    return errno == 0 ? 0
-                      : uvcci_say(&to, UVCC_ERR_IO, "%s: cannot be read: %s", st->path,
-                                  strerror(errno));
+    return errno == 0
+               ? 0
+               : uvcci_say(&to, UVCC_ERR_IO, "%s: cannot be read: %s", st->path, strerror(errno));
 }
 
 int uvcci_store_scan(uvcc_store *st, int (*each)(void *user, const uvcci_worker *at, uint32_t step),
@@ -141,7 +141,8 @@ static bool is_left_over(const char *name) {
     memcpy(base, name, len - part);
     base[len - part] = '\0';
     const char *rest = parse_worker(base, &at);
-    return (rest != NULL && strcmp(rest, UVCCI_USED) == 0) || strcmp(base, UVCCI_RUN_FILE) == 0 || strcmp(base, UVCCI_REFUSED_FILE) == 0 ||
+    return (rest != NULL && strcmp(rest, UVCCI_USED) == 0) || strcmp(base, UVCCI_RUN_FILE) == 0 ||
+           strcmp(base, UVCCI_REFUSED_FILE) == 0 ||
            strncmp(base, UVCCI_KEY_FILE ".", sizeof UVCCI_KEY_FILE) == 0 ||
            uvcci_store_parse(base, &at, &step);
 }
@@ -221,8 +222,8 @@ static int look(uvcc_store *st) {
                      "they are sealed under it; put it back from a copy, or give another "
                      "directory to begin anew");
     if (rc == 0)
-        rc = uvcci_key_make_at(&st->dir, UVCCI_KEY_FILE, UVCC_KEY_STORAGE, st->key,
-                               &st->cfg.random, &to);
+        rc = uvcci_key_make_at(&st->dir, UVCCI_KEY_FILE, UVCC_KEY_STORAGE, st->key, &st->cfg.random,
+                               &to);
     if (rc == 0)
         rc = uvcci_number_read(st, UVCCI_RUN_FILE, RUN_ADVICE, &st->any_run, &st->run);
     if (rc == 0 && any && !st->any_run)
@@ -264,9 +265,8 @@ static uvcc_store *new_store(const uvcc_store_config *cfg) {
 
 void uvcc_store_config_default(uvcc_store_config *cfg) {
     if (cfg != NULL)
-        *cfg = (uvcc_store_config){.size = sizeof *cfg,
-                                   .alloc = uvcc_host_allocator(),
-                                   .random = uvcc_host_random()};
+        *cfg = (uvcc_store_config){
+            .size = sizeof *cfg, .alloc = uvcc_host_allocator(), .random = uvcc_host_random()};
 }
 
 int uvcc_store_open(uvcc_store **out, const uvcc_store_config *cfg, char *why, size_t why_cap) {
@@ -345,8 +345,8 @@ int uvcc_store_next_run(uvcc_store *st, uint32_t *run) {
 
 static uvcci_worker *worker_of(uvcc_store *st, const uvcc_config_place *at) {
     uvcci_worker *w = st->workers;
-    while (w != NULL && (w->replica != at->replica || w->stage != at->stage ||
-                         w->tp_rank != at->tp_rank))
+    while (w != NULL &&
+           (w->replica != at->replica || w->stage != at->stage || w->tp_rank != at->tp_rank))
         w = w->next;
     if (w != NULL)
         return w;
@@ -369,8 +369,8 @@ typedef struct of_worker {
 static int found_of(void *user, const uvcci_worker *at, uint32_t step) {
     of_worker *o = user;
     (void)step;
-    o->any |= at->replica == o->w->replica && at->stage == o->w->stage &&
-              at->tp_rank == o->w->tp_rank;
+    o->any |=
+        at->replica == o->w->replica && at->stage == o->w->stage && at->tp_rank == o->w->tp_rank;
     return 0;
 }
 

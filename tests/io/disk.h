@@ -1,14 +1,21 @@
 /* disk.h - the system's calls that change what a directory has, wrapped (--wrap): counted, made to
- * fail or to be a process's last, and remembered as far as a disk has not been told of them, so that
- * a test can take back what a loss of power might. */
+ * fail or to be a process's last, and remembered as far as a disk has not been told of them, so
+ * that a test can take back what a loss of power might. */
 #ifndef UVCC_TEST_DISK_H
 #define UVCC_TEST_DISK_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { DISK_WRITE = 1, DISK_FSYNC = 2, DISK_RENAME = 4, DISK_LINK = 8, DISK_UNLINK = 16,
-       DISK_FCHMOD = 32, DISK_ALL = 63 };
+enum {
+    DISK_WRITE = 1,
+    DISK_FSYNC = 2,
+    DISK_RENAME = 4,
+    DISK_LINK = 8,
+    DISK_UNLINK = 16,
+    DISK_FCHMOD = 32,
+    DISK_ALL = 63
+};
 enum { DISK_PENDING_MAX = 64, DISK_PATH_BYTES = 256 };
 
 /* A name that was given and whose directory was not flushed since. */

@@ -31,9 +31,9 @@ typedef struct job_host {
     uvcc_config cfg;
     uvcc_session *session;
     uvcc_cpu *cpu;
-    uint32_t run, at;      /* at: the step that this host agrees to next */
-    uint32_t finished;     /* the first step that is not finished */
-    uint32_t begun_at;     /* READY's step */
+    uint32_t run, at;  /* at: the step that this host agrees to next */
+    uint32_t finished; /* the first step that is not finished */
+    uint32_t begun_at; /* READY's step */
     bool ready, closing, closed, aborted, restarted, given;
     unsigned set;          /* how often it had to set the tensors */
     int event_rc, step_rc; /* the last error of the store */

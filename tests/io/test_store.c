@@ -1,6 +1,6 @@
 /* test_store.c - <uvcc/store.h>: key files, a directory's lock, runs, checkpoints by the rules of
- * docs/host.md, marks and counts; what is damaged, missing, foreign, full. Processes that are killed
- * are in test_store_killed.c. The system's calls are disk.h's. */
+ * docs/host.md, marks and counts; what is damaged, missing, foreign, full. Processes that are
+ * killed are in test_store_killed.c. The system's calls are disk.h's. */
 #define _DEFAULT_SOURCE
 #include "disk.h"
 #include "store_job.h"
@@ -349,8 +349,8 @@ static void runs(void **state) {
     }
     assert_int_equal(next_run(s), 3);
     uvcc_store_free(s);
-    static const char *const bad[] = {"", "4", "04\n", "-1\n", "4 \n", "4294967295\n",
-                                      "99999999999\n", "x\n"};
+    static const char *const bad[] = {
+        "", "4", "04\n", "-1\n", "4 \n", "4294967295\n", "99999999999\n", "x\n"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         put_text("d/run", bad[i]);
         refuse_open("d", UVCC_ERR_AUTH, "d/run: is not the number");
