@@ -445,7 +445,7 @@ int uvcc_store_may_agree(uvcc_store *st, uvcc_session *s, uint32_t step) {
     if (!due_before(w, step, &due) || (w->any_written && w->written >= due))
         return 0;
     if (rc != 0)
-        return rc;
+        return 0;
     return uvcci_say(&to, UVCC_ERR_AGAIN,
                      "%s: step %u waits for the checkpoint of step %u: poll events", st->path, step,
                      due);
