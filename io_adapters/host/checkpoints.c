@@ -3,8 +3,8 @@
  *
  * Rule 1: a checkpoint is written when its event comes; where that fails, uvcc_store_may_agree()
  * tries again, and refuses the step that it must be durable before.
- * Rule 2: at STEP_STARTED, those of two intervals before go, if a later one of the session's own
- * history is on the disk. Those of other histories go the same way, or are written over.
+ * Rule 2: at STEP_STARTED, those before the last one of the session's own history go that all three
+ * have. Those of other histories go the same way, or are written over.
  * Rule 3: to begin anew is offered while nothing is kept of the first step plus two intervals or
  * later. That is an interval longer than the rule asks, and does no harm: all three have the first
  * checkpoint then, which is taken before. So it needs no mark on the disk. */
@@ -367,19 +367,18 @@ static int write_checkpoint(uvcc_store *st, uvcci_worker *w) {
     return 0;
 }
 
-/* Rule 2. What cannot be deleted is tried again at the next step. */
+/* Rule 2: to `step` all three agreed, so all have the last checkpoint of an interval before, and
+ * nobody needs one before that. What cannot be deleted is tried again at the next step. */
 static void drop_old(uvcc_store *st, uvcci_worker *w, uint32_t step) {
     char name[UVCCI_NAME_BYTES];
-    bool later = false;
     uint32_t latest = 0;
     for (uint32_t i = 0; i < w->kept_count; i++)
-        if (w->kept[i].ours && (uint64_t)w->kept[i].step + w->every <= step) {
-            later = true;
-            latest = w->kept[i].step > latest ? w->kept[i].step : latest;
-        }
-    for (uint32_t i = 0; i < w->kept_count && later;) {
+        if (w->kept[i].ours && (uint64_t)w->kept[i].step + w->every <= step &&
+            w->kept[i].step > latest)
+            latest = w->kept[i].step;
+    for (uint32_t i = 0; i < w->kept_count;) {
         uvcci_kept *k = &w->kept[i];
-        if ((uint64_t)k->step + 2 * (uint64_t)w->every > step || k->step >= latest) {
+        if (k->step >= latest) {
             i++;
             continue;
         }
@@ -445,7 +444,7 @@ int uvcc_store_may_agree(uvcc_store *st, uvcc_session *s, uint32_t step) {
     if (!due_before(w, step, &due) || (w->any_written && w->written >= due))
         return 0;
     if (rc != 0)
-        return 0;
+        return rc;
     return uvcci_say(&to, UVCC_ERR_AGAIN,
                      "%s: step %u waits for the checkpoint of step %u: poll events", st->path, step,
                      due);

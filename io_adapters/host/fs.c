@@ -29,7 +29,7 @@ static int cannot(const uvcci_dir *d, const char *name, const char *what, int wh
                          : why == EROFS || why == EACCES || why == EPERM
                              ? "; give a place that may be written"
                              : "";
-    return uvcci_say(to, UVCC_ERR_IO, "%s/%s: cannot be %s: %s%s", d->path, name, what,
+    return uvcci_say(to, UVCC_ERR_IO, "%s%s%s: cannot be %s: %s%s", UVCCI_PATH(d, name), what,
                      strerror(why), advice);
 }
 
@@ -88,7 +88,7 @@ static int check_directory(const uvcci_dir *d, const uvcci_says *to) {
 }
 
 int uvcci_dir_open(uvcci_dir *out, const char *path, bool make, const uvcci_says *to) {
-    *out = (uvcci_dir){.fd = -1, .path = path};
+    *out = (uvcci_dir){.fd = -1, .path = path, .slash = "/"};
     int rc = make ? make_directory(path, to) : 0;
     if (rc != 0)
         return rc;
@@ -110,7 +110,7 @@ int uvcci_dir_open(uvcci_dir *out, const char *path, bool make, const uvcci_says
 int uvcci_dir_of(uvcci_dir *out, const char *path, char *at, size_t at_cap, const char **name,
                  const uvcci_says *to) {
     size_t len = strlen(path);
-    *out = (uvcci_dir){.fd = -1, .path = at};
+    *out = (uvcci_dir){.fd = -1, .path = at, .slash = "/"};
     if (len + 1 > at_cap || len == 0)
         return uvcci_say(to, UVCC_ERR_CONFIG, "'%.64s...': is no path; name a file", path);
     memcpy(at, path, len + 1);
@@ -120,10 +120,13 @@ int uvcci_dir_of(uvcci_dir *out, const char *path, char *at, size_t at_cap, cons
         slash = strrchr(at, '/');
     }
     *name = slash == NULL ? path : path + (slash - at) + 1;
-    if (slash == NULL)
+    if (slash == NULL) {
         memcpy(at, ".", 2);
-    else
-        slash[slash == at] = '\0'; /* the root stays "/" */
+        out->path = out->slash = "";
+    } else {
+        out->slash += slash == at; /* the root stays "/" */
+        slash[slash == at] = '\0';
+    }
     if (**name == '\0')
         return uvcci_say(to, UVCC_ERR_CONFIG, "%s: is no name of a file", path);
     out->fd = open(at, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK);
@@ -141,17 +144,17 @@ static int check_file(const uvcci_dir *d, const char *name, int fd, bool own, st
     if (fstat(fd, st) != 0)
         return cannot(d, name, "read", errno, to);
     if (!S_ISREG(st->st_mode))
-        return uvcci_say(to, UVCC_ERR_CONFIG, "%s/%s: is no regular file; a file is needed there",
-                         d->path, name);
+        return uvcci_say(to, UVCC_ERR_CONFIG, "%s%s%s: is no regular file; a file is needed there",
+                         UVCCI_PATH(d, name));
     if (st->st_uid != geteuid())
         return uvcci_say(to, UVCC_ERR_CONFIG,
-                         "%s/%s: belongs to another user (%lu); it must be your own", d->path, name,
-                         (unsigned long)st->st_uid);
+                         "%s%s%s: belongs to another user (%lu); it must be your own",
+                         UVCCI_PATH(d, name), (unsigned long)st->st_uid);
     if (own && (st->st_mode & MODE_BITS) != OWN_MODE)
         return uvcci_say(to, UVCC_ERR_CONFIG,
-                         "%s/%s: has mode %04o; it must have 0600: chmod 600, if nobody else read "
+                         "%s%s%s: has mode %04o; it must have 0600: chmod 600, if nobody else read "
                          "it",
-                         d->path, name, (unsigned)(st->st_mode & MODE_BITS));
+                         UVCCI_PATH(d, name), (unsigned)(st->st_mode & MODE_BITS));
     return 0;
 }
 
@@ -161,9 +164,10 @@ static int open_file(const uvcci_dir *d, const char *name, bool own, int *fd, st
     *fd = openat(d->fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (*fd < 0 && errno == ELOOP)
         return uvcci_say(to, UVCC_ERR_CONFIG,
-                         "%s/%s: is a symbolic link; put the file itself there", d->path, name);
+                         "%s%s%s: is a symbolic link; put the file itself there",
+                         UVCCI_PATH(d, name));
     if (*fd < 0 && errno == ENOENT)
-        return uvcci_say(to, UVCC_ERR_NOT_FOUND, "%s/%s: is not there", d->path, name);
+        return uvcci_say(to, UVCC_ERR_NOT_FOUND, "%s%s%s: is not there", UVCCI_PATH(d, name));
     if (*fd < 0)
         return cannot(d, name, "opened", errno, to);
     const int rc = check_file(d, name, *fd, own, st, to);
@@ -212,8 +216,8 @@ int uvcci_file_read(const uvcci_dir *d, const char *name, bool own, const uvcc_a
     if (size != 0) {
         *bytes = alloc->alloc(alloc->user, size, UVCC_MEM_WIRE);
         if (*bytes == NULL)
-            rc = uvcci_say(to, UVCC_ERR_NOMEM, "%s/%s: no memory for its %zu bytes", d->path, name,
-                           size);
+            rc = uvcci_say(to, UVCC_ERR_NOMEM, "%s%s%s: no memory for its %zu bytes",
+                           UVCCI_PATH(d, name), size);
         else
             why = read_up_to(fd, *bytes, size, &got);
     }
@@ -221,7 +225,7 @@ int uvcci_file_read(const uvcci_dir *d, const char *name, bool own, const uvcc_a
     if (rc == 0 && why != 0)
         rc = cannot(d, name, "read", why, to);
     if (rc == 0 && got != size)
-        rc = uvcci_say(to, UVCC_ERR_IO, "%s/%s: shrank while it was read", d->path, name);
+        rc = uvcci_say(to, UVCC_ERR_IO, "%s%s%s: shrank while it was read", UVCCI_PATH(d, name));
     if (rc != 0) {
         uvcci_file_free(alloc, *bytes, size);
         *bytes = NULL;
@@ -299,8 +303,8 @@ int uvcci_file_write_new(const uvcci_dir *d, const char *name, const void *bytes
         return cannot(d, name, "written", ENAMETOOLONG, to);
     if (uvcci_file_there(d, name))
         return uvcci_say(to, UVCC_ERR_STATE,
-                         "%s/%s: exists; a key is never overwritten, choose another name", d->path,
-                         name);
+                         "%s%s%s: exists; a key is never overwritten, choose another name",
+                         UVCCI_PATH(d, name));
     int why = write_part(d, part, bytes, len);
     if (why == 0) {
         why = linkat(d->fd, part, d->fd, name, 0) == 0 ? 0 : errno;
@@ -308,7 +312,7 @@ int uvcci_file_write_new(const uvcci_dir *d, const char *name, const void *bytes
     }
     if (why == EEXIST)
         return uvcci_say(to, UVCC_ERR_STATE,
-                         "%s/%s: exists; a key is never overwritten, choose another name", d->path,
-                         name);
+                         "%s%s%s: exists; a key is never overwritten, choose another name",
+                         UVCCI_PATH(d, name));
     return why == 0 ? uvcci_dir_flush(d, to) : cannot(d, name, "written", why, to);
 }

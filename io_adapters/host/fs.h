@@ -18,11 +18,14 @@ typedef struct uvcci_says {
 int uvcci_say(const uvcci_says *to, int rc, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* A directory that is open; path is its owner's, for texts. */
+/* A directory that is open. What texts call it, path, is its owner's; "" and slash "": a file's
+ * name alone. */
 typedef struct uvcci_dir {
     int fd;
-    const char *path;
+    const char *path, *slash;
 } uvcci_dir;
+/* For "%s%s%s". */
+#define UVCCI_PATH(d, name) (d)->path, (d)->slash, (name)
 
 /* Every function below returns 0 or an UVCC_ERR, after saying what is wrong with which file. */
 

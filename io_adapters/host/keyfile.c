@@ -46,20 +46,20 @@ static int parse(const uvcci_dir *d, const char *name, const char *text, size_t 
     const size_t head = strlen(headers[kind]);
     for (unsigned other = 0; other < KINDS; other++)
         if (other != (unsigned)kind && begins(text, len, headers[other]))
-            return uvcci_say(to, UVCC_ERR_MISMATCH, "%s/%s: holds %s; %s is needed here", d->path,
-                             name, names[other], names[kind]);
+            return uvcci_say(to, UVCC_ERR_MISMATCH, "%s%s%s: holds %s; %s is needed here",
+                             UVCCI_PATH(d, name), names[other], names[kind]);
     if (!begins(text, len, headers[kind]))
         return uvcci_say(to, UVCC_ERR_MISMATCH,
-                         "%s/%s: is no key file: its first line is not '%.*s'; name the one that "
+                         "%s%s%s: is no key file: its first line is not '%.*s'; name the one that "
                          "uvcc keygen made, or put it back from a copy",
-                         d->path, name, (int)head - 1, headers[kind]);
+                         UVCCI_PATH(d, name), (int)head - 1, headers[kind]);
     if (len == head + HEX_BYTES + 1 && text[len - 1] == '\n' && parse_hex(text + head, key))
         return 0;
     sodium_memzero(key, KEY_BYTES);
     return uvcci_say(to, UVCC_ERR_AUTH,
-                     "%s/%s: is damaged: its second and last line must be 64 digits from 0-9 and "
+                     "%s%s%s: is damaged: its second and last line must be 64 digits from 0-9 and "
                      "a-f; put it back from a copy",
-                     d->path, name);
+                     UVCCI_PATH(d, name));
 }
 
 int uvcci_key_read_at(const uvcci_dir *d, const char *name, uvcc_key_kind kind,
@@ -92,8 +92,8 @@ int uvcci_key_make_at(const uvcci_dir *d, const char *name, uvcc_key_kind kind,
         return uvcci_key_read_at(d, name, kind, key, to);
     int rc = random->fill(random->user, key, KEY_BYTES);
     if (rc != 0)
-        return uvcci_say(to, UVCC_ERR_RANDOM, "%s/%s: there are no random bytes for a key", d->path,
-                         name);
+        return uvcci_say(to, UVCC_ERR_RANDOM, "%s%s%s: there are no random bytes for a key",
+                         UVCCI_PATH(d, name));
     rc = write_at(d, name, kind, key, to);
     if (rc != 0)
         sodium_memzero(key, KEY_BYTES);

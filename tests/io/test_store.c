@@ -170,8 +170,11 @@ static void keys_that_are_none(void **state) {
     char text[256];
     uint8_t key[32] = {1};
     (void)state;
-    refuse_key("k", UVCC_KEY_PAIR, UVCC_ERR_NOT_FOUND, "./k: is not there");
+    refuse_key("k", UVCC_KEY_PAIR, UVCC_ERR_NOT_FOUND, "k: is not there");
     refuse_key("", UVCC_KEY_PAIR, UVCC_ERR_CONFIG, "no path");
+    refuse_key("/k-that-is-not", UVCC_KEY_PAIR, UVCC_ERR_NOT_FOUND, "/k-that");
+    assert_true(why[0] == '/' && why[1] == 'k');
+    refuse_key("./k", UVCC_KEY_PAIR, UVCC_ERR_NOT_FOUND, "./k: ");
     refuse_key("/", UVCC_KEY_PAIR, UVCC_ERR_CONFIG, "");
     assert_int_equal(uvcc_key_read("k", (uvcc_key_kind)3, key, why, sizeof why), UVCC_ERR_USAGE);
     assert_int_equal(uvcc_key_write("k", UVCC_KEY_PAIR, key, NULL, 0), 0);
@@ -192,7 +195,7 @@ static void keys_that_are_none(void **state) {
         put("cut", text, n);
         assert_int_equal(uvcc_key_read("cut", UVCC_KEY_PAIR, key, why, sizeof why),
                          n < strlen("uvcc pair secret v1\n") ? UVCC_ERR_MISMATCH : UVCC_ERR_AUTH);
-        says(why, "./cut: is");
+        says(why, "cut: is");
     }
     text[len - 2] = 'F';
     put("k", text, len);
@@ -218,7 +221,7 @@ static void keys_and_a_bad_disk(void **state) {
         disk->fail = cases[i].call;
         disk->fail_errno = cases[i].error;
         assert_int_equal(uvcc_key_make("k", UVCC_KEY_PAIR, key, why, sizeof why), UVCC_ERR_IO);
-        says(why, "./k: cannot be written");
+        says(why, "k: cannot be written");
         says(why, cases[i].part);
         disk->fail = 0;
         assert_false(there("k"));
@@ -413,6 +416,33 @@ static void rules(void **state) {
         assert_int_equal(w.events, 33);
         assert_int_equal(j.host[0].set, 1);
         no_parts("jobs/party-0");
+        remove_all("jobs");
+    }
+}
+
+/* Rule 1, before there is a checkpoint: a step that must come after it waits. */
+static void waits(void **state) {
+    (void)state;
+    for (uint32_t every = 1; every <= 2; every++) {
+        job_options o = {.dir = "jobs", .every = every, .first = 3};
+        assert_int_equal(mkdir("jobs", 0700), 0);
+        job_start(&j, &o); /* no steps: READY alone */
+        assert_true(job_drive(&j, 3));
+        uvcc_store *st = j.host[2].store;
+        uvcc_session *s = j.host[2].session;
+        assert_int_equal(uvcc_store_may_agree(st, s, 2 + every), 0);
+        assert_int_equal(uvcc_store_may_agree(st, s, 3 + every), UVCC_ERR_AGAIN);
+        says(uvcc_store_error(st), "waits for the checkpoint of step 3");
+        job_kill(&j);
+        run_job(&o, 4);
+        job_start(&j, &o); /* it is there now */
+        assert_true(job_drive(&j, 4));
+        st = j.host[2].store;
+        s = j.host[2].session;
+        assert_int_equal(uvcc_store_may_agree(st, s, 4), 0);
+        assert_int_equal(uvcc_store_may_agree(st, s, 6), every == 1 ? UVCC_ERR_AGAIN : 0);
+        assert_int_equal(uvcc_store_may_agree(st, s, 8), UVCC_ERR_AGAIN);
+        job_kill(&j);
         remove_all("jobs");
     }
 }
@@ -895,6 +925,7 @@ int main(void) {
         TEST(one_process_at_a_time),
         TEST(runs),
         TEST(rules),
+        TEST(waits),
         TEST(goes_on),
         TEST(begins_anew),
         TEST(damaged),
