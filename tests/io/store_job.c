@@ -72,6 +72,14 @@ int job_open(job_host *h, const job_options *opt, uint8_t party) {
     h->open_rc = open_store(h);
     if (h->open_rc != 0)
         return h->open_rc;
+    return job_again(h);
+}
+
+int job_again(job_host *h) {
+    uvcc_session_free(h->session);
+    h->session = NULL;
+    h->ready = h->closing = h->closed = h->aborted = h->restarted = false;
+    h->set = 0;
     int rc = uvcc_store_next_run(h->store, &h->run);
     if (rc == 0)
         rc = uvcc_store_configure(h->store, &h->cfg);

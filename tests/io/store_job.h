@@ -47,6 +47,8 @@ int64_t job_value(uint32_t step, uint32_t i);
 /* Up to uvcc_store_offer(), whose answer or that of what failed before it comes back, with its text
  * in why; the session is not started. */
 int job_open(job_host *h, const job_options *opt, uint8_t party);
+/* The same with another session on the store that is open. */
+int job_again(job_host *h);
 /* All events, then the next step and its input as far as they may be. */
 void job_turn(job_host *h, uint64_t now);
 void job_free(job_host *h);

@@ -490,6 +490,35 @@ static void goes_on(void **state) {
     job_free(&h);
 }
 
+/* As after PEER_RESTARTED: another session on the same store, with a run above all heard of. */
+static void again_in_one_process(void **state) {
+    job_options o = {.dir = "jobs", .every = 1, .steps = 9};
+    const uvcc_event restarted = {.kind = UVCC_EVENT_PEER_RESTARTED, .run = 50};
+    const uvcc_allocator al = uvcc_host_allocator();
+    (void)state;
+    assert_int_equal(mkdir("jobs", 0700), 0);
+    job_start(&j, &o);
+    assert_true(job_drive(&j, 3));
+    uvcc_loopback_free(j.net);
+    assert_int_equal(uvcc_loopback_new(&j.net, &al, 3, false, 6), 0);
+    job_host *h = &j.host[1];
+    assert_int_equal(uvcc_store_event(h->store, h->session, &restarted), 0);
+    uvcc_session *old = h->session;
+    for (unsigned p = 0; p < 3; p++)
+        assert_int_equal(job_again(&j.host[p]), 0);
+    assert_int_equal(h->run, 51);
+    assert_int_equal(j.host[0].run, 1);
+    if (old != h->session) /* of which the store knows no more */
+        assert_int_equal(uvcc_store_event(h->store, old, &restarted), UVCC_ERR_NOT_FOUND);
+    for (unsigned p = 0; p < 3; p++)
+        assert_int_equal(uvcc_session_start(j.host[p].session, 0), 0);
+    assert_true(job_drive(&j, 9));
+    for (unsigned p = 0; p < 3; p++)
+        assert_true(j.host[p].begun_at >= 2 && j.host[p].set == 0);
+    job_kill(&j);
+    has_text("jobs/party-0/run", "51\n");
+}
+
 /* Rule 3: who lost the first checkpoint begins anew with the others, who offer that too; and a
  * first step that is no multiple of the interval. */
 static void begins_anew(void **state) {
@@ -927,6 +956,7 @@ int main(void) {
         TEST(rules),
         TEST(waits),
         TEST(goes_on),
+        TEST(again_in_one_process),
         TEST(begins_anew),
         TEST(damaged),
         TEST(foreign),
