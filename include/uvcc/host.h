@@ -21,6 +21,11 @@ UVCC_API uvcc_random uvcc_host_random(void);
 /** Monotonic nanoseconds. */
 UVCC_API uint64_t uvcc_host_now_ns(void);
 
+/** A deadline (uvcc_session_next_deadline) as a timeout for poll() and epoll_wait(): whole
+ * milliseconds from now, rounded up, so that a wait never ends before it; 0: it has come; -1:
+ * UVCC_NEVER; INT_MAX at most. */
+UVCC_API int uvcc_host_timeout_ms(uint64_t deadline, uint64_t now);
+
 /** A deterministic stream for tests and simulations only: AES-CTR under SHA-256 of the seed and a
  * label. `state` must outlive the hook. */
 typedef struct uvcc_seeded_random {

@@ -11,11 +11,11 @@ import sys
 # Objects that nulls.c makes; everything else that is pointed at is zeroed memory.
 OPAQUE = {'uvcc_session', 'uvcc_program', 'uvcc_link', 'uvcc_link_msg', 'uvcc_loopback', 'uvcc_cpu',
           'uvcc_collective', 'uvcc_collective_order', 'uvcc_reference', 'uvcc_triple_store',
-          'uvcc_prg_uses', 'uvcc_demux', 'uvcc_net'}
+          'uvcc_prg_uses', 'uvcc_demux', 'uvcc_net', 'uvcc_store'}
 # Complete types that mean nothing when they are all zero.
 MADE = {'uvcc_allocator', 'uvcc_random', 'uvcc_config', 'uvcc_link_config', 'uvcc_transformer_config',
         'uvcc_mlp_config', 'uvcc_peer_info', 'uvcc_net_config', 'uvcc_net_session', 'uvcc_net_link',
-        'uvcc_net_peer', 'uvcc_tls_config'}
+        'uvcc_net_peer', 'uvcc_tls_config', 'uvcc_store_config'}
 # Pointers that may be NULL, as their headers say: function -> parameters.
 OPTIONAL = {
     'uvcc_bundle_decode': {'fault'},
@@ -24,6 +24,9 @@ OPTIONAL = {
     'uvcc_proof_check': {'fault'},
     'uvcc_proof_decode': {'fault'},
     'uvcc_frame_decode_header': {'why'},
+    'uvcc_key_make': {'why'},
+    'uvcc_key_read': {'why'},
+    'uvcc_key_write': {'why'},
     'uvcc_loopback_set_all_faults': {'f'},
     'uvcc_mlp_program': {'message'},
     'uvcc_nonlinear_build': {'options'},
@@ -35,6 +38,7 @@ OPTIONAL = {
     'uvcc_program_finish': {'message'},
     'uvcc_program_rounds': {'counted'},
     'uvcc_reference_step': {'message'},
+    'uvcc_store_open': {'why'},
     'uvcc_transformer_check': {'message'},
     'uvcc_transformer_program': {'message'},
 }

@@ -24,6 +24,7 @@
 #include <uvcc/pipeline.h>
 #include <uvcc/prg_uses.h>
 #include <uvcc/record.h>
+#include <uvcc/store.h>
 #include <uvcc/tls.h>
 #include <uvcc/transformer.h>
 
@@ -32,6 +33,8 @@ enum { STATES = 4 };
 
 static triangle ready;
 static uvcc_program *finished;
+static uvcc_store *store;
+static char store_dir[] = "/tmp/uvcc-nulls-XXXXXX";
 static uint64_t seed = 1;
 
 static void *zeroed(void) {
@@ -221,6 +224,18 @@ static uvcc_triple_store *a_uvcc_triple_store(unsigned v) {
     return t;
 }
 
+static uvcc_store *a_uvcc_store(unsigned v) {
+    (void)v;
+    return store;
+}
+
+static uvcc_store_config *a_uvcc_store_config(void) {
+    uvcc_store_config *c = zeroed();
+    uvcc_store_config_default(c);
+    c->dir = store_dir;
+    return c;
+}
+
 static uvcc_allocator *a_uvcc_allocator(void) {
     uvcc_allocator *al = zeroed();
     *al = uvcc_host_allocator();
@@ -307,9 +322,21 @@ static void every_function(void **state) {
     finished = program(true);
     triangle_open(&ready, finished, &(triangle_options){.seed = 3});
     triangle_ready(&ready);
+    assert_non_null(mkdtemp(store_dir));
+    uvcc_store_config *kept = a_uvcc_store_config();
+    assert_int_equal(uvcc_store_open(&store, kept, NULL, 0), 0);
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
         for (unsigned v = 0; v < STATES; v++)
             judge(calls[i].name, calls[i].what, v, calls[i].must, calls[i].call);
+    uvcc_store_free(store);
+    free(kept);
+    static const char *const files[] = {"lock", "key"};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        char path[64];
+        (void)snprintf(path, sizeof path, "%s/%s", store_dir, files[i]);
+        (void)unlink(path);
+    }
+    (void)rmdir(store_dir);
     assert_int_equal(faults, 0);
     triangle_free(&ready);
     uvcc_program_free(finished);

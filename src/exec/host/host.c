@@ -78,6 +78,16 @@ uint64_t uvcc_host_now_ns(void) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+int uvcc_host_timeout_ms(uint64_t deadline, uint64_t now) {
+    const uint64_t ms = 1000000u;
+    if (deadline == UVCC_NEVER)
+        return -1;
+    if (deadline <= now)
+        return 0;
+    const uint64_t wait = (deadline - now - 1) / ms + 1;
+    return wait < INT_MAX ? (int)wait : INT_MAX;
+}
+
 /* Each call starts at a fresh word: what it gives depends on the sizes of the calls before it. */
 static int seeded_fill(void *user, void *out, size_t bytes) {
     uvcc_seeded_random *s = user;
