@@ -40,6 +40,17 @@ if have != want:
 END
     meson introspect "$work/$kind" --dependencies >"$work/dependencies"
     ! grep -E '"(cmocka|jansson)"' "$work/dependencies" || { echo "the library needs no such thing"; exit 1; }
+    # Who links the archive is told all that it needs; where that is the only library, at once.
+    libs=$(PKG_CONFIG_PATH="$work/$kind/meson-private" pkg-config --libs uvcc)
+    all=$(PKG_CONFIG_PATH="$work/$kind/meson-private" pkg-config --static --libs uvcc)
+    for lib in -lsodium -lcrypto -lisal -lm; do
+        case $all in *"$lib"*) ;; *) echo "default_library=$kind: pkg-config --static has no $lib"; exit 1 ;; esac
+        case $kind:$libs in
+        static:*"$lib"*) ;;
+        static:*) echo "default_library=static: pkg-config has no $lib"; exit 1 ;;
+        *"$lib"*) echo "default_library=$kind: pkg-config has $lib, which the shared library brings"; exit 1 ;;
+        esac
+    done
 done
 
 for kind in static shared; do
