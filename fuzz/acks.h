@@ -237,7 +237,7 @@ static inline void acks_tell(acks_world *w, const uvcci_ack *a) {
 }
 
 static inline uint64_t acks_cum(acks_world *w, fuzz_in *in, uint8_t how) {
-    const uvcci_tx *t = &w->f.l->tx;
+    const uvcci_tx_side *t = &w->f.l->tx;
     uint64_t span = t->next - t->cum;
     switch (how & 7) {
     case 0:

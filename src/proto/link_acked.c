@@ -361,7 +361,7 @@ void uvcci_tx_on_timer(uvcc_link *l) {
 }
 
 void uvcci_acked_init(uvcc_link *l) {
-    uvcci_tx *t = &l->tx;
+    uvcci_tx_side *t = &l->tx;
     t->rto_at = t->loss_at = t->resume_at = t->maybe_at = UVCC_NEVER;
     t->reorder.eighths = REORDER_EIGHTHS_MIN;
 }

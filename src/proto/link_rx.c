@@ -471,7 +471,7 @@ uint64_t uvcci_rx_bound(const uvcc_link *l) {
 }
 
 void uvcci_rx_digest(const uvcc_link *l, uvcci_sha256 *h) {
-    const uvcci_rx *r = &l->rx;
+    const uvcci_rx_side *r = &l->rx;
     uvcci_digest64(h, r->cum);
     uvcci_digest64(h, r->top);
     uvcci_digest64(h, r->ack_counter);

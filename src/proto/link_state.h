@@ -161,7 +161,7 @@ typedef enum uvcci_spent {
     UVCCI_SPENT_CTL_KEY
 } uvcci_spent;
 
-typedef struct uvcci_tx {
+typedef struct uvcci_tx_side {
     uvcci_pool pool;
     uvcci_tx_class cls[2];
     uvcci_tx_block **ring;
@@ -190,7 +190,7 @@ typedef struct uvcci_tx {
     uint64_t transmit_id;
     uvcci_scratch *scratch;
     uvcc_link_msg *zombies; /* done, but the outstanding transmit may point into them */
-} uvcci_tx;
+} uvcci_tx_side;
 
 /* ---- receiving ---- */
 
@@ -249,7 +249,7 @@ typedef struct uvcci_rx_window {
     uint64_t bits[]; /* seen, then ackable */
 } uvcci_rx_window;
 
-typedef struct uvcci_rx {
+typedef struct uvcci_rx_side {
     uvcci_pool pool;
     uvcci_rx_msg **table;
     uint32_t table_cap, table_live; /* messages of several frames in reassembly */
@@ -267,7 +267,7 @@ typedef struct uvcci_rx {
     bool broken;
     uvcci_rx_msg *ready_first, *ready_last;
     uvcci_rx_partial *in; /* made at need, then kept until the link is idle */
-} uvcci_rx;
+} uvcci_rx_side;
 
 /* ---- congestion control (datagrams) ---- */
 
@@ -385,8 +385,8 @@ struct uvcc_link {
     uvcci_hello_pieces *hello_pieces;
     uvcci_hello_early *hello_early;
     uvcci_link_cc *cc; /* NULL: a stream */
-    uvcci_tx tx;
-    uvcci_rx rx;
+    uvcci_tx_side tx;
+    uvcci_rx_side rx;
 };
 
 #endif

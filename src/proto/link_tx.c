@@ -572,7 +572,7 @@ uint64_t uvcci_tx_bound(const uvcc_link *l) {
 }
 
 void uvcci_tx_digest(const uvcc_link *l, uvcci_sha256 *h) {
-    const uvcci_tx *t = &l->tx;
+    const uvcci_tx_side *t = &l->tx;
     uvcci_digest64(h, t->cum);
     uvcci_digest64(h, t->next);
     uvcci_digest64(h, t->undone);

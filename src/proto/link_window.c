@@ -129,7 +129,7 @@ void uvcci_window_see(uvcc_link *l, uint64_t seq) {
 }
 
 void uvcci_window_keep(uvcc_link *l, uint64_t seq) {
-    uvcci_rx *r = &l->rx;
+    uvcci_rx_side *r = &l->rx;
     assert(uvcci_window_seen(l, seq));
     *ackable_word(r->window, seq) |= bit_of(seq);
     if (seq != r->cum + 1)
@@ -212,7 +212,7 @@ static bool run_next(const uvcc_link *l, uint64_t from, uint32_t *words, uint64_
 /* The latest arrivals, then a part of the window that moves on from ACK to ACK: all of it is told
  * in the end, in bounded work each time. */
 static void sack_fill(uvcc_link *l, uvcci_ack *s, uint32_t max) {
-    uvcci_rx *r = &l->rx;
+    uvcci_rx_side *r = &l->rx;
     if (r->top <= r->cum || max == 0)
         return;
     for (uint32_t i = 0; i < UVCCI_FRESH && s->range_cnt < max / 2 + 1; i++) {
@@ -237,7 +237,7 @@ uint64_t uvcci_rx_capacity(const uvcc_link *l, int cls) {
 }
 
 void uvcci_window_ack(uvcc_link *l, uvcci_ack *out, uint32_t max_ranges) {
-    uvcci_rx *r = &l->rx;
+    uvcci_rx_side *r = &l->rx;
     assert(max_ranges <= UVCCI_ACK_RANGES_MAX);
     out->range_cnt = 0;
     sack_fill(l, out, max_ranges);

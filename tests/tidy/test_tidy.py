@@ -13,6 +13,7 @@ STYLE = os.path.join(os.path.dirname(os.path.abspath(TIDY)), "..", ".clang-forma
 # What looks at files one by one.
 EACH_FILE = [w for c in ("columns", "functions", "files", "includes", "openings", "todos",
                          "comments") for w in ("--check", c)]
+LICENCE = "/* SPDX-License-Identifier: Apache-2.0 */"
 ARENA = "src/exec/base/arena.c"
 TEST = "tests/unit/test_arena.c"
 TREE = {
@@ -141,6 +142,22 @@ class Tidy(unittest.TestCase):
         self.write(TEST, "#include <assert.h>\n\nint x; /* This comment comes much too late. */\n")
         self.refused(f"{TEST}:1: no opening")
 
+    def test_licence(self):
+        names = "src/proto/names.def"
+        self.write(names, "/* names.def - a list. */\n")
+        faults = [f"{path}:1: line 1 is not {LICENCE}" for path in (ARENA, TEST, names)]
+        self.refused(*faults, args=["--check", "licence"])
+        for path, text in TREE.items():
+            self.write(path, LICENCE + "\n" + text)
+        self.refused(faults[2], args=["--check", "licence"])
+        self.tidy("--fix")
+        with open(os.path.join(self.root, names), encoding="utf-8") as f:
+            self.assertEqual(f.read(), LICENCE + "\n/* names.def - a list. */\n")
+        self.passes("--check", "licence")
+        self.passes()
+        self.write(TEST, LICENCE + "\n#include <assert.h>\nint x;\n")  # it is no opening
+        self.refused(f"{TEST}:1: no opening")
+
     def test_todo(self):
         self.add(ARENA, "/* TODO: do it */\n/* TODO(#12): do it */\n/* FIXME */\n/* XXX */\n")
         self.refused(f"{ARENA}:16: TODO without", f"{ARENA}:18: FIXME", f"{ARENA}:19: XXX")
@@ -189,7 +206,7 @@ class Tidy(unittest.TestCase):
                      f"{ARENA}", args=["--check", "format"])
         self.assertEqual(self.tidy("--fix")[0], 0)
         with open(os.path.join(self.root, ARENA), encoding="utf-8") as f:
-            self.assertEqual(f.read(), TREE[ARENA] + "int x;\n")
+            self.assertEqual(f.read(), LICENCE + "\n" + TREE[ARENA] + "int x;\n")
 
     def test_no_clang_format(self):
         def without(*args):
@@ -201,6 +218,8 @@ class Tidy(unittest.TestCase):
         status, said = without("--check", "format")
         self.assertEqual(status, 77)
         self.assertIn("skipped, there is no clang-format 14", said)
+        for path, text in TREE.items():
+            self.write(path, LICENCE + "\n" + text)
         self.assertEqual(without()[0], 0)
         self.add(ARENA, "/* TODO */\n")
         self.assertEqual(without()[0], 1)

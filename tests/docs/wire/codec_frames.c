@@ -505,7 +505,7 @@ static void let_come(listing *l, wire *w, const had *what) {
 
 /* An ACK's payload, and whether the end that it went to believes it. */
 static void ack_fields(listing *l, const uint8_t *p, size_t len, const wire *w) {
-    const uvcci_tx *t = &w->l[1]->tx;
+    const uvcci_tx_side *t = &w->l[1]->tx;
     char name[32], text[64];
     uint64_t cum = t->cum;
     uvcci_ack a;

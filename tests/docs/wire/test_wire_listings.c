@@ -154,8 +154,8 @@ static void index_is_whole(void **state) {
             text = documents[i].text;
     assert_non_null(text);
     for (size_t i = 0; i < document_count; i++) {
-        char link[80];
-        snprintf(link, sizeof link, "](%s)", documents[i].name);
+        char link[sizeof documents->name + 8];
+        snprintf(link, sizeof link, "](%.*s)", (int)sizeof documents->name, documents[i].name);
         if (!is_index(&documents[i]) && strstr(text, link) == NULL)
             fail_msg("README.md does not link %s", documents[i].name);
     }
