@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bench_compute.c - what one core computes: AES streams, products mod 2^64, DPF keys, comparisons
  * without keys.
  *

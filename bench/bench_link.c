@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bench_link.c - what a link costs and how it bears a network. Here: the command, and the cost.
  * Both ends run on one core, in memory; the medians of interleaved rounds are printed as JSON
  * lines, throughput as a ratio to memcpy of the same size in the same round. The network in virtual

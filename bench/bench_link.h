@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bench_link.h - what the parts of bench_link share: options, and how figures are printed. */
 #ifndef UVCC_BENCH_LINK_H
 #define UVCC_BENCH_LINK_H

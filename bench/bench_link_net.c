@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bench_link_net.c - links in a network of virtual time (net.h): what they make of a bottleneck,
  * whom they leave how much of it, what losses, jobs and a changing path cost them. Rates are in
  * frame bytes, so that a bottleneck of 100 Mbit/s carries 100 Mbit of frames in a second. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bench_link_tun.c - links over the kernel's UDP, in real time, through a relay that is the path.
  *
  *     left host --UDP--> tun | relay: a pipe of net.h each way | tun --UDP--> right host

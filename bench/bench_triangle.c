@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bench_triangle.c - three parties on this machine: sessions over the in-memory network, sealed
  * links, one compute thread each, everything from the first message of a step to its last,
  * preprocessing included. Operands are shares already there; nothing is opened.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* net.c - the shared pipes and the clock of the network in virtual time, see net.h.
  *
  * A packet is an event: first "it reached the pipe", when the queue takes or drops it and thereby

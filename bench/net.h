@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* net.h - a network in virtual time whose flows share a bottleneck, for benchmarks and tests of
  * what links do to each other and to strangers.
  *

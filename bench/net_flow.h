@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* net_flow.h - what net.c and the kinds of flows share; users of net.h need none of it. */
 #ifndef UVCC_BENCH_NET_FLOW_H
 #define UVCC_BENCH_NET_FLOW_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* net_link.c - flows of the network in virtual time that are pairs of links, see net.h.
  *
  * Each end is a host: it feeds what comes, takes messages, runs their jobs, sends while its wire is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* net_reno.c - the NewReno flow of the network in virtual time, see net.h.
  *
  * As in QUIC every transmission has a number of its own, and an acknowledgement names ranges of

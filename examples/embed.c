@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* embed.c - the smallest complete host. Three parties of one triangle compute relu(X W), where P0
  * knows X and P1 knows W, and all three learn the result and nothing else.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* acks.h - one link that sends, and an authenticated peer whose acknowledgements are a program of
  * inputs: any cumulative ack, any ranges, any counter, credit and counts, sealed with the right
  * keys, between sends, timers, idle times in which caches are trimmed, transmits that are held, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* afl_main.c - a fuzz target under AFL++, persistent and in shared memory: afl-clang-fast only. */
 #include "common.h"
 

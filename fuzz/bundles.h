@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bundles.h - three small bundles of one step, made of leaves by hand: what fuzz_audit damages and
  * make_corpus seeds. */
 #ifndef UVCC_FUZZ_BUNDLES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* common.h - what the fuzz targets share: a reader over the input's bytes, checks, an allocator
  * that counts and can fail, a seeded random hook that can fail.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* frames.h - one link and the frames that a hostile peer with the right keys may send it: a small
  * grammar read from the fuzzer's bytes, sealed and checksummed correctly unless it says otherwise.
  *

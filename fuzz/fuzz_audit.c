@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_audit.c - bundles, roots of jobs and proofs (uvcc/audit.h).
  *
  * The first byte says how the rest is read. As bytes of a file, as they are or with their checksums

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_blv1.c - the batch codec. First byte even: the rest is a payload for the decoder; what it
  * takes encodes to the same bytes. Odd: the rest describes TLVs for the writer; what it takes
  * decodes. */

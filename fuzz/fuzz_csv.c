@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_csv.c - the reader of tables and what is made of them. The first byte's low bits are the
  * length of --label, then the label, then the file. What is read holds its promises, and written
  * down again it reads the same; what is refused is told in one line. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_frame.c - the frame decoder: whatever it takes encodes to the same bytes, its view lies
  * inside the input, a prefix of a frame asks for more, and only a right CRC passes. The input is
  * what a stream or a packet would carry. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_link.c - two links joined by a pipe whose faults the fuzzer chooses packet by packet:
  * deliver, drop, duplicate, reorder, reflect, flip, change a header field under a right CRC (sealed
  * links), cut, join, partial transmits, timers, clocks, reconnections, failing memory and random

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_link_acks.c - acknowledgements of a peer that has the keys and wants to do harm; acks.h says
  * how and what must hold. */
 #include "acks.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_link_hostile.c - one link and a peer that sends what it likes: raw bytes, or frames of the
  * grammar in frames.h, with the right keys too. Between them the link's own life goes on: sends,
  * timers, partial transmits, reconnections, jumps of the clock, hooks that fail.

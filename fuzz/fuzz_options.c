@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_options.c - the options of `uvcc train`: the input is its words, one per line. What is taken
  * is in range; what is refused is told in one line that fits. */
 #include "common.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_policy.c - policies as text: what is taken is read to its end, rule by rule, in range and in
  * the order of its lines; what is refused is told in one line that names a line, and gives no rule
  * that a check would not have refused. A text that is taken, written anew from its rules, gives the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_program.c - the builder of programs with any descriptors. finish accepts or refuses in one
  * line; what it accepts has consistent tables, hashes the same when built again, runs in the
  * plaintext reference without a crash on any values in their bounds (twice: the second step stands

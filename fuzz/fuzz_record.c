@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_record.c - logs of sessions (uvcc/record.h).
  *
  * Bytes as a log: what the reader takes, the writer makes again byte for byte. And as a program:

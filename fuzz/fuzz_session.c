@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_session.c - sessions as a program of inputs: three parties whose network, clock, executors
  * and hooks the fuzzer is. Its bytes choose what each session is fed, when timers fire, how much of
  * a transmit goes out, which jobs complete, late, twice, forged or failed, when clocks step back,

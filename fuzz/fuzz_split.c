@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_split.c - a byte stream means the same however it is cut: one link gets it whole, its twin
  * gets it in pieces, and both deliver the same, count the same and answer with the same bytes. The
  * stream is frames of the grammar in frames.h and raw bytes. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_stepmsg.c - the payloads of STEP, AUDIT, BYE and CANCEL: what decodes encodes to the same
  * bytes, and an encoder takes what its decoder gives, in exactly the room that it needs. */
 #include "common.h"

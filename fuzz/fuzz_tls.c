@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_tls.c - one end of TLS, with shared keys, and bytes of somebody who has none of them: any
  * bytes, cut anywhere, at the called end and at the caller, by both libraries. It never shakes
  * hands, it says why it refused, it stays refused, and memory comes back.

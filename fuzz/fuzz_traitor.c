@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_traitor.c - whole sessions, one party of which lies: it is a real session that shakes hands
  * and runs the steps, but the fuzzer's bytes change what it says after sealing was agreed on. Its
  * frames are opened with its own keys, changed and sealed again, with right ids and CRCs: ACKs with

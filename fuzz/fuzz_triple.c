@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_triple.c - stores of triples as a program of inputs: records are made, added, handed out,
  * saved and loaded, in any order, also from old copies, damaged and cut; beside a model that knows
  * what may come out. What was handed out, or is of an older run or step, never does again. Any

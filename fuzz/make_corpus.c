@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* make_corpus.c - writes what fuzzing starts from:
  *
  *     make_corpus VECTORS FUZZ     FUZZ/uvcc.dict and FUZZ/corpus/TARGET/seed-*: from the .def

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* replay_main.c - runs a fuzz target over files and folders of inputs, without a fuzzer. A finding
  * ends it by abort() or a sanitizer's report; the input's name stands on standard error then. */
 #include "common.h"

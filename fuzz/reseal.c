@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* reseal.c - see reseal.h. */
 #include "reseal.h"
 

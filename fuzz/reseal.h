@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* reseal.h - frames of a link opened and sealed again with that link's own keys, so that a target
  * can change what a party says and not only its bytes. In a file of its own: a link's state and a
  * session's use the same names. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sessions.h - three sessions whose network, clock and executors a target is: what fuzz_session.c
  * and fuzz_traitor.c share. They compute a small program, and every event is held to what may come
  * then. A target may alter what a party sends. */

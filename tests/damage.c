@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* damage.c - see damage.h: bundles of a run, copies of them, and what is done to the copies. */
 #include "damage.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* damage.h - bundles of a run, edited as an attacker or a bad disk would, for tests. */
 #ifndef UVCC_TEST_DAMAGE_H
 #define UVCC_TEST_DAMAGE_H

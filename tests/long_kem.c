@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* long_kem.c - see long_kem.h. Stateless. */
 #include "long_kem.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* pinned_block.c - see pinned_block.h. */
 #include "pinned_block.h"
 

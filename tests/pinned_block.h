@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* pinned_block.h - the transformer block of tests/vectors/stage_program.json as a program: a test
  * of what ops wait for and how long buffers live. Ten of its opcodes are not offered: no session
  * runs them (docs/program.md says what they are lowered to), so they are known here only. */

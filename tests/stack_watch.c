@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* stack_watch.c - no job takes more stack than uvcc/compute.h says. Linked into a test with
  * --wrap=uvcci_cpu_run, it runs each job on a thread of its own whose stack was painted, and looks
  * how deep the paint is gone. Sanitizers make frames larger, so with them it only runs the jobs. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* support.c - see support.h: JSON vectors, hex, random numbers by a seed, an allocator that counts,
  * limits and fails, memory that ends at a page that must not be touched. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */

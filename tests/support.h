@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* support.h - what the unit tests share: cmocka's preamble, vectors from JSON, hex, a counting and
  * failing allocator, a seeded random hook, memory with an edge, tensors of programs. */
 #ifndef UVCC_TEST_SUPPORT_H

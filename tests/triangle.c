@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* triangle.c - see triangle.h. */
 #include "triangle.h"
 #include <uvcc/audit.h>

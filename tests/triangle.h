@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* triangle.h - three sessions and what joins them, for tests: made, driven, ended in one place.
  * What joins them is a loopback network, or wires (see `wired`), where a test can look between a
  * job's tasks and touch what is there. A test that calls sessions itself is about those calls. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* atomic_file.c - see atomic_file.h. */
 #include "atomic_file.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* atomic_file.h - an output file under another name beside its place until it is whole, so that a
  * place that cannot be written is known before the work, and a name never stands for half a file.
  * What is no regular file (a device, a pipe) is written as it is: place.h. */

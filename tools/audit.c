@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* audit.c - `uvcc audit`: the commands, their options, proofs and the texts of files. */
 #include "audit.h"
 

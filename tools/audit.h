@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* audit.h - `uvcc audit`: checks bundles, makes and checks proofs, shows files. */
 #ifndef UVCC_TOOLS_AUDIT_H
 #define UVCC_TOOLS_AUDIT_H

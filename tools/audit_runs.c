@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* audit_runs.c - see audit_runs.h. Of each run its first step, what it goes on from, and the global
  * roots of its steps are kept; of the present one a tree per signer besides. */
 #include "audit_runs.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* audit_runs.h - the statements of a directory's runs beside each other, for `uvcc audit verify`
  * (docs/audit.md, "Reruns"): what each signer says of one run fits together, and each run goes on
  * from an earlier one.

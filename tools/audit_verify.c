@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* audit_verify.c - `uvcc audit verify`: a directory of bundles, file by file, in the order in which
  * the steps were run; it stops at the first fault.
  *

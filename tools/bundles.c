@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bundles.c - see bundles.h. A bundle is written once, when the last AUDIT is in it; what waits for
  * one is remembered, so that a run that ends early can still write it. */
 #include "bundles.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bundles.h - the bundles of a job's sessions as files, and the public keys beside them
  * (docs/audit.md).
  *

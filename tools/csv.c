@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* csv.c - a strict reader of numeric tables. One line is in memory at a time; what is kept are the
  * numbers. Every message names the place and what to do about it. */
 #include "csv.h"

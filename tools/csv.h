@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* csv.h - reads a table of numbers with a column of labels, row by row and strictly. */
 #ifndef UVCC_TOOLS_CSV_H
 #define UVCC_TOOLS_CSV_H

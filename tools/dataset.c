@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dataset.c - scaling, splitting and rounding of the rows, in double precision as docs/training.md
  * says. */
 #include "dataset.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dataset.h - a table as fixed-point rows to train on and rows held out (docs/training.md, Data).
  */
 #ifndef UVCC_TOOLS_DATASET_H

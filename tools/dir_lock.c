@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dir_lock.c - see dir_lock.h. */
 #include "dir_lock.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dir_lock.h - a directory that one process at a time may write to. */
 #ifndef UVCC_TOOLS_DIR_LOCK_H
 #define UVCC_TOOLS_DIR_LOCK_H

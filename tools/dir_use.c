@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dir_use.c - see dir_use.h. What a directory is for shows by what lies in it. */
 #include "dir_use.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dir_use.h - what a directory of a command is for: a kept model and its keys, evidence for
  * auditors, logs. It is for one of them alone: evidence goes to others, the rest is secret. */
 #ifndef UVCC_TOOLS_DIR_USE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* escape.h - text of files, peers and arguments on a terminal: nothing of it may command the
  * terminal. UTF-8 of what can be seen passes; control characters, C1 and those of writing direction
  * among them, and bytes that are no UTF-8 become \xNN. */

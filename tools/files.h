@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* files.h - whole files in memory, and files that appear whole or not at all. */
 #ifndef UVCC_TOOLS_FILES_H
 #define UVCC_TOOLS_FILES_H

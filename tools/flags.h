@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* flags.h - options of a command as a table: what they are called, what they may be, what --help
  * says of them. `--name VALUE` and `--name=VALUE`; a switch takes no value. */
 #ifndef UVCC_TOOLS_FLAGS_H

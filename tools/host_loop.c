@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* host_loop.c - see host_loop.h.
  *
  * A turn hears the events of every party and then lets that party agree to steps and give inputs,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* host_loop.h - the host of all parties of a job in this process: their sessions and executors, a
  * network for every triangle, one virtual clock, and the loop that drives them through their steps.
  * Every command that runs sessions does it with this one; what a command adds are its hooks.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* interrupt.c - see interrupt.h. Names of temporary files stand in static memory, since a handler
  * may not ask for any; they are written with signals blocked in this thread. Another thread may run
  * the handler meanwhile, so a slot counts once its name is whole. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* interrupt.h - what signals do to a command, in one place: SIGINT, SIGTERM and SIGHUP interrupt
  * it, and whatever ends it, no file that was not finished stays behind.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* keyfile.c - see keyfile.h. The file is opened once and all checks are made on what was opened, so
  * it cannot be exchanged in between. Secrets pass no buffer that is not wiped. */
 #include "keyfile.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* keyfile.h - key files: an Ed25519 identity, the secret of a pair of parties, or the key under
  * which a party seals its files, each alone in a file that nobody but its owner can read.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* keygen.c - see keygen.h. Secrets come from the operating system, go into a key file and are never
  * shown; the public key of an identity goes to standard output. */
 #include "keygen.h"

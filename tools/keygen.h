@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* keygen.h - `uvcc keygen`: makes identities and pair secrets, and shows public keys. */
 #ifndef UVCC_TOOLS_KEYGEN_H
 #define UVCC_TOOLS_KEYGEN_H

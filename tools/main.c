@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* main.c - the command `uvcc`: gives its arguments to the subcommand that they name. */
 #include <stdio.h>
 #include <string.h>

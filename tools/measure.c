@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* measure.c - see measure.h.
  *
  * The program has an entry that only takes and opens tensors of the same shapes, one that runs the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* measure.h - one nonlinear function among three sessions over a loopback network: is it what it
  * should be, how far from the real function, and what do the links carry for it. */
 #ifndef UVCC_TOOLS_MEASURE_H

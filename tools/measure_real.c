@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* measure_real.c - see measure_real.h. */
 #include "measure_real.h"
 

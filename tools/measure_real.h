@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* measure_real.h - what functions are measured on, and what they give on real numbers.
  *
  * Numbers have MEASURE_SCALE fraction bits. Element functions get a list of inputs: the ends of the

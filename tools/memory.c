@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* memory.c - see memory.h. Sizes are those that were asked for; what the allocator adds to them and
  * what else the process has is not in them. */
 #include "memory.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* memory.h - the host's memory as its sessions take it: how much is in use, how often there was
  * none, and one line on the limit for whoever ran into it. */
 #ifndef UVCC_TOOLS_MEMORY_H

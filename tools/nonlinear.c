@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* nonlinear.c - see nonlinear.h: options, the list of functions, and what is printed of them. */
 #include "nonlinear.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* options.c - one table says what the options are, what they may be and what --help says of them.
  */
 #include "options.h"

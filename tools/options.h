@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* options.h - the options of `uvcc train`. */
 #ifndef UVCC_TOOLS_OPTIONS_H
 #define UVCC_TOOLS_OPTIONS_H

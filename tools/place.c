@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* place.c - see place.h. Links are followed one by one, so that one that leads to nothing yet is
  * known too. Those of /proc/PID/fd are none to follow: they stand for descriptors. */
 #define _XOPEN_SOURCE 700 /* realpath() */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* place.h - where an output goes: a regular file gets a new content under its name, anything else
  * (a device, a pipe, /dev/fd/N, what a shell makes of >(command)) is written as it is. Links are
  * followed: what they lead to is replaced, not they. */

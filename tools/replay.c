@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* replay.c - see replay.h. The log is read whole; the program is built from what `uvcc train` put
  * in its header. */
 #include "replay.h"

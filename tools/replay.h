@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* replay.h - `uvcc replay`: a recorded session again, or its records as text. */
 #ifndef UVCC_TOOLS_REPLAY_H
 #define UVCC_TOOLS_REPLAY_H

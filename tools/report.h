@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* report.h - what all commands say: one line per error, a line of progress, results as JSON. Errors
  * and progress go to standard error, results to standard output. */
 #ifndef UVCC_TOOLS_REPORT_H

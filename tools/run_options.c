@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* run_options.c - see run_options.h. */
 #include "run_options.h"
 

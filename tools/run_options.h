@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* run_options.h - the options of a run of simulated parties, alike in all commands that have one.
  */
 #ifndef UVCC_TOOLS_RUN_OPTIONS_H

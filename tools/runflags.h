@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* runflags.h - the flags of run_options.h: how products and jobs are made, what the network does,
  * what is written. A table of flags includes RUN_FLAGS(AT) if its options have a run_options called
  * `run`. The flag of --seed is the command's own, since its help says of what. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sealed.c - see sealed.h. */
 #include "sealed.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sealed.h - files that only the holder of a key can read or change, written whole or not at all.
  *
  * Format: "UVCCSEAL" || nonce (24 bytes) || XChaCha20-Poly1305 of the bytes, with the file's label

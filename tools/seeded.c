@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* seeded.c - see seeded.h. */
 #include "seeded.h"
 

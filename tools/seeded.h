@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* seeded.h - what the commands that run simulated parties do alike: keys that follow from a seed,
  * so that a run can be repeated; their sessions' and network's configuration. */
 #ifndef UVCC_TOOLS_SEEDED_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* svg.h - plots as SVG files that need nothing else. */
 #ifndef UVCC_TOOLS_SVG_H
 #define UVCC_TOOLS_SVG_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tally.c - see tally.h. Ops are counted where they stand in their program; names, formulas and
  * chains are worked out when a table is asked for. */
 #include "tally.h"

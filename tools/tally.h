@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tally.h - what each op of a job's programs did and sent, beside what it costs by the formula of
  * uvcc_program_cost(); summed up by kind of op, by section (layers) and by entry (steps). */
 #ifndef UVCC_TOOLS_TALLY_H

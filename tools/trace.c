@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* trace.c - see trace.h.
  *
  * Two clocks: slices lie at the time of this computer; the sessions' own time (virtual in the

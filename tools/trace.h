@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* trace.h - what sessions and their executors did: a trace for Perfetto, and what each kind of op
  * took. Both come from the tracer of <uvcc/session.h> and the job hook of <uvcc/compute.h>. */
 #ifndef UVCC_TOOLS_TRACE_H

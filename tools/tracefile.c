@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tracefile.c - see tracefile.h. Slices are written as they come ("X" events: the order in the file
  * is free), so a trace takes no memory. */
 #include "tracefile.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tracefile.h - traces for Perfetto and chrome://tracing (the JSON of Chrome's trace events):
  * processes with named tracks of slices. */
 #ifndef UVCC_TOOLS_TRACEFILE_H

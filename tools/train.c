@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* train.c - the main job: three sessions in one process train a perceptron as docs/training.md
  * says.
  *

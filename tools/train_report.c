@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* train_report.c - see train_report.h. */
 #include "train_report.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* train_report.h - what the training of a perceptron shows: progress, the summary, JSON. */
 #ifndef UVCC_TOOLS_TRAIN_REPORT_H
 #define UVCC_TOOLS_TRAIN_REPORT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* uvlog.c - see uvlog.h. A log holds secrets: its file is made for its owner alone, and buffers are
  * wiped. */
 #include "uvlog.h"

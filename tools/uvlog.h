@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* uvlog.h - logs of sessions as files, and what `uvcc train` says of its program in their headers.
  */
 #ifndef UVCC_TOOLS_UVLOG_H

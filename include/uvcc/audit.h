@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* uvcc/audit.h - the transcript of a finished step as bytes (a bundle), what an auditor checks of
  * the bundles of three parties, and proofs of single leaves (docs/audit.md has the formats and what
  * they prove).

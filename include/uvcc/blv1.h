@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* uvcc/blv1.h - BLV1 batches: the payload of OPEN, LIFT, RESHARE, KEYS and INPUT messages. The
  * decoder allocates nothing and returns views; the writer leaves spans that pack jobs fill. */
 #ifndef UVCC_BLV1_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* uvcc/checkpoint.h - looking into a checkpoint without a session: what it is of, and one tensor's
  * shares out of it, to go on with another program or another split over workers
  * (uvcc_session_set_shares). The sessions themselves make and take whole ones

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* uvcc/client.h - what clients that are no party do: split values into shares for the three parties
  * and put components together. */
 #ifndef UVCC_CLIENT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* uvcc/collective.h - the local plane: collectives among the workers of one party, who trust one
  * another. Shares move in the clear; nothing of it is a frame, and no other party takes part.
  *

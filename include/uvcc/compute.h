@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* uvcc/compute.h - compute jobs and executors.
  *
  * A session never computes on large data itself: uvcc_session_poll_job() hands out jobs, an

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* uvcc/demux.h - which session a packet or a connection is for: several sessions behind one socket,
  * sans I/O.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* uvcc/frame.h - FRAME v1: a 64-byte header, then the payload. A struct-out codec: no allocation,
  * no session, usable alone (monitors, fuzzers). The layout stands in docs/wire.md. */
 #ifndef UVCC_FRAME_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* uvcc/function.h - nonlinear functions as data.
  *
  * A function is a list of instructions on vectors. Two parties (HEAD and TAIL of an edge) run it on

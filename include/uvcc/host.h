@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* uvcc/host.h - the usual hooks for hosts on an operating system: malloc, the system's random
  * bytes, a monotonic clock, and a seeded random source for simulations. The library core uses none
  * of it. */

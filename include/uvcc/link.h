@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* uvcc/link.h - a reliable message link to one peer over a byte stream or datagrams, sans I/O.
  *
  * What it does: cuts messages into frames (seq, chunk, piece, CRC, seal), keeps them until

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* uvcc/loopback.h - an in-memory network with a virtual clock and seeded faults: a run over it is a
  * pure function of its seeds.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* uvcc/mlp.h - the multi-layer perceptron of docs/training.md as a program, its public initial
  * weights, and the order of its rows. Deterministic to the bit. */
 #ifndef UVCC_MLP_H

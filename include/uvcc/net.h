@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* uvcc/net.h - sessions over the network: TCP, Unix sockets, TLS and UDP, on epoll or io_uring.
  * Linux; library uvcc-io.
  *

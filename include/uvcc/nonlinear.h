@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* uvcc/nonlinear.h - the functions that a transformer needs, as instructions and ops.
  *
  * Three ways to use it:

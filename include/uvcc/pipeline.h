@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* uvcc/pipeline.h - which op a pipeline's stage runs next: pure functions of public sizes.
  *
  * A stage has one compute resource and several microbatches in flight, whose ops interleave: an op

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* uvcc/policy.h - what a party consents to, as text: which programs its sessions run, what may open
  * to whom, how many steps, how often an input is given. docs/policy.md has the form.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* uvcc/prg_uses.h - which words of which key streams tasks have read, so that none is read for two
  * ends: a pad that is used twice is no pad. For sessions that look (uvcc_config_checks.prg_uses),
  * for simulators and for hosts with tasks of their own.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* uvcc/program.h - programs are data: tensors, and per entry a list of ops, inputs and outputs.
  *
  * A program is built once, by the same calls at every party, finished, and loaded into sessions.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* uvcc/record.h - logs of sessions: reading them, and running them again.
  *
  * A session with a recorder (uvcc_config.record) writes down everything that reaches it: the

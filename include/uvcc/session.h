@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* uvcc/session.h - one worker of one party in one triangle, sans I/O.
  *
  * The loop of every host:

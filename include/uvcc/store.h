@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* uvcc/store.h - what a host keeps on disk: key files, and a directory with a party's checkpoints,
  * the number of its last run, a step that is refused and what its policy counted. Library uvcc-io.
  *

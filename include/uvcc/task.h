@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* uvcc/task.h - compute tasks: what a session asks an executor to compute.
  *
  * This header has their operands. What each kind computes, to the bit, is defined in compute.md, a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* uvcc/tls.h - with whom and by what the connections of <uvcc/net.h> speak TLS. Library uvcc-io.
  *
  * TLS hides from the network which frames travel and when sessions begin, and it shows whose the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* uvcc/trace.h - what a session tells of the ops that it runs, as they run: for timelines and for
  * measuring what waits on what. */
 #ifndef UVCC_TRACE_H

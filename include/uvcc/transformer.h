@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* uvcc/transformer.h - a byte-level transformer language model as programs, one per worker.
  *
  * The model: token and position embeddings, `layers` blocks of causal attention and an MLP with

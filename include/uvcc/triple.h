@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* uvcc/triple.h - Beaver triples that a party keeps.
  *
  * A session with uvcc_config.triples.only runs no step: it makes the triples of the steps that it

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* uvcc/types.h - errors, hooks and small types that every public header shares.
  *
  * Conventions of the whole API

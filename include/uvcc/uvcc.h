@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* uvcc/uvcc.h - what a host needs: programs, sessions, executors, and the hooks for them.
  *
  * The rest is included by name where it is used: models (mlp.h, transformer.h), evidence (audit.h),

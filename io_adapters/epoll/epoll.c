@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* epoll.c - the readiness back end: edge-triggered, each descriptor registered once for both
  * directions, so a turn costs one epoll_wait and what is read and written, and no epoll_ctl. What
  * is ready is remembered by us (io.h). */

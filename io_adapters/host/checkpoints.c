@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* checkpoints.c - a worker's checkpoints: offered, written, gone on from and deleted, by the three
  * rules of docs/host.md.
  *

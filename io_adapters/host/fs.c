@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fs.c - see fs.h. What was opened is what is looked at, so that it cannot be exchanged in between;
  * everything goes by the directory's descriptor, so that the directory cannot either. */
 #include "fs.h"

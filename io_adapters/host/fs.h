@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fs.h - files of one directory: read whole, written whole or not at all, and said by name what
  * went wrong. Nothing waits for a pipe, follows a link at a file's name, or takes another user's
  * file. */

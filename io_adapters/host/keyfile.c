@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* keyfile.c - see <uvcc/store.h>. Secrets pass no buffer that is not wiped. */
 #include "keyfile.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* keyfile.h - key files of a directory that is open; <uvcc/store.h> has them by path. */
 #ifndef UVCC_IO_HOST_KEYFILE_H
 #define UVCC_IO_HOST_KEYFILE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* marks.c - small files of a store that must not be lost: numbers, and what a policy counted. What
  * cannot be told is refused, never made up: what it says not to do again must not be done. */
 #include "store_state.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* seal.h - bytes that only the holder of a key can read or change.
  *
  * Form: "UVCCSEAL" || nonce (24 bytes) || XChaCha20-Poly1305 of the bytes, with a label as

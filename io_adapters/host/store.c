@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* store.c - a store's directory: opened, locked, looked at as a whole; runs, and what a session's
  * configuration takes from it. Shares are of no use without what they were made under, and what is
  * made anew in its place does harm (a run that was used comes again, other shares go under another

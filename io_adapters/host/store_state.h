@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* store_state.h - what a store knows: the directory that it has locked, its key, and of each worker
  * what is kept and what its session still waits for. */
 #ifndef UVCC_IO_HOST_STORE_STATE_H

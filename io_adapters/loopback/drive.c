@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* drive.c - joins sessions, their executors and loopback networks in one loop on one thread.
  *
  * A turn works in passes over everything, in a fixed order, until a pass finds nothing to do at the

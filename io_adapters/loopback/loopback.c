@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* loopback.c - an in-memory network between numbered nodes, with a virtual clock and seeded faults.
  *
  * Whatever is under way waits in one heap ordered by (due time, sequence number), so what happens

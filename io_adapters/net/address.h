@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* address.h - addresses as text: "tcp:HOST:PORT", "udp:HOST:PORT", "unix:/PATH" (uvcc/net.h). */
 #ifndef UVCC_IO_ADDRESS_H
 #define UVCC_IO_ADDRESS_H

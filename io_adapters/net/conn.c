@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* conn.c - a connection's life: dialled or accepted, TLS, the call, frames, the end.
  *
  *     dialled:   CONNECTING -> (TLS) -> CALLING -> UP

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* core.h - what the files of a net share.
  *
  *     net.c       the object, its calls, the turn

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* endpoint.c - a session, or a bare link, and what a host's loop does for it (docs/host.md). */
 #include <string.h>
 

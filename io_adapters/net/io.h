@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* io.h - what a net needs of the operating system, so that epoll and io_uring look the same to it.
  *
  * A source is a descriptor that is watched. The back end sets bits in its `ready` and puts it into

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* net.c - the object, its calls, and the turn: what is ready, what is late, then every session
  * once.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* packets.c - UDP: one socket for many sessions. What comes is read in batches (recvmmsg, and GRO
  * joins packets of one sender), given to the session that its sid_tag names, and to the peer whose
  * address it came from. What goes is copied into a batch and leaves at the end of the turn:

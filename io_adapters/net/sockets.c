@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sockets.c - sockets as a net wants them. */
 #define _GNU_SOURCE
 #include <errno.h>

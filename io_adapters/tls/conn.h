@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* conn.h - one TLS connection over somebody's bytes: what both TLS libraries look like to whatever
  * carries them. No sockets here: bytes come and go through two callbacks, so that readiness (epoll)
  * and completions (io_uring) use the same. */

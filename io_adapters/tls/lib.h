@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* lib.h - between tls.c, which has what all TLS libraries share, and the file of each library.
  *
  * tls.c owns ciphertext: it reads ahead in large pieces and hands the library what it asks for, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* mbedtls.c - TLS 1.2 by mbedTLS 2.28, as Debian 12 has it.
  *
  * A configuration for each connection, since the callback that sees the master secret is the

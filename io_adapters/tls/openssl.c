@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* openssl.c - TLS 1.3, and 1.2 where it is asked for, by OpenSSL's libssl.
  *
  * One SSL_CTX for all connections of a party, no session is ever resumed. A shared key is TLS 1.3's

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tls.c - what all TLS libraries share: configuration and files, ciphertext both ways, records out
  * of slices, names, reasons.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* none.c - liburing is not built in. */
 #include "io_adapters/net/io.h"
 

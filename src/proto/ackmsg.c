@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ackmsg.c - the codec of ACK payloads, see ackmsg.h. Stateless. */
 #include "proto/ackmsg.h"
 

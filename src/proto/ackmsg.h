@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ackmsg.h - the payload of an ACK frame (wire.md 2): what came, and what may be sent. A struct-out
  * codec; what may be acknowledged at all is the link's rule. */
 #ifndef UVCCI_ACKMSG_H

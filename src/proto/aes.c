@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* aes.c - AES-128: key expansion, choice of the backend, and the portable backend.
  *
  * The portable backend is bitsliced: eight 64-bit words hold bit 0..7 of the 64 bytes of four

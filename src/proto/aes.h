@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* aes.h - AES-128 for PRG streams and FSS trees: VAES-512, AES-NI or a bitsliced portable version,
  * chosen when a key is expanded. All give the same bytes; none branches or indexes on a secret. */
 #ifndef UVCCI_AES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* aes_backends.h - what aes.c asks of a backend. Round keys are uvcci_aes.rk, aligned to 64 bytes.
  * A counter block is LE64(lo) || LE64(hi) with the counter in the upper 48 bits of hi. */
 #ifndef UVCCI_AES_BACKENDS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* aes_x86.c - AES-128 by AES-NI (8 blocks in flight) and VAES-512 (16 blocks in flight).
  *
  * Functions carry their own target, so the file needs no compiler flags; the CPU and the operating

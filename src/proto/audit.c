@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* audit.c - the three parties' bundles of one worker and step against each other.
  *
  * The op tables are equal, and leaves stand by rows: so the three are walked side by side, a row at

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* blv1.c - the BLV1 batch codec (wire.md 3): check, walk, write, and the bit packing of OPEN_VEC.
  *
  * Invariants: nothing is read or written outside the given bytes; a batch that passes the check is

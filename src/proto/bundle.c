@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bundle.c - bundles: a finished step's transcript as bytes; reading them, and what can be checked
  * of one alone.
  *

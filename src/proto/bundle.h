@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bundle.h - what bundle.c (bundles: bytes of a finished step), proof.c (proofs, roots of jobs) and
  * audit.c (bundles against each other) share: the head that all formats begin with, faults, and the
  * writer of bundles. The formats are public: uvcc/audit.h, docs/audit.md. Pure functions. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bytes.h - little-endian loads and stores, bounded readers and writers. Header only, no state. */
 #ifndef UVCCI_BYTES_H
 #define UVCCI_BYTES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cc.h - congestion control: what a controller is told, and what it answers. Three of them: BBR
  * (cc_bbr), CUBIC (cc_cubic) and a configured rate (cc_fixed). They are pure: integers, the
  * caller's clock, no memory but their state. link_cc joins one to a link.

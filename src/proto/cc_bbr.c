@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cc_bbr.c - BBR, after draft-ietf-ccwg-bbr; names of states and parameters are the draft's, where
  * `low` is short-term and `high` long-term. It models the path by the greatest delivery rate of two
  * cycles and the shortest round trip of ten seconds, paces at that rate and probes for more.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cc_bbr.h - BBR of draft-ietf-ccwg-bbr, but that loss without growing delay is no congestion. */
 #ifndef UVCCI_CC_BBR_H
 #define UVCCI_CC_BBR_H

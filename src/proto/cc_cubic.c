@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cc_cubic.c - CUBIC, after RFC 9438: W(t) = C (t - K)^3 + W_max with C = 0.4 segments / s^3,
  * reduction to 0.7, fast convergence, and the region in which it does what Reno would. Slow start
  * ends at the first loss, at a mark, or where round trips grow (the test of HyStart++, RFC 9406).

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cc_cubic.h - CUBIC of RFC 9438, paced: the second controller, for paths shared with others that
  * judge by loss. */
 #ifndef UVCCI_CC_CUBIC_H

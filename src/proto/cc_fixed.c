@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cc_fixed.c - a configured rate, or none: the window is the peer's credit, and nothing that the
  * network says changes either. It starves what shares a path with it; for links that share none. */
 #include "proto/cc_fixed.h"

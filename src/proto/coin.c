@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* coin.c - see coin.h. States: per party nothing, committed, opened; invariant: opened is a part of
  * committed, and empty until committed has all three. */
 #include "proto/coin.h"

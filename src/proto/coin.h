@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* coin.h - a coin that three parties toss by commit and open (wire.md, DIGEST; protocols.md, SKS).
  *
  * Each party draws 32 bytes s_p and sends H("UVCC_COIN_V1" || sid_sub || LE32(step) || LE32(run) ||

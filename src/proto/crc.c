@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* crc.c - IEEE CRC-32 by ISA-L, and the CRC of a concatenation from the CRCs of its parts.
  *
  * A CRC is kept reflected, as zlib and gzip do: bit 31 is the coefficient of x^0. Appending n bytes

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* crc.h - IEEE CRC-32 (the zlib one) by ISA-L, and combination of two CRCs. */
 #ifndef UVCCI_CRC_H
 #define UVCCI_CRC_H

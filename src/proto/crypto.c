@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* crypto.c - the only file that calls libsodium and libcrypto.
  *
  * SHA-256 uses libcrypto's low-level calls: they reach SHA-NI without EVP's cost per call, which is

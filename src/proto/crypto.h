@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* crypto.h - every call of libsodium and libcrypto stands behind this file. Stateless but for the
  * contexts that the caller holds. */
 #ifndef UVCCI_CRYPTO_H

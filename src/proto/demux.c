@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* demux.c - which session a packet or a connection is for: see uvcc/demux.h.
  *
  * The table: open addressing by the tag's own low bits mixed, linear probing, at most half full,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* engine.c - the flow table of the MPC protocols and the state machine that walks it.
  *
  * States of an engine: the local share is ready or not; per flow of its role: not allowed yet, may

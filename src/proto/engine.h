@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* engine.h - the small state machines of the MPC protocols: inputs, openings, reshares, keys,
  * lifts.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* errors.c - names and texts of the error codes, from errors.def; the library's version. */
 #include <uvcc/types.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* frame.c - the FRAME v1 codec (wire.md 2). Stateless.
  *
  * Invariants: nothing is read past the given bytes; nothing is written on refusal; a header that

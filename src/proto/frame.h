@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* frame.h - the places of a frame's header that links need by themselves: what a seal binds, and
  * the fields that change when a frame is sent again. All offsets stay in frame.c. */
 #ifndef UVCCI_FRAME_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hello.c - the handshake of one party with both peers.
  *
  * States per peer: WAIT1 -> WAIT2 -> WAIT3 -> DONE (hello.h); both peers leave WAIT1 together, when

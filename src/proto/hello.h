@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hello.h - the handshake of one party with both peers (wire.md, HELLO): who we are, which keys,
  * where we resume. Keys come from provisioned pair secrets, or from an X25519 exchange that Ed25519
  * identities sign. Pure: the session carries payloads between this and the links.

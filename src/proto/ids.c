@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ids.c - the identifiers and keys of wire.md 1 and protocols.md 2.
  *
  * Stateless. An identifier is the front of SHA-256 over a label and fixed-width little-endian

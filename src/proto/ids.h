@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ids.h - every derived identifier of wire.md 1. Pure functions. */
 #ifndef UVCCI_IDS_H
 #define UVCCI_IDS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kem.c - key encapsulation, see kem.h. Stateless; what was secret on the stack is wiped. */
 #include "proto/kem.h"
 

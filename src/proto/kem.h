@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kem.h - key encapsulation for the handshake's second key agreement: what one may be, and those
  * that there are. Pure: what is random is given. Ids are those of the HPKE registry of IANA, where
  * ML-KEM-768 and ML-KEM-1024 have 0x0041 and 0x0042. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* link.c - a reliable message link to one peer: its life, its clock; the other calls stand in
  * link_send.c, link_tx.c, link_rx.c, link_hello.c and link_keys.c (link_state.h has the list).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* link_acked.c - acknowledgement, loss and the path, see link_acked.h.
  *
  * Loss (datagrams) is told by time and order of transmission, as RACK does: a frame is lost when

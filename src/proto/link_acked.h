@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* link_acked.h - what acknowledgements and silence tell a sender: which frames are there, which are
  * lost, which may be forgotten, how long the round trip is. */
 #ifndef UVCCI_LINK_ACKED_H

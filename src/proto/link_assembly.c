@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* link_assembly.c - messages that are being received, see link_assembly.h.
  *
  * States of a message: OPEN (in reassembly) -> READY (whole) -> OFFERED (with the owner) ->

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* link_assembly.h - messages that are being received: found by (kind, step, op id), with the ranges
  * of bytes that are there, until they are whole and wait for their owner. */
 #ifndef UVCCI_LINK_ASSEMBLY_H

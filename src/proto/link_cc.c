@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* link_cc.c - congestion control of a link, see link_cc.h.
  *
  * Pacing is a bucket in one number: pace_at is when the next packet is due. A sender catches up by

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* link_cc.h - congestion control of a datagram link: tells its controller (cc.h) what happens to
  * frames, and the sender when it may send. On streams every call does nothing, and every question
  * is answered with yes. */

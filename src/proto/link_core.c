@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* link_core.c - the memory and the clock of a link.
  *
  * Invariants: every byte is taken through uvcci_link_alloc and counted; l->now never falls. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* link_core.h - what every module of the link stands on: its memory, counted, its clock, and sums
  * of times that cannot wrap. */
 #ifndef UVCCI_LINK_CORE_H

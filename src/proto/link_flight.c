@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* link_flight.c - frames in flight, in a ring of blocks by seq.
  *
  * Invariants: a frame is in `sent` or in a `lost` list or (streams) in neither; cum < every

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* link_flight.h - frames in flight: each from its first transmission to its acknowledgement, found
  * by its seq and listed as sent (datagrams) or lost. */
 #ifndef UVCCI_LINK_FLIGHT_H

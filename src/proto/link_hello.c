@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* link_hello.c - HELLOs of a link. Those that came wait for their owner in a small queue; one waits
  * to be sent.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* link_hello.h - HELLOs of a link: those that came, whole or in pieces, and the one to send. */
 #ifndef UVCCI_LINK_HELLO_H
 #define UVCCI_LINK_HELLO_H

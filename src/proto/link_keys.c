@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* link_keys.c - the keys of a sealed link, see link_keys.h.
  *
  * Invariants: at most three steps' keys of each direction exist, those of step mod 3; what goes

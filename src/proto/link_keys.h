@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* link_keys.h - the keys of a sealed link: one for control frames of a run, one for data frames of
  * each step, epoch, source and destination, derived at first use from the step's chain value.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* link_path.c - the search for the greatest packet, and the way back, see link_path.h.
  *
  * Sources: RFC 8899 (DPLPMTUD): sizes are confirmed by a PING that got there, a probe that was lost

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* link_path.h - how long a packet the path carries (datagrams): found by padded PINGs, and lost
  * again when long packets vanish (RFC 8899). Frames are never longer than what every path carries,
  * so that a path which shrinks loses packets, but nothing that was sealed for it. */

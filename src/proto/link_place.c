@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* link_place.c - a frame's way into its message, see link_place.h.
  *
  * Invariants: admitted - released <= capacity of the class; every frame is told as received when it

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* link_place.h - a frame's way into its message. It is judged (nothing changes), given a place
  * (memory, credit), filled by the caller (copied or opened) and committed; if its CRC or seal fails
  * after it got a place, the place is given back. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* link_pool.c - records of messages (slabs of 21 objects of 192 bytes) and their buffers.
  *
  * Invariants: a new slab is taken only when every slab is full, so slabs <= peak objects / 21 + 1;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* link_pool.h - records of messages, named by tokens that nobody can use too late, and the buffers
  * that hold the messages' bytes. */
 #ifndef UVCCI_LINK_POOL_H

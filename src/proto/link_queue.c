@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* link_queue.c - a list while orders do not fall, a pairing heap for messages that come with a
  * lower order than the list's last.
  *

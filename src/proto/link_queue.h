@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* link_queue.h - the messages of a class that wait to be sent, by order, equal orders as they came.
  */
 #ifndef UVCCI_LINK_QUEUE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* link_rx.c - whole frames in: data into messages, control frames to whom they concern, garbage
  * bounded; and whole messages to their owner and back.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* link_rx.h - whole frames in, and the owner's side of whole messages. */
 #ifndef UVCCI_LINK_RX_H
 #define UVCCI_LINK_RX_H

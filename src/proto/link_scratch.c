@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* link_scratch.c - the bytes of one transmit, see link_scratch.h.
  *
  * Invariants: total is the sum of the slices from `first` on; used <= cap. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* link_scratch.h - the bytes of one transmit: headers, tags and short payloads are copied side by
  * side, long payloads are slices of their messages. */
 #ifndef UVCCI_LINK_SCRATCH_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* link_send.c - messages out, see link_send.h.
  *
  * Invariants: held <= the class's limit; begun_bytes <= credit; nothing that the outstanding

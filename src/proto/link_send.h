@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* link_send.h - messages out, from their buffer to their last acknowledgement: limits, order,
  * credit.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* link_session.h - what a session needs of a link besides the public calls. */
 #ifndef UVCCI_LINK_SESSION_H
 #define UVCCI_LINK_SESSION_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* link_state.h - what a link is made of, shared by its modules: link_core (memory, time),
  * link_keys, link_hello, link_pool (records), the sending ones (link_queue, link_flight, link_send,
  * link_scratch, link_path, link_cc, link_acked, link_tx), the receiving ones (link_window,

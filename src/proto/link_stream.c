@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* link_stream.c - frames out of a byte stream that is cut anywhere.
  *
  * The payload of a plain new frame goes straight from the caller's bytes to its place in the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* link_stream.h - frames out of a byte stream that is cut anywhere. */
 #ifndef UVCCI_LINK_STREAM_H
 #define UVCCI_LINK_STREAM_H

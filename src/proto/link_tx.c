@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* link_tx.c - frames out: control frames, cutting, sealing, retransmission; one transmit at a time.
  *
  * A frame lives from its first transmission to the cumulative ack (link_flight); its header is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* link_tx.h - what goes on the wire next: control frames that are due, frames that were lost, new
  * pieces of messages. */
 #ifndef UVCCI_LINK_TX_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* link_window.c - the seqs that came, in two rings of bits above the cumulative one.
  *
  * `seen`: the frame came, whole and authentic; the ranges of an ACK tell these. `ackable`: it and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* link_window.h - the seqs that came: which are new, which the peer may forget, what an ACK says of
  * them and when it is due. */
 #ifndef UVCCI_LINK_WINDOW_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* optable.c - the op table of a step (wire.md 1).
  *
  * Build sorts the rows by (phase, mb, k, b), checks them, and walks them once: each row takes the

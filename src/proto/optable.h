@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* optable.h - the op table of one step: every (phase, mb, k, b) in order, each with a 32-bit id
  * that is unused in this step; equal ids are re-salted (wire.md 1). Memory is the caller's. */
 #ifndef UVCCI_OPTABLE_H

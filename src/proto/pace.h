@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* pace.h - a token bucket in one number: `full_at` is when it will be full again, so 0 is a full
  * one. It holds depth / interval + 1 tokens and gains one every interval. Pure arithmetic of the
  * caller's clock; times near the end of the clock stand still there. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* prg.c - words of a PRG stream, at any place.
  *
  * State: none. Two words make a block, so a range may begin and end in the middle of one; whole

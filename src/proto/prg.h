@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* prg.h - AES-128 in counter mode as a random-access source of 64-bit words (protocols.md 2).
  *
  * Counter block = LE32(op ordinal) || LE16(call_idx) || LE32(block or tile) || LE48(counter); the

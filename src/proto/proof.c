@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* proof.c - from a leaf to a signed root: roots over all workers of a party, and proofs.
  *
  *     job root: head (r, s, t = 0) || R*S*T step roots || global_root || audit_root || before ||

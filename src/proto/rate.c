@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* rate.c - samples of the delivery rate, see rate.h. Stateless but for its arguments.
  *
  * A sample's interval is the longer of the time in which its bytes were sent and that in which they

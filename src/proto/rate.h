@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* rate.h - how fast a path delivers: samples of the delivery rate, as in
  * draft-cheng-iccrg-delivery-rate-estimation and section 4.1 of draft-ietf-ccwg-bbr. Each
  * transmission is stamped with what was delivered by then; its acknowledgement tells how much more

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sched.c - the 1F1B order: warm-up forwards, one forward one backward, drain; and which of several
  * runnable ops is next. Stateless. */
 #include "proto/sched.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sched.h - the 1F1B order of a pipeline stage (parallel.md): which microbatch's forward or
  * backward comes next. A pure function of the stage and the sizes; timing never enters. */
 #ifndef UVCCI_SCHED_H

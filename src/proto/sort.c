@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sort.c - heapsort over elements of any size. */
 #include "proto/sort.h"
 

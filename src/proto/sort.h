@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sort.h - the one sort of the core: in place, without recursion or memory of its own (the C
  * library's qsort may call malloc), in O(n log n) steps whatever the list. */
 #ifndef UVCCI_SORT_H

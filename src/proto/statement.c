@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* statement.c - what a party signs of a step, and the tree over a run's global roots (wire.md 8).
  *
  * A statement has all that tells one signature from another: whose it is, of which job, worker, run

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* statement.h - what a party signs of a step, and the tree over a run's roots (wire.md 8). The
  * types are public: uvcc/audit.h. Pure functions. */
 #ifndef UVCCI_STATEMENT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* stepmsg.c - codecs of STEP, AUDIT, BYE and CANCEL.
  *
  * Stateless. A decoder checks the whole payload's length first, from the count that it holds where

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* stepmsg.h - payloads of STEP, AUDIT, BYE and CANCEL (wire.md 6). Struct-out codecs: no
  * allocation, no session. An encoder returns the payload's length, or UVCC_ERR_USAGE for a field
  * out of range or a buffer that is too small; a decoder returns 0 or UVCC_ERR_BATCH and writes only

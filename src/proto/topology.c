@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* topology.c - coordinates of workers and the groups they form. Stateless. */
 #include "proto/topology.h"
 

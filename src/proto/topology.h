@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* topology.h - workers of one party: coordinates, local ranks, groups (parallel.md).
  *
  * local_rank = r*S*T + s*T + t. A TP group fixes (r, s), a PP group (r, t), a DP group (s, t), a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* transcript.c - the leaves of one worker's step and their Merkle root (wire.md 4).
  *
  * Leaf bytes go into a chain of chunks, never moved; an entry per leaf points at them. States: open

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* transcript.h - leaves, canonical order, Merkle root, inclusion proofs, replica and global roots
  * (wire.md 4). A leaf is kept as (row, bytes); arrival order never matters. */
 #ifndef UVCCI_TRANSCRIPT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* model.c - forward, backward and optimizer, one sequence of functions per token matrix. Built with
  * REAL float and double. */
 #include "model.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* model.h - the transformer of docs/transformer.md in floating point: a trainer to compare with.
  *
  * Written for itself, from the formulas: nothing of it comes from the fixed-point program but names

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* train.c - trains the default model, or one by options, in float32, and with --fixed 1 the
  * fixed-point reference beside it, from the same weights on the same batches. The last line has the
  * mean losses over the last tenth of the steps, in nats per byte.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* make_run.c - runs one small program in three sessions and leaves their logs and bundles, for the
  * reader in Python to recompute:
  *

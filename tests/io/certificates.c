@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* certificates.c - see certificates.h: keys and certificates for tests of TLS. */
 #include "certificates.h"
 #include "support.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* certificates.h - keys and certificates for tests of TLS, made when the test runs: by libcrypto,
  * into files of a directory. */
 #ifndef UVCC_TEST_CERTIFICATES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* disk.c - see disk.h. */
 #define _DEFAULT_SOURCE
 #include "disk.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* disk.h - the system's calls that change what a directory has, wrapped (--wrap): counted, made to
  * fail or to be a process's last, and remembered as far as a disk has not been told of them, so
  * that a test can take back what a loss of power might. */

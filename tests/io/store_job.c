@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* store_job.c - see store_job.h. */
 #include "store_job.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* store_job.h - a small job whose parties keep what they have in stores: w = w + x in each step,
  * opened to all. Its hosts do nothing about restarts but what <uvcc/store.h> shows. */
 #ifndef UVCC_TEST_STORE_JOB_H

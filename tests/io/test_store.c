@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_store.c - <uvcc/store.h>: key files, a directory's lock, runs, checkpoints by the rules of
  * docs/host.md, marks and counts; what is damaged, missing, foreign, full. Processes that are
  * killed are in test_store_killed.c. The system's calls are disk.h's. */

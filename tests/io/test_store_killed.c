@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_store_killed.c - parties whose hosts keep everything in stores, ended by SIGKILL, with and
  * without what the disk had not been told: nothing is lost but steps that not all had, no run comes
  * again, and the weights are those of a job that nobody disturbed.

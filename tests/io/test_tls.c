@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* TLS over memory: both libraries and both mixed pairs, certificates and shared keys, and all that
  * must be refused. */
 #define _DEFAULT_SOURCE

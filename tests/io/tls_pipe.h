@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tls_pipe.h - two ends of TLS over memory: wires with little room, small steps, and an end, for
  * tests. */
 #ifndef UVCC_TEST_TLS_PIPE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* nulls.c - every public function with NULL for each of its pointers, and for all of them: none may
  * crash, and one that returns an int says UVCC_ERR_USAGE (make_nulls.py has which may be NULL).
  * Each call runs in a process of its own, on objects in several states. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* leaks.c - planted leaks. Each must be reported, else the other tests prove nothing. */
 #include "taint.h"
 

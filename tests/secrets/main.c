@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* main.c - the marks of taint.h and the choice of what runs: the tests, or `leaks`, which are
  * planted and must all be reported, or `nothing`. Runs under valgrind only, see secrets.sh. */
 #include "taint.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* primitives.c - what everything secret passes through: AES, the PRG, the DPF, packing, HMAC, HKDF
  * and the keys made with them, sealing, signing, key exchange, comparing, and a client's shares. */
 #include "taint.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sessions.c - three whole sessions: their provisioned or exchanged secrets, their identities and
  * their private inputs are secret, from the handshake to the opened output. So everything around
  * the tasks is watched too: the handshake, the keys of a step, links, jobs, the transcript.

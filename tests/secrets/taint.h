@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* taint.h - secrets that valgrind's memcheck follows: "undefined" is read as "secret".
  *
  * Memcheck tracks definedness bit by bit through every instruction and reports the branch, address

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tasks.c - every kind of task of <uvcc/compute.h>, run by three parties as the protocols do, with
  * keys and shares secret. What a party puts on the wire is declassified where it is sent, because
  * it is masked; what it keeps stays secret; what it receives becomes secret again where it is one

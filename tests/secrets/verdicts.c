@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* verdicts.c - whether a tag fits is public, as is whether a key exchange gave nothing but zeros,
  * and libsodium, libcrypto and crypto.c branch on it. The answers come from functions that
  * libraries export, and this program puts itself in front of them: the real function runs under

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* run_tool.c - see run_tool.h. */
 #include "run_tool.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* run_tool.h - running the command `uvcc` as a user does, in a directory of its own. */
 #ifndef UVCC_TESTS_RUN_TOOL_H
 #define UVCC_TESTS_RUN_TOOL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Files under another name until they are whole (tools/atomic_file.h): what is finished has its
  * name and nothing else is left; what cannot be written says why, and not what some other call met.
  */

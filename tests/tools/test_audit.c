@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* `uvcc audit` and `uvcc train --audit` as a user runs them. */
 #include "damage.h"
 #include "run_tool.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* `uvcc audit verify` over directories with several runs: which run goes on from which, and what
  * the parties sign of a run's steps beside each other. */
 #include "damage.h"

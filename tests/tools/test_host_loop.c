@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_host_loop.c - the host of all simulated parties (tools/host_loop.h): steps are prepared once
  * and given to their owners, may overlap where a command says so, end by an interruption or an
  * error and not otherwise; jobs of several workers have one root. */

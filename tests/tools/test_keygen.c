@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_keygen.c - `uvcc keygen` as a user runs it: argv[1] is the binary. */
 #include "run_tool.h"
 

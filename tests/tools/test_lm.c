@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_lm.c - `uvcc train --model transformer` and `uvcc generate` as a user runs them. */
 #include "run_tool.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_lm_killed.c - `uvcc train --model transformer --checkpoint DIR` killed (SIGKILL) before each
  * call that changes what a directory has, and begun again: nothing is lost, and the weights are
  * those of a run that nobody disturbed.

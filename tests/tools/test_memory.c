@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_memory.c - the commands that run sessions with too little memory: each works or ends with an
  * error that says so, and none hangs or crashes. argv[1] is the binary. */
 #include "run_tool.h"

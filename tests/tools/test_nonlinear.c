@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_nonlinear.c - `uvcc nonlinear` as a user runs it: argv[1] is the binary, argv[2]
  * docs/nonlinear.md. */
 #include "run_tool.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What every command does with its outputs and with signals: where it writes, that it says so when
  * it cannot, what stays behind (nothing that is not whole), and what a terminal is spared. */
 #define _XOPEN_SOURCE 700 /* mknod() */

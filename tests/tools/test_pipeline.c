@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_pipeline.c - `uvcc pipeline` as a user runs it: argv[1] is the binary, argv[2]
  * bench/results/pipeline.json. */
 #include "run_tool.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_replay.c - `uvcc train --record` and `uvcc replay` as a user runs them: argv[1] is the
  * binary. */
 #include "run_tool.h"

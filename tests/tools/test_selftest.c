@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_selftest.c - `uvcc selftest` as a user runs it: argv[1] is the binary, argv[2] the folder of
  * the golden vectors. */
 #include "run_tool.h"

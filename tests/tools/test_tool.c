@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_tool.c - the command `uvcc train` as a user runs it: argv[1] is the binary. Key files and
  * logs have tests of their own. */
 #include "run_tool.h"

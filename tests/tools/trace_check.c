@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* trace_check.c - see trace_check.h. */
 #include "trace_check.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* trace_check.h - a trace file is valid JSON of Chrome's trace events, and its tracks are sound. */
 #ifndef UVCC_TESTS_TRACE_CHECK_H
 #define UVCC_TESTS_TRACE_CHECK_H

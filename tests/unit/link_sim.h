@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* link_sim.h - two links in virtual time, joined by a seeded pipe with faults (datagrams) or by
  * byte streams that are cut anew at random. Checks at every step what must always hold: memory
  * within the bound and exactly accounted, nothing delivered twice or changed, deadlines in the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ACK payloads: bytes by hand, round trips with every number of ranges, and every wrong length. */
 #include "support.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_aes.c - every backend against FIPS-197 and SP 800-38A, and against the portable one at every
  * count, alignment and in place. What is only read ends where its allocation ends, so that a
  * sanitizer sees a byte too many; what is written has known bytes on both sides. */

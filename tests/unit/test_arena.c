@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pools reuse and stay under their limit; bumps are zeroed and aligned; meters add up. */
 #include "support.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bundles of real runs, as they are, damaged and forged; proofs; roots over several workers. */
 #include "damage.h"
 #include "triangle.h"

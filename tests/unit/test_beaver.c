@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products on Beaver triples in sessions: results, masks, bytes, triples made ahead, kept and
  * given. */
 #include "triangle.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_bundle_store.c - bundles of finished steps (bundle_store.h), in a session that is only as
  * much of one as the store looks at: when a bundle is here, what is in it, when the host is told,
  * and when it goes. Bundles of whole triangles are in test_audit.c. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Dropping a step (cancel.h): wherever it is asked for, and by whom, all three end with the same
  * outcome, and the next steps compute what they compute if a dropped step had been skipped. */
 #include "triangle.h"

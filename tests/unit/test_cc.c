@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_cc.c - the controllers pinned: what each answers to every ACK and loss of long runs over a
  * model of a path (test_congestion.c says whether that is good). They are integers and pure, so a
  * run is a function of its seed; a change that is meant changes the table, and the benches say what

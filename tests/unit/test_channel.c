@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Streams over channels: sessions at the ends of two channels, between which somebody relays, do
  * not go ready, hear why, and go ready over one. */
 #include "triangle.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_checkpoint.c - values into and out of PERSIST tensors (checkpoint.h), in a session that has
  * its program and no peers: who may set what and when, what a checkpoint is made of, and which
  * checkpoints are refused. Restarts of whole triangles are in test_session.c. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Comparison without keys: three roles run the BOOL tasks round by round, messages of exactly the
  * planned sizes are passed by hand, and [x >= 0] and its product with x come out. Every word of the
  * PRGs that a task draws is recorded (the linker puts __wrap_uvcci_prg_fill before the library's),

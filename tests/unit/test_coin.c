@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The coin of three parties: its formulas, the order of commitments and shares, selection. */
 #include "support.h"
 

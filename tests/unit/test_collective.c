@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The local plane: what each collective gives, how disagreements end, and one order at all ranks.
  */
 #include "support.h"

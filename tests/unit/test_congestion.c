@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Congestion control of datagram links: delivery rates, the controllers on scripts, pacing, marks,
  * and what the whole does in the network of bench/net.h, in virtual time. */
 #include "link_sim.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_cost.c - what ops cost: the formula is the documents' table, and what sessions send is the
  * formula and headers. */
 #include "triangle.h"

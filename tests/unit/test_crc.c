@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_crc.c - CRC-32 against its definition, and combination against the CRC of the whole. */
 #include "support.h"
 

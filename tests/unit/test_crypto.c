@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_crypto.c - hashes, key derivation, sealing and signatures against the RFCs and the sealed
  * frames of prg.json; forgeries, lengths, in-place use. */
 #include "support.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The DCF: every point and input on small domains with payloads of every width, large ones at
  * random and around alpha; keys of a part of a block; back ends; the size of keys. */
 #include "support.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Keys dealt ahead: by OTHER alone, in the order of the ops whatever order jobs end in, before
  * their step runs, as many bytes as the plans say; and where a stream of them goes. */
 #include "triangle.h"

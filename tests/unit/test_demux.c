@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The call that begins a stream, and the table from sid_tags to sessions: uvcc/demux.h. */
 #include "support.h"
 

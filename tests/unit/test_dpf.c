@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The DPF: every point and input on small domains, random ones on large, key sizes, back ends. */
 #include "support.h"
 

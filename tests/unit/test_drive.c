@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_drive.c - uvcc_loopback_drive() with sessions and executors that are played here: what it
  * calls, in which order of time, and what it does when one of them cannot take what it is given.
  *

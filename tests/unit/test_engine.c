@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The protocols as tables: what roles send whom, rounds and bytes, every order in which messages
  * may come, and those that none may. */
 #include "support.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_errors.c - the names and texts of the error codes. */
 #include "support.h"
 

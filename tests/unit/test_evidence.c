@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a session signs and what it takes of its peers (evidence.h), in a session that is only as
  * much of one as that looks at. Whole triangles are in test_audit.c and test_limits.c. */
 #include "support.h"

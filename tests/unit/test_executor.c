@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The CPU executors: each job makes one completion, in every mode, whatever the order; limits,
  * shutdown, allocation failures; the queue below them. Run it under a thread sanitizer too. */
 #define _GNU_SOURCE 1 /* pthread_setattr_default_np */

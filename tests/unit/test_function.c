@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Functions as programs see them: what the checks refuse, what is opened and dealt in which round,
  * costs, and the plaintext definition of every instruction against formulas. */
 #include "support.h"

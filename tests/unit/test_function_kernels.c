@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The tasks of functions: HEAD, TAIL and OTHER run each step with wire bytes passed by hand, and
  * what comes out is compared with plain arithmetic. Everything is run on every back end, and
  * everything that was written must be the same bytes. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products: every backend against the schoolbook loop, odd shapes, transposes, extreme words. Tiles
  * of bytes are emulated as well, so that all around them is tested on any CPU. */
 #include "support.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The handshake of three parties: its bytes against vectors, what stops it, what it ignores,
  * restarts, forgers, and how often it repeats what was lost. */
 #include "support.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* HELLOs that are longer than a packet: cut by a link, put together by another one whatever happens
  * to the pieces on the way, and carried through whole handshakes with long keys. */
 #include "long_kem.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ids, names and keys derived from the session: all against vectors of an independent program. */
 #include "support.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Instances of ops as state machines: what must be over before a turn starts, what an instance
  * holds when, what it gives back; the owner's wait for an input; a full table of jobs; which salts
  * its commitments have. */

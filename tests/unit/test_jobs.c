@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_jobs.c - the table of jobs (jobs.h): handed out in order, one completion each, generations,
  * the two planes, cancelling; at the end against a model, at random. */
 #include "support.h"

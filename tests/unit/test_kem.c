@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Key encapsulation: vectors of RFC 9180, what no honest peer makes. */
 #include "support.h"
 

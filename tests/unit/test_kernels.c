@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every task: three simulated parties run each protocol with wire bytes passed by hand, and what
  * they hold afterwards is compared with the plaintext formula, bit for bit. Parties differ in their
  * back ends, so the back ends are compared with each other all along. */

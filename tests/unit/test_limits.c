@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every limit that stands against a hostile peer, hit: by floods of one who has no keys, and by a
  * party that has them all and sends what it likes. docs/limits.md is the table of these limits. */
 #include "triangle.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One link against frames made by hand: what it says and takes, what it refuses, and what it costs.
  * Lossy and long runs of two links stand in test_link_sim.c. */
 #include "link_sim.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Acknowledgements of an authenticated peer that does not mean well: two that crashed a link, then
  * random ones, on datagrams and streams, unsealed and sealed with both suites (fuzz/acks.h). */
 #include "support.h"

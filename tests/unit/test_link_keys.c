@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The keys of a link: the chain value goes on with the steps and holds what is still needed, keys
  * are those of step and epoch, and what forgers try is counted. */
 #include "support.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The queue of a class against a plain list: whatever orders come and when they go, the least order
  * goes first, equal ones as they came. And the records that messages stand in: a token names one
  * of them as long as it lives, and no other bits name anything. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Two links over a lossy, reordering, corrupting pipe and over streams: everything sent arrives
  * once, byte for byte, within bounded memory. */
 #include "link_sim.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes of a stream read straight into place (uvcc_link_rx_buffer) do what they would have done if
  * they had been fed. That streams may be cut anywhere is in test_link.c. */
 #include "support.h"

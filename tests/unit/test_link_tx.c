@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What of a link goes out first when there is more than a packet, or a peer that says nothing; and
  * when a frame counts as lost. */
 #include "link_sim.h"

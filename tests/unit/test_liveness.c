@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_liveness.c - what ops wait for and how long buffers live (liveness.h): on the pinned
  * transformer block, against the tables of docs/program.md, and rule by rule on small entries. */
 #include "pinned_block.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_loopback.c - the network alone: what it carries, when, in which order, and that all of it is
  * a function of the seed. */
 #include "support.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What sessions refuse and how they say so: values outside the declared bits, configurations, calls
  * that come too early, too late or for nothing. Every refusal has a code that says what is wrong
  * and a line that names it, and changes nothing. */

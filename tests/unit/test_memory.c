@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_memory.c - the bound on tensor memory (memory.h): what counts and what does not, exact for
  * chains, and never below what any schedule of random entries takes. */
 #include "support.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What uvcc_session_memory_bound() says holds: sessions run programs of all kinds, and what each
  * took of its allocator at most, by class and in all, is never more. How near it is goes to the
  * test's output. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What uvcc_session_memory_bound() says holds too when peers with valid keys send as much as they
  * may: messages that never become whole, in gaps, in frames far apart, whole ones that no plan has,
  * more than the credit, frames of streams that never end; and with triples that the host gives.

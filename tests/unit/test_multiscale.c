@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Windows at many scales: both shares against the definition, on small rings everywhere, on large
  * ones at random and around the ends of scales and cells; all back ends, and the same bytes from
  * them. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The network in virtual time that benchmarks and tests of congestion run on (bench/net.h): its
  * queues, wires and losses are what they say, and its NewReno flow behaves as one. */
 #include "support.h"

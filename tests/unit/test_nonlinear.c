@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Nonlinear functions against libm: sweeps over their ranges, both index modes; costs;
  * compositions. */
 #include "triangle.h"

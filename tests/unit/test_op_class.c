@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The classes of ops: each opcode has one, whose members fit together; what has none; traits as
  * programs and sessions ask for them. */
 #include "support.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Outputs to one party: who has the value and who has not, what it costs, what is left in the
  * transcript, and that a wrong opening is noticed. That auditors know them is test_audit's. */
 #include "triangle.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Microbatches: program order against the schedule's vectors, ordinals, what the loader refuses,
  * the limit of microbatches in flight and the memory that it bounds. */
 #include "triangle.h"

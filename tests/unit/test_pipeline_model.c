@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_pipeline_model.c - the simulated pipeline of `uvcc pipeline`. */
 #include "pinned_block.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_plan.c - what ops send, pinned: each message of each round between each pair of parties, the
  * ids in it, the lengths of key streams and where in them an instruction's material lies. Peers of
  * two versions that differ in any of that do not understand each other, and a session among peers

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Policies: their text, what they say of programs, and that a session refuses what its own does not
  * allow, by name, with nothing changed. */
 #include "triangle.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_prg.c - PRG streams against prg.json; a word does not depend on how its stream is cut. */
 #include "support.h"
 

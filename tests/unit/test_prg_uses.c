@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Words of key streams that are read twice: what counts as that, and that a session which looks
  * ends before such a job goes out, and says which op, task, block and stream.
  * tests/sim/session_mutants.sh plants bugs in whole sessions. */

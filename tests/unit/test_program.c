@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_program.c - building programs, what is refused, hashes, order. */
 #include "support.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What nobody chooses: the op RANDOM in a session, its words' distribution with and without parties
  * that choose what is theirs, and the noise that is made of it. */
 #include "triangle.h"

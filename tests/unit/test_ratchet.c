@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Keys ratchet within a session: what is over leaves memory, and a run ends by name before its keys
  * or its frame numbers are used up. */
 #include "triangle.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Batches that peers send, against the plan: every field of every kind of TLV, whole batches that
  * belong to nobody, come twice, from the wrong peer or out of place; and the right one. */
 #include "triangle.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Logs of sessions: the codec at every cut and flip, replays of runs of every kind, and that what
  * was changed in a log is noticed. */
 #include "triangle.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The plaintext twin: every op against slow formulas, bounds, and what persists between steps. */
 #include "support.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The root of a large transcript, by jobs: the same as at once, for every number of leaves; whole
  * sessions with it; failures on the way. */
 #include "triangle.h"

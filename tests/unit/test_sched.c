@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The 1F1B order: against vectors, in unit-time simulation against the ideal, what is in flight,
  * and the rank by which ops of a stage go. */
 #include "support.h"

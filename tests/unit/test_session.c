@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* MAP_ANONYMOUS */
 #define _DEFAULT_SOURCE
 /* Sessions end to end over the loopback: every op against plaintext, faults, executors, lifts,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* RELU ops without keys in sessions: against plaintext over sizes, bits and edge values, the same
  * roots over faults and executors, rounds, bytes, what a batch must be. */
 #include "triangle.h"

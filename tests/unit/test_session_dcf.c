@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_session_dcf.c - exact truncation on DCF keys in sessions: every op that truncates gives what
  * it gives by a DPF and in plaintext, for every shift, shape, sharing, lift and edge, in a round
  * less. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* FUNCTION ops in sessions: every kind of step against the plaintext definition, over sizes, lifts,
  * executors and faults. */
 #include "triangle.h"

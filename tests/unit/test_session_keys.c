@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sessions that agree on keys, by X25519 and from provisioned secrets: complete ones, wrong and
  * hostile peers, restarts. */
 #include "triangle.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A session beside its peers: how it ends when they do, or do not answer any more. Time is the
  * network's, and every wait is told by it. */
 #include "triangle.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checked products in sessions: honest runs pass whatever the network does, an error anywhere is
  * found at all three parties, sampling, what a program with checks must be, what stays after a
  * failure. */

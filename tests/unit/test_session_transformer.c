@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The transformer among three sessions: what is opened is the plaintext reference's, bit for bit.
  */
 #include "triangle.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The tasks of product checks: sums by bits on every backend against the plain formula, over shapes
  * around the bands and chunks of the kernel. */
 #include "support.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The sort gives the elements it was given, the least first, whatever their size, number and order;
  * elements that compare equal end in the same order every time. */
 #include "support.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Piecewise polynomials: values and bounds against every argument of small ranges, and shares from
  * a comparison that is made by hand. */
 #include "support.h"

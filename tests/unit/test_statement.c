@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Statements: their bytes, that a signature holds for one alone; the tree over a run's roots. */
 #include "support.h"
 

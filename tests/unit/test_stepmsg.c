@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* STEP, AUDIT and BYE payloads: round trips, every wrong length, too many shapes, hashes of shapes.
  */
 #include "support.h"

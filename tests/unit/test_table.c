@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sums of selected table entries: every backend against the definition, over counts, tiles, scales.
  */
 #include "support.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The golden vectors of compute tasks: every back end of this CPU gives them, and on other operands
  * gives what the portable one does; every task, map op, gate and lift has vectors, in every role,
  * at the sizes that matter; and what runs them sees a wrong result. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The groups of a larger job: against vectors, and ranks against coordinates. */
 #include "support.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_trace.c - what a session tells its tracer: the life of every op, its jobs and its bytes. */
 #include "triangle.h"
 #include <uvcc/mlp.h>

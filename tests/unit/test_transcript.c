@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Leaves, their order, Merkle roots and proofs: against vectors and against slow definitions, in
  * any order of arrival. */
 #include "support.h"

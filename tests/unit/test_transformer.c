@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The transformer's programs in plaintext: every split over workers gives the same weights and
  * losses, every block kind loads and learns, options are refused by name. */
 #include "support.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A store of triples beside a plain list of what must be in it: whatever is added, handed out,
  * saved and loaded, in any order and number, each record comes out once, in order, whole. Sessions
  * that make and use them are in test_beaver.c. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Jobs of several workers per party: small programs over replicas, stages and tensor ranks give
  * what the plaintext workers together give, bit for bit, with and without faults; and how such jobs
  * end badly. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* make_tasks.c - writes the golden vectors of compute tasks into a folder, by the portable kernels.
  * The same program gives the same bytes, so a change of the files is a change of what tasks do. */
 #include "make_tasks.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* make_tasks.h - how make_tasks*.c write cases of the golden vectors (docs/compute.md, section 10):
  * what a task finds is made of numbered seeds, or is what an earlier case gave; what it gives is
  * filled in by running the case. A case has a unit for each of some counts, so references go from

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* make_tasks_circuits.c - vectors of comparison without keys (docs/compute.md, section 7): three
  * parties, round after round, each with the others' messages. */
 #include "make_tasks.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* make_tasks_forms.c - vectors of tasks that do not work on blocks (docs/compute.md, section 9):
  * maps, matrix products, sums by bits, digests, copies. */
 #include "make_tasks.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* make_tasks_functions.c - vectors of the tasks of functions (docs/compute.md, section 6): what
  * OTHER deals for an instruction, then what HEAD and TAIL do with it. */
 #include "make_tasks.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* make_tasks_gates.c - vectors of openings, gates, lifts and triples (docs/compute.md, sections 5
  * and 8): what HEAD, TAIL and OTHER of an edge do, one after the other, with one another's
  * messages. */

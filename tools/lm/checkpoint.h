@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* checkpoint.h - a model that is kept: each party's shares, each worker's in a file of its own,
  * encrypted under the party's key.
  *

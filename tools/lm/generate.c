@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* generate.c - see generate.h. The shares of all workers' parts are put together to those of one
  * worker per party. A step takes the window of bytes so far from party 0, and opens to it the
  * place of the greatest sum of logit and noise: with Gumbel noise times the temperature that is a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* generate.h - `uvcc generate`: samples text from a model that is kept as shares. */
 #ifndef UVCC_TOOLS_LM_GENERATE_H
 #define UVCC_TOOLS_LM_GENERATE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* job.h - a transformer's job: R x S x T workers of each party (../host_loop.h), which run one step
  * after the other of an entry that the command names. */
 #ifndef UVCC_TOOLS_LM_JOB_H

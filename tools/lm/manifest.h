@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* manifest.h - DIR/model.json of a checkpoint directory: all that a kept model's weights depend on,
  * as it was begun with. Public.
  *

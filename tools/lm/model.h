@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* model.h - the whole model's weights, and the options as the program's configuration. */
 #ifndef UVCC_TOOLS_LM_MODEL_H
 #define UVCC_TOOLS_LM_MODEL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* options.c - see options.h. What depends on other options is checked by the program's builder,
  * which names the numbers. */
 #include "options.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* options.h - the options of `uvcc train --model transformer` and `uvcc generate`. */
 #ifndef UVCC_TOOLS_LM_OPTIONS_H
 #define UVCC_TOOLS_LM_OPTIONS_H

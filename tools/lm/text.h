@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* text.h - the bytes that a language model learns from. */
 #ifndef UVCC_TOOLS_LM_TEXT_H
 #define UVCC_TOOLS_LM_TEXT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* train.c - see train.h. One step after the other: the rate is set, the text's owner gives the
  * windows of the step's sequences, all workers run the entry "train", the sum of its losses is
  * opened. After the last one the weights are opened. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* train.h - `uvcc train --model transformer`. */
 #ifndef UVCC_TOOLS_LM_TRAIN_H
 #define UVCC_TOOLS_LM_TRAIN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* block.c - the pinned transformer block (docs/program.md), and what the simulation needs of it:
  * which op waits for which, and who uses which buffer.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* main.c - `uvcc pipeline`: options, the runs, and what is printed and written of them. */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* model.c - stages that run the ops of microbatches, tick by tick.
  *
  * A tick: waits that end now end; every stage that does not compute takes the runnable op of least

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* pipeline.h - `uvcc pipeline`: the pinned transformer block in a pipeline of stages, in simulated
  * time. Time runs in ticks; a tick of a stage's compute belongs to one op. */
 #ifndef UVCC_TOOLS_PIPELINE_H

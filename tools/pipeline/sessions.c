@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sessions.c - see sessions.h.
  *
  * The host loop of all commands drives the sessions; their executors are TIMED, so every worker of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sessions.h - a pipeline of real sessions, measured: transformers of one layer a stage on three
  * parties, in simulated time. */
 #ifndef UVCC_TOOLS_PIPELINE_SESSIONS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* view.h - what stages did over time, as rows of text. */
 #ifndef UVCC_TOOLS_PIPELINE_VIEW_H
 #define UVCC_TOOLS_PIPELINE_VIEW_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* internal.h - what the files of the vectors share: cases as they are run. */
 #ifndef UVCC_TOOLS_SELFTEST_INTERNAL_H
 #define UVCC_TOOLS_SELFTEST_INTERNAL_H

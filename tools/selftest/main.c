@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* main.c - see selftest.h. First the golden vectors as they stand, then rounds with other operands,
  * keys and places, which a seed makes: what the portable kernels give is what must come out. The
  * first result that differs is shown with its task, role, element and both values. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* selftest.h - `uvcc selftest`: the compute tasks of a back end against the golden vectors, and on
  * random operands against the portable kernels. */
 #ifndef UVCC_TOOLS_SELFTEST_H

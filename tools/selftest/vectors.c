@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vectors.c - see vectors.h: files, runs, comparisons. Reading a case is in vectors_read.c.
  *
  * Memory of a run lives until it is freed, as later cases read what earlier ones gave. Every

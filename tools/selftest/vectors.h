@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vectors.h - the golden vectors of compute tasks (docs/compute.md, section 10): files are read,
  * their cases run on an executor, and what the tasks left is compared with what it must be, or with
  * what another executor left.

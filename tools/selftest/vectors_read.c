@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vectors_read.c - a case of the golden vectors as a task: names to members, values to bytes. Every
  * name that a file uses must be known here, so that a misspelt one is no silent zero. */
 #include <sodium.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* check.c - what must hold of a run at one time: when its faults end, and when it is over. What
  * must hold all the time is checked where it happens. */
 #include "world.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* compute.c - the executor of a simulated party: jobs run late, in any order, fail, get lost, and
  * complete more than once. */
 #include "world.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* main.c - `uvcc sim`: many seeds on several processes, the report, and what a failure needs to be
  * seen again: one line that repeats it and the faults that it takes.
  *

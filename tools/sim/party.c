@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* party.c - a party of a run: a host around one session, as in <uvcc/session.h>, with a clock of
  * its own, memory that can fail, and a life that can end and begin anew from a checkpoint.
  *

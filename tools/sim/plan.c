@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan.c - what a seed draws before its run, and the random streams. */
 #include "sim.h"
 #include <uvcc/loopback.h>

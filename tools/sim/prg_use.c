@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* prg_use.c - every job of a run is looked at before it runs: that no word of a key stream is read
  * for two ends (<uvcc/prg_uses.h>), and that digests of secrets are salted. */
 #include "world.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* script.c - what befalls a run from outside at its appointed times: deaths, clocks that jump or
  * stop, cut links, and at calm_at_ns the end of all that. */
 #include "world.h"

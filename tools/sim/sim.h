@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sim.h - `uvcc sim`: whole triangles under a virtual clock with faults of every kind, one run per
  * seed, and what its files share.
  *

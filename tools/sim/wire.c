@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire.c - from a session's transmits to the network: frames are followed in both kinds of links,
  * and the hostile party's are mutated one by one. A mutant never opens, because links are sealed;
  * what is tried is everything that a network or a peer without the keys can do. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* workload.c - small random programs, their inputs, and what the plaintext reference makes of them.
  */
 #include "sim.h"

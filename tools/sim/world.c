@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* world.c - one run: three or six parties until all have closed, and the runs of a seed.
  *
  * First with the faults of the plan (safety), then, from calm_at_ns on, without any (liveness: all

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* world.h - a run under way: sessions, clocks, jobs and pipes of one seed. */
 #ifndef UVCC_TOOLS_SIM_WORLD_H
 #define UVCC_TOOLS_SIM_WORLD_H

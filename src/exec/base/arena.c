@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* arena.c - pools by size class and bump chunks. A pool never looks at the memory it hands out (it
  * may lie on a device), so its records of kept blocks live apart, in STATE memory. */
 #include "exec/base/arena.h"

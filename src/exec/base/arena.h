@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* arena.h - where the session's memory comes from.
  *
  * arena: TENSOR and WIRE memory by lifetime (PERSIST, TRANSIENT, INFLIGHT), with one limit; freed

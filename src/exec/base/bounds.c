@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bounds.c - values against the bits that are declared for them. */
 #include "exec/base/bounds.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bounds.h - arithmetic of bounds on magnitudes that stops at UINT64_MAX, which means: no bound. */
 #ifndef UVCCI_BOUNDS_H
 #define UVCCI_BOUNDS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* message.h - the line that says why something was refused, for whoever asked for one. */
 #ifndef UVCCI_MESSAGE_H
 #define UVCCI_MESSAGE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* triple_record.c - the bytes of a triple that a host keeps; see triple_record.h and
  * <uvcc/triple.h>. */
 #include "exec/base/triple_record.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* triple_record.h - records of triples that a host keeps (uvcc/triple.h): their bytes. */
 #ifndef UVCCI_TRIPLE_H
 #define UVCCI_TRIPLE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* executor.c - jobs on the CPU: at once, later in a shuffled order, or on threads.
  *
  * The object belongs to one thread; only the two queues are shared with the workers. INLINE and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gemm.c - matrix products mod 2^64: blocking, packing, and the portable micro-kernel.
  *
  * The usual scheme: a KC x NC part of op(y) is packed into panels of nr columns, an MC x KC part of

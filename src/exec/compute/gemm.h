@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gemm.h - matrix products mod 2^64: blocked and packed, AMX-INT8 (digits), AVX-512DQ (vpmullq),
  * AVX2 and portable kernels chosen at run time; all give the same words. Products with a vector (m
  * or n is 1) read the matrix as it lies, on every backend; AMX has no kernel of its own for them.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gemm_amx.c - AMX-INT8 tiles, and AVX-512 VBMI for what goes in and comes out of them. Functions
  * carry their own target, so the file needs no compiler flags.
  *

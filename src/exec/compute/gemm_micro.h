@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gemm_micro.h - what gemm.c asks of a micro-kernel, and of the kernels for vectors. */
 #ifndef UVCCI_GEMM_MICRO_H
 #define UVCCI_GEMM_MICRO_H

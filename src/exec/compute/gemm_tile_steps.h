@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gemm_tile_steps.h - the order in which 8 tile registers make the 36 products of digits. Included
  * once by every set of tile operations, which has defined before
  *   TILE_ZERO(t), TILE_LOAD(t, from), TILE_MADD(sum, a, b), TILE_STORE(t, to)   with t = 0..7

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gemm_tiled.c - blocking and packing for products of digits.
  *
  * A DEPTH x NC part of y is packed into panels of 16 lanes, an MC x DEPTH part of x likewise; each

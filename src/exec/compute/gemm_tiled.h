@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gemm_tiled.h - products mod 2^64 from signed bytes, for matrix units that multiply tiles of int8.
  *
  * A word is the sum of d_i 2^(8i) with eight signed bytes d_i, its digits: the bytes of

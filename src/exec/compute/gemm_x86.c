@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gemm_x86.c - micro-kernels and kernels for vectors, AVX-512DQ and AVX2. Functions carry their own
  * target, so the file needs no compiler flags; gemm.c asks the CPU at run time. */
 #include "exec/compute/gemm_micro.h"

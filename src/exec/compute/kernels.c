@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kernels.c - every task of <uvcc/compute.h> on one core: the table of all kinds, and a worker.
  *
  * Vectors run chunk by chunk: pads of a chunk are made by the PRG into slots that stay in cache,

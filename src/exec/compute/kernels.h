@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kernels.h - the CPU's implementation of every task of <uvcc/task.h>, single-threaded. */
 #ifndef UVCCI_KERNELS_H
 #define UVCCI_KERNELS_H

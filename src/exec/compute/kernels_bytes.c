@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kernels_bytes.c - tasks on bytes: digests, copies, wiping. */
 #include "exec/compute/kernels_impl.h"
 

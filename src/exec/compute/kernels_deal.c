@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kernels_deal.c - what OTHER deals for truncations and comparisons: TAIL's words, and a DPF or DCF
  * key for both. See kernels.c for chunks and invariants, kernels_gate.c for what they are for. */
 #include "exec/compute/kernels_impl.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kernels_function.c - the tasks of functions (uvcc/function.h) of HEAD and TAIL; OTHER's stand in
  * kernels_function_deal.c.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kernels_function_deal.c - what OTHER's tasks of functions make: keys for HEAD and TAIL, words for
  * TAIL (what HEAD has is drawn, so TAIL gets the difference). What they are for stands in
  * kernels_function.c.

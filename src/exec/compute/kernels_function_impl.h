@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kernels_function_impl.h - what kernels_function.c (HEAD and TAIL) and kernels_function_deal.c
  * (OTHER) agree on: where words lie, under which lanes they are drawn, what arguments may be. For
  * those only. */

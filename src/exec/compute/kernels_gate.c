@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kernels_gate.c - tasks of HEAD and TAIL in truncations and comparisons, on keys that OTHER dealt
  * (kernels_deal.c) or without any (exec/primitives/circuit.h). See kernels.c for chunks and
  * invariants. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kernels_gemm.c - the task GEMM: one product of replicated matrices, or one for each group and
  * head of larger ones. */
 #include "exec/compute/kernels_impl.h"

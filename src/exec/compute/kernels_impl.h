@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kernels_impl.h - what the files of the CPU kernels share: a worker's scratch, the part of a block
  * that a kernel works on, its pads, and what a kernel is. For kernels*.c only. */
 #ifndef UVCCI_KERNELS_IMPL_H

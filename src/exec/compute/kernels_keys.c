@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kernels_keys.c - what OTHER's kernels of all subjects deal: roots, and DCF keys. A key's
  * correction words are the same for HEAD and TAIL; what differs are the roots, which each draws. */
 #include "exec/compute/kernels_impl.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kernels_lift.c - lifts: additive shares of HEAD and TAIL become replicated ones of all three, in
  * one round (parallel, exchange) or two (sequential). See kernels.c for chunks and invariants. */
 #include "exec/compute/kernels_impl.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kernels_map.c - the task MAP: element-wise work on shares. Most operations work on each component
  * by itself, the same way; products and public values look at both. */
 #include "exec/compute/kernels_impl.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kernels_open.c - tasks of inputs, openings, reshares and triples: pads added, parts put on the
  * wire, what came put together. See kernels.c for chunks and invariants. */
 #include "exec/compute/kernels_impl.h"

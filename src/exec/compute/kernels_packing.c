@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kernels_packing.c - a worker's packing memory: what a task lays out anew before it computes, as
  * large as the largest task so far wanted it.
  *

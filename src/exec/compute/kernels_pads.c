@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kernels_pads.c - what pads are made of: the step's AES keys, expanded once a job, and the pads
  * that kernels of several subjects want.
  *

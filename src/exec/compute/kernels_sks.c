@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kernels_sks.c - BIT_SUMS: 64 sums over the rows of a matrix, each with and without by a random
  * bit.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* prg_uses.c - see <uvcc/prg_uses.h>: which words of which key stream each kind of task reads, and
  * that none is read for two ends. The rules are those of compute.md, written down a second time. */
 #include <uvcc/prg_uses.h>

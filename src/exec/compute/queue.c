@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* queue.c - a bounded queue under one mutex.
  *
  * Jobs last micro- to milliseconds, so a lock taken twice per job costs nothing that a lock-free

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* queue.h - a bounded queue of fixed-size items: the only thread-safe type of the library. Any
  * number of threads push and pop. */
 #ifndef UVCCI_QUEUE_H

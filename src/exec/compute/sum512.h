@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sum512.h - the sum of a register's eight words. Not _mm512_reduce_add_epi64: some headers add in
  * C, where signed overflow is undefined. */
 #ifndef UVCCI_SUM512_H

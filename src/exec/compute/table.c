@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* table.c - sums of selected table entries.
  *
  * State: none. The table and the scale are public, the bits are secret: they become masks, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* table.h - sums of the table entries that secret bits select: AVX-512DQ, AVX2 and portable, with
  * the same words from all. */
 #ifndef UVCCI_TABLE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* client.c - what a client that is no party does: split values into shares, join components. */
 #include <uvcc/client.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* host.c - the usual hooks: memory, randomness and time of the operating system, and a seeded
  * source for simulations. The only file of the library beside executor.c that knows an operating
  * system; nothing in the core calls it.

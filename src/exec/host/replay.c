@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* replay.c - a log's session again (uvcc_replay in uvcc/record.h).
  *
  * The new session has a recorder too, and what it writes must be the log, byte for byte: the hook

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* triple_store.c - records of triples, and the store in which a host keeps them (uvcc/triple.h).
  *
  * The store is a list of records and a mark: everything before (run, step) was handed out or is of

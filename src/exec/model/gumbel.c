@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gumbel.c - see gumbel.h.
  *
  * x = r_0 + r_1 + r_2 with r_c uniform on [0, N), N = 2^20: u = x mod N is uniform whatever two of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gumbel.h - noise for sampling that no party chooses, as one function: Gumbel noise of the uniform
  * word that the op RANDOM leaves (docs/transformer.md, "Noise"). */
 #ifndef UVCCI_GUMBEL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* mlp.c - the multi-layer perceptron as a program, its initial weights and the order of its rows.
  *
  * No state. Per layer l: forward weights W<l>, b<l> and masters MW<l>, Mb<l>, finer by s bits. The

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* nonlinear.c - the functions of a transformer as lists of instructions with their tables: which
  * family makes each (what there is stands in nonlinear_list.c), their options, and the memory of
  * what is built.

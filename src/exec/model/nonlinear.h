@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* nonlinear.h - what building functions and emitting them share. */
 #ifndef UVCCI_NONLINEAR_H
 #define UVCCI_NONLINEAR_H

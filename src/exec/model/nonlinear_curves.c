@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* nonlinear_curves.c - the real functions behind tables, in long double: values, and what is left
  * of GELU and its like when their asymptotes are taken off. */
 #include "exec/model/nonlinear_impl.h"

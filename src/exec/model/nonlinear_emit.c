@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* nonlinear_emit.c - functions and compositions as ops of a program.
  *
  * An emission keeps its first error and does nothing after it, so a composition reads as a list.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* nonlinear_exp.c - EXP: exp(-t), t >= 0, for softmax too. */
 #include "exec/model/nonlinear_impl.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* nonlinear_impl.h - what the files share that make the functions of a transformer. From below: the
  * list of what there is (nonlinear_list.c), a builder of instructions (nonlinear_instr.c), the
  * curves behind tables (nonlinear_curves.c), tables and exact indices (nonlinear_tables.c); by

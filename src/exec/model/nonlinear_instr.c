@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* nonlinear_instr.c - the builder of functions: one call, one instruction, with the bound of its
  * value. A function is built twice by the same code, first without memory: then only counts and
  * bounds are kept. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* nonlinear_list.c - which functions there are, what is known of each before it is built, and what
  * options several of them ask for. Below all that build one; how one is built says nonlinear.c. */
 #include "exec/model/nonlinear_impl.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* nonlinear_octaves.c - RECIPROCAL, RSQRT and LN: by octaves, either exactly (normalise, look up
  * the mantissa, weigh by the group) or along a multi-scale table. */
 #include "exec/model/nonlinear_impl.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* nonlinear_rows.c - functions of rows: MAX and ARGMAX by trees of comparisons, SOFTMAX. */
 #include "exec/model/nonlinear_impl.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* nonlinear_tables.c - tables of a curve in a window of indices, and tables at exact indices: two
  * of them, of which the second puts right what a carry of the low bits does to the first. */
 #include "exec/model/nonlinear_impl.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* nonlinear_window.c - functions that are simple outside a window: SIGN, RELU and CLIP (no table at
  * all), GELU and its like, their derivatives, SIGMOID, TANH (a table beside an asymptote). */
 #include "exec/model/nonlinear_impl.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* public_random.c - numbers that everybody has alike, out of a public seed. */
 #include "exec/model/public_random.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* public_random.h - numbers that everybody has alike, from a public seed: words of a PRG whose key
  * is a hash of what they are for. */
 #ifndef UVCCI_PUBLIC_RANDOM_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* reference.c - a program in plaintext fixed point: what a secure run must give.
  *
  * Every tensor has memory of its own, so all of them can be looked at after a step; program order

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* transformer.c - options of a transformer, the numbers that follow from them, and its programs put
  * together; and which part of the model an op belongs to, for reports.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* transformer.h - what building a transformer's programs is made of: its numbers, its weights, and
  * the builder that forward, backward and update write into.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* transformer_backward.c - the backward pass as ops, from the saved values of the forward pass.
  *
  * Gradients of weights are summed over microbatches without a truncation. Sums are exact, so how

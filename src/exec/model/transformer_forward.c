@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* transformer_forward.c - the forward pass as ops: embeddings, layers, the last norm, logits and
  * losses.
  *

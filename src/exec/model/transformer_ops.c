@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* transformer_ops.c - the words in which a transformer's programs are written. */
 #include "exec/model/transformer.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* transformer_update.c - gradients become steps: sums over workers, the one truncation, clipping,
  * the optimizer on the slice that this worker owns, the forward weight, and its gathering.
  *

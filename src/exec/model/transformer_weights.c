@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* transformer_weights.c - the weights of the whole model in their order, what each worker has of
  * them, their initial values, and which bytes of a text a step learns from.
  *

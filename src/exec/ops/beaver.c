@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* beaver.c - products on Beaver triples (protocols.md 6): E = X - A and F = Y - B are opened to
  * all, Z = C + E B + A F + E F.
  *

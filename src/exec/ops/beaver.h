@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* beaver.h - products on Beaver triples in a session: made ahead under a budget, or given by the
  * host; used once. */
 #ifndef UVCCI_BEAVER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* beaver_state.h - what a product on a Beaver triple holds, from the opening of its step to the
  * step's end: other products may use what it opened. For beaver.c and triples.c. */
 #ifndef UVCCI_BEAVER_STATE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* circuits.c - RELU ops without keys in a session: the rounds of circuit.h, turn by turn.
  *
  * Turn k finishes round k - 1 from what came and sends round k; the call of a task is its round. A

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* circuits.h - RELU without keys: comparison and selection by a circuit on shared bits. */
 #ifndef UVCCI_CIRCUITS_H
 #define UVCCI_CIRCUITS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* classes.c - the class of an opcode, out of the tables of the families. */
 #include "exec/ops/families.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* collectives.c - ops that exchange shares with this party's other workers: SEND_PP and RECV_PP
  * with the neighbouring stages, REDUCE_SCATTER and ALL_GATHER in a group. Each is one job for the
  * local plane, which the host carries to them. Nothing goes to another party, so there are no

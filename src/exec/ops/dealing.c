@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dealing.c - keys dealt ahead: this party is OTHER on some blocks of a gate and sends their key
  * streams to HEAD and TAIL, in schedule order, as soon as the step is agreed and the links have
  * room. One op's deal is one job: generate, copy into the key_chunks of the messages, hash. */

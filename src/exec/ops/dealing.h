@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dealing.h - keys dealt ahead: by the party that is OTHER on a gate's block, to HEAD and TAIL, as
  * soon as the step is agreed and the links have room. */
 #ifndef UVCCI_DEALING_H

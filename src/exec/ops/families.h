@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* families.h - the families of ops: one file each, with one table of classes (op_class.h). */
 #ifndef UVCCI_FAMILIES_H
 #define UVCCI_FAMILIES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* function_op.c - FUNCTION: a nonlinear function on shares, by instructions; functions.c has its
  * turns and what OTHER deals. */
 #include "exec/ops/dealing.h"

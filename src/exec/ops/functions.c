@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* functions.c - FUNCTION ops in a session: the turns of HEAD and TAIL, the table of what is done
  * for each kind of instruction, and OTHER's deal, whose parts stand in functions_deal.c.
  *

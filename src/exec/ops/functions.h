@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* functions.h - FUNCTION ops in a session: what their instances hold, their turns, what is dealt.
  */
 #ifndef UVCCI_FUNCTIONS_H

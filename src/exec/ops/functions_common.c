@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* functions_common.c - what a task of an instruction is told of it: the same for HEAD and TAIL in
  * their turns and for OTHER when it deals, so it stands below both. */
 #include "exec/ops/functions_impl.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* functions_deal.c - what OTHER deals for an instruction of a FUNCTION op: it follows them once,
  * ahead of time, on masks instead of values (uvcci_function_deal in functions.c). An instruction
  * becomes three tasks at most. */

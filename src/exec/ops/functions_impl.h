@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* functions_impl.h - what the files of FUNCTION ops share: functions_common.c (what both need), on
  * it functions_deal.c (what OTHER deals), on both functions.c (the turns of HEAD and TAIL, and the
  * table of what sessions do for each kind of instruction). For those only. */

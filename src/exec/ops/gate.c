@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gate.c - see gate.h. Turns: the op opens; the bit is compared, opened; HEAD and TAIL have their
  * shares, and lift them (a sequential lift takes two turns); what was lifted is here. */
 #include "exec/ops/gate.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gate.h - gates on keys that OTHER deals: a value is opened to an edge under a mask, HEAD and TAIL
  * evaluate their keys, and what they hold then is lifted to a replicated sharing. Truncations and
  * RELU are such gates; this is all that they have in common. */

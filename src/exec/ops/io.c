@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* io.c - INPUT, RANDOM, OUTPUT, OUTPUT_TO: a party's tensor or what nobody chooses becomes shares,
  * a shared tensor is opened to all or to one party. */
 #include "exec/ops/families.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* local.c - ops that a party does alone, component by component: sums, public constants, shifts,
  * copies. They send nothing, so they have one turn, which is one map, or copies. */
 #include "exec/ops/families.h"

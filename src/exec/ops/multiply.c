@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* multiply.c - see multiply.h. */
 #include "exec/ops/multiply.h"
 

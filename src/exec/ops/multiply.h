@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* multiply.h - the local part of a product of two secrets, however the product is made: what one
  * party computes of its own shares, 3-additive. */
 #ifndef UVCCI_MULTIPLY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* operands.h - operands of block tasks by name. <uvcc/compute.h> numbers them (in[0], wire_out[1]);
  * a family says here what each is. Vectors are given as a whole, a block takes its part; bytes of
  * messages are the block's own. NULL: the block's role has no such operand. */

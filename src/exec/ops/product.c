@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* product.c - products of two secrets: of matrices (GEMM_SS), element by element (ELEM_MUL,
  * ROW_MUL, COL_MUL), of rows (ROW_DOT). Each party computes an additive share alone; then the
  * product is reshared or, with a shift, truncated. On a Beaver triple they go another way

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* relu.c - RELU: (x) -> (d x, d) with d = [x >= 0], by a gate on DPF keys, or by a circuit without
  * keys (circuits.c). */
 #include "exec/ops/circuits.h"

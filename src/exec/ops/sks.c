@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sks.c - SKS_START and SKS_GEMM_CHECK: the integrity check of a product C = op(A) op(B) before its
  * truncation (Freivalds, with random bit matrices; docs/protocols.md).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tasks.c - see tasks.h. */
 #include "exec/ops/tasks.h"
 

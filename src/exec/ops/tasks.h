@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tasks.h - tasks that several families add, with their operands by name: what <uvcc/compute.h>
  * calls in[1] or wire_out[0] has the name of its part in the protocol here. */
 #ifndef UVCCI_TASKS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* triples.c - triples that the host keeps, in a session: what it was given
  * (uvcc_session_load_triples) until a step opens and its ops take them, and what it makes where it
  * makes nothing else.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* triples.h - triples that the host keeps: what it gave a session until their step opens, and what
  * a session makes that makes nothing else. */
 #ifndef UVCCI_TRIPLES_H

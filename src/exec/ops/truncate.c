@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* truncate.c - floor(x / 2^shift), exactly (by a DPF or a DCF) or stochastically: the op TRUNCATE,
  * and what ends a product with a shift. */
 #include "exec/ops/truncate.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* truncate.h - truncations as gates, for the ops that end in one. */
 #ifndef UVCCI_TRUNCATE_H
 #define UVCCI_TRUNCATE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* circuit.c - comparison without keys, a block at a time.
  *
  * State: none but what tasks name. Planes of a block follow one another without gaps, in the state,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* circuit.h - comparison without keys: boolean replicated sharing and a tree of carries, bit-sliced
  * (the BOOL tasks of <uvcc/compute.h>).
  *

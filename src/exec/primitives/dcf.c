@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dcf.c - see dcf.h.
  *
  * State: none. Points are evaluated a group at a time and level by level, as in dpf.c. In gen()

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dcf.h - the distributed comparison function of BCGGKR21 (Boyle, Chandran, Gilboa, Gupta, Ishai,
  * Kumar, Rathee: "Function Secret Sharing for Mixed-Mode and Fixed-Point Secure Computation", 2021,
  * figure 3) with payloads of w = 1..4 words of Z_2^64: the shares of both parties add up to beta

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dcf_x86.c - the trees of dcf.c by AVX-512 and VAES (fss_wide.h).
  *
  * A node's child and its values come from encryptions under the same round keys, side by side.

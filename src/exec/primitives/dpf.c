@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dpf.c - the 1-bit DPF on an edge: keys and evaluation.
  *
  * State: none. Points are evaluated a group at a time and level by level, so that one call encrypts

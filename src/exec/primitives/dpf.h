@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dpf.h - the 1-bit DPF on an edge (BGI16 with early termination at 7 levels), batched and in
  * structure-of-arrays form; comparison by prefix parity (protocols.md 7).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dpf_x86.c - trees of the 1-bit DPF by AVX-512 and VAES (fss_wide.h).
  *
  * The children of 32 nodes are made and corrected without leaving the registers. Invariant: as in

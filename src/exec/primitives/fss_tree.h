@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fss_tree.h - nodes of trees and a level of keys, as the trees of dpf.c, dcf.c and multiscale.c
  * have them: portable code, inlined where it is compiled for a CPU. For these files only. */
 #ifndef UVCCI_FSS_TREE_H

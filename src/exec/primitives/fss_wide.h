@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fss_wide.h - trees of keys by AVX-512 and VAES, four nodes to a register: what dpf_x86.c,
  * dcf_x86.c and multiscale_x86.c have in common. For these files only.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* function_layout.c - the tables of groups of four; see function_layout.h. */
 #include "exec/primitives/function_layout.h"
 

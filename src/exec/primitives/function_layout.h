@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* function_layout.h - what the tasks of functions and those who plan them must agree on: where the
  * parts of a function's key stream lie, the groups of four of a maximum, the factor of a table. */
 #ifndef UVCCI_FUNCTION_LAYOUT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* key_layout.c - where the parts of a gate's key stream lie (compute.h, uvcc_gate). */
 #include <assert.h>
 #include <uvcc/compute.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* multiscale.c - see multiscale.h.
  *
  * State: none. Some elements are evaluated together, level by level: of each the nodes above all

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* multiscale.h - windows at many scales on one key: a DPF whose nodes carry values at some of its
  * levels (incremental DPF: Boneh, Boyle, Corrigan-Gibbs, Gilboa, Ishai 2021), for tables that are
  * finer where arguments are smaller.

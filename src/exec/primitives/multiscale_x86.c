@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* multiscale_x86.c - the trees of multiscale.c by VAES and AVX-512, four nodes to a register: what
  * is encrypted stays in registers until it is a child, or a part of a sum. */
 #include "exec/primitives/multiscale.h"

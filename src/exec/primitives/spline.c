@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* spline.c - see spline.h.
  *
  * State: none. Knots, coefficients and xh are public; the shares only ever become operands. */

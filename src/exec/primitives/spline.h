@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* spline.h - piecewise polynomials with public knots (UVCC_FN_SPLINE): their words, value and
  * bound, and how HEAD and TAIL evaluate one on a DCF key.
  *

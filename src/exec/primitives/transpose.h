@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* transpose.h - 64 x 64 bit matrices turned over, by swapping ever smaller halves. */
 #ifndef UVCCI_TRANSPOSE_H
 #define UVCCI_TRANSPOSE_H

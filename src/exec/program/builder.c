@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* builder.c - building a program, finishing it, reading it.
  *
  * States: being built (calls append to growing arrays and check only what they need to stay inside

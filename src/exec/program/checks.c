@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* checks.c - whether a program means something: tensors, the fields, sharing and buffers of ops,
  * microbatches, entries. What an op alone asks of its tensors, its class checks. Each refusal is
  * one line that says what is wrong. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cost.c - what ops cost: the flows of their plans, counted in bytes of payload, without the lists
  * of TLVs that messages are made from; and the rounds of an entry.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fn_class.h - an instruction of a function is a class: one row for each kind, which says what the
  * instruction is called and takes, how it is checked and bounded, who needs the masks of what it
  * reads, what it sends and what its key weighs. The rows stand in function_kinds.c; compiling,

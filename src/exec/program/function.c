@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* function.c - functions as data: names, and copies that a program owns. */
 #include "exec/program/function.h"
 

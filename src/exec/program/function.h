@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* function.h - functions inside a program: a copy that the program owns, and the compiled form that
  * plans and sessions work from. */
 #ifndef UVCCI_FUNCTION_H

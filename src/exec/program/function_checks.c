@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* function_checks.c - checks of an instruction that the compiler and several kinds make, and what
  * they say when they refuse. It stands below the table of kinds: whose class an instruction is says
  * the compiler's state. */

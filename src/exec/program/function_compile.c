@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* function_compile.c - a function checked and compiled: operands, rounds, bounds, masks. What is
  * particular to a kind of instruction stands in its class (function_kinds.c), the checks that both
  * make in function_checks.c. */

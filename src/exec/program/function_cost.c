@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* function_cost.c - what is known of a function before it runs: the bits of its outputs, columns,
  * rounds, bytes and keys; all of it read off its compiled form. */
 #include "exec/base/bounds.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* function_eval.c - functions in plaintext, as <uvcc/function.h> defines each kind: the oracle that
  * secure runs are compared with. It takes widths from the compiled form, and nothing else that
  * sessions use: the table of kinds here is its own. */

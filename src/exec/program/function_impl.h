@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* function_impl.h - what the files that compile functions share: function_checks.c, on it
  * function_kinds.c (what is particular to a kind), on both function_compile.c (a list of
  * instructions). For those only. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* function_kinds.c - what is particular to each kind of instruction: its row of the table of
  * classes (fn_class.h), and what the rows point to. A new kind is a row here, one in
  * ops/functions.c and one in function_eval.c. */

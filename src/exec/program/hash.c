@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hash.c - a program's hash: what the parties must agree on, in one order of bytes. */
 #include "exec/program/op_class.h"
 #include "exec/program/program_impl.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* liveness.c - what an entry's ops depend on, and how long its buffers live.
  *
  * One walk in program order. For every tensor it keeps the number and the writer of its newest

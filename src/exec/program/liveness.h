@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* liveness.h - what an entry's ops depend on, and how long its buffers live.
  *
  * An op waits for the writers of the versions that it reads, and where it overwrites a buffer, for

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* memory.c - how much tensor memory a step of an entry can need at one time.
  *
  * A buffer is live from the start of its first writer until all ops that touch it are done. Of two

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* memory.h - how much tensor memory a step of an entry can need at one time.
  *
  * An upper bound that holds in every order of the ops that a session may choose, and is exact for a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* op_check.c - see op_check.h. */
 #include "exec/program/op_check.h"
 

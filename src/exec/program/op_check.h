@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* op_check.h - what the checks of ops share: one op with its tensors at hand, and refusals that
  * read alike whichever family makes them. */
 #ifndef UVCCI_OP_CHECK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* op_class.h - what an op is, opcode by opcode: what a program may ask of it, what waits for what,
  * what it sends. The tables stand in ops/, one for each family, next to what its turns compute;
  * program/ consults them through uvcci_op_class_of() and knows no opcode by name. That function is

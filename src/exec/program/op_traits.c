@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* op_traits.c - questions about an op whose answer its class has. */
 #include "exec/program/op_class.h"
 #include "exec/program/program_impl.h"

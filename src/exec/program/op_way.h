@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* op_way.h - how the instances of an op run in a session, turn by turn: one table for each way that
  * there is. A class names one; a plan may choose another (a product on a Beaver triple, a
  * comparison without keys). session/ runs instances by these tables and knows no op by name.

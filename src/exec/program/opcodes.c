@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* opcodes.c - the table of opcodes, names of ops for messages, sizes of groups. */
 #include "exec/program/program_impl.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* order.c - the tables of an entry: its ops in program order, with the limit of microbatches in
  * flight; liveness.c adds versions, dependencies and lives. */
 #include "exec/program/liveness.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan.c - what a plan says: sizes of keys and messages, ids, the TLVs of a message; see plan.h. */
 #include "exec/program/plan.h"
 #include "exec/program/op_way.h"

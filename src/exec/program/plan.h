@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan.h - what every op of a program sends, to whom, in which batches: a pure function of the
  * program and its shapes, plus the edges that the step's ids give. The sender builds messages from
  * it, the receiver demands exactly it.

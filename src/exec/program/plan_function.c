@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan_function.c - the plan of a FUNCTION op: the vectors that its instructions send, in rounds of
  * their turn and length, and where each instruction's material lies in the key streams. */
 #include "exec/program/fn_class.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan_make.c - see plan_make.h. */
 #include "exec/program/plan_make.h"
 

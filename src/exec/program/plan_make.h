@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan_make.h - makes the plan of an op: its class says what it sends, and that is cut into parts.
  */
 #ifndef UVCCI_PLAN_MAKE_H

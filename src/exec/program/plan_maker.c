@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan_maker.c - see plan_maker.h. */
 #include "exec/program/plan_maker.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan_maker.h - a plan in the making: what the classes of ops add their rounds, vectors and ids
  * with. What does not fit is noted in the draft and refused at the end, so these cannot fail. */
 #ifndef UVCCI_PLAN_MAKER_H

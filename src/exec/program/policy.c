@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* policy.c - policies as text: lines, rules, and whether a program keeps to them.
  *
  * A policy is read again wherever it is asked for something: it is short, and nothing has to be

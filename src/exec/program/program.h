@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* program.h - the tables of a finished program, for the session and the reference.
  *
  * Three orders of the ops of an entry, all explicit:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* program_impl.h - what the files that make a program share: builder.c (building, finish, reading),
  * checks.c (what it must be), order.c (the tables of program.h), hash.c. For those only. */
 #ifndef UVCCI_PROGRAM_IMPL_H

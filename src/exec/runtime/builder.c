@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* builder.c - see builder.h. */
 #include "exec/runtime/builder.h"
 

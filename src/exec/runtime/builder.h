@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* builder.h - what ops and deals are made of: the messages of a round with their spans, leaves, and
  * the job of one turn in the making: tasks, blocks, digests. The files of ops/ build the turns of
  * their ops with it; instance.c runs them, dealing.c deals. Whatever cannot be had for want of

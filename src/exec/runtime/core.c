@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* core.c - what everything inside a session needs of it: its log, its events, how it ends, how
  * messages and leaves leave it. Nothing here knows what an op or a step is for. */
 #include "exec/runtime/core.h"

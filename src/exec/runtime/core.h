@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* core.h - what everything inside a session shares: its state, and the few things that all of it
  * needs done: log, event, abort, send, leaf, the step of a number, waking an instance. What a
  * module does for others stands in a header of its own beside it.

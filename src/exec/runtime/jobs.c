@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* jobs.c - see jobs.h. An id is generation << 32 | slot. */
 #include "exec/runtime/jobs.h"
 #include "proto/mutant.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* jobs.h - the table of compute jobs of a session: slots with generations, a queue by rank of those
  * to hand out, exactly one terminal completion each. A completion with another generation is stale.
  */

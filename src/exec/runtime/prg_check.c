@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* prg_check.c - see prg_check.h. What was read goes with its step: keys of other steps are other
  * keys, which the simulator holds them to. */
 #include "exec/runtime/prg_check.h"

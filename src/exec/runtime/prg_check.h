@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* prg_check.h - no job goes out that reads a word of a key stream twice, where the configuration
  * (checks.prg_uses) or the build (-Dcheck_prg=true) wants that looked at. */
 #ifndef UVCCI_PRG_CHECK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* trace.c - what the host's tracer hears (session.h): a description of public things, made only if
  * somebody listens. */
 #include "exec/runtime/trace.h"

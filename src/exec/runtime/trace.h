@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* trace.h - tells the host's tracer (uvcc/trace.h) what ops do; without a tracer nothing is worked
  * out. */
 #ifndef UVCCI_TRACE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bound.c - how much memory a session takes at most: uvcc_session_memory_bound().
  *
  * What a session takes when it is made, when it takes its program and when a step opens does not

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bundle_store.c - bundles of finished steps, held for the host until it has had them (see
  * bundle_store.h).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bundle_store.h - bundles of finished steps, for the host until it has had them.
  *
  * A bundle is here from the end of its step; the host is told once, when the third signed root goes

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* calls.c - the public input calls of a session: each records itself, if there is a recorder, and
  * hands on to the call of the same name in the module that does it.
  *

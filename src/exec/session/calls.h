@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* calls.h - the public calls, which record themselves; what else of them is called from inside. */
 #ifndef UVCCI_CALLS_H
 #define UVCCI_CALLS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cancel.c - dropping a step that runs: all three agree, the tensors are as before it.
  *
  * A step that a host wants to drop, or of which a peer says so, halts here (nothing of it is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cancel.h - dropping a step: votes, what halts, the PERSIST tensors as they were before it. */
 #ifndef UVCCI_CANCEL_H
 #define UVCCI_CANCEL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* checkpoint.c - values into and out of PERSIST tensors: what the host sets, checkpoints, resuming.
  *
  * Format, little-endian: "UVCK" || U8 version=2 || U8 party || LE16 0 || sid_sub(32) ||

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* checkpoint.h - values into and out of PERSIST tensors: what the host sets, checkpoints, resuming.
  *
  * A tensor that is being set is not set again before that job is done, and a step does not start

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* config.c - a session's configuration. What is 0 means a default; a contradiction is refused
  * before anything depends on it, by name and in the host's own log: there is no session yet that it
  * could ask. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* config.h - a session's configuration: defaults, what is refused, and what it says of links. */
 #ifndef UVCCI_CONFIG_H
 #define UVCCI_CONFIG_H

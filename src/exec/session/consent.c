@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* consent.c - see consent.h. A limit is a line of the policy that counts; they are numbered in the
  * order of the text. */
 #include "exec/session/consent.h"

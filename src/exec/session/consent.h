@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* consent.h - a session's policy, enforced at the calls of its host (calls.c): a program, a step or
  * an input that is not allowed is refused by name before the call does anything, so that it is as
  * if it had not been made. Logs do not have refused calls either, so they need no policy. */

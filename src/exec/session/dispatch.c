@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dispatch.c - what came to a session goes to where it belongs: HELLOs to the handshake, messages
  * to steps and ops, their hashes to jobs; then steps, deals, triples and ops go on as far as they
  * can. */

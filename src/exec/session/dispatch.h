@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dispatch.h - carries what came to a session to where it belongs. */
 #ifndef UVCCI_DISPATCH_H
 #define UVCCI_DISPATCH_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* evidence.c - see evidence.h.
  *
  * A session signs its steps in order, each with the root over all that this run has finished, and

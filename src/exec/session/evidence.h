@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* evidence.h - what a session signs of its steps, and what the peers signed of theirs: statements,
  * AUDIT messages, and the trees over the roots of this run (wire.md 8). */
 #ifndef UVCCI_EVIDENCE_H

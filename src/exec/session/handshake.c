@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* handshake.c - a session's part in the handshake: its start, HELLOs between the links and the
  * state machine of hello.h, keys for the links, READY. */
 #include "exec/session/handshake.h"

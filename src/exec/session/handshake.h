@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* handshake.h - the handshake of a session with its two peers. */
 #ifndef UVCCI_HANDSHAKE_H
 #define UVCCI_HANDSHAKE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* inspect.c - what the public calls tell of a session without changing it: opened values,
  * statistics, digest, root, what is known of its peers and what it needs of them. */
 #include "exec/program/op_class.h"

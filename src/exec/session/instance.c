@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* instance.c - the ops of a step as state machines.
  *
  * An instance goes through turns (plan.h), in the way of its plan (op_way.h): no op has a name

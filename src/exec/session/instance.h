@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* instance.h - one op in one step, as a state machine: when a turn may start and what follows its
  * job (instance.c), what the peers send (receive.c). */
 #ifndef UVCCI_INSTANCE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* lineage.c - see lineage.h. STEP of step m goes out after step m-2 is over, so it carries the
  * lineage before m-1: that is the latest which every party knows then, and a difference in m-1
  * shows in the STEP after. */

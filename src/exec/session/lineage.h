@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* lineage.h - which steps made the tensors what they are. Every step moves the lineage on;
  * checkpoints carry it, the HELLO offers it, and STEP compares it, so that no step runs on tensors
  * of two histories. */

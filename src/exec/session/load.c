@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* load.c - a session takes its program: plans of all ops, capacities that these need, PERSIST
  * tensors, links. */
 #include "exec/session/load.h"

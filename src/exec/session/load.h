@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* load.h - a session takes its program. */
 #ifndef UVCCI_LOAD_H
 #define UVCCI_LOAD_H

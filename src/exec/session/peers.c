@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* peers.c - silence of peers (config.links.silence_ns, silence_abort_ns), and their end.
  *
  * A peer is heard by what its link says of it (uvcc_link_stats.heard_ns), and before READY by its

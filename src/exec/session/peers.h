@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* peers.h - what a session knows of its peers beside what they send: when each was last heard, and
  * that one is silent. */
 #ifndef UVCCI_PEERS_H

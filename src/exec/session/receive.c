@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* receive.c - a batch that came: whose it is, whether it is exactly what the plan says, and what
  * the op gets of it.
  *

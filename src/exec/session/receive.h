@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* receive.h - batches that peers send: to which op they belong, whether they are what the plan
  * says.
  */

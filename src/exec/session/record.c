@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* record.c - the codec of session logs (uvcc/record.h): a writer over a hook and a reader over
  * bytes.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* record.h - writing logs, and the recorded part of a configuration. */
 #ifndef UVCCI_RECORD_H
 #define UVCCI_RECORD_H

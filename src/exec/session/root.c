@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* root.c - see root.h.
  *
  * The leaves are sorted here, and cut into slices of UVCCI_ROOT_SLICE. A job hashes one slice: its

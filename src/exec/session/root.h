@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* root.h - the root of a step's transcript, by jobs where it is large: millions of hashes do not
  * belong on the thread of the host's loop. */
 #ifndef UVCCI_ROOT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* session.c - the public object: its life, and the input calls without their recording (calls.c
  * has that). What an input means is decided elsewhere: each call notes the time, hands on
  * what came, and ends in uvcci_dispatch(), which carries it to where it belongs. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* session.h - the public calls of a session (uvcc/session.h) without their recording; calls.c has
  * the calls themselves. Those on tensors stand in checkpoint.h, on triples in triples.h, on the
  * program and the handshake in load.h and handshake.h. */

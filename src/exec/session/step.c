@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* step.c - steps: the op table and keys of a step, agreement by STEP, start, end, root.
  *
  * A context is opened when this party's host agrees to the step. STEP goes out from P0 at once and

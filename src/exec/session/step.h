@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* step.h - the steps of a session: opening a context, agreement by STEP, start, end. */
 #ifndef UVCCI_STEP_H
 #define UVCCI_STEP_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* waits.c - what a session needs of a peer now, see waits.h. Nothing changes. */
 #include "exec/session/waits.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* waits.h - what a session needs of a peer for its step, and since when: for hosts that ask
  * (uvcc_session_peer_info), and to tell whether a silent peer matters. */
 #ifndef UVCCI_WAITS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* collective.c - collectives among workers of one party that live in one thread.
  *
  * Operations that belong together *meet*: a meeting has a place for each member and is held when

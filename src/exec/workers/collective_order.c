@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* collective_order.c - one order of collectives at all ranks of a group (uvcc/collective.h).
  *
  * Rank 0 has one list, of what it submitted: from its head come a token and an issue in turn.

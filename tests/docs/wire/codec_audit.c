@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* codec_audit.c - listings of what the transcript is made of: leaves, bundles, roots of jobs,
  * proofs. */
 #include "listing.h"

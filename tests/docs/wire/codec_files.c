@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* codec_files.c - listings of what a host keeps: checkpoints, logs, triples. */
 #include "listing.h"
 

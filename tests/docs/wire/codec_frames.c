@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* codec_frames.c - listings of frames and of the batches in them. Frames are made by one end of a
  * link and taken by the other, so what is listed is what goes over the wire. */
 #include "frames.h"

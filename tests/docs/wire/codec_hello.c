@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* codec_hello.c - listings of HELLO frames. Three state machines shake hands until the wanted HELLO
  * is on its way; the listing's bytes then go to the receiver's machine in its place. */
 #include "frames.h"

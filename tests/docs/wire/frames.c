@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* frames.c - links that make and take the frames of listings (frames.h). */
 #include "frames.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* frames.h - two links face to face, which make and take the frames of listings, and the fields
  * that all frames have. */
 #ifndef UVCC_TEST_FRAMES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* listing.c - reading listings, writing them again (listing.h). The form is strict: whatever is not
  * a heading, prose, one block of values and one or two blocks of bytes is refused with its line. */
 #include "listing.h"

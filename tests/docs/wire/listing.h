@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* listing.h - annotated bytes of docs/wire/: reading a listing, and holding it against the library.
  *
  * A document is a row of listings. A listing is a heading, prose, a block of values, a block of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_wire_listings.c - the annotated bytes of docs/wire/ are those of the library, both ways;
  * every frame kind, TLV, leaf and record type is there; and the reader of listings lets nothing
  * pass.
