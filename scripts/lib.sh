@@ -35,30 +35,45 @@ missing_packages() {
     done
 }
 
-# clang-format 14, for the test that wants it: installed if that can be done here; a test that is
-# skipped says the same.
-want_clang_format() {
-    clang-format-14 --version >/dev/null 2>&1 && return
-    clang-format --version 2>/dev/null | grep -q 'version 14\.' && return
-    if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1; then
-        say "Installing: clang-format-14"
-        { DEBIAN_FRONTEND=noninteractive apt-get -qq update &&
-          DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o Dpkg::Use-Pty=0 \
-              --no-install-recommends install clang-format-14; } >&2 </dev/null && return
-    fi
-    say "No clang-format 14 (Debian: clang-format-14): the test of it is skipped."
+# Packages whose absence only leaves something out, a line each: the package, what is left out, and
+# how one sees that it is there.
+optional_packages() {
+    cat <<'END'
+clang-format-14|the test of formats|clang-format-14 --version || clang-format --version | grep 'version 14\.'
+python3-jsonschema|the test of docs/json|python3 -c 'from jsonschema import Draft202012Validator'
+libmbedtls-dev|TLS by mbedTLS|[ -e /usr/include/mbedtls/ssl_internal.h ]
+openssl|a test of TLS's document|openssl version
+liburing-dev|io_uring|pkg-config --exists liburing
+libuv1-dev|the example on libuv|pkg-config --exists libuv
+libevent-dev|the example on libevent|pkg-config --exists libevent
+libglib2.0-dev|the example on GLib|pkg-config --exists glib-2.0
+python3-cffi|the test of the Python package|python3 -c 'import cffi' || /usr/bin/python3 -c 'import cffi'
+python3-numpy|the test of the Python package|python3 -c 'import numpy' || /usr/bin/python3 -c 'import numpy'
+g++|headers in C++|c++ --version
+END
 }
 
-# python3-jsonschema, in the same way: outputs are held to docs/json with it.
-want_jsonschema() {
-    python3 -c 'from jsonschema import Draft202012Validator' 2>/dev/null && return
+missing_optional() {
+    optional_packages | while IFS='|' read -r package what here; do
+        sh -c "$here" >/dev/null 2>&1 </dev/null || printf '%s|%s\n' "$package" "$what"
+    done
+}
+
+# Those of them that are missing are installed if that can be done here; else it is said what is left
+# out.
+want_packages() {
+    wanted=$(missing_optional | cut -d'|' -f1 | tr '\n' ' ')
+    [ -n "$wanted" ] || return 0
     if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1; then
-        say "Installing: python3-jsonschema"
+        say "Installing: $wanted"
+        # shellcheck disable=SC2086 # one word per package
         { DEBIAN_FRONTEND=noninteractive apt-get -qq update &&
           DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o Dpkg::Use-Pty=0 \
-              --no-install-recommends install python3-jsonschema; } >&2 </dev/null && return
+              --no-install-recommends install $wanted; } >&2 </dev/null
     fi
-    say "No jsonschema for python3 (Debian: python3-jsonschema): the test of docs/json is skipped."
+    missing_optional | while IFS='|' read -r package what; do
+        say "Without $what: no $package."
+    done
 }
 
 # Installs what is missing when root on a system with apt-get, else says what to install and fails.
