@@ -1009,6 +1009,10 @@ static void test_write_corpus(void **state) {
 }
 
 int main(int argc, char **argv) {
+    if (!uvcc_tls_is_here(UVCC_TLS_AUTO)) {
+        puts("neither OpenSSL's libssl nor mbedTLS 2.28 was there at the build: skipped");
+        return 77;
+    }
     if (argc == 3 && strcmp(argv[1], "--corpus") == 0) {
         corpus = argv[2];
         const struct CMUnitTest files[] = {cmocka_unit_test(test_write_corpus)};
@@ -1018,10 +1022,6 @@ int main(int argc, char **argv) {
         folder = argv[2];
         const struct CMUnitTest files[] = {cmocka_unit_test(test_these_files)};
         return cmocka_run_group_tests(files, NULL, NULL);
-    }
-    if (!uvcc_tls_is_here(UVCC_TLS_AUTO)) {
-        puts("neither OpenSSL's libssl nor mbedTLS 2.28 was there at the build: skipped");
-        return 77;
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_ways_talk),
