@@ -11,7 +11,8 @@ tools=$4 # 1: the command was built
 cxx=$(command -v "${CXX:-c++}" || true)
 [ "${UVCC_SANITIZED:-}" = 1 ] && { echo "the installed library needs no sanitizer: skipped"; exit 77; }
 
-dest=$(mktemp -d "$build/install-test.XXXXXX")
+# Not in the build directory, whose path may have spaces: flags are words.
+dest=$(mktemp -d)
 trap 'rm -rf "$dest"' EXIT
 meson install -C "$build" --no-rebuild --quiet --destdir "$dest" >"$dest/log" 2>&1 ||
     { cat "$dest/log"; exit 1; }

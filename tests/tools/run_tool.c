@@ -60,9 +60,14 @@ static pid_t start(const char *words, const char *piped, const int pipe_fd[2],
     assert_true(strlen(words) < sizeof text);
     strcpy(text, words);
     unsigned n = 1;
-    for (char *w = strtok(text, " "); w != NULL; w = strtok(NULL, " ")) {
+    for (char *w = text; *(w += strspn(w, " ")) != '\0';) {
+        const char *end = *w == '\'' ? "'" : " "; /* a path with spaces stands in quotes */
+        w += *w == '\'';
         assert_true(n <= WORDS_MAX);
         argv[n++] = w;
+        w += strcspn(w, end);
+        if (*w != '\0')
+            *w++ = '\0';
     }
     pid_t pid = fork();
     assert_true(pid >= 0);

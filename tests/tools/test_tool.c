@@ -417,11 +417,11 @@ static void predicts_in_several_steps(void **state) {
 
 static void learns_the_digits(void **state) {
     (void)state;
-    json_t *j = results("--data " UVCC_DATA_DIR "/digits.csv --epochs 2");
+    json_t *j = results("--data '" UVCC_DATA_DIR "/digits.csv' --epochs 2");
     assert_true(json_is_true(json_object_get(j, "reference_equal")));
     assert_true(json_real_value(json_object_get(j, "test_accuracy")) >= 0.85);
     json_decref(j);
-    j = results("--data " UVCC_DATA_DIR "/digits.csv --epochs 2 --truncation sr");
+    j = results("--data '" UVCC_DATA_DIR "/digits.csv' --epochs 2 --truncation sr");
     assert_true(json_real_value(json_object_get(j, "test_accuracy")) >= 0.85);
     json_decref(j);
 }
