@@ -391,6 +391,8 @@ static void on_handshake(uvcci_conn *c) {
                             c->accepted ? UVCC_PARTIES : c->ch->peer, &io);
     if (rc == 0)
         rc = uvcci_tls_handshake(c->tls);
+    if (rc < 0 && c->tls != NULL)
+        (void)uvcci_tls_flush(c->tls); /* the alert that says it to the other end */
     if (rc < 0)
         uvcci_conn_lost(c, "TLS: %s", c->tls != NULL ? uvcci_tls_why(c->tls) : uvcc_error_text(rc));
     else if (rc == 1)
