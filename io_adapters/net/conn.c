@@ -5,9 +5,11 @@
  *     accepted:  (TLS) -> CALLED -> UP, or WAITING for the place of a connection that may be dead
  *     both:      UP -> LEAVING when the session goes before the connection does
  *
- * Who calls proves nothing without TLS, so a call does not push a living connection out: it waits
- * for TAKEOVER_NS, and if the present one brings nothing in that time it is given up. With TLS the
- * caller is who it says, and its newest connection counts. */
+ * Who calls proves nothing without TLS, so a call does not push a living connection out: it waits,
+ * and takes the place if the present one brings nothing that only the peer can have sent. Before
+ * the handshake there is nothing such: then it waits for TAKEOVER_NS and takes the place in any
+ * case, so that nobody keeps the peer out by being first. With TLS the caller is who it says, and
+ * its newest connection counts. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
@@ -218,7 +220,6 @@ static void conn_up(uvcci_conn *c) {
     }
     c->state = UVCCI_CONN_UP;
     c->deadline = UVCC_NEVER;
-    c->heard = false;
     ch->retry_at = UVCC_NEVER;
     ch->holding = false;
     uvcci_address_format(&c->other, other);
@@ -245,8 +246,10 @@ static void place_conn(uvcci_conn *c, uvcci_channel *ch) {
         return;
     }
     c->state = UVCCI_CONN_WAITING;
-    c->deadline = after(c->net, TAKEOVER_NS);
-    ch->conn->heard = false;
+    c->since = c->net->now;
+    c->deadline = after(c->net, uvcci_endpoint_heard(ch->e, ch->peer) == UVCC_NEVER
+                                    ? TAKEOVER_NS
+                                    : c->net->cfg.idle_ns / 2);
 }
 
 /* Exactly the call is read: what follows is the session's. */
@@ -424,7 +427,6 @@ static int take_bytes(uvcci_conn *c, const struct iovec *iov, size_t n) {
     uvcci_channel *ch = c->ch;
     const size_t placed = n < iov[0].iov_len ? n : iov[0].iov_len;
     int rc = 0;
-    c->heard = true;
     ch->attempts = 0;
     c->net->stats.bytes_rx += n;
     if (iov[0].iov_base == c->net->scratch)
@@ -443,7 +445,6 @@ static ptrdiff_t take_view(uvcci_conn *c, int *rc) {
     const uint8_t *bytes = io->ops->view(io, &c->src, &len, &n);
     if (bytes == NULL)
         return n;
-    c->heard = true;
     c->ch->attempts = 0;
     c->net->stats.bytes_rx += len;
     *rc = uvcci_endpoint_feed(c->ch->e, c->ch->peer, bytes, len);
@@ -548,7 +549,8 @@ void uvcci_conn_late(uvcci_conn *c) {
         return;
     }
     if (c->state == UVCCI_CONN_WAITING) {
-        if (ch->conn->heard)
+        const uint64_t heard = uvcci_endpoint_heard(ch->e, ch->peer);
+        if (heard != UVCC_NEVER && heard >= c->since)
             uvcci_conn_lost(c, "the present connection lives");
         else
             uvcci_conn_lost(ch->conn, "the peer called anew, and this one is silent");

@@ -52,6 +52,7 @@ struct uvcci_conn {
     uvcci_tls_conn *tls;
     uvcc_tls *tls_wanted; /**< until it is opened */
     uint64_t deadline;    /**< UVCC_NEVER: none */
+    uint64_t since;       /**< WAITING: when that began */
     uint8_t call[UVCC_CALL_BYTES];
     size_t call_len; /**< of the call: sent or here */
     uvcci_address other;
@@ -129,6 +130,8 @@ void uvcci_net_log(uvcc_net *n, uvcc_log_level level, const char *fmt, ...)
 /** Hands events, jobs, completions and transmits on until nothing more is to do now. */
 void uvcci_endpoint_turn(uvcci_endpoint *e);
 uint64_t uvcci_endpoint_deadline(const uvcci_endpoint *e);
+/** When something came that only the peer can have sent; UVCC_NEVER: nothing yet. */
+uint64_t uvcci_endpoint_heard(const uvcci_endpoint *e, uint8_t peer);
 int uvcci_endpoint_feed(uvcci_endpoint *e, uint8_t peer, const uint8_t *bytes, size_t len);
 /** A packet; ce: with ECN's mark. */
 void uvcci_endpoint_packet(uvcci_endpoint *e, uint8_t peer, const uint8_t *bytes, size_t len,

@@ -78,6 +78,15 @@ uint64_t uvcci_endpoint_deadline(const uvcci_endpoint *e) {
     return next < e->net->now + PENDING_NS ? next : e->net->now + PENDING_NS;
 }
 
+uint64_t uvcci_endpoint_heard(const uvcci_endpoint *e, uint8_t peer) {
+    uvcc_peer_info info = {.size = sizeof info};
+    uvcc_link_stats stats;
+    if (e->s != NULL)
+        return uvcc_session_peer_info(e->s, peer, &info) == 0 ? info.heard_ns : UVCC_NEVER;
+    uvcc_link_get_stats(e->l, &stats);
+    return stats.heard_ns;
+}
+
 /* ---- sending ---- */
 
 /* A transmit stays here until all of it went out, so a socket that is full keeps nobody else

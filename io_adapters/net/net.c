@@ -313,6 +313,19 @@ static uvcci_endpoint *endpoint_of(const uvcc_net *n, const void *which) {
     return NULL;
 }
 
+/* It may listen later, so it is no error. */
+static void nobody_can_call(const uvcci_endpoint *e) {
+    uvcc_net *n = e->net;
+    if (e->datagram && n->packets == NULL)
+        uvcci_net_log(n, UVCC_LOG_WARN,
+                      "party %u: packets neither come nor go before uvcc_net_listen(udp:...)",
+                      e->me);
+    else if (!e->datagram && e->me != UVCC_PARTIES - 1 && n->listeners == NULL)
+        uvcci_net_log(n, UVCC_LOG_WARN,
+                      "party %u: a peer of a higher index cannot call before uvcc_net_listen()",
+                      e->me);
+}
+
 /* Where one peer's address is udp:, all are: the others' are refused by read_address(). */
 static bool wants_packets(const uvcc_net_session *how) {
     bool any = false;
@@ -336,6 +349,8 @@ int uvcc_net_add(uvcc_net *n, uvcc_session *s, const uvcc_net_session *how) {
     for (uint8_t p = 0; p < UVCC_PARTIES && rc == 0; p++)
         if (p != how->party)
             rc = open_channel(&e->ch[p], how->address[p]);
+    if (rc == 0)
+        nobody_can_call(e);
     if (rc != 0)
         drop_endpoint(e);
     else
