@@ -5,6 +5,7 @@ Reads include/uvcc/*.h and *.def and writes two modules: `_cdef.py`, the declara
 them (ABI mode, so no compiler), and `_api.py`: enums, constants, and dataclasses of structures that
 are values, with the headers' comments as their documentation. Nothing of it is written by hand
 anywhere else, so that a new member, error or opcode is in Python as soon as it is in C."""
+import contextlib
 import os
 import re
 import sys
@@ -351,7 +352,11 @@ def main():
     ffi = cffi.FFI()
     ffi.cdef("\n".join(headers.cdef))
     ffi.set_source("uvcc._cdef", None)
-    ffi.emit_python_code(out_cdef)
+    # cffi says what it does, and leaves a file as old as it is if nothing changed.
+    if os.path.exists(out_cdef):
+        os.unlink(out_cdef)
+    with contextlib.redirect_stdout(sys.stderr):
+        ffi.emit_python_code(out_cdef)
     enums, classes = enum_text(headers)
     with open(out_api, "w", encoding="utf-8") as f:
         f.write('"""What the headers of uvcc %s say; made by generate.py."""\n' % version)
