@@ -240,7 +240,7 @@ class Runs(unittest.TestCase):
         self.assertEqual({step for step, _ in kept}, {2})
         infos = [uvcc.read_checkpoint(data) for _, data in kept]
         self.assertEqual(len({i.lineage for i in infos}), 1)
-        self.assertEqual(code_of(self, uvcc.read_checkpoint, kept[0][1][:-1]), ErrorCode.MISMATCH)
+        self.assertEqual(code_of(self, uvcc.read_checkpoint, kept[0][1][:-1]), ErrorCode.AUTH)
         lo0, hi0 = uvcc.checkpoint_tensor(kept[0][1], program.tensor_at("A"))
         lo1, hi1 = uvcc.checkpoint_tensor(kept[1][1], program.tensor_at("A"))
         np.testing.assert_array_equal(hi0, lo1)
