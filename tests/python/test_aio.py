@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 import zlib
 from pathlib import Path
@@ -124,7 +125,7 @@ class Streams(Trial):
         """Party 0 reads nothing for a while: bytes for it wait in the session, not in a buffer without
         bound, and what the other two send each other goes on."""
         p = uvcc.Program()
-        x, y = p.tensor("X", (600, 600), bits=30), p.tensor("Y", (600, 600), bits=31)
+        x, y = p.tensor("X", (1200, 1200), bits=30), p.tensor("Y", (1200, 1200), bits=31)
         p.entry("e")
         p.input(1, x, owner=2)
         p.add(x, x, y)
@@ -154,7 +155,7 @@ class Streams(Trial):
                     sent = host._connections[0]
                     pause = sent.pause_writing
                     sent.pause_writing = lambda: (pause(), full.set())
-                    give = {1: np.full((600, 600), 7)} if host.party == 2 else {}
+                    give = {1: np.full((1200, 1200), 7)} if host.party == 2 else {}
                     waits = asyncio.ensure_future(host.step(0, give))
                     while not waits.done():
                         most = max(most, sent.transport.get_write_buffer_size())
@@ -445,6 +446,41 @@ class Checkpoints(Trial):
             firsts.append(got[0])
         self.assertEqual(firsts, sorted(firsts))
         self.assertGreater(firsts[-1], 6)
+
+    async def test_a_step_is_agreed_to_when_the_checkpoint_is_kept(self):
+        """Rule 1 of docs/host.md, with steps asked for ahead and a disk that is slow."""
+        class Slow(Store):
+            def write(self, step, data):
+                gate.wait(0.02)  # an event that never comes
+                super().write(step, data)
+                durable[self].add(step)
+
+        async def party(config, every):
+            store = Slow(f"{self.dir}/store{every}-{config.identity.party}")
+            durable[store] = set()
+            host = self.host(config, sum_program(), store=store)
+            agree = host.session.step
+
+            def step(number, entry):
+                due = (number - every) // every * every
+                if due >= 0:
+                    self.assertIn(due, durable[store])
+                agree(number, entry)
+
+            host.session.step = step
+            async with host:
+                await host.ready()
+                host.session.set_public("A", np.zeros((4, 4), np.int64))
+                give = {1: np.ones((4, 4), np.int64)} if host.party == 0 else {}
+                results = await asyncio.gather(*(host.step("add", give) for _ in range(9)))
+                self.assertEqual(int(results[-1].outputs[2][0, 0]), 9)
+
+        gate, durable = threading.Event(), {}
+        for every in (1, 2, 3):
+            made = configs()
+            for c in made:
+                c.resume = uvcc.Resume(checkpoint_every=every)
+            await self.all(*(party(c, every) for c in made))
 
     async def test_a_disk_that_is_full(self):
         class Full(Store):

@@ -13,12 +13,12 @@ from ._cdef import ffi as _ffi
 
 ffi: Any = _ffi
 NULL: Any = ffi.NULL
-SYSTEM = ("libuvcc.so.0.1", "libuvcc.so.0", "libuvcc.so")
+SYSTEM = ("libuvcc.so." + ".".join(_api.VERSION.split(".")[:2]), "libuvcc.so")
 
 
 def _open() -> tuple[Any, str]:
     named = os.environ.get("UVCC_LIBRARY")
-    carried = Path(__file__).with_name("libuvcc.so")
+    carried = Path(__file__).with_name(SYSTEM[0])
     names = [named] if named else [str(carried)] if carried.exists() else list(SYSTEM)
     tried = []
     for name in names:
@@ -37,10 +37,8 @@ if _found != _api.VERSION:
 
 def open_io() -> Any:
     """The second library, libuvcc-io, if it is here, else None."""
-    beside = Path(LIBRARY).with_name("libuvcc-io.so") if "/" in LIBRARY else None
-    for name in ([str(beside)] if beside else ["libuvcc-io.so.0.1", "libuvcc-io.so.0"]):
-        try:
-            return ffi.dlopen(name)
-        except OSError:
-            continue
-    return None
+    name = Path(LIBRARY).name.replace("libuvcc", "libuvcc-io")
+    try:
+        return ffi.dlopen(str(Path(LIBRARY).with_name(name)) if "/" in LIBRARY else name)
+    except OSError:
+        return None
