@@ -73,8 +73,10 @@ class Layout(unittest.TestCase):
         io = uvcc._load.open_io()
         self.assertIsNotNone(io)
         for i, name in enumerate(uvcc._api.FUNCTIONS):
-            # And one of the two libraries has it.
-            kind = ffi.typeof(getattr(lib if hasattr(lib, name) else io, name))
+            try:  # one of the two libraries has it
+                kind = ffi.typeof(getattr(lib, name))
+            except ffi.error:
+                kind = ffi.typeof(getattr(io, name))
             text.append("extern %s;\n%s = %s;\n" % (ffi.getctype(kind, "p%d" % i),
                                                    ffi.getctype(kind, "p%d" % i), name))
         self.assertGreater(len(uvcc._api.FUNCTIONS), 200)
