@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_csv.c - the reader of tables and what is made of them. The first byte's low bits are the
  * length of --label, then the label, then the file. What is read holds its promises, and written
- * down again it reads the same; what is refused is told in one line. */
+ * down again it reads the same; what is refused is told. */
 #define _GNU_SOURCE /* memfd_create */
 #include "common.h"
 
@@ -31,9 +31,10 @@ static int read_bytes(const uint8_t *data, size_t len, const char *label, csv_ta
     return rc;
 }
 
+/* It may show what stands in the file; who prints it escapes it (escape.h). */
 static void check_line(const char *message, size_t cap) {
     size_t n = strnlen(message, cap);
-    FUZZ_CHECK(n > 0 && n < cap && strchr(message, '\n') == NULL);
+    FUZZ_CHECK(n > 0 && n < cap);
 }
 
 static void check_again(const csv_table *t) {
