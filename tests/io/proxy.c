@@ -25,7 +25,7 @@ typedef struct half {
 } half;
 
 typedef struct pipe_of {
-    bool used, swallow;
+    bool used, swallow, cut;
     half half[2]; /* 0: from the one who dials */
 } pipe_of;
 
@@ -36,7 +36,7 @@ typedef struct route {
 
 struct proxy {
     int epoll;
-    uint64_t random, resets;
+    uint64_t random, resets, cuts;
     proxy_rules rules;
     route routes[ROUTES_MAX];
     unsigned routes_n;
@@ -158,6 +158,7 @@ static bool move_half(proxy *p, pipe_of *c, half *h, bool *more) {
         }
         if (h->left >= 0 && (int64_t)(h->len - h->at) >= h->left) {
             (void)send(h->to, h->bytes + h->at, (size_t)h->left, MSG_NOSIGNAL);
+            c->cut = true;
             return false;
         }
         const ssize_t n = send(h->to, h->bytes + h->at, h->len - h->at, MSG_NOSIGNAL);
@@ -190,9 +191,10 @@ bool proxy_turn(proxy *p) {
         bool live = true;
         for (int k = 0; k < 2 && c->used && live; k++)
             live = move_half(p, c, &c->half[k], &more);
-        if (!live)
+        if (!live) {
+            p->cuts += c->cut;
             end_pipe(p, c, !p->rules.quiet_end);
-        else if (c->used && !c->swallow && c->half[0].ended && c->half[1].ended)
+        } else if (c->used && !c->swallow && c->half[0].ended && c->half[1].ended)
             end_pipe(p, c, false);
     }
     return more;
@@ -226,4 +228,8 @@ unsigned proxy_connections(const proxy *p) {
 
 uint64_t proxy_resets(const proxy *p) {
     return p->resets;
+}
+
+uint64_t proxy_cuts(const proxy *p) {
+    return p->cuts;
 }

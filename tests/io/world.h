@@ -129,5 +129,7 @@ bool proxy_reset(proxy *p);
 void proxy_swallow_all(proxy *p);
 unsigned proxy_connections(const proxy *p);
 uint64_t proxy_resets(const proxy *p);
+/* Connections that ended by cut_in or cut_out. */
+uint64_t proxy_cuts(const proxy *p);
 
 #endif
