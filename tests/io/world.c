@@ -447,8 +447,8 @@ void world_add(world *w, const job *j) {
     w->workers++;
 }
 
+/* True: the proxy has more to move. */
 static bool turn_nets(world *w) {
-    bool any = false;
     for (unsigned p = 0; p < UVCC_PARTIES; p++) {
         if (w->paused[p] || w->net[p] == NULL)
             continue;
@@ -459,18 +459,16 @@ static bool turn_nets(world *w) {
             fail_msg("turn: %s (%s)", uvcc_error_text(rc), w->last_log);
         w->turns[p]++;
         w->busy[p] += rc == 1;
-        any |= rc == 1;
     }
-    if (w->proxy != NULL)
-        any |= proxy_turn(w->proxy);
-    return any;
+    return w->proxy != NULL && proxy_turn(w->proxy);
 }
 
-/* The nets' own words decide how long: a deadline that they forget hangs the test. */
-static void sleep_until_something(world *w) {
+/* As a host's loop: the nets' descriptors and deadlines decide alone, and what they forget hangs
+ * the test. */
+static void sleep_until_something(world *w, bool more) {
     struct pollfd fds[UVCC_PARTIES + 1];
     nfds_t n = 0;
-    int least = 30000;
+    int least = more ? 0 : 30000;
     for (unsigned p = 0; p < UVCC_PARTIES; p++) {
         if (w->paused[p] || w->net[p] == NULL)
             continue;
@@ -486,8 +484,7 @@ static void sleep_until_something(world *w) {
 }
 
 void world_turn(world *w) {
-    if (!turn_nets(w))
-        sleep_until_something(w);
+    sleep_until_something(w, turn_nets(w));
 }
 
 static void tell(const world *w) {

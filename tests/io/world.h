@@ -89,7 +89,7 @@ void world_add(world *w, const job *j);
 void host_start(world *w, unsigned worker, unsigned party, const job *j, uint64_t run);
 void host_add(host *h);
 void host_drop(host *h);
-/* One turn of everybody; waits until something is to do if nothing was done, at most 20 ms. */
+/* One turn of everybody, then waits until their descriptors or deadlines say that there is more. */
 void world_turn(world *w);
 /* Turns until done() or for ever so long, which fails the test. */
 void world_until(world *w, bool (*done)(world *w));
