@@ -152,6 +152,8 @@ static bool move_half(proxy *p, pipe_of *c, half *h, bool *more) {
             if (n <= 0)
                 return true;
         }
+        if (h->at == h->len && h->ended)
+            return true;
         if (c->swallow) {
             h->at = h->len = 0;
             continue;

@@ -447,44 +447,30 @@ void world_add(world *w, const job *j) {
     w->workers++;
 }
 
-/* True: the proxy has more to move. */
-static bool turn_nets(world *w) {
+/* What hosts do between turns: those whose step may begin agree to it. */
+static bool offer_all(world *w) {
+    bool any = false;
+    for (unsigned i = 0; i < w->workers; i++)
+        for (unsigned p = 0; p < UVCC_PARTIES; p++) {
+            host *h = &w->hosts[i][p];
+            const bool was = h->offered;
+            if (h->added && !w->paused[p])
+                offer(h, uvcc_host_now_ns());
+            any |= h->offered != was;
+        }
+    return any;
+}
+
+static void turn_all(world *w) {
     for (unsigned p = 0; p < UVCC_PARTIES; p++) {
         if (w->paused[p] || w->net[p] == NULL)
             continue;
-        for (unsigned i = 0; i < WORKERS_MAX; i++)
-            offer(&w->hosts[i][p], uvcc_host_now_ns());
         const int rc = uvcc_net_turn(w->net[p]);
         if (rc < 0)
             fail_msg("turn: %s (%s)", uvcc_error_text(rc), w->last_log);
         w->turns[p]++;
         w->busy[p] += rc == 1;
     }
-    return w->proxy != NULL && proxy_turn(w->proxy);
-}
-
-/* As a host's loop: the nets' descriptors and deadlines decide alone, and what they forget hangs
- * the test. */
-static void sleep_until_something(world *w, bool more) {
-    struct pollfd fds[UVCC_PARTIES + 1];
-    nfds_t n = 0;
-    int least = more ? 0 : 30000;
-    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
-        if (w->paused[p] || w->net[p] == NULL)
-            continue;
-        const int ms = uvcc_net_timeout_ms(w->net[p]);
-        least = ms >= 0 && ms < least ? ms : least;
-        fds[n++] = (struct pollfd){.fd = uvcc_net_fd(w->net[p]), .events = POLLIN};
-    }
-    if (w->proxy != NULL)
-        fds[n++] = (struct pollfd){.fd = proxy_fd(w->proxy), .events = POLLIN};
-    const int got = poll(fds, n, least);
-    if (got == 0 && least == 30000)
-        fail_msg("nobody has anything to do for 30 s");
-}
-
-void world_turn(world *w) {
-    sleep_until_something(w, turn_nets(w));
 }
 
 static void tell(const world *w) {
@@ -503,6 +489,38 @@ static void tell(const world *w) {
                         q, s.connected, n.connected, s.handshake, s.waits_for, n.address, n.why);
             }
         }
+}
+
+/* As a host's loop: the nets' descriptors and deadlines decide alone, and what they forget hangs
+ * the test. */
+static void sleep_until_something(world *w, bool more) {
+    struct pollfd fds[UVCC_PARTIES + 1];
+    nfds_t n = 0;
+    int least = more ? 0 : 30000;
+    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
+        if (w->paused[p] || w->net[p] == NULL)
+            continue;
+        const int ms = uvcc_net_timeout_ms(w->net[p]);
+        least = ms >= 0 && ms < least ? ms : least;
+        fds[n++] = (struct pollfd){.fd = uvcc_net_fd(w->net[p]), .events = POLLIN};
+    }
+    if (w->proxy != NULL)
+        fds[n++] = (struct pollfd){.fd = proxy_fd(w->proxy), .events = POLLIN};
+    int got = poll(fds, n, least < 2000 ? least : 2000);
+    if (got == 0 && least > 2000) {
+        if (getenv("UVCC_TEST_LOG") != NULL)
+            tell(w);
+        got = poll(fds, n, least - 2000);
+    }
+    if (got == 0 && least == 30000)
+        fail_msg("nobody has anything to do for 30 s");
+}
+
+void world_turn(world *w) {
+    const bool offered = offer_all(w);
+    sleep_until_something(w, w->proxy_has_more || offered);
+    turn_all(w);
+    w->proxy_has_more = w->proxy != NULL && proxy_turn(w->proxy);
 }
 
 void world_until(world *w, bool (*done)(world *w)) {

@@ -73,6 +73,7 @@ struct world {
     bool paused[UVCC_PARTIES];                                    /* their hosts do not turn */
     host hosts[WORKERS_MAX][UVCC_PARTIES];
     unsigned workers;
+    bool proxy_has_more;
     uint32_t gate;       /* no step from this one on is agreed to yet; 0: none waits */
     uint64_t generation; /* goes into keys: another one for each session after the first */
     uint64_t turns[UVCC_PARTIES], busy[UVCC_PARTIES]; /* turns made, and those that said 1 */
@@ -89,7 +90,7 @@ void world_add(world *w, const job *j);
 void host_start(world *w, unsigned worker, unsigned party, const job *j, uint64_t run);
 void host_add(host *h);
 void host_drop(host *h);
-/* One turn of everybody, then waits until their descriptors or deadlines say that there is more. */
+/* Waits until descriptors or deadlines say that something is to do; then a turn of everybody. */
 void world_turn(world *w);
 /* Turns until done() or for ever so long, which fails the test. */
 void world_until(world *w, bool (*done)(world *w));
