@@ -374,13 +374,16 @@ static void callable(const char *listen, uint16_t port, char out[UVCC_NET_ADDRES
         snprintf(out, UVCC_NET_ADDRESS_BYTES, "%.*s:%u", (int)(colon - listen), listen, port);
 }
 
-static void open_net(world *w, unsigned p) {
+/* again: where it listened before. */
+static void open_net(world *w, unsigned p, bool again) {
     char text[UVCC_NET_ADDRESS_BYTES];
     uint16_t port = 0;
     assert_int_equal(uvcc_net_new(&w->net[p], &w->net_cfg), 0);
     if (w->t->tls && w->tls[p] == NULL)
         open_tls(w, p);
-    if (strchr(w->t->listen, '%') != NULL)
+    if (again)
+        snprintf(text, sizeof text, "%s", w->address[p]);
+    else if (strchr(w->t->listen, '%') != NULL)
         snprintf(text, sizeof text, "unix:%s/p%u", w->dir, p);
     else
         snprintf(text, sizeof text, "%s", w->t->listen);
@@ -393,7 +396,7 @@ void world_open(world *w) {
     snprintf(w->dir, sizeof w->dir, "/tmp/uvcc-io-XXXXXX");
     assert_non_null(mkdtemp(w->dir));
     for (unsigned p = 0; p < UVCC_PARTIES; p++)
-        open_net(w, p);
+        open_net(w, p, false);
     if (w->proxied)
         w->proxy = proxy_new(5);
     for (unsigned a = 0; a < UVCC_PARTIES; a++)
@@ -548,6 +551,23 @@ bool all_ready(world *w) {
             if (w->hosts[i][p].s != NULL && !w->hosts[i][p].ready)
                 return false;
     return true;
+}
+
+bool first_step_done(world *w) {
+    for (unsigned i = 0; i < w->workers; i++)
+        for (unsigned p = 0; p < UVCC_PARTIES; p++)
+            if (w->hosts[i][p].finished == 0)
+                return false;
+    return true;
+}
+
+void world_move(world *w, unsigned party) {
+    for (unsigned i = 0; i < w->workers; i++)
+        assert_int_equal(uvcc_net_remove(w->net[party], w->hosts[i][party].s), 0);
+    uvcc_net_free(w->net[party]);
+    open_net(w, party, true);
+    for (unsigned i = 0; i < w->workers; i++)
+        host_add(&w->hosts[i][party]);
 }
 
 void world_check(world *w) {

@@ -96,6 +96,10 @@ void world_turn(world *w);
 void world_until(world *w, bool (*done)(world *w));
 bool all_closed(world *w);
 bool all_ready(world *w);
+/* All have finished the first step: w->gate = 1 holds them there. */
+bool first_step_done(world *w);
+/* A party's sessions go on in a new net, which listens where the old one did. */
+void world_move(world *w, unsigned party);
 /* All parties of all workers saw what job_hash() says, nothing was aborted. */
 void world_check(world *w);
 void world_close(world *w);

@@ -1,0 +1,529 @@
+/* What a net owes its host, whatever strangers, the host itself or the system do: who may call, how
+ * connections are taken over, descriptors that run out, calls at odd times, an idle net that does
+ * nothing. Argument: the back end, "epoll" or "uring". */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <uvcc/demux.h>
+
+#include "world.h"
+
+#define MS 1000000ull
+
+static uint32_t backend;
+
+static void open_world(world *w, const char *name) {
+    static transport t;
+    t = *transport_named(name);
+    t.backend = backend;
+    world_init(w, &t);
+}
+
+/* Turns everybody until nothing is to do now; the number of turns. */
+static unsigned settle(world *w) {
+    unsigned turns = 0;
+    for (bool busy = true; busy; turns++) {
+        busy = false;
+        for (unsigned p = 0; p < UVCC_PARTIES; p++) {
+            struct pollfd fd = {.fd = uvcc_net_fd(w->net[p]), .events = POLLIN};
+            if (poll(&fd, 1, 0) == 1 || uvcc_net_deadline(w->net[p]) <= uvcc_host_now_ns()) {
+                busy = true;
+                assert_true(uvcc_net_turn(w->net[p]) >= 0);
+            }
+        }
+        assert_true(turns < 100000);
+    }
+    return turns;
+}
+
+/* Turns for so long. */
+static void let_pass(world *w, uint64_t ns) {
+    const uint64_t end = uvcc_host_now_ns() + ns;
+    while (uvcc_host_now_ns() < end) {
+        (void)settle(w);
+        struct pollfd fds[UVCC_PARTIES];
+        for (unsigned p = 0; p < UVCC_PARTIES; p++)
+            fds[p] = (struct pollfd){.fd = uvcc_net_fd(w->net[p]), .events = POLLIN};
+        (void)poll(fds, UVCC_PARTIES, 5);
+    }
+}
+
+/* ---- strangers ---- */
+
+typedef enum word {
+    GARBAGE,
+    HTTP,
+    TLS_HELLO,
+    VERSION,
+    NOT_HERE,
+    LOWER,
+    OTHER,
+    THEMSELVES,
+    SUM,
+    SHORT,
+    SILENT,
+    WORDS
+} word;
+
+static size_t say(word k, uint64_t tag, uint8_t out[64]) {
+    static const char http[] = "GET / HTTP/1.0\r\n\r\n";
+    static const uint8_t hello[] = {0x16, 0x03, 0x01, 0x02, 0x00, 0x01, 0x00, 0x01, 0xfc};
+    uvcc_call c = {.from = 2, .to = 1, .sid_tag = tag};
+    uint8_t bytes[UVCC_CALL_BYTES];
+    memset(out, 0, 64);
+    if (k == NOT_HERE)
+        c.sid_tag ^= 1;
+    if (k == LOWER)
+        c = (uvcc_call){.from = 0, .to = 1, .sid_tag = tag};
+    if (k == OTHER)
+        c = (uvcc_call){.from = 2, .to = 0, .sid_tag = tag};
+    assert_int_equal(uvcc_call_encode(bytes, &c), 0);
+    memcpy(out, bytes, sizeof bytes);
+    if (k == GARBAGE)
+        for (unsigned i = 0; i < 64; i++)
+            out[i] = (uint8_t)(i * 37 + 1);
+    if (k == HTTP)
+        memcpy(out, http, sizeof http);
+    if (k == TLS_HELLO)
+        memcpy(out, hello, sizeof hello);
+    if (k == VERSION)
+        out[4]++;
+    if (k == THEMSELVES)
+        out[5] = out[6] = 1;
+    if (k == SUM)
+        out[20] ^= 1;
+    return k == SILENT ? 0 : k == SHORT ? 23 : k == GARBAGE || k == HTTP ? 64 : UVCC_CALL_BYTES;
+}
+
+/* True when the net has ended it. */
+static bool is_over(int fd) {
+    char c;
+    const ssize_t n = recv(fd, &c, 1, MSG_DONTWAIT);
+    return n == 0 || (n < 0 && errno != EAGAIN);
+}
+
+/* Whoever says something else than a call, or calls whom he must not, is sent away; who says
+ * nothing after call_ns. A session trains on. */
+static void test_wrong_calls(void **state) {
+    (void)state;
+    world w;
+    job j;
+    open_world(&w, "tcp");
+    w.net_cfg.call_ns = 50 * MS;
+    w.gate = 1;
+    job_mlp(&j, 4);
+    world_open(&w);
+    world_add(&w, &j);
+    world_until(&w, all_ready);
+    uvcc_net_stats before, after;
+    uvcc_net_get_stats(w.net[1], &before);
+    for (unsigned k = 0; k < WORDS; k++) {
+        uint8_t bytes[64];
+        const size_t n = say((word)k, uvcc_session_sid_tag(w.hosts[0][1].s), bytes);
+        const int fd = stranger_dial(&w, 1);
+        assert_true(fd >= 0);
+        assert_int_equal(send(fd, bytes, n, MSG_NOSIGNAL), n);
+        const uint64_t end = uvcc_host_now_ns() + 60000 * MS;
+        while (!is_over(fd)) {
+            world_turn(&w);
+            assert_true(uvcc_host_now_ns() < end);
+        }
+        close(fd);
+        w.gate = 1 + k;
+    }
+    uvcc_net_get_stats(w.net[1], &after);
+    assert_int_equal(after.refused - before.refused, WORDS);
+    assert_int_equal(after.connections_lost, before.connections_lost);
+    assert_int_equal(after.pending, 0);
+    w.gate = 0;
+    world_until(&w, all_closed);
+    world_check(&w);
+    world_close(&w);
+    job_free(&j);
+}
+
+static int stranger_calls(const world *w, uint64_t tag) {
+    const uvcc_call c = {.from = 2, .to = 0, .sid_tag = tag};
+    uint8_t bytes[UVCC_CALL_BYTES];
+    assert_int_equal(uvcc_call_encode(bytes, &c), 0);
+    const int fd = stranger_dial(w, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(send(fd, bytes, sizeof bytes, MSG_NOSIGNAL), sizeof bytes);
+    return fd;
+}
+
+/* The living keep their place, though nobody says anything for a while: who calls in the name of
+ * party 2 goes away again. */
+static void test_living_stays(void **state) {
+    (void)state;
+    static const char *const names[] = {"tcp", "unix"};
+    for (unsigned i = 0; i < 2; i++) {
+        world w;
+        job j;
+        open_world(&w, names[i]);
+        job_mlp(&j, 2);
+        w.gate = 1;
+        world_open(&w);
+        world_add(&w, &j);
+        world_until(&w, all_ready);
+        world_until(&w, first_step_done);
+        uvcc_net_stats before, after;
+        uvcc_net_get_stats(w.net[0], &before);
+        for (unsigned k = 0; k < 2; k++) { /* one stays to hear, one has gone at once */
+            const int fd = stranger_calls(&w, uvcc_session_sid_tag(w.hosts[0][0].s));
+            if (k == 1)
+                close(fd);
+            const uint64_t end = uvcc_host_now_ns() + 60000 * MS;
+            do {
+                world_turn(&w);
+                uvcc_net_get_stats(w.net[0], &after);
+                assert_true(uvcc_host_now_ns() < end);
+            } while (after.refused + after.connections_lost ==
+                     before.refused + before.connections_lost + k);
+            if (k == 0)
+                close(fd);
+        }
+        assert_int_equal(after.connections_lost, before.connections_lost);
+        assert_int_equal(after.refused, before.refused + 2);
+        w.gate = 0;
+        world_until(&w, all_closed);
+        world_check(&w);
+        world_close(&w);
+        job_free(&j);
+    }
+}
+
+/* Nobody forwards any more and nobody says so. Party 2 calls anew from another net, with the same
+ * session, and has its place after a while. */
+static void test_half_open_is_taken_over(void **state) {
+    (void)state;
+    static const char *const names[] = {"tcp", "unix"};
+    for (unsigned i = 0; i < 2; i++) {
+        world w;
+        job j;
+        open_world(&w, names[i]);
+        w.proxied = true;
+        w.net_cfg.idle_ns = 300 * MS;
+        job_mlp(&j, 3);
+        w.gate = 1;
+        world_open(&w);
+        world_add(&w, &j);
+        world_until(&w, first_step_done);
+        proxy_swallow_all(w.proxy);
+        world_move(&w, 2);
+        w.gate = 0;
+        world_until(&w, all_closed);
+        world_check(&w);
+        world_close(&w);
+        job_free(&j);
+    }
+}
+
+/* A session goes from one net to another in the middle of a step, with a transmit half out. */
+static void test_moves_to_another_net(void **state) {
+    (void)state;
+    world w;
+    job j;
+    open_world(&w, "tcp");
+    w.net_cfg.socket_bytes = 4096;
+    job_relu(&j, 64, 64, 16);
+    world_open(&w);
+    world_add(&w, &j);
+    world_until(&w, all_ready);
+    for (unsigned i = 0; i < 30 && !all_closed(&w); i++) {
+        for (unsigned k = 0; k < 3; k++)
+            world_turn(&w);
+        world_move(&w, i % UVCC_PARTIES);
+    }
+    world_until(&w, all_closed);
+    world_check(&w);
+    world_close(&w);
+    job_free(&j);
+}
+
+/* ---- idle ---- */
+
+/* Nothing to do: not readable, no deadline that has passed, and few turns in a while. */
+static void test_idle_does_nothing(void **state) {
+    (void)state;
+    static const char *const names[] = {"tcp", "unix", "udp"};
+    for (unsigned i = 0; i < 3; i++) {
+        world w;
+        job j;
+        open_world(&w, names[i]);
+        job_mlp(&j, 2);
+        w.gate = 1;
+        world_open(&w);
+        world_add(&w, &j);
+        world_until(&w, first_step_done);
+        (void)settle(&w);
+        uint64_t before = w.turns[0] + w.turns[1] + w.turns[2];
+        uvcc_net_stats a, b;
+        uvcc_net_get_stats(w.net[0], &a);
+        let_pass(&w, 300 * MS);
+        uvcc_net_get_stats(w.net[0], &b);
+        assert_true(w.turns[0] + w.turns[1] + w.turns[2] == before);
+        assert_true(b.syscalls - a.syscalls < 30);
+        w.gate = 0;
+        world_until(&w, all_closed);
+        world_check(&w);
+        (void)settle(&w);
+        for (unsigned p = 0; p < UVCC_PARTIES; p++) /* and when all is over */
+            assert_true(uvcc_net_deadline(w.net[p]) > uvcc_host_now_ns());
+        world_close(&w);
+        job_free(&j);
+    }
+}
+
+static void closes_soon(uvcc_config *c) {
+    c->limits.close_ns = 50 * MS;
+}
+
+/* A session that is closed while its net waits to dial again wants nothing more. */
+static void test_closed_does_not_dial(void **state) {
+    (void)state;
+    world w;
+    job j;
+    open_world(&w, "tcp");
+    w.tweak = closes_soon;
+    w.net_cfg.retry_min_ns = 200 * MS; /* it waits when CLOSED comes */
+    w.net_cfg.retry_max_ns = 200 * MS;
+    job_mlp(&j, 1);
+    w.gate = 1;
+    world_open(&w);
+    world_add(&w, &j);
+    world_until(&w, first_step_done);
+    host_drop(&w.hosts[0][0]);
+    host_drop(&w.hosts[0][1]);
+    (void)settle(&w);
+    assert_int_equal(uvcc_session_close(w.hosts[0][2].s, uvcc_host_now_ns()), 0);
+    world_until(&w, all_closed);
+    let_pass(&w, 250 * MS);
+    (void)settle(&w);
+    assert_true(uvcc_net_deadline(w.net[2]) > uvcc_host_now_ns());
+    uvcc_net_stats a, b;
+    uvcc_net_get_stats(w.net[2], &a);
+    let_pass(&w, 250 * MS);
+    uvcc_net_get_stats(w.net[2], &b);
+    assert_int_equal(a.dials, b.dials);
+    world_close(&w);
+    job_free(&j);
+}
+
+/* ---- descriptors ---- */
+
+static void lower_files(rlim_t soft, struct rlimit *was) {
+    struct rlimit now;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, was), 0);
+    now = *was;
+    now.rlim_cur = soft;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &now), 0);
+}
+
+/* No descriptor is left to accept with, nor to dial: the log says so, nobody spins, and all goes on
+ * when there are some again. */
+static void test_descriptors_run_out(void **state) {
+    (void)state;
+    world w;
+    job j;
+    struct rlimit was;
+    uvcc_net_stats a, b;
+    open_world(&w, "tcp");
+    w.proxied = true;
+    job_mlp(&j, 3);
+    w.gate = 1;
+    world_open(&w);
+    world_add(&w, &j);
+    world_until(&w, first_step_done);
+    const int strangers[2] = {stranger_dial(&w, 0), stranger_dial(&w, 0)};
+    const int next = dup(0);
+    close(next);
+    while (proxy_reset(w.proxy)) {
+    }
+    lower_files((rlim_t)3, &was);
+    w.log_lines = 0;
+    uvcc_net *n = NULL;
+    assert_int_equal(uvcc_net_new(&n, &w.net_cfg), UVCC_ERR_LIMIT);
+    assert_int_equal(uvcc_net_listen(w.net[0], "tcp:127.0.0.1:0", NULL, NULL), UVCC_ERR_LIMIT);
+    for (unsigned p = 0; p < UVCC_PARTIES; p++)
+        assert_true(uvcc_net_turn(w.net[p]) >= 0);
+    uvcc_net_get_stats(w.net[0], &a);
+    let_pass(&w, 300 * MS);
+    uvcc_net_get_stats(w.net[0], &b);
+    assert_true(w.log_lines > 0);
+    assert_int_equal(a.accepts, b.accepts);
+    assert_true(b.syscalls - a.syscalls < 100);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+    close(strangers[0]);
+    close(strangers[1]);
+    w.gate = 0;
+    world_until(&w, all_closed);
+    world_check(&w);
+    world_close(&w);
+    job_free(&j);
+}
+
+/* ---- crowds ---- */
+
+/* Children call without a word; `hold`: until the pipe ends. */
+static pid_t crowd(world *w, unsigned party, unsigned count, bool hold, int *gate) {
+    int pipes[2];
+    assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        char c;
+        for (int fd = 3; fd < 1024; fd++)
+            if (fd != pipes[0])
+                close(fd);
+        for (unsigned i = 0; i < count; i++) {
+            const int fd = stranger_dial(w, party);
+            if (fd < 0)
+                _exit(1);
+            if (!hold)
+                close(fd);
+        }
+        if (hold)
+            (void)!read(pipes[0], &c, 1);
+        _exit(0);
+    }
+    close(pipes[0]);
+    *gate = pipes[1];
+    return pid;
+}
+
+static void crowd_ends(pid_t pid, int gate) {
+    int status = 1;
+    close(gate);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
+/* As many connections that say nothing as the system allows, up to 10,000, while a session trains;
+ * and then all of them go. */
+static void test_idle_connections(void **state) {
+    (void)state;
+    world w;
+    job j;
+    int gate;
+    struct rlimit files;
+    uvcc_net_stats st;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
+    const unsigned count = files.rlim_max > 10300 ? 10000 : (unsigned)files.rlim_max - 300;
+    files.rlim_cur = files.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
+    open_world(&w, "unix");
+    w.net_cfg.pending_max = count + 1;
+    w.net_cfg.call_ns = 600000 * MS;
+    job_mlp(&j, 20);
+    world_open(&w);
+    const pid_t pid = crowd(&w, 0, count, true, &gate);
+    world_add(&w, &j);
+    w.gate = 1;
+    const uint64_t end = uvcc_host_now_ns() + 100000 * MS;
+    do {
+        world_turn(&w);
+        uvcc_net_get_stats(w.net[0], &st);
+        assert_true(uvcc_host_now_ns() < end);
+    } while (st.pending < count);
+    w.gate = 0;
+    const uint64_t began = uvcc_host_now_ns();
+    world_until(&w, all_closed);
+    world_check(&w);
+    uvcc_net_get_stats(w.net[0], &st);
+    assert_int_equal(st.pending, count);
+    print_message("%u idle connections, 20 steps took %u ms\n", count,
+                  (unsigned)((uvcc_host_now_ns() - began) / MS));
+    crowd_ends(pid, gate);
+    while (st.pending != 0) {
+        world_turn(&w);
+        uvcc_net_get_stats(w.net[0], &st);
+    }
+    world_close(&w);
+    job_free(&j);
+}
+
+/* Ten thousand connections that end at once, while a session trains. */
+static void test_port_scan(void **state) {
+    (void)state;
+    enum { SCANS = 10000 };
+    world w;
+    job j;
+    int gate, status;
+    uvcc_net_stats st;
+    open_world(&w, "tcp");
+    job_mlp(&j, 50);
+    world_open(&w);
+    const pid_t pid = crowd(&w, 0, SCANS, false, &gate);
+    world_add(&w, &j);
+    world_until(&w, all_closed);
+    world_check(&w);
+    const uint64_t end = uvcc_host_now_ns() + 100000 * MS;
+    do {
+        world_turn(&w);
+        uvcc_net_get_stats(w.net[0], &st);
+        assert_true(uvcc_host_now_ns() < end);
+    } while (st.refused < SCANS);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    close(gate);
+    assert_int_equal(status, 0);
+    assert_true(w.log_lines < SCANS / 10); /* the log is at a limited rate */
+    assert_int_equal(st.pending, 0);
+    world_close(&w);
+    job_free(&j);
+}
+
+/* When too many say nothing, the oldest go. */
+static void test_pending_max(void **state) {
+    (void)state;
+    world w;
+    int fd[8];
+    uvcc_net_stats st;
+    open_world(&w, "tcp");
+    w.net_cfg.pending_max = 5;
+    world_open(&w);
+    for (unsigned i = 0; i < 8; i++) {
+        fd[i] = stranger_dial(&w, 0);
+        (void)settle(&w);
+    }
+    uvcc_net_get_stats(w.net[0], &st);
+    assert_int_equal(st.pending, 5);
+    assert_int_equal(st.refused, 3);
+    for (unsigned i = 0; i < 8; i++) {
+        assert_int_equal(is_over(fd[i]), i < 3);
+        close(fd[i]);
+    }
+    world_close(&w);
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_wrong_calls),
+        cmocka_unit_test(test_living_stays),
+        cmocka_unit_test(test_half_open_is_taken_over),
+        cmocka_unit_test(test_moves_to_another_net),
+        cmocka_unit_test(test_idle_does_nothing),
+        cmocka_unit_test(test_closed_does_not_dial),
+        cmocka_unit_test(test_descriptors_run_out),
+        cmocka_unit_test(test_idle_connections),
+        cmocka_unit_test(test_port_scan),
+        cmocka_unit_test(test_pending_max),
+    };
+    const char *why = NULL;
+    backend = argc > 1 && strcmp(argv[1], "uring") == 0 ? UVCC_NET_URING : UVCC_NET_EPOLL;
+    if (uvcc_net_backend_is_here(backend, &why) != 0) {
+        fprintf(stderr, "skipped: %s\n", why);
+        return 77;
+    }
+    if (argc > 2)
+        cmocka_set_test_filter(argv[2]);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
