@@ -216,13 +216,20 @@ static void channel_is_another(uvcci_endpoint *e, uint8_t peer) {
         uvcci_conn_lost(c, "the peer speaks over another TLS channel: somebody relays");
 }
 
+/* Nobody is dialled any more; what is up stays until the session is removed. */
+static void close_channels(uvcci_endpoint *e) {
+    e->closed = true;
+    for (unsigned p = 0; p < UVCC_PARTIES; p++)
+        e->ch[p].retry_at = UVCC_NEVER;
+}
+
 static bool hand_out_events(uvcci_endpoint *e) {
     uvcc_event ev;
     bool any = false;
     while (!e->removed && uvcc_session_poll_event(e->s, &ev) == 1) {
         any = true;
         if (ev.kind == UVCC_EVENT_CLOSED)
-            e->closed = true;
+            close_channels(e);
         if (ev.kind == UVCC_EVENT_MISMATCH && strcmp(ev.text, "channel") == 0)
             channel_is_another(e, ev.peer);
         if (e->how.event != NULL)
