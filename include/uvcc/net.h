@@ -56,10 +56,8 @@ typedef struct uvcc_net_config {
                                hands), and a dialled one until it is up; 0: 10 s */
     uint64_t retry_min_ns, retry_max_ns; /**< wait before dialling again: doubles between these,
                                             with a jitter of half of it; 0: 50 ms, 5 s */
-    uint64_t idle_ns;      /**< a machine that is gone is noticed after so long without its
-                                acknowledgement (TCP keep-alive, TCP_USER_TIMEOUT); half of it is
-                                how long a call without TLS waits for the place of a connection
-                                that may be dead; 0: 30 s */
+    uint64_t idle_ns;      /**< a peer's machine that is gone is noticed after so long without its
+                                acknowledgement (TCP keep-alive, TCP_USER_TIMEOUT); 0: 30 s */
     uint32_t socket_bytes; /**< SO_SNDBUF and SO_RCVBUF; 0: as the system has them (UDP: 4 MiB, if
                                 the system allows it) */
     uint32_t turn_bytes;   /**< read and written per connection in a turn at most, so that one does

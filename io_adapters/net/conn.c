@@ -5,11 +5,12 @@
  *     accepted:  (TLS) -> CALLED -> UP, or WAITING for the place of a connection that may be dead
  *     both:      UP -> LEAVING when the session goes before the connection does
  *
- * Who calls proves nothing without TLS, so a call does not push a living connection out: it waits,
- * and takes the place if the present one brings nothing that only the peer can have sent. Before
- * the handshake there is nothing such: then it waits for TAKEOVER_NS and takes the place in any
- * case, so that nobody keeps the peer out by being first. With TLS the caller is who it says, and
- * its newest connection counts. */
+ * Who calls proves nothing without TLS, so a call does not push a living connection out: it waits
+ * for TAKEOVER_NS. If the present one brought in that time what only the peer can have sent, it
+ * lives; if it is idle the other end's kernel is asked, which speaks for it until nothing came for
+ * idle_ns (what stands between may answer for a peer that is gone). On a connection that never
+ * brought such, as before the handshake, anybody may sit: there the newer call counts. With TLS the
+ * caller is who it says, and its newest connection counts. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
@@ -19,7 +20,8 @@
 
 #include "io_adapters/net/core.h"
 
-#define TAKEOVER_NS     1000000000u
+#define NS_PER_MS       1000000u
+#define TAKEOVER_NS     2000000000u /* longer than TCP_KEEPIDLE can be short */
 #define LEAVE_NS        5000000000u
 #define ACCEPT_AGAIN_NS 100000000u /* when no descriptor is left */
 #define ACCEPTS_A_TURN  64
@@ -183,6 +185,7 @@ void uvcci_conn_lost(uvcci_conn *c, const char *fmt, ...) {
         return;
     if (ch->waiting == c) {
         ch->waiting = NULL;
+        uvcci_socket_tune(n, ch->conn->src.fd, &ch->conn->other);
         return;
     }
     ch->conn = NULL;
@@ -220,6 +223,7 @@ static void conn_up(uvcci_conn *c) {
     }
     c->state = UVCCI_CONN_UP;
     c->deadline = UVCC_NEVER;
+    c->up_at = c->net->now;
     ch->retry_at = UVCC_NEVER;
     ch->holding = false;
     uvcci_address_format(&c->other, other);
@@ -246,10 +250,9 @@ static void place_conn(uvcci_conn *c, uvcci_channel *ch) {
         return;
     }
     c->state = UVCCI_CONN_WAITING;
-    c->since = c->net->now;
-    c->deadline = after(c->net, uvcci_endpoint_heard(ch->e, ch->peer) == UVCC_NEVER
-                                    ? TAKEOVER_NS
-                                    : c->net->cfg.idle_ns / 2);
+    c->called_at = c->net->now;
+    c->deadline = after(c->net, TAKEOVER_NS);
+    uvcci_socket_ask(ch->conn->src.fd, &ch->conn->other);
 }
 
 /* Exactly the call is read: what follows is the session's. */
@@ -534,12 +537,23 @@ void uvcci_conn_ready(uvcci_conn *c) {
         case UVCCI_CONN_LEAVING:
             on_leaving(c);
             return;
-        default: /* WAITING */
+        default: /* WAITING: what it says is read when it has its place */
+            if (c->src.ended)
+                uvcci_conn_lost(c, "it ended while it waited");
             return;
         }
         if (n->stats.connections != freed)
             return;
     } while (c->state != before || c->ch != ch);
+}
+
+static bool lives(const uvcci_conn *c, uint64_t since) {
+    const uint64_t now = c->net->now, heard = uvcci_endpoint_heard(c->ch->e, c->ch->peer);
+    if (heard == UVCC_NEVER || heard < c->up_at)
+        return false;
+    return heard >= since ||
+           (now - heard < c->net->cfg.idle_ns &&
+            uvcci_socket_answers(c->src.fd, &c->other, (now - since) / NS_PER_MS));
 }
 
 void uvcci_conn_late(uvcci_conn *c) {
@@ -549,8 +563,7 @@ void uvcci_conn_late(uvcci_conn *c) {
         return;
     }
     if (c->state == UVCCI_CONN_WAITING) {
-        const uint64_t heard = uvcci_endpoint_heard(ch->e, ch->peer);
-        if (heard != UVCC_NEVER && heard >= c->since)
+        if (lives(ch->conn, c->called_at))
             uvcci_conn_lost(c, "the present connection lives");
         else
             uvcci_conn_lost(ch->conn, "the peer called anew, and this one is silent");

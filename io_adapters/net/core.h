@@ -47,12 +47,12 @@ struct uvcci_conn {
     uvcci_conn *prev, *next;
     uint8_t state; /**< uvcci_conn_state */
     bool accepted;
-    bool heard;        /**< bytes came since it is up, or since another waits for its place */
     uvcci_channel *ch; /**< NULL: an accepted one that has not called, or a leaving one */
     uvcci_tls_conn *tls;
     uvcc_tls *tls_wanted; /**< until it is opened */
     uint64_t deadline;    /**< UVCC_NEVER: none */
-    uint64_t since;       /**< WAITING: when that began */
+    uint64_t up_at;       /**< when it came up */
+    uint64_t called_at;   /**< WAITING: since when */
     uint8_t call[UVCC_CALL_BYTES];
     size_t call_len; /**< of the call: sent or here */
     uvcci_address other;
@@ -189,5 +189,10 @@ int uvcci_socket_listen(uvcc_net *n, uvcci_address *a);
 void uvcci_socket_tune_packets(uvcc_net *n, int fd, const uvcci_address *bound);
 /** Options of a connection: no delay, keep-alive, buffers. */
 void uvcci_socket_tune(uvcc_net *n, int fd, const uvcci_address *other);
+/** Has the kernel ask the other end's for a sign of life, within a second; tune() ends it. */
+void uvcci_socket_ask(int fd, const uvcci_address *other);
+/** Whether there was one in the last so many milliseconds. True where the kernel itself would know
+ * of an end. */
+bool uvcci_socket_answers(int fd, const uvcci_address *other, uint64_t ms);
 
 #endif

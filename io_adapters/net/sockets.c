@@ -45,6 +45,19 @@ void uvcci_socket_tune(uvcc_net *n, int fd, const uvcci_address *other) {
     set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (int)idle_ms);
 }
 
+void uvcci_socket_ask(int fd, const uvcci_address *other) {
+    if (other->kind == UVCCI_ADDRESS_TCP)
+        set(fd, IPPROTO_TCP, TCP_KEEPIDLE, 1);
+}
+
+bool uvcci_socket_answers(int fd, const uvcci_address *other, uint64_t ms) {
+    struct tcp_info info = {0};
+    socklen_t len = sizeof info;
+    if (other->kind != UVCCI_ADDRESS_TCP)
+        return true;
+    return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 && info.tcpi_last_ack_recv < ms;
+}
+
 /* Packets say that they can be marked (ECT(0)), and are never cut: the link finds the path's MTU.
  */
 void uvcci_socket_tune_packets(uvcc_net *n, int fd, const uvcci_address *bound) {

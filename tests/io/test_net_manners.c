@@ -201,8 +201,8 @@ static void test_living_stays(void **state) {
     }
 }
 
-/* Nobody forwards any more and nobody says so. Party 2 calls anew from another net, with the same
- * session, and has its place after a while. */
+/* Nobody forwards any more and nobody says so. Parties 1 and 2 call anew from other nets, with the
+ * same sessions, and have their places after a while. */
 static void test_half_open_is_taken_over(void **state) {
     (void)state;
     static const char *const names[] = {"tcp", "unix"};
@@ -219,6 +219,7 @@ static void test_half_open_is_taken_over(void **state) {
         world_until(&w, first_step_done);
         proxy_swallow_all(w.proxy);
         world_move(&w, 2);
+        world_move(&w, 1);
         w.gate = 0;
         world_until(&w, all_closed);
         world_check(&w);
