@@ -414,15 +414,17 @@ static void drain_wake(uvcc_net *n) {
     n->wake.ready = 0;
 }
 
-/* What was queued when the turn began: what is queued on the way waits for the next one. */
+/* As many as were queued when the turn began: what is queued on the way waits for the next one.
+ * They are counted, for any of them may be freed before its place in the queue comes. */
 static bool handle_ready(uvcc_net *n) {
-    const uvcci_source *last = n->io.last;
-    bool any = last != NULL, at_last = false;
-    while (!at_last) {
+    size_t count = 0;
+    for (const uvcci_source *s = n->io.first; s != NULL; s = s->next_ready)
+        count++;
+    const bool any = count != 0;
+    while (count-- != 0) {
         uvcci_source *src = uvcci_io_next(&n->io);
         if (src == NULL)
             break;
-        at_last = src == last;
         switch (src->kind) {
         case UVCCI_SOURCE_WAKE:
             drain_wake(n);

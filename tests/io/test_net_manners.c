@@ -505,6 +505,35 @@ static void test_pending_max(void **state) {
     world_close(&w);
 }
 
+/* A turn ends, though what was last in the queue goes while it is on. */
+static void test_turn_is_bounded(void **state) {
+    (void)state;
+    enum { CALLERS = 300 };
+    world w;
+    int fd[CALLERS];
+    uvcc_net_stats a, b;
+    open_world(&w, "unix");
+    w.net_cfg.pending_max = 1;
+    world_open(&w);
+    const int first = stranger_dial(&w, 0);
+    (void)settle(&w);
+    for (unsigned i = 0; i < CALLERS; i++)
+        fd[i] = stranger_dial(&w, 0);
+    assert_int_equal(send(first, "x", 1, MSG_NOSIGNAL), 1);
+    uvcc_net_get_stats(w.net[0], &a);
+    assert_int_equal(uvcc_net_turn(w.net[0]), 1);
+    uvcc_net_get_stats(w.net[0], &b);
+    assert_true(b.accepts > a.accepts && b.accepts - a.accepts < CALLERS);
+    assert_int_equal(uvcc_net_deadline(w.net[0]), 0);
+    (void)settle(&w);
+    uvcc_net_get_stats(w.net[0], &b);
+    assert_int_equal(b.accepts - a.accepts, CALLERS);
+    close(first);
+    for (unsigned i = 0; i < CALLERS; i++)
+        close(fd[i]);
+    world_close(&w);
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_wrong_calls),
@@ -517,6 +546,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_idle_connections),
         cmocka_unit_test(test_port_scan),
         cmocka_unit_test(test_pending_max),
+        cmocka_unit_test(test_turn_is_bounded),
     };
     const char *why = NULL;
     backend = argc > 1 && strcmp(argv[1], "uring") == 0 ? UVCC_NET_URING : UVCC_NET_EPOLL;
