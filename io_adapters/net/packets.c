@@ -294,6 +294,9 @@ void uvcci_packets_ready(uvcci_packets *p) {
 }
 
 void uvcci_packets_flush_all(uvcc_net *n) {
-    for (uvcci_packets *p = n->packets; p != NULL; p = p->next)
+    for (uvcci_packets *p = n->packets; p != NULL; p = p->next) {
+        const bool full = !uvcci_packets_room(p);
         flush(p);
+        n->again |= full && uvcci_packets_room(p); /* its sessions may have more */
+    }
 }

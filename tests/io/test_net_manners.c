@@ -534,6 +534,150 @@ static void test_turn_is_bounded(void **state) {
     world_close(&w);
 }
 
+/* ---- bare links ---- */
+
+typedef struct wire {
+    uvcc_net *net[2];
+    uvcc_link *l[2];
+    char address[2][UVCC_NET_ADDRESS_BYTES];
+    test_alloc mem[2];
+    uint32_t got;    /* messages, at 0 */
+    uint32_t turned; /* calls of the hook, at 0 */
+} wire;
+
+static void take_messages(void *user, uvcc_link *l, uint64_t now) {
+    wire *w = user;
+    uvcc_link_rx rx;
+    w->turned += l == w->l[0];
+    while (uvcc_link_poll_message(l, &rx) == 1) {
+        w->got += l == w->l[0];
+        assert_int_equal(uvcc_link_accept(l, rx.token, now), 0);
+        assert_int_equal(uvcc_link_release(l, rx.token, now), 0);
+    }
+}
+
+/* Party 0 and party 1, a link between them, each with a net and memory of its own. */
+static void wire_open(wire *w, bool datagram) {
+    uvcc_net_config cfg;
+    memset(w, 0, sizeof *w);
+    uvcc_net_config_default(&cfg);
+    cfg.alloc = uvcc_host_allocator();
+    cfg.random = uvcc_host_random();
+    cfg.backend = backend;
+    cfg.retry_min_ns = cfg.retry_max_ns = MS;
+    for (unsigned i = 0; i < 2; i++) {
+        uint16_t port = 0;
+        assert_int_equal(uvcc_net_new(&w->net[i], &cfg), 0);
+        assert_int_equal(uvcc_net_listen(w->net[i],
+                                         datagram ? "udp:127.0.0.1:0" : "tcp:127.0.0.1:0", NULL,
+                                         &port),
+                         0);
+        snprintf(w->address[i], sizeof w->address[i], "%s:127.0.0.1:%u", datagram ? "udp" : "tcp",
+                 port);
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        uvcc_link_config c;
+        uvcc_link_config_default(&c);
+        c.alloc = test_allocator(&w->mem[i]);
+        c.random = uvcc_host_random();
+        c.me = (uint8_t)i;
+        c.peer = (uint8_t)!i;
+        c.datagram = datagram;
+        c.sid_tag = 77;
+        c.congestion = UVCC_CONGESTION_FIXED;
+        c.keepalive_ns = UVCC_NEVER; /* nothing but the net makes it go on */
+        assert_int_equal(uvcc_link_new(&w->l[i], &c), 0);
+        assert_int_equal(uvcc_link_set_run(w->l[i], 1), 0);
+        assert_int_equal(uvcc_link_start(w->l[i], uvcc_host_now_ns()), 0);
+        const uvcc_net_link how = {.size = sizeof how,
+                                   .me = (uint8_t)i,
+                                   .peer = (uint8_t)!i,
+                                   .sid_tag = 77,
+                                   .datagram = datagram,
+                                   .address = datagram || i == 1 ? w->address[!i] : NULL,
+                                   .turn = take_messages,
+                                   .user = w};
+        assert_int_equal(uvcc_net_add_link(w->net[i], w->l[i], &how), 0);
+    }
+}
+
+static void wire_close(wire *w) {
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(uvcc_net_remove_link(w->net[i], w->l[i]), 0);
+        uvcc_net_free(w->net[i]);
+        uvcc_link_free(w->l[i]);
+        assert_int_equal(w->mem[i].live_blocks, 0);
+    }
+}
+
+/* Sends a message of len bytes from party 1. */
+static void wire_send(wire *w, uint32_t len) {
+    uvcc_link_msg *m = NULL;
+    const uint32_t id = 1;
+    assert_int_equal(uvcc_link_msg_new(w->l[1], UVCC_FRAME_OPEN_BATCH, len, &m), 0);
+    memset(uvcc_link_msg_data(m), 7, len);
+    assert_int_equal(uvcc_link_send(w->l[1], m, 0, 1, &id, 0, uvcc_host_now_ns()), 0);
+}
+
+/* Turns as a host does until so many messages came. */
+static void wire_until(wire *w, uint32_t messages) {
+    const uint64_t end = uvcc_host_now_ns() + 60000 * MS;
+    while (w->got < messages) {
+        struct pollfd fds[2];
+        int least = 20000;
+        for (unsigned i = 0; i < 2; i++) {
+            const int ms = uvcc_net_timeout_ms(w->net[i]);
+            least = ms >= 0 && ms < least ? ms : least;
+            fds[i] = (struct pollfd){.fd = uvcc_net_fd(w->net[i]), .events = POLLIN};
+        }
+        (void)poll(fds, 2, least);
+        for (unsigned i = 0; i < 2; i++)
+            assert_true(uvcc_net_turn(w->net[i]) >= 0);
+        assert_true(uvcc_host_now_ns() < end);
+    }
+}
+
+/* A frame for which the link has no memory breaks its stream: what was in it comes again. */
+static void test_link_without_memory(void **state) {
+    (void)state;
+    wire w;
+    uvcc_net_stats st;
+    wire_open(&w, false);
+    wire_send(&w, 100);
+    wire_until(&w, 1);
+    for (uint32_t k = 1; k < 3; k++) {
+        w.mem[0].fail_at = 1;
+        wire_send(&w, 10000 << k); /* a frame, and nothing comes after it */
+        wire_until(&w, 1 + k);
+        assert_int_equal(w.mem[0].fail_at, 0);
+        uvcc_net_get_stats(w.net[0], &st);
+        assert_int_equal(st.connections_lost, k);
+    }
+    wire_close(&w);
+}
+
+/* More packets than a batch holds: a turn that sent a batch and has more says so. */
+static void test_batches(void **state) {
+    (void)state;
+    wire w;
+    uvcc_net_stats a, b;
+    wire_open(&w, true);
+    wire_send(&w, 100);
+    wire_until(&w, 1);
+    for (unsigned i = 0; i < 8; i++)
+        wire_send(&w, 200000);
+    uvcc_net_get_stats(w.net[1], &a);
+    assert_true(uvcc_net_turn(w.net[1]) >= 0);
+    uvcc_net_get_stats(w.net[1], &b);
+    while (b.packets_tx - a.packets_tx < 1000) { /* and nobody answers */
+        assert_int_equal(uvcc_net_deadline(w.net[1]), 0);
+        assert_true(uvcc_net_turn(w.net[1]) >= 0);
+        uvcc_net_get_stats(w.net[1], &b);
+    }
+    wire_until(&w, 9);
+    wire_close(&w);
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_wrong_calls),
@@ -546,6 +690,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_idle_connections),
         cmocka_unit_test(test_port_scan),
         cmocka_unit_test(test_pending_max),
+        cmocka_unit_test(test_link_without_memory),
+        cmocka_unit_test(test_batches),
         cmocka_unit_test(test_turn_is_bounded),
     };
     const char *why = NULL;
