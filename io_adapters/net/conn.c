@@ -486,8 +486,10 @@ static void on_frames(uvcci_conn *c) {
             return;
         }
         taken += (size_t)got;
-        if (rc == UVCC_ERR_STREAM_BROKEN) {
-            uvcci_conn_lost(c, "what came is no stream of frames of this session");
+        if (rc == UVCC_ERR_STREAM_BROKEN || rc == UVCC_ERR_NOMEM) {
+            uvcci_conn_lost(c, rc == UVCC_ERR_NOMEM
+                                   ? "no memory for a frame: it is to come again"
+                                   : "what came is no stream of frames of this session");
             return;
         }
     }
