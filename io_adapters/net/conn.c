@@ -198,12 +198,15 @@ void uvcci_conn_lost(uvcci_conn *c, const char *fmt, ...) {
 }
 
 void uvcci_conn_leave(uvcci_conn *c) {
+    uvcci_io *io = &c->net->io;
     if (c->state != UVCCI_CONN_UP) {
         uvcci_conn_free(c);
         return;
     }
     if (c->tls != NULL)
         uvcci_tls_close(c->tls);
+    else if (io->ops->settle != NULL) /* what it may be sending is the session's memory */
+        io->ops->settle(io, &c->src);
     (void)shutdown(c->src.fd, SHUT_WR);
     c->state = UVCCI_CONN_LEAVING;
     c->ch = NULL;

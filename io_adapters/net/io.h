@@ -49,6 +49,9 @@ typedef struct uvcci_io_ops {
     int (*add)(uvcci_io *io, uvcci_source *src);
     /** Ends it; nothing of the source's is used by the kernel after it. The descriptor stays. */
     void (*remove)(uvcci_io *io, uvcci_source *src);
+    /** Before the bytes of a write that said UVCC_ERR_AGAIN go away while the source stays: the
+     * kernel lets go of them, and nothing is written any more. NULL: none are ever held. */
+    void (*settle)(uvcci_io *io, uvcci_source *src);
     /** Bytes of a stream into iov; 0: its end; UVCC_ERR_AGAIN; another negative: -errno. */
     ptrdiff_t (*read)(uvcci_io *io, uvcci_source *src, const struct iovec *iov, int count);
     /** Without a copy, where the back end has bytes already: NULL if it has no such thing. *len
@@ -57,6 +60,8 @@ typedef struct uvcci_io_ops {
     void (*consume)(uvcci_io *io, uvcci_source *src, size_t len);
     /** Bytes taken; UVCC_ERR_AGAIN; another negative: -errno. */
     ptrdiff_t (*write)(uvcci_io *io, uvcci_source *src, const struct iovec *iov, int count);
+    /** At the end of a turn: what was begun in it reaches the kernel. NULL: it has already. */
+    void (*flush)(uvcci_io *io);
     /** Fills the queue of ready sources; waits for at most timeout_ns (UVCC_NEVER: without end)
      * if there are none. 0 or UVCC_ERR_*; an interrupting signal is no error. */
     int (*wait)(uvcci_io *io, uint64_t timeout_ns);

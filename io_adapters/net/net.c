@@ -499,6 +499,8 @@ static int turn(uvcc_net *n, uint64_t timeout_ns) {
     handle_late(n);
     handle_endpoints(n);
     uvcci_packets_flush_all(n);
+    if (n->io.ops->flush != NULL)
+        n->io.ops->flush(&n->io);
     any |= n->again;
     n->in_turn = false;
     return rc != 0 ? rc : n->error != 0 ? n->error : any;
