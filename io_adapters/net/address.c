@@ -158,14 +158,21 @@ void uvcci_address_to_v6(uvcci_address *a) {
     a->len = sizeof in6;
 }
 
-bool uvcci_address_equal(const uvcci_address *a, const uvcci_address *b) {
+bool uvcci_address_same_host(const uvcci_address *a, const uvcci_address *b) {
     uvcci_address x = *a, y = *b;
     if (x.sa.ss_family == AF_UNIX || y.sa.ss_family == AF_UNIX)
-        return x.len == y.len && memcmp(&x.sa, &y.sa, x.len) == 0;
+        return true;
     uvcci_address_to_v6(&x);
     uvcci_address_to_v6(&y);
     const struct sockaddr_in6 *p = (const struct sockaddr_in6 *)&x.sa,
                               *q = (const struct sockaddr_in6 *)&y.sa;
-    return p->sin6_port == q->sin6_port && p->sin6_scope_id == q->sin6_scope_id &&
+    return p->sin6_scope_id == q->sin6_scope_id &&
            memcmp(&p->sin6_addr, &q->sin6_addr, sizeof p->sin6_addr) == 0;
+}
+
+bool uvcci_address_equal(const uvcci_address *a, const uvcci_address *b) {
+    const bool local = a->sa.ss_family == AF_UNIX || b->sa.ss_family == AF_UNIX;
+    if (local)
+        return a->len == b->len && memcmp(&a->sa, &b->sa, a->len) == 0;
+    return uvcci_address_port(a) == uvcci_address_port(b) && uvcci_address_same_host(a, b);
 }

@@ -29,6 +29,8 @@ int uvcci_address_parse(uvcci_address *out, const char *text, bool listening, co
 void uvcci_address_format(const uvcci_address *a, char out[UVCC_NET_ADDRESS_BYTES]);
 /** The same machine and port; an IPv4 address as such or mapped into IPv6 is one. */
 bool uvcci_address_equal(const uvcci_address *a, const uvcci_address *b);
+/** The same machine, whatever the port. True if one of them is of Unix sockets. */
+bool uvcci_address_same_host(const uvcci_address *a, const uvcci_address *b);
 /** 0 for Unix. */
 uint16_t uvcci_address_port(const uvcci_address *a);
 /** An IPv4 address as IPv6 sockets have it. */

@@ -8,9 +8,10 @@
  * Who calls proves nothing without TLS, so a call does not push a living connection out: it waits
  * for TAKEOVER_NS. If the present one brought in that time what only the peer can have sent, it
  * lives; if it is idle the other end's kernel is asked, which speaks for it until nothing came for
- * idle_ns (what stands between may answer for a peer that is gone). On a connection that never
- * brought such, as before the handshake, anybody may sit: there the newer call counts. With TLS the
- * caller is who it says, and its newest connection counts. */
+ * idle_ns (what stands between may answer for a peer that is gone). Where a connection never
+ * brought such, anybody may sit, and the newest call has the place at once: a handshake goes on
+ * over every connection that it gets, so who calls all the time slows it down and does not end it.
+ * With TLS the caller is who it says, and its newest connection counts. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
@@ -238,6 +239,13 @@ static void conn_up(uvcci_conn *c) {
 
 /* ---- calls that come ---- */
 
+/* Something came over it that only the peer can have sent. */
+static bool proved(const uvcci_conn *c) {
+    const uint64_t heard = uvcci_endpoint_heard(c->ch->e, c->ch->peer);
+    return heard != UVCC_NEVER && heard >= c->up_at;
+}
+
+/* A newer call takes over how long an older one has waited, so that nobody begins the wait anew. */
 static void place_conn(uvcci_conn *c, uvcci_channel *ch) {
     c->ch = ch;
     if (ch->conn == NULL) {
@@ -245,16 +253,19 @@ static void place_conn(uvcci_conn *c, uvcci_channel *ch) {
         conn_up(c);
         return;
     }
-    if (ch->waiting != NULL)
+    c->called_at = c->net->now;
+    c->deadline = after(c->net, TAKEOVER_NS);
+    if (ch->waiting != NULL) {
+        c->called_at = ch->waiting->called_at;
+        c->deadline = ch->waiting->deadline;
         uvcci_conn_lost(ch->waiting, "a newer call came");
+    }
     ch->waiting = c;
-    if (c->tls != NULL) {
+    if (c->tls != NULL || !proved(ch->conn)) {
         uvcci_conn_lost(ch->conn, "the peer called anew");
         return;
     }
     c->state = UVCCI_CONN_WAITING;
-    c->called_at = c->net->now;
-    c->deadline = after(c->net, TAKEOVER_NS);
     uvcci_socket_ask(ch->conn->src.fd, &ch->conn->other);
 }
 
@@ -304,6 +315,11 @@ static void on_call(uvcci_conn *c) {
     }
     if (e->l != NULL && call.from != e->how_link.peer) {
         uvcci_conn_lost(c, "party %u is not this link's peer", call.from);
+        return;
+    }
+    const uvcci_channel *ch = &e->ch[call.from];
+    if (ch->has_address && !uvcci_address_same_host(&ch->address, &c->other)) {
+        uvcci_conn_lost(c, "party %u does not call from there", call.from);
         return;
     }
     place_conn(c, &e->ch[call.from]);
@@ -554,11 +570,9 @@ void uvcci_conn_ready(uvcci_conn *c) {
 
 static bool lives(const uvcci_conn *c, uint64_t since) {
     const uint64_t now = c->net->now, heard = uvcci_endpoint_heard(c->ch->e, c->ch->peer);
-    if (heard == UVCC_NEVER || heard < c->up_at)
-        return false;
-    return heard >= since ||
-           (now - heard < c->net->cfg.idle_ns &&
-            uvcci_socket_answers(c->src.fd, &c->other, (now - since) / NS_PER_MS));
+    return proved(c) && (heard >= since ||
+                         (now - heard < c->net->cfg.idle_ns &&
+                          uvcci_socket_answers(c->src.fd, &c->other, (now - since) / NS_PER_MS)));
 }
 
 void uvcci_conn_late(uvcci_conn *c) {

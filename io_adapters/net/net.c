@@ -464,27 +464,30 @@ static void handle_late(uvcc_net *n) {
                 uvcci_channel_dial(&e->ch[p]);
 }
 
-/* Who is first moves on with every turn. */
+/* Who is first moves on with every turn: the first goes to the end. */
+static void rotate(uvcc_net *n) {
+    uvcci_endpoint *first = n->endpoints, *last = first;
+    if (first == NULL || first->next == NULL)
+        return;
+    while (last->next != NULL)
+        last = last->next;
+    n->endpoints = first->next;
+    n->endpoints->prev = NULL;
+    last->next = first;
+    first->prev = last;
+    first->next = NULL;
+}
+
 static void handle_endpoints(uvcc_net *n) {
-    uvcci_endpoint *next, *first = n->endpoints;
+    uvcci_endpoint *next;
     for (uvcci_endpoint *e = n->endpoints; e != NULL; e = e->next)
         uvcci_endpoint_turn(e);
     for (uvcci_endpoint *e = n->endpoints; e != NULL; e = next) {
         next = e->next;
         if (e->removed)
             endpoint_free(e);
-        else if (e == first && next != NULL) { /* to the end */
-            n->endpoints = next;
-            next->prev = NULL;
-            uvcci_endpoint *last = next;
-            while (last->next != NULL)
-                last = last->next;
-            last->next = e;
-            e->prev = last;
-            e->next = NULL;
-            first = NULL;
-        }
     }
+    rotate(n);
 }
 
 static int turn(uvcc_net *n, uint64_t timeout_ns) {
