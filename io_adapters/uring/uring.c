@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* uring.c - the completion back end: io_uring by liburing, Linux 6.0 and later.
  *
  * Receiving: each stream has one receive that the kernel repeats (multishot); it puts bytes into
@@ -6,21 +7,22 @@
  * has not shown yet that it is somebody's holds one buffer at most, so that strangers cannot take
  * them all; when they are used up, receives end, and begin anew in their turn.
  *
- * Sending: what the socket takes at once goes by sendmsg(2), for the net goes on with the next bytes
- * then. What it does not take is left to the kernel, which sends all of it as room comes, without
- * another call of ours: write() says UVCC_ERR_AGAIN until then. Writes of UVCCI_URING_ZC_BYTES and
- * more go without a copy, if the connection can: the kernel tells after the first one whether it
- * copied after all (as it does over loopback, or to a device that cannot gather), and then it was
- * the last. They wait for the other end's acknowledgement, for only then is the memory ours again;
- * so smaller ones do not pay: a copy of 256 KiB takes less time than a round trip.
+ * Sending: what the socket takes at once goes by sendmsg(2), for the net goes on with the next
+ * bytes then. What it does not take is left to the kernel, which sends all of it as room comes,
+ * without another call of ours: write() says UVCC_ERR_AGAIN until then. Writes of
+ * UVCCI_URING_ZC_BYTES and more go without a copy, if the connection can: the kernel tells after
+ * the first one whether it copied after all (as it does over loopback, or to a device that cannot
+ * gather), and then it was the last. They wait for the other end's acknowledgement, for only then
+ * is the memory ours again; so smaller ones do not pay: a copy of 256 KiB takes less time than a
+ * round trip.
  *
  * Sockets of packets, listeners and the wake are polled (multishot); the net reads them by itself.
  *
  * The ring's descriptor is readable while completions wait in it. Nothing is registered but the
  * buffers of the ring: sends go straight from the sessions' memory, which is not ours to register,
  * and receives that are armed once need no registered files. The ring belongs to no thread
- * (no IORING_SETUP_SINGLE_ISSUER), since a net may be called by one thread and then by another; what
- * a thread that ended had under way is cancelled by the kernel, and begun anew here. */
+ * (no IORING_SETUP_SINGLE_ISSUER), since a net may be called by one thread and then by another;
+ * what a thread that ended had under way is cancelled by the kernel, and begun anew here. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <liburing.h>
@@ -54,17 +56,17 @@ typedef struct watch {
     uvcci_source *src;
     struct watch *next_packets; /* a source of packets */
     struct watch *next_starved;
-    uint32_t in_flight;          /* operations that have completions to come */
-    bool going;                  /* remove() waits for those */
-    bool poll, out, recv, send;  /* armed, or under way */
-    bool starved;                /* no buffer was there; in the list */
-    bool trusted;                /* may have more than one buffer */
-    bool has_end, has_sent;      /* end, sent are valid */
-    bool full;                   /* the socket took less than it was given */
-    bool zc_off, zc;             /* never again; the write under way is one */
-    uint16_t first, last;        /* buffers with bytes, NONE */
-    uint32_t at;                 /* of the first, what is consumed */
-    size_t consumed;             /* by read() */
+    uint32_t in_flight;         /* operations that have completions to come */
+    bool going;                 /* remove() waits for those */
+    bool poll, out, recv, send; /* armed, or under way */
+    bool starved;               /* no buffer was there; in the list */
+    bool trusted;               /* may have more than one buffer */
+    bool has_end, has_sent;     /* end, sent are valid */
+    bool full;                  /* the socket took less than it was given */
+    bool zc_off, zc;            /* never again; the write under way is one */
+    uint16_t first, last;       /* buffers with bytes, NONE */
+    uint32_t at;                /* of the first, what is consumed */
+    size_t consumed;            /* by read() */
     ptrdiff_t end, sent;
     struct msghdr msg;
     struct iovec iov[UVCC_TRANSMIT_SLICES_MAX];

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* uring.h - sizes of the completion back end, for it and for its tests. */
 #ifndef UVCC_IO_URING_H
 #define UVCC_IO_URING_H

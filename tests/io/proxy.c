@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* proxy.c - forwards streams between sockets: in pieces, not at all, until a byte, or until it
  * ends a connection that somebody chose at random. See world.h. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every adapter is the same to a session: the cases that each transport must pass. Argument: its
  * name, a row of world.c; then, for one case only, the case's. */
 #include "world.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a net owes its host, whatever strangers, the host itself or the system do: who may call, how
  * connections are taken over, descriptors that run out, calls at odd times, an idle net that does
  * nothing. Argument: the back end, "epoll" or "uring". */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The completion back end beneath a net: what io.h promises, and what the kernel holds meanwhile.
  * Skipped, with the reason, where io_uring is refused. */
 #define _GNU_SOURCE
@@ -260,8 +261,9 @@ static void send_all(bool tcp, bool zc) {
     small_buffer(&p);
     while (got < LEN) {
         if ((p.a.ready & UVCCI_WRITE) != 0 && sent < LEN) {
-            const struct iovec iov[2] = {{bytes + sent, (LEN - sent) / 2},
-                                         {bytes + sent + (LEN - sent) / 2, LEN - sent - (LEN - sent) / 2}};
+            const struct iovec iov[2] = {
+                {bytes + sent, (LEN - sent) / 2},
+                {bytes + sent + (LEN - sent) / 2, LEN - sent - (LEN - sent) / 2}};
             const ptrdiff_t n = io.ops->write(&io, &p.a, iov, 2);
             assert_true(n > 0 || n == UVCC_ERR_AGAIN);
             agains += n == UVCC_ERR_AGAIN;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* world.c - see world.h. */
 #define _GNU_SOURCE
 #include <errno.h>

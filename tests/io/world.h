@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* world.h - three parties in one process, a net each, for tests of adapters: what they compute,
  * over which transport, through a proxy that can do to streams what networks do. */
 #ifndef UVCC_TEST_IO_WORLD_H
