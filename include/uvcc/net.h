@@ -41,7 +41,8 @@ typedef struct uvcc_net uvcc_net;
 enum { UVCC_NET_AUTO = 0, UVCC_NET_EPOLL = 1, UVCC_NET_URING = 2 };
 UVCC_API const char *uvcc_net_backend_name(uint32_t backend);
 /** 0, or UVCC_ERR_NOT_FOUND and in *why (static; may be NULL) what is missing: it is not built in,
- * or the kernel refuses it. */
+ * or the kernel refuses it; UVCC_ERR_LIMIT, UVCC_ERR_NOMEM: it is here, and has no descriptor or
+ * memory now. */
 UVCC_API int uvcc_net_backend_is_here(uint32_t backend, const char **why);
 
 typedef struct uvcc_net_config {

@@ -78,7 +78,7 @@ struct uvcci_io {
 extern const uvcci_io_ops uvcci_io_epoll;
 /** NULL if it is not built in. */
 const uvcci_io_ops *uvcci_io_uring(void);
-/** 0, or UVCC_ERR_NOT_FOUND and why. */
+/** 0; UVCC_ERR_NOT_FOUND and why; UVCC_ERR_LIMIT, UVCC_ERR_NOMEM: it is, and cannot now. */
 int uvcci_io_uring_works(const char **why);
 
 /** Puts a source into the queue, so that the net looks at it in its next turn. */

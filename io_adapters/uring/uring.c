@@ -729,5 +729,7 @@ int uvcci_io_uring_works(const char **why) {
     }
     if (*why == NULL)
         *why = "";
-    return (*why)[0] == '\0' ? 0 : UVCC_ERR_NOT_FOUND;
+    if (rc == -EMFILE || rc == -ENFILE)
+        return UVCC_ERR_LIMIT;
+    return rc == -ENOMEM ? UVCC_ERR_NOMEM : (*why)[0] == '\0' ? 0 : UVCC_ERR_NOT_FOUND;
 }
