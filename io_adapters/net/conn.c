@@ -33,12 +33,21 @@ static uint64_t after(const uvcc_net *n, uint64_t ns) {
 
 /* ---- bytes ---- */
 
+/* The system's errors and ours share numbers: TLS sees ours, and which it was stands in the
+ * connection. */
+static ptrdiff_t tls_error(uvcci_conn *c, ptrdiff_t rc) {
+    if (rc >= 0 || rc == UVCC_ERR_AGAIN)
+        return rc;
+    c->gone = (int)-rc;
+    return UVCC_ERR_CLOSED;
+}
+
 static ptrdiff_t tls_recv(void *user, uint8_t *bytes, size_t cap) {
     uvcci_conn *c = user;
     const struct iovec iov = {.iov_base = bytes, .iov_len = cap};
     if ((c->src.ready & UVCCI_READ) == 0)
         return UVCC_ERR_AGAIN;
-    return c->net->io.ops->read(&c->net->io, &c->src, &iov, 1);
+    return tls_error(c, c->net->io.ops->read(&c->net->io, &c->src, &iov, 1));
 }
 
 static ptrdiff_t tls_send(void *user, const uint8_t *bytes, size_t len) {
@@ -46,7 +55,7 @@ static ptrdiff_t tls_send(void *user, const uint8_t *bytes, size_t len) {
     const struct iovec iov = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = len};
     if ((c->src.ready & UVCCI_WRITE) == 0)
         return UVCC_ERR_AGAIN;
-    return c->net->io.ops->write(&c->net->io, &c->src, &iov, 1);
+    return tls_error(c, c->net->io.ops->write(&c->net->io, &c->src, &iov, 1));
 }
 
 static ptrdiff_t conn_read(uvcci_conn *c, const struct iovec *iov, int count) {
@@ -77,7 +86,9 @@ ptrdiff_t uvcci_conn_write(uvcci_conn *c, const uvcc_slice *slices, uint32_t cou
 }
 
 const char *uvcci_conn_why(const uvcci_conn *c, ptrdiff_t rc) {
-    return c->tls != NULL ? uvcci_tls_why(c->tls) : strerror((int)-rc);
+    if (c->tls == NULL)
+        return strerror((int)-rc);
+    return c->gone != 0 ? strerror(c->gone) : uvcci_tls_why(c->tls);
 }
 
 static bool has_bytes(const uvcci_conn *c) {
@@ -325,18 +336,31 @@ static void on_call(uvcci_conn *c) {
     place_conn(c, &e->ch[call.from]);
 }
 
-/* When too many wait, the one that has waited longest goes: a caller that is slow comes again. */
-static void make_room(uvcc_net *n) {
-    uvcci_conn *oldest = NULL;
-    uint32_t pending = 0;
-    for (uvcci_conn *c = n->conns; c != NULL; c = c->next)
-        if (c->accepted && c->ch == NULL && c->state != UVCCI_CONN_LEAVING) {
-            pending++;
-            if (oldest == NULL || c->deadline < oldest->deadline)
-                oldest = c;
-        }
+static bool is_pending(const uvcci_conn *c) {
+    return c->accepted && c->ch == NULL && c->state != UVCCI_CONN_LEAVING;
+}
+
+/* When too many wait, the one that has waited longest goes: a caller that is slow comes again. A
+ * host that has a quarter of the places already gives one of its own, so that a flood from one host
+ * keeps no other out. */
+static void make_room(uvcc_net *n, const uvcci_address *newcomer) {
+    uvcci_conn *oldest = NULL, *own = NULL;
+    uint32_t pending = 0, owns = 0;
+    for (uvcci_conn *c = n->conns; c != NULL; c = c->next) {
+        if (!is_pending(c))
+            continue;
+        pending++;
+        if (oldest == NULL || c->deadline < oldest->deadline)
+            oldest = c;
+        if (!uvcci_address_same_host(&c->other, newcomer))
+            continue;
+        owns++;
+        if (own == NULL || c->deadline < own->deadline)
+            own = c;
+    }
     if (pending >= n->cfg.pending_max)
-        uvcci_conn_lost(oldest, "too many connections that do not call");
+        uvcci_conn_lost(owns > n->cfg.pending_max / 4 ? own : oldest,
+                        "too many connections that do not call");
 }
 
 void uvcci_conn_accept(uvcc_net *n, uvcci_listener *at) {
@@ -357,7 +381,7 @@ void uvcci_conn_accept(uvcc_net *n, uvcci_listener *at) {
             }
             return;
         }
-        make_room(n);
+        make_room(n, &other);
         uvcci_socket_tune(n, fd, &other);
         uvcci_conn *c = conn_new(n, fd, &other, at->tls);
         if (c == NULL) {
@@ -419,7 +443,7 @@ static void on_handshake(uvcci_conn *c) {
     if (rc < 0 && c->tls != NULL)
         (void)uvcci_tls_flush(c->tls); /* the alert that says it to the other end */
     if (rc < 0)
-        uvcci_conn_lost(c, "TLS: %s", c->tls != NULL ? uvcci_tls_why(c->tls) : uvcc_error_text(rc));
+        uvcci_conn_lost(c, "TLS: %s", c->tls != NULL ? uvcci_conn_why(c, rc) : uvcc_error_text(rc));
     else if (rc == 1)
         c->state = c->accepted ? UVCCI_CONN_CALLED : UVCCI_CONN_CALLING;
 }

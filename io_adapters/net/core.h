@@ -50,6 +50,7 @@ struct uvcci_conn {
     uvcci_channel *ch; /**< NULL: an accepted one that has not called, or a leaving one */
     uvcci_tls_conn *tls;
     uvcc_tls *tls_wanted; /**< until it is opened */
+    int gone;             /**< with TLS: errno that ended it; 0: none */
     uint64_t deadline;    /**< UVCC_NEVER: none */
     uint64_t up_at;       /**< when it came up */
     uint64_t called_at;   /**< WAITING: since when */
