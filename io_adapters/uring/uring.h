@@ -8,7 +8,7 @@
 #include "io_adapters/net/io.h"
 
 /** Of a net, for what came and is not read yet: 4 MiB. */
-enum { UVCCI_URING_BUFFERS = 128, UVCCI_URING_BUFFER_BYTES = 32 << 10 };
+enum { UVCCI_URING_BUFFERS = 64, UVCCI_URING_BUFFER_BYTES = 64 << 10 };
 
 /** Writes from here on go without a copy. */
 enum { UVCCI_URING_ZC_BYTES = 1 << 20 };
