@@ -225,16 +225,30 @@ static uvcci_hello_field hello1_fault(const uvcci_hello *h, uint8_t peer, const 
     return common_offer(h, in, third) == NULL ? UVCCI_FIELD_LINEAGE : UVCCI_FIELD_NONE;
 }
 
+/* Our HELLO 1 as the sender of `their1` gets it. Who began anew is answered with its own offers:
+ * ours are those of the beginning of this run, and what can be gone on from has changed since. So
+ * it can prove itself by a HELLO 2; where the three go on is agreed on when all have begun anew. */
+static const uint8_t *our_hello1(const uvcci_hello *h, uint8_t peer, const uint8_t *their1,
+                                 uint8_t room[UVCCI_HELLO1_MAX]) {
+    if (their1 != h->peer[peer].other1)
+        return h->hello1;
+    memcpy(room, h->hello1, hello1_len(h, h->cfg.party));
+    memcpy(room + AT_OFFERS, their1 + AT_OFFERS, (size_t)UVCCI_OFFERS * OFFER_BYTES);
+    return room;
+}
+
 /* Of both HELLO 1, the lower party's first. */
 static void hash_hello1(const uvcci_hello *h, uint8_t peer, const uint8_t *their1,
                         uvcci_sha256 *sha) {
     const uint8_t me = h->cfg.party;
+    uint8_t room[UVCCI_HELLO1_MAX];
+    const uint8_t *our1 = our_hello1(h, peer, their1, room);
     uvcci_sha256_init(sha);
     if (me < peer)
-        uvcci_sha256_update(sha, h->hello1, hello1_len(h, me));
+        uvcci_sha256_update(sha, our1, hello1_len(h, me));
     uvcci_sha256_update(sha, their1, hello1_len(h, peer));
     if (me > peer)
-        uvcci_sha256_update(sha, h->hello1, hello1_len(h, me));
+        uvcci_sha256_update(sha, our1, hello1_len(h, me));
 }
 
 /* No text with a second key agreement is one without: HELLO 1 begins with its number. */
@@ -254,8 +268,10 @@ static size_t write_proved(const uvcci_hello *h, uint8_t peer, const uint8_t *th
     uvcci_put(&w, LABEL, sizeof LABEL - 1);
     if (kem_of(h) != NULL)
         uvcci_put(&w, LABEL_KEM, sizeof LABEL_KEM - 1);
-    uvcci_put(&w, first ? h->hello1 : their1, hello1_len(h, a));
-    uvcci_put(&w, first ? their1 : h->hello1, hello1_len(h, b));
+    uint8_t room[UVCCI_HELLO1_MAX];
+    const uint8_t *our1 = our_hello1(h, peer, their1, room);
+    uvcci_put(&w, first ? our1 : their1, hello1_len(h, a));
+    uvcci_put(&w, first ? their1 : our1, hello1_len(h, b));
     uvcci_put8(&w, hello2[AT_SUITE]);
     uvcci_put(&w, hello2 + AT_RUN, 8);
     uvcci_put(&w, h->cfg.identity[a], 32);
@@ -462,10 +478,13 @@ static int input_hello1(uvcci_hello *h, uint8_t peer, const uint8_t *in, size_t 
         if (h->agreed) {
             p->pending |= p->answer1 ? BIT(HELLO1) | BIT(HELLO2) : BIT(HELLO2);
             p->answer1 = !p->answer1;
+            p->answer_other = false;
         }
         return 0;
     }
     uvcci_hello_field fault = hello1_fault(h, peer, in, len);
+    if (fault == UVCCI_FIELD_LINEAGE && p->state >= UVCCI_HELLO_WAIT3)
+        fault = UVCCI_FIELD_NONE; /* what was offered when this run began says nothing now */
     if (h->agreed) {
         h->other_n++;
         if (fault != UVCCI_FIELD_NONE) {
@@ -475,6 +494,7 @@ static int input_hello1(uvcci_hello *h, uint8_t peer, const uint8_t *in, size_t 
         } else {
             memcpy(p->other1, in, len);
             p->pending |= BIT(HELLO1);
+            p->answer_other = true;
         }
     }
     if (fault != UVCCI_FIELD_NONE)
@@ -698,7 +718,10 @@ size_t uvcci_hello_poll(uvcci_hello *h, uint8_t peer, uint8_t *out, bool *sealed
     }
     *sealed = false;
     if (goes(h, peer, HELLO1, now)) {
-        memcpy(out, h->hello1, hello1_len(h, h->cfg.party));
+        uint8_t room[UVCCI_HELLO1_MAX];
+        memcpy(out, our_hello1(h, peer, p->answer_other ? p->other1 : p->hello1, room),
+               hello1_len(h, h->cfg.party));
+        p->answer_other = false;
         return hello1_len(h, h->cfg.party);
     }
     if (goes(h, peer, HELLO2, now)) {

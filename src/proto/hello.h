@@ -115,11 +115,12 @@ typedef struct uvcci_hello_peer {
     uint8_t kem_ss[32];                 /* encapsulated for it, while kem_out */
     uint8_t other1[UVCCI_HELLO1_MAX];   /* another HELLO 1, not believed; 0...: none */
     uint64_t next_repeat, repeat_ns;
-    uint8_t pending; /* bit i: HELLO i goes out at the next poll */
-    bool answer1;    /* the next known HELLO 1 is answered by HELLO 1 too */
-    bool reached;    /* the peer is known to be past HELLO 3 */
-    bool kem_out;    /* its encapsulation key is one that gives a secret */
-    bool restarted;  /* it proved other1 by a HELLO 2 */
+    uint8_t pending;   /* bit i: HELLO i goes out at the next poll */
+    bool answer1;      /* the next known HELLO 1 is answered by HELLO 1 too */
+    bool answer_other; /* our next HELLO 1 answers other1 */
+    bool reached;      /* the peer is known to be past HELLO 3 */
+    bool kem_out;      /* its encapsulation key is one that gives a secret */
+    bool restarted;    /* it proved other1 by a HELLO 2 */
 } uvcci_hello_peer;
 
 typedef struct uvcci_hello {

@@ -1570,8 +1570,37 @@ static void live_ignores_forgeries(void **state) {
     was.field = UVCCI_FIELD_PROGRAM;
     memcpy(was.peer[1].other1, h->peer[1].other1, 324);
     was.peer[1].pending = 1u << 1;
+    was.peer[1].answer_other = true;
     was.forged[1] = h->forged[1];
     assert_memory_equal(h, &was, sizeof was);
+}
+
+/* A run goes on, and nobody can go on any more from what was offered when it began: who begins anew
+ * then is answered with its own offers, and proves itself as ever. */
+static void live_verifies_later_offers(void **state) {
+    net n;
+    live(&n, state);
+    renew(&n, 1);
+    n.cfg[1].offer[0].step = 40;
+    memset(n.cfg[1].offer[0].lineage, 0xAB, 32);
+    uvcci_hello *again = &n.h[1];
+    assert_int_equal(uvcci_hello_init(again, &n.cfg[1], n.now), 0);
+    for (uint8_t q = 0; q < 3; q += 2) {
+        uint8_t out[324];
+        bool sealed;
+        assert_int_equal(uvcci_hello_input(&n.h[q], 1, again->hello1, 324, false, n.now), 0);
+        assert_int_equal(uvcci_hello_poll(&n.h[q], 1, out, &sealed, n.now), 324);
+        assert_memory_equal(out, n.h[q].hello1, 148);
+        assert_memory_equal(out + 148, again->hello1 + 148, 144);
+        assert_memory_equal(out + 292, n.h[q].hello1 + 292, 32);
+        assert_int_equal(uvcci_hello_input(again, q, out, 324, false, n.now), 0);
+    }
+    assert_int_equal(again->step, 40);
+    for (uint8_t q = 0; q < 3; q += 2) {
+        assert_int_equal(uvcci_hello_input(&n.h[q], 1, again->peer[q].hello2, 108, false, n.now),
+                         0);
+        assert_true(uvcci_hello_restarted(&n.h[q], 1));
+    }
 }
 
 /* A party of three live ones begins anew on a bad network: the others find out, do the same, and
@@ -1638,6 +1667,7 @@ int main(void) {
         cmocka_unit_test(kem_is_forgotten),
         cmocka_unit_test(kem_gives_nothing),
         BOTH(live_verifies_restart),
+        BOTH(live_verifies_later_offers),
         BOTH(live_ignores_forgeries),
         ALL(restart_of_the_job),
     };
