@@ -3,11 +3,13 @@
  * link and taken by the other, so what is listed is what goes over the wire. */
 #include "frames.h"
 #include "proto/ackmsg.h"
+#include "proto/bytes.h"
 #include "proto/ids.h"
 #include "proto/statement.h"
 #include "proto/stepmsg.h"
 #include "proto/transcript.h"
 #include <uvcc/blv1.h>
+#include <uvcc/demux.h>
 
 enum { PAYLOAD_MAX = 1024, ELEMS_MAX = 32, ACK_SENT_MAX = 40 };
 static const uint64_t soon_ns = 1000000, keepalive_ns = UINT64_C(10000000000);
@@ -619,4 +621,34 @@ void codec_frame(listing *l, listing_seen *seen) {
     seen->suite[s.suite] = true;
     if (s.suite != 0)
         seen->sealed[is_control] = true;
+}
+
+/* ---- the first message of a stream ---- */
+
+void codec_call(listing *l, listing_seen *seen) {
+    uint8_t out[UVCC_CALL_BYTES];
+    const uint8_t from = (uint8_t)value_number(l, "from", 2);
+    const uint8_t to = (uint8_t)value_number(l, "to", 2);
+    const uint64_t sid_tag = value_number(l, "sid_tag", UINT64_MAX);
+    if (!listing_good(l))
+        return;
+    uvcc_call c = {.from = from, .to = to, .sid_tag = sid_tag};
+    listing_must(l, uvcc_call_encode(out, &c) == 0, "nobody calls so");
+    if (!listing_good(l))
+        return;
+    listing_made(l, LISTING_BYTES, out, sizeof out);
+    const listing_block *b = &l->block[LISTING_BYTES];
+    listing_must(l, b->len == UVCC_CALL_BYTES && uvcc_call_decode(b->bytes, &c) == 0, "no call");
+    if (!listing_good(l))
+        return;
+    field_text(l, "magic", "UVC1", 4);
+    field_number(l, "version", 1, 1, "");
+    field_number(l, "from", 1, c.from, "party");
+    field_number(l, "to", 1, c.to, "party");
+    field_number(l, "zero", 1, 0, "");
+    field_code(l, "sid_tag", 8, c.sid_tag, "");
+    field_number(l, "zero", 4, 0, "");
+    field_code(l, "crc32", 4, uvcci_ld32(field_peek(l, 4)), "of bytes 0..19");
+    snprintf(l->subject, sizeof l->subject, "Call");
+    seen->call = true;
 }

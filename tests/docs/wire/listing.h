@@ -129,7 +129,7 @@ const uint8_t *field_peek(listing *l, size_t n);
 typedef struct listing_seen {
     bool kind[256], tlv[256], leaf[256], record[256];
     bool hello[4], sealed[2], suite[3];
-    bool bundle, job_root, proof, checkpoint, triple, triple_store;
+    bool bundle, job_root, proof, checkpoint, triple, triple_store, call;
 } listing_seen;
 
 /* Finds the listing's codec, runs it, ends the listing. */
@@ -138,6 +138,7 @@ void listing_check(listing *l, listing_seen *seen);
 /* codec_frames.c */
 void codec_frame(listing *l, listing_seen *seen);
 void codec_batch(listing *l, listing_seen *seen);
+void codec_call(listing *l, listing_seen *seen);
 /* codec_hello.c: HELLO frames, a handshake of three in the making. */
 void codec_hello(listing *l, listing_seen *seen);
 /* codec_audit.c */

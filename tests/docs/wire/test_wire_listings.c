@@ -142,6 +142,7 @@ static void listings_hold(void **state) {
     MISSING(seen.sealed[0] && seen.sealed[1], "a sealed data or control frame");
     MISSING(seen.suite[1] && seen.suite[2], "suite 1 or 2");
     MISSING(seen.bundle && seen.job_root && seen.proof, "a bundle, job root or proof");
+    MISSING(seen.call, "the call");
     MISSING(seen.checkpoint, "a checkpoint");
     MISSING(seen.triple && seen.triple_store, "a triple or a store of them");
 }
