@@ -17,6 +17,7 @@
 #include "proto/bytes.h"
 #include "proto/stepmsg.h"
 #include <uvcc/blv1.h>
+#include <uvcc/demux.h>
 #include <uvcc/link.h>
 #include <uvcc/uvcc.h>
 
@@ -87,6 +88,7 @@ static void dict_number(FILE *f, const char *prefix, const char *name, uint64_t 
 static void dictionary(FILE *f) {
     (void)fputs("# Made by fuzz/make_corpus.c from the .def tables.\n", f);
     dict_bytes(f, "magic_frame", "UVF1\x01", 5);
+    dict_bytes(f, "magic_call", "UVC1\x01", 5);
     dict_bytes(f, "magic_bundle", UVCCI_MAGIC_BUNDLE, 8);
     dict_bytes(f, "magic_job_root", UVCCI_MAGIC_JOB, 8);
     dict_bytes(f, "magic_proof", UVCCI_MAGIC_PROOF, 8);
@@ -455,6 +457,20 @@ static void policies(void) {
 #undef HEAD
 }
 
+/* The two calls of a triangle to party 0, whole, cut, and with a flipped bit. */
+static void calls(void) {
+    for (uint8_t from = 1; from < UVCC_PARTIES; from++) {
+        uint8_t bytes[UVCC_CALL_BYTES];
+        const uvcc_call c = {.from = from, .to = 0, .sid_tag = UINT64_C(0x0b290ba195f1bd1c)};
+        if (uvcc_call_encode(bytes, &c) != 0)
+            die("no call of party %u", from);
+        seed("demux", from == 1 ? "call-1" : "call-2", -1, bytes, sizeof bytes);
+        seed("demux", from == 1 ? "cut-1" : "cut-2", -1, bytes, from == 1 ? 5 : 23);
+        bytes[from == 1 ? 6 : 21] ^= 1;
+        seed("demux", from == 1 ? "bad-1" : "bad-2", -1, bytes, sizeof bytes);
+    }
+}
+
 int main(int argc, char **argv) {
     if (argc == 3 && strcmp(argv[1], "--check") == 0)
         return check_dictionary(argv[2]);
@@ -485,9 +501,11 @@ int main(int argc, char **argv) {
     random_programs("traitor", 256, 37, 150);
     random_programs("program", 8, 1, 300);
     random_programs("triple", 16, 1, 200);
+    random_programs("demux", 64, 7, 512);
     dcf_program();
     random_words_program();
     texts();
     policies();
+    calls();
     return 0;
 }
