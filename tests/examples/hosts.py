@@ -175,10 +175,10 @@ def main():
         if missing and job.failed:
             print(f'{a.over}, {a.backend}: {missing[0].decode().strip()}')
             return 77
-        good = codes == [0, 0, 0] and not job.kills
+        good = codes == [0, 0, 0] and not job.kills and not any(b'runtime error' in e for e in errors)
         for p, party in enumerate(job.parties):
             good = good and party.said[-1:] == [want] and party.runs == 1 + sum(k[0] == p for k in kills)
-            if kills: # a run that goes on, and not one that begins anew
+            if max((k[1] for k in kills), default=0) > 8: # a run that goes on, and not one that begins anew
                 good = good and party.said[0].startswith('run ') and any(
                     s.startswith('run ') and not s.endswith(' step 0') for s in party.said)
         if not good:
