@@ -61,7 +61,8 @@ typedef struct end {
     uvcc_tls *tls;
     bare *copy, *pong;
     uint64_t came;   /* messages */
-    unsigned to_say; /* trips: what is still to be sent first, or answered */
+    unsigned to_say;  /* trips: what is still to be answered */
+    uint64_t to_copy; /* messages */
 } end;
 
 struct bench {
@@ -108,26 +109,30 @@ static void on_log(void *user, uvcc_log_level level, const char *line) {
         fprintf(stderr, "bench_net: %s\n", line);
 }
 
-static void say(end *e, uint32_t len) {
+static void say(end *e, uint32_t len, uint64_t at) {
     uvcc_link_msg *m;
     const uint32_t ids[UVCC_MSG_MAX_CHUNKS] = {1};
     check(uvcc_link_msg_new(e->link, UVCC_FRAME_OPEN_BATCH, len, &m), "msg_new");
     if (len == SMALL_BYTES)
         memset(uvcc_link_msg_data(m), 7, len);
-    check(uvcc_link_send(e->link, m, 0, 1, ids, 1, uvcc_host_now_ns()), "send");
+    check(uvcc_link_send(e->link, m, 0, 1, ids, 1, at), "send");
 }
 
-/* What came is taken; in round trips it is answered. */
+/* What came is taken; in round trips it is answered, in a copy there is always something to send.
+ */
 static void on_turn(void *user, uvcc_link *l, uint64_t at) {
     end *e = user;
     uvcc_link_rx rx;
+    for (; e->to_copy > 0 && uvcc_link_writable(l, UVCC_FRAME_OPEN_BATCH, MESSAGE_BYTES);
+         e->to_copy--)
+        say(e, MESSAGE_BYTES, at);
     while (uvcc_link_poll_message(l, &rx) == 1) {
         e->came++;
         check(uvcc_link_accept(l, rx.token, at), "accept");
         check(uvcc_link_release(l, rx.token, at), "release");
         if (e->to_say > 0) {
             e->to_say--;
-            say(e, SMALL_BYTES);
+            say(e, SMALL_BYTES, at);
         }
     }
 }
@@ -265,13 +270,8 @@ static void link_copy(end *e, sample *out) {
         it_is_over(e);
         return;
     }
-    for (uint64_t sent = 0; sent < messages && !atomic_load(&e->b->over_now);) {
-        for (; sent < messages && uvcc_link_writable(e->link, UVCC_FRAME_OPEN_BATCH, MESSAGE_BYTES);
-             sent++)
-            say(e, MESSAGE_BYTES);
-        if (uvcc_net_turn(e->net) == 0)
-            check(uvcc_net_wait(e->net, UVCC_NEVER), "wait");
-    }
+    e->to_copy = messages;
+    check(uvcc_net_turn(e->net), "turn");
     turn_until_over(e);
 }
 
@@ -285,7 +285,7 @@ static void link_trips(end *e, sample *out) {
         turn_until_over(e);
         return;
     }
-    say(e, SMALL_BYTES);
+    say(e, SMALL_BYTES, uvcc_host_now_ns());
     check(uvcc_net_turn(e->net), "turn");
     while (e->came < want)
         check(uvcc_net_wait(e->net, UVCC_NEVER), "wait");

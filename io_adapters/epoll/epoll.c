@@ -1,30 +1,53 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* epoll.c - the readiness back end: edge-triggered, each descriptor registered once for both
  * directions, so a turn costs one epoll_wait and what is read and written, and no epoll_ctl. What
- * is ready is remembered by us (io.h). */
+ * is ready is remembered by us (io.h).
+ *
+ * Two things that would cost more than they look like. A Unix socket says with each message that
+ * the other end takes that it can be written, though nobody waits for it: who is told so in vain
+ * stops asking, until a write finds no room. And a wait of its own timeout starts and stops a timer
+ * of the kernel each time, which a virtual machine leaves its processor for: so there is one timer,
+ * which is set anew only for an earlier time, and which may ring for a time that has moved. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
+
+#include <uvcc/host.h>
 
 #include "io_adapters/net/io.h"
 
 #define EVENTS_AT_ONCE 256
+#define NS_PER_S       1000000000u
 
 typedef struct state {
     int fd;
+    int timer;
+    uint64_t rings_at; /**< UVCC_NEVER: it does not */
     struct epoll_event events[EVENTS_AT_ONCE];
 } state;
+
+static void close_both(const state *st) {
+    if (st->fd >= 0)
+        (void)close(st->fd);
+    if (st->timer >= 0)
+        (void)close(st->timer);
+}
 
 static int open_epoll(uvcci_io *io, const uvcc_net_config *cfg) {
     (void)cfg;
     state *st = io->alloc.alloc(io->alloc.user, sizeof *st, UVCC_MEM_STATE);
     if (st == NULL)
         return UVCC_ERR_NOMEM;
+    struct epoll_event e = {.events = EPOLLIN | EPOLLET, .data.ptr = NULL};
+    st->rings_at = UVCC_NEVER;
     st->fd = epoll_create1(EPOLL_CLOEXEC);
-    if (st->fd < 0) {
+    st->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (st->fd < 0 || st->timer < 0 || epoll_ctl(st->fd, EPOLL_CTL_ADD, st->timer, &e) != 0) {
+        close_both(st);
         io->alloc.free(io->alloc.user, st, sizeof *st, UVCC_MEM_STATE);
         return UVCC_ERR_LIMIT;
     }
@@ -34,7 +57,7 @@ static int open_epoll(uvcci_io *io, const uvcc_net_config *cfg) {
 
 static void close_epoll(uvcci_io *io) {
     state *st = io->state;
-    (void)close(st->fd);
+    close_both(st);
     io->alloc.free(io->alloc.user, st, sizeof *st, UVCC_MEM_STATE);
 }
 
@@ -42,12 +65,32 @@ static int fd_of(const uvcci_io *io) {
     return ((const state *)io->state)->fd;
 }
 
-static int add(uvcci_io *io, uvcci_source *src) {
+/* Whether room to write is asked for: in the source's word for its back end. */
+static bool asks_for_room(const uvcci_source *src) {
+    return src->backend != NULL;
+}
+
+static int watch(uvcci_io *io, uvcci_source *src, int how, bool room) {
     struct epoll_event e = {.events = EPOLLIN | EPOLLRDHUP | EPOLLET, .data.ptr = src};
-    if (src->kind == UVCCI_SOURCE_STREAM || src->kind == UVCCI_SOURCE_PACKETS)
+    if (room)
         e.events |= EPOLLOUT;
     io->syscalls++;
-    return epoll_ctl(fd_of(io), EPOLL_CTL_ADD, src->fd, &e) == 0 ? 0 : UVCC_ERR_LIMIT;
+    if (epoll_ctl(fd_of(io), how, src->fd, &e) != 0)
+        return UVCC_ERR_LIMIT;
+    src->backend = room ? src : NULL;
+    return 0;
+}
+
+static int add(uvcci_io *io, uvcci_source *src) {
+    return watch(io, src, EPOLL_CTL_ADD,
+                 src->kind == UVCCI_SOURCE_STREAM || src->kind == UVCCI_SOURCE_PACKETS);
+}
+
+/* A descriptor that has room by now says so at once. */
+static void wants_room(uvcci_io *io, uvcci_source *src) {
+    src->ready &= (uint8_t)~UVCCI_WRITE;
+    if (!asks_for_room(src))
+        (void)watch(io, src, EPOLL_CTL_MOD, true);
 }
 
 static void remove_source(uvcci_io *io, uvcci_source *src) {
@@ -87,40 +130,68 @@ static ptrdiff_t write_bytes(uvcci_io *io, uvcci_source *src, const struct iovec
         n = sendmsg(src->fd, &m, MSG_NOSIGNAL);
     } while (n < 0 && errno == EINTR);
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-        src->ready &= (uint8_t)~UVCCI_WRITE;
+        wants_room(io, src);
         return UVCC_ERR_AGAIN;
     }
-    if (n >= 0 && (size_t)n < room)
-        src->ready &= (uint8_t)~UVCCI_WRITE;
-    return n < 0 ? -errno : n;
+    if (n < 0)
+        return -errno;
+    if ((size_t)n < room)
+        wants_room(io, src);
+    return n;
 }
 
 /* The end of a stream is told when its bytes were read: RDHUP only says that there is something. */
+static void take_event(uvcci_io *io, const struct epoll_event *event) {
+    state *st = io->state;
+    const uint32_t e = event->events;
+    const bool gone = (e & (EPOLLHUP | EPOLLERR)) != 0;
+    uvcci_source *src = event->data.ptr;
+    uint8_t bits = 0;
+    if (src == NULL) {
+        st->rings_at = UVCC_NEVER;
+        return;
+    }
+    src->ended |= gone || (e & EPOLLRDHUP) != 0;
+    if (gone || (e & (EPOLLIN | EPOLLRDHUP)) != 0)
+        bits |= UVCCI_READ;
+    if (gone || (e & EPOLLOUT) != 0)
+        bits |= UVCCI_WRITE;
+    if (bits == UVCCI_WRITE && (src->ready & UVCCI_WRITE) != 0)
+        (void)watch(io, src, EPOLL_CTL_MOD, false);
+    else
+        uvcci_io_ready(io, src, bits);
+}
+
+static void set_timer(uvcci_io *io, uint64_t at) {
+    state *st = io->state;
+    const struct itimerspec t = {.it_value = {.tv_sec = (time_t)(at / NS_PER_S),
+                                              .tv_nsec = (long)(at % NS_PER_S)}};
+    if (at >= st->rings_at)
+        return;
+    io->syscalls++;
+    if (timerfd_settime(st->timer, TFD_TIMER_ABSTIME, &t, NULL) == 0)
+        st->rings_at = at;
+}
+
+/* Once, and again if all that there was is the timer, for a time that has moved, or a socket with
+ * room that nobody wants. */
 static int wait_events(uvcci_io *io, uint64_t timeout_ns) {
     state *st = io->state;
-    const struct timespec t = {.tv_sec = (time_t)(timeout_ns / 1000000000u),
-                               .tv_nsec = (long)(timeout_ns % 1000000000u)};
-    const struct timespec none = {0};
-    const bool full = io->first != NULL;
-    io->syscalls++;
-    const int n = epoll_pwait2(st->fd, st->events, EVENTS_AT_ONCE,
-                               full                       ? &none
-                               : timeout_ns == UVCC_NEVER ? NULL
-                                                          : &t,
-                               NULL);
-    if (n < 0)
-        return errno == EINTR ? 0 : UVCC_ERR_STATE;
-    for (int i = 0; i < n; i++) {
-        const uint32_t e = st->events[i].events;
-        uint8_t bits = 0;
-        uvcci_source *src = st->events[i].data.ptr;
-        src->ended |= (e & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
-        if ((e & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0)
-            bits |= UVCCI_READ;
-        if ((e & (EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0)
-            bits |= UVCCI_WRITE;
-        uvcci_io_ready(io, src, bits);
-    }
+    const bool look = io->first != NULL || timeout_ns == 0;
+    const uint64_t now = look || timeout_ns == UVCC_NEVER ? 0 : uvcc_host_now_ns();
+    const uint64_t until =
+        timeout_ns < UVCC_NEVER - 1 - now && !look ? now + timeout_ns : UVCC_NEVER;
+    do {
+        if (until != UVCC_NEVER)
+            set_timer(io, until);
+        io->syscalls++;
+        const int n = epoll_wait(st->fd, st->events, EVENTS_AT_ONCE, look ? 0 : -1);
+        if (n < 0)
+            return errno == EINTR ? 0 : UVCC_ERR_STATE;
+        for (int i = 0; i < n; i++)
+            take_event(io, &st->events[i]);
+    } while (!look && io->first == NULL &&
+             (until == UVCC_NEVER || uvcc_host_now_ns() < until));
     return 0;
 }
 
