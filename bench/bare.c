@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bare.c - see bare.h. Sockets are non-blocking and waited for by poll(), buffers are those of one
  * message, and TLS is used as its library's documentation shows it. */
 #define _GNU_SOURCE
@@ -117,8 +118,7 @@ static void openssl_open(bare *end[2]) {
 /* Bytes, or 0: none now. */
 static size_t openssl_io(bare *b, uint8_t *bytes, size_t len, bool out) {
     size_t n = 0;
-    const int rc =
-        out ? SSL_write_ex(b->lib, bytes, len, &n) : SSL_read_ex(b->lib, bytes, len, &n);
+    const int rc = out ? SSL_write_ex(b->lib, bytes, len, &n) : SSL_read_ex(b->lib, bytes, len, &n);
     if (rc != 1) {
         const int e = SSL_get_error(b->lib, rc);
         need(e == SSL_ERROR_WANT_READ || e == SSL_ERROR_WANT_WRITE, "SSL_read or SSL_write");
@@ -239,11 +239,11 @@ static void crypt_block(bare *b, int suite, uint8_t *block, bool seal) {
     if (suite == 2)
         crypt_aes(b, nonce, block, seal);
     else if (seal)
-        (void)crypto_aead_chacha20poly1305_ietf_encrypt_detached(
-            block, tag, &n, block, BLOCK_BYTES, NULL, 0, NULL, nonce, b->key);
+        (void)crypto_aead_chacha20poly1305_ietf_encrypt_detached(block, tag, &n, block, BLOCK_BYTES,
+                                                                 NULL, 0, NULL, nonce, b->key);
     else
-        need(crypto_aead_chacha20poly1305_ietf_decrypt_detached(
-                 block, NULL, block, BLOCK_BYTES, tag, NULL, 0, nonce, b->key) == 0,
+        need(crypto_aead_chacha20poly1305_ietf_decrypt_detached(block, NULL, block, BLOCK_BYTES,
+                                                                tag, NULL, 0, nonce, b->key) == 0,
              "ChaCha20-Poly1305");
 }
 
@@ -354,8 +354,7 @@ static void open_sockets(int fd[2], bare_socket kind) {
         const int listener = socket(AF_INET, SOCK_STREAM, 0);
         bind_any(listener, &a[0]);
         fd[1] = socket(AF_INET, SOCK_STREAM, 0);
-        need(listen(listener, 1) == 0 &&
-                 connect(fd[1], (struct sockaddr *)&a[0], sizeof a[0]) == 0,
+        need(listen(listener, 1) == 0 && connect(fd[1], (struct sockaddr *)&a[0], sizeof a[0]) == 0,
              "connect");
         fd[0] = accept(listener, NULL, NULL);
         (void)close(listener);

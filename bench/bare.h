@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bare.h - what bench_net compares links with: a non-blocking copy over the same kind of socket,
  * with the same cipher, or TLS by its library's own calls, and nothing else. */
 #ifndef UVCC_BENCH_BARE_H

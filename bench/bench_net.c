@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bench_net.c - links over a net beside a bare non-blocking copy over the same kind of socket, with
  * the same cipher or TLS, in one run. Two threads, an end each; rounds of both interleaved, and the
  * medians of their ratios as JSON lines. Time is that of the wall, which other load on the machine
@@ -60,7 +61,7 @@ typedef struct end {
     uvcc_link *link;
     uvcc_tls *tls;
     bare *copy, *pong;
-    uint64_t came;   /* messages */
+    uint64_t came;    /* messages */
     unsigned to_say;  /* trips: what is still to be answered */
     uint64_t to_copy; /* messages */
 } end;
@@ -411,19 +412,20 @@ static void run_bench(const over *way, int suite, const options *o) {
 /* ---- the command ---- */
 
 static void help(void) {
-    printf("bench_net [--quick] [--rounds N] [--bytes N] [--trips N] [--backend NAME] [--check]\n"
-           "          [NAME[:SUITE]...]\n\n"
-           "Links over a net beside a bare non-blocking copy over the same kind of socket, as JSON\n"
-           "lines. NAME: tcp, unix, udp, openssl, mbedtls (default: all). SUITE: 0 unsealed, 1\n"
-           "ChaCha20-Poly1305, 2 AES-256-GCM (default: all; over TLS: 0 and 2; udp: 0, since\n"
-           "what a packet is sealed with is no matter of the copy).\n\n"
-           "  --rounds N      of both, of which the medians are taken (default 11, odd)\n"
-           "  --bytes N       MiB of a copy (default 128)\n"
-           "  --trips N       round trips of a round (default 2000)\n"
-           "  --backend NAME  epoll (the default) or uring\n"
-           "  --quick         3 rounds of a quarter\n"
-           "  --check         exit status 1 if a goal was missed\n"
-           "  --help          this text\n");
+    printf(
+        "bench_net [--quick] [--rounds N] [--bytes N] [--trips N] [--backend NAME] [--check]\n"
+        "          [NAME[:SUITE]...]\n\n"
+        "Links over a net beside a bare non-blocking copy over the same kind of socket, as JSON\n"
+        "lines. NAME: tcp, unix, udp, openssl, mbedtls (default: all). SUITE: 0 unsealed, 1\n"
+        "ChaCha20-Poly1305, 2 AES-256-GCM (default: all; over TLS: 0 and 2; udp: 0, since\n"
+        "what a packet is sealed with is no matter of the copy).\n\n"
+        "  --rounds N      of both, of which the medians are taken (default 11, odd)\n"
+        "  --bytes N       MiB of a copy (default 128)\n"
+        "  --trips N       round trips of a round (default 2000)\n"
+        "  --backend NAME  epoll (the default) or uring\n"
+        "  --quick         3 rounds of a quarter\n"
+        "  --check         exit status 1 if a goal was missed\n"
+        "  --help          this text\n");
 }
 
 static bool suite_is_for(const over *o, int suite, const char *wanted) {

@@ -164,8 +164,8 @@ static void take_event(uvcci_io *io, const struct epoll_event *event) {
 
 static void set_timer(uvcci_io *io, uint64_t at) {
     state *st = io->state;
-    const struct itimerspec t = {.it_value = {.tv_sec = (time_t)(at / NS_PER_S),
-                                              .tv_nsec = (long)(at % NS_PER_S)}};
+    const struct itimerspec t = {
+        .it_value = {.tv_sec = (time_t)(at / NS_PER_S), .tv_nsec = (long)(at % NS_PER_S)}};
     if (at >= st->rings_at)
         return;
     io->syscalls++;
@@ -190,8 +190,7 @@ static int wait_events(uvcci_io *io, uint64_t timeout_ns) {
             return errno == EINTR ? 0 : UVCC_ERR_STATE;
         for (int i = 0; i < n; i++)
             take_event(io, &st->events[i]);
-    } while (!look && io->first == NULL &&
-             (until == UVCC_NEVER || uvcc_host_now_ns() < until));
+    } while (!look && io->first == NULL && (until == UVCC_NEVER || uvcc_host_now_ns() < until));
     return 0;
 }
 
