@@ -345,7 +345,8 @@ uvcc_net *job_net(const job *j) {
 
 int job_close(job *j) {
     if (j->rc != 0)
-        fprintf(stderr, "party %u: %s\n", j->party, uvcc_error_text(j->rc));
+        fprintf(stderr, "party %u: %s %s\n", j->party, uvcc_error_text(j->rc),
+                uvcc_store_error(j->store)); /* its last error, if it had one */
     const int status = j->rc == 0 && j->done ? EXIT_SUCCESS : EXIT_FAILURE;
     uvcc_cpu_free(j->cpu); /* its thread wakes the net, and works on the session's memory */
     end(j);
