@@ -88,9 +88,8 @@ UVCC_API int uvcc_net_listen(uvcc_net *n, const char *address, uvcc_tls *tls, ui
 typedef struct uvcc_net_session {
     size_t size;   /**< sizeof(uvcc_net_session) */
     uint8_t party; /**< of this end */
-    /** By peer: where it listens. A peer of a higher index calls by itself, and needs none; if one
-     * is given, calls from another host are refused (without TLS anybody who sees the sid_tag can
-     * call, and slow a handshake down). With packets all are needed. */
+    /** By peer: where it listens. A peer of a higher index calls by itself, from wherever it is,
+     * and needs none; with packets all are needed. */
     const char *address[UVCC_PARTIES];
     uvcc_tls *tls; /**< for connections that this end dials; NULL: plain. Must outlive it */
     /** Runs its jobs; NULL: `job` gets them all. With UVCC_CPU_THREADS its `wake` is

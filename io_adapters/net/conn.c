@@ -328,11 +328,6 @@ static void on_call(uvcci_conn *c) {
         uvcci_conn_lost(c, "party %u is not this link's peer", call.from);
         return;
     }
-    const uvcci_channel *ch = &e->ch[call.from];
-    if (ch->has_address && !uvcci_address_same_host(&ch->address, &c->other)) {
-        uvcci_conn_lost(c, "party %u does not call from there", call.from);
-        return;
-    }
     place_conn(c, &e->ch[call.from]);
 }
 
