@@ -164,7 +164,8 @@ static int tidy(uvcc_store *st) {
 
 /* ---- opening ---- */
 
-/* The process's id in the file is for whoever finds it locked. */
+/* The process's id in the file is for whoever finds it locked. The directory is locked too, where
+ * the file system can: who takes the file away takes no lock away. */
 static int lock(uvcc_store *st) {
     const uvcci_says to = uvcci_store_says(st);
     char pid[PID_BYTES] = {0};
@@ -177,7 +178,8 @@ static int lock(uvcc_store *st) {
     if (!S_ISREG(file.st_mode))
         return uvcci_say(&to, UVCC_ERR_CONFIG, "%s/lock: is no regular file; take it away",
                          st->path);
-    if (flock(st->lock, LOCK_EX | LOCK_NB) == 0) {
+    if (flock(st->lock, LOCK_EX | LOCK_NB) == 0 &&
+        (flock(st->dir.fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)) {
         const int n = snprintf(pid, sizeof pid, "%ld\n", (long)getpid());
         (void)!ftruncate(st->lock, 0);
         (void)!pwrite(st->lock, pid, (size_t)n, 0);

@@ -26,6 +26,7 @@
 #define LEAVE_NS        5000000000u
 #define ACCEPT_AGAIN_NS 100000000u /* when no descriptor is left */
 #define ACCEPTS_A_TURN  64
+#define RAW_READS       4u /* of what TLS keeps for itself, such as new keys, before others' turn */
 
 static uint64_t after(const uvcc_net *n, uint64_t ns) {
     return n->now > UVCC_NEVER - 1 - ns ? UVCC_NEVER - 1 : n->now + ns;
@@ -45,8 +46,9 @@ static ptrdiff_t tls_error(uvcci_conn *c, ptrdiff_t rc) {
 static ptrdiff_t tls_recv(void *user, uint8_t *bytes, size_t cap) {
     uvcci_conn *c = user;
     const struct iovec iov = {.iov_base = bytes, .iov_len = cap};
-    if ((c->src.ready & UVCCI_READ) == 0)
+    if ((c->src.ready & UVCCI_READ) == 0 || c->raw_reads == RAW_READS)
         return UVCC_ERR_AGAIN;
+    c->raw_reads++;
     return tls_error(c, c->net->io.ops->read(&c->net->io, &c->src, &iov, 1));
 }
 
@@ -59,8 +61,10 @@ static ptrdiff_t tls_send(void *user, const uint8_t *bytes, size_t len) {
 }
 
 static ptrdiff_t conn_read(uvcci_conn *c, const struct iovec *iov, int count) {
-    if (c->tls != NULL)
+    if (c->tls != NULL) {
+        c->raw_reads = 0;
         return uvcci_tls_recv(c->tls, iov[0].iov_base, iov[0].iov_len);
+    }
     if ((c->src.ready & UVCCI_READ) == 0)
         return UVCC_ERR_AGAIN;
     return c->net->io.ops->read(&c->net->io, &c->src, iov, count);
@@ -433,8 +437,11 @@ static void on_handshake(uvcci_conn *c) {
     if (c->tls == NULL)
         rc = uvcci_tls_open(&c->tls, c->tls_wanted, c->accepted,
                             c->accepted ? UVCC_PARTIES : c->ch->peer, &io);
+    c->raw_reads = 0;
     if (rc == 0)
         rc = uvcci_tls_handshake(c->tls);
+    if (rc == 0 && c->raw_reads == RAW_READS)
+        uvcci_io_queue(&c->net->io, &c->src);
     if (rc < 0 && c->tls != NULL)
         (void)uvcci_tls_flush(c->tls); /* the alert that says it to the other end */
     if (rc < 0)

@@ -15,6 +15,7 @@
 
 #include <stdarg.h>
 #include <stdbool.h>
+#include <sys/stat.h>
 
 #include <uvcc/demux.h>
 #include <uvcc/net.h>
@@ -51,6 +52,7 @@ struct uvcci_conn {
     uvcci_tls_conn *tls;
     uvcc_tls *tls_wanted; /**< until it is opened */
     int gone;             /**< with TLS: errno that ended it; 0: none */
+    uint32_t raw_reads;   /**< with TLS: of the socket, since the net asked for plaintext */
     uint64_t deadline;    /**< UVCC_NEVER: none */
     uint64_t up_at;       /**< when it came up */
     uint64_t called_at;   /**< WAITING: since when */
@@ -98,6 +100,7 @@ struct uvcci_listener {
     uvcci_address address;
     uvcc_tls *tls;
     uint64_t retry_at; /**< no descriptor was left to accept with */
+    struct stat made;  /**< Unix: the file that bind() made */
 };
 
 struct uvcc_net {

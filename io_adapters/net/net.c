@@ -150,9 +150,13 @@ static void source_close(uvcc_net *n, uvcci_source *src) {
     src->fd = -1;
 }
 
+/* A Unix socket's file is taken away, but not one that somebody else made there meanwhile. */
 static void listener_free(uvcc_net *n, uvcci_listener *l) {
-    if (l->address.kind == UVCCI_ADDRESS_UNIX)
-        (void)unlink(((const struct sockaddr_un *)&l->address.sa)->sun_path);
+    const char *path = ((const struct sockaddr_un *)&l->address.sa)->sun_path;
+    struct stat now;
+    if (l->address.kind == UVCCI_ADDRESS_UNIX && lstat(path, &now) == 0 &&
+        now.st_dev == l->made.st_dev && now.st_ino == l->made.st_ino)
+        (void)unlink(path);
     source_close(n, &l->src);
     uvcci_net_give(n, l, sizeof *l);
 }
@@ -223,6 +227,8 @@ int uvcc_net_listen(uvcc_net *n, const char *address, uvcc_tls *tls, uint16_t *p
         uvcci_net_give(n, l, sizeof *l);
         return rc;
     }
+    if (l->address.kind == UVCCI_ADDRESS_UNIX)
+        (void)lstat(((const struct sockaddr_un *)&l->address.sa)->sun_path, &l->made);
     l->next = n->listeners;
     n->listeners = l;
     return 0;

@@ -303,6 +303,8 @@ static void one_process_at_a_time(void **state) {
         _exit(open_at("d", &b) == UVCC_ERR_STATE && strstr(why, pid) != NULL ? 0 : 1);
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
+    assert_int_equal(unlink("d/lock"), 0); /* no way around it */
+    refuse_open("d", UVCC_ERR_STATE, "uses it");
     uvcc_store_free(a);
     must_open("d", &b);
     uvcc_store_free(b);
