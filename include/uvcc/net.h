@@ -69,7 +69,8 @@ typedef struct uvcc_net_config {
 UVCC_API void uvcc_net_config_default(uvcc_net_config *cfg);
 /** UVCC_ERR_NOT_FOUND: the back end is not here. UVCC_ERR_LIMIT: no descriptors. */
 UVCC_API int uvcc_net_new(uvcc_net **out, const uvcc_net_config *cfg) UVCC_MUST_USE;
-/** Closes all its sockets; sessions, links and executors are the host's, and stay. */
+/** Closes all its sockets; sessions, links and executors are the host's, and stay. From a hook:
+ * when the turn is over. */
 UVCC_API void uvcc_net_free(uvcc_net *n);
 
 /** An address: "tcp:HOST:PORT" with HOST a name, 192.0.2.1 or [2001:db8::1]; "udp:HOST:PORT";

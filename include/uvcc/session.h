@@ -355,7 +355,8 @@ typedef enum uvcc_event_kind {
                                    key exchange, kem, run, suites, lineage (no checkpoint in
                                    common),
                                    identity (signed by somebody else),
-                                   pair_secret (the peer has another one).
+                                   pair_secret (the peer has another one), channel
+                                   (uvcc_session_peer_open_bound()).
                                    Nobody has proved who sent it, so the handshake waits on for one
                                    that fits; a host decides how long. Once per peer and field
                                    until that peer's HELLO fits, and at a limited rate */

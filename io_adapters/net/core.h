@@ -24,7 +24,8 @@
 #include "io_adapters/net/io.h"
 #include "io_adapters/tls/conn.h"
 
-#define UVCCI_WHY_BYTES 128
+#define UVCCI_WHY_BYTES  128
+#define UVCCI_LOG_LEVELS 4 /* uvcc_log_level */
 
 typedef struct uvcci_endpoint uvcci_endpoint;
 typedef struct uvcci_channel uvcci_channel;
@@ -114,11 +115,12 @@ struct uvcc_net {
     uvcci_packets *packets; /**< sockets of packets */
     uint8_t *scratch;       /**< where bytes come that have no place yet */
     bool in_turn;
-    bool again; /**< the next turn has something to do already */
-    int error;  /**< of this turn */
+    bool free_after; /**< the turn */
+    bool again;      /**< the next turn has something to do already */
+    int error;       /**< of this turn */
     uint64_t now;
     uint64_t log_second;
-    uint32_t log_count;
+    uint32_t log_count[UVCCI_LOG_LEVELS]; /**< in this second */
     uvcc_net_stats stats;
 };
 

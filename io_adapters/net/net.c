@@ -31,20 +31,31 @@ void uvcci_net_give(uvcc_net *n, void *p, size_t bytes) {
         n->cfg.alloc.free(n->cfg.alloc.user, p, bytes, UVCC_MEM_STATE);
 }
 
-/* Who floods a listener fills no disk: WARN and INFO come at a limited rate. */
+/* Who floods a listener fills no disk: lines below ERROR come at a limited rate, those of each
+ * level at one of its own, so that what is refused does not hide what is connected. */
+static bool may_log(uvcc_net *n, uvcc_log_level level) {
+    char line[64];
+    if (level == UVCC_LOG_ERROR)
+        return true;
+    if (n->now / NS_PER_S != n->log_second) {
+        uint32_t left_out = 0;
+        for (unsigned i = 0; i < UVCCI_LOG_LEVELS; i++) {
+            left_out += n->log_count[i] > LOGS_A_SECOND ? n->log_count[i] - LOGS_A_SECOND : 0;
+            n->log_count[i] = 0;
+        }
+        n->log_second = n->now / NS_PER_S;
+        (void)snprintf(line, sizeof line, "%u lines were left out here", left_out);
+        if (left_out != 0)
+            n->cfg.log.write(n->cfg.log.user, UVCC_LOG_WARN, line);
+    }
+    return ++n->log_count[level] <= LOGS_A_SECOND;
+}
+
 void uvcci_net_log(uvcc_net *n, uvcc_log_level level, const char *fmt, ...) {
     char line[512];
     va_list ap;
-    if (n->cfg.log.write == NULL)
+    if (n->cfg.log.write == NULL || !may_log(n, level))
         return;
-    if (level != UVCC_LOG_ERROR) {
-        if (n->now / NS_PER_S != n->log_second) {
-            n->log_second = n->now / NS_PER_S;
-            n->log_count = 0;
-        }
-        if (++n->log_count > LOGS_A_SECOND)
-            return;
-    }
     va_start(ap, fmt);
     (void)vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
@@ -172,9 +183,24 @@ static void endpoint_free(uvcci_endpoint *e) {
     uvcci_net_give(n, e, sizeof *e);
 }
 
+static void drop_endpoint(uvcci_endpoint *e);
+
+/* Within a turn, from a hook, it goes when the turn is over; sessions and links are let go of now.
+ */
+static void free_later(uvcc_net *n) {
+    n->free_after = true;
+    for (uvcci_endpoint *e = n->endpoints; e != NULL; e = e->next)
+        if (!e->removed)
+            drop_endpoint(e);
+}
+
 void uvcc_net_free(uvcc_net *n) {
     if (n == NULL)
         return;
+    if (n->in_turn) {
+        free_later(n);
+        return;
+    }
     while (n->conns != NULL)
         uvcci_conn_free(n->conns);
     while (n->endpoints != NULL)
@@ -217,6 +243,9 @@ int uvcc_net_listen(uvcc_net *n, const char *address, uvcc_tls *tls, uint16_t *p
     if (rc == 0)
         rc = l->address.kind == UVCCI_ADDRESS_UDP ? uvcci_packets_open(n, l->src.fd, &l->address)
                                                   : n->io.ops->add(&n->io, &l->src);
+    if (rc != 0 && *why == '\0')
+        why = rc == UVCC_ERR_STATE ? "packets have a socket of this family already"
+                                   : uvcc_error_text(rc);
     if (rc != 0)
         uvcci_net_log(n, UVCC_LOG_ERROR, "%s: cannot listen there: %s", address, why);
     if (rc != 0 && l->src.fd >= 0)
@@ -512,7 +541,10 @@ static int turn(uvcc_net *n, uint64_t timeout_ns) {
         n->io.ops->flush(&n->io);
     any |= n->again;
     n->in_turn = false;
-    return rc != 0 ? rc : n->error != 0 ? n->error : any;
+    const int said = rc != 0 ? rc : n->error != 0 ? n->error : any;
+    if (n->free_after)
+        uvcc_net_free(n);
+    return said;
 }
 
 int uvcc_net_turn(uvcc_net *n) {

@@ -60,6 +60,9 @@ struct uvcci_packets {
 };
 
 int uvcci_packets_open(uvcc_net *n, int fd, const uvcci_address *bound) {
+    for (const uvcci_packets *other = n->packets; other != NULL; other = other->next)
+        if (other->bound.sa.ss_family == bound->sa.ss_family)
+            return UVCC_ERR_STATE;
     uvcci_packets *p = uvcci_net_alloc(n, sizeof *p);
     if (p == NULL)
         return UVCC_ERR_NOMEM;
@@ -151,6 +154,10 @@ static void take_message(uvcci_packets *p, uint32_t i) {
     const size_t len = p->rx_msg[i].msg_len;
     bool ce;
     const size_t segment = read_control(m, len, &ce);
+    if (len == 0) {
+        p->net->stats.packets_rx++;
+        p->net->stats.refused++;
+    }
     for (size_t at = 0; at < len; at += segment)
         take_packet(p, &from, p->rx[i] + at, len - at < segment ? len - at : segment, ce);
 }
@@ -175,7 +182,7 @@ static void receive(uvcci_packets *p) {
         const int got = recvmmsg(p->src.fd, p->rx_msg, RX_MESSAGES, 0, NULL);
         if (got < 0 && errno == EINTR)
             continue;
-        if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+        if (got < 0)
             p->src.ready &= (uint8_t)~UVCCI_READ;
         for (int i = 0; i < got; i++)
             take_message(p, (uint32_t)i);

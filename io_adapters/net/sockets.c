@@ -16,6 +16,7 @@
 #define NS_PER_MS        1000000u
 #define PROBES           3 /* of TCP's keep-alive, in the last half of idle_ns */
 #define UDP_BUFFER_BYTES (4 << 20)
+#define UDP_BUFFER_MIN   (16 << 10)
 #define LISTEN_BACKLOG   4096
 #define ECT_0            2 /* RFC 3168 */
 #ifndef UDP_GRO
@@ -61,7 +62,9 @@ bool uvcci_socket_answers(int fd, const uvcci_address *other, uint64_t ms) {
 /* Packets say that they can be marked (ECT(0)), and are never cut: the link finds the path's MTU.
  */
 void uvcci_socket_tune_packets(uvcc_net *n, int fd, const uvcci_address *bound) {
-    const int bytes = n->cfg.socket_bytes != 0 ? (int)n->cfg.socket_bytes : UDP_BUFFER_BYTES;
+    int bytes = n->cfg.socket_bytes != 0 ? (int)n->cfg.socket_bytes : UDP_BUFFER_BYTES;
+    if (bytes < UDP_BUFFER_MIN) /* not even a packet would have room */
+        bytes = UDP_BUFFER_MIN;
     set(fd, SOL_SOCKET, SO_SNDBUF, bytes);
     set(fd, SOL_SOCKET, SO_RCVBUF, bytes);
     set(fd, IPPROTO_IP, IP_TOS, ECT_0);

@@ -124,6 +124,38 @@ static void test_added_within_a_hook(void **state) {
     uvcc_net_free(a.n);
 }
 
+static void free_it(void *user, uvcc_link *l, uint64_t now) {
+    adder *a = user;
+    (void)l;
+    (void)now;
+    uvcc_net_free(a->n);
+    a->done = true;
+}
+
+/* A net that a hook frees goes when the turn is over, and calls nobody any more. */
+static void test_freed_within_a_hook(void **state) {
+    (void)state;
+    adder a = {.n = a_net(), .link = {a_link(), a_link()}};
+    for (unsigned i = 0; i < 2; i++) {
+        const uvcc_net_link how = {
+            .size = sizeof how, .peer = 1, .sid_tag = i + 1, .turn = free_it, .user = &a};
+        assert_int_equal(uvcc_net_add_link(a.n, a.link[i], &how), 0);
+    }
+    assert_true(uvcc_net_turn(a.n) >= 0);
+    assert_true(a.done);
+    for (unsigned i = 0; i < 2; i++)
+        uvcc_link_free(a.link[i]);
+}
+
+/* One socket for packets of each family: a second would answer from another port. */
+static void test_one_socket_for_packets(void **state) {
+    (void)state;
+    uvcc_net *n = a_net();
+    assert_int_equal(uvcc_net_listen(n, "udp:127.0.0.1:0", NULL, NULL), 0);
+    assert_int_equal(uvcc_net_listen(n, "udp:127.0.0.1:0", NULL, NULL), UVCC_ERR_STATE);
+    uvcc_net_free(n);
+}
+
 /* A net that goes takes its socket's file away, and not its successor's. */
 static void test_the_successors_file_stays(void **state) {
     (void)state;
@@ -146,6 +178,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_strangers_call_all_the_time),
         cmocka_unit_test(test_added_within_a_hook),
+        cmocka_unit_test(test_freed_within_a_hook),
+        cmocka_unit_test(test_one_socket_for_packets),
         cmocka_unit_test(test_the_successors_file_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
