@@ -535,6 +535,122 @@ static void test_turn_is_bounded(void **state) {
     world_close(&w);
 }
 
+/* ---- calls at odd times ---- */
+
+typedef struct odd {
+    world *w;
+    host *late; /* added inside an event of another session */
+    bool removed, refused;
+} odd;
+
+static void odd_event(void *user, uvcc_session *s, const uvcc_event *e, uint64_t now) {
+    odd *o = user;
+    host *h = &o->w->hosts[0][2];
+    const uvcc_net_session how = {.size = sizeof how, .party = 2};
+    (void)now;
+    if (e->kind == UVCC_EVENT_READY) {
+        assert_int_equal(uvcc_net_turn(o->w->net[2]), UVCC_ERR_STATE);
+        o->refused = uvcc_net_add(o->w->net[2], s, &how) == UVCC_ERR_STATE; /* it is here */
+        host_add(o->late);
+        (void)uvcc_session_close(s, uvcc_host_now_ns());
+    }
+    if (e->kind == UVCC_EVENT_CLOSED) { /* it goes, and takes its session with it */
+        assert_int_equal(uvcc_net_remove(o->w->net[2], s), 0);
+        assert_int_equal(uvcc_net_remove(o->w->net[2], s), UVCC_ERR_NOT_FOUND);
+        uvcc_session_free(s);
+        h->s = NULL;
+        h->added = false;
+        o->removed = true;
+    }
+}
+
+/* In an event a session is added, its own is removed and freed; a second place is refused, and so
+ * is a turn. */
+static void test_calls_in_events(void **state) {
+    (void)state;
+    world w;
+    job j;
+    open_world(&w, "tcp");
+    w.tweak = closes_soon;
+    job_mlp(&j, 2);
+    w.gate = 1;
+    world_open(&w);
+    for (unsigned i = 0; i < 2; i++)
+        for (unsigned p = 0; p < UVCC_PARTIES; p++) {
+            host_start(&w, i, p, &j, 0);
+            if (p != 2)
+                host_add(&w.hosts[i][p]);
+        }
+    w.workers = 2;
+    odd o = {.w = &w, .late = &w.hosts[1][2]};
+    host *h = &w.hosts[0][2];
+    const uvcc_net_session how = {.size = sizeof how,
+                                  .party = 2,
+                                  .address = {w.address[0], w.address[1]},
+                                  .cpu = h->cpu,
+                                  .event = odd_event,
+                                  .user = &o};
+    assert_int_equal(uvcc_net_add(w.net[2], h->s, &how), 0);
+    const uint64_t end = uvcc_host_now_ns() + 60000 * MS;
+    while (!o.removed || w.hosts[1][0].finished == 0 || w.hosts[1][2].finished == 0) {
+        world_turn(&w);
+        assert_true(uvcc_host_now_ns() < end);
+    }
+    assert_true(o.refused);
+    uvcc_net_free(w.net[0]); /* with its sessions, which stay */
+    w.net[0] = NULL;
+    w.hosts[0][0].added = w.hosts[1][0].added = false;
+    uvcc_cpu_free(h->cpu);
+    world_close(&w);
+    job_free(&j);
+}
+
+static void on_alarm(int sig);
+static uvcc_net *alarmed;
+static void on_alarm(int sig) {
+    (void)sig;
+    uvcc_net_wake(alarmed);
+}
+
+static void *waker(void *user) {
+    uvcc_net_wake(user);
+    return NULL;
+}
+
+/* A wait ends when somebody wakes the net: another thread, a signal's handler, itself before; and
+ * the descriptor is readable then, until the next turn. */
+static void test_wake(void **state) {
+    (void)state;
+    world w;
+    pthread_t thread;
+    open_world(&w, "tcp");
+    world_open(&w);
+    uvcc_net *n = alarmed = w.net[0];
+    struct pollfd fd = {.fd = uvcc_net_fd(n), .events = POLLIN};
+    (void)settle(&w);
+    assert_int_equal(poll(&fd, 1, 0), 0);
+    uvcc_net_wake(n);
+    uvcc_net_wake(n);
+    assert_int_equal(poll(&fd, 1, 0), 1);
+    assert_int_equal(uvcc_net_wait(n, UVCC_NEVER), 1);
+    assert_int_equal(poll(&fd, 1, 0), 0);
+    assert_int_equal(pthread_create(&thread, NULL, waker, n), 0);
+    assert_int_equal(uvcc_net_wait(n, UVCC_NEVER), 1);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    const struct sigaction act = {.sa_handler = on_alarm};
+    const struct itimerval soon = {.it_value.tv_usec = 20000};
+    assert_int_equal(sigaction(SIGALRM, &act, NULL), 0);
+    assert_int_equal(setitimer(ITIMER_REAL, &soon, NULL), 0);
+    while (uvcc_net_wait(n, UVCC_NEVER) == 0) { /* 0: the signal came, then the wake is seen */
+    }
+    assert_int_equal(uvcc_net_wait(n, uvcc_host_now_ns() + 10 * MS), 0);
+    /* what it holds does not go to programs that are started */
+    for (int f = 3; f < 64; f++)
+        if (fcntl(f, F_GETFD) >= 0 && f == uvcc_net_fd(n))
+            assert_true((fcntl(f, F_GETFD) & FD_CLOEXEC) != 0);
+    world_close(&w);
+}
+
 /* ---- bare links ---- */
 
 typedef struct wire {
@@ -691,6 +807,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_idle_connections),
         cmocka_unit_test(test_port_scan),
         cmocka_unit_test(test_pending_max),
+        cmocka_unit_test(test_calls_in_events),
+        cmocka_unit_test(test_wake),
         cmocka_unit_test(test_link_without_memory),
         cmocka_unit_test(test_batches),
         cmocka_unit_test(test_turn_is_bounded),

@@ -174,13 +174,19 @@ static void set_weights(host *h) {
     }
 }
 
+static void input(host *h, uint32_t id, const int64_t *v, uint64_t now) {
+    const int rc = h->store != NULL ? uvcc_store_input(h->store, h->s, h->next, id, v, now)
+                                    : uvcc_session_input(h->s, h->next, id, v, now);
+    assert_int_equal(rc, 0);
+}
+
 static void give(host *h, uint32_t id, size_t n, int64_t range, uint64_t now) {
     int64_t *v = malloc(n * sizeof *v);
     uint64_t state = 1000u * h->next + id;
     assert_non_null(v);
     for (size_t i = 0; i < n; i++)
         v[i] = (int64_t)(test_rand(&state) % (uint64_t)(2 * range)) - range;
-    assert_int_equal(uvcc_session_input(h->s, h->next, id, v, now), 0);
+    input(h, id, v, now);
     free(v);
 }
 
@@ -190,11 +196,10 @@ static void give_labels(host *h, uint64_t now) {
     assert_true(m->batch * m->classes <= 64);
     for (uint32_t i = 0; i < m->batch; i++)
         y[i * m->classes + (i + h->next) % m->classes] = 1ll << m->frac_bits;
-    assert_int_equal(uvcc_session_input(h->s, h->next, UVCC_MLP_IN_Y, y, now), 0);
+    input(h, UVCC_MLP_IN_Y, y, now);
 }
 
-/* Agrees to the next step, if it may. */
-static void offer(host *h, uint64_t now) {
+void host_offer(host *h, uint64_t now) {
     const job *j = h->job;
     if (h->s == NULL || !h->ready || h->offered || h->closed || h->aborted != 0 ||
         h->next >= j->steps || (h->w != NULL && h->w->gate != 0 && h->next >= h->w->gate))
@@ -203,7 +208,8 @@ static void offer(host *h, uint64_t now) {
     const int entry =
         !is_mlp(j) ? 0 : uvcc_program_find_entry(j->program, train ? "train" : "reveal");
     assert_true(entry >= 0);
-    const int rc = uvcc_session_step(h->s, h->next, (uint32_t)entry, now);
+    const int rc = h->store != NULL ? uvcc_store_step(h->store, h->s, h->next, (uint32_t)entry, now)
+                                    : uvcc_session_step(h->s, h->next, (uint32_t)entry, now);
     if (rc == UVCC_ERR_AGAIN)
         return;
     if (rc != 0)
@@ -223,18 +229,25 @@ static void offer(host *h, uint64_t now) {
 static void on_event(void *user, uvcc_session *s, const uvcc_event *e, uint64_t now) {
     host *h = user;
     assert_ptr_equal(s, h->s);
+    const int kept = h->store != NULL ? uvcc_store_event(h->store, s, e) : 0;
+    if (kept < 0)
+        fail_msg("store: %s", uvcc_store_error(h->store));
+    if (h->heard != NULL)
+        h->heard(e);
     switch (e->kind) {
     case UVCC_EVENT_READY:
         h->ready = true;
-        set_weights(h);
-        offer(h, now);
+        h->next = e->step;
+        if (h->store == NULL || kept == UVCC_STORE_SET)
+            set_weights(h);
+        host_offer(h, now);
         break;
     case UVCC_EVENT_STEP_FINISHED:
         h->finished++;
         h->offered = false;
         h->next = e->step + 1;
         if (h->next < h->job->steps) {
-            offer(h, now);
+            host_offer(h, now);
             break;
         }
         hash_outputs(h, e->step);
@@ -242,11 +255,24 @@ static void on_event(void *user, uvcc_session *s, const uvcc_event *e, uint64_t 
         break;
     case UVCC_EVENT_ABORTED:
         h->aborted = e->reason;
-        fprintf(stderr, "party %u aborted: %s\n", h->party, e->text);
+        h->restarted |= e->reason == UVCC_ABORT_RESTARTED;
+        if (!h->restarted)
+            fprintf(stderr, "party %u aborted: %s\n", h->party, e->text);
         (void)uvcc_session_close(s, now);
         break;
+    case UVCC_EVENT_PEER_RESTARTED:
+        h->restarted = true;
+        (void)uvcc_session_abort(s, UVCC_ABORT_RESTARTED, now);
+        break;
     case UVCC_EVENT_MISMATCH:
-        fprintf(stderr, "party %u: mismatch of party %u: %s\n", h->party, e->peer, e->text);
+        /* A peer that began anew offers checkpoints that are newer than all that this session
+         * offered when it began, so its restart cannot be proved to it: it begins anew too. */
+        if (h->store != NULL && h->ready && strcmp(e->text, "lineage") == 0 && !h->restarted) {
+            h->restarted = true;
+            (void)uvcc_session_abort(s, UVCC_ABORT_RESTARTED, now);
+        } else if (h->store == NULL) {
+            fprintf(stderr, "party %u: mismatch of party %u: %s\n", h->party, e->peer, e->text);
+        }
         break;
     case UVCC_EVENT_CLOSED:
         h->closed = true;
@@ -284,12 +310,19 @@ static void make_session(host *h, uint64_t job_id, uint64_t run, bool datagram, 
     c.links.hello_repeat_ns = 20000000;
     c.resume.next_run = (uint32_t)run;
     secrets(&c, job_id, h->party);
+    if (h->store != NULL) {
+        c.resume.checkpoint_every = 1;
+        if (uvcc_store_configure(h->store, &c) != 0)
+            fail_msg("store: %s", uvcc_store_error(h->store));
+    }
     if (tweak != NULL)
         tweak(&c);
     if (h->cpu == NULL)
         assert_int_equal(uvcc_cpu_new(&h->cpu, &cpu), 0);
     assert_int_equal(uvcc_session_new(&h->s, &c), 0);
     assert_int_equal(uvcc_session_load_program(h->s, h->job->program), 0);
+    if (h->store != NULL && uvcc_store_offer(h->store, h->s, &c) != 0)
+        fail_msg("store: %s", uvcc_store_error(h->store));
 }
 
 uint64_t job_hash(const job *j) {
@@ -312,7 +345,7 @@ uint64_t job_hash(const job *j) {
             uvcc_event e;
             while (uvcc_session_poll_event(s[p], &e) == 1)
                 on_event(&hosts[p], s[p], &e, uvcc_loopback_now(net));
-            offer(&hosts[p], uvcc_loopback_now(net));
+            host_offer(&hosts[p], uvcc_loopback_now(net));
         }
     }
     for (unsigned p = 0; p < UVCC_PARTIES; p++) {
@@ -408,10 +441,22 @@ void world_open(world *w) {
         }
 }
 
+void world_open_one(world *w, unsigned party) {
+    open_net(w, party, true);
+    for (unsigned b = 0; b < UVCC_PARTIES; b++)
+        memcpy(w->via[party][b], w->address[b], sizeof w->via[party][b]);
+}
+
 void host_start(world *w, unsigned worker, unsigned party, const job *j, uint64_t run) {
     host *h = &w->hosts[worker][party];
-    uvcc_cpu *cpu = h->cpu;
-    *h = (host){.w = w, .job = j, .party = (uint8_t)party, .worker = worker, .cpu = cpu};
+    const host was = *h;
+    *h = (host){.w = w,
+                .job = j,
+                .party = (uint8_t)party,
+                .worker = worker,
+                .cpu = was.cpu,
+                .store = was.store,
+                .heard = was.heard};
     make_session(h, 1 + worker, run, w->t->datagram, w->threads, w->tweak);
     assert_int_equal(uvcc_session_start(h->s, uvcc_host_now_ns()), 0);
 }
@@ -459,7 +504,7 @@ static bool offer_all(world *w) {
             host *h = &w->hosts[i][p];
             const bool was = h->offered;
             if (h->added && !w->paused[p])
-                offer(h, uvcc_host_now_ns());
+                host_offer(h, uvcc_host_now_ns());
             any |= h->offered != was;
         }
     return any;
@@ -477,7 +522,7 @@ static void turn_all(world *w) {
     }
 }
 
-static void tell(const world *w) {
+void world_tell(const world *w) {
     for (unsigned i = 0; i < w->workers; i++)
         for (unsigned p = 0; p < UVCC_PARTIES; p++) {
             const host *h = &w->hosts[i][p];
@@ -513,7 +558,7 @@ static void sleep_until_something(world *w, bool more) {
     int got = poll(fds, n, least < 2000 ? least : 2000);
     if (got == 0 && least > 2000) {
         if (getenv("UVCC_TEST_LOG") != NULL)
-            tell(w);
+            world_tell(w);
         got = poll(fds, n, least - 2000);
     }
     if (got == 0 && least == 30000)
@@ -532,7 +577,7 @@ void world_until(world *w, bool (*done)(world *w)) {
     while (!done(w)) {
         world_turn(w);
         if (uvcc_host_now_ns() > end) {
-            tell(w);
+            world_tell(w);
             fail_msg("it does not come to its end; the last of the log: %s", w->last_log);
         }
     }

@@ -7,6 +7,7 @@
 #include "support.h"
 #include <uvcc/mlp.h>
 #include <uvcc/net.h>
+#include <uvcc/store.h>
 #include <uvcc/uvcc.h>
 
 /* ---- transports: a row each ---- */
@@ -50,10 +51,13 @@ typedef struct host {
     const job *job;
     uvcc_session *s;
     uvcc_cpu *cpu;
+    uvcc_store *store;                  /* NULL: nothing is kept */
+    void (*heard)(const uvcc_event *e); /* every event; may be NULL */
     uint8_t party;
     unsigned worker;
     uint32_t next; /* step to agree to */
     bool ready, offered, closed, added;
+    bool restarted; /* it ended since a peer began anew */
     uint16_t aborted;
     uint32_t finished;
     uint64_t hash;
@@ -78,6 +82,7 @@ struct world {
     uint32_t gate;       /* no step from this one on is agreed to yet; 0: none waits */
     uint64_t generation; /* goes into keys: another one for each session after the first */
     uint64_t turns[UVCC_PARTIES], busy[UVCC_PARTIES]; /* turns made, and those that said 1 */
+
     unsigned log_lines, log_errors;
     char last_log[256];
 };
@@ -85,12 +90,16 @@ struct world {
 /* Zeros and defaults; then world_open(). */
 void world_init(world *w, const transport *t);
 void world_open(world *w);
+/* One party's net, which listens at w->address[p]. */
+void world_open_one(world *w, unsigned party);
 /* Three sessions of one more worker. */
 void world_add(world *w, const job *j);
 /* A session for a place, started; and into its net. */
 void host_start(world *w, unsigned worker, unsigned party, const job *j, uint64_t run);
 void host_add(host *h);
 void host_drop(host *h);
+/* Agrees to the next step, if it may. */
+void host_offer(host *h, uint64_t now);
 /* Waits until descriptors or deadlines say that something is to do; then a turn of everybody. */
 void world_turn(world *w);
 /* Turns until done() or for ever so long, which fails the test. */
@@ -104,6 +113,8 @@ void world_move(world *w, unsigned party);
 /* All parties of all workers saw what job_hash() says, nothing was aborted. */
 void world_check(world *w);
 void world_close(world *w);
+/* What everybody waits for, to stderr. */
+void world_tell(const world *w);
 /* The three run a job over the transport to its end. */
 void world_run(world *w, const job *j);
 
