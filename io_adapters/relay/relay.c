@@ -6,7 +6,8 @@
  * A pipe is one direction. What it reads it decides about at once, by a stream of random numbers of
  * its own (from the seed, the route, the direction and the number of the connection), as many of
  * them for each packet whatever happens to it: the n-th packet of a pipe meets the same fate in
- * every run. Then it stands in the pipe's queue, in the order of departure. Only the clock is real. */
+ * every run. Then it stands in the pipe's queue, in the order of departure. Only the clock is real.
+ */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -275,8 +276,8 @@ static void accept_link(unsigned at) {
     counts.connections++;
     *l = (link_){.used = true, .connecting = true, .fd = {fd, out}};
     for (unsigned d = 0; d < 2; d++)
-        l->pipe[d] = (pipe_){
-            .from = l->fd[d], .to = l->fd[1 - d], .dice = seed_of(at, d, r->connections)};
+        l->pipe[d] =
+            (pipe_){.from = l->fd[d], .to = l->fd[1 - d], .dice = seed_of(at, d, r->connections)};
     r->connections++;
 }
 
@@ -313,19 +314,17 @@ static void loop(int signals) {
             for (int d = 0; d < 2; d++) {
                 pipe_ *p = packet_pipes[i];
                 at = sooner(at, &p[d]);
-                fds[n++] = (struct pollfd){
-                    .fd = routes[i].fd[d],
-                    .events = p[d].packets ? events_of(&p[d], &p[1 - d]) : POLLIN};
+                fds[n++] =
+                    (struct pollfd){.fd = routes[i].fd[d],
+                                    .events = p[d].packets ? events_of(&p[d], &p[1 - d]) : POLLIN};
             }
         for (unsigned i = 0; i < LINKS_MAX; i++)
             for (int d = 0; d < 2; d++) {
                 link_ *l = &links[i];
                 at = sooner(at, &l->pipe[d]);
-                fds[n++] = (struct pollfd){.fd = l->used && (d == 1 || !l->connecting) ? l->fd[d]
-                                                                                      : -1,
-                                           .events = l->connecting
-                                                         ? POLLOUT
-                                                         : events_of(&l->pipe[d], &l->pipe[1 - d])};
+                fds[n++] = (struct pollfd){
+                    .fd = l->used && (d == 1 || !l->connecting) ? l->fd[d] : -1,
+                    .events = l->connecting ? POLLOUT : events_of(&l->pipe[d], &l->pipe[1 - d])};
             }
         const uint64_t wait = at > now ? at - now : 0;
         const struct timespec t = {.tv_sec = (time_t)(wait / NS_PER_S),
@@ -363,8 +362,7 @@ static int open_bound(uvcci_address *a, const char *text) {
     const int fd = new_socket(a);
     if (fd < 0 || bind(fd, (const struct sockaddr *)&a->sa, a->len) != 0 ||
         (a->kind != UVCCI_ADDRESS_UDP && listen(fd, LINKS_MAX) != 0) ||
-        (a->kind != UVCCI_ADDRESS_UNIX &&
-         getsockname(fd, (struct sockaddr *)&a->sa, &a->len) != 0))
+        (a->kind != UVCCI_ADDRESS_UNIX && getsockname(fd, (struct sockaddr *)&a->sa, &a->len) != 0))
         refuse(text, strerror(errno));
     return fd;
 }
@@ -419,7 +417,8 @@ static void help(void) {
         "A bad network between sockets, until SIGTERM or SIGINT; then its counts as a JSON line.\n"
         "ROUTE is LISTEN=TARGET for tcp:HOST:PORT and unix:/PATH, where PORT 0 is any that is\n"
         "free, and END=END for udp:HOST:PORT, of both ends: packets have no listener, so each end\n"
-        "gets a socket that it sends to. A JSON line for each route says which: \"first\" is where\n"
+        "gets a socket that it sends to. A JSON line for each route says which: \"first\" is "
+        "where\n"
         "it listens, or what the first end sends to; \"second\" what the second end sends to.\n\n"
         "  --seed N      of all that is left to chance\n"
         "  --rate N      bytes per second, in each direction of a connection or route\n"
@@ -445,12 +444,19 @@ static double number(const char *name, const char *text, double most) {
 }
 
 static bool set_option(const char *name, const char *value) {
-    static const struct { const char *name; double scale; uint64_t *to; } numbers[] = {
+    static const struct {
+        const char *name;
+        double scale;
+        uint64_t *to;
+    } numbers[] = {
         {"--seed", 1, &opt.seed},         {"--rate", 1, &opt.rate},
         {"--delay", 1000000, &opt.delay}, {"--jitter", 1000000, &opt.jitter},
         {"--queue", 1, &opt.queue},
     };
-    static const struct { const char *name; double *to; } chances[] = {
+    static const struct {
+        const char *name;
+        double *to;
+    } chances[] = {
         {"--loss", &opt.loss},       {"--repeat", &opt.repeat}, {"--reorder", &opt.reorder},
         {"--corrupt", &opt.corrupt}, {"--reset", &opt.reset},
     };

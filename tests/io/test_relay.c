@@ -27,11 +27,11 @@ int embed_main(void);
 #include "examples/embed.c"
 #undef main
 
-#define NEVER_NS   UINT64_C(120000000000) /* of a test: it hangs */
-#define ROUTES     3
-#define SENT       200
-#define OUT_BYTES  4096
-#define ARGS_MOST  32
+#define NEVER_NS  UINT64_C(120000000000) /* of a test: it hangs */
+#define ROUTES    3
+#define SENT      200
+#define OUT_BYTES 4096
+#define ARGS_MOST 32
 
 static const char *relay_path;
 
@@ -63,7 +63,8 @@ static relay relay_start(char *const *args, unsigned count) {
     assert_non_null(r.out);
     for (unsigned i = 0; i < count; i++) {
         assert_non_null(fgets(line, sizeof line, r.out));
-        assert_true(sscanf(line, "{\"route\": %*u, \"first\": \"%255[^\"]\", \"second\": \"%255[^\"]",
+        assert_true(sscanf(line,
+                           "{\"route\": %*u, \"first\": \"%255[^\"]\", \"second\": \"%255[^\"]",
                            r.first[i], r.second[i]) >= 1);
     }
     return r;
@@ -104,9 +105,8 @@ static void fates(char *seed, uint8_t came[SENT]) {
     bool over = false;
     (void)snprintf(route, sizeof route, "udp:127.0.0.1:%u=udp:127.0.0.1:%u", ntohs(at[0].sin_port),
                    ntohs(at[1].sin_port));
-    char *args[] = {"--seed", seed,   "--loss",    "0.3",
-                    "--repeat", "0.1", "--corrupt", "0.1",
-                    route, NULL};
+    char *args[] = {"--seed", seed,        "--loss", "0.3", "--repeat",
+                    "0.1",    "--corrupt", "0.1",    route, NULL};
     relay r = relay_start(args, 1);
     assert_int_equal(sscanf(r.first[0], "udp:127.0.0.1:%u", &port), 1);
     to.sin_port = htons((uint16_t)port);
@@ -181,8 +181,7 @@ static void add_all(world *w, const char *address[UVCC_PARTIES][UVCC_PARTIES]) {
     assert_int_equal(make_provisions(&known), 0);
     for (uint8_t i = 0; i < UVCC_PARTIES; i++) {
         struct host *h = &w->hosts[i];
-        uvcc_net_session how = {
-            .size = sizeof how, .party = i, .event = on_net_event, .user = h};
+        uvcc_net_session how = {.size = sizeof how, .party = i, .event = on_net_event, .user = h};
         assert_int_equal(start(h, &known, p, uvcc_host_now_ns()), 0);
         for (uint8_t q = 0; q < UVCC_PARTIES; q++) {
             how.address[q] = address[i][q];
@@ -223,7 +222,8 @@ static void check_and_free(world *w) {
     }
 }
 
-/* Who dials: the party of the higher index, so the relay stands before each listener, per caller. */
+/* Who dials: the party of the higher index, so the relay stands before each listener, per caller.
+ */
 static void test_resets(void **state) {
     static const uint8_t from[ROUTES] = {1, 2, 2}, to[ROUTES] = {0, 0, 1};
     unsigned long resets = 0;
@@ -238,9 +238,8 @@ static void test_resets(void **state) {
             (void)snprintf(routes[i], sizeof routes[i], "tcp:127.0.0.1:0=tcp:127.0.0.1:%u",
                            w.port[to[i]]);
         (void)snprintf(number, sizeof number, "%u", seed);
-        char *args[] = {"--seed", number,    "--reset", "0.1",
-                        "--delay", "1", routes[0],  routes[1],
-                        routes[2], NULL};
+        char *args[] = {"--seed", number,    "--reset", "0.1",     "--delay",
+                        "1",      routes[0], routes[1], routes[2], NULL};
         relay r = relay_start(args, ROUTES);
         for (unsigned i = 0; i < ROUTES; i++)
             address[from[i]][to[i]] = r.first[i];
@@ -288,9 +287,8 @@ static void test_delay_and_loss(void **state) {
 }
 
 static void test_bad_network(void **state) {
-    char *const options[] = {"--loss",    "0.2", "--reorder",
-                             "0.2",       "--corrupt", "0.1",
-                             "--repeat", "0.1", NULL};
+    char *const options[] = {"--loss", "0.2",      "--reorder", "0.2", "--corrupt",
+                             "0.1",    "--repeat", "0.1",       NULL};
     (void)state;
     run_packets(options, "lost");
 }
