@@ -258,6 +258,8 @@ static int open_tls(job *j) {
         return 0;
     while (uvcc_tls_name(c.library) != NULL && strcmp(uvcc_tls_name(c.library), j->tls_name) != 0)
         c.library++;
+    if (uvcc_tls_name(c.library) == NULL)
+        return fail(j, "--tls", "it is openssl, mbedtls or auto");
     for (unsigned p = 0; p < UVCC_PARTIES; p++) {
         (void)snprintf(path, sizeof path, "%s/pair-%u.key", j->keys, p);
         if (p != j->party && uvcc_key_read(path, UVCC_KEY_PAIR, j->psk[p], why, sizeof why) != 0)

@@ -26,6 +26,7 @@ enum {
                                master secret; binding by the exporter of RFC 5705 */
 };
 UVCC_API bool uvcc_tls_is_here(uint32_t library);
+/** What a command line calls it, such as "openssl"; NULL for anything else. */
 UVCC_API const char *uvcc_tls_name(uint32_t library);
 
 /** Least and greatest bytes of a shared key. */

@@ -47,7 +47,7 @@ bool uvcc_tls_is_here(uint32_t which) {
 
 const char *uvcc_tls_name(uint32_t which) {
     static const char *const names[] = {"auto", "openssl", "mbedtls"};
-    return which < sizeof names / sizeof names[0] ? names[which] : "unknown";
+    return which < sizeof names / sizeof names[0] ? names[which] : NULL;
 }
 
 /* ---- configuration ---- */
