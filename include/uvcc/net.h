@@ -74,7 +74,7 @@ UVCC_API int uvcc_net_new(uvcc_net **out, const uvcc_net_config *cfg) UVCC_MUST_
 UVCC_API void uvcc_net_free(uvcc_net *n);
 
 /** An address: "tcp:HOST:PORT" with HOST a name, 192.0.2.1 or [2001:db8::1]; "udp:HOST:PORT";
- * "unix:/PATH". Ports: numbers. Listening, HOST may be * (IPv6 and IPv4) and PORT 0 (any that is
+ * "unix:PATH". Ports: numbers. Listening, HOST may be * (IPv6 and IPv4) and PORT 0 (any that is
  * free). At most 256 bytes. */
 #define UVCC_NET_ADDRESS_BYTES 256u
 /** Serves those who call there; tls (NULL: none) for streams, and it must outlive n. The port that

@@ -316,7 +316,8 @@ static void on_call(uvcci_conn *c) {
     }
     uvcci_endpoint *e = uvcc_demux_find(c->net->demux, call.sid_tag);
     if (e == NULL || e->removed || e->closed || e->datagram) {
-        uvcci_conn_lost(c, "it calls a session that is not here");
+        uvcci_conn_lost(c,
+                        "it calls a session that is not here: of another job or place, or ended");
         return;
     }
     if (call.to != e->me || call.from < call.to) {

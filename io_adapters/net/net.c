@@ -19,6 +19,7 @@
 #define NS_PER_S      1000000000u
 #define NS_PER_MS     1000000u
 #define LOGS_A_SECOND 20u
+#define NO_TLS        "packets have no TLS: their frames are sealed by themselves"
 
 /* ---- small things ---- */
 
@@ -232,6 +233,10 @@ int uvcc_net_listen(uvcc_net *n, const char *address, uvcc_tls *tls, uint16_t *p
         .src = {.fd = -1, .kind = UVCCI_SOURCE_LISTENER}, .tls = tls, .retry_at = UVCC_NEVER};
     l->src.owner = l;
     int rc = uvcci_address_parse(&l->address, address, true, &why);
+    if (rc == 0 && l->address.kind == UVCCI_ADDRESS_UDP && tls != NULL) {
+        why = NO_TLS;
+        rc = UVCC_ERR_CONFIG;
+    }
     if (rc == 0) {
         l->src.fd = uvcci_socket_listen(n, &l->address);
         if (l->src.fd < 0) {
@@ -375,6 +380,10 @@ int uvcc_net_add(uvcc_net *n, uvcc_session *s, const uvcc_net_session *how) {
     if (n == NULL || s == NULL || how == NULL || how->size != sizeof *how ||
         how->party >= UVCC_PARTIES)
         return UVCC_ERR_USAGE;
+    if (wants_packets(how) && how->tls != NULL) {
+        uvcci_net_log(n, UVCC_LOG_ERROR, "party %u: %s", how->party, NO_TLS);
+        return UVCC_ERR_CONFIG;
+    }
     n->now = uvcc_host_now_ns();
     int rc = endpoint_new(&e, n, uvcc_session_sid_tag(s), how->party, wants_packets(how), how->tls);
     if (rc != 0)
