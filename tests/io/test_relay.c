@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_relay.c - uvcc-relay: the same packets meet the same fate for the same seed, and three
  * sessions over nets compute through it what they compute without it, over TCP that is reset and
- * UDP that loses, repeats, reorders and corrupts. Also the epoll back end's timer and what it is
- * told of room to write. */
+ * UDP that loses, repeats, reorders and corrupts. Also the epoll back end's timer. */
 #define _GNU_SOURCE
-#include "support.h"
+#include "world.h"
 
 #include <arpa/inet.h>
 #include <poll.h>
@@ -12,22 +11,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <uvcc/net.h>
-#include <uvcc/uvcc.h>
-
-/* The example's hosts, over nets. */
-static bool over_packets;
-int embed_main(void);
-#define main                   embed_main
-#define uvcc_session_new(o, c) ((c)->links.datagram = over_packets, uvcc_session_new(o, c))
-#include "examples/embed.c"
-#undef main
-
-#define NEVER_NS  UINT64_C(120000000000) /* of a test: it hangs */
 #define ROUTES    3
 #define SENT      200
 #define OUT_BYTES 4096
@@ -53,6 +41,7 @@ static relay relay_start(char *const *args, unsigned count) {
     r.pid = fork();
     assert_true(r.pid >= 0);
     if (r.pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGTERM); /* of a test that failed */
         (void)dup2(fd[1], STDOUT_FILENO);
         (void)close(fd[0]);
         (void)execv(relay_path, argv);
@@ -149,148 +138,57 @@ static void test_same_fate(void **state) {
 
 /* ---- sessions ---- */
 
-typedef struct world {
-    struct host hosts[UVCC_PARTIES];
-    uvcc_net *net[UVCC_PARTIES];
-    uint16_t port[UVCC_PARTIES];
-} world;
-
-static void on_net_event(void *user, uvcc_session *s, const uvcc_event *e, uint64_t now) {
-    (void)s;
-    on_event(user, e, now);
-}
-
-static void listen_all(world *w, const char *address) {
-    for (uint8_t p = 0; p < UVCC_PARTIES; p++) {
-        uvcc_net_config cfg;
-        uvcc_net_config_default(&cfg);
-        cfg.alloc = uvcc_host_allocator();
-        cfg.random = uvcc_host_random();
-        cfg.retry_min_ns = 1000000;
-        cfg.retry_max_ns = 50000000;
-        w->hosts[p].party = p;
-        assert_int_equal(uvcc_net_new(&w->net[p], &cfg), 0);
-        assert_int_equal(uvcc_net_listen(w->net[p], address, NULL, &w->port[p]), 0);
-    }
-}
-
-static void add_all(world *w, const char *address[UVCC_PARTIES][UVCC_PARTIES]) {
-    struct provisions known;
-    uvcc_program *p = make_program();
-    assert_non_null(p);
-    assert_int_equal(make_provisions(&known), 0);
-    for (uint8_t i = 0; i < UVCC_PARTIES; i++) {
-        struct host *h = &w->hosts[i];
-        uvcc_net_session how = {.size = sizeof how, .party = i, .event = on_net_event, .user = h};
-        assert_int_equal(start(h, &known, p, uvcc_host_now_ns()), 0);
-        for (uint8_t q = 0; q < UVCC_PARTIES; q++) {
-            how.address[q] = address[i][q];
-            if (q != i) /* the example has them open from the start */
-                (void)uvcc_session_peer_closed(h->session, q, uvcc_host_now_ns());
-        }
-        how.cpu = h->cpu;
-        assert_int_equal(uvcc_net_add(w->net[i], h->session, &how), 0);
-    }
-    uvcc_program_free(p);
-}
-
-/* Until all have closed. */
-static void run_all(world *w) {
-    const uint64_t end = uvcc_host_now_ns() + NEVER_NS;
-    while (!(w->hosts[0].closed && w->hosts[1].closed && w->hosts[2].closed)) {
-        struct pollfd fds[UVCC_PARTIES];
-        int wait = 1000;
-        for (unsigned p = 0; p < UVCC_PARTIES; p++) {
-            assert_true(uvcc_net_turn(w->net[p]) >= 0);
-            assert_false(w->hosts[p].failed);
-            const int ms = uvcc_net_timeout_ms(w->net[p]);
-            wait = ms >= 0 && ms < wait ? ms : wait;
-            fds[p] = (struct pollfd){.fd = uvcc_net_fd(w->net[p]), .events = POLLIN};
-        }
-        (void)poll(fds, UVCC_PARTIES, wait);
-        assert_true(uvcc_host_now_ns() < end);
-    }
-}
-
-static void check_and_free(world *w) {
-    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
-        assert_memory_equal(w->hosts[p].result, expected, sizeof expected);
-        assert_int_equal(uvcc_net_remove(w->net[p], w->hosts[p].session), 0);
-        uvcc_session_free(w->hosts[p].session);
-        uvcc_cpu_free(w->hosts[p].cpu);
-        uvcc_net_free(w->net[p]);
-    }
-}
-
-/* Who dials: the party of the higher index, so the relay stands before each listener, per caller.
- */
-static void test_resets(void **state) {
+/* Every connection of `from` to `to`, or all packets of the two, through the relay. Training ends
+ * with the weights that it has over the loopback network: world_check(). */
+static unsigned long train_through(const char *over, char *const *options, uint32_t steps,
+                                   const char *counted) {
     static const uint8_t from[ROUTES] = {1, 2, 2}, to[ROUTES] = {0, 0, 1};
-    unsigned long resets = 0;
-    (void)state;
-    over_packets = false;
-    for (unsigned seed = 1; seed <= 5; seed++) {
-        world w = {.port = {0}};
-        const char *address[UVCC_PARTIES][UVCC_PARTIES] = {{NULL}};
-        char routes[ROUTES][128], number[16];
-        listen_all(&w, "tcp:127.0.0.1:0");
-        for (unsigned i = 0; i < ROUTES; i++)
-            (void)snprintf(routes[i], sizeof routes[i], "tcp:127.0.0.1:0=tcp:127.0.0.1:%u",
-                           w.port[to[i]]);
-        (void)snprintf(number, sizeof number, "%u", seed);
-        char *args[] = {"--seed", number,    "--reset", "0.1",     "--delay",
-                        "1",      routes[0], routes[1], routes[2], NULL};
-        relay r = relay_start(args, ROUTES);
-        for (unsigned i = 0; i < ROUTES; i++)
-            address[from[i]][to[i]] = r.first[i];
-        add_all(&w, address);
-        run_all(&w);
-        check_and_free(&w);
-        resets += relay_end(&r, "resets");
-    }
-    assert_true(resets > 0);
-}
-
-static void run_packets(char *const *options, const char *counted) {
-    static const uint8_t one[ROUTES] = {0, 0, 1}, two[ROUTES] = {1, 2, 2};
-    world w = {.port = {0}};
-    const char *address[UVCC_PARTIES][UVCC_PARTIES] = {{NULL}};
-    char routes[ROUTES][128];
+    static world w;
+    char routes[ROUTES][2 * UVCC_NET_ADDRESS_BYTES];
     char *args[ARGS_MOST] = {NULL};
     unsigned n = 0;
-    over_packets = true;
-    listen_all(&w, "udp:127.0.0.1:0");
-    while (options[n] != NULL) {
+    job j;
+    world_init(&w, transport_named(over));
+    w.net_cfg.retry_min_ns = 1000000;
+    w.net_cfg.retry_max_ns = 50000000;
+    job_mlp(&j, steps);
+    world_open(&w);
+    for (; options[n] != NULL; n++)
         args[n] = options[n];
-        n++;
-    }
     for (unsigned i = 0; i < ROUTES; i++) {
-        (void)snprintf(routes[i], sizeof routes[i], "udp:127.0.0.1:%u=udp:127.0.0.1:%u",
-                       w.port[one[i]], w.port[two[i]]);
+        (void)snprintf(routes[i], sizeof routes[i], "%s=%s",
+                       w.t->datagram ? w.address[from[i]] : "tcp:127.0.0.1:0", w.address[to[i]]);
         args[n++] = routes[i];
     }
     relay r = relay_start(args, ROUTES);
     for (unsigned i = 0; i < ROUTES; i++) {
-        address[one[i]][two[i]] = r.first[i];
-        address[two[i]][one[i]] = r.second[i];
+        memcpy(w.via[from[i]][to[i]], r.first[i], sizeof r.first[i]);
+        if (w.t->datagram)
+            memcpy(w.via[to[i]][from[i]], r.second[i], sizeof r.second[i]);
     }
-    add_all(&w, address);
-    run_all(&w);
-    check_and_free(&w);
-    assert_true(relay_end(&r, counted) > 0);
+    world_run(&w, &j);
+    world_close(&w);
+    job_free(&j);
+    return relay_end(&r, counted);
+}
+
+static void test_resets(void **state) {
+    char *const options[] = {"--reset", "0.02", "--delay", "1", NULL};
+    (void)state;
+    assert_true(train_through("tcp", options, 12, "resets") > 0);
 }
 
 static void test_delay_and_loss(void **state) {
     char *const options[] = {"--delay", "5", "--loss", "0.01", NULL};
     (void)state;
-    run_packets(options, "packets");
+    assert_true(train_through("udp", options, 4, "lost") > 0);
 }
 
 static void test_bad_network(void **state) {
-    char *const options[] = {"--loss", "0.2",      "--reorder", "0.2", "--corrupt",
+    char *const options[] = {"--loss", "0.1",      "--reorder", "0.2", "--corrupt",
                              "0.1",    "--repeat", "0.1",       NULL};
     (void)state;
-    run_packets(options, "lost");
+    assert_true(train_through("udp", options, 4, "corrupted") > 0);
 }
 
 /* ---- epoll ---- */
