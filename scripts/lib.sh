@@ -47,8 +47,8 @@ liburing-dev|io_uring|pkg-config --exists liburing
 libuv1-dev|the example on libuv|pkg-config --exists libuv
 libevent-dev|the example on libevent|pkg-config --exists libevent
 libglib2.0-dev|the example on GLib|pkg-config --exists glib-2.0
-python3-cffi|the test of the Python package|python3 -c 'import cffi' || /usr/bin/python3 -c 'import cffi'
-python3-numpy|the test of the Python package|python3 -c 'import numpy' || /usr/bin/python3 -c 'import numpy'
+python3-cffi|the test of the Python package|python3 -c 'import cffi, numpy' || /usr/bin/python3 -c 'import cffi'
+python3-numpy|the test of the Python package|python3 -c 'import cffi, numpy' || /usr/bin/python3 -c 'import numpy'
 g++|headers in C++|c++ --version
 END
 }
