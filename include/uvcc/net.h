@@ -100,8 +100,8 @@ typedef struct uvcc_net_session {
      * completions to uvcc_session_complete() on the net's thread, then uvcc_net_turn(). 0, or a
      * negative error, which ends the turn. NULL: the session has none. */
     int (*job)(void *user, uvcc_session *s, const uvcc_job *job);
-    /** Every event of the session, in their order. It may call the session, and uvcc_net_remove()
-     * for this one after CLOSED. */
+    /** Every event of the session, in their order. Calls to the session take the `now` that it
+     * gets. It may call the session, and uvcc_net_remove() for this one after CLOSED. */
     void (*event)(void *user, uvcc_session *s, const uvcc_event *e, uint64_t now);
     void *user;
 } uvcc_net_session;
