@@ -32,7 +32,7 @@ struct uvcci_source {
     uint8_t kind;
     uint8_t ready;
     bool queued;
-    bool ended; /**< the back end's: the other end has said its last, or is gone */
+    bool ended; /**< set by the back end: the other end has said its last, or is gone */
     uvcci_source *next_ready;
     void *owner;   /**< the net's */
     void *backend; /**< the back end's */

@@ -274,7 +274,7 @@ static void on_recv(uvcci_io *io, watch *w, const struct io_uring_cqe *cqe) {
         return;
     }
     if (res <= 0 && res != -ECANCELED && res != -EAGAIN && res != -EINTR) {
-        w->has_end = true;
+        w->has_end = w->src->ended = true;
         w->end = res;
     }
     if (res > 0 || w->has_end)

@@ -191,6 +191,8 @@ static void test_living_stays(void **state) {
                      before.refused + before.connections_lost + k);
             if (k == 0)
                 close(fd);
+            else /* and not after the wait */
+                assert_non_null(strstr(w.last_log, "ended while it waited"));
         }
         assert_int_equal(after.connections_lost, before.connections_lost);
         assert_int_equal(after.refused, before.refused + 2);
