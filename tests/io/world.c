@@ -201,8 +201,8 @@ static void give_labels(host *h, uint64_t now) {
 
 void host_offer(host *h, uint64_t now) {
     const job *j = h->job;
-    if (h->s == NULL || !h->ready || h->offered || h->closed || h->aborted != 0 ||
-        h->next >= j->steps || (h->w != NULL && h->w->gate != 0 && h->next >= h->w->gate))
+    if (h->s == NULL || !h->ready || h->offered || h->closed || h->aborted != 0 || h->done ||
+        (h->w != NULL && h->w->gate != 0 && h->next >= h->w->gate))
         return;
     const bool train = is_mlp(j) && h->next + 1 < j->steps;
     const int entry =
@@ -251,6 +251,7 @@ static void on_event(void *user, uvcc_session *s, const uvcc_event *e, uint64_t 
             break;
         }
         hash_outputs(h, e->step);
+        h->done = true;
         assert_int_equal(uvcc_session_close(s, now), 0);
         break;
     case UVCC_EVENT_ABORTED:
@@ -265,14 +266,7 @@ static void on_event(void *user, uvcc_session *s, const uvcc_event *e, uint64_t 
         (void)uvcc_session_abort(s, UVCC_ABORT_RESTARTED, now);
         break;
     case UVCC_EVENT_MISMATCH:
-        /* A peer that began anew offers checkpoints that are newer than all that this session
-         * offered when it began, so its restart cannot be proved to it: it begins anew too. */
-        if (h->store != NULL && h->ready && strcmp(e->text, "lineage") == 0 && !h->restarted) {
-            h->restarted = true;
-            (void)uvcc_session_abort(s, UVCC_ABORT_RESTARTED, now);
-        } else if (h->store == NULL) {
-            fprintf(stderr, "party %u: mismatch of party %u: %s\n", h->party, e->peer, e->text);
-        }
+        fprintf(stderr, "party %u: mismatch of party %u: %s\n", h->party, e->peer, e->text);
         break;
     case UVCC_EVENT_CLOSED:
         h->closed = true;

@@ -57,6 +57,7 @@ typedef struct host {
     unsigned worker;
     uint32_t next; /* step to agree to */
     bool ready, offered, closed, added;
+    bool done;      /* the last step has finished */
     bool restarted; /* it ended since a peer began anew */
     uint16_t aborted;
     uint32_t finished;
