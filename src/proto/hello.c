@@ -225,16 +225,30 @@ static uvcci_hello_field hello1_fault(const uvcci_hello *h, uint8_t peer, const 
     return common_offer(h, in, third) == NULL ? UVCCI_FIELD_LINEAGE : UVCCI_FIELD_NONE;
 }
 
+/* Our HELLO 1 as the sender of `their1` gets it. Who began anew is answered with its own offers:
+ * ours are those of the beginning of this run, and what can be gone on from has changed since. So
+ * it can prove itself by a HELLO 2; where the three go on is agreed on when all have begun anew. */
+static const uint8_t *our_hello1(const uvcci_hello *h, uint8_t peer, const uint8_t *their1,
+                                 uint8_t room[UVCCI_HELLO1_MAX]) {
+    if (their1 != h->peer[peer].other1)
+        return h->hello1;
+    memcpy(room, h->hello1, hello1_len(h, h->cfg.party));
+    memcpy(room + AT_OFFERS, their1 + AT_OFFERS, (size_t)UVCCI_OFFERS * OFFER_BYTES);
+    return room;
+}
+
 /* Of both HELLO 1, the lower party's first. */
 static void hash_hello1(const uvcci_hello *h, uint8_t peer, const uint8_t *their1,
                         uvcci_sha256 *sha) {
     const uint8_t me = h->cfg.party;
+    uint8_t room[UVCCI_HELLO1_MAX];
+    const uint8_t *our1 = our_hello1(h, peer, their1, room);
     uvcci_sha256_init(sha);
     if (me < peer)
-        uvcci_sha256_update(sha, h->hello1, hello1_len(h, me));
+        uvcci_sha256_update(sha, our1, hello1_len(h, me));
     uvcci_sha256_update(sha, their1, hello1_len(h, peer));
     if (me > peer)
-        uvcci_sha256_update(sha, h->hello1, hello1_len(h, me));
+        uvcci_sha256_update(sha, our1, hello1_len(h, me));
 }
 
 /* No text with a second key agreement is one without: HELLO 1 begins with its number. */
@@ -254,8 +268,10 @@ static size_t write_proved(const uvcci_hello *h, uint8_t peer, const uint8_t *th
     uvcci_put(&w, LABEL, sizeof LABEL - 1);
     if (kem_of(h) != NULL)
         uvcci_put(&w, LABEL_KEM, sizeof LABEL_KEM - 1);
-    uvcci_put(&w, first ? h->hello1 : their1, hello1_len(h, a));
-    uvcci_put(&w, first ? their1 : h->hello1, hello1_len(h, b));
+    uint8_t room[UVCCI_HELLO1_MAX];
+    const uint8_t *our1 = our_hello1(h, peer, their1, room);
+    uvcci_put(&w, first ? our1 : their1, hello1_len(h, a));
+    uvcci_put(&w, first ? their1 : our1, hello1_len(h, b));
     uvcci_put8(&w, hello2[AT_SUITE]);
     uvcci_put(&w, hello2 + AT_RUN, 8);
     uvcci_put(&w, h->cfg.identity[a], 32);
@@ -287,16 +303,6 @@ static void encapsulate(uvcci_hello *h, uint8_t peer) {
     uvcci_wipe(seed, sizeof seed);
 }
 
-/* The end of a HELLO 2 of ours, once the rest is there: its proof over their1 and our HELLO 1. */
-static void prove(const uvcci_hello *h, uint8_t peer, const uint8_t *their1, uint8_t *hello2) {
-    uint8_t text[PROVED_MAX];
-    size_t len = write_proved(h, peer, their1, hello2, h->cfg.party, text);
-    if (x25519(h))
-        uvcci_sign(h->cfg.sign_sk, text, len, hello2 + AT_PROOF);
-    else
-        write_mac(h, peer, text, len, hello2 + AT_PROOF);
-}
-
 static void write_hello2(uvcci_hello *h, uint8_t peer) {
     uvcci_hello_peer *p = &h->peer[peer];
     uint8_t *m = p->hello2;
@@ -309,26 +315,12 @@ static void write_hello2(uvcci_hello *h, uint8_t peer) {
     hash_hello1(h, peer, p->hello1, &sha);
     uvcci_sha256_final(&sha, m + AT_HASH);
     encapsulate(h, peer);
-    prove(h, peer, p->hello1, m);
-}
-
-/* A HELLO 2 over other1 that agrees to nothing: no suite has its number and no offer its step, so
- * it equals nobody's HELLO 2, and a ciphertext of zeros is never opened. Made when it goes, so that
- * its pace limits proofs too. */
-static size_t write_no_offer(const uvcci_hello *h, uint8_t peer, uint8_t *out) {
-    const size_t len = hello2_len(h, h->cfg.party, peer);
-    const uint8_t *their1 = h->peer[peer].other1;
-    assert(!h->agreed && their1[0] == HELLO1);
-    memset(out, 0, len);
-    out[0] = HELLO2;
-    uvcci_st32(out + AT_RUN + 4, NO_OFFER);
-    uvcci_sha256 sha;
-    hash_hello1(h, peer, their1, &sha);
-    uvcci_sha256_final(&sha, out + AT_HASH);
-    if (len > UVCCI_HELLO2_BYTES)
-        uvcci_st16(out + AT_CT_LEN, kem_of(h)->ct_bytes);
-    prove(h, peer, their1, out);
-    return len;
+    uint8_t text[PROVED_MAX];
+    size_t len = write_proved(h, peer, p->hello1, m, h->cfg.party, text);
+    if (x25519(h))
+        uvcci_sign(h->cfg.sign_sk, text, len, m + AT_PROOF);
+    else
+        write_mac(h, peer, text, len, m + AT_PROOF);
 }
 
 /* False: it is forged, or of a peer with another secret or identity. */
@@ -444,7 +436,6 @@ static void agree(uvcci_hello *h, uint64_t now) {
     for (uint8_t i = 1; i < UVCC_PARTIES; i++) {
         uint8_t peer = (uint8_t)((h->cfg.party + i) % UVCC_PARTIES);
         uvcci_hello_peer *p = &h->peer[peer];
-        p->other1[0] = 0; /* it is not one that came after the one agreed on */
         write_hello2(h, peer);
         p->pending |= BIT(HELLO2);
         advance(h, p, UVCCI_HELLO_WAIT2, now);
@@ -471,25 +462,6 @@ static int take_hello2(uvcci_hello *h, uint8_t peer, const uint8_t *in, uint64_t
     return 0;
 }
 
-/* A HELLO 1 that differs from the peer's present one, once we have agreed. Of a peer that began
- * anew with checkpoints that we did not have when we began, ours and its have no offer in common
- * (LINEAGE); it is a restart all the same. */
-static int another_hello1(uvcci_hello *h, uint8_t peer, const uint8_t *in, size_t len,
-                          uvcci_hello_field fault) {
-    uvcci_hello_peer *p = &h->peer[peer];
-    const bool lineage = fault == UVCCI_FIELD_LINEAGE && !UVCCI_MUTANT(40);
-    h->other_n++;
-    if (p->state >= UVCCI_HELLO_WAIT3 && (fault == UVCCI_FIELD_NONE || lineage)) {
-        memcpy(p->other1, in, len);
-        p->pending |= BIT(HELLO1);
-        return 0;
-    }
-    if (fault != UVCCI_FIELD_NONE) /* nobody can agree with it: nothing to begin again for */
-        return mismatch(h, fault);
-    h->stale = true;
-    return 0;
-}
-
 /* HELLO 1 repeats until it is answered, so most that come are not the first: the same again is
  * answered, one that differs is a peer that restarted (stale) or nobody's. One that we cannot
  * agree with is told and not kept: nobody has proved it, so it ends nothing. The second first one
@@ -506,18 +478,29 @@ static int input_hello1(uvcci_hello *h, uint8_t peer, const uint8_t *in, size_t 
         if (h->agreed) {
             p->pending |= p->answer1 ? BIT(HELLO1) | BIT(HELLO2) : BIT(HELLO2);
             p->answer1 = !p->answer1;
+            p->answer_other = false;
         }
         return 0;
     }
     uvcci_hello_field fault = hello1_fault(h, peer, in, len);
-    if (h->agreed)
-        return another_hello1(h, peer, in, len, fault);
-    if (fault == UVCCI_FIELD_LINEAGE) { /* its sender may be waiting for what we say of ourselves */
-        memcpy(p->other1, in, len);
-        p->pending |= BIT(HELLO2);
+    if (fault == UVCCI_FIELD_LINEAGE && p->state >= UVCCI_HELLO_WAIT3)
+        fault = UVCCI_FIELD_NONE; /* what was offered when this run began says nothing now */
+    if (h->agreed) {
+        h->other_n++;
+        if (fault != UVCCI_FIELD_NONE) {
+            ; /* nobody can agree with it, so there is nothing to begin again for */
+        } else if (p->state < UVCCI_HELLO_WAIT3) {
+            h->stale = true;
+        } else {
+            memcpy(p->other1, in, len);
+            p->pending |= BIT(HELLO1);
+            p->answer_other = true;
+        }
     }
     if (fault != UVCCI_FIELD_NONE)
         return mismatch(h, fault);
+    if (h->agreed)
+        return 0;
     memcpy(p->hello1, in, len);
     p->pending |= BIT(HELLO1); /* it has just started: our first one may have met nobody */
     if (h->peer[other_peer(h, peer)].hello1[0] == 0)
@@ -536,10 +519,6 @@ static int input_hello1(uvcci_hello *h, uint8_t peer, const uint8_t *in, size_t 
 
 static int input_hello2(uvcci_hello *h, uint8_t peer, const uint8_t *in, uint64_t now) {
     uvcci_hello_peer *p = &h->peer[peer];
-    if (uvcci_ld32(in + AT_RUN + 4) == NO_OFFER && p->state < UVCCI_HELLO_WAIT3) {
-        h->ignored++; /* of a peer that has no offer of ours: for who may think it is another */
-        return 0;
-    }
     if (!h->agreed) { /* the other peer's HELLO 1 is late: looked at when it is here */
         memcpy(p->early2, in, hello2_len(h, peer, h->cfg.party));
         return 0;
@@ -739,12 +718,13 @@ size_t uvcci_hello_poll(uvcci_hello *h, uint8_t peer, uint8_t *out, bool *sealed
     }
     *sealed = false;
     if (goes(h, peer, HELLO1, now)) {
-        memcpy(out, h->hello1, hello1_len(h, h->cfg.party));
+        uint8_t room[UVCCI_HELLO1_MAX];
+        memcpy(out, our_hello1(h, peer, p->answer_other ? p->other1 : p->hello1, room),
+               hello1_len(h, h->cfg.party));
+        p->answer_other = false;
         return hello1_len(h, h->cfg.party);
     }
     if (goes(h, peer, HELLO2, now)) {
-        if (!h->agreed)
-            return write_no_offer(h, peer, out);
         memcpy(out, p->hello2, hello2_len(h, h->cfg.party, peer));
         return hello2_len(h, h->cfg.party, peer);
     }

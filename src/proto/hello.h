@@ -10,13 +10,13 @@
  *
  * Until both HELLO 1 are here a peer's newest one counts. From then on another HELLO 1 of a peer is
  * counted in other_n, and
- * - from WAIT3 on it changes nothing until a HELLO 2 comes that proves it, one over it and our
- *   HELLO 1. It is kept and answered by our HELLO 1. A peer which began anew needs that one and the
+ * - from WAIT3 on it changes nothing until a HELLO 2 comes that proves it: one over it and our
+ * HELLO
+ *   1. It is kept and answered by our HELLO 1. A peer which began anew needs that one and the
  *   third's HELLO 1, which the third sends for the same reason or because it begins itself; then it
- *   agrees and proves itself. One that has none of the offers with which we began cannot agree: it
- *   proves itself by a HELLO 2 that agrees to nothing. Once either came, uvcci_hello_restarted()
- *   says so; keys and state stay. (A peer that died within this handshake can be made to look so by
- *   replaying what it sent then: that costs a needless restart.)
+ *   agrees and proves itself. Once it did, uvcci_hello_restarted() says so; keys and state stay. (A
+ *   peer that died within this handshake can be made to look so by replaying what it sent then:
+ *   that costs a needless restart.)
  * - before: the peer began anew, or an old packet came first.
  *
  * Whoever replays or forges HELLOs does not set our pace: each of the three goes to a peer four
@@ -113,14 +113,14 @@ typedef struct uvcci_hello_peer {
     uint8_t hello3[UVCCI_HELLO3_BYTES]; /* likewise; the same bytes both ways over one channel */
     uint8_t early2[UVCCI_HELLO2_MAX];   /* came before we could tell; 0...: none */
     uint8_t kem_ss[32];                 /* encapsulated for it, while kem_out */
-    uint8_t other1[UVCCI_HELLO1_MAX];   /* another HELLO 1, not believed; 0...: none. Before we
-                                           agreed: one without a common offer, to be answered */
+    uint8_t other1[UVCCI_HELLO1_MAX];   /* another HELLO 1, not believed; 0...: none */
     uint64_t next_repeat, repeat_ns;
-    uint8_t pending; /* bit i: HELLO i goes out at the next poll */
-    bool answer1;    /* the next known HELLO 1 is answered by HELLO 1 too */
-    bool reached;    /* the peer is known to be past HELLO 3 */
-    bool kem_out;    /* its encapsulation key is one that gives a secret */
-    bool restarted;  /* it proved other1 by a HELLO 2 */
+    uint8_t pending;   /* bit i: HELLO i goes out at the next poll */
+    bool answer1;      /* the next known HELLO 1 is answered by HELLO 1 too */
+    bool answer_other; /* our next HELLO 1 answers other1 */
+    bool reached;      /* the peer is known to be past HELLO 3 */
+    bool kem_out;      /* its encapsulation key is one that gives a secret */
+    bool restarted;    /* it proved other1 by a HELLO 2 */
 } uvcci_hello_peer;
 
 typedef struct uvcci_hello {
@@ -155,10 +155,9 @@ void uvcci_hello_again(uvcci_hello *h, uint64_t now);
  * topology, program, policy, sid or kind of key exchange, no common suite, no common offer, or an
  * impossible run, or a HELLO 2 that the expected identity, or who knows the secret, did not make
  * (h->field names it). Anybody may have sent it: it is not kept, and the handshake waits on for a
- * better one (without a common offer it is kept to be answered, and once its sender's HELLO 2 was
- * right that is all: 0). UVCC_ERR_PROTOCOL: the peer signed an ephemeral that gives no secret
- * (fatal; h->field). UVCC_ERR_AUTH: HELLO 2 or 3 contradicts ours or is not the peer's (changes
- * nothing, but is reported). UVCC_ERR_CRYPTO. */
+ * better one. UVCC_ERR_PROTOCOL: the peer signed an ephemeral that gives no secret (fatal;
+ * h->field). UVCC_ERR_AUTH: HELLO 2 or 3 contradicts ours or is not the peer's (changes nothing,
+ * but is reported). UVCC_ERR_CRYPTO. */
 int uvcci_hello_input(uvcci_hello *h, uint8_t peer, const uint8_t *payload, size_t len, bool sealed,
                       uint64_t now);
 /* An unsealed HELLO came from `peer` under another session's tag: it is never taken, but

@@ -25,7 +25,7 @@ async def run(store):
     session = uvcc.Session(config, sum_program())
     async with aio.Host(session, store=store, listen=f"unix:{where}/p{me}" if me < 2 else None,
                         peers={p: f"unix:{where}/p{p}" for p in range(me)},
-                        retry_s=(0.002, 0.05)) as host:
+                        retry_s=(0.002, 0.05), restart_after_s=0.2) as host:
         await host.ready()
         if host.fresh:
             session.set_public("A", np.zeros((4, 4), np.int64))

@@ -69,9 +69,6 @@ struct world {
     const char *mismatch[3][3];
     unsigned warnings[3];     /* lines of the log */
     unsigned restarted[3][3]; /* events PEER_RESTARTED, by party and peer */
-    uint32_t ready_step[3];
-    uint8_t *kept[3][2]; /* the newest checkpoints, the newest last */
-    size_t kept_len[3][2];
 };
 
 static void identity_key(const uint8_t seed[32], uint8_t pk[32]) {
@@ -131,11 +128,7 @@ static void begin(world *w, uint8_t i) {
     assert_int_equal(uvcc_session_new(&w->s[i], c), 0);
     assert_int_equal(uvcc_session_load_program(w->s[i], w->p), 0);
     static const int64_t v[STATE_ELEMS] = {1, -2, 3, -4, 5, -6, 7, -8, 9};
-    for (unsigned k = 0; k < 2; k++)
-        if (w->kept[i][k] != NULL)
-            assert_int_equal(uvcc_session_resume(w->s[i], w->kept[i][k], w->kept_len[i][k]), 0);
-    if (w->kept[i][1] == NULL)
-        assert_int_equal(uvcc_session_set_public(w->s[i], 0, v), 0);
+    assert_int_equal(uvcc_session_set_public(w->s[i], 0, v), 0);
     assert_int_equal(uvcc_session_start(w->s[i], w->now), 0);
 }
 
@@ -148,8 +141,6 @@ static void world_free(world *w) {
     for (unsigned i = 0; i < 3; i++) {
         uvcc_session_free(w->s[i]);
         uvcc_cpu_free(w->cpu[i]);
-        free(w->kept[i][0]);
-        free(w->kept[i][1]);
     }
     uvcc_program_free(w->p);
     free(w->packet);
@@ -171,20 +162,6 @@ static void renew(world *w, uint8_t i) {
     begin(w, i);
 }
 
-static void keep(world *w, uint8_t i) {
-    uint32_t step;
-    const uint8_t *data;
-    size_t len;
-    assert_int_equal(uvcc_session_checkpoint(w->s[i], &step, &data, &len), 0);
-    free(w->kept[i][0]);
-    w->kept[i][0] = w->kept[i][1];
-    w->kept_len[i][0] = w->kept_len[i][1];
-    w->kept[i][1] = malloc(len);
-    assert_non_null(w->kept[i][1]);
-    memcpy(w->kept[i][1], data, len);
-    w->kept_len[i][1] = len;
-}
-
 static void serve(world *w, uint8_t i) {
     const uvcc_job *job;
     uvcc_completion done;
@@ -197,12 +174,8 @@ static void serve(world *w, uint8_t i) {
     }
     bool again = false;
     while (uvcc_session_poll_event(w->s[i], &e) == 1) {
-        if (e.kind == UVCC_EVENT_READY) {
+        if (e.kind == UVCC_EVENT_READY)
             w->ready[i] = true;
-            w->ready_step[i] = e.step;
-        }
-        if (e.kind == UVCC_EVENT_CHECKPOINT)
-            keep(w, i);
         if (e.kind == UVCC_EVENT_ABORTED) {
             w->aborted[i] = e.reason;
             w->aborted_by[i] = e.peer;
@@ -284,25 +257,21 @@ static uint32_t run_of(const world *w, unsigned i) {
 }
 
 /* A step works, so the keys are the same. */
-static void works_at(world *w, uint32_t step) {
+static void works(world *w) {
     for (unsigned i = 0; i < 3; i++) {
         assert_int_equal(w->aborted[i], 0);
         assert_int_equal(run_of(w, i), run_of(w, 0));
-        assert_int_equal(uvcc_session_step(w->s[i], step, 0, w->now), 0);
+        assert_int_equal(uvcc_session_step(w->s[i], 0, 0, w->now), 0);
     }
     uint64_t until = w->now + 10 * SECOND;
     for (unsigned i = 0; i < 3; i++) {
         const int64_t *v;
-        while ((v = uvcc_session_output(w->s[i], step, OUT)) == NULL) {
+        while ((v = uvcc_session_output(w->s[i], 0, OUT)) == NULL) {
             assert_true(w->now < until);
             turn(w);
         }
         assert_int_equal(v[8], 9);
     }
-}
-
-static void works(world *w) {
-    works_at(w, 0);
 }
 
 /* ---- complete ---- */
@@ -858,47 +827,6 @@ static void restart_provisioned(void **state) {
     tells_of_a_restart(false);
 }
 
-/* A party comes back with the checkpoints of steps that nobody had when the job began: it has no
- * offer in common with those that live, and they hear of it all the same. */
-static void restarts_later(void **state) {
-    (void)state;
-    enum { STEPS = 4 };
-    for (unsigned x = 0; x < 12; x++) {
-        world w;
-        world_make(&w);
-        for (unsigned i = 0; i < 3; i++) {
-            w.cfg[i].identity.exchange_x25519 = x % 2 != 0;
-            w.cfg[i].identity.kem = x / 2 % 2 != 0 ? UVCC_KEM_X25519 : UVCC_KEM_NONE;
-            w.cfg[i].resume.checkpoint_every = 1;
-        }
-        const uint8_t who = (uint8_t)(x / 4), a = (uint8_t)((who + 1) % 3),
-                      b = (uint8_t)((who + 2) % 3);
-        world_open(&w);
-        assert_true(drive(&w, SECOND));
-        for (uint32_t step = 0; step < STEPS; step++)
-            works_at(&w, step);
-        renew(&w, who);
-        uint64_t until = w.now + 20 * SECOND;
-        while (w.now < until)
-            turn(&w);
-        assert_int_equal(w.restarted[a][who], 1);
-        assert_int_equal(w.restarted[b][who], 1);
-        assert_int_equal(w.restarted[a][b] + w.restarted[b][a], 0);
-        assert_int_equal(w.mismatches[a][who] + w.mismatches[b][who], 0);
-        assert_int_equal(w.mismatches[who][a], 1);
-        assert_string_equal(w.mismatch[who][a], "lineage");
-        assert_false(w.ready[who]);
-        renew(&w, a);
-        renew(&w, b);
-        assert_true(drive(&w, w.now + 20 * SECOND));
-        for (unsigned i = 0; i < 3; i++)
-            assert_int_equal(w.ready_step[i], STEPS);
-        assert_int_equal(run_of(&w, who), 1);
-        works_at(&w, STEPS);
-        world_free(&w);
-    }
-}
-
 static bool lossy(world *w, uint8_t from, uint8_t to, uint8_t *bytes, size_t len) {
     (void)from;
     (void)to;
@@ -958,7 +886,6 @@ int main(void) {
         cmocka_unit_test(restart_ends_all),
         cmocka_unit_test(restart_exchanged),
         cmocka_unit_test(restart_provisioned),
-        cmocka_unit_test(restarts_later),
         cmocka_unit_test(wrong_secret),
         cmocka_unit_test(restarts_at_any_time),
     };

@@ -422,16 +422,6 @@ static void on_mismatch(sim_party *p, const uvcc_event *e) {
     (void)uvcc_loopback_disconnect(p->w->net, p->node, 3u * p->triangle + e->peer);
 }
 
-/* Who is not to die of the same restart begins anew because it was told. */
-static void on_peer_restarted(sim_party *p) {
-    sim_world *w = p->w;
-    sim_random *r = &w->r[SIM_RESTART];
-    if (p->dies_at != UVCC_NEVER || p->closing)
-        return;
-    p->dies_at = sim_now(w) + sim_some_time(r, 10000, 300 * SIM_MS);
-    p->rebuild_at = p->dies_at + sim_some_time(r, 10000, 300 * SIM_MS);
-}
-
 /* Every event is held to what may come then; an abort needs a cause among the faults. */
 static void host_events(sim_party *p) {
     sim_world *w = p->w;
@@ -474,7 +464,6 @@ static void host_events(sim_party *p) {
         case UVCC_EVENT_PEER_RESTARTED:
             if (w->out->restarts == 0)
                 sim_fail(w, "party %u: party %u did not begin anew", p->index, e.peer);
-            on_peer_restarted(p);
             break;
         case UVCC_EVENT_CLOSED:
             on_closed(p);

@@ -6,20 +6,14 @@
 /* ---- deaths ---- */
 
 /* A victim dies, then the others (a restart of one is a restart of all); each comes back when it
- * likes. The victim may be back before the others have noticed; or they live on until its handshake
- * tells them. */
+ * likes. The victim may be back before the others have noticed. */
 static void kill_one(sim_world *w) {
     sim_random *r = &w->r[SIM_RESTART];
     uint64_t now = sim_now(w), last = 0;
-    bool lives = true; /* nobody is on the way down or up */
-    bool ran = true;   /* else it would come into a handshake of which the others die later */
-    for (unsigned i = 0; i < 3; i++) {
-        const sim_party *p = &w->party[i];
-        ran &= p->greatest_run != UINT32_MAX;
-        lives &= p->ready && !p->aborted && !p->closing && p->dies_at == UVCC_NEVER;
-    }
+    bool ran = true; /* else it would come into a handshake of which the others die later */
+    for (unsigned i = 0; i < 3; i++)
+        ran &= w->party[i].greatest_run != UINT32_MAX;
     bool eager = w->plan->untidy && ran && sim_below(r, 2) == 0;
-    const bool alone = lives && sim_below(r, 2) == 0;
     w->out->restarts++;
     w->out->injected++;
     for (unsigned i = 0; i < 3; i++) {
@@ -27,15 +21,9 @@ static void kill_one(sim_world *w) {
         p->dies_at = now + (i == w->kill_party ? 0 : sim_some_time(r, 10000, 300 * SIM_MS));
         last = p->dies_at > last ? p->dies_at : last;
     }
-    eager |= alone;
     for (unsigned i = 0; i < 3; i++)
         w->party[i].rebuild_at =
             (eager && i == w->kill_party ? now : last) + 1 + sim_some_time(r, 10000, 300 * SIM_MS);
-    for (unsigned i = 0; i < 3 && alone; i++)
-        w->party[i].dies_at = UVCC_NEVER;
-    for (unsigned i = 0; i < 3 && alone; i++)
-        if (i != w->kill_party)
-            w->party[i].rebuild_at = UVCC_NEVER;
     sim_die(&w->party[w->kill_party]);
     w->party[w->kill_party].dies_at = UVCC_NEVER;
     bool again = sim_below(r, 3) == 0 && w->plan->next_run < 1u << 20;

@@ -323,14 +323,16 @@ class Host:
     higher index call. store: run numbers are the caller's (resume.next_run = store.next_run());
     checkpoints are kept there by the rules of docs/host.md. A peer that began anew ends the session,
     `Aborted` with reason RESTARTED or, of the third party, PEER: begin a new one, with the next run.
-    on_event: hears every event, in order. An exception in it ends the host, and comes out of what
-    awaits it."""
+    restart_after_s: longer than links.keepalive_ns; for a peer that comes with checkpoints that
+    this session does not know, and cannot prove itself. on_event: hears every event, in order.
+    An exception in it ends the host, and comes out of what awaits it."""
 
     def __init__(self, session: Session, *, peers: Mapping[int, str] | None = None,
                  listen: str | None = None, server: Server | None = None, tls: Tls | None = None,
                  cpu: CpuMode = CpuMode.THREADS, threads: int = 0, store: Store | None = None,
                  on_event: Callable[[Event], object] | None = None, idle_s: float = 30.0,
-                 retry_s: tuple[float, float] = (0.05, 5.0), call_s: float = 10.0) -> None:
+                 retry_s: tuple[float, float] = (0.05, 5.0), call_s: float = 10.0,
+                 restart_after_s: float = 15.0) -> None:
         self.session = session
         self.party = session.party
         self.idle_s = idle_s
@@ -350,6 +352,7 @@ class Host:
         if self.party < PARTIES - 1 and self._server is None:
             raise usage(f"party {self.party} is called, and does not listen")
         self._tls, self._call_s, self._retry_s = tls, call_s, retry_s
+        self._restart_after_s = restart_after_s
         self._mode, self._threads = cpu, threads
         self._store, self._every = store, session.config.resume.checkpoint_every
         self._on_event = on_event
@@ -605,6 +608,8 @@ class Host:
         elif kind == EventKind.MISMATCH:
             log.warning("party %d: a HELLO of party %d does not fit: %s", self.party, event.peer,
                         event.text)
+            if event.text == "lineage" and self._ready.done() and self._over is None:
+                self._loop.call_later(self._restart_after_s, self._maybe_gone, event.peer, now)
         elif kind == EventKind.ABORTED:
             self._end_waits(Aborted(event.reason, event.text, event.peer))
             with contextlib.suppress(Error):  # it may be closing already
@@ -625,6 +630,16 @@ class Host:
         with contextlib.suppress(Error):  # it may have ended already
             self.session.abort(reason)
         self._schedule()
+
+    def _maybe_gone(self, peer: int, since: int) -> None:
+        """A peer that began anew with checkpoints younger than this session cannot prove it here:
+        its HELLO fits no offer of ours. Nobody knows who sent that HELLO; but the peer that this
+        session knew answers keep-alives, so when it was not heard since, it is gone."""
+        if self._stopped or self._over is not None or self.session.freed:
+            return
+        heard = self.session.peer_info(peer).heard_ns
+        if heard == NEVER or heard < since:
+            self._abort(AbortReason.RESTARTED)
 
     def _finished(self, event: Event) -> None:
         if event.step not in self._steps:
