@@ -482,6 +482,13 @@ static int input_hello1(uvcci_hello *h, uint8_t peer, const uint8_t *in, size_t 
         }
         return 0;
     }
+    /* Who begins anew has another nonce. With the one that we know it is an answer to somebody's
+     * forgery in our name, which must not be answered in turn without end. */
+    if (p->state >= UVCCI_HELLO_WAIT3 && in[AT_VERSION] == VERSION && len >= UVCCI_HELLO1_BYTES &&
+        memcmp(in + AT_N, p->hello1 + AT_N, 32) == 0) {
+        h->ignored++;
+        return 0;
+    }
     uvcci_hello_field fault = hello1_fault(h, peer, in, len);
     if (fault == UVCCI_FIELD_LINEAGE && p->state >= UVCCI_HELLO_WAIT3)
         fault = UVCCI_FIELD_NONE; /* what was offered when this run began says nothing now */

@@ -1603,6 +1603,23 @@ static void live_verifies_later_offers(void **state) {
     }
 }
 
+/* A forged HELLO 1 is answered by a live party; its live peer does not answer that, or the two
+ * would go on without end. */
+static void answers_die_out(void **state) {
+    net n;
+    uint8_t forged[324], out[324];
+    bool sealed;
+    live(&n, state);
+    memcpy(forged, n.h[1].hello1, sizeof forged);
+    forged[84] ^= 1; /* another nonce and other offers, as of one that began anew */
+    forged[148] ^= 1;
+    assert_int_equal(uvcci_hello_input(&n.h[0], 1, forged, 324, false, n.now), 0);
+    assert_int_equal(uvcci_hello_poll(&n.h[0], 1, out, &sealed, n.now), 324);
+    assert_memory_not_equal(out, n.h[0].hello1, 324);
+    assert_int_equal(uvcci_hello_input(&n.h[1], 0, out, 324, false, n.now), 0);
+    assert_int_equal(uvcci_hello_poll(&n.h[1], 0, out, &sealed, n.now), 0);
+}
+
 /* A party of three live ones begins anew on a bad network: the others find out, do the same, and
  * all end under the next run. */
 static void restart_of_the_job(void **state) {
@@ -1668,6 +1685,7 @@ int main(void) {
         cmocka_unit_test(kem_gives_nothing),
         BOTH(live_verifies_restart),
         BOTH(live_verifies_later_offers),
+        BOTH(answers_die_out),
         BOTH(live_ignores_forgeries),
         ALL(restart_of_the_job),
     };
