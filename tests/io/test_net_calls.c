@@ -22,15 +22,13 @@ static void call_in_the_name_of(const world *w, uint8_t from) {
     const int fd = stranger_dial(w, 0);
     assert_true(fd >= 0);
     assert_int_equal(send(fd, bytes, sizeof bytes, MSG_NOSIGNAL), sizeof bytes);
-    if (strangers >= STRANGERS)
-        (void)close(stranger[strangers % STRANGERS]);
-    stranger[strangers++ % STRANGERS] = fd;
+    stranger[strangers++] = fd; /* it stays to the end */
 }
 
 static bool closed_under_calls(world *w) {
     if (all_closed(w))
         return true;
-    if (++turns % TURNS_BETWEEN == 0 && !w->hosts[0][0].closed)
+    if (++turns % TURNS_BETWEEN == 0 && !w->hosts[0][0].closed && strangers < STRANGERS)
         call_in_the_name_of(w, turns / TURNS_BETWEEN % 2 == 0 ? 1 : 2);
     return false;
 }
@@ -59,7 +57,7 @@ static void test_strangers_call_all_the_time(void **state) {
     world_check(&w);
     world_close(&w);
     job_free(&j);
-    for (unsigned i = 0; i < strangers && i < STRANGERS; i++)
+    for (unsigned i = 0; i < strangers; i++)
         (void)close(stranger[i]);
 }
 
