@@ -4,7 +4,9 @@
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include "support.h"
 
+#include <dirent.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 json_t *test_load_json(const char *path) {
@@ -136,4 +138,23 @@ test_edge test_edge_copy(const void *bytes, size_t n, size_t gap) {
 
 void test_edge_free(const test_edge *e) {
     assert_int_equal(munmap(e->map, e->map_bytes), 0);
+}
+
+void test_remove_all(const char *dir) {
+    DIR *d = opendir(dir);
+    struct dirent *e;
+    while (d != NULL && (e = readdir(d)) != NULL) {
+        char path[512];
+        struct stat st;
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+            continue;
+        (void)snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
+        if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode))
+            test_remove_all(path);
+        else
+            (void)unlink(path);
+    }
+    if (d != NULL)
+        (void)closedir(d);
+    (void)rmdir(dir);
 }

@@ -55,4 +55,7 @@ typedef struct test_edge {
 test_edge test_edge_copy(const void *bytes, size_t n, size_t gap);
 void test_edge_free(const test_edge *e);
 
+/* A directory with all that is in it. */
+void test_remove_all(const char *dir);
+
 #endif

@@ -9,10 +9,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "keyfile.h"
+#include <uvcc/store.h>
+
 #include "report.h"
 
-#define MESSAGE_BYTES 256u
+#define MESSAGE_BYTES UVCC_STORE_TEXT_BYTES
 #define PATH_BYTES    4096u
 
 typedef struct keygen_options {
@@ -117,14 +118,14 @@ static int show_public(const uint8_t seed[32]) {
 static int run(const keygen_options *o, uint8_t secret[32]) {
     char why[MESSAGE_BYTES];
     if (o->public_of != NULL) {
-        if (keyfile_read(o->public_of, KEYFILE_IDENTITY, secret, why, sizeof why) != 0)
-            return refuse("%s: %s", o->public_of, why);
+        if (uvcc_key_read(o->public_of, UVCC_KEY_IDENTITY, secret, why, sizeof why) != 0)
+            return refuse("%s", why);
         return show_public(secret);
     }
     randombytes_buf(secret, 32);
-    keyfile_kind kind = o->pair ? KEYFILE_PAIR : KEYFILE_IDENTITY;
-    if (keyfile_write(o->out, kind, secret, why, sizeof why) != 0)
-        return refuse("--out %s: %s", o->out, why);
+    const uvcc_key_kind kind = o->pair ? UVCC_KEY_PAIR : UVCC_KEY_IDENTITY;
+    if (uvcc_key_write(o->out, kind, secret, why, sizeof why) != 0)
+        return refuse("--out %s", why);
     return o->pair ? EXIT_DONE : show_public(secret);
 }
 

@@ -115,21 +115,6 @@ static pid_t spawn(unsigned party, unsigned kill_at) {
     _exit(1);
 }
 
-/* A file of a directory, or an empty directory of it. */
-static void remove_all(const char *dir) {
-    DIR *d = opendir(dir);
-    const struct dirent *e;
-    while (d != NULL && (e = readdir(d)) != NULL) {
-        char path[600];
-        snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
-        if (e->d_name[0] != '.' && unlink(path) != 0)
-            remove_all(path);
-    }
-    if (d != NULL)
-        (void)closedir(d);
-    (void)rmdir(dir);
-}
-
 static void test_killed(void **state) {
     (void)state;
     const char *wanted = getenv("UVCC_NET_KILLS");
@@ -167,7 +152,7 @@ static void test_killed(void **state) {
         }
         for (unsigned p = 0; p < UVCC_PARTIES; p++)
             assert_true(hashes[p] == hash);
-        remove_all(place);
+        test_remove_all(place);
     }
     print_message("%u kills in %u jobs\n", kills, rounds);
 }

@@ -19,25 +19,6 @@
 static char place[] = "/tmp/uvcc-store-XXXXXX";
 static char why[UVCC_STORE_TEXT_BYTES];
 
-static void remove_all(const char *dir) {
-    DIR *d = opendir(dir);
-    struct dirent *e;
-    while (d != NULL && (e = readdir(d)) != NULL) {
-        char path[512];
-        struct stat st;
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-            continue;
-        (void)snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
-        if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode))
-            remove_all(path);
-        else
-            (void)unlink(path);
-    }
-    if (d != NULL)
-        (void)closedir(d);
-    (void)rmdir(dir);
-}
-
 static int enter(void **state) {
     (void)state;
     memset(disk, 0, sizeof *disk);
@@ -51,7 +32,7 @@ static int leave(void **state) {
     memset(disk, 0, sizeof *disk);
     if (chdir("/") != 0)
         return -1;
-    remove_all(place);
+    test_remove_all(place);
     return torn != 0 ? -1 : 0; /* of every test: no name stood for bytes that were not flushed */
 }
 
@@ -419,7 +400,7 @@ static void rules(void **state) {
         assert_int_equal(w.events, 33);
         assert_int_equal(j.host[0].set, 1);
         no_parts("jobs/party-0");
-        remove_all("jobs");
+        test_remove_all("jobs");
     }
 }
 
@@ -446,7 +427,7 @@ static void waits(void **state) {
         assert_int_equal(uvcc_store_may_agree(st, s, 6), every == 1 ? UVCC_ERR_AGAIN : 0);
         assert_int_equal(uvcc_store_may_agree(st, s, 8), UVCC_ERR_AGAIN);
         job_kill(&j);
-        remove_all("jobs");
+        test_remove_all("jobs");
     }
 }
 
@@ -541,7 +522,7 @@ static void begins_anew(void **state) {
         }
         run_job(&o, first + 9);
         assert_int_equal(j.host[0].set, 0);
-        remove_all("jobs");
+        test_remove_all("jobs");
     }
 }
 
@@ -731,7 +712,7 @@ static void full_disk_and_an_end(void **state) {
         job_kill(&j);
         run_job(&o, 12);
         assert_true(j.host[0].begun_at + 4 >= most);
-        remove_all("jobs");
+        test_remove_all("jobs");
     }
 }
 

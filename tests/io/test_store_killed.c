@@ -36,27 +36,8 @@ static seen *saw;
 
 static char place[] = "/tmp/uvcc-killed-XXXXXX";
 
-static void remove_all(const char *dir) {
-    DIR *d = opendir(dir);
-    struct dirent *e;
-    while (d != NULL && (e = readdir(d)) != NULL) {
-        char path[512];
-        struct stat st;
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-            continue;
-        (void)snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
-        if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode))
-            remove_all(path);
-        else
-            (void)unlink(path);
-    }
-    if (d != NULL)
-        (void)closedir(d);
-    (void)rmdir(dir);
-}
-
 static void fresh(void) {
-    remove_all("jobs");
+    test_remove_all("jobs");
     assert_int_equal(mkdir("jobs", 0700), 0);
     memset(saw, 0, sizeof *saw);
     memset(disk, 0, sizeof *disk);
@@ -399,6 +380,6 @@ int main(void) {
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     if (chdir("/") != 0)
         return 2;
-    remove_all(place);
+    test_remove_all(place);
     return failed;
 }

@@ -127,8 +127,8 @@ static void refuses_key_files(void **state) {
     refused("keygen --public pipe.key", "no regular file");
     refused("keygen --public .", "no regular file");
     refused("keygen --public /dev/null", "no regular file");
-    refused("keygen --public none.key", "none.key: cannot be opened: No such file");
-    refused("keygen --out no/such/place.key", "cannot be made: No such file");
+    refused("keygen --public none.key", "none.key: is not there");
+    refused("keygen --out no/such/place.key", "its directory cannot be opened: No such file");
     refused("keygen --out .", "exists");
 }
 

@@ -410,7 +410,7 @@ static void errors_are_escaped(void **state) {
     refused("\033]0;x\007", "there is no command '\\x1b]0;x\\x07'");
     refused("train --data \033[2J", "\\x1b[2J: cannot be opened");
     refused("train --\033[2J", "no option --\\x1b[2J");
-    refused("keygen --public \033[2J", "\\x1b[2J: cannot be opened");
+    refused("keygen --public \033[2J", "\\x1b[2J: is not there");
     refused("replay \033[2J", "\\x1b[2J: cannot be opened");
     refused("audit verify \033[2J", "\\x1b[2J");
     refused("generate \033[2J", "\\x1b[2J");

@@ -12,9 +12,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <uvcc/store.h>
+
 #include "../dir_lock.h"
 #include "../files.h"
-#include "../keyfile.h"
 #include "../report.h"
 #include "../sealed.h"
 
@@ -49,10 +50,10 @@ static int cannot(const char *path, const char *what, int why) {
 }
 
 static int read_key(const char *dir, unsigned party, uint8_t key[32]) {
-    char path[PATH_BYTES], message[256];
+    char path[PATH_BYTES], message[UVCC_STORE_TEXT_BYTES];
     path_of(path, "%s/party-%u/key", dir, party);
-    if (keyfile_read(path, KEYFILE_STORAGE, key, message, sizeof message) != 0)
-        return report_error(EXIT_BAD_INPUT, "%s %s", path, message);
+    if (uvcc_key_read(path, UVCC_KEY_STORAGE, key, message, sizeof message) != 0)
+        return report_error(EXIT_BAD_INPUT, "%s", message);
     return EXIT_DONE;
 }
 
@@ -362,7 +363,7 @@ int lm_checkpoint_refuse(const char *dir, uint32_t step) {
 
 /* Under another name first: a key's name never stands for half a key. */
 static int make_key(const char *dir, unsigned party) {
-    char path[PATH_BYTES], part[PATH_BYTES], message[256];
+    char path[PATH_BYTES], part[PATH_BYTES], message[UVCC_STORE_TEXT_BYTES];
     uint8_t key[32];
     path_of(path, "%s/party-%u/key", dir, party);
     path_of(part, "%s/party-%u/key.part", dir, party);
@@ -370,10 +371,10 @@ static int make_key(const char *dir, unsigned party) {
         return EXIT_DONE;
     (void)unlink(part); /* of a process that was killed */
     randombytes_buf(key, sizeof key);
-    const int rc = keyfile_write(part, KEYFILE_STORAGE, key, message, sizeof message);
+    const int rc = uvcc_key_write(part, UVCC_KEY_STORAGE, key, message, sizeof message);
     sodium_memzero(key, sizeof key);
     if (rc != 0)
-        return report_error(EXIT_FAILED, "%s %s", part, message);
+        return report_error(EXIT_FAILED, "%s", message);
     return rename(part, path) == 0 ? EXIT_DONE : cannot(path, "cannot be made", errno);
 }
 
