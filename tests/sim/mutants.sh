@@ -1,10 +1,10 @@
 #!/bin/sh
 # Each planted bug of src/proto/mutant.h is found by `uvcc sim` within its number of seeds, and the
 # same seeds pass without any. Only the files that hold a bug are compiled again.
-# usage: mutants.sh COMPILER SOURCE_DIR UVCC LIBRARY [MUTANT...]
+# usage: mutants.sh COMPILER SOURCE_DIR UVCC LIBRARY HOST_LIBRARY [MUTANT...]
 set -eu
-cc=$1 source=$2 uvcc=$3 library=$4
-shift 4
+cc=$1 source=$2 uvcc=$3 library=$4 host=$5
+shift 5
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 libs="$(pkg-config --libs libsodium libcrypto jansson) -lisal -lm -lpthread"
@@ -69,7 +69,7 @@ while read -r n seeds what; do
         continue
     fi
     # shellcheck disable=SC2086
-    $cc "$uvcc".p/*.o $objects "$library" $libs -o "$work/uvcc"
+    $cc "$uvcc".p/*.o $objects "$host" "$library" $libs -o "$work/uvcc"
     rm -f $objects
     if "$work/uvcc" sim --seeds "$seeds" --stop --no-minimise --json "$work/json" >"$work/out" 2>&1; then
         echo "mutant $n survived $seeds seeds: $what"
