@@ -10,13 +10,14 @@ enum { WORDS_MAX = 64 };
 
 static void check_taken(const train_options *o) {
     FUZZ_CHECK(o->data != NULL && o->data[0] != '\0');
-    FUZZ_CHECK(o->hidden.count >= 1 && o->hidden.count < UVCC_MLP_MAX_LAYERS);
-    for (uint32_t i = 0; i < o->hidden.count; i++)
-        FUZZ_CHECK(o->hidden.v[i] >= 1 && o->hidden.v[i] <= 4096);
-    FUZZ_CHECK(o->epochs >= 1 && o->epochs <= 10000);
-    FUZZ_CHECK(o->batch >= 1 && o->batch <= 1u << 20 && (o->batch & (o->batch - 1)) == 0);
-    FUZZ_CHECK(o->lr_shift <= 20 && o->frac_bits >= 4 && o->frac_bits <= 24);
-    FUZZ_CHECK(o->truncation <= UVCC_TRUNC_EXACT_DCF && o->run.compute <= UVCC_CPU_THREADS);
+    FUZZ_CHECK(o->net.hidden.count >= 1 && o->net.hidden.count < UVCC_MLP_MAX_LAYERS);
+    for (uint32_t i = 0; i < o->net.hidden.count; i++)
+        FUZZ_CHECK(o->net.hidden.v[i] >= 1 && o->net.hidden.v[i] <= 4096);
+    FUZZ_CHECK(o->net.epochs >= 1 && o->net.epochs <= 10000);
+    FUZZ_CHECK(o->net.batch >= 1 && o->net.batch <= 1u << 20 &&
+               (o->net.batch & (o->net.batch - 1)) == 0);
+    FUZZ_CHECK(o->net.lr_shift <= 20 && o->net.frac_bits >= 4 && o->net.frac_bits <= 24);
+    FUZZ_CHECK(o->net.truncation <= UVCC_TRUNC_EXACT_DCF && o->run.compute <= UVCC_CPU_THREADS);
     const double rates[] = {o->run.faults.drop, o->run.faults.duplicate, o->run.faults.reorder,
                             o->run.faults.corrupt};
     for (int i = 0; i < 4; i++)

@@ -78,6 +78,7 @@ static void op_any(builder *b, fuzz_in *in) {
     op.constant = op.flags >> 4;
     op.heads = op.lift >> 5;
     op.row_groups = op.lift >> 3 & 3;
+    op.tile_rows = op.flags & UVCC_OP_BEAVER ? op.shift >> 4 : 0;
     op.lift &= 7;
     (void)uvcc_program_op(b->p, &op);
 }
@@ -121,6 +122,13 @@ static void fit_blocks(uvcc_op_desc *op, const uvcc_tensor_desc *x, const uvcc_t
     const bool sc = op->flags & UVCC_OP_STACKED_C;
     z->rows = m * g * (sc ? h : 1);
     z->cols = n * (sc ? 1 : h);
+}
+
+/* On triples, every other time in tiles of one row or one group of rows. */
+static void tile(uvcc_op_desc *op, const uvcc_tensor_desc *z) {
+    op->flags |= UVCC_OP_BEAVER;
+    if ((op->shift & 1) != 0)
+        op->tile_rows = op->heads == 0 ? 1 : z->rows / op->row_groups;
 }
 
 static bool has_triples(uint16_t code) {
@@ -234,7 +242,7 @@ static void op_fitting(builder *b, fuzz_in *in) {
     if (additive)
         make_additive(b, &op, &x, &y, &z, in);
     else if (has_triples(op.opcode) && (wrong & 64 || how & 128))
-        op.flags |= UVCC_OP_BEAVER;
+        tile(&op, &z);
     op.truncation = how >> 4 & 1;
     if (op.shift > 8 && (op.opcode == UVCC_OP_TRUNCATE || has_triples(op.opcode)))
         op.truncation = UVCC_TRUNC_EXACT_DCF;

@@ -41,7 +41,7 @@ static void host_call(world *w, uint8_t i, fuzz_in *in) {
     uint32_t step;
     uvcc_session_stats stats;
     uint8_t digest[32];
-    uint64_t shares[ROWS * COLS] = {0};
+    uint64_t shares[ROWS * COLS] = {0}, got[128];
     switch (what & 15) {
     case 0:
         if (uvcc_session_close(a->s, clock_of(w, i)) == 0)
@@ -57,6 +57,7 @@ static void host_call(world *w, uint8_t i, fuzz_in *in) {
     case 3:
         if (what >> 4 != 5) /* shares of something else would be opened */
             (void)uvcc_session_set_shares(a->s, what >> 4, shares, shares);
+        (void)uvcc_session_shares(a->s, what >> 4, got, got + 64);
         break;
     case 4:
         FUZZ_CHECK(uvcc_session_step(a->s, 1000, 0, clock_of(w, i)) != 0);

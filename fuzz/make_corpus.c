@@ -89,6 +89,7 @@ static void dictionary(FILE *f) {
     (void)fputs("# Made by fuzz/make_corpus.c from the .def tables.\n", f);
     dict_bytes(f, "magic_frame", "UVF1\x01", 5);
     dict_bytes(f, "magic_call", "UVC1\x01", 5);
+    dict_bytes(f, "magic_dialog", "UVCD\x01", 5);
     dict_bytes(f, "magic_bundle", UVCCI_MAGIC_BUNDLE, 8);
     dict_bytes(f, "magic_job_root", UVCCI_MAGIC_JOB, 8);
     dict_bytes(f, "magic_proof", UVCCI_MAGIC_PROOF, 8);
@@ -502,6 +503,8 @@ int main(int argc, char **argv) {
     random_programs("program", 8, 1, 300);
     random_programs("triple", 16, 1, 200);
     random_programs("demux", 64, 7, 512);
+    random_programs("dialog", 64, 5, 400);
+    random_programs("request", 64, 5, 400);
     dcf_program();
     random_words_program();
     texts();

@@ -44,6 +44,8 @@ python3-jsonschema|the test of docs/json|python3 -c 'from jsonschema import Draf
 libmbedtls-dev|TLS by mbedTLS|[ -e /usr/include/mbedtls/ssl_internal.h ]
 openssl|a test of TLS's document|openssl version
 liburing-dev|io_uring|pkg-config --exists liburing
+libopenmpi-dev|collectives across processes|pkg-config --exists ompi-c
+openmpi-bin|the tests of collectives across processes|mpirun --version
 libuv1-dev|the example on libuv|pkg-config --exists libuv
 libevent-dev|the example on libevent|pkg-config --exists libevent
 libglib2.0-dev|the example on GLib|pkg-config --exists glib-2.0

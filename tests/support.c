@@ -158,3 +158,19 @@ void test_remove_all(const char *dir) {
         (void)closedir(d);
     (void)rmdir(dir);
 }
+
+void test_append(void *user, const uint8_t *p, size_t len) {
+    test_bytes *b = user;
+    if (b->len + len > b->room) {
+        b->room = 2 * (b->len + len) + 4096;
+        b->p = realloc(b->p, b->room);
+        assert_non_null(b->p);
+    }
+    memcpy(b->p + b->len, p, len);
+    b->len += len;
+}
+
+void test_bytes_free(test_bytes *b) {
+    free(b->p);
+    *b = (test_bytes){0};
+}

@@ -55,6 +55,15 @@ typedef struct test_edge {
 test_edge test_edge_copy(const void *bytes, size_t n, size_t gap);
 void test_edge_free(const test_edge *e);
 
+/* Bytes that grow, in doubled room: a log that a session writes. `user` of test_append is one of
+ * these. */
+typedef struct test_bytes {
+    uint8_t *p;
+    size_t len, room;
+} test_bytes;
+void test_append(void *user, const uint8_t *p, size_t len);
+void test_bytes_free(test_bytes *b);
+
 /* A directory with all that is in it. */
 void test_remove_all(const char *dir);
 

@@ -208,6 +208,8 @@ static void hear(triangle *t, uint8_t to, uint8_t from, const uint8_t *data, siz
 static bool send_all(triangle *t, uint8_t i) {
     bool any = false;
     for (uvcc_transmit tx; uvcc_session_poll_transmit(t->s[i], &tx, t->wire_ns) == 1; any = true) {
+        if (t->opt.on_transmit != NULL)
+            t->opt.on_transmit(t->opt.user, i, &tx);
         for (uint32_t k = 0; k < tx.slice_count; k++)
             hear(t, tx.peer, i, tx.slices[k].data, tx.slices[k].len);
         assert_int_equal(uvcc_session_transmit_done(t->s[i], tx.peer, tx.id, tx.total, t->wire_ns),

@@ -31,6 +31,8 @@ typedef struct triangle_options {
     void (*on_task)(void *user, unsigned party, const uvcc_job *job, uint32_t task, bool done);
     /* ... and this before a party sends what its jobs made; may be NULL. */
     void (*on_send)(void *user, unsigned party);
+    /* Wired: what a party sends, before its peer has it; may be NULL. */
+    void (*on_transmit)(void *user, unsigned party, const uvcc_transmit *tx);
     /* Every bundle, when it is complete; may be NULL. */
     void (*on_bundle)(void *user, unsigned party, uint32_t step, const uint8_t *bytes, size_t len);
     /* Every event, before it is taken; may be NULL. */

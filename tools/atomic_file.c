@@ -30,11 +30,17 @@ static atomic_file *no_memory(atomic_file *a, int *status) {
     return refuse(a, status, report_error(EXIT_FAILED, "out of memory"));
 }
 
+/* An option of a command, or the member of a file's that names the place. */
+static const char *dashes(const char *option) {
+    return strchr(option, '.') == NULL ? "--" : "";
+}
+
 static int cannot(const char *option, const char *path, int why) {
     if (why == EISDIR)
-        return report_error(EXIT_BAD_INPUT, "--%s %s: is a directory; name a file", option, path);
-    return report_error(EXIT_BAD_INPUT, "--%s %s: cannot be written: %s; choose another place",
-                        option, path, strerror(why));
+        return report_error(EXIT_BAD_INPUT, "%s%s %s: is a directory; name a file", dashes(option),
+                            option, path);
+    return report_error(EXIT_BAD_INPUT, "%s%s %s: cannot be written: %s; choose another place",
+                        dashes(option), option, path, strerror(why));
 }
 
 /* The process id keeps two runs apart. The new file may be read by whom the old one might. */
@@ -160,7 +166,8 @@ int atomic_file_finish(atomic_file *a) {
             error = errno;
     }
     if (error != 0)
-        return report_error(EXIT_FAILED, "--%s %s: cannot be written: %s", a->option, a->path,
+        return report_error(EXIT_FAILED, "%s%s %s: cannot be written: %s", dashes(a->option),
+                            a->option, a->path,
                             error == WRITE_FAILED ? "a write failed" : strerror(error));
     free(a->name);
     a->name = NULL;

@@ -8,7 +8,8 @@
 #include <stdio.h>
 
 typedef struct atomic_file atomic_file;
-/* `path` as --`option` gave it; "-" is standard output. NULL after reporting the error (report.h),
+/* `path` as --`option` gave it, or the member `option` of a file, "output.weights"; "-" is standard
+ * output. NULL after reporting the error (report.h),
  * with its exit status in *status. */
 atomic_file *atomic_file_open(const char *option, const char *path, int *status);
 /* The same for a file that its owner alone may read. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bundles.c - see bundles.h. A bundle is written once, when the last AUDIT is in it; what waits for
- * one is remembered, so that a run that ends early can still write it. */
+ * one is remembered, so that a run that ends early can still write it. What the disk refuses is
+ * kept in memory for a host that is patient. */
 #include "bundles.h"
 
 #include <dirent.h>
@@ -32,8 +33,17 @@ typedef struct gathered {
     uint8_t roots[][32];
 } gathered;
 
+/* A file that the disk refused. */
+typedef struct refused {
+    struct refused *next;
+    bundle_place at;
+    size_t len;
+    uint8_t bytes[];
+} refused;
+
 struct bundles {
     bundles_config c;
+    refused *refused;
     int lock; /* of DIR */
     size_t workers;
     uint32_t waiting_count;
@@ -266,6 +276,11 @@ void bundles_close(bundles *b) {
         free(b->gathered);
         b->gathered = next;
     }
+    while (b->refused != NULL) {
+        refused *next = b->refused->next;
+        free(b->refused);
+        b->refused = next;
+    }
     dir_unlock(b->lock);
     sodium_memzero(b, sizeof *b);
     free(b);
@@ -273,25 +288,65 @@ void bundles_close(bundles *b) {
 
 /* ---- writing ---- */
 
-static int write_at(const bundles *b, const bundle_place *at, const uint8_t *bytes, size_t len) {
+/* 0, or errno; *path is the caller's, NULL without memory. */
+static int try_at(const bundles *b, const bundle_place *at, const uint8_t *bytes, size_t len,
+                  char **path) {
     char name[BUNDLE_NAME_BYTES];
     bundle_name(at, name);
-    char *path = path_of(b->c.dir, name);
-    if (path == NULL)
-        return report_error(EXIT_FAILED, "out of memory");
-    int why = file_write(path, bytes, len);
+    *path = path_of(b->c.dir, name);
+    if (*path == NULL)
+        return ENOMEM;
+    int why = file_write(*path, bytes, len);
     if (why == ENOENT) { /* the first in its directory */
         why = 0;
-        for (char *c = path + strlen(b->c.dir) + 1; why == 0 && (c = strchr(c, '/')) != NULL;) {
+        for (char *c = *path + strlen(b->c.dir) + 1; why == 0 && (c = strchr(c, '/')) != NULL;) {
             *c = '\0';
-            why = dir_make(path);
+            why = dir_make(*path);
             *c++ = '/';
         }
-        why = why != 0 ? why : file_write(path, bytes, len);
+        why = why != 0 ? why : file_write(*path, bytes, len);
     }
-    int status = why == 0 ? EXIT_DONE : write_failed(path, why);
+    return why;
+}
+
+/* For bundles_retry(). False: no memory. */
+static bool keep(bundles *b, const bundle_place *at, const uint8_t *bytes, size_t len) {
+    refused *r = malloc(sizeof *r + len), **end = &b->refused;
+    if (r == NULL)
+        return false;
+    *r = (refused){.at = *at, .len = len};
+    memcpy(r->bytes, bytes, len);
+    while (*end != NULL)
+        end = &(*end)->next;
+    *end = r;
+    return true;
+}
+
+static int write_at(bundles *b, const bundle_place *at, const uint8_t *bytes, size_t len) {
+    char *path;
+    const int why = try_at(b, at, bytes, len, &path);
+    int status = EXIT_DONE;
+    if (why != 0 && !(b->c.patient && keep(b, at, bytes, len)))
+        status = write_failed(path != NULL ? path : b->c.dir, why);
     free(path);
     return status;
+}
+
+bool bundles_retry(bundles *b, char *text, size_t cap) {
+    while (b->refused != NULL) {
+        refused *r = b->refused;
+        char *path;
+        const int why = try_at(b, &r->at, r->bytes, r->len, &path);
+        if (why != 0)
+            (void)snprintf(text, cap, "%s: cannot be written: %s", path != NULL ? path : b->c.dir,
+                           strerror(why));
+        free(path);
+        if (why != 0)
+            return false;
+        b->refused = r->next;
+        free(r);
+    }
+    return true;
 }
 
 static bool same_place(const bundle_place *a, const bundle_place *b) {

@@ -47,6 +47,7 @@ typedef struct bundles_config {
     uint32_t run;                        /* above 0: DIR may have bundles of earlier runs */
     uint8_t sign_seed[UVCC_PARTIES][32]; /* of the parties that run here */
     uvcc_audit_keys keys;
+    bool patient; /* what the disk refuses is kept, for bundles_retry(), and is no failure */
 } bundles_config;
 
 /* Makes DIR, locks it until the end and writes the keys. A DIR that another process writes to, or
@@ -60,6 +61,9 @@ int bundles_event(bundles *b, const uvcc_session *s, const bundle_place *worker,
 /* Bundles that wait for the peers' AUDITs. A host goes on until there is none before it closes its
  * sessions. */
 uint32_t bundles_waiting(const bundles *b);
+/* Tries again what the disk refused; false: some of it is not there still, and text says why. A
+ * host begins no step before. */
+bool bundles_retry(bundles *b, char *text, size_t cap);
 /* Before a session ends early: writes the bundles that wait, as far as they go. An exit status. */
 int bundles_flush(bundles *b, const uvcc_session *s, const bundle_place *worker);
 void bundles_close(bundles *b);

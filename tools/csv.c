@@ -13,6 +13,8 @@
 
 typedef struct reader {
     FILE *file;
+    csv_source source;
+    uint32_t columns; /* of every row; 0: before the first */
     const char *path;
     char *message;
     size_t message_cap;
@@ -66,7 +68,8 @@ static int read_line(reader *r) {
         r->line[r->len++] = (char)c;
     }
     if (c == EOF && ferror(r->file))
-        return fail(r, 0, 0, "cannot be read: %s; give a CSV file with --data", strerror(errno));
+        return fail(r, 0, 0, "cannot be read: %s; give a CSV file with %s", strerror(errno),
+                    r->source.file_name);
     if (c == EOF && r->len == 0)
         return 0;
     r->number++;
@@ -218,8 +221,8 @@ static int parse_label(reader *r, uint32_t column, field f, uint32_t *out) {
     if (!(v >= 0 && v <= CSV_LABEL_MAX) || floor(v) != v)
         return fail(r, r->number, column,
                     "label '%s' is not a whole number from 0 to %u; number the classes from 0, or "
-                    "choose the label's column with --label",
-                    show(f).text, CSV_LABEL_MAX);
+                    "choose the label's column with %s",
+                    show(f).text, CSV_LABEL_MAX, r->source.of_label);
     *out = (uint32_t)v;
     return 0;
 }
@@ -236,18 +239,16 @@ static int find_label(reader *r, const char *label, const field *header, uint32_
     if (len > 0 && digits(label, label + len) == len) {
         unsigned long n = len > 9 ? 0 : strtoul(label, NULL, 10);
         if (n == 0 || n > columns)
-            return fail(r, r->number, 0,
-                        "--label %s: the file has columns 1 to %u; give one of "
-                        "them",
-                        shown.text, columns);
+            return fail(r, r->number, 0, "%s %s: the file has columns 1 to %u; give one of them",
+                        r->source.of_label, shown.text, columns);
         *out = (uint32_t)n - 1;
         return 0;
     }
     if (header == NULL)
         return fail(r, r->number, 0,
-                    "--label %s: the file has no header line; give the label's column as a number "
+                    "%s %s: the file has no header line; give the label's column as a number "
                     "from 1 to %u",
-                    shown.text, columns);
+                    r->source.of_label, shown.text, columns);
     uint32_t found = columns;
     for (uint32_t i = 0; i < columns; i++) {
         if (header[i].len != len || memcmp(header[i].text, label, len) != 0)
@@ -260,9 +261,9 @@ static int find_label(reader *r, const char *label, const field *header, uint32_
     }
     if (found == columns)
         return fail(r, r->number, 0,
-                    "--label %s: no column has that name; give a name of the header line or a "
+                    "%s %s: no column has that name; give a name of the header line or a "
                     "number from 1 to %u",
-                    shown.text, columns);
+                    r->source.of_label, shown.text, columns);
     *out = found;
     return 0;
 }
@@ -277,23 +278,38 @@ static int check_quotes(reader *r) {
     return fail(r, r->number, column, "quoted fields are not supported; remove the quotes");
 }
 
+static int grow_table(const reader *r, csv_table *t, uint32_t rows) {
+    if (rows > CSV_ROWS_MAX)
+        return -1;
+    if (r->source.part != CSV_LABELS) {
+        double *value = grow(t->value, rows, t->features * sizeof *t->value);
+        if (value == NULL)
+            return -1;
+        t->value = value;
+    }
+    if (r->source.part != CSV_FEATURES) {
+        uint32_t *label = grow(t->label, rows, sizeof *t->label);
+        if (label == NULL)
+            return -1;
+        t->label = label;
+    }
+    return 0;
+}
+
 static int add_row(reader *r, csv_table *t, uint32_t *room, const field *fields) {
     if (t->rows == *room) {
         uint32_t more = *room == 0 ? 256 : 2 * *room;
-        double *value =
-            t->rows >= CSV_ROWS_MAX ? NULL : grow(t->value, more, t->features * sizeof *t->value);
-        if (value != NULL)
-            t->value = value;
-        uint32_t *label = value == NULL ? NULL : grow(t->label, more, sizeof *t->label);
-        if (label == NULL)
+        if (grow_table(r, t, more) != 0)
             return fail(r, r->number, 0, "the table does not fit in memory; use fewer rows");
-        t->label = label;
         *room = more;
     }
-    double *v = t->value + (size_t)t->rows * t->features;
-    for (uint32_t i = 0; i <= t->features; i++) {
-        int rc = i == t->label_column ? parse_label(r, i + 1, fields[i], &t->label[t->rows])
-                                      : parse_number(r, i + 1, fields[i], v++);
+    double *v = t->value != NULL ? t->value + (size_t)t->rows * t->features : NULL;
+    for (uint32_t i = 0; i < r->columns; i++) {
+        int rc = 0;
+        if (i == t->label_column && r->source.part != CSV_FEATURES)
+            rc = parse_label(r, i + 1, fields[i], &t->label[t->rows]);
+        else if (i != t->label_column && v != NULL)
+            rc = parse_number(r, i + 1, fields[i], v++);
         if (rc != 0)
             return rc;
     }
@@ -301,9 +317,33 @@ static int add_row(reader *r, csv_table *t, uint32_t *room, const field *fields)
     return 0;
 }
 
+/* A file with all columns, or with those of the part alone. */
+static int first_of_part(reader *r, csv_table *t, const char *label, const field *header) {
+    const uint32_t features = r->source.features;
+    const bool alone = r->columns == (r->source.part == CSV_FEATURES ? features : 1);
+    t->features = features;
+    t->label_column = r->source.part == CSV_FEATURES ? CSV_NO_COLUMN : 0;
+    if (alone)
+        return 0;
+    if (r->columns == features + 1)
+        return find_label(r, label, header, r->columns, &t->label_column);
+    if (r->source.part == CSV_FEATURES)
+        return fail(r, r->number, 0, "%u columns; give %u features, and the label's column or not",
+                    r->columns, features);
+    return fail(r, r->number, 0, "%u columns; give the label's alone, or %u features too",
+                r->columns, features);
+}
+
 /* The first row settles the columns and whether it is a header. */
 static int first_row(reader *r, csv_table *t, const char *label, const field *fields,
                      uint32_t columns, bool *header) {
+    *header = true;
+    for (uint32_t i = 0; i < columns; i++)
+        *header = *header && !is_number(fields[i]) && !is_not_finite(fields[i]);
+    t->first_line = r->number + *header;
+    r->columns = columns;
+    if (r->source.part != CSV_ALL)
+        return first_of_part(r, t, label, *header ? fields : NULL);
     if (columns < 2 && memchr(r->line, ';', r->len) == NULL &&
         memchr(r->line, '\t', r->len) == NULL)
         return fail(r, r->number, 1,
@@ -311,11 +351,7 @@ static int first_row(reader *r, csv_table *t, const char *label, const field *fi
                     "commas");
     if (columns < 2)
         return fail(r, r->number, 1, "there is no comma; separate the columns with commas");
-    *header = true;
-    for (uint32_t i = 0; i < columns; i++)
-        *header = *header && !is_number(fields[i]) && !is_not_finite(fields[i]);
     t->features = columns - 1;
-    t->first_line = r->number + *header;
     return find_label(r, label, *header ? fields : NULL, columns, &t->label_column);
 }
 
@@ -325,7 +361,7 @@ static int read_rows(reader *r, csv_table *t, const char *label, field *fields) 
     uint32_t room = 0, blank_line = 0;
     int rc;
     while ((rc = read_line(r)) == 1) {
-        bool first = t->features == 0, header = false;
+        bool first = r->columns == 0, header = false;
         if (line_blank(r)) { /* allowed at the end only, so remember where */
             blank_line = blank_line != 0 ? blank_line : r->number;
             continue;
@@ -334,7 +370,7 @@ static int read_rows(reader *r, csv_table *t, const char *label, field *fields) 
             return fail(r, blank_line, 1, "the line is empty; remove it");
         if (check_quotes(r) != 0)
             return -1;
-        uint32_t most = first ? CSV_COLUMNS_MAX : t->features + 1;
+        uint32_t most = first ? CSV_COLUMNS_MAX : r->columns;
         uint32_t columns = cut(r, fields, most);
         if (first && columns > most)
             return fail(r, r->number, most + 1, "more than %u columns; use fewer", most);
@@ -342,20 +378,20 @@ static int read_rows(reader *r, csv_table *t, const char *label, field *fields) 
             return -1;
         if (header)
             continue;
-        if (columns > t->features + 1)
-            return fail(r, r->number, t->features + 2,
+        if (columns > r->columns)
+            return fail(r, r->number, r->columns + 1,
                         "the row has more than the first row's %u columns; remove the rest",
-                        t->features + 1);
-        if (columns < t->features + 1)
+                        r->columns);
+        if (columns < r->columns)
             return fail(r, r->number, columns + 1,
                         "the row ends after %u of %u columns; fill in the rest or remove the row",
-                        columns, t->features + 1);
+                        columns, r->columns);
         if (add_row(r, t, &room, fields) != 0)
             return -1;
     }
     if (rc < 0)
         return -1;
-    if (t->features == 0)
+    if (r->columns == 0)
         return fail(r, 0, 0, "the file is empty; give rows of features and a label");
     if (t->rows == 0)
         return fail(r, r->number, 1,
@@ -365,12 +401,18 @@ static int read_rows(reader *r, csv_table *t, const char *label, field *fields) 
 
 int csv_read(csv_table *out, const char *path, const char *label, char *message,
              size_t message_cap) {
-    reader r = {.path = path, .message = message, .message_cap = message_cap};
+    const csv_source all = {.file_name = "--data", .of_label = "--label"};
+    return csv_read_part(out, &all, path, label, message, message_cap);
+}
+
+int csv_read_part(csv_table *out, const csv_source *source, const char *path, const char *label,
+                  char *message, size_t message_cap) {
+    reader r = {.source = *source, .path = path, .message = message, .message_cap = message_cap};
     csv_table t = {0};
     r.file = fopen(path, "rb");
     if (r.file == NULL)
-        return fail(&r, 0, 0, "cannot be opened: %s; check the path given to --data",
-                    strerror(errno));
+        return fail(&r, 0, 0, "cannot be opened: %s; check the path given to %s", strerror(errno),
+                    source->file_name);
     field *fields = malloc(CSV_COLUMNS_MAX * sizeof *fields);
     int rc = fields == NULL ? fail(&r, 0, 0, "out of memory") : read_rows(&r, &t, label, fields);
     free(fields);

@@ -10,12 +10,13 @@
 #define CSV_COLUMNS_MAX 65536u
 #define CSV_ROWS_MAX    (1u << 26)
 #define CSV_LINE_MAX    ((size_t)16 << 20) /* bytes */
+#define CSV_NO_COLUMN   UINT32_MAX
 
 typedef struct csv_table {
     uint32_t rows, features;
-    double *value;         /* rows * features, finite */
-    uint32_t *label;       /* rows, 0..CSV_LABEL_MAX */
-    uint32_t label_column; /* from 0, among the file's features + 1 */
+    double *value;         /* rows * features, finite; NULL: features were not read */
+    uint32_t *label;       /* rows, 0..CSV_LABEL_MAX; NULL: labels were not read */
+    uint32_t label_column; /* from 0; CSV_NO_COLUMN: the file has none */
     uint32_t first_line;   /* of row 0, from 1; one line per row */
 } csv_table;
 
@@ -25,6 +26,17 @@ typedef struct csv_table {
  * FILE:ROW:COLUMN: what is wrong; what to do. */
 int csv_read(csv_table *out, const char *path, const char *label, char *message,
              size_t message_cap);
+/* Of a table whose columns belong to two: the features alone, of a file with the label's column or
+ * without it, or the labels alone, of a file with features or without them. What is not asked for
+ * is not looked at. */
+typedef enum csv_part { CSV_ALL, CSV_FEATURES, CSV_LABELS } csv_part;
+typedef struct csv_source {
+    csv_part part;
+    uint32_t features;                /* how many there must be; CSV_ALL: 0 */
+    const char *file_name, *of_label; /* what messages call the two options */
+} csv_source;
+int csv_read_part(csv_table *out, const csv_source *source, const char *path, const char *label,
+                  char *message, size_t message_cap);
 void csv_free(csv_table *t);
 
 /* Place in the file of a feature: its line and its column, from 1. */

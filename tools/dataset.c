@@ -14,18 +14,22 @@ static bool held_out(uint32_t row) {
     return row % HELD_OUT_EVERY == HELD_OUT_EVERY - 1;
 }
 
-static bool part_new(dataset_part *p, uint32_t rows, uint32_t features) {
-    if (rows > SIZE_MAX / sizeof *p->x / features)
+uint32_t dataset_test_row(uint32_t i) {
+    return i * HELD_OUT_EVERY + HELD_OUT_EVERY - 1;
+}
+
+static bool part_new(dataset_part *p, uint32_t rows, const csv_table *t) {
+    if (t->value != NULL && rows > SIZE_MAX / sizeof *p->x / t->features)
         return false;
     p->rows = rows;
-    p->x = malloc((size_t)rows * features * sizeof *p->x);
-    p->label = malloc(rows * sizeof *p->label);
-    return p->x != NULL && p->label != NULL;
+    p->x = t->value != NULL ? malloc((size_t)rows * t->features * sizeof *p->x) : NULL;
+    p->label = t->label != NULL ? malloc(rows * sizeof *p->label) : NULL;
+    return (p->x != NULL || t->value == NULL) && (p->label != NULL || t->label == NULL);
 }
 
 static double largest(const csv_table *t) {
     double most = 0;
-    for (uint32_t row = 0; row < t->rows; row++) {
+    for (uint32_t row = 0; t->value != NULL && row < t->rows; row++) {
         const double *v = t->value + (size_t)row * t->features;
         for (uint32_t i = 0; !held_out(row) && i < t->features; i++)
             most = fmax(most, fabs(v[i]));
@@ -46,8 +50,7 @@ int dataset_build(dataset *out, const csv_table *t, const char *path, unsigned f
         return -1;
     }
     dataset d = {.features = t->features};
-    if (!part_new(&d.train, t->rows - test_rows, t->features) ||
-        !part_new(&d.test, test_rows, t->features)) {
+    if (!part_new(&d.train, t->rows - test_rows, t) || !part_new(&d.test, test_rows, t)) {
         (void)snprintf(message, message_cap, "%s: the rows do not fit in memory; use fewer", path);
         dataset_free(&d);
         return -1;
@@ -59,7 +62,7 @@ int dataset_build(dataset *out, const csv_table *t, const char *path, unsigned f
         bool out_of_training = held_out(row);
         dataset_part *p = out_of_training ? &d.test : &d.train;
         uint32_t to = at[out_of_training]++;
-        for (uint32_t i = 0; i < t->features; i++) {
+        for (uint32_t i = 0; t->value != NULL && i < t->features; i++) {
             double x = floor(t->value[(size_t)row * t->features + i] / scale * one + 0.5);
             if (!(fabs(x) < limit)) {
                 (void)snprintf(message, message_cap,
@@ -71,6 +74,8 @@ int dataset_build(dataset *out, const csv_table *t, const char *path, unsigned f
             }
             p->x[(size_t)to * t->features + i] = (int64_t)x;
         }
+        if (t->label == NULL)
+            continue;
         p->label[to] = t->label[row];
         if (t->label[row] >= d.classes)
             d.classes = t->label[row] + 1;

@@ -17,6 +17,7 @@ static const int endings[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
 enum { ENDINGS = sizeof endings / sizeof endings[0] };
 
 static volatile sig_atomic_t asked, mark; /* the command looks at the mark; it is set */
+static volatile sig_atomic_t within;      /* seconds from the mark to the end; 0: no limit */
 static volatile sig_atomic_t used[TEMPORARIES_MAX];
 static char names[TEMPORARIES_MAX][TEMPORARY_NAME_BYTES];
 
@@ -34,6 +35,7 @@ static void on_signal(int number) {
     const int kept = errno;
     if (number != SIGPIPE && asked && !mark) {
         mark = 1;
+        (void)alarm((unsigned)within);
         errno = kept;
         return;
     }
@@ -71,6 +73,14 @@ void interrupt_leave(void) {
 
 void interrupt_catch(void) {
     asked = 1;
+}
+
+void interrupt_within(unsigned seconds) {
+    const struct sigaction ends = {.sa_handler = on_signal};
+    (void)sigaction(SIGALRM, &ends, NULL);
+    within = (sig_atomic_t)seconds;
+    if (mark)
+        (void)alarm(seconds);
 }
 
 bool interrupted(void) {

@@ -21,6 +21,9 @@ void interrupt_leave(void);
 /* From now on the first interruption only sets a mark. */
 void interrupt_catch(void);
 bool interrupted(void);
+/* Such a command ends so many seconds after the mark was set, whatever it waits for then, as by a
+ * second signal; 0: it may take its time. Counts from now where the mark is set already. */
+void interrupt_within(unsigned seconds);
 
 /* A new file under a name that does not stay, which a signal takes away: at most TEMPORARIES_MAX at
  * one time are, of names below TEMPORARY_NAME_BYTES. A descriptor, or -1 with errno set. */

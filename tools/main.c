@@ -6,25 +6,39 @@
 #include <uvcc/types.h>
 
 #include "audit.h"
+#include "client/client.h"
 #include "interrupt.h"
 #include "keygen.h"
 #include "lm/generate.h"
 #include "nonlinear.h"
+#include "party/launch.h"
+#include "party/party.h"
+#include "party/show.h"
 #include "pipeline/pipeline.h"
+#include "plan.h"
 #include "replay.h"
 #include "report.h"
 #include "selftest/selftest.h"
 #include "sim/sim.h"
+#include "trace_join.h"
 #include "train.h"
+#include "triples.h"
 
 static void usage(FILE *to) {
     (void)fputs("Usage: uvcc COMMAND [OPTION...]\n"
                 "\n"
                 "  uvcc train      three parties train a network on a CSV file or a text\n"
+                "  uvcc party      one of the three parties of a job, over the network\n"
+                "  uvcc client     asks the parties of a job that serves\n"
+                "  uvcc launch     all three parties of a job on this machine\n"
+                "  uvcc plan       says what a job takes before it runs\n"
+                "  uvcc status     what running parties say of themselves\n"
                 "  uvcc generate   samples text from a kept language model\n"
                 "  uvcc replay     runs a recorded session again\n"
                 "  uvcc audit      checks the transcripts of a run\n"
+                "  uvcc trace      joins traces of several processes\n"
                 "  uvcc keygen     makes key files and shows public keys\n"
+                "  uvcc triples    makes triples ahead and shows what is kept of them\n"
                 "  uvcc nonlinear  measures the nonlinear functions\n"
                 "  uvcc pipeline   a pipeline of stages in simulated time\n"
                 "  uvcc selftest   checks this machine's compute kernels\n"
@@ -45,7 +59,10 @@ static const struct command {
     {"replay", replay_main, EXIT_BAD_INPUT},  {"audit", audit_main, EXIT_BAD_INPUT},
     {"keygen", keygen_main, EXIT_FAILED},     {"nonlinear", nonlinear_main, EXIT_FAILED},
     {"pipeline", pipeline_main, EXIT_FAILED}, {"selftest", selftest_main, EXIT_FAILED},
-    {"sim", sim_main, EXIT_FAILED},
+    {"sim", sim_main, EXIT_FAILED},           {"party", party_main, EXIT_FAILED},
+    {"triples", triples_main, EXIT_FAILED},   {"status", show_main, EXIT_FAILED},
+    {"plan", plan_main, EXIT_FAILED},         {"launch", launch_main, EXIT_FAILED},
+    {"trace", trace_join_main, EXIT_FAILED},  {"client", client_main, EXIT_FAILED},
 };
 
 int main(int argc, char **argv) {

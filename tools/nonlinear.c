@@ -19,13 +19,12 @@
 #include "report.h"
 #include "svg.h"
 
-#define INPUTS       (1u << 20)
-#define INPUTS_QUICK (1u << 14)
-#define INPUTS_MAX   (1u << 24)
-#define PATH_BYTES   4096u
-#define COLOUR_REAL  "#000000"
+#define INPUTS_QUICK  (1u << 14)
+#define PATH_BYTES    4096u
+#define MESSAGE_BYTES 640u
+#define COLOUR_REAL   "#000000"
 
-enum { FAST, EXACT, MODES };
+enum { FAST = NONLINEAR_FAST, EXACT = NONLINEAR_EXACT, MODES = NONLINEAR_MODES };
 static const char *const modes[] = {"fast", "exact"};
 static const char *const colours[] = {"#d1600e", "#1560bd"};
 static const char *const computes[] = {"inline", "deferred", "threads", NULL};
@@ -63,19 +62,36 @@ static const struct subject {
     {UVCC_NL_LAYERNORM, -8, 8, false, "layernorm plain"},
     {UVCC_NL_CROSS_ENTROPY_GRADIENT, -1, 1, false, NULL},
 };
-enum { SUBJECTS = sizeof subjects / sizeof subjects[0] };
+enum { SUBJECTS = NONLINEAR_SUBJECTS };
+_Static_assert(sizeof subjects / sizeof subjects[0] == NONLINEAR_SUBJECTS, "their number");
 
 typedef struct nonlinear_options {
-    bool wanted[SUBJECTS], mode[MODES];
+    nonlinear_choice choice;
     const char *json, *plot;
     uint64_t inputs, seed;
     uint32_t compute;
-    bool plain, table, progress, help;
+    bool table, progress, help;
 } nonlinear_options;
 
 static const char *name_of(unsigned subject) {
     const struct subject *s = &subjects[subject];
     return s->plain != NULL ? s->plain : uvcc_nonlinear_at(s->what)->name;
+}
+
+const char *nonlinear_name(unsigned subject) {
+    return name_of(subject);
+}
+
+const char *nonlinear_mode(unsigned mode) {
+    return modes[mode];
+}
+
+measure_job nonlinear_job(unsigned subject, unsigned mode, uint64_t inputs, uint64_t seed) {
+    return (measure_job){.what = subjects[subject].what,
+                         .exact = mode == EXACT,
+                         .plain = subjects[subject].plain != NULL,
+                         .inputs = inputs,
+                         .seed = seed};
 }
 
 /* ---- options ---- */
@@ -122,20 +138,20 @@ static void print_help(void) {
                "wrong options, 130 interrupted.");
 }
 
-static int want(nonlinear_options *o, const char *name) {
+int nonlinear_want(nonlinear_choice *c, const char *name, const flag_message *m) {
     char names[512];
     size_t len = 0;
     for (unsigned i = 0; i < SUBJECTS; i++) {
         if (subjects[i].plain != NULL)
             continue;
         if (strcmp(name, name_of(i)) == 0) {
-            o->wanted[i] = true;
-            return EXIT_DONE;
+            c->wanted[i] = true;
+            return 0;
         }
         len += (size_t)snprintf(names + len, sizeof names - len, "%s%s", i > 0 ? ", " : "",
                                 name_of(i));
     }
-    return report_error(EXIT_BAD_INPUT, "there is no function '%s'; there are %s", name, names);
+    return flag_fail(m, "there is no function '%s'; there are %s", name, names);
 }
 
 static bool parse_number(const char *text, uint64_t *out) {
@@ -167,18 +183,19 @@ static int parse_valued(nonlinear_options *o, const char *name, const char *valu
         if (!parse_number(value, &o->seed))
             return report_error(EXIT_BAD_INPUT, "--seed %s: give a whole number from 0 to 2^64 - 1",
                                 value);
-    } else if (!parse_number(value, &o->inputs) || o->inputs == 0 || o->inputs > INPUTS_MAX) {
+    } else if (!parse_number(value, &o->inputs) || o->inputs == 0 ||
+               o->inputs > NONLINEAR_INPUTS_MAX) {
         return report_error(EXIT_BAD_INPUT, "--inputs %s: give a whole number from 1 to %u", value,
-                            INPUTS_MAX);
+                            NONLINEAR_INPUTS_MAX);
     }
     return EXIT_DONE;
 }
 
 static bool *flag_of(nonlinear_options *o, const char *name, bool *quick) {
-    return strcmp(name, "exact") == 0      ? &o->mode[EXACT]
-           : strcmp(name, "fast") == 0     ? &o->mode[FAST]
+    return strcmp(name, "exact") == 0      ? &o->choice.mode[EXACT]
+           : strcmp(name, "fast") == 0     ? &o->choice.mode[FAST]
            : strcmp(name, "quick") == 0    ? quick
-           : strcmp(name, "plain") == 0    ? &o->plain
+           : strcmp(name, "plain") == 0    ? &o->choice.plain
            : strcmp(name, "table") == 0    ? &o->table
            : strcmp(name, "progress") == 0 ? &o->progress
            : strcmp(name, "help") == 0     ? &o->help
@@ -209,59 +226,63 @@ static int parse_option(nonlinear_options *o, int argc, char *const *argv, int *
 }
 
 /* Those of `what` instead of those with gamma. */
-static void want_plain(nonlinear_options *o, uvcc_nonlinear what) {
+static void want_plain(nonlinear_choice *c, uvcc_nonlinear what) {
     bool wanted = false;
     for (unsigned i = 0; i < SUBJECTS; i++) {
         if (subjects[i].what != what)
             continue;
         if (subjects[i].plain == NULL) {
-            wanted = o->wanted[i];
-            o->wanted[i] = false;
+            wanted = c->wanted[i];
+            c->wanted[i] = false;
         } else {
-            o->wanted[i] = wanted;
+            c->wanted[i] = wanted;
         }
     }
 }
 
-/* All functions if none was named; with --plain only norms may be. */
-static int choose(nonlinear_options *o) {
+int nonlinear_choose(nonlinear_choice *c, const flag_message *m) {
     bool all = true;
     for (unsigned i = 0; i < SUBJECTS; i++)
-        all = all && !o->wanted[i];
+        all = all && !c->wanted[i];
     for (unsigned i = 0; i < SUBJECTS; i++) {
         const bool norm =
             subjects[i].what == UVCC_NL_RMSNORM || subjects[i].what == UVCC_NL_LAYERNORM;
         if (all)
-            o->wanted[i] = norm || !o->plain;
-        else if (o->plain && o->wanted[i] && !norm)
-            return report_error(EXIT_BAD_INPUT, "--plain is for rmsnorm and layernorm, not for %s",
-                                name_of(i));
+            c->wanted[i] = norm || !c->plain;
+        else if (c->plain && c->wanted[i] && !norm)
+            return flag_fail(m, "--plain is for rmsnorm and layernorm, not for %s", name_of(i));
     }
-    if (o->plain) {
-        want_plain(o, UVCC_NL_RMSNORM);
-        want_plain(o, UVCC_NL_LAYERNORM);
+    if (c->plain) {
+        want_plain(c, UVCC_NL_RMSNORM);
+        want_plain(c, UVCC_NL_LAYERNORM);
     }
-    return EXIT_DONE;
+    if (!c->mode[FAST] && !c->mode[EXACT])
+        c->mode[FAST] = c->mode[EXACT] = true;
+    return 0;
 }
 
 static int parse(nonlinear_options *o, int argc, char *const *argv) {
+    char text[MESSAGE_BYTES];
+    const flag_message m = {text, sizeof text};
     bool quick = false;
     *o = (nonlinear_options){.seed = 1};
     for (int i = 0; i < argc && !o->help; i++) {
-        const bool option = argv[i][0] == '-';
-        const int status = option ? parse_option(o, argc, argv, &i, &quick) : want(o, argv[i]);
-        if (status != EXIT_DONE)
-            return status;
+        if (argv[i][0] == '-') {
+            const int status = parse_option(o, argc, argv, &i, &quick);
+            if (status != EXIT_DONE)
+                return status;
+        } else if (nonlinear_want(&o->choice, argv[i], &m) != 0) {
+            return report_error(EXIT_BAD_INPUT, "%s", text);
+        }
     }
-    if (!o->mode[FAST] && !o->mode[EXACT])
-        o->mode[FAST] = o->mode[EXACT] = true;
     if (quick && o->inputs != 0)
         return report_error(EXIT_BAD_INPUT, "--quick does nothing with --inputs; leave one out");
     if (o->inputs == 0)
-        o->inputs = quick ? INPUTS_QUICK : INPUTS;
+        o->inputs = quick ? INPUTS_QUICK : NONLINEAR_INPUTS;
     if (o->table && o->json != NULL && strcmp(o->json, "-") == 0)
         return report_error(EXIT_BAD_INPUT, "--table and --json - both want standard output");
-    return choose(o);
+    return nonlinear_choose(&o->choice, &m) == 0 ? EXIT_DONE
+                                                 : report_error(EXIT_BAD_INPUT, "%s", text);
 }
 
 /* ---- output ---- */
@@ -296,8 +317,7 @@ static void print_result(const nonlinear_options *o, unsigned subject, unsigned 
     report_flush(report_stream(o->json));
 }
 
-/* NULL without memory. */
-static json_t *to_json(unsigned subject, unsigned mode, const measure_result *r) {
+json_t *nonlinear_json(unsigned subject, unsigned mode, const measure_result *r) {
     return json_pack("{s:s, s:s, s:I, s:f, s:f, s:f, s:b, s:s, s:I, s:f, s:f, s:f}", "function",
                      name_of(subject), "mode", modes[mode], "inputs", (json_int_t)r->inputs,
                      "max_error", r->max_error, "mean_error", r->mean_error, "of_bound",
@@ -401,7 +421,7 @@ static int write_plot(const nonlinear_options *o, unsigned subject, const measur
         (svg_axis){measure_relative(s->what) ? "relative error" : "error", 0, 0, false, false};
     widen(&panel[0].y, real->y, real->count);
     for (unsigned m = 0; m < MODES; m++) {
-        if (!o->mode[m])
+        if (!o->choice.mode[m])
             continue;
         plot_points *p = &points[m];
         points_of(&plots[m], p);
@@ -477,15 +497,11 @@ static int measure_mode(state *s, unsigned subject, unsigned mode) {
     s->shown.name = name_of(subject);
     s->shown.mode = modes[mode];
     s->plots[mode] = (measure_plot){.from = what->from, .to = what->to, .log = what->log};
-    const measure_job job = {.what = what->what,
-                             .exact = mode == EXACT,
-                             .plain = what->plain != NULL,
-                             .inputs = o->inputs,
-                             .seed = o->seed,
-                             .compute = o->compute,
-                             .plot = o->plot != NULL ? &s->plots[mode] : NULL,
-                             .progress = show_progress,
-                             .user = &s->shown};
+    measure_job job = nonlinear_job(subject, mode, o->inputs, o->seed);
+    job.compute = o->compute;
+    job.plot = o->plot != NULL ? &s->plots[mode] : NULL;
+    job.progress = show_progress;
+    job.user = &s->shown;
     measure_result r;
     const int status = measure(&job, &r);
     report_line_clear();
@@ -499,7 +515,7 @@ static int measure_mode(state *s, unsigned subject, unsigned mode) {
                            r.secure_equal ? "an error is above its bound"
                                           : "the opened values are not what they should be");
     }
-    return json_array_append_new(s->list, to_json(subject, mode, &r)) == 0
+    return json_array_append_new(s->list, nonlinear_json(subject, mode, &r)) == 0
                ? EXIT_DONE
                : report_error(EXIT_FAILED, "out of memory");
 }
@@ -508,15 +524,15 @@ static int measure_mode(state *s, unsigned subject, unsigned mode) {
 static int measure_all(state *s, report_json *json) {
     int status = EXIT_DONE, plotted = EXIT_DONE;
     for (unsigned i = 0; i < SUBJECTS * MODES; i++)
-        s->shown.of += s->o->wanted[i / MODES] && s->o->mode[i % MODES];
+        s->shown.of += s->o->choice.wanted[i / MODES] && s->o->choice.mode[i % MODES];
     report_pace_start(&s->shown.pace, s->o->progress);
     print_head(s->o);
     for (unsigned i = 0; i < SUBJECTS && status == EXIT_DONE; i++) {
-        for (unsigned m = 0; m < MODES && s->o->wanted[i] && status == EXIT_DONE; m++) {
-            if (s->o->mode[m])
+        for (unsigned m = 0; m < MODES && s->o->choice.wanted[i] && status == EXIT_DONE; m++) {
+            if (s->o->choice.mode[m])
                 status = measure_mode(s, i, m);
         }
-        if (status == EXIT_DONE && s->o->wanted[i] && s->o->plot != NULL &&
+        if (status == EXIT_DONE && s->o->choice.wanted[i] && s->o->plot != NULL &&
             write_plot(s->o, i, s->plots) != EXIT_DONE)
             plotted = EXIT_FAILED;
     }

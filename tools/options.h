@@ -7,19 +7,16 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <uvcc/mlp.h>
 
 #include "flags.h"
+#include "perceptron.h"
 #include "run_options.h"
 
 typedef struct train_options {
     run_options run;
     const char *data, *label, *record; /* NULL: not given */
-    flag_list hidden;
-    uint32_t epochs, batch, lr_shift, frac_bits;
-    uint32_t truncation; /* uvcc_truncation */
-    uint32_t compare;    /* uvcc_compare */
-    uint32_t model;      /* the value of --model: mlp */
+    perceptron_options net;
+    uint32_t model; /* the value of --model: mlp */
     bool force;
 } train_options;
 

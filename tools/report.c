@@ -18,15 +18,38 @@
 #define LINE_BYTES 1024u
 
 static const char *command = "train";
-static char last[512]; /* error */
-static bool line_open; /* of standard error, by report_line() */
+static const char *subject; /* of errors; NULL: they say it themselves */
+static char last[512];      /* error */
+static bool line_open;      /* of standard error, by report_line() */
 
 void report_command(const char *name) {
     command = name;
 }
 
+/* A line in the making: it goes out by one write, so that lines of several processes that share a
+ * standard error do not mix. Without memory it goes there piece by piece. */
+typedef struct line {
+    FILE *to;
+    char *text;
+    size_t len;
+} line;
+
+static void line_begin(line *l) {
+    *l = (line){0};
+    l->to = open_memstream(&l->text, &l->len);
+    if (l->to == NULL)
+        l->to = stderr;
+}
+
+static void line_finish(line *l) {
+    if (l->to != stderr && fclose(l->to) == 0)
+        (void)fwrite(l->text, 1, l->len, stderr);
+    (void)fflush(stderr);
+    free(l->text);
+}
+
 /* What goes into a line may come from anywhere. */
-static void put_line(const char *format, va_list args) {
+static void put_line(FILE *to, const char *format, va_list args) {
     char room[LINE_BYTES], *text = room;
     va_list again;
     va_copy(again, args);
@@ -36,23 +59,44 @@ static void put_line(const char *format, va_list args) {
     va_end(again);
     const char *all = text != NULL ? text : room; /* without memory: what there was room for */
     escaper e = {0};
-    escape_put(&e, stderr, all, strlen(all));
-    escape_end(&e, stderr);
+    escape_put(&e, to, all, strlen(all));
+    escape_end(&e, to);
     if (text != room)
         free(text);
 }
 
+void report_subject(const char *name) {
+    subject = name;
+}
+
+/* Whether a text begins with what it is about, as a text of a reader that knows the file does. */
+static bool names_subject(const char *text) {
+    const size_t n = strlen(subject);
+    return strncmp(text, subject, n) == 0 && text[n] == ':';
+}
+
 int report_error(int status, const char *format, ...) {
     va_list args;
-    report_line_end();
-    (void)fprintf(stderr, *command != '\0' ? "uvcc %s: " : "uvcc: ", command);
+    line l;
     va_start(args, format);
     (void)vsnprintf(last, sizeof last, format, args);
     va_end(args);
+    line_begin(&l);
+    if (line_open)
+        (void)fputc('\n', l.to);
+    line_open = false;
+    (void)fprintf(l.to, *command != '\0' ? "uvcc %s: " : "uvcc: ", command);
+    if (subject != NULL && !names_subject(last)) {
+        escaper e = {0};
+        escape_put(&e, l.to, subject, strlen(subject));
+        escape_end(&e, l.to);
+        (void)fputs(": ", l.to);
+    }
     va_start(args, format);
-    put_line(format, args);
+    put_line(l.to, format, args);
     va_end(args);
-    (void)fputc('\n', stderr);
+    (void)fputc('\n', l.to);
+    line_finish(&l);
     return status;
 }
 
@@ -68,15 +112,17 @@ bool report_on_terminal(void) {
 
 void report_line(bool stays, const char *format, ...) {
     va_list args;
+    line l;
+    line_begin(&l);
     if (line_open)
-        (void)fputs("\r\033[K", stderr);
+        (void)fputs("\r\033[K", l.to);
     va_start(args, format);
-    put_line(format, args);
+    put_line(l.to, format, args);
     va_end(args);
-    line_open = true;
-    if (stays || !report_on_terminal())
-        report_line_end();
-    (void)fflush(stderr);
+    line_open = !stays && report_on_terminal();
+    if (!line_open)
+        (void)fputc('\n', l.to);
+    line_finish(&l);
 }
 
 void report_line_end(void) {
@@ -182,18 +228,27 @@ struct report_json {
     atomic_file *out; /* NULL: nothing is asked for */
 };
 
-report_json *report_json_open(const char *path) {
+static report_json *open_json(const char *path,
+                              atomic_file *(*open_as)(const char *, const char *, int *)) {
     int status;
     report_json *j = calloc(1, sizeof *j);
     if (j == NULL) {
         (void)report_error(EXIT_FAILED, "out of memory");
         return NULL;
     }
-    if (path != NULL && (j->out = atomic_file_open("json", path, &status)) == NULL) {
+    if (path != NULL && (j->out = open_as("json", path, &status)) == NULL) {
         report_json_close(j);
         return NULL;
     }
     return j;
+}
+
+report_json *report_json_open(const char *path) {
+    return open_json(path, atomic_file_open);
+}
+
+report_json *report_json_open_own(const char *path) {
+    return open_json(path, atomic_file_open_own);
 }
 
 json_t *report_hex(const uint8_t *bytes, size_t len) {

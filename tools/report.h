@@ -19,6 +19,9 @@ void report_command(const char *name);
 /* One line on standard error, below a line of progress; returns `status`. Lines of errors and of
  * progress are escaped (escape.h). */
 int report_error(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* What errors are about from now on, such as a configuration's file: named by each that does not
+ * begin with it. The caller's; NULL: they name it themselves, as at first. */
+void report_subject(const char *name);
 /* What the last of them said, without the command; "" before the first. */
 const char *report_last(void);
 
@@ -59,6 +62,8 @@ void report_output_said(int error);
 typedef struct report_json report_json;
 /* path may be NULL (none) or "-". NULL after reporting the error. */
 report_json *report_json_open(const char *path);
+/* The same for what is this user's alone: a new file is for no other. */
+report_json *report_json_open_own(const char *path);
 /* At most 32 bytes as hexadecimal digits; NULL without memory. */
 json_t *report_hex(const uint8_t *bytes, size_t len);
 /* Writes an object, which it takes; NULL: there was no memory for it. An exit status. */

@@ -327,6 +327,19 @@ void trace_program(trace *t, uint32_t w, const uvcc_program *program) {
     t->workers[w].program = program;
 }
 
+void trace_forget(trace *t, uint32_t w) {
+    worker *of = &t->workers[w];
+    (void)pthread_mutex_lock(&t->lock);
+    const uint64_t now = now_ns(t);
+    for (uint32_t i = 0; i < of->op_count; i++)
+        trace_lanes_give(&of->flight, of->ops[i].lane, now);
+    for (uint32_t i = 0; i < of->job_count; i++)
+        if (of->jobs[i].begin_ns != 0)
+            trace_lanes_give(&of->compute, of->jobs[i].lane, now);
+    of->op_count = of->job_count = 0;
+    (void)pthread_mutex_unlock(&t->lock);
+}
+
 void trace_name_parts(trace *t, tally_section name, void *user) {
     tally_name_by(t->ops, name, user);
 }

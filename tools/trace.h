@@ -21,6 +21,9 @@ trace *trace_new(const char *path, const uvcc_program *program, uint32_t workers
 void trace_hook(trace *t, uint32_t w, const char *name, uvcc_config *session,
                 uvcc_cpu_config *executor);
 void trace_program(trace *t, uint32_t w, const uvcc_program *program);
+/* The worker's session and executor are gone: what they had begun is forgotten, others may follow.
+ */
+void trace_forget(trace *t, uint32_t w);
 /* What was sent beside what ops sent, for the profile: bytes by all workers. */
 void trace_other_bytes(trace *t, uint64_t online, uint64_t preprocessing);
 

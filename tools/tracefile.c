@@ -6,13 +6,15 @@
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "atomic_file.h"
 #include "report.h"
 
 struct tracefile {
     atomic_file *out;
-    bool some; /* an event was written */
+    bool some;         /* an event was written */
+    uint64_t begun_ns; /* its time 0, since 1970: traces of several processes meet there */
 };
 
 tracefile *tracefile_open(const char *path, int *status) {
@@ -21,6 +23,9 @@ tracefile *tracefile_open(const char *path, int *status) {
         *status = report_error(EXIT_FAILED, "out of memory");
         return NULL;
     }
+    struct timespec at = {0};
+    (void)clock_gettime(CLOCK_REALTIME, &at);
+    t->begun_ns = (uint64_t)at.tv_sec * 1000000000u + (uint64_t)at.tv_nsec;
     t->out = atomic_file_open("trace", path, status);
     if (t->out == NULL) {
         free(t);
@@ -86,7 +91,7 @@ void tracefile_slice(tracefile *t, uint32_t process, uint32_t track, const char 
 
 int tracefile_finish(tracefile *t, FILE *to) {
     FILE *f = atomic_file_stream(t->out);
-    (void)fputs("\n]}\n", f);
+    (void)fprintf(f, "\n], \"otherData\": {\"begun_unix_ns\": %" PRIu64 "}}\n", t->begun_ns);
     const long bytes = ftell(f); /* of what is no file: -1 */
     const int status = atomic_file_finish(t->out);
     if (status == EXIT_DONE && bytes > 0 && f != stdout)

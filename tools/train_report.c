@@ -15,7 +15,7 @@ static double share(uint32_t part, uint32_t whole) {
 
 void train_progress_start(train_progress *p, const train_options *o, uint32_t steps_per_epoch) {
     *p = (train_progress){
-        .epochs = o->epochs, .steps_per_epoch = steps_per_epoch, .batch = o->batch};
+        .epochs = o->net.epochs, .steps_per_epoch = steps_per_epoch, .batch = o->net.batch};
     report_pace_start(&p->pace, o->run.progress);
 }
 
@@ -78,14 +78,14 @@ json_t *train_report_json(const train_result *r) {
 
 void train_report_summary(const train_options *o, const train_result *r) {
     FILE *to = report_stream(o->run.json);
-    (void)fprintf(to, "trained          %u steps of %u rows in %.2f s\n", r->steps, o->batch,
+    (void)fprintf(to, "trained          %u steps of %u rows in %.2f s\n", r->steps, o->net.batch,
                   r->time_s);
     (void)fprintf(to, "test accuracy    %.4f (%u of %u held-out rows)\n",
                   share(r->test_right, r->test_rows), r->test_right, r->test_rows);
     (void)fprintf(to, "plaintext run    %.4f, weights %s\n",
                   share(r->reference_right, r->test_rows),
                   r->reference_equal ? "equal bit for bit"
-                  : o->truncation == UVCC_TRUNC_STOCHASTIC
+                  : o->net.truncation == UVCC_TRUNC_STOCHASTIC
                       ? "differ in last bits, as stochastic truncation does"
                       : "DIFFER");
     (void)fprintf(to, "traffic          %.1f MB online, %.1f MB preprocessing, %llu messages\n",

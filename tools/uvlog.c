@@ -183,7 +183,7 @@ char *uvlog_app_text(const train_options *o, const uvcc_mlp_config *mlp) {
         "range_bits", mlp->range_bits, "weight_range_bits", mlp->weight_range_bits, "truncation",
         mlp->truncation, "lift", mlp->lift, "compare", mlp->compare, "products", mlp->products,
         "x_owner", mlp->x_owner, "y_owner", mlp->y_owner, "options", "data", o->data,
-        strlen(o->data), "epochs", (int)o->epochs, "seed", seed, "compute", (int)o->run.compute,
+        strlen(o->data), "epochs", (int)o->net.epochs, "seed", seed, "compute", (int)o->run.compute,
         "compute_seed", compute_seed, "drop", o->run.faults.drop, "duplicate",
         o->run.faults.duplicate, "reorder", o->run.faults.reorder, "corrupt", o->run.faults.corrupt,
         "fault_seed", fault_seed);

@@ -17,6 +17,7 @@ GIVEN = {
     "uvcc_config_identity": "Identity", "uvcc_config_place": "Place", "uvcc_config_links": "Links",
     "uvcc_config_limits": "Limits", "uvcc_config_resume": "Resume", "uvcc_config_checks": "Checks",
     "uvcc_config_triples": "Triples", "uvcc_mlp_config": "MlpConfig",
+    "uvcc_link_config": "LinkConfig",
     "uvcc_transformer_worker": "TransformerWorker",
 }
 # The same, but None leaves what the library's own default call says.
@@ -28,7 +29,7 @@ TAKEN = {
     "uvcc_op_cost": "OpCost", "uvcc_io_desc": "IoDesc", "uvcc_audit_fault": "AuditFault",
     "uvcc_policy_rule": "PolicyRule", "uvcc_transformer_weight": "TransformerWeight",
     "uvcc_transformer_part": "TransformerPart", "uvcc_triple_info": "TripleInfo",
-    "uvcc_nonlinear_info": "NonlinearInfo",
+    "uvcc_nonlinear_info": "NonlinearInfo", "uvcc_link_stats": "LinkStats",
 }
 # Enums without a name: by their first member.
 UNNAMED = {
@@ -96,7 +97,7 @@ class Headers:
         self.functions = []
         self.seen = set()
         for name in ["types.h"] + sorted(os.listdir(os.path.join(include, "uvcc"))):
-            if name.endswith(".h"):
+            if name.endswith(".h") and name != "mpi.h":  # of a library that needs MPI, for C hosts
                 self.header(name)
 
     def read(self, name):

@@ -245,7 +245,8 @@ UVCC_API const char *uvcc_link_violation(const uvcc_link *l);
 /* ---- streams and time ---- */
 
 /** A new byte stream is up (streams only): partial input is forgotten, an ACK goes first, what is
- * unacknowledged is sent again. */
+ * unacknowledged is sent again. A sealed HELLO that waits is dropped: it may say which channel the
+ * stream before went over. */
 UVCC_API void uvcc_link_stream_opened(uvcc_link *l, uint64_t now);
 /** The stream is gone; an outstanding transmit is void. */
 UVCC_API void uvcc_link_stream_closed(uvcc_link *l, uint64_t now);

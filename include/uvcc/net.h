@@ -63,14 +63,18 @@ typedef struct uvcc_net_config {
                                 the system allows it) */
     uint32_t turn_bytes;   /**< read and written per connection in a turn at most, so that one does
                               not   keep others waiting; 0: 1 MiB */
+    uint32_t unsent_bytes; /**< TCP_NOTSENT_LOWAT, of TCP: so many bytes wait in the kernel for the
+                                line, and no more. Behind them a message waits in its session, where
+                                what is online overtakes keys. 0: 128 KiB, and with io_uring
+                                UINT32_MAX: as the system has it */
 } uvcc_net_config;
 
 /** Zeros and the size: the zeros above mean defaults. */
 UVCC_API void uvcc_net_config_default(uvcc_net_config *cfg);
 /** UVCC_ERR_NOT_FOUND: the back end is not here. UVCC_ERR_LIMIT: no descriptors. */
 UVCC_API int uvcc_net_new(uvcc_net **out, const uvcc_net_config *cfg) UVCC_MUST_USE;
-/** Closes all its sockets; sessions, links and executors are the host's, and stay. From a hook:
- * when the turn is over. */
+/** Closes all its sockets; sessions, links and executors are the host's, and stay. They are not
+ * told: who goes on with them removes them first. From a hook: when the turn is over. */
 UVCC_API void uvcc_net_free(uvcc_net *n);
 
 /** An address: "tcp:HOST:PORT" with HOST a name, 192.0.2.1 or [2001:db8::1]; "udp:HOST:PORT";
@@ -82,7 +86,8 @@ UVCC_API void uvcc_net_free(uvcc_net *n);
  * that are added later come and go; one per net and address family. A Unix socket's file that
  * nobody listens at any more is replaced, and taken away by uvcc_net_free(). UVCC_ERR_CONFIG: the
  * log says what is wrong with the address; UVCC_ERR_LIMIT: no descriptors; UVCC_ERR_STATE: in use
- * or not allowed, the log says which. */
+ * or not allowed, the log says which. With io_uring it waits for an address in use, two seconds at
+ * most: the kernel closes the sockets of a process that was killed only after it is gone. */
 UVCC_API int uvcc_net_listen(uvcc_net *n, const char *address, uvcc_tls *tls, uint16_t *port);
 
 /** How a session goes over a net. All of it is copied; what it points to is the host's. */
@@ -92,7 +97,9 @@ typedef struct uvcc_net_session {
     /** By peer: where it listens. A peer of a higher index calls by itself, from wherever it is,
      * and needs none; with packets all are needed. */
     const char *address[UVCC_PARTIES];
-    uvcc_tls *tls; /**< for connections that this end dials; NULL: plain. Must outlive it */
+    /** For connections that this end dials; NULL: plain. With it who calls without TLS, by whatever
+     * listener, is turned away. Must outlive it. */
+    uvcc_tls *tls;
     /** Runs its jobs; NULL: `job` gets them all. With UVCC_CPU_THREADS its `wake` is
      * uvcc_net_wake() with n as `wake_user`. */
     uvcc_cpu *cpu;
@@ -109,8 +116,9 @@ typedef struct uvcc_net_session {
  * says what is wrong; UVCC_ERR_STATE: a session with that sid_tag is here already. The session must
  * outlive its place here. */
 UVCC_API int uvcc_net_add(uvcc_net *n, uvcc_session *s, const uvcc_net_session *how);
-/** Its connections are closed (what is queued in sockets still goes out). UVCC_ERR_NOT_FOUND: it is
- * not here. */
+/** Its connections are closed (what is queued in sockets still goes out), and it is told so as by
+ * uvcc_session_peer_closed(): it may be added to another net. UVCC_ERR_NOT_FOUND: it is not here.
+ */
 UVCC_API int uvcc_net_remove(uvcc_net *n, uvcc_session *s);
 /** Another address of a peer, used from the next dial on (packets: at once). */
 UVCC_API int uvcc_net_set_peer(uvcc_net *n, uvcc_session *s, uint8_t peer, const char *address);
@@ -163,17 +171,30 @@ typedef struct uvcc_net_stats {
 UVCC_API void uvcc_net_get_stats(const uvcc_net *n, uvcc_net_stats *out);
 /** What is known of the connection to a peer. */
 typedef struct uvcc_net_peer {
-    size_t size; /**< set by the caller */
-    bool connected;
-    bool dials; /**< this end does */
+    size_t size;    /**< set by the caller */
+    bool connected; /**< streams: it is up; packets: something of it came, maybe long ago */
+    bool dials;     /**< this end does */
     bool tls;
     uint32_t attempts;                    /**< dials that failed since it was last connected */
     uint64_t retry_at;                    /**< UVCC_NEVER: it does not wait to dial */
     char address[UVCC_NET_ADDRESS_BYTES]; /**< of the connection, else the configured one */
-    char why[128];                        /**< why the last connection or attempt ended; "" */
+    char why[256];                        /**< why the last connection or attempt ended; "" */
+    uint64_t rtt_ns; /**< round trips to it, smoothed: TCP's own measure, for packets the link's; 0:
+                          not measured (Unix sockets) */
 } uvcc_net_peer;
 UVCC_API int uvcc_net_peer_info(const uvcc_net *n, const uvcc_session *s, uint8_t peer,
                                 uvcc_net_peer *out);
+/** The same of a bare link's. UVCC_ERR_NOT_FOUND: it is not here. */
+UVCC_API int uvcc_net_link_info(const uvcc_net *n, const uvcc_link *l, uvcc_net_peer *out);
+/** The last connection that came and was turned away before anybody knew for which session: what is
+ * wrong may be this end's, and nobody else at this end hears of it. */
+typedef struct uvcc_net_refusal {
+    size_t size;                          /**< set by the caller */
+    uint64_t count;                       /**< so many were; 0: the rest is empty */
+    char address[UVCC_NET_ADDRESS_BYTES]; /**< whose */
+    char why[256];                        /**< and what to look at, in a line of English */
+} uvcc_net_refusal;
+UVCC_API int uvcc_net_refused(const uvcc_net *n, uvcc_net_refusal *out);
 
 #ifdef __cplusplus
 }

@@ -9,7 +9,7 @@
  *    is being built: functions, temporary tensors and ops.
  *
  * Numbers. Inputs have `scale` = f fraction bits, index cells are u = 2^-index_bits wide. Tables
- * are computed in long double and rounded to the nearest entry, ties away from zero. *Fast*
+ * are the real function's values rounded to the nearest entry, ties away from zero. *Fast*
  * functions take the index floor((x + r_low) / u) and hold values at the index points (|x
  * - index u| < u); *exact* ones take the exact index floor(x / u) and hold
  * values at the middle of the cells. What goes beyond tables:
@@ -50,7 +50,8 @@
  * and the norms give whatever scale their output tensor has. Bits are those that
  * uvcc_function_check derives, so a few more than the values have.
  *
- * Entries are part of the program's hash: parties whose libm rounds one differently part in HELLO.
+ * Entries are part of the program's hash. They are made by integers (docs/nonlinear.md, "Tables"),
+ * so that they are the same on every machine.
  */
 #ifndef UVCC_NONLINEAR_H
 #define UVCC_NONLINEAR_H

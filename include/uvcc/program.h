@@ -63,9 +63,9 @@ enum {
     UVCC_OP_STACKED_A = 8,
     UVCC_OP_STACKED_B = 16,
     UVCC_OP_STACKED_C = 32,
-    /** GEMM_SS, ELEM_MUL, ROW_MUL, COL_MUL, ROW_DOT: with a Beaver triple. Each version of a tensor
-     * that such ops read has one mask in a step and is opened under it once, by the first of them.
-     */
+    /** GEMM_SS, ELEM_MUL, ROW_MUL, COL_MUL, ROW_DOT: with Beaver triples, one for each tile of the
+     * result. Each version of a tensor that such ops read has one mask in a step and is opened
+     * under it once, by the first of them. */
     UVCC_OP_BEAVER = 64,
     /** ELEM_MUL, ROW_MUL, COL_MUL with a shift: the author knows that products have `constant` bits
      * at most, 1 to 62, fewer than the inputs' bits say. The reference tests it, a secure run
@@ -118,7 +118,15 @@ typedef struct uvcc_op_desc {
      * block (g, h) the r rows from (g heads + h) r on. TRANS_A and TRANS_B transpose blocks. */
     uint16_t heads;
     uint32_t row_groups;
+    /** With the flag BEAVER: rows of the result in a tile, which has a triple of its own; with
+     * `heads` a multiple of the rows of a row group. The last tile may have fewer. 0: as many rows
+     * (or row groups) as have UVCC_TILE_ELEMS elements, at least one and at least a 64th of all.
+     * More than UVCC_TILES_MAX tiles are refused. */
+    uint32_t tile_rows;
 } uvcc_op_desc;
+
+#define UVCC_TILE_ELEMS (1u << 20)
+#define UVCC_TILES_MAX  64u
 
 typedef struct uvcc_program uvcc_program;
 

@@ -28,6 +28,7 @@
 
 #include <stdbool.h>
 #include <uvcc/compute.h>
+#include <uvcc/names.h>
 #include <uvcc/program.h>
 #include <uvcc/trace.h>
 #include <uvcc/triple.h>
@@ -174,7 +175,8 @@ typedef struct uvcc_config_checks {
 typedef struct uvcc_config_triples {
     bool only;            /**< of each step that it agrees to, the Beaver products' triples are made
                                (see <uvcc/triple.h>). The same at all three */
-    uint32_t run;         /**< the run of the session that will use them. The same at all three */
+    uint32_t run;         /**< the run of the session that will use them, or
+                               UVCC_TRIPLES_ANY_RUN. The same at all three */
     uint64_t reserved[2]; /**< 0 */
 } uvcc_config_triples;
 
@@ -191,6 +193,24 @@ typedef struct uvcc_config_consent {
     uint32_t reserved32;  /**< 0 */
     uint64_t reserved[3]; /**< 0 */
 } uvcc_config_consent;
+
+enum { UVCC_AGREE_MAX = 16, UVCC_AGREE_NAME_MAX = 47 };
+/** What the hosts want to be alike at all three beyond the program: hyperparameters, a seed, the
+ * name of a data set. The handshake compares the parts in their order and before the program, and
+ * tells the first that differs (MISMATCH, "job") instead of letting the job begin. A part is 64
+ * bits of a hash (uvcc_agree_hash()) and travels in the clear, as policy_hash does: who listens
+ * can try guesses, so nothing secret belongs here. A peer says what it says: this finds mistakes;
+ * what a peer really computes is the program's and the audit's to show. */
+typedef struct uvcc_config_agree {
+    uint32_t count;      /**< how many; the same items in the same order at all three */
+    uint32_t reserved32; /**< 0 */
+    const char *name[UVCC_AGREE_MAX]; /**< for people; copied, at most UVCC_AGREE_NAME_MAX bytes;
+                                           NULL: "part 3". Not compared */
+    uint64_t part[UVCC_AGREE_MAX];    /**< 0: none; behind `count` all are 0 */
+    uint64_t reserved[2];             /**< 0 */
+} uvcc_config_agree;
+/** 64 bits of SHA-256 over len bytes, never 0; 0 if bytes is NULL and len is not 0. */
+UVCC_API uint64_t uvcc_agree_hash(const void *bytes, size_t len);
 
 /** Hooks, then groups. Zero means the default where one is named; unknown `flags` are refused.
  *
@@ -218,6 +238,8 @@ typedef struct uvcc_config {
     uvcc_config_checks checks;
     uvcc_config_triples triples;
     uvcc_config_consent consent;
+    uvcc_config_agree agree;
+    uvcc_config_names names; /**< <uvcc/names.h> */
 } uvcc_config;
 
 /** cfg_size = sizeof *cfg of the caller's header. */
@@ -351,7 +373,9 @@ typedef enum uvcc_event_kind {
     UVCC_EVENT_BUNDLE = 12,   /**< the bundle of `step` has all three signed roots:
                                    uvcc_session_bundle() */
     UVCC_EVENT_MISMATCH = 13, /**< a HELLO in the name of `peer` does not fit ours; `text` is the
-                                   field: version, sid_job, topology, position, program, policy,
+                                   field: version, sid_job, topology, position, job (see
+                                   uvcc_config_agree: `text` is "job: NAME", `id` the
+                                   index of the part), program, policy,
                                    key exchange, kem, run, suites, lineage (no checkpoint in
                                    common),
                                    identity (signed by somebody else),
@@ -408,6 +432,13 @@ UVCC_API int uvcc_session_set_public(uvcc_session *s, uint32_t tensor, const int
  */
 UVCC_API int uvcc_session_set_shares(uvcc_session *s, uint32_t tensor, const uint64_t *lo,
                                      const uint64_t *hi);
+/** This party's components of a PERSIST tensor as they stand between two steps, rows * cols values
+ * each: for whom no program opens a value to, such as a client that is no party (docs/clients.md).
+ * They are secret. The first call asks for them and says UVCC_ERR_AGAIN; once the session has taken
+ * a completion the same call gives them, and the next one asks anew. uvcc_session_step() forgets
+ * what was not taken. UVCC_ERR_AGAIN too while another tensor is read, or this one is being set;
+ * UVCC_ERR_STATE: a step is agreed to, or the tensor was never set; UVCC_ERR_NOMEM. */
+UVCC_API int uvcc_session_shares(uvcc_session *s, uint32_t tensor, uint64_t *lo, uint64_t *hi);
 /** The last checkpoint (config.resume.checkpoint_every): all PERSIST shares of this party as they
  * stand before step *step. `*data` is valid until the next CHECKPOINT event. It holds shares:
  * encrypt it at rest and write it atomically; which to keep until when: docs/host.md.
@@ -433,10 +464,11 @@ UVCC_API int uvcc_session_bundle(const uvcc_session *s, uint32_t step, const uin
  * before. UVCC_ERR_MISMATCH: it is another party's, program's, or not of the agreed step and
  * history; UVCC_ERR_AUTH: it is damaged; UVCC_ERR_LIMIT: four are offered already. */
 UVCC_API int uvcc_session_resume(uvcc_session *s, const uint8_t *data, size_t len);
-/** Triples that a session with triples.only made for this party, program, coordinate and run: any
- * number of records (<uvcc/triple.h>) of steps that this session has not agreed to yet, after
- * READY. What it is not given it makes in the step. All three parties must give the same, else the
- * step aborts (TRIPLE). On error nothing was taken: UVCC_ERR_FRAME, UVCC_ERR_AUTH: cut or damaged;
+/** Triples that a session with triples.only made for this party, program, coordinate and run (or
+ * for any run after its own): any number of records (<uvcc/triple.h>) of steps that this session
+ * has not agreed to yet, after READY. What it is not given it makes in the step. STEP says what
+ * each party was given: where the three were not given the same, the step uses none of it and makes
+ * all. On error nothing was taken: UVCC_ERR_FRAME, UVCC_ERR_AUTH: cut or damaged;
  * UVCC_ERR_MISMATCH: another party's, program's, coordinate's or run's; UVCC_ERR_STATE: the step is
  * agreed or over, or one of them was given already; UVCC_ERR_NOMEM. */
 UVCC_API int uvcc_session_load_triples(uvcc_session *s, const uint8_t *data, size_t len);

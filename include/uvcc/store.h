@@ -31,6 +31,8 @@
  *     rR-sS-tT.step-N          checkpoint of a worker before step N, sealed under the key
  *     rR-sS-tT.step-N.damaged  one that was set aside
  *     rR-sS-tT.used            what a worker's policy counted
+ *     rR-sS-tT.triples-N-M     a worker's triples for step M, made in run N, sealed under the key
+ *     rR-sS-tT.triples-N.used  the first step whose triples of run N were not used
  *
  * Calls wait for the disk (fsync), for the network never. A store is its owner's alone: one thread
  * at a time. It holds a lock that a child after fork() holds too, until both have freed it or
@@ -90,11 +92,17 @@ typedef struct uvcc_store_config {
     const char *dir; /**< of this party alone; made with mode 0700 if there is none (its parent must
                           be there). It must be the process's user's, and writable by nobody else */
     uint8_t party;
-    bool must_resume; /**< a worker without any checkpoint is refused; false: it begins, on values
-                           that the host sets (UVCC_STORE_SET) */
-    bool set_aside;   /**< damaged checkpoints get another name (NAME.damaged), and the rest is
-                           offered; false: uvcc_store_offer() refuses with UVCC_ERR_AUTH and names
-                           the first. Nothing is lost by either */
+    bool must_resume;   /**< a worker without any checkpoint is refused; false: it begins, on values
+                             that the host sets (UVCC_STORE_SET) */
+    bool set_aside;     /**< damaged checkpoints get another name (NAME.damaged), and the rest is
+                             offered; false: uvcc_store_offer() refuses with UVCC_ERR_AUTH and names
+                             the first. Nothing is lost by either */
+    bool leave_triples; /**< uvcc_store_step() gives no triples */
+    uint32_t behind;    /**< workers of the party in other processes, with stores of their own,
+                             may be so many steps behind the one of this store: checkpoints are
+                             kept that much longer, so that all have one in common. 0: there are
+                             none, or the host agrees to steps for all of them together; 1: in
+                             every step they wait for each other (collectives) */
 } uvcc_store_config;
 
 /** Zeros, the size, and the hooks of <uvcc/host.h>. */
@@ -132,6 +140,24 @@ UVCC_API int uvcc_store_configure(uvcc_store *st, uvcc_config *cfg);
  * UVCC_ERR_IO; UVCC_ERR_NOMEM. After an error the session is to be freed. */
 UVCC_API int uvcc_store_offer(uvcc_store *st, uvcc_session *s, const uvcc_config *cfg);
 
+/** A checkpoint that is kept: it resumes at `step`, and `run` made it. */
+typedef struct uvcc_store_kept {
+    uint32_t step, run;
+} uvcc_store_kept;
+/** Where a party has several workers, each with a session of its own, all must go on from the same
+ * step: between uvcc_store_configure() and the offer the host asks what each of them has, and
+ * offers what all have. Returns how many checkpoints of the worker cfg->place are kept, the latest
+ * run first, of which at most `cap` go into out; *anew: whether the offer to begin anew is allowed.
+ * Errors as of uvcc_store_offer(). */
+UVCC_API int uvcc_store_list(uvcc_store *st, const uvcc_config *cfg, uvcc_store_kept *out,
+                             uint32_t cap, bool *anew);
+/** uvcc_store_offer() of these alone, and to begin anew only with `anew` (and where it is allowed).
+ * What is not offered stays on the disk, and goes as it would. UVCC_ERR_NOT_FOUND: nothing would be
+ * offered. For the rules to leave a common one, a host with several workers agrees to a step only
+ * when uvcc_store_may_agree() says 0 for it for all of them. */
+UVCC_API int uvcc_store_offer_common(uvcc_store *st, uvcc_session *s, const uvcc_config *cfg,
+                                     const uvcc_store_kept *common, uint32_t count, bool anew);
+
 /** uvcc_store_event(): the host sets the first values of PERSIST tensors now. */
 #define UVCC_STORE_SET 1
 /** Every event of the session, in their order, before the host does anything about it. Writes the
@@ -146,7 +172,8 @@ UVCC_API int uvcc_store_event(uvcc_store *st, uvcc_session *s, const uvcc_event 
  * ask again when there is room. UVCC_ERR_AGAIN: events wait to be polled. UVCC_ERR_STATE: before
  * READY. */
 UVCC_API int uvcc_store_may_agree(uvcc_store *st, uvcc_session *s, uint32_t step);
-/** uvcc_store_may_agree(), then uvcc_session_step(), then, with a policy, its counts on the disk:
+/** uvcc_store_may_agree(), then triples of this step, if they are kept, to the session (see below),
+ * then uvcc_session_step(), then, with a policy, its counts on the disk:
  * UVCC_ERR_IO of the last says so in the text, and the step was agreed to: abort, or the count may
  * be lost by an end before the next such call, which writes it again. */
 UVCC_API int uvcc_store_step(uvcc_store *st, uvcc_session *s, uint32_t step, uint32_t entry,
@@ -154,6 +181,52 @@ UVCC_API int uvcc_store_step(uvcc_store *st, uvcc_session *s, uint32_t step, uin
 /** uvcc_session_input(), then the counts as above. */
 UVCC_API int uvcc_store_input(uvcc_store *st, uvcc_session *s, uint32_t step, uint32_t id,
                               const int64_t *v, uint64_t now);
+
+/* ---- triples made ahead ---- */
+
+/* A session with triples.only fills a store, in a run of its own, for whatever runs come later:
+ *
+ *     cfg.triples = {.only = true, .run = UVCC_TRIPLES_ANY_RUN}; cfg.resume.next_step = 100;
+ *     uvcc_store_next_run(st, &run); uvcc_store_configure(st, &cfg); ...
+ *     uvcc_store_make(st, s, &cfg);       // instead of uvcc_store_offer()
+ *     ... events to uvcc_store_event(), steps by uvcc_store_step(), as ever
+ *
+ * Sessions that a store serves later use them without further calls: uvcc_store_step() hands a step
+ * its triples, from the first maker that has some. Before the session begins the step they count as
+ * used, on the disk, and are destroyed; so are those of earlier steps of that maker. An end at any
+ * time loses what was taken, and gives nothing a second time. The session makes what is missing
+ * (and everything of a step where the three parties do not have the same). In memory are those of
+ * two steps at most, however many are kept. */
+
+/** Instead of uvcc_store_offer(), for a session with triples.only and UVCC_TRIPLES_ANY_RUN: its
+ * triples are written as they come (event TRIPLES, by uvcc_store_event()), and a step is agreed to
+ * when those of the one before are on the disk (uvcc_store_may_agree() tries again what failed).
+ * UVCC_ERR_STATE: no uvcc_store_configure() before; UVCC_ERR_CONFIG: another kind of session. */
+UVCC_API int uvcc_store_make(uvcc_store *st, uvcc_session *s, const uvcc_config *cfg);
+
+/** What a maker left for a worker. */
+typedef struct uvcc_store_triples {
+    uint16_t replica, stage, tp_rank;
+    uint32_t run;         /**< the maker's */
+    uint32_t steps;       /**< as many steps have triples here */
+    uint32_t first, last; /**< the least and the greatest of them */
+    uint32_t next;        /**< those of steps below were used */
+    bool marked;          /**< false: the mark that says so is missing, damaged or from a copy:
+                               none are used */
+    bool copied;          /**< the mark was not here when the store's last run began: it and its
+                               triples were put back from a copy of earlier times */
+    uint64_t bytes;       /**< of the files */
+} uvcc_store_triples;
+/** 1 and the index'th, by worker and run; 0: there are no more; UVCC_ERR_IO; UVCC_ERR_NOMEM. */
+UVCC_API int uvcc_store_triples_at(uvcc_store *st, uint32_t index, uvcc_store_triples *out);
+/** Reads those of the first step from *step on that has any: 1, *step is that step, *count the
+ * number of its triples, *products that of the products that they are for (a triple is that of a
+ * tile) and info what the first one says; 0: there is none; UVCC_ERR_AUTH:
+ * damaged, or sealed under another key; UVCC_ERR_MISMATCH: whole, but not what their name says, or
+ * not in order; UVCC_ERR_IO; UVCC_ERR_NOMEM. After an error too *step is that step. Nothing is
+ * used. */
+UVCC_API int uvcc_store_triples_check(uvcc_store *st, const uvcc_store_triples *of, uint32_t *step,
+                                      uint32_t *count, uint32_t *products, uvcc_triple_info *info);
 
 #ifdef __cplusplus
 }

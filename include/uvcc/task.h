@@ -152,9 +152,9 @@ typedef struct uvcc_gemm_layout {
 } uvcc_gemm_layout;
 
 typedef enum uvcc_hash_mode {
-    UVCC_HASH_PLAIN = 0,  /**< H(prefix || data) */
-    UVCC_HASH_SALTED = 1, /**< HMAC(key, H(prefix || data)): D of wire.md 4 */
-    UVCC_HASH_HMAC = 2,   /**< HMAC(key, prefix || data) */
+    UVCC_HASH_PLAIN = 0, /**< H(prefix || data) */
+    UVCC_HASH_HMAC = 1,  /**< HMAC(key, prefix || T(data)), T of wire.md 8 */
+    UVCC_HASH_TREE = 2,  /**< H(prefix || T(data)) */
 } uvcc_hash_mode;
 typedef struct uvcc_hash_item {
     uint8_t prefix[32];

@@ -56,6 +56,10 @@ typedef struct uvcc_tls_config {
      * nothing of before. */
     const uint8_t *psk[UVCC_PARTIES];
     size_t psk_len[UVCC_PARTIES];
+    /** With certificates: a PEM file of revocation lists, one of each authority that may sign, also
+     * read by uvcc_tls_new() only. A certificate on the list of its issuer is refused; so are all
+     * that an issuer made whose list is past its nextUpdate. NULL: nothing is revoked. */
+    const char *crl;
 } uvcc_tls_config;
 
 typedef struct uvcc_tls uvcc_tls;
@@ -64,6 +68,9 @@ typedef struct uvcc_tls uvcc_tls;
  * connections, and one thread at a time uses it and them. */
 UVCC_API int uvcc_tls_new(uvcc_tls **out, const uvcc_tls_config *cfg) UVCC_MUST_USE;
 UVCC_API void uvcc_tls_free(uvcc_tls *t);
+/** The parties whose names (uvcc_tls_config.name) stand in the own certificate, a bit for each: the
+ * peers of a party without its own bit refuse it. 0 with shared keys, and for NULL. */
+UVCC_API uint32_t uvcc_tls_own_names(const uvcc_tls *t);
 
 #ifdef __cplusplus
 }

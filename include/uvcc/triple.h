@@ -8,16 +8,18 @@
  *
  * Bytes of triples are one record after another. A record: "UVTR" || U8 version = 1 || U8 party ||
  * LE16 0 || sid_sub(32) || H(program)(32) || LE32 run || LE32 step || LE32 entry || LE32 op ordinal
- * || LE32 run of the maker || LE32 0 || LE64 triple_id || LE32 rows and cols of A, of B, of C ||
- * four AES keys (16 each: pair NEXT tripleA, tripleB, pair PREV tripleA, tripleB) || C_lo || C_hi
+ * || LE32 run of the maker || LE32 tile_idx || LE64 triple_id || LE32 rows and cols of A, of B, of
+ * C || four AES keys (16 each: pair NEXT tripleA, tripleB, pair PREV tripleA, tripleB) || C_lo ||
+ * C_hi
  * || SHA-256 of all before. A and B are PRG words under these keys. So A RECORD HOLDS SHARES AND
  * KEYS: keep it as you keep keys, mode 0600, encrypted and authenticated at rest (the SHA-256 finds
  * damage, not forgery).
  *
- * A triple serves one product of one step of one run, once: a second use would give away the
- * difference of two secrets. All three parties must give their sessions the same triples, else the
- * step aborts (TRIPLE). After a restart the run is another, and all that was kept for older runs is
- * destroyed unread. */
+ * A triple serves one product of one step, once: a second use would give away the difference of
+ * two secrets. A step uses those that all three parties gave their sessions; if they gave different
+ * ones it makes all itself. Triples are for one run, and after a restart, when the run is another,
+ * what was kept for older runs is destroyed unread; or they are for any run after their maker's
+ * (UVCC_TRIPLES_ANY_RUN), and outlive restarts. */
 #ifndef UVCC_TRIPLE_H
 #define UVCC_TRIPLE_H
 
@@ -27,15 +29,20 @@
 extern "C" {
 #endif
 
+/** In the place of the run that will use triples: any run after their maker's. What is kept then
+ * outlives restarts: the stores see to it that nothing comes out twice. */
+#define UVCC_TRIPLES_ANY_RUN UINT32_MAX
+
 /** What stands in a record before its secrets. */
 typedef struct uvcc_triple_info {
     uint8_t party;
     uint8_t sid_sub[32], program[32];
     uint32_t run, step, entry; /**< of the product that it is for */
     uint32_t ordinal;          /**< of its op */
+    uint32_t tile;             /**< of the product's: tile_idx, from 0 on */
     uint32_t maker_run;        /**< run of the session that made it */
     uint64_t triple_id;
-    uint32_t rows[3], cols[3]; /**< of A, B and C, as the tensors lie */
+    uint32_t rows[3], cols[3]; /**< of A and B, as the tensors lie; of the tile of C */
     size_t bytes;              /**< of the whole record */
 } uvcc_triple_info;
 

@@ -202,15 +202,34 @@ static int look_at_all(uvcc_store *st, uvcci_worker *w) {
     return rc;
 }
 
+/* What is offered: all, or those that the workers of a party have in common. */
+typedef struct choice {
+    const uvcc_store_kept *common; /* NULL: all */
+    uint32_t count;
+    bool anew;
+} choice;
+
+static bool chosen(const choice *c, const uvcci_kept *k) {
+    for (uint32_t i = 0; c->common != NULL && i < c->count; i++)
+        if (c->common[i].step == k->step && c->common[i].run == k->run)
+            return true;
+    return c->common == NULL;
+}
+
 /* Every one, or those that there is room for. */
-static int offer_kept(uvcc_store *st, uvcci_worker *w, uvcc_session *s, uint32_t room) {
+static int offer_kept(uvcc_store *st, uvcci_worker *w, uvcc_session *s, const choice *c,
+                      uint32_t room, uint32_t *offered) {
     int rc = 0;
-    if (w->kept_count > room || st->cfg.set_aside)
+    *offered = 0;
+    if (w->kept_count > room || st->cfg.set_aside || c->common != NULL)
         rc = look_at_all(st, w);
     if (w->kept_count > room)
         order(w);
-    for (uint32_t i = 0; i < w->kept_count && i < room && rc == 0; i++) {
+    for (uint32_t i = 0; i < w->kept_count && *offered < room && rc == 0; i++) {
         const uvcci_kept *k = &w->kept[i];
+        if (!chosen(c, k))
+            continue;
+        ++*offered;
         rc = take_one(st, w, k->step, s);
         if (rc != 0 || (!is_zero(w->loaded_lineage) && k->step < w->loaded_step))
             continue;
@@ -236,6 +255,7 @@ static void begin_session(uvcc_store *st, uvcci_worker *w, uvcc_session *s) {
     w->session = NULL;
     w->ready = w->anew = w->unresumed = w->unwritten = w->any_written = false;
     w->first = w->written = w->loaded_step = 0;
+    w->maker = w->made_unwritten = w->any_given = w->given_marked = false;
     memset(w->loaded_lineage, 0, sizeof w->loaded_lineage);
     memset(w->lineage, 0, sizeof w->lineage);
     w->kept_count = 0;
@@ -249,40 +269,115 @@ static uvcci_worker *configured(const uvcc_store *st, const uvcc_config *cfg) {
     return w != NULL && w->configured && w->run == st->current ? w : NULL;
 }
 
-int uvcc_store_offer(uvcc_store *st, uvcc_session *s, const uvcc_config *cfg) {
-    if (st == NULL || s == NULL || cfg == NULL)
+/* The worker's files, by their names. */
+static int list_kept(uvcc_store *st, uvcci_worker *w) {
+    const uvcci_says to = uvcci_store_says(st);
+    listing l = {st, w};
+    w->kept_count = 0;
+    const int rc = uvcci_store_scan(st, list, &l);
+    return rc == UVCC_ERR_NOMEM
+               ? uvcci_say(&to, rc, "%s: no memory for a list of checkpoints", st->path)
+               : rc;
+}
+
+static int not_configured(uvcc_store *st, const char *call) {
+    const uvcci_says to = uvcci_store_says(st);
+    return uvcci_say(&to, UVCC_ERR_STATE, "%s: uvcc_store_configure() comes before %s()", st->path,
+                     call);
+}
+
+int uvcc_store_list(uvcc_store *st, const uvcc_config *cfg, uvcc_store_kept *out, uint32_t cap,
+                    bool *anew) {
+    if (st == NULL || cfg == NULL || anew == NULL || (out == NULL && cap != 0))
         return UVCC_ERR_USAGE;
+    uvcci_worker *w = configured(st, cfg);
+    if (w == NULL)
+        return not_configured(st, "uvcc_store_list");
+    int rc = list_kept(st, w);
+    if (rc == 0)
+        rc = look_at_all(st, w);
+    if (rc != 0)
+        return rc;
+    order(w);
+    *anew = may_begin(st, w);
+    for (uint32_t i = 0; i < w->kept_count && i < cap; i++)
+        out[i] = (uvcc_store_kept){.step = w->kept[i].step, .run = w->kept[i].run};
+    return (int)w->kept_count;
+}
+
+/* Nothing to go on from, and the job may not begin. */
+static int nothing(uvcc_store *st, const uvcci_worker *w, const choice *c) {
+    const uvcci_says to = uvcci_store_says(st);
+    return uvcci_say(&to, UVCC_ERR_NOT_FOUND,
+                     "%s: there is no checkpoint of worker r%u s%u t%u%s to go on from; put them "
+                     "back from a copy",
+                     st->path, w->replica, w->stage, w->tp_rank,
+                     c->common != NULL ? " that all workers of the party have" : "");
+}
+
+static int offer(uvcc_store *st, uvcc_session *s, const uvcc_config *cfg, const choice *c) {
     const uvcci_says to = uvcci_store_says(st);
     uvcci_worker *w = configured(st, cfg);
     if (w == NULL)
-        return uvcci_say(&to, UVCC_ERR_STATE,
-                         "%s: uvcc_store_configure() comes before uvcc_store_offer()", st->path);
+        return not_configured(st, "uvcc_store_offer");
     begin_session(st, w, s);
-    listing l = {st, w};
-    int rc = uvcci_store_scan(st, list, &l);
-    if (rc == UVCC_ERR_NOMEM)
-        return uvcci_say(&to, rc, "%s: no memory for a list of checkpoints", st->path);
+    int rc = list_kept(st, w);
     if (rc != 0)
         return rc;
-    const bool begins = may_begin(st, w);
-    if (begins && w->kept_count != 0 && (rc = uvcc_session_resume(s, NULL, 0)) != 0)
+    const bool begins = may_begin(st, w) && c->anew;
+    const bool any = c->common == NULL ? w->kept_count != 0 : c->count != 0;
+    uint32_t offered = 0;
+    if (begins && any && (rc = uvcc_session_resume(s, NULL, 0)) != 0)
         return uvcci_say(&to, rc, "%s: the session takes no offer: %s", st->path,
                          uvcc_session_error_detail(s));
-    rc = offer_kept(st, w, s, begins ? OFFERS - 1 : OFFERS);
-    if (rc == 0 && !begins && w->kept_count == 0)
-        rc = uvcci_say(&to, UVCC_ERR_NOT_FOUND,
-                       "%s: there is no checkpoint of worker r%u s%u t%u to go on from; put them "
-                       "back from a copy",
-                       st->path, w->replica, w->stage, w->tp_rank);
+    rc = offer_kept(st, w, s, c, begins ? OFFERS - 1 : OFFERS, &offered);
+    if (rc == 0 && !begins && offered == 0)
+        rc = nothing(st, w, c);
+    if (rc == 0)
+        rc = uvcci_triples_begin(st, w);
     if (rc == 0)
         w->session = s;
     return rc;
 }
 
+int uvcc_store_offer(uvcc_store *st, uvcc_session *s, const uvcc_config *cfg) {
+    const choice all = {.anew = true};
+    return st == NULL || s == NULL || cfg == NULL ? UVCC_ERR_USAGE : offer(st, s, cfg, &all);
+}
+
+int uvcc_store_offer_common(uvcc_store *st, uvcc_session *s, const uvcc_config *cfg,
+                            const uvcc_store_kept *common, uint32_t count, bool anew) {
+    static const uvcc_store_kept none;
+    const choice these = {common != NULL ? common : &none, count, anew};
+    if (st == NULL || s == NULL || cfg == NULL || (common == NULL && count != 0))
+        return UVCC_ERR_USAGE;
+    return offer(st, s, cfg, &these);
+}
+
+int uvcc_store_make(uvcc_store *st, uvcc_session *s, const uvcc_config *cfg) {
+    if (st == NULL || s == NULL || cfg == NULL)
+        return UVCC_ERR_USAGE;
+    const uvcci_says to = uvcci_store_says(st);
+    uvcci_worker *w = configured(st, cfg);
+    if (w == NULL)
+        return not_configured(st, "uvcc_store_make");
+    if (!cfg->triples.only || cfg->triples.run != UVCC_TRIPLES_ANY_RUN)
+        return uvcci_say(&to, UVCC_ERR_CONFIG,
+                         "%s: keeps triples for any run: set triples.only, and triples.run to "
+                         "UVCC_TRIPLES_ANY_RUN",
+                         st->path);
+    begin_session(st, w, s);
+    w->maker = true;
+    w->session = s;
+    return 0;
+}
+
 /* ---- READY ---- */
 
 static int write_run(uvcc_store *st) {
-    const int rc = uvcci_number_write(st, UVCCI_RUN_FILE, st->seen_run);
+    int rc = uvcci_triples_stamp(st, st->seen_run);
+    if (rc == 0)
+        rc = uvcci_numbers_write(st, UVCCI_RUN_FILE, &st->seen_run, 1);
     if (rc != 0)
         return rc;
     st->run = st->seen_run;
@@ -306,7 +401,7 @@ static int resume(uvcc_store *st, uvcci_worker *w) {
 /* The parties' run may be greater than this one's own: it is used too. */
 static int on_ready(uvcc_store *st, uvcci_worker *w, const uvcc_event *e) {
     w->ready = true;
-    w->first = e->step;
+    w->first = w->over = w->made = e->step;
     w->anew = is_zero(e->root);
     memcpy(w->lineage, e->root, sizeof w->lineage);
     for (uint32_t i = 0; i < w->kept_count; i++)
@@ -318,7 +413,8 @@ static int on_ready(uvcc_store *st, uvcci_worker *w, const uvcc_event *e) {
     w->unresumed = memcmp(w->loaded_lineage, e->root, 32) != 0;
     int rc = w->unresumed ? resume(st, w) : 0;
     if (rc == 0 && w->anew)
-        rc = UVCC_STORE_SET; /* a number that is not written is told of before the first step */
+        rc = w->maker ? 0 : UVCC_STORE_SET; /* a number that is not written is told of before the
+                                               first step */
     const int written = st->unwritten_run ? write_run(st) : 0;
     return rc != 0 ? rc : written;
 }
@@ -369,12 +465,13 @@ static int write_checkpoint(uvcc_store *st, uvcci_worker *w) {
 }
 
 /* Rule 2: to `step` all three agreed, so all have the last checkpoint of an interval before, and
- * nobody needs one before that. What cannot be deleted is tried again at the next step. */
+ * nobody needs one before that; where other workers may be behind, `step` is theirs. What cannot be
+ * deleted is tried again at the next step. */
 static void drop_old(uvcc_store *st, uvcci_worker *w, uint32_t step) {
     char name[UVCCI_NAME_BYTES];
     uint32_t latest = 0;
     for (uint32_t i = 0; i < w->kept_count; i++)
-        if (w->kept[i].ours && (uint64_t)w->kept[i].step + w->every <= step &&
+        if (w->kept[i].ours && (uint64_t)w->kept[i].step + w->every + st->cfg.behind <= step &&
             w->kept[i].step > latest)
             latest = w->kept[i].step;
     for (uint32_t i = 0; i < w->kept_count;) {
@@ -405,12 +502,16 @@ int uvcc_store_event(uvcc_store *st, uvcc_session *s, const uvcc_event *e) {
         return on_ready(st, w, e);
     if (e->kind == UVCC_EVENT_CHECKPOINT)
         return write_checkpoint(st, w);
+    if (e->kind == UVCC_EVENT_TRIPLES && w->maker)
+        return uvcci_triples_write(st, w);
+    if (e->kind == UVCC_EVENT_STEP_FINISHED || e->kind == UVCC_EVENT_STEP_CANCELLED)
+        w->over = e->step + 1;
     if (e->kind == UVCC_EVENT_STEP_STARTED && w->every != 0)
         drop_old(st, w, e->step);
     if (e->kind == UVCC_EVENT_PEER_RESTARTED && e->run > st->seen_run)
         st->seen_run = e->run;
     if (e->kind == UVCC_EVENT_ABORTED && e->reason == UVCC_ABORT_SKS)
-        return uvcci_number_write(st, UVCCI_REFUSED_FILE, e->step);
+        return uvcci_numbers_write(st, UVCCI_REFUSED_FILE, &e->step, 1);
     return 0;
 }
 
@@ -428,6 +529,16 @@ static bool due_before(const uvcci_worker *w, uint32_t step, uint32_t *due) {
     return true;
 }
 
+/* A session holds what it made of one step only: it is on the disk before the next one begins. */
+static int made_before(uvcc_store *st, uvcci_worker *w, uint32_t step) {
+    const uvcci_says to = uvcci_store_says(st);
+    const int rc = w->made_unwritten ? uvcci_triples_write(st, w) : 0;
+    if (rc != 0 || step <= w->made)
+        return rc;
+    return uvcci_say(&to, UVCC_ERR_AGAIN, "%s: step %u waits for the triples of step %u", st->path,
+                     step, w->made);
+}
+
 int uvcc_store_may_agree(uvcc_store *st, uvcc_session *s, uint32_t step) {
     if (st == NULL || s == NULL)
         return UVCC_ERR_USAGE;
@@ -441,6 +552,8 @@ int uvcc_store_may_agree(uvcc_store *st, uvcc_session *s, uint32_t step) {
         rc = resume(st, w);
     if (rc != 0)
         return rc;
+    if (w->maker)
+        return made_before(st, w, step);
     rc = w->unwritten ? write_checkpoint(st, w) : 0;
     if (!due_before(w, step, &due) || (w->any_written && w->written >= due))
         return 0;
@@ -470,6 +583,8 @@ static int refused(uvcc_store *st, const uvcc_session *s, int rc) {
 
 int uvcc_store_step(uvcc_store *st, uvcc_session *s, uint32_t step, uint32_t entry, uint64_t now) {
     int rc = uvcc_store_may_agree(st, s, step);
+    if (rc == 0)
+        rc = uvcci_triples_give(st, worker_of(st, s), step);
     if (rc != 0)
         return rc;
     rc = uvcc_session_step(s, step, entry, now);

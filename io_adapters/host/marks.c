@@ -12,29 +12,41 @@ enum { NUMBER_BYTES = 32, COUNTS_BYTES = 2048, HASH_BYTES = 32 };
 
 /* ---- numbers ---- */
 
-static bool parse_number(const uint8_t *bytes, size_t len, uint32_t *out) {
-    char again[NUMBER_BYTES];
-    uint64_t v = 0;
-    for (size_t i = 0; i < len && bytes[i] >= '0' && bytes[i] <= '9' && v <= UINT32_MAX; i++)
-        v = 10 * v + (uint64_t)(bytes[i] - '0');
-    *out = (uint32_t)v;
-    const int n = snprintf(again, sizeof again, "%u\n", *out);
-    return v < UINT32_MAX && (size_t)n == len && memcmp(again, bytes, len) == 0;
+static size_t numbers_text(const uint32_t *v, unsigned count, char out[NUMBER_BYTES]) {
+    size_t n = 0;
+    for (unsigned i = 0; i < count; i++)
+        n += (size_t)snprintf(out + n, NUMBER_BYTES - n, "%u%c", v[i], i + 1 < count ? ' ' : '\n');
+    return n;
 }
 
-int uvcci_number_read(uvcc_store *st, const char *name, const char *advice, bool *any,
-                      uint32_t *out) {
+/* They would be written just so. */
+static bool parse_numbers(const uint8_t *bytes, size_t len, uint32_t *out, unsigned count) {
+    char again[NUMBER_BYTES];
+    size_t at = 0;
+    for (unsigned k = 0; k < count; k++, at++) {
+        uint64_t v = 0;
+        for (; at < len && bytes[at] >= '0' && bytes[at] <= '9' && v <= UINT32_MAX; at++)
+            v = 10 * v + (uint64_t)(bytes[at] - '0');
+        if (v >= UINT32_MAX)
+            return false;
+        out[k] = (uint32_t)v;
+    }
+    return numbers_text(out, count, again) == len && memcmp(again, bytes, len) == 0;
+}
+
+int uvcci_numbers_read(uvcc_store *st, const char *name, const char *advice, bool *any,
+                       uint32_t *out, unsigned count) {
     const uvcci_says to = uvcci_store_says(st);
     uint8_t text[NUMBER_BYTES];
     size_t len;
     *any = false;
-    *out = 0;
+    memset(out, 0, count * sizeof *out);
     if (!uvcci_file_there(&st->dir, name))
         return 0;
     const int rc = uvcci_file_read_some(&st->dir, name, false, text, sizeof text, &len, &to);
     if (rc != 0)
         return rc;
-    if (!parse_number(text, len, out))
+    if (!parse_numbers(text, len, out, count))
         return uvcci_say(&to, UVCC_ERR_AUTH,
                          "%s/%s: is not the number that stood there; it is damaged: %s", st->path,
                          name, advice);
@@ -42,11 +54,11 @@ int uvcci_number_read(uvcc_store *st, const char *name, const char *advice, bool
     return 0;
 }
 
-int uvcci_number_write(uvcc_store *st, const char *name, uint32_t v) {
+int uvcci_numbers_write(uvcc_store *st, const char *name, const uint32_t *v, unsigned count) {
     const uvcci_says to = uvcci_store_says(st);
     char text[NUMBER_BYTES];
-    const int n = snprintf(text, sizeof text, "%u\n", v);
-    return uvcci_file_write(&st->dir, name, text, (size_t)n, &to);
+    const size_t n = numbers_text(v, count, text);
+    return uvcci_file_write(&st->dir, name, text, n, &to);
 }
 
 /* ---- counts of a policy ---- */

@@ -48,8 +48,7 @@ void uvcci_store_name(const uvcci_worker *w, uint32_t step, char out[UVCCI_NAME_
                    step);
 }
 
-/* A number without leading zeros, after `before`; NULL if it is not there. */
-static const char *number_after(const char *at, const char *before, uint64_t most, uint64_t *out) {
+const char *uvcci_number_after(const char *at, const char *before, uint64_t most, uint64_t *out) {
     const size_t n = strlen(before);
     if (at == NULL || strncmp(at, before, n) != 0)
         return NULL;
@@ -61,12 +60,11 @@ static const char *number_after(const char *at, const char *before, uint64_t mos
     return *out <= most ? at : NULL;
 }
 
-/* "rR-sS-tT", and where it ends. */
-static const char *parse_worker(const char *name, uvcci_worker *w) {
+const char *uvcci_store_parse_worker(const char *name, uvcci_worker *w) {
     uint64_t r = 0, s = 0, t = 0;
-    const char *at = number_after(name, "r", UINT16_MAX, &r);
-    at = number_after(at, "-s", UINT16_MAX, &s);
-    at = number_after(at, "-t", UINT16_MAX, &t);
+    const char *at = uvcci_number_after(name, "r", UINT16_MAX, &r);
+    at = uvcci_number_after(at, "-s", UINT16_MAX, &s);
+    at = uvcci_number_after(at, "-t", UINT16_MAX, &t);
     w->replica = (uint16_t)r;
     w->stage = (uint16_t)s;
     w->tp_rank = (uint16_t)t;
@@ -75,7 +73,8 @@ static const char *parse_worker(const char *name, uvcci_worker *w) {
 
 bool uvcci_store_parse(const char *name, uvcci_worker *w, uint32_t *step) {
     uint64_t n = 0;
-    const char *at = number_after(parse_worker(name, w), ".step-", UINT32_MAX, &n);
+    const char *at =
+        uvcci_number_after(uvcci_store_parse_worker(name, w), ".step-", UINT32_MAX, &n);
     *step = (uint32_t)n;
     return at != NULL && *at == '\0';
 }
@@ -110,56 +109,67 @@ static int next_name(uvcc_store *st, DIR *d, const char **name) {
                : uvcci_say(&to, UVCC_ERR_IO, "%s: cannot be read: %s", st->path, strerror(errno));
 }
 
-int uvcci_store_scan(uvcc_store *st, int (*each)(void *user, const uvcci_worker *at, uint32_t step),
-                     void *user) {
+int uvcci_store_names(uvcc_store *st, int (*each)(void *user, const char *name), void *user) {
     const char *name = NULL;
-    int rc;
+    int rc, more = 0;
     DIR *d = open_list(st, &rc);
-    while (rc == 0) {
-        uvcci_worker at = {0};
-        uint32_t step;
-        const int more = next_name(st, d, &name);
-        if (more <= 0) {
-            rc = more;
-            break;
-        }
-        if (uvcci_store_parse(name, &at, &step))
-            rc = each(user, &at, step);
-    }
+    while (rc == 0 && (more = next_name(st, d, &name)) == 1)
+        rc = each(user, name);
     if (d != NULL)
         (void)closedir(d);
-    return rc;
+    return rc != 0 ? rc : more;
 }
+
+typedef struct scanning {
+    int (*each)(void *user, const uvcci_worker *at, uint32_t step);
+    void *user;
+} scanning;
+
+static int scan_name(void *user, const char *name) {
+    const scanning *sc = user;
+    uvcci_worker at = {0};
+    uint32_t step;
+    return uvcci_store_parse(name, &at, &step) ? sc->each(sc->user, &at, step) : 0;
+}
+
+int uvcci_store_scan(uvcc_store *st, int (*each)(void *user, const uvcci_worker *at, uint32_t step),
+                     void *user) {
+    return uvcci_store_names(st, scan_name, &(scanning){each, user});
+}
+
+typedef struct looking {
+    uvcc_store *st;
+    bool checkpoints, triples;
+} looking;
 
 /* Of a store's own files only: what stands there under other names is somebody's. */
 static bool is_left_over(const char *name) {
     char base[UVCCI_NAME_BYTES];
     const size_t len = strlen(name), part = sizeof UVCCI_PART - 1;
     uvcci_worker at;
-    uint32_t step;
+    uint32_t step, run;
     if (len <= part || len - part >= sizeof base || strcmp(name + len - part, UVCCI_PART) != 0)
         return false;
     memcpy(base, name, len - part);
     base[len - part] = '\0';
-    const char *rest = parse_worker(base, &at);
+    const char *rest = uvcci_store_parse_worker(base, &at);
     return (rest != NULL && strcmp(rest, UVCCI_USED) == 0) || strcmp(base, UVCCI_RUN_FILE) == 0 ||
            strcmp(base, UVCCI_REFUSED_FILE) == 0 ||
            strncmp(base, UVCCI_KEY_FILE ".", sizeof UVCCI_KEY_FILE) == 0 ||
-           uvcci_store_parse(base, &at, &step);
+           uvcci_store_parse(base, &at, &step) || uvcci_triples_parse(base, &at, &run, &step) ||
+           uvcci_triples_parse_mark(base, &at, &run);
 }
 
-/* What processes left that were killed while they wrote. */
-static int tidy(uvcc_store *st) {
-    const char *name = NULL;
-    int rc, more;
-    DIR *d = open_list(st, &rc);
-    if (rc != 0)
-        return rc;
-    while ((more = next_name(st, d, &name)) == 1)
-        if (is_left_over(name))
-            (void)unlinkat(st->dir.fd, name, 0);
-    (void)closedir(d);
-    return more;
+/* What processes left that were killed while they wrote; whether there is a file that is sealed. */
+static int tidy(void *user, const char *name) {
+    looking *l = user;
+    uvcci_worker at;
+    uint32_t run, step;
+    if (is_left_over(name))
+        (void)unlinkat(l->st->dir.fd, name, 0);
+    l->checkpoints |= uvcci_store_parse(name, &at, &step);
+    l->triples |= uvcci_triples_parse(name, &at, &run, &step);
+    return 0;
 }
 
 /* ---- opening ---- */
@@ -197,17 +207,10 @@ static int lock(uvcc_store *st) {
                      st->path, *pid != '\0' ? " (" : "", pid, *pid != '\0' ? ")" : "");
 }
 
-static int found(void *user, const uvcci_worker *at, uint32_t step) {
-    (void)at;
-    (void)step;
-    *(bool *)user = true;
-    return 0;
-}
-
-static int missing(uvcc_store *st, const char *name, const char *why) {
+static int missing(uvcc_store *st, const char *name, const char *what, const char *why) {
     const uvcci_says to = uvcci_store_says(st);
-    return uvcci_say(&to, UVCC_ERR_NOT_FOUND, "%s/%s: is missing, but checkpoints are there: %s",
-                     st->path, name, why);
+    return uvcci_say(&to, UVCC_ERR_NOT_FOUND, "%s/%s: is missing, but %s are there: %s", st->path,
+                     name, what, why);
 }
 
 #define RUN_ADVICE                                                                                 \
@@ -216,21 +219,21 @@ static int missing(uvcc_store *st, const char *name, const char *why) {
 
 static int look(uvcc_store *st) {
     const uvcci_says to = uvcci_store_says(st);
-    bool any = false;
-    int rc = tidy(st);
-    if (rc == 0)
-        rc = uvcci_store_scan(st, found, &any);
+    looking l = {.st = st};
+    int rc = uvcci_store_names(st, tidy, &l);
+    const bool any = l.checkpoints || l.triples;
+    const char *what = l.checkpoints ? "checkpoints" : "triples";
     if (rc == 0 && any && !uvcci_file_there(&st->dir, UVCCI_KEY_FILE))
-        rc = missing(st, UVCCI_KEY_FILE,
+        rc = missing(st, UVCCI_KEY_FILE, what,
                      "they are sealed under it; put it back from a copy, or give another "
                      "directory to begin anew");
     if (rc == 0)
         rc = uvcci_key_make_at(&st->dir, UVCCI_KEY_FILE, UVCC_KEY_STORAGE, st->key, &st->cfg.random,
                                &to);
     if (rc == 0)
-        rc = uvcci_number_read(st, UVCCI_RUN_FILE, RUN_ADVICE, &st->any_run, &st->run);
+        rc = uvcci_numbers_read(st, UVCCI_RUN_FILE, RUN_ADVICE, &st->any_run, &st->run, 1);
     if (rc == 0 && any && !st->any_run)
-        rc = missing(st, UVCCI_RUN_FILE,
+        rc = missing(st, UVCCI_RUN_FILE, what,
                      "it says which runs were, none of which may come again; " RUN_ADVICE
                      ", or give another directory to begin anew");
     return rc;
@@ -308,6 +311,7 @@ void uvcc_store_free(uvcc_store *st) {
     while (st->workers != NULL) {
         uvcci_worker *w = st->workers;
         st->workers = w->next;
+        uvcci_triples_forget(st, w);
         give(&al, w->kept, w->kept_room * sizeof w->kept[0], UVCC_MEM_STATE);
         give(&al, w, sizeof *w, UVCC_MEM_STATE);
     }
@@ -335,7 +339,9 @@ int uvcc_store_next_run(uvcc_store *st, uint32_t *run) {
                          "to begin anew",
                          st->path, last);
     const uint32_t next = any ? last + 1 : 0;
-    const int rc = uvcci_number_write(st, UVCCI_RUN_FILE, next);
+    int rc = uvcci_triples_stamp(st, next);
+    if (rc == 0)
+        rc = uvcci_numbers_write(st, UVCCI_RUN_FILE, &next, 1);
     if (rc != 0)
         return rc;
     st->any_run = st->taken = true;
@@ -401,9 +407,9 @@ int uvcc_store_configure(uvcc_store *st, uvcc_config *cfg) {
         return uvcci_say(&to, UVCC_ERR_STATE,
                          "%s: a session needs a run of its own: uvcc_store_next_run() first",
                          st->path);
-    int rc = uvcci_number_read(st, UVCCI_REFUSED_FILE,
-                               "it is the step in which a check failed; put it back from a copy",
-                               &refused, &step);
+    int rc = uvcci_numbers_read(st, UVCCI_REFUSED_FILE,
+                                "it is the step in which a check failed; put it back from a copy",
+                                &refused, &step, 1);
     if (rc == 0 && cfg->consent.policy != NULL)
         rc = read_counts(st, w, cfg);
     if (rc != 0)

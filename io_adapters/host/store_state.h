@@ -21,6 +21,14 @@ typedef struct uvcci_kept {
     bool bad;
 } uvcci_kept;
 
+/* Triples of one maker. */
+typedef struct uvcci_triple_set {
+    uint32_t run;  /* its run */
+    uint32_t next; /* those of steps below are used */
+    bool marked;   /* `next` is known */
+    bool copied;   /* the mark is from before the store's last run: put back from a copy */
+} uvcci_triple_set;
+
 typedef struct uvcci_worker {
     struct uvcci_worker *next;
     uint16_t replica, stage, tp_rank;
@@ -31,6 +39,7 @@ typedef struct uvcci_worker {
     uvcc_session *session;
     bool ready, anew;
     uint32_t first;             /* READY's step */
+    uint32_t over;              /* steps below are */
     uint8_t loaded_lineage[32]; /* of the newest checkpoint that it was given; zeros: none */
     uint32_t loaded_step;
     uint8_t lineage[32]; /* READY's */
@@ -41,6 +50,13 @@ typedef struct uvcci_worker {
     uint32_t written; /* the last that is, of this session */
     uvcci_kept *kept;
     uint32_t kept_count, kept_room;
+    /* Triples: made by the session, and those that it takes. */
+    bool maker, made_unwritten;
+    uint32_t made; /* those of steps below are on the disk, of this session */
+    uvcci_triple_set *sets;
+    uint32_t set_count;
+    bool any_given, given_marked; /* the session holds those of `given`, and they count as used */
+    uint32_t given, given_run;
     /* The policy and its counts. */
     bool has_policy, uncounted;
     uint32_t limits;
@@ -72,18 +88,39 @@ void uvcci_store_warn(const uvcc_store *st, const char *format, ...)
 void uvcci_store_name(const uvcci_worker *w, uint32_t step, char out[UVCCI_NAME_BYTES]);
 /* A worker and a step by such a name. */
 bool uvcci_store_parse(const char *name, uvcci_worker *w, uint32_t *step);
+/* Names: "rR-sS-tT", and where it ends; a number without leading zeros after `before`. NULL: it is
+ * not there. */
+const char *uvcci_store_parse_worker(const char *name, uvcci_worker *w);
+const char *uvcci_number_after(const char *at, const char *before, uint64_t most, uint64_t *out);
+/* Calls `each` for every name in the directory; what it returns other than 0 ends it. */
+int uvcci_store_names(uvcc_store *st, int (*each)(void *user, const char *name), void *user);
 /* Calls `each` for every checkpoint's name; what it returns other than 0 ends it. */
 int uvcci_store_scan(uvcc_store *st, int (*each)(void *user, const uvcci_worker *at, uint32_t step),
                      void *user);
 
-/* Of marks.c: "N\n" in a file. *any: there is one. */
-int uvcci_number_read(uvcc_store *st, const char *name, const char *advice, bool *any,
-                      uint32_t *out);
-int uvcci_number_write(uvcc_store *st, const char *name, uint32_t v);
+/* Of marks.c: "N\n" in a file, or "N N\n", count of them, at most UVCCI_NUMBERS_MAX. *any: there
+ * are some. */
+#define UVCCI_NUMBERS_MAX 2u
+int uvcci_numbers_read(uvcc_store *st, const char *name, const char *advice, bool *any,
+                       uint32_t *out, unsigned count);
+int uvcci_numbers_write(uvcc_store *st, const char *name, const uint32_t *v, unsigned count);
 /* Of marks.c: what a policy counted. `kept`: there are checkpoints of the worker. */
 int uvcci_counts_read(uvcc_store *st, uvcci_worker *w, bool kept, const uvcc_config *cfg);
 /* Asks the session, and writes them if they have changed. */
 int uvcci_counts_keep(uvcc_store *st, uvcci_worker *w);
+
+/* Of triples.c. Names: "rR-sS-tT.triples-RUN-STEP", and the mark "rR-sS-tT.triples-RUN.used". */
+bool uvcci_triples_parse(const char *name, uvcci_worker *w, uint32_t *run, uint32_t *step);
+bool uvcci_triples_parse_mark(const char *name, uvcci_worker *w, uint32_t *run);
+/* What is there for the worker, whose session is new; what was used goes. */
+int uvcci_triples_begin(uvcc_store *st, uvcci_worker *w);
+void uvcci_triples_forget(uvcc_store *st, uvcci_worker *w);
+/* Gives the session those of a step, if there are any, after they were marked as used. */
+int uvcci_triples_give(uvcc_store *st, uvcci_worker *w, uint32_t step);
+/* Before the store's run becomes `run`: every mark says so. */
+int uvcci_triples_stamp(uvcc_store *st, uint32_t run);
+/* Writes what the session made. */
+int uvcci_triples_write(uvcc_store *st, uvcci_worker *w);
 
 #define UVCCI_RUN_FILE     "run"
 #define UVCCI_KEY_FILE     "key"

@@ -26,6 +26,7 @@
 #define LEAVE_NS        5000000000u
 #define ACCEPT_AGAIN_NS 100000000u /* when no descriptor is left */
 #define ACCEPTS_A_TURN  64
+#define TLS_HANDSHAKE   0x16 /* the first byte of TLS, and of no call */
 #define RAW_READS       4u /* of what TLS keeps for itself, such as new keys, before others' turn */
 
 static uint64_t after(const uvcc_net *n, uint64_t ns) {
@@ -174,6 +175,34 @@ static void next_in_line(uvcci_channel *ch) {
     conn_up(w);
 }
 
+/* Something came over it that only the peer can have sent. */
+static bool proved(const uvcci_conn *c) {
+    const uint64_t heard = uvcci_endpoint_heard(c->ch->e, c->ch->peer);
+    return heard != UVCC_NEVER && heard >= c->up_at;
+}
+
+/* Who calls is answered by nobody when the called end takes the call for something else: it hears
+ * that the connection is gone, and no reason. */
+static const char *maybe(const uvcci_conn *c) {
+    if (c->accepted || c->ch == NULL)
+        return "";
+    if (c->state == UVCCI_CONN_TLS)
+        return c->gone != 0 ? ": the other end may have no TLS; its own line says why" : "";
+    if (c->state != UVCCI_CONN_CALLING && (c->state != UVCCI_CONN_UP || proved(c)))
+        return "";
+    return c->tls != NULL
+               ? ", before it said anything of this job: another job.name there? Its own "
+                 "line says why"
+               : ", before it said anything of this job: another job.name there, or "
+                 "TLS at that end alone? Its own line says why";
+}
+
+static void note_refusal(uvcc_net *n, const char *other, const char *why) {
+    n->refusal.count++;
+    (void)snprintf(n->refusal.address, sizeof n->refusal.address, "%s", other);
+    (void)snprintf(n->refusal.why, sizeof n->refusal.why, "%s", why);
+}
+
 void uvcci_conn_lost(uvcci_conn *c, const char *fmt, ...) {
     uvcc_net *n = c->net;
     uvcci_channel *ch = c->ch;
@@ -181,8 +210,10 @@ void uvcci_conn_lost(uvcci_conn *c, const char *fmt, ...) {
     char why[UVCCI_WHY_BYTES], other[UVCC_NET_ADDRESS_BYTES];
     va_list ap;
     va_start(ap, fmt);
-    (void)vsnprintf(why, sizeof why, fmt, ap);
+    const int len = vsnprintf(why, sizeof why, fmt, ap);
     va_end(ap);
+    if (len >= 0 && (size_t)len < sizeof why)
+        (void)snprintf(why + len, sizeof why - (size_t)len, "%s", maybe(c));
     uvcci_address_format(&c->other, other);
     if (up) {
         n->stats.connections_lost++;
@@ -194,6 +225,8 @@ void uvcci_conn_lost(uvcci_conn *c, const char *fmt, ...) {
                       why);
     } else if (!leaving) {
         n->stats.refused++;
+        if (ch == NULL)
+            note_refusal(n, other, why);
         uvcci_net_log(n, UVCC_LOG_WARN, "a connection from %s was refused: %s", other, why);
     }
     uvcci_conn_free(c);
@@ -254,12 +287,6 @@ static void conn_up(uvcci_conn *c) {
 
 /* ---- calls that come ---- */
 
-/* Something came over it that only the peer can have sent. */
-static bool proved(const uvcci_conn *c) {
-    const uint64_t heard = uvcci_endpoint_heard(c->ch->e, c->ch->peer);
-    return heard != UVCC_NEVER && heard >= c->up_at;
-}
-
 /* A newer call takes over how long an older one has waited, so that nobody begins the wait anew. */
 static void place_conn(uvcci_conn *c, uvcci_channel *ch) {
     c->ch = ch;
@@ -298,7 +325,10 @@ static bool read_call(uvcci_conn *c) {
         }
         c->call_len += (size_t)n;
         if (uvcc_call_may_be(c->call, c->call_len) != 0) {
-            uvcci_conn_lost(c, "what it says is no call");
+            uvcci_conn_lost(c, c->tls == NULL && c->call[0] == TLS_HANDSHAKE
+                                   ? "it begins TLS, which this end does not use: \"tls\" is for "
+                                     "both ends, or for none"
+                                   : "what it says is no call");
             return false;
         }
     }
@@ -316,8 +346,13 @@ static void on_call(uvcci_conn *c) {
     }
     uvcci_endpoint *e = uvcc_demux_find(c->net->demux, call.sid_tag);
     if (e == NULL || e->removed || e->closed || e->datagram) {
-        uvcci_conn_lost(c,
-                        "it calls a session that is not here: of another job or place, or ended");
+        uvcci_conn_lost(c, "it calls a session that is not here: one of another job.name, of a "
+                           "worker that does not run here, or one that has ended");
+        return;
+    }
+    if (e->tls != NULL && c->tls == NULL) {
+        uvcci_conn_lost(c, "it calls without TLS a session that has it: is that another "
+                           "listener's address, as that of clients?");
         return;
     }
     if (call.to != e->me || call.from < call.to) {

@@ -14,6 +14,7 @@
 #define UVCC_IO_CORE_H
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/stat.h>
 
@@ -24,7 +25,7 @@
 #include "io_adapters/net/io.h"
 #include "io_adapters/tls/conn.h"
 
-#define UVCCI_WHY_BYTES  128
+#define UVCCI_WHY_BYTES  256
 #define UVCCI_LOG_LEVELS 4 /* uvcc_log_level */
 
 typedef struct uvcci_endpoint uvcci_endpoint;
@@ -108,6 +109,7 @@ struct uvcc_net {
     uvcc_net_config cfg;
     uvcci_io io;
     uvcci_source wake;
+    atomic_bool woken; /**< wake is readable, or is about to be */
     uvcc_demux *demux;
     uvcci_endpoint *endpoints;
     uvcci_conn *conns;
@@ -121,6 +123,7 @@ struct uvcc_net {
     uint64_t now;
     uint64_t log_second;
     uint32_t log_count[UVCCI_LOG_LEVELS]; /**< in this second */
+    uvcc_net_refusal refusal;             /**< the last one; count 0: none */
     uvcc_net_stats stats;
 };
 
@@ -189,6 +192,8 @@ void uvcci_packets_flush_all(uvcc_net *n);
 /* ---- sockets.c ---- */
 /** A socket that is being connected; negative: -errno. */
 int uvcci_socket_dial(uvcc_net *n, const uvcci_address *to);
+/* Round trips as TCP measures them for its own timers; 0: it is no TCP. */
+uint64_t uvcci_socket_rtt(int fd);
 /** A socket that listens, or is bound for packets; *a gets the port. -errno. */
 int uvcci_socket_listen(uvcc_net *n, uvcci_address *a);
 /** Options of a socket for packets: ECN, path MTU by our own search, GRO, many bytes. */

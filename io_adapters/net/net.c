@@ -6,6 +6,7 @@
  * idle session costs some hundred nanoseconds of it. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -15,6 +16,8 @@
 #include <uvcc/host.h>
 
 #include "io_adapters/net/core.h"
+
+enum { RING_TRIES = 200, RING_TRY_MS = 10 };
 
 #define NS_PER_S      1000000000u
 #define NS_PER_MS     1000000u
@@ -112,6 +115,10 @@ static void fill_in(uvcc_net_config *c) {
         c->idle_ns = 30ull * NS_PER_S;
     if (c->turn_bytes == 0)
         c->turn_bytes = 1u << 20;
+    if (c->unsent_bytes == 0) /* a ring's sends into small buffers stall under it */
+        c->unsent_bytes = c->backend == UVCC_NET_URING ? UINT32_MAX : 128u << 10;
+    if (c->unsent_bytes != UINT32_MAX && c->unsent_bytes > INT32_MAX)
+        c->unsent_bytes = INT32_MAX;
 }
 
 static int open_all(uvcc_net *n) {
@@ -184,7 +191,7 @@ static void endpoint_free(uvcci_endpoint *e) {
     uvcci_net_give(n, e, sizeof *e);
 }
 
-static void drop_endpoint(uvcci_endpoint *e);
+static void drop_endpoint(uvcci_endpoint *e, bool tell);
 
 /* Within a turn, from a hook, it goes when the turn is over; sessions and links are let go of now.
  */
@@ -192,7 +199,7 @@ static void free_later(uvcc_net *n) {
     n->free_after = true;
     for (uvcci_endpoint *e = n->endpoints; e != NULL; e = e->next)
         if (!e->removed)
-            drop_endpoint(e);
+            drop_endpoint(e, false);
 }
 
 void uvcc_net_free(uvcc_net *n) {
@@ -222,6 +229,17 @@ void uvcc_net_free(uvcc_net *n) {
     al.free(al.user, n, sizeof *n, UVCC_MEM_STATE);
 }
 
+/* Whoever is killed leaves its ring to the kernel, which closes the ring's sockets a while later: a
+ * process that takes its place meets an address that is still in use. */
+static int listen_there(uvcc_net *n, uvcci_address *a) {
+    int fd = uvcci_socket_listen(n, a);
+    for (int i = 0; fd == -EADDRINUSE && n->cfg.backend == UVCC_NET_URING && i < RING_TRIES; i++) {
+        (void)poll(NULL, 0, RING_TRY_MS);
+        fd = uvcci_socket_listen(n, a);
+    }
+    return fd;
+}
+
 int uvcc_net_listen(uvcc_net *n, const char *address, uvcc_tls *tls, uint16_t *port) {
     const char *why = "";
     if (n == NULL || address == NULL)
@@ -238,7 +256,7 @@ int uvcc_net_listen(uvcc_net *n, const char *address, uvcc_tls *tls, uint16_t *p
         rc = UVCC_ERR_CONFIG;
     }
     if (rc == 0) {
-        l->src.fd = uvcci_socket_listen(n, &l->address);
+        l->src.fd = listen_there(n, &l->address);
         if (l->src.fd < 0) {
             why = strerror(-l->src.fd);
             rc = l->src.fd == -EMFILE || l->src.fd == -ENFILE ? UVCC_ERR_LIMIT : UVCC_ERR_STATE;
@@ -326,12 +344,14 @@ static int open_channel(uvcci_channel *ch, const char *address) {
     return rc;
 }
 
-static void drop_endpoint(uvcci_endpoint *e) {
+/* tell: the session or link is still the host's, and hears that its connections are gone. */
+static void drop_endpoint(uvcci_endpoint *e, bool tell) {
     uvcc_net *n = e->net;
     (void)uvcc_demux_remove(n->demux, e->sid_tag);
     e->removed = true;
     for (unsigned p = 0; p < UVCC_PARTIES; p++) {
         uvcci_channel *ch = &e->ch[p];
+        const bool up = ch->conn != NULL && ch->conn->state == UVCCI_CONN_UP;
         if (ch->waiting != NULL)
             uvcci_conn_free(ch->waiting);
         if (ch->conn != NULL)
@@ -339,6 +359,8 @@ static void drop_endpoint(uvcci_endpoint *e) {
         ch->waiting = ch->conn = NULL;
         ch->holding = false;
         ch->retry_at = UVCC_NEVER;
+        if (up && tell)
+            uvcci_endpoint_down(e, ch->peer);
     }
     if (!n->in_turn)
         endpoint_free(e);
@@ -396,7 +418,7 @@ int uvcc_net_add(uvcc_net *n, uvcc_session *s, const uvcc_net_session *how) {
     if (rc == 0)
         nobody_can_call(e);
     if (rc != 0)
-        drop_endpoint(e);
+        drop_endpoint(e, false);
     else
         n->again = true;
     return rc;
@@ -415,7 +437,7 @@ int uvcc_net_add_link(uvcc_net *n, uvcc_link *l, const uvcc_net_link *how) {
     e->how_link = *how;
     rc = open_channel(&e->ch[how->peer], how->address);
     if (rc != 0)
-        drop_endpoint(e);
+        drop_endpoint(e, false);
     else
         n->again = true;
     return rc;
@@ -427,7 +449,8 @@ static int remove_it(uvcc_net *n, const void *which) {
     uvcci_endpoint *e = endpoint_of(n, which);
     if (e == NULL)
         return UVCC_ERR_NOT_FOUND;
-    drop_endpoint(e);
+    n->now = uvcc_host_now_ns();
+    drop_endpoint(e, true);
     return 0;
 }
 
@@ -450,11 +473,13 @@ int uvcc_net_set_peer(uvcc_net *n, uvcc_session *s, uint8_t peer, const char *ad
 
 /* ---- the turn ---- */
 
+/* Who wakes after the read finds `woken` still set and writes nothing, but what he wakes for is
+ * there when sessions are asked, later in this turn. */
 static void drain_wake(uvcc_net *n) {
     uint64_t count;
     n->stats.syscalls++;
-    while (read(n->wake.fd, &count, sizeof count) > 0) {
-    }
+    (void)!read(n->wake.fd, &count, sizeof count);
+    atomic_store(&n->woken, false);
     n->wake.ready = 0;
 }
 
@@ -609,8 +634,8 @@ void uvcc_net_wake(void *net) {
     uvcc_net *n = net;
     const uint64_t one = 1;
     const int was = errno;
-    if (n != NULL && write(n->wake.fd, &one, sizeof one) < 0)
-        errno = was; /* full: it is readable already */
+    if (n != NULL && !atomic_exchange(&n->woken, true) && write(n->wake.fd, &one, sizeof one) < 0)
+        errno = was; /* not in fact: the count is never full */
 }
 
 /* ---- inspection ---- */
@@ -629,6 +654,29 @@ void uvcc_net_get_stats(const uvcc_net *n, uvcc_net_stats *out) {
         out->pending += c->accepted && c->ch == NULL && c->state != UVCCI_CONN_LEAVING;
 }
 
+/* heard, rtt_ns: of packets; streams are asked themselves. */
+static void channel_info(const uvcci_channel *ch, bool heard, uint64_t rtt_ns, uvcc_net_peer *out) {
+    const bool up = ch->conn != NULL && ch->conn->state == UVCCI_CONN_UP;
+    *out = (uvcc_net_peer){.size = sizeof *out,
+                           .connected = up || heard,
+                           .dials = ch->dials,
+                           .tls = up && ch->conn->tls != NULL,
+                           .attempts = ch->attempts,
+                           .retry_at = ch->retry_at,
+                           .rtt_ns = up ? uvcci_socket_rtt(ch->conn->src.fd) : rtt_ns};
+    if (up || ch->has_address)
+        uvcci_address_format(up ? &ch->conn->other : &ch->address, out->address);
+    memcpy(out->why, ch->why, sizeof out->why);
+}
+
+int uvcc_net_refused(const uvcc_net *n, uvcc_net_refusal *out) {
+    if (n == NULL || out == NULL || out->size != sizeof *out)
+        return UVCC_ERR_USAGE;
+    *out = n->refusal;
+    out->size = sizeof *out;
+    return 0;
+}
+
 int uvcc_net_peer_info(const uvcc_net *n, const uvcc_session *s, uint8_t peer, uvcc_net_peer *out) {
     if (n == NULL || s == NULL || out == NULL || peer >= UVCC_PARTIES || out->size != sizeof *out)
         return UVCC_ERR_USAGE;
@@ -637,16 +685,22 @@ int uvcc_net_peer_info(const uvcc_net *n, const uvcc_session *s, uint8_t peer, u
         return UVCC_ERR_NOT_FOUND;
     if (peer == e->me)
         return UVCC_ERR_USAGE;
-    const uvcci_channel *ch = &e->ch[peer];
-    const bool up = ch->conn != NULL && ch->conn->state == UVCCI_CONN_UP;
-    *out = (uvcc_net_peer){.size = sizeof *out,
-                           .connected = up,
-                           .dials = ch->dials,
-                           .tls = up && ch->conn->tls != NULL,
-                           .attempts = ch->attempts,
-                           .retry_at = ch->retry_at};
-    if (up || ch->has_address)
-        uvcci_address_format(up ? &ch->conn->other : &ch->address, out->address);
-    memcpy(out->why, ch->why, sizeof out->why);
+    uvcc_peer_info heard = {.size = sizeof heard};
+    if (e->datagram && uvcc_session_peer_info(s, peer, &heard) != 0)
+        heard.connected = false;
+    channel_info(&e->ch[peer], heard.connected, heard.srtt_ns, out);
+    return 0;
+}
+
+int uvcc_net_link_info(const uvcc_net *n, const uvcc_link *l, uvcc_net_peer *out) {
+    if (n == NULL || l == NULL || out == NULL || out->size != sizeof *out)
+        return UVCC_ERR_USAGE;
+    const uvcci_endpoint *e = endpoint_of(n, l);
+    if (e == NULL)
+        return UVCC_ERR_NOT_FOUND;
+    uvcc_link_stats st = {0};
+    if (e->datagram)
+        uvcc_link_get_stats(l, &st);
+    channel_info(&e->ch[e->how_link.peer], st.frames_rx != 0, st.srtt_ns, out);
     return 0;
 }

@@ -28,7 +28,8 @@ static void set(int fd, int level, int name, int value) {
 }
 
 /* A machine that is gone is noticed by what it does not acknowledge: of bytes (USER_TIMEOUT), or of
- * probes on a connection that is idle. */
+ * probes on a connection that is idle. A socket is a queue that nobody overtakes in, and the system
+ * lets it grow to megabytes: what is in flight belongs there, what waits for the line does not. */
 void uvcci_socket_tune(uvcc_net *n, int fd, const uvcci_address *other) {
     const uint64_t idle_ms = n->cfg.idle_ns / NS_PER_MS;
     const int seconds = (int)((idle_ms + 1999) / 2000);
@@ -44,6 +45,8 @@ void uvcci_socket_tune(uvcc_net *n, int fd, const uvcci_address *other) {
     set(fd, IPPROTO_TCP, TCP_KEEPINTVL, seconds / PROBES > 0 ? seconds / PROBES : 1);
     set(fd, IPPROTO_TCP, TCP_KEEPCNT, PROBES);
     set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (int)idle_ms);
+    if (n->cfg.unsent_bytes != UINT32_MAX)
+        set(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, (int)n->cfg.unsent_bytes);
 }
 
 void uvcci_socket_ask(int fd, const uvcci_address *other) {
@@ -147,4 +150,10 @@ int uvcci_socket_listen(uvcc_net *n, uvcci_address *a) {
         return rc;
     }
     return fd;
+}
+
+uint64_t uvcci_socket_rtt(int fd) {
+    struct tcp_info info = {0};
+    socklen_t len = sizeof info;
+    return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 ? 1000ull * info.tcpi_rtt : 0;
 }

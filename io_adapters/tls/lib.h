@@ -28,7 +28,7 @@ typedef struct uvcci_tls_text {
     size_t len, room;
 } uvcci_tls_text;
 typedef struct uvcci_tls_files {
-    uvcci_tls_text certificate, key, authorities;
+    uvcci_tls_text certificate, key, authorities, crl; /* crl.text NULL: none */
 } uvcci_tls_files;
 
 typedef struct uvcci_tls_lib {
@@ -65,6 +65,7 @@ struct uvcc_tls {
     uint32_t library;
     uint8_t party;
     bool tls12, shared_keys;
+    uint32_t own_names; /* of parties, in the own certificate */
     char name[UVCC_PARTIES][UVCCI_TLS_NAME_BYTES];
     uvcci_tls_psk psk[UVCC_PARTIES];
     char identity[8];         /* "uvcc-P" of this end */
@@ -130,6 +131,19 @@ int uvcci_tls_wrong(const uvcc_tls *t, const char *format, ...)
 
 /* The bits of the parties that have this name. */
 uint32_t uvcci_tls_parties_of(const uvcc_tls *t, const uint8_t *name, size_t len);
+/* What is wrong with a certificate, as far as there is something to do about it. */
+typedef enum uvcci_tls_fault {
+    UVCCI_TLS_FAULT_OTHER,
+    UVCCI_TLS_FAULT_EXPIRED,
+    UVCCI_TLS_FAULT_EARLY,
+    UVCCI_TLS_FAULT_STRANGE, /* of no authority that is known here */
+    UVCCI_TLS_FAULT_REVOKED,
+    UVCCI_TLS_FAULT_OLD_LIST, /* its authority's list is out of date */
+} uvcci_tls_fault;
+/* The other end's certificate is refused: the library's sentence, and what to do. */
+int uvcci_tls_refuse(uvcci_tls_conn *c, uvcci_tls_fault fault, const char *text);
+/* An authority that may sign has no list in the file. */
+int uvcci_tls_no_list(const uvcc_tls *t, const char *authority);
 /* Whether an authority that carries the names of `parties` may be one. */
 int uvcci_tls_check_authority(const uvcc_tls *t, uint32_t parties, bool may_sign);
 /* The certificate's names decide who the other end is: 0 and c->peer, or the error. */

@@ -14,6 +14,7 @@
 #include <mbedtls/net_sockets.h>
 #include <mbedtls/ssl.h>
 #include <mbedtls/ssl_internal.h>
+#include <mbedtls/x509_crl.h>
 #include <mbedtls/x509_crt.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,6 +22,8 @@
 
 typedef struct context {
     mbedtls_x509_crt own, authorities;
+    mbedtls_x509_crl lists;
+    bool has_lists;
     mbedtls_pk_context key;
 } context;
 
@@ -101,7 +104,15 @@ static int refuse_certificate(uvcci_tls_conn *c, uint32_t flags) {
     char text[256] = "it cannot be read";
     (void)mbedtls_x509_crt_verify_info(text, sizeof text, "", flags);
     text[strcspn(text, "\n")] = '\0';
-    return uvcci_tls_fail(c, UVCC_ERR_AUTH, "its certificate is refused: %s", text);
+    const uvcci_tls_fault fault =
+        (flags & MBEDTLS_X509_BADCERT_REVOKED) != 0   ? UVCCI_TLS_FAULT_REVOKED
+        : (flags & MBEDTLS_X509_BADCERT_EXPIRED) != 0 ? UVCCI_TLS_FAULT_EXPIRED
+        : (flags & MBEDTLS_X509_BADCERT_FUTURE) != 0  ? UVCCI_TLS_FAULT_EARLY
+        : (flags & (MBEDTLS_X509_BADCRL_EXPIRED | MBEDTLS_X509_BADCRL_FUTURE)) != 0
+            ? UVCCI_TLS_FAULT_OLD_LIST
+        : (flags & MBEDTLS_X509_BADCERT_NOT_TRUSTED) != 0 ? UVCCI_TLS_FAULT_STRANGE
+                                                          : UVCCI_TLS_FAULT_OTHER;
+    return uvcci_tls_refuse(c, fault, text);
 }
 
 /* What a library's error means to whoever reads the log. */
@@ -197,6 +208,33 @@ static int on_keys(void *user, const unsigned char *master, const unsigned char 
 
 /* ---- the context ---- */
 
+static bool has_list(const mbedtls_x509_crl *all, const mbedtls_x509_crt *authority) {
+    for (const mbedtls_x509_crl *l = all; l != NULL; l = l->next)
+        if (l->issuer_raw.len == authority->subject_raw.len &&
+            memcmp(l->issuer_raw.p, authority->subject_raw.p, l->issuer_raw.len) == 0)
+            return true;
+    return false;
+}
+
+/* Each authority that may sign must have one: else a list that was forgotten would revoke nothing,
+ * and nobody would see it. */
+static int read_lists(uvcc_tls *t, context *x, const uvcci_tls_text *file) {
+    char text[160];
+    const int e = mbedtls_x509_crl_parse(&x->lists, (const uint8_t *)file->text, file->len + 1);
+    if (e != 0) {
+        mbedtls_strerror(e, text, sizeof text);
+        return uvcci_tls_wrong(t, "crl: no revocation list in PEM: %s", text);
+    }
+    x->has_lists = true;
+    for (const mbedtls_x509_crt *a = &x->authorities; a != NULL; a = a->next) {
+        char name[200] = "";
+        (void)mbedtls_x509_dn_gets(name, sizeof name, &a->subject);
+        if (a->ca_istrue != 0 && !has_list(&x->lists, a))
+            return uvcci_tls_no_list(t, name);
+    }
+    return 0;
+}
+
 static int read_files(uvcc_tls *t, context *x, const uvcci_tls_files *f) {
     char text[160];
     /* The parsers want the zero at the end counted. */
@@ -230,7 +268,8 @@ static int read_files(uvcc_tls *t, context *x, const uvcci_tls_files *f) {
         if (rc != 0)
             return rc;
     }
-    return 0;
+    t->own_names = parties_of(t, &x->own);
+    return f->crl.text != NULL ? read_lists(t, x, &f->crl) : 0;
 }
 
 static int context_new(uvcc_tls *t, const uvcci_tls_files *files) {
@@ -239,6 +278,8 @@ static int context_new(uvcc_tls *t, const uvcci_tls_files *files) {
         return UVCC_ERR_NOMEM;
     mbedtls_x509_crt_init(&x->own);
     mbedtls_x509_crt_init(&x->authorities);
+    mbedtls_x509_crl_init(&x->lists);
+    x->has_lists = false;
     mbedtls_pk_init(&x->key);
     t->context = x;
     return files == NULL ? 0 : read_files(t, x, files);
@@ -248,6 +289,7 @@ static void context_free(uvcc_tls *t) {
     context *x = t->context;
     mbedtls_x509_crt_free(&x->own);
     mbedtls_x509_crt_free(&x->authorities);
+    mbedtls_x509_crl_free(&x->lists);
     mbedtls_pk_free(&x->key);
     t->alloc.free(t->alloc.user, x, sizeof *x, UVCC_MEM_SECRET);
     t->context = NULL;
@@ -306,7 +348,7 @@ static int settings_of(uvcci_tls_conn *c, mbedtls_ssl_config *conf) {
         return e;
     if (!c->t->shared_keys) {
         mbedtls_ssl_conf_verify(conf, on_certificate, c);
-        mbedtls_ssl_conf_ca_chain(conf, &x->authorities, NULL);
+        mbedtls_ssl_conf_ca_chain(conf, &x->authorities, x->has_lists ? &x->lists : NULL);
         return mbedtls_ssl_conf_own_cert(conf, &x->own, &x->key);
     }
     if (!c->server)

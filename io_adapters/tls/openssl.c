@@ -53,6 +53,36 @@ static const char *reason_text(unsigned long e) {
     return text == NULL ? "OpenSSL does not say why" : text;
 }
 
+static int refuse_certificate(uvcci_tls_conn *c, long result) {
+    uvcci_tls_fault fault = UVCCI_TLS_FAULT_OTHER;
+    switch (result) {
+    case X509_V_ERR_CERT_HAS_EXPIRED:
+        fault = UVCCI_TLS_FAULT_EXPIRED;
+        break;
+    case X509_V_ERR_CERT_NOT_YET_VALID:
+        fault = UVCCI_TLS_FAULT_EARLY;
+        break;
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
+    case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
+    case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
+    case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
+    case X509_V_ERR_CERT_SIGNATURE_FAILURE:
+        fault = UVCCI_TLS_FAULT_STRANGE;
+        break;
+    case X509_V_ERR_CERT_REVOKED:
+        fault = UVCCI_TLS_FAULT_REVOKED;
+        break;
+    case X509_V_ERR_CRL_HAS_EXPIRED:
+    case X509_V_ERR_CRL_NOT_YET_VALID:
+        fault = UVCCI_TLS_FAULT_OLD_LIST;
+        break;
+    default:
+        break;
+    }
+    return uvcci_tls_refuse(c, fault, X509_verify_cert_error_string(result));
+}
+
 /* What a library's error means to whoever reads the log: the ends differ, somebody is not who he
  * should be, or what speaks there is not TLS. */
 static int refused(uvcci_tls_conn *c, unsigned long e) {
@@ -66,8 +96,7 @@ static int refused(uvcci_tls_conn *c, unsigned long e) {
             return uvcci_tls_fail(c, UVCC_ERR_AUTH,
                                   "it shows a certificate, where a shared key is"
                                   " wanted");
-        return uvcci_tls_fail(c, UVCC_ERR_AUTH, "its certificate is refused: %s",
-                              X509_verify_cert_error_string(SSL_get_verify_result(c->lib)));
+        return refuse_certificate(c, SSL_get_verify_result(c->lib));
     case SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE:
         return uvcci_tls_fail(c, UVCC_ERR_AUTH, "it has shown no certificate");
     case SSL_R_BINDER_DOES_NOT_VERIFY:
@@ -128,6 +157,12 @@ static uint32_t parties_of(const uvcc_tls *t, X509 *x) {
 static int on_certificate(int good, X509_STORE_CTX *store) {
     SSL *ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());
     uvcci_tls_conn *c = SSL_get_app_data(ssl);
+    /* Which authorities must have a list was seen when the files were read (lists()): the others
+     * are those of a chain, and certificates that are trusted themselves. As with mbedTLS. */
+    if (good == 0 && X509_STORE_CTX_get_error(store) == X509_V_ERR_UNABLE_TO_GET_CRL) {
+        X509_STORE_CTX_set_error(store, X509_V_OK);
+        return 1;
+    }
     if (good == 0 || X509_STORE_CTX_get_error_depth(store) != 0)
         return good;
     if (uvcci_tls_named(c, parties_of(c->t, X509_STORE_CTX_get_current_cert(store))) == 0)
@@ -229,6 +264,8 @@ static int own_certificate(uvcc_tls *t, SSL_CTX *ssl, const uvcci_tls_text *file
     if (x == NULL || SSL_CTX_use_certificate(ssl, x) != 1)
         rc = uvcci_tls_wrong(t, "certificate: no certificate in PEM that can be used: %s",
                              reason_text(ERR_peek_last_error()));
+    if (rc == 0)
+        t->own_names = parties_of(t, x);
     X509_free(x);
     while (rc == 0 && (x = PEM_read_bio_X509(b, NULL, no_passphrase, NULL)) != NULL)
         if (SSL_CTX_add0_chain_cert(ssl, x) != 1) {
@@ -271,6 +308,56 @@ static int authorities(uvcc_tls *t, SSL_CTX *ssl, const uvcci_tls_text *file) {
     if (rc == 0 && count == 0)
         rc = uvcci_tls_wrong(t, "authorities: no certificate in PEM: %s",
                              reason_text(ERR_peek_last_error()));
+    return rc;
+}
+
+static bool has_list(STACK_OF(X509_CRL) * all, const X509_NAME *authority) {
+    for (int i = 0; i < sk_X509_CRL_num(all); i++)
+        if (X509_NAME_cmp(X509_CRL_get_issuer(sk_X509_CRL_value(all, i)), authority) == 0)
+            return true;
+    return false;
+}
+
+/* Each authority that may sign must have one: else a list that was forgotten would revoke nothing,
+ * and nobody would see it. */
+static int check_lists(uvcc_tls *t, STACK_OF(X509_CRL) * all, const uvcci_tls_text *file) {
+    BIO *b = BIO_new_mem_buf(file->text, (int)file->len);
+    X509 *x;
+    int rc = 0;
+    while (rc == 0 && b != NULL && (x = PEM_read_bio_X509(b, NULL, no_passphrase, NULL)) != NULL) {
+        char name[200] = "";
+        (void)X509_NAME_oneline(X509_get_subject_name(x), name, sizeof name);
+        if (X509_check_ca(x) != 0 && !has_list(all, X509_get_subject_name(x)))
+            rc = uvcci_tls_no_list(t, name);
+        X509_free(x);
+    }
+    BIO_free(b);
+    return rc;
+}
+
+static int lists(uvcc_tls *t, SSL_CTX *ssl, const uvcci_tls_files *files) {
+    BIO *b = BIO_new_mem_buf(files->crl.text, (int)files->crl.len);
+    STACK_OF(X509_CRL) *all = sk_X509_CRL_new_null();
+    X509_STORE *store = SSL_CTX_get_cert_store(ssl);
+    X509_CRL *crl;
+    int rc = 0;
+    while (rc == 0 && b != NULL && all != NULL &&
+           (crl = PEM_read_bio_X509_CRL(b, NULL, no_passphrase, NULL)) != NULL) {
+        if (X509_STORE_add_crl(store, crl) != 1 || sk_X509_CRL_push(all, crl) <= 0) {
+            X509_CRL_free(crl);
+            rc = uvcci_tls_wrong(t, "crl: %s", reason_text(ERR_peek_last_error()));
+        }
+    }
+    if (rc == 0 && sk_X509_CRL_num(all) <= 0)
+        rc = uvcci_tls_wrong(t, "crl: no revocation list in PEM: %s",
+                             reason_text(ERR_peek_last_error()));
+    if (rc == 0)
+        rc = check_lists(t, all, &files->authorities);
+    if (rc == 0 &&
+        X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK | X509_V_FLAG_CRL_CHECK_ALL) != 1)
+        rc = UVCC_ERR_CRYPTO;
+    sk_X509_CRL_pop_free(all, X509_CRL_free);
+    BIO_free(b);
     return rc;
 }
 
@@ -341,6 +428,8 @@ static int context_new(uvcc_tls *t, const uvcci_tls_files *files) {
             rc = own_key(t, x->ssl, &files->key);
         if (rc == 0)
             rc = authorities(t, x->ssl, &files->authorities);
+        if (rc == 0 && files->crl.text != NULL)
+            rc = lists(t, x->ssl, files);
     }
     ERR_clear_error();
     return rc;

@@ -15,6 +15,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <uvcc/demux.h>
 
 enum {
     FILE_MAX_BYTES = 1 << 20,
@@ -152,6 +153,8 @@ static int read_files(const uvcc_tls *t, const uvcc_tls_config *cfg, uvcci_tls_f
         rc = read_file(t, "key", cfg->key, true, &files->key);
     if (rc == 0)
         rc = read_file(t, "authorities", cfg->authorities, false, &files->authorities);
+    if (rc == 0 && cfg->crl != NULL)
+        rc = read_file(t, "crl", cfg->crl, false, &files->crl);
     return rc;
 }
 
@@ -218,6 +221,8 @@ static int check_way(uvcc_tls *t, const uvcc_tls_config *cfg) {
         keys = keys || (p != t->party && cfg->psk[p] != NULL);
     if (files != 0 && files != 3)
         return uvcci_tls_wrong(t, "certificate, key and authorities: all three or none");
+    if (cfg->crl != NULL && files == 0)
+        return uvcci_tls_wrong(t, "crl: revocation lists are of certificates, and there are none");
     if (files != 0 && keys)
         return uvcci_tls_wrong(t, "certificates or shared keys: not both");
     if (files == 0 && !keys)
@@ -262,6 +267,7 @@ int uvcc_tls_new(uvcc_tls **out, const uvcc_tls_config *cfg) {
     free_text(t, &files.certificate);
     free_text(t, &files.key);
     free_text(t, &files.authorities);
+    free_text(t, &files.crl);
     if (rc == 0)
         *out = t;
     else
@@ -277,6 +283,10 @@ void uvcc_tls_free(uvcc_tls *t) {
         t->lib->context_free(t);
     wipe(t, sizeof *t);
     alloc.free(alloc.user, t, sizeof *t, UVCC_MEM_SECRET);
+}
+
+uint32_t uvcc_tls_own_names(const uvcc_tls *t) {
+    return t == NULL ? 0 : t->own_names;
 }
 
 /* ---- who ---- */
@@ -348,6 +358,25 @@ int uvcci_tls_fail(uvcci_tls_conn *c, int error, const char *format, ...) {
     return error;
 }
 
+int uvcci_tls_refuse(uvcci_tls_conn *c, uvcci_tls_fault fault, const char *text) {
+    static const char *const what_to_do[] = {
+        [UVCCI_TLS_FAULT_OTHER] = "",
+        [UVCCI_TLS_FAULT_EXPIRED] = "; it needs a new one, unless this clock is wrong",
+        [UVCCI_TLS_FAULT_EARLY] = "; one of the two clocks is wrong",
+        [UVCCI_TLS_FAULT_STRANGE] = "; is what signed it in \"authorities\" here?",
+        [UVCCI_TLS_FAULT_REVOKED] = "; by the list in \"crl\" here: it needs a new one",
+        [UVCCI_TLS_FAULT_OLD_LIST] = "; \"crl\" here needs the authority's present list"};
+    return uvcci_tls_fail(c, UVCC_ERR_AUTH, "its certificate is refused: %s%s", text,
+                          what_to_do[fault]);
+}
+
+int uvcci_tls_no_list(const uvcc_tls *t, const char *authority) {
+    return uvcci_tls_wrong(t,
+                           "crl: there is no list of %s, which is in authorities and may sign: add "
+                           "it to the file, even if it is empty",
+                           authority);
+}
+
 int uvcci_tls_stranger(uvcci_tls_conn *c) {
     return uvcci_tls_fail(c, UVCC_ERR_AUTH,
                           "the identity of its shared key is nobody's with whom"
@@ -367,12 +396,20 @@ int uvcci_tls_lost(uvcci_tls_conn *c) {
                                                                          : sizeof c->in_first)) {
         for (size_t i = 0; i < sizeof c->in_first; i++)
             begins[i] = c->in_first[i] >= 32 && c->in_first[i] < 127 ? (char)c->in_first[i] : '.';
-        return uvcci_tls_fail(c, UVCC_ERR_PROTOCOL, "what came is not TLS: it begins with '%s'",
+        return uvcci_tls_fail(c, UVCC_ERR_PROTOCOL,
+                              uvcc_call_may_be(c->in_first, sizeof c->in_first) == 0
+                                  ? "what came is not TLS: it begins with '%s', as uvcc does "
+                                    "without TLS: \"tls\" is for both ends, or for none"
+                                  : "what came is not TLS: it begins with '%s'",
                               begins);
     }
     if (c->io_error != 0)
         return uvcci_tls_fail(c, c->io_error, "the connection is gone: %s",
                               uvcc_error_text(c->io_error));
+    if (c->eof && c->in_end == 0 && !c->server)
+        return uvcci_tls_fail(c, UVCC_ERR_STREAM_BROKEN,
+                              "it ended without an answer: the other end may have no TLS; its "
+                              "own line says why");
     if (c->eof)
         return uvcci_tls_fail(c, UVCC_ERR_STREAM_BROKEN, "the connection ended %s",
                               c->done ? "without close_notify" : "within the handshake");

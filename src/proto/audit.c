@@ -202,7 +202,7 @@ static void match_group(cross *c, const uvcc_leaf l[UVCC_PARTIES], unsigned have
 static void match_mirrored(cross *c, uint8_t type) {
     const size_t key = uvcci_leaf_key(type);
     span s[UVCC_PARTIES];
-    uvcc_leaf l[UVCC_PARTIES];
+    uvcc_leaf l[UVCC_PARTIES] = {0}; /* of who has none, nothing is compared */
     unsigned left = 0;
     for (unsigned p = 0; p < UVCC_PARTIES; p++) {
         s[p] = c->span[p][type - FIRST_TYPE];

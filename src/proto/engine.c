@@ -70,6 +70,20 @@ const uvcci_flow uvcci_flows[] = {
     FLOW(DIGEST_ALL, T, H, 0, DIGEST, AT_ONCE),
     FLOW(DIGEST_ALL, O, H, 0, DIGEST, AT_ONCE),
     FLOW(DIGEST_ALL, O, T, 0, DIGEST, AT_ONCE),
+    /* z_t + r and z_o, with the zero share of the two; HEAD's and TAIL's words of the wrap. */
+    FLOW(SR_OPEN, T, H, 0, RESHARE_U64VEC, AT_ONCE),
+    FLOW(SR_OPEN, O, H, 0, RESHARE_U64VEC, AT_ONCE),
+    FLOW(SR_OPEN, H, O, 0, RESHARE_U64VEC, AT_ONCE),
+    FLOW(SR_OPEN, T, O, 0, RESHARE_U64VEC, AT_ONCE),
+    /* a' and e; e; OTHER's words of the wrap, made of what came from HEAD in the round before. */
+    FLOW(SR_SEND, H, O, 0, RESHARE_U64VEC, AT_ONCE),
+    FLOW(SR_SEND, H, T, 0, RESHARE_U64VEC, AT_ONCE),
+    FLOW(SR_SEND, O, T, 0, RESHARE_U64VEC, AT_ONCE),
+    /* a' and d; d; TAIL's and OTHER's halves of the wrap. */
+    FLOW(SR2, H, O, 0, RESHARE_U64VEC, AT_ONCE),
+    FLOW(SR2, H, T, 0, RESHARE_U64VEC, AT_ONCE),
+    FLOW(SR2, T, O, 0, RESHARE_U64VEC, AT_ONCE),
+    FLOW(SR2, O, T, 0, RESHARE_U64VEC, AT_ONCE),
 };
 const unsigned uvcci_flow_count = sizeof uvcci_flows / sizeof *uvcci_flows;
 
@@ -95,6 +109,10 @@ unsigned uvcci_protocol_hops(uvcci_protocol p) {
     default:
         return 0;
     }
+}
+
+bool uvcci_protocol_has_places(uvcci_protocol p) {
+    return p == UVCCI_PROTO_SR_OPEN || p == UVCCI_PROTO_SR_SEND || p == UVCCI_PROTO_SR2;
 }
 
 const char *uvcci_protocol_name(uvcci_protocol p) {

@@ -24,6 +24,11 @@ static inline uint8_t uvcci_party_of(uvcci_role role, uint8_t edge) {
     return (uint8_t)((edge + (unsigned)role) % 3u);
 }
 
+/* Whether a peer is the second of a role's two, in the order HEAD, TAIL, OTHER. */
+static inline unsigned uvcci_is_second_peer(unsigned role, unsigned peer) {
+    return peer == UVCCI_OTHER || (role == UVCCI_OTHER && peer == UVCCI_TAIL) ? 1 : 0;
+}
+
 typedef enum uvcci_protocol {
 #define UVCCI_PROTOCOL(name, hops, text) UVCCI_PROTO_##name,
 #include "proto/protocols.def"
@@ -42,6 +47,9 @@ typedef struct uvcci_flow {
 /* The whole table (flows of one protocol stand together); tests walk it. */
 extern const uvcci_flow uvcci_flows[];
 extern const unsigned uvcci_flow_count;
+/* A protocol in which a role may write to both of its peers, or hear of both: what goes to or comes
+ * from the second peer stands in buffers of its own. */
+bool uvcci_protocol_has_places(uvcci_protocol p);
 /* First flow of a protocol and their number. */
 const uvcci_flow *uvcci_protocol_flows(uvcci_protocol p, unsigned *count);
 unsigned uvcci_protocol_hops(uvcci_protocol p);

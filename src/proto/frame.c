@@ -76,8 +76,7 @@ static const char *place_fault(const uvcc_frame_header *h, uint32_t piece) {
         return "an empty piece of a message that is not empty";
     if (h->chunk_idx != h->offset / UVCC_CHUNK_BYTES)
         return "chunk_idx is not offset >> 20";
-    uint32_t chunks = (h->msg_len + UVCC_CHUNK_BYTES - 1) / UVCC_CHUNK_BYTES;
-    if (h->chunk_cnt != (chunks == 0 ? 1 : chunks))
+    if (h->chunk_cnt != uvcci_chunks_of(h->msg_len))
         return "chunk_cnt does not follow from msg_len";
     if (h->offset % UVCC_CHUNK_BYTES + piece > UVCC_CHUNK_BYTES)
         return "the piece crosses a chunk's end";

@@ -15,6 +15,10 @@
 static inline bool uvcci_frame_is_sealed(const uvcc_frame_header *h) {
     return (h->flags & UVCC_FRAME_SEALED) != 0;
 }
+/* Chunks of a message: at least one. */
+static inline uint16_t uvcci_chunks_of(uint32_t msg_len) {
+    return (uint16_t)(msg_len == 0 ? 1 : (msg_len + UVCC_CHUNK_BYTES - 1) / UVCC_CHUNK_BYTES);
+}
 /* Bytes of the message in a data frame: its payload without the seal. */
 static inline uint32_t uvcci_frame_piece(const uvcc_frame_header *h) {
     return h->payload_len - (uvcci_frame_is_sealed(h) ? UVCC_FRAME_SEAL_BYTES : 0);

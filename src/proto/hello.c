@@ -18,7 +18,7 @@
 
 enum { HELLO1 = 1, HELLO2 = 2, HELLO3 = 3 };
 #define BIT(hello) (1u << (hello))
-enum { VERSION = 4 };
+enum { VERSION = 5 };
 enum { BACKOFF_MAX = 32 };
 enum { AT_ONCE = 4, FORGED_MAX = 64 }; /* hello.h: what peers and forgers can make us do */
 enum {
@@ -39,12 +39,16 @@ enum {
     AT_EPHEMERAL = 116,
     AT_OFFERS = 148, /* of UVCCI_OFFERS: step (NO_OFFER: none), lineage */
     AT_POLICY = 292,
-    AT_KEM = 324,    /* with a second key agreement alone: its id, */
-    AT_EK_LEN = 326, /* the length of the encapsulation key (0: of party 2, who needs none), */
-    AT_EK = 328,     /* and the key */
+    AT_PARTS = 324,  /* of UVCCI_AGREE_PARTS: a hash */
+    AT_KEM = 452,    /* with a second key agreement alone: its id, */
+    AT_EK_LEN = 454, /* the length of the encapsulation key (0: of party 2, who needs none), */
+    AT_EK = 456,     /* and the key */
 };
 
 enum { OFFER_BYTES = 36 };
+_Static_assert(AT_PARTS + 8 * UVCCI_AGREE_PARTS == UVCCI_HELLO1_BYTES &&
+                   AT_KEM == UVCCI_HELLO1_BYTES,
+               "the parts end it, but for a second key agreement");
 #define NO_OFFER UINT32_MAX
 
 /* HELLO 2. */
@@ -119,6 +123,8 @@ static int write_hello1(uvcci_hello *h) {
             memcpy(at + 4, c->offer[i].lineage, 32);
     }
     memcpy(h->hello1 + AT_POLICY, c->policy, 32);
+    for (unsigned i = 0; i < UVCCI_AGREE_PARTS; i++)
+        uvcci_st64(h->hello1 + AT_PARTS + 8 * i, c->part[i]);
     int err = x25519(h) ? uvcci_x25519_public(c->ephemeral, h->hello1 + AT_EPHEMERAL) : 0;
     const uvcci_kem *k = kem_of(h);
     if (err != 0 || k == NULL)
@@ -159,15 +165,16 @@ static void advance(uvcci_hello *h, uvcci_hello_peer *p, uvcci_hello_state state
 
 const char *uvcci_hello_field_name(uvcci_hello_field field) {
     static const char *const names[UVCCI_FIELD_COUNT] = {
-        "nothing", "version", "sid_job",      "topology",    "position",
-        "program", "policy",  "key exchange", "kem",         "run",
-        "suites",  "lineage", "identity",     "pair_secret", "channel"};
+        "nothing", "version",  "sid_job",      "topology", "position", "job",
+        "program", "policy",   "key exchange", "kem",      "run",      "suites",
+        "lineage", "identity", "pair_secret",  "channel"};
     assert((unsigned)field < UVCCI_FIELD_COUNT);
     return names[field];
 }
 
 static int mismatch(uvcci_hello *h, uvcci_hello_field field) {
     h->field = field;
+    h->part = 0;
     return UVCC_ERR_MISMATCH;
 }
 
@@ -196,6 +203,17 @@ static const uint8_t *common_offer(const uvcci_hello *h, const uint8_t *a, const
     return best;
 }
 
+/* The first part of the job that differs in this HELLO 1; UVCCI_AGREE_PARTS: none does. */
+static unsigned other_part(const uvcci_hello *h, const uint8_t *in) {
+    unsigned i = 0;
+    while (i < UVCCI_AGREE_PARTS &&
+           memcmp(in + AT_PARTS + 8 * i, h->hello1 + AT_PARTS + 8 * i, 8) == 0)
+        i++;
+    return i;
+}
+
+/* What differs in a HELLO 1, in the order of uvcci_hello_field: what others follow from comes
+ * first, so that a person is told the cause. */
 static uvcci_hello_field hello1_fault(const uvcci_hello *h, uint8_t peer, const uint8_t *in,
                                       size_t len) {
     if (in[AT_VERSION] != VERSION)
@@ -206,6 +224,8 @@ static uvcci_hello_field hello1_fault(const uvcci_hello *h, uint8_t peer, const 
         return UVCCI_FIELD_TOPOLOGY;
     if (memcmp(in + AT_POSITION, h->hello1 + AT_POSITION, 6) != 0)
         return UVCCI_FIELD_POSITION;
+    if (!UVCCI_MUTANT(42) && other_part(h, in) < UVCCI_AGREE_PARTS)
+        return UVCCI_FIELD_JOB;
     if (memcmp(in + AT_PROGRAM, h->hello1 + AT_PROGRAM, 32) != 0)
         return UVCCI_FIELD_PROGRAM;
     if (!UVCCI_MUTANT(36) && memcmp(in + AT_POLICY, h->hello1 + AT_POLICY, 32) != 0)
@@ -225,12 +245,19 @@ static uvcci_hello_field hello1_fault(const uvcci_hello *h, uint8_t peer, const 
     return common_offer(h, in, third) == NULL ? UVCCI_FIELD_LINEAGE : UVCCI_FIELD_NONE;
 }
 
+static int mismatch1(uvcci_hello *h, uvcci_hello_field field, const uint8_t *in) {
+    (void)mismatch(h, field);
+    if (field == UVCCI_FIELD_JOB)
+        h->part = (uint8_t)other_part(h, in);
+    return UVCC_ERR_MISMATCH;
+}
+
 /* Our HELLO 1 as the sender of `their1` gets it. Who began anew is answered with its own offers:
  * ours are those of the beginning of this run, and what can be gone on from has changed since. So
  * it can prove itself by a HELLO 2; where the three go on is agreed on when all have begun anew. */
 static const uint8_t *our_hello1(const uvcci_hello *h, uint8_t peer, const uint8_t *their1,
                                  uint8_t room[UVCCI_HELLO1_MAX]) {
-    if (their1 != h->peer[peer].other1)
+    if (their1 != h->peer[peer].other1 || UVCCI_MUTANT(40))
         return h->hello1;
     memcpy(room, h->hello1, hello1_len(h, h->cfg.party));
     memcpy(room + AT_OFFERS, their1 + AT_OFFERS, (size_t)UVCCI_OFFERS * OFFER_BYTES);
@@ -482,10 +509,11 @@ static int input_hello1(uvcci_hello *h, uint8_t peer, const uint8_t *in, size_t 
         }
         return 0;
     }
-    /* Who begins anew has another nonce. With the one that we know it is an answer to somebody's
-     * forgery in our name, which must not be answered in turn without end. */
-    if (p->state >= UVCCI_HELLO_WAIT3 && in[AT_VERSION] == VERSION && len >= UVCCI_HELLO1_BYTES &&
-        memcmp(in + AT_N, p->hello1 + AT_N, 32) == 0) {
+    /* Who begins anew has another nonce or, where its random bytes come again, a greater next_run.
+     * With both as we know them it is an answer to somebody's forgery in our name, which must not
+     * be answered in turn without end. */
+    if (!UVCCI_MUTANT(41) && p->state >= UVCCI_HELLO_WAIT3 && len == hello1_len(h, peer) &&
+        memcmp(in, p->hello1, AT_OFFERS) == 0) {
         h->ignored++;
         return 0;
     }
@@ -505,7 +533,7 @@ static int input_hello1(uvcci_hello *h, uint8_t peer, const uint8_t *in, size_t 
         }
     }
     if (fault != UVCCI_FIELD_NONE)
-        return mismatch(h, fault);
+        return mismatch1(h, fault, in);
     if (h->agreed)
         return 0;
     memcpy(p->hello1, in, len);
@@ -537,7 +565,11 @@ static int input_hello2(uvcci_hello *h, uint8_t peer, const uint8_t *in, uint64_
         p->pending |= BIT(HELLO3); /* again: the peer repeats HELLO 2 until HELLO 3 comes */
         return 0;
     }
-    if (p->other1[0] == 0 || !hello2_verifies(h, peer, p->other1, in, now))
+    /* One that agrees anew with the HELLO 1 that we have of it began its handshake again, since the
+     * third party came back before it was done. Of its own it names no lesser run first. */
+    const bool again =
+        uvcci_ld32(in + AT_RUN) > h->run && hello2_verifies(h, peer, p->hello1, in, now);
+    if (!again && (p->other1[0] == 0 || !hello2_verifies(h, peer, p->other1, in, now)))
         return UVCC_ERR_AUTH;
     p->restarted = true;
     h->stale = true;
@@ -609,7 +641,8 @@ int uvcci_hello_foreign(uvcci_hello *h, uint8_t peer, const uint8_t *payload, si
         return 0;
     uvcci_hello_field fault = hello1_fault(h, peer, payload, len);
     /* What is not in the tag will be said under the right one. */
-    return fault == UVCCI_FIELD_NONE || fault > UVCCI_FIELD_POSITION ? 0 : mismatch(h, fault);
+    return fault == UVCCI_FIELD_NONE || fault > UVCCI_FIELD_POSITION ? 0
+                                                                     : mismatch1(h, fault, payload);
 }
 
 /* A binding of zeros is not none, so its hash is what is said. */

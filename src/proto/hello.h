@@ -11,12 +11,12 @@
  * Until both HELLO 1 are here a peer's newest one counts. From then on another HELLO 1 of a peer is
  * counted in other_n, and
  * - from WAIT3 on it changes nothing until a HELLO 2 comes that proves it: one over it and our
- * HELLO
- *   1. It is kept and answered by our HELLO 1. A peer which began anew needs that one and the
+ *   HELLO 1. It is kept and answered by our HELLO 1. A peer which began anew needs that one and the
  *   third's HELLO 1, which the third sends for the same reason or because it begins itself; then it
  *   agrees and proves itself. Once it did, uvcci_hello_restarted() says so; keys and state stay. (A
  *   peer that died within this handshake can be made to look so by replaying what it sent then:
- *   that costs a needless restart.)
+ *   that costs a needless restart.) The same is said of a peer that was not done yet and began its
+ *   handshake again, by its HELLO 2 over the known HELLO 1 for a greater run;
  * - before: the peer began anew, or an old packet came first.
  *
  * Whoever replays or forges HELLOs does not set our pace: each of the three goes to a peer four
@@ -37,11 +37,12 @@
 #include "proto/kem.h"
 
 /* Without a second key agreement; and the most with one. */
-#define UVCCI_HELLO1_BYTES 324u
+#define UVCCI_HELLO1_BYTES 452u
 #define UVCCI_HELLO1_MAX   (UVCCI_HELLO1_BYTES + 4u + UVCCI_KEM_EK_MAX)
 #define UVCCI_HELLO2_BYTES 108u
 #define UVCCI_HELLO2_MAX   (UVCCI_HELLO2_BYTES + 2u + UVCCI_KEM_CT_MAX)
 #define UVCCI_HELLO3_BYTES 65u
+#define UVCCI_AGREE_PARTS  16u
 #define UVCCI_RUN_LIMIT    (1u << 24) /* a run fits above the 40 bits of a seq's counter */
 
 /* Where a party can go on: before `step`, with tensors of that lineage (ids.h); a zero lineage:
@@ -60,7 +61,8 @@ typedef struct uvcci_hello_config {
     uint8_t sid_job[32], sid_sub[32];
     uint16_t r, s, t, replica, stage, tp;
     uint8_t h_program[32];
-    uint8_t policy[32]; /* hash of what the three agreed to allow; zeros: nothing */
+    uint8_t policy[32];               /* hash of what the three agreed to allow; zeros: nothing */
+    uint64_t part[UVCCI_AGREE_PARTS]; /* hashes of what hosts want alike; 0: none */
     uint32_t next_run;
     uvcci_offer offer[UVCCI_OFFERS];
     uint8_t offer_count;     /* at least 1 */
@@ -83,6 +85,7 @@ typedef enum uvcci_hello_field {
     UVCCI_FIELD_SID_JOB,
     UVCCI_FIELD_TOPOLOGY,
     UVCCI_FIELD_POSITION,
+    UVCCI_FIELD_JOB, /* a part: uvcci_hello.part. Before what may follow from it */
     UVCCI_FIELD_PROGRAM,
     UVCCI_FIELD_POLICY,
     UVCCI_FIELD_EXCHANGE,
@@ -135,6 +138,7 @@ typedef struct uvcci_hello {
     uint8_t lineage[32];
     uint8_t suite;
     uvcci_hello_field field; /* on UVCC_ERR_MISMATCH and _PROTOCOL: what is wrong */
+    uint8_t part;            /* with UVCCI_FIELD_JOB: the first that differs, else 0 */
     uint64_t ignored;        /* payloads without effect: malformed, untimely, known */
     uint64_t other_n;        /* HELLO 1 other than the one agreed on */
     uint64_t sent[3][3];     /* uvcci_pace by peer and HELLO */
@@ -152,12 +156,12 @@ void uvcci_hello_wipe(uvcci_hello *h);
 void uvcci_hello_again(uvcci_hello *h, uint64_t now);
 /* A HELLO payload came from `peer`; sealed: it came in a verified sealed control frame (HELLO 3).
  * 0: taken or ignored (h->ignored counts). UVCC_ERR_MISMATCH: a HELLO 1 with another version,
- * topology, program, policy, sid or kind of key exchange, no common suite, no common offer, or an
- * impossible run, or a HELLO 2 that the expected identity, or who knows the secret, did not make
- * (h->field names it). Anybody may have sent it: it is not kept, and the handshake waits on for a
- * better one. UVCC_ERR_PROTOCOL: the peer signed an ephemeral that gives no secret (fatal;
- * h->field). UVCC_ERR_AUTH: HELLO 2 or 3 contradicts ours or is not the peer's (changes nothing,
- * but is reported). UVCC_ERR_CRYPTO. */
+ * topology, job part, program, policy, sid or kind of key exchange, no common suite, no common
+ * offer, or an impossible run, or a HELLO 2 that the expected identity, or who knows the secret,
+ * did not make (h->field names it). Anybody may have sent it: it is not kept, and the handshake
+ * waits on for a better one. UVCC_ERR_PROTOCOL: the peer signed an ephemeral that gives no secret
+ * (fatal; h->field). UVCC_ERR_AUTH: HELLO 2 or 3 contradicts ours or is not the peer's (changes
+ * nothing, but is reported). UVCC_ERR_CRYPTO. */
 int uvcci_hello_input(uvcci_hello *h, uint8_t peer, const uint8_t *payload, size_t len, bool sealed,
                       uint64_t now);
 /* An unsealed HELLO came from `peer` under another session's tag: it is never taken, but
@@ -184,7 +188,7 @@ bool uvcci_hello_keyed(const uvcci_hello *h, uint8_t peer);
 void uvcci_hello_forget(uvcci_hello *h, uint8_t peer);
 /* This handshake cannot end any more: uvcci_hello_again(). */
 bool uvcci_hello_stale(const uvcci_hello *h);
-/* The peer proved that it began anew while this handshake or its session lived. */
+/* The peer proved that it, or its handshake, began anew while this one or its session lived. */
 bool uvcci_hello_restarted(const uvcci_hello *h, uint8_t peer);
 /* H of the three N, once both HELLO 1 are here: a run's own, the same at all three. */
 void uvcci_hello_nonce(const uvcci_hello *h, uint8_t out[32]);

@@ -274,6 +274,12 @@ void uvcci_link_skip_to(uvcc_link *l, uint64_t counter) {
     l->tx.next = l->tx.cum + 1;
 }
 
+void uvcci_link_rest(uvcc_link *l) {
+    l->resting = true;
+    l->cfg.keepalive_ns = l->tx.alive_at = l->tx.path.at = UVCC_NEVER;
+    uvcci_tx_ping_arm(l);
+}
+
 bool uvcc_link_heard(const uvcc_link *l) {
     if (l == NULL)
         return false;
@@ -296,7 +302,9 @@ void uvcc_link_stream_opened(uvcc_link *l, uint64_t now) {
     uvcci_link_tick(l, now);
     uvcci_stream_reset(l);
     uvcci_tx_stream_reset(l);
-    uvcci_link_hello_late(l); /* it was said over another stream */
+    uvcci_link_hello_late(l); /* it was said over another stream, and so would this be: */
+    if (l->hello_out != NULL && l->hello_out->sealed)
+        uvcci_link_hello_drop(l);
     l->stream_up = true;
     l->rx.ack_at = l->now;
     if (l->tx.unreceived != 0 && !UVCCI_MUTANT(18))
@@ -398,7 +406,7 @@ void uvcc_link_on_timer(uvcc_link *l, uint64_t now) {
         uvcci_stream_trim(l);
         uvcci_data_trim(l);
         uvcci_step_keys_free(l);
-    } else {
+    } else if (!l->resting) {
         uvcci_link_trim_later(l);
     }
 }

@@ -45,7 +45,8 @@ void uvcci_tx_rto_arm(uvcc_link *l) {
 }
 
 void uvcci_tx_ping_arm(uvcc_link *l) {
-    bool accepting = l->cfg.datagram && l->tx.unreceived == 0 && l->tx.next != l->tx.cum + 1;
+    bool accepting =
+        l->cfg.datagram && !l->resting && l->tx.unreceived == 0 && l->tx.next != l->tx.cum + 1;
     if ((!uvcci_send_blocked(l) || UVCCI_MUTANT(11)) && !accepting) {
         l->tx.ping_at = UVCC_NEVER;
         l->tx.ping_wait = 0;

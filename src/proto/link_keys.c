@@ -10,6 +10,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "proto/bytes.h"
 #include "proto/ids.h"
 #include "proto/link_core.h"
 #include "proto/link_send.h"
@@ -39,6 +40,13 @@ void uvcci_keys_free(uvcc_link *l) {
     l->keys = NULL;
 }
 
+/* Nothing of the key follows from it. */
+static uint64_t name_of(const uint8_t key[32]) {
+    uint8_t digest[32];
+    uvcci_sha256_once(key, 32, digest);
+    return uvcci_ld64(digest);
+}
+
 int uvcc_link_set_keys(uvcc_link *l, uint8_t suite, const uint8_t prk[32]) {
     if (prk == NULL || (suite != UVCCI_SUITE_CHACHA20_POLY1305 && suite != UVCCI_SUITE_AES256_GCM))
         return UVCC_ERR_USAGE;
@@ -53,8 +61,15 @@ int uvcc_link_set_keys(uvcc_link *l, uint8_t suite, const uint8_t prk[32]) {
     uvcci_derive_chain(prk, l->step, l->run, k->chain);
     uvcci_derive_ctl_key(prk, l->run, l->cfg.me, l->cfg.peer, k->ctl_tx);
     uvcci_derive_ctl_key(prk, l->run, l->cfg.peer, l->cfg.me, k->ctl_rx);
+    if (l->names.control != NULL)
+        k->ctl_name = name_of(k->ctl_tx);
     l->keys = k;
     return 0;
+}
+
+void uvcci_link_tell_names(uvcc_link *l, const uvcci_link_names *to) {
+    assert(l->keys == NULL);
+    l->names = *to;
 }
 
 bool uvcci_link_has_key(const uvcc_link *l, uint32_t step) {
@@ -75,15 +90,9 @@ static uvcci_step_keys *step_keys(uvcc_link *l) {
 
 /* From the chain value, which is a few steps back at most: a frame that comes is of the first
  * unfinished step or beside it, and so is what an owner sends. */
-uvcci_aead *uvcci_link_key_of(uvcc_link *l, uint32_t step, uint64_t seq, bool tx) {
-    assert(l->keys != NULL);
-    uvcci_step_keys *s = step_keys(l);
-    if (s == NULL || !uvcci_link_has_key(l, step))
-        return NULL;
-    uint32_t epoch = (uint32_t)((seq & COUNTER_MASK) >> UVCCI_EPOCH_BITS);
-    uvcci_link_key *k = tx ? &s->tx[step % 3][epoch % 2] : &s->rx[step % 3][epoch % 2];
+static bool key_of(uvcc_link *l, uvcci_link_key *k, uint32_t step, uint32_t epoch, bool tx) {
     if (k->valid && k->step == step && k->epoch == epoch)
-        return &k->aead;
+        return true;
     uvcci_aead_free(&k->aead);
     k->valid = false;
     uint8_t src = tx ? l->cfg.me : l->cfg.peer, dst = tx ? l->cfg.peer : l->cfg.me;
@@ -95,9 +104,24 @@ uvcci_aead *uvcci_link_key_of(uvcc_link *l, uint32_t step, uint64_t seq, bool tx
     k->valid = uvcci_aead_init(&k->aead, l->keys->suite, key) == 0;
     k->step = step;
     k->epoch = epoch;
+    k->name = tx && l->names.data != NULL ? name_of(key) : 0;
     uvcci_wipe(chain, sizeof chain);
     uvcci_wipe(key, sizeof key);
-    return k->valid ? &k->aead : NULL;
+    return k->valid;
+}
+
+uvcci_aead *uvcci_link_key_of(uvcc_link *l, uint32_t step, uint64_t seq, bool tx) {
+    assert(l->keys != NULL);
+    uvcci_step_keys *s = step_keys(l);
+    if (s == NULL || !uvcci_link_has_key(l, step))
+        return NULL;
+    uint32_t epoch = (uint32_t)((seq & COUNTER_MASK) >> UVCCI_EPOCH_BITS);
+    uvcci_link_key *k = tx ? &s->tx[step % 3][epoch % 2] : &s->rx[step % 3][epoch % 2];
+    if (!key_of(l, k, step, epoch, tx))
+        return NULL;
+    if (tx && l->names.data != NULL)
+        l->names.data(l->names.user, l, step, k->name, seq);
+    return &k->aead;
 }
 
 static void count_forged(uvcc_link *l, uint32_t *count, uint32_t most, uvcci_spent what) {

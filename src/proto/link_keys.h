@@ -17,7 +17,8 @@
 
 /* The step's keys can be derived: it is not over, and at most the next one. */
 bool uvcci_link_has_key(const uvcc_link *l, uint32_t step);
-/* The key of a step and seq, derived at first use; NULL if it cannot be. */
+/* The key of a step and seq, derived at first use; NULL if it cannot be. With tx the seq is used
+ * under it. */
 uvcci_aead *uvcci_link_key_of(uvcc_link *l, uint32_t step, uint64_t seq, bool tx);
 /* An open failed under a key of `step`, or under the control key. At the limit the link is spent.
  */

@@ -42,7 +42,7 @@ static void probe_next(uvcc_link *l, bool greatest) {
     assert(p->packet <= p->high && p->high <= l->cfg.datagram_bytes);
     p->tries = 0;
     p->number = 0;
-    if (p->high < p->packet + STEP_BYTES) {
+    if (l->resting || p->high < p->packet + STEP_BYTES) {
         p->probe = 0;
         p->at = UVCC_NEVER;
         if (p->packet + STEP_BYTES <= l->cfg.datagram_bytes)

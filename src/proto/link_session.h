@@ -31,12 +31,26 @@ void uvcci_link_take_early(uvcc_link *l);
 /* The bytes that uvcc_link_rx_buffer() offered last and where, if that still holds; else 0. */
 size_t uvcci_link_offered(const uvcc_link *l, const uint8_t **at);
 
+/* Who hears of nonces before they are used, of sealed frames that this end sends: with a name of
+ * the key, which is a hash of it. */
+typedef struct uvcci_link_names {
+    void (*data)(void *user, const uvcc_link *l, uint32_t step, uint64_t key, uint64_t seq);
+    void (*control)(void *user, const uvcc_link *l, uint64_t key, const uint8_t nonce[24]);
+    void *user;
+} uvcci_link_names;
+/* Before keys are set. */
+void uvcci_link_tell_names(uvcc_link *l, const uvcci_link_names *to);
+
 /* What this link has used up, so that the run must end: a sentence; NULL: nothing. */
 const char *uvcci_link_spent(const uvcc_link *l);
 /* Nothing that was sent under `step` or before is unacknowledged or queued. */
 bool uvcci_link_flushed(const uvcc_link *l, uint32_t step);
 /* No message of that kind is unacknowledged or queued. */
 bool uvcci_link_kind_acked(const uvcc_link *l, uint8_t kind);
+/* Its owner is done: it asks neither for signs of life, nor whether messages were accepted, nor
+ * what the path carries. What has not been received still goes again, and what comes is answered.
+ */
+void uvcci_link_rest(uvcc_link *l);
 /* For tests: the next frame of either direction is number counter + 1. Both ends must do so, after
  * set_run and before anything is sent. */
 void uvcci_link_skip_to(uvcc_link *l, uint64_t counter);

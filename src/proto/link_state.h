@@ -296,11 +296,13 @@ typedef struct uvcci_link_key {
     uint32_t step, epoch;
     bool valid;
     uvcci_aead aead;
+    uint64_t name; /* a hash of the key, where names are told */
 } uvcci_link_key;
 
 typedef struct uvcci_link_keys {
     uint8_t chain[32]; /* C of step chain_step, the oldest whose keys may still be needed */
     uint8_t ctl_tx[32], ctl_rx[32];
+    uint64_t ctl_name; /* of ctl_tx, as uvcci_link_key's */
     uint32_t chain_step;
     uint32_t forged[3], forged_ctl; /* failed opens under keys of a step, by step mod 3 */
     uint8_t suite;
@@ -378,9 +380,10 @@ struct uvcc_link {
     uvcci_spares *spares;
     uint32_t run, step;
     uint32_t generation; /* of the last object that a pool gave out */
-    bool have_run, started, stream_up, heard;
+    bool have_run, started, stream_up, heard, resting;
     const char *violation;
     uvcci_link_keys *keys;
+    uvcci_link_names names; /* hooks NULL: nobody asks */
     uvcci_hello_out *hello_out;
     uvcci_hello_queue *hello_in;
     uvcci_hello_pieces *hello_pieces;

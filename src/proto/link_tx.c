@@ -72,6 +72,8 @@ static int emit_part(uvcc_link *l, uint8_t kind, const control_part *part, const
     uvcc_frame_encode_header(&h, p);
     if (sealed) {
         memcpy(at, nonce, sizeof nonce);
+        if (l->names.control != NULL)
+            l->names.control(l->names.user, l, l->keys->ctl_name, nonce);
         int err = uvcci_xaead_seal(l->keys->ctl_tx, nonce, p, UVCCI_FRAME_BOUND_BYTES, payload, len,
                                    at + sizeof nonce);
         assert(err == 0);
@@ -385,7 +387,6 @@ static bool data_waits(const uvcc_link *l) {
 }
 
 static int emit_data(uvcc_link *l) {
-    uvcci_path_data(l);
     int more = data_waits(l);
     if (more == 0) {
         uvcci_link_cc_idle(l);
@@ -419,6 +420,8 @@ static void mark_packet(uvcc_link *l, uint32_t first) {
 /* ---- the caller's side ---- */
 
 static int build(uvcc_link *l) {
+    if (l->started)
+        uvcci_path_data(l); /* a search that begins now has its probe in this packet */
     if (l->tx.path.at <= l->now && l->started) {
         int err = emit_probe(l);
         if (err != 0 || l->tx.path.probe != 0)

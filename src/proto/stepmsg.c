@@ -28,6 +28,7 @@ int uvcci_step_encode(const uvcci_step_msg *m, uint8_t *out, size_t cap) {
     uvcci_put(&w, m->lineage, 32);
     uvcci_put(&w, m->h_program, 32);
     uvcci_put(&w, m->h_optable, 32);
+    uvcci_put(&w, m->h_given, 32);
     uvcci_put16(&w, m->shape_count);
     for (unsigned i = 0; i < m->shape_count; i++)
         put_shape(&w, &m->shapes[i]);
@@ -45,6 +46,7 @@ int uvcci_step_decode(uvcci_step_msg *m, const uint8_t *in, size_t len) {
     uvcci_get(&r, m->lineage, 32);
     uvcci_get(&r, m->h_program, 32);
     uvcci_get(&r, m->h_optable, 32);
+    uvcci_get(&r, m->h_given, 32);
     m->shape_count = uvcci_get16(&r);
     for (unsigned i = 0; i < n; i++) {
         m->shapes[i].id = uvcci_get32(&r);

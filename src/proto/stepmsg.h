@@ -11,7 +11,7 @@
 
 #define UVCCI_SHAPES_MAX     64u
 #define UVCCI_SHAPE_BYTES    12u
-#define UVCCI_STEP_MIN_BYTES (4u + 32u + 32u + 32u + 2u)
+#define UVCCI_STEP_MIN_BYTES (4u + 4u * 32u + 2u)
 #define UVCCI_STEP_MAX_BYTES (UVCCI_STEP_MIN_BYTES + UVCCI_SHAPES_MAX * UVCCI_SHAPE_BYTES)
 #define UVCCI_AUDIT_BYTES    (1u + 4u + 3u * 32u + 64u)
 #define UVCCI_BYE_BYTES      2u
@@ -27,6 +27,7 @@ typedef struct uvcci_step_msg {
     uint32_t step;
     uint8_t lineage[32]; /* before the step before, or of the run's first step (ids.h) */
     uint8_t h_program[32], h_optable[32];
+    uint8_t h_given[32]; /* of the triples that the sender's host gave; zeros: none */
     uint16_t shape_count;
     uvcci_shape shapes[UVCCI_SHAPES_MAX]; /* decode leaves those past shape_count alone */
 } uvcci_step_msg;

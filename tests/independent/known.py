@@ -7,6 +7,7 @@ from run import Step
 from wire import H, M64, le16, le32, le64, mac, need, pack_words, u8
 
 GEMM, START, TRUNC, RELU, BEAVER_DCF, TRUNC_SR, BEAVER, FUNCTION, ELEM, CIRCUIT, CHECK = range(11)  # k
+TILES = {BEAVER: 2}  # of one row each
 F, T = 16, 64
 Z_BITS = 26
 FN_FIRST = {2: 2, 4: 4}  # of the function: instruction that owns a key -> call of its key stream
@@ -41,6 +42,12 @@ class KnownStep(Step):
         self.checked = 0
         self.tensors = {}
 
+    def given(self):
+        """What STEP says of the triples of the step's two products on them."""
+        ops = sorted(self.by_k[k].ordinal for k in (BEAVER_DCF, BEAVER))
+        return H(b"UVCC_GIVEN_V1", self.run.sub, le32(self.number),
+                 *(le32(o) + le32(self.maker.run) for o in ops)) if self.maker else bytes(32)
+
     def pair(self, a, b):
         return self.run.pairs[a % 3, b % 3]
 
@@ -52,11 +59,11 @@ class KnownStep(Step):
         self.products()
         return super().transcripts(shapes, known)
 
-    def vector(self, op, kind, src, dst, tlv_type, run=None):
-        """The words of a whole vector that src sent to dst."""
+    def vector(self, op, kind, src, dst, tlv_type, run=None, tile=0):
+        """The words of a whole vector that src sent to dst, or of one tile of it."""
         messages = run.messages[self.number] if run else self.messages
         ts = [t for m in messages if self.op_of[m.op_id] is op and m.name == kind and (m.src, m.dst) == (src, dst)
-              for t in m.tlvs if t.type == tlv_type]
+              for t in m.tlvs if t.type == tlv_type and (tlv_type != 0x21 or t.id == tile)]
         need(len(ts) == 1, "%d vectors where one is due" % len(ts))
         return wire.words(ts[0].words)
 
@@ -81,14 +88,14 @@ class KnownStep(Step):
             self.want(add(*comps.values()), value, "the components of input %s" % name)
             self.tensors[name] = [comps[c] for c in range(3)]
 
-    def reshared(self, op, run=None):
+    def reshared(self, op, run=None, tile=0):
         """Component p of a reshared value is what p sent to p - 1."""
-        return [self.vector(op, "RESHARE_BATCH", p, (p + 2) % 3, 0x21, run) for p in range(3)]
+        return [self.vector(op, "RESHARE_BATCH", p, (p + 2) % 3, 0x21, run, tile) for p in range(3)]
 
-    def zero_shares(self, op, lane, n, call=0, run=None):
+    def zero_shares(self, op, lane, n, call=0, run=None, block=0):
         pairs = (run or self.run).pairs
-        return [sub(self.words(pairs[p, (p + 1) % 3], "zero", lane, op, call, 0, n),
-                    self.words(pairs[p, (p + 2) % 3], "zero", lane, op, call, 0, n)) for p in range(3)]
+        return [sub(self.words(pairs[p, (p + 1) % 3], "zero", lane, op, call, block, n),
+                    self.words(pairs[p, (p + 2) % 3], "zero", lane, op, call, block, n)) for p in range(3)]
 
     def products(self):
         op = self.by_k[GEMM]
@@ -240,7 +247,16 @@ class KnownStep(Step):
         def prod(u, v):
             return [i * j & M64 for i, j in zip(u, v)]
 
-        c, zs = self.reshared(op, self.maker), self.zero_shares(op, 1, n, 1, self.maker)
+        # a tile has a C of its own, and here one block, which goes on from those of the tiles before
+        tiles = TILES.get(op.k, 1)
+        c, zs = [[], [], []], [[], [], []]
+        for tile in range(tiles):
+            part, zero = self.reshared(op, self.maker, tile), self.zero_shares(op, 1, n // tiles, 1, self.maker, tile)
+            for p in range(3):
+                c[p] += part[p]
+                zs[p] += zero[p]
+            body = le32(op.id) + le64(wire.triple_id(self.run.sub, self.number, op.id, tile))
+            need(all(self.leaf(0x7E, body) in self.known[p] for p in range(3)), "a tile's triple without a leaf")
         z = local_product(a, b, prod)
         for p in range(3):
             self.want(c[p], add(z[p], zs[p]), "C of a triple")
@@ -248,6 +264,53 @@ class KnownStep(Step):
         out = [add(c[p], prod(ee, b[p]), prod(a[p], ff)) for p in range(3)]
         out[0] = add(out[0], prod(ee, ff))
         return out
+
+    # ---- a product that HEAD opens to truncate it ----
+
+    def pieces(self, op, src, dst):
+        """The words of all that src sent to dst, message by message, as one list of lists."""
+        ms = sorted((m for m in self.messages if self.op_of[m.op_id] is op and m.name == "RESHARE_BATCH"
+                     and (m.src, m.dst) == (src, dst)), key=lambda m: self.rows[self.row_of[m.op_id]][3])
+        return [[wire.words(t.words) for t in m.tlvs] for m in ms]
+
+    def rounded(self, op, x, y):
+        """Every message of a stochastic truncation (docs/protocols.md, 7), and the components that it makes."""
+        e = self.edge(op, 0)
+        head, tail, other = e, (e + 1) % 3, (e + 2) % 3
+        z = local_product(x, y, lambda u, v: [i * j & M64 for i, j in zip(u, v)])
+        n, low, top = len(z[0]), (1 << F) - 1, 1 << (64 - F)
+
+        def pad(p, q, tag, lane):
+            return self.words(self.pair(p, q), tag, lane, op, 0, 0, n)
+
+        def packed(values, bits):
+            data = wire.pack_bits([v & (1 << bits) - 1 for v in values], bits)
+            return wire.words(data + bytes(-len(data) % 8))
+
+        own = self.run.own[head].F("own", 2, self.number, op.ordinal, 0, 0, 1)[0]
+        k = [own >> i & 1 for i in range(n)]
+        s, r, q = pad(tail, other, "zero", 0), pad(tail, other, "trunc", 0), pad(head, tail, "trunc", 3)
+        ht, ho, b = pad(head, tail, "trunc", 4), pad(head, other, "trunc", 4), pad(head, tail, "lift", 0)
+        rb = [v >> 63 for v in r]
+        q_other = [u - v & low for u, v in zip(k, q)]
+        m_tail = [u * v + w & low for u, v, w in zip(q, rb, ht)]
+        m_other = [u * v + w & low for u, v, w in zip(q_other, rb, ho)]
+        zh = [u + v + (1 << 62) & M64 for u, v in zip(add(*z), r)]
+        e = [u >> 63 ^ v for u, v in zip(zh, k)]
+        a = [(u >> F) - v & M64 for u, v in zip(zh, b)]
+        sent = {(tail, head): [[add(z[tail], s, r)]], (other, head): [[sub(z[other], s)]],
+                (head, other): [[packed(q_other, F)], [a, packed(e, 1)]], (tail, other): [[packed(m_tail, F)]],
+                (head, tail): [[packed(e, 1)]], (other, tail): [[packed(m_other, F)]]}
+        for way, want in sent.items():
+            self.want(self.pieces(op, *way), want, "what %d sends %d in a stochastic truncation" % way)
+        sign = [1 - 2 * u for u in e]
+        wrap = [(u - u * v) - w * (m + o) for u, v, w, m, o in zip(rb, e, sign, m_tail, m_other)]
+        comps = {head: [u + v * w * top & M64 for u, v, w in zip(a, sign, ho)],
+                 tail: [u + v * w * top & M64 for u, v, w in zip(b, sign, ht)],
+                 other: [v * top - (u >> F) - (1 << (62 - F)) & M64 for u, v in zip(r, wrap)]}
+        value = [((u + (v & low)) & M64) for u, v in zip(add(*z), r)]
+        self.want(add(*comps.values()), [(v - (v >> 63 << 64) >> F) & M64 for v in value], "a stochastic truncation")
+        return [comps[c] for c in range(3)]
 
     # ---- outputs ----
 
@@ -257,9 +320,11 @@ class KnownStep(Step):
         n = op.k - wire.IO_FIRST
         if name == "OUT" and n == 2:
             self.want(comps, self.on_triple(self.by_k[BEAVER], self.lifted(TRUNC), self.tensors["V"]), "output E")
+        elif name == "OUT" and n == 5:
+            want = self.rounded(self.by_k[ELEM], self.lifted(TRUNC), self.tensors["V"])
+            self.want(comps, want, "output N")
         elif name == "OUT":
-            k, call = {0: (BEAVER_DCF, 0), 1: (TRUNC_SR, 0), 3: (FUNCTION, 6), 4: (FUNCTION, 7), 5: (ELEM, 0)}.get(
-                n, (None, 0))
+            k, call = {0: (BEAVER_DCF, 0), 1: (TRUNC_SR, 0), 3: (FUNCTION, 6), 4: (FUNCTION, 7)}.get(n, (None, 0))
             if k is not None:
                 self.want(comps, self.lifted(k, call), "output %d" % n)
 
@@ -274,10 +339,10 @@ class KnownStep(Step):
             fss = wire.fss_id(self.run.sub, self.number, start.id, call, 0)
             for c in range(3):
                 salt = pack_words(self.words(self.pair(c, c + 2), "salt", 0, start, call, 0, 4))
-                k = mac(salt, pack_words(self.tensors[name][c]))
+                k = mac(salt, b"COMMIT", wire.tree(pack_words(self.tensors[name][c])))
                 hashes[c] += k
                 self.add((c, (c + 2) % 3), 0x7B, le32(start.id) + le64(fss) + u8(c) + k)
-        roots = [H(b"UVCC_CHECK_V1", le64(sid), u8(c), hashes[c]) for c in range(3)]
+        roots = [H(b"UVCC_CHECK_V2", le64(sid), u8(c), wire.tree(hashes[c])) for c in range(3)]
         shares = [pack_words(self.run.own[p].F("own", 1, self.number, start.ordinal, 0, 0, 4)) for p in range(3)]
         commits = [H(b"UVCC_COIN_V1", self.run.sub, le32(self.number), le32(self.run.run), le32(start.id), u8(p),
                      shares[p]) for p in range(3)]
@@ -326,7 +391,7 @@ class KnownStep(Step):
         for p in range(3):
             for q in ((p + 1) % 3, (p + 2) % 3):
                 salt = self.run.pairs[p, q].leaf_salt(self.number)
-                self.want(self.digest_tlv(check, sid, p, q, 3), mac(salt, b"SKS", u8(p), le32(check.id), z), "a verdict")
+                self.want(self.digest_tlv(check, sid, p, q, 3), mac(salt, b"SKS", u8(p), le32(check.id), wire.tree(z)), "a verdict")
         self.add((0, 1, 2), 0x7A, le32(check.id) + u8(1))
 
     # ---- key rounds of the function ----

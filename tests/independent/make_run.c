@@ -4,10 +4,10 @@
  *
  *     make_run DIR
  *
- * The program has what a training does not: a checked product, products on triples, each kind of
- * lift and truncation, a function whose keys have two widths. known.py knows it op by op. Run 4 has
- * suite 1, run 5 suite 2 and triples that run 3 made. All randomness is of one counter, so a run
- * can be repeated. Public headers only.
+ * The program has what a training does not: a checked product, products on triples, one of them in
+ * tiles, each kind of lift and truncation, a function whose keys have two widths. known.py knows it
+ * op by op. Run 4 has suite 1, run 5 suite 2 and triples that run 3 made. All randomness is of one
+ * counter, so a run can be repeated. Public headers only.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -106,7 +106,9 @@ static uvcc_program *make_program(void) {
                          .shift = F,
                          .truncation = UVCC_TRUNC_STOCHASTIC,
                          .lift = UVCC_LIFT_SEQUENTIAL});
-    op(p, (uvcc_op_desc){.opcode = UVCC_OP_ELEM_MUL, IN(z, v), OUT(e), .flags = UVCC_OP_BEAVER});
+    op(p,
+       (uvcc_op_desc){
+           .opcode = UVCC_OP_ELEM_MUL, IN(z, v), OUT(e), .flags = UVCC_OP_BEAVER, .tile_rows = 1});
     op(p, (uvcc_op_desc){.opcode = UVCC_OP_FUNCTION, IN(z), OUT(g, h), .function = fn});
     op(p, (uvcc_op_desc){.opcode = UVCC_OP_ELEM_MUL,
                          IN(z, v),

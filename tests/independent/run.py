@@ -27,23 +27,24 @@ class ReadStep:
     """The fields of a STEP."""
 
     def __init__(self, payload):
-        need(len(payload) >= 102, "a STEP's length")
-        self.number, self.lineage, self.program, self.optable = struct.unpack_from("<I32s32s32s", payload)
-        self.shapes = payload[100:]
+        need(len(payload) >= 134, "a STEP's length")
+        self.number, self.lineage, self.program, self.optable, self.given = struct.unpack_from("<I32s32s32s32s", payload)
+        self.shapes = payload[132:]
         need(len(self.shapes) == 2 + 12 * int.from_bytes(self.shapes[:2], "little"), "a STEP's shapes")
         self.payload = payload
 
 
 class Hello1:
     def __init__(self, p):
-        need(len(p) == 324 and p[0] == 1, "a HELLO 1 of the wrong length, or with a second key agreement")
+        need(len(p) == 452 and p[0] == 1, "a HELLO 1 of the wrong length, or with a second key agreement")
         (_, self.suites, self.party, self.version, self.sid_job, self.R, self.S, self.T, self.r, self.s, self.t,
          self.program, self.next_run, self.n, self.ephemeral) = struct.unpack_from("<BBBB32s6H32sI32s32s", p)
-        need(self.version == 4, "HELLO version %d" % self.version)
+        need(self.version == 5, "HELLO version %d" % self.version)
         offers = [struct.unpack_from("<I32s", p, 148 + 36 * i) for i in range(4)]
         need(all(lineage == bytes(32) for step, lineage in offers if step == NO_STEP), "an offer that is none")
         self.offers = {o for o in offers if o[0] != NO_STEP}
         self.policy = p[292:324]
+        self.parts = p[324:452]
         self.bytes = p
 
 
@@ -102,6 +103,8 @@ class Run:
             if self.cfg[p]["triples_only"]:
                 loads = [H(b"UVCC_TRIPLES_V1", x, le32(self.cfg[p]["triples_run"])) for x in loads]
             need(loads and loads[-1] == h[p].program, "HELLO's H(program) is not that of the log")
+        need(all(h[p].parts == self.cfg[p]["agree_part"] for p in range(3)), "HELLO 1: the parts of the job")
+        need(all(h[p].parts == h[0].parts for p in range(3)), "HELLO 1: the parts of the job differ")
         need(all(h[p].policy == self.policy for p in range(3)), "HELLO 1: H(policy)")
         self.program = h[0].program
         self.run = max(x.next_run for x in h.values())
@@ -249,6 +252,10 @@ class Step:
         self.made, self.taken = 0, []
         self.edges = {}
 
+    def given(self):
+        """What STEP says of triples that hosts gave: of none."""
+        return bytes(32)
+
     def check_table(self):
         """Op ids are derived with the least attempts that give none twice; rows as STEP says."""
         run, used = self.run, set()
@@ -274,7 +281,7 @@ class Step:
         return u8(kind) + self.run.sub + body
 
     def digest(self, a, b, data):
-        return wire.mac(self.run.pairs[a, b].leaf_salt(self.number), H(data))
+        return wire.mac(self.run.pairs[a, b].leaf_salt(self.number), wire.tree(data))
 
     def transcripts(self, begin_shapes, known):
         """Per party {leaf bytes: how}, how "made" or "taken". known: the leaves of the bundles, by party, of which
@@ -367,7 +374,7 @@ class Step:
                 # Component c is held by party c (its lo) and party c - 1 (its hi).
                 pair = self.run.pairs[c, (c + 2) % 3]
                 key = wire.pack_words(pair.F("salt", 0, self.number, op.ordinal, call, block, 4))
-                body = le32(op.id) + le64(fss) + u8(c) + wire.mac(key, wire.pack_words(comps[c]))
+                body = le32(op.id) + le64(fss) + u8(c) + wire.mac(key, b"COMMIT", wire.tree(wire.pack_words(comps[c])))
                 self.add((c, (c + 2) % 3), 0x7B, body)
 
     def lift(self, op, call, block, e, got):
@@ -454,10 +461,10 @@ class Step:
         data = wire.pack_bits(value, t.bits)
         if name == "OUT":
             need(t.bits == 64 and t.round == 0, "an output's bits and round")
-        self.add((0, 1, 2), 0x73, le32(op.id) + le64(sid) + le16(t.round) + H(data))
+        self.add((0, 1, 2), 0x73, le32(op.id) + le64(sid) + le16(t.round) + H(wire.tree(data)))
         # The one who holds component p + 1 as well sends a digest of it to the one before.
         for p in range(3):
-            want = H(b"UVCC_CHECK_V1", le64(sid), u8(p), wire.pack_words(comps[(p + 1) % 3]))
+            want = H(b"UVCC_CHECK_V2", le64(sid), u8(p), wire.tree(wire.pack_words(comps[(p + 1) % 3])))
             need(self.digest_tlv(op, sid, p, (p + 2) % 3, 0) == want, "the digest of an opening to all")
 
     def opened_to_one(self, op, sid, t, name, vecs):
@@ -466,7 +473,7 @@ class Step:
         sender, other = (to + 1) % 3, (to + 2) % 3
         need(name == "OUT" and sorted(vecs) == [(sender, to)] and t.bits == 64, "an opening to one party")
         missing = vecs[sender, to]
-        want = H(b"UVCC_CHECK_V1", le64(sid), u8(other), wire.pack_words(missing))
+        want = H(b"UVCC_CHECK_V2", le64(sid), u8(other), wire.tree(wire.pack_words(missing)))
         need(self.digest_tlv(op, sid, other, to, 0) == want, "the digest of an opening to one party")
         body = le32(op.id) + le64(sid) + le16(t.round)
         rest = self.opened_components(op, to)
@@ -479,7 +486,7 @@ class Step:
         value = [sum(x) & M64 for x in zip(missing, *rest)]
         salts = [self.run.pairs[to, p].leaf_salt(self.number) for p in (sender, other)]
         key = H(b"UVCC_OPEN_TO_ONE_V1", *salts)
-        self.add((to,), 0x73, body + wire.mac(key, H(wire.pack_words(value))))
+        self.add((to,), 0x73, body + wire.mac(key, wire.tree(wire.pack_words(value))))
 
     def opened_components(self, op, to):
         """The receiver's own two components of what is opened to it, if they are known."""
@@ -526,14 +533,17 @@ class Step:
         pass
 
     def triple_leaves(self):
-        """A product on a triple is known by what it opens, or else by its leaf."""
+        """A product on triples is known by what it opens, or else by its leaves: one of each tile, from 0 on."""
         for op in self.ops:
-            body = le32(op.id) + le64(wire.triple_id(self.run.sub, self.number, op.id))
-            leaf = self.leaf(0x7E, body)
-            opens = any(t.type == 0x11 and t.named[0] in ("GEMM_E", "GEMM_F")
-                        for m in self.messages if self.op_of[m.op_id] is op for t in m.tlvs)
-            if opens or any(leaf in self.known[p] for p in range(3)):
+            due = any(t.type == 0x11 and t.named[0] in ("GEMM_E", "GEMM_F")
+                      for m in self.messages if self.op_of[m.op_id] is op for t in m.tlvs)
+            for tile in range(64):
+                body = le32(op.id) + le64(wire.triple_id(self.run.sub, self.number, op.id, tile))
+                leaf = self.leaf(0x7E, body)
+                if not due and not any(leaf in self.known[p] for p in range(3)):
+                    break
                 self.add((0, 1, 2), 0x7E, body)
+                due = False
 
     def sks_leaves(self):
         pass

@@ -92,6 +92,7 @@ def check_run(r, top, make):
         optable, shapes = proposed[number].optable, proposed[number].shapes
         bundles = bundles_of(top, r, number)
         steps.append(check_step(r, number, shapes, optable, bundles, make))
+        need(proposed[number].given == steps[-1].given(), "step %d: which triples were given" % number)
         check_roots(r, number, bundles, trees, audits)
     return steps
 

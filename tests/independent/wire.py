@@ -51,6 +51,11 @@ def mac(key, *parts):
     return hmac.new(key, b"".join(parts), hashlib.sha256).digest()
 
 
+def tree(data):
+    """T of wire.md 8."""
+    return H(b"UVCC_TREE_V1", le64(len(data)), *(H(data[i:i + 4096]) for i in range(0, len(data), 4096)))
+
+
 def u8(x):
     return struct.pack("<B", x)
 

@@ -61,6 +61,36 @@ void cert_free(cert *c) {
     *c = (cert){0};
 }
 
+static void revoke(X509_CRL *list, ASN1_TIME *when, X509 *x) {
+    X509_REVOKED *r = X509_REVOKED_new();
+    assert_non_null(r);
+    assert_int_equal(X509_REVOKED_set_serialNumber(r, X509_get_serialNumber(x)), 1);
+    assert_int_equal(X509_REVOKED_set_revocationDate(r, when), 1);
+    assert_int_equal(X509_CRL_add0_revoked(list, r), 1);
+}
+
+void cert_list(const char *dir, const char *name, const cert *authority, X509 *const *revoked,
+               size_t count, long days, bool add) {
+    char path[512];
+    X509_CRL *list = X509_CRL_new();
+    ASN1_TIME *from = X509_gmtime_adj(NULL, days < 0 ? 2 * 86400 * days : -86400);
+    ASN1_TIME *to = X509_gmtime_adj(NULL, 86400 * days);
+    assert_non_null(list);
+    assert_int_equal(X509_CRL_set_version(list, 1), 1);
+    assert_int_equal(X509_CRL_set_issuer_name(list, X509_get_subject_name(authority->x)), 1);
+    assert_int_equal(X509_CRL_set1_lastUpdate(list, from), 1);
+    assert_int_equal(X509_CRL_set1_nextUpdate(list, to), 1);
+    for (size_t i = 0; i < count; i++)
+        revoke(list, from, revoked[i]);
+    assert_true(X509_CRL_sign(list, authority->key, EVP_sha256()) > 0);
+    snprintf(path, sizeof path, "%s/%s.crl", dir, name);
+    FILE *f = fopen(path, add ? "a" : "w");
+    assert_non_null(f);
+    assert_int_equal(PEM_write_X509_CRL(f, list), 1);
+    assert_int_equal(fclose(f), 0);
+    ASN1_TIME_free(from), ASN1_TIME_free(to), X509_CRL_free(list);
+}
+
 static FILE *opened(const char *dir, const char *name, const char *end, int mode) {
     char path[512];
     snprintf(path, sizeof path, "%s/%s%s", dir, name, end);

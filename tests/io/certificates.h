@@ -31,4 +31,10 @@ void cert_free(cert *c);
 void cert_write(const char *dir, const char *name, X509 *const *certs, size_t count, EVP_PKEY *key,
                 const char *passphrase);
 
+/* The authority's revocation list, in PEM, NAME.crl: good from yesterday until `days` from now.
+ * What is revoked may be of another authority too, as far as numbers go. More than one authority:
+ * the lists stand behind each other, `add`. */
+void cert_list(const char *dir, const char *name, const cert *authority, X509 *const *revoked,
+               size_t count, long days, bool add);
+
 #endif

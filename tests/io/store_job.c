@@ -11,14 +11,30 @@ int64_t job_value(uint32_t step, uint32_t i) {
     return w;
 }
 
-static uvcc_program *make_program(void) {
+static int64_t input_value(uint32_t step, uint32_t i) {
+    return (int64_t)(step % 5) + i;
+}
+
+static uvcc_program *make_program(bool beaver) {
     const uvcc_allocator al = uvcc_host_allocator();
     uvcc_program *p;
     assert_int_equal(uvcc_program_new(&p, &al), 0);
-    const uint32_t x = test_tensor(p, "x", 1, JOB_ELEMS, 20, 0, UVCC_TRANSIENT);
-    const uint32_t w = test_tensor(p, "w", 1, JOB_ELEMS, 40, 0, UVCC_PERSIST);
+    const uint32_t x = test_tensor(p, "x", JOB_ELEMS, 1, 20, 0, UVCC_TRANSIENT);
+    const uint32_t w = test_tensor(p, "w", JOB_ELEMS, 1, 40, 0, UVCC_PERSIST);
     assert_true(uvcc_program_entry(p, "run") >= 0);
     assert_true(uvcc_program_input(p, JOB_IN, x, 0) >= 0);
+    if (beaver) {
+        const uint32_t v = test_tensor(p, "v", JOB_ELEMS, 1, 60, 0, UVCC_TRANSIENT);
+        assert_true(uvcc_program_op(p, &(uvcc_op_desc){.opcode = UVCC_OP_ELEM_MUL,
+                                                       .phase = UVCC_FWD,
+                                                       .flags = UVCC_OP_BEAVER,
+                                                       .tile_rows = 1,
+                                                       .in_count = 2,
+                                                       .in = {x, w},
+                                                       .out_count = 1,
+                                                       .out = {v}}) >= 0);
+        assert_true(uvcc_program_output(p, JOB_PRODUCT, v) >= 0);
+    }
     assert_true(uvcc_program_op(p, &(uvcc_op_desc){.opcode = UVCC_OP_ADD,
                                                    .phase = UVCC_UPD,
                                                    .in_count = 2,
@@ -43,6 +59,8 @@ static void config(job_host *h) {
             memset(c->identity.pair_secret[q], 0x11 * (h->party + q), 32);
     c->resume.checkpoint_every = h->opt->every;
     c->resume.next_step = h->opt->first;
+    c->triples.only = h->opt->make;
+    c->triples.run = h->opt->make ? UVCC_TRIPLES_ANY_RUN : 0;
     if (h->opt->policy != NULL) {
         c->consent.policy = h->opt->policy;
         c->consent.policy_len = strlen(h->opt->policy);
@@ -59,13 +77,15 @@ static int open_store(job_host *h) {
     c.dir = dir;
     c.party = h->party;
     c.must_resume = h->opt->must_resume;
+    c.behind = h->opt->behind;
     c.set_aside = h->opt->set_aside;
+    c.leave_triples = h->opt->leave_triples;
     c.log = h->opt->log;
     return uvcc_store_open(&h->store, &c, h->why, sizeof h->why);
 }
 
 int job_open(job_host *h, const job_options *opt, uint8_t party) {
-    *h = (job_host){.opt = opt, .party = party, .program = make_program()};
+    *h = (job_host){.opt = opt, .party = party, .program = make_program(opt->beaver)};
     const uvcc_cpu_config x = {
         .size = sizeof x, .alloc = uvcc_host_allocator(), .mode = UVCC_CPU_INLINE};
     assert_int_equal(uvcc_cpu_new(&h->cpu, &x), 0);
@@ -87,7 +107,9 @@ int job_again(job_host *h) {
     if (rc == 0) {
         assert_int_equal(uvcc_session_new(&h->session, &h->cfg), 0);
         assert_int_equal(uvcc_session_load_program(h->session, h->program), 0);
-        rc = uvcc_store_offer(h->store, h->session, &h->cfg);
+        rc = h->opt->make            ? uvcc_store_make(h->store, h->session, &h->cfg)
+             : h->opt->offer != NULL ? h->opt->offer(h->opt->user, h->store, h->session, &h->cfg)
+                                     : uvcc_store_offer(h->store, h->session, &h->cfg);
     }
     (void)snprintf(h->why, sizeof h->why, "%s", uvcc_store_error(h->store));
     return rc;
@@ -102,6 +124,12 @@ static void set_first(job_host *h) {
 }
 
 static void check_output(const job_host *h, uint32_t step) {
+    if (h->opt->make)
+        return;
+    const int64_t *v = h->opt->beaver ? uvcc_session_output(h->session, step, JOB_PRODUCT) : NULL;
+    for (uint32_t i = 0; v != NULL && i < JOB_ELEMS; i++)
+        if (v[i] != input_value(step, i) * job_value(step, i))
+            fail_msg("party %u: the product of step %u is wrong", h->party, step);
     const int64_t *w = uvcc_session_output(h->session, step, JOB_OUT);
     assert_non_null(w);
     for (uint32_t i = 0; i < JOB_ELEMS; i++)
@@ -147,11 +175,11 @@ void job_turn(job_host *h, uint64_t now) {
         if (h->step_rc != 0)
             break;
         h->at++;
-        if (h->party != 0)
+        if (h->party != 0 || h->opt->make)
             continue;
         int64_t x[JOB_ELEMS];
         for (uint32_t i = 0; i < JOB_ELEMS; i++)
-            x[i] = (int64_t)(step % 5) + i;
+            x[i] = input_value(step, i);
         assert_int_equal(uvcc_store_input(h->store, h->session, step, JOB_IN, x, now), 0);
     }
     events(h);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* store_job.h - a small job whose parties keep what they have in stores: w = w + x in each step,
- * opened to all. Its hosts do nothing about restarts but what <uvcc/store.h> shows. */
+ * opened to all; with `beaver` x w on a triple too. Its hosts do nothing about restarts but what
+ * <uvcc/store.h> shows. */
 #ifndef UVCC_TEST_STORE_JOB_H
 #define UVCC_TEST_STORE_JOB_H
 
@@ -10,15 +11,19 @@
 #include <uvcc/store.h>
 #include <uvcc/uvcc.h>
 
-enum { JOB_ELEMS = 8, JOB_IN = 1, JOB_OUT = 2 };
+enum { JOB_ELEMS = 8, JOB_IN = 1, JOB_OUT = 2, JOB_PRODUCT = 3 };
 
 typedef struct job_options {
     const char *dir; /* party P's store is in DIR/party-P */
-    uint32_t steps, every, first;
+    uint32_t steps, every, first, behind;
     bool must_resume, set_aside;
+    bool beaver, make; /* make: the triples of these steps, and nothing else */
+    bool leave_triples;
     const char *policy;
     uvcc_logger log;
     void (*tweak)(uvcc_config *cfg);
+    /* Instead of uvcc_store_offer(). */
+    int (*offer)(void *user, uvcc_store *st, uvcc_session *s, const uvcc_config *cfg);
     /* Every event, after the store had it. */
     void (*on_event)(void *user, unsigned party, const uvcc_event *e);
     void *user;

@@ -61,6 +61,40 @@ static void test_strangers_call_all_the_time(void **state) {
         (void)close(stranger[i]);
 }
 
+/* A session over TLS is called by TLS alone, whatever else its net listens for without: neither
+ * does a stranger hear a byte of it there, nor takes he a place. */
+static void test_plain_call_of_a_session_with_tls(void **state) {
+    (void)state;
+    world w;
+    job j;
+    uvcc_net_stats stats = {0};
+    char byte;
+    const char *const name = uvcc_tls_is_here(UVCC_TLS_OPENSSL) ? "openssl" : "mbedtls";
+    if (!uvcc_tls_is_here(transport_named(name)->library))
+        skip();
+    world_init(&w, transport_named(name));
+    job_mlp(&j, 4);
+    world_open(&w);
+    uint16_t port = 0;
+    assert_int_equal(uvcc_net_listen(w.net[0], "tcp:127.0.0.1:0", NULL, &port), 0);
+    (void)snprintf(w.address[0], sizeof w.address[0], "tcp:127.0.0.1:%u", port);
+    world_add(&w, &j);
+    strangers = 0;
+    call_in_the_name_of(&w, 2);
+    for (unsigned i = 0; i < 1000 && stats.refused == 0; i++) {
+        assert_true(uvcc_net_wait(w.net[0], uvcc_host_now_ns() + 1000000u) >= 0);
+        uvcc_net_get_stats(w.net[0], &stats);
+    }
+    assert_int_equal(stats.refused, 1);
+    assert_int_equal(recv(stranger[0], &byte, 1, MSG_DONTWAIT), 0);
+    uvcc_net_refusal last = {.size = sizeof last};
+    assert_int_equal(uvcc_net_refused(w.net[0], &last), 0);
+    assert_non_null(strstr(last.why, "without TLS"));
+    (void)close(stranger[0]);
+    world_close(&w);
+    job_free(&j);
+}
+
 /* ---- hooks ---- */
 
 static uvcc_net *a_net(void) {
@@ -180,6 +214,7 @@ static void test_the_successors_file_stays(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_strangers_call_all_the_time),
+        cmocka_unit_test(test_plain_call_of_a_session_with_tls),
         cmocka_unit_test(test_added_within_a_hook),
         cmocka_unit_test(test_freed_within_a_hook),
         cmocka_unit_test(test_one_socket_for_packets),

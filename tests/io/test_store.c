@@ -364,7 +364,7 @@ static void run_job(const job_options *o, uint32_t until) {
 
 /* What a directory has while a job runs: the rules, looked at in each event. */
 typedef struct watch {
-    uint32_t every;
+    uint32_t every, behind;
     unsigned events;
 } watch;
 
@@ -386,15 +386,19 @@ static void watch_event(void *user, unsigned party, const uvcc_event *e) {
         assert_true(kept(p, (e->step - w->every) / w->every * w->every));
     /* what is older is gone, and nothing younger (rule 2). */
     for (uint32_t m = 0; m <= e->step; m += w->every)
-        assert_int_equal(kept(party, m), m + 2 * w->every > e->step);
+        assert_int_equal(kept(party, m), m + 2 * w->every + w->behind > e->step);
 }
 
 static void rules(void **state) {
     static const uint32_t every[] = {1, 2, 3};
     (void)state;
-    for (size_t i = 0; i < 3; i++) {
-        watch w = {.every = every[i]};
-        job_options o = {.dir = "jobs", .every = every[i], .on_event = watch_event, .user = &w};
+    for (size_t i = 0; i < 6; i++) {
+        watch w = {.every = every[i / 2], .behind = i % 2};
+        job_options o = {.dir = "jobs",
+                         .every = w.every,
+                         .behind = w.behind,
+                         .on_event = watch_event,
+                         .user = &w};
         assert_int_equal(mkdir("jobs", 0700), 0);
         run_job(&o, 11);
         assert_int_equal(w.events, 33);
@@ -622,6 +626,55 @@ static void foreign(void **state) {
         says(h.why, "another user");
         job_free(&h);
     }
+}
+
+/* What all workers of a party have, and no more, is offered. */
+typedef struct common {
+    uvcc_store_kept kept[4], found[4];
+    uint32_t count;
+    int listed;
+    bool anew, may_begin;
+} common;
+
+static int offer_common(void *user, uvcc_store *st, uvcc_session *s, const uvcc_config *cfg) {
+    common *c = user;
+    c->listed = uvcc_store_list(st, cfg, c->found, 4, &c->may_begin);
+    return c->listed < 0 ? c->listed
+                         : uvcc_store_offer_common(st, s, cfg, c->kept, c->count, c->anew);
+}
+
+static void goes_on_from_what_workers_have_in_common(void **state) {
+    common c = {.anew = true};
+    job_options o = {.dir = "jobs", .every = 1, .steps = 20, .offer = offer_common, .user = &c};
+    job_host h;
+    (void)state;
+    assert_int_equal(mkdir("jobs", 0700), 0);
+    run_job(&o, 1); /* nothing is there, so they begin */
+    assert_int_equal(c.listed, 0);
+    assert_true(c.may_begin);
+    run_job(&o, 1); /* what is there may be left out */
+    assert_int_equal(c.listed, 2);
+    assert_int_equal(j.host[0].begun_at, 0);
+    c = (common){.kept = {{1, 1}}, .count = 1};
+    run_job(&o, 5);
+    assert_int_equal(j.host[1].begun_at, 1);
+    steps_are("jobs/party-1", "3 4 5 ");
+    c = (common){.kept = {{4, 2}, {5, 1}}, .count = 2, .anew = true}; /* 5 is of run 2 */
+    run_job(&o, 6);
+    assert_int_equal(j.host[2].begun_at, 4);
+    assert_int_equal(c.listed, 3);
+    assert_false(c.may_begin);
+    assert_int_equal(c.found[0].step, 5);
+    assert_int_equal(c.found[0].run, 2);
+    assert_int_equal(c.found[2].step, 3);
+    c = (common){.kept = {{4, 1}}, .count = 1, .anew = true};
+    assert_int_equal(job_open(&h, &o, 0),
+                     UVCC_ERR_NOT_FOUND); /* not even to begin: it is past that */
+    says(h.why, "no checkpoint of worker r0 s0 t0 that all workers of the party have");
+    job_free(&h);
+    c.count = 0;
+    assert_int_equal(job_open(&h, &o, 0), UVCC_ERR_NOT_FOUND);
+    job_free(&h);
 }
 
 /* More of them than a session takes: those of the run that was last go first. */
@@ -940,6 +993,7 @@ int main(void) {
         TEST(rules),
         TEST(waits),
         TEST(goes_on),
+        TEST(goes_on_from_what_workers_have_in_common),
         TEST(again_in_one_process),
         TEST(begins_anew),
         TEST(damaged),

@@ -17,9 +17,9 @@
 static char dir[256];
 
 static const char *path(const char *name) {
-    static char paths[8][512];
+    static char paths[32][512];
     static unsigned at;
-    char *p = paths[at++ % 8];
+    char *p = paths[at++ % 32];
     snprintf(p, sizeof paths[0], "%s/%s", dir, name);
     return p;
 }
@@ -39,6 +39,7 @@ static int make_files(void **state) {
     cert other = cert_make(&(cert_of){.subject = "CA", .authority = true}, NULL);
     cert middle = cert_make(&(cert_of){.subject = "middle", .authority = true}, &ca);
     cert_write(dir, "ca", &ca.x, 1, NULL, NULL);
+    cert_write(dir, "two", (X509 *[]){ca.x, middle.x}, 2, NULL, NULL);
     cert_write(dir, "other", &other.x, 1, NULL, NULL);
     cert_write(dir, "middle", (X509 *[]){middle.x, ca.x}, 1, NULL, NULL);
     issue("p0", &ca, &(cert_of){.subject = "x", .names = {"party-0"}});
@@ -57,6 +58,16 @@ static int make_files(void **state) {
     cert_write(dir, "chain1", (X509 *[]){chained.x, middle.x}, 2, chained.key, NULL);
     cert_write(dir, "short1", &chained.x, 1, chained.key, NULL);
     cert_write(dir, "locked", NULL, 0, chained.key, "phrase");
+    cert gone = cert_make(&(cert_of){.subject = "x", .names = {"party-1"}}, &ca);
+    cert_write(dir, "gone1", &gone.x, 1, gone.key, NULL);
+    cert_list(dir, "empty", &ca, NULL, 0, 30, false);
+    cert_list(dir, "gone", &ca, &gone.x, 1, 30, false);
+    cert_list(dir, "old", &ca, NULL, 0, -1, false);
+    cert_list(dir, "forged", &other, NULL, 0, 30, false); /* its name is CA too */
+    cert_list(dir, "chained", &ca, NULL, 0, 30, false);
+    cert_list(dir, "chained", &middle, &chained.x, 1, 30, true);
+    cert_list(dir, "middle", &ca, &middle.x, 1, 30, false);
+    cert_free(&gone);
     X509 *selves[UVCC_PARTIES];
     cert self[UVCC_PARTIES];
     for (int p = 0; p < 3; p++) {
@@ -477,6 +488,17 @@ static void refuses(uvcc_tls *caller, uvcc_tls *called, uint8_t peer, int who, i
     uvcc_tls_free(called);
 }
 
+/* Party 1 calls party 2. */
+static void talks(uvcc_tls *caller, uvcc_tls *called) {
+    pipe2 p = {0};
+    pipe_open(&p, caller, called, 2);
+    pipe_shake(&p);
+    shaken(&p, 1, 2);
+    pipe_free(&p);
+    uvcc_tls_free(caller);
+    uvcc_tls_free(called);
+}
+
 static void neither_talks(uvcc_tls *caller, uvcc_tls *called, uint8_t peer) {
     pipe2 p = {0};
     pipe_open(&p, caller, called, peer);
@@ -522,6 +544,67 @@ static void test_certificates_that_are_wrong(void **state) {
         refuses(named(a, 1, "p1", "other.crt"), named(b, 2, "p2", "ca.crt"), 2, 0, UVCC_ERR_AUTH,
                 "refused");
     }
+}
+
+static uvcc_tls *listed(uint32_t library, uint8_t party, const char *crt, const char *authorities,
+                        const char *crl) {
+    char certificate[16], key[16];
+    snprintf(certificate, sizeof certificate, "%s.crt", crt);
+    snprintf(key, sizeof key, "%s.key", crt);
+    uvcc_tls_config cfg = by_files(library, party, certificate, key, authorities);
+    cfg.crl = path(crl);
+    return made(&cfg);
+}
+
+/* A certificate on its authority's list is refused by either end, and no other one; a list that is
+ * out of date, or of somebody who has the authority's name alone, lets nobody pass. */
+static void test_revoked(void **state) {
+    (void)state;
+    EACH_WAY(w) {
+        if (w->shared)
+            continue;
+        const uint32_t a = w->lib[0], b = w->lib[1];
+        static const struct {
+            const char *crt, *authorities, *crl, *why;
+        } bad[] = {{"gone1", "ca.crt", "gone.crl", "\"crl\" here: it needs a new one"},
+                   {"p1", "ca.crt", "old.crl", "present list"},
+                   {"p1", "ca.crt", "forged.crl", "refused"},
+                   {"chain1", "ca.crt", "chained.crl", "revoked"},
+                   {"chain1", "ca.crt", "middle.crl", "revoked"}};
+        for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+            refuses(named(a, 1, bad[i].crt, "ca.crt"),
+                    listed(b, 2, "p2", bad[i].authorities, bad[i].crl), 2, 1, UVCC_ERR_AUTH,
+                    bad[i].why);
+            refuses(listed(a, 2, "p2", bad[i].authorities, bad[i].crl),
+                    named(b, 1, bad[i].crt, "ca.crt"), 1, 0, UVCC_ERR_AUTH, bad[i].why);
+        }
+        static const struct {
+            const char *crt, *crl;
+        } good[] = {{"p1", "gone.crl"}, {"gone1", "empty.crl"}, {"chain1", "empty.crl"}};
+        for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
+            talks(named(a, 1, good[i].crt, "ca.crt"), listed(b, 2, "p2", "ca.crt", good[i].crl));
+        /* Those that are trusted themselves have no list. */
+        talks(named(a, 1, "self1", "selves.crt"), listed(b, 2, "self2", "selves.crt", "empty.crl"));
+    }
+}
+
+static void test_own_names(void **state) {
+    (void)state;
+    static const struct {
+        const char *crt;
+        uint32_t names;
+    } of[] = {{"p0", 1}, {"p1", 2}, {"p2", 4}, {"both", 6}, {"nameless", 0}, {"wild", 0}};
+    EACH_LIBRARY(l) {
+        for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) {
+            uvcc_tls *t = named(l, 0, of[i].crt, "ca.crt");
+            assert_int_equal(uvcc_tls_own_names(t), of[i].names);
+            uvcc_tls_free(t);
+        }
+        uvcc_tls *t = of_party(l, 0, true);
+        assert_int_equal(uvcc_tls_own_names(t), 0);
+        uvcc_tls_free(t);
+    }
+    assert_int_equal(uvcc_tls_own_names(NULL), 0);
 }
 
 static void test_keys_that_are_wrong(void **state) {
@@ -852,6 +935,14 @@ static void test_configurations_that_are_wrong(void **state) {
         wrong(&cfg, "authorities: no certificate");
         cfg = good, cfg.authorities = path("power.crt");
         wrong(&cfg, "CA:FALSE");
+        cfg = good, cfg.crl = path("ca.crt");
+        wrong(&cfg, "crl: no revocation list");
+        cfg = good, cfg.crl = path("nothing");
+        wrong(&cfg, "crl: cannot open");
+        cfg = good, cfg.authorities = path("two.crt"), cfg.crl = path("empty.crl");
+        wrong(&cfg, "crl: there is no list of");
+        cfg = by_keys(l, 1), cfg.crl = path("empty.crl");
+        wrong(&cfg, "revocation lists are of certificates");
         cfg = good, cfg.key = path("p2.key");
         wrong(&cfg, "not that of the certificate");
         cfg = good, cfg.key = path("locked.key");
@@ -952,7 +1043,8 @@ static void test_memory_that_is_refused(void **state) {
     }
 }
 
-/* --files DIR: party-P.crt, party-P.key and trusted.crt there are good for all, in all ways. */
+/* --files DIR: party-P.crt, party-P.key and trusted.crt there are good for all, in all ways; what
+ * is stolen is refused by who has ca.crl, if that is there. */
 static char *folder;
 static void test_these_files(void **state) {
     (void)state;
@@ -974,6 +1066,13 @@ static void test_these_files(void **state) {
             uvcc_tls_free(a);
             uvcc_tls_free(b);
         }
+        if (w->shared || access(path("ca.crl"), F_OK) != 0)
+            continue;
+        refuses(named(w->lib[0], 1, "stolen", "trusted.crt"),
+                listed(w->lib[1], 2, "party-2", "trusted.crt", "ca.crl"), 2, 1, UVCC_ERR_AUTH,
+                "it needs a new one");
+        talks(named(w->lib[0], 1, "party-1", "trusted.crt"),
+              listed(w->lib[1], 2, "party-2", "trusted.crt", "ca.crl"));
     }
 }
 
@@ -1032,6 +1131,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_chains_and_self_signed),
         cmocka_unit_test(test_new_keys),
         cmocka_unit_test(test_certificates_that_are_wrong),
+        cmocka_unit_test(test_revoked),
+        cmocka_unit_test(test_own_names),
         cmocka_unit_test(test_keys_that_are_wrong),
         cmocka_unit_test(test_keys_against_certificates),
         cmocka_unit_test(test_an_end_does_not_talk_to_itself),

@@ -15,7 +15,7 @@
 #include "io_adapters/net/address.h"
 
 #define NS_PER_S    1000000000ull
-#define PATIENCE_NS (120 * NS_PER_S)
+#define PATIENCE_NS (600 * NS_PER_S)
 #define FRAC_BITS   16
 enum { IN_X = 1, IN_W = 2, OUT_Y = 3 };
 

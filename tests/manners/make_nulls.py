@@ -15,7 +15,7 @@ OPAQUE = {'uvcc_session', 'uvcc_program', 'uvcc_link', 'uvcc_link_msg', 'uvcc_lo
 # Complete types that mean nothing when they are all zero.
 MADE = {'uvcc_allocator', 'uvcc_random', 'uvcc_config', 'uvcc_link_config', 'uvcc_transformer_config',
         'uvcc_mlp_config', 'uvcc_peer_info', 'uvcc_net_config', 'uvcc_net_session', 'uvcc_net_link',
-        'uvcc_net_peer', 'uvcc_tls_config', 'uvcc_store_config'}
+        'uvcc_net_peer', 'uvcc_net_refusal', 'uvcc_tls_config', 'uvcc_store_config'}
 # Pointers that may be NULL, as their headers say: function -> parameters.
 OPTIONAL = {
     'uvcc_bundle_decode': {'fault'},
@@ -31,12 +31,14 @@ OPTIONAL = {
     'uvcc_mlp_program': {'message'},
     'uvcc_nonlinear_build': {'options'},
     'uvcc_nonlinear_output': {'options'},
+    'uvcc_mpi_why': {'rank', 'code', 'why'},
     'uvcc_net_backend_is_here': {'why'},
     'uvcc_net_listen': {'tls', 'port'},
     'uvcc_policy_check': {'message'},
     'uvcc_policy_program': {'message'},
     'uvcc_program_finish': {'message'},
     'uvcc_program_rounds': {'counted'},
+    'uvcc_service_answer': {'lo', 'hi'},
     'uvcc_reference_step': {'message'},
     'uvcc_store_open': {'why'},
     'uvcc_transformer_check': {'message'},

@@ -16,15 +16,18 @@
 #include <uvcc/client.h>
 #include <uvcc/collective.h>
 #include <uvcc/demux.h>
+#include <uvcc/dialog.h>
 #include <uvcc/frame.h>
 #include <uvcc/host.h>
 #include <uvcc/link.h>
 #include <uvcc/mlp.h>
+#include <uvcc/mpi.h>
 #include <uvcc/net.h>
 #include <uvcc/nonlinear.h>
 #include <uvcc/pipeline.h>
 #include <uvcc/prg_uses.h>
 #include <uvcc/record.h>
+#include <uvcc/request.h>
 #include <uvcc/store.h>
 #include <uvcc/tls.h>
 #include <uvcc/transformer.h>
@@ -164,6 +167,12 @@ static uvcc_net_link *a_uvcc_net_link(void) {
 
 static uvcc_net_peer *a_uvcc_net_peer(void) {
     uvcc_net_peer *out = zeroed();
+    out->size = sizeof *out;
+    return out;
+}
+
+static uvcc_net_refusal *a_uvcc_net_refusal(void) {
+    uvcc_net_refusal *out = zeroed();
     out->size = sizeof *out;
     return out;
 }

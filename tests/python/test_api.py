@@ -278,6 +278,15 @@ class Runs(unittest.TestCase):
         for p, s in enumerate(t.sessions):
             s.set_shares("A", c[p], c[(p + 1) % 3])
             self.assertEqual(code_of(self, s.set_shares, "A", v, v), ErrorCode.USAGE)
+            self.assertEqual(code_of(self, s.shares, "A"), ErrorCode.AGAIN) # it is being set
+        t.turn()
+        t.turn() # it is set
+        for s in t.sessions:
+            self.assertEqual(code_of(self, s.shares, "A"), ErrorCode.AGAIN) # on their way
+        t.turn()
+        t.turn()
+        for p, s in enumerate(t.sessions):
+            np.testing.assert_array_equal(s.shares("A"), (c[p], c[(p + 1) % 3]))
         for s in t.sessions:
             s.step(0)
         t.sessions[0].input(0, 1, np.zeros((4, 4), np.int64))
@@ -337,6 +346,18 @@ class Evidence(unittest.TestCase):
         t.relu()
         self.assertEqual(t.sessions[0].policy_used(), [1])
         self.assertEqual(code_of(self, t.sessions[0].step, 1), ErrorCode.REFUSED)
+
+    def test_agree(self):
+        made = configs()
+        for i, c in enumerate(made):
+            c.agree = {"lr": b"0.1", "seed": b"2" if i == 1 else b"3"}
+        t = Triangle(relu_program(), made)
+        events = t.until(EventKind.MISMATCH)
+        self.assertEqual([(e.text, e.id) for e in events], [("job: seed", 1)] * 3)
+        self.assertEqual(code_of(self, t.sessions[0].step, 0), ErrorCode.STATE)
+        made[0].agree = {str(i): b"" for i in range(17)}
+        with self.assertRaises(ValueError):
+            Triangle(relu_program(), made)
 
     def test_record_and_replay(self):
         logs = [[], [], []]

@@ -83,9 +83,9 @@ class Layout(unittest.TestCase):
         compile_and_run("".join(text), run=False)
 
     def test_every_declaration_is_there(self):
-        """What a much simpler reader finds in the headers."""
+        """What a much simpler reader finds in the headers, but for MPI's, which is a library of its own."""
         count = 0
-        for name in os.listdir(os.path.join(INCLUDE, "uvcc")):
+        for name in set(os.listdir(os.path.join(INCLUDE, "uvcc"))) - {"mpi.h"}:
             with open(os.path.join(INCLUDE, "uvcc", name), encoding="utf-8") as f:
                 count += sum(line.startswith("UVCC_API") for line in f)
         self.assertEqual(count, len(uvcc._api.FUNCTIONS))

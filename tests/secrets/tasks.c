@@ -400,6 +400,110 @@ static void truncations(void **state) {
     close_sim();
 }
 
+/* Messages of a stochastic truncation without keys, [from][to], and the components. */
+static struct rounding {
+    uint8_t sent[2][3][3][3 * BYTES];
+    uint64_t *lo[3], *hi[3];
+} rounding;
+
+static void begin_rounding(unsigned f) {
+    sim.used = 0;
+    memset(&rounding, 0xEE, sizeof rounding);
+    for (unsigned r = 0; r < 3; r++) {
+        rounding.lo[r] = words();
+        rounding.hi[r] = words();
+    }
+    sim.vec.u.vec.shift = (uint8_t)f;
+}
+
+/* A message of whole words and of packed values of n bits. */
+static void sent(unsigned round, unsigned from, unsigned to, size_t whole, unsigned n,
+                 const char *why) {
+    declassify(rounding.sent[round][from][to], whole + ((size_t)N * n + 7) / 8, why);
+}
+
+/* The components are still secret, and what they sum to is floor(x / 2^f) or one more. */
+static void check_rounding(const uint64_t *x, unsigned f) {
+    uint64_t *y = words();
+    taint(rounding.hi[O], BYTES); /* a component that came by wire */
+    for (unsigned r = 0; r < 3; r++) {
+        assert_tainted(rounding.lo[r], BYTES);
+        assert_tainted(rounding.hi[r], BYTES);
+    }
+    for (uint32_t i = 0; i < N; i++)
+        y[i] = rounding.lo[0][i] + rounding.lo[1][i] + rounding.lo[2][i];
+    declassify(y, BYTES, "only this test adds up the components");
+    for (uint32_t i = 0; i < N; i++)
+        assert_true(y[i] - (uint64_t)((int64_t)x[i] >> f) <= 1);
+    check_rss(rounding.lo, rounding.hi, y);
+}
+
+static void round_additive(unsigned f) {
+    begin_rounding(f);
+    uint8_t(*m)[3][3][3 * BYTES] = rounding.sent;
+    const uint64_t *z = values(62);
+    const shared parts = share(z);
+    vec(H, UVCC_TASK_SR_OPEN, (uvcc_block){.wire_out = {m[0][H][O]}});
+    vec(T, UVCC_TASK_SR_OPEN,
+        (uvcc_block){.in = {parts.part[T]}, .wire_out = {m[0][T][H], m[0][T][O]}});
+    vec(O, UVCC_TASK_SR_OPEN, (uvcc_block){.in = {parts.part[O]}, .wire_out = {m[0][O][H]}});
+    sent(0, H, O, 0, f, "HEAD's bit less a pad of HEAD and TAIL");
+    sent(0, T, H, BYTES, 0, "z_t + zero + r, which HEAD does not know");
+    sent(0, O, H, BYTES, 0, "z_o - zero, a pad of TAIL and OTHER");
+    sent(0, T, O, 0, f, "masked by a pad of HEAD and TAIL");
+    vec(H, UVCC_TASK_SR_SEND,
+        (uvcc_block){.in = {parts.part[H]},
+                     .out = {rounding.lo[H], rounding.hi[H]},
+                     .wire_in = {m[0][T][H], m[0][O][H]},
+                     .wire_out = {m[1][H][T], m[1][H][O]}});
+    vec(O, UVCC_TASK_SR_SEND,
+        (uvcc_block){.out = {rounding.lo[O]},
+                     .wire_in = {m[0][H][O], m[0][T][O]},
+                     .wire_out = {m[1][O][T]}});
+    sent(1, H, T, 0, 1, "the top bit of zh, masked by a bit of HEAD's own");
+    sent(1, H, O, BYTES, 1, "zh >> f less a pad of HEAD and TAIL, and the same bit");
+    sent(1, O, T, 0, f, "masked by a pad of HEAD and OTHER");
+    vec(T, UVCC_TASK_SR_FINISH,
+        (uvcc_block){.out = {rounding.lo[T], rounding.hi[T]}, .wire_in = {m[1][H][T], m[1][O][T]}});
+    vec(O, UVCC_TASK_SR_FINISH,
+        (uvcc_block){.in = {rounding.lo[O]},
+                     .out = {rounding.lo[O], rounding.hi[O]},
+                     .wire_in = {m[1][H][O], m[1][H][O] + BYTES}});
+    check_rounding(z, f);
+}
+
+static void round_replicated(unsigned f) {
+    begin_rounding(f);
+    uint8_t(*m)[3][3 * BYTES] = rounding.sent[0];
+    const uint64_t *x = values(60);
+    const shared parts = share(x);
+    for (unsigned r = 0; r < 3; r++)
+        vec(r, UVCC_TASK_SR2_SEND,
+            (uvcc_block){.in = {parts.part[r], parts.part[(r + 1) % 3]},
+                         .out = {r == H ? rounding.lo[H] : NULL, r == H ? rounding.hi[H] : NULL},
+                         .wire_out = {m[r][r == T ? O : T], r == H ? m[H][O] : NULL}});
+    sent(0, H, T, 0, f, "masked by a pad of HEAD and OTHER");
+    sent(0, H, O, BYTES, f, "a component and a bit, less pads of HEAD and TAIL");
+    sent(0, T, O, 0, f, "masked by a pad of HEAD and TAIL");
+    sent(0, O, T, 0, f, "masked by a pad of HEAD and OTHER");
+    for (unsigned r = T; r <= O; r++)
+        vec(r, UVCC_TASK_SR2_FINISH,
+            (uvcc_block){.in = {parts.part[r], parts.part[(r + 1) % 3]},
+                         .out = {rounding.lo[r], rounding.hi[r]},
+                         .wire_in = {m[H][r], m[r == T ? O : T][r]}});
+    check_rounding(x, f);
+}
+
+static void roundings(void **state) {
+    open_sim(state);
+    static const unsigned shifts[] = {1, 7, 16, 40, 59};
+    for (unsigned i = 0; i < sizeof shifts / sizeof *shifts; i++) {
+        round_additive(shifts[i]);
+        round_replicated(shifts[i]);
+    }
+    close_sim();
+}
+
 static void relu_once(unsigned n) {
     sim.used = 0;
     sim.vec.u.vec.bits = (uint8_t)n;
@@ -1181,8 +1285,8 @@ static void hashes(void **state) {
     t.u.hash.count = 3;
     job(H, &t);
     assert_tainted(digest[UVCC_HASH_PLAIN], 32); /* stays with the parties that hold the data */
-    declassify(digest[UVCC_HASH_SALTED], 32, "a leaf of the transcript, under a salt of the pair");
-    declassify(digest[UVCC_HASH_HMAC], 32, "a commitment in the transcript, under a fresh key");
+    assert_tainted(digest[UVCC_HASH_TREE], 32);
+    declassify(digest[UVCC_HASH_HMAC], 32, "a leaf of the transcript, under a salt of the pair");
     close_sim();
 }
 
@@ -1216,6 +1320,8 @@ int test_tasks(void) {
         SECRETS_TEST_ON(triples, avx2),
         SECRETS_TEST_ON(truncations, portable),
         SECRETS_TEST_ON(truncations, avx2),
+        SECRETS_TEST_ON(roundings, portable),
+        SECRETS_TEST_ON(roundings, avx2),
         SECRETS_TEST_ON(relus, portable),
         SECRETS_TEST_ON(relus, avx2),
         SECRETS_TEST_ON(compare_and_select, portable),

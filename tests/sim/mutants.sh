@@ -1,10 +1,10 @@
 #!/bin/sh
 # Each planted bug of src/proto/mutant.h is found by `uvcc sim` within its number of seeds, and the
 # same seeds pass without any. Only the files that hold a bug are compiled again.
-# usage: mutants.sh COMPILER SOURCE_DIR UVCC LIBRARY HOST_LIBRARY [MUTANT...]
+# usage: mutants.sh COMPILER SOURCE_DIR UVCC LIBRARY IO_LIBRARY IO_LIBS [MUTANT...]
 set -eu
-cc=$1 source=$2 uvcc=$3 library=$4 host=$5
-shift 5
+cc=$1 source=$2 uvcc=$3 library=$4 io=$5 io_libs=$6
+shift 6
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 libs="$(pkg-config --libs libsodium libcrypto jansson) -lisal -lm -lpthread"
@@ -13,7 +13,7 @@ libs="$(pkg-config --libs libsodium libcrypto jansson) -lisal -lm -lpthread"
 table='1 100 a frame that came is taken again
 2 100 an ACK is off by one
 3 300 a stale completion is taken for another job
-4 4000 a message is acknowledged before it is accepted
+4 100 a message is acknowledged before it is accepted
 5 400 the credit is ignored
 6 600 the run is not in the keys of pads: a restart uses them again
 7 100 the second lift of an op uses the words of the first
@@ -48,7 +48,14 @@ table='1 100 a frame that came is taken again
 36 100 policies are not compared in the handshake
 37 300 all words that nobody chooses in a step are the same
 38 100 the channels of the two ends are not compared
-39 100 a new stream goes on with the channel of the one before'
+39 100 a new stream goes on with the channel of the one before
+40 400 who comes back is answered with the offers of the beginning of the run
+41 700 an answer to a HELLO 1 is answered in turn
+42 100 parts of the job are not compared in the handshake
+43 100 a store of triples gives again what it gave
+44 100 who was not given the same triples uses them all the same
+47 100 the tiles of a product have one zero share
+50 1500 a session that is CLOSED goes on asking its peers'
 
 fail=0
 echo "$table" >"$work/table"
@@ -69,7 +76,7 @@ while read -r n seeds what; do
         continue
     fi
     # shellcheck disable=SC2086
-    $cc "$uvcc".p/*.o $objects "$host" "$library" $libs -o "$work/uvcc"
+    $cc "$uvcc".p/*.o $objects "$io" "$library" $io_libs $libs -o "$work/uvcc"
     rm -f $objects
     if "$work/uvcc" sim --seeds "$seeds" --stop --no-minimise --json "$work/json" >"$work/out" 2>&1; then
         echo "mutant $n survived $seeds seeds: $what"

@@ -184,6 +184,30 @@ class Tidy(unittest.TestCase):
                      args=["--check", "asserts"])
         self.passes("--check", "asserts", ARENA)  # a rule of the whole, not of one file
 
+    def test_floats(self):
+        for bad in ("    const float y = 0;\n", "    long double y;\n", "    double y;\n",
+                    "    return x * 0.5;\n", "    return 2e3;\n", "#include <math.h>\n"):
+            self.add(ARENA, bad)
+            self.refused(f"{ARENA}:16: float", args=["--check", "floats"])
+        self.add(ARENA, '    f("0.5 double", 0x2e3, v1.x, 1 << 2); /* float */\n')
+        self.passes("--check", "floats")
+        self.write("src/exec/model/mlp.c", "double rate = 0.5;\n")
+        self.write(TEST, "float rate = 0.5;\n")
+        self.passes("--check", "floats")
+        self.write("src/exec/model/mlp.c", "long double rate;\n")
+        self.refused("mlp.c:1: float or long double", args=["--check", "floats"])
+
+    def test_order(self):
+        self.add(ARENA, "int put(struct list *l, int x);\nint size(const struct list *l);\n"
+                        "int both(struct list *l) {\n    return add(put(l, 1), size(l), put(m, 2));\n"
+                        "}\n")
+        self.passes("--check", "order")
+        for bad in ("    return add(put(l, 1),\n        put(l, 2));\n",
+                    "    int x[] = {put(&l, 1), 1 + put(&l, 2)};\n",
+                    "    return add(put(x->l, 1), size(l) + f(put(x->l, 2)));\n"):
+            self.add(ARENA, "int put(struct list *l, int x);\n" + bad)
+            self.refused(f"{ARENA}:17: two of these call what changes", args=["--check", "order"])
+
     def test_files_named(self):
         self.add(ARENA, "/* TODO */\n")
         self.passes(*EACH_FILE, TEST)

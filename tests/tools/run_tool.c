@@ -176,6 +176,10 @@ bool find_tool(const char *path) {
            (int)(sizeof tool - len);
 }
 
+const char *tool_path(void) {
+    return tool;
+}
+
 int enter(void **state) {
     (void)state;
     return mkdtemp(dir) == NULL || chdir(dir) != 0;

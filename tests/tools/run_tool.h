@@ -16,6 +16,8 @@ void forget(outcome *o);
 
 /* The binary, before any other call. */
 bool find_tool(const char *path);
+/* What it found. */
+const char *tool_path(void);
 /* cmocka's setup and teardown of a group: a new directory to run in, which must end empty but for
  * what the tool's runs left on standard output and error. */
 int enter(void **state);

@@ -35,10 +35,10 @@ static const struct {
     {"gelu_derivative", {3, 48, 422}, {3, 56, 430}},
     {"silu_derivative", {3, 48, 422}, {3, 56, 460}},
     {"softmax", {15, 92, 735}, {18, 125.5, 2700}},
-    {"rmsnorm", {6, 73.5, 23}, {9, 74, 1100}},
-    {"layernorm", {6, 74, 23}, {9, 74.5, 1110}},
-    {"rmsnorm plain", {6, 49, 19}, {9, 50, 565}},
-    {"layernorm plain", {6, 49.5, 19}, {9, 50.5, 575}},
+    {"rmsnorm", {6, 64, 13.5}, {9, 74, 1100}},
+    {"layernorm", {6, 64.5, 13.5}, {9, 74.5, 1110}},
+    {"rmsnorm plain", {6, 34, 13.5}, {9, 50, 565}},
+    {"layernorm plain", {6, 34.5, 13.5}, {9, 50.5, 575}},
     {"cross_entropy_gradient", {15, 92, 735}, {18, 125.5, 2700}},
 };
 enum { FUNCTIONS = sizeof functions / sizeof functions[0] };

@@ -77,33 +77,16 @@ static void records_and_replays(void **state) {
     json_decref(vectors);
 }
 
-typedef struct bytes {
-    uint8_t *p;
-    size_t len, cap;
-} bytes;
-
-/* In doubled room: a sanitizer's realloc() always copies. */
-static void append(void *user, const uint8_t *p, size_t len) {
-    bytes *b = user;
-    while (b->cap - b->len < len) {
-        b->cap = b->cap != 0 ? 2 * b->cap : 4096;
-        b->p = realloc(b->p, b->cap);
-        assert_non_null(b->p);
-    }
-    memcpy(b->p + b->len, p, len);
-    b->len += len;
-}
-
 /* The log with one byte of its n-th record of a type changed, or its header's host bytes, and right
  * checksums. Returns the record's index. */
 static uint64_t forge(const char *log, size_t len, uint8_t type, unsigned n, const char *app) {
-    bytes out = {0};
+    test_bytes out = {0};
     uvcci_record_writer w;
     uvcc_record_reader rd;
     uvcc_record r;
     uint64_t index = 0;
     uint8_t other[4096];
-    uvcci_record_begin(&w, &(uvcc_recorder){.write = append, .user = &out});
+    uvcci_record_begin(&w, &(uvcc_recorder){.write = test_append, .user = &out});
     uvcc_record_reader_init(&rd, (const uint8_t *)log, len);
     while (uvcc_record_next(&rd, &r) == 1) {
         if (r.type == UVCC_RECORD_HEADER && app != NULL)

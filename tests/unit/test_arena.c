@@ -108,11 +108,13 @@ static void test_meter(void **state) {
     uvcc_allocator al = uvcci_metered(&m);
     void *a = al.alloc(al.user, 100, UVCC_MEM_STATE), *b = al.alloc(al.user, 50, UVCC_MEM_WIRE);
     assert_int_equal(m.bytes, 150);
+    assert_true(m.by_class[UVCC_MEM_STATE] == 100 && m.by_class[UVCC_MEM_WIRE] == 50);
     al.free(al.user, a, 100, UVCC_MEM_STATE);
     mem.fail_at = 1;
     assert_null(al.alloc(al.user, 1000, UVCC_MEM_STATE));
     assert_int_equal(m.bytes, 50);
     assert_int_equal(m.peak_bytes, 150);
+    assert_true(m.by_class[UVCC_MEM_STATE] == 0 && m.by_class[UVCC_MEM_WIRE] == 50);
     al.free(al.user, b, 50, UVCC_MEM_WIRE);
     assert_int_equal(m.bytes, 0);
 }

@@ -255,7 +255,7 @@ static void product_bytes(dims d, bool shared, uint8_t flags, uint64_t *online, 
 
 /* protocols.md 6: what a product costs natively, with both operands opened, and with one of them
  * opened once for 32 microbatches: 8 m n; 8 (m k + k n) and 8 m n; 8 (m k + k n / 32) and 8 m n. */
-static void test_bytes(void **state) {
+static void test_bytes_sent(void **state) {
     (void)state;
     const dims d = {32, 64, 256, 32}; /* the table's [2048 x 4096] x [4096 x 16384] over 64 */
     const uint64_t x = (uint64_t)d.m * d.k, w = (uint64_t)d.k * d.n, z = (uint64_t)d.m * d.n;
@@ -444,12 +444,12 @@ static void test_ahead(void **state) {
 /* ---- triples that a session of their own makes ---- */
 
 enum { RUN = 3, MADE_STEPS = 2 };
-static uint32_t maker_next_run = RUN - 1;
+static uint32_t maker_next_run = RUN - 1, maker_for = RUN;
 static uint32_t consumer_next_run;
 
 static void maker(uvcc_config *c) {
     c->triples.only = true;
-    c->triples.run = RUN;
+    c->triples.run = maker_for;
     c->resume.next_run = maker_next_run;
 }
 static void consumer(uvcc_config *c) {
@@ -761,37 +761,142 @@ static void test_damage(void **state) {
     assert_int_equal(mem.live_blocks, 0);
 }
 
-/* Where not all three have it, the step ends, and says why at one of them at least. */
+/* What party 0 sent for triples that it made. */
+static uint64_t made(const consuming *c) {
+    return c->t.s[0]->triple_bytes;
+}
+
+/* What party i holds of a step: nothing, all, or all of it but one op's. */
+static void give_part(consuming *c, unsigned i, const uint8_t *data, size_t len, unsigned what) {
+    uvcc_triple_info t;
+    if (what == 0)
+        return;
+    assert_int_equal(uvcc_triple_read(data, len, &t), 0);
+    const size_t from = what == 1 ? 0 : t.bytes;
+    assert_int_equal(uvcc_session_load_triples(c->t.s[i], data + from, len - from), 0);
+}
+
+/* Where the three do not have the same, nobody uses what there is, and the step makes its own: same
+ * results, whatever the network does, and nothing of it stays for the next step. */
 static void test_unequal(void **state) {
     (void)state;
-    for (unsigned have = 1; have < 7; have++) {
+    const uvcc_fault_config bad = {.drop = 0.2, .duplicate = 0.1, .reorder = 0.3};
+    for (unsigned have = 1; have < 27; have++) {
+        const unsigned part[3] = {have % 3, have / 3 % 3, have / 9};
+        if (part[0] == part[1] && part[1] == part[2])
+            continue;
+        const triangle_options rough = {
+            .seed = have, .datagram = true, .faulty = have % 2 == 0, .faults = bad};
         test_alloc mem = {0};
         uvcc_allocator al = test_allocator(&mem);
         uvcc_triple_store *store[3];
         consuming c;
         make_stores(store, &al, small, &(triangle_options){.seed = 11});
-        consume_open(&c, small, RUN, NULL);
+        consume_open(&c, small, RUN, &rough);
         for (unsigned i = 0; i < 3; i++) {
             const uint8_t *data;
             size_t len;
             assert_int_equal(uvcc_triple_store_take(store[i], RUN, 0, &data, &len), 0);
-            if ((have >> i & 1) != 0)
-                assert_int_equal(uvcc_session_load_triples(c.t.s[i], data, len), 0);
+            give_part(&c, i, data, len, part[i]);
         }
-        agree(&c.t, 0);
-        give_inputs(&c.t, c.p, c.ref, 0);
-        bool named = false;
-        for (unsigned i = 0; i < 100000 && triangle_turn(&c.t); i++)
-            if (c.t.aborted[0] != 0 && c.t.aborted[1] != 0 && c.t.aborted[2] != 0)
-                break;
-        for (unsigned i = 0; i < 3; i++) {
-            assert_true(c.t.aborted[i] == UVCC_ABORT_TRIPLE || c.t.aborted[i] == UVCC_ABORT_PEER);
-            named |= c.t.aborted[i] == UVCC_ABORT_TRIPLE;
-        }
-        assert_true(named);
+        consume_step(&c, 0, 1);
+        assert_int_equal(made(&c), triples_bytes(small));
+        for (unsigned i = 0; i < 3; i++)
+            assert_null(c.t.s[i]->stored);
+        consume_step(&c, 1, 2);
+        triangle_close(&c.t);
         consume_free(&c);
         free_stores(store);
+        assert_int_equal(mem.live_blocks, 0);
     }
+}
+
+/* A peer whose STEP says that it was given what this party was, and which makes a triple all the
+ * same, is told of: at once, or when the last STEP shows it. */
+static void test_made_and_given(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    uvcc_allocator al = test_allocator(&mem);
+    uvcc_triple_store *store[3];
+    consuming c;
+    make_stores(store, &al, small, &(triangle_options){.seed = 11});
+    consume_open(&c, small, RUN, NULL);
+    hand_over(store, &c, 0);
+    agree(&c.t, 0);
+    uvcci_step *st = &c.t.s[1]->ctx[0]; /* party 1 forgets what it was given, and says nothing */
+    for (uint32_t i = 0; i < st->entry->op_count; i++) {
+        uvcci_beaver *v = uvcci_beaver_of(&st->instances[i]);
+        if (v == NULL || v->tile[0].stored == NULL)
+            continue;
+        uvcci_stored_free(c.t.s[1], v->tile[0].stored);
+        v->tile[0].stored = NULL;
+    }
+    give_inputs(&c.t, c.p, c.ref, 0);
+    bool named = false;
+    for (unsigned i = 0; i < 100000 && triangle_turn(&c.t); i++)
+        if (c.t.aborted[0] != 0 && c.t.aborted[1] != 0 && c.t.aborted[2] != 0)
+            break;
+    for (unsigned i = 0; i < 3; i++) {
+        assert_true(c.t.aborted[i] == UVCC_ABORT_TRIPLE || c.t.aborted[i] == UVCC_ABORT_PEER);
+        named |= c.t.aborted[i] == UVCC_ABORT_TRIPLE;
+    }
+    assert_true(named);
+    consume_free(&c);
+    free_stores(store);
+    assert_int_equal(mem.live_blocks, 0);
+}
+
+/* Triples for any run after their maker's: a run uses some, the next one others; and what a party
+ * still has of a step that was used (an old copy of its store) is not used, for the others have
+ * none. */
+static void test_any_run(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    uvcc_allocator al = test_allocator(&mem);
+    uvcc_triple_store *store[3], *old;
+    const uint8_t *data;
+    size_t len;
+    consuming c;
+    maker_for = UVCC_TRIPLES_ANY_RUN;
+    make_stores(store, &al, small, &(triangle_options){.seed = 11});
+    maker_for = RUN;
+    bytes copy = saved(store[0]);
+    for (uint32_t run = RUN; run < RUN + 3; run++) {
+        consume_open(&c, small, run, NULL);
+        for (unsigned i = 0; i < 3 && run < RUN + 2; i++) {
+            assert_int_equal(
+                uvcc_triple_store_take(store[i], UVCC_TRIPLES_ANY_RUN, run - RUN, &data, &len), 0);
+            assert_int_equal(uvcc_session_load_triples(c.t.s[i], data, len), 0);
+            assert_int_equal(
+                uvcc_triple_store_take(store[i], UVCC_TRIPLES_ANY_RUN, run - RUN, &data, &len),
+                UVCC_ERR_STATE);
+        }
+        if (run == RUN + 2) {
+            assert_int_equal(uvcc_triple_store_load(&old, &al, copy.p, copy.len), 0);
+            assert_int_equal(uvcc_triple_store_take(old, UVCC_TRIPLES_ANY_RUN, 0, &data, &len), 0);
+            assert_int_equal(uvcc_session_load_triples(c.t.s[0], data, len), 0);
+            uvcc_triple_store_free(old);
+        }
+        if (run == RUN + 1) { /* step 0 again, as after a restart: its triples are used up */
+            consume_step(&c, 0, 1);
+            assert_int_equal(made(&c), triples_bytes(small));
+        }
+        const uint64_t before = made(&c);
+        consume_step(&c, run == RUN + 1, run == RUN + 1 ? 2 : 1);
+        assert_int_equal(made(&c) - before, run == RUN + 2 ? triples_bytes(small) : 0);
+        triangle_close(&c.t);
+        consume_free(&c);
+    }
+    /* Of a maker with this run or a later one: no such run was before. */
+    consume_open(&c, small, RUN - 1, NULL);
+    assert_int_equal(uvcc_triple_store_load(&old, &al, copy.p, copy.len), 0);
+    assert_int_equal(uvcc_triple_store_take(old, UVCC_TRIPLES_ANY_RUN, 0, &data, &len), 0);
+    assert_int_equal(uvcc_session_load_triples(c.t.s[0], data, len), UVCC_ERR_MISMATCH);
+    uvcc_triple_store_free(old);
+    consume_free(&c);
+    free(copy.p);
+    free_stores(store);
+    assert_int_equal(mem.live_blocks, 0);
 }
 
 /* Some of a step's triples: the others are made. One whose mask another op owns is of no use
@@ -848,7 +953,7 @@ static void test_some(void **state) {
         for (uint32_t i = 0; i < c.t.s[0]->ctx[0].entry->op_count; i++) {
             const uvcci_instance *r = &c.t.s[0]->ctx[0].instances[i];
             if (uvcci_beaver_of(r) != NULL)
-                assert_int_equal(uvcci_beaver_of(r)->stored != NULL, used[n++]);
+                assert_int_equal(uvcci_stored_of(r) != NULL, used[n++]);
         }
         assert_int_equal(n, ops);
         assert_null(c.t.s[0]->stored);
@@ -891,9 +996,9 @@ static void test_two_makers(void **state) {
     unsigned used = 0;
     for (uint32_t i = 0; i < c.t.s[0]->ctx[0].entry->op_count; i++) {
         const uvcci_instance *r = &c.t.s[0]->ctx[0].instances[i];
-        if (uvcci_beaver_of(r) != NULL && uvcci_beaver_of(r)->stored != NULL) {
+        if (uvcci_beaver_of(r) != NULL && uvcci_stored_of(r) != NULL) {
             used++;
-            assert_int_equal(uvcci_beaver_of(r)->stored->info.maker_run, RUN - 1);
+            assert_int_equal(uvcci_stored_of(r)->info.maker_run, RUN - 1);
         }
     }
     assert_int_equal(used, 1);
@@ -1178,7 +1283,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_no_memory_in_step),
         cmocka_unit_test(test_training),
-        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_bytes_sent),
         cmocka_unit_test(test_masks),
         cmocka_unit_test(test_wrong_opening),
         cmocka_unit_test(test_ahead),
@@ -1187,6 +1292,8 @@ int main(void) {
         cmocka_unit_test(test_never_twice),
         cmocka_unit_test(test_damage),
         cmocka_unit_test(test_unequal),
+        cmocka_unit_test(test_made_and_given),
+        cmocka_unit_test(test_any_run),
         cmocka_unit_test(test_some),
         cmocka_unit_test(test_two_makers),
         cmocka_unit_test(test_makers_agree),

@@ -13,7 +13,14 @@ enum { N = ROWS * COLS };
 
 enum { X, M, Z, A, D, W, U };
 
-static uvcc_program *make_program(test_alloc *mem, uint8_t flags) {
+/* How the product is made: its flags, and rows of its tiles. */
+typedef struct way {
+    uint8_t flags;
+    uint32_t tile_rows;
+} way;
+static const way native = {0};
+
+static uvcc_program *make_program(test_alloc *mem, way product) {
     uvcc_allocator al = test_allocator(mem);
     uvcc_program *p;
     char why[256] = "";
@@ -34,7 +41,8 @@ static uvcc_program *make_program(test_alloc *mem, uint8_t flags) {
          .in = {X, M},
          .out = {Z},
          .shift = SHIFT,
-         .flags = flags,
+         .flags = product.flags,
+         .tile_rows = product.tile_rows,
          .truncation = UVCC_TRUNC_EXACT},
         {.opcode = UVCC_OP_RELU, .k = 1, .in_count = 1, .out_count = 2, .in = {Z}, .out = {A, D}},
         {.opcode = UVCC_OP_ADD,
@@ -118,7 +126,7 @@ static void allow(uvcc_config *c) {
     c->resume.cancellable = 1;
 }
 
-static void open_run(run *r, const triangle_options *opt, uint8_t flags) {
+static void open_run(run *r, const triangle_options *opt, way product) {
     memset(r, 0, sizeof *r);
     triangle_options o = *opt;
     uint64_t seed = 7;
@@ -133,7 +141,7 @@ static void open_run(run *r, const triangle_options *opt, uint8_t flags) {
     for (size_t k = 0; k < 8; k++)
         for (size_t i = 0; i < ROWS * DEPTH; i++)
             r->x[k][i] = (int64_t)(test_rand(&seed) % 4000) - 2000;
-    r->p = make_program(&r->mem, flags);
+    r->p = make_program(&r->mem, product);
     triangle_open(&r->t, r->p, &o);
     triangle_set_public(&r->t, M, r->m);
     triangle_ready(&r->t);
@@ -204,7 +212,7 @@ static void step_as_ever(run *r, uint32_t step) {
 
 typedef struct plan {
     triangle_options opt;
-    uint8_t flags;
+    way product;
     unsigned who;  /* bit i: party i asks */
     bool ahead;    /* step 2 was agreed before */
     unsigned turn; /* of the step, in which they ask; on wires the task or sending, from 1 */
@@ -213,7 +221,7 @@ typedef struct plan {
 /* Steps 0 to 3, the second of which is cancelled in some turn. False: it was over before. */
 static bool run_plan(const plan *c, bool *dropped) {
     run r;
-    open_run(&r, &c->opt, c->flags);
+    open_run(&r, &c->opt, c->product);
     step_as_ever(&r, 0);
     begin(&r, 1);
     if (c->ahead)
@@ -285,9 +293,12 @@ static void test_two_and_three_at_once(void **state) {
 static void test_on_triples(void **state) {
     (void)state;
     const triangle_options wires = {.seed = 5, .wired = true, .ticks = true};
-    every_turn((plan){.opt = wires, .flags = UVCC_OP_BEAVER, .who = 2, .turn = 1}, 1, 20);
-    every_turn((plan){.opt = wires, .flags = UVCC_OP_BEAVER, .who = 1, .turn = 1, .ahead = true}, 2,
-               10);
+    const way ways[] = {{.flags = UVCC_OP_BEAVER}, {.flags = UVCC_OP_BEAVER, .tile_rows = 1}};
+    for (unsigned i = 0; i < 2; i++) {
+        every_turn((plan){.opt = wires, .product = ways[i], .who = 2, .turn = 1}, 1, 20);
+        every_turn((plan){.opt = wires, .product = ways[i], .who = 1, .turn = 1, .ahead = true}, 2,
+                   10);
+    }
 }
 
 static void test_jobs_late_and_bad_networks(void **state) {
@@ -319,7 +330,7 @@ static void test_not_allowed(void **state) {
     (void)state;
     run r;
     open_run(&r, &(triangle_options){.seed = 1, .wired = true, .ticks = true, .tweak = only_two},
-             0);
+             native);
     step_as_ever(&r, 0);
     begin(&r, 1);
     assert_int_equal(uvcc_session_cancel(r.t.s[1], 1, 0), UVCC_ERR_STATE);
@@ -344,7 +355,7 @@ static void test_what_is_refused(void **state) {
     assert_int_equal(uvcc_session_new(&s, &c), UVCC_ERR_CONFIG);
     assert_int_equal(uvcc_session_cancel(NULL, 0, 0), UVCC_ERR_USAGE);
     run r;
-    open_run(&r, &(triangle_options){.seed = 1, .wired = true, .ticks = true}, 0);
+    open_run(&r, &(triangle_options){.seed = 1, .wired = true, .ticks = true}, native);
     s = r.t.s[0];
     assert_int_equal(uvcc_session_cancel(s, 0, 0), UVCC_ERR_STATE); /* nobody asked for it */
     begin(&r, 0);
@@ -365,7 +376,7 @@ static void test_what_is_refused(void **state) {
 static void test_before_all_agreed(void **state) {
     (void)state;
     run r;
-    open_run(&r, &(triangle_options){.seed = 2, .wired = true, .ticks = true}, 0);
+    open_run(&r, &(triangle_options){.seed = 2, .wired = true, .ticks = true}, native);
     step_as_ever(&r, 0);
     for (unsigned i = 0; i < 2; i++)
         assert_int_equal(uvcc_session_step(r.t.s[i], 1, 0, triangle_now(&r.t)), 0);
@@ -417,7 +428,7 @@ static void test_checkpoints(void **state) {
         open_run(
             &r,
             &(triangle_options){.seed = 6, .wired = true, .ticks = true, .tweak = allow_and_keep},
-            0);
+            native);
         step_as_ever(&r, 0);
         r.who = 1u << place % 3;
         r.at = place;
@@ -447,7 +458,7 @@ static void test_without_memory(void **state) {
     size_t calls = 1, ends = 0, aborts = 0;
     for (size_t n = 0; n <= calls; n++) { /* 0: none fails */
         run r;
-        open_run(&r, &(triangle_options){.seed = 7, .datagram = true, .unverified = true}, 0);
+        open_run(&r, &(triangle_options){.seed = 7, .datagram = true, .unverified = true}, native);
         step_as_ever(&r, 0);
         r.t.mem.calls = 0;
         r.t.mem.fail_at = n;
@@ -604,7 +615,7 @@ static void test_two_votes(void **state) {
     for (unsigned place = 0; place < 30; place++)
         for (unsigned how = 0; how < 24; how++) {
             run r;
-            open_run(&r, &(triangle_options){.seed = 8, .unverified = true}, 0);
+            open_run(&r, &(triangle_options){.seed = 8, .unverified = true}, native);
             step_as_ever(&r, 0);
             begin(&r, 1);
             for (unsigned k = 0; k < place; k++)
@@ -665,7 +676,7 @@ static void test_wrong_messages(void **state) {
                  {UVCCI_VOTE_FINISHED, UVCCI_VOTE_FLUSHED, 1, UVCC_ABORT_STEP}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         run r;
-        open_run(&r, &(triangle_options){.seed = 9, .unverified = true}, 0);
+        open_run(&r, &(triangle_options){.seed = 9, .unverified = true}, native);
         step_as_ever(&r, 0);
         if (cases[i].first != 0)
             vote(&r, 2, 0, cases[i].first, 1);
@@ -691,7 +702,7 @@ static void quiet_audit(uvcc_config *c) {
 static void test_not_without_audit(void **state) {
     (void)state;
     run r;
-    open_run(&r, &(triangle_options){.seed = 9, .audit_off = true, .tweak = quiet_audit}, 0);
+    open_run(&r, &(triangle_options){.seed = 9, .audit_off = true, .tweak = quiet_audit}, native);
     vote(&r, 2, 0, UVCCI_VOTE_STOPPED, 0);
     for (unsigned k = 0; k < 2000 && triangle_turn(&r.t); k++)
         ;

@@ -148,10 +148,125 @@ static void test_new_streams(void **state) {
     uvcc_program_free(p);
 }
 
+/* Bytes on their way, by hand. */
+typedef struct wire {
+    uint8_t bytes[8192];
+    size_t len;
+} wire;
+
+/* What a party has to send, to both. */
+static void drain(triangle *t, uint8_t from, wire out[3]) {
+    uvcc_transmit tx;
+    while (uvcc_session_poll_transmit(t->s[from], &tx, t->wire_ns) == 1) {
+        wire *w = &out[tx.peer];
+        for (uint32_t i = 0; i < tx.slice_count; i++) {
+            assert_true(tx.slices[i].len <= sizeof w->bytes - w->len);
+            memcpy(w->bytes + w->len, tx.slices[i].data, tx.slices[i].len);
+            w->len += tx.slices[i].len;
+        }
+        assert_int_equal(
+            uvcc_session_transmit_done(t->s[from], tx.peer, tx.id, tx.total, t->wire_ns), 0);
+    }
+}
+
+/* All of it in one call. */
+static void flush(triangle *t, uint8_t from, uint8_t to, wire *w) {
+    assert_true(w->len != 0);
+    assert_int_equal(uvcc_session_feed(t->s[to], from, w->bytes, w->len, t->wire_ns), 0);
+    w->len = 0;
+}
+
+/* The HELLO 1 of all are there, and party 1 has keys with party 0: its HELLO 2 and 3 are in `w`. */
+static void to_hello3(triangle *t, wire *w) {
+    static wire way[3][3];
+    memset(way, 0, sizeof way);
+    for (uint8_t p = 0; p < 3; p++)
+        drain(t, p, way[p]);
+    for (uint8_t a = 0; a < 3; a++)
+        for (uint8_t b = 0; b < 3; b++)
+            if (a != b)
+                flush(t, a, b, &way[a][b]);
+    drain(t, 0, way[0]);
+    flush(t, 0, 1, &way[0][1]);
+    drain(t, 1, way[1]);
+    *w = way[1][0];
+}
+
+enum { HELLO2_FRAME = 64 + 108, HELLO3_FRAME = 64 + 40 + 65 };
+
+/* A HELLO 3 in the same bytes as the HELLO 2 that gives the keys for it is opened at once: with the
+ * next input the stream may be gone, and what it said would be told of another one. */
+static void test_hello3_with_its_keys(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    uvcc_program *p = make_program(&mem);
+    for (unsigned relayed = 0; relayed < 2; relayed++) {
+        static wire w;
+        triangle t;
+        triangle_open(&t, p, &(triangle_options){.seed = 1, .wired = true, .ticks = true});
+        reconnect(&t, one, relayed != 0 ? another : one);
+        to_hello3(&t, &w);
+        flush(&t, 1, 0, &w);
+        triangle_events(&t);
+        assert_true((t.mismatch[0][1] != NULL) == (relayed != 0));
+        if (relayed != 0)
+            assert_string_equal(t.mismatch[0][1], "channel");
+        reconnect(&t, one, one);
+        triangle_ready(&t);
+        assert_null(t.mismatch[0][1]);
+        triangle_close(&t);
+        triangle_free(&t);
+    }
+    uvcc_program_free(p);
+    assert_int_equal(mem.live_blocks, 0);
+}
+
+/* A HELLO 3 that waits behind a transmit when its stream ends does not go over the next one, whose
+ * channel is another: the peer would be told of a relay where there is none. */
+static void test_hello3_left_over(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    uvcc_program *p = make_program(&mem);
+    static wire w, way[3];
+    uvcc_transmit tx;
+    triangle t;
+    triangle_open(&t, p, &(triangle_options){.seed = 1, .wired = true, .ticks = true});
+    reconnect(&t, one, one);
+    to_hello3(&t, &w);
+    const wire again = w;
+    assert_true(w.len >= HELLO2_FRAME + HELLO3_FRAME);
+    flush(&t, 1, 0, &w);
+    do /* its HELLO 3 for party 1 is out, */
+        assert_int_equal(uvcc_session_poll_transmit(t.s[0], &tx, t.wire_ns), 1);
+    while (tx.peer != 1);
+    assert_int_equal(uvcc_session_feed(t.s[0], 1, again.bytes, again.len, t.wire_ns), 0);
+    while (uvcc_session_poll_transmit(t.s[0], &tx, t.wire_ns) == 1) /* and another one waits */
+        assert_int_equal(tx.peer, 2);
+    reconnect(&t, another, another);
+    memset(way, 0, sizeof way);
+    drain(&t, 0, way);
+    if (way[1].len != 0)
+        flush(&t, 0, 1, &way[1]);
+    triangle_events(&t);
+    assert_null(t.mismatch[1][0]);
+    for (uint8_t i = 0; i < 3; i += 2) { /* what was out to party 2 is void */
+        assert_int_equal(uvcc_session_peer_closed(t.s[i], 2 - i, t.wire_ns), 0);
+        assert_int_equal(uvcc_session_peer_open(t.s[i], 2 - i, t.wire_ns), 0);
+    }
+    triangle_ready(&t);
+    assert_null(t.mismatch[1][0]);
+    triangle_close(&t);
+    triangle_free(&t);
+    uvcc_program_free(p);
+    assert_int_equal(mem.live_blocks, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_relay),
         cmocka_unit_test(test_new_streams),
+        cmocka_unit_test(test_hello3_with_its_keys),
+        cmocka_unit_test(test_hello3_left_over),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

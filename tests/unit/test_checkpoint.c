@@ -5,6 +5,7 @@
 #include "support.h"
 
 #include "exec/session/checkpoint.h"
+#include "exec/session/shares.h"
 #include "proto/bytes.h"
 #include "proto/crypto.h"
 #include <uvcc/checkpoint.h>
@@ -169,6 +170,85 @@ static void who_may_be_set(void **state) {
     assert_int_equal(run_jobs(&f), 1);
     assert_int_equal(lo_of(&f, A)[0], (uint64_t)v[0]);
     close_one(&f);
+}
+
+static void expect_shares(fix *f, uint32_t t, uint64_t salt) {
+    static uint64_t lo[B_ELEMS], hi[B_ELEMS];
+    memset(lo, 0xee, sizeof lo);
+    memset(hi, 0xee, sizeof hi);
+    assert_int_equal(uvcc_session_shares(f->s, t, lo, hi), 0);
+    for (uint64_t i = 0; i < f->p->tensors[t].elems; i++) {
+        assert_int_equal(lo[i], salt + 1000000 * t + 2 * i);
+        assert_int_equal(hi[i], salt + 1000000 * t + 2 * i + 1);
+    }
+}
+
+/* Asked for once they are copied, taken the second time, and asked for anew then. */
+static void who_may_be_read(void **state) {
+    (void)state;
+    fix f;
+    open_one(&f);
+    static uint64_t lo[B_ELEMS], hi[B_ELEMS];
+    const int64_t v[A_ELEMS] = {0};
+    assert_int_equal(uvcc_session_shares(f.s, A, NULL, hi), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_session_shares(f.s, A, lo, NULL), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_session_shares(NULL, A, lo, hi), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_session_shares(f.s, T, lo, hi), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_session_shares(f.s, TENSORS, lo, hi), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_session_shares(f.s, A, lo, hi), UVCC_ERR_STATE); /* never set */
+    set_shares(&f, 7);
+    for (unsigned again = 0; again < 2; again++) {
+        assert_int_equal(uvcc_session_shares(f.s, A, lo, hi), UVCC_ERR_AGAIN);
+        assert_int_equal(uvcc_session_shares(f.s, A, lo, hi), UVCC_ERR_AGAIN);
+        assert_int_equal(uvcc_session_shares(f.s, B, lo, hi), UVCC_ERR_AGAIN); /* one at a time */
+        assert_int_equal(uvcc_session_set_public(f.s, A, v), UVCC_ERR_AGAIN);
+        assert_int_equal(run_jobs(&f), 1);
+        expect_shares(&f, A, 7);
+    }
+    /* What was not taken makes room for another one. */
+    assert_int_equal(uvcc_session_shares(f.s, A, lo, hi), UVCC_ERR_AGAIN);
+    assert_int_equal(run_jobs(&f), 1);
+    assert_int_equal(uvcc_session_shares(f.s, B, lo, hi), UVCC_ERR_AGAIN);
+    assert_int_equal(run_jobs(&f), 1);
+    expect_shares(&f, B, 7);
+    /* A tensor that is being set is read when it is. */
+    assert_int_equal(uvcc_session_set_public(f.s, A, v), 0);
+    assert_int_equal(uvcc_session_shares(f.s, A, lo, hi), UVCC_ERR_AGAIN);
+    assert_null(f.s->read.set);
+    assert_int_equal(run_jobs(&f), 1);
+    assert_int_equal(uvcc_session_shares(f.s, A, lo, hi), UVCC_ERR_AGAIN);
+    assert_int_equal(run_jobs(&f), 1);
+    assert_int_equal(uvcc_session_shares(f.s, A, lo, hi), 0);
+    assert_int_equal(lo[0], 0);
+    f.mem.fail_at = 1;
+    assert_int_equal(uvcc_session_shares(f.s, A, lo, hi), UVCC_ERR_NOMEM);
+    f.mem.fail_at = 0;
+    assert_null(f.s->read.set);
+    close_one(&f);
+}
+
+/* Once a step is agreed to nothing is read, and what was read before it is forgotten, also while
+ * its job is out. */
+static void a_step_forgets_what_was_read(void **state) {
+    (void)state;
+    fix f;
+    static uint64_t lo[B_ELEMS], hi[B_ELEMS];
+    for (unsigned out = 0; out < 2; out++) {
+        open_one(&f);
+        set_shares(&f, 7);
+        assert_int_equal(uvcc_session_shares(f.s, A, lo, hi), UVCC_ERR_AGAIN);
+        assert_int_equal(out != 0 ? 1 : run_jobs(&f), 1);
+        f.s->ctx[0].active = true;
+        assert_int_equal(uvcc_session_shares(f.s, A, lo, hi), UVCC_ERR_STATE);
+        uvcci_read_forget(f.s);
+        f.s->ctx[0].active = false;
+        assert_int_equal(run_jobs(&f), out);
+        assert_null(f.s->sets);
+        assert_int_equal(uvcc_session_shares(f.s, A, lo, hi), UVCC_ERR_AGAIN);
+        if (out == 0) /* it is freed with the session, out or here */
+            assert_int_equal(run_jobs(&f), 1);
+        close_one(&f);
+    }
 }
 
 /* What nobody set starts as zeros; what was set, or is being set, stays. */
@@ -552,10 +632,16 @@ static void whose_and_when(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_may_be_set),      cmocka_unit_test(the_unset_are_zeros),
-        cmocka_unit_test(when_one_is_made),    cmocka_unit_test(what_it_is_made_of),
-        cmocka_unit_test(looking_into_one),    cmocka_unit_test(what_is_resumed),
-        cmocka_unit_test(several_are_offered), cmocka_unit_test(sets_wait_for_a_checkpoint),
+        cmocka_unit_test(who_may_be_set),
+        cmocka_unit_test(who_may_be_read),
+        cmocka_unit_test(a_step_forgets_what_was_read),
+        cmocka_unit_test(the_unset_are_zeros),
+        cmocka_unit_test(when_one_is_made),
+        cmocka_unit_test(what_it_is_made_of),
+        cmocka_unit_test(looking_into_one),
+        cmocka_unit_test(what_is_resumed),
+        cmocka_unit_test(several_are_offered),
+        cmocka_unit_test(sets_wait_for_a_checkpoint),
         cmocka_unit_test(whose_and_when),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

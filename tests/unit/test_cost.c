@@ -41,8 +41,8 @@ typedef struct row {
     uint16_t opcode;
     uint8_t flags, shift, truncation, lift;
     uint32_t rounds;
-    double online, keys; /* per element */
-    enum { OF_A, OF_PART, OF_WIDE } what;
+    double online, keys;                                /* per element */
+    enum { OF_A, OF_PART, OF_WIDE, OF_61, OF_62 } what; /* the last two of so many bits */
 } row;
 
 static void follows_the_table(void **state) {
@@ -52,17 +52,23 @@ static void follows_the_table(void **state) {
         {UVCC_OP_ADD, 0, 0, 0, 0, 0, 0, 0, OF_A},
         {UVCC_OP_GEMM_SS, 0, 0, 0, 0, 1, 24, 0, OF_A},
         {UVCC_OP_GEMM_SS, 0, F, 0, 0, 3, 48.25, exact, OF_A},
-        {UVCC_OP_ELEM_MUL, 0, F, 1, 0, 2, 48, F / 4, OF_A},
+        {UVCC_OP_ELEM_MUL, 0, F, 1, 0, 2, 30.25, 0, OF_A},
+        {UVCC_OP_GEMM_SS, 0, 20, 1, 0, 2, 24.25 + 3 * 20 / 8.0, 0, OF_A},
         {UVCC_OP_ELEM_MUL, 0, F, 1, UVCC_LIFT_SEQUENTIAL, 3, 48, F / 4, OF_A},
         {UVCC_OP_ELEM_MUL, 0, F, 1, UVCC_LIFT_EXCHANGE, 2, 48, F / 4, OF_A},
-        {UVCC_OP_TRUNCATE, 0, 4, 1, 0, 2, 32, 16, OF_A},
+        {UVCC_OP_TRUNCATE, 0, 4, 1, 0, 1, 8 + 4 * 4 / 8.0, 0, OF_A},
+        {UVCC_OP_TRUNCATE, 0, F, 1, 0, 1, 16, 0, OF_WIDE},
+        {UVCC_OP_TRUNCATE, 0, F, 1, 0, 1, 16, 0, OF_61},
+        {UVCC_OP_TRUNCATE, 0, F, 1, 0, 2, 32, 16, OF_62},
+        {UVCC_OP_TRUNCATE, 0, 4, 1, UVCC_LIFT_EXCHANGE, 2, 32, 16, OF_A},
         {UVCC_OP_TRUNCATE, 0, F, 0, 0, 3, 32.25, full, OF_WIDE},
         {UVCC_OP_TRUNCATE, 0, F, 2, 0, 2, 32, dcf(F) + 16, OF_WIDE},
         {UVCC_OP_GEMM_SS, 0, F, 2, 0, 2, 48, dcf(F) + F / 4, OF_A},
         {UVCC_OP_ELEM_MUL, 0, 9, 2, UVCC_LIFT_SEQUENTIAL, 3, 48, dcf(9) + 2 * 9 / 8.0, OF_A},
         {UVCC_OP_GEMM_PART, 0, 0, 0, 0, 0, 0, 0, OF_A},
         {UVCC_OP_RESHARE, 0, 0, 0, 0, 1, 24, 0, OF_PART},
-        {UVCC_OP_TRUNCATE, 0, F, 1, 0, 2, 48, F / 4, OF_PART},
+        {UVCC_OP_TRUNCATE, 0, F, 1, 0, 2, 30.25, 0, OF_PART},
+        {UVCC_OP_TRUNCATE, 0, F, 1, UVCC_LIFT_EXCHANGE, 2, 48, F / 4, OF_PART},
         {UVCC_OP_TRUNCATE, 0, F, 0, 0, 3, 48.25, exact, OF_PART},
         {UVCC_OP_TRUNCATE, 0, F, 2, 0, 2, 48, dcf(F) + F / 4, OF_PART},
         {UVCC_OP_RELU, 0, 0, 0, 0, 3, 48.25, words(RELU_BITS) + 16, OF_WIDE},
@@ -83,6 +89,8 @@ static void follows_the_table(void **state) {
     const uint32_t b = tensor(p, "B", ROWS, 20, F, UVCC_REPLICATED);
     const uint32_t square = tensor(p, "C", COLS, 20, F, UVCC_REPLICATED);
     const uint32_t wide = tensor(p, "wide", ROWS, RELU_BITS, 2 * F, UVCC_REPLICATED);
+    const uint32_t top[] = {tensor(p, "61", ROWS, 61, 2 * F, UVCC_REPLICATED),
+                            tensor(p, "62", ROWS, 62, 2 * F, UVCC_REPLICATED)};
     uint32_t part = UVCC_NO_TENSOR;
     assert_int_equal(uvcc_program_entry(p, "all"), 0);
     for (unsigned i = 0; i < COUNT; i++) {
@@ -99,6 +107,7 @@ static void follows_the_table(void **state) {
             .in_count = one ? 1 : 2,
             .in = {r->what == OF_A      ? a
                    : r->what == OF_PART ? part
+                   : r->what >= OF_61   ? top[r->what - OF_61]
                                         : wide,
                    gemm ? square : b},
             .out_count = relu ? 2 : 1,

@@ -67,6 +67,8 @@ static void costs(void **state) {
         [UVCCI_PROTO_LIFT_PARALLEL] = 2, [UVCCI_PROTO_LIFT_SEQUENTIAL] = 2,
         [UVCCI_PROTO_LIFT_EXCHANGE] = 2, [UVCCI_PROTO_KEYS] = 2,
         [UVCCI_PROTO_CIRCUIT_HEAD] = 4,  [UVCCI_PROTO_CIRCUIT_TOP] = 2,
+        [UVCCI_PROTO_SR_OPEN] = 4,       [UVCCI_PROTO_SR_SEND] = 3,
+        [UVCCI_PROTO_SR2] = 4,
     };
     for (unsigned p = 0; p < UVCCI_PROTO_COUNT; p++) {
         unsigned n, got = 0;
@@ -232,6 +234,16 @@ static uint64_t build(const sim *s, const uvcci_flow *f) {
         return rho(s, H, f->from) * s->x[2] + (f->from == T ? 1 : UINT64_MAX) * rho(s, T, O);
     case UVCCI_PROTO_CIRCUIT_TOP:
         return s->z[f->from];
+    case UVCCI_PROTO_SR_OPEN: /* what HEAD has of a bit, and what TAIL makes of its half */
+        if (f->to == O)
+            return f->from == H ? s->own - rho(s, H, T) : rho(s, H, T) * s->x[2] + s->y[T];
+        return f->from == T ? s->z[T] + rho(s, T, O) + s->x[2] : s->z[O] - rho(s, T, O);
+    case UVCCI_PROTO_SR_SEND:
+        return f->from == O ? s->y[H] : f->to == O ? s->x[0] - rho(s, H, T) : s->own;
+    case UVCCI_PROTO_SR2: /* f = a + b, g = c: HEAD's is split among all three */
+        if (f->from == H)
+            return s->x[0] + s->x[1] - rho(s, H, O) - rho(s, H, T);
+        return rho(s, H, f->from) * s->x[2] + (f->from == T ? s->y[T] : s->y[H]);
     case UVCCI_PROTO_DIGEST_ALL: /* under the key of the two */
         return digest(s->own + rho(s, f->from, f->to));
     default: /* KEYS: the dealer's bytes */
@@ -361,6 +373,26 @@ static void check(const sim *s, uvcci_protocol p, uint64_t value) {
         EQ(got(s, p, T, H, 0, UVCC_TLV_RESHARE_U64VEC), s->z[T]);
         EQ(got(s, p, O, T, 0, UVCC_TLV_RESHARE_U64VEC), s->z[O]);
         break;
+    case UVCCI_PROTO_SR_OPEN: { /* HEAD: z and the mask that the others know; OTHER: the product */
+        const uint8_t R = UVCC_TLV_RESHARE_U64VEC;
+        EQ(s->z[H] + got(s, p, T, H, 0, R) + got(s, p, O, H, 0, R),
+           s->z[0] + s->z[1] + s->z[2] + c);
+        EQ(got(s, p, H, O, 0, R) * c + got(s, p, T, O, 0, R) - s->y[T], s->own * c);
+        break;
+    }
+    case UVCCI_PROTO_SR_SEND:
+        EQ(got(s, p, H, O, 0, UVCC_TLV_RESHARE_U64VEC) + rho_ht, a);
+        EQ(got(s, p, H, T, 0, UVCC_TLV_RESHARE_U64VEC), s->own);
+        EQ(got(s, p, O, T, 0, UVCC_TLV_RESHARE_U64VEC), s->y[H]);
+        break;
+    case UVCCI_PROTO_SR2: { /* TAIL and OTHER have the third component of f g, HEAD the masks */
+        const uint8_t R = UVCC_TLV_RESHARE_U64VEC;
+        uint64_t split = got(s, p, H, T, 0, R);
+        EQ(split, got(s, p, H, O, 0, R));
+        EQ(split * c + got(s, p, T, O, 0, R) + got(s, p, O, T, 0, R) - s->y[T] - s->y[H],
+           (a + b) * c);
+        break;
+    }
     case UVCCI_PROTO_DIGEST_ALL:
         for (unsigned q = 0; q < 6; q++)
             EQ(got(s, p, q / 2, (q / 2 + 1 + q % 2) % 3, 0, UVCC_TLV_DIGEST),

@@ -291,15 +291,15 @@ static void layout(void **state) {
     uint8_t out[UVCCI_HELLO1_BYTES], want[UVCCI_HELLO1_BYTES], h1[3][UVCCI_HELLO1_BYTES];
     bool sealed = true;
     for (uint8_t p = 0; p < 3; p++) {
-        assert_int_equal(uvcci_hello_poll(&n.h[p], (uint8_t)((p + 2) % 3), out, &sealed, 0), 324);
-        assert_int_equal(uvcci_hello_poll(&n.h[p], (uint8_t)((p + 1) % 3), out, &sealed, 0), 324);
+        assert_int_equal(uvcci_hello_poll(&n.h[p], (uint8_t)((p + 2) % 3), out, &sealed, 0), 452);
+        assert_int_equal(uvcci_hello_poll(&n.h[p], (uint8_t)((p + 1) % 3), out, &sealed, 0), 452);
         assert_false(sealed);
         const uvcci_hello_config *c = &n.cfg[p];
         uvcci_writer w = uvcci_writer_on(want, sizeof want);
         uvcci_put8(&w, 1);
         uvcci_put8(&w, c->suites);
         uvcci_put8(&w, p);
-        uvcci_put8(&w, 4); /* version */
+        uvcci_put8(&w, 5); /* version */
         uvcci_put(&w, c->sid_job, 32);
         static const uint16_t dims[] = {2, 3, 1, 1, 2, 0};
         for (unsigned i = 0; i < 6; i++)
@@ -314,16 +314,18 @@ static void layout(void **state) {
             uvcci_put(&w, i < c->offer_count ? c->offer[i].lineage : zero, 32);
         }
         uvcci_put(&w, c->policy, 32);
-        assert_int_equal(w.len, 324);
-        assert_memory_equal(out, want, 324);
-        memcpy(h1[p], out, 324);
+        for (unsigned i = 0; i < UVCCI_AGREE_PARTS; i++)
+            uvcci_put64(&w, c->part[i]);
+        assert_int_equal(w.len, 452);
+        assert_memory_equal(out, want, 452);
+        memcpy(h1[p], out, 452);
     }
 
     /* P1 hears P0 and P2. */
     assert_false(uvcci_hello_keyed(&n.h[1], 0));
-    assert_int_equal(uvcci_hello_input(&n.h[1], 0, h1[0], 324, false, 0), 0);
+    assert_int_equal(uvcci_hello_input(&n.h[1], 0, h1[0], 452, false, 0), 0);
     assert_false(uvcci_hello_keyed(&n.h[1], 0));
-    assert_int_equal(uvcci_hello_input(&n.h[1], 2, h1[2], 324, false, 0), 0);
+    assert_int_equal(uvcci_hello_input(&n.h[1], 2, h1[2], 452, false, 0), 0);
     assert_false(uvcci_hello_keyed(&n.h[1], 0) || uvcci_hello_keyed(&n.h[1], 2));
     assert_int_equal(n.h[1].run, 0x00ABCDEF);
     assert_int_equal(n.h[1].step, 3);
@@ -331,22 +333,22 @@ static void layout(void **state) {
     assert_int_equal(n.h[1].suite, 1);
 
     /* HELLO 1 is due again for a peer that has just shown up, then HELLO 2. */
-    assert_int_equal(uvcci_hello_poll(&n.h[1], 0, out, &sealed, 0), 324);
+    assert_int_equal(uvcci_hello_poll(&n.h[1], 0, out, &sealed, 0), 452);
     assert_int_equal(uvcci_hello_poll(&n.h[1], 0, out, &sealed, 0), 108);
     assert_false(sealed);
     uint8_t both[2 * UVCCI_HELLO1_BYTES], hash[32], expect[108] = {2, 1}, key[32];
-    uint8_t text[13 + 648 + 9 + 64 + 1] = "UVCC_HELLO_V2", theirs[108];
-    memcpy(both, h1[0], 324);
-    memcpy(both + 324, h1[1], 324);
-    uvcci_sha256_once(both, 648, hash);
+    uint8_t text[13 + 904 + 9 + 64 + 1] = "UVCC_HELLO_V2", theirs[108];
+    memcpy(both, h1[0], 452);
+    memcpy(both + 452, h1[1], 452);
+    uvcci_sha256_once(both, 904, hash);
     uvcci_st32(expect + 4, 0x00ABCDEF);
     uvcci_st32(expect + 8, 3);
     memcpy(expect + 12, hash, 32);
     /* The proof: an HMAC over both HELLO 1, suite, run, step, no identities, and the sender. */
     uvcci_derive_proof_key(n.cfg[1].secret[0], n.cfg[1].sid_job, 0, 1, key);
-    memcpy(text + 13, both, 648);
-    text[661] = 1;
-    memcpy(text + 662, expect + 4, 8);
+    memcpy(text + 13, both, 904);
+    text[917] = 1;
+    memcpy(text + 918, expect + 4, 8);
     memcpy(theirs, expect, 108);
     uvcci_hmac_once(key, 32, text, sizeof text, theirs + 44);
     text[sizeof text - 1] = 1;
@@ -391,8 +393,8 @@ static void suites(void **state) {
                 n.cfg[2].suites = (uint8_t)c;
                 for (uint8_t p = 0; p < 3; p++)
                     assert_int_equal(uvcci_hello_init(&n.h[p], &n.cfg[p], 0), 0);
-                int err1 = uvcci_hello_input(&n.h[0], 1, n.h[1].hello1, 324, false, 0);
-                int err2 = uvcci_hello_input(&n.h[0], 2, n.h[2].hello1, 324, false, 0);
+                int err1 = uvcci_hello_input(&n.h[0], 1, n.h[1].hello1, 452, false, 0);
+                int err2 = uvcci_hello_input(&n.h[0], 2, n.h[2].hello1, 452, false, 0);
                 if ((a & b & c) != 0) {
                     assert_true(err1 == 0 && err2 == 0);
                     assert_int_equal(n.h[0].suite, (a & b & c) & 2 ? 2 : 1);
@@ -436,7 +438,8 @@ static void names_the_field(void **state) {
         const char *field;
     } fields[] = {{3, 4, "version"},          {4, 36, "sid_job"},    {36, 42, "topology"},
                   {42, 48, "position"},       {48, 80, "program"},   {83, 84, "run"},
-                  {116, 148, "key exchange"}, {148, 184, "lineage"}, {292, 324, "policy"}};
+                  {116, 148, "key exchange"}, {148, 184, "lineage"}, {292, 324, "policy"},
+                  {324, 452, "job"}};
     for (unsigned f = 0; f < sizeof fields / sizeof *fields; f++)
         for (unsigned at = fields[f].from; at < fields[f].to; at++)
             for (unsigned bit = 0; bit < 8; bit++) {
@@ -444,15 +447,18 @@ static void names_the_field(void **state) {
                 open_net(&n, 1);
                 for (uint8_t p = 0; p < 3; p++)
                     assert_int_equal(uvcci_hello_init(&n.h[p], &n.cfg[p], 0), 0);
-                uint8_t m[324];
-                memcpy(m, n.h[1].hello1, 324);
+                uint8_t m[452];
+                memcpy(m, n.h[1].hello1, 452);
                 m[at] ^= (uint8_t)(1u << bit);
-                assert_int_equal(uvcci_hello_input(&n.h[0], 1, m, 324, false, 0),
+                assert_int_equal(uvcci_hello_input(&n.h[0], 1, m, 452, false, 0),
                                  UVCC_ERR_MISMATCH);
                 assert_string_equal(uvcci_hello_field_name(n.h[0].field), fields[f].field);
                 uvcci_hello clean;
                 assert_int_equal(uvcci_hello_init(&clean, &n.cfg[0], 0), 0);
+                const bool job = n.h[0].field == UVCCI_FIELD_JOB;
+                assert_int_equal(n.h[0].part, job ? (at - 324) / 8 : 0);
                 clean.field = n.h[0].field;
+                clean.part = n.h[0].part;
                 assert_memory_equal(&clean, &n.h[0], sizeof clean);
             }
 }
@@ -465,7 +471,7 @@ static void to_wait2(net *n) {
     for (uint8_t p = 0; p < 3; p++)
         for (uint8_t q = 0; q < 3; q++)
             if (p != q)
-                assert_int_equal(uvcci_hello_input(&n->h[p], q, n->h[q].hello1, 324, false, 0), 0);
+                assert_int_equal(uvcci_hello_input(&n->h[p], q, n->h[q].hello1, 452, false, 0), 0);
 }
 
 /* ... and P1 has taken P0's HELLO 2: it knows HELLO 3. */
@@ -479,15 +485,15 @@ static void ignores_what_is_malformed(void **state) {
     to_wait2(&n);
     uvcci_hello was = n.h[0];
     uint64_t seed = 4;
-    uint8_t m[340];
+    uint8_t m[470];
     for (unsigned kind = 0; kind < 256; kind++)
-        for (size_t len = 0; len < 340; len++)
+        for (size_t len = 0; len < 470; len++)
             for (unsigned sealed = 0; sealed < 2; sealed++) {
                 test_rand_bytes(&seed, m, sizeof m);
                 m[0] = (uint8_t)kind;
-                m[3] = 4;              /* of another version anything may be a HELLO 1 */
-                memset(m + 324, 0, 2); /* no KEM */
-                bool formed = len == 324   ? kind == 1 && !sealed
+                m[3] = 5;              /* of another version anything may be a HELLO 1 */
+                memset(m + 452, 0, 2); /* no KEM */
+                bool formed = len == 452   ? kind == 1 && !sealed
                               : len == 108 ? kind == 2 && !sealed
                                            : len == 33 && kind == 3 && sealed;
                 if (formed)
@@ -509,7 +515,7 @@ static void other_versions(void **state) {
     uvcci_hello was = n.h[0];
     uint8_t *whole = n.h[1].hello1;
     for (size_t len = 0; len <= UVCCI_HELLO1_MAX; len++) {
-        for (unsigned version = 3; version <= 5; version += 2) {
+        for (unsigned version = 4; version <= 6; version += 2) {
             uint8_t *m = malloc(len + 1); /* what is read beyond it is found */
             assert_non_null(m);
             whole[3] = (uint8_t)version;
@@ -534,8 +540,8 @@ static void reflection_and_order(void **state) {
     net n;
     to_wait2(&n);
     uvcci_hello *h = &n.h[0], was = *h;
-    assert_int_equal(uvcci_hello_input(h, 1, h->hello1, 324, false, 0), 0);
-    assert_int_equal(uvcci_hello_input(h, 1, n.h[2].hello1, 324, false, 0), 0);
+    assert_int_equal(uvcci_hello_input(h, 1, h->hello1, 452, false, 0), 0);
+    assert_int_equal(uvcci_hello_input(h, 1, n.h[2].hello1, 452, false, 0), 0);
     was.ignored += 2;
     assert_memory_equal(h, &was, sizeof was);
 
@@ -549,7 +555,7 @@ static void reflection_and_order(void **state) {
      * here. */
     uvcci_hello fresh;
     assert_int_equal(uvcci_hello_init(&fresh, &n.cfg[0], 0), 0);
-    assert_int_equal(uvcci_hello_input(&fresh, 1, n.h[1].hello1, 324, false, 0), 0);
+    assert_int_equal(uvcci_hello_input(&fresh, 1, n.h[1].hello1, 452, false, 0), 0);
     uvcci_hello before = fresh;
     assert_int_equal(uvcci_hello_input(&fresh, 1, n.h[1].peer[0].hello2, 108, false, 0), 0);
     assert_int_equal(
@@ -558,7 +564,7 @@ static void reflection_and_order(void **state) {
     before.ignored++;
     memcpy(before.peer[1].early2, n.h[1].peer[0].hello2, 108);
     assert_memory_equal(&fresh, &before, sizeof before);
-    assert_int_equal(uvcci_hello_input(&fresh, 2, n.h[2].hello1, 324, false, 0), 0);
+    assert_int_equal(uvcci_hello_input(&fresh, 2, n.h[2].hello1, 452, false, 0), 0);
     assert_int_equal(fresh.peer[1].state, UVCCI_HELLO_WAIT3);
     assert_int_equal(fresh.peer[2].state, UVCCI_HELLO_WAIT2);
 }
@@ -685,19 +691,19 @@ static void another_n(void **state) {
     for (uint8_t p = 0; p < 3; p++)
         assert_int_equal(uvcci_hello_init(&n.h[p], &n.cfg[p], 0), 0);
     /* Before both HELLO 1 are here the newest counts. */
-    uint8_t old[324];
-    memcpy(old, n.h[1].hello1, 324);
+    uint8_t old[452];
+    memcpy(old, n.h[1].hello1, 452);
     old[90] ^= 1;
     uvcci_hello *h = &n.h[0];
-    assert_int_equal(uvcci_hello_input(h, 1, old, 324, false, 0), 0);
-    assert_int_equal(uvcci_hello_input(h, 1, n.h[1].hello1, 324, false, 0), 0);
-    assert_int_equal(uvcci_hello_input(h, 2, n.h[2].hello1, 324, false, 0), 0);
-    assert_memory_equal(h->peer[1].hello1, n.h[1].hello1, 324);
+    assert_int_equal(uvcci_hello_input(h, 1, old, 452, false, 0), 0);
+    assert_int_equal(uvcci_hello_input(h, 1, n.h[1].hello1, 452, false, 0), 0);
+    assert_int_equal(uvcci_hello_input(h, 2, n.h[2].hello1, 452, false, 0), 0);
+    assert_memory_equal(h->peer[1].hello1, n.h[1].hello1, 452);
     /* From then on it changes nothing, whatever else it says. */
     uvcci_hello was = *h;
-    assert_int_equal(uvcci_hello_input(h, 1, old, 324, false, 0), 0);
+    assert_int_equal(uvcci_hello_input(h, 1, old, 452, false, 0), 0);
     old[50] ^= 1; /* but what disagrees is named */
-    assert_int_equal(uvcci_hello_input(h, 1, old, 324, false, 0), UVCC_ERR_MISMATCH);
+    assert_int_equal(uvcci_hello_input(h, 1, old, 452, false, 0), UVCC_ERR_MISMATCH);
     assert_int_equal(h->field, UVCCI_FIELD_PROGRAM);
     was.field = UVCCI_FIELD_PROGRAM;
     was.other_n = 2;
@@ -708,7 +714,7 @@ static void another_n(void **state) {
     uvcci_hello_again(h, 0);
     uvcci_hello clean;
     assert_int_equal(uvcci_hello_init(&clean, &n.cfg[0], 0), 0);
-    assert_memory_equal(h->hello1, clean.hello1, 324);
+    assert_memory_equal(h->hello1, clean.hello1, 452);
     for (uint8_t q = 1; q < 3; q++) {
         clean.peer[q].pending = 0; /* but it waits for its timer */
         clean.peer[q].next_repeat = REPEAT;
@@ -873,7 +879,7 @@ static void back_off(void **state) {
     (void)state;
     uvcci_hello h;
     uvcci_hello_config c = config(0, 1);
-    uint8_t out[324];
+    uint8_t out[452];
     bool sealed;
     uint64_t now = 1000;
     assert_int_equal(uvcci_hello_init(&h, &c, now), 0);
@@ -887,7 +893,7 @@ static void back_off(void **state) {
             now += gap;
         }
         for (uint8_t p = 1; p < 3; p++) {
-            assert_int_equal(uvcci_hello_poll(&h, p, out, &sealed, now), 324);
+            assert_int_equal(uvcci_hello_poll(&h, p, out, &sealed, now), 452);
             assert_int_equal(uvcci_hello_poll(&h, p, out, &sealed, now), 0);
         }
     }
@@ -895,11 +901,11 @@ static void back_off(void **state) {
     uvcci_hello_nudge(&h, 2, now);
     assert_int_equal(uvcci_hello_deadline(&h), 0);
     assert_int_equal(uvcci_hello_poll(&h, 1, out, &sealed, now), 0);
-    assert_int_equal(uvcci_hello_poll(&h, 2, out, &sealed, now), 324);
+    assert_int_equal(uvcci_hello_poll(&h, 2, out, &sealed, now), 452);
     assert_true(uvcci_hello_deadline(&h) == now + REPEAT);
     /* The end of time is an ordinary number. */
     uvcci_hello_nudge(&h, 2, UINT64_MAX - 5);
-    assert_int_equal(uvcci_hello_poll(&h, 2, out, &sealed, UINT64_MAX - 5), 324);
+    assert_int_equal(uvcci_hello_poll(&h, 2, out, &sealed, UINT64_MAX - 5), 452);
     assert_int_equal(uvcci_hello_poll(&h, 2, out, &sealed, UINT64_MAX - 4), 0);
 }
 
@@ -911,7 +917,7 @@ static void asks_one_that_passed(void **state) {
     to_wait2(&n);
     peer_takes_ours(&n);
     uvcci_hello *h = &n.h[0];
-    uint8_t out[324];
+    uint8_t out[452];
     bool sealed;
     assert_int_equal(uvcci_hello_input(h, 1, n.h[1].peer[0].hello2, 108, false, 0), 0);
     uvcci_hello_peer_passed(h, 1);
@@ -935,14 +941,14 @@ static void repeats_until_passed(void **state) {
     to_wait2(&n);
     peer_takes_ours(&n);
     uvcci_hello *h = &n.h[0];
-    uint8_t out[324];
+    uint8_t out[452];
     bool sealed;
     uint64_t now = 0;
 #define DRAIN()   while (uvcci_hello_poll(h, 1, out, &sealed, now) != 0)
 #define NEXT(len) assert_int_equal(uvcci_hello_poll(h, 1, out, &sealed, now), len)
     DRAIN();
     now += 50 * REPEAT;
-    NEXT(324);
+    NEXT(452);
     NEXT(108);
     NEXT(0);
     assert_int_equal(uvcci_hello_input(h, 1, n.h[1].peer[0].hello2, 108, false, now), 0);
@@ -972,9 +978,9 @@ static void repeats_until_passed(void **state) {
     NEXT(UVCCI_HELLO3_BYTES);
     NEXT(0);
     for (unsigned turn = 0; turn < 4; turn++) {
-        assert_int_equal(uvcci_hello_input(h, 1, n.h[1].hello1, 324, false, now), 0);
+        assert_int_equal(uvcci_hello_input(h, 1, n.h[1].hello1, 452, false, now), 0);
         if (turn % 2 == 1)
-            NEXT(324);
+            NEXT(452);
         NEXT(108);
         NEXT(0);
     }
@@ -991,6 +997,13 @@ static void bind_channel(uvcci_hello *h, uint8_t peer, json_t *pair) {
 
 /* ---- the X25519 exchange ---- */
 
+static void load_parts(json_t *c, uvcci_hello_config *base) {
+    size_t i;
+    json_t *word;
+    json_array_foreach(json_object_get(c, "parts"), i, word) base->part[i] =
+        strtoull(json_string_value(word), NULL, 16);
+}
+
 /* Bytes from an independent program, both ways of keys: every payload of every pair. */
 static void vectors(void **state) {
     (void)state;
@@ -1006,6 +1019,7 @@ static void vectors(void **state) {
         test_hex_n(test_str(c, "sid_sub"), base.sid_sub, 32);
         test_hex_n(test_str(c, "h_program"), base.h_program, 32);
         test_hex_n(test_str(c, "policy"), base.policy, 32);
+        load_parts(c, &base);
         uint16_t *const dims[] = {&base.r, &base.s, &base.t, &base.replica, &base.stage, &base.tp};
         for (size_t i = 0; i < 6; i++)
             *dims[i] =
@@ -1017,8 +1031,7 @@ static void vectors(void **state) {
 
         json_t *parties = json_object_get(c, "parties"), *pairs = json_object_get(c, "pairs"),
                *pair;
-        json_t *kem = json_object_get(c, "kem");
-        base.kem = (uint16_t)json_integer_value(kem);
+        base.kem = (uint16_t)json_integer_value(json_object_get(c, "kem"));
         uint8_t h1[3][UVCCI_HELLO1_MAX], h2[2][UVCCI_HELLO2_MAX], h3[UVCCI_HELLO3_BYTES], want[32],
             nonce[32], sk[3][64];
         size_t len1[3], len2[2];
@@ -1059,7 +1072,7 @@ static void vectors(void **state) {
                            mine.kem_seed[q], 32);
             assert_int_equal(uvcci_hello_init(&h[p], &mine, 0), 0);
             len1[p] = strlen(test_str(o, "hello1")) / 2;
-            assert_true(len1[p] <= sizeof h1[p] && (base.kem != 0 || len1[p] == 324));
+            assert_true(len1[p] <= sizeof h1[p] && (base.kem != 0 || len1[p] == 452));
             test_hex_n(test_str(o, "hello1"), h1[p], len1[p]);
         }
         uint8_t out[UVCCI_HELLO1_MAX];
@@ -1131,7 +1144,7 @@ static void to_wait2_x(net *n) {
     for (uint8_t p = 0; p < 3; p++)
         for (uint8_t q = 0; q < 3; q++)
             if (p != q)
-                assert_int_equal(uvcci_hello_input(&n->h[p], q, n->h[q].hello1, 324, false, 0), 0);
+                assert_int_equal(uvcci_hello_input(&n->h[p], q, n->h[q].hello1, 452, false, 0), 0);
 }
 
 static void refuses_identities(void **state) {
@@ -1245,17 +1258,17 @@ static void man_in_the_middle(void **state) {
     (void)state;
     net n;
     open_net_of(&n, 1, UVCCI_EXCHANGE_X25519);
-    uint8_t e[32] = {7}, pk[32], m[2][324];
+    uint8_t e[32] = {7}, pk[32], m[2][452];
     assert_int_equal(uvcci_x25519_public(e, pk), 0);
     for (uint8_t p = 0; p < 3; p++)
         assert_int_equal(uvcci_hello_init(&n.h[p], &n.cfg[p], 0), 0);
     for (uint8_t p = 0; p < 2; p++) {
-        memcpy(m[p], n.h[p].hello1, 324);
+        memcpy(m[p], n.h[p].hello1, 452);
         memcpy(m[p] + 116, pk, 32);
     }
     for (uint8_t p = 0; p < 2; p++) {
-        assert_int_equal(uvcci_hello_input(&n.h[p], 2, n.h[2].hello1, 324, false, 0), 0);
-        assert_int_equal(uvcci_hello_input(&n.h[p], (uint8_t)(1 - p), m[1 - p], 324, false, 0), 0);
+        assert_int_equal(uvcci_hello_input(&n.h[p], 2, n.h[2].hello1, 452, false, 0), 0);
+        assert_int_equal(uvcci_hello_input(&n.h[p], (uint8_t)(1 - p), m[1 - p], 452, false, 0), 0);
     }
     for (uint8_t p = 0; p < 2; p++) {
         assert_int_equal(
@@ -1264,7 +1277,7 @@ static void man_in_the_middle(void **state) {
         assert_false(uvcci_hello_keyed(&n.h[p], (uint8_t)(1 - p)));
         /* The true HELLO 1 comes through: begin again, and all is well. */
         assert_int_equal(
-            uvcci_hello_input(&n.h[p], (uint8_t)(1 - p), n.h[1 - p].hello1, 324, false, 0), 0);
+            uvcci_hello_input(&n.h[p], (uint8_t)(1 - p), n.h[1 - p].hello1, 452, false, 0), 0);
         assert_true(uvcci_hello_stale(&n.h[p]));
     }
     for (uint8_t p = 0; p < 3; p++)
@@ -1294,7 +1307,7 @@ static void small_order(void **state) {
         for (uint8_t p = 0; p < 3; p++)
             for (uint8_t q = 0; q < 3; q++)
                 if (p != q)
-                    assert_int_equal(uvcci_hello_input(&n.h[p], q, n.h[q].hello1, 324, false, 0),
+                    assert_int_equal(uvcci_hello_input(&n.h[p], q, n.h[q].hello1, 452, false, 0),
                                      0);
         assert_int_equal(uvcci_hello_input(&n.h[0], 1, n.h[1].peer[0].hello2, 108, false, 0),
                          UVCC_ERR_PROTOCOL);
@@ -1308,9 +1321,9 @@ static void small_order(void **state) {
     uvcci_hello_config cx = config_x(0, 1), cp = config(1, 1);
     assert_int_equal(uvcci_hello_init(&x, &cx, 0), 0);
     assert_int_equal(uvcci_hello_init(&p, &cp, 0), 0);
-    assert_int_equal(uvcci_hello_input(&x, 1, p.hello1, 324, false, 0), UVCC_ERR_MISMATCH);
+    assert_int_equal(uvcci_hello_input(&x, 1, p.hello1, 452, false, 0), UVCC_ERR_MISMATCH);
     assert_int_equal(x.field, UVCCI_FIELD_EXCHANGE);
-    assert_int_equal(uvcci_hello_input(&p, 0, x.hello1, 324, false, 0), UVCC_ERR_MISMATCH);
+    assert_int_equal(uvcci_hello_input(&p, 0, x.hello1, 452, false, 0), UVCC_ERR_MISMATCH);
     assert_int_equal(p.field, UVCCI_FIELD_EXCHANGE);
 }
 
@@ -1347,7 +1360,7 @@ static void forgets_secrets(void **state) {
 /* ---- a second key agreement ---- */
 
 enum {
-    KEM1 = 324 + 4 + 32,
+    KEM1 = 452 + 4 + 32,
     KEM2 = 142
 }; /* HELLO 1 of parties 0 and 1, HELLO 2 of a higher party */
 
@@ -1373,7 +1386,7 @@ static void kem_differs(void **state) {
         uvcci_hello with, without;
         assert_int_equal(uvcci_hello_init(&with, &n.cfg[0], 0), 0);
         assert_int_equal(uvcci_hello_init(&without, &plain.cfg[1], 0), 0);
-        assert_int_equal(uvcci_hello_input(&with, 1, without.hello1, 324, false, 0),
+        assert_int_equal(uvcci_hello_input(&with, 1, without.hello1, 452, false, 0),
                          UVCC_ERR_MISMATCH);
         assert_int_equal(with.field, UVCCI_FIELD_KEM);
         assert_int_equal(uvcci_hello_input(&without, 0, with.hello1, KEM1, false, 0),
@@ -1381,12 +1394,12 @@ static void kem_differs(void **state) {
         assert_int_equal(without.field, UVCCI_FIELD_KEM);
         uint8_t m[KEM1 + 1000];
         memcpy(m, n.h[1].hello1, KEM1);
-        uvcci_st16(m + 324, 0x0041); /* ML-KEM-768, one day */
-        uvcci_st16(m + 326, 1000);
-        assert_int_equal(uvcci_hello_input(&with, 1, m, 328 + 1000, false, 0), UVCC_ERR_MISMATCH);
+        uvcci_st16(m + 452, 0x0041); /* ML-KEM-768, one day */
+        uvcci_st16(m + 454, 1000);
+        assert_int_equal(uvcci_hello_input(&with, 1, m, 456 + 1000, false, 0), UVCC_ERR_MISMATCH);
         assert_int_equal(with.field, UVCCI_FIELD_KEM);
         assert_int_equal(with.ignored, 0);
-        assert_int_equal(uvcci_hello_input(&with, 1, m, 328 + 999, false, 0), 0); /* malformed */
+        assert_int_equal(uvcci_hello_input(&with, 1, m, 456 + 999, false, 0), 0); /* malformed */
         assert_int_equal(with.ignored, 1);
         assert_int_equal(with.peer[1].hello1[0], 0);
     }
@@ -1457,7 +1470,7 @@ static void kem_gives_nothing(void **state) {
         open_net_of(&n, 1, (uvcci_exchange)(kind | WITH_KEM));
         for (uint8_t p = 0; p < 3; p++)
             assert_int_equal(uvcci_hello_init(&n.h[p], &n.cfg[p], 0), 0);
-        memset(n.h[0].hello1 + 328, 0, 32);
+        memset(n.h[0].hello1 + 456, 0, 32);
         for (uint8_t p = 0; p < 3; p++)
             for (uint8_t q = 0; q < 3; q++)
                 if (p != q)
@@ -1482,7 +1495,7 @@ static void live_verifies_restart(void **state) {
     net n;
     live(&n, state);
     uvcci_hello *h = &n.h[0], was = *h, old1 = n.h[1];
-    uint8_t out[324];
+    uint8_t out[452];
     bool sealed;
     renew(&n, 1);
     uvcci_hello *again = &n.h[1];
@@ -1490,9 +1503,9 @@ static void live_verifies_restart(void **state) {
 
     /* Its HELLO 1 is kept, answered by ours each time, and believed by nobody. */
     for (unsigned turn = 0; turn < 3; turn++) {
-        assert_int_equal(uvcci_hello_input(h, 1, again->hello1, 324, false, n.now), 0);
-        assert_int_equal(uvcci_hello_poll(h, 1, out, &sealed, n.now), 324);
-        assert_memory_equal(out, h->hello1, 324);
+        assert_int_equal(uvcci_hello_input(h, 1, again->hello1, 452, false, n.now), 0);
+        assert_int_equal(uvcci_hello_poll(h, 1, out, &sealed, n.now), 452);
+        assert_memory_equal(out, h->hello1, 452);
         assert_int_equal(uvcci_hello_poll(h, 1, out, &sealed, n.now), 0);
         n.now += REPEAT;
     }
@@ -1500,15 +1513,15 @@ static void live_verifies_restart(void **state) {
     was.peer[1].next_repeat = h->peer[1].next_repeat;
     was.peer[1].repeat_ns = h->peer[1].repeat_ns;
     was.other_n = 3;
-    memcpy(was.peer[1].other1, again->hello1, 324);
+    memcpy(was.peer[1].other1, again->hello1, 452);
     assert_memory_equal(h, &was, sizeof was);
     assert_false(uvcci_hello_restarted(h, 1));
 
     /* It agrees, and signs. */
-    assert_int_equal(uvcci_hello_input(again, 0, out, 324, false, n.now), 0);
-    memcpy(out, h->hello1, 324);
-    assert_int_equal(uvcci_hello_input(again, 0, out, 324, false, n.now), 0);
-    assert_int_equal(uvcci_hello_input(again, 2, n.h[2].hello1, 324, false, n.now), 0);
+    assert_int_equal(uvcci_hello_input(again, 0, out, 452, false, n.now), 0);
+    memcpy(out, h->hello1, 452);
+    assert_int_equal(uvcci_hello_input(again, 0, out, 452, false, n.now), 0);
+    assert_int_equal(uvcci_hello_input(again, 2, n.h[2].hello1, 452, false, n.now), 0);
     assert_int_equal(again->run, was.run + 1);
     const uint8_t *right = again->peer[0].hello2;
 
@@ -1538,21 +1551,45 @@ static void live_verifies_restart(void **state) {
     assert_true(uvcci_hello_done(h) && !uvcci_hello_stale(h));
 }
 
+/* The third party's handshake, which a peer's restart began again before it was done: its HELLO 2
+ * over the HELLO 1 that both have had names a greater run. One of an earlier attempt in the same
+ * handshake, which names no greater run, comes late and is nothing new. */
+static void live_verifies_handshake_again(void **state) {
+    net n;
+    live(&n, state);
+    uvcci_hello *h = &n.h[0];
+    const uvcci_hello was = *h;
+    for (unsigned greater = 0; greater < 2; greater++) {
+        uvcci_hello third, back;
+        n.cfg[1].n[0] ^= 1;
+        n.cfg[1].next_run = was.run + greater;
+        n.cfg[2].next_run = was.run - 1;
+        assert_int_equal(uvcci_hello_init(&back, &n.cfg[1], n.now), 0);
+        assert_int_equal(uvcci_hello_init(&third, &n.cfg[2], n.now), 0);
+        h->peer[2].hello1[80] = third.hello1[80]; /* next_run */
+        assert_int_equal(uvcci_hello_input(&third, 1, back.hello1, 452, false, n.now), 0);
+        assert_int_equal(uvcci_hello_input(&third, 0, h->hello1, 452, false, n.now), 0);
+        const int rc = uvcci_hello_input(h, 2, third.peer[0].hello2, 108, false, n.now);
+        assert_int_equal(rc, greater != 0 ? 0 : UVCC_ERR_AUTH);
+        assert_int_equal(uvcci_hello_restarted(h, 2), greater != 0);
+    }
+}
+
 /* HELLO 1 that nobody proves, of other programs, in any number: a live party stays as it was. */
 static void live_ignores_forgeries(void **state) {
     net n;
     live(&n, state);
     uvcci_hello *h = &n.h[0], was = *h;
     uint64_t seed = 3;
-    uint8_t m[324], hello2[108];
+    uint8_t m[452], hello2[108];
     for (unsigned i = 0; i < 200; i++) {
-        memcpy(m, n.h[1].hello1, 324);
+        memcpy(m, n.h[1].hello1, 452);
         test_rand_bytes(&seed, m + 84, h->cfg.exchange == UVCCI_EXCHANGE_X25519 ? 64 : 32);
         if (i % 3 == 0)
             m[50] ^= 1; /* another program: not even kept */
-        assert_int_equal(uvcci_hello_input(h, 1, m, 324, false, 0),
+        assert_int_equal(uvcci_hello_input(h, 1, m, 452, false, 0),
                          i % 3 == 0 ? UVCC_ERR_MISMATCH : 0);
-        assert_true((memcmp(h->peer[1].other1, m, 324) == 0) == (i % 3 != 0));
+        assert_true((memcmp(h->peer[1].other1, m, 452) == 0) == (i % 3 != 0));
         test_rand_bytes(&seed, hello2, 108);
         hello2[0] = 2;
         assert_int_equal(uvcci_hello_input(h, 1, hello2, 108, false, 0), UVCC_ERR_AUTH);
@@ -1560,15 +1597,15 @@ static void live_ignores_forgeries(void **state) {
         if (i % 3 != 0) {
             uvcci_hello mirror;
             assert_int_equal(uvcci_hello_init(&mirror, &n.cfg[0], 0), 0);
-            assert_int_equal(uvcci_hello_input(&mirror, 1, m, 324, false, 0), 0);
-            assert_int_equal(uvcci_hello_input(&mirror, 2, n.h[2].hello1, 324, false, 0), 0);
+            assert_int_equal(uvcci_hello_input(&mirror, 1, m, 452, false, 0), 0);
+            assert_int_equal(uvcci_hello_input(&mirror, 2, n.h[2].hello1, 452, false, 0), 0);
             assert_int_equal(uvcci_hello_input(h, 1, mirror.peer[1].hello2, 108, false, 0),
                              UVCC_ERR_AUTH);
         }
     }
     was.other_n = 200;
     was.field = UVCCI_FIELD_PROGRAM;
-    memcpy(was.peer[1].other1, h->peer[1].other1, 324);
+    memcpy(was.peer[1].other1, h->peer[1].other1, 452);
     was.peer[1].pending = 1u << 1;
     was.peer[1].answer_other = true;
     was.forged[1] = h->forged[1];
@@ -1576,24 +1613,31 @@ static void live_ignores_forgeries(void **state) {
 }
 
 /* A run goes on, and nobody can go on any more from what was offered when it began: who begins anew
- * then is answered with its own offers, and proves itself as ever. */
-static void live_verifies_later_offers(void **state) {
+ * then is answered with its own offers, and proves itself as ever. With `same` its random bytes
+ * come again, as in a virtual machine that is restored: its next_run is another one. */
+static void later_offers(void **state, bool same) {
     net n;
     live(&n, state);
+    const uvcci_hello_config before = n.cfg[1];
     renew(&n, 1);
+    if (same) {
+        assert_true(n.cfg[1].next_run > before.next_run);
+        memcpy(n.cfg[1].n, before.n, sizeof before.n);
+        memcpy(n.cfg[1].ephemeral, before.ephemeral, sizeof before.ephemeral);
+    }
     n.cfg[1].offer[0].step = 40;
     memset(n.cfg[1].offer[0].lineage, 0xAB, 32);
     uvcci_hello *again = &n.h[1];
     assert_int_equal(uvcci_hello_init(again, &n.cfg[1], n.now), 0);
     for (uint8_t q = 0; q < 3; q += 2) {
-        uint8_t out[324];
+        uint8_t out[452];
         bool sealed;
-        assert_int_equal(uvcci_hello_input(&n.h[q], 1, again->hello1, 324, false, n.now), 0);
-        assert_int_equal(uvcci_hello_poll(&n.h[q], 1, out, &sealed, n.now), 324);
+        assert_int_equal(uvcci_hello_input(&n.h[q], 1, again->hello1, 452, false, n.now), 0);
+        assert_int_equal(uvcci_hello_poll(&n.h[q], 1, out, &sealed, n.now), 452);
         assert_memory_equal(out, n.h[q].hello1, 148);
         assert_memory_equal(out + 148, again->hello1 + 148, 144);
         assert_memory_equal(out + 292, n.h[q].hello1 + 292, 32);
-        assert_int_equal(uvcci_hello_input(again, q, out, 324, false, n.now), 0);
+        assert_int_equal(uvcci_hello_input(again, q, out, 452, false, n.now), 0);
     }
     assert_int_equal(again->step, 40);
     for (uint8_t q = 0; q < 3; q += 2) {
@@ -1603,20 +1647,28 @@ static void live_verifies_later_offers(void **state) {
     }
 }
 
+static void live_verifies_later_offers(void **state) {
+    later_offers(state, false);
+}
+
+static void live_verifies_repeated_random(void **state) {
+    later_offers(state, true);
+}
+
 /* A forged HELLO 1 is answered by a live party; its live peer does not answer that, or the two
  * would go on without end. */
 static void answers_die_out(void **state) {
     net n;
-    uint8_t forged[324], out[324];
+    uint8_t forged[452], out[452];
     bool sealed;
     live(&n, state);
     memcpy(forged, n.h[1].hello1, sizeof forged);
     forged[84] ^= 1; /* another nonce and other offers, as of one that began anew */
     forged[148] ^= 1;
-    assert_int_equal(uvcci_hello_input(&n.h[0], 1, forged, 324, false, n.now), 0);
-    assert_int_equal(uvcci_hello_poll(&n.h[0], 1, out, &sealed, n.now), 324);
-    assert_memory_not_equal(out, n.h[0].hello1, 324);
-    assert_int_equal(uvcci_hello_input(&n.h[1], 0, out, 324, false, n.now), 0);
+    assert_int_equal(uvcci_hello_input(&n.h[0], 1, forged, 452, false, n.now), 0);
+    assert_int_equal(uvcci_hello_poll(&n.h[0], 1, out, &sealed, n.now), 452);
+    assert_memory_not_equal(out, n.h[0].hello1, 452);
+    assert_int_equal(uvcci_hello_input(&n.h[1], 0, out, 452, false, n.now), 0);
     assert_int_equal(uvcci_hello_poll(&n.h[1], 0, out, &sealed, n.now), 0);
 }
 
@@ -1684,7 +1736,9 @@ int main(void) {
         cmocka_unit_test(kem_is_forgotten),
         cmocka_unit_test(kem_gives_nothing),
         BOTH(live_verifies_restart),
+        BOTH(live_verifies_handshake_again),
         BOTH(live_verifies_later_offers),
+        BOTH(live_verifies_repeated_random),
         BOTH(answers_die_out),
         BOTH(live_ignores_forgeries),
         ALL(restart_of_the_job),

@@ -254,13 +254,13 @@ typedef struct salts {
     unsigned count;
 } salts;
 
-/* A component's commitment is an HMAC of its words, and of nothing before them. */
+/* A component's commitment is an HMAC with a label of its own. */
 static void note_salts(void *user, unsigned party, const uvcc_job *job, uint32_t task, bool done) {
     salts *all = user;
     const uvcc_task *t = &job->tasks[task];
     for (uint32_t k = 0; done && t->kind == UVCC_TASK_HASH && k < t->u.hash.count; k++) {
         const uvcc_hash_item *it = &t->u.hash.items[k];
-        if (it->mode != UVCC_HASH_HMAC || it->prefix_len != 0)
+        if (it->prefix_len != 6 || memcmp(it->prefix, "COMMIT", 6) != 0)
             continue;
         unsigned i = 0;
         while (i < all->count && memcmp(all->at[i].key, it->key, 32) != 0)

@@ -7,6 +7,7 @@
 #include <uvcc/blv1.h>
 
 #include "exec/compute/kernels.h"
+#include "exec/primitives/tree_hash.h"
 #include "proto/crypto.h"
 #include "proto/prg.h"
 
@@ -889,15 +890,16 @@ static void hashes_and_copies(void **state) {
     t.u.hash.count = 3;
     assert_int_equal(run_tasks(&s, 0, &t, 1), 0);
     for (unsigned m = 0; m < 3; m++) {
-        const size_t len = 16 * m + sizeof data - m;
+        const bool tree = m != UVCC_HASH_PLAIN;
+        const size_t len = tree ? 32 : sizeof data - m;
         memcpy(joined, items[m].prefix, 16 * m);
         memcpy(joined + 16 * m, data, sizeof data - m);
+        if (tree)
+            uvcci_tree_once(data, sizeof data - m, joined + 16 * m);
         if (m == UVCC_HASH_HMAC)
-            uvcci_hmac_once(items[m].key, 32, joined, len, want);
+            uvcci_hmac_once(items[m].key, 32, joined, 16 * m + len, want);
         else
-            uvcci_sha256_once(joined, len, want);
-        if (m == UVCC_HASH_SALTED)
-            uvcci_hmac_once(items[m].key, 32, want, 32, want);
+            uvcci_sha256_once(joined, 16 * m + len, want);
         assert_memory_equal(digest[m], want, 32);
     }
 
@@ -978,6 +980,22 @@ static void bad_tasks(void **state) {
     sim_close(&s);
 }
 
+/* A worker of a back end uses the AES that was asked for, or the best there is below it. */
+static void the_back_end_asked_for(void **state) {
+    (void)state;
+    static const uvcci_aes_backend asked[] = {UVCCI_AES_VAES, UVCCI_AES_PORTABLE, UVCCI_AES_NI,
+                                              UVCCI_AES_VAES, UVCCI_AES_VAES};
+    for (uint32_t b = 0; b < sizeof asked / sizeof asked[0]; b++) {
+        test_alloc mem = {0};
+        const uvcc_allocator al = test_allocator(&mem);
+        uvcci_cpu_worker w;
+        assert_int_equal(uvcci_cpu_worker_init(&w, &al, b), 0);
+        assert_int_equal(w.aes, asked[b] < uvcci_aes_best() ? asked[b] : uvcci_aes_best());
+        uvcci_cpu_worker_free(&w);
+        assert_int_equal(mem.live_blocks, 0);
+    }
+}
+
 static void out_of_memory(void **state) {
     (void)state;
     test_alloc mem = {0};
@@ -1034,6 +1052,7 @@ int main(void) {
         cmocka_unit_test(row_maps),
         cmocka_unit_test(hashes_and_copies),
         cmocka_unit_test(bad_tasks),
+        cmocka_unit_test(the_back_end_asked_for),
         cmocka_unit_test(out_of_memory),
         cmocka_unit_test(keys_in_reused_memory),
     };

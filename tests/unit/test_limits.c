@@ -337,7 +337,7 @@ static void hello_replayed(void **state) {
         size_t answers = 0;
         const uvcci_hello_peer *p = &f.t.s[0]->hello.peer[1];
         for (unsigned k = 0; k < 10000; k++, f.now += MS / 10) {
-            uvcc_frame_header h = control_head(&f, UVCC_FRAME_HELLO, which == 1 ? 324 : 108, false);
+            uvcc_frame_header h = control_head(&f, UVCC_FRAME_HELLO, which == 1 ? 452 : 108, false);
             feed(&f, &h, which == 1 ? p->hello1 : p->their2);
             answers += taken(&f, UVCC_FRAME_HELLO);
         }
@@ -357,10 +357,10 @@ static void hello_forged(void **state) {
     size_t sent = 0, bytes = f.t.s[0]->meter.bytes;
     for (unsigned k = 0; k < 10000; k++, f.now += MS / 10) {
         for (uint8_t p = 1; p < 3; p++) {
-            uint8_t hello1[324], out[400];
+            uint8_t hello1[452], out[600];
             memcpy(hello1, f.t.s[p]->hello.hello1, sizeof hello1);
             test_rand_bytes(&f.seed, hello1 + 84, 32);
-            uvcc_frame_header h = control_head(&f, UVCC_FRAME_HELLO, 324, false);
+            uvcc_frame_header h = control_head(&f, UVCC_FRAME_HELLO, 452, false);
             h.src = p;
             size_t n = put(&f, &h, hello1, out);
             assert_int_equal(uvcc_session_feed(f.t.s[0], p, out, n, f.now), 0);
@@ -390,7 +390,7 @@ static void signatures_forged(void **state) {
     begin(&f, true, exchanged);
     uvcci_hello *h0 = &f.t.s[0]->hello;
     for (uint8_t p = 1; p < 3; p++)
-        assert_int_equal(uvcci_hello_input(h0, p, f.t.s[p]->hello.hello1, 324, false, 0), 0);
+        assert_int_equal(uvcci_hello_input(h0, p, f.t.s[p]->hello.hello1, 452, false, 0), 0);
     uint8_t hello2[108];
     memcpy(hello2, h0->peer[1].hello2, sizeof hello2);
     uint64_t each = h0->cfg.repeat_ns / 64;

@@ -1593,31 +1593,6 @@ static void message_freed_under_a_transmit(void **state) {
     end(&f);
 }
 
-static void small_all(uvcc_link_config *c) {
-    c->tx_online_bytes = c->tx_keys_bytes = c->rx_online_bytes = c->rx_keys_bytes = 50000;
-}
-
-/* Buffers kept for reuse count against the same limits, and are reused. */
-static void spare_buffers(void **state) {
-    (void)state;
-    fix f;
-    begin(&f, true, 0, small_all);
-    uvcc_link_msg *m;
-    for (uint32_t k = 0; k < 40; k++) {
-        assert_int_equal(uvcc_link_msg_new(f.l, UVCC_FRAME_OPEN_BATCH, 40000 + k % 20, &m), 0);
-        uvcc_link_msg_drop(f.l, m);
-        assert_true(f.mem.live_bytes < 200000 + 30000);
-    }
-    size_t calls = f.mem.calls;
-    for (uint32_t k = 0; k < 40; k++) {
-        assert_int_equal(uvcc_link_msg_new(f.l, UVCC_FRAME_OPEN_BATCH, 40019, &m), 0);
-        uvcc_link_msg_drop(f.l, m);
-    }
-    assert_int_equal(f.mem.calls, calls);
-    stats(&f);
-    end(&f);
-}
-
 /* Everything came and nothing was accepted yet, for longer than caches live; then what the peer
  * says last, as new news or old. */
 static void received_long_before_accepted(void **state) {
@@ -1994,7 +1969,6 @@ int main(void) {
         cmocka_unit_test(acks_tell_all_and_only_the_truth),
         cmocka_unit_test(resent_frames),
         cmocka_unit_test(message_freed_under_a_transmit),
-        cmocka_unit_test(spare_buffers),
     };
     return cmocka_run_group_tests_name("link", tests, NULL, NULL);
 }

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The keys of a link: the chain value goes on with the steps and holds what is still needed, keys
- * are those of step and epoch, and what forgers try is counted. */
+ * are those of step and epoch, they go with the link, and what forgers try is counted. */
 #include "support.h"
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
 
 #include "proto/bytes.h"
 #include "proto/ids.h"
@@ -159,6 +162,70 @@ static void epochs_have_keys(void **state) {
     }
 }
 
+/* Memory of libcrypto, which is not the link's allocator's: blocks that are there now. */
+static size_t foreign_blocks;
+
+static void *foreign_alloc(size_t n, const char *file, int line) {
+    (void)file, (void)line;
+    void *p = malloc(n);
+    foreign_blocks += p != NULL;
+    return p;
+}
+
+static void foreign_free(void *p, const char *file, int line) {
+    (void)file, (void)line;
+    foreign_blocks -= p != NULL;
+    free(p);
+}
+
+static void *foreign_realloc(void *p, size_t n, const char *file, int line) {
+    if (p == NULL)
+        return foreign_alloc(n, file, line);
+    if (n == 0) {
+        foreign_free(p, file, line);
+        return NULL;
+    }
+    return realloc(p, n);
+}
+
+/* Each of the keys that a link can have at a time, of either direction, goes when the link does:
+ * with one of them made, and with all. */
+static void no_key_outlives_its_link(void **state) {
+    (void)state;
+    size_t before = 0;
+    for (unsigned only = 0; only < 14; only++) { /* 0: what libcrypto keeps for ever comes first */
+        fix f;
+        before = foreign_blocks;
+        begin(&f, 2);
+        assert_int_equal(uvcc_link_set_step(f.l, FIRST + 1), 0);
+        for (uint32_t key = 0; key < 12; key++)
+            if (only == 0 || only == 13 || only == key + 1)
+                assert_non_null(uvcci_link_key_of(f.l, FIRST + key / 4,
+                                                  (uint64_t)(key / 2 % 2) << UVCCI_EPOCH_BITS | 1,
+                                                  key % 2 == 0));
+        assert_true(only == 0 || foreign_blocks > before);
+        end(&f);
+        assert_true(only == 0 || foreign_blocks == before);
+    }
+}
+
+/* A piece that could not be sealed is lost: the link is at its end, and says so for good. */
+static void seals_that_fail_are_fatal(void **state) {
+    (void)state;
+    fix f;
+    begin(&f, 2);
+    uvcc_transmit t;
+    assert_int_equal(queue(&f, UVCC_FRAME_OPEN_BATCH, FIRST), 0);
+    f.l->tx.cls[UVCC_CLASS_ONLINE].credit = 1000;
+    uvcci_aead *key = uvcci_link_key_of(f.l, FIRST, (uint64_t)RUN << 40, true);
+    assert_int_equal(EVP_CIPHER_CTX_reset(key->enc), 1);
+    for (unsigned i = 0; i < 3; i++) {
+        assert_int_equal(uvcc_link_poll_transmit(f.l, &t, f.now), UVCC_ERR_CRYPTO);
+        f.now += 1000000000;
+    }
+    end(&f);
+}
+
 /* ---- forgeries ---- */
 
 /* A frame whose seal is garbage. */
@@ -227,9 +294,13 @@ static void forgeries_are_counted(void **state) {
 }
 
 int main(void) {
+    /* before libcrypto takes its first block */
+    if (CRYPTO_set_mem_functions(foreign_alloc, foreign_realloc, foreign_free) != 1)
+        return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(chain_follows_the_steps),  cmocka_unit_test(unsent_messages_hold_it),
         cmocka_unit_test(keys_go_with_their_steps), cmocka_unit_test(epochs_have_keys),
+        cmocka_unit_test(no_key_outlives_its_link), cmocka_unit_test(seals_that_fail_are_fatal),
         cmocka_unit_test(forgeries_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The queue of a class against a plain list: whatever orders come and when they go, the least order
  * goes first, equal ones as they came. And the records that messages stand in: a token names one
- * of them as long as it lives, and no other bits name anything. */
+ * of them as long as it lives, and no other bits name anything. And their buffers, some of which
+ * are kept for messages to come. */
 #include "support.h"
 
 #include "proto/link_pool.h"
 #include "proto/link_queue.h"
+#include <uvcc/frame.h>
 
 enum { MESSAGES = 400 };
 
@@ -191,12 +193,51 @@ static void bound_of_each_limit(void **state) {
                         21 * 64 * 100 + 101 * 4096 + 102 * 24);
 }
 
+static void make_and_drop(uvcc_link *l, uint32_t len) {
+    uvcc_link_msg *m;
+    assert_int_equal(uvcc_link_msg_new(l, UVCC_FRAME_OPEN_BATCH, len, &m), 0);
+    uvcc_link_msg_drop(l, m);
+}
+
+/* Buffers kept for reuse count against the same limits, and are reused; and where there is room, a
+ * message of one length leaves those of others where they are. */
+static void spare_buffers(void **state) {
+    (void)state;
+    for (unsigned room = 0; room < 2; room++) {
+        test_alloc mem = {0};
+        uint64_t seed = 1;
+        uvcc_link_config c;
+        uvcc_link *l;
+        uvcc_link_config_default(&c);
+        c.alloc = test_allocator(&mem);
+        c.random = test_random(&seed);
+        c.peer = 1;
+        if (room == 0)
+            c.tx_online_bytes = c.tx_keys_bytes = c.rx_online_bytes = c.rx_keys_bytes = 50000;
+        assert_int_equal(uvcc_link_new(&l, &c), 0);
+        assert_int_equal(uvcc_link_set_run(l, 3), 0);
+        for (uint32_t k = 0; k < 40; k++) {
+            make_and_drop(l, 40000 + k % 20);
+            assert_true(room != 0 || mem.live_bytes < 200000 + 30000);
+        }
+        for (uint32_t k = 0; k < 8; k++)
+            make_and_drop(l, 40012 + k);
+        const size_t calls = mem.calls;
+        for (uint32_t k = 0; k < 40; k++)
+            make_and_drop(l, room != 0 ? 40012 + k % 8 : 40019);
+        assert_int_equal(mem.calls, calls);
+        uvcc_link_free(l);
+        assert_int_equal(mem.live_bytes, 0);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(least_order_first),
         cmocka_unit_test(tokens_name_records),
         cmocka_unit_test(records_within_their_bound),
         cmocka_unit_test(bound_of_each_limit),
+        cmocka_unit_test(spare_buffers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -267,6 +267,37 @@ static void as_if_fed(void **state) {
     assert_true(t.stepped > 50 && t.reopened > 100);
 }
 
+/* A receiver whose memory is refused says so, or it needed none: nothing of a stream is lost
+ * unsaid, whatever of a frame that is not whole it was for. */
+static void refused_memory_is_told(void **state) {
+    (void)state;
+    static uint8_t stream[16384];
+    for (uint8_t suite = 0; suite < 3; suite++) {
+        const size_t len = record(stream, sizeof stream, suite);
+        size_t told = 0;
+        for (size_t fail = 0, calls = 0; fail <= calls; fail++)
+            for (size_t n = 50; n < 80; n += 7) {
+                fix f;
+                uint32_t cnt;
+                int err = 0;
+                begin(&f, suite);
+                f.mem.calls = 0;
+                f.mem.fail_at = fail;
+                for (size_t at = 0; at < len && err == 0; at += n)
+                    err = feed(&f, stream + at, n < len - at ? n : len - at);
+                calls = f.mem.calls > calls ? f.mem.calls : calls;
+                (void)delivered(&f, &cnt);
+                if (err != 0)
+                    assert_int_equal(err, UVCC_ERR_NOMEM);
+                else
+                    assert_true(cnt == MESSAGES && stats(&f).refused == 0);
+                told += err != 0;
+                end(&f);
+            }
+        assert_true(told > 10);
+    }
+}
+
 /* Bytes that have no place are refused, and nothing has changed by that. */
 static void no_place(void **state) {
     (void)state;
@@ -308,6 +339,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_split),
         cmocka_unit_test(as_if_fed),
+        cmocka_unit_test(refused_memory_is_told),
         cmocka_unit_test(no_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

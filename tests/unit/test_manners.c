@@ -134,6 +134,7 @@ static void test_too_early(void **state) {
     const uint8_t peer = (uint8_t)((c.identity.party + 1u) % 3u), byte = 0;
     const int64_t v[COLS] = {0};
     const uint64_t u[COLS] = {0};
+    uint64_t lo[COLS], hi[COLS];
     uvcc_session *s;
     uvcc_peer_info info = {.size = sizeof info};
     uint8_t root[32], *to;
@@ -161,12 +162,15 @@ static void test_too_early(void **state) {
             REFUSES(s, UVCC_ERR_STATE, why, uvcc_session_abort(s, UVCC_ABORT_HOST, 0));
             REFUSES(s, UVCC_ERR_STATE, why, uvcc_session_set_public(s, 1, v));
             REFUSES(s, UVCC_ERR_STATE, why, uvcc_session_set_shares(s, 1, u, u));
+            REFUSES(s, UVCC_ERR_STATE, why, uvcc_session_shares(s, 1, lo, hi));
             assert_int_equal(uvcc_session_load_program(s, p), 0);
         }
     }
     REFUSES(s, UVCC_ERR_STATE, "loaded already", uvcc_session_load_program(s, p));
     REFUSES(s, UVCC_ERR_USAGE, "TRANSIENT", uvcc_session_set_public(s, 0, v));
     REFUSES(s, UVCC_ERR_USAGE, "no tensor 99", uvcc_session_set_shares(s, 99, u, u));
+    REFUSES(s, UVCC_ERR_USAGE, "TRANSIENT", uvcc_session_shares(s, 0, lo, hi));
+    REFUSES(s, UVCC_ERR_USAGE, "no tensor 99", uvcc_session_shares(s, 99, lo, hi));
     assert_int_equal(uvcc_session_start(s, 0), 0);
     REFUSES(s, UVCC_ERR_STATE, "started already", uvcc_session_start(s, 0));
     REFUSES(s, UVCC_ERR_STATE, "handshake is not over", uvcc_session_step(s, 0, 0, 0));
@@ -192,6 +196,7 @@ static void test_too_early(void **state) {
     REFUSES(s, UVCC_ERR_ABORTED, "was aborted", uvcc_session_step(s, 0, 0, 0));
     REFUSES(s, UVCC_ERR_ABORTED, "was aborted", uvcc_session_input(s, 0, IN_X, v, 0));
     REFUSES(s, UVCC_ERR_ABORTED, "has ended", uvcc_session_set_public(s, 1, v));
+    REFUSES(s, UVCC_ERR_ABORTED, "has ended", uvcc_session_shares(s, 1, lo, hi));
     uvcc_session_free(s);
     uvcc_program_free(p);
     assert_int_equal(mem.live_blocks, 0);

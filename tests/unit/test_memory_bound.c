@@ -146,6 +146,12 @@ static void small_beside(uvcc_config *c) {
     small_windows(c);
 }
 
+static void one_tile_at_a_time(uvcc_config *c) {
+    small_windows(c);
+    c->checks.prg_uses = 1;
+    c->limits.triples_ahead_bytes = 1;
+}
+
 static void run(const uvcc_program *p, const char *entry, const char *what, bool datagram,
                 void (*more)(uvcc_config *)) {
     triangle t;
@@ -154,7 +160,9 @@ static void run(const uvcc_program *p, const char *entry, const char *what, bool
     begin(&t, p, datagram, more);
     set_all(&t, p);
     steps(&t, p, (uint32_t)e, 6);
-    end(&t, p, what, strcmp(entry, "train") == 0 && more != triples_only && more != small_beside);
+    end(&t, p, what,
+        strcmp(entry, "train") == 0 && more != triples_only && more != small_beside &&
+            more != one_tile_at_a_time);
 }
 
 static void all_on(uvcc_config *c) {
@@ -219,6 +227,46 @@ static void test_triples(void **state) {
     run(p, "train", "mlp, triples", false, all_on);
     run(p, "train", "mlp, triples only", false, triples_only);
     uvcc_program_free(p);
+}
+
+/* One product, whose result is what takes the memory. */
+static uvcc_program *large_product(uint32_t rows, uint32_t cols, uint32_t tile_rows) {
+    const uvcc_allocator al = uvcc_host_allocator();
+    uvcc_program *p;
+    char why[256] = "";
+    assert_int_equal(uvcc_program_new(&p, &al), 0);
+    const uint32_t x = test_tensor(p, "x", rows, 8, 8, 0, UVCC_PERSIST);
+    const uint32_t y = test_tensor(p, "y", 8, cols, 8, 0, UVCC_PERSIST);
+    const uint32_t z = test_tensor(p, "z", rows, cols, 40, 0, UVCC_TRANSIENT);
+    assert_true(uvcc_program_entry(p, "train") >= 0);
+    assert_true(uvcc_program_op(p, &(uvcc_op_desc){.opcode = UVCC_OP_GEMM_SS,
+                                                   .flags = UVCC_OP_BEAVER,
+                                                   .tile_rows = tile_rows,
+                                                   .in_count = 2,
+                                                   .in = {x, y},
+                                                   .out_count = 1,
+                                                   .out = {z}}) >= 0);
+    if (uvcc_program_finish(p, why, sizeof why) != 0)
+        fail_msg("%s", why);
+    return p;
+}
+
+/* In tiles, what limits say bounds what triples take, in the bound and in truth: C of two steps is
+ * not there as a whole. */
+static void test_tiles(void **state) {
+    enum { ROWS = 400, COLS = 1000, TILE = 8, SAVED = 16 * (2 * ROWS - 2 * TILE) * COLS };
+    (void)state;
+    uint64_t bound[2], took[2];
+    for (unsigned tiled = 0; tiled < 2; tiled++) {
+        uvcc_program *p = large_product(ROWS, COLS, tiled ? TILE : 0);
+        run(p, "train", tiled ? "tiles" : "one tile", false,
+            tiled ? one_tile_at_a_time : small_beside);
+        took[tiled] = count_of[0].peak[UVCC_MEM_TENSOR];
+        bound[tiled] = ask(&config_of[0], p).by_class[UVCC_MEM_TENSOR];
+        uvcc_program_free(p);
+    }
+    assert_true(took[1] + SAVED / 2 <= took[0]);
+    assert_true(bound[1] + SAVED <= bound[0]);
 }
 
 /* Functions of all sorts, and checks of products. */
@@ -320,7 +368,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mlp),         cmocka_unit_test(test_triples),
         cmocka_unit_test(test_transformer), cmocka_unit_test(test_tensors),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_refused),     cmocka_unit_test(test_tiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -353,6 +353,33 @@ static void test_stochastic(void **state) {
     uvcc_program_free(p);
 }
 
+static uint32_t stochastic_ops(const uvcc_mlp_config *c, const uvcc_allocator *al) {
+    uvcc_program *p = build(c, al);
+    uint32_t n = 0;
+    for (uint32_t e = 0; e < uvcc_program_entry_count(p); e++)
+        for (uint32_t i = 0; i < uvcc_program_op_count(p, e); i++)
+            n += uvcc_program_op_at(p, e, i)->truncation == UVCC_TRUNC_STOCHASTIC;
+    uvcc_program_free(p);
+    return n;
+}
+
+/* Masters as fine as weights are opened as they are, and with them what the gradients were rounded
+ * to: there nothing may be rounded stochastically. */
+static void test_stochastic_no_master_shift(void **state) {
+    (void)state;
+    test_alloc counts = {0};
+    const uvcc_allocator al = test_allocator(&counts);
+    uvcc_mlp_config c = mnist();
+    c.truncation = UVCC_TRUNC_STOCHASTIC;
+    c.batch = 1;
+    c.lr_shift = 1;
+    assert_int_not_equal(stochastic_ops(&c, &al), 0);
+    c.lr_shift = 0;
+    assert_int_equal(uvcc_mlp_master_shift(&c), 0);
+    assert_int_equal(stochastic_ops(&c, &al), 0);
+    assert_int_equal(counts.live_blocks, 0);
+}
+
 /* By a DCF everything that truncates is, what is revealed too; other ops have no truncation. */
 static void test_dcf(void **state) {
     (void)state;
@@ -467,6 +494,7 @@ int main(void) {
         cmocka_unit_test(test_bad_options),
         cmocka_unit_test(test_entries),
         cmocka_unit_test(test_stochastic),
+        cmocka_unit_test(test_stochastic_no_master_shift),
         cmocka_unit_test(test_dcf),
         cmocka_unit_test(test_no_master_shift),
         cmocka_unit_test(test_predict),

@@ -1236,6 +1236,65 @@ static void test_norms(void **state) {
             norm_case(widths[i], k & 1, k >> 1 & 1, k >> 2 & 1, k >> 3);
 }
 
+/* A gain that waits for nothing is multiplied in before the root, and one truncation ends both: its
+ * product's bits are those that |x| / root <= sqrt(cols) and the gain's own allow, and two more at
+ * most. */
+static void test_norms_in_one_truncation(void **state) {
+    enum { SCALE = 8 };
+    (void)state;
+    for (unsigned k = 0; k < 8; k++)
+        for (unsigned cols = 2; cols <= 4096; cols *= 2) {
+            uvcc_nonlinear_options o = options(0, k & 1);
+            uvcc_tensor_desc in[3] = {input_desc(4, cols, 12), row_desc("gamma", cols),
+                                      row_desc("beta", cols)};
+            unsigned found = 0;
+            o.epsilon = k == 0 ? 1 : 2.5e-3;   /* 1 is the most */
+            in[0].scale = in[2].scale = SCALE; /* so that the square is whole */
+            if (k >> 2 != 0)
+                in[1].bits = 24;
+            one n = one_of(k >> 1 & 1 ? UVCC_NL_LAYERNORM : UVCC_NL_RMSNORM, &o, in, 0);
+            for (uint32_t i = 0; i < uvcc_program_op_count(n.p, 0); i++) {
+                const uvcc_op_desc *d = uvcc_program_op_at(n.p, 0, i);
+                if (d->opcode != UVCC_OP_ROW_MUL || (d->flags & UVCC_OP_WITHIN) == 0)
+                    continue;
+                const uvcc_tensor_desc *factor = uvcc_program_tensor_at(n.p, d->in[1]);
+                const double most =
+                    ldexp(sqrt(cols), SCALE + factor->scale + in[1].bits - 1); /* of the product */
+                assert_true(ldexp(1, (int)d->constant - 1) >= most);
+                assert_true(ldexp(1, (int)d->constant - 1) <= 4 * most);
+                found++;
+            }
+            assert_int_equal(found, 1);
+            one_free(&n);
+        }
+}
+
+/* The loss takes what the target's row has from the row's greatest: its difference has a bit more
+ * than the wider of both, under a causal mask too. */
+static void test_bits_of_losses(void **state) {
+    (void)state;
+    for (unsigned k = 0; k < 4; k++) {
+        uvcc_nonlinear_options o = options(0, k & 1);
+        uvcc_tensor_desc in[3] = {input_desc(8, 8, 20), input_desc(8, 8, 18)};
+        unsigned found = 0;
+        in[1].name = "Y";
+        o.loss = true;
+        o.causal = k >> 1;
+        one n = one_of(UVCC_NL_CROSS_ENTROPY_GRADIENT, &o, in, 0);
+        for (uint32_t i = 0; i < uvcc_program_op_count(n.p, 0); i++) {
+            const uvcc_op_desc *d = uvcc_program_op_at(n.p, 0, i);
+            const uvcc_tensor_desc *z = uvcc_program_tensor_at(n.p, d->out[0]);
+            if (d->opcode != UVCC_OP_SUB || z->cols != 1)
+                continue;
+            for (unsigned j = 0; j < 2; j++)
+                assert_true(z->bits > uvcc_program_tensor_at(n.p, d->in[j])->bits);
+            found++;
+        }
+        assert_int_equal(found, 1);
+        one_free(&n);
+    }
+}
+
 /* ---- sessions ---- */
 
 /* What three parties open is the reference's result: in exact mode to the bit, in fast mode, whose
@@ -1457,6 +1516,8 @@ int main(void) {
         TEST(test_fast_softmax),
         TEST(test_cross_entropy),
         TEST(test_norms),
+        TEST(test_norms_in_one_truncation),
+        TEST(test_bits_of_losses),
         TEST(test_sessions),
         TEST(test_dcf),
         TEST(test_functions_once),

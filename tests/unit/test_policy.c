@@ -3,6 +3,7 @@
  * allow, by name, with nothing changed. */
 #include "triangle.h"
 
+#include "exec/session/record.h"
 #include "proto/crypto.h"
 #include <uvcc/policy.h>
 #include <uvcc/record.h>
@@ -122,6 +123,35 @@ static void wrong_texts(void **state) {
     assert_int_equal(uvcc_policy_check(NULL, 0, why, sizeof why), UVCC_ERR_USAGE);
 }
 
+/* A program's hash is 64 digits, the letters small ones: any other byte is refused wherever it is,
+ * and another number of digits. */
+static void hashes(void **state) {
+    (void)state;
+    static const char digits[] = "0123456789abcdef";
+    for (unsigned byte = 1; byte < 256; byte++)
+        for (unsigned at = 0; at < 64; at++) {
+            char text[128];
+            uvcc_policy_rule r;
+            size_t next = 0;
+            const int n = snprintf(text, sizeof text, "uvcc policy v1\nprogram %s%s%s%s\n", digits,
+                                   digits, digits, digits);
+            text[n - 65 + (int)at] = (char)byte;
+            const char *digit = strchr(digits, (char)byte);
+            assert_int_equal(uvcc_policy_check(text, (size_t)n, NULL, 0),
+                             digit != NULL ? 0 : UVCC_ERR_CONFIG);
+            if (digit == NULL)
+                continue;
+            assert_int_equal(uvcc_policy_next(text, (size_t)n, &next, &r), 1);
+            assert_int_equal(r.program[at / 2] >> (at % 2 == 0 ? 4 : 0) & 15, digit - digits);
+        }
+    wrong("uvcc policy v1\nprogram "
+          "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde\n",
+          "line 2");
+    wrong("uvcc policy v1\nprogram "
+          "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0\n",
+          "line 2");
+}
+
 /* ---- programs ---- */
 
 static void judge(const uvcc_program *p, const char *rules, const char *part) {
@@ -204,6 +234,57 @@ static void config_is_checked(void **state) {
             uvcc_session_free(s);
     }
     assert_int_equal(mem.live_blocks, 0);
+}
+
+typedef struct log_of {
+    uint8_t bytes[8192];
+    size_t len;
+} log_of;
+
+static void keep(void *user, const uint8_t *p, size_t len) {
+    log_of *log = user;
+    assert_true(len <= sizeof log->bytes - log->len);
+    memcpy(log->bytes + log->len, p, len);
+    log->len += len;
+}
+
+/* A log has the hash of the policy in force and no policy: of the text, or the one that is set. Of
+ * a text that is too long nothing is read. */
+static void logs_have_its_hash(void **state) {
+    (void)state;
+    static char longest[UVCC_POLICY_BYTES_MAX + 2];
+    memset(longest, '\n', sizeof longest - 1);
+    memcpy(longest, any, sizeof any - 1);
+    for (unsigned i = 0; i < 5; i++) {
+        test_alloc mem = {0};
+        uint64_t seed = 1;
+        static log_of log;
+        uint8_t want[32] = {0};
+        uvcc_session *s;
+        uvcc_record_reader rd;
+        uvcc_record rec;
+        uvcc_config c = triangle_config_alone(&mem, &seed), logged;
+        policy = i == 1 ? any : longest;
+        longest[UVCC_POLICY_BYTES_MAX] = i == 2 ? '\0' : '\n';
+        if (i != 0 && i != 4)
+            with_policy(&c);
+        log.len = 0;
+        c.record = (uvcc_recorder){.write = keep, .user = &log};
+        if (i == 1 || i == 2)
+            uvcc_policy_hash(policy, strlen(policy), want);
+        if (i == 4)
+            memset(want, 3, 32);
+        if (i == 4)
+            memcpy(c.identity.policy_hash, want, 32);
+        assert_int_equal(uvcc_session_new(&s, &c), i == 3 ? UVCC_ERR_CONFIG : 0);
+        uvcc_record_reader_init(&rd, log.bytes, log.len);
+        assert_int_equal(uvcc_record_next(&rd, &rec), 1);
+        assert_int_equal(uvcci_record_config_get(&logged, rec.data[1].data, rec.data[1].len), 0);
+        assert_memory_equal(logged.identity.policy_hash, want, 32);
+        if (i != 3)
+            uvcc_session_free(s);
+        assert_int_equal(mem.live_blocks, 0);
+    }
 }
 
 /* A refused load leaves the session as it was: another program loads. */
@@ -370,8 +451,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts),
         cmocka_unit_test(wrong_texts),
+        cmocka_unit_test(hashes),
         cmocka_unit_test(of_programs),
         cmocka_unit_test(config_is_checked),
+        cmocka_unit_test(logs_have_its_hash),
         cmocka_unit_test(refused_program),
         cmocka_unit_test(limits_hold),
         cmocka_unit_test(peers_do_not_overrule),

@@ -98,6 +98,45 @@ static void test_ends(void **state) {
     uvcc_prg_uses_free(uses);
 }
 
+/* Instructions of a function share a key and read its roots as often as they like; a kind that does
+ * not share it may not come before them or after. */
+static void test_shared(void **state) {
+    (void)state;
+    const uvcc_allocator al = uvcc_host_allocator();
+    const uvcc_block b = {.block = 0, .count = 9, .role = UVCC_HEAD};
+    const uvcc_fn_args fn = {.call_key = 2, .call_bits = 2};
+    static const struct {
+        uint16_t shares, alone;
+        uvcc_prg_tag tag;
+    } cases[] = {
+        {UVCC_TASK_FN_COMPARE, UVCC_TASK_LESS_MASK, UVCC_TAG_root},
+        {UVCC_TASK_FN_TABLE, UVCC_TASK_FN_FLOOR, UVCC_TAG_root},
+        {UVCC_TASK_FN_BITS, UVCC_TASK_TRUNC_EXACT, UVCC_TAG_select},
+    };
+    for (unsigned i = 0; i < 3; i++)
+        for (unsigned first = 0; first < 2; first++) {
+            uvcc_prg_uses *uses;
+            uvcc_prg_use u;
+            uvcc_task t = random_task(&b, 1);
+            t.u.vec.fn = &fn;
+            assert_int_equal(uvcc_prg_uses_new(&uses, &al, false), 0);
+            t.kind = cases[i].alone;
+            t.call = 2;
+            if (first == 0)
+                assert_int_equal(uvcc_prg_uses_task(uses, &t, &u), 0);
+            t.kind = cases[i].shares;
+            for (t.call = 3; t.call < 6 && first == 1; t.call++)
+                assert_int_equal(uvcc_prg_uses_task(uses, &t, &u), 0);
+            if (first == 1) {
+                t.kind = cases[i].alone;
+                t.call = 2;
+            }
+            assert_int_equal(uvcc_prg_uses_task(uses, &t, &u), UVCC_ERR_REFUSED);
+            assert_true(u.tag == cases[i].tag && u.call == 2);
+            uvcc_prg_uses_free(uses);
+        }
+}
+
 /* Many places, each found again; refused memory is said, and nothing of it is lost. */
 static void test_growth(void **state) {
     enum { MANY = 5000 };
@@ -205,7 +244,8 @@ static void test_session(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_places), cmocka_unit_test(test_streams), cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_places), cmocka_unit_test(test_streams),
+        cmocka_unit_test(test_ends),   cmocka_unit_test(test_shared),
         cmocka_unit_test(test_growth), cmocka_unit_test(test_session),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,28 +9,12 @@
 
 /* ---- logs in memory ---- */
 
-typedef struct bytes {
-    uint8_t *p;
-    size_t len, room;
-} bytes;
-
-static void append(void *user, const uint8_t *p, size_t len) {
-    bytes *b = user;
-    if (b->len + len > b->room) {
-        b->room = 2 * (b->len + len) + 4096;
-        b->p = realloc(b->p, b->room);
-        assert_non_null(b->p);
-    }
-    memcpy(b->p + b->len, p, len);
-    b->len += len;
-}
-
-static bytes logs[3];
+static test_bytes logs[3];
 static const uint8_t app[] = "what the host wants to know";
 
 static void recorded(uvcc_config *c) {
     c->record = (uvcc_recorder){
-        .write = append, .user = &logs[c->identity.party], .app = app, .app_len = sizeof app};
+        .write = test_append, .user = &logs[c->identity.party], .app = app, .app_len = sizeof app};
     c->resume.checkpoint_every = 1;
 }
 
@@ -50,20 +34,18 @@ static void recorded_x25519(uvcc_config *c) {
 }
 
 static void forget_logs(void) {
-    for (unsigned i = 0; i < 3; i++) {
-        free(logs[i].p);
-        logs[i] = (bytes){0};
-    }
+    for (unsigned i = 0; i < 3; i++)
+        test_bytes_free(&logs[i]);
 }
 
 /* The log again, record by record, with one of them changed: checksums are right. */
 typedef void (*change)(uvcc_record *r, uint8_t *copy);
-static bytes rewrite(const bytes *log, uint64_t index, change how) {
-    bytes out = {0};
+static test_bytes rewrite(const test_bytes *log, uint64_t index, change how) {
+    test_bytes out = {0};
     uvcci_record_writer w;
     uvcc_record_reader rd;
     uvcc_record rec;
-    uvcci_record_begin(&w, &(uvcc_recorder){.write = append, .user = &out});
+    uvcci_record_begin(&w, &(uvcc_recorder){.write = test_append, .user = &out});
     uvcc_record_reader_init(&rd, log->p, log->len);
     while (uvcc_record_next(&rd, &rec) == 1) {
         uint8_t *copy = NULL;
@@ -140,6 +122,32 @@ static const int64_t weights[COLS * UNITS] = {4096, -4096, 2048, 8192, -100, 5};
 
 /* ---- runs ---- */
 
+/* They are there before a step, and nobody takes them: the step forgets them. */
+static void leave_shares(triangle *t) {
+    uint64_t lo[COLS * UNITS], hi[COLS * UNITS];
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(uvcc_session_shares(t->s[i], 0, lo, hi), UVCC_ERR_AGAIN);
+    for (unsigned turn = 0; turn < 8; turn++)
+        (void)triangle_turn(t);
+}
+
+/* Of the weights: together they are what was set. */
+static void take_shares(triangle *t) {
+    uint64_t lo[3][COLS * UNITS], hi[3][COLS * UNITS];
+    int64_t v[COLS * UNITS];
+    int rc;
+    for (unsigned i = 0; i < 3; i++) {
+        assert_int_equal(uvcc_session_shares(t->s[i], 0, lo[i], hi[i]), UVCC_ERR_AGAIN);
+        while ((rc = uvcc_session_shares(t->s[i], 0, lo[i], hi[i])) == UVCC_ERR_AGAIN)
+            (void)triangle_turn(t);
+        assert_int_equal(rc, 0);
+    }
+    for (unsigned i = 0; i < 3; i++)
+        assert_memory_equal(hi[i], lo[(i + 1) % 3], sizeof hi[i]);
+    uvcc_client_combine(lo[0], lo[1], lo[2], COLS * UNITS, v);
+    assert_memory_equal(v, weights, sizeof weights);
+}
+
 static void play_steps(triangle *t, uint32_t steps) {
     int64_t x[ROWS * COLS], v[ROWS * UNITS];
     uint64_t rnd = 3, c[3][ROWS * UNITS];
@@ -155,6 +163,7 @@ static void play_steps(triangle *t, uint32_t steps) {
     for (uint32_t step = 0; step < steps; step++) {
         for (unsigned i = 0; i < ROWS * COLS; i++)
             x[i] = (int64_t)((i + 1) * (step + 7) % 50) * 500 - 9000;
+        leave_shares(t);
         triangle_agree(t, step, 0);
         triangle_input(t, 0, step, IN_X, x);
         triangle_finish(t, step + 1);
@@ -163,15 +172,26 @@ static void play_steps(triangle *t, uint32_t steps) {
             assert_non_null(w);
             assert_memory_equal(w, weights, sizeof weights);
         }
+        take_shares(t);
     }
 }
 
 static uint8_t last_digest[3][32];
 
 /* Three recorded sessions, from new to free; the logs are in `logs`. */
+static size_t told_at; /* where party 0's log was at its last event before CLOSED */
+static void note_told(void *user, unsigned party, const uvcc_session *s, const uvcc_event *e) {
+    (void)user;
+    (void)s;
+    if (party == 0 && e->kind != UVCC_EVENT_CLOSED)
+        told_at = logs[0].len;
+}
+
 static void record_run(const uvcc_program *p, const triangle_options *opt, uint32_t steps) {
     triangle_options o = *opt;
     triangle t;
+    if (o.on_event == NULL)
+        o.on_event = note_told;
     if (o.tweak == NULL)
         o.tweak = recorded;
     forget_logs();
@@ -188,7 +208,7 @@ typedef struct replayed {
     uvcc_replay_result result;
 } replayed;
 
-static replayed replay_until(const bytes *log, const uvcc_program *p, uvcc_cpu_mode mode,
+static replayed replay_until(const test_bytes *log, const uvcc_program *p, uvcc_cpu_mode mode,
                              uint64_t until) {
     test_alloc mem = {0};
     uvcc_allocator al = test_allocator(&mem);
@@ -209,17 +229,17 @@ static replayed replay_until(const bytes *log, const uvcc_program *p, uvcc_cpu_m
     return r;
 }
 
-static replayed replay(const bytes *log, const uvcc_program *p, uvcc_cpu_mode mode) {
+static replayed replay(const test_bytes *log, const uvcc_program *p, uvcc_cpu_mode mode) {
     return replay_until(log, p, mode, UVCC_NEVER);
 }
 
-static uint64_t count_records(const bytes *log) {
+static uint64_t count_records(const test_bytes *log) {
     uvcc_record_reader rd;
     assert_int_equal(uvcc_record_check(&rd, log->p, log->len), 0);
     return rd.index;
 }
 
-static void replays_equal(const bytes *log, const uvcc_program *p, uvcc_cpu_mode mode,
+static void replays_equal(const test_bytes *log, const uvcc_program *p, uvcc_cpu_mode mode,
                           const uint8_t digest[32]) {
     replayed r = replay(log, p, mode);
     if (r.rc != 0)
@@ -282,9 +302,9 @@ static void test_round_trip(void **state) {
                     break;
                 }
             }
-            bytes out = {0};
+            test_bytes out = {0};
             uvcci_record_writer w;
-            uvcci_record_begin(&w, &(uvcc_recorder){.write = append, .user = &out});
+            uvcci_record_begin(&w, &(uvcc_recorder){.write = test_append, .user = &out});
             w.now = 12345;
             uvcci_record_put(&w, &r);
             size_t head = 8; /* the magic */
@@ -308,7 +328,7 @@ static void test_round_trip(void **state) {
             free(out.p);
         }
     }
-    assert_int_equal(types, 29);
+    assert_int_equal(types, 30);
 }
 
 /* A short log with most types in it. */
@@ -327,7 +347,7 @@ static void test_cut_and_flipped(void **state) {
     test_alloc mem = {0};
     uvcc_program *p = make_program(&mem, 20);
     short_log(p);
-    const bytes *log = &logs[0];
+    const test_bytes *log = &logs[0];
     replays_equal(log, p, UVCC_CPU_INLINE, NULL);
 
     size_t n = 0;
@@ -346,7 +366,7 @@ static void test_cut_and_flipped(void **state) {
     assert_non_null(copy);
     for (size_t cut = 0, at = 0; cut < log->len; cut++) {
         at += cut >= starts[at + 1];
-        bytes part = {.p = log->p, .len = cut};
+        test_bytes part = {.p = log->p, .len = cut};
         replayed r = replay(&part, p, UVCC_CPU_INLINE);
         assert_int_equal(r.rc, UVCC_ERR_FRAME);
         assert_int_equal(r.result.record, at);
@@ -364,20 +384,20 @@ static void test_cut_and_flipped(void **state) {
         assert_non_null(rd.why);
     }
     /* Bytes behind the end; two records that change places; a record taken out. */
-    bytes longer = {0};
-    append(&longer, log->p, log->len);
-    append(&longer, log->p, 1);
+    test_bytes longer = {0};
+    test_append(&longer, log->p, log->len);
+    test_append(&longer, log->p, 1);
     assert_int_equal(uvcc_record_check(&rd, longer.p, longer.len), UVCC_ERR_FRAME);
     assert_int_equal(rd.index, n - 1);
     free(longer.p);
-    bytes shorter = {0};
-    append(&shorter, log->p, starts[5]);
-    append(&shorter, log->p + starts[6], log->len - starts[6]);
+    test_bytes shorter = {0};
+    test_append(&shorter, log->p, starts[5]);
+    test_append(&shorter, log->p + starts[6], log->len - starts[6]);
     assert_int_equal(uvcc_record_check(&rd, shorter.p, shorter.len), UVCC_ERR_FRAME);
     assert_int_equal(rd.index, 5);
     free(shorter.p);
     /* Records of right checksums from which the last hash does not follow. */
-    bytes same = rewrite(log, 0, NULL);
+    test_bytes same = rewrite(log, 0, NULL);
     assert_int_equal(same.len, log->len);
     assert_memory_equal(same.p, log->p, log->len);
     free(same.p);
@@ -391,11 +411,11 @@ static void test_cut_and_flipped(void **state) {
 /* The SHA-256 at the end stands for all of it, where CRCs were made right again. */
 static void test_sha_of_the_log(void **state) {
     (void)state;
-    bytes log = {0};
+    test_bytes log = {0};
     uvcci_record_writer w;
     uvcc_record_reader rd;
     uint8_t zero[32] = {0};
-    uvcci_record_begin(&w, &(uvcc_recorder){.write = append, .user = &log});
+    uvcci_record_begin(&w, &(uvcc_recorder){.write = test_append, .user = &log});
     uvcci_record_put(&w, &(uvcc_record){.type = UVCC_RECORD_HEADER});
     uvcci_record_put(&w, &(uvcc_record){.type = UVCC_RECORD_RESULT});
     uvcci_sha256_update(&w.all, zero, 1);
@@ -425,9 +445,9 @@ static void test_grammar(void **state) {
     };
     uint8_t zero[32] = {0};
     for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        bytes log = {0};
+        test_bytes log = {0};
         uvcci_record_writer w;
-        uvcci_record_begin(&w, &(uvcc_recorder){.write = append, .user = &log});
+        uvcci_record_begin(&w, &(uvcc_recorder){.write = test_append, .user = &log});
         for (unsigned k = 0; k < 4 && cases[i].types[k] != 0; k++) {
             uvcc_record r = {.type = cases[i].types[k]};
             if (strchr(uvcc_record_fields(r.type), 'H') != NULL)
@@ -440,6 +460,61 @@ static void test_grammar(void **state) {
         assert_string_equal(rd.why, "it may not stand here");
         free(log.p);
     }
+}
+
+/* A record by hand: all of its numbers are 0 but one, its hashes too, its bytes none. */
+static int one_number(uint8_t type, const char *number, uint64_t v, uvcc_record *out) {
+    uint8_t b[128] = {0};
+    size_t n = 1; /* its length comes here */
+    b[n++] = type;
+    for (const char *f = uvcc_record_fields(type); *f != '\0'; f++) {
+        for (uint64_t left = f == number ? v : 0; left >= 0x80; left >>= 7)
+            b[n++] = (uint8_t)(left | 0x80);
+        if (f == number)
+            b[n] = (uint8_t)(v >> (v == 0 ? 0 : (63 - (unsigned)__builtin_clzll(v)) / 7 * 7));
+        n += *f == 'H' ? 32 : 1;
+    }
+    b[0] = (uint8_t)(n - 1);
+    assert_true(n - 1 < 0x80 && n + 4 <= sizeof b);
+    return uvcci_record_decode(b, n + 4, 0, out);
+}
+
+/* Each number of each type of record holds what its field holds, and what is larger is refused, not
+ * cut. */
+static void test_numbers(void **state) {
+    (void)state;
+    unsigned fields = 0;
+    for (unsigned type = 0; type < 256; type++) {
+        const char *all = uvcc_record_fields((uint8_t)type);
+        for (const char *f = all; f != NULL && *f != '\0'; f++) {
+            if (*f == 'H' || *f == 'D')
+                continue;
+            const uint64_t most = *f == 'p'                             ? UINT8_MAX
+                                  : *f == 's' || *f == 'e' || *f == 'r' ? UINT32_MAX
+                                                                        : UINT64_MAX;
+            uvcc_record r;
+            fields++;
+            assert_int_equal(one_number((uint8_t)type, f, 0, &r), 0);
+            assert_int_equal(one_number((uint8_t)type, f, most, &r), 0);
+            assert_int_equal(r.type, type);
+            const uint64_t have = *f == 'p'   ? r.peer
+                                  : *f == 's' ? r.step
+                                  : *f == 'e' ? r.entry
+                                  : *f == 'i' ? r.id
+                                  : *f == 'n' ? r.number
+                                              : most;
+            assert_int_equal(have, most);
+            if (*f == 'r')
+                assert_int_equal(r.status, INT32_MIN);
+            if (*f == 't')
+                assert_int_equal(r.now, (uint64_t)INT64_MIN);
+            if (most != UINT64_MAX) {
+                assert_int_equal(one_number((uint8_t)type, f, most + 1, &r), UVCC_ERR_FRAME);
+                assert_int_equal(one_number((uint8_t)type, f, UINT64_MAX, &r), UVCC_ERR_FRAME);
+            }
+        }
+    }
+    assert_true(fields > 30);
 }
 
 /* Every member of the configuration is in the log; what a session does not use is not. */
@@ -464,7 +539,8 @@ static void test_config(void **state) {
                    sizeof out.place.reserved + sizeof out.links.reserved32 +
                    sizeof out.limits.reserved + sizeof out.resume.reserved +
                    sizeof out.checks.reserved + sizeof out.triples.reserved +
-                   sizeof out.consent; /* the log has its hash */
+                   sizeof out.consent /* the log has its hash */ + sizeof out.agree.name +
+                   sizeof out.agree.reserved + sizeof out.names;
     assert_in_range(sizeof out - hooks - len, 0, 36);
 
     assert_int_equal(uvcc_config_default(&in, sizeof in), 0);
@@ -554,6 +630,7 @@ static void test_outputs_are_digested(void **state) {
         bool out =
             r.status == 1 && (call == UVCC_RECORD_POLL_JOB || call == UVCC_RECORD_POLL_EVENT ||
                               call == UVCC_RECORD_POLL_TRANSMIT);
+        out = out || (r.status == 0 && call == UVCC_RECORD_SHARES);
         if (r.type == UVCC_RECORD_RESULT) {
             assert_int_equal(r.data[0].len, out ? sizeof last : 0);
             if (out) {
@@ -567,6 +644,7 @@ static void test_outputs_are_digested(void **state) {
         if (r.type >= UVCC_RECORD_LOAD_PROGRAM)
             call = r.type;
     }
+    assert_int_equal(seen[UVCC_RECORD_SHARES], 1);
     assert_true(seen[UVCC_RECORD_POLL_JOB] > 5 && seen[UVCC_RECORD_POLL_EVENT] > 5 &&
                 seen[UVCC_RECORD_POLL_TRANSMIT] > 5);
     forget_logs();
@@ -598,7 +676,7 @@ static void test_in_place(void **state) {
     (void)state;
     test_alloc mem = {0};
     uvcc_program *p = make_program(&mem, 20);
-    bytes fed[3];
+    test_bytes fed[3];
     triangle_options o = {.seed = 9, .wired = true, .ticks = true, .placing = TRIANGLE_FED_APART};
     record_run(p, &o, 2);
     assert_int_equal(triangle_in_place(), 0);
@@ -645,7 +723,7 @@ static void end_of_time(uvcc_record *r, uint8_t *copy) {
 
 /* Each n-th record of `type` from `first` on changed in turn: every replay must find a difference,
  * not before it. */
-static void notices_from(const bytes *log, const uvcc_program *p, uint8_t type, unsigned every,
+static void notices_from(const test_bytes *log, const uvcc_program *p, uint8_t type, unsigned every,
                          change how, const char *what, uint64_t first) {
     uvcc_record_reader rd;
     uvcc_record rec;
@@ -655,8 +733,10 @@ static void notices_from(const bytes *log, const uvcc_program *p, uint8_t type, 
         if (rec.type != type || rec.index < first || (how == flip_data && rec.data[0].len == 0) ||
             seen++ % every != 0)
             continue;
+        if (type == UVCC_RECORD_FEED && rec.offset >= told_at)
+            break; /* ACKs: one of them lets the session close, and the others change nothing */
         tried++;
-        bytes other = rewrite(log, rec.index, how);
+        test_bytes other = rewrite(log, rec.index, how);
         replayed r = replay(&other, p, UVCC_CPU_INLINE);
         if (r.rc != 1 || r.result.record < rec.index || r.result.what[0] == '\0' ||
             (what != NULL && strstr(r.result.what, what) == NULL))
@@ -675,7 +755,7 @@ static void notices_from(const bytes *log, const uvcc_program *p, uint8_t type, 
     assert_true(tried > 0);
 }
 
-static void notices(const bytes *log, const uvcc_program *p, uint8_t type, unsigned every,
+static void notices(const test_bytes *log, const uvcc_program *p, uint8_t type, unsigned every,
                     change how, const char *what) {
     notices_from(log, p, type, every, how, what, 0);
 }
@@ -697,7 +777,7 @@ static void test_changes_are_noticed(void **state) {
     notices_from(&logs[0], p, UVCC_RECORD_RANDOM, 1, flip_data, NULL, rec.index);
     unsigned own = 0;
     for (unsigned i = 0; i < 3; i++) {
-        bytes other = rewrite(&logs[i], 1, flip_data);
+        test_bytes other = rewrite(&logs[i], 1, flip_data);
         own += replay(&other, p, UVCC_CPU_INLINE).rc == 1;
         free(other.p);
     }
@@ -756,6 +836,7 @@ static void test_odd_calls(void **state) {
         triangle t;
         uint8_t junk[700] = {0};
         int64_t x[ROWS * COLS] = {1, 2, 3}, v[ROWS * COLS] = {5};
+        uint64_t lo[COLS * UNITS + ROWS * UNITS], hi[COLS * UNITS + ROWS * UNITS];
         forget_logs();
         triangle_open(&t, p,
                       &(triangle_options){
@@ -812,6 +893,7 @@ static void test_odd_calls(void **state) {
                 break;
             case 12:
                 (void)uvcc_session_resume(s, junk, r % sizeof junk);
+                (void)uvcc_session_shares(s, (uint32_t)(r % 2), lo, hi);
                 break;
             case 13: /* lost */
                 if (uvcc_session_poll_transmit(s, &tx, now) == 1)
@@ -901,7 +983,7 @@ static void test_resume(void **state) {
     (void)state;
     test_alloc mem = {0};
     uvcc_program *p = make_program(&mem, 20);
-    bytes kept[3] = {{0}, {0}, {0}};
+    test_bytes kept[3] = {{0}, {0}, {0}};
     triangle t;
     triangle_open(&t, p, &(triangle_options){.seed = 1, .tweak = recorded});
     play_steps(&t, 1);
@@ -912,7 +994,7 @@ static void test_resume(void **state) {
         while (uvcc_session_checkpoint(t.s[i], &step, &data, &len) != 0)
             assert_true(triangle_turn(&t));
         assert_int_equal(step, 1);
-        append(&kept[i], data, len);
+        test_append(&kept[i], data, len);
     }
     triangle_free(&t);
     forget_logs();
@@ -1045,6 +1127,7 @@ int main(void) {
         cmocka_unit_test(test_cut_and_flipped),
         cmocka_unit_test(test_sha_of_the_log),
         cmocka_unit_test(test_grammar),
+        cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_config),
         cmocka_unit_test(test_replays),
         cmocka_unit_test(test_outputs_are_digested),

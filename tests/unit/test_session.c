@@ -917,7 +917,9 @@ static void test_large(void **state) {
     one_op_large(UVCC_OP_ELEM_MUL, 50000, 10, UVCC_TRUNC_EXACT); /* keys in two parts */
     one_op_large(UVCC_OP_TRUNCATE, 50000, 3, UVCC_TRUNC_EXACT);
     one_op_large(UVCC_OP_ELEM_MUL, 50000, 20, UVCC_TRUNC_EXACT_DCF); /* four parts */
-    one_op_large(UVCC_OP_TRUNCATE, 20000, 9, UVCC_TRUNC_STOCHASTIC);
+    one_op_large(UVCC_OP_TRUNCATE, 20001, 9, UVCC_TRUNC_STOCHASTIC);
+    one_op_large(UVCC_OP_ELEM_MUL, 20001, 13, UVCC_TRUNC_STOCHASTIC);
+    one_op_large(UVCC_OP_ELEM_MUL, 1050000, 10, UVCC_TRUNC_STOCHASTIC); /* in two parts */
     one_op_large(UVCC_OP_ELEM_MUL, 1050000, 0, UVCC_TRUNC_EXACT); /* every round in two parts */
 }
 
@@ -1073,6 +1075,8 @@ static void test_config_versions(void **state) {
                                   offsetof(uvcc_config, checks),
                                   offsetof(uvcc_config, triples),
                                   offsetof(uvcc_config, consent),
+                                  offsetof(uvcc_config, agree),
+                                  offsetof(uvcc_config, names),
                                   sizeof(uvcc_config)};
     test_alloc mem = {0};
     uint64_t seed = 1;
@@ -1103,10 +1107,18 @@ static void test_config_versions(void **state) {
     c.size = sizeof c + 1;
     assert_int_equal(uvcc_session_new(&s, &c), UVCC_ERR_USAGE);
 #define LAST(group) (offsetof(uvcc_config, group.reserved) + sizeof c.group.reserved - 8)
-    static const size_t unknown[] = {
-        LAST(identity), LAST(place),   offsetof(uvcc_config, links.reserved32),
-        LAST(limits),   LAST(resume),  LAST(checks),
-        LAST(triples),  LAST(consent), offsetof(uvcc_config, consent.reserved32)};
+    static const size_t unknown[] = {LAST(identity),
+                                     LAST(place),
+                                     offsetof(uvcc_config, links.reserved32),
+                                     LAST(limits),
+                                     LAST(resume),
+                                     LAST(checks),
+                                     LAST(triples),
+                                     LAST(consent),
+                                     offsetof(uvcc_config, consent.reserved32),
+                                     LAST(agree),
+                                     offsetof(uvcc_config, agree.reserved32),
+                                     LAST(names)};
 #undef LAST
     for (unsigned i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
         c = whole;

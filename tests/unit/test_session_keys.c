@@ -39,7 +39,7 @@ typedef struct world world;
 /* May change the packet (its CRC is set afterwards); false drops it. */
 typedef bool (*hook)(world *w, uint8_t from, uint8_t to, uint8_t *bytes, size_t len);
 
-enum { PACKETS_MAX = 20000, PACKET_BYTES = 1300 };
+enum { PACKETS_MAX = 20000, PACKET_BYTES = 1300, KIND_AT = 5, FLAGS_AT = 7 };
 typedef struct packet {
     uint64_t at;
     uint8_t from, to;
@@ -817,6 +817,105 @@ static void restart_ends_all(void **state) {
     world_free(&w);
 }
 
+/* The next moments, until party i is CLOSED: within a second, where close_ns is three. */
+static void closes_soon(world *w, uint8_t i) {
+    const uint64_t until = w->now + SECOND;
+    while (w->now < until && !w->closed[i])
+        turn(w);
+    assert_true(w->closed[i]);
+}
+
+/* Party 0 hears of a restart of party 1, and ends for that reason. */
+static void end_of_restart(world *w) {
+    for (unsigned n = 0; w->restarted[0][1] == 0; n++) {
+        assert_true(n < 100000);
+        turn(w);
+    }
+    assert_int_equal(uvcc_session_abort(w->s[0], UVCC_ABORT_RESTARTED, w->now), 0);
+    assert_int_equal(uvcc_session_close(w->s[0], w->now), 0);
+}
+
+/* What party 1 proves to party 2, and party 2 to party 0, is lost until who it is for has ended. */
+static bool proofs_late(world *w, uint8_t from, uint8_t to, uint8_t *bytes, size_t len) {
+    (void)len;
+    return from == 0 || (from + 1) % 3 != to || bytes[KIND_AT] != UVCC_FRAME_HELLO ||
+           bytes[UVCC_FRAME_HEADER_BYTES] != 2 || w->aborted[to] != 0;
+}
+
+/* Both peers began anew; of one that is heard before the end, of the other while it is waited
+ * for. */
+static void two_restart(void **state) {
+    (void)state;
+    world w;
+    world_make(&w);
+    world_open(&w);
+    assert_true(drive(&w, SECOND));
+    works(&w);
+    w.hook = proofs_late;
+    renew(&w, 1);
+    renew(&w, 2);
+    end_of_restart(&w);
+    assert_int_equal(w.restarted[0][2], 0);
+    closes_soon(&w, 0);
+    assert_int_equal(w.restarted[0][2], 0); /* after ABORTED that is no news */
+    world_free(&w);
+}
+
+/* The third party is told by a peer that somebody began anew, and only then hears who: it does not
+ * wait for that one. */
+static void told_of_a_restart(void **state) {
+    (void)state;
+    world w;
+    world_make(&w);
+    world_open(&w);
+    assert_true(drive(&w, SECOND));
+    works(&w);
+    w.hook = proofs_late;
+    renew(&w, 1);
+    end_of_restart(&w);
+    for (unsigned n = 0; w.aborted[2] == 0; n++) {
+        assert_true(n < 100000);
+        turn(&w);
+    }
+    assert_int_equal(w.restarted[2][1], 0);
+    assert_int_equal(uvcc_session_close(w.s[2], w.now), 0);
+    closes_soon(&w, 2);
+    closes_soon(&w, 0);
+    world_free(&w);
+}
+
+/* What is sealed does not get from party 1 to party 2. */
+static bool unready(world *w, uint8_t from, uint8_t to, uint8_t *bytes, size_t len) {
+    (void)w;
+    (void)len;
+    return from != 1 || to != 2 || (bytes[FLAGS_AT] & UVCC_FRAME_SEALED) == 0;
+}
+
+/* The third party was still in its handshake, which began again when a peer came back: it cannot
+ * read the BYE of a party that was READY, and is not waited for. */
+static void restart_in_a_handshake(void **state) {
+    (void)state;
+    world w;
+    world_make(&w);
+    w.hook = unready;
+    world_open(&w);
+    for (unsigned n = 0; !w.ready[0] || !w.ready[1]; n++) {
+        assert_true(n < 100000);
+        turn(&w);
+    }
+    assert_false(w.ready[2]);
+    w.hook = NULL;
+    renew(&w, 1);
+    end_of_restart(&w);
+    closes_soon(&w, 0);
+    assert_false(w.ready[2]);
+    renew(&w, 0); /* and all meet */
+    w.aborted[0] = 0;
+    assert_true(drive(&w, w.now + 20 * SECOND));
+    works(&w);
+    world_free(&w);
+}
+
 static void restart_exchanged(void **state) {
     (void)state;
     tells_of_a_restart(true);
@@ -884,6 +983,9 @@ int main(void) {
         cmocka_unit_test(reflected),
         cmocka_unit_test(replayed),
         cmocka_unit_test(restart_ends_all),
+        cmocka_unit_test(two_restart),
+        cmocka_unit_test(told_of_a_restart),
+        cmocka_unit_test(restart_in_a_handshake),
         cmocka_unit_test(restart_exchanged),
         cmocka_unit_test(restart_provisioned),
         cmocka_unit_test(wrong_secret),

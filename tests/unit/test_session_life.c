@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A session beside its peers: how it ends when they do, or do not answer any more. Time is the
- * network's, and every wait is told by it. */
+ * network's, and every wait is told by it. And which programs it takes at all. */
 #include "triangle.h"
 
 #include "exec/runtime/core.h"
@@ -128,6 +128,34 @@ static void test_nobody_waits_for_the_done(void **state) {
             assert_true(all_leave(&f, gap * MS) < 10 * MS);
             end(&f);
         }
+}
+
+/* Sessions that are CLOSED and stay are still: an hour later nothing has gone out, and no timer is
+ * wanted. */
+static void test_the_closed_are_still(void **state) {
+    (void)state;
+    for (unsigned k = 0; k < 4; k++) {
+        const bool datagram = k % 2 != 0, aborts = k / 2 != 0;
+        fix f;
+        begin_ready(&f, datagram, NULL);
+        one_step(&f, 0);
+        if (aborts)
+            assert_int_equal(uvcc_session_abort(f.t.s[0], UVCC_ABORT_HOST, triangle_now(&f.t)), 0);
+        until(&f, triangle_now(&f.t) + 5 * MS);
+        for (unsigned i = 0; i < 3; i++)
+            assert_int_equal(uvcc_session_close(f.t.s[i], triangle_now(&f.t)), 0);
+        until(&f, triangle_now(&f.t) + SECOND);
+        uvcc_loopback_stats before, after;
+        uvcc_loopback_get_stats(f.t.net, &before);
+        until(&f, triangle_now(&f.t) + 3600 * SECOND);
+        uvcc_loopback_get_stats(f.t.net, &after);
+        assert_int_equal(after.packets, before.packets);
+        for (unsigned i = 0; i < 3; i++) {
+            assert_true(f.t.closed[i]);
+            assert_true(uvcc_session_next_deadline(f.t.s[i]) == UVCC_NEVER);
+        }
+        end(&f);
+    }
 }
 
 /* The same after an abort, of one or of all at once, with messages on their way that an aborted
@@ -761,10 +789,47 @@ static void test_getters(void **state) {
     end(&f);
 }
 
+/* A step's message has the shapes of at most 64 inputs: an entry of more is refused by name, and
+ * the session goes on as if nothing had been. */
+static void inputs_of_an_entry(void **state) {
+    enum { MOST = 64 };
+    (void)state;
+    test_alloc mem = {0};
+    uint64_t seed = 1;
+    const uvcc_allocator al = test_allocator(&mem);
+    const uvcc_config c = triangle_config_alone(&mem, &seed);
+    uvcc_session *s;
+    assert_int_equal(uvcc_session_new(&s, &c), 0);
+    for (unsigned count = MOST + 1; count >= MOST; count--) {
+        uvcc_program *p;
+        char name[8];
+        uint32_t first = 0;
+        assert_int_equal(uvcc_program_new(&p, &al), 0);
+        assert_true(uvcc_program_entry(p, "many") >= 0);
+        for (unsigned i = 0; i < count; i++) {
+            (void)snprintf(name, sizeof name, "x%u", i);
+            const uint32_t x = test_tensor(p, name, 1, 2, 20, 0, UVCC_TRANSIENT);
+            first = i == 0 ? x : first;
+            assert_true(uvcc_program_input(p, i, x, 0) >= 0);
+        }
+        assert_true(uvcc_program_output(p, 1, first) >= 0);
+        assert_int_equal(uvcc_program_finish(p, NULL, 0), 0);
+        assert_int_equal(uvcc_session_load_program(s, p), count > MOST ? UVCC_ERR_PROGRAM : 0);
+        if (count > MOST)
+            assert_non_null(strstr(uvcc_session_error_detail(s), "entry many has more than 64"));
+        else
+            uvcc_session_free(s);
+        uvcc_program_free(p);
+    }
+    assert_int_equal(mem.live_blocks, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(inputs_of_an_entry),
         cmocka_unit_test(test_nobody_waits_for_the_done),
         cmocka_unit_test(test_nobody_waits_for_the_aborted),
+        cmocka_unit_test(test_the_closed_are_still),
         cmocka_unit_test(test_streams_that_closed),
         cmocka_unit_test(test_stream_without_bye),
         cmocka_unit_test(test_close_time),

@@ -4,6 +4,7 @@
  * failure. */
 #include "triangle.h"
 
+#include "exec/primitives/tree_hash.h"
 #include "exec/runtime/core.h"
 #include "proto/bytes.h"
 #include "proto/coin.h"
@@ -718,13 +719,14 @@ static void component_hash(const hand *h, uint8_t party, const uvcci_instance *r
     const uvcc_shares *v = &s->buffers[which[tensor]].shares;
     const uint64_t *words = c == 0 ? v->lo : v->hi;
     const size_t n = s->program->tensors[which[tensor]].elems;
-    uint8_t key[32], *bytes = malloc(n * 8);
+    uint8_t key[32], text[6 + 32] = "COMMIT", *bytes = malloc(n * 8);
     const unsigned pair = c == 0 ? UVCC_PAIR_PREV : UVCC_PAIR_NEXT; /* who else holds it */
     prg_bytes(r->step->keys.prg[pair][UVCC_TAG_salt],
               (uvcci_prg_at){.ordinal = r->op->ordinal, .call = tensor}, key);
     for (size_t i = 0; i < n; i++)
         uvcci_st64(bytes + 8 * i, words[i]);
-    uvcci_hmac_once(key, 32, bytes, n * 8, out);
+    uvcci_tree_once(bytes, n * 8, text + 6);
+    uvcci_hmac_once(key, 32, text, sizeof text, out);
     free(bytes);
 }
 
@@ -745,16 +747,16 @@ static bool has_leaf(const uvcci_step *st, const uint8_t *want, size_t want_len)
 /* What START 0 sends: the root of the tensors' first components, the coin's commitment. */
 static void check_start_digests(hand *h, uint8_t party, const uvcci_instance *r) {
     const uint8_t *sid = h->t.s[party]->sid_sub;
-    uint8_t text[128], want[32], share[32];
+    uint8_t text[128], hashed[3][32], want[32], share[32];
     assert_true(r->op->ordinal != 0 && r->step->number != 0); /* else they may be left out */
     uvcci_writer w = uvcci_writer_on(text, sizeof text);
-    uvcci_put(&w, "UVCC_CHECK_V1", 13);
+    uvcci_put(&w, "UVCC_CHECK_V2", 13);
     uvcci_put64(&w, uvcci_stream_id(sid, r->step->number, r->op_id, UVCCI_STREAM_COIN, 0, 0));
     uvcci_put8(&w, party);
-    for (uint16_t tensor = 0; tensor < 3; tensor++) {
-        component_hash(h, party, r, 0, tensor, want);
-        uvcci_put(&w, want, 32);
-    }
+    for (uint16_t tensor = 0; tensor < 3; tensor++)
+        component_hash(h, party, r, 0, tensor, hashed[tensor]);
+    uvcci_tree_once(hashed, sizeof hashed, want);
+    uvcci_put(&w, want, 32);
     assert_false(w.bad);
     uvcci_sha256_once(text, w.len, want);
     assert_memory_equal(r->out[1].digest[0][0], want, 32);
@@ -794,7 +796,7 @@ static void check_start_leaves(hand *h, uint8_t party, const uvcci_instance *r) 
 static void check_verdicts(hand *h, uint8_t party, const uvcc_job *job, const uvcci_instance *r) {
     static uint64_t first[3 * 64 * 64];
     const uint8_t *sid = h->t.s[party]->sid_sub, *z = NULL;
-    uint8_t text[8 + 3 * 64 * 64 * 8], want[32], leaf[UVCCI_LEAF_MAX_BYTES];
+    uint8_t text[64], tree[32], want[32], leaf[UVCCI_LEAF_MAX_BYTES];
     const size_t bytes = sizeof first;
     for (uint32_t i = 0; i < job->count; i++)
         if (job->tasks[i].kind == UVCC_TASK_HASH)
@@ -818,7 +820,8 @@ static void check_verdicts(hand *h, uint8_t party, const uvcc_job *job, const uv
         uvcci_put(&w, "SKS", 3);
         uvcci_put8(&w, party);
         uvcci_put32(&w, r->op_id);
-        uvcci_put(&w, z, bytes);
+        uvcci_tree_once(z, bytes, tree);
+        uvcci_put(&w, tree, 32);
         assert_false(w.bad);
         uvcci_hmac_once(salt, 32, text, w.len, want);
         assert_memory_equal(r->out[0].digest[0][side], want, 32);
@@ -833,7 +836,7 @@ static void check_open_digests(hand *h, uint8_t party, const uvcc_job *job,
                                const uvcci_instance *r) {
     static const uvcci_stream_name streams[2] = {UVCCI_STREAM_SKS_E, UVCCI_STREAM_SKS_F};
     const size_t bytes = 64 * 6 * 8; /* of T x inner */
-    uint8_t text[32 + 64 * 6 * 8], want[32];
+    uint8_t text[64], tree[32], want[32];
     unsigned found = 0;
     for (uint32_t i = 0; i < job->count; i++)
         for (uint32_t k = 0; job->tasks[i].kind == UVCC_TASK_HASH && k < job->tasks[i].u.hash.count;
@@ -842,11 +845,12 @@ static void check_open_digests(hand *h, uint8_t party, const uvcc_job *job,
             if (it->len != bytes || it->prefix_len == 0 || found == 2)
                 continue;
             uvcci_writer w = uvcci_writer_on(text, sizeof text);
-            uvcci_put(&w, "UVCC_CHECK_V1", 13);
+            uvcci_put(&w, "UVCC_CHECK_V2", 13);
             uvcci_put64(&w, uvcci_stream_id(h->t.s[party]->sid_sub, r->step->number, r->op_id,
                                             streams[found], 0, 0));
             uvcci_put8(&w, party);
-            uvcci_put(&w, it->data, bytes);
+            uvcci_tree_once(it->data, bytes, tree);
+            uvcci_put(&w, tree, 32);
             assert_false(w.bad);
             uvcci_sha256_once(text, w.len, want);
             assert_memory_equal(r->out[found].digest[0][1], want, 32);

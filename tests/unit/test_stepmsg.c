@@ -15,6 +15,7 @@ static uvcci_step_msg sample_step(uint16_t shapes) {
     test_rand_bytes(&seed, m.h_program, 32);
     test_rand_bytes(&seed, m.h_optable, 32);
     test_rand_bytes(&seed, m.lineage, 32);
+    test_rand_bytes(&seed, m.h_given, 32);
     m.shape_count = shapes;
     for (unsigned i = 0; i < shapes; i++)
         m.shapes[i] = (uvcci_shape){(uint32_t)test_rand(&seed), (uint32_t)test_rand(&seed),
@@ -27,6 +28,7 @@ static void check_same_step(const uvcci_step_msg *a, const uvcci_step_msg *b) {
     assert_memory_equal(a->lineage, b->lineage, 32);
     assert_memory_equal(a->h_program, b->h_program, 32);
     assert_memory_equal(a->h_optable, b->h_optable, 32);
+    assert_memory_equal(a->h_given, b->h_given, 32);
     assert_int_equal(a->shape_count, b->shape_count);
     assert_memory_equal(a->shapes, b->shapes, a->shape_count * sizeof a->shapes[0]);
 }
@@ -47,7 +49,7 @@ static void step_round_trips(void **state) {
     for (uint16_t shapes = 0; shapes <= UVCCI_SHAPES_MAX; shapes++) {
         uvcci_step_msg m = sample_step(shapes), got;
         int len = uvcci_step_encode(&m, buf, sizeof buf);
-        assert_int_equal(len, 102 + 12 * shapes);
+        assert_int_equal(len, 134 + 12 * shapes);
         assert_int_equal(decode_step(&got, buf, (size_t)len), 0);
         check_same_step(&m, &got);
     }
@@ -61,12 +63,13 @@ static void step_layout(void **state) {
     uvcci_step_msg m = sample_step(1);
     m.step = 0x01020304;
     m.shapes[0] = (uvcci_shape){0x11223344, 5, 7};
-    assert_int_equal(uvcci_step_encode(&m, buf, sizeof buf), 114);
+    assert_int_equal(uvcci_step_encode(&m, buf, sizeof buf), 146);
     assert_memory_equal(buf, "\x04\x03\x02\x01", 4);
     assert_memory_equal(buf + 4, m.lineage, 32);
     assert_memory_equal(buf + 36, m.h_program, 32);
     assert_memory_equal(buf + 68, m.h_optable, 32);
-    assert_memory_equal(buf + 100, tail, sizeof tail);
+    assert_memory_equal(buf + 100, m.h_given, 32);
+    assert_memory_equal(buf + 132, tail, sizeof tail);
 }
 
 static void step_of_another_length_is_refused(void **state) {
@@ -90,13 +93,13 @@ static void step_of_another_length_is_refused(void **state) {
 static void step_with_too_many_shapes_is_refused(void **state) {
     (void)state;
     uvcci_step_msg m = sample_step(64), got;
-    size_t cap = 102 + 12 * (size_t)65535;
+    size_t cap = 134 + 12 * (size_t)65535;
     uint8_t *buf = calloc(1, cap);
     assert_non_null(buf);
     assert_true(uvcci_step_encode(&m, buf, cap) > 0);
     for (unsigned n = 65; n <= 65535; n += n < 70 ? 1 : 5039) {
-        uvcci_st16(buf + 100, (uint16_t)n);
-        assert_int_equal(uvcci_step_decode(&got, buf, 102 + 12 * (size_t)n), UVCC_ERR_BATCH);
+        uvcci_st16(buf + 132, (uint16_t)n);
+        assert_int_equal(uvcci_step_decode(&got, buf, 134 + 12 * (size_t)n), UVCC_ERR_BATCH);
     }
     m.shape_count = 65;
     assert_int_equal(uvcci_step_encode(&m, buf, cap), UVCC_ERR_USAGE);
@@ -109,7 +112,7 @@ static void shapes_hash_is_over_the_encoding(void **state) {
     for (uint16_t n = 0; n <= UVCCI_SHAPES_MAX; n++) {
         uvcci_step_msg m = sample_step(n);
         int len = uvcci_step_encode(&m, buf, sizeof buf);
-        uvcci_sha256_once(buf + 100, (size_t)len - 100, want);
+        uvcci_sha256_once(buf + 132, (size_t)len - 132, want);
         uvcci_shapes_hash(m.shapes, n, got);
         assert_memory_equal(got, want, 32);
     }

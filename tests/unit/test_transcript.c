@@ -401,6 +401,31 @@ static void states_and_limits(void **state) {
     transcript_done(t, &ta);
 }
 
+/* What is in order already needs no memory: its root is there when there is none left. */
+static void in_order_takes_nothing(void **state) {
+    (void)state;
+    enum { MOST = 300 };
+    sample *all = samples_new(MOST, 9);
+    for (uint32_t n = 0; n <= MOST; n = n < 4 ? n + 1 : n + 37) {
+        test_alloc ta;
+        uint8_t root[32], again[32];
+        uvcci_transcript *t = transcript_new(&ta, MOST);
+        add_all(t, all, n);
+        const size_t added = ta.calls;
+        assert_int_equal(uvcci_transcript_root(t, root), 0);
+        const size_t calls = ta.calls;
+        assert_true(n > 1 || calls == added);
+        ta.fail_at = 1;
+        assert_int_equal(uvcci_transcript_sort(t), 0);
+        assert_int_equal(uvcci_transcript_root(t, again), 0);
+        assert_int_equal(ta.calls, calls);
+        assert_memory_equal(root, again, 32);
+        ta.fail_at = 0;
+        transcript_done(t, &ta);
+    }
+    free(all);
+}
+
 /* One run in which the i-th allocation fails: the call says so, changes nothing, and can be made
  * again. Returns whether an allocation failed. */
 static bool run_with_failure(size_t fail_at, const sample *all, uint32_t n,
@@ -562,6 +587,7 @@ int main(void) {
         cmocka_unit_test(flipped_bits_fail),
         cmocka_unit_test(merkle_root_matches_its_definition),
         cmocka_unit_test(states_and_limits),
+        cmocka_unit_test(in_order_takes_nothing),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(many_leaves),
         cmocka_unit_test(leaf_layouts),

@@ -535,6 +535,37 @@ static void test_every_kind_loads(void **state) {
     }
 }
 
+/* The sum of a weight's gradients has bits for all microbatches: as many as if there were one. */
+static void test_sums_of_microbatches(void **state) {
+    static const uvcc_transformer_worker only = {0};
+    (void)state;
+    const uvcc_allocator al = uvcc_host_allocator();
+    for (unsigned block = 0; block < 3; block++) {
+        uvcc_program *p[2];
+        unsigned sums = 0;
+        for (unsigned i = 0; i < 2; i++) {
+            uvcc_transformer_config c = small();
+            c.block = (uint8_t)block;
+            c.microbatches = i == 0 ? 1 : 4;
+            assert_int_equal(uvcc_transformer_program(&p[i], &c, &only, &al, NULL, 0), 0);
+        }
+        for (uint32_t i = 0; uvcc_program_tensor_at(p[0], i) != NULL; i++) {
+            const uvcc_tensor_desc *one = uvcc_program_tensor_at(p[0], i), *four = NULL;
+            for (uint32_t k = 0; uvcc_program_tensor_at(p[1], k) != NULL; k++)
+                if (strcmp(uvcc_program_tensor_at(p[1], k)->name, one->name) == 0)
+                    four = uvcc_program_tensor_at(p[1], k);
+            if (strstr(one->name, ".S.") == NULL || strncmp(one->name, "m0.", 3) != 0)
+                continue;
+            assert_true(four != NULL && one->scale == four->scale);
+            assert_int_equal(four->bits, one->bits);
+            sums++;
+        }
+        assert_true(sums > 10);
+        uvcc_program_free(p[0]);
+        uvcc_program_free(p[1]);
+    }
+}
+
 /* Large shapes load: nothing is too wide, and nothing is allocated for values. */
 static void test_large_shapes(void **state) {
     (void)state;
@@ -818,16 +849,27 @@ static void test_corpus(void **state) {
     assert_non_null(strstr(strstr(readme, "`corpus.txt`"), hex));
 }
 
-int main(void) {
+/* With an argument the splits alone, which take longer than all of the others together. */
+int main(int argc, char **argv) {
+    (void)argv;
+    const struct CMUnitTest splits[] = {cmocka_unit_test(test_splits)};
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_options),      cmocka_unit_test(test_rate),
-        cmocka_unit_test(test_weights),      cmocka_unit_test(test_hash),
-        cmocka_unit_test(test_rows),         cmocka_unit_test(test_sequences),
-        cmocka_unit_test(test_corpus),       cmocka_unit_test(test_every_kind_loads),
-        cmocka_unit_test(test_large_shapes), cmocka_unit_test(test_no_memory),
-        cmocka_unit_test(test_logits),       cmocka_unit_test(test_next),
-        cmocka_unit_test(test_learns),       cmocka_unit_test(test_gradients),
-        cmocka_unit_test(test_splits),
+        cmocka_unit_test(test_options),
+        cmocka_unit_test(test_rate),
+        cmocka_unit_test(test_weights),
+        cmocka_unit_test(test_hash),
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_sequences),
+        cmocka_unit_test(test_corpus),
+        cmocka_unit_test(test_every_kind_loads),
+        cmocka_unit_test(test_sums_of_microbatches),
+        cmocka_unit_test(test_large_shapes),
+        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_logits),
+        cmocka_unit_test(test_next),
+        cmocka_unit_test(test_learns),
+        cmocka_unit_test(test_gradients),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return argc > 1 ? cmocka_run_group_tests(splits, NULL, NULL)
+                    : cmocka_run_group_tests(tests, NULL, NULL);
 }

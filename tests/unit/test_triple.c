@@ -203,10 +203,26 @@ static void takes_many(void **state) {
     assert_int_equal(mem.live_blocks, 0);
 }
 
+/* Every byte of what a record is, with the checksum that goes with it. */
+static void another_head_is_refused(void **state) {
+    uint8_t bytes[RECORD_BYTES];
+    uvcc_triple_info info;
+    (void)state;
+    for (size_t at = 0; at < 8; at++) {
+        record_put((place){.run = 1, .step = 2, .id = 3}, bytes);
+        assert_int_equal(uvcc_triple_read(bytes, sizeof bytes, &info), 0);
+        bytes[at] ^= at == 5 ? 1 : 0x10; /* party 2: 3 is none */
+        uvcci_sha256_once(bytes, RECORD_BYTES - UVCCI_TRIPLE_HASH_BYTES,
+                          bytes + RECORD_BYTES - UVCCI_TRIPLE_HASH_BYTES);
+        assert_int_equal(uvcc_triple_read(bytes, sizeof bytes, &info), UVCC_ERR_FRAME);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(does_as_a_list),
         cmocka_unit_test(takes_many),
+        cmocka_unit_test(another_head_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
 
-VERSION = 4
+VERSION = 5
 
 
 def sha(*parts):
@@ -56,7 +56,7 @@ def offer_bytes(offers):
     return b"".join(le32(s) + l for s, l in offers) + free * (le32(0xFFFFFFFF) + bytes(32))
 
 
-def case(name, exchange, suites, offers, next_run, kem=0, policy=bytes(32), bound=False):
+def case(name, exchange, suites, offers, next_run, kem=0, policy=bytes(32), bound=False, parts=()):
     R, S, T, replica, stage, tp = topology = (4, 3, 2, 3, 2, 1)
     sid_job = seeded("sid_job", name)
     sid_rep = sha(b"UVCC_SID_REPLICA_V1", sid_job, le32(replica))
@@ -80,10 +80,10 @@ def case(name, exchange, suites, offers, next_run, kem=0, policy=bytes(32), boun
     hello1 = [
         bytes([1, suites[p], p, VERSION]) + sid_job + le16(*topology) + h_program
         + le32(next_run[p]) + n[p] + (x_public[p] if signed else bytes(32)) + offer_bytes(offers[p])
-        + policy + (le16(kem, len(ek[p])) + ek[p] if kem else b"")
+        + policy + struct.pack("<16Q", *parts, *[0] * (16 - len(parts))) + (le16(kem, len(ek[p])) + ek[p] if kem else b"")
         for p in range(3)
     ]
-    assert kem or all(len(m) == 324 for m in hello1)
+    assert kem or all(len(m) == 452 for m in hello1)
     run = max(next_run)
     step, agreed = max(set(offers[0]) & set(offers[1]) & set(offers[2]))
     suite = max(i for i in (1, 2) if all(s >> (i - 1) & 1 for s in suites))
@@ -146,13 +146,14 @@ def case(name, exchange, suites, offers, next_run, kem=0, policy=bytes(32), boun
         parties.append(party)
     return {
         "name": name, "exchange": exchange, **({"kem": kem} if kem else {}), "sid_job": sid_job.hex(), "sid_sub": sid_sub.hex(),
-        "topology": list(topology), "h_program": h_program.hex(), "policy": policy.hex(), "parties": parties, "run": run,
+        "topology": list(topology), "h_program": h_program.hex(), "policy": policy.hex(), "parts": ["%016x" % x for x in parts], "parties": parties, "run": run,
         "step": step, "lineage": agreed.hex(), "run_nonce": sha(b"UVCC_RUN_V1", *n).hex(),
         "suite": suite, "pairs": pairs,
     }
 
 
 POLICY = sha(b"uvcc policy v1\nprogram any\n")
+PARTS = [int.from_bytes(sha(b"UVCC_AGREE_V1", b"item %d" % i)[:8], "little") for i in range(16)]
 FRESH = [[(0, bytes(32))]] * 3
 
 
@@ -164,8 +165,8 @@ def kept(*steps, of=0):
 print(json.dumps({"cases": [
     case("provisioned, first start", "provisioned", [3, 3, 3], FRESH, [0, 0, 0]),
     case("provisioned, resumed", "provisioned", [3, 1, 3],
-         [kept(7, 6, 5), kept(9, 8, 7, 6), kept(8, 7)], [2, 5, 4], policy=POLICY),
-    case("x25519, first start", "x25519", [3, 3, 3], FRESH, [0, 0, 0], bound=True),
+         [kept(7, 6, 5), kept(9, 8, 7, 6), kept(8, 7)], [2, 5, 4], policy=POLICY, parts=PARTS[:3]),
+    case("x25519, first start", "x25519", [3, 3, 3], FRESH, [0, 0, 0], bound=True, parts=PARTS),
     case("x25519, resumed", "x25519", [1, 3, 3],
          [kept(4294967294, 70000), kept(70000), kept(70001, 70000)], [16777215, 3, 4]),
     case("x25519, one suite", "x25519", [2, 2, 3], [[(1, bytes(32))]] * 3, [9, 9, 9], policy=POLICY),
@@ -173,5 +174,5 @@ print(json.dumps({"cases": [
          [kept(4, of=1) + kept(4, 3), kept(4, 3, 2), kept(4, of=1) + kept(3, 2)], [7, 7, 7], bound=True),
     case("provisioned, with a KEM", "provisioned", [3, 3, 3], FRESH, [1, 0, 0], KEM_X25519),
     case("x25519, with a KEM", "x25519", [1, 3, 3], [kept(7, 8), kept(9, 8), kept(8)], [2, 5, 4],
-         KEM_X25519, POLICY),
+         KEM_X25519, POLICY, parts=PARTS[:1]),
 ]}, indent=1))

@@ -58,7 +58,8 @@ maker_label maker_of(const char *task, const char *variant, unsigned role) {
 
 static size_t size_of(shape s, uint32_t count) {
     const size_t packed = ((size_t)count * s.bits + 7) / 8, plane = ((size_t)count + 63) / 64 * 8;
-    const size_t n = s.bytes * count + s.fixed + s.packs * packed + s.planes * plane;
+    const size_t whole = ((size_t)count * s.whole + 63) / 64 * 8;
+    const size_t n = s.bytes * count + s.fixed + s.packs * packed + s.planes * plane + whole;
     return n + (s.piece == 0 || n == 0 ? 0 : (n - 1) / s.piece * s.gap);
 }
 
@@ -258,6 +259,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     make_file(argv[1], "circuits", make_circuits);
+    make_file(argv[1], "rounding", make_rounding);
     make_file(argv[1], "forms", make_forms);
     make_file(argv[1], "functions", make_functions);
     make_file(argv[1], "gates", make_gates);

@@ -34,11 +34,11 @@ typedef struct maker_case {
     const uint32_t *counts; /* of form B, up to a 0; others: NULL, one unit */
 } maker_case;
 
-/* Bytes for c elements: bytes c + packs ceil(c bits / 8) + planes 8 ceil(c / 64) + fixed, and `gap`
- * more behind every `piece` of them (if it is not 0) but the last. */
+/* Bytes for c elements: bytes c + packs ceil(c bits / 8) + planes 8 ceil(c / 64) + 8 ceil(c whole /
+ * 64) + fixed, and `gap` more behind every `piece` of them (if it is not 0) but the last. */
 typedef struct shape {
     size_t bytes, fixed, piece, gap;
-    unsigned packs, bits, planes;
+    unsigned packs, bits, planes, whole;
 } shape;
 #define WORDS(n)                                                                                   \
     (shape) {                                                                                      \
@@ -85,6 +85,7 @@ void maker_next_unit(maker_case *c);
 void make_gates(maker *m);
 void make_functions(maker *m);
 void make_circuits(maker *m);
+void make_rounding(maker *m);
 void make_forms(maker *m);
 
 #endif

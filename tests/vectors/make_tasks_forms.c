@@ -234,9 +234,9 @@ static void bit_sums(maker *m, const char *name, uint32_t rows, uint32_t cols, b
 /* ---- bytes ---- */
 
 static void digests(maker *m) {
-    static const size_t lengths[] = {0, 1, 55, 56, 64, 65, 1000, 4096};
+    static const size_t lengths[] = {0, 1, 55, 56, 64, 65, 1000, 4096, 4097, 70000, 36864};
     static const size_t prefixes[] = {0, 13, 32};
-    static const char *const names[] = {"plain", "salted", "hmac"};
+    static const char *const names[] = {"plain", "hmac", "tree"};
     for (unsigned mode = 0; mode < 3; mode++) {
         maker_case c = maker_begin(m, "HASH", names[mode], NULL, NULL);
         for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "../report.h"
+#include "model.h"
 
 #define MESSAGE_BYTES 512u
 
@@ -18,18 +19,10 @@ uvcc_transformer_worker job_place(const host_worker *w) {
 
 static int make_program(void *user, const host_worker *w, uvcc_program **out) {
     const job *j = user;
-    const uvcc_allocator al = uvcc_host_allocator();
     const uvcc_transformer_worker at = job_place(w);
     char message[MESSAGE_BYTES] = "";
-    int rc = uvcc_transformer_program(out, j->cfg, &at, &al, message, sizeof message);
-    if (rc == 0)
-        return EXIT_DONE;
-    if (rc == UVCC_ERR_LIMIT)
-        return report_error(EXIT_BAD_INPUT,
-                            "the program of a worker is too large; give fewer --layers or "
-                            "--microbatches, or more --stages");
-    return report_error(rc == UVCC_ERR_NOMEM ? EXIT_FAILED : EXIT_BAD_INPUT,
-                        "the program cannot be made: %s", message);
+    const int status = lm_model_program(j->cfg, &at, out, message, sizeof message);
+    return status == EXIT_DONE ? status : report_error(status, "%s", message);
 }
 
 static void configure(void *user, const host_worker *w, unsigned party, uvcc_config *cfg,

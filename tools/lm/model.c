@@ -2,9 +2,12 @@
 /* model.c - see model.h. */
 #include "model.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <uvcc/uvcc.h>
 
+#include "../atomic_file.h"
 #include "../report.h"
 
 #define MESSAGE_BYTES 512u
@@ -52,20 +55,39 @@ size_t lm_model_offset(const uvcc_transformer_config *cfg, uint32_t i) {
     return at;
 }
 
-int lm_model_init(lm_model *m, const uvcc_transformer_config *cfg, uint64_t seed) {
+int lm_model_program(const uvcc_transformer_config *cfg, const uvcc_transformer_worker *at,
+                     uvcc_program **out, char *message, size_t message_cap) {
+    const uvcc_allocator al = uvcc_host_allocator();
+    char why[MESSAGE_BYTES] = "";
+    int rc = uvcc_transformer_program(out, cfg, at, &al, why, sizeof why);
+    if (rc == 0)
+        return EXIT_DONE;
+    if (rc == UVCC_ERR_LIMIT)
+        (void)snprintf(message, message_cap,
+                       "the program of a worker is too large; give fewer --layers or "
+                       "--microbatches, or more --stages");
+    else
+        (void)snprintf(message, message_cap, "the program cannot be made: %s", why);
+    return rc == UVCC_ERR_NOMEM ? EXIT_FAILED : EXIT_BAD_INPUT;
+}
+
+int lm_model_room(lm_model *m, const uvcc_transformer_config *cfg) {
     m->cfg = cfg;
     m->weights = calloc((size_t)uvcc_transformer_parameters(cfg), sizeof *m->weights);
-    if (m->weights == NULL)
-        return report_error(EXIT_FAILED, "out of memory");
+    return m->weights != NULL ? EXIT_DONE : report_error(EXIT_FAILED, "out of memory");
+}
+
+int lm_model_init(lm_model *m, const uvcc_transformer_config *cfg, uint64_t seed) {
+    const int status = lm_model_room(m, cfg);
+    if (status != EXIT_DONE)
+        return status;
     for (uint32_t i = 0; i < uvcc_transformer_weight_count(cfg); i++)
         uvcc_transformer_initial(cfg, seed, i, m->weights + lm_model_offset(cfg, i));
     return EXIT_DONE;
 }
 
-/* Calls with every tensor of a worker's initial state. */
-typedef int (*state_fn)(void *user, uint32_t tensor, const int64_t *v);
-static int each_state(const lm_model *m, const uvcc_transformer_worker *at, const uvcc_program *p,
-                      state_fn fn, void *user) {
+int lm_model_each_state(const lm_model *m, const uvcc_transformer_worker *at, const uvcc_program *p,
+                        lm_state_fn fn, void *user) {
     uint32_t tensor;
     int status = EXIT_DONE;
     size_t room = 1;
@@ -86,41 +108,22 @@ static int each_state(const lm_model *m, const uvcc_transformer_worker *at, cons
     return status;
 }
 
-struct target {
-    job *j;
-    host_worker *w;
-};
-static int set_session(void *user, uint32_t tensor, const int64_t *v) {
-    struct target *t = user;
-    return host_set_public(&t->j->host, t->w, tensor, v);
+void lm_model_put(lm_model *m, const uvcc_transformer_worker *at, uint32_t i, const int64_t *part) {
+    uvcc_transformer_put(m->cfg, at, i, part, m->weights + lm_model_offset(m->cfg, i));
 }
 
-int lm_model_set(const lm_model *m, job *j) {
-    int status = EXIT_DONE;
-    for (uint32_t i = 0; i < j->host.workers && status == EXIT_DONE; i++) {
-        host_worker *w = &j->host.worker[i];
-        const uvcc_transformer_worker at = job_place(w);
-        status = each_state(m, &at, w->program, set_session, &(struct target){j, w});
-    }
+int lm_model_write(const lm_model *m, const char *option, const char *path) {
+    const size_t n = (size_t)uvcc_transformer_parameters(m->cfg);
+    int status;
+    atomic_file *out = atomic_file_open_own(option, path, &status);
+    if (out == NULL)
+        return status;
+    for (size_t i = 0; i < 8 * n; i++)
+        (void)fputc((int)((uint64_t)m->weights[i / 8] >> (8 * (i % 8)) & 0xFF),
+                    atomic_file_stream(out));
+    status = atomic_file_finish(out);
+    atomic_file_close(out);
     return status;
-}
-
-int lm_model_gather(lm_model *m, const job *j) {
-    for (uint32_t i = 0; i < uvcc_transformer_weight_count(m->cfg); i++) {
-        bool found = false;
-        for (uint32_t k = 0; k < j->host.workers; k++) {
-            const host_worker *w = &j->host.worker[k];
-            const uvcc_transformer_worker at = job_place(w);
-            const int64_t *part = job_output(j, w, UVCC_TRANSFORMER_OUT_WEIGHT + i);
-            if (part == NULL)
-                continue;
-            uvcc_transformer_put(m->cfg, &at, i, part, m->weights + lm_model_offset(m->cfg, i));
-            found = true;
-        }
-        if (!found)
-            return report_error(EXIT_FAILED, "weight %u is not open", i);
-    }
-    return EXIT_DONE;
 }
 
 void lm_model_free(lm_model *m) {
@@ -128,13 +131,36 @@ void lm_model_free(lm_model *m) {
     m->weights = NULL;
 }
 
-void lm_fill_rows(const uvcc_transformer_config *cfg, uint64_t seed, uint32_t step,
-                  const lm_text *text, bool next, uint32_t first, uint32_t count, int64_t *out) {
+/* ---- steps ---- */
+
+size_t lm_input_room(const uvcc_transformer_config *cfg) {
+    return (size_t)cfg->batch * cfg->context * UVCC_TRANSFORMER_VOCAB;
+}
+
+void lm_fill_input(const uvcc_transformer_config *cfg, uint64_t seed, uint32_t step,
+                   const uvcc_transformer_worker *at, const lm_text *text, uint32_t id,
+                   int64_t *out) {
+    const bool next = id >= UVCC_TRANSFORMER_IN_TARGETS;
+    const uint32_t mb = id - (next ? UVCC_TRANSFORMER_IN_TARGETS : UVCC_TRANSFORMER_IN_TOKENS);
+    uint32_t first, count;
+    uvcc_transformer_rows(cfg, at, mb, &first, &count);
     for (uint32_t row = first; row < first + count; row++) {
-        uint64_t at = uvcc_transformer_sequence(cfg, seed, step, row / cfg->context, text->len);
-        uvcc_transformer_one_hot(text->bytes + at + row % cfg->context + next, 1, out);
+        uint64_t from = uvcc_transformer_sequence(cfg, seed, step, row / cfg->context, text->len);
+        uvcc_transformer_one_hot(text->bytes + from + row % cfg->context + next, 1, out);
         out += UVCC_TRANSFORMER_VOCAB;
     }
+}
+
+double lm_loss(const uvcc_transformer_config *cfg, int64_t sum) {
+    return ldexp((double)sum, -(int)UVCC_TRANSFORMER_LOSS_BITS) / cfg->batch / cfg->context;
+}
+
+double lm_final_loss(const double *loss, uint32_t count) {
+    const uint32_t n = (count + 9) / 10;
+    double sum = 0;
+    for (uint32_t i = count - n; i < count; i++)
+        sum += loss[i];
+    return n != 0 ? sum / n : NAN;
 }
 
 /* ---- the plaintext run ---- */
@@ -159,12 +185,7 @@ static int plain_step(plain *p, const char *entry, const lm_options *o, const lm
     const uint32_t e = (uint32_t)uvcc_program_find_entry(p->program, entry);
     for (uint32_t i = 0; i < uvcc_program_input_count(p->program, e); i++) {
         const uvcc_io_desc *in = uvcc_program_input_at(p->program, e, i);
-        const bool next = in->id >= UVCC_TRANSFORMER_IN_TARGETS;
-        uint32_t first, count;
-        uvcc_transformer_rows(
-            p->cfg, &at, in->id - (next ? UVCC_TRANSFORMER_IN_TARGETS : UVCC_TRANSFORMER_IN_TOKENS),
-            &first, &count);
-        lm_fill_rows(p->cfg, o->run.seed, step, text, next, first, count, p->input);
+        lm_fill_input(p->cfg, o->run.seed, step, &at, text, in->id, p->input);
         int rc = uvcc_reference_set(p->reference, in->tensor, p->input);
         if (rc != 0)
             return rc;
@@ -211,11 +232,11 @@ int lm_model_check(const lm_model *m, const lm_options *o, const uvcc_transforme
                                                             sizeof p.message);
     if (rc == 0)
         rc = uvcc_reference_new(&p.reference, p.program, &al);
-    p.input = malloc((size_t)cfg->batch * cfg->context * UVCC_TRANSFORMER_VOCAB * sizeof *p.input);
+    p.input = malloc(lm_input_room(cfg) * sizeof *p.input);
     if (p.input == NULL)
         rc = UVCC_ERR_NOMEM;
     if (rc == 0)
-        status = each_state(&first, &at, p.program, set_reference, p.reference);
+        status = lm_model_each_state(&first, &at, p.program, set_reference, p.reference);
     if (rc == 0 && status == EXIT_DONE)
         rc = plain_train(&p, o, text);
     if (rc == 0 && status == EXIT_DONE)

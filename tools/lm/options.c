@@ -6,6 +6,7 @@
 #include <uvcc/transformer.h>
 #include <uvcc/uvcc.h>
 
+#include "../flags_json.h"
 #include "../runflags.h"
 
 static const char *const models[] = {"mlp", "transformer", NULL};
@@ -177,12 +178,10 @@ static int check(const flag_message *m, const lm_options *o) {
 }
 
 /* Defaults are those of the library, so that a program and this command train alike. */
-int lm_options_parse(lm_options *out, int argc, char *const *argv, char *message,
-                     size_t message_cap) {
-    const flag_message m = {message, message_cap};
+static int set_defaults(lm_options *out, const flag_message *m) {
     uvcc_transformer_config c;
     if (uvcc_transformer_default(&c, sizeof c) != 0)
-        return flag_fail(&m, "another version of the library");
+        return flag_fail(m, "another version of the library");
     *out = (lm_options){.layers = c.layers,
                         .dim = c.dim,
                         .heads = c.heads,
@@ -203,7 +202,13 @@ int lm_options_parse(lm_options *out, int argc, char *const *argv, char *message
                         .truncation = UVCC_TRUNC_STOCHASTIC,
                         .run = RUN_DEFAULTS,
                         .model = 1};
-    if (flags_parse(&set, out, argc, argv, NULL, NULL, &m) != 0)
+    return 0;
+}
+
+int lm_options_parse(lm_options *out, int argc, char *const *argv, char *message,
+                     size_t message_cap) {
+    const flag_message m = {message, message_cap};
+    if (set_defaults(out, &m) != 0 || flags_parse(&set, out, argc, argv, NULL, NULL, &m) != 0)
         return -1;
     const flag_idle idle[] = {
         {"ahead", out->microbatches == 1, "with one microbatch: see --microbatches"},
@@ -218,4 +223,48 @@ int lm_options_parse(lm_options *out, int argc, char *const *argv, char *message
         run_options_check(&out->run, &set, argc, argv, &m) != 0)
         return -1;
     return check(&m, out);
+}
+
+/* ---- of a job between parties ---- */
+
+static const char *const job_names[] = {
+    "layers", "dim",        "heads", "hidden",   "context",    "block",  "batch",
+    "steps",  "optimizer",  "lr",    "warmup",   "final-rate", "clip",   "weight-decay",
+    "ahead",  "truncation", "index", "products", "seed",       "reveal", NULL};
+
+void lm_options_job_words(const char *job, char *message, size_t message_cap) {
+    static const char *const beside[][2] = {{"replicas", "replicas"},
+                                            {"stages", "stages"},
+                                            {"tensor", "tensor_ranks"},
+                                            {"microbatches", "microbatches"},
+                                            {"sks", "sks"}};
+    enum { BESIDE = sizeof beside / sizeof beside[0] };
+    char place[BESIDE][64], run[64];
+    flag_place places[BESIDE + 1] = {{NULL, NULL}};
+    for (unsigned i = 0; i < BESIDE; i++) {
+        (void)snprintf(place[i], sizeof place[i], "%s.%s", job, beside[i][1]);
+        places[i] = (flag_place){beside[i][0], place[i]};
+    }
+    places[BESIDE] = (flag_place){NULL, NULL};
+    (void)snprintf(run, sizeof run, "%s.run", job);
+    flags_json_words(run, places, &(flag_message){message, message_cap});
+}
+
+int lm_options_of_job(lm_options *out, const char *job, const json_t *run, const lm_split *split,
+                      const char *const *more, char *message, size_t message_cap) {
+    const flag_message m = {message, message_cap};
+    char where[64];
+    (void)snprintf(where, sizeof where, "%s.run", job);
+    if (set_defaults(out, &m) != 0 ||
+        flags_take_json(&set, job_names, more, out, run, where, &m) != 0)
+        return -1;
+    out->replicas = split->replicas;
+    out->stages = split->stages;
+    out->tensor = split->tensor_ranks;
+    out->microbatches = split->microbatches;
+    out->sks = split->sks;
+    const int bad = check(&m, out);
+    if (bad != 0)
+        lm_options_job_words(job, message, message_cap);
+    return bad;
 }

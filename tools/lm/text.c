@@ -23,37 +23,36 @@ static const char *corpus(void) {
     return corpora[0];
 }
 
-static int refuse(FILE *f, const char *path, const char *why) {
+static int refuse(FILE *f, const char *what, const char *path, const char *why) {
     if (f != NULL)
         (void)fclose(f);
-    return report_error(EXIT_BAD_INPUT, "--text %s: %s", path, why);
+    return report_error(EXIT_BAD_INPUT, "%s %s: %s", what, path, why);
 }
 
-int lm_text_read(lm_text *t, const char *path, size_t least) {
+int lm_text_read(lm_text *t, const char *what, const char *path, size_t least) {
     struct stat st;
     *t = (lm_text){0};
     if (path == NULL)
         path = corpus();
     FILE *f = fopen(path, "rb");
     if (f == NULL || fstat(fileno(f), &st) != 0)
-        return report_error(EXIT_BAD_INPUT, "--text %s: cannot be opened: %s; check the path", path,
-                            strerror(errno));
+        return report_error(EXIT_BAD_INPUT, "%s %s: cannot be opened: %s; check the path", what,
+                            path, strerror(errno));
     if (!S_ISREG(st.st_mode))
-        return refuse(f, path, "is no regular file; name a text file");
+        return refuse(f, what, path, "is no regular file; name a text file");
     if ((size_t)st.st_size < least || (size_t)st.st_size > TEXT_BYTES_MAX) {
         (void)fclose(f);
-        return report_error(
-            EXIT_BAD_INPUT,
-            "--text %s has %lld bytes; a context needs at least %zu, and at most %zu "
-            "can be read",
-            path, (long long)st.st_size, least, TEXT_BYTES_MAX);
+        return report_error(EXIT_BAD_INPUT,
+                            "%s %s has %lld bytes; a context needs at least %zu, and at most %zu "
+                            "can be read",
+                            what, path, (long long)st.st_size, least, TEXT_BYTES_MAX);
     }
     t->len = (size_t)st.st_size;
     t->bytes = malloc(t->len);
     bool ok = t->bytes != NULL && fread(t->bytes, 1, t->len, f) == t->len;
     if (!ok) {
         lm_text_free(t);
-        return refuse(f, path, "cannot be read");
+        return refuse(f, what, path, "cannot be read");
     }
     (void)fclose(f);
     return EXIT_DONE;

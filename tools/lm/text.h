@@ -12,8 +12,9 @@ typedef struct lm_text {
 } lm_text;
 
 /* Reads a file of at least `least` bytes; path NULL: the corpus that the tool was built with,
- * looked for beside the sources and in the installed data. An exit status after reporting. */
-int lm_text_read(lm_text *t, const char *path, size_t least);
+ * looked for beside the sources and in the installed data. `what` named it: "--text". An exit
+ * status after reporting. */
+int lm_text_read(lm_text *t, const char *what, const char *path, size_t least);
 void lm_text_free(lm_text *t);
 
 #endif

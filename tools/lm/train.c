@@ -52,11 +52,7 @@ static double now_s(void) {
 static const int64_t *give_input(void *user, const host_worker *w, uint32_t step, uint32_t id) {
     lm_run *r = user;
     const uvcc_transformer_worker at = job_place(w);
-    const bool next = id >= UVCC_TRANSFORMER_IN_TARGETS;
-    const uint32_t mb = id - (next ? UVCC_TRANSFORMER_IN_TARGETS : UVCC_TRANSFORMER_IN_TOKENS);
-    uint32_t first, count;
-    uvcc_transformer_rows(&r->cfg, &at, mb, &first, &count);
-    lm_fill_rows(&r->cfg, r->o->run.seed, step, &r->text, next, first, count, r->input);
+    lm_fill_input(&r->cfg, r->o->run.seed, step, &at, &r->text, id, r->input);
     return r->input;
 }
 
@@ -106,8 +102,7 @@ static double step_loss(const lm_run *r) {
     for (uint32_t i = 0; i < r->job.host.workers; i++) {
         const int64_t *sum = job_output(&r->job, &r->job.host.worker[i], UVCC_TRANSFORMER_OUT_LOSS);
         if (sum != NULL)
-            return ldexp((double)*sum, -(int)UVCC_TRANSFORMER_LOSS_BITS) / r->cfg.batch /
-                   r->cfg.context;
+            return lm_loss(&r->cfg, *sum);
     }
     return NAN;
 }
@@ -136,18 +131,23 @@ static int train(lm_run *r) {
     return status;
 }
 
-static int write_weights(const lm_run *r) {
-    const size_t n = (size_t)uvcc_transformer_parameters(&r->cfg);
-    int status;
-    atomic_file *out = atomic_file_open_own("weights", r->o->weights, &status);
-    if (out == NULL)
-        return status;
-    for (size_t i = 0; i < 8 * n; i++)
-        (void)fputc((int)((uint64_t)r->model.weights[i / 8] >> (8 * (i % 8)) & 0xFF),
-                    atomic_file_stream(out));
-    status = atomic_file_finish(out);
-    atomic_file_close(out);
-    return status;
+/* What the last step opened. */
+static int gather(lm_run *r) {
+    for (uint32_t i = 0; i < uvcc_transformer_weight_count(&r->cfg); i++) {
+        bool found = false;
+        for (uint32_t k = 0; k < r->job.host.workers; k++) {
+            const host_worker *w = &r->job.host.worker[k];
+            const uvcc_transformer_worker at = job_place(w);
+            const int64_t *part = job_output(&r->job, w, UVCC_TRANSFORMER_OUT_WEIGHT + i);
+            if (part == NULL)
+                continue;
+            lm_model_put(&r->model, &at, i, part);
+            found = true;
+        }
+        if (!found)
+            return report_error(EXIT_FAILED, "weight %u is not open", i);
+    }
+    return EXIT_DONE;
 }
 
 static int reveal(lm_run *r) {
@@ -156,24 +156,15 @@ static int reveal(lm_run *r) {
     r->reveals = true;
     int status = job_step(&r->job, "reveal", false);
     if (status == EXIT_DONE)
-        status = lm_model_gather(&r->model, &r->job);
+        status = gather(r);
     if (status == EXIT_DONE)
         uvcc_transformer_weights_hash(&r->cfg, r->model.weights, r->weights_sha256);
     if (status == EXIT_DONE && r->o->weights != NULL)
-        r->weights_written = write_weights(r);
+        r->weights_written = lm_model_write(&r->model, "weights", r->o->weights);
     return status;
 }
 
 /* ---- results ---- */
-
-/* Mean over the last tenth of the steps. */
-static double final_loss(const lm_run *r) {
-    const uint32_t n = (r->losses + 9) / 10;
-    double sum = 0;
-    for (uint32_t i = r->losses - n; i < r->losses; i++)
-        sum += r->loss[i];
-    return n != 0 ? sum / n : NAN;
-}
 
 static json_t *root_json(const lm_run *r, unsigned party) {
     uint8_t root[32];
@@ -197,7 +188,7 @@ static json_t *to_json(const lm_run *r) {
         json_t *value;
     } members[] = {
         {"loss", loss},
-        {"final_loss", r->losses != 0 ? json_real(final_loss(r)) : json_null()},
+        {"final_loss", r->losses != 0 ? json_real(lm_final_loss(r->loss, r->losses)) : json_null()},
         {"parameters", json_integer((json_int_t)uvcc_transformer_parameters(&r->cfg))},
         {"reference_equal", r->checked ? json_boolean(r->equal) : json_null()},
         {"weights_sha256", r->o->reveal == 0 ? report_hex(r->weights_sha256, 32) : json_null()},
@@ -269,7 +260,7 @@ static void summary(const lm_run *r) {
             to,
             "loss             %.4f nats per byte at first, %.4f over the last tenth (opened "
             "to party %u)\n",
-            r->loss[0], final_loss(r), r->cfg.text_owner);
+            r->loss[0], lm_final_loss(r->loss, r->losses), r->cfg.text_owner);
     if (r->checked)
         (void)fprintf(to, "plaintext run    weights %s\n",
                       r->equal ? "equal bit for bit"
@@ -315,6 +306,27 @@ static int resume(lm_run *r) {
     return status;
 }
 
+struct target {
+    host *host;
+    host_worker *w;
+};
+static int set_session(void *user, uint32_t tensor, const int64_t *v) {
+    struct target *t = user;
+    return host_set_public(t->host, t->w, tensor, v);
+}
+
+/* The initial weights, as public values of every worker. */
+static int set_weights(lm_run *r) {
+    int status = EXIT_DONE;
+    for (uint32_t i = 0; i < r->job.host.workers && status == EXIT_DONE; i++) {
+        host_worker *w = &r->job.host.worker[i];
+        const uvcc_transformer_worker at = job_place(w);
+        status = lm_model_each_state(&r->model, &at, w->program, set_session,
+                                     &(struct target){&r->job.host, w});
+    }
+    return status;
+}
+
 /* A checkpoint's shares go in before the handshake, which agrees on the step; the initial weights
  * after it, as public values. */
 static int begin(lm_run *r) {
@@ -322,11 +334,10 @@ static int begin(lm_run *r) {
     int status = lm_model_config(&r->cfg, r->o, message, sizeof message);
     if (status != EXIT_DONE)
         return report_error(status, "%s", message);
-    status = lm_text_read(&r->text, r->o->text, (size_t)r->cfg.context + 1);
+    status = lm_text_read(&r->text, "--text", r->o->text, (size_t)r->cfg.context + 1);
     if (status != EXIT_DONE)
         return status;
-    r->input =
-        malloc((size_t)r->cfg.batch * r->cfg.context * UVCC_TRANSFORMER_VOCAB * sizeof *r->input);
+    r->input = malloc(lm_input_room(&r->cfg) * sizeof *r->input);
     r->loss = calloc(r->o->steps, sizeof *r->loss);
     if (r->input == NULL || r->loss == NULL)
         return report_error(EXIT_FAILED, "out of memory");
@@ -348,7 +359,7 @@ static int begin(lm_run *r) {
         status = resume(r);
     if (status == EXIT_DONE)
         status = job_start(&r->job);
-    return status == EXIT_DONE && !r->start.resumes ? lm_model_set(&r->model, &r->job) : status;
+    return status == EXIT_DONE && !r->start.resumes ? set_weights(r) : status;
 }
 
 static int check(lm_run *r) {

@@ -35,7 +35,7 @@ void sim_jobs_take(sim_party *p) {
                             .due = sim_now(w),
                             .receives = job->count == 1 && t->kind == UVCC_TASK_HASH &&
                                         t->u.hash.count == 1 &&
-                                        t->u.hash.items[0].mode == UVCC_HASH_SALTED};
+                                        t->u.hash.items[0].mode == UVCC_HASH_HMAC};
         if (sim_strikes(w, SIM_JOB_SHUFFLE))
             j->due += sim_below(&w->r[SIM_JOB_SHUFFLE], 100000);
         if (sim_strikes(w, SIM_JOB_LATE))
@@ -69,7 +69,7 @@ static void late_add(sim_party *p, const uvcc_completion *c, uint64_t due) {
 
 static void give(sim_party *p, const uvcc_completion *c) {
     sim_before_input(p);
-    int rc = uvcc_session_complete(p->s, c, sim_local(p));
+    int rc = uvcc_session_complete(p->s, c, sim_look(p));
     if (rc != 0)
         sim_fail(p->w, "party %u: complete says %d", p->index, rc);
 }
@@ -107,6 +107,8 @@ bool sim_jobs_due(sim_party *p) {
             i++;
             continue;
         }
+        if (p->jobs[i].receives)
+            sim_check_held(p);
         sim_held_job j = p->jobs[i];
         p->jobs[i] = p->jobs[--p->job_count];
         uvcc_completion c = {

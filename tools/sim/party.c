@@ -1,53 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* party.c - a party of a run: a host around one session, as in <uvcc/session.h>, with a clock of
- * its own, memory that can fail, and a life that can end and begin anew from a checkpoint.
+ * its own; life.c has its sessions' beginnings and ends.
  *
  * It has its own loop, not that of the other commands (host_loop.h): what it does between the calls
  * of a host, and in which order, is what is tried out here. */
 #include "world.h"
 
-#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- memory ---- */
-
-#define BLOCK_MAGIC UINT64_C(0x75766363626c6f63)
-enum { BLOCK_HEAD = 64 };
-
-static void *memory_alloc(void *user, size_t bytes, uvcc_mem_class cls) {
-    sim_memory *m = user;
-    if (++m->calls == m->fail_at) {
-        m->failed = m->lately = true;
-        return NULL;
-    }
-    size_t room = (bytes + 2 * BLOCK_HEAD - 1) & ~(size_t)(BLOCK_HEAD - 1);
-    uint8_t *p = aligned_alloc(BLOCK_HEAD, room);
-    if (p == NULL)
-        abort();
-    const uint64_t head[3] = {BLOCK_MAGIC, bytes, (uint64_t)cls};
-    memcpy(p, head, sizeof head);
-    memset(p + BLOCK_HEAD, 0xA5, room - BLOCK_HEAD);
-    m->live_blocks++;
-    m->live_bytes += bytes;
-    return p + BLOCK_HEAD;
-}
-
-static void memory_free(void *user, void *at, size_t bytes, uvcc_mem_class cls) {
-    sim_memory *m = user;
-    if (at == NULL)
-        return;
-    uint8_t *p = (uint8_t *)at - BLOCK_HEAD;
-    uint64_t head[3];
-    memcpy(head, p, sizeof head);
-    if (head[0] != BLOCK_MAGIC || head[1] != bytes || head[2] != (uint64_t)cls)
-        abort(); /* freed twice, or as another size or class */
-    memset(p, 0x5A, BLOCK_HEAD + bytes);
-    m->live_blocks--;
-    m->live_bytes -= bytes;
-    free(p);
-}
 
 /* ---- clocks ---- */
 
@@ -132,7 +93,6 @@ bool sim_transmit(sim_party *p) {
             s->due += sim_some_time(&w->r[SIM_TX_HELD], 1000, 20 * SIM_MS);
             if (sim_below(&w->r[SIM_TX_HELD], 4) == 0) { /* the host could send nothing */
                 s->out = false;
-                w->pipe[p->node][3u * p->triangle + tx.peer].asked_at = sim_now(w); /* it tried */
                 if (uvcc_session_transmit_done(p->s, tx.peer, tx.id, 0, sim_look(p)) != 0)
                     sim_fail(w, "party %u: transmit_done of nothing is refused", p->index);
                 any = true;
@@ -159,7 +119,7 @@ sim_checkpoint *sim_kept_at(sim_party *p, uint32_t step, const uint8_t *lineage)
     return best;
 }
 
-static void forget(sim_checkpoint *c) {
+void sim_drop(sim_checkpoint *c) {
     free(c->data);
     *c = (sim_checkpoint){0};
 }
@@ -167,12 +127,12 @@ static void forget(sim_checkpoint *c) {
 void sim_forget(sim_party *p, const sim_checkpoint *but) {
     for (unsigned i = 0; i < SIM_KEPT; i++)
         if (&p->kept[i] != but)
-            forget(&p->kept[i]);
+            sim_drop(&p->kept[i]);
 }
 
 /* A host has the checkpoint of a step on its disk before it agrees to the next one, and here no
  * sooner; it takes the place of an older one of that step. */
-static void make_durable(sim_party *p, uint32_t before) {
+void sim_make_durable(sim_party *p, uint32_t before) {
     for (unsigned i = 0; i < SIM_KEPT; i++) {
         sim_checkpoint *c = &p->kept[i];
         if (c->data == NULL || c->durable || c->step >= before)
@@ -180,7 +140,7 @@ static void make_durable(sim_party *p, uint32_t before) {
         c->durable = true;
         for (unsigned k = 0; k < SIM_KEPT; k++)
             if (k != i && p->kept[k].data != NULL && p->kept[k].step == c->step)
-                forget(&p->kept[k]);
+                sim_drop(&p->kept[k]);
     }
 }
 
@@ -190,7 +150,7 @@ static void drop_old(sim_party *p, uint32_t step) {
     p->past_first |= step > p->w->plan->first_step;
     for (unsigned i = 0; i < SIM_KEPT; i++)
         if (p->kept[i].data != NULL && p->kept[i].durable && p->kept[i].step + 2 <= step)
-            forget(&p->kept[i]);
+            sim_drop(&p->kept[i]);
 }
 
 static void keep_checkpoint(sim_party *p) {
@@ -359,7 +319,7 @@ static void on_ready(sim_party *p, const uvcc_event *e) {
     /* What comes after this step will be made again. A host need not be tidy. */
     for (unsigned i = 0; i < SIM_KEPT && !w->plan->untidy; i++)
         if (p->kept[i].data != NULL && p->kept[i].step > e->step)
-            forget(&p->kept[i]);
+            sim_drop(&p->kept[i]);
     memcpy(p->lineage, e->root, 32);
     if (p->triangle == 0)
         note_life(p, e->run, e->root);
@@ -386,6 +346,7 @@ static void on_closed(sim_party *p) {
     sim_world *w = p->w;
     uint64_t most = w->plan->close_ns != 0 ? w->plan->close_ns : 3 * SIM_S;
     p->closed = true;
+    p->closed_at = sim_now(w);
     if (p->job_count != 0)
         sim_fail(w, "party %u closed with jobs out", p->index);
     if (p->close_at == 0 || p->aborted || w->back_ns != 0)
@@ -413,13 +374,32 @@ int sim_stream_open(sim_party *p, uint8_t peer) {
     return uvcc_session_peer_open_bound(p->s, peer, binding, sim_look(p));
 }
 
-/* Who is told of a relay breaks the stream. */
+/* Who is told of a relay breaks the stream. A hostile party may say again what was said over an
+ * earlier one. */
 static void on_mismatch(sim_party *p, const uvcc_event *e) {
+    const bool hostile =
+        sim_was_on(p->w, SIM_HOSTILE) && 3u * p->triangle + e->peer == p->w->plan->hostile_party;
     if (e->text == NULL || strcmp(e->text, "channel") != 0)
         return;
-    if (!p->relayed[e->peer])
+    if (!p->relayed[e->peer] && !hostile)
         sim_fail(p->w, "party %u: a channel that nobody relays does not fit", p->index);
     (void)uvcc_loopback_disconnect(p->w->net, p->node, 3u * p->triangle + e->peer);
+}
+
+/* The run cannot go on: the host ends the session, which tells the third party, and begins the next
+ * one when it is CLOSED. One that closes, or was told by another peer, ends already. */
+static void on_peer_restarted(sim_party *p, const uvcc_event *e) {
+    sim_world *w = p->w;
+    if (w->out->restarts == 0)
+        sim_fail(w, "party %u: party %u did not begin anew", p->index, e->peer);
+    if (e->run != p->greatest_run)
+        sim_fail(w, "party %u: party %u began anew in run %u, not %u", p->index, e->peer, e->run,
+                 p->greatest_run);
+    if (p->aborted || p->closing || p->closed)
+        return;
+    int rc = uvcc_session_abort(p->s, UVCC_ABORT_RESTARTED, sim_look(p));
+    if (rc != 0)
+        sim_fail(w, "party %u: the abort of a run that cannot go on says %d", p->index, rc);
 }
 
 /* Every event is held to what may come then; an abort needs a cause among the faults. */
@@ -446,6 +426,7 @@ static void host_events(sim_party *p) {
             break;
         case UVCC_EVENT_STEP_STARTED:
             drop_old(p, e.step);
+            sim_step_begun(w, e.step - w->plan->first_step);
             break;
         case UVCC_EVENT_STEP_FINISHED:
         case UVCC_EVENT_STEP_CANCELLED:
@@ -456,14 +437,17 @@ static void host_events(sim_party *p) {
             break;
         case UVCC_EVENT_ABORTED:
             /* What nobody signed ends nothing, and a hostile party has no keys. */
+            p->aborted = true;
+            p->renews = e.reason == UVCC_ABORT_RESTARTED && w->out->restarts != 0;
+            if (p->renews)
+                break;
             if (!excused(w) || e.reason == UVCC_ABORT_HELLO)
                 sim_fail(w, "party %u aborted: %s", p->index, e.text);
-            p->aborted = true;
             w->out->aborts++;
+            w->aborts[p->triangle]++;
             break;
         case UVCC_EVENT_PEER_RESTARTED:
-            if (w->out->restarts == 0)
-                sim_fail(w, "party %u: party %u did not begin anew", p->index, e.peer);
+            on_peer_restarted(p, &e);
             break;
         case UVCC_EVENT_CLOSED:
             on_closed(p);
@@ -478,7 +462,7 @@ static void host_events(sim_party *p) {
     }
 }
 
-static int set_initial(sim_party *p) {
+int sim_set_initial(sim_party *p) {
     int rc = 0;
     for (uint32_t i = p->initial_set; rc == 0 && i < p->w->work->initial_count; i++) {
         rc = uvcc_session_set_public(p->s, p->w->work->initial_tensor[i], p->w->work->initial[i]);
@@ -508,7 +492,7 @@ static bool host_tensors(sim_party *p) {
     else if (p->initial_set == 0)
         rc = uvcc_session_resume(p->s, NULL, 0);
     if (rc == 0 && anew)
-        rc = set_initial(p);
+        rc = sim_set_initial(p);
     if (rc != 0 && rc != UVCC_ERR_NOMEM && !(anew && rc == UVCC_ERR_AGAIN))
         sim_fail(w, "party %u: resume says %d", p->index, rc);
     return p->resumed = rc == 0;
@@ -535,7 +519,7 @@ static void host_input(sim_party *p) {
 }
 
 /* A host that may not ask is refused; one that asks twice, or late, is no trouble. */
-static bool cancels(const sim_party *p) {
+bool sim_cancels(const sim_party *p) {
     const sim_plan *plan = p->w->plan;
     return sim_was_on(p->w, SIM_CANCEL) && !plan->audit_off &&
            (plan->seed % 8 != 0 || plan->seed / 8 % 3 != p->index);
@@ -546,16 +530,31 @@ static void host_cancel(sim_party *p) {
     if (p->finished >= p->agreed || p->aborted || !sim_strikes(w, SIM_CANCEL))
         return;
     int rc = uvcc_session_cancel(p->s, w->plan->first_step + p->finished, sim_look(p));
-    if (rc != UVCC_ERR_ABORTED && rc != (cancels(p) ? 0 : UVCC_ERR_STATE))
+    if (rc != UVCC_ERR_ABORTED && rc != (sim_cancels(p) ? 0 : UVCC_ERR_STATE))
         sim_fail(w, "party %u: cancelling step %u says %d", p->index, p->finished, rc);
+}
+
+/* Before a host agrees to a step it has the checkpoint of the one before, which the session may
+ * still be copying. That of a step where it resumed it had already. */
+static bool may_agree(const sim_party *p) {
+    static const uint8_t zero[32];
+    const bool anew = memcmp(p->lineage, zero, 32) == 0;
+    if (!p->w->plan->keeps || p->agreed == p->base || (p->agreed == p->base + 1 && !anew))
+        return true;
+    for (unsigned i = 0; i < SIM_KEPT; i++)
+        if (p->kept[i].data != NULL && p->kept[i].run == p->greatest_run &&
+            p->kept[i].step + 1 == p->w->plan->first_step + p->agreed)
+            return true;
+    return false;
 }
 
 static void host_work(sim_party *p) {
     sim_world *w = p->w;
     if (!p->ready || p->closing || p->aborted || p->closed || !host_tensors(p))
         return;
-    while (p->agreed < w->work->steps && (w->plan->ahead || p->agreed == p->finished)) {
-        make_durable(p, w->plan->first_step + p->agreed);
+    while (p->agreed < w->work->steps && (w->plan->ahead || p->agreed == p->finished) &&
+           may_agree(p)) {
+        sim_make_durable(p, w->plan->first_step + p->agreed);
         int rc = uvcc_session_step(p->s, w->plan->first_step + p->agreed, w->work->entry[p->agreed],
                                    sim_look(p));
         if (rc == UVCC_ERR_AGAIN || rc == UVCC_ERR_NOMEM || rc == UVCC_ERR_ABORTED)
@@ -600,268 +599,4 @@ void sim_settle(sim_party *p) {
             sim_fail(w, "party %u sends without end", p->index);
     }
     sim_arm(p, false);
-}
-
-/* ---- life and death ---- */
-
-/* A run that goes on has random bytes of its own, unless just that is what is tried out. */
-static void config(sim_party *p, uvcc_config *c) {
-    sim_world *w = p->w;
-    const sim_plan *plan = w->plan;
-    (void)uvcc_config_default(c, sizeof *c);
-    c->alloc = (uvcc_allocator){.alloc = memory_alloc, .free = memory_free, .user = &p->mem};
-    bool first = p->greatest_run == UINT32_MAX;
-    p->random_name = w->again != NULL ? w->again->life[w->life].random[p->index]
-                     : first || sim_was_on(w, SIM_SAME_RANDOM) ? 0
-                                                               : p->greatest_run + 1;
-    c->random = uvcc_seeded(&p->random, plan->seed, 16 * p->random_name + p->node);
-    c->identity.party = p->index;
-    c->links.suites = plan->suites;
-    c->links.datagram = plan->datagram;
-    c->checks.audit_off = plan->audit_off;
-    c->links.frame_bytes = plan->frame_bytes;
-    c->links.datagram_bytes = plan->datagram_bytes;
-    c->links.rto_initial_ns = plan->rto_initial_ns;
-    c->links.rto_max_ns = plan->rto_max_ns;
-    c->links.keepalive_ns = plan->keepalive_ns;
-    c->links.silence_ns = plan->silence_ns;
-    c->links.congestion = plan->congestion >> (2 * p->index) & 3;
-    c->links.rate_bytes_per_s = plan->rate_bytes_per_s;
-    c->limits.close_ns = plan->close_ns;
-    c->resume.next_step = plan->first_step;
-    c->resume.next_run = w->again != NULL ? w->again->life[w->life].run
-                         : first          ? plan->next_run - (plan->next_run != 0 && p->index == 1)
-                                          : p->greatest_run + 1;
-    c->cookie = 1000u + 16u * c->resume.next_run + p->node;
-    c->resume.checkpoint_every = 1;
-    c->resume.cancellable = cancels(p);
-    c->identity.exchange_x25519 = plan->exchange;
-    memset(c->identity.sid_job, 0x20 + p->triangle, 32);
-    memset(c->identity.sign_seed, 0x40 + p->node, 32);
-    for (uint8_t q = 0; q < 3; q++) {
-        uint8_t seed[32], sk[64];
-        memset(seed, 0x40 + 3 * p->triangle + q, 32);
-        (void)crypto_sign_seed_keypair(c->identity.peer_sign_key[q], sk, seed);
-        if (q != p->index)
-            memset(c->identity.pair_secret[q], 0x11 * (p->index + q) + 7 * p->triangle, 32);
-    }
-}
-
-/* A policy that lets every output but one open, to where the program opens it. UINT32_MAX: all. */
-static size_t policy_but(const sim_workload *work, uint32_t entry, uint32_t output, char *text,
-                         size_t cap) {
-    int n = snprintf(text, cap, "uvcc policy v1\nprogram any\n");
-    for (uint32_t e = 0; e < uvcc_program_entry_count(work->program); e++)
-        for (uint32_t i = 0; i < uvcc_program_output_count(work->program, e); i++) {
-            const uvcc_io_desc *io = uvcc_program_output_at(work->program, e, i);
-            const bool all = io->receiver == UVCC_TO_ALL;
-            if (e == entry && i == output)
-                continue;
-            n += snprintf(text + n, cap - (size_t)n, "open %s %u to %.*s\n",
-                          uvcc_program_entry_name(work->program, e), io->id, all ? 3 : 1,
-                          all ? "all" : &"012"[io->receiver]);
-            if ((size_t)n >= cap)
-                return 0;
-        }
-    return (size_t)n;
-}
-
-/* A session whose policy forbids an output refuses the program, names the output, and nothing else
- * has happened. It is tried on a configuration with hooks of its own. */
-static void must_refuse(sim_party *p, const uvcc_config *like) {
-    sim_world *w = p->w;
-    const uvcc_program *program = w->work->program;
-    char text[UVCC_POLICY_BYTES_MAX], want[64];
-    uvcc_seeded_random random;
-    uvcc_config c = *like;
-    uvcc_session *s;
-    uint32_t entry = 0;
-    while (entry < uvcc_program_entry_count(program) &&
-           uvcc_program_output_count(program, entry) == 0)
-        entry++;
-    if (entry == uvcc_program_entry_count(program))
-        return;
-    const uint32_t output = p->index % uvcc_program_output_count(program, entry);
-    const size_t len = policy_but(w->work, entry, output, text, sizeof text);
-    if (len == 0)
-        return;
-    c.alloc = uvcc_host_allocator();
-    c.random = uvcc_seeded(&random, w->plan->seed, p->node);
-    c.record = (uvcc_recorder){0};
-    c.trace = (uvcc_tracer){0};
-    c.log = (uvcc_logger){0};
-    c.consent.policy = text;
-    c.consent.policy_len = len;
-    if (uvcc_session_new(&s, &c) != 0)
-        return;
-    (void)snprintf(want, sizeof want, "output %u of entry %s",
-                   uvcc_program_output_at(program, entry, output)->id,
-                   uvcc_program_entry_name(program, entry));
-    if (uvcc_session_load_program(s, program) != UVCC_ERR_REFUSED ||
-        strstr(uvcc_session_error_detail(s), want) == NULL)
-        sim_fail(w, "party %u: its policy does not let output %u of entry %u open, and it loads it",
-                 p->index, output, entry);
-    uvcc_session_free(s);
-}
-
-/* What a session has for a peer goes to a session of that peer. */
-static void hand_over(uvcc_session *from, uvcc_session *to, uint8_t sender, uint8_t receiver) {
-    uvcc_transmit tx;
-    while (uvcc_session_poll_transmit(from, &tx, 0) == 1) {
-        for (uint32_t i = 0; i < tx.slice_count && tx.peer == receiver; i++)
-            (void)uvcc_session_feed(to, sender, tx.slices[i].data, tx.slices[i].len, 0);
-        (void)uvcc_session_transmit_done(from, tx.peer, tx.id, tx.total, 0);
-    }
-}
-
-/* Two sessions of hooks of their own, that of party 0 and one of party 1 that has another policy:
- * the first HELLO of either says so. */
-static void must_differ(sim_party *p, const uvcc_config *like) {
-    sim_world *w = p->w;
-    uvcc_seeded_random random[2];
-    uvcc_session *s[2] = {NULL, NULL};
-    uvcc_event e;
-    bool told = false;
-    for (uint8_t i = 0; i < 2; i++) {
-        uvcc_config c = *like;
-        c.alloc = uvcc_host_allocator();
-        c.random = uvcc_seeded(&random[i], w->plan->seed, 100u + i);
-        c.record = (uvcc_recorder){0};
-        c.trace = (uvcc_tracer){0};
-        c.log = (uvcc_logger){0};
-        c.identity.party = i;
-        c.identity.exchange_x25519 = 0;
-        memset(c.identity.policy_hash, 1 + i, 32);
-        for (uint8_t q = 0; q < 3; q++)
-            memset(c.identity.pair_secret[q], 1 + i + q, 32);
-        if (uvcc_session_new(&s[i], &c) != 0 ||
-            uvcc_session_load_program(s[i], w->work->program) != 0 ||
-            uvcc_session_start(s[i], 0) != 0)
-            sim_fail(w, "a session with a policy of its own cannot begin");
-        for (uint8_t q = 0; q < 3 && !w->plan->datagram; q++)
-            if (q != i)
-                (void)uvcc_session_peer_open(s[i], q, 0);
-    }
-    hand_over(s[0], s[1], 0, 1);
-    while (uvcc_session_poll_event(s[1], &e) == 1)
-        told |= e.kind == UVCC_EVENT_MISMATCH && strcmp(e.text, "policy") == 0;
-    if (!told)
-        sim_fail(w, "two parties have different policies, and nobody is told");
-    uvcc_session_free(s[0]);
-    uvcc_session_free(s[1]);
-}
-
-/* The smallest receive credit for keys that this program can live with. */
-static int load(sim_party *p, uvcc_config *c) {
-    sim_world *w = p->w;
-    must_refuse(p, c);
-    if (p->node == 0)
-        must_differ(p, c);
-    if (w->plan->small_credit)
-        c->links.rx_keys_bytes = 128;
-    for (;; c->links.rx_keys_bytes *= 2) {
-        int rc = uvcc_session_new(&p->s, c);
-        if (rc != 0) {
-            p->s = NULL;
-            return rc;
-        }
-        rc = uvcc_session_load_program(p->s, w->work->program);
-        if (rc == 0)
-            return 0;
-        uvcc_session_free(p->s);
-        p->s = NULL;
-        if (rc != UVCC_ERR_LIMIT || c->links.rx_keys_bytes == 0)
-            return rc;
-    }
-}
-
-void sim_bury(sim_party *p) {
-    sim_world *w = p->w;
-    uvcc_session_free(p->s);
-    p->s = NULL;
-    sim_jobs_drop(p);
-    sim_wire_forget(p);
-    if (p->mem.live_blocks != 0)
-        sim_fail(w, "party %u: %llu blocks are left after free", p->index,
-                 (unsigned long long)p->mem.live_blocks);
-    memset(p->slot, 0, sizeof p->slot);
-    p->wake = UVCC_NEVER;
-    p->ready = p->closing = p->closed = p->aborted = p->resumed = false;
-    p->silent[0] = p->silent[1] = p->silent[2] = false;
-    p->close_at = 0;
-    p->agreed = p->finished = p->given = p->initial_set = 0;
-    memset(p->loaded, 0, 32);
-}
-
-/* Offers what is kept, that of the latest run first, as far as there is room. */
-static int offer(sim_party *p) {
-    bool given[SIM_KEPT] = {false};
-    const sim_checkpoint *newest = NULL;
-    int rc = p->past_first ? 0 : uvcc_session_resume(p->s, NULL, 0);
-    for (unsigned n = p->past_first ? 0 : 1; n < 4 && rc == 0; n++) {
-        unsigned best = SIM_KEPT;
-        for (unsigned i = 0; i < SIM_KEPT; i++) {
-            const sim_checkpoint *c = &p->kept[i], *b = &p->kept[best % SIM_KEPT];
-            if (c->data != NULL && !given[i] &&
-                (best == SIM_KEPT || c->run > b->run || (c->run == b->run && c->step > b->step)))
-                best = i;
-        }
-        if (best == SIM_KEPT)
-            break;
-        const sim_checkpoint *c = &p->kept[best];
-        given[best] = true;
-        rc = uvcc_session_resume(p->s, c->data, c->len);
-        if (newest == NULL || c->step > newest->step ||
-            (c->step == newest->step && c->run > newest->run))
-            newest = c;
-    }
-    if (rc == 0 && newest != NULL)
-        memcpy(p->loaded, newest->lineage, 32);
-    return rc == 0 && newest == NULL ? set_initial(p) : rc;
-}
-
-/* A session that goes on from what is kept, or begins. False if memory was refused: try again. */
-bool sim_build(sim_party *p) {
-    sim_world *w = p->w;
-    uvcc_config c;
-    config(p, &c);
-    int rc = load(p, &c);
-    if (rc == 0)
-        rc = offer(p);
-    if (rc == 0)
-        rc = uvcc_session_start(p->s, sim_look(p));
-    if (rc == UVCC_ERR_NOMEM) {
-        sim_bury(p);
-        p->rebuild_at = sim_now(w) + SIM_MS;
-        return false;
-    }
-    if (rc != 0) {
-        sim_fail(w, "party %u: a session cannot begin: %d", p->index, rc);
-        return false;
-    }
-    p->rebuild_at = UVCC_NEVER;
-    for (uint8_t q = 0; q < 3 && !w->plan->datagram; q++)
-        if (q != p->index &&
-            p->missed[q]) /* what came was for nobody: no host has that connection */
-            (void)uvcc_loopback_disconnect(w->net, p->node, 3u * p->triangle + q);
-        else if (q != p->index && p->up[q])
-            (void)sim_stream_open(p, q);
-    sim_settle(p);
-    return true;
-}
-
-void sim_die(sim_party *p) {
-    sim_world *w = p->w;
-    if (p->s == NULL)
-        return;
-    sim_trace(w, 40 + p->node, 0, 0);
-    if (w->verbose)
-        (void)fprintf(stderr, "%12.6f party %u dies\n", (double)sim_now(w) * 1e-9, p->node);
-    sim_bury(p);
-    for (unsigned i = 0; i < SIM_KEPT; i++)
-        if (!p->kept[i].durable)
-            forget(&p->kept[i]);
-    for (uint32_t q = 0; q < 3 && !w->plan->datagram; q++)
-        if (q != p->index)
-            (void)uvcc_loopback_disconnect(w->net, p->node, 3u * p->triangle + q);
 }

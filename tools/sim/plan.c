@@ -171,6 +171,7 @@ void sim_plan_draw(sim_plan *p, uint64_t seed, uint64_t without) {
         p->faults |= SIM_BIT(f);
         p->rate[f] = rate;
     }
+    p->keeps = (p->faults & SIM_BIT(SIM_RESTART)) != 0;
     p->triangles = sim_below(&r, 12) == 0 ? 2 : 1;
     p->datagram = sim_below(&r, 2) == 0;
     p->exchange = sim_below(&r, 8) == 0;

@@ -25,11 +25,16 @@ static void inspect_words(sim_party *p, const uvcc_task *t) {
         abort();
 }
 
+static bool has_label(const uvcc_hash_item *it, const char *label) {
+    const size_t len = strlen(label);
+    return it->prefix_len >= len && memcmp(it->prefix, label, len) == 0;
+}
+
 /* Without salt: a checkpoint's digest, which stays at home; the two copies of an opened component
  * that are compared; and what is opened to all. */
 static bool may_be_plain(const uvcc_job *job, const uvcc_hash_item *it, bool *leaf) {
     *leaf = false;
-    if (it->prefix_len >= 13 && memcmp(it->prefix, "UVCC_CHECK_V1", 13) == 0)
+    if (has_label(it, "UVCC_CHECK_V2"))
         return true;
     *leaf = true;
     for (uint32_t i = 0; i < job->count; i++) {
@@ -48,7 +53,7 @@ static bool starts_check(const uvcc_job *job) {
     for (uint32_t i = 0; i < job->count; i++) {
         const uvcc_task *t = &job->tasks[i];
         triple |= t->kind == UVCC_TASK_TRIPLE_C;
-        commits |= t->kind == UVCC_TASK_HASH && t->u.hash.items[0].mode == UVCC_HASH_HMAC;
+        commits |= t->kind == UVCC_TASK_HASH && has_label(&t->u.hash.items[0], "COMMIT");
     }
     return triple && commits;
 }
@@ -58,13 +63,13 @@ static void inspect_hash(sim_party *p, const uvcc_job *job, const uvcc_task *t) 
     for (uint32_t i = 0; i < t->u.hash.count; i++) {
         const uvcc_hash_item *it = &t->u.hash.items[i];
         bool leaf = true;
-        if (it->mode == UVCC_HASH_PLAIN ? !may_be_plain(job, it, &leaf)
-                                        : memcmp(it->key, zero, 32) == 0)
+        if (it->mode != UVCC_HASH_HMAC ? !may_be_plain(job, it, &leaf)
+                                       : memcmp(it->key, zero, 32) == 0)
             sim_fail(p->w, "party %u: a digest of secrets has no salt", p->index);
-        const bool verdict = it->prefix_len >= 3 && memcmp(it->prefix, "SKS", 3) == 0;
+        const bool verdict = has_label(it, "SKS");
         p->hash_items += leaf && !verdict;
         p->verdict_items += verdict;
-        p->commit_items += it->mode == UVCC_HASH_HMAC && !verdict && !starts_check(job);
+        p->commit_items += has_label(it, "COMMIT") && !starts_check(job);
     }
 }
 

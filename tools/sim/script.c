@@ -5,9 +5,40 @@
 
 /* ---- deaths ---- */
 
+enum { DEATHS_MAX = 5 };
+
+/* One dies, or two; the others live on until they hear of it, and begin anew then. The next death
+ * comes soon, often: into the handshake of this restart, or the end of a session before it. */
+static void kill_alone(sim_world *w) {
+    sim_random *r = &w->lone;
+    const uint64_t now = sim_now(w);
+    const bool two = sim_below(r, 4) == 0;
+    const uint8_t also = (uint8_t)((w->kill_party + 1 + sim_below(r, 2)) % 3);
+    const uint64_t apart = sim_some_time(r, 10000, 300 * SIM_MS);
+    const uint64_t away = sim_some_time(r, 10000, 300 * SIM_MS);
+    const uint64_t also_away = sim_some_time(r, 10000, 300 * SIM_MS);
+    sim_party *p = &w->party[w->kill_party], *q = &w->party[also];
+    w->out->restarts++;
+    w->out->injected++;
+    w->lonely = true;
+    sim_die(p);
+    p->dies_at = UVCC_NEVER;
+    p->rebuild_at = now + 1 + away;
+    if (two) {
+        q->dies_at = now + apart;
+        q->rebuild_at = q->dies_at + 1 + also_away;
+    }
+    const bool again = sim_below(r, 2) == 0 && w->out->restarts < DEATHS_MAX;
+    const bool soon = sim_below(r, 2) == 0;
+    const uint64_t wait = sim_some_time(r, 10000, soon ? 300 * SIM_MS : 3 * SIM_S);
+    w->kill_party = (uint8_t)sim_below(r, 3);
+    w->kill_at = again ? p->rebuild_at + wait : UVCC_NEVER;
+    w->kill_alone = sim_below(r, 2) == 0;
+}
+
 /* A victim dies, then the others (a restart of one is a restart of all); each comes back when it
  * likes. The victim may be back before the others have noticed. */
-static void kill_one(sim_world *w) {
+static void kill_all(sim_world *w) {
     sim_random *r = &w->r[SIM_RESTART];
     uint64_t now = sim_now(w), last = 0;
     bool ran = true; /* else it would come into a handshake of which the others die later */
@@ -26,9 +57,32 @@ static void kill_one(sim_world *w) {
             (eager && i == w->kill_party ? now : last) + 1 + sim_some_time(r, 10000, 300 * SIM_MS);
     sim_die(&w->party[w->kill_party]);
     w->party[w->kill_party].dies_at = UVCC_NEVER;
-    bool again = sim_below(r, 3) == 0 && w->plan->next_run < 1u << 20;
+    bool again =
+        sim_below(r, 3) == 0 && w->plan->next_run < 1u << 20 && w->out->restarts < DEATHS_MAX;
     w->kill_party = (uint8_t)sim_below(r, 3);
     w->kill_at = again ? last + SIM_S + sim_some_time(r, SIM_MS, 2 * SIM_S) : UVCC_NEVER;
+    w->kill_alone = again && sim_below(&w->lone, 2) == 0;
+}
+
+/* When the first one dies, and whether alone: at any time or, in half of the runs in which it does,
+ * when a step but the first begins, after which nobody can begin anew. Runs near the last one are
+ * too few for restarts that wait for each other. */
+void sim_first_death(sim_world *w) {
+    const sim_plan *plan = w->plan;
+    w->kill_party = (uint8_t)sim_below(&w->r[SIM_RESTART], 3);
+    w->kill_at = sim_some_time(&w->r[SIM_RESTART], 500000, plan->calm_at_ns / 2);
+    w->kill_alone = sim_below(&w->lone, 2) == 0 && plan->next_run < 1u << 20;
+    if (!w->kill_alone || w->work->steps < 2 || sim_below(&w->lone, 2) == 0)
+        return;
+    w->kill_at = UVCC_NEVER;
+    w->kill_step = 1 + (uint32_t)sim_below(&w->lone, w->work->steps - 1);
+}
+
+void sim_step_begun(sim_world *w, uint32_t step) {
+    if (step != w->kill_step || step == 0 || w->calm)
+        return;
+    w->kill_step = 0;
+    w->kill_at = sim_now(w) + sim_some_time(&w->lone, 10000, 30 * SIM_MS);
 }
 
 /* ---- clocks, cuts, the calm ---- */
@@ -82,7 +136,6 @@ static void change_path(sim_world *w) {
 }
 
 static void calm(sim_world *w) {
-    sim_check_held(w);
     bool hostile = sim_on(w, SIM_HOSTILE), acks = sim_on(w, SIM_ACKS);
     w->calm = true;
     w->faults = 0;
@@ -135,7 +188,7 @@ void sim_script(sim_world *w) {
     if (!w->calm && w->plan->calm_at_ns <= now)
         calm(w);
     if (w->kill_at <= now)
-        kill_one(w);
+        (w->kill_alone ? kill_alone : kill_all)(w);
     if (w->next_clock <= now) {
         upset_clock(w);
         w->next_clock = now + sim_some_time(&w->compute, SIM_MS, 500 * SIM_MS);

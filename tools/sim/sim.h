@@ -3,10 +3,11 @@
  * seed, and what its files share.
  *
  * A run is a pure function of (seed, faults left out): plan.c draws what will happen, workload.c
- * the programs and what they must give, world.c drives the parties of party.c, script.c troubles
- * them, compute.c runs their jobs, which prg_use.c looks at, wire.c carries and mutates their
- * bytes, check.c looks at the end of it, main.c runs many seeds and reports. Every concern has a
- * random stream of its own, so that leaving one fault out changes no other draw. */
+ * the programs and what they must give, world.c drives the parties of party.c, whose sessions begin
+ * and end in life.c, script.c troubles them, compute.c runs their jobs, which prg_use.c looks at,
+ * wire.c carries and mutates their bytes, triples.c has a job of its own, check.c looks at the end
+ * of it, main.c runs many seeds and reports. Every concern has a random stream of its own, so that
+ * leaving one fault out changes no other draw. */
 #ifndef UVCC_TOOLS_SIM_H
 #define UVCC_TOOLS_SIM_H
 
@@ -83,7 +84,9 @@ enum {
     SIM_STREAM_COMPUTE,
     SIM_STREAM_CHECKS,
     SIM_STREAM_FUNCTIONS,
-    SIM_STREAM_RANDOMS
+    SIM_STREAM_RANDOMS,
+    SIM_STREAM_LONE,
+    SIM_STREAM_TRIPLES
 };
 sim_random sim_stream(uint64_t seed, unsigned concern);
 uint64_t sim_next(sim_random *r);
@@ -106,6 +109,7 @@ typedef struct sim_plan {
     uint8_t suites;
     uint32_t frame_bytes, datagram_bytes;
     bool small_credit;
+    bool keeps; /* hosts keep checkpoints, and agree to no step before that of the one before */
     uint32_t first_step, next_run;
     uint64_t rto_initial_ns, rto_max_ns, keepalive_ns;
     uint64_t calm_at_ns; /* when faults end */
@@ -170,5 +174,7 @@ typedef struct sim_outcome {
 
 /* One seed: the run without faults, then the one with them. */
 void sim_seed(const sim_plan *plan, sim_outcome *out, bool verbose);
+/* triples.c: of every few seeds, a job of its own whose stores keep triples over restarts. */
+void sim_triples(uint64_t seed, sim_outcome *out);
 
 #endif

@@ -11,6 +11,14 @@
 
 enum { STORM = 40, MUTANTS = 10 };
 
+/* Of a frame with a HELLO 1: what anybody can write there (docs/wire.md 5). Other HELLOs are
+ * shorter. */
+enum {
+    HELLO1_N = UVCC_FRAME_HEADER_BYTES + 84,
+    HELLO1_OFFERS = UVCC_FRAME_HEADER_BYTES + 148,
+    HELLO1_LEAST = UVCC_FRAME_HEADER_BYTES + 324
+};
+
 bool sim_append(sim_bytes *b, const void *data, size_t len) {
     if (b->cap - b->len < len) {
         b->cap = 2 * b->cap + len + 256;
@@ -176,6 +184,25 @@ static const sim_bytes *old_frame(sim_world *w, uint32_t from, uint32_t to, sim_
     return b->len != 0 ? b : NULL;
 }
 
+/* A HELLO 1 of now or of a session that is gone; half of them as if another one began: with
+ * another N and, of these half, with offers that nobody made. */
+static void old_hello1(sim_party *p, uint32_t to) {
+    sim_random *r = &p->w->lone;
+    const sim_bytes *b = &p->w->pipe[p->node][to].hello1[sim_below(r, SIM_HELLOS)];
+    const uint64_t how = sim_below(r, 4), at = sim_below(r, 32);
+    if (b->len == 0)
+        return;
+    uint8_t *m = malloc(b->len);
+    if (m == NULL)
+        abort();
+    memcpy(m, b->data, b->len);
+    m[HELLO1_N + at] ^= how >= 2;
+    m[HELLO1_OFFERS + at] ^= how == 3;
+    crc_again(m, b->len);
+    emit(p, to, m, b->len);
+    free(m);
+}
+
 /* A mutant of the frame instead of it or, half of the time, before it. */
 static void mutate(sim_party *p, uint32_t to, const uint8_t *frame, size_t len) {
     sim_world *w = p->w;
@@ -210,6 +237,7 @@ static void mutate(sim_party *p, uint32_t to, const uint8_t *frame, size_t len) 
     }
     case 3: /* replay, of earlier runs too */
         old = old_frame(w, from, to, r);
+        old_hello1(p, to);
         break;
     case 4: /* reflection */
         old = old_frame(w, to, from, r);
@@ -247,8 +275,6 @@ static void mutate(sim_party *p, uint32_t to, const uint8_t *frame, size_t len) 
 
 /* ---- following frames ---- */
 
-/* Frames are kept as they went by: the hostile party sends old ones again. The first of each kind
- * in a step is always mutated, or rare kinds would hardly ever be. */
 /* Data that a path stopped carrying goes again in a packet that it carries, soon. */
 static void note_path(sim_party *p, sim_pipe *pipe, uint64_t seq) {
     sim_world *w = p->w;
@@ -265,6 +291,25 @@ static void note_path(sim_party *p, sim_pipe *pipe, uint64_t seq) {
     pipe->top_seq = seq > pipe->top_seq ? seq : pipe->top_seq;
 }
 
+static void keep_hello1(sim_pipe *pipe, const uint8_t *frame, size_t len) {
+    const sim_bytes *last = &pipe->hello1[(pipe->hellos + SIM_HELLOS - 1) % SIM_HELLOS];
+    if (len < HELLO1_LEAST || frame[UVCC_FRAME_HEADER_BYTES] != 1 ||
+        (last->len == len && memcmp(last->data, frame, len) == 0))
+        return;
+    sim_bytes *b = &pipe->hello1[pipe->hellos++ % SIM_HELLOS];
+    b->len = 0;
+    (void)sim_append(b, frame, len);
+}
+
+/* Who has been CLOSED for a while asks a peer for nothing but room for what waits for it. */
+static void check_needed(sim_party *p, uint8_t peer) {
+    uvcc_peer_info i = {.size = sizeof i};
+    if (uvcc_session_peer_info(p->s, peer, &i) != 0 || !i.blocked)
+        sim_fail(p->w, "party %u is closed and asks party %u on", p->index, peer);
+}
+
+/* Frames are kept as they went by: the hostile party sends old ones again. The first of each kind
+ * in a step is always mutated, or rare kinds would hardly ever be. */
 static void on_frame(sim_party *p, uint32_t to, const uint8_t *frame, size_t len, bool hostile) {
     sim_world *w = p->w;
     sim_pipe *pipe = &w->pipe[p->node][to];
@@ -278,8 +323,8 @@ static void on_frame(sim_party *p, uint32_t to, const uint8_t *frame, size_t len
     p->frames_since++;
     if (p->frames_since > p->frames_most)
         p->frames_most = p->frames_since;
-    if (h.seq != 0 || h.kind == UVCC_FRAME_PING)
-        pipe->asked_at = sim_now(w);
+    if (h.kind == UVCC_FRAME_PING && p->closed && sim_now(w) > p->closed_at + SIM_S)
+        check_needed(p, (uint8_t)(to % 3));
     if (h.seq != 0) {
         note_path(p, pipe, h.seq);
     }
@@ -303,6 +348,8 @@ static void on_frame(sim_party *p, uint32_t to, const uint8_t *frame, size_t len
     sim_bytes *old = &pipe->old[pipe->frames % SIM_HISTORY];
     old->len = 0;
     (void)sim_append(old, frame, len);
+    if (h.kind == UVCC_FRAME_HELLO)
+        keep_hello1(pipe, frame, len);
     if (!hostile)
         return;
     if (first || sim_strikes(w, SIM_HOSTILE))
@@ -395,6 +442,8 @@ void sim_wire_free(sim_world *w) {
             free(w->pipe[a][b].queue.data);
             for (unsigned i = 0; i < SIM_HISTORY; i++)
                 free(w->pipe[a][b].old[i].data);
+            for (unsigned i = 0; i < SIM_HELLOS; i++)
+                free(w->pipe[a][b].hello1[i].data);
         }
     for (uint32_t i = 0; i < w->parcel_count; i++)
         free(w->parcels[i].data);

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <uvcc/mlp.h>
 
-enum { SCALE = 6, VALUES_MAX = 12, BITS_MAX = 45, ACC_BITS = 36 };
+enum { SCALE = 6, VALUES_MAX = 12, BITS_MAX = 45, ACC_BITS = 36, DIM_MAX = 70 };
 enum { RANDOM_BITS = 20, RANDOM_OUTPUT = 300, RANDOMS_MAX = 3 };
 
 typedef struct value {
@@ -68,10 +68,15 @@ static void truncated(builder *b, uvcc_op_desc *d) {
                                                      : UVCC_TRUNC_EXACT;
 }
 
-/* Half of the products of two secrets. */
-static void on_triple(builder *b, uvcc_op_desc *d) {
-    if ((d->opcode == UVCC_OP_GEMM_SS || d->opcode == UVCC_OP_ELEM_MUL) && pick(b, 2) != 0)
-        d->flags |= UVCC_OP_BEAVER;
+/* Half of the products of two secrets, some of them in tiles of one or two rows, or groups of rows,
+ * of the result, which has `rows` at most. */
+static void on_triple(builder *b, uvcc_op_desc *d, uint32_t rows) {
+    const uint32_t unit = d->heads == 0 ? 1 : rows / d->row_groups, n = d->k % 3;
+    if ((d->opcode != UVCC_OP_GEMM_SS && d->opcode != UVCC_OP_ELEM_MUL) || pick(b, 2) == 0)
+        return;
+    d->flags |= UVCC_OP_BEAVER;
+    if (n != 0 && rows / unit / n < UVCC_TILES_MAX)
+        d->tile_rows = n * unit;
 }
 
 static void add_op(builder *b, uint16_t opcode, const value *x, const value *y, uint32_t out,
@@ -84,7 +89,7 @@ static void add_op(builder *b, uint16_t opcode, const value *x, const value *y, 
                       .out = {out},
                       .shift = shift,
                       .flags = flags};
-    on_triple(b, &d);
+    on_triple(b, &d, x->rows > x->cols ? x->rows : x->cols);
     if (shift != 0)
         truncated(b, &d);
     b->ok &= uvcc_program_op(b->p, &d) >= 0;
@@ -135,7 +140,7 @@ static void add_product(builder *b, uint16_t opcode, const value *x, const value
                       .flags = p->flags,
                       .heads = p->heads,
                       .row_groups = p->groups};
-    on_triple(b, &d);
+    on_triple(b, &d, p->rows);
     if (shift != 0)
         truncated(b, &d);
     b->ok &= uvcc_program_op(b->p, &d) >= 0;
@@ -501,7 +506,7 @@ static void add_random(builder *b, const value *x, unsigned i) {
 
 /* An entry of random ops; a PERSIST sum of one of the inputs carries state from step to step. */
 static void random_program(builder *b) {
-    uint32_t dim[3] = {1, 1 + pick(b, 4), 1 + pick(b, pick(b, 12) == 0 ? 70 : 8)};
+    uint32_t dim[3] = {1, 1 + pick(b, 4), 1 + pick(b, pick(b, 12) == 0 ? DIM_MAX : 8)};
     b->ok &= uvcc_program_entry(b->p, "run") >= 0;
     for (unsigned i = 0; i < 3; i++) {
         value *v = new_value(b, dim[pick(b, 3)], dim[pick(b, 3)], 8 + pick(b, 5));
@@ -583,7 +588,7 @@ static bool draw_mlp(sim_workload *w, builder *b, uint64_t seed, const uvcc_allo
 
 /* What the reference takes for words that nobody chooses. */
 static bool set_randoms(const uvcc_program *p, uint32_t entry, uvcc_reference *ref) {
-    static const int64_t none[1024];
+    static const int64_t none[DIM_MAX * DIM_MAX];
     for (uint32_t i = 0; i < uvcc_program_op_count(p, entry); i++) {
         const uvcc_op_desc *d = uvcc_program_op_at(p, entry, i);
         if (d->opcode != UVCC_OP_RANDOM)
@@ -612,6 +617,7 @@ static bool draw_step(sim_workload *w, uvcc_reference *ref, uint32_t step, sim_r
     w->output[step] = calloc(outputs + 1u, sizeof *w->output[step]);
     if (w->input[step] == NULL || w->output[step] == NULL)
         return false;
+    (void)snprintf(why, cap, "the reference does not take what a step begins with");
     for (uint32_t i = 0; i < inputs; i++) {
         const uvcc_io_desc *io = uvcc_program_input_at(p, e, i);
         unsigned bits = uvcc_program_tensor_at(p, io->tensor)->bits;

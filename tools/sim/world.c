@@ -150,6 +150,8 @@ static bool party_pass(sim_party *p) {
         p->dies_at = UVCC_NEVER;
         sim_die(p);
     }
+    if (p->renews && p->closed && p->dies_at == UVCC_NEVER)
+        sim_renew(p);
     if (p->rebuild_at <= now) {
         (void)sim_build(p);
         return true;
@@ -234,19 +236,27 @@ static void turn(sim_world *w) {
         sim_fail(w, "the run takes too many steps");
 }
 
+static bool triangle_finished(const sim_world *w, uint32_t triangle) {
+    for (uint32_t i = 3 * triangle; i < 3 * triangle + 3; i++)
+        if (w->party[i].s == NULL || w->party[i].finished < w->work->steps ||
+            w->party[i].rebuild_at != UVCC_NEVER || w->party[i].job_count != 0 ||
+            w->party[i].dies_at != UVCC_NEVER || w->party[i].aborted)
+            return false;
+    return true;
+}
+
 static bool all_finished(const sim_world *w) {
     if (w->again != NULL && w->life + 1 < w->again->lives)
         return false;
-    for (uint32_t i = 0; i < w->nodes; i++)
-        if (w->party[i].s == NULL || w->party[i].finished < w->work->steps ||
-            w->party[i].rebuild_at != UVCC_NEVER || w->party[i].job_count != 0)
+    for (uint32_t t = 0; t < w->nodes / 3; t++)
+        if (!triangle_finished(w, t))
             return false;
     return true;
 }
 
 static bool all_closed(const sim_world *w) {
     for (uint32_t i = 0; i < w->nodes; i++)
-        if (!w->party[i].closed)
+        if (!w->party[i].closed || w->party[i].renews)
             return false;
     return true;
 }
@@ -291,8 +301,8 @@ static void check_quiet(sim_world *w) {
     check_quiet_memory(w);
 }
 
-static void close_all(sim_world *w) {
-    for (uint32_t i = 0; i < w->nodes; i++) {
+static void close_triangle(sim_world *w, uint32_t triangle) {
+    for (uint32_t i = 3 * triangle; i < 3 * triangle + 3; i++) {
         sim_party *p = &w->party[i];
         if (p->s == NULL || p->closing || p->closed)
             continue;
@@ -307,20 +317,30 @@ static void close_all(sim_world *w) {
 }
 
 /* Parties that nobody told of an abort learn of it by their hosts. */
-static void abort_rest(sim_world *w) {
+static void abort_rest(sim_world *w, uint32_t triangle) {
     bool ready = false;
-    for (uint32_t i = 0; i < w->nodes; i++)
-        ready |= w->party[i].aborted && w->party[i].ready;
-    for (uint32_t i = 0; i < w->nodes; i++) {
-        sim_party *p = &w->party[i];
+    sim_party *const first = &w->party[3 * triangle];
+    for (uint32_t i = 0; i < 3; i++)
+        ready |= first[i].aborted && first[i].ready;
+    for (uint32_t i = 0; i < 3; i++) {
+        sim_party *p = &first[i];
         if (p->s == NULL || p->aborted || p->closed)
             continue;
         if (ready && p->ready && !sim_was_on(w, SIM_CLOCK_BACK) && !sim_was_on(w, SIM_ALLOC) &&
-            w->nodes == 3)
+            !w->lonely)
             sim_fail(w, "party %u was not told of an abort", p->index);
         (void)uvcc_session_abort(p->s, UVCC_ABORT_HOST, sim_look(p));
         sim_settle(p);
     }
+}
+
+/* After an abort in one triangle; the other one goes on to its own end. */
+static void end_triangle(sim_world *w, uint32_t triangle) {
+    if (w->aborts[triangle] == 0 && triangle_finished(w, triangle))
+        close_triangle(w, triangle);
+    if (w->aborts[triangle] != 0 && w->calm &&
+        sim_now(w) > w->plan->calm_at_ns + TOLD_NS + w->back_ns)
+        abort_rest(w, triangle);
 }
 
 static void run(sim_world *w) {
@@ -333,12 +353,14 @@ static void run(sim_world *w) {
             finished = true;
             if (w->calm && w->back_ns == 0 && w->plan->seed % 4 == 0)
                 check_quiet(w);
-            limit = now > limit ? now + LIVENESS_NS : limit;
+            if (limit < sim_now(w) + LIVENESS_NS) /* the wait just now was ours */
+                limit = sim_now(w) + LIVENESS_NS;
             w->kill_at = UVCC_NEVER;
-            close_all(w);
+            for (uint32_t t = 0; t < w->nodes / 3; t++)
+                close_triangle(w, t);
         }
-        if (w->calm && w->out->aborts != 0 && now > w->plan->calm_at_ns + TOLD_NS + w->back_ns)
-            abort_rest(w);
+        for (uint32_t t = 0; t < w->nodes / 3 && w->out->aborts != 0; t++)
+            end_triangle(w, t);
         if (now > limit + w->back_ns)
             sim_fail(
                 w,
@@ -421,7 +443,8 @@ static void simulate(const sim_plan *plan, const sim_workload *work, const sim_r
                      .verbose = verbose,
                      .faults = plan->faults,
                      .nodes = 3 * plan->triangles,
-                     .compute = sim_stream(plan->seed, SIM_STREAM_COMPUTE)};
+                     .compute = sim_stream(plan->seed, SIM_STREAM_COMPUTE),
+                     .lone = sim_stream(plan->seed, SIM_STREAM_LONE)};
     uvcc_allocator al = uvcc_host_allocator();
     if (uvcc_loopback_new(&w->net, &al, w->nodes, plan->datagram, plan->seed) != 0 ||
         uvcc_loopback_set_all_faults(w->net, &plan->link) != 0)
@@ -433,10 +456,8 @@ static void simulate(const sim_plan *plan, const sim_workload *work, const sim_r
     w->kill_at = w->next_clock = w->next_cut = w->uncut_at = UVCC_NEVER;
     w->next_path = sim_on(w, SIM_PATH) ? plan->path_at_ns : UVCC_NEVER;
     w->cut_to = 1;
-    if (sim_on(w, SIM_RESTART)) {
-        w->kill_party = (uint8_t)sim_below(&w->r[SIM_RESTART], 3);
-        w->kill_at = sim_some_time(&w->r[SIM_RESTART], 500000, plan->calm_at_ns / 2);
-    }
+    if (sim_on(w, SIM_RESTART))
+        sim_first_death(w);
     if (sim_on(w, SIM_CLOCK_AHEAD) || sim_on(w, SIM_CLOCK_STOP) || sim_on(w, SIM_CLOCK_BACK))
         w->next_clock = sim_some_time(&w->compute, SIM_MS, 100 * SIM_MS);
     if (sim_on(w, SIM_CUT))
@@ -452,7 +473,8 @@ static void simulate(const sim_plan *plan, const sim_workload *work, const sim_r
                          .wake = UVCC_NEVER,
                          .rebuild_at = UVCC_NEVER,
                          .dies_at = UVCC_NEVER,
-                         .greatest_run = UINT32_MAX};
+                         .greatest_run = UINT32_MAX,
+                         .used_run = UINT32_MAX};
         if (sim_on(w, SIM_ALLOC) && i == plan->alloc_party)
             p->mem.fail_at = plan->alloc_at != 0
                                  ? plan->alloc_at
@@ -529,6 +551,7 @@ void sim_seed(const sim_plan *plan, sim_outcome *out, bool verbose) {
         have_clean = !out->failed;
     }
     memcpy(out->allocs, clean.allocs, sizeof out->allocs);
+    sim_triples(plan->seed, out);
     if (out->failed) {
         prefix_why(out, "without faults");
     } else {

@@ -7,7 +7,7 @@
 #include <uvcc/loopback.h>
 #include <uvcc/prg_uses.h>
 
-enum { SIM_NODES = 6, SIM_HISTORY = 16, SIM_LIVES_MAX = 8, SIM_KEPT = 8 };
+enum { SIM_NODES = 6, SIM_HISTORY = 16, SIM_HELLOS = 4, SIM_LIVES_MAX = 8, SIM_KEPT = 8 };
 
 /* One run (in the sense of HELLO) that went ready at all parties. */
 typedef struct sim_life {
@@ -73,9 +73,11 @@ typedef struct sim_pipe {
     sim_bytes part;  /* of the frame that is being written */
     sim_bytes queue; /* mutated bytes that the stream did not take yet */
     sim_bytes old[SIM_HISTORY];
-    uint64_t drop_at;          /* when the stream ends because it lost bytes */
-    uint64_t frames, asked_at; /* frames written; when the last that asks for an ACK was */
-    uint64_t seen_kinds;       /* kinds written in the present step and run */
+    sim_bytes hello1[SIM_HELLOS]; /* the last different ones: of sessions that are gone, too */
+    uint32_t hellos;
+    uint64_t drop_at;    /* when the stream ends because it lost bytes */
+    uint64_t frames;     /* written */
+    uint64_t seen_kinds; /* kinds written in the present step and run */
     uint32_t seen_step;
 } sim_pipe;
 
@@ -115,12 +117,13 @@ typedef struct sim_party {
     bool missed[3];      /* bytes came over that stream while there was no session */
     /* what the host knows */
     bool ready, closing, closed, aborted, resumed;
+    bool renews;                      /* a peer began anew: so will this party, once CLOSED */
     uint32_t agreed, finished, given; /* steps of the workload; given: bit per step */
     uint32_t base;                    /* first step of this session */
     uint32_t initial_set;             /* tensors that were given their first values */
     uint8_t lineage[32], loaded[32];  /* agreed on, and of the tensors that are set */
     uint32_t dropped;                 /* bit i: step i was, in the history that goes on */
-    uint32_t greatest_run;            /* UINT32_MAX: none yet */
+    uint32_t greatest_run, used_run;  /* heard of, given as next_run; UINT32_MAX: none yet */
     uint32_t random_name;
     sim_checkpoint kept[SIM_KEPT];
     bool past_first; /* all three have a checkpoint, so none begins anew */
@@ -130,6 +133,7 @@ typedef struct sim_party {
     uint64_t dies_at;  /* in a restart */
     bool silent[3];    /* as the events said */
     uint64_t close_at; /* of a close in the calm; 0: none */
+    uint64_t closed_at;
 } sim_party;
 
 struct sim_world {
@@ -152,11 +156,16 @@ struct sim_world {
     uint32_t parcel_count, parcel_cap;
     uint32_t path_bytes; /* longer packets vanish; 0: none do */
     uint64_t next_path, uplink_free[SIM_NODES];
-    bool vanished; /* the packet whose frames are looked at */
+    bool vanished;      /* the packet whose frames are looked at */
+    sim_random lone;    /* of deaths that others live on through, */
+    bool lonely;        /* of which there was one */
+    bool kill_alone;    /* the next one is one of these, */
+    uint32_t kill_step; /* when this step of the workload begins; 0: at kill_at */
     uint64_t kill_at, back_ns;
     uint8_t kill_party;
     uint64_t next_clock, next_cut, uncut_at;
     uint32_t cut_from, cut_to;
+    uint32_t aborts[2];             /* by triangle */
     uint8_t fate[2][SIM_STEPS_MAX]; /* by triangle: how a step ended at the first that said so */
     uint64_t trace;
 };
@@ -187,25 +196,39 @@ uint64_t sim_local(const sim_party *p);
 uint64_t sim_look(sim_party *p);
 void sim_arm(sim_party *p, bool fired);
 bool sim_transmit(sim_party *p); /* true if anything moved */
+/* Gives tensors their first values, as far as they are taken now. */
+int sim_set_initial(sim_party *p);
+/* Whether the host may ask to drop a step. */
+bool sim_cancels(const sim_party *p);
 /* After an input: events, the host's part, jobs, transmits. */
 void sim_settle(sim_party *p);
 void sim_before_input(sim_party *p);
-/* A session from `from` (NULL: from the beginning). False if memory was refused: try again. */
-bool sim_build(sim_party *p);
 /* A stream is up: tells the session, with its channel's binding in every second plan. */
 int sim_stream_open(sim_party *p, uint8_t peer);
-void sim_die(sim_party *p);
-void sim_bury(sim_party *p); /* frees the session, and checks that nothing is left of it */
+/* Checkpoints of steps before that are on the disk now. */
+void sim_make_durable(sim_party *p, uint32_t before);
 /* Of that step and, if not NULL, lineage: that of the latest run. NULL: none. */
 sim_checkpoint *sim_kept_at(sim_party *p, uint32_t step, const uint8_t *lineage);
 /* All but that one; NULL: all. */
 void sim_forget(sim_party *p, const sim_checkpoint *but);
+void sim_drop(sim_checkpoint *c);
+
+/* life.c */
+/* A session that goes on from what is kept, or begins. False if memory was refused: try again. */
+bool sim_build(sim_party *p);
+void sim_die(sim_party *p);
+/* A session that was CLOSED because a peer began anew: the next one comes soon. */
+void sim_renew(sim_party *p);
+void sim_bury(sim_party *p); /* frees the session, and checks that nothing is left of it */
 
 /* script.c */
 void sim_script(sim_world *w);
+void sim_first_death(sim_world *w);
+/* A party began that step of the workload. */
+void sim_step_begun(sim_world *w, uint32_t step);
 
 /* check.c */
-void sim_check_held(sim_world *w);
+void sim_check_held(sim_party *p);
 void sim_check_path(sim_world *w);
 void sim_check_spurious(sim_world *w);
 void sim_check_statement(sim_party *p, const uvcc_event *e);

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from . import audit
 from ._api import (BLOCK_ELEMS, NEVER, PARTIES, TO_ALL, VERSION, AbortReason, AuditFault,
-                   CheckpointInfo, Checks, Compare, CpuBackend, CpuMode, ErrorCode, Event,
-                   EventKind, FaultKind, FnKind, Handshake, Identity, IoDesc, Kem, LeafType, LiftKind,
-                   Lifetime, Limits, Links, LogLevel, MemoryBound, MemoryTerm, MlpConfig, MlpInput, MlpOutput,
+                   CheckpointInfo, Checks, Compare, Congestion, CpuBackend, CpuMode, ErrorCode, Event,
+                   EventKind, FaultKind, FnKind, FrameKind, Handshake, Identity, IoDesc, Kem, LeafType,
+                   LiftKind, Lifetime, Limits, LinkConfig, Links, LinkStats, LogLevel, MemoryBound, MemoryTerm, MlpConfig, MlpInput, MlpOutput,
                    Nonlinear, NonlinearInfo, OpCost, Opcode, OpFlag, Optimizer, PeerInfo, Phase,
                    Place, Plane, PolicyKind, PolicyRule, Products, Resume, SessionStats, Sharing,
                    Suite, TransformerBlock, TransformerConfig, TransformerCut, TransformerId,
@@ -23,6 +23,7 @@ from .compute import Completion, Cpu, Job, backends
 from .errors import Aborted, Error
 from .fixed import from_fixed, to_fixed
 from .keys import KeyKind, new_secret, provision, public_key, read_key, write_key
+from .link import Link, Message
 from .models import Mlp, StateTensor, Transformer
 from .policy import Policy
 from .program import FnInstr, NonlinearOptions, Op, Program, Reference, Tensor, nonlinear_info

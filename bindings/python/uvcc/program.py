@@ -173,8 +173,9 @@ class Program(Owned):
            name: str | None = None, phase: Phase = Phase.FWD, k: int | None = None, mb: int = 0,
            flags: OpFlag = OpFlag(0), shift: int = 0, truncation: Truncation = Truncation.EXACT,
            lift: int = 0, function: int = 0, constant: int = 0, group: int = 0, heads: int = 0,
-           row_groups: int = 0) -> int:
-        """An op. k: its place in the entry, phase and microbatch; without one, the next."""
+           row_groups: int = 0, tile_rows: int = 0) -> int:
+        """An op. k: its place in the entry, phase and microbatch; without one, the next.
+        tile_rows: of a product on triples (OpFlag.BEAVER), rows of its result in a tile; 0: by the rule."""
         ins = [self._index(t) for t in inputs]
         outs = [self._index(t) for t in outputs]
         if len(ins) > _api.OP_MAX_IN or len(outs) > _api.OP_MAX_OUT:
@@ -188,7 +189,7 @@ class Program(Owned):
             "in_count": len(ins), "out_count": len(outs), "in": ins, "out": outs,
             "flags": int(flags), "shift": shift, "truncation": int(truncation), "lift": lift,
             "function": function, "constant": constant, "mb": mb, "group": group, "heads": heads,
-            "row_groups": row_groups})
+            "row_groups": row_groups, "tile_rows": tile_rows})
         index = check(self._call(lib.uvcc_program_op, desc), f"op {name or opcode!r}")
         self._next_k[place] = k + 1
         return index

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -40,7 +40,8 @@ class Config:
     SECRETS AND SHARES, in pieces (<uvcc/record.h>). What a hook raises never reaches C: a logger's
     exception goes to sys.unraisablehook, a recorder's comes out of the session's next call, and
     nothing is recorded any more. app: bytes for the recording's header. policy: a `Policy` or its
-    text; used: what `Session.policy_used()` said before. random_seed: TESTS ONLY, random bytes that
+    text; used: what `Session.policy_used()` said before. agree: what the hosts want alike, by name, at
+    most 16, in the same order at all three (<uvcc/session.h>, uvcc_config_agree). random_seed: TESTS ONLY, random bytes that
     everybody can know."""
 
     identity: Identity = field(default_factory=Identity)
@@ -52,6 +53,7 @@ class Config:
     triples: Triples = field(default_factory=Triples)
     policy: Policy | str | None = None
     used: Sequence[int] = ()
+    agree: Mapping[str, bytes] = field(default_factory=dict)
     log: Logger | None = None
     record: Recorder | None = None
     app: bytes = b""
@@ -88,20 +90,28 @@ class Config:
                 counts = ffi.new("uint64_t[]", list(self.used))
                 kept.append(counts)
                 cfg.consent.used, cfg.consent.used_count = counts, len(self.used)
+        if len(self.agree) > _api.AGREE_MAX:
+            raise ValueError(f"agree has {len(self.agree)} items, at most 16 are possible")
+        cfg.agree.count = len(self.agree)
+        for i, (what, item) in enumerate(self.agree.items()):
+            text_of = ffi.new("char[]", what.encode())
+            kept.append(text_of)
+            cfg.agree.name[i] = text_of
+            cfg.agree.part[i] = lib.uvcc_agree_hash(item, len(item))
         return cfg, kept
 
 
 class Transmit:
-    """Bytes that a session has for a peer. They are the session's, until transmit_done() or
-    peer_closed() for that peer: from then on this object refuses."""
+    """Bytes that a session or a link has for a peer. They are its own, until transmit_done() for
+    that peer or the end of its stream: from then on this object refuses."""
 
-    __slots__ = ("id", "peer", "total", "_session", "_slices", "_count", "_alive")
+    __slots__ = ("id", "peer", "total", "_owner", "_slices", "_count", "_alive")
 
-    def __init__(self, session: Session, tx: Any) -> None:
+    def __init__(self, owner: Owned, tx: Any) -> None:
         self.id: int = tx.id
         self.peer: int = tx.peer
         self.total: int = tx.total
-        self._session = session
+        self._owner = owner
         self._slices = tx.slices
         self._count = tx.slice_count
         self._alive = True
@@ -113,20 +123,20 @@ class Transmit:
 
     def tobytes(self) -> bytes:
         """All of it, copied."""
-        self._session._begin()
+        self._owner._begin()
         try:
             return b"".join(self._buffers())
         finally:
-            self._session._end()
+            self._owner._end()
 
     def sendmsg(self, sock: Sends) -> int:
-        """Straight out of the session's memory into a socket that does not block: the bytes that it
+        """Straight out of its owner's memory into a socket that does not block: the bytes that it
         took, which go to transmit_done(). BlockingIOError: none."""
-        self._session._begin()
+        self._owner._begin()
         try:
             return sock.sendmsg(self._buffers())
         finally:
-            self._session._end()
+            self._owner._end()
 
 
 class Session(Owned):
@@ -357,6 +367,14 @@ class Session(Owned):
         t = self._tensor(tensor)
         a, b = shares(lo, t.shape, t.name), shares(hi, t.shape, t.name)
         self._do(lib.uvcc_session_set_shares, t.index, at(a, "uint64_t *"), at(b, "uint64_t *"))
+
+    def shares(self, tensor: TensorLike) -> tuple[Any, Any]:
+        """This party's two components of a PERSIST tensor between two steps, of type uint64. SECRET. ErrorCode.AGAIN the
+        first time: a job copies them; the same call gives them once the session has turned."""
+        t = self._tensor(tensor)
+        lo, hi = np.zeros(t.shape, np.uint64), np.zeros(t.shape, np.uint64)
+        self._do(lib.uvcc_session_shares, t.index, at(lo, "uint64_t *"), at(hi, "uint64_t *"))
+        return lo, hi
 
     def _tensor(self, which: TensorLike) -> Tensor:
         return self._loaded.tensor_at(which)

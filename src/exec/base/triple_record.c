@@ -22,7 +22,7 @@ void uvcci_triple_head_put(const uvcc_triple_info *t, uint8_t out[UVCCI_TRIPLE_K
     uvcci_put32(&w, t->entry);
     uvcci_put32(&w, t->ordinal);
     uvcci_put32(&w, t->maker_run);
-    uvcci_put32(&w, 0);
+    uvcci_put32(&w, t->tile);
     uvcci_put64(&w, t->triple_id);
     for (unsigned i = 0; i < 3; i++) {
         uvcci_put32(&w, t->rows[i]);
@@ -46,7 +46,7 @@ static bool head_get(const uint8_t *data, uvcc_triple_info *t) {
     t->entry = uvcci_get32(&r);
     t->ordinal = uvcci_get32(&r);
     t->maker_run = uvcci_get32(&r);
-    good = uvcci_get32(&r) == 0 && good;
+    t->tile = uvcci_get32(&r);
     t->triple_id = uvcci_get64(&r);
     for (unsigned i = 0; i < 3; i++) {
         t->rows[i] = uvcci_get32(&r);

@@ -27,9 +27,10 @@ static inline block_scratch *scratch_of(const uvcci_cpu_worker *w) {
 
 const uvcci_kernel *uvcci_kernel_of(unsigned kind) {
     static const uvcci_kernel *const subjects[] = {
-        uvcci_kernels_open,     uvcci_kernels_gate,         uvcci_kernels_lift,  uvcci_kernels_deal,
-        uvcci_kernels_map,      uvcci_kernels_gemm,         uvcci_kernels_bytes, uvcci_kernels_sks,
-        uvcci_kernels_function, uvcci_kernels_function_deal};
+        uvcci_kernels_open,          uvcci_kernels_gate,    uvcci_kernels_lift,
+        uvcci_kernels_deal,          uvcci_kernels_map,     uvcci_kernels_gemm,
+        uvcci_kernels_bytes,         uvcci_kernels_sks,     uvcci_kernels_function,
+        uvcci_kernels_function_deal, uvcci_kernels_rounding};
     const uvcci_kernel *found = NULL;
     for (size_t i = 0; i < sizeof subjects / sizeof *subjects && kind < UVCC_TASK_KIND_END; i++) {
         const uvcci_kernel *k = &subjects[i][kind];

@@ -56,7 +56,8 @@ typedef struct uvcci_kernel {
 } uvcci_kernel;
 extern const uvcci_kernel uvcci_kernels_open[], uvcci_kernels_gate[], uvcci_kernels_lift[],
     uvcci_kernels_deal[], uvcci_kernels_map[], uvcci_kernels_gemm[], uvcci_kernels_bytes[],
-    uvcci_kernels_sks[], uvcci_kernels_function[], uvcci_kernels_function_deal[];
+    uvcci_kernels_rounding[], uvcci_kernels_sks[], uvcci_kernels_function[],
+    uvcci_kernels_function_deal[];
 /* The kernel of a kind; NULL: no executor runs it. */
 const uvcci_kernel *uvcci_kernel_of(unsigned kind);
 

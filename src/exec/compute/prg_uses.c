@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* prg_uses.c - see <uvcc/prg_uses.h>: which words of which key stream each kind of task reads, and
  * that none is read for two ends. The rules are those of compute.md, written down a second time. */
-#include <uvcc/prg_uses.h>
+#include "exec/compute/prg_uses.h"
 
 #include "proto/crypto.h"
 
@@ -11,11 +11,21 @@
 /* ---- one context, one purpose ---- */
 
 /* Kinds of tasks that may read a lane, as <uvcc/compute.h> tells. Each party reads a place at most
- * once per kind; a zero share has one use in all. */
-#define KIND(k) (UINT64_C(1) << UVCC_TASK_##k)
+ * once per kind; a zero share has one use in all. Lanes that are always read together have one
+ * place here: trunc 1 stands for 2 as well, select 0 of RELU and DEAL for 1. */
+#define KIND(k) BIT_OF(UVCC_TASK_##k)
+/* MAP to OPEN_BITS read nothing: no bits are kept for them. */
+enum { NO_BITS_FIRST = 16, NO_BITS_END = 22 };
+#define BIT_OF(kind)                                                                               \
+    (UINT64_C(1) << ((unsigned)(kind) < NO_BITS_FIRST                                              \
+                         ? (unsigned)(kind)                                                        \
+                         : (unsigned)(kind) - (NO_BITS_END - NO_BITS_FIRST)))
+_Static_assert((int)UVCC_TASK_MAP == NO_BITS_FIRST && (int)UVCC_TASK_OPEN_BITS + 1 == NO_BITS_END,
+               "these kinds");
 /* No lane: that something was opened under a mask, whose words are read for other ends too. */
 enum { OPENED_UNDER = 255 };
-_Static_assert(UVCC_TASK_KIND_END <= 64, "kinds are bits of a word");
+_Static_assert((int)UVCC_TASK_KIND_END - (NO_BITS_END - NO_BITS_FIRST) <= 64,
+               "kinds are bits of a word");
 static const struct {
     uvcc_prg_tag tag;
     uint8_t lane;
@@ -25,10 +35,17 @@ static const struct {
 } purposes[] = {
     {UVCC_TAG_input, 0, true, KIND(INPUT), 0},
     {UVCC_TAG_input, 1, true, KIND(RANDOM), 0},
-    {UVCC_TAG_zero, 0, true, KIND(OPEN4_MASK) | KIND(RESHARE_MASK), 0},
+    {UVCC_TAG_zero, 0, true, KIND(OPEN4_MASK) | KIND(RESHARE_MASK) | KIND(SR_OPEN), 0},
     {UVCC_TAG_own, 0, false, KIND(OPEN4_MASK) | KIND(DEAL), 0},
-    {UVCC_TAG_trunc, 0, false, KIND(OPEN4_MASK) | KIND(TRUNC) | KIND(DEAL), 0},
+    {UVCC_TAG_own, 2, false, KIND(SR_OPEN) | KIND(SR_SEND), 0},
+    {UVCC_TAG_trunc, 0, false,
+     KIND(OPEN4_MASK) | KIND(TRUNC) | KIND(DEAL) | KIND(SR_OPEN) | KIND(SR_SEND) | KIND(SR_FINISH),
+     0},
     {UVCC_TAG_trunc, 1, true, KIND(TRUNC) | KIND(DEAL), 0},
+    {UVCC_TAG_trunc, 3, false, KIND(SR_OPEN) | KIND(SR_FINISH) | KIND(SR2_SEND) | KIND(SR2_FINISH),
+     0},
+    {UVCC_TAG_trunc, 4, false,
+     KIND(SR_OPEN) | KIND(SR_SEND) | KIND(SR_FINISH) | KIND(SR2_SEND) | KIND(SR2_FINISH), 0},
     {UVCC_TAG_zero, 3, true, KIND(BOOL_SHARE) | KIND(BOOL_MERGE) | KIND(BOOL_SELECT_MASK), 0},
     {UVCC_TAG_mask, 0, false,
      KIND(OPEN2_MASK) | KIND(RELU) | KIND(DEAL) | KIND(FN_OPEN_MASK) | KIND(FN_PADS) |
@@ -49,7 +66,10 @@ static const struct {
          KIND(FN_SPLINE) | KIND(FN_DEAL_POWERS) | KIND(FN_SELECT) | KIND(FN_DEAL_SELECT) |
          KIND(FN_MUL) | KIND(FN_DEAL_MUL) | KIND(FN_BEST) | KIND(FN_DEAL_BEST),
      0},
-    {UVCC_TAG_lift, 0, true, KIND(LIFT_MASK) | KIND(LIFT_FINISH), 0},
+    {UVCC_TAG_lift, 0, true,
+     KIND(LIFT_MASK) | KIND(LIFT_FINISH) | KIND(SR_SEND) | KIND(SR_FINISH) | KIND(SR2_SEND) |
+         KIND(SR2_FINISH),
+     0},
     {UVCC_TAG_lift, 1, false, KIND(LIFT_MASK) | KIND(LIFT_FINISH), 0},
     {UVCC_TAG_lift, 2, false, KIND(LIFT_MASK) | KIND(LIFT_FINISH) | KIND(FN_PADS), 0},
     {UVCC_TAG_zero, 1, true, KIND(TRIPLE_C), 0},
@@ -80,7 +100,9 @@ struct uvcc_prg_uses {
 
 /* What is known of the task that is looked at. */
 typedef struct look {
-    uvcc_prg_uses *u;
+    uvcc_prg_uses *u; /* NULL: what it reads is told, not noted, */
+    void (*each)(void *user, const uvcc_prg_use *words, uint64_t key);
+    void *user;
     uvcc_prg_use *twice;
     int rc;
 } look;
@@ -141,15 +163,22 @@ static uint64_t name_of(const uint8_t key[16]) {
     return name;
 }
 
+enum { PURPOSES = sizeof purposes / sizeof purposes[0] };
+
+/* PURPOSES: there is none. */
+static size_t purpose_of(uint8_t tag, uint8_t lane) {
+    size_t i = 0;
+    while (i < PURPOSES && (purposes[i].tag != tag || purposes[i].lane != lane))
+        i++;
+    return i;
+}
+
 /* Notes a place; false: that kind may not read it, or not again. */
 static bool may_read(place *at, uint64_t kind) {
-    size_t i = 0;
+    const size_t i = purpose_of(at->tag, at->lane);
     const uint64_t before = at->kinds;
     at->kinds |= kind;
-    while (i < sizeof purposes / sizeof purposes[0] &&
-           (purposes[i].tag != at->tag || purposes[i].lane != at->lane))
-        i++;
-    if (i == sizeof purposes / sizeof purposes[0])
+    if (i == PURPOSES)
         return false;
     if ((purposes[i].again & kind) != 0 && (before & ~purposes[i].again) == 0)
         return true;
@@ -161,8 +190,22 @@ static bool may_read(place *at, uint64_t kind) {
 static void use_at(look *p, const uvcc_task *t, uint16_t call, const uvcc_block *b, unsigned pair,
                    uvcc_prg_tag tag, uint8_t lane) {
     uvcc_prg_uses *u = p->u;
+    const uvcc_prg_use words = {.kind = t->kind,
+                                .call = call,
+                                .ordinal = t->ordinal,
+                                .block = b->block,
+                                .count = b->count,
+                                .pair = (uint8_t)pair,
+                                .tag = (uint8_t)tag,
+                                .lane = lane};
     if (p->rc != 0)
         return;
+    if (u == NULL) {
+        const size_t i = purpose_of(words.tag, lane);
+        if (i == PURPOSES || (purposes[i].again & BIT_OF(t->kind)) == 0)
+            p->each(p->user, &words, name_of(t->keys->prg[pair][tag]));
+        return;
+    }
     if (!grow(u)) {
         p->rc = UVCC_ERR_NOMEM;
         return;
@@ -180,16 +223,9 @@ static void use_at(look *p, const uvcc_task *t, uint16_t call, const uvcc_block 
         u->count++;
         *at = x;
     }
-    if (may_read(at, UINT64_C(1) << t->kind))
+    if (may_read(at, BIT_OF(t->kind)))
         return;
-    *p->twice = (uvcc_prg_use){.kind = t->kind,
-                               .call = call,
-                               .ordinal = t->ordinal,
-                               .block = b->block,
-                               .count = b->count,
-                               .pair = (uint8_t)pair,
-                               .tag = (uint8_t)tag,
-                               .lane = lane};
+    *p->twice = words;
     p->rc = UVCC_ERR_REFUSED;
 }
 
@@ -247,6 +283,8 @@ static void use_function(look *p, const uvcc_task *t, const uvcc_block *b) {
     const uvcc_role role = (uvcc_role)b->role;
     const unsigned other = role == UVCC_HEAD ? UVCC_PAIR_PREV : UVCC_PAIR_NEXT;
     const bool head = role == UVCC_HEAD;
+    if (role == UVCC_OTHER && t->kind != UVCC_TASK_FN_PADS)
+        return; /* it dealt the keys and has nothing to do */
     switch (t->kind) {
     case UVCC_TASK_FN_OPEN_MASK:
         use(p, t, b, other, UVCC_TAG_mask, 0);
@@ -264,7 +302,7 @@ static void use_function(look *p, const uvcc_task *t, const uvcc_block *b) {
     case UVCC_TASK_FN_TABLE:
         use_at(p, t, fn->call_key, b, other, UVCC_TAG_root, 0);
         use(p, t, b, other, UVCC_TAG_mask, 1);
-        if (fn->times)
+        if (b->in[2] != NULL)
             use(p, t, b, other, UVCC_TAG_mask, 0);
         break;
     case UVCC_TASK_FN_SELECT:
@@ -308,7 +346,8 @@ static void use_deal(look *p, const uvcc_task *t, const uvcc_block *b) {
     const unsigned ho = UVCC_PAIR_NEXT, to = UVCC_PAIR_PREV;
     const uint8_t gate = t->u.vec.gate;
     if (gate != UVCC_GATE_RELU && t->u.vec.compact) {
-        use(p, t, b, UVCC_PAIR_OWN, UVCC_TAG_own, 0);
+        if (gate != UVCC_GATE_TRUNC_SR)
+            use(p, t, b, UVCC_PAIR_OWN, UVCC_TAG_own, 0);
         use(p, t, b, ho, UVCC_TAG_trunc, 0);
         use(p, t, b, to, UVCC_TAG_trunc, 0);
     } else {
@@ -319,8 +358,9 @@ static void use_deal(look *p, const uvcc_task *t, const uvcc_block *b) {
         use(p, t, b, ho, UVCC_TAG_trunc, 1);
     if (gate == UVCC_GATE_TRUNC_SR)
         return;
-    use(p, t, b, ho, UVCC_TAG_root, 0);
-    use(p, t, b, to, UVCC_TAG_root, 0);
+    const uint16_t call = gate == UVCC_GATE_TRUNC_DCF ? 0 : t->call; /* whose key it is */
+    use_at(p, t, call, b, ho, UVCC_TAG_root, 0);
+    use_at(p, t, call, b, to, UVCC_TAG_root, 0);
     if (gate == UVCC_GATE_TRUNC_DCF)
         return;
     use(p, t, b, ho, UVCC_TAG_mask, 2);
@@ -358,6 +398,50 @@ static void use_lift(look *p, const uvcc_task *t, const uvcc_block *b) {
     default:
         assert(!"readers[] sends no other kind here");
     }
+}
+
+/* Stochastic truncations that HEAD opens. */
+static void use_rounding(look *p, const uvcc_task *t, const uvcc_block *b) {
+    const uvcc_role role = (uvcc_role)b->role;
+    const bool head = role == UVCC_HEAD, tail = role == UVCC_TAIL, other = role == UVCC_OTHER;
+    const unsigned ht = head ? UVCC_PAIR_NEXT : UVCC_PAIR_PREV;
+    const unsigned ho = head ? UVCC_PAIR_PREV : UVCC_PAIR_NEXT;
+    const unsigned to = tail ? UVCC_PAIR_NEXT : UVCC_PAIR_PREV;
+    const bool open = t->kind == UVCC_TASK_SR_OPEN, finish = t->kind == UVCC_TASK_SR_FINISH;
+    if ((tail && !open && !finish) || (head && finish))
+        return;
+    if (head)
+        use(p, t, b, UVCC_PAIR_OWN, UVCC_TAG_own, 2);
+    if (open && !head)
+        use(p, t, b, to, UVCC_TAG_zero, 0);
+    if (tail || (other && !open))
+        use(p, t, b, to, UVCC_TAG_trunc, 0);
+    if (tail || (head && open))
+        use(p, t, b, ht, UVCC_TAG_trunc, 3);
+    if (tail || (head && !open))
+        use(p, t, b, ht, UVCC_TAG_trunc, 4);
+    if (!tail && !open)
+        use(p, t, b, ho, UVCC_TAG_trunc, 4);
+    if (!other && !open)
+        use(p, t, b, ht, UVCC_TAG_lift, 0);
+}
+
+/* The same of shares, where nothing is opened. */
+static void use_rounding2(look *p, const uvcc_task *t, const uvcc_block *b) {
+    const bool head = b->role == UVCC_HEAD, other = b->role == UVCC_OTHER;
+    const unsigned ht = head ? UVCC_PAIR_NEXT : UVCC_PAIR_PREV;
+    const unsigned ho = head ? UVCC_PAIR_PREV : UVCC_PAIR_NEXT;
+    const bool finish = t->kind == UVCC_TASK_SR2_FINISH;
+    if (head && finish)
+        return;
+    for (uint8_t lane = 3; lane <= 4; lane++) {
+        if (!other)
+            use(p, t, b, ht, UVCC_TAG_trunc, lane);
+        if (head || other)
+            use(p, t, b, ho, UVCC_TAG_trunc, lane);
+    }
+    if (head || (finish && !other))
+        use(p, t, b, ht, UVCC_TAG_lift, 0);
 }
 
 /* Tasks of truncations and comparisons, on dealt keys or without. */
@@ -453,7 +537,8 @@ static void use_block(look *p, const uvcc_task *t, const uvcc_block *b) {
 typedef void reader(look *p, const uvcc_task *t, const uvcc_block *b);
 
 /* Who knows what words each kind reads; NULL: it reads none (BIT_SUMS those of a key that a coin
- * gave). A kind that has no line here does not compile. */
+ * gave; BOOL_JOIN and BOOL_SELECT_FINISH those that the first task of their round reads, for the
+ * same end). A kind that has no line here does not compile. */
 #define READS_INPUT              use_block
 #define READS_RANDOM             use_block
 #define READS_OPEN4_MASK         use_block
@@ -470,6 +555,11 @@ typedef void reader(look *p, const uvcc_task *t, const uvcc_block *b);
 #define READS_BOOL_SHARE         use_gate
 #define READS_BOOL_MERGE         use_gate
 #define READS_BOOL_SELECT_MASK   use_gate
+#define READS_SR_OPEN            use_rounding
+#define READS_SR_SEND            use_rounding
+#define READS_SR_FINISH          use_rounding
+#define READS_SR2_SEND           use_rounding2
+#define READS_SR2_FINISH         use_rounding2
 #define READS_LIFT_MASK          use_lift
 #define READS_LIFT_FINISH        use_lift
 #define READS_FN_OPEN_MASK       use_function
@@ -556,6 +646,32 @@ int uvcc_prg_uses_task(uvcc_prg_uses *u, const uvcc_task *task, uvcc_prg_use *tw
     for (uint32_t k = 0; reads != NULL && p.rc == 0 && k < task->u.vec.count; k++)
         reads(&p, task, &task->u.vec.blocks[k]);
     return p.rc;
+}
+
+void uvcci_prg_words(const uvcc_task *task,
+                     void (*each)(void *user, const uvcc_prg_use *words, uint64_t key),
+                     void *user) {
+    look p = {.each = each, .user = user};
+    reader *const reads = readers[task->kind];
+    for (uint32_t k = 0; reads != NULL && k < task->u.vec.count; k++)
+        reads(&p, task, &task->u.vec.blocks[k]);
+}
+
+bool uvcci_prg_place(const uvcc_prg_uses *u, size_t i, uvcc_prg_use *out) {
+    size_t at = 0;
+    for (; at < u->cap; at++)
+        if (u->places[at].kinds != 0 && i-- == 0)
+            break;
+    if (at == u->cap)
+        return false;
+    const place *p = &u->places[at];
+    *out = (uvcc_prg_use){.call = p->call,
+                          .ordinal = p->ordinal,
+                          .block = p->block,
+                          .pair = p->pair,
+                          .tag = p->tag,
+                          .lane = p->lane};
+    return true;
 }
 
 const char *uvcc_prg_tag_name(uint8_t tag) {

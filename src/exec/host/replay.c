@@ -200,11 +200,15 @@ static void finish_jobs(replay *r) {
 
 /* ---- calls ---- */
 
-/* Values in memory of their own: aligned, and never shorter than what the session may read. Two
- * components lie one behind the other. */
-static void *values(replay *r, unsigned which, const uvcc_slice *d) {
+/* As long as the longest tensor, and aligned. Two components lie one behind the other. */
+static void *place(replay *r, unsigned which) {
     assert(which < 2 && r->values != NULL);
-    uint8_t *at = r->values + which * r->values_bytes;
+    return r->values + which * r->values_bytes;
+}
+
+/* Values in memory of their own, never shorter than what the session may read. */
+static void *values(replay *r, unsigned which, const uvcc_slice *d) {
+    uint8_t *at = place(r, which);
     size_t n = d->len < r->values_bytes ? d->len : r->values_bytes;
     memset(at + n, 0, r->values_bytes - n);
     if (n != 0)
@@ -246,6 +250,18 @@ static void stop(uvcc_session *s, const uvcc_record *c) {
         (void)uvcc_session_close(s, c->now);
     else
         (void)uvcc_session_abort(s, (uint16_t)c->number, c->now);
+}
+
+/* Into a tensor, or out of it. */
+static void move_shares(replay *r, const uvcc_record *c) {
+    const uint32_t tensor = (uint32_t)c->id;
+    if (c->type == UVCC_RECORD_SET_SHARES) {
+        const void *lo = values(r, 0, &c->data[0]), *hi = values(r, 1, &c->data[1]);
+        (void)uvcc_session_set_shares(r->session, tensor, lo, hi);
+    } else {
+        uint64_t *lo = place(r, 0), *hi = place(r, 1);
+        (void)uvcc_session_shares(r->session, tensor, lo, hi);
+    }
 }
 
 /* What the call returns is not looked at here: the session records it, and compare() sees that. */
@@ -304,8 +320,8 @@ static void make_call(replay *r, const uvcc_record *c) {
         (void)uvcc_session_set_public(s, (uint32_t)c->id, values(r, 0, &c->data[0]));
         break;
     case UVCC_RECORD_SET_SHARES:
-        (void)uvcc_session_set_shares(s, (uint32_t)c->id, values(r, 0, &c->data[0]),
-                                      values(r, 1, &c->data[1]));
+    case UVCC_RECORD_SHARES:
+        move_shares(r, c);
         break;
     case UVCC_RECORD_RESUME:
         (void)uvcc_session_resume(s, c->data[0].len != 0 ? c->data[0].data : NULL, c->data[0].len);

@@ -12,6 +12,7 @@
 
 #include "proto/bytes.h"
 #include "proto/crypto.h"
+#include "proto/mutant.h"
 #include <assert.h>
 #include <string.h>
 
@@ -239,6 +240,10 @@ int uvcc_triple_store_take(uvcc_triple_store *st, uint32_t run, uint32_t step, c
     }
     st->run = run;
     st->step = step + 1;
+    if (UVCCI_MUTANT(43)) {
+        st->step = step;
+        (void)uvcc_triple_store_add(st, st->out, bytes);
+    }
     *data = st->out;
     *len = bytes;
     return bytes != 0 ? 0 : UVCC_ERR_NOT_FOUND;

@@ -8,8 +8,9 @@
  * to single words; towards N it has a few, by halves of octaves. */
 #include "exec/model/gumbel.h"
 
+#include "exec/base/fixed.h"
+
 #include <assert.h>
-#include <math.h>
 #include <string.h>
 
 enum {
@@ -25,7 +26,8 @@ static const int64_t modulo[] = {N, 2 * N, 0, 1, -N, 1, -2 * N, 1};
 
 /* G at a word. */
 static int64_t point(int64_t u) {
-    return llround(ldexp(-log(-log1p(-((double)u + 0.5) / N)), POINT_BITS));
+    const uvcci_fixed above = UVCCI_FIXED_ONE - uvcci_fixed_of(2 * u + 1, UVCCI_GUMBEL_WORD + 1);
+    return uvcci_fixed_round(-uvcci_fixed_ln(-uvcci_fixed_ln(above)), POINT_BITS);
 }
 
 static void set_knots(int64_t *to) {
@@ -53,12 +55,13 @@ static int64_t halved(int64_t a, int64_t by) { /* a / by to the nearest, by even
 }
 
 /* The parabola through the points at m - h, m and m + h of the words first..last: all of them where
- * there are three, else about the zeros of a Chebyshev polynomial. Only points come from libm, and
- * from there on it is integers, so that parties have the same words. c_0 + c_1 u + c_2 u^2 counts
- * mod 2^64: near N the terms, unlike their sum, are larger. */
+ * there are three, else about the zeros of a Chebyshev polynomial. All of it is integers, so that
+ * parties have the same words. c_0 + c_1 u + c_2 u^2 counts mod 2^64: near N the terms, unlike
+ * their sum, are larger. */
 static void set_piece(int64_t *c, int64_t first, int64_t last) {
     const int64_t m = (first + last + 1) / 2;
-    const int64_t h = last - first <= 2 ? 1 : llround((double)(last - first) * 0.4330127018922193);
+    const int64_t h =
+        last - first <= 2 ? 1 : uvcci_fixed_round((last - first) * UVCCI_FIXED_ROOT3 / 4, 0);
     const int64_t low = point(m - h), at = point(m), high = point(m + h);
     const int64_t unit = 1ll << (FINE - POINT_BITS);
     const uint64_t square = (uint64_t)halved((high - 2 * at + low) * unit, 2 * h * h);

@@ -281,7 +281,8 @@ static uint32_t forward(builder *b, const char *const names[3], uint32_t rows, u
 }
 
 /* Forward, loss, backward and update of one batch: gradients are taken off the finer masters, and
- * the forward weights follow from those. */
+ * the forward weights follow from those. Masters that are no finer are revealed as they are, and
+ * with them every gradient: then these are truncated exactly, too, and all that they come of. */
 static void add_train(builder *b) {
     static const char *const names[] = {"Z", "A", "D"};
     const uvcc_mlp_config *c = b->c;
@@ -290,7 +291,7 @@ static void add_train(builder *b) {
     uint32_t left[UVCC_MLP_MAX_LAYERS], sign[UVCC_MLP_MAX_LAYERS];
     uint32_t grad_weight[UVCC_MLP_MAX_LAYERS], grad_bias[UVCC_MLP_MAX_LAYERS];
 
-    begin(b, "train", false);
+    begin(b, "train", w->shift == 0);
     uint32_t x = values(b, "X", 0, c->batch, c->features, w->data);
     uint32_t y = values(b, "Y", 0, c->batch, c->classes, w->data);
     note(b, uvcc_program_input(b->p, UVCC_MLP_IN_X, x, c->x_owner));

@@ -11,6 +11,7 @@
 #include "exec/model/nonlinear_impl.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 /* ---- the families ---- */
@@ -68,11 +69,17 @@ int uvcci_nonlinear_options(uvcc_nonlinear what, const uvcc_nonlinear_options *g
     return 0;
 }
 
+/* 53 bits behind the point are all that a gain in (1/2, 1] has. */
+static uvcci_fixed gain_of(const uvcc_nonlinear_options *o) {
+    return o->gain > 0.5 && o->gain <= 1 ? uvcci_fixed_of((int64_t)ldexp(o->gain, 53), 53) : 0;
+}
+
 /* Counts: everything but memory is then set. */
 static int begin(uvcci_nl_builder *b, uvcc_nonlinear what, const uvcc_nonlinear_options *options) {
     memset(b, 0, sizeof *b);
     b->what = what;
     int err = uvcci_nonlinear_options(what, options, &b->o);
+    b->gain = gain_of(&b->o);
     if (err != 0 || families[what] == NULL || !check_options(b))
         return UVCC_ERR_USAGE;
     families[what]->build(b);

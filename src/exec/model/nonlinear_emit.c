@@ -253,7 +253,8 @@ static void emit_losses(emission *m, uint32_t x, uint32_t y, const row_values *r
     const uint32_t below = temporary(m, d.rows, 1, (bits > d.bits ? bits : d.bits) + 1u, d.scale);
     product(m, UVCC_OP_ROW_DOT, x, y, target, 0, 1);
     local(m, UVCC_OP_SUB, row->max, target, below, 0, 0);
-    local(m, UVCC_OP_ADD, finer(m, row->ln, scale), finer(m, below, scale), out, 0, 0);
+    const uint32_t fine = finer(m, below, scale), ln = finer(m, row->ln, scale);
+    local(m, UVCC_OP_ADD, ln, fine, out, 0, 0);
 }
 
 static void emit_cross_entropy(emission *m, const uint32_t *in, const uint32_t *out) {
@@ -271,7 +272,7 @@ static uint32_t centre(emission *m, uint32_t x) {
     const unsigned e = ceil_log2(d.cols), sum_bits = d.bits + e;
     const unsigned fine = sum_bits < 37 ? 24 : 61 - (sum_bits < 61 ? sum_bits : 60);
     const unsigned fraction = fine + e;
-    const int64_t inverse = llroundl(ldexpl(1.0L / d.cols, (int)fraction));
+    const int64_t inverse = (int64_t)(((1ull << fraction) + d.cols / 2) / d.cols);
     const uint32_t sum = temporary(m, d.rows, 1, sum_bits, d.scale);
     const uint32_t scaled =
         temporary(m, d.rows, 1, sum_bits + bits_of((uint64_t)inverse), d.scale + fraction);

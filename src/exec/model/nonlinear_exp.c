@@ -3,18 +3,18 @@
 #include "exec/model/nonlinear_impl.h"
 
 #include <assert.h>
-#include <math.h>
 
 enum { EXP_WINDOW = 13, ENTRY_SCALE = 24, DROPPED = 30, DEALT_SCALE = 30 };
 enum { HALF_UNIT = 1 << (DROPPED - ENTRY_SCALE - 1) };
 
 /* exp(c v) on [0, 1] as a cubic in v: its Taylor polynomial at 1/2 (error (c/2)^4 / 24). */
-static void exp_cubic(long double c, int scale, int64_t out[4]) {
-    const long double e = expl(c / 2), c2 = c * c, c3 = c2 * c;
-    const long double coefficient[4] = {1 - c / 2 + c2 / 8 - c3 / 48, c - c2 / 2 + c3 / 8,
-                                        c2 / 2 - c3 / 4, c3 / 6};
+static void exp_cubic(uvcci_fixed c, unsigned scale, int64_t out[4]) {
+    const uvcci_fixed e = uvcci_fixed_exp(c / 2), c2 = uvcci_fixed_mul(c, c),
+                      c3 = uvcci_fixed_mul(c2, c);
+    const uvcci_fixed coefficient[4] = {UVCCI_FIXED_ONE - c / 2 + c2 / 8 - c3 / 48,
+                                        c - c2 / 2 + c3 / 8, c2 / 2 - c3 / 4, c3 / 6};
     for (unsigned i = 0; i < 4; i++)
-        out[i] = llroundl(ldexpl(e * coefficient[i], scale));
+        out[i] = uvcci_fixed_round(uvcci_fixed_mul(e, coefficient[i]), scale);
 }
 
 static uvcci_nl_window exp_window(unsigned index_bits) {
@@ -39,9 +39,9 @@ static uint8_t exp_bits(const uvcci_nl_builder *b, const uvcci_nl_window *w, uin
 uint8_t uvcci_nl_exp_of(uvcci_nl_builder *b, uint8_t x, unsigned index_bits, unsigned dealt_scale) {
     assert(b->o.scale > index_bits && dealt_scale <= UVCCI_NL_EXP_SCALE);
     const unsigned drop = b->o.scale - index_bits;
-    const long double cell = ldexpl(1, -(int)index_bits);
+    const uvcci_fixed cell = uvcci_fixed_of(1, index_bits);
     const uvcci_nl_window w = exp_window(index_bits);
-    const uvcci_nl_curve c = {UVCC_NL_EXP, 1};
+    const uvcci_nl_curve c = {.what = UVCC_NL_EXP};
     const uint8_t bits = exp_bits(b, &w, b->bound[x]);
     int64_t factors[8];
     uint64_t most;
@@ -75,7 +75,7 @@ uint8_t uvcci_nl_exact_exp_of(uvcci_nl_builder *b, uint8_t x, unsigned index_bit
     const unsigned drop = b->o.scale - index_bits;
     const uvcci_nl_window high = exact_exp_window(index_bits);
     const uvcci_nl_window low = {0, 1u << drop, b->o.scale, (uint8_t)low_scale, .raise = 0};
-    const uvcci_nl_curve c = {UVCC_NL_EXP, 1};
+    const uvcci_nl_curve c = {.what = UVCC_NL_EXP};
     const uvcci_nl_index index = uvcci_nl_exact_shift(b, x, drop);
     const uint8_t bits = uvcci_nl_exact_bits(uvcci_shifted_bound(b->bound[x], drop), &high);
     const uint8_t factor = uvcci_nl_table(b, index.low, UVCC_FN_NONE, (uint8_t)drop, &low, &c);

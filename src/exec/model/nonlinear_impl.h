@@ -9,6 +9,7 @@
 #define UVCCI_NONLINEAR_IMPL_H
 
 #include "exec/base/bounds.h"
+#include "exec/base/fixed.h"
 #include "exec/model/nonlinear.h"
 #include "exec/primitives/multiscale.h"
 #include "exec/program/function.h"
@@ -21,6 +22,7 @@ enum { UVCCI_NL_WORDS_MAX = 64 };
 typedef struct uvcci_nl_builder {
     uvcc_nonlinear_options o; /* with its defaults filled in */
     uvcc_nonlinear what;
+    uvcci_fixed gain;      /* of the options; 0: none that RSQRT takes */
     uvcc_fn_instr *instrs; /* NULL, as words and entries are, while their room is counted */
     int64_t *words;
     int32_t *entries;
@@ -67,6 +69,8 @@ void uvcci_nl_lift_known(uvcci_nl_builder *b, uint8_t a, uint8_t io, unsigned bi
 
 /* Tables have at most 65536 entries; the index has at most the input's fraction bits. */
 bool uvcci_nl_index_fits(const uvcci_nl_builder *b);
+/* The greatest error that the list has for it. */
+uvcci_fixed uvcci_nl_bound(uvcc_nonlinear what);
 /* A row has from 1 to 65536 columns. */
 bool uvcci_nl_columns_fit(const uvcci_nl_builder *b);
 
@@ -75,9 +79,11 @@ bool uvcci_nl_columns_fit(const uvcci_nl_builder *b);
 /* A table's value at a point. */
 typedef struct uvcci_nl_curve {
     uvcc_nonlinear what;
-    long double gain;
+    uvcci_fixed gain; /* of RSQRT */
 } uvcci_nl_curve;
-long double uvcci_nl_value_at(const uvcci_nl_curve *c, long double x);
+uvcci_fixed uvcci_nl_value_at(const uvcci_nl_curve *c, uvcci_fixed x);
+/* 1: the value at -x is that at x, -1: it is minus that, 0: neither. */
+int uvcci_nl_parity(const uvcci_nl_curve *c);
 /* Whether the function is x d + a table, and its derivative then. */
 bool uvcci_nl_multiplies_x(uvcc_nonlinear what);
 uvcc_nonlinear uvcci_nl_derivative_of(uvcc_nonlinear what);

@@ -4,6 +4,7 @@
 #include "exec/model/nonlinear_impl.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 static const uvcc_nonlinear_info list[UVCC_NL_COUNT] = {
@@ -31,6 +32,11 @@ bool uvcci_nl_index_fits(const uvcci_nl_builder *b) {
     assert((unsigned)b->what < UVCC_NL_COUNT && b->o.scale <= UVCCI_NL_SCALE_MAX);
     const unsigned index = b->o.index_bits;
     return list[b->what].index_bits == 0 || (index >= 4 && index <= 12 && index <= b->o.scale);
+}
+
+uvcci_fixed uvcci_nl_bound(uvcc_nonlinear what) {
+    assert((unsigned)what < UVCC_NL_COUNT && list[what].bound < 1);
+    return uvcci_fixed_of((int64_t)ldexp(list[what].bound, 62), 62);
 }
 
 bool uvcci_nl_columns_fit(const uvcci_nl_builder *b) {

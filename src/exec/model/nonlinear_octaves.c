@@ -4,7 +4,6 @@
 #include "exec/model/nonlinear_impl.h"
 
 #include <assert.h>
-#include <math.h>
 
 enum { LN_SCALE_MAX = 30 };
 enum { RECIPROCAL_LOW = 5, RSQRT_LOW = 12, LN_LOW = 1, MARGIN_BITS = 6, LEAD = 9, LEAD_BITS = 3 };
@@ -68,7 +67,7 @@ static normal normalise(uvcci_nl_builder *b, uint8_t x, const uvcci_nl_octaves *
 static int64_t group_value(const uvcci_nl_octaves *v, unsigned ln_scale, unsigned k) {
     assert(k < v->groups);
     if (ln_scale != 0)
-        return llroundl(ldexpl(((int)k - (int)v->below) * logl(2), (int)ln_scale));
+        return uvcci_fixed_round(((int)k - (int)v->below) * UVCCI_FIXED_LN2, ln_scale);
     return 1ll << (v->groups - 1 - k);
 }
 
@@ -107,24 +106,33 @@ const uvcci_nl_slope uvcci_nl_ln_slope = {11, 5, 9, 44, 0};
 /* From 15/32 on, where sums of exps are: there is a greatest one, less than exp(-1/2) is not. */
 const uvcci_nl_slope uvcci_nl_sum_slope = {15, 5, 9, 50, 27};
 
+/* a 2^by; of what is shifted out below, the rest is the floor. */
+static uvcci_fixed scaled(uvcci_fixed a, int by) {
+    assert(a > 0 && a >> (by > 0 ? 126 - by : 126) == 0);
+    return by >= 0 ? a << by : a >> -by;
+}
+
 /* The parabola through three Chebyshev points of a cell and the halves beside it, in l that is -L,
  * 0, L at their ends and the middle, L = 2^UVCCI_MULTISCALE_BITS; what rounding takes from its
- * curve the constant makes up for on average. */
-static void parabola(const uvcci_nl_curve *c, const uvcci_nl_slope *s, long double index, int cell,
+ * curve the constant makes up for on average. The points are at the middle and h = sqrt(3) / 2
+ * beside it, so the curve is (y2 + y0 - 2 y1) / (2 h^2 L^2). */
+static void parabola(const uvcci_nl_curve *c, const uvcci_nl_slope *s, unsigned index, int cell,
                      int64_t out[3]) {
-    const long double reach = 1 << UVCCI_MULTISCALE_BITS, h = sqrtl(3) / 2;
-    long double y[3];
+    enum { REACH = UVCCI_MULTISCALE_BITS };
+    uvcci_fixed y[3];
     for (int i = -1; i <= 1; i++)
-        y[i + 1] = ldexpl(uvcci_nl_value_at(c, ldexpl(index + i * h, cell)), (int)s->fine);
-    const long double curved = (y[2] + y[0] - 2 * y[1]) / (2 * h * h * reach * reach);
-    out[2] = llroundl(curved);
-    out[1] = llroundl((y[2] - y[0]) / (2 * h * reach));
-    out[0] = llroundl(y[1] + (curved - (long double)out[2]) * reach * reach / 2);
+        y[i + 1] = uvcci_nl_value_at(
+            c, scaled(uvcci_fixed_of(index, 0) + i * UVCCI_FIXED_ROOT3 / 2, cell));
+    const uvcci_fixed bend = y[2] + y[0] - 2 * y[1];
+    out[2] = uvcci_fixed_round(2 * bend / 3, s->fine - 2 * REACH);
+    out[1] = uvcci_fixed_round(uvcci_fixed_div(y[2] - y[0], UVCCI_FIXED_ROOT3), s->fine - REACH);
+    out[0] = uvcci_fixed_round(y[1] + bend / 3 - uvcci_fixed_of(out[2], s->fine - 2 * REACH + 1),
+                               s->fine);
 }
 
 /* The value at cells 2^e. */
 static int64_t slope_value(const uvcci_nl_slope *s, const uvcci_nl_curve *c, int e) {
-    return llroundl(ldexpl(uvcci_nl_value_at(c, ldexpl(s->cells, e)), (int)s->fine));
+    return uvcci_fixed_round(uvcci_nl_value_at(c, scaled(uvcci_fixed_of(s->cells, 0), e)), s->fine);
 }
 
 /* Puts the coefficients, less `base`. Octaves beyond the range have the value of its end. */
@@ -230,7 +238,7 @@ unsigned uvcci_nl_octaves_bits(const uvcci_nl_octaves *v, unsigned ln_scale) {
 
 static void build_exact_octaves(uvcci_nl_builder *b, uint8_t x) {
     const uvcci_nl_octaves v = octaves_of(b);
-    const uvcci_nl_curve c = {b->what, b->o.gain};
+    const uvcci_nl_curve c = {b->what, b->gain};
     const unsigned ln_scale = b->what == UVCC_NL_LN ? b->o.scale : 0;
     const uvcci_nl_located l = uvcci_nl_locate(b, x, &v, b->o.index_bits);
     uvcci_nl_lift_known(b, uvcci_nl_looked_up(b, &l, &v, &c, ln_scale), 0,
@@ -241,7 +249,7 @@ static void build_exact_octaves(uvcci_nl_builder *b, uint8_t x) {
 static void build_coarse_octaves(uvcci_nl_builder *b, uint8_t x) {
     const uvcci_nl_octaves v = octaves_of(b);
     const uvcci_nl_window w = mantissas(b->o.index_bits, &v, true);
-    const uvcci_nl_curve c = {b->what, b->o.gain};
+    const uvcci_nl_curve c = {b->what, b->gain};
     const bool is_ln = b->what == UVCC_NL_LN;
     const normal n = normalise(b, x, &v, v.low > MARGIN_BITS ? v.low - MARGIN_BITS : 0);
     const uint8_t group = of_group(b, &n, &v, is_ln ? b->o.scale : 0);
@@ -256,7 +264,7 @@ static void build_coarse_octaves(uvcci_nl_builder *b, uint8_t x) {
 }
 
 static void build_octaves(uvcci_nl_builder *b, const uvcci_nl_slope *s) {
-    const uvcci_nl_curve c = {b->what, b->o.gain};
+    const uvcci_nl_curve c = {b->what, b->gain};
     const uint8_t x = uvcci_nl_open(b, 0, b->o.in_bits, 64);
     if (b->o.exact)
         build_exact_octaves(b, x);
@@ -286,8 +294,7 @@ static bool reciprocal_fits(const uvcci_nl_builder *b) {
 }
 
 static bool rsqrt_fits(const uvcci_nl_builder *b) {
-    return b->o.index_bits >= 4 && b->o.index_bits <= 14 && b->o.scale >= RSQRT_LOW &&
-           b->o.gain > 0.5 && b->o.gain <= 1;
+    return b->o.index_bits >= 4 && b->o.index_bits <= 14 && b->o.scale >= RSQRT_LOW && b->gain != 0;
 }
 
 static bool ln_fits(const uvcci_nl_builder *b) {

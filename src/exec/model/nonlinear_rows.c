@@ -116,7 +116,8 @@ static void build_fast_softmax(uvcci_nl_builder *b) {
     const uint8_t e = uvcci_nl_exchange(b, uvcci_nl_exp_of(b, t, SOFTMAX_INDEX, SOFTMAX_DEALT), 0);
     const uint8_t sum = row_sum(b, e);
     const unsigned scale = UVCCI_NL_EXP_SCALE + SOFTMAX_DEALT;
-    const uvcci_nl_curve inverse_curve = {UVCC_NL_RECIPROCAL, 1}, ln_curve = {UVCC_NL_LN, 1};
+    const uvcci_nl_curve inverse_curve = {UVCC_NL_RECIPROCAL, UVCCI_FIXED_ONE},
+                         ln_curve = {UVCC_NL_LN, UVCCI_FIXED_ONE};
     if (o->loss)
         uvcci_nl_lift(
             b, uvcci_nl_along(b, &uvcci_nl_ln_slope, &ln_curve, sum, scale, loss_scale(o)), 2);
@@ -144,7 +145,8 @@ static void build_exact_softmax(uvcci_nl_builder *b) {
     const uvcc_nonlinear_options *o = &b->o;
     const unsigned scale = UVCCI_NL_EXP_SCALE + SOFTMAX_DEALT;
     const uvcci_nl_octaves v = sum_octaves(b, scale, 0), ln = sum_octaves(b, scale, loss_scale(o));
-    const uvcci_nl_curve inverse_curve = {UVCC_NL_RECIPROCAL, 1}, ln_curve = {UVCC_NL_LN, 1};
+    const uvcci_nl_curve inverse_curve = {UVCC_NL_RECIPROCAL, UVCCI_FIXED_ONE},
+                         ln_curve = {UVCC_NL_LN, UVCCI_FIXED_ONE};
     const unsigned fraction = scale + uvcci_nl_octaves_scale(&v);
     uint64_t slack;
     const uint8_t x = uvcci_nl_open(b, 0, o->in_bits, 64);

@@ -4,7 +4,6 @@
 #include "exec/model/nonlinear_impl.h"
 
 #include <assert.h>
-#include <math.h>
 
 /* ---- tables ---- */
 
@@ -23,8 +22,8 @@ uint8_t uvcci_nl_table_bits(uint64_t reach, const uvcci_nl_window *w) {
 
 static int64_t entry_at(const uvcci_nl_window *w, const uvcci_nl_curve *c, int64_t index) {
     assert(w->scale <= 48);
-    const long double at = (long double)index + (w->middle ? 0.5L : 0);
-    return llroundl(ldexpl(uvcci_nl_value_at(c, ldexpl(at, -w->index_bits)), w->scale)) + w->raise;
+    const uvcci_fixed at = uvcci_fixed_of(2 * index + w->middle, w->index_bits + 1u);
+    return uvcci_fixed_round(uvcci_nl_value_at(c, at), w->scale) + w->raise;
 }
 
 static bool within(const uvcci_nl_window *w, int64_t index) {
@@ -52,23 +51,36 @@ static uint64_t put_entry(uvcci_nl_builder *b, int32_t *entries, uint32_t i, int
 const int32_t *uvcci_nl_put_entries(uvcci_nl_builder *b, const uvcci_nl_window *w,
                                     const uvcci_nl_curve *c, uint64_t *most) {
     int32_t *entries = room_for_entries(b, w->count);
+    const int parity = uvcci_nl_parity(c);
+    assert(parity == 0 || w->raise == 0);
     *most = 0;
     for (uint32_t i = 0; i < w->count; i++) {
-        *most = put_entry(b, entries, i, entry_at(w, c, w->first + (int64_t)i), *most);
+        const int64_t index = w->first + (int64_t)i, mirror = -index - w->middle;
+        const bool known = parity != 0 && mirror < index && within(w, mirror);
+        if (!known)
+            *most = put_entry(b, entries, i, entry_at(w, c, index), *most);
+        else if (entries != NULL)
+            entries[i] = parity * entries[mirror - w->first];
     }
     return entries;
 }
 
-/* What entries rise by from the one before, for every index in the window and the one behind it; at
- * index 0 plus `jump`. */
+/* What entries (NULL: not kept) rise by from the one before, for every index in the window and the
+ * one behind it; at index 0 plus `jump`. While room is counted the greatest is wanted: in a window
+ * of which one half is the other's mirror no rise above 0 is more than that below. */
 static const int32_t *put_rises(uvcci_nl_builder *b, const uvcci_nl_window *w,
-                                const uvcci_nl_curve *c, int64_t jump, uint64_t *most) {
+                                const uvcci_nl_curve *c, const int32_t *kept, int64_t jump,
+                                uint64_t *most) {
     int32_t *entries = room_for_entries(b, w->count + 1);
+    const bool half = kept == NULL && w->middle && uvcci_nl_parity(c) != 0 &&
+                      w->first == -(int64_t)(w->count / 2) && w->count % 2 == 0;
     int64_t before = 0;
     *most = 0;
-    for (uint32_t i = 0; i <= w->count; i++) {
+    for (uint32_t i = 0; i <= (half ? w->count / 2 : w->count); i++) {
         const int64_t index = w->first + (int64_t)i;
-        const int64_t here = within(w, index) ? entry_at(w, c, index) : 0;
+        int64_t here = 0;
+        if (within(w, index))
+            here = kept != NULL ? kept[i] : entry_at(w, c, index);
         const int64_t v = here - before + (index == 0 ? jump : 0);
         before = here;
         *most = put_entry(b, entries, i, v, *most);
@@ -127,7 +139,9 @@ static uint8_t low_of(uvcci_nl_builder *b, uint8_t a, unsigned bits) {
 }
 
 uvcci_nl_index uvcci_nl_exact_shift(uvcci_nl_builder *b, uint8_t x, unsigned by) {
-    uvcci_nl_index i = {.index = uvcci_nl_shift(b, x, by), .low = low_of(b, x, by)};
+    uvcci_nl_index i;
+    i.index = uvcci_nl_shift(b, x, by);
+    i.low = low_of(b, x, by);
     i.kept = uvcci_nl_compare(b, i.low, (uint8_t)by, uvcci_nl_zero, 1);
     return i;
 }
@@ -142,19 +156,19 @@ uint8_t uvcci_nl_exact_table(uvcci_nl_builder *b, const uvcci_nl_index *i, uint8
     uvcci_nl_window before = *w;
     uint64_t most;
     uint8_t t;
-    const int32_t *entries = uvcci_nl_put_entries(b, w, c, &most);
+    const int32_t *entries = uvcci_nl_put_entries(b, w, c, &most), *kept = entries;
     before.first++;
     if (m != UVCC_FN_NONE)
         t = table_mul(b, i->index, UVCC_FN_NONE, m, bits, before.first, entries, w->count, most);
     else
         t = put_table(b, i->index, UVCC_FN_NONE, bits, before.first, entries, w->count, most);
-    entries = put_rises(b, w, c, jump, &most);
+    entries = put_rises(b, w, c, kept, jump, &most);
     return uvcci_nl_add(
         b, t, table_mul(b, i->index, i->kept, m, bits, w->first, entries, w->count + 1, most), 0);
 }
 
 uint8_t uvcci_nl_truncate_exactly(uvcci_nl_builder *b, uint8_t x, unsigned by) {
     const uint8_t kept = uvcci_nl_compare(b, low_of(b, x, by), (uint8_t)by, uvcci_nl_zero, 1);
-    return uvcci_nl_add(b, uvcci_nl_truncate(b, x, by),
-                        uvcci_nl_weigh(b, kept, UVCC_FN_NONE, uvcci_nl_one, 1), -1);
+    const uint8_t carried = uvcci_nl_weigh(b, kept, UVCC_FN_NONE, uvcci_nl_one, 1);
+    return uvcci_nl_add(b, uvcci_nl_truncate(b, x, by), carried, -1);
 }

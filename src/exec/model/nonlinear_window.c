@@ -87,7 +87,7 @@ static void build_fast_window(uvcci_nl_builder *b, const windows *v, uint8_t x, 
     const uint8_t index = uvcci_nl_shift(b, x, drop),
                   d = uvcci_nl_compare(b, index, v->bits, uvcci_nl_zero, 1);
     for (unsigned i = 0; i < v->count; i++) {
-        const uvcci_nl_curve c = {v->what[i], 1};
+        const uvcci_nl_curve c = {.what = v->what[i]};
         const uint8_t t = uvcci_nl_table(b, index, UVCC_FN_NONE, v->bits, &v->w[i], &c);
         uvcci_nl_lift(b, with_asymptote(b, v->what[i], t, d, x), (uint8_t)i);
     }
@@ -102,7 +102,7 @@ static void build_exact_window(uvcci_nl_builder *b, const windows *v, uint8_t x,
     const uint8_t d =
         uvcci_nl_compare(b, index.index, v->bits, from, uvcci_nl_multiplies_x(b->what) ? 2 : 1);
     for (unsigned i = 0; i < v->count; i++) {
-        const uvcci_nl_curve c = {v->what[i], 1};
+        const uvcci_nl_curve c = {.what = v->what[i]};
         const int64_t height = height_of(b, v->what[i]), steps[2] = {height, 0};
         uint8_t t = uvcci_nl_exact_table(b, &index, UVCC_FN_NONE, v->bits, &v->w[i], &c, height);
         if (uvcci_nl_multiplies_x(v->what[i])) {

@@ -8,7 +8,6 @@
 #include "exec/model/transformer.h"
 
 #include <assert.h>
-#include <math.h>
 #include <stdio.h>
 #include <uvcc/compute.h>
 

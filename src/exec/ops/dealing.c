@@ -5,6 +5,7 @@
 #include "exec/ops/dealing.h"
 
 #include "exec/runtime/builder.h"
+#include "exec/runtime/names.h"
 #include "exec/runtime/prg_check.h"
 #include "exec/runtime/trace.h"
 
@@ -91,7 +92,7 @@ static int deal_hashes(uvcc_session *s, const uvcci_deal *d, uvcc_task *t, uint3
             return UVCC_ERR_NOMEM;
         l->src = s->party;
         l->dst = d->dst[k];
-        items[n] = (uvcc_hash_item){.mode = UVCC_HASH_SALTED,
+        items[n] = (uvcc_hash_item){.mode = UVCC_HASH_HMAC,
                                     .data = r->deal_buf + (k == 0 ? 0 : d->total[0]),
                                     .len = d->total[k],
                                     .out = l->digest};
@@ -229,6 +230,7 @@ static bool deal_step(uvcc_session *s, uvcci_step *st) {
         }
         if (!uvcci_prg_check(s, r, tasks, count))
             return true;
+        uvcci_names_job(s, r, tasks, count);
         st->deal_next++;
         uvcci_jobs_push(&s->jobs, tasks, count, UVCCI_JOB_DEAL, uvcci_job_rank(r), r);
         any = true;

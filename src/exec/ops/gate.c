@@ -21,12 +21,12 @@ void uvcci_gate_plan(uvcci_draft *d, uvcci_protocol open, uvcci_stream_name stre
     plan->per_block_edge = true;
     uvcci_draft_id(d, true, stream, 0, true, blocks); /* UVCCI_ID_FSS0 */
     plan->open_round = (int8_t)plan->round_count;
-    uvcci_draft_vec(d, uvcci_draft_turn(d), open, 0,
-                    uvcci_draft_id(d, false, stream, 0, true, blocks), 64);
+    const uint8_t id = uvcci_draft_id(d, false, stream, 0, true, blocks);
+    uvcci_draft_vec(d, uvcci_draft_turn(d), open, 0, id, 64);
     if (bit) {
         plan->bit_round = (int8_t)plan->round_count;
-        uvcci_draft_vec(d, uvcci_draft_turn(d), UVCCI_PROTO_OPEN2, 0,
-                        uvcci_draft_id(d, false, UVCCI_STREAM_BIT, 0, true, blocks), 1);
+        const uint8_t bit_id = uvcci_draft_id(d, false, UVCCI_STREAM_BIT, 0, true, blocks);
+        uvcci_draft_vec(d, uvcci_draft_turn(d), UVCCI_PROTO_OPEN2, 0, bit_id, 1);
     }
     uvcci_protocol lift = (uvcci_protocol)uvcci_plan_lift_protocol(plan->lift);
     plan->lift_round = (int8_t)plan->round_count;

@@ -10,6 +10,16 @@ enum { UVCCI_DETAIL_GEMM = 255 }; /* of a product's class; others name their map
 
 /* What the op computes, of any shares of its operands, into z. False: no memory. */
 bool uvcci_build_product(uvcci_builder *b, const uvcc_shares *x, const uvcc_shares *y, uint64_t *z);
+/* Elements of an operand (0, 1) that a tile of a product on triples reads, or of the result (2)
+ * that it is: whole rows, all of an operand that every row of the result depends on. */
+typedef struct uvcci_span {
+    uint64_t from, to;
+} uvcci_span;
+uvcci_span uvcci_tile_span(const uvcci_builder *b, uint32_t tile, unsigned operand);
+/* The product's rows of that tile, into z; x and y are the whole operands, read where the spans
+ * are. Of one tile the same as uvcci_build_product(). */
+bool uvcci_build_tile(uvcci_builder *b, uint32_t tile, const uvcc_shares *x, const uvcc_shares *y,
+                      uint64_t *z);
 /* z = or += the op's product of matrices, or its products of blocks. */
 bool uvcci_build_gemm(uvcci_builder *b, const uvcc_shares *xs, const uvcc_shares *ys, uint64_t *z,
                       bool accumulate);

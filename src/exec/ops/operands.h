@@ -169,6 +169,84 @@ static inline void uvcci_set_deal(uvcc_block *k, uint8_t *head, uint8_t *tail) {
     k->out_bytes[1] = tail;
 }
 
+/* ---- stochastic truncation that HEAD opens: SR tasks ---- */
+
+/* SR_OPEN: HEAD's share of its bit goes to OTHER; TAIL and OTHER send their parts of x to HEAD,
+ * TAIL words of the wrap to OTHER. */
+static inline void uvcci_set_sr_open_head(uvcc_block *k, uint8_t *to_other) {
+    k->wire_out[0] = to_other;
+}
+static inline void uvcci_set_sr_open(uvcc_block *k, const uint64_t *x, uint8_t *to_head,
+                                     uint8_t *to_other) {
+    k->in[0] = x + uvcci_at_block(k);
+    k->wire_out[0] = to_head;
+    k->wire_out[1] = to_other;
+}
+/* SR_SEND: HEAD has both components; OTHER keeps words of the wrap. */
+static inline void uvcci_set_sr_send_head(uvcc_block *k, const uint64_t *x,
+                                          const uint8_t *from_tail, const uint8_t *from_other,
+                                          const uvcc_shares *out, uint8_t *to_tail,
+                                          uint8_t *to_other) {
+    const size_t at = uvcci_at_block(k);
+    k->in[0] = x + at;
+    k->wire_in[0] = from_tail;
+    k->wire_in[1] = from_other;
+    k->out[0] = out->lo + at;
+    k->out[1] = out->hi + at;
+    k->wire_out[0] = to_tail;
+    k->wire_out[1] = to_other;
+}
+static inline void uvcci_set_sr_send_other(uvcc_block *k, const uint8_t *from_head,
+                                           const uint8_t *from_tail, uint64_t *wrap,
+                                           uint8_t *to_tail) {
+    k->wire_in[0] = from_head;
+    k->wire_in[1] = from_tail;
+    k->out[0] = wrap + uvcci_at_block(k);
+    k->wire_out[0] = to_tail;
+}
+/* SR_FINISH: HEAD's bits with OTHER's words of the wrap; the component that came, the bits, and the
+ * words that were kept. */
+static inline void uvcci_set_sr_finish_tail(uvcc_block *k, const uint8_t *bits,
+                                            const uint8_t *from_other, const uvcc_shares *out) {
+    const size_t at = uvcci_at_block(k);
+    k->wire_in[0] = bits;
+    k->wire_in[1] = from_other;
+    k->out[0] = out->lo + at;
+    k->out[1] = out->hi + at;
+}
+static inline void uvcci_set_sr_finish_other(uvcc_block *k, const uint64_t *wrap,
+                                             const uint8_t *component, const uint8_t *bits,
+                                             const uvcc_shares *out) {
+    const size_t at = uvcci_at_block(k);
+    k->in[0] = wrap + at;
+    k->wire_in[0] = component;
+    k->wire_in[1] = bits;
+    k->out[0] = out->lo + at;
+    k->out[1] = out->hi + at;
+}
+
+/* SR2_SEND: HEAD has both components and writes to both, TAIL and OTHER write to each other. */
+static inline void uvcci_set_sr2_send(uvcc_block *k, const uvcc_shares *x, uint8_t *first,
+                                      uint8_t *second) {
+    k->in[0] = x->lo + uvcci_at_block(k);
+    k->in[1] = x->hi + uvcci_at_block(k);
+    k->wire_out[0] = first;
+    k->wire_out[1] = second;
+}
+/* SR2_FINISH: HEAD's message, and that of the third. */
+static inline void uvcci_set_sr2_finish(uvcc_block *k, const uvcc_shares *x,
+                                        const uint8_t *from_head, const uint8_t *from_third) {
+    k->in[0] = x->lo + uvcci_at_block(k);
+    k->in[1] = x->hi + uvcci_at_block(k);
+    k->wire_in[0] = from_head;
+    k->wire_in[1] = from_third;
+}
+/* The result of either. */
+static inline void uvcci_set_sr2_out(uvcc_block *k, const uvcc_shares *out) {
+    k->out[0] = out->lo + uvcci_at_block(k);
+    k->out[1] = out->hi + uvcci_at_block(k);
+}
+
 /* ---- circuits on shared bits: BOOL tasks ---- */
 
 /* Of all: the replicated x, and the words that a block has between its rounds. */

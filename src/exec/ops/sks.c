@@ -164,7 +164,7 @@ static int plan_start(uvcci_draft *d) {
     set_length(d, &d->op->desc);
     for (uint16_t tensor = 0; tensor < TENSORS; tensor++)
         uvcci_draft_id(d, true, UVCCI_STREAM_COIN, tensor, false, 1); /* of the commitments */
-    uvcci_draft_vec(d, add_round(d, TT, 0), UVCCI_PROTO_RESHARE, 0, UVCCI_ID_TILE0, 64);
+    uvcci_draft_vec(d, add_round(d, TT, 0), UVCCI_PROTO_RESHARE, 0, UVCCI_ID_TILE, 64);
     uvcci_plan_round *commit = add_round(d, 1, 0);
     add_digest(d, commit, UVCCI_STREAM_COIN, UVCCI_DIGEST_CHECK);
     add_digest(d, commit, UVCCI_STREAM_COIN, UVCCI_DIGEST_COIN_COMMIT);
@@ -385,20 +385,22 @@ static void build_roots(uvcci_builder *b) {
         for (uint16_t i = 0; i < TENSORS; i++) {
             const uint32_t tensor = r->op->desc.in[i];
             const uvcc_shares *v = uvcci_shares_of(b->s, tensor);
-            uvcc_hash_item it = {.mode = UVCC_HASH_HMAC,
-                                 .data = (const uint8_t *)(c == LO ? v->lo : v->hi),
+            uvcc_hash_item it = {.data = (const uint8_t *)(c == LO ? v->lo : v->hi),
                                  .len = b->s->program->tensors[tensor].elems * 8,
                                  .out = k->hashed[c][i]};
+            uvcci_begin_commit(&it);
             uvcci_commit_key(r, c, i, 0, it.key);
             hash_item(b, &it);
         }
     uvcci_end_hashes(b);
     const uint64_t stream = r->ids.id[r->plan->rounds[ROUND_COMMIT].vec[VEC_ROOT].id][0];
     for (uint8_t c = 0; c < 2; c++) {
-        uvcc_hash_item it = {
-            .data = (const uint8_t *)k->hashed[c], .len = sizeof k->hashed[c], .out = k->own[c]};
+        uvcc_hash_item it = {.mode = UVCC_HASH_TREE,
+                             .data = (const uint8_t *)k->hashed[c],
+                             .len = sizeof k->hashed[c],
+                             .out = k->own[c]};
         uvcci_writer w = uvcci_writer_on(it.prefix, sizeof it.prefix);
-        uvcci_put(&w, "UVCC_CHECK_V1", 13);
+        uvcci_put(&w, "UVCC_CHECK_V2", 13);
         uvcci_put64(&w, stream);
         uvcci_put8(&w, (uint8_t)((b->s->party + c) % 3u));
         it.prefix_len = (uint8_t)w.len;

@@ -85,11 +85,12 @@ bool uvcci_hash_held(uvcci_builder *b, unsigned round, uint8_t src, const uint64
     if (it == NULL)
         return false;
     uvcci_writer w = uvcci_writer_on(it->prefix, sizeof it->prefix);
-    uvcci_put(&w, "UVCC_CHECK_V1", 13);
+    uvcci_put(&w, "UVCC_CHECK_V2", 13);
     uvcci_put64(&w, stream_of(b, round));
     uvcci_put8(&w, src);
     assert(!w.bad);
     it->prefix_len = (uint8_t)w.len;
+    it->mode = UVCC_HASH_TREE;
     it->data = (const uint8_t *)data;
     it->len = round_of(b, round)->elems * 8;
     it->out = out;
@@ -113,6 +114,7 @@ static uvcc_hash_item *hash_opened(uvcci_builder *b, unsigned round, unsigned si
     r->rounds[round].check_side = (uint8_t)side;
     l->id = stream_of(b, round);
     l->round = round_of(b, round)->vec[0].stream_round;
+    it->mode = UVCC_HASH_TREE;
     it->data = (const uint8_t *)opened;
     it->len = round_of(b, round)->elems * 8;
     it->out = l->digest;
@@ -137,7 +139,7 @@ bool uvcci_hash_opened_to_one(uvcci_builder *b, unsigned round, const uint64_t *
     uvcci_put(&w, b->r->step->salt[uvcci_next_party(b->s)], 32);
     uvcci_put(&w, b->r->step->salt[uvcci_prev_party(b->s)], 32);
     assert(!w.bad && w.len == sizeof text);
-    it->mode = UVCC_HASH_SALTED;
+    it->mode = UVCC_HASH_HMAC;
     uvcci_sha256_once(text, sizeof text, it->key);
     uvcci_wipe(text, sizeof text);
     return true;

@@ -3,9 +3,11 @@
  * (uvcc_session_load_triples) until a step opens and its ops take them, and what it makes where it
  * makes nothing else.
  *
- * A triple that the host gave is for one (run, step, triple_id). Only a step that is not open yet
- * takes any, and a session runs no step of a run twice: so no triple is used twice, whatever the
- * host loads. */
+ * A triple that the host gave is for one (step, triple_id) of one run, or of any run after its
+ * maker's. Only a step that is not open yet takes any, and a session runs no step of a run twice:
+ * so no session uses a triple twice, whatever its host loads. That none is used by two sessions is
+ * the stores' part, and no one store's: a step uses what all three were given, and makes
+ * everything where STEP shows that they were not given the same. */
 #include "exec/ops/triples.h"
 
 #include "exec/ops/beaver_state.h"
@@ -55,8 +57,9 @@ static bool loaded(const uvcci_stored_triple *list, const uvcc_triple_info *t) {
 
 /* Whether this session may still take it. */
 static int admit(uvcc_session *s, const uvcc_triple_info *t) {
+    const bool any = t->run == UVCC_TRIPLES_ANY_RUN && t->maker_run < s->run;
     if (t->party != s->party || memcmp(t->sid_sub, s->sid_sub, 32) != 0 ||
-        memcmp(t->program, s->program->hash, 32) != 0 || t->run != s->run)
+        memcmp(t->program, s->program->hash, 32) != 0 || (t->run != s->run && !any))
         return uvcci_refuse(s, UVCC_ERR_MISMATCH,
                             "a triple is of another party, worker, program or run");
     if (t->step < s->step || uvcci_step_of(s, t->step) != NULL)
@@ -131,7 +134,7 @@ int uvcci_session_load_triples(uvcc_session *s, const uint8_t *data, size_t len)
     return 0;
 }
 
-static void info_of(const uvcc_session *s, const uvcci_instance *r, uint32_t run,
+static void info_of(const uvcc_session *s, const uvcci_instance *r, uint32_t tile, uint32_t run,
                     uvcc_triple_info *out) {
     const uvcc_op_desc *d = &r->op->desc;
     const uint32_t tensors[3] = {d->in[0], d->in[1], d->out[0]};
@@ -141,46 +144,97 @@ static void info_of(const uvcc_session *s, const uvcci_instance *r, uint32_t run
                               .step = r->step->number,
                               .entry = r->step->entry_index,
                               .ordinal = r->ordinal,
+                              .tile = tile,
                               .maker_run = s->run,
-                              .triple_id = uvcci_beaver_of(r)->triple_id,
-                              .bytes = uvcci_triple_bytes(r->plan->elems)};
+                              .triple_id = uvcci_beaver_of(r)->tile[tile].triple_id,
+                              .bytes = uvcci_triple_bytes(uvcci_tile_elems(r, tile))};
     memcpy(out->sid_sub, s->sid_sub, 32);
     memcpy(out->program, s->program->hash, 32);
     for (unsigned i = 0; i < 3; i++) {
         out->rows[i] = s->program->tensors[tensors[i]].desc.rows;
         out->cols[i] = s->program->tensors[tensors[i]].desc.cols;
     }
+    out->rows[2] = uvcci_tile_rows(&r->plan->beaver.tiles, out->rows[2], tile);
 }
 
-/* The triple is that op's, and its masks are those that it was made with: all of one maker. */
-static bool fits(const uvcc_session *s, const uvcci_instance *r, const uvcci_stored_triple *t) {
+/* The triple is that of the op's tile. */
+static bool fits(const uvcc_session *s, const uvcci_instance *r, uint32_t tile,
+                 const uvcci_stored_triple *t) {
     uvcc_triple_info want;
-    info_of(s, r, s->run, &want);
+    info_of(s, r, tile, s->run, &want);
     const uvcc_triple_info *is = &t->info;
-    if (is->step != want.step || is->triple_id != want.triple_id || is->entry != want.entry ||
-        is->ordinal != want.ordinal || memcmp(is->rows, want.rows, sizeof want.rows) != 0 ||
-        memcmp(is->cols, want.cols, sizeof want.cols) != 0)
-        return false;
+    return is->step == want.step && is->triple_id == want.triple_id && is->entry == want.entry &&
+           is->ordinal == want.ordinal && is->tile == want.tile &&
+           memcmp(is->rows, want.rows, sizeof want.rows) == 0 &&
+           memcmp(is->cols, want.cols, sizeof want.cols) == 0;
+}
+
+/* Where the list has the tile's triple, or its end. */
+static uvcci_stored_triple **find(uvcc_session *s, const uvcci_instance *r, uint32_t tile) {
+    uvcci_stored_triple **at = &s->stored;
+    while (*at != NULL && !fits(s, r, tile, *at))
+        at = &(*at)->next;
+    return at;
+}
+
+/* All tiles of the product are there, of one maker, who made the masks too: they are those of other
+ * ops' triples, or of its own tile 0. */
+static bool found_whole(uvcc_session *s, const uvcci_instance *r) {
+    const uvcci_stored_triple *first = *find(s, r, 0);
+    for (uint32_t tile = 0; tile < uvcci_tile_count(r); tile++) {
+        const uvcci_stored_triple *t = *find(s, r, tile);
+        if (t == NULL || t->info.maker_run != first->info.maker_run)
+            return false;
+    }
     for (unsigned k = 0; k < 2; k++) {
         const uvcci_instance *owner = &r->step->instances[r->plan->beaver.mask[k].op];
-        const uvcci_stored_triple *theirs = uvcci_beaver_of(owner)->stored;
-        if (owner != r && (theirs == NULL || theirs->info.maker_run != is->maker_run))
+        const uvcci_stored_triple *theirs = owner != r ? uvcci_stored_of(owner) : first;
+        if (theirs == NULL || theirs->info.maker_run != first->info.maker_run)
             return false;
     }
     return true;
 }
 
+static void take_tiles(uvcc_session *s, uvcci_instance *r) {
+    for (uint32_t tile = 0; tile < uvcci_tile_count(r); tile++) {
+        uvcci_stored_triple **at = find(s, r, tile), *t = *at;
+        *at = t->next;
+        t->next = NULL;
+        uvcci_beaver_of(r)->tile[tile].stored = t;
+    }
+}
+
+/* What STEP says: of which ops triples were given, and who made them. */
+static void hash_given(const uvcc_session *s, uvcci_step *st) {
+    uint8_t text[13 + 32 + 4], given[8];
+    uvcci_writer w = uvcci_writer_on(text, sizeof text);
+    uvcci_sha256 h;
+    bool any = false;
+    uvcci_put(&w, "UVCC_GIVEN_V1", 13);
+    uvcci_put(&w, s->sid_sub, 32);
+    uvcci_put32(&w, st->number);
+    assert(!w.bad && w.len == sizeof text);
+    uvcci_sha256_init(&h);
+    uvcci_sha256_update(&h, text, sizeof text);
+    for (uint32_t i = 0; i < st->entry->op_count; i++) {
+        const uvcci_instance *r = &st->instances[st->entry->by_ordinal[i]];
+        const uvcci_stored_triple *t = uvcci_beaver_of(r) != NULL ? uvcci_stored_of(r) : NULL;
+        if (t == NULL)
+            continue;
+        any = true;
+        uvcci_st32(given, t->info.ordinal);
+        uvcci_st32(given + 4, t->info.maker_run);
+        uvcci_sha256_update(&h, given, sizeof given);
+    }
+    if (any)
+        uvcci_sha256_final(&h, st->msg.h_given);
+}
+
 void uvcci_triples_match(uvcc_session *s, uvcci_step *st) {
     for (uint32_t i = 0; i < st->entry->op_count; i++) { /* owners of masks come first */
         uvcci_instance *r = &st->instances[i];
-        uvcci_stored_triple **at = &s->stored;
-        while (uvcci_beaver_of(r) != NULL && *at != NULL && !fits(s, r, *at))
-            at = &(*at)->next;
-        if (uvcci_beaver_of(r) == NULL || *at == NULL)
-            continue;
-        uvcci_beaver_of(r)->stored = *at;
-        *at = (*at)->next;
-        uvcci_beaver_of(r)->stored->next = NULL;
+        if (uvcci_beaver_of(r) != NULL && found_whole(s, r))
+            take_tiles(s, r);
     }
     for (uvcci_stored_triple **at = &s->stored; *at != NULL;) { /* no step takes these any more */
         uvcci_stored_triple *t = *at;
@@ -191,30 +245,82 @@ void uvcci_triples_match(uvcc_session *s, uvcci_step *st) {
         *at = t->next;
         uvcci_stored_free(s, t);
     }
+    hash_given(s, st);
+}
+
+/* A peer that agreed before us may have made one already: then it did not see the three STEPs that
+ * we see. */
+static void use_given(uvcc_session *s, uvcci_instance *r) {
+    uvcci_beaver_of(r)->given = true;
+    for (uint32_t tile = 0; tile < uvcci_tile_count(r); tile++) {
+        uvcci_instance_round *in = &r->rounds[r->plan->beaver.triple_round + tile];
+        for (unsigned side = 0; side < 2; side++) {
+            if (in->seen[side] != 0)
+                uvcci_abort(s, UVCC_ABORT_TRIPLE, "a peer makes a triple that was given here");
+            in->need[side] = 0;
+        }
+    }
+}
+
+/* Returns how many it drops. */
+static uint32_t drop_given(uvcc_session *s, uvcci_instance *r) {
+    for (uint32_t tile = 0; tile < uvcci_tile_count(r); tile++) {
+        uvcci_tile *w = &uvcci_beaver_of(r)->tile[tile];
+        uvcci_stored_free(s, w->stored);
+        w->stored = NULL;
+    }
+    return uvcci_tile_count(r);
+}
+
+void uvcci_triples_agreed(uvcc_session *s, uvcci_step *st, bool same) {
+    uint32_t dropped = 0;
+    for (uint32_t i = 0; i < st->entry->op_count && !uvcci_failed(s); i++) {
+        uvcci_instance *r = &st->instances[i];
+        if (uvcci_beaver_of(r) == NULL || uvcci_stored_of(r) == NULL)
+            continue;
+        if (same)
+            use_given(s, r);
+        else
+            dropped += drop_given(s, r);
+    }
+    if (dropped != 0)
+        uvcci_log(s, UVCC_LOG_WARN,
+                  "party %u: the parties were not given the same triples for step %u: %u are "
+                  "dropped, and made",
+                  s->party, st->number, dropped);
 }
 
 /* ---- made for the host ---- */
+
+/* Bytes of the records of an op's tiles before that one. */
+static size_t records_before(const uvcci_instance *r, uint32_t tile) {
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < tile; i++)
+        bytes += uvcci_triple_bytes(uvcci_tile_elems(r, i));
+    return bytes;
+}
 
 int uvcci_triples_room(uvcc_session *s, uvcci_step *st) {
     if (!s->cfg.triples.only)
         return 0;
     for (uint32_t i = 0; i < st->entry->op_count; i++)
         if (uvcci_beaver_of(&st->instances[i]) != NULL)
-            st->triples_bytes += uvcci_triple_bytes(st->instances[i].plan->elems);
+            st->triples_bytes +=
+                records_before(&st->instances[i], uvcci_tile_count(&st->instances[i]));
     assert(st->triples == NULL);
     st->triples = uvcci_arena_take(&s->wire, st->triples_bytes);
     return st->triples != NULL ? 0 : UVCC_ERR_NOMEM;
 }
 
-uint8_t *uvcci_triple_record(uvcc_session *s, const uvcci_instance *r) {
+uint8_t *uvcci_triple_record(uvcc_session *s, const uvcci_instance *r, uint32_t tile) {
     const uvcci_step *st = r->step;
     uvcc_triple_info info;
-    uint8_t *at = st->triples;
+    uint8_t *at = st->triples + records_before(r, tile);
     for (uint32_t i = 0; i < r->index; i++)
         if (uvcci_beaver_of(&st->instances[i]) != NULL)
-            at += uvcci_triple_bytes(st->instances[i].plan->elems);
-    assert(at + uvcci_triple_bytes(r->plan->elems) <= st->triples + st->triples_bytes);
-    info_of(s, r, s->cfg.triples.run, &info);
+            at += records_before(&st->instances[i], uvcci_tile_count(&st->instances[i]));
+    info_of(s, r, tile, s->cfg.triples.run, &info);
+    assert(at + info.bytes <= st->triples + st->triples_bytes);
     uvcci_triple_head_put(&info, at);
     for (unsigned i = 0; i < sizeof key_order / sizeof key_order[0]; i++)
         memcpy(at + UVCCI_TRIPLE_KEYS_AT + 16 * i,

@@ -5,6 +5,7 @@
 
 #include "exec/ops/families.h"
 #include "exec/ops/operands.h"
+#include "exec/ops/rounding.h"
 #include "exec/ops/tasks.h"
 #include "exec/program/op_check.h"
 
@@ -20,11 +21,14 @@ static uint8_t gate_of(uint8_t truncation) {
     return gates[truncation];
 }
 
-/* A DPF's bit takes a round to convert, a DCF's is a share at once. */
+/* A DPF's bit takes a round to convert, a DCF's is a share at once. What is 3-additive and rounded
+ * stochastically is opened by HEAD alone, without keys. */
 void uvcci_truncation_plan(uvcci_draft *d, uvcci_protocol open) {
     uvcci_plan *plan = d->plan;
     const uvcc_op_desc *op = &d->op->desc;
     assert(op->shift != 0 && op->shift <= UVCCI_MAX_BITS);
+    if (open == UVCCI_PROTO_OPEN4 && uvcci_rounding_plan(d))
+        return;
     plan->compact = open == UVCCI_PROTO_OPEN4;
     plan->shift = plan->bits = op->shift;
     plan->gate = gate_of(op->truncation);
@@ -101,7 +105,9 @@ static int check_truncate(const uvcci_op_check *c) {
 
 static int plan_truncate(uvcci_draft *d) {
     const uvcc_tensor_desc *x = &d->p->tensors[d->op->desc.in[0]].desc;
-    uvcci_truncation_plan(d, x->sharing == UVCC_ADDITIVE ? UVCCI_PROTO_OPEN4 : UVCCI_PROTO_OPEN2);
+    const bool additive = x->sharing == UVCC_ADDITIVE;
+    if (additive || !uvcci_rounding2_plan(d, x->bits))
+        uvcci_truncation_plan(d, additive ? UVCCI_PROTO_OPEN4 : UVCCI_PROTO_OPEN2);
     return 0;
 }
 

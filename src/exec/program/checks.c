@@ -5,6 +5,7 @@
 #include "exec/program/op_check.h"
 #include "exec/program/op_class.h"
 #include "exec/program/program_impl.h"
+#include "exec/program/tiles.h"
 
 #include <assert.h>
 #include <string.h>
@@ -171,6 +172,29 @@ static int check_fields(const uvcci_op_check *c, const uvcci_op_class *k) {
     return 0;
 }
 
+/* Tiles of a product on triples; its shapes are right. */
+static int check_tiles(const uvcci_op_check *c) {
+    const uvcc_op_desc *d = c->d;
+    const int bad = UVCC_ERR_PROGRAM;
+    if (d->tile_rows == 0)
+        return 0;
+    if ((d->flags & UVCC_OP_BEAVER) == 0)
+        return uvcci_fail(c->m, bad, "%s: tile_rows is for products on triples (the flag BEAVER)",
+                          c->label);
+    const uint32_t unit = uvcci_tile_unit(d, c->out[0]);
+    if (d->tile_rows % unit != 0)
+        return uvcci_fail(c->m, bad,
+                          "%s: tiles of %u rows; a group of rows of %s has %u, which must divide "
+                          "tile_rows",
+                          c->label, d->tile_rows, c->out[0]->name, unit);
+    const uvcci_tiles tiles = uvcci_tiles_of(c->p, d);
+    if (tiles.count > UVCC_TILES_MAX)
+        return uvcci_fail(c->m, bad,
+                          "%s: %u rows in tiles of %u are %u tiles; at most %u are possible",
+                          c->label, c->out[0]->rows, tiles.rows, tiles.count, UVCC_TILES_MAX);
+    return 0;
+}
+
 /* before: the entry's op before this one, or NULL. */
 static int check_op(const uvcc_program *p, const uvcci_entry *e, const uvcci_op *op,
                     const uvcci_op *before, const uvcci_message *m) {
@@ -209,6 +233,8 @@ static int check_op(const uvcc_program *p, const uvcci_entry *e, const uvcci_op 
         err = check_sharing(&c, k);
     if (err == 0 && k->check != NULL)
         err = k->check(&c);
+    if (err == 0)
+        err = check_tiles(&c);
     if (err == 0)
         err = check_aliases(p, &c, k);
     return err;

@@ -55,7 +55,7 @@ static int cost_of(const uvcc_program *p, const uvcci_entry *e, uint32_t op, uvc
     const int err = uvcci_plan_make(&plan, p, e, &e->ops[op], &p->alloc);
     if (err != 0)
         return err;
-    *out = (uvcc_op_cost){.rounds = plan.turns};
+    *out = (uvcc_op_cost){.rounds = (uint32_t)plan.turns - plan.silent_turns};
     for (unsigned i = 0; i < (unsigned)plan.round_count + plan.key_count; i++) {
         const uvcci_plan_round *r = &plan.rounds[i];
         const bool before = uvcci_plan_is_keys(&plan, r) || r->turn == UVCCI_TURN_TRIPLE;

@@ -2,6 +2,7 @@
 /* hash.c - a program's hash: what the parties must agree on, in one order of bytes. */
 #include "exec/program/op_class.h"
 #include "exec/program/program_impl.h"
+#include "exec/program/tiles.h"
 
 #include "proto/bytes.h"
 #include "proto/crypto.h"
@@ -126,7 +127,7 @@ static void hash_parallel(uvcci_sha256 *h, const uvcc_program *p) {
 
 /* Fields that came later, each where it is not 0: a program without any hashes as if there were no
  * such fields. */
-enum { HASH_SHARING = 1, HASH_HEADS = 2, HASH_RECEIVER = 3 };
+enum { HASH_SHARING = 1, HASH_HEADS = 2, HASH_RECEIVER = 3, HASH_TILES = 4 };
 
 typedef struct later_fields {
     uvcci_sha256 *h;
@@ -152,6 +153,22 @@ static void hash_later_op(later_fields *l, uint32_t entry, uint32_t op, const uv
     uvcci_put32(&w, op);
     uvcci_put16(&w, d->heads);
     uvcci_put32(&w, d->row_groups);
+    assert(!w.bad);
+    hash_later(l, buf, w.len);
+}
+
+/* Of an op of one tile nothing: how it would have been cut is then of no meaning. */
+static void hash_tiles(later_fields *l, const uvcc_program *p, uint32_t entry, uint32_t op,
+                       const uvcc_op_desc *d) {
+    const uvcci_tiles tiles = uvcci_tiles_of(p, d);
+    uint8_t buf[16];
+    uvcci_writer w = uvcci_writer_on(buf, sizeof buf);
+    if (tiles.count == 1)
+        return;
+    uvcci_put8(&w, HASH_TILES);
+    uvcci_put32(&w, entry);
+    uvcci_put32(&w, op);
+    uvcci_put32(&w, tiles.rows);
     assert(!w.bad);
     hash_later(l, buf, w.len);
 }
@@ -186,6 +203,9 @@ static void hash_later_fields(uvcci_sha256 *h, const uvcc_program *p) {
     for (uint32_t i = 0; i < p->entry_count; i++)
         for (uint32_t j = 0; j < p->entries[i].output_count; j++)
             hash_later_output(&l, i, j, &p->entries[i].outputs[j]);
+    for (uint32_t i = 0; i < p->entry_count; i++)
+        for (uint32_t j = 0; j < p->entries[i].user_count; j++)
+            hash_tiles(&l, p, i, j, &p->user_ops[p->entries[i].user_first + j].desc);
 }
 
 /* H("UVCC_PROGRAM_V1" || LE32 part_bytes || LE32 tensors || LE32 entries || each tensor: LE32 rows,
@@ -198,7 +218,8 @@ static void hash_later_fields(uvcci_sha256 *h, const uvcc_program *p) {
  * LE32 of each entry || LE64 of each word || if there are later fields: LE32 2^32 - 1 || each
  * additive tensor: U8 1 || LE32 tensor || U8 sharing
  * || each op with heads, by entry: U8 2 || LE32 entry, op || LE16 heads || LE32 row groups
- * || each output to one party, by entry: U8 3 || LE32 entry, output || U8 receiver). What a
+ * || each output to one party, by entry: U8 3 || LE32 entry, output || U8 receiver
+ * || each op of several tiles, by entry: U8 4 || LE32 entry, op, rows of a tile). What a
  * kind of instruction does not use is UVCC_FN_NONE (a, b, io) or 0. Before the later fields stands,
  * unless hash_parallel says nothing, what it says. Names stay out. */
 void uvcci_hash_program(uvcc_program *p) {

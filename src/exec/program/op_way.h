@@ -51,6 +51,12 @@ typedef struct uvcci_op_way {
     /* Its op id is known. */
     void (*number)(struct uvcc_session *s, struct uvcci_instance *r);
 
+    /* ---- beside its turns ---- */
+
+    /* A turn that can be built while the op stands between two of its own, and its tile;
+     * UVCCI_TURN_NONE: none can now; UVCCI_TURN_DONE: none will any more. Its rounds have come. */
+    uint8_t (*beside)(const struct uvcc_session *s, const struct uvcci_instance *r, uint32_t *tile);
+
     /* ---- a turn, in this order ---- */
 
     /* Whether it may be built: what it waits for beside rounds, memory and links is there. */

@@ -208,9 +208,9 @@ static bool list_one(void *user, unsigned vec, const uvcci_flow *flow, unsigned 
         return true;
     }
     uint32_t count = uvcci_block_count(l->r->elems, block);
-    bool has_id = pv->id != UVCCI_ID_TILE0;
+    bool has_id = pv->id != UVCCI_ID_TILE;
     bool per_block = has_id && l->plan->id[pv->id].per_block;
-    uvcc_tlv t = {.type = flow->tlv, .bits = pv->bits, .count = count};
+    uvcc_tlv t = {.type = flow->tlv, .bits = pv->bits, .count = count, .id = l->r->tile};
     if (has_id)
         t.id = l->ids->id[pv->id][per_block ? block : 0];
     switch (flow->tlv) {

@@ -13,12 +13,13 @@
 #include "exec/primitives/circuit.h"
 #include "exec/program/function.h"
 #include "exec/program/program.h"
+#include "exec/program/tiles.h"
 #include "proto/engine.h"
 #include "proto/ids.h"
 #include <uvcc/blv1.h>
 #include <uvcc/compute.h>
 
-#define UVCCI_PLAN_ROUNDS 64u /* of an op, rounds of keys included */
+#define UVCCI_PLAN_ROUNDS 64u /* of an op, rounds of keys included, but for those of tiles */
 #define UVCCI_PLAN_VECS   4u  /* of a round */
 #define UVCCI_PLAN_IDS    64u /* of an op */
 #define UVCCI_PLAN_PARTS  64u /* of a round */
@@ -31,10 +32,10 @@
  * lies between them. Its ids are not sent: the first gives the edges, and each gives a round its
  * engines. */
 
-/* Where a TLV's id comes from: an index into uvcci_plan.id, or no id (tile 0). */
+/* Where a TLV's id comes from: an index into uvcci_plan.id, or no id (the round's tile). */
 enum {
     UVCCI_ID_FSS0 = 0 /* fss_id of call 0; where edges are by block, of the blocks' edges too */,
-    UVCCI_ID_TILE0 = 255
+    UVCCI_ID_TILE = 255
 };
 /* `what` of a DIGEST TLV. */
 enum {
@@ -54,7 +55,7 @@ typedef struct uvcci_plan_id {
 typedef struct uvcci_plan_vec {
     uint8_t protocol; /* uvcci_protocol */
     uint8_t hop;
-    uint8_t id; /* index into uvcci_plan.id, or UVCCI_ID_TILE0 */
+    uint8_t id; /* index into uvcci_plan.id, or UVCCI_ID_TILE */
     uint8_t stream_round;
     uint8_t bits;
     uint8_t instr; /* of a function */
@@ -71,6 +72,9 @@ typedef struct uvcci_plan_round {
     uint32_t part_blocks; /* blocks per part */
     uint64_t elems;
     uint32_t blocks;
+    /* Of a triple's round: its tile, and blocks of the tiles before it, so that each block of a
+     * product has words and an engine of its own. */
+    uint32_t tile, first_block;
 } uvcci_plan_round;
 
 /* A product on a Beaver triple. An operand's mask belongs to a version of a tensor: the first
@@ -86,17 +90,27 @@ typedef struct uvcci_plan_mask {
 typedef struct uvcci_plan_beaver {
     bool on;
     uint8_t product_turn; /* the first after the openings */
-    uint8_t triple_round; /* C, in turn UVCCI_TURN_TRIPLE */
+    uint8_t finish_turn; /* of several tiles the one after it, which waits for all; else the same */
+    uint8_t triple_round; /* C, in turn UVCCI_TURN_TRIPLE: of tile 0, the others follow */
+    uvcci_tiles tiles;
     uvcci_plan_mask mask[2];
 } uvcci_plan_beaver;
-/* Triples are made before turn 0, in two turns of their own: C is made and sent, then it is here.
- */
-enum { UVCCI_TURN_TRIPLE = 252, UVCCI_TURN_TRIPLE_HERE = 253 };
+/* Turns beside the op's own. A tile's triple takes two: C is made and sent, then it is here. Those
+ * of tile 0 come before turn 0, those of others whenever the op is between two turns. A product of
+ * several tiles uses each in a turn of its own, in rising order. */
+enum {
+    UVCCI_TURN_NONE = 250, /* nothing can be done beside now */
+    UVCCI_TURN_TILE = 251,
+    UVCCI_TURN_TRIPLE = 252,
+    UVCCI_TURN_TRIPLE_HERE = 253,
+    UVCCI_TURN_DONE = 255
+};
 /* Words and streams of a triple: those of the truncation after it, by blocks, have call 0. */
 enum { UVCCI_CALL_TRIPLE = 1 };
 
 /* A turn is what runs between two rounds of communication: turn s follows round s - 1 and sends
- * the rounds with turn s. An op without communication has one turn, others have turns + 1. */
+ * the rounds with turn s. An op without communication has one turn, others have turns + 1. A
+ * silent turn is followed by the next one at once. */
 typedef struct uvcci_plan {
     const struct uvcci_op_class *cls; /* of the op (op_class.h) */
     const struct uvcci_op_way *way;   /* how instances run (op_way.h) */
@@ -110,6 +124,7 @@ typedef struct uvcci_plan {
     bool compact;
     uint32_t edge_blocks;                     /* of the longest vector: blocks or more */
     uint8_t turns;                            /* that send */
+    uint8_t silent_turns;                     /* of these, that send nothing after all */
     uint8_t key_turn;                         /* that reads the keys */
     int8_t open_round, bit_round, lift_round; /* of gates, -1: none; a sequential lift takes two */
     uint8_t round_count, key_count;           /* rounds[round_count .. + key_count) are keys */

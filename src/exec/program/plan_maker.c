@@ -12,6 +12,9 @@ uint8_t uvcci_plan_kind(uint8_t protocol) {
     case UVCCI_PROTO_RESHARE:
     case UVCCI_PROTO_CIRCUIT_HEAD:
     case UVCCI_PROTO_CIRCUIT_TOP:
+    case UVCCI_PROTO_SR_OPEN:
+    case UVCCI_PROTO_SR_SEND:
+    case UVCCI_PROTO_SR2:
         return UVCC_FRAME_RESHARE_BATCH;
     case UVCCI_PROTO_KEYS:
         return UVCC_FRAME_KEYS_BATCH;
@@ -32,7 +35,8 @@ uint8_t uvcci_plan_lift_protocol(uint8_t lift) {
 
 uvcci_plan_round *uvcci_draft_round(uvcci_draft *d, uvcci_plan_round *list, uint8_t *count,
                                     uint64_t elems, uint8_t turn) {
-    if (d->plan->round_count + d->plan->key_count == UVCCI_PLAN_ROUNDS) {
+    if (d->plan->round_count + d->plan->key_count ==
+        UVCCI_PLAN_ROUNDS + d->plan->beaver.tiles.count) {
         d->full = true;
         return &list[0];
     }
@@ -74,7 +78,7 @@ uvcci_plan_vec *uvcci_draft_vec(uvcci_draft *d, uvcci_plan_round *r, uvcci_proto
 
 void uvcci_draft_vector(uvcci_draft *d, uvcci_protocol protocol, uvcci_stream_name stream) {
     uint8_t id = protocol == UVCCI_PROTO_RESHARE
-                     ? UVCCI_ID_TILE0
+                     ? UVCCI_ID_TILE
                      : uvcci_draft_id(d, false, stream, 0, false, d->plan->blocks);
     uvcci_draft_vec(d, uvcci_draft_turn(d), protocol, 0, id, 64);
 }

@@ -12,7 +12,7 @@ typedef struct uvcci_draft {
     const uvcc_program *p;
     const uvcci_entry *e;
     const uvcci_op *op;
-    uvcci_plan_round rounds[UVCCI_PLAN_ROUNDS], keys[UVCCI_PLAN_ROUNDS];
+    uvcci_plan_round rounds[UVCCI_PLAN_ROUNDS + UVCC_TILES_MAX], keys[UVCCI_PLAN_ROUNDS];
     uvcci_plan_id id[UVCCI_PLAN_IDS];
     uint16_t bases[256]; /* batches so far, by kind */
     uvcci_fn_plan fn;    /* plan->fn of a FUNCTION, until the plan has memory of its own */

@@ -29,7 +29,7 @@
 
 #define UVCCI_NAME_BYTES    64u
 #define UVCCI_MAX_TENSORS   16384u
-#define UVCCI_MAX_ENTRIES   64u
+#define UVCCI_MAX_ENTRIES   256u
 #define UVCCI_MAX_FUNCTIONS 256u
 #define UVCCI_MAX_OPS       65536u /* per entry, inputs and outputs included */
 #define UVCCI_MAX_IO        256u   /* inputs, and outputs, per entry: one block of k each */

@@ -54,6 +54,8 @@ void uvcci_leaves_write(uvcc_session *s, uvcci_instance *r, uvcci_pending_leaf *
 static unsigned out_slot(const uvcci_flow *f) {
     if (f->protocol == UVCCI_PROTO_OPEN4 && f->from == UVCCI_OTHER)
         return f->to == UVCCI_HEAD ? 0 : 1;
+    if (uvcci_protocol_has_places((uvcci_protocol)f->protocol))
+        return uvcci_is_second_peer(f->from, f->to);
     bool to_both = f->protocol == UVCCI_PROTO_INPUT || f->protocol == UVCCI_PROTO_CIRCUIT_HEAD;
     return to_both && f->to == UVCCI_OTHER ? 1 : 0;
 }
@@ -180,14 +182,14 @@ uvcc_task *uvcci_last_task(const uvcci_builder *b) {
 
 /* Blocks are counted before they are had, so that a task names no block that this party has nothing
  * to do with: kernels need not look at roles to skip. */
-uvcc_block *uvcci_add_blocks(uvcci_builder *b, uint16_t kind, uint16_t call, unsigned roles,
-                             uint64_t elems, uint32_t *count) {
+uvcc_block *uvcci_add_blocks_from(uvcci_builder *b, uint16_t kind, uint16_t call, unsigned roles,
+                                  uint32_t first, uint64_t elems, uint32_t *count) {
     uvcci_instance *r = b->r;
     const uvcci_plan *plan = r->plan;
     const uint32_t all = uvcci_blocks(elems);
     *count = 0;
     uint32_t n = 0;
-    for (uint32_t i = 0; i < all; i++)
+    for (uint32_t i = first; i < all; i++)
         n += (roles >> uvcci_role_at(b->s, r, i)) & 1u;
     if (n == 0 || b->failed)
         return NULL;
@@ -197,7 +199,7 @@ uvcc_block *uvcci_add_blocks(uvcci_builder *b, uint16_t kind, uint16_t call, uns
         b->failed = true;
         return NULL;
     }
-    for (uint32_t i = 0; i < all; i++) {
+    for (uint32_t i = first; i < all; i++) {
         uvcci_role role = uvcci_role_at(b->s, r, i);
         if (((roles >> role) & 1u) == 0)
             continue;
@@ -213,6 +215,11 @@ uvcc_block *uvcci_add_blocks(uvcci_builder *b, uint16_t kind, uint16_t call, uns
     t->u.vec.gate = plan->gate;
     t->u.vec.compact = plan->compact;
     return blocks;
+}
+
+uvcc_block *uvcci_add_blocks(uvcci_builder *b, uint16_t kind, uint16_t call, unsigned roles,
+                             uint64_t elems, uint32_t *count) {
+    return uvcci_add_blocks_from(b, kind, call, roles, 0, elems, count);
 }
 
 void uvcci_end_hashes(uvcci_builder *b) {
@@ -243,7 +250,7 @@ void uvcci_hash_salted(uvcci_builder *b, uint8_t peer, const void *data, size_t 
     if (it == NULL)
         return;
     assert(peer < UVCC_PARTIES && peer != b->s->party);
-    it->mode = UVCCI_MUTANT(8) ? UVCC_HASH_PLAIN : UVCC_HASH_SALTED;
+    it->mode = UVCCI_MUTANT(8) ? UVCC_HASH_TREE : UVCC_HASH_HMAC;
     memcpy(it->key, b->r->step->salt[peer], 32);
     it->data = data;
     it->len = len;
@@ -301,6 +308,13 @@ void uvcci_commit_key(const uvcci_instance *r, unsigned c, uint16_t call, uint32
     uvcci_wipe(salt, sizeof salt);
 }
 
+void uvcci_begin_commit(uvcc_hash_item *it) {
+    static const char label[] = "COMMIT";
+    it->mode = UVCC_HASH_HMAC;
+    it->prefix_len = sizeof label - 1;
+    memcpy(it->prefix, label, sizeof label - 1);
+}
+
 /* Of one component of one block: both holders get the same value. */
 static bool commit(uvcci_builder *b, uint8_t id, uint32_t block, unsigned c, const uint64_t *data,
                    uint32_t count) {
@@ -311,7 +325,7 @@ static bool commit(uvcci_builder *b, uint8_t id, uint32_t block, unsigned c, con
         return false;
     l->id = r->ids.id[id][block];
     l->component = (uint8_t)((b->s->party + c) % 3u);
-    it->mode = UVCC_HASH_HMAC;
+    uvcci_begin_commit(it);
     uvcci_commit_key(r, c, r->plan->id[id].call, block, it->key);
     it->data = (const uint8_t *)data;
     it->len = (size_t)count * 8;

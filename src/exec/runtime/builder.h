@@ -55,11 +55,16 @@ uvcc_task *uvcci_add_task(uvcci_builder *b, uint16_t kind, uint16_t call);
  * .. count); the task is the last one added. */
 uvcc_block *uvcci_add_blocks(uvcci_builder *b, uint16_t kind, uint16_t call, unsigned roles,
                              uint64_t elems, uint32_t *count);
+/* The same without the blocks before block `first`. */
+uvcc_block *uvcci_add_blocks_from(uvcci_builder *b, uint16_t kind, uint16_t call, unsigned roles,
+                                  uint32_t first, uint64_t elems, uint32_t *count);
 
 /* Digests are computed by tasks added by uvcci_end_hashes() (or earlier): after the tasks that were
  * added before the call that asked for them. */
 uvcc_hash_item *uvcci_add_hash(uvcci_builder *b);
 void uvcci_end_hashes(uvcci_builder *b);
+/* Mode and label of a commitment to a component; its key is uvcci_commit_key(). */
+void uvcci_begin_commit(uvcc_hash_item *it);
 /* D of the bytes under the leaf salt shared with `peer`. */
 void uvcci_hash_salted(uvcci_builder *b, uint8_t peer, const void *data, size_t len, uint8_t *out);
 uvcci_pending_leaf *uvcci_add_leaf(uvcci_builder *b, uint8_t type);

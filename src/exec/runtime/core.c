@@ -4,6 +4,7 @@
 #include "exec/runtime/core.h"
 
 #include "proto/bytes.h"
+#include "proto/frame.h"
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -127,7 +128,7 @@ void uvcci_abort_by(uvcc_session *s, uint8_t peer, uint16_t reason, const char *
 void uvcci_send(uvcc_session *s, uint8_t dst, uvcc_link_msg *msg, uint8_t kind, uint32_t len,
                 uint32_t step, uint32_t op_id, uint64_t order) {
     uint32_t ids[UVCC_MSG_MAX_CHUNKS];
-    uint16_t chunks = (uint16_t)(len == 0 ? 1 : (len + UVCC_CHUNK_BYTES - 1) / UVCC_CHUNK_BYTES);
+    const uint16_t chunks = uvcci_chunks_of(len);
     assert(dst < UVCC_PARTIES && dst != s->party && chunks <= UVCC_MSG_MAX_CHUNKS);
     for (uint16_t i = 0; i < chunks; i++)
         ids[i] = uvcci_msg_id(kind, s->sid_sub, op_id, s->party, dst, i, chunks);

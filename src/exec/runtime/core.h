@@ -85,8 +85,6 @@ typedef struct uvcci_pending_leaf {
     uint8_t digest[32];
 } uvcci_pending_leaf;
 
-enum { UVCCI_TURN_DONE = 255 }; /* turns: see uvcci_plan, UVCCI_TURN_TRIPLE */
-
 /* A piece of a key stream in a message. */
 typedef struct uvcci_key_chunk {
     uint8_t dst;
@@ -130,6 +128,11 @@ struct uvcci_instance {
     uint32_t depth; /* rounds before this op, then with it */
     uint64_t since; /* when its last turn ended */
     uint8_t turn;
+    uint8_t stands_at; /* while `turn` is one beside the op's own: that to go back to */
+    uint32_t tile;     /* of a turn that is a tile's */
+    uint32_t tiles_made, tiles_here; /* of its triple: C is sent; the peers' part is in too */
+    bool beside;                     /* `turn` is beside the op's own */
+    uvcci_bump_mark mark;            /* of the memory before it */
     bool job_out, started, deal_done;
     bool parked, deal_parked; /* its job came back while the step halts: cancel.h */
     uvcci_plan_ids ids;
@@ -203,6 +206,13 @@ typedef struct uvcci_set {
     bool out;
 } uvcci_set;
 
+/* The shares of one PERSIST tensor that the host asked for. */
+typedef struct uvcci_read {
+    uvcci_set *set; /* its copies go the other way; NULL: none */
+    uint32_t tensor;
+    bool here; /* they are staged, and the set is in no list */
+} uvcci_read;
+
 /* The PERSIST shares of a step's beginning, on their way out. */
 typedef struct uvcci_checkpoint {
     uint8_t *data, *next; /* WIRE arena: the finished one, the one being made */
@@ -245,7 +255,7 @@ typedef struct uvcci_buffer {
 
 typedef struct uvcci_peer {
     uvcc_link *link;
-    bool keyed, restarted; /* the link has keys; the event went out */
+    bool keyed, restarted; /* the link has keys; it has those of this run no more */
     bool bye, ended;       /* its BYE came; ... with the reason of an abort */
     bool hello_came;       /* a HELLO of it did */
     bool silent, silent_told;
@@ -307,6 +317,7 @@ struct uvcc_session {
     uvcci_buffer *buffers; /* by owning tensor */
     uvcci_hello hello;
     uvcci_mismatches mismatches;
+    char agree_text[UVCC_AGREE_MAX][sizeof "job: " + UVCC_AGREE_NAME_MAX]; /* for people */
     uint32_t run, step; /* first unfinished step */
     uvcci_peer peer[3];
     uvcci_jobs jobs;
@@ -328,7 +339,8 @@ struct uvcc_session {
     uint32_t poll_peer;        /* fairness of poll_transmit */
     uvcci_rx_queue rx_pending; /* received, waiting for a hash job */
     uvcci_rx *rx_out;          /* their hash job is out */
-    uvcci_set *sets;           /* PERSIST tensors being set by the host */
+    uvcci_set *sets;           /* PERSIST tensors being set by the host, and one being read */
+    uvcci_read read;
     uvcci_checkpoint checkpoint;
     uvcci_cancel cancel;
     uvcci_stored_bundle *bundles;    /* bundles, oldest first */
@@ -410,10 +422,22 @@ static inline bool uvcci_before_start(const uvcci_instance *r) {
     return r->turn == UVCCI_TURN_TRIPLE || r->turn == UVCCI_TURN_TRIPLE_HERE;
 }
 
-/* The engines of a vector's blocks. */
+/* Whether the turn sends the round: of a triple's those of the tile alone that it is about. */
+static inline bool uvcci_turn_sends(const uvcci_instance *r, unsigned round, unsigned turn) {
+    const uvcci_plan_round *p = &r->plan->rounds[round];
+    return p->turn == turn && (turn != UVCCI_TURN_TRIPLE || p->tile == r->tile);
+}
+
+/* Whether all of a round has come. */
+static inline bool uvcci_round_came(const uvcci_instance *r, unsigned round) {
+    const uvcci_instance_round *in = &r->rounds[round];
+    return in->got[0] == in->need[0] && in->got[1] == in->need[1];
+}
+
+/* The engines of a vector, block by block; of a triple those of all tiles. */
 static inline uvcci_engine **uvcci_engines_of(uvcci_instance *r, const uvcci_plan_vec *v) {
-    assert(v->id == UVCCI_ID_TILE0 || v->id < r->plan->id_count);
-    return &r->engine[v->id == UVCCI_ID_TILE0 ? r->plan->id_count : v->id];
+    assert(v->id == UVCCI_ID_TILE || v->id < r->plan->id_count);
+    return &r->engine[v->id == UVCCI_ID_TILE ? r->plan->id_count : v->id];
 }
 
 /* Jobs of an op: by its rank, those of the next step (its keys, its triples) after all of this

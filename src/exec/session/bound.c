@@ -67,8 +67,9 @@ typedef struct sums {
     uint64_t deal, deal_words; /* TENSOR */
     uint64_t stay;             /* TENSOR, of ops whose memory stays, in both steps */
     uint64_t deal_state, ahead_state,
-        scratch; /* STATE; ahead: of ops that begin before their turn, or that stays */
-    uint64_t products, triples; /* on triples; WIRE memory of given ones, or of those made */
+        scratch;             /* STATE; ahead: of ops that begin before their turn, or that stays */
+    uint64_t triples, given; /* of tiles; WIRE memory of those that are given, or made for hosts */
+    uint64_t made, tile;     /* TENSOR memory of C where nothing bounds it; bytes of the largest */
     uint64_t rows;
     uint64_t places; /* of key streams that are read */
 } sums;
@@ -90,7 +91,7 @@ static uint64_t leaves_of(const uvcci_plan *p) {
     uint64_t n = 4ull * p->messages_max + 8;
     for (unsigned k = 0; k < p->id_count; k++)
         n += 4ull * p->id[k].blocks;
-    return n + 4ull * p->edge_blocks;
+    return n + 4ull * p->edge_blocks + p->beaver.tiles.count;
 }
 
 /* What opening the messages of a round takes of a bump. */
@@ -114,7 +115,8 @@ static void key_state(const uvcci_plan *p, uint64_t *bytes, uint64_t *pieces) {
 
 /* The bump of an op, from its first turn until it is done. */
 static uint64_t op_state(const uvcci_plan *p) {
-    const uint64_t turns = p->turns + (p->beaver.on ? 3u : 1u), leaves = leaves_of(p);
+    /* of tiles one is at work at a time, and gives back what it took */
+    const uint64_t turns = p->turns + (p->beaver.on ? 4u : 1u), leaves = leaves_of(p);
     const uint64_t tasks = TASKS * turns + (uint64_t)INSTR_TASKS * instrs_of(p);
     const uint64_t hashes = leaves + 4ull * p->messages_max;
     const uint64_t cap = 4ull * p->blocks + 2 * UVCCI_PLAN_PARTS + 8; /* as in uvcci_add_hash() */
@@ -151,7 +153,17 @@ static uint64_t deal_state(const uvcci_plan *p) {
 
 static uint64_t places_of(const uvcci_plan *p) {
     const uint64_t longest = p->edge_blocks > p->blocks ? p->edge_blocks : p->blocks;
-    return PLACES * longest * (p->turns + 2u + 2u * instrs_of(p));
+    return PLACES * (longest + p->beaver.tiles.count) * (p->turns + 2u + 2u * instrs_of(p));
+}
+
+static void add_tiles(const uvcci_plan *p, sums *n) {
+    n->triples += p->beaver.tiles.count;
+    for (uint32_t tile = 0; tile < p->beaver.tiles.count; tile++) {
+        const uint64_t bytes = 8 * p->rounds[p->beaver.triple_round + tile].elems;
+        n->given += uvcci_arena_rounded(2 * bytes);
+        n->made += 2 * uvcci_arena_rounded(bytes);
+        n->tile = 2 * bytes > n->tile ? 2 * bytes : n->tile;
+    }
 }
 
 static void add_op(const uvcc_program *prog, const uvcci_op *op, const uvcci_plan *p, sums *n) {
@@ -172,9 +184,8 @@ static void add_op(const uvcc_program *prog, const uvcci_op *op, const uvcci_pla
     }
     n->ahead_state += uvcci_bump_bound(p->way->step_bytes, p->way->step_bytes != 0);
     if (p->beaver.on) {
-        n->products++;
         n->ahead_state += op_state(p);
-        n->triples += uvcci_arena_rounded(16 * p->elems);
+        add_tiles(p, n);
     }
     for (unsigned i = 0; i < rounds; i++) {
         const uvcci_plan_round *r = &p->rounds[i];
@@ -290,22 +301,36 @@ static void add_evidence(const uvcc_session *s, const most *m, uvcc_memory_bound
     add(out, UVCC_MEMORY_EVIDENCE, UVCC_MEM_STATE, bytes);
 }
 
+/* C of the tiles that are made and not used, in two steps: as many as limits say, or one. The arena
+ * rounds up by a quarter at most, but to 256 bytes. */
+static uint64_t triples_of(const uvcc_session *s, const most *m) {
+    const uint64_t ahead = s->cfg.limits.triples_ahead_bytes;
+    const uint64_t held = ahead > m->n.tile ? ahead : m->n.tile;
+    if (held > 2 * m->n.made)
+        return 2 * m->n.made;
+    return least(2 * m->n.made, held + held / 4 + 2 * m->n.triples * 512);
+}
+
 /* Keys are dealt ahead as far as they find room in the links, words and tasks of their deals with
- * them; C of triples as far as limits say, and one more. */
+ * them. */
 static uint64_t tensors_of(const uvcc_session *s, const most *m) {
     const uint64_t window = uvcci_link_config_of(s->peer[uvcci_next_party(s)].link)->tx_keys_bytes;
     const uint64_t dealt = least(2 * m->n.deal, 3 * window + m->n.deal);
-    return s->tensors.used_bytes + m->tensors + dealt + 2 * m->n.deal_words + m->n.stay;
+    return s->tensors.used_bytes + m->tensors + dealt + 2 * m->n.deal_words + m->n.stay +
+           triples_of(s, m);
 }
 
 static uint64_t values_of(const uvcc_session *s, const most *m) {
-    uint64_t set = 0;
+    uint64_t set = 0, read = 0;
     for (uint32_t i = 0; i < s->program->tensor_count; i++)
         if (s->program->tensors[i].buffer == i &&
-            s->program->tensors[i].desc.lifetime == UVCC_PERSIST)
-            set += uvcci_arena_rounded(16 * s->program->tensors[i].elems);
-    set += SETS_OF_ALL * uvcci_arena_rounded(s->checkpoint.bytes);
-    return s->wire.used_bytes + set + 3 * m->wire + 2 * m->input + m->output + 2 * m->n.triples;
+            s->program->tensors[i].desc.lifetime == UVCC_PERSIST) {
+            const uint64_t bytes = uvcci_arena_rounded(16 * s->program->tensors[i].elems);
+            set += bytes;
+            keep_most(&read, bytes);
+        }
+    set += read + SETS_OF_ALL * uvcci_arena_rounded(s->checkpoint.bytes);
+    return s->wire.used_bytes + set + 3 * m->wire + 2 * m->input + m->output + 2 * m->n.given;
 }
 
 static void add_checks(const uvcc_session *s, const most *m, uvcc_memory_bound *out) {
@@ -333,7 +358,7 @@ static int bound(uvcc_session *s, const uvcc_config *cfg, uvcc_memory_bound *out
     for (uint32_t i = 0; i < s->program->tensor_count; i++)
         count += s->program->tensors[i].desc.lifetime == UVCC_PERSIST;
     add(out, UVCC_MEMORY_SESSION, UVCC_MEM_STATE,
-        held[UVCC_MEM_STATE] + count * (sizeof(uvcci_set) + 2 * sizeof(uvcc_copy_item)) +
+        held[UVCC_MEM_STATE] + (count + 1) * (sizeof(uvcci_set) + 2 * sizeof(uvcc_copy_item)) +
             SETS_OF_ALL *
                 (sizeof(uvcci_set) + (s->checkpoint.item_count + 2u) * sizeof(uvcc_copy_item)));
     add(out, UVCC_MEMORY_SESSION, UVCC_MEM_SECRET,
@@ -352,7 +377,7 @@ static int bound(uvcc_session *s, const uvcc_config *cfg, uvcc_memory_bound *out
     add(out, UVCC_MEMORY_OPS, UVCC_MEM_STATE,
         m.ops + 2 * (m.n.deal_state + m.n.ahead_state) +
             uvcci_bump_bound(m.n.scratch, m.n.scratch != 0));
-    add(out, UVCC_MEMORY_OPS, UVCC_MEM_SECRET, 2 * m.n.products * sizeof(uvcci_stored_triple));
+    add(out, UVCC_MEMORY_OPS, UVCC_MEM_SECRET, 2 * m.n.triples * sizeof(uvcci_stored_triple));
     add_arenas(s, &m, out);
     return 0;
 }
@@ -370,6 +395,7 @@ int uvcc_session_memory_bound(const uvcc_config *cfg, const uvcc_program *p,
     c.random.fill = shadow_random;
     c.record = (uvcc_recorder){0};
     c.trace = (uvcc_tracer){0};
+    c.names = (uvcc_config_names){0};
     uvcc_session *s = NULL;
     rc = uvcc_session_new(&s, &c);
     uvcci_wipe(&c, sizeof c);

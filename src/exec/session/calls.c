@@ -10,12 +10,14 @@
 
 #include "exec/ops/triples.h"
 #include "exec/runtime/builder.h"
+#include "exec/session/agree.h"
 #include "exec/session/checkpoint.h"
 #include "exec/session/consent.h"
 #include "exec/session/handshake.h"
 #include "exec/session/load.h"
 #include "exec/session/record.h"
 #include "exec/session/session.h"
+#include "exec/session/shares.h"
 
 #include "proto/bytes.h"
 #include <assert.h>
@@ -116,8 +118,9 @@ static void output_event(uvcci_recording *rec, const uvcc_session *s, const uvcc
     output(rec, head, sizeof head);
     output(rec, e->root, sizeof e->root);
     output(rec, e->signature, sizeof e->signature);
-    if (e->text != NULL)
-        output(rec, e->text, strlen(e->text));
+    const char *text = uvcci_agree_is_text(s, e->text) ? "job" : e->text; /* names are not logged */
+    if (text != NULL)
+        output(rec, text, strlen(text));
     uint32_t step;
     const uint8_t *data;
     size_t len;
@@ -492,6 +495,19 @@ int uvcc_session_set_shares(uvcc_session *s, uint32_t tensor, const uint64_t *lo
                               .id = tensor,
                               .data = {slice(lo, bytes), slice(hi, bytes)}});
     return returned(rec, s, uvcci_session_set_shares(s, tensor, lo, hi));
+}
+
+int uvcc_session_shares(uvcc_session *s, uint32_t tensor, uint64_t *lo, uint64_t *hi) {
+    uvcci_recording *rec = recording(s);
+    if (rec == NULL || lo == NULL || hi == NULL)
+        return uvcci_session_shares(s, tensor, lo, hi);
+    called(rec, (uvcc_record){.type = UVCC_RECORD_SHARES, .id = tensor});
+    const int rc = uvcci_session_shares(s, tensor, lo, hi);
+    if (rc == 0) {
+        output(rec, lo, persist_bytes(s, tensor));
+        output(rec, hi, persist_bytes(s, tensor));
+    }
+    return returned(rec, s, rc);
 }
 
 int uvcc_session_resume(uvcc_session *s, const uint8_t *data, size_t len) {

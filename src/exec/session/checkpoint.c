@@ -57,8 +57,7 @@ void uvcci_set_free(uvcc_session *s, uvcci_set *set) {
     state_free(s, set, sizeof *set);
 }
 
-/* Room for `bytes` staged bytes and `items` copies; NULL without memory. */
-static uvcci_set *set_new(uvcc_session *s, size_t bytes, uint32_t items) {
+uvcci_set *uvcci_set_new(uvcc_session *s, size_t bytes, uint32_t items) {
     uvcci_set *set = state_alloc(s, sizeof *set);
     if (set == NULL)
         return NULL;
@@ -87,7 +86,7 @@ void uvcci_sets_advance(uvcc_session *s) {
     }
 }
 
-static void set_push(uvcc_session *s, uvcci_set *set) {
+void uvcci_set_push(uvcc_session *s, uvcci_set *set) {
     uvcci_step *st = uvcci_step_of(s, s->step);
     if (st != NULL)
         st->saved = false;
@@ -96,35 +95,37 @@ static void set_push(uvcc_session *s, uvcci_set *set) {
     uvcci_sets_advance(s);
 }
 
-static void add_copy(uvcci_set *set, uint64_t *dst, const void *src, size_t len) {
+void uvcci_set_add_copy(uvcci_set *set, void *dst, const void *src, size_t len) {
     assert(set->task.u.copy.count < set->item_count && dst != NULL);
-    set->items[set->task.u.copy.count++] =
-        (uvcc_copy_item){.dst = (uint8_t *)dst, .src = src, .len = len};
+    set->items[set->task.u.copy.count++] = (uvcc_copy_item){.dst = dst, .src = src, .len = len};
 }
 
-/* Whether PERSIST tensors may change now. */
-static int may_set(uvcc_session *s) {
+int uvcci_may_touch(uvcc_session *s, const char *what) {
     if (uvcci_failed(s))
-        return uvcci_refuse(s, UVCC_ERR_ABORTED, "tensors stay: the session has ended");
+        return uvcci_refuse(s, UVCC_ERR_ABORTED, "%s: the session has ended", what);
     if (s->state == UVCCI_SESSION_NEW || s->state == UVCCI_SESSION_CLOSING)
-        return uvcci_refuse(s, UVCC_ERR_STATE, "tensors stay: %s",
+        return uvcci_refuse(s, UVCC_ERR_STATE, "%s: %s", what,
                             s->state == UVCCI_SESSION_NEW ? "no program is loaded"
                                                           : "the session is closing");
     /* Else a value would come before the step at one party and into it at another. */
     if (uvcci_step_of(s, s->step) != NULL)
-        return uvcci_refuse(
-            s, UVCC_ERR_STATE,
-            "tensors stay: step %u is agreed to; they are set before uvcc_session_step", s->step);
+        return uvcci_refuse(s, UVCC_ERR_STATE,
+                            "%s: step %u is agreed to; this comes before uvcc_session_step", what,
+                            s->step);
     return 0;
 }
 
-/* Jobs may run in any order: a tensor that is being set must not be set again. */
-static bool being_set(const uvcc_session *s, const uint64_t *lo) {
+static int may_set(uvcc_session *s) {
+    return uvcci_may_touch(s, "tensors stay");
+}
+
+bool uvcci_being_touched(const uvcc_session *s, const uint64_t *lo) {
     for (const uvcci_set *set = s->sets; set != NULL; set = set->next) {
         if (set->task.kind == UVCC_TASK_MAP && set->task.u.map.out.lo == lo)
             return true;
         for (uint32_t i = 0; i < set->item_count; i++)
-            if (set->items[i].dst == (const uint8_t *)lo)
+            if (set->items[i].dst == (const uint8_t *)lo ||
+                set->items[i].src == (const uint8_t *)lo)
                 return true;
     }
     return false;
@@ -142,8 +143,8 @@ static const uvcci_tensor *settable(uvcc_session *s, uint32_t tensor, int *rc) {
     const uvcci_tensor *t = &s->program->tensors[tensor];
     if (!persists(s, tensor))
         *rc = uvcci_refuse(s, UVCC_ERR_USAGE, "%s is TRANSIENT: nothing is kept in it", t->name);
-    else if (being_set(s, s->buffers[t->buffer].shares.lo))
-        *rc = uvcci_refuse(s, UVCC_ERR_AGAIN, "%s is being set already", t->name);
+    else if (uvcci_being_touched(s, s->buffers[t->buffer].shares.lo))
+        *rc = uvcci_refuse(s, UVCC_ERR_AGAIN, "%s is being set or read already", t->name);
     return *rc == 0 ? t : NULL;
 }
 
@@ -169,7 +170,7 @@ static int set_tensor(uvcc_session *s, uint32_t tensor, const void *a, const voi
     const uvcc_shares *to = &s->buffers[t->buffer].shares;
     size_t n = t->elems * 8;
     assert(t->buffer == tensor && to->lo != NULL && to->hi != NULL);
-    uvcci_set *set = set_new(s, b != NULL ? 2 * n : n, b != NULL ? 2 : 0);
+    uvcci_set *set = uvcci_set_new(s, b != NULL ? 2 * n : n, b != NULL ? 2 : 0);
     if (set == NULL)
         return uvcci_refuse(s, UVCC_ERR_NOMEM, "no memory to set %s", t->name);
     memcpy(set->staged, a, n);
@@ -177,8 +178,8 @@ static int set_tensor(uvcc_session *s, uint32_t tensor, const void *a, const voi
         memcpy(set->staged + n, b, n);
         set->task.kind = UVCC_TASK_COPY;
         set->task.u.copy.items = set->items;
-        add_copy(set, to->lo, set->staged, n);
-        add_copy(set, to->hi, set->staged + n, n);
+        uvcci_set_add_copy(set, to->lo, set->staged, n);
+        uvcci_set_add_copy(set, to->hi, set->staged + n, n);
     } else {
         set->task.kind = UVCC_TASK_MAP;
         set->task.u.map.op = UVCC_MAP_PUBLIC;
@@ -188,7 +189,7 @@ static int set_tensor(uvcc_session *s, uint32_t tensor, const void *a, const voi
         set->task.u.map.x.lo = (uint64_t *)(void *)set->staged; /* arenas align to 64 bytes */
         set->task.u.map.out = *to;
     }
-    set_push(s, set);
+    uvcci_set_push(s, set);
     s->buffers[t->buffer].set = true;
     return 0;
 }
@@ -199,7 +200,7 @@ int uvcci_zero_unset(uvcc_session *s) {
         n += persists(s, i) && !s->buffers[i].set;
     if (n == 0)
         return 0;
-    uvcci_set *set = set_new(s, 0, 2 * n);
+    uvcci_set *set = uvcci_set_new(s, 0, 2 * n);
     if (set == NULL)
         return UVCC_ERR_NOMEM;
     set->alone = true; /* a checkpoint that is not wanted may still be on its way into them */
@@ -209,11 +210,11 @@ int uvcci_zero_unset(uvcc_session *s) {
         if (!persists(s, i) || s->buffers[i].set)
             continue;
         size_t len = s->program->tensors[i].elems * 8;
-        add_copy(set, s->buffers[i].shares.lo, NULL, len);
-        add_copy(set, s->buffers[i].shares.hi, NULL, len);
+        uvcci_set_add_copy(set, s->buffers[i].shares.lo, NULL, len);
+        uvcci_set_add_copy(set, s->buffers[i].shares.hi, NULL, len);
         s->buffers[i].set = true;
     }
-    set_push(s, set);
+    uvcci_set_push(s, set);
     return 0;
 }
 
@@ -457,7 +458,7 @@ static void drop_waiting(uvcc_session *s) {
 /* Sets all tensors to a checkpoint's: once the sets before are done, or instead of one like it that
  * has not begun. */
 static int set_all(uvcc_session *s, const uint8_t *data, size_t len) {
-    uvcci_set *set = set_new(s, len, s->checkpoint.item_count);
+    uvcci_set *set = uvcci_set_new(s, len, s->checkpoint.item_count);
     if (set == NULL)
         return UVCC_ERR_NOMEM;
     memcpy(set->staged, data, len);
@@ -471,14 +472,14 @@ static int set_all(uvcc_session *s, const uint8_t *data, size_t len) {
         const uvcc_shares *to = &s->buffers[i].shares;
         size_t n = s->program->tensors[i].elems * 8;
         at += TENSOR_HEAD_BYTES;
-        add_copy(set, to->lo, set->staged + at, n);
-        add_copy(set, to->hi, set->staged + at + n, n);
+        uvcci_set_add_copy(set, to->lo, set->staged + at, n);
+        uvcci_set_add_copy(set, to->hi, set->staged + at + n, n);
         at += 2 * n;
         s->buffers[i].set = true;
     }
     assert(at == len - HASH_BYTES);
     drop_waiting(s);
-    set_push(s, set);
+    uvcci_set_push(s, set);
     return 0;
 }
 

@@ -18,6 +18,16 @@ int uvcci_session_resume(uvcc_session *s, const uint8_t *data, size_t len);
 /* Room for checkpoints, if the session makes any. */
 int uvcci_checkpoint_init(uvcc_session *s);
 void uvcci_checkpoint_free(uvcc_session *s);
+/* Whether tensors may be touched now: none while a step is agreed to. `what` stands in the refusal,
+ * for people. */
+int uvcci_may_touch(uvcc_session *s, const char *what);
+/* The tensor at `lo` is being set or read: jobs may run in any order, so each is touched once. */
+bool uvcci_being_touched(const uvcc_session *s, const uint64_t *lo);
+/* Room for `bytes` staged bytes and `items` copies; NULL without memory. Pushed, it goes to the
+ * executor, and no step starts before it is back. */
+uvcci_set *uvcci_set_new(uvcc_session *s, size_t bytes, uint32_t items);
+void uvcci_set_push(uvcc_session *s, uvcci_set *set);
+void uvcci_set_add_copy(uvcci_set *set, void *dst, const void *src, size_t len);
 /* Sets whose time has come go to the executor: not while a checkpoint is being copied. */
 void uvcci_sets_advance(uvcc_session *s);
 /* Before the first step on tensors that the host set: a checkpoint is due. */

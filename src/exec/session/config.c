@@ -40,7 +40,8 @@ static const char *reserved_fault(const uvcc_config *c) {
     if (c->links.reserved32 != 0)
         return "links.reserved32 is not 0: this version knows no such option";
     if (USED(identity) || USED(place) || USED(limits) || USED(resume) || USED(checks) ||
-        USED(triples) || USED(consent) || c->consent.reserved32 != 0)
+        USED(triples) || USED(consent) || c->consent.reserved32 != 0 || USED(agree) ||
+        USED(names) || c->agree.reserved32 != 0)
         return "a reserved word is not 0: this version knows no such option";
     return NULL;
 #undef USED
@@ -105,6 +106,25 @@ static const char *silence_fault(const uvcc_config_links *l) {
     return NULL;
 }
 
+static bool is_short(const char *name) {
+    unsigned n = 0;
+    while (n <= UVCC_AGREE_NAME_MAX && name[n] != '\0')
+        n++;
+    return n <= UVCC_AGREE_NAME_MAX;
+}
+
+static const char *agree_fault(const uvcc_config_agree *a) {
+    if (a->count > UVCC_AGREE_MAX)
+        return "agree.count is above 16";
+    for (uint32_t i = a->count; i < UVCC_AGREE_MAX; i++)
+        if (a->part[i] != 0)
+            return "agree.part has more than agree.count says";
+    for (uint32_t i = 0; i < a->count; i++)
+        if (a->name[i] != NULL && !is_short(a->name[i]))
+            return "agree.name has one of more than 47 bytes";
+    return NULL;
+}
+
 static const char *rest_fault(const uvcc_config *c) {
     if (c->checks.bundles && c->checks.audit_off)
         return "checks.bundles is set with checks.audit_off: there is nothing to put into them";
@@ -143,6 +163,8 @@ static bool is_an_end(size_t size) {
                                   offsetof(uvcc_config, checks),
                                   offsetof(uvcc_config, triples),
                                   offsetof(uvcc_config, consent),
+                                  offsetof(uvcc_config, agree),
+                                  offsetof(uvcc_config, names),
                                   sizeof(uvcc_config)};
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
         if (size == ends[i])
@@ -175,6 +197,8 @@ int uvcci_config_check(const uvcc_config *in) {
         fault = silence_fault(&c.links);
     if (fault == NULL)
         fault = rest_fault(&c);
+    if (fault == NULL)
+        fault = agree_fault(&c.agree);
     int rc = fault == NULL ? 0 : refuse(&c, "party %u: %s", c.identity.party, fault);
     if (rc == 0) {
         uvcci_config_link(&c, &link);

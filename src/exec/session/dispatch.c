@@ -140,6 +140,9 @@ static void advance_close(uvcc_session *s) {
         return;
     s->state = UVCCI_SESSION_CLOSED;
     s->close_deadline = UVCC_NEVER;
+    for (uint8_t p = 0; p < UVCC_PARTIES && !UVCCI_MUTANT(50); p++)
+        if (s->peer[p].link != NULL)
+            uvcci_link_rest(s->peer[p].link);
     uvcci_event_push(s, &(uvcc_event){.kind = UVCC_EVENT_CLOSED, .run = s->run, .step = s->step});
 }
 
@@ -150,7 +153,7 @@ void uvcci_dispatch(uvcc_session *s) {
     while (any && !uvcci_failed(s)) {
         any = uvcci_handshake_advance(s);
         if (s->state != UVCCI_SESSION_READY && s->state != UVCCI_SESSION_CLOSING)
-            break;
+            continue; /* a HELLO 3 that came before its keys is in the link now */
         any |= advance_messages(s);
         if (uvcci_failed(s))
             break;
@@ -162,7 +165,9 @@ void uvcci_dispatch(uvcc_session *s) {
         any |= uvcci_ops_advance(s);
     }
     uvcci_peers_advance(s);
-    if (s->state == UVCCI_SESSION_ABORTED)
+    if (s->state == UVCCI_SESSION_ABORTED) {
+        uvcci_handshake_listen(s);
         take_byes(s);
+    }
     advance_close(s);
 }

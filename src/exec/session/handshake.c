@@ -48,6 +48,7 @@ int uvcci_session_start(uvcc_session *s, uint64_t now) {
     memcpy(c.sid_sub, s->sid_sub, 32);
     memcpy(c.h_program, s->h_program, 32);
     memcpy(c.policy, s->cfg.identity.policy_hash, 32);
+    memcpy(c.part, s->cfg.agree.part, sizeof c.part);
     int rc = s->cfg.random.fill(s->cfg.random.user, c.n, 32) != 0 ? UVCC_ERR_RANDOM : 0;
     if (s->cfg.identity.exchange_x25519) {
         c.exchange = UVCCI_EXCHANGE_X25519;
@@ -123,14 +124,17 @@ static void tell_mismatch(uvcc_session *s, uint8_t p) {
     uvcci_pace_spend(&m->pace[p], each, s->now);
     m->told[p] |= bit;
     m->queued++;
-    const char *name = uvcci_hello_field_name(s->hello.field);
+    const bool job = s->hello.field == UVCCI_FIELD_JOB;
+    const char *name = job ? s->agree_text[s->hello.part] : uvcci_hello_field_name(s->hello.field);
     uvcci_log(s, UVCC_LOG_WARN,
               "party %u: a HELLO of party %u differs from ours in %s; it is ignored", s->party, p,
               name);
-    uvcci_event_push(
-        s,
-        &(uvcc_event){
-            .kind = UVCC_EVENT_MISMATCH, .peer = p, .run = s->run, .step = s->step, .text = name});
+    uvcci_event_push(s, &(uvcc_event){.kind = UVCC_EVENT_MISMATCH,
+                                      .peer = p,
+                                      .run = s->run,
+                                      .step = s->step,
+                                      .id = s->hello.part,
+                                      .text = name});
 }
 
 /* Another channel than before may be wrong in its own right, and is told again. */
@@ -148,6 +152,7 @@ static void fits(uvcc_session *s, uint8_t p) {
         s->mismatches.told[p] &= 1u << UVCCI_FIELD_IDENTITY | 1u << UVCCI_FIELD_SECRET;
 }
 
+_Static_assert((unsigned)UVCC_AGREE_MAX == UVCCI_AGREE_PARTS, "HELLO 1 has all of them");
 _Static_assert(UVCCI_HELLO1_MAX <= UVCC_HELLO_MAX_BYTES && UVCCI_HELLO2_MAX <= UVCC_HELLO_MAX_BYTES,
                "links carry every HELLO");
 
@@ -224,4 +229,20 @@ bool uvcci_handshake_advance(uvcc_session *s) {
                                               .step = s->step});
         }
     return any;
+}
+
+/* Who began anew has no keys of this run, so it can neither take our BYE nor acknowledge it. The
+ * host has heard of the end and is told nothing more. */
+void uvcci_handshake_listen(uvcc_session *s) {
+    uint8_t payload[UVCC_HELLO_MAX_BYTES];
+    bool sealed, foreign;
+    size_t n;
+    for (uint8_t p = 0; p < UVCC_PARTIES && uvcci_hello_done(&s->hello); p++) {
+        if (p == s->party)
+            continue;
+        while ((n = uvcci_link_poll_hello(s->peer[p].link, payload, &sealed, &foreign)) != 0)
+            if (!foreign)
+                (void)uvcci_hello_input(&s->hello, p, payload, n, sealed, s->now);
+        s->peer[p].restarted |= uvcci_hello_restarted(&s->hello, p);
+    }
 }

@@ -12,5 +12,8 @@ void uvcci_handshake_channel(uvcc_session *s, uint8_t p, const uint8_t *binding)
 /* Takes the HELLOs that came, and goes READY when both peers are agreed with. True if anything
  * changed. */
 bool uvcci_handshake_advance(uvcc_session *s);
+/* The HELLOs that come to a session which has aborted and waits for its peers' end: only who of
+ * them began anew matters now. */
+void uvcci_handshake_listen(uvcc_session *s);
 
 #endif

@@ -10,10 +10,12 @@
 
 #include "exec/ops/dealing.h"
 #include "exec/runtime/builder.h"
+#include "exec/runtime/names.h"
 #include "exec/runtime/prg_check.h"
 #include "exec/runtime/trace.h"
 
 #include "proto/bytes.h"
+#include "proto/frame.h"
 #include "proto/mutant.h"
 #include "proto/prg.h"
 #include <assert.h>
@@ -34,9 +36,10 @@ uint8_t uvcci_sent_leaf(uint8_t kind) {
     }
 }
 
-/* The engine of a vector's block. */
-static uvcci_engine *engine_at(uvcci_instance *r, const uvcci_plan_vec *v, uint32_t block) {
-    return &(*uvcci_engines_of(r, v))[block];
+/* The engine of a block of a round's vector. */
+static uvcci_engine *engine_at(uvcci_instance *r, const uvcci_plan_round *round, unsigned vec,
+                               uint32_t block) {
+    return &(*uvcci_engines_of(r, &round->vec[vec]))[round->first_block + block];
 }
 
 /* ---- running ---- */
@@ -86,11 +89,18 @@ static bool rounds_came(const uvcci_instance *r, unsigned turn, bool keys) {
     unsigned first = keys ? p->round_count : 0;
     unsigned end = keys ? (unsigned)p->round_count + p->key_count : p->round_count;
     for (unsigned i = first; i < end; i++)
-        for (unsigned side = 0; side < 2; side++)
-            if ((keys || p->rounds[i].turn == turn) &&
-                r->rounds[i].got[side] != r->rounds[i].need[side])
-                return false;
+        if ((keys || uvcci_turn_sends(r, i, turn)) && !uvcci_round_came(r, i))
+            return false;
     return true;
+}
+
+/* Whether the instance waits for the round: it follows the turn that it stands before, or it is of
+ * a tile whose C this party sent. */
+static bool awaits(const uvcci_instance *r, unsigned round) {
+    const uvcci_plan_round *p = &r->plan->rounds[round];
+    if (p->turn == UVCCI_TURN_TRIPLE)
+        return p->tile >= r->tiles_here && p->tile < r->tiles_made;
+    return r->turn != 0 && p->turn + 1u == r->turn;
 }
 
 uint32_t uvcci_instance_missing(const uvcc_session *s, const uvcci_instance *r, uint8_t peer) {
@@ -100,8 +110,7 @@ uint32_t uvcci_instance_missing(const uvcc_session *s, const uvcci_instance *r, 
     if (r->job_out || r->turn == UVCCI_TURN_DONE || r->preds_left != 0)
         return 0;
     for (unsigned i = 0; i < end; i++) {
-        const bool now =
-            i < p->round_count ? r->turn != 0 && p->rounds[i].turn + 1u == r->turn : reads_keys(r);
+        const bool now = i < p->round_count ? awaits(r, i) : reads_keys(r);
         uint64_t missing = now ? r->rounds[i].need[side] & ~r->rounds[i].seen[side] : 0;
         for (; missing != 0; missing &= missing - 1)
             n++;
@@ -129,7 +138,7 @@ static bool second_hop(const uvcci_plan_round *round) {
 static void engines_sent(uvcci_instance *r, const uvcci_plan_round *round) {
     for (unsigned v = 0; v < round->vec_count; v++)
         for (uint32_t i = 0; i < round->blocks; i++) {
-            uvcci_engine *e = engine_at(r, &round->vec[v], i);
+            uvcci_engine *e = engine_at(r, round, v, i);
             if (!second_hop(round)) {
                 int rc = uvcci_engine_local(e);
                 assert(rc == 0);
@@ -144,7 +153,7 @@ static bool engines_done(uvcci_instance *r) {
     for (unsigned i = 0; i < r->plan->round_count; i++)
         for (unsigned v = 0; v < r->plan->rounds[i].vec_count; v++)
             for (uint32_t b = 0; b < r->plan->rounds[i].blocks; b++)
-                if (!given(r, i) && !uvcci_engine_done(engine_at(r, &r->plan->rounds[i].vec[v], b)))
+                if (!given(r, i) && !uvcci_engine_done(engine_at(r, &r->plan->rounds[i], v, b)))
                     return false;
     return true;
 }
@@ -194,7 +203,7 @@ static void instance_done(uvcc_session *s, uvcci_instance *r) {
     uvcci_step *st = r->step;
     assert(!r->job_out && r->preds_left == 0 && r->turn != UVCCI_TURN_DONE);
     assert(skips(r) || engines_done(r));
-    r->depth += skips(r) ? 0 : r->plan->turns;
+    r->depth += skips(r) ? 0u : (unsigned)r->plan->turns - r->plan->silent_turns;
     uvcci_trace_op(s, r, UVCC_TRACE_DONE);
     free_scratch(s, r);
     reset(r);
@@ -219,9 +228,8 @@ static void send_round(uvcc_session *s, uvcci_instance *r, uvcci_batch_out *out)
         uint32_t op_id = r->step->table.rows[row].op_id;
         if (uvcci_audit_on(s)) {
             uint8_t leaf[UVCCI_LEAF_MAX_BYTES];
-            uint16_t chunks = (uint16_t)((tx->len + UVCC_CHUNK_BYTES - 1) / UVCC_CHUNK_BYTES);
-            uint32_t msg_id =
-                uvcci_msg_id(round->kind, s->sid_sub, op_id, s->party, tx->dst, 0, chunks);
+            uint32_t msg_id = uvcci_msg_id(round->kind, s->sid_sub, op_id, s->party, tx->dst, 0,
+                                           uvcci_chunks_of(tx->len));
             size_t n = uvcci_leaf_batch(leaf, uvcci_sent_leaf(round->kind), s->sid_sub, op_id,
                                         s->party, tx->dst, msg_id, tx->digest);
             uvcci_leaf(s, r->step, row, leaf, n);
@@ -245,24 +253,36 @@ static void send_round(uvcc_session *s, uvcci_instance *r, uvcci_batch_out *out)
 static bool openings_agree(const uvcci_instance *r) {
     for (unsigned i = 0; i < r->plan->round_count; i++) {
         const uvcci_instance_round *in = &r->rounds[i];
-        if (r->plan->rounds[i].turn + 1u == r->turn && in->check != NULL &&
+        if (r->turn != 0 && uvcci_turn_sends(r, i, r->turn - 1u) && in->check != NULL &&
             !uvcci_ct_equal(in->check, in->digest[0][in->check_side], 32))
             return false;
     }
     return true;
 }
 
+/* Back from a turn beside the op's own. What it took of the instance's memory is done with: there
+ * may be many such turns. */
+static void step_back(uvcci_instance *r) {
+    assert(r->beside && r->leaves == NULL);
+    r->turn = r->stands_at;
+    r->beside = false;
+    uvcci_bump_rewind(&r->bump, r->mark);
+}
+
 static void next_turn(uvcc_session *s, uvcci_instance *r) {
     if (way_of(r)->sent != NULL)
         way_of(r)->sent(s, r);
-    assert(uvcci_before_start(r) || r->turn <= r->plan->turns);
-    if (r->turn == r->plan->turns) {
+    assert(r->beside || uvcci_before_start(r) || r->turn <= r->plan->turns);
+    if (!r->beside && r->turn == r->plan->turns) {
         instance_done(s, r);
         return;
     }
     uvcci_trace_op(s, r, UVCC_TRACE_WAIT);
     r->since = s->now;
-    r->turn = r->turn == UVCCI_TURN_TRIPLE_HERE ? 0 : (uint8_t)(r->turn + 1);
+    if (r->beside)
+        step_back(r);
+    else
+        r->turn = r->turn == UVCCI_TURN_TRIPLE_HERE ? 0 : (uint8_t)(r->turn + 1);
     uvcci_instance_wake(r);
 }
 
@@ -285,7 +305,7 @@ static void turn_done(uvcc_session *s, uvcci_instance *r) {
     }
     memset(r->out, 0, sizeof r->out);
     for (unsigned i = 0; i < r->plan->round_count; i++)
-        if (r->plan->rounds[i].turn + 1u == r->turn)
+        if (r->turn != 0 && uvcci_turn_sends(r, i, r->turn - 1u))
             release_round(s, r, i);
     for (unsigned i = 0; reads_keys(r) && i < r->plan->key_count; i++)
         release_round(s, r, r->plan->round_count + i);
@@ -314,7 +334,7 @@ static int open_rounds(uvcc_session *s, uvcci_instance *r) {
     unsigned n = 0;
     int rc = 0;
     for (unsigned i = 0; i < p->round_count && rc == 0; i++) {
-        if (p->rounds[i].turn != r->turn)
+        if (!uvcci_turn_sends(r, i, r->turn))
             continue;
         assert(n < UVCCI_TURN_ROUNDS && r->out[n].round == NULL);
         rc = uvcci_batch_open(s, r, &p->rounds[i], &r->bump, &r->out[n++]);
@@ -347,14 +367,14 @@ static void made(uvcci_instance *r) {
     r->step->instances_done++;
 }
 
-/* Whether the instance may be looked at: nothing of it is out, and its step has come so far. */
+/* Its step has come so far. */
 static bool may_go_on(const uvcci_instance *r) {
-    return !r->job_out && r->turn != UVCCI_TURN_DONE && (uvcci_before_start(r) || r->step->running);
+    return uvcci_before_start(r) || r->step->running;
 }
 
 /* The job of the present turn, for which everything is here. */
 static void start_turn(uvcc_session *s, uvcci_instance *r) {
-    assert(uvcci_before_start(r) || r->turn <= r->plan->turns);
+    assert(r->beside || uvcci_before_start(r) || r->turn <= r->plan->turns);
     uvcci_trace_op(s, r, r->turn == 0 ? UVCC_TRACE_BEGIN : UVCC_TRACE_RESUME);
     if (!build_turn(s, r)) {
         uvcci_abort(s, UVCC_ABORT_MEMORY, "no memory for a compute job");
@@ -362,20 +382,63 @@ static void start_turn(uvcc_session *s, uvcci_instance *r) {
         turn_done(s, r);
     } else if (uvcci_prg_check(s, r, r->tasks, r->task_count)) {
         assert(r->task_count <= r->plan->tasks_max);
+        uvcci_names_job(s, r, r->tasks, r->task_count);
         r->job_out = true;
         uvcci_jobs_push(&s->jobs, r->tasks, r->task_count, UVCCI_JOB_OP, uvcci_job_rank(r), r);
     }
 }
 
-/* One turn further, if it can go on: what came is checked, then the messages are opened (a link
- * without room means later, nothing is kept), then the job is built. True if its state changed. */
-static bool instance_advance(uvcc_session *s, uvcci_instance *r) {
+/* The turn that the instance is in, for which everything came: its messages are opened (a link
+ * without room means later, nothing is kept), then its job is built. False: it was not begun. */
+static bool begin_turn(uvcc_session *s, uvcci_instance *r) {
+    int rc = open_rounds(s, r);
+    if (rc == UVCC_ERR_AGAIN) {
+        uvcci_instance_wake(r);
+        return false;
+    }
+    if (rc != 0)
+        uvcci_abort(s, UVCC_ABORT_MEMORY, "no memory for a message");
+    else
+        start_turn(s, r);
+    return true;
+}
+
+/* A turn beside the op's own, if one can be built: what it is about came, or needs nothing. */
+static bool advance_beside(uvcc_session *s, uvcci_instance *r) {
+    const uvcci_op_way *way = way_of(r);
+    uint32_t tile = 0;
+    const uint8_t turn = way->beside != NULL ? way->beside(s, r, &tile) : UVCCI_TURN_DONE;
+    if (turn == UVCCI_TURN_NONE || turn == UVCCI_TURN_DONE)
+        return false;
+    if (uvcci_jobs_full(&s->jobs)) {
+        uvcci_instance_wake(r);
+        return false;
+    }
+    r->stands_at = r->turn;
+    r->turn = turn;
+    r->tile = tile;
+    r->beside = true;
+    r->mark = uvcci_bump_here(&r->bump);
+    if (begin_turn(s, r))
+        return true;
+    step_back(r);
+    return false;
+}
+
+/* Where only triples are made, that is all: once none will be made any more. */
+static bool advance_made(uvcc_session *s, uvcci_instance *r) {
+    uint32_t tile;
+    if (way_of(r)->beside != NULL && way_of(r)->beside(s, r, &tile) != UVCCI_TURN_DONE)
+        return advance_beside(s, r);
+    made(r);
+    return true;
+}
+
+/* One turn further of the op's own, if it can go on: what came is checked first. True if its state
+ * changed. */
+static bool advance_own(uvcc_session *s, uvcci_instance *r) {
     if (!may_go_on(r))
         return false;
-    if (s->cfg.triples.only && !uvcci_before_start(r)) {
-        made(r);
-        return true;
-    }
     if (r->preds_left == 0 && skips(r)) {
         if (take(s, r))
             instance_done(s, r);
@@ -387,18 +450,17 @@ static bool instance_advance(uvcc_session *s, uvcci_instance *r) {
         uvcci_instance_wake(r);
         return false;
     }
-    if (!take(s, r))
-        return true;
-    int rc = open_rounds(s, r);
-    if (rc == UVCC_ERR_AGAIN) {
-        uvcci_instance_wake(r);
+    return take(s, r) ? begin_turn(s, r) : true;
+}
+
+static bool instance_advance(uvcc_session *s, uvcci_instance *r) {
+    if (r->job_out || r->turn == UVCCI_TURN_DONE)
         return false;
-    }
-    if (rc != 0)
-        uvcci_abort(s, UVCC_ABORT_MEMORY, "no memory for a message");
-    else
-        start_turn(s, r);
-    return true;
+    if (uvcci_before_start(r))
+        return advance_own(s, r);
+    if (s->cfg.triples.only)
+        return advance_made(s, r);
+    return advance_own(s, r) || advance_beside(s, r);
 }
 
 static bool step_advance(uvcc_session *s, uvcci_step *st) {

@@ -4,6 +4,7 @@
 #include "exec/session/load.h"
 #include "exec/program/plan_make.h"
 
+#include "exec/runtime/names.h"
 #include "exec/session/cancel.h"
 #include "exec/session/checkpoint.h"
 #include "exec/session/config.h"
@@ -105,6 +106,8 @@ static int make_links(uvcc_session *s, const needs *n) {
         assert(s->peer[p].link == NULL);
         if (p != s->party)
             rc = uvcc_link_new(&s->peer[p].link, &c);
+        if (p != s->party && rc == 0)
+            uvcci_names_link(s, s->peer[p].link);
     }
     return rc;
 }

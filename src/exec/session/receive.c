@@ -72,6 +72,8 @@ static uint16_t admit(const incoming *c, const uvcc_link_rx *m) {
 static unsigned in_slot(const uvcci_flow *f) {
     if (f->protocol == UVCCI_PROTO_CIRCUIT_HEAD)
         return f->from == UVCCI_TAIL ? UVCCI_SECOND : UVCCI_FIRST;
+    if (uvcci_protocol_has_places((uvcci_protocol)f->protocol))
+        return uvcci_is_second_peer(f->to, f->from);
     return f->protocol == UVCCI_PROTO_OPEN4 && f->from == UVCCI_OTHER ? UVCCI_SECOND : UVCCI_FIRST;
 }
 
@@ -100,7 +102,7 @@ static uint16_t take_tlv(const incoming *c, const uvcci_plan_tlv *planned, const
     const uint32_t first = digest ? 0 : planned->block;
     const uint32_t end = digest ? c->round->blocks : planned->block + 1;
     for (uint32_t k = first; k < end; k++)
-        if (uvcci_engine_receive(&(*uvcci_engines_of(r, v))[k],
+        if (uvcci_engine_receive(&(*uvcci_engines_of(r, v))[c->round->first_block + k],
                                  uvcci_role_of(c->peer, r->ids.edge[k]), f->hop, t->type) != 0)
             return UVCC_ABORT_PLAN;
     return UVCC_ABORT_NONE;
@@ -147,7 +149,7 @@ static uvcci_rx *keep(uvcc_session *s, const incoming *c, const uvcc_link_rx *m)
 static void queue_hash(uvcc_session *s, uvcci_rx *rx) {
     assert(rx->peer < UVCC_PARTIES && rx->peer != s->party);
     rx->item = (uvcc_hash_item){
-        .mode = UVCC_HASH_SALTED, .data = rx->data, .len = rx->len, .out = rx->digest};
+        .mode = UVCC_HASH_HMAC, .data = rx->data, .len = rx->len, .out = rx->digest};
     memcpy(rx->item.key, rx->instance->step->salt[rx->peer], 32);
     rx->task = (uvcc_task){.kind = UVCC_TASK_HASH, .u.hash = {.items = &rx->item, .count = 1}};
     rx->instance->step->hashing++;

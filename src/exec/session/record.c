@@ -422,7 +422,9 @@ static const member members[] = {MEMBER(flags),
                                  MEMBER(links.congestion),
                                  MEMBER(links.rate_bytes_per_s),
                                  MEMBER(resume.cancellable),
-                                 MEMBER(checks.prg_uses)};
+                                 MEMBER(checks.prg_uses),
+                                 MEMBER(agree.count),
+                                 MEMBER(agree.part)};
 enum { MEMBER_COUNT = sizeof members / sizeof members[0] };
 
 size_t uvcci_record_config_bytes(void) {

@@ -8,6 +8,7 @@
 #include "exec/ops/dealing.h"
 #include "exec/ops/triples.h"
 #include "exec/runtime/trace.h"
+#include "exec/session/agree.h"
 #include "exec/session/bundle_store.h"
 #include "exec/session/cancel.h"
 #include "exec/session/checkpoint.h"
@@ -19,6 +20,7 @@
 #include "exec/session/peers.h"
 #include "exec/session/receive.h"
 #include "exec/session/root.h"
+#include "exec/session/shares.h"
 #include "exec/session/step.h"
 #include "proto/link_session.h"
 #include "proto/mutant.h"
@@ -42,6 +44,7 @@ int uvcci_session_new(uvcc_session **out, const uvcc_config *cfg) {
     uvcci_config_take(&s->cfg, cfg);
     uvcci_sign_keypair(s->cfg.identity.sign_seed, s->sign_pk, s->sign_sk);
     s->party = s->cfg.identity.party;
+    uvcci_agree_take(s);
     rc = uvcci_consent_take(s);
     if (rc == 0)
         rc = uvcci_jobs_init(&s->jobs, &s->alloc, s->cfg.limits.jobs_max, 0, s->cfg.cookie);
@@ -100,6 +103,7 @@ void uvcci_session_free(uvcc_session *s) {
         uvcci_set_free(s, s->sets);
         s->sets = next;
     }
+    uvcci_read_forget(s);
     uvcci_triples_free(s);
     if (s->program != NULL) {
         const uvcc_program *p = s->program;
@@ -304,7 +308,7 @@ static void set_done(uvcc_session *s, uvcci_set *set) {
         at = &(*at)->next;
     }
     *at = set->next;
-    if (!UVCCI_MUTANT(15))
+    if (!uvcci_read_done(s, set) && !UVCCI_MUTANT(15))
         uvcci_set_free(s, set);
     if (!uvcci_failed(s))
         uvcci_sets_advance(s);
@@ -535,6 +539,7 @@ int uvcci_session_step(uvcc_session *s, uint32_t step, uint32_t entry, uint64_t 
         rc = uvcci_step_open(s, step, entry);
     if (rc == 0) {
         assert(uvcci_step_of(s, step) != NULL);
+        uvcci_read_forget(s);
         uvcci_dispatch(s);
     }
     return rc;

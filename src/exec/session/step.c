@@ -51,6 +51,18 @@ static void derive_keys(uvcc_session *s, uvcci_step *st) {
         uvcci_aes_init(&st->commit_key[pair], st->keys.prg[pair][UVCC_TAG_salt], UVCCI_AES_AUTO);
 }
 
+/* Engines that the vectors of one id need. */
+static uint32_t engines_of(const uvcci_plan *plan, uint8_t id) {
+    uint32_t n = 0;
+    for (unsigned i = 0; i < plan->round_count; i++) {
+        const uvcci_plan_round *r = &plan->rounds[i];
+        for (unsigned v = 0; v < r->vec_count; v++)
+            if (r->vec[v].id == id && r->first_block + r->blocks > n)
+                n = r->first_block + r->blocks;
+    }
+    return n;
+}
+
 /* Memory of one instance's tables, all that it will ever need of the step's: while it runs nothing
  * here can fail any more. */
 static bool instance_tables(uvcc_session *s, uvcci_step *st, uvcci_instance *r) {
@@ -73,17 +85,18 @@ static bool instance_tables(uvcc_session *s, uvcci_step *st, uvcci_instance *r) 
     for (unsigned i = 0; i < plan->round_count; i++)
         for (unsigned v = 0; v < plan->rounds[i].vec_count; v++) {
             const uvcci_plan_vec *pv = &plan->rounds[i].vec[v];
-            unsigned slots =
-                pv->protocol == UVCCI_PROTO_OPEN4 || pv->protocol == UVCCI_PROTO_CIRCUIT_HEAD ? 2
-                                                                                              : 1;
+            const bool of_both = pv->protocol == UVCCI_PROTO_OPEN4 ||
+                                 pv->protocol == UVCCI_PROTO_CIRCUIT_HEAD ||
+                                 uvcci_protocol_has_places((uvcci_protocol)pv->protocol);
+            const unsigned slots = of_both ? 2 : 1;
             const uint32_t blocks = plan->rounds[i].blocks;
             for (unsigned k = 0; k < slots; k++)
                 if ((r->rounds[i].at[v][k] =
                          uvcci_bump_take(&st->bump, blocks * sizeof(uint8_t *))) == NULL)
                     return false;
             uvcci_engine **e = uvcci_engines_of(r, pv);
-            if (*e == NULL &&
-                (*e = uvcci_bump_take(&st->bump, blocks * sizeof(uvcci_engine))) == NULL)
+            if (*e == NULL && (*e = uvcci_bump_take(&st->bump, engines_of(plan, pv->id) *
+                                                                   sizeof(uvcci_engine))) == NULL)
                 return false;
         }
     return true;
@@ -106,7 +119,8 @@ static void instance_expect(uvcc_session *s, uvcci_instance *r) {
         for (unsigned v = 0; v < plan->rounds[i].vec_count; v++) {
             const uvcci_plan_vec *pv = &plan->rounds[i].vec[v];
             for (uint32_t b = 0; pv->hop == 0 && b < plan->rounds[i].blocks; b++)
-                uvcci_engine_init(&(*uvcci_engines_of(r, pv))[b], (uvcci_protocol)pv->protocol,
+                uvcci_engine_init(&(*uvcci_engines_of(r, pv))[plan->rounds[i].first_block + b],
+                                  (uvcci_protocol)pv->protocol,
                                   uvcci_role_of(s->party, r->ids.edge[b]));
         }
 }
@@ -173,7 +187,7 @@ static int build_table(uvcc_session *s, uvcci_step *st) {
 }
 
 static void fill_step_msg(const uvcc_session *s, uvcci_step *st) {
-    st->msg.step = st->number;
+    st->msg.step = st->number; /* h_given stands there since the table was built */
     memcpy(st->msg.lineage, st->number == s->step ? s->lineage_before : s->lineage, 32);
     memcpy(st->msg.h_program, s->h_program, 32);
     memcpy(st->msg.h_optable, st->h_optable, 32);
@@ -290,6 +304,15 @@ static bool same_step(const uvcci_step_msg *a, const uvcci_step_msg *b) {
     return true;
 }
 
+/* Each says in its STEP which triples it was given. */
+static bool same_given(const uvcc_session *s, const uvcci_step *st) {
+    for (uint8_t p = 0; p < 3; p++)
+        if (p != s->party &&
+            memcmp(s->peer[p].step_msg[st->number & 3].h_given, st->msg.h_given, 32) != 0)
+            return UVCCI_MUTANT(44);
+    return true;
+}
+
 /* A link is in the first unfinished step, but no more than one beyond what the peer has reached for
  * sure: else a peer that is two steps behind could not say what it has to (BYE, CANCEL), and would
  * not be able to read what this party says. Without AUDITs that is not known. */
@@ -361,6 +384,7 @@ static bool advance_agreement(uvcc_session *s, uvcci_step *st) {
         }
         if (all) {
             st->agreed = any = true;
+            uvcci_triples_agreed(s, st, same_given(s, st));
             for (uint8_t p = 0; p < 3; p++)
                 s->peer[p].step_here[at] = false;
         }

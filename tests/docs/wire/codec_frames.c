@@ -213,6 +213,7 @@ static size_t step_values(listing *l, const scene *s, uint8_t out[PAYLOAD_MAX]) 
     value_exactly(l, "lineage", m.lineage, 32);
     value_exactly(l, "h_program", m.h_program, 32);
     value_exactly(l, "h_optable", m.h_optable, 32);
+    value_exactly(l, "h_given", m.h_given, 32);
     while (listing_has(l, "shape") && m.shape_count < UVCCI_SHAPES_MAX) {
         listing_must(l, value_numbers(l, "shape", n, 3) == 3, "a shape is id, rows, cols");
         m.shapes[m.shape_count++] =
@@ -232,6 +233,7 @@ static void step_fields(listing *l, const uint8_t *p, size_t len) {
     field_bytes(l, "lineage", m.lineage, 32, "");
     field_bytes(l, "H(program)", m.h_program, 32, "");
     field_bytes(l, "H(op table)", m.h_optable, 32, "");
+    field_bytes(l, "H(given)", m.h_given, 32, "");
     field_number(l, "shapes", 2, m.shape_count, "");
     for (unsigned i = 0; i < m.shape_count; i++) {
         field_title(l, "shape %u", i);

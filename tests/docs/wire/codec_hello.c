@@ -102,12 +102,19 @@ static void hello_values(listing *l, handshake *s, uvcci_hello_config c[3]) {
     listing_must(l, value_numbers(l, "place", place, 3) == 3, "replica, stage and tp");
     value_exactly(l, "program", c[0].h_program, 32);
     value_exactly(l, "policy", c[0].policy, 32);
+    for (unsigned i = 0; listing_has(l, "part"); i++) {
+        listing_must(l, i < UVCCI_AGREE_PARTS, "16 parts at most");
+        if (!listing_good(l))
+            return;
+        c[0].part[i] = value_number(l, "part", UINT64_MAX);
+    }
     uint8_t sid_rep[32];
     uvcci_sid_rep(c[0].sid_job, (uint32_t)place[0], sid_rep);
     for (unsigned p = 0; p < 3; p++) {
         memcpy(c[p].sid_job, c[0].sid_job, 32);
         memcpy(c[p].h_program, c[0].h_program, 32);
         memcpy(c[p].policy, c[0].policy, 32);
+        memcpy(c[p].part, c[0].part, sizeof c[p].part);
         uvcci_sid_sub(sid_rep, (uint8_t)place[1], (uint16_t)place[2], c[p].sid_sub);
         c[p].r = (uint16_t)topology[0];
         c[p].s = (uint16_t)topology[1];
@@ -185,7 +192,7 @@ static void hello1_fields(listing *l, const uvcci_hello *h) {
     field_number(l, "hello", 1, 1, "");
     field_code(l, "suites", 1, c->suites, "");
     field_number(l, "party", 1, c->party, "");
-    field_number(l, "version", 1, 4, "");
+    field_number(l, "version", 1, 5, "");
     field_bytes(l, "sid_job", c->sid_job, 32, "");
     field_number(l, "R", 2, c->r, "");
     field_number(l, "S", 2, c->s, "");
@@ -203,13 +210,20 @@ static void hello1_fields(listing *l, const uvcci_hello *h) {
         field_bytes(l, "lineage", c->offer[i].lineage, 32, "");
     }
     field_bytes(l, "policy_hash", c->policy, 32, "");
+    unsigned parts = UVCCI_AGREE_PARTS;
+    static const uint8_t none[8 * UVCCI_AGREE_PARTS];
+    while (parts != 0 && c->part[parts - 1] == 0)
+        parts--;
+    for (unsigned i = 0; i < parts; i++)
+        field_code(l, "part", 8, c->part[i], "");
+    field_bytes(l, "no parts", none, 8u * (UVCCI_AGREE_PARTS - parts), "");
     if (c->kem == UVCCI_KEM_NONE)
         return;
     const uint16_t n = (uint16_t)(c->party < 2 ? uvcci_kem_of(c->kem)->ek_bytes : 0);
     field_code(l, "kem", 2, c->kem, "");
     field_number(l, "n", 2, n, "");
     if (n != 0)
-        field_bytes(l, "encapsulation key", h->hello1 + 328, n, "");
+        field_bytes(l, "encapsulation key", h->hello1 + 456, n, "");
 }
 
 /* h: the receiver's machine. */
@@ -245,7 +259,7 @@ static void hello1_is_read(listing *l, const handshake *s, const uint8_t *payloa
     } flips[] = {{3, "version"},   {4, "sid_job"},   {35, "sid_job"},  {36, "topology"},
                  {41, "topology"}, {42, "position"}, {47, "position"}, {48, "program"},
                  {79, "program"},  {83, "run"},      {292, "policy"},  {323, "policy"},
-                 {324, "kem"}};
+                 {324, "job"},     {451, "job"},     {452, "kem"}};
     for (size_t i = 0; i < sizeof flips / sizeof flips[0] && listing_good(l); i++) {
         if (flips[i].at >= len)
             continue;

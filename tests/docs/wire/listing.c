@@ -514,10 +514,13 @@ static const struct {
     const char *name;
     void (*check)(listing *l, listing_seen *seen);
 } codecs[] = {
-    {"frame", codec_frame}, {"batch", codec_batch},           {"hello", codec_hello},
-    {"leaf", codec_leaf},   {"bundle", codec_bundle},         {"job root", codec_job_root},
-    {"proof", codec_proof}, {"checkpoint", codec_checkpoint}, {"log", codec_log},
-    {"call", codec_call},   {"triple", codec_triple},         {"triple store", codec_triple_store},
+    {"frame", codec_frame},   {"batch", codec_batch},
+    {"hello", codec_hello},   {"leaf", codec_leaf},
+    {"bundle", codec_bundle}, {"job root", codec_job_root},
+    {"proof", codec_proof},   {"checkpoint", codec_checkpoint},
+    {"log", codec_log},       {"call", codec_call},
+    {"triple", codec_triple}, {"triple store", codec_triple_store},
+    {"dialog", codec_dialog},
 };
 
 void listing_check(listing *l, listing_seen *seen) {

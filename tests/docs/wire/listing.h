@@ -129,7 +129,7 @@ const uint8_t *field_peek(listing *l, size_t n);
 typedef struct listing_seen {
     bool kind[256], tlv[256], leaf[256], record[256];
     bool hello[4], sealed[2], suite[3];
-    bool bundle, job_root, proof, checkpoint, triple, triple_store, call;
+    bool bundle, job_root, proof, checkpoint, triple, triple_store, call, dialog[4];
 } listing_seen;
 
 /* Finds the listing's codec, runs it, ends the listing. */
@@ -141,6 +141,8 @@ void codec_batch(listing *l, listing_seen *seen);
 void codec_call(listing *l, listing_seen *seen);
 /* codec_hello.c: HELLO frames, a handshake of three in the making. */
 void codec_hello(listing *l, listing_seen *seen);
+/* codec_dialog.c: the handshake of a client's dialog with a party. */
+void codec_dialog(listing *l, listing_seen *seen);
 /* codec_audit.c */
 void codec_leaf(listing *l, listing_seen *seen);
 void codec_bundle(listing *l, listing_seen *seen);

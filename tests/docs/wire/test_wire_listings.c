@@ -143,6 +143,8 @@ static void listings_hold(void **state) {
     MISSING(seen.suite[1] && seen.suite[2], "suite 1 or 2");
     MISSING(seen.bundle && seen.job_root && seen.proof, "a bundle, job root or proof");
     MISSING(seen.call, "the call");
+    MISSING(seen.dialog[0] && seen.dialog[1] && seen.dialog[2] && seen.dialog[3],
+            "a dialog's message");
     MISSING(seen.checkpoint, "a checkpoint");
     MISSING(seen.triple && seen.triple_store, "a triple or a store of them");
 }

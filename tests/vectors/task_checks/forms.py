@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import struct
 
 from .aes import Stream
 from .words import bit, bytes_of, demand, words_of
@@ -138,11 +139,14 @@ def t_bit_sums(args, with_, wants, file):
 
 def hash_item(unit, with_, file):
     key, prefix = file.value(unit["key"]), file.value(unit["prefix"])
-    data, mode = prefix + with_["data"], unit["mode"]
-    if mode == 2:
-        return {"digest": hmac.new(key, data, hashlib.sha256).digest()}
-    digest = hashlib.sha256(data).digest()
-    return {"digest": hmac.new(key, digest, hashlib.sha256).digest() if mode == 1 else digest}
+    data, mode = with_["data"], unit["mode"]
+    if mode == 0:
+        return {"digest": hashlib.sha256(prefix + data).digest()}
+    tree = hashlib.sha256(b"UVCC_TREE_V1" + struct.pack("<Q", len(data)))
+    for at in range(0, len(data), 4096):
+        tree.update(hashlib.sha256(data[at:at + 4096]).digest())
+    text = prefix + tree.digest()
+    return {"digest": hmac.new(key, text, hashlib.sha256).digest() if mode == 1 else hashlib.sha256(text).digest()}
 
 
 def collective(members, phase, elems):

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* main.c - the command `uvcc client`: its options, the rows that it sends, what it writes. */
+#include <math.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../atomic_file.h"
+#include "../csv.h"
+#include "../flags.h"
+#include "../interrupt.h"
+#include "../perceptron.h"
+#include "../report.h"
+#include "../serving.h"
+#include "client.h"
+
+#define MESSAGE_BYTES 600u
+
+typedef struct client_options {
+    const char *config, *input, *output;
+    uint32_t patience;
+    bool help;
+} client_options;
+
+#define AT(member) offsetof(client_options, member)
+static const flag options[] = {
+    {"config", "FILE", FLAG_TEXT, AT(config), 0, 0, NULL,
+     "the parties, this client's key and the model's shape, as JSON (docs/clients.md). Required"},
+    {"input", "FILE", FLAG_TEXT, AT(input), 0, 0, NULL,
+     "the rows: a CSV file of numbers, one row per line. Required"},
+    {"output", "FILE|-", FLAG_TEXT, AT(output), 0, 0, NULL,
+     "where the predictions go, as CSV; - is standard output (-)"},
+    {"patience", "SECONDS", FLAG_COUNT, AT(patience), 1, 86400, NULL,
+     "how long to wait for the answer to one request, asked again or not (60)"},
+    {"help", NULL, FLAG_SWITCH, AT(help), 0, 0, NULL, "show this"},
+};
+#undef AT
+static const flag_set set = {"client", options, sizeof options / sizeof options[0],
+                             offsetof(client_options, help)};
+
+static void print_help(void) {
+    flags_text(
+        stdout,
+        "Usage: uvcc client --config FILE --input FILE [OPTION...]\n"
+        "\n"
+        "Asks three parties, whose job serves clients, what their model makes of some rows. Each\n"
+        "row goes to them as shares, of which no party alone knows anything, and the answer opens\n"
+        "here alone. They need not know where this runs, but its public key.\n"
+        "\n"
+        "A line of the output has the class and then the number of each class, for each row of "
+        "the\n"
+        "input.\n"
+        "\n"
+        "Options (defaults in parentheses):\n");
+    flags_print(&set, stdout);
+    flags_text(stdout, "\n"
+                       "Exit status: 0 done, 1 failed (a party lies, or the system fails), 2 wrong "
+                       "options, configuration or rows, 75 no answer in time: try again later, 130 "
+                       "interrupted.\n");
+}
+
+/* ---- rows ---- */
+
+/* As training rounds them (docs/training.md). */
+static int fixed_points(const client_config *c, const csv_table *t, const char *path,
+                        int64_t *out) {
+    const double one = ldexp(1, (int)c->frac_bits);
+    const double limit = ldexp(1, (int)c->frac_bits + SERVING_RANGE_BITS);
+    for (uint32_t r = 0; r < t->rows; r++)
+        for (uint32_t i = 0; i < t->features; i++) {
+            const size_t at = (size_t)r * t->features + i;
+            const double x = floor(t->value[at] / c->scale * one + 0.5);
+            if (!(fabs(x) < limit))
+                return report_error(EXIT_BAD_INPUT,
+                                    "%s:%u:%u: this value, divided by scale, is %g or more; it has "
+                                    "to be below %.0f",
+                                    path, csv_line(t, r), csv_column(t, i), x / one,
+                                    ldexp(1, SERVING_RANGE_BITS));
+            out[at] = (int64_t)x;
+        }
+    return EXIT_DONE;
+}
+
+static int read_rows(const client_config *c, const char *path, int64_t **out, uint32_t *rows) {
+    const csv_source source = {.part = CSV_FEATURES,
+                               .features = c->features,
+                               .file_name = "--input",
+                               .of_label = "--input"};
+    char text[MESSAGE_BYTES];
+    csv_table t = {0};
+    if (csv_read_part(&t, &source, path, NULL, text, sizeof text) != 0)
+        return report_error(EXIT_BAD_INPUT, "%s", text);
+    *rows = t.rows;
+    *out = malloc((size_t)t.rows * t.features * sizeof **out);
+    const int status =
+        *out != NULL ? fixed_points(c, &t, path, *out) : report_error(EXIT_FAILED, "out of memory");
+    csv_free(&t);
+    return status;
+}
+
+/* A value with all its fraction bits: decimals enough that it is exact. */
+static void write_row(FILE *to, const client_config *c, const int64_t *v) {
+    (void)fprintf(to, "%u", perceptron_class(v, c->classes));
+    for (uint32_t i = 0; i < c->classes; i++)
+        (void)fprintf(to, ",%.*f", (int)c->frac_bits, ldexp((double)v[i], -(int)c->frac_bits));
+    (void)fputc('\n', to);
+}
+
+static void write_head(FILE *to, const client_config *c) {
+    (void)fputs("class", to);
+    for (uint32_t i = 0; i < c->classes; i++)
+        (void)fprintf(to, ",value%u", i);
+    (void)fputc('\n', to);
+}
+
+/* ---- the command ---- */
+
+static int ask_all(client *of, const client_config *c, const int64_t *x, uint32_t rows, FILE *to) {
+    int64_t *answer = malloc((size_t)c->rows * c->classes * sizeof *answer);
+    int status = answer != NULL ? EXIT_DONE : report_error(EXIT_FAILED, "out of memory");
+    for (uint32_t at = 0; at < rows && status == EXIT_DONE; at += c->rows) {
+        const uint32_t n = rows - at < c->rows ? rows - at : c->rows;
+        status = client_ask(of, x + (size_t)at * c->features, n, answer);
+        if (at == 0 && status == EXIT_DONE)
+            write_head(to, c);
+        for (uint32_t r = 0; r < n && status == EXIT_DONE; r++)
+            write_row(to, c, answer + (size_t)r * c->classes);
+    }
+    if (status == EXIT_INTERRUPTED)
+        (void)report_error(status, "interrupted");
+    if (answer != NULL)
+        sodium_memzero(answer, (size_t)c->rows * c->classes * sizeof *answer);
+    free(answer);
+    return status;
+}
+
+static int run(const client_options *o) {
+    client_config c;
+    client *of = NULL;
+    int64_t *x = NULL;
+    uint32_t rows = 0;
+    atomic_file *out = NULL;
+    int status = client_config_read(&c, o->config);
+    if (status == EXIT_DONE)
+        status = read_rows(&c, o->input, &x, &rows);
+    if (status == EXIT_DONE)
+        out = atomic_file_open_own("output", o->output, &status);
+    if (status == EXIT_DONE)
+        status = client_open(&of, &c, o->patience);
+    if (status == EXIT_DONE)
+        status = ask_all(of, &c, x, rows, atomic_file_stream(out));
+    if (status == EXIT_DONE)
+        status = atomic_file_finish(out);
+    client_close(of);
+    atomic_file_close(out);
+    if (x != NULL)
+        sodium_memzero(x, (size_t)rows * c.features * sizeof *x);
+    free(x);
+    client_config_free(&c);
+    return status;
+}
+
+int client_main(int argc, char *const *argv) {
+    char text[MESSAGE_BYTES];
+    const flag_message m = {text, sizeof text};
+    client_options o = {.output = "-", .patience = 60};
+    if (flags_parse(&set, &o, argc, argv, NULL, NULL, &m) != 0)
+        return report_error(EXIT_BAD_INPUT, "%s", text);
+    if (o.help) {
+        print_help();
+        return EXIT_DONE;
+    }
+    if (o.config == NULL || o.input == NULL)
+        return report_error(EXIT_BAD_INPUT,
+                            o.config == NULL
+                                ? "--config FILE is missing; docs/clients.md describes it"
+                                : "--input FILE is missing; name the CSV file with the rows");
+    if (sodium_init() < 0)
+        return report_error(EXIT_FAILED, "libsodium cannot start");
+    interrupt_catch();
+    return run(&o);
+}

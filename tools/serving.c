@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* serving.c - see serving.h. Truncations are exact, so that who gets the output learns no more than
+ * it, and it is the plaintext run's to the bit. */
+#include "serving.h"
+
+#include <stdio.h>
+#include <uvcc/host.h>
+#include <uvcc/program.h>
+
+/* The first error sticks. */
+typedef struct builder {
+    const serving_model *m;
+    uvcc_program *p;
+    int rc;
+    uint16_t k;
+    uint32_t weight[UVCC_MLP_MAX_LAYERS], bias[UVCC_MLP_MAX_LAYERS];
+} builder;
+
+uint32_t serving_layers(const serving_model *m) {
+    return m->hidden.count + 1;
+}
+
+void serving_shape(const serving_model *m, uint32_t layer, uint32_t *in, uint32_t *out) {
+    *in = layer == 0 ? m->features : m->hidden.v[layer - 1];
+    *out = layer == m->hidden.count ? m->classes : m->hidden.v[layer];
+}
+
+uint64_t serving_weights(const serving_model *m) {
+    uint64_t n = 0;
+    for (uint32_t l = 0; l < serving_layers(m); l++) {
+        uint32_t in, out;
+        serving_shape(m, l, &in, &out);
+        n += ((uint64_t)in + 1) * out;
+    }
+    return n;
+}
+
+static uint32_t note(builder *b, int rc) {
+    if (rc < 0 && b->rc == 0)
+        b->rc = rc;
+    return (uint32_t)rc;
+}
+
+static uint32_t tensor(builder *b, const char *name, uint32_t number, uint32_t rows, uint32_t cols,
+                       uint32_t bits, uint32_t scale, uint8_t lifetime) {
+    char full[32];
+    (void)snprintf(full, sizeof full, "%s%u", name, number);
+    return note(b, uvcc_program_tensor(b->p, &(uvcc_tensor_desc){.name = full,
+                                                                 .rows = rows,
+                                                                 .cols = cols,
+                                                                 .bits = (uint8_t)bits,
+                                                                 .scale = (uint8_t)scale,
+                                                                 .lifetime = lifetime,
+                                                                 .in_buffer_of = UVCC_NO_TENSOR}));
+}
+
+static void op(builder *b, uvcc_op_desc d) {
+    d.k = b->k++;
+    if (b->rc == 0)
+        (void)note(b, uvcc_program_op(b->p, &d));
+}
+
+/* The weights come once, from one party. */
+static void add_weights(builder *b) {
+    const serving_model *m = b->m;
+    for (uint32_t l = 0; l < serving_layers(m); l++) {
+        uint32_t in, out;
+        serving_shape(m, l, &in, &out);
+        const uint32_t bits = m->frac_bits + SERVING_WEIGHT_BITS, f = m->frac_bits;
+        b->weight[l] = tensor(b, "W", l, in, out, bits, f, UVCC_PERSIST);
+        b->bias[l] = tensor(b, "b", l, 1, out, bits, f, UVCC_PERSIST);
+    }
+    (void)note(b, uvcc_program_entry(b->p, "weights"));
+    for (uint32_t l = 0; l < serving_layers(m); l++) {
+        const uint8_t owner = (uint8_t)m->weights_owner;
+        (void)note(b, uvcc_program_input(b->p, SERVING_IN_WEIGHT + 2 * l, b->weight[l], owner));
+        (void)note(b, uvcc_program_input(b->p, SERVING_IN_WEIGHT + 2 * l + 1, b->bias[l], owner));
+    }
+}
+
+/* Each party's offer opens to all. */
+static void add_choose(builder *b, uint32_t words, uint32_t word_bits) {
+    uint32_t offer[UVCC_PARTIES];
+    (void)note(b, uvcc_program_entry(b->p, "choose"));
+    for (uint8_t p = 0; p < UVCC_PARTIES; p++) {
+        offer[p] = tensor(b, "offer", p, 1, words, word_bits, 0, UVCC_TRANSIENT);
+        (void)note(b, uvcc_program_input(b->p, SERVING_IN_OFFER + p, offer[p], p));
+    }
+    for (uint32_t p = 0; p < UVCC_PARTIES; p++)
+        (void)note(b, uvcc_program_output(b->p, SERVING_OUT_OFFER + p, offer[p]));
+}
+
+static void add_layer(builder *b, uint32_t layer, uint32_t x, uint32_t z) {
+    const uint8_t flags = b->m->products == UVCC_PRODUCTS_BEAVER ? UVCC_OP_BEAVER : 0;
+    op(b, (uvcc_op_desc){.opcode = UVCC_OP_GEMM_SS,
+                         .in_count = 2,
+                         .in = {x, b->weight[layer]},
+                         .out_count = 1,
+                         .out = {z},
+                         .flags = flags,
+                         .shift = (uint8_t)b->m->frac_bits});
+    op(b, (uvcc_op_desc){.opcode = UVCC_OP_BIAS_ADD,
+                         .in_count = 2,
+                         .in = {z, b->bias[layer]},
+                         .out_count = 1,
+                         .out = {z}});
+}
+
+static void add_serve(builder *b, serving_program *at) {
+    const serving_model *m = b->m;
+    const uint32_t f = m->frac_bits, bits = f + SERVING_RANGE_BITS;
+    uint32_t x = at->asked = tensor(b, "asked", 0, m->rows, m->features, bits, f, UVCC_PERSIST);
+    at->answer = tensor(b, "answer", 0, m->rows, m->classes, bits, f, UVCC_PERSIST);
+    (void)note(b, uvcc_program_entry(b->p, "serve"));
+    b->k = 0;
+    for (uint32_t l = 0; l < m->hidden.count; l++) {
+        const uint32_t units = m->hidden.v[l];
+        const uint32_t z = tensor(b, "Z", l, m->rows, units, bits, f, UVCC_TRANSIENT);
+        const uint32_t a = tensor(b, "A", l, m->rows, units, bits, f, UVCC_TRANSIENT);
+        const uint32_t d = tensor(b, "D", l, m->rows, units, 1, 0, UVCC_TRANSIENT);
+        add_layer(b, l, x, z);
+        op(b, (uvcc_op_desc){.opcode = UVCC_OP_RELU,
+                             .in_count = 1,
+                             .in = {z},
+                             .out_count = 2,
+                             .out = {a, d},
+                             .flags = m->compare == UVCC_COMPARE_CIRCUIT ? UVCC_OP_CIRCUIT : 0});
+        x = a;
+    }
+    add_layer(b, m->hidden.count, x, at->answer);
+}
+
+int serving_make(const serving_model *m, uint32_t words, uint32_t word_bits, uvcc_program **out,
+                 serving_program *at, const flag_message *message) {
+    const uvcc_allocator al = uvcc_host_allocator();
+    builder b = {.m = m};
+    *at = (serving_program){0};
+    int rc = uvcc_program_new(&b.p, &al);
+    if (rc == 0) {
+        add_weights(&b);
+        add_choose(&b, words, word_bits);
+        add_serve(&b, at);
+        rc = b.rc != 0 ? b.rc : uvcc_program_finish(b.p, message->text, message->cap);
+    }
+    if (rc != 0) {
+        if (message->text[0] == '\0')
+            (void)flag_fail(message, "%s", uvcc_error_text(rc));
+        uvcc_program_free(b.p);
+        return rc;
+    }
+    at->weights_entry = (uint32_t)uvcc_program_find_entry(b.p, "weights");
+    at->choose_entry = (uint32_t)uvcc_program_find_entry(b.p, "choose");
+    at->serve_entry = (uint32_t)uvcc_program_find_entry(b.p, "serve");
+    *out = b.p;
+    return 0;
+}
+
+uvcc_request_shape serving_request(uint32_t features, uint32_t classes, uint32_t frac_bits,
+                                   uint32_t rows) {
+    return (uvcc_request_shape){.entry = frac_bits,
+                                .in_rows = rows,
+                                .in_cols = features,
+                                .out_rows = rows,
+                                .out_cols = classes};
+}
+
+bool serving_takes(const serving_model *m, const uvcc_request_shape *s) {
+    return s->entry == m->frac_bits && s->in_rows != 0 && s->in_rows <= m->rows &&
+           s->in_cols == m->features && s->out_rows == s->in_rows && s->out_cols == m->classes;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* serving.h - the program of a job that serves clients (docs/clients.md): a perceptron whose
+ * weights one party gives, and whose input and output are shares that a client has split and will
+ * put together. */
+#ifndef UVCC_TOOLS_SERVING_H
+#define UVCC_TOOLS_SERVING_H
+
+#include <uvcc/mlp.h>
+#include <uvcc/request.h>
+
+#include "flags.h"
+
+/* Bits before the binary point: of rows and of what layers give, and of weights. */
+enum { SERVING_RANGE_BITS = 8, SERVING_WEIGHT_BITS = 4 };
+enum { SERVING_ROWS_MAX = 4096 };
+
+typedef struct serving_model {
+    uint32_t features, classes;
+    flag_list hidden;
+    uint32_t frac_bits;
+    uint32_t rows; /* of a request at most */
+    uint32_t compare, products;
+    uint32_t weights_owner;
+} serving_model;
+
+/* Ids of inputs and outputs of the entries. */
+enum {
+    SERVING_IN_WEIGHT = 100, /* + 2 * layer, bias + 1 */
+    SERVING_IN_OFFER = 10,   /* + party */
+    SERVING_OUT_OFFER = 20,  /* + party */
+};
+
+/* Where things are in the program. */
+typedef struct serving_program {
+    uint32_t weights_entry, choose_entry, serve_entry;
+    uint32_t asked, answer; /* PERSIST tensors: rows x features, rows x classes */
+} serving_program;
+
+/* Layers, and the shape of W of one. */
+uint32_t serving_layers(const serving_model *m);
+void serving_shape(const serving_model *m, uint32_t layer, uint32_t *in, uint32_t *out);
+/* Values of all weights, W0, b0, W1, ... */
+uint64_t serving_weights(const serving_model *m);
+/* words: of an offer (serve_offer.h). 0 or UVCC_ERR_*, and then one line in the message. */
+int serving_make(const serving_model *m, uint32_t words, uint32_t word_bits, uvcc_program **out,
+                 serving_program *at, const flag_message *message);
+
+/* The entry of a request says how many fraction bits its values have. */
+uvcc_request_shape serving_request(uint32_t features, uint32_t classes, uint32_t frac_bits,
+                                   uint32_t rows);
+/* Whether it is one that this model serves. */
+bool serving_takes(const serving_model *m, const uvcc_request_shape *s);
+
+#endif
