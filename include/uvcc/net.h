@@ -65,8 +65,8 @@ typedef struct uvcc_net_config {
                               not   keep others waiting; 0: 1 MiB */
     uint32_t unsent_bytes; /**< TCP_NOTSENT_LOWAT, of TCP: so many bytes wait in the kernel for the
                                 line, and no more. Behind them a message waits in its session, where
-                                what is online overtakes keys. 0: 128 KiB, and with io_uring
-                                UINT32_MAX: as the system has it */
+                                what is online overtakes keys. 0: 128 KiB; UINT32_MAX: as the
+                                system has it */
 } uvcc_net_config;
 
 /** Zeros and the size: the zeros above mean defaults. */

@@ -19,6 +19,8 @@
 
 #include "world.h"
 
+#include "io_adapters/net/core.h"
+
 #define MS 1000000ull
 
 static uint32_t backend;
@@ -283,27 +285,36 @@ static void test_removed_is_told(void **state) {
     }
 }
 
-/* A session goes from one net to another in the middle of a step, with a transmit half out. */
+/* Whether a net has part of a transmit to a peer out, and keeps the rest. */
+static bool half_out(const uvcc_net *n) {
+    for (unsigned q = 0; q < UVCC_PARTIES; q++)
+        if (n->endpoints->ch[q].holding)
+            return true;
+    return false;
+}
+
+/* A session goes from one net to another in the middle of a step, with a transmit half out. Who
+ * turns when all have closed waits for ever: nobody has anything to do then. */
 static void test_moves_to_another_net(void **state) {
     (void)state;
     world w;
     job j;
-    if (backend == UVCC_NET_URING) {
-        print_message("not over io_uring: one run in five stands still there, which nobody has "
-                      "explained yet\n");
-        skip();
-    }
+    unsigned moves = 0, half = 0;
     open_world(&w, "tcp");
     w.net_cfg.socket_bytes = 4096;
-    job_relu(&j, 64, 64, 16);
+    job_relu(&j, 128, 64, 16);
     world_open(&w);
     world_add(&w, &j);
     world_until(&w, all_ready);
-    for (unsigned i = 0; i < 30 && !all_closed(&w); i++) {
-        for (unsigned k = 0; k < 3; k++)
-            world_turn(&w);
-        world_move(&w, i % UVCC_PARTIES);
+    for (unsigned i = 0; i < 90 && !all_closed(&w); i++) {
+        world_turn(&w);
+        if (i % 3 != 2)
+            continue;
+        const unsigned party = moves++ % UVCC_PARTIES;
+        half += half_out(w.net[party]);
+        world_move(&w, party);
     }
+    assert_true(half > 0);
     world_until(&w, all_closed);
     world_check(&w);
     world_close(&w);
@@ -878,10 +889,7 @@ static void test_unsent_bytes(void **state) {
     const struct {
         uint32_t given;
         int has; /* 0: the system's */
-    } cases[] = {{0, backend == UVCC_NET_URING ? 0 : 128 << 10},
-                 {20000, 20000},
-                 {UINT32_MAX - 1, INT32_MAX},
-                 {UINT32_MAX, 0}};
+    } cases[] = {{0, 128 << 10}, {20000, 20000}, {UINT32_MAX - 1, INT32_MAX}, {UINT32_MAX, 0}};
     (void)state;
     for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         wire w;
