@@ -165,6 +165,36 @@ static void test_wrong_calls(void **state) {
     job_free(&j);
 }
 
+/* What is no address is the host's mistake; a name that is not known may be so later. */
+static void test_addresses(void **state) {
+    (void)state;
+    static const char *const wrong[] = {"here",       "tcp:localhost",   "tcp:localhost:many",
+                                        "tcp::1",     "tcp:localhost:0", "udp:localhost:7100",
+                                        "tcp:*:7100", "unix:",           "tcp:localhost:65536"};
+    world w;
+    job j;
+    open_world(&w, "tcp");
+    job_mlp(&j, 2);
+    world_open(&w);
+    world_add(&w, &j);
+    uvcc_session *s = w.hosts[0][2].s;
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        assert_int_equal(uvcc_net_set_peer(w.net[2], s, 1, wrong[i]), UVCC_ERR_CONFIG);
+    assert_int_equal(uvcc_net_set_peer(w.net[2], s, 1, "tcp:no.such.invalid:7100"), UVCC_ERR_IO);
+    assert_int_equal(uvcc_net_listen(w.net[2], "tcp:no.such.invalid:0", NULL, NULL), UVCC_ERR_IO);
+    assert_int_equal(uvcc_net_remove(w.net[2], s), 0);
+    memcpy(w.via[2][1], "tcp:no.such.invalid:7100", sizeof "tcp:no.such.invalid:7100");
+    const uvcc_net_session how = {
+        .size = sizeof how, .party = 2, .address = {w.via[2][0], w.via[2][1], NULL}};
+    assert_int_equal(uvcc_net_add(w.net[2], s, &how), UVCC_ERR_IO);
+    memcpy(w.via[2][1], w.address[1], sizeof w.via[2][1]);
+    host_add(&w.hosts[0][2]); /* and nothing of it is left */
+    world_until(&w, all_closed);
+    world_check(&w);
+    world_close(&w);
+    job_free(&j);
+}
+
 static int stranger_calls(const world *w, uint64_t tag) {
     const uvcc_call c = {.from = 2, .to = 0, .sid_tag = tag};
     uint8_t bytes[UVCC_CALL_BYTES];
@@ -905,23 +935,15 @@ static void test_unsent_bytes(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_wrong_calls),
-        cmocka_unit_test(test_living_stays),
-        cmocka_unit_test(test_half_open_is_taken_over),
-        cmocka_unit_test(test_removed_is_told),
-        cmocka_unit_test(test_moves_to_another_net),
-        cmocka_unit_test(test_idle_does_nothing),
-        cmocka_unit_test(test_closed_does_not_dial),
-        cmocka_unit_test(test_descriptors_run_out),
-        cmocka_unit_test(test_idle_connections),
-        cmocka_unit_test(test_port_scan),
-        cmocka_unit_test(test_pending_max),
-        cmocka_unit_test(test_calls_in_events),
-        cmocka_unit_test(test_wake),
-        cmocka_unit_test(test_link_without_memory),
-        cmocka_unit_test(test_batches),
-        cmocka_unit_test(test_unsent_bytes),
-        cmocka_unit_test(test_turn_is_bounded),
+        cmocka_unit_test(test_wrong_calls),         cmocka_unit_test(test_addresses),
+        cmocka_unit_test(test_living_stays),        cmocka_unit_test(test_half_open_is_taken_over),
+        cmocka_unit_test(test_removed_is_told),     cmocka_unit_test(test_moves_to_another_net),
+        cmocka_unit_test(test_idle_does_nothing),   cmocka_unit_test(test_closed_does_not_dial),
+        cmocka_unit_test(test_descriptors_run_out), cmocka_unit_test(test_idle_connections),
+        cmocka_unit_test(test_port_scan),           cmocka_unit_test(test_pending_max),
+        cmocka_unit_test(test_calls_in_events),     cmocka_unit_test(test_wake),
+        cmocka_unit_test(test_link_without_memory), cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_unsent_bytes),        cmocka_unit_test(test_turn_is_bounded),
     };
     const char *why = NULL;
     backend = argc > 1 && strcmp(argv[1], "uring") == 0 ? UVCC_NET_URING : UVCC_NET_EPOLL;
