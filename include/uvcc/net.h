@@ -86,8 +86,9 @@ UVCC_API void uvcc_net_free(uvcc_net *n);
  * that are added later come and go; one per net and address family. A Unix socket's file that
  * nobody listens at any more is replaced, and taken away by uvcc_net_free(). UVCC_ERR_CONFIG: the
  * log says what is wrong with the address; UVCC_ERR_IO: the name of its host cannot be looked up
- * now; UVCC_ERR_LIMIT: no descriptors; UVCC_ERR_STATE: in use or not allowed, the log says which. With io_uring it waits for an address in use, two seconds at
- * most: the kernel closes the sockets of a process that was killed only after it is gone. */
+ * now; UVCC_ERR_LIMIT: no descriptors; UVCC_ERR_STATE: in use or not allowed, the log says which.
+ * With io_uring it waits for an address in use, two seconds at most: the kernel closes the sockets
+ * of a process that was killed only after it is gone. */
 UVCC_API int uvcc_net_listen(uvcc_net *n, const char *address, uvcc_tls *tls, uint16_t *port);
 
 /** How a session goes over a net. All of it is copied; what it points to is the host's. */
