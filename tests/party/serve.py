@@ -297,8 +297,14 @@ def unknown_name(s):
         return
     host = address('tcp', 0).removeprefix('tcp:')
     s.config[0]['clients']['listen'] = f'tcp:{host}'
-    s.write(0)
+    s.config[0]['listen'] = f'tcp:{host}'
+    for p in range(3):
+        s.config[p]['parties'][0]['address'] = 'tcp:party-0.example'
+        s.write(p)
+        s.parties[p].command = [*OWN_NAMES, *s.parties[p].command]
     s.start_all()
+    for p in (1, 2):
+        s.wait(lambda: 'tcp:party-0.example:7100: Name or service not known; trying again' in s.parties[p].err, 'no name')
     parties = [{'address': f'unix:clients-{p}.sock', 'key': key} for p, key in enumerate(s.public)]
     parties[0]['address'] = 'tcp:party-0.example'
     rows = rows_of(14, 2)
