@@ -211,7 +211,7 @@ static void keep_most(uint64_t *to, uint64_t value) {
 static int at_work(const uvcc_program *p, const uvcci_entry *e, const uvcci_plan *plans, most *m) {
     const size_t bytes = e->op_count * sizeof(uint64_t);
     uint64_t *work = p->alloc.alloc(p->alloc.user, bytes, UVCC_MEM_STATE);
-    uint64_t sum = 0, buffers = 0;
+    uint64_t sum = 0;
     if (work == NULL)
         return UVCC_ERR_NOMEM;
     for (uint32_t i = 0; i < e->op_count; i++) {
@@ -220,14 +220,12 @@ static int at_work(const uvcc_program *p, const uvcci_entry *e, const uvcci_plan
         if (way->tensor_bytes != NULL && !way->tensors_stay)
             work[i] += way->tensor_bytes(p, &e->ops[i], &plans[i]);
     }
-    for (uint32_t b = 0; b < p->tensor_count; b++)
-        buffers += p->tensors[b].buffer == b && p->tensors[b].desc.lifetime == UVCC_TRANSIENT;
-    int rc = uvcci_memory_bound_with(p, e, work, true, &sum);
-    keep_most(&m->tensors, sum + sum / 4 + 512 * buffers); /* as the arena rounds tensors */
+    int rc = uvcci_memory_bound_with(p, e, work, UVCCI_MEMORY_TENSORS_ROUNDED, &sum);
+    keep_most(&m->tensors, sum);
     for (uint32_t i = 0; i < e->op_count; i++)
         work[i] = plans[i].beaver.on ? 0 : op_state(&plans[i]);
     if (rc == 0)
-        rc = uvcci_memory_bound_with(p, e, work, false, &sum);
+        rc = uvcci_memory_bound_with(p, e, work, UVCCI_MEMORY_NO_TENSORS, &sum);
     keep_most(&m->ops, sum);
     p->alloc.free(p->alloc.user, work, bytes, UVCC_MEM_STATE);
     return rc;

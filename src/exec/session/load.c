@@ -2,6 +2,7 @@
 /* load.c - a session takes its program: plans of all ops, capacities that these need, PERSIST
  * tensors, links. */
 #include "exec/session/load.h"
+#include "exec/program/memory.h"
 #include "exec/program/plan_make.h"
 
 #include "exec/runtime/names.h"
@@ -156,12 +157,6 @@ static int make_local_jobs(uvcc_session *s, const uvcc_program *p) {
     return uvcci_jobs_init(&s->jobs, &s->alloc, s->cfg.limits.jobs_max, most, s->cfg.cookie);
 }
 
-/* A buffer of one tensor, as it is taken: in one component or two. */
-static uint64_t buffer_bytes(const uvcc_program *p, uint32_t buffer) {
-    const uvcci_tensor *t = &p->tensors[buffer];
-    return uvcci_arena_rounded(t->elems * 8) * (t->desc.sharing == UVCC_ADDITIVE ? 1 : 2);
-}
-
 /* The least TENSOR memory with which every op can run: what persists, and at one time all buffers
  * of one op. More is needed while several are live and for what ops work on; but with less than
  * this no order of the ops gets through. */
@@ -169,14 +164,14 @@ static uint64_t tensor_floor(const uvcc_program *p) {
     uint64_t kept = 0, most = 0;
     for (uint32_t i = 0; i < p->tensor_count; i++)
         if (p->tensors[i].buffer == i && p->tensors[i].desc.lifetime == UVCC_PERSIST)
-            kept += buffer_bytes(p, i);
+            kept += uvcci_buffer_rounded(p, i);
     for (uint32_t e = 0; e < p->entry_count; e++)
         for (uint32_t i = 0; i < p->entries[e].op_count; i++) {
             const uvcci_op *op = &p->entries[e].ops[i];
             uint64_t bytes = 0;
             for (uint32_t k = 0; k < op->touched_count; k++)
                 if (p->tensors[op->touched[k]].desc.lifetime == UVCC_TRANSIENT)
-                    bytes += buffer_bytes(p, op->touched[k]);
+                    bytes += uvcci_buffer_rounded(p, op->touched[k]);
             most = bytes > most ? bytes : most;
         }
     return kept + most;
