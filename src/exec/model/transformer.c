@@ -412,7 +412,7 @@ static void add_train(uvcci_tf_builder *b) {
     if (!b->last_stage || !c->loss)
         return;
     snprintf(b->scope, sizeof b->scope, "u.");
-    uvcci_tf_enter(b, UVCC_UPD, 0, UVCCI_TF_BLOCK_OUT);
+    uvcci_tf_enter_end(b);
     uvcci_tf_open_loss(b, UVCC_GROUP_STAGE, c->replicas * c->tensor_ranks,
                        UVCC_TRANSFORMER_OUT_LOSS);
 }

@@ -145,8 +145,11 @@ typedef struct uvcci_tf_builder {
 
 /* ops.c */
 
-/* Ops from here on stand in this phase, microbatch and block. */
+/* Ops from here on stand in this phase, microbatch and block. In UPD blocks count on through its
+ * pages, from UVCCI_TF_BLOCK_LAYER. */
 void uvcci_tf_enter(uvcci_tf_builder *b, uvcc_phase phase, uint32_t mb, uint32_t block);
+/* The same behind all that UPD has so far. */
+void uvcci_tf_enter_end(uvcci_tf_builder *b);
 void uvcci_tf_note(uvcci_tf_builder *b, int result);
 /* Names from here on are of a layer within `scope`, and of a part of it. */
 void uvcci_tf_scope(uvcci_tf_builder *b, const char *scope, uint32_t layer);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* transformer_ops.c - the words in which a transformer's programs are written. */
+#include "exec/model/nonlinear.h"
 #include "exec/model/transformer.h"
 
 #include <assert.h>
@@ -10,7 +11,7 @@
 
 /* ---- place and errors ---- */
 
-enum { BLOCK_OPS = 256 };
+enum { BLOCK_OPS = 256, PAGE_BLOCKS = UVCCI_TF_BLOCK_OUT - UVCCI_TF_BLOCK_LAYER };
 
 void uvcci_tf_note(uvcci_tf_builder *b, int result) {
     assert(b->err <= 0);
@@ -19,9 +20,19 @@ void uvcci_tf_note(uvcci_tf_builder *b, int result) {
 }
 
 void uvcci_tf_enter(uvcci_tf_builder *b, uvcc_phase phase, uint32_t mb, uint32_t block) {
+    if (phase == UVCC_UPD) {
+        assert(mb == 0 && block >= UVCCI_TF_BLOCK_LAYER);
+        mb = (block - UVCCI_TF_BLOCK_LAYER) / PAGE_BLOCKS;
+        block = UVCCI_TF_BLOCK_LAYER + (block - UVCCI_TF_BLOCK_LAYER) % PAGE_BLOCKS;
+    }
     b->phase = (uint8_t)phase;
     b->mb = (uint16_t)mb;
     b->k = block * BLOCK_OPS + b->first_index;
+}
+
+void uvcci_tf_enter_end(uvcci_tf_builder *b) {
+    assert(b->phase == UVCC_UPD); /* the update was there */
+    b->k = UVCCI_TF_BLOCK_OUT * BLOCK_OPS + b->first_index;
 }
 
 void uvcci_tf_scope_part(uvcci_tf_builder *b, const char *scope, uint32_t layer, const char *part) {
@@ -327,7 +338,7 @@ void uvcci_tf_function(uvcci_tf_builder *b, uvcc_nonlinear what, uvcc_nonlinear_
     o.dcf = b->c->truncation == UVCC_TRUNC_EXACT_DCF;
     for (unsigned i = 0; i < uvcc_nonlinear_at(what)->inputs; i++)
         x[i] = *uvcci_tf_desc(b, in[i]);
-    const int count = uvcc_nonlinear_output(what, &o, x, d);
+    const int count = uvcci_nonlinear_output_in(b->p, what, &o, x, d);
     uvcci_tf_note(b, count);
     for (int i = 0; i < count; i++)
         out[i] = uvcci_tf_tensor(b, names[i], d[i]);

@@ -56,6 +56,8 @@ void uvcc_program_free(uvcc_program *p) {
     for (uint32_t i = 0; i < p->function_count; i++)
         release(p, p->functions[i], p->functions[i]->bytes);
     release(p, p->functions, p->function_cap * sizeof *p->functions);
+    release(p, p->recipes, p->recipe_cap * sizeof *p->recipes);
+    release(p, p->by_name, p->by_name_cap * sizeof *p->by_name);
     uvcc_allocator al = p->alloc;
     al.free(al.user, p, sizeof *p, UVCC_MEM_STATE);
 }
@@ -67,12 +69,12 @@ static void *with_room(const uvcc_program *p, void *items, uint32_t count, uint3
     assert(count <= *cap && (items != NULL || *cap == 0));
     if (count < *cap)
         return items;
-    uint32_t cap_new = *cap == 0 ? 16 : 2 * *cap;
-    void *bigger = p->alloc.alloc(p->alloc.user, cap_new * size, UVCC_MEM_STATE);
+    const uint32_t cap_new = *cap == 0 ? 16 : *cap + *cap / 2;
+    void *bigger = p->alloc.alloc(p->alloc.user, (size_t)cap_new * size, UVCC_MEM_STATE);
     if (bigger == NULL)
         return NULL;
     if (count != 0)
-        memcpy(bigger, items, count * size);
+        memcpy(bigger, items, (size_t)count * size);
     release(p, items, *cap * size);
     *cap = cap_new;
     return bigger;
@@ -96,6 +98,52 @@ static uint32_t hash_name(const char *name) { /* FNV-1a */
     return h;
 }
 
+/* ---- tensors by name ---- */
+
+/* Where the tensor of that name stands, the first of several, or the empty place where it would. */
+static uint32_t name_slot(const uvcc_program *p, uint32_t hash, const char *name) {
+    const uint32_t mask = p->by_name_cap - 1;
+    uint32_t slot = hash & mask;
+    assert(p->by_name_cap > p->tensor_count && (p->by_name_cap & mask) == 0);
+    for (; p->by_name[slot] != 0; slot = (slot + 1) & mask) {
+        const uvcci_tensor *t = &p->tensors[p->by_name[slot] - 1];
+        if (t->name_hash == hash && strcmp(t->name, name) == 0)
+            break;
+    }
+    return slot;
+}
+
+/* A name that is there already stays with its first tensor; finish refuses the second. */
+static void put_name(uvcc_program *p, uint32_t i) {
+    uint32_t *at = &p->by_name[name_slot(p, p->tensors[i].name_hash, p->tensors[i].name)];
+    if (*at == 0)
+        *at = i + 1;
+}
+
+/* Room for one more name: the table is at most half full. */
+static int widen_names(uvcc_program *p) {
+    if (p->by_name_cap > 2 * p->tensor_count)
+        return 0;
+    const uint32_t cap = p->by_name_cap == 0 ? 64 : 2 * p->by_name_cap;
+    uint32_t *wider = p->alloc.alloc(p->alloc.user, cap * sizeof *wider, UVCC_MEM_STATE);
+    if (wider == NULL)
+        return UVCC_ERR_NOMEM;
+    memset(wider, 0, cap * sizeof *wider);
+    release(p, p->by_name, p->by_name_cap * sizeof *p->by_name);
+    p->by_name = wider;
+    p->by_name_cap = cap;
+    for (uint32_t i = 0; i < p->tensor_count; i++)
+        put_name(p, i);
+    return 0;
+}
+
+uint32_t uvcci_tensor_named(const uvcc_program *p, const char *name) {
+    if (p->tensor_count == 0)
+        return UVCC_NO_TENSOR;
+    const uint32_t at = p->by_name[name_slot(p, hash_name(name), name)];
+    return at != 0 ? at - 1 : UVCC_NO_TENSOR;
+}
+
 int uvcc_program_tensor(uvcc_program *p, const uvcc_tensor_desc *t) {
     uvcci_tensor n = {0};
     if (p == NULL || t == NULL || t->name == NULL || t->name[0] == 0 || !copy_name(n.name, t->name))
@@ -116,6 +164,9 @@ int uvcc_program_tensor(uvcc_program *p, const uvcc_tensor_desc *t) {
     p->tensors = room;
     for (uint32_t i = moved ? 0 : p->tensor_count; i <= p->tensor_count; i++)
         room[i].desc.name = room[i].name;
+    if (widen_names(p) != 0)
+        return UVCC_ERR_NOMEM;
+    put_name(p, p->tensor_count);
     return (int)p->tensor_count++;
 }
 
@@ -133,6 +184,21 @@ int uvcc_program_function(uvcc_program *p, const uvcc_function *f) {
     p->functions = room;
     int err = uvcci_fn_copy(&room[p->function_count], f, &p->alloc);
     return err == 0 ? (int)p->function_count++ : err;
+}
+
+uvcci_recipe *uvcci_recipe_of(uvcc_program *p, const uint8_t key[UVCCI_RECIPE_KEY_BYTES]) {
+    for (uint32_t i = 0; i < p->recipe_count; i++)
+        if (memcmp(p->recipes[i].key, key, UVCCI_RECIPE_KEY_BYTES) == 0)
+            return &p->recipes[i];
+    uvcci_recipe *room =
+        with_room(p, p->recipes, p->recipe_count, &p->recipe_cap, sizeof *p->recipes);
+    if (room == NULL)
+        return NULL;
+    p->recipes = room;
+    uvcci_recipe *new = &room[p->recipe_count++];
+    *new = (uvcci_recipe){.function = UVCCI_NO_FUNCTION};
+    memcpy(new->key, key, UVCCI_RECIPE_KEY_BYTES);
+    return new;
 }
 
 int uvcc_program_entry(uvcc_program *p, const char *name) {
@@ -202,7 +268,7 @@ int uvcc_program_input_mb(uvcc_program *p, uint32_t id, uint32_t tensor, uint8_t
     int err = open_entry(p, &e);
     if (err != 0)
         return err;
-    if (e->input_count == UVCCI_MAX_IO)
+    if (e->input_count == UVCCI_MAX_INPUTS)
         return UVCC_ERR_LIMIT;
     uvcc_io_desc *room = with_room(p, p->inputs, p->input_count, &p->input_cap, sizeof *p->inputs);
     if (room == NULL)
@@ -218,8 +284,6 @@ static int add_output(uvcc_program *p, uint32_t id, uint32_t tensor, uint8_t rec
     int err = open_entry(p, &e);
     if (err != 0)
         return err;
-    if (e->output_count == UVCCI_MAX_IO)
-        return UVCC_ERR_LIMIT;
     uvcc_io_desc *room =
         with_room(p, p->outputs, p->output_count, &p->output_cap, sizeof *p->outputs);
     if (room == NULL)
@@ -321,13 +385,8 @@ const uvcc_tensor_desc *uvcc_program_tensor_at(const uvcc_program *p, uint32_t i
 int uvcc_program_find(const uvcc_program *p, const char *name) {
     if (p == NULL || name == NULL)
         return UVCC_ERR_USAGE;
-    if (name == NULL)
-        return UVCC_ERR_NOT_FOUND;
-    uint32_t hash = hash_name(name);
-    for (uint32_t i = 0; i < p->tensor_count; i++)
-        if (p->tensors[i].name_hash == hash && strcmp(p->tensors[i].name, name) == 0)
-            return (int)i;
-    return UVCC_ERR_NOT_FOUND;
+    const uint32_t i = uvcci_tensor_named(p, name);
+    return i != UVCC_NO_TENSOR ? (int)i : UVCC_ERR_NOT_FOUND;
 }
 
 const uvcc_function *uvcc_program_function_at(const uvcc_program *p, uint32_t i) {

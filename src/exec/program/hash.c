@@ -94,10 +94,12 @@ static bool is_parallel(const uvcc_program *p) {
     bool any = p->replicas * p->stages * p->tp_ranks != 1;
     for (uint32_t i = 0; i < p->entry_count; i++)
         any |= p->entries[i].microbatches > 1 || p->entries[i].stages > 1;
+    for (uint32_t i = 0; i < p->user_op_count && !any; i++)
+        any = p->user_ops[i].desc.mb != 0; /* a page of UPD */
     return any;
 }
 
-/* One worker with one microbatch hashes as if there were no others: "UVCC_PARALLEL_V1" || LE32
+/* One worker with one microbatch, and one page of UPD, hashes as if there were no others: "UVCC_PARALLEL_V1" || LE32
  * replicas, stages, tp_ranks || each entry: LE32 stage, stages, ahead || each input: LE16 mb ||
  * each op: LE16 mb || U8 group. Here ops stand as they came, in the order of (phase, mb, k). */
 static void hash_parallel(uvcci_sha256 *h, const uvcc_program *p) {

@@ -194,14 +194,16 @@ static void list_successors(walk *w, uvcci_entry *e) {
         e->succ[w->stamp[w->edges[n].from]++] = w->edges[n].to;
 }
 
-/* By (phase, mb, k), which no two ops share: below the key stands the op's index, 16 bits. */
+/* By (phase, mb, k), which no two ops share: below the key, of 34 bits, stands the op's index. */
+enum { INDEX_BITS = 30 };
+_Static_assert(UVCCI_MAX_OPS <= 1u << INDEX_BITS, "a number for each");
 static void number_ops(walk *w, uvcci_entry *e) {
     for (uint32_t i = 0; i < e->op_count; i++)
-        w->keys[i] = uvcci_op_key(&e->ops[i].desc) << 16 | i;
+        w->keys[i] = uvcci_op_key(&e->ops[i].desc) << INDEX_BITS | i;
     uvcci_sort(w->keys, e->op_count, sizeof w->keys[0], uvcci_compare_u64);
     for (uint32_t i = 0; i < e->op_count; i++) {
-        assert(i == 0 || w->keys[i - 1] >> 16 < w->keys[i] >> 16);
-        e->by_ordinal[i] = (uint32_t)(w->keys[i] & 0xffff);
+        assert(i == 0 || w->keys[i - 1] >> INDEX_BITS < w->keys[i] >> INDEX_BITS);
+        e->by_ordinal[i] = (uint32_t)(w->keys[i] & ((1u << INDEX_BITS) - 1));
         e->ops[e->by_ordinal[i]].ordinal = i;
     }
 }

@@ -6,7 +6,8 @@
  *    its BWD ops by k, then the UPD ops, then outputs. It says which version an op reads. `ops`
  *    stands in it; an index of an op is an index into `ops`.
  *  - ordinals: the order of (phase, mb, k), where inputs have block 254 of FWD and outputs
- *    block 254 of UPD. Pads and the op table use it. by_ordinal maps an ordinal to an index.
+ *    block 254 of UPD. Pads and the op table use it. by_ordinal maps an ordinal to an index. What
+ *    a microbatch is in FWD and BWD, a page is in UPD: more numbers for k.
  *  - execution: any order that the dependencies and the limit of microbatches in flight allow; of
  *    the ops that can run the one of least rank goes first (uvcc_pipeline_rank). An
  * op may start when its `pred_count` predecessors are DONE; succ[op.succ_first ..] names the ops to
@@ -28,11 +29,12 @@
 #include <uvcc/program.h>
 
 #define UVCCI_NAME_BYTES    64u
-#define UVCCI_MAX_TENSORS   16384u
+#define UVCCI_MAX_TENSORS   (1u << 22)
 #define UVCCI_MAX_ENTRIES   256u
 #define UVCCI_MAX_FUNCTIONS 256u
-#define UVCCI_MAX_OPS       65536u /* per entry, inputs and outputs included */
-#define UVCCI_MAX_IO        256u   /* inputs, and outputs, per entry: one block of k each */
+#define UVCCI_MAX_OPS       (1u << 22) /* per entry, inputs and outputs included */
+#define UVCCI_MAX_INPUTS    65535u   /* per entry: STEP has their number in 16 bits */
+#define UVCCI_IO_PAGE       256u     /* inputs or outputs that one block of k has numbers for */
 #define UVCCI_IO_BLOCK      254u
 #define UVCCI_TO_ONE_BLOCK  255u /* of UPD: outputs to one party */
 #define UVCCI_MAX_ELEMS     (1ull << 40)
@@ -76,7 +78,7 @@ typedef struct uvcci_entry {
     const uvcc_io_desc *inputs, *outputs;
     uint32_t input_count, output_count;
     uint32_t stage, stages, ahead;
-    uint32_t microbatches; /* 1 + the greatest mb */
+    uint32_t microbatches; /* 1 + the greatest mb in FWD and BWD */
     /* Microbatches in flight at most: an op of microbatch m starts when all BWD ops of microbatch
      * m - in_flight are done. 0: no limit. */
     uint32_t in_flight;
@@ -86,6 +88,17 @@ typedef struct uvcci_entry {
     void *mem; /* one block that holds the tables */
     size_t mem_bytes;
 } uvcci_entry;
+
+/* What making a function of a model gave, so that a program makes each once, however many ops run
+ * it. What the key says is its maker's. */
+#define UVCCI_RECIPE_KEY_BYTES 64u
+typedef struct uvcci_recipe {
+    uint8_t key[UVCCI_RECIPE_KEY_BYTES];
+    uint32_t function; /* its index, or UVCCI_NO_FUNCTION: only its outputs are known yet */
+    uint8_t outputs;   /* 0: not known yet */
+    uint8_t bits[UVCC_OP_MAX_OUT], scale[UVCC_OP_MAX_OUT];
+} uvcci_recipe;
+#define UVCCI_NO_FUNCTION UINT32_MAX
 
 struct uvcc_program {
     uvcc_allocator alloc;
@@ -98,9 +111,20 @@ struct uvcc_program {
     uvcci_op *user_ops; /* of all entries, as they came; only desc and name are set */
     uvcc_io_desc *inputs, *outputs;
     uvcci_function **functions;
+    uvcci_recipe *recipes;
+    /* Open addressing by name_hash, a power of two: index of a tensor + 1; 0: empty. */
+    uint32_t *by_name;
+    uint32_t by_name_cap;
+    uint32_t recipe_count, recipe_cap;
     uint32_t user_op_count, user_op_cap, input_count, input_cap, output_count, output_cap;
     uint32_t function_count, function_cap;
 };
+
+/* The first tensor of that name, or UVCC_NO_TENSOR. */
+uint32_t uvcci_tensor_named(const uvcc_program *p, const char *name);
+/* The recipe with that key, a new one if there is none; it stays where it is until the next call.
+ * NULL: no memory. The program is being built. */
+uvcci_recipe *uvcci_recipe_of(uvcc_program *p, const uint8_t key[UVCCI_RECIPE_KEY_BYTES]);
 
 /* Opcodes of products of two secrets, which end in a resharing or a truncation. */
 bool uvcci_is_product(uint16_t opcode);

@@ -197,10 +197,6 @@ int uvcci_session_load_program(uvcc_session *s, const uvcc_program *p) {
                                       : "the program is not finished");
     if (s->state != UVCCI_SESSION_NEW || s->program != NULL)
         return uvcci_refuse(s, UVCC_ERR_STATE, "a program was loaded already");
-    for (uint32_t e = 0; e < p->entry_count; e++)
-        if (p->entries[e].input_count > UVCCI_SHAPES_MAX)
-            return uvcci_refuse(s, UVCC_ERR_PROGRAM, "entry %s has more than %u inputs",
-                                p->entries[e].name, UVCCI_SHAPES_MAX);
     int rc = check_place(s, p);
     if (rc == 0)
         rc = check_tensors(s, p);

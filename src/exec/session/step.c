@@ -191,14 +191,21 @@ static void fill_step_msg(const uvcc_session *s, uvcci_step *st) {
     memcpy(st->msg.lineage, st->number == s->step ? s->lineage_before : s->lineage, 32);
     memcpy(st->msg.h_program, s->h_program, 32);
     memcpy(st->msg.h_optable, st->h_optable, 32);
-    assert(st->entry->input_count <= UVCCI_SHAPES_MAX);
-    st->msg.shape_count = (uint16_t)st->entry->input_count;
-    for (uint32_t i = 0; i < st->entry->input_count; i++) {
+    const uint32_t count = st->entry->input_count;
+    uvcci_sha256 h;
+    assert(count <= UVCCI_MAX_INPUTS);
+    st->msg.shape_count = (uint16_t)count;
+    uvcci_shapes_begin(&h, (uint16_t)count);
+    for (uint32_t i = 0; i < count; i++) {
         const uvcc_tensor_desc *t = &s->program->tensors[st->entry->inputs[i].tensor].desc;
-        st->msg.shapes[i] =
-            (uvcci_shape){.id = st->entry->inputs[i].id, .rows = t->rows, .cols = t->cols};
+        const uvcci_shape shape = {
+            .id = st->entry->inputs[i].id, .rows = t->rows, .cols = t->cols};
+        uvcci_shapes_put(&h, &shape);
+        if (count <= UVCCI_SHAPES_MAX)
+            st->msg.shapes[i] = shape;
     }
-    uvcci_shapes_hash(st->msg.shapes, st->msg.shape_count, st->h_shapes);
+    uvcci_sha256_final(&h, st->h_shapes);
+    memcpy(st->msg.h_shapes, st->h_shapes, 32);
 }
 
 /* Everything that a step needs but messages and tensors is had here, so that agreeing to it either
@@ -297,6 +304,8 @@ static bool same_step(const uvcci_step_msg *a, const uvcci_step_msg *b) {
         memcmp(a->lineage, b->lineage, 32) != 0 || memcmp(a->h_program, b->h_program, 32) != 0 ||
         memcmp(a->h_optable, b->h_optable, 32) != 0)
         return false;
+    if (a->shape_count > UVCCI_SHAPES_MAX)
+        return memcmp(a->h_shapes, b->h_shapes, 32) == 0;
     for (uint16_t i = 0; i < a->shape_count; i++)
         if (a->shapes[i].id != b->shapes[i].id || a->shapes[i].rows != b->shapes[i].rows ||
             a->shapes[i].cols != b->shapes[i].cols)
