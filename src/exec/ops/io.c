@@ -225,7 +225,10 @@ static const uvcci_op_way output_to_way = {.state_bytes = sizeof(output_state),
                                            .done = output_done};
 
 static const uvcci_op_class classes[] = {
-    {.opcode = UVCC_OP_INPUT, .traits = UVCCI_IS_INPUT, .plan = plan_input, .way = &input_way},
+    {.opcode = UVCC_OP_INPUT, 
+     .traits = UVCCI_IS_INPUT | UVCCI_PLANS_BY_ENTRY,
+     .plan = plan_input,
+     .way = &input_way},
     {.opcode = UVCC_OP_RANDOM,
      .traits = UVCCI_USES_SHIFT,
      .check = check_random,
@@ -233,7 +236,7 @@ static const uvcci_op_class classes[] = {
      .way = &random_way},
     {.opcode = UVCC_OP_OUTPUT, .traits = UVCCI_IS_OUTPUT, .plan = plan_output, .way = &output_way},
     {.opcode = UVCC_OP_OUTPUT_TO,
-     .traits = UVCCI_IS_OUTPUT,
+     .traits = UVCCI_IS_OUTPUT | UVCCI_PLANS_BY_ENTRY,
      .plan = plan_output_to,
      .way = &output_to_way},
 };

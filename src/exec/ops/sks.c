@@ -706,7 +706,7 @@ static const uvcci_op_way check_way = {.skips = skips,
 
 static const uvcci_op_class classes[] = {
     {.opcode = UVCC_OP_SKS_START,
-     .traits = UVCCI_USES_CONSTANT,
+     .traits = UVCCI_USES_CONSTANT | UVCCI_PLANS_BY_ENTRY,
      .flags = UVCC_OP_TRANS_A | UVCC_OP_TRANS_B,
      .check = check_start,
      .check_versions = check_product,
@@ -714,6 +714,7 @@ static const uvcci_op_class classes[] = {
      .plan = plan_start,
      .way = &start_way},
     {.opcode = UVCC_OP_SKS_GEMM_CHECK,
+     .traits = UVCCI_PLANS_BY_ENTRY,
      .partner = start_before,
      .plan = plan_check,
      .way = &check_way},

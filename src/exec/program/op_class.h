@@ -26,6 +26,7 @@ typedef enum uvcci_op_trait {
     UVCCI_IS_INPUT = 1 << 9,      /* uvcc_program_input() makes it */
     UVCCI_IS_OUTPUT = 1 << 10,
     UVCCI_FEEDS_NEIGHBOUR = 1 << 11, /* a neighbouring stage waits for it */
+    UVCCI_PLANS_BY_ENTRY = 1 << 12,  /* its plan depends on more than its fields and tensors */
 } uvcci_op_trait;
 
 /* Sharings of a tensor, as a set. */
@@ -66,7 +67,8 @@ typedef struct uvcci_op_class {
 
     /* ---- in a session ---- */
 
-    /* Its rounds and ids; NULL: it sends nothing. */
+    /* Its rounds and ids; NULL: it sends nothing. The draft has no entry, and of the op only what
+     * the program's author said, but for PLANS_BY_ENTRY and products on triples. */
     int (*plan)(struct uvcci_draft *d);
     /* How instances run; a plan may choose another way (plan.h). */
     const struct uvcci_op_way *way;

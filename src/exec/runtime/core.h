@@ -14,6 +14,7 @@
 #include "exec/base/triple_record.h"
 #include "exec/program/op_way.h"
 #include "exec/program/plan.h"
+#include "exec/program/plan_pool.h"
 #include "exec/program/program.h"
 #include "exec/runtime/jobs.h"
 #include "proto/aes.h"
@@ -168,7 +169,7 @@ struct uvcci_step {
     uint32_t number, entry_index;
     uint64_t since; /* when this party agreed to it, sent its STEP, began it: the last of these */
     const uvcci_entry *entry;
-    const uvcci_plan *plans;
+    const uvcci_plan **plans; /* by op */
     uvcci_optable table;
     uvcci_instance *instances; /* program order */
     uint32_t *bwd_left; /* [microbatch]: BWD ops that are not done; of an entry with a limit */
@@ -313,7 +314,8 @@ struct uvcc_session {
     uint8_t sign_pk[32], sign_sk[64];
     const uvcc_program *program;
     uint8_t h_program[32];
-    uvcci_plan **plans;    /* by entry */
+    const uvcci_plan ***plans; /* by entry and op; they are in the pool */
+    uvcci_plan_pool plan_pool;
     uvcci_buffer *buffers; /* by owning tensor */
     uvcci_hello hello;
     uvcci_mismatches mismatches;

@@ -208,22 +208,23 @@ static void keep_most(uint64_t *to, uint64_t value) {
 }
 
 /* Ops that can be at work together, and tensors that can live together. */
-static int at_work(const uvcc_program *p, const uvcci_entry *e, const uvcci_plan *plans, most *m) {
+static int at_work(const uvcc_program *p, const uvcci_entry *e, const uvcci_plan **plans,
+                   most *m) {
     const size_t bytes = e->op_count * sizeof(uint64_t);
     uint64_t *work = p->alloc.alloc(p->alloc.user, bytes, UVCC_MEM_STATE);
     uint64_t sum = 0;
     if (work == NULL)
         return UVCC_ERR_NOMEM;
     for (uint32_t i = 0; i < e->op_count; i++) {
-        const uvcci_op_way *way = plans[i].way;
-        work[i] = plans[i].key_count != 0 ? uvcci_arena_rounded(plans[i].key_bytes_max) : 0;
+        const uvcci_op_way *way = plans[i]->way;
+        work[i] = plans[i]->key_count != 0 ? uvcci_arena_rounded(plans[i]->key_bytes_max) : 0;
         if (way->tensor_bytes != NULL && !way->tensors_stay)
-            work[i] += way->tensor_bytes(p, &e->ops[i], &plans[i]);
+            work[i] += way->tensor_bytes(p, &e->ops[i], plans[i]);
     }
     int rc = uvcci_memory_bound_with(p, e, work, UVCCI_MEMORY_TENSORS_ROUNDED, &sum);
     keep_most(&m->tensors, sum);
     for (uint32_t i = 0; i < e->op_count; i++)
-        work[i] = plans[i].beaver.on ? 0 : op_state(&plans[i]);
+        work[i] = plans[i]->beaver.on ? 0 : op_state(plans[i]);
     if (rc == 0)
         rc = uvcci_memory_bound_with(p, e, work, UVCCI_MEMORY_NO_TENSORS, &sum);
     keep_most(&m->ops, sum);
@@ -241,7 +242,7 @@ static uint64_t io_bytes(const uvcc_program *p, const uvcc_io_desc *io, uint32_t
 /* Opens step 0 of the entry and looks at what that took. */
 static int measure_entry(uvcc_session *s, uint32_t entry, most *m) {
     const uvcci_entry *e = &s->program->entries[entry];
-    const uvcci_plan *plans = s->plans[entry];
+    const uvcci_plan **plans = s->plans[entry];
     const uint64_t state = s->meter.by_class[UVCC_MEM_STATE], wire = s->wire.used_bytes;
     s->chain_step = 0;
     int rc = uvcci_step_open(s, 0, entry);
@@ -253,7 +254,7 @@ static int measure_entry(uvcc_session *s, uint32_t entry, most *m) {
     uvcci_arena_drain(&s->wire);
     sums n = {0};
     for (uint32_t i = 0; i < e->op_count; i++)
-        add_op(s->program, &e->ops[i], &plans[i], &n);
+        add_op(s->program, &e->ops[i], plans[i], &n);
     uint64_t *to = (uint64_t *)&m->n, *from = (uint64_t *)&n;
     for (size_t i = 0; i < sizeof n / sizeof *to; i++)
         keep_most(&to[i], from[i]);

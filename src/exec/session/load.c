@@ -3,7 +3,6 @@
  * tensors, links. */
 #include "exec/session/load.h"
 #include "exec/program/memory.h"
-#include "exec/program/plan_make.h"
 
 #include "exec/runtime/names.h"
 #include "exec/session/cancel.h"
@@ -39,8 +38,8 @@ static int make_plans(uvcc_session *s, const uvcc_program *p, needs *n) {
         memset(s->plans[e], 0, entry->op_count * sizeof s->plans[e][0]);
         uint64_t bytes = 0, messages = 0;
         for (uint32_t i = 0; i < entry->op_count; i++) {
-            uvcci_plan *plan = &s->plans[e][i];
-            int rc = uvcci_plan_make(plan, p, entry, &entry->ops[i], &s->alloc);
+            int rc = uvcci_plan_pool_get(&s->plan_pool, p, entry, &entry->ops[i], &s->alloc,
+                                         &s->plans[e][i]);
             if (rc != 0) {
                 char label[128];
                 return uvcci_refuse(
@@ -48,6 +47,7 @@ static int make_plans(uvcc_session *s, const uvcc_program *p, needs *n) {
                     rc == UVCC_ERR_PROGRAM ? "this version cannot run it, or it is too large"
                                            : "no memory for its plan");
             }
+            const uvcci_plan *plan = s->plans[e][i];
             assert(plan->round_count + plan->key_count == 0 || plan->messages_max != 0);
             bytes += plan->online_bytes_max;
             messages += plan->messages_max;

@@ -148,7 +148,7 @@ static int build_table(uvcc_session *s, uvcci_step *st) {
     const uvcci_entry *e = st->entry;
     uint32_t rows = 0;
     for (uint32_t i = 0; i < e->op_count; i++)
-        rows += st->plans[i].batches;
+        rows += st->plans[i]->batches;
     uint32_t cap = 8;
     while (cap < 2 * rows)
         cap *= 2;
@@ -158,7 +158,7 @@ static int build_table(uvcc_session *s, uvcci_step *st) {
         return UVCC_ERR_NOMEM;
     st->table.index_cap = cap;
     for (uint32_t i = 0; i < e->op_count; i++)
-        for (uint16_t b = 0; b < st->plans[i].batches; b++)
+        for (uint16_t b = 0; b < st->plans[i]->batches; b++)
             st->table.rows[st->table.count++] = (uvcci_oprow){.phase = e->ops[i].desc.phase,
                                                               .mb = e->ops[i].desc.mb,
                                                               .k = e->ops[i].desc.k,
@@ -236,7 +236,7 @@ int uvcci_step_open(uvcc_session *s, uint32_t step, uint32_t entry) {
         uvcci_instance *r = &st->instances[i];
         r->step = st;
         r->op = &e->ops[i];
-        r->plan = &st->plans[i];
+        r->plan = st->plans[i];
         r->index = i;
         r->preds_left = e->ops[i].pred_count + uvcci_waits_to_fly(e, &e->ops[i].desc);
         ok = instance_tables(s, st, r) && (r->plan->way->open == NULL || r->plan->way->open(st, r));
