@@ -803,45 +803,135 @@ static void test_bad_calls(void **state) {
     assert_int_equal(counts.live_blocks, 0);
 }
 
+/* Counts stand where the limits are, as if so much had been added. */
 static void test_limits(void **state) {
     (void)state;
     test_alloc counts = {0};
     uvcc_program *p = new_program(&counts);
-    char name[16];
-    for (uint32_t i = 0; i <= UVCCI_MAX_TENSORS; i++) {
-        snprintf(name, sizeof name, "t%u", i);
-        const uvcc_tensor_desc t = matrix(name, 1, 1, 20, 8, UVCC_PERSIST);
-        const int r = uvcc_program_tensor(p, &t);
-        assert_int_equal(r, i < UVCCI_MAX_TENSORS ? (int)i : UVCC_ERR_LIMIT);
-    }
+    const uvcc_tensor_desc t = matrix("t", 1, 1, 20, 8, UVCC_PERSIST);
+    const uvcc_op_desc d = {
+        .opcode = UVCC_OP_ADD, .in_count = 2, .in = {0, 0}, .out_count = 1, .out = {0}};
+    assert_int_equal(uvcc_program_tensor(p, &t), 0);
+    p->tensor_count = UVCCI_MAX_TENSORS;
+    assert_int_equal(uvcc_program_tensor(p, &t), UVCC_ERR_LIMIT);
+    p->tensor_count = 1;
     uvcc_program_entry(p, "e0");
-    for (uint32_t i = 0; i <= UVCCI_MAX_IO; i++) {
-        assert_int_equal(uvcc_program_input(p, i, i, 0),
-                         i < UVCCI_MAX_IO ? (int)i : UVCC_ERR_LIMIT);
-        assert_int_equal(uvcc_program_output(p, i, i), i < UVCCI_MAX_IO ? (int)i : UVCC_ERR_LIMIT);
-    }
-    /* k is 16 bits: over three phases more ops can be named than an entry holds */
-    const uint32_t most = UVCCI_MAX_OPS - 2 * UVCCI_MAX_IO;
-    for (uint32_t i = 0; i <= most; i++) {
-        const uvcc_op_desc d = {.opcode = UVCC_OP_ADD,
-                                .phase = (uint8_t)(i / 60000),
-                                .k = (uint16_t)(i % 60000),
-                                .in_count = 2,
-                                .in = {1, 2},
-                                .out_count = 1,
-                                .out = {3}};
-        assert_int_equal(uvcc_program_op(p, &d), i < most ? (int)i : UVCC_ERR_LIMIT);
-    }
-    char message[256];
-    if (uvcc_program_finish(p, message, sizeof message) != 0)
-        fail_msg("%s", message);
-    assert_int_equal(uvcc_program_op_count(p, 0), UVCCI_MAX_OPS);
+    uvcci_entry *e = &p->entries[0];
+    e->input_count = UVCCI_MAX_INPUTS;
+    assert_int_equal(uvcc_program_input(p, 1, 0, 0), UVCC_ERR_LIMIT);
+    e->input_count = 0;
+    e->user_count = UVCCI_MAX_OPS;
+    assert_int_equal(uvcc_program_op(p, &d), UVCC_ERR_LIMIT);
+    assert_int_equal(uvcc_program_input(p, 1, 0, 0), UVCC_ERR_LIMIT);
+    assert_int_equal(uvcc_program_output(p, 1, 0), UVCC_ERR_LIMIT);
+    e->user_count = UVCCI_MAX_OPS - 1;
+    assert_int_equal(uvcc_program_output(p, 1, 0), 0);
+    assert_int_equal(uvcc_program_output(p, 2, 0), UVCC_ERR_LIMIT);
+    e->user_count = 0;
     uvcc_program_free(p);
 
     p = new_program(&counts);
     for (uint32_t i = 0; i <= UVCCI_MAX_ENTRIES; i++)
         assert_int_equal(uvcc_program_entry(p, "e"),
                          i < UVCCI_MAX_ENTRIES ? (int)i : UVCC_ERR_LIMIT);
+    uvcc_program_free(p);
+    assert_int_equal(counts.live_blocks, 0);
+}
+
+/* ---- more than 16 bits of k have numbers for ---- */
+
+/* Tensors t0, t1, .., each an input (of microbatch i mod mbs) and an output; every third opens to
+ * party 2. */
+static uvcc_program *with_io(test_alloc *counts, uint32_t inputs, uint16_t mbs, uint32_t outputs) {
+    uvcc_program *p = new_program(counts);
+    const uint32_t most = inputs > outputs ? inputs : outputs;
+    char name[16];
+    for (uint32_t i = 0; i < most; i++) {
+        snprintf(name, sizeof name, "t%u", i);
+        const uvcc_tensor_desc t = matrix(name, 1, 1, 20, 8, UVCC_PERSIST);
+        assert_int_equal(uvcc_program_tensor(p, &t), (int)i);
+    }
+    assert_int_equal(uvcc_program_entry(p, "go"), 0);
+    for (uint32_t i = 0; i < inputs; i++)
+        assert_int_equal(uvcc_program_input_mb(p, i, i, 0, (uint16_t)(i % mbs)), (int)i);
+    for (uint32_t i = 0; i < outputs; i++)
+        assert_int_equal(i % 3 == 2 ? uvcc_program_output_to(p, i, i, 2)
+                                    : uvcc_program_output(p, i, i),
+                         (int)i);
+    return p;
+}
+
+static const uvcc_op_desc *io_op_of(const uvcc_program *p, bool output, uint32_t io) {
+    for (uint32_t i = 0; i < p->entries[0].op_count; i++) {
+        const uvcci_op *op = &p->entries[0].ops[i];
+        if (op->io == io && (op->desc.opcode != UVCC_OP_INPUT) == output)
+            return &op->desc;
+    }
+    fail();
+    return NULL;
+}
+
+/* Outputs go on in the next page of UPD; inputs count on in the entry while one block has room for
+ * all of it, and in their microbatch beyond. */
+static void test_many_io(void **state) {
+    (void)state;
+    test_alloc counts = {0};
+    uvcc_program *p = with_io(&counts, 256, 2, 600);
+    char message[256] = "";
+    if (uvcc_program_finish(p, message, sizeof message) != 0)
+        fail_msg("%s", message);
+    for (uint32_t i = 0; i < 600; i++) {
+        const uvcc_op_desc *d = io_op_of(p, true, i);
+        assert_int_equal(d->phase, UVCC_UPD);
+        assert_int_equal(d->mb, i / 256);
+        assert_int_equal(d->k, (i % 3 == 2 ? 255u : 254u) << 8 | i % 256);
+    }
+    assert_int_equal(io_op_of(p, false, 255)->k, 254 << 8 | 255);
+    assert_int_equal(p->entries[0].microbatches, 2);
+    uvcc_program_free(p);
+
+    p = with_io(&counts, 3 * 256, 3, 1);
+    if (uvcc_program_finish(p, message, sizeof message) != 0)
+        fail_msg("%s", message);
+    for (uint32_t i = 0; i < 3 * 256; i++) {
+        const uvcc_op_desc *d = io_op_of(p, false, i);
+        assert_int_equal(d->mb, i % 3);
+        assert_int_equal(d->k, 254u << 8 | i / 3);
+    }
+    const uvcci_entry *e = &p->entries[0]; /* slot by slot, each in the order of the calls */
+    for (uint32_t i = 0; i < 3 * 256; i++)
+        assert_int_equal(e->ops[i].io, i / 256 + 3 * (i % 256));
+    uvcc_program_free(p);
+
+    p = with_io(&counts, 257, 1, 1);
+    assert_int_equal(uvcc_program_finish(p, message, sizeof message), UVCC_ERR_PROGRAM);
+    assert_non_null(strstr(message, "microbatch 0 has more than 256 inputs"));
+    uvcc_program_free(p);
+    assert_int_equal(counts.live_blocks, 0);
+}
+
+/* An op of UPD in another page is another program, also where nothing else says microbatches. */
+static void test_pages(void **state) {
+    (void)state;
+    test_alloc counts = {0};
+    uint8_t hash[2][32];
+    char message[256] = "";
+    for (uint16_t page = 0; page < 2; page++) {
+        small s = base();
+        s.op[4].mb = page;
+        uvcc_program *p = new_program(&counts);
+        if (build_small(p, &s, message, sizeof message) != 0)
+            fail_msg("%s", message);
+        assert_int_equal(p->entries[0].microbatches, 1);
+        uvcc_program_hash(p, hash[page]);
+        uvcc_program_free(p);
+    }
+    assert_memory_not_equal(hash[0], hash[1], 32);
+    small s = base();
+    s.op[3].mb = 1; /* and the next has page 0 */
+    uvcc_program *p = new_program(&counts);
+    assert_int_equal(build_small(p, &s, message, sizeof message), UVCC_ERR_PROGRAM);
+    assert_non_null(strstr(message, "must rise"));
     uvcc_program_free(p);
     assert_int_equal(counts.live_blocks, 0);
 }
@@ -1035,7 +1125,7 @@ static void test_no_memory(void **state) {
         if (done)
             break;
     }
-    assert_int_equal(retried, 4);
+    assert_int_equal(retried, 5);
 }
 
 int main(void) {
@@ -1057,6 +1147,8 @@ int main(void) {
         cmocka_unit_test(test_entries_without_inputs),
         cmocka_unit_test(test_bad_calls),
         cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_many_io),
+        cmocka_unit_test(test_pages),
         cmocka_unit_test(test_hash),
         cmocka_unit_test(test_hash_of_microbatches),
         cmocka_unit_test(test_no_plan),

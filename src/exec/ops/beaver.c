@@ -429,6 +429,17 @@ static void release_masks(uvcc_session *s, uvcci_instance *r) {
     }
 }
 
+/* The products that have the masks of this one: they read its operands. */
+static void wake_readers(const uvcc_session *s, const uvcci_instance *r, uint32_t operand) {
+    const uvcci_entry *e = r->step->entry;
+    const uint32_t buffer = s->program->tensors[operand].buffer;
+    for (uint32_t at = e->touch_from[buffer]; at < e->touch_from[buffer + 1]; at++) {
+        uvcci_instance *other = &r->step->instances[e->touching[at]];
+        if (uvcci_beaver_of(other) != NULL && (owner_of(other, 0) == r || owner_of(other, 1) == r))
+            uvcci_instance_wake(other);
+    }
+}
+
 /* What this op opened is there for others too. */
 static void publish_masks(uvcc_session *s, uvcci_instance *r) {
     for (unsigned k = 0; k < 2; k++) {
@@ -439,11 +450,8 @@ static void publish_masks(uvcc_session *s, uvcci_instance *r) {
         state_of(r)->own[k].hi = NULL;
         state_of(r)->opened[k] = true;
     }
-    for (uint32_t i = 0; i < r->step->entry->op_count; i++) {
-        uvcci_instance *other = &r->step->instances[i];
-        if (uvcci_beaver_of(other) != NULL && (owner_of(other, 0) == r || owner_of(other, 1) == r))
-            uvcci_instance_wake(other);
-    }
+    for (unsigned k = 0; k < 2; k++)
+        wake_readers(s, r, r->op->desc.in[k]);
 }
 
 static void sent_beside(uvcc_session *s, uvcci_instance *r) {

@@ -9,8 +9,8 @@
 
 #include "exec/program/program.h"
 
-/* Fills ordinals, versions, dependencies and lives of e, whose ops, by_ordinal, succ, life and uses
- * are allocated (succ for uvcci_edge_bound() words). UVCC_ERR_PROGRAM names a read of what was
+/* Fills ordinals, versions, dependencies and lives of e, whose ops, by_ordinal, succ, life, uses and
+ * lists of touching ops are allocated (succ for uvcci_edge_bound() words). UVCC_ERR_PROGRAM names a read of what was
  * never written or was overwritten. */
 int uvcci_program_analyse(const uvcc_program *p, uvcci_entry *e, const uvcci_message *m);
 /* Most edges that the dependencies of these ops can have. */

@@ -57,8 +57,9 @@ typedef struct uvcci_op_class {
     /* The earlier op that made what this one is about: it waits for that and reads no tensor.
      * UVCCI_NO_OP: it reads what it names. */
     uint32_t (*partner)(const uvcci_entry *e, uint32_t op);
-    /* Whether it waits for an earlier op though no tensor says so; for one at most. */
-    bool (*follows)(const uvcc_op_desc *d, const uvcc_op_desc *earlier);
+    /* The earlier op that it waits for though no tensor says so, or UVCCI_NO_OP. Ordinals are
+     * known. */
+    uint32_t (*follows)(const uvcci_entry *e, uint32_t op);
     /* Its versions are known, and which op made the newest of each tensor. */
     int (*check_versions)(const uvcci_entry *e, uint32_t op, const uint32_t *writer,
                           const uvcci_message *m);

@@ -190,6 +190,14 @@ static int rank_ops(const uvcc_program *p, uvcci_entry *e) {
 
 /* ---- all of them ---- */
 
+/* Most buffers that these ops can touch, one by one. */
+static size_t touch_bound(const uvcci_op *ops, uint32_t count) {
+    size_t n = 0;
+    for (uint32_t i = 0; i < count; i++)
+        n += ops[i].desc.in_count + ops[i].desc.out_count;
+    return n;
+}
+
 /* One block of memory for all tables of the entry, in the order of their alignment; it is freed as
  * one. */
 int uvcci_order_entry(uvcc_program *p, uvcci_entry *e, const uvcci_message *m) {
@@ -199,8 +207,11 @@ int uvcci_order_entry(uvcc_program *p, uvcci_entry *e, const uvcci_message *m) {
     size_t count = e->input_count + e->user_count + e->output_count;
     size_t edges = uvcci_edge_bound(user, e->user_count) + e->input_count + 2 * e->output_count;
     e->microbatches = uvcci_microbatches_of(p, e);
+    const size_t touches = touch_bound(user, e->user_count) + e->input_count + e->output_count;
     size_t bytes = count * (sizeof *e->ops + sizeof *e->by_ordinal + sizeof *e->by_rank) +
-                   edges * sizeof *e->succ + p->tensor_count * (sizeof *e->life + sizeof *e->uses) +
+                   edges * sizeof *e->succ + touches * sizeof *e->touching +
+                   p->tensor_count * (sizeof *e->life + sizeof *e->uses) +
+                   (p->tensor_count + 1u) * sizeof *e->touch_from +
                    e->microbatches * sizeof *e->bwd_count;
     e->mem = p->alloc.alloc(p->alloc.user, bytes, UVCC_MEM_STATE);
     if (e->mem == NULL)
@@ -212,7 +223,9 @@ int uvcci_order_entry(uvcc_program *p, uvcci_entry *e, const uvcci_message *m) {
     e->by_ordinal = e->uses + p->tensor_count;
     e->by_rank = e->by_ordinal + count;
     e->bwd_count = e->by_rank + count;
-    e->succ = e->bwd_count + e->microbatches;
+    e->touch_from = e->bwd_count + e->microbatches;
+    e->touching = e->touch_from + p->tensor_count + 1;
+    e->succ = e->touching + touches;
     e->op_count = (uint32_t)count;
     e->inputs = inputs;
     e->outputs = outputs;

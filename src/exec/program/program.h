@@ -75,6 +75,8 @@ typedef struct uvcci_entry {
     uint32_t *succ;
     uvcc_buffer_life *life; /* [tensor_count], by owning tensor */
     uint32_t *uses;         /* [tensor_count], by owning tensor: ops that touch the buffer */
+    /* Those, in program order: touching[touch_from[b]] .. touching[touch_from[b + 1]]. */
+    uint32_t *touch_from, *touching;
     const uvcc_io_desc *inputs, *outputs;
     uint32_t input_count, output_count;
     uint32_t stage, stages, ahead;
@@ -160,6 +162,8 @@ const char *uvcci_op_label(const uvcci_op *op, char out[UVCCI_LABEL_BYTES]);
 static inline uint64_t uvcci_op_key(const uvcc_op_desc *d) {
     return (uint64_t)d->phase << 32 | (uint64_t)d->mb << 16 | d->k;
 }
+/* The first ordinal of ops whose key is at least this; op_count: there is none. */
+uint32_t uvcci_ordinal_from(const uvcci_entry *e, uint64_t key);
 /* Whether an output opens to the party. */
 static inline bool uvcci_opens_to(const uvcc_io_desc *output, uint8_t party) {
     return output->receiver == UVCC_TO_ALL || output->receiver == party;

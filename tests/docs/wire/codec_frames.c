@@ -235,6 +235,10 @@ static void step_fields(listing *l, const uint8_t *p, size_t len) {
     field_bytes(l, "H(op table)", m.h_optable, 32, "");
     field_bytes(l, "H(given)", m.h_given, 32, "");
     field_number(l, "shapes", 2, m.shape_count, "");
+    if (m.shape_count > UVCCI_SHAPES_MAX) {
+        field_bytes(l, "H(shapes)", m.h_shapes, 32, "");
+        return;
+    }
     for (unsigned i = 0; i < m.shape_count; i++) {
         field_title(l, "shape %u", i);
         field_number(l, "input id", 4, m.shapes[i].id, "");
