@@ -94,7 +94,7 @@ typedef struct uvcc_op_desc {
     const char *name; /**< for errors and logs, may be NULL */
     uint16_t opcode;
     uint8_t phase; /**< uvcc_phase */
-    uint16_t k;    /**< 256 * block + index; unique within the entry, phase and microbatch */
+    uint16_t k;    /**< 256 * block + index; unique within the entry, phase and mb */
     uint8_t in_count, out_count;
     uint32_t in[UVCC_OP_MAX_IN], out[UVCC_OP_MAX_OUT]; /**< tensor indices */
     uint8_t flags;
@@ -110,7 +110,8 @@ typedef struct uvcc_op_desc {
      * CAUSAL_MASK: an integer at the tensor's scale. SKS_START: how often the product is checked,
      * of 1000 times. REPEAT_COLS: columns of a block, 1 or more. Other opcodes: 0. */
     int64_t constant;
-    uint16_t mb;   /**< microbatch: FWD and BWD ops; UPD: 0 */
+    uint16_t mb;   /**< microbatch: FWD and BWD ops; UPD: a page, which gives k its numbers anew, 0
+                        and up as they are needed */
     uint8_t group; /**< collectives: uvcc_group of <uvcc/compute.h>; others: 0 */
     /** GEMM_SS, attention: one product per (group of rows g < row_groups, head h < heads); 0 and 0:
      * one product. A *packed* operand has row_groups * r rows and heads * c columns, its block (g,
@@ -132,7 +133,8 @@ typedef struct uvcc_program uvcc_program;
 
 UVCC_API int uvcc_program_new(uvcc_program **out, const uvcc_allocator *al) UVCC_MUST_USE;
 UVCC_API void uvcc_program_free(uvcc_program *p);
-/** Each returns the new index (>= 0) or an error. */
+/** Each returns the new index (>= 0) or an error. UVCC_ERR_LIMIT: a program has at most 2^22
+ * tensors and 256 entries, an entry 2^22 ops, inputs and outputs, of which 65,535 are inputs. */
 UVCC_API int uvcc_program_tensor(uvcc_program *p, const uvcc_tensor_desc *t);
 /** A function that ops of any entry may run (opcode FUNCTION); copied with its
  * instructions, entries, words and name (at most 63 bytes). Ops give it tensors of one shape; its
@@ -145,15 +147,16 @@ UVCC_API int uvcc_program_entry(uvcc_program *p, const char *name);
 UVCC_API int uvcc_program_op(uvcc_program *p, const uvcc_op_desc *op);
 /** Tensor `tensor` is given by `owner` (0..2) in each step of the entry, under the public id `id`
  * (unique in the entry). It becomes an op of its own: phase FWD, block 254, in the order of calls.
- */
+ * A microbatch has at most 256 of them. */
 UVCC_API int uvcc_program_input(uvcc_program *p, uint32_t id, uint32_t tensor, uint8_t owner);
 /** The same for microbatch `mb`: its op comes right before the microbatch's FWD ops. */
 UVCC_API int uvcc_program_input_mb(uvcc_program *p, uint32_t id, uint32_t tensor, uint8_t owner,
                                    uint16_t mb);
-/** Tensor `tensor` is opened to all at the end of the step, under `id`: phase UPD, block 254. */
+/** Tensor `tensor` is opened to all at the end of the step, under `id`: phase UPD, block 254;
+ * output i of the entry in page i / 256. */
 UVCC_API int uvcc_program_output(uvcc_program *p, uint32_t id, uint32_t tensor);
 /** The same, but opened to `receiver` (0..2) only: the other two learn nothing of it, and have
- * neither the value nor an OUTPUT event. Phase UPD, block 255. */
+ * neither the value nor an OUTPUT event. Phase UPD, block 255, in pages as all outputs. */
 UVCC_API int uvcc_program_output_to(uvcc_program *p, uint32_t id, uint32_t tensor,
                                     uint8_t receiver);
 /** The open entry is that of stage `stage` of `stages` (1..256) in a pipeline, whose microbatches
@@ -222,7 +225,7 @@ UVCC_API int uvcc_program_followers(const uvcc_program *p, uint32_t entry, uint3
 /** Bytes of TRANSIENT buffers that a step of the entry can need at one time at one party, in
  * whatever order its dependencies and the limit of microbatches in flight let ops run: an upper
  * bound of uvcc_session_stats.transient_peak_bytes. Working memory of ops is not in it. Allocates
- * while it runs, with the square of the ops. UVCC_ERR_LIMIT: more than 32768 ops. */
+ * while it runs, some hundred bytes for each op. */
 UVCC_API int uvcc_program_memory(const uvcc_program *p, uint32_t entry, uint64_t *bytes);
 
 /** What an op costs in one step, over all three parties, counted from the flows of its protocols

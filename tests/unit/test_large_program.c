@@ -147,8 +147,8 @@ static void pooled_plans(void **state) {
                 const uvcci_entry *entry = &p->entries[e];
                 const uvcci_plan *pooled = NULL;
                 uvcci_plan own;
-                assert_int_equal(
-                    uvcci_plan_pool_get(&pool, p, entry, &entry->ops[k], &al, &pooled), 0);
+                assert_int_equal(uvcci_plan_pool_get(&pool, p, entry, &entry->ops[k], &al, &pooled),
+                                 0);
                 assert_int_equal(uvcci_plan_make(&own, p, entry, &entry->ops[k], &al), 0);
                 assert_same_plan(pooled, &own);
                 uvcci_plan_free(&own, &al);
@@ -221,8 +221,8 @@ static uvcc_program *many(test_alloc *mem) {
     }
     assert_true(uvcc_program_output(p, INPUTS, sum) >= 0);
     for (uint32_t i = 0; i < INPUTS; i++)
-        assert_true((i % 3 == 2 ? uvcc_program_output_to(p, i, i, 2) : uvcc_program_output(p, i, i)) >=
-                    0);
+        assert_true(
+            (i % 3 == 2 ? uvcc_program_output_to(p, i, i, 2) : uvcc_program_output(p, i, i)) >= 0);
     if (uvcc_program_finish(p, message, sizeof message) != 0)
         fail_msg("%s", message);
     return p;

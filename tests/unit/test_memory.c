@@ -313,9 +313,12 @@ static void bytes_are_handed_on(void **state) {
     assert_int_equal(uvcc_program_entry(p, "go"), 0);
     shrink(p, &k, P, A);
     shrink(p, &k, P, B);
-    const uvcc_op_desc add = {
-        .opcode = UVCC_OP_ADD, .k = (uint16_t)k++, .in_count = 2, .in = {A, B}, .out_count = 1,
-        .out = {E}};
+    const uvcc_op_desc add = {.opcode = UVCC_OP_ADD,
+                              .k = (uint16_t)k++,
+                              .in_count = 2,
+                              .in = {A, B},
+                              .out_count = 1,
+                              .out = {E}};
     assert_true(uvcc_program_op(p, &add) >= 0); /* A, B, E: 18 */
     shrink(p, &k, E, C);                        /* E, C: 9 */
     const uvcc_op_desc bias = {.opcode = UVCC_OP_BIAS_ADD,

@@ -855,9 +855,8 @@ static uvcc_program *with_io(test_alloc *counts, uint32_t inputs, uint16_t mbs, 
     for (uint32_t i = 0; i < inputs; i++)
         assert_int_equal(uvcc_program_input_mb(p, i, i, 0, (uint16_t)(i % mbs)), (int)i);
     for (uint32_t i = 0; i < outputs; i++)
-        assert_int_equal(i % 3 == 2 ? uvcc_program_output_to(p, i, i, 2)
-                                    : uvcc_program_output(p, i, i),
-                         (int)i);
+        assert_int_equal(
+            i % 3 == 2 ? uvcc_program_output_to(p, i, i, 2) : uvcc_program_output(p, i, i), (int)i);
     return p;
 }
 

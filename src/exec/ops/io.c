@@ -225,7 +225,7 @@ static const uvcci_op_way output_to_way = {.state_bytes = sizeof(output_state),
                                            .done = output_done};
 
 static const uvcci_op_class classes[] = {
-    {.opcode = UVCC_OP_INPUT, 
+    {.opcode = UVCC_OP_INPUT,
      .traits = UVCCI_IS_INPUT | UVCCI_PLANS_BY_ENTRY,
      .plan = plan_input,
      .way = &input_way},

@@ -56,8 +56,7 @@ static uvcc_op_cost cost_of(const uvcci_plan *plan) {
     for (unsigned i = 0; i < (unsigned)plan->round_count + plan->key_count; i++) {
         const uvcci_plan_round *r = &plan->rounds[i];
         const bool before = uvcci_plan_is_keys(plan, r) || r->turn == UVCCI_TURN_TRIPLE;
-        add_round(plan, r, before ? &cost.preprocessing_bytes : &cost.online_bytes,
-                  &cost.messages);
+        add_round(plan, r, before ? &cost.preprocessing_bytes : &cost.online_bytes, &cost.messages);
     }
     return cost;
 }

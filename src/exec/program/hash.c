@@ -99,9 +99,10 @@ static bool is_parallel(const uvcc_program *p) {
     return any;
 }
 
-/* One worker with one microbatch, and one page of UPD, hashes as if there were no others: "UVCC_PARALLEL_V1" || LE32
- * replicas, stages, tp_ranks || each entry: LE32 stage, stages, ahead || each input: LE16 mb ||
- * each op: LE16 mb || U8 group. Here ops stand as they came, in the order of (phase, mb, k). */
+/* One worker with one microbatch, and one page of UPD, hashes as if there were no others:
+ * "UVCC_PARALLEL_V1" || LE32 replicas, stages, tp_ranks || each entry: LE32 stage, stages, ahead
+ * || each input: LE16 mb || each op: LE16 mb || U8 group. Here ops stand as they came, in the
+ * order of (phase, mb, k). */
 static void hash_parallel(uvcci_sha256 *h, const uvcc_program *p) {
     static const char domain[] = "UVCC_PARALLEL_V1";
     uint8_t buf[16];

@@ -233,6 +233,7 @@ static void list_touching(const uvcc_program *p, uvcci_entry *e) {
         e->touch_from[b] -= e->uses[b];
 }
 
+/* The one walk: first what sorts by keys alone, last the lists whose lengths the walk counts. */
 int uvcci_program_analyse(const uvcc_program *p, uvcci_entry *e, const uvcci_message *m) {
     walk w;
     int err = walk_init(&w, p, e);

@@ -31,7 +31,7 @@
 #define MOST_BYTES  (256ull << 20) /* of reaches */
 enum {
     COLUMNS = 32, /* a reach grows by so many tracks */
-    LOOKS = 2048   /* at spare bytes that are not dead yet, from either end of their list */
+    LOOKS = 2048  /* at spare bytes that are not dead yet, from either end of their list */
 };
 
 /* The ops before an op: the first at[t] ones of each track t < count. */
@@ -58,11 +58,11 @@ typedef struct memory {
     const uint64_t *work;
     uvcci_memory_of tensors;
 
-    reach *reach;           /* [op] */
-    reach *flown;           /* [microbatch mod in_flight + 1]: its BWD ops and all before them */
-    uint32_t *flown_of;     /* whose that is */
+    reach *reach;            /* [op] */
+    reach *flown;            /* [microbatch mod in_flight + 1]: its BWD ops and all before them */
+    uint32_t *flown_of;      /* whose that is */
     uint32_t *track, *place; /* [op]: the place is from 1 */
-    uint32_t *length;       /* [MOST_TRACKS] */
+    uint32_t *length;        /* [MOST_TRACKS] */
     uint32_t tracks, flights;
     uint64_t reach_bytes;
 
@@ -244,8 +244,7 @@ static void leave(memory *m, uint64_t bytes, uint32_t users) {
         if (m->track[m->users[u].op] == NO_TRACK)
             return; /* nothing is known to come after it */
     const uint32_t at = m->spare_count++;
-    m->spares[at] =
-        (spare){.bytes = bytes, .users = users, .newer = NOTHING, .older = m->newest};
+    m->spares[at] = (spare){.bytes = bytes, .users = users, .newer = NOTHING, .older = m->newest};
     *(m->newest != NOTHING ? &m->spares[m->newest].newer : &m->oldest) = at;
     m->newest = at;
 }

@@ -33,8 +33,8 @@
 #define UVCCI_MAX_ENTRIES   256u
 #define UVCCI_MAX_FUNCTIONS 256u
 #define UVCCI_MAX_OPS       (1u << 22) /* per entry, inputs and outputs included */
-#define UVCCI_MAX_INPUTS    65535u   /* per entry: STEP has their number in 16 bits */
-#define UVCCI_IO_PAGE       256u     /* inputs or outputs that one block of k has numbers for */
+#define UVCCI_MAX_INPUTS    65535u     /* per entry: STEP has their number in 16 bits */
+#define UVCCI_IO_PAGE       256u       /* inputs or outputs that one block of k has numbers for */
 #define UVCCI_IO_BLOCK      254u
 #define UVCCI_TO_ONE_BLOCK  255u /* of UPD: outputs to one party */
 #define UVCCI_MAX_ELEMS     (1ull << 40)

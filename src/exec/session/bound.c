@@ -208,8 +208,7 @@ static void keep_most(uint64_t *to, uint64_t value) {
 }
 
 /* Ops that can be at work together, and tensors that can live together. */
-static int at_work(const uvcc_program *p, const uvcci_entry *e, const uvcci_plan **plans,
-                   most *m) {
+static int at_work(const uvcc_program *p, const uvcci_entry *e, const uvcci_plan **plans, most *m) {
     const size_t bytes = e->op_count * sizeof(uint64_t);
     uint64_t *work = p->alloc.alloc(p->alloc.user, bytes, UVCC_MEM_STATE);
     uint64_t sum = 0;

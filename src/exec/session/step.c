@@ -198,8 +198,7 @@ static void fill_step_msg(const uvcc_session *s, uvcci_step *st) {
     uvcci_shapes_begin(&h, (uint16_t)count);
     for (uint32_t i = 0; i < count; i++) {
         const uvcc_tensor_desc *t = &s->program->tensors[st->entry->inputs[i].tensor].desc;
-        const uvcci_shape shape = {
-            .id = st->entry->inputs[i].id, .rows = t->rows, .cols = t->cols};
+        const uvcci_shape shape = {.id = st->entry->inputs[i].id, .rows = t->rows, .cols = t->cols};
         uvcci_shapes_put(&h, &shape);
         if (count <= UVCCI_SHAPES_MAX)
             st->msg.shapes[i] = shape;
