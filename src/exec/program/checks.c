@@ -5,6 +5,7 @@
 #include "exec/program/op_check.h"
 #include "exec/program/op_class.h"
 #include "exec/program/program_impl.h"
+#include "exec/program/tensor_names.h"
 #include "exec/program/tiles.h"
 
 #include "proto/sort.h"

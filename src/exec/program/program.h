@@ -122,8 +122,6 @@ struct uvcc_program {
     uint32_t function_count, function_cap;
 };
 
-/* The first tensor of that name, or UVCC_NO_TENSOR. */
-uint32_t uvcci_tensor_named(const uvcc_program *p, const char *name);
 /* The recipe with that key, a new one if there is none; it stays where it is until the next call.
  * NULL: no memory. The program is being built. */
 uvcci_recipe *uvcci_recipe_of(uvcc_program *p, const uint8_t key[UVCCI_RECIPE_KEY_BYTES]);
