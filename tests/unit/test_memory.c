@@ -357,6 +357,40 @@ static void work_of_ops(void **state) {
     assert_int_equal(mem.live_blocks, 0);
 }
 
+/* Tensors of 2^31 elements: three of them at a time, and nothing wraps. */
+static void huge_tensors(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    uvcc_program *p = begin(&mem);
+    static const char *const names[] = {"P", "A", "B", "C"};
+    for (uint32_t t = 0; t < 4; t++) {
+        const uvcc_tensor_desc d = {.name = names[t],
+                                    .rows = 1u << 16,
+                                    .cols = 1u << 15,
+                                    .bits = 30,
+                                    .lifetime = t == 0 ? UVCC_PERSIST : UVCC_TRANSIENT,
+                                    .in_buffer_of = NONE};
+        assert_int_equal(uvcc_program_tensor(p, &d), (int)t);
+    }
+    assert_int_equal(uvcc_program_entry(p, "go"), 0);
+    static const sum ops[] = {{0, 0, 1}, {1, 0, 2}, {1, 2, 3}, {3, 3, 0}};
+    for (uint32_t i = 0; i < 4; i++) {
+        const uvcc_op_desc d = {.opcode = UVCC_OP_SUB,
+                                .k = (uint16_t)i,
+                                .in_count = 2,
+                                .in = {ops[i].x, ops[i].y},
+                                .out_count = 1,
+                                .out = {ops[i].z}};
+        assert_int_equal(uvcc_program_op(p, &d), (int)i);
+    }
+    finish(p);
+    uvcc_op_cost cost;
+    assert_int_equal(bound_of(p), 3ull << 31);
+    assert_int_equal(uvcc_program_cost(p, 0, 0, &cost), 0);
+    uvcc_program_free(p);
+    assert_int_equal(mem.live_blocks, 0);
+}
+
 /* ---- wide programs: what is not known makes the bound larger and never smaller ---- */
 
 /* `chains` chains of three ops side by side, each with two tensors: more than there are tracks for
@@ -410,6 +444,7 @@ int main(void) {
         cmocka_unit_test(no_memory),
         cmocka_unit_test(bytes_are_handed_on),
         cmocka_unit_test(work_of_ops),
+        cmocka_unit_test(huge_tensors),
         cmocka_unit_test(wide),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

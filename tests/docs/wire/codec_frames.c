@@ -219,6 +219,10 @@ static size_t step_values(listing *l, const scene *s, uint8_t out[PAYLOAD_MAX]) 
         m.shapes[m.shape_count++] =
             (uvcci_shape){.id = (uint32_t)n[0], .rows = (uint32_t)n[1], .cols = (uint32_t)n[2]};
     }
+    if (listing_has(l, "shapes")) { /* so many that their hash stands for them */
+        m.shape_count = (uint16_t)value_number(l, "shapes", UINT16_MAX);
+        value_exactly(l, "h_shapes", m.h_shapes, 32);
+    }
     int len = uvcci_step_encode(&m, out, PAYLOAD_MAX);
     listing_must(l, len > 0, "no STEP");
     return listing_good(l) ? (size_t)len : 0;
