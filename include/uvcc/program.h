@@ -67,9 +67,10 @@ enum {
      * result. Each version of a tensor that such ops read has one mask in a step and is opened
      * under it once, by the first of them. */
     UVCC_OP_BEAVER = 64,
-    /** ELEM_MUL, ROW_MUL, COL_MUL with a shift: the author knows that products have `constant` bits
-     * at most, 1 to 62, fewer than the inputs' bits say. The reference tests it, a secure run
-     * cannot. */
+    /** The author knows fewer bits than the inputs' say. ELEM_MUL, ROW_MUL, COL_MUL with a shift:
+     * products have `constant` bits at most, 1 to 62. MUL_PART, ROW_SUM, REDUCE_BIAS_GRAD: what
+     * comes out has those that the output declares. The reference tests it, a secure run cannot.
+     */
     UVCC_OP_WITHIN = 128,
 };
 

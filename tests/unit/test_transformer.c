@@ -46,6 +46,13 @@ static uvcc_transformer_config small(void) {
     return c;
 }
 
+static uvcc_transformer_config mini(void) {
+    uvcc_transformer_config c = small();
+    c.optimizer = UVCC_OPTIMIZER_ADAM_MINI;
+    c.clip = 0.125;
+    return c;
+}
+
 static uint64_t whole_weights(job *j) {
     uvcc_transformer_weight w;
     uint64_t at = 0;
@@ -284,6 +291,19 @@ static void test_splits(void **state) {
     check_splits(&c, 1);
 }
 
+/* Second moments and the norm of all are sums over workers: of replicas, ranks and stages. */
+static void test_mini_splits(void **state) {
+    (void)state;
+    uvcc_transformer_config c = mini();
+    check_splits(&c, 2);
+    check_products(c, 1);
+    c.clip = 0;
+    c.weight_decay = 0.01;
+    c.block = UVCC_BLOCK_SWIGLU;
+    c.dim = 24; /* means over numbers that are no powers of two */
+    check_splits(&c, 2);
+}
+
 /* ---- gradients ---- */
 
 /* The mean gradient of weight k as the optimizer of the one worker takes it. */
@@ -406,6 +426,22 @@ static void test_learns(void **state) {
     c.optimizer = UVCC_OPTIMIZER_SGD;
     c.learning_rate = 0.5;
     c.clip = 0;
+    check_learns(&c);
+}
+
+/* The norm is about 1, so that this clips, and not at all. */
+static void test_mini_learns(void **state) {
+    (void)state;
+    uvcc_transformer_config c = mini();
+    c.batch = 16;
+    c.learning_rate = 0.02;
+    check_learns(&c);
+    c.clip = 0;
+    c.weight_decay = 0.05;
+    check_learns(&c);
+    c.block = UVCC_BLOCK_GPT2;
+    c.exact = 0;
+    c.clip = 0.25;
     check_learns(&c);
 }
 
@@ -852,7 +888,10 @@ static void test_corpus(void **state) {
 /* With an argument the splits alone, which take longer than all of the others together. */
 int main(int argc, char **argv) {
     (void)argv;
-    const struct CMUnitTest splits[] = {cmocka_unit_test(test_splits)};
+    const struct CMUnitTest splits[] = {
+        cmocka_unit_test(test_splits),
+        cmocka_unit_test(test_mini_splits),
+    };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_options),
         cmocka_unit_test(test_rate),
@@ -868,6 +907,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_logits),
         cmocka_unit_test(test_next),
         cmocka_unit_test(test_learns),
+        cmocka_unit_test(test_mini_learns),
         cmocka_unit_test(test_gradients),
     };
     return argc > 1 ? cmocka_run_group_tests(splits, NULL, NULL)

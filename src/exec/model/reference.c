@@ -287,6 +287,16 @@ static void run_broadcast(const call *c) {
         truncate_result(c);
 }
 
+static void run_mul_part(const call *c) {
+    assert(c->d->in_count == 2 && c->desc[0]->cols != 0);
+    const size_t cols = c->desc[0]->cols, y_rows = c->desc[1]->rows, y_cols = c->desc[1]->cols;
+    for (size_t i = 0; i < c->elems; i++) {
+        const size_t row = i / cols % y_rows, col = i % cols % y_cols; /* 0 where there is one */
+        if (__builtin_mul_overflow(c->in[0][i], c->in[1][row * y_cols + col], &c->out[0][i]))
+            c->out[0][i] = INT64_MAX; /* no output has room for it */
+    }
+}
+
 static void run_public(const call *c) {
     assert(c->d->in_count == 1);
     const uint64_t constant = (uint64_t)c->d->constant;
@@ -303,28 +313,43 @@ static void run_public(const call *c) {
     }
 }
 
-/* ROW_SUM and ROW_DOT. */
-static void run_rows(const call *c) {
+static void run_row_dot(const call *c) {
     assert(c->elems == c->desc[0]->rows);
-    const bool dot = c->d->opcode == UVCC_OP_ROW_DOT;
     const size_t cols = c->desc[0]->cols;
     for (size_t i = 0; i < c->elems; i++) {
         uint64_t sum = 0;
         for (size_t j = i * cols; j < (i + 1) * cols; j++)
-            sum += (uint64_t)c->in[0][j] * (dot ? (uint64_t)c->in[1][j] : 1);
-        c->out[0][i] = (int64_t)(dot ? sum * (uint64_t)c->d->constant : sum);
+            sum += (uint64_t)c->in[0][j] * (uint64_t)c->in[1][j];
+        c->out[0][i] = (int64_t)(sum * (uint64_t)c->d->constant);
     }
-    if (dot)
-        truncate_result(c);
+    truncate_result(c);
+}
+
+/* z += x. A sum that leaves 64 bits, which only one WITHIN bits of its author's can, becomes one
+ * that no output has room for, and stays it. */
+static void add_to(int64_t *z, int64_t x) {
+    if (*z == INT64_MAX || __builtin_add_overflow(*z, x, z))
+        *z = INT64_MAX;
+}
+
+/* Blocks of a row, one for each column of the output, so as many elements each. */
+static void run_row_sum(const call *c) {
+    assert(c->elems != 0);
+    const size_t width = (size_t)c->desc[0]->rows * c->desc[0]->cols / c->elems;
+    for (size_t i = 0; i < c->elems; i++) {
+        int64_t sum = 0;
+        for (size_t j = i * width; j < (i + 1) * width; j++)
+            add_to(&sum, c->in[0][j]);
+        c->out[0][i] = sum;
+    }
 }
 
 static void run_reduce(const call *c) {
     assert(c->elems != 0);
-    uint64_t *z = (uint64_t *)c->out[0];
-    memset(z, 0, c->elems * sizeof *z);
+    memset(c->out[0], 0, c->elems * sizeof *c->out[0]);
     const size_t count = (size_t)c->desc[0]->rows * c->desc[0]->cols;
     for (size_t i = 0; i < count; i++)
-        z[i % c->elems] += (uint64_t)c->in[0][i];
+        add_to(&c->out[0][i % c->elems], c->in[0][i]);
 }
 
 /* Each block of columns, as often as the output has columns for all of them. */
@@ -394,9 +419,14 @@ static int run_op(const call *c) {
     case UVCC_OP_CAUSAL_MASK:
         run_public(c);
         return 0;
+    case UVCC_OP_MUL_PART:
+        run_mul_part(c);
+        return 0;
     case UVCC_OP_ROW_SUM:
+        run_row_sum(c);
+        return 0;
     case UVCC_OP_ROW_DOT:
-        run_rows(c);
+        run_row_dot(c);
         return 0;
     case UVCC_OP_REDUCE_BIAS_GRAD:
         run_reduce(c);

@@ -54,9 +54,21 @@ static uint8_t or_else(uint8_t given, uint8_t otherwise) {
     return given != 0 ? given : otherwise;
 }
 
-/* Scale of a gradient as SGD and momentum take it; ADAMW's in units of 16 epsilon; bits of v there.
- */
-enum { MEAN_BITS = 26, UNIT_BITS = 16, VARIANCE_SCALE = 24, VARIANCE_RANGE = 13, CLIP_FINEST = 12 };
+/* Scale of a gradient as SGD and momentum take it; ADAMW's in units of 16 epsilon; bits of v there;
+ * ADAM_MINI's, and bits of its norm. */
+enum {
+    MEAN_BITS = 26,
+    UNIT_BITS = 16,
+    VARIANCE_SCALE = 24,
+    VARIANCE_RANGE = 13,
+    CLIP_FINEST = 12,
+    MINI_SCALE = 24,
+    NORM_BITS = 6
+};
+
+static bool is_adam(const uvcc_transformer_config *c) {
+    return c->optimizer == UVCC_OPTIMIZER_ADAMW || c->optimizer == UVCC_OPTIMIZER_ADAM_MINI;
+}
 
 uvcci_tf_numbers uvcci_tf_numbers_of(const uvcc_transformer_config *c) {
     uvcci_tf_numbers n = {
@@ -76,11 +88,15 @@ uvcci_tf_numbers uvcci_tf_numbers_of(const uvcc_transformer_config *c) {
     n.weight = n.f + or_else(c->weight_bits, 4);
     n.gradient_scale = n.f + n.tokens;
     n.update_scale = MEAN_BITS;
-    if (c->optimizer == UVCC_OPTIMIZER_ADAMW) {
+    if (is_adam(c))
         n.unit = (uint8_t)(-ilogb(epsilon_of(c)) - 4);
+    if (c->optimizer == UVCC_OPTIMIZER_ADAMW)
         n.update_scale = UNIT_BITS + n.unit;
-    }
     n.update_bits = n.update_scale + or_else(c->gradient_bits, 6);
+    if (c->optimizer == UVCC_OPTIMIZER_ADAM_MINI) {
+        n.update_scale = MINI_SCALE;
+        n.update_bits = MINI_SCALE + NORM_BITS;
+    }
     n.master_scale = n.f + UVCCI_TF_FINE_BITS;
     n.master_bits = n.weight + UVCCI_TF_FINE_BITS;
     return n;
@@ -120,8 +136,15 @@ static int check_slices(const uvcc_transformer_config *c, const uvcci_message *m
     for (uint32_t i = 0; uvcc_transformer_weight_at(c, i, &w) == 0; i++) {
         const uvcc_transformer_worker at = {first.replica, w.stage, first.tensor_rank};
         const uint32_t ways = c->replicas * (w.cut == UVCC_CUT_NONE ? c->tensor_ranks : 1);
-        if (uvcc_transformer_part_of(c, &at, i, &part) &&
-            (uint64_t)part.rows * part.cols % ways != 0)
+        if (!uvcc_transformer_part_of(c, &at, i, &part))
+            continue;
+        if (c->optimizer == UVCC_OPTIMIZER_ADAM_MINI && w.blocks != UVCC_BLOCKS_WHOLE &&
+            part.rows % ways != 0)
+            return uvcci_fail(m, UVCC_ERR_CONFIG,
+                              "replicas: %s has %u rows at a worker, which %u workers cannot share "
+                              "evenly; this optimizer keeps rows whole",
+                              w.name, part.rows, ways);
+        if ((uint64_t)part.rows * part.cols % ways != 0)
             return uvcci_fail(
                 m, UVCC_ERR_CONFIG,
                 "replicas: %s has %u x %u elements at a worker, which %u workers cannot "
@@ -165,10 +188,35 @@ static bool within(double v, double low, double high) {
     return v >= low && v <= high; /* false for what is no number */
 }
 
+/* Elements: with ADAMW so that the root's table has them. */
+static int check_clip(const uvcc_transformer_config *c, const uvcci_message *m) {
+    if (!within(c->clip, 0, 32) || (c->clip != 0 && c->clip < ldexp(1, -CLIP_FINEST)))
+        return refuse(m, "clip", "must be 0, or 2^-12 to 32");
+    if (c->optimizer == UVCC_OPTIMIZER_ADAMW &&
+        !within(c->clip, ldexp(1, -CLIP_FINEST), 1024 * epsilon_of(c)))
+        return refuse(m, "clip", "must be above 0 and at most 1024 epsilon with this optimizer");
+    return 0;
+}
+
+/* The whole gradient's norm: the root of its square has a table from 2^-10 on, and the mean square
+ * of the smallest block, of dim or hidden weights, must be in that of second moments. */
+static int check_norm_clip(const uvcc_transformer_config *c, const uvcci_message *m) {
+    const uint32_t hidden = uvcci_tf_hidden(c), least = c->dim < hidden ? c->dim : hidden;
+    if (epsilon_of(c) < 0x1p-16)
+        return refuse(m, "epsilon", "must be at least 2^-16 with this optimizer");
+    if (c->clip != 0 && !within(c->clip, 0x1p-5, 4))
+        return refuse(m, "clip", "must be 0, or 2^-5 to 4 with this optimizer");
+    if (c->clip > 1024 * epsilon_of(c) * sqrt(least))
+        return refuse(m, "clip",
+                      "must be at most 1024 epsilon sqrt(dim), of hidden if that is less, with this "
+                      "optimizer");
+    return 0;
+}
+
 static int check_optimizer(const uvcc_transformer_config *c, const uvcci_message *m) {
-    const bool adam = c->optimizer == UVCC_OPTIMIZER_ADAMW;
+    const bool adam = is_adam(c);
     int exponent;
-    if (c->optimizer > UVCC_OPTIMIZER_ADAMW)
+    if (c->optimizer > UVCC_OPTIMIZER_ADAM_MINI)
         return refuse(m, "optimizer", "is unknown");
     if (c->momentum_shift > 8)
         return refuse(m, "momentum_shift", "must be at most 8");
@@ -186,13 +234,9 @@ static int check_optimizer(const uvcc_transformer_config *c, const uvcci_message
         return refuse(m, "warmup", "must be at most steps");
     if (!within(c->weight_decay, 0, 1))
         return refuse(m, "weight_decay", "must be 0 to 1");
-    if (!within(c->clip, 0, 32) || (c->clip != 0 && c->clip < ldexp(1, -CLIP_FINEST)))
-        return refuse(m, "clip", "must be 0, or 2^-12 to 32");
     if (adam && (frexp(epsilon_of(c), &exponent) != 0.5 || !within(epsilon_of(c), 0x1p-17, 0x1p-6)))
         return refuse(m, "epsilon", "must be a power of two from 2^-17 to 2^-6");
-    if (adam && !within(c->clip, ldexp(1, -CLIP_FINEST), 1024 * epsilon_of(c)))
-        return refuse(m, "clip", "must be above 0 and at most 1024 epsilon with this optimizer");
-    return 0;
+    return c->optimizer == UVCC_OPTIMIZER_ADAM_MINI ? check_norm_clip(c, m) : check_clip(c, m);
 }
 
 static int check_numbers(const uvcc_transformer_config *c, const uvcci_message *m) {
@@ -303,8 +347,8 @@ unsigned uvcci_tf_momentum_bits(const uvcc_transformer_config *c, const uvcci_tf
     return clipped_bits(c, n) + (adam ? 1u : n->momentum_shift);
 }
 
-static uint32_t persist(uvcci_tf_builder *b, const char *prefix, const char *name, uint32_t rows,
-                        uint32_t cols, unsigned bits, unsigned scale) {
+uint32_t uvcci_tf_persist(uvcci_tf_builder *b, const char *prefix, const char *name, uint32_t rows,
+                          uint32_t cols, unsigned bits, unsigned scale) {
     snprintf(b->scope, sizeof b->scope, "%s", prefix);
     const uint32_t t = uvcci_tf_tensor(b, name,
                                        (uvcc_tensor_desc){.rows = rows,
@@ -332,13 +376,17 @@ static void add_weight(uvcci_tf_builder *b, uint32_t i) {
     const bool by_rows = h->part.rows % h->ways == 0;
     const uint32_t rows = by_rows ? h->part.rows / h->ways : 1;
     const uint32_t cols = by_rows ? h->part.cols : h->part.rows * h->part.cols / h->ways;
-    h->tensor = persist(b, "", name, h->part.rows, h->part.cols, n->weight, n->f);
-    h->master = persist(b, "M.", name, rows, cols, n->master_bits, n->master_scale);
+    h->tensor = uvcci_tf_persist(b, "", name, h->part.rows, h->part.cols, n->weight, n->f);
+    h->master = uvcci_tf_persist(b, "M.", name, rows, cols, n->master_bits, n->master_scale);
+    if (b->c->optimizer == UVCC_OPTIMIZER_ADAM_MINI) {
+        uvcci_tf_mini_state(b, h, rows, cols);
+        return;
+    }
     if (b->c->optimizer != UVCC_OPTIMIZER_SGD)
         h->momentum =
-            persist(b, "V1.", name, rows, cols, uvcci_tf_momentum_bits(b->c, n), n->update_scale);
+            uvcci_tf_persist(b, "V1.", name, rows, cols, uvcci_tf_momentum_bits(b->c, n), n->update_scale);
     if (b->c->optimizer == UVCC_OPTIMIZER_ADAMW)
-        h->variance = persist(b, "V2.", name, rows, cols, VARIANCE_SCALE + VARIANCE_RANGE,
+        h->variance = uvcci_tf_persist(b, "V2.", name, rows, cols, VARIANCE_SCALE + VARIANCE_RANGE,
                               VARIANCE_SCALE + 2u * n->unit);
 }
 
@@ -346,12 +394,12 @@ static void add_weight(uvcci_tf_builder *b, uint32_t i) {
 enum { TEMPERATURE_BITS = 4, NOISE_BITS = UVCCI_GUMBEL_RANGE + 4 };
 
 static void add_persistent(uvcci_tf_builder *b) {
-    b->rate = persist(b, "", "rate", 1, 1, UVCC_TRANSFORMER_RATE_BITS + 2,
+    b->rate = uvcci_tf_persist(b, "", "rate", 1, 1, UVCC_TRANSFORMER_RATE_BITS + 2,
                       UVCC_TRANSFORMER_RATE_BITS - (unsigned)b->n.unit);
     b->select = b->temperature = UVCC_NO_TENSOR;
     if (b->c->windows != 0 && b->last_stage) {
-        b->select = persist(b, "", "select", b->c->windows, b->c->windows * b->c->context, 1, 0);
-        b->temperature = persist(b, "", "temperature", 1, 1, b->n.f + TEMPERATURE_BITS, b->n.f);
+        b->select = uvcci_tf_persist(b, "", "select", b->c->windows, b->c->windows * b->c->context, 1, 0);
+        b->temperature = uvcci_tf_persist(b, "", "temperature", 1, 1, b->n.f + TEMPERATURE_BITS, b->n.f);
     }
     for (uint32_t i = 0; i < b->weight_count && b->err == 0; i++)
         add_weight(b, i);

@@ -66,14 +66,20 @@ typedef struct uvcci_tf_numbers {
     uint8_t update_scale, update_bits; /* of a weight's gradient as the optimizer takes it */
     uint8_t master_scale, master_bits;
     uint8_t momentum_shift, variance_shift;
-    uint8_t unit; /* ADAMW: its epsilon is 2^-(unit + 4) */
+    uint8_t unit; /* ADAMW, ADAM_MINI: its epsilon is 2^-(unit + 4) */
 } uvcci_tf_numbers;
 uvcci_tf_numbers uvcci_tf_numbers_of(const uvcc_transformer_config *cfg);
 /* Bits of the optimizer's m or v. */
 unsigned uvcci_tf_momentum_bits(const uvcc_transformer_config *cfg, const uvcci_tf_numbers *n);
 
-/* Blocks of k. In BWD the last layer comes first. */
-enum { UVCCI_TF_BLOCK_IN = 0, UVCCI_TF_BLOCK_LAYER = 1, UVCCI_TF_BLOCK_OUT = 253 };
+/* Blocks of k. In BWD the last layer comes first. NORM, in UPD of ADAM_MINI alone: the norm of the
+ * whole gradient; it is the same at all stages, which meet there. */
+enum {
+    UVCCI_TF_BLOCK_IN = 0,
+    UVCCI_TF_BLOCK_LAYER = 1,
+    UVCCI_TF_BLOCK_NORM = 64,
+    UVCCI_TF_BLOCK_OUT = 253
+};
 
 /* ---- the builder ---- */
 
@@ -109,6 +115,7 @@ typedef struct uvcci_tf_held {
     uint32_t tensor, master; /* forward weight; the slice of the master that this worker owns */
     uint32_t momentum, variance;
     uint32_t sum; /* gradient over microbatches, or UVCC_NO_TENSOR before the first */
+    uint32_t gradient, squares; /* ADAM_MINI: the mean gradient; this worker's sums of squares */
 } uvcci_tf_held;
 
 /* The first error sticks, so that what is built reads as lists of ops. */
@@ -137,6 +144,7 @@ typedef struct uvcci_tf_builder {
 
     uint32_t select, temperature; /* of "next": picks rows; of its noise; UVCC_NO_TENSOR: none */
     uint32_t rate, loss; /* loss: column of sums of losses, one row per worker of the group */
+    uint32_t factor, factor_squared, decay; /* ADAM_MINI: of clipping; rate times weight_decay */
     uint32_t weight_count;
     uvcci_tf_held *weights;
     uvcci_tf_batch *batches; /* [microbatches] */
@@ -147,11 +155,15 @@ typedef struct uvcci_tf_builder {
 
 /* Ops from here on stand in this phase, microbatch and block. */
 void uvcci_tf_enter(uvcci_tf_builder *b, uvcc_phase phase, uint32_t mb, uint32_t block);
+uint32_t uvcci_tf_block(const uvcci_tf_builder *b); /* of the next op */
 void uvcci_tf_note(uvcci_tf_builder *b, int result);
 /* Names from here on are of a layer within `scope`, and of a part of it. */
 void uvcci_tf_scope(uvcci_tf_builder *b, const char *scope, uint32_t layer);
 void uvcci_tf_scope_part(uvcci_tf_builder *b, const char *scope, uint32_t layer, const char *part);
 uint32_t uvcci_tf_tensor(uvcci_tf_builder *b, const char *name, uvcc_tensor_desc d);
+/* PERSIST, rows x cols, with a prefix before its name instead of the scope. */
+uint32_t uvcci_tf_persist(uvcci_tf_builder *b, const char *prefix, const char *name, uint32_t rows,
+                          uint32_t cols, unsigned bits, unsigned scale);
 /* TRANSIENT, rows x cols. */
 uint32_t uvcci_tf_transient(uvcci_tf_builder *b, const char *name, uint32_t rows, uint32_t cols,
                             unsigned bits, unsigned scale);
@@ -169,6 +181,9 @@ void uvcci_tf_local(uvcci_tf_builder *b, uvcc_opcode opcode, uint32_t x, uint32_
  * `fraction` fraction bits; others 0. */
 void uvcci_tf_times(uvcci_tf_builder *b, uvcc_opcode opcode, uint32_t x, uint32_t y, uint32_t z,
                     int64_t constant, unsigned fraction);
+/* The same where the author knows products to have so many bits at most. */
+void uvcci_tf_times_within(uvcci_tf_builder *b, uint16_t opcode, uint32_t x, uint32_t y, uint32_t z,
+                           unsigned bits);
 /* z = c 2^-fraction x, at a scale higher by fraction. */
 void uvcci_tf_scale(uvcci_tf_builder *b, uint32_t x, uint32_t z, int64_t c, unsigned fraction);
 /* How what is revealed is truncated: exactly. */
@@ -227,9 +242,30 @@ void uvcci_tf_open_loss(uvcci_tf_builder *b, uint8_t group, uint32_t ways, uint3
 void uvcci_tf_backward(uvcci_tf_builder *b, const uvcci_tf_batch *batch);
 
 /* update.c */
+
+/* Of a weight, what this worker's optimizer works on; or what has another shape of its own. */
+typedef struct uvcci_tf_slice {
+    uvcci_tf_builder *b;
+    const uvcci_tf_held *h;
+    uint32_t rows, cols;
+} uvcci_tf_slice;
+uvcci_tf_slice uvcci_tf_slice_of(uvcci_tf_builder *b, const uvcci_tf_held *h);
+
 void uvcci_tf_update(uvcci_tf_builder *b);
+/* The gradient at the optimizer's scale, out of the sums of all workers, truncated once. */
+uint32_t uvcci_tf_mean_gradient(const uvcci_tf_slice *s);
+/* state = (1 - 2^-shift) state + part of x: 2^-shift if `share`, else all of it. x stands at
+ * the scale of the state or a finer one; names: of what is kept and what is added. */
+void uvcci_tf_decay(const uvcci_tf_slice *s, const char *const names[2], uint32_t state, uint32_t x,
+                    unsigned shift, bool share);
 /* Forward weight out of the master, into `out` (of the worker's part). */
 void uvcci_tf_from_master(uvcci_tf_builder *b, const uvcci_tf_held *h, uint32_t out,
                           uint8_t truncation);
+
+/* mini.c */
+
+/* Tensors of ADAM_MINI's moments, for a slice of rows x cols. */
+void uvcci_tf_mini_state(uvcci_tf_builder *b, uvcci_tf_held *h, uint32_t rows, uint32_t cols);
+void uvcci_tf_update_mini(uvcci_tf_builder *b);
 
 #endif

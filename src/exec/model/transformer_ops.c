@@ -24,6 +24,10 @@ void uvcci_tf_enter(uvcci_tf_builder *b, uvcc_phase phase, uint32_t mb, uint32_t
     b->k = block * BLOCK_OPS + b->first_index;
 }
 
+uint32_t uvcci_tf_block(const uvcci_tf_builder *b) {
+    return b->k / BLOCK_OPS;
+}
+
 void uvcci_tf_scope_part(uvcci_tf_builder *b, const char *scope, uint32_t layer, const char *part) {
     snprintf(b->scope, sizeof b->scope, "%sL%u.%s", scope, layer, part);
 }
@@ -144,6 +148,20 @@ void uvcci_tf_times(uvcci_tf_builder *b, uvcc_opcode opcode, uint32_t x, uint32_
                                .out_count = 1,
                                .out = {z},
                                .constant = constant},
+                shift_to(b, scale, z));
+}
+
+void uvcci_tf_times_within(uvcci_tf_builder *b, uint16_t opcode, uint32_t x, uint32_t y, uint32_t z,
+                           unsigned bits) {
+    const int scale = uvcci_tf_desc(b, x)->scale + uvcci_tf_desc(b, y)->scale;
+    put_product(b,
+                (uvcc_op_desc){.opcode = opcode,
+                               .in_count = 2,
+                               .in = {x, y},
+                               .out_count = 1,
+                               .out = {z},
+                               .flags = UVCC_OP_WITHIN,
+                               .constant = (int64_t)bits},
                 shift_to(b, scale, z));
 }
 

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* local.c - ops that a party does alone, component by component: sums, public constants, shifts,
- * copies. They send nothing, so they have one turn, which is one map, or copies. */
+ * copies. They send nothing, so they have one turn, which is one map, or copies.
+ *
+ * Sums, shifts and factors may be additive: a party's summand is its first component of a
+ * replicated input (each component is first at one party), or all that it has of an additive one. */
 #include "exec/ops/families.h"
 #include "exec/ops/tasks.h"
 #include "exec/program/op_check.h"
@@ -9,11 +12,25 @@
 
 /* ---- what they ask of their tensors ---- */
 
+/* What is additive cannot become replicated without a message. */
+static int check_sharing(const uvcci_op_check *c) {
+    if (c->out[0]->sharing == UVCC_ADDITIVE)
+        return 0;
+    for (unsigned i = 0; i < c->d->in_count; i++)
+        if (c->in[i]->sharing == UVCC_ADDITIVE)
+            return uvcci_fail(c->m, UVCC_ERR_PROGRAM,
+                              "%s writes %s, which must be additive as %s is", c->label,
+                              c->out[0]->name, c->in[i]->name);
+    return 0;
+}
+
 /* One bit more than the wider input. With a shift the second input counts 2^-shift of its value:
  * its integer stands at a scale finer by that. `second` is what the check of its shape said. */
 static int check_sum(const uvcci_op_check *c, int second) {
     const uvcc_tensor_desc *a = c->in[0], *b = c->in[1], *z = c->out[0];
-    int err = second;
+    int err = check_sharing(c);
+    if (err == 0)
+        err = second;
     if (err == 0)
         err = uvcci_want_same_shape(c, z, a);
     if (err == 0)
@@ -37,11 +54,14 @@ static int check_sum_with_column(const uvcci_op_check *c) {
     return check_sum(c, uvcci_want_shape(c, c->in[1], c->in[0]->rows, 1));
 }
 
+/* WITHIN: the sum stays within the bits that the output declares, as its author knows. */
 static int check_reduction(const uvcci_op_check *c, int shape, uint32_t summed, const char *sum) {
-    int err = shape;
+    int err = check_sharing(c);
+    if (err == 0)
+        err = shape;
     if (err == 0)
         err = uvcci_want_scale(c, c->out[0], c->in[0]->scale);
-    if (err == 0)
+    if (err == 0 && (c->d->flags & UVCC_OP_WITHIN) == 0)
         err = uvcci_want_bits(c, c->in[0]->bits + uvcci_ceil_log2(summed), sum);
     return err;
 }
@@ -53,14 +73,17 @@ static int check_sum_of_rows(const uvcci_op_check *c) {
 }
 
 static int check_row_sum(const uvcci_op_check *c) {
-    const uvcc_tensor_desc *x = c->in[0];
-    return check_reduction(c, uvcci_want_shape(c, c->out[0], x->rows, 1), x->cols,
+    const uvcc_tensor_desc *x = c->in[0], *z = c->out[0];
+    const bool blocks = z->rows == x->rows && x->cols % z->cols == 0;
+    return check_reduction(c, blocks ? 0 : uvcci_want_shape(c, z, x->rows, 1), x->cols / z->cols,
                            "bits + log2(cols)");
 }
 
 static int check_scale_public(const uvcci_op_check *c) {
     const uvcc_tensor_desc *x = c->in[0], *z = c->out[0];
-    int err = uvcci_want_nonzero(c);
+    int err = check_sharing(c);
+    if (err == 0)
+        err = uvcci_want_nonzero(c);
     if (err == 0)
         err = uvcci_want_same_shape(c, z, x);
     if (err == 0)
@@ -101,7 +124,9 @@ static int check_causal_mask(const uvcci_op_check *c) {
 
 static int check_shift_left(const uvcci_op_check *c) {
     const uvcc_tensor_desc *x = c->in[0], *z = c->out[0];
-    int err = uvcci_want_same_shape(c, z, x);
+    int err = check_sharing(c);
+    if (err == 0)
+        err = uvcci_want_same_shape(c, z, x);
     if (err == 0)
         err = uvcci_want_scale(c, z, x->scale + c->d->shift);
     if (err == 0)
@@ -164,6 +189,15 @@ static bool build_repeated_rows(uvcci_builder *b) {
     return build_map(b, x->rows / turns, x->cols * turns);
 }
 
+/* Blocks of columns are rows of a longer tensor of fewer columns. */
+static bool build_row_blocks(uvcci_builder *b) {
+    const uvcc_op_desc *d = &b->r->op->desc;
+    const uvcci_tensor *x = &b->s->program->tensors[d->in[0]],
+                       *z = &b->s->program->tensors[d->out[0]];
+    assert(z->elems <= UINT32_MAX && x->elems % z->elems == 0);
+    return build_map(b, (uint32_t)z->elems, (uint32_t)(x->elems / z->elems));
+}
+
 /* One component: block j of an output's row is block j / times of the input's. */
 static bool copy_repeated(uvcci_builder *b, const uint64_t *x, uint64_t *z) {
     const uvcc_op_desc *d = &b->r->op->desc;
@@ -195,6 +229,7 @@ static bool build_repeat_cols(uvcci_builder *b) {
 
 static const uvcci_op_way elements = {.build = build_elements};
 static const uvcci_op_way repeated_rows = {.build = build_repeated_rows};
+static const uvcci_op_way row_blocks = {.build = build_row_blocks};
 static const uvcci_op_way repeat_cols = {.build = build_repeat_cols};
 
 static const uvcci_op_class classes[] = {
@@ -204,28 +239,40 @@ static const uvcci_op_class classes[] = {
      .check = check_sum_with_rows,
      .way = &repeated_rows},
     {.opcode = UVCC_OP_REDUCE_BIAS_GRAD,
+     .flags = UVCC_OP_WITHIN,
      .detail = UVCC_MAP_SUM_ROWS,
+     .in = {UVCCI_TAKES_BOTH},
+     .out = UVCCI_TAKES_BOTH,
      .check = check_sum_of_rows,
      .way = &repeated_rows},
     {.opcode = UVCC_OP_ADD,
      .traits = UVCCI_WORKS_IN_PLACE | UVCCI_USES_SHIFT,
      .detail = UVCC_MAP_ADD,
+     .in = {UVCCI_TAKES_BOTH, UVCCI_TAKES_BOTH},
+     .out = UVCCI_TAKES_BOTH,
      .check = check_sum_of_elements,
      .way = &elements},
     {.opcode = UVCC_OP_SUB,
      .traits = UVCCI_WORKS_IN_PLACE | UVCCI_USES_SHIFT,
      .detail = UVCC_MAP_SUB,
+     .in = {UVCCI_TAKES_BOTH, UVCCI_TAKES_BOTH},
+     .out = UVCCI_TAKES_BOTH,
      .check = check_sum_of_elements,
      .way = &elements},
     {.opcode = UVCC_OP_SHIFT_LEFT,
      .traits = UVCCI_WORKS_IN_PLACE | UVCCI_USES_SHIFT,
      .detail = UVCC_MAP_SHL,
+     .in = {UVCCI_TAKES_BOTH},
+     .out = UVCCI_TAKES_BOTH,
      .check = check_shift_left,
      .way = &elements},
     {.opcode = UVCC_OP_ROW_SUM,
+     .flags = UVCC_OP_WITHIN,
      .detail = UVCC_MAP_SUM_COLS,
+     .in = {UVCCI_TAKES_BOTH},
+     .out = UVCCI_TAKES_BOTH,
      .check = check_row_sum,
-     .way = &elements},
+     .way = &row_blocks},
     {.opcode = UVCC_OP_ROW_ADD,
      .traits = UVCCI_WORKS_IN_PLACE,
      .detail = UVCC_MAP_ADD_COL,
@@ -244,6 +291,8 @@ static const uvcci_op_class classes[] = {
     {.opcode = UVCC_OP_SCALE_PUBLIC,
      .traits = UVCCI_WORKS_IN_PLACE | UVCCI_USES_SHIFT | UVCCI_USES_CONSTANT,
      .detail = UVCC_MAP_SCALE,
+     .in = {UVCCI_TAKES_BOTH},
+     .out = UVCCI_TAKES_BOTH,
      .check = check_scale_public,
      .way = &elements},
     {.opcode = UVCC_OP_ADD_PUBLIC,

@@ -77,6 +77,19 @@ bool uvcci_build_product(uvcci_builder *b, const uvcc_shares *x, const uvcc_shar
     return build_elements(b, c->detail, b->s->program->tensors[in].desc.rows, x, y, z);
 }
 
+bool uvcci_build_mul_part(uvcci_builder *b, const uvcc_shares *x, const uvcc_shares *y,
+                          uint64_t *z) {
+    const uvcc_op_desc *d = &b->r->op->desc;
+    const uvcci_tensor *ts = b->s->program->tensors;
+    const uvcc_tensor_desc *of_x = &ts[d->in[A]].desc, *of_y = &ts[d->in[B]].desc;
+    const bool column = of_y->rows == of_x->rows && of_y->cols == 1;
+    const uint8_t map = ts[d->in[A]].elems == ts[d->in[B]].elems ? UVCC_MAP_MUL
+                        : column                                  ? UVCC_MAP_MUL_COL
+                                                                  : UVCC_MAP_MUL_ROW;
+    assert(z != NULL && d->constant == 0);
+    return build_elements(b, map, of_x->rows, x, y, z);
+}
+
 /* ---- tiles ---- */
 
 static const uvcci_tensor *operand_of(const uvcci_builder *b, unsigned operand) {

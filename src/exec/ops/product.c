@@ -4,8 +4,8 @@
  * product is reshared or, with a shift, truncated. On a Beaver triple they go another way
  * (beaver.c).
  *
- * GEMM_PART is the local part of a matrix product: it stays additive and is added to; RESHARE makes
- * an additive tensor a replicated one. */
+ * GEMM_PART and MUL_PART are the local parts of a matrix product, which is added to, and of products
+ * of elements: they stay additive. RESHARE makes an additive tensor a replicated one. */
 #include "exec/ops/beaver.h"
 #include "exec/ops/families.h"
 #include "exec/ops/multiply.h"
@@ -143,6 +143,31 @@ static int check_col_mul(const uvcci_op_check *c) {
     return check_products(c, is_one_value(b, a) ? 0 : uvcci_want_shape(c, b, 1, a->cols));
 }
 
+/* y has the shape of x, or is one column, row or value for all of it. WITHIN: what comes out stays
+ * within the bits that the output declares. */
+static int check_mul_part(const uvcci_op_check *c) {
+    const uvcc_tensor_desc *a = c->in[A], *b = c->in[B], *z = c->out[0];
+    const bool column = b->rows == a->rows && b->cols == 1;
+    int err = 0;
+    if (!uvcci_same_shape(a, b) && !column && !is_one_value(b, a))
+        err = uvcci_want_shape(c, b, 1, a->cols);
+    if (err == 0)
+        err = uvcci_want_same_shape(c, z, a);
+    if (err == 0)
+        err = uvcci_want_scale(c, z, a->scale + b->scale);
+    if (err == 0 && (c->d->flags & UVCC_OP_WITHIN) == 0)
+        err = uvcci_want_bits(c, a->bits + b->bits, "bits(A) + bits(B)");
+    return err;
+}
+
+/* |x y| < 2^(bits of both), or what its author knows. */
+static uint64_t mul_part_sum_max(const uvcc_program *p, const uvcc_op_desc *d) {
+    const unsigned bits = (d->flags & UVCC_OP_WITHIN) != 0
+                              ? p->tensors[d->out[0]].desc.bits
+                              : p->tensors[d->in[A]].desc.bits + p->tensors[d->in[B]].desc.bits;
+    return 1ull << bits;
+}
+
 static int check_row_dot(const uvcci_op_check *c) {
     const uvcc_tensor_desc *a = c->in[A], *b = c->in[B], *z = c->out[0];
     const int fraction = z->scale + c->d->shift - a->scale - b->scale;
@@ -180,6 +205,15 @@ static bool build_part(uvcci_builder *b) {
                              uvcci_shares_of(b->s, d->in[C]), NULL, out);
     return uvcci_build_gemm(b, uvcci_shares_of(b->s, d->in[A]), uvcci_shares_of(b->s, d->in[B]),
                             out->lo, accumulate);
+}
+
+static bool build_mul_part(uvcci_builder *b) {
+    const uvcc_op_desc *d = &b->r->op->desc;
+    assert(b->r->turn == 0 && d->in_count == 2);
+    if (!uvcci_ensure_outputs(b))
+        return false;
+    return uvcci_build_mul_part(b, uvcci_shares_of(b->s, d->in[A]), uvcci_shares_of(b->s, d->in[B]),
+                                uvcci_shares_of(b->s, d->out[0])->lo);
 }
 
 /* ---- resharing ---- */
@@ -267,6 +301,7 @@ static const uvcci_op_way product_way = {.state_bytes = sizeof(uvcci_gate),
                                          .deal_tasks = uvcci_gate_deal_tasks,
                                          .deal = uvcci_gate_deal};
 static const uvcci_op_way part_way = {.build = build_part};
+static const uvcci_op_way mul_part_way = {.build = build_mul_part};
 static const uvcci_op_way reshare_way = {.build = build_reshare};
 
 enum {
@@ -323,6 +358,12 @@ static const uvcci_op_class classes[] = {
      .check = check_part,
      .sum_max = part_sum_max,
      .way = &part_way},
+    {.opcode = UVCC_OP_MUL_PART,
+     .flags = UVCC_OP_WITHIN,
+     .out = UVCCI_TAKES_ADDITIVE,
+     .check = check_mul_part,
+     .sum_max = mul_part_sum_max,
+     .way = &mul_part_way},
     {.opcode = UVCC_OP_RESHARE,
      .in = {UVCCI_TAKES_ADDITIVE},
      .check = check_reshare,
