@@ -131,9 +131,23 @@ static void test_equal_reference(void **state) {
     whole_run(&c, 1);
 }
 
+/* With clipping, and without it but with decay. */
+static void test_mini_equals_reference(void **state) {
+    (void)state;
+    uvcc_transformer_config c = tiny();
+    c.optimizer = UVCC_OPTIMIZER_ADAM_MINI;
+    c.clip = 0.125;
+    whole_run(&c, 2);
+    c.clip = 0;
+    c.weight_decay = 0.01;
+    c.truncation = UVCC_TRUNC_EXACT_DCF;
+    whole_run(&c, 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_equal_reference),
+        cmocka_unit_test(test_mini_equals_reference),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

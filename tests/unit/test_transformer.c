@@ -656,6 +656,8 @@ static void test_no_memory(void **state) {
 #define WRONG(text, ...) REFUSED(UVCC_ERR_CONFIG, text, __VA_ARGS__)
 #define WIDE(text, ...)  REFUSED(UVCC_ERR_BOUND, text, __VA_ARGS__)
 
+#define MINI c.optimizer = UVCC_OPTIMIZER_ADAM_MINI
+
 static void test_options(void **state) {
     (void)state;
     REFUSED(0, "", (void)0);
@@ -678,7 +680,7 @@ static void test_options(void **state) {
     WRONG("context must be longer", c.context = 1; c.replicas = 4; c.tensor_ranks = 2);
     WRONG("windows must be a multiple of tensor_ranks", c.windows = 3; c.tensor_ranks = 2);
     WRONG("replicas: L0.B1 has 1 x 18 elements", c.hidden = 18; c.replicas = 4);
-    WRONG("optimizer is unknown", c.optimizer = 3);
+    WRONG("optimizer is unknown", c.optimizer = 4);
     WRONG("momentum_shift must be", c.momentum_shift = 9);
     WRONG("variance_shift must be", c.variance_shift = 9);
     WRONG("momentum_shift must be below variance_shift + 2 with this optimizer",
@@ -699,6 +701,14 @@ static void test_options(void **state) {
     WRONG("clip must be 0, or", c.clip = 0x1p-13);
     WRONG("clip must be above 0 and at most 1024 epsilon", c.clip = 0);
     WRONG("clip must be above 0 and at most 1024 epsilon", c.clip = 0.07);
+    WRONG("clip must be 0, or 2^-5 to 4 with this optimizer", MINI; c.clip = 0x1p-6);
+    WRONG("clip must be 0, or 2^-5 to 4 with this optimizer", MINI; c.clip = 5);
+    WRONG("clip must be at most 1024 epsilon sqrt(dim)", MINI; c.clip = 0.26);
+    REFUSED(0, "", MINI; c.clip = 0.25);
+    REFUSED(0, "", MINI; c.clip = 0);
+    WRONG("epsilon must be at least 2^-16", MINI; c.epsilon = 0x1p-17);
+    WRONG("replicas: P has 4 rows at a worker, which 8 workers cannot share evenly", MINI;
+          c.context = 4; c.batch = 32; c.replicas = 8);
     WRONG("frac_bits must be", c.frac_bits = 11);
     WRONG("value_bits must be", c.value_bits = 17);
     WRONG("gradient_bits must be", c.gradient_bits = 17);

@@ -19,7 +19,7 @@
 /* ---- members ---- */
 
 static const char *const blocks[] = {"gelu", "swiglu", "gpt2", NULL};
-static const char *const optimizers[] = {"sgd", "momentum", "adamw", NULL};
+static const char *const optimizers[] = {"sgd", "momentum", "adamw", "adam-mini", NULL};
 static const char *const truncations[] = {"ars", "sr", "ars-dcf", NULL};
 static const char *const indices[] = {"fast", "exact", NULL};
 static const char *const products[] = {"native", "beaver", NULL};
