@@ -362,10 +362,12 @@ static small mask_base(void) {
 
 static void test_bad_rows(void **state) {
     (void)state;
-    WRONG("op rows (ROW_SUM, FWD k 2): D is 4 x 5, but must be 4 x 1",
-          s = row_base(UVCC_OP_ROW_SUM, 1));
+    WRONG("op rows (ROW_SUM, FWD k 2): D is 3 x 1, but must be 4 x 1",
+          (s = row_base(UVCC_OP_ROW_SUM, 1), s.t[D].rows = 3, s.t[D].cols = 1));
     WRONG("D has scale 9, but must have 8",
           (s = row_base(UVCC_OP_ROW_SUM, 1), s.t[D].cols = 1, s.t[D].scale = 9));
+    WRONG("op rows (ROW_SUM, FWD k 2): D is 4 x 2, but must be 4 x 1", /* blocks of 2 1/2 */
+          (s = row_base(UVCC_OP_ROW_SUM, 1), s.t[D].cols = 2));
     BOUND("op rows (ROW_SUM, FWD k 2): bits + log2(cols) needs 63 bits",
           (s = row_base(UVCC_OP_ROW_SUM, 1), s.t[D].cols = 1, s.t[C].bits = 60));
     static const uvcc_opcode column[] = {UVCC_OP_ROW_ADD, UVCC_OP_ROW_SUB, UVCC_OP_ROW_RSUB,
@@ -511,6 +513,56 @@ static void test_bad_parts(void **state) {
     WRONG("entry go: output 9 is C, which is additive", (s = part_base(), s.out[0].tensor = C));
     WRONG("entry go: input 1 is C, which is additive",
           (s = part_base(), s.inputs = 3, s.in[2].id = 1, s.in[2].tensor = C));
+}
+
+/* C, additive, = A A by elements; E, additive, = C + C; D = E >> 8. */
+static small mul_part_base(void) {
+    small s = part_base();
+    s.t[C].rows = s.t[A].rows;
+    s.t[C].cols = s.t[A].cols;
+    s.t[C].bits = 40;
+    s.op[0].opcode = UVCC_OP_MUL_PART;
+    s.op[0].in[1] = A;
+    s.t[E] = s.t[C];
+    s.t[E].name = "E";
+    s.t[E].bits = 41;
+    s.op[1].opcode = UVCC_OP_ADD;
+    s.op[1].in_count = 2;
+    s.op[1].in[0] = s.op[1].in[1] = C;
+    s.op[1].out[0] = E;
+    s.op[2].in[0] = E;
+    s.t[D].rows = s.t[C].rows;
+    s.t[D].cols = s.t[C].cols;
+    return s;
+}
+
+static void test_bad_mul_parts(void **state) {
+    (void)state;
+    uint8_t hash[32], within[32];
+    small good = mul_part_base();
+    hash_of(&good, hash);
+    good.op[0].flags = UVCC_OP_WITHIN;
+    hash_of(&good, within);
+    assert_memory_not_equal(hash, within, sizeof hash);
+    WRONG("op product (MUL_PART, FWD k 0) writes C, which must be additive",
+          (s = mul_part_base(), s.t[C].sharing = UVCC_REPLICATED));
+    WRONG("op product (MUL_PART, FWD k 0): a shift by 1 bits",
+          (s = mul_part_base(), s.op[0].shift = 1));
+    WRONG("op product (MUL_PART, FWD k 0): a constant is not for this opcode",
+          (s = mul_part_base(), s.op[0].constant = 40));
+    WRONG("op product (MUL_PART, FWD k 0): C has scale 17, but must have 16",
+          (s = mul_part_base(), s.t[C].scale = 17));
+    WRONG("op product (MUL_PART, FWD k 0): B is", (s = mul_part_base(), s.op[0].in[1] = B));
+    WRONG("op product (MUL_PART, FWD k 0): C is", (s = mul_part_base(), s.t[C].cols++));
+    BOUND("op product (MUL_PART, FWD k 0): bits(A) + bits(B) needs 64 bits",
+          (s = mul_part_base(), s.t[A].bits = 32, s.t[C].bits = 62));
+    BOUND("op product (MUL_PART, FWD k 0): C declares 39 bits; the sum of the products in it needs "
+          "40",
+          (s = mul_part_base(), s.t[C].bits = 39));
+    good.t[A].bits = 32; /* the author knows better */
+    hash_of(&good, hash);
+    WRONG("op add (ADD, FWD k 1) cannot read C, which is additive; RESHARE or TRUNCATE it first",
+          (s = mul_part_base(), s.t[E].sharing = UVCC_REPLICATED));
 }
 
 static void test_sums_in_bounds(void **state) {
@@ -1046,6 +1098,7 @@ int main(void) {
         cmocka_unit_test(test_bad_elements),
         cmocka_unit_test(test_bad_rows),
         cmocka_unit_test(test_bad_parts),
+        cmocka_unit_test(test_bad_mul_parts),
         cmocka_unit_test(test_sums_in_bounds),
         cmocka_unit_test(test_bad_heads),
         cmocka_unit_test(test_bad_constants),

@@ -499,15 +499,59 @@ static void grow_gemm(random_program *r, value a, value b) {
     r->blocks += f.heads != 0;
 }
 
+/* Products of elements, summed, added to a multiple of a replicated tensor, or as they are, then
+ * truncated: additive up to there. */
+static void grow_mul_part(random_program *r, value a, value b) {
+    const bool same = a.rows == b.rows && a.cols == b.cols, column = a.rows == b.rows && b.cols == 1;
+    const bool row = (a.cols == b.cols || b.cols == 1) && b.rows == 1;
+    const unsigned bits = a.bits + b.bits, more = bits + 1 + log2_up(a.rows * a.cols);
+    fit whole = {.rows = a.rows, .cols = a.cols}, some = whole;
+    if ((!same && !column && !row) || more + 1 > 44)
+        return;
+    value part = {.tensor = additive(r, 'm', &whole, more, UVCC_NO_TENSOR)};
+    add_op(r, UVCC_OP_MUL_PART, &a, &b, &part, 0, pick(r, 2) ? UVCC_OP_WITHIN : 0);
+    uint16_t next = UVCC_OP_ROW_SUM;
+    switch (pick(r, 4)) {
+    case 0:
+        some.cols = a.cols % 2 == 0 && pick(r, 2) ? a.cols / 2 : 1;
+        break;
+    case 1:
+        some.rows = 1;
+        next = UVCC_OP_REDUCE_BIAS_GRAD;
+        break;
+    case 2:
+        next = pick(r, 2) ? UVCC_OP_ADD : UVCC_OP_SUB;
+        break;
+    default:
+        next = 0;
+    }
+    value sum = part;
+    if (next != 0)
+        sum.tensor = additive(r, 'n', &some, more, UVCC_NO_TENSOR);
+    if (next == UVCC_OP_ADD || next == UVCC_OP_SUB) {
+        const value multiple = {.tensor = additive(r, 'o', &whole, more, UVCC_NO_TENSOR)};
+        value out = multiple;
+        add_op_with(r, UVCC_OP_SCALE_PUBLIC, &a, NULL, &out, SCALE, 0, 3);
+        add_op(r, next, &part, &multiple, &sum, 0, 0);
+    } else if (next != 0) {
+        add_op(r, next, &part, NULL, &sum, 0, 0);
+    }
+    add_op(r, UVCC_OP_TRUNCATE, &sum, NULL,
+           new_value(r, some.rows, some.cols, more - SCALE + 1), SCALE, 0);
+}
+
 static void grow(random_program *r) {
     value a = r->v[pick(r, r->count)], b = r->v[pick(r, r->count)];
     unsigned wide = (a.bits > b.bits ? a.bits : b.bits) + 1;
     bool same = a.rows == b.rows && a.cols == b.cols;
-    switch (pick(r, 15)) {
+    switch (pick(r, 16)) {
     case 0:
     case 13:
     case 14:
         grow_gemm(r, a, b);
+        break;
+    case 15:
+        grow_mul_part(r, a, b);
         break;
     case 1:
         if (same && a.bits + b.bits < 45)

@@ -385,6 +385,30 @@ static void test_gradients(void **state) {
     check_gradients(&c);
 }
 
+/* ---- cost ---- */
+
+/* Bytes that updating takes of all parties, keys included, by weight. */
+static double bytes_of_update(const uvcc_transformer_config *c) {
+    const uvcc_allocator al = uvcc_host_allocator();
+    const uvcc_transformer_worker only = {0};
+    uvcc_program *p;
+    char why[256], section[UVCC_TRANSFORMER_SECTION_BYTES];
+    uvcc_op_cost cost;
+    double bytes = 0;
+    if (uvcc_transformer_program(&p, c, &only, &al, why, sizeof why) != 0)
+        fail_msg("%s", why);
+    const uint32_t e = (uint32_t)uvcc_program_find_entry(p, "train");
+    for (uint32_t i = 0; i < uvcc_program_op_count(p, e); i++) {
+        uvcc_transformer_section(c, uvcc_program_op_at(p, e, i), section);
+        if (strcmp(section, "update") != 0)
+            continue;
+        assert_int_equal(uvcc_program_cost(p, e, i, &cost), 0);
+        bytes += (double)cost.online_bytes + (double)cost.preprocessing_bytes;
+    }
+    uvcc_program_free(p);
+    return bytes / (double)uvcc_transformer_parameters(c);
+}
+
 /* ---- learning ---- */
 
 /* 20 steps of two layers: the loss falls, and stays within 2% of the same training in float32. */
@@ -443,6 +467,29 @@ static void test_mini_learns(void **state) {
     c.exact = 0;
     c.clip = 0.25;
     check_learns(&c);
+}
+
+/* A weight's update costs at most 110 bytes where rows are long enough for what their roots cost;
+ * ADAMW's 2,100. */
+static void test_mini_cost(void **state) {
+    (void)state;
+    uvcc_transformer_config c;
+    assert_int_equal(uvcc_transformer_default(&c, sizeof c), 0);
+    c.dim = 256;
+    c.truncation = UVCC_TRUNC_STOCHASTIC;
+    c.exact = 0;
+    c.optimizer = UVCC_OPTIMIZER_ADAM_MINI;
+    c.clip = 1;
+    c.windows = 0;
+    const double clips = bytes_of_update(&c);
+    c.weight_decay = 0.01;
+    const double decays = bytes_of_update(&c);
+    c.weight_decay = 0;
+    c.clip = 0;
+    const double plain = bytes_of_update(&c);
+    print_message("bytes a weight: %.1f; with decay %.1f; without clipping %.1f\n", clips, decays,
+                  plain);
+    assert_true(clips <= 110 && plain <= 91 && decays <= 115);
 }
 
 /* A window's logits do not depend on what comes later in it, and eval has the loss of exactly them.
@@ -918,6 +965,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_next),
         cmocka_unit_test(test_learns),
         cmocka_unit_test(test_mini_learns),
+        cmocka_unit_test(test_mini_cost),
         cmocka_unit_test(test_gradients),
     };
     return argc > 1 ? cmocka_run_group_tests(splits, NULL, NULL)

@@ -20,7 +20,7 @@
 /* Fraction bits of first moments, of second ones and means of squares, of the clipping's factor; of
  * rate times root, and where weights decay, so of what they decay by; bits of masters and steps by
  * that scale. */
-enum { FIRST = 28, SECOND = 40, FACTOR = 16, STEP = 16, STEP_DECAYS = 26, DECAY = 24 };
+enum { FIRST = 28, SECOND = 40, FACTOR = 16, STEP = 14, STEP_DECAYS = 26, DECAY = 24 };
 /* The gradient's norm is below 2^6; squares stand at twice the gradients' scale. */
 enum { NORM_BITS = 6, NORM_SCALE = 24 };
 /* Fraction bits that a weight decay is taken with, and of what a mean of any number of elements is
@@ -38,6 +38,29 @@ static int range_of(const uvcc_transformer_config *c) {
     return c->clip > 0 ? ilogb(c->clip) + 2 : NORM_BITS;
 }
 
+/* Elements of a block, at all workers together. */
+static uint32_t block_elems(const uvcci_tf_builder *b, const uvcci_tf_held *h) {
+    switch (h->about.blocks) {
+    case UVCC_BLOCKS_ROWS:
+        return h->about.cols;
+    case UVCC_BLOCKS_COLS:
+        return h->about.rows;
+    case UVCC_BLOCKS_HEADS:
+        return h->about.rows * b->n.head_dim;
+    default:
+        return h->about.rows * h->about.cols;
+    }
+}
+
+/* Bits of a second moment: the mean over a block is at most the whole's square over the block's
+ * elements; one bit more is for what roundings add. */
+static unsigned second_bits(const uvcci_tf_builder *b, const uvcci_tf_held *h) {
+    enum { LEAST = 8 };
+    const int norm = b->c->clip > 0 ? ilogb(b->c->clip) + 1 : NORM_BITS;
+    const int bits = SECOND + 2 * norm + 1 - ilogb(block_elems(b, h));
+    return bits > LEAST ? (unsigned)bits : LEAST;
+}
+
 /* Rows and columns of the second moments of the weight's part. */
 static void block_shape(const uvcci_tf_builder *b, const uvcci_tf_held *h, uint32_t *rows,
                         uint32_t *cols) {
@@ -49,14 +72,13 @@ static void block_shape(const uvcci_tf_builder *b, const uvcci_tf_held *h, uint3
 }
 
 void uvcci_tf_mini_state(uvcci_tf_builder *b, uvcci_tf_held *h, uint32_t rows, uint32_t cols) {
-    const int range = range_of(b->c);
     uint32_t block_rows, block_cols;
     assert(h->held && b->c->optimizer == UVCC_OPTIMIZER_ADAM_MINI);
     block_shape(b, h, &block_rows, &block_cols);
     h->momentum =
-        uvcci_tf_persist(b, "V1.", h->about.name, rows, cols, (unsigned)(FIRST + range), FIRST);
+        uvcci_tf_persist(b, "V1.", h->about.name, rows, cols, (unsigned)(FIRST + range_of(b->c)), FIRST);
     h->variance = uvcci_tf_persist(b, "V2.", h->about.name, block_rows, block_cols,
-                                   (unsigned)(SECOND + 2 * range), SECOND);
+                                   second_bits(b, h), SECOND);
 }
 
 /* ---- ops ---- */
@@ -220,20 +242,6 @@ static void find_factor(uvcci_tf_builder *b, uint32_t sum) {
 }
 
 /* ---- moments ---- */
-
-/* Elements of a block, at all workers together. */
-static uint32_t block_elems(const uvcci_tf_builder *b, const uvcci_tf_held *h) {
-    switch (h->about.blocks) {
-    case UVCC_BLOCKS_ROWS:
-        return h->about.cols;
-    case UVCC_BLOCKS_COLS:
-        return h->about.rows;
-    case UVCC_BLOCKS_HEADS:
-        return h->about.rows * b->n.head_dim;
-    default:
-        return h->about.rows * h->about.cols;
-    }
-}
 
 /* Sums over those workers that have parts of the block: a row is at one, a column that ranks cut
  * off at a rank's replicas. */

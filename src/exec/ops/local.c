@@ -12,25 +12,11 @@
 
 /* ---- what they ask of their tensors ---- */
 
-/* What is additive cannot become replicated without a message. */
-static int check_sharing(const uvcci_op_check *c) {
-    if (c->out[0]->sharing == UVCC_ADDITIVE)
-        return 0;
-    for (unsigned i = 0; i < c->d->in_count; i++)
-        if (c->in[i]->sharing == UVCC_ADDITIVE)
-            return uvcci_fail(c->m, UVCC_ERR_PROGRAM,
-                              "%s writes %s, which must be additive as %s is", c->label,
-                              c->out[0]->name, c->in[i]->name);
-    return 0;
-}
-
 /* One bit more than the wider input. With a shift the second input counts 2^-shift of its value:
  * its integer stands at a scale finer by that. `second` is what the check of its shape said. */
 static int check_sum(const uvcci_op_check *c, int second) {
     const uvcc_tensor_desc *a = c->in[0], *b = c->in[1], *z = c->out[0];
-    int err = check_sharing(c);
-    if (err == 0)
-        err = second;
+    int err = second;
     if (err == 0)
         err = uvcci_want_same_shape(c, z, a);
     if (err == 0)
@@ -56,9 +42,7 @@ static int check_sum_with_column(const uvcci_op_check *c) {
 
 /* WITHIN: the sum stays within the bits that the output declares, as its author knows. */
 static int check_reduction(const uvcci_op_check *c, int shape, uint32_t summed, const char *sum) {
-    int err = check_sharing(c);
-    if (err == 0)
-        err = shape;
+    int err = shape;
     if (err == 0)
         err = uvcci_want_scale(c, c->out[0], c->in[0]->scale);
     if (err == 0 && (c->d->flags & UVCC_OP_WITHIN) == 0)
@@ -81,9 +65,7 @@ static int check_row_sum(const uvcci_op_check *c) {
 
 static int check_scale_public(const uvcci_op_check *c) {
     const uvcc_tensor_desc *x = c->in[0], *z = c->out[0];
-    int err = check_sharing(c);
-    if (err == 0)
-        err = uvcci_want_nonzero(c);
+    int err = uvcci_want_nonzero(c);
     if (err == 0)
         err = uvcci_want_same_shape(c, z, x);
     if (err == 0)
@@ -124,9 +106,7 @@ static int check_causal_mask(const uvcci_op_check *c) {
 
 static int check_shift_left(const uvcci_op_check *c) {
     const uvcc_tensor_desc *x = c->in[0], *z = c->out[0];
-    int err = check_sharing(c);
-    if (err == 0)
-        err = uvcci_want_same_shape(c, z, x);
+    int err = uvcci_want_same_shape(c, z, x);
     if (err == 0)
         err = uvcci_want_scale(c, z, x->scale + c->d->shift);
     if (err == 0)

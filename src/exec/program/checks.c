@@ -115,8 +115,11 @@ static bool takes(unsigned sharings, const uvcc_tensor_desc *t) {
 
 static int check_sharing(const uvcci_op_check *c, const uvcci_op_class *k) {
     const int bad = UVCC_ERR_PROGRAM;
+    /* what a party computes alone of an additive tensor is additive */
+    const bool local = k->out == UVCCI_TAKES_BOTH && (k->traits & UVCCI_IS_COLLECTIVE) == 0;
+    const bool replicated = local && c->out[0]->sharing == UVCC_REPLICATED;
     for (unsigned i = 0; i < c->d->in_count; i++) {
-        if (takes(i < 3 ? k->in[i] : 0, c->in[i]))
+        if (takes(i < 3 && !replicated ? k->in[i] : 0, c->in[i]))
             continue;
         if (c->in[i]->sharing == UVCC_ADDITIVE)
             return uvcci_fail(c->m, bad,
