@@ -57,8 +57,8 @@ typedef enum uvcc_transformer_norm {
 
 typedef enum uvcc_optimizer {
     UVCC_OPTIMIZER_SGD = 0,
-    UVCC_OPTIMIZER_MOMENTUM = 1, /**< v = (1 - 2^-momentum_shift) v + g; w -= rate v */
-    UVCC_OPTIMIZER_ADAMW = 2,    /**< decays 1 - 2^-momentum_shift and 1 - 2^-variance_shift */
+    UVCC_OPTIMIZER_MOMENTUM = 1,  /**< v = (1 - 2^-momentum_shift) v + g; w -= rate v */
+    UVCC_OPTIMIZER_ADAMW = 2,     /**< decays 1 - 2^-momentum_shift and 1 - 2^-variance_shift */
     UVCC_OPTIMIZER_ADAM_MINI = 3, /**< ADAMW with one second moment for each block of weights (Zhang
                                      et al. 2024, arXiv:2406.16793): uvcc_transformer_blocks. A
                                      twentieth of ADAMW's bytes. The norm of the whole mean gradient

@@ -103,22 +103,21 @@ static void follows_the_table(void **state) {
         const bool relu = r->opcode == UVCC_OP_RELU, sum = r->opcode == UVCC_OP_ADD;
         const unsigned from = r->what != OF_A ? 2 * F : one || sum ? F : 2 * F;
         snprintf(name, sizeof name, "out%u", i);
-        uvcc_op_desc d = {
-            .opcode = r->opcode,
-            .k = (uint16_t)i,
-            .in_count = one ? 1 : 2,
-            .in = {r->what == OF_A      ? a
-                   : r->what == OF_PART ? part
-                   : r->what >= OF_61   ? top[r->what - OF_61]
-                                        : wide,
-                   gemm ? square : b},
-            .out_count = relu ? 2 : 1,
-            .out = {tensor(p, name, ROWS, 60, from - r->shift,
-                           adds ? UVCC_ADDITIVE : UVCC_REPLICATED)},
-            .flags = r->flags,
-            .shift = r->shift,
-            .truncation = r->truncation,
-            .lift = r->lift};
+        uvcc_op_desc d = {.opcode = r->opcode,
+                          .k = (uint16_t)i,
+                          .in_count = one ? 1 : 2,
+                          .in = {r->what == OF_A      ? a
+                                 : r->what == OF_PART ? part
+                                 : r->what >= OF_61   ? top[r->what - OF_61]
+                                                      : wide,
+                                 gemm ? square : b},
+                          .out_count = relu ? 2 : 1,
+                          .out = {tensor(p, name, ROWS, 60, from - r->shift,
+                                         adds ? UVCC_ADDITIVE : UVCC_REPLICATED)},
+                          .flags = r->flags,
+                          .shift = r->shift,
+                          .truncation = r->truncation,
+                          .lift = r->lift};
         if (adds)
             part = d.out[0];
         snprintf(name, sizeof name, "bit%u", i);

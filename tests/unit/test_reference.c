@@ -336,14 +336,14 @@ static void start_parts(one *o, uint32_t x, uint32_t y, const uint32_t parts[3],
     const uvcc_allocator al = test_allocator(&o->counts);
     assert_int_equal(uvcc_program_entry(o->p, "parts"), 0);
     for (unsigned k = 0; k < 3; k++)
-        assert_true(uvcc_program_op(o->p, &(uvcc_op_desc){.opcode = ops[k],
-                                                          .k = (uint16_t)k,
-                                                          .in_count = k == 0 ? 2 : 1,
-                                                          .in = {k == 0 ? x : parts[0],
-                                                                 k == 0 ? y : 0},
-                                                          .out_count = 1,
-                                                          .out = {parts[k]},
-                                                          .flags = flags}) >= 0);
+        assert_true(
+            uvcc_program_op(o->p, &(uvcc_op_desc){.opcode = ops[k],
+                                                  .k = (uint16_t)k,
+                                                  .in_count = k == 0 ? 2 : 1,
+                                                  .in = {k == 0 ? x : parts[0], k == 0 ? y : 0},
+                                                  .out_count = 1,
+                                                  .out = {parts[k]},
+                                                  .flags = flags}) >= 0);
     if (uvcc_program_finish(o->p, o->message, sizeof o->message) != 0)
         fail_msg("%s", o->message);
     assert_int_equal(uvcc_reference_new(&o->r, o->p, &al), 0);
@@ -398,8 +398,7 @@ static void test_parts_within(void **state) {
     for (unsigned i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         one o;
         open_one(&o);
-        const uint32_t cols = rows[i].cols,
-                       a = test_tensor(o.p, "A", 1, cols, 32, 0, UVCC_PERSIST);
+        const uint32_t cols = rows[i].cols, a = test_tensor(o.p, "A", 1, cols, 32, 0, UVCC_PERSIST);
         const uint32_t z[] = {add_part(&o, "Z", 1, cols, rows[i].bits, 0),
                               add_part(&o, "SUM", 1, 1, rows[i].sum_bits, 0),
                               add_part(&o, "COLS", 1, cols, 62, 0)};

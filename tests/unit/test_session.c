@@ -502,7 +502,8 @@ static void grow_gemm(random_program *r, value a, value b) {
 /* Products of elements, summed, added to a multiple of a replicated tensor, or as they are, then
  * truncated: additive up to there. */
 static void grow_mul_part(random_program *r, value a, value b) {
-    const bool same = a.rows == b.rows && a.cols == b.cols, column = a.rows == b.rows && b.cols == 1;
+    const bool same = a.rows == b.rows && a.cols == b.cols,
+               column = a.rows == b.rows && b.cols == 1;
     const bool row = (a.cols == b.cols || b.cols == 1) && b.rows == 1;
     const unsigned bits = a.bits + b.bits, more = bits + 1 + log2_up(a.rows * a.cols);
     fit whole = {.rows = a.rows, .cols = a.cols}, some = whole;
@@ -536,8 +537,8 @@ static void grow_mul_part(random_program *r, value a, value b) {
     } else if (next != 0) {
         add_op(r, next, &part, NULL, &sum, 0, 0);
     }
-    add_op(r, UVCC_OP_TRUNCATE, &sum, NULL,
-           new_value(r, some.rows, some.cols, more - SCALE + 1), SCALE, 0);
+    add_op(r, UVCC_OP_TRUNCATE, &sum, NULL, new_value(r, some.rows, some.cols, more - SCALE + 1),
+           SCALE, 0);
 }
 
 static void grow(random_program *r) {

@@ -664,6 +664,37 @@ static void test_large_shapes(void **state) {
     c.windows = 2;
     c.gradient_bits = 4;
     build(&c, &(uvcc_transformer_worker){1, 0, 1});
+    c.optimizer = UVCC_OPTIMIZER_ADAM_MINI; /* means over 2^18, and below over 3 2^14 */
+    c.clip = 1;
+    build(&c, &(uvcc_transformer_worker){1, 0, 1});
+    c.context = 128;
+    c.dim = 768;
+    c.heads = 12;
+    c.layers = 12;
+    c.replicas = c.tensor_ranks = 1;
+    c.weight_decay = 0.1;
+    build(&c, &(uvcc_transformer_worker){0, 0, 0});
+}
+
+/* The ends of what options may be fit into 62 bits, whatever a block's size. */
+static void test_mini_ends(void **state) {
+    (void)state;
+    static const double epsilon[] = {0x1p-16, 0x1p-12, 0x1p-6}, clip[] = {0, 0x1p-5, 0.26, 4};
+    static const uint32_t dims[] = {16, 24, 66};
+    for (unsigned i = 0; i < 3 * 4 * 2; i++) {
+        uvcc_transformer_config c = mini();
+        c.layers = 1;
+        c.windows = 0;
+        c.epsilon = epsilon[i % 3];
+        c.clip = clip[i / 3 % 4];
+        c.dim = dims[(i + i / 3) % 3];
+        c.weight_decay = i / 12;
+        c.learning_rate = 3.9;
+        c.momentum_shift = i / 12 != 0 ? 8 : 1;
+        c.variance_shift = i / 12 != 0 ? 8 : 1;
+        if (c.clip <= 1024 * c.epsilon * sqrt(c.dim))
+            build(&c, &(uvcc_transformer_worker){0, 0, 0});
+    }
 }
 
 static void test_no_memory(void **state) {
@@ -960,6 +991,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_every_kind_loads),
         cmocka_unit_test(test_sums_of_microbatches),
         cmocka_unit_test(test_large_shapes),
+        cmocka_unit_test(test_mini_ends),
         cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_logits),
         cmocka_unit_test(test_next),

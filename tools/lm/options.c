@@ -17,8 +17,8 @@ static const char *const indices[] = {"fast", "exact", NULL};
 static const char *const answers[] = {"yes", "no", NULL};
 static const char *const switches[] = {"on", "off", NULL};
 
-/* What the library takes with its default of epsilon: see uvcc_transformer_config.clip. Of ADAM_MINI
- * it is the norm of the whole gradient; how much goes with --dim the library says. */
+/* What the library takes with its default of epsilon: see uvcc_transformer_config.clip. Of
+ * ADAM_MINI it is the norm of the whole gradient; how much goes with --dim the library says. */
 #define CLIP_LEAST     0x1p-12
 #define CLIP_ADAMW_MAX 0.0625
 #define CLIP_NORM      0.25 /* if none is given */
@@ -54,7 +54,8 @@ static const flag flags[] = {
      "part of --lr that the rate has fallen to after the last step (0.05)"},
     {"clip", "X", FLAG_REAL, AT(clip), 0, 32, NULL,
      "elements of the mean gradient are cut to [-X, X]: from 2^-12, with adamw to 0.0625, with the "
-     "others to 32; with these 0: not at all (0.0625). With adam-mini the norm of the whole gradient "
+     "others to 32; with these 0: not at all (0.0625). With adam-mini the norm of the whole "
+     "gradient "
      "is cut to X: from 2^-5 to sqrt(dim) / 16 and 4; 0: not (0.25)"},
     {"weight-decay", "X", FLAG_REAL, AT(weight_decay), 0, 1, NULL,
      "weights shrink by --lr times X a step (0)"},
@@ -150,10 +151,11 @@ static int check_norm_clip(const flag_message *m, const lm_options *o) {
     const double most = of_blocks < CLIP_NORM_MAX ? of_blocks : CLIP_NORM_MAX;
     if (o->clip == 0 || (o->clip >= CLIP_NORM_MIN && o->clip <= most))
         return 0;
-    return flag_fail(m,
-                     "--clip %g: with --optimizer adam-mini and --%s %u give 2^-5 to %.4g, or 0 for "
-                     "none",
-                     o->clip, narrow ? "hidden" : "dim", least, most);
+    return flag_fail(
+        m,
+        "--clip %g: with --optimizer adam-mini and --%s %u give 2^-5 to %.4g, or 0 for "
+        "none",
+        o->clip, narrow ? "hidden" : "dim", least, most);
 }
 
 static int check_clip(const flag_message *m, const lm_options *o) {

@@ -70,6 +70,7 @@ static bool is_adam(const uvcc_transformer_config *c) {
     return c->optimizer == UVCC_OPTIMIZER_ADAMW || c->optimizer == UVCC_OPTIMIZER_ADAM_MINI;
 }
 
+/* All that follows from options, which need not have been checked: nothing here can fail. */
 uvcci_tf_numbers uvcci_tf_numbers_of(const uvcc_transformer_config *c) {
     uvcci_tf_numbers n = {
         .hidden = uvcci_tf_hidden(c),
@@ -207,9 +208,10 @@ static int check_norm_clip(const uvcc_transformer_config *c, const uvcci_message
     if (c->clip != 0 && !within(c->clip, 0x1p-5, 4))
         return refuse(m, "clip", "must be 0, or 2^-5 to 4 with this optimizer");
     if (c->clip > 1024 * epsilon_of(c) * sqrt(least))
-        return refuse(m, "clip",
-                      "must be at most 1024 epsilon sqrt(dim), of hidden if that is less, with this "
-                      "optimizer");
+        return refuse(
+            m, "clip",
+            "must be at most 1024 epsilon sqrt(dim), of hidden if that is less, with this "
+            "optimizer");
     return 0;
 }
 
@@ -383,11 +385,11 @@ static void add_weight(uvcci_tf_builder *b, uint32_t i) {
         return;
     }
     if (b->c->optimizer != UVCC_OPTIMIZER_SGD)
-        h->momentum =
-            uvcci_tf_persist(b, "V1.", name, rows, cols, uvcci_tf_momentum_bits(b->c, n), n->update_scale);
+        h->momentum = uvcci_tf_persist(b, "V1.", name, rows, cols, uvcci_tf_momentum_bits(b->c, n),
+                                       n->update_scale);
     if (b->c->optimizer == UVCC_OPTIMIZER_ADAMW)
         h->variance = uvcci_tf_persist(b, "V2.", name, rows, cols, VARIANCE_SCALE + VARIANCE_RANGE,
-                              VARIANCE_SCALE + 2u * n->unit);
+                                       VARIANCE_SCALE + 2u * n->unit);
 }
 
 /* Integer bits of what noise is multiplied by, and of the product. */
@@ -395,11 +397,13 @@ enum { TEMPERATURE_BITS = 4, NOISE_BITS = UVCCI_GUMBEL_RANGE + 4 };
 
 static void add_persistent(uvcci_tf_builder *b) {
     b->rate = uvcci_tf_persist(b, "", "rate", 1, 1, UVCC_TRANSFORMER_RATE_BITS + 2,
-                      UVCC_TRANSFORMER_RATE_BITS - (unsigned)b->n.unit);
+                               UVCC_TRANSFORMER_RATE_BITS - (unsigned)b->n.unit);
     b->select = b->temperature = UVCC_NO_TENSOR;
     if (b->c->windows != 0 && b->last_stage) {
-        b->select = uvcci_tf_persist(b, "", "select", b->c->windows, b->c->windows * b->c->context, 1, 0);
-        b->temperature = uvcci_tf_persist(b, "", "temperature", 1, 1, b->n.f + TEMPERATURE_BITS, b->n.f);
+        b->select =
+            uvcci_tf_persist(b, "", "select", b->c->windows, b->c->windows * b->c->context, 1, 0);
+        b->temperature =
+            uvcci_tf_persist(b, "", "temperature", 1, 1, b->n.f + TEMPERATURE_BITS, b->n.f);
     }
     for (uint32_t i = 0; i < b->weight_count && b->err == 0; i++)
         add_weight(b, i);

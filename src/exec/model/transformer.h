@@ -114,7 +114,7 @@ typedef struct uvcci_tf_held {
     uvcc_transformer_part part;
     uint32_t tensor, master; /* forward weight; the slice of the master that this worker owns */
     uint32_t momentum, variance;
-    uint32_t sum; /* gradient over microbatches, or UVCC_NO_TENSOR before the first */
+    uint32_t sum;               /* gradient over microbatches, or UVCC_NO_TENSOR before the first */
     uint32_t gradient, squares; /* ADAM_MINI: the mean gradient; this worker's sums of squares */
 } uvcci_tf_held;
 

@@ -3,9 +3,9 @@
  * the norm of the whole gradient.
  *
  * A block of weights (uvcc_transformer_blocks) has one second moment, so one root; what is left for
- * each weight is a product with it. Three sums are truncated once for each weight: its gradient, its
- * first moment with the clipping's factor, its step with the rate, the root and the decay; then the
- * forward weight is rounded. All else is of blocks.
+ * each weight is a product with it. Three sums are truncated once for each weight: its gradient,
+ * its first moment with the clipping's factor, its step with the rate, the root and the decay; then
+ * the forward weight is rounded. All else is of blocks.
  *
  * Squares are declared by the norm of the whole gradient, below 2^NORM_BITS, not by elements: no
  * element's square and no sum of some of them is greater. Their sums stay additive until nothing is
@@ -23,8 +23,8 @@
 enum { FIRST = 28, SECOND = 40, FACTOR = 16, STEP = 14, STEP_DECAYS = 26, DECAY = 24 };
 /* The gradient's norm is below 2^6; squares stand at twice the gradients' scale. */
 enum { NORM_BITS = 6, NORM_SCALE = 24 };
-/* Fraction bits that a weight decay is taken with, and of what a mean of any number of elements is
- * taken of. */
+/* Fraction bits that a weight decay is taken with, and the most of what a mean of a number of
+ * elements that is no power of two is taken of. */
 enum { DECAY_FRACTION = 16, ANY_MEAN = 34 };
 
 static const char *const first_moment[] = {"MK", "MA"}, *const second_moment[] = {"VK", "VA"};
@@ -75,8 +75,8 @@ void uvcci_tf_mini_state(uvcci_tf_builder *b, uvcci_tf_held *h, uint32_t rows, u
     uint32_t block_rows, block_cols;
     assert(h->held && b->c->optimizer == UVCC_OPTIMIZER_ADAM_MINI);
     block_shape(b, h, &block_rows, &block_cols);
-    h->momentum =
-        uvcci_tf_persist(b, "V1.", h->about.name, rows, cols, (unsigned)(FIRST + range_of(b->c)), FIRST);
+    h->momentum = uvcci_tf_persist(b, "V1.", h->about.name, rows, cols,
+                                   (unsigned)(FIRST + range_of(b->c)), FIRST);
     h->variance = uvcci_tf_persist(b, "V2.", h->about.name, block_rows, block_cols,
                                    second_bits(b, h), SECOND);
 }
@@ -189,7 +189,8 @@ static uint32_t sum_of_squares(uvcci_tf_builder *b) {
         const uvcc_tensor_desc d = *uvcci_tf_desc(b, h->squares);
         uint32_t own = h->squares;
         if (d.rows > 1 || d.cols > 1)
-            own = sums(b, "NW", d.cols == 1 ? UVCC_OP_REDUCE_BIAS_GRAD : UVCC_OP_ROW_SUM, own, 1, 1);
+            own =
+                sums(b, "NW", d.cols == 1 ? UVCC_OP_REDUCE_BIAS_GRAD : UVCC_OP_ROW_SUM, own, 1, 1);
         if (sum == UVCC_NO_TENSOR) {
             sum = own;
             continue;
@@ -225,8 +226,7 @@ static void find_factor(uvcci_tf_builder *b, uint32_t sum) {
     uvcci_tf_enter(b, UVCC_UPD, 0, UVCCI_TF_BLOCK_NORM);
     sum = over_group(b, sum, UVCC_GROUP_STAGE, b->c->replicas * b->c->tensor_ranks, "NS", "NT");
     sum = over_group(b, sum, UVCC_GROUP_PP, b->c->stages, "NP", "NQ");
-    const uint32_t norm =
-        uvcci_tf_transient(b, "NN", 1, 1, NORM_SCALE + 2 * NORM_BITS, NORM_SCALE);
+    const uint32_t norm = uvcci_tf_transient(b, "NN", 1, 1, NORM_SCALE + 2 * NORM_BITS, NORM_SCALE);
     uvcci_tf_truncate(b, sum, norm, b->truncation);
     const uint32_t most = at_least(b, norm, llround(ldexp(clip * clip, NORM_SCALE)));
     uvcci_tf_function(b, UVCC_NL_RSQRT, (uvcc_nonlinear_options){0}, &most, names, &inverse);
@@ -256,14 +256,14 @@ static uint32_t whole_squares(const slice *s) {
 }
 
 /* The means of squares: the sums truncated so far that their scale, after c 2^-e next to 1 / n, is
- * the moments', or above it where c is not 1. */
+ * the moments', or where c is not 1 above it, as far as there are bits. */
 static uint32_t mean_square(const slice *s) {
     uvcci_tf_builder *b = s->b;
     unsigned e;
     const uint32_t n = block_elems(b, s->h), squares = whole_squares(s);
     const unsigned range = (unsigned)NORM_BITS * 2u;
     const int64_t c = uvcci_tf_inverse(n, &e);
-    const unsigned fine = uvcci_tf_log2((uint64_t)c), most = 2 * NORM_SCALE + fine - e;
+    const unsigned fine = uvcci_tf_log2((uint64_t)c), most = UVCCI_MAX_BITS - e;
     const unsigned scale = c == 1 ? SECOND - e : most < ANY_MEAN ? most : ANY_MEAN;
     const uint32_t sum = uvcci_tf_transient(b, "QS", s->rows, s->cols, scale + range, scale);
     uvcci_tf_truncate(b, squares, sum, b->truncation);

@@ -67,7 +67,7 @@ static uint32_t clipped(const slice *s, uint32_t g) {
 }
 
 void uvcci_tf_decay(const slice *s, const char *const names[2], uint32_t state, uint32_t x,
-                  unsigned shift, bool share) {
+                    unsigned shift, bool share) {
     uvcci_tf_builder *b = s->b;
     const uvcc_tensor_desc d = *desc(s, state), dx = *desc(s, x);
     if (b->err != 0) /* the tensors may be others then */

@@ -3,7 +3,8 @@
  * copies. They send nothing, so they have one turn, which is one map, or copies.
  *
  * Sums, shifts and factors may be additive: a party's summand is its first component of a
- * replicated input (each component is first at one party), or all that it has of an additive one. */
+ * replicated input (each component is first at one party), or all that it has of an additive one.
+ */
 #include "exec/ops/families.h"
 #include "exec/ops/tasks.h"
 #include "exec/program/op_check.h"

@@ -84,8 +84,8 @@ bool uvcci_build_mul_part(uvcci_builder *b, const uvcc_shares *x, const uvcc_sha
     const uvcc_tensor_desc *of_x = &ts[d->in[A]].desc, *of_y = &ts[d->in[B]].desc;
     const bool column = of_y->rows == of_x->rows && of_y->cols == 1;
     const uint8_t map = ts[d->in[A]].elems == ts[d->in[B]].elems ? UVCC_MAP_MUL
-                        : column                                  ? UVCC_MAP_MUL_COL
-                                                                  : UVCC_MAP_MUL_ROW;
+                        : column                                 ? UVCC_MAP_MUL_COL
+                                                                 : UVCC_MAP_MUL_ROW;
     assert(z != NULL && d->constant == 0);
     return build_elements(b, map, of_x->rows, x, y, z);
 }

@@ -4,8 +4,8 @@
  * product is reshared or, with a shift, truncated. On a Beaver triple they go another way
  * (beaver.c).
  *
- * GEMM_PART and MUL_PART are the local parts of a matrix product, which is added to, and of products
- * of elements: they stay additive. RESHARE makes an additive tensor a replicated one. */
+ * GEMM_PART and MUL_PART are the local parts of a matrix product, which is added to, and of
+ * products of elements: they stay additive. RESHARE makes an additive tensor a replicated one. */
 #include "exec/ops/beaver.h"
 #include "exec/ops/families.h"
 #include "exec/ops/multiply.h"
