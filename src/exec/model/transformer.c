@@ -70,7 +70,7 @@ static bool is_adam(const uvcc_transformer_config *c) {
     return c->optimizer == UVCC_OPTIMIZER_ADAMW || c->optimizer == UVCC_OPTIMIZER_ADAM_MINI;
 }
 
-/* All that follows from options, which need not have been checked: nothing here can fail. */
+/* All that follows from options that passed the checks of the model and the split. */
 uvcci_tf_numbers uvcci_tf_numbers_of(const uvcc_transformer_config *c) {
     uvcci_tf_numbers n = {
         .hidden = uvcci_tf_hidden(c),
