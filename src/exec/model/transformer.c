@@ -349,19 +349,6 @@ unsigned uvcci_tf_momentum_bits(const uvcc_transformer_config *c, const uvcci_tf
     return clipped_bits(c, n) + (adam ? 1u : n->momentum_shift);
 }
 
-uint32_t uvcci_tf_persist(uvcci_tf_builder *b, const char *prefix, const char *name, uint32_t rows,
-                          uint32_t cols, unsigned bits, unsigned scale) {
-    snprintf(b->scope, sizeof b->scope, "%s", prefix);
-    const uint32_t t = uvcci_tf_tensor(b, name,
-                                       (uvcc_tensor_desc){.rows = rows,
-                                                          .cols = cols,
-                                                          .bits = (uint8_t)bits,
-                                                          .scale = (uint8_t)scale,
-                                                          .lifetime = UVCC_PERSIST});
-    b->scope[0] = 0;
-    return t;
-}
-
 static void add_weight(uvcci_tf_builder *b, uint32_t i) {
     assert(i < b->weight_count);
     const uvcci_tf_numbers *n = &b->n;
@@ -460,7 +447,10 @@ static void add_train(uvcci_tf_builder *b) {
             else
                 train_forward(b, mb);
         }
-    uvcci_tf_update(b);
+    if (c->optimizer == UVCC_OPTIMIZER_ADAM_MINI)
+        uvcci_tf_update_mini(b);
+    else
+        uvcci_tf_update(b);
     if (!b->last_stage || !c->loss)
         return;
     snprintf(b->scope, sizeof b->scope, "u.");

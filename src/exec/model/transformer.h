@@ -262,9 +262,9 @@ void uvcci_tf_decay(const uvcci_tf_slice *s, const char *const names[2], uint32_
 void uvcci_tf_from_master(uvcci_tf_builder *b, const uvcci_tf_held *h, uint32_t out,
                           uint8_t truncation);
 
-/* mini.c */
+/* mini.c: ADAM_MINI, on what update.c has */
 
-/* Tensors of ADAM_MINI's moments, for a slice of rows x cols. */
+/* Tensors of its moments, for a slice of rows x cols. */
 void uvcci_tf_mini_state(uvcci_tf_builder *b, uvcci_tf_held *h, uint32_t rows, uint32_t cols);
 void uvcci_tf_update_mini(uvcci_tf_builder *b);
 

@@ -65,6 +65,19 @@ uint32_t uvcci_tf_tensor(uvcci_tf_builder *b, const char *name, uvcc_tensor_desc
     return index >= 0 ? (uint32_t)index : 0;
 }
 
+uint32_t uvcci_tf_persist(uvcci_tf_builder *b, const char *prefix, const char *name, uint32_t rows,
+                          uint32_t cols, unsigned bits, unsigned scale) {
+    snprintf(b->scope, sizeof b->scope, "%s", prefix);
+    const uint32_t t = uvcci_tf_tensor(b, name,
+                                       (uvcc_tensor_desc){.rows = rows,
+                                                          .cols = cols,
+                                                          .bits = (uint8_t)bits,
+                                                          .scale = (uint8_t)scale,
+                                                          .lifetime = UVCC_PERSIST});
+    b->scope[0] = 0;
+    return t;
+}
+
 uint32_t uvcci_tf_transient(uvcci_tf_builder *b, const char *name, uint32_t rows, uint32_t cols,
                             unsigned bits, unsigned scale) {
     return uvcci_tf_tensor(b, name,

@@ -167,10 +167,6 @@ static void update_weight(uvcci_tf_builder *b, const uvcci_tf_held *h) {
 void uvcci_tf_update(uvcci_tf_builder *b) {
     assert(b->weights != NULL && b->weight_count != 0);
     uint32_t block = UVCCI_TF_BLOCK_LAYER;
-    if (b->c->optimizer == UVCC_OPTIMIZER_ADAM_MINI) {
-        uvcci_tf_update_mini(b);
-        return;
-    }
     for (uint32_t i = 0; i < b->weight_count; i++) {
         if (!b->weights[i].held)
             continue;
