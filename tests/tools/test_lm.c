@@ -51,6 +51,14 @@ static void refuses(void **state) {
         {TRAIN "--clip 0.5", "--clip 0.5: with --optimizer adamw give 2^-12 to 0.0625"},
         {TRAIN "--optimizer sgd --clip 0.0001", "--clip 0.0001: give 2^-12 to 32, or 0 for none"},
         {TRAIN "--optimizer sgd --clip 33", "--clip 33: give a number from 0 to 32"},
+        {TRAIN "--optimizer adam-mini --clip 0.01 --dim 256",
+         "--clip 0.01: with --optimizer adam-mini and --dim 256 give 2^-5 to 1, or 0 for none"},
+        {TRAIN "--optimizer adam-mini --clip 0.6 --hidden 64",
+         "--clip 0.6: with --optimizer adam-mini and --dim 64 give 2^-5 to 0.5"},
+        {TRAIN "--optimizer adam-mini --clip 0.6 --hidden 16",
+         "--clip 0.6: with --optimizer adam-mini and --hidden 16 give 2^-5 to 0.25"},
+        {TRAIN "--optimizer adam-mini --clip 5 --dim 8192 --heads 64",
+         "--clip 5: with --optimizer adam-mini and --dim 8192 give 2^-5 to 4"},
         {TRAIN "--lr x", "--lr x"},
         {TRAIN "--hidden 5,5", "--hidden 5,5"},
         {TRAIN "--data t.csv", "no option --data"},
@@ -134,7 +142,8 @@ static void same_weights(void **state) {
 static void other_blocks(void **state) {
     (void)state;
     static const char *const ways[] = {EXACT "--block swiglu --optimizer momentum --check",
-                                       EXACT "--block gpt2 --optimizer sgd --check"};
+                                       EXACT "--block gpt2 --optimizer sgd --check",
+                                       EXACT "--optimizer adam-mini --clip 0.125 --check"};
     write_text();
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
         json_t *j = json_of(ways[i], 0);
