@@ -108,14 +108,17 @@ typedef struct uvcc_op_desc {
     /** SCALE_PUBLIC: the factor, not 0. ROW_DOT: the factor of the whole sum before its truncation,
      * not 0; its fraction bits are out.scale + shift - x.scale - y.scale, in 0..62. ADD_PUBLIC,
      * CAUSAL_MASK: an integer at the tensor's scale. SKS_START: how often the product is checked,
-     * of 1000 times. REPEAT_COLS: columns of a block, 1 or more. Other opcodes: 0. */
+     * of 1000 times. REPEAT_COLS: columns of a block, 1 or more. SLICE_ROWS, PUT_ROWS,
+     * ADD_ROWS: the first row of the part in its group. Other opcodes: 0. */
     int64_t constant;
     uint16_t mb;   /**< microbatch: FWD and BWD ops; UPD: 0 */
     uint8_t group; /**< collectives: uvcc_group of <uvcc/compute.h>; others: 0 */
     /** GEMM_SS, attention: one product per (group of rows g < row_groups, head h < heads); 0 and 0:
      * one product. A *packed* operand has row_groups * r rows and heads * c columns, its block (g,
      * h) the rows g r.. and columns h c..; a *stacked* one has row_groups * heads * r rows, its
-     * block (g, h) the r rows from (g heads + h) r on. TRANS_A and TRANS_B transpose blocks. */
+     * block (g, h) the r rows from (g heads + h) r on. TRANS_A and TRANS_B transpose blocks.
+     * CAUSAL_MASK, SLICE_ROWS, PUT_ROWS, ADD_ROWS: their tensors are stacked; 0 and 0: of the mask
+     * blocks of as many rows as columns, else one block. */
     uint16_t heads;
     uint32_t row_groups;
     /** With the flag BEAVER: rows of the result in a tile, which has a triple of its own; with

@@ -618,6 +618,86 @@ static void test_bad_constants(void **state) {
           (s = mask_base(), s.op[2].constant = 1 << 20));
 }
 
+/* D, two rows of C of 4 x 5 from row 1 on. */
+static small slice_base(void) {
+    small s = constant_base(UVCC_OP_SLICE_ROWS, 1);
+    s.t[D].rows = 2;
+    return s;
+}
+
+/* E, two rows, into D: C with them from row 1 on. */
+static small put_base(uvcc_opcode code) {
+    small s = row_base(code, 2);
+    s.t[E] = matrix("E", 2, 5, 20, 8, UVCC_PERSIST);
+    s.op[2].in[0] = E;
+    s.op[2].in[1] = C;
+    s.op[2].constant = 1;
+    return s;
+}
+
+/* Which rows, and of what groups, is part of the program. */
+static void test_rows_of_groups(void **state) {
+    (void)state;
+    uint8_t whole[32], group[32], first[32], added[32], put[32];
+    small s = slice_base();
+    hash_of(&s, whole);
+    s.op[2].heads = 1;
+    s.op[2].row_groups = 2;
+    hash_of(&s, group);
+    s.op[2].constant = 0;
+    hash_of(&s, first);
+    assert_memory_not_equal(whole, group, 32);
+    assert_memory_not_equal(group, first, 32);
+    s = put_base(UVCC_OP_ADD_ROWS);
+    hash_of(&s, added);
+    s = put_base(UVCC_OP_PUT_ROWS);
+    hash_of(&s, put);
+    assert_memory_not_equal(added, put, 32);
+    s.op[2].out[0] = s.out[0].tensor = C; /* over x */
+    hash_of(&s, put);
+    s = put_base(UVCC_OP_PUT_ROWS);
+    s.op[2].in_count = 1; /* into zeros */
+    hash_of(&s, whole);
+    assert_memory_not_equal(whole, put, 32);
+}
+
+static void test_bad_rows_of_groups(void **state) {
+    (void)state;
+    WRONG(
+        "op rows (SLICE_ROWS, FWD k 2): C is 4 x 5; 3 groups of rows and 1 heads do not divide it",
+        (s = slice_base(), s.op[2].heads = 1, s.op[2].row_groups = 3));
+    WRONG("D is 1 x 5; 1 groups of rows and 2 heads",
+          (s = slice_base(), s.t[D].rows = 1, s.op[2].heads = 2, s.op[2].row_groups = 1));
+    WRONG("D is 2 x 4, but must be 2 x 5", (s = slice_base(), s.t[D].cols = 4));
+    WRONG("D has scale 9, but must have 8", (s = slice_base(), s.t[D].scale = 9));
+    WRONG("C has 4 rows a group, not 2 from row 3 on", (s = slice_base(), s.op[2].constant = 3));
+    WRONG("not 2 from row -1 on", (s = slice_base(), s.op[2].constant = -1));
+    WRONG("C has 4 rows a group, not 5 from row 0 on",
+          (s = slice_base(), s.t[D].rows = 5, s.op[2].constant = 0));
+    BOUND("D declares 19 bits, but needs 20", (s = slice_base(), s.t[D].bits = 19));
+    WRONG("cannot write D in the buffer of its input C",
+          (s = slice_base(), s.t[D].in_buffer_of = C));
+    WRONG("op rows (SLICE_ROWS, FWD k 2): of C and D one is additive",
+          (s = slice_base(), s.t[D].sharing = UVCC_ADDITIVE, s.out[0].tensor = C));
+    WRONG("D has 4 rows a group, not 2 from row 3 on",
+          (s = put_base(UVCC_OP_PUT_ROWS), s.op[2].constant = 3));
+    WRONG("C is 4 x 5, but must be 3 x 5",
+          (s = put_base(UVCC_OP_ADD_ROWS), s.t[D].rows = 3, s.op[2].constant = 0));
+    WRONG("(PUT_ROWS, FWD k 2) has 3 inputs; it takes 1 or 2",
+          (s = put_base(UVCC_OP_PUT_ROWS), s.op[2].in_count = 3, s.op[2].in[2] = C));
+    WRONG("(ADD_ROWS, FWD k 2) has 1 inputs",
+          (s = put_base(UVCC_OP_ADD_ROWS), s.op[2].in_count = 1));
+    BOUND("D declares 19 bits, but needs 20", (s = put_base(UVCC_OP_ADD_ROWS), s.t[D].bits = 19));
+    WRONG("cannot write D in the buffer of its input E; give it one of its own",
+          (s = put_base(UVCC_OP_ADD_ROWS), s.t[E].rows = 4, s.op[2].constant = 0,
+           s.t[E].lifetime = UVCC_TRANSIENT, s.t[E].in_buffer_of = D));
+    WRONG(
+        "op rows (CAUSAL_MASK, FWD k 2): C is 4 x 2; a group of rows has 4, more than its columns",
+        (s = mask_base(), s.op[2].heads = 1, s.op[2].row_groups = 1));
+    WRONG("C is 4 x 2; 3 groups of rows and 1 heads do not divide it",
+          (s = mask_base(), s.op[2].heads = 1, s.op[2].row_groups = 3));
+}
+
 static small repeat_base(void) {
     return constant_base(UVCC_OP_REPEAT_COLS, 5); /* of a C of 4 x 5: one block */
 }
@@ -1051,6 +1131,8 @@ int main(void) {
         cmocka_unit_test(test_bad_constants),
         cmocka_unit_test(test_repeats),
         cmocka_unit_test(test_bad_repeats),
+        cmocka_unit_test(test_rows_of_groups),
+        cmocka_unit_test(test_bad_rows_of_groups),
         cmocka_unit_test(test_rows_in_place),
         cmocka_unit_test(test_bad_buffers),
         cmocka_unit_test(test_bad_entries),

@@ -315,6 +315,67 @@ static void test_rows(void **state) {
     rowwise(UVCC_OP_CAUSAL_MASK, 0, 0, 0, -9, 8, (const int64_t[]){100, -9, 7, -7, 0, -9, 30, 20});
 }
 
+/* One op on two groups of three rows of two columns: y, and perhaps x. */
+static void check_groups(uint16_t opcode, unsigned y_rows, const int64_t *y, const int64_t *x,
+                         int64_t constant, unsigned z_rows, const int64_t *want) {
+    one o;
+    open_one(&o);
+    const uint32_t a = add(&o, "A", y_rows, 2, 20, 8), c = add(&o, "C", z_rows, 2, 20, 8);
+    const uint32_t b = x != NULL ? add(&o, "B", 6, 2, 20, 8) : UVCC_NO_TENSOR;
+    start(&o, &(uvcc_op_desc){.opcode = opcode,
+                              .in_count = x != NULL ? 2 : 1,
+                              .in = {a, b},
+                              .out_count = 1,
+                              .out = {c},
+                              .constant = constant,
+                              .heads = 2,
+                              .row_groups = 1});
+    set(&o, a, y);
+    if (x != NULL)
+        set(&o, b, x);
+    run(&o);
+    assert_memory_equal(uvcc_reference_get(o.r, c), want, z_rows * 2 * sizeof *want);
+    close_one(&o);
+}
+
+/* Rows 1 and 2 of each of two groups of three. */
+static void test_groups_of_rows(void **state) {
+    (void)state;
+    static const int64_t x[] = {1, 2, 3, 4, 5, 6, -1, -2, -3, -4, -5, -6};
+    static const int64_t y[] = {10, 20, 30, 40, 50, 60, 70, 80};
+    check_groups(UVCC_OP_SLICE_ROWS, 6, x, NULL, 1, 4,
+                 (const int64_t[]){3, 4, 5, 6, -3, -4, -5, -6});
+    check_groups(UVCC_OP_SLICE_ROWS, 6, x, NULL, 0, 2, (const int64_t[]){1, 2, -1, -2});
+    check_groups(UVCC_OP_PUT_ROWS, 4, y, NULL, 1, 6,
+                 (const int64_t[]){0, 0, 10, 20, 30, 40, 0, 0, 50, 60, 70, 80});
+    check_groups(UVCC_OP_PUT_ROWS, 4, y, x, 0, 6,
+                 (const int64_t[]){10, 20, 30, 40, 5, 6, 50, 60, 70, 80, -5, -6});
+    check_groups(UVCC_OP_ADD_ROWS, 4, y, x, 1, 6,
+                 (const int64_t[]){1, 2, 13, 24, 35, 46, -1, -2, 47, 56, 65, 74});
+}
+
+/* Each group is the last rows of a square: two rows of three columns. */
+static void test_mask_of_groups(void **state) {
+    (void)state;
+    static const int64_t x[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+    static const int64_t want[] = {1, 2, -9, 4, 5, 6, 7, 8, -9, 10, 11, 12};
+    one o;
+    open_one(&o);
+    const uint32_t a = add(&o, "A", 4, 3, 20, 8), c = add(&o, "C", 4, 3, 20, 8);
+    start(&o, &(uvcc_op_desc){.opcode = UVCC_OP_CAUSAL_MASK,
+                              .in_count = 1,
+                              .in = {a},
+                              .out_count = 1,
+                              .out = {c},
+                              .constant = -9,
+                              .heads = 1,
+                              .row_groups = 2});
+    set(&o, a, x);
+    run(&o);
+    assert_memory_equal(uvcc_reference_get(o.r, c), want, sizeof want);
+    close_one(&o);
+}
+
 /* Two blocks of two columns, each twice; and one block of four, twice. */
 static void test_repeat_cols(void **state) {
     (void)state;
@@ -629,6 +690,8 @@ int main(void) {
         cmocka_unit_test(test_elements),
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_repeat_cols),
+        cmocka_unit_test(test_groups_of_rows),
+        cmocka_unit_test(test_mask_of_groups),
         cmocka_unit_test(test_sub_with_shift),
         cmocka_unit_test(test_reduce),
         cmocka_unit_test(test_relu),

@@ -259,6 +259,50 @@ static unsigned log2_up(uint32_t n) {
     return b;
 }
 
+static void put_groups_op(random_program *r, uint16_t opcode, const value *y, const value *x,
+                          value *out, uint32_t groups, int64_t constant) {
+    const bool heads = pick(r, 2) != 0; /* groups of rows by either */
+    uvcc_op_desc d = {.opcode = opcode,
+                      .k = r->k++,
+                      .in_count = x != NULL ? 2 : 1,
+                      .out_count = 1,
+                      .in = {y->tensor, x != NULL ? x->tensor : UVCC_NO_TENSOR},
+                      .out = {out->tensor},
+                      .constant = constant};
+    if (groups > 1 || heads) {
+        d.heads = (uint16_t)(heads ? groups : 1);
+        d.row_groups = heads ? 1 : groups;
+    }
+    assert_true(uvcc_program_op(r->p, &d) >= 0);
+    r->drawn[opcode]++;
+}
+
+/* Rows of each group, taken out, and put into zeros or other rows, or added to them; and a mask on
+ * each group, where it has a diagonal. */
+static void grow_groups(random_program *r, value a) {
+    const uint32_t groups = a.rows % 3 == 0 ? 3 : a.rows % 2 == 0 ? 2 : 1, rows = a.rows / groups;
+    const uint32_t part = 1 + pick(r, rows), left = rows - part + 1;
+    if (a.bits + 2 >= 45 || r->count + 4 > VALUES_MAX)
+        return;
+    value *y = new_value(r, groups * part, a.cols, a.bits);
+    put_groups_op(r, UVCC_OP_SLICE_ROWS, &a, NULL, y, groups, pick(r, left));
+    value *z = new_value(r, a.rows, a.cols, a.bits + 1);
+    switch (pick(r, 3)) {
+    case 0:
+        put_groups_op(r, UVCC_OP_PUT_ROWS, y, NULL, z, groups, pick(r, left));
+        put_groups_op(r, UVCC_OP_ADD_ROWS, y, z, z, groups, pick(r, left)); /* in place */
+        break;
+    case 1:
+        put_groups_op(r, UVCC_OP_PUT_ROWS, y, &a, z, groups, pick(r, left));
+        break;
+    default:
+        put_groups_op(r, UVCC_OP_ADD_ROWS, y, &a, z, groups, pick(r, left));
+    }
+    if (rows <= a.cols && groups > 1)
+        put_groups_op(r, UVCC_OP_CAUSAL_MASK, &a, NULL, new_value(r, a.rows, a.cols, a.bits + 1),
+                      groups, -5);
+}
+
 /* Ops with a row or column for the second input, a public constant, or rows that are summed. */
 static void grow_rows(random_program *r, value a, value b) {
     static const uint16_t sums[] = {UVCC_OP_ROW_ADD, UVCC_OP_ROW_SUB, UVCC_OP_ROW_RSUB};
@@ -270,7 +314,10 @@ static void grow_rows(random_program *r, value a, value b) {
     int64_t constant = 1 + pick(r, 200);
     if (pick(r, 2))
         constant = -constant;
-    switch (pick(r, 7)) {
+    switch (pick(r, 8)) {
+    case 7:
+        grow_groups(r, a);
+        break;
     case 6:
         if (a.cols <= 20)
             add_op_with(r, UVCC_OP_REPEAT_COLS, &a, NULL,

@@ -290,16 +290,50 @@ static void run_broadcast(const call *c) {
 static void run_public(const call *c) {
     assert(c->d->in_count == 1);
     const uint64_t constant = (uint64_t)c->d->constant;
-    const size_t cols = c->desc[0]->cols;
     for (size_t i = 0; i < c->elems; i++) {
         uint64_t z = (uint64_t)c->in[0][i];
         if (c->d->opcode == UVCC_OP_SCALE_PUBLIC)
             z *= constant;
-        else if (c->d->opcode == UVCC_OP_ADD_PUBLIC)
+        else
             z += constant;
-        else if (i % cols > i / cols % cols)
-            z = constant;
         c->out[0][i] = (int64_t)z;
+    }
+}
+
+/* Groups of rows that stand one under the other. */
+static size_t groups_of(const uvcc_op_desc *d) {
+    return d->heads == 0 ? 1 : (size_t)d->heads * d->row_groups;
+}
+
+/* A group's rows are the last of a square of the columns; without heads squares stand one under the
+ * other. */
+static void run_causal_mask(const call *c) {
+    const size_t cols = c->desc[0]->cols,
+                 rows = c->d->heads == 0 ? cols : c->desc[0]->rows / groups_of(c->d);
+    assert(rows <= cols);
+    for (size_t i = 0; i < c->elems; i++) {
+        const size_t in_square = cols - rows + i / cols % rows;
+        c->out[0][i] = i % cols > in_square ? c->d->constant : c->in[0][i];
+    }
+}
+
+/* SLICE_ROWS, PUT_ROWS, ADD_ROWS: element by element of the part. */
+static void run_part_of_rows(const call *c) {
+    const bool slice = c->d->opcode == UVCC_OP_SLICE_ROWS;
+    const uvcc_tensor_desc *out = &c->r->p->tensors[c->d->out[0]].desc;
+    const size_t groups = groups_of(c->d), cols = out->cols;
+    const size_t part = (slice ? out->rows : c->desc[0]->rows) / groups * cols,
+                 all = (slice ? c->desc[0]->rows : out->rows) / groups * cols;
+    for (size_t i = 0; !slice && i < c->elems; i++)
+        c->out[0][i] = c->d->in_count == 2 ? c->in[1][i] : 0;
+    for (size_t i = 0; i < groups * part; i++) {
+        const size_t in_all = i / part * all + (size_t)c->d->constant * cols + i % part;
+        if (slice)
+            c->out[0][i] = c->in[0][in_all];
+        else if (c->d->opcode == UVCC_OP_PUT_ROWS)
+            c->out[0][in_all] = c->in[0][i];
+        else
+            c->out[0][in_all] = (int64_t)((uint64_t)c->out[0][in_all] + (uint64_t)c->in[0][i]);
     }
 }
 
@@ -391,8 +425,15 @@ static int run_op(const call *c) {
         return 0;
     case UVCC_OP_SCALE_PUBLIC:
     case UVCC_OP_ADD_PUBLIC:
-    case UVCC_OP_CAUSAL_MASK:
         run_public(c);
+        return 0;
+    case UVCC_OP_CAUSAL_MASK:
+        run_causal_mask(c);
+        return 0;
+    case UVCC_OP_SLICE_ROWS:
+    case UVCC_OP_PUT_ROWS:
+    case UVCC_OP_ADD_ROWS:
+        run_part_of_rows(c);
         return 0;
     case UVCC_OP_ROW_SUM:
     case UVCC_OP_ROW_DOT:

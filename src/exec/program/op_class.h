@@ -17,7 +17,7 @@ typedef enum uvcci_op_trait {
     UVCCI_WORKS_IN_PLACE = 1 << 0, /* the output may stand in an input's buffer */
     UVCCI_USES_SHIFT = 1 << 1,
     UVCCI_USES_CONSTANT = 1 << 2,
-    UVCCI_USES_HEADS = 1 << 3, /* and row groups, and the flags of stacked operands */
+    UVCCI_USES_HEADS = 1 << 3, /* and row groups */
     UVCCI_USES_GROUP = 1 << 4,
     UVCCI_USES_FUNCTION = 1 << 5,
     UVCCI_IS_PRODUCT = 1 << 6,    /* of two secrets, natively or on a Beaver triple */
