@@ -105,6 +105,10 @@ typedef struct uvcc_transformer_config {
     uint8_t text_owner;  /**< party that gives tokens and targets, and to which losses, logits
                               and sampled bytes open */
     uint8_t loss;        /**< 1: "train" opens the loss of its batch */
+    uint8_t recompute;   /**< 1: a block keeps its input and its attention's output for the backward
+                              pass, up to a context of 4 head_dim its probabilities too, and
+                              computes the rest again: less memory, more work, and in contexts from
+                              2048 on more rounds. 0: it keeps all that is read again */
     uint16_t sks;        /**< of 1000 matrix products (attention's excepted) so many are checked for
                               integrity, chosen by coins (SKS_START): products are kept whole for
                               it, which costs a resharing each; 0: none */

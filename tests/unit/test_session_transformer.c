@@ -131,9 +131,22 @@ static void test_equal_reference(void **state) {
     whole_run(&c, 1);
 }
 
+/* Four tiles of four rows; with the forward pass computed again, in the buffers of other tiles and
+ * of the layer behind. */
+static void test_tiles(void **state) {
+    (void)state;
+    uvcc_transformer_config c = tiny();
+    c.context = 16;
+    c.batch = 2;
+    c.heads = 4;
+    for (c.recompute = 0; c.recompute < 2; c.recompute++)
+        whole_run(&c, 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_equal_reference),
+        cmocka_unit_test(test_tiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 #include "support.h"
 
 #include "exec/model/gumbel.h"
+#include "exec/model/transformer.h"
 #include "exec/program/program.h"
 #include "model.h"
 #include "proto/aes.h"
@@ -268,11 +269,34 @@ static void check_products(uvcc_transformer_config c, unsigned steps) {
     free(want);
 }
 
+/* What is not kept is computed again, to the bit: in one tile and in several, whose probabilities
+ * are kept or not. One tile, as products on triples have, is the square of attention as it was. */
+static void check_recomputing(uvcc_transformer_config c) {
+    static const split splits[] = {{1, 1, 1, 1, 0}, {1, 2, 2, 2, 0}};
+    int64_t *want = NULL;
+    double losses[8];
+    c.context = 16;
+    c.products = UVCC_PRODUCTS_BEAVER;
+    check_split(c, &splits[0], 1, &want, losses);
+    c.recompute = 1;
+    check_split(c, &splits[0], 1, &want, losses);
+    c.products = UVCC_PRODUCTS_NATIVE;
+    for (unsigned i = 0; i < 2; i++)
+        check_split(c, &splits[i], 1, &want, losses);
+    c.recompute = 0;
+    check_split(c, &splits[0], 1, &want, losses);
+    free(want);
+}
+
 static void test_splits(void **state) {
     (void)state;
     uvcc_transformer_config c = small();
     check_splits(&c, 2);
     check_products(c, 1);
+    check_recomputing(c); /* 16 is up to 4 head_dim */
+    c.heads = 8;
+    check_recomputing(c);
+    c.heads = 2;
     c.block = UVCC_BLOCK_SWIGLU;
     c.optimizer = UVCC_OPTIMIZER_MOMENTUM;
     c.learning_rate = 0.5;
@@ -282,6 +306,9 @@ static void test_splits(void **state) {
     c.optimizer = UVCC_OPTIMIZER_SGD;
     c.clip = 0;
     check_splits(&c, 1);
+    c.heads = 4;
+    c.dim = 12; /* sqrt(3) */
+    check_recomputing(c);
 }
 
 /* ---- gradients ---- */
@@ -583,6 +610,170 @@ static void test_large_shapes(void **state) {
     build(&c, &(uvcc_transformer_worker){1, 0, 1});
 }
 
+/* ---- long rows ---- */
+
+static uvcc_program *program_of(const uvcc_transformer_config *c) {
+    static const uvcc_transformer_worker only = {0};
+    const uvcc_allocator al = uvcc_host_allocator();
+    uvcc_program *p = NULL;
+    char why[256] = "";
+    if (uvcc_transformer_program(&p, c, &only, &al, why, sizeof why) != 0)
+        fail_msg("%s", why);
+    return p;
+}
+
+/* A block of width 64 on one sequence. */
+static uvcc_transformer_config block_of(uint32_t context, uint8_t recompute) {
+    uvcc_transformer_config c = small();
+    c.context = context;
+    c.dim = 64;
+    c.heads = 4;
+    c.hidden = 0;
+    c.layers = c.batch = 1;
+    c.windows = c.loss = 0;
+    c.optimizer = UVCC_OPTIMIZER_SGD;
+    c.clip = 0;
+    c.value_bits = 6;
+    c.weight_bits = 3;
+    c.recompute = recompute;
+    return c;
+}
+
+/* Elements of scores that "train" makes, forward and backward: outputs of stacked products. */
+static uint64_t score_elements(const uvcc_program *p) {
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < uvcc_program_op_count(p, 0); i++) {
+        const uvcc_op_desc *d = uvcc_program_op_at(p, 0, i);
+        if (d->opcode == UVCC_OP_GEMM_SS && (d->flags & UVCC_OP_STACKED_C) != 0) {
+            const uvcc_tensor_desc *t = uvcc_program_tensor_at(p, d->out[0]);
+            n += (uint64_t)t->rows * t->cols;
+        }
+    }
+    return n;
+}
+
+/* Attention pays for little more than half of the square. */
+static void test_lower_triangle(void **state) {
+    (void)state;
+    for (uint32_t context = 8; context <= 4096; context *= 2) {
+        const uvcc_transformer_config c = block_of(context, 0);
+        uvcc_program *p = program_of(&c);
+        const uint64_t square = 2ull * c.heads * context * context; /* forward and backward */
+        const double share = (double)score_elements(p) / (double)square;
+        assert_true(share > 0.5 && share <= (context >= 32 ? 0.6 : 0.75));
+        uvcc_program_free(p);
+    }
+}
+
+static uint64_t memory_of(const uvcc_transformer_config *c) {
+    uvcc_program *p = program_of(c);
+    uint64_t bytes = 0;
+    assert_int_equal(uvcc_program_memory(p, 0, &bytes), 0);
+    uvcc_program_free(p);
+    return bytes;
+}
+
+/* Where activations are not kept, twice the context takes twice the memory, whatever the order in
+ * which ops run; else scores take four times of theirs. A layer more keeps little. */
+static void test_memory_of_long_rows(void **state) {
+    (void)state;
+    uint64_t kept[4], again[4];
+    for (unsigned i = 0; i < 4; i++) {
+        const uvcc_transformer_config c = block_of(512u << i, 0), r = block_of(512u << i, 1);
+        kept[i] = memory_of(&c);
+        again[i] = memory_of(&r);
+    }
+    for (unsigned i = 2; i < 4; i++) {
+        assert_true(again[i] - again[i - 1] <= 21 * (again[i - 1] - again[i - 2]) / 10);
+        assert_true(kept[i] - kept[i - 1] > 3 * (kept[i - 1] - kept[i - 2]));
+    }
+    assert_true(again[3] < kept[3] / 3);
+    uvcc_transformer_config c = block_of(512, 0), r = block_of(512, 1);
+    c.layers = r.layers = 5;
+    assert_true(memory_of(&r) - again[0] < (memory_of(&c) - kept[0]) / 3);
+}
+
+/* Ops of layer `layer` in a phase, by what reports call them. */
+static unsigned ops_of(const uvcc_program *p, const uvcc_transformer_config *c, const char *part) {
+    char section[UVCC_TRANSFORMER_SECTION_BYTES];
+    unsigned n = 0;
+    for (uint32_t i = 0; i < uvcc_program_op_count(p, 0); i++) {
+        uvcc_transformer_section(c, uvcc_program_op_at(p, 0, i), section);
+        n += strcmp(section, part) == 0;
+    }
+    return n;
+}
+
+/* A layer has numbers for all of its ops, whatever it is made of, and reports know them all: layers
+ * are equal. */
+static void test_numbers_of_ops(void **state) {
+    (void)state;
+    static const uint32_t contexts[] = {4, 32, 4096, 65536};
+    for (unsigned i = 0; i < 3 * 4; i++) {
+        uvcc_transformer_config c = block_of(contexts[i % 4], 1);
+        c.layers = 2;
+        c.block = (uint8_t)(i / 4);
+        c.norm = UVCC_NORM_LAYER;
+        c.dim = 12;
+        c.hidden = 6;
+        c.truncation = UVCC_TRUNC_EXACT_DCF;
+        c.gradient_bits = c.value_bits = c.weight_bits = 1;
+        c.frac_bits = 12;
+        c.sks = 10;
+        c.exact =
+            c.context == 32; /* else keys of the exact softmax are more than a message holds */
+        uvcc_program *p = program_of(&c);
+        const unsigned last = ops_of(p, &c, "layer 1 backward");
+        assert_true(last > 60);
+        assert_int_equal(ops_of(p, &c, "layer 0 forward"), ops_of(p, &c, "layer 1 forward"));
+        assert_in_range(ops_of(p, &c, "layer 0 backward"), last, last + 1); /* waits for layer 1 */
+        uvcc_program_free(p);
+    }
+}
+
+/* So many layers have numbers too: in long rows they make do with fewer tiles. */
+static void test_numbers_of_layers(void **state) {
+    (void)state;
+    uint32_t tiles = 64;
+    for (uint32_t layers = 1; layers <= UVCC_TRANSFORMER_MAX_LAYERS; layers++) {
+        uvcc_transformer_config c = block_of(1u << 16, 1);
+        c.layers = layers;
+        const uvcci_tf_numbers n = uvcci_tf_numbers_of(&c);
+        assert_true(n.tiles <= tiles && n.tiles * n.tile_rows == c.context);
+        assert_true(layers * n.layer_blocks <= 252);
+        tiles = n.tiles;
+    }
+    assert_true(tiles > 1 && tiles < 64);
+}
+
+/* Tiles that take turns in their buffers, 16 of 128 rows with two alive, give what all at once
+ * give. */
+static void test_turns(void **state) {
+    (void)state;
+    uvcc_transformer_config c = small();
+    int64_t *want = NULL;
+    c.context = 2048;
+    c.dim = c.hidden = 4;
+    c.layers = c.batch = 1;
+    for (c.recompute = 0; c.recompute < 2; c.recompute++) {
+        job j = job_of(&c);
+        for (uint32_t i = 0; i < c.context; i++) {
+            j.tokens[i] = (uint8_t)(i * i >> 4);
+            j.targets[i] = (uint8_t)((i + 1) * (i + 1) >> 4);
+        }
+        run(&j, "train", 0);
+        reveal(&j);
+        if (want == NULL) {
+            want = j.weights;
+            j.weights = NULL;
+        } else {
+            assert_memory_equal(j.weights, want, j.parameters * sizeof *want);
+        }
+        job_free(&j);
+    }
+    free(want);
+}
+
 static void test_no_memory(void **state) {
     (void)state;
     uvcc_transformer_config c = small();
@@ -631,6 +822,7 @@ static void test_options(void **state) {
     WRONG("hidden must be", c.hidden = 2000000);
     WRONG("block is unknown", c.block = 3);
     WRONG("norm is unknown", c.norm = 3);
+    WRONG("recompute must be 0 or 1", c.recompute = 2);
     WRONG("batch must be a power of two", c.batch = 6);
     WRONG("batch must have a sequence for each", c.batch = 2; c.microbatches = 4);
     WRONG("microbatches must be a power of two", c.microbatches = 3);
@@ -864,6 +1056,11 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_every_kind_loads),
         cmocka_unit_test(test_sums_of_microbatches),
         cmocka_unit_test(test_large_shapes),
+        cmocka_unit_test(test_lower_triangle),
+        cmocka_unit_test(test_memory_of_long_rows),
+        cmocka_unit_test(test_numbers_of_ops),
+        cmocka_unit_test(test_numbers_of_layers),
+        cmocka_unit_test(test_turns),
         cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_logits),
         cmocka_unit_test(test_next),

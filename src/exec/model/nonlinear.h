@@ -21,4 +21,8 @@ typedef struct uvcci_nl_shape {
 int uvcci_nonlinear_shape(uvcc_nonlinear what, const uvcc_nonlinear_options *options,
                           uvcci_nl_shape *out);
 
+/* What a causal mask fills in above the diagonal of x: so far below any element that its exp is 0.
+ * bits: of the masked tensor. */
+int64_t uvcci_nonlinear_mask(const uvcc_tensor_desc *x, uint8_t *bits);
+
 #endif

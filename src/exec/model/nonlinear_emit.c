@@ -204,12 +204,18 @@ static unsigned bits_of(uint64_t v) {
 
 enum { EXP_ZERO_FROM = 14, LOSS_SCALE = 18 };
 
-/* Masked elements lie so far below any other that their exp is 0. */
+int64_t uvcci_nonlinear_mask(const uvcc_tensor_desc *x, uint8_t *bits) {
+    const uint64_t far = (1ull << x->bits) + ((uint64_t)EXP_ZERO_FROM << x->scale);
+    *bits = (uint8_t)bits_of(far);
+    return -(int64_t)far;
+}
+
 static uint32_t mask_causally(emission *m, uint32_t x) {
     const uvcc_tensor_desc d = desc(m, x);
-    const uint64_t far = (1ull << d.bits) + ((uint64_t)EXP_ZERO_FROM << d.scale);
-    const uint32_t masked = temporary(m, d.rows, d.cols, bits_of(far), d.scale);
-    local(m, UVCC_OP_CAUSAL_MASK, x, UVCC_NO_TENSOR, masked, 0, -(int64_t)far);
+    uint8_t bits;
+    const int64_t far = uvcci_nonlinear_mask(&d, &bits);
+    const uint32_t masked = temporary(m, d.rows, d.cols, bits, d.scale);
+    local(m, UVCC_OP_CAUSAL_MASK, x, UVCC_NO_TENSOR, masked, 0, far);
     return masked;
 }
 

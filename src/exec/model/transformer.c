@@ -58,6 +58,38 @@ static uint8_t or_else(uint8_t given, uint8_t otherwise) {
  */
 enum { MEAN_BITS = 26, UNIT_BITS = 16, VARIANCE_SCALE = 24, VARIANCE_RANGE = 13, CLIP_FINEST = 12 };
 
+/* Ops of a layer in a phase: beside its tiles, and of each. */
+enum { LAYER_OPS = 200, TILE_OPS = 24, BLOCK_OPS = 256 };
+
+/* Tiles of attention: more of them save more of the square, but each costs ops; so short contexts
+ * have few rows in a tile, long ones many tiles. A product on triples opens K and V once, tiles
+ * would open parts of them anew: it has one. */
+static void cut_attention(const uvcc_transformer_config *c, uvcci_tf_numbers *n) {
+    const uint32_t blocks = UVCCI_TF_BLOCK_OUT - UVCCI_TF_BLOCK_LAYER;
+    uint32_t rows = c->context / UVCCI_TF_TILES_WANTED;
+    if (rows > UVCCI_TF_TILE_ROWS_MAX)
+        rows = UVCCI_TF_TILE_ROWS_MAX;
+    if (rows < c->context / UVCCI_TF_TILES_MAX)
+        rows = c->context / UVCCI_TF_TILES_MAX;
+    if (rows < UVCCI_TF_TILE_ROWS_MIN)
+        rows = UVCCI_TF_TILE_ROWS_MIN;
+    if (rows > c->context || c->products == UVCC_PRODUCTS_BEAVER)
+        rows = c->context;
+    for (;; rows *= 2) { /* until the ops have numbers */
+        n->tiles = c->context / rows;
+        n->layer_blocks = (LAYER_OPS + TILE_OPS * n->tiles) / BLOCK_OPS + 1;
+        if (n->tiles == 1 || n->layer_blocks * c->layers <= blocks)
+            break;
+    }
+    n->tile_rows = rows;
+    if (!c->recompute || c->context <= UVCCI_TF_KEPT_HEADS * n->head_dim)
+        return; /* the scores are no more than a few of the tensors that are there at a time */
+    n->alive = UVCCI_TF_ALIVE_ROWS / rows < 2 ? 2 : UVCCI_TF_ALIVE_ROWS / rows;
+    if (n->alive > n->tiles)
+        n->alive = n->tiles;
+    assert(n->alive <= UVCCI_TF_ALIVE_MAX);
+}
+
 uvcci_tf_numbers uvcci_tf_numbers_of(const uvcc_transformer_config *c) {
     uvcci_tf_numbers n = {
         .hidden = uvcci_tf_hidden(c),
@@ -83,6 +115,7 @@ uvcci_tf_numbers uvcci_tf_numbers_of(const uvcc_transformer_config *c) {
     n.update_bits = n.update_scale + or_else(c->gradient_bits, 6);
     n.master_scale = n.f + UVCCI_TF_FINE_BITS;
     n.master_bits = n.weight + UVCCI_TF_FINE_BITS;
+    cut_attention(c, &n);
     return n;
 }
 
@@ -216,6 +249,8 @@ static int check_numbers(const uvcc_transformer_config *c, const uvcci_message *
         return refuse(m, "text_owner", "must be 0, 1 or 2");
     if (c->loss > 1)
         return refuse(m, "loss", "must be 0 or 1");
+    if (c->recompute > 1)
+        return refuse(m, "recompute", "must be 0 or 1");
     return 0;
 }
 
@@ -364,7 +399,7 @@ static void begin(uvcci_tf_builder *b, const char *name, uint32_t ahead, uint32_
     if (b->err == 0)
         uvcci_tf_note(b, uvcc_program_pipeline(b->p, b->w.stage, b->c->stages, ahead));
     b->truncation = b->c->truncation;
-    b->opens_logits = false;
+    b->opens_logits = b->derivatives = false;
     b->loss = UVCC_NO_TENSOR;
     b->mb = 0;
     b->sequences = sequences;
@@ -399,6 +434,7 @@ static void train_forward(uvcci_tf_builder *b, uint32_t mb) {
 static void add_train(uvcci_tf_builder *b) {
     const uvcc_transformer_config *c = b->c;
     begin(b, "train", c->ahead, b->n.sequences);
+    b->derivatives = !c->recompute;
     for (unsigned backward = 0; backward < 2; backward++)
         for (uint32_t mb = 0; mb < c->microbatches; mb++) {
             snprintf(b->scope, sizeof b->scope, "m%u.", mb);
@@ -532,13 +568,16 @@ static void add_reveal(uvcci_tf_builder *b) {
 static size_t room_bytes(const uvcci_tf_builder *b) {
     const size_t batches = b->c->microbatches;
     return b->weight_count * sizeof *b->weights + batches * sizeof *b->batches +
-           batches * b->layers * sizeof *b->layer_room;
+           batches * b->layers * sizeof *b->layer_room +
+           (1 + UVCCI_TF_ALIVE_MAX) * sizeof *b->layer_shelf;
 }
 
 static void lay_out(uvcci_tf_builder *b, void *mem) {
     b->batches = mem;
     b->layer_room = (uvcci_tf_layer *)(b->batches + b->c->microbatches);
     b->weights = (uvcci_tf_held *)(b->layer_room + (size_t)b->c->microbatches * b->layers);
+    b->layer_shelf = (uvcci_tf_shelf *)(b->weights + b->weight_count);
+    b->tile_shelves = b->layer_shelf + 1;
     for (uint32_t mb = 0; mb < b->c->microbatches; mb++)
         b->batches[mb].layers = b->layer_room + (size_t)mb * b->layers;
 }
@@ -607,15 +646,17 @@ int uvcc_transformer_program(uvcc_program **out, const uvcc_transformer_config *
 static void name_pass(const uvcc_transformer_config *c, const uvcc_op_desc *op,
                       char out[UVCC_TRANSFORMER_SECTION_BYTES]) {
     const bool back = op->phase == UVCC_BWD;
-    const uint32_t block = op->k >> 8, last = UVCCI_TF_BLOCK_LAYER + c->layers - 1;
+    const uvcci_tf_numbers n = uvcci_tf_numbers_of(c);
+    const uint32_t block = op->k >> 8, end = UVCCI_TF_BLOCK_LAYER + c->layers * n.layer_blocks;
+    const uint32_t place = (block - UVCCI_TF_BLOCK_LAYER) / n.layer_blocks;
     const char *pass = back ? "backward" : "forward";
     if (block == (back ? UVCCI_TF_BLOCK_OUT : UVCCI_TF_BLOCK_IN))
         snprintf(out, UVCC_TRANSFORMER_SECTION_BYTES, "embedding %s", pass);
-    else if (block < UVCCI_TF_BLOCK_LAYER || block > last)
+    else if (block < UVCCI_TF_BLOCK_LAYER || block >= end)
         snprintf(out, UVCC_TRANSFORMER_SECTION_BYTES, "output %s", pass);
     else
         snprintf(out, UVCC_TRANSFORMER_SECTION_BYTES, "layer %u %s",
-                 back ? last - block : block - UVCCI_TF_BLOCK_LAYER, pass);
+                 back ? c->layers - 1 - place : place, pass);
 }
 
 void uvcc_transformer_section(const uvcc_transformer_config *c, const uvcc_op_desc *op,

@@ -22,6 +22,21 @@ void uvcci_tf_enter(uvcci_tf_builder *b, uvcc_phase phase, uint32_t mb, uint32_t
     b->phase = (uint8_t)phase;
     b->mb = (uint16_t)mb;
     b->k = block * BLOCK_OPS + b->first_index;
+    const bool layer =
+        phase != UVCC_UPD && block >= UVCCI_TF_BLOCK_LAYER && block < UVCCI_TF_BLOCK_OUT;
+    b->k_end = (block + (layer ? b->n.layer_blocks : 1)) * BLOCK_OPS;
+}
+
+void uvcci_tf_clear_shelves(uvcci_tf_builder *b) {
+    b->layer_shelf->count = 0;
+    for (unsigned i = 0; i < UVCCI_TF_ALIVE_MAX; i++)
+        b->tile_shelves[i].count = 0;
+}
+
+void uvcci_tf_take_shelf(uvcci_tf_builder *b, uvcci_tf_shelf *shelf) {
+    b->shelf = shelf;
+    if (shelf != NULL)
+        shelf->at = 0;
 }
 
 void uvcci_tf_scope_part(uvcci_tf_builder *b, const char *scope, uint32_t layer, const char *part) {
@@ -47,11 +62,10 @@ const uvcc_tensor_desc *uvcci_tf_desc(const uvcci_tf_builder *b, uint32_t tensor
     return d != NULL ? d : &none;
 }
 
-uint32_t uvcci_tf_tensor(uvcci_tf_builder *b, const char *name, uvcc_tensor_desc d) {
+static uint32_t put_tensor(uvcci_tf_builder *b, const char *name, uvcc_tensor_desc d) {
     char full[UVCCI_NAME_BYTES];
     snprintf(full, sizeof full, "%s%s", b->scope, name);
     d.name = full;
-    d.in_buffer_of = UVCC_NO_TENSOR;
     if (b->err == 0 && d.bits > UVCCI_MAX_BITS)
         uvcci_tf_note(b, UVCC_ERR_BOUND);
     const int index = b->err == 0 ? uvcc_program_tensor(b->p, &d) : 0;
@@ -59,6 +73,31 @@ uint32_t uvcci_tf_tensor(uvcci_tf_builder *b, const char *name, uvcc_tensor_desc
     if (b->err != 0 && b->culprit[0] == 0)
         snprintf(b->culprit, sizeof b->culprit, "%s", full);
     return index >= 0 ? (uint32_t)index : 0;
+}
+
+uint32_t uvcci_tf_tensor(uvcci_tf_builder *b, const char *name, uvcc_tensor_desc d) {
+    uvcci_tf_shelf *s = d.lifetime == UVCC_TRANSIENT ? b->shelf : NULL;
+    d.in_buffer_of = s != NULL && s->at < s->count ? s->buffer[s->at] : UVCC_NO_TENSOR;
+    const uint32_t t = put_tensor(b, name, d);
+    if (s == NULL)
+        return t;
+    if (s->at == UVCCI_TF_SHELF_MAX) {
+        uvcci_tf_note(b, UVCC_ERR_LIMIT);
+        return t;
+    }
+    if (s->at == s->count)
+        s->buffer[s->count++] = t;
+    s->at++;
+    return t;
+}
+
+uint32_t uvcci_tf_successor(uvcci_tf_builder *b, const char *name, uint32_t before, unsigned bits,
+                            unsigned scale) {
+    uvcc_tensor_desc d = *uvcci_tf_desc(b, before);
+    d.bits = (uint8_t)bits;
+    d.scale = (uint8_t)scale;
+    d.in_buffer_of = before;
+    return put_tensor(b, name, d);
 }
 
 uint32_t uvcci_tf_transient(uvcci_tf_builder *b, const char *name, uint32_t rows, uint32_t cols,
@@ -69,6 +108,17 @@ uint32_t uvcci_tf_transient(uvcci_tf_builder *b, const char *name, uint32_t rows
                                               .bits = (uint8_t)bits,
                                               .scale = (uint8_t)scale,
                                               .lifetime = UVCC_TRANSIENT});
+}
+
+uint32_t uvcci_tf_additive(uvcci_tf_builder *b, const char *name, uint32_t rows, uint32_t cols,
+                           unsigned bits, unsigned scale) {
+    return uvcci_tf_tensor(b, name,
+                           (uvcc_tensor_desc){.rows = rows,
+                                              .cols = cols,
+                                              .bits = (uint8_t)bits,
+                                              .scale = (uint8_t)scale,
+                                              .lifetime = UVCC_TRANSIENT,
+                                              .sharing = UVCC_ADDITIVE});
 }
 
 uint32_t uvcci_tf_values(uvcci_tf_builder *b, const char *name, uint32_t rows, uint32_t cols) {
@@ -100,6 +150,8 @@ void uvcci_tf_op(uvcci_tf_builder *b, uvcc_op_desc op) {
         return;
     op.phase = b->phase;
     op.mb = b->mb;
+    if (b->k >= b->k_end)
+        uvcci_tf_note(b, UVCC_ERR_LIMIT);
     op.k = (uint16_t)b->k++;
     if (op.out_count != 0)
         op.name = uvcci_tf_desc(b, op.out[0])->name;
@@ -186,6 +238,12 @@ static uvcc_op_desc gemm(const uvcci_tf_builder *b, uint32_t a, uint32_t y, uint
                           .flags = flags,
                           .heads = heads ? (uint16_t)b->n.rank_heads : 0,
                           .row_groups = heads ? b->sequences : 0};
+}
+
+void uvcci_tf_part(uvcci_tf_builder *b, uint32_t a, uint32_t y, uint32_t z, uint8_t flags) {
+    uvcc_op_desc op = gemm(b, a, y, z, flags, true);
+    op.opcode = UVCC_OP_GEMM_PART;
+    uvcci_tf_op(b, op);
 }
 
 uint32_t uvcci_tf_depth(const uvcc_op_desc *op, const uvcc_tensor_desc *a) {
