@@ -55,6 +55,9 @@ static const flag flags[] = {
     {"tensor", "T", FLAG_COUNT, AT(tensor), 1, 64, NULL, "tensor ranks; divides --heads (1)"},
     {"ahead", "A", FLAG_COUNT, AT(ahead), 0, 1024, NULL,
      "forwards that a stage may run ahead of 1F1B (0)"},
+    {"recompute", NULL, FLAG_SWITCH, AT(recompute), 0, 0, NULL,
+     "blocks keep little of their forward pass and compute it again in the backward pass: less "
+     "memory, more work; the same weights with --truncation ars or ars-dcf and --index exact"},
     {"truncation", "ars|sr|ars-dcf", FLAG_CHOICE, AT(truncation), 0, 0, run_truncations,
      "ars: exact, the same weights however the work is split; sr: stochastic, cheaper; ars-dcf: as "
      "ars in fewer rounds, more bytes (sr)"},
@@ -113,7 +116,9 @@ void lm_options_print_help(FILE *to) {
         "\n"
         "With --truncation ars or ars-dcf and --index exact the final weights depend on the text, "
         "the\n"
-        "sizes and the seed alone: not on which of the two, R, S, T, --products or the network.\n"
+        "sizes and the seed alone: not on which of the two, R, S, T, --products, --recompute or "
+        "the "
+        "network.\n"
         "\n"
         "Exit status: 0 done, 1 the run failed, 2 wrong options or data, 130 interrupted.\n");
 }
@@ -228,9 +233,10 @@ int lm_options_parse(lm_options *out, int argc, char *const *argv, char *message
 /* ---- of a job between parties ---- */
 
 static const char *const job_names[] = {
-    "layers", "dim",        "heads", "hidden",   "context",    "block",  "batch",
-    "steps",  "optimizer",  "lr",    "warmup",   "final-rate", "clip",   "weight-decay",
-    "ahead",  "truncation", "index", "products", "seed",       "reveal", NULL};
+    "layers",   "dim",          "heads",     "hidden",    "context",    "block",
+    "batch",    "steps",        "optimizer", "lr",        "warmup",     "final-rate",
+    "clip",     "weight-decay", "ahead",     "recompute", "truncation", "index",
+    "products", "seed",         "reveal",    NULL};
 
 void lm_options_job_words(const char *job, char *message, size_t message_cap) {
     static const char *const beside[][2] = {{"replicas", "replicas"},
