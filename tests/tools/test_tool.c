@@ -55,7 +55,7 @@ static void shows_help_and_version(void **state) {
     static const char *const options[] = {
         "data",       "label",   "hidden",   "epochs",    "batch",      "lr-shift", "frac-bits",
         "seed",       "compute", "drop",     "corrupt",   "truncation", "json",     "compute-seed",
-        "fault-seed", "reorder", "progress", "duplicate", "compare",    "products"};
+        "fault-seed", "reorder", "progress", "duplicate", "compare",    "products", "parties"};
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
         char word[32];
         snprintf(word, sizeof word, "--%s", options[i]);
@@ -234,6 +234,8 @@ static void vectors_however_it_runs(void **state) {
         {"--compute deferred --compute-seed 7", true},
         {"--compute deferred --compute-seed 123456789", true},
         {"--compute threads", true},
+        {"--parties turns", true},
+        {"--parties turns --compute threads", true},
         {"--drop 0.2 --duplicate 0.1 --reorder 0.3 --corrupt 0.01 --fault-seed 1", false},
         {"--drop 0.2 --duplicate 0.1 --reorder 0.3 --corrupt 0.01 --fault-seed 2", false},
         {"--drop 0.2 --duplicate 0.1 --reorder 0.3 --corrupt 0.01 --fault-seed 3 "
